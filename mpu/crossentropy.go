@@ -45,6 +45,8 @@ type LossArgs struct {
 	DHidden Tensor // like Hidden, out
 	Weight  Tensor // f32 [tokens]: d(total loss)/d(token loss)
 	Scale   Tensor // f32 [1]: loss scale; none: 1
+	// TableStays: the table gets no gradient.
+	TableStays bool
 }
 
 // Tensor shortens the signatures above.
@@ -94,7 +96,7 @@ func (l *VocabParallelHead) blocks(d *device.Device, a LossArgs) error {
 			stats: stats.Reshape(3*size).Slice(0, 0, 3*n).Reshape(3, n),
 		}
 		if a.DHidden.Given() {
-			c.dhidden, c.weight = cut(a.DHidden), cut(a.Weight)
+			c.dhidden, c.weight, c.tableStays = cut(a.DHidden), cut(a.Weight), a.TableStays
 		}
 		if a.Best.Given() {
 			c.best, c.labelled = cut(a.Best), cut(a.Target)
@@ -112,6 +114,7 @@ type block struct {
 	stats                              Tensor // [3, rows]: max, sum, target
 	dhidden, weight, scale             Tensor
 	best, labelled                     Tensor // of all ranks
+	tableStays                         bool
 }
 
 func (c *block) max() Tensor    { return c.stats.At(0) }
@@ -150,7 +153,9 @@ func (l *VocabParallelHead) block(d *device.Device, c block) error {
 	if l.region.Size() > 1 && !l.region.Cut() { // else all blocks are summed as one
 		summing = CopyToRegionBackward(l.region, c.dhidden)
 	}
-	weightGradient(d, l.Weight, c.grad, c.hidden)
+	if !c.tableStays {
+		weightGradient(d, l.Weight, c.grad, c.hidden)
+	}
 	return wait(summing)
 }
 

@@ -177,12 +177,12 @@ static int32_t K(weighted_sum)(mt_context *ctx, const void *args, void *scratch,
 
 static int32_t K(grad_scale)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
   const mt_grad_scale_args *a = args;
-  const double *stats = a->stats.data;
+  const double *stats = a->stats.data, *others = mt_given(&a->others) ? a->others.data : stats;
   float *hyper = a->hyper.data;
   double scale = hyper[MT_HYPER_LOSS_SCALE], norm = sqrt(stats[MT_STAT_SQUARES]) / scale, factor = 1;
   if (a->max_norm > 0) factor = fmin(1, a->max_norm / (norm + 1e-6));
   hyper[MT_HYPER_GRAD_SCALE] = (float)(factor / scale);
-  hyper[MT_HYPER_SKIP] = stats[MT_STAT_NON_FINITE] > 0;
+  hyper[MT_HYPER_SKIP] = stats[MT_STAT_NON_FINITE] > 0 || others[MT_STAT_NON_FINITE] > 0;
   hyper[MT_HYPER_GRAD_NORM] = (float)norm;
   return 0;
 }

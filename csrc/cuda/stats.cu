@@ -94,12 +94,12 @@ static int64_t weighted_sum_bytes(const void *args) {
 MT_OP(weighted_sum, weighted_sum_bytes)
 
 __global__ void grad_scale_kernel(const __grid_constant__ mt_grad_scale_args a) {
-  const double *stats = data_of<double>(a.stats);
+  const double *stats = data_of<double>(a.stats), *others = given(a.others) ? data_of<double>(a.others) : stats;
   float *hyper = data_of<float>(a.hyper);
   double scale = hyper[MT_HYPER_LOSS_SCALE], norm = sqrt(stats[MT_STAT_SQUARES]) / scale, factor = 1;
   if (a.max_norm > 0) factor = fmin(1.0, a.max_norm / (norm + 1e-6));
   hyper[MT_HYPER_GRAD_SCALE] = (float)(factor / scale);
-  hyper[MT_HYPER_SKIP] = stats[MT_STAT_NON_FINITE] > 0 ? 1 : 0;
+  hyper[MT_HYPER_SKIP] = stats[MT_STAT_NON_FINITE] > 0 || others[MT_STAT_NON_FINITE] > 0 ? 1 : 0;
   hyper[MT_HYPER_GRAD_NORM] = (float)norm;
 }
 

@@ -15,18 +15,20 @@ const (
 
 // GradScaleArgs turns summed statistics into the step's gradient factor:
 // norm = √Squares/scale, factor = min(1, MaxNorm/(norm+1e-6))/scale (MaxNorm 0: 1/scale).
-// Skip is set to NonFinite > 0.
+// Skip is set to NonFinite > 0, here or in Others: of gradients with a norm of their own, which
+// are updated in the same step.
 //
 //op:grad_scale
 type GradScaleArgs struct {
 	Hyper   Tensor `dtype:"f32"` // [Hypers]
 	Stats   Tensor `dtype:"f64"` // [Stats]
+	Others  Tensor `dtype:"f64"` // [Stats]; none: there are no others
 	MaxNorm float32
 	_       int32
 }
 
 func (a *GradScaleArgs) check() bool {
-	return shaped(a.Hyper, Hypers) && shaped(a.Stats, Stats)
+	return shaped(a.Hyper, Hypers) && shaped(a.Stats, Stats) && optional(a.Others, Stats)
 }
 
 func (a *GradScaleArgs) main() Tensor { return a.Hyper }

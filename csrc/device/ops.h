@@ -2,7 +2,7 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0x00dc9884u /* of the rest of this file */
+#define MT_OPS_SUM 0xc10bf6c3u /* of the rest of this file */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU, MT_GEGLU, MT_RELU };
@@ -43,7 +43,7 @@ typedef struct { mt_tensor placed, chosen, slots; int32_t back, pad4; } mt_place
 typedef struct { mt_tensor c, a, b, bias, aux; int32_t trans_a, trans_b, accumulate, epilogue, by_row, pad10; } mt_matmul_args;
 typedef struct { mt_tensor y, x, gamma, beta, mean, rstd; float eps; int32_t kind, one_plus, pad9; } mt_norm_forward_args;
 typedef struct { mt_tensor dx, dgamma, dbeta, dy, x, gamma, mean, rstd, residual; int32_t kind, one_plus; } mt_norm_backward_args;
-typedef struct { mt_tensor hyper, stats; float max_norm; int32_t pad3; } mt_grad_scale_args;
+typedef struct { mt_tensor hyper, stats, others; float max_norm; int32_t pad4; } mt_grad_scale_args;
 typedef struct { mt_tensor param, grad, m, v, model, hyper, segments, mults; float beta1, beta2, eps; int32_t pad11; } mt_adamw_args;
 typedef struct { mt_tensor param, grad, momentum, model, hyper, segments, mults; float mu; int32_t pad8; } mt_sgd_args;
 typedef struct { mt_tensor o, q, k, v, cache, tables, rows, slopes, sinks; int32_t window, chunk; float scale, cap; int32_t rule, pad14; } mt_paged_attention_args;

@@ -375,6 +375,10 @@ func TestGradScaleKnown(t *testing.T) {
 	k.want("small enough", hyper, 1, 2, 3, 4, 2, 0.5, 0, 5)
 	k.GradScale(device.GradScaleArgs{Hyper: hyper, Stats: k.f64([]float64{4, 3, 0})})
 	k.want("no limit, not finite", hyper, 1, 2, 3, 4, 2, 0.5, 1, 1)
+	k.GradScale(device.GradScaleArgs{Hyper: hyper, Stats: stats, Others: k.f64([]float64{4, 0, 9}), MaxNorm: 6})
+	k.want("with others, finite", hyper, 1, 2, 3, 4, 2, 0.5, 0, 5)
+	k.GradScale(device.GradScaleArgs{Hyper: hyper, Stats: stats, Others: k.f64([]float64{4, 1, 0}), MaxNorm: 6})
+	k.want("others not finite", hyper, 1, 2, 3, 4, 2, 0.5, 1, 5)
 }
 
 // AdamW's first step is lr·sign(g) beside the decay lr·wd·p; M and V are (1−β)g, (1−β)g².

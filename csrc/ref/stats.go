@@ -52,7 +52,7 @@ func (*backend) GradScale(a *device.GradScaleArgs) {
 	if a.MaxNorm != 0 {
 		factor = math.Min(1, float64(a.MaxNorm)/(norm+1e-6))
 	}
-	if one(a.Stats, device.StatNonFinite) > 0 {
+	if one(a.Stats, device.StatNonFinite) > 0 || a.Others.Given() && one(a.Others, device.StatNonFinite) > 0 {
 		skip = 1
 	}
 	setOne(a.Hyper, device.HyperGradScale, factor/scale)

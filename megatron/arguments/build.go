@@ -31,6 +31,7 @@ type raw struct {
 	MultiLatent         bool
 	Latent              spec.Latent
 	RopeType            string
+	MTP                 spec.MTP
 
 	Activations [activations.Activations]bool
 	GLU         string

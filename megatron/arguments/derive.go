@@ -22,6 +22,7 @@ func (p *parser) derive() {
 	p.derivePositions()
 	p.deriveExperts()
 	p.deriveTuning()
+	p.deriveMTP()
 	p.deriveLayout()
 	p.derivePrecision()
 	p.deriveBatch()
@@ -45,13 +46,13 @@ func (p *parser) checkVolume() {
 	const most = 1 << 50
 	if e := m.Experts; e != nil {
 		expert := 3 * width * float64(e.FFNHiddenSize)
-		if n := float64(m.NumLayers) * (float64(e.Num)*expert + 3*width*float64(e.SharedFFN)); n > most {
+		if n := float64(m.AllLayers()) * (float64(e.Num)*expert + 3*width*float64(e.SharedFFN)); n > most {
 			p.clash("num-layers hidden-size num-experts moe-ffn-hidden-size moe-shared-expert-intermediate-size",
 				"the experts would have about %.1e parameters; no machine can store that; reduce --num-layers %d, --hidden-size %d, --num-experts %d, --moe-ffn-hidden-size %d and --moe-shared-expert-intermediate-size %d",
 				n, m.NumLayers, m.HiddenSize, e.Num, e.FFNHiddenSize, e.SharedFFN)
 		}
 	}
-	if n := width * (rows + 2*layer*float64(m.NumLayers)); n > most {
+	if n := width * (rows + 2*layer*float64(m.AllLayers())); n > most {
 		p.clash("num-layers hidden-size num-attention-heads ffn-hidden-size kv-channels vocab-size max-position-embeddings",
 			"the model would have about %.1e parameters; no machine can store that; reduce --num-layers %d, --hidden-size %d, --num-attention-heads %d, --kv-channels %d, --ffn-hidden-size %d and the %.0f rows of --vocab-size and --max-position-embeddings",
 			n, m.NumLayers, m.HiddenSize, m.NumAttentionHeads, m.KVChannels, m.FFNHiddenSize, rows)

@@ -24,6 +24,7 @@ var dependents = []dependent{
 	{[]string{"fp16"}, []string{"loss-scale", "initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"}},
 	{[]string{"use-rope-scaling"}, []string{"rope-scaling-factor"}},
 	{[]string{"optimizer-cpu-offload"}, []string{"optimizer-offload-fraction"}},
+	{[]string{"mtp-num-layers"}, []string{"mtp-loss-scaling-factor", "mtp-use-repeated-layer", "mtp-detach-heads"}},
 	{[]string{"moe-use-upcycling"}, []string{"moe-upcycling-granularity"}},
 }
 

@@ -181,6 +181,7 @@ var particular = map[string]string{
 
 // companions make a flag legal or visible.
 var companions = map[string]string{
+	"mtp-num-layers": "--position-embedding-type rope", "mtp-loss-scaling-factor": mtpLine, "mtp-use-repeated-layer": mtpLine, "mtp-detach-heads": mtpLine,
 	"multi-latent-attention": "--position-embedding-type rope", "q-lora-rank": "--multi-latent-attention --position-embedding-type rope", "kv-lora-rank": "--multi-latent-attention --position-embedding-type rope", "qk-head-dim": "--multi-latent-attention --position-embedding-type rope",
 	"qk-pos-emb-head-dim": "--multi-latent-attention --position-embedding-type rope", "v-head-dim": "--multi-latent-attention --position-embedding-type rope", "rope-type": "--multi-latent-attention --position-embedding-type rope", "rotary-scaling-factor": "--multi-latent-attention --position-embedding-type rope", "mscale": "--multi-latent-attention --position-embedding-type rope", "mscale-all-dim": "--multi-latent-attention --position-embedding-type rope",
 	"num-query-groups": "--group-query-attention", "rotary-base": "--position-embedding-type rope",
@@ -223,6 +224,9 @@ var companions = map[string]string{
 	"tuning": "--finetune-data x", "lora-alpha": "--lora-rank 2", "lora-dropout": "--lora-rank 2", "lora-target-modules": "--lora-rank 2", "use-rslora": "--lora-rank 2", "use-dora": "--lora-rank 2",
 	"moe-router-bias-update-rate": "--moe-router-enable-expert-bias --moe-router-score-function sigmoid",
 }
+
+// mtpLine asks for multi-token prediction.
+const mtpLine = "--position-embedding-type rope --mtp-num-layers 1"
 
 // Claim: every flag that works changes the Config.
 func TestEveryWorkingFlagChangesTheConfig(t *testing.T) {

@@ -89,6 +89,8 @@ func ofTheModel(f *table.Flag) bool {
 	switch {
 	case f.To == "Model.HiddenDropout" || f.To == "Model.AttentionDropout":
 		return false
+	case strings.HasPrefix(f.To, "Raw.MTP."): // a tuning trains the decoder
+		return false
 	case f.Owner == table.Model || f.Owner == table.Experts || strings.HasPrefix(f.To, "Tokenizer."):
 		return true
 	}

@@ -108,6 +108,7 @@ const (
 type OpenOptions struct {
 	Step        int64 // iteration of a save folder; negative: the latest
 	KeepPadding bool  // the vocabulary's padding rows are part of its tensors
+	MTP         bool  // layers of multi-token prediction are read of a format whose readers usually leave them out (hf)
 }
 
 // Layout is how a checkpoint is cut. 0 counts as 1.

@@ -68,6 +68,9 @@ func Expected(m *spec.Model) []Tensor {
 		l.layer(i)
 	}
 	l.norm("decoder.final_layernorm", h)
+	for i := range m.MTPLayers() {
+		l.ahead(i)
+	}
 	if !m.Tied {
 		l.add(OutputLayer, int64(m.VocabSize), h)
 	}
@@ -97,8 +100,18 @@ func (l *lister) linear(name string, out, in int, bias bool) {
 	}
 }
 
+// ahead lists a layer of multi-token prediction.
+func (l *lister) ahead(i int) {
+	h, name := l.m.HiddenSize, spec.MTPName(i)
+	l.norm(name+".enorm", int64(h))
+	l.norm(name+".hnorm", int64(h))
+	l.linear(name+".eh_proj", h, 2*h, false)
+	l.layer(l.m.NumLayers + i)
+	l.norm(name+".final_layernorm", int64(h))
+}
+
 func (l *lister) layer(i int) {
-	m, name := l.m, LayerName(i)
+	m, name := l.m, l.m.LayerName(i)+"."
 	h := m.HiddenSize
 	norms := LayerNorms(m, i)
 	for _, n := range norms[0] {
@@ -116,7 +129,7 @@ func (l *lister) layer(i int) {
 		l.norm(name+n, int64(h))
 	}
 	if m.MixtureAt(i) {
-		l.experts(i)
+		l.experts(name + "mlp.")
 		return
 	}
 	l.linear(name+"mlp.linear_fc1", m.FC1Rows(), h, m.LinearBias)
@@ -155,9 +168,8 @@ func (l *lister) latent(name string) {
 	}
 }
 
-func (l *lister) experts(i int) {
+func (l *lister) experts(name string) {
 	m, e, h := l.m, l.m.Experts, l.m.HiddenSize
-	name := LayerName(i) + "mlp."
 	wide := 1
 	if m.Gated() {
 		wide = 2
@@ -170,8 +182,9 @@ func (l *lister) experts(i int) {
 		l.add(name+"router.qb_beta", int64(e.Num))
 	}
 	for j := range e.Num {
-		l.linear(ExpertName(i, j)+"linear_fc1", wide*e.FFNHiddenSize, h, m.LinearBias)
-		l.linear(ExpertName(i, j)+"linear_fc2", h, e.FFNHiddenSize, m.LinearBias)
+		expert := fmt.Sprintf("%sexperts.local_experts.%d.", name, j)
+		l.linear(expert+"linear_fc1", wide*e.FFNHiddenSize, h, m.LinearBias)
+		l.linear(expert+"linear_fc2", h, e.FFNHiddenSize, m.LinearBias)
 	}
 	if e.SharedFFN > 0 {
 		if e.SharedGate {

@@ -9,6 +9,9 @@ func (c *Step) Split() schedule.Split {
 	l, m := &c.Layout, &c.Model
 	s := schedule.Split{Layers: m.NumLayers, Stages: max(1, l.PP), First: l.FirstStageLayers, Last: l.LastStageLayers,
 		EmbeddingCounts: l.EmbeddingCountsAsLayer, HeadCounts: l.LossCountsAsLayer, Layout: l.StageString, Method: l.PartitionMethod}
+	if m.MTP != nil {
+		s.Ahead = m.MTP.Depths
+	}
 	if s.Layout == "" {
 		s.VirtualStages = l.VP
 	}
@@ -27,7 +30,11 @@ func partWeights(c *Step) []float64 {
 	for layer := range m.NumLayers {
 		weights = append(weights, float64(m.LayerParameters(layer)))
 	}
-	return append(weights, table+float64(m.HiddenSize))
+	head := table + float64(m.HiddenSize)
+	for i := range m.MTPLayers() {
+		head += float64(m.MTPParameters(i))
+	}
+	return append(weights, head)
 }
 
 // PipelineSchedule is what the pipeline runs in a step of so many micro-batches.

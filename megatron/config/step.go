@@ -36,6 +36,8 @@ type Step struct {
 
 	CheckForNaN           bool // a loss or gradient that is not finite is an error
 	CalculatePerTokenLoss bool // gradients are weighted by tokens, not by micro-batches
+
+	LossMeanPerContextRank bool // the mean of a micro-batch's loss is of each context-parallel rank's tokens, not of all
 }
 
 // DType is that of parameters and activations.

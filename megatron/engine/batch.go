@@ -19,15 +19,26 @@ type Micro struct {
 	Samples        []int32     // [b]: number of each sample in the global batch
 }
 
-// counted is the sum of the loss mask.
-func (m *Micro) counted() float64 {
-	sum := 0.0
-	for _, row := range m.LossMask {
+// counted is the sum of a loss mask [b][s] that a micro-batch's mean is over: of all positions,
+// or with --loss-mean-per-context-rank of those that this rank has.
+func (e *Engine) counted(mask [][]float32, here mpu.Positions) (sum float64) {
+	if e.config.LossMeanPerContextRank {
+		mask = [][]float32{mpu.Flatten(here, mask)}
+	}
+	for _, row := range mask {
 		for _, v := range row {
 			sum += float64(v)
 		}
 	}
 	return sum
+}
+
+// means is how many ranks have a mean of each of their micro-batches, which are averaged.
+func (e *Engine) means() int {
+	if e.config.LossMeanPerContextRank {
+		return e.rank.Sizes.DP * e.rank.Sizes.CP
+	}
+	return e.rank.Sizes.DP
 }
 
 // documents are what ranks that share samples cut, where not these whole.
@@ -67,8 +78,8 @@ func samples(micros []*Micro) (n int) {
 
 // load copies what a stage needs of a micro-batch to the device, of context-parallel ranks
 // this one's positions, and describes it to the layers; train: what dropout and backward need too. The weight of a token in the
-// total loss is mask·weight; the last stage gets the mask, f32 [tokens].
-func (e *Engine) load(s place, m *Micro, part schedule.Part, weight float64, train bool) (p *model.Pass, mask device.Tensor) {
+// total loss is mask·tokenWeight; the last stage gets the mask, f32 [tokens]. micros: how many a rank has in this step.
+func (e *Engine) load(s place, m *Micro, part schedule.Part, micros int, train bool) (p *model.Pass, mask device.Tensor) {
 	b, all := int64(len(m.Tokens)), int64(len(m.Tokens[0]))
 	here := e.Positions(m)
 	p = &model.Pass{D: e.device, DType: e.DType, Positions: here, Batch: b, Seed: uint64(e.config.Seed), Documents: e.documents(m)}
@@ -90,11 +101,10 @@ func (e *Engine) load(s place, m *Micro, part schedule.Part, weight float64, tra
 	p.Labels = put(e.device, s, device.I32, mpu.Flatten(here, m.Labels))
 	counts := mpu.Flatten(here, m.LossMask)
 	mask = put(e.device, s, device.F32, counts)
-	weights := make([]float32, len(counts))
-	for i, v := range counts {
-		weights[i] = float32(float64(v) * weight)
+	p.Weight = put(e.device, s, device.F32, times(counts, e.tokenWeight(m, here, micros)))
+	if train {
+		p.Ahead = e.loadAhead(s, m, here, micros)
 	}
-	p.Weight = put(e.device, s, device.F32, weights)
 	return p, mask
 }
 
@@ -103,12 +113,12 @@ func (e *Engine) load(s place, m *Micro, part schedule.Part, weight float64, tra
 // tokens in the update). The micro-batches are those of all ranks, so that what
 // flows backward is as large under every layout, and fp16 overflows under all of
 // them or none. Ranks that share sequences divide by the tokens of all of them; Megatron
-// takes each one's mean, so that its gradient depends on where masked tokens lie.
-func (e *Engine) tokenWeight(m *Micro, micros int) float64 {
+// takes each one's mean (--loss-mean-per-context-rank), so that its gradient depends on where masked tokens lie.
+func (e *Engine) tokenWeight(m *Micro, here mpu.Positions, micros int) float64 {
 	if e.config.CalculatePerTokenLoss {
 		return 1
 	}
-	return 1 / math.Max(1, m.counted()) / float64(micros*e.rank.Sizes.DP)
+	return 1 / math.Max(1, e.counted(m.LossMask, here)) / float64(micros*e.means())
 }
 
 // gradFactor is what the main gradients were multiplied by.

@@ -50,13 +50,13 @@ func (e *Engine) runGraphs(micros []*Micro, r *Result) error {
 	for _, m := range micros {
 		e.rank.Enter(health.Forward, e.Iteration+1)
 		timed := e.timed(&r.Forward)
-		pass, mask := e.load(e.graphs.in.rewind(), m, e.parts[0], e.tokenWeight(m, len(micros)), true)
+		pass, mask := e.load(e.graphs.in.rewind(), m, e.parts[0], len(micros), true)
 		err := e.graphs.micro.Run(func() error {
 			out, err := e.Stages[0].Forward(pass, device.Tensor{})
 			if err != nil {
 				return err
 			}
-			e.device.WeightedSum(e.sums, out.Loss, mask)
+			e.addLosses(pass, out, mask)
 			return e.Stages[0].Backward(pass, out, device.Tensor{}, device.Tensor{})
 		})
 		if err != nil {

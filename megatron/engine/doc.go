@@ -4,7 +4,8 @@
 //
 // Reading order: step.go (a step, top to bottom), then what it rests on: engine.go (the
 // parts of an engine; package config holds its settings), groups.go (the groups of ranks it
-// works with), batch.go (a micro-batch on its way to the device), pipeline.go (the
+// works with), batch.go (a micro-batch on its way to the device), ahead.go
+// (what of it the tokens after the next one need), pipeline.go (the
 // schedule's actions on the rank's stages) and link.go (what passes between stages). Next to
 // the step: look.go (passes without training), capture.go and graphs.go (steady parts of a
 // step as CUDA graphs), attention.go (which attention kernels run), result.go (what a step

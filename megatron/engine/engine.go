@@ -41,6 +41,7 @@ type Engine struct {
 	scale     device.Tensor    // f32 [1]: loss scale
 	iteration device.Tensor    // i64 [1]: names this step's dropout masks
 	sums      device.Tensor    // f64 [2]: Σ loss·mask, Σ mask; of the optimizer's Beside, whose third is for Vote
+	ahead     device.Tensor    // f64 [depths, 2]: Σ mean loss of each depth of multi-token prediction; the second number is not used
 	micro     int              // micro-batch that goes forward
 	auxiliary *model.Auxiliary // nil: a dense model
 	graphs    *graphs          // nil: none
@@ -62,6 +63,7 @@ func New(rank *ranks.Rank, c config.Step, s optimizer.Schedule) (*Engine, error)
 		return nil, err
 	}
 	e.Params = model.ParamsOf(e.Stages)
+	c.Optimizer.OwnClip = c.Model.MTP != nil && c.Model.MTP.DetachHeads
 	for _, p := range e.Params {
 		if c.DecayExpertBiases && p.Family == mpu.Experts {
 			p.NoDecay = false
@@ -103,14 +105,20 @@ func (e *Engine) allocate() {
 	e.iteration = d.Arena.Zeroed(device.Workspace, device.I64, 1)
 	e.sums = e.Optimizer.Beside.Slice(0, 0, 2)
 	if m := &e.config.Model; m.Experts != nil {
-		e.auxiliary = model.NewAuxiliary(d, int64(m.NumLayers), int64(m.Experts.Num), e.DType)
+		e.auxiliary = model.NewAuxiliary(d, int64(m.AllLayers()), int64(m.Experts.Num), e.DType)
 		e.auxiliary.PerToken = e.config.CalculatePerTokenLoss
+	}
+	if m := e.config.Model.MTP; m != nil {
+		e.ahead = d.Arena.Zeroed(device.Workspace, device.F64, int64(m.Depths), 2)
 	}
 }
 
 // tell resets the sums and tells the device what changes this step.
 func (e *Engine) tell(scale float64) {
 	e.device.Fill(e.Optimizer.Beside, 0)
+	if e.ahead.Given() {
+		e.device.Fill(e.ahead, 0)
+	}
 	device.WriteSlice(e.device, e.scale, []float32{float32(scale)})
 	device.WriteSlice(e.device, e.iteration, []int64{e.Iteration})
 }

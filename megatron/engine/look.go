@@ -11,18 +11,27 @@ import (
 
 // Look is shown what a pass computes; each of its functions may be nil.
 type Look struct {
-	Layer  func(depth int, x device.Tensor) // the residual stream of this rank's layers: model.Pass.See
-	Done   func(*model.Pass, *model.Output) // the last stage's output, before it is released
-	Routed func(layer int, r model.Routing) // what layers of experts chose
-	Micro  func(micro, chunk int)           // which forward or backward begins
-	Unit   func(name string)                // whose parameters, or gradients, it uses next: embedding, decoder.layers.3, head
-	Again  bool                             // of a training step that is run again: what --inject spoiled is spoiled again
+	Layer  func(depth int, x device.Tensor)                // the residual stream of this rank's layers: model.Pass.See
+	Done   func(*model.Pass, *model.Output)                // the last stage's output, before it is released
+	Routed func(layer int, r model.Routing)                // what layers of experts chose
+	Ahead  func(depth int, p *model.Pass, x device.Tensor) // the states of multi-token prediction: model.Pass.SeeAhead
+	Micro  func(micro, chunk int)                          // which forward or backward begins
+	Unit   func(name string)                               // whose parameters, or gradients, it uses next: embedding, decoder.layers.3, head
+	Again  bool                                            // of a training step that is run again: what --inject spoiled is spoiled again
 }
 
 func (l Look) begin(micro, chunk int) {
 	if l.Micro != nil {
 		l.Micro(micro, chunk)
 	}
+}
+
+// ahead is what a pass shows its states of multi-token prediction to.
+func (l Look) ahead(p *model.Pass) func(depth int, x device.Tensor) {
+	if l.Ahead == nil {
+		return nil
+	}
+	return func(depth int, x device.Tensor) { l.Ahead(depth, p, x) }
 }
 
 // follow tells which units a pass comes to.

@@ -33,7 +33,7 @@ func (e *Engine) sumMixtures(r *Result, micros int) error {
 	if a == nil {
 		return nil
 	}
-	layers, experts := e.config.Model.NumLayers, e.config.Model.Experts.Num
+	layers, experts := e.config.Model.AllLayers(), e.config.Model.Experts.Num
 	parts := [][]float64{device.ReadSlice[float64](e.device, a.Losses), toFloats(device.ReadSlice[float32](e.device, a.Tokens)), toFloats(a.Moved), slices.Concat(a.Quantiles...)}
 	if err := e.sumFloats(parts); err != nil {
 		return err

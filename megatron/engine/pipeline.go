@@ -80,10 +80,10 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 	a := &alive{scope: e.device.Arena.Scope(device.Activations), in: in}
 	w.alive[cell{i, chunk}] = a
 	var mask device.Tensor
-	a.pass, mask = e.load(a.scope, m, e.parts[chunk], e.tokenWeight(m, len(w.micros)), w.train)
+	a.pass, mask = e.load(a.scope, m, e.parts[chunk], len(w.micros), w.train)
 	a.pass.Micro = i + 1
 	a.pass.Exchanged = e.exchanged
-	a.pass.See, a.pass.Routed = e.spoiled(w.train, i, w.look), w.look.Routed
+	a.pass.See, a.pass.Routed, a.pass.SeeAhead = e.spoiled(w.train, i, w.look), w.look.Routed, w.look.ahead(a.pass)
 	e.hook(a.pass, w.train && i == len(w.micros)-1)
 	w.look.follow(a.pass)
 	var err error
@@ -91,7 +91,7 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 		return in, err
 	}
 	if e.parts[chunk].Head {
-		e.device.WeightedSum(e.sums, a.out.Loss, mask)
+		e.addLosses(a.pass, a.out, mask)
 		e.countRight(a.pass, a.out, mask)
 		if w.look.Done != nil {
 			w.look.Done(a.pass, a.out)

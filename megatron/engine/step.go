@@ -58,6 +58,9 @@ func (e *Engine) sumLosses(r *Result, micros int) error {
 	if e.config.CalculatePerTokenLoss {
 		r.Tokens = device.ReadSlice[float64](e.device, e.sums)[1]
 	}
+	if err := e.sumAhead(); err != nil {
+		return err
+	}
 	return e.sumMixtures(r, micros)
 }
 
@@ -85,7 +88,7 @@ func (e *Engine) update(r *Result) (err error) {
 	}
 	e.device.Settle() // the result was waited for: all times before it are known
 	r.Tokens, r.Votes = r.Update.Beside[1], r.Update.Beside[2]
-	r.Loss = r.Update.Beside[0] / math.Max(1, r.Tokens)
+	r.Loss, r.Ahead = r.Update.Beside[0]/math.Max(1, r.Tokens), e.aheadLosses()
 	return nil
 }
 

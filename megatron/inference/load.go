@@ -188,6 +188,7 @@ func longest(m *spec.Model, seq int) int {
 
 // build makes the rank's part of the model without values.
 func (l *Loaded) build(d *device.Device, o LoadOptions, positions int) (err error) {
+	l.Model.MTP = nil // generation takes the next token alone
 	l.Device, l.Vocab, l.MaxContext = d, l.Model.VocabSize, positions
 	if l.Vocab > device.SampleIDs {
 		return exitcode.Errorf(exitcode.BadData, "the model's vocabulary has %d ids: a token is chosen among %d at most", l.Vocab, device.SampleIDs)

@@ -59,7 +59,7 @@ func (r *router) sharing(p *Pass, kind string) (sharing, bool) {
 // count makes one loss's numbers of the rows here.
 func (r *router) count(p *Pass, s *device.Scope, out *routed, how sharing) (b balance, err error) {
 	tokens := float64(out.logits.Shape[0]/how.samples) * float64(size(how.group))
-	b.coefficient = float64(r.e.Num) / (float64(r.e.TopK) * tokens * tokens) / float64(how.samples)
+	b.coefficient = float64(r.e.Num) / (float64(r.e.TopK) * tokens * tokens) / float64(how.samples) / r.uses
 	if how.loss == GlobalLoadBalancingLoss { // of the mean over the micro-batches so far
 		b.coefficient /= float64(p.Micro)
 	}
@@ -126,7 +126,8 @@ func (r *router) addLoss(p *Pass, loss AuxiliaryLoss, x, w Tensor, coefficient f
 }
 
 // zCoefficient is of Σ log²Σexp: the mean over the tokens here, a share of the ranks that
-// have others.
+// have others. A layer that a micro-batch passes several times has it each time, as in Megatron;
+// what is logged is the mean.
 func (r *router) zCoefficient(p *Pass, rows int64) float64 {
 	c := r.e.ZLossCoeff / float64(rows) / float64(size(r.tokens))
 	if p.Auxiliary.PerToken {
@@ -142,7 +143,7 @@ func (r *router) addZ(p *Pass, out *routed) {
 	squares, mean := tmp.Alloc(statsType(p), rows, 1), tmp.Alloc(statsType(p), rows, 1)
 	p.D.RouterZ(device.RouterZArgs{Squares: squares.Reshape(rows), Logits: out.logits})
 	p.D.Fill(mean, 1)
-	r.addLoss(p, ZLoss, squares, mean, 1/float64(rows)/float64(size(r.tokens)))
+	r.addLoss(p, ZLoss, squares, mean, 1/float64(rows)/float64(size(r.tokens))/r.uses)
 }
 
 // unbalance adds the losses' gradients to that of the logits.

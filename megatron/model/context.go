@@ -17,7 +17,7 @@ func (p Parallel) contextOf(layer int) (mpu.Context, mpu.ContextKind) {
 	case 1:
 		kind = p.ContextKinds[0]
 	default:
-		kind = p.ContextKinds[layer]
+		kind = p.ContextKinds[min(layer, len(p.ContextKinds)-1)]
 	}
 	switch kind {
 	case mpu.ExchangeHeads:

@@ -66,7 +66,7 @@ func newSecondHalf(m *spec.Model, number int, name string, p Parallel, f Forget)
 	return newMLP(m, name, p)
 }
 
-func (l *layer) name() string { return fmt.Sprintf("decoder.layers.%d", l.number) }
+func (l *layer) name() string { return l.m.LayerName(l.number) }
 
 // params are in Megatron's order within a layer.
 func (l *layer) params() []*mpu.Param { return append(l.first.params(), l.second.params()...) }

@@ -70,8 +70,8 @@ func (p Parallel) check(c *StageConfig) error {
 		return bad("--distribute-saved-activations: with --sequence-parallel saved activations are already sharded; leave it out")
 	case p.headsPerContext(m) != nil:
 		return p.headsPerContext(m)
-	case m.Tied && c.Head != c.Embedding && p.Embedding == nil:
-		return exitcode.Errorf(exitcode.Internal, "a tied embedding on two stages needs the group that joins them")
+	case c.shares() && p.Embedding == nil:
+		return exitcode.Errorf(exitcode.Internal, "an embedding on two stages needs the group that joins them")
 	}
 	return nil
 }

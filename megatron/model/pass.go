@@ -25,12 +25,13 @@ type Pass struct {
 	FirstSeen []int32
 	Whole     bool // each of them has all rows of this pass: of a text that goes on
 
-	IDs         Tensor // i32 [tokens], first stage
-	PositionIDs Tensor // i32 [tokens], counted from the document's start where that is asked for
-	DocStart    Tensor // i32 [b, positions of the sample, wherever they are]: first key a query may see; none: 0
-	Labels      Tensor // i32 [tokens], last stage
-	Weight      Tensor // f32 [tokens]: d(total loss)/d(token loss), last stage
-	LossScale   Tensor // f32 [1]; none: 1
+	IDs         Tensor  // i32 [tokens], first stage
+	PositionIDs Tensor  // i32 [tokens], counted from the document's start where that is asked for
+	DocStart    Tensor  // i32 [b, positions of the sample, wherever they are]: first key a query may see; none: 0
+	Labels      Tensor  // i32 [tokens], last stage
+	Weight      Tensor  // f32 [tokens]: d(total loss)/d(token loss), last stage
+	Ahead       []Ahead // of each depth of multi-token prediction, last stage, in training
+	LossScale   Tensor  // f32 [1]; none: 1
 
 	// Dropout is on where Step is given.
 	Step    Tensor // i64 [1]: the iteration
@@ -56,6 +57,10 @@ type Pass struct {
 	// under sequence parallelism) as it enters the first layer (0) and leaves layer i
 	// (i+1, global), while it exists.
 	See func(depth int, x Tensor)
+
+	// SeeAhead, where given, is shown the state of each depth of multi-token prediction (from 1)
+	// that the head takes, [tokens, h] as See, while it exists.
+	SeeAhead func(depth int, x Tensor)
 
 	// Routed, where given, is shown what the mixture of each layer (global) chose.
 	Routed func(layer int, r Routing)

@@ -22,6 +22,7 @@ type router struct {
 	allTokens *comm.Group // ranks that share a batch's (topology.TPDPCP)
 
 	region mpu.Region
+	uses   float64 // how often a micro-batch passes
 
 	bias Tensor // f32 [experts]: added to the scores for the choice alone; none
 	beta Tensor // f32 [experts]: with quantile_balancing taken off the logits for the choice; none
@@ -29,7 +30,7 @@ type router struct {
 
 func newRouter(m *spec.Model, layer int, name string, p Parallel) *router {
 	e := m.Experts
-	r := &router{m: m, e: e, layer: layer, tokens: p.Tokens, allTokens: p.AllTokens, region: p.region(), linear: mpu.NewLinear(p.region(), mpu.LinearConfig{Name: name + ".router", Out: int64(e.Num), In: int64(m.HiddenSize),
+	r := &router{m: m, e: e, layer: layer, tokens: p.Tokens, allTokens: p.AllTokens, region: p.region(), uses: float64(m.Uses(layer)), linear: mpu.NewLinear(p.region(), mpu.LinearConfig{Name: name + ".router", Out: int64(e.Num), In: int64(m.HiddenSize),
 		Bias: m.LinearBias, Init: mpu.Init{Std: m.InitStd}})}
 	r.rule = device.RouterRule{Score: r.score(), Groups: int32(e.NumGroups), GroupTopK: int32(e.GroupTopK), GroupBest: int32(e.BestOfGroup()), Scaling: 1}
 	if e.ScalingFactor != 0 {

@@ -25,7 +25,8 @@ type Output struct {
 	Loss   Tensor // f32 [tokens], last stage; the same on every tensor-parallel rank
 	saved  *Saved
 
-	Best, Target Tensor // f32 [tokens], last stage, where Pass.Choices asks: the largest logit and the label's
+	Best, Target Tensor   // f32 [tokens], last stage, where Pass.Choices asks: the largest logit and the label's
+	Ahead        []Tensor // f32 [tokens], last stage: losses of each depth of multi-token prediction
 }
 
 // Forward runs the stage on x, shaped as Output.Hidden (none on the first stage);
@@ -124,6 +125,11 @@ func (s *Stage) forwardHead(p *Pass, out *Output) error {
 	saved := out.saved
 	normed := tmp.Like(out.Hidden)
 	stats := s.finalNorm.forward(p, tmp, normed, out.Hidden)
+	state := normed
+	if len(p.Ahead) > 0 && s.scalesLogits() {
+		normed = tmp.Like(state)
+		p.D.Copy(normed, state)
+	}
 	s.scaleLogits(p, normed)
 	out.Loss = saved.bounds.Alloc(statsType(p), p.Tokens())
 	a := mpu.LossArgs{Hidden: normed, Labels: p.Labels, Loss: out.Loss, Weight: p.Weight, Scale: p.LossScale}
@@ -143,6 +149,9 @@ func (s *Stage) forwardHead(p *Pass, out *Output) error {
 	if p.Grad {
 		saved.head = &headSaved{dhidden: saved.bounds.Like(out.Hidden)}
 		s.scaleLogits(p, a.DHidden)
+		if err := s.predictAhead(p, out, state, a.DHidden); err != nil {
+			return err
+		}
 		s.finalNorm.backward(p, stats, saved.head.dhidden, a.DHidden, out.Hidden, Tensor{})
 	}
 	return nil
@@ -158,8 +167,10 @@ func (s *Stage) Backward(p *Pass, out *Output, dy, dx Tensor) error {
 	defer saved.bounds.Release()
 	if saved.head != nil {
 		dy = saved.head.dhidden
-		if err := p.Final(s.uses.headOwn); err != nil { // forward made its gradients
-			return err
+		for _, made := range append(s.uses.ahead, s.uses.headOwn) { // forward made their gradients
+			if err := p.Final(made); err != nil {
+				return err
+			}
 		}
 	}
 	tmp := p.D.Arena.Scope(device.Activations)

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"slices"
+
 	"monotron/csrc/device"
 	"monotron/csrc/device/activations"
 	"monotron/internal/exitcode"
@@ -30,7 +32,9 @@ type Stage struct {
 	layers    []*layer
 	finalNorm *norm // nil: activations go to another stage
 	head      *mpu.VocabParallelHead
-	output    *mpu.Param // the head's own table: untied, or a copy of a tied one; nil: the embedding's
+	output    *mpu.Param  // the head's own table: untied, or a copy of a tied one; nil: the embedding's
+	ahead     []*mtpLayer // of multi-token prediction, on the stage of the head
+	words     *embedding  // that they read: the stage's own, or a copy of the first stage's; nil: none do
 	segments  []segment
 	uses      units
 }
@@ -40,8 +44,10 @@ type units struct {
 	embedding []*mpu.Param
 	layers    [][]*mpu.Param
 	tiles     [][]*mpu.Param // of each layer, which come and go by themselves
-	head      []*mpu.Param   // with the table, whosever it is
+	head      []*mpu.Param   // with the tables, whosever they are
 	headOwn   []*mpu.Param   // without the embedding's
+	copied    []*mpu.Param   // of these the embedding's copy, for multi-token prediction
+	ahead     [][]*mpu.Param // of each layer of multi-token prediction
 }
 
 // NewStage builds the stage's parameters, without memory; see Materialize. A
@@ -73,22 +79,45 @@ func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
 		s.uses.layers, s.uses.tiles = append(s.uses.layers, rest), append(s.uses.tiles, tiles)
 	}
 	if c.Head {
+		s.addAhead(p)
 		s.addHead(p)
 	}
 	s.nameUnits()
-	if c.Model.Tied && c.Embedding != c.Head {
+	if c.shares() {
 		s.tie(p)
 	}
 	return s, nil
 }
 
+// shares tells whether another stage has a copy of the word embedding that this one has.
+func (c *StageConfig) shares() bool {
+	return c.Embedding != c.Head && (c.Model.Tied || c.Model.MTP != nil)
+}
+
+// addAhead makes the layers of multi-token prediction, and the embedding that they read.
+func (s *Stage) addAhead(p Parallel) {
+	if s.m.MTP == nil {
+		return
+	}
+	for i := range s.m.MTPLayers() {
+		l := newMTPLayer(s.m, i, p)
+		s.ahead, s.uses.ahead = append(s.ahead, l), append(s.uses.ahead, l.uses)
+	}
+	if s.words = s.embedding; s.words == nil {
+		s.words = newEmbedding(s.m, p)
+		s.uses.copied = s.words.params()
+	}
+}
+
 func (s *Stage) addHead(p Parallel) {
 	m := s.m
 	s.finalNorm = newNorm(m, "decoder.final_layernorm", m.HiddenSize).outside(p)
-	s.uses.headOwn = s.finalNorm.params()
+	s.uses.headOwn = append(slices.Clone(s.uses.copied), s.finalNorm.params()...)
 	var table *mpu.VocabParallelEmbedding
 	if m.Tied && s.embedding != nil {
 		table = s.embedding.words
+	} else if m.Tied && s.words != nil {
+		table = s.words.words
 	} else {
 		table = wordTable(m, p)
 		s.output = table.Weight
@@ -100,6 +129,9 @@ func (s *Stage) addHead(p Parallel) {
 	s.head = mpu.NewVocabParallelHead(p.region(), table.Weight, table.Start, keptVocab(m))
 	s.head.Cap = float32(m.LogitCap)
 	s.uses.head = append(s.finalNorm.params(), table.Weight)
+	if s.words != nil && s.words.words != table {
+		s.uses.head = append(s.uses.head, s.words.params()...)
+	}
 }
 
 // nameUnits tells parameters with which others they are used.
@@ -113,15 +145,21 @@ func (s *Stage) nameUnits() {
 	for i, l := range s.layers {
 		name(l.name(), s.uses.layers[i])
 	}
+	for _, l := range s.ahead {
+		name(l.name, l.uses)
+	}
 	name("head", s.uses.headOwn)
 }
 
-// tie joins this stage's copy of a tied table with the other end's: they start
-// equal, both have a part of the gradient, and the embedding's copy counts.
+// tie joins this stage's copy of a table that is tied, or read by multi-token prediction, with
+// the other end's: they start equal, both have a part of the gradient, and the embedding's copy counts.
 func (s *Stage) tie(p Parallel) {
 	table := s.output
-	if s.embedding != nil {
+	switch {
+	case s.embedding != nil:
 		table = s.embedding.words.Weight
+	case s.words != nil:
+		table = s.words.words.Weight
 	}
 	table.Owner = s.embedding != nil
 	table.Replicas, table.SumOver = p.Embedding, p.Embedding
@@ -129,11 +167,18 @@ func (s *Stage) tie(p Parallel) {
 
 // Params lists the stage's parameters in Megatron's module order, a layer's tiles last.
 func (s *Stage) Params() []*mpu.Param {
-	ps := append([]*mpu.Param(nil), s.uses.embedding...)
+	ps := slices.Concat(s.uses.embedding, s.uses.copied)
 	for i, l := range s.uses.layers {
 		ps = append(append(ps, l...), s.uses.tiles[i]...)
 	}
-	return append(ps, s.uses.headOwn...)
+	if s.finalNorm == nil {
+		return ps
+	}
+	ps = append(append(ps, s.finalNorm.params()...), slices.Concat(s.uses.ahead...)...)
+	if s.output != nil {
+		ps = append(ps, s.output)
+	}
+	return ps
 }
 
 // ParamsOf lists the parameters of a rank's stages, in their order.
@@ -167,7 +212,7 @@ func (s *Stage) Materialize(positions int, train bool) (grads Tensor) {
 // `positions`. Who gives the parameters memory himself calls it once.
 func (s *Stage) Prepare(positions int) {
 	tables := &positionTables{device: s.device, m: s.m, dtype: s.config.DType, positions: int64(positions)}
-	for _, l := range s.layers {
+	for _, l := range s.allLayers() {
 		l.attention.prepare(s.device, tables)
 	}
 	for _, x := range s.mixtures() {
@@ -175,9 +220,18 @@ func (s *Stage) Prepare(positions int) {
 	}
 }
 
+// allLayers are the decoder's here, then those of multi-token prediction.
+func (s *Stage) allLayers() []*layer {
+	all := slices.Clone(s.layers)
+	for _, l := range s.ahead {
+		all = append(all, l.layer)
+	}
+	return all
+}
+
 // mixtures are the stage's layers of experts.
 func (s *Stage) mixtures() (all []*mixture) {
-	for _, l := range s.layers {
+	for _, l := range s.allLayers() {
 		if x, ok := l.second.half.(*mixture); ok {
 			all = append(all, x)
 		}
@@ -230,10 +284,12 @@ func (s *Stage) Logits(p *Pass, logits, hidden Tensor) error {
 
 // scaleLogits multiplies the head's input, or its gradient, by the factor of the logits.
 func (s *Stage) scaleLogits(p *Pass, x Tensor) {
-	if by := s.m.LogitScale; by != 0 && by != 1 {
-		p.D.Scale(device.ScaleArgs{Out: x, X: x, By: float32(by)})
+	if s.scalesLogits() {
+		p.D.Scale(device.ScaleArgs{Out: x, X: x, By: float32(s.m.LogitScale)})
 	}
 }
+
+func (s *Stage) scalesLogits() bool { return s.m.LogitScale != 0 && s.m.LogitScale != 1 }
 
 // Normed is the final norm of an output's rows, as the head sees them.
 func (s *Stage) Normed(p *Pass, y, hidden Tensor) {

@@ -40,6 +40,7 @@ type Config struct {
 	StartWeightDecay, EndWeightDecay float64
 	WeightDecayIncrStyle             string // constant, linear, cosine
 	DecayQKNorm                      bool   // weight decay also on the norms of queries and keys
+	OwnClip                          bool   // parameters with OwnClip are clipped by a norm of their own
 
 	ClipGrad float64 // global L2 norm; 0: no clipping
 

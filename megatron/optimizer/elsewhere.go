@@ -224,7 +224,7 @@ func (o *Optimizer) updateElsewhere() error {
 	if a == nil {
 		return o.device.Err()
 	}
-	if device.ReadSlice[float32](o.device, o.hyper)[device.HyperSkip] != 0 {
+	if device.ReadSlice[float32](o.device, o.clips[0].hyper)[device.HyperSkip] != 0 {
 		return o.device.Err()
 	}
 	return o.visit(flow{
@@ -241,7 +241,7 @@ func (o *Optimizer) statsElsewhere() error {
 	}
 	return o.visit(flow{read: func(s *strip) bool { return s == a.grads }, written: func(*strip) bool { return false }}, func(s *segment) {
 		if o.counts(s.param) {
-			o.device.GradStats(o.stats, s.grad, device.Tensor{})
+			o.device.GradStats(o.clips[o.clipOf(s.param)].stats, s.grad, device.Tensor{})
 		}
 	})
 }

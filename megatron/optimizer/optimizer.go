@@ -30,11 +30,10 @@ type Optimizer struct {
 	// ranks have shards, or families that other ranks share differently.
 	worldwide bool
 
-	told   device.Tensor // f64: stats, Beside and hyper, a piece each: what the host reads of a step, at once
-	hyper  device.Tensor // f32 [Hypers]
-	apart  device.Tensor // the same with the rate of --decoupled-lr; not given without
-	rate   device.Tensor // f32 [1]: that rate
-	stats  device.Tensor // f64 [Stats]
+	told   device.Tensor // f64: stats, Beside and hypers, a piece each: what the host reads of a step, at once
+	clips  []clip        // of all gradients but those with OwnClip; with Config.OwnClip then of these
+	rate   device.Tensor // f32 [1]: that of --decoupled-lr; not given without
+	stats  device.Tensor // f64 [Stats]: the first clip's
 	Beside device.Tensor // f64 [Besides]: what others want the host to read with a step's result
 	Steps  int64         // updates made, for Adam's bias correction
 	away   *away         // what lies elsewhere; nil: nothing does
@@ -47,15 +46,55 @@ type Optimizer struct {
 // shards. Initial values are not set. All ranks of a family's Data have equal params.
 func New(d *device.Device, c Config, params []*mpu.Param, dtype device.DType, g Groups, s Sharding) *Optimizer {
 	o := &Optimizer{device: d, config: c, groups: g, params: params, families: g.families(params, s), bucketOf: map[*mpu.Param]*bucket{},
-		worldwide: len(g.Families) > 1 || s.of(g.Families[mpu.Dense]).Strategy != NoShard,
-		told:      d.Arena.Zeroed(device.Optimizer, device.F64, 3*toldPiece)}
-	o.stats, o.Beside = o.told.Slice(0, 0, device.Stats), o.told.Slice(0, toldPiece, Besides)
-	o.hyper = device.View(o.told.Slice(0, 2*toldPiece, toldPiece).Data, device.F32, device.Hypers)
-	if c.DecoupledLR > 0 {
-		o.apart, o.rate = d.Arena.Zeroed(device.Optimizer, device.F32, device.Hypers), d.Arena.Zeroed(device.Optimizer, device.F32, 1)
-	}
+		worldwide: len(g.Families) > 1 || s.of(g.Families[mpu.Dense]).Strategy != NoShard}
+	o.allocateTold()
 	o.allocate(dtype, s.Elsewhere)
 	return o
+}
+
+// clip is gradients that are clipped by one norm.
+type clip struct {
+	stats device.Tensor // f64 [Stats]
+	hyper device.Tensor // f32 [Hypers]
+	apart device.Tensor // the same with the rate of --decoupled-lr; not given without
+}
+
+// allocateTold makes what a step is told and tells: the clips' statistics, Beside, their hypers.
+func (o *Optimizer) allocateTold() {
+	clips := int64(1)
+	if o.config.OwnClip {
+		clips = 2
+	}
+	d := o.device
+	o.told = d.Arena.Zeroed(device.Optimizer, device.F64, (2*clips+1)*toldPiece)
+	o.Beside = o.told.Slice(0, clips*toldPiece, Besides)
+	for i := range clips {
+		c := clip{stats: o.told.Slice(0, i*toldPiece, device.Stats), hyper: device.View(o.told.Slice(0, (clips+1+i)*toldPiece, toldPiece).Data, device.F32, device.Hypers)}
+		if o.config.DecoupledLR > 0 {
+			c.apart = d.Arena.Zeroed(device.Optimizer, device.F32, device.Hypers)
+		}
+		o.clips = append(o.clips, c)
+	}
+	if o.config.DecoupledLR > 0 {
+		o.rate = d.Arena.Zeroed(device.Optimizer, device.F32, 1)
+	}
+	o.stats = o.clips[0].stats
+}
+
+// clipOf is by which norm a parameter's gradient is clipped.
+func (o *Optimizer) clipOf(p *mpu.Param) int {
+	if o.config.OwnClip && p.OwnClip {
+		return 1
+	}
+	return 0
+}
+
+// others are the statistics of the other clip; none: there is one.
+func (o *Optimizer) others(i int) device.Tensor {
+	if len(o.clips) == 1 {
+		return device.Tensor{}
+	}
+	return o.clips[1-i].stats
 }
 
 // Besides is how many numbers others can have read with a step's result.
@@ -89,6 +128,7 @@ func asKernel(beta float64) float64 { return float64(float32(beta)) }
 // Result is what a step tells; the same on every rank of the world.
 type Result struct {
 	GradNorm  float64 // global L2 norm before clipping, without the factor
+	OwnNorm   float64 // with Config.OwnClip: the same of gradients with OwnClip, which GradNorm leaves out
 	Skipped   bool    // a gradient was not finite somewhere: nothing changed anywhere
 	NonFinite int64
 	Zeros     int64 // exact zeros among the gradients
@@ -126,17 +166,21 @@ func (o *Optimizer) Step(a StepArgs) (Result, error) {
 // hyper, and rate.
 func (o *Optimizer) clipAndUpdate() error {
 	d := o.device
-	d.Fill(o.stats, 0)
+	for _, c := range o.clips {
+		d.Fill(c.stats, 0)
+	}
 	for _, c := range o.counted {
-		d.GradStats(o.stats, c.grads, c.segments)
+		d.GradStats(o.clips[c.clip].stats, c.grads, c.segments)
 	}
 	if err := cmp.Or(o.statsElsewhere(), o.sumStats()); err != nil {
 		return err
 	}
-	d.GradScale(device.GradScaleArgs{Hyper: o.hyper, Stats: o.stats, MaxNorm: float32(o.config.ClipGrad)})
-	if o.apart.Given() {
-		d.Copy(o.apart, o.hyper)
-		d.Copy(o.apart.Slice(0, device.HyperLR, 1), o.rate)
+	for i, c := range o.clips {
+		d.GradScale(device.GradScaleArgs{Hyper: c.hyper, Stats: c.stats, Others: o.others(i), MaxNorm: float32(o.config.ClipGrad)})
+		if c.apart.Given() {
+			d.Copy(c.apart, c.hyper)
+			d.Copy(c.apart.Slice(0, device.HyperLR, 1), o.rate)
+		}
 	}
 	for _, r := range o.runs {
 		o.update(r)
@@ -152,7 +196,9 @@ func (o *Optimizer) prepare(a StepArgs) {
 	hyper[device.HyperCorrection1] = float32(1 - math.Pow(asKernel(o.config.AdamBeta1), t))
 	hyper[device.HyperCorrection2] = float32(1 - math.Pow(asKernel(o.config.AdamBeta2), t))
 	hyper[device.HyperLossScale] = float32(a.Factor)
-	device.WriteSlice(o.device, o.hyper, hyper[:])
+	for _, c := range o.clips {
+		device.WriteSlice(o.device, c.hyper, hyper[:])
+	}
 	if o.rate.Given() {
 		device.WriteSlice(o.device, o.rate, []float32{float32(a.DecoupledLR)})
 	}
@@ -168,14 +214,25 @@ func (o *Optimizer) sumStats() error {
 	if size(g) == 1 {
 		return nil
 	}
-	return g.AllReduce(o.stats, comm.Sum).Wait()
+	all := o.stats
+	if n := int64(len(o.clips)); n > 1 {
+		all = o.told.Slice(0, 0, n*toldPiece)
+	}
+	return g.AllReduce(all, comm.Sum).Wait()
 }
 
 func (o *Optimizer) result() Result {
 	stats := device.ReadSlice[float64](o.device, o.told)
-	hyper := unsafe.Slice((*float32)(unsafe.Pointer(&stats[2*toldPiece])), device.Hypers)
-	r := Result{GradNorm: float64(hyper[device.HyperGradNorm]), Skipped: hyper[device.HyperSkip] != 0,
-		NonFinite: int64(stats[device.StatNonFinite]), Zeros: int64(stats[device.StatZeros]), Beside: [Besides]float64(stats[toldPiece:])}
+	clips := len(o.clips)
+	var norms [2]float64
+	r := Result{Beside: [Besides]float64(stats[clips*toldPiece:])}
+	for i := range clips {
+		own := stats[i*toldPiece:]
+		hyper := unsafe.Slice((*float32)(unsafe.Pointer(&stats[(clips+1+i)*toldPiece])), device.Hypers)
+		norms[i], r.Skipped = float64(hyper[device.HyperGradNorm]), hyper[device.HyperSkip] != 0
+		r.NonFinite, r.Zeros = r.NonFinite+int64(own[device.StatNonFinite]), r.Zeros+int64(own[device.StatZeros])
+	}
+	r.GradNorm, r.OwnNorm = norms[0], norms[1]
 	if !r.Skipped {
 		o.Steps++
 	}

@@ -16,17 +16,18 @@ type run struct {
 	mults             device.Tensor // f32 [n, 2]: of the learning rate, of the weight decay
 }
 
-// addRuns makes the runs of a bucket's part: one, and another where the rate of --decoupled-lr is for some
-// of its parameters. Those of what lies elsewhere are never updated as one: they have the tables that
+// addRuns makes the runs of a bucket's part: one, and others where the rate of --decoupled-lr or another
+// clip is for some of its parameters. Those of what lies elsewhere are never updated as one: they have the tables that
 // pieces look into.
 func (o *Optimizer) addRuns(b *bucket, p *part) {
-	for _, apart := range []bool{false, true} {
-		r := &run{value: b.ownValues.Slice(0, p.from, p.n), main: p.main, m: p.m, v: p.v, hyper: o.hyper}
+	for kind := range 2 * len(o.clips) {
+		clip, apart := kind/2, kind%2 == 1
+		r := &run{value: b.ownValues.Slice(0, p.from, p.n), main: p.main, m: p.m, v: p.v, hyper: o.clips[clip].hyper}
 		if r.grad = b.ownGrads; r.grad.Given() {
 			r.grad = r.grad.Slice(0, p.from, p.n)
 		}
 		if apart {
-			r.hyper = o.apart
+			r.hyper = o.clips[clip].apart
 		}
 		var at []int64
 		var mults []float32
@@ -36,7 +37,7 @@ func (o *Optimizer) addRuns(b *bucket, p *part) {
 			if s.n == 0 {
 				whose = &b.parts[0]
 			}
-			if o.decoupled(param) != apart || whose != p {
+			if o.decoupled(param) != apart || o.clipOf(param) != clip || whose != p {
 				continue
 			}
 			if rows++; s.n == 0 {
@@ -63,7 +64,7 @@ func (o *Optimizer) addRuns(b *bucket, p *part) {
 }
 
 // decoupled tells whether a parameter has the rate of --decoupled-lr.
-func (o *Optimizer) decoupled(p *mpu.Param) bool { return o.apart.Given() && p.Role == mpu.Vocabulary }
+func (o *Optimizer) decoupled(p *mpu.Param) bool { return o.rate.Given() && p.Role == mpu.Vocabulary }
 
 // decay is the multiplier of a parameter's weight decay.
 func (o *Optimizer) decay(p *mpu.Param) float32 {
@@ -93,8 +94,11 @@ func (o *Optimizer) update(r *run) {
 		Beta1: float32(o.config.AdamBeta1), Beta2: float32(o.config.AdamBeta2), Eps: float32(o.config.AdamEps)})
 }
 
-// counted is gradients whose statistics one call adds up.
-type counted struct{ grads, segments device.Tensor }
+// counted is gradients of a clip whose statistics one call adds up.
+type counted struct {
+	grads, segments device.Tensor
+	clip            int
+}
 
 // allCounted are the segments that this rank counts, in the order of the model, which is that
 // of the norm's sum, but for those that lie elsewhere: neighbours of one bucket lie in it the last first, as the op adds them.
@@ -116,7 +120,7 @@ func (o *Optimizer) allCounted() (all []counted) {
 			table, rest := free[b].Slice(0, 0, n), free[b].Shape[0]-n
 			free[b] = free[b].Slice(0, n, rest)
 			device.WriteSlice(o.device, table, at)
-			all = append(all, counted{b.ownGrads, table})
+			all = append(all, counted{b.ownGrads, table, o.clipOf(neighbours[0].param)})
 		}
 		neighbours = nil
 	}
@@ -124,7 +128,7 @@ func (o *Optimizer) allCounted() (all []counted) {
 		if !o.counts(s.param) || s.grad.Elsewhere() {
 			continue
 		}
-		if neighbours != nil && o.bucketOf[s.param] != o.bucketOf[neighbours[0].param] {
+		if neighbours != nil && (o.bucketOf[s.param] != o.bucketOf[neighbours[0].param] || o.clipOf(s.param) != o.clipOf(neighbours[0].param)) {
 			closed()
 		}
 		neighbours = append(neighbours, s)

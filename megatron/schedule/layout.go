@@ -8,7 +8,7 @@ import (
 
 // byLayout reads --pipeline-model-parallel-layout: virtual stages between |, in
 // the order activations pass them; tokens E (embedding), t (layer), m (multi-token
-// prediction, which no model here has), L (head); x*n and (..)*n repeat.
+// prediction, which stand right before the head), L (head); x*n and (..)*n repeat.
 func (p *splitting) byLayout() []int {
 	const flag = "--pipeline-model-parallel-layout"
 	before := len(p.problems)
@@ -20,8 +20,13 @@ func (p *splitting) byLayout() []int {
 	if layers := strings.Count(text, "t"); layers != p.Layers {
 		p.problem("%s %s has %d layers, but --num-layers is %d", flag, p.Layout, layers, p.Layers)
 	}
-	if strings.Contains(text, "m") {
-		p.problem("%s %s has multi-token prediction (m), which the model does not have", flag, p.Layout)
+	switch ahead := strings.Count(text, "m"); {
+	case ahead > 0 && p.Ahead == 0:
+		p.problem("%s %s has multi-token prediction (m), which the model does not have; give --mtp-num-layers, or leave the m out", flag, p.Layout)
+	case ahead != p.Ahead:
+		p.problem("%s %s has %d layers of multi-token prediction (m), but --mtp-num-layers is %d", flag, p.Layout, ahead, p.Ahead)
+	case ahead > 0 && !strings.HasSuffix(text, strings.Repeat("m", ahead)+"L"):
+		p.problem("%s %s has multi-token prediction (m) on another stage than the output layer (L); let it end with %sL", flag, p.Layout, strings.Repeat("m", ahead))
 	}
 	if strings.Count(text, "E") != 1 || text[0] != 'E' {
 		p.problem("%s %s must begin with its only E, the embedding", flag, p.Layout)
@@ -50,9 +55,9 @@ func (p *splitting) byLayout() []int {
 	return counts
 }
 
-// LayoutString writes layers per virtual stage as a layout, embedding first and
-// head last.
-func LayoutString(counts []int) string {
+// LayoutString writes layers per virtual stage as a layout, embedding first, so many layers of
+// multi-token prediction and the head last.
+func LayoutString(counts []int, ahead int) string {
 	var b strings.Builder
 	for v, n := range counts {
 		if v > 0 {
@@ -66,7 +71,7 @@ func LayoutString(counts []int) string {
 			b.WriteString(strings.Repeat("t", n))
 		}
 	}
-	return b.String() + "L"
+	return b.String() + strings.Repeat("m", ahead) + "L"
 }
 
 // expand writes a layout out, never longer than a line from outside may ask for.

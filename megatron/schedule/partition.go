@@ -21,6 +21,7 @@ const maxParts = 100_000
 // Split says how a model is cut over a pipeline: what the flags say.
 type Split struct {
 	Layers int // of the model
+	Ahead  int // depths of multi-token prediction, whose layers stand with the head
 	Stages int // --pipeline-model-parallel-size
 	// Chunks are virtual stages a rank. Given at most one of VirtualStages
 	// (--num-virtual-stages-per-pipeline-rank), LayersPerChunk
@@ -38,7 +39,7 @@ type Split struct {
 type Part struct {
 	Layers    []int // global numbers from 0, ascending
 	Embedding bool  // word (and position) embedding
-	Head      bool  // final norm, output layer, loss
+	Head      bool  // final norm, layers of multi-token prediction, output layer, loss
 }
 
 // Parts cuts the model: [stage][chunk]. The error lists every problem, each with
@@ -273,5 +274,5 @@ func (p *splitting) fitting(chunks int) string {
 	counts := spread(p.Layers+embedding+head, n)
 	counts[0] -= embedding
 	counts[n-1] -= head
-	return "--pipeline-model-parallel-layout '" + LayoutString(counts) + "'"
+	return "--pipeline-model-parallel-layout '" + LayoutString(counts, p.Ahead) + "'"
 }

@@ -63,6 +63,9 @@ func (m *Model) differences(other *Model) (list []difference) {
 	if m.Experts != nil && other.Experts != nil {
 		list = append(list, changes("Experts.", m.Experts.meaning(), other.Experts.meaning())...)
 	}
+	if m.MTP != nil && other.MTP != nil {
+		list = append(list, changes("MTP.", m.MTP.meaning(), other.MTP.meaning())...)
+	}
 	return list
 }
 
@@ -96,6 +99,7 @@ func (m *Model) meaning() []setting {
 		{"QKVBias", "bias of query, key and value", m.QKVBias},
 		{"Experts", "a mixture of experts", m.Experts != nil},
 		{"Latent", "--multi-latent-attention, its widths and RoPE", m.latent()},
+		{"MTP", "multi-token prediction", m.MTP != nil},
 	}
 }
 
@@ -105,6 +109,10 @@ func (m *Model) latent() string {
 		return "none"
 	}
 	return fmt.Sprintf("%+v", *m.Latent)
+}
+
+func (p *MTP) meaning() []setting {
+	return []setting{{"Depths", "--mtp-num-layers", p.Depths}, {"Repeated", "--mtp-use-repeated-layer", p.Repeated}}
 }
 
 func (m *Model) rotary() []setting {

@@ -14,6 +14,8 @@ var alike = map[string]string{
 	"HiddenDropout": "of training alone", "AttentionDropout": "of training alone", "InitStd": "of the first weights", "EmbeddingInitStd": "of the first weights",
 	"Adapters": "their tensors say it", "PaddedVocabCounts": "of the loss", "ApplyQKLayerScale": "no change in exact maths",
 
+	"MTP.LossScale": "of the loss", "MTP.DetachHeads": "of training alone",
+
 	"Experts.FFNHiddenSize": "a shape", "Experts.SharedFFN": "a shape", "Experts.RouterDtype": "precision", "Experts.BiasUpdateRate": "of training alone",
 	"Experts.Balancing": "of the loss", "Experts.AuxLossCoeff": "of the loss", "Experts.ZLossCoeff": "of the loss", "Experts.JitterEps": "of training alone", "Experts.GlobalExact": "of the loss", "Experts.QuantileEMA": "of training alone",
 	"Experts.Dispatcher": "who carries, not what", "Experts.SharedOverlap": "when, not what", "Experts.CapacityFactor": "of training alone", "Experts.PadToCapacity": "of training alone", "Experts.DropPolicy": "of training alone", "Experts.ForceBalance": "of training alone",
@@ -43,6 +45,7 @@ func TestNoFieldIsForgotten(t *testing.T) {
 	}
 	look("", func(m *Model) reflect.Value { return reflect.ValueOf(m).Elem() })
 	look("Experts.", func(m *Model) reflect.Value { return reflect.ValueOf(m.Experts).Elem() })
+	look("MTP.", func(m *Model) reflect.Value { return reflect.ValueOf(m.MTP).Elem() })
 	for name := range alike {
 		if !seen[name] {
 			t.Errorf("%s is no field", name)
@@ -86,7 +89,7 @@ func TestShapesAreToldByFlags(t *testing.T) {
 
 // sample is a model that uses all that there is.
 func sample() *Model {
-	return &Model{Position: PositionRope, RopeScaling: &RopeScaling{Factor: 8}, Latent: &Latent{KVRank: 4}, Experts: &Experts{Num: 4}}
+	return &Model{Position: PositionRope, RopeScaling: &RopeScaling{Factor: 8}, Latent: &Latent{KVRank: 4}, Experts: &Experts{Num: 4}, MTP: &MTP{Depths: 1}}
 }
 
 // change gives a field another value.

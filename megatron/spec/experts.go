@@ -83,7 +83,7 @@ func (m *Model) ExpertParameters(layer int) int64 {
 // whole model.
 func (m *Model) RankParameters(ranks int) int64 {
 	n := m.Parameters()
-	for layer := range m.NumLayers {
+	for layer := range m.AllLayers() {
 		if m.MixtureAt(layer) {
 			n -= int64(m.Experts.Num-m.Experts.Num/ranks) * m.mlpParameters(m.Experts.FFNHiddenSize)
 		}
@@ -94,7 +94,7 @@ func (m *Model) RankParameters(ranks int) int64 {
 // ActiveParameters counts those that one token meets.
 func (m *Model) ActiveParameters() int64 {
 	n := m.Parameters()
-	for layer := range m.NumLayers {
+	for layer := range m.AllLayers() {
 		if m.MixtureAt(layer) {
 			n -= int64(m.Experts.Num-m.Experts.TopK) * m.mlpParameters(m.Experts.FFNHiddenSize)
 		}
@@ -104,6 +104,7 @@ func (m *Model) ActiveParameters() int64 {
 
 // MixtureAt tells whether layer (0-based, global) is a mixture of experts.
 func (m *Model) MixtureAt(layer int) bool {
+	layer = m.decoderLayer(layer)
 	return m.Experts != nil && layer < len(m.Experts.Layers) && m.Experts.Layers[layer]
 }
 

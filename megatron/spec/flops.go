@@ -24,6 +24,9 @@ func (m *Model) Parameters() int64 {
 	for layer := range m.NumLayers {
 		n += m.LayerParameters(layer)
 	}
+	for i := range m.MTPLayers() {
+		n += m.MTPParameters(i)
+	}
 	return n
 }
 
@@ -110,7 +113,8 @@ func (m *Model) mlpParameters(ffn int) int64 {
 //
 // q and kv are the widths of all query and of all key heads, F is 2 (gated: 3)
 // times the intermediate width a token passes through, V the padded vocabulary.
-// With latent attention the terms of attention are Latent.operations. The attention term counts the causal half only. Recomputation, norms, softmax
+// With latent attention the terms of attention are Latent.operations. The attention term counts the causal half only. Every depth of
+// multi-token prediction counts as a layer more, its three norms and projection (3h + 2h^2) and the logits again. Recomputation, other norms, softmax
 // and the optimizer are not counted.
 func (m *Model) FLOPs(batch, seq int) float64 {
 	h, q, kv := float64(m.HiddenSize), float64(m.NumAttentionHeads*m.KVChannels), float64(m.NumQueryGroups*m.KVChannels)
@@ -118,8 +122,12 @@ func (m *Model) FLOPs(batch, seq int) float64 {
 	if m.Gated() {
 		matrices = 3
 	}
-	perToken := h * float64(m.PaddedVocabSize)
-	for layer := range m.NumLayers {
+	passes, depths := m.NumLayers, 0.0 // layers that a token passes through
+	if m.MTP != nil {
+		passes, depths = passes+m.MTP.Depths, float64(m.MTP.Depths)
+	}
+	perToken := h*float64(m.PaddedVocabSize)*(1+depths) + depths*(3*h+2*h*h)
+	for layer := range passes {
 		width := float64(m.FFNHiddenSize)
 		if m.MixtureAt(layer) {
 			width = float64(m.Experts.FFNHiddenSize*m.Experts.TopK + m.Experts.SharedFFN)
@@ -131,7 +139,7 @@ func (m *Model) FLOPs(batch, seq int) float64 {
 	}
 	b, s := float64(batch), float64(seq)
 	if m.Latent != nil {
-		return 6*b*s*perToken + 6*b*s*m.Latent.operations(m, s)*float64(m.NumLayers)
+		return 6*b*s*perToken + 6*b*s*m.Latent.operations(m, s)*float64(passes)
 	}
-	return 6*b*s*perToken + 6*b*s*s*q*float64(m.NumLayers)
+	return 6*b*s*perToken + 6*b*s*s*q*float64(passes)
 }

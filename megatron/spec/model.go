@@ -106,6 +106,7 @@ type Model struct {
 
 	Latent  *Latent  // multi-latent attention; nil: queries, keys and values come from the layer's input
 	Experts *Experts // nil: dense
+	MTP     *MTP     `json:",omitempty"` // multi-token prediction; nil: the next token alone
 
 	Adapters []Adapter `json:",omitempty"` // low-rank additions that are trained or kept apart; nil: none
 
@@ -140,7 +141,7 @@ func (m *Model) FC1Rows() int {
 
 // WindowAt is how many keys to the left a query of a layer (0-based, global) sees; -1: all.
 func (m *Model) WindowAt(layer int) int {
-	if m.Windowed != nil && !m.Windowed[layer] {
+	if m.Windowed != nil && !m.Windowed[m.decoderLayer(layer)] {
 		return -1
 	}
 	return m.WindowLeft
@@ -148,7 +149,7 @@ func (m *Model) WindowAt(layer int) int {
 
 // ChunkAt is how many positions a chunk of a layer (0-based, global) has; 0: no chunks.
 func (m *Model) ChunkAt(layer int) int {
-	if m.Windowed != nil && !m.Windowed[layer] {
+	if m.Windowed != nil && !m.Windowed[m.decoderLayer(layer)] {
 		return 0
 	}
 	return m.Chunk
@@ -197,5 +198,5 @@ func (m *Model) RotaryDims() int {
 
 // RopeAt tells whether layer (0-based, global) rotates its queries and keys.
 func (m *Model) RopeAt(layer int) bool {
-	return m.Position == PositionRope && (m.NoRope == nil || !m.NoRope[layer])
+	return m.Position == PositionRope && (m.NoRope == nil || !m.NoRope[m.decoderLayer(layer)])
 }

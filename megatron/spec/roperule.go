@@ -275,5 +275,5 @@ func (m *Model) RopeTable(windowed bool, length int) (RopeTable, error) {
 
 // WindowedAt tells whether a layer (0-based, global) has the window, or chunks.
 func (m *Model) WindowedAt(layer int) bool {
-	return (m.WindowLeft >= 0 || m.Chunk > 0) && (m.Windowed == nil || m.Windowed[layer])
+	return (m.WindowLeft >= 0 || m.Chunk > 0) && (m.Windowed == nil || m.Windowed[m.decoderLayer(layer)])
 }

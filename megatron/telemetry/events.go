@@ -152,6 +152,7 @@ func (e *Events) training(s *Step) {
 		both("world-size", float64(s.Ranks))
 	}
 	maybe("grad-norm", s.GradNorm)
+	maybe("grad-norm-mtp", s.MTPGradNorm)
 	maybe("num-zeros", s.NumZeros)
 	maybe("params-norm", s.ParamsNorm)
 	if e.options.Memory {

@@ -61,6 +61,7 @@ type Trained struct {
 	GlobalBatchSize     int               `json:"global_batch_size"`
 	LossScale           Number            `json:"loss_scale"`
 	GradNorm            *Number           `json:"grad_norm,omitempty"`
+	MTPGradNorm         *Number           `json:"grad_norm_mtp,omitempty"`
 	ParamsNorm          *Number           `json:"params_norm,omitempty"`
 	NumZeros            *Number           `json:"num_zeros,omitempty"`
 	WeightsHash         string            `json:"weights_hash,omitempty"`
@@ -101,7 +102,7 @@ func trained(s *Step) *Trained {
 	t := &Trained{
 		TrainIters:   s.TrainIters,
 		LearningRate: Number(s.LearningRate), WeightDecay: Number(s.WeightDecay), GlobalBatchSize: s.GlobalBatchSize, LossScale: Number(s.LossScale),
-		GradNorm: (*Number)(s.GradNorm), ParamsNorm: (*Number)(s.ParamsNorm), NumZeros: (*Number)(s.NumZeros), WeightsHash: s.WeightsHash, Skipped: s.Skipped,
+		GradNorm: (*Number)(s.GradNorm), MTPGradNorm: (*Number)(s.MTPGradNorm), ParamsNorm: (*Number)(s.ParamsNorm), NumZeros: (*Number)(s.NumZeros), WeightsHash: s.WeightsHash, Skipped: s.Skipped,
 		Seconds: Number(s.Elapsed.Seconds()), PhaseSeconds: phases(s), SamplesPerSecond: Number(s.perSecond(s.Samples)),
 		TokensPerSecond: Number(tokens), RankTokensPerSecond: Number(tokens / float64(max(1, s.Ranks))),
 		TFLOPs: Number(s.TFLOPs()), MFU: Number(s.MFU()), MemoryBytes: s.Memory.MaxAllocated, PlannedMemoryBytes: s.Memory.Planned, BalancingLoss: values(s.MoE), Experts: balances(s), Alerts: s.Alerts,

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -72,12 +73,8 @@ func (l *Lines) line(s *Step, m means) string {
 		fmt.Fprintf(&b, " throughput per GPU (TFLOP/s/GPU): %s |", fixed(s.FLOPs/m.elapsed.Seconds()/1e12, 1))
 	}
 	fmt.Fprintf(&b, " learning rate: %s | global batch size: %5d |", exponent(s.NextLearningRate), s.GlobalBatchSize)
-	for _, loss := range m.losses {
-		if loss.Value >= 0 { // neither negative nor NaN
-			fmt.Fprintf(&b, " %s: %s |", loss.Name, exponent(loss.Value))
-		}
-	}
-	for _, loss := range s.MoE {
+	first := min(1, len(m.losses)) // those of experts are before multi-token prediction's
+	for _, loss := range slices.Concat(notNegative(m.losses[:first]), s.MoE, notNegative(m.losses[first:])) {
 		fmt.Fprintf(&b, " %s: %s |", loss.Name, exponent(loss.Value))
 	}
 	fmt.Fprintf(&b, " loss scale: %s |", fixed(s.NextLossScale, 1))
@@ -92,6 +89,11 @@ func (l *Lines) line(s *Step, m means) string {
 	optional("params norm", s.ParamsNorm, three)
 	fmt.Fprintf(&b, " number of skipped iterations: %3d | number of nan iterations: %3d |", m.skipped, m.nan)
 	return b.String()
+}
+
+// notNegative are the losses that are neither negative nor NaN.
+func notNegative(losses []Value) []Value {
+	return slices.DeleteFunc(slices.Clone(losses), func(loss Value) bool { return !(loss.Value >= 0) })
 }
 
 // validation is the block of three lines after an evaluation, without a last

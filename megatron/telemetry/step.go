@@ -34,7 +34,7 @@ type Step struct {
 	ConsumedTokens  int64
 	Split           string   // of an evaluation: Validation, Test, Train; "": a training step
 	Where           string   // of an evaluation: "iteration 5", "iteration 10 on test set"
-	Losses          []Value  // nats a token, of this step alone
+	Losses          []Value  // nats a token, of this step alone: "lm loss", then those of multi-token prediction
 	Written         []Sample // at an evaluation
 	BitsPerByte     *float64 // of an evaluation whose text's bytes are known
 	Accuracy        *float64 // of an evaluation of a tuning: share of the learned tokens that are predicted right
@@ -53,6 +53,7 @@ type Step struct {
 	NextLossScale    float64
 	Skipped          bool     // gradients overflowed: nothing was updated
 	GradNorm         *float64 // before clipping
+	MTPGradNorm      *float64 // of layers of multi-token prediction that are clipped apart (--mtp-detach-heads)
 	ParamsNorm       *float64
 	NumZeros         *float64 // elements of the gradient
 	WeightsHash      string   // after the step; "": not asked for

@@ -22,7 +22,7 @@ func (l *logger) mixtures(m *engine.Mixtures, tokens int) (means []telemetry.Val
 			continue
 		}
 		mixed++
-		layer := telemetry.MixtureLayer{Number: n, Tokens: given, Chosen: float64(tokens * l.config.Model.Experts.TopK), Bytes: m.Bytes[n]}
+		layer := telemetry.MixtureLayer{Number: n, Tokens: given, Chosen: float64(tokens * l.config.Model.Experts.TopK * l.config.Model.Uses(n)), Bytes: m.Bytes[n]}
 		for _, loss := range model.OwnLosses(l.config.Model.Experts) {
 			layer.Losses = append(layer.Losses, telemetry.Value{Name: loss.String(), Value: m.Losses[loss][n]})
 		}

@@ -60,7 +60,7 @@ func (r *Run) native(dir string, step int64) loader {
 // without moments and iteration, as models are published, is weights to start
 // from.
 func (r *Run) restoreForeign(format checkpoint.Format, dir string, step int64, finetune bool) error {
-	src, err := all.OpenAs(format, dir, checkpoint.OpenOptions{Step: step, KeepPadding: r.Config.Model.PaddedVocabCounts})
+	src, err := all.OpenAs(format, dir, checkpoint.OpenOptions{Step: step, KeepPadding: r.Config.Model.PaddedVocabCounts, MTP: r.Config.Model.MTP != nil})
 	if err != nil {
 		return err
 	}
@@ -206,6 +206,9 @@ func ModelFlags(m *spec.Model) map[string][]string {
 	if m.Latent != nil {
 		latentFlags(flags, m.Latent)
 	}
+	if m.MTP != nil {
+		mtpFlags(flags, m.MTP)
+	}
 	on("qk-layernorm-whole", m.QKNormWhole)
 	on("norm-after", m.NormAfter)
 	on("parallel-residual", m.ParallelResidual)
@@ -283,6 +286,16 @@ func pattern(layers []bool) string {
 		words[i] = map[bool]string{false: "0", true: "1"}[is]
 	}
 	return "[" + strings.Join(words, ",") + "]"
+}
+
+// mtpFlags are those of multi-token prediction.
+func mtpFlags(flags map[string][]string, p *spec.MTP) {
+	flags["mtp-num-layers"], flags["mtp-loss-scaling-factor"] = []string{fmt.Sprint(p.Depths)}, []string{strconv.FormatFloat(p.LossScale, 'g', -1, 64)}
+	for name, on := range map[string]bool{"mtp-use-repeated-layer": p.Repeated, "mtp-detach-heads": p.DetachHeads} {
+		if on {
+			flags[name] = []string{"true"}
+		}
+	}
 }
 
 // latentFlags are those of multi-latent attention.

@@ -22,6 +22,9 @@ func (l *logger) record(r *Run, done stepLog) (*telemetry.Step, error) {
 	took := time.Since(done.started)
 	s, result := l.progress(r), &done.result
 	s.Losses = []telemetry.Value{{Name: "lm loss", Value: result.Loss}}
+	for i, loss := range result.Ahead {
+		s.Losses = append(s.Losses, telemetry.Value{Name: fmt.Sprintf("mtp_%d loss", i+1), Value: loss})
+	}
 	s.SkippedSamples, s.GlobalBatchSize = r.at.SkippedTrain, done.batch.Global
 	s.Samples, s.Tokens = done.batch.Running, done.batch.Running*l.config.SeqLength
 	s.LearningRate, s.WeightDecay, s.LossScale, s.Skipped = result.LR, result.Decay, result.Scale, result.Update.Skipped
@@ -33,6 +36,9 @@ func (l *logger) record(r *Run, done stepLog) (*telemetry.Step, error) {
 	s.MoE, s.MoELayers = l.mixtures(result.Mixtures, s.Tokens)
 	if !s.Skipped {
 		s.GradNorm = &result.Update.GradNorm
+	}
+	if mtp := l.config.Model.MTP; mtp != nil && mtp.DetachHeads && !s.Skipped {
+		s.MTPGradNorm = &result.Update.OwnNorm
 	}
 	if l.config.Log.NumZeros && !s.Skipped {
 		zeros := float64(result.Update.Zeros)

@@ -86,6 +86,7 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 	if err != nil {
 		return err
 	}
+	o.noteLeft(notes)
 	o.noteZeros(notes)
 	written, err := all.Write(ctx, o.to, o.output, src, o.write)
 	if err != nil {
@@ -110,6 +111,13 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 		return exitcode.With(exitcode.IO, err)
 	}
 	return notes.Err
+}
+
+// noteLeft says that layers of multi-token prediction are not in the output.
+func (o *options) noteLeft(notes *command.Printer) {
+	if o.aheadLeft > 0 {
+		notes.Printf("note: %d layers of multi-token prediction are left out: %s has the decoder alone, whose next-token logits are the same\n", o.aheadLeft, o.to)
+	}
 }
 
 // noteZeros says that biases were added.

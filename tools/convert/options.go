@@ -62,6 +62,7 @@ type options struct {
 	dtype         string // of weights, as safetensors spells it; "": as they are
 	weightsOnly   bool
 	zeroed        bool   // biases of zeros were added
+	aheadLeft     int    // layers of multi-token prediction that the output format has not
 	modelfile     string // to be written for Ollama; "": none
 	allowNaN      bool
 	verify        bool

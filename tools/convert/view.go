@@ -18,6 +18,11 @@ func (o *options) view(original checkpoint.Source) (checkpoint.Source, error) {
 	if o.dtype != "" {
 		src = checkpoint.Retype(src, o.dtype)
 	}
+	switch o.to {
+	case checkpoint.Native, checkpoint.MegatronTorch, checkpoint.MegatronTorchDist:
+	default:
+		src, o.aheadLeft = checkpoint.WithoutMTP(src)
+	}
 	if o.to == checkpoint.NanoGPT {
 		src, o.zeroed = checkpoint.ZeroBiases(src)
 	}

@@ -236,7 +236,7 @@ func (r drawer) elementwise() []Case {
 func (r drawer) sums() []Case {
 	return []Case{
 		gradStatsCase(pick(r, []device.DType{device.F32, device.BF16, device.F16, device.F64}), r.size(0, 2049), r.yes(2)), weightedSumCase(r.size(0, 2049)),
-		gradScaleCase(r.Float64()*1000, float64(r.IntN(2)*r.IntN(9)), float64(int64(1)<<r.IntN(20)), float32(r.IntN(3))),
+		gradScaleCase(r.Float64()*1000, float64(r.IntN(2)*r.IntN(9)), float64(r.IntN(4)-1), float64(int64(1)<<r.IntN(20)), float32(r.IntN(3))),
 	}
 }
 

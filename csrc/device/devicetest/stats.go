@@ -20,10 +20,11 @@ func statsCases() []Case {
 	for _, n := range []int64{0, 1, 17, 1001, 100003} {
 		cases = append(cases, weightedSumCase(n))
 	}
-	for _, c := range []struct{ squares, bad, scale, limit float64 }{
-		{100, 0, 1, 1}, {100, 0, 1, 100}, {100, 0, 65536, 1e-4}, {0, 0, 1, 1}, {100, 0, 2, 0}, {100, 3, 2, 1}, {math.Inf(1), 1, 8, 1}, {1e50, 0, 1, 1},
+	for _, c := range []struct{ squares, bad, others, scale, limit float64 }{
+		{100, 0, -1, 1, 1}, {100, 0, -1, 1, 100}, {100, 0, -1, 65536, 1e-4}, {0, 0, -1, 1, 1}, {100, 0, -1, 2, 0}, {100, 3, -1, 2, 1}, {math.Inf(1), 1, -1, 8, 1}, {1e50, 0, -1, 1, 1},
+		{100, 0, 0, 2, 1}, {100, 0, 2, 2, 1}, {100, 3, 0, 2, 1},
 	} {
-		cases = append(cases, gradScaleCase(c.squares, c.bad, c.scale, float32(c.limit)))
+		cases = append(cases, gradScaleCase(c.squares, c.bad, c.others, c.scale, float32(c.limit)))
 	}
 	return cases
 }
@@ -69,9 +70,13 @@ func weightedSumCase(n int64) Case {
 	}, Work{Bytes: float64(8 * n)}}
 }
 
-func gradScaleCase(squares, bad, scale float64, limit float32) Case {
-	return Case{Op: device.OpGradScale, Name: fmt.Sprintf("squares %g, %g non-finite, scale %g, limit %g", squares, bad, scale, limit), Setup: func(e *Env) func() {
+// gradScaleCase has other statistics with so many non-finite gradients where others is not negative.
+func gradScaleCase(squares, bad, others, scale float64, limit float32) Case {
+	return Case{Op: device.OpGradScale, Name: fmt.Sprintf("squares %g, %g non-finite, others %g, scale %g, limit %g", squares, bad, others, scale, limit), Setup: func(e *Env) func() {
 		a := device.GradScaleArgs{MaxNorm: limit, Stats: e.List("stats", device.F64, squares, bad, 0)}
+		if others >= 0 {
+			a.Others = e.List("others", device.F64, 5, others, 0)
+		}
 		a.Hyper = e.Changes(e.List("hyper", device.F32, 1, 2, 3, 4, scale, -5, -6, -7), tol(device.F32, 1, 0))
 		return func() { e.Dev.GradScale(a) }
 	}}

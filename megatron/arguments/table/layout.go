@@ -25,7 +25,7 @@ var layoutFlags = owned(Layout,
 	works("use-tp-pp-dp-mapping", Switch, "", "Layout.OrderTPPPDP", "order ranks tp-cp-ep-pp-dp (default: tp-cp-ep-dp-pp)"),
 	works("num-layers-per-virtual-pipeline-stage", Int, "", "Raw.LayersPerVirtual", "layers per model chunk; selects the interleaved schedule").from(1, lists),
 	works("num-virtual-stages-per-pipeline-rank", Int, "", "Raw.VirtualStages", "model chunks per rank; selects the interleaved schedule").from(1, lists),
-	works("pipeline-model-parallel-layout", String, "", "Layout.StageString", "layers of each stage, as in Et*3|(tt|)*3m|L"),
+	works("pipeline-model-parallel-layout", String, "", "Layout.StageString", "layers of each stage, as in Et*3|(tt|)*3mL: E embedding, t layer, m layer of --mtp-num-layers, L output layer"),
 	works("pp-partition-method", String, "", "Layout.PartitionMethod", "Megatron-DeepSpeed's method to divide layers among stages, also where they do not divide evenly").
 		choices(schedule.ByLayersAndEmbeddings, schedule.ByLayers, schedule.Uniform, schedule.ByParameters),
 	works("decoder-first-pipeline-num-layers", Int, "", "Layout.FirstStageLayers", "layers of the first stage; the remaining layers divide evenly among the middle stages").from(1, lists),

@@ -5,7 +5,7 @@ const (
 	notBuilt  = "such models are not supported"
 	oneStack  = "GPT has one stack of layers; use --num-layers and --seq-length"
 	noYarn    = "YaRN is not supported; use --position-embedding-type rope, with --use-rope-scaling or --rotary-base for long texts"
-	noMTP     = "multi-token prediction is not supported; train on the next token only"
+	noMTP     = "layers of multi-token prediction are like the decoder's last, and lie on the last pipeline stage; leave it out"
 	noMuP     = "muP is not supported; set --init-method-std and --lr for each model size"
 	noSparse  = "sparse and linear attention are not supported; use --window-size for long texts"
 	noHyper   = "hyper-connections are not supported; leave it out"
@@ -116,6 +116,14 @@ var latentFlags = owned(Model,
 	works("mscale-all-dim", Float, "0.0", "Raw.Latent.MScaleAllDim", "with --multi-latent-attention, as --mscale, squared on the attention scores").from(0, 1000),
 )
 
+// mtpFlags are of multi-token prediction.
+var mtpFlags = owned(Model,
+	works("mtp-num-layers", Int, "", "Raw.MTP.Depths", "number of tokens beyond the next one that are predicted as well, each by a layer after the decoder's (default: 0)").from(0, 64),
+	works("mtp-loss-scaling-factor", Float, "0.1", "Raw.MTP.LossScale", "with --mtp-num-layers, weight of the mean of the losses of these tokens").from(0, 1e6),
+	works("mtp-use-repeated-layer", Switch, "", "Raw.MTP.Repeated", "with --mtp-num-layers, use one layer for all of them"),
+	works("mtp-detach-heads", Switch, "", "Raw.MTP.DetachHeads", "with --mtp-num-layers, train only the layers of multi-token prediction on their losses, and clip their gradients by a norm of their own"),
+)
+
 // oldModelFlags are names of earlier versions.
 var oldModelFlags = owned(Model,
 	accepted("use-mcore-models", Switch, "", "the model has a single implementation"),
@@ -150,9 +158,7 @@ var otherModelFlags = families(Model,
 		floats("yarn-beta-fast yarn-beta-slow")),
 	allRefused("position ids have one dimension; use --position-embedding-type rope", several("mrope-section")),
 	allRefused(noMTP,
-		switches("mtp-standalone mtp-use-repeated-layer mtp-detach-heads mtp-hsm"),
-		ints("mtp-num-layers"),
-		floats("mtp-loss-scaling-factor"),
+		switches("mtp-standalone mtp-hsm"),
 		texts("mtp-hybrid-override-pattern")),
 	allRefused(noMuP,
 		switches("use-mup"),

@@ -31,7 +31,7 @@ const (
 
 var (
 	rows = slices.Concat(
-		modelFlags, latentFlags, activationFlags, oldModelFlags, otherModelFlags,
+		modelFlags, latentFlags, mtpFlags, activationFlags, oldModelFlags, otherModelFlags,
 		expertFlags, otherExpertFlags,
 		layoutFlags, otherLayoutFlags,
 		distributedFlags, otherDistributedFlags,

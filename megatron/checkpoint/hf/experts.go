@@ -250,7 +250,7 @@ func expertConfig(c map[string]any, m *spec.Model, family string) {
 		}
 		put(c, "n_routed_experts", e.Num, "n_shared_experts", e.SharedFFN/e.FFNHiddenSize, "moe_intermediate_size", e.FFNHiddenSize, "norm_topk_prob", e.TopK > 1,
 			"first_k_dense_replace", slices.Index(e.Layers, true), "n_group", max(1, e.NumGroups), "topk_group", max(1, e.GroupTopK), "routed_scaling_factor", factor,
-			"num_nextn_predict_layers", 0, "use_qk_norm", m.QKNorm)
+			"num_nextn_predict_layers", m.MTPLayers(), "use_qk_norm", m.QKNorm)
 	}
 }
 

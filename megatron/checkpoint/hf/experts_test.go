@@ -225,6 +225,62 @@ func TestFurtherLayersAreLeftOut(t *testing.T) {
 	}
 }
 
+// Claim: where a run asks for them, the layers behind the model's are read as those of multi-token
+// prediction, under Megatron's names, and copies of embedding and output layer in them are not.
+func TestFurtherLayersAreRead(t *testing.T) {
+	m := shape(GLM4MoE)
+	m.NumLayers, m.Experts.Layers, m.MTP = 2, []bool{false, true}, &spec.MTP{Depths: 1, LossScale: 0.1}
+	mp, err := NewMapping(m, GLM4MoE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := map[string]string{}
+	for _, r := range mp.rules {
+		theirs[r.global] = r.sources[0].Name
+	}
+	for ours, want := range map[string]string{
+		"mtp.layers.0.eh_proj.weight":                                    "model.layers.2.eh_proj.weight",
+		"mtp.layers.0.final_layernorm.weight":                            "model.layers.2.shared_head.norm.weight",
+		"mtp.layers.0.mtp_model_layer.self_attention.linear_qkv.weight":  "model.layers.2.self_attn.q_proj.weight",
+		"mtp.layers.0.mtp_model_layer.mlp.router.expert_bias":            "model.layers.2.mlp.gate.e_score_correction_bias",
+		"decoder.layers.1.mlp.experts.local_experts.0.linear_fc2.weight": "model.layers.1.mlp.experts.0.down_proj.weight",
+	} {
+		if theirs[ours] != want {
+			t.Errorf("%s is %q, want %q", ours, theirs[ours], want)
+		}
+	}
+	if want := checkpoint.Expected(m); len(mp.rules) != len(want) {
+		t.Errorf("%d rules for %d tensors", len(mp.rules), len(want))
+	}
+	dir := filepath.Join(t.TempDir(), "out")
+	if err := Export(dir, m, zerosOf(t, m, GLM4MoE), ExportOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, asked := range []bool{false, true} {
+		src, err := OpenSource(dir, checkpoint.OpenOptions{MTP: asked})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := len(mp.rules)
+		if !asked {
+			decoder := *m
+			decoder.MTP = nil
+			want = len(checkpoint.Expected(&decoder))
+		}
+		if got := src.Info().Model.MTP; len(src.Tensors()) != want || (got != nil) != asked || asked && *got != *m.MTP {
+			t.Errorf("asked %v: %d tensors of %d, %+v", asked, len(src.Tensors()), want, got)
+		}
+		_ = src.Close()
+	}
+	m.MTP.Repeated = true
+	if _, err := NewMapping(m, GLM4MoE); err == nil || !strings.Contains(err.Error(), "--mtp-num-layers") {
+		t.Errorf("a repeated layer: %v", err)
+	}
+	if _, err := NewMapping(&spec.Model{MTP: &spec.MTP{Depths: 1}}, Llama); exitcode.CodeOf(err) != exitcode.Usage {
+		t.Errorf("llama: %v", err)
+	}
+}
+
 // zerosOf gives every tensor of m as zeros.
 func zerosOf(t *testing.T, m *spec.Model, family string) func(global string) ([]float32, error) {
 	t.Helper()

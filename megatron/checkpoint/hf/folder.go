@@ -13,6 +13,7 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/internal/safetensors"
 	"monotron/megatron/checkpoint"
+	"monotron/megatron/spec"
 )
 
 // ConfigName is the file that describes the model.
@@ -45,10 +46,16 @@ var derived = regexp.MustCompile(`(^|\.)((attn|attention)\.(bias|masked_bias)|ro
 
 // Open reads config.json and the headers of the weights of dir, and checks that
 // each tensor the model needs is there in its shape and that no other is.
-func Open(dir string) (*Folder, error) {
+func Open(dir string) (*Folder, error) { return open(dir, false) }
+
+// open is Open, which leaves layers of multi-token prediction out unless mtp is set.
+func open(dir string, mtp bool) (*Folder, error) {
 	config, err := ReadConfig(filepath.Join(dir, ConfigName))
 	if err != nil {
 		return nil, err
+	}
+	if mtp && config.Further > 0 {
+		config.Model.MTP = &spec.MTP{Depths: config.Further, LossScale: 0.1}
 	}
 	mp, err := NewMapping(config.Model, config.Family)
 	if err != nil {
@@ -88,16 +95,19 @@ func openFiles(dir string) (Files, error) {
 }
 
 // OpenSource opens dir as a checkpoint.
-func OpenSource(dir string, _ checkpoint.OpenOptions) (checkpoint.Source, error) {
-	f, err := Open(dir)
+func OpenSource(dir string, o checkpoint.OpenOptions) (checkpoint.Source, error) {
+	f, err := open(dir, o.MTP)
 	if err != nil {
 		return nil, err
 	}
 	m := *f.Model
 	m.Context = f.MaxPositions
 	info := checkpoint.Info{Format: checkpoint.HF, Path: dir, Family: f.Family, Model: &m, Tokenizer: tokenizerOf(dir)}
-	if f.further > 0 {
-		info.Notes = append(info.Notes, fmt.Sprintf("%d tensors of layers that predict further tokens (num_nextn_predict_layers) are left out, as transformers does", f.further))
+	switch {
+	case f.further > 0 && m.MTP != nil:
+		info.Notes = append(info.Notes, fmt.Sprintf("%d copies of embedding and output layer in layers that predict further tokens (num_nextn_predict_layers) are left out: these layers use the model's", f.further))
+	case f.further > 0:
+		info.Notes = append(info.Notes, fmt.Sprintf("%d tensors of layers that predict further tokens (num_nextn_predict_layers) are left out, as transformers does; with --mtp-num-layers %d a run trains them", f.further, f.Further))
 	}
 	s, err := NewMapped(info, checkpoint.State{}, f.Mapping, []Kind{{checkpoint.Model, f}}, f.Close)
 	if err != nil {
@@ -144,10 +154,12 @@ func (f *Folder) check() error {
 }
 
 // predictsFurther tells a tensor of a layer behind the model's, which transformers leaves
-// out as well: it is for predicting several tokens at once.
+// out as well: it is for predicting several tokens at once. Where these layers are read, it is
+// a copy of the embedding or the output layer in one.
 func (f *Folder) predictsFurther(name string) bool {
 	for i := range f.Further {
-		if strings.HasPrefix(name, fmt.Sprintf("model.layers.%d.", f.Model.NumLayers+i)) {
+		rest, ok := strings.CutPrefix(name, fmt.Sprintf("model.layers.%d.", f.Model.NumLayers+i))
+		if ok && (f.Model.MTP == nil || rest == "embed_tokens.weight" || rest == "shared_head.head.weight") {
 			return true
 		}
 	}

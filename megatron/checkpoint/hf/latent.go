@@ -117,7 +117,7 @@ func deepSeekConfig(c map[string]any, m *spec.Model, positions int) {
 		latentConfig(c, m)
 	}
 	if m.Experts != nil {
-		deepSeekExpertConfig(c, m.Experts)
+		deepSeekExpertConfig(c, m)
 	}
 }
 
@@ -140,11 +140,12 @@ func latentConfig(c map[string]any, m *spec.Model) {
 	put(c, "rope_scaling", scaling, "rope_parameters", parameters)
 }
 
-func deepSeekExpertConfig(c map[string]any, e *spec.Experts) {
+func deepSeekExpertConfig(c map[string]any, m *spec.Model) {
+	e := m.Experts
 	first := max(0, slices.Index(e.Layers, true))
 	put(c, "n_routed_experts", e.Num, "n_shared_experts", e.SharedFFN/max(1, e.FFNHiddenSize), "moe_intermediate_size", e.FFNHiddenSize, "num_experts_per_tok", e.TopK,
 		"first_k_dense_replace", first, "moe_layer_freq", layerStep(e.Layers, first), "n_group", max(1, e.NumGroups), "topk_group", max(1, e.GroupTopK),
-		"routed_scaling_factor", otherwise(e.ScalingFactor, 1), "num_nextn_predict_layers", 0, "output_router_logits", false)
+		"routed_scaling_factor", otherwise(e.ScalingFactor, 1), "num_nextn_predict_layers", m.MTPLayers(), "output_router_logits", false)
 	if len(e.AuxLossCoeff) > 0 {
 		put(c, "router_aux_loss_coef", e.AuxLossCoeff[0])
 	}

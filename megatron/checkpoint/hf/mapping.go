@@ -42,7 +42,11 @@ type Mapping struct {
 // of the full model (`transformer.h.0..`, `model.layers.0..`).
 func NewMapping(m *spec.Model, family string) (*Mapping, error) {
 	family = canonical(family)
-	if err := Expresses(family, m); err != nil {
+	decoder := *m // config.json tells of further layers by a number, which is read apart
+	if decoder.MTP = nil; m.MTP != nil && (m.MTP.Repeated || !slices.Contains(predicting, family)) {
+		return nil, exitcode.With(exitcode.Usage, &inexpressible{"the " + family + " architecture of Hugging Face", []string{"multi-token prediction (--mtp-num-layers)"}})
+	}
+	if err := Expresses(family, &decoder); err != nil {
 		return nil, err
 	}
 	mp := &Mapping{Family: family, Model: m, byGlobal: map[string]int{}, byHF: map[string][2]int{}, slabs: map[string][]int64{}}
@@ -66,6 +70,9 @@ func NewMapping(m *spec.Model, family string) (*Mapping, error) {
 	}
 	return mp, nil
 }
+
+// predicting are families whose files may have layers of multi-token prediction behind the model's.
+var predicting = []string{GLM4MoE, DeepSeekV3, KimiK2, GLM4MoELite}
 
 // headName is a family's output layer, which a tied model may store all the same.
 func headName(family string) string {
@@ -215,8 +222,11 @@ func (mp *Mapping) llama() {
 	h, ffn, hn := m.HiddenSize, m.FFNHiddenSize, m.KVChannels
 	q, kv := m.NumAttentionHeads*hn, m.NumQueryGroups*hn
 	mp.embedding("embedding.word_embeddings.weight", "model.embed_tokens.weight")
-	for i := range m.NumLayers {
-		ours, theirs := fmt.Sprintf("decoder.layers.%d.", i), fmt.Sprintf("model.layers.%d.", i)
+	for i := range m.AllLayers() {
+		ours, theirs := m.LayerName(i)+".", fmt.Sprintf("model.layers.%d.", i)
+		if i >= m.NumLayers {
+			mp.ahead(spec.MTPName(i-m.NumLayers)+".", theirs)
+		}
 		mp.layerNorms(ours, theirs)
 		attention := theirs + "self_attn."
 		switch {
@@ -257,6 +267,15 @@ func (mp *Mapping) llama() {
 		mp.llamaMLP(ours+"mlp.", theirs+block, ffn)
 	}
 	mp.norm("decoder.final_layernorm", "model.norm")
+}
+
+// ahead adds what a layer of multi-token prediction has around it. The columns of the projection
+// are [embedding; state] on both sides.
+func (mp *Mapping) ahead(ours, theirs string) {
+	mp.norm(ours+"enorm", theirs+"enorm")
+	mp.norm(ours+"hnorm", theirs+"hnorm")
+	mp.same(ours+"eh_proj.weight", theirs+"eh_proj.weight", mp.Model.HiddenSize, 2*mp.Model.HiddenSize)
+	mp.norm(ours+"final_layernorm", theirs+"shared_head.norm")
 }
 
 // llamaMLP adds a gated MLP in two matrices or one, or Starcoder 2's plain one.

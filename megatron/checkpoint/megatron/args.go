@@ -70,7 +70,7 @@ func (a Args) Text(name, missing string) string {
 	return missing
 }
 
-const maxLayers = 1 << 16
+const maxLayers, maxDepths = 1 << 16, 1 << 6
 
 // Model is the model that the arguments describe.
 func (a Args) Model() (*spec.Model, error) {
@@ -107,6 +107,9 @@ func (a Args) Model() (*spec.Model, error) {
 		m.NoRope = a.pattern("no_rope_freq", m, func(layer, n int) bool { return (layer+1)%n == 0 })
 	}
 	a.rest(m)
+	if n := a.Int("mtp_num_layers", 0); n > 0 {
+		m.MTP = &spec.MTP{Depths: n, LossScale: a.Float("mtp_loss_scaling_factor", 0.1), Repeated: a.Bool("mtp_use_repeated_layer"), DetachHeads: a.Bool("mtp_detach_heads")}
+	}
 	if a.Int("num_experts", 0) > 0 {
 		m.Experts = a.experts(m)
 	}
@@ -254,6 +257,9 @@ func (a Args) check(m *spec.Model) error {
 	}
 	if e := m.Experts; e != nil && (e.Num < 1 || e.Num > maxLayers || e.FFNHiddenSize < 1 || e.FFNHiddenSize > most || e.SharedFFN < 0 || e.SharedFFN > most) {
 		return fmt.Errorf("args.num_experts %d, moe_ffn_hidden_size %d, moe_shared_expert_intermediate_size %d are not a valid model", e.Num, e.FFNHiddenSize, e.SharedFFN)
+	}
+	if m.MTP != nil && m.MTP.Depths > maxDepths {
+		return fmt.Errorf("args.mtp_num_layers is %d; it must be at most %d", m.MTP.Depths, maxDepths)
 	}
 	if e := m.Experts; e != nil && !e.Choosable() {
 		return fmt.Errorf("args.num_experts %d, moe_router_topk %d, moe_router_num_groups %d, moe_router_group_topk %d: a token cannot choose its experts under these settings", e.Num, e.TopK, e.NumGroups, e.GroupTopK)

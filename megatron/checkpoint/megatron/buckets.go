@@ -116,7 +116,7 @@ func (a Args) MadeOrder(list []Local) []Local {
 	}
 	var out, norms, second []Local
 	for _, p := range list {
-		_, _, rest := Split(p.Name)
+		rest := Split(p.Name).Rest
 		if p.Expert && a.Bool("moe_grouped_gemm") && strings.HasPrefix(rest, "linear_fc2.") {
 			second = append(second, p)
 			continue

@@ -21,7 +21,7 @@ type Cut struct {
 // CutOver cuts our tensor `name` (without prefix, of the given global shape)
 // over `parts` ranks of tensor parallelism.
 func CutOver(m *spec.Model, name string, shape []int64, parts, rank int) (Cut, error) {
-	_, _, rest := Split(name)
+	rest := Split(name).Rest
 	p, r := int64(parts), int64(rank)
 	whole := Cut{Shape: shape, Pieces: []mpu.Piece{checkpoint.Whole(shape)}}
 	switch {
@@ -35,7 +35,7 @@ func CutOver(m *spec.Model, name string, shape []int64, parts, rank int) (Cut, e
 		return cutRows(name, shape, p, r, stretches)
 	case strings.HasSuffix(rest, "linear_qkv.weight") || strings.HasSuffix(rest, "linear_qkv.bias"):
 		return cutRows(name, shape, p, r, 1)
-	case strings.HasSuffix(rest, "linear_q_proj.weight") || strings.HasSuffix(rest, "linear_q_up_proj.weight") || strings.HasSuffix(rest, "linear_kv_up_proj.weight"):
+	case strings.HasSuffix(rest, "linear_q_proj.weight") || strings.HasSuffix(rest, "linear_q_up_proj.weight") || strings.HasSuffix(rest, "linear_kv_up_proj.weight"), strings.HasSuffix(rest, ".eh_proj.weight"):
 		return cutRows(name, shape, p, r, 1)
 	case strings.HasSuffix(rest, "linear_fc2.weight") || strings.HasSuffix(rest, "linear_proj.weight"):
 		return cutColumns(name, shape, p, r)

@@ -144,6 +144,17 @@ type Local struct {
 	Linear bool // it has an _extra_state behind its weight or bias
 }
 
+// isLinear tells a tensor of a linear layer by its name in its layer.
+func isLinear(rest string) bool {
+	return strings.Contains(rest, "linear_") || strings.HasSuffix(rest, ".eh_proj.weight") || rest == checkpoint.OutputLayer
+}
+
+// SharesTable tells whether the first and last pipeline stage have a copy each of the word
+// embedding, whose gradients they sum.
+func SharesTable(m *spec.Model, l checkpoint.Layout) bool {
+	return (m.Tied || m.MTP != nil) && l.PP > 1
+}
+
 // Locals lists a chunk's tensors of one rank in the order of Megatron's state
 // dict (local layer spec). A tied output layer is there, under its own key, on a
 // last stage that is not the first.
@@ -158,33 +169,33 @@ func Locals(m *spec.Model, l checkpoint.Layout, r Rank, chunk int, layers []int)
 	var list []Local
 	add := func(t checkpoint.Tensor, key string) error {
 		parts, rank := l.TP, r.TP
-		layer, expert, rest := Split(t.Name)
-		if expert != None {
+		k := Split(t.Name)
+		if k.Expert != None {
 			parts, rank = l.ETP, r.ETP(l)
 			share := m.Experts.Num / l.EP
-			if expert/share != r.EP {
+			if k.Expert/share != r.EP {
 				return nil
 			}
-			key = checkpoint.ExpertName(local[layer], expert%share) + rest
+			key = k.Name(local[k.Layer], k.Expert%share)
 		}
 		c, err := CutOver(m, t.Name, t.Shape, parts, rank)
 		if err != nil {
 			return err
 		}
-		list = append(list, Local{Key: key, Name: t.Name, Cut: c, Expert: expert != None, Linear: strings.Contains(rest, "linear_") || rest == checkpoint.OutputLayer})
+		list = append(list, Local{Key: key, Name: t.Name, Cut: c, Expert: k.Expert != None, Linear: isLinear(k.Rest)})
 		return nil
 	}
 	for _, t := range checkpoint.Expected(m) {
-		layer, _, rest := Split(t.Name)
+		k := Split(t.Name)
 		key, here := t.Name, false
 		switch {
-		case layer != None:
+		case k.Layer != None:
 			var n int
-			if n, here = local[layer]; here {
-				key = checkpoint.LayerName(n) + rest
+			if n, here = local[k.Layer]; here {
+				key = checkpoint.LayerName(n) + k.Rest
 			}
 		case strings.HasPrefix(t.Name, "embedding."):
-			here = first
+			here = first || last && m.MTP != nil // which has a copy
 		default:
 			here = last
 		}

@@ -63,8 +63,20 @@ func modelArgs(m *spec.Model) []pickle.Pair {
 		d.Set("no_rope_freq", list)
 	}
 	restArgs(d, m)
+	mtpArgs(d, m.MTP)
 	expertArgs(d, m)
 	return d.Pairs
+}
+
+// mtpArgs sets the arguments of multi-token prediction; nil: there is none.
+func mtpArgs(d *pickle.Dict, p *spec.MTP) {
+	if d.Set("mtp_num_layers", nil); p == nil {
+		return
+	}
+	d.Set("mtp_num_layers", int64(p.Depths))
+	d.Set("mtp_loss_scaling_factor", p.LossScale)
+	d.Set("mtp_use_repeated_layer", p.Repeated)
+	d.Set("mtp_detach_heads", p.DetachHeads)
 }
 
 // latentArgs sets the arguments of multi-latent attention.

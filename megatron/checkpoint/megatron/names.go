@@ -1,6 +1,7 @@
 package megatron
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,7 +12,8 @@ import (
 
 // Key is a tensor's name in a Megatron state dict, taken apart.
 type Key struct {
-	Layer  int    // local or global, -1: outside the layers, -2: stacked over all layers
+	Layer  int    // of the decoder: local or global, -1: outside its layers, -2: stacked over all layers
+	Ahead  int    // which layer of multi-token prediction's own layer it is in; -1: in none
 	Expert int    // local, -1: none, -2: stacked over all experts
 	Rest   string // behind layer and expert, in our names
 }
@@ -34,15 +36,19 @@ func ParseKey(name string) (k Key, ok bool) {
 	if strings.HasSuffix(name, "_extra_state") || strings.Contains(name, "._extra_state") {
 		return k, false
 	}
-	k = Key{Layer: None, Expert: None, Rest: name}
+	k = Key{Layer: None, Ahead: None, Expert: None, Rest: name}
 	rest, layered := strings.CutPrefix(name, layersPrefix)
-	if !layered {
-		return k, true
-	}
-	k.Layer = Stacked
-	if number, behind, found := strings.Cut(rest, "."); found {
-		if n, err := strconv.ParseUint(number, 10, 31); err == nil {
-			k.Layer, rest = int(n), behind
+	switch {
+	case layered:
+		k.Layer = Stacked
+		if number, behind, found := strings.Cut(rest, "."); found {
+			if n, err := strconv.ParseUint(number, 10, 31); err == nil {
+				k.Layer, rest = int(n), behind
+			}
+		}
+	default:
+		if rest, layered = k.parseAhead(name); !layered {
+			return k, true
 		}
 	}
 	k.Rest = rest
@@ -53,6 +59,26 @@ func ParseKey(name string) (k Key, ok bool) {
 	}
 	return k, true
 }
+
+// parseAhead reads the name of a tensor of the layer in a layer of multi-token prediction, which
+// torch_dist and older versions call transformer_layer.
+func (k *Key) parseAhead(name string) (rest string, ok bool) {
+	inner, ok := strings.CutPrefix(name, "mtp.layers.")
+	number, behind, found := strings.Cut(inner, ".")
+	n, err := strconv.ParseUint(number, 10, 31)
+	if !ok || !found || err != nil {
+		return "", false
+	}
+	for _, module := range []string{"mtp_model_layer.", aheadModule} {
+		if rest, ok := strings.CutPrefix(behind, module); ok {
+			k.Ahead = int(n)
+			return rest, true
+		}
+	}
+	return "", false
+}
+
+const aheadModule = "transformer_layer."
 
 // parseExpert reads the three ways to name experts: one by one, grouped
 // (weight0, weight1, ..) and stacked.
@@ -79,32 +105,47 @@ func (k *Key) parseExpert(rest string) {
 
 // Name is our name of the tensor, for a global layer and expert.
 func (k Key) Name(layer, expert int) string {
-	switch {
-	case k.Layer == None:
-		return k.Rest
-	case k.Expert == None:
-		return checkpoint.LayerName(layer) + k.Rest
+	if k.Expert == None {
+		return k.prefix(layer) + k.Rest
 	}
-	return checkpoint.ExpertName(layer, expert) + k.Rest
+	return fmt.Sprintf("%smlp.experts.local_experts.%d.%s", k.prefix(layer), expert, k.Rest)
 }
 
+// prefix is that of our names in the key's layer, for a global one.
+func (k Key) prefix(layer int) string {
+	switch {
+	case k.Ahead != None:
+		return spec.MTPName(k.Ahead) + ".mtp_model_layer."
+	case k.Layer == None:
+		return ""
+	}
+	return checkpoint.LayerName(layer)
+}
+
+// Outside tells what is in no layer.
+func (k Key) Outside() bool { return k.Layer == None && k.Ahead == None }
+
 // Split takes one of our names apart; layer and expert are None where it has none.
-func Split(name string) (layer, expert int, rest string) {
+func Split(name string) Key {
 	k, _ := ParseKey(name)
-	return k.Layer, k.Expert, k.Rest
+	return k
 }
 
 // DistKey is the name under which torch_dist stacks a tensor over layers (and
 // experts): with Transformer Engine's places of the norms, also where they are
 // modules of their own.
-func DistKey(m *spec.Model, layer, expert int, rest string) string {
+func DistKey(m *spec.Model, k Key) string {
+	prefix := layersPrefix
 	switch {
-	case layer == None:
-		return rest
-	case expert != None:
-		return layersPrefix + expertsPrefix + "experts." + rest
+	case k.Outside():
+		return k.Rest
+	case k.Ahead != None: // these are not stacked
+		prefix = spec.MTPName(k.Ahead) + "." + aheadModule
 	}
-	return layersPrefix + fusedNorms(m).Replace(rest)
+	if k.Expert != None {
+		return prefix + expertsPrefix + "experts." + k.Rest
+	}
+	return prefix + fusedNorms(m).Replace(k.Rest)
 }
 
 // StateDict lists a chunk's parameters as the state dict of a run of these arguments has
@@ -119,18 +160,26 @@ func (a Args) StateDict(m *spec.Model, list []Local) []Local {
 	for i := range list {
 		p := &list[i]
 		k, _ := ParseKey(p.Key)
-		switch layer, _, rest := Split(p.Name); {
-		case layer == None:
+		switch global := Split(p.Name); {
+		case global.Outside():
 		case p.Expert:
 			if a.Bool("moe_grouped_gemm") {
-				p.Key = checkpoint.LayerName(k.Layer) + expertsPrefix + rest + strconv.Itoa(k.Expert)
+				p.Key = k.prefix(k.Layer) + expertsPrefix + k.Rest + strconv.Itoa(k.Expert)
 			}
-		case strings.HasPrefix(rest, "pre_mlp_layernorm.") && m.Experts != nil && m.Experts.Layers[layer]:
+		case strings.HasPrefix(k.Rest, "pre_mlp_layernorm.") && m.MixtureAt(global.layerOf(m)):
 		default:
-			p.Key = checkpoint.LayerName(k.Layer) + fusedNorms(m).Replace(rest)
+			p.Key = k.prefix(k.Layer) + fusedNorms(m).Replace(k.Rest)
 		}
 	}
 	return list
+}
+
+// layerOf is the number of the key's layer, which has one of its own.
+func (k Key) layerOf(m *spec.Model) int {
+	if k.Ahead != None {
+		return m.NumLayers + k.Ahead
+	}
+	return k.Layer
 }
 
 var (

@@ -36,7 +36,7 @@ func BoundsOf(precision string) Bounds {
 // Difference is how far a layout's numbers are from one rank's.
 type Difference struct {
 	Loss, Norm, Grad, Weight float64 // the worst
-	Told                     float64 // of the losses of layers of experts, as a share of the gradients' bound
+	Told                     float64 // of the losses of multi-token prediction and of layers of experts, as a share of the gradients' bound
 	Forward                  float64 // of residual streams and token losses, by norm, as a share of their bound
 	WorstGrad, WorstWeight   string
 	Samples                  bool // other ones were read, or counted in the loss
@@ -143,7 +143,7 @@ func (d *Difference) where(b Bounds) string {
 	case d.Missing != "":
 		return d.Missing + " is missing on all ranks, or incomplete"
 	case !(d.Told <= 1):
-		return "losses of layers of experts"
+		return "losses of multi-token prediction or of layers of experts"
 	case !(d.Forward <= 1):
 		return "residual stream or token losses"
 	case !(d.Grad <= b.Grad):

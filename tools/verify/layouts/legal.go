@@ -294,7 +294,8 @@ func stageCuts(c *config.Run, pp int) []func(*config.Layout) {
 		return []func(*config.Layout){even(1, "")}
 	}
 	cuts := []func(*config.Layout){even(1, ""), even(2, ""), even(4, ""), even(1, "gpipe")}
-	for _, text := range []string{unevenStages(c.Model.NumLayers, pp, false), unevenStages(c.Model.NumLayers, pp, true)} {
+	ahead := c.Split().Ahead
+	for _, text := range []string{unevenStages(c.Model.NumLayers, ahead, pp, false), unevenStages(c.Model.NumLayers, ahead, pp, true)} {
 		if text != "" {
 			cuts = append(cuts, func(l *config.Layout) { l.StageString = text })
 		}
@@ -303,9 +304,9 @@ func stageCuts(c *config.Run, pp int) []func(*config.Layout) {
 }
 
 // unevenStages is a layout string whose later stages have more layers; with apart
-// the embedding and the head have stages of their own.
-func unevenStages(layers, pp int, apart bool) string {
-	stages := pp
+// the embedding and the head have stages of their own; layers of multi-token prediction are with the head.
+func unevenStages(layers, ahead, pp int, apart bool) string {
+	stages, end := pp, strings.Repeat("m", ahead)+"L"
 	if apart {
 		stages -= 2
 	}
@@ -317,7 +318,7 @@ func unevenStages(layers, pp int, apart bool) string {
 		parts = append(parts, strings.Repeat("t", layers*(s+1)/stages-layers*s/stages))
 	}
 	if apart {
-		return "E|" + strings.Join(parts, "|") + "|L"
+		return "E|" + strings.Join(parts, "|") + "|" + end
 	}
 	if layers%stages == 0 { // make it uneven
 		if stages == 1 || len(parts[0]) < 2 {
@@ -325,7 +326,7 @@ func unevenStages(layers, pp int, apart bool) string {
 		}
 		parts[0], parts[stages-1] = parts[0][1:], parts[stages-1]+"t"
 	}
-	return "E" + strings.Join(parts, "|") + "L"
+	return "E" + strings.Join(parts, "|") + end
 }
 
 // microBatch is the largest of a few sizes that leaves the pipeline enough

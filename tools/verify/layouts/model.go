@@ -16,6 +16,8 @@ var Shapes = []struct{ Name, Flags string }{
 	{"llama", "--position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --untie-embeddings-and-output-weights " +
 		"--group-query-attention --num-query-groups 2 --attention-dropout 0 --hidden-dropout 0"},
 	{"bloom", "--position-embedding-type alibi --embed-layernorm --attention-dropout 0.1 --hidden-dropout 0.1"},
+	{"mtp", "--position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --group-query-attention --num-query-groups 2 " +
+		"--attention-dropout 0.1 --hidden-dropout 0.1 --logit-multiplier 2 --mtp-num-layers 2 --mtp-loss-scaling-factor 0.5"},
 	{"mixtral", mixed + " --num-experts 4 --moe-ffn-hidden-size 24 --moe-router-topk 2 --moe-aux-loss-coeff 0.02 --moe-input-jitter-eps 0.01"},
 	{"qwen3-moe", mixed + " --qk-layernorm --num-experts 8 --moe-ffn-hidden-size 16 --moe-router-topk 3 --moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 0.02"},
 	{"global-moe", mixed + " --qk-layernorm --num-experts 8 --moe-ffn-hidden-size 16 --moe-router-topk 3 --moe-router-load-balancing-type global_aux_loss seq_aux_loss " +
@@ -118,6 +120,7 @@ func parse(name string, flags []string) (Model, error) {
 	}
 	c.Layout = config.Layout{VP: 1, MicroBatchGroup: c.Layout.MicroBatchGroup}
 	c.Checkpoint, c.Log = config.Checkpoint{}, config.Log{}
+	c.LossMeanPerContextRank = false // with it the loss depends on the layout
 	return Model{Name: name, Config: c}, nil
 }
 

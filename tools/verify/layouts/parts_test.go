@@ -14,7 +14,9 @@ var partModels = map[string]string{
 		"--window-attn-skip-freq [1,1,0,1] --no-rope-freq [0,0,1,0] --query-growth 0.3 --query-growth-from 4 --position-embedding-type rope --activation-func-clamp-value 1 " +
 		"--glu-linear-offset 1 --untie-embeddings-and-output-weights",
 	"norms behind sums": "--relu --norm-behind-sum --position-offset 2 --disable-proj-bias",
-	"ALiBi by key":      "--position-embedding-type alibi --alibi-by-key --swiglu --normalization RMSNorm --disable-bias-linear --qk-layernorm --qk-layernorm-whole",
+	"multi-token prediction apart": "--swiglu --normalization RMSNorm --disable-bias-linear --position-embedding-type rope --untie-embeddings-and-output-weights --num-experts 4 --moe-router-topk 2 " +
+		"--moe-aux-loss-coeff 0.1 --moe-z-loss-coeff 0.01 --moe-layer-freq [0,1,1,1] --mtp-num-layers 2 --mtp-use-repeated-layer --mtp-detach-heads --clip-grad 0.1 --hidden-dropout 0.1",
+	"ALiBi by key": "--position-embedding-type alibi --alibi-by-key --swiglu --normalization RMSNorm --disable-bias-linear --qk-layernorm --qk-layernorm-whole",
 }
 
 // Claim: parts of attention, norms and factors that only some families have train the same

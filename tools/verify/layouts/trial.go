@@ -23,7 +23,7 @@ import (
 type Outcome struct {
 	losses, norms []float64
 	tokens        []float64   // counted, by step
-	told          [][]float64 // by step: the loss and the losses of layers of experts, the same on every rank; last the evaluation
+	told          [][]float64 // by step: the loss, those of multi-token prediction and of layers of experts, the same on every rank; last the evaluation
 	moved         float64     // Σ learning rate: how far AdamW moves an element at most
 	evaluation    float64     // loss of the first batch after training, without dropout
 	samples       [][]int64   // read, by step, ascending
@@ -195,7 +195,7 @@ func (t *trial) keep(r *ranks.Rank, e *engine.Engine, step int, result engine.Re
 
 // told is what a step tells on every rank.
 func told(r engine.Result) []float64 {
-	all := []float64{r.Loss}
+	all := append([]float64{r.Loss}, r.Ahead...)
 	if r.Mixtures != nil {
 		all = append(all, slices.Concat(r.Mixtures.Losses[:]...)...)
 	}

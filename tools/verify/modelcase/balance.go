@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"monotron/csrc/device"
+	"monotron/megatron/checkpoint"
 	"monotron/megatron/engine"
 	"monotron/megatron/model"
 	"monotron/megatron/spec"
@@ -39,18 +40,28 @@ type lossPoint struct {
 type biases map[string][]float64
 
 // expertBias is the part of the biases, or quantiles, that an engine's stages have.
-func expertBias(e *engine.Engine, d *device.Device) biases {
+func expertBias(e *engine.Engine, m *spec.Model, d *device.Device) biases {
 	all := biases{}
 	for _, s := range e.Stages {
 		for _, b := range s.Buffers(false) {
-			_, rest, _ := strings.Cut(b.Name, layerPrefix)
-			number, tail, _ := strings.Cut(rest, ".")
-			if tail == "mlp.router.expert_bias" || tail == "mlp.router.qb_beta" {
-				all[number] = read(d, b.Tensor)
+			name := strings.TrimPrefix(b.Name, checkpoint.Model)
+			if layer := layerOf(m, name); layer >= 0 && checkpoint.IsBuffer(name) {
+				all[strconv.Itoa(layer)] = read(d, b.Tensor)
 			}
 		}
 	}
 	return all
+}
+
+// layerOf is the layer whose tensor this is, those of multi-token prediction after the
+// decoder's; −1: it is of none.
+func layerOf(m *spec.Model, name string) int {
+	for layer := range m.AllLayers() {
+		if strings.HasPrefix(name, m.LayerName(layer)+".") {
+			return layer
+		}
+	}
+	return -1
 }
 
 // compareMixtures compares what a step told of its experts, and their biases after it. What

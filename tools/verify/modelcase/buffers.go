@@ -67,14 +67,8 @@ func (w *weights) fillBuffers(d *device.Device, stages []*model.Stage) error {
 // buffer is a router's start; nil where the case gives none.
 func (w *weights) buffer(global string) ([]float32, error) {
 	if w.biases != nil {
-		_, rest, _ := strings.Cut(global, layerPrefix)
-		number, _, _ := strings.Cut(rest, ".")
-		layer, err := strconv.Atoi(number)
-		if err != nil {
-			return nil, err
-		}
 		var values []float32
-		for _, v := range w.biases[layer] {
+		for _, v := range w.biases[layerOf(w.model, global)] {
 			values = append(values, float32(v))
 		}
 		return values, nil

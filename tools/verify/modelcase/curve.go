@@ -27,7 +27,7 @@ func (r *run) train(t *trial, want modelExpected, expected *tensors) error {
 			}
 		}
 		if i < len(want.Curve) {
-			told := stepSeen{step, t.Scheduler.LR(), decay, expertBias(t.Engine, t.device)}
+			told := stepSeen{step, t.Scheduler.LR(), decay, expertBias(t.Engine, &t.config.Model, t.device)}
 			if err := r.comparePoint(&t.config.Model, want.Curve[i], told); err != nil {
 				return err
 			}
@@ -119,12 +119,18 @@ func (r *run) comparePoint(m *spec.Model, want curvePoint, step stepSeen) error 
 	if err != nil {
 		return err
 	}
-	if want.MTPLosses != nil || want.MTPGradNorm != nil {
-		return r.bad("iteration %d has losses of multi-token prediction; the model predicts the next token alone", want.Iteration)
-	}
 	name := fmt.Sprintf("iteration %d ", want.Iteration)
 	r.report.number("curve", name+"loss", step.Loss, want.Loss, loss)
 	r.report.relative("curve", name+"grad_norm", step.Update.GradNorm, want.GradNorm, norm)
+	if len(want.MTPLosses) != len(step.Ahead) {
+		return r.bad("iteration %d has %d losses of multi-token prediction, the model predicts %d tokens beyond the next", want.Iteration, len(want.MTPLosses), len(step.Ahead))
+	}
+	for d, mtp := range want.MTPLosses {
+		r.report.number("curve", fmt.Sprintf("%smtp_%d loss", name, d+1), step.Ahead[d], mtp, loss)
+	}
+	if want.MTPGradNorm != nil {
+		r.report.relative("curve", name+"grad_norm_mtp", step.Update.OwnNorm, *want.MTPGradNorm, norm)
+	}
 	r.report.relative("curve", name+"lr_used", step.LR, want.LR, rate)
 	r.report.relative("curve", name+"lr_printed", step.next, want.Printed, rate)
 	if want.WeightDecay != nil {

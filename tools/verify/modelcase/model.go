@@ -91,7 +91,7 @@ func (r *run) trialOf(c *caseFile, line []string) (*trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.Model.PaddedVocabCounts = true
+	megatrons(&config)
 	w, _, err := r.openWeights(c)
 	if err != nil {
 		return nil, err
@@ -171,12 +171,21 @@ type forwardNumbers struct {
 	logits    []float64
 	hidden    [][]float64
 	routed    routings
+	ahead     map[int][]float64 // logits of multi-token prediction by depth, from 0
 	failed    error
 }
 
+func newForwardNumbers() *forwardNumbers {
+	return &forwardNumbers{routed: routings{}, ahead: map[int][]float64{}}
+}
+
+// megatrons are the settings in which training here differs from Megatron-LM's unless it is asked
+// for the same: padding in the softmax, means of context-parallel ranks.
+func megatrons(c *config.Run) { c.Model.PaddedVocabCounts, c.LossMeanPerContextRank = true, true }
+
 // forward runs micro-batches with the weights as they are.
 func (s *subject) forward(micros []*engine.Micro) (*forwardNumbers, error) {
-	found := &forwardNumbers{routed: routings{}}
+	found := newForwardNumbers()
 	if err := s.Peek(micros, s.look(found, micros)); err != nil {
 		return nil, err
 	}
@@ -187,7 +196,7 @@ func (s *subject) forward(micros []*engine.Micro) (*forwardNumbers, error) {
 
 // stepSeen is a step with what it shows.
 func (s *subject) stepSeen(micros []*engine.Micro) (engine.Result, *forwardNumbers, error) {
-	found := &forwardNumbers{routed: routings{}}
+	found := newForwardNumbers()
 	step, err := s.StepSeen(micros, s.look(found, micros))
 	return step, found, errors.Join(err, found.failed)
 }
@@ -202,10 +211,15 @@ func (s *subject) look(found *forwardNumbers, micros []*engine.Micro) engine.Loo
 			}
 		},
 		Routed: func(layer int, r model.Routing) { found.routed.add(s.device, layer, batch(), r) },
+		Ahead: func(depth int, p *model.Pass, x device.Tensor) {
+			if s.Micro() == 0 {
+				found.failed = errors.Join(found.failed, s.headAhead(found, depth, p, x))
+			}
+		},
 		Done: func(p *model.Pass, out *model.Output) {
 			found.tokenLoss = append(found.tokenLoss, batchFirst(read(s.device, out.Loss), batch(), 1)...)
 			if s.Micro() == 0 {
-				found.failed = s.head(found, p, out)
+				found.failed = errors.Join(found.failed, s.head(found, p, out))
 			}
 		},
 	}
@@ -219,13 +233,28 @@ func (s *subject) head(found *forwardNumbers, p *model.Pass, out *model.Output) 
 	normed := scope.Like(out.Hidden)
 	s.Stages[0].Normed(p, normed, out.Hidden)
 	found.hidden = append(found.hidden, batchFirst(read(s.device, normed), batch, s.config.Model.HiddenSize))
-	columns := s.config.Model.VocabSize
-	if s.config.Model.PaddedVocabCounts {
-		columns = s.config.Model.PaddedVocabSize
-	}
+	columns := s.columns()
 	logits := scope.Alloc(device.F32, p.Tokens(), int64(columns))
 	err := s.Stages[0].Logits(p, logits, out.Hidden)
 	found.logits = batchFirst(read(s.device, logits), batch, columns)
+	return err
+}
+
+// columns is how many logits a token has.
+func (s *subject) columns() int {
+	if s.config.Model.PaddedVocabCounts {
+		return s.config.Model.PaddedVocabSize
+	}
+	return s.config.Model.VocabSize
+}
+
+// headAhead keeps the logits of a depth of multi-token prediction.
+func (s *subject) headAhead(found *forwardNumbers, depth int, p *model.Pass, x device.Tensor) error {
+	scope := s.device.Arena.Scope(device.Activations)
+	defer scope.Release()
+	logits := scope.Alloc(device.F32, p.Tokens(), int64(s.columns()))
+	err := s.Stages[0].AheadLogits(p, logits, x)
+	found.ahead[depth-1] = batchFirst(read(s.device, logits), int(p.Batch), s.columns())
 	return err
 }
 
@@ -239,6 +268,12 @@ func (r *run) compareForward(t *trial, found *forwardNumbers, expected *tensors)
 			got = found.tokenLoss
 		case "logits":
 			got = found.logits
+		case "mtp_logits":
+			i, err := strconv.Atoi(rest)
+			if err != nil || found.ahead[i] == nil {
+				return exitcode.Errorf(exitcode.BadData, "%s: %q names no depth of multi-token prediction of the model", expected.Path, name)
+			}
+			got, tolerance = found.ahead[i], "logits_abs"
 		case "hidden":
 			i, err := strconv.Atoi(rest)
 			if err != nil || i < 0 || i >= len(found.hidden) {

@@ -8,6 +8,7 @@ import (
 	"monotron/megatron/checkpoint/hf"
 	"monotron/megatron/config"
 	"monotron/megatron/engine"
+	"monotron/megatron/spec"
 	"monotron/mpu"
 	"monotron/mpu/ranks"
 )
@@ -26,6 +27,7 @@ type weights struct {
 	names  naming
 	file   *tensors
 	biases routerBiases // of case.json; none: the file's
+	model  *spec.Model
 }
 
 // paddingRows is what a case with trained padding appends to the embedding.
@@ -54,7 +56,7 @@ func (r *run) openWeights(model *caseFile) (*weights, *config.Run, error) {
 		return nil, nil, err
 	}
 	r.opened = append(r.opened, file)
-	w := &weights{names: names, file: file, biases: model.Biases}
+	w := &weights{names: names, file: file, biases: model.Biases, model: &config.Model}
 	return w, &config, w.checkNames(&config)
 }
 

@@ -99,24 +99,22 @@ func (w *world) train(e *engine.Engine, rank *ranks.Rank, s *seen) error {
 	first := w.rows(w.batches[0], rank.Place.DP)
 	plan := w.config.PipelineSchedule(len(first), false)
 	s.order = schedule.Order(plan.Actions(rank.Place.PP), plan.Chunks)
-	err := e.Peek(first, engine.Look{
+	look := engine.Look{
 		Done: func(p *model.Pass, out *model.Output) {
 			s.tokenLoss = append(s.tokenLoss, batchFirst(read(rank.Device, out.Loss), int(p.Batch), 1)...)
 		},
 		Routed: func(layer int, r model.Routing) {
 			s.routed.add(rank.Device, layer, w.config.MicroBatchSize, r)
 		},
-	})
-	if err != nil {
-		return err
 	}
 	for i := range w.steps {
 		decay := e.Scheduler.WeightDecay()
-		step, err := e.Step(w.rows(w.batches[i], rank.Place.DP))
+		step, err := e.StepSeen(w.rows(w.batches[i], rank.Place.DP), look)
 		if err != nil {
 			return err
 		}
-		s.steps = append(s.steps, stepSeen{step, e.Scheduler.LR(), decay, expertBias(e, rank.Device)})
+		look = engine.Look{} // it is shown the first step
+		s.steps = append(s.steps, stepSeen{step, e.Scheduler.LR(), decay, expertBias(e, &w.config.Model, rank.Device)})
 		if i == 0 {
 			s.keepGradients(e, rank.Device, 1/step.Factor)
 		}

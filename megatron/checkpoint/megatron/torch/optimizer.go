@@ -253,7 +253,7 @@ func (o *optimizer) buffer(path string, chunk int, v pickle.Value) error {
 
 // buckets lays parameters out in a buffer of numel elements.
 func (s *source) buckets(r megatron.Rank, chunk int, params []megatron.Local, numel int64) ([]megatron.Bucket, error) {
-	shared := s.model.Tied && s.layout.PP > 1
+	shared := megatron.SharesTable(s.model, s.layout)
 	one := megatron.Buckets(params, 0, shared)
 	if megatron.Numel(one) == numel {
 		return one, nil

@@ -214,7 +214,7 @@ func (w *writer) distributed(r megatron.Rank, chunks [][]megatron.Local) pickle.
 }
 
 func (w *writer) buffer(r megatron.Rank, chunk int, params []megatron.Local) *pickle.Dict {
-	buckets := megatron.Buckets(params, w.Args.BucketSize(r, chunk, params), w.Model.Tied && w.Layout.PP > 1)
+	buckets := megatron.Buckets(params, w.Args.BucketSize(r, chunk, params), megatron.SharesTable(w.Model, w.Layout))
 	flat := &pickle.Dict{}
 	flat.Set("param", w.contents.Flat(checkpoint.Main, buckets))
 	for _, k := range kinds {

@@ -66,27 +66,23 @@ func (s stacking) ones() []int64 {
 
 // stacking of one of our tensors. Layers are stacked where all are alike;
 // experts always.
-func (d *description) stacking(m *spec.Model, layer, expert int, rest string) stacking {
+func (d *description) stacking(m *spec.Model, k megatron.Key) stacking {
 	if len(d.shapes) == 0 {
 		for _, t := range checkpoint.Expected(m) {
 			d.shapes[t.Name] = t.Shape
 		}
 	}
-	s := stacking{key: megatron.DistKey(m, layer, expert, rest)}
-	name := rest
-	if layer != megatron.None {
-		name = checkpoint.LayerName(layer) + rest
+	s := stacking{key: megatron.DistKey(m, k), global: d.shapes[k.Name(k.Layer, k.Expert)]}
+	if k.Layer != megatron.None {
 		if alike(m) {
-			s.stack, s.at = []int64{int64(m.NumLayers)}, []int64{int64(layer)}
+			s.stack, s.at = []int64{int64(m.NumLayers)}, []int64{int64(k.Layer)}
 		} else {
-			s.key = fmt.Sprintf("decoder.layers.%d.%s", layer, strings.TrimPrefix(s.key, "decoder.layers."))
+			s.key = fmt.Sprintf("decoder.layers.%d.%s", k.Layer, strings.TrimPrefix(s.key, "decoder.layers."))
 		}
 	}
-	if expert != megatron.None {
-		name = checkpoint.ExpertName(layer, expert) + rest
-		s.stack, s.at = append(s.stack, int64(m.Experts.Num)), append(s.at, int64(expert))
+	if k.Expert != megatron.None {
+		s.stack, s.at = append(s.stack, int64(m.Experts.Num)), append(s.at, int64(k.Expert))
 	}
-	s.global = d.shapes[name]
 	return s
 }
 
@@ -173,8 +169,7 @@ const (
 func (w *writer) optimizer() *pickle.Dict {
 	var params []megatron.Local
 	for _, t := range checkpoint.Expected(w.Model) {
-		_, expert, _ := megatron.Split(t.Name)
-		params = append(params, megatron.Local{Name: t.Name, Cut: megatron.Cut{Shape: t.Shape}, Expert: expert != megatron.None})
+		params = append(params, megatron.Local{Name: t.Name, Cut: megatron.Cut{Shape: t.Shape}, Expert: megatron.Split(t.Name).Expert != megatron.None})
 	}
 	groups := &pickle.List{}
 	for _, one := range megatron.Groups(params, w.Layout.EP > 1) {

@@ -193,10 +193,11 @@ func (f *distcp) parameter(p megatron.Local) {
 	if p.Name == checkpoint.WordEmbeddings && p.Key == checkpoint.OutputLayer {
 		return // the last stage's copy
 	}
-	layer, expert, rest := megatron.Split(p.Name)
+	k := megatron.Split(p.Name)
 	f.tensor(checkpoint.Model, "", p, w.contents.ValueType(p.Name))
-	if p.Linear && layer != megatron.None && strings.HasSuffix(rest, ".weight") {
-		f.extraState(layer, expert, strings.TrimSuffix(rest, "weight"))
+	if module, weight := strings.CutSuffix(k.Rest, "weight"); p.Linear && weight && k.Rest != checkpoint.OutputLayer {
+		k.Rest = module + "_extra_state"
+		f.extraState(k)
 	}
 	if !w.contents.Optimizer || checkpoint.IsBuffer(p.Name) {
 		return
@@ -216,8 +217,7 @@ func (f *distcp) parameter(p megatron.Local) {
 // tensor adds a parameter's boxes of one kind.
 func (f *distcp) tensor(kind, key string, p megatron.Local, dtype string) {
 	w := f.w
-	layer, expert, rest := megatron.Split(p.Name)
-	s := w.index.stacking(w.Model, layer, expert, rest)
+	s := w.index.stacking(w.Model, megatron.Split(p.Name))
 	pieces := p.Pieces
 	if checkpoint.IsVocabulary(p.Name) { // its padding is part of the global tensor
 		pieces = []mpu.Piece{{From: []int64{p.Shape[0] * p.Rank, 0}, Size: p.Shape}}
@@ -242,8 +242,8 @@ func (f *distcp) tensor(kind, key string, p megatron.Local, dtype string) {
 
 // extraState adds the object that Megatron expects beside each linear layer:
 // an empty tensor, as Transformer Engine keeps without FP8.
-func (f *distcp) extraState(layer, expert int, module string) {
-	s := f.w.index.stacking(f.w.Model, layer, expert, module+"_extra_state")
+func (f *distcp) extraState(k megatron.Key) {
+	s := f.w.index.stacking(f.w.Model, k)
 	at, of := make([]string, len(s.at)), make([]string, len(s.at))
 	for i := range s.at {
 		at[i], of[i] = fmt.Sprint(s.at[i]), fmt.Sprint(s.stack[i])
