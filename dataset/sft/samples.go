@@ -117,6 +117,15 @@ func Epochs(set dataset.Dataset, c Config) dataset.Dataset {
 	return &epochs{set: set, seed: c.Seed, shuffle: c.Shuffle, epoch: -1}
 }
 
+// PreferencesOf are the rows of preference data under a dataset; nil: it has none.
+func PreferencesOf(d dataset.Dataset) *Preferences {
+	if e, is := d.(*epochs); is {
+		d = e.set
+	}
+	p, _ := d.(*Preferences)
+	return p
+}
+
 // endless is how many samples a training set has.
 const endless = 1 << 60
 

@@ -32,6 +32,10 @@ type Pass struct {
 	Weight      Tensor // f32 [tokens]: d(total loss)/d(token loss), last stage
 	LossScale   Tensor // f32 [1]; none: 1
 
+	// Weigh, where given, sets Weight from the tokens' losses, f32 [tokens], which are then computed
+	// before their gradient: the loss of a step is not their mean. Last stage.
+	Weigh func(loss Tensor) error
+
 	// Dropout is on where Step is given.
 	Step    Tensor // i64 [1]: the iteration
 	Samples Tensor // i32 [b]: number of each sample in the global batch
