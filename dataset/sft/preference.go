@@ -106,7 +106,7 @@ func (r *Preference) fits(n int) bool {
 }
 
 // mismatch gives each row a second answer: its prompt with the answer of the row before it, of the
-// first row of a block that of the block's last.
+// first row of a block that of the block's last, which is its own where the last block has one row.
 func mismatch(rows []Preference, block, length int) {
 	for from := 0; from < len(rows); from += block {
 		to := min(from+block, len(rows))
@@ -114,9 +114,6 @@ func mismatch(rows []Preference, block, length int) {
 			other := i - 1
 			if i == from {
 				other = to - 1
-			}
-			if other == i && i > 0 { // a block of one row
-				other = i - 1
 			}
 			own, next := rows[i].full[0], rows[other].full[0]
 			mixed := answered{from: own.from}

@@ -34,7 +34,8 @@ func (a *Answer) mean() float64 { return a.Policy / math.Max(1, a.Predicted) }
 // Loss is a row of the table. Slopes are by Answer.Policy.
 type Loss struct {
 	Name      string
-	Methods   []string // values of --tuning that have it; of the first name it is the default
+	Methods   []string // values of --tuning that have it
+	own       bool     // it is the first method's own
 	Reference bool     // compares with a reference
 	Average   bool     // reads means over tokens: rewards are β times these
 	Smoothing bool     // reads Options.LabelSmoothing
@@ -76,10 +77,11 @@ func (l *Loss) LogP(a Answer) float64 {
 	return a.Policy
 }
 
-// Of is the loss of a method (--tuning) by name, "": the method's own. nil: there is none.
+// Of is the loss of a method (--tuning) by name, "": the method's own. nil: there is none, as of
+// supervised tuning.
 func Of(method, name string) *Loss {
 	for i, l := range table {
-		if name == "" && l.Methods[0] == method || name == l.Name && slices.Contains(l.Methods, method) {
+		if name == "" && l.own && l.Methods[0] == method || name == l.Name && slices.Contains(l.Methods, method) {
 			return &table[i]
 		}
 	}

@@ -168,7 +168,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s: %v", method, l)
 		}
 	}
-	if Of(KTO, "hinge") != nil || Of("sft", "") != nil || Of(DPO, "hinge") == nil || Of(DPO, "kto") != nil {
+	if Of(KTO, "hinge") != nil || Of("sft", "") != nil || Of("", "") != nil || Of("", "hinge") != nil || Of(DPO, "hinge") == nil || Of(DPO, "kto") != nil {
 		t.Error("a loss of another method")
 	}
 }

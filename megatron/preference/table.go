@@ -16,35 +16,35 @@ const (
 // log-probabilities.
 var table = []Loss{
 	// −(1−ε) log σ(βd) − ε log σ(−βd): Rafailov et al., arXiv 2305.18290; with ε conservative DPO
-	{Name: "sigmoid", Methods: []string{DPO}, Reference: true, Smoothing: true, pair: ofMargin(conservative)},
+	{Name: "sigmoid", Methods: []string{DPO}, own: true, Reference: true, Smoothing: true, pair: ofMargin(conservative)},
 	// (−(1−ε) log σ(βd) + ε log σ(−βd)) / (1−2ε): Chowdhury et al., arXiv 2403.00409
-	{Name: "robust", Methods: []string{"", DPO}, Reference: true, Smoothing: true, pair: ofMargin(robust)},
+	{Name: "robust", Methods: []string{DPO}, Reference: true, Smoothing: true, pair: ofMargin(robust)},
 	// max(0, 1 − βd): Zhao et al., arXiv 2305.10425
-	{Name: "hinge", Methods: []string{"", DPO}, Reference: true, pair: ofMargin(hinge)},
+	{Name: "hinge", Methods: []string{DPO}, Reference: true, pair: ofMargin(hinge)},
 	// (s/n − t/m − 1/(2β))², n and m tokens: Azar et al., arXiv 2310.12036
-	{Name: "ipo", Methods: []string{IPO, DPO}, Reference: true, pair: ipo},
+	{Name: "ipo", Methods: []string{IPO, DPO}, own: true, Reference: true, pair: ipo},
 	// −log σ(β(s/n − t/m))
-	{Name: "sigmoid_norm", Methods: []string{"", DPO}, Reference: true, Smoothing: true, pair: sigmoidNorm},
+	{Name: "sigmoid_norm", Methods: []string{DPO}, Reference: true, Smoothing: true, pair: sigmoidNorm},
 	// KL of (σ(βd), σ(−βd)) from (1−ε, ε): Ji et al., arXiv 2402.00856
-	{Name: "exo_pair", Methods: []string{"", DPO}, Reference: true, Smoothing: true, pair: ofMargin(exo)},
+	{Name: "exo_pair", Methods: []string{DPO}, Reference: true, Smoothing: true, pair: ofMargin(exo)},
 	// −log σ(βs) − ½ log σ(−βs) − ½ log σ(−βt): Chen et al., arXiv 2402.05369
-	{Name: "nca_pair", Methods: []string{"", DPO}, Reference: true, pair: ofRewards(nca)},
+	{Name: "nca_pair", Methods: []string{DPO}, Reference: true, pair: ofRewards(nca)},
 	// −log σ(βs) − log σ(−βt): Jung et al., arXiv 2404.04656
-	{Name: "bco_pair", Methods: []string{"", DPO}, Reference: true, pair: ofRewards(bco)},
+	{Name: "bco_pair", Methods: []string{DPO}, Reference: true, pair: ofRewards(bco)},
 	// (s − 1/(2β))² + (t + 1/(2β))²: Wu et al., arXiv 2405.00675
-	{Name: "sppo_hard", Methods: []string{"", DPO}, Reference: true, pair: sppo},
+	{Name: "sppo_hard", Methods: []string{DPO}, Reference: true, pair: sppo},
 	// 1 − σ(βs) + σ(βt): D'Oosterlinck et al., arXiv 2408.06266
-	{Name: "apo_zero", Methods: []string{"", DPO}, Reference: true, pair: ofRewards(apoZero)},
+	{Name: "apo_zero", Methods: []string{DPO}, Reference: true, pair: ofRewards(apoZero)},
 	// σ(βs) + 1 − σ(βd): the same
-	{Name: "apo_down", Methods: []string{"", DPO}, Reference: true, pair: ofRewards(apoDown)},
+	{Name: "apo_down", Methods: []string{DPO}, Reference: true, pair: ofRewards(apoDown)},
 	// −β log σ(log odds of chosen − log odds of rejected), odds of e^a and e^b: Hong et al., arXiv 2403.07691
-	{Name: "orpo", Methods: []string{ORPO}, Average: true, pair: orpo},
+	{Name: "orpo", Methods: []string{ORPO}, own: true, Average: true, pair: orpo},
 	// −(1−ε) log σ(β(a − b) − γ) − ε log σ(γ − β(a − b)): Meng et al., arXiv 2405.14734
-	{Name: "simpo", Methods: []string{SimPO}, Average: true, Smoothing: true, pair: simpo},
+	{Name: "simpo", Methods: []string{SimPO}, own: true, Average: true, Smoothing: true, pair: simpo},
 	// good: w (1 − σ(β(s − kl))), bad: w (1 − σ(β(kl − s))): Ethayarajh et al., arXiv 2402.01306
-	{Name: "kto", Methods: []string{KTO}, Reference: true, single: kto},
+	{Name: "kto", Methods: []string{KTO}, own: true, Reference: true, single: kto},
 	// good: w (1 − σ(βs)), bad: w σ(βs): arXiv 2408.06266
-	{Name: "apo_zero_unpaired", Methods: []string{"", KTO}, Reference: true, single: apoZeroUnpaired},
+	{Name: "apo_zero_unpaired", Methods: []string{KTO}, Reference: true, single: apoZeroUnpaired},
 }
 
 // sigma is the logistic function.

@@ -318,46 +318,48 @@ func TestPreferencesResume(t *testing.T) {
 	}
 }
 
-// Claim: evaluations have the loss and the rewards of the validation rows under the reference the tuning began with: the
-// same in every layout, and at the start log 2 and 0.
+// evaluations are those of a log.
+func evaluations(t *testing.T, path string) []telemetry.Entry {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := telemetry.ReadJSONL(strings.NewReader(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(e telemetry.Entry) bool { return e.Validation == "" })
+}
+
+// Claim: evaluations have the loss and the rewards of the validation rows, of DPO under the reference the tuning
+// began with: the same in every layout, and at the start log 2 and 0.
 func TestPreferencesEvaluate(t *testing.T) {
 	c := openPreferred(t)
 	dir := t.TempDir()
 	c.folders(t, dir)
-	line := c.line("text", "sigmoid") + "--finetune-eval-data " + filepath.Join(c.dir, "messages.jsonl") + " --eval-at-start --eval-interval 2 --train-iters 4 "
-	var want []telemetry.Entry
-	for i, layout := range []string{"--micro-batch-size 2", "--micro-batch-size 1 --world-size 2", "--micro-batch-size 2 --world-size 2 --tensor-model-parallel-size 2", "--micro-batch-size 1 --world-size 2 --pipeline-model-parallel-size 2",
-		"--micro-batch-size 1 --world-size 4 --lora-rank 2 --lr 1e-30 --min-lr 0"} {
-		log := fmt.Sprint("log", i)
-		must(t, dir, line+layout+" --log-jsonl DIR/"+log)
-		text, err := os.ReadFile(filepath.Join(dir, log))
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := telemetry.ReadJSONL(strings.NewReader(string(text)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		found := slices.DeleteFunc(all, func(e telemetry.Entry) bool { return e.Validation == "" })
-		if len(found) != 3 || math.Abs(float64(found[0].Loss["lm loss"])-math.Ln2) > 1e-6 || found[0].Accuracy != nil {
-			t.Fatalf("%s: %+v", layout, found)
-		}
-		if want == nil {
-			want = found
-		}
-		for i := range found {
-			if strings.Contains(layout, "lora") { // nothing is learned
-				if math.Abs(float64(*found[i].RewardsMargins)) > 1e-4 {
-					t.Errorf("%s: margins %v", layout, *found[i].RewardsMargins)
+	for _, method := range []string{"sigmoid", "orpo"} {
+		line := c.line("text", method) + "--finetune-eval-data " + filepath.Join(c.dir, "messages.jsonl") + " --eval-at-start --eval-interval 2 --train-iters 4 "
+		var want []telemetry.Entry
+		for i, layout := range []string{"--micro-batch-size 2", "--micro-batch-size 1 --world-size 2", "--micro-batch-size 2 --world-size 2 --tensor-model-parallel-size 2",
+			"--micro-batch-size 1 --world-size 2 --pipeline-model-parallel-size 2", "--micro-batch-size 1 --world-size 4"} {
+			log := fmt.Sprint("log", method, i)
+			must(t, dir, line+layout+" --log-jsonl DIR/"+log)
+			found := evaluations(t, filepath.Join(dir, log))
+			if len(found) != 3 || found[0].Accuracy != nil || method == "sigmoid" && math.Abs(float64(found[0].Loss["lm loss"])-math.Ln2) > 1e-6 {
+				t.Fatalf("%s: %+v", layout, found)
+			}
+			if want == nil {
+				want = found
+			}
+			for i := range found {
+				if a, b := found[i], want[i]; math.Abs(float64(a.Loss["lm loss"]-b.Loss["lm loss"])) > 2e-5 || math.Abs(float64(*a.RewardsMargins-*b.RewardsMargins)) > 1e-4 || i > 0 && *a.RewardsAccuracies != *b.RewardsAccuracies {
+					t.Errorf("%s %s: evaluation %d: loss %v, margins %v, accuracies %v, one rank has %v, %v, %v", method, layout, i, a.Loss["lm loss"], *a.RewardsMargins, *a.RewardsAccuracies, b.Loss["lm loss"], *b.RewardsMargins, *b.RewardsAccuracies)
 				}
-				continue
 			}
-			if a, b := found[i], want[i]; math.Abs(float64(a.Loss["lm loss"]-b.Loss["lm loss"])) > 1e-5 || math.Abs(float64(*a.RewardsMargins-*b.RewardsMargins)) > 1e-4 || i > 0 && *a.RewardsAccuracies != *b.RewardsAccuracies {
-				t.Errorf("%s: evaluation %d: loss %v, margins %v, accuracies %v, one rank has %v, %v, %v", layout, i, a.Loss["lm loss"], *a.RewardsMargins, *a.RewardsAccuracies, b.Loss["lm loss"], *b.RewardsMargins, *b.RewardsAccuracies)
+			if *found[2].RewardsMargins == *found[0].RewardsMargins {
+				t.Errorf("%s: nothing was learned", method)
 			}
-		}
-		if i == 0 && *found[2].RewardsMargins == 0 {
-			t.Error("nothing was learned")
 		}
 	}
 }

@@ -54,7 +54,7 @@ func ServeMetrics(addr string) (*Metrics, error) {
 		registry.MustRegister(m.gauges[name])
 	}
 	m.loss = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "loss", Help: "latest losses"}, []string{"name", "set"})
-	m.preference = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "preference", Help: "what preference tuning tells of its latest rows: rewards, log-probabilities, the share of pairs that are ranked right"}, []string{"name", "set"})
+	m.preference = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "preference", Help: "rewards and log-probabilities of the latest rows of preference tuning, the share of pairs that are ranked right"}, []string{"name", "set"})
 	m.phase = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "phase_seconds", Help: "seconds of a phase in the latest step"}, []string{"phase"})
 	m.skipped = prometheus.NewCounter(prometheus.CounterOpts{Namespace: "monotron", Name: "skipped_iterations_total", Help: "steps skipped for overflow"})
 	m.experts = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "experts",

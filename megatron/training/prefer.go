@@ -157,12 +157,17 @@ func (a *seenAnswer) add(slopes []float32, from int, slope float64) {
 	}
 }
 
-// begin finds out what a pass over a global batch needs to know of all its rows. All ranks call it together.
+// begin finds out what a pass over a global batch needs to know of all its rows. All ranks call it
+// together.
 func (p *preferring) begin(r *Run, f *Feed, batch []*engine.Micro) error {
 	p.set = sft.PreferencesOf(f.set)
+	if f.split != dataset.Train.String() { // an evaluation's tokens are those of its set, however it is cut
+		p.nll = p.perToken(p.size(p.set.Rows))
+		return nil
+	}
 	var rows, tokens, kl float64
 	if at := r.rank.Place; at.TP == 0 && at.PP == 0 { // other ranks have the samples of one of these
-		rows, tokens = p.size(batch)
+		rows, tokens = p.size(p.rowsOf(batch))
 	}
 	if p.loss.Mismatched() {
 		p.collect = func(row int64, _ int32, answer int, logp float64) { kl += logp - p.reference[p.set][row][answer] }
@@ -179,21 +184,35 @@ func (p *preferring) begin(r *Run, f *Feed, batch []*engine.Micro) error {
 		return err
 	}
 	p.kl = math.Max(0, sums[2]/math.Max(1, sums[0]))
-	p.nll = p.settings.SFTWeight * sums[0] / math.Max(1, sums[1])
+	p.nll = p.perToken(sums[0], sums[1])
 	return nil
 }
 
-// size counts the rows of a batch, and the tokens that SFTWeight learns.
-func (p *preferring) size(batch []*engine.Micro) (rows, tokens float64) {
+// perToken is the weight of a token's negative log-likelihood in the sum of the losses of rows that have so
+// many tokens to learn.
+func (p *preferring) perToken(rows, tokens float64) float64 {
+	return p.settings.SFTWeight * rows / math.Max(1, tokens)
+}
+
+// size counts rows, and the tokens of them that SFTWeight learns.
+func (p *preferring) size(rows []sft.Preference) (n, tokens float64) {
+	for i := range rows {
+		d := &rows[i].Answers[0]
+		tokens += float64(max(0, len(d.IDs)-p.firstLearned(d)))
+	}
+	return float64(len(rows)), tokens
+}
+
+// rowsOf are the rows of micro-batches that count.
+func (p *preferring) rowsOf(batch []*engine.Micro) (rows []sft.Preference) {
 	for _, m := range batch {
 		for _, row := range m.Rows {
 			if row >= 0 {
-				d := &p.set.Rows[row].Answers[0]
-				rows, tokens = rows+1, tokens+float64(max(0, len(d.IDs)-p.firstLearned(d)))
+				rows = append(rows, p.set.Rows[row])
 			}
 		}
 	}
-	return rows, tokens
+	return rows
 }
 
 // peekMismatched runs the mismatched answers of a batch's rows forward.
