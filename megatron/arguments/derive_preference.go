@@ -85,8 +85,6 @@ func (p *parser) checkPreference() {
 		p.clash("finetune-packing tuning", "--finetune-packing %s does not go with --tuning %s, whose answers have a sequence each; leave it out", t.Packing, t.Method)
 	case t.LearnPrompts:
 		p.clash("train-on-prompts tuning", "--train-on-prompts goes with --tuning sft alone; leave it out")
-	case t.Method == preference.KTO && t.EvalData != "":
-		p.clash("finetune-eval-data tuning", "--finetune-eval-data does not go with --tuning kto yet; leave it out")
 	case p.Layout.CP > 1:
 		p.clash("context-parallel-size tuning", "--context-parallel-size %d does not go with --tuning %s, which sums over complete sequences; use tensor, pipeline or data parallelism", p.Layout.CP, t.Method)
 	case p.Model.Experts != nil:

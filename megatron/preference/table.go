@@ -24,7 +24,7 @@ var table = []Loss{
 	// (s/n − t/m − 1/(2β))², n and m tokens: Azar et al., arXiv 2310.12036
 	{Name: "ipo", Methods: []string{IPO, DPO}, own: true, Reference: true, pair: ipo},
 	// −log σ(β(s/n − t/m))
-	{Name: "sigmoid_norm", Methods: []string{DPO}, Reference: true, Smoothing: true, pair: sigmoidNorm},
+	{Name: "sigmoid_norm", Methods: []string{DPO}, Reference: true, pair: sigmoidNorm},
 	// KL of (σ(βd), σ(−βd)) from (1−ε, ε): Ji et al., arXiv 2402.00856
 	{Name: "exo_pair", Methods: []string{DPO}, Reference: true, Smoothing: true, pair: ofMargin(exo)},
 	// −log σ(βs) − ½ log σ(−βs) − ½ log σ(−βt): Chen et al., arXiv 2402.05369
@@ -106,7 +106,7 @@ func ipo(o *Options, chosen, rejected Answer) (loss, byChosen, byRejected float6
 
 func sigmoidNorm(o *Options, chosen, rejected Answer) (loss, byChosen, byRejected float64) {
 	n, m := math.Max(1, chosen.Tokens), math.Max(1, rejected.Tokens)
-	loss, slope := conservative(o.Beta*(chosen.ratio()/n-rejected.ratio()/m), o.LabelSmoothing)
+	loss, slope := conservative(o.Beta*(chosen.ratio()/n-rejected.ratio()/m), 0)
 	return loss, o.Beta * slope / n, -o.Beta * slope / m
 }
 

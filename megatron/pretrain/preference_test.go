@@ -338,8 +338,8 @@ func TestPreferencesEvaluate(t *testing.T) {
 	c := openPreferred(t)
 	dir := t.TempDir()
 	c.folders(t, dir)
-	for _, method := range []string{"sigmoid", "orpo"} {
-		line := c.line("text", method) + "--finetune-eval-data " + filepath.Join(c.dir, "messages.jsonl") + " --eval-at-start --eval-interval 2 --train-iters 4 "
+	for _, method := range []string{"sigmoid", "orpo", "kto"} {
+		line := c.line("text", method) + "--finetune-eval-data " + filepath.Join(c.dir, map[bool]string{true: "unpaired.jsonl", false: "messages.jsonl"}[method == "kto"]) + " --eval-at-start --eval-interval 2 --train-iters 4 "
 		var want []telemetry.Entry
 		for i, layout := range []string{"--micro-batch-size 2", "--micro-batch-size 1 --world-size 2", "--micro-batch-size 2 --world-size 2 --tensor-model-parallel-size 2",
 			"--micro-batch-size 1 --world-size 2 --pipeline-model-parallel-size 2", "--micro-batch-size 1 --world-size 4"} {
@@ -353,12 +353,13 @@ func TestPreferencesEvaluate(t *testing.T) {
 				want = found
 			}
 			for i := range found {
-				if a, b := found[i], want[i]; math.Abs(float64(a.Loss["lm loss"]-b.Loss["lm loss"])) > 2e-5 || math.Abs(float64(*a.RewardsMargins-*b.RewardsMargins)) > 1e-4 || i > 0 && *a.RewardsAccuracies != *b.RewardsAccuracies {
-					t.Errorf("%s %s: evaluation %d: loss %v, margins %v, accuracies %v, one rank has %v, %v, %v", method, layout, i, a.Loss["lm loss"], *a.RewardsMargins, *a.RewardsAccuracies, b.Loss["lm loss"], *b.RewardsMargins, *b.RewardsAccuracies)
+				if a, b := found[i], want[i]; math.Abs(float64(a.Loss["lm loss"]-b.Loss["lm loss"])) > 2e-5 || math.Abs(float64(*a.RewardsMargins-*b.RewardsMargins)) > 1e-4 ||
+					method == "kto" && math.Abs(float64(*a.KL-*b.KL)) > 1e-4 || method != "kto" && i > 0 && *a.RewardsAccuracies != *b.RewardsAccuracies {
+					t.Errorf("%s %s: evaluation %d: %+v, one rank has %+v", method, layout, i, *a.Preferred, *b.Preferred)
 				}
 			}
-			if *found[2].RewardsMargins == *found[0].RewardsMargins {
-				t.Errorf("%s: nothing was learned", method)
+			if *found[2].RewardsMargins == *found[0].RewardsMargins || method == "kto" && *found[2].KL == 0 {
+				t.Errorf("%s: nothing was learned: %+v", method, *found[2].Preferred)
 			}
 		}
 	}
@@ -385,7 +386,6 @@ func TestPreferencesRefuse(t *testing.T) {
 		{text + "--tuning dpo --beta 0", "--beta 0 is out of range"},
 		{text + "--tuning dpo --ref-load DIR/none", "--ref-load: "},
 		{kto + "--tuning kto --global-batch-size 1", "--global-batch-size 1 does not have; use 2 or more"},
-		{kto + "--tuning kto --finetune-eval-data " + filepath.Join(c.dir, "unpaired.jsonl"), "--finetune-eval-data does not go with --tuning kto yet"},
 		{kto + "--tuning dpo", "unpaired.jsonl:1: the row is one answer with a label, which --tuning kto learns from"},
 	} {
 		r := call(t, dir, strings.Replace(preferLine, "--global-batch-size 4", "", 1)+"--micro-batch-size 1 "+w.flags)

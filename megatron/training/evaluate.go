@@ -50,6 +50,11 @@ type evaluated struct {
 // tells that a rank was asked to stop meanwhile.
 func (r *Run) lossOf(ctx context.Context, where string, f *Feed, consumed int64, iters, micros int) (e evaluated, cut bool, err error) {
 	var sum, tokens, bytes float64
+	if r.prefer != nil {
+		if err := r.prefer.beginEvaluation(r, f, consumed, iters, micros); err != nil {
+			return e, false, fmt.Errorf("evaluation at %s: %w", where, err)
+		}
+	}
 	r.Engine.Accuracy, r.Engine.Right = r.Config.Tuning.Data != "" && r.prefer == nil, 0
 	for range iters {
 		r.rank.Enter(health.Eval, r.Engine.Iteration)

@@ -165,27 +165,72 @@ func (p *preferring) begin(r *Run, f *Feed, batch []*engine.Micro) error {
 		p.nll = p.perToken(p.size(p.set.Rows))
 		return nil
 	}
-	var rows, tokens, kl float64
+	if p.loss.Mismatched() {
+		kl, rows, err := p.mismatchedRatios(r, batch)
+		if err == nil {
+			err = p.setKL(r, kl, rows)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if p.settings.SFTWeight == 0 {
+		return nil
+	}
+	var rows, tokens float64
 	if at := r.rank.Place; at.TP == 0 && at.PP == 0 { // other ranks have the samples of one of these
 		rows, tokens = p.size(p.rowsOf(batch))
 	}
-	if p.loss.Mismatched() {
-		p.collect = func(row int64, _ int32, answer int, logp float64) { kl += logp - p.reference[p.set][row][answer] }
-		err := p.peekMismatched(r, batch)
-		if p.collect = nil; err != nil {
-			return err
-		}
-		if r.rank.Place.TP != 0 {
-			kl = 0
-		}
-	}
-	sums, err := r.sum([]float64{rows, tokens, kl})
+	sums, err := r.sum([]float64{rows, tokens})
 	if err != nil {
 		return err
 	}
-	p.kl = math.Max(0, sums[2]/math.Max(1, sums[0]))
 	p.nll = p.perToken(sums[0], sums[1])
 	return nil
+}
+
+// beginEvaluation finds out what an evaluation over so many batches needs to know of all their rows.
+func (p *preferring) beginEvaluation(r *Run, f *Feed, consumed int64, iters, micros int) error {
+	if !p.loss.Mismatched() || r.device.Counts() {
+		return nil
+	}
+	p.set = sft.PreferencesOf(f.set)
+	var kl, rows float64
+	for range iters {
+		batch, err := f.Batch(consumed, micros)
+		if err != nil {
+			return err
+		}
+		x, n, err := p.mismatchedRatios(r, batch)
+		if err != nil {
+			return err
+		}
+		kl, rows = kl+x, rows+n
+		consumed += int64(micros) * f.sampler.Advance()
+	}
+	return p.setKL(r, kl, rows)
+}
+
+// mismatchedRatios sums the log ratios of a batch's mismatched answers, on the one rank of a model that counts, and
+// counts them.
+func (p *preferring) mismatchedRatios(r *Run, batch []*engine.Micro) (sum, rows float64, err error) {
+	p.collect = func(row int64, _ int32, answer int, logp float64) {
+		sum, rows = sum+logp-p.reference[p.set][row][answer], rows+1
+	}
+	defer func() { p.collect = nil }()
+	if err := p.peekMismatched(r, batch); err != nil || r.rank.Place.TP != 0 {
+		return 0, 0, err
+	}
+	return sum, rows, nil
+}
+
+// setKL takes the mean log ratio of all ranks' mismatched answers.
+func (p *preferring) setKL(r *Run, kl, rows float64) error {
+	sums, err := r.sum([]float64{kl, rows})
+	if err == nil {
+		p.kl = math.Max(0, sums[0]/math.Max(1, sums[1]))
+	}
+	return err
 }
 
 // perToken is the weight of a token's negative log-likelihood in the sum of the losses of rows that have so

@@ -12,6 +12,7 @@ import (
 	"monotron/internal/atomicfile"
 	"monotron/internal/exitcode"
 	"monotron/megatron/engine"
+	"monotron/mpu/health"
 )
 
 // beginPreference prepares preference tuning, before the weights are loaded: what a resumed run knows of its reference is
@@ -95,7 +96,6 @@ func (r *Run) computeReference(what string) error {
 	}
 	r.Engine.Bare = true
 	defer func() { r.Engine.Bare = false }()
-	c := &r.Config.Tuning
 	for _, set := range []dataset.Dataset{sets[dataset.Train], sets[dataset.Valid]} {
 		if set == nil {
 			continue
@@ -107,7 +107,7 @@ func (r *Run) computeReference(what string) error {
 			return err
 		}
 	}
-	r.log.note("--tuning %s: the reference's log-probabilities of %d rows are by %s", c.Method, sft.PreferencesOf(sets[dataset.Train]).Len(), what)
+	r.log.note("the reference of --tuning %s is %s", r.Config.Tuning.Method, what)
 	return r.writeReference()
 }
 
@@ -125,7 +125,9 @@ func (r *Run) referenceOf(set dataset.Dataset) error {
 	micros := max(1, c.GlobalBatchSize/(c.MicroBatchSize*r.rank.Sizes.DP))
 	p.set = rows
 	defer func() { p.collect = nil }()
+	r.log.note("computing the reference's log-probabilities of %d rows", rows.Len())
 	for at := int64(0); at < rows.Len(); at += size {
+		r.rank.Enter(health.Eval, 0)
 		batch, err := feed.Batch(at, micros)
 		if err != nil {
 			return err
@@ -189,39 +191,68 @@ func (r *Run) writeReference() error {
 	return atomicfile.WriteFile(filepath.Join(r.Config.Checkpoint.Save, referenceFile), 0o666, text)
 }
 
-// readReference takes the log-probabilities of the folder that is resumed from; known: it has those of all rows.
+// readReference takes the log-probabilities of the folder that is resumed from: the first rank reads them, and the
+// others have them from it. known: the folder has those of all rows.
 func (r *Run) readReference(dir string) (known bool, err error) {
 	sets, err := r.data(func(text string) { r.log.info("data", "%s", text) })
 	if err != nil {
 		return false, err
 	}
-	path := filepath.Join(dir, referenceFile)
-	text, err := exitcode.ReadFile(path, 1<<33)
-	if exitcode.CodeOf(err) == exitcode.NoInput && err != nil {
-		return false, nil
+	var rows []*sft.Preferences
+	n := int64(0)
+	for _, set := range []dataset.Dataset{sets[dataset.Train], sets[dataset.Valid]} {
+		if p := sft.PreferencesOf(set); p != nil {
+			rows, n = append(rows, p), n+p.Len()
+		}
 	}
-	if err != nil {
+	all := make([]float64, 1, 1+2*n) // whether they are known, then two of each row
+	if r.rank.First() {
+		if all, err = keptLogPs(filepath.Join(dir, referenceFile), rows, all); err != nil {
+			return false, err
+		}
+	}
+	if all, err = r.sum(all[:1+2*n]); err != nil || all[0] == 0 {
 		return false, err
 	}
-	var all keptReference
-	if err := json.Unmarshal(text, &all); err != nil {
-		return false, exitcode.Errorf(exitcode.IO, "%s: %w; remove it and name the reference by --ref-load", path, err)
-	}
-	kept := map[*sft.Preferences][][2]float64{}
-	for _, set := range []dataset.Dataset{sets[dataset.Train], sets[dataset.Valid]} {
-		rows := sft.PreferencesOf(set)
-		if rows == nil {
-			continue
+	all = all[1:]
+	for _, set := range rows {
+		if err := r.prefer.keep(set, all[:2*set.Len()]); err != nil {
+			return false, err
 		}
-		if kept[rows] = all[rows.Sum()]; int64(len(kept[rows])) != rows.Len() {
-			return false, nil
-		}
+		all = all[2*set.Len():]
 	}
-	r.prefer.reference = kept
 	if dir == r.Config.Checkpoint.Save {
 		return true, nil
 	}
 	return true, r.writeReference()
+}
+
+// keptLogPs appends a file's log-probabilities of the rows of sets to all, and sets its first entry to 1
+// where the file has all of them.
+func keptLogPs(path string, sets []*sft.Preferences, all []float64) ([]float64, error) {
+	text, err := exitcode.ReadFile(path, 1<<33)
+	if err != nil && exitcode.CodeOf(err) == exitcode.NoInput {
+		return all, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var kept keptReference
+	if err := json.Unmarshal(text, &kept); err != nil {
+		return nil, exitcode.Errorf(exitcode.IO, "%s: %w; remove it and name the reference by --ref-load", path, err)
+	}
+	all[0] = 1
+	for _, set := range sets {
+		list := kept[set.Sum()]
+		if int64(len(list)) != set.Len() {
+			all[0] = 0
+			return all, nil
+		}
+		for _, two := range list {
+			all = append(all, two[0], two[1])
+		}
+	}
+	return all, nil
 }
 
 // beginBatch tells the objective, where there is one, what a feed is about to give.
