@@ -50,9 +50,9 @@ func cutAnswer(a answered, line int64, n int) Document {
 	return d
 }
 
-// ReadPreferences reads the rows of a JSON-lines file, in its order, those included that training drops:
-// their prompts leave no token of an answer within c.Length. Of pairs RuleKTO makes two rows,
-// all good answers before all bad ones.
+// ReadPreferences reads the rows of a JSON-lines file, in its order, those included that training
+// drops: their prompts leave no token of an answer within c.Length. Of pairs RuleKTO makes two
+// rows, all good answers before all bad ones.
 func ReadPreferences(path string, tok tokenizer.Tokenizer, c Config) (rows []Preference, err error) {
 	render := &renderer{tok: tok, config: c}
 	err = eachLine(path, func(text []byte) (made Preference, err error) {
@@ -175,8 +175,8 @@ func (s *Preferences) Len() int64 { return int64(len(s.Rows)) }
 // Paired tells whether a sample has two sequences.
 func (s *Preferences) Paired() bool { return s.rule.Paired() }
 
-// Sample is row k: the better answer with the worse one in Also, or the answer that has a label. The loss mask
-// counts the tokens of the answers.
+// Sample is row k: the better answer with the worse one in Also, or the answer that has a label.
+// The loss mask counts the tokens of the answers.
 func (s *Preferences) Sample(k int64) (dataset.Sample, error) {
 	if k < 0 || k >= s.Len() {
 		return dataset.Sample{}, exitcode.Errorf(exitcode.Internal, "row %d is out of range: there are %d", k, s.Len())

@@ -128,7 +128,8 @@ func TestPreferencesOfTRL(t *testing.T) {
 	}
 }
 
-// Claim: a row that cannot be used is one line that names the file, the line, the field and what to do.
+// Claim: a row that cannot be used is one line that names the file, the line, the field and what to
+// do.
 func TestWrongPreferences(t *testing.T) {
 	_, _, tok, config := preferenceConfig(t)
 	const user, assistant = `[{"role": "user", "content": "a"}]`, `[{"role": "assistant", "content": "b"}]`
@@ -181,8 +182,8 @@ func TestWrongPreferences(t *testing.T) {
 }
 
 // Claim: a prompt that both answers contain is taken out of them, as TRL's extract_prompt does: of
-// texts the characters they share without a space at the end, of conversations the messages they share, also next to a
-// prompt that is a text.
+// texts the characters they share without a space at the end, of conversations the messages they
+// share, also next to a prompt that is a text.
 func TestImplicitPrompts(t *testing.T) {
 	const system, user = `{"role": "system", "content": "s"}`, `{"role": "user", "content": "u"}`
 	answer := func(text string) string { return `{"role": "assistant", "content": "` + text + `"}` }

@@ -64,8 +64,8 @@ func (s *Set) Sample(k int64) (dataset.Sample, error) {
 	return laid(docs, s.length, s.packed, s.pad), nil
 }
 
-// laid is a sample of n tokens with documents after one another: positions restart at each,
-// queries see their own document, and no document's first token is a label. packed: padding is a document
+// laid is a sample of n tokens with documents after one another: positions restart at each, queries
+// see their own document, and no document's first token is a label. packed: padding is a document
 // of its own.
 func laid(docs []*Document, n int, packed bool, pad int32) dataset.Sample {
 	ints := make([]int32, 4*n)

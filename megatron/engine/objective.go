@@ -10,10 +10,10 @@ import (
 // Objective is a loss of a step that is not the mean over the counted tokens: a function of all
 // losses of a sample's tokens. A step's gradient is divided by what the samples count.
 type Objective interface {
-	// Weigh is given the tokens' losses of a micro-batch, position by position: token i of sequence j at
-	// i·len(m.Tokens)+j. It gives the slope of the loss by each of them, in the same order, and adds up
-	// what the samples contribute: their losses and what they count. Every rank that has
-	// the losses calls it.
+	// Weigh is given the tokens' losses of a micro-batch, position by position: token i of sequence
+	// j at i·len(m.Tokens)+j. It gives the slope of the loss by each of them, in the same order,
+	// and adds up what the samples contribute: their losses and what they count. Every rank that
+	// has the losses calls it.
 	Weigh(m *Micro, losses []float32) (slopes []float32, loss, count float64)
 }
 

@@ -161,7 +161,8 @@ func TestFarAway(t *testing.T) {
 	}
 }
 
-// Claim: a method's own loss comes without a name; others by their names, of the methods that have them.
+// Claim: a method's own loss comes without a name; others by their names, of the methods that have
+// them.
 func TestNames(t *testing.T) {
 	for method, want := range map[string]string{DPO: "sigmoid", IPO: "ipo", ORPO: "orpo", SimPO: "simpo", KTO: "kto"} {
 		if l := Of(method, ""); l == nil || l.Name != want || Names(method)[0] != want && method != DPO {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -144,9 +145,9 @@ func (w worst) curve(t *testing.T, got []telemetry.Entry, want []preferredStep, 
 	}
 }
 
-// Claim (golden/dpo: float64 torch, TRL 1.16): 8 steps of each method, of all weights and of an adapter, have
-// the reference's losses, gradient norms, rewards, log-probabilities and weights, and the first step its
-// gradients.
+// Claim (golden/dpo: float64 torch, TRL 1.16): 8 steps of each method, of all weights and of an
+// adapter, have the reference's losses, gradient norms, rewards, log-probabilities and weights, and
+// the first step its gradients.
 func TestPreferencesOfTRL(t *testing.T) {
 	c := openPreferred(t)
 	expected, err := safetensors.Open(filepath.Join(c.dir, "expected.safetensors"))
@@ -212,8 +213,9 @@ func TestPreferencesOfTRL(t *testing.T) {
 	}
 }
 
-// Claim: the losses, the rewards and the weights depend on the rows alone, not on how they are split into micro-batches or
-// over data-parallel, tensor-parallel and pipeline ranks, nor on who holds the optimizer's state.
+// Claim: the losses, the gradient norms and the rewards depend on the rows alone, not on how they
+// are split into micro-batches or over data-parallel, tensor-parallel and pipeline ranks, nor on who
+// holds the optimizer's state; and tensors take the memory that was planned.
 func TestPreferencesInEveryLayout(t *testing.T) {
 	c := openPreferred(t)
 	dir := t.TempDir()
@@ -230,7 +232,16 @@ func TestPreferencesInEveryLayout(t *testing.T) {
 				"--world-size 4 --pipeline-model-parallel-size 2 --micro-batch-size 1", "--world-size 2 --zero-stage 3 --micro-batch-size 1",
 				"--micro-batch-size 2 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1"} {
 				log := fmt.Sprintf("log-%s-%d", name, i)
-				must(t, dir, line+layout+" --log-jsonl DIR/"+log)
+				r := must(t, dir, line+layout+" --log-jsonl DIR/"+log)
+				memory := regexp.MustCompile(`peak memory of tensors so far (.*); planned (.*)`).FindAllStringSubmatch(r.notes, -1)
+				if len(memory) == 0 {
+					t.Errorf("%s %s: no note on memory", name, layout)
+				}
+				for _, m := range memory {
+					if m[1] != m[2] {
+						t.Errorf("%s %s: %s", name, layout, m[0])
+					}
+				}
 				got := stepsOf(t, filepath.Join(dir, log))
 				if len(got) != len(want) || len(want) != 5 {
 					t.Fatalf("%d and %d steps", len(got), len(want))
@@ -332,8 +343,8 @@ func evaluations(t *testing.T, path string) []telemetry.Entry {
 	return slices.DeleteFunc(all, func(e telemetry.Entry) bool { return e.Validation == "" })
 }
 
-// Claim: evaluations have the loss and the rewards of the validation rows, of DPO under the reference the tuning
-// began with: the same in every layout, and at the start log 2 and 0.
+// Claim: evaluations have the loss and the rewards of the validation rows, of DPO under the
+// reference the tuning began with: the same in every layout, and at the start log 2 and 0.
 func TestPreferencesEvaluate(t *testing.T) {
 	c := openPreferred(t)
 	dir := t.TempDir()

@@ -17,8 +17,8 @@ import (
 
 // preferring is the objective of preference tuning on one rank: the loss of rows by the
 // log-probabilities of their answers, which it sums from the tokens' losses of complete sequences.
-// What depends on other rows of the global batch is found before its step, so that no split into micro-batches or ranks
-// changes it.
+// What depends on other rows of the global batch is found before its step, so that no split into
+// micro-batches or ranks changes it.
 type preferring struct {
 	settings  config.Preference
 	loss      *preference.Loss
@@ -211,8 +211,8 @@ func (p *preferring) beginEvaluation(r *Run, f *Feed, consumed int64, iters, mic
 	return p.setKL(r, kl, rows)
 }
 
-// mismatchedRatios sums the log ratios of a batch's mismatched answers, on the one rank of a model that counts, and
-// counts them.
+// mismatchedRatios sums the log ratios of a batch's mismatched answers, on the one rank of a model
+// that counts, and counts them.
 func (p *preferring) mismatchedRatios(r *Run, batch []*engine.Micro) (sum, rows float64, err error) {
 	p.collect = func(row int64, _ int32, answer int, logp float64) {
 		sum, rows = sum+logp-p.reference[p.set][row][answer], rows+1
@@ -233,8 +233,8 @@ func (p *preferring) setKL(r *Run, kl, rows float64) error {
 	return err
 }
 
-// perToken is the weight of a token's negative log-likelihood in the sum of the losses of rows that have so
-// many tokens to learn.
+// perToken is the weight of a token's negative log-likelihood in the sum of the losses of rows that
+// have so many tokens to learn.
 func (p *preferring) perToken(rows, tokens float64) float64 {
 	return p.settings.SFTWeight * rows / math.Max(1, tokens)
 }

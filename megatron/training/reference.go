@@ -15,8 +15,8 @@ import (
 	"monotron/mpu/health"
 )
 
-// beginPreference prepares preference tuning, before the weights are loaded: what a resumed run knows of its reference is
-// read, and what --ref-load says is computed.
+// beginPreference prepares preference tuning, before the weights are loaded: what a resumed run
+// knows of its reference is read, and what --ref-load says is computed.
 func (r *Run) beginPreference() error {
 	t := &r.Config.Tuning
 	loss := t.Prefers()
@@ -79,13 +79,17 @@ func (r *Run) loadReference(dir string) error {
 	return nil
 }
 
-// refer computes the log-probabilities of the reference where the tuning starts from it: by the weights as they are loaded,
-// without their adapters.
+// refer computes the log-probabilities of the reference where the tuning starts from it: by the
+// weights as they are loaded, without their adapters.
 func (r *Run) refer() error {
 	if r.prefer == nil || !r.prefer.loss.Reference || len(r.prefer.reference) > 0 || r.device.Counts() {
 		return nil
 	}
-	return r.computeReference("the weights that the tuning starts from")
+	what := "the weights that the tuning starts from"
+	if c := &r.Config; c.Adapter.Folder != "" || len(c.Model.Adapters) > 0 && r.holdsAdapter(c.Checkpoint.Load, wantedStep(&c.Checkpoint)) {
+		what += ", without their adapter (merge it by monotron convert --adapter to have it in the reference)"
+	}
+	return r.computeReference(what)
 }
 
 // computeReference finds the log-probabilities of all rows under the weights as they are.
@@ -191,8 +195,8 @@ func (r *Run) writeReference() error {
 	return atomicfile.WriteFile(filepath.Join(r.Config.Checkpoint.Save, referenceFile), 0o666, text)
 }
 
-// readReference takes the log-probabilities of the folder that is resumed from: the first rank reads them, and the
-// others have them from it. known: the folder has those of all rows.
+// readReference takes the log-probabilities of the folder that is resumed from: the first rank
+// reads them, and the others have them from it. known: the folder has those of all rows.
 func (r *Run) readReference(dir string) (known bool, err error) {
 	sets, err := r.data(func(text string) { r.log.info("data", "%s", text) })
 	if err != nil {
@@ -227,8 +231,8 @@ func (r *Run) readReference(dir string) (known bool, err error) {
 	return true, r.writeReference()
 }
 
-// keptLogPs appends a file's log-probabilities of the rows of sets to all, and sets its first entry to 1
-// where the file has all of them.
+// keptLogPs appends a file's log-probabilities of the rows of sets to all, and sets its first entry
+// to 1 where the file has all of them.
 func keptLogPs(path string, sets []*sft.Preferences, all []float64) ([]float64, error) {
 	text, err := exitcode.ReadFile(path, 1<<33)
 	if err != nil && exitcode.CodeOf(err) == exitcode.NoInput {
