@@ -29,6 +29,9 @@ type Preference struct {
 	full    []answered // of the answers, before truncation
 }
 
+// Last is the last token of the first answer, as a list; empty where that has none.
+func (r *Preference) Last() []int32 { return r.Answers[0].Last() }
+
 // Paired tells whether the row is two answers to learn from.
 func (r Rule) Paired() bool { return r != RuleKTO }
 
@@ -127,7 +130,7 @@ func mismatch(rows []Preference, block, length int) {
 type Preferences struct {
 	Rows   []Preference
 	Counts Counts
-	rule   Rule
+	Rule   Rule
 	length int
 	pad    int32
 }
@@ -138,7 +141,7 @@ func NewPreferences(path string, tok tokenizer.Tokenizer, c Config) (*Preference
 	if err != nil {
 		return nil, err
 	}
-	s := &Preferences{rule: c.Rule, length: c.Length, pad: padOf(tok)}
+	s := &Preferences{Rule: c.Rule, length: c.Length, pad: padOf(tok)}
 	for _, r := range all {
 		s.Counts.Rows++
 		if !r.fits(c.Length) {
@@ -173,7 +176,7 @@ func NewPreferences(path string, tok tokenizer.Tokenizer, c Config) (*Preference
 func (s *Preferences) Len() int64 { return int64(len(s.Rows)) }
 
 // Paired tells whether a sample has two sequences.
-func (s *Preferences) Paired() bool { return s.rule.Paired() }
+func (s *Preferences) Paired() bool { return s.Rule.Paired() }
 
 // Sample is row k: the better answer with the worse one in Also, or the answer that has a label.
 // The loss mask counts the tokens of the answers.
@@ -212,17 +215,21 @@ func (s *Preferences) Sum() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// String tells what became of the rows.
-func (s *Preferences) String() string {
-	good := 0
+// Good counts the rows whose answer is good.
+func (s *Preferences) Good() (n int) {
 	for _, r := range s.Rows {
 		if r.Good {
-			good++
+			n++
 		}
 	}
+	return n
+}
+
+// String says what became of the rows.
+func (s *Preferences) String() string {
 	kinds := fmt.Sprintf("%d pairs of answers", len(s.Rows))
 	if !s.Paired() {
-		kinds = fmt.Sprintf("%d good and %d bad answers", good, len(s.Rows)-good)
+		kinds = fmt.Sprintf("%d good and %d bad answers", s.Good(), len(s.Rows)-s.Good())
 	}
 	n := s.Counts
 	return fmt.Sprintf("%d rows have %s; %d of %d tokens are answers', %d rows are truncated at --seq-length %d, %d whose prompt fills it are dropped", n.Rows, kinds, n.Learned, n.Tokens, n.Truncated, s.length, n.Dropped)
