@@ -108,6 +108,18 @@ func TestPreferencesOfTRL(t *testing.T) {
 				t.Errorf("%s %s: %d rows, want %d", kind, rule, set.Len(), kept)
 			}
 		}
+	}
+	if len(c.Kinds) != 3 {
+		t.Error(fmt.Sprint(len(c.Kinds)), "kinds")
+	}
+}
+
+// Claim (golden/dpo, TRL 1.16): answers with a label, and pairs as such, have the ids of TRL's KTO
+// trainer, and the mismatched answers that it makes.
+func TestLabelledAnswersOfTRL(t *testing.T) {
+	dir, c, tok, config := preferenceConfig(t)
+	for kind, want := range c.Kinds {
+		path := filepath.Join(dir, want.File)
 		config.Rule = RuleKTO
 		set, err := NewPreferences(path, tok, config)
 		if err != nil {
@@ -122,9 +134,6 @@ func TestPreferencesOfTRL(t *testing.T) {
 				t.Errorf("%s KTO row %d: %v from %d, mismatched %v, good %v, want %v", kind, i, a.IDs, a.From(), b.IDs, r.Good, w)
 			}
 		}
-	}
-	if len(c.Kinds) != 3 {
-		t.Error(fmt.Sprint(len(c.Kinds)), "kinds")
 	}
 }
 
