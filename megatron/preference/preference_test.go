@@ -173,3 +173,21 @@ func TestNames(t *testing.T) {
 		t.Error("a loss of another method")
 	}
 }
+
+// Claim: losses that no reference case has are those of TRL 1.16's formulas, for a pair with the log
+// ratios 2.5 (of 4 tokens) and −1 (of 6), worked apart from this code.
+func TestOtherLosses(t *testing.T) {
+	o := &Options{Beta: 0.3, LabelSmoothing: 0.1, Good: 1, Bad: 1}
+	chosen, rejected := Answer{Policy: -10, Reference: -12.5, Predicted: 4, Tokens: 4}, Answer{Policy: -9, Reference: -8, Predicted: 6, Tokens: 6}
+	for name, want := range map[string]float64{"sigmoid_norm": 0.5814314526868343, "exo_pair": 0.1026914427608753, "nca_pair": 1.2324841314066135, "bco_pair": 0.941226250583427,
+		"sppo_hard": 1.1388888888888888, "apo_zero": 0.7463787840129481, "apo_down": 0.938403799993239} {
+		if got, _, _ := Of(DPO, name).Pair(o, chosen, rejected); math.Abs(got-want) > 1e-14 {
+			t.Errorf("%s: %.16g, want %.16g", name, got, want)
+		}
+	}
+	for good, want := range map[bool]float64{true: 0.320821300824607, false: 0.679178699175393} {
+		if got, _ := Of(KTO, "apo_zero_unpaired").Single(o, chosen, good, 0.7); math.Abs(got-want) > 1e-14 {
+			t.Errorf("apo_zero_unpaired, good %v: %.16g, want %.16g", good, got, want)
+		}
+	}
+}
