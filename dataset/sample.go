@@ -21,6 +21,9 @@ type Sample struct {
 	// CuSeqlens, with inter-document masking only, is S+1 long: 0, the end of
 	// each document's tokens, then S to the end.
 	CuSeqlens []int32
+
+	Also []Sample // of preference data: the sequences that go with this one, each of the same length
+	Row  int64    // of preference data: number of the row
 }
 
 // masks says what happens at the ends of documents.

@@ -125,6 +125,14 @@ func (ad *adapter) params() (all []*Param) {
 	return all
 }
 
+// unless is the adapter of a forward pass: none where adapters are off.
+func (ad *adapter) unless(h *Hooks) *adapter {
+	if h != nil && h.Bare {
+		return nil
+	}
+	return ad
+}
+
 // forward adds the branches of x [n, in here] to y [n, out here]; row is the number of x's first
 // row in the pass. A branch with a magnitude adds nothing: it is in the weight.
 func (ad *adapter) forward(d *device.Device, h *Hooks, y, x device.Tensor, row int64) {

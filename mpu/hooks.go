@@ -15,6 +15,8 @@ type Hooks struct {
 	Accumulate func([]*Param) error
 	Gradients  func([]*Param) error
 
+	Bare bool // adapters are off
+
 	// Drop sets dst to the dropout of src [n, columns], or, going back, to its gradient: of rows
 	// of the pass from `row` on and columns from `column` on, by the masks of that name. nil:
 	// nothing is dropped.

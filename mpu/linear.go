@@ -136,7 +136,8 @@ func (l *ColumnParallelLinear) parts() []part {
 func (l *ColumnParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.Tensor, epilogue device.Epilogue, aux device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
-	parts, err := l.adapter.weights(d, s, l.parts())
+	ad := l.adapter.unless(h)
+	parts, err := ad.weights(d, s, l.parts())
 	if err != nil {
 		return err
 	}
@@ -161,7 +162,7 @@ func (l *ColumnParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.T
 				return err
 			}
 		}
-		l.adapter.forward(d, h, own.Slice(0, from, n), x, from)
+		ad.forward(d, h, own.Slice(0, from, n), x, from)
 		return nil
 	})
 	if err != nil {
@@ -272,7 +273,8 @@ func (l *RowParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.Tens
 	if l.whole {
 		x = ScatterToRegionForward(l.region, x)
 	}
-	parts, err := l.adapter.weights(d, s, l.parts())
+	ad := l.adapter.unless(h)
+	parts, err := ad.weights(d, s, l.parts())
 	if err != nil {
 		return err
 	}
@@ -280,7 +282,7 @@ func (l *RowParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.Tens
 		err := parts[0].weight.byRows(d, h, x.DType, func(weight device.Tensor, row, rows int64) {
 			d.Matmul(device.MatmulArgs{C: sum.Slice(1, row, rows), A: x.Slice(0, from, n), B: weight, TransB: 1, ByRow: l.region.byRow()})
 		})
-		l.adapter.forward(d, h, sum, x.Slice(0, from, n), from)
+		ad.forward(d, h, sum, x.Slice(0, from, n), from)
 		return err
 	})
 	if err != nil {

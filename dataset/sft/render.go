@@ -125,15 +125,9 @@ func (r *renderer) plain(row *row) (d Document, err error) {
 // promptText learns what follows the longest beginning that the ids of the prompt alone and of
 // both texts have in common.
 func (r *renderer) promptText(row *row) (d Document, err error) {
-	prompt, err := r.tok.Encode(row.prompt)
-	if err != nil {
-		return d, fieldError("prompt", "%w", err)
-	}
-	if d.IDs, err = r.encode(row.prompt + row.completion); err != nil {
-		return d, fieldError("completion", "%w", err)
-	}
-	d.Learn = [][2]int{{common(prompt, d.IDs), len(d.IDs)}}
-	return d, nil
+	prompt, all, err := r.textParts(row.prompt, row.completion)
+	d.IDs, d.Learn = all, [][2]int{{common(prompt, all), len(all)}}
+	return d, err
 }
 
 // common is the length of the beginning that two lists share.
@@ -163,25 +157,7 @@ func (r *renderer) options(row *row, generate bool) chat.Options {
 
 // promptMessages learns what follows the prompt, rendered with the generation prompt.
 func (r *renderer) promptMessages(row *row) (d Document, err error) {
-	t, err := r.template()
-	if err != nil {
-		return d, err
-	}
-	before, err := t.Render(row.messages[:row.prompts], r.options(row, true))
-	if err != nil {
-		return d, fieldError("prompt", "%w", err)
-	}
-	text, err := t.Render(row.messages, r.options(row, false))
-	if err != nil {
-		return d, fieldError("completion", "%w", err)
-	}
-	prompt, err := tokenizer.AppendPlain(r.tok, nil, before)
-	if err != nil {
-		return d, fieldError("prompt", "%w", err)
-	}
-	if d.IDs, err = tokenizer.AppendPlain(r.tok, nil, text); err != nil {
-		return d, fieldError("completion", "%w", err)
-	}
-	d.Learn = [][2]int{{common(prompt, d.IDs), len(d.IDs)}}
-	return d, nil
+	prompt, all, err := r.conversationParts(row, row.messages[:row.prompts], row.messages[row.prompts:])
+	d.IDs, d.Learn = all, [][2]int{{common(prompt, all), len(all)}}
+	return d, err
 }

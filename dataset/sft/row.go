@@ -48,21 +48,29 @@ func (f fields) has(name string) bool {
 
 // parse reads a line.
 func parse(text []byte, template bool) (*row, error) {
-	if !utf8.Valid(text) {
-		return nil, errors.New("the line is not UTF-8; convert the file to UTF-8")
-	}
-	var f fields
-	if err := json.Unmarshal(text, &f); err != nil {
-		if t := bytes.TrimSpace(text); len(t) > 0 && t[0] != '{' && json.Valid(t) {
-			return nil, errors.New("the line is not an object; write one JSON object a line, as in {\"messages\": [...]}")
-		}
-		return nil, fmt.Errorf("the line is not JSON: %w", err)
+	f, err := object(text, `{"messages": [...]}`)
+	if err != nil {
+		return nil, err
 	}
 	r, err := f.row(template)
 	if err != nil {
 		return nil, err
 	}
 	return r, f.options(r)
+}
+
+// object reads a line as fields; example is for the error.
+func object(text []byte, example string) (f fields, err error) {
+	if !utf8.Valid(text) {
+		return nil, errors.New("the line is not UTF-8; convert the file to UTF-8")
+	}
+	if err := json.Unmarshal(text, &f); err != nil {
+		if t := bytes.TrimSpace(text); len(t) > 0 && t[0] != '{' && json.Valid(t) {
+			return nil, fmt.Errorf("the line is not an object; write one JSON object a line, as in %s", example)
+		}
+		return nil, fmt.Errorf("the line is not JSON: %w", err)
+	}
+	return f, nil
 }
 
 // row finds the kind of a row by its fields.
@@ -83,7 +91,7 @@ func (f fields) row(template bool) (*row, error) {
 		text, err := f.string("text")
 		return &row{kind: plainText, text: text}, err
 	case f.has("chosen") || f.has("rejected"):
-		return nil, errors.New("the row has chosen and rejected answers, which are for preference tuning; supervised tuning needs messages, or prompt and completion")
+		return nil, errors.New("the row has chosen and rejected answers, which preference tuning learns from (--tuning dpo, ipo, orpo, simpo or kto); supervised tuning needs messages, or prompt and completion")
 	}
 	return nil, fmt.Errorf("the row has the fields %s; it needs messages, conversations, prompt and completion, instruction and output, text, or input_ids", f.names())
 }

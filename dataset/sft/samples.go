@@ -25,14 +25,17 @@ func New(path string, tok tokenizer.Tokenizer, c Config) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Set{length: c.Length, packed: Packs(c.Packing), Counts: counts}
+	s := &Set{length: c.Length, packed: Packs(c.Packing), Counts: counts, pad: padOf(tok)}
 	s.docs, s.packs = pack(docs, c)
-	if pad, ok := tok.Pad(); ok {
-		s.pad = int32(pad)
-	} else if end := tok.EOD(); end >= 0 {
-		s.pad = int32(end) // its label never counts, whatever it is
-	}
 	return s, nil
+}
+
+// padOf is the id that fills samples; its label never counts.
+func padOf(tok tokenizer.Tokenizer) int32 {
+	if pad, ok := tok.Pad(); ok {
+		return int32(pad)
+	}
+	return int32(max(0, tok.EOD()))
 }
 
 // Packs tells whether samples hold several documents, which must not see each other.
@@ -49,20 +52,28 @@ func (s *Set) Documents(k int64) (docs []Document) {
 	return docs
 }
 
-// Sample lays the documents of sample k after one another: positions begin anew at each,
-// queries see their own document, and no document's first token is a label.
+// Sample is the documents of sample k after one another.
 func (s *Set) Sample(k int64) (dataset.Sample, error) {
 	if k < 0 || k >= s.Len() {
 		return dataset.Sample{}, exitcode.Errorf(exitcode.Internal, "sample %d is out of range: there are %d", k, s.Len())
 	}
-	n := s.length
+	var docs []*Document
+	for _, doc := range s.packs[k] {
+		docs = append(docs, &s.docs[doc])
+	}
+	return laid(docs, s.length, s.packed, s.pad), nil
+}
+
+// laid is a sample of n tokens with documents after one another: positions restart at each, queries
+// see their own document, and no document's first token is a label. packed: padding is a document
+// of its own.
+func laid(docs []*Document, n int, packed bool, pad int32) dataset.Sample {
 	ints := make([]int32, 4*n)
 	out := dataset.Sample{Tokens: ints[:n:n], Labels: ints[n : 2*n : 2*n], PositionIDs: ints[2*n : 3*n : 3*n], DocStart: ints[3*n:], LossMask: make([]float32, n)}
 	at := 0
-	for _, doc := range s.packs[k] {
-		d := &s.docs[doc]
+	for _, d := range docs {
 		copy(out.Tokens[at:], d.IDs)
-		copy(out.Labels[at:], d.IDs[1:])
+		copy(out.Labels[at:], d.IDs[min(1, len(d.IDs)):])
 		for _, span := range d.Learn {
 			for i := max(1, span[0]); i < span[1]; i++ {
 				out.LossMask[at+i-1] = 1
@@ -72,14 +83,14 @@ func (s *Set) Sample(k int64) (dataset.Sample, error) {
 		at += len(d.IDs)
 	}
 	for i := at; i < n; i++ {
-		out.Tokens[i] = s.pad
+		out.Tokens[i] = pad
 	}
-	if s.packed {
+	if packed {
 		mark(&out, at, n)
 	} else {
 		mark(&out, 0, n) // padding comes after all that is learned
 	}
-	return out, nil
+	return out
 }
 
 // mark says where a document lies: tokens [from, to).
@@ -92,7 +103,7 @@ func mark(s *dataset.Sample, from, to int) {
 // epochs repeats a set without end, each epoch in an order of its own. What sample k is depends
 // on k and the seed alone, so a run resumes anywhere and no layout changes what it reads.
 type epochs struct {
-	*Set
+	set     dataset.Dataset
 	seed    uint64
 	shuffle bool
 
@@ -102,8 +113,17 @@ type epochs struct {
 }
 
 // Epochs is the training set of set: more samples than any run can ask for.
-func Epochs(set *Set, c Config) dataset.Dataset {
-	return &epochs{Set: set, seed: c.Seed, shuffle: c.Shuffle, epoch: -1}
+func Epochs(set dataset.Dataset, c Config) dataset.Dataset {
+	return &epochs{set: set, seed: c.Seed, shuffle: c.Shuffle, epoch: -1}
+}
+
+// PreferencesOf are the rows of preference data under a dataset; nil: it has none.
+func PreferencesOf(d dataset.Dataset) *Preferences {
+	if e, is := d.(*epochs); is {
+		d = e.set
+	}
+	p, _ := d.(*Preferences)
+	return p
 }
 
 // endless is how many samples a training set has.
@@ -112,8 +132,8 @@ const endless = 1 << 60
 func (e *epochs) Len() int64 { return endless }
 
 func (e *epochs) Sample(k int64) (dataset.Sample, error) {
-	n := e.Set.Len()
-	return e.Set.Sample(e.number(k/n, k%n))
+	n := e.set.Len()
+	return e.set.Sample(e.number(k/n, k%n))
 }
 
 // number is the sample at a place of an epoch.
@@ -124,7 +144,7 @@ func (e *epochs) number(epoch, place int64) int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.epoch != epoch {
-		e.order, e.epoch = permutation(int(e.Set.Len()), e.seed, uint64(epoch)), epoch
+		e.order, e.epoch = permutation(int(e.set.Len()), e.seed, uint64(epoch)), epoch
 	}
 	return int64(e.order[place])
 }

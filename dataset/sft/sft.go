@@ -31,6 +31,10 @@ type Config struct {
 	Template     *chat.Template
 	EOS          string // what ends a text without a template; "": EndID
 	EndID        int32  // token that ends it where EOS is ""; negative: none
+
+	Rule         Rule  // of preference data
+	BOSID, EOSID int32 // tokens that RuleORPO puts around a text; negative: none
+	Block        int   // rows of RuleKTO among which answers are mismatched: a global batch
 }
 
 // Document is a row as tokens.
@@ -103,42 +107,55 @@ func Load(path string, tok tokenizer.Tokenizer, c Config) (docs []Document, coun
 
 // Read is Load with the rows that have nothing to learn.
 func Read(path string, tok tokenizer.Tokenizer, c Config) (docs []Document, err error) {
+	render := &renderer{tok: tok, config: c}
+	err = eachLine(path, render.document, func(line int64, d Document) error {
+		d.Line = line
+		docs = append(docs, d)
+		return nil
+	})
+	return docs, err
+}
+
+// eachLine gives the lines of a file that are not blank to make, which several goroutines call,
+// and what it made of them to take, in order. The first wrong line is the error.
+func eachLine[T any](path string, make func(text []byte) (T, error), take func(line int64, made T) error) (err error) {
 	r, err := jsonl.Open(path, 1<<20)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	render := &renderer{tok: tok, config: c}
 	for {
 		block, err := r.Next(nil)
 		if err == io.EOF {
-			return docs, nil
+			return nil
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		made, err := render.block(block)
-		if err != nil {
-			return nil, err
+		for _, l := range linesOf(block, make) {
+			if l.err != nil {
+				return exitcode.With(exitcode.BadData, fmt.Errorf("%s:%d: %w", block.Name, l.number, l.err))
+			}
+			if err := take(l.number, l.made); err != nil {
+				return err
+			}
 		}
-		docs = append(docs, made...)
 	}
 }
 
 // line is one row of a block.
-type line struct {
+type line[T any] struct {
 	number int64
 	text   []byte
-	doc    Document
+	made   T
 	err    error
 }
 
-// block renders the rows of a block by several goroutines; the first wrong row is the error.
-func (r *renderer) block(b jsonl.Block) (docs []Document, err error) {
-	var lines []line
+// linesOf makes something of each line of a block by several goroutines.
+func linesOf[T any](b jsonl.Block, make func(text []byte) (T, error)) (lines []line[T]) {
 	for n, text := range b.Each() {
 		if !blank(text) {
-			lines = append(lines, line{number: n, text: text})
+			lines = append(lines, line[T]{number: n, text: text})
 		}
 	}
 	var wait sync.WaitGroup
@@ -147,19 +164,12 @@ func (r *renderer) block(b jsonl.Block) (docs []Document, err error) {
 		wait.Go(func() {
 			for i := w; i < len(lines); i += workers {
 				l := &lines[i]
-				l.doc, l.err = r.document(l.text)
-				l.doc.Line = l.number
+				l.made, l.err = make(l.text)
 			}
 		})
 	}
 	wait.Wait()
-	for _, l := range lines {
-		if l.err != nil {
-			return nil, exitcode.With(exitcode.BadData, fmt.Errorf("%s:%d: %w", b.Name, l.number, l.err))
-		}
-		docs = append(docs, l.doc)
-	}
-	return docs, nil
+	return lines
 }
 
 func blank(text []byte) bool {

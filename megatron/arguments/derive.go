@@ -26,6 +26,7 @@ func (p *parser) derive() {
 	p.deriveLayout()
 	p.derivePrecision()
 	p.deriveBatch()
+	p.checkMismatched()
 	p.deriveLength()
 	p.deriveOptimizer()
 	p.deriveRecompute()

@@ -22,6 +22,7 @@ func (p *parser) deriveTuning() {
 		p.clash("dataloader-type finetune-data", "--dataloader-type cyclic does not go with --finetune-data, whose rows are shuffled in every epoch; leave it out, or add --no-data-shuffle to keep their order")
 	}
 	p.CalculatePerTokenLoss = true
+	p.derivePreference()
 	if !p.given("hidden-dropout") { // published models of today have none
 		p.Model.HiddenDropout = 0
 	}

@@ -20,7 +20,7 @@ var dependents = []dependent{
 		"log-validation-ppl-to-tensorboard", "log-world-size-to-tensorboard", "no-log-loss-scale-to-tensorboard"}},
 	{[]string{"profile"}, []string{"profile-step-start", "profile-step-end"}},
 	{[]string{"sample-prompt"}, []string{"sample-tokens"}},
-	{[]string{"finetune-data"}, []string{"finetune-eval-data", "chat-template", "finetune-packing", "train-on-prompts", "no-data-shuffle"}},
+	{[]string{"finetune-data"}, []string{"finetune-eval-data", "chat-template", "finetune-packing", "train-on-prompts", "no-data-shuffle", "beta", "preference-loss", "label-smoothing", "simpo-gamma", "sft-weight", "kto-desirable-weight", "kto-undesirable-weight", "ref-load"}},
 	{[]string{"fp16"}, []string{"loss-scale", "initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"}},
 	{[]string{"use-rope-scaling"}, []string{"rope-scaling-factor"}},
 	{[]string{"optimizer-cpu-offload"}, []string{"optimizer-offload-fraction"}},

@@ -1,20 +1,51 @@
 package config
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"monotron/megatron/preference"
+)
 
 // Tuning says which rows a model is tuned on, and how. Data is "" where the run is no tuning.
 type Tuning struct {
-	Method       string // TuneSupervised, also where empty
+	Method       string // TuneSupervised, also where empty, or one of preference.DPO and the others
 	Data         string // file of JSON lines
 	EvalData     string // of validation; "": none
 	ChatTemplate string // file; "": the tokenizer's
 	Packing      string // see dataset/sft
 	LearnPrompts bool   // the loss learns prompts too
 	NoShuffle    bool   // rows in the order of the file, again from the first at its end
+
+	Preference Preference
+}
+
+// Preference says how a model learns from preferences, where Method is such a one.
+type Preference struct {
+	Loss      string // see package preference; "": the method's own
+	Reference string // folder of the reference model; "": the weights the tuning starts from, without adapters
+	SFTWeight float64
+
+	preference.Options
 }
 
 // TuneSupervised is supervised fine-tuning, a value of --tuning.
 const TuneSupervised = "sft"
+
+// Prefers is the loss of preference tuning; nil: the run is none.
+func (t *Tuning) Prefers() *preference.Loss {
+	if t.Data == "" {
+		return nil
+	}
+	return preference.Of(t.Method, t.Preference.Loss)
+}
+
+// Sequences is how many sequences a sample has.
+func (t *Tuning) Sequences() int {
+	if l := t.Prefers(); l != nil && l.Paired() {
+		return 2
+	}
+	return 1
+}
 
 // Adapter says which low-rank adapter is trained instead of the weights. Model.Adapters has what
 // follows from it.

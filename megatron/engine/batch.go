@@ -17,6 +17,7 @@ type Micro struct {
 	PositionIDs    [][]int32   // [b][s]
 	DocStart       [][]int32   // [b][s]: first position each query sees; nil: all from 0
 	Samples        []int32     // [b]: number of each sample in the global batch
+	Rows           []int64     `json:",omitempty"` // of an Objective: number of each sample, of b/len(Rows) sequences each; -1: it does not count
 }
 
 // counted is the sum of a loss mask [b][s] that a micro-batch's mean is over: of all positions,
@@ -71,7 +72,11 @@ func firstSeen(starts [][]int32) []int32 {
 
 func samples(micros []*Micro) (n int) {
 	for _, m := range micros {
-		n += len(m.Tokens)
+		if m.Rows != nil {
+			n += len(m.Rows)
+		} else {
+			n += len(m.Tokens)
+		}
 	}
 	return n
 }

@@ -33,6 +33,10 @@ type Engine struct {
 	Vote      func() float64 // what a rank has to say to all in this step, once; nil, 0: nothing
 	Settled   func()         // called before an update: returns when nobody reads the weights any more; nil: nobody does
 
+	Bare      bool       // adapters are off: passes are the base model's
+	Objective Objective  // nil: the loss is the mean over the counted tokens
+	weighed   [2]float64 // Σ loss and Σ count of the objective, on this rank
+
 	Accuracy bool    // evaluations count the tokens whose label has the largest logit
 	Right    float64 // of these so far, on this rank
 
@@ -119,6 +123,7 @@ func (e *Engine) tell(scale float64) {
 	if e.ahead.Given() {
 		e.device.Fill(e.ahead, 0)
 	}
+	e.weighed = [2]float64{}
 	device.WriteSlice(e.device, e.scale, []float32{float32(scale)})
 	device.WriteSlice(e.device, e.iteration, []int64{e.Iteration})
 }

@@ -56,6 +56,7 @@ func (l Look) follow(p *model.Pass) {
 // Peek runs micro-batches forward, without dropout, and shows them to look.
 func (e *Engine) Peek(micros []*Micro, look Look) error {
 	e.device.Fill(e.sums, 0)
+	e.weighed = [2]float64{}
 	return e.run(micros, false, &Result{}, look)
 }
 
@@ -82,6 +83,7 @@ func (e *Engine) Totals() (loss, tokens float64, err error) {
 
 // sumTotals adds up the ranks' sums, and votes, where they lie.
 func (e *Engine) sumTotals() error {
+	e.writeWeighed()
 	if e.rank.Place.TP != 0 {
 		e.device.Fill(e.sums, 0) // each rank of a tensor-parallel group has seen the same losses
 	}

@@ -85,13 +85,16 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 	a.pass.Exchanged = e.exchanged
 	a.pass.See, a.pass.Routed, a.pass.SeeAhead = e.spoiled(w.train, i, w.look), w.look.Routed, w.look.ahead(a.pass)
 	e.hook(a.pass, w.train && i == len(w.micros)-1)
+	e.setObjective(a.pass, m, e.parts[chunk])
 	w.look.follow(a.pass)
 	var err error
 	if a.out, err = e.Stages[chunk].Forward(a.pass, in); err != nil {
 		return in, err
 	}
 	if e.parts[chunk].Head {
-		e.addLosses(a.pass, a.out, mask)
+		if e.Objective == nil {
+			e.addLosses(a.pass, a.out, mask)
+		}
 		e.countRight(a.pass, a.out, mask)
 		if w.look.Done != nil {
 			w.look.Done(a.pass, a.out)
@@ -124,6 +127,7 @@ func (e *Engine) exchanged(wait func() error) error {
 // through a stage; last: it is the stage's last backward of the step.
 func (e *Engine) hook(p *model.Pass, last bool) {
 	p.Hooks = e.Optimizer.Hooks(last)
+	p.Bare = e.Bare
 }
 
 // drop ends a micro-batch that no backward follows.

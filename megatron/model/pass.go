@@ -33,6 +33,10 @@ type Pass struct {
 	Ahead       []Ahead // of each depth of multi-token prediction, last stage, in training
 	LossScale   Tensor  // f32 [1]; none: 1
 
+	// Weigh, where given, sets Weight from the tokens' losses, f32 [tokens], which are then computed
+	// before their gradient: the loss of a step is not their mean. Last stage.
+	Weigh func(loss Tensor) error
+
 	// Dropout is on where Step is given.
 	Step    Tensor // i64 [1]: the iteration
 	Samples Tensor // i32 [b]: number of each sample in the global batch

@@ -137,6 +137,14 @@ func (s *Stage) forwardHead(p *Pass, out *Output) error {
 		out.Best, out.Target = saved.bounds.Alloc(statsType(p), p.Tokens()), saved.bounds.Alloc(statsType(p), p.Tokens())
 		a.Best, a.Target = out.Best, out.Target
 	}
+	if p.Weigh != nil {
+		if err := s.head.Loss(p.D, a); err != nil {
+			return err
+		}
+		if err := p.Weigh(out.Loss); err != nil || !p.Grad {
+			return err
+		}
+	}
 	if p.Grad {
 		a.DHidden = tmp.Like(normed)
 		if err := p.Adds(s.uses.head); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -145,6 +146,9 @@ func (e *Events) training(s *Step) {
 	for _, loss := range s.Losses {
 		both(loss.Name, loss.Value)
 	}
+	for _, v := range s.Preference {
+		both(strings.ReplaceAll(v.Name, "_", "-"), v.Value)
+	}
 	if e.options.LossScale {
 		both("loss-scale", s.NextLossScale)
 	}
@@ -198,6 +202,9 @@ func (e *Events) timers(s *Step) {
 
 // evaluation adds the losses of a validation, and their perplexities where asked for.
 func (e *Events) evaluation(s *Step) {
+	for _, v := range s.Preference {
+		e.Scalar(strings.ReplaceAll(v.Name, "_", "-")+" validation", v.Value, int64(s.Iteration))
+	}
 	for _, loss := range s.Losses {
 		tag := loss.Name + " validation"
 		if s.Split == Train {
@@ -205,7 +212,7 @@ func (e *Events) evaluation(s *Step) {
 		}
 		e.Scalar(tag, loss.Value, int64(s.Iteration))
 		e.Scalar(tag+" vs samples", loss.Value, s.ConsumedSamples)
-		if e.options.Perplexity {
+		if e.options.Perplexity && len(s.Preference) == 0 {
 			e.Scalar(tag+" ppl", Perplexity(loss.Value), int64(s.Iteration))
 			e.Scalar(tag+" ppl vs samples", Perplexity(loss.Value), s.ConsumedSamples)
 		}

@@ -49,7 +49,38 @@ type Entry struct {
 	Samples         []Sample          `json:"samples,omitempty"`
 	BitsPerByte     *Number           `json:"bits_per_byte,omitempty"`
 	Accuracy        *Number           `json:"token_accuracy,omitempty"` // of an evaluation of a tuning
+	*Preferred
 	*Trained
+}
+
+// Preferred are the fields of a preference tuning, of steps and of evaluations, under TRL's names.
+type Preferred struct {
+	RewardsChosen     *Number `json:"rewards_chosen,omitempty"`
+	RewardsRejected   *Number `json:"rewards_rejected,omitempty"`
+	RewardsMargins    *Number `json:"rewards_margins,omitempty"`
+	RewardsAccuracies *Number `json:"rewards_accuracies,omitempty"`
+	LogPsChosen       *Number `json:"logps_chosen,omitempty"`
+	LogPsRejected     *Number `json:"logps_rejected,omitempty"`
+	KL                *Number `json:"kl,omitempty"`
+	NLLLoss           *Number `json:"nll_loss,omitempty"`
+	LogOddsChosen     *Number `json:"log_odds_chosen,omitempty"`
+}
+
+// preferred are the fields of these values; nil: there are none.
+func preferred(list []Value) *Preferred {
+	if len(list) == 0 {
+		return nil
+	}
+	p := &Preferred{}
+	fields := map[string]**Number{"rewards_chosen": &p.RewardsChosen, "rewards_rejected": &p.RewardsRejected, "rewards_margins": &p.RewardsMargins, "rewards_accuracies": &p.RewardsAccuracies,
+		"logps_chosen": &p.LogPsChosen, "logps_rejected": &p.LogPsRejected, "kl": &p.KL, "nll_loss": &p.NLLLoss, "log_odds_chosen": &p.LogOddsChosen}
+	for _, v := range list {
+		if field := fields[v.Name]; field != nil {
+			n := Number(v.Value)
+			*field = &n
+		}
+	}
+	return p
 }
 
 // Trained are the fields that only a training step has.
@@ -87,7 +118,8 @@ type Trained struct {
 // entry is the line of a step.
 func entry(s *Step) *Entry {
 	e := &Entry{Time: s.Time, Iteration: s.Iteration, ConsumedSamples: s.ConsumedSamples, ConsumedTokens: s.ConsumedTokens,
-		Loss: map[string]Number{}, Validation: s.Split, Samples: s.Written, BitsPerByte: (*Number)(s.BitsPerByte), Accuracy: (*Number)(s.Accuracy)}
+		Loss: map[string]Number{}, Validation: s.Split, Samples: s.Written, BitsPerByte: (*Number)(s.BitsPerByte), Accuracy: (*Number)(s.Accuracy),
+		Preferred: preferred(s.Preference)}
 	for _, loss := range s.Losses {
 		e.Loss[loss.Name] = Number(loss.Value)
 	}

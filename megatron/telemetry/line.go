@@ -77,6 +77,7 @@ func (l *Lines) line(s *Step, m means) string {
 	for _, loss := range slices.Concat(notNegative(m.losses[:first]), s.MoE, notNegative(m.losses[first:])) {
 		fmt.Fprintf(&b, " %s: %s |", loss.Name, exponent(loss.Value))
 	}
+	b.WriteString(preferences(s))
 	fmt.Fprintf(&b, " loss scale: %s |", fixed(s.NextLossScale, 1))
 	optional := func(name string, x *float64, text func(float64) string) {
 		if x != nil {
@@ -106,13 +107,30 @@ func validation(s *Step) string {
 	}
 	line := " " + what + " loss at " + s.Where + " | "
 	for _, loss := range s.Losses {
-		line += fmt.Sprintf("%s value: %s | %s PPL: %s | ", loss.Name, exponent(loss.Value), loss.Name, exponent(Perplexity(loss.Value)))
+		line += fmt.Sprintf("%s value: %s | ", loss.Name, exponent(loss.Value))
+		if len(s.Preference) == 0 {
+			line += fmt.Sprintf("%s PPL: %s | ", loss.Name, exponent(Perplexity(loss.Value)))
+		}
+	}
+	if text := preferences(s); text != "" {
+		line += text[1:] + " "
 	}
 	if s.Accuracy != nil {
 		line += fmt.Sprintf("token accuracy: %.4f | ", *s.Accuracy)
 	}
 	dashes := strings.Repeat("-", len(line)+1)
 	return dashes + "\n" + line + "\n" + dashes
+}
+
+// preferences are the parts of a line that tell how well the better answers are told from the worse ones, of
+// this step alone; each begins with a space.
+func preferences(s *Step) (text string) {
+	for _, v := range s.Preference {
+		if v.Name == "rewards_margins" || v.Name == "rewards_accuracies" {
+			text += fmt.Sprintf(" %s: %s |", strings.ReplaceAll(v.Name, "_", " "), fixed(v.Value, 4))
+		}
+	}
+	return text
 }
 
 // Perplexity of a loss in nats, at most e^20 as Megatron prints it.

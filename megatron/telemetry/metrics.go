@@ -23,7 +23,9 @@ type Metrics struct {
 	phase    *prometheus.GaugeVec
 	experts  *prometheus.GaugeVec
 	skipped  prometheus.Counter
-	alerts   *prometheus.CounterVec
+
+	preference *prometheus.GaugeVec
+	alerts     *prometheus.CounterVec
 }
 
 var gaugeHelp = map[string]string{
@@ -52,12 +54,13 @@ func ServeMetrics(addr string) (*Metrics, error) {
 		registry.MustRegister(m.gauges[name])
 	}
 	m.loss = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "loss", Help: "latest losses"}, []string{"name", "set"})
+	m.preference = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "preference", Help: "rewards and log-probabilities of the latest rows of preference tuning, the share of pairs that are ranked right"}, []string{"name", "set"})
 	m.phase = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "phase_seconds", Help: "seconds of a phase in the latest step"}, []string{"phase"})
 	m.skipped = prometheus.NewCounter(prometheus.CounterOpts{Namespace: "monotron", Name: "skipped_iterations_total", Help: "steps skipped for overflow"})
 	m.experts = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "experts",
 		Help: "of a layer of experts in the latest step: min, max and std of the experts' tokens as shares of an even part, how many got none, choices dropped, bytes from rank to rank"}, []string{"layer", "of"})
 	m.alerts = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "monotron", Name: "alerts_total", Help: "alerts by kind"}, []string{"kind"})
-	registry.MustRegister(m.loss, m.phase, m.experts, m.skipped, m.alerts)
+	registry.MustRegister(m.loss, m.preference, m.phase, m.experts, m.skipped, m.alerts)
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	m.server = web.NewServer(new(web.Guard).Wrap(mux), 0, time.Minute)
@@ -76,6 +79,9 @@ func (m *Metrics) Take(s *Step) error {
 	}
 	for _, loss := range s.Losses {
 		m.loss.WithLabelValues(loss.Name, set).Set(loss.Value)
+	}
+	for _, v := range s.Preference {
+		m.preference.WithLabelValues(v.Name, set).Set(v.Value)
 	}
 	if s.Split == "" {
 		m.training(s)

@@ -21,6 +21,16 @@ import (
 
 // adapt finds the modules of the model that get an adapter. A checkpoint that has one says which.
 func adapt(c *config.Run) error {
+	if err := findAdapters(c); err != nil || c.Tuning.Prefers() == nil {
+		return err
+	}
+	for i := range c.Model.Adapters {
+		c.Model.Adapters[i].Dropout = 0 // log-probabilities are compared without
+	}
+	return nil
+}
+
+func findAdapters(c *config.Run) error {
 	if len(c.Model.Adapters) > 0 {
 		return nil
 	}

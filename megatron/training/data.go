@@ -23,6 +23,7 @@ type Feed struct {
 	set     dataset.Dataset
 	sampler *dataset.Sampler
 	masked  bool // documents do not see each other
+	rows    bool // an objective learns from rows
 	split   string
 
 	first int64 // number in the global batch of this rank's first sample
@@ -160,7 +161,8 @@ func newFeed(c *config.Run, set dataset.Dataset, split dataset.Split, dp int, or
 	if err != nil {
 		return nil, err
 	}
-	f := &Feed{set: set, sampler: sampler, first: s.Rank * s.MicroBatch, split: split.String(), masked: c.Data.ResetAttentionMask || c.Data.InterDocumentMasking}
+	f := &Feed{set: set, sampler: sampler, first: s.Rank * s.MicroBatch, split: split.String(), masked: c.Data.ResetAttentionMask || c.Data.InterDocumentMasking,
+		rows: c.Tuning.Prefers() != nil}
 	f.all = s.Order == dataset.FullValidation
 	f.wraps = s.Order == dataset.Single
 	f.loader = dataset.NewLoader(set, f.numbers, sampler.Advance(), max(0, c.NumWorkers))
@@ -182,7 +184,7 @@ func (f *Feed) Batch(consumed int64, micros int) ([]*engine.Micro, error) {
 		}
 		micro := f.micro(samples, int32(int64(m)*f.sampler.Advance()+f.first))
 		if f.idle(at) {
-			micro.LossMask = [][]float32{make([]float32, len(micro.Tokens[0]))}
+			leaveOut(micro)
 		}
 		batch = append(batch, micro)
 	}
@@ -216,17 +218,39 @@ func (f *Feed) wrapped(at int64) int64 {
 	return at % whole / f.sampler.Advance() * f.sampler.Advance()
 }
 
+// leaveOut has nothing of a micro-batch count.
+func leaveOut(m *engine.Micro) {
+	for i, row := range m.LossMask {
+		m.LossMask[i] = make([]float32, len(row))
+	}
+	for i := range m.Rows {
+		m.Rows[i] = -1
+	}
+}
+
 // micro makes a micro-batch of samples; first is the number of the first one in
 // the global batch.
 func (f *Feed) micro(samples []dataset.Sample, first int32) *engine.Micro {
 	m := &engine.Micro{}
 	for i, s := range samples {
-		m.Tokens, m.Labels = append(m.Tokens, s.Tokens), append(m.Labels, s.Labels)
-		m.LossMask, m.PositionIDs = append(m.LossMask, s.LossMask), append(m.PositionIDs, s.PositionIDs)
-		if f.masked {
-			m.DocStart = append(m.DocStart, s.DocStart)
+		n := int32(1 + len(s.Also))
+		f.add(m, s, (first+int32(i))*n)
+		for j, also := range s.Also {
+			f.add(m, also, (first+int32(i))*n+1+int32(j))
 		}
-		m.Samples = append(m.Samples, first+int32(i))
+		if f.rows {
+			m.Rows = append(m.Rows, s.Row)
+		}
 	}
 	return m
+}
+
+// add puts a sequence at the end of a micro-batch.
+func (f *Feed) add(m *engine.Micro, s dataset.Sample, number int32) {
+	m.Tokens, m.Labels = append(m.Tokens, s.Tokens), append(m.Labels, s.Labels)
+	m.LossMask, m.PositionIDs = append(m.LossMask, s.LossMask), append(m.PositionIDs, s.PositionIDs)
+	if f.masked {
+		m.DocStart = append(m.DocStart, s.DocStart)
+	}
+	m.Samples = append(m.Samples, number)
 }

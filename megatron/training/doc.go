@@ -15,5 +15,9 @@
 // any of them acts; exit codes are package exitcode's. The ranks are made and watched by
 // mpu/ranks.
 //
+// Preference tuning: prefer.go (the loss of rows from the losses of tokens), preferbatch.go (what
+// that takes from the global batch), reference.go (log-probabilities of the reference), tally.go
+// (what is logged), preferdata.go (rows).
+//
 // Beyond the log: alerts.go (what a person should check), dashboard.go (the run's page).
 package training

@@ -42,14 +42,20 @@ func (r *Run) evaluateAt(ctx context.Context, where string, f *Feed, test bool) 
 type evaluated struct {
 	loss        float64  // nats a token
 	bitsPerByte *float64 // nil: the bytes are not known
-	accuracy    *float64 // of a tuning: the share of tokens that are predicted right; nil: another run
+	accuracy    *float64 // of supervised tuning: the share of tokens that are predicted right; nil: another run
+	preference  []telemetry.Value
 }
 
 // lossOf is the mean loss over global batches of a feed from the consumed samples on; cut
 // tells that a rank was asked to stop meanwhile.
 func (r *Run) lossOf(ctx context.Context, where string, f *Feed, consumed int64, iters, micros int) (e evaluated, cut bool, err error) {
 	var sum, tokens, bytes float64
-	r.Engine.Accuracy, r.Engine.Right = r.Config.Tuning.Data != "", 0
+	if r.prefer != nil {
+		if err := r.prefer.beginEvaluation(r, f, consumed, iters, micros); err != nil {
+			return e, false, fmt.Errorf("evaluation at %s: %w", where, err)
+		}
+	}
+	r.Engine.Accuracy, r.Engine.Right = r.Config.Tuning.Data != "" && r.prefer == nil, 0
 	for range iters {
 		r.rank.Enter(health.Eval, r.Engine.Iteration)
 		stop, err := r.interrupted(ctx)
@@ -64,6 +70,9 @@ func (r *Run) lossOf(ctx context.Context, where string, f *Feed, consumed int64,
 		if err != nil {
 			return e, false, fmt.Errorf("evaluation at %s: %w", where, err)
 		}
+		if err := r.beginBatch(f, batch); err != nil {
+			return e, false, err
+		}
 		s, n, err := r.Engine.Loss(batch)
 		if err != nil {
 			return e, false, err
@@ -77,6 +86,11 @@ func (r *Run) lossOf(ctx context.Context, where string, f *Feed, consumed int64,
 	e.loss = sum / math.Max(1, tokens)
 	if e.accuracy, err = r.accuracy(tokens); err != nil {
 		return e, false, err
+	}
+	if r.prefer != nil {
+		if e.preference, err = r.prefer.values(r); err != nil {
+			return e, false, err
+		}
 	}
 	if r.bytes != nil {
 		e.bitsPerByte, err = r.log.bitsPerByte(sum, bytes)

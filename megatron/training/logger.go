@@ -187,7 +187,7 @@ func (l *logger) step(r *Run, done stepLog) error {
 func (l *logger) validation(r *Run, where, split string, e evaluated, written []telemetry.Sample) error {
 	s := l.progress(r)
 	s.Split, s.Where, s.Losses, s.Written = split, where, []telemetry.Value{{Name: "lm loss", Value: e.loss}}, written
-	s.BitsPerByte, s.Accuracy = e.bitsPerByte, e.accuracy
+	s.BitsPerByte, s.Accuracy, s.Preference = e.bitsPerByte, e.accuracy, e.preference
 	return l.sinks.Take(s)
 }
 

@@ -94,6 +94,9 @@ func (r *Run) iterate(ctx context.Context) error {
 		r.Engine.Iteration++
 		return nil
 	}
+	if err := r.beginBatch(r.feeds.train, batch); err != nil {
+		return err
+	}
 	step.result, err = r.Engine.StepSeen(batch, r.prints.watch(r, batch, r.exchanges()))
 	if nonFinite := new(engine.NonFinite); err == nil || errors.As(err, &nonFinite) {
 		err = errors.Join(r.prints.end(r), err)

@@ -110,8 +110,10 @@ func (r *Run) locate(micros []*engine.Micro, consumed int64, see func(micro, dep
 		}
 		if mine.Depth == nowhere && !finite(r.device, x) {
 			mine.Micro, mine.Depth = e.Micro(), depth
-			for _, id := range micros[e.Micro()].Samples {
-				mine.Samples = append(mine.Samples, consumed+int64(id))
+			for i, id := range micros[e.Micro()].Samples {
+				if each := r.Config.Tuning.Sequences(); i%each == 0 {
+					mine.Samples = append(mine.Samples, consumed+int64(id)/int64(each))
+				}
 			}
 		}
 	}

@@ -8,9 +8,10 @@ import (
 
 // microShapes are the micro-batches of training and evaluation.
 func microShapes(c *config.Run) engine.MicroShapes {
-	s := engine.MicroShapes{Batches: []int64{int64(c.MicroBatchSize)}, Documents: c.Data.ResetAttentionMask || c.Data.InterDocumentMasking}
+	each := c.Tuning.Sequences()
+	s := engine.MicroShapes{Batches: []int64{int64(c.MicroBatchSize * each)}, Documents: c.Data.ResetAttentionMask || c.Data.InterDocumentMasking}
 	if n := c.EvalMicroBatchSize; n > 0 && n != c.MicroBatchSize {
-		s.Batches = append(s.Batches, int64(n))
+		s.Batches = append(s.Batches, int64(n*each))
 	}
 	return s
 }

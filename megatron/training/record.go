@@ -14,7 +14,7 @@ import (
 // progress is how far the run is: what steps and evaluations have in common.
 func (l *logger) progress(r *Run) *telemetry.Step {
 	return &telemetry.Step{Time: time.Now(), Iteration: int(r.Engine.Iteration), TrainIters: int(r.iters), ConsumedSamples: r.at.ConsumedTrain,
-		ConsumedTokens: r.at.ConsumedTrain * int64(l.config.SeqLength)}
+		ConsumedTokens: r.at.ConsumedTrain * int64(l.sampleTokens())}
 }
 
 // record is what one iteration tells.
@@ -26,7 +26,7 @@ func (l *logger) record(r *Run, done stepLog) (*telemetry.Step, error) {
 		s.Losses = append(s.Losses, telemetry.Value{Name: fmt.Sprintf("mtp_%d loss", i+1), Value: loss})
 	}
 	s.SkippedSamples, s.GlobalBatchSize = r.at.SkippedTrain, done.batch.Global
-	s.Samples, s.Tokens = done.batch.Running, done.batch.Running*l.config.SeqLength
+	s.Samples, s.Tokens = done.batch.Running, done.batch.Running*l.sampleTokens()
 	s.LearningRate, s.WeightDecay, s.LossScale, s.Skipped = result.LR, result.Decay, result.Scale, result.Update.Skipped
 	s.NextLearningRate, s.NextLossScale = r.Engine.Scheduler.LR(), r.Engine.Scaler.Scale()
 	s.Elapsed, s.Data, s.Forward, s.Backward, s.Update = took, done.data, result.Forward, result.Backward, result.UpdateFor
@@ -44,6 +44,12 @@ func (l *logger) record(r *Run, done stepLog) (*telemetry.Step, error) {
 		zeros := float64(result.Update.Zeros)
 		s.NumZeros = &zeros
 	}
+	if r.prefer != nil {
+		var err error
+		if s.Preference, err = r.prefer.values(r); err != nil {
+			return nil, err
+		}
+	}
 	if due(r.Engine.Iteration, l.config.Log.WeightsHash) {
 		hash, err := r.weightsHash()
 		if err != nil {
@@ -59,9 +65,12 @@ func (l *logger) record(r *Run, done stepLog) (*telemetry.Step, error) {
 	return s, err
 }
 
+// sampleTokens is how many tokens a sample has.
+func (l *logger) sampleTokens() int { return l.config.SeqLength * l.config.Tuning.Sequences() }
+
 // flops is what one rank computes of an iteration.
 func (l *logger) flops(done stepLog) float64 {
-	return l.config.Model.FLOPs(done.batch.Running, l.config.SeqLength) / float64(l.rank.Sizes.World())
+	return l.config.Model.FLOPs(done.batch.Running*l.config.Tuning.Sequences(), l.config.SeqLength) / float64(l.rank.Sizes.World())
 }
 
 // interval is what goes with a log line. With an error it has what could be gathered.

@@ -81,7 +81,11 @@ func newBlank(c *config.Run) blank {
 	for i := range ones {
 		ones[i] = 1
 	}
-	return blank{dataset.Sample{Tokens: zeros, Labels: zeros, LossMask: ones, PositionIDs: zeros, DocStart: zeros}}
+	b := blank{dataset.Sample{Tokens: zeros, Labels: zeros, LossMask: ones, PositionIDs: zeros, DocStart: zeros}}
+	if c.Tuning.Sequences() > 1 {
+		b.sample.Also = []dataset.Sample{b.sample}
+	}
+	return b
 }
 
 func (blank) Len() int64                             { return math.MaxInt32 }

@@ -28,9 +28,10 @@ type Run struct {
 	started time.Time
 	trained time.Duration // that this process's steps took, waiting for their data included
 	pulse   *pulse
-	bytes   *textBytes // nil: the tokenizer's ids stand for no text
-	prints  *prints    // nil: no fingerprints are asked for
-	lowest  bool       // the steps since the last that was not skipped have been told of by tellWhySkipped
+	bytes   *textBytes  // nil: the tokenizer's ids stand for no text
+	prefer  *preferring // nil: the run learns from no preferences
+	prints  *prints     // nil: no fingerprints are asked for
+	lowest  bool        // the steps since the last that was not skipped have been told of by tellWhySkipped
 }
 
 // Progress counts what a run has consumed; a checkpoint keeps it.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"monotron/csrc/device"
+	"monotron/dataset"
 	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/mpu/health"
@@ -27,7 +28,7 @@ func (j *Job) Start(rank *ranks.Rank) (_ *Run, err error) {
 			err = errors.Join(err, r.Engine.Close())
 		}
 	}()
-	for _, next := range []func() error{r.build, r.prepareOps, r.tellModel, r.restore, r.openPrints, r.feed, r.checkPrompts, r.device.Sync} {
+	for _, next := range []func() error{r.build, r.prepareOps, r.tellModel, r.beginPreference, r.restore, r.openPrints, r.feed, r.refer, r.checkPrompts, r.device.Sync} {
 		if err = next(); err != nil {
 			return nil, err
 		}
@@ -84,10 +85,15 @@ func (r *Run) tellModel() error {
 	return nil
 }
 
+// datasets opens the data of the three splits.
+func (r *Run) datasets() ([3]dataset.Dataset, error) {
+	return r.data(func(text string) { r.log.info("data", "%s", text) }, r.rank.Outside)
+}
+
 // feed opens the data where the checkpoint left it.
 func (r *Run) feed() error {
 	r.tellOverwriting()
-	sets, err := r.data(func(text string) { r.log.info("data", "%s", text) }, r.rank.Outside)
+	sets, err := r.datasets()
 	if err != nil {
 		return err
 	}

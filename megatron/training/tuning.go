@@ -1,6 +1,7 @@
 package training
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint/native"
 	"monotron/megatron/config"
+	"monotron/megatron/preference"
 	"monotron/megatron/spec"
 	"monotron/tokenizer"
 	"monotron/tokenizer/chat"
@@ -36,9 +38,34 @@ func TuningConfig(c *config.Run, tok tokenizer.Tokenizer) (s sft.Config, err err
 		}
 	}
 	if s.EOS = source.EOS; source.Text != "" {
-		s.Template, err = chat.New(source)
+		if s.Template, err = chat.New(source); err != nil {
+			return s, err
+		}
 	}
-	return s, err
+	if c.Tuning.Prefers() != nil {
+		s.Rule, s.Block = ruleOf(c.Tuning.Method), c.GlobalBatchSize
+		s.BOSID, s.EOSID = tokenOf(tok, source.BOS, -1), tokenOf(tok, source.EOS, s.EndID)
+	}
+	return s, nil
+}
+
+// ruleOf is how rows become tokens for a method of preference tuning.
+func ruleOf(method string) sft.Rule {
+	switch method {
+	case preference.ORPO, preference.SimPO:
+		return sft.RuleORPO
+	case preference.KTO:
+		return sft.RuleKTO
+	}
+	return sft.RuleDPO
+}
+
+// tokenOf is the id of a special token, otherwise where the tokenizer has none of that text.
+func tokenOf(tok tokenizer.Tokenizer, text string, otherwise int32) int32 {
+	if ids, err := tokenizer.AppendPlain(tok, nil, text); err == nil && len(ids) == 1 {
+		return ids[0]
+	}
+	return otherwise
 }
 
 // tuningData opens the rows of --finetune-data and --finetune-eval-data.
@@ -46,6 +73,9 @@ func tuningData(c *config.Run, tok tokenizer.Tokenizer) (sets [3]dataset.Dataset
 	s, err := TuningConfig(c, tok)
 	if err != nil {
 		return sets, err
+	}
+	if c.Tuning.Prefers() != nil {
+		return preferenceData(c, tok, s)
 	}
 	train, err := sft.New(c.Tuning.Data, tok, s)
 	if err != nil {
@@ -90,8 +120,11 @@ func (r *Run) begins(dir string, step int64) bool {
 	if err != nil {
 		return false // loading says what is wrong
 	}
-	return before.Tuning.Data != c.Tuning.Data || len(before.Model.Adapters) == 0 && len(c.Model.Adapters) > 0
+	return before.Tuning.Data != c.Tuning.Data || methodOf(&before.Tuning) != methodOf(&c.Tuning) || len(before.Model.Adapters) == 0 && len(c.Model.Adapters) > 0
 }
+
+// methodOf is the method of a tuning.
+func methodOf(t *config.Tuning) string { return cmp.Or(t.Method, config.TuneSupervised) }
 
 // storedRun is the part of a native checkpoint's settings that tuning asks for.
 type stored struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/internal/exitcode"
+	"monotron/megatron/config"
 	"monotron/tools/internal/command"
 )
 
@@ -26,6 +27,11 @@ A row is one of:
 The loss learns the answers alone: of a conversation what the assistant says, of a prompt its completion.
 "monotron inspect samples --labels" shows which tokens these are.
 
+With --tuning dpo, ipo, orpo or simpo the model learns to prefer answers, with kto also from single ones:
+  {"prompt": "...", "chosen": "...", "rejected": "..."}
+  {"prompt": "...", "completion": "...", "label": true}
+These may be texts or lists of messages.
+
 The folder of --output gets:
   checkpoints  to resume from: give the same command again
   adapter      the adapter in PEFT's files, unless --lora-rank is 0
@@ -35,13 +41,14 @@ Flags of pretrain_gpt may follow, as in --world-size 2 --bf16.
 
 Examples:
   monotron finetune --model SmolLM2-135M-Instruct --data train.jsonl --eval-data test.jsonl --output tuned
+  monotron finetune --model tuned/model --data pairs.jsonl --tuning dpo --output preferred
   monotron finetune --model tuned/model --data more.jsonl --output tuned-more --lora-rank 0 --lr 1e-5`
 
 // Command is finetune; train runs pretrain_gpt with arguments.
 func Command(train func(ctx context.Context, args []string) error) *cli.Command {
 	return command.WrapOpen(&cli.Command{
 		Name:        "finetune",
-		Usage:       "tune a model on conversations, instructions or texts",
+		Usage:       "tune a model on conversations, instructions, texts or preferences",
 		Description: description,
 		Flags:       allFlags(),
 		Action: func(c *cli.Context) error {
@@ -60,12 +67,14 @@ func allFlags() []cli.Flag {
 		&cli.StringFlag{Name: "data", Usage: "JSON-lines file of rows to train on, also compressed"},
 		&cli.StringFlag{Name: "eval-data", Usage: "JSON-lines file of rows to evaluate on after each epoch"},
 		&cli.StringFlag{Name: "output", Usage: "folder for checkpoints, adapter and model"},
+		&cli.StringFlag{Name: "tuning", Value: config.TuneSupervised, Usage: "method: sft, or to learn from preferences dpo, ipo, orpo, simpo or kto"},
+		command.Between(0, 1e6, &cli.Float64Flag{Name: "beta", Usage: "of preference tuning: how closely to keep to the model as it is; with orpo the weight of the preference term (default: 0.1, with simpo 2)"}),
 		command.Between(0.001, 10000, &cli.Float64Flag{Name: "epochs", Value: 3, Usage: "passes over the rows"}),
-		command.Between(1, 1<<20, &cli.IntFlag{Name: "batch-size", Value: 16, Usage: "sequences of a step"}),
+		command.Between(1, 1<<20, &cli.IntFlag{Name: "batch-size", Value: 16, Usage: "sequences, or pairs of them, of a step"}),
 		command.Between(0, 1<<16, &cli.IntFlag{Name: "micro-batch-size", Usage: "sequences that are computed at once; changes memory and speed, not the result (default: the largest divisor of --batch-size up to 4)"}),
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "seq-length", Usage: "tokens of a sequence; longer rows are truncated (default: 1024, or what the model knows)"}),
-		&cli.StringFlag{Name: "packing", Value: "bfd", Usage: "how rows fill sequences: bfd (best fit), bfd_split, in_order or none"},
-		command.Between(0, 10, &cli.Float64Flag{Name: "lr", Usage: "peak learning rate (default: 2e-4 for an adapter, 2e-5 for all weights)"}),
+		&cli.StringFlag{Name: "packing", Value: "bfd", Usage: "how rows fill sequences: bfd (best fit), bfd_split, in_order or none (preference tuning: none)"},
+		command.Between(0, 10, &cli.Float64Flag{Name: "lr", Usage: "peak learning rate (default: 2e-4 for an adapter, 2e-5 for all weights; a twentieth of these with preference tuning)"}),
 		command.Between(0, 1<<16, &cli.IntFlag{Name: "lora-rank", Value: 16, Usage: "rank of the adapter (0 trains all weights)"}),
 		command.Between(0, 1e9, &cli.Float64Flag{Name: "lora-alpha", Usage: "scale of the adapter times its rank (default: twice the rank)"}),
 		&cli.StringFlag{Name: "chat-template", Usage: "file with the chat template, in Jinja (default: the tokenizer's)"},
@@ -85,7 +94,7 @@ func run(c *cli.Context, o *options, train func(context.Context, []string) error
 	if err != nil {
 		return err
 	}
-	notes.Printf("%d rows make %d sequences of %d tokens: %d steps of %d sequences for %g epochs\n", plan.rows, plan.samples, plan.length, plan.steps, o.batch, o.epochs)
+	notes.Printf("%d rows make %d %s of %d tokens: %d steps of %d %s for %g epochs\n", plan.rows, plan.samples, plan.what, plan.length, plan.steps, o.batch, plan.what, o.epochs)
 	if err := train(c.Context, line); err != nil {
 		return err
 	}

@@ -73,6 +73,28 @@ func TestLine(t *testing.T) {
 	}
 }
 
+// Claim: a preference tuning has its method, no packing and a lower rate, and counts pairs or answers.
+func TestPreferenceLine(t *testing.T) {
+	model, out, dpo := modelOf(t), filepath.Join(t.TempDir(), "out"), golden.Dir(t, "dpo")
+	line, notes, err := call("--model", model, "--data", filepath.Join(dpo, "text.jsonl"), "--output", out, "--tuning", "dpo", "--batch-size", "4", "--seq-length", "64", "--beta", "0.2", "--preference-loss", "hinge")
+	if !errors.Is(err, errTrained) {
+		t.Fatal(err)
+	}
+	if want := "17 rows make 16 pairs of answers of 64 tokens: 12 steps of 4 pairs of answers for 3 epochs\n"; notes != want {
+		t.Errorf("%q, want %q", notes, want)
+	}
+	text := strings.Join(line, " ")
+	for _, want := range []string{"--tuning dpo --finetune-packing none", "--beta 0.2", "--lr 1e-05", "--train-iters 12", "--preference-loss hinge"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in %s", want, text)
+		}
+	}
+	_, notes, err = call("--model", model, "--data", filepath.Join(dpo, "unpaired.jsonl"), "--output", out, "--tuning", "kto", "--seq-length", "64", "--epochs", "1")
+	if want := "21 rows make 20 answers of 64 tokens: 2 steps of 16 answers for 1 epochs\n"; !errors.Is(err, errTrained) || notes != want {
+		t.Errorf("%v: %q, want %q", err, notes, want)
+	}
+}
+
 // Claim: what is wrong is one error, and nothing is trained.
 func TestRefusals(t *testing.T) {
 	model, rows, dir := modelOf(t), filepath.Join(golden.Dir(t, "sft"), "messages.jsonl"), t.TempDir()
@@ -94,6 +116,8 @@ func TestRefusals(t *testing.T) {
 		{exitcode.BadData, "--eval-data: " + bad + ":3", []string{"--data", rows, "--eval-data", bad, "--model", model, "--output", dir}},
 		{exitcode.NoInput, "no such file", []string{"--data", dir + "/none", "--model", model, "--output", dir}},
 		{exitcode.NoInput, "--model " + dir, []string{"--data", rows, "--model", dir, "--output", dir}},
+		{exitcode.BadData, bad + `:1: the row has the fields "text", which are for --tuning sft`, []string{"--data", bad, "--model", model, "--output", dir, "--tuning", "dpo"}},
+		{exitcode.Usage, "--tuning ppo", []string{"--data", rows, "--model", model, "--output", dir, "--tuning", "ppo"}},
 		{exitcode.Usage, "it already has a tuned model", []string{"--data", rows, "--model", model, "--output", filepath.Join(dir, "done")}},
 		{exitcode.Usage, "--batch-size 4 is not a multiple of --micro-batch-size 3", []string{"--data", rows, "--model", model, "--output", dir, "--batch-size", "4", "--micro-batch-size", "3"}},
 	} {

@@ -11,6 +11,7 @@ import (
 	"monotron/dataset/sft"
 	"monotron/internal/exitcode"
 	"monotron/megatron/arguments"
+	"monotron/megatron/config"
 	"monotron/megatron/training"
 	"monotron/tokenizer"
 )
@@ -20,8 +21,8 @@ type options struct {
 	model, data, evalData, output string
 	epochs                        float64
 	batch, micro, length, seed    int
-	packing, template             string
-	rate, alpha                   float64
+	packing, template, method     string
+	rate, alpha, beta             float64
 	rank                          int
 	others                        []string // of pretrain_gpt
 }
@@ -29,7 +30,7 @@ type options struct {
 func readOptions(c *cli.Context) (*options, error) {
 	o := &options{model: c.String("model"), data: c.String("data"), evalData: c.String("eval-data"), output: c.String("output"), epochs: c.Float64("epochs"),
 		batch: c.Int("batch-size"), micro: c.Int("micro-batch-size"), length: c.Int("seq-length"), seed: c.Int("seed"), packing: c.String("packing"),
-		template: c.String("chat-template"), rate: c.Float64("lr"), alpha: c.Float64("lora-alpha"), rank: c.Int("lora-rank"), others: c.Args().Slice()}
+		method: c.String("tuning"), beta: c.Float64("beta"), template: c.String("chat-template"), rate: c.Float64("lr"), alpha: c.Float64("lora-alpha"), rank: c.Int("lora-rank"), others: c.Args().Slice()}
 	for _, name := range []string{"model", "data", "output"} {
 		if c.String(name) == "" {
 			return nil, exitcode.Errorf(exitcode.Usage, "--%s is missing; monotron finetune --help shows examples", name)
@@ -49,6 +50,12 @@ func readOptions(c *cli.Context) (*options, error) {
 		if o.rate = 2e-4; o.rank == 0 {
 			o.rate = 2e-5
 		}
+		if o.prefers() {
+			o.rate /= 20
+		}
+	}
+	if o.prefers() && !c.IsSet("packing") {
+		o.packing = sft.PackNone
 	}
 	if o.alpha == 0 {
 		o.alpha = 2 * float64(o.rank)
@@ -56,24 +63,33 @@ func readOptions(c *cli.Context) (*options, error) {
 	return o, nil
 }
 
+// prefers tells whether the model learns from preferences.
+func (o *options) prefers() bool { return o.method != config.TuneSupervised }
+
 // plan is what the rows come to.
-type plan struct{ rows, samples, length, steps int }
+type plan struct {
+	rows, samples, length, steps int
+	what                         string // what samples are
+}
 
 // line is the command line of pretrain_gpt.
 func (o *options) line() (line []string, p plan, err error) {
 	if p.length, err = o.sequence(); err != nil {
 		return nil, p, err
 	}
-	base := []string{"--load", o.model, "--save", o.folder(checkpoints), "--resume-from-save", "--finetune-data", o.data, "--tuning", "sft", "--finetune-packing", o.packing,
+	base := []string{"--load", o.model, "--save", o.folder(checkpoints), "--resume-from-save", "--finetune-data", o.data, "--tuning", o.method, "--finetune-packing", o.packing,
 		"--micro-batch-size", strconv.Itoa(o.micro), "--global-batch-size", strconv.Itoa(o.batch), "--seq-length", strconv.Itoa(p.length), "--seed", strconv.Itoa(o.seed),
 		"--lr", fmt.Sprint(o.rate), "--min-lr", "0", "--lr-decay-style", "linear", "--lr-warmup-fraction", "0.03", "--weight-decay", "0", "--clip-grad", "1", "--log-interval", "1"}
 	if o.template != "" {
 		base = append(base, "--chat-template", o.template)
 	}
+	if o.beta > 0 {
+		base = append(base, "--beta", fmt.Sprint(o.beta))
+	}
 	if o.rank > 0 {
 		base = append(base, "--lora-rank", strconv.Itoa(o.rank), "--lora-alpha", fmt.Sprint(o.alpha))
 	}
-	if p.samples, p.rows, err = o.count(slices.Concat(base, []string{"--train-iters", "1"}, o.others)); err != nil {
+	if p, err = o.count(p.length, slices.Concat(base, []string{"--train-iters", "1"}, o.others)); err != nil {
 		return nil, p, err
 	}
 	each := float64(p.samples) / float64(o.batch)
@@ -112,27 +128,46 @@ func (o *options) sequence() (int, error) {
 }
 
 // count reads the rows as training will.
-func (o *options) count(line []string) (samples, rows int, err error) {
-	config, _, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, CheckpointValues: training.CheckpointFlags}, line)
+func (o *options) count(length int, line []string) (p plan, err error) {
+	p = plan{length: length, what: "sequences"}
+	run, _, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, CheckpointValues: training.CheckpointFlags}, line)
 	if err != nil {
-		return 0, 0, err
+		return p, err
 	}
-	tok, err := tokenizer.FromConfig(config.Tokenizer)
+	tok, err := tokenizer.FromConfig(run.Tokenizer)
 	if err != nil {
-		return 0, 0, err
+		return p, err
 	}
-	settings, err := training.TuningConfig(&config, tok)
+	settings, err := training.TuningConfig(&run, tok)
 	if err != nil {
-		return 0, 0, err
+		return p, err
 	}
-	set, err := sft.New(o.data, tok, settings)
-	if err != nil {
-		return 0, 0, fmt.Errorf("--data: %w", err)
+	read := func(path string) (err error) {
+		set, err := sft.New(path, tok, settings)
+		if err == nil {
+			p.samples, p.rows = int(set.Len()), set.Counts.Rows
+		}
+		return err
 	}
-	if o.evalData != "" {
-		if _, err := sft.New(o.evalData, tok, settings); err != nil {
-			return 0, 0, fmt.Errorf("--eval-data: %w", err)
+	if loss := run.Tuning.Prefers(); loss != nil {
+		if p.what = "answers"; loss.Paired() {
+			p.what = "pairs of answers"
+		}
+		read = func(path string) (err error) {
+			set, err := sft.NewPreferences(path, tok, settings)
+			if err == nil {
+				p.samples, p.rows = int(set.Len()), set.Counts.Rows
+			}
+			return err
 		}
 	}
-	return int(set.Len()), set.Counts.Rows, nil
+	if o.evalData != "" {
+		if err := read(o.evalData); err != nil {
+			return p, fmt.Errorf("--eval-data: %w", err)
+		}
+	}
+	if err := read(o.data); err != nil {
+		return p, fmt.Errorf("--data: %w", err)
+	}
+	return p, nil
 }

@@ -30,24 +30,59 @@ func runLabels(c *cli.Context) error {
 		return err
 	}
 	run := runs.Run{Step: runs.Step{SeqLength: c.Int("seq-length")}, Tokenizer: named,
-		Tuning: runs.Tuning{ChatTemplate: c.String("chat-template"), LearnPrompts: c.Bool("train-on-prompts")}}
+		Tuning: runs.Tuning{Method: c.String("tuning"), Data: c.String("finetune-data"), ChatTemplate: c.String("chat-template"), LearnPrompts: c.Bool("train-on-prompts")}}
+	if run.Tuning.Method != runs.TuneSupervised && run.Tuning.Prefers() == nil {
+		return exitcode.Errorf(exitcode.Usage, "--tuning %s: choose sft, dpo, ipo, orpo, simpo or kto", run.Tuning.Method)
+	}
 	settings, err := training.TuningConfig(&run, tok)
 	if err != nil {
 		return err
 	}
-	docs, err := sft.Read(c.String("finetune-data"), tok, settings)
+	rows, err := labelledRows(&run, tok, settings)
 	if err != nil {
 		return err
 	}
 	first, count := c.Int64("first"), c.Int64("count")
-	if n := int64(len(docs)); first > n || count > n-first {
+	if n := int64(len(rows)); first > n || count > n-first {
 		return exitcode.Errorf(exitcode.Usage, "--first %d --count %d: the file has %d rows", first, count, n)
 	}
 	w := bufio.NewWriter(c.App.Writer)
-	for _, d := range docs[first : first+count] {
-		printLabels(w, &d, tok)
+	for _, r := range rows[first : first+count] {
+		for i, d := range r.sequences {
+			printLabels(w, &d, tok, r.names[i])
+		}
 	}
 	return exitcode.With(exitcode.IO, w.Flush())
+}
+
+// labelled is a row with its sequences and what they are; "": the row's only one.
+type labelled struct {
+	sequences []sft.Document
+	names     []string
+}
+
+// labelledRows reads the rows of --finetune-data.
+func labelledRows(run *runs.Run, tok tokenizer.Tokenizer, settings sft.Config) (rows []labelled, err error) {
+	if run.Tuning.Prefers() == nil {
+		docs, err := sft.Read(run.Tuning.Data, tok, settings)
+		for _, d := range docs {
+			rows = append(rows, labelled{[]sft.Document{d}, []string{""}})
+		}
+		return rows, err
+	}
+	all, err := sft.ReadPreferences(run.Tuning.Data, tok, settings)
+	for _, r := range all {
+		names := []string{", chosen", ", rejected"}
+		switch {
+		case settings.Rule.Paired():
+		case r.Good:
+			names = []string{", good"}
+		default:
+			names = []string{", bad"}
+		}
+		rows = append(rows, labelled{r.Answers, names})
+	}
+	return rows, err
 }
 
 // labelTokenizer is the tokenizer of --load, or the one that the tokenizer's flags name.
@@ -66,9 +101,9 @@ func labelTokenizer(c *cli.Context) (t tokenizer.Config, err error) {
 	return tokenizer.Config{Type: one("tokenizer-type"), Model: one("tokenizer-model"), VocabFile: one("vocab-file"), MergeFile: one("merge-file")}, nil
 }
 
-// printLabels prints a row of the file: a line for each token.
-func printLabels(w *bufio.Writer, d *sft.Document, tok tokenizer.Tokenizer) {
-	fmt.Fprintf(w, "line %d: %d tokens, %d of them learned", d.Line, len(d.IDs), d.Learned())
+// printLabels prints a sequence of a row of the file: a line for each token.
+func printLabels(w *bufio.Writer, d *sft.Document, tok tokenizer.Tokenizer, what string) {
+	fmt.Fprintf(w, "line %d%s: %d tokens, %d of them learned", d.Line, what, len(d.IDs), d.Learned())
 	if d.Cut > 0 {
 		fmt.Fprintf(w, "; %d more are cut off", d.Cut)
 	}

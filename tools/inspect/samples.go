@@ -16,6 +16,7 @@ import (
 	"monotron/dataset"
 	"monotron/internal/atomicfile"
 	"monotron/internal/exitcode"
+	runs "monotron/megatron/config"
 	"monotron/mpu/topology"
 	"monotron/tokenizer"
 	"monotron/tools/internal/command"
@@ -54,6 +55,7 @@ func Samples() *cli.Command {
 			&cli.BoolFlag{Name: "text", Usage: "print the tokens as text too"},
 			&cli.BoolFlag{Name: "labels", Usage: "print the rows of --finetune-data token by token: id, label, turn and text; the loss ignores a label of -100"},
 			&cli.StringFlag{Name: "finetune-data", Usage: "with --labels: JSON-lines file of rows"},
+			&cli.StringFlag{Name: "tuning", Value: runs.TuneSupervised, Usage: "with --labels: method that reads the rows: sft, dpo, ipo, orpo, simpo or kto"},
 			&cli.StringFlag{Name: "load", Usage: "with --labels: model whose tokenizer and chat template are used"},
 			&cli.StringFlag{Name: "chat-template", Usage: "with --labels: file with the chat template, in Jinja (default: the tokenizer's)"},
 			&cli.BoolFlag{Name: "train-on-prompts", Usage: "with --labels: label every token"},

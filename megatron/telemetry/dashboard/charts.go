@@ -32,6 +32,7 @@ func charts(runs []*Run) (list []chart) {
 		smooth       bool
 	}{
 		{"loss, nats a token", "loss", 1, true}, {"gradient norm", "grad_norm", 1, true}, {"learning rate", "learning_rate", 1, false},
+		{"reward margin", "rewards_margins", 1, true},
 		{"tokens a second", "tokens_per_second", 1, true},
 	} {
 		panel := chart{title: c.title}
@@ -41,7 +42,7 @@ func charts(runs []*Run) (list []chart) {
 				y = smooth(y)
 			}
 			panel.add(curve{name: r.Name, run: i, x: x, y: y})
-			if c.field == "loss" {
+			if c.field == "loss" || c.field == "rewards_margins" {
 				x, y := points(r.Evaluations[telemetry.Validation], c.field, 1)
 				panel.add(curve{name: r.Name + " validation", run: i, validation: true, x: x, y: y})
 			}

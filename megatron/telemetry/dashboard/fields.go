@@ -25,6 +25,16 @@ func trained(name string, of func(*telemetry.Trained) telemetry.Number) Field {
 	}}
 }
 
+// preferred is a field of preference tuning.
+func preferred(name string, of func(*telemetry.Preferred) *telemetry.Number) Field {
+	return Field{name, func(e *telemetry.Entry) telemetry.Number {
+		if e.Preferred == nil {
+			return unknown
+		}
+		return pointer(of(e.Preferred))
+	}}
+}
+
 func known(n telemetry.Number) telemetry.Number {
 	if n == 0 {
 		return unknown
@@ -62,6 +72,8 @@ var Fields = []Field{
 	trained("planned_memory_bytes", func(t *telemetry.Trained) telemetry.Number { return known(telemetry.Number(t.PlannedMemoryBytes)) }),
 	trained("slowest_rank_seconds", func(t *telemetry.Trained) telemetry.Number { return rankSeconds(t, len(t.RankSeconds)-1) }),
 	trained("median_rank_seconds", func(t *telemetry.Trained) telemetry.Number { return rankSeconds(t, (len(t.RankSeconds)-1)/2) }),
+	preferred("rewards_margins", func(p *telemetry.Preferred) *telemetry.Number { return p.RewardsMargins }),
+	preferred("rewards_accuracies", func(p *telemetry.Preferred) *telemetry.Number { return p.RewardsAccuracies }),
 	trained("fullest_expert", func(t *telemetry.Trained) telemetry.Number {
 		most := unknown
 		for _, layer := range t.Experts {

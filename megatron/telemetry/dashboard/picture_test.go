@@ -145,3 +145,26 @@ func TestStepsThatAreNone(t *testing.T) {
 		t.Errorf("%d torn, %d steps to %d", s.Torn, r.Steps.Len(), s.Step)
 	}
 }
+
+// TestPreferenceChart: a run of preference tuning has a panel of its margins, those of evaluations
+// too; another run has none.
+func TestPreferenceChart(t *testing.T) {
+	with := func(line, fields string) string { return strings.TrimSuffix(line, "}") + fields + "}" }
+	run := opened(t, logOf(t, "dpo", with(line(1, 0.69), `,"rewards_margins":0,"rewards_accuracies":0`), with(line(2, 0.5), `,"rewards_margins":0.5,"rewards_accuracies":0.75`),
+		with(evaluation(2, 0.6), `,"rewards_margins":0.25`), ""))[0]
+	margins := func(r *Run) (list []curve) {
+		for _, c := range charts([]*Run{r}) {
+			if c.title == "reward margin" {
+				list = c.curves
+			}
+		}
+		return list
+	}
+	got := margins(run)
+	if len(got) != 2 || fmt.Sprint(got[0].x) != "[1 2]" || got[0].y[0] != 0 || got[0].y[1] <= 0 || fmt.Sprint(got[1].y) != "[0.25]" {
+		t.Errorf("%+v", got)
+	}
+	if got := margins(falling(t, "sft", 1)); got != nil {
+		t.Errorf("%+v", got)
+	}
+}

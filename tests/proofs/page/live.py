@@ -71,6 +71,8 @@ columns = {
     "skipped": lambda e: 1 if e.get("skipped") else 0,
     "slowest_rank_seconds": lambda e: of_ranks(e, lambda n: n - 1),
     "median_rank_seconds": lambda e: of_ranks(e, lambda n: (n - 1) // 2),
+    "rewards_margins": lambda e: e.get("rewards_margins"),
+    "rewards_accuracies": lambda e: e.get("rewards_accuracies"),
     "fullest_expert": lambda e: max((b["max"] for b in e.get("experts") or []), default=None),
 }
 evaluated = ("iteration", "tokens", "loss")

@@ -6,6 +6,8 @@ const panels = [
   {id: 'loss', title: 'Loss', unit: 'nats a token', fields: ['loss'], main: true, smooth: true, log: true, evaluations: true},
   {id: 'learning-rate', title: 'Learning rate', fields: ['learning_rate']},
   {id: 'gradient-norm', title: 'Gradient norm', unit: 'before clipping', fields: ['grad_norm'], smooth: true, log: true, note: clipped},
+  {id: 'margins', title: 'Reward margin', unit: 'of better over worse answers', fields: ['rewards_margins'], smooth: true, evaluations: true},
+  {id: 'ranked', title: 'Pairs ranked right', unit: '%', fields: ['rewards_accuracies'], scale: 100, smooth: true, evaluations: true},
   {id: 'speed', title: 'Tokens a second', fields: ['tokens_per_second'], smooth: true, log: true, note: stalls},
   {id: 'mfu', title: 'MFU', unit: '% of the measured peak', fields: ['mfu'], scale: 100, smooth: true},
   {id: 'memory', title: 'Memory', unit: 'MiB, most at once', fields: ['memory_bytes', 'planned_memory_bytes'], second: 'planned', scale: 1 / (1 << 20)},
@@ -112,8 +114,8 @@ function curves(panel) {
       list.push({label: n ? `${run.name} ${panel.second}` : run.name, points: points(s ? smoothed(ys, s) : ys), stroke, alpha: 1, width: n ? 1.5 : 2, dash: n ? [4, 4] : undefined});
     });
     if (!panel.evaluations || !run.evaluations.validation) return;
-    const e = run.evaluations.validation;
-    list.push({label: run.name + ' validation', points: rising(abscissa(run, e), values(panel, 'loss', e, log)), stroke, alpha: 1, width: 1.5, dash: [6, 4], dots: true});
+    const e = run.evaluations.validation, ys = values(panel, panel.fields[0], e, log);
+    if (ys.some((y) => y !== null)) list.push({label: run.name + ' validation', points: rising(abscissa(run, e), ys), stroke, alpha: 1, width: 1.5, dash: [6, 4], dots: true});
   });
   return list;
 }
@@ -126,7 +128,7 @@ function joined(list) {
 function interesting(panel) {
   const wanted = (v) => v !== null && !(panel.varies && v === 1);
   return data.runs.some((r) => panel.fields.some((f) => column(r.steps, f).some(wanted)) ||
-    (panel.evaluations && r.evaluations.validation));
+    (panel.evaluations && r.evaluations.validation && panel.fields.some((f) => column(r.evaluations.validation, f).some(wanted))));
 }
 
 const percent = (v) => (100 * v).toFixed(v < 0.1 ? 1 : 0) + '%';

@@ -1,0 +1,97 @@
+package arguments
+
+import (
+	"slices"
+	"strings"
+
+	"monotron/dataset/sft"
+	"monotron/megatron/arguments/table"
+	"monotron/megatron/preference"
+)
+
+// preferenceFlags are those that go with some methods of preference tuning.
+var preferenceFlags = []struct {
+	name string
+	of   []string // methods
+}{
+	{"preference-loss", []string{preference.DPO, preference.KTO}},
+	{"beta", []string{preference.DPO, preference.IPO, preference.ORPO, preference.SimPO, preference.KTO}},
+	{"label-smoothing", []string{preference.DPO, preference.SimPO}},
+	{"simpo-gamma", []string{preference.SimPO}},
+	{"sft-weight", []string{preference.DPO, preference.IPO, preference.ORPO, preference.SimPO}},
+	{"kto-desirable-weight", []string{preference.KTO}},
+	{"kto-undesirable-weight", []string{preference.KTO}},
+	{"ref-load", []string{preference.DPO, preference.IPO, preference.KTO}},
+}
+
+// derivePreference completes the flags of preference tuning, and refuses what it does not have.
+func (p *parser) derivePreference() {
+	t := &p.Tuning
+	for _, f := range preferenceFlags {
+		if p.given(f.name) && p.values[f.name].direct && !slices.Contains(f.of, t.Method) {
+			p.clash(f.name+" tuning", "--%s goes with --tuning %s; leave one out", f.name, strings.Join(f.of, ", "))
+		}
+	}
+	if t.Method == "" || t.Method == "sft" {
+		return
+	}
+	o := &t.Preference
+	if !p.given("beta") {
+		if o.Beta = 0.1; t.Method == preference.SimPO {
+			o.Beta = 2
+		}
+	}
+	if !p.given("sft-weight") && t.Method == preference.ORPO {
+		o.SFTWeight = 1
+	}
+	loss := t.Prefers()
+	if loss == nil {
+		p.clash("preference-loss tuning", "--preference-loss %s is not a loss of --tuning %s; choose %s", o.Loss, t.Method, strings.Join(preference.Names(t.Method), ", "))
+		return
+	}
+	if p.given("label-smoothing") && o.LabelSmoothing > 0 && !loss.Smoothing {
+		p.clash("label-smoothing preference-loss", "--label-smoothing does not go with --preference-loss %s; leave it out", loss.Name)
+	}
+	if loss.Name == "exo_pair" && o.LabelSmoothing == 0 {
+		p.clash("label-smoothing preference-loss", "--preference-loss exo_pair needs --label-smoothing above 0, for example 0.001")
+	}
+	if loss.Name == "robust" && o.LabelSmoothing == 0.5 {
+		p.clash("label-smoothing preference-loss", "--preference-loss robust needs --label-smoothing below 0.5: of pairs that are as often wrong as right it learns nothing")
+	}
+	p.checkPreference()
+}
+
+// checkMismatched refuses batches in which no answer has another one to be compared with.
+func (p *parser) checkMismatched() {
+	if loss := p.Tuning.Prefers(); loss != nil && loss.Mismatched() && p.GlobalBatchSize == 1 {
+		p.clash("tuning global-batch-size", "--tuning kto compares each answer with another one of its global batch, which --global-batch-size 1 does not have; use 2 or more")
+	}
+}
+
+// checkPreference refuses what preference tuning does not have.
+func (p *parser) checkPreference() {
+	t := &p.Tuning
+	dropout := func(flag string, rate *float64) {
+		if p.given(flag) && p.values[flag].direct && *rate > 0 {
+			p.clash(flag+" tuning", "--%s %g does not go with --tuning %s, whose log-probabilities are compared without dropout; leave it out", flag, *rate, t.Method)
+		}
+		*rate = 0
+	}
+	dropout("hidden-dropout", &p.Model.HiddenDropout)
+	dropout("attention-dropout", &p.Model.AttentionDropout)
+	dropout("lora-dropout", &p.Adapter.Dropout)
+	switch {
+	case sft.Packs(t.Packing):
+		p.clash("finetune-packing tuning", "--finetune-packing %s does not go with --tuning %s, whose answers have a sequence each; leave it out", t.Packing, t.Method)
+	case t.LearnPrompts:
+		p.clash("train-on-prompts tuning", "--train-on-prompts goes with --tuning sft alone; leave it out")
+	case p.Layout.CP > 1:
+		p.clash("context-parallel-size tuning", "--context-parallel-size %d does not go with --tuning %s, which sums over complete sequences; use tensor, pipeline or data parallelism", p.Layout.CP, t.Method)
+	case p.Model.Experts != nil:
+		p.clash("num-experts tuning", "--tuning %s does not train models with experts yet; use --tuning sft", t.Method)
+	case p.Raw.EnableGraph || p.Raw.GraphImpl != table.GraphsOff:
+		p.clash("cuda-graph-impl tuning", "--tuning %s reads losses back in every micro-batch, which a CUDA graph cannot; leave --cuda-graph-impl out", t.Method)
+	case p.EvalTrainIters > 0:
+		p.clash("eval-train-iters tuning", "--eval-train-iters does not go with --tuning %s; leave it out", t.Method)
+	}
+}

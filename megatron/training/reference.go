@@ -1,0 +1,268 @@
+package training
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+
+	"monotron/dataset"
+	"monotron/dataset/sft"
+	"monotron/internal/atomicfile"
+	"monotron/internal/exitcode"
+	"monotron/megatron/engine"
+	"monotron/mpu/health"
+)
+
+// beginPreference prepares preference tuning, before the weights are loaded: what a resumed run
+// knows of its reference is read, and what --ref-load says is computed.
+func (r *Run) beginPreference() error {
+	t := &r.Config.Tuning
+	loss := t.Prefers()
+	if loss == nil {
+		return nil
+	}
+	p := &preferring{settings: t.Preference, loss: loss, allTokens: loss.Name == "orpo", reference: map[*sft.Preferences][][2]float64{}}
+	r.prefer, r.Engine.Objective, r.bytes = p, p, nil
+	if !loss.Reference || r.device.Counts() {
+		return nil
+	}
+	dir, err := r.resumesFrom()
+	if err != nil {
+		return err
+	}
+	if dir != "" {
+		known, err := r.readReference(dir)
+		if known || err != nil {
+			return err
+		}
+		if t.Preference.Reference == "" && len(r.Config.Model.Adapters) == 0 {
+			return exitcode.Errorf(exitcode.NoInput, "%s: the log-probabilities of the reference are not there, or of other rows; name the model that the tuning started from by --ref-load", filepath.Join(dir, referenceFile))
+		}
+	}
+	if t.Preference.Reference == "" {
+		return nil
+	}
+	if err := r.loadReference(t.Preference.Reference); err != nil {
+		return err
+	}
+	return r.computeReference(t.Preference.Reference)
+}
+
+// resumesFrom is the folder whose tuning continues; "": a tuning begins.
+func (r *Run) resumesFrom() (string, error) {
+	c := &r.Config.Checkpoint
+	dir, finetune, err := r.source()
+	if dir == "" || finetune || err != nil || foreign(dir, wantedStep(c)) != "" {
+		return "", err
+	}
+	step := int64(-1)
+	if dir == c.Load {
+		step = wantedStep(c)
+	}
+	if r.begins(dir, step) {
+		return "", nil
+	}
+	return dir, nil
+}
+
+// loadReference has the reference's weights take the policy's place.
+func (r *Run) loadReference(dir string) error {
+	if _, err := os.Stat(dir); err != nil {
+		return exitcode.Errorf(exitcode.NoInput, "--ref-load: %w", err)
+	}
+	r.saver = &saver{saved: -1}
+	if err := r.load(dir, -1, true); err != nil {
+		return fmt.Errorf("--ref-load: %w", err)
+	}
+	return nil
+}
+
+// refer computes the log-probabilities of the reference where the tuning starts from it: by the
+// weights as they are loaded, without their adapters.
+func (r *Run) refer() error {
+	if r.prefer == nil || !r.prefer.loss.Reference || len(r.prefer.reference) > 0 || r.device.Counts() {
+		return nil
+	}
+	what := "the weights that the tuning starts from"
+	if c := &r.Config; c.Adapter.Folder != "" || len(c.Model.Adapters) > 0 && r.holdsAdapter(c.Checkpoint.Load, wantedStep(&c.Checkpoint)) {
+		what += ", without their adapter (merge it by monotron convert --adapter to have it in the reference)"
+	}
+	return r.computeReference(what)
+}
+
+// computeReference finds the log-probabilities of all rows under the weights as they are.
+func (r *Run) computeReference(what string) error {
+	sets, err := r.datasets()
+	if err != nil {
+		return err
+	}
+	r.Engine.Bare = true
+	defer func() { r.Engine.Bare = false }()
+	for _, set := range []dataset.Dataset{sets[dataset.Train], sets[dataset.Valid]} {
+		if set == nil {
+			continue
+		}
+		if set == sets[dataset.Valid] {
+			set = sft.Epochs(set, sft.Config{})
+		}
+		if err := r.referenceOf(set); err != nil {
+			return err
+		}
+	}
+	r.log.note("the reference of --tuning %s is %s", r.Config.Tuning.Method, what)
+	return r.writeReference()
+}
+
+// referenceOf goes through a set by global batches as training does, so that a first step that has
+// moved nothing sees the same numbers, bit for bit.
+func (r *Run) referenceOf(set dataset.Dataset) error {
+	c, p := &r.Config, r.prefer
+	rows := sft.PreferencesOf(set)
+	feed, err := newFeed(c, set, dataset.Train, r.rank.Place.DP, ownOrder(c))
+	if err != nil {
+		return err
+	}
+	mine := make([]float64, 2*rows.Len())
+	size := int64(c.GlobalBatchSize)
+	micros := max(1, c.GlobalBatchSize/(c.MicroBatchSize*r.rank.Sizes.DP))
+	p.set = rows
+	defer func() { p.collect = nil }()
+	r.log.note("computing the reference's log-probabilities of %d rows", rows.Len())
+	for at := int64(0); at < rows.Len(); at += size {
+		r.rank.Enter(health.Eval, 0)
+		batch, err := feed.Batch(at, micros)
+		if err != nil {
+			return err
+		}
+		p.collect = func(row int64, sequence int32, answer int, logp float64) {
+			if at+int64(sequence)/int64(c.Tuning.Sequences()) < rows.Len() && r.rank.Place.TP == 0 { // later ones come a second time
+				mine[2*row+int64(answer)] = logp
+			}
+		}
+		if err := r.Engine.Peek(batch, engine.Look{}); err != nil {
+			return err
+		}
+		if p.loss.Mismatched() {
+			if err := p.peekMismatched(r, batch); err != nil {
+				return err
+			}
+		}
+	}
+	all, err := r.sum(mine)
+	if err != nil {
+		return err
+	}
+	return p.keep(rows, all)
+}
+
+// keep takes the log-probabilities of a set's rows, two a row.
+func (p *preferring) keep(set *sft.Preferences, logps []float64) error {
+	list := make([][2]float64, set.Len())
+	for i := range list {
+		list[i] = [2]float64{logps[2*i], logps[2*i+1]}
+		if x := list[i][0] + list[i][1]; math.IsNaN(x) || math.IsInf(x, 0) {
+			return exitcode.Errorf(exitcode.BadData, "the reference's log-probabilities of the row in line %d are %g and %g; check its model", set.Rows[i].Line, list[i][0], list[i][1])
+		}
+	}
+	p.reference[set] = list
+	return nil
+}
+
+// referenceFile is where --save keeps the reference's log-probabilities, for runs that resume.
+const referenceFile = "reference_logps.json"
+
+// keptReference is its content: by the sum of the rows they are of.
+type keptReference map[string][][2]float64
+
+// writeReference keeps the log-probabilities in --save, on the first rank.
+func (r *Run) writeReference() error {
+	if r.Config.Checkpoint.Save == "" || !r.rank.First() {
+		return nil
+	}
+	all := keptReference{}
+	for set, list := range r.prefer.reference {
+		all[set.Sum()] = list
+	}
+	text, err := json.Marshal(all)
+	if err == nil {
+		err = os.MkdirAll(r.Config.Checkpoint.Save, 0o755)
+	}
+	if err != nil {
+		return exitcode.With(exitcode.IO, err)
+	}
+	return atomicfile.WriteFile(filepath.Join(r.Config.Checkpoint.Save, referenceFile), 0o666, text)
+}
+
+// readReference takes the log-probabilities of the folder that is resumed from: the first rank
+// reads them, and the others have them from it. known: the folder has those of all rows.
+func (r *Run) readReference(dir string) (known bool, err error) {
+	sets, err := r.datasets()
+	if err != nil {
+		return false, err
+	}
+	var rows []*sft.Preferences
+	n := int64(0)
+	for _, set := range []dataset.Dataset{sets[dataset.Train], sets[dataset.Valid]} {
+		if p := sft.PreferencesOf(set); p != nil {
+			rows, n = append(rows, p), n+p.Len()
+		}
+	}
+	all := make([]float64, 1, 1+2*n) // whether they are known, then two of each row
+	if r.rank.First() {
+		if all, err = keptLogPs(filepath.Join(dir, referenceFile), rows, all); err != nil {
+			return false, err
+		}
+	}
+	if all, err = r.sum(all[:1+2*n]); err != nil || all[0] == 0 {
+		return false, err
+	}
+	all = all[1:]
+	for _, set := range rows {
+		if err := r.prefer.keep(set, all[:2*set.Len()]); err != nil {
+			return false, err
+		}
+		all = all[2*set.Len():]
+	}
+	if dir == r.Config.Checkpoint.Save {
+		return true, nil
+	}
+	return true, r.writeReference()
+}
+
+// keptLogPs appends a file's log-probabilities of the rows of sets to all, and sets its first entry
+// to 1 where the file has all of them.
+func keptLogPs(path string, sets []*sft.Preferences, all []float64) ([]float64, error) {
+	text, err := exitcode.ReadFile(path, 1<<33)
+	if err != nil && exitcode.CodeOf(err) == exitcode.NoInput {
+		return all, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var kept keptReference
+	if err := json.Unmarshal(text, &kept); err != nil {
+		return nil, exitcode.Errorf(exitcode.IO, "%s: %w; remove it and name the reference by --ref-load", path, err)
+	}
+	all[0] = 1
+	for _, set := range sets {
+		list := kept[set.Sum()]
+		if int64(len(list)) != set.Len() {
+			all[0] = 0
+			return all, nil
+		}
+		for _, two := range list {
+			all = append(all, two[0], two[1])
+		}
+	}
+	return all, nil
+}
+
+// beginBatch tells the objective, where there is one, what a feed is about to give.
+func (r *Run) beginBatch(f *Feed, batch []*engine.Micro) error {
+	if r.prefer == nil || r.device.Counts() {
+		return nil
+	}
+	return r.prefer.begin(r, f, batch)
+}
