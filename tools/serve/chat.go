@@ -178,7 +178,7 @@ func (l *loaded) render(messages []message, a *templateAsk) (string, []int32, er
 	if err != nil {
 		return "", nil, err
 	}
-	text, err := l.template.Render(messages, o)
+	text, err := renderTurns(l.template, messages, o)
 	if err != nil {
 		return "", nil, wrong("messages", "the chat template: %s", err)
 	}
