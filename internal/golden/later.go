@@ -26,11 +26,6 @@ var Lines = Later{
 	"megatron-mtp-2-repeated-pp2":            "multi-token prediction",
 	"megatron-mtp-2-tp2":                     "multi-token prediction",
 	"megatron-mtp-2-tp2-sp":                  "multi-token prediction",
-	"megatron-muon-llama-pp2":                "Muon",
-	"megatron-muon-llama-tp2-blockwise":      "Muon",
-	"megatron-muon-llama-tp2-sp":             "Muon",
-	"megatron-muon-moe-ep2":                  "Muon",
-	"megatron-muon-moe-tp2-sp-ep2-etp1":      "Muon",
 	"mla-moe-mtp-1":                          "latent attention, multi-token prediction",
 	"mtp-1":                                  "multi-token prediction",
 	"mtp-1-tied":                             "multi-token prediction",
@@ -38,9 +33,6 @@ var Lines = Later{
 	"mtp-2-detach":                           "multi-token prediction",
 	"mtp-2-per-token":                        "multi-token prediction",
 	"mtp-2-repeated":                         "multi-token prediction",
-	"muon-llama":                             "Muon",
-	"muon-llama-whole-qkv":                   "Muon",
-	"muon-moe":                               "Muon",
 }
 
 // Later is cases by name, each with what the program lacks for it.
