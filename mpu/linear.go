@@ -15,7 +15,7 @@ type LinearConfig struct {
 	Rows         [][2]int64 // stretches {first, rows} of W here; nil: an even share
 	Shared       *SharedRows
 	QKV          [3]int64 // Param.QKV of the weight
-	GatherOutput bool // y is [tokens, Out] on every rank
+	GatherOutput bool     // y is [tokens, Out] on every rank
 
 	// Tiles cuts the weight into as many stretches of rows and of columns, each block of which comes
 	// and goes by itself; 0: it is one.

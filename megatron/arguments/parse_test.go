@@ -165,12 +165,12 @@ func TestPublishedLinesAreAnsweredInFull(t *testing.T) {
 // Claim: all problems of a line are in one error that exits 2.
 func TestAllProblemsTogether(t *testing.T) {
 	_, _, err := Parse(strings.Fields(`--num-layer 4 --hidden-size 65 --num-attention-heads 4 --seq-length 128 --max-position-embeddings 64
-		--micro-batch-size x --optimizer muon --bf16 --fp16 --train-iters 10 --train-samples 10 --lr 1e-3 --min-lr 1e-2 stray`))
+		--micro-batch-size x --optimizer soap --bf16 --fp16 --train-iters 10 --train-samples 10 --lr 1e-3 --min-lr 1e-2 stray`))
 	if exitcode.CodeOf(err) != exitcode.Usage {
 		t.Fatalf("code %d, %v", exitcode.CodeOf(err), err)
 	}
 	for _, want := range []string{"--num-layers?", "65 is not a multiple", "longer than --max-position-embeddings 64", `"x" is not an integer`,
-		"--optimizer muon", "--bf16 and --fp16", "--train-iters and --train-samples", "--data-path is missing"} {
+		"--optimizer soap", "--bf16 and --fp16", "--train-iters and --train-samples", "--data-path is missing"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the list lacks %q:\n%v", want, err)
 		}

@@ -57,7 +57,8 @@ var muonFlags = owned(Optimizer,
 		choices("spectral", "unit_rms_norm", "shape_scaling"),
 	works("muon-extra-scale-factor", Float, "1.0", "Optimizer.Muon.Extra", "factor of that length; 0.2 gives steps as long as AdamW's").from(0, 1000),
 	works("muon-coefficient-type", String, "quintic", "Optimizer.Muon.Coefficients", "coefficients of the Newton-Schulz iteration").
-		choices("simple", "quintic", "polar_express", "cans", "aol", "deepseekv4", "cubic5"),
+		choices("simple", "quintic", "polar_express", "cans", "aol", "deepseekv4", "cubic5").
+		differs("the sets of NVIDIA's Emerging-Optimizers by name, which Megatron asks for when it starts"),
 	works("muon-num-ns-steps", Int, "5", "Optimizer.Muon.Steps", "steps of the Newton-Schulz iteration").from(1, 100),
 	works("muon-fp32-matmul-prec", String, "medium", "Optimizer.Muon.Precision", "precision of the iteration: bf16 (medium) or f32 (high)").
 		choices("medium", "high").but("PyTorch has no such precision; use medium", "low"),
