@@ -64,7 +64,7 @@ var muonFlags = owned(Optimizer,
 		choices("medium", "high").but("PyTorch has no such precision; use medium", "low"),
 	works("muon-tp-mode", String, "duplicated", "Optimizer.Muon.TPMode", "what is one matrix under tensor parallelism: the weight, or each rank's part of it").
 		choices("duplicated", "blockwise").but("use duplicated, which gives the same updates", "distributed"),
-	works("muon-scalar-optimizer", String, "adam", "Optimizer.Muon.Vectors", "optimizer of what is not a matrix: embeddings, output layer, norms, biases").choices("adam", "lion"),
+	works("muon-scalar-optimizer", String, "adam", "Optimizer.Muon.Vectors", "optimizer of embeddings, output layer, norms and biases").choices("adam", "lion"),
 	accepted("muon-use-syrk", Switch, "", "no product depends on it"),
 	works("lion-beta1", Float, "0.95", "Optimizer.LionBeta1", "weight of Lion's mean of gradients in the sign of a step").below(0, 1),
 	works("lion-beta2", Float, "0.98", "Optimizer.LionBeta2", "decay rate of Lion's mean of gradients").below(0, 1),
