@@ -61,6 +61,14 @@ func Open(dir string) (*Folder, error) {
 	if len(mp.slabs) > 0 {
 		files = slabbed{files, ofExperts}
 	}
+	if config.NF4 {
+		whole, err := dequantize(files, mp)
+		if err != nil {
+			_ = files.Close() // the first error counts
+			return nil, err
+		}
+		files = whole
+	}
 	f := &Folder{Config: *config, Path: dir, Mapping: mp, files: files, stored: map[string]string{}}
 	if err := f.check(); err != nil {
 		_ = files.Close() // the first error counts
@@ -96,6 +104,9 @@ func OpenSource(dir string, _ checkpoint.OpenOptions) (checkpoint.Source, error)
 	m := *f.Model
 	m.Context = f.MaxPositions
 	info := checkpoint.Info{Format: checkpoint.HF, Path: dir, Family: f.Family, Model: &m, Tokenizer: tokenizerOf(dir)}
+	if f.NF4 {
+		info.Notes = append(info.Notes, "weights are NF4; they are read as the values that their codes stand for")
+	}
 	if f.further > 0 {
 		info.Notes = append(info.Notes, fmt.Sprintf("%d tensors of layers that predict further tokens (num_nextn_predict_layers) are left out, as transformers does", f.further))
 	}

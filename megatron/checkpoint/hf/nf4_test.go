@@ -1,0 +1,145 @@
+package hf
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"monotron/internal/exitcode"
+	"monotron/internal/golden"
+	"monotron/internal/safetensors"
+	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/nf4"
+)
+
+// Claim (golden/qlora, written by transformers 5.24 with bitsandbytes 0.50.2): a folder of NF4
+// weights reads as its unquantised base quantised by package nf4, also in parts of any length, with
+// GPT-2's transposed; what is not quantised reads as it is.
+func TestReadsNF4(t *testing.T) {
+	for name, count := range map[string]int{"llama-f32-single": 14, "llama-f32-double": 14, "llama-bf16-double": 14, "gpt2-f16-double": 8} {
+		t.Run(name, func(t *testing.T) {
+			base, quantised := opened(t, golden.Dir(t, "qlora", name, "base")), opened(t, golden.Dir(t, "qlora", name, "quantised"))
+			if !quantised.NF4 || base.NF4 {
+				t.Fatal("quantization_config is not seen")
+			}
+			found := 0
+			for _, s := range quantised.Mapping.Sources() {
+				want, got := readAll(t, base, s.Name), readAll(t, quantised, s.Name)
+				if d, ok := quantised.files.(*dequantized); ok && d.weights[s.Name] != nil {
+					found++
+					dtype, shape, _ := base.Info(s.Name)
+					want = quantizedBytes(want, dtype, shape, s.Transposed, !strings.HasSuffix(name, "single"))
+				}
+				if !near(t, quantised, s.Name, got, want) {
+					t.Errorf("%s differs", s.Name)
+				}
+				part := make([]byte, 12)
+				if err := quantised.ReadAt(s.Name, part, 4); err != nil || !bytes.Equal(part, got[4:16]) {
+					t.Errorf("%s: three elements from a place inside differ: %v", s.Name, err)
+				}
+			}
+			if found != count {
+				t.Errorf("%d weights are quantised, want %d", found, count)
+			}
+		})
+	}
+}
+
+// near allows for the mean of scales, whose last digits depend on the order of the sum.
+func near(t *testing.T, f *Folder, name string, got, want []byte) bool {
+	t.Helper()
+	dtype, shape, _ := f.Info(name)
+	a, b := make([]float64, elements(shape)), make([]float64, elements(shape))
+	safetensors.Decode(a, dtype, got)
+	safetensors.Decode(b, dtype, want)
+	for i := range a {
+		if !(math.Abs(a[i]-b[i]) <= 4e-6*math.Abs(b[i])) {
+			return false
+		}
+	}
+	return true
+}
+
+func opened(t *testing.T, dir string) *Folder {
+	t.Helper()
+	f, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func readAll(t *testing.T, f *Folder, name string) []byte {
+	t.Helper()
+	dtype, shape, _ := f.Info(name)
+	raw := make([]byte, elements(shape)*checkpoint.Width(dtype))
+	if err := f.ReadAt(name, raw, 0); err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// quantizedBytes is a weight after quantising it as [out, in].
+func quantizedBytes(raw []byte, dtype string, shape []int64, transposed, double bool) []byte {
+	wide := make([]float64, elements(shape))
+	safetensors.Decode(wide, dtype, raw)
+	place := func(i int) int { return i }
+	if transposed {
+		place = func(i int) int { return i%int(shape[1])*int(shape[0]) + i/int(shape[1]) }
+	}
+	values := make([]float32, len(wide))
+	for i, v := range wide {
+		values[place(i)] = float32(v)
+	}
+	q, after := nf4.Quantize(values, double), make([]float32, len(values))
+	q.Dequantize(after, 0)
+	for i := range wide {
+		wide[i] = float64(after[place(i)])
+	}
+	out, _ := safetensors.Encode(nil, dtype, wide)
+	return out
+}
+
+// Claim: a quantised folder with a part missing, of another length or of another kind is refused
+// in one line that names the tensor.
+func TestBrokenNF4(t *testing.T) {
+	const weight = "model.layers.0.mlp.down_proj.weight"
+	for name, c := range map[string]struct{ old, new, says string }{
+		"no state":      {weight + ".quant_state.bitsandbytes__nf4", weight + ".quant_state.bitsandbytes__nfx", weight},
+		"no scales":     {weight + ".absmax", weight + ".absmix", weight},
+		"other blocks":  {`"blocksize": 64`, `"blocksize": 32`, "blocks must be of 64"},
+		"other shape":   {`"shape": [32, 88]`, `"shape": [32, 89]`, "codes of a weight of its shape"},
+		"other nesting": {`"nested_blocksize": 256`, `"nested_blocksize": 128`, "nested ones of 256"},
+		"int8":          {`"load_in_4bit": true`, `"load_in_4bit": false`, "quantization_config"},
+		"fp4":           {`"bnb_4bit_quant_type": "nf4"`, `"bnb_4bit_quant_type": "fp4"`, "quantization_config"},
+	} {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(golden.Dir(t, "qlora", "llama-f32-double", "quantised"))); err != nil {
+			t.Fatal(err)
+		}
+		replaced := 0
+		for _, file := range []string{ConfigName, safetensors.SingleName} {
+			path := filepath.Join(dir, file)
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if pad := len(c.old) - len(c.new); file == safetensors.SingleName && pad > 0 {
+				c.new += strings.Repeat(" ", pad)
+			}
+			replaced += bytes.Count(raw, []byte(c.old))
+			if err := os.WriteFile(path, slices.Concat(bytes.Replace(raw, []byte(c.old), []byte(c.new), 1)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := Open(dir)
+		if replaced == 0 || exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s (%d replaced): %v", name, replaced, err)
+		}
+	}
+}
