@@ -2,9 +2,13 @@ package hf
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -103,6 +107,92 @@ func quantizedBytes(raw []byte, dtype string, shape []int64, transposed, double 
 	}
 	out, _ := safetensors.Encode(nil, dtype, wide)
 	return out
+}
+
+// Claim: a base that is written as NF4 has the tensors of transformers' folder: names, types,
+// shapes, codes to the byte, scales to 1e-6, and the JSON of each weight.
+func TestWritesNF4(t *testing.T) {
+	for _, name := range []string{"llama-f32-single", "llama-f32-double", "llama-bf16-double", "gpt2-f16-double"} {
+		src, err := OpenSource(golden.Dir(t, "qlora", name, "base"), checkpoint.OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Join(t.TempDir(), "out")
+		_, err = Write(t.Context(), dir, src, checkpoint.WriteOptions{Quantization: NF4, DoubleQuant: !strings.HasSuffix(name, "single")})
+		if src.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if !opened(t, dir).NF4 {
+			t.Errorf("%s: config.json does not say so", name)
+		}
+		got, want := tensorsOf(t, dir), tensorsOf(t, golden.Dir(t, "qlora", name, "quantised"))
+		if !slices.Equal(got.Names(), want.Names()) || len(want.Names()) < 60 {
+			t.Fatalf("%s: tensors are %v, want %v", name, got.Names(), want.Names())
+		}
+		for _, tensor := range want.Names() {
+			if err := sameTensor(got, want, tensor); err != nil {
+				t.Errorf("%s: %s: %v", name, tensor, err)
+			}
+		}
+	}
+}
+
+func tensorsOf(t *testing.T, dir string) *safetensors.File {
+	t.Helper()
+	f, err := safetensors.Open(filepath.Join(dir, safetensors.SingleName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// sameTensor compares a tensor of two files.
+func sameTensor(got, want *safetensors.File, name string) error {
+	a, err := got.Read(name)
+	b, err2 := want.Read(name)
+	if err := errors.Join(err, err2); err != nil {
+		return err
+	}
+	have, _ := got.Info(name)
+	info, _ := want.Info(name)
+	if strings.HasSuffix(name, ".quant_state.bitsandbytes__nf4") {
+		return sameState(a, b)
+	}
+	if have.DType != info.DType || !slices.Equal(have.Shape, info.Shape) {
+		return fmt.Errorf("%s%v, want %s%v", have.DType, have.Shape, info.DType, info.Shape)
+	}
+	if info.DType != "F32" {
+		if !bytes.Equal(a, b) {
+			return errors.New("bytes differ")
+		}
+		return nil
+	}
+	x, y := make([]float64, len(a)/4), make([]float64, len(b)/4)
+	safetensors.Decode(x, "F32", a)
+	safetensors.Decode(y, "F32", b)
+	for i := range x {
+		if !(math.Abs(x[i]-y[i]) <= 1e-6*math.Abs(y[i])) {
+			return fmt.Errorf("element %d is %g, want %g", i, x[i], y[i])
+		}
+	}
+	return nil
+}
+
+// sameState compares the JSON of two weights; only the mean of scales may differ, by rounding.
+func sameState(a, b []byte) error {
+	var x, y nf4.State
+	if err := errors.Join(json.Unmarshal(a, &x), json.Unmarshal(b, &y)); err != nil {
+		return err
+	}
+	if (x.NestedOffset == nil) != (y.NestedOffset == nil) || x.NestedOffset != nil && math.Abs(*x.NestedOffset-*y.NestedOffset) > 2e-6**y.NestedOffset {
+		return fmt.Errorf("%s, want %s", a, b)
+	}
+	x.NestedOffset, y.NestedOffset = nil, nil
+	if !reflect.DeepEqual(x, y) {
+		return fmt.Errorf("%s, want %s", a, b)
+	}
+	return nil
 }
 
 // Claim: a quantised folder with a part missing, of another length or of another kind is refused
