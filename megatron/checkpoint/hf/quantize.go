@@ -1,6 +1,8 @@
 package hf
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -14,7 +16,8 @@ import (
 const NF4 = "nf4"
 
 // quantizing is the weights of an export that are quantised. They are made one at a time, as
-// their parts, which lie together in the file, are asked for.
+// their parts are asked for: scales before codes, so that each is made twice, and no more than
+// two are in memory.
 type quantizing struct {
 	double bool
 	of     map[string]*weight // by the names of their parts
@@ -60,6 +63,9 @@ func (w *writing) quantize() error {
 			infos = append(infos, part)
 		}
 	}
+	slices.SortStableFunc(infos, func(a, b safetensors.Info) int { // readers want wide elements aligned
+		return cmp.Compare(checkpoint.Width(b.DType), checkpoint.Width(a.DType))
+	})
 	w.infos = infos
 	return nil
 }
