@@ -105,6 +105,7 @@ func OpenSource(dir string, _ checkpoint.OpenOptions) (checkpoint.Source, error)
 	m.Context = f.MaxPositions
 	info := checkpoint.Info{Format: checkpoint.HF, Path: dir, Family: f.Family, Model: &m, Tokenizer: tokenizerOf(dir)}
 	if f.NF4 {
+		info.Quantization = NF4
 		info.Notes = append(info.Notes, "weights are NF4; they are read as the values that their codes stand for")
 	}
 	if f.further > 0 {

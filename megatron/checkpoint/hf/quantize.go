@@ -10,14 +10,15 @@ import (
 	"monotron/internal/safetensors"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/nf4"
+	"monotron/mpu"
 )
 
 // NF4 is WriteOptions.Quantization of weights as bitsandbytes quantises them.
 const NF4 = "nf4"
 
 // quantizing is the weights of an export that are quantised. They are made one at a time, as
-// their parts are asked for: scales before codes, so that each is made twice, and no more than
-// two are in memory.
+// their parts are asked for: scales before codes, so that each is made twice, and a few are in
+// memory.
 type quantizing struct {
 	double bool
 	of     map[string]*weight // by the names of their parts
@@ -89,7 +90,11 @@ func (z *quantizing) fill(dst []byte, part string, from, to int64) error {
 	return nil
 }
 
-// quantized is a weight's codes and scales; those of the last two weights stay in memory.
+// kept is of how many weights codes and scales stay in memory: those that one fused weight is
+// made of, and the next.
+const kept = 4
+
+// quantized is a weight's codes and scales.
 func (z *quantizing) quantized(one *weight) (*nf4.Quantized, error) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -101,7 +106,7 @@ func (z *quantizing) quantized(one *weight) (*nf4.Quantized, error) {
 		return nil, err
 	}
 	one.q = nf4.Quantize(values, z.double)
-	if z.made = append(z.made, one); len(z.made) > 2 {
+	if z.made = append(z.made, one); len(z.made) > kept {
 		z.made[0].q, z.made = nil, z.made[1:]
 	}
 	return one.q, nil
@@ -136,4 +141,60 @@ func quantizationConfig(double bool) map[string]any {
 		"bnb_4bit_compute_dtype": "float32", "bnb_4bit_quant_storage": "uint8", "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": double,
 		"llm_int8_enable_fp32_cpu_offload": false, "llm_int8_has_fp16_weight": false, "llm_int8_skip_modules": nil, "llm_int8_threshold": 6.0,
 	}
+}
+
+// quantizedBase is a checkpoint whose linear layers' weights are read as what their NF4 codes
+// would stand for.
+type quantizedBase struct {
+	checkpoint.Source
+	z *quantizing
+}
+
+// Quantized shows src with the weights of its linear layers rounded to NF4, as WriteOptions of
+// Quantization NF4 would store them; one that is quantised already stays as it is.
+func Quantized(src checkpoint.Source, double bool) (checkpoint.Source, error) {
+	if src.Info().Quantization != "" {
+		return src, nil
+	}
+	w, err := newWriting(src, checkpoint.WriteOptions{Quantization: NF4, DoubleQuant: double})
+	if err != nil {
+		return nil, err
+	}
+	return &quantizedBase{src, w.nf4}, nil
+}
+
+// Read rounds a box of a weight.
+func (b *quantizedBase) Read(name string, box mpu.Piece, dst []byte) error {
+	global, is := strings.CutPrefix(name, checkpoint.Model)
+	i, known := b.z.mp.byGlobal[global]
+	if !is || !known {
+		return b.Source.Read(name, box, dst)
+	}
+	one := b.z.of[b.z.mp.rules[i].sources[0].Name]
+	if one == nil {
+		return b.Source.Read(name, box, dst)
+	}
+	return b.z.mp.Gather(dst, global, box.From, box.Size, checkpoint.Width(one.dtype), b.z.readAt)
+}
+
+// readAt fills dst with elements of a weight after quantising, from byte `at` on.
+func (z *quantizing) readAt(name string, dst []byte, at int64) error {
+	one := z.of[name]
+	q, err := z.quantized(one)
+	if err != nil {
+		return err
+	}
+	width, columns := checkpoint.Width(one.dtype), one.shape[1]
+	values, from := make([]float32, int64(len(dst))/width), at/width
+	if !one.transposed {
+		q.Dequantize(values, from)
+	}
+	for i := range values {
+		if theirs := from + int64(i); one.transposed { // [in, out] of [out, in]
+			rows := one.shape[0]
+			q.Dequantize(values[i:i+1], theirs%rows*columns+theirs/rows)
+		}
+	}
+	_, _ = safetensors.Encode(dst[:0], one.dtype, values) // quantize has checked the type
+	return nil
 }
