@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"sort"
 )
 
 // Block elements share a scale, NestedBlock scales a scale of theirs.
@@ -104,8 +103,13 @@ func largest(x []float32) (most float32) {
 }
 
 // codeOf is how many bounds lie below x.
-func codeOf(x float32) byte {
-	return byte(sort.Search(len(bounds), func(i int) bool { return !(bounds[i] < x) }))
+func codeOf(x float32) (code byte) {
+	for _, b := range bounds {
+		if b < x {
+			code++
+		}
+	}
+	return code
 }
 
 func (q *Quantized) set(i int, code byte) {
