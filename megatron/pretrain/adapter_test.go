@@ -156,3 +156,29 @@ func TestAdapterRefusals(t *testing.T) {
 		}
 	}
 }
+
+// Claim (docs/finetuning.md): --quantize-base trains over rounded weights, with other losses
+// than the base's: the same on one rank and on tensor-parallel ranks; a stopped run continues
+// with them.
+func TestAdapterOverAQuantizedBase(t *testing.T) {
+	dir := t.TempDir()
+	plain := adaptLine(t, dir) + "--micro-batch-size 2 --lora-rank 4 --seed 7 "
+	line := plain + "--quantize-base nf4 --double-quant "
+	losses := func(flags string) string { return fmt.Sprint(lossesOf(t, must(t, dir, flags).out)) }
+	want := losses(line + "--save DIR/one")
+	if want == losses(plain+"--save DIR/plain") {
+		t.Error("nothing was rounded")
+	}
+	if got := losses(line + "--world-size 2 --tensor-model-parallel-size 2 --save DIR/two"); got != want {
+		t.Errorf("on two ranks %s, want %s", got, want)
+	}
+	must(t, dir, line+"--save DIR/part --exit-interval 2")
+	if rest := losses(strings.Replace(line, "--load DIR/base", "--load DIR/part", 1) + "--save DIR/part"); !strings.HasSuffix(want, strings.TrimPrefix(rest, "[")) {
+		t.Errorf("continued %s, want the end of %s", rest, want)
+	}
+	for flags, says := range map[string]string{"--quantize-base nf4 --lora-rank 0": "--quantize-base needs --lora-rank or --adapter", "--double-quant": "--double-quant needs --quantize-base nf4"} {
+		if r := call(t, dir, plain+flags); r.err == nil || !strings.Contains(r.err.Error(), says) {
+			t.Errorf("%s: %v", flags, r.err)
+		}
+	}
+}
