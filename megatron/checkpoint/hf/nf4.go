@@ -7,7 +7,7 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/internal/safetensors"
 	"monotron/megatron/checkpoint"
-	"monotron/megatron/checkpoint/nf4"
+	"monotron/internal/nf4"
 )
 
 // quantization is what config.json says of weights that bitsandbytes has quantised.

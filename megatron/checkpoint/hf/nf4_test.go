@@ -17,7 +17,7 @@ import (
 	"monotron/internal/golden"
 	"monotron/internal/safetensors"
 	"monotron/megatron/checkpoint"
-	"monotron/megatron/checkpoint/nf4"
+	"monotron/internal/nf4"
 )
 
 // Claim (golden/qlora, written by transformers 5.24 with bitsandbytes 0.50.2): a folder of NF4

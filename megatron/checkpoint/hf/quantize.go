@@ -9,7 +9,7 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/internal/safetensors"
 	"monotron/megatron/checkpoint"
-	"monotron/megatron/checkpoint/nf4"
+	"monotron/internal/nf4"
 	"monotron/mpu"
 )
 
