@@ -1,6 +1,7 @@
 package training
 
 import (
+	"monotron/csrc/device"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
 	"monotron/megatron/checkpoint/hf"
@@ -30,5 +31,11 @@ func (r *Run) loadQuantized(dir string, step int64, finetune bool) error {
 	if kind := src.Info().Quantization; kind != "" {
 		r.log.note("--quantize-base: the weights of %s are %s already and stay as they are", dir, kind)
 	}
-	return r.loadWeights(fromSource(checkpoint.Finite(base), r), finetune || src.State().Iteration == 0)
+	if err := r.loadWeights(fromSource(checkpoint.Finite(base), r), finetune || src.State().Iteration == 0); err != nil {
+		return err
+	}
+	if n := r.Engine.PackedBytes(); n > 0 {
+		r.log.note("--quantize-base: the weights that are not trained take %s of memory", device.Size(n))
+	}
+	return nil
 }

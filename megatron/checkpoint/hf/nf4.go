@@ -5,9 +5,9 @@ import (
 	"sync"
 
 	"monotron/internal/exitcode"
+	"monotron/internal/nf4"
 	"monotron/internal/safetensors"
 	"monotron/megatron/checkpoint"
-	"monotron/internal/nf4"
 )
 
 // quantization is what config.json says of weights that bitsandbytes has quantised.

@@ -15,9 +15,9 @@ import (
 
 	"monotron/internal/exitcode"
 	"monotron/internal/golden"
+	"monotron/internal/nf4"
 	"monotron/internal/safetensors"
 	"monotron/megatron/checkpoint"
-	"monotron/internal/nf4"
 )
 
 // Claim (golden/qlora, written by transformers 5.24 with bitsandbytes 0.50.2): a folder of NF4

@@ -7,9 +7,9 @@ import (
 	"sync"
 
 	"monotron/internal/exitcode"
+	"monotron/internal/nf4"
 	"monotron/internal/safetensors"
 	"monotron/megatron/checkpoint"
-	"monotron/internal/nf4"
 	"monotron/mpu"
 )
 
