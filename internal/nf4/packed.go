@@ -2,6 +2,7 @@ package nf4
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math"
 	"sync"
 
@@ -20,99 +21,199 @@ const pageBytes = pageElements / Block * (4 + Block/2)
 type Packed struct {
 	dtype string
 	width int64
-	pages [][]byte // nil: zeros; pageBytes: codes; else as they are
+	state []int32 // of each page: 0: zeros; inCodes; else its slot's number, from 1
+	codes []byte  // [pages, pageBytes]
+	alloc func(bytes int64) ([]byte, error)
 	locks [64]sync.Mutex
+
+	mu    sync.Mutex // of what follows
+	slots [][]byte   // pages that are kept as they are
+	chunk []byte     // of which the next slots are made
+	free  []int32    // numbers of slots that nobody uses any more
 }
 
-// NewPacked makes zeros of a type that safetensors spells dtype: F32, BF16 or F16.
-func NewPacked(dtype string, n int64) *Packed {
-	width := int64(2)
+// inCodes is the state of a page that lies in its codes.
+const inCodes = -1
+
+// chunkSlots are made at a time.
+const chunkSlots = 256
+
+// NewPacked makes zeros of a type that safetensors spells dtype: F32, BF16 or F16. alloc gives
+// zeroed memory, which takes space where it is written.
+func NewPacked(dtype string, n int64, alloc func(bytes int64) ([]byte, error)) (*Packed, error) {
+	p := &Packed{dtype: dtype, width: 2, state: make([]int32, (n+pageElements-1)/pageElements), alloc: alloc}
 	if dtype == "F32" {
-		width = 4
+		p.width = 4
 	}
-	return &Packed{dtype: dtype, width: width, pages: make([][]byte, (n+pageElements-1)/pageElements)}
+	var err error
+	p.codes, err = alloc(int64(len(p.state)) * pageBytes)
+	return p, err
 }
 
 // Bytes is what the elements take.
-func (p *Packed) Bytes() (n int64) {
-	for _, page := range p.pages {
-		n += int64(len(page))
+func (p *Packed) Bytes() int64 {
+	n := 4*int64(len(p.state)) + int64(len(p.slots))*pageElements*p.width
+	for _, s := range p.state {
+		if s == inCodes {
+			n += pageBytes
+		}
 	}
-	return n + 24*int64(len(p.pages))
+	return n
 }
 
 // ReadAt fills dst with the bytes from `at` on. Several goroutines may read and write at once.
 func (p *Packed) ReadAt(dst []byte, at int64) error {
-	p.each(dst, at, func(i int64, part []byte, from int64) {
-		if page := p.pages[i]; from == 0 && int64(len(part)) == pageElements*p.width && len(page) == pageBytes {
-			p.decode(part, page)
-		} else {
-			copy(part, p.plain(i)[from:])
+	return p.each(dst, at, func(i int64, part []byte, from int64) error {
+		if int64(len(part)) == pageElements*p.width {
+			p.load(part, i)
+			return nil
 		}
+		page := make([]byte, pageElements*p.width)
+		p.load(page, i)
+		copy(part, page[from:])
+		return nil
 	})
-	return nil
 }
 
 // WriteAt replaces the bytes from `at` on.
 func (p *Packed) WriteAt(src []byte, at int64) error {
-	p.each(src, at, func(i int64, part []byte, from int64) {
-		page := p.plain(i)
-		copy(page[from:], part)
-		if p.pages[i] = p.encode(page); p.pages[i] == nil && !zeros(page) {
-			p.pages[i] = page
+	return p.each(src, at, func(i int64, part []byte, from int64) error {
+		page := make([]byte, pageElements*p.width)
+		if len(part) < len(page) {
+			p.load(page, i)
 		}
+		copy(page[from:], part)
+		return p.store(page, i)
 	})
+}
+
+// load fills dst with page i.
+func (p *Packed) load(dst []byte, i int64) {
+	switch s := p.state[i]; s {
+	case 0:
+		clear(dst)
+	case inCodes:
+		p.decode(dst, p.codes[i*pageBytes:][:pageBytes])
+	default:
+		copy(dst, p.slot(s))
+	}
+}
+
+// store keeps page i in its codes where these say all of it.
+func (p *Packed) store(page []byte, i int64) error {
+	before, coded := p.state[i], p.encode(page)
+	switch {
+	case zeros(page):
+		p.state[i] = 0
+	case coded != nil:
+		copy(p.codes[i*pageBytes:], coded)
+		p.state[i] = inCodes
+	case before > 0:
+		copy(p.slot(before), page)
+		return nil
+	default:
+		s, err := p.newSlot()
+		if err != nil {
+			return err
+		}
+		copy(p.slot(s), page)
+		p.state[i] = s
+	}
+	if before > 0 {
+		p.mu.Lock()
+		p.free = append(p.free, before)
+		p.mu.Unlock()
+	}
 	return nil
 }
 
+func (p *Packed) slot(number int32) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.slots[number-1]
+}
+
+// newSlot is the number of a slot that nobody uses.
+func (p *Packed) newSlot() (int32, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.free); n > 0 {
+		s := p.free[n-1]
+		p.free = p.free[:n-1]
+		return s, nil
+	}
+	size := pageElements * p.width
+	if len(p.chunk) == 0 {
+		var err error
+		if p.chunk, err = p.alloc(chunkSlots * size); err != nil {
+			return 0, err
+		}
+	}
+	p.slots, p.chunk = append(p.slots, p.chunk[:size]), p.chunk[size:]
+	return int32(len(p.slots)), nil
+}
+
 // each shows do the part of b in each page, with where in the page it begins.
-func (p *Packed) each(b []byte, at int64, do func(page int64, part []byte, from int64)) {
+func (p *Packed) each(b []byte, at int64, do func(page int64, part []byte, from int64) error) error {
 	size := pageElements * p.width
 	for len(b) > 0 {
 		i, from := at/size, at%size
 		n := min(int64(len(b)), size-from)
 		lock := &p.locks[i%int64(len(p.locks))]
 		lock.Lock()
-		do(i, b[:n], from)
+		err := do(i, b[:n], from)
 		lock.Unlock()
+		if err != nil {
+			return err
+		}
 		b, at = b[n:], at+n
 	}
+	return nil
 }
 
 func zeros(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 
-// plain is a page's bytes, to be changed.
-func (p *Packed) plain(i int64) []byte {
-	page := make([]byte, pageElements*p.width)
-	if len(p.pages[i]) == pageBytes {
-		p.decode(page, p.pages[i])
-	} else {
-		copy(page, p.pages[i])
-	}
-	return page
-}
-
 // decode fills a page from its codes.
 func (p *Packed) decode(dst, page []byte) {
-	var values [16]float32
-	raw := make([]byte, 16*p.width)
-	for b := range pageElements / Block {
-		block := page[b*(4+Block/2):]
-		scale := decoded(block[:4])[0]
+	for len(page) > 0 {
+		var values [16]float32
+		scale := math.Float32frombits(binary.LittleEndian.Uint32(page))
 		for c := range values {
 			values[c] = Table[c] * scale
 		}
-		safetensors.Encode(raw[:0], p.dtype, values[:])
-		p.spread(dst[int64(b)*Block*p.width:], raw, block[4:4+Block/2])
+		codes := page[4 : 4+Block/2]
+		if p.width == 4 {
+			spread32(dst, &values, codes)
+		} else {
+			p.spread16(dst, &values, codes)
+		}
+		dst, page = dst[Block*p.width:], page[4+Block/2:]
 	}
 }
 
-// spread copies a block's values by their codes.
-func (p *Packed) spread(dst, values, codes []byte) {
+// spread32 writes a block's values by their codes.
+func spread32(dst []byte, values *[16]float32, codes []byte) {
+	var bits [16]uint32
+	for c, v := range values {
+		bits[c] = math.Float32bits(v)
+	}
 	for i, two := range codes {
-		high, low := int64(two>>4)*p.width, int64(two&15)*p.width
-		copy(dst[int64(2*i)*p.width:][:p.width], values[high:])
-		copy(dst[int64(2*i+1)*p.width:][:p.width], values[low:])
+		binary.LittleEndian.PutUint64(dst[8*i:], uint64(bits[two>>4])|uint64(bits[two&15])<<32)
+	}
+}
+
+// spread16 is spread32 of bf16 and fp16.
+func (p *Packed) spread16(dst []byte, values *[16]float32, codes []byte) {
+	var bits [16]uint32
+	for c, v := range values {
+		if p.dtype == "BF16" {
+			bits[c] = uint32(safetensors.ToBF16(v))
+		} else {
+			bits[c] = uint32(safetensors.ToF16(v))
+		}
+	}
+	for i, two := range codes {
+		binary.LittleEndian.PutUint32(dst[4*i:], bits[two>>4]|bits[two&15]<<16)
 	}
 }
 

@@ -24,7 +24,10 @@ func TestPackedKeepsBits(t *testing.T) {
 		coded, _ := safetensors.Encode(nil, dtype, wide)
 		other, _ := safetensors.Encode(nil, dtype, x)
 		for name, raw := range map[string][]byte{"codes": coded, "others": other, "both": append(bytes.Clone(coded[:len(coded)/2]), other[len(other)/2:]...)} {
-			p := NewPacked(dtype, n)
+			p, err := NewPacked(dtype, n, func(bytes int64) ([]byte, error) { return make([]byte, bytes), nil })
+			if err != nil {
+				t.Fatal(err)
+			}
 			for at := 0; at < len(raw); {
 				k := min(len(raw)-at, 1+r.IntN(9000))
 				if err := p.WriteAt(raw[at:at+k], int64(at)); err != nil {

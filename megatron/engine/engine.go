@@ -121,7 +121,7 @@ func (e *Engine) elsewhere(s optimizer.Strategy) (w optimizer.Elsewhere, err err
 	dir := e.config.OffloadFolder
 	if dir == "" {
 		if e.config.PackedBase {
-			return optimizer.Elsewhere{Store: e.host.Packed(e.DType), Parameters: true}, nil
+			return optimizer.Elsewhere{Store: e.host.Packed(e.DType, optimizer.FrozenStore), Parameters: true}, nil
 		}
 		if e.toHost() {
 			w.Store, w.Fraction = e.host.Store, e.config.OptimizerOffloadFraction

@@ -7,7 +7,6 @@ import (
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
 	"monotron/internal/nf4"
-	"monotron/megatron/optimizer"
 )
 
 // Host is a device.Store in the host's memory.
@@ -32,16 +31,22 @@ func (m *Memory) Store(_ string, bytes int64) (device.Store, error) {
 	return h, nil
 }
 
-// Packed is Store that keeps values of dtype which are not trained in 4 bits where they are
+// Packed is Store that keeps what is for `packed`, values of dtype, in 4 bits where they are
 // NF4's (nf4.Packed).
-func (m *Memory) Packed(dtype device.DType) func(purpose string, bytes int64) (device.Store, error) {
+func (m *Memory) Packed(dtype device.DType, packed string) func(purpose string, bytes int64) (device.Store, error) {
 	return func(purpose string, bytes int64) (device.Store, error) {
-		if purpose != optimizer.FrozenStore {
+		if purpose != packed {
 			return m.Store(purpose, bytes)
 		}
-		p := nf4.NewPacked(strings.ToUpper(dtype.String()), bytes/dtype.Size())
+		p, err := nf4.NewPacked(strings.ToUpper(dtype.String()), bytes/dtype.Size(), func(bytes int64) ([]byte, error) {
+			h, err := m.Store(purpose, max(1, bytes))
+			if err != nil {
+				return nil, err
+			}
+			return h.(*Host).b, nil
+		})
 		m.packed = append(m.packed, p)
-		return p, nil
+		return p, err
 	}
 }
 
