@@ -54,7 +54,7 @@ func TestLayoutsAgreeByMuon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Rows) < 15 {
+	if len(r.Rows) < 12 {
 		t.Errorf("%d layouts", len(r.Rows))
 	}
 	for _, row := range r.Rows {
