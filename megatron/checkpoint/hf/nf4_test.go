@@ -18,6 +18,7 @@ import (
 	"monotron/internal/nf4"
 	"monotron/internal/safetensors"
 	"monotron/megatron/checkpoint"
+	"monotron/mpu"
 )
 
 // Claim (golden/qlora, written by transformers 5.24 with bitsandbytes 0.50.2): a folder of NF4
@@ -51,6 +52,52 @@ func TestReadsNF4(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Claim: a base seen through Quantized has the values of the folder that transformers quantised,
+// of every tensor and of a box of it.
+func TestQuantizedBase(t *testing.T) {
+	for _, name := range []string{"llama-f32-single", "llama-f32-double", "llama-bf16-double", "gpt2-f16-double"} {
+		base, err1 := OpenSource(golden.Dir(t, "qlora", name, "base"), checkpoint.OpenOptions{})
+		theirs, err2 := OpenSource(golden.Dir(t, "qlora", name, "quantised"), checkpoint.OpenOptions{})
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		rounded, err := Quantized(base, !strings.HasSuffix(name, "single"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := Quantized(theirs, true); err != nil || again != theirs {
+			t.Errorf("%s: what is quantised is quantised again: %v", name, err)
+		}
+		for _, tensor := range theirs.Tensors() {
+			boxes := []mpu.Piece{checkpoint.Whole(tensor.Shape)}
+			if len(tensor.Shape) == 2 {
+				boxes = append(boxes, mpu.Piece{From: []int64{3, 5}, Size: []int64{7, 11}})
+			}
+			for _, box := range boxes {
+				a, b := boxOf(t, rounded, tensor, box), boxOf(t, theirs, tensor, box)
+				for i := range a {
+					if !(math.Abs(a[i]-b[i]) <= 4e-6*math.Abs(b[i])) {
+						t.Errorf("%s: %s, box of %v, element %d: %g, want %g", name, tensor.Name, box.Size, i, a[i], b[i])
+						break
+					}
+				}
+			}
+		}
+		_, _ = base.Close(), theirs.Close()
+	}
+}
+
+func boxOf(t *testing.T, src checkpoint.Source, tensor checkpoint.Tensor, box mpu.Piece) []float64 {
+	t.Helper()
+	raw := make([]byte, box.Len()*checkpoint.Width(tensor.DType))
+	if err := src.Read(tensor.Name, box, raw); err != nil {
+		t.Fatal(err)
+	}
+	out := make([]float64, box.Len())
+	safetensors.Decode(out, tensor.DType, raw)
+	return out
 }
 
 // near allows for the mean of scales, whose last digits depend on the order of the sum.
