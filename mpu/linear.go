@@ -14,7 +14,8 @@ type LinearConfig struct {
 	// Of a column-parallel layer:
 	Rows         [][2]int64 // stretches {first, rows} of W here; nil: an even share
 	Shared       *SharedRows
-	GatherOutput bool // y is [tokens, Out] on every rank
+	QKV          [3]int64 // Param.QKV of the weight
+	GatherOutput bool     // y is [tokens, Out] on every rank
 
 	// Tiles cuts the weight into as many stretches of rows and of columns, each block of which comes
 	// and goes by itself; 0: it is one.
@@ -76,6 +77,7 @@ func (c *LinearConfig) params(rows [][2]int64) (weight, bias *Param) {
 		n += s[1]
 	}
 	weight = Rows(c.Name+".weight", c.Init, []int64{c.Out, c.In}, rows, n)
+	weight.QKV = c.QKV
 	if c.Bias {
 		bias = Rows(c.Name+".bias", Init{Kind: InitConstant}, []int64{c.Out}, rows, n)
 	}

@@ -52,11 +52,12 @@ type Param struct {
 
 	Family  Family
 	Role    Role
-	Unit    string // what uses the parameter together with others, and comes and goes with them: decoder.layers.3
-	Tile    bool   // a part of a weight that comes and goes by itself (tiles.go)
-	Frozen  bool   // not trained: it has neither gradient nor optimizer state
-	NoDecay bool   // biases and norms: no weight decay
-	OwnClip bool   // clipped by the norm of all gradients that have this, apart from the others' (--mtp-detach-heads)
+	Unit    string   // what uses the parameter together with others, and comes and goes with them: decoder.layers.3
+	QKV     [3]int64 // rows of Q, K and V of each query group, which Muon updates as matrices of their own; zeros: it is one
+	Tile    bool     // a part of a weight that comes and goes by itself (tiles.go)
+	Frozen  bool     // not trained: it has neither gradient nor optimizer state
+	NoDecay bool     // biases and norms: no weight decay
+	OwnClip bool     // clipped by the norm of all gradients that have this, apart from the others' (--mtp-detach-heads)
 
 	Owner    bool        // of all ranks of a model with these values, the one that saves them and counts them in norms
 	Replicas *comm.Group // ranks of a model that hold the same values; nil: this one

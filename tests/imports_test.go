@@ -23,7 +23,7 @@ type row struct {
 // Sets of folders, bottom up.
 const (
 	base    = "internal/argv internal/atomicfile internal/cgroup internal/exitcode internal/fingerprint internal/logging internal/osadvice internal/system internal/web "
-	codecs  = "internal/gguf internal/parallelio internal/pickle internal/safetensors "
+	codecs  = "internal/gguf internal/nf4 internal/parallelio internal/pickle internal/safetensors "
 	line    = base + "dataset tokenizer mpu/topology megatron/preference megatron/schedule megatron/spec megatron/telemetry csrc/device/activations "
 	kernels = base + "csrc/device csrc/device/activations "
 	ranks   = kernels + "mpu mpu/ranks mpu/comm mpu/health mpu/bootstrap mpu/topology "
@@ -49,12 +49,13 @@ var importTable = []row{
 	{"megatron/engine", line + ranks + "megatron/config megatron/model megatron/optimizer ", "one step of one rank: knows neither files nor datasets"},
 	{"megatron/inference", parts, "runs a model, never trains one"},
 	{"megatron/model", line + ranks, "layers know ranks and kernels; neither optimizer nor files"},
-	{"megatron/optimizer", ranks + "internal/parallelio internal/safetensors megatron/spec", "works on Params, whatever model they belong to"},
+	{"megatron/optimizer", ranks + "internal/nf4 internal/parallelio internal/safetensors megatron/spec", "works on Params, whatever model they belong to"},
 	{"megatron/checkpoint", codecs + ranks + "megatron/spec tokenizer", "pieces of Params in files, in every format; formats never import training"},
 	{"internal/argv", "internal/exitcode", "reads a command line"},
 	{"internal/atomicfile", "internal/exitcode internal/system", "files that appear complete or not at all"},
 	{"internal/fingerprint", "", "sums of bytes: knows no tensor"},
 	{"internal/gguf", base + "internal/parallelio internal/safetensors", "a codec: knows no model"},
+	{"internal/nf4", base + "internal/parallelio internal/safetensors", "a codec: knows no model"},
 	{"internal/golden", "", "imported by tests only: finds the reference cases"},
 	{"internal/logging", "internal/exitcode", "notes for people, a line each on stderr"},
 	{"internal/web", "internal/exitcode internal/logging internal/cgroup", "how every HTTP server of the program listens, and whom it answers"},

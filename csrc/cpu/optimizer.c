@@ -8,9 +8,11 @@
 
 static int64_t adamw_tiles(const void *args, int32_t phase) { return phase == 0 ? mt_flat_tiles(mt_len(&((const mt_adamw_args *)args)->param)) : 0; }
 static int64_t sgd_tiles(const void *args, int32_t phase) { return phase == 0 ? mt_flat_tiles(mt_len(&((const mt_sgd_args *)args)->param)) : 0; }
+static int64_t lion_tiles(const void *args, int32_t phase) { return phase == 0 ? mt_flat_tiles(mt_len(&((const mt_lion_args *)args)->param)) : 0; }
 
 MT_OP(adamw, adamw_tiles, NULL)
 MT_OP(sgd, sgd_tiles, NULL)
+MT_OP(lion, lion_tiles, NULL)
 #else
 
 /* What range r has of segment s, with the segment's learning rate and weight decay. */
@@ -89,6 +91,39 @@ static int32_t K(sgd)(mt_context *ctx, const void *args, void *scratch, int32_t 
       V_BY_DTYPE(a->model.dtype, K(sgd_range)(a, T, a->model.data, part))
     else
       K(sgd_range)(a, MT_F32, NULL, part))
+  return 0;
+}
+
+/* The sign of a mean of gradients is all that moves a parameter. */
+V void K(lion_range)(const mt_lion_args *a, int T, void *model, K(rated) part) {
+  const float *hyper = a->hyper.data, *grad = a->grad.data;
+  float *param = a->param.data, *momentum = a->m.data;
+  mt_range r = part.r;
+  float lr = part.lr, decay = part.decay, scale = hyper[MT_HYPER_GRAD_SCALE];
+  float b1 = a->beta1, b2 = a->beta2, r1 = 1 - b1, r2 = 1 - b2;
+  vf none = v_set(0.f);
+  V_EACH(r.to - r.from, j, m,
+    int64_t i = r.from + j;
+    vf g = v_load_n(grad, MT_F32, i, m) * scale;
+    vf p = v_load_n(param, MT_F32, i, m);
+    vf s = v_load_n(momentum, MT_F32, i, m);
+    vf c = s * b1 + g * r1;
+    vf sign = v_select(v_lt(none, c), v_set(1.f), v_select(v_lt(c, none), v_set(-1.f), none));
+    p -= lr * sign + lr * decay * p;
+    v_store_n(momentum, MT_F32, i, m, s * b2 + g * r2);
+    v_store_n(param, MT_F32, i, m, p);
+    if (model) v_store_n(model, T, i, m, p););
+}
+
+static int32_t K(lion)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
+  const mt_lion_args *a = args;
+  if (((const float *)a->hyper.data)[MT_HYPER_SKIP] != 0) return 0;
+  mt_range r = mt_flat_range(mt_len(&a->param), tile);
+  EACH_SEGMENT(a, r,
+    if (mt_given(&a->model))
+      V_BY_DTYPE(a->model.dtype, K(lion_range)(a, T, a->model.data, part))
+    else
+      K(lion_range)(a, MT_F32, NULL, part))
   return 0;
 }
 #undef EACH_SEGMENT

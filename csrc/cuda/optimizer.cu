@@ -81,3 +81,38 @@ static void sgd(mt_context *ctx, const mt_sgd_args &a, void *) {
 }
 
 MT_OP(sgd, nullptr)
+
+template <int N> __global__ void lion_kernel(const __grid_constant__ mt_lion_args a) {
+  const float *hyper = data_of<float>(a.hyper);
+  if (hyper[MT_HYPER_SKIP] != 0) return;
+  const float *mults = data_of<float>(a.mults);
+  float scale = hyper[MT_HYPER_GRAD_SCALE];
+  segmented<N>(a.segments, length(a.param), SPREAD * TURNS * N, [&](int64_t s) {
+    float lr = hyper[MT_HYPER_LR] * mults[2 * s], decay = hyper[MT_HYPER_WEIGHT_DECAY] * mults[2 * s + 1];
+    return [&, lr, decay](int64_t i, auto size) {
+      const int M = decltype(size)::value;
+      float p[M], g[M], m[M];
+      load(p, data_of<float>(a.param) + i);
+      load(g, data_of<float>(a.grad) + i);
+      load(m, data_of<float>(a.m) + i);
+      for (int j = 0; j < M; j++) {
+        float x = g[j] * scale, c = a.beta1 * m[j] + (1 - a.beta1) * x;
+        p[j] -= lr * ((c > 0 ? 1.f : c < 0 ? -1.f : 0.f) + decay * p[j]);
+        m[j] = a.beta2 * m[j] + (1 - a.beta2) * x;
+      }
+      store(data_of<float>(a.param) + i, p);
+      store(data_of<float>(a.m) + i, m);
+      store_model(a.model, i, p);
+    };
+  });
+}
+
+static void lion(mt_context *ctx, const mt_lion_args &a, void *) {
+  int64_t n = length(a.param);
+  if (n == 0) return;
+  bool aligned = starts(a.param, 4) && starts(a.grad, 4) && starts(a.m, 4) && starts(a.model, 4);
+  if (aligned) MT_LAUNCH(lion_kernel<4>, segmented_blocks(n, 4), SPREAD, 0, stream_of(ctx), a);
+  else MT_LAUNCH(lion_kernel<1>, segmented_blocks(n, 1), SPREAD, 0, stream_of(ctx), a);
+}
+
+MT_OP(lion, nullptr)

@@ -103,3 +103,28 @@ func (a *SGDArgs) main() Tensor { return a.Param }
 func (a *SGDArgs) work() Work {
 	return Work{Bytes: 2*size(a.Param, a.Momentum) + size(a.Grad, a.Model)}
 }
+
+// LionArgs (Chen et al., arXiv 2302.06675): g = Grad·GradScale, u = sign(β1M+(1−β1)g),
+// M = β2M+(1−β2)g, Param −= lr·(u + wd·Param); the sign of 0 is 0. Segments and Mults as
+// AdamW's.
+//
+//op:lion
+type LionArgs struct {
+	Param, Grad, M Tensor `dtype:"f32"`
+	Model          Tensor `dtype:"value"`
+	Hyper          Tensor `dtype:"f32"`
+	Segments       Tensor `dtype:"i64"`
+	Mults          Tensor `dtype:"f32"`
+	Beta1, Beta2   float32
+}
+
+func (a *LionArgs) check() bool {
+	return same(a.Grad, a.Param) && same(a.M, a.Param) && sameOrNone(a.Param, a.Model) && shaped(a.Hyper, Hypers) &&
+		a.Param.Contiguous() && multiplied(a.Segments, a.Mults)
+}
+
+func (a *LionArgs) main() Tensor { return a.Param }
+
+func (a *LionArgs) work() Work {
+	return Work{Bytes: 2*size(a.Param, a.M) + size(a.Grad, a.Model)}
+}

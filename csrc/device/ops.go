@@ -33,11 +33,16 @@ const (
 	OpRowDots
 	OpPlaceChoices
 	OpMatmul
+	OpMomentum
+	OpNormalize
+	OpPolynomial
+	OpFollow
 	OpNormForward
 	OpNormBackward
 	OpGradScale
 	OpAdamW
 	OpSGD
+	OpLion
 	OpPagedAttention
 	OpScale
 	OpSoftCap
@@ -84,11 +89,16 @@ var ops = [Ops]description{
 	OpRowDots:               describe[RowDotsArgs]("row_dots"),
 	OpPlaceChoices:          describe[PlaceChoicesArgs]("place_choices"),
 	OpMatmul:                describe[MatmulArgs]("matmul"),
+	OpMomentum:              describe[MomentumArgs]("momentum"),
+	OpNormalize:             describe[NormalizeArgs]("normalize"),
+	OpPolynomial:            describe[PolynomialArgs]("polynomial"),
+	OpFollow:                describe[FollowArgs]("follow"),
 	OpNormForward:           describe[NormForwardArgs]("norm_forward"),
 	OpNormBackward:          describe[NormBackwardArgs]("norm_backward"),
 	OpGradScale:             describe[GradScaleArgs]("grad_scale"),
 	OpAdamW:                 describe[AdamWArgs]("adamw"),
 	OpSGD:                   describe[SGDArgs]("sgd"),
+	OpLion:                  describe[LionArgs]("lion"),
 	OpPagedAttention:        describe[PagedAttentionArgs]("paged_attention"),
 	OpScale:                 describe[ScaleArgs]("scale"),
 	OpSoftCap:               describe[SoftCapArgs]("soft_cap"),
@@ -203,6 +213,14 @@ func (d *Device) PlaceChoices(a PlaceChoicesArgs) { d.run(OpPlaceChoices, unsafe
 
 func (d *Device) Matmul(a MatmulArgs) { d.run(OpMatmul, unsafe.Pointer(&a)) }
 
+func (d *Device) Momentum(a MomentumArgs) { d.run(OpMomentum, unsafe.Pointer(&a)) }
+
+func (d *Device) Normalize(a NormalizeArgs) { d.run(OpNormalize, unsafe.Pointer(&a)) }
+
+func (d *Device) Polynomial(a PolynomialArgs) { d.run(OpPolynomial, unsafe.Pointer(&a)) }
+
+func (d *Device) Follow(a FollowArgs) { d.run(OpFollow, unsafe.Pointer(&a)) }
+
 func (d *Device) NormForward(a NormForwardArgs) { d.run(OpNormForward, unsafe.Pointer(&a)) }
 
 func (d *Device) NormBackward(a NormBackwardArgs) { d.run(OpNormBackward, unsafe.Pointer(&a)) }
@@ -212,6 +230,8 @@ func (d *Device) GradScale(a GradScaleArgs) { d.run(OpGradScale, unsafe.Pointer(
 func (d *Device) AdamW(a AdamWArgs) { d.run(OpAdamW, unsafe.Pointer(&a)) }
 
 func (d *Device) SGD(a SGDArgs) { d.run(OpSGD, unsafe.Pointer(&a)) }
+
+func (d *Device) Lion(a LionArgs) { d.run(OpLion, unsafe.Pointer(&a)) }
 
 func (d *Device) PagedAttention(a PagedAttentionArgs) { d.run(OpPagedAttention, unsafe.Pointer(&a)) }
 
@@ -286,11 +306,16 @@ type Implementation interface {
 	RowDots(a *RowDotsArgs)
 	PlaceChoices(a *PlaceChoicesArgs)
 	Matmul(a *MatmulArgs)
+	Momentum(a *MomentumArgs)
+	Normalize(a *NormalizeArgs)
+	Polynomial(a *PolynomialArgs)
+	Follow(a *FollowArgs)
 	NormForward(a *NormForwardArgs)
 	NormBackward(a *NormBackwardArgs)
 	GradScale(a *GradScaleArgs)
 	AdamW(a *AdamWArgs)
 	SGD(a *SGDArgs)
+	Lion(a *LionArgs)
 	PagedAttention(a *PagedAttentionArgs)
 	Scale(a *ScaleArgs)
 	SoftCap(a *SoftCapArgs)
@@ -363,6 +388,14 @@ func Do(i Implementation, op Op, args unsafe.Pointer) {
 		i.PlaceChoices((*PlaceChoicesArgs)(args))
 	case OpMatmul:
 		i.Matmul((*MatmulArgs)(args))
+	case OpMomentum:
+		i.Momentum((*MomentumArgs)(args))
+	case OpNormalize:
+		i.Normalize((*NormalizeArgs)(args))
+	case OpPolynomial:
+		i.Polynomial((*PolynomialArgs)(args))
+	case OpFollow:
+		i.Follow((*FollowArgs)(args))
 	case OpNormForward:
 		i.NormForward((*NormForwardArgs)(args))
 	case OpNormBackward:
@@ -373,6 +406,8 @@ func Do(i Implementation, op Op, args unsafe.Pointer) {
 		i.AdamW((*AdamWArgs)(args))
 	case OpSGD:
 		i.SGD((*SGDArgs)(args))
+	case OpLion:
+		i.Lion((*LionArgs)(args))
 	case OpPagedAttention:
 		i.PagedAttention((*PagedAttentionArgs)(args))
 	case OpScale:

@@ -2,7 +2,7 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0xc10bf6c3u /* of the rest of this file */
+#define MT_OPS_SUM 0xb4669abcu /* of the rest of this file */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU, MT_GEGLU, MT_RELU };
@@ -41,11 +41,16 @@ typedef struct { mt_tensor y, x, weight; } mt_scale_rows_args;
 typedef struct { mt_tensor out, x, y; } mt_row_dots_args;
 typedef struct { mt_tensor placed, chosen, slots; int32_t back, pad4; } mt_place_choices_args;
 typedef struct { mt_tensor c, a, b, bias, aux; int32_t trans_a, trans_b, accumulate, epilogue, by_row, pad10; } mt_matmul_args;
+typedef struct { mt_tensor m, out, grad, hyper; float mu; int32_t pad5; } mt_momentum_args;
+typedef struct { mt_tensor out, x, stats; float eps; int32_t pad4; } mt_normalize_args;
+typedef struct { mt_tensor out, x, y; float a, b, c; int32_t pad6; } mt_polynomial_args;
+typedef struct { mt_tensor param, direction, model, hyper; float by, decay; } mt_follow_args;
 typedef struct { mt_tensor y, x, gamma, beta, mean, rstd; float eps; int32_t kind, one_plus, pad9; } mt_norm_forward_args;
 typedef struct { mt_tensor dx, dgamma, dbeta, dy, x, gamma, mean, rstd, residual; int32_t kind, one_plus; } mt_norm_backward_args;
 typedef struct { mt_tensor hyper, stats, others; float max_norm; int32_t pad4; } mt_grad_scale_args;
 typedef struct { mt_tensor param, grad, m, v, model, hyper, segments, mults; float beta1, beta2, eps; int32_t pad11; } mt_adamw_args;
 typedef struct { mt_tensor param, grad, momentum, model, hyper, segments, mults; float mu; int32_t pad8; } mt_sgd_args;
+typedef struct { mt_tensor param, grad, m, model, hyper, segments, mults; float beta1, beta2; } mt_lion_args;
 typedef struct { mt_tensor o, q, k, v, cache, tables, rows, slopes, sinks; int32_t window, chunk; float scale, cap; int32_t rule, pad14; } mt_paged_attention_args;
 typedef struct { mt_tensor out, x; float by; int32_t pad3; } mt_scale_args;
 typedef struct { mt_tensor out, x; float cap; int32_t pad3; } mt_soft_cap_args;
@@ -99,11 +104,16 @@ typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t
   X(MT_ROW_DOTS, row_dots) \
   X(MT_PLACE_CHOICES, place_choices) \
   X(MT_MATMUL, matmul) \
+  X(MT_MOMENTUM, momentum) \
+  X(MT_NORMALIZE, normalize) \
+  X(MT_POLYNOMIAL, polynomial) \
+  X(MT_FOLLOW, follow) \
   X(MT_NORM_FORWARD, norm_forward) \
   X(MT_NORM_BACKWARD, norm_backward) \
   X(MT_GRAD_SCALE, grad_scale) \
   X(MT_ADAMW, adamw) \
   X(MT_SGD, sgd) \
+  X(MT_LION, lion) \
   X(MT_PAGED_ATTENTION, paged_attention) \
   X(MT_SCALE, scale) \
   X(MT_SOFT_CAP, soft_cap) \

@@ -52,6 +52,33 @@ func (b *backend) SGD(a *device.SGDArgs) {
 	})
 }
 
+func (b *backend) Lion(a *device.LionArgs) {
+	hyper := vector(a.Hyper)
+	if hyper[device.HyperSkip] != 0 {
+		return
+	}
+	b1, b2 := float64(a.Beta1), float64(a.Beta2)
+	b.segments(a.Segments, a.Mults, a.Param.Len(), func(from, to int64, lrMult, wdMult float64) {
+		lr, decay := hyper[device.HyperLR]*lrMult, hyper[device.HyperWeightDecay]*wdMult
+		p, g, m := stretch(a.Param, from, to), stretch(a.Grad, from, to), stretch(a.M, from, to)
+		for i := range p {
+			gi := g[i] * hyper[device.HyperGradScale]
+			p[i] -= lr * (sign(b1*m[i]+(1-b1)*gi) + decay*p[i])
+			m[i] = b2*m[i] + (1-b2)*gi
+		}
+		store(a.M, from, m)
+		storeParam(a.Param, a.Model, from, p)
+	})
+}
+
+// sign is 1, -1 or, of 0, 0.
+func sign(x float64) float64 {
+	if x == 0 {
+		return 0
+	}
+	return math.Copysign(1, x)
+}
+
 // segments runs body on stretches of each segment of n elements, with the segment's
 // multipliers.
 func (b *backend) segments(table, mults device.Tensor, n int64, body func(from, to int64, lrMult, wdMult float64)) {

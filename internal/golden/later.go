@@ -10,16 +10,7 @@ var Models = Later{
 }
 
 // Lines are the cases of golden/model whose command lines do not parse yet.
-var Lines = Later{
-	"megatron-muon-llama-pp2":           "Muon",
-	"megatron-muon-llama-tp2-blockwise": "Muon",
-	"megatron-muon-llama-tp2-sp":        "Muon",
-	"megatron-muon-moe-ep2":             "Muon",
-	"megatron-muon-moe-tp2-sp-ep2-etp1": "Muon",
-	"muon-llama":                        "Muon",
-	"muon-llama-whole-qkv":              "Muon",
-	"muon-moe":                          "Muon",
-}
+var Lines = Later{}
 
 // Later is cases by name, each with what the program lacks for it.
 type Later map[string]string

@@ -317,7 +317,29 @@ func (p *parser) refuseForms(unit, other string) {
 const scheduleFlags = batchFlags + " lr min-lr lr-decay-style lr-decay-iters lr-decay-samples lr-warmup-iters lr-warmup-samples lr-warmup-fraction " +
 	"lr-warmup-init lr-wsd-decay-style lr-wsd-decay-iters lr-wsd-decay-samples"
 
+// deriveMuon checks what Muon, whose updates are of complete matrices, cannot be given in part.
+func (p *parser) deriveMuon() {
+	o, m, c := &p.Optimizer, &p.Model, &p.Checkpoint
+	if c.Save != "" && c.Format != "" && c.Format != "native" && (o.Kind == optimizer.Muon || o.Kind == optimizer.Lion) {
+		p.clash("ckpt-format optimizer", "--ckpt-format %s stores AdamW's state; use native with --optimizer %s, and convert its weights", c.Format, o.Kind)
+	}
+	if o.Kind != optimizer.Muon {
+		return
+	}
+	switch {
+	case p.OffloadFolder != "":
+		p.clash("offload-folder optimizer", "--offload-folder updates a piece of the state at a time, --optimizer muon complete matrices; leave one of them out")
+	case p.OptimizerCPUOffload:
+		p.clash("optimizer-cpu-offload optimizer", "--optimizer-cpu-offload updates a piece of the state at a time, --optimizer muon complete matrices; leave one of them out")
+	case o.Muon.TPMode == optimizer.MuonBlockwise && p.Layout.TP > m.NumQueryGroups:
+		p.clash("muon-tp-mode tensor-model-parallel-size num-query-groups", "--muon-tp-mode blockwise needs a query group on each of the %d tensor-parallel ranks; use duplicated", p.Layout.TP)
+	case o.Muon.TPMode == optimizer.MuonBlockwise && p.Layout.MemoryCentricTiling > 0:
+		p.clash("muon-tp-mode memory-centric-tiling", "--muon-tp-mode blockwise would take each tile for a matrix; use duplicated")
+	}
+}
+
 func (p *parser) deriveOptimizer() {
+	p.deriveMuon()
 	o := &p.Optimizer
 	noLR := p.need(!p.given("lr") && !p.SkipTrain, "lr", "the peak learning rate")
 	growing := o.WeightDecayIncrStyle != optimizer.DecayConstant

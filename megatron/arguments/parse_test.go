@@ -164,12 +164,12 @@ func TestPublishedLinesAreAnsweredInFull(t *testing.T) {
 // Claim: all problems of a line are in one error that exits 2.
 func TestAllProblemsTogether(t *testing.T) {
 	_, _, err := Parse(strings.Fields(`--num-layer 4 --hidden-size 65 --num-attention-heads 4 --seq-length 128 --max-position-embeddings 64
-		--micro-batch-size x --optimizer muon --bf16 --fp16 --train-iters 10 --train-samples 10 --lr 1e-3 --min-lr 1e-2 stray`))
+		--micro-batch-size x --optimizer soap --bf16 --fp16 --train-iters 10 --train-samples 10 --lr 1e-3 --min-lr 1e-2 stray`))
 	if exitcode.CodeOf(err) != exitcode.Usage {
 		t.Fatalf("code %d, %v", exitcode.CodeOf(err), err)
 	}
 	for _, want := range []string{"--num-layers?", "65 is not a multiple", "longer than --max-position-embeddings 64", `"x" is not an integer`,
-		"--optimizer muon", "--bf16 and --fp16", "--train-iters and --train-samples", "--data-path is missing"} {
+		"--optimizer soap", "--bf16 and --fp16", "--train-iters and --train-samples", "--data-path is missing"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the list lacks %q:\n%v", want, err)
 		}
@@ -222,6 +222,11 @@ func TestImpossibleCombinations(t *testing.T) {
 		{"--group-query-attention --num-query-groups 3", "not a multiple of --num-query-groups 3"},
 		{"--rampup-batch-size 2 1 100", "the global batch size 3 (during --rampup-batch-size) is not"},
 		{"--sgd-momentum 2 --optimizer sgd", "--sgd-momentum 2 is out of range: from 0, below 1"},
+		{"--optimizer muon --ckpt-format torch --save x", "--ckpt-format torch stores AdamW's state; use native with --optimizer muon"},
+		{"--optimizer muon --offload-folder x", "--optimizer muon complete matrices"},
+		{"--optimizer muon --optimizer-cpu-offload", "--optimizer muon complete matrices"},
+		{"--optimizer dist_muon", "use muon with --use-distributed-optimizer"},
+		{"--optimizer muon --muon-coefficient-type none", "polar_express"},
 		{"--cpu-threads 100000", "--cpu-threads 100000 is out of range: from 0 to 4096"},
 		{"--seed 4294967296", "--seed 4294967296 is out of range: from 0 to 4294967295"},
 		{"--hidden-size 2000000000", "no machine can store that"},

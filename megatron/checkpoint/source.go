@@ -54,6 +54,8 @@ type Info struct {
 	Specials map[string][]int32
 	Layout   Layout   // it was written by; zero: the format has none
 	Notes    []string // for a person: oddities, what was ignored
+
+	Quantization string // of the weights, which are read as floats: nf4; "": none
 }
 
 // Source is an open checkpoint.

@@ -9,8 +9,10 @@ type WriteOptions struct {
 	Tokenizer string // folder whose tokenizer files are copied beside the weights (hf); "": those that src names
 	// NoTokenizerFiles: a checkpoint names its tokenizer, and keeps no copies of its files.
 	NoTokenizerFiles bool
-	// Quantization is how GGUF stores weights: f32, f16, bf16 or q8_0; "": as most of src's are.
+	// Quantization is how weights are stored: GGUF's f32, f16, bf16 or q8_0, Hugging Face's nf4;
+	// "": GGUF as most of src's are, Hugging Face each as it is.
 	Quantization string
+	DoubleQuant  bool  // with nf4: scales are quantised too
 	ShardSize    int64 // bytes of one file, for formats with shards; 0: the format's custom
 	Release      bool  // Megatron: a `release` folder without iteration
 	// VocabDivisor: Megatron: the vocabulary is padded to a multiple of this times

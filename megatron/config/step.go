@@ -33,6 +33,7 @@ type Step struct {
 	OptimizerOffloadFraction float64  // of it, 0 to 1
 	OffloadFolder            string   // where what lies elsewhere has its files; "": nothing does
 	FreezeParameters         []string // shell patterns of names: not trained
+	PackedBase               bool     // what is not trained lies in memory as NF4 (--quantize-base), and comes where it is used
 
 	CheckForNaN           bool // a loss or gradient that is not finite is an error
 	CalculatePerTokenLoss bool // gradients are weighted by tokens, not by micro-batches

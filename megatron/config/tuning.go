@@ -58,6 +58,9 @@ type Adapter struct {
 	RSLoRA  bool
 	DoRA    bool
 
+	Quantize    string // of the weights that the adapter is on: nf4; "": they stay as they are
+	DoubleQuant bool   // their scales too
+
 	Settings json.RawMessage `json:",omitempty"` // adapter_config.json of the adapter
 }
 

@@ -24,6 +24,8 @@ func (e *Engine) Capture() (why string) {
 		return "--inject checks every layer"
 	case e.config.OffloadFolder != "":
 		return "--offload-folder has the host read and write during a step"
+	case e.config.PackedBase:
+		return "with --quantize-base the host unpacks weights during a step"
 	case e.toHost():
 		return "with --optimizer-cpu-offload the host takes part in the update"
 	case e.Timers.Trace != nil:

@@ -128,11 +128,14 @@ func (e *Engine) tell(scale float64) {
 	device.WriteSlice(e.device, e.iteration, []int64{e.Iteration})
 }
 
-// elsewhere is what lies outside of the device's memory: the optimizer's state,
-// with --offload-folder under ZeRO-3 parameters too, and where these are tiled gradients.
+// elsewhere is what lies outside of the device's memory: the optimizer's state, over a packed
+// base all parameters, with --offload-folder under ZeRO-3 parameters too, and where these are tiled gradients.
 func (e *Engine) elsewhere(s optimizer.Strategy) (w optimizer.Elsewhere, err error) {
 	dir := e.config.OffloadFolder
 	if dir == "" {
+		if e.config.PackedBase {
+			return optimizer.Elsewhere{Store: e.host.Packed(e.DType, optimizer.FrozenStore), Parameters: true}, nil
+		}
 		if e.toHost() {
 			w.Store, w.Fraction = e.host.Store, e.config.OptimizerOffloadFraction
 		}
@@ -156,6 +159,9 @@ func (e *Engine) toHost() bool {
 	}
 	return e.config.OptimizerCPUOffload && e.config.OptimizerOffloadFraction > 0 && apart
 }
+
+// PackedBytes is what the rank's weights take that lie in memory as NF4; 0: none do.
+func (e *Engine) PackedBytes() int64 { return e.host.PackedBytes() }
 
 // Close takes away what lies elsewhere. Nothing of the engine may be used afterwards.
 func (e *Engine) Close() error {

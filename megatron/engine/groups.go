@@ -39,6 +39,9 @@ func Ranks(c *config.Step, open func() (*device.Device, error)) ranks.Config {
 	}
 	if c.Model.Experts != nil {
 		kinds = slices.Concat(kinds, mixtureKinds)
+		if c.Optimizer.Kind == optimizer.Muon {
+			kinds = slices.Concat(kinds, []topology.Kind{topology.ExpertTP})
+		}
 	}
 	return ranks.Config{Sizes: sizes, Kinds: kinds, Open: open, Timeout: time.Duration(l.TimeoutMinutes) * time.Minute, NCCL: l.Backend != "gloo",
 		Pinned: l.Deterministic}
@@ -65,9 +68,10 @@ func parallelOf(r *ranks.Rank, c *config.Step) model.Parallel {
 // sharersOf are the ranks that the optimizer works with.
 func sharersOf(r *ranks.Rank, c *config.Step) optimizer.Groups {
 	families := map[mpu.Family]optimizer.Family{
-		mpu.Dense: {Data: r.Groups[DataKind(r.Sizes)], Model: r.Groups[topology.Model], Shard: r.Groups[topology.Shard], Across: r.Groups[topology.Across]}}
+		mpu.Dense: {Data: r.Groups[DataKind(r.Sizes)], Model: r.Groups[topology.Model], Shard: r.Groups[topology.Shard], Across: r.Groups[topology.Across],
+			Cut: r.Groups[topology.TP]}}
 	if c.Model.Experts != nil {
-		families[mpu.Experts] = optimizer.Family{Data: r.Groups[topology.ExpertDP]}
+		families[mpu.Experts] = optimizer.Family{Data: r.Groups[topology.ExpertDP], Cut: r.Groups[topology.ExpertTP]}
 	}
 	return optimizer.Groups{World: r.World(), Families: families}
 }

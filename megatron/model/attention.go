@@ -35,6 +35,7 @@ func newAttention(m *spec.Model, layer int, name string, p Parallel) *attention 
 	mine := p.share(m)
 	a := &attention{m: m, layer: layer, groups: mine.groups, perGroup: mine.perGroup, firstHead: mine.firstHead, channels: d,
 		qkv: mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_qkv", Tiles: p.Tiles, Out: int64(m.QKVRows()), In: h, Rows: mine.rows, Shared: mine.shared,
+			QKV:  [3]int64{int64(m.NumAttentionHeads/m.NumQueryGroups) * d, d, d},
 			Bias: m.QKVBias, Init: mpu.Init{Std: m.InitStd}}),
 		proj: mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_proj", Tiles: p.Tiles, Out: h, In: int64(m.NumAttentionHeads) * d, Bias: m.HasProjBias(), Init: outputInit(m)}),
 	}

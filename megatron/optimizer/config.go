@@ -10,6 +10,8 @@ import (
 const (
 	Adam = "adam" // AdamW: decay outside the moments
 	SGD  = "sgd"
+	Lion = "lion" // the sign of a mean of gradients
+	Muon = "muon" // matrices by Newton-Schulz (muon.go), the rest by AdamW or Lion
 )
 
 // Decay styles of the learning rate (--lr-decay-style).
@@ -35,6 +37,8 @@ type Config struct {
 
 	AdamBeta1, AdamBeta2, AdamEps float64
 	SGDMomentum                   float64
+	LionBeta1, LionBeta2          float64
+	Muon                          MuonConfig
 
 	WeightDecay                      float64
 	StartWeightDecay, EndWeightDecay float64

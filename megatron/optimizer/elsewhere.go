@@ -31,6 +31,9 @@ const (
 // pageElements of any dtype begin and end at pages.
 const pageElements = device.PageSize / 2
 
+// FrozenStore is the purpose of the store of values that are not trained.
+const FrozenStore = "frozen"
+
 // slot is room for a piece of every strip.
 type slot struct {
 	from, n int64           // of the strips
@@ -59,13 +62,13 @@ func (o *Optimizer) placeElsewhere(dtype, wide device.DType, e Elsewhere) {
 			return nil
 		}
 		s := &strip{page: pageElements, t: o.device.Elsewhere(dtype, n, func(bytes int64) (device.Store, error) { return e.Store(name, bytes) })}
-		if name != "frozen" {
+		if name != FrozenStore {
 			a.visited = append(a.visited, s)
 		}
 		return s
 	}
 	main, m, v := o.states(dtype, wide)
-	a.values, a.frozen = place(e.Parameters, "values", dtype, a.n), place(e.Parameters, "frozen", dtype, frozen)
+	a.values, a.frozen = place(e.Parameters, "values", dtype, a.n), place(e.Parameters, FrozenStore, dtype, frozen)
 	a.mains, a.ms, a.vs = place(main, "main", wide, a.n), place(m, "exp_avg", wide, a.n), place(v, "exp_avg_sq", wide, a.n)
 	a.grads = place(e.Gradients, "grad", wide, a.n)
 	if len(a.visited) == 0 && a.frozen == nil {

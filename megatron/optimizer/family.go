@@ -15,6 +15,7 @@ type Groups struct {
 type Family struct {
 	Data  *comm.Group // same part of the model, other samples: topology.DPCP, of experts topology.EDP
 	Model *comm.Group // one copy of the family's parameters; not used where there are several families
+	Cut   *comm.Group // the ranks that have parts of the same tensors: topology.TP, of experts topology.ExpertTP; only Muon asks
 
 	// With several copies of the sharded state (--num-distributed-optimizer-instances):
 	Shard  *comm.Group // the ranks of Data that share one; nil: all of Data

@@ -88,6 +88,7 @@ func (o *Optimizer) allocate(dtype device.DType, elsewhere Elsewhere) {
 		}
 	}
 	o.counted = o.allCounted()
+	o.matrices = o.allMatrices()
 }
 
 // allocateValues: all values, or under ZeRO-3 this rank's.
@@ -168,22 +169,24 @@ func (o *Optimizer) allocateState(dtype, wide device.DType) {
 // statesHere makes the strips of the states that lie in the device's memory.
 func (o *Optimizer) statesHere(dtype, wide device.DType) kinds {
 	stays := o.away == nil
+	here := func(p part) bool { return !p.away }
 	for _, b := range o.buckets {
-		stays = stays || b.elements(false) > 0
+		stays = stays || b.elements(here) > 0
 	}
-	own := func(kept bool) *strip {
+	own := func(kept bool, asked func(part) bool) *strip {
 		if !kept || !stays {
 			return nil
 		}
-		return o.strip(device.Optimizer, wide, func(b *bucket) int64 { return b.elements(false) })
+		return o.strip(device.Optimizer, wide, func(b *bucket) int64 { return b.elements(asked) })
 	}
 	main, m, v := o.states(dtype, wide)
-	return kinds{own(main), own(m), own(v)}
+	return kinds{own(main, here), own(m, here), own(v, func(p part) bool { return !p.away && !p.matrix })}
 }
 
 // states tells which states the optimizer keeps of each element: a main parameter, and moments.
 func (o *Optimizer) states(dtype, wide device.DType) (main, m, v bool) {
-	return dtype != wide, o.config.Kind == Adam || o.config.SGDMomentum != 0, o.config.Kind == Adam
+	adam := o.config.vectors() == Adam
+	return dtype != wide, o.config.Kind != SGD || o.config.SGDMomentum != 0, adam
 }
 
 // kept is how many elements of the bucket are here all the time.

@@ -23,6 +23,7 @@ type Optimizer struct {
 	segments []*segment              // of what is trained, in the order of params
 	shares   map[*mpu.Param]*segment // of all params
 	runs     []*run                  // what is updated here, a call each
+	matrices []*matrix               // what Muon updates, in the order of the model
 	counted  []counted               // what the norm is of, a call each
 	flying   *bucket                 // its gradients are being reduced, ZeRO-2 and 3
 
@@ -149,6 +150,9 @@ func (o *Optimizer) Step(a StepArgs) (Result, error) {
 	if a.Reduced != nil {
 		a.Reduced()
 	}
+	if err := o.meet(); err != nil {
+		return Result{}, err
+	}
 	o.prepare(a)
 	if err := o.Graph.Run(o.clipAndUpdate); err != nil {
 		return Result{}, err
@@ -184,6 +188,11 @@ func (o *Optimizer) clipAndUpdate() error {
 	}
 	for _, r := range o.runs {
 		o.update(r)
+	}
+	for _, m := range o.matrices {
+		if err := o.updateMatrix(m); err != nil {
+			return err
+		}
 	}
 	return o.updateElsewhere()
 }

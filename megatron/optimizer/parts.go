@@ -5,32 +5,40 @@ import (
 	"monotron/mpu"
 )
 
-// part is a stretch of a bucket's shard whose state lies in one place: parameters in a row. A
+// part is a stretch of a bucket's shard whose state is of one sort: parameters in a row. A
 // bucket's parts cover its shard.
 type part struct {
-	stretch       // of the shard
-	away    bool  // state lies elsewhere
-	place   int64 // of what lies elsewhere: where the part begins in each strip
+	stretch // of the shard
+	sort
+	place int64 // of what lies elsewhere: where the part begins in each strip
 
 	main, m, v device.Tensor // [n]; main is the values in f32 training
 }
 
-// divide says where the state of each bucket lies: all of it here or elsewhere, or with a
-// Fraction each parameter's in one of the two.
+// sort is what parameters of one part have in common.
+type sort struct {
+	away   bool // state lies elsewhere
+	matrix bool // it is updated by Muon, which keeps one moment
+}
+
+// divide says of which sort the state of each bucket is: all of it here or elsewhere, or with a
+// Fraction each parameter's in one of the two; matrices of Muon apart.
 func (o *Optimizer) divide(e Elsewhere) {
-	var leaves func(*mpu.Param) bool
-	if e.Store != nil && e.Fraction > 0 && e.Fraction < 1 {
-		gone := map[*mpu.Param]bool{}
-		for _, f := range o.families {
+	gone := map[*mpu.Param]bool{}
+	some := e.Store != nil && e.Fraction > 0 && e.Fraction < 1
+	for _, f := range o.families {
+		if some {
 			o.leaving(f, e.Fraction, gone)
 		}
-		leaves = func(p *mpu.Param) bool { return gone[p] }
 	}
 	place := int64(0)
 	for _, b := range o.buckets {
-		if b.parts = []part{{stretch: stretch{0, b.own.n}, away: e.Store != nil && !b.frozen}}; leaves != nil && !b.frozen {
-			b.parts = b.divided(leaves)
-		}
+		b.parts = b.divided(func(p *mpu.Param) sort {
+			if b.frozen {
+				return sort{}
+			}
+			return sort{away: gone[p] || e.Store != nil && !some, matrix: o.orthogonal(p)}
+		})
 		for i := range b.parts {
 			if p := &b.parts[i]; p.away {
 				p.place = place
@@ -85,10 +93,10 @@ func (o *Optimizer) inGroups(params []*mpu.Param) (sorted []*mpu.Param) {
 }
 
 // divided are the parts of a bucket; what fills the shard up belongs to the parameter before it.
-func (b *bucket) divided(leaves func(*mpu.Param) bool) (parts []part) {
+func (b *bucket) divided(of func(*mpu.Param) sort) (parts []part) {
 	for i, p := range b.params {
 		mine, k := b.mine(i), len(parts)
-		if mine.n == 0 || k > 0 && parts[k-1].away == leaves(p) {
+		if mine.n == 0 || k > 0 && parts[k-1].sort == of(p) {
 			continue
 		}
 		from := int64(0)
@@ -96,10 +104,10 @@ func (b *bucket) divided(leaves func(*mpu.Param) bool) (parts []part) {
 			from = mine.from - b.own.from
 			parts[k-1].n = from - parts[k-1].from
 		}
-		parts = append(parts, part{stretch: stretch{from, 0}, away: leaves(p)})
+		parts = append(parts, part{stretch: stretch{from, 0}, sort: of(p)})
 	}
 	if len(parts) == 0 { // this rank has nothing of its parameters
-		parts = []part{{}}
+		parts = []part{{sort: of(b.params[0])}}
 	}
 	last := &parts[len(parts)-1]
 	last.n = b.own.n - last.from
@@ -116,10 +124,10 @@ func (b *bucket) partOf(element int64) *part {
 	return &b.parts[len(b.parts)-1] // of a parameter that is not in the shard
 }
 
-// elements of the bucket whose state lies elsewhere, or here.
-func (b *bucket) elements(away bool) (n int64) {
+// elements of the bucket's parts that are asked for.
+func (b *bucket) elements(asked func(part) bool) (n int64) {
 	for _, p := range b.parts {
-		if p.away == away {
+		if asked(p) {
 			n += b.trained(p.n)
 		}
 	}
@@ -136,7 +144,10 @@ func (k kinds) cut(b *bucket, p *part) {
 	if b.frozen {
 		return
 	}
-	p.m, p.v = k.ms.next(p.n), k.vs.next(p.n)
+	p.m = k.ms.next(p.n)
+	if !p.matrix {
+		p.v = k.vs.next(p.n)
+	}
 	if k.mains != nil {
 		p.main = k.mains.next(p.n)
 	}

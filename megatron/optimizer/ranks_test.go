@@ -270,7 +270,8 @@ func toyConfig(kind string) Config {
 	if kind == "" {
 		kind = Adam
 	}
-	return Config{Kind: kind, AdamBeta1: 0.9, AdamBeta2: 0.95, AdamEps: 1e-8, SGDMomentum: 0.9, ClipGrad: 1}
+	return Config{Kind: kind, AdamBeta1: 0.9, AdamBeta2: 0.95, AdamEps: 1e-8, SGDMomentum: 0.9, ClipGrad: 1, LionBeta1: 0.95, LionBeta2: 0.98,
+		Muon: MuonConfig{Momentum: 0.9, Nesterov: true, Scale: ScaleSpectral, Extra: 0.2, Precision: MuonMedium, Coefficients: "quintic", Steps: 5}}
 }
 
 // step takes the rank's samples one by one through the toy, calling the hooks as a
@@ -436,7 +437,7 @@ func shardings() (all []Sharding) {
 // main parameters, moments, gradients, norms, counts of zeros.
 func TestEveryShardingIsOneRank(t *testing.T) {
 	for _, dtype := range []device.DType{device.F32, device.BF16, device.F16} {
-		for _, kind := range []string{Adam, SGD} {
+		for _, kind := range []string{Adam, SGD, Lion, Muon} {
 			base := setup{dtype: dtype, kind: kind, exact: true, steps: 3, model: dataParallel(1), world: 1}
 			if dtype == device.F16 {
 				base.spoil = 2
@@ -540,6 +541,9 @@ func TestShardingToRounding(t *testing.T) {
 func TestStateMovesBetweenShardings(t *testing.T) {
 	for _, dtype := range []device.DType{device.F32, device.BF16} {
 		base := setup{dtype: dtype, exact: true, steps: 2}
+		if dtype == device.BF16 {
+			base.kind = Muon
+		}
 		var states []globals
 		layouts := []setup{}
 		for _, n := range []int{1, 2, 4} {

@@ -20,6 +20,9 @@ type run struct {
 // clip is for some of its parameters. Those of what lies elsewhere are never updated as one: they have the tables that
 // pieces look into.
 func (o *Optimizer) addRuns(b *bucket, p *part) {
+	if p.matrix {
+		return
+	}
 	for kind := range 2 * len(o.clips) {
 		clip, apart := kind/2, kind%2 == 1
 		r := &run{value: b.ownValues.Slice(0, p.from, p.n), main: p.main, m: p.m, v: p.v, hyper: o.clips[clip].hyper}
@@ -35,9 +38,9 @@ func (o *Optimizer) addRuns(b *bucket, p *part) {
 		for _, param := range b.params {
 			s, whose := o.shares[param], o.shares[param].part
 			if s.n == 0 {
-				whose = &b.parts[0]
+				whose = b.firstRun()
 			}
-			if o.decoupled(param) != apart || o.clipOf(param) != clip || whose != p {
+			if o.decoupled(param) != apart || o.clipOf(param) != clip || whose != p || o.orthogonal(param) {
 				continue
 			}
 			if rows++; s.n == 0 {
@@ -63,6 +66,16 @@ func (o *Optimizer) addRuns(b *bucket, p *part) {
 	}
 }
 
+// firstRun is the first part that is updated by runs; nil: none is.
+func (b *bucket) firstRun() *part {
+	for i := range b.parts {
+		if p := &b.parts[i]; !p.matrix {
+			return p
+		}
+	}
+	return nil
+}
+
 // decoupled tells whether a parameter has the rate of --decoupled-lr.
 func (o *Optimizer) decoupled(p *mpu.Param) bool { return o.rate.Given() && p.Role == mpu.Vocabulary }
 
@@ -85,7 +98,12 @@ func (o *Optimizer) update(r *run) {
 	if r.main.Data != r.value.Data {
 		model = r.value
 	}
-	if o.config.Kind == SGD {
+	switch o.config.vectors() {
+	case Lion:
+		o.device.Lion(device.LionArgs{Param: r.main, Grad: r.grad, M: r.m, Model: model, Hyper: r.hyper, Segments: r.segments, Mults: r.mults,
+			Beta1: float32(o.config.LionBeta1), Beta2: float32(o.config.LionBeta2)})
+		return
+	case SGD:
 		o.device.SGD(device.SGDArgs{Param: r.main, Grad: r.grad, Momentum: r.m, Model: model, Hyper: r.hyper,
 			Segments: r.segments, Mults: r.mults, Mu: float32(o.config.SGDMomentum)})
 		return

@@ -78,7 +78,8 @@ func (o Options) changes(c *config.Run) (all []Change) {
 			_ = c.SetVocab(c.Model.VocabSize) // a size that is refused is no saving: the count says so
 		}})
 	}
-	folder := !c.Checkpoint.Async && !c.OptimizerCPUOffload // can be
+	pieces := c.Optimizer.Kind != optimizer.Muon                      // the update takes them
+	folder := pieces && !c.Checkpoint.Async && !c.OptimizerCPUOffload // can be
 	files := func(c *config.Run) { c.OffloadFolder = "DIR" }
 	parameters := func(c *config.Run) {
 		files(c)
@@ -88,7 +89,7 @@ func (o Options) changes(c *config.Run) (all []Change) {
 		parameters(c)
 		c.Layout.MemoryCentricTiling = 8
 	}
-	add(offloaded, o.Device == "cuda" && !c.OptimizerCPUOffload && c.OffloadFolder == "", "--optimizer-cpu-offload", func(c *config.Run) { c.OptimizerCPUOffload, c.OptimizerOffloadFraction = true, 1 })
+	add(offloaded, pieces && o.Device == "cuda" && !c.OptimizerCPUOffload && c.OffloadFolder == "", "--optimizer-cpu-offload", func(c *config.Run) { c.OptimizerCPUOffload, c.OptimizerOffloadFraction = true, 1 })
 	add(offloaded, folder && c.OffloadFolder == "", "--offload-folder DIR", files)
 	add(offloaded, folder && (c.OffloadFolder == "" || c.Layout.Sharding != string(optimizer.OptimGradsParams)), "--offload-folder DIR --zero-stage 3", parameters)
 	add(offloaded, folder && c.Layout.MemoryCentricTiling == 0 && !c.Layout.TPCommOverlap && c.Layout.OptimizerInstances <= 1, "--offload-folder DIR --zero-stage 3 --memory-centric-tiling 8", tiles)

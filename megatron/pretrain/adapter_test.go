@@ -156,3 +156,35 @@ func TestAdapterRefusals(t *testing.T) {
 		}
 	}
 }
+
+// Claim (docs/finetuning.md): --quantize-base trains over rounded weights, with other losses
+// than the base's: the same in every layout, whether the weights lie in memory in their codes or
+// unpacked; a stopped run continues with them.
+func TestAdapterOverAQuantizedBase(t *testing.T) {
+	dir := t.TempDir()
+	plain := adaptLine(t, dir) + "--micro-batch-size 2 --lora-rank 4 --seed 7 "
+	line := plain + "--quantize-base nf4 --double-quant "
+	losses := func(flags string) string { return fmt.Sprint(lossesOf(t, must(t, dir, flags).out)) }
+	want := losses(line + "--save DIR/one")
+	if want == losses(plain+"--save DIR/plain") {
+		t.Error("nothing was rounded")
+	}
+	if notes := must(t, dir, line+"--train-iters 1 --save DIR/note").notes; !strings.Contains(notes, "the weights that are not trained take") {
+		t.Errorf("nothing lies in codes: %s", notes)
+	}
+	for i, layout := range []string{"--world-size 2 --tensor-model-parallel-size 2", "--world-size 2 --zero-stage 3", "--world-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 1",
+		"--optimizer-cpu-offload"} { // the last leaves the weights unpacked
+		if got := losses(line + layout + fmt.Sprintf(" --save DIR/layout%d", i)); got != want {
+			t.Errorf("%s: %s, want %s", layout, got, want)
+		}
+	}
+	must(t, dir, line+"--save DIR/part --exit-interval 2")
+	if rest := losses(strings.Replace(line, "--load DIR/base", "--load DIR/part", 1) + "--save DIR/part"); !strings.HasSuffix(want, strings.TrimPrefix(rest, "[")) {
+		t.Errorf("continued %s, want the end of %s", rest, want)
+	}
+	for flags, says := range map[string]string{"--quantize-base nf4 --lora-rank 0": "--quantize-base needs --lora-rank or --adapter", "--double-quant": "--double-quant needs --quantize-base nf4"} {
+		if r := call(t, dir, plain+flags); r.err == nil || !strings.Contains(r.err.Error(), says) {
+			t.Errorf("%s: %v", flags, r.err)
+		}
+	}
+}

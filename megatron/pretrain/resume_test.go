@@ -26,6 +26,8 @@ func TestStoppedRunContinuesBitForBit(t *testing.T) {
 		"f32":   "",
 		"async": "--async-save --keep-last 2",
 		"bf16":  "--bf16 --optimizer sgd",
+		"lion":  "--bf16 --optimizer lion",
+		"muon":  "--bf16 --optimizer muon --muon-nesterov --muon-scalar-optimizer lion",
 		"fp16":  "--fp16 --initial-loss-scale 65536 --loss-scale-window 2 --hysteresis 1",
 		"ramp":  "--rampup-batch-size 2 2 6 --lr-decay-style cosine --lr-warmup-iters 2 --dataloader-type cyclic",
 		"more":  "--decoupled-lr 0.1 --recompute-activations --calculate-per-token-loss --eval-micro-batch-size 1",

@@ -21,6 +21,7 @@ import (
 
 // adapt finds the modules of the model that get an adapter. A checkpoint that has one says which.
 func adapt(c *config.Run) error {
+	defer func() { c.PackedBase = packsBase(c) }()
 	if err := findAdapters(c); err != nil || c.Tuning.Prefers() == nil {
 		return err
 	}
@@ -66,6 +67,14 @@ func findAdapters(c *config.Run) error {
 	}
 	c.Adapter.Settings, err = json.Marshal(settings)
 	return exitcode.With(exitcode.Internal, err)
+}
+
+// packsBase tells whether the weights of --quantize-base lie in memory as NF4: not where complete
+// ones are needed (a new DoRA's magnitudes), where something else keeps the parameters
+// elsewhere, or has all of them on every rank after an update.
+func packsBase(c *config.Run) bool {
+	kept := c.Layout.Sharding == "" || c.Layout.Sharding == string(optimizer.NoShard) || c.Layout.Sharding == string(optimizer.OptimGradsParams)
+	return c.Adapter.Quantize != "" && !c.Adapter.DoRA && kept && c.Optimizer.Kind != optimizer.Muon && c.OffloadFolder == "" && !c.OptimizerCPUOffload
 }
 
 // moduleEnds are the last parts of the adapted modules' names.

@@ -51,7 +51,11 @@ func (r *Run) restore() error {
 		if err := r.drawAdapter(); err != nil {
 			return err
 		}
-		if err := r.load(dir, step, finetune); err != nil {
+		load := r.load
+		if r.Config.Adapter.Quantize != "" {
+			load = r.loadQuantized
+		}
+		if err := load(dir, step, finetune); err != nil {
 			return err
 		}
 		return r.beginAdapter()

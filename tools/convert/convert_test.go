@@ -210,3 +210,29 @@ func TestVocabularyPadding(t *testing.T) {
 		}
 	}
 }
+
+// Claim (docs/checkpoints.md): --quantize goes with --to hf alone, of dense models, and not with
+// --verify; what it writes opens again and differs from its input.
+func TestQuantize(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	for _, c := range []struct{ flags, says string }{
+		{"--to hf --quantize nf5", "there is nf4"}, {"--to gguf --quantize nf4", "goes with --to hf"}, {"--to hf --double-quant", "goes with --quantize nf4"},
+		{"--to hf --quantize nf4 --verify", "compares bits"},
+	} {
+		if _, _, err := call(append(strings.Fields(c.flags), "--input", tiny, "--output", out)...); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", c.flags, err)
+		}
+	}
+	if _, _, err := call("--to", "hf", "--quantize", "nf4", "--input", golden.Dir(t, "model", "olmoe"), "--output", out); exitcode.CodeOf(err) == exitcode.Done {
+		t.Error("a mixture is quantised")
+	}
+	convert(t, "--to", "hf", "--quantize", "nf4", "--input", tiny, "--output", out)
+	if sameWeights(t, tiny, out) {
+		t.Error("nothing was rounded")
+	}
+	again := filepath.Join(t.TempDir(), "again")
+	convert(t, "--to", "hf", "--input", out, "--output", again)
+	if !sameWeights(t, out, again) {
+		t.Error("the values of the codes are not those that are read")
+	}
+}

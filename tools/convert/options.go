@@ -48,6 +48,8 @@ func allFlags() []cli.Flag {
 		&cli.StringFlag{Name: "family", Usage: "hf, gguf: architecture, if several can represent the model: " + hf.Known},
 		&cli.StringFlag{Name: "tokenizer", Usage: "hf, gguf: folder whose tokenizer files are taken (default: the input, if it is a Hugging Face folder)"},
 		&cli.StringFlag{Name: "type", DefaultText: "that of most weights of the input", Usage: "gguf: how weights are stored: " + gguf.Kinds},
+		&cli.StringFlag{Name: "quantize", Usage: "hf: quantise the weights of linear layers as bitsandbytes does: nf4"},
+		&cli.BoolFlag{Name: "double-quant", Usage: "with --quantize nf4: quantise the scales of blocks as well"},
 		&cli.BoolFlag{Name: "ollama", Usage: "gguf: also write a Modelfile into the folder of the output, for ollama create"},
 		&cli.StringFlag{Name: "max-shard-size", Value: "5GB", Usage: "hf: maximum size of one file, as 500MB or 2GiB"},
 	}
@@ -114,6 +116,9 @@ func (o *options) readWriting(c *cli.Context) error {
 	if err := o.readType(c); err != nil {
 		return err
 	}
+	if err := o.readQuantize(c); err != nil {
+		return err
+	}
 	if c.IsSet("make-vocab-size-divisible-by") {
 		o.write.VocabDivisor = c.Int("make-vocab-size-divisible-by")
 	}
@@ -144,6 +149,25 @@ func (o *options) readType(c *cli.Context) error {
 	if _, err := os.Lstat(o.modelfile); err == nil {
 		return exitcode.Errorf(exitcode.Usage, "%s already exists; choose another folder for the output", o.modelfile)
 	}
+	return nil
+}
+
+// readQuantize reads how Hugging Face's files store weights.
+func (o *options) readQuantize(c *cli.Context) error {
+	kind := strings.ToLower(c.String("quantize"))
+	switch {
+	case kind == "" && c.Bool("double-quant"):
+		return exitcode.Errorf(exitcode.Usage, "--double-quant goes with --quantize nf4")
+	case kind == "":
+		return nil
+	case kind != hf.NF4:
+		return exitcode.Errorf(exitcode.Usage, "--quantize %q cannot be written; there is nf4", c.String("quantize"))
+	case o.to != checkpoint.HF:
+		return exitcode.Errorf(exitcode.Usage, "--quantize goes with --to hf; use --type q8_0 for gguf")
+	case o.verify:
+		return exitcode.Errorf(exitcode.Usage, "--verify compares bits, which --quantize rounds; leave one of them out")
+	}
+	o.write.Quantization, o.write.DoubleQuant = kind, c.Bool("double-quant")
 	return nil
 }
 

@@ -196,8 +196,11 @@ func (p *runPlan) write(out *command.Printer) error {
 	}
 	if stored := p.ranks[worst].Stored; stored > 0 {
 		where := "the host's memory"
-		if p.config.OffloadFolder != "" {
+		switch {
+		case p.config.OffloadFolder != "":
 			where = p.config.OffloadFolder
+		case p.config.PackedBase:
+			where += ", less what NF4 saves of it (--quantize-base)"
 		}
 		out.Printf("rank %d has %s more in %s\n", worst, device.Size(stored), where)
 	}

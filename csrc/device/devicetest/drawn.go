@@ -23,7 +23,7 @@ func Drawn(seed uint64, rounds int) []Case {
 	for range rounds {
 		for _, draw := range []func() []Case{
 			r.matmuls, r.norms, r.activations, r.ropes, r.attentions, r.paged, r.embeddings, r.losses, r.samples, r.dropouts, r.elementwise, r.sums,
-			r.optimizers, r.routers, r.choices, r.rows, r.groups, r.parts,
+			r.optimizers, r.muon, r.routers, r.choices, r.rows, r.groups, r.parts,
 		} {
 			for _, c := range draw() {
 				c.Name = fmt.Sprintf("#%d.%d %s", seed, len(all), c.Name) // its inputs come from the name
@@ -242,9 +242,15 @@ func (r drawer) sums() []Case {
 
 func (r drawer) optimizers() []Case {
 	o := optimizerOptions{model: r.dtype(), none: r.yes(3), skip: r.yes(5), cut: r.yes(2)}
-	cases := []Case{adamWCase(r.size(0, 2049), o)}
+	cases := []Case{adamWCase(r.size(0, 2049), o), lionCase(r.size(0, 2049), o)}
 	o.momentum = pick(r, []float32{0, 0.9})
 	return append(cases, sgdCase(r.size(0, 2049), o))
+}
+
+func (r drawer) muon() []Case {
+	o := optimizerOptions{model: r.dtype(), none: r.yes(3), skip: r.yes(5)}
+	return []Case{momentumCase(r.size(0, 2049), r.yes(2), r.yes(5)), normalizeCase(r.dtype(), r.size(0, 2049), pick(r, []float64{0, 2.5})),
+		polynomialCase(r.dtype(), r.size(0, 129), pick(r, []float32{0, 0.3})), followCase(r.size(0, 2049), o)}
 }
 
 func (r drawer) routerShape(tokens int64) routerShape {

@@ -36,12 +36,12 @@ func optimizerCases() []Case {
 	var cases []Case
 	for _, n := range []int64{0, 1, 17, 1001, 100003} {
 		for _, o := range []optimizerOptions{{none: true}, {model: device.F32}, {model: device.BF16}, {model: device.F16}, {model: device.BF16, skip: true}} {
-			cases = append(cases, adamWCase(n, o), sgdCase(n, o))
+			cases = append(cases, adamWCase(n, o), sgdCase(n, o), lionCase(n, o))
 			o.momentum = 0.9
 			cases = append(cases, sgdCase(n, o))
 		}
 		for _, o := range []optimizerOptions{{none: true, cut: true}, {model: device.BF16, cut: true}, {model: device.F16, cut: true, skip: true}} {
-			cases = append(cases, adamWCase(n, o), sgdCase(n, o))
+			cases = append(cases, adamWCase(n, o), sgdCase(n, o), lionCase(n, o))
 		}
 	}
 	return cases
@@ -114,6 +114,21 @@ func sgdCase(n int64, o optimizerOptions) Case {
 		return func() { e.Dev.SGD(a) }
 	}
 	return Case{device.OpSGD, fmt.Sprintf("%d %s", n, o), setup, Work{Bytes: float64(n) * (3*4 + modelBytes(o)), FLOPs: 6 * float64(n)}}
+}
+
+// lionCase keeps the mean of gradients off 0, where rounding has its sign: it is M's, or where
+// M is 0 the gradient's.
+func lionCase(n int64, o optimizerOptions) Case {
+	setup := func(e *Env) func() {
+		a := device.LionArgs{Beta1: 0.95, Beta2: 0.98}
+		a.Param, a.Grad, a.Model, a.Hyper = e.optimizerInputs(n, o)
+		a.Segments, a.Mults = e.rated(n, o, 0.5, 2)
+		a.M = e.Changes(e.Make("M", device.F32, func(i int) float64 {
+			return float64(i%3-1) * (0.5 + math.Abs(e.unit()))
+		}, n), optimizerTol)
+		return func() { e.Dev.Lion(a) }
+	}
+	return Case{device.OpLion, fmt.Sprintf("%d %s", n, o), setup, Work{Bytes: float64(n) * (5*4 + modelBytes(o)), FLOPs: 9 * float64(n)}}
 }
 
 func modelBytes(o optimizerOptions) float64 {

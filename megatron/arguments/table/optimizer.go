@@ -1,15 +1,13 @@
 package table
 
 const (
-	noMuon    = "Muon is not supported yet; use --optimizer adam"
-	noLion    = "Lion is not supported; use --optimizer adam"
 	stateHere = "--optimizer-cpu-offload already updates on the device and overlaps the copies; leave it out"
 )
 
 // optimizerFlags say how parameters move.
 var optimizerFlags = owned(Optimizer,
-	works("optimizer", String, "adam", "Optimizer.Kind", "optimizer algorithm").choices("adam", "sgd").
-		but("this optimizer is not supported; use adam or sgd", "muon", "dist_muon", "lion", "soap", "adaptive_muon"),
+	works("optimizer", String, "adam", "Optimizer.Kind", "optimizer algorithm (docs/optimizers.md)").choices("adam", "sgd", "muon", "lion").
+		but("use muon with --use-distributed-optimizer", "dist_muon").but("this optimizer is not supported; use muon", "soap", "adaptive_muon"),
 	works("lr", Float, "", "Optimizer.LR", "peak learning rate").from(0, rates),
 	works("min-lr", Float, "0", "Optimizer.MinLR", "learning rate at the end of the decay").from(0, rates),
 	works("lr-decay-style", String, "linear", "Optimizer.DecayStyle", "curve of the learning rate from peak to minimum").
@@ -50,17 +48,30 @@ var optimizerFlags = owned(Optimizer,
 	refused("warmup", Float, "it was a fraction of the training; use --lr-warmup-fraction"),
 )
 
-// otherOptimizerFlags are of update rules and places of state that are not here.
-var otherOptimizerFlags = families(Optimizer,
-	allRefused(noLion, floats("lion-beta1 lion-beta2")))
+// muonFlags are of Muon and of Lion.
+var muonFlags = owned(Optimizer,
+	works("muon-momentum", Float, "0.9", "Optimizer.Muon.Momentum", "decay rate of Muon's mean of gradients").below(0, 1),
+	works("muon-nesterov", Switch, "", "Optimizer.Muon.Nesterov", "step along the mean of the mean and the gradient (Nesterov)"),
+	works("muon-no-split-qkv", Switch, "", "Optimizer.Muon.WholeQKV", "update the weight of queries, keys and values as one matrix, not as three"),
+	works("muon-scale-mode", String, "spectral", "Optimizer.Muon.Scale", "length of the step of a matrix [out, in]: √max(out, in), √(out/in) or √max(1, out/in)").
+		choices("spectral", "unit_rms_norm", "shape_scaling"),
+	works("muon-extra-scale-factor", Float, "1.0", "Optimizer.Muon.Extra", "factor of that length; 0.2 gives steps as long as AdamW's").from(0, 1000),
+	works("muon-coefficient-type", String, "quintic", "Optimizer.Muon.Coefficients", "coefficients of the Newton-Schulz iteration").
+		choices("simple", "quintic", "polar_express", "cans", "aol", "deepseekv4", "cubic5").
+		differs("the sets of NVIDIA's Emerging-Optimizers by name, which Megatron asks for when it starts"),
+	works("muon-num-ns-steps", Int, "5", "Optimizer.Muon.Steps", "steps of the Newton-Schulz iteration").from(1, 100),
+	works("muon-fp32-matmul-prec", String, "medium", "Optimizer.Muon.Precision", "precision of the iteration: bf16 (medium) or f32 (high)").
+		choices("medium", "high").but("PyTorch has no such precision; use medium", "low"),
+	works("muon-tp-mode", String, "duplicated", "Optimizer.Muon.TPMode", "what is one matrix under tensor parallelism: the weight, or each rank's part of it").
+		choices("duplicated", "blockwise").but("use duplicated, which gives the same updates", "distributed"),
+	works("muon-scalar-optimizer", String, "adam", "Optimizer.Muon.Vectors", "optimizer of embeddings, output layer, norms and biases").choices("adam", "lion"),
+	accepted("muon-use-syrk", Switch, "", "no product depends on it"),
+	works("lion-beta1", Float, "0.95", "Optimizer.LionBeta1", "weight of Lion's mean of gradients in the sign of a step").below(0, 1),
+	works("lion-beta2", Float, "0.98", "Optimizer.LionBeta2", "decay rate of Lion's mean of gradients").below(0, 1),
+)
 
-// muonFlags and stateOnHostFlags are of what this program is to have.
+// stateOnHostFlags are of what this program is to have.
 var (
-	muonFlags = allNotYet(owned(Optimizer, allRefused(noMuon,
-		switches("muon-no-split-qkv muon-nesterov muon-use-syrk"),
-		ints("muon-num-ns-steps"),
-		floats("muon-momentum muon-extra-scale-factor"),
-		texts("muon-scale-mode muon-fp32-matmul-prec muon-coefficient-type muon-tp-mode muon-scalar-optimizer"))...)...)
 	stateOnHostFlags = allNotYet(owned(Optimizer, allRefused(stateHere,
 		switches("use-torch-optimizer-for-cpu-offload overlap-cpu-optimizer-d2h-h2d no-pin-cpu-grads "+
 			"no-pin-cpu-params"))...)...)

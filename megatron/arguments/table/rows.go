@@ -36,7 +36,7 @@ var (
 		layoutFlags, otherLayoutFlags,
 		distributedFlags, otherDistributedFlags,
 		trainingFlags, otherTrainingFlags,
-		optimizerFlags, muonFlags, stateOnHostFlags, otherOptimizerFlags,
+		optimizerFlags, muonFlags, stateOnHostFlags,
 		precisionFlags, noFP8Flags,
 		recomputeFlags, offloadFlags,
 		checkpointFlags, otherCheckpointFlags,

@@ -24,6 +24,8 @@ var tuneFlags = owned(Tuning,
 	works("lora-target-modules", Strings, "", "Adapter.Targets", "modules that get an adapter, by the ends of their Hugging Face names, separated by commas or spaces (default: all-linear, the linear layers of attention and MLP)"),
 	works("use-rslora", Switch, "", "Adapter.RSLoRA", "scale the adapter by alpha over the square root of the rank"),
 	works("use-dora", Switch, "", "Adapter.DoRA", "train a magnitude of each output row with the adapter (DoRA)"),
+	works("quantize-base", String, "", "Adapter.Quantize", "round the frozen weights of linear layers to 4 bits before the adapter is trained (QLoRA; docs/finetuning.md)").choices("nf4"),
+	works("double-quant", Switch, "", "Adapter.DoubleQuant", "with --quantize-base: round the scales of blocks to 8 bits as well"),
 	works("adapter", String, "", "Adapter.Folder", "PEFT folder whose adapter is trained further; its settings replace the --lora flags"),
 	works("no-data-shuffle", Switch, "", "Tuning.NoShuffle", "read the rows of --finetune-data in the order of the file in every epoch"),
 )

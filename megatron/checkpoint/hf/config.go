@@ -65,8 +65,9 @@ var unheld = map[string]string{
 type Config struct {
 	Family       string
 	Model        *spec.Model
-	Further      int // layers behind the model's that predict further tokens, and are not read
-	MaxPositions int // longest sequence; also where positions are computed and Model has no rows for them
+	Further      int  // layers behind the model's that predict further tokens, and are not read
+	NF4          bool // weights are quantised by bitsandbytes
+	MaxPositions int  // longest sequence; also where positions are computed and Model has no rows for them
 }
 
 const (
@@ -215,7 +216,7 @@ type fields struct {
 	MoELayers   []int64  `json:"moe_layers"`
 	MoEStep     *int64   `json:"interleave_moe_layer_step"`
 
-	Quantization any `json:"quantization_config"`
+	Quantization *quantization `json:"quantization_config"`
 }
 
 // absent is what transformers' class of a family has where a key is absent, and
@@ -304,8 +305,8 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 	} else {
 		c.first(&f)
 	}
-	if f.Quantization != nil {
-		c.fail("quantization_config: quantized weights are not supported; convert them to float first (transformers: model.dequantize())")
+	if c.NF4 = f.Quantization != nil; c.NF4 && !f.Quantization.nf4() {
+		c.fail("quantization_config: quantized weights other than NF4 of bitsandbytes are not supported; convert them to float first (transformers: model.dequantize())")
 	}
 	if err := errors.Join(c.problems...); err != nil {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)

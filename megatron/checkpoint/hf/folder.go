@@ -68,6 +68,14 @@ func open(dir string, mtp bool) (*Folder, error) {
 	if len(mp.slabs) > 0 {
 		files = slabbed{files, ofExperts}
 	}
+	if config.NF4 {
+		whole, err := dequantize(files, mp)
+		if err != nil {
+			_ = files.Close() // the first error counts
+			return nil, err
+		}
+		files = whole
+	}
 	f := &Folder{Config: *config, Path: dir, Mapping: mp, files: files, stored: map[string]string{}}
 	if err := f.check(); err != nil {
 		_ = files.Close() // the first error counts
@@ -103,6 +111,10 @@ func OpenSource(dir string, o checkpoint.OpenOptions) (checkpoint.Source, error)
 	m := *f.Model
 	m.Context = f.MaxPositions
 	info := checkpoint.Info{Format: checkpoint.HF, Path: dir, Family: f.Family, Model: &m, Tokenizer: tokenizerOf(dir)}
+	if f.NF4 {
+		info.Quantization = NF4
+		info.Notes = append(info.Notes, "weights are NF4; they are read as the values that their codes stand for")
+	}
 	switch {
 	case f.further > 0 && m.MTP != nil:
 		info.Notes = append(info.Notes, fmt.Sprintf("%d copies of embedding and output layer in layers that predict further tokens (num_nextn_predict_layers) are left out: these layers use the model's", f.further))

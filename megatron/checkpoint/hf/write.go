@@ -50,6 +50,8 @@ type writing struct {
 	o       checkpoint.WriteOptions
 	mapping *Mapping
 	infos   []safetensors.Info
+	dtype   string      // of most weights
+	nf4     *quantizing // nil: weights keep their types
 	notes   []string
 }
 
@@ -68,6 +70,12 @@ func newWriting(src checkpoint.Source, o checkpoint.WriteOptions) (*writing, err
 	}
 	if w.infos, w.notes, err = Plan(src, w.mapping); err != nil {
 		return nil, err
+	}
+	w.dtype = w.commonType()
+	if o.Quantization == NF4 {
+		if err := w.quantize(); err != nil {
+			return nil, err
+		}
 	}
 	if o.ShardSize <= 0 {
 		w.o.ShardSize = defaultShard
@@ -152,6 +160,9 @@ func (w *writing) folder(ctx context.Context, dir string, done *checkpoint.Writt
 			name = fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(shards))
 		}
 		bytes, err := safetensors.WriteFile(ctx, filepath.Join(dir, name), infos, map[string]string{"format": "pt"}, func(i int, from, to int64, dst []byte) error {
+			if w.nf4 != nil && w.nf4.of[infos[i].Name] != nil {
+				return w.nf4.fill(dst, infos[i].Name, from, to)
+			}
 			return w.mapping.ScatterRows(dst, infos[i].Name, from, to, checkpoint.Width(infos[i].DType), read)
 		})
 		if err != nil {
@@ -199,7 +210,10 @@ func (w *writing) writeIndex(dir string, index map[string]string) error {
 
 // writeTexts writes the configs and copies the tokenizer.
 func (w *writing) writeTexts(dir string) error {
-	config := configOf(w.mapping.Model, ExportOptions{Family: w.mapping.Family, DType: w.commonType(), MaxPositions: w.mapping.Model.Context})
+	config := configOf(w.mapping.Model, ExportOptions{Family: w.mapping.Family, DType: w.dtype, MaxPositions: w.mapping.Model.Context})
+	if w.nf4 != nil {
+		config["quantization_config"] = quantizationConfig(w.o.DoubleQuant)
+	}
 	ids, err := specialIDs(w.o.Tokenizer)
 	if err != nil {
 		return err

@@ -1,10 +1,12 @@
 package offload
 
 import (
+	"strings"
 	"unsafe"
 
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
+	"monotron/internal/nf4"
 )
 
 // Host is a device.Store in the host's memory.
@@ -14,16 +16,46 @@ type Host struct {
 }
 
 // Memory is the host's memory that one rank took.
-type Memory struct{ all []*Host }
+type Memory struct {
+	all    []*Host
+	packed []*nf4.Packed
+}
 
 // Store takes zeroed memory, whatever it is for.
 func (m *Memory) Store(_ string, bytes int64) (device.Store, error) {
 	h, err := NewHost(bytes)
 	if err != nil {
-		return nil, exitcode.Errorf(exitcode.IO, "--optimizer-cpu-offload: cannot allocate %d bytes of host memory: %w", bytes, err)
+		return nil, exitcode.Errorf(exitcode.IO, "cannot allocate %d bytes of host memory: %w", bytes, err)
 	}
 	m.all = append(m.all, h)
 	return h, nil
+}
+
+// Packed is Store that keeps what is for `packed`, values of dtype, in 4 bits where they are
+// NF4's (nf4.Packed).
+func (m *Memory) Packed(dtype device.DType, packed string) func(purpose string, bytes int64) (device.Store, error) {
+	return func(purpose string, bytes int64) (device.Store, error) {
+		if purpose != packed {
+			return m.Store(purpose, bytes)
+		}
+		p, err := nf4.NewPacked(strings.ToUpper(dtype.String()), bytes/dtype.Size(), func(bytes int64) ([]byte, error) {
+			h, err := m.Store(purpose, max(1, bytes))
+			if err != nil {
+				return nil, err
+			}
+			return h.(*Host).b, nil
+		})
+		m.packed = append(m.packed, p)
+		return p, err
+	}
+}
+
+// PackedBytes is what values that Packed keeps take.
+func (m *Memory) PackedBytes() (bytes int64) {
+	for _, p := range m.packed {
+		bytes += p.Bytes()
+	}
+	return bytes
 }
 
 // Close gives all of it back.
@@ -31,7 +63,7 @@ func (m *Memory) Close() {
 	for _, h := range m.all {
 		h.Close()
 	}
-	m.all = nil
+	m.all, m.packed = nil, nil
 }
 
 // NewHost takes zeroed memory.

@@ -38,6 +38,32 @@ func TestLayoutsAgree(t *testing.T) {
 	}
 }
 
+// Claim: no layout changes Muon's updates: matrices are complete wherever their parts are, of
+// query groups that ranks share and of experts too.
+func TestLayoutsAgreeByMuon(t *testing.T) {
+	var models []Model
+	for _, flags := range []string{"llama --optimizer muon --muon-nesterov", "deepseek-moe --optimizer muon --muon-no-split-qkv"} {
+		words := strings.Fields(flags)
+		m, err := Builtin(words[0], words[1:]...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		models = append(models, m)
+	}
+	r, err := Prove(models, Options{World: 4, Steps: 2, Stride: 61, Open: open, Told: func(Progress) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Rows) < 12 {
+		t.Errorf("%d layouts", len(r.Rows))
+	}
+	for _, row := range r.Rows {
+		if !row.OK {
+			t.Errorf("%s, %s: %s", row.Model, row.Layout, row.Problem)
+		}
+	}
+}
+
 // Claim: a fault in a single pass is seen wherever it is, also where it moves neither
 // loss nor norm by more than rounding: one sum of a late layer of BLOOM, whose
 // normed embedding outweighs the layers, or one exchange of its keys, in a later step

@@ -7,6 +7,7 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/megatron/arguments"
 	"monotron/megatron/config"
+	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 )
 
@@ -37,6 +38,10 @@ const mixed = "--position-embedding-type rope --normalization RMSNorm --swiglu -
 const small = "--num-layers 8 --hidden-size 32 --num-attention-heads 8 --seq-length 16 --max-position-embeddings 16 " +
 	"--tokenizer-type NullTokenizer --vocab-size 131 --make-vocab-size-divisible-by 1 --micro-batch-size 1 --global-batch-size 24 " +
 	"--train-iters 10 --initial-loss-scale 1024 --lr 1e-3 --lr-decay-style constant --weight-decay 0.1 --clip-grad 1.0 --seed 1234 --adam-eps " + epsilon
+
+// precise is the precision of Muon's iteration in every trial: in bf16 it rounds what layouts
+// have different by 1e-7 to neighbours that are 4e-3 apart.
+const precise = "high"
 
 // epsilon of AdamW in every trial. An element's first move is lr·g/(|g|+ε): with Megatron's ε of
 // 1e-8 that is lr·sign(g), and the rounding of an element whose gradient is nearly zero (a column
@@ -118,6 +123,10 @@ func parse(name string, flags []string) (Model, error) {
 	if err != nil {
 		return Model{}, err
 	}
+	if o := &c.Optimizer; o.Kind == optimizer.Lion || o.Muon.Vectors == optimizer.Lion && o.Kind == optimizer.Muon {
+		return Model{}, exitcode.Errorf(exitcode.Usage, "Lion steps by signs of gradients, which rounding decides where these are nearly 0; verify the model with --optimizer adam")
+	}
+	c.Optimizer.Muon.Precision = precise
 	c.Layout = config.Layout{VP: 1, MicroBatchGroup: c.Layout.MicroBatchGroup}
 	c.Checkpoint, c.Log = config.Checkpoint{}, config.Log{}
 	c.LossMeanPerContextRank = false // with it the loss depends on the layout

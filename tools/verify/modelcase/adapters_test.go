@@ -20,9 +20,11 @@ import (
 
 // adapterCase is a case of golden/lora.
 type adapterCase struct {
-	dir, base string
-	Base      string
-	Expected  struct {
+	dir, base     string
+	adapter       string // PEFT's folder
+	without, with string // names of logits in expected.safetensors
+	Base          string
+	Expected      struct {
 		Curve []struct {
 			Loss float64
 			Norm float64 `json:"grad_norm"`
@@ -49,7 +51,8 @@ func TestAdaptersOfPEFT(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.base = golden.Dir(t, "model", filepath.Base(c.Base))
+			c.base, c.adapter = golden.Dir(t, "model", filepath.Base(c.Base)), c.dir
+			c.without, c.with = "logits_without_adapter", "logits"
 			c.check(t, openRef)
 			if d, err := cpu.Open(); err == nil { // not without cgo
 				d.Close()
@@ -96,7 +99,7 @@ func (c *adapterCase) adapted(t *testing.T, open func() (*device.Device, error),
 
 func (c *adapterCase) build(t *testing.T, made *trial, d *device.Device, settings config.Run, family string, adapters bool) {
 	t.Helper()
-	f, err := peft.Open(c.dir, &settings.Model, family)
+	f, err := peft.Open(c.adapter, &settings.Model, family)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +149,7 @@ func (c *adapterCase) check(t *testing.T, open func() (*device.Device, error)) {
 	if found, err := without.forward(without.step(0)); err != nil {
 		t.Fatal(err)
 	} else {
-		note("logits_abs", apart(found.logits, read64("logits_without_adapter")))
+		note("logits_abs", apart(found.logits, read64(c.without)))
 	}
 	s := c.adapted(t, open, true)
 	for i, want := range c.Expected.Curve {
@@ -157,7 +160,7 @@ func (c *adapterCase) check(t *testing.T, open func() (*device.Device, error)) {
 		note("curve_loss_abs", math.Abs(step.Loss-want.Loss))
 		note("curve_grad_norm_rel", math.Abs(step.Update.GradNorm/want.Norm-1))
 		if i == 0 {
-			note("logits_abs", apart(found.logits, read64("logits")))
+			note("logits_abs", apart(found.logits, read64(c.with)))
 		}
 		for _, p := range s.Params {
 			if !strings.HasPrefix(p.Name, mpu.AdapterPrefix) {

@@ -141,6 +141,24 @@ func TestGoldenLayouts(t *testing.T) {
 	}
 }
 
+// Claim: Muon's curves are Megatron's, on one rank and in every layout of golden/model, on both
+// devices.
+func TestGoldenMuon(t *testing.T) {
+	dir := goldenCases(t)
+	for name, least := range map[string]int{
+		"muon-llama": 62, "muon-llama-whole-qkv": 58, "muon-moe": 130, "megatron-muon-llama-pp2": 79, "megatron-muon-llama-tp2-blockwise": 94,
+		"megatron-muon-llama-tp2-sp": 94, "megatron-muon-moe-ep2": 206, "megatron-muon-moe-tp2-sp-ep2-etp1": 206,
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkOn(t, filepath.Join(dir, name), openRef, least)
+			if d, err := cpu.Open(); err == nil {
+				d.Arena.Close()
+				checkOn(t, filepath.Join(dir, name), cpu.Open, least)
+			}
+		})
+	}
+}
+
 // Claim: a run of the command is no case of a model, and says so in one line.
 func TestARunOfTheCommandIsNoModelCase(t *testing.T) {
 	_, err := Run(filepath.Join(goldenCases(t), "pretrain-gpt2"), openRef, Options{})
