@@ -1,0 +1,400 @@
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Grammar is a compiled schema.
+type Grammar struct{ root node }
+
+// Bounds of a schema from outside.
+const (
+	longestSchema = 1 << 20
+	deepest       = 64 // schemas inside each other
+	mostRepeats   = 4096
+)
+
+// Any is the grammar of every JSON object.
+func Any() *Grammar {
+	return &Grammar{anyObject}
+}
+
+// Compile reads a JSON schema. Understood are type (also a list), properties, required,
+// additionalProperties, items, prefixItems, minItems, maxItems, minLength, maxLength, enum, const,
+// anyOf, oneOf (as anyOf), allOf of one, $ref to $defs and definitions, nullable, minimum 0 and
+// exclusiveMinimum 0 of integers; annotations are passed over, and anything else is an error that names it.
+func Compile(text json.RawMessage) (*Grammar, error) {
+	if len(text) > longestSchema {
+		return nil, fmt.Errorf("the schema has %d bytes; at most %d", len(text), longestSchema)
+	}
+	c := &compiler{rules: map[string]*rule{}}
+	var err error
+	if c.root, err = decode(text); err != nil {
+		return nil, fmt.Errorf("the schema is not JSON: %w", err)
+	}
+	root, err := c.schema(c.root, "#", 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.finite(); err != nil {
+		return nil, err
+	}
+	return &Grammar{sequence{blank, root}}, nil
+}
+
+type compiler struct {
+	root  any
+	rules map[string]*rule // by reference
+}
+
+// annotations say nothing of what a value may be.
+var annotations = strings.Fields("title description default examples example $schema $id $comment $defs definitions deprecated readOnly writeOnly format strict")
+
+// keywords of a schema by what they belong to.
+var keywords = map[string][]string{
+	"object":  strings.Fields("properties required additionalProperties"),
+	"array":   strings.Fields("items prefixItems minItems maxItems"),
+	"string":  strings.Fields("minLength maxLength"),
+	"integer": strings.Fields("minimum exclusiveMinimum"),
+	"number":  nil, "boolean": nil, "null": nil,
+}
+
+// schema compiles one; at names it in errors.
+func (c *compiler) schema(value any, at string, depth int) (node, error) {
+	if depth > deepest {
+		return nil, fmt.Errorf("%s: more than %d schemas inside each other", at, deepest)
+	}
+	if value == true {
+		return anyValue, nil
+	}
+	s, is := value.(*fields)
+	if !is {
+		return nil, fmt.Errorf("%s: a schema is an object, or true", at)
+	}
+	if ref, is := s.at("$ref").(string); is {
+		return c.reference(ref, at, depth)
+	}
+	n, err := c.kind(s, at, depth)
+	if err == nil && s.at("nullable") == true {
+		n = choice{n, literal("null")}
+	}
+	return n, err
+}
+
+// kind compiles a schema by the keyword that decides what it is.
+func (c *compiler) kind(s *fields, at string, depth int) (node, error) {
+	known := append(slices.Clone(annotations), "type", "nullable")
+	for _, word := range []string{"anyOf", "oneOf", "allOf"} {
+		list, is := s.at(word).([]any)
+		if s.at(word) == nil {
+			continue
+		}
+		if !is || len(list) == 0 || word == "allOf" && len(list) > 1 {
+			return nil, fmt.Errorf("%s: %s has to be a list of schemas, allOf of one", at, word)
+		}
+		if err := only(s, at, append(known, word)); err != nil {
+			return nil, err
+		}
+		var all choice
+		for i, one := range list {
+			n, err := c.schema(one, fmt.Sprintf("%s/%s/%d", at, word, i), depth+1)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, n)
+		}
+		return all, nil
+	}
+	if list, is := s.at("enum").([]any); is && len(list) > 0 {
+		return values(list), only(s, at, append(known, "enum"))
+	}
+	if s.has("const") {
+		return values([]any{s.at("const")}), only(s, at, append(known, "const"))
+	}
+	types, err := typesOf(s, at)
+	if err != nil {
+		return nil, err
+	}
+	allowed := known
+	for _, t := range types {
+		allowed = append(allowed, keywords[t]...)
+	}
+	if err := only(s, at, allowed); err != nil {
+		return nil, err
+	}
+	if len(types) == 0 {
+		return anyValue, nil
+	}
+	var all choice
+	for _, t := range types {
+		n, err := c.typed(t, s, at, depth)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+// typesOf is the types of a schema: what its keywords belong to where it names none.
+func typesOf(s *fields, at string) (types []string, err error) {
+	switch t := s.at("type").(type) {
+	case nil:
+		for _, name := range []string{"object", "array", "string"} {
+			if slices.ContainsFunc(keywords[name], func(word string) bool { return s.at(word) != nil }) {
+				return []string{name}, nil
+			}
+		}
+		return nil, nil
+	case string:
+		types = []string{t}
+	case []any:
+		for _, one := range t {
+			name, _ := one.(string)
+			types = append(types, name)
+		}
+	}
+	for _, t := range types {
+		if _, known := keywords[t]; !known {
+			return nil, fmt.Errorf("%s: type %q is none of object, array, string, integer, number, boolean and null", at, t)
+		}
+	}
+	if len(types) == 0 {
+		return nil, fmt.Errorf("%s: type is neither a name nor a list of names", at)
+	}
+	return types, nil
+}
+
+// only refuses keywords that the grammar does not hold to.
+func only(s *fields, at string, known []string) error {
+	for _, word := range s.names {
+		if !slices.Contains(known, word) {
+			return fmt.Errorf("%s: %s is not supported here", at, word)
+		}
+	}
+	return nil
+}
+
+func (c *compiler) typed(t string, s *fields, at string, depth int) (node, error) {
+	switch t {
+	case "object":
+		return c.object(s, at, depth)
+	case "array":
+		return c.array(s, at, depth)
+	case "string":
+		least, most, err := counts(s, at, "minLength", "maxLength")
+		return sequence{literal(`"`), many{character, least, most}, literal(`"`)}, err
+	case "integer":
+		return integerFrom(s, at)
+	case "number":
+		return number, nil
+	case "boolean":
+		return choice{literal("true"), literal("false")}, nil
+	}
+	return literal("null"), nil
+}
+
+// integerFrom is an integer of any sign, or from 0 or 1 on.
+func integerFrom(s *fields, at string) (node, error) {
+	positive := sequence{span('1', '9'), many{digit, 0, mostDigits - 1}}
+	for word, n := range map[string]node{"minimum": choice{literal("0"), positive}, "exclusiveMinimum": positive} {
+		switch v := s.at(word); {
+		case v == nil:
+		case v == 0., word == "minimum" && v == 1.:
+			if v == 1. {
+				return positive, nil
+			}
+			return n, nil
+		default:
+			return nil, fmt.Errorf("%s: %s %v is not supported; 0 is", at, word, v)
+		}
+	}
+	return integer, nil
+}
+
+// object has its properties in the order of the schema, those that are not required left out or
+// not, then others where the schema allows them.
+func (c *compiler) object(s *fields, at string, depth int) (node, error) {
+	properties, _ := s.at("properties").(*fields)
+	var names []string
+	if properties != nil {
+		names = properties.names
+	}
+	required := s.list("required")
+	o := &object{}
+	for _, name := range names {
+		value, err := c.schema(properties.at(name), at+"/properties/"+name, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		o.members = append(o.members, member{pair(written(name), value), slices.Contains(required, any(name))})
+	}
+	for _, name := range required {
+		if text, is := name.(string); !is || !properties.has(text) {
+			return nil, fmt.Errorf("%s: required names %v, which is none of the properties", at, name)
+		}
+	}
+	switch more := s.at("additionalProperties").(type) {
+	case nil:
+		if len(names) == 0 {
+			o.more = pair(stringNode, anyValue)
+		}
+	case bool:
+		if more {
+			o.more = pair(stringNode, anyValue)
+		}
+	default:
+		value, err := c.schema(more, at+"/additionalProperties", depth+1)
+		if err != nil {
+			return nil, err
+		}
+		o.more = pair(stringNode, value)
+	}
+	if o.more != nil && len(names) > 0 {
+		return nil, fmt.Errorf("%s: additionalProperties beside properties is not supported: a name could come twice; set it to false", at)
+	}
+	return sequence{literal("{"), members{o, 0, false}, literal("}")}, nil
+}
+
+func (c *compiler) array(s *fields, at string, depth int) (node, error) {
+	least, most, err := counts(s, at, "minItems", "maxItems")
+	if err != nil {
+		return nil, err
+	}
+	item := node(anyValue)
+	if s.at("items") != nil && s.at("items") != false {
+		if item, err = c.schema(s.at("items"), at+"/items", depth+1); err != nil {
+			return nil, err
+		}
+	}
+	prefix, _ := s.at("prefixItems").([]any)
+	if len(prefix) > 0 {
+		var all sequence
+		for i, one := range prefix {
+			n, err := c.schema(one, fmt.Sprintf("%s/prefixItems/%d", at, i), depth+1)
+			if err != nil {
+				return nil, err
+			}
+			if i > 0 {
+				all = append(all, comma)
+			}
+			all = append(all, n)
+		}
+		if s.at("items") != false || least > len(prefix) || most >= 0 && most < len(prefix) {
+			return nil, fmt.Errorf("%s: prefixItems needs items: false, and no other minItems or maxItems", at)
+		}
+		return sequence{literal("["), all, literal("]")}, nil
+	}
+	if most == 0 {
+		return literal("[]"), nil
+	}
+	further := many{sequence{comma, item}, max(0, least-1), most}
+	if most > 0 {
+		further.max--
+	}
+	full := sequence{literal("["), item, further, literal("]")}
+	if least > 0 {
+		return full, nil
+	}
+	return choice{literal("[]"), full}, nil
+}
+
+// counts reads two bounds: 0 and −1 where they are not given.
+func counts(s *fields, at, low, high string) (least, most int, err error) {
+	most = -1
+	for word, to := range map[string]*int{low: &least, high: &most} {
+		if s.at(word) == nil {
+			continue
+		}
+		v, is := s.at(word).(float64)
+		if !is || v != float64(int(v)) || v < 0 || v > mostRepeats {
+			return 0, 0, fmt.Errorf("%s: %s %v is not a number from 0 to %d", at, word, s.at(word), mostRepeats)
+		}
+		*to = int(v)
+	}
+	if most >= 0 && least > most {
+		return 0, 0, fmt.Errorf("%s: %s %d is above %s %d", at, low, least, high, most)
+	}
+	return least, most, nil
+}
+
+// reference is a rule, compiled once.
+func (c *compiler) reference(ref, at string, depth int) (node, error) {
+	if r, known := c.rules[ref]; known {
+		return r, nil
+	}
+	path, local := strings.CutPrefix(ref, "#")
+	if !local {
+		return nil, fmt.Errorf("%s: $ref %q: only references into the same schema are supported", at, ref)
+	}
+	value := c.root
+	for _, name := range strings.Split(strings.TrimPrefix(path, "/"), "/") {
+		if name == "" {
+			continue
+		}
+		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
+		inside, _ := value.(*fields)
+		if value = inside.at(name); value == nil {
+			return nil, fmt.Errorf("%s: $ref %q names nothing in the schema", at, ref)
+		}
+	}
+	r := &rule{}
+	c.rules[ref] = r
+	var err error
+	r.node, err = c.schema(value, ref, depth+1)
+	return r, err
+}
+
+// finite refuses rules that are themselves before any byte, which no text satisfies.
+func (c *compiler) finite() error {
+	for ref, r := range c.rules {
+		if loops(r.node, map[*rule]bool{r: true}) {
+			return fmt.Errorf("$ref %q leads to itself without any value between", ref)
+		}
+	}
+	return nil
+}
+
+// loops tells whether a node can come to a rule of seen without a byte. Every value begins with
+// a byte, so that only choices, rules and what comes first of a sequence matter.
+func loops(n node, seen map[*rule]bool) bool {
+	switch n := n.(type) {
+	case *rule:
+		if seen[n] {
+			return true
+		}
+		inner := maps.Clone(seen)
+		inner[n] = true
+		return loops(n.node, inner)
+	case choice:
+		return slices.ContainsFunc(n, func(one node) bool { return loops(one, seen) })
+	case sequence:
+		return len(n) > 0 && loops(n[0], seen)
+	}
+	return false
+}
+
+// values are constants, as JSON writes them without blanks.
+func values(list []any) choice {
+	var all choice
+	for _, v := range list {
+		all = append(all, written(v))
+	}
+	return all
+}
+
+// written is a constant; numbers and texts as encoding/json writes them, "<" as it is.
+func written(v any) node {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return choice{} // it came from JSON, so that this does not happen
+	}
+	return literal(strings.TrimSuffix(b.String(), "\n"))
+}

@@ -1,0 +1,71 @@
+package schema
+
+import (
+	"fmt"
+
+	"monotron/tokenizer"
+)
+
+// Guide follows one text. It is not safe for several goroutines.
+type Guide struct {
+	vocabulary *Vocabulary
+	tok        tokenizer.Tokenizer
+	ends       []int32
+	state      State
+	known      map[string]visited // by state: texts come back to few
+}
+
+// visited is a state that the text was in, which keeps what its key is made of, and the tokens
+// that are banned there.
+type visited struct {
+	state  State
+	banned []int32
+}
+
+// NewGuide is at the beginning of a text; ends are the tokens that end it.
+func (g *Grammar) NewGuide(v *Vocabulary, tok tokenizer.Tokenizer, ends []int32) *Guide {
+	return &Guide{vocabulary: v, tok: tok, ends: ends, state: start(g.root), known: map[string]visited{}}
+}
+
+// mostKnown bounds what a text remembers.
+const mostKnown = 32
+
+// Banned are the tokens that may not come next, ascending.
+func (g *Guide) Banned() []int32 {
+	key := g.state.key()
+	if v, known := g.known[key]; known {
+		return v.banned
+	}
+	bits := g.vocabulary.allowed(g.state)
+	if g.state.mayEnd() {
+		for _, id := range g.ends {
+			if int(id) < g.vocabulary.size && id >= 0 {
+				bits[id>>6] |= 1 << (id & 63)
+			}
+		}
+	}
+	list := make([]int32, 0, g.vocabulary.size)
+	for id := range int32(g.vocabulary.size) {
+		if bits[id>>6]>>(id&63)&1 == 0 {
+			list = append(list, id)
+		}
+	}
+	if len(g.known) >= mostKnown {
+		clear(g.known)
+	}
+	g.known[key] = visited{g.state, list}
+	return list
+}
+
+// Take goes on with a token. An error is a token that Banned has; complete: the text is
+// whole, and nothing can follow.
+func (g *Guide) Take(id int32) (complete bool, err error) {
+	for _, b := range g.tok.AppendBytes(nil, id) {
+		after, ok := g.state.step(b)
+		if !ok {
+			return false, fmt.Errorf("token %d leaves the schema", id)
+		}
+		g.state = after
+	}
+	return g.state.mustEnd(), nil
+}
