@@ -29,7 +29,7 @@ const (
 	ranks   = kernels + "mpu mpu/ranks mpu/comm mpu/health mpu/bootstrap mpu/topology "
 	engines = "mpu/comm/inproc mpu/comm/process mpu/comm/nccl mpu/bootstrap/preflight "
 	parts   = line + codecs + ranks + "csrc/gpus megatron/config megatron/model megatron/optimizer megatron/checkpoint "
-	trainer = parts + engines + "megatron/engine megatron/inference megatron/training megatron/plan megatron/arguments megatron/telemetry/dashboard "
+	trainer = parts + engines + "megatron/engine megatron/inference megatron/inference/schema megatron/training megatron/plan megatron/arguments megatron/telemetry/dashboard "
 )
 
 // devices are chosen by name at run time, so only main and tests may name them.
@@ -47,7 +47,8 @@ var importTable = []row{
 	{"megatron/training", parts + "megatron/engine megatron/inference megatron/telemetry/dashboard mpu/comm/process", "a run: decides, and computes nothing itself; samples at evaluation"},
 	{"megatron/telemetry/dashboard", base + "megatron/telemetry megatron/checkpoint mpu/comm mpu/health", "shows what a run's files say; it reads them also of the run that serves it"},
 	{"megatron/engine", line + ranks + "megatron/config megatron/model megatron/optimizer ", "one step of one rank: knows neither files nor datasets"},
-	{"megatron/inference", parts, "runs a model, never trains one"},
+	{"megatron/inference", parts + "megatron/inference/schema", "runs a model, never trains one"},
+	{"megatron/inference/schema", base + "tokenizer", "bytes and tokens: knows no model"},
 	{"megatron/model", line + ranks, "layers know ranks and kernels; neither optimizer nor files"},
 	{"megatron/optimizer", ranks + "internal/nf4 internal/parallelio internal/safetensors megatron/spec", "works on Params, whatever model they belong to"},
 	{"megatron/checkpoint", codecs + ranks + "megatron/spec tokenizer", "pieces of Params in files, in every format; formats never import training"},

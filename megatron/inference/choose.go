@@ -77,6 +77,26 @@ func (s *Sampling) edits(ids []int32, prompt int) []edit {
 	return list
 }
 
+// banned is edits and bans of further tokens, ascending, of a vocabulary; a token is edited once.
+// Where the edits ban all that is left they ban nothing: a text within a schema goes on.
+func banned(edits []edit, ids []int32, vocabulary int) []edit {
+	all, bans := make([]edit, 0, len(edits)+len(ids)), 0
+	for _, e := range edits {
+		if _, is := slices.BinarySearch(ids, e.id); !is {
+			if all = append(all, e); math.IsInf(e.add, -1) {
+				bans++
+			}
+		}
+	}
+	if bans >= vocabulary-len(ids) {
+		all = slices.DeleteFunc(all, func(e edit) bool { return math.IsInf(e.add, -1) })
+	}
+	for _, id := range ids {
+		all = append(all, edit{id: id, ratio: 1, add: math.Inf(-1)})
+	}
+	return all
+}
+
 func counts(ids []int32) map[int32]int {
 	n := map[int32]int{}
 	for _, id := range ids {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"monotron/megatron/inference/schema"
 	"monotron/tokenizer"
 )
 
@@ -19,6 +20,9 @@ type Request struct {
 	LogProbs       int      // the likeliest so many at each token; negative: no log-probabilities at all
 	PromptLogProbs bool     // of the prompt's tokens too
 	Tokenizer      tokenizer.Tokenizer
+
+	Grammar    *schema.Grammar // that the text is kept within; nil: none. Needs Tokenizer and Vocabulary
+	Vocabulary *schema.Vocabulary
 }
 
 // Reason is why a text ended.
@@ -137,13 +141,17 @@ type sequence struct {
 	last     prefix  // of the last of them
 	scored   int     // tokens of the prompt whose log-probability is known
 	text     *tokenizer.Stream
-	held     string // text that may be the beginning of a stop
+	held     string        // text that may be the beginning of a stop
+	guide    *schema.Guide // through Grammar; nil: none
 }
 
 func newSequence(r *Request, wake func()) *sequence {
 	s := &sequence{Request: r, ids: append([]int32(nil), r.Prompt...), stream: &Stream{news: make(chan struct{}, 1), wake: wake, times: Times{Came: time.Now()}}}
 	if r.Tokenizer != nil {
 		s.text = tokenizer.NewStream(r.Tokenizer)
+	}
+	if r.Grammar != nil {
+		s.guide = r.Grammar.NewGuide(r.Vocabulary, r.Tokenizer, r.Ends)
 	}
 	if r.PromptLogProbs {
 		s.stream.prompt = append(s.stream.prompt, Token{Choice: Choice{ID: r.Prompt[0]}})
@@ -172,6 +180,9 @@ func (s *sequence) wish(about int32) wish {
 	w := wish{Sampling: &s.Sampling, nth: s.generated(), about: about, tell: s.LogProbs}
 	if about < 0 {
 		w.edits = s.edits(s.ids, len(s.Prompt))
+		if s.guide != nil {
+			w.edits = banned(w.edits, s.guide.Banned(), s.Vocabulary.Size())
+		}
 	}
 	return w
 }
@@ -183,6 +194,14 @@ func (s *sequence) add(t Token) Reason {
 		if t.ID == end {
 			s.give(Token{}, false, EndedByStop)
 			return EndedByStop
+		}
+	}
+	complete := false
+	if s.guide != nil {
+		var err error
+		if complete, err = s.guide.Take(t.ID); err != nil {
+			s.end(EndedByError, err)
+			return EndedByError
 		}
 	}
 	if s.text != nil {
@@ -197,7 +216,10 @@ func (s *sequence) add(t Token) Reason {
 	keep := beginning(s.held, s.Stops)
 	t.Text, s.held = s.held[:len(s.held)-keep], s.held[len(s.held)-keep:]
 	var ended Reason
-	if s.generated() >= s.MaxNew {
+	switch {
+	case complete:
+		ended = EndedByStop
+	case s.generated() >= s.MaxNew:
 		ended = EndedByLength
 	}
 	s.give(t, true, ended)

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"encoding/json"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -8,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"monotron/megatron/inference"
+	"monotron/megatron/inference/schema"
 )
 
 const (
@@ -41,7 +43,10 @@ type ask struct {
 	LogitBias     map[string]float64 `json:"logit_bias"`
 	Seed          *int64             `json:"seed"`
 	Format        *struct {
-		Type string `json:"type"`
+		Type   string `json:"type"`
+		Schema *struct {
+			Schema json.RawMessage `json:"schema"`
+		} `json:"json_schema"`
 	} `json:"response_format"`
 	BeamSearch bool `json:"use_beam_search"`
 }
@@ -91,8 +96,8 @@ func (q *ask) request(s *server, l *loaded) (*inference.Request, error) {
 	if r.Seed = rand.Uint64(); q.Seed != nil {
 		r.Seed = uint64(*q.Seed)
 	}
-	if q.Format != nil && q.Format.Type != "" && q.Format.Type != "text" {
-		all = append(all, wrong("response_format", "%.40q: this server supports text only", q.Format.Type))
+	if r.Grammar = q.grammar(&all, l); r.Grammar != nil {
+		r.Vocabulary = l.words()
 	}
 	if q.BeamSearch {
 		all = append(all, wrong("use_beam_search", "this server samples; the command generate has beam search"))
@@ -112,6 +117,33 @@ func joined(all []error) error {
 		p.Message += "; " + err.Error()
 	}
 	return &p
+}
+
+// grammar is response_format's; nil: any text.
+func (q *ask) grammar(all *[]error, l *loaded) *schema.Grammar {
+	if q.Format == nil || q.Format.Type == "" || q.Format.Type == "text" {
+		return nil
+	}
+	if l.tok == nil {
+		*all = append(*all, wrong("response_format", "this model has no tokenizer"))
+		return nil
+	}
+	switch q.Format.Type {
+	case "json_object":
+		return schema.Any()
+	case "json_schema":
+		if q.Format.Schema == nil || len(q.Format.Schema.Schema) == 0 {
+			*all = append(*all, wrong("response_format", "json_schema.schema is missing"))
+			return nil
+		}
+		g, err := schema.Compile(q.Format.Schema.Schema)
+		if err != nil {
+			*all = append(*all, wrong("response_format", "%s", err))
+		}
+		return g
+	}
+	*all = append(*all, wrong("response_format", "%.40q: choose from text, json_object and json_schema", q.Format.Type))
+	return nil
 }
 
 // bias is logit_bias, made once for all texts of the request.

@@ -10,8 +10,10 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +24,7 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/internal/web"
 	"monotron/megatron/inference"
+	"monotron/megatron/inference/schema"
 	"monotron/mpu/ranks"
 	"monotron/tokenizer"
 	"monotron/tokenizer/chat"
@@ -56,6 +59,7 @@ type loaded struct {
 	vocab    int
 	context  int // positions; 0: no limit of the model's own
 	ends     []int32
+	words    func() *schema.Vocabulary // of tok, made when a request first needs it
 }
 
 func newServer(o options) *server {
@@ -119,6 +123,9 @@ func (s *server) prepare(c *cli.Context, m *inference.Loaded, b *inference.Batch
 	if len(l.ends) == 0 && l.tok != nil && l.tok.EOD() >= 0 && l.tok.EOD() < m.Vocab {
 		l.ends = []int32{int32(l.tok.EOD())}
 	}
+	l.words = sync.OnceValue(func() *schema.Vocabulary {
+		return schema.NewVocabulary(l.tok, l.vocab, append(slices.Clone(l.ends), int32(l.tok.EOD())))
+	})
 	l.template, l.noChat = s.chatTemplate(c, m)
 	return l, nil
 }

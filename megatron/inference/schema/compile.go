@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // Grammar is a compiled schema.
@@ -161,7 +163,7 @@ func typesOf(s *fields, at string) (types []string, err error) {
 	}
 	for _, t := range types {
 		if _, known := keywords[t]; !known {
-			return nil, fmt.Errorf("%s: type %q is none of object, array, string, integer, number, boolean and null", at, t)
+			return nil, fmt.Errorf("%s: unknown type %q; choose from object, array, string, integer, number, boolean, null", at, t)
 		}
 	}
 	if len(types) == 0 {
@@ -236,7 +238,7 @@ func (c *compiler) object(s *fields, at string, depth int) (node, error) {
 	}
 	for _, name := range required {
 		if text, is := name.(string); !is || !properties.has(text) {
-			return nil, fmt.Errorf("%s: required names %v, which is none of the properties", at, name)
+			return nil, fmt.Errorf("%s: required names %v, which properties lacks", at, name)
 		}
 	}
 	switch more := s.at("additionalProperties").(type) {
@@ -256,7 +258,7 @@ func (c *compiler) object(s *fields, at string, depth int) (node, error) {
 		o.more = pair(stringNode, value)
 	}
 	if o.more != nil && len(names) > 0 {
-		return nil, fmt.Errorf("%s: additionalProperties beside properties is not supported: a name could come twice; set it to false", at)
+		return nil, fmt.Errorf("%s: additionalProperties together with properties is not supported, since a name could come twice; set it to false", at)
 	}
 	return sequence{literal("{"), members{o, 0, false}, literal("}")}, nil
 }
@@ -396,5 +398,24 @@ func written(v any) node {
 	if err := e.Encode(v); err != nil {
 		return choice{} // it came from JSON, so that this does not happen
 	}
-	return literal(strings.TrimSuffix(b.String(), "\n"))
+	return plain(strings.TrimSuffix(b.String(), "\n"))
+}
+
+// plain is a text of JSON; what is not ASCII may also be escaped, for vocabularies without it.
+func plain(text string) node {
+	var all sequence
+	from := 0
+	for i, r := range text {
+		if r < 0x80 {
+			continue
+		}
+		escaped := fmt.Sprintf(`\u%04x`, r)
+		if high, low := utf16.EncodeRune(r); high != utf8.RuneError {
+			escaped = fmt.Sprintf(`\u%04x\u%04x`, high, low)
+		}
+		end := i + utf8.RuneLen(r)
+		all = append(all, literal(text[from:i]), choice{literal(text[i:end]), literal(escaped)})
+		from = end
+	}
+	return append(all, literal(text[from:]))
 }

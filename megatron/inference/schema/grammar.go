@@ -1,6 +1,9 @@
 package schema
 
-import "unsafe"
+import (
+	"slices"
+	"unsafe"
+)
 
 // node is a part of a grammar: what a text may hold next.
 type node interface {
@@ -9,12 +12,15 @@ type node interface {
 	expand(here, next *stack) []*stack
 }
 
-// stack is what is still to come: a node, then the rest. nil: the text may end. Stacks are
-// shared and never changed.
+// stack is what is still to come: a node, then the rest. nil: the text may end. Stacks are of one
+// text, which comes back to them, so that each remembers where it leads.
 type stack struct {
 	node node
 	next *stack
+	ways []*stack // by which it goes on; nil: not known yet
 }
+
+func push(n node, next *stack) *stack { return &stack{node: n, next: next} }
 
 // set is a node that consumes one byte of a set.
 type set [4]uint64
@@ -36,7 +42,7 @@ type literal string
 
 func (l literal) expand(_, next *stack) []*stack {
 	for i := len(l) - 1; i >= 0; i-- {
-		next = &stack{span(l[i], l[i]), next}
+		next = push(span(l[i], l[i]), next)
 	}
 	return reach(next)
 }
@@ -46,7 +52,7 @@ type sequence []node
 
 func (s sequence) expand(_, next *stack) []*stack {
 	for i := len(s) - 1; i >= 0; i-- {
-		next = &stack{s[i], next}
+		next = push(s[i], next)
 	}
 	return reach(next)
 }
@@ -56,7 +62,7 @@ type choice []node
 
 func (c choice) expand(_, next *stack) (all []*stack) {
 	for _, n := range c {
-		all = append(all, reach(&stack{n, next})...)
+		all = append(all, reach(push(n, next))...)
 	}
 	return all
 }
@@ -75,33 +81,38 @@ func (m many) expand(here, next *stack) (all []*stack) {
 	case m.max == 0:
 		return all
 	case m.min == 0 && m.max < 0: // the same again: texts of any length have few different states
-		return append(all, reach(&stack{m.node, here})...)
+		return append(all, reach(push(m.node, here))...)
 	}
 	rest := many{m.node, max(0, m.min-1), m.max}
 	if m.max > 0 {
 		rest.max--
 	}
-	return append(all, reach(&stack{m.node, &stack{rest, next}})...)
+	return append(all, reach(push(m.node, push(rest, next)))...)
 }
 
 // rule is a node by its name in a schema, which may hold itself.
 type rule struct{ node node }
 
-func (r *rule) expand(_, next *stack) []*stack { return reach(&stack{r.node, next}) }
+func (r *rule) expand(_, next *stack) []*stack { return reach(push(r.node, next)) }
 
 // reach gives the ways from a stack to a byte, or to the end (nil).
 func reach(s *stack) []*stack {
 	if s == nil {
-		return []*stack{nil}
+		return atEnd
 	}
-	return s.node.expand(s, s.next)
+	if s.ways == nil {
+		s.ways = slices.Clip(unique(s.node.expand(s, s.next))) // who appends makes a copy
+	}
+	return s.ways
 }
+
+var atEnd = []*stack{nil}
 
 // State is where a text is in a grammar: all ways to go on, each to a byte or to the end.
 type State struct{ ways []*stack }
 
 // start is the state before a text.
-func start(n node) State { return State{unique(reach(&stack{n, nil}))} }
+func start(n node) State { return State{reach(push(n, nil))} }
 
 // mostWays bounds the ways of a state: a schema of many alternatives that begin alike.
 const mostWays = 4096
@@ -109,16 +120,25 @@ const mostWays = 4096
 // step is the state after one more byte; ok is false where the grammar has none.
 func (s State) step(b byte) (after State, ok bool) {
 	var ways []*stack
+	met := 0
 	for _, w := range s.ways {
 		if w == nil || !w.node.(*set).has(b) {
 			continue
 		}
-		ways = append(ways, reach(w.next)...)
-		if len(ways) > mostWays {
+		more := reach(w.next)
+		switch met++; {
+		case met == 1:
+			ways = more // as the stack remembers it
+		case len(ways)+len(more) > mostWays:
 			return State{}, false
+		default:
+			ways = append(ways[:len(ways):len(ways)], more...)
 		}
 	}
-	return State{unique(ways)}, len(ways) > 0
+	if met > 1 {
+		ways = unique(ways)
+	}
+	return State{ways}, met > 0
 }
 
 // mayEnd tells whether the text may end here, mustEnd whether it can do nothing else.

@@ -57,8 +57,8 @@ func (g *Guide) Banned() []int32 {
 	return list
 }
 
-// Take goes on with a token. An error is a token that Banned has; complete: the text is
-// whole, and nothing can follow.
+// Take goes on with a token; complete: nothing can follow. An error is a token that Banned has,
+// or one after which the vocabulary has none that the schema allows.
 func (g *Guide) Take(id int32) (complete bool, err error) {
 	for _, b := range g.tok.AppendBytes(nil, id) {
 		after, ok := g.state.step(b)
@@ -67,5 +67,13 @@ func (g *Guide) Take(id int32) (complete bool, err error) {
 		}
 		g.state = after
 	}
-	return g.state.mustEnd(), nil
+	switch {
+	case g.state.mustEnd():
+		return true, nil
+	case len(g.Banned()) < g.vocabulary.size:
+		return false, nil
+	case g.state.mayEnd():
+		return true, nil
+	}
+	return false, fmt.Errorf("the vocabulary has no token that the schema allows after token %d", id)
 }

@@ -72,13 +72,13 @@ type members struct {
 func (m members) expand(here, next *stack) (all []*stack) {
 	separated := func(pair node, rest *stack) {
 		if m.after {
-			all = append(all, reach(&stack{comma, &stack{pair, rest}})...)
+			all = append(all, reach(push(comma, push(pair, rest)))...)
 		} else {
-			all = append(all, reach(&stack{pair, rest})...)
+			all = append(all, reach(push(pair, rest))...)
 		}
 	}
 	for i := m.from; i < len(m.of.members); i++ {
-		separated(m.of.members[i].pair, &stack{members{m.of, i + 1, true}, next})
+		separated(m.of.members[i].pair, push(members{m.of, i + 1, true}, next))
 		if m.of.members[i].required {
 			return all
 		}
@@ -86,7 +86,7 @@ func (m members) expand(here, next *stack) (all []*stack) {
 	if m.of.more != nil {
 		rest := here
 		if !m.after || m.from < len(m.of.members) {
-			rest = &stack{members{m.of, len(m.of.members), true}, next}
+			rest = push(members{m.of, len(m.of.members), true}, next)
 		}
 		separated(m.of.more, rest)
 	}

@@ -275,11 +275,11 @@ func TestRefusals(t *testing.T) {
 		`{`:                 "is not JSON",
 		`{} {}`:             "more than one value",
 		`7`:                 "a schema is an object",
-		`{"type":"text"}`:   `type "text"`,
+		`{"type":"text"}`:   `unknown type "text"`,
 		`{"pattern":"^a$"}`: "#: pattern is not supported",
 		`{"type":"object","properties":{"a":{"type":"string","pattern":"x"}}}`:                "#/properties/a: pattern is not supported",
 		`{"type":"object","properties":{"a":{}},"required":["b"]}`:                            "required names b",
-		`{"type":"object","properties":{"a":{}},"additionalProperties":true}`:                 "additionalProperties beside properties",
+		`{"type":"object","properties":{"a":{}},"additionalProperties":true}`:                 "additionalProperties together with properties",
 		`{"type":"array","minItems":3,"maxItems":2}`:                                          "minItems 3 is above maxItems 2",
 		`{"type":"array","minItems":1e9}`:                                                     "minItems",
 		`{"type":"integer","minimum":5}`:                                                      "minimum 5",
@@ -308,4 +308,29 @@ func FuzzCompile(f *testing.F) {
 			start(g.root)
 		}
 	})
+}
+
+// BenchmarkBanned is what a token costs that comes to a new state, with GPT-2's 50,257 tokens: at
+// the beginning of an object, and inside a text of bounded length.
+func BenchmarkBanned(b *testing.B) {
+	tok, err := tokenizer.FromConfig(tokenizer.Config{Type: "GPT2BPETokenizer"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	v := NewVocabulary(tok, tok.VocabSize(), []int32{int32(tok.EOD())})
+	for name, c := range map[string]struct{ schema, text string }{"object": {`{"type":"object"}`, ""}, "text": {`{"type":"string","maxLength":100}`, `"a`}, "any text": {`{"type":"string"}`, `"a`}} {
+		g, err := Compile([]byte(c.schema))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				guide := g.NewGuide(v, tok, []int32{int32(tok.EOD())})
+				for i := range len(c.text) {
+					guide.state, _ = guide.state.step(c.text[i])
+				}
+				guide.Banned()
+			}
+		})
+	}
 }

@@ -31,6 +31,9 @@ func NewVocabulary(tok tokenizer.Tokenizer, size int, special []int32) *Vocabula
 	return v
 }
 
+// Size counts ids, with those that are no text.
+func (v *Vocabulary) Size() int { return v.size }
+
 func (b *branch) add(text []byte, id int32) {
 	for _, c := range text {
 		at, found := slices.BinarySearch(b.bytes, c)
