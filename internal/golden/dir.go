@@ -38,6 +38,22 @@ func Dir(t testing.TB, parts ...string) string {
 	return path
 }
 
+// AtHand is those of the cases of golden/model whose weights are there: the archives of the
+// repository hold one of each kind, a complete set all. The test fails where there is none.
+func AtHand(t testing.TB, cases []string) (list []string) {
+	t.Helper()
+	root := Dir(t, "model")
+	for _, name := range cases {
+		if _, err := os.Stat(filepath.Join(root, name, "weights.safetensors")); err == nil {
+			list = append(list, name)
+		}
+	}
+	if t.Logf("%d of %d cases are at hand", len(list), len(cases)); len(list) == 0 {
+		t.Fatalf("none of the cases %v is at hand", cases)
+	}
+	return list
+}
+
 // Shared is the folder that MONOTRON_SHARED names, else a folder `shared` next to the
 // repository or above; "" where there is none.
 func Shared() string {

@@ -40,7 +40,7 @@ func caseFolder(t *testing.T, name string) string {
 // same name with the same bytes, and a config.json that says the same model. Source of the
 // folders: transformers' save_pretrained (golden/model).
 func TestFamiliesWriteWhatTheyRead(t *testing.T) {
-	for _, name := range familyCases {
+	for _, name := range golden.AtHand(t, familyCases) {
 		t.Run(name, func(t *testing.T) {
 			dir := caseFolder(t, name)
 			src, err := OpenSource(dir, checkpoint.OpenOptions{})
