@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/ulikunitz/xz"
+	"github.com/klauspost/compress/zstd"
 )
 
 // unpacked is the folder with the cases that travel with the repository, unpacked once into
@@ -22,7 +22,7 @@ func unpacked() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	archives, err := filepath.Glob(filepath.Join(root, "internal/golden/testdata/*.tar.xz"))
+	archives, err := filepath.Glob(filepath.Join(root, "internal/golden/testdata/*.tar.zst"))
 	if err != nil || len(archives) == 0 {
 		return "", fmt.Errorf("no archives of reference cases in %s: %w", root, err)
 	}
@@ -86,10 +86,11 @@ func unpack(path, dir string) error {
 		return err
 	}
 	defer file.Close()
-	plain, err := xz.NewReader(file)
+	plain, err := zstd.NewReader(file)
 	if err != nil {
 		return err
 	}
+	defer plain.Close()
 	for files := tar.NewReader(plain); ; {
 		head, err := files.Next()
 		if errors.Is(err, io.EOF) {

@@ -1,7 +1,7 @@
 // Package golden finds the reference cases that tests compare with: inputs and answers that
 // other programs computed. Only tests import it.
 //
-// The cases travel with the repository as archives (testdata/*.tar.xz, unpacked by
+// The cases travel with the repository as archives (testdata/*.tar.zst, unpacked by
 // archive.go into .tools). Where a folder `shared` lies next to the repository, its complete
 // set is used instead. later.go lists the cases of models that the program does not read yet.
 package golden
@@ -74,6 +74,9 @@ func Shared() string {
 	}
 	return ""
 }
+
+// Complete tells whether the complete set is there, and not the archives alone.
+func Complete() bool { return Shared() != "" }
 
 func isDir(path string) bool {
 	st, err := os.Stat(path)
