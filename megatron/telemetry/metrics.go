@@ -2,9 +2,11 @@ package telemetry
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,8 +43,8 @@ var gaugeHelp = map[string]string{
 	"memory_bytes":      "most device memory that was in use at once",
 }
 
-// ServeMetrics listens on addr (":9400") until Close.
-func ServeMetrics(addr string) (*Metrics, error) {
+// ServeMetrics listens on addr (":9400") until Close. /health answers as long as the process does.
+func ServeMetrics(addr, version string) (*Metrics, error) {
 	listener, err := web.Listen(addr)
 	if err != nil {
 		return nil, exitcode.Errorf(exitcode.Usage, "--metrics-addr %s: %w", addr, err)
@@ -60,8 +62,13 @@ func ServeMetrics(addr string) (*Metrics, error) {
 	m.experts = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "experts",
 		Help: "of a layer of experts in the latest step: min, max and std of the experts' tokens as shares of an even part, how many got none, choices dropped, bytes from rank to rank"}, []string{"layer", "of"})
 	m.alerts = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "monotron", Name: "alerts_total", Help: "alerts by kind"}, []string{"kind"})
-	registry.MustRegister(m.loss, m.preference, m.phase, m.experts, m.skipped, m.alerts)
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "build_info", Help: "1; its labels say which program this is"}, []string{"version", "go"})
+	build.WithLabelValues(version, runtime.Version()).Set(1)
+	registry.MustRegister(m.loss, m.preference, m.phase, m.experts, m.skipped, m.alerts, build)
 	mux := http.NewServeMux()
+	mux.HandleFunc("/health", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "ok\n") // who asked is gone, then
+	})
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	m.server = web.NewServer(new(web.Guard).Wrap(mux), 0, time.Minute)
 	go m.server.Serve(listener) // ends with Close

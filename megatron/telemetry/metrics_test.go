@@ -15,11 +15,11 @@ import (
 // Claim: Prometheus sees the latest step, evaluations beside it, and a taken
 // address is an error that names the flag.
 func TestMetrics(t *testing.T) {
-	m, err := ServeMetrics("127.0.0.1:0")
+	m, err := ServeMetrics("127.0.0.1:0", "v9")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ServeMetrics(m.Addr()); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "--metrics-addr") {
+	if _, err := ServeMetrics(m.Addr(), "v9"); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "--metrics-addr") {
 		t.Errorf("a taken address: %v", err)
 	}
 	norm := 1.5
@@ -38,11 +38,16 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"monotron_iteration 3\n", `monotron_loss{name="lm loss",set="training"} 2.5`, `monotron_loss{name="lm loss",set="validation"} 2.75`,
-		"monotron_grad_norm 1.5\n", `monotron_phase_seconds{phase="optimizer"} 0.25`, "monotron_skipped_iterations_total 1\n"} {
+		"monotron_grad_norm 1.5\n", `monotron_phase_seconds{phase="optimizer"} 0.25`, "monotron_skipped_iterations_total 1\n", `version="v9"} 1`} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
+	health, err := http.Get("http://" + m.Addr() + "/health")
+	if err != nil || health.StatusCode != http.StatusOK {
+		t.Errorf("/health: %v, %v", health, err)
+	}
+	health.Body.Close()
 	checkOpenMetrics(t, "http://"+m.Addr()+"/metrics")
 	if err := m.Close(); err != nil {
 		t.Error(err)

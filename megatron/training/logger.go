@@ -93,7 +93,7 @@ func (l *logger) alertCommand() (telemetry.Sink, error) {
 }
 
 func (l *logger) metrics() (telemetry.Sink, error) {
-	m, err := telemetry.ServeMetrics(l.config.Log.MetricsAddr)
+	m, err := telemetry.ServeMetrics(l.config.Log.MetricsAddr, Version)
 	if err != nil {
 		return nil, err
 	}

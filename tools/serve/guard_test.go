@@ -54,3 +54,15 @@ func TestWhoMayAsk(t *testing.T) {
 		t.Errorf("an origin without scheme: %v", err)
 	}
 }
+
+// Claim (docs/serve.md): a server that others reach without a key says so.
+func TestOpenServer(t *testing.T) {
+	for address, want := range map[string]bool{"127.0.0.1:8000": false, "localhost:8000": false, "[::1]:8000": false, "0.0.0.0:8000": true, ":8000": true, "10.0.0.1:8000": true} {
+		if got := (&server{options: options{address: address}}).open(); got != want {
+			t.Errorf("%s: %v", address, got)
+		}
+		if (&server{options: options{address: address, keys: []string{"k"}}}).open() {
+			t.Errorf("%s with a key is open", address)
+		}
+	}
+}

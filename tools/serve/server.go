@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -81,6 +82,16 @@ func (s *server) batcher() *inference.Batcher {
 	return nil
 }
 
+// open tells whether others than this host's programs reach the server without a key.
+func (s *server) open() bool {
+	host, _, err := net.SplitHostPort(s.options.address)
+	if err != nil || len(s.options.keys) > 0 || host == "localhost" {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return ip == nil || !ip.IsLoopback()
+}
+
 // serve loads the model on all ranks and runs it until it is drained or a rank fails.
 func (s *server) serve(ctx context.Context, c *cli.Context, at ranks.Config, here int, seen iteration, notes *command.Printer) error {
 	size := func(m *inference.Loaded, blockBytes int64) (inference.BatcherConfig, error) {
@@ -90,6 +101,9 @@ func (s *server) serve(ctx context.Context, c *cli.Context, at ranks.Config, her
 	return inference.Serve(ctx, s.layout, at, s.dir, s.load, size, func(m *inference.Loaded, b *inference.Batcher) error {
 		for _, n := range m.Notes {
 			notes.Printf("%s\n", n)
+		}
+		if s.open() {
+			notes.Printf("everyone who reaches %s can use this server: --api-key-file sets keys\n", s.options.address)
 		}
 		l, err := s.prepare(c, m, b)
 		if err != nil {
