@@ -5,8 +5,8 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"

@@ -3,8 +3,8 @@ package schema
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"unicode/utf16"
@@ -34,7 +34,7 @@ func Compile(text json.RawMessage) (*Grammar, error) {
 	if len(text) > longestSchema {
 		return nil, fmt.Errorf("the schema has %d bytes; at most %d", len(text), longestSchema)
 	}
-	c := &compiler{rules: map[string]*rule{}}
+	c := &compiler{rules: map[string]*rule{}, counts: map[*rule]int{}}
 	var err error
 	if c.root, err = decode(text); err != nil {
 		return nil, fmt.Errorf("the schema is not JSON: %w", err)
@@ -46,12 +46,16 @@ func Compile(text json.RawMessage) (*Grammar, error) {
 	if err := c.finite(); err != nil {
 		return nil, err
 	}
+	if n, err := c.begins(root); err != nil || n > mostBegins {
+		return nil, errors.Join(err, fmt.Errorf("the schema has %d alternatives; at most %d", n, mostBegins))
+	}
 	return &Grammar{sequence{blank, root}}, nil
 }
 
 type compiler struct {
-	root  any
-	rules map[string]*rule // by reference
+	root   any
+	rules  map[string]*rule // by reference
+	counts map[*rule]int    // of begins; 0: it is being counted
 }
 
 // annotations say nothing of what a value may be.
@@ -110,9 +114,15 @@ func (c *compiler) kind(s *fields, at string, depth int) (node, error) {
 			}
 			all = append(all, n)
 		}
+		if len(all) > mostBegins {
+			return nil, fmt.Errorf("%s: %s has %d schemas; at most %d", at, word, len(all), mostBegins)
+		}
 		return all, nil
 	}
 	if list, is := s.at("enum").([]any); is && len(list) > 0 {
+		if len(list) > mostBegins {
+			return nil, fmt.Errorf("%s: enum has %d values; at most %d", at, len(list), mostBegins)
+		}
 		return values(list), only(s, at, append(known, "enum"))
 	}
 	if s.has("const") {
@@ -226,6 +236,9 @@ func (c *compiler) object(s *fields, at string, depth int) (node, error) {
 	var names []string
 	if properties != nil {
 		names = properties.names
+	}
+	if len(names) > mostBegins {
+		return nil, fmt.Errorf("%s: %d properties; at most %d", at, len(names), mostBegins)
 	}
 	required := s.list("required")
 	o := &object{}
@@ -352,33 +365,56 @@ func (c *compiler) reference(ref, at string, depth int) (node, error) {
 	return r, err
 }
 
-// finite refuses rules that are themselves before any byte, which no text satisfies.
+// finite refuses rules that are themselves before any byte, which no text satisfies, and places where
+// so many alternatives begin that following them takes long.
 func (c *compiler) finite() error {
 	for ref, r := range c.rules {
-		if loops(r.node, map[*rule]bool{r: true}) {
-			return fmt.Errorf("$ref %q leads to itself without any value between", ref)
+		if n, err := c.begins(r); err != nil {
+			return fmt.Errorf("$ref %q %w", ref, err)
+		} else if n > mostBegins {
+			return fmt.Errorf("$ref %q has %d alternatives; at most %d", ref, n, mostBegins)
 		}
 	}
 	return nil
 }
 
-// loops tells whether a node can come to a rule of seen without a byte. Every value begins with
-// a byte, so that only choices, rules and what comes first of a sequence matter.
-func loops(n node, seen map[*rule]bool) bool {
+// mostBegins bounds the alternatives that begin at one place of a text.
+const mostBegins = 1024
+
+// begins counts the ways in which a node may begin. Every value begins with a byte, so that only
+// choices, rules and what comes first of a sequence matter.
+func (c *compiler) begins(n node) (count int, err error) {
 	switch n := n.(type) {
 	case *rule:
-		if seen[n] {
-			return true
+		count, known := c.counts[n]
+		switch {
+		case n == anyValue:
+			return len(anyValue.node.(choice)), nil
+		case known && count == 0: // it is being counted
+			return 0, errors.New("leads to itself without any value between")
+		case known:
+			return count, nil
 		}
-		inner := maps.Clone(seen)
-		inner[n] = true
-		return loops(n.node, inner)
+		c.counts[n] = 0
+		if count, err = c.begins(n.node); err == nil {
+			c.counts[n] = max(1, count)
+		}
+		return count, err
 	case choice:
-		return slices.ContainsFunc(n, func(one node) bool { return loops(one, seen) })
+		for _, one := range n {
+			more, err := c.begins(one)
+			if err != nil {
+				return 0, err
+			}
+			count = min(count+more, 1<<30)
+		}
+		return count, nil
 	case sequence:
-		return len(n) > 0 && loops(n[0], seen)
+		if len(n) > 0 {
+			return c.begins(n[0])
+		}
 	}
-	return false
+	return 1, nil
 }
 
 // values are constants, as JSON writes them without blanks.

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"fmt"
+	"slices"
 
 	"monotron/tokenizer"
 )
@@ -13,13 +14,14 @@ type Guide struct {
 	ends       []int32
 	state      State
 	known      map[string]visited // by state: texts come back to few
+	list       []int32            // what Banned gave last
 }
 
 // visited is a state that the text was in, which keeps what its key is made of, and the tokens
-// that are banned there.
+// that are allowed there, a bit an id.
 type visited struct {
-	state  State
-	banned []int32
+	state   State
+	allowed []uint64
 }
 
 // NewGuide is at the beginning of a text; ends are the tokens that end it.
@@ -30,11 +32,22 @@ func (g *Grammar) NewGuide(v *Vocabulary, tok tokenizer.Tokenizer, ends []int32)
 // mostKnown bounds what a text remembers.
 const mostKnown = 32
 
-// Banned are the tokens that may not come next, ascending.
+// Banned are the tokens that may not come next, ascending. The list is used again by the next call.
 func (g *Guide) Banned() []int32 {
+	bits := g.allowed()
+	g.list = g.list[:0]
+	for id := range int32(g.vocabulary.size) {
+		if bits[id>>6]>>(id&63)&1 == 0 {
+			g.list = append(g.list, id)
+		}
+	}
+	return g.list
+}
+
+func (g *Guide) allowed() []uint64 {
 	key := g.state.key()
 	if v, known := g.known[key]; known {
-		return v.banned
+		return v.allowed
 	}
 	bits := g.vocabulary.allowed(g.state)
 	if g.state.mayEnd() {
@@ -44,17 +57,11 @@ func (g *Guide) Banned() []int32 {
 			}
 		}
 	}
-	list := make([]int32, 0, g.vocabulary.size)
-	for id := range int32(g.vocabulary.size) {
-		if bits[id>>6]>>(id&63)&1 == 0 {
-			list = append(list, id)
-		}
-	}
 	if len(g.known) >= mostKnown {
 		clear(g.known)
 	}
-	g.known[key] = visited{g.state, list}
-	return list
+	g.known[key] = visited{g.state, bits}
+	return bits
 }
 
 // Take goes on with a token; complete: nothing can follow. An error is a token that Banned has,
@@ -70,7 +77,7 @@ func (g *Guide) Take(id int32) (complete bool, err error) {
 	switch {
 	case g.state.mustEnd():
 		return true, nil
-	case len(g.Banned()) < g.vocabulary.size:
+	case slices.ContainsFunc(g.allowed(), func(word uint64) bool { return word != 0 }):
 		return false, nil
 	case g.state.mayEnd():
 		return true, nil

@@ -292,11 +292,22 @@ func TestRefusals(t *testing.T) {
 		`{"allOf":[{},{}]}`:                                                                   "allOf of one",
 		strings.Repeat(`{"items":`, 100) + `{}` + strings.Repeat(`}`, 100):                    "inside each other",
 		strings.Repeat(`[`, 5000):                                                             "nested too deeply",
+		doubling(30):                                                                          "alternatives; at most 1024",
+		`{"enum":[` + strings.Repeat(`1,`, 5000) + `1]}`:                                      "enum has 5001 values",
 	} {
 		if g, err := Compile([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.80s: %v, %v; want %q", text, g, err, want)
 		}
 	}
+}
+
+// doubling is a schema of n rules, each of which is one of two others: 2^n ways to begin.
+func doubling(n int) string {
+	text := `{"$ref":"#/$defs/r0","$defs":{`
+	for i := range n {
+		text += fmt.Sprintf(`"r%d":{"anyOf":[{"$ref":"#/$defs/r%d"},{"$ref":"#/$defs/r%[2]d"}]},`, i, i+1)
+	}
+	return text + fmt.Sprintf(`"r%d":{"type":"null"}}}`, n)
 }
 
 // FuzzCompile: a schema from outside is an error, or a grammar that can begin.
