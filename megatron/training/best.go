@@ -47,7 +47,7 @@ func (r *Run) judge(e *evaluated) {
 	if b == nil || r.device.Counts() {
 		return
 	}
-	r.log.note("iteration %d: held-out loss %.4f%s%s", it, e.loss, accuracyText(e.accuracy), b.add(it, e.loss))
+	r.log.note("iteration %d: validation loss %.4f%s%s", it, e.loss, accuracyText(e.accuracy), b.add(it, e.loss))
 }
 
 func accuracyText(share *float64) string {
@@ -72,7 +72,7 @@ func (b *Best) add(iteration int64, loss float64) string {
 		return ", the lowest so far"
 	}
 	if b.Worse++; b.Iteration == 0 {
-		return ", which is no number"
+		return ", not a finite number"
 	}
 	return fmt.Sprintf("; the lowest is %.4f at iteration %d, evaluations since then: %d", b.Loss, b.Iteration, b.Worse)
 }
@@ -127,7 +127,7 @@ func (r *Run) continueBest(s native.State) error {
 			return err
 		}
 		if !slices.ContainsFunc(list, func(e native.Entry) bool { return e.Iteration == b.Iteration }) {
-			r.log.note("the checkpoint with the lowest validation loss, of iteration %d, is not in %s any more; evaluations are compared anew", b.Iteration, c.Save)
+			r.log.note("the checkpoint with the lowest validation loss, of iteration %d, is not in %s any more; earlier evaluations no longer count", b.Iteration, c.Save)
 			b = Best{Start: b.Start, Last: b.Last}
 		}
 	}

@@ -33,7 +33,7 @@ With --tuning dpo, ipo, orpo or simpo the model learns to prefer answers, with k
 These may be texts or lists of messages.
 
 With --eval-data each epoch ends with an evaluation, and the adapter and the model are those of the lowest
-held-out loss; --patience N ends training after N evaluations without a lower one.
+validation loss; --patience N ends training after N evaluations without a lower one.
 
 The folder of --output gets:
   checkpoints  to resume from: give the same command again
@@ -69,12 +69,12 @@ func allFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "model", Usage: "model to tune: a Hugging Face folder, or a save folder of pretrain_gpt"},
 		&cli.StringFlag{Name: "data", Usage: "JSON-lines file of rows to train on, also compressed"},
-		&cli.StringFlag{Name: "eval-data", Usage: "JSON-lines file of held-out rows to evaluate on before training and after each epoch"},
+		&cli.StringFlag{Name: "eval-data", Usage: "JSON-lines file of validation rows to evaluate on before training and after each epoch"},
 		&cli.StringFlag{Name: "output", Usage: "folder for checkpoints, adapter and model"},
 		&cli.StringFlag{Name: "tuning", Value: config.TuneSupervised, Usage: "method: sft, or to learn from preferences dpo, ipo, orpo, simpo or kto"},
 		command.Between(0, 1e6, &cli.Float64Flag{Name: "beta", Usage: "of preference tuning: how closely to keep to the model as it is; with orpo the weight of the preference term (default: 0.1, with simpo 2)"}),
-		&cli.StringFlag{Name: "keep", Usage: "weights that adapter and model hold: best, those of the lowest held-out loss, or last (default: best with --eval-data)"},
-		command.Between(0, 1<<20, &cli.IntFlag{Name: "patience", Usage: "evaluations without a lower held-out loss after which training ends (0 trains all epochs)"}),
+		&cli.StringFlag{Name: "keep", Usage: "weights that adapter and model hold: best, those of the lowest validation loss, or last (default: best with --eval-data)"},
+		command.Between(0, 1<<20, &cli.IntFlag{Name: "patience", Usage: "evaluations without a lower validation loss after which training ends (0 trains all epochs)"}),
 		command.Between(0.001, 10000, &cli.Float64Flag{Name: "epochs", Value: 3, Usage: "passes over the rows"}),
 		command.Between(1, 1<<20, &cli.IntFlag{Name: "batch-size", Value: 16, Usage: "sequences, or pairs of them, of a step"}),
 		command.Between(0, 1<<16, &cli.IntFlag{Name: "micro-batch-size", Usage: "sequences that are computed at once; changes memory and speed, not the result (default: the largest divisor of --batch-size up to 4)"}),

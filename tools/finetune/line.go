@@ -25,7 +25,7 @@ type options struct {
 	rate, alpha, beta             float64
 	rank                          int
 	patience                      int      // evaluations; 0: none
-	keepBest                      bool     // what is exported has the lowest held-out loss
+	keepBest                      bool     // what is exported has the lowest validation loss
 	others                        []string // of pretrain_gpt
 }
 
@@ -68,16 +68,16 @@ func readOptions(c *cli.Context) (*options, error) {
 	return o, nil
 }
 
-// readKeep takes --keep, and checks what needs held-out rows.
+// readKeep takes --keep, and checks what needs validation rows.
 func (o *options) readKeep(keep string) error {
 	o.keepBest = keep == "best" || keep == "" && o.evalData != ""
 	switch {
 	case keep != "" && keep != "best" && keep != "last":
 		return exitcode.Errorf(exitcode.Usage, "--keep %s: there are best and last", keep)
 	case o.keepBest && o.evalData == "":
-		return exitcode.Errorf(exitcode.Usage, "--keep best needs --eval-data, a file of held-out rows")
+		return exitcode.Errorf(exitcode.Usage, "--keep best needs --eval-data, a file of rows")
 	case o.patience > 0 && o.evalData == "":
-		return exitcode.Errorf(exitcode.Usage, "--patience needs --eval-data, a file of held-out rows")
+		return exitcode.Errorf(exitcode.Usage, "--patience needs --eval-data, a file of rows")
 	}
 	return nil
 }
