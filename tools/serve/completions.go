@@ -198,8 +198,8 @@ type pieces struct {
 // pieces is a text that begins with a prompt.
 func (l *loaded) pieces(prompt []int32) *pieces {
 	p := &pieces{}
-	if l.tok != nil {
-		p.prompt, p.text = l.tok.Decode(prompt), tokenizer.NewStream(l.tok)
+	if l.Tok != nil {
+		p.prompt, p.text = l.Tok.Decode(prompt), tokenizer.NewStream(l.Tok)
 		p.chars = utf8.RuneCountInString(p.prompt)
 	}
 	return p

@@ -5,16 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
-
-	"monotron/internal/exitcode"
-	"monotron/tokenizer"
 )
 
 func (s *server) object(l *loaded) map[string]any {
 	m := map[string]any{"id": s.name, "object": "model", "created": s.created, "owned_by": "monotron"}
-	if l.context > 0 {
-		m["max_model_len"] = l.context
+	if l.Context > 0 {
+		m["max_model_len"] = l.Context
 	}
 	return m
 }
@@ -40,14 +36,10 @@ func (s *server) named(name string) error {
 
 // encodeText is the ids of a text; plain: without the tokens that the tokenizer puts around.
 func (l *loaded) encodeText(param, text string, plain bool) ([]int32, error) {
-	if l.tok == nil {
+	if l.Tok == nil {
 		return nil, wrong(param, "this model has no tokenizer: send token ids")
 	}
-	if plain {
-		ids, err := tokenizer.AppendPlain(l.tok, nil, text)
-		return ids, textProblem(param, err)
-	}
-	ids, err := l.tok.Encode(text)
+	ids, err := l.Encode(text, plain)
 	return ids, textProblem(param, err)
 }
 
@@ -92,7 +84,7 @@ func (s *server) tokenize(w http.ResponseWriter, r *http.Request, l *loaded) err
 	if err != nil {
 		return err
 	}
-	return reply(w, map[string]any{"count": len(ids), "max_model_len": l.context, "tokens": append([]int32{}, ids...)})
+	return reply(w, map[string]any{"count": len(ids), "max_model_len": l.Context, "tokens": append([]int32{}, ids...)})
 }
 
 func (s *server) detokenize(w http.ResponseWriter, r *http.Request, l *loaded) error {
@@ -106,15 +98,15 @@ func (s *server) detokenize(w http.ResponseWriter, r *http.Request, l *loaded) e
 	if err := s.named(q.Model); err != nil {
 		return err
 	}
-	if l.tok == nil {
+	if l.Tok == nil {
 		return wrong("tokens", "this model has no tokenizer")
 	}
 	for i, id := range q.Tokens {
-		if id < 0 || int(id) >= l.vocab {
-			return wrong("tokens", "number %d is %d; ids are 0 to %d", i, id, l.vocab-1)
+		if id < 0 || int(id) >= l.Vocab {
+			return wrong("tokens", "number %d is %d; ids are 0 to %d", i, id, l.Vocab-1)
 		}
 	}
-	text := l.tok.Decode(q.Tokens)
+	text := l.Tok.Decode(q.Tokens)
 	return reply(w, map[string]any{"prompt": text, "content": text})
 }
 
@@ -203,10 +195,10 @@ func (w *words) UnmarshalJSON(data []byte) error {
 
 // piece is the text of one token by itself, with its bytes.
 func (l *loaded) piece(id int32) (text string, raw []byte) {
-	if l.tok == nil {
+	if l.Tok == nil {
 		return fmt.Sprintf("token_id:%d", id), nil
 	}
-	raw = l.tok.AppendBytes(nil, id)
+	raw = l.Tok.AppendBytes(nil, id)
 	text = string(raw)
 	if !isUTF8(raw) {
 		text = "bytes:"
@@ -215,12 +207,4 @@ func (l *loaded) piece(id int32) (text string, raw []byte) {
 		}
 	}
 	return text, raw
-}
-
-func readTemplate(path string) (string, error) {
-	data, err := exitcode.ReadFile(path, 1<<20)
-	if err != nil {
-		return "", fmt.Errorf("--chat-template: %w", err)
-	}
-	return strings.TrimSuffix(string(data), "\n"), nil
 }

@@ -17,6 +17,7 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/internal/web"
 	"monotron/megatron/inference"
+	"monotron/tools/internal/answering"
 	"monotron/tools/internal/command"
 )
 
@@ -115,7 +116,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 		take(err)
 	}
 	if path := c.String("chat-template"); path != "" {
-		o.template, err = readTemplate(path)
+		o.template, err = answering.ReadTemplate(path)
 		take(err)
 	}
 	if o.name = c.String("served-model-name"); o.name == "" && o.dir != "" {

@@ -22,6 +22,7 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/internal/golden"
 	"monotron/megatron/inference"
+	"monotron/megatron/plan"
 )
 
 // start serves a folder until the test ends, and returns its address.
@@ -415,3 +416,16 @@ func TestFlags(t *testing.T) {
 type discard struct{ io.Closer }
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// Claim: a server whose keys and values cannot be in this machine's memory ends at its start.
+func TestTooMuchMemory(t *testing.T) {
+	if plan.HostRoom().Bytes == math.MaxInt64 {
+		t.Skip("what is free is not known here")
+	}
+	notes, w := io.Pipe()
+	go io.Copy(io.Discard, notes)
+	err := call(context.Background(), w, "--port", "0", "--load", filepath.Join(golden.Dir(t, "serve"), "model"), "--kv-cache-memory", "1073741824")
+	if err == nil || !strings.Contains(err.Error(), "--kv-cache-memory 1073741824: keys and values") || exitcode.CodeOf(err) != exitcode.Usage {
+		t.Errorf("1 PiB: %v", err)
+	}
+}
