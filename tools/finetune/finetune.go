@@ -15,7 +15,7 @@ import (
 	"monotron/tools/internal/command"
 )
 
-const description = `Tunes a model on rows of a JSON-lines file and writes the result as a Hugging Face folder. By default
+const description = `Tunes a model on rows of a file, JSON lines, a JSON array or Parquet, and writes the result as a Hugging Face folder. By default
 a low-rank adapter (LoRA) is trained on every linear layer; --lora-rank 0 trains all weights.
 
 A row is one of:
@@ -68,8 +68,8 @@ func Command(train func(ctx context.Context, args []string) error) *cli.Command 
 func allFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "model", Usage: "model to tune: a Hugging Face folder, or a save folder of pretrain_gpt"},
-		&cli.StringFlag{Name: "data", Usage: "JSON-lines file of rows to train on, also compressed"},
-		&cli.StringFlag{Name: "eval-data", Usage: "JSON-lines file of validation rows to evaluate on before training and after each epoch"},
+		&cli.StringFlag{Name: "data", Usage: "file of rows to train on: JSON lines or a JSON array, also compressed, or Parquet"},
+		&cli.StringFlag{Name: "eval-data", Usage: "file of validation rows to evaluate on before training and after each epoch"},
 		&cli.StringFlag{Name: "output", Usage: "folder for checkpoints, adapter and model"},
 		&cli.StringFlag{Name: "tuning", Value: config.TuneSupervised, Usage: "method: sft, or to learn from preferences dpo, ipo, orpo, simpo or kto"},
 		command.Between(0, 1e6, &cli.Float64Flag{Name: "beta", Usage: "of preference tuning: how closely to keep to the model as it is; with orpo the weight of the preference term (default: 0.1, with simpo 2)"}),
