@@ -98,5 +98,16 @@ func (r *Run) feed() error {
 		return err
 	}
 	r.feeds, err = newFeeds(&r.Config, sets, r.rank.Place.DP, r.order, r.log.note)
+	for _, f := range []*Feed{r.feeds.train, r.feeds.valid, r.feeds.test, r.feeds.again} {
+		r.cutPadding(f)
+	}
 	return err
+}
+
+// cutPadding has a feed's micro-batches no longer than their rows. Stages of a pipeline exchange one shape
+// in a step.
+func (r *Run) cutPadding(f *Feed) {
+	if f != nil {
+		f.unit, f.alike = lengthUnit(&r.Config, r.device), r.rank.Sizes.PP > 1
+	}
 }
