@@ -18,6 +18,7 @@ type Request struct {
 	Stops          []string // texts that end it, and are not part of it
 	LogProbs       int      // the likeliest so many at each token; negative: no log-probabilities at all
 	PromptLogProbs bool     // of the prompt's tokens too
+	Adapter        int      // number of the adapter, from 1; 0: none
 	Tokenizer      tokenizer.Tokenizer
 }
 

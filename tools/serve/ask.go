@@ -60,11 +60,12 @@ func between[T int | float64](all *[]error, param string, x *T, least, most, oth
 // request is what each text of the ask is told; its prompt, length and log-probabilities
 // are the caller's.
 func (q *ask) request(s *server, l *loaded) (*inference.Request, error) {
-	if err := s.named(q.Model); err != nil {
+	adapter, err := s.named(q.Model)
+	if err != nil {
 		return nil, err
 	}
 	var all []error
-	r := &inference.Request{Tokenizer: l.Tok, LogProbs: -1}
+	r := &inference.Request{Tokenizer: l.Tok, LogProbs: -1, Adapter: adapter}
 	r.Temperature = between(&all, "temperature", q.Temperature, 0, 100, 1)
 	r.TopP = between(&all, "top_p", q.TopP, 0, 1, 1)
 	if q.TopP != nil && *q.TopP == 0 {

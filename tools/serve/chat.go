@@ -176,7 +176,7 @@ func (c *conversation) head(weights string) map[string]any {
 	if c.q.Stream {
 		object = "chat.completion.chunk"
 	}
-	return map[string]any{"id": c.id, "object": object, "created": c.created, "model": c.name, "system_fingerprint": weights}
+	return map[string]any{"id": c.id, "object": object, "created": c.created, "model": c.modelName(c.q.Model), "system_fingerprint": weights}
 }
 
 func (c *conversation) promptTokens() int { return c.prompt }

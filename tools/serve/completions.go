@@ -89,7 +89,7 @@ func (c *completion) requests() (list []*inference.Request, err error) {
 }
 
 func (c *completion) head(weights string) map[string]any {
-	return map[string]any{"id": c.id, "object": "text_completion", "created": c.created, "model": c.name, "system_fingerprint": weights}
+	return map[string]any{"id": c.id, "object": "text_completion", "created": c.created, "model": c.modelName(c.q.Model), "system_fingerprint": weights}
 }
 
 func (c *completion) promptTokens() (n int) {

@@ -7,8 +7,12 @@ import (
 	"net/http"
 )
 
-func (s *server) object(l *loaded) map[string]any {
-	m := map[string]any{"id": s.name, "object": "model", "created": s.created, "owned_by": "monotron"}
+// object is how clients see a model by its name.
+func (s *server) object(l *loaded, name string) map[string]any {
+	m := map[string]any{"id": name, "object": "model", "created": s.created, "owned_by": "monotron"}
+	if name != s.name {
+		m["parent"] = s.name
+	}
 	if l.Context > 0 {
 		m["max_model_len"] = l.Context
 	}
@@ -16,22 +20,43 @@ func (s *server) object(l *loaded) map[string]any {
 }
 
 func (s *server) models(w http.ResponseWriter, _ *http.Request, l *loaded) error {
-	return reply(w, map[string]any{"object": "list", "data": []any{s.object(l)}})
+	list := []any{s.object(l, s.name)}
+	for _, a := range s.load.Adapters {
+		list = append(list, s.object(l, a.Name))
+	}
+	return reply(w, map[string]any{"object": "list", "data": list})
 }
 
 func (s *server) model(w http.ResponseWriter, r *http.Request, l *loaded) error {
-	if err := s.named(r.PathValue("model")); err != nil {
+	name := r.PathValue("model")
+	if _, err := s.named(name); err != nil {
 		return err
 	}
-	return reply(w, s.object(l))
+	return reply(w, s.object(l, name))
 }
 
-// named refuses other models' names; none is as good as ours.
-func (s *server) named(name string) error {
+// named is the number of the adapter that a request names as its model, 0 for the model without one, which
+// no name means too. Other names are refused.
+func (s *server) named(name string) (adapter int, err error) {
 	if name == "" || name == s.name {
-		return nil
+		return 0, nil
 	}
-	return &problem{Status: http.StatusNotFound, Message: fmt.Sprintf("unknown model %.100q; this server has %q", name, s.name), Param: "model", Code: "model_not_found"}
+	known := fmt.Sprintf("%q", s.name)
+	for i, a := range s.load.Adapters {
+		if name == a.Name {
+			return i + 1, nil
+		}
+		known += fmt.Sprintf(", %q", a.Name)
+	}
+	return 0, &problem{Status: http.StatusNotFound, Message: fmt.Sprintf("unknown model %.100q; this server has %s", name, known), Param: "model", Code: "model_not_found"}
+}
+
+// modelName is what an answer says of the model that the request named.
+func (s *server) modelName(asked string) string {
+	if asked == "" {
+		return s.name
+	}
+	return asked
 }
 
 // encodeText is the ids of a text; plain: without the tokens that the tokenizer puts around.
@@ -62,7 +87,7 @@ func (s *server) tokenize(w http.ResponseWriter, r *http.Request, l *loaded) err
 	if err := decode(r, &q); err != nil {
 		return err
 	}
-	if err := s.named(q.Model); err != nil {
+	if _, err := s.named(q.Model); err != nil {
 		return err
 	}
 	if q.Prompt == nil {
@@ -95,7 +120,7 @@ func (s *server) detokenize(w http.ResponseWriter, r *http.Request, l *loaded) e
 	if err := decode(r, &q); err != nil {
 		return err
 	}
-	if err := s.named(q.Model); err != nil {
+	if _, err := s.named(q.Model); err != nil {
 		return err
 	}
 	if l.Tok == nil {
