@@ -47,7 +47,7 @@ func Of(c *cli.Context, m *inference.Loaded, template string) (a *Model, err err
 // templateOf is the template that a flag or the tokenizer's folder gives, or why there is none.
 func templateOf(c *cli.Context, m *inference.Loaded, text string) (*chat.Template, error) {
 	source := chat.Source{Text: text}
-	dir := m.Tokenizer.Model
+	dir := m.Tokenizer.Place()
 	if given := c.String("tokenizer-model"); given != "" {
 		dir = given
 	}
