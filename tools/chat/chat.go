@@ -31,6 +31,7 @@ answers and nothing else.
 Examples:
   monotron chat SmolLM2-135M-Instruct
   monotron chat tuned/model --system "You answer in one sentence." --temperature 0
+  monotron chat SmolLM2-135M-Instruct --adapter tuned/adapter
   monotron chat --bf16 SmolLM2-135M-Instruct <questions.txt >answers.txt`
 
 // Command is chat; open makes a device by its --device name.
@@ -58,6 +59,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 func allFlags() []cli.Flag {
 	return command.ModelFlags(
 		&cli.StringFlag{Name: "system", Usage: "system text: instructions that precede the conversation"},
+		&cli.StringFlag{Name: "adapter", Usage: "PEFT folder with an adapter of the model to answer with (default: none)"},
 		&cli.StringFlag{Name: "chat-template", Usage: "file with a chat template (Jinja; default: the tokenizer's template)"},
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-new-tokens", Usage: "maximum number of tokens of an answer (default: what the context leaves; 128 for a model without a chat template)"}),
 		command.Between(0, 100, &cli.Float64Flag{Name: "temperature", Value: 0.7, Usage: "divisor of the logits; 0 takes the most likely token"}),
@@ -95,6 +97,9 @@ func readOptions(c *cli.Context) (o options, err error) {
 		return o, err
 	}
 	o.layout.TP, o.layout.PP, o.layout.EP = command.Layout(c)
+	if dir := c.String("adapter"); dir != "" {
+		o.load.Adapters = []inference.Adapter{{Name: dir, Dir: dir}}
+	}
 	if path := c.String("chat-template"); path != "" {
 		if o.template, err = answering.ReadTemplate(path); err != nil {
 			return o, err

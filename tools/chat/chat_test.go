@@ -179,3 +179,20 @@ func TestCommandOf(t *testing.T) {
 		}
 	}
 }
+
+// Claim: --adapter answers with the adapter: not as the base does, and as the model does into which it is
+// merged (golden/merge, PEFT 0.21).
+func TestAdapter(t *testing.T) {
+	from := filepath.Join(golden.Dir(t, "merge"), "gpt2-f32-dora")
+	say := func(args ...string) string {
+		out, _, err := talkTo("1 2 3\n/reset\n7 5\n", append(args, "--temperature", "0", "--max-new-tokens", "6", "--tokenizer-type", "NullTokenizer", "--vocab-size", "79")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	base, adapted, merged := say(filepath.Join(from, "base")), say(filepath.Join(from, "base"), "--adapter", filepath.Join(from, "adapter")), say(filepath.Join(from, "merged"))
+	if adapted != merged || adapted == base {
+		t.Errorf("with the adapter %q, merged %q, the base %q", adapted, merged, base)
+	}
+}

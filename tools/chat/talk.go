@@ -118,7 +118,7 @@ func (t *talk) answer(ctx context.Context, question string) error {
 	if t.options.most > 0 {
 		most = min(left, t.options.most)
 	}
-	r := &inference.Request{Prompt: ids, Sampling: t.options.sampling, MaxNew: most, Ends: t.Ends, LogProbs: -1, Tokenizer: t.Tok}
+	r := &inference.Request{Prompt: ids, Sampling: t.options.sampling, MaxNew: most, Ends: t.Ends, LogProbs: -1, Tokenizer: t.Tok, Adapter: len(t.options.load.Adapters)}
 	r.Number = t.answers
 	t.answers++
 	streams, err := t.batcher.Submit(r)

@@ -46,7 +46,7 @@ func (o *options) export(ctx context.Context, notes *command.Printer) (err error
 	for _, n := range written.Notes {
 		notes.Printf("note: %s\n", n)
 	}
-	notes.Printf("%s: the tuned model; try: monotron serve --load %s\n", written.Path, written.Path)
+	notes.Printf("%s: the tuned model; try: monotron chat %[1]s, or monotron serve --load %[1]s\n", written.Path)
 	return nil
 }
 
