@@ -3,6 +3,8 @@ package pretrain
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,7 +36,7 @@ func savedIn(t *testing.T, folder string) (iterations []int64, best training.Bes
 }
 
 // Claim: training ends after --early-stopping-patience evaluations without a lower loss; the checkpoint
-// of the lowest and the newest remain; run again, it trains no further.
+// of the lowest and the newest remain, under every layout; run again, it trains no further.
 func TestBestIsKept(t *testing.T) {
 	dir := t.TempDir()
 	base := tiny + someData + judged + "--save DIR/save --resume-from-save --load DIR/save "
@@ -48,6 +50,14 @@ func TestBestIsKept(t *testing.T) {
 	}
 	if !strings.Contains(r.notes, "since then: 3") || strings.Count(r.out, "validation loss at iteration") != int(best.Last)/2+2 {
 		t.Errorf("%s\n%s", r.notes, r.out)
+	}
+	for i, layout := range []string{"--pipeline-model-parallel-size 2", "--tensor-model-parallel-size 2", "--world-size 2"} {
+		folder := fmt.Sprint("layout", i)
+		must(t, dir, tiny+someData+judged+"--world-size 2 "+layout+" --save DIR/"+folder)
+		others, other := savedIn(t, filepath.Join(dir, folder))
+		if !slices.Equal(others, iterations) || math.Abs(other.Loss-best.Loss) > 1e-4 {
+			t.Errorf("%s: checkpoints %v, %+v; one rank %v, %+v", layout, others, other, iterations, best)
+		}
 	}
 	r = must(t, dir, base)
 	again, same := savedIn(t, filepath.Join(dir, "save"))
