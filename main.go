@@ -25,6 +25,7 @@ import (
 	"monotron/mpu/bootstrap/launchenv"
 	"monotron/mpu/ranks/devices"
 	"monotron/tools/bench"
+	"monotron/tools/chat"
 	"monotron/tools/convert"
 	"monotron/tools/diff"
 	"monotron/tools/doctor"
@@ -154,7 +155,7 @@ func noCommand(c *cli.Context) error {
 // meanings are commands of other programs, by what does the same here.
 var meanings = map[string]string{
 	"train": "pretrain_gpt", "pretrain": "pretrain_gpt", "fine-tune": "finetune", "tune": "finetune", "sft": "finetune",
-	"preprocess": "preprocess_data", "merge": "merge_datasets", "chat": "serve, whose page at / is a chat",
+	"preprocess": "preprocess_data", "merge": "merge_datasets", "talk": "chat",
 	"eval": "serve, which lm-eval can ask (docs/serve.md)", "run": "pretrain_gpt or launch", "torchrun": "launch", "export": "convert", "import": "convert",
 	"benchmark": "bench", "info": "doctor", "search": "plan search", "dashboard": "watch",
 }
@@ -172,7 +173,7 @@ func commands() (all []*cli.Command) {
 	}{
 		{"Data", []*cli.Command{preprocess.Command(), preprocess.FastCommand(), merge.Command(), tokenize.Command(), traintokenizer.Command()}},
 		{"Train and tune", []*cli.Command{pretrain.Command(openDevice), finetune.Command(train), launch.Command()}},
-		{"Use a model", []*cli.Command{generate.Command(openDevice), logits.Command(openDevice), serve.Command(openDevice)}},
+		{"Use a model", []*cli.Command{generate.Command(openDevice), logits.Command(openDevice), chat.Command(openDevice), serve.Command(openDevice)}},
 		{"Inspect and convert", []*cli.Command{inspect.Command(), convert.Command(openDevice), diff.Command()}},
 		{"Plan and measure", []*cli.Command{plan.Command(openDevice), bench.Command(openDevice), bench.MeasureCommand(openDevice), verify.Command(openDevice)}},
 		{"Follow a run", []*cli.Command{report.WatchCommand(), report.Command(), postmortem.Command(), replay.Command(openDevice)}},

@@ -24,6 +24,8 @@ type Sample struct {
 
 	Also []Sample // of preference data: the sequences that go with this one, each of the same length
 	Row  int64    // of preference data: number of the row
+
+	Filled int // positions before the padding at the end, which nothing else sees; 0: not known
 }
 
 // masks says what happens at the ends of documents.

@@ -6,7 +6,7 @@ pretrain_gpt --num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-lengt
   --tokenizer-type GPT2BPETokenizer --data-path sample_text_document --split 100,0,0 --eval-iters 0 --save ckpt
 for i in $(seq 10 40); do echo "{\"prompt\": \"$i\", \"completion\": \" $((i - 1)) $((i - 2)) $((i - 3))\"}"; done >rows.jsonl
 monotron inspect samples --labels --finetune-data rows.jsonl --load ckpt --seq-length 32
-monotron finetune --model ckpt --data rows.jsonl --eval-data rows.jsonl --output tuned --batch-size 4 --epochs 2 --lr 1e-2
+monotron finetune --model ckpt --data rows.jsonl --eval-data rows.jsonl --output tuned --batch-size 4 --epochs 6 --lr 1e-2 --patience 2
 monotron generate --load tuned/model --prompt 30 --max-new-tokens 8
 for i in $(seq 10 40); do echo "{\"prompt\": \"$i\", \"chosen\": \" $((i - 1)) $((i - 2))\", \"rejected\": \" $((i + 1)) $((i + 2))\"}"; done >pairs.jsonl
 monotron inspect samples --labels --tuning dpo --finetune-data pairs.jsonl --load ckpt --seq-length 32

@@ -54,3 +54,31 @@ func TestQuickstart(t *testing.T) {
 		t.Errorf("no report: %v", err)
 	}
 }
+
+// Claim (docs/quickstart.md): make quickstart-tune tunes a model on pairs of Go's sources, keeps the best
+// weights, merges and exports them, and talks with the result. Here with a tiny model that is not fetched.
+func TestQuickstartTune(t *testing.T) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("no python3")
+	}
+	dir, bin := t.TempDir(), program(t)
+	const model = `seq 1 400 | tr '\n' ' ' | sed 's/.*/{"text": "&"}/' >sample.jsonl
+preprocess_data --input sample.jsonl --output-prefix sample --tokenizer-type GPT2BPETokenizer --append-eod
+pretrain_gpt --num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 512 --max-position-embeddings 512 --micro-batch-size 1 --train-iters 1 --lr 1e-3 --tokenizer-type GPT2BPETokenizer --data-path sample_text_document --split 100,0,0 --eval-iters 0 --save ckpt
+monotron convert --input ckpt --to hf --output model
+echo '{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if m.role == "assistant" %}<|endoftext|>{% endif %}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}' >model/chat_template.jinja`
+	first := exec.Command("sh", "-euc", model)
+	first.Dir, first.Env = dir, append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	if text, err := first.CombinedOutput(); err != nil {
+		t.Fatalf("the model: %v\n%s", err, text)
+	}
+	cmd := exec.Command("bash", filepath.Join(repository, "scripts", "quickstart-tune.sh"))
+	cmd.Env = append(os.Environ(), "BIN="+bin, "OUT="+filepath.Join(dir, "out"), "MODEL="+filepath.Join(dir, "model"), "ROWS=16", "EVAL_ROWS=6", "EPOCHS=1")
+	text, err := cmd.CombinedOutput()
+	if err != nil || strings.Count(string(text), "validation loss") < 3 || !strings.Contains(string(text), "kept: the weights of iteration 2,") {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if st, err := os.Stat(filepath.Join(dir, "out", "tuned.gguf")); err != nil || st.Size() == 0 {
+		t.Errorf("no GGUF file: %v", err)
+	}
+}

@@ -79,7 +79,7 @@ func walkSources(visit func(path string) error) error {
 			return err
 		case !d.IsDir():
 			return visit(filepath.ToSlash(name))
-		case name == "bin" || name == "quickstart" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && name != ".":
+		case name == "bin" || name == "quickstart" || name == "quickstart-tune" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && name != ".":
 			return filepath.SkipDir
 		}
 		return nil

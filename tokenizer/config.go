@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"strings"
@@ -31,6 +32,10 @@ func (c Config) IsZero() bool {
 	return c.Type == "" && c.VocabFile == "" && c.MergeFile == "" && c.Model == "" && len(c.SpecialTokens) == 0 && c.VocabSize == 0 &&
 		c.NullEOD == nil && c.NullPad == nil && c.TikPattern == "" && c.TikSpecials == nil && !c.NoSpecial && !c.Legacy
 }
+
+// Place is a file or folder of the tokenizer, for what lies with it, as a chat template does; "": it has
+// none.
+func (c Config) Place() string { return cmp.Or(c.Model, c.VocabFile) }
 
 // Paths are the fields that name files or folders.
 func (c *Config) Paths() []*string { return []*string{&c.VocabFile, &c.MergeFile, &c.Model} }

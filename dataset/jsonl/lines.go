@@ -128,6 +128,30 @@ func Open(path string, size int) (*Reader, error) {
 	return r, nil
 }
 
+// Name is what messages call the file.
+func (r *Reader) Name() string { return r.name }
+
+// Stream is the unpacked text, for who reads it instead of its lines.
+func (r *Reader) Stream() io.Reader { return r.src }
+
+// First is the first byte of the unpacked text that is not blank, before any line is read; 0: there is
+// none near the beginning.
+func (r *Reader) First() byte {
+	const most = 4096 // bytes of blanks
+	text := bufio.NewReaderSize(r.src, 1<<16)
+	r.src = text
+	for n := 1; n <= most; n++ {
+		head, err := text.Peek(n)
+		if err != nil { // it comes again when the text is read
+			return 0
+		}
+		if c := head[n-1]; c != ' ' && c != '\t' && c != '\r' && c != '\n' {
+			return c
+		}
+	}
+	return 0
+}
+
 // Consumed is how many bytes of the file were read, before unpacking.
 func (r *Reader) Consumed() int64 {
 	if r.raw == nil {

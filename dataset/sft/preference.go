@@ -53,12 +53,12 @@ func cutAnswer(a answered, line int64, n int) Document {
 	return d
 }
 
-// ReadPreferences reads the rows of a JSON-lines file, in its order, those included that training
+// ReadPreferences reads the rows of a file of JSON lines, a JSON array or Parquet, in its order, those included that training
 // drops: their prompts leave no token of an answer within c.Length. Of pairs RuleKTO makes two
 // rows, all good answers before all bad ones.
 func ReadPreferences(path string, tok tokenizer.Tokenizer, c Config) (rows []Preference, err error) {
 	render := &renderer{tok: tok, config: c}
-	err = eachLine(path, func(text []byte) (made Preference, err error) {
+	err = eachRow(path, func(text []byte) (made Preference, err error) {
 		a, err := parsePreference(text, c.Rule)
 		if err != nil {
 			return made, err
@@ -66,10 +66,10 @@ func ReadPreferences(path string, tok tokenizer.Tokenizer, c Config) (rows []Pre
 		made.Good = a.label
 		made.full, err = render.tokens(a)
 		return made, err
-	}, func(line int64, made Preference) error {
+	}, func(where string, line int64, made Preference) error {
 		made.Line = line
 		if len(rows) > 0 && len(rows[0].full) != len(made.full) {
-			return exitcode.Errorf(exitcode.BadData, "%s:%d: some rows are pairs of answers and some are single answers with a label; write one kind in a file", path, line)
+			return exitcode.Errorf(exitcode.BadData, "%s: some rows are pairs of answers and some are single answers with a label; write one kind in a file", where)
 		}
 		rows = append(rows, made)
 		return nil

@@ -147,8 +147,8 @@ func TestWrongPreferences(t *testing.T) {
 		rule      Rule
 		row, says string
 	}{
-		{RuleDPO, `[1]`, `the line is not an object; write one JSON object a line, as in {"prompt": "...", "chosen": "...", "rejected": "..."}`},
-		{RuleDPO, `{"prompt": "a"`, "the line is not JSON"},
+		{RuleDPO, `[1]`, `the row is not an object; write JSON objects, one a line or in an array, as in {"prompt": "...", "chosen": "...", "rejected": "..."}`},
+		{RuleDPO, `{"prompt": "a"`, "the row is not JSON"},
 		{RuleDPO, `{"prompt": "a", "chosen": "b"}`, `field "rejected": missing; give the row the answer that is worse than chosen`},
 		{RuleORPO, `{"prompt": "a", "rejected": "b", "chosen": null}`, `field "chosen": missing; give the row the answer that is better than rejected`},
 		{RuleDPO, `{"prompt": "a", "chosen": 1, "rejected": "b"}`, `field "chosen": neither a text nor a list of messages`},
@@ -168,7 +168,7 @@ func TestWrongPreferences(t *testing.T) {
 		{RuleKTO, `{"prompt": "a", "completion": ` + assistant + `, "label": true}`, `field "completion": a list of messages, and prompt is a text`},
 		{RuleKTO, `{"text": "a"}`, `--tuning kto needs prompt, completion and label, or prompt, chosen and rejected`},
 		{RuleKTO, `{"prompt": "a", "chosen": "b", "rejected": "c"}`, "some rows are pairs of answers and some are single answers with a label; write one kind in a file"},
-		{RuleDPO, "{\"prompt\": \"\xff\"}", "the line is not UTF-8"},
+		{RuleDPO, "{\"prompt\": \"\xff\"}", "the row is not UTF-8"},
 	} {
 		config.Rule = w.rule
 		path := fileOf(t, good[w.rule == RuleKTO], w.row)

@@ -62,13 +62,13 @@ func parse(text []byte, template bool) (*row, error) {
 // object reads a line as fields; example is for the error.
 func object(text []byte, example string) (f fields, err error) {
 	if !utf8.Valid(text) {
-		return nil, errors.New("the line is not UTF-8; convert the file to UTF-8")
+		return nil, errors.New("the row is not UTF-8; convert the file to UTF-8")
 	}
 	if err := json.Unmarshal(text, &f); err != nil {
 		if t := bytes.TrimSpace(text); len(t) > 0 && t[0] != '{' && json.Valid(t) {
-			return nil, fmt.Errorf("the line is not an object; write one JSON object a line, as in %s", example)
+			return nil, fmt.Errorf("the row is not an object; write JSON objects, one a line or in an array, as in %s", example)
 		}
-		return nil, fmt.Errorf("the line is not JSON: %w", err)
+		return nil, fmt.Errorf("the row is not JSON: %w", err)
 	}
 	return f, nil
 }

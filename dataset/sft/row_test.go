@@ -23,8 +23,8 @@ func fileOf(t *testing.T, lines ...string) string {
 func TestWrongRows(t *testing.T) {
 	_, c, tok, template := opened(t)
 	for _, w := range []struct{ row, says string }{
-		{`[1]`, "the line is not an object"},
-		{`{"messages": `, "the line is not JSON"},
+		{`[1]`, "the row is not an object"},
+		{`{"messages": `, "the row is not JSON"},
 		{`{"a": 1}`, `the row has the fields "a"; it needs messages`},
 		{`{}`, "the row has the fields (none)"},
 		{`{"messages": {}}`, `field "messages": not a list of messages`},
@@ -46,7 +46,7 @@ func TestWrongRows(t *testing.T) {
 		{`{"input_ids": [1, 2], "assistant_masks": [1, 3]}`, `field "assistant_masks": entry 1 is 3; must be 0 or 1`},
 		{`{"input_ids": [1, 999999]}`, `token 1 has the id 999999`},
 		{`{"chosen": "a", "rejected": "b"}`, "preference tuning"},
-		{"{\"text\": \"\xff\"}", "the line is not UTF-8"},
+		{"{\"text\": \"\xff\"}", "the row is not UTF-8"},
 	} {
 		path := fileOf(t, `{"text": "good"}`, w.row)
 		_, err := Read(path, tok, Config{Length: 8, Template: template, EOS: c.EOS})

@@ -89,6 +89,7 @@ func laid(docs []*Document, n int, packed bool, pad int32) dataset.Sample {
 		mark(&out, at, n)
 	} else {
 		mark(&out, 0, n) // padding comes after all that is learned
+		out.Filled = at
 	}
 	return out
 }

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"sync"
 
-	"monotron/dataset/jsonl"
 	"monotron/internal/exitcode"
 	"monotron/tokenizer"
 	"monotron/tokenizer/chat"
@@ -41,7 +40,7 @@ type Config struct {
 type Document struct {
 	IDs    []int32
 	Learn  [][2]int // tokens [from, to) that the loss learns, ascending
-	Line   int64    // of the file
+	Line   int64    // of the file, or its row where the file has no lines
 	Turns  []Turn   // of a conversation; nil: the row is none
 	Cut    int      // tokens that truncation took
 	Length int      // tokens before truncation
@@ -80,8 +79,8 @@ type Counts struct {
 	Learned   int
 }
 
-// Load reads the documents of a JSON-lines file, in its order. A row that cannot be used is
-// exitcode.BadData and names the file, the line and the field.
+// Load reads the documents of a file of JSON lines, a JSON array or Parquet, in its order. A row that
+// cannot be used is exitcode.BadData and names the file, the line or row, and the field.
 func Load(path string, tok tokenizer.Tokenizer, c Config) (docs []Document, counts Counts, err error) {
 	all, err := Read(path, tok, c)
 	if err != nil {
@@ -108,7 +107,7 @@ func Load(path string, tok tokenizer.Tokenizer, c Config) (docs []Document, coun
 // Read is Load with the rows that have nothing to learn.
 func Read(path string, tok tokenizer.Tokenizer, c Config) (docs []Document, err error) {
 	render := &renderer{tok: tok, config: c}
-	err = eachLine(path, render.document, func(line int64, d Document) error {
+	err = eachRow(path, render.document, func(_ string, line int64, d Document) error {
 		d.Line = line
 		docs = append(docs, d)
 		return nil
@@ -116,67 +115,52 @@ func Read(path string, tok tokenizer.Tokenizer, c Config) (docs []Document, err 
 	return docs, err
 }
 
-// eachLine gives the lines of a file that are not blank to make, which several goroutines call,
-// and what it made of them to take, in order. The first wrong line is the error.
-func eachLine[T any](path string, make func(text []byte) (T, error), take func(line int64, made T) error) (err error) {
-	r, err := jsonl.Open(path, 1<<20)
+// eachRow gives the rows of a file to make, which several goroutines call, and what it made of them to
+// take, in order. The first wrong row is the error.
+func eachRow[T any](path string, make func(text []byte) (T, error), take func(where string, number int64, made T) error) (err error) {
+	s, err := openRows(path)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.Close()) }()
+	defer func() { err = errors.Join(err, s.Close()) }()
 	for {
-		block, err := r.Next(nil)
+		rows, err := s.next()
 		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		for _, l := range linesOf(block, make) {
-			if l.err != nil {
-				return exitcode.With(exitcode.BadData, fmt.Errorf("%s:%d: %w", block.Name, l.number, l.err))
+		for i, m := range madeOf(rows, make) {
+			where := s.where(rows[i].number)
+			if m.err != nil {
+				return exitcode.With(exitcode.BadData, fmt.Errorf("%s: %w", where, m.err))
 			}
-			if err := take(l.number, l.made); err != nil {
+			if err := take(where, rows[i].number, m.made); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// line is one row of a block.
-type line[T any] struct {
-	number int64
-	text   []byte
-	made   T
-	err    error
+// outcome is what became of a row.
+type outcome[T any] struct {
+	made T
+	err  error
 }
 
-// linesOf makes something of each line of a block by several goroutines.
-func linesOf[T any](b jsonl.Block, make func(text []byte) (T, error)) (lines []line[T]) {
-	for n, text := range b.Each() {
-		if !blank(text) {
-			lines = append(lines, line[T]{number: n, text: text})
-		}
-	}
+// madeOf makes something of each row by several goroutines.
+func madeOf[T any](rows []given, do func(text []byte) (T, error)) []outcome[T] {
+	list := make([]outcome[T], len(rows))
 	var wait sync.WaitGroup
 	workers := runtime.GOMAXPROCS(0)
 	for w := range workers {
 		wait.Go(func() {
-			for i := w; i < len(lines); i += workers {
-				l := &lines[i]
-				l.made, l.err = make(l.text)
+			for i := w; i < len(rows); i += workers {
+				list[i].made, list[i].err = do(rows[i].text)
 			}
 		})
 	}
 	wait.Wait()
-	return lines
-}
-
-func blank(text []byte) bool {
-	for _, c := range text {
-		if c != ' ' && c != '\t' && c != '\r' {
-			return false
-		}
-	}
-	return true
+	return list
 }

@@ -438,6 +438,12 @@ func (p *parser) deriveCheckpoint() {
 	if c.KeepEvery > 0 && c.KeepLast == 0 {
 		c.KeepLast = 2 // the newest, and one to fall back to
 	}
+	if c.KeepBest && c.Save != "" && c.Format != "" && c.Format != "native" {
+		p.clash("keep-best ckpt-format", "--keep-best does not go with --ckpt-format %s, whose checkpoints do not tell of evaluations; leave one out", c.Format)
+	}
+	if (c.KeepBest || p.Patience > 0) && p.EvalIters == 0 && !p.options.Partial {
+		p.clash("keep-best eval-iters", "--keep-best and --early-stopping-patience compare evaluations, and --eval-iters 0 makes none; give --eval-iters")
+	}
 	if c.SaveOnLoad != "" && (c.SaveOnLoad == c.Save || c.SaveOnLoad == c.Load) {
 		p.clash("save-on-load", "--save-on-load %s: the folder must not be that of --save or --load, whose checkpoints it would replace; name another folder", c.SaveOnLoad)
 	}

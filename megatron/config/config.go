@@ -47,6 +47,7 @@ type Run struct {
 	SkipTrain           bool
 	FullValidation      bool
 	EvalAtStart         bool // before the first step of a new run
+	Patience            int  // evaluations without a lower loss after which training ends; 0: it does not
 
 	ExitInterval     int // 0: none
 	ExitDurationMins int // 0: none
@@ -69,6 +70,7 @@ type Checkpoint struct {
 	SaveInterval  int    // 0: at the end alone
 	KeepEvery     int    // --save-retain-interval; 0: all
 	KeepLast      int    // newest checkpoints kept; 0: all
+	KeepBest      bool   // that of the lowest validation loss is kept too
 	Format        string // of saving: native, torch, torch_dist; loading recognises each
 	Step          int    // iteration to load; 0: the latest
 	Resume        bool   // go on from Save, where it holds something, whatever is said of loading

@@ -39,8 +39,8 @@ type Batcher struct {
 	waiting  []*sequence
 	running  []*sequence // in the order in which they were admitted
 	turn     int32       // the edition of the next pass, where both have texts
-	texts    [2]int      // of each edition that have not ended
-	roots    [2]prefix   // of each edition's texts
+	texts    []int       // of each edition that have not ended
+	roots    []prefix    // of each edition's texts
 	taken    int64       // reloads so far
 	offered  *offer      // nil: none
 	draining bool
@@ -65,9 +65,13 @@ type Stats struct {
 	Preemptions            int64
 }
 
-// newBatcher makes the blocks on m's device; dir is where iterations are taken from.
-func newBatcher(m *Loaded, c BatcherConfig, told *orders, dir string) *Batcher {
-	b := &Batcher{config: c, editions: editions{list: [2]*Loaded{m}, kv: m.newPaged(c.Blocks)}, told: told, dir: dir, pool: newBlockPool(c.Blocks)}
+// newBatcher makes the blocks on the device of e; dir is where iterations are taken from.
+func newBatcher(e editions, c BatcherConfig, told *orders, dir string) *Batcher {
+	e.kv = e.list[0].newPaged(c.Blocks)
+	b := &Batcher{config: c, editions: e, told: told, dir: dir, pool: newBlockPool(c.Blocks), texts: make([]int, len(e.list)), roots: make([]prefix, len(e.list))}
+	for i := bases; i < len(e.list); i++ {
+		b.roots[i] = root(int64(bases - 1 - i))
+	}
 	b.changed = sync.NewCond(&b.mu)
 	return b
 }
@@ -80,6 +84,9 @@ var ErrDraining = errors.New("the server is shutting down")
 
 // Check refuses a request that can never run.
 func (b *Batcher) Check(r *Request) error {
+	if n := len(b.texts) - bases; r.Adapter < 0 || r.Adapter > n {
+		return exitcode.Errorf(exitcode.Usage, "adapter %d: there are %d", r.Adapter, n)
+	}
 	if err := b.editions.list[0].CheckPrompt(r.Prompt, r.MaxNew); err != nil {
 		return err
 	}
@@ -121,11 +128,10 @@ func (b *Batcher) Submit(requests ...*Request) ([]*Stream, error) {
 	b.waiting = append(b.waiting, list...)
 	b.changed.Signal()
 	streams := make([]*Stream, len(list))
-	now := b.editions.now
-	b.texts[now] += len(list)
 	for i, s := range list {
-		s.edition, s.last = now, b.roots[now]
-		s.stream.weights = b.editions.list[now].Weights
+		s.edition = b.editions.of(s.Adapter)
+		s.last, s.stream.weights = b.roots[s.edition], b.editions.list[s.edition].Weights
+		b.texts[s.edition]++
 		streams[i] = s.stream
 	}
 	return streams, nil
@@ -216,7 +222,8 @@ func (b *Batcher) reload(o *offer) error {
 	if err := b.told.give(&order{kind: orderReload, number: o.step}); err != nil {
 		return err
 	}
-	e := b.editions // b's own stays what it is until all is there: others read it
+	e := b.editions
+	e.list = slices.Clone(e.list) // b's own stays what it is until all is there: others read it
 	refused, err := e.reload(b.told, b.dir, o.step)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -316,7 +323,7 @@ func (b *Batcher) finish(s *sequence, why Reason, err error) {
 	b.pool.release(s.table)
 	s.table = nil
 	s.end(why, err)
-	if b.texts[s.edition]--; b.texts[s.edition] == 0 && s.edition != b.editions.now {
+	if b.texts[s.edition]--; b.texts[s.edition] == 0 && s.edition < bases && s.edition != b.editions.now {
 		b.pool.forget(s.edition)
 	}
 }

@@ -104,7 +104,7 @@ func gather(t *testing.T, s *Stream) (a answer) {
 // with runs a batcher while work lasts, and checks that no block is left in use.
 func with(t *testing.T, l *Loaded, c BatcherConfig, work func(b *Batcher)) Stats {
 	t.Helper()
-	b := newBatcher(l, c, l.orders(), "")
+	b := newBatcher(editions{list: []*Loaded{l, nil}}, c, l.orders(), "")
 	done := make(chan error, 1)
 	go func() { done <- b.Run(context.Background()) }()
 	work(b)
@@ -253,7 +253,7 @@ func TestWhatNeverFitsBlocksNobody(t *testing.T) {
 func TestLengthsNearTheLargestInt(t *testing.T) {
 	l := batchModel(t, ref.Open(), "f32", func(*spec.Model) {})
 	l.MaxContext = 0
-	b := newBatcher(l, BatcherConfig{Blocks: 3, Sequences: 2, Tokens: 8, Queue: 3}, l.orders(), "")
+	b := newBatcher(editions{list: []*Loaded{l, nil}}, BatcherConfig{Blocks: 3, Sequences: 2, Tokens: 8, Queue: 3}, l.orders(), "")
 	for _, n := range []int{math.MaxInt, math.MaxInt - len(prompt), math.MaxInt - 16, 44} {
 		want := fmt.Sprintf("5 tokens of prompt and %d to generate exceed the 48 positions that keys and values have memory for; ask for fewer", n)
 		if err := b.Check(&Request{Prompt: prompt, MaxNew: n}); fmt.Sprint(err) != want {
@@ -265,7 +265,7 @@ func TestLengthsNearTheLargestInt(t *testing.T) {
 // Claim: a batcher that fails, or is told to end, answers everybody.
 func TestEndsOfABatcher(t *testing.T) {
 	l := batchModel(t, ref.Open(), "f32", func(*spec.Model) {})
-	b := newBatcher(l, BatcherConfig{Blocks: 20, Sequences: 2, Tokens: 8, Queue: 3}, l.orders(), "")
+	b := newBatcher(editions{list: []*Loaded{l, nil}}, BatcherConfig{Blocks: 20, Sequences: 2, Tokens: 8, Queue: 3}, l.orders(), "")
 	for _, c := range []struct {
 		q    *Request
 		want string

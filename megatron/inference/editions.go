@@ -20,11 +20,19 @@ import (
 // once a newer iteration was taken, those that older texts began with. What is loaded goes
 // to the one that no text uses, so that nothing is lost where it cannot be loaded.
 type editions struct {
-	list [2]*Loaded // the second is made when it is first needed
-	now  int32      // of new texts
+	list []*Loaded // the second is made when it is first needed; from bases on, with adapters
+	now  int32     // of new texts
 	kv   []*model.Paged
 
 	passes int64
+}
+
+// of is the edition of new texts that ask for an adapter by its number from 1, or for none, 0.
+func (e *editions) of(adapter int) int32 {
+	if adapter > 0 {
+		return int32(bases + adapter - 1)
+	}
+	return e.now
 }
 
 // other is the edition that new texts do not get.
@@ -143,7 +151,8 @@ func tracked(dir string) bool {
 	return err == nil
 }
 
-// root is the prefix before the first token: texts of other weights share nothing.
+// root is the prefix before the first token: texts of other weights share nothing. Iterations count from
+// 0 up, adapters from -1 down.
 func root(edition int64) (p prefix) {
 	binary.LittleEndian.PutUint64(p[:], uint64(edition))
 	return p

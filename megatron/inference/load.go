@@ -20,8 +20,9 @@ import (
 
 // LoadOptions say which weights of a folder to take, and how.
 type LoadOptions struct {
-	Step      int64  // iteration of a native checkpoint; negative: the latest
-	Precision string // of values: f32, bf16, fp16; "": as the run of a native checkpoint had, else f32
+	Step      int64     // iteration of a native checkpoint; negative: the latest
+	Precision string    // of values: f32, bf16, fp16; "": as the run of a native checkpoint had, else f32
+	Adapters  []Adapter // that Serve's requests may ask for
 
 	rank *ranks.Rank // of several that share the model; nil: this one has all of it
 }

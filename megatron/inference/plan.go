@@ -51,10 +51,11 @@ func (b *Batcher) rest() {
 	b.changed.Wait()
 }
 
-// pass is the next pass: of the edition whose turn it is, where both have texts.
+// pass is the next pass: of the edition whose turn it is among those that have texts. Rows of a pass
+// have one edition's weights.
 func (b *Batcher) pass() (p *plan) {
 	for range b.texts {
-		b.turn = 1 - b.turn
+		b.turn = (b.turn + 1) % int32(len(b.texts))
 		if p = b.passOf(b.turn); len(p.ids) > 0 {
 			break
 		}

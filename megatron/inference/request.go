@@ -19,6 +19,7 @@ type Request struct {
 	Stops          []string // texts that end it, and are not part of it
 	LogProbs       int      // the likeliest so many at each token; negative: no log-probabilities at all
 	PromptLogProbs bool     // of the prompt's tokens too
+	Adapter        int      // number of the adapter, from 1; 0: none
 	Tokenizer      tokenizer.Tokenizer
 
 	Grammar    *schema.Grammar // that the text is kept within; nil: none. Needs Tokenizer and Vocabulary

@@ -24,8 +24,12 @@ func Serve(ctx context.Context, l Layout, at ranks.Config, dir string, o LoadOpt
 	var drained error             // that the ranks ended in order with
 	err := runOn(l, at, dir, o, func(rank int, m *Loaded) error {
 		told := m.orders()
+		e, err := m.editionsOf(o.Adapters)
+		if err != nil {
+			return err
+		}
 		if rank > 0 {
-			return m.follow(told, dir)
+			return m.follow(e, told, dir)
 		}
 		c, err := size(m, m.blockBytes())
 		if err != nil {
@@ -36,7 +40,7 @@ func Serve(ctx context.Context, l Layout, at ranks.Config, dir string, o LoadOpt
 				return err
 			}
 		}
-		x := newBatcher(m, c, told, dir)
+		x := newBatcher(e, c, told, dir)
 		b.Store(x)
 		if err := ready(m, x); err != nil {
 			return err
@@ -56,8 +60,7 @@ func Serve(ctx context.Context, l Layout, at ranks.Config, dir string, o LoadOpt
 }
 
 // follow takes part in everything that rank 0 orders.
-func (l *Loaded) follow(told *orders, dir string) error {
-	e := editions{list: [2]*Loaded{l}}
+func (l *Loaded) follow(e editions, told *orders, dir string) error {
 	for {
 		x, err := told.hear()
 		if err != nil {

@@ -204,14 +204,23 @@ func (r *Run) writeAdapter(report native.Report) error {
 		return err
 	}
 	defer src.Close()
-	var settings peft.Config
-	if err := json.Unmarshal(r.Config.Adapter.Settings, &settings); err != nil {
-		return exitcode.With(exitcode.Internal, err)
-	}
 	dir := filepath.Join(r.Config.Checkpoint.Save, adapterFolder)
-	if err := peft.Write(dir, src, settings); err != nil {
+	if err := WriteAdapter(dir, src); err != nil {
 		return err
 	}
 	r.log.note("wrote the adapter of iteration %d to %s", report.Iteration, dir)
 	return nil
+}
+
+// WriteAdapter writes the adapter of a checkpoint of ours to dir, in PEFT's files.
+func WriteAdapter(dir string, src checkpoint.Source) error {
+	var before stored
+	if err := json.Unmarshal(src.State().Config, &before); err != nil {
+		return exitcode.Errorf(exitcode.IO, "%s: settings: %w", src.Info().Path, err)
+	}
+	var settings peft.Config
+	if err := json.Unmarshal(before.Adapter.Settings, &settings); err != nil {
+		return exitcode.Errorf(exitcode.IO, "%s: settings of the adapter: %w", src.Info().Path, err)
+	}
+	return peft.Write(dir, src, settings)
 }

@@ -54,6 +54,11 @@ func (r *Run) state() (s native.State, err error) {
 			return s, err
 		}
 	}
+	if r.best != nil {
+		if s.Extra[bestKey], err = json.Marshal(r.best); err != nil {
+			return s, err
+		}
+	}
 	s.Extra[adamSteps], err = json.Marshal(r.Engine.Optimizer.Steps)
 	return s, err
 }

@@ -10,7 +10,9 @@ import (
 	"strconv"
 	"strings"
 
+	"monotron/csrc/device"
 	"monotron/dataset"
+	"monotron/dataset/sft"
 	"monotron/internal/exitcode"
 	"monotron/megatron/config"
 	"monotron/megatron/engine"
@@ -27,6 +29,9 @@ type Feed struct {
 	split   string
 
 	first int64 // number in the global batch of this rank's first sample
+
+	unit  int  // of lengths that micro-batches are cut to; 0: they keep that of the samples
+	alike bool // micro-batches of a global batch have one length
 
 	all   bool // every sample once, one at a time
 	wraps bool // the data begins anew when it is used up
@@ -173,6 +178,7 @@ func newFeed(c *config.Run, set dataset.Dataset, split dataset.Split, dp int, or
 // follow are read meanwhile.
 func (f *Feed) Batch(consumed int64, micros int) ([]*engine.Micro, error) {
 	var batch []*engine.Micro
+	var filled []int
 	for m := range micros {
 		at := f.wrapped(consumed + int64(m)*f.sampler.Advance())
 		samples, _, err := f.loader.MicroBatch(at)
@@ -186,9 +192,62 @@ func (f *Feed) Batch(consumed int64, micros int) ([]*engine.Micro, error) {
 		if f.idle(at) {
 			leaveOut(micro)
 		}
-		batch = append(batch, micro)
+		batch, filled = append(batch, micro), append(filled, longest(samples))
 	}
+	f.shorten(batch, filled)
 	return batch, nil
+}
+
+// longest is the positions of samples before the padding that all of them end with; the length of
+// samples that do not tell.
+func longest(samples []dataset.Sample) (n int) {
+	for _, s := range samples {
+		if s.Filled == 0 {
+			return len(s.Tokens)
+		}
+		n = max(n, s.Filled, longest(s.Also))
+	}
+	return n
+}
+
+// shorten cuts the padding at the end of micro-batches that have so many positions before it. No
+// position sees one that is cut, so that losses and gradients stay what they are.
+func (f *Feed) shorten(batch []*engine.Micro, filled []int) {
+	for i, m := range batch {
+		need := filled[i]
+		if f.alike {
+			need = slices.Max(filled)
+		}
+		if f.unit == 0 || up(need, f.unit) >= len(m.Tokens[0]) {
+			continue
+		}
+		n := up(need, f.unit)
+		for k := range m.Tokens {
+			m.Tokens[k], m.Labels[k], m.LossMask[k], m.PositionIDs[k] = m.Tokens[k][:n], m.Labels[k][:n], m.LossMask[k][:n], m.PositionIDs[k][:n]
+		}
+	}
+}
+
+// up is the next multiple of unit from n on.
+func up(n, unit int) int { return (n + unit - 1) / unit * unit }
+
+// lengthUnit is what the lengths of a run's micro-batches are multiples of: few different ones, each of
+// which all ranks can share; 0: they all have --seq-length. Experts take part in what padding they get,
+// a graph has one shape, and on a GPU kernels are chosen for one.
+func lengthUnit(c *config.Run, d *device.Device) int {
+	const unit = 64
+	if c.Tuning.Data == "" || sft.Packs(c.Tuning.Packing) || c.Model.Experts != nil || c.Model.MTP != nil || c.Graphs || !d.OnHost() || d.Counts() {
+		return 0
+	}
+	shared := 2 * max(1, c.Layout.CP) * max(1, c.Layout.TP)
+	return unit * shared / gcd(unit, shared)
+}
+
+func gcd(a, b int) int {
+	for b > 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 // idle: in the last round of a full validation this rank has no sample. It takes

@@ -19,5 +19,7 @@
 // that takes from the global batch), reference.go (log-probabilities of the reference), tally.go
 // (what is logged), preferdata.go (rows).
 //
+// Evaluations that are compared: best.go (the lowest validation loss, early stopping).
+//
 // Beyond the log: alerts.go (what a person should check), dashboard.go (the run's page).
 package training

@@ -32,6 +32,9 @@ func (r *Run) evaluateAt(ctx context.Context, where string, f *Feed, test bool) 
 	if err := errors.Join(r.log.validation(r, where, split, loss, written), err); err != nil {
 		return err
 	}
+	if !test {
+		r.judge(&loss)
+	}
 	for _, s := range written {
 		r.log.note("sample at %s: %q", where, s.Text)
 	}
@@ -142,7 +145,7 @@ func (r *Run) finalEvaluations(ctx context.Context) error {
 		return nil
 	}
 	at := fmt.Sprintf("iteration %d on ", r.Engine.Iteration)
-	if r.feeds.valid != nil {
+	if r.feeds.valid != nil && (r.best == nil || r.best.Last != r.Engine.Iteration) { // Best has seen these weights
 		if err := r.evaluateAt(ctx, at+"validation set", r.feeds.valid, false); err != nil {
 			return err
 		}

@@ -53,7 +53,7 @@ func (r *Run) saveAsLater(ctx context.Context, format checkpoint.Format, state n
 
 // meanwhile is the folder for our own format, and how it is saved there.
 func (r *Run) meanwhile(o native.SaveOptions) (string, native.SaveOptions) {
-	o.KeepLast, o.KeepEvery = 0, 0
+	o.KeepLast, o.KeepEvery, o.Keep = 0, 0, 0
 	return filepath.Join(r.Config.Checkpoint.Save, ".tmp-native-"+o.Tag), o
 }
 

@@ -48,8 +48,14 @@ func (r *Run) train(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := r.catchUp(ctx); err != nil {
+		return err
+	}
+	if r.exhausted() {
+		r.log.note("nothing to train: %d evaluations brought no loss below that of iteration %d (--early-stopping-patience)", r.best.Worse, r.best.Iteration)
+	}
 	r.Engine.Vote = func() float64 { return float64(r.seen(ctx)) }
-	for r.Engine.Iteration < r.iters {
+	for r.Engine.Iteration < r.iters && !r.exhausted() {
 		if err := r.iterate(ctx); err != nil {
 			return err
 		}
@@ -128,7 +134,7 @@ func (r *Run) skips(iteration int64) bool {
 // afterStep evaluates, saves and looks for a reason to stop.
 func (r *Run) afterStep(ctx context.Context) (stop bool, err error) {
 	it, c := r.Engine.Iteration, &r.Config
-	if due(it, c.EvalInterval) {
+	if due(it, c.EvalInterval) || r.unjudged() {
 		if err := r.evaluateNow(ctx); err != nil {
 			return true, err
 		}
@@ -138,7 +144,12 @@ func (r *Run) afterStep(ctx context.Context) (stop bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	if due(it, c.Checkpoint.SaveInterval) || reason != nil {
+	if r.best != nil && reason != nil && reason.final && r.best.Last != it { // the last weights are a candidate too
+		if err := r.evaluateNow(ctx); err != nil {
+			return true, err
+		}
+	}
+	if due(it, c.Checkpoint.SaveInterval) || reason != nil || r.keptBest() == it {
 		if err := r.saver.save(ctx, r); err != nil {
 			return true, err
 		}

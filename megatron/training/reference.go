@@ -124,6 +124,7 @@ func (r *Run) referenceOf(set dataset.Dataset) error {
 	if err != nil {
 		return err
 	}
+	r.cutPadding(feed)
 	mine := make([]float64, 2*rows.Len())
 	size := int64(c.GlobalBatchSize)
 	micros := max(1, c.GlobalBatchSize/(c.MicroBatchSize*r.rank.Sizes.DP))

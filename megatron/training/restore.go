@@ -237,7 +237,7 @@ func (r *Run) position(s native.State) error {
 	if r.Config.Checkpoint.Save == r.Config.Checkpoint.Load {
 		r.saver.saved = s.Iteration
 	}
-	return nil
+	return r.continueBest(s)
 }
 
 func (r *Run) loadSchedules(state native.State, folder string) error {
@@ -407,7 +407,7 @@ func changedSettings(saved json.RawMessage, now *config.Run) []string {
 	if json.Unmarshal(saved, &before) != nil || json.Unmarshal(current, &after) != nil {
 		return []string{"the checkpoint's settings cannot be read"}
 	}
-	for _, harmless := range []string{"Checkpoint", "Log", "Watch", "ExitInterval", "ExitDurationMins", "TrainSeconds", "CPUThreads", "NumWorkers", "SamplePrompt", "SampleTokens", "Flags"} {
+	for _, harmless := range []string{"Checkpoint", "Log", "Watch", "ExitInterval", "ExitDurationMins", "Patience", "TrainSeconds", "CPUThreads", "NumWorkers", "SamplePrompt", "SampleTokens", "Flags"} {
 		delete(before, harmless)
 		delete(after, harmless)
 	}

@@ -29,6 +29,7 @@ type Run struct {
 	trained time.Duration // that this process's steps took, waiting for their data included
 	pulse   *pulse
 	bytes   *textBytes  // nil: the tokenizer's ids stand for no text
+	best    *Best       // nil: evaluations are not compared
 	prefer  *preferring // nil: the run learns from no preferences
 	prints  *prints     // nil: no fingerprints are asked for
 	lowest  bool        // the steps since the last that was not skipped have been told of by tellWhySkipped

@@ -37,7 +37,7 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 	}
 	ctx = context.WithoutCancel(ctx) // a signal must not spoil the save it asks for
 	options := r.saveOptions()
-	options.KeepLast, options.KeepEvery = c.KeepLast, int64(c.KeepEvery)
+	options.KeepLast, options.KeepEvery, options.Keep = c.KeepLast, int64(c.KeepEvery), r.keptBest()
 	if c.Async {
 		options.Meet = r.rank.Saves.Barrier
 	}

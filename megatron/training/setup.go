@@ -28,7 +28,7 @@ func (j *Job) Start(rank *ranks.Rank) (_ *Run, err error) {
 			err = errors.Join(err, r.Engine.Close())
 		}
 	}()
-	for _, next := range []func() error{r.build, r.prepareOps, r.tellModel, r.beginPreference, r.restore, r.openPrints, r.feed, r.refer, r.checkPrompts, r.device.Sync} {
+	for _, next := range []func() error{r.build, r.prepareOps, r.tellModel, r.beginPreference, r.watchBest, r.restore, r.openPrints, r.feed, r.checkBest, r.refer, r.checkPrompts, r.device.Sync} {
 		if err = next(); err != nil {
 			return nil, err
 		}
@@ -98,5 +98,16 @@ func (r *Run) feed() error {
 		return err
 	}
 	r.feeds, err = newFeeds(&r.Config, sets, r.rank.Place.DP, r.order, r.log.note)
+	for _, f := range []*Feed{r.feeds.train, r.feeds.valid, r.feeds.test, r.feeds.again} {
+		r.cutPadding(f)
+	}
 	return err
+}
+
+// cutPadding has a feed's micro-batches no longer than their rows. Stages of a pipeline exchange one shape
+// in a step.
+func (r *Run) cutPadding(f *Feed) {
+	if f != nil {
+		f.unit, f.alike = lengthUnit(&r.Config, r.device), r.rank.Sizes.PP > 1
+	}
 }

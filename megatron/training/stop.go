@@ -43,6 +43,8 @@ func (r *Run) reasonToStop(ctx context.Context) (*reason, error) {
 		return &reason{fmt.Sprintf("stopped after iteration %d: --exit-duration-in-mins %d is over%s", it, c.ExitDurationMins, kept), exitcode.Again, false}, nil
 	case seen == trained:
 		return &reason{fmt.Sprintf("training ends at iteration %d: --train-seconds %d are over", it, c.TrainSeconds), exitcode.Done, true}, nil
+	case r.exhausted():
+		return &reason{fmt.Sprintf("training ends at iteration %d: %d evaluations brought no loss below that of iteration %d (--early-stopping-patience)", it, r.best.Worse, r.best.Iteration), exitcode.Done, true}, nil
 	case due(it, c.ExitInterval):
 		return &reason{fmt.Sprintf("exiting at iteration %d as --exit-interval asks", it), exitcode.Done, false}, nil
 	}

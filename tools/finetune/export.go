@@ -3,6 +3,7 @@ package finetune
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,18 +13,23 @@ import (
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
 	"monotron/megatron/checkpoint/peft"
+	"monotron/megatron/training"
 	"monotron/tools/internal/command"
 )
 
-// export writes the newest checkpoint as a Hugging Face folder, and its adapter.
+// export writes the checkpoint to keep as a Hugging Face folder, and its adapter.
 func (o *options) export(ctx context.Context, notes *command.Printer) (err error) {
-	src, err := all.OpenAs(checkpoint.Native, o.folder(checkpoints), checkpoint.OpenOptions{Step: -1})
+	step, err := o.kept(notes)
+	if err != nil {
+		return err
+	}
+	src, err := all.OpenAs(checkpoint.Native, o.folder(checkpoints), checkpoint.OpenOptions{Step: step})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	if len(src.Info().Model.Adapters) > 0 {
-		if err := o.copyAdapter(); err != nil {
+		if err := training.WriteAdapter(o.folder(adapter), src); err != nil {
 			return err
 		}
 		notes.Printf("%s: the adapter, for PEFT\n", o.folder(adapter))
@@ -40,21 +46,26 @@ func (o *options) export(ctx context.Context, notes *command.Printer) (err error
 	for _, n := range written.Notes {
 		notes.Printf("note: %s\n", n)
 	}
-	notes.Printf("%s: the tuned model; try: monotron serve --load %s\n", written.Path, written.Path)
+	notes.Printf("%s: the tuned model; try: monotron chat %[1]s, or monotron serve --load %[1]s\n", written.Path)
 	return nil
 }
 
-// copyAdapter copies the adapter that training has left beside its checkpoints.
-func (o *options) copyAdapter() error {
-	if err := os.MkdirAll(o.folder(adapter), 0o755); err != nil {
-		return exitcode.With(exitcode.IO, err)
+// kept is the iteration of the checkpoint to export, -1 for the newest, and says which it is.
+func (o *options) kept(notes *command.Printer) (int64, error) {
+	best, err := training.BestOf(o.folder(checkpoints))
+	if err != nil || best == nil || best.Iteration == 0 {
+		return -1, err
 	}
-	for _, name := range []string{peft.WeightsFile, peft.ConfigFile} {
-		if err := copyFile(filepath.Join(o.folder(adapter), name), filepath.Join(o.folder(checkpoints), adapter, name)); err != nil {
-			return err
-		}
+	before := ""
+	if best.Start != nil {
+		before = fmt.Sprintf("; it was %.4f before tuning", *best.Start)
 	}
-	return nil
+	if !o.keepBest {
+		notes.Printf("kept: the last weights; the lowest validation loss was %.4f, at iteration %d%s\n", best.Loss, best.Iteration, before)
+		return -1, nil
+	}
+	notes.Printf("kept: the weights of iteration %d, whose validation loss %.4f is the lowest%s\n", best.Iteration, best.Loss, before)
+	return best.Iteration, nil
 }
 
 // copyFile copies a file, which appears complete or not at all.

@@ -15,7 +15,7 @@ import (
 	"monotron/tools/internal/command"
 )
 
-const description = `Tunes a model on rows of a JSON-lines file and writes the result as a Hugging Face folder. By default
+const description = `Tunes a model on rows of a file, JSON lines, a JSON array or Parquet, and writes the result as a Hugging Face folder. By default
 a low-rank adapter (LoRA) is trained on every linear layer; --lora-rank 0 trains all weights.
 
 A row is one of:
@@ -32,6 +32,9 @@ With --tuning dpo, ipo, orpo or simpo the model learns to prefer answers, with k
   {"prompt": "...", "completion": "...", "label": true}
 These may be texts or lists of messages.
 
+With --eval-data each epoch ends with an evaluation, and the adapter and the model are those of the lowest
+validation loss; --patience N ends training after N evaluations without a lower one.
+
 The folder of --output gets:
   checkpoints  to resume from: give the same command again
   adapter      the adapter in PEFT's files, unless --lora-rank is 0
@@ -41,6 +44,7 @@ Flags of pretrain_gpt may follow, as in --world-size 2 --bf16.
 
 Examples:
   monotron finetune --model SmolLM2-135M-Instruct --data train.jsonl --eval-data test.jsonl --output tuned
+  monotron finetune --model SmolLM2-135M-Instruct --data train.jsonl --eval-data test.jsonl --output tuned --epochs 10 --patience 2
   monotron finetune --model tuned/model --data pairs.jsonl --tuning dpo --output preferred
   monotron finetune --model tuned/model --data more.jsonl --output tuned-more --lora-rank 0 --lr 1e-5`
 
@@ -64,11 +68,13 @@ func Command(train func(ctx context.Context, args []string) error) *cli.Command 
 func allFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "model", Usage: "model to tune: a Hugging Face folder, or a save folder of pretrain_gpt"},
-		&cli.StringFlag{Name: "data", Usage: "JSON-lines file of rows to train on, also compressed"},
-		&cli.StringFlag{Name: "eval-data", Usage: "JSON-lines file of rows to evaluate on after each epoch"},
+		&cli.StringFlag{Name: "data", Usage: "file of rows to train on: JSON lines or a JSON array, also compressed, or Parquet"},
+		&cli.StringFlag{Name: "eval-data", Usage: "file of validation rows to evaluate on before training and after each epoch"},
 		&cli.StringFlag{Name: "output", Usage: "folder for checkpoints, adapter and model"},
 		&cli.StringFlag{Name: "tuning", Value: config.TuneSupervised, Usage: "method: sft, or to learn from preferences dpo, ipo, orpo, simpo or kto"},
 		command.Between(0, 1e6, &cli.Float64Flag{Name: "beta", Usage: "of preference tuning: how closely to keep to the model as it is; with orpo the weight of the preference term (default: 0.1, with simpo 2)"}),
+		&cli.StringFlag{Name: "keep", Usage: "weights that adapter and model hold: best, those of the lowest validation loss, or last (default: best with --eval-data)"},
+		command.Between(0, 1<<20, &cli.IntFlag{Name: "patience", Usage: "evaluations without a lower validation loss after which training ends (0 trains all epochs)"}),
 		command.Between(0.001, 10000, &cli.Float64Flag{Name: "epochs", Value: 3, Usage: "passes over the rows"}),
 		command.Between(1, 1<<20, &cli.IntFlag{Name: "batch-size", Value: 16, Usage: "sequences, or pairs of them, of a step"}),
 		command.Between(0, 1<<16, &cli.IntFlag{Name: "micro-batch-size", Usage: "sequences that are computed at once; changes memory and speed, not the result (default: the largest divisor of --batch-size up to 4)"}),

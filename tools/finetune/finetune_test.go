@@ -51,7 +51,7 @@ func call(args ...string) (line []string, notes string, err error) {
 // come last, so that they count.
 func TestLine(t *testing.T) {
 	model, rows := modelOf(t), filepath.Join(golden.Dir(t, "sft"), "messages.jsonl")
-	line, notes, err := call("--model", model, "--data", rows, "--eval-data", rows, "--output", filepath.Join(t.TempDir(), "out"), "--packing", "none", "--batch-size", "6", "--epochs", "2", "--world-size", "2", "--lr-decay-style", "cosine")
+	line, notes, err := call("--model", model, "--data", rows, "--eval-data", rows, "--output", filepath.Join(t.TempDir(), "out"), "--packing", "none", "--batch-size", "6", "--epochs", "2", "--patience", "4", "--world-size", "2", "--lr-decay-style", "cosine")
 	if !errors.Is(err, errTrained) {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestLine(t *testing.T) {
 		t.Errorf("%q, want %q", notes, want)
 	}
 	text := strings.Join(line, " ")
-	for _, want := range []string{"--train-iters 6", "--save-interval 3", "--eval-interval 3", "--micro-batch-size 3", "--lora-rank 16 --lora-alpha 32", "--lr 0.0002"} {
+	for _, want := range []string{"--train-iters 6", "--save-interval 3", "--eval-interval 3", "--micro-batch-size 3", "--lora-rank 16 --lora-alpha 32", "--lr 0.0002", "--early-stopping-patience 4 --keep-best"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in %s", want, text)
 		}
@@ -68,7 +68,7 @@ func TestLine(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 	line, _, err = call("--model", model, "--data", rows, "--output", filepath.Join(t.TempDir(), "out"), "--lora-rank", "0")
-	if text := strings.Join(line, " "); !errors.Is(err, errTrained) || strings.Contains(text, "lora") || !strings.Contains(text, "--lr 2e-05") {
+	if text := strings.Join(line, " "); !errors.Is(err, errTrained) || strings.Contains(text, "lora") || strings.Contains(text, "--keep-best") || !strings.Contains(text, "--lr 2e-05") {
 		t.Errorf("%v: %s", err, text)
 	}
 }
@@ -117,6 +117,9 @@ func TestRefusals(t *testing.T) {
 		{exitcode.NoInput, "no such file", []string{"--data", dir + "/none", "--model", model, "--output", dir}},
 		{exitcode.NoInput, "--model " + dir, []string{"--data", rows, "--model", dir, "--output", dir}},
 		{exitcode.BadData, bad + `:1: the row has the fields "text", which are for --tuning sft`, []string{"--data", bad, "--model", model, "--output", dir, "--tuning", "dpo"}},
+		{exitcode.Usage, "--keep best needs --eval-data", []string{"--data", rows, "--model", model, "--output", dir, "--keep", "best"}},
+		{exitcode.Usage, "--keep first", []string{"--data", rows, "--model", model, "--output", dir, "--keep", "first"}},
+		{exitcode.Usage, "--patience needs --eval-data", []string{"--data", rows, "--model", model, "--output", dir, "--patience", "1"}},
 		{exitcode.Usage, "--tuning ppo", []string{"--data", rows, "--model", model, "--output", dir, "--tuning", "ppo"}},
 		{exitcode.Usage, "it already has a tuned model", []string{"--data", rows, "--model", model, "--output", filepath.Join(dir, "done")}},
 		{exitcode.Usage, "--batch-size 4 is not a multiple of --micro-batch-size 3", []string{"--data", rows, "--model", model, "--output", dir, "--batch-size", "4", "--micro-batch-size", "3"}},

@@ -24,17 +24,22 @@ type options struct {
 	packing, template, method     string
 	rate, alpha, beta             float64
 	rank                          int
+	patience                      int      // evaluations; 0: none
+	keepBest                      bool     // what is exported has the lowest validation loss
 	others                        []string // of pretrain_gpt
 }
 
 func readOptions(c *cli.Context) (*options, error) {
 	o := &options{model: c.String("model"), data: c.String("data"), evalData: c.String("eval-data"), output: c.String("output"), epochs: c.Float64("epochs"),
 		batch: c.Int("batch-size"), micro: c.Int("micro-batch-size"), length: c.Int("seq-length"), seed: c.Int("seed"), packing: c.String("packing"),
-		method: c.String("tuning"), beta: c.Float64("beta"), template: c.String("chat-template"), rate: c.Float64("lr"), alpha: c.Float64("lora-alpha"), rank: c.Int("lora-rank"), others: c.Args().Slice()}
+		method: c.String("tuning"), beta: c.Float64("beta"), template: c.String("chat-template"), rate: c.Float64("lr"), alpha: c.Float64("lora-alpha"), rank: c.Int("lora-rank"), patience: c.Int("patience"), others: c.Args().Slice()}
 	for _, name := range []string{"model", "data", "output"} {
 		if c.String(name) == "" {
 			return nil, exitcode.Errorf(exitcode.Usage, "--%s is missing; monotron finetune --help shows examples", name)
 		}
+	}
+	if err := o.readKeep(c.String("keep")); err != nil {
+		return nil, err
 	}
 	for o.micro == 0 || o.batch%o.micro != 0 {
 		if o.micro > 0 {
@@ -61,6 +66,20 @@ func readOptions(c *cli.Context) (*options, error) {
 		o.alpha = 2 * float64(o.rank)
 	}
 	return o, nil
+}
+
+// readKeep takes --keep, and checks what needs validation rows.
+func (o *options) readKeep(keep string) error {
+	o.keepBest = keep == "best" || keep == "" && o.evalData != ""
+	switch {
+	case keep != "" && keep != "best" && keep != "last":
+		return exitcode.Errorf(exitcode.Usage, "--keep %s: there are best and last", keep)
+	case o.keepBest && o.evalData == "":
+		return exitcode.Errorf(exitcode.Usage, "--keep best needs --eval-data, a file of rows")
+	case o.patience > 0 && o.evalData == "":
+		return exitcode.Errorf(exitcode.Usage, "--patience needs --eval-data, a file of rows")
+	}
+	return nil
 }
 
 // prefers tells whether the model learns from preferences.
@@ -96,7 +115,10 @@ func (o *options) line() (line []string, p plan, err error) {
 	p.steps = max(1, int(math.Ceil(each*o.epochs)))
 	base = append(base, "--train-iters", strconv.Itoa(p.steps), "--save-interval", strconv.Itoa(max(1, int(math.Ceil(each)))), "--keep-last", "2")
 	if o.evalData != "" {
-		base = append(base, "--finetune-eval-data", o.evalData, "--eval-interval", strconv.Itoa(max(1, int(math.Ceil(each)))), "--eval-at-start")
+		base = append(base, "--finetune-eval-data", o.evalData, "--eval-interval", strconv.Itoa(max(1, int(math.Ceil(each)))), "--eval-at-start", "--early-stopping-patience", strconv.Itoa(o.patience))
+	}
+	if o.keepBest {
+		base = append(base, "--keep-best")
 	}
 	return append(base, o.others...), p, nil
 }

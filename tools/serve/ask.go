@@ -65,11 +65,12 @@ func between[T int | float64](all *[]error, param string, x *T, least, most, oth
 // request is what each text of the ask is told; its prompt, length and log-probabilities
 // are the caller's.
 func (q *ask) request(s *server, l *loaded) (*inference.Request, error) {
-	if err := s.named(q.Model); err != nil {
+	adapter, err := s.named(q.Model)
+	if err != nil {
 		return nil, err
 	}
 	var all []error
-	r := &inference.Request{Tokenizer: l.tok, LogProbs: -1}
+	r := &inference.Request{Tokenizer: l.Tok, LogProbs: -1, Adapter: adapter}
 	r.Temperature = between(&all, "temperature", q.Temperature, 0, 100, 1)
 	r.TopP = between(&all, "top_p", q.TopP, 0, 1, 1)
 	if q.TopP != nil && *q.TopP == 0 {
@@ -90,7 +91,7 @@ func (q *ask) request(s *server, l *loaded) (*inference.Request, error) {
 		all = append(all, wrong("stop_token_ids", "%d ids; at most %d", n, mostStopIDs))
 	}
 	if !q.IgnoreEOS {
-		r.Ends = append(r.Ends, l.ends...)
+		r.Ends = append(r.Ends, l.Ends...)
 	}
 	r.Ends = append(r.Ends, q.StopIDs...)
 	if r.Seed = rand.Uint64(); q.Seed != nil {
@@ -124,7 +125,7 @@ func (q *ask) grammar(all *[]error, l *loaded) *schema.Grammar {
 	if q.Format == nil || q.Format.Type == "" || q.Format.Type == "text" {
 		return nil
 	}
-	if l.tok == nil {
+	if l.Tok == nil {
 		*all = append(*all, wrong("response_format", "this model has no tokenizer"))
 		return nil
 	}
@@ -155,8 +156,8 @@ func (q *ask) bias(all *[]error, l *loaded) inference.Bias {
 	bias := map[int32]float64{}
 	for key, b := range q.LogitBias {
 		id, err := strconv.ParseInt(key, 10, 32)
-		if err != nil || id < 0 || int(id) >= l.vocab || !(b >= -100 && b <= 100) {
-			*all = append(*all, wrong("logit_bias", "%.40q: %g: ids are 0 to %d, values -100 to 100", key, b, l.vocab-1))
+		if err != nil || id < 0 || int(id) >= l.Vocab || !(b >= -100 && b <= 100) {
+			*all = append(*all, wrong("logit_bias", "%.40q: %g: ids are 0 to %d, values -100 to 100", key, b, l.Vocab-1))
 			continue
 		}
 		if bias[int32(id)] = b; b == -100 {
@@ -170,7 +171,7 @@ func (q *ask) stops(all *[]error, l *loaded) []string {
 	if len(q.Stop) > mostStops {
 		*all = append(*all, wrong("stop", "%d texts; at most %d", len(q.Stop), mostStops))
 	}
-	if len(q.Stop) > 0 && l.tok == nil {
+	if len(q.Stop) > 0 && l.Tok == nil {
 		*all = append(*all, wrong("stop", "this model has no tokenizer; stop_token_ids takes ids"))
 	}
 	for _, text := range q.Stop {
@@ -185,8 +186,8 @@ func (q *ask) stops(all *[]error, l *loaded) []string {
 // model leaves.
 func (l *loaded) length(param string, asked *int, otherwise, prompt int) (int, error) {
 	n := otherwise
-	if l.context > 0 {
-		n = min(n, max(0, l.context-prompt))
+	if l.Context > 0 {
+		n = min(n, max(0, l.Context-prompt))
 	}
 	if asked != nil {
 		n = *asked
@@ -194,7 +195,7 @@ func (l *loaded) length(param string, asked *int, otherwise, prompt int) (int, e
 	if n < 0 {
 		return 0, wrong(param, "%d is negative", n)
 	}
-	if l.context > 0 && (prompt > l.context || n > l.context-prompt) {
+	if l.Context > 0 && (prompt > l.Context || n > l.Context-prompt) {
 		return 0, &problem{Status: 400, Message: l.tooLong(prompt, n), Param: param, Code: "context_length_exceeded"}
 	}
 	if asked == nil && n == 0 && otherwise > 0 {
@@ -204,7 +205,7 @@ func (l *loaded) length(param string, asked *int, otherwise, prompt int) (int, e
 }
 
 func (l *loaded) tooLong(prompt, n int) string {
-	return "the prompt has " + strconv.Itoa(prompt) + " tokens; with " + strconv.Itoa(n) + " to follow they exceed the model's " + strconv.Itoa(l.context) + " positions"
+	return "the prompt has " + strconv.Itoa(prompt) + " tokens; with " + strconv.Itoa(n) + " to follow they exceed the model's " + strconv.Itoa(l.Context) + " positions"
 }
 
 func isUTF8(b []byte) bool { return utf8.Valid(b) }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/urfave/cli/v2"
-
 	"monotron/megatron/inference"
 	"monotron/tokenizer/chat"
 )
@@ -93,7 +91,7 @@ func (c *conversation) requests() (list []*inference.Request, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if asked == nil && c.l.context == 0 {
+	if asked == nil && c.l.Context == 0 {
 		length = 1024 // a model without a limit needs one here
 	}
 	for i := range between(&all, "n", c.q.N, 1, mostChoices, 1) {
@@ -156,29 +154,16 @@ func plainTurn(turn map[string]any) error {
 	return nil
 }
 
-// chatTemplate is the template that a flag or the tokenizer's folder gives, or why there is none.
-func (s *server) chatTemplate(c *cli.Context, m *inference.Loaded) (*chat.Template, error) {
-	source := chat.Source{Text: s.options.template}
-	dir := m.Tokenizer.Model
-	if given := c.String("tokenizer-model"); given != "" {
-		dir = given
-	}
-	if err := source.Beside(dir); err != nil {
-		return nil, err
-	}
-	return chat.New(source)
-}
-
 // render is the text of a conversation, and its ids.
 func (l *loaded) render(messages []message, a *templateAsk) (string, []int32, error) {
-	if l.noChat != nil {
-		return "", nil, &problem{Status: http.StatusBadRequest, Message: l.noChat.Error(), Param: "messages", Code: "no_chat_template"}
+	if l.NoChat != nil {
+		return "", nil, &problem{Status: http.StatusBadRequest, Message: l.NoChat.Error(), Param: "messages", Code: "no_chat_template"}
 	}
 	o, err := a.options()
 	if err != nil {
 		return "", nil, err
 	}
-	text, err := renderTurns(l.template, messages, o)
+	text, err := renderTurns(l.Template, messages, o)
 	if err != nil {
 		return "", nil, wrong("messages", "the chat template: %s", err)
 	}
@@ -191,7 +176,7 @@ func (c *conversation) head(weights string) map[string]any {
 	if c.q.Stream {
 		object = "chat.completion.chunk"
 	}
-	return map[string]any{"id": c.id, "object": object, "created": c.created, "model": c.name, "system_fingerprint": weights}
+	return map[string]any{"id": c.id, "object": object, "created": c.created, "model": c.modelName(c.q.Model), "system_fingerprint": weights}
 }
 
 func (c *conversation) promptTokens() int { return c.prompt }

@@ -89,7 +89,7 @@ func (c *completion) requests() (list []*inference.Request, err error) {
 }
 
 func (c *completion) head(weights string) map[string]any {
-	return map[string]any{"id": c.id, "object": "text_completion", "created": c.created, "model": c.name, "system_fingerprint": weights}
+	return map[string]any{"id": c.id, "object": "text_completion", "created": c.created, "model": c.modelName(c.q.Model), "system_fingerprint": weights}
 }
 
 func (c *completion) promptTokens() (n int) {
@@ -198,8 +198,8 @@ type pieces struct {
 // pieces is a text that begins with a prompt.
 func (l *loaded) pieces(prompt []int32) *pieces {
 	p := &pieces{}
-	if l.tok != nil {
-		p.prompt, p.text = l.tok.Decode(prompt), tokenizer.NewStream(l.tok)
+	if l.Tok != nil {
+		p.prompt, p.text = l.Tok.Decode(prompt), tokenizer.NewStream(l.Tok)
 		p.chars = utf8.RuneCountInString(p.prompt)
 	}
 	return p

@@ -73,7 +73,7 @@ func (s *server) megatron(w http.ResponseWriter, r *http.Request, l *loaded) err
 func (q *megatronAsk) requests(s *server, l *loaded) (list []*inference.Request, err error) {
 	var all []error
 	tokens := between(&all, "tokens_to_generate", q.Tokens, 0, 1<<20, 64)
-	base := inference.Request{Tokenizer: l.tok, LogProbs: -1, Ends: l.ends, MaxNew: tokens}
+	base := inference.Request{Tokenizer: l.Tok, LogProbs: -1, Ends: l.Ends, MaxNew: tokens}
 	base.Temperature = between(&all, "temperature", q.Temperature, 0.001, 100, 1)
 	base.TopK, base.TopP = between(&all, "top_k", q.TopK, 0, 1000, 0), between(&all, "top_p", q.TopP, 0, 1, 0)
 	if base.TopK == 0 && base.TopP == 0 {

@@ -5,49 +5,66 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
-
-	"monotron/internal/exitcode"
-	"monotron/tokenizer"
 )
 
-func (s *server) object(l *loaded) map[string]any {
-	m := map[string]any{"id": s.name, "object": "model", "created": s.created, "owned_by": "monotron"}
-	if l.context > 0 {
-		m["max_model_len"] = l.context
+// object is how clients see a model by its name.
+func (s *server) object(l *loaded, name string) map[string]any {
+	m := map[string]any{"id": name, "object": "model", "created": s.created, "owned_by": "monotron"}
+	if name != s.name {
+		m["parent"] = s.name
+	}
+	if l.Context > 0 {
+		m["max_model_len"] = l.Context
 	}
 	return m
 }
 
 func (s *server) models(w http.ResponseWriter, _ *http.Request, l *loaded) error {
-	return reply(w, map[string]any{"object": "list", "data": []any{s.object(l)}})
+	list := []any{s.object(l, s.name)}
+	for _, a := range s.load.Adapters {
+		list = append(list, s.object(l, a.Name))
+	}
+	return reply(w, map[string]any{"object": "list", "data": list})
 }
 
 func (s *server) model(w http.ResponseWriter, r *http.Request, l *loaded) error {
-	if err := s.named(r.PathValue("model")); err != nil {
+	name := r.PathValue("model")
+	if _, err := s.named(name); err != nil {
 		return err
 	}
-	return reply(w, s.object(l))
+	return reply(w, s.object(l, name))
 }
 
-// named refuses other models' names; none is as good as ours.
-func (s *server) named(name string) error {
+// named is the number of the adapter that a request names as its model, 0 for the model without one, which
+// no name means too. Other names are refused.
+func (s *server) named(name string) (adapter int, err error) {
 	if name == "" || name == s.name {
-		return nil
+		return 0, nil
 	}
-	return &problem{Status: http.StatusNotFound, Message: fmt.Sprintf("unknown model %.100q; this server has %q", name, s.name), Param: "model", Code: "model_not_found"}
+	known := fmt.Sprintf("%q", s.name)
+	for i, a := range s.load.Adapters {
+		if name == a.Name {
+			return i + 1, nil
+		}
+		known += fmt.Sprintf(", %q", a.Name)
+	}
+	return 0, &problem{Status: http.StatusNotFound, Message: fmt.Sprintf("unknown model %.100q; this server has %s", name, known), Param: "model", Code: "model_not_found"}
+}
+
+// modelName is what an answer says of the model that the request named.
+func (s *server) modelName(asked string) string {
+	if asked == "" {
+		return s.name
+	}
+	return asked
 }
 
 // encodeText is the ids of a text; plain: without the tokens that the tokenizer puts around.
 func (l *loaded) encodeText(param, text string, plain bool) ([]int32, error) {
-	if l.tok == nil {
+	if l.Tok == nil {
 		return nil, wrong(param, "this model has no tokenizer: send token ids")
 	}
-	if plain {
-		ids, err := tokenizer.AppendPlain(l.tok, nil, text)
-		return ids, textProblem(param, err)
-	}
-	ids, err := l.tok.Encode(text)
+	ids, err := l.Encode(text, plain)
 	return ids, textProblem(param, err)
 }
 
@@ -70,7 +87,7 @@ func (s *server) tokenize(w http.ResponseWriter, r *http.Request, l *loaded) err
 	if err := decode(r, &q); err != nil {
 		return err
 	}
-	if err := s.named(q.Model); err != nil {
+	if _, err := s.named(q.Model); err != nil {
 		return err
 	}
 	if q.Prompt == nil {
@@ -92,7 +109,7 @@ func (s *server) tokenize(w http.ResponseWriter, r *http.Request, l *loaded) err
 	if err != nil {
 		return err
 	}
-	return reply(w, map[string]any{"count": len(ids), "max_model_len": l.context, "tokens": append([]int32{}, ids...)})
+	return reply(w, map[string]any{"count": len(ids), "max_model_len": l.Context, "tokens": append([]int32{}, ids...)})
 }
 
 func (s *server) detokenize(w http.ResponseWriter, r *http.Request, l *loaded) error {
@@ -103,18 +120,18 @@ func (s *server) detokenize(w http.ResponseWriter, r *http.Request, l *loaded) e
 	if err := decode(r, &q); err != nil {
 		return err
 	}
-	if err := s.named(q.Model); err != nil {
+	if _, err := s.named(q.Model); err != nil {
 		return err
 	}
-	if l.tok == nil {
+	if l.Tok == nil {
 		return wrong("tokens", "this model has no tokenizer")
 	}
 	for i, id := range q.Tokens {
-		if id < 0 || int(id) >= l.vocab {
-			return wrong("tokens", "number %d is %d; ids are 0 to %d", i, id, l.vocab-1)
+		if id < 0 || int(id) >= l.Vocab {
+			return wrong("tokens", "number %d is %d; ids are 0 to %d", i, id, l.Vocab-1)
 		}
 	}
-	text := l.tok.Decode(q.Tokens)
+	text := l.Tok.Decode(q.Tokens)
 	return reply(w, map[string]any{"prompt": text, "content": text})
 }
 
@@ -203,10 +220,10 @@ func (w *words) UnmarshalJSON(data []byte) error {
 
 // piece is the text of one token by itself, with its bytes.
 func (l *loaded) piece(id int32) (text string, raw []byte) {
-	if l.tok == nil {
+	if l.Tok == nil {
 		return fmt.Sprintf("token_id:%d", id), nil
 	}
-	raw = l.tok.AppendBytes(nil, id)
+	raw = l.Tok.AppendBytes(nil, id)
 	text = string(raw)
 	if !isUTF8(raw) {
 		text = "bytes:"
@@ -215,12 +232,4 @@ func (l *loaded) piece(id int32) (text string, raw []byte) {
 		}
 	}
 	return text, raw
-}
-
-func readTemplate(path string) (string, error) {
-	data, err := exitcode.ReadFile(path, 1<<20)
-	if err != nil {
-		return "", fmt.Errorf("--chat-template: %w", err)
-	}
-	return strings.TrimSuffix(string(data), "\n"), nil
 }

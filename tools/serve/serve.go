@@ -7,6 +7,7 @@ import (
 	"net"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/internal/web"
 	"monotron/megatron/inference"
+	"monotron/tools/internal/answering"
 	"monotron/tools/internal/command"
 )
 
@@ -37,6 +39,7 @@ func allFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "follow", Usage: "switch to each new iteration that a run saves to --load's folder; wait for the first if there is none yet"},
 		&cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "address to listen at; 0.0.0.0 listens at all addresses of this host"},
 		command.Between(0, 65535, &cli.IntFlag{Name: "port", Value: 8000, Usage: "port to listen at (0 chooses a free port)"}),
+		&cli.StringSliceFlag{Name: "adapter", Usage: "`NAME=DIR`: PEFT folder with an adapter that requests choose by the model name NAME; may be repeated"},
 		&cli.StringFlag{Name: "served-model-name", Usage: "model name that requests use (default: the folder's name)"},
 		&cli.StringFlag{Name: "chat-template", Usage: "file with a chat template (Jinja; default: the tokenizer's template)"},
 		&cli.StringFlag{Name: "api-key-file", Usage: "file with API keys, one per line; if unset, no authentication"},
@@ -115,7 +118,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 		take(err)
 	}
 	if path := c.String("chat-template"); path != "" {
-		o.template, err = readTemplate(path)
+		o.template, err = answering.ReadTemplate(path)
 		take(err)
 	}
 	if o.name = c.String("served-model-name"); o.name == "" && o.dir != "" {
@@ -123,10 +126,32 @@ func readOptions(c *cli.Context) (o options, err error) {
 		take(exitcode.With(exitcode.IO, err))
 		o.name = filepath.Base(absolute)
 	}
+	o.load.Adapters, err = readAdapters(c.StringSlice("adapter"), o.name)
+	take(err)
+	if len(o.load.Adapters) > 0 && o.follow {
+		take(exitcode.Errorf(exitcode.Usage, "--follow conflicts with --adapter, which belongs to the weights as they are; give one of them"))
+	}
 	if len(all) > 0 {
 		return o, exitcode.With(exitcode.CodeOf(all[0]), errors.Join(all...))
 	}
 	return o, nil
+}
+
+// readAdapters takes NAME=DIR of each --adapter; base is the name of the model without one.
+func readAdapters(words []string, base string) (list []inference.Adapter, err error) {
+	seen := map[string]bool{base: true}
+	for _, word := range words {
+		name, dir, found := strings.Cut(word, "=")
+		switch {
+		case !found || name == "" || dir == "":
+			return nil, exitcode.Errorf(exitcode.Usage, "--adapter %s: write NAME=DIR, a name for requests and the adapter's folder", word)
+		case seen[name]:
+			return nil, exitcode.Errorf(exitcode.Usage, "--adapter %s: the model or another adapter has the name %s; choose another one", word, name)
+		}
+		seen[name] = true
+		list = append(list, inference.Adapter{Name: name, Dir: dir})
+	}
+	return list, nil
 }
 
 // run listens, loads the model meanwhile, and serves until a signal or a rank's end. Where a

@@ -22,6 +22,7 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/internal/golden"
 	"monotron/megatron/inference"
+	"monotron/megatron/plan"
 )
 
 // start serves a folder until the test ends, and returns its address.
@@ -415,3 +416,86 @@ func TestFlags(t *testing.T) {
 type discard struct{ io.Closer }
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// Claim: a server whose keys and values cannot be in this machine's memory ends at its start.
+func TestTooMuchMemory(t *testing.T) {
+	if plan.HostRoom().Bytes == math.MaxInt64 {
+		t.Skip("what is free is not known here")
+	}
+	notes, w := io.Pipe()
+	go io.Copy(io.Discard, notes)
+	err := call(context.Background(), w, "--port", "0", "--load", filepath.Join(golden.Dir(t, "serve"), "model"), "--kv-cache-memory", "1073741824")
+	if err == nil || !strings.Contains(err.Error(), "--kv-cache-memory 1073741824: keys and values") || exitcode.CodeOf(err) != exitcode.Usage {
+		t.Errorf("1 PiB: %v", err)
+	}
+}
+
+// Claim: a request's model field chooses the base or an adapter, which /v1/models lists; what the base
+// answers is what it answers without adapters.
+func TestAdaptersByName(t *testing.T) {
+	dir := filepath.Join(golden.Dir(t, "merge"), "gpt2-f32-dora")
+	plain := start(t, "--load", filepath.Join(dir, "base"))
+	several := []string{"--load", filepath.Join(dir, "base"), "--adapter", "tuned=" + filepath.Join(dir, "adapter"), "--adapter", "again=" + filepath.Join(dir, "adapter")}
+	both := start(t, several...)
+	merged := start(t, "--load", filepath.Join(dir, "merged"))
+	ask := func(url, model string) (name string, text string) {
+		body := map[string]any{"prompt": []int{1, 2, 3, 4}, "max_tokens": 0, "echo": true, "logprobs": 0}
+		if model != "" {
+			body["model"] = model
+		}
+		status, answer := request(t, "POST", url+"/v1/completions", body)
+		var a struct {
+			Model   string
+			Choices []struct {
+				Logprobs struct {
+					LogProbs []*float64 `json:"token_logprobs"`
+				}
+			}
+		}
+		if err := json.Unmarshal(answer, &a); err != nil || status != 200 {
+			t.Fatalf("%s: status %d, %v: %s", model, status, err, answer)
+		}
+		for _, p := range a.Choices[0].Logprobs.LogProbs[1:] {
+			text += fmt.Sprintf(" %.4f", *p)
+		}
+		return a.Model, text
+	}
+	_, base := ask(plain, "")
+	_, want := ask(merged, "")
+	for _, url := range []string{both, start(t, append(several, "--tensor-model-parallel-size", "2")...), start(t, append(several, "--pipeline-model-parallel-size", "2")...)} {
+		for model, w := range map[string]string{"": base, "base": base, "tuned": want, "again": want} {
+			if name, got := ask(url, model); got != w || model != "" && name != model {
+				t.Errorf("model %q: %s says%s, want%s", model, name, got, w)
+			}
+		}
+	}
+	if base == want {
+		t.Errorf("the adapter changes nothing: %s", base)
+	}
+	_, list := request(t, "GET", both+"/v1/models", "")
+	for _, part := range []string{`"id":"base"`, `"id":"tuned"`, `"id":"again"`, `"parent":"base"`} {
+		if !strings.Contains(strings.ReplaceAll(string(list), " ", ""), part) {
+			t.Errorf("no %s in %s", part, list)
+		}
+	}
+	if status, answer := request(t, "POST", both+"/v1/completions", map[string]any{"prompt": []int{1}, "model": "other"}); status != 404 || !strings.Contains(string(answer), "again") {
+		t.Errorf("another model: status %d, %s", status, answer)
+	}
+}
+
+// Claim: adapters that cannot be served are refused at the start.
+func TestAdaptersAreRefused(t *testing.T) {
+	dir := filepath.Join(golden.Dir(t, "merge"), "gpt2-f32-dora")
+	for says, args := range map[string][]string{
+		"write NAME=DIR":       {"--adapter", "x"},
+		"the model or another": {"--adapter", "base=" + dir},
+		"--follow conflicts":   {"--adapter", "a=" + dir, "--follow"},
+		"adapter a:":           {"--adapter", "a=" + dir, "--port", "0"},
+	} {
+		notes, w := io.Pipe()
+		go io.Copy(io.Discard, notes)
+		if err := call(context.Background(), w, append([]string{"--load", filepath.Join(dir, "base")}, args...)...); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: %v, want %s", args, err, says)
+		}
+	}
+}

@@ -27,8 +27,7 @@ import (
 	"monotron/megatron/inference"
 	"monotron/megatron/inference/schema"
 	"monotron/mpu/ranks"
-	"monotron/tokenizer"
-	"monotron/tokenizer/chat"
+	"monotron/tools/internal/answering"
 	"monotron/tools/internal/command"
 )
 
@@ -53,14 +52,9 @@ type server struct {
 
 // loaded is what requests need of the model.
 type loaded struct {
-	batcher  *inference.Batcher
-	tok      tokenizer.Tokenizer // nil: ids only
-	template *chat.Template      // nil: see noTemplate
-	noChat   error
-	vocab    int
-	context  int // positions; 0: no limit of the model's own
-	ends     []int32
-	words    func() *schema.Vocabulary // of tok, made when a request first needs it
+	*answering.Model
+	batcher *inference.Batcher
+	words   func() *schema.Vocabulary // of the tokenizer, made when a request first needs it
 }
 
 func newServer(o options) *server {
@@ -95,8 +89,8 @@ func (s *server) open() bool {
 // serve loads the model on all ranks and runs it until it is drained or a rank fails.
 func (s *server) serve(ctx context.Context, c *cli.Context, at ranks.Config, here int, seen iteration, notes *command.Printer) error {
 	size := func(m *inference.Loaded, blockBytes int64) (inference.BatcherConfig, error) {
-		room, sharers := roomOf(m.Device, here)
-		return s.batching(m.MaxContext, blockBytes, room, sharers)
+		room, sharers := answering.RoomOf(m.Device, here)
+		return answering.Batching(inference.BatcherConfig{Sequences: s.sequence, Tokens: s.rows, Queue: s.queue}, s.cache, m.MaxContext, blockBytes, room, sharers)
 	}
 	return inference.Serve(ctx, s.layout, at, s.dir, s.load, size, func(m *inference.Loaded, b *inference.Batcher) error {
 		for _, n := range m.Notes {
@@ -105,10 +99,14 @@ func (s *server) serve(ctx context.Context, c *cli.Context, at ranks.Config, her
 		if s.open() {
 			notes.Printf("everyone who reaches %s can use this server: --api-key-file sets keys\n", s.options.address)
 		}
-		l, err := s.prepare(c, m, b)
+		model, err := answering.Of(c, m, s.template)
 		if err != nil {
 			return err
 		}
+		l := &loaded{Model: model, batcher: b}
+		l.words = sync.OnceValue(func() *schema.Vocabulary {
+			return schema.NewVocabulary(l.Tok, l.Vocab, append(slices.Clone(l.Ends), int32(l.Tok.EOD())))
+		})
 		b.Stepped = s.metrics.stepped
 		s.metrics.watch(b)
 		s.ready.Store(l)
@@ -121,27 +119,6 @@ func (s *server) serve(ctx context.Context, c *cli.Context, at ranks.Config, her
 		}
 		return notes.Err
 	})
-}
-
-// prepare finds what requests need besides the weights.
-func (s *server) prepare(c *cli.Context, m *inference.Loaded, b *inference.Batcher) (l *loaded, err error) {
-	l = &loaded{batcher: b, vocab: m.Vocab, context: m.MaxContext}
-	if l.tok, err = command.OwnTokenizer(c, m.Tokenizer); err != nil {
-		return nil, err
-	}
-	for _, id := range m.Ends {
-		if int(id) < m.Vocab {
-			l.ends = append(l.ends, id)
-		}
-	}
-	if len(l.ends) == 0 && l.tok != nil && l.tok.EOD() >= 0 && l.tok.EOD() < m.Vocab {
-		l.ends = []int32{int32(l.tok.EOD())}
-	}
-	l.words = sync.OnceValue(func() *schema.Vocabulary {
-		return schema.NewVocabulary(l.tok, l.vocab, append(slices.Clone(l.ends), int32(l.tok.EOD())))
-	})
-	l.template, l.noChat = s.chatTemplate(c, m)
-	return l, nil
 }
 
 func (s *server) drain() {

@@ -2,7 +2,7 @@ package table
 
 // tuneFlags say what a model is tuned on, and how.
 var tuneFlags = owned(Tuning,
-	works("finetune-data", String, "", "Tuning.Data", "JSON-lines file to tune a model on: conversations, instructions, texts or preferences (docs/finetuning.md); model and tokenizer then come from --load"),
+	works("finetune-data", String, "", "Tuning.Data", "file of rows to tune a model on, as JSON lines, a JSON array or Parquet: conversations, instructions, texts or preferences (docs/finetuning.md); model and tokenizer then come from --load"),
 	works("tuning", String, "", "Tuning.Method", "method of tuning on --finetune-data (default: sft, supervised); the others learn from preferences: pairs of a better and a worse answer, or with kto answers with a label").choices("sft", "dpo", "ipo", "orpo", "simpo", "kto"),
 	works("preference-loss", String, "", "Tuning.Preference.Loss", "loss of --tuning dpo or kto (default: the method's own, sigmoid or kto)").
 		choices("sigmoid", "robust", "hinge", "ipo", "sigmoid_norm", "exo_pair", "nca_pair", "bco_pair", "sppo_hard", "apo_zero", "apo_down", "kto", "apo_zero_unpaired"),
@@ -13,7 +13,7 @@ var tuneFlags = owned(Tuning,
 	works("kto-desirable-weight", Float, "1", "Tuning.Preference.Good", "weight of good answers in the loss of --tuning kto").from(0, 1e6),
 	works("kto-undesirable-weight", Float, "1", "Tuning.Preference.Bad", "weight of bad answers in the loss of --tuning kto").from(0, 1e6),
 	works("ref-load", String, "", "Tuning.Preference.Reference", "folder of the reference model of preference tuning (default: what the tuning starts from, without its adapter)"),
-	works("finetune-eval-data", String, "", "Tuning.EvalData", "JSON-lines file of rows for validation; each evaluation reads all of them unless --eval-iters is given"),
+	works("finetune-eval-data", String, "", "Tuning.EvalData", "file of rows for validation; each evaluation reads all of them unless --eval-iters is given"),
 	works("chat-template", String, "", "Tuning.ChatTemplate", "file with the chat template of --finetune-data, in Jinja (default: the tokenizer's)"),
 	works("finetune-packing", String, "none", "Tuning.Packing", "how rows fill sequences: one each, by best fit with longer rows truncated or cut, or in the order of the file; rows of a sequence do not see each other").
 		choices("none", "bfd", "bfd_split", "in_order"),

@@ -33,6 +33,7 @@ type SaveOptions struct {
 
 	KeepLast  int   // checkpoints to keep, the new one included; 0: all
 	KeepEvery int64 // iterations divisible by it are kept for good; 0: none
+	Keep      int64 // this iteration is kept; 0: none
 
 	Tokenizer tokenizer.Config // whose files the checkpoint keeps; zero: none
 
@@ -418,7 +419,7 @@ func (s *saver) complete(own *Manifest) error {
 	if err := s.disk.replace(filepath.Join(s.dir, trackerName), []byte(text), s.o.Tag); err != nil {
 		return err
 	}
-	s.report.Removed, err = s.disk.prune(s.dir, s.state.Iteration, s.o.KeepLast, s.o.KeepEvery, s.o.Tag)
+	s.report.Removed, err = s.disk.prune(s.dir, s.state.Iteration, s.o)
 	return err
 }
 

@@ -109,6 +109,13 @@ func TestPruning(t *testing.T) {
 	if got := iters(); !slices.Equal(got, []int64{20, 40, 45, 50, 55}) {
 		t.Errorf("with a broken one kept %v", got)
 	}
+	o.Keep = 45
+	for step := int64(65); step <= 85; step += 10 {
+		mustSave(t, dir, step, o)
+	}
+	if got := iters(); !slices.Equal(got, []int64{20, 40, 45, 75, 85}) {
+		t.Errorf("with 45 to keep kept %v", got)
+	}
 }
 
 // A part that no rank writes, or two write, is never published.

@@ -222,11 +222,11 @@ func foreign(path string) bool {
 	return err == nil && f != checkpoint.Native
 }
 
-// prune removes checkpoints older than the newest `last` sound ones, but those
-// of iterations divisible by every. The checkpoint just written is the first of
-// the kept; newer ones, of a run that was rewound, stay. last 0 keeps all.
-func (d disk) prune(dir string, written int64, last int, every int64, tag string) (removed []int64, err error) {
-	if last <= 0 {
+// prune removes checkpoints older than the newest o.KeepLast sound ones, but those
+// of iterations divisible by o.KeepEvery, and o.Keep. The checkpoint just written is the first of
+// the kept; newer ones, of a run that was rewound, stay. KeepLast 0 keeps all.
+func (d disk) prune(dir string, written int64, o SaveOptions) (removed []int64, err error) {
+	if o.KeepLast <= 0 {
 		return nil, nil
 	}
 	list, err := List(dir)
@@ -239,18 +239,18 @@ func (d disk) prune(dir string, written int64, last int, every int64, tag string
 		if e.Iteration >= written || foreign(e.Path) {
 			continue
 		}
-		if kept < last {
+		if kept < o.KeepLast {
 			if f, err := OpenFolder(e.Path); err == nil {
 				f.Close()
 				kept++
 			}
 			continue
 		}
-		if every > 0 && e.Iteration%every == 0 {
+		if e.Iteration == o.Keep || o.KeepEvery > 0 && e.Iteration%o.KeepEvery == 0 {
 			continue
 		}
 		// The name goes first, so that no half removed folder bears it.
-		gone := filepath.Join(dir, tmpPrefix+filepath.Base(e.Path)+"-"+tag)
+		gone := filepath.Join(dir, tmpPrefix+filepath.Base(e.Path)+"-"+o.Tag)
 		if err := d.rename(e.Path, gone); err != nil {
 			return removed, err
 		}

@@ -51,6 +51,7 @@ var examples = map[string][]string{
 	},
 	"monotron serve": {
 		"monotron serve --load checkpoints",
+		"monotron serve --load SmolLM2-135M-Instruct --adapter docs=tuned/adapter",
 		"monotron serve --load SmolLM2-135M-Instruct --bf16 --host 0.0.0.0 --port 8000 --api-key-file keys",
 	},
 	"monotron bench": {

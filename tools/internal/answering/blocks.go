@@ -1,4 +1,4 @@
-package serve
+package answering
 
 import (
 	"monotron/csrc/device"
@@ -7,36 +7,39 @@ import (
 	"monotron/megatron/plan"
 )
 
-// batching is how much runs at once on a model of this many positions (0: no limit of its
-// own), whose ranks, `sharers` of them, have their blocks from one room. What the flag asks
-// for and the room has not is refused: the server would die of it later, under load.
-func (s *server) batching(positions int, blockBytes int64, room plan.Room, sharers int) (c inference.BatcherConfig, err error) {
+// unlimited is the length that a model without a limit of its own is given blocks for.
+const unlimited = 4096
+
+// Batching is how much runs at once on a model of this many positions (0: no limit of its
+// own), whose ranks, `sharers` of them, have their blocks from one room. c says what was asked for;
+// cache is the bytes of keys and values on a rank, 0: by the sequences. What is asked for and the room
+// has not is refused: the command would die of it later, under load.
+func Batching(c inference.BatcherConfig, cache int64, positions int, blockBytes int64, room plan.Room, sharers int) (inference.BatcherConfig, error) {
 	const most = 1 << 30 // bytes, where nobody said how many
-	c = inference.BatcherConfig{Sequences: s.sequence, Tokens: s.rows, Queue: s.queue}
 	if positions == 0 {
-		positions = 4096
+		positions = unlimited
 	}
 	one := (positions + device.PagedBlock - 1) / device.PagedBlock
 	left := room.Bytes / int64(sharers)
-	c.Blocks = max(one, min(one*s.sequence, int(min(most, left)/blockBytes)))
-	if s.cache > 0 {
-		c.Blocks = max(1, int(s.cache/blockBytes))
+	c.Blocks = max(one, min(one*c.Sequences, int(min(most, left)/blockBytes)))
+	if cache > 0 {
+		c.Blocks = max(1, int(cache/blockBytes))
 	}
 	takes := int64(c.Blocks) * blockBytes
 	if takes <= left {
 		return c, nil
 	}
-	if s.cache > 0 {
+	if cache > 0 {
 		return c, exitcode.Errorf(exitcode.Usage, "--kv-cache-memory %d: keys and values of %d ranks need %s, but %s is %s; use --kv-cache-memory %d at most",
-			s.cache>>20, sharers, device.Size(takes*int64(sharers)), device.Size(room.Bytes), room.Of, left>>20)
+			cache>>20, sharers, device.Size(takes*int64(sharers)), device.Size(room.Bytes), room.Of, left>>20)
 	}
 	return c, exitcode.Errorf(exitcode.Usage, "keys and values of one sequence of %d positions on %d ranks need %s, but %s is %s; give --kv-cache-memory for shorter sequences",
 		positions, sharers, device.Size(takes*int64(sharers)), device.Size(room.Bytes), room.Of)
 }
 
-// roomOf is the memory that blocks on d come from, and how many ranks share it: a GPU's is the
+// RoomOf is the memory that blocks on d come from, and how many ranks share it: a GPU's is the
 // rank's own, the host's is that of all ranks `here`.
-func roomOf(d *device.Device, here int) (room plan.Room, sharers int) {
+func RoomOf(d *device.Device, here int) (room plan.Room, sharers int) {
 	if streams := d.Streams(); !d.OnHost() && streams != nil {
 		if free, err := streams.FreeMemory(); err == nil {
 			return plan.Room{Bytes: free, Of: "free on the GPU"}, 1

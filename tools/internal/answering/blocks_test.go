@@ -1,15 +1,11 @@
-package serve
+package answering
 
 import (
-	"context"
-	"io"
-	"math"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"monotron/internal/exitcode"
-	"monotron/internal/golden"
+	"monotron/megatron/inference"
 	"monotron/megatron/plan"
 )
 
@@ -32,26 +28,12 @@ func TestBlocksFitMemory(t *testing.T) {
 		"too much":            {101, 100, 1, 0, "--kv-cache-memory 101: keys and values of 1 ranks need 101.0 MiB, but 100.0 MiB is free here; use --kv-cache-memory 100 at most"},
 		"too much for two":    {60, 100, 2, 0, "use --kv-cache-memory 50 at most"},
 	} {
-		s := &server{options: options{sequence: 4, rows: 64, cache: c.cache * mib}}
-		got, err := s.batching(1024, mib, plan.Room{Bytes: c.free * mib, Of: "free here"}, c.sharers)
+		got, err := Batching(inference.BatcherConfig{Sequences: 4, Tokens: 64}, c.cache*mib, 1024, mib, plan.Room{Bytes: c.free * mib, Of: "free here"}, c.sharers)
 		switch {
 		case c.refused == "" && (err != nil || got.Blocks != c.blocks):
 			t.Errorf("%s: %d blocks, %v; want %d", name, got.Blocks, err, c.blocks)
 		case c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused) || exitcode.CodeOf(err) != exitcode.Usage):
 			t.Errorf("%s: %v; want %q", name, err, c.refused)
 		}
-	}
-}
-
-// Claim: a server whose keys and values cannot be in this machine's memory ends at its start.
-func TestTooMuchMemory(t *testing.T) {
-	if plan.HostRoom().Bytes == math.MaxInt64 {
-		t.Skip("what is free is not known here")
-	}
-	notes, w := io.Pipe()
-	go io.Copy(io.Discard, notes)
-	err := call(context.Background(), w, "--port", "0", "--load", filepath.Join(golden.Dir(t, "serve"), "model"), "--kv-cache-memory", "1073741824")
-	if err == nil || !strings.Contains(err.Error(), "--kv-cache-memory 1073741824: keys and values") || exitcode.CodeOf(err) != exitcode.Usage {
-		t.Errorf("1 PiB: %v", err)
 	}
 }

@@ -1,0 +1,141 @@
+package inference
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"monotron/csrc/ref"
+	"monotron/internal/exitcode"
+	"monotron/internal/golden"
+)
+
+// mergeCases are the folders of golden/merge, with the distance in log-probability that rounding the
+// merged weights makes.
+func mergeCases(t *testing.T) map[string]float64 {
+	t.Helper()
+	files, _ := filepath.Glob(filepath.Join(golden.Dir(t, "merge"), "*", "case.json"))
+	cases := map[string]float64{}
+	for _, file := range files {
+		var c struct {
+			Type string `json:"base_dtype"`
+		}
+		text, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(text, &c)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cases[filepath.Dir(file)] = 0.02; c.Type == "float32" {
+			cases[filepath.Dir(file)] = 1e-4
+		}
+	}
+	if len(cases) < 6 {
+		t.Fatalf("only %d cases", len(cases))
+	}
+	return cases
+}
+
+// opened is the model of a folder on a device of its own.
+func opened(t *testing.T, dir string) *Loaded {
+	t.Helper()
+	d := ref.Open()
+	t.Cleanup(func() { d.Close() })
+	l, err := Load(d, dir, LoadOptions{Step: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// asks are requests of several lengths that share a beginning longer than a block, for an adapter.
+func asks(vocab, adapter int) (list []*Request) {
+	for n := range 3 {
+		q := &Request{MaxNew: 4, LogProbs: 2, PromptLogProbs: n == 1, Adapter: adapter}
+		for i := range 20 + 3*n {
+			q.Prompt = append(q.Prompt, int32((7*i+3)%vocab))
+		}
+		list = append(list, q)
+	}
+	return list
+}
+
+// answersOf runs requests together.
+func answersOf(t *testing.T, e editions, requests []*Request) (list []answer) {
+	t.Helper()
+	b := newBatcher(e, BatcherConfig{Blocks: 40, Sequences: 8, Tokens: 24, Queue: 40}, e.list[0].orders(), "")
+	streams := submit(t, b, requests...)
+	b.Drain()
+	if err := b.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range streams {
+		list = append(list, gather(t, s))
+	}
+	return list
+}
+
+// Claim (golden/merge, PEFT 0.21): beside a base, an adapter's answers are those of the model that PEFT
+// merged it into, to rounding; the base's, and each adapter's, are bit for bit what they are alone, also
+// where their texts run at once and begin alike.
+func TestAdaptersBesideTheBase(t *testing.T) {
+	for dir, most := range mergeCases(t) {
+		name := filepath.Base(dir)
+		l := opened(t, filepath.Join(dir, "base"))
+		plain := answersOf(t, editions{list: []*Loaded{l, nil}}, asks(l.Vocab, 0))
+		e, err := l.editionsOf([]Adapter{{"a", filepath.Join(dir, "adapter")}, {"b", filepath.Join(dir, "adapter")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		merged := opened(t, filepath.Join(dir, "merged"))
+		want := answersOf(t, editions{list: []*Loaded{merged, nil}}, asks(l.Vocab, 0))
+		var all []*Request
+		for i := range 3 {
+			for adapter := range 3 {
+				all = append(all, asks(l.Vocab, adapter)[i])
+			}
+		}
+		moved := 0.0
+		for i, got := range answersOf(t, e, all) {
+			switch adapter, n := i%3, i/3; adapter {
+			case 0:
+				if !reflect.DeepEqual(got, plain[n]) {
+					t.Errorf("%s: the base answers %+v, alone %+v", name, got, plain[n])
+				}
+			default:
+				moved = max(moved, math.Abs(got.Tokens[0].LogProb-plain[n].Tokens[0].LogProb))
+				for k := range got.Tokens {
+					a, b := got.Tokens[k], want[n].Tokens[k]
+					if math.Abs(a.LogProb-b.LogProb) > most {
+						t.Errorf("%s, adapter %d: token %d is %v, of the merged model %v", name, adapter, k, a.Choice, b.Choice)
+					}
+					if a.ID != b.ID { // as likely, to rounding
+						break
+					}
+				}
+			}
+		}
+		if moved < 1e-3 {
+			t.Errorf("%s: the adapter moves log-probabilities by %g alone", name, moved)
+		}
+		if again := answersOf(t, e, asks(l.Vocab, 0)); !reflect.DeepEqual(again, plain) {
+			t.Errorf("%s: the base has changed", name)
+		}
+	}
+}
+
+// Claim: an adapter that does not fit the model, or is not there, is an error with its name.
+func TestAdaptersAreRefused(t *testing.T) {
+	l := opened(t, filepath.Join(golden.Dir(t, "merge"), "gpt2-f32-dora", "base"))
+	if _, err := l.editionsOf([]Adapter{{"a", filepath.Join(t.TempDir(), "none")}}); err == nil || exitcode.CodeOf(err) != exitcode.NoInput || err.Error()[:10] != "adapter a:" {
+		t.Errorf("%v", err)
+	}
+	b := newBatcher(editions{list: []*Loaded{l, nil}}, BatcherConfig{Blocks: 4, Sequences: 1, Tokens: 8, Queue: 1}, l.orders(), "")
+	if err := b.Check(&Request{Prompt: []int32{1}, MaxNew: 1, Adapter: 1}); exitcode.CodeOf(err) != exitcode.Usage {
+		t.Errorf("an adapter that there is not: %v", err)
+	}
+}

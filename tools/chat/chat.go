@@ -1,0 +1,157 @@
+package chat
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"os/signal"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/internal/exitcode"
+	"monotron/megatron/inference"
+	"monotron/mpu/ranks"
+	"monotron/tools/internal/answering"
+	"monotron/tools/internal/command"
+)
+
+const description = `Answers what you type, with all of the conversation so far as context, by the model's chat template. A model
+without one continues the text. Commands:
+  /reset         begin a new conversation
+  /system TEXT   set the system text, and begin a new conversation; without TEXT show it
+  /help          list the commands
+  /exit          end; so does Ctrl-D
+Ctrl-C stops an answer, not the program.
+
+Where standard input or output is not a terminal, each line of standard input is a question, and standard output gets the
+answers and nothing else.
+
+Examples:
+  monotron chat SmolLM2-135M-Instruct
+  monotron chat tuned/model --system "You answer in one sentence." --temperature 0
+  monotron chat SmolLM2-135M-Instruct --adapter tuned/adapter
+  monotron chat --bf16 SmolLM2-135M-Instruct <questions.txt >answers.txt`
+
+// Command is chat; open makes a device by its --device name.
+func Command(open func(name string) (*device.Device, error)) *cli.Command {
+	return command.Wrap(&cli.Command{
+		Name:        "chat",
+		Usage:       "talk with a model in the terminal",
+		ArgsUsage:   "MODEL",
+		Description: description,
+		Flags:       allFlags(),
+		Action: func(c *cli.Context) error {
+			o, err := readOptions(c)
+			if err != nil {
+				return err
+			}
+			one, err := command.Opener(c, open)
+			if err != nil {
+				return err
+			}
+			return run(c, one, o)
+		},
+	})
+}
+
+func allFlags() []cli.Flag {
+	return command.ModelFlags(
+		&cli.StringFlag{Name: "system", Usage: "system text: instructions that precede the conversation"},
+		&cli.StringFlag{Name: "adapter", Usage: "PEFT folder with an adapter of the model to answer with (default: none)"},
+		&cli.StringFlag{Name: "chat-template", Usage: "file with a chat template (Jinja; default: the tokenizer's template)"},
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-new-tokens", Usage: "maximum number of tokens of an answer (default: what the context leaves; 128 for a model without a chat template)"}),
+		command.Between(0, 100, &cli.Float64Flag{Name: "temperature", Value: 0.7, Usage: "divisor of the logits; 0 takes the most likely token"}),
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "top-k", Usage: "sample from this many most likely tokens (0 uses all)"}),
+		command.Between(0.0001, 1, &cli.Float64Flag{Name: "top-p", Value: 0.95, Usage: "sample from the fewest tokens whose probability reaches this"}),
+		command.Between(0, 1, &cli.Float64Flag{Name: "min-p", Usage: "sample from tokens with at least this share of the most likely one's probability"}),
+		command.Between(0.01, 100, &cli.Float64Flag{Name: "repetition-penalty", Value: 1, Usage: "divisor of the logits of tokens that occurred before"}),
+		command.Between(0, math.MaxUint64, &cli.Uint64Flag{Name: "seed", Usage: "seed of the sampling; the same seed gives the same answers (default: a random one)"}),
+		command.Between(0, 1<<30, &cli.IntFlag{Name: "kv-cache-memory", Usage: "size of the KV cache on each rank, in MiB (default: enough for the model's context)"}),
+	)
+}
+
+// options are the flags, checked.
+type options struct {
+	dir      string
+	load     inference.LoadOptions
+	layout   inference.Layout
+	system   string
+	template string
+	most     int   // tokens of an answer; 0: not asked for
+	cache    int64 // bytes; 0: by the context
+	sampling inference.Sampling
+}
+
+func readOptions(c *cli.Context) (o options, err error) {
+	words := c.Args().Slice()
+	if dir := c.String("load"); dir != "" {
+		words = append(words, dir)
+	}
+	if len(words) != 1 {
+		return o, exitcode.Errorf(exitcode.Usage, "name one model, as in monotron chat tuned/model; there are %d", len(words))
+	}
+	o.dir, o.load.Step = words[0], c.Int64("ckpt-step")
+	if o.load.Precision, err = command.Precision(c); err != nil {
+		return o, err
+	}
+	o.layout.TP, o.layout.PP, o.layout.EP = command.Layout(c)
+	if dir := c.String("adapter"); dir != "" {
+		o.load.Adapters = []inference.Adapter{{Name: dir, Dir: dir}}
+	}
+	if path := c.String("chat-template"); path != "" {
+		if o.template, err = answering.ReadTemplate(path); err != nil {
+			return o, err
+		}
+	}
+	o.system, o.most, o.cache = c.String("system"), c.Int("max-new-tokens"), int64(c.Int("kv-cache-memory"))<<20
+	o.sampling = inference.Sampling{Temperature: c.Float64("temperature"), TopK: c.Int("top-k"), TopP: c.Float64("top-p"), MinP: c.Float64("min-p"),
+		Repetition: c.Float64("repetition-penalty"), Seed: c.Uint64("seed")}
+	if !c.IsSet("seed") {
+		o.sampling.Seed = rand.Uint64()
+	}
+	return o, nil
+}
+
+// rowsAtOnce of a prompt go through the model together.
+const rowsAtOnce = 256
+
+// run loads the model and talks until there are no more lines.
+func run(c *cli.Context, open func() (*device.Device, error), o options) error {
+	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	in := openLines(c.App.Reader)
+	defer in.close()
+	notes := &command.Printer{W: c.App.ErrWriter}
+	size := func(m *inference.Loaded, blockBytes int64) (inference.BatcherConfig, error) {
+		room, sharers := answering.RoomOf(m.Device, o.layout.Ranks())
+		return answering.Batching(inference.BatcherConfig{Sequences: 1, Tokens: rowsAtOnce, Queue: 1}, o.cache, m.MaxContext, blockBytes, room, sharers)
+	}
+	talked := make(chan error, 1)
+	err := inference.Serve(ctx, o.layout, ranks.Config{Open: open}, o.dir, o.load, size, func(m *inference.Loaded, b *inference.Batcher) error {
+		model, err := answering.Of(c, m, o.template)
+		if err != nil {
+			return err
+		}
+		t, err := newTalk(model, b, o, &command.Printer{W: c.App.Writer}, notes)
+		if err != nil {
+			return err
+		}
+		for _, n := range m.Notes {
+			notes.Printf("%s\n", n)
+		}
+		go func() {
+			talked <- t.run(ctx, in)
+			b.Drain()
+		}()
+		return notes.Err
+	})
+	if ctx.Err() != nil && context.Cause(c.Context) == nil {
+		return nil // asked to end
+	}
+	if err != nil {
+		return err
+	}
+	return <-talked
+}

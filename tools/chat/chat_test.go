@@ -1,0 +1,198 @@
+package chat
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+
+	"monotron/csrc/device"
+	"monotron/csrc/ref"
+	"monotron/internal/exitcode"
+	"monotron/internal/golden"
+	"monotron/megatron/inference"
+	"monotron/tokenizer"
+	"monotron/tokenizer/chat"
+)
+
+// model is that of golden/sft as a folder, with its chat template or without.
+func model(t *testing.T, template bool) string {
+	t.Helper()
+	dir, from := t.TempDir(), golden.Dir(t, "sft")
+	files := map[string]string{"config.json": filepath.Join(from, "config.json"), "model.safetensors": filepath.Join(from, "weights.safetensors"),
+		"tokenizer.json": filepath.Join(golden.Dir(t, "chat"), "tokenizer.json")}
+	if template {
+		files["chat_template.jinja"] = filepath.Join(from, "chat_template.jinja")
+	}
+	for to, path := range files {
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, to), text, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func openRef(string) (*device.Device, error) { return ref.Open(), nil }
+
+// talkTo gives chat the lines of in.
+func talkTo(in string, args ...string) (out, notes string, err error) {
+	var o, n bytes.Buffer
+	app := &cli.App{Reader: strings.NewReader(in), Writer: &o, ErrWriter: &n, Commands: []*cli.Command{Command(openRef)}, ExitErrHandler: func(*cli.Context, error) {}}
+	err = app.Run(append([]string{"monotron", "chat"}, args...))
+	return o.String(), n.String(), err
+}
+
+// greedy is what the model of dir says to a text, by generate's way.
+func greedy(t *testing.T, dir, text string, plain bool, most int) (answer string) {
+	t.Helper()
+	d := ref.Open()
+	defer d.Close()
+	m, err := inference.Load(d, dir, inference.LoadOptions{Step: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := tokenizer.FromConfig(m.Tokenizer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := tok.Encode(text)
+	if plain {
+		ids, err = tokenizer.AppendPlain(tok, nil, text)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := m.Sample(ids, inference.SampleOptions{MaxNew: most, Stop: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok.Decode(s.IDs)
+}
+
+// rendered is a conversation as the template of golden/sft writes it.
+func rendered(t *testing.T, turns ...turn) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(golden.Dir(t, "sft"), "chat_template.jinja"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	template, err := chat.New(chat.Source{Text: string(text)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var messages []json.RawMessage
+	for _, one := range turns {
+		message, err := json.Marshal(one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages = append(messages, message)
+	}
+	out, err := template.Render(messages, chat.Options{AddGenerationPrompt: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// Claim: an answer is what the model says to the conversation so far as its template writes it; /reset
+// and /system begin anew; standard output has the answers alone.
+func TestConversation(t *testing.T) {
+	dir := model(t, true)
+	out, notes, err := talkTo("Hello\n\nAgain\n/reset\nHello\n/system Be brief\nHello\n/exit\nnever\n", dir, "--temperature", "0", "--max-new-tokens", "5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := greedy(t, dir, rendered(t, turn{"user", "Hello"}), true, 5)
+	second := greedy(t, dir, rendered(t, turn{"user", "Hello"}, turn{"assistant", first}, turn{"user", "Again"}), true, 5)
+	system := greedy(t, dir, rendered(t, turn{"system", "Be brief"}, turn{"user", "Hello"}), true, 5)
+	if want := first + "\n" + second + "\n" + first + "\n" + system + "\n"; out != want {
+		t.Errorf("%q, want %q", out, want)
+	}
+	if strings.Count(notes, "a new conversation") != 2 || strings.Count(notes, "cut at --max-new-tokens 5") != 4 {
+		t.Errorf("notes %q", notes)
+	}
+}
+
+// Claim: a model without a chat template continues the text, line after line.
+func TestTextIsContinued(t *testing.T) {
+	dir := model(t, false)
+	out, notes, err := talkTo("one two\nthree\n", dir, "--temperature", "0", "--max-new-tokens", "4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := greedy(t, dir, "one two", false, 4)
+	second := greedy(t, dir, "one two"+first+"\nthree", false, 4)
+	if out != first+"\n"+second+"\n" || !strings.Contains(notes, "has no chat template") {
+		t.Errorf("%q, want %q and %q; notes %q", out, first, second, notes)
+	}
+}
+
+// Claim: a full context ends an answer with a note, and the next question with an error.
+func TestContextIsFull(t *testing.T) {
+	dir := model(t, true)
+	long := strings.Repeat("word ", 40)
+	_, notes, err := talkTo(long+"\n"+long+"\n"+long+"\n"+long+"\n"+long+"\n"+long+"\n", dir, "--temperature", "0")
+	if err == nil || exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "this was not answered") || !strings.Contains(notes, "is full; /reset") {
+		t.Errorf("%v; notes %q", err, notes)
+	}
+}
+
+// Claim: what is wrong is one error with a code.
+func TestRefusals(t *testing.T) {
+	with, without := model(t, true), model(t, false)
+	for _, w := range []struct {
+		code  exitcode.Code
+		says  string
+		in    string
+		flags []string
+	}{
+		{exitcode.Usage, "name one model", "", nil},
+		{exitcode.Usage, "there are 2", "", []string{with, "--load", without}},
+		{exitcode.NoInput, "", "", []string{filepath.Join(with, "none")}},
+		{exitcode.Usage, "--system: this model's tokenizer has no chat template", "", []string{without, "--system", "x"}},
+		{exitcode.Usage, "/system: this model's tokenizer has no chat template", "/system x\n", []string{without}},
+		{exitcode.Usage, "there is no command /what", "/what\n", []string{with}},
+		{exitcode.BadData, "a line has more than", strings.Repeat("x", mostLine+2), []string{with}},
+		{exitcode.NoInput, "--chat-template", "", []string{with, "--chat-template", filepath.Join(with, "none")}},
+	} {
+		_, _, err := talkTo(w.in, w.flags...)
+		if err == nil || !strings.Contains(err.Error(), w.says) || exitcode.CodeOf(err) != w.code {
+			t.Errorf("%v: code %d, %v; want %d, %s", w.flags, exitcode.CodeOf(err), err, w.code, w.says)
+		}
+	}
+}
+
+// Claim: a command is a slash and letters at the beginning of a line.
+func TestCommandOf(t *testing.T) {
+	for line, want := range map[string]string{"/exit": "/exit", "/system  a b ": "/system", " /exit": "", "/": "", "/usr/bin is": "", "a /exit": "", "/2": ""} {
+		if name, _, is := commandOf(line); name != want || is != (want != "") {
+			t.Errorf("%q: %q, want %q", line, name, want)
+		}
+	}
+}
+
+// Claim: --adapter answers with the adapter: not as the base does, and as the model does into which it is
+// merged (golden/merge, PEFT 0.21).
+func TestAdapter(t *testing.T) {
+	from := filepath.Join(golden.Dir(t, "merge"), "gpt2-f32-dora")
+	say := func(args ...string) string {
+		out, _, err := talkTo("1 2 3\n/reset\n7 5\n", append(args, "--temperature", "0", "--max-new-tokens", "6", "--tokenizer-type", "NullTokenizer", "--vocab-size", "79")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	base, adapted, merged := say(filepath.Join(from, "base")), say(filepath.Join(from, "base"), "--adapter", filepath.Join(from, "adapter")), say(filepath.Join(from, "merged"))
+	if adapted != merged || adapted == base {
+		t.Errorf("with the adapter %q, merged %q, the base %q", adapted, merged, base)
+	}
+}
