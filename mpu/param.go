@@ -14,6 +14,7 @@ const (
 	InitNormal   InitKind = iota // mean 0, standard deviation Std
 	InitConstant                 // Value everywhere
 	InitUniform                  // within ±Value
+	InitLogUniform               // logarithms of numbers uniform from 1 to Value
 )
 
 // Init is a parameter's start.

@@ -72,6 +72,7 @@ func (p *parser) deriveShape() {
 	noHidden := p.need(m.HiddenSize < 1, "hidden-size", "the width of the model, at least 1")
 	noHeads := p.need(m.NumAttentionHeads < 1, "num-attention-heads", "the number of query heads, at least 1")
 	p.deriveLatent()
+	p.deriveDelta()
 	if m.KVChannels == 0 && !noHidden && !noHeads {
 		if m.HiddenSize%m.NumAttentionHeads != 0 {
 			p.clash("hidden-size num-attention-heads kv-channels", "--hidden-size %d is not a multiple of --num-attention-heads %d; change one, or give --kv-channels", m.HiddenSize, m.NumAttentionHeads)
