@@ -135,6 +135,7 @@ func (saved *deltaSaved) backward(p *Pass, dx, dy, x Tensor) error {
 	d.GateBackward(device.GateBackwardArgs{DX: do, DG: grads.z, DY: do, X: saved.normed, G: parts.z, Silu: 1})
 	n.norm.backward(p, saved.stats, do, do, r.O, Tensor{})
 	back := device.DeltaRuleBackwardArgs{DA: grads.a, DB: grads.b, DALog: gradient(p, s, n.aLog), DDtBias: gradient(p, s, n.dtBias), DO: do, Forward: *r}
+	back.Forward.ALog, back.Forward.DtBias = n.aLog.Value, n.dtBias.Value // forward's may have left
 	back.DQ, back.DK, back.DV = n.convolved(dconv)
 	d.DeltaRuleBackward(back)
 	d.CausalConvBackward(device.CausalConvBackwardArgs{DX: grads.mixed, DW: gradient(p, s, n.conv), DY: dconv, X: parts.mixed, W: n.conv.Value, DocStart: p.DocStart, Batch: int32(p.Batch)})

@@ -148,6 +148,9 @@ func shrink(c, s *config.Run) {
 	if m.Chunk > 0 {
 		m.Chunk, m.QueryGrowthFrom = min(m.Chunk, 5), min(m.QueryGrowthFrom, 4)
 	}
+	if m.Delta != nil {
+		m.Delta = shrinkDelta(m)
+	}
 	m.Windowed, m.NoRope = repeated(m.Windowed, m.NumLayers), repeated(m.NoRope, m.NumLayers)
 	c.Model.VocabSize, c.PaddedVocab, c.VocabDivisor = 0, 0, 1
 	c.Tokenizer = s.Tokenizer
@@ -158,6 +161,18 @@ func shrink(c, s *config.Run) {
 	if m.Position == spec.PositionRope && m.KVChannels%2 != 0 {
 		m.KVChannels++
 	}
+	if m.Latent == nil && m.RotaryPercent < 1 && m.RopeRule == "" && m.RotaryDims()%2 != 0 { // channels rotate in pairs
+		m.RotaryPercent = 2 / float64(m.KVChannels)
+	}
+}
+
+// shrinkDelta has as many key heads as m has heads, and at most two value heads for each.
+func shrinkDelta(m *spec.Model) *spec.Delta {
+	d := *m.Delta
+	ratio := min(2, max(1, d.ValueHeads/d.KeyHeads))
+	d.KeyHeads, d.ValueHeads, d.KeyDim, d.ValueDim = m.NumAttentionHeads, m.NumAttentionHeads*ratio, 4, 6
+	d.Layers = repeated(d.Layers, m.NumLayers)
+	return &d
 }
 
 // repeated is a setting of n layers, as its first ones have it in turn; nil stays.
