@@ -27,6 +27,12 @@ static int64_t gate_backward_tiles(const void *args, int32_t phase) { return gat
 
 MT_OP(causal_conv_forward, conv_forward_tiles, NULL)
 MT_OP(causal_conv_backward, conv_backward_tiles, NULL)
+static int64_t paged_conv_tiles(const void *args, int32_t phase) {
+  const mt_paged_causal_conv_args *a = args;
+  return phase < 2 ? mt_row_tiles(a->x.shape[0], mt_last(&a->x)) : 0;
+}
+
+MT_OP(paged_causal_conv, paged_conv_tiles, NULL)
 MT_OP(gate_forward, gate_forward_tiles, NULL)
 MT_OP(gate_backward, gate_backward_tiles, NULL)
 #else
@@ -115,6 +121,38 @@ static int32_t K(causal_conv_backward)(mt_context *ctx, const void *args, void *
       if (t % 128 == 127 || t == s - 1) K(conv_add)(a, &v, &g);
     }
     for (int64_t t = mt_max(0, s - v.kernel + 1); t < s; t++) K(conv_leave)(&v, &g, &a->dx, t);
+  }
+  return 0;
+}
+
+/* Phase 0 keeps a row's inputs, phase 1 makes its outputs; a tile is some rows. */
+static int32_t K(paged_causal_conv)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
+  const mt_paged_causal_conv_args *a = args;
+  int64_t n = mt_last(&a->x), kernel = mt_last(&a->w);
+  mt_range r = mt_row_range(a->x.shape[0], n, tile);
+  float *inputs = a->inputs.data;
+  for (int64_t row = r.from; row < r.to; row++) {
+    int64_t t = doc_position(&a->rows, row);
+    const void *x = mt_row(&a->x, row);
+    void *y = mt_row(&a->y, row);
+    const float *at[CONV_TAPS];
+    for (int64_t j = 0; j < kernel; j++) {
+      int64_t from = t - kernel + 1 + j;
+      at[j] = from < 0 ? NULL : inputs + doc_block(&a->tables, &a->rows, row, from) * a->inputs.stride[0] + from % PAGED_BLOCK * a->inputs.stride[1];
+    }
+    if (phase == 0) {
+      V_BY_DTYPE(a->x.dtype, V_EACH(n, i, m, v_store_n((float *)at[kernel - 1], MT_F32, i, m, v_load_n(x, T, i, m)););)
+      continue;
+    }
+    V_BY_DTYPE(a->x.dtype, V_EACH(n, i, m,
+      vf z = {0};
+      for (int64_t j = 0; j < kernel; j++) {
+        vf w = {0};
+        if (at[j] == NULL) continue;
+        for (int64_t l = 0; l < m; l++) w[l] = v_load_n(a->w.data, T, (i + l) * kernel + j, 1)[0];
+        z += w * v_load_n(at[j], MT_F32, i, m);
+      }
+      v_store_n(y, T, i, m, z * v_sigmoid(z)););)
   }
   return 0;
 }

@@ -59,6 +59,16 @@ static int64_t delta_backward_scratch(const void *args) {
 }
 
 MT_OP(delta_rule_forward, delta_forward_tiles, delta_forward_scratch)
+static int64_t paged_delta_tiles(const void *args, int32_t phase) {
+  const mt_paged_delta_rule_args *a = args;
+  return phase == 0 && a->q.shape[0] > 0 ? a->v.shape[1] : 0;
+}
+static int64_t paged_delta_scratch(const void *args) {
+  const mt_paged_delta_rule_args *a = args;
+  return a->v.shape[1] * 2 * delta_width(mt_last(&a->q)) * (int64_t)sizeof(float);
+}
+
+MT_OP(paged_delta_rule, paged_delta_tiles, paged_delta_scratch)
 MT_OP(delta_rule_backward, delta_backward_tiles, delta_backward_scratch)
 #else
 
@@ -111,15 +121,16 @@ V float K(delta_unit)(float *y, const mt_tensor *x, int64_t row, float scale) {
 /* A position's numbers of a value head; keep is e^g, 0 where a document begins. */
 typedef struct { float a, g, keep, beta; } K(delta_step);
 
-V K(delta_step) K(delta_step_of)(const K(delta_head) *h, int64_t t) {
+V K(delta_step) K(delta_step_of)(const K(delta_head) *h, int64_t token, int fresh) {
   const mt_delta_rule_forward_args *a = h->a;
-  int64_t token = K(delta_token)(h, t);
   K(delta_step) x = {.a = K(delta_value)(&a->a, mt_row_offset(&a->a, token) + h->head) + h->bias};
   x.beta = 1 / (1 + expf(-K(delta_value)(&a->b, mt_row_offset(&a->b, token) + h->head)));
   x.g = h->rate * ((x.a > 0 ? x.a : 0) + log1pf(expf(-fabsf(x.a))));
-  x.keep = t == K(delta_first)(h, t) ? 0 : expf(x.g);
+  x.keep = fresh ? 0 : expf(x.g);
   return x;
 }
+
+V K(delta_step) K(delta_step_at)(const K(delta_head) *h, int64_t t) { return K(delta_step_of)(h, K(delta_token)(h, t), t == K(delta_first)(h, t)); }
 
 /* The state of `nv` vectors of columns, rows `step` floats apart, moves over a position: next, which
  * may be the state itself, and rest. Sums are of 4 rows at a time, so that they need not wait. */
@@ -175,11 +186,47 @@ static int32_t K(delta_rule_forward)(mt_context *ctx, const void *args, void *sc
       int64_t row = K(delta_token)(&h, t) * h.keys + h.key;
       K(delta_unit)(q + (t - from) * wide, &a->q, row, scale);
       K(delta_unit)(k + (t - from) * wide, &a->k, row, 1);
-      x[t - from] = K(delta_step_of)(&h, t);
+      x[t - from] = K(delta_step_at)(&h, t);
     }
     int64_t c = 0;
     for (; c + 4 * LANES <= step; c += 4 * LANES) K(delta_columns)(4, &h, state + c, step, q, k, x, c, from, to);
     for (; c < h.dv; c += LANES) K(delta_columns)(1, &h, state + c, step, q, k, x, c, from, to);
+  }
+  return 0;
+}
+
+/* ---- rows of several sequences ---- */
+
+/* Columns from c on of one row: the state behind goes to next. */
+V void K(delta_row)(int nv, const K(delta_head) *h, float *next, const float *state, int64_t step, const float *q, const float *k, K(delta_step) x, int64_t c, int64_t row) {
+  int64_t at = row * h->heads + h->head, n = mt_min(nv * LANES, h->dv - c);
+  const void *in = mt_row(&h->a->v, at);
+  void *out = mt_row(&h->a->o, at);
+  vf v[4] = {0}, rest[4], o[4] = {0};
+  for (int j = 0; j < nv; j++) V_BY_DTYPE(h->a->v.dtype, if (j * LANES < n) v[j] = v_load_n(in, T, c + j * LANES, mt_min(LANES, n - j * LANES)));
+  K(delta_move)(nv, next + c, state + c, step, h->dk, k, v, x, rest);
+  for (int64_t i = 0; i < h->dk; i++)
+    for (int j = 0; j < nv; j++) o[j] += q[i] * v_load(next + c + i * step, MT_F32, j * LANES);
+  for (int j = 0; j < nv; j++) V_BY_DTYPE(h->a->o.dtype, if (j * LANES < n) v_store_n(out, T, c + j * LANES, mt_min(LANES, n - j * LANES), o[j]));
+}
+
+static int32_t K(paged_delta_rule)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
+  const mt_paged_delta_rule_args *a = args;
+  mt_delta_rule_forward_args f = {.o = a->o, .q = a->q, .k = a->k, .v = a->v, .a = a->a, .b = a->b, .a_log = a->a_log, .dt_bias = a->dt_bias, .batch = 1};
+  K(delta_head) h = K(delta_head_of)(&f, 0, tile);
+  int64_t wide = delta_width(h.dk), step = mt_last(&a->states);
+  float *q = (float *)scratch + tile * 2 * wide, *k = q + wide, scale = 1 / sqrtf(h.dk);
+  for (int64_t row = 0; row < a->q.shape[0]; row++) {
+    int64_t t = doc_position(&a->rows, row);
+    float *states = (float *)a->states.data + tile * a->states.stride[1];
+    float *next = states + doc_block(&a->tables, &a->rows, row, t) * a->states.stride[0];
+    const float *state = t == 0 ? next : states + doc_block(&a->tables, &a->rows, row, t - 1) * a->states.stride[0];
+    K(delta_unit)(q, &a->q, row * h.keys + h.key, scale);
+    K(delta_unit)(k, &a->k, row * h.keys + h.key, 1);
+    K(delta_step) x = K(delta_step_of)(&h, row, t == 0);
+    int64_t c = 0;
+    for (; c + 4 * LANES <= step; c += 4 * LANES) K(delta_row)(4, &h, next, state, step, q, k, x, c, row);
+    for (; c < h.dv; c += LANES) K(delta_row)(1, &h, next, state, step, q, k, x, c, row);
   }
   return 0;
 }
@@ -286,7 +333,7 @@ V void K(delta_back)(const mt_delta_rule_backward_args *a, const K(delta_head) *
 V void K(delta_head_back)(const mt_delta_rule_backward_args *a, const K(delta_head) *h, K(delta_room) *r, float *dstate, int64_t from, int64_t to, double *sums) {
   K(delta_step) x[DELTA_CHUNK];
   float dbeta[DELTA_CHUNK] = {0}, dkeep[DELTA_CHUNK] = {0};
-  for (int64_t t = from; t < to; t++) x[t - from] = K(delta_step_of)(h, t);
+  for (int64_t t = from; t < to; t++) x[t - from] = K(delta_step_at)(h, t);
   for (int64_t c = 0; c < h->dv; c += DELTA_BACK) {
     int64_t n = mt_min(DELTA_BACK, h->dv - c);
     K(delta_again)(h, r, x, c, n, from, to);

@@ -153,3 +153,54 @@ func (a *GateBackwardArgs) check() bool {
 func (a *GateBackwardArgs) main() Tensor { return a.X }
 
 func (a *GateBackwardArgs) work() Work { return streamed(a.DX, a.DG, a.DY, a.X, a.G) }
+
+// PagedCausalConvArgs is CausalConvForward for rows of several sequences whose earlier inputs lie in
+// blocks, as keys do (PagedAttentionArgs). First X goes to its place in Inputs; then Y is made of
+// these. X, Y [rows, channels], Rows, Tables as there; Inputs [blocks, PagedBlock, channels], rows
+// contiguous. The rows of a sequence stand in order; a row of Y depends on its sequence alone.
+//
+//op:paged_causal_conv
+type PagedCausalConvArgs struct {
+	Y, X, W      Tensor `dtype:"value"`
+	Inputs       Tensor `dtype:"f32"`
+	Tables, Rows Tensor `dtype:"i32"`
+}
+
+func (a *PagedCausalConvArgs) check() bool {
+	f := CausalConvForwardArgs{Y: a.Y, X: a.X, W: a.W, Batch: 1}
+	return f.check() && a.Inputs.Rank == 3 && shaped(a.Inputs, a.Inputs.Shape[0], PagedBlock, a.X.Last()) && a.Tables.Rank == 2 && shaped(a.Rows, a.X.Shape[0], 2)
+}
+
+func (a *PagedCausalConvArgs) main() Tensor { return a.X }
+
+func (a *PagedCausalConvArgs) work() Work { return streamed(a.Y, a.X, a.X) }
+
+// PagedDeltaRuleArgs is DeltaRuleForward for such rows: of each block, States has the state behind
+// the last position of it that was computed, from which the next goes on. States [blocks, value
+// heads, dk, columns], the last two dimensions contiguous, columns the next multiple of 16 of dv:
+// those beyond dv are not looked at. The others as in DeltaRuleForwardArgs, for a batch of 1.
+//
+//op:paged_delta_rule
+type PagedDeltaRuleArgs struct {
+	O, Q, K, V, A, B Tensor `dtype:"value"`
+	ALog, DtBias     Tensor `dtype:"value"`
+	States           Tensor `dtype:"f32"`
+	Tables, Rows     Tensor `dtype:"i32"`
+}
+
+func (a *PagedDeltaRuleArgs) check() bool {
+	f := a.forward()
+	return f.check() && a.States.Rank == 4 && shaped(a.States, a.States.Shape[0], a.V.Shape[1], a.Q.Last(), (a.V.Last()+15)/16*16) && a.Tables.Rank == 2 && shaped(a.Rows, a.Q.Shape[0], 2)
+}
+
+// forward is the rule of the rows as if they were one sequence.
+func (a *PagedDeltaRuleArgs) forward() DeltaRuleForwardArgs {
+	return DeltaRuleForwardArgs{O: a.O, Q: a.Q, K: a.K, V: a.V, A: a.A, B: a.B, ALog: a.ALog, DtBias: a.DtBias, Batch: 1}
+}
+
+func (a *PagedDeltaRuleArgs) main() Tensor { return a.V }
+
+func (a *PagedDeltaRuleArgs) work() Work {
+	f := a.forward()
+	return f.work()
+}

@@ -22,6 +22,8 @@ const (
 	OpDeltaRuleBackward
 	OpGateForward
 	OpGateBackward
+	OpPagedCausalConv
+	OpPagedDeltaRule
 	OpDropoutAdd
 	OpDropoutBackward
 	OpAdd
@@ -79,6 +81,8 @@ var ops = [Ops]description{
 	OpDeltaRuleBackward:     describe[DeltaRuleBackwardArgs]("delta_rule_backward"),
 	OpGateForward:           describe[GateForwardArgs]("gate_forward"),
 	OpGateBackward:          describe[GateBackwardArgs]("gate_backward"),
+	OpPagedCausalConv:       describe[PagedCausalConvArgs]("paged_causal_conv"),
+	OpPagedDeltaRule:        describe[PagedDeltaRuleArgs]("paged_delta_rule"),
 	OpDropoutAdd:            describe[DropoutAddArgs]("dropout_add"),
 	OpDropoutBackward:       describe[DropoutBackwardArgs]("dropout_backward"),
 	OpAdd:                   describe[AddArgs]("add"),
@@ -180,6 +184,10 @@ func (d *Device) DeltaRuleBackward(a DeltaRuleBackwardArgs) {
 func (d *Device) GateForward(a GateForwardArgs) { d.run(OpGateForward, unsafe.Pointer(&a)) }
 
 func (d *Device) GateBackward(a GateBackwardArgs) { d.run(OpGateBackward, unsafe.Pointer(&a)) }
+
+func (d *Device) PagedCausalConv(a PagedCausalConvArgs) { d.run(OpPagedCausalConv, unsafe.Pointer(&a)) }
+
+func (d *Device) PagedDeltaRule(a PagedDeltaRuleArgs) { d.run(OpPagedDeltaRule, unsafe.Pointer(&a)) }
 
 func (d *Device) DropoutAdd(a DropoutAddArgs) { d.run(OpDropoutAdd, unsafe.Pointer(&a)) }
 
@@ -307,6 +315,8 @@ type Implementation interface {
 	DeltaRuleBackward(a *DeltaRuleBackwardArgs)
 	GateForward(a *GateForwardArgs)
 	GateBackward(a *GateBackwardArgs)
+	PagedCausalConv(a *PagedCausalConvArgs)
+	PagedDeltaRule(a *PagedDeltaRuleArgs)
 	DropoutAdd(a *DropoutAddArgs)
 	DropoutBackward(a *DropoutBackwardArgs)
 	Add(a *AddArgs)
@@ -379,6 +389,10 @@ func Do(i Implementation, op Op, args unsafe.Pointer) {
 		i.GateForward((*GateForwardArgs)(args))
 	case OpGateBackward:
 		i.GateBackward((*GateBackwardArgs)(args))
+	case OpPagedCausalConv:
+		i.PagedCausalConv((*PagedCausalConvArgs)(args))
+	case OpPagedDeltaRule:
+		i.PagedDeltaRule((*PagedDeltaRuleArgs)(args))
 	case OpDropoutAdd:
 		i.DropoutAdd((*DropoutAddArgs)(args))
 	case OpDropoutBackward:

@@ -2,7 +2,7 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0xb1ccac20u /* of the rest of this file */
+#define MT_OPS_SUM 0xbde5c23bu /* of the rest of this file */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU, MT_GEGLU, MT_RELU };
@@ -30,6 +30,8 @@ typedef struct { mt_tensor o, q, k, v, a, b, a_log, dt_bias, states, doc_start; 
 typedef struct { mt_tensor dq, dk, dv, da, db, da_log, ddt_bias, d_o; mt_delta_rule_forward_args forward; } mt_delta_rule_backward_args;
 typedef struct { mt_tensor y, x, g; int32_t silu, pad4; } mt_gate_forward_args;
 typedef struct { mt_tensor dx, dg, dy, x, g; int32_t silu, pad6; } mt_gate_backward_args;
+typedef struct { mt_tensor y, x, w, inputs, tables, rows; } mt_paged_causal_conv_args;
+typedef struct { mt_tensor o, q, k, v, a, b, a_log, dt_bias, states, tables, rows; } mt_paged_delta_rule_args;
 typedef struct { mt_tensor out, x, bias, residual; mt_dropout drop; } mt_dropout_add_args;
 typedef struct { mt_tensor dx, dy; mt_dropout drop; } mt_dropout_backward_args;
 typedef struct { mt_tensor out, a, b; } mt_add_args;
@@ -94,6 +96,8 @@ typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t
   X(MT_DELTA_RULE_BACKWARD, delta_rule_backward) \
   X(MT_GATE_FORWARD, gate_forward) \
   X(MT_GATE_BACKWARD, gate_backward) \
+  X(MT_PAGED_CAUSAL_CONV, paged_causal_conv) \
+  X(MT_PAGED_DELTA_RULE, paged_delta_rule) \
   X(MT_DROPOUT_ADD, dropout_add) \
   X(MT_DROPOUT_BACKWARD, dropout_backward) \
   X(MT_ADD, add) \

@@ -71,8 +71,8 @@ func (h *deltaHead) newStep() *deltaStep {
 	return &deltaStep{q: make([]float64, h.dk), k: make([]float64, h.dk), v: make([]float64, h.dv), rest: make([]float64, h.dv)}
 }
 
-// read takes a position's inputs.
-func (h *deltaHead) read(x *deltaStep, position int64) {
+// read takes a position's inputs; fresh: a document begins.
+func (h *deltaHead) read(x *deltaStep, position int64, fresh bool) {
 	loadRow(x.q, h.a.Q, h.row(h.a.Q, position))
 	loadRow(x.k, h.a.K, h.row(h.a.K, position))
 	loadRow(x.v, h.a.V, h.row(h.a.V, position))
@@ -82,7 +82,7 @@ func (h *deltaHead) read(x *deltaStep, position int64) {
 	x.a, x.beta = one(h.a.A, h.at(h.a.A, position))+h.bias, sigmoid(one(h.a.B, h.at(h.a.B, position)))
 	x.g = h.rate * softplus(x.a)
 	x.keep = math.Exp(x.g)
-	if position == h.first(position) {
+	if fresh {
 		x.keep = 0
 	}
 }
@@ -118,7 +118,7 @@ func (b *backend) DeltaRuleForward(a *device.DeltaRuleForwardArgs) {
 			if a.States.Given() && h.saves(position) {
 				store(a.States, h.saved(position), state)
 			}
-			h.read(x, position)
+			h.read(x, position, position == h.first(position))
 			x.move(state)
 			clear(o)
 			for i, q := range x.q {
@@ -146,7 +146,7 @@ func (b *backend) DeltaRuleBackward(a *device.DeltaRuleBackwardArgs) {
 			}
 			x := h.newStep()
 			for position := range h.positions() {
-				h.read(x, position)
+				h.read(x, position, position == h.first(position))
 				times(dq[position], 1/math.Sqrt(float64(h.dk)))
 				times(x.q, math.Sqrt(float64(h.dk)))
 				unitBackward(dq[position], x.q, x.qLen)
@@ -181,7 +181,7 @@ func (h *deltaHead) backward(a *device.DeltaRuleBackwardArgs, dq, dk [][]float64
 		x := h.newStep()
 		for i := from; i < end; i++ {
 			states[i-from+1] = append([]float64(nil), states[i-from]...)
-			h.read(x, i)
+			h.read(x, i, i == h.first(i))
 			x.move(states[i-from+1])
 		}
 		for i := end - 1; i >= from; i-- {
@@ -198,7 +198,7 @@ func (h *deltaHead) backward(a *device.DeltaRuleBackwardArgs, dq, dk [][]float64
 // stepBackward makes of dstate behind a position that before it; it returns the gradients of
 // A and of ALog.
 func (h *deltaHead) stepBackward(a *device.DeltaRuleBackwardArgs, x *deltaStep, position int64, before, behind, dstate, dq, dk []float64) (da, dALog float64) {
-	h.read(x, position)
+	h.read(x, position, position == h.first(position))
 	x.move(append([]float64(nil), before...)) // for the rest
 	do, drest := make([]float64, h.dv), make([]float64, h.dv)
 	loadRow(do, a.DO, h.row(a.DO, position))

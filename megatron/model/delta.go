@@ -12,6 +12,7 @@ import (
 // key heads with their value heads, from the input projection to the output projection.
 type deltaNet struct {
 	d                *spec.Delta
+	layer            int   // global, 0-based
 	keys, values     int64 // heads here
 	keyDim, valueDim int64 // channels of a head
 	in               *mpu.ColumnParallelLinear
@@ -21,10 +22,10 @@ type deltaNet struct {
 	proj             *mpu.RowParallelLinear
 }
 
-func newDeltaNet(m *spec.Model, name string, p Parallel) *deltaNet {
+func newDeltaNet(m *spec.Model, layer int, name string, p Parallel) *deltaNet {
 	d, r := m.Delta, p.region()
 	size, rank := int64(r.Size()), int64(r.Rank())
-	n := &deltaNet{d: d, keys: int64(d.KeyHeads) / size, values: int64(d.ValueHeads) / size, keyDim: int64(d.KeyDim), valueDim: int64(d.ValueDim)}
+	n := &deltaNet{d: d, layer: layer, keys: int64(d.KeyHeads) / size, values: int64(d.ValueHeads) / size, keyDim: int64(d.KeyDim), valueDim: int64(d.ValueDim)}
 	var rows [][2]int64 // of each part, the heads here
 	from := int64(0)
 	for _, part := range d.Parts() {
@@ -59,10 +60,30 @@ func (n *deltaNet) bias() Tensor { return n.proj.BiasValue() }
 
 func (n *deltaNet) prepare(*device.Device, *positionTables) {}
 
-// newBlocks: generation is refused before it asks (see inference.Load).
-func (n *deltaNet) newBlocks(*device.Device, device.DType, int64) Tensor { return Tensor{} }
+// newBlocks: a block has the states behind the last of its positions, and the inputs of the
+// convolution at all of them, in f32 whatever the values are.
+func (n *deltaNet) newBlocks(d *device.Device, _ device.DType, blocks int64) Tensor {
+	return d.Arena.Alloc(device.Activations, device.F32, blocks, n.stateValues()+device.PagedBlock*n.channels())
+}
 
-func (n *deltaNet) blockBytes(device.DType) int64 { return 0 }
+func (n *deltaNet) blockBytes(device.DType) int64 {
+	return (n.stateValues() + device.PagedBlock*n.channels()) * device.F32.Size()
+}
+
+// stateColumns is how wide rows of a state lie in a block.
+func (n *deltaNet) stateColumns() int64 { return (n.valueDim + 15) / 16 * 16 }
+
+func (n *deltaNet) stateValues() int64 { return n.values * n.keyDim * n.stateColumns() }
+
+// overBlocks is convolution and rule of rows that are of several sequences.
+func (n *deltaNet) overBlocks(p *Pass, saved *deltaSaved, x Tensor) {
+	all, r := p.Paged.Layers[n.layer-p.Paged.First], &saved.rule
+	blocks, each := all.Shape[0], all.Shape[1]
+	states := device.Strided(all.Data, all.DType, []int64{blocks, n.values, n.keyDim, n.stateColumns()}, []int64{each, n.keyDim * n.stateColumns(), n.stateColumns(), 1})
+	inputs := device.Strided(all.Slice(1, n.stateValues(), 1).Data, all.DType, []int64{blocks, device.PagedBlock, n.channels()}, []int64{each, n.channels(), 1})
+	p.D.PagedCausalConv(device.PagedCausalConvArgs{Y: saved.conv, X: x, W: n.conv.Value, Inputs: inputs, Tables: p.Paged.Tables, Rows: p.Paged.Rows})
+	p.D.PagedDeltaRule(device.PagedDeltaRuleArgs{O: r.O, Q: r.Q, K: r.K, V: r.V, A: r.A, B: r.B, ALog: r.ALog, DtBias: r.DtBias, States: states, Tables: p.Paged.Tables, Rows: p.Paged.Rows})
+}
 
 // deltaParts are views of what the input projection gives, or of its gradient: z [tokens, value
 // heads, value channels], and of each value head b and a [tokens, value heads].
@@ -103,15 +124,14 @@ func (n *deltaNet) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, er
 		return nil, err
 	}
 	parts := n.parts(saved.in)
-	p.D.CausalConvForward(device.CausalConvForwardArgs{Y: saved.conv, X: parts.mixed, W: n.conv.Value, DocStart: p.DocStart, Batch: int32(p.Batch)})
 	r := &saved.rule
 	*r = device.DeltaRuleForwardArgs{O: s.Alloc(p.DType, tokens, n.values, n.valueDim), A: parts.a, B: parts.b, ALog: n.aLog.Value, DtBias: n.dtBias.Value, DocStart: p.DocStart, Batch: int32(p.Batch)}
 	r.Q, r.K, r.V = n.convolved(saved.conv)
-	if p.Grad {
-		chunks := (p.Seq() + device.DeltaChunk - 1) / device.DeltaChunk
-		r.States = s.Alloc(statsType(p), p.Batch*n.values, chunks, n.keyDim, n.valueDim)
+	if p.Paged != nil {
+		n.overBlocks(p, saved, parts.mixed)
+	} else {
+		n.overSamples(p, s, saved, parts.mixed)
 	}
-	p.D.DeltaRuleForward(*r)
 	saved.normed, saved.gated = s.Like(r.O), s.Like(r.O)
 	saved.stats = n.norm.forward(p, s, saved.normed, r.O)
 	p.D.GateForward(device.GateForwardArgs{Y: saved.gated, X: saved.normed, G: parts.z, Silu: 1})
@@ -119,6 +139,16 @@ func (n *deltaNet) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, er
 		return saved, nil
 	}
 	return saved, n.proj.Forward(p.D, &p.Hooks, y, saved.gated.Reshape(tokens, n.values*n.valueDim))
+}
+
+// overSamples is convolution and rule of whole samples.
+func (n *deltaNet) overSamples(p *Pass, s *device.Scope, saved *deltaSaved, x Tensor) {
+	p.D.CausalConvForward(device.CausalConvForwardArgs{Y: saved.conv, X: x, W: n.conv.Value, DocStart: p.DocStart, Batch: int32(p.Batch)})
+	if p.Grad {
+		chunks := (p.Seq() + device.DeltaChunk - 1) / device.DeltaChunk
+		saved.rule.States = s.Alloc(statsType(p), p.Batch*n.values, chunks, n.keyDim, n.valueDim)
+	}
+	p.D.DeltaRuleForward(saved.rule)
 }
 
 // backward sets dx from dy; x is forward's input.

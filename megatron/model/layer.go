@@ -25,7 +25,7 @@ func newLayer(m *spec.Model, number int, p Parallel, f Forget) *layer {
 	name := l.name()
 	switch {
 	case m.DeltaAt(number):
-		l.attention = newDeltaNet(m, name+".self_attention", p)
+		l.attention = newDeltaNet(m, number, name+".self_attention", p)
 	case m.Latent != nil:
 		l.attention = newLatent(m, number, name+".self_attention", p)
 	default:

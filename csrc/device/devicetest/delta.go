@@ -34,6 +34,9 @@ func deltaCases() (cases []Case) {
 		for _, s := range []convShape{{1, 1, 1, 4, false}, {2, 3, 5, 4, false}, {1, 70, 33, 4, true}, {2, 130, 128, 3, true}, {1, 65, 300, 1, false}, {2, 40, 17, 7, true}} {
 			cases = append(cases, convForwardCase(d, s), convBackwardCase(d, s))
 		}
+		for _, s := range []pagedShape{{[][2]int64{{0, 1}}, 1, 1, 16}, {[][2]int64{{30, 1}, {0, 5}, {15, 1}, {31, 33}}, 2, 2, 32}, {[][2]int64{{3, 40}}, 1, 3, 64}} {
+			cases = append(cases, pagedConvCase(d, s), pagedDeltaCase(d, s))
+		}
 		for _, n := range []int64{1, 17, 64, 1001} {
 			for _, silu := range []int32{0, 1} {
 				cases = append(cases, gateForwardCase(d, n, silu), gateBackwardCase(d, n, silu))
@@ -149,6 +152,48 @@ func convBackwardCase(d device.DType, s convShape) Case {
 		a.DW = e.Changes(e.In("DW", device.F32, s.channels, s.kernel), tol(device.F32, s.batch*s.s, 8*math.Sqrt(float64(s.batch*s.s))))
 		return func() { e.Dev.CausalConvBackward(a) }
 	}, Work: Work{Bytes: float64(3 * s.batch * s.s * s.channels * d.Size())}}
+}
+
+// placesOf are the tables and rows of sequences whose blocks follow each other.
+func (e *Env) placesOf(s pagedShape) (tables, rows device.Tensor, blocks int64) {
+	var places []float64
+	most := int64(1)
+	for i, q := range s.sequences {
+		most = max(most, (q[0]+q[1]+device.PagedBlock-1)/device.PagedBlock)
+		for r := range q[1] {
+			places = append(places, float64(i), float64(q[0]+r))
+		}
+	}
+	n := int64(len(s.sequences))
+	tables = e.Make("tables", device.I32, func(i int) float64 { return float64((int64(i)*5 + 3) % (n * most)) }, n, most) // n·most has no factor 5
+	return tables, e.Make("rows", device.I32, func(i int) float64 { return places[i] }, int64(len(places)/2), 2), n * most
+}
+
+func pagedConvCase(d device.DType, s pagedShape) Case {
+	return Case{Op: device.OpPagedCausalConv, Name: fmt.Sprintf("%s %v channels %d", d, s.sequences, s.d), Setup: func(e *Env) func() {
+		a := device.PagedCausalConvArgs{}
+		var blocks int64
+		a.Tables, a.Rows, blocks = e.placesOf(s)
+		rows := a.Rows.Shape[0]
+		a.X, a.W = e.In("X", d, rows, s.d), e.In("W", d, s.d, 4)
+		a.Inputs = e.Changes(e.In("Inputs", device.F32, blocks, device.PagedBlock, s.d), exact)
+		a.Y = e.Out("Y", tol(d, 4, 2), d, rows, s.d)
+		return func() { e.Dev.PagedCausalConv(a) }
+	}}
+}
+
+func pagedDeltaCase(d device.DType, s pagedShape) Case {
+	return Case{Op: device.OpPagedDeltaRule, Name: fmt.Sprintf("%s %v %dx%d heads of %d", d, s.sequences, s.groups, s.heads, s.d), Setup: func(e *Env) func() {
+		a := device.PagedDeltaRuleArgs{}
+		var blocks int64
+		a.Tables, a.Rows, blocks = e.placesOf(s)
+		rows, heads, dk := a.Rows.Shape[0], s.groups*s.heads, int64(11)
+		a.Q, a.K, a.V = e.In("Q", d, rows, s.groups, dk), e.In("K", d, rows, s.groups, dk), e.In("V", d, rows, heads, s.d)
+		a.A, a.B, a.ALog, a.DtBias = e.In("A", d, rows, heads), e.In("B", d, rows, heads), e.Scaled("ALog", d, -2, 0.3, heads), e.In("DtBias", d, heads)
+		a.States = e.Changes(e.In("States", device.F32, blocks, heads, dk, s.d), tol(device.F32, dk+rows, 1))
+		a.O = e.Out("O", tol(d, dk+rows, 1), d, rows, heads, s.d)
+		return func() { e.Dev.PagedDeltaRule(a) }
+	}}
 }
 
 // gateInputs are heads of n channels, the gates with rows apart.
