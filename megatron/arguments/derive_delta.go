@@ -22,6 +22,9 @@ func (p *parser) deriveDelta() {
 	if p.Layout.CP > 1 {
 		p.clash("experimental-attention-variant context-parallel-size", "--context-parallel-size %d: the states of gated delta nets do not pass from rank to rank; use 1", p.Layout.CP)
 	}
+	if f := p.Checkpoint.Format; f == "torch" || f == "torch_dist" {
+		p.clash("experimental-attention-variant ckpt-format", "--ckpt-format %s is not written for gated delta nets; leave it out, and convert the result to hf", f)
+	}
 	d.Layers = layers
 	m.Delta = &d
 }

@@ -125,7 +125,7 @@ var deltaFlags = owned(Model,
 	works("linear-value-head-dim", Int, "128", "Raw.Delta.ValueDim", "with --experimental-attention-variant, channels of a value head").from(1, 1<<20),
 	works("linear-num-key-heads", Int, "16", "Raw.Delta.KeyHeads", "with --experimental-attention-variant, query and key heads").from(1, 1<<20),
 	works("linear-num-value-heads", Int, "32", "Raw.Delta.ValueHeads", "with --experimental-attention-variant, value heads; a multiple of --linear-num-key-heads").from(1, 1<<20),
-	works("attention-output-gate", Switch, "", "Model.OutputGate", "multiply attention's output by the sigmoid of a gate per channel, made from the layer's input beside the queries (Qwen3-Next)"),
+	works("attention-output-gate", Switch, "", "Model.OutputGate", "multiply attention's output by the sigmoid of a gate per channel, made from the layer's input together with the queries (Qwen3-Next)"),
 )
 
 // mtpFlags are of multi-token prediction.

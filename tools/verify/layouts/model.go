@@ -18,6 +18,9 @@ var Shapes = []struct{ Name, Flags string }{
 	{"bloom", "--position-embedding-type alibi --embed-layernorm --attention-dropout 0.1 --hidden-dropout 0.1"},
 	{"mtp", "--position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --group-query-attention --num-query-groups 2 " +
 		"--attention-dropout 0.1 --hidden-dropout 0.1 --logit-multiplier 2 --mtp-num-layers 2 --mtp-loss-scaling-factor 0.5"},
+	{"delta", "--position-embedding-type rope --rotary-percent 0.5 --normalization RMSNorm --swiglu --disable-bias-linear --untie-embeddings-and-output-weights " +
+		"--group-query-attention --num-query-groups 2 --qk-layernorm --apply-layernorm-1p --attention-output-gate --attention-dropout 0 --hidden-dropout 0.1 " +
+		"--experimental-attention-variant gated_delta_net --linear-attention-freq 4 --linear-key-head-dim 4 --linear-value-head-dim 6 --linear-num-key-heads 8 --linear-num-value-heads 16"},
 	{"mixtral", mixed + " --num-experts 4 --moe-ffn-hidden-size 24 --moe-router-topk 2 --moe-aux-loss-coeff 0.02 --moe-input-jitter-eps 0.01"},
 	{"qwen3-moe", mixed + " --qk-layernorm --num-experts 8 --moe-ffn-hidden-size 16 --moe-router-topk 3 --moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 0.02"},
 	{"global-moe", mixed + " --qk-layernorm --num-experts 8 --moe-ffn-hidden-size 16 --moe-router-topk 3 --moe-router-load-balancing-type global_aux_loss seq_aux_loss " +
