@@ -62,9 +62,9 @@ func (p *Param) fillPiece(host []float32, piece Piece, key uint64) {
 		return
 	}
 	runs, length := piece.runs(p.Global)
-	if p.Init.Kind == InitUniform {
+	if p.Init.Kind == InitUniform || p.Init.Kind == InitLogUniform {
 		for i, at := range runs {
-			uniforms(key, at, part[int64(i)*length:int64(i+1)*length], p.Init.Value)
+			p.Init.uniform(key, at, part[int64(i)*length:int64(i+1)*length])
 		}
 		return
 	}
@@ -80,6 +80,19 @@ func (p *Param) fillPiece(host []float32, piece Piece, key uint64) {
 	device.SharedPool().Run(int64(len(runs)), func(_ int, r int64) {
 		normals(key, runs[r], part[r*length:(r+1)*length], p.Init.Std)
 	})
+}
+
+// uniform fills out with the start of elements first, first+1, ..
+func (c Init) uniform(key uint64, first int64, out []float32) {
+	if c.Kind == InitUniform {
+		uniforms(key, first, out, c.Value)
+		return
+	}
+	half := (c.Value - 1) / 2
+	uniforms(key, first, out, half)
+	for i, x := range out {
+		out[i] = float32(math.Log(1 + half + float64(x)))
+	}
 }
 
 // uniforms fills out with the numbers first, first+1, .. of a stream, uniform within ±bound; an

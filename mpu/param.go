@@ -11,9 +11,10 @@ import (
 type InitKind int
 
 const (
-	InitNormal   InitKind = iota // mean 0, standard deviation Std
-	InitConstant                 // Value everywhere
-	InitUniform                  // within ±Value
+	InitNormal     InitKind = iota // mean 0, standard deviation Std
+	InitConstant                   // Value everywhere
+	InitUniform                    // within ±Value
+	InitLogUniform                 // logarithms of numbers uniform from 1 to Value
 )
 
 // Init is a parameter's start.

@@ -16,6 +16,14 @@ const (
 	OpCrossEntropyStats
 	OpCrossEntropyLoss
 	OpCrossEntropyGrad
+	OpCausalConvForward
+	OpCausalConvBackward
+	OpDeltaRuleForward
+	OpDeltaRuleBackward
+	OpGateForward
+	OpGateBackward
+	OpPagedCausalConv
+	OpPagedDeltaRule
 	OpDropoutAdd
 	OpDropoutBackward
 	OpAdd
@@ -72,6 +80,14 @@ var ops = [Ops]description{
 	OpCrossEntropyStats:     describe[CrossEntropyStatsArgs]("cross_entropy_stats"),
 	OpCrossEntropyLoss:      describe[CrossEntropyLossArgs]("cross_entropy_loss"),
 	OpCrossEntropyGrad:      describe[CrossEntropyGradArgs]("cross_entropy_grad"),
+	OpCausalConvForward:     describe[CausalConvForwardArgs]("causal_conv_forward"),
+	OpCausalConvBackward:    describe[CausalConvBackwardArgs]("causal_conv_backward"),
+	OpDeltaRuleForward:      describe[DeltaRuleForwardArgs]("delta_rule_forward"),
+	OpDeltaRuleBackward:     describe[DeltaRuleBackwardArgs]("delta_rule_backward"),
+	OpGateForward:           describe[GateForwardArgs]("gate_forward"),
+	OpGateBackward:          describe[GateBackwardArgs]("gate_backward"),
+	OpPagedCausalConv:       describe[PagedCausalConvArgs]("paged_causal_conv"),
+	OpPagedDeltaRule:        describe[PagedDeltaRuleArgs]("paged_delta_rule"),
 	OpDropoutAdd:            describe[DropoutAddArgs]("dropout_add"),
 	OpDropoutBackward:       describe[DropoutBackwardArgs]("dropout_backward"),
 	OpAdd:                   describe[AddArgs]("add"),
@@ -158,6 +174,30 @@ func (d *Device) CrossEntropyLoss(a CrossEntropyLossArgs) {
 func (d *Device) CrossEntropyGrad(a CrossEntropyGradArgs) {
 	d.run(OpCrossEntropyGrad, unsafe.Pointer(&a))
 }
+
+func (d *Device) CausalConvForward(a CausalConvForwardArgs) {
+	d.run(OpCausalConvForward, unsafe.Pointer(&a))
+}
+
+func (d *Device) CausalConvBackward(a CausalConvBackwardArgs) {
+	d.run(OpCausalConvBackward, unsafe.Pointer(&a))
+}
+
+func (d *Device) DeltaRuleForward(a DeltaRuleForwardArgs) {
+	d.run(OpDeltaRuleForward, unsafe.Pointer(&a))
+}
+
+func (d *Device) DeltaRuleBackward(a DeltaRuleBackwardArgs) {
+	d.run(OpDeltaRuleBackward, unsafe.Pointer(&a))
+}
+
+func (d *Device) GateForward(a GateForwardArgs) { d.run(OpGateForward, unsafe.Pointer(&a)) }
+
+func (d *Device) GateBackward(a GateBackwardArgs) { d.run(OpGateBackward, unsafe.Pointer(&a)) }
+
+func (d *Device) PagedCausalConv(a PagedCausalConvArgs) { d.run(OpPagedCausalConv, unsafe.Pointer(&a)) }
+
+func (d *Device) PagedDeltaRule(a PagedDeltaRuleArgs) { d.run(OpPagedDeltaRule, unsafe.Pointer(&a)) }
 
 func (d *Device) DropoutAdd(a DropoutAddArgs) { d.run(OpDropoutAdd, unsafe.Pointer(&a)) }
 
@@ -289,6 +329,14 @@ type Implementation interface {
 	CrossEntropyStats(a *CrossEntropyStatsArgs)
 	CrossEntropyLoss(a *CrossEntropyLossArgs)
 	CrossEntropyGrad(a *CrossEntropyGradArgs)
+	CausalConvForward(a *CausalConvForwardArgs)
+	CausalConvBackward(a *CausalConvBackwardArgs)
+	DeltaRuleForward(a *DeltaRuleForwardArgs)
+	DeltaRuleBackward(a *DeltaRuleBackwardArgs)
+	GateForward(a *GateForwardArgs)
+	GateBackward(a *GateBackwardArgs)
+	PagedCausalConv(a *PagedCausalConvArgs)
+	PagedDeltaRule(a *PagedDeltaRuleArgs)
 	DropoutAdd(a *DropoutAddArgs)
 	DropoutBackward(a *DropoutBackwardArgs)
 	Add(a *AddArgs)
@@ -354,6 +402,22 @@ func Do(i Implementation, op Op, args unsafe.Pointer) {
 		i.CrossEntropyLoss((*CrossEntropyLossArgs)(args))
 	case OpCrossEntropyGrad:
 		i.CrossEntropyGrad((*CrossEntropyGradArgs)(args))
+	case OpCausalConvForward:
+		i.CausalConvForward((*CausalConvForwardArgs)(args))
+	case OpCausalConvBackward:
+		i.CausalConvBackward((*CausalConvBackwardArgs)(args))
+	case OpDeltaRuleForward:
+		i.DeltaRuleForward((*DeltaRuleForwardArgs)(args))
+	case OpDeltaRuleBackward:
+		i.DeltaRuleBackward((*DeltaRuleBackwardArgs)(args))
+	case OpGateForward:
+		i.GateForward((*GateForwardArgs)(args))
+	case OpGateBackward:
+		i.GateBackward((*GateBackwardArgs)(args))
+	case OpPagedCausalConv:
+		i.PagedCausalConv((*PagedCausalConvArgs)(args))
+	case OpPagedDeltaRule:
+		i.PagedDeltaRule((*PagedDeltaRuleArgs)(args))
 	case OpDropoutAdd:
 		i.DropoutAdd((*DropoutAddArgs)(args))
 	case OpDropoutBackward:

@@ -2,7 +2,7 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0xb4669abcu /* of the rest of this file */
+#define MT_OPS_SUM 0x74ba4596u /* of the rest of this file */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU, MT_GEGLU, MT_RELU };
@@ -24,6 +24,14 @@ typedef struct { mt_tensor o, part, lse, part_lse; } mt_attention_merge_args;
 typedef struct { mt_tensor logits, labels, max, sum, target; int64_t start, columns; } mt_cross_entropy_stats_args;
 typedef struct { mt_tensor loss, max, sum, target; } mt_cross_entropy_loss_args;
 typedef struct { mt_tensor d, logits, labels, max, sum, weight, scale; int64_t start, columns; } mt_cross_entropy_grad_args;
+typedef struct { mt_tensor y, x, w, doc_start; int32_t batch, pad5; } mt_causal_conv_forward_args;
+typedef struct { mt_tensor dx, dw, dy, x, w, doc_start; int32_t batch, pad7; } mt_causal_conv_backward_args;
+typedef struct { mt_tensor o, q, k, v, a, b, a_log, dt_bias, states, doc_start; int32_t batch, pad11; } mt_delta_rule_forward_args;
+typedef struct { mt_tensor dq, dk, dv, da, db, da_log, ddt_bias, d_o; mt_delta_rule_forward_args forward; } mt_delta_rule_backward_args;
+typedef struct { mt_tensor y, x, g; int32_t silu, pad4; } mt_gate_forward_args;
+typedef struct { mt_tensor dx, dg, dy, x, g; int32_t silu, pad6; } mt_gate_backward_args;
+typedef struct { mt_tensor y, x, w, inputs, tables, rows; } mt_paged_causal_conv_args;
+typedef struct { mt_tensor o, q, k, v, a, b, a_log, dt_bias, states, tables, rows; } mt_paged_delta_rule_args;
 typedef struct { mt_tensor out, x, bias, residual; mt_dropout drop; } mt_dropout_add_args;
 typedef struct { mt_tensor dx, dy; mt_dropout drop; } mt_dropout_backward_args;
 typedef struct { mt_tensor out, a, b; } mt_add_args;
@@ -87,6 +95,14 @@ typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t
   X(MT_CROSS_ENTROPY_STATS, cross_entropy_stats) \
   X(MT_CROSS_ENTROPY_LOSS, cross_entropy_loss) \
   X(MT_CROSS_ENTROPY_GRAD, cross_entropy_grad) \
+  X(MT_CAUSAL_CONV_FORWARD, causal_conv_forward) \
+  X(MT_CAUSAL_CONV_BACKWARD, causal_conv_backward) \
+  X(MT_DELTA_RULE_FORWARD, delta_rule_forward) \
+  X(MT_DELTA_RULE_BACKWARD, delta_rule_backward) \
+  X(MT_GATE_FORWARD, gate_forward) \
+  X(MT_GATE_BACKWARD, gate_backward) \
+  X(MT_PAGED_CAUSAL_CONV, paged_causal_conv) \
+  X(MT_PAGED_DELTA_RULE, paged_delta_rule) \
   X(MT_DROPOUT_ADD, dropout_add) \
   X(MT_DROPOUT_BACKWARD, dropout_backward) \
   X(MT_ADD, add) \

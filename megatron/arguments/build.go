@@ -31,6 +31,9 @@ type raw struct {
 	MultiLatent         bool
 	Latent              spec.Latent
 	RopeType            string
+	AttentionVariant    string
+	DeltaFreq           string
+	Delta               spec.Delta
 	MTP                 spec.MTP
 
 	Activations [activations.Activations]bool

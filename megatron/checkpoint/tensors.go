@@ -117,12 +117,15 @@ func (l *lister) layer(i int) {
 	for _, n := range norms[0] {
 		l.norm(name+n, int64(h))
 	}
-	if m.Latent != nil {
+	switch {
+	case m.DeltaAt(i):
+		l.delta(name + "self_attention.")
+	case m.Latent != nil:
 		l.latent(name + "self_attention.")
-	} else {
+	default:
 		l.attention(name + "self_attention.")
 	}
-	if m.Sinks {
+	if m.Sinks && !m.DeltaAt(i) {
 		l.add(name+SinksName, int64(m.NumAttentionHeads))
 	}
 	for _, n := range norms[1] {
@@ -166,6 +169,17 @@ func (l *lister) latent(name string) {
 	if a.Norms {
 		l.norm(name+"kv_layernorm", int64(a.KVRank))
 	}
+}
+
+// delta lists a gated delta net.
+func (l *lister) delta(name string) {
+	d, h := l.m.Delta, l.m.HiddenSize
+	l.add(name+"conv1d.weight", int64(d.Channels()), int64(d.Taps))
+	l.add(name+"dt_bias", int64(d.ValueHeads))
+	l.add(name+"A_log", int64(d.ValueHeads))
+	l.linear(name+"in_proj", d.Rows(), h, false)
+	l.add(name+"out_norm.weight", int64(d.ValueDim))
+	l.linear(name+"out_proj", h, d.ValueHeads*d.ValueDim, l.m.LinearBias)
 }
 
 func (l *lister) experts(name string) {

@@ -18,7 +18,7 @@ import (
 )
 
 // batchModels are shapes whose passes differ: learned positions, RoPE with shared keys and a
-// window, ALiBi, experts.
+// window, ALiBi, states.
 var batchModels = map[string]func(*spec.Model){
 	"gpt": func(m *spec.Model) {},
 	"rope, grouped, window": func(m *spec.Model) {
@@ -26,6 +26,10 @@ var batchModels = map[string]func(*spec.Model){
 		m.WindowLeft = 11
 	},
 	"alibi": func(m *spec.Model) { m.Position = spec.PositionAlibi },
+	"gated delta net": func(m *spec.Model) {
+		m.Position, m.RotaryPercent, m.RotaryBase, m.OutputGate = spec.PositionRope, 0.5, 10000, true
+		m.Delta = &spec.Delta{KeyHeads: 2, ValueHeads: 4, KeyDim: 5, ValueDim: 18, Taps: 4, Layers: []bool{true, false}}
+	},
 }
 
 // batchModel is tiny on a device, with room for longer texts.

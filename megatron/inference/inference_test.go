@@ -150,7 +150,7 @@ func drawn(t *testing.T, g *Generator, s *Sampling, logits []float32, n int) (id
 }
 
 // Claim: extending a cache gives the numbers of one pass over the whole text,
-// for learned positions, RoPE with grouped queries, and ALiBi.
+// for learned positions, RoPE with grouped queries, ALiBi, and states of gated delta nets.
 func TestCacheEqualsWholePass(t *testing.T) {
 	for name, change := range map[string]func(*spec.Model){
 		"learned": nil,
@@ -158,6 +158,9 @@ func TestCacheEqualsWholePass(t *testing.T) {
 			m.Position, m.MaxPositions, m.Context, m.NumQueryGroups = spec.PositionRope, 0, 24, 1
 		},
 		"alibi": func(m *spec.Model) { m.Position, m.MaxPositions = spec.PositionAlibi, 0 },
+		"gated delta net": func(m *spec.Model) {
+			m.Delta, m.OutputGate = &spec.Delta{KeyHeads: 2, ValueHeads: 4, KeyDim: 5, ValueDim: 18, Taps: 4, Layers: []bool{true, false}}, true
+		},
 	} {
 		l := tiny(t, change)
 		out, err := l.Sample(prompt, SampleOptions{MaxNew: 15, Stop: -1, Sampling: Sampling{Temperature: 1, Seed: 2}})

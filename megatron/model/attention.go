@@ -123,18 +123,27 @@ func (a *attention) params() []*mpu.Param {
 	return ps
 }
 
-// heads are views of queries, keys and values: [tokens, groups, heads of the group, d].
-type heads struct{ q, k, v Tensor }
+// heads are views of queries, keys and values: [tokens, groups, heads of the group, d]; gate as q.
+type heads struct{ q, k, v, gate Tensor }
 
-// split views qkv [tokens, groups*(perGroup+2)*d]: per group its query heads, one key, one value.
+// split views qkv [tokens, groups*(perGroup+2)*d]: per group its query heads, one key, one value;
+// with gates these stand behind the queries.
 func (a *attention) split(qkv Tensor) heads {
 	tokens, d := qkv.Shape[0], a.channels
-	group := (a.perGroup + 2) * d
+	keys := a.perGroup
+	if a.m.OutputGate {
+		keys *= 2
+	}
+	group := (keys + 2) * d
 	view := func(first, n int64) Tensor {
 		at := qkv.Slice(1, first*d, 1).Data
 		return device.Strided(at, qkv.DType, []int64{tokens, a.groups, n, d}, []int64{a.groups * group, group, d, 1})
 	}
-	return heads{q: view(0, a.perGroup), k: view(a.perGroup, 1), v: view(a.perGroup+1, 1)}
+	h := heads{q: view(0, a.perGroup), k: view(keys, 1), v: view(keys+1, 1)}
+	if a.m.OutputGate {
+		h.gate = view(a.perGroup, a.perGroup)
+	}
+	return h
 }
 
 // attentionSaved is what backward needs besides the input x. All positions of the pass are
@@ -145,6 +154,7 @@ type attentionSaved struct {
 	used      heads  // what attention saw
 	qs, ks    normSaved
 	o         Tensor // [tokens, heads*d]
+	gated     Tensor // the same times its gates; without gates o itself
 	core      attended
 }
 
@@ -178,19 +188,30 @@ func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, e
 	saved.o = s.Alloc(p.DType, p.Tokens(), a.groups*a.perGroup*a.channels)
 	if p.Paged != nil && a.hasAll(p) {
 		a.overBlocks(p, saved)
-		return saved, a.proj.Forward(d, &p.Hooks, y, saved.o)
+		a.gate(p, s, saved)
+		return saved, a.proj.Forward(d, &p.Hooks, y, saved.gated)
 	}
 	var err error
 	if saved.core, err = a.exchange(p).forward(p, s, a.core(), a.headsOf(saved.o), saved.used); err != nil {
 		return nil, err
 	}
-	if saved.core.turned.Given() && a.qNorm == nil {
+	if saved.core.turned.Given() && a.qNorm == nil && !a.m.OutputGate {
 		s.Free(saved.qkv) // all of it is there
 	}
+	a.gate(p, s, saved)
 	if !y.Given() {
 		return saved, nil
 	}
-	return saved, a.proj.Forward(d, &p.Hooks, y, saved.o)
+	return saved, a.proj.Forward(d, &p.Hooks, y, saved.gated)
+}
+
+// gate multiplies the output by the sigmoid of its gates, where there are any.
+func (a *attention) gate(p *Pass, s *device.Scope, saved *attentionSaved) {
+	if saved.gated = saved.o; !a.m.OutputGate {
+		return
+	}
+	saved.gated = s.Like(saved.o)
+	p.D.GateForward(device.GateForwardArgs{Y: a.headsOf(saved.gated), X: a.headsOf(saved.o), G: a.split(saved.qkv).gate})
 }
 
 // headsOf views an output [tokens, heads·d] by heads.
@@ -262,11 +283,14 @@ func (saved *attentionSaved) backward(p *Pass, dx, dy, x Tensor) error {
 	s := d.Arena.Scope(device.Activations)
 	defer s.Release()
 	do := s.Like(saved.o)
-	if err := a.proj.Backward(d, &p.Hooks, do, dy, saved.o); err != nil {
+	if err := a.proj.Backward(d, &p.Hooks, do, dy, saved.gated); err != nil {
 		return err
 	}
 	dqkv := s.Like(saved.qkv)
 	grads := a.split(dqkv)
+	if a.m.OutputGate {
+		d.GateBackward(device.GateBackwardArgs{DX: a.headsOf(do), DG: grads.gate, DY: a.headsOf(do), X: a.headsOf(saved.o), G: a.split(saved.qkv).gate})
+	}
 	out := grads
 	if a.qNorm != nil {
 		out.q, out.k = s.Like(grads.q), s.Like(grads.k)

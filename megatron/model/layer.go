@@ -23,9 +23,12 @@ type layer struct {
 func newLayer(m *spec.Model, number int, p Parallel, f Forget) *layer {
 	l := &layer{m: m, number: number, region: p.region()}
 	name := l.name()
-	if m.Latent != nil {
+	switch {
+	case m.DeltaAt(number):
+		l.attention = newDeltaNet(m, number, name+".self_attention", p)
+	case m.Latent != nil:
 		l.attention = newLatent(m, number, name+".self_attention", p)
-	} else {
+	default:
 		l.attention = newAttention(m, number, name+".self_attention", p)
 	}
 	l.first = branch{half: l.attention, place: "attention_output", scale: m.ResidualScale, forgetNorm: f.Norms}

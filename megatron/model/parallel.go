@@ -62,6 +62,10 @@ func (p Parallel) check(c *StageConfig) error {
 		return bad("%d query groups; one must divide the other", m.NumQueryGroups)
 	case m.NumQueryGroups < tp && (p.QuerySharers == nil || p.QuerySharers.Size() != tp/m.NumQueryGroups):
 		return exitcode.Errorf(exitcode.Internal, "%d query groups on %d ranks need the group of the %d ranks that share one", m.NumQueryGroups, tp, tp/m.NumQueryGroups)
+	case m.Delta != nil && (m.Delta.KeyHeads%tp != 0 || m.Delta.ValueHeads%m.Delta.KeyHeads != 0):
+		return bad("they cannot share --linear-num-key-heads %d and --linear-num-value-heads %d evenly", m.Delta.KeyHeads, m.Delta.ValueHeads)
+	case m.Delta != nil && size(p.Context) > 1:
+		return exitcode.Errorf(exitcode.Usage, "--context-parallel-size %d: the states of gated delta nets do not pass from rank to rank; use 1", size(p.Context))
 	case m.FFNHiddenSize%tp != 0:
 		return bad("they cannot share --ffn-hidden-size %d evenly", m.FFNHiddenSize)
 	case m.PaddedVocabSize%tp != 0:
@@ -123,7 +127,11 @@ func (p Parallel) share(m *spec.Model) share {
 	groups, d := int64(m.NumQueryGroups), int64(m.KVChannels)
 	perGroup := int64(m.NumAttentionHeads) / groups
 	s := share{groups: groups / size, perGroup: perGroup, firstHead: rank * int64(m.NumAttentionHeads) / size}
-	block := (perGroup + 2) * d // rows of a group
+	queries := perGroup * d // rows of a group's queries, and of its gates
+	block := queries + 2*d
+	if m.OutputGate {
+		block += queries
+	}
 	if groups >= size {
 		s.rows = [][2]int64{{rank * s.groups * block, s.groups * block}}
 		return s
@@ -131,7 +139,9 @@ func (p Parallel) share(m *spec.Model) share {
 	sharers := size / groups
 	s.groups, s.perGroup = 1, perGroup/sharers
 	start := rank / sharers * block
-	s.rows = [][2]int64{{start + rank%sharers*s.perGroup*d, s.perGroup * d}}
-	s.shared = &mpu.SharedRows{Rows: [][2]int64{{start + perGroup*d, 2 * d}}, Sharers: mpu.Region{Group: p.QuerySharers}}
+	for at := start; at < start+block-2*d; at += queries {
+		s.rows = append(s.rows, [2]int64{at + rank%sharers*s.perGroup*d, s.perGroup * d})
+	}
+	s.shared = &mpu.SharedRows{Rows: [][2]int64{{start + block - 2*d, 2 * d}}, Sharers: mpu.Region{Group: p.QuerySharers}}
 	return s
 }

@@ -99,6 +99,7 @@ func (m *Model) meaning() []setting {
 		{"QKVBias", "bias of query, key and value", m.QKVBias},
 		{"Experts", "a mixture of experts", m.Experts != nil},
 		{"Latent", "--multi-latent-attention, its widths and RoPE", m.latent()},
+		{"Delta", "--experimental-attention-variant, its widths and layers", m.delta()},
 		{"MTP", "multi-token prediction", m.MTP != nil},
 	}
 }
@@ -109,6 +110,14 @@ func (m *Model) latent() string {
 		return "none"
 	}
 	return fmt.Sprintf("%+v", *m.Latent)
+}
+
+// delta is all of a gated delta net, as latent.
+func (m *Model) delta() string {
+	if m.Delta == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%+v", *m.Delta)
 }
 
 func (p *MTP) meaning() []setting {

@@ -33,7 +33,7 @@ func (m *Model) Parameters() int64 {
 // LayerParameters counts one layer (0-based, global): two norms, attention, MLP
 // or experts.
 func (m *Model) LayerParameters(layer int) int64 {
-	n := int64(m.layerNorms())*m.normParameters(m.HiddenSize) + m.attentionParameters()
+	n := int64(m.layerNorms())*m.normParameters(m.HiddenSize) + m.mixerParameters(layer)
 	if !m.MixtureAt(layer) {
 		return n + m.mlpParameters(m.FFNHiddenSize)
 	}
@@ -68,6 +68,14 @@ func (m *Model) normParameters(width int) int64 {
 		return 2 * int64(width)
 	}
 	return int64(width)
+}
+
+// mixerParameters counts what a layer has in which positions see each other.
+func (m *Model) mixerParameters(layer int) int64 {
+	if m.DeltaAt(layer) {
+		return m.Delta.parameters(m)
+	}
+	return m.attentionParameters()
 }
 
 func (m *Model) attentionParameters() int64 {
@@ -113,12 +121,11 @@ func (m *Model) mlpParameters(ffn int) int64 {
 //
 // q and kv are the widths of all query and of all key heads, F is 2 (gated: 3)
 // times the intermediate width a token passes through, V the padded vocabulary.
-// With latent attention the terms of attention are Latent.operations. The attention term counts the causal half only. Every depth of
+// With latent attention the terms of attention are Latent.operations, with a gated delta net Delta.operations. The attention term counts the causal half only. Every depth of
 // multi-token prediction counts as a layer more, its three norms and projection (3h + 2h^2) and the logits again. Recomputation, other norms, softmax
 // and the optimizer are not counted.
 func (m *Model) FLOPs(batch, seq int) float64 {
-	h, q, kv := float64(m.HiddenSize), float64(m.NumAttentionHeads*m.KVChannels), float64(m.NumQueryGroups*m.KVChannels)
-	matrices := 2.0
+	h, matrices := float64(m.HiddenSize), 2.0
 	if m.Gated() {
 		matrices = 3
 	}
@@ -133,13 +140,20 @@ func (m *Model) FLOPs(batch, seq int) float64 {
 			width = float64(m.Experts.FFNHiddenSize*m.Experts.TopK + m.Experts.SharedFFN)
 		}
 		perToken += h * width * matrices
-		if m.Latent == nil {
-			perToken += h * (2*q + 2*kv)
-		}
+		perToken += m.mixerOperations(layer, float64(seq))
 	}
-	b, s := float64(batch), float64(seq)
-	if m.Latent != nil {
-		return 6*b*s*perToken + 6*b*s*m.Latent.operations(m, s)*float64(passes)
+	return 6 * float64(batch) * float64(seq) * perToken
+}
+
+// mixerOperations are the products of a layer's attention, or of what it has in its place, for one
+// token of a sequence of seq tokens.
+func (m *Model) mixerOperations(layer int, seq float64) float64 {
+	switch {
+	case m.DeltaAt(layer):
+		return m.Delta.operations(m)
+	case m.Latent != nil:
+		return m.Latent.operations(m, seq)
 	}
-	return 6*b*s*perToken + 6*b*s*s*q*float64(passes)
+	q := float64(m.NumAttentionHeads * m.KVChannels)
+	return float64(m.HiddenSize)*(float64(m.QKVRows())+q) + seq*q
 }

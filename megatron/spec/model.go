@@ -90,6 +90,7 @@ type Model struct {
 	Windowed     []bool  // [NumLayers], true where the window holds; nil: everywhere
 	SoftmaxScale float64 // of the scores; 0: 1/√KVChannels
 	ScoreCap     float64 // scores are cap·tanh(score/cap) (Gemma 2); 0: not
+	OutputGate   bool    // attention's output is multiplied by sigmoid of a gate a channel, from the layer's input (Qwen3-Next)
 	Sinks        bool    // a trained score a head joins the softmax without a value (GPT-OSS)
 	Chunk        int     // in the layers that Windowed names, or all: a query sees keys of its own chunk of so many positions (Llama 4); 0: not
 	AlibiTable   bool    // ALiBi as Falcon-RW has it: slope·key, rounded to bf16, divided like the scores
@@ -105,6 +106,7 @@ type Model struct {
 	LogitCap       float64 // logits are cap·tanh(logit/cap) (Gemma 2); 0: not
 
 	Latent  *Latent  // multi-latent attention; nil: queries, keys and values come from the layer's input
+	Delta   *Delta   `json:",omitempty"` // layers with a gated delta net; nil: none
 	Experts *Experts // nil: dense
 	MTP     *MTP     `json:",omitempty"` // multi-token prediction; nil: the next token alone
 
@@ -126,9 +128,13 @@ func (m *Model) Gated() bool {
 }
 
 // QKVRows is the number of rows of linear_qkv.weight: per query group its
-// query heads, one key and one value head.
+// query heads, with OutputGate as many gates, one key and one value head.
 func (m *Model) QKVRows() int {
-	return (m.NumAttentionHeads + 2*m.NumQueryGroups) * m.KVChannels
+	heads := m.NumAttentionHeads
+	if m.OutputGate {
+		heads *= 2
+	}
+	return (heads + 2*m.NumQueryGroups) * m.KVChannels
 }
 
 // FC1Rows is the number of rows of linear_fc1.weight.

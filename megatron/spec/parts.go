@@ -29,6 +29,7 @@ var parts = []Part{
 	{Flag: "glu-linear-offset", Field: "GateOffset", What: "an offset of the gated half", Of: func(m *Model) any { return &m.GateOffset }},
 	{Flag: "attention-softcap", Field: "ScoreCap", What: "capped scores", Mine: true, Of: func(m *Model) any { return &m.ScoreCap }},
 	{Flag: "softmax-type", Field: "Sinks", What: "sinks in the softmax", Word: "learnable", Of: func(m *Model) any { return &m.Sinks }},
+	{Flag: "attention-output-gate", Field: "OutputGate", What: "a gate of attention's output", Of: func(m *Model) any { return &m.OutputGate }},
 	{Flag: "attention-chunk-size", Field: "Chunk", What: "attention in chunks", Mine: true, Of: func(m *Model) any { return &m.Chunk }},
 	{Flag: "alibi-by-key", Field: "AlibiTable", What: "ALiBi by rounded key positions", Mine: true, Of: func(m *Model) any { return &m.AlibiTable }},
 	{Flag: "query-growth", Field: "QueryGrowth", What: "queries that grow with the position", Mine: true, Of: func(m *Model) any { return &m.QueryGrowth }},

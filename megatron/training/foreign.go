@@ -206,6 +206,9 @@ func ModelFlags(m *spec.Model) map[string][]string {
 	if m.Latent != nil {
 		latentFlags(flags, m.Latent)
 	}
+	if m.Delta != nil {
+		deltaFlags(flags, m.Delta)
+	}
 	if m.MTP != nil {
 		mtpFlags(flags, m.MTP)
 	}
@@ -295,6 +298,15 @@ func mtpFlags(flags map[string][]string, p *spec.MTP) {
 		if on {
 			flags[name] = []string{"true"}
 		}
+	}
+}
+
+// deltaFlags are those of gated delta nets.
+func deltaFlags(flags map[string][]string, d *spec.Delta) {
+	flags["experimental-attention-variant"], flags["linear-attention-freq"] = []string{spec.GatedDeltaNet}, []string{pattern(d.Layers)}
+	for name, n := range map[string]int{"linear-conv-kernel-dim": d.Taps, "linear-key-head-dim": d.KeyDim, "linear-value-head-dim": d.ValueDim,
+		"linear-num-key-heads": d.KeyHeads, "linear-num-value-heads": d.ValueHeads} {
+		flags[name] = []string{fmt.Sprint(n)}
 	}
 }
 

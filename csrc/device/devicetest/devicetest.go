@@ -33,7 +33,7 @@ func Cases() []Case {
 	var all []Case
 	for _, family := range []func() []Case{
 		matmulCases, normCases, activationCases, ropeCases, attentionCases, pagedCases, embeddingCases,
-		crossEntropyCases, sampleCases, dropoutCases, elementwiseCases, statsCases, optimizerCases, muonCases, routerCases, expertCases, partCases,
+		crossEntropyCases, sampleCases, dropoutCases, elementwiseCases, statsCases, optimizerCases, muonCases, routerCases, expertCases, partCases, deltaCases,
 	} {
 		all = append(all, family()...)
 	}

@@ -23,7 +23,7 @@ func Drawn(seed uint64, rounds int) []Case {
 	for range rounds {
 		for _, draw := range []func() []Case{
 			r.matmuls, r.norms, r.activations, r.ropes, r.attentions, r.paged, r.embeddings, r.losses, r.samples, r.dropouts, r.elementwise, r.sums,
-			r.optimizers, r.muon, r.routers, r.choices, r.rows, r.groups, r.parts,
+			r.optimizers, r.muon, r.routers, r.choices, r.rows, r.groups, r.parts, r.delta,
 		} {
 			for _, c := range draw() {
 				c.Name = fmt.Sprintf("#%d.%d %s", seed, len(all), c.Name) // its inputs come from the name

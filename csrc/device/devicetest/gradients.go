@@ -18,7 +18,7 @@ func Gradients(t *testing.T) {
 	for name, check := range map[string]func(g *gradient){
 		"matmul": matmulGradient, "norm": normGradients, "activation": activationGradients, "rope": ropeGradients, "attention": attentionGradients,
 		"embedding": embeddingGradient, "cross entropy": crossEntropyGradient, "dropout": dropoutGradient,
-		"router": routerGradients, "router losses": routerLossGradients, "grouped matmul": groupedMatmulGradient, "expert rows": expertRowGradients, "parts": partGradients,
+		"router": routerGradients, "router losses": routerLossGradients, "grouped matmul": groupedMatmulGradient, "expert rows": expertRowGradients, "parts": partGradients, "delta rule": deltaGradients,
 	} {
 		t.Run(name, func(t *testing.T) {
 			oracle := ref.Open()

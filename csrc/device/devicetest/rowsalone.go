@@ -13,6 +13,7 @@ import (
 // the same bits alone as among others, wherever it stands among them.
 func RowsAlone(t *testing.T, dev *device.Device) {
 	groupedRowsAlone(t, dev)
+	deltaAlone(t, dev)
 	for _, d := range valueTypes {
 		for _, k := range []int64{1, 5, 48, 768, 1100} {
 			t.Run(fmt.Sprint(d, " matmul of depth ", k), func(t *testing.T) { matmulByRow(t, dev, d, k) })

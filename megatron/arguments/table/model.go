@@ -116,6 +116,18 @@ var latentFlags = owned(Model,
 	works("mscale-all-dim", Float, "0.0", "Raw.Latent.MScaleAllDim", "with --multi-latent-attention, as --mscale, squared on the attention scores").from(0, 1000),
 )
 
+// deltaFlags are of gated delta nets, and of the gate of attention's output that goes with them.
+var deltaFlags = owned(Model,
+	works("experimental-attention-variant", String, "", "Raw.AttentionVariant", "linear attention in the layers that --linear-attention-freq chooses: gated delta nets (Qwen3-Next) (default: none)").choices("gated_delta_net").same("gdn", "gated_delta_net").but(noSparse, "dsa", "gdn2"),
+	works("linear-attention-freq", String, "", "Raw.DeltaFreq", "with --experimental-attention-variant, layers with linear attention: N for all but layers N-1, 2N-1, .., or a list such as ([1]*3+[0]*1)"),
+	works("linear-conv-kernel-dim", Int, "4", "Raw.Delta.Taps", "with --experimental-attention-variant, positions that the convolution of queries, keys and values sees").from(1, 16),
+	works("linear-key-head-dim", Int, "128", "Raw.Delta.KeyDim", "with --experimental-attention-variant, channels of a query and key head").from(1, 1<<20),
+	works("linear-value-head-dim", Int, "128", "Raw.Delta.ValueDim", "with --experimental-attention-variant, channels of a value head").from(1, 1<<20),
+	works("linear-num-key-heads", Int, "16", "Raw.Delta.KeyHeads", "with --experimental-attention-variant, query and key heads").from(1, 1<<20),
+	works("linear-num-value-heads", Int, "32", "Raw.Delta.ValueHeads", "with --experimental-attention-variant, value heads; a multiple of --linear-num-key-heads").from(1, 1<<20),
+	works("attention-output-gate", Switch, "", "Model.OutputGate", "multiply attention's output by the sigmoid of a gate per channel, made from the layer's input together with the queries (Qwen3-Next)"),
+)
+
 // mtpFlags are of multi-token prediction.
 var mtpFlags = owned(Model,
 	works("mtp-num-layers", Int, "", "Raw.MTP.Depths", "number of tokens beyond the next one that are predicted as well, each by a layer after the decoder's (default: 0)").from(0, 64),
@@ -149,7 +161,7 @@ var otherModelFlags = families(Model,
 	allAccepted("the result of a row never depends on the other rows of its batch",
 		switches("batch-invariant-mode"),
 		texts("batch-invariant-backend")),
-	allRefused(notBuilt, switches("attention-output-gate freeze-all-layers")),
+	allRefused(notBuilt, switches("freeze-all-layers")),
 	allAccepted("the cache of generation holds keys and values of all heads", switches("cache-mla-latents")),
 	allAccepted(fusion, switches("mla-down-proj-fusion")),
 	allRefused(noYarn,
@@ -168,10 +180,9 @@ var otherModelFlags = families(Model,
 		switches("dsa-indexer-use-sparse-loss dsa-indexer-rope-interleaved "+
 			"no-dsa-indexer-rotate-activation/disable-dsa-indexer-rotate-activation "+
 			"no-dsa-indexer-scoring-relu/disable-dsa-indexer-scoring-relu dsa-indexer-k-norm-fp32"),
-		ints("dsa-indexer-n-heads dsa-indexer-head-dim dsa-indexer-topk dsa-indexer-topk-freq dsa-indexer-skip-topk-offset "+
-			"linear-conv-kernel-dim linear-key-head-dim linear-value-head-dim linear-num-key-heads linear-num-value-heads"),
+		ints("dsa-indexer-n-heads dsa-indexer-head-dim dsa-indexer-topk dsa-indexer-topk-freq dsa-indexer-skip-topk-offset"),
 		floats("dsa-indexer-loss-coeff dsa-indexer-k-norm-epsilon"),
-		texts("experimental-attention-variant dsa-kernel-backend linear-attention-freq")),
+		texts("dsa-kernel-backend")),
 	allRefused(noHyper,
 		switches("enable-mhc-connections"),
 		ints("mhc-num-residual-streams mhc-sinkhorn-iterations mhc-recompute-layer-num"),

@@ -207,7 +207,7 @@ func familyOf(name string) (*family, error) {
 			return &families[i], nil
 		}
 	}
-	return nil, exitcode.Errorf(exitcode.Usage, "%s models cannot be stored in GGUF: llama.cpp has no such architecture; supported: %s", name, known())
+	return nil, exitcode.Errorf(exitcode.Usage, "%s models cannot be stored in GGUF; supported: %s", name, known())
 }
 
 // known names the families of the table.

@@ -39,8 +39,8 @@ func (r *rule) runs(from, to int64) []run {
 			continue
 		}
 		width := int64(1)
-		if shape := r.sources[s].Shape; len(shape) == 2 {
-			width = shape[1]
+		for _, n := range r.sources[s].Shape[1:] {
+			width *= n
 		}
 		list = append(list, run{s, row, theirs, 1, width})
 		if r.row == nil { // one source, in order

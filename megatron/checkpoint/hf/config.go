@@ -49,14 +49,14 @@ const (
 	DeepSeekV3  = "deepseek_v3"
 	KimiK2      = "kimi_k2"
 	GLM4MoELite = "glm4_moe_lite"
+	Qwen3Next   = "qwen3_next"
 )
 
 // Known names all families.
-const Known = "gpt2, gpt_neo, gpt_neox, llama, mistral, mixtral, olmo2, olmoe, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, starcoder2, glm4_moe, bloom, granite, gemma2, gemma3_text, olmo3, exaone4, seed_oss, hunyuan_v1_dense, ernie4_5, cohere, falcon, opt, minimax_m2, gpt_oss, llama4_text, deepseek_v2, deepseek_v3, kimi_k2, glm4_moe_lite"
+const Known = "gpt2, gpt_neo, gpt_neox, llama, mistral, mixtral, olmo2, olmoe, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, starcoder2, glm4_moe, bloom, granite, gemma2, gemma3_text, olmo3, exaone4, seed_oss, hunyuan_v1_dense, ernie4_5, cohere, falcon, opt, minimax_m2, gpt_oss, llama4_text, deepseek_v2, deepseek_v3, kimi_k2, glm4_moe_lite, qwen3_next"
 
 // unheld are families that are known well enough to say what of them is lacking here.
 var unheld = map[string]string{
-	"qwen3_next":   "linear attention, gated attention",
 	"deepseek_v32": "latent attention, sparse attention",
 }
 
@@ -216,6 +216,12 @@ type fields struct {
 	MoELayers   []int64  `json:"moe_layers"`
 	MoEStep     *int64   `json:"interleave_moe_layer_step"`
 
+	ConvTaps        *int64 `json:"linear_conv_kernel_dim"` // Qwen3-Next
+	DeltaKeyDim     *int64 `json:"linear_key_head_dim"`
+	DeltaValueDim   *int64 `json:"linear_value_head_dim"`
+	DeltaKeyHeads   *int64 `json:"linear_num_key_heads"`
+	DeltaValueHeads *int64 `json:"linear_num_value_heads"`
+
 	Quantization *quantization `json:"quantization_config"`
 }
 
@@ -339,4 +345,4 @@ func (c *reading) first(f *fields) {
 }
 
 // turnsPart are the families whose classes look at partial_rotary_factor.
-var turnsPart = []string{GLM4MoE, Phi3, GPTNeoX, MiniMax2}
+var turnsPart = []string{GLM4MoE, Phi3, GPTNeoX, MiniMax2, Qwen3Next}

@@ -63,6 +63,8 @@ var rows = map[string]*row{
 		about: "as deepseek_v3", refused: "FP8 weights"},
 	GLM4MoELite: {architecture: "Glm4MoeLiteForCausalLM", latent: true, absent: glmLiteAbsent, read: (*reading).deepSeek, config: deepSeekConfig,
 		about: "as deepseek_v3 (GLM-4.7-Flash)", refused: "layers of multi-token prediction are not read"},
+	Qwen3Next: {architecture: "Qwen3NextForCausalLM", absent: qwenNextAbsent, read: (*reading).qwenNext, config: qwenNextConfig,
+		about: "gated delta nets (linear attention) but in some layers, a gate of attention's output, partial RoPE, weight+1 norms, gated shared expert", refused: "layers of multi-token prediction are not read; context parallelism; attention_bias"},
 	Llama4: {architecture: "Llama4ForCausalLM", absent: llama4Absent, read: (*reading).llama4, config: llama4Config,
 		about: "chunks of attention, layers without RoPE whose queries grow with the position, norms of queries and keys without weights, RoPE of neighbouring channels", refused: "layers with experts, images"},
 }

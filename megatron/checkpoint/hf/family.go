@@ -55,6 +55,8 @@ func FamilyOf(m *spec.Model) (string, error) {
 // mixtureFamily is FamilyOf for a model with experts.
 func mixtureFamily(m *spec.Model) string {
 	switch e := m.Experts; {
+	case m.Delta != nil:
+		return Qwen3Next
 	case m.Latent != nil && e.ScoreFunction == spec.ScoreSigmoid:
 		return DeepSeekV3
 	case m.Latent != nil:
@@ -84,6 +86,7 @@ func Expresses(family string, m *spec.Model) error {
 		}
 	}
 	need(m.Latent == nil, "multi-latent attention (--multi-latent-attention)")
+	need(m.Delta == nil, "gated delta nets (--experimental-attention-variant)")
 	need(!m.ParallelResidual || family == GPTNeoX, "attention and MLP in parallel (--parallel-residual; only gpt_neox supports it)")
 	need(m.NormAfter == (family == Olmo2), "norms after attention and MLP: %v", m.NormAfter)
 	need(m.QKNormWhole == (family == Olmo2 || family == OLMoE), "norms of all heads' queries and keys together: %v", m.QKNormWhole)

@@ -230,6 +230,8 @@ func (mp *Mapping) llama() {
 		mp.layerNorms(ours, theirs)
 		attention := theirs + "self_attn."
 		switch {
+		case m.DeltaAt(i):
+			mp.deltaNet(ours+"self_attention.", theirs+"linear_attn.")
 		case m.Latent != nil:
 			mp.latent(ours+"self_attention.", attention)
 			q = m.NumAttentionHeads * m.Latent.VDim
@@ -237,9 +239,9 @@ func (mp *Mapping) llama() {
 			mp.linear(ours+"self_attention.linear_qkv", []string{attention + "qkv_proj"}, []int{q + 2*kv}, h, m.QKVBias, false, fused(m))
 		default:
 			mp.linear(ours+"self_attention.linear_qkv", []string{attention + "q_proj", attention + "k_proj", attention + "v_proj"},
-				[]int{q, kv, kv}, h, m.QKVBias, false, grouped(m))
+				[]int{m.QKVRows() - 2*kv, kv, kv}, h, m.QKVBias, false, grouped(m))
 		}
-		if m.QKNorm {
+		if m.QKNorm && !m.DeltaAt(i) {
 			wideQ, wideK := m.QKNormWidths()
 			q, k := "q_norm", "k_norm"
 			if mp.Family == Hunyuan {
@@ -248,7 +250,9 @@ func (mp *Mapping) llama() {
 			mp.same(ours+"self_attention.q_layernorm.weight", attention+q+".weight", wideQ)
 			mp.same(ours+"self_attention.k_layernorm.weight", attention+k+".weight", wideK)
 		}
-		mp.linear(ours+"self_attention.linear_proj", []string{attention + "o_proj"}, []int{h}, q, m.HasProjBias(), false, nil)
+		if !m.DeltaAt(i) {
+			mp.linear(ours+"self_attention.linear_proj", []string{attention + "o_proj"}, []int{h}, q, m.HasProjBias(), false, nil)
+		}
 		if m.Sinks {
 			mp.same(ours+checkpoint.SinksName, attention+"sinks", m.NumAttentionHeads)
 		}
@@ -330,8 +334,12 @@ func thirds(hidden, head int) func(int64) (int, int64) {
 	}
 }
 
-// grouped: theirs are q, k and v; ours per query group [its q heads | k | v].
+// grouped: theirs are q, k and v; ours per query group [its q heads | k | v]. With gates theirs has
+// per query head [q | gate], ours per group [its q heads | their gates | k | v].
 func grouped(m *spec.Model) func(int64) (int, int64) {
+	if m.OutputGate {
+		return groupedWithGates(m)
+	}
 	hn := int64(m.KVChannels)
 	queries := int64(m.NumAttentionHeads/m.NumQueryGroups) * hn // rows of q in a group
 	return func(r int64) (int, int64) {
@@ -343,6 +351,23 @@ func grouped(m *spec.Model) func(int64) (int, int64) {
 			return 1, group*hn + at - queries
 		}
 		return 2, group*hn + at - queries - hn
+	}
+}
+
+// groupedWithGates is grouped of a model with OutputGate.
+func groupedWithGates(m *spec.Model) func(int64) (int, int64) {
+	hn, heads := int64(m.KVChannels), int64(m.NumAttentionHeads/m.NumQueryGroups)
+	return func(r int64) (int, int64) {
+		group, head, at := r/((2*heads+2)*hn), r%((2*heads+2)*hn)/hn, r%hn
+		switch {
+		case head < heads:
+			return 0, (group*heads+head)*2*hn + at
+		case head < 2*heads:
+			return 0, (group*heads+head-heads)*2*hn + hn + at
+		case head == 2*heads:
+			return 1, group*hn + at
+		}
+		return 2, group*hn + at
 	}
 }
 

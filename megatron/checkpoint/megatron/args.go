@@ -242,6 +242,9 @@ func (a Args) check(m *spec.Model) error {
 	if err := a.typed(); err != nil {
 		return err
 	}
+	if variant := a.Text("experimental_attention_variant", ""); variant != "" {
+		return fmt.Errorf("args.experimental_attention_variant is %q; Megatron's checkpoints of such models are not read; convert them to Hugging Face's format first", variant)
+	}
 	const most = 1 << 24
 	for _, n := range []struct {
 		name     string

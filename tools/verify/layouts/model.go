@@ -19,6 +19,9 @@ var Shapes = []struct{ Name, Flags string }{
 	{"bloom", "--position-embedding-type alibi --embed-layernorm --attention-dropout 0.1 --hidden-dropout 0.1"},
 	{"mtp", "--position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --group-query-attention --num-query-groups 2 " +
 		"--attention-dropout 0.1 --hidden-dropout 0.1 --logit-multiplier 2 --mtp-num-layers 2 --mtp-loss-scaling-factor 0.5"},
+	{"delta", "--position-embedding-type rope --rotary-percent 0.5 --normalization RMSNorm --swiglu --disable-bias-linear --untie-embeddings-and-output-weights " +
+		"--group-query-attention --num-query-groups 2 --qk-layernorm --apply-layernorm-1p --attention-output-gate --attention-dropout 0 --hidden-dropout 0.1 " +
+		"--experimental-attention-variant gated_delta_net --linear-attention-freq 4 --linear-key-head-dim 4 --linear-value-head-dim 6 --linear-num-key-heads 8 --linear-num-value-heads 16"},
 	{"mixtral", mixed + " --num-experts 4 --moe-ffn-hidden-size 24 --moe-router-topk 2 --moe-aux-loss-coeff 0.02 --moe-input-jitter-eps 0.01"},
 	{"qwen3-moe", mixed + " --qk-layernorm --num-experts 8 --moe-ffn-hidden-size 16 --moe-router-topk 3 --moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 0.02"},
 	{"global-moe", mixed + " --qk-layernorm --num-experts 8 --moe-ffn-hidden-size 16 --moe-router-topk 3 --moe-router-load-balancing-type global_aux_loss seq_aux_loss " +
@@ -157,6 +160,9 @@ func shrink(c, s *config.Run) {
 	if m.Chunk > 0 {
 		m.Chunk, m.QueryGrowthFrom = min(m.Chunk, 5), min(m.QueryGrowthFrom, 4)
 	}
+	if m.Delta != nil {
+		m.Delta = shrinkDelta(m)
+	}
 	m.Windowed, m.NoRope = repeated(m.Windowed, m.NumLayers), repeated(m.NoRope, m.NumLayers)
 	c.Model.VocabSize, c.PaddedVocab, c.VocabDivisor = 0, 0, 1
 	c.Tokenizer = s.Tokenizer
@@ -167,6 +173,18 @@ func shrink(c, s *config.Run) {
 	if m.Position == spec.PositionRope && m.KVChannels%2 != 0 {
 		m.KVChannels++
 	}
+	if m.Latent == nil && m.RotaryPercent < 1 && m.RopeRule == "" && m.RotaryDims()%2 != 0 { // channels rotate in pairs
+		m.RotaryPercent = 2 / float64(m.KVChannels)
+	}
+}
+
+// shrinkDelta has as many key heads as m has heads, and at most two value heads for each.
+func shrinkDelta(m *spec.Model) *spec.Delta {
+	d := *m.Delta
+	ratio := min(2, max(1, d.ValueHeads/d.KeyHeads))
+	d.KeyHeads, d.ValueHeads, d.KeyDim, d.ValueDim = m.NumAttentionHeads, m.NumAttentionHeads*ratio, 4, 6
+	d.Layers = repeated(d.Layers, m.NumLayers)
+	return &d
 }
 
 // repeated is a setting of n layers, as its first ones have it in turn; nil stays.

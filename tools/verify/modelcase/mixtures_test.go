@@ -13,7 +13,7 @@ import (
 func TestGoldenMixtures(t *testing.T) {
 	const run = "pretrain-moe" // of the command itself
 	dir, seen := goldenCases(t), map[string]bool{run: true}
-	for _, pattern := range []string{"moe-*", "megatron-moe-*", "*mixtral*", "*-moe", "olmoe", "gpt-oss*", "minimax*"} {
+	for _, pattern := range []string{"moe-*", "megatron-moe-*", "*mixtral*", "*-moe", "olmoe", "gpt-oss*", "minimax*", "qwen3-next"} {
 		folders, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil || len(folders) == 0 && (pattern != "minimax*" || golden.Complete()) {
 			t.Fatal(pattern, err)

@@ -1,0 +1,284 @@
+package devicetest
+
+import (
+	"fmt"
+	"math"
+
+	"monotron/csrc/device"
+)
+
+// deltaShape is of a delta rule, or, of dk + dk + dv channels, of the convolution before it.
+type deltaShape struct {
+	batch, s, keyHeads, heads, dk, dv int64
+	doc                               bool // samples have documents
+	rate                              float64
+}
+
+func (s deltaShape) String() string {
+	text := fmt.Sprintf("%dx%d %d of %d heads %dx%d", s.batch, s.s, s.keyHeads, s.heads, s.dk, s.dv)
+	if s.doc {
+		text += " documents"
+	}
+	return text
+}
+
+// deltaCases are the parts of a linear attention: convolutions, delta rules and gates.
+func deltaCases() (cases []Case) {
+	for _, d := range valueTypes {
+		for _, s := range []deltaShape{
+			{1, 1, 1, 1, 1, 1, false, 1}, {2, 5, 1, 2, 3, 4, false, 1}, {1, 64, 2, 2, 16, 16, false, 1}, {2, 70, 2, 4, 6, 5, true, 1}, {1, 130, 1, 3, 33, 17, true, 0.1},
+			{1, 300, 2, 2, 32, 64, false, 0.01}, {1, 200, 1, 2, 128, 128, true, 0.1}, {2, 129, 1, 1, 20, 40, true, 9},
+		} {
+			cases = append(cases, deltaForwardCase(d, s, true), deltaForwardCase(d, s, false), deltaBackwardCase(d, s))
+		}
+		for _, s := range []convShape{{1, 1, 1, 4, false}, {2, 3, 5, 4, false}, {1, 70, 33, 4, true}, {2, 130, 128, 3, true}, {1, 65, 300, 1, false}, {2, 40, 17, 7, true}} {
+			cases = append(cases, convForwardCase(d, s), convBackwardCase(d, s))
+		}
+		for _, s := range []pagedShape{{[][2]int64{{0, 1}}, 1, 1, 16}, {[][2]int64{{30, 1}, {0, 5}, {15, 1}, {31, 33}}, 2, 2, 32}, {[][2]int64{{3, 40}}, 1, 3, 64}} {
+			cases = append(cases, pagedConvCase(d, s), pagedDeltaCase(d, s))
+		}
+		for _, n := range []int64{1, 17, 64, 1001} {
+			for _, silu := range []int32{0, 1} {
+				cases = append(cases, gateForwardCase(d, n, silu), gateBackwardCase(d, n, silu))
+			}
+		}
+	}
+	return cases
+}
+
+// docStart is the documents of samples of s positions, of a few positions or of some chunks; none unless they are asked for.
+func (e *Env) docStart(batch, s int64, doc bool) (t device.Tensor) {
+	start, next := int64(0), int64(0)
+	if doc {
+		t = e.Make("DocStart", device.I32, func(i int) float64 {
+			if at := int64(i) % s; at == next || at == 0 {
+				start = at
+				next = at + 1 + e.below([]int64{3, 20, 170}[e.below(3)])
+			}
+			return float64(start)
+		}, batch, s)
+	}
+	return t
+}
+
+// deltaInputs makes what the model has as columns of one tensor with rows apart.
+func deltaInputs(e *Env, d device.DType, s deltaShape) device.DeltaRuleForwardArgs {
+	rows := s.batch * s.s
+	apart := func(name string, heads, n int64) device.Tensor {
+		all := e.In(name, d, rows, heads*n+3)
+		return device.Strided(all.Slice(1, 1, 1).Data, d, []int64{rows, heads, n}, []int64{heads*n + 3, n, 1})
+	}
+	a := device.DeltaRuleForwardArgs{Batch: int32(s.batch), Q: apart("Q", s.keyHeads, s.dk), K: apart("K", s.keyHeads, s.dk), V: apart("V", s.heads, s.dv),
+		A: e.In("A", d, rows, s.heads), B: e.In("B", d, rows, s.heads), DtBias: e.In("DtBias", d, s.heads)}
+	a.ALog = e.Scaled("ALog", d, math.Log(s.rate), 0.3, s.heads)
+	a.DocStart = e.docStart(s.batch, s.s, s.doc)
+	return a
+}
+
+func (s deltaShape) states() []int64 {
+	return []int64{s.batch * s.heads, (s.s + device.DeltaChunk - 1) / device.DeltaChunk, s.dk, s.dv}
+}
+
+func deltaForwardCase(d device.DType, s deltaShape, kept bool) Case {
+	name := fmt.Sprintf("%s %v", d, s)
+	if kept {
+		name += " kept"
+	}
+	return Case{Op: device.OpDeltaRuleForward, Name: name, Setup: func(e *Env) func() {
+		a := deltaInputs(e, d, s)
+		a.O = e.Out("O", tol(d, s.dk+s.s, 1), d, s.batch*s.s, s.heads, s.dv)
+		if kept {
+			a.States = e.Out("States", tol(device.F32, s.dk+s.s, 1), device.F32, s.states()...)
+		}
+		return func() { e.Dev.DeltaRuleForward(a) }
+	}, Work: Work{FLOPs: float64(6 * s.batch * s.s * s.heads * s.dk * s.dv)}}
+}
+
+func deltaBackwardCase(d device.DType, s deltaShape) Case {
+	return Case{Op: device.OpDeltaRuleBackward, Name: fmt.Sprintf("%s %v", d, s), Setup: func(e *Env) func() {
+		rows := s.batch * s.s
+		twin := e.twin()
+		f := deltaInputs(twin, d, s)
+		f.O = twin.scope.Alloc(d, rows, s.heads, s.dv)
+		f.States = twin.scope.Alloc(device.F32, s.states()...)
+		twin.Dev.Fill(f.States, 0)
+		twin.Dev.DeltaRuleForward(f)
+		a := device.DeltaRuleBackwardArgs{Forward: deltaInputs(e, d, s)}
+		a.Forward.States, a.Forward.O = e.From(twin, "States", f.States), e.In("O", d, rows, s.heads, s.dv)
+		a.DO = e.In("DO", d, rows, s.heads, s.dv)
+		one := tol(d, s.dk+s.dv+s.s, 4)
+		a.DQ, a.DK = e.Out("DQ", one, d, rows, s.keyHeads, s.dk), e.Out("DK", one, d, rows, s.keyHeads, s.dk)
+		a.DV, a.DA, a.DB = e.Out("DV", one, d, rows, s.heads, s.dv), e.Out("DA", one, d, rows, s.heads), e.Out("DB", one, d, rows, s.heads)
+		all := tol(device.F32, rows*(s.dk+s.dv), 4)
+		a.DALog, a.DDtBias = e.Changes(e.In("DALog", device.F32, s.heads), all), e.Changes(e.In("DDtBias", device.F32, s.heads), all)
+		return func() { e.Dev.DeltaRuleBackward(a) }
+	}, Work: Work{FLOPs: float64(20 * s.batch * s.s * s.heads * s.dk * s.dv)}}
+}
+
+type convShape struct {
+	batch, s, channels, kernel int64
+	doc                        bool
+}
+
+func (s convShape) String() string {
+	text := fmt.Sprintf("%dx%d channels %d taps %d", s.batch, s.s, s.channels, s.kernel)
+	if s.doc {
+		text += " documents"
+	}
+	return text
+}
+
+// convInputs makes X with rows apart.
+func convInputs(e *Env, d device.DType, s convShape) (x, w, docStart device.Tensor) {
+	x = e.In("X", d, s.batch*s.s, s.channels+5).Slice(1, 2, s.channels)
+	return x, e.In("W", d, s.channels, s.kernel), e.docStart(s.batch, s.s, s.doc)
+}
+
+func convForwardCase(d device.DType, s convShape) Case {
+	return Case{Op: device.OpCausalConvForward, Name: fmt.Sprintf("%s %v", d, s), Setup: func(e *Env) func() {
+		a := device.CausalConvForwardArgs{Batch: int32(s.batch)}
+		a.X, a.W, a.DocStart = convInputs(e, d, s)
+		a.Y = e.Out("Y", tol(d, s.kernel, 2), d, s.batch*s.s, s.channels)
+		return func() { e.Dev.CausalConvForward(a) }
+	}, Work: Work{Bytes: float64(2 * s.batch * s.s * s.channels * d.Size())}}
+}
+
+func convBackwardCase(d device.DType, s convShape) Case {
+	return Case{Op: device.OpCausalConvBackward, Name: fmt.Sprintf("%s %v", d, s), Setup: func(e *Env) func() {
+		a := device.CausalConvBackwardArgs{Batch: int32(s.batch)}
+		a.X, a.W, a.DocStart = convInputs(e, d, s)
+		a.DY = e.In("DY", d, s.batch*s.s, s.channels)
+		a.DX = e.Out("DX", tol(d, s.kernel, 8), d, s.batch*s.s, s.channels)
+		a.DW = e.Changes(e.In("DW", device.F32, s.channels, s.kernel), tol(device.F32, s.batch*s.s, 8*math.Sqrt(float64(s.batch*s.s))))
+		return func() { e.Dev.CausalConvBackward(a) }
+	}, Work: Work{Bytes: float64(3 * s.batch * s.s * s.channels * d.Size())}}
+}
+
+// placesOf are the tables and rows of sequences whose blocks follow each other.
+func (e *Env) placesOf(s pagedShape) (tables, rows device.Tensor, blocks int64) {
+	var places []float64
+	most := int64(1)
+	for i, q := range s.sequences {
+		most = max(most, (q[0]+q[1]+device.PagedBlock-1)/device.PagedBlock)
+		for r := range q[1] {
+			places = append(places, float64(i), float64(q[0]+r))
+		}
+	}
+	n := int64(len(s.sequences))
+	tables = e.Make("tables", device.I32, func(i int) float64 { return float64((int64(i)*5 + 3) % (n * most)) }, n, most) // n·most has no factor 5
+	return tables, e.Make("rows", device.I32, func(i int) float64 { return places[i] }, int64(len(places)/2), 2), n * most
+}
+
+func pagedConvCase(d device.DType, s pagedShape) Case {
+	return Case{Op: device.OpPagedCausalConv, Name: fmt.Sprintf("%s %v channels %d", d, s.sequences, s.d), Setup: func(e *Env) func() {
+		a := device.PagedCausalConvArgs{}
+		var blocks int64
+		a.Tables, a.Rows, blocks = e.placesOf(s)
+		rows := a.Rows.Shape[0]
+		a.X, a.W = e.In("X", d, rows, s.d), e.In("W", d, s.d, 4)
+		a.Inputs = e.Changes(e.In("Inputs", device.F32, blocks, device.PagedBlock, s.d), exact)
+		a.Y = e.Out("Y", tol(d, 4, 2), d, rows, s.d)
+		return func() { e.Dev.PagedCausalConv(a) }
+	}}
+}
+
+func pagedDeltaCase(d device.DType, s pagedShape) Case {
+	return Case{Op: device.OpPagedDeltaRule, Name: fmt.Sprintf("%s %v %dx%d heads of %d", d, s.sequences, s.groups, s.heads, s.d), Setup: func(e *Env) func() {
+		a := device.PagedDeltaRuleArgs{}
+		var blocks int64
+		a.Tables, a.Rows, blocks = e.placesOf(s)
+		rows, heads, dk := a.Rows.Shape[0], s.groups*s.heads, int64(11)
+		a.Q, a.K, a.V = e.In("Q", d, rows, s.groups, dk), e.In("K", d, rows, s.groups, dk), e.In("V", d, rows, heads, s.d)
+		a.A, a.B, a.ALog, a.DtBias = e.In("A", d, rows, heads), e.In("B", d, rows, heads), e.Scaled("ALog", d, -2, 0.3, heads), e.In("DtBias", d, heads)
+		a.States = e.Changes(e.In("States", device.F32, blocks, heads, dk, s.d), tol(device.F32, dk+rows, 1))
+		a.O = e.Out("O", tol(d, dk+rows, 1), d, rows, heads, s.d)
+		return func() { e.Dev.PagedDeltaRule(a) }
+	}}
+}
+
+// gateInputs are heads of n channels, the gates with rows apart.
+func gateInputs(e *Env, d device.DType, n int64) (x, g device.Tensor) {
+	all := e.Scaled("G", d, 0, 3, 5, 2, 2*n)
+	return e.In("X", d, 5, 2, n), all.Slice(2, n, n)
+}
+
+func gateForwardCase(d device.DType, n int64, silu int32) Case {
+	return Case{Op: device.OpGateForward, Name: fmt.Sprintf("%s %d silu %d", d, n, silu), Setup: func(e *Env) func() {
+		x, g := gateInputs(e, d, n)
+		y := e.Out("Y", tol(d, 1, 8), d, 5, 2, n)
+		return func() { e.Dev.GateForward(device.GateForwardArgs{Y: y, X: x, G: g, Silu: silu}) }
+	}, Work: Work{Bytes: float64(30 * n * d.Size())}}
+}
+
+func gateBackwardCase(d device.DType, n int64, silu int32) Case {
+	return Case{Op: device.OpGateBackward, Name: fmt.Sprintf("%s %d silu %d", d, n, silu), Setup: func(e *Env) func() {
+		a := device.GateBackwardArgs{Silu: silu, DY: e.In("DY", d, 5, 2, n)}
+		a.X, a.G = gateInputs(e, d, n)
+		a.DX, a.DG = e.Changes(a.DY, tol(d, 1, 8)), e.Out("DG", tol(d, 1, 8), d, 5, 2, n)
+		return func() { e.Dev.GateBackward(a) }
+	}, Work: Work{Bytes: float64(50 * n * d.Size())}}
+}
+
+// delta draws the shapes of deltaCases.
+func (r drawer) delta() []Case {
+	d, keys := r.dtype(), r.size(1, 3)
+	s := deltaShape{batch: r.size(1, 3), s: r.size(1, 200), keyHeads: keys, heads: keys * r.size(1, 3), dk: r.size(1, 129), dv: r.size(1, 129), doc: r.yes(2), rate: 0.1}
+	c := convShape{batch: s.batch, s: s.s, channels: r.size(1, 300), kernel: r.size(1, 5), doc: s.doc}
+	n, silu := r.size(1, 300), int32(r.IntN(2))
+	return []Case{deltaForwardCase(d, s, true), deltaBackwardCase(d, s), convForwardCase(d, c), convBackwardCase(d, c), gateForwardCase(d, n, silu), gateBackwardCase(d, n, silu)}
+}
+
+// deltaGradients are of convolution, delta rule and gates, over a chunk's end and documents.
+func deltaGradients(g *gradient) {
+	convGradients(g)
+	x, gate, w := g.in(3, 4), g.in(3, 4), g.in(3, 4)
+	for _, silu := range []int32{0, 1} {
+		y, dx, dgate := g.out(3, 4), g.out(3, 4), g.out(3, 4)
+		g.Dev.GateBackward(device.GateBackwardArgs{DX: dx, DG: dgate, DY: w, X: x, G: gate, Silu: silu})
+		loss := func() float64 {
+			g.Dev.GateForward(device.GateForwardArgs{Y: y, X: x, G: gate, Silu: silu})
+			return g.loss(w, y)
+		}
+		g.check("gated", x, dx, loss)
+		g.check("gate", gate, dgate, loss)
+	}
+	for _, doc := range []bool{false, true} {
+		ruleGradients(g, deltaShape{batch: 2, s: 68, keyHeads: 2, heads: 4, dk: 3, dv: 2, doc: doc})
+	}
+}
+
+func convGradients(g *gradient) {
+	const batch, s, n = 2, 7, 3
+	x, taps, w := g.in(batch*s, n), g.in(n, 4), g.in(batch*s, n)
+	y, dx, dw := g.out(batch*s, n), g.out(batch*s, n), g.zero(n, 4)
+	docStart := g.docStart(batch, s, true)
+	g.Dev.CausalConvBackward(device.CausalConvBackwardArgs{DX: dx, DW: dw, DY: w, X: x, W: taps, DocStart: docStart, Batch: batch})
+	loss := func() float64 {
+		g.Dev.CausalConvForward(device.CausalConvForwardArgs{Y: y, X: x, W: taps, DocStart: docStart, Batch: batch})
+		return g.loss(w, y)
+	}
+	g.check("convolved", x, dx, loss)
+	g.check("taps", taps, dw, loss)
+}
+
+func ruleGradients(g *gradient, s deltaShape) {
+	rows := s.batch * s.s
+	f := device.DeltaRuleForwardArgs{Batch: int32(s.batch), O: g.out(rows, s.heads, s.dv), Q: g.in(rows, s.keyHeads, s.dk), K: g.in(rows, s.keyHeads, s.dk), V: g.in(rows, s.heads, s.dv),
+		A: g.in(rows, s.heads), B: g.in(rows, s.heads), ALog: g.Scaled("", device.F64, -2, 0.5, s.heads), DtBias: g.in(s.heads), States: g.out(s.states()...), DocStart: g.docStart(s.batch, s.s, s.doc)}
+	w := g.in(rows, s.heads, s.dv)
+	loss := func() float64 {
+		g.Dev.DeltaRuleForward(f)
+		return g.loss(w, f.O)
+	}
+	loss()
+	a := device.DeltaRuleBackwardArgs{Forward: f, DO: w, DQ: g.out(f.Q.Dims()...), DK: g.out(f.K.Dims()...), DV: g.out(f.V.Dims()...), DA: g.out(f.A.Dims()...), DB: g.out(f.B.Dims()...),
+		DALog: g.zero(s.heads), DDtBias: g.zero(s.heads)}
+	g.Dev.DeltaRuleBackward(a)
+	g.check("q", f.Q, a.DQ, loss)
+	g.check("k", f.K, a.DK, loss)
+	g.check("v", f.V, a.DV, loss)
+	g.check("a", f.A, a.DA, loss)
+	g.check("b", f.B, a.DB, loss)
+	g.check("A_log", f.ALog, a.DALog, loss)
+	g.check("dt_bias", f.DtBias, a.DDtBias, loss)
+}

@@ -1,0 +1,30 @@
+package arguments
+
+import "cmp"
+
+// deriveDelta completes layers with gated delta nets, where they are asked for.
+func (p *parser) deriveDelta() {
+	m, r := &p.Model, &p.Raw
+	if r.AttentionVariant == "" {
+		return
+	}
+	d := r.Delta
+	if d.ValueHeads%d.KeyHeads != 0 {
+		p.clash("linear-num-value-heads linear-num-key-heads", "--linear-num-value-heads %d is not a multiple of --linear-num-key-heads %d", d.ValueHeads, d.KeyHeads)
+	}
+	layers, err := windowLayers(r.DeltaFreq, m.NumLayers)
+	switch {
+	case r.DeltaFreq == "":
+		p.clash("experimental-attention-variant linear-attention-freq", "--experimental-attention-variant %s needs --linear-attention-freq, which says the layers; give 4 for three of four", r.AttentionVariant)
+	case err != nil:
+		p.clash("linear-attention-freq", "--linear-attention-freq %s: %v", cmp.Or(r.DeltaFreq, `""`), err)
+	}
+	if p.Layout.CP > 1 {
+		p.clash("experimental-attention-variant context-parallel-size", "--context-parallel-size %d: the states of gated delta nets do not pass from rank to rank; use 1", p.Layout.CP)
+	}
+	if f := p.Checkpoint.Format; f == "torch" || f == "torch_dist" {
+		p.clash("experimental-attention-variant ckpt-format", "--ckpt-format %s is not written for gated delta nets; leave it out, and convert the result to hf", f)
+	}
+	d.Layers = layers
+	m.Delta = &d
+}

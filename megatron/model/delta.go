@@ -1,0 +1,173 @@
+package model
+
+import (
+	"math"
+
+	"monotron/csrc/device"
+	"monotron/megatron/spec"
+	"monotron/mpu"
+)
+
+// deltaNet is a gated delta net: spec.Delta says what it is. Of tensor-parallel ranks each has some
+// key heads with their value heads, from the input projection to the output projection.
+type deltaNet struct {
+	d                *spec.Delta
+	layer            int   // global, 0-based
+	keys, values     int64 // heads here
+	keyDim, valueDim int64 // channels of a head
+	in               *mpu.ColumnParallelLinear
+	conv             *mpu.Param // [channels here, taps]
+	aLog, dtBias     *mpu.Param // [value heads here]
+	norm             *norm      // of each value head's output
+	proj             *mpu.RowParallelLinear
+}
+
+func newDeltaNet(m *spec.Model, layer int, name string, p Parallel) *deltaNet {
+	d, r := m.Delta, p.region()
+	size, rank := int64(r.Size()), int64(r.Rank())
+	n := &deltaNet{d: d, layer: layer, keys: int64(d.KeyHeads) / size, values: int64(d.ValueHeads) / size, keyDim: int64(d.KeyDim), valueDim: int64(d.ValueDim)}
+	var rows [][2]int64 // of each part, the heads here
+	from := int64(0)
+	for _, part := range d.Parts() {
+		here := int64(part) / size
+		rows = append(rows, [2]int64{from + rank*here, here})
+		from += int64(part)
+	}
+	h, values := int64(m.HiddenSize), int64(d.ValueHeads)
+	n.in = mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".in_proj", Out: from, In: h, Rows: rows, Init: mpu.Init{Std: m.InitStd}})
+	n.proj = mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".out_proj", Out: h, In: values * n.valueDim, Bias: m.LinearBias, Init: outputInit(m)})
+	taps := []int64{int64(d.Channels()), int64(d.Taps)}
+	n.conv = mpu.Rows(name+".conv1d.weight", mpu.Init{Kind: mpu.InitUniform, Value: 1 / math.Sqrt(float64(d.Taps))}, taps, rows[:3], n.channels())
+	heads := [][2]int64{{rank * n.values, n.values}}
+	n.aLog = mpu.Rows(name+".A_log", mpu.Init{Kind: mpu.InitLogUniform, Value: 16}, []int64{values}, heads, n.values)
+	n.dtBias = mpu.Rows(name+".dt_bias", mpu.Init{Kind: mpu.InitConstant, Value: 1}, []int64{values}, heads, n.values)
+	one := mpu.Whole(name+".out_norm.weight", mpu.Init{Kind: mpu.InitConstant, Value: 1}, n.valueDim)
+	one.PartialOn(r) // each rank's heads give a part of its gradient
+	n.norm = &norm{gamma: one, kind: device.RMSNormKind, eps: float32(m.NormEpsilon)}
+	return n
+}
+
+// channels is how many the convolution has here: queries, keys, values.
+func (n *deltaNet) channels() int64 { return 2*n.keys*n.keyDim + n.values*n.valueDim }
+
+// params are in Megatron's order.
+func (n *deltaNet) params() []*mpu.Param {
+	ps := append([]*mpu.Param{n.conv, n.dtBias, n.aLog}, n.in.Params()...)
+	return append(append(ps, n.norm.params()...), n.proj.Params()...)
+}
+
+func (n *deltaNet) bias() Tensor { return n.proj.BiasValue() }
+
+func (n *deltaNet) prepare(*device.Device, *positionTables) {}
+
+// newBlocks: a block has the states behind the last of its positions, and the inputs of the
+// convolution at all of them, in f32 whatever the values are.
+func (n *deltaNet) newBlocks(d *device.Device, _ device.DType, blocks int64) Tensor {
+	return d.Arena.Alloc(device.Activations, device.F32, blocks, n.stateValues()+device.PagedBlock*n.channels())
+}
+
+func (n *deltaNet) blockBytes(device.DType) int64 {
+	return (n.stateValues() + device.PagedBlock*n.channels()) * device.F32.Size()
+}
+
+// stateColumns is how wide rows of a state lie in a block.
+func (n *deltaNet) stateColumns() int64 { return (n.valueDim + 15) / 16 * 16 }
+
+func (n *deltaNet) stateValues() int64 { return n.values * n.keyDim * n.stateColumns() }
+
+// overBlocks is convolution and rule of rows that are of several sequences.
+func (n *deltaNet) overBlocks(p *Pass, saved *deltaSaved, x Tensor) {
+	all, r := p.Paged.Layers[n.layer-p.Paged.First], &saved.rule
+	blocks, each := all.Shape[0], all.Shape[1]
+	states := device.Strided(all.Data, all.DType, []int64{blocks, n.values, n.keyDim, n.stateColumns()}, []int64{each, n.keyDim * n.stateColumns(), n.stateColumns(), 1})
+	inputs := device.Strided(all.Slice(1, n.stateValues(), 1).Data, all.DType, []int64{blocks, device.PagedBlock, n.channels()}, []int64{each, n.channels(), 1})
+	p.D.PagedCausalConv(device.PagedCausalConvArgs{Y: saved.conv, X: x, W: n.conv.Value, Inputs: inputs, Tables: p.Paged.Tables, Rows: p.Paged.Rows})
+	p.D.PagedDeltaRule(device.PagedDeltaRuleArgs{O: r.O, Q: r.Q, K: r.K, V: r.V, A: r.A, B: r.B, ALog: r.ALog, DtBias: r.DtBias, States: states, Tables: p.Paged.Tables, Rows: p.Paged.Rows})
+}
+
+// deltaParts are views of what the input projection gives, or of its gradient: z [tokens, value
+// heads, value channels], and of each value head b and a [tokens, value heads].
+type deltaParts struct{ mixed, z, b, a Tensor }
+
+func (n *deltaNet) parts(all Tensor) deltaParts {
+	c, z := n.channels(), n.values*n.valueDim
+	return deltaParts{mixed: all.Slice(1, 0, c), z: byHeads(all, c, n.values, n.valueDim), b: all.Slice(1, c+z, n.values), a: all.Slice(1, c+z+n.values, n.values)}
+}
+
+// byHeads views columns of t [tokens, ..] from one on as [tokens, heads, d].
+func byHeads(t Tensor, from, heads, d int64) Tensor {
+	return device.Strided(t.Slice(1, from, 1).Data, t.DType, []int64{t.Shape[0], heads, d}, []int64{t.Stride[0], d, 1})
+}
+
+// convolved are views of queries, keys and values [tokens, heads, d] in what the convolution gives,
+// or in its gradient.
+func (n *deltaNet) convolved(t Tensor) (q, k, v Tensor) {
+	wide := n.keys * n.keyDim
+	return byHeads(t, 0, n.keys, n.keyDim), byHeads(t, wide, n.keys, n.keyDim), byHeads(t, 2*wide, n.values, n.valueDim)
+}
+
+// deltaSaved is what backward needs besides the input x. All positions of the pass are here,
+// whatever x holds.
+type deltaSaved struct {
+	net           *deltaNet
+	in, conv      Tensor // [tokens, ..]: of the input projection, of the convolution
+	rule          device.DeltaRuleForwardArgs
+	normed, gated Tensor // [tokens, value heads, d]: the rule's output normed, and gated
+	stats         normSaved
+}
+
+// forward sets y = net(x) without the projection's bias; without a y it ends before the projection.
+func (n *deltaNet) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, error) {
+	tokens := p.Tokens()
+	saved := &deltaSaved{net: n, in: s.Alloc(p.DType, tokens, n.in.Columns()), conv: s.Alloc(p.DType, tokens, n.channels())}
+	if err := n.in.Forward(p.D, &p.Hooks, saved.in, x, device.NoEpilogue, Tensor{}); err != nil {
+		return nil, err
+	}
+	parts := n.parts(saved.in)
+	r := &saved.rule
+	*r = device.DeltaRuleForwardArgs{O: s.Alloc(p.DType, tokens, n.values, n.valueDim), A: parts.a, B: parts.b, ALog: n.aLog.Value, DtBias: n.dtBias.Value, DocStart: p.DocStart, Batch: int32(p.Batch)}
+	r.Q, r.K, r.V = n.convolved(saved.conv)
+	if p.Paged != nil {
+		n.overBlocks(p, saved, parts.mixed)
+	} else {
+		n.overSamples(p, s, saved, parts.mixed)
+	}
+	saved.normed, saved.gated = s.Like(r.O), s.Like(r.O)
+	saved.stats = n.norm.forward(p, s, saved.normed, r.O)
+	p.D.GateForward(device.GateForwardArgs{Y: saved.gated, X: saved.normed, G: parts.z, Silu: 1})
+	if !y.Given() {
+		return saved, nil
+	}
+	return saved, n.proj.Forward(p.D, &p.Hooks, y, saved.gated.Reshape(tokens, n.values*n.valueDim))
+}
+
+// overSamples is convolution and rule of whole samples.
+func (n *deltaNet) overSamples(p *Pass, s *device.Scope, saved *deltaSaved, x Tensor) {
+	p.D.CausalConvForward(device.CausalConvForwardArgs{Y: saved.conv, X: x, W: n.conv.Value, DocStart: p.DocStart, Batch: int32(p.Batch)})
+	if p.Grad {
+		chunks := (p.Seq() + device.DeltaChunk - 1) / device.DeltaChunk
+		saved.rule.States = s.Alloc(statsType(p), p.Batch*n.values, chunks, n.keyDim, n.valueDim)
+	}
+	p.D.DeltaRuleForward(saved.rule)
+}
+
+// backward sets dx from dy; x is forward's input.
+func (saved *deltaSaved) backward(p *Pass, dx, dy, x Tensor) error {
+	n, d, r := saved.net, p.D, &saved.rule
+	s := d.Arena.Scope(device.Activations)
+	defer s.Release()
+	do := s.Like(saved.gated)
+	if err := n.proj.Backward(d, &p.Hooks, do.Reshape(p.Tokens(), n.values*n.valueDim), dy, saved.gated.Reshape(p.Tokens(), n.values*n.valueDim)); err != nil {
+		return err
+	}
+	din, dconv := s.Like(saved.in), s.Like(saved.conv)
+	parts, grads := n.parts(saved.in), n.parts(din)
+	d.GateBackward(device.GateBackwardArgs{DX: do, DG: grads.z, DY: do, X: saved.normed, G: parts.z, Silu: 1})
+	n.norm.backward(p, saved.stats, do, do, r.O, Tensor{})
+	back := device.DeltaRuleBackwardArgs{DA: grads.a, DB: grads.b, DALog: gradient(p, s, n.aLog), DDtBias: gradient(p, s, n.dtBias), DO: do, Forward: *r}
+	back.Forward.ALog, back.Forward.DtBias = n.aLog.Value, n.dtBias.Value // forward's may have left
+	back.DQ, back.DK, back.DV = n.convolved(dconv)
+	d.DeltaRuleBackward(back)
+	d.CausalConvBackward(device.CausalConvBackwardArgs{DX: grads.mixed, DW: gradient(p, s, n.conv), DY: dconv, X: parts.mixed, W: n.conv.Value, DocStart: p.DocStart, Batch: int32(p.Batch)})
+	return n.in.Backward(d, &p.Hooks, dx, din, x)
+}
