@@ -12,7 +12,7 @@ import (
 )
 
 // cache keeps index arrays in files, under Megatron's names. One of the processes that need
-// them builds them (lease.go); files are only ever renamed into place whole, so that any
+// them builds them (atomicfile.Lease); files are only ever renamed into place whole, so that any
 // number may. All read the files, which are mapped: a host holds them in memory once.
 type cache struct {
 	path    string // --data-cache-path; "" puts GPTDatasets beside their data
@@ -30,15 +30,15 @@ func (c *cache) make(path string, load func(say func(string)) bool, build, store
 		return nil
 	}
 	again := func() bool { return load(func(string) {}) }
-	var l *lease
+	var l *atomicfile.Lease
 	if path != "" && os.MkdirAll(filepath.Dir(path), 0o755) == nil {
 		loaded := false
 		ready := func() bool {
 			loaded = again()
 			return loaded
 		}
-		l = newLease(path, ready, c.wait)
-		defer l.end()
+		l = atomicfile.NewLease(path, ready, c.wait)
+		defer l.End()
 		if loaded || l != nil && again() { // another process has stored them since
 			return nil
 		}
