@@ -33,10 +33,13 @@ func (s *S3) putParts(ctx context.Context, key string, from io.ReaderAt, size in
 	return o, err
 }
 
-// partSize is that of an object's parts.
+// partSize is that of an object's parts: whole MiB where there would be too many.
 func (s *S3) partSize(size int64) int64 {
 	const unit = 1 << 20
-	return max(s.part, (size/mostParts+unit)/unit*unit)
+	if size <= mostParts*s.part {
+		return s.part
+	}
+	return (size/mostParts + unit) / unit * unit
 }
 
 func (s *S3) upload(ctx context.Context, key string, from io.ReaderAt, size int64) (Object, error) {
