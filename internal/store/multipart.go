@@ -104,6 +104,9 @@ func (s *S3) Abort(ctx context.Context, prefix string) (n int, err error) {
 			page, err = s.api.ListMultipartUploads(ctx, s.at.Bucket, s.key(prefix), key, id, "", 1000)
 			return err
 		})
+		if errors.Is(err, errNoUpload) { // some servers' word for none
+			return n, nil
+		}
 		if err != nil {
 			return n, err
 		}
