@@ -76,6 +76,9 @@ func (e *Error) advice() string {
 	return "start again later, or ask who runs the store"
 }
 
+// The library waits after a failed request even where it is not to repeat it; try waits itself.
+func init() { minio.DefaultRetryUnit = time.Microsecond }
+
 // request is what an attempt is for.
 type request struct {
 	op, name string
