@@ -27,6 +27,7 @@ const (
 	Lost             // the request is done, its answer is lost
 	Error500         // nothing is done
 	SlowDown         // 503, nothing is done
+	Denied           // 403, nothing is done
 	WrongETag        // done; the answer names another ETag
 	Truncated        // done; the answer's body ends early, though complete by its header
 	CutAnswer        // done; the connection ends inside the answer's body
@@ -90,6 +91,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusInternalServerError, "InternalError")
 	case SlowDown:
 		fail(w, http.StatusServiceUnavailable, "SlowDown")
+	case Denied:
+		fail(w, http.StatusForbidden, "AccessDenied")
 	case None:
 		s.real.ServeHTTP(w, r)
 	default:
