@@ -17,6 +17,7 @@ import (
 type cache struct {
 	path    string // --data-cache-path; "" puts GPTDatasets beside their data
 	base    string // what relative prefixes start from
+	objects string // where files of s3:// prefixes are
 	none    bool   // nothing is read or written
 	notice  func(string)
 	left    func() (bytes int64, of string) // for arrays that are built; nil: not known
@@ -77,7 +78,7 @@ func (c *cache) dir(g *GPT) string {
 	if c.path != "" || g.Prefix == "" {
 		return c.path
 	}
-	return filepath.Join(inDir(c.base, g.Prefix), "cache", g.Name+"_indices")
+	return filepath.Join(place(c.base, c.objects, g.Prefix), "cache", g.Name+"_indices")
 }
 
 func cacheFile(dir, hash, class string, split Split, what string) string {
@@ -119,7 +120,7 @@ func (c *cache) load(g *GPT, p plan, say func(string)) bool {
 // older says that the token files may have changed since the cache was written.
 func (c *cache) older(g *GPT, description string) bool {
 	cached, err := os.Stat(description)
-	data, err2 := os.Stat(inDir(c.base, g.Prefix) + ".idx")
+	data, err2 := os.Stat(place(c.base, c.objects, g.Prefix) + ".idx")
 	return g.Prefix != "" && (err != nil || err2 != nil || !changed(data).Before(cached.ModTime()))
 }
 

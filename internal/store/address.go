@@ -2,10 +2,15 @@ package store
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
+
+	"github.com/zeebo/xxh3"
 
 	"monotron/internal/exitcode"
 )
@@ -55,6 +60,17 @@ func endpoint() (host string, secure bool, err error) {
 		return "", false, exitcode.Errorf(exitcode.Usage, "AWS_ENDPOINT_URL_S3 (or AWS_ENDPOINT_URL) holds a user or a password; give credentials by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or by a file")
 	}
 	return u.Host, u.Scheme == "https", nil
+}
+
+// CacheFolder is a folder of this host for what is fetched from the current endpoint: equal
+// names of buckets at different endpoints do not meet there. It is not made.
+func CacheFolder(kind string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", errors.New("there is neither XDG_CACHE_HOME nor HOME to keep objects in; set one of them")
+	}
+	given := cmp.Or(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"))
+	return filepath.Join(cache, "monotron", fmt.Sprintf("%s-%08x", kind, uint32(xxh3.HashString(given)))), nil
 }
 
 // region is where requests are signed for; "" asks Amazon.

@@ -21,7 +21,7 @@ import (
 type saver struct {
 	pending *native.Pending
 	remote  *remote.Remote // nil: checkpoints stay where they are made
-	saved   int64 // iteration of the last save or load; -1: none
+	saved   int64          // iteration of the last save or load; -1: none
 }
 
 // save writes a checkpoint of the iteration, unless it is on disk already.

@@ -65,7 +65,5 @@ var otherCheckpointFlags = families(Checkpoint,
 		texts("ckpt-convert-format ckpt-convert-save")),
 	allRefused("use --tokenizer-type and its files, which take precedence over the checkpoint's",
 		switches("no-use-tokenizer-model-from-checkpoint-args/disable-use-tokenizer-model-from-checkpoint-args")),
-	allRefused("only files in folders are supported; mount the bucket as a folder",
-		switches("enable-msc"),
-		texts("object-storage-cache-path")),
-	allAccepted("only files in folders are supported", switches("disable-msc")))
+	allRefused("s3:// URLs need no profiles; give them with the AWS_ variables of the environment (docs/object-storage.md)", switches("enable-msc")),
+	allAccepted("msc:// URLs are not supported", switches("disable-msc")))

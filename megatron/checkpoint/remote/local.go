@@ -2,32 +2,25 @@ package remote
 
 import (
 	"context"
-	"os"
-	"path/filepath"
-
-	"github.com/zeebo/xxh3"
-
-	"cmp"
 	"fmt"
+	"path/filepath"
 
 	"monotron/internal/exitcode"
 	"monotron/internal/store"
 )
 
 // Folder is the local folder in which checkpoints of an s3:// URL are made and to which they
-// are fetched: chosen, or where that is empty one in the user's cache. Buckets of the same
-// name at different endpoints have different ones.
+// are fetched: chosen, or where that is empty one in the user's cache. Nothing is made.
 func Folder(name, chosen string) (string, error) {
 	at, err := store.Parse(name)
 	if err != nil || chosen != "" {
 		return chosen, err
 	}
-	cache, err := os.UserCacheDir()
+	cache, err := store.CacheFolder("checkpoints")
 	if err != nil {
-		return "", exitcode.Errorf(exitcode.Usage, "%s needs a local folder, and there is neither XDG_CACHE_HOME nor HOME; set one of them, or give --save-local-dir", name)
+		return "", exitcode.Errorf(exitcode.Usage, "%s: %w, or give --save-local-dir", name, err)
 	}
-	server := cmp.Or(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"))
-	return filepath.Join(cache, "monotron", "checkpoints", fmt.Sprintf("%s-%08x", at.Bucket, uint32(xxh3.HashString(server))), filepath.FromSlash(at.Prefix)), nil
+	return filepath.Join(cache, at.Bucket, filepath.FromSlash(at.Prefix)), nil
 }
 
 // Local is the folder to read a checkpoint from: name itself, or for an s3:// URL this host's folder, to which the
