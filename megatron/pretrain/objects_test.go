@@ -1,6 +1,7 @@
 package pretrain
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"monotron/internal/exitcode"
+	"monotron/internal/store"
 	"monotron/internal/store/storetest"
 )
 
@@ -123,6 +125,69 @@ func TestBucketRefusals(t *testing.T) {
 	}
 	r = call(t, dir, tiny+someData+"--save s3://missing/a")
 	if r.code() != exitcode.IO && r.code() != exitcode.NoInput || !strings.Contains(r.err.Error(), "s3://missing/a") {
+		t.Error(r.code(), r.err)
+	}
+}
+
+// Claim (docs/object-storage.md): data in a bucket gives the losses of the same data in files. It is fetched once for all ranks
+// and runs of a host, through faults; an object that was replaced since is named.
+func TestBucketData(t *testing.T) {
+	dir := t.TempDir()
+	server := bucket(t, dir)
+	if err := writeCorpus(dir, "corpus", 90, 110, 120, 80, 100, 70, 130, 100, 95, 105); err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Connect("s3://tests/data", store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(end string) {
+		t.Helper()
+		if _, err := store.Send(context.Background(), s, filepath.Join(dir, "corpus"+end), "corpus"+end, store.When{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(".idx")
+	put(".bin")
+	base := tiny + strings.Replace(someData, strings.Fields(someData)[1], "PREFIX", 1) + "--world-size 2 "
+	line := func(prefix string) string { return strings.Replace(base, "PREFIX", prefix, 1) }
+	want := numbers(must(t, dir, line("DIR/corpus")).out)
+	var reads, spoiled atomic.Int64
+	server.Fault(func(r *http.Request) storetest.Kind {
+		if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, ".bin") {
+			return storetest.None
+		}
+		if reads.Add(1) == 1 {
+			spoiled.Add(1)
+			return storetest.CutAnswer
+		}
+		return storetest.None
+	})
+	first := must(t, dir, line("s3://tests/data/corpus"))
+	second := must(t, dir, line("1.0 s3://tests/data/corpus")+"--object-storage-cache-path DIR/objects")
+	third := must(t, dir, line("s3://tests/data/corpus"))
+	if a, b := strings.Join(numbers(first.out), "\n"), strings.Join(want, "\n"); a != b {
+		t.Errorf("from the bucket\n%s\nfrom files\n%s", a, b)
+	}
+	if a, b := strings.Join(numbers(third.out), "\n"), strings.Join(want, "\n"); a != b {
+		t.Errorf("from the cache\n%s\nfrom files\n%s", a, b)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "objects", "tests", "data", "corpus.bin")); err != nil || second.err != nil {
+		t.Error(err)
+	}
+	if n := reads.Load(); n != 3 || spoiled.Load() != 1 { // one cut and repeated, one for the other folder
+		t.Errorf("%d reads of the tokens, %d cut", n, spoiled.Load())
+	}
+	if err := writeCorpus(dir, "corpus", 90, 110, 120, 80, 70, 100, 130, 100, 95, 105); err != nil {
+		t.Fatal(err)
+	}
+	put(".bin")
+	r := call(t, dir, line("s3://tests/data/corpus"))
+	if r.code() != exitcode.BadData || !strings.Contains(r.err.Error(), "s3://tests/data/corpus.bin was replaced") {
+		t.Error(r.code(), r.err)
+	}
+	r = call(t, dir, line("s3://tests/data/none"))
+	if r.code() != exitcode.NoInput || !strings.Contains(r.err.Error(), "s3://tests/data/none.idx") {
 		t.Error(r.code(), r.err)
 	}
 }
