@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"monotron/internal/atomicfile"
@@ -23,6 +24,13 @@ func place(dir, objects, prefix string) string {
 	return filepath.Join(inDir(dir, objects), filepath.FromSlash(strings.TrimPrefix(prefix, "s3://")))
 }
 
+// Remote tells whether some prefix of the flags is an s3:// URL: then opening the data may take
+// as long as fetching it.
+func (c *Config) Remote() bool {
+	return c.DataArgsPath != "" || c.PerSplitDataArgsPath != "" ||
+		slices.ContainsFunc(slices.Concat(c.DataPath, c.TrainDataPath, c.ValidDataPath, c.TestDataPath), store.IsURL)
+}
+
 // fetchPrefix brings the files of a prefix in an S3 bucket to this host, once for all its processes.
 func (m *maker) fetchPrefix(prefix string) error {
 	at, err := store.Parse(prefix)
@@ -35,7 +43,7 @@ func (m *maker) fetchPrefix(prefix string) error {
 	}
 	switch {
 	case name == "":
-		return exitcode.Errorf(exitcode.Usage, "%s names a whole bucket; give the prefix of .bin and .idx objects, as in s3://bucket/corpus_text_document", prefix)
+		return exitcode.Errorf(exitcode.Usage, "%s names only a bucket; give the prefix of .bin and .idx objects, as in s3://bucket/corpus_text_document", prefix)
 	case m.ObjectPath == "":
 		return exitcode.Errorf(exitcode.Usage, "%s: there is neither XDG_CACHE_HOME nor HOME to keep objects in; give --object-storage-cache-path", prefix)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"monotron/internal/exitcode"
 	"monotron/internal/store"
@@ -96,6 +97,19 @@ func TestBucketResumes(t *testing.T) {
 	if !strings.Contains(r.notes, "iteration 6") {
 		t.Error(r.notes)
 	}
+}
+
+// Claim: an upload that takes longer than --stall-seconds is no stall.
+func TestBucketIsSlow(t *testing.T) {
+	dir := t.TempDir()
+	server := bucket(t, dir)
+	server.Fault(func(r *http.Request) storetest.Kind {
+		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "manifest.json") {
+			time.Sleep(7 * time.Second)
+		}
+		return storetest.None
+	})
+	must(t, dir, tiny+someData+"--world-size 2 --save s3://tests/slow --exit-interval 1 --stall-seconds 3")
 }
 
 // Claim: what does not work with a bucket is refused by name, before anything is sent.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"monotron/internal/exitcode"
 	"monotron/internal/store"
@@ -90,6 +92,7 @@ func (r *Run) openRemote() (*remote.Remote, error) {
 		return nil, err
 	}
 	to.KeepLast, to.KeepEvery = c.KeepLast, int64(c.KeepEvery)
+	defer signs(r.rank.Outside)()
 	aborted, err := to.Start(context.Background())
 	if err != nil {
 		return nil, exitcode.Errorf(exitcode.CodeOf(err), "--save %s: %w", c.Remote, err)
@@ -99,4 +102,36 @@ func (r *Run) openRemote() (*remote.Remote, error) {
 	}
 	r.log.note("checkpoints are made in %s and copied to %s", c.Save, c.Remote)
 	return to, nil
+}
+
+// copyTo is SaveOptions.Copy.
+func (r *Run) copyTo(to *remote.Remote) func(ctx context.Context, folder string) error {
+	return func(ctx context.Context, folder string) error {
+		defer signs(r.rank.Outside)()
+		return to.Save(ctx, folder)
+	}
+}
+
+// signs has a rank that waits for the store give signs of life until stop: how long it may
+// wait, each request's deadline and number of attempts say.
+func signs(sign func()) (stop func()) {
+	const every = 200 * time.Millisecond // less than the least --stall-seconds
+	done := make(chan struct{})
+	var idle sync.WaitGroup
+	idle.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				sign()
+			}
+		}
+	})
+	return func() {
+		close(done)
+		idle.Wait()
+	}
 }

@@ -42,7 +42,7 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 	options := r.saveOptions()
 	options.KeepLast, options.KeepEvery = c.KeepLast, int64(c.KeepEvery)
 	if s.remote != nil {
-		options.Copy = s.remote.Save
+		options.Copy = r.copyTo(s.remote)
 	}
 	if c.Async {
 		options.Meet = r.rank.Saves.Barrier

@@ -25,7 +25,7 @@ const maxManifest = 1 << 32
 func (r *Remote) Save(ctx context.Context, folder string) error {
 	iteration, ok := native.Iteration(filepath.Base(folder))
 	if !ok {
-		return exitcode.Errorf(exitcode.Internal, "checkpoint: %s is no folder of an iteration", folder)
+		return exitcode.Errorf(exitcode.Internal, "checkpoint: %s does not have the name of an iteration", folder)
 	}
 	if r.left == nil {
 		if _, err := r.Start(ctx); err != nil {
