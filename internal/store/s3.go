@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -24,6 +25,12 @@ type Options struct {
 	Patience  Patience          // zero: the usual
 	PartBytes int64             // least size of a part; larger objects go in several. 0: 64 MiB
 	Transport http.RoundTripper // nil: the usual
+}
+
+// shared are the connections of all stores of this process, without and with TLS.
+var shared = map[bool]func() (http.RoundTripper, error){
+	false: sync.OnceValues(func() (http.RoundTripper, error) { return minio.DefaultTransport(false) }),
+	true:  sync.OnceValues(func() (http.RoundTripper, error) { return minio.DefaultTransport(true) }),
 }
 
 // S3 is a Store in a bucket.
@@ -48,7 +55,7 @@ func Connect(name string, o Options) (*S3, error) {
 		return nil, err
 	}
 	if o.Transport == nil {
-		if o.Transport, err = minio.DefaultTransport(secure); err != nil {
+		if o.Transport, err = shared[secure](); err != nil {
 			return nil, exitcode.Errorf(exitcode.IO, "store: %w", err)
 		}
 	}
