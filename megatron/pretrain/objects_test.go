@@ -205,3 +205,16 @@ func TestBucketData(t *testing.T) {
 		t.Error(r.code(), r.err)
 	}
 }
+
+// Claim: ranks on several hosts make a checkpoint in one folder, so that --save s3:// needs one that they share.
+func TestBucketOfSeveralHosts(t *testing.T) {
+	dir := t.TempDir()
+	bucket(t, dir)
+	for name, value := range map[string]string{"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"} {
+		t.Setenv(name, value)
+	}
+	r := call(t, dir, tiny+someData+"--save s3://tests/hosts")
+	if r.code() != exitcode.Usage || !strings.Contains(r.err.Error(), "--save-local-dir") {
+		t.Error(r.code(), r.err)
+	}
+}
