@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"monotron/internal/exitcode"
+	"monotron/internal/store"
 	"monotron/tokenizer"
 )
 
@@ -25,6 +26,7 @@ type Config struct {
 	PerSplitDataArgsPath string // a JSON file with train, valid, test
 	Split                string // "" is Megatron's 969, 30, 1 where it applies
 	CachePath            string // --data-cache-path
+	ObjectPath           string // --object-storage-cache-path: where files of s3:// prefixes are; "": in the user's cache
 	Mock                 bool   // --mock-data
 	SequenceLength       int
 	Seed                 uint32
@@ -108,12 +110,15 @@ func Build(cfg Config, tok tokenizer.Tokenizer, num [3]*int64) (train, valid, te
 	if err := cfg.Check(); err != nil {
 		return nil, nil, nil, err
 	}
+	if cfg.ObjectPath == "" {
+		cfg.ObjectPath, _ = store.CacheFolder("data") // where there is none, s3:// prefixes say so
+	}
 	for s, n := range num {
 		if n != nil && *n < 0 {
 			return nil, nil, nil, exitcode.Errorf(exitcode.Usage, "invalid number of samples %d for the %s split", *n, Split(s))
 		}
 	}
-	m := &maker{Config: cfg, tok: tok, num: num, cache: cache{inDir(cfg.Dir, cfg.CachePath), cfg.Dir, cfg.NoCache, cfg.Notice, cfg.Left, cfg.Waiting}, sources: map[string]*Indexed{},
+	m := &maker{Config: cfg, tok: tok, num: num, cache: cache{inDir(cfg.Dir, cfg.CachePath), cfg.Dir, cfg.ObjectPath, cfg.NoCache, cfg.Notice, cfg.Left, cfg.Waiting}, sources: map[string]*Indexed{},
 		tokHash: sync.OnceValue(func() string { return TokenizerHash(tok) })}
 	if m.shape, err = cfg.shape(tok); err != nil {
 		return nil, nil, nil, err
@@ -324,12 +329,18 @@ func (m *maker) open(prefix string) (*Indexed, error) {
 	if x := m.sources[prefix]; x != nil {
 		return x, nil
 	}
-	x, err := open(inDir(m.Dir, prefix), openOptions{mapBin: !m.NoMmapBinFiles, eod: m.shape.eod})
+	if store.IsURL(prefix) {
+		if err := m.fetchPrefix(prefix); err != nil {
+			return nil, err
+		}
+	}
+	path := place(m.Dir, m.ObjectPath, prefix)
+	x, err := open(path, openOptions{mapBin: !m.NoMmapBinFiles, eod: m.shape.eod})
 	if err != nil {
 		return nil, err
 	}
 	if !m.AnyTokenID {
-		if err := checkSidecar(inDir(m.Dir, prefix), x, m.tok, m.tokHash); err != nil {
+		if err := checkSidecar(path, x, m.tok, m.tokHash); err != nil {
 			return nil, errors.Join(err, x.Close())
 		}
 	}

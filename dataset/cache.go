@@ -12,11 +12,12 @@ import (
 )
 
 // cache keeps index arrays in files, under Megatron's names. One of the processes that need
-// them builds them (lease.go); files are only ever renamed into place whole, so that any
+// them builds them (atomicfile.Lease); files are only ever renamed into place whole, so that any
 // number may. All read the files, which are mapped: a host holds them in memory once.
 type cache struct {
 	path    string // --data-cache-path; "" puts GPTDatasets beside their data
 	base    string // what relative prefixes start from
+	objects string // where files of s3:// prefixes are
 	none    bool   // nothing is read or written
 	notice  func(string)
 	left    func() (bytes int64, of string) // for arrays that are built; nil: not known
@@ -30,15 +31,15 @@ func (c *cache) make(path string, load func(say func(string)) bool, build, store
 		return nil
 	}
 	again := func() bool { return load(func(string) {}) }
-	var l *lease
+	var l *atomicfile.Lease
 	if path != "" && os.MkdirAll(filepath.Dir(path), 0o755) == nil {
 		loaded := false
 		ready := func() bool {
 			loaded = again()
 			return loaded
 		}
-		l = newLease(path, ready, c.wait)
-		defer l.end()
+		l = atomicfile.NewLease(path, ready, c.wait)
+		defer l.End()
 		if loaded || l != nil && again() { // another process has stored them since
 			return nil
 		}
@@ -77,7 +78,7 @@ func (c *cache) dir(g *GPT) string {
 	if c.path != "" || g.Prefix == "" {
 		return c.path
 	}
-	return filepath.Join(inDir(c.base, g.Prefix), "cache", g.Name+"_indices")
+	return filepath.Join(place(c.base, c.objects, g.Prefix), "cache", g.Name+"_indices")
 }
 
 func cacheFile(dir, hash, class string, split Split, what string) string {
@@ -119,7 +120,7 @@ func (c *cache) load(g *GPT, p plan, say func(string)) bool {
 // older says that the token files may have changed since the cache was written.
 func (c *cache) older(g *GPT, description string) bool {
 	cached, err := os.Stat(description)
-	data, err2 := os.Stat(inDir(c.base, g.Prefix) + ".idx")
+	data, err2 := os.Stat(place(c.base, c.objects, g.Prefix) + ".idx")
 	return g.Prefix != "" && (err != nil || err2 != nil || !changed(data).Before(cached.ModTime()))
 }
 

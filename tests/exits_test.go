@@ -42,6 +42,7 @@ var enders = []ender{
 	{"megatron/checkpoint/hf/transpose.go", panics, "a width that no dtype has"},
 	{"tokenizer", panics, "tables that are built in, and plain values as JSON"},
 	{"dataset/pyjson.go", panics, "a type that no caller has"},
+	{"internal/store/storetest", panics, "imported by tests only: ends a request as net/http asks for"},
 	{"dataset/mapping.go", panics, "passes on a panic that is not its own"},
 	{"tools/verify/modelcase/held.go", panics, "a parameter without its layer's number"},
 	{"megatron/telemetry/dashboard/page.go", panics, "a file of the page that go:embed has"},

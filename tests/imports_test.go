@@ -28,7 +28,7 @@ const (
 	kernels = base + "csrc/device csrc/device/activations "
 	ranks   = kernels + "mpu mpu/ranks mpu/comm mpu/health mpu/bootstrap mpu/topology "
 	engines = "mpu/comm/inproc mpu/comm/process mpu/comm/nccl mpu/bootstrap/preflight "
-	parts   = line + codecs + ranks + "csrc/gpus megatron/config megatron/model megatron/optimizer megatron/checkpoint "
+	parts   = line + codecs + ranks + "internal/store csrc/gpus megatron/config megatron/model megatron/optimizer megatron/checkpoint "
 	trainer = parts + engines + "megatron/engine megatron/inference megatron/inference/schema megatron/training megatron/plan megatron/arguments megatron/telemetry/dashboard "
 )
 
@@ -39,11 +39,11 @@ const devices = "csrc/ref csrc/cpu csrc/cuda "
 var importTable = []row{
 	{"", "tools tools/internal megatron/pretrain csrc/start mpu/ranks/devices " + trainer + devices, "main names the commands and registers the devices"},
 	{"tools", "tools/internal tools/internal/answering " + trainer, "one folder for each command; what two commands share belongs below them"},
-	{"tools/internal", kernels + "tokenizer ", "how every command reads its command line and opens its device, no more"},
+	{"tools/internal", kernels + "tokenizer internal/store megatron/checkpoint ", "how every command reads its command line, finds its checkpoint and opens its device, no more"},
 	{"tools/internal/answering", "tools/internal " + trainer, "what serve and chat share of a loaded model"},
 	{"megatron/pretrain", trainer, "pretrain_gpt joins arguments and training, no more"},
 	{"megatron/plan", parts + "megatron/engine megatron/inference megatron/training megatron/arguments", "a plan is training's own setup, counted; a layout is legal where training's flags say so"},
-	{"megatron/arguments", line + "mpu megatron/config megatron/model megatron/optimizer megatron/checkpoint", "fills config; imports neither a step nor a loop"},
+	{"megatron/arguments", line + "internal/store mpu megatron/config megatron/model megatron/optimizer megatron/checkpoint", "fills config; imports neither a step nor a loop"},
 	{"megatron/config", line + kernels + "mpu mpu/topology megatron/model megatron/optimizer", "what a run and a step are configured with, and what follows from it"},
 	{"megatron/training", parts + "megatron/engine megatron/inference megatron/telemetry/dashboard mpu/comm/process", "a run: decides, and computes nothing itself; samples at evaluation"},
 	{"megatron/telemetry/dashboard", base + "megatron/telemetry megatron/checkpoint mpu/comm mpu/health", "shows what a run's files say; it reads them also of the run that serves it"},
@@ -52,7 +52,7 @@ var importTable = []row{
 	{"megatron/inference/schema", base + "tokenizer", "bytes and tokens: knows no model"},
 	{"megatron/model", line + ranks, "layers know ranks and kernels; neither optimizer nor files"},
 	{"megatron/optimizer", ranks + "internal/nf4 internal/parallelio internal/safetensors megatron/spec", "works on Params, whatever model they belong to"},
-	{"megatron/checkpoint", codecs + ranks + "megatron/spec tokenizer", "pieces of Params in files, in every format; formats never import training"},
+	{"megatron/checkpoint", codecs + ranks + "internal/store megatron/spec tokenizer", "pieces of Params in files, in every format; formats never import training"},
 	{"internal/argv", "internal/exitcode", "reads a command line"},
 	{"internal/atomicfile", "internal/exitcode internal/system", "files that appear complete or not at all"},
 	{"internal/fingerprint", "", "sums of bytes: knows no tensor"},
@@ -66,6 +66,8 @@ var importTable = []row{
 	{"internal/safetensors", base + "internal/parallelio", "a codec: knows no model"},
 	{"internal/exitcode", "", "the bottom: every package may return an error with an exit code"},
 	{"internal/cgroup", "internal/system", "the limits that the system sets on this process"},
+	{"internal/store", base, "objects in a bucket or a folder: knows neither checkpoints nor datasets"},
+	{"internal/store/storetest", "", "imported by tests only: an S3 server with faults"},
 	{"internal/system", "", "calls the operating system where Unix and Windows differ"},
 	{"internal/osadvice", "", "asks the system for what only makes a run faster"},
 	{"mpu", kernels + "mpu/comm mpu/topology", "parallel layers over any group and any device"},
@@ -94,14 +96,14 @@ var importTable = []row{
 	{"megatron/schedule", base + "mpu/topology", "pure lists, so that the simulator can run them"},
 	{"megatron/spec", base + "mpu/topology csrc/device/activations", "formulas, which check what is measured"},
 	{"megatron/telemetry", base, "writes numbers, computes none"},
-	{"dataset", base + "tokenizer", "data is independent of training: any trainer could read it"},
+	{"dataset", base + "internal/store tokenizer", "data is independent of training: any trainer could read it"},
 	{"tokenizer", base + "internal/gguf", "text to ids"},
 	{"scripts/bench-data", "dataset tokenizer", "times the tokenizer alone"},
 	{"tests", "mpu/comm mpu/health mpu/bootstrap ", "starts the program; reads what its ranks recorded, and connects to their ports"},
 }
 
 // forTests may be imported by tests only: to choose a device, to meet, to find files.
-const forTests = devices + "csrc/device/devicetest internal/golden mpu/comm/commtest mpu/comm/inproc mpu/comm/nccl "
+const forTests = devices + "csrc/device/devicetest internal/golden internal/store/storetest mpu/comm/commtest mpu/comm/inproc mpu/comm/nccl "
 
 // TestImportsPointDown fails on an import that the table forbids.
 func TestImportsPointDown(t *testing.T) {

@@ -3,5 +3,6 @@
 // disk too. What is there and no plain file, such as a device, is not replaced.
 //
 // file.go has files, folder.go folders and the renames of both; a test of tests/ finds
-// renames elsewhere. lock_unix.go keeps a file or folder from other processes.
+// renames elsewhere. lock_unix.go keeps a file or folder from other processes; lease.go has one
+// process of several make files that all need.
 package atomicfile

@@ -450,6 +450,7 @@ func (p *parser) deriveCheckpoint() {
 	if c.SaveOnLoad != "" && (c.SaveOnLoad == c.Save || c.SaveOnLoad == c.Load) {
 		p.clash("save-on-load", "--save-on-load %s: the folder must not be that of --save or --load, whose checkpoints it would replace; name another folder", c.SaveOnLoad)
 	}
+	p.deriveObjects()
 	if c.Step > 0 && c.Load == "" {
 		p.clash("ckpt-step load", "--ckpt-step needs --load")
 	}

@@ -14,7 +14,7 @@ import (
 // beside). Megatron-LM is silent about them; a run that ignores what was asked of
 // it is not what its user believes it to be.
 var dependents = []dependent{
-	{[]string{"save"}, []string{"save-interval", "keep-last", "keep-best", "save-retain-interval", "async-save", "no-save-optim", "resume-from-save"}},
+	{[]string{"save"}, []string{"save-interval", "keep-last", "keep-best", "save-retain-interval", "async-save", "no-save-optim", "resume-from-save", "save-local-dir"}},
 	{[]string{"load", "pretrained-checkpoint"}, []string{"finetune", "no-load-optim", "exit-on-missing-checkpoint", "override-opt-param-scheduler", "use-checkpoint-opt-param-scheduler"}},
 	{[]string{"tensorboard-dir"}, []string{"tensorboard-log-interval", "tensorboard-queue-size", "log-timers-to-tensorboard", "log-memory-to-tensorboard",
 		"log-validation-ppl-to-tensorboard", "log-world-size-to-tensorboard", "no-log-loss-scale-to-tensorboard"}},

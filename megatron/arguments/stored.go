@@ -80,7 +80,7 @@ func ofTheModelAndItsTraining(f *table.Flag) bool {
 	case table.Checkpoint, table.Logging, table.Own, table.Layout, table.Distributed:
 		return false
 	}
-	return !strings.HasPrefix(f.Name, "exit-") && f.Name != "skip-train" && f.Name != "data-cache-path"
+	return !strings.HasPrefix(f.Name, "exit-") && f.Name != "skip-train" && f.Name != "data-cache-path" && f.Name != "object-storage-cache-path"
 }
 
 // ofTheModel tells flags that say which model and which tokenizer a checkpoint has from those of

@@ -10,6 +10,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
 	"monotron/internal/logging"
+	"monotron/internal/store"
 	"monotron/megatron/arguments"
 	"monotron/megatron/arguments/table"
 	"monotron/megatron/config"
@@ -109,6 +110,9 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 // train runs every rank of this process; place is not nil where that is one of a
 // launcher's.
 func train(ctx context.Context, config config.Run, place *launchenv.Place, open func(string) (*device.Device, error), w training.Streams, begun *begun, outcome *training.Outcome) (err error) {
+	if c := &config.Checkpoint; place != nil && place.Hosts() && store.IsURL(c.Save) && c.LocalDir == "" {
+		return exitcode.Errorf(exitcode.Usage, "--save %s: the ranks of several hosts make a checkpoint in one folder before it is copied; give --save-local-dir a folder that all hosts share", c.Save)
+	}
 	begun.ranks = 1
 	if place == nil {
 		begun.ranks = int64(config.Layout.Sizes().World())

@@ -1,12 +1,14 @@
 package training
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/native"
+	"monotron/megatron/checkpoint/remote"
 	"monotron/megatron/config"
 	"monotron/megatron/spec"
 	"monotron/mpu"
@@ -75,6 +77,13 @@ func kept(c *config.Run) *config.Run {
 // negative its newest sound checkpoint, was trained with, for
 // --use-checkpoint-args; nil where there is no checkpoint.
 func CheckpointFlags(folder string, step int64) (map[string][]string, error) {
+	folder, err := remote.Local(context.Background(), folder, step, nil)
+	if errors.Is(err, native.ErrNone) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
 	if format := foreign(folder, step); format != "" {
 		return foreignFlags(format, folder, step)
 	}

@@ -49,8 +49,11 @@ type Planned struct {
 }
 
 // Prepare checks what needs no model: tokenizer, batch sizes, schedule, and that
-// --save can be written.
+// --save can be written. Checkpoints to load from s3:// URLs are fetched.
 func Prepare(c config.Run, w Streams) (*Job, error) {
+	if err := stageObjects(&c.Checkpoint, func(text string) { w.Notes.From("checkpoint").Info("%s", text) }); err != nil {
+		return nil, err
+	}
 	resumeSaved(&c.Checkpoint)
 	j := &Job{Config: c}
 	var err error

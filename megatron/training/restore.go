@@ -26,6 +26,10 @@ func (r *Run) restore() error {
 	c := &r.Config.Checkpoint
 	r.saver = &saver{saved: -1}
 	r.Engine.Settled = r.saver.awaitTensors
+	var err error
+	if r.saver.remote, err = r.openRemote(); err != nil {
+		return err
+	}
 	dir, finetune, err := r.source()
 	if err != nil {
 		return err

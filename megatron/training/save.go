@@ -1,6 +1,7 @@
 package training
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,13 +13,15 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/native"
+	"monotron/megatron/checkpoint/remote"
 	"monotron/mpu/health"
 )
 
 // saver writes checkpoints of a run, one at a time.
 type saver struct {
 	pending *native.Pending
-	saved   int64 // iteration of the last save or load; -1: none
+	remote  *remote.Remote // nil: checkpoints stay where they are made
+	saved   int64          // iteration of the last save or load; -1: none
 }
 
 // save writes a checkpoint of the iteration, unless it is on disk already.
@@ -38,6 +41,10 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 	ctx = context.WithoutCancel(ctx) // a signal must not spoil the save it asks for
 	options := r.saveOptions()
 	options.KeepLast, options.KeepEvery, options.Keep = c.KeepLast, int64(c.KeepEvery), r.keptBest()
+	if s.remote != nil {
+		s.remote.Keep = r.keptBest()
+		options.Copy = r.copyTo(s.remote)
+	}
 	if c.Async {
 		options.Meet = r.rank.Saves.Barrier
 	}
@@ -108,12 +115,15 @@ func (s *saver) wait(r *Run) error {
 
 func (s *saver) told(r *Run, report native.Report, err error) error {
 	if err != nil {
-		return fmt.Errorf("saving iteration %d to %s: %w", s.saved, r.Config.Checkpoint.Save, err)
+		return fmt.Errorf("saving iteration %d to %s: %w", s.saved, cmp.Or(r.Config.Checkpoint.Remote, r.Config.Checkpoint.Save), err)
 	}
 	for _, n := range report.Notes {
 		r.log.note("%s", n)
 	}
 	r.log.note("saved iteration %d to %s (%d bytes)", report.Iteration, report.Folder, onDisk(report))
+	if s.remote != nil {
+		r.log.note("copied iteration %d to %s", report.Iteration, r.Config.Checkpoint.Remote)
+	}
 	if err := r.writeAdapter(report); err != nil {
 		return fmt.Errorf("writing the adapter of iteration %d: %w", report.Iteration, err)
 	}

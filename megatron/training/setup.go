@@ -87,6 +87,9 @@ func (r *Run) tellModel() error {
 
 // datasets opens the data of the three splits.
 func (r *Run) datasets() ([3]dataset.Dataset, error) {
+	if r.Config.Data.Remote() {
+		defer signs(r.rank.Outside)()
+	}
 	return r.data(func(text string) { r.log.info("data", "%s", text) }, r.rank.Outside)
 }
 

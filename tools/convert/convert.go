@@ -66,6 +66,10 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	notes := &command.Printer{W: c.App.ErrWriter}
+	var err error
+	if o.input, err = command.Local(c, o.input, o.step); err != nil {
+		return fmt.Errorf("--input: %w", err)
+	}
 	original, err := o.openInput()
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/internal/exitcode"
+	"monotron/internal/store"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
 	"monotron/megatron/checkpoint/gguf"
@@ -20,7 +21,7 @@ import (
 
 func allFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "input", Usage: "checkpoint to read: a save folder, one iteration's folder, a model's folder, or a file"},
+		&cli.StringFlag{Name: "input", Usage: "checkpoint to read: a save folder, one iteration's folder, a model's folder, a file, or the s3:// URL of a run's --save"},
 		&cli.StringFlag{Name: "to", Usage: "format to write: " + all.Names()},
 		&cli.StringFlag{Name: "output", Usage: "path to write; it must not exist, except a save folder, to which an iteration is added"},
 		&cli.StringFlag{Name: "from", Usage: "format of the input (default: detected from its content)"},
@@ -87,6 +88,9 @@ func readOptions(c *cli.Context) (*options, error) {
 		if f != "" && !slices.Contains(all.Known(), f) {
 			return nil, exitcode.Errorf(exitcode.Usage, "--%s %q is not a format; choose from %s", name, f, all.Names())
 		}
+	}
+	if store.IsURL(o.output) {
+		return nil, exitcode.Errorf(exitcode.Usage, "--output %s: a folder is written; copy it to the bucket afterwards", o.output)
 	}
 	var ok bool
 	if o.dtype, ok = dtypes[strings.ToLower(c.String("dtype"))]; !ok {

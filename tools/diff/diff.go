@@ -85,12 +85,20 @@ func run(c *cli.Context) error {
 	if x, y := c.Args().Get(0), c.Args().Get(1); isRun(x) && isRun(y) {
 		return diffRuns(c, x, y)
 	}
-	a, err := all.Open(c.Args().Get(0), checkpoint.OpenOptions{Step: c.Int64("step-a"), KeepPadding: c.Bool("keep-padding")})
+	first, err := command.Local(c, c.Args().Get(0), c.Int64("step-a"))
+	if err != nil {
+		return err
+	}
+	second, err := command.Local(c, c.Args().Get(1), c.Int64("step-b"))
+	if err != nil {
+		return err
+	}
+	a, err := all.Open(first, checkpoint.OpenOptions{Step: c.Int64("step-a"), KeepPadding: c.Bool("keep-padding")})
 	if err != nil {
 		return err
 	}
 	defer a.Close()
-	b, err := all.Open(c.Args().Get(1), checkpoint.OpenOptions{Step: c.Int64("step-b"), KeepPadding: c.Bool("keep-padding")})
+	b, err := all.Open(second, checkpoint.OpenOptions{Step: c.Int64("step-b"), KeepPadding: c.Bool("keep-padding")})
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func checkpointCommand() *cli.Command {
 		Name:      "checkpoint",
 		Usage:     "list the contents of a checkpoint: state, tensors, norms, NaNs, checksums",
 		ArgsUsage: "PATH",
-		Description: "PATH is a save folder, one iteration's folder, a Hugging Face folder, or a file: our own format,\n" +
+		Description: "PATH is a save folder, the s3:// URL of a run's --save, one iteration's folder, a Hugging Face folder, or a file: our own format,\n" +
 			"Megatron-LM's torch and torch_dist, Hugging Face, nanoGPT, llm.c, or any safetensors file. Pieces\n" +
 			"are the slices in which a tensor is stored. Exit code 74: --verify found a wrong checksum.",
 		Flags: []cli.Flag{
@@ -45,7 +45,11 @@ func checkpointCommand() *cli.Command {
 			if c.Bool("verify") && c.Bool("headers-only") {
 				return exitcode.Errorf(exitcode.Usage, "--verify reads all values, --headers-only none: choose one")
 			}
-			l, err := inspectCheckpoint(c.Args().First(), c.Int64("step"), !c.Bool("headers-only"), c.Bool("verify"))
+			path, err := command.Local(c, c.Args().First(), c.Int64("step"))
+			if err != nil {
+				return err
+			}
+			l, err := inspectCheckpoint(path, c.Int64("step"), !c.Bool("headers-only"), c.Bool("verify"))
 			if err != nil {
 				return err
 			}

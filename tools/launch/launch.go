@@ -60,7 +60,8 @@ type options struct {
 	prefix             string
 	words              []string    // program and arguments
 	line               commandLine // what their flags say
-	saves              string      // the folder that --save names; "": none
+	saves              string      // what --save names; "": nothing
+	staged             string      // the folder in which its checkpoints are: itself, or of an s3:// URL this host's
 	begun              int64       // the iteration it held at first; -1: none
 	resumes            bool        // the command was told to go on from there
 	folder             string      // for flight records and the verdict
@@ -160,7 +161,10 @@ func read(c *cli.Context) (*options, error) {
 		o.restarts = 3
 	}
 	o.line = readLine(o.words, o.local*o.nodes)
-	o.saves = o.line.config.Checkpoint.Save
+	var err error
+	if o.saves, o.staged, err = saves(&o.line.config.Checkpoint); err != nil {
+		return nil, err
+	}
 	if folder := o.line.config.Watch.Folder; o.line.given("run-folder") {
 		o.folder = folder
 	}
@@ -170,7 +174,6 @@ func read(c *cli.Context) (*options, error) {
 		}
 		return nil, exitcode.Errorf(exitcode.Usage, "--auto-restart needs --save (and --save-interval) in the command to start: without a checkpoint it would start from the beginning")
 	}
-	var err error
 	o.addr, err = meeting(c, o.nodes)
 	return o, err
 }

@@ -15,7 +15,10 @@ import (
 
 	"monotron/csrc/gpus"
 	"monotron/internal/exitcode"
+	"monotron/internal/store"
 	"monotron/megatron/checkpoint"
+	objects "monotron/megatron/checkpoint/remote"
+	"monotron/megatron/config"
 	"monotron/mpu/bootstrap/launchenv"
 	"monotron/mpu/bootstrap/rendezvous"
 	"monotron/mpu/health"
@@ -190,12 +193,21 @@ func (o *options) resume() {
 	}
 }
 
+// saves is --save of the command, and the folder of this host in which its checkpoints are.
+func saves(c *config.Checkpoint) (name, folder string, err error) {
+	folder = c.Save
+	if store.IsURL(c.Save) {
+		folder, err = objects.Folder(c.Save, c.LocalDir)
+	}
+	return c.Save, folder, err
+}
+
 // progress is the newest checkpoint's iteration; -1: there is none.
 func (o *options) progress() int64 {
 	if o.saves == "" {
 		return -1
 	}
-	newest, err := checkpoint.ReadTracker(o.saves)
+	newest, err := checkpoint.ReadTracker(o.staged)
 	if err != nil || newest.Release {
 		return -1
 	}

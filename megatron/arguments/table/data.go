@@ -8,7 +8,7 @@ const (
 
 // dataFlags say where tokens come from.
 var dataFlags = owned(Data,
-	works("data-path", Strings, "", "Data.DataPath", "prefixes of .bin/.idx files, or WEIGHT PREFIX pairs").differs(emptyPath),
+	works("data-path", Strings, "", "Data.DataPath", "prefixes of .bin/.idx files, or WEIGHT PREFIX pairs; a prefix may be an s3:// URL").differs(emptyPath),
 	works("train-data-path", Strings, "", "Data.TrainDataPath", "prefixes, or WEIGHT PREFIX pairs, for training only").differs(emptyPath),
 	works("valid-data-path", Strings, "", "Data.ValidDataPath", "prefixes, or WEIGHT PREFIX pairs, for validation only").differs(emptyPath),
 	works("test-data-path", Strings, "", "Data.TestDataPath", "prefixes, or WEIGHT PREFIX pairs, for the test only").differs(emptyPath),
@@ -16,6 +16,7 @@ var dataFlags = owned(Data,
 	works("per-split-data-args-path", String, "", "Data.PerSplitDataArgsPath", "JSON file with the lists train, valid and test"),
 	works("split", String, "", "Data.Split", "relative sizes of training, validation and test data (default with --data-path: 969,30,1)"),
 	works("data-cache-path", String, "", "Data.CachePath", "folder for the index arrays (default: the folder of the data)"),
+	works("object-storage-cache-path", String, "", "Data.ObjectPath", "folder to which the files of s3:// prefixes are fetched, once per host (default: a folder in the user's cache)"),
 	works("mock-data", Switch, "", "Data.Mock", "train on generated tokens instead of files"),
 	works("dataloader-type", String, "single", "DataloaderType", "order of samples: one pass in the built order, or repeated shuffled passes").
 		choices("single", "cyclic").but("external loaders are not supported; use single or cyclic", "external").differs("sets the default single later"),

@@ -37,6 +37,10 @@ type SaveOptions struct {
 
 	Tokenizer tokenizer.Config // whose files the checkpoint keeps; zero: none
 
+	// Copy takes the finished checkpoint in folder to a second place, on rank 0, before
+	// anything older is removed; nil: there is none.
+	Copy func(ctx context.Context, folder string) error
+
 	fail func(op, path string) error // tests
 }
 
@@ -248,7 +252,7 @@ func (s *saver) write(ctx context.Context) error {
 		return err
 	}
 	if s.o.Rank == 0 {
-		err = s.complete(own)
+		err = s.complete(ctx, own)
 	}
 	return s.agree(err)
 }
@@ -374,8 +378,26 @@ func (s *saver) writeManifest(m *Manifest, name string) error {
 	return s.disk.file(filepath.Join(s.tmp, name), func(out *output) error { return m.writeText(out) })
 }
 
-// complete joins the ranks' parts, gives the folder its name and moves the tracker.
-func (s *saver) complete(own *Manifest) error {
+// complete joins the ranks' parts into a checkpoint, has it copied and removes older ones.
+func (s *saver) complete(ctx context.Context, own *Manifest) error {
+	if err := s.join(own); err != nil {
+		return err
+	}
+	if err := s.name(); err != nil {
+		return err
+	}
+	if s.o.Copy != nil {
+		if err := s.o.Copy(ctx, s.report.Folder); err != nil {
+			return err
+		}
+	}
+	var err error
+	s.report.Removed, err = s.disk.prune(s.dir, s.state.Iteration, s.o)
+	return err
+}
+
+// join makes the manifest of all ranks' parts.
+func (s *saver) join(own *Manifest) error {
 	parts := []*Manifest{own}
 	for rank := 1; rank < s.o.World; rank++ {
 		path := filepath.Join(s.tmp, partName(rank))
@@ -395,9 +417,11 @@ func (s *saver) complete(own *Manifest) error {
 	if all.Tokenizer, err = s.keepTokenizer(); err != nil {
 		return err
 	}
-	if err := s.writeManifest(all, manifestName); err != nil {
-		return err
-	}
+	return s.writeManifest(all, manifestName)
+}
+
+// name gives the folder its name and moves the tracker.
+func (s *saver) name() error {
 	if err := s.disk.sync(s.tmp); err != nil {
 		return err
 	}
@@ -415,12 +439,7 @@ func (s *saver) complete(own *Manifest) error {
 		s.done = false
 		return err
 	}
-	text := fmt.Sprint(s.state.Iteration)
-	if err := s.disk.replace(filepath.Join(s.dir, trackerName), []byte(text), s.o.Tag); err != nil {
-		return err
-	}
-	s.report.Removed, err = s.disk.prune(s.dir, s.state.Iteration, s.o)
-	return err
+	return s.disk.point(s.dir, s.state.Iteration, s.o.Tag)
 }
 
 // readBack opens what was written as loading does: its manifest's size, checksum and

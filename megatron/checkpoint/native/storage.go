@@ -215,6 +215,33 @@ func (d disk) publish(tmp, final string) error {
 	return d.remove(old)
 }
 
+// point names an iteration in the tracker.
+func (d disk) point(dir string, iteration int64, tag string) error {
+	return d.replace(filepath.Join(dir, trackerName), []byte(fmt.Sprint(iteration)), tag)
+}
+
+// Adopt gives a complete checkpoint that was made in dir under the name tmp its own, in
+// place of an older one of that iteration.
+func Adopt(dir, tmp string, iteration int64) error {
+	if err := (disk{}).publish(filepath.Join(dir, tmp), filepath.Join(dir, iterName(iteration))); err != nil {
+		return err
+	}
+	return disk{}.sync(dir)
+}
+
+// Point names an iteration of dir as that which is loaded first.
+func Point(dir string, iteration int64) error { return disk{}.point(dir, iteration, processTag) }
+
+// Path is the folder of an iteration of dir.
+func Path(dir string, iteration int64) string { return filepath.Join(dir, iterName(iteration)) }
+
+// Partial is a name in a save folder for a checkpoint of the iteration that is being made;
+// the next save removes what is left of one.
+func Partial(iteration int64) string { return tmpPrefix + iterName(iteration) + "-" + processTag }
+
+// Iteration reads the name of a checkpoint's folder; ok is false for other names.
+func Iteration(name string) (n int64, ok bool) { return iteration(name) }
+
 // foreign tells that a folder holds another program's checkpoint, which is not
 // ours to remove.
 func foreign(path string) bool {

@@ -12,7 +12,7 @@ import (
 // own, then how the model lies on devices and ranks, and the tokenizer's.
 func ModelFlags(own ...cli.Flag) []cli.Flag {
 	return slices.Concat([]cli.Flag{
-		&cli.StringFlag{Name: "load", Usage: "model to load: a save folder, a Hugging Face folder, or a checkpoint of any known format"},
+		&cli.StringFlag{Name: "load", Usage: "model to load: a save folder, a Hugging Face folder, a checkpoint of any known format, or the s3:// URL of a run's --save"},
 		Between(-1, Counts, &cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration to load (-1 loads the latest)"}),
 	}, own, PrecisionFlags(), LayoutFlags(), DeviceFlags(), TokenizerFlags())
 }
@@ -23,6 +23,9 @@ func Model[O any](open func(name string) (*device.Device, error), read func(*cli
 	run func(*cli.Context, func() (*device.Device, error), O) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		if err := NoArgs(c); err != nil {
+			return err
+		}
+		if err := fetchLoad(c); err != nil {
 			return err
 		}
 		o, err := read(c)

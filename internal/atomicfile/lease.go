@@ -1,11 +1,9 @@
-package dataset
+package atomicfile
 
 import (
 	"os"
 	"sync"
 	"time"
-
-	"monotron/internal/atomicfile"
 )
 
 const (
@@ -14,32 +12,32 @@ const (
 	leaseStale = 30 * time.Second       // without a sign: who builds is stopped
 )
 
-// lease is the right to build the arrays of one set of cache files, so that of all processes
+// Lease is the right to make one set of files, so that of all processes
 // that need them one builds and the others read what it has written. Where nobody can have it
 // (a folder that cannot be written, a file system without locks) everybody builds. The kernel
 // ends a lease with its process. A nil lease is none.
-type lease struct {
+type Lease struct {
 	file *os.File
 	quit chan struct{}
 	idle sync.WaitGroup
 }
 
-// lease waits until this process may build the files of path, or ready says that another has
+// NewLease waits until this process may build the files of path, or ready says that another has
 // built them; then, and where leases do not work, it is nil. waiting is called meanwhile.
-func newLease(path string, ready func() bool, waiting func()) *lease {
+func NewLease(path string, ready func() bool, waiting func()) *Lease {
 	var signed, seen time.Time // the other's last sign, by its clock, and when that was seen here
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 		if err != nil {
 			return nil
 		}
-		held, err := atomicfile.Lock(f)
+		held, err := Lock(f)
 		switch {
 		case err != nil:
 			f.Close() // nothing was written
 			return nil
 		case !held:
-			l := &lease{file: f, quit: make(chan struct{})}
+			l := &Lease{file: f, quit: make(chan struct{})}
 			l.idle.Go(l.sign)
 			return l
 		}
@@ -60,7 +58,7 @@ func newLease(path string, ready func() bool, waiting func()) *lease {
 }
 
 // sign tells those that wait that this process still builds.
-func (l *lease) sign() {
+func (l *Lease) sign() {
 	tick := time.NewTicker(leaseSign)
 	defer tick.Stop()
 	for {
@@ -73,9 +71,9 @@ func (l *lease) sign() {
 	}
 }
 
-// end gives the lease back. Who has opened the file meanwhile finds it gone, and the arrays
+// End gives the lease back. Who has opened the file meanwhile finds it gone, and the arrays
 // there.
-func (l *lease) end() {
+func (l *Lease) End() {
 	if l == nil {
 		return
 	}

@@ -1,0 +1,25 @@
+package arguments
+
+import "monotron/internal/store"
+
+// deriveObjects checks s3:// URLs: their form, and what is only for folders.
+func (p *parser) deriveObjects() {
+	c := &p.Checkpoint
+	for _, u := range []struct{ flag, value string }{{"save", c.Save}, {"load", c.Load}, {"pretrained-checkpoint", c.Pretrained}} {
+		if !store.IsURL(u.value) {
+			continue
+		}
+		if _, err := store.Parse(u.value); err != nil {
+			p.clash(u.flag, "--%s: %v", u.flag, err)
+		}
+	}
+	if store.IsURL(c.Save) && c.Format != "" && c.Format != "native" {
+		p.clash("save ckpt-format", "--ckpt-format %s is for folders; leave it out, and convert what --save %s has by monotron convert", c.Format, c.Save)
+	}
+	if store.IsURL(c.SaveOnLoad) {
+		p.clash("save-on-load", "--save-on-load %s: give a folder; only --save, --load and --pretrained-checkpoint take s3:// URLs", c.SaveOnLoad)
+	}
+	if !store.IsURL(c.Save) && c.Save != "" {
+		p.idle([]string{"save-local-dir"}, "without an s3:// URL as --save")
+	}
+}
