@@ -21,12 +21,11 @@ func deltaAlone(t *testing.T, dev *device.Device) {
 
 // packedNet is convolution and rule of one sample: 2 key heads of 5, 4 value heads of 19.
 type packedNet struct {
-	dev                              *device.Device
-	scope                            *device.Scope
-	d                                device.DType
-	x, a, b, do                      device.Tensor // [rows, ..]
-	w, aLog, dtBias                  device.Tensor
-	conv, o, dconv, dx, da, db, docs device.Tensor
+	dev             *device.Device
+	scope           *device.Scope
+	d               device.DType
+	x, a, b, do     device.Tensor // [rows, ..]
+	w, aLog, dtBias device.Tensor
 }
 
 const (
