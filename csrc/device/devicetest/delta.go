@@ -225,7 +225,18 @@ func (r drawer) delta() []Case {
 	s := deltaShape{batch: r.size(1, 3), s: r.size(1, 200), keyHeads: keys, heads: keys * r.size(1, 3), dk: r.size(1, 129), dv: r.size(1, 129), doc: r.yes(2), rate: 0.1}
 	c := convShape{batch: s.batch, s: s.s, channels: r.size(1, 300), kernel: r.size(1, 5), doc: s.doc}
 	n, silu := r.size(1, 300), int32(r.IntN(2))
-	return []Case{deltaForwardCase(d, s, true), deltaBackwardCase(d, s), convForwardCase(d, c), convBackwardCase(d, c), gateForwardCase(d, n, silu), gateBackwardCase(d, n, silu)}
+	return []Case{deltaForwardCase(d, s, true), deltaBackwardCase(d, s), convForwardCase(d, c), convBackwardCase(d, c), gateForwardCase(d, n, silu), gateBackwardCase(d, n, silu),
+		pagedConvCase(d, r.sequences(1, 1, r.size(1, 200))), pagedDeltaCase(d, r.sequences(r.size(1, 3), r.size(1, 3), 16*r.size(1, 5)))}
+}
+
+// sequences are some that have up to two blocks of positions behind them and as many rows to
+// come: at most four of four blocks, as placesOf needs.
+func (r drawer) sequences(groups, heads, d int64) pagedShape {
+	s := pagedShape{groups: groups, heads: heads, d: d}
+	for range r.size(1, 4) {
+		s.sequences = append(s.sequences, [2]int64{r.size(0, 2*device.PagedBlock), r.size(1, 2*device.PagedBlock)})
+	}
+	return s
 }
 
 // deltaGradients are of convolution, delta rule and gates, over a chunk's end and documents.

@@ -126,7 +126,7 @@ func difference(f *Flag, m theirs) string {
 	}
 	slices.Sort(mine)
 	slices.Sort(choices)
-	kind := map[string]string{"int": "int", "float": "float", "str": "string", "": "string", "enum_type_handler": "string", "moe_freq_type": "string", "no_rope_freq_type": "string"}[m.Type]
+	kind := map[string]string{"int": "int", "float": "float", "str": "string", "": "string", "enum_type_handler": "string", "moe_freq_type": "string", "la_freq_type": "string", "no_rope_freq_type": "string"}[m.Type]
 	arity := map[string]argv.Arity{"1": argv.One, "+": argv.Many, "*": argv.Any, "3": argv.Many}[fmt.Sprint(m.NArgs)]
 	switch {
 	case f.Arity() != arity:
