@@ -17,6 +17,7 @@ typedef struct {
   int32_t dtype, c_dtype; /* of A, B, bias, aux; of C */
   int32_t accumulate, epilogue;
   int32_t by_row; /* 1: a row of C may not depend on how many there are */
+  int32_t leaves, stretches; /* of k, whose sums are a tree; 0: they are one chain of blocks */
   int32_t stream, stream_aux; /* 1: C, or Aux, is large and new: it may be written around the caches */
 } gemm_job;
 
@@ -93,6 +94,8 @@ static inline gemm_fetch gemm_next(int64_t ahead, int columns, int64_t i, int64_
 
 #define MT_GEMM_THIN 4 /* rows up to which nothing is faster than reading B once, unpacked */
 
+enum { TREE_ROWS = 128, TREE_COLUMNS = 384 }; /* of the largest tile whose sums are a tree: it has those of every level */
+
 enum { MT_GEMM_SMALL = 2 << 20 }; /* multiply-adds up to which handing out costs more than it brings */
 
 /* A tile's largest sides and what they are multiples of; tiles along n and m. */
@@ -112,6 +115,15 @@ static inline int64_t gemm_depth(const gemm_kernel *kr, int64_t k) {
   int64_t blocks = mt_ceil(k, kr->k_block);
   return blocks ? mt_up(mt_ceil(k, blocks), kr->k_unit) : 0;
 }
+
+/* A leaf's part of a stretch of k; all of k where there is one leaf. */
+static inline int64_t gemm_leaf(const gemm_job *job) { return job->k / mt_max(1, job->leaves) / mt_max(1, job->stretches); }
+
+/* Whether sums over k are a tree: of more than one leaf, or of a leaf in several stretches. */
+static inline int32_t gemm_tree(const gemm_job *job) { return job->leaves > 1 || job->stretches > 1; }
+
+/* Blocks of a leaf's part of a stretch, which are those of such a k by itself. */
+static inline int64_t gemm_job_depth(const gemm_kernel *kr, const gemm_job *job) { return gemm_depth(kr, gemm_leaf(job)); }
 
 /* The panel of `line` in the block of `depth` that starts k behind the first. */
 static inline char *gemm_panel(const gemm_kernel *kr, const gemm_packed *x, int64_t line, int64_t k, int64_t depth) {

@@ -19,6 +19,11 @@ const (
 // ByRow (B stored [n,k], no Accumulate): a row of C depends on its row of A alone, not
 // on how many there are; elsewhere other kernels may do for other shapes.
 //
+// Leaves > 0: every element is Σ over k in an order that depends on k, Leaves and Stretches
+// alone, whatever m and n are. k is Stretches equal stretches, each cut into Leaves equal parts;
+// leaf l is the l-th part of each of them, summed in f32 in rising order, and the leaves are
+// added as a balanced binary tree in f32. Leaves is a power of two, no Accumulate.
+//
 //op:matmul
 type MatmulArgs struct {
 	C          Tensor `dtype:"value|f32"`
@@ -29,6 +34,8 @@ type MatmulArgs struct {
 	Accumulate int32
 	Epilogue   Epilogue
 	ByRow      int32
+	Leaves     int32
+	Stretches  int32 // 0: one
 	_          int32
 }
 
@@ -41,7 +48,15 @@ func (a *MatmulArgs) check() bool {
 	plain := !a.Bias.Given() && a.Epilogue == NoEpilogue && (a.C.DType == F32 || a.C.DType == F64)
 	return k == k2 && shaped(a.C, m, n) && optional(a.Bias, n) && optional(a.Aux, m, n) &&
 		(a.Epilogue == NoEpilogue) == !a.Aux.Given() && (a.Accumulate == 0 || plain) &&
-		(a.ByRow == 0 || a.TransA == 0 && a.TransB != 0 && a.Accumulate == 0)
+		(a.ByRow == 0 || a.TransA == 0 && a.TransB != 0 && a.Accumulate == 0) && a.leaves(k)
+}
+
+// leaves tells whether the sums over k can be cut as asked.
+func (a *MatmulArgs) leaves(k int64) bool {
+	if a.Leaves == 0 {
+		return a.Stretches == 0
+	}
+	return a.Leaves > 0 && a.Leaves&(a.Leaves-1) == 0 && a.Stretches >= 0 && a.Accumulate == 0 && k%int64(a.Leaves*max(1, a.Stretches)) == 0
 }
 
 func (a *MatmulArgs) main() Tensor { return a.C }
