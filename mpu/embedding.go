@@ -20,7 +20,7 @@ func NewVocabParallelEmbedding(r Region, name string, kept, padded, h int64, ini
 	start := n * int64(r.Rank())
 	here := max(0, min(n, kept-start))
 	w := Rows(name, init, []int64{kept, h}, [][2]int64{{start, here}}, n)
-	w.Role = Vocabulary
+	w.Role, w.ByToken = Vocabulary, true
 	return &VocabParallelEmbedding{Weight: w, Start: start, region: r}
 }
 
@@ -31,7 +31,7 @@ func (e *VocabParallelEmbedding) Forward(d *device.Device, out, ids device.Tenso
 	defer s.Release()
 	sum := leaving(e.region, s, out)
 	d.EmbeddingForward(device.EmbeddingForwardArgs{Out: sum, Table: e.Weight.Value, IDs: ids, Start: e.Start})
-	return wait(leave(e.region, out, sum))
+	return wait(leave(e.region, d, out, sum))
 }
 
 // Backward: the table's gradient += dout, in token order. dout has the rows of
@@ -40,7 +40,7 @@ func (e *VocabParallelEmbedding) Backward(d *device.Device, dout, ids device.Ten
 	if e.Weight.Frozen {
 		return
 	}
-	d.EmbeddingBackward(device.EmbeddingBackwardArgs{DTable: e.Weight.Grad, DOut: dout, IDs: ids, Start: e.Start})
+	d.EmbeddingBackward(device.EmbeddingBackwardArgs{DTable: e.Weight.Grad, DOut: dout, IDs: ids, Start: e.Start, Grid: e.Weight.Grid, Peak: e.Weight.Peak})
 }
 
 // WholeGradient joins the ranks' rows of dout under sequence parallelism, into

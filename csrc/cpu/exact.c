@@ -34,7 +34,7 @@ static int32_t K(grid_add)(mt_context *ctx, const void *args, void *scratch, int
     return 0;
   }
   mt_range r = mt_flat_range(n, tile);
-  double grid = *(const double *)a->grid.data, *sum = (double *)a->sum.data + r.from;
+  double grid = mt_given(&a->grid) ? *(const double *)a->grid.data : 0, *sum = (double *)a->sum.data + r.from;
   if (a->x.dtype == MT_F64) {
     const double *x = (const double *)a->x.data + r.from;
     volatile double magic = grid * 6755399441055744.;

@@ -18,7 +18,7 @@ template <typename T> __global__ void grid_add_kernel(const __grid_constant__ mt
   int most = 0;
   if (i < length(a.x)) {
     T x = data_of<T>(a.x)[i];
-    data_of<double>(a.sum)[i] += on_grid(x, *data_of<double>(a.grid));
+    data_of<double>(a.sum)[i] += on_grid(x, given(a.grid) ? *data_of<double>(a.grid) : 0);
     most = magnitude((float)x);
   }
   most = block_larger(most);

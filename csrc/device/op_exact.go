@@ -6,7 +6,7 @@ package device
 // docs/invariance.md.
 
 // GridAddArgs: Sum += X, each element rounded to the nearest multiple of Grid f64 [1], a power of
-// two (half to even; |X| below 2^51 grids). X and Sum contiguous and equally long. Peak f32 [1],
+// two (half to even; |X| below 2^51 grids); 0, or not given: X as it is. X and Sum contiguous and equally long. Peak f32 [1],
 // where given, becomes the largest of Peak and |X|; not finite numbers are larger than others.
 //
 //op:grid_add
@@ -18,7 +18,7 @@ type GridAddArgs struct {
 }
 
 func (a *GridAddArgs) check() bool {
-	return a.Sum.Len() == a.X.Len() && a.Sum.Contiguous() && a.X.Contiguous() && shaped(a.Grid, 1) && optional(a.Peak, 1) &&
+	return a.Sum.Len() == a.X.Len() && a.Sum.Contiguous() && a.X.Contiguous() && optional(a.Grid, 1) && optional(a.Peak, 1) &&
 		(!a.Peak.Given() || a.X.DType != F64)
 }
 

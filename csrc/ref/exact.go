@@ -6,12 +6,20 @@ import (
 	"monotron/csrc/device"
 )
 
-// onGrid is x rounded to the nearest multiple of grid, a power of two; half to even.
-func onGrid(x, grid float64) float64 { return math.RoundToEven(x/grid) * grid }
+// onGrid is x rounded to the nearest multiple of grid, a power of two, half to even; of no grid x.
+func onGrid(x, grid float64) float64 {
+	if grid == 0 {
+		return x
+	}
+	return math.RoundToEven(x/grid) * grid
+}
 
 // GridAdd adds what is rounded, element by element.
 func (b *backend) GridAdd(a *device.GridAddArgs) {
-	grid := one(a.Grid, 0)
+	grid := 0.0
+	if a.Grid.Given() {
+		grid = one(a.Grid, 0)
+	}
 	b.spread(a.X.Len(), 1<<14, func(from, to int64) {
 		x := make([]float64, to-from)
 		load(x, a.X, from)

@@ -36,7 +36,7 @@ func gridAddCase(n int64, f32 bool) Case {
 			a.X = e.Make("X", device.F32, func(i int) float64 { return math.Ldexp(e.unit(), -i%30) }, n)
 			a.Peak = e.Changes(e.List("Peak", device.F32, 0.5), exact)
 		} else {
-			a.X = e.Make("X", device.F64, onGrid, n)
+			a.X, a.Grid = e.Make("X", device.F64, onGrid, n), device.Tensor{}
 		}
 		return func() { e.Dev.GridAdd(a) }
 	}, Work{Bytes: float64(20 * n)}}
