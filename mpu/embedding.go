@@ -29,9 +29,11 @@ func NewVocabParallelEmbedding(r Region, name string, kept, padded, h int64, ini
 func (e *VocabParallelEmbedding) Forward(d *device.Device, out, ids device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
-	sum := leaving(e.region, s, out)
+	region := e.region
+	region.Leaves = 0 // all ranks but one add 0, which rounds nothing
+	sum := leaving(region, s, out)
 	d.EmbeddingForward(device.EmbeddingForwardArgs{Out: sum, Table: e.Weight.Value, IDs: ids, Start: e.Start})
-	return wait(leave(e.region, d, out, sum))
+	return wait(leave(region, d, out, sum))
 }
 
 // Backward: the table's gradient += dout, in token order. dout has the rows of
