@@ -350,13 +350,12 @@ func weightGradient(d *device.Device, h *Hooks, w *Param, dy, x device.Tensor) {
 	if w.Frozen {
 		return
 	}
-	h.leaves().AddTo(d, []*Param{w}, x.Shape[0], func(grads []device.Tensor, of func(device.Tensor) device.Tensor) {
-		a := device.MatmulArgs{C: grads[0], A: of(dy), B: of(x), TransA: 1, Accumulate: 1}
-		if w.exact() {
-			a.Accumulate, a.Leaves = 0, 1
-		}
-		d.Matmul(a)
-	})
+	a := device.MatmulArgs{C: w.Grad, A: dy, B: x, TransA: 1, Accumulate: 1}
+	if w.exact() {
+		l := h.leaves()
+		a.Grid, a.Peak, a.Chunk, a.Batch = w.Grid, w.Peak, int32(l.Chunk), int32(l.Batch)
+	}
+	d.Matmul(a)
 }
 
 // biasGradient accumulates db += Σ dy over the rows that are here.

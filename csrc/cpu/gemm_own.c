@@ -16,12 +16,14 @@ typedef struct {
   int64_t k, depth; /* this block of k */
   int32_t first, last; /* of the leaf, or of all of k */
   int64_t leaf, levels; /* of a tree: its leaf under way, and how many levels there are; else 0, 1 */
+  double *exact;        /* of a sum on a grid: a micro tile's after another's; NULL: it is none */
+  int32_t most;         /* the bits of the largest magnitude so far */
   int32_t single;   /* k is one block: there is room for one micro tile's sums */
 } own_call;
 
 void mt_gemm_pack(const gemm_kernel *kr, const gemm_job *job, int32_t of_b, char *to, int64_t panel, int64_t line, int64_t end, int64_t k, int64_t depth) {
   enum { STRIP = 32 };
-  const gemm_operand *x = of_b ? &job->b : &job->a;
+  const gemm_operand rows = gemm_rows(job, of_b, k), *x = &rows;
   int64_t side = of_b ? kr->nr : kr->mr, strip = (of_b ? x->row : x->col) == 1 ? depth : STRIP;
   for (int64_t at = 0; at < depth; at += strip)
     for (int64_t l = line; l < end; l += side)
@@ -67,6 +69,20 @@ static const float *grow(const own_call *o, float *sums) {
   return made;
 }
 
+/* Adds a leaf's sums of a micro tile to those of all leaves, and after the last these to C. */
+static void add_leaf(own_call *o, const gemm_tile *here, const float *sums, double *exact) {
+  const gemm_kernel *kr = o->kernel;
+  const gemm_job *job = o->job;
+  const int64_t n = kr->mr * kr->nr;
+  if (o->k < job->chunk) memset(exact, 0, n * sizeof *exact);
+  o->most = mt_gemm_kernels()->grid_add(sums, exact, n, *job->grid, o->most);
+  if (o->k + o->depth < job->k) return;
+  for (int64_t i = here->i0; i < here->i1; i++) {
+    double *c = (double *)job->c + i * job->ldc, *row = exact + (i - here->i0) * kr->nr;
+    for (int64_t j = here->j0; j < here->j1; j++) c[j] += row[j - here->j0];
+  }
+}
+
 /* The micro tile at (i, j): after the last block of k on to C while its sums are in
  * the L1 cache. */
 static void micro_tile(own_call *o, int64_t i, int64_t j, const char *a, const char *b, const char *next) {
@@ -77,6 +93,11 @@ static void micro_tile(own_call *o, int64_t i, int64_t j, const char *a, const c
   const float *all = sums;
   gemm_tile here = {i, mt_min(i + kr->mr, t->i1), j, mt_min(j + kr->nr, t->j1)};
   int32_t last = o->last && o->leaf + 1 >= o->job->leaves;
+  if (o->exact) {
+    kr->micro(o->depth, a, b, sums, !o->first, next);
+    if (o->last) add_leaf(o, &here, sums, o->exact + index * kr->mr * kr->nr);
+    return;
+  }
   if (last && !o->job->stream) fetch(o->job, i, here.i1 - i, j, here.j1 - j);
   kr->micro(mt_up(o->depth, kr->k_unit), a, b, sums, !o->first, next);
   if (o->levels > 1 && o->last) all = grow(o, sums);
@@ -102,9 +123,10 @@ static void block(own_call *o) {
   int64_t line = mt_up(o->depth, kr->k_unit) * kr->element, a_panel = line * kr->mr, b_panel = line * kr->nr;
   int64_t part = b_panel / mt_ceil(t->i1 - t->i0, kr->mr);
   const char *first = block_of_a(o, a_panel);
+  const gemm_operand rows = gemm_rows(o->job, 1, o->k);
   for (int64_t j = t->j0; j < t->j1; j += kr->nr) {
     const char *a = first, *b = p->b.data ? gemm_panel(kr, &p->b, j, o->k - p->k0, o->depth) : o->b;
-    if (!p->b.data) kr->pack_b(o->b, &o->job->b, j, mt_min(kr->nr, t->j1 - j), o->k, o->depth);
+    if (!p->b.data) kr->pack_b(o->b, &rows, j, mt_min(kr->nr, t->j1 - j), o->k, o->depth);
     const char *next = b + b_panel; /* a part of it comes with each panel of A */
     for (int64_t i = t->i0; i < t->i1; i += kr->mr, a += a_panel, next += part) micro_tile(o, i, j, a, b, next);
   }
@@ -120,6 +142,14 @@ static void blocks(own_call *o, int64_t k0, int64_t k1, int64_t depth, int32_t f
     block(o);
     o->k += o->depth;
   } while (o->k < k1);
+}
+
+/* Every leaf of a sum on a grid by itself, then the peak, which no order changes. */
+static void grid_leaves(own_call *o, int64_t depth) {
+  const gemm_job *job = o->job;
+  for (int64_t k = 0; k < job->k; k += job->chunk) blocks(o, k, k + job->chunk, depth, 1, 1);
+  for (int32_t peak = __atomic_load_n(job->peak, __ATOMIC_RELAXED); o->most > peak;)
+    if (__atomic_compare_exchange_n(job->peak, &peak, o->most, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
 }
 
 /* Every leaf by itself: its parts of all stretches, one after the other. */
@@ -145,8 +175,13 @@ void mt_gemm_own(const gemm_kernel *kr, const gemm_job *job, const gemm_part *p,
   float *sums = (float *)(o.a + mt_up(down * kr->mr * depth * kr->element, 64));
   o.sums = p->sums ? p->sums : sums;
   o.rest = sums + (o.single ? 1 : down * across * o.levels) * kr->mr * kr->nr;
+  if (job->chunk) {
+    o.exact = (double *)mt_up((uintptr_t)o.rest, 64);
+    o.rest = (float *)(o.exact + down * across * kr->mr * kr->nr);
+  }
   if (kr->begin) kr->begin();
-  if (tree) leaves(&o, depth);
+  if (job->chunk) grid_leaves(&o, depth);
+  else if (tree) leaves(&o, depth);
   else blocks(&o, p->k0, p->k1, depth, p->k0 == 0, p->k1 == job->k);
   if (kr->end) kr->end();
 }

@@ -42,7 +42,7 @@ static packed_plan plan_of(const gemm_kernel *kr, const gemm_job *job) {
   packed_plan p = {.kernel = kr, .m = job->m, .n = job->n, .k = job->k, .chunks = 1, .depth = gemm_job_depth(kr, job), .grid = cut(kr, job, job->m, job->n, job->k)};
   int64_t a = p.grid.across > 1 ? job->m : 0, b = p.grid.down > 1 ? job->n : 0, line = job->k * kr->element;
   if ((a + b) * line > WHOLE) {
-    if (!job->leaves && job->k >= mt_max(job->m, job->n) && job->m * job->n <= SUMS / 4) p.along = ALONG_K;
+    if (!job->leaves && !job->chunk && job->k >= mt_max(job->m, job->n) && job->m * job->n <= SUMS / 4) p.along = ALONG_K;
     else p.along = a > b ? ALONG_M : ALONG_N;
     if (p.along == ALONG_M) p.chunks = mt_ceil(job->m, p.m = piece(job->m, line, LINES));
     if (p.along == ALONG_N) p.chunks = mt_ceil(job->n, p.n = piece(job->n, line, LINES));

@@ -15,7 +15,9 @@ static gemm_operand operand(const mt_tensor *t, int32_t transposed) {
 static gemm_job job_of(const mt_matmul_args *p) {
   int32_t stream = p->c.dtype == MT_F32 && !p->accumulate && mt_len(&p->c) * 4 >= MT_STREAM && (uintptr_t)p->c.data % 64 == 0 && p->c.stride[0] % 16 == 0;
   int32_t stream_aux = p->epilogue != MT_NO_EPILOGUE && p->aux.dtype == MT_BF16 && mt_len(&p->aux) * 2 >= MT_STREAM_LATER && (uintptr_t)p->aux.data % 64 == 0 && p->aux.stride[0] % 32 == 0;
+  if (mt_given(&p->grid)) stream = 0;
   return (gemm_job){
+      .chunk = p->chunk, .batch = p->batch, .grid = p->grid.data, .peak = p->peak.data,
       .a = operand(&p->a, p->trans_a), .b = operand(&p->b, p->trans_b),
       .c = p->c.data, .aux = p->aux.data, .bias = p->bias.rank ? p->bias.data : NULL,
       .m = p->c.shape[0], .n = p->c.shape[1], .k = p->trans_a ? p->a.shape[0] : p->a.shape[1],
@@ -37,7 +39,7 @@ static int32_t by_library(const gemm_job *job) {
 
 static route route_of(const gemm_job *job) {
   if (job->m == 0 || job->n == 0) return NOTHING;
-  if (job->leaves) { /* one order for all shapes */
+  if (job->leaves || job->chunk) { /* one order for all shapes */
     int32_t fits = !gemm_tree(job) || (job->m <= TREE_ROWS && job->n <= TREE_COLUMNS);
     return fits && job->m * job->n * job->k <= MT_GEMM_SMALL ? SINGLE : PACKED;
   }
@@ -48,7 +50,7 @@ static route route_of(const gemm_job *job) {
 
 static const gemm_kernel *kernel_of(const gemm_job *job) {
   const gemm_kernel *own = NULL;
-  if (job->leaves) return mt_gemm_kernels()->f32; /* of every type: a chain of fused multiply-adds, which all sets have */
+  if (job->leaves || job->chunk) return mt_gemm_kernels()->f32; /* of every type: a chain of fused multiply-adds, which all sets have */
   if (job->dtype == MT_BF16) own = mt_amx() ? mt_gemm_amx() : mt_gemm_bf16();
   if (job->dtype == MT_F16 && mt_amx()) own = mt_gemm_amx_f16();
   return own ? own : mt_gemm_kernels()->f32;

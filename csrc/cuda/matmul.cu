@@ -4,7 +4,7 @@
 #include "gemm.h"
 
 static void matmul(mt_context *ctx, const mt_matmul_args &a, void *) {
-  if (a.leaves > 0) {
+  if (a.leaves > 0 || given(a.grid)) {
     snprintf(ctx->error, sizeof ctx->error, "matmul: --device cuda has no products whose sums are trees; use --device cpu, or leave out --layout-invariant");
     return;
   }

@@ -2,7 +2,7 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0xe67f18fau /* of the rest of this file */
+#define MT_OPS_SUM 0x68b74051u /* of the rest of this file */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU, MT_GEGLU, MT_RELU };
@@ -50,7 +50,7 @@ typedef struct { mt_tensor out, x, offsets; } mt_grouped_sum_args;
 typedef struct { mt_tensor y, x, weight; } mt_scale_rows_args;
 typedef struct { mt_tensor out, x, y; } mt_row_dots_args;
 typedef struct { mt_tensor placed, chosen, slots; int32_t back, pad4; } mt_place_choices_args;
-typedef struct { mt_tensor c, a, b, bias, aux; int32_t trans_a, trans_b, accumulate, epilogue, by_row, leaves, stretches, pad12; } mt_matmul_args;
+typedef struct { mt_tensor c, a, b, bias, aux, grid, peak; int32_t trans_a, trans_b, accumulate, epilogue, by_row, leaves, stretches, chunk, batch, pad16; } mt_matmul_args;
 typedef struct { mt_tensor m, out, grad, hyper; float mu; int32_t pad5; } mt_momentum_args;
 typedef struct { mt_tensor out, x, stats; float eps; int32_t pad4; } mt_normalize_args;
 typedef struct { mt_tensor out, x, y; float a, b, c; int32_t pad6; } mt_polynomial_args;

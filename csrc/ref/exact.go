@@ -2,6 +2,7 @@ package ref
 
 import (
 	"math"
+	"unsafe"
 
 	"monotron/csrc/device"
 )
@@ -118,6 +119,23 @@ func narrow(a *device.MatmulArgs, x []float64) {
 	if a.A.DType != device.F64 {
 		for i := range x {
 			x[i] = float64(float32(x[i]))
+		}
+	}
+}
+
+// addLeaves is a Matmul to a grid: of each leaf by itself, rounded to f32, then added.
+func (b *backend) addLeaves(a *device.MatmulArgs) {
+	batch, chunk := int64(a.Batch), int64(a.Chunk)
+	m, n := a.C.Shape[0], a.C.Shape[1]
+	room := make([]float32, m*n)
+	leaf := device.View(unsafe.Pointer(unsafe.SliceData(room)), device.F32, m, n)
+	rows := func(t device.Tensor, first int64) device.Tensor {
+		return device.Strided(t.Slice(0, first, 1).Data, t.DType, []int64{chunk, t.Shape[1]}, []int64{batch * t.Stride[0], 1})
+	}
+	for at := int64(0); at < a.A.Shape[0]; at += batch * chunk {
+		for sample := range batch {
+			b.Matmul(&device.MatmulArgs{C: leaf, A: rows(a.A, at+sample), B: rows(a.B, at+sample), TransA: 1, Leaves: 1})
+			b.GridAdd(&device.GridAddArgs{Sum: a.C, X: leaf, Grid: a.Grid, Peak: a.Peak})
 		}
 	}
 }

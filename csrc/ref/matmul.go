@@ -11,6 +11,10 @@ const (
 )
 
 func (b *backend) Matmul(a *device.MatmulArgs) {
+	if a.Grid.Given() {
+		b.addLeaves(a)
+		return
+	}
 	m, n := a.C.Shape[0], a.C.Shape[1]
 	across := (n + tileColumns - 1) / tileColumns
 	down := (m + tileRows - 1) / tileRows

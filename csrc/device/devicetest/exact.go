@@ -20,6 +20,9 @@ func exactCases() []Case {
 		for _, s := range []treeShape{{1, 1, 8, 8, 1}, {3, 5, 32, 4, 0}, {17, 33, 48, 4, 2}, {65, 129, 512, 8, 1}, {130, 400, 96, 2, 0}, {64, 70, 2112, 8, 2}, {9, 40, 600, 1, 1}} {
 			cases = append(cases, treeCase(d, s, false), treeCase(d, s, true))
 		}
+		for _, s := range []gridShape{{1, 1, 1, 1, 1}, {3, 5, 2, 4, 1}, {17, 33, 3, 8, 2}, {65, 129, 1, 300, 2}, {300, 500, 2, 64, 3}, {130, 1000, 4, 16, 8}} {
+			cases = append(cases, gridMatmulCase(d, s))
+		}
 	}
 	return cases
 }
@@ -77,4 +80,22 @@ func treeCase(d device.DType, s treeShape, wide bool) Case {
 	}
 	name := fmt.Sprintf("%s %dx%dx%d of %d leaves in %d stretches, f32 C %v", d, s.m, s.n, s.k, s.leaves, s.stretches, wide)
 	return Case{device.OpMatmul, name, setup, Work{Bytes: float64(d.Size() * (s.m + s.n) * s.k), FLOPs: 2 * float64(s.m*s.n*s.k)}}
+}
+
+// gridShape is a product on a grid: m by n of chunks of `chunk` rows, `chunks` of each of `batch` samples.
+type gridShape struct{ m, n, batch, chunk, chunks int64 }
+
+// gridMatmulCase: a leaf is rounded in f32 on a device, in f64 by the oracle, so sums are near, not equal.
+func gridMatmulCase(d device.DType, s gridShape) Case {
+	k := s.batch * s.chunk * s.chunks
+	setup := func(e *Env) func() {
+		a := device.MatmulArgs{TransA: 1, Accumulate: 1, Chunk: int32(s.chunk), Batch: int32(s.batch), Grid: e.List("Grid", device.F64, 0x1p-30)}
+		a.A, a.B = e.In("A", d, k, s.m), e.In("B", d, k, s.n)
+		t := tol(device.F32, k, math.Sqrt(float64(k)))
+		a.C = e.Changes(e.Make("C", device.F64, func(i int) float64 { return float64(i % 7) }, s.m, s.n), t)
+		a.Peak = e.Changes(e.List("Peak", device.F32, 0), t)
+		return func() { e.Dev.Matmul(a) }
+	}
+	name := fmt.Sprintf("%s %dx%d of leaves of %d rows, %d of %d samples", d, s.m, s.n, s.chunk, s.chunks, s.batch)
+	return Case{device.OpMatmul, name, setup, Work{Bytes: float64(d.Size()*(s.m+s.n)*k + 16*s.m*s.n), FLOPs: 2 * float64(s.m*s.n*k)}}
 }
