@@ -234,7 +234,7 @@ func (ad *adapter) branchBackward(d *device.Device, h *Hooks, s *device.Scope, b
 		d.Fill(dt, 0)
 	}
 	b.scale(d, s, dt)
-	weightGradient(d, b.a, dt, in)
+	weightGradient(d, nil, b.a, dt, in)
 	back := s.Alloc(dx.DType, n, dx.Shape[1])
 	d.Matmul(device.MatmulArgs{C: back, A: dt, B: b.a.Value})
 	if b.Dropout > 0 && h != nil && h.Drop != nil {

@@ -47,6 +47,7 @@ type LossArgs struct {
 	Scale   Tensor // f32 [1]: loss scale; none: 1
 	// TableStays: the table gets no gradient.
 	TableStays bool
+	Hooks      *Hooks // of the pass; nil: none
 }
 
 // Tensor shortens the signatures above.
@@ -69,10 +70,23 @@ func (l *VocabParallelHead) Loss(d *device.Device, a LossArgs) error {
 	if err := l.blocks(d, whole); err != nil {
 		return err
 	}
-	if l.region.Cut() && a.DHidden.Given() {
-		return wait(leave(l.region, a.DHidden, dhidden))
+	if l.sumsOnce() && a.DHidden.Given() {
+		return wait(leave(l.region, d, a.DHidden, dhidden))
 	}
 	return nil
+}
+
+// sumsOnce tells whether the ranks' parts of hidden gradients are added up for all tokens at
+// once, else block by block, beside the table's gradient.
+func (l *VocabParallelHead) sumsOnce() bool { return l.region.Cut() || l.region.Leaves > 0 }
+
+// blockRows is how many tokens a block has: whole leaves.
+func (l *VocabParallelHead) blockRows(d *device.Device, a *LossArgs) int64 {
+	rows := HeadRows(d)
+	if unit := a.Hooks.leaves().Chunk * a.Hooks.leaves().Batch; unit > 0 {
+		rows = max(1, rows/unit) * unit
+	}
+	return min(rows, a.Hidden.Shape[0])
 }
 
 // blocks works on all tokens, a few rows of logits at a time.
@@ -80,7 +94,7 @@ func (l *VocabParallelHead) blocks(d *device.Device, a LossArgs) error {
 	tokens := a.Hidden.Shape[0]
 	s := d.Arena.Scope(device.Activations)
 	defer s.Release()
-	size := min(HeadRows(d), tokens)
+	size := l.blockRows(d, &a)
 	logits := s.Alloc(logitsType(a.Hidden.DType), size, l.Weight.Shape[0])
 	grad := logits                                                          // of the logits; in place where the dtypes agree
 	if a.DHidden.Given() && (a.Hidden.DType != logits.DType || l.Cap > 0) { // the cap's gradient reads the logits
@@ -92,7 +106,7 @@ func (l *VocabParallelHead) blocks(d *device.Device, a LossArgs) error {
 		cut := func(t Tensor) Tensor { return t.Slice(0, at, n) }
 		c := block{
 			hidden: cut(a.Hidden), labels: cut(a.Labels), loss: cut(a.Loss), scale: a.Scale,
-			logits: logits.Slice(0, 0, n), grad: grad.Slice(0, 0, n),
+			hooks: a.Hooks, logits: logits.Slice(0, 0, n), grad: grad.Slice(0, 0, n),
 			stats: stats.Reshape(3*size).Slice(0, 0, 3*n).Reshape(3, n),
 		}
 		if a.DHidden.Given() {
@@ -115,6 +129,7 @@ type block struct {
 	dhidden, weight, scale             Tensor
 	best, labelled                     Tensor // of all ranks
 	tableStays                         bool
+	hooks                              *Hooks
 }
 
 func (c *block) max() Tensor    { return c.stats.At(0) }
@@ -122,9 +137,11 @@ func (c *block) sum() Tensor    { return c.stats.At(1) }
 func (c *block) target() Tensor { return c.stats.At(2) }
 
 func (l *VocabParallelHead) block(d *device.Device, c block) error {
-	d.Matmul(device.MatmulArgs{C: c.logits, A: c.hidden, B: l.Weight.Value, TransB: 1})
+	d.Matmul(device.MatmulArgs{C: c.logits, A: c.hidden, B: l.Weight.Value, TransB: 1, Leaves: l.region.one()})
 	l.capped(d, c.logits)
-	d.CrossEntropyStats(device.CrossEntropyStatsArgs{Logits: c.logits, Labels: c.labels, Max: c.max(), Sum: c.sum(), Target: c.target(), Start: l.Start, Columns: l.Columns})
+	if l.region.Leaves == 0 || c.best.Given() {
+		d.CrossEntropyStats(device.CrossEntropyStatsArgs{Logits: c.logits, Labels: c.labels, Max: c.max(), Sum: c.sum(), Target: c.target(), Start: l.Start, Columns: l.Columns})
+	}
 	if c.best.Given() {
 		d.Copy(c.best, c.max())
 		if l.region.Size() > 1 {
@@ -148,13 +165,13 @@ func (l *VocabParallelHead) block(d *device.Device, c block) error {
 	if l.Cap > 0 {
 		d.SoftCapBackward(device.SoftCapBackwardArgs{DX: c.grad, DY: c.grad, Y: c.logits, Cap: l.Cap})
 	}
-	d.Matmul(device.MatmulArgs{C: c.dhidden, A: c.grad, B: l.Weight.Value})
+	d.Matmul(device.MatmulArgs{C: c.dhidden, A: c.grad, B: l.Weight.Value, Leaves: l.region.share()})
 	var summing comm.Work
-	if l.region.Size() > 1 && !l.region.Cut() { // else all blocks are summed as one
+	if l.region.Size() > 1 && !l.sumsOnce() { // else all blocks are summed as one
 		summing = CopyToRegionBackward(l.region, c.dhidden)
 	}
 	if !c.tableStays {
-		weightGradient(d, l.Weight, c.grad, c.hidden)
+		weightGradient(d, c.hooks, l.Weight, c.grad, c.hidden)
 	}
 	return wait(summing)
 }
@@ -167,38 +184,55 @@ func (l *VocabParallelHead) capped(d *device.Device, logits Tensor) {
 }
 
 // combine turns the statistics of the columns here into those of all ranks'.
-// log Σ exp(x) of a rank's columns stands for them all: the softmax's statistics
-// of those few numbers, one a rank, are the statistics of the whole row. So one
-// gather of two numbers a token does. A rank without columns gives log 0.
+// log Σ exp(x) of some columns stands for them all: the softmax's statistics of those few
+// numbers are the statistics of the whole row. So one gather of two numbers a token does, of the
+// columns of each rank or, with leaves, of each leaf. Where no column counts it is log 0.
 func (l *VocabParallelHead) combine(d *device.Device, c *block) error {
-	if l.region.Size() == 1 {
+	if l.region.Size() == 1 && l.region.Leaves == 0 {
 		return nil
 	}
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
-	size, rows, dtype := int64(l.region.Size()), c.stats.Last(), c.stats.DType
-	none := s.Alloc(dtype, rows)
-	d.Fill(none, 0)
-	mine, all := s.Alloc(dtype, 2, rows), s.Alloc(dtype, size, 2, rows)
-	d.CrossEntropyLoss(device.CrossEntropyLossArgs{Loss: mine.At(0), Max: c.max(), Sum: c.sum(), Target: none})
-	d.Copy(mine.At(1), c.target())
-	if err := l.region.AllGather(all, mine).Wait(); err != nil {
+	here := int64(max(1, l.region.share()))
+	parts, rows, dtype := here*int64(l.region.Size()), c.stats.Last(), c.stats.DType
+	all := s.Alloc(dtype, parts, 2, rows)
+	mine := s.Alloc(dtype, here, 2, rows)
+	l.parts(d, s, c, mine)
+	if l.region.Size() == 1 {
+		all = mine
+	} else if err := l.region.AllGather(all, mine).Wait(); err != nil {
 		return err
 	}
-	beside, nobody := s.Alloc(dtype, rows, size), s.Alloc(device.I32, rows)
-	d.Copy(beside, device.Strided(all.Data, dtype, []int64{rows, size}, []int64{1, 2 * rows}))
+	beside, nobody := s.Alloc(dtype, rows, parts), s.Alloc(device.I32, rows)
+	d.Copy(beside, device.Strided(all.Data, dtype, []int64{rows, parts}, []int64{1, 2 * rows}))
 	d.Fill(nobody, -1)
-	d.CrossEntropyStats(device.CrossEntropyStatsArgs{Logits: beside, Labels: nobody, Max: c.max(), Sum: c.sum(), Target: c.target(), Columns: size})
+	d.CrossEntropyStats(device.CrossEntropyStatsArgs{Logits: beside, Labels: nobody, Max: c.max(), Sum: c.sum(), Target: c.target(), Columns: parts})
 	d.Fill(c.target(), 0)
-	d.ColumnSum(c.target(), device.Strided(all.Slice(1, 1, 1).Data, dtype, []int64{size, rows}, []int64{2 * rows, 1}))
+	d.ColumnSum(c.target(), device.Strided(all.Slice(1, 1, 1).Data, dtype, []int64{parts, rows}, []int64{2 * rows, 1}))
 	return nil
+}
+
+// parts sets mine [parts, 2, rows] to log Σ exp(x) and the label's logit of each part of the
+// columns here: all of them, or a leaf's.
+func (l *VocabParallelHead) parts(d *device.Device, s *device.Scope, c *block, mine Tensor) {
+	none := s.Alloc(c.stats.DType, c.stats.Last())
+	d.Fill(none, 0)
+	width := l.Weight.Shape[0] / mine.Shape[0]
+	for i := range mine.Shape[0] {
+		if l.region.Leaves > 0 {
+			d.CrossEntropyStats(device.CrossEntropyStatsArgs{Logits: c.logits.Slice(1, i*width, width), Labels: c.labels, Max: c.max(), Sum: c.sum(), Target: c.target(),
+				Start: l.Start + i*width, Columns: max(0, min(width, l.Columns-i*width))})
+		}
+		d.CrossEntropyLoss(device.CrossEntropyLossArgs{Loss: mine.At(i).At(0), Max: c.max(), Sum: c.sum(), Target: none})
+		d.Copy(mine.At(i).At(1), c.target())
+	}
 }
 
 // Logits of hidden [tokens, h], for generation: f32 [tokens, n], the first n of the
 // vocabulary on every rank.
 func (l *VocabParallelHead) Logits(d *device.Device, out, hidden Tensor) error {
 	if l.region.Size() == 1 {
-		d.Matmul(device.MatmulArgs{C: out, A: hidden, B: l.Weight.Value.Slice(0, 0, out.Last()), TransB: 1, ByRow: l.region.byRow()})
+		d.Matmul(device.MatmulArgs{C: out, A: hidden, B: l.Weight.Value.Slice(0, 0, out.Last()), TransB: 1, ByRow: l.region.byRow(), Leaves: l.region.one()})
 		l.capped(d, out)
 		return nil
 	}
@@ -206,7 +240,7 @@ func (l *VocabParallelHead) Logits(d *device.Device, out, hidden Tensor) error {
 	defer s.Release()
 	rows, n := hidden.Shape[0], l.Weight.Shape[0]
 	own, whole := s.Alloc(out.DType, rows, n), s.Alloc(out.DType, rows, n*int64(l.region.Size()))
-	d.Matmul(device.MatmulArgs{C: own, A: hidden, B: l.Weight.Value, TransB: 1, ByRow: l.region.byRow()})
+	d.Matmul(device.MatmulArgs{C: own, A: hidden, B: l.Weight.Value, TransB: 1, ByRow: l.region.byRow(), Leaves: l.region.one()})
 	l.capped(d, own)
 	if err := GatherFromRegionForward(l.region, d, whole, own); err != nil {
 		return err

@@ -20,7 +20,7 @@ func NewVocabParallelEmbedding(r Region, name string, kept, padded, h int64, ini
 	start := n * int64(r.Rank())
 	here := max(0, min(n, kept-start))
 	w := Rows(name, init, []int64{kept, h}, [][2]int64{{start, here}}, n)
-	w.Role = Vocabulary
+	w.Role, w.ByToken = Vocabulary, true
 	return &VocabParallelEmbedding{Weight: w, Start: start, region: r}
 }
 
@@ -29,9 +29,11 @@ func NewVocabParallelEmbedding(r Region, name string, kept, padded, h int64, ini
 func (e *VocabParallelEmbedding) Forward(d *device.Device, out, ids device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
-	sum := leaving(e.region, s, out)
+	region := e.region
+	region.Leaves = 0 // all ranks but one add 0, which rounds nothing
+	sum := leaving(region, s, out)
 	d.EmbeddingForward(device.EmbeddingForwardArgs{Out: sum, Table: e.Weight.Value, IDs: ids, Start: e.Start})
-	return wait(leave(e.region, out, sum))
+	return wait(leave(region, d, out, sum))
 }
 
 // Backward: the table's gradient += dout, in token order. dout has the rows of
@@ -40,7 +42,7 @@ func (e *VocabParallelEmbedding) Backward(d *device.Device, dout, ids device.Ten
 	if e.Weight.Frozen {
 		return
 	}
-	d.EmbeddingBackward(device.EmbeddingBackwardArgs{DTable: e.Weight.Grad, DOut: dout, IDs: ids, Start: e.Start})
+	d.EmbeddingBackward(device.EmbeddingBackwardArgs{DTable: e.Weight.Grad, DOut: dout, IDs: ids, Start: e.Start, Grid: e.Weight.Grid, Peak: e.Weight.Peak})
 }
 
 // WholeGradient joins the ranks' rows of dout under sequence parallelism, into

@@ -109,7 +109,7 @@ func (l *Linear) Params() []*Param { return given(l.Weight, l.Bias) }
 
 // Forward: x [rows, in] -> y [rows, out].
 func (l *Linear) Forward(d *device.Device, y, x device.Tensor) {
-	a := device.MatmulArgs{C: y, A: x, B: l.Weight.Value, TransB: 1, ByRow: l.region.byRow()}
+	a := device.MatmulArgs{C: y, A: x, B: l.Weight.Value, TransB: 1, ByRow: l.region.byRow(), Leaves: l.region.one()}
 	if l.Bias != nil {
 		a.Bias = l.Bias.Value
 	}
@@ -117,8 +117,8 @@ func (l *Linear) Forward(d *device.Device, y, x device.Tensor) {
 }
 
 // Backward: dx = dy·W; gradients of weight and bias +=.
-func (l *Linear) Backward(d *device.Device, dx, dy, x device.Tensor) {
-	d.Matmul(device.MatmulArgs{C: dx, A: dy, B: l.Weight.Value})
-	weightGradient(d, l.Weight, dy, x)
-	biasGradient(d, l.Bias, dy)
+func (l *Linear) Backward(d *device.Device, h *Hooks, dx, dy, x device.Tensor) {
+	d.Matmul(device.MatmulArgs{C: dx, A: dy, B: l.Weight.Value, Leaves: l.region.one()})
+	weightGradient(d, h, l.Weight, dy, x)
+	biasGradient(d, h, l.Bias, dy)
 }

@@ -15,6 +15,8 @@ type Hooks struct {
 	Accumulate func([]*Param) error
 	Gradients  func([]*Param) error
 
+	Leaves Leaves // of the micro-batch's tokens
+
 	Bare bool // adapters are off
 
 	// Drop sets dst to the dropout of src [n, columns], or, going back, to its gradient: of rows
@@ -51,4 +53,12 @@ func (h *Hooks) Final(params []*Param) error {
 		return nil
 	}
 	return h.Gradients(params)
+}
+
+// leaves are those of a micro-batch; without hooks sums are not cut.
+func (h *Hooks) leaves() Leaves {
+	if h == nil {
+		return Leaves{}
+	}
+	return h.Leaves
 }

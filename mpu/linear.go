@@ -44,6 +44,7 @@ type ColumnParallelLinear struct {
 	SharedWeight, SharedBias *Param // rows after those of Weight that other ranks hold too; nil: none
 	region                   Region
 	gather                   bool
+	stretches                int32    // of the rows here, where they are several of the global matrix
 	sharers                  Region   // of shared rows
 	adapter                  *adapter // nil: none
 }
@@ -56,6 +57,9 @@ func NewColumnParallelLinear(r Region, c LinearConfig) *ColumnParallelLinear {
 		c.Rows = [][2]int64{{n * int64(r.Rank()), n}}
 	}
 	l := &ColumnParallelLinear{region: r, gather: c.GatherOutput && r.Size() > 1}
+	if r.Leaves > 0 && len(c.Rows) > 1 {
+		l.stretches = int32(len(c.Rows))
+	}
 	l.Weight, l.Bias = c.params(c.Rows)
 	l.Weight.tiled(c.Tiles)
 	if c.Shared == nil {
@@ -151,7 +155,7 @@ func (l *ColumnParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.T
 	err = l.region.gathered(w, whole, x, func(x device.Tensor, from, n int64) error {
 		for _, p := range parts {
 			err := p.weight.byRows(d, h, x.DType, func(weight device.Tensor, row, rows int64) {
-				a := device.MatmulArgs{C: own.Slice(0, from, n).Slice(1, p.from+row, rows), A: x, B: weight, TransB: 1, Epilogue: epilogue, ByRow: l.region.byRow()}
+				a := device.MatmulArgs{C: own.Slice(0, from, n).Slice(1, p.from+row, rows), A: x, B: weight, TransB: 1, Epilogue: epilogue, ByRow: l.region.byRow(), Leaves: l.region.one()}
 				if aux.Given() {
 					a.Aux = aux.Slice(0, from, n).Slice(1, p.from+row, rows)
 				}
@@ -191,7 +195,7 @@ func (l *ColumnParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x de
 	}
 	whole, joining := entering(l.region, s, x)
 	dwhole := leaving(l.region, s, dx)
-	if err := inputGradient(d, h, parts, dwhole, dy); err != nil {
+	if err := l.inputGradient(d, h, parts, dwhole, dy); err != nil {
 		return err
 	}
 	if err := wait(joining); err != nil {
@@ -200,20 +204,20 @@ func (l *ColumnParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x de
 	if err := l.adapter.backward(d, h, dwhole, dy, whole); err != nil {
 		return err
 	}
-	summing := leave(l.region, dx, dwhole)
+	summing := leave(l.region, d, dx, dwhole)
 	for _, p := range l.parts() { // a weight with a magnitude is frozen
 		dp := dy.Slice(1, p.from, p.n)
 		if err := p.weight.addGradient(d, h, dp, whole); err != nil {
 			return err
 		}
-		biasGradient(d, p.bias, dp)
+		biasGradient(d, h, p.bias, dp)
 	}
 	return wait(summing)
 }
 
 // inputGradient sets dx = dy·W over this rank's columns of dy. Several parts are
 // added up in f32.
-func inputGradient(d *device.Device, h *Hooks, parts []part, dx, dy device.Tensor) error {
+func (l *ColumnParallelLinear) inputGradient(d *device.Device, h *Hooks, parts []part, dx, dy device.Tensor) error {
 	sum := dx
 	if len(parts) > 1 && dx.DType.Size() < device.F32.Size() {
 		sum = d.Arena.Alloc(device.Workspace, device.F32, dx.Dims()...)
@@ -221,7 +225,7 @@ func inputGradient(d *device.Device, h *Hooks, parts []part, dx, dy device.Tenso
 	}
 	for i, p := range parts {
 		err := p.weight.byColumns(d, h, dy.DType, func(weight device.Tensor, from, n int64) {
-			d.Matmul(device.MatmulArgs{C: sum.Slice(1, from, n), A: dy.Slice(1, p.from, p.n), B: weight, Accumulate: int32(min(i, 1))})
+			d.Matmul(device.MatmulArgs{C: sum.Slice(1, from, n), A: dy.Slice(1, p.from, p.n), B: weight, Accumulate: int32(min(i, 1)), Leaves: l.region.share(), Stretches: l.stretches})
 		})
 		if err != nil {
 			return err
@@ -280,9 +284,9 @@ func (l *RowParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.Tens
 	if err != nil {
 		return err
 	}
-	err = l.region.scattered(s, y, func(sum device.Tensor, from, n int64) error {
+	err = l.region.scattered(d, s, y, func(sum device.Tensor, from, n int64) error {
 		err := parts[0].weight.byRows(d, h, x.DType, func(weight device.Tensor, row, rows int64) {
-			d.Matmul(device.MatmulArgs{C: sum.Slice(1, row, rows), A: x.Slice(0, from, n), B: weight, TransB: 1, ByRow: l.region.byRow()})
+			d.Matmul(device.MatmulArgs{C: sum.Slice(1, row, rows), A: x.Slice(0, from, n), B: weight, TransB: 1, ByRow: l.region.byRow(), Leaves: l.region.share()})
 		})
 		ad.forward(d, h, sum, x.Slice(0, from, n), from)
 		return err
@@ -303,7 +307,7 @@ func (l *RowParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x devic
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
 	whole, joining := entering(l.region, s, dy)
-	biasGradient(d, l.Bias, dy)
+	biasGradient(d, h, l.Bias, dy)
 	own := dx
 	if l.whole {
 		x = ScatterToRegionForward(l.region, x)
@@ -315,7 +319,7 @@ func (l *RowParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x devic
 	}
 	err = l.region.gathered(joining, whole, dy, func(dy device.Tensor, from, n int64) error {
 		return parts[0].weight.byColumns(d, h, dy.DType, func(weight device.Tensor, column, columns int64) {
-			d.Matmul(device.MatmulArgs{C: own.Slice(0, from, n).Slice(1, column, columns), A: dy, B: weight})
+			d.Matmul(device.MatmulArgs{C: own.Slice(0, from, n).Slice(1, column, columns), A: dy, B: weight, Leaves: l.region.one()})
 		})
 	})
 	if err != nil {
@@ -341,17 +345,25 @@ func (l *RowParallelLinear) BiasValue() device.Tensor {
 	return l.Bias.Value
 }
 
-// weightGradient accumulates dW += dyᵀ·x into the f32 main gradient.
-func weightGradient(d *device.Device, w *Param, dy, x device.Tensor) {
+// weightGradient accumulates dW += dyᵀ·x into the main gradient.
+func weightGradient(d *device.Device, h *Hooks, w *Param, dy, x device.Tensor) {
 	if w.Frozen {
 		return
 	}
-	d.Matmul(device.MatmulArgs{C: w.Grad, A: dy, B: x, TransA: 1, Accumulate: 1})
+	a := device.MatmulArgs{C: w.Grad, A: dy, B: x, TransA: 1, Accumulate: 1}
+	if w.exact() {
+		l := h.leaves()
+		a.Grid, a.Peak, a.Chunk, a.Batch = w.Grid, w.Peak, int32(l.Chunk), int32(l.Batch)
+	}
+	d.Matmul(a)
 }
 
 // biasGradient accumulates db += Σ dy over the rows that are here.
-func biasGradient(d *device.Device, b *Param, dy device.Tensor) {
-	if b != nil && !b.Frozen {
-		d.ColumnSum(b.Grad, dy)
+func biasGradient(d *device.Device, h *Hooks, b *Param, dy device.Tensor) {
+	if b == nil || b.Frozen {
+		return
 	}
+	h.leaves().AddTo(d, []*Param{b}, dy.Shape[0], func(grads []device.Tensor, of func(device.Tensor) device.Tensor) {
+		d.ColumnSum(grads[0], of(dy))
+	})
 }

@@ -11,6 +11,7 @@ type Region struct {
 	*comm.Group
 	Sequence bool // outside, a rank holds [s/tp·b, h], its stretch of positions, instead of [s·b, h]
 	ByRow    bool // forward, a row has the same bits whatever other rows there are
+	Leaves   int  // of the axes that the ranks cut, whose sums are trees of these (--reduction-leaves); 0: sums are not cut
 	Overlap  bool // where rows are gathered or scattered, products are made in pieces beside them
 }
 
@@ -129,19 +130,25 @@ func entering(r Region, s *device.Scope, x device.Tensor) (whole device.Tensor, 
 }
 
 // leaving is where a layer of the region writes its partial sum of y: y itself,
-// or all rows where y is the rank's piece.
+// or all rows where y is the rank's piece, and in the type of partial sums.
 func leaving(r Region, s *device.Scope, y device.Tensor) device.Tensor {
-	if !r.Cut() {
-		return y
+	dtype := r.partial(y.DType)
+	switch {
+	case r.Cut():
+		return s.Alloc(dtype, y.Shape[0]*int64(r.Size()), y.Shape[1])
+	case r.Size() > 1 && dtype != y.DType:
+		return s.Alloc(dtype, y.Dims()...)
 	}
-	return s.Alloc(y.DType, y.Shape[0]*int64(r.Size()), y.Shape[1])
+	return y
 }
 
 // leave starts the sum of the ranks' parts into y; part is leaving's.
-func leave(r Region, y, part device.Tensor) comm.Work {
+func leave(r Region, d *device.Device, y, part device.Tensor) comm.Work {
 	switch {
 	case r.Size() == 1:
 		return nil
+	case r.Leaves > 0:
+		return r.addLeaves(d, y, part)
 	case r.Cut():
 		return ReduceScatterToSequenceForward(r, y, part)
 	}
@@ -166,9 +173,9 @@ func Enter(r Region, s *device.Scope, x device.Tensor) (device.Tensor, error) {
 // LeavePartial sets y, the rank's rows outside, to the sum over ranks of part, which each has
 // of all rows: the backward of Enter, where each rank used all of it.
 func LeavePartial(r Region, d *device.Device, y, part device.Tensor) error {
-	if !r.Cut() {
+	if !r.Cut() && r.Leaves == 0 {
 		d.Copy(y, part)
 		part = y
 	}
-	return wait(leave(r, y, part))
+	return wait(leave(r, d, y, part))
 }

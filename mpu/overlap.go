@@ -39,14 +39,14 @@ const overlapPieces = 2
 // scattered makes the partial sums of all rows [rows, n] and adds them up over the ranks, each
 // keeping its rows in y. With Overlap every piece has a part of each rank's rows, so that it can
 // leave when it is made.
-func (r Region) scattered(s *device.Scope, y device.Tensor, product func(sum device.Tensor, from, n int64) error) error {
+func (r Region) scattered(d *device.Device, s *device.Scope, y device.Tensor, product func(sum device.Tensor, from, n int64) error) error {
 	n := y.Shape[0]
-	if !r.Overlap || !r.Cut() || n%overlapPieces != 0 {
+	if !r.Overlap || !r.Cut() || r.Leaves > 0 || n%overlapPieces != 0 {
 		sum := leaving(r, s, y)
 		if err := product(sum, 0, sum.Shape[0]); err != nil {
 			return err
 		}
-		return wait(leave(r, y, sum))
+		return wait(leave(r, d, y, sum))
 	}
 	piece := n / overlapPieces
 	var under [overlapPieces]comm.Work

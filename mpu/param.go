@@ -57,6 +57,7 @@ type Param struct {
 	QKV     [3]int64 // rows of Q, K and V of each query group, which Muon updates as matrices of their own; zeros: it is one
 	Tile    bool     // a part of a weight that comes and goes by itself (tiles.go)
 	Frozen  bool     // not trained: it has neither gradient nor optimizer state
+	ByToken bool     // a table that is looked up: rows of tokens are added to its gradient one by one
 	NoDecay bool     // biases and norms: no weight decay
 	OwnClip bool     // clipped by the norm of all gradients that have this, apart from the others' (--mtp-detach-heads)
 
@@ -66,7 +67,10 @@ type Param struct {
 
 	Value device.Tensor // what forward and backward read, value dtype
 	Main  device.Tensor // f32 main parameter; Value itself in f32 training
-	Grad  device.Tensor // f32 main gradient
+	Grad  device.Tensor // f32 main gradient; f64 where it is a sum on a grid
+
+	Grid device.Tensor // f64 [1]: its unit, a power of two; not given: gradients are added as they come
+	Peak device.Tensor // f32 [1]: the largest magnitude of what was added in this step, of each leaf
 
 	tiles [][]*tile // by rows: what stands for the parameter, which then has no memory; nil: it is whole
 }

@@ -17,6 +17,10 @@ typedef struct {
   int32_t dtype, c_dtype; /* of A, B, bias, aux; of C */
   int32_t accumulate, epilogue;
   int32_t by_row; /* 1: a row of C may not depend on how many there are */
+  int32_t leaves, stretches; /* of k, whose sums are a tree; 0: they are one chain of blocks */
+  int64_t chunk, batch; /* of a sum on a grid: rows of a leaf, and how far apart they lie; 0: it is none */
+  const double *grid;   /* read while sums are made: a plan has no memory behind it */
+  int32_t *peak;        /* the bits of the largest magnitude of a leaf */
   int32_t stream, stream_aux; /* 1: C, or Aux, is large and new: it may be written around the caches */
 } gemm_job;
 
@@ -54,6 +58,10 @@ typedef struct {
 /* C and Aux of the tile from its sums [rows, columns]; C += where told. */
 typedef void gemm_finish(const gemm_job *job, const gemm_tile *tile, const float *sums, int64_t ld);
 
+/* Adds the sums of a leaf to those of all leaves, on a grid; returns the bits of the larger of most
+ * and their magnitudes. n: a multiple of every vector. */
+typedef int32_t gemm_grid_add(const float *leaf, double *sums, int64_t n, double grid, int32_t most);
+
 /* A tile of C against a [n,k] matrix, read as it lies; an element's sum depends on k alone. */
 typedef void gemm_by_row(const gemm_job *job, const gemm_tile *tile, float *workspace);
 
@@ -62,6 +70,7 @@ typedef struct {
   const gemm_kernel *f32; /* takes every value dtype, converting as it packs */
   gemm_finish *finish;
   gemm_by_row *by_row;
+  gemm_grid_add *grid_add;
 } gemm_kernels;
 
 const gemm_kernels *mt_gemm_kernels(void);
@@ -93,6 +102,8 @@ static inline gemm_fetch gemm_next(int64_t ahead, int columns, int64_t i, int64_
 
 #define MT_GEMM_THIN 4 /* rows up to which nothing is faster than reading B once, unpacked */
 
+enum { TREE_ROWS = 128, TREE_COLUMNS = 384 }; /* of the largest tile whose sums are a tree: it has those of every level */
+
 enum { MT_GEMM_SMALL = 2 << 20 }; /* multiply-adds up to which handing out costs more than it brings */
 
 /* A tile's largest sides and what they are multiples of; tiles along n and m. */
@@ -112,6 +123,28 @@ static inline int64_t gemm_depth(const gemm_kernel *kr, int64_t k) {
   int64_t blocks = mt_ceil(k, kr->k_block);
   return blocks ? mt_up(mt_ceil(k, blocks), kr->k_unit) : 0;
 }
+
+/* A leaf's part of a stretch of k; all of k where there is one leaf. */
+static inline int64_t gemm_leaf(const gemm_job *job) { return job->chunk ? job->chunk : job->k / mt_max(1, job->leaves) / mt_max(1, job->stretches); }
+
+/* Whether sums over k are of leaves: of more than one, of one in several stretches, on a grid. */
+static inline int32_t gemm_tree(const gemm_job *job) { return job->chunk || job->leaves > 1 || job->stretches > 1; }
+
+/* An operand as packing of rows k.. reads it. On a grid k counts leaf by leaf: the rows of a leaf lie
+ * `batch` apart, those of `batch` leaves between each other. */
+static inline gemm_operand gemm_rows(const gemm_job *job, int32_t of_b, int64_t k) {
+  gemm_operand x = of_b ? job->b : job->a;
+  if (!job->chunk) return x;
+  int64_t leaf = k / job->chunk, step = of_b ? x.row : x.col;
+  int64_t first = leaf / job->batch * job->chunk * job->batch + leaf % job->batch - leaf * job->chunk * job->batch;
+  x.data += first * step * (x.dtype == MT_F32 ? 4 : 2);
+  if (of_b) x.row = step * job->batch;
+  else x.col = step * job->batch;
+  return x;
+}
+
+/* Blocks of a leaf's part of a stretch, which are those of such a k by itself. */
+static inline int64_t gemm_job_depth(const gemm_kernel *kr, const gemm_job *job) { return gemm_depth(kr, gemm_leaf(job)); }
 
 /* The panel of `line` in the block of `depth` that starts k behind the first. */
 static inline char *gemm_panel(const gemm_kernel *kr, const gemm_packed *x, int64_t line, int64_t k, int64_t depth) {

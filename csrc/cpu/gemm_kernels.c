@@ -8,6 +8,7 @@
 const gemm_kernels *mt_gemm_kernels(void) { return MT_CALL(kernels_of); }
 
 #else
+#include "exact.h"
 #include "gelu.h"
 #include "gemm_transpose.h"
 
@@ -216,13 +217,25 @@ static void K(by_row)(const gemm_job *job, const gemm_tile *t, float *workspace)
   K(finish)(job, t, sums, columns);
 }
 
+static int32_t K(grid_sums)(const float *leaf, double *sums, int64_t n, double grid, int32_t most) {
+  vd magic = v_magic(grid);
+  vi peak = {0};
+  for (int64_t i = 0; i < n; i += LANES) {
+    vf x = v_load(leaf, MT_F32, i);
+    peak = v_larger(peak, v_magnitude(x));
+    v_add_on_grid(sums + i, LANES, v_lo(x), v_hi(x), magic);
+  }
+  int32_t largest = v_largest_bits(peak);
+  return largest > most ? largest : most;
+}
+
 static const gemm_kernel K(f32) = {
     .mr = MR, .nr = NR, .k_unit = 1, .k_block = 256, .element = 4,
     .pack_a = K(pack_a), .pack_b = K(pack_b), .micro = K(micro),
 };
 
 static const gemm_kernels *K(kernels_of)(void) {
-  static const gemm_kernels all = {.f32 = &K(f32), .finish = K(finish), .by_row = K(by_row)};
+  static const gemm_kernels all = {.f32 = &K(f32), .finish = K(finish), .by_row = K(by_row), .grid_add = K(grid_sums)};
   return &all;
 }
 #endif

@@ -22,12 +22,14 @@ typedef struct {
   int32_t along;
   int64_t m, n, k, chunks;             /* of a chunk; their number */
   int64_t depth;                       /* of a block of k: by k alone, so that parts of C are made as the whole is */
+  int64_t segment;                     /* of k, which blocks do not cross: all, or a leaf's part of a stretch */
   int64_t a_bytes, b_bytes;            /* of a buffer */
   int32_t a_buffers, b_buffers;        /* none where a tile packs for itself */
   gemm_grid grid;                      /* of a chunk's C */
 } packed_plan;
 
-static gemm_grid cut(const gemm_kernel *kr, int64_t m, int64_t n, int64_t k) {
+static gemm_grid cut(const gemm_kernel *kr, const gemm_job *job, int64_t m, int64_t n, int64_t k) {
+  if (gemm_tree(job)) return mt_gemm_cut(m, n, k, (gemm_limits){TREE_ROWS, TREE_COLUMNS, kr->mr, kr->nr});
   return mt_gemm_cut(m, n, k, (gemm_limits){ROWS, gemm_depth(kr, k) < k ? COLUMNS : WIDE, kr->mr, kr->nr});
 }
 
@@ -37,18 +39,19 @@ static int64_t piece(int64_t n, int64_t line_bytes, int64_t unit) {
 }
 
 static packed_plan plan_of(const gemm_kernel *kr, const gemm_job *job) {
-  packed_plan p = {.kernel = kr, .m = job->m, .n = job->n, .k = job->k, .chunks = 1, .depth = gemm_depth(kr, job->k), .grid = cut(kr, job->m, job->n, job->k)};
+  packed_plan p = {.kernel = kr, .m = job->m, .n = job->n, .k = job->k, .chunks = 1, .depth = gemm_job_depth(kr, job), .grid = cut(kr, job, job->m, job->n, job->k)};
   int64_t a = p.grid.across > 1 ? job->m : 0, b = p.grid.down > 1 ? job->n : 0, line = job->k * kr->element;
   if ((a + b) * line > WHOLE) {
-    if (job->k >= mt_max(job->m, job->n) && job->m * job->n <= SUMS / 4) p.along = ALONG_K;
+    if (!job->leaves && !job->chunk && job->k >= mt_max(job->m, job->n) && job->m * job->n <= SUMS / 4) p.along = ALONG_K;
     else p.along = a > b ? ALONG_M : ALONG_N;
     if (p.along == ALONG_M) p.chunks = mt_ceil(job->m, p.m = piece(job->m, line, LINES));
     if (p.along == ALONG_N) p.chunks = mt_ceil(job->n, p.n = piece(job->n, line, LINES));
     if (p.along == ALONG_K) p.chunks = mt_ceil(job->k, p.k = piece(job->k, (a + b) * kr->element, p.depth));
-    p.grid = cut(kr, p.m, p.n, p.k);
+    p.grid = cut(kr, job, p.m, p.n, p.k);
   }
   if (p.grid.across > 1) p.a_buffers = p.along == ALONG_M || p.along == ALONG_K ? 2 : 1;
   if (p.grid.down > 1) p.b_buffers = p.along == ALONG_N || p.along == ALONG_K ? 2 : 1;
+  p.segment = gemm_tree(job) ? gemm_leaf(job) : p.k;
   p.a_bytes = mt_up(mt_up(p.m, kr->mr) * mt_up(p.k, kr->k_unit) * kr->element, 64);
   p.b_bytes = mt_up(mt_up(p.n, kr->nr) * mt_up(p.k, kr->k_unit) * kr->element, 64);
   return p;
@@ -72,20 +75,22 @@ static range chunk_of(const packed_plan *p, const gemm_job *job, int64_t chunk) 
 
 /* How a chunk of an operand is cut for packing: lines in groups, each block of k in
  * pieces; long in the direction in which memory runs. */
-typedef struct { int64_t count, lines, groups, depth, pieces, blocks; } packing;
+typedef struct { int64_t count, lines, groups, depth, pieces, segment, blocks, segments; } packing;
 
 static packing packing_of(const packed_plan *p, const gemm_job *job, int32_t of_b, const range *r) {
   int32_t along_k = (of_b ? job->b.row : job->a.col) == 1;
   packing c = {.count = of_b ? r->c.j1 - r->c.j0 : r->c.i1 - r->c.i0, .lines = along_k ? LINES : 16 * LINES, .depth = along_k ? p->depth : LINES};
   c.groups = mt_ceil(c.count, c.lines);
   c.pieces = mt_ceil(p->depth, c.depth);
-  c.blocks = mt_ceil(r->k1 - r->k0, p->depth);
+  c.segment = mt_min(p->segment, r->k1 - r->k0);
+  c.blocks = mt_ceil(c.segment, p->depth);
+  c.segments = c.segment ? (r->k1 - r->k0) / c.segment : 0;
   return c;
 }
 
 static int64_t packing_tiles(const packed_plan *p, const gemm_job *job, int32_t of_b, const range *r) {
   packing c = packing_of(p, job, of_b, r);
-  return c.groups * c.pieces * c.blocks;
+  return c.groups * c.pieces * c.blocks * c.segments;
 }
 
 /* Tiles of a phase: those of C, of A's packing, of B's. */
@@ -131,9 +136,10 @@ static void pack(const packed_plan *p, const gemm_job *job, int32_t of_b, char *
   range r = chunk_of(p, job, chunk);
   packing c = packing_of(p, job, of_b, &r);
   gemm_packed to = of_b ? packed_b(p, &r, scratch, chunk) : packed_a(p, &r, scratch, chunk);
-  int64_t piece = tile / c.groups % c.pieces * c.depth, k = tile / c.groups / c.pieces * p->depth; /* from k0 */
+  int64_t piece = tile / c.groups % c.pieces * c.depth, nth = tile / c.groups / c.pieces;
+  int64_t within = nth % c.blocks * p->depth, k = nth / c.blocks * c.segment + within; /* from k0 */
   int64_t line = to.first + tile % c.groups * c.lines, end = mt_min(to.first + c.count, line + c.lines);
-  int64_t block = mt_min(p->depth, r.k1 - r.k0 - k), depth = mt_min(c.depth, block - piece), side = (of_b ? kr->nr : kr->mr) * kr->element;
+  int64_t block = mt_min(p->depth, c.segment - within), depth = mt_min(c.depth, block - piece), side = (of_b ? kr->nr : kr->mr) * kr->element;
   if (depth > 0) mt_gemm_pack(kr, job, of_b, gemm_panel(kr, &to, line, k, block) + piece * side, mt_up(block, kr->k_unit) * side, line, end, r.k0 + k + piece, depth);
 }
 

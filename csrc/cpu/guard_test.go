@@ -91,7 +91,7 @@ func (g guarded) every(dtype device.DType, h int64) {
 	d.Fill(value(), 1)
 	d.Uniform(device.UniformArgs{Out: g.make(device.F32, h), Step: one})
 	d.GradStats(g.make(device.F64, device.Stats), value(), device.Tensor{})
-	d.WeightedSum(g.make(device.F64, 2), logits, logits)
+	d.WeightedSum(device.WeightedSumArgs{Out: g.make(device.F64, 2), X: logits, W: logits})
 	g.experts(dtype, h)
 	hyper, mults, f32 := g.make(device.F32, device.Hypers), g.make(device.F32, 1, 2), func() device.Tensor { return g.make(device.F32, 3, h) }
 	d.AdamW(device.AdamWArgs{Param: f32(), Grad: f32(), M: f32(), V: f32(), Model: value(), Hyper: hyper, Mults: mults})

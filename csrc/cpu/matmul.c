@@ -15,12 +15,14 @@ static gemm_operand operand(const mt_tensor *t, int32_t transposed) {
 static gemm_job job_of(const mt_matmul_args *p) {
   int32_t stream = p->c.dtype == MT_F32 && !p->accumulate && mt_len(&p->c) * 4 >= MT_STREAM && (uintptr_t)p->c.data % 64 == 0 && p->c.stride[0] % 16 == 0;
   int32_t stream_aux = p->epilogue != MT_NO_EPILOGUE && p->aux.dtype == MT_BF16 && mt_len(&p->aux) * 2 >= MT_STREAM_LATER && (uintptr_t)p->aux.data % 64 == 0 && p->aux.stride[0] % 32 == 0;
+  if (mt_given(&p->grid)) stream = 0;
   return (gemm_job){
+      .chunk = p->chunk, .batch = p->batch, .grid = p->grid.data, .peak = p->peak.data,
       .a = operand(&p->a, p->trans_a), .b = operand(&p->b, p->trans_b),
       .c = p->c.data, .aux = p->aux.data, .bias = p->bias.rank ? p->bias.data : NULL,
       .m = p->c.shape[0], .n = p->c.shape[1], .k = p->trans_a ? p->a.shape[0] : p->a.shape[1],
       .ldc = p->c.stride[0], .ldaux = p->aux.stride[0], .dtype = p->a.dtype, .c_dtype = p->c.dtype,
-      .accumulate = p->accumulate, .epilogue = p->epilogue, .by_row = p->by_row, .stream = stream, .stream_aux = stream_aux,
+      .accumulate = p->accumulate, .epilogue = p->epilogue, .by_row = p->by_row, .leaves = p->leaves, .stretches = p->stretches, .stream = stream, .stream_aux = stream_aux,
   };
 }
 
@@ -37,6 +39,10 @@ static int32_t by_library(const gemm_job *job) {
 
 static route route_of(const gemm_job *job) {
   if (job->m == 0 || job->n == 0) return NOTHING;
+  if (job->leaves || job->chunk) { /* one order for all shapes */
+    int32_t fits = !gemm_tree(job) || (job->m <= TREE_ROWS && job->n <= TREE_COLUMNS);
+    return fits && job->m * job->n * job->k <= MT_GEMM_SMALL ? SINGLE : PACKED;
+  }
   if (job->by_row || (job->m <= MT_GEMM_THIN && job->b.row == 1 && job->a.col == 1)) return BY_ROW;
   if (by_library(job)) return LIBRARY;
   return job->m * job->n * job->k <= MT_GEMM_SMALL ? SINGLE : PACKED;
@@ -44,6 +50,7 @@ static route route_of(const gemm_job *job) {
 
 static const gemm_kernel *kernel_of(const gemm_job *job) {
   const gemm_kernel *own = NULL;
+  if (job->leaves || job->chunk) return mt_gemm_kernels()->f32; /* of every type: a chain of fused multiply-adds, which all sets have */
   if (job->dtype == MT_BF16) own = mt_amx() ? mt_gemm_amx() : mt_gemm_bf16();
   if (job->dtype == MT_F16 && mt_amx()) own = mt_gemm_amx_f16();
   return own ? own : mt_gemm_kernels()->f32;
@@ -109,7 +116,7 @@ static int32_t run(mt_context *ctx, const void *args, void *scratch, int32_t pha
     return 0;
   }
   gemm_grid g = grid_of(&job, by);
-  gemm_part part = {.tile = mt_gemm_tile(&g, (gemm_tile){0, job.m, 0, job.n}, tile), .k1 = job.k, .depth = gemm_depth(kernel_of(&job), job.k)};
+  gemm_part part = {.tile = mt_gemm_tile(&g, (gemm_tile){0, job.m, 0, job.n}, tile), .k1 = job.k, .depth = gemm_job_depth(kernel_of(&job), &job)};
   if (by == BY_ROW) by_row_of(&job)(&job, &part.tile, ctx->workspace);
   else if (by == SINGLE || by_onednn(ctx, &job, &part.tile) != 0)
     mt_gemm_own(kernel_of(&job), &job, &part, ctx->workspace); /* or a shape or a processor that oneDNN refuses */

@@ -51,6 +51,7 @@ MT_OP(grad_stats, stats_tiles, stats_scratch)
 MT_OP(weighted_sum, weighted_tiles, weighted_scratch)
 MT_OP(grad_scale, one_tile, NULL)
 #else
+#include "exact.h"
 #include "parts.h"
 
 /* sums += rows r of x, four at a time to spare the sums' traffic. */
@@ -162,12 +163,14 @@ static int32_t K(weighted_sum)(mt_context *ctx, const void *args, void *scratch,
     return 0;
   }
   mt_range r = mt_flat_range(n, tile);
-  vd lo = {0}, hi = {0}, wlo = {0}, whi = {0};
+  vd lo = {0}, hi = {0}, wlo = {0}, whi = {0}, magic = v_magic(a->bits > 0 ? ldexp(1, (int)-a->bits) : 0);
   V_EACH(r.to - r.from, i, m,
     vf x = v_load_n(a->x.data, MT_F32, r.from + i, m);
     vf w = v_load_n(a->w.data, MT_F32, r.from + i, m);
-    lo += v_lo(x) * v_lo(w);
-    hi += v_hi(x) * v_hi(w);
+    vd low = v_lo(x) * v_lo(w), high = v_hi(x) * v_hi(w);
+    if (a->bits > 0) low = (low + magic) - magic, high = (high + magic) - magic;
+    lo += low;
+    hi += high;
     wlo += v_lo(w);
     whi += v_hi(w););
   sums[tile * 2] = v_sum_d(lo + hi);

@@ -1,6 +1,6 @@
 /* Rows of a table by id, and their gradients. Backward takes no atomics: tokens are sorted by
  * their rows of the table, and those of a row are added by one warp a slice, in order. */
-#include "reduce.h"
+#include "exact.h"
 #include "spread.h"
 
 template <typename T, int N> __global__ void embedding_forward_kernel(const __grid_constant__ mt_embedding_forward_args a) {
@@ -150,8 +150,31 @@ template <typename T, int N> void add_tokens(cudaStream_t stream, const mt_embed
 
 } // namespace
 
+/* To a table of f64, on its grid: a column a thread, all tokens one after the other. */
+template <typename T> __global__ void embed_exactly_kernel(const __grid_constant__ mt_embedding_backward_args a, int *peaks) {
+  int64_t c = (int64_t)blockIdx.x * SPREAD + threadIdx.x;
+  double grid = *data_of<double>(a.grid);
+  int most = 0;
+  for (int64_t t = 0; c < a.dout.shape[1] && t < a.dout.shape[0]; t++) {
+    int64_t row = data_of<int32_t>(a.ids)[t] - a.start;
+    if (row < 0 || row >= a.dtable.shape[0]) continue;
+    float x = to_float(row_of<T>(a.dout, t)[c]);
+    if (magnitude(x) > most) most = magnitude(x);
+    row_of<double>(a.dtable, row)[c] += on_grid(x, grid);
+  }
+  most = block_larger(most);
+  if (threadIdx.x == 0) peaks[blockIdx.x] = most;
+}
+
 static void embedding_backward(mt_context *ctx, const mt_embedding_backward_args &a, void *scratch) {
   if (length(a.dout) == 0) return;
+  if (a.dtable.dtype == MT_F64) {
+    int *peaks = static_cast<int *>(scratch);
+    unsigned blocks = blocks_for(a.dout.shape[1], SPREAD);
+    MT_BY_TYPE(a.dout.dtype, MT_LAUNCH(embed_exactly_kernel<T>, blocks, SPREAD, 0, stream_of(ctx), a, peaks))
+    mt_raise_peak(stream_of(ctx), data_of<float>(a.peak), peaks, blocks);
+    return;
+  }
   const token_key *sorted = sort_tokens(stream_of(ctx), a, static_cast<token_key *>(scratch));
   MT_BY_TYPE(a.dout.dtype, {
     if (packs(a.dout, 4) && packs(a.dtable, 4)) add_tokens<T, 4>(stream_of(ctx), a, sorted);
@@ -160,7 +183,9 @@ static void embedding_backward(mt_context *ctx, const mt_embedding_backward_args
 }
 
 static int64_t embedding_backward_bytes(const void *args) {
-  int64_t tokens = static_cast<const mt_embedding_backward_args *>(args)->dout.shape[0];
+  const mt_embedding_backward_args &a = *static_cast<const mt_embedding_backward_args *>(args);
+  if (a.dtable.dtype == MT_F64) return blocks_for(a.dout.shape[1], SPREAD) * (int64_t)sizeof(int);
+  int64_t tokens = a.dout.shape[0];
   return tokens * (tokens > CHUNK ? 2 : 1) * (int64_t)sizeof(token_key);
 }
 

@@ -1,6 +1,6 @@
 /* What a step needs to know of its gradients and losses: sums over everything, in
  * f64, in two steps whose cut depends on the length alone; and what follows from them. */
-#include "reduce.h"
+#include "exact.h"
 #include "spread.h"
 
 /* Blocks leave `width` sums each in parts; one block adds them up. */
@@ -69,10 +69,12 @@ static int64_t grad_stats_bytes(const void *args) {
 
 MT_OP(grad_stats, grad_stats_bytes)
 
-__global__ void weighted_sum_kernel(const float *x, const float *w, int64_t n, double *parts) {
+/* A grid of 0: products are added as they are. */
+__global__ void weighted_sum_kernel(const float *x, const float *w, int64_t n, double grid, double *parts) {
   double sums[2] = {};
   for (int64_t i = (int64_t)blockIdx.x * SPREAD + threadIdx.x; i < n; i += (int64_t)gridDim.x * SPREAD) {
-    sums[0] += (double)x[i] * w[i];
+    double product = (double)x[i] * w[i];
+    sums[0] += grid > 0 ? on_grid(product, grid) : product;
     sums[1] += w[i];
   }
   leave(parts, sums);
@@ -83,7 +85,7 @@ static void weighted_sum(mt_context *ctx, const mt_weighted_sum_args &a, void *s
   if (n == 0) return;
   double *parts = static_cast<double *>(scratch);
   int count = (int)part_count(n);
-  MT_LAUNCH(weighted_sum_kernel, count, SPREAD, 0, stream_of(ctx), data_of<float>(a.x), data_of<float>(a.w), n, parts);
+  MT_LAUNCH(weighted_sum_kernel, count, SPREAD, 0, stream_of(ctx), data_of<float>(a.x), data_of<float>(a.w), n, a.bits > 0 ? ldexp(1., (int)-a.bits) : 0., parts);
   MT_LAUNCH(add_up_kernel, 1, SPREAD, 0, stream_of(ctx), data_of<double>(a.out), parts, count, 2);
 }
 

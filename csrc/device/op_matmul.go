@@ -19,16 +19,31 @@ const (
 // ByRow (B stored [n,k], no Accumulate): a row of C depends on its row of A alone, not
 // on how many there are; elsewhere other kernels may do for other shapes.
 //
+// Leaves > 0: every element is Σ over k in an order that depends on k, Leaves and Stretches
+// alone, whatever m and n are. k is Stretches equal stretches, each cut into Leaves equal parts;
+// leaf l is the l-th part of each of them, summed in f32 in rising order, and the leaves are
+// added as a balanced binary tree in f32. Leaves is a power of two, no Accumulate.
+//
+// Grid given: C f64 is the Sum of a GridAdd of each leaf of op(A)·op(B), with its Grid and Peak.
+// k is rows of samples, i·Batch+j the i-th of sample j; a leaf is Chunk rows of one sample, summed
+// in f32 in rising order. TransA and Accumulate.
+//
 //op:matmul
 type MatmulArgs struct {
-	C          Tensor `dtype:"value|f32"`
+	C          Tensor `dtype:"value|f32|f64"`
 	A, B       Tensor `dtype:"value"`
 	Bias, Aux  Tensor `dtype:"value"`
+	Grid       Tensor `dtype:"f64"`
+	Peak       Tensor `dtype:"f32"`
 	TransA     int32  // A is stored [k,m]
 	TransB     int32  // B is stored [n,k]
 	Accumulate int32
 	Epilogue   Epilogue
 	ByRow      int32
+	Leaves     int32
+	Stretches  int32 // 0: one
+	Chunk      int32
+	Batch      int32
 	_          int32
 }
 
@@ -41,7 +56,19 @@ func (a *MatmulArgs) check() bool {
 	plain := !a.Bias.Given() && a.Epilogue == NoEpilogue && (a.C.DType == F32 || a.C.DType == F64)
 	return k == k2 && shaped(a.C, m, n) && optional(a.Bias, n) && optional(a.Aux, m, n) &&
 		(a.Epilogue == NoEpilogue) == !a.Aux.Given() && (a.Accumulate == 0 || plain) &&
-		(a.ByRow == 0 || a.TransA == 0 && a.TransB != 0 && a.Accumulate == 0)
+		(a.ByRow == 0 || a.TransA == 0 && a.TransB != 0 && a.Accumulate == 0) && a.leaves(k)
+}
+
+// leaves tells whether the sums over k can be cut as asked.
+func (a *MatmulArgs) leaves(k int64) bool {
+	if a.Grid.Given() {
+		return a.Leaves == 0 && a.TransA != 0 && a.TransB == 0 && a.Accumulate != 0 && a.C.DType == F64 && shaped(a.Grid, 1) && shaped(a.Peak, 1) &&
+			a.Chunk > 0 && a.Batch > 0 && k%int64(a.Chunk*a.Batch) == 0
+	}
+	if a.Leaves == 0 {
+		return a.Stretches == 0
+	}
+	return a.Leaves > 0 && a.Leaves&(a.Leaves-1) == 0 && a.Stretches >= 0 && a.Accumulate == 0 && k%int64(a.Leaves*max(1, a.Stretches)) == 0
 }
 
 func (a *MatmulArgs) main() Tensor { return a.C }

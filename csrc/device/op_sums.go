@@ -44,16 +44,18 @@ func (a *GradStatsArgs) main() Tensor { return a.X }
 
 func (a *GradStatsArgs) work() Work { return streamed(a.X) }
 
-// WeightedSumArgs: Out f64 [2] += (Σ X·W, Σ W); X, W f32 [n].
+// WeightedSumArgs: Out f64 [2] += (Σ X·W, Σ W); X, W f32 [n]. With Bits each X·W is rounded to a
+// multiple of 2^-Bits: sums below 2^(53-Bits) are then exact.
 //
 //op:weighted_sum
 type WeightedSumArgs struct {
 	Out  Tensor `dtype:"f64"`
 	X, W Tensor `dtype:"f32"`
+	Bits int64
 }
 
 func (a *WeightedSumArgs) check() bool {
-	return shaped(a.Out, 2) && same(a.X, a.W) && a.X.Contiguous() && a.W.Contiguous()
+	return shaped(a.Out, 2) && same(a.X, a.W) && a.X.Contiguous() && a.W.Contiguous() && a.Bits >= 0 && a.Bits < 52
 }
 
 func (a *WeightedSumArgs) main() Tensor { return a.X }

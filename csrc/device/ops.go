@@ -32,6 +32,8 @@ const (
 	OpUniform
 	OpEmbeddingForward
 	OpEmbeddingBackward
+	OpGridAdd
+	OpExactSquares
 	OpExpertOrder
 	OpGatherRows
 	OpCombineRows
@@ -96,6 +98,8 @@ var ops = [Ops]description{
 	OpUniform:               describe[UniformArgs]("uniform"),
 	OpEmbeddingForward:      describe[EmbeddingForwardArgs]("embedding_forward"),
 	OpEmbeddingBackward:     describe[EmbeddingBackwardArgs]("embedding_backward"),
+	OpGridAdd:               describe[GridAddArgs]("grid_add"),
+	OpExactSquares:          describe[ExactSquaresArgs]("exact_squares"),
 	OpExpertOrder:           describe[ExpertOrderArgs]("expert_order"),
 	OpGatherRows:            describe[GatherRowsArgs]("gather_rows"),
 	OpCombineRows:           describe[CombineRowsArgs]("combine_rows"),
@@ -225,6 +229,10 @@ func (d *Device) EmbeddingBackward(a EmbeddingBackwardArgs) {
 	d.run(OpEmbeddingBackward, unsafe.Pointer(&a))
 }
 
+func (d *Device) GridAdd(a GridAddArgs) { d.run(OpGridAdd, unsafe.Pointer(&a)) }
+
+func (d *Device) ExactSquares(a ExactSquaresArgs) { d.run(OpExactSquares, unsafe.Pointer(&a)) }
+
 func (d *Device) ExpertOrder(a ExpertOrderArgs) { d.run(OpExpertOrder, unsafe.Pointer(&a)) }
 
 func (d *Device) GatherRows(out Tensor, in Tensor, rows Tensor) {
@@ -315,9 +323,7 @@ func (d *Device) GradStats(out Tensor, x Tensor, segments Tensor) {
 	d.run(OpGradStats, unsafe.Pointer(&GradStatsArgs{out, x, segments}))
 }
 
-func (d *Device) WeightedSum(out Tensor, x Tensor, w Tensor) {
-	d.run(OpWeightedSum, unsafe.Pointer(&WeightedSumArgs{out, x, w}))
-}
+func (d *Device) WeightedSum(a WeightedSumArgs) { d.run(OpWeightedSum, unsafe.Pointer(&a)) }
 
 // Implementation is a device written in Go: a method an op.
 type Implementation interface {
@@ -345,6 +351,8 @@ type Implementation interface {
 	Uniform(a *UniformArgs)
 	EmbeddingForward(a *EmbeddingForwardArgs)
 	EmbeddingBackward(a *EmbeddingBackwardArgs)
+	GridAdd(a *GridAddArgs)
+	ExactSquares(a *ExactSquaresArgs)
 	ExpertOrder(a *ExpertOrderArgs)
 	GatherRows(a *GatherRowsArgs)
 	CombineRows(a *CombineRowsArgs)
@@ -434,6 +442,10 @@ func Do(i Implementation, op Op, args unsafe.Pointer) {
 		i.EmbeddingForward((*EmbeddingForwardArgs)(args))
 	case OpEmbeddingBackward:
 		i.EmbeddingBackward((*EmbeddingBackwardArgs)(args))
+	case OpGridAdd:
+		i.GridAdd((*GridAddArgs)(args))
+	case OpExactSquares:
+		i.ExactSquares((*ExactSquaresArgs)(args))
 	case OpExpertOrder:
 		i.ExpertOrder((*ExpertOrderArgs)(args))
 	case OpGatherRows:

@@ -2,7 +2,7 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0x74ba4596u /* of the rest of this file */
+#define MT_OPS_SUM 0x68b74051u /* of the rest of this file */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU, MT_GEGLU, MT_RELU };
@@ -39,7 +39,9 @@ typedef struct { mt_tensor dst, src; } mt_copy_args;
 typedef struct { mt_tensor out; double value; } mt_fill_args;
 typedef struct { mt_tensor out, step; uint64_t stream; } mt_uniform_args;
 typedef struct { mt_tensor out, table, ids; int64_t start; int32_t accumulate, pad5; } mt_embedding_forward_args;
-typedef struct { mt_tensor dtable, dout, ids; int64_t start; } mt_embedding_backward_args;
+typedef struct { mt_tensor dtable, dout, ids, grid, peak; int64_t start; } mt_embedding_backward_args;
+typedef struct { mt_tensor sum, x, grid, peak; } mt_grid_add_args;
+typedef struct { mt_tensor out, x; double scale; int64_t bits; } mt_exact_squares_args;
 typedef struct { mt_tensor rows, slots, offsets, experts; int64_t start, width; int32_t once, pad7; } mt_expert_order_args;
 typedef struct { mt_tensor out, in, rows; } mt_gather_rows_args;
 typedef struct { mt_tensor out, in, slots; } mt_combine_rows_args;
@@ -48,7 +50,7 @@ typedef struct { mt_tensor out, x, offsets; } mt_grouped_sum_args;
 typedef struct { mt_tensor y, x, weight; } mt_scale_rows_args;
 typedef struct { mt_tensor out, x, y; } mt_row_dots_args;
 typedef struct { mt_tensor placed, chosen, slots; int32_t back, pad4; } mt_place_choices_args;
-typedef struct { mt_tensor c, a, b, bias, aux; int32_t trans_a, trans_b, accumulate, epilogue, by_row, pad10; } mt_matmul_args;
+typedef struct { mt_tensor c, a, b, bias, aux, grid, peak; int32_t trans_a, trans_b, accumulate, epilogue, by_row, leaves, stretches, chunk, batch, pad16; } mt_matmul_args;
 typedef struct { mt_tensor m, out, grad, hyper; float mu; int32_t pad5; } mt_momentum_args;
 typedef struct { mt_tensor out, x, stats; float eps; int32_t pad4; } mt_normalize_args;
 typedef struct { mt_tensor out, x, y; float a, b, c; int32_t pad6; } mt_polynomial_args;
@@ -76,7 +78,7 @@ typedef struct { mt_tensor keys, logits; } mt_router_sinkhorn_args;
 typedef struct { mt_tensor ids, chosen, max, sum, best, best_logits, logits, rules, numbers, edit_ids, edit_values; int64_t columns; } mt_sample_args;
 typedef struct { mt_tensor out, x; } mt_column_sum_args;
 typedef struct { mt_tensor out, x, segments; } mt_grad_stats_args;
-typedef struct { mt_tensor out, x, w; } mt_weighted_sum_args;
+typedef struct { mt_tensor out, x, w; int64_t bits; } mt_weighted_sum_args;
 
 /* Values of each enumeration that a device knows, as bits: DTypes it can move, Values it computes in. */
 typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t epilogue; uint32_t norm_kind; uint32_t router_score; uint32_t score_rule; } mt_known;
@@ -111,6 +113,8 @@ typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t
   X(MT_UNIFORM, uniform) \
   X(MT_EMBEDDING_FORWARD, embedding_forward) \
   X(MT_EMBEDDING_BACKWARD, embedding_backward) \
+  X(MT_GRID_ADD, grid_add) \
+  X(MT_EXACT_SQUARES, exact_squares) \
   X(MT_EXPERT_ORDER, expert_order) \
   X(MT_GATHER_ROWS, gather_rows) \
   X(MT_COMBINE_ROWS, combine_rows) \

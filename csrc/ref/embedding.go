@@ -31,6 +31,10 @@ func (b *backend) EmbeddingBackward(a *device.EmbeddingBackwardArgs) {
 			where[row] = append(where[row], int64(r))
 		}
 	}
+	if a.Grid.Given() {
+		b.embedExactly(a, where)
+		return
+	}
 	b.spread(a.DOut.Last(), 64, func(from, to int64) {
 		total, dy := make([]float64, to-from), make([]float64, to-from)
 		for row, tokens := range where {

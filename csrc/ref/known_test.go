@@ -360,7 +360,7 @@ func TestStatsKnown(t *testing.T) {
 	k.GradStats(out, k.of(device.F32, []float64{1, 2, 3, 0, 4, 5, 0}), k.segments(0, 1, 2, 4, 5, 6)) // 1, 3, 0, 5
 	k.want("segments", out, 35, 0, 1)
 	sums := k.f64([]float64{10, 20})
-	k.WeightedSum(sums, k.f64([]float64{1, 2, 3}), k.f64([]float64{1, 0, 2}))
+	k.WeightedSum(device.WeightedSumArgs{Out: sums, X: k.f64([]float64{1, 2, 3}), W: k.f64([]float64{1, 0, 2})})
 	k.want("weighted sum", sums, 17, 23)
 }
 

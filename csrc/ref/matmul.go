@@ -11,6 +11,10 @@ const (
 )
 
 func (b *backend) Matmul(a *device.MatmulArgs) {
+	if a.Grid.Given() {
+		b.addLeaves(a)
+		return
+	}
 	m, n := a.C.Shape[0], a.C.Shape[1]
 	across := (n + tileColumns - 1) / tileColumns
 	down := (m + tileRows - 1) / tileRows
@@ -29,11 +33,18 @@ func matmulTile(a *device.MatmulArgs, i, rows, j, columns int64) {
 	sums := make([]float64, rows*columns)
 	left, right := make([]float64, rows*tileDepth), make([]float64, tileDepth*columns)
 	line := make([]float64, max(tileRows, tileColumns, tileDepth))
-	for from := int64(0); from < k; from += tileDepth {
-		depth := min(tileDepth, k-from)
-		panel(left, a.A, a.TransA != 0, i, rows, from, depth, line)
-		panel(right, a.B, a.TransB != 0, from, depth, j, columns, line)
-		addProduct(sums, left, right, int(rows), int(depth), int(columns))
+	add := func(sums []float64, from, n int64) { // Σ over k from `from` on
+		for end := from + n; from < end; from += tileDepth {
+			depth := min(tileDepth, end-from)
+			panel(left, a.A, a.TransA != 0, i, rows, from, depth, line)
+			panel(right, a.B, a.TransB != 0, from, depth, j, columns, line)
+			addProduct(sums, left, right, int(rows), int(depth), int(columns))
+		}
+	}
+	if a.Leaves > 0 {
+		leafSums(a, k, sums, add)
+	} else {
+		add(sums, 0, k)
 	}
 	finish(a, sums, i, rows, j, columns)
 }

@@ -42,7 +42,7 @@ func (b *backend) stats(all device.Tensor, at, n int64) (total [device.Stats]flo
 
 func (*backend) WeightedSum(a *device.WeightedSumArgs) {
 	x, w := vector(a.X), vector(a.W)
-	addTo(a.Out, 0, []float64{dot(x, w), sum(w)})
+	addTo(a.Out, 0, []float64{weightedSum(x, w, a.Bits), sum(w)})
 }
 
 // GradScale: a step whose gradients are not finite is skipped; with MaxNorm, clipping by the global norm (Pascanu et al., arXiv 1211.5063).

@@ -61,8 +61,11 @@ type raw struct {
 	CheckpointActivations bool
 	CheckpointMethod      string
 
-	GraphImpl   string
-	EnableGraph bool
+	GraphImpl string
+
+	LayoutInvariant bool
+	Leaves          int
+	EnableGraph     bool
 
 	ConfigFile        string
 	PrintConfig, Help bool

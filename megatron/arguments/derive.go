@@ -29,6 +29,7 @@ func (p *parser) derive() {
 	p.checkMismatched()
 	p.deriveLength()
 	p.deriveOptimizer()
+	p.deriveInvariant()
 	p.deriveRecompute()
 	p.checkSharedOverlap()
 	p.deriveCheckpoint()

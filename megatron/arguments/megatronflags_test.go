@@ -225,6 +225,7 @@ var companions = map[string]string{
 	"query-growth": "--query-growth-from 8", "query-growth-from": "--query-growth 0.1", "alibi-by-key": "--position-embedding-type alibi",
 	"tuning": "--finetune-data x", "lora-alpha": "--lora-rank 2", "lora-dropout": "--lora-rank 2", "lora-target-modules": "--lora-rank 2", "use-rslora": "--lora-rank 2", "use-dora": "--lora-rank 2",
 	"quantize-base": "--lora-rank 2 --load x", "double-quant": "--lora-rank 2 --load x --quantize-base nf4",
+	"reduction-leaves":            "--layout-invariant",
 	"moe-router-bias-update-rate": "--moe-router-enable-expert-bias --moe-router-score-function sigmoid",
 }
 

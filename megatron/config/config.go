@@ -145,12 +145,14 @@ func (c *Run) SetVocab(size int) error {
 	if size <= 0 {
 		return exitcode.Errorf(exitcode.Usage, "the tokenizer has %d ids; give --vocab-size or tokenizer files", size)
 	}
-	padded := spec.PadVocab(size, c.VocabDivisor, c.Layout.TP)
+	padded := spec.PadVocab(size, c.VocabDivisor, max(c.Layout.TP, c.Leaves))
 	if c.PaddedVocab > 0 {
 		padded = c.PaddedVocab
 		switch {
 		case padded < size:
 			return exitcode.Errorf(exitcode.Usage, "--padded-vocab-size %d is smaller than the tokenizer's %d ids", padded, size)
+		case padded%max(1, c.Leaves) != 0:
+			return exitcode.Errorf(exitcode.Usage, "--padded-vocab-size %d is not a multiple of --reduction-leaves %d", padded, c.Leaves)
 		case padded%max(1, c.Layout.TP) != 0:
 			return exitcode.Errorf(exitcode.Usage, "--padded-vocab-size %d does not divide among %d tensor-parallel ranks", padded, c.Layout.TP)
 		}

@@ -38,6 +38,9 @@ type Step struct {
 	CheckForNaN           bool // a loss or gradient that is not finite is an error
 	CalculatePerTokenLoss bool // gradients are weighted by tokens, not by micro-batches
 
+	Leaves      int // of every axis that a layout may cut, whose sums are trees of these (--layout-invariant); 0: the layout changes bits
+	LeafSamples int // of a global batch, at most: how many leaves are added to a gradient
+
 	LossMeanPerContextRank bool // the mean of a micro-batch's loss is of each context-parallel rank's tokens, not of all
 }
 

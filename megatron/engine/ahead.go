@@ -50,9 +50,9 @@ func (e *Engine) loadAhead(s place, m *Micro, here mpu.Positions, micros int) (a
 
 // addLosses adds a micro-batch's losses to the step's.
 func (e *Engine) addLosses(p *model.Pass, out *model.Output, mask device.Tensor) {
-	e.device.WeightedSum(e.sums, out.Loss, mask)
+	e.device.WeightedSum(device.WeightedSumArgs{Out: e.sums, X: out.Loss, W: mask, Bits: e.lossBits()})
 	for i, loss := range out.Ahead {
-		e.device.WeightedSum(e.ahead.At(int64(i)), loss, p.Ahead[i].Mean)
+		e.device.WeightedSum(device.WeightedSumArgs{Out: e.ahead.At(int64(i)), X: loss, W: p.Ahead[i].Mean})
 	}
 }
 

@@ -73,6 +73,9 @@ func New(rank *ranks.Rank, c config.Step, s optimizer.Schedule) (*Engine, error)
 			p.NoDecay = false
 		}
 	}
+	if c.Leaves > 0 {
+		c.Optimizer.Addends = optimizer.Addends{Leaves: int64(c.LeafSamples * c.Leaves), Tokens: int64(c.LeafSamples * c.SeqLength), Elements: c.Model.Parameters()}
+	}
 	if err := e.freeze(); err != nil {
 		return nil, err
 	}

@@ -85,6 +85,7 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 	a.pass.Exchanged = e.exchanged
 	a.pass.See, a.pass.Routed, a.pass.SeeAhead = e.spoiled(w.train, i, w.look), w.look.Routed, w.look.ahead(a.pass)
 	e.hook(a.pass, w.train && i == len(w.micros)-1)
+	a.pass.Leaves = e.leaves(m)
 	e.setObjective(a.pass, m, e.parts[chunk])
 	w.look.follow(a.pass)
 	var err error

@@ -17,6 +17,16 @@ func (e *Engine) Step(micros []*Micro) (r Result, err error) { return e.StepSeen
 
 // StepSeen is a step that shows what it computes.
 func (e *Engine) StepSeen(micros []*Micro, look Look) (r Result, err error) {
+	for {
+		if r, err = e.attempt(micros, look); err != nil || !r.Update.Again {
+			return r, err
+		}
+		look.Again = true // a sum did not fit its grid: once more, on a wider one
+	}
+}
+
+// attempt is a step, unless sums on grids did not fit: then nothing has changed but the grids.
+func (e *Engine) attempt(micros []*Micro, look Look) (r Result, err error) {
 	e.begin(&r, len(micros))                                   // the gradients are 0; the device knows what is new in this step
 	if err = e.forwardBackward(micros, &r, look); err != nil { // stages of the model by the pipeline's schedule: run, in pipeline.go
 		return r, err
@@ -26,6 +36,9 @@ func (e *Engine) StepSeen(micros []*Micro, look Look) (r Result, err error) {
 	}
 	if err = e.update(&r); err != nil { // gradients are summed in buckets, clipped, and move the weights: the optimizer's Step
 		return r, err
+	}
+	if r.Update.Again {
+		return r, nil
 	}
 	return r, e.advance(r, samples(micros)*e.rank.Sizes.DP) // iteration, learning rate, loss scale
 }
@@ -83,7 +96,10 @@ func (e *Engine) update(r *Result) (err error) {
 			e.Timers.Stop("optimizer")
 			timed()
 		}, DecoupledLR: e.Scheduler.LRBetween(c.Optimizer.DecoupledLR, c.Optimizer.DecoupledMinLR)})
-	if err != nil {
+	if r.Update.Again {
+		e.Timers.Stop("optimizer")
+	}
+	if err != nil || r.Update.Again {
 		return err
 	}
 	e.device.Settle() // the result was waited for: all times before it are known

@@ -122,7 +122,7 @@ func (r *router) addLoss(p *Pass, loss AuxiliaryLoss, x, w Tensor, coefficient f
 	p.D.Fill(factor, coefficient)
 	scaled := tmp.Like(w)
 	p.D.ScaleRows(scaled, w, factor)
-	p.D.WeightedSum(p.Auxiliary.place(loss, r.layer), x.Reshape(x.Len()), scaled.Reshape(x.Len()))
+	p.D.WeightedSum(device.WeightedSumArgs{Out: p.Auxiliary.place(loss, r.layer), X: x.Reshape(x.Len()), W: scaled.Reshape(x.Len())})
 }
 
 // zCoefficient is of Σ log²Σexp: the mean over the tokens here, a share of the ranks that

@@ -20,6 +20,7 @@ func newEmbedding(m *spec.Model, p Parallel) *embedding {
 	e := &embedding{m: m, region: p.region(), words: wordTable(m, p)}
 	if m.Position == spec.PositionLearned {
 		e.position = mpu.Whole("embedding.position_embeddings.weight", init, int64(m.PositionRows()), int64(m.HiddenSize))
+		e.position.ByToken = true
 		e.position.Outside(mpu.Region{Group: p.TP}) // its backward sees all positions
 	}
 	if m.EmbedNorm {
@@ -117,7 +118,7 @@ func (e *embedding) backward(p *Pass, saved *embeddingSaved, dy Tensor) error {
 	}
 	e.words.Backward(p.D, dy, p.IDs)
 	if e.position != nil && !e.position.Frozen {
-		p.D.EmbeddingBackward(device.EmbeddingBackwardArgs{DTable: e.positions(e.position.Grad), DOut: dy, IDs: p.PositionIDs})
+		p.D.EmbeddingBackward(device.EmbeddingBackwardArgs{DTable: e.positions(e.position.Grad), DOut: dy, IDs: p.PositionIDs, Grid: e.position.Grid, Peak: e.position.Peak})
 	}
 	return nil
 }

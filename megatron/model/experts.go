@@ -220,7 +220,7 @@ func (saved *sharedSaved) backward(p *Pass, dx, dy, x Tensor) error {
 	if err := saved.mlp.backward(p, dx, dout, x); err != nil {
 		return err
 	}
-	e.gate.Backward(p.D, more, narrow, x)
+	e.gate.Backward(p.D, &p.Hooks, more, narrow, x)
 	p.D.Add(dx, dx, more)
 	return nil
 }

@@ -260,7 +260,7 @@ func (saved *latentSaved) backwardQueries(p *Pass, dx, dq, x Tensor) error {
 		dlow = s.Like(saved.q)
 		a.qNorm.backward(p, saved.qStats, dlow, dnormed, saved.q, Tensor{})
 	}
-	a.qDown.Backward(p.D, dx, dlow, x)
+	a.qDown.Backward(p.D, &p.Hooks, dx, dlow, x)
 	return nil
 }
 
@@ -292,7 +292,7 @@ func (saved *latentSaved) backwardKeys(p *Pass, dx Tensor, grads heads, x Tensor
 	} else {
 		p.D.Copy(dlow, dnormed)
 	}
-	a.kvDown.Backward(p.D, dx, dkv, x)
+	a.kvDown.Backward(p.D, &p.Hooks, dx, dkv, x)
 	return nil
 }
 

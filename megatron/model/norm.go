@@ -67,18 +67,46 @@ func (n *norm) forward(p *Pass, s *device.Scope, y, x Tensor) normSaved {
 func (n *norm) backward(p *Pass, saved normSaved, dx, dy, x, residual Tensor) {
 	s := p.D.Arena.Scope(device.Activations)
 	defer s.Release()
-	a := device.NormBackwardArgs{DX: dx, DY: dy, X: x, Residual: residual, Gamma: n.gamma.Value, DGamma: gradient(p, s, n.gamma),
-		Mean: saved.mean, Rstd: saved.rstd, Kind: n.kind, OnePlus: n.onePlus}
-	if n.beta != nil {
-		a.DBeta = gradient(p, s, n.beta)
+	if n.gamma.Frozen {
+		n.backwardRows(p, saved, dx, dy, x, residual, []Tensor{gradient(p, s, n.gamma), gradient(p, s, n.beta)})
+		return
 	}
-	p.D.NormBackward(a)
+	p.Leaves.AddTo(p.D, n.params(), x.Shape[0], func(grads []Tensor, of func(Tensor) Tensor) {
+		part := normSaved{rstd: packed(p, s, of(saved.rstd))}
+		if saved.mean.Given() {
+			part.mean = packed(p, s, of(saved.mean))
+		}
+		through := residual
+		if residual.Given() {
+			through = of(residual)
+		}
+		n.backwardRows(p, part, of(dx), of(dy), of(x), through, append(grads, Tensor{}))
+	})
+}
+
+// backwardRows is backward of some rows; grads are those of gamma, and of beta where there is one.
+func (n *norm) backwardRows(p *Pass, saved normSaved, dx, dy, x, residual Tensor, grads []Tensor) {
+	p.D.NormBackward(device.NormBackwardArgs{DX: dx, DY: dy, X: x, Residual: residual, Gamma: n.gamma.Value, DGamma: grads[0], DBeta: grads[1],
+		Mean: saved.mean, Rstd: saved.rstd, Kind: n.kind, OnePlus: n.onePlus})
+}
+
+// packed is t with its elements one after the other: itself, or a copy in s.
+func packed(p *Pass, s *device.Scope, t Tensor) Tensor {
+	if t.Contiguous() {
+		return t
+	}
+	c := s.Like(t)
+	p.D.Copy(c, t)
+	return c
 }
 
 // gradient is where an op that always makes a weight's gradient adds it: of a frozen
-// weight to memory that nobody reads.
+// weight to memory that nobody reads; none of no weight.
 func gradient(p *Pass, s *device.Scope, w *mpu.Param) Tensor {
-	if w.Frozen {
+	switch {
+	case w == nil:
+		return Tensor{}
+	case w.Frozen:
 		return s.Alloc(statsType(p), w.Shape...)
 	}
 	return w.Grad

@@ -14,6 +14,7 @@ type Parallel struct {
 	SequenceParallel bool        // outside the cut layers each holds its stretch of positions
 	Overlap          bool        // products beside what brings their rows, in pieces: mpu.Region
 	ByRow            bool        // forward, a row has the same bits whatever other rows there are: mpu.Region
+	Leaves           int         // of the axes that ranks cut (--reduction-leaves): mpu.Region; 0: sums have the order of the layout
 	Tiles            int         // stretches of rows and of columns of each weight of a linear layer that come and go by themselves (--memory-centric-tiling); 0: layers come and go
 	DistributeSaved  bool        // inputs kept of recomputed segments are cut over TP (--distribute-saved-activations); not those from another stage
 
@@ -46,7 +47,7 @@ type Parallel struct {
 func Alone(d *device.Device) Parallel { return Parallel{TP: comm.Solo("tp", 0, d)} }
 
 func (p Parallel) region() mpu.Region {
-	return mpu.Region{Group: p.TP, Sequence: p.SequenceParallel, ByRow: p.ByRow, Overlap: p.Overlap}
+	return mpu.Region{Group: p.TP, Sequence: p.SequenceParallel, ByRow: p.ByRow, Overlap: p.Overlap, Leaves: p.Leaves}
 }
 
 // check lists why the model cannot be cut so.

@@ -227,6 +227,6 @@ func (r *router) backward(p *Pass, saved *routed, dx, dweights, x Tensor) {
 		narrow = s.Alloc(p.DType, dlogits.Dims()...)
 		p.D.Copy(narrow, dlogits)
 	}
-	r.linear.Backward(p.D, dx, narrow, r.jittered(p, s, x))
+	r.linear.Backward(p.D, &p.Hooks, dx, narrow, r.jittered(p, s, x))
 	r.unjitter(p, dx)
 }

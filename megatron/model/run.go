@@ -132,7 +132,7 @@ func (s *Stage) forwardHead(p *Pass, out *Output) error {
 	}
 	s.scaleLogits(p, normed)
 	out.Loss = saved.bounds.Alloc(statsType(p), p.Tokens())
-	a := mpu.LossArgs{Hidden: normed, Labels: p.Labels, Loss: out.Loss, Weight: p.Weight, Scale: p.LossScale}
+	a := mpu.LossArgs{Hidden: normed, Labels: p.Labels, Loss: out.Loss, Weight: p.Weight, Scale: p.LossScale, Hooks: &p.Hooks}
 	if p.Choices {
 		out.Best, out.Target = saved.bounds.Alloc(statsType(p), p.Tokens()), saved.bounds.Alloc(statsType(p), p.Tokens())
 		a.Best, a.Target = out.Best, out.Target

@@ -39,6 +39,7 @@ type Config struct {
 	SGDMomentum                   float64
 	LionBeta1, LionBeta2          float64
 	Muon                          MuonConfig
+	Addends                       Addends // of a gradient, where layouts change no bit; zero: they do
 
 	WeightDecay                      float64
 	StartWeightDecay, EndWeightDecay float64

@@ -17,6 +17,7 @@ type bucket struct {
 
 	values, grads       device.Tensor // [n]; not given while only shards are held
 	ownValues, ownGrads device.Tensor // [own.n]: in the above where these always exist
+	ownSums             device.Tensor // [own.n]: what ranks add up; ownGrads, or f64 on grids, of which these are read
 
 	ready     map[*mpu.Param]bool // gradients that are complete
 	reduced   bool                // this step's gradients
@@ -46,6 +47,7 @@ type segment struct {
 	place int64
 
 	value, main, grad device.Tensor // main is value in f32 training
+	sum               device.Tensor // what ranks add up: grad, or f64 on a grid
 	m, v              device.Tensor // moments, f32; SGD: momentum in m; not given: none
 }
 
@@ -117,7 +119,11 @@ func (o *Optimizer) allocateValues(dtype device.DType) {
 
 // allocateGrads: all gradients, or under ZeRO-2 and 3 this rank's.
 func (o *Optimizer) allocateGrads(wide device.DType) {
-	grads := o.strip(device.MainGradients, wide, func(b *bucket) int64 {
+	summed := wide
+	if o.exact != nil {
+		summed = device.F64
+	}
+	grads := o.strip(device.MainGradients, summed, func(b *bucket) int64 {
 		if b.family.sharding.Elsewhere.Gradients {
 			return 0
 		}
@@ -129,13 +135,29 @@ func (o *Optimizer) allocateGrads(wide device.DType) {
 			continue
 		case b.family.sharding.Elsewhere.Gradients:
 			b.ownGrads = o.away.grads.next(b.own.n)
+			b.ownSums = b.ownGrads
 		case b.family.sharding.shardsGradients():
-			b.ownGrads = grads.next(b.own.n)
+			b.ownSums = grads.next(b.own.n)
+			b.ownGrads = b.ownSums
 		default:
 			b.grads = grads.next(b.n)
-			b.ownGrads = b.ours(b.grads)
+			b.ownSums = b.ours(b.grads)
+			b.ownGrads = b.ownSums
 		}
 		b.bindGrads()
+	}
+	if o.exact != nil {
+		o.allocateRead(wide)
+	}
+}
+
+// allocateRead makes what this rank's sums on grids are rounded to.
+func (o *Optimizer) allocateRead(wide device.DType) {
+	read := o.strip(device.MainGradients, wide, func(b *bucket) int64 { return b.trained(b.own.n) })
+	for _, b := range o.buckets {
+		if !b.frozen {
+			b.ownGrads = read.next(b.own.n)
+		}
 	}
 }
 
@@ -251,7 +273,7 @@ func (b *bucket) segment(i int) *segment {
 		return t.Slice(0, start-from, mine.n)
 	}
 	return &segment{param: b.params[i], from: mine.from - b.from - b.at[i], n: mine.n, start: start, at: p.place + start - p.from, part: p,
-		value: cut(b.ownValues, 0), grad: cut(b.ownGrads, 0), main: cut(p.main, p.from), m: cut(p.m, p.from), v: cut(p.v, p.from)}
+		value: cut(b.ownValues, 0), grad: cut(b.ownGrads, 0), sum: cut(b.ownSums, 0), main: cut(p.main, p.from), m: cut(p.m, p.from), v: cut(p.v, p.from)}
 }
 
 // bindValues points the bucket's parameters at its values, or at nothing while

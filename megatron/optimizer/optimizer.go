@@ -39,6 +39,7 @@ type Optimizer struct {
 	Steps  int64         // updates made, for Adam's bias correction
 	away   *away         // what lies elsewhere; nil: nothing does
 	ahead  ahead         // what is brought before it is used, ZeRO-3
+	exact  *exact        // nil: gradients have the order of the layout
 	Graph  *device.Graph // of the update, where the rank is alone; nil: op by op
 }
 
@@ -49,6 +50,7 @@ func New(d *device.Device, c Config, params []*mpu.Param, dtype device.DType, g 
 	o := &Optimizer{device: d, config: c, groups: g, params: params, families: g.families(params, s), bucketOf: map[*mpu.Param]*bucket{},
 		worldwide: len(g.Families) > 1 || s.of(g.Families[mpu.Dense]).Strategy != NoShard}
 	o.allocateTold()
+	o.newExact()
 	o.allocate(dtype, s.Elsewhere)
 	return o
 }
@@ -131,6 +133,7 @@ type Result struct {
 	GradNorm  float64 // global L2 norm before clipping, without the factor
 	OwnNorm   float64 // with Config.OwnClip: the same of gradients with OwnClip, which GradNorm leaves out
 	Skipped   bool    // a gradient was not finite somewhere: nothing changed anywhere
+	Again     bool    // of sums on grids: one did not fit somewhere, and nothing changed but the grids. The step is to be made again
 	NonFinite int64
 	Zeros     int64 // exact zeros among the gradients
 
@@ -146,6 +149,12 @@ func (o *Optimizer) Step(a StepArgs) (Result, error) {
 	}
 	if err := o.finalize(); err != nil {
 		return Result{}, err
+	}
+	if o.exact != nil {
+		if fit, err := o.settle(); err != nil || !fit {
+			return Result{Again: true}, err
+		}
+		o.readSums()
 	}
 	if a.Reduced != nil {
 		a.Reduced()
@@ -178,6 +187,11 @@ func (o *Optimizer) clipAndUpdate() error {
 	}
 	if err := cmp.Or(o.statsElsewhere(), o.sumStats()); err != nil {
 		return err
+	}
+	if o.exact != nil {
+		if err := o.exactSquares(); err != nil {
+			return err
+		}
 	}
 	for i, c := range o.clips {
 		d.GradScale(device.GradScaleArgs{Hyper: c.hyper, Stats: c.stats, Others: o.others(i), MaxNorm: float32(o.config.ClipGrad)})
@@ -213,13 +227,17 @@ func (o *Optimizer) prepare(a StepArgs) {
 	}
 }
 
-// sumStats adds up what the ranks counted, each global element once: over the world,
-// or over one copy of the model.
-func (o *Optimizer) sumStats() error {
-	g := o.groups.Families[mpu.Dense].Model
+// statsGroup is who has counted each global element once: the world, or one copy of the model.
+func (o *Optimizer) statsGroup() *comm.Group {
 	if o.worldwide {
-		g = o.groups.World
+		return o.groups.World
 	}
+	return o.groups.Families[mpu.Dense].Model
+}
+
+// sumStats adds up what its ranks have counted.
+func (o *Optimizer) sumStats() error {
+	g := o.statsGroup()
 	if size(g) == 1 {
 		return nil
 	}

@@ -10,6 +10,9 @@ import (
 
 // ZeroGrad begins a step: no gradients yet.
 func (o *Optimizer) ZeroGrad() {
+	if o.exact != nil {
+		o.device.Fill(o.exact.peaks, 0)
+	}
 	for _, b := range o.buckets {
 		b.reduced, b.begun = false, false
 		clear(b.ready)
@@ -24,7 +27,7 @@ func (b *bucket) stepGrads() device.Tensor {
 	if b.grads.Given() {
 		return b.grads
 	}
-	return b.ownGrads
+	return b.ownSums
 }
 
 // Hooks for one micro-batch on one stage; last: the stage's last backward of the
@@ -81,14 +84,14 @@ func (o *Optimizer) accumulate(ps []*mpu.Param) error {
 // bringGrads makes room for gradients of a bucket: zeros, where several ranks have a shard of
 // their sum, else what there is of the step.
 func (o *Optimizer) bringGrads(b *bucket) {
-	if b.ownGrads.Elsewhere() {
-		b.grads, b.gradBlock = o.device.Arena.Paged(device.MainGradients, b.ownGrads.DType, b.n, b.own.from-b.from)
+	if b.ownSums.Elsewhere() {
+		b.grads, b.gradBlock = o.device.Arena.Paged(device.MainGradients, b.ownSums.DType, b.n, b.own.from-b.from)
 	} else {
-		b.grads = o.device.Arena.Alloc(device.MainGradients, b.ownGrads.DType, b.n)
+		b.grads = o.device.Arena.Alloc(device.MainGradients, b.ownSums.DType, b.n)
 		b.gradBlock = b.grads
 	}
 	if b.begun && !b.family.sharded() {
-		o.device.Move(b.grads, b.ownGrads)
+		o.device.Move(b.grads, b.ownSums)
 	} else {
 		o.device.Fill(b.grads, 0)
 	}
@@ -123,7 +126,7 @@ func (o *Optimizer) reduce(b *bucket) error {
 	switch {
 	case b.reduced || !b.grads.Given():
 	case f.sharding.Elsewhere.Gradients && !f.sharded():
-		b.reducing, o.flying = o.put(b.ownGrads, b.grads), b
+		b.reducing, o.flying = o.put(b.ownSums, b.grads), b
 	case size(f.Data) == 1:
 	case f.sharding.shardsGradients():
 		b.reducing, o.flying = f.sharers().ReduceScatter(b.ours(b.grads), b.grads), b
@@ -131,7 +134,7 @@ func (o *Optimizer) reduce(b *bucket) error {
 			return o.land()
 		}
 	case f.sharding.Strategy == Optim:
-		b.reducing, b.reduced = f.sharers().ReduceScatter(b.ownGrads, b.grads), true
+		b.reducing, b.reduced = f.sharers().ReduceScatter(b.ownSums, b.grads), true
 	default:
 		b.reducing, b.reduced = f.Data.AllReduce(b.grads, comm.Sum), true
 	}
@@ -159,28 +162,37 @@ func (o *Optimizer) land() error {
 // addShard adds this rank's part of a reduced bucket to what it has of the step.
 func (o *Optimizer) addShard(b *bucket) {
 	ours := b.ours(b.grads)
-	if !b.ownGrads.Elsewhere() {
-		o.device.Add(b.ownGrads, b.ownGrads, ours)
+	if !b.ownSums.Elsewhere() {
+		o.add(b.ownSums, ours)
 		return
 	}
 	if b.begun {
-		sum, block := o.device.Arena.Paged(device.MainGradients, b.ownGrads.DType, b.own.n, 0)
-		o.device.Move(sum, b.ownGrads)
+		sum, block := o.device.Arena.Paged(device.MainGradients, b.ownSums.DType, b.own.n, 0)
+		o.device.Move(sum, b.ownSums)
 		o.device.Add(ours, sum, ours)
 		o.device.Arena.Free(block)
 	}
-	o.device.Move(b.ownGrads, ours)
+	o.device.Move(b.ownSums, ours)
+}
+
+// add adds more to a sum; on a grid, where it already lies, without a rounding.
+func (o *Optimizer) add(sum, more device.Tensor) {
+	if o.exact == nil {
+		o.device.Add(sum, sum, more)
+		return
+	}
+	o.device.GridAdd(device.GridAddArgs{Sum: sum, X: more})
 }
 
 // zeroRest gives gradients that lie elsewhere, and to which nothing was added in this step.
 func (o *Optimizer) zeroRest() {
 	for _, b := range o.buckets {
-		if b.begun || !b.ownGrads.Elsewhere() {
+		if b.begun || !b.ownSums.Elsewhere() {
 			continue
 		}
-		none, block := o.device.Arena.Paged(device.MainGradients, b.ownGrads.DType, b.own.n, 0)
+		none, block := o.device.Arena.Paged(device.MainGradients, b.ownSums.DType, b.own.n, 0)
 		o.device.Fill(none, 0)
-		o.device.Move(b.ownGrads, none)
+		o.device.Move(b.ownSums, none)
 		o.device.Arena.Free(block)
 		b.begun = true
 	}
@@ -204,7 +216,7 @@ func (o *Optimizer) finalize() error {
 	o.zeroRest()
 	for _, b := range o.buckets {
 		if b.family.sharded() && size(b.family.Across) > 1 && !b.frozen {
-			b.reducing = b.family.Across.AllReduce(b.ownGrads, comm.Sum)
+			b.reducing = b.family.Across.AllReduce(b.ownSums, comm.Sum)
 		}
 	}
 	if err := o.reduced(); err != nil {
@@ -268,7 +280,7 @@ func (o *Optimizer) partial() (all []*parts) {
 			p = &parts{group: s.param.SumOver}
 			all = append(all, p)
 		}
-		p.grads = append(p.grads, s.grad)
+		p.grads = append(p.grads, s.sum)
 		p.n += s.n
 	}
 	return all

@@ -12,6 +12,7 @@ const (
 	StoredMain  = "optimizer.main."
 	StoredExpM  = "optimizer.exp_avg."
 	StoredExpV  = "optimizer.exp_avg_sq."
+	StoredGrid  = "optimizer.grid."
 	StoredModel = "model."
 )
 
@@ -46,7 +47,7 @@ func (o *Optimizer) Stored() []mpu.Stored {
 		all = s.stored(all, StoredExpM, s.m, write)
 		all = s.stored(all, StoredExpV, s.v, write)
 	}
-	return all
+	return o.storedGrids(all, mine)
 }
 
 // Gradients lists, between a Step and the next ZeroGrad, this rank's part of the

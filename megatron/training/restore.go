@@ -139,7 +139,7 @@ func absent(path string) bool {
 // loadAll continues a run: everything must be there.
 func (r *Run) loadAll(load loader) error {
 	stored := append(r.Engine.Weights(), r.Engine.Optimizer.Stored()...)
-	state, report, err := load(stored, native.LoadOptions{AllowMissing: wasFrozen})
+	state, report, err := load(stored, native.LoadOptions{AllowMissing: func(s *native.State, name string) bool { return wasFrozen(s, name) || isGrid(name) }})
 	if errors.Is(err, native.ErrMisfit) && !errors.Is(err, errReshaped) {
 		return fmt.Errorf("%w\n(if only precision or optimizer differ: --finetune loads the weights only, --no-load-optim also keeps the iteration)", err)
 	}
@@ -147,6 +147,9 @@ func (r *Run) loadAll(load loader) error {
 		return err
 	}
 	if err := r.sameModel(state, report); err != nil {
+		return err
+	}
+	if err := r.sameLeaves(state); err != nil {
 		return err
 	}
 	r.thaw(&report)
@@ -206,6 +209,20 @@ func wasFrozen(s *native.State, name string) bool {
 	return is && json.Unmarshal(s.Config, &before) == nil && (&config.Step{FreezeParameters: before.FreezeParameters}).Freezes(param)
 }
 
+// isGrid tells whether a checkpoint's tensor is a grid of gradients, which runs without
+// --layout-invariant do not have.
+func isGrid(name string) bool { return strings.HasPrefix(name, optimizer.StoredGrid) }
+
+// sameLeaves refuses to go on with other leaves than the checkpoint's, which would change bits.
+func (r *Run) sameLeaves(state native.State) error {
+	var before struct{ Leaves int }
+	if json.Unmarshal(state.Config, &before) != nil || before.Leaves == 0 || r.Config.Leaves == 0 || before.Leaves == r.Config.Leaves {
+		return nil
+	}
+	return exitcode.Errorf(exitcode.Usage, "--reduction-leaves %d: the checkpoint was made with %d, and others change bits; give %d, or --finetune to start a new run from its weights",
+		r.Config.Leaves, before.Leaves, before.Leaves)
+}
+
 // optimizerState is the parameter whose main parameter or moment a checkpoint's tensor is.
 func optimizerState(name string) (param string, is bool) {
 	for _, kind := range []string{optimizer.StoredMain, optimizer.StoredExpM, optimizer.StoredExpV} {
@@ -221,8 +238,9 @@ func optimizerState(name string) (param string, is bool) {
 func (r *Run) thaw(report *native.Report) {
 	thawed := map[string]bool{}
 	for _, name := range report.Missing {
-		param, _ := optimizerState(name)
-		thawed[param] = true
+		if param, is := optimizerState(name); is { // grids are found by the first step
+			thawed[param] = true
+		}
 	}
 	if report.Missing = nil; len(thawed) > 0 {
 		r.Engine.Optimizer.AdoptValues(func(param string) bool { return thawed[param] })

@@ -41,12 +41,16 @@ func (op Op) Rooted() bool { return op == Reduce || op == Broadcast || op == Gat
 // ReduceOp combines the values of ranks; 0: they are not combined.
 type ReduceOp uint32
 
+// Sum adds in the order of the ranks, Tree as a balanced binary tree over them: first
+// neighbours, then neighbouring pairs (of 6 ranks ((0+1)+(2+3))+(4+5)). What aligned groups of
+// a power of two ranks have added up by Tree, and the group of their sums, are the same sum.
 const (
 	Sum ReduceOp = iota + 1
 	Max
+	Tree
 )
 
-var reduceNames = [...]string{"", "sum", "max"}
+var reduceNames = [...]string{"", "sum", "max", "tree"}
 
 func (op ReduceOp) String() string { return nameOf(reduceNames[:], uint32(op)) }
 

@@ -53,7 +53,7 @@ func (g *Group) Start(c *Collective) Work {
 	return g.engine.Start(c)
 }
 
-// AllReduce combines t in place.
+// AllReduce combines t in place. A Tree is of f32; NCCL has none.
 func (g *Group) AllReduce(t device.Tensor, op ReduceOp) Work {
 	return g.Start(&Collective{Op: AllReduce, Reduce: op, In: t, Out: t})
 }
@@ -91,6 +91,11 @@ func (g *Group) ReduceScatter(out, in device.Tensor) Work {
 	return g.Start(&Collective{Op: ReduceScatter, Reduce: Sum, In: in, Out: out})
 }
 
+// ReduceScatterTree is ReduceScatter of a sum as a Tree.
+func (g *Group) ReduceScatterTree(out, in device.Tensor) Work {
+	return g.Start(&Collective{Op: ReduceScatter, Reduce: Tree, In: in, Out: out})
+}
+
 // AllToAllV sends send[i] to rank i and receives recv[i] from it.
 func (g *Group) AllToAllV(recv, send []device.Tensor) Work {
 	c := &Collective{Op: AllToAll, Transfers: make([]Transfer, 0, 2*g.Size())}
@@ -118,7 +123,7 @@ func (g *Group) Barrier() error { return g.Start(&Collective{Op: Barrier}).Wait(
 
 // fits tells whether the tensors can be meant.
 func (g *Group) fits(c *Collective) bool {
-	if c.Reduce != 0 && !summable(c.In) || c.Op.Rooted() && !g.has(c.Root) {
+	if c.Reduce != 0 && !summable(c.In) || c.Reduce == Tree && c.In.DType != device.F32 || c.Op.Rooted() && !g.has(c.Root) {
 		return false
 	}
 	here := g.Rank() == c.Root

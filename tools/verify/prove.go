@@ -20,6 +20,7 @@ var proveFlags = []cli.Flag{
 	&cli.StringFlag{Name: "shape", Value: "gpt2,llama,bloom", Usage: "models to train if no model flags are given"},
 	command.Between(1, 1000000, &cli.IntFlag{Name: "steps", Value: 3, Usage: "number of steps to train under each layout"}),
 	&cli.BoolFlag{Name: "full", Usage: "train the model at its full size instead of a reduced one"},
+	&cli.BoolFlag{Name: "bits", Usage: "train with --layout-invariant and require the same bits as on one rank (docs/invariance.md)"},
 	&cli.StringFlag{Name: "only", Usage: "run only layouts whose name contains all these words, as in \"tp2 sp\""},
 	command.Between(1, 1000000, &cli.IntFlag{Name: "stride", Value: 1, Usage: "run only every Nth layout"}),
 	&cli.BoolFlag{Name: "mutate", Usage: "break one collective, mask or padded column at a time and report whether the check detects it"},
@@ -55,7 +56,7 @@ func prove(c *cli.Context, open func(string) (*device.Device, error)) error {
 		return err
 	}
 	options := layouts.Options{World: c.Int("world-size"), Steps: c.Int("steps"), Only: c.String("only"), Stride: c.Int("stride"),
-		Mutate: c.Bool("mutate"), Mutant: c.String("mutant"), Open: func() (*device.Device, error) { return open(c.String("device")) }, Told: newProgress().told}
+		Mutate: c.Bool("mutate"), Bits: c.Bool("bits"), Mutant: c.String("mutant"), Open: func() (*device.Device, error) { return open(c.String("device")) }, Told: newProgress().told}
 	report, err := layouts.Prove(models, options)
 	if err != nil {
 		return err
@@ -110,6 +111,9 @@ func nothingChosen(models []layouts.Model, o layouts.Options) error {
 // A precision alone goes with the shapes.
 func chosenModels(c *cli.Context) (models []layouts.Model, err error) {
 	flags := c.Args().Slice()
+	if c.Bool("bits") {
+		flags = append(flags, "--layout-invariant")
+	}
 	if strings.Contains(strings.Join(flags, " "), "--num-layers") {
 		m, err := layouts.FromFlags(flags, c.Bool("full"))
 		return []layouts.Model{m}, err

@@ -90,7 +90,7 @@ func benchCases(d device.DType) []Case {
 	cases = append(cases, expertBenchCases(d)...)
 	if d == device.F32 { // these have one type
 		cases = append(cases, crossEntropyStatsCase(logits, 2, 0), crossEntropyLossCase(benchTokens), uniformCase(benchTokens*benchHidden),
-			weightedSumCase(benchTokens), gradScaleCase(100, 0, -1, 1, 1))
+			weightedSumCase(benchTokens, 0), gradScaleCase(100, 0, -1, 1, 1))
 	}
 	return cases
 }

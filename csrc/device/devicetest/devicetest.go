@@ -33,7 +33,7 @@ func Cases() []Case {
 	var all []Case
 	for _, family := range []func() []Case{
 		matmulCases, normCases, activationCases, ropeCases, attentionCases, pagedCases, embeddingCases,
-		crossEntropyCases, sampleCases, dropoutCases, elementwiseCases, statsCases, optimizerCases, muonCases, routerCases, expertCases, partCases, deltaCases,
+		crossEntropyCases, sampleCases, dropoutCases, elementwiseCases, statsCases, exactCases, optimizerCases, muonCases, routerCases, expertCases, partCases, deltaCases,
 	} {
 		all = append(all, family()...)
 	}
@@ -75,9 +75,9 @@ func Smallest(t *testing.T, dev *device.Device) {
 }
 
 // needsHost tells whether the case has a part that no kernel of a GPU has: a cap of scores, or a
-// table of biases by key.
+// table of biases by key, or sums that are trees.
 func (c *Case) needsHost(dev *device.Device) bool {
-	return dev.IsGPU() && (strings.Contains(c.Name, " capped") || strings.Contains(c.Name, " biased"))
+	return dev.IsGPU() && (strings.Contains(c.Name, " capped") || strings.Contains(c.Name, " biased") || strings.Contains(c.Name, " leaves"))
 }
 
 func compareWithRef(t *testing.T, c Case, dev, oracle *device.Device) {

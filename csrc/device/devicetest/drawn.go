@@ -23,7 +23,7 @@ func Drawn(seed uint64, rounds int) []Case {
 	for range rounds {
 		for _, draw := range []func() []Case{
 			r.matmuls, r.norms, r.activations, r.ropes, r.attentions, r.paged, r.embeddings, r.losses, r.samples, r.dropouts, r.elementwise, r.sums,
-			r.optimizers, r.muon, r.routers, r.choices, r.rows, r.groups, r.parts, r.delta,
+			r.exact, r.optimizers, r.muon, r.routers, r.choices, r.rows, r.groups, r.parts, r.delta,
 		} {
 			for _, c := range draw() {
 				c.Name = fmt.Sprintf("#%d.%d %s", seed, len(all), c.Name) // its inputs come from the name
@@ -235,9 +235,15 @@ func (r drawer) elementwise() []Case {
 
 func (r drawer) sums() []Case {
 	return []Case{
-		gradStatsCase(pick(r, []device.DType{device.F32, device.BF16, device.F16, device.F64}), r.size(0, 2049), r.yes(2)), weightedSumCase(r.size(0, 2049)),
+		gradStatsCase(pick(r, []device.DType{device.F32, device.BF16, device.F16, device.F64}), r.size(0, 2049), r.yes(2)), weightedSumCase(r.size(0, 2049), r.Int64N(2)*30),
 		gradScaleCase(r.Float64()*1000, float64(r.IntN(2)*r.IntN(9)), float64(r.IntN(4)-1), float64(int64(1)<<r.IntN(20)), float32(r.IntN(3))),
 	}
+}
+
+func (r drawer) exact() []Case {
+	s := treeShape{r.rowCount(130), r.size(1, 130), 0, int64(1) << r.IntN(4), r.Int64N(3)}
+	s.k = s.leaves * max(1, s.stretches) * r.size(1, 300)
+	return []Case{gridAddCase(r.size(0, 2049), r.yes(2)), exactSquaresCase(r.size(0, 2049)), treeCase(r.dtype(), s, r.yes(2))}
 }
 
 func (r drawer) optimizers() []Case {

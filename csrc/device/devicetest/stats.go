@@ -18,7 +18,7 @@ func statsCases() []Case {
 	}
 	cases = append(cases, gradStatsOf(device.F32, "large", 1e25, -1e30), gradStatsOf(device.F32, "small", 1e-25, -1e-30), gradStatsOf(device.BF16, "large", 1e25, -1e30))
 	for _, n := range []int64{0, 1, 17, 1001, 100003} {
-		cases = append(cases, weightedSumCase(n))
+		cases = append(cases, weightedSumCase(n, 0), weightedSumCase(n, 30))
 	}
 	for _, c := range []struct{ squares, bad, others, scale, limit float64 }{
 		{100, 0, -1, 1, 1}, {100, 0, -1, 1, 100}, {100, 0, -1, 65536, 1e-4}, {0, 0, -1, 1, 1}, {100, 0, -1, 2, 0}, {100, 3, -1, 2, 1}, {math.Inf(1), 1, -1, 8, 1}, {1e50, 0, -1, 1, 1},
@@ -61,12 +61,16 @@ func (e *Env) gradStats(x, segments device.Tensor) func() {
 	return func() { e.Dev.GradStats(out, x, segments) }
 }
 
-func weightedSumCase(n int64) Case {
-	return Case{device.OpWeightedSum, fmt.Sprintf("f32 %d", n), func(e *Env) func() {
+func weightedSumCase(n, bits int64) Case {
+	return Case{device.OpWeightedSum, fmt.Sprintf("f32 %d, %d bits", n, bits), func(e *Env) func() {
 		x, w := e.In("X", device.F32, n), e.Make("W", device.F32, func(i int) float64 { return float64(i % 2) }, n)
 		root := math.Sqrt(float64(n))
-		out := e.Changes(e.List("Out", device.F64, 0.5, 0.25), tol(device.F64, n, root+1))
-		return func() { e.Dev.WeightedSum(out, x, w) }
+		t := tol(device.F64, n, root+1)
+		if bits > 0 {
+			t = exact
+		}
+		out := e.Changes(e.List("Out", device.F64, 0.5, 0.25), t)
+		return func() { e.Dev.WeightedSum(device.WeightedSumArgs{Out: out, X: x, W: w, Bits: bits}) }
 	}, Work{Bytes: float64(8 * n)}}
 }
 

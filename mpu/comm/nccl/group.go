@@ -149,6 +149,9 @@ var ops = map[comm.ReduceOp]nccl.Op{comm.Sum: nccl.Sum, comm.Max: nccl.Max}
 
 // call makes NCCL's call; messages where it has none.
 func (g *group) call(c *comm.Collective) error {
+	if c.Reduce == comm.Tree {
+		return exitcode.Errorf(exitcode.Usage, "sums as a tree are not in NCCL; use --distributed-backend gloo, or leave out --layout-invariant")
+	}
 	switch c.Op {
 	case comm.AllReduce:
 		return g.on.nccl.AllReduce(c.In, ops[c.Reduce], g.on.stream)

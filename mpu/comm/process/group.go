@@ -184,7 +184,7 @@ func (p *World) pieceOf(members []int) int {
 func (t *transit) allReduce(c *comm.Collective) {
 	g, all := t.group, bytesOf(c.In)
 	switch {
-	case g.world.fast && g.glooSums(c.In.DType):
+	case g.world.fast && c.Reduce != comm.Tree && g.glooSums(c.In.DType):
 		t.fastReduce(c.In, c.Reduce)
 	case g.wide(len(all)):
 		t.treeReduce(all)

@@ -1,9 +1,10 @@
 // Package reduce moves and adds the bytes of ranks whose memory is the host's: in rank
-// order, by tiles on the process's pool, 16-bit values in f32 and rounded once. What
+// order or as a tree over the ranks, by tiles on the process's pool, 16-bit values in f32 and rounded once. What
 // goroutines and processes sum is therefore alike to the bit.
 package reduce
 
 import (
+	"math/bits"
 	"sync"
 	"unsafe"
 
@@ -122,10 +123,27 @@ type number interface {
 func fold[T number](out unsafe.Pointer, from []unsafe.Pointer, n int, reduce comm.ReduceOp) {
 	sum := unsafe.Slice((*T)(out), n)
 	first := unsafe.Slice((*T)(from[0]), n)
+	if reduce == comm.Tree && len(from) > 2 {
+		foldTree(sum, from)
+		return
+	}
 	for _, p := range from[1:] {
 		into(sum, first, unsafe.Slice((*T)(p), n), reduce)
 		first = sum
 	}
+}
+
+// foldTree adds as comm.Tree says: a subtree of as many as a power of two allows, and the rest.
+func foldTree[T number](sum []T, from []unsafe.Pointer) {
+	if len(from) == 1 {
+		copy(sum, unsafe.Slice((*T)(from[0]), len(sum)))
+		return
+	}
+	left := 1 << (bits.Len(uint(len(from)-1)) - 1)
+	rest := make([]T, len(sum))
+	foldTree(sum, from[:left])
+	foldTree(rest, from[left:])
+	into(sum, sum, rest, comm.Sum)
 }
 
 // foldHalf combines 16-bit values in f32 and rounds the result once.

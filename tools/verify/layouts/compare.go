@@ -53,11 +53,11 @@ func compare(got, want *Outcome, b Bounds) Difference {
 	}
 	for step, theirs := range want.told {
 		for i, x := range theirs[1:] {
-			d.Told = worse(d.Told, apart(got.told[step][1+i], x)/b.Grad)
+			d.Told = worse(d.Told, share(apart(got.told[step][1+i], x), b.Grad))
 		}
 	}
 	d.Loss = worse(d.Loss, apart(got.evaluation, want.evaluation))
-	d.Forward = worse(got.hidden.apart(want.hidden, &d.Missing)/b.Grad, got.after.apart(want.after, &d.Missing)/b.Grad)
+	d.Forward = share(worse(got.hidden.apart(want.hidden, &d.Missing), got.after.apart(want.after, &d.Missing)), b.Grad)
 	for step, theirs := range want.grads {
 		worst, name := farthest(got.grads[step], theirs, gradientScale(theirs), &d.Missing)
 		if worst > d.Grad || math.IsNaN(worst) {
@@ -76,6 +76,14 @@ func (v *views) apart(want views, missing *string) (most float64) {
 		most = worse(most, worst)
 	}
 	return most
+}
+
+// share is how much of a bound a difference uses up; of none any is too much.
+func share(difference, bound float64) float64 {
+	if difference == 0 {
+		return 0
+	}
+	return difference / bound
 }
 
 // worse is the larger; not a number is the worst.

@@ -184,3 +184,59 @@ func TestModelOfATrainingRun(t *testing.T) {
 		t.Error("no layout is legal")
 	}
 }
+
+// Claim (docs/invariance.md): with --layout-invariant no layout changes a bit, in any precision; and faults
+// of order alone are seen: sums added in rank order, other leaves, none. Every 211th layout here;
+// `monotron verify --bits` tries all.
+func TestLayoutsGiveTheSameBits(t *testing.T) {
+	refused := 0
+	for precision, names := range map[string][]string{"": {"gpt2", "llama"}, "--bf16": {"bloom"}, "--fp16": {"llama"}} {
+		var models []Model
+		for _, name := range names {
+			m, err := Builtin(name, strings.Fields("--layout-invariant "+precision)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			models = append(models, m)
+		}
+		r, err := Prove(models, Options{World: 8, Steps: 2, Stride: 211, Bits: true, Open: open, Told: func(Progress) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s", r.said())
+		if len(r.Rows) == 0 {
+			t.Errorf("%q: no layouts", precision)
+		}
+		refused += len(r.Refused)
+		for _, row := range r.Rows {
+			if !row.OK {
+				t.Errorf("%s, %s: %s", row.Model, row.Layout, row.Problem)
+			}
+		}
+	}
+	if refused == 0 {
+		t.Error("no layout was left out, though some have sums with an order")
+	}
+}
+
+// Claim: a sum that is added in another order than the leaves' is seen.
+func TestFaultsOfOrder(t *testing.T) {
+	m, err := Builtin("gpt2", "--layout-invariant")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mutant := range []string{inline + ": tp reduce_scatter(tree) in mpu.Region.addLeaves < mpu.leave < mpu.Region.scattered", "leaves instead of 8"} {
+		r, err := Prove([]Model{m}, Options{World: 4, Steps: 2, Only: "tp4 sp", Mutate: true, Mutant: mutant, Bits: true, Open: open, Told: func(Progress) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Mutants) == 0 {
+			t.Errorf("%s: there is no such mutant", mutant)
+		}
+		for _, mu := range r.Mutants {
+			if !mu.Caught {
+				t.Errorf("%s was not caught", mu.Name)
+			}
+		}
+	}
+}

@@ -29,6 +29,7 @@ const (
 	drop   = "dropped"
 	double = "doubled"
 	scale  = "mis-scaled"
+	inline = "added in rank order" // instead of as a tree
 )
 
 // site is a place in the program that calls a collective of a kind of group.
@@ -165,6 +166,10 @@ func (w *watched) Start(c *comm.Collective) comm.Work {
 		return comm.Finished(nil)
 	case double:
 		return late{w.engine.Start(c), func() error { return w.engine.Start(c).Wait() }}
+	case inline:
+		straight := *c
+		straight.Reduce = comm.Sum
+		return w.engine.Start(&straight)
 	case scale:
 		return late{w.engine.Start(c), func() error {
 			for _, t := range outs {
@@ -247,7 +252,10 @@ func Mutants(m Model, variants []Variant, steps int, open func() (*device.Device
 		most := watch.most()
 		for _, s := range sorted(most) {
 			for _, f := range faultsOf(s) {
-				for _, call := range broken(most[s]) {
+				if m.Config.Leaves > 0 && idle(f, s, v) {
+					continue
+				}
+				for _, call := range m.broken(most[s]) {
 					if name := f + ": " + s.String() + call.name; !known[name] {
 						known[name] = true
 						all = append(all, &Mutant{Name: name, Layout: v.String(), variant: v,
@@ -268,9 +276,13 @@ type which struct {
 }
 
 // broken picks of n calls in a training, from the look before it to the evaluation
-// after it: all, and a few alone.
-func broken(n int) []which {
+// after it: all, and a few alone; of a model with leaves all, for its first step is made twice,
+// and what is broken in a single call of the first time is not in the second.
+func (m Model) broken(n int) []which {
 	list := []which{{every, ""}}
+	if m.Config.Leaves > 0 {
+		return list
+	}
 	const alone = 4
 	for i := range min(n, alone) {
 		if n > 1 {
@@ -281,6 +293,13 @@ func broken(n int) []which {
 	return list
 }
 
+// idle tells whether a fault changes no bit of a model with leaves: two ranks have one order; the
+// squares that sumStats adds up are replaced by exact ones; and in settle all ranks mostly have the
+// same bound, rounded to a power of two.
+func idle(fault string, s site, v Variant) bool {
+	return fault == inline && v.Layout.TP <= 2 || strings.HasPrefix(s.caller, "optimizer.Optimizer.sumStats") || strings.HasPrefix(s.caller, "optimizer.Optimizer.settle")
+}
+
 // faultsOf leaves out what changes no number: a second gathering, broadcast or
 // maximum gives what the first gave; an exchange that one end leaves out is a
 // mismatch and no number.
@@ -288,10 +307,14 @@ func faultsOf(s site) []string {
 	switch {
 	case s.op == comm.Exchange:
 		return []string{scale}
+	case s.reduce == comm.Tree && s.op == comm.ReduceScatter:
+		return []string{drop, scale, inline}
 	case s.op == comm.AllGather, s.op == comm.Broadcast, s.op == comm.ReduceScatter, s.op == comm.AllToAll:
 		return []string{drop, scale}
 	case s.reduce == comm.Max:
 		return []string{drop}
+	case s.reduce == comm.Tree:
+		return []string{drop, double, scale, inline}
 	}
 	return []string{drop, double, scale}
 }
@@ -311,6 +334,11 @@ func others(m Model, v Variant) []*Mutant {
 				}
 			}
 		}})
+	}
+	if n := m.Config.Leaves; n > 0 {
+		for _, leaves := range []int{0, n / 2} { // 0: sums in the order of the layout
+			add(fmt.Sprintf("%d leaves instead of %d", leaves, n), Setup{config: func(c *config.Run, _ *ranks.Rank) { c.Leaves = leaves }})
+		}
 	}
 	if v.Layout.TP > 1 {
 		add("padded columns of the vocabulary counted", Setup{config: func(c *config.Run, _ *ranks.Rank) {

@@ -35,6 +35,8 @@ type Report struct {
 	Rows      []Row     `json:"layouts"`
 	Mutants   []*Mutant `json:"mutants,omitempty"`
 	Seconds   float64   `json:"seconds"`
+
+	Refused map[string]int `json:"refused,omitempty"` // layouts by what --layout-invariant does not have
 }
 
 // Failed counts the layouts that differ and the mutants that nobody saw.
@@ -78,8 +80,24 @@ func (r *Report) WriteTable(w io.Writer, all bool) error {
 
 // said is what was compared, in a line.
 func (r *Report) said() string {
+	if r.Bounds == (Bounds{}) {
+		return fmt.Sprintf("%s, %d steps: %d layouts, %d differ from one rank in any bit%s; %.1f minutes", r.Precision, r.Steps, len(r.Rows), failing(r.Rows), r.refused(), r.Seconds/60)
+	}
 	return fmt.Sprintf("%s, %d steps: %d layouts, %d differ from one rank; bounds: loss %g, gradients %g, weights %g; %.1f minutes",
 		r.Precision, r.Steps, len(r.Rows), failing(r.Rows), r.Bounds.Loss, r.Bounds.Grad, r.Bounds.Weight, r.Seconds/60)
+}
+
+// refused says how many layouts were left out, and why.
+func (r *Report) refused() string {
+	var reasons []string
+	for what, n := range r.Refused {
+		reasons = append(reasons, fmt.Sprintf("%d for %s", n, what))
+	}
+	if len(reasons) == 0 {
+		return ""
+	}
+	slices.Sort(reasons)
+	return "; left out: " + strings.Join(reasons, ", ")
 }
 
 // models groups the rows.
@@ -140,7 +158,7 @@ func (r *Report) share(row Row) float64 {
 	if !row.OK {
 		return 1e300
 	}
-	return max(row.Loss/r.Bounds.Loss, row.Grad/r.Bounds.Grad, row.Forward, row.Weight/r.Bounds.Weight)
+	return max(share(row.Loss, r.Bounds.Loss), share(row.Grad, r.Bounds.Grad), row.Forward, share(row.Weight, r.Bounds.Weight))
 }
 
 func (r *Report) mutants(out *strings.Builder) {

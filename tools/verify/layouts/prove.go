@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"monotron/csrc/device"
+	"monotron/megatron/config"
 )
 
 // Options say how much is proved.
@@ -16,6 +17,7 @@ type Options struct {
 	Only   string // layouts whose name contains all of its words
 	Stride int    // every Stride-th layout alone; 0 and 1: all
 	Mutate bool   // break things instead
+	Bits   bool   // layouts must give the bits of one rank: of models with --layout-invariant
 	Mutant string // the mutants whose name contains this, as a table of mutants prints it
 	Open   func() (*device.Device, error)
 	Told   func(Progress)
@@ -40,7 +42,11 @@ func (p *Progress) next(o *Options, what string) {
 // Prove trains each model under each layout.
 func Prove(models []Model, o Options) (*Report, error) {
 	began := time.Now()
-	r := &Report{Precision: models[0].Config.Precision, Steps: o.Steps, Bounds: BoundsOf(models[0].Config.Precision)}
+	r := &Report{Precision: models[0].Config.Precision, Steps: o.Steps, Bounds: BoundsOf(models[0].Config.Precision), Refused: map[string]int{}}
+	if o.Bits {
+		r.Bounds = Bounds{}
+		r.refuse(models, o)
+	}
 	defer func() { r.Seconds = time.Since(began).Seconds() }()
 	told := Progress{}
 	if !o.Mutate {
@@ -150,6 +156,9 @@ func (r *Report) mutate(m Model, variants []Variant, o Options, wanted *referenc
 // candidates are the layouts that there are for a model.
 func (o *Options) candidates(m Model) []Variant {
 	all := Legal(&m.Config, o.World)
+	if o.Bits {
+		all = slices.DeleteFunc(all, func(v Variant) bool { return len(bounds(m, v)) > 0 })
+	}
 	if !o.Mutate {
 		return all
 	}
@@ -162,6 +171,24 @@ func (o *Options) candidates(m Model) []Variant {
 		}
 	}
 	return some
+}
+
+// bounds are the parts of a layout that --layout-invariant refuses.
+func bounds(m Model, v Variant) []config.LayoutBound {
+	c := m.Config
+	c.Layout = v.Layout
+	return c.LayoutBounds()
+}
+
+// refuse counts the layouts that are left out, by the first reason of each.
+func (r *Report) refuse(models []Model, o Options) {
+	for _, m := range models {
+		for _, v := range o.chosen(Legal(&m.Config, o.World)) {
+			if list := bounds(m, v); len(list) > 0 {
+				r.Refused[list[0].What]++
+			}
+		}
+	}
 }
 
 // Names lists the layouts of a model that o.Only chooses from.

@@ -1,0 +1,87 @@
+/* Sums whose bits no order changes: see op_exact.go. */
+#ifndef MT_ISA
+enum { LIMBS = 4 };
+
+#define MT_KERNELS "exact.c"
+#include "isa.h"
+
+/* Phase 0: the tiles of n elements; phase 1: one, which puts together what they leave. */
+static int64_t two_phases(int64_t n, int32_t phase) { return phase == 0 ? mt_flat_tiles(n) : phase == 1 && n > 0; }
+
+static int64_t grid_tiles(const void *args, int32_t phase) {
+  const mt_grid_add_args *a = args;
+  return phase == 1 && !mt_given(&a->peak) ? 0 : two_phases(mt_len(&a->x), phase);
+}
+static int64_t grid_scratch(const void *args) { return mt_flat_tiles(mt_len(&((const mt_grid_add_args *)args)->x)) * (int64_t)sizeof(int32_t); }
+
+static int64_t squares_tiles(const void *args, int32_t phase) { return two_phases(mt_len(&((const mt_exact_squares_args *)args)->x), phase); }
+static int64_t squares_scratch(const void *args) {
+  return mt_flat_tiles(mt_len(&((const mt_exact_squares_args *)args)->x)) * LIMBS * (int64_t)sizeof(double);
+}
+
+MT_OP(grid_add, grid_tiles, grid_scratch)
+MT_OP(exact_squares, squares_tiles, squares_scratch)
+#else
+#include "exact.h"
+
+static int32_t K(grid_add)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
+  const mt_grid_add_args *a = args;
+  int64_t n = mt_len(&a->x);
+  int32_t *peaks = scratch;
+  if (phase == 1) {
+    int32_t *peak = a->peak.data; /* a number that is not negative, by its bits */
+    for (int64_t t = 0; t < mt_flat_tiles(n); t++) *peak = peaks[t] > *peak ? peaks[t] : *peak;
+    return 0;
+  }
+  mt_range r = mt_flat_range(n, tile);
+  double grid = mt_given(&a->grid) ? *(const double *)a->grid.data : 0, *sum = (double *)a->sum.data + r.from;
+  if (a->x.dtype == MT_F64) {
+    const double *x = (const double *)a->x.data + r.from;
+    volatile double magic = grid * 6755399441055744.;
+    for (int64_t i = 0; i < r.to - r.from; i++) sum[i] += (x[i] + magic) - magic;
+    return 0;
+  }
+  vd magic = v_magic(grid);
+  vi peak = {0};
+  V_EACH(r.to - r.from, i, m,
+    vf x = v_load_n(a->x.data, MT_F32, r.from + i, m);
+    peak = v_larger(peak, v_magnitude(x));
+    v_add_on_grid(sum + i, m, v_lo(x), v_hi(x), magic););
+  peaks[tile] = v_largest_bits(peak);
+  return 0;
+}
+
+/* sums += what remains of squares, rounded; the remainder stays. */
+V void K(limb)(vd *sums, vd *rest, double grid) {
+  vd magic = v_magic(grid), limb = (*rest + magic) - magic;
+  *sums += limb;
+  *rest -= limb;
+}
+
+static int32_t K(exact_squares)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
+  const mt_exact_squares_args *a = args;
+  int64_t n = mt_len(&a->x);
+  double *sums = scratch;
+  if (phase == 1) {
+    double *out = a->out.data;
+    for (int64_t t = 0; t < mt_flat_tiles(n); t++)
+      for (int k = 0; k < LIMBS; k++) out[k] += sums[t * LIMBS + k];
+    return 0;
+  }
+  mt_range r = mt_flat_range(n, tile);
+  vd total[LIMBS] = {{0}};
+  const double step = ldexp(1, (int)-a->bits);
+  V_EACH(r.to - r.from, i, m,
+    vf x = v_load_n(a->x.data, MT_F32, r.from + i, m);
+    vd lo = v_lo(x) * a->scale, hi = v_hi(x) * a->scale;
+    lo *= lo, hi *= hi;
+    double grid = 1;
+    for (int k = 0; k < LIMBS; k++) {
+      grid *= step;
+      K(limb)(&total[k], &lo, grid);
+      K(limb)(&total[k], &hi, grid);
+    });
+  for (int k = 0; k < LIMBS; k++) sums[tile * LIMBS + k] = v_sum_d(total[k]);
+  return 0;
+}
+#endif

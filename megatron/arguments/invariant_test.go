@@ -1,0 +1,38 @@
+package arguments
+
+import (
+	"strings"
+	"testing"
+)
+
+// Claim (docs/invariance.md): --layout-invariant refuses by name what still depends on the layout, and
+// says what to use; with the rest of a run it counts tokens, not micro-batches.
+func TestLayoutInvariant(t *testing.T) {
+	for add, want := range map[string]string{
+		"--reduction-leaves 6":    "not a power of two; use 8",
+		"--reduction-leaves 1024": "does not divide the",
+		"--reduction-leaves 2 --world-size 4 --tensor-model-parallel-size 4":               "4 tensor-parallel ranks with --reduction-leaves 2",
+		"--reduction-leaves 2 --world-size 2 --context-parallel-size 2 --cp-comm-type a2a": "samples in 4 parts with --reduction-leaves 2",
+		"--world-size 2 --context-parallel-size 2":                                         "use --cp-comm-type a2a",
+		"--num-experts 4":           "mixtures of experts",
+		"--qk-layernorm":            "norms of queries and keys",
+		"--optimizer muon":          "Muon's updates",
+		"--device cuda":             "use --device cpu",
+		"--lora-rank 4":             "adapters",
+		"--padded-vocab-in-softmax": "a softmax over padding",
+		"--world-size 8 --tensor-model-parallel-size 4 --group-query-attention --num-query-groups 2": "query groups that ranks share",
+	} {
+		_, _, err := ParseWith(everything, append(baseline(), strings.Fields("--layout-invariant "+add)...))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", add, err, want)
+		}
+	}
+	c, _, err := ParseWith(everything, append(baseline(), "--layout-invariant"))
+	if err != nil || c.Leaves != 8 || !c.CalculatePerTokenLoss || c.LeafSamples != c.GlobalBatchSize {
+		t.Errorf("%d leaves of %d samples, per token %v, %v", c.Leaves, c.LeafSamples, c.CalculatePerTokenLoss, err)
+	}
+	_, report, err := ParseWith(everything, append(baseline(), "--reduction-leaves", "4"))
+	if err != nil || !strings.Contains(strings.Join(report.Notices, " "), "--reduction-leaves has no effect without --layout-invariant") {
+		t.Errorf("%q, %v", report.Notices, err)
+	}
+}

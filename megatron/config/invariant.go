@@ -1,0 +1,86 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"monotron/megatron/optimizer"
+)
+
+// LayoutBound is a part of a run whose sums depend on the layout, which --layout-invariant
+// therefore refuses.
+type LayoutBound struct {
+	Flags   string // that it comes from, separated by spaces
+	What    string
+	Instead string // what to do
+}
+
+// layoutBound is a LayoutBound that may be there.
+type layoutBound struct {
+	is                   bool
+	flags, what, instead string
+}
+
+// LayoutBounds are those of a run with leaves (Step.Leaves).
+func (c *Run) LayoutBounds() (all []LayoutBound) {
+	for _, list := range [][]layoutBound{c.boundModel(), c.boundLayout(), c.boundRun()} {
+		for _, b := range list {
+			if b.is {
+				all = append(all, LayoutBound{b.flags, b.what, b.instead})
+			}
+		}
+	}
+	return all
+}
+
+const leaveOut = "leave one of them out"
+
+// boundModel are parts of models that have no leaves yet.
+func (c *Run) boundModel() []layoutBound {
+	m, names := &c.Model, []string{}
+	for _, part := range []struct {
+		is   bool
+		name string
+	}{{m.Latent != nil, "multi-latent attention"}, {m.Delta != nil, "gated delta nets"}, {m.MTP != nil, "multi-token prediction"}, {m.QKNorm || m.QKL2Norm, "norms of queries and keys"},
+		{m.Sinks, "attention sinks"}, {m.OutputGate, "output gates"}, {m.Experts != nil, "mixtures of experts"}} {
+		if part.is {
+			names = append(names, part.name)
+		}
+	}
+	return []layoutBound{
+		{len(names) > 0, "num-layers", strings.Join(names, ", "), "use a model without"},
+		{m.PaddedVocabCounts, "padded-vocab-in-softmax", "a softmax over padding, whose size depends on the ranks", leaveOut},
+	}
+}
+
+// boundLayout are cuts that do not fall between leaves, and exchanges whose sums have an order.
+func (c *Run) boundLayout() []layoutBound {
+	n, l := c.Leaves, &c.Layout
+	tp, cp, parts := max(1, l.TP), max(1, l.CP), max(1, l.CP)
+	if l.SequenceParallel {
+		parts *= tp
+	}
+	if cp > 1 {
+		parts = max(parts, 2*cp)
+	}
+	return []layoutBound{
+		{n%tp != 0, "reduction-leaves tensor-model-parallel-size", fmt.Sprintf("%d tensor-parallel ranks with --reduction-leaves %d", tp, n), "use a multiple of the ranks"},
+		{n%tp == 0 && n%parts != 0, "reduction-leaves context-parallel-size", fmt.Sprintf("samples in %d parts with --reduction-leaves %d", parts, n), fmt.Sprintf("use --reduction-leaves %d", parts)},
+		{cp > 1 && !l.UncutSequences(), "cp-comm-type", "the sums of --cp-comm-type p2p, all_gather and a2a+p2p", "use --cp-comm-type a2a"},
+		{l.ZigZagPerDocument && cp > 1, "cp-zigzag-per-document", "leaves of documents", leaveOut},
+		{c.Model.NumQueryGroups < tp, "num-query-groups tensor-model-parallel-size", "query groups that ranks share", fmt.Sprintf("use --tensor-model-parallel-size %d or less", c.Model.NumQueryGroups)},
+		{l.MemoryCentricTiling > 0, "memory-centric-tiling", "weights in tiles", leaveOut},
+		{l.FastReduce, "fast-reduce", "Gloo's own sums", leaveOut},
+	}
+}
+
+// boundRun is the rest of a run.
+func (c *Run) boundRun() []layoutBound {
+	return []layoutBound{
+		{c.Optimizer.Kind == optimizer.Muon, "optimizer", "Muon's updates", "use --optimizer adam, sgd or lion"},
+		{c.OffloadFolder != "" || c.OptimizerCPUOffload, "offload-folder optimizer-cpu-offload", "gradients and states outside of the device's memory", leaveOut},
+		{c.Device == "cuda", "device", "products of CUDA", "use --device cpu"},
+		{c.Tuning.Data != "", "finetune-data", "rows to tune on", leaveOut},
+		{c.Adapter.Given(), "lora-rank", "adapters", leaveOut},
+	}
+}

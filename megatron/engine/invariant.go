@@ -1,0 +1,32 @@
+package engine
+
+import (
+	"math/bits"
+
+	"monotron/mpu"
+)
+
+// With --layout-invariant every sum has an order, or none, that does not depend on the layout:
+// products are trees of leaves (device.MatmulArgs.Leaves), gradients, losses and norms are exact
+// sums on grids (device.GridAddArgs). See docs/invariance.md.
+
+// leaves are those of a micro-batch's tokens.
+func (e *Engine) leaves(m *Micro) mpu.Leaves {
+	if e.config.Leaves == 0 {
+		return mpu.Leaves{}
+	}
+	return mpu.Leaves{Batch: int64(len(m.Tokens)), Chunk: int64(len(m.Tokens[0]) / e.config.Leaves)}
+}
+
+// lossLimit is below which the mean loss of a token must be for sums of losses to be exact.
+const lossLimit = 64
+
+// lossBits is to how many binary places the losses of tokens are rounded before they are added;
+// 0: they are not.
+func (e *Engine) lossBits() int64 {
+	if e.config.Leaves == 0 {
+		return 0
+	}
+	tokens := uint64(max(1, e.config.LeafSamples)) * uint64(e.config.SeqLength)
+	return 52 - int64(bits.Len64(tokens*lossLimit))
+}

@@ -1,0 +1,110 @@
+package mpu
+
+import (
+	"monotron/csrc/device"
+	"monotron/mpu/comm"
+)
+
+// Leaves is where sums over the tokens of a micro-batch are cut, so that every layout and every
+// size of a micro-batch adds up the same numbers (--layout-invariant): a leaf is Chunk positions
+// of one sample. Rows are i·Batch+j, the i-th position here of sample j; a rank has whole chunks.
+type Leaves struct {
+	Batch int64 // samples of the micro-batch
+	Chunk int64 // positions of a leaf; 0: sums are not cut
+}
+
+// Each calls f with a view for each leaf of tensors of `rows` rows: the leaf's rows of any of
+// them, [Chunk, ...].
+func (l Leaves) Each(rows int64, f func(of func(device.Tensor) device.Tensor)) {
+	for chunk := range rows / l.Batch / l.Chunk {
+		for sample := range l.Batch {
+			f(func(t device.Tensor) device.Tensor { return l.view(t, chunk*l.Chunk*l.Batch+sample) })
+		}
+	}
+}
+
+// view is every Batch-th row of t from `first` on, Chunk of them.
+func (l Leaves) view(t device.Tensor, first int64) device.Tensor {
+	shape, stride := t.Dims(), append([]int64{}, t.Stride[:t.Rank]...)
+	shape[0], stride[0] = l.Chunk, l.Batch*stride[0]
+	return device.Strided(t.Slice(0, first, 1).Data, t.DType, shape, stride)
+}
+
+// exact tells whether the gradient of p is a sum on a grid.
+func (p *Param) exact() bool { return p.Grid.Given() }
+
+// AddTo adds to the gradients of params what add makes of `rows` rows: of all of them at once, to
+// the gradients themselves; or, where these are sums on a grid, of each leaf by itself to f32 zeros,
+// which are then added. of views an operand's rows of the leaf.
+func (l Leaves) AddTo(d *device.Device, params []*Param, rows int64, add func(grads []device.Tensor, of func(device.Tensor) device.Tensor)) {
+	var grads []device.Tensor
+	for _, p := range params {
+		grads = append(grads, p.Grad)
+	}
+	if !params[0].exact() {
+		add(grads, func(t device.Tensor) device.Tensor { return t })
+		return
+	}
+	s := d.Arena.Scope(device.Workspace)
+	defer s.Release()
+	leaf := make([]device.Tensor, len(params))
+	for i, p := range params {
+		leaf[i] = s.Alloc(device.F32, p.Shape...)
+	}
+	l.Each(rows, func(of func(device.Tensor) device.Tensor) {
+		for _, t := range leaf {
+			d.Fill(t, 0)
+		}
+		add(leaf, of)
+		for i, p := range params {
+			d.GridAdd(device.GridAddArgs{Sum: p.Grad, X: leaf[i], Grid: p.Grid, Peak: p.Peak})
+		}
+	})
+}
+
+// share is how many leaves of an axis that the ranks of the region cut a rank has; 0: its sums
+// are not cut.
+func (r Region) share() int32 { return int32(r.Leaves / r.Size()) }
+
+// one is 1 where sums have an order that no shape changes.
+func (r Region) one() int32 { return min(1, int32(r.Leaves)) }
+
+// partial is the type of sums that the ranks of the region add up: with leaves they are
+// rounded to values once, at their end.
+func (r Region) partial(value device.DType) device.DType {
+	if r.Leaves == 0 || value == device.F64 {
+		return value
+	}
+	return device.F32
+}
+
+// rounding is a collective whose result is converted to where it is wanted.
+type rounding struct {
+	comm.Work
+	device *device.Device
+	to     device.Tensor
+	sum    device.Tensor
+}
+
+// Wait orders the conversion after the collective.
+func (w rounding) Wait() error {
+	if err := w.Work.Wait(); err != nil {
+		return err
+	}
+	w.device.Copy(w.to, w.sum)
+	return nil
+}
+
+// addLeaves starts the sum of the ranks' partial sums as the tree of their leaves into y, the
+// rank's rows of it under sequence parallelism.
+func (r Region) addLeaves(d *device.Device, y, part device.Tensor) comm.Work {
+	if r.Cut() {
+		own := r.Own(part)
+		return rounding{r.ReduceScatterTree(own, part), d, y, own}
+	}
+	w := r.AllReduce(part, comm.Tree)
+	if part.Data == y.Data {
+		return w
+	}
+	return rounding{w, d, y, part}
+}
