@@ -116,6 +116,8 @@ type Log struct {
 	Exchanges                bool    // each micro-batch's sent and received tokens (--log-moe-exchanges)
 	ImbalanceLimit           float64 // times an even part, from which an expert's tokens are told of; 0: never
 
+	RunName      string  // for people; "": made from model and data
+	RunNotes     string  // for people; "": none
 	JSONL        string  // file; "": none
 	Result       string  // file for the run's outcome as one JSON object; "": none
 	WeightsHash  int     // steps between hashes of the weights; 0: none

@@ -27,6 +27,9 @@ type Job struct {
 	Tokenizer tokenizer.Tokenizer
 	Outcome   *Outcome        // nil: nobody asks
 	Planned   map[int]Planned // of ranks of this process; nil: nobody planned
+	Asked     Asked
+
+	MemoryFree int64 // bytes that a rank may take, as the run begins; 0: not known
 
 	iters    int64 // to train in all
 	schedule optimizer.Schedule

@@ -25,6 +25,7 @@ type logger struct {
 	timers  *telemetry.Timers
 	trace   *telemetry.Trace
 	sinks   telemetry.Sinks
+	about   *telemetry.About // of the last rank; nil: another's
 
 	iterations int   // since the log line before
 	lines      int   // log lines so far
@@ -49,6 +50,7 @@ func newLogger(r *Run) (*logger, error) {
 	l.timers.Trace, l.timers.Rank = r.trace, r.rank.Number
 	if l.rank.Last() {
 		l.rules = &telemetry.Rules{Disks: writesTo(l.config), Free: telemetry.FreeBytes, Imbalance: l.config.Log.ImbalanceLimit}
+		l.about = r.about(r.rank)
 		if err := l.open(); err != nil {
 			return nil, errors.Join(err, l.close())
 		}
@@ -64,6 +66,11 @@ func newLogger(r *Run) (*logger, error) {
 // open opens the sinks that the run asks for.
 func (l *logger) open() error {
 	c := &l.config.Log
+	if c.JSONL != "" {
+		if err := l.about.Write(c.JSONL); err != nil {
+			l.notes.Warn("--log-jsonl: what the run is cannot be written: %v", err)
+		}
+	}
 	for _, sink := range []struct {
 		wanted bool
 		name   string

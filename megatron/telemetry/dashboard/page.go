@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 	"text/template"
+	"time"
 
 	"monotron/internal/exitcode"
 	"monotron/megatron/telemetry"
@@ -33,6 +34,8 @@ type pageRun struct {
 	Evaluations map[string][][]telemetry.Number `json:"evaluations"`
 	State       pageState                       `json:"state"`
 	Lanes       *Lanes                          `json:"lanes"` // nil: no trace
+	About       *telemetry.About                `json:"about"` // nil: not known
+	Notes       string                          `json:"notes"`
 }
 
 // pageState is what of a run is no curve.
@@ -50,16 +53,17 @@ type pageData struct {
 	Runs        []pageRun    `json:"runs"`
 	Differences []Difference `json:"differences"`
 	Position    string       `json:"position"` // of each log, as news are asked for
+	Written     int64        `json:"written"`  // when, in seconds since 1970
 }
 
 func dataOf(runs []*Run) pageData {
-	d := pageData{Differences: Differences(runs), Position: positions(runs).String(), MostRows: mostRows}
+	d := pageData{Differences: Differences(runs), Position: positions(runs).String(), MostRows: mostRows, Written: time.Now().Unix()}
 	for _, f := range Fields {
 		d.Fields = append(d.Fields, f.Name)
 	}
 	for _, r := range runs {
 		steps := r.Steps.thinned(mostRows / len(runs))
-		p := pageRun{Name: r.Name, Note: r.Note, Thinned: r.Steps.Len() - steps.Len(), Steps: steps.numbers(), State: r.state(), Lanes: r.traced.lanes,
+		p := pageRun{Name: r.Name, Note: r.Note, Thinned: r.Steps.Len() - steps.Len(), Steps: steps.numbers(), State: r.state(), Lanes: r.traced.lanes, About: r.About, Notes: r.Notes,
 			Evaluations: map[string][][]telemetry.Number{}}
 		for split, t := range r.Evaluations {
 			p.Evaluations[split] = t.numbers()
@@ -85,7 +89,7 @@ func writePage(w io.Writer, data *pageData) error {
 	if err != nil {
 		return exitcode.With(exitcode.Internal, err)
 	}
-	styles, scripts := read("uPlot.min.css", "page.css"), read("uPlot.iife.min.js", "page.js")
+	styles, scripts := read("uPlot.min.css", "page.css"), read("uPlot.iife.min.js", "base.js", "charts.js", "overview.js", "details.js", "live.js")
 	connect := "'none'"
 	if data == nil {
 		connect = "'self'"
