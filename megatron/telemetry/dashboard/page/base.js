@@ -73,7 +73,7 @@ function short(v) {
 // held is an amount of memory in the unit that leaves it at least 1.
 function held(bytes) {
   const unit = bytes < 1 ? 0 : Math.min(4, Math.floor(Math.log2(bytes) / 10));
-  return `${short(bytes / 1024 ** unit)} ${['B', 'KiB', 'MiB', 'GiB', 'TiB'][unit]}`;
+  return `${Number((bytes / 1024 ** unit).toPrecision(3))} ${['B', 'KiB', 'MiB', 'GiB', 'TiB'][unit]}`;
 }
 
 function span(seconds) {

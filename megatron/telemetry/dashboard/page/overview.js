@@ -69,7 +69,7 @@ function tiles() {
   const usual = `median of ${Math.min(1000, r.steps[0].length + r.thinned)} steps`;
   if (s.validation !== null) tile('Validation loss', short(s.validation), s.best < s.validation ? `best ${short(s.best)} at step ${s.best_step}` : 'the best so far');
   if (s.bits_per_byte !== null) tile('Bits per byte', short(s.bits_per_byte), 'in validation');
-  tile('Training loss', short(lastKnown(smoothed(column(r.steps, 'loss'), 0.8))), `${short(s.loss)} at the last step`);
+  tile('Training loss', short(lastKnown(smoothed(column(r.steps, 'loss'), 0.8))), `last step ${short(s.loss)}`);
   tile('Tokens', short(s.tokens), s.train_iters > s.step && s.step ? `of about ${short(s.tokens / s.step * s.train_iters)}` : 'trained on');
   tile('Tokens a second', short(s.tokens_per_second), usual);
   if (s.mfu !== null) tile('MFU', percent(s.mfu), usual);
@@ -77,7 +77,6 @@ function tiles() {
   else if (s.hours !== null) tile('Time', span(3600 * s.hours), 'first to last step');
   const memory = lastKnown(column(r.steps, 'memory_bytes')), limit = r.about?.memory_limit_bytes;
   if (memory !== null) tile('Memory', held(memory), limit ? `of ${held(limit)} a rank` : 'on the last rank');
-  if (s.cost !== null) tile('Cost', short(s.cost), `${short(s.whole_cost)} in all`);
 }
 
 // facts are the model, data, layout and so on of one run, its command, its flags, its notes.
@@ -140,7 +139,7 @@ function summary() {
     const s = r.state.summary;
     const said = [r.note, s.torn ? `${plural(s.torn, 'torn line')} skipped` : '', s.replaced ? `${s.replaced} lines replaced by training again` : '',
       r.thinned ? `of ${r.thinned + r.steps[0].length} steps the ${r.steps[0].length} that stand out are here; report --format csv has all` : ''].filter(Boolean);
-    if (said.length) element('p', `${r.name}: ${said.join('; ')}.`, box, 'note');
+    if (said.length) element('p', `${data.runs.length > 1 ? r.name + ': ' : ''}${said.join('; ')}.`, box, 'note');
   }
 }
 
