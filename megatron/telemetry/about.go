@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -49,6 +50,9 @@ func (a *About) Write(log string) error {
 	text, err := json.MarshalIndent(a, "", "  ")
 	if err != nil {
 		return exitcode.With(exitcode.Internal, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(log), 0o755); err != nil {
+		return exitcode.With(exitcode.IO, err)
 	}
 	return exitcode.With(exitcode.IO, atomicfile.WriteFile(AboutFile(log), 0o644, append(text, '\n')))
 }

@@ -12,7 +12,7 @@ import (
 
 // TestAboutIsReadAsWritten: beside the log, under its name; none and a damaged one are told apart.
 func TestAboutIsReadAsWritten(t *testing.T) {
-	log := filepath.Join(t.TempDir(), "steps.jsonl")
+	log := filepath.Join(t.TempDir(), "new", "steps.jsonl")
 	if a, err := ReadAbout(log); a != nil || err != nil {
 		t.Errorf("without a file: %v, %v", a, err)
 	}

@@ -2,6 +2,7 @@ package training
 
 import (
 	"errors"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/megatron/telemetry"
+	"monotron/megatron/telemetry/tracker"
 	"monotron/mpu"
 	"monotron/mpu/ranks"
 )
@@ -78,7 +80,9 @@ func (l *logger) open() error {
 	}{
 		{c.MetricsAddr != "", "--metrics-addr", l.metrics},
 		{c.JSONL != "", "--log-jsonl", func() (telemetry.Sink, error) { return telemetry.OpenJSONL(c.JSONL) }},
-		{c.TensorboardDir != "", "--tensorboard-dir", func() (telemetry.Sink, error) { return telemetry.NewEvents(c.TensorboardDir, eventOptions(c)) }},
+		{c.TensorboardDir != "", "--tensorboard-dir", l.events},
+		{c.MLflowURI != "", "--mlflow-tracking-uri", l.mlflow},
+		{c.OTLPEndpoint != "", "--otlp-endpoint", l.otlp},
 		{c.Dashboard != "", "--dashboard-addr", l.page},
 		{c.AlertCommand != "", "--alert-command", l.alertCommand},
 		{l.trace != nil, "--profile", func() (telemetry.Sink, error) { return l.trace.Marks(l.rank.Number), nil }},
@@ -99,6 +103,35 @@ func (l *logger) alertCommand() (telemetry.Sink, error) {
 	return telemetry.RunAlertCommand(l.config.Log.AlertCommand, time.Duration(l.config.Watch.StallSeconds)*time.Second, l.notes.Warn), nil
 }
 
+func (l *logger) events() (telemetry.Sink, error) {
+	e, err := telemetry.NewEvents(l.config.Log.TensorboardDir, eventOptions(&l.config.Log))
+	if err == nil {
+		e.Describe(l.about)
+	}
+	return e, err
+}
+
+// trackersAtEnd is how long a run's end waits at most for a server of trackers to take what is left.
+const trackersAtEnd = 20 * time.Second
+
+// trackerOptions are what sinks that send to a server have in common.
+func (l *logger) trackerOptions() tracker.Options {
+	return tracker.Options{Warn: l.notes.Warn, AtEnd: trackersAtEnd}
+}
+
+func (l *logger) mlflow() (telemetry.Sink, error) {
+	c := &l.config.Log
+	save := ""
+	if l.config.Checkpoint.Save != "" {
+		save, _ = filepath.Abs(l.config.Checkpoint.Save) // "" where there is no working directory: a resumed run is then a new one
+	}
+	return tracker.NewMLflow(tracker.MLflow{URI: c.MLflowURI, Experiment: c.MLflowExperiment, About: l.about, Save: save}, l.trackerOptions())
+}
+
+func (l *logger) otlp() (telemetry.Sink, error) {
+	return tracker.NewOTLP(l.config.Log.OTLPEndpoint, l.about, l.trackerOptions())
+}
+
 func (l *logger) metrics() (telemetry.Sink, error) {
 	m, err := telemetry.ServeMetrics(l.config.Log.MetricsAddr, Version)
 	if err != nil {
@@ -110,11 +143,14 @@ func (l *logger) metrics() (telemetry.Sink, error) {
 
 // events are what goes into TensorBoard's files.
 func eventOptions(c *config.Log) telemetry.EventOptions {
-	return telemetry.EventOptions{MixtureLayers: c.MoEPerLayer, Queue: c.TensorboardQueue, Every: c.TensorboardInterval, Throughput: c.Throughput, LossScale: c.LossScaleToTensorboard,
-		Ranks: c.WorldSizeToTensorboard, Memory: c.MemoryToTensorboard, Timers: c.TimersToTensorboard, Perplexity: c.ValidationPPLTensorboard}
+	return telemetry.EventOptions{Queue: c.TensorboardQueue, Every: c.TensorboardInterval, Timers: c.TimersToTensorboard, CurveOptions: telemetry.CurveOptions{
+		MixtureLayers: c.MoEPerLayer, Throughput: c.Throughput, LossScale: c.LossScaleToTensorboard, Ranks: c.WorldSizeToTensorboard, Memory: c.MemoryToTensorboard, Perplexity: c.ValidationPPLTensorboard}}
 }
 
-func (l *logger) close() error { return l.sinks.Close() }
+func (l *logger) close() error {
+	defer signs(l.rank.Outside)() // trackers may wait for their servers
+	return l.sinks.Close()
+}
 
 // note tells a person something that is so on all ranks.
 func (l *logger) note(format string, args ...any) { l.info("training", format, args...) }
