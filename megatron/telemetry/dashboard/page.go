@@ -1,9 +1,7 @@
 package dashboard
 
 import (
-	"crypto/sha256"
 	"embed"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"monotron/internal/exitcode"
+	"monotron/internal/web"
 	"monotron/megatron/telemetry"
 )
 
@@ -95,7 +94,7 @@ func writePage(w io.Writer, data *pageData) error {
 		connect = "'self'"
 	}
 	return exitcode.With(exitcode.IO, layout.Execute(w, map[string]any{"Styles": styles, "Scripts": scripts, "Data": string(inlined), "Licence": read("uPlot.LICENSE")[0],
-		"Policy": fmt.Sprintf("default-src 'none'; base-uri 'none'; form-action 'none'; connect-src %s; style-src %s; script-src %s", connect, hashes(styles), hashes(scripts))}))
+		"Policy": fmt.Sprintf("default-src 'none'; base-uri 'none'; form-action 'none'; connect-src %s; style-src %s; script-src %s", connect, web.Hashes(styles), web.Hashes(scripts))}))
 }
 
 // read reads files of the page, which are part of this program.
@@ -108,14 +107,4 @@ func read(names ...string) (texts []string) {
 		texts = append(texts, strings.TrimSpace(string(text)))
 	}
 	return texts
-}
-
-// hashes lets a browser run these texts and no others.
-func hashes(texts []string) string {
-	var list []string
-	for _, text := range texts {
-		sum := sha256.Sum256([]byte(text))
-		list = append(list, "'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'")
-	}
-	return strings.Join(list, " ")
 }

@@ -12,7 +12,7 @@ import (
 const (
 	mostWaiting = 10_000           // steps and evaluations; later ones are dropped
 	mostAtOnce  = 100              // in one call of send
-	patience    = 10 * time.Second // for one call of send
+	patience    = 30 * time.Second // for one call of send
 	firstPause  = time.Second      // before a call that failed is repeated, doubled each time
 	longPause   = 30 * time.Second
 )

@@ -36,9 +36,12 @@ def mlflow_server():
     for _ in range(600):
         try:
             socket.create_connection(("127.0.0.1", port)).close()
-            return server
         except OSError:
             time.sleep(0.2)
+            continue
+        import mlflow
+        mlflow.MlflowClient(f"http://127.0.0.1:{port}").search_experiments()  # its first answer takes long
+        return server
     fail("mlflow server does not start: " + open("mlflow.out").read()[-2000:])
 
 
