@@ -26,6 +26,7 @@ function header() {
   const one = data.runs.length === 1, name = one ? data.runs[0].name : `${data.runs.length} runs: ${data.runs.map((r) => r.name).join(', ')}`;
   document.title = (one ? name : data.runs.map((r) => r.name).join(', ')) + ' – monotron';
   document.querySelector('h1').textContent = name;
+  document.body.classList.toggle('one', one);
   $('status').replaceChildren();
   if (!one) return;
   pill(data.runs[0], $('status'));
