@@ -26,6 +26,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 		Usage:           "train a GPT model; takes Megatron-LM's flags",
 		Flags:           shownFlags(),
 		SkipFlagParsing: true, // Megatron's rules, in arguments
+		BashComplete:    complete,
 		Action: func(c *cli.Context) error {
 			return Run(c.Context, c.Args().Slice(), open)
 		},

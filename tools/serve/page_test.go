@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -51,5 +54,27 @@ func TestPageHasAPolicy(t *testing.T) {
 	page := string(text)
 	if strings.Count(page, "'sha256-") != 3 || strings.Contains(page, "unsafe") || !strings.Contains(page, "connect-src 'self'") || strings.Contains(page, "src=\"") || len(page) > 60_000 {
 		t.Errorf("%d bytes, policy %.600s", len(page), page)
+	}
+}
+
+// Claim (docs/serve.md): every metric of docs/grafana/serve.json is one that /metrics has after an answer.
+func TestBoardShowsWhatIsServed(t *testing.T) {
+	board, err := os.ReadFile(filepath.Join("..", "..", "docs", "grafana", "serve.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := start(t, "--load", golden.Dir(t, "serve", "model"))
+	if status, body := request(t, "POST", url+"/v1/completions", `{"prompt": "x", "max_tokens": 2}`); status != http.StatusOK {
+		t.Fatalf("%s", body)
+	}
+	_, served := request(t, "GET", url+"/metrics", "")
+	names := regexp.MustCompile(`monotron:\w+`).FindAllString(string(board), -1)
+	if len(names) < 15 {
+		t.Fatalf("%d names on the board", len(names))
+	}
+	for _, name := range names {
+		if !strings.Contains(string(served), "\n"+name+"{") {
+			t.Errorf("the board shows %s, which is not served", name)
+		}
 	}
 }

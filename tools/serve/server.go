@@ -68,7 +68,7 @@ func newServer(o options) *server {
 	guard := web.Guard{Origins: o.origins, Hosts: o.hosts, Refuse: func(w http.ResponseWriter, status int, message string) {
 		refuse(w, &problem{Status: status, Message: message})
 	}}
-	s.http = web.NewServer(guard.Wrap(s.handler()), min(bodyTime, o.timeout), 0)
+	s.http = web.NewServer(o.access.wrap(guard.Wrap(s.handler())), min(bodyTime, o.timeout), 0)
 	return s
 }
 
