@@ -65,6 +65,7 @@ type raw struct {
 	EnableGraph bool
 
 	ConfigFile        string
+	Preset            string
 	PrintConfig, Help bool
 }
 

@@ -62,7 +62,7 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	begun := newBegun(place)
 	ctx, stop := stopOnSignal(ctx, w.Notes, begun, os.Exit)
 	defer stop()
-	options := arguments.Options{Layouts: true, Experts: true, CheckpointValues: training.CheckpointFlags}
+	options := arguments.Options{Layouts: true, Experts: true, CheckpointValues: training.CheckpointFlags, PresetValues: training.PresetFlags}
 	if place != nil && place.Size > 1 {
 		options.Ranks = place.Size
 	}
