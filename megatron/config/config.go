@@ -38,6 +38,7 @@ type Run struct {
 	TrainIters       int // 0: by TrainSamples
 	TrainSamples     int // 0: by TrainIters
 	IterationsToSkip []int
+	KillSwitch       string // file whose existence ends the run; "": none
 
 	EvalInterval        int
 	EvalIters           int
