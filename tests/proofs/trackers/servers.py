@@ -75,7 +75,7 @@ def train(name, *flags, during=None):
     """A run with a folder of its own; its log by iteration, evaluations apart, and its notes."""
     line = [pretrain, "--num-layers", "2", "--hidden-size", "32", "--num-attention-heads", "4", "--seq-length", "32", "--max-position-embeddings", "32", "--micro-batch-size", "2",
             "--global-batch-size", "4", "--train-iters", "200", "--lr", "1e-3", "--mock-data", "--tokenizer-type", "NullTokenizer", "--vocab-size", "100", "--eval-interval", "50", "--eval-iters", "1",
-            "--log-interval", "1", "--log-extras", "--run-name", name, "--run-notes", "written by the proof", "--log-jsonl", f"{name}/steps.jsonl", *flags]
+            "--log-interval", "1", "--log-extras", "--run-name", name, "--run-notes", "written by the proof", "--sample-prompt", "1 2 3", "--sample-tokens", "4", "--log-jsonl", f"{name}/steps.jsonl", *flags]
     run = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if during:
         during(f"{name}/steps.jsonl")
@@ -131,7 +131,9 @@ def compare_tensorboard(steps, evaluations):
     session = plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info
     if metadata.parse_session_start_info_plugin_data(content) != session or session.hparams["lr"].number_value != 0.001 or session.group_name != "all":
         fail(f"TensorBoard: hyperparameters are {session}")
-    texts = [e.step for e in a.Tensors("sample 1/text_summary")] if "sample 1/text_summary" in a.Tags()["tensors"] else []
+    texts = {e.step: e.tensor_proto.string_val[0].decode().strip() for e in a.Tensors("sample 1/text_summary")}
+    if texts != {i: e["samples"][0]["text"].strip() for i, e in evaluations.items()}:
+        fail(f"TensorBoard: texts are {texts}")
     print(f"TensorBoard: {4 * len(steps)} numbers are the log's as float32; {len(session.hparams)} hyperparameters, {len(texts)} texts, {len(a.Tags()['scalars'])} tags", flush=True)
 
 
