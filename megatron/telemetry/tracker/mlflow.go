@@ -26,8 +26,9 @@ type MLflow struct {
 
 // Limits of MLflow's REST API.
 const (
-	mostMetrics = 1000 // a call, and the same of all its parts together
+	mostParts   = 1000 // metrics, parameters and tags of a call together
 	mostParams  = 100
+	mostTags    = 100
 	longestText = 5000 // of a parameter or tag; 6000 is the server's
 )
 
@@ -146,28 +147,35 @@ func (m *mlflow) deliverTo(ctx context.Context, list []entry) error {
 // batches are a list as calls of log-batch, which are safe to repeat.
 func (m *mlflow) batches(list []entry) (all []batch) {
 	b := batch{Run: m.run}
+	flush := func() {
+		if len(b.Metrics)+len(b.Tags) > 0 {
+			all, b = append(all, b), batch{Run: m.run}
+		}
+	}
+	tag := func(name, text string) {
+		if len(b.Tags) == mostTags {
+			flush()
+		}
+		b.tag(name, text)
+	}
 	for _, e := range list {
 		for _, c := range e.curves {
 			if math.IsNaN(c.Value) || math.IsInf(c.Value, 0) {
 				continue // JSON has no such number
 			}
-			if b.Metrics = append(b.Metrics, metric{key(c.Tag), c.Value, e.at.UnixMilli(), e.iteration}); len(b.Metrics) == mostMetrics {
-				all, b = append(all, b), batch{Run: m.run}
+			if len(b.Metrics) == mostParts-mostTags {
+				flush()
 			}
+			b.Metrics = append(b.Metrics, metric{key(c.Tag), c.Value, e.at.UnixMilli(), e.iteration})
 		}
 		for i, w := range e.written {
-			b.tag(fmt.Sprintf("sample %d", i+1), w.Text)
+			tag(fmt.Sprintf("sample %d", i+1), w.Text)
 		}
 		for _, a := range e.alerts {
-			b.tag("alert "+a.Kind, a.Text)
-		}
-		if len(b.Tags) > mostParams/2 {
-			all, b = append(all, b), batch{Run: m.run}
+			tag("alert "+a.Kind, a.Text)
 		}
 	}
-	if len(b.Metrics)+len(b.Tags) > 0 {
-		all = append(all, b)
-	}
+	flush()
 	return all
 }
 

@@ -333,3 +333,30 @@ func TestAddresses(t *testing.T) {
 		}
 	}
 }
+
+// TestMLflowBatchesAreInItsLimits: 1000 parts of a call, 100 of them tags; nothing is lost between calls.
+func TestMLflowBatchesAreInItsLimits(t *testing.T) {
+	var list []entry
+	want := 0
+	for i := range 300 {
+		e := entry{iteration: i, curves: telemetry.Curves(step(i+1), telemetry.AllCurves)}
+		want += len(e.curves)
+		if i%50 == 0 {
+			e.written = make([]telemetry.Sample, 130)
+		}
+		list = append(list, e)
+	}
+	metrics, tags := 0, map[string]bool{}
+	for _, b := range (&mlflow{}).batches(list) {
+		if len(b.Metrics)+len(b.Tags) > 1000 || len(b.Tags) > 100 {
+			t.Errorf("a call has %d metrics and %d tags", len(b.Metrics), len(b.Tags))
+		}
+		metrics += len(b.Metrics)
+		for _, p := range b.Tags {
+			tags[p.Key] = true
+		}
+	}
+	if metrics != want || len(tags) != 130 {
+		t.Errorf("%d metrics, want %d; %d tags, want 130", metrics, want, len(tags))
+	}
+}
