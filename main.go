@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -78,8 +79,25 @@ func rewritten(app *cli.App, args []string) []string {
 		return []string{args[0], "--help"}
 	case len(args) > 2 && args[1] == "help":
 		return append(append([]string{args[0]}, args[2:]...), "--help")
+	case len(args) > 1 && args[len(args)-1] == "--help-all" && !groups(app.Commands, args[1:len(args)-1]):
+		return append(slices.Clone(args[:len(args)-1]), "--help")
 	}
 	return args
+}
+
+// groups tells whether the command of these words has flags that its --help folds.
+func groups(list []*cli.Command, words []string) bool {
+	for _, word := range words {
+		i := slices.IndexFunc(list, func(c *cli.Command) bool { return c.HasName(word) })
+		if i < 0 {
+			return false
+		}
+		if list[i].SkipFlagParsing { // it reads its own flags, by command.Wrap
+			return true
+		}
+		list = list[i].Subcommands
+	}
+	return false
 }
 
 // output remembers the first error of what is written, for help is printed by who looks at none.

@@ -98,6 +98,7 @@ func TestOtherSpellings(t *testing.T) {
 	app := newApp()
 	for line, want := range map[string]string{
 		"help": "--help", "help plan search": "plan search --help", "-V": "version", "serve --version": "version", "serve --load x": "serve --load x", "zzz --version": "zzz --version",
+		"doctor --help-all": "doctor --help", "generate --help-all": "generate --help-all", "zzz --help-all": "zzz --help",
 	} {
 		if got := strings.Join(rewritten(app, append([]string{"monotron"}, strings.Fields(line)...))[1:], " "); got != want {
 			t.Errorf("%s becomes %s, want %s", line, got, want)

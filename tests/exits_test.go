@@ -29,6 +29,7 @@ var enders = []ender{
 	{"csrc/device", panics, "a wrong shape is a mistake of ours and names op and shapes; a lack of memory unwinds to CatchOutOfMemory"},
 	{"mpu/comm", panics, "a wrong shape or dtype on one rank alone is a mistake of ours"},
 	{"mpu/health/inject", panics, "the end of a rank that shares its process: mpu/ranks makes a verdict of it"},
+	{"tools/serve/page.go", panics, "a part of the chat page that go:embed has"},
 	{"mpu/ranks/goroutines.go", panics, "passes on a panic that is not its own"},
 	{"mpu/topology/groups.go", panics, "a kind without a row in its table"},
 	{"mpu/bootstrap/rendezvous", panics, "a message of its own making that has no JSON form: it always has"},

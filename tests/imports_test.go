@@ -29,7 +29,7 @@ const (
 	ranks   = kernels + "mpu mpu/ranks mpu/comm mpu/health mpu/bootstrap mpu/topology "
 	engines = "mpu/comm/inproc mpu/comm/process mpu/comm/nccl mpu/bootstrap/preflight "
 	parts   = line + codecs + ranks + "internal/store csrc/gpus megatron/config megatron/model megatron/optimizer megatron/checkpoint "
-	trainer = parts + engines + "megatron/engine megatron/inference megatron/inference/schema megatron/training megatron/plan megatron/arguments megatron/telemetry/dashboard "
+	trainer = parts + engines + "megatron/engine megatron/inference megatron/inference/schema megatron/training megatron/plan megatron/arguments megatron/telemetry/dashboard megatron/telemetry/tracker "
 )
 
 // devices are chosen by name at run time, so only main and tests may name them.
@@ -45,8 +45,9 @@ var importTable = []row{
 	{"megatron/plan", parts + "megatron/engine megatron/inference megatron/training megatron/arguments", "a plan is training's own setup, counted; a layout is legal where training's flags say so"},
 	{"megatron/arguments", line + "internal/store mpu megatron/config megatron/model megatron/optimizer megatron/checkpoint", "fills config; imports neither a step nor a loop"},
 	{"megatron/config", line + kernels + "mpu mpu/topology megatron/model megatron/optimizer", "what a run and a step are configured with, and what follows from it"},
-	{"megatron/training", parts + "megatron/engine megatron/inference megatron/telemetry/dashboard mpu/comm/process", "a run: decides, and computes nothing itself; samples at evaluation"},
+	{"megatron/training", parts + "megatron/engine megatron/inference megatron/telemetry/dashboard megatron/telemetry/tracker mpu/comm/process", "a run: decides, and computes nothing itself; samples at evaluation"},
 	{"megatron/telemetry/dashboard", base + "megatron/telemetry megatron/checkpoint mpu/comm mpu/health", "shows what a run's files say; it reads them also of the run that serves it"},
+	{"megatron/telemetry/tracker", base + "megatron/telemetry", "sends a run's numbers to other programs' servers"},
 	{"megatron/engine", line + ranks + "megatron/config megatron/model megatron/optimizer ", "one step of one rank: knows neither files nor datasets"},
 	{"megatron/inference", parts + "megatron/inference/schema", "runs a model, never trains one"},
 	{"megatron/inference/schema", base + "tokenizer", "bytes and tokens: knows no model"},

@@ -56,7 +56,7 @@ type Flag struct {
 func Flags() []Flag {
 	return []Flag{
 		{"tokenizer-type", argv.One, "", strings.Join(types, ", ") + "; GPT2BPETokenizer is implied by --vocab-file with --merge-file, NullTokenizer by --vocab-size alone",
-			func(c *Config, v []string) error { c.Type = v[0]; return nil }},
+			func(c *Config, v []string) error { c.Type = TypeOf(v[0]); return nil }},
 		{"vocab-file", argv.One, "", "vocabulary: GPT-2's vocab.json, or a character tokenizer's JSON list",
 			func(c *Config, v []string) error { c.VocabFile = v[0]; return nil }},
 		{"merge-file", argv.One, "", "GPT-2's merges.txt; without it and --vocab-file GPT-2's own ranks are built in",
@@ -96,6 +96,14 @@ func Flags() []Flag {
 
 // types are the values of --tokenizer-type.
 var types = []string{"GPT2BPETokenizer", "HuggingFaceTokenizer", "SentencePieceTokenizer", "GPTSentencePieceTokenizer", "Llama2Tokenizer", "TikTokenizer", "CharTokenizer", "NullTokenizer"}
+
+// TypeOf is the --tokenizer-type that a name stands for: Megatron-DeepSpeed calls HuggingFaceTokenizer PretrainedFromHF.
+func TypeOf(name string) string {
+	if name == "PretrainedFromHF" {
+		return "HuggingFaceTokenizer"
+	}
+	return name
+}
 
 // Known tells whether name is a --tokenizer-type of this program.
 func Known(name string) bool { return slices.Contains(types, name) }

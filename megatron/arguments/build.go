@@ -68,6 +68,7 @@ type raw struct {
 	EnableGraph     bool
 
 	ConfigFile        string
+	Preset            string
 	PrintConfig, Help bool
 }
 

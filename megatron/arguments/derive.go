@@ -11,6 +11,7 @@ import (
 	"monotron/megatron/config"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
+	"monotron/tokenizer"
 )
 
 // derive completes the Config from what was given and checks it as a whole: the
@@ -496,6 +497,7 @@ func (p *parser) deriveData() {
 
 // recordedTokenizer takes the tokenizer that the data records where no flag names one.
 func (p *parser) recordedTokenizer() {
+	p.Tokenizer.Type = tokenizer.TypeOf(p.Tokenizer.Type)
 	d := &p.Data
 	if !p.Tokenizer.IsZero() || p.Tuning.Data != "" || p.options.Partial {
 		return

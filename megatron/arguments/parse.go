@@ -26,6 +26,8 @@ type Options struct {
 	// of the iteration step or (-1) the latest: flag names without dashes to
 	// values (a switch: "true" or "false"); nil where there is no checkpoint.
 	CheckpointValues func(folder string, step int64) (map[string][]string, error)
+	// PresetValues are the flags of a known model, for --model.
+	PresetValues func(name string) (map[string][]string, error)
 }
 
 // Parse reads the command line of a run on one rank of a dense model; see
@@ -49,6 +51,7 @@ func ParseWith(o Options, args []string) (config.Run, *Report, error) {
 	if err := p.configFile(); err != nil {
 		return p.Run, p.report, err // without it every other complaint would mislead
 	}
+	p.preset()
 	p.checkpoint()
 	p.assign()
 	p.derive()
@@ -87,8 +90,8 @@ func (p *parser) isOn(name string) bool {
 }
 
 func (p *parser) commandLine(args []string) {
-	if slices.Contains(args, "-h") {
-		args = append(slices.Clone(args), "--help")
+	if slices.Contains(args, "-h") || slices.Contains(args, "--help-all") {
+		args = append(slices.DeleteFunc(slices.Clone(args), func(word string) bool { return word == "--help-all" }), "--help") // it lists all flags
 	}
 	given, rest, err := argv.Split(table.Arities(), args)
 	for _, problem := range separate(err) {

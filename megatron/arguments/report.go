@@ -3,12 +3,14 @@ package arguments
 import (
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"monotron/megatron/arguments/table"
+	"monotron/megatron/telemetry"
 )
 
 // Report is what reading a command line found besides the Config.
@@ -40,6 +42,20 @@ func (r *Report) Source(name string) string {
 		return "default"
 	}
 	return "derived"
+}
+
+// Changed are the flags that were given with another value than their default, by name.
+func (r *Report) Changed() (list []telemetry.Setting) {
+	for _, name := range slices.Sorted(maps.Keys(r.parser.values)) {
+		f := table.Find(name)
+		if f.Class != table.Works {
+			continue
+		}
+		if value, otherwise := r.parser.text(f), newDefault(f); value != otherwise {
+			list = append(list, telemetry.Setting{Name: name, Value: value, Default: otherwise})
+		}
+	}
+	return list
 }
 
 // newDefault is the text of f's value when nothing is given.

@@ -2,6 +2,8 @@ package arguments
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -9,32 +11,70 @@ import (
 	"monotron/megatron/arguments/table"
 )
 
-// checkpoint takes what is still open from the arguments in a checkpoint.
-func (p *parser) checkpoint() {
-	tuned := p.given("finetune-data") && (p.given("load") || p.given("pretrained-checkpoint")) // a model that exists says what it is
-	if !p.isOn("use-checkpoint-args") && !tuned {
+// preset takes what is still open of the model from a known one (--model).
+func (p *parser) preset() {
+	if !p.given("model") || p.options.PresetValues == nil {
 		return
 	}
-	if !p.given("load") && !p.given("pretrained-checkpoint") {
+	values, err := p.options.PresetValues(p.values["model"].texts[0])
+	if err != nil {
+		p.problem("--model: %v", err)
+		p.spoil(shape...)
+		return
+	}
+	for name, texts := range values {
+		if f := table.Find(name); f != nil && f.Class == table.Works && !p.given(f.Name) {
+			p.values[f.Name] = value{texts, "--model", false}
+		}
+	}
+}
+
+// shape are the flags without any of which a command line says nothing of its model.
+var shape = []string{"num-layers", "hidden-size", "num-attention-heads", "seq-length", "max-position-embeddings"}
+
+// checkpoint takes what is still open from the arguments in a checkpoint.
+func (p *parser) checkpoint() {
+	loads, asked := p.given("load") || p.given("pretrained-checkpoint"), p.isOn("use-checkpoint-args")
+	tuned := p.given("finetune-data") && loads // a model that exists says what it is
+	shapeless := loads && !slices.ContainsFunc(shape[:3], p.given)
+	if asked && !loads {
 		p.problem("--use-checkpoint-args needs --load or --pretrained-checkpoint")
 		p.spoil("load")
 		return
 	}
-	if p.options.CheckpointValues == nil {
+	if !loads || p.options.CheckpointValues == nil {
+		return
+	}
+	if !asked && !tuned && !shapeless {
+		p.tellDropout()
 		return
 	}
 	saved, err := p.savedValues()
-	if err != nil {
+	switch {
+	case err != nil && (asked || tuned):
 		p.problem("--use-checkpoint-args: %v", err)
 		return
-	}
-	if saved == nil {
+	case err != nil || saved == nil && !asked && !tuned:
+		return // the flags that are missing are reported
+	case saved == nil:
 		p.notice("--use-checkpoint-args: %s contains no checkpoint yet; only the command line is used", p.emptyLoad)
 	}
 	takes := ofTheModelAndItsTraining
-	if !p.isOn("use-checkpoint-args") {
+	switch {
+	case asked:
+	case tuned:
 		takes = ofTheModel
+	default:
+		takes = func(f *table.Flag) bool { return ofTheModel(f) || isDropout(f) }
 	}
+	p.takeSaved(saved, takes)
+	if shapeless && !asked && !tuned {
+		p.tellShape(saved)
+	}
+}
+
+// takeSaved fills the flags that are still open from saved ones.
+func (p *parser) takeSaved(saved map[string][]string, takes func(*table.Flag) bool) {
 	own := slices.ContainsFunc(tokenizerFlags, p.given)
 	for name, texts := range saved {
 		f := table.Find(name)
@@ -43,6 +83,39 @@ func (p *parser) checkpoint() {
 		}
 		if f != nil && f.Class == table.Works && takes(f) && len(texts) > 0 && !p.given(f.Name) {
 			p.values[f.Name] = value{texts, "checkpoint", false}
+		}
+	}
+}
+
+// tellShape says which model a command line without a shape has taken.
+func (p *parser) tellShape(saved map[string][]string) {
+	var list []string
+	for _, name := range append(slices.Clone(shape), "hidden-dropout", "attention-dropout") {
+		if texts := saved[name]; len(texts) == 1 && p.values[name].source == "checkpoint" {
+			list = append(list, "--"+name+" "+texts[0])
+		}
+	}
+	p.notice("no flag says the model's shape: it is that of the checkpoint to load (%s; --print-config shows all)", strings.Join(list, " "))
+}
+
+// tellDropout says where Megatron's default of a dropout takes the place of the one that a Hugging Face folder gives.
+func (p *parser) tellDropout() {
+	for _, from := range []string{"load", "pretrained-checkpoint"} {
+		if !p.given(from) || p.given("hidden-dropout") && p.given("attention-dropout") {
+			continue
+		}
+		folder := p.values[from].texts[0]
+		if _, err := os.Stat(filepath.Join(folder, "config.json")); err != nil {
+			continue // no Hugging Face folder
+		}
+		saved, err := p.options.CheckpointValues(folder, -1)
+		if err != nil {
+			continue // loading reports it
+		}
+		for _, name := range []string{"hidden-dropout", "attention-dropout"} {
+			if otherwise := newDefault(table.Find(name)); !p.given(name) && len(saved[name]) == 1 && saved[name][0] != otherwise {
+				p.notice("--%s is %s, Megatron-LM's default; the model in %s has %s: give the flag to choose", name, otherwise, folder, saved[name][0])
+			}
 		}
 	}
 }
@@ -87,7 +160,7 @@ func ofTheModelAndItsTraining(f *table.Flag) bool {
 // how it was trained.
 func ofTheModel(f *table.Flag) bool {
 	switch {
-	case f.To == "Model.HiddenDropout" || f.To == "Model.AttentionDropout":
+	case isDropout(f):
 		return false
 	case strings.HasPrefix(f.To, "Raw.MTP."): // a tuning trains the decoder
 		return false
@@ -95,6 +168,10 @@ func ofTheModel(f *table.Flag) bool {
 		return true
 	}
 	return slices.Contains([]string{"SeqLength", "VocabDivisor", "PaddedVocab"}, f.To)
+}
+
+func isDropout(f *table.Flag) bool {
+	return f.To == "Model.HiddenDropout" || f.To == "Model.AttentionDropout"
 }
 
 // said is what was given, for the next --use-checkpoint-args.

@@ -38,6 +38,7 @@ type Run struct {
 	TrainIters       int // 0: by TrainSamples
 	TrainSamples     int // 0: by TrainIters
 	IterationsToSkip []int
+	KillSwitch       string // file whose existence ends the run; "": none
 
 	EvalInterval        int
 	EvalIters           int
@@ -116,18 +117,23 @@ type Log struct {
 	Exchanges                bool    // each micro-batch's sent and received tokens (--log-moe-exchanges)
 	ImbalanceLimit           float64 // times an even part, from which an expert's tokens are told of; 0: never
 
-	JSONL        string  // file; "": none
-	Result       string  // file for the run's outcome as one JSON object; "": none
-	WeightsHash  int     // steps between hashes of the weights; 0: none
-	Fingerprints string  // folder for fingerprints of what steps compute; "": none
-	FingerprintN int     // steps between them
-	AlertCommand string  // what alerts are handed to; "": none
-	Dashboard    string  // address for the page; "": none
-	Price        float64 // of an hour of the run, for the page; 0: not known
-	MetricsAddr  string  // address for Prometheus; "": none
-	Profile      string  // Chrome trace file; "": none
-	ProfileStart int     // first iteration recorded
-	ProfileEnd   int     // first iteration no longer recorded
+	RunName          string // for people; "": made from model and data
+	RunNotes         string // for people; "": none
+	JSONL            string // file; "": none
+	MLflowURI        string // of a tracking server; "": none
+	MLflowExperiment string
+	OTLPEndpoint     string  // of a collector; "": none
+	Result           string  // file for the run's outcome as one JSON object; "": none
+	WeightsHash      int     // steps between hashes of the weights; 0: none
+	Fingerprints     string  // folder for fingerprints of what steps compute; "": none
+	FingerprintN     int     // steps between them
+	AlertCommand     string  // what alerts are handed to; "": none
+	Dashboard        string  // address for the page; "": none
+	Price            float64 // of an hour of the run, for the page; 0: not known
+	MetricsAddr      string  // address for Prometheus; "": none
+	Profile          string  // Chrome trace file; "": none
+	ProfileStart     int     // first iteration recorded
+	ProfileEnd       int     // first iteration no longer recorded
 }
 
 // Watch says how a run is watched, and what goes wrong in it on purpose.

@@ -98,6 +98,9 @@ func (c *Config) Schedule(trainIters, trainSamples, globalBatch int) (Schedule, 
 	if c.WarmupFraction != 0 {
 		s.WarmupSamples = c.WarmupFraction * float64(s.DecaySamples)
 	}
+	if err := s.styles(); err != nil {
+		return s, err
+	}
 	return s, s.check()
 }
 

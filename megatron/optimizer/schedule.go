@@ -3,7 +3,10 @@ package optimizer
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 
 	"monotron/internal/exitcode"
 )
@@ -61,6 +64,21 @@ func (p *ParamScheduler) LRBetween(maxLR, minLR float64) float64 {
 	return minLR + p.coefficient(n)*(maxLR-minLR)
 }
 
+// fall is a curve from 1 at 0 to 0 at 1.
+type fall func(ratio float64) float64
+
+func alongLine(ratio float64) float64   { return 1 - ratio }
+func alongCosine(ratio float64) float64 { return 0.5 * (math.Cos(math.Pi*ratio) + 1) }
+
+// The curves by their names on the command line, which takes no others. Of learning rates that are no curve of a ratio, nil: LRBetween
+// and coefficient have them.
+var (
+	decays    = map[string]fall{DecayConstant: nil, DecayLinear: alongLine, DecayCosine: alongCosine, DecayInvSqrt: nil, DecayWSD: nil}
+	wsdDecays = map[string]fall{WSDLinear: alongLine, WSDCosine: alongCosine, WSDMinusSqrt: func(ratio float64) float64 { return 1 - math.Sqrt(ratio) },
+		WSDExponential: func(ratio float64) float64 { return 2*math.Pow(0.5, ratio) - 1 }}
+	wdRises = map[string]fall{DecayConstant: nil, DecayLinear: func(ratio float64) float64 { return ratio }, DecayCosine: func(ratio float64) float64 { return alongCosine(1 - ratio) }}
+)
+
 // coefficient falls from 1 to 0 between the end of the warm-up and the end of
 // the decay.
 func (p *ParamScheduler) coefficient(n float64) float64 {
@@ -69,26 +87,9 @@ func (p *ParamScheduler) coefficient(n float64) float64 {
 		if n <= start {
 			return 1
 		}
-		return wsdCoefficient(p.WSDStyle, (n-start)/float64(p.WSDSamples))
+		return wsdDecays[p.WSDStyle]((n - start) / float64(p.WSDSamples))
 	}
-	ratio := (n - p.WarmupSamples) / (float64(p.DecaySamples) - p.WarmupSamples)
-	if p.Style == DecayCosine {
-		return 0.5 * (math.Cos(math.Pi*ratio) + 1)
-	}
-	return 1 - ratio
-}
-
-func wsdCoefficient(style string, ratio float64) float64 {
-	switch style {
-	case WSDLinear:
-		return 1 - ratio
-	case WSDCosine:
-		return 0.5 * (math.Cos(math.Pi*ratio) + 1)
-	case WSDMinusSqrt:
-		return 1 - math.Sqrt(ratio)
-	default: // exponential
-		return 2*math.Pow(0.5, ratio) - 1
-	}
+	return decays[p.Style]((n - p.WarmupSamples) / (float64(p.DecaySamples) - p.WarmupSamples))
 }
 
 // WeightDecay is the decay of the next step, for parameters that decay at all.
@@ -96,11 +97,21 @@ func (p *ParamScheduler) WeightDecay() float64 {
 	if p.samples > p.WDSamples || p.WDStyle == DecayConstant {
 		return p.EndWD
 	}
-	ratio := float64(p.samples) / float64(p.WDSamples)
-	if p.WDStyle == DecayCosine {
-		ratio = 0.5 * (math.Cos(math.Pi*(1-ratio)) + 1)
+	return p.StartWD + wdRises[p.WDStyle](float64(p.samples)/float64(p.WDSamples))*(p.EndWD-p.StartWD)
+}
+
+// styles says which name of a curve is none.
+func (s *Schedule) styles() error {
+	for _, one := range []struct {
+		flag, name string
+		known      map[string]fall
+		asked      bool
+	}{{"--lr-decay-style", s.Style, decays, true}, {"--lr-wsd-decay-style", s.WSDStyle, wsdDecays, s.Style == DecayWSD}, {"--weight-decay-incr-style", s.WDStyle, wdRises, true}} {
+		if _, known := one.known[one.name]; one.asked && !known {
+			return exitcode.Errorf(exitcode.Usage, "%s %q is unknown; choose from %s", one.flag, one.name, strings.Join(slices.Sorted(maps.Keys(one.known)), ", "))
+		}
 	}
-	return p.StartWD + ratio*(p.EndWD-p.StartWD)
+	return nil
 }
 
 // SchedulerState is what a checkpoint keeps; the JSON names are those of
@@ -162,5 +173,5 @@ func (p *ParamScheduler) Load(st SchedulerState, override, useCheckpoint bool) (
 		return nil, exitcode.With(exitcode.Usage, fmt.Errorf("the checkpoint was trained with another schedule:\n%w\ngive --override-opt-param-scheduler to continue with the command line's, --use-checkpoint-opt-param-scheduler for the checkpoint's", errors.Join(problems...)))
 	}
 	p.samples = st.Samples
-	return notes, nil
+	return notes, p.styles()
 }

@@ -26,6 +26,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 		Usage:           "train a GPT model; takes Megatron-LM's flags",
 		Flags:           shownFlags(),
 		SkipFlagParsing: true, // Megatron's rules, in arguments
+		BashComplete:    complete,
 		Action: func(c *cli.Context) error {
 			return Run(c.Context, c.Args().Slice(), open)
 		},
@@ -61,7 +62,7 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	begun := newBegun(place)
 	ctx, stop := stopOnSignal(ctx, w.Notes, begun, os.Exit)
 	defer stop()
-	options := arguments.Options{Layouts: true, Experts: true, CheckpointValues: training.CheckpointFlags}
+	options := arguments.Options{Layouts: true, Experts: true, CheckpointValues: training.CheckpointFlags, PresetValues: training.PresetFlags}
 	if place != nil && place.Size > 1 {
 		options.Ranks = place.Size
 	}
@@ -104,12 +105,13 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	if config.CPUThreads > 0 {
 		device.SetThreads(config.CPUThreads)
 	}
-	return train(ctx, config, place, open, w, begun, outcome)
+	asked := training.Asked{Command: append([]string{"pretrain_gpt"}, args...), Flags: report.Changed()}
+	return train(ctx, config, asked, place, open, w, begun, outcome)
 }
 
 // train runs every rank of this process; place is not nil where that is one of a
 // launcher's.
-func train(ctx context.Context, config config.Run, place *launchenv.Place, open func(string) (*device.Device, error), w training.Streams, begun *begun, outcome *training.Outcome) (err error) {
+func train(ctx context.Context, config config.Run, asked training.Asked, place *launchenv.Place, open func(string) (*device.Device, error), w training.Streams, begun *begun, outcome *training.Outcome) (err error) {
 	if c := &config.Checkpoint; place != nil && place.Hosts() && store.IsURL(c.Save) && c.LocalDir == "" {
 		return exitcode.Errorf(exitcode.Usage, "--save %s: the ranks of several hosts make a checkpoint in one folder before it is copied; give --save-local-dir a folder that all hosts share", c.Save)
 	}
@@ -121,7 +123,7 @@ func train(ctx context.Context, config config.Run, place *launchenv.Place, open 
 	if err != nil {
 		return err
 	}
-	job.Outcome = outcome
+	job.Outcome, job.Asked = outcome, asked
 	defer func() { err = errors.Join(err, job.Close()) }()
 	device := func() (*device.Device, error) { return open(config.Device) }
 	if config.Log.Extras {

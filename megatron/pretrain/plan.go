@@ -44,6 +44,9 @@ func checkMemory(job *training.Job, place *launchenv.Place, open func() (*device
 	case place != nil && place.Local > 0:
 		numbers, room = []int{place.Rank}, plan.Unlimited
 	}
+	if room != plan.Unlimited {
+		job.MemoryFree = room.Bytes / int64(len(numbers))
+	}
 	held, err := o.Check(job.Config, numbers, room)
 	if err == nil && !d.OnHost() && (place == nil || place.Local == 0) {
 		err = o.CheckHost(job.Config, ours(job, place), plan.HostRoom(), plan.OnGPU(place == nil, room))

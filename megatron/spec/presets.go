@@ -66,10 +66,16 @@ var presets = map[string]func() Model{
 	},
 }
 
-// Preset is the shape called name; an unknown name is a usage error that lists
-// the known ones.
+// Preset is the shape called name, with or without hyphens (llama-3-8b, llama3-8b); an unknown
+// name is a usage error that lists the known ones.
 func Preset(name string) (Model, error) {
+	plain := strings.NewReplacer("-", "", "_", "").Replace
 	build, ok := presets[strings.ToLower(name)]
+	for known, other := range presets {
+		if !ok && plain(known) == plain(strings.ToLower(name)) {
+			build, ok = other, true
+		}
+	}
 	if !ok {
 		return Model{}, exitcode.Errorf(exitcode.Usage, "no model preset %q; known: %s", name, strings.Join(PresetNames(), ", "))
 	}

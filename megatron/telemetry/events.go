@@ -14,15 +14,10 @@ import (
 
 // EventOptions say what of a step goes into event files, beside what always does.
 type EventOptions struct {
-	Queue         int // entries between flushes
-	Every         int // steps between entries; 0: none of training
-	Throughput    bool
-	LossScale     bool
-	Ranks         bool // "world-size"
-	Memory        bool
-	Timers        bool // with each log line
-	Perplexity    bool // of evaluations
-	MixtureLayers bool // balancing losses of each layer of experts
+	Queue  int  // entries between flushes
+	Every  int  // steps between entries; 0: none of training
+	Timers bool // with each log line
+	CurveOptions
 }
 
 // Events writes a TensorBoard event file. Not for several goroutines.
@@ -100,20 +95,21 @@ func (e *Events) Close() error {
 	return err
 }
 
-// Take adds the scalars of a step. Tags are Megatron's (training_log in
-// megatron/training/training.py).
+// Take adds the scalars of a step, and the texts of an evaluation.
 func (e *Events) Take(s *Step) error {
-	switch {
-	case s.Split == Validation, s.Split == Train:
-		e.evaluation(s)
-	case s.Split != "":
-	default:
-		if e.options.Every > 0 && s.Iteration%e.options.Every == 0 {
-			e.training(s)
+	if s.Split != "" || e.options.Every > 0 && s.Iteration%e.options.Every == 0 {
+		for _, c := range Curves(s, e.options.CurveOptions) {
+			e.Scalar(c.Tag, c.Value, int64(s.Iteration))
+			if c.Samples {
+				e.Scalar(c.Tag+" vs samples", c.Value, s.ConsumedSamples)
+			}
 		}
-		if s.Line != nil && e.options.Timers {
-			e.timers(s)
-		}
+	}
+	for i, w := range s.Written {
+		e.Text(fmt.Sprintf("sample %d", i+1), indented(w.Text), int64(s.Iteration))
+	}
+	if s.Line != nil && e.options.Timers {
+		e.timers(s)
 	}
 	if e.err != nil {
 		return e.fail()
@@ -121,73 +117,25 @@ func (e *Events) Take(s *Step) error {
 	return nil
 }
 
+// indented is text as a block of Markdown, which shows it as it is.
+func indented(text string) string {
+	return "    " + strings.ReplaceAll(text, "\n", "\n    ")
+}
+
+// Describe adds what the run is: a text, and its flags for the table of hyperparameters.
+func (e *Events) Describe(a *About) {
+	var b strings.Builder
+	for _, f := range a.Facts {
+		fmt.Fprintf(&b, "    %s: %s\n", f.Label, strings.ReplaceAll(f.Text, "\n", " "))
+	}
+	fmt.Fprintf(&b, "    command: %s\n", strings.ReplaceAll(strings.Join(a.Command, " "), "\n", " "))
+	e.Text("run", b.String(), 0)
+	e.write(a.Started, 0, hparamsPayload(a))
+}
+
 // fail is the first error of all: what follows it in the file could not be read.
 func (e *Events) fail() error {
 	return exitcode.Errorf(exitcode.IO, "--tensorboard-dir: %s: %w; no further entries are written", e.file.Name(), e.err)
-}
-
-// training adds the scalars of one step.
-func (e *Events) training(s *Step) {
-	n := int64(s.Iteration)
-	both := func(tag string, value float64) {
-		e.Scalar(tag, value, n)
-		e.Scalar(tag+" vs samples", value, s.ConsumedSamples)
-	}
-	maybe := func(tag string, value *float64) {
-		if value != nil {
-			both(tag, *value)
-		}
-	}
-	both("learning-rate", s.NextLearningRate)
-	if s.SkippedSamples > 0 {
-		e.Scalar("skipped-train-samples", float64(s.SkippedSamples), n)
-	}
-	both("batch-size", float64(s.GlobalBatchSize))
-	for _, loss := range s.Losses {
-		both(loss.Name, loss.Value)
-	}
-	for _, v := range s.Preference {
-		both(strings.ReplaceAll(v.Name, "_", "-"), v.Value)
-	}
-	if e.options.LossScale {
-		both("loss-scale", s.NextLossScale)
-	}
-	if e.options.Ranks {
-		both("world-size", float64(s.Ranks))
-	}
-	maybe("grad-norm", s.GradNorm)
-	maybe("grad-norm-mtp", s.MTPGradNorm)
-	maybe("num-zeros", s.NumZeros)
-	maybe("params-norm", s.ParamsNorm)
-	if e.options.Memory {
-		e.memory(&s.Memory, n)
-	}
-	for _, loss := range s.MoE {
-		e.Scalar(loss.Name, loss.Value, n)
-	}
-	if e.options.MixtureLayers {
-		e.mixtures(s, n)
-	}
-	e.Scalar("iteration-time", s.Elapsed.Seconds(), n)
-	if e.options.Throughput {
-		e.Scalar("throughput", s.TFLOPs(), n)
-	}
-}
-
-// mixtures are the losses of each layer of experts, under Megatron's names.
-func (e *Events) mixtures(s *Step, n int64) {
-	for _, layer := range s.MoELayers {
-		for _, loss := range layer.Losses {
-			e.Scalar(fmt.Sprintf("moe/%s_layer_%d", loss.Name, layer.Number), loss.Value, n)
-		}
-	}
-}
-
-func (e *Events) memory(m *Memory, n int64) {
-	e.Scalar("mem-reserved-bytes", float64(m.Reserved), n)
-	e.Scalar("mem-allocated-bytes", float64(m.Allocated), n)
-	e.Scalar("mem-max-allocated-bytes", float64(m.MaxAllocated), n)
-	e.Scalar("mem-allocated-count", float64(m.Allocations), n)
 }
 
 // timers adds what the slowest rank took an iteration, by name.
@@ -196,25 +144,6 @@ func (e *Events) timers(s *Step) {
 	for i, name := range t.Names {
 		if longest := t.slowest(i); longest > 0 {
 			e.Scalar(name+"-time", longest/float64(s.Line.Iterations), int64(s.Iteration))
-		}
-	}
-}
-
-// evaluation adds the losses of a validation, and their perplexities where asked for.
-func (e *Events) evaluation(s *Step) {
-	for _, v := range s.Preference {
-		e.Scalar(strings.ReplaceAll(v.Name, "_", "-")+" validation", v.Value, int64(s.Iteration))
-	}
-	for _, loss := range s.Losses {
-		tag := loss.Name + " validation"
-		if s.Split == Train {
-			tag = loss.Name + " train estimate"
-		}
-		e.Scalar(tag, loss.Value, int64(s.Iteration))
-		e.Scalar(tag+" vs samples", loss.Value, s.ConsumedSamples)
-		if e.options.Perplexity && len(s.Preference) == 0 {
-			e.Scalar(tag+" ppl", Perplexity(loss.Value), int64(s.Iteration))
-			e.Scalar(tag+" ppl vs samples", Perplexity(loss.Value), s.ConsumedSamples)
 		}
 	}
 }

@@ -73,7 +73,7 @@ func fields(t *testing.T, message []byte) map[protowire.Number][]any {
 // tags with the values given.
 func TestEventFile(t *testing.T) {
 	dir := t.TempDir()
-	e, err := NewEvents(filepath.Join(dir, "tb"), EventOptions{Queue: 1000, Every: 7, LossScale: true, Memory: true, Timers: true, Perplexity: true})
+	e, err := NewEvents(filepath.Join(dir, "tb"), EventOptions{Queue: 1000, Every: 7, Timers: true, CurveOptions: CurveOptions{LossScale: true, Memory: true, Perplexity: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestEventFile(t *testing.T) {
 	for _, s := range []*Step{
 		{Iteration: 6, Losses: []Value{{"lm loss", 9}}},
 		{Iteration: 7, ConsumedSamples: 56, NextLearningRate: 1e-3, LearningRate: 9, GlobalBatchSize: 8, Losses: []Value{{"lm loss", 3.25}}, NextLossScale: 65536, GradNorm: &norm,
-			Elapsed: time.Second, Memory: Memory{Allocated: 5}, Line: &Interval{Iterations: 2, Timers: timers}},
+			Tokens: 640, Elapsed: time.Second, Memory: Memory{Allocated: 5}, Line: &Interval{Iterations: 2, Timers: timers}},
 		{Iteration: 7, ConsumedSamples: 56, Split: Validation, Losses: []Value{{"lm loss", 2}}},
 		{Iteration: 7, ConsumedSamples: 56, Split: Test, Losses: []Value{{"lm loss", 9}}},
 	} {
@@ -123,7 +123,7 @@ func TestEventFile(t *testing.T) {
 		"learning-rate": {7, float64(float32(1e-3))}, "learning-rate vs samples": {56, float64(float32(1e-3))}, "batch-size": {7, 8}, "batch-size vs samples": {56, 8},
 		"lm loss": {7, 3.25}, "lm loss vs samples": {56, 3.25}, "loss-scale": {7, 65536}, "loss-scale vs samples": {56, 65536},
 		"grad-norm": {7, 1.5}, "grad-norm vs samples": {56, 1.5}, "mem-reserved-bytes": {7, 0}, "mem-allocated-bytes": {7, 5},
-		"mem-max-allocated-bytes": {7, 0}, "mem-allocated-count": {7, 0}, "optimizer-time": {7, 0.25}, "iteration-time": {7, 1},
+		"mem-max-allocated-bytes": {7, 0}, "mem-allocated-count": {7, 0}, "optimizer-time": {7, 0.25}, "iteration-time": {7, 1}, "tokens-per-second": {7, 640},
 		"lm loss validation": {7, 2}, "lm loss validation vs samples": {56, 2},
 		"lm loss validation ppl": {7, float64(float32(math.Exp(2)))}, "lm loss validation ppl vs samples": {56, float64(float32(math.Exp(2)))},
 	}

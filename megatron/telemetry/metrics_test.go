@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -85,5 +87,41 @@ func checkOpenMetrics(t *testing.T, url string) {
 	}
 	if !families["monotron_skipped_iterations"] || !strings.Contains(string(text), "monotron_skipped_iterations_total 1.0\n") {
 		t.Errorf("no counter of skipped iterations:\n%s", text)
+	}
+}
+
+// TestBoardShowsWhatIsServed: every metric of docs/grafana/train.json is one that /metrics has after a step with all there is.
+func TestBoardShowsWhatIsServed(t *testing.T) {
+	board, err := os.ReadFile(filepath.Join("..", "..", "docs", "grafana", "train.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := ServeMetrics("127.0.0.1:0", "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	norm := 1.0
+	s := &Step{Iteration: 1, Losses: []Value{{"lm loss", 1}}, GradNorm: &norm, Elapsed: time.Second, Alerts: []Alert{{Kind: "x"}}, MoELayers: []MixtureLayer{{Number: 1, Tokens: []float64{1, 2}}}}
+	if err := m.Take(s); err != nil {
+		t.Fatal(err)
+	}
+	reply, err := http.Get("http://" + m.Addr() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	served, err := io.ReadAll(reply.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`monotron_\w+`).FindAllString(string(board), -1)
+	if len(names) < 18 {
+		t.Fatalf("%d names on the board", len(names))
+	}
+	for _, name := range names {
+		if !strings.Contains(string(served), "\n"+name+"{") && !strings.Contains(string(served), "\n"+name+" ") {
+			t.Errorf("the board shows %s, which is not served", name)
+		}
 	}
 }

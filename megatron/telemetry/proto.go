@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"math"
+	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -61,6 +62,41 @@ func textPayload(tag, text string) []byte {
 	v = bytesField(v, valueTensor, tensor)
 	v = bytesField(v, valueMetadata, bytesField(nil, metadataPlugin, bytesField(nil, pluginName, []byte("text"))))
 	return summaryPayload(v)
+}
+
+// hparamsPayload is a session of the table of hyperparameters: the summary _hparams_/session_start_info, whose plugin data is an
+// HParamsPluginData (plugins/hparams/plugin_data.proto of TensorBoard) with the flags as strings and numbers.
+func hparamsPayload(a *About) []byte {
+	const (
+		version, sessionStart                = 1, 3 // of HParamsPluginData
+		hparams, group, started              = 1, 4, 5
+		mapKey, mapValue                     = 1, 2
+		valueNumber, valueText, valueBool    = 2, 3, 4 // of google.protobuf.Value
+		pluginContent, tensorFloats, dtFloat = 2, 5, 1
+	)
+	session := []byte{}
+	for _, f := range a.Flags {
+		value := bytesField(nil, valueText, []byte(f.Value))
+		if n, err := strconv.ParseFloat(f.Value, 64); err == nil {
+			value = doubleField(nil, valueNumber, n)
+		} else if f.Value == "true" || f.Value == "false" {
+			value = varintField(nil, valueBool, protowire.EncodeBool(f.Value == "true"))
+		}
+		session = bytesField(session, hparams, bytesField(bytesField(nil, mapKey, []byte(f.Name)), mapValue, value))
+	}
+	session = bytesField(session, group, []byte(a.Name))
+	session = doubleField(session, started, float64(a.Started.UnixMilli())/1000)
+	data := bytesField(varintField(nil, version, 0), sessionStart, session)
+	plugin := bytesField(bytesField(nil, pluginName, []byte("hparams")), pluginContent, data)
+	tensor := bytesField(varintField(nil, tensorDtype, dtFloat), tensorShape, nil)
+	tensor = bytesField(tensor, tensorFloats, binary.LittleEndian.AppendUint32(nil, 0))
+	v := bytesField(nil, valueTag, []byte("_hparams_/session_start_info"))
+	v = bytesField(v, valueTensor, tensor)
+	return summaryPayload(bytesField(v, valueMetadata, bytesField(nil, metadataPlugin, plugin)))
+}
+
+func doubleField(b []byte, field protowire.Number, v float64) []byte {
+	return protowire.AppendFixed64(protowire.AppendTag(b, field, protowire.Fixed64Type), math.Float64bits(v))
 }
 
 func summaryPayload(value []byte) []byte {

@@ -11,6 +11,7 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/checkpoint/hf"
 	"monotron/megatron/checkpoint/native"
 	"monotron/megatron/config"
 	"monotron/megatron/optimizer"
@@ -131,7 +132,28 @@ func foreignFlags(format checkpoint.Format, folder string, step int64) (map[stri
 	}
 	defer src.Close()
 	info := src.Info()
-	return withTokenizer(shapeFlags(info.Model, info.SeqLength), info.Tokenizer), nil
+	flags := shapeFlags(info.Model, info.SeqLength)
+	if format == checkpoint.HF {
+		hidden, attention, err := hf.Dropouts(folder)
+		if err != nil {
+			return nil, err
+		}
+		flags["hidden-dropout"], flags["attention-dropout"] = []string{text(hidden)}, []string{text(attention)}
+	}
+	return withTokenizer(flags, info.Tokenizer), nil
+}
+
+func text(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// PresetFlags are the flags of a known model, for --model; a sequence is as long as its context.
+func PresetFlags(name string) (map[string][]string, error) {
+	m, err := spec.Preset(name)
+	if err != nil {
+		return nil, err
+	}
+	flags := shapeFlags(&m, m.Context)
+	flags["hidden-dropout"], flags["attention-dropout"] = []string{text(m.HiddenDropout)}, []string{text(m.AttentionDropout)}
+	return flags, nil
 }
 
 // withTokenizer is flags that name the tokenizer c. A file that the run named and that is

@@ -27,6 +27,9 @@ type Job struct {
 	Tokenizer tokenizer.Tokenizer
 	Outcome   *Outcome        // nil: nobody asks
 	Planned   map[int]Planned // of ranks of this process; nil: nobody planned
+	Asked     Asked
+
+	MemoryFree int64 // bytes that a rank may take, as the run begins; 0: not known
 
 	iters    int64 // to train in all
 	schedule optimizer.Schedule
@@ -51,6 +54,9 @@ type Planned struct {
 // Prepare checks what needs no model: tokenizer, batch sizes, schedule, and that
 // --save can be written. Checkpoints to load from s3:// URLs are fetched.
 func Prepare(c config.Run, w Streams) (*Job, error) {
+	if c.KillSwitch != "" && exists(c.KillSwitch) {
+		return nil, exitcode.Errorf(exitcode.Again, "--kill-switch-path: %s exists, so the run does not start; remove the file first", c.KillSwitch)
+	}
 	if err := stageObjects(&c.Checkpoint, func(text string) { w.Notes.From("checkpoint").Info("%s", text) }); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package training
 
 import (
 	"errors"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/megatron/telemetry"
+	"monotron/megatron/telemetry/tracker"
 	"monotron/mpu"
 	"monotron/mpu/ranks"
 )
@@ -25,6 +27,7 @@ type logger struct {
 	timers  *telemetry.Timers
 	trace   *telemetry.Trace
 	sinks   telemetry.Sinks
+	about   *telemetry.About // of the last rank; nil: another's
 
 	iterations int   // since the log line before
 	lines      int   // log lines so far
@@ -49,6 +52,7 @@ func newLogger(r *Run) (*logger, error) {
 	l.timers.Trace, l.timers.Rank = r.trace, r.rank.Number
 	if l.rank.Last() {
 		l.rules = &telemetry.Rules{Disks: writesTo(l.config), Free: telemetry.FreeBytes, Imbalance: l.config.Log.ImbalanceLimit}
+		l.about = r.about(r.rank)
 		if err := l.open(); err != nil {
 			return nil, errors.Join(err, l.close())
 		}
@@ -64,6 +68,11 @@ func newLogger(r *Run) (*logger, error) {
 // open opens the sinks that the run asks for.
 func (l *logger) open() error {
 	c := &l.config.Log
+	if c.JSONL != "" {
+		if err := l.about.Write(c.JSONL); err != nil {
+			l.notes.Warn("--log-jsonl: what the run is cannot be written: %v", err)
+		}
+	}
 	for _, sink := range []struct {
 		wanted bool
 		name   string
@@ -71,7 +80,9 @@ func (l *logger) open() error {
 	}{
 		{c.MetricsAddr != "", "--metrics-addr", l.metrics},
 		{c.JSONL != "", "--log-jsonl", func() (telemetry.Sink, error) { return telemetry.OpenJSONL(c.JSONL) }},
-		{c.TensorboardDir != "", "--tensorboard-dir", func() (telemetry.Sink, error) { return telemetry.NewEvents(c.TensorboardDir, eventOptions(c)) }},
+		{c.TensorboardDir != "", "--tensorboard-dir", l.events},
+		{c.MLflowURI != "", "--mlflow-tracking-uri", l.mlflow},
+		{c.OTLPEndpoint != "", "--otlp-endpoint", l.otlp},
 		{c.Dashboard != "", "--dashboard-addr", l.page},
 		{c.AlertCommand != "", "--alert-command", l.alertCommand},
 		{l.trace != nil, "--profile", func() (telemetry.Sink, error) { return l.trace.Marks(l.rank.Number), nil }},
@@ -92,6 +103,35 @@ func (l *logger) alertCommand() (telemetry.Sink, error) {
 	return telemetry.RunAlertCommand(l.config.Log.AlertCommand, time.Duration(l.config.Watch.StallSeconds)*time.Second, l.notes.Warn), nil
 }
 
+func (l *logger) events() (telemetry.Sink, error) {
+	e, err := telemetry.NewEvents(l.config.Log.TensorboardDir, eventOptions(&l.config.Log))
+	if err == nil {
+		e.Describe(l.about)
+	}
+	return e, err
+}
+
+// trackersAtEnd is how long a run's end waits at most for a server of trackers to take what is left.
+const trackersAtEnd = 20 * time.Second
+
+// trackerOptions are what sinks that send to a server have in common.
+func (l *logger) trackerOptions() tracker.Options {
+	return tracker.Options{Warn: l.notes.Warn, AtEnd: trackersAtEnd}
+}
+
+func (l *logger) mlflow() (telemetry.Sink, error) {
+	c := &l.config.Log
+	save := ""
+	if l.config.Checkpoint.Save != "" {
+		save, _ = filepath.Abs(l.config.Checkpoint.Save) // "" where there is no working directory: a resumed run is then a new one
+	}
+	return tracker.NewMLflow(tracker.MLflow{URI: c.MLflowURI, Experiment: c.MLflowExperiment, About: l.about, Save: save}, l.trackerOptions())
+}
+
+func (l *logger) otlp() (telemetry.Sink, error) {
+	return tracker.NewOTLP(l.config.Log.OTLPEndpoint, l.about, l.trackerOptions())
+}
+
 func (l *logger) metrics() (telemetry.Sink, error) {
 	m, err := telemetry.ServeMetrics(l.config.Log.MetricsAddr, Version)
 	if err != nil {
@@ -103,11 +143,14 @@ func (l *logger) metrics() (telemetry.Sink, error) {
 
 // events are what goes into TensorBoard's files.
 func eventOptions(c *config.Log) telemetry.EventOptions {
-	return telemetry.EventOptions{MixtureLayers: c.MoEPerLayer, Queue: c.TensorboardQueue, Every: c.TensorboardInterval, Throughput: c.Throughput, LossScale: c.LossScaleToTensorboard,
-		Ranks: c.WorldSizeToTensorboard, Memory: c.MemoryToTensorboard, Timers: c.TimersToTensorboard, Perplexity: c.ValidationPPLTensorboard}
+	return telemetry.EventOptions{Queue: c.TensorboardQueue, Every: c.TensorboardInterval, Timers: c.TimersToTensorboard, CurveOptions: telemetry.CurveOptions{
+		MixtureLayers: c.MoEPerLayer, Throughput: c.Throughput, LossScale: c.LossScaleToTensorboard, Ranks: c.WorldSizeToTensorboard, Memory: c.MemoryToTensorboard, Perplexity: c.ValidationPPLTensorboard}}
 }
 
-func (l *logger) close() error { return l.sinks.Close() }
+func (l *logger) close() error {
+	defer signs(l.rank.Outside)() // trackers may wait for their servers
+	return l.sinks.Close()
+}
 
 // note tells a person something that is so on all ranks.
 func (l *logger) note(format string, args ...any) { l.info("training", format, args...) }

@@ -71,7 +71,7 @@ func (r *Run) train(ctx context.Context) error {
 
 // stoppedEarly is the end of a run that was asked to stop during its set-up.
 func (r *Run) stoppedEarly(ctx context.Context) error {
-	return exitcode.Errorf(exitcode.Again, "stopped by %s before iteration %d: nothing has changed, run the same command again", cause(ctx), r.Engine.Iteration+1)
+	return exitcode.Errorf(exitcode.Again, "stopped by %s before iteration %d: nothing has changed, run the same command again", r.cause(ctx), r.Engine.Iteration+1)
 }
 
 // iterate trains one iteration and logs it.

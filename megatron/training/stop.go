@@ -3,6 +3,7 @@ package training
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"monotron/csrc/device"
@@ -38,7 +39,7 @@ func (r *Run) reasonToStop(ctx context.Context) (*reason, error) {
 	case err != nil:
 		return nil, err
 	case seen == signalled:
-		return &reason{fmt.Sprintf("stopped after iteration %d by %s%s", it, cause(ctx), kept), exitcode.Again, false}, nil
+		return &reason{fmt.Sprintf("stopped after iteration %d by %s%s", it, r.cause(ctx), kept), exitcode.Again, false}, nil
 	case seen == timeIsUp:
 		return &reason{fmt.Sprintf("stopped after iteration %d: --exit-duration-in-mins %d is over%s", it, c.ExitDurationMins, kept), exitcode.Again, false}, nil
 	case seen == trained:
@@ -64,7 +65,7 @@ const (
 func (r *Run) seen(ctx context.Context) int64 {
 	minutes := r.Config.ExitDurationMins
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil || r.killed():
 		return signalled
 	case minutes > 0 && time.Since(r.started) > time.Duration(minutes)*time.Minute:
 		return timeIsUp
@@ -104,10 +105,31 @@ func (r *Run) agree(seen int64) (int64, error) {
 	return device.ReadSlice[int64](r.device, r.votes)[0], nil
 }
 
-// cause names what cancelled ctx, or another rank's.
-func cause(ctx context.Context) string {
-	if ctx.Err() == nil {
-		return "a signal to another rank"
+// cause names what cancelled ctx, --kill-switch-path, or another rank's cause.
+func (r *Run) cause(ctx context.Context) string {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx).Error()
+	case r.Config.KillSwitch != "" && exists(r.Config.KillSwitch):
+		return "--kill-switch-path: " + r.Config.KillSwitch + " exists"
 	}
-	return context.Cause(ctx).Error()
+	return "a signal to another rank"
+}
+
+// killSwitchEvery is how often --kill-switch-path is looked for: its folder may be a slow one.
+const killSwitchEvery = time.Second
+
+// killed tells whether the file of --kill-switch-path is there.
+func (r *Run) killed() bool {
+	path := r.Config.KillSwitch
+	if path == "" || time.Since(r.killLooked) < killSwitchEvery {
+		return false
+	}
+	r.killLooked = time.Now()
+	return exists(path)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

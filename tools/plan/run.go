@@ -169,7 +169,7 @@ func newRunPlan(args []string, machine *plan.Machine, open func(name string) (*d
 	if len(args) == 0 || args[0] != "pretrain_gpt" {
 		return nil, exitcode.Errorf(exitcode.Usage, "missing training command; give it as plan run pretrain_gpt FLAGS...")
 	}
-	config, report, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, CheckpointValues: training.CheckpointFlags}, args[1:])
+	config, report, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, CheckpointValues: training.CheckpointFlags, PresetValues: training.PresetFlags}, args[1:])
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -43,6 +44,7 @@ func allFlags() []cli.Flag {
 		&cli.StringFlag{Name: "served-model-name", Usage: "model name that requests use (default: the folder's name)"},
 		&cli.StringFlag{Name: "chat-template", Usage: "file with a chat template (Jinja; default: the tokenizer's template)"},
 		&cli.StringFlag{Name: "api-key-file", Usage: "file with API keys, one per line; if unset, no authentication"},
+		&cli.StringFlag{Name: "access-log", Usage: "`FILE` to append one JSON object per request to: time, address, path, status, bytes, seconds; - writes to stderr (default: no log)"},
 		&cli.StringSliceFlag{Name: "cors-origin", Usage: "`ORIGIN`, as https://example.org, whose pages may send requests from a browser; * allows all; may be repeated (default: only the server's own pages)"},
 		&cli.StringSliceFlag{Name: "allowed-host", Usage: "additional `NAME` to accept as Host header at a loopback address, as behind a proxy; may be repeated"},
 		command.Between(1, 4096, &cli.IntFlag{Name: "max-num-seqs", Value: 32, Usage: "maximum number of sequences generated at the same time"}),
@@ -77,6 +79,8 @@ type options struct {
 	body     int64
 	timeout  time.Duration
 	drain    time.Duration
+	log      string     // --access-log
+	access   *accessLog // nil: none
 }
 
 func readOptions(c *cli.Context) (o options, err error) {
@@ -109,6 +113,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	o.load.Precision, err = command.Precision(c)
 	take(err)
 	o.layout.TP, o.layout.PP, o.layout.EP = command.Layout(c)
+	o.log = c.String("access-log")
 	o.origins, o.hosts = c.StringSlice("cors-origin"), c.StringSlice("allowed-host")
 	if err := (&web.Guard{Origins: o.origins, Hosts: o.hosts}).Check(); err != nil {
 		take(exitcode.Errorf(exitcode.Usage, "--cors-origin, --allowed-host: %w", err))
@@ -135,6 +140,18 @@ func readOptions(c *cli.Context) (o options, err error) {
 		return o, exitcode.With(exitcode.CodeOf(all[0]), errors.Join(all...))
 	}
 	return o, nil
+}
+
+// openAccessLog opens a file for appending; - is standard error.
+func openAccessLog(path string) (*os.File, error) {
+	if path == "-" {
+		return os.Stderr, nil
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, exitcode.Errorf(exitcode.IO, "--access-log: %w", err)
+	}
+	return file, nil
 }
 
 // readAdapters takes NAME=DIR of each --adapter; base is the name of the model without one.
@@ -167,6 +184,14 @@ func run(c *cli.Context, open func() (*device.Device, error), o options) error {
 		return at.follow(signals, o)
 	}
 	notes := &command.Printer{W: c.App.ErrWriter}
+	if o.log != "" {
+		file, err := openAccessLog(o.log)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		o.access = &accessLog{to: file, warn: notes.Printf}
+	}
 	s := newServer(o)
 	listener, err := web.ListenUpTo(o.address, cgroup.Files(2, mostConnections))
 	if err != nil {

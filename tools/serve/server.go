@@ -26,6 +26,7 @@ import (
 	"monotron/internal/web"
 	"monotron/megatron/inference"
 	"monotron/megatron/inference/schema"
+	"monotron/megatron/spec"
 	"monotron/mpu/ranks"
 	"monotron/tools/internal/answering"
 	"monotron/tools/internal/command"
@@ -55,6 +56,8 @@ type loaded struct {
 	*answering.Model
 	batcher *inference.Batcher
 	words   func() *schema.Vocabulary // of the tokenizer, made when a request first needs it
+	shape   spec.Model
+	weights string // which these are, as the server began
 }
 
 func newServer(o options) *server {
@@ -65,7 +68,7 @@ func newServer(o options) *server {
 	guard := web.Guard{Origins: o.origins, Hosts: o.hosts, Refuse: func(w http.ResponseWriter, status int, message string) {
 		refuse(w, &problem{Status: status, Message: message})
 	}}
-	s.http = web.NewServer(guard.Wrap(s.handler()), min(bodyTime, o.timeout), 0)
+	s.http = web.NewServer(o.access.wrap(guard.Wrap(s.handler())), min(bodyTime, o.timeout), 0)
 	return s
 }
 
@@ -103,7 +106,7 @@ func (s *server) serve(ctx context.Context, c *cli.Context, at ranks.Config, her
 		if err != nil {
 			return err
 		}
-		l := &loaded{Model: model, batcher: b}
+		l := &loaded{Model: model, batcher: b, shape: m.Model, weights: m.Weights}
 		l.words = sync.OnceValue(func() *schema.Vocabulary {
 			return schema.NewVocabulary(l.Tok, l.Vocab, append(slices.Clone(l.Ends), int32(l.Tok.EOD())))
 		})
@@ -134,7 +137,7 @@ func (s *server) handler() http.Handler {
 	for address, h := range map[string]func(http.ResponseWriter, *http.Request, *loaded) error{
 		"GET /v1/models": s.models, "GET /v1/models/{model...}": s.model,
 		"POST /v1/completions": s.completions, "POST /v1/chat/completions": s.chat,
-		"POST /tokenize": s.tokenize, "POST /detokenize": s.detokenize,
+		"GET /props": s.props, "POST /tokenize": s.tokenize, "POST /detokenize": s.detokenize,
 		"PUT /api": s.megatron, "POST /api": s.megatron,
 	} {
 		mux.HandleFunc(address, s.when(h))

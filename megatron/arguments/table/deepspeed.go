@@ -38,7 +38,7 @@ var deepspeedFlags = owned(DeepSpeed,
 	refused("use-bnb-optimizer", Switch, "8-bit moments are not supported; use f32 moments with --use-distributed-optimizer, which shards them"),
 	refused("cpu-optimizer", Switch, "the optimizer runs on --device; use --use-distributed-optimizer to shard its state"),
 	refused("codecarbon-dir", String, "power use is not measured; leave it out"),
-	refused("kill-switch-path", String, "use SIGTERM instead: the run saves and exits with code 75"),
+	works("kill-switch-path", String, "", "KillSwitch", "file whose existence ends the run after the current step, as SIGTERM does: it saves and exits with code 75; the run does not start while it exists"),
 	refused("loss-on-targets-only", Switch, "prefix models are not supported; leave it out"),
 	refused("reweight-loss-based-on-position-frequency", Switch, "prefix models are not supported; leave it out"),
 )

@@ -1,7 +1,7 @@
 package table
 
 const (
-	noNetwork = "no data is sent to a service; --dashboard-addr shows the run as a web page, and --log-jsonl, --tensorboard-dir and --metrics-addr provide its numbers"
+	noNetwork = "nothing is sent to that service while training; --mlflow-tracking-uri and --otlp-endpoint send the run to a tracker, and scripts/track.py sends its log to wandb (docs/trackers.md)"
 	oneTrace  = "--profile writes a Chrome trace with every rank of this process"
 )
 

@@ -2,11 +2,13 @@ package dashboard
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -189,4 +191,67 @@ func TestAnotherNameIsRefused(t *testing.T) {
 			t.Errorf("host %s: %d, want %d", host, reply.StatusCode, want)
 		}
 	}
+}
+
+// TestAxes: what the page's script computes, by hand: ticks, labels of one format, an axis that fits, and a smoothed curve that
+// lags at neither end.
+func TestAxes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report.html")
+	var page bytes.Buffer
+	if err := WritePage(&page, opened(t, logOf(t, "run", line(1, 9), line(2, 8), ""))); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, page.String())
+	b := openBrowser(t, "file://"+path)
+	b.becomes("document.body.dataset.ready", "yes")
+	for expression, want := range map[string]string{
+		"JSON.stringify(ticks(0, 300, 10))": "[0,50,100,150,200,250,300]",
+		"JSON.stringify(ticks(1, 9, 10))":   "[1,2,3,4,5,6,7,8,9]",
+		"JSON.stringify(ticks(3, 3, 10))":   "[3]",
+		"[1, 7, 90, 333, 1e4, 2.5e6].every((n) => { const k = ticks(0, n, 10).length; return k >= 5 && k <= 10 })": "true",
+		"labels([0, 0.5, 1, 1.5]).join()":                                                         "0,0.5,1.0,1.5",
+		"labels([0, 0.001, 0.0015]).join()":                                                       "0,0.0010,0.0015",
+		"labels([5000, 10000, 12500]).join()":                                                     "5.0k,10.0k,12.5k",
+		"labels([0.00001, 0.000025]).join()":                                                      "1.0e-5,2.5e-5",
+		"labels([-2, 0, 2]).join()":                                                               "-2,0,2",
+		"smoothed([1, 2, 3, 4, 5], 0.9).map((v) => v.toFixed(9)).join()":                          "1.000000000,2.000000000,3.000000000,4.000000000,5.000000000",
+		"smoothed([3, null, 3], 0.5).join()":                                                      "3,,3",
+		"smoothed([7], 0.9).join()":                                                               "7",
+		"smoothed([0, 4], 0).join()":                                                              "0,4",
+		"Math.max(...smoothed([0, 9, 0, 9, 0, 9, 0, 9], 0.9)) < 9":                                "true",
+		"fit(Array.from({length: 100}, (_, i) => i === 50 ? 1e6 : i), {}).map(Math.round).join()": "0,114",
+		"fit(Array.from({length: 100}, (_, i) => i === 50 ? 1e6 : i), {all: true})[1] > 1e6":      "true",
+		"fit([5, 5, 5], {}).join()":                                                               "4.75,5.25",
+		"fit([], {}).join()":                                                                      "0,1",
+		"quoted(\"it's\")":                                                                        `'it'\''s'`,
+		"commas({list: [{label: '=1+1'}], chart: {data: [[1, 2], [0.5, null]]}})":                 "\"iteration\",\"'=1+1\"\n1,0.5\n2,\n",
+	} {
+		if got := b.eval(expression); got != want {
+			t.Errorf("%s is %s, want %s", expression, got, want)
+		}
+	}
+}
+
+// TestZoomIsInTheAddress: a part of the x axis is shown in all charts, and the address leads there.
+func TestZoomIsInTheAddress(t *testing.T) {
+	var lines []string
+	for i := range 50 {
+		lines = append(lines, line(i+1, 9))
+	}
+	path := filepath.Join(t.TempDir(), "report.html")
+	var page bytes.Buffer
+	if err := WritePage(&page, opened(t, logOf(t, "run", append(lines, "")...))); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, page.String())
+	b := openBrowser(t, "file://"+path+"#p=speed&zoom=10_20&log=1&s=0.5")
+	b.becomes("document.body.dataset.ready", "yes")
+	const ranges = "JSON.stringify([...drawn.values()].map((m) => [m.chart.scales.x.min, m.chart.scales.x.max].join()).filter((v, i, all) => all.indexOf(v) === i))"
+	b.becomes(ranges, `["10,20"]`)
+	b.becomes("$('log').checked + ' ' + $('smoothing').value + ' ' + $('reset').hidden", "true 0.5 false")
+	b.becomes("address('loss')", "p=loss&s=0.5&log=1&zoom=10_20")
+	b.eval("$('reset').click()")
+	b.becomes(ranges, `["1,50"]`)
+	b.eval("point(7, null)")
+	b.becomes("[...document.querySelectorAll('#charts figure:not([hidden]) output')].every((o) => o.textContent.startsWith('step 7'))", "true")
 }

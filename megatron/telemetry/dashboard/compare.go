@@ -64,6 +64,8 @@ type Summary struct {
 	Loss       telemetry.Number `json:"loss"` // of the last step, the last and the best evaluation
 	Validation telemetry.Number `json:"validation"`
 	Best       telemetry.Number `json:"best"`
+	BestStep   int              `json:"best_step"`
+	Bits       telemetry.Number `json:"bits_per_byte"` // of the last evaluation
 
 	TokensPerSecond telemetry.Number `json:"tokens_per_second"` // medians of the last steps
 	MFU             telemetry.Number `json:"mfu"`
@@ -87,7 +89,7 @@ const lastSteps = 1000
 // Summary is the run as it is.
 func (r *Run) Summary() Summary {
 	s := Summary{Torn: r.Torn, Replaced: r.Replaced, Restarts: len(r.Restarts), TrainIters: r.latest.TrainIters,
-		Validation: unknown, Best: unknown, Left: unknown, Cost: unknown, WholeCost: unknown, Clipped: unknown, ClipAt: unknown}
+		Validation: unknown, Best: unknown, Bits: unknown, Left: unknown, Cost: unknown, WholeCost: unknown, Clipped: unknown, ClipAt: unknown}
 	s.Loss = telemetry.Number(r.Steps.Last("loss"))
 	n := r.Steps.Len()
 	if n == 0 {
@@ -97,12 +99,7 @@ func (r *Run) Summary() Summary {
 	time := r.Steps.Of("time")
 	s.Hours = telemetry.Number((time[n-1] - time[0]) / 3600)
 	s.pace(r)
-	for _, l := range r.Evaluations[telemetry.Validation].losses() {
-		s.Validation = telemetry.Number(l)
-		if !(s.Best <= s.Validation) {
-			s.Best = s.Validation
-		}
-	}
+	s.evaluated(r.Evaluations[telemetry.Validation])
 	for _, skipped := range r.Steps.Of("skipped") {
 		s.Skipped += int(skipped)
 	}
@@ -111,12 +108,23 @@ func (r *Run) Summary() Summary {
 	return s
 }
 
-// losses are those that are known.
-func (t Table) losses() []float64 {
-	if t == nil {
-		return nil
+// evaluated fills the last and the best of the evaluations.
+func (s *Summary) evaluated(t Table) {
+	if t.Len() == 0 {
+		return
 	}
-	return finite(t.Of("loss"))
+	for i, loss := range t.Of("loss") {
+		if math.IsNaN(loss) {
+			continue
+		}
+		s.Validation = telemetry.Number(loss)
+		if !(s.Best <= s.Validation) {
+			s.Best, s.BestStep = s.Validation, int(t.Of("iteration")[i])
+		}
+	}
+	if bits := finite(t.Of("bits_per_byte")); len(bits) > 0 {
+		s.Bits = telemetry.Number(bits[len(bits)-1])
+	}
 }
 
 func finite(values []float64) (known []float64) {

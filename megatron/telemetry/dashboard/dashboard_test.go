@@ -161,7 +161,8 @@ func hostileRun(t *testing.T) *Run {
 		t.Fatal(err)
 	}
 	r := opened(t, folder)[0]
-	r.Name, r.Note, r.Flags = hostile, hostile, map[string]string{"lr": hostile}
+	r.Name, r.Note, r.Notes, r.Flags = hostile, hostile, hostile, map[string]string{"lr": hostile}
+	r.About = &telemetry.About{Name: hostile, Command: []string{hostile}, Facts: []telemetry.Fact{{Label: hostile, Text: hostile}}, Flags: []telemetry.Setting{{Name: hostile, Value: hostile, Default: hostile}}}
 	return r
 }
 
@@ -356,4 +357,44 @@ func cells(numbers []telemetry.Number) string {
 		fmt.Fprintf(&b, "<td>%s</td>", text)
 	}
 	return b.String()
+}
+
+// TestNames: as given, else as the run says, else the folder's; those of several runs differ, and none is a path.
+func TestNames(t *testing.T) {
+	folders := map[string]string{"one": logOf(t, "one", line(1, 9), ""), "two": logOf(t, "two", line(1, 9), ""), "three": logOf(t, "three", line(1, 9), "")}
+	for _, name := range []string{"one", "two"} {
+		if err := (&telemetry.About{Name: "GPT on pages", Notes: "as asked"}).Write(filepath.Join(folders[name], "steps.log")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(folders["one"], "notes.txt"), "  written later\n")
+	names := func(paths ...string) (names []string) {
+		for _, r := range opened(t, paths...) {
+			names = append(names, r.Name)
+		}
+		return names
+	}
+	if got := names(folders["one"]); !slices.Equal(got, []string{"GPT on pages"}) {
+		t.Errorf("one: %v", got)
+	}
+	if got := names(folders["one"], folders["two"], folders["three"]); !slices.Equal(got, []string{"one", "two", "three"}) {
+		t.Errorf("three: %v", got)
+	}
+	if r := opened(t, folders["one"])[0]; r.Notes != "written later" {
+		t.Errorf("notes: %q", r.Notes)
+	}
+	if r := opened(t, folders["two"])[0]; r.Notes != "as asked" || r.Note != "flags are not known, as there is no checkpoint in the folder of the log" {
+		t.Errorf("notes: %q, note %q", r.Notes, r.Note)
+	}
+}
+
+// TestPageWithoutDataIsSmall: what every page costs.
+func TestPageWithoutDataIsSmall(t *testing.T) {
+	var b bytes.Buffer
+	if err := writePage(&b, nil); err != nil {
+		t.Fatal(err)
+	}
+	if b.Len() > 150_000 {
+		t.Errorf("%d bytes", b.Len())
+	}
 }

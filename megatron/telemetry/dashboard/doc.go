@@ -4,8 +4,8 @@
 // and from what lies beside it.
 //
 // Reading order: tail.go (lines of a log), history.go (steps, without those trained
-// again), fields.go with table.go (what the page has of a step), run.go (a run's folder),
-// lanes.go (a trace beside it), compare.go (what differs, a run in a line), page.go with
+// again), fields.go with table.go (what the page has of a step), run.go (a run's folder), about.go (what the
+// run is), lanes.go (a trace beside it), compare.go (what differs, a run in a line), page.go with
 // page/ (HTML), server.go; charts.go (curves without a browser) with picture.go (PNG) and
 // screen.go (text).
 package dashboard

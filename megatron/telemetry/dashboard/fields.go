@@ -74,6 +74,7 @@ var Fields = []Field{
 	trained("median_rank_seconds", func(t *telemetry.Trained) telemetry.Number { return rankSeconds(t, (len(t.RankSeconds)-1)/2) }),
 	preferred("rewards_margins", func(p *telemetry.Preferred) *telemetry.Number { return p.RewardsMargins }),
 	preferred("rewards_accuracies", func(p *telemetry.Preferred) *telemetry.Number { return p.RewardsAccuracies }),
+	{"bits_per_byte", func(e *telemetry.Entry) telemetry.Number { return pointer(e.BitsPerByte) }},
 	trained("fullest_expert", func(t *telemetry.Trained) telemetry.Number {
 		most := unknown
 		for _, layer := range t.Experts {

@@ -71,12 +71,12 @@ func (h *History) take(line []byte) {
 // checkpoint: what followed it then is of weights that are no more.
 func (h *History) step(e *telemetry.Entry) {
 	if last := h.Steps.Last("iteration"); float64(e.Iteration) <= last {
-		h.Restarts = append(h.Restarts, Mark{e.Iteration, "restart", fmt.Sprintf("resumed; the run before it had reached step %d", int(last))})
+		h.Restarts = append(h.Restarts, Mark{Iteration: e.Iteration, Kind: "restart", Text: fmt.Sprintf("resumed; the run before it had reached step %d", int(last))})
 		h.cut(e.Iteration)
 	}
 	h.Steps.add(row(e))
 	for _, a := range e.Alerts {
-		h.alerts = append(h.alerts, Mark{e.Iteration, "alert", a.Text})
+		h.alerts = append(h.alerts, Mark{Iteration: e.Iteration, Kind: "alert", About: a.Kind, Text: a.Text})
 	}
 	h.latest.take(e)
 }

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -97,6 +98,17 @@ type event struct {
 	Takes float64 `json:"dur"`
 }
 
+// firstStart is when the first box begins.
+func firstStart(events []event) float64 {
+	first := math.Inf(1)
+	for _, e := range events {
+		if e.Phase == "X" && drawable(e.At) {
+			first = min(first, e.At)
+		}
+	}
+	return first
+}
+
 // readLanes takes the last whole step of a trace: what is between two marks of steps, or
 // all before the only one. nil: it has none, or cannot be read.
 func readLanes(path string) *Lanes {
@@ -117,7 +129,7 @@ func readLanes(path string) *Lanes {
 		return nil
 	}
 	slices.SortStableFunc(marks, func(a, b event) int { return cmp.Compare(a.At, b.At) })
-	from, step := 0.0, marks[len(marks)-1]
+	from, step := firstStart(trace.Events), marks[len(marks)-1]
 	if len(marks) > 1 {
 		from = marks[len(marks)-2].At
 	}

@@ -1,16 +1,16 @@
 package dashboard
 
 import (
-	"crypto/sha256"
 	"embed"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"text/template"
+	"time"
 
 	"monotron/internal/exitcode"
+	"monotron/internal/web"
 	"monotron/megatron/telemetry"
 )
 
@@ -33,6 +33,8 @@ type pageRun struct {
 	Evaluations map[string][][]telemetry.Number `json:"evaluations"`
 	State       pageState                       `json:"state"`
 	Lanes       *Lanes                          `json:"lanes"` // nil: no trace
+	About       *telemetry.About                `json:"about"` // nil: not known
+	Notes       string                          `json:"notes"`
 }
 
 // pageState is what of a run is no curve.
@@ -50,16 +52,17 @@ type pageData struct {
 	Runs        []pageRun    `json:"runs"`
 	Differences []Difference `json:"differences"`
 	Position    string       `json:"position"` // of each log, as news are asked for
+	Written     int64        `json:"written"`  // when, in seconds since 1970
 }
 
 func dataOf(runs []*Run) pageData {
-	d := pageData{Differences: Differences(runs), Position: positions(runs).String(), MostRows: mostRows}
+	d := pageData{Differences: Differences(runs), Position: positions(runs).String(), MostRows: mostRows, Written: time.Now().Unix()}
 	for _, f := range Fields {
 		d.Fields = append(d.Fields, f.Name)
 	}
 	for _, r := range runs {
 		steps := r.Steps.thinned(mostRows / len(runs))
-		p := pageRun{Name: r.Name, Note: r.Note, Thinned: r.Steps.Len() - steps.Len(), Steps: steps.numbers(), State: r.state(), Lanes: r.traced.lanes,
+		p := pageRun{Name: r.Name, Note: r.Note, Thinned: r.Steps.Len() - steps.Len(), Steps: steps.numbers(), State: r.state(), Lanes: r.traced.lanes, About: r.About, Notes: r.Notes,
 			Evaluations: map[string][][]telemetry.Number{}}
 		for split, t := range r.Evaluations {
 			p.Evaluations[split] = t.numbers()
@@ -85,13 +88,13 @@ func writePage(w io.Writer, data *pageData) error {
 	if err != nil {
 		return exitcode.With(exitcode.Internal, err)
 	}
-	styles, scripts := read("uPlot.min.css", "page.css"), read("uPlot.iife.min.js", "page.js")
+	styles, scripts := read("uPlot.min.css", "page.css"), read("uPlot.iife.min.js", "base.js", "charts.js", "overview.js", "details.js", "live.js")
 	connect := "'none'"
 	if data == nil {
 		connect = "'self'"
 	}
 	return exitcode.With(exitcode.IO, layout.Execute(w, map[string]any{"Styles": styles, "Scripts": scripts, "Data": string(inlined), "Licence": read("uPlot.LICENSE")[0],
-		"Policy": fmt.Sprintf("default-src 'none'; base-uri 'none'; form-action 'none'; connect-src %s; style-src %s; script-src %s", connect, hashes(styles), hashes(scripts))}))
+		"Policy": fmt.Sprintf("default-src 'none'; base-uri 'none'; form-action 'none'; connect-src %s; style-src %s; script-src %s", connect, web.Hashes(styles), web.Hashes(scripts))}))
 }
 
 // read reads files of the page, which are part of this program.
@@ -104,14 +107,4 @@ func read(names ...string) (texts []string) {
 		texts = append(texts, strings.TrimSpace(string(text)))
 	}
 	return texts
-}
-
-// hashes lets a browser run these texts and no others.
-func hashes(texts []string) string {
-	var list []string
-	for _, text := range texts {
-		sum := sha256.Sum256([]byte(text))
-		list = append(list, "'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'")
-	}
-	return strings.Join(list, " ")
 }

@@ -60,7 +60,7 @@ func TestPicture(t *testing.T) {
 func TestScreen(t *testing.T) {
 	r := falling(t, "a", 1)
 	r.Name = "evil\x1b]0;title\x07" + strings.Repeat("long", 50)
-	r.Restarts = []Mark{{3, "restart", "\x1b[2J" + strings.Repeat("x", 200)}}
+	r.Restarts = []Mark{{Iteration: 3, Kind: "restart", Text: "\x1b[2J" + strings.Repeat("x", 200)}}
 	for _, width := range []int{80, 40} {
 		text := Screen([]*Run{r, falling(t, "b", 1.5)}, width, 12, time.Unix(0, 0), false)
 		for _, want := range []string{"loss, nats a token: steps 1 to 200", "tokens a second", "gradient norm", "restart step 3"} {

@@ -12,13 +12,15 @@ import (
 
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint/native"
+	"monotron/megatron/telemetry"
 	"monotron/mpu/comm/failure"
 )
 
 // Mark is an event of a run, at a step.
 type Mark struct {
 	Iteration int    `json:"iteration"`
-	Kind      string `json:"kind"` // checkpoint, restart, verdict, alert
+	Kind      string `json:"kind"`            // checkpoint, restart, verdict, alert
+	About     string `json:"about,omitempty"` // of an alert, its kind
 	Text      string `json:"text"`
 }
 
@@ -29,6 +31,8 @@ type Run struct {
 	History
 	Flags map[string]string // as given; nil: not known
 	Note  string            // to the reader
+	About *telemetry.About  // nil: not known
+	Notes string            // what somebody wrote about the run
 
 	source Source
 	log    tail
@@ -38,7 +42,8 @@ type Run struct {
 
 // Source is where a run is read from, and what else is known of it.
 type Source struct {
-	Name     string                                                            // on the page; "": the path
+	Name     string                                                            // on the page; "": what the run says of itself, else its folder's
+	About    *telemetry.About                                                  // nil: read from the file beside the log
 	Path     string                                                            // a log, or the folder of one
 	FlagsOf  func(folder string, iteration int64) (map[string][]string, error) // what a checkpoint was trained with
 	Flags    map[string][]string                                               // those of the run, where they are known; FlagsOf is then not asked
@@ -54,7 +59,7 @@ func Open(s Source) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{Name: cmp.Or(s.Name, filepath.Clean(s.Path)), Folder: filepath.Dir(log), History: newHistory(), source: s, log: tail{path: log}}
+	r := &Run{Name: s.Name, About: s.About, Folder: filepath.Dir(log), History: newHistory(), source: s, log: tail{path: log}}
 	if s.Flags != nil {
 		r.Flags = joined(s.Flags)
 	}
@@ -88,6 +93,7 @@ func OpenAll(sources []Source) (runs []*Run, err error) {
 		}
 		runs = append(runs, r)
 	}
+	tellApart(runs)
 	return runs, nil
 }
 
@@ -102,6 +108,7 @@ func Renewed(runs []*Run) (renewed []*Run, err error) {
 		}
 		renewed = append(renewed, r)
 	}
+	tellApart(renewed)
 	return renewed, nil
 }
 
@@ -211,6 +218,7 @@ func isLog(path string) (bool, error) {
 // look reads what lies beside the log: checkpoints, the flags they keep, verdicts.
 func (r *Run) look() error {
 	r.kept, r.Note = nil, ""
+	r.describe()
 	saved := r.places(func(dir string) bool { list, err := native.List(dir); return err == nil && len(list) > 0 })
 	for _, dir := range saved {
 		list, err := native.List(dir)
@@ -218,7 +226,7 @@ func (r *Run) look() error {
 			return err
 		}
 		for _, c := range list {
-			r.kept = append(r.kept, Mark{int(c.Iteration), "checkpoint", c.Path})
+			r.kept = append(r.kept, Mark{Iteration: int(c.Iteration), Kind: "checkpoint", Text: c.Path})
 		}
 	}
 	for _, dir := range r.places(func(dir string) bool { _, err := os.Stat(failure.File(dir)); return err == nil }) {
@@ -251,9 +259,9 @@ func (r *Run) places(fit func(dir string) bool) []string {
 func verdict(dir string) Mark {
 	v, err := failure.Read(dir)
 	if err != nil {
-		return Mark{0, "verdict", err.Error()}
+		return Mark{Kind: "verdict", Text: err.Error()}
 	}
-	return Mark{int(v.Step), "verdict", v.Text}
+	return Mark{Iteration: int(v.Step), Kind: "verdict", Text: v.Text}
 }
 
 // flags takes the flags of the newest checkpoint.

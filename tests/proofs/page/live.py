@@ -73,9 +73,10 @@ columns = {
     "median_rank_seconds": lambda e: of_ranks(e, lambda n: (n - 1) // 2),
     "rewards_margins": lambda e: e.get("rewards_margins"),
     "rewards_accuracies": lambda e: e.get("rewards_accuracies"),
+    "bits_per_byte": lambda e: e.get("bits_per_byte"),
     "fullest_expert": lambda e: max((b["max"] for b in e.get("experts") or []), default=None),
 }
-evaluated = ("iteration", "tokens", "loss")
+evaluated = ("iteration", "tokens", "loss", "bits_per_byte")
 
 
 def compare(browser, least):
@@ -151,7 +152,7 @@ def stamp(text):
 
 
 def pictures(browser):
-    for name, width, height, dark, phone in [("page", 1280, 900, False, False), ("page-dark", 1280, 900, True, False),
+    for name, width, height, dark, phone in [("page", 1400, 900, False, False), ("page-dark", 1400, 900, True, False),
                                              ("page-phone", 390, 844, False, True), ("page-phone-dark", 390, 844, True, True)]:
         browser.shape(width, height, dark, phone)
         over = browser.eval("document.documentElement.scrollWidth - innerWidth")

@@ -72,40 +72,106 @@ class Browser:
 def ask(text):
     b.run(f'document.getElementById("text").value = {json.dumps(text)}; document.getElementById("form").requestSubmit()')
     b.until('document.getElementById("stop").hidden')
-    return b.run('[...document.querySelectorAll(".turn")].map(e => e.textContent)')
+    return b.run('turns.map(t => t.content)')
 
+
+# Texts whose contrast with what is behind them is less than 4.5:1 (WCAG 2.2, 1.4.3), as words.
+FAINT = r"""(() => {
+  const part = c => { c /= 255; return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4 };
+  const light = ([r, g, b]) => 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
+  const rgb = c => c.match(/[\d.]+/g).map(Number);
+  const behind = e => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0) return c } return [255, 255, 255] };
+  const faint = [];
+  for (const e of document.querySelectorAll('body *')) {
+    if (!e.checkVisibility() || ![...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()) || e.closest('.away, script, style, noscript')) continue;
+    const [a, b] = [light(rgb(getComputedStyle(e).color)), light(behind(e))], ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) faint.push(`${e.textContent.trim().slice(0, 30)}: ${ratio.toFixed(2)}`);
+  }
+  return faint;
+})()"""
+
+
+def looked_at(name):
+    faint = b.run(FAINT)
+    if faint:
+        raise SystemExit(f'{name}: too little contrast: {faint}')
+    b.picture(name)
+
+
+MARKDOWN = '''# A *title*
+
+**bold** `a*b*c` <img src=x onerror="document.body.dataset.owned=1"> [good](https://example.com) [bad](javascript:alert(1))
+
+- one
+  - two
+
+```html
+<script>document.body.dataset.owned=1</script>
+```
+
+| a | b |
+|---|---|
+| 1 | `2` |
+'''
 
 b = Browser()
 try:
-    b.window(1100, 760, False)
+    b.window(1400, 900, False)
     b.call('Page.navigate', url=url + '/')
     b.until('document.readyState === "complete" && document.getElementById("model").textContent !== "monotron"')
-    b.picture('empty')
+    looked_at('welcome')
+    if 'context' not in b.run('document.getElementById("facts").textContent') or b.run('document.querySelectorAll("#examples button").length') != 3:
+        raise SystemExit('the welcome lacks facts or examples')
     b.run('for (const [id, v] of [["temperature", 0], ["tokens", 6]]) document.getElementById(id).value = v')
     one = ask('Hi')
     two = ask('Go on')
     print(two)
     if len(two) != 4 or not all(two[1::2]):
         raise SystemExit('the page does not show two answers')
-    same = b.run('''(async () => (await (await fetch("/v1/chat/completions", {method: "POST", body: JSON.stringify({messages:
+    same = b.run('''(async () => (await (await fetch("/v1/chat/completions", {method: "POST", headers: headers(), body: JSON.stringify({messages:
         [{role: "user", content: "Hi"}], max_tokens: 6, temperature: 0})})).json()).choices[0].message.content)()''')
     if same != one[1]:
         raise SystemExit(f'the page shows {one[1]!r}, the server answers {same!r}')
-    for name, size in {'desktop': (1100, 760, False), 'desktop-dark': (1100, 760, True), 'phone': (390, 780, False, True), 'phone-dark': (390, 780, True, True)}.items():
+    b.run('[...document.querySelectorAll(".turn.assistant")].at(-1).querySelectorAll("button")[1].click()')
+    b.until('document.getElementById("stop").hidden && turns.length === 4')
+    if b.run('turns.map(t => t.content)') != two or 'tokens/s' not in b.run('document.querySelector(".turn.assistant .tools").textContent'):
+        raise SystemExit('an answer that is made again is another, or has no speed')
+    for n in range(12):
+        answered = ask(f'And {n}?')
+        if b.run('forgotten') > 0:
+            break
+    if 'no longer sent' not in b.run('document.querySelector(".note").textContent') or not answered[-1]:
+        raise SystemExit('a full context is not said, or not answered')
+    print(f'the context was full at message {2 * n + 5}: {b.run("forgotten")} messages are no longer sent, and the answer came')
+    b.run('document.getElementById("new").click()')
+    b.until('turns.length === 0 && !document.getElementById("welcome").hidden')
+    b.run('(() => { const t = {role: "assistant", content: ' + json.dumps(MARKDOWN) + ', element: add("assistant", "Model")}; turns.push(t); paint(t); tools(t); document.getElementById("welcome").hidden = true })()')
+    made = b.run('''(() => { const e = document.querySelector(".turn .body"); return [e.querySelector("img, script") === null, [...e.querySelectorAll("a")].map(a => a.href).join(), e.querySelector("code").textContent,
+        e.querySelector("pre").textContent, e.querySelectorAll("ul ul li").length, e.querySelectorAll("td").length, document.body.dataset.owned === undefined] })()''')
+    if made != [True, 'https://example.com/', 'a*b*c', '<script>document.body.dataset.owned=1</script>', 1, 2, True]:
+        raise SystemExit(f'Markdown is shown as {made}')
+    for name, size in {'desktop': (1400, 900, False), 'desktop-dark': (1400, 900, True), 'phone': (390, 844, False, True), 'phone-dark': (390, 844, True, True)}.items():
         b.window(*size)
-        b.picture(name)
+        looked_at(name)
+        b.run('drawer(true)')
+        looked_at(name + '-settings')
+        b.run('drawer(false)')
+    b.window(1400, 900, False)
+    began = time.time()
+    b.run('''(() => { for (const text of ["`".repeat(20000), "*".repeat(20000), "**a".repeat(5000), "[".repeat(20000), "- ".repeat(5000), "> ".repeat(20000), "*a **a ".repeat(5000), "`a".repeat(5000)])
+        markdown(text, document.createElement("div")) })()''')
+    print(f'Markdown of 150,000 hostile characters is shown in {time.time() - began:.1f} s')
     b.run('document.getElementById("way").value = "text"; document.getElementById("way").dispatchEvent(new Event("change")); document.getElementById("tokens").value = 40')
-    b.window(1100, 760, False)
-    ask('The king')
-    b.picture('continued')
-    b.run('document.getElementById("tokens").value = 100000')
+    if not ask('The king')[0].startswith('The king'):
+        raise SystemExit('a text is not continued')
+    looked_at('continued')
+    b.run('document.getElementById("way").value = "chat"; document.getElementById("way").dispatchEvent(new Event("change"))')
     ask('x' * 200)
-    if 'exceed' not in b.run('document.querySelector(".error").textContent'):
-        raise SystemExit('a refusal is not shown')
-    b.picture('refused')
-    unexpected = [e for e in b.errors if '400' not in json.dumps(e)]
-    if unexpected:
-        raise SystemExit(f'errors of the page: {unexpected}')
+    if 'was not answered' not in b.run('document.querySelector(".error").textContent') or b.run('document.getElementById("text").value.length') != 200:
+        raise SystemExit('a refusal is not shown, or the message is lost')
+    looked_at('refused')
+    if b.errors:
+        raise SystemExit(f'errors of the page: {b.errors}')
 finally:
     b.process.kill()
     b.process.wait()
