@@ -50,10 +50,12 @@ const (
 	KimiK2      = "kimi_k2"
 	GLM4MoELite = "glm4_moe_lite"
 	Qwen3Next   = "qwen3_next"
+	Qwen35      = "qwen3_5_text"
+	Qwen35MoE   = "qwen3_5_moe_text"
 )
 
 // Known names all families.
-const Known = "gpt2, gpt_neo, gpt_neox, llama, mistral, mixtral, olmo2, olmoe, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, starcoder2, glm4_moe, bloom, granite, gemma2, gemma3_text, olmo3, exaone4, seed_oss, hunyuan_v1_dense, ernie4_5, cohere, falcon, opt, minimax_m2, gpt_oss, llama4_text, deepseek_v2, deepseek_v3, kimi_k2, glm4_moe_lite, qwen3_next"
+const Known = "gpt2, gpt_neo, gpt_neox, llama, mistral, mixtral, olmo2, olmoe, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, starcoder2, glm4_moe, bloom, granite, gemma2, gemma3_text, olmo3, exaone4, seed_oss, hunyuan_v1_dense, ernie4_5, cohere, falcon, opt, minimax_m2, gpt_oss, llama4_text, deepseek_v2, deepseek_v3, kimi_k2, glm4_moe_lite, qwen3_next, qwen3_5_text, qwen3_5_moe_text"
 
 // unheld are families that are known well enough to say what of them is lacking here.
 var unheld = map[string]string{
@@ -65,6 +67,7 @@ var unheld = map[string]string{
 type Config struct {
 	Family       string
 	Model        *spec.Model
+	Wrapped      bool // it is the text_config of a model that takes images too
 	Further      int  // layers behind the model's that predict further tokens, and are not read
 	NF4          bool // weights are quantised by bitsandbytes
 	MaxPositions int  // longest sequence; also where positions are computed and Model has no rows for them
@@ -221,6 +224,8 @@ type fields struct {
 	DeltaValueDim   *int64 `json:"linear_value_head_dim"`
 	DeltaKeyHeads   *int64 `json:"linear_num_key_heads"`
 	DeltaValueHeads *int64 `json:"linear_num_value_heads"`
+	FullInterval    *int64 `json:"full_attention_interval"` // Qwen3.5
+	QueryGate       *bool  `json:"attn_output_gate"`
 
 	Quantization *quantization `json:"quantization_config"`
 }
@@ -283,6 +288,10 @@ func ReadConfig(path string) (*Config, error) {
 
 // ParseConfig is ReadConfig on the text of a config.json; path is for messages.
 func ParseConfig(path string, raw []byte) (*Config, error) {
+	raw, wrapped, err := textConfig(raw)
+	if err != nil {
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)
+	}
 	var named struct {
 		ModelType string `json:"model_type"`
 	}
@@ -304,7 +313,7 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 		}
 		return nil, exitcode.Errorf(exitcode.BadData, "%s is not the JSON of a model: %w", path, err)
 	}
-	c := &reading{Config: Config{Family: f.ModelType, Model: &spec.Model{WindowLeft: -1}}}
+	c := &reading{Config: Config{Family: f.ModelType, Wrapped: wrapped, Model: &spec.Model{WindowLeft: -1}}}
 	if row, ok := rows[f.ModelType]; ok {
 		c.understood(raw)
 		row.read(c, &f)
@@ -345,4 +354,4 @@ func (c *reading) first(f *fields) {
 }
 
 // turnsPart are the families whose classes look at partial_rotary_factor.
-var turnsPart = []string{GLM4MoE, Phi3, GPTNeoX, MiniMax2, Qwen3Next}
+var turnsPart = []string{GLM4MoE, Phi3, GPTNeoX, MiniMax2, Qwen3Next, Qwen35, Qwen35MoE}

@@ -65,6 +65,10 @@ var rows = map[string]*row{
 		about: "as deepseek_v3 (GLM-4.7-Flash)", refused: "layers of multi-token prediction are not read"},
 	Qwen3Next: {architecture: "Qwen3NextForCausalLM", absent: qwenNextAbsent, read: (*reading).qwenNext, config: qwenNextConfig,
 		about: "gated delta nets (linear attention) but in some layers, a gate of attention's output, partial RoPE, weight+1 norms, gated shared expert", refused: "layers of multi-token prediction are not read; context parallelism; attention_bias"},
+	Qwen35: {architecture: "Qwen3_5ForCausalLM", absent: qwen35Absent, read: (*reading).qwen35, config: qwen35Config,
+		about: "as qwen3_next without experts; the text part of qwen3_5 (Qwen3.5, Qwen3.6)", refused: "images and layers of multi-token prediction are not read; attention_bias"},
+	Qwen35MoE: {architecture: "Qwen3_5MoeForCausalLM", absent: qwen35MoEAbsent, read: (*reading).qwen35, config: qwen35Config,
+		about: "as qwen3_next; the text part of qwen3_5_moe", refused: "images and layers of multi-token prediction are not read; attention_bias"},
 	Llama4: {architecture: "Llama4ForCausalLM", absent: llama4Absent, read: (*reading).llama4, config: llama4Config,
 		about: "chunks of attention, layers without RoPE whose queries grow with the position, norms of queries and keys without weights, RoPE of neighbouring channels", refused: "layers with experts, images"},
 }
@@ -76,6 +80,9 @@ func canonical(family string) string {
 		return Gemma3
 	case "llama4":
 		return Llama4
+	}
+	if text := wrappers[family]; text != "" {
+		return text
 	}
 	return family
 }
@@ -140,7 +147,7 @@ var unread = strings.Fields("architectures dtype torch_dtype transformers_versio
 	"cls_token_id mask_token_id unk_token_id decoder_start_token_id tokenizer_class auto_map cache_implementation pretraining_tp output_router_logits output_attentions output_hidden_states return_dict " +
 	"use_return_dict problem_type id2label label2id chunk_size_feed_forward is_encoder_decoder is_decoder torchscript use_bfloat16 unsloth_fixed unsloth_version prefix task_specific_params " +
 	"attention_dropout hidden_dropout dropout activation_dropout layerdrop embd_pdrop resid_pdrop init_std experts_per_token initial_context_length org_vocab_size pruned_heads tie_encoder_decoder " +
-	"finetuning_task model_max_length _sliding_window_pattern router_jitter_noise for_llm_class attention_head_dim ep_size seq_aux aux_loss_alpha")
+	"finetuning_task model_max_length _sliding_window_pattern router_jitter_noise for_llm_class attention_head_dim ep_size seq_aux aux_loss_alpha mtp_num_hidden_layers mtp_use_dedicated_embeddings mamba_ssm_dtype")
 
 // understood refuses keys that nobody here reads: a setting that is lost makes another model.
 func (c *reading) understood(raw []byte) {

@@ -386,6 +386,19 @@ func stacked(rows int) func(int64) (int, int64) {
 	return func(r int64) (int, int64) { return int(r / int64(rows)), r % int64(rows) }
 }
 
+// below: sources of the given heights, one below the other.
+func below(rows []int) func(int64) (int, int64) {
+	return func(r int64) (int, int64) {
+		for i, n := range rows[:len(rows)-1] {
+			if r < int64(n) {
+				return i, r
+			}
+			r -= int64(n)
+		}
+		return len(rows) - 1, r
+	}
+}
+
 func dims(shape []int) []int64 {
 	out := make([]int64, len(shape))
 	for i, n := range shape {

@@ -64,6 +64,9 @@ func (r *rope) flat(raw []byte) error {
 		OldType       *string  `json:"type"`
 		Theta         *float64 `json:"rope_theta"`
 		PartialRotary *float64 `json:"partial_rotary_factor"`
+		// Which channels turn by which coordinate of an image; those of a text are all its position.
+		Sections    []int64 `json:"mrope_section"`
+		Interleaved *bool   `json:"mrope_interleaved"`
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()

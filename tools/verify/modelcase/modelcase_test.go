@@ -97,6 +97,8 @@ func TestGoldenFamilies(t *testing.T) {
 func TestTinyCases(t *testing.T) {
 	check(t, "testdata/gpt2-tanh", 100)
 	check(t, "testdata/qwen2", 86)
+	check(t, "testdata/qwen3-5", 51)
+	check(t, "testdata/qwen3-5-moe", 70)
 	check(t, "testdata/megatron-gpt2-tp2-pp2-sp", 157)
 	check(t, "testdata/megatron-gpt2-dp2-zero1", 149)
 }
