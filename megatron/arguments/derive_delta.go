@@ -19,8 +19,8 @@ func (p *parser) deriveDelta() {
 	case err != nil:
 		p.clash("linear-attention-freq", "--linear-attention-freq %s: %v", cmp.Or(r.DeltaFreq, `""`), err)
 	}
-	if p.Layout.CP > 1 {
-		p.clash("experimental-attention-variant context-parallel-size", "--context-parallel-size %d: the states of gated delta nets do not pass from rank to rank; use 1", p.Layout.CP)
+	if tp, cp := max(1, p.Layout.TP), max(1, p.Layout.CP); cp > 1 && d.KeyHeads%tp == 0 && d.KeyHeads/tp%cp != 0 {
+		p.clash("linear-num-key-heads context-parallel-size", "--context-parallel-size %d: these ranks exchange the heads of gated delta nets, and cannot share the %d key heads of a rank evenly", cp, d.KeyHeads/tp)
 	}
 	if f := p.Checkpoint.Format; f == "torch" || f == "torch_dist" {
 		p.clash("experimental-attention-variant ckpt-format", "--ckpt-format %s is not written for gated delta nets; leave it out, and convert the result to hf", f)

@@ -64,8 +64,8 @@ func (p Parallel) check(c *StageConfig) error {
 		return exitcode.Errorf(exitcode.Internal, "%d query groups on %d ranks need the group of the %d ranks that share one", m.NumQueryGroups, tp, tp/m.NumQueryGroups)
 	case m.Delta != nil && (m.Delta.KeyHeads%tp != 0 || m.Delta.ValueHeads%m.Delta.KeyHeads != 0):
 		return bad("they cannot share --linear-num-key-heads %d and --linear-num-value-heads %d evenly", m.Delta.KeyHeads, m.Delta.ValueHeads)
-	case m.Delta != nil && size(p.Context) > 1:
-		return exitcode.Errorf(exitcode.Usage, "--context-parallel-size %d: the states of gated delta nets do not pass from rank to rank; use 1", size(p.Context))
+	case m.Delta != nil && m.Delta.KeyHeads/tp%size(p.Context) != 0:
+		return exitcode.Errorf(exitcode.Usage, "--context-parallel-size %d: these ranks exchange the heads of gated delta nets, and cannot share the %d key heads of a rank evenly", size(p.Context), m.Delta.KeyHeads/tp)
 	case m.FFNHiddenSize%tp != 0:
 		return bad("they cannot share --ffn-hidden-size %d evenly", m.FFNHiddenSize)
 	case m.PaddedVocabSize%tp != 0:

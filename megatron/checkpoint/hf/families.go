@@ -64,7 +64,7 @@ var rows = map[string]*row{
 	GLM4MoELite: {architecture: "Glm4MoeLiteForCausalLM", latent: true, absent: glmLiteAbsent, read: (*reading).deepSeek, config: deepSeekConfig,
 		about: "as deepseek_v3 (GLM-4.7-Flash)", refused: "layers of multi-token prediction are not read"},
 	Qwen3Next: {architecture: "Qwen3NextForCausalLM", absent: qwenNextAbsent, read: (*reading).qwenNext, config: qwenNextConfig,
-		about: "gated delta nets (linear attention) but in some layers, a gate of attention's output, partial RoPE, weight+1 norms, gated shared expert", refused: "layers of multi-token prediction are not read; context parallelism; attention_bias"},
+		about: "gated delta nets (linear attention) but in some layers, a gate of attention's output, partial RoPE, weight+1 norms, gated shared expert", refused: "layers of multi-token prediction are not read; attention_bias"},
 	Qwen35: {architecture: "Qwen3_5ForCausalLM", absent: qwen35Absent, read: (*reading).qwen35, config: qwen35Config,
 		about: "as qwen3_next without experts; the text part of qwen3_5 (Qwen3.5, Qwen3.6)", refused: "images and layers of multi-token prediction are not read; attention_bias"},
 	Qwen35MoE: {architecture: "Qwen3_5MoeForCausalLM", absent: qwen35MoEAbsent, read: (*reading).qwen35, config: qwen35Config,

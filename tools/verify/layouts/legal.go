@@ -80,7 +80,7 @@ func Legal(c *config.Run, world int) []Variant {
 					continue
 				}
 				for cp := 1; tp*pp*cp <= n; cp++ {
-					if n%(tp*pp*cp) != 0 || cp > 1 && (c.SeqLength%(2*cp) != 0 || c.Model.Delta != nil) {
+					if n%(tp*pp*cp) != 0 || cp > 1 && (c.SeqLength%(2*cp) != 0 || c.Model.Delta != nil && c.Model.Delta.KeyHeads%(tp*cp) != 0) {
 						continue
 					}
 					sizes := config.Layout{WorldSize: n, TP: tp, PP: pp, CP: cp, EP: 1, DP: n / (tp * pp * cp), VP: 1}
