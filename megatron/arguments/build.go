@@ -34,6 +34,8 @@ type raw struct {
 	AttentionVariant    string
 	DeltaFreq           string
 	Delta               spec.Delta
+	ConvFreq            string
+	ConvTaps            int
 	MTP                 spec.MTP
 
 	Activations [activations.Activations]bool

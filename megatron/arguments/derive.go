@@ -73,6 +73,7 @@ func (p *parser) deriveShape() {
 	noHeads := p.need(m.NumAttentionHeads < 1, "num-attention-heads", "the number of query heads, at least 1")
 	p.deriveLatent()
 	p.deriveDelta()
+	p.deriveConv()
 	if m.KVChannels == 0 && !noHidden && !noHeads {
 		if m.HiddenSize%m.NumAttentionHeads != 0 {
 			p.clash("hidden-size num-attention-heads kv-channels", "--hidden-size %d is not a multiple of --num-attention-heads %d; change one, or give --kv-channels", m.HiddenSize, m.NumAttentionHeads)
@@ -328,8 +329,8 @@ func (p *parser) deriveMuon() {
 		return
 	}
 	switch {
-	case p.Model.Delta != nil || p.Model.OutputGate:
-		p.clash("optimizer experimental-attention-variant attention-output-gate", "--optimizer muon does not know the matrices of gated delta nets and of --attention-output-gate; use adam")
+	case p.Model.KeepsState() || p.Model.OutputGate:
+		p.clash("optimizer experimental-attention-variant short-conv-freq attention-output-gate", "--optimizer muon does not know the matrices of gated delta nets, of short convolutions and of --attention-output-gate; use adam")
 	case p.OffloadFolder != "":
 		p.clash("offload-folder optimizer", "--offload-folder updates a piece of the state at a time, --optimizer muon complete matrices; leave one of them out")
 	case p.OptimizerCPUOffload:

@@ -1,6 +1,10 @@
 package arguments
 
-import "cmp"
+import (
+	"cmp"
+
+	"monotron/megatron/spec"
+)
 
 // deriveDelta completes layers with gated delta nets, where they are asked for.
 func (p *parser) deriveDelta() {
@@ -27,4 +31,28 @@ func (p *parser) deriveDelta() {
 	}
 	d.Layers = layers
 	m.Delta = &d
+}
+
+// deriveConv completes layers with short convolutions, where they are asked for.
+func (p *parser) deriveConv() {
+	m, r := &p.Model, &p.Raw
+	if r.ConvFreq == "" {
+		return
+	}
+	layers, err := windowLayers(r.ConvFreq, m.NumLayers)
+	switch {
+	case err != nil:
+		p.clash("short-conv-freq", "--short-conv-freq %s: %v", r.ConvFreq, err)
+	case m.LinearBias:
+		p.clash("short-conv-freq disable-bias-linear", "--short-conv-freq: projections of short convolutions have no biases; give --disable-bias-linear")
+	case m.Delta != nil || m.Latent != nil:
+		p.clash("short-conv-freq experimental-attention-variant multi-latent-attention", "--short-conv-freq goes with plain attention alone; leave out --experimental-attention-variant and --multi-latent-attention")
+	}
+	if ranks := max(1, p.Layout.TP) * max(1, p.Layout.CP); m.HiddenSize%ranks != 0 {
+		p.clash("hidden-size short-conv-freq", "--hidden-size %d: %d tensor-parallel and context-parallel ranks cannot share the channels of short convolutions evenly", m.HiddenSize, ranks)
+	}
+	if f := p.Checkpoint.Format; f == "torch" || f == "torch_dist" {
+		p.clash("short-conv-freq ckpt-format", "--ckpt-format %s is not written for short convolutions; leave it out, and convert the result to hf", f)
+	}
+	m.Conv = &spec.ShortConv{Taps: r.ConvTaps, Layers: layers}
 }

@@ -120,12 +120,14 @@ func (l *lister) layer(i int) {
 	switch {
 	case m.DeltaAt(i):
 		l.delta(name + "self_attention.")
+	case m.ConvAt(i):
+		l.shortConv(name + "self_attention.")
 	case m.Latent != nil:
 		l.latent(name + "self_attention.")
 	default:
 		l.attention(name + "self_attention.")
 	}
-	if m.Sinks && !m.DeltaAt(i) {
+	if m.Sinks && m.AttendsAt(i) {
 		l.add(name+SinksName, int64(m.NumAttentionHeads))
 	}
 	for _, n := range norms[1] {
@@ -180,6 +182,14 @@ func (l *lister) delta(name string) {
 	l.linear(name+"in_proj", d.Rows(), h, false)
 	l.add(name+"out_norm.weight", int64(d.ValueDim))
 	l.linear(name+"out_proj", h, d.ValueHeads*d.ValueDim, l.m.LinearBias)
+}
+
+// shortConv lists a short convolution with its projections.
+func (l *lister) shortConv(name string) {
+	h := l.m.HiddenSize
+	l.add(name+"conv1d.weight", int64(h), int64(l.m.Conv.Taps))
+	l.linear(name+"in_proj", 3*h, h, false)
+	l.linear(name+"out_proj", h, h, false)
 }
 
 func (l *lister) experts(name string) {

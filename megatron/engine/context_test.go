@@ -39,6 +39,11 @@ var contextModels = map[string]func(*config.Step){
 		c.Model.Position, c.Model.QKNorm, c.Model.RotaryBase, c.Model.RotaryPercent = spec.PositionRope, true, 10000, 1
 	},
 	"fewer groups": func(c *config.Step) { c.Model.NumQueryGroups = 2 },
+	"short convolutions": func(c *config.Step) {
+		c.Model.LinearBias, c.Model.QKVBias = false, false
+		c.Model.Conv = &spec.ShortConv{Taps: 3, Layers: make([]bool, c.Model.NumLayers)}
+		c.Model.Conv.Layers[0], c.Model.Conv.Layers[c.Model.NumLayers-1] = true, true
+	},
 	"delta nets": func(c *config.Step) {
 		c.Model.Delta = &spec.Delta{KeyHeads: 4, ValueHeads: 8, KeyDim: 3, ValueDim: 2, Taps: 3, Layers: make([]bool, c.Model.NumLayers)}
 		c.Model.Delta.Layers[0], c.Model.Delta.Layers[c.Model.NumLayers-1] = true, true

@@ -150,7 +150,7 @@ func drawn(t *testing.T, g *Generator, s *Sampling, logits []float32, n int) (id
 }
 
 // Claim: extending a cache gives the numbers of one pass over the whole text,
-// for learned positions, RoPE with grouped queries, ALiBi, and states of gated delta nets.
+// for learned positions, RoPE with grouped queries, ALiBi, and states of gated delta nets and convolutions.
 func TestCacheEqualsWholePass(t *testing.T) {
 	for name, change := range map[string]func(*spec.Model){
 		"learned": nil,
@@ -160,6 +160,9 @@ func TestCacheEqualsWholePass(t *testing.T) {
 		"alibi": func(m *spec.Model) { m.Position, m.MaxPositions = spec.PositionAlibi, 0 },
 		"gated delta net": func(m *spec.Model) {
 			m.Delta, m.OutputGate = &spec.Delta{KeyHeads: 2, ValueHeads: 4, KeyDim: 5, ValueDim: 18, Taps: 4, Layers: []bool{true, false}}, true
+		},
+		"short convolution": func(m *spec.Model) {
+			m.LinearBias, m.QKVBias, m.Conv = false, false, &spec.ShortConv{Taps: 3, Layers: []bool{true, false}}
 		},
 	} {
 		l := tiny(t, change)

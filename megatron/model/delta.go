@@ -144,7 +144,7 @@ func (n *deltaNet) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, er
 	if err := n.in.Forward(p.D, &p.Hooks, saved.in, x, device.NoEpilogue, Tensor{}); err != nil {
 		return nil, err
 	}
-	shared := n.shared(p)
+	shared := exchangeHeads(p, n.context)
 	if shared.context.Heads > 1 {
 		if err := shared.spread(p, s, saved); err != nil {
 			return nil, err
@@ -212,7 +212,7 @@ func (saved *deltaSaved) backward(p *Pass, dx, dy, x Tensor) error {
 	n, h, d, r := saved.net, saved.heads, p.D, &saved.rule
 	s := d.Arena.Scope(device.Activations)
 	defer s.Release()
-	shared := n.shared(p)
+	shared := exchangeHeads(p, n.context)
 	dout := s.Like(saved.out)
 	do := byHeads(dout, 0, n.values, n.valueDim)
 	if err := n.proj.Backward(d, &p.Hooks, dout, dy, saved.out); err != nil {

@@ -15,9 +15,8 @@ func (p Parallel) byHeads() mpu.Context { return mpu.Context{Group: p.Context, H
 // headsShared is such an exchange in a pass.
 type headsShared struct{ sharedSamples }
 
-// shared is the exchange of a pass; of Heads 1 where all positions are here.
-func (n *deltaNet) shared(p *Pass) headsShared {
-	context := n.context
+// exchangeHeads is the exchange of a pass; of Heads 1 where all positions are here.
+func exchangeHeads(p *Pass, context mpu.Context) headsShared {
 	if p.Paged != nil {
 		context.Heads = 1
 	}

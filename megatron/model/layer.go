@@ -26,6 +26,8 @@ func newLayer(m *spec.Model, number int, p Parallel, f Forget) *layer {
 	switch {
 	case m.DeltaAt(number):
 		l.attention = newDeltaNet(m, number, name+".self_attention", p)
+	case m.ConvAt(number):
+		l.attention = newShortConv(m, number, name+".self_attention", p)
 	case m.Latent != nil:
 		l.attention = newLatent(m, number, name+".self_attention", p)
 	default:

@@ -24,10 +24,6 @@ func (m *Model) DeltaAt(layer int) bool {
 	return m.Delta != nil && m.Delta.Layers[m.decoderLayer(layer)]
 }
 
-// KeepsState tells whether layers of the model have a state that positions change one after the
-// other, in place of keys.
-func (m *Model) KeepsState() bool { return m.Delta != nil }
-
 // Parts is how many rows of a layer's input projection each part has: queries, keys, values,
 // the gate of the output, and of every value head what its writing and its decay come from.
 func (d *Delta) Parts() [6]int {

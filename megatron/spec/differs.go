@@ -100,6 +100,7 @@ func (m *Model) meaning() []setting {
 		{"Experts", "a mixture of experts", m.Experts != nil},
 		{"Latent", "--multi-latent-attention, its widths and RoPE", m.latent()},
 		{"Delta", "--experimental-attention-variant, its widths and layers", m.delta()},
+		{"Conv", "--short-conv-freq and --short-conv-kernel-dim", m.conv()},
 		{"MTP", "multi-token prediction", m.MTP != nil},
 	}
 }
@@ -118,6 +119,14 @@ func (m *Model) delta() string {
 		return "none"
 	}
 	return fmt.Sprintf("%+v", *m.Delta)
+}
+
+// conv is all of short convolutions, as latent.
+func (m *Model) conv() string {
+	if m.Conv == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%+v", *m.Conv)
 }
 
 func (p *MTP) meaning() []setting {

@@ -72,8 +72,11 @@ func (m *Model) normParameters(width int) int64 {
 
 // mixerParameters counts what a layer has in which positions see each other.
 func (m *Model) mixerParameters(layer int) int64 {
-	if m.DeltaAt(layer) {
+	switch {
+	case m.DeltaAt(layer):
 		return m.Delta.parameters(m)
+	case m.ConvAt(layer):
+		return m.Conv.parameters(m)
 	}
 	return m.attentionParameters()
 }
@@ -121,7 +124,8 @@ func (m *Model) mlpParameters(ffn int) int64 {
 //
 // q and kv are the widths of all query and of all key heads, F is 2 (gated: 3)
 // times the intermediate width a token passes through, V the padded vocabulary.
-// With latent attention the terms of attention are Latent.operations, with a gated delta net Delta.operations. The attention term counts the causal half only. Every depth of
+// With latent attention the terms of attention are Latent.operations, with a gated delta net Delta.operations, with a short
+// convolution ShortConv.operations. The attention term counts the causal half only. Every depth of
 // multi-token prediction counts as a layer more, its three norms and projection (3h + 2h^2) and the logits again. Recomputation, other norms, softmax
 // and the optimizer are not counted.
 func (m *Model) FLOPs(batch, seq int) float64 {
@@ -151,6 +155,8 @@ func (m *Model) mixerOperations(layer int, seq float64) float64 {
 	switch {
 	case m.DeltaAt(layer):
 		return m.Delta.operations(m)
+	case m.ConvAt(layer):
+		return m.Conv.operations(m)
 	case m.Latent != nil:
 		return m.Latent.operations(m, seq)
 	}

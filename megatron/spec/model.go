@@ -105,10 +105,11 @@ type Model struct {
 	LogitScale     float64 // of the logits; 0: 1
 	LogitCap       float64 // logits are cap·tanh(logit/cap) (Gemma 2); 0: not
 
-	Latent  *Latent  // multi-latent attention; nil: queries, keys and values come from the layer's input
-	Delta   *Delta   `json:",omitempty"` // layers with a gated delta net; nil: none
-	Experts *Experts // nil: dense
-	MTP     *MTP     `json:",omitempty"` // multi-token prediction; nil: the next token alone
+	Latent  *Latent    // multi-latent attention; nil: queries, keys and values come from the layer's input
+	Delta   *Delta     `json:",omitempty"` // layers with a gated delta net; nil: none
+	Conv    *ShortConv `json:",omitempty"` // layers with a short convolution; nil: none
+	Experts *Experts   // nil: dense
+	MTP     *MTP       `json:",omitempty"` // multi-token prediction; nil: the next token alone
 
 	Adapters []Adapter `json:",omitempty"` // low-rank additions that are trained or kept apart; nil: none
 

@@ -209,6 +209,9 @@ func ModelFlags(m *spec.Model) map[string][]string {
 	if m.Delta != nil {
 		deltaFlags(flags, m.Delta)
 	}
+	if m.Conv != nil {
+		flags["short-conv-freq"], flags["short-conv-kernel-dim"] = []string{pattern(m.Conv.Layers)}, []string{fmt.Sprint(m.Conv.Taps)}
+	}
 	if m.MTP != nil {
 		mtpFlags(flags, m.MTP)
 	}

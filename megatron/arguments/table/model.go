@@ -116,6 +116,12 @@ var latentFlags = owned(Model,
 	works("mscale-all-dim", Float, "0.0", "Raw.Latent.MScaleAllDim", "with --multi-latent-attention, as --mscale, squared on the attention scores").from(0, 1000),
 )
 
+// convFlags are of short convolutions.
+var convFlags = owned(Model,
+	works("short-conv-freq", String, "", "Raw.ConvFreq", "have a short convolution in place of attention in these layers (LFM2): N for all but layers N-1, 2N-1, .., or a list such as ([1]*2+[0]*1) (default: none)"),
+	works("short-conv-kernel-dim", Int, "3", "Raw.ConvTaps", "with --short-conv-freq, positions that the convolution sees").from(1, 16),
+)
+
 // deltaFlags are of gated delta nets, and of the gate of attention's output that goes with them.
 var deltaFlags = owned(Model,
 	works("experimental-attention-variant", String, "", "Raw.AttentionVariant", "linear attention in the layers that --linear-attention-freq chooses: gated delta nets (Qwen3-Next) (default: none)").choices("gated_delta_net").same("gdn", "gated_delta_net").but(noSparse, "dsa", "gdn2"),

@@ -52,10 +52,11 @@ const (
 	Qwen3Next   = "qwen3_next"
 	Qwen35      = "qwen3_5_text"
 	Qwen35MoE   = "qwen3_5_moe_text"
+	LFM2        = "lfm2"
 )
 
 // Known names all families.
-const Known = "gpt2, gpt_neo, gpt_neox, llama, mistral, mixtral, olmo2, olmoe, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, starcoder2, glm4_moe, bloom, granite, gemma2, gemma3_text, olmo3, exaone4, seed_oss, hunyuan_v1_dense, ernie4_5, cohere, falcon, opt, minimax_m2, gpt_oss, llama4_text, deepseek_v2, deepseek_v3, kimi_k2, glm4_moe_lite, qwen3_next, qwen3_5_text, qwen3_5_moe_text"
+const Known = "gpt2, gpt_neo, gpt_neox, llama, mistral, mixtral, olmo2, olmoe, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, starcoder2, glm4_moe, bloom, granite, gemma2, gemma3_text, olmo3, exaone4, seed_oss, hunyuan_v1_dense, ernie4_5, cohere, falcon, opt, minimax_m2, gpt_oss, llama4_text, deepseek_v2, deepseek_v3, kimi_k2, glm4_moe_lite, qwen3_next, qwen3_5_text, qwen3_5_moe_text, lfm2"
 
 // unheld are families that are known well enough to say what of them is lacking here.
 var unheld = map[string]string{
@@ -226,6 +227,16 @@ type fields struct {
 	DeltaValueHeads *int64 `json:"linear_num_value_heads"`
 	FullInterval    *int64 `json:"full_attention_interval"` // Qwen3.5
 	QueryGate       *bool  `json:"attn_output_gate"`
+
+	PlainEps        *float64 `json:"norm_eps"` // LFM2
+	ConvBias        *bool    `json:"conv_bias"`
+	ConvCache       *int64   `json:"conv_L_cache"`
+	BlockMultiple   *int64   `json:"block_multiple_of"`
+	BlockMultiplier *float64 `json:"block_ffn_dim_multiplier"`
+	BlockAdjust     *bool    `json:"block_auto_adjust_ff_dim"`
+	BlockFF         *int64   `json:"block_ff_dim"`
+	FullLayers      []int64  `json:"full_attn_idxs"`
+	TieEmbedding    *bool    `json:"tie_embedding"`
 
 	Quantization *quantization `json:"quantization_config"`
 }
