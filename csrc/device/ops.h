@@ -2,7 +2,7 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0xfd092c32u /* of the rest of this file */
+#define MT_OPS_SUM 0x9e49784fu /* of the rest of this file */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU, MT_GEGLU, MT_RELU };
@@ -60,7 +60,7 @@ typedef struct { mt_tensor param, grad, m, v, model, hyper, segments, mults; flo
 typedef struct { mt_tensor param, grad, momentum, model, hyper, segments, mults; float mu; int32_t pad8; } mt_sgd_args;
 typedef struct { mt_tensor param, grad, m, model, hyper, segments, mults; float beta1, beta2; } mt_lion_args;
 typedef struct { mt_tensor o, q, k, v, cache, tables, rows, slopes, sinks; int32_t window, chunk; float scale, cap; int32_t rule, pad14; } mt_paged_attention_args;
-typedef struct { mt_tensor out, x; float by; int32_t pad3; } mt_scale_args;
+typedef struct { mt_tensor out, x, factor; float by; int32_t pad4; } mt_scale_args;
 typedef struct { mt_tensor out, x; float cap; int32_t pad3; } mt_soft_cap_args;
 typedef struct { mt_tensor dx, dy, y; float cap; int32_t pad4; } mt_soft_cap_backward_args;
 typedef struct { mt_tensor o, lse, sinks; } mt_attention_sink_args;

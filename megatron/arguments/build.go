@@ -35,6 +35,7 @@ type raw struct {
 	DeltaFreq           string
 	Delta               spec.Delta
 	ConvFreq            string
+	Full                spec.FullAttention
 	ConvTaps            int
 	MTP                 spec.MTP
 

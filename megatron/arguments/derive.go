@@ -90,6 +90,7 @@ func (p *parser) deriveShape() {
 	case p.given("num-query-groups") && p.Raw.QueryGroups != m.NumAttentionHeads:
 		p.notice("--num-query-groups %d has no effect without --group-query-attention: every query head has its own keys and values", p.Raw.QueryGroups)
 	}
+	p.deriveFull()
 	if m.LinearBias {
 		m.QKVBias = !p.Raw.NoQKVBias
 	}
@@ -329,6 +330,8 @@ func (p *parser) deriveMuon() {
 		return
 	}
 	switch {
+	case m.Full != nil || m.KeysAreValues:
+		p.clash("optimizer full-attention-kv-channels full-attention-query-groups keys-are-values", "--optimizer muon does not know the matrices of layers that differ in heads; use adam")
 	case p.Model.KeepsState() || p.Model.OutputGate:
 		p.clash("optimizer experimental-attention-variant short-conv-freq attention-output-gate", "--optimizer muon does not know the matrices of gated delta nets, of short convolutions and of --attention-output-gate; use adam")
 	case p.OffloadFolder != "":

@@ -56,3 +56,21 @@ func (p *parser) deriveConv() {
 	}
 	m.Conv = &spec.ShortConv{Taps: r.ConvTaps, Layers: layers}
 }
+
+// deriveFull completes attention that differs in layers without a window.
+func (p *parser) deriveFull() {
+	m, full := &p.Model, p.Raw.Full
+	if full == (spec.FullAttention{}) {
+		return
+	}
+	full.KVChannels, full.NumQueryGroups = cmp.Or(full.KVChannels, m.KVChannels), cmp.Or(full.NumQueryGroups, m.NumQueryGroups)
+	switch tp := max(1, p.Layout.TP); {
+	case p.Raw.WindowSkip == "":
+		p.clash("full-attention-kv-channels full-attention-query-groups window-attn-skip-freq", "--full-attention-kv-channels and --full-attention-query-groups need --window-attn-skip-freq, which says the layers without a window")
+	case m.NumAttentionHeads%full.NumQueryGroups != 0:
+		p.clash("num-attention-heads full-attention-query-groups", "--num-attention-heads %d is not a multiple of --full-attention-query-groups %d", m.NumAttentionHeads, full.NumQueryGroups)
+	case m.NumQueryGroups%tp != 0 || full.NumQueryGroups%tp != 0:
+		p.clash("num-query-groups full-attention-query-groups tensor-model-parallel-size", "--tensor-model-parallel-size %d must divide --num-query-groups %d and --full-attention-query-groups %d", tp, m.NumQueryGroups, full.NumQueryGroups)
+	}
+	m.Full = &full
+}

@@ -39,6 +39,13 @@ var contextModels = map[string]func(*config.Step){
 		c.Model.Position, c.Model.QKNorm, c.Model.RotaryBase, c.Model.RotaryPercent = spec.PositionRope, true, 10000, 1
 	},
 	"fewer groups": func(c *config.Step) { c.Model.NumQueryGroups = 2 },
+	"heads by layer": func(c *config.Step) {
+		c.Model.Position, c.Model.QKNorm, c.Model.RotaryBase, c.Model.RotaryPercent = spec.PositionRope, true, 10000, 1
+		c.Model.ValueNorm, c.Model.KeysAreValues, c.Model.LayerScalar, c.Model.WindowLeft = true, true, true, 5
+		c.Model.Windowed = make([]bool, c.Model.NumLayers)
+		c.Model.Windowed[0] = true
+		c.Model.Full = &spec.FullAttention{KVChannels: c.Model.KVChannels + 2, NumQueryGroups: c.Model.NumQueryGroups}
+	},
 	"short convolutions": func(c *config.Step) {
 		c.Model.LinearBias, c.Model.QKVBias = false, false
 		c.Model.Conv = &spec.ShortConv{Taps: 3, Layers: make([]bool, c.Model.NumLayers)}

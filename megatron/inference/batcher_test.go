@@ -26,6 +26,10 @@ var batchModels = map[string]func(*spec.Model){
 		m.WindowLeft = 11
 	},
 	"alibi": func(m *spec.Model) { m.Position = spec.PositionAlibi },
+	"heads by layer": func(m *spec.Model) {
+		headsByLayer(m)
+		m.Context = 96
+	},
 	"short convolution": func(m *spec.Model) {
 		m.LinearBias, m.QKVBias, m.Conv = false, false, &spec.ShortConv{Taps: 3, Layers: []bool{true, false}}
 	},

@@ -146,11 +146,12 @@ type positionTables struct {
 // ropes are a layer's tables; layers share them.
 func (t *positionTables) ropes(layer int) *ropeTables {
 	i := 0
-	if t.m.WindowRope != "" && t.m.WindowedAt(layer) {
+	m := t.m.AttentionOf(layer)
+	if (m.WindowRope != "" || t.m.Full != nil) && m.WindowedAt(layer) {
 		i = 1
 	}
 	if t.rope[i] == nil {
-		table, err := t.m.RopeTable(i == 1, int(t.positions))
+		table, err := m.RopeTable(i == 1 && m.WindowRope != "", int(t.positions))
 		if err != nil {
 			panic(err) // lacks has read the rules
 		}

@@ -34,6 +34,9 @@ func (m *Model) Parameters() int64 {
 // or experts.
 func (m *Model) LayerParameters(layer int) int64 {
 	n := int64(m.layerNorms())*m.normParameters(m.HiddenSize) + m.mixerParameters(layer)
+	if m.LayerScalar {
+		n++
+	}
 	if !m.MixtureAt(layer) {
 		return n + m.mlpParameters(m.FFNHiddenSize)
 	}
@@ -78,7 +81,7 @@ func (m *Model) mixerParameters(layer int) int64 {
 	case m.ConvAt(layer):
 		return m.Conv.parameters(m)
 	}
-	return m.attentionParameters()
+	return m.AttentionOf(layer).attentionParameters()
 }
 
 func (m *Model) attentionParameters() int64 {
@@ -160,6 +163,7 @@ func (m *Model) mixerOperations(layer int, seq float64) float64 {
 	case m.Latent != nil:
 		return m.Latent.operations(m, seq)
 	}
+	m = m.AttentionOf(layer)
 	q := float64(m.NumAttentionHeads * m.KVChannels)
 	return float64(m.HiddenSize)*(float64(m.QKVRows())+q) + seq*q
 }

@@ -116,6 +116,15 @@ var latentFlags = owned(Model,
 	works("mscale-all-dim", Float, "0.0", "Raw.Latent.MScaleAllDim", "with --multi-latent-attention, as --mscale, squared on the attention scores").from(0, 1000),
 )
 
+// fullFlags are of attention that differs in layers without a window.
+var fullFlags = owned(Model,
+	works("full-attention-kv-channels", Int, "0", "Raw.Full.KVChannels", "have heads of this width in layers without a window (Gemma 4); 0: as in the others").from(0, sizes),
+	works("full-attention-query-groups", Int, "0", "Raw.Full.NumQueryGroups", "have this many query groups in layers without a window (Gemma 4); 0: as in the others").from(0, 1<<20),
+	works("v-layernorm", Switch, "", "Model.ValueNorm", "divide the values of each head by their root mean square (Gemma 4)"),
+	works("keys-are-values", Switch, "", "Model.KeysAreValues", "take the keys before norm and rotation for values; with --full-attention-kv-channels or --full-attention-query-groups in layers without a window alone (Gemma 4)"),
+	works("layer-scalar", Switch, "", "Model.LayerScalar", "multiply what a layer gives by a number that is not trained; it starts as 1 (Gemma 4)"),
+)
+
 // convFlags are of short convolutions.
 var convFlags = owned(Model,
 	works("short-conv-freq", String, "", "Raw.ConvFreq", "have a short convolution in place of attention in these layers (LFM2): N for all but layers N-1, 2N-1, .., or a list such as ([1]*2+[0]*1) (default: none)"),

@@ -53,10 +53,11 @@ const (
 	Qwen35      = "qwen3_5_text"
 	Qwen35MoE   = "qwen3_5_moe_text"
 	LFM2        = "lfm2"
+	Gemma4      = "gemma4_text"
 )
 
 // Known names all families.
-const Known = "gpt2, gpt_neo, gpt_neox, llama, mistral, mixtral, olmo2, olmoe, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, starcoder2, glm4_moe, bloom, granite, gemma2, gemma3_text, olmo3, exaone4, seed_oss, hunyuan_v1_dense, ernie4_5, cohere, falcon, opt, minimax_m2, gpt_oss, llama4_text, deepseek_v2, deepseek_v3, kimi_k2, glm4_moe_lite, qwen3_next, qwen3_5_text, qwen3_5_moe_text, lfm2"
+const Known = "gpt2, gpt_neo, gpt_neox, llama, mistral, mixtral, olmo2, olmoe, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, starcoder2, glm4_moe, bloom, granite, gemma2, gemma3_text, olmo3, exaone4, seed_oss, hunyuan_v1_dense, ernie4_5, cohere, falcon, opt, minimax_m2, gpt_oss, llama4_text, deepseek_v2, deepseek_v3, kimi_k2, glm4_moe_lite, qwen3_next, qwen3_5_text, qwen3_5_moe_text, lfm2, gemma4_text"
 
 // unheld are families that are known well enough to say what of them is lacking here.
 var unheld = map[string]string{
@@ -182,7 +183,7 @@ type fields struct {
 	QueryScalar      *float64 `json:"query_pre_attn_scalar"`
 	ScoreCap         *float64 `json:"attn_logit_softcapping"`
 	LogitCap         *float64 `json:"final_logit_softcapping"`
-	Bidirectional    *bool    `json:"use_bidirectional_attention"`
+	Bidirectional    any      `json:"use_bidirectional_attention"`
 	RopeLocalBase    *float64 `json:"rope_local_base_freq"`
 	WindowPattern    any      `json:"sliding_window_pattern"`
 
@@ -227,6 +228,15 @@ type fields struct {
 	DeltaValueHeads *int64 `json:"linear_num_value_heads"`
 	FullInterval    *int64 `json:"full_attention_interval"` // Qwen3.5
 	QueryGate       *bool  `json:"attn_output_gate"`
+
+	GlobalHeadDim *int64                      `json:"global_head_dim"` // Gemma 4
+	GlobalKVHeads *int64                      `json:"num_global_key_value_heads"`
+	KeysAreValues *bool                       `json:"attention_k_eq_v"`
+	PerLayer      map[string]map[string]int64 `json:"per_layer_config"`
+	SharedKV      *int64                      `json:"num_kv_shared_layers"`
+	PerLayerInput *int64                      `json:"hidden_size_per_layer_input"`
+	DoubleWide    *bool                       `json:"use_double_wide_mlp"`
+	MixtureBlock  *bool                       `json:"enable_moe_block"`
 
 	PlainEps        *float64 `json:"norm_eps"` // LFM2
 	ConvBias        *bool    `json:"conv_bias"`

@@ -18,6 +18,7 @@ import (
 var wrappers = map[string]string{
 	"qwen3_5":     Qwen35,
 	"qwen3_5_moe": Qwen35MoE,
+	"gemma4":      Gemma4,
 }
 
 // textConfig is the config.json of the text part where raw is that of a wrapper, else raw.

@@ -39,7 +39,7 @@ func folderOf(t *testing.T, name string) string {
 
 // Claim: folders of text parts that are read and written again are what they were.
 func TestTextPartsWriteWhatTheyRead(t *testing.T) {
-	for _, name := range []string{"qwen3-5", "qwen3-5-moe"} {
+	for _, name := range []string{"qwen3-5", "qwen3-5-moe", "gemma4"} {
 		t.Run(name, func(t *testing.T) {
 			dir := folderOf(t, name)
 			src, err := OpenSource(dir, checkpoint.OpenOptions{})
@@ -151,7 +151,7 @@ func togetherName(name string) string {
 // of both forms of names its files have and whether experts are stored together; what is left out
 // is said.
 func TestTextPartsOfModelsThatTakeImages(t *testing.T) {
-	for _, name := range []string{"qwen3-5", "qwen3-5-moe"} {
+	for _, name := range []string{"qwen3-5", "qwen3-5-moe", "gemma4"} {
 		for form, fuse := range map[string]bool{"model.language_model.%s": true, "language_model.model.%s": false} {
 			plain, err := OpenSource(folderOf(t, name), checkpoint.OpenOptions{})
 			if err != nil {
@@ -202,6 +202,61 @@ func TestTextPartsRefuse(t *testing.T) {
 		wrap(t, dir, "model.language_model.%s", false, change)
 		if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// Claim: Gemma 4's smaller models and its mixture are refused by name, and so is what layers may not
+// differ in; heads of full layers are read in both spellings.
+func TestGemma4(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join(ownCases, "gemma4", ConfigName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(change func(c map[string]any)) (*Config, error) {
+		var c map[string]any
+		if err := json.Unmarshal(raw, &c); err != nil {
+			t.Fatal(err)
+		}
+		change(c)
+		text, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ParseConfig("config.json", text)
+	}
+	want, err := read(func(map[string]any) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := read(func(c map[string]any) {
+		delete(c, "per_layer_config")
+		c["global_head_dim"], c["num_global_key_value_heads"] = want.Model.Full.KVChannels, want.Model.Full.NumQueryGroups
+	})
+	if err != nil || *got.Model.Full != *want.Model.Full {
+		t.Errorf("%v, want %+v", err, want.Model.Full)
+	}
+	for says, change := range map[string]func(c map[string]any){
+		"enable_moe_block":            func(c map[string]any) { c["enable_moe_block"] = true },
+		"num_kv_shared_layers 1":      func(c map[string]any) { c["num_kv_shared_layers"] = 1 },
+		"hidden_size_per_layer_input": func(c map[string]any) { delete(c, "hidden_size_per_layer_input") },
+		"use_bidirectional_attention": func(c map[string]any) { c["use_bidirectional_attention"] = "all" },
+		"per_layer_config of layer 0": func(c map[string]any) { c["per_layer_config"].(map[string]any)["0"] = map[string]any{"head_dim": 4} },
+		"sliding_attention": func(c map[string]any) {
+			c["layer_types"] = slices.Repeat([]string{"full_attention"}, want.Model.NumLayers)
+		},
+		"rope_type yarn": func(c map[string]any) {
+			c["rope_parameters"].(map[string]any)["full_attention"] = map[string]any{"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 32}
+		},
+		"per_layer_config names layer": func(c map[string]any) { c["per_layer_config"].(map[string]any)["77"] = map[string]any{} },
+		"intermediate_size": func(c map[string]any) {
+			for _, v := range c["per_layer_config"].(map[string]any) {
+				v.(map[string]any)["intermediate_size"] = 4
+			}
+		},
+	} {
+		if c, err := read(change); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v %+v, want %q", err, c, says)
 		}
 	}
 }
