@@ -36,6 +36,7 @@ type raw struct {
 	Delta               spec.Delta
 	ConvFreq            string
 	Full                spec.FullAttention
+	MuP                 muP
 	ConvTaps            int
 	MTP                 spec.MTP
 

@@ -103,6 +103,7 @@ func (p *parser) deriveShape() {
 	if !p.given("embedding-init-method-std") {
 		m.EmbeddingInitStd = m.InitStd
 	}
+	p.deriveMuP()
 	// Until the tokenizer is built, the vocabulary is what the flags say.
 	if p.Raw.NoVocabPadding {
 		p.VocabDivisor = 1

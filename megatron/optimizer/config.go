@@ -40,6 +40,10 @@ type Config struct {
 	LionBeta1, LionBeta2          float64
 	Muon                          MuonConfig
 
+	// WidthMult is how many times the width of muP's base the model's is; 0: no muP. AdamW divides the learning
+	// rate and epsilon of matrices by it, SGD multiplies the rate of everything else.
+	WidthMult float64
+
 	WeightDecay                      float64
 	StartWeightDecay, EndWeightDecay float64
 	WeightDecayIncrStyle             string // constant, linear, cosine

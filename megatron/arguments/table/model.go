@@ -6,7 +6,7 @@ const (
 	oneStack  = "GPT has one stack of layers; use --num-layers and --seq-length"
 	noYarn    = "YaRN is not supported; use --position-embedding-type rope, with --use-rope-scaling or --rotary-base for long texts"
 	noMTP     = "layers of multi-token prediction are like the decoder's last, and lie on the last pipeline stage; leave it out"
-	noMuP     = "muP is not supported; set --init-method-std and --lr for each model size"
+	noMuP     = "it follows from --hidden-size and --mup-base-hidden-size; leave it out"
 	noSparse  = "sparse and linear attention are not supported; use --window-size for long texts"
 	noHyper   = "hyper-connections are not supported; leave it out"
 	noQKClip  = "clipping of query and key weights is not supported; use --qk-layernorm against large logits"
@@ -116,6 +116,16 @@ var latentFlags = owned(Model,
 	works("mscale-all-dim", Float, "0.0", "Raw.Latent.MScaleAllDim", "with --multi-latent-attention, as --mscale, squared on the attention scores").from(0, 1000),
 )
 
+// mupFlags are of muP.
+var mupFlags = owned(Model,
+	works("use-mup", Switch, "", "Raw.MuP.On", "scale initial weights, learning rates, attention and logits with the width (muP), so that settings found at --mup-base-hidden-size hold at --hidden-size"),
+	works("mup-base-hidden-size", Int, "0", "Raw.MuP.BaseHidden", "with --use-mup, the width at which --lr and --init-method-std were found").from(0, sizes),
+	works("mup-embedding-mult", Float, "1.0", "Raw.MuP.Embedding", "with --use-mup, factor on the embeddings").above(0, 1e6),
+	works("mup-output-mult", Float, "1.0", "Raw.MuP.Output", "with --use-mup, factor on the logits; 1: the base width divided by the width").above(0, 1e6),
+	works("mup-base-head-dim", Float, "", "Raw.MuP.BaseHead", "with --use-mup, width of a head at the base width: scores are multiplied by its root (default: 1)").above(0, 1e6),
+	works("mup-attn-scale-power", Float, "1.0", "Raw.MuP.Power", "with --use-mup, scores are divided by this power of the width of a head").from(0, 4),
+)
+
 // fullFlags are of attention that differs in layers without a window.
 var fullFlags = owned(Model,
 	works("full-attention-kv-channels", Int, "0", "Raw.Full.KVChannels", "have heads of this width in layers without a window (Gemma 4); 0: as in the others").from(0, sizes),
@@ -187,10 +197,7 @@ var otherModelFlags = families(Model,
 	allRefused(noMTP,
 		switches("mtp-standalone mtp-hsm"),
 		texts("mtp-hybrid-override-pattern")),
-	allRefused(noMuP,
-		switches("use-mup"),
-		ints("mup-base-hidden-size"),
-		floats("mup-width-mult mup-embedding-mult mup-output-mult mup-base-head-dim mup-attn-scale-power")),
+	allRefused(noMuP, floats("mup-width-mult")),
 	allRefused(noSparse,
 		switches("dsa-indexer-use-sparse-loss dsa-indexer-rope-interleaved "+
 			"no-dsa-indexer-rotate-activation/disable-dsa-indexer-rotate-activation "+
