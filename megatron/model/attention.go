@@ -24,7 +24,7 @@ type attention struct {
 	vNorm        *qkNorm     // of values, without weights; nil: none
 	normLast     bool        // queries and keys rotate before they are normed
 	sinks        *mpu.Param  // [heads here]; nil: none
-	growth       *ropeTables // of queries, at layers without rope; nil: none
+	growth       *ropeTables // of queries; nil: none
 	rope         *ropeTables // nil: none at this layer
 	slopes       Tensor      // ALiBi; none
 	context      mpu.Context
@@ -62,7 +62,8 @@ func newAttention(m *spec.Model, layer int, name string, p Parallel) *attention 
 func (a *attention) prepare(d *device.Device, t *positionTables) {
 	if a.m.RopeAt(a.layer) {
 		a.rope = t.ropes(a.layer)
-	} else if a.m.QueryGrowth != 0 {
+	}
+	if a.m.QueryGrowth != 0 && (a.rope == nil || a.m.QueryGrowthAll) {
 		a.growth = t.growths()
 	}
 	if a.qNorm != nil && a.qNorm.unit {
@@ -275,8 +276,8 @@ func (a *attention) keep(p *Pass, all Tensor) {
 	}
 }
 
-// rotate applies RoPE to queries and keys in place, or its inverse; where a layer has none,
-// queries grow instead in a model that asks for it.
+// rotate applies RoPE to queries and keys in place, or its inverse, and lets queries grow in a layer that
+// asks for it.
 func (a *attention) rotate(p *Pass, h heads, inverse int32) {
 	if a.growth != nil {
 		p.D.Rope(device.RopeArgs{X: h.q, Cos: a.growth.cos, Sin: a.growth.sin, Positions: p.PositionIDs, RotDims: int32(2 * a.growth.cos.Last())})

@@ -35,6 +35,8 @@ func lacks(d *device.Device, m *spec.Model) error {
 	switch {
 	case m.KeysAreValues && (!m.QKNorm || !m.ValueNorm || m.QKNormWhole || m.QKNormAfterRope || m.Latent != nil):
 		return bad("--keys-are-values needs --qk-layernorm of each head, before it rotates, and --v-layernorm")
+	case m.QueryGrowthAll && m.QKNormAfterRope:
+		return bad("--query-growth-everywhere: --qk-layernorm-after-rope would undo it; leave one out")
 	case m.ValueNorm && m.Latent != nil:
 		return bad("--v-layernorm is not supported with --multi-latent-attention; leave it out")
 	case m.Full != nil && (m.Latent != nil || m.QKNormWhole || m.Windowed == nil || m.Position != spec.PositionRope):

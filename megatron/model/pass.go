@@ -167,8 +167,12 @@ func (t *positionTables) ropes(layer int) *ropeTables {
 // positions (Model.QueryGrowth).
 func (t *positionTables) growths() *ropeTables {
 	if t.growth == nil {
+		from := int64(1)
+		if t.m.QueryGrowthAll {
+			from = 0
+		}
 		t.growth = newRopeTables(t.device, t.positions, t.m.KVChannels/2, func(position int64, _ int) (sin, cos float64) {
-			return 0, 1 + t.m.QueryGrowth*math.Log(1+math.Floor(float64(position+1)/float64(t.m.QueryGrowthFrom)))
+			return 0, 1 + t.m.QueryGrowth*math.Log(1+math.Floor(float64(position+from)/float64(t.m.QueryGrowthFrom)))
 		})
 	}
 	return t.growth

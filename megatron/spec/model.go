@@ -97,10 +97,12 @@ type Model struct {
 	Chunk        int     // in the layers that Windowed names, or all: a query sees keys of its own chunk of so many positions (Llama 4); 0: not
 	AlibiTable   bool    // ALiBi as Falcon-RW has it: slope·key, rounded to bf16, divided like the scores
 
-	// Queries of layers without rotation are multiplied by 1 + QueryGrowth·ln(1 + ⌊(p+1)/QueryGrowthFrom⌋) at
+	// Queries of layers without rotation, with QueryGrowthAll of all layers and with p in place of p+1 (Ministral 3), are
+	// multiplied by 1 + QueryGrowth·ln(1 + ⌊(p+1)/QueryGrowthFrom⌋) at
 	// position p (Llama 4); 0: not.
 	QueryGrowth     float64
 	QueryGrowthFrom int
+	QueryGrowthAll  bool
 
 	LayerScalar    bool    // what a layer gives is multiplied by a number that is not trained (Gemma 4)
 	EmbeddingScale float64 // of the embeddings that enter the first layer; 0: 1

@@ -37,6 +37,7 @@ var parts = []Part{
 	{Flag: "alibi-by-key", Field: "AlibiTable", What: "ALiBi by rounded key positions", Mine: true, Of: func(m *Model) any { return &m.AlibiTable }},
 	{Flag: "query-growth", Field: "QueryGrowth", What: "queries that grow with the position", Mine: true, Of: func(m *Model) any { return &m.QueryGrowth }},
 	{Flag: "query-growth-from", Field: "QueryGrowthFrom", What: "queries that grow with the position", Mine: true, Of: func(m *Model) any { return &m.QueryGrowthFrom }},
+	{Flag: "query-growth-everywhere", Field: "QueryGrowthAll", What: "queries that grow with the position in all layers", Mine: true, Of: func(m *Model) any { return &m.QueryGrowthAll }},
 	{Flag: "embedding-multiplier", Field: "EmbeddingScale", What: "scaled embeddings", Mine: true, Of: func(m *Model) any { return &m.EmbeddingScale }},
 	{Flag: "residual-multiplier", Field: "ResidualScale", What: "scaled residual branches", Mine: true, Of: func(m *Model) any { return &m.ResidualScale }},
 	{Flag: "logit-multiplier", Field: "LogitScale", What: "scaled logits", Mine: true, Of: func(m *Model) any { return &m.LogitScale }},

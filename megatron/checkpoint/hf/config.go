@@ -54,10 +54,11 @@ const (
 	Qwen35MoE   = "qwen3_5_moe_text"
 	LFM2        = "lfm2"
 	Gemma4      = "gemma4_text"
+	Ministral3  = "ministral3"
 )
 
 // Known names all families.
-const Known = "gpt2, gpt_neo, gpt_neox, llama, mistral, mixtral, olmo2, olmoe, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, starcoder2, glm4_moe, bloom, granite, gemma2, gemma3_text, olmo3, exaone4, seed_oss, hunyuan_v1_dense, ernie4_5, cohere, falcon, opt, minimax_m2, gpt_oss, llama4_text, deepseek_v2, deepseek_v3, kimi_k2, glm4_moe_lite, qwen3_next, qwen3_5_text, qwen3_5_moe_text, lfm2, gemma4_text"
+const Known = "gpt2, gpt_neo, gpt_neox, llama, mistral, mixtral, olmo2, olmoe, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, starcoder2, glm4_moe, bloom, granite, gemma2, gemma3_text, olmo3, exaone4, seed_oss, hunyuan_v1_dense, ernie4_5, cohere, falcon, opt, minimax_m2, gpt_oss, llama4_text, deepseek_v2, deepseek_v3, kimi_k2, glm4_moe_lite, qwen3_next, qwen3_5_text, qwen3_5_moe_text, lfm2, gemma4_text, ministral3"
 
 // unheld are families that are known well enough to say what of them is lacking here.
 var unheld = map[string]string{

@@ -34,7 +34,7 @@ var rows = map[string]*row{
 	Gemma2: {architecture: "Gemma2ForCausalLM", absent: gemma2Absent, read: (*reading).gemma, config: gemmaConfig,
 		about: "weight+1 norms of inputs and outputs, GEGLU, windows by layer, capped scores and logits, scaled embeddings, scale of scores by query_pre_attn_scalar", refused: "capped scores on CUDA; bidirectional attention"},
 	Gemma3: {architecture: "Gemma3ForCausalLM", absent: gemma3Absent, read: (*reading).gemma, config: gemmaConfig,
-		about: "as gemma2, with norms of queries and keys and two rotary tables", refused: "images (model_type gemma3); bidirectional attention"},
+		about: "as gemma2, with norms of queries and keys and two rotary tables; the text part of gemma3", refused: "images; bidirectional attention"},
 	Olmo3: {architecture: "Olmo3ForCausalLM", absent: olmo3Absent, read: (*reading).olmo3, config: olmo3Config,
 		about: "norms of outputs, norms of all heads of queries and of keys together, windows by layer, scaled RoPE on full layers alone"},
 	Exaone4: {architecture: "Exaone4ForCausalLM", absent: exaone4Absent, read: (*reading).exaone4, config: exaone4Config,
@@ -72,6 +72,8 @@ var rows = map[string]*row{
 	Gemma4: {architecture: "Gemma4ForCausalLM", absent: gemma4Absent, read: (*reading).gemma4, config: gemma4Config,
 		about:   "norms of inputs and outputs, of queries, keys and values, GEGLU, windows by layer, wider heads and keys that are values in full layers, proportional RoPE, scaled layers; the text part of gemma4",
 		refused: "E2B and E4B (num_kv_shared_layers, hidden_size_per_layer_input), 26B-A4B (enable_moe_block), images, adapters"},
+	Ministral3: {architecture: "Ministral3ForCausalLM", absent: ministral3Absent, read: (*reading).ministral3, config: ministral3Config,
+		about: "YaRN, queries that grow with the position; the text part of mistral3", refused: "images, FP8 weights (quantization_config)"},
 	LFM2: {architecture: "Lfm2ForCausalLM", absent: lfm2Absent, read: (*reading).lfm2, config: lfm2Config, names: (*Mapping).lfm2,
 		about: "short convolutions but in some layers, norms of each query and key head", refused: "conv_bias"},
 	Llama4: {architecture: "Llama4ForCausalLM", absent: llama4Absent, read: (*reading).llama4, config: llama4Config,
@@ -80,14 +82,11 @@ var rows = map[string]*row{
 
 // canonical is the model_type of a family that goes by another name too.
 func canonical(family string) string {
-	switch family {
-	case "gemma3":
-		return Gemma3
-	case "llama4":
+	if family == "llama4" {
 		return Llama4
 	}
-	if text := wrappers[family]; text != "" {
-		return text
+	if text := wrappers[family]; text != nil {
+		return text[0]
 	}
 	return family
 }

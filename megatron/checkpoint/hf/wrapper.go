@@ -14,28 +14,31 @@ import (
 // Models that take images keep the settings of their text part in text_config and its tensors
 // under names of their own. The text part is read as the family that it is; the rest is left out.
 
-// wrappers are the text part's model_type of each such model_type.
-var wrappers = map[string]string{
-	"qwen3_5":     Qwen35,
-	"qwen3_5_moe": Qwen35MoE,
-	"gemma4":      Gemma4,
+// wrappers are what the text part's model_type may be of each such model_type; the first where it is
+// not said.
+var wrappers = map[string][]string{
+	"qwen3_5":     {Qwen35},
+	"qwen3_5_moe": {Qwen35MoE},
+	"gemma3":      {Gemma3},
+	"gemma4":      {Gemma4},
+	"mistral3":    {Mistral, Ministral3},
 }
 
 // textConfig is the config.json of the text part where raw is that of a wrapper, else raw.
 func textConfig(raw []byte) (text []byte, wrapped bool, err error) {
 	var outer, inner map[string]json.RawMessage
 	var kind string
-	if json.Unmarshal(raw, &outer) != nil || json.Unmarshal(outer["model_type"], &kind) != nil || wrappers[kind] == "" {
+	if json.Unmarshal(raw, &outer) != nil || json.Unmarshal(outer["model_type"], &kind) != nil || wrappers[kind] == nil {
 		return raw, false, nil // ParseConfig says what is wrong
 	}
 	if err := json.Unmarshal(outer["text_config"], &inner); err != nil || inner == nil {
 		return nil, false, fmt.Errorf("text_config of a %s model is missing or not an object", kind)
 	}
-	var named string
-	if name, given := inner["model_type"]; given && (json.Unmarshal(name, &named) != nil || named != wrappers[kind]) {
-		return nil, false, fmt.Errorf("text_config has the model_type %s; that of a %s model is %q", name, kind, wrappers[kind])
+	named := wrappers[kind][0]
+	if name, given := inner["model_type"]; given && (json.Unmarshal(name, &named) != nil || !slices.Contains(wrappers[kind], named)) {
+		return nil, false, fmt.Errorf("text_config has the model_type %s; that of a %s model is %s", name, kind, strings.Join(wrappers[kind], " or "))
 	}
-	inner["model_type"], _ = json.Marshal(wrappers[kind]) // a string
+	inner["model_type"], _ = json.Marshal(named) // a string
 	for _, key := range []string{"tie_word_embeddings", "quantization_config"} {
 		value, given := outer[key]
 		if !given {

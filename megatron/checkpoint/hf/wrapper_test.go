@@ -39,7 +39,7 @@ func folderOf(t *testing.T, name string) string {
 
 // Claim: folders of text parts that are read and written again are what they were.
 func TestTextPartsWriteWhatTheyRead(t *testing.T) {
-	for _, name := range []string{"qwen3-5", "qwen3-5-moe", "gemma4"} {
+	for _, name := range []string{"qwen3-5", "qwen3-5-moe", "gemma4", "ministral3"} {
 		t.Run(name, func(t *testing.T) {
 			dir := folderOf(t, name)
 			src, err := OpenSource(dir, checkpoint.OpenOptions{})
@@ -80,7 +80,7 @@ func wrap(t *testing.T, dir, form string, fuse bool, change func(outer, text map
 	if err := json.Unmarshal(raw, &text); err != nil {
 		t.Fatal(err)
 	}
-	outer := map[string]any{"model_type": strings.TrimSuffix(text["model_type"].(string), "_text"), "text_config": text, "vision_config": map[string]any{"depth": 2}, "image_token_id": 5,
+	outer := map[string]any{"model_type": wrapperOf(text["model_type"].(string)), "text_config": text, "vision_config": map[string]any{"depth": 2}, "image_token_id": 5,
 		"tie_word_embeddings": text["tie_word_embeddings"]}
 	change(outer, text)
 	if raw, err = json.Marshal(outer); err != nil {
@@ -151,7 +151,7 @@ func togetherName(name string) string {
 // of both forms of names its files have and whether experts are stored together; what is left out
 // is said.
 func TestTextPartsOfModelsThatTakeImages(t *testing.T) {
-	for _, name := range []string{"qwen3-5", "qwen3-5-moe", "gemma4"} {
+	for _, name := range []string{"qwen3-5", "qwen3-5-moe", "gemma4", "ministral3"} {
 		for form, fuse := range map[string]bool{"model.language_model.%s": true, "language_model.model.%s": false} {
 			plain, err := OpenSource(folderOf(t, name), checkpoint.OpenOptions{})
 			if err != nil {
@@ -191,12 +191,12 @@ func TestTextPartsOfModelsThatTakeImages(t *testing.T) {
 // Claim: what such a config.json leaves open is refused.
 func TestTextPartsRefuse(t *testing.T) {
 	for want, change := range map[string]func(outer, text map[string]any){
-		"text_config of a qwen3_5 model": func(outer, _ map[string]any) { delete(outer, "text_config") },
-		`has the model_type "llama"`:     func(_, text map[string]any) { text["model_type"] = "llama" },
-		"tie_word_embeddings differs":    func(outer, text map[string]any) { outer["tie_word_embeddings"] = text["tie_word_embeddings"] != true },
-		"attn_output_gate":               func(_, text map[string]any) { text["attn_output_gate"] = false },
-		"secret_gate":                    func(_, text map[string]any) { text["secret_gate"] = 2 },
-		"mlp_only_layers":                func(_, text map[string]any) { text["mlp_only_layers"] = []int{0} },
+		"text_config of a qwen3_5 model":                                      func(outer, _ map[string]any) { delete(outer, "text_config") },
+		`has the model_type "llama"; that of a qwen3_5 model is qwen3_5_text`: func(_, text map[string]any) { text["model_type"] = "llama" },
+		"tie_word_embeddings differs":                                         func(outer, text map[string]any) { outer["tie_word_embeddings"] = text["tie_word_embeddings"] != true },
+		"attn_output_gate":                                                    func(_, text map[string]any) { text["attn_output_gate"] = false },
+		"secret_gate":                                                         func(_, text map[string]any) { text["secret_gate"] = 2 },
+		"mlp_only_layers":                                                     func(_, text map[string]any) { text["mlp_only_layers"] = []int{0} },
 	} {
 		dir := folderOf(t, "qwen3-5")
 		wrap(t, dir, "model.language_model.%s", false, change)
@@ -259,4 +259,14 @@ func TestGemma4(t *testing.T) {
 			t.Errorf("%v %+v, want %q", err, c, says)
 		}
 	}
+}
+
+// wrapperOf is the model_type of models that have a text part of this one.
+func wrapperOf(family string) string {
+	for outer, inner := range wrappers {
+		if slices.Contains(inner, family) {
+			return outer
+		}
+	}
+	return ""
 }

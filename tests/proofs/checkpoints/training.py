@@ -80,6 +80,18 @@ def gemma4(rng):
     return c
 
 
+def ministral3(rng):
+    heads, layers = rng.choice([2, 4]), rng.choice([1, 2, 3])
+    c = dict(hidden_size=heads * 6, intermediate_size=rng.choice([24, 40]), num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=divisor(rng, heads), head_dim=rng.choice([4, 8]),
+             rms_norm_eps=rng.choice([1e-5, 1e-3]), tie_word_embeddings=rng.random() < .5, sliding_window=rng.choice([None, None, 5]))
+    c['rope_parameters'] = {'rope_type': 'yarn', 'rope_theta': 1e4, 'factor': rng.choice([2.0, 4.0]), 'original_max_position_embeddings': rng.choice([4, 8, 16]),
+                            'llama_4_scaling_beta': rng.choice([.1, .5]), 'mscale': 1.0, 'mscale_all_dim': 1.0}
+    if rng.random() < .3:
+        for key in ('mscale', 'mscale_all_dim'):
+            del c['rope_parameters'][key]
+    return c
+
+
 def divisor(rng, n):
     return rng.choice([d for d in (1, 2, n) if n % d == 0])
 
@@ -90,6 +102,7 @@ SHAPES = {
     'qwen3_5_moe_text': lambda rng: dict(delta(rng), **experts(rng)),
     'lfm2': lfm2,
     'gemma4_text': gemma4,
+    'ministral3': ministral3,
 }
 
 
