@@ -20,7 +20,7 @@ const (
 	DecayLinear    = "linear"
 	DecayCosine    = "cosine"
 	DecayInvSqrt   = "inverse-square-root"
-	DecayPower     = "polynomial"      // a power of what is left
+	DecayPower     = "polynomial"      // a power of the fraction that remains
 	DecayRestarts  = "cosine-restarts" // several cosines, each from the peak
 	DecayWSD       = "WSD"             // warm up, stay, then come down over the last part
 	WSDExponential = "exponential"

@@ -18,7 +18,7 @@ var optimizerFlags = owned(Optimizer,
 	works("lr-warmup-samples", Int, "0", "Optimizer.WarmupSamples", "samples of linear warm-up").from(0, samples),
 	works("lr-warmup-fraction", Float, "", "Optimizer.WarmupFraction", "length of the warm-up as a fraction of the decay").below(0, 1),
 	works("lr-warmup-init", Float, "0", "Optimizer.WarmupInit", "learning rate at the first step of the warm-up").from(0, rates),
-	works("lr-decay-power", Float, "1.0", "Optimizer.Power", "with --lr-decay-style polynomial, power of what is left of the decay").above(0, 100),
+	works("lr-decay-power", Float, "1.0", "Optimizer.Power", "with --lr-decay-style polynomial, power of the fraction of the decay that remains").above(0, 100),
 	works("lr-decay-cycles", Int, "1", "Optimizer.Cycles", "with --lr-decay-style cosine-restarts, number of cosines, each from the peak").from(1, 1<<20),
 	works("lr-wsd-decay-style", String, "exponential", "Optimizer.WSDDecayStyle", "curve of the final decay under WSD").
 		choices("exponential", "linear", "cosine", "minus_sqrt"),
