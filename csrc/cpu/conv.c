@@ -71,7 +71,7 @@ static int32_t K(causal_conv_forward)(mt_context *ctx, const void *args, void *s
   for (int64_t t = 0; t < a->x.shape[0] / a->batch; t++) {
     int64_t first = K(conv_first)(&v, t);
     void *y = mt_row(&a->y, t * v.batch + v.sample);
-    V_BY_DTYPE(a->x.dtype, V_EACH(v.n, i, m, vf z = K(conv_sum)(&v, T, t, first, i, m); v_store_n(y, T, v.c + i, m, z * v_sigmoid(z));););
+    V_BY_DTYPE(a->x.dtype, V_EACH(v.n, i, m, vf z = K(conv_sum)(&v, T, t, first, i, m); v_store_n(y, T, v.c + i, m, a->plain ? z : z * v_sigmoid(z));););
   }
   return 0;
 }
@@ -92,7 +92,8 @@ V void K(conv_back)(const mt_causal_conv_backward_args *a, const K(conv) *v, K(c
   int64_t first = K(conv_first)(v, t);
   const void *dy = K(conv_row)(v, &a->dy, t);
   V_EACH(v->n, i, m,
-    vf rest, z = K(conv_sum)(v, T, t, first, i, m), s = v_sigmoid_pair(z, &rest), dz = v_load_n(dy, T, v->c + i, m) * (s + z * s * rest);
+    vf rest, z = K(conv_sum)(v, T, t, first, i, m), s = v_sigmoid_pair(z, &rest), dz = v_load_n(dy, T, v->c + i, m);
+    if (!a->plain) dz *= s + z * s * rest;
     for (int64_t j = first; j < v->kernel; j++) {
       int64_t from = t - v->kernel + 1 + j;
       float *dx = g->dx[from % v->kernel];
@@ -152,7 +153,7 @@ static int32_t K(paged_causal_conv)(mt_context *ctx, const void *args, void *scr
         for (int64_t l = 0; l < m; l++) w[l] = v_load_n(a->w.data, T, (i + l) * kernel + j, 1)[0];
         z += w * v_load_n(at[j], MT_F32, i, m);
       }
-      v_store_n(y, T, i, m, z * v_sigmoid(z)););)
+      v_store_n(y, T, i, m, a->plain ? z : z * v_sigmoid(z)););)
   }
   return 0;
 }
@@ -169,6 +170,7 @@ static int32_t K(gate_forward)(mt_context *ctx, const void *args, void *scratch,
     V_BY_DTYPE(a->x.dtype, V_EACH(n, i, m,
       vf gate = v_load_n(g, T, i, m), factor = v_sigmoid(gate);
       if (a->silu) factor *= gate;
+      if (a->plain) factor = gate;
       v_store_n(y, T, i, m, v_load_n(x, T, i, m) * factor);););
   }
   return 0;
@@ -187,6 +189,7 @@ static int32_t K(gate_backward)(mt_context *ctx, const void *args, void *scratch
         slope = factor + gate * slope;
         factor *= gate;
       }
+      if (a->plain) slope = (vf){0} + 1, factor = gate;
       v_store_n(dg, T, i, m, d * v_load_n(x, T, i, m) * slope);
       v_store_n(dx, T, i, m, d * factor);););
   }

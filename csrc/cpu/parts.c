@@ -30,7 +30,8 @@ MT_OP(attention_sink_backward, sink_backward_tiles, NULL)
 static int32_t K(scale)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
   const mt_scale_args *a = args;
   mt_range r = mt_flat_range(mt_len(&a->out), tile);
-  V_BY_DTYPE(a->x.dtype, V_EACH(r.to - r.from, i, m, v_store_n(a->out.data, T, r.from + i, m, v_load_n(a->x.data, T, r.from + i, m) * a->by);););
+  float by = mt_given(&a->factor) ? a->by * *(const float *)a->factor.data : a->by;
+  V_BY_DTYPE(a->x.dtype, V_EACH(r.to - r.from, i, m, v_store_n(a->out.data, T, r.from + i, m, v_load_n(a->x.data, T, r.from + i, m) * by);););
   return 0;
 }
 

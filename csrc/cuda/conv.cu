@@ -25,13 +25,13 @@ template <typename T> __global__ void causal_conv_forward_kernel(const __grid_co
   if (!at.here) return;
   int64_t sample = at.row % a.batch, t = at.row / a.batch;
   float z = conv_sum<T>(a.x, a.w, doc_first(a.doc_start, sample, t), a.batch, sample, t, at.column);
-  row_of<T>(a.y, at.row)[at.column] = from_float<T>(z * sigmoid(z));
+  row_of<T>(a.y, at.row)[at.column] = from_float<T>(a.plain ? z : z * sigmoid(z));
 }
 
 /* The gradient of the sum at position t. */
 template <typename T> __device__ inline float conv_slope(const mt_causal_conv_backward_args &a, int64_t first, int64_t sample, int64_t t, int64_t c) {
   float z = conv_sum<T>(a.x, a.w, first, a.batch, sample, t, c), s = sigmoid(z);
-  return to_float(row_of<T>(a.dy, t * a.batch + sample)[c]) * (s + z * s * (1 - s));
+  return to_float(row_of<T>(a.dy, t * a.batch + sample)[c]) * (a.plain ? 1 : s + z * s * (1 - s));
 }
 
 template <typename T> __global__ void conv_input_kernel(const __grid_constant__ mt_causal_conv_backward_args a) {
@@ -94,11 +94,15 @@ template <typename T> __global__ void paged_causal_conv_kernel(const __grid_cons
     int64_t from = t - kernel + 1 + j;
     if (from >= 0) z += to_float(data_of<T>(a.w)[at.column * kernel + j]) * conv_input(a, at.row, from)[at.column];
   }
-  row_of<T>(a.y, at.row)[at.column] = from_float<T>(z * sigmoid(z));
+  row_of<T>(a.y, at.row)[at.column] = from_float<T>(a.plain ? z : z * sigmoid(z));
 }
 
 /* What a gate multiplies by, and its slope. */
-__device__ inline float gate_factor(float g, int silu, float *slope) {
+__device__ inline float gate_factor(float g, int silu, int plain, float *slope) {
+  if (plain) {
+    *slope = 1;
+    return g;
+  }
   float s = sigmoid(g), d = s * (1 - s);
   *slope = silu ? s + g * d : d;
   return silu ? g * s : s;
@@ -107,14 +111,14 @@ __device__ inline float gate_factor(float g, int silu, float *slope) {
 template <typename T> __global__ void gate_forward_kernel(const __grid_constant__ mt_gate_forward_args a) {
   cell at = cell_of<1>(rows(a.x), last(a.x));
   if (!at.here) return;
-  float slope, factor = gate_factor(to_float(row_of<T>(a.g, at.row)[at.column]), a.silu, &slope);
+  float slope, factor = gate_factor(to_float(row_of<T>(a.g, at.row)[at.column]), a.silu, a.plain, &slope);
   row_of<T>(a.y, at.row)[at.column] = from_float<T>(to_float(row_of<T>(a.x, at.row)[at.column]) * factor);
 }
 
 template <typename T> __global__ void gate_backward_kernel(const __grid_constant__ mt_gate_backward_args a) {
   cell at = cell_of<1>(rows(a.x), last(a.x));
   if (!at.here) return;
-  float slope, factor = gate_factor(to_float(row_of<T>(a.g, at.row)[at.column]), a.silu, &slope), d = to_float(row_of<T>(a.dy, at.row)[at.column]);
+  float slope, factor = gate_factor(to_float(row_of<T>(a.g, at.row)[at.column]), a.silu, a.plain, &slope), d = to_float(row_of<T>(a.dy, at.row)[at.column]);
   row_of<T>(a.dg, at.row)[at.column] = from_float<T>(d * to_float(row_of<T>(a.x, at.row)[at.column]) * slope);
   row_of<T>(a.dx, at.row)[at.column] = from_float<T>(d * factor);
 }

@@ -7,7 +7,8 @@ MT_KNOWN(score_rule, MT_BIT(MT_PLAIN_SCORES)) /* attention's kernels have no cap
 namespace {
 
 template <typename T> __global__ void scale_kernel(const __grid_constant__ mt_scale_args a) {
-  flat<1>(length(a.out), [&](int64_t i, auto) { data_of<T>(a.out)[i] = from_float<T>(to_float(data_of<T>(a.x)[i]) * a.by); });
+  float by = a.factor.rank > 0 ? a.by * *data_of<float>(a.factor) : a.by;
+  flat<1>(length(a.out), [&](int64_t i, auto) { data_of<T>(a.out)[i] = from_float<T>(to_float(data_of<T>(a.x)[i]) * by); });
 }
 
 template <typename T> __global__ void soft_cap_kernel(const __grid_constant__ mt_soft_cap_args a) {

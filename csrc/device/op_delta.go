@@ -3,8 +3,8 @@ package device
 // MostTaps is the longest causal convolution.
 const MostTaps = 16
 
-// CausalConvForwardArgs: Y = SiLU(Σ_j W[c, j]·X[position − (kernel−1) + j, c]), each channel by
-// itself, over the positions of a sample from its document's first on. X, Y [s·b, channels],
+// CausalConvForwardArgs: Y = SiLU(Σ_j W[c, j]·X[position − (kernel−1) + j, c]), with Plain the sum
+// itself, each channel by itself, over the positions of a sample from its document's first on. X, Y [s·b, channels],
 // rows any distance apart; W [channels, kernel], kernel at most MostTaps: the last tap is the present
 // position's.
 //
@@ -13,7 +13,7 @@ type CausalConvForwardArgs struct {
 	Y, X, W  Tensor `dtype:"value"`
 	DocStart Tensor `dtype:"i32"` // [b, s]: as of attention; none: 0
 	Batch    int32
-	_        int32
+	Plain    int32
 }
 
 func (a *CausalConvForwardArgs) check() bool {
@@ -37,7 +37,7 @@ type CausalConvBackwardArgs struct {
 	DY, X, W Tensor `dtype:"value"`
 	DocStart Tensor `dtype:"i32"`
 	Batch    int32
-	_        int32
+	Plain    int32
 }
 
 func (a *CausalConvBackwardArgs) check() bool {
@@ -120,14 +120,14 @@ func (a *DeltaRuleBackwardArgs) work() Work {
 	return Work{20 * float64(f.V.Len()) * float64(f.Q.Last()), size(f.Q, f.K, f.V, a.DO, a.DQ, a.DK, a.DV, f.States)}
 }
 
-// GateForwardArgs: Y = X·sigmoid(G), with Silu X·G·sigmoid(G); equal shapes, any strides on the
+// GateForwardArgs: Y = X·sigmoid(G), with Silu X·G·sigmoid(G), with Plain X·G; equal shapes, any strides on the
 // dimensions before the last; Y may be X.
 //
 //op:gate_forward
 type GateForwardArgs struct {
 	Y, X, G Tensor `dtype:"value"`
 	Silu    int32
-	_       int32
+	Plain   int32
 }
 
 func (a *GateForwardArgs) check() bool { return same(a.Y, a.X) && same(a.G, a.X) }
@@ -143,7 +143,7 @@ func (a *GateForwardArgs) work() Work { return streamed(a.Y, a.X, a.G) }
 type GateBackwardArgs struct {
 	DX, DG, DY, X, G Tensor `dtype:"value"`
 	Silu             int32
-	_                int32
+	Plain            int32
 }
 
 func (a *GateBackwardArgs) check() bool {
@@ -164,6 +164,8 @@ type PagedCausalConvArgs struct {
 	Y, X, W      Tensor `dtype:"value"`
 	Inputs       Tensor `dtype:"f32"`
 	Tables, Rows Tensor `dtype:"i32"`
+	Plain        int32
+	_            int32
 }
 
 func (a *PagedCausalConvArgs) check() bool {

@@ -1,16 +1,18 @@
 package device
 
-// ScaleArgs: Out = By·X, equal shapes, contiguous, value dtype; Out may be X.
+// ScaleArgs: Out = By·Factor·X, equal shapes, contiguous, value dtype; Out may be X. Factor [1];
+// none: 1.
 //
 //op:scale
 type ScaleArgs struct {
 	Out, X Tensor `dtype:"value"`
+	Factor Tensor `dtype:"f32"`
 	By     float32
 	_      int32
 }
 
 func (a *ScaleArgs) check() bool {
-	return same(a.Out, a.X) && a.Out.Contiguous() && a.X.Contiguous()
+	return same(a.Out, a.X) && a.Out.Contiguous() && a.X.Contiguous() && optional(a.Factor, 1)
 }
 
 func (a *ScaleArgs) main() Tensor { return a.X }

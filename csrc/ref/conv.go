@@ -43,6 +43,14 @@ func (c *conv) sums(z, x []float64, position int64) {
 	}
 }
 
+// unitOf is SiLU of a sum, with plain the sum, and its slope.
+func unitOf(z float64, plain int32) (y, slope float64) {
+	if plain != 0 {
+		return z, 1
+	}
+	return sigmoidUnit(z, 1)
+}
+
 func (b *backend) CausalConvForward(a *device.CausalConvForwardArgs) {
 	b.pool.Run(int64(a.Batch), func(_ int, sample int64) {
 		c := newConv(a.X, a.W, a.DocStart, a.Batch, sample)
@@ -50,7 +58,7 @@ func (b *backend) CausalConvForward(a *device.CausalConvForwardArgs) {
 		for position := range c.positions() {
 			c.sums(z, x, position)
 			for i := range z {
-				z[i], _ = sigmoidUnit(z[i], 1)
+				z[i], _ = unitOf(z[i], a.Plain)
 			}
 			storeRow(a.Y, position*c.batch+sample, z)
 		}
@@ -68,7 +76,7 @@ func (b *backend) CausalConvBackward(a *device.CausalConvBackwardArgs) {
 			c.sums(z, x, position)
 			loadRow(dz, a.DY, position*c.batch+sample)
 			for i := range z {
-				_, slope := sigmoidUnit(z[i], 1)
+				_, slope := unitOf(z[i], a.Plain)
 				dz[i] *= slope
 			}
 			for j := range k {
@@ -98,7 +106,7 @@ func (b *backend) GateForward(a *device.GateForwardArgs) {
 			loadRow(x, a.X, r)
 			loadRow(g, a.G, r)
 			for i := range x {
-				factor, _ := gateFactor(g[i], a.Silu)
+				factor, _ := gateFactor(g[i], a.Silu, a.Plain)
 				x[i] *= factor
 			}
 			storeRow(a.Y, r, x)
@@ -115,7 +123,7 @@ func (b *backend) GateBackward(a *device.GateBackwardArgs) {
 			loadRow(g, a.G, r)
 			loadRow(dy, a.DY, r)
 			for i := range x {
-				factor, slope := gateFactor(g[i], a.Silu)
+				factor, slope := gateFactor(g[i], a.Silu, a.Plain)
 				g[i] = dy[i] * x[i] * slope
 				dy[i] *= factor
 			}
@@ -126,8 +134,11 @@ func (b *backend) GateBackward(a *device.GateBackwardArgs) {
 }
 
 // gateFactor is what a gate multiplies by, and its slope.
-func gateFactor(g float64, silu int32) (factor, slope float64) {
-	if silu != 0 {
+func gateFactor(g float64, silu, plain int32) (factor, slope float64) {
+	switch {
+	case plain != 0:
+		return g, 1
+	case silu != 0:
 		return sigmoidUnit(g, 1)
 	}
 	s := sigmoid(g)

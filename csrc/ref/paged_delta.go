@@ -42,7 +42,7 @@ func (b *backend) PagedCausalConv(a *device.PagedCausalConvArgs) {
 			}
 		}
 		for i := range z {
-			z[i], _ = sigmoidUnit(z[i], 1)
+			z[i], _ = unitOf(z[i], a.Plain)
 		}
 		storeRow(a.Y, row, z)
 	})

@@ -7,7 +7,11 @@ import (
 )
 
 func (b *backend) Scale(a *device.ScaleArgs) {
-	b.eachOf(a.Out, a.X, func(x []float64, _ int64) { times(x, float64(a.By)) })
+	by := float64(a.By)
+	if a.Factor.Given() {
+		by *= vector(a.Factor)[0]
+	}
+	b.eachOf(a.Out, a.X, func(x []float64, _ int64) { times(x, by) })
 }
 
 func (b *backend) SoftCap(a *device.SoftCapArgs) {

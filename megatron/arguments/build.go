@@ -34,6 +34,10 @@ type raw struct {
 	AttentionVariant    string
 	DeltaFreq           string
 	Delta               spec.Delta
+	ConvFreq            string
+	Full                spec.FullAttention
+	MuP                 muP
+	ConvTaps            int
 	MTP                 spec.MTP
 
 	Activations [activations.Activations]bool

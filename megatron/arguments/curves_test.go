@@ -12,7 +12,7 @@ import (
 // Claim (docs/developing.md): a curve that a flag names is one of its own: no choice falls through to another's.
 func TestEveryCurveIsItsOwn(t *testing.T) {
 	for flag, with := range map[string]string{
-		"lr-decay-style": "--lr-wsd-decay-iters 40 ", "lr-wsd-decay-style": "--lr-decay-style WSD --lr-wsd-decay-iters 40 ", "weight-decay-incr-style": "--start-weight-decay 0.1 --end-weight-decay 0.3 ",
+		"lr-decay-style": "--lr-wsd-decay-iters 40 --lr-decay-power 2 --lr-decay-cycles 2 ", "lr-wsd-decay-style": "--lr-decay-style WSD --lr-wsd-decay-iters 40 ", "weight-decay-incr-style": "--start-weight-decay 0.1 --end-weight-decay 0.3 ",
 	} {
 		seen := map[string]string{}
 		for _, choice := range table.Find(flag).Choices {

@@ -22,7 +22,7 @@ func TestGatedDeltaNets(t *testing.T) {
 	for more, want := range map[string]string{
 		"":                              "--linear-attention-freq",
 		"--linear-attention-freq [1]*3": "3 entries",
-		"--linear-attention-freq 2 --context-parallel-size 2 --world-size 2":            "--context-parallel-size",
+		"--linear-attention-freq 2 --context-parallel-size 4 --world-size 4":            "--context-parallel-size",
 		"--linear-attention-freq 2 --linear-num-value-heads 3":                          "not a multiple",
 		"--linear-attention-freq 2 --ckpt-format torch_dist --save x --save-interval 9": "--ckpt-format",
 	} {

@@ -75,6 +75,7 @@ func (p *parser) deriveShape() {
 	noHeads := p.need(m.NumAttentionHeads < 1, "num-attention-heads", "the number of query heads, at least 1")
 	p.deriveLatent()
 	p.deriveDelta()
+	p.deriveConv()
 	if m.KVChannels == 0 && !noHidden && !noHeads {
 		if m.HiddenSize%m.NumAttentionHeads != 0 {
 			p.clash("hidden-size num-attention-heads kv-channels", "--hidden-size %d is not a multiple of --num-attention-heads %d; change one, or give --kv-channels", m.HiddenSize, m.NumAttentionHeads)
@@ -91,6 +92,7 @@ func (p *parser) deriveShape() {
 	case p.given("num-query-groups") && p.Raw.QueryGroups != m.NumAttentionHeads:
 		p.notice("--num-query-groups %d has no effect without --group-query-attention: every query head has its own keys and values", p.Raw.QueryGroups)
 	}
+	p.deriveFull()
 	if m.LinearBias {
 		m.QKVBias = !p.Raw.NoQKVBias
 	}
@@ -103,6 +105,7 @@ func (p *parser) deriveShape() {
 	if !p.given("embedding-init-method-std") {
 		m.EmbeddingInitStd = m.InitStd
 	}
+	p.deriveMuP()
 	// Until the tokenizer is built, the vocabulary is what the flags say.
 	if p.Raw.NoVocabPadding {
 		p.VocabDivisor = 1
@@ -330,8 +333,10 @@ func (p *parser) deriveMuon() {
 		return
 	}
 	switch {
-	case p.Model.Delta != nil || p.Model.OutputGate:
-		p.clash("optimizer experimental-attention-variant attention-output-gate", "--optimizer muon does not know the matrices of gated delta nets and of --attention-output-gate; use adam")
+	case m.Full != nil || m.KeysAreValues:
+		p.clash("optimizer full-attention-kv-channels full-attention-query-groups keys-are-values", "--optimizer muon does not know the matrices of layers that differ in heads; use adam")
+	case p.Model.KeepsState() || p.Model.OutputGate:
+		p.clash("optimizer experimental-attention-variant short-conv-freq attention-output-gate", "--optimizer muon does not know the matrices of gated delta nets, of short convolutions and of --attention-output-gate; use adam")
 	case p.OffloadFolder != "":
 		p.clash("offload-folder optimizer", "--offload-folder updates a piece of the state at a time, --optimizer muon complete matrices; leave one of them out")
 	case p.OptimizerCPUOffload:

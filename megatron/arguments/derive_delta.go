@@ -1,6 +1,10 @@
 package arguments
 
-import "cmp"
+import (
+	"cmp"
+
+	"monotron/megatron/spec"
+)
 
 // deriveDelta completes layers with gated delta nets, where they are asked for.
 func (p *parser) deriveDelta() {
@@ -19,12 +23,54 @@ func (p *parser) deriveDelta() {
 	case err != nil:
 		p.clash("linear-attention-freq", "--linear-attention-freq %s: %v", cmp.Or(r.DeltaFreq, `""`), err)
 	}
-	if p.Layout.CP > 1 {
-		p.clash("experimental-attention-variant context-parallel-size", "--context-parallel-size %d: the states of gated delta nets do not pass from rank to rank; use 1", p.Layout.CP)
+	if tp, cp := max(1, p.Layout.TP), max(1, p.Layout.CP); cp > 1 && d.KeyHeads%tp == 0 && d.KeyHeads/tp%cp != 0 {
+		p.clash("linear-num-key-heads context-parallel-size", "--context-parallel-size %d: these ranks exchange the heads of gated delta nets, and cannot share the %d key heads of a rank evenly", cp, d.KeyHeads/tp)
 	}
 	if f := p.Checkpoint.Format; f == "torch" || f == "torch_dist" {
 		p.clash("experimental-attention-variant ckpt-format", "--ckpt-format %s is not written for gated delta nets; leave it out, and convert the result to hf", f)
 	}
 	d.Layers = layers
 	m.Delta = &d
+}
+
+// deriveConv completes layers with short convolutions, where they are asked for.
+func (p *parser) deriveConv() {
+	m, r := &p.Model, &p.Raw
+	if r.ConvFreq == "" {
+		return
+	}
+	layers, err := windowLayers(r.ConvFreq, m.NumLayers)
+	switch {
+	case err != nil:
+		p.clash("short-conv-freq", "--short-conv-freq %s: %v", r.ConvFreq, err)
+	case m.LinearBias:
+		p.clash("short-conv-freq disable-bias-linear", "--short-conv-freq: projections of short convolutions have no biases; give --disable-bias-linear")
+	case m.Delta != nil || m.Latent != nil:
+		p.clash("short-conv-freq experimental-attention-variant multi-latent-attention", "--short-conv-freq goes with plain attention alone; leave out --experimental-attention-variant and --multi-latent-attention")
+	}
+	if ranks := max(1, p.Layout.TP) * max(1, p.Layout.CP); m.HiddenSize%ranks != 0 {
+		p.clash("hidden-size short-conv-freq", "--hidden-size %d: %d tensor-parallel and context-parallel ranks cannot share the channels of short convolutions evenly", m.HiddenSize, ranks)
+	}
+	if f := p.Checkpoint.Format; f == "torch" || f == "torch_dist" {
+		p.clash("short-conv-freq ckpt-format", "--ckpt-format %s is not written for short convolutions; leave it out, and convert the result to hf", f)
+	}
+	m.Conv = &spec.ShortConv{Taps: r.ConvTaps, Layers: layers}
+}
+
+// deriveFull completes attention that differs in layers without a window.
+func (p *parser) deriveFull() {
+	m, full := &p.Model, p.Raw.Full
+	if full == (spec.FullAttention{}) {
+		return
+	}
+	full.KVChannels, full.NumQueryGroups = cmp.Or(full.KVChannels, m.KVChannels), cmp.Or(full.NumQueryGroups, m.NumQueryGroups)
+	switch tp := max(1, p.Layout.TP); {
+	case p.Raw.WindowSkip == "":
+		p.clash("full-attention-kv-channels full-attention-query-groups window-attn-skip-freq", "--full-attention-kv-channels and --full-attention-query-groups need --window-attn-skip-freq, which says the layers without a window")
+	case m.NumAttentionHeads%full.NumQueryGroups != 0:
+		p.clash("num-attention-heads full-attention-query-groups", "--num-attention-heads %d is not a multiple of --full-attention-query-groups %d", m.NumAttentionHeads, full.NumQueryGroups)
+	case m.NumQueryGroups%tp != 0 || full.NumQueryGroups%tp != 0:
+		p.clash("num-query-groups full-attention-query-groups tensor-model-parallel-size", "--tensor-model-parallel-size %d must divide --num-query-groups %d and --full-attention-query-groups %d", tp, m.NumQueryGroups, full.NumQueryGroups)
+	}
+	m.Full = &full
 }

@@ -293,7 +293,7 @@ func (p *parser) checkHierarchy(needed bool) (heads int) {
 
 // checkHeads: an exchange of heads for positions gives each rank whole query groups.
 func (p *parser) checkHeads(kind string, heads int) {
-	tp, all := p.Layout.TP, p.Model.NumQueryGroups
+	tp, all := p.Layout.TP, p.Model.FewestGroups()
 	groups := max(1, all/tp) // on a rank
 	if all == 0 || groups%heads == 0 {
 		return

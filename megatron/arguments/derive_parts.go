@@ -27,6 +27,7 @@ func (p *parser) deriveParts() {
 	p.refuseIf(m.PositionOffset > 0 && m.Position != spec.PositionLearned, "position-offset position-embedding-type", "--position-offset needs --position-embedding-type learned_absolute")
 	p.refuseIf(m.AlibiTable && m.Position != spec.PositionAlibi, "alibi-by-key position-embedding-type", "--alibi-by-key needs --position-embedding-type alibi")
 	p.refuseIf((m.QueryGrowth != 0) != (m.QueryGrowthFrom != 0), "query-growth query-growth-from", "--query-growth and --query-growth-from need each other; give both")
+	p.refuseIf(m.QueryGrowthAll && m.QueryGrowth == 0, "query-growth-everywhere query-growth", "--query-growth-everywhere needs --query-growth; give both")
 	p.refuseIf(m.QueryGrowth != 0 && m.KVChannels%2 != 0, "query-growth kv-channels", "--query-growth needs an even --kv-channels, which is %d", m.KVChannels)
 	p.deriveRopeRules()
 }

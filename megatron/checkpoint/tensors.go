@@ -20,7 +20,7 @@ func IsVocabulary(name string) bool { return name == WordEmbeddings || name == O
 // IsBuffer tells, without prefix, a tensor of the model that is not trained: it has no
 // optimizer state.
 func IsBuffer(name string) bool {
-	return strings.HasSuffix(name, ".router.expert_bias") || strings.HasSuffix(name, ".router.qb_beta")
+	return strings.HasSuffix(name, ".router.expert_bias") || strings.HasSuffix(name, ".router.qb_beta") || strings.HasSuffix(name, ".layer_scalar")
 }
 
 // LayerName is the prefix of a layer's tensors.
@@ -114,18 +114,23 @@ func (l *lister) layer(i int) {
 	m, name := l.m, l.m.LayerName(i)+"."
 	h := m.HiddenSize
 	norms := LayerNorms(m, i)
+	if m.LayerScalar {
+		l.add(name+"layer_scalar", 1)
+	}
 	for _, n := range norms[0] {
 		l.norm(name+n, int64(h))
 	}
 	switch {
 	case m.DeltaAt(i):
 		l.delta(name + "self_attention.")
+	case m.ConvAt(i):
+		l.shortConv(name + "self_attention.")
 	case m.Latent != nil:
 		l.latent(name + "self_attention.")
 	default:
-		l.attention(name + "self_attention.")
+		l.attention(name+"self_attention.", m.AttentionOf(i))
 	}
-	if m.Sinks && !m.DeltaAt(i) {
+	if m.Sinks && m.AttendsAt(i) {
 		l.add(name+SinksName, int64(m.NumAttentionHeads))
 	}
 	for _, n := range norms[1] {
@@ -139,8 +144,9 @@ func (l *lister) layer(i int) {
 	l.linear(name+"mlp.linear_fc2", h, m.FFNHiddenSize, m.LinearBias)
 }
 
-func (l *lister) attention(name string) {
-	m, h := l.m, l.m.HiddenSize
+// attention lists that of a layer, as m has it there.
+func (l *lister) attention(name string, m *spec.Model) {
+	h := m.HiddenSize
 	l.linear(name+"linear_proj", h, m.NumAttentionHeads*m.KVChannels, m.HasProjBias())
 	l.linear(name+"linear_qkv", m.QKVRows(), h, m.QKVBias)
 	if m.QKNorm {
@@ -180,6 +186,14 @@ func (l *lister) delta(name string) {
 	l.linear(name+"in_proj", d.Rows(), h, false)
 	l.add(name+"out_norm.weight", int64(d.ValueDim))
 	l.linear(name+"out_proj", h, d.ValueHeads*d.ValueDim, l.m.LinearBias)
+}
+
+// shortConv lists a short convolution with its projections.
+func (l *lister) shortConv(name string) {
+	h := l.m.HiddenSize
+	l.add(name+"conv1d.weight", int64(h), int64(l.m.Conv.Taps))
+	l.linear(name+"in_proj", 3*h, h, false)
+	l.linear(name+"out_proj", h, h, false)
 }
 
 func (l *lister) experts(name string) {

@@ -39,6 +39,22 @@ var contextModels = map[string]func(*config.Step){
 		c.Model.Position, c.Model.QKNorm, c.Model.RotaryBase, c.Model.RotaryPercent = spec.PositionRope, true, 10000, 1
 	},
 	"fewer groups": func(c *config.Step) { c.Model.NumQueryGroups = 2 },
+	"heads by layer": func(c *config.Step) {
+		c.Model.Position, c.Model.QKNorm, c.Model.RotaryBase, c.Model.RotaryPercent = spec.PositionRope, true, 10000, 1
+		c.Model.ValueNorm, c.Model.KeysAreValues, c.Model.LayerScalar, c.Model.WindowLeft = true, true, true, 5
+		c.Model.Windowed = make([]bool, c.Model.NumLayers)
+		c.Model.Windowed[0] = true
+		c.Model.Full = &spec.FullAttention{KVChannels: c.Model.KVChannels + 2, NumQueryGroups: c.Model.NumQueryGroups}
+	},
+	"short convolutions": func(c *config.Step) {
+		c.Model.LinearBias, c.Model.QKVBias = false, false
+		c.Model.Conv = &spec.ShortConv{Taps: 3, Layers: make([]bool, c.Model.NumLayers)}
+		c.Model.Conv.Layers[0], c.Model.Conv.Layers[c.Model.NumLayers-1] = true, true
+	},
+	"delta nets": func(c *config.Step) {
+		c.Model.Delta = &spec.Delta{KeyHeads: 4, ValueHeads: 8, KeyDim: 3, ValueDim: 2, Taps: 3, Layers: make([]bool, c.Model.NumLayers)}
+		c.Model.Delta.Layers[0], c.Model.Delta.Layers[c.Model.NumLayers-1] = true, true
+	},
 }
 
 func contextConfig(l config.Layout, change func(*config.Step)) config.Step {

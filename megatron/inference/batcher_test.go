@@ -26,6 +26,13 @@ var batchModels = map[string]func(*spec.Model){
 		m.WindowLeft = 11
 	},
 	"alibi": func(m *spec.Model) { m.Position = spec.PositionAlibi },
+	"heads by layer": func(m *spec.Model) {
+		headsByLayer(m)
+		m.Context = 96
+	},
+	"short convolution": func(m *spec.Model) {
+		m.LinearBias, m.QKVBias, m.Conv = false, false, &spec.ShortConv{Taps: 3, Layers: []bool{true, false}}
+	},
 	"gated delta net": func(m *spec.Model) {
 		m.Position, m.RotaryPercent, m.RotaryBase, m.OutputGate = spec.PositionRope, 0.5, 10000, true
 		m.Delta = &spec.Delta{KeyHeads: 2, ValueHeads: 4, KeyDim: 5, ValueDim: 18, Taps: 4, Layers: []bool{true, false}}

@@ -149,8 +149,15 @@ func drawn(t *testing.T, g *Generator, s *Sampling, logits []float32, n int) (id
 	return ids
 }
 
+// headsByLayer makes a model with a window in the first layer, and wider heads whose keys are values in the second.
+func headsByLayer(m *spec.Model) {
+	m.Position, m.RotaryPercent, m.RotaryBase, m.MaxPositions, m.Context = spec.PositionRope, 1, 10000, 0, 24
+	m.QKNorm, m.ValueNorm, m.KeysAreValues, m.LayerScalar, m.WindowLeft, m.Windowed = true, true, true, true, 5, []bool{true, false}
+	m.Full = &spec.FullAttention{KVChannels: m.KVChannels + 2, NumQueryGroups: 1}
+}
+
 // Claim: extending a cache gives the numbers of one pass over the whole text,
-// for learned positions, RoPE with grouped queries, ALiBi, and states of gated delta nets.
+// for learned positions, RoPE with grouped queries, ALiBi, and states of gated delta nets and convolutions.
 func TestCacheEqualsWholePass(t *testing.T) {
 	for name, change := range map[string]func(*spec.Model){
 		"learned": nil,
@@ -160,6 +167,10 @@ func TestCacheEqualsWholePass(t *testing.T) {
 		"alibi": func(m *spec.Model) { m.Position, m.MaxPositions = spec.PositionAlibi, 0 },
 		"gated delta net": func(m *spec.Model) {
 			m.Delta, m.OutputGate = &spec.Delta{KeyHeads: 2, ValueHeads: 4, KeyDim: 5, ValueDim: 18, Taps: 4, Layers: []bool{true, false}}, true
+		},
+		"heads by layer": headsByLayer,
+		"short convolution": func(m *spec.Model) {
+			m.LinearBias, m.QKVBias, m.Conv = false, false, &spec.ShortConv{Taps: 3, Layers: []bool{true, false}}
 		},
 	} {
 		l := tiny(t, change)

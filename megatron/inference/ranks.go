@@ -105,6 +105,9 @@ func part(r *ranks.Rank, m *spec.Model) (c model.StageConfig, p model.Parallel, 
 		pipeline = r.Groups[topology.PP]
 	}
 	if r.Sizes.CP > 1 {
+		if m.KeepsState() {
+			return c, p, nil, exitcode.Errorf(exitcode.Usage, "--context-parallel-size %d: ranks cannot share a prompt of a model whose layers keep a state (linear attention, convolutions); use 1", r.Sizes.CP)
+		}
 		if err = r.Join(topology.CP); err != nil {
 			return c, p, nil, err
 		}

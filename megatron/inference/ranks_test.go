@@ -109,3 +109,16 @@ func TestRanksRefuse(t *testing.T) {
 		t.Errorf("a rank that fails: %v", err)
 	}
 }
+
+// Claim: ranks do not share prompts of models whose layers keep a state.
+func TestStatesAreOfOneRank(t *testing.T) {
+	l, dir := tiny(t, func(m *spec.Model) {
+		m.Delta = &spec.Delta{KeyHeads: 2, ValueHeads: 4, KeyDim: 5, ValueDim: 18, Taps: 4, Layers: make([]bool, m.NumLayers)}
+		m.Delta.Layers[0] = true
+	}), t.TempDir()
+	save(t, dir, l, 1, stored{Model: l.Model, Precision: "f32", SeqLength: 24})
+	err := Run(Layout{CP: 2}, openRef, dir, LoadOptions{Step: -1}, func(int, *Loaded) error { return nil })
+	if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "--context-parallel-size 2") {
+		t.Error(err)
+	}
+}

@@ -21,9 +21,10 @@ type attention struct {
 	qkv          *mpu.ColumnParallelLinear
 	proj         *mpu.RowParallelLinear
 	qNorm, kNorm *qkNorm     // nil: none
+	vNorm        *qkNorm     // of values, without weights; nil: none
 	normLast     bool        // queries and keys rotate before they are normed
 	sinks        *mpu.Param  // [heads here]; nil: none
-	growth       *ropeTables // of queries, at layers without rope; nil: none
+	growth       *ropeTables // of queries; nil: none
 	rope         *ropeTables // nil: none at this layer
 	slopes       Tensor      // ALiBi; none
 	context      mpu.Context
@@ -31,11 +32,12 @@ type attention struct {
 }
 
 func newAttention(m *spec.Model, layer int, name string, p Parallel) *attention {
+	m = m.AttentionOf(layer)
 	h, d, r := int64(m.HiddenSize), int64(m.KVChannels), p.region()
 	mine := p.share(m)
 	a := &attention{m: m, layer: layer, groups: mine.groups, perGroup: mine.perGroup, firstHead: mine.firstHead, channels: d,
 		qkv: mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_qkv", Tiles: p.Tiles, Out: int64(m.QKVRows()), In: h, Rows: mine.rows, Shared: mine.shared,
-			QKV:  [3]int64{int64(m.NumAttentionHeads/m.NumQueryGroups) * d, d, d},
+			QKV:  [3]int64{int64(m.NumAttentionHeads/m.NumQueryGroups) * d, d, int64(m.KeyValues()-1) * d},
 			Bias: m.QKVBias, Init: mpu.Init{Std: m.InitStd}}),
 		proj: mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_proj", Tiles: p.Tiles, Out: h, In: int64(m.NumAttentionHeads) * d, Bias: m.HasProjBias(), Init: outputInit(m)}),
 	}
@@ -47,6 +49,9 @@ func newAttention(m *spec.Model, layer int, name string, p Parallel) *attention 
 	case m.QKL2Norm && m.RopeAt(layer):
 		a.qNorm, a.kNorm, a.normLast = unitNorm(m), unitNorm(m), true
 	}
+	if m.ValueNorm {
+		a.vNorm = unitNorm(m)
+	}
 	if m.Sinks {
 		a.sinks = newSinks(name, m.NumAttentionHeads, mine)
 	}
@@ -57,12 +62,16 @@ func newAttention(m *spec.Model, layer int, name string, p Parallel) *attention 
 func (a *attention) prepare(d *device.Device, t *positionTables) {
 	if a.m.RopeAt(a.layer) {
 		a.rope = t.ropes(a.layer)
-	} else if a.m.QueryGrowth != 0 {
+	}
+	if a.m.QueryGrowth != 0 && (a.rope == nil || a.m.QueryGrowthAll) {
 		a.growth = t.growths()
 	}
 	if a.qNorm != nil && a.qNorm.unit {
 		a.qNorm.ones(d, t.dtype)
 		a.kNorm.ones(d, t.dtype)
+	}
+	if a.vNorm != nil {
+		a.vNorm.ones(d, t.dtype)
 	}
 	if a.m.Position == spec.PositionAlibi {
 		a.slopes = a.alibi(d, t.positions)
@@ -127,19 +136,19 @@ func (a *attention) params() []*mpu.Param {
 type heads struct{ q, k, v, gate Tensor }
 
 // split views qkv [tokens, groups*(perGroup+2)*d]: per group its query heads, one key, one value;
-// with gates these stand behind the queries.
+// with gates these stand behind the queries. Where keys are values there is no value: v is k.
 func (a *attention) split(qkv Tensor) heads {
 	tokens, d := qkv.Shape[0], a.channels
 	keys := a.perGroup
 	if a.m.OutputGate {
 		keys *= 2
 	}
-	group := (keys + 2) * d
+	group, value := (keys+int64(a.m.KeyValues()))*d, keys+int64(a.m.KeyValues())-1
 	view := func(first, n int64) Tensor {
 		at := qkv.Slice(1, first*d, 1).Data
 		return device.Strided(at, qkv.DType, []int64{tokens, a.groups, n, d}, []int64{a.groups * group, group, d, 1})
 	}
-	h := heads{q: view(0, a.perGroup), k: view(keys, 1), v: view(keys+1, 1)}
+	h := heads{q: view(0, a.perGroup), k: view(keys, 1), v: view(value, 1)}
 	if a.m.OutputGate {
 		h.gate = view(a.perGroup, a.perGroup)
 	}
@@ -153,6 +162,7 @@ type attentionSaved struct {
 	qkv       Tensor // as QK norm takes it where there is one, else after RoPE; freed where its heads were exchanged
 	used      heads  // what attention saw
 	qs, ks    normSaved
+	vs        normSaved
 	o         Tensor // [tokens, heads*d]
 	gated     Tensor // the same times its gates; without gates o itself
 	core      attended
@@ -182,6 +192,14 @@ func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, e
 			return nil, err
 		}
 	}
+	if a.vNorm != nil {
+		raw := saved.used.v
+		if a.m.KeysAreValues {
+			raw = a.split(saved.qkv).k // as it was projected
+		}
+		saved.used.v = s.Like(raw)
+		saved.vs = a.vNorm.norm.forward(p, s, saved.used.v, raw)
+	}
 	if !a.normLast {
 		a.rotate(p, saved.used, 0)
 	}
@@ -195,7 +213,7 @@ func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, e
 	if saved.core, err = a.exchange(p).forward(p, s, a.core(), a.headsOf(saved.o), saved.used); err != nil {
 		return nil, err
 	}
-	if saved.core.turned.Given() && a.qNorm == nil && !a.m.OutputGate {
+	if saved.core.turned.Given() && a.qNorm == nil && a.vNorm == nil && !a.m.OutputGate {
 		s.Free(saved.qkv) // all of it is there
 	}
 	a.gate(p, s, saved)
@@ -258,8 +276,8 @@ func (a *attention) keep(p *Pass, all Tensor) {
 	}
 }
 
-// rotate applies RoPE to queries and keys in place, or its inverse; where a layer has none,
-// queries grow instead in a model that asks for it.
+// rotate applies RoPE to queries and keys in place, or its inverse, and lets queries grow in a layer that
+// asks for it.
 func (a *attention) rotate(p *Pass, h heads, inverse int32) {
 	if a.growth != nil {
 		p.D.Rope(device.RopeArgs{X: h.q, Cos: a.growth.cos, Sin: a.growth.sin, Positions: p.PositionIDs, RotDims: int32(2 * a.growth.cos.Last())})
@@ -295,19 +313,30 @@ func (saved *attentionSaved) backward(p *Pass, dx, dy, x Tensor) error {
 	if a.qNorm != nil {
 		out.q, out.k = s.Like(grads.q), s.Like(grads.k)
 	}
+	if a.vNorm != nil {
+		out.v = s.Like(grads.v)
+	}
 	if err := a.exchange(p).backward(p, a.core(), saved.core, saved.used, out, a.headsOf(do)); err != nil {
 		return err
 	}
 	if !a.normLast {
 		a.rotate(p, out, 1)
 	}
+	raw := a.split(saved.qkv)
+	if a.vNorm != nil && !a.m.KeysAreValues {
+		a.vNorm.norm.backward(p, saved.vs, grads.v, out.v, raw.v, Tensor{})
+	}
 	if a.qNorm != nil {
-		raw := a.split(saved.qkv)
 		err1 := a.qNorm.backward(p, saved.qs, grads.q, out.q, raw.q)
 		err2 := a.kNorm.backward(p, saved.ks, grads.k, out.k, raw.k)
 		if err := errors.Join(err1, err2); err != nil {
 			return err
 		}
+	}
+	if a.vNorm != nil && a.m.KeysAreValues {
+		dk := s.Like(grads.k)
+		d.Copy(dk, grads.k)
+		a.vNorm.norm.backward(p, saved.vs, grads.k, out.v, raw.k, dk)
 	}
 	if a.normLast {
 		a.rotate(p, grads, 1)

@@ -9,23 +9,46 @@ import (
 )
 
 // deltaNet is a gated delta net: spec.Delta says what it is. Of tensor-parallel ranks each has some
-// key heads with their value heads, from the input projection to the output projection.
+// key heads with their value heads, from the input projection to the output projection. Ranks that
+// share sequences exchange heads for positions between these two.
 type deltaNet struct {
-	d                *spec.Delta
-	layer            int   // global, 0-based
-	keys, values     int64 // heads here
-	keyDim, valueDim int64 // channels of a head
-	in               *mpu.ColumnParallelLinear
-	conv             *mpu.Param // [channels here, taps]
-	aLog, dtBias     *mpu.Param // [value heads here]
-	norm             *norm      // of each value head's output
-	proj             *mpu.RowParallelLinear
+	deltaHeads
+	layer        int // global, 0-based
+	context      mpu.Context
+	in           *mpu.ColumnParallelLinear
+	conv         *mpu.Param // [channels here, taps]
+	aLog, dtBias *mpu.Param // [value heads here]
+	norm         *norm      // of each value head's output
+	proj         *mpu.RowParallelLinear
 }
+
+// deltaHeads are some key heads with their value heads.
+type deltaHeads struct {
+	firstKey         int64 // of the key heads here
+	keys, values     int64
+	keyDim, valueDim int64 // channels of a head
+}
+
+// share is a part of them.
+func (h deltaHeads) share(part, parts int) deltaHeads {
+	h.keys, h.values = h.keys/int64(parts), h.values/int64(parts)
+	h.firstKey += int64(part) * h.keys
+	return h
+}
+
+// firstValue is the first one of the value heads here.
+func (h deltaHeads) firstValue() int64 { return h.firstKey * (h.values / h.keys) }
+
+// channels is how many the convolution has here: queries, keys, values.
+func (h deltaHeads) channels() int64 { return 2*h.keys*h.keyDim + h.values*h.valueDim }
+
+// columns is how many the input projection has here.
+func (h deltaHeads) columns() int64 { return h.channels() + h.values*(h.valueDim+2) }
 
 func newDeltaNet(m *spec.Model, layer int, name string, p Parallel) *deltaNet {
 	d, r := m.Delta, p.region()
 	size, rank := int64(r.Size()), int64(r.Rank())
-	n := &deltaNet{d: d, layer: layer, keys: int64(d.KeyHeads) / size, values: int64(d.ValueHeads) / size, keyDim: int64(d.KeyDim), valueDim: int64(d.ValueDim)}
+	n := &deltaNet{layer: layer, context: p.byHeads(), deltaHeads: deltaHeads{keys: int64(d.KeyHeads) / size, values: int64(d.ValueHeads) / size, keyDim: int64(d.KeyDim), valueDim: int64(d.ValueDim)}}
 	var rows [][2]int64 // of each part, the heads here
 	from := int64(0)
 	for _, part := range d.Parts() {
@@ -46,9 +69,6 @@ func newDeltaNet(m *spec.Model, layer int, name string, p Parallel) *deltaNet {
 	n.norm = &norm{gamma: one, kind: device.RMSNormKind, eps: float32(m.NormEpsilon)}
 	return n
 }
-
-// channels is how many the convolution has here: queries, keys, values.
-func (n *deltaNet) channels() int64 { return 2*n.keys*n.keyDim + n.values*n.valueDim }
 
 // params are in Megatron's order.
 func (n *deltaNet) params() []*mpu.Param {
@@ -89,9 +109,9 @@ func (n *deltaNet) overBlocks(p *Pass, saved *deltaSaved, x Tensor) {
 // heads, value channels], and of each value head b and a [tokens, value heads].
 type deltaParts struct{ mixed, z, b, a Tensor }
 
-func (n *deltaNet) parts(all Tensor) deltaParts {
-	c, z := n.channels(), n.values*n.valueDim
-	return deltaParts{mixed: all.Slice(1, 0, c), z: byHeads(all, c, n.values, n.valueDim), b: all.Slice(1, c+z, n.values), a: all.Slice(1, c+z+n.values, n.values)}
+func (h deltaHeads) parts(all Tensor) deltaParts {
+	c, z := h.channels(), h.values*h.valueDim
+	return deltaParts{mixed: all.Slice(1, 0, c), z: byHeads(all, c, h.values, h.valueDim), b: all.Slice(1, c+z, h.values), a: all.Slice(1, c+z+h.values, h.values)}
 }
 
 // byHeads views columns of t [tokens, ..] from one on as [tokens, heads, d].
@@ -101,32 +121,41 @@ func byHeads(t Tensor, from, heads, d int64) Tensor {
 
 // convolved are views of queries, keys and values [tokens, heads, d] in what the convolution gives,
 // or in its gradient.
-func (n *deltaNet) convolved(t Tensor) (q, k, v Tensor) {
-	wide := n.keys * n.keyDim
-	return byHeads(t, 0, n.keys, n.keyDim), byHeads(t, wide, n.keys, n.keyDim), byHeads(t, 2*wide, n.values, n.valueDim)
+func (h deltaHeads) convolved(t Tensor) (q, k, v Tensor) {
+	wide := h.keys * h.keyDim
+	return byHeads(t, 0, h.keys, h.keyDim), byHeads(t, wide, h.keys, h.keyDim), byHeads(t, 2*wide, h.values, h.valueDim)
 }
 
-// deltaSaved is what backward needs besides the input x. All positions of the pass are here,
+// deltaSaved is what backward needs besides the input x. All positions that the heads see are here,
 // whatever x holds.
 type deltaSaved struct {
 	net           *deltaNet
-	in, conv      Tensor // [tokens, ..]: of the input projection, of the convolution
+	heads         deltaHeads // here between the projections
+	in, conv      Tensor     // [tokens, ..]: of the input projection, of the convolution
 	rule          device.DeltaRuleForwardArgs
 	normed, gated Tensor // [tokens, value heads, d]: the rule's output normed, and gated
 	stats         normSaved
+	out           Tensor // [tokens of the pass, columns of the output projection]: what gated became
 }
 
 // forward sets y = net(x) without the projection's bias; without a y it ends before the projection.
 func (n *deltaNet) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, error) {
-	tokens := p.Tokens()
-	saved := &deltaSaved{net: n, in: s.Alloc(p.DType, tokens, n.in.Columns()), conv: s.Alloc(p.DType, tokens, n.channels())}
+	saved := &deltaSaved{net: n, heads: n.deltaHeads, in: s.Alloc(p.DType, p.Tokens(), n.in.Columns())}
 	if err := n.in.Forward(p.D, &p.Hooks, saved.in, x, device.NoEpilogue, Tensor{}); err != nil {
 		return nil, err
 	}
-	parts := n.parts(saved.in)
-	r := &saved.rule
-	*r = device.DeltaRuleForwardArgs{O: s.Alloc(p.DType, tokens, n.values, n.valueDim), A: parts.a, B: parts.b, ALog: n.aLog.Value, DtBias: n.dtBias.Value, DocStart: p.DocStart, Batch: int32(p.Batch)}
-	r.Q, r.K, r.V = n.convolved(saved.conv)
+	shared := exchangeHeads(p, n.context)
+	if shared.context.Heads > 1 {
+		if err := shared.spread(p, s, saved); err != nil {
+			return nil, err
+		}
+	}
+	h, tokens := saved.heads, saved.in.Shape[0]
+	saved.conv = s.Alloc(p.DType, tokens, h.channels())
+	parts, r := h.parts(saved.in), &saved.rule
+	*r = device.DeltaRuleForwardArgs{O: s.Alloc(p.DType, tokens, h.values, h.valueDim), A: parts.a, B: parts.b, DocStart: p.DocStart, Batch: int32(p.Batch)}
+	r.ALog, r.DtBias = n.of(h, n.aLog.Value), n.of(h, n.dtBias.Value)
+	r.Q, r.K, r.V = h.convolved(saved.conv)
 	if p.Paged != nil {
 		n.overBlocks(p, saved, parts.mixed)
 	} else {
@@ -135,39 +164,84 @@ func (n *deltaNet) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, er
 	saved.normed, saved.gated = s.Like(r.O), s.Like(r.O)
 	saved.stats = n.norm.forward(p, s, saved.normed, r.O)
 	p.D.GateForward(device.GateForwardArgs{Y: saved.gated, X: saved.normed, G: parts.z, Silu: 1})
+	if saved.out = saved.gated.Reshape(tokens, h.values*h.valueDim); shared.context.Heads > 1 {
+		saved.out = s.Alloc(p.DType, p.Tokens(), n.values*n.valueDim)
+		if err := shared.back(p, []Tensor{n.outputs(saved.out)}, h.outputs(saved.gated)); err != nil {
+			return nil, err
+		}
+	}
 	if !y.Given() {
 		return saved, nil
 	}
-	return saved, n.proj.Forward(p.D, &p.Hooks, y, saved.gated.Reshape(tokens, n.values*n.valueDim))
+	return saved, n.proj.Forward(p.D, &p.Hooks, y, saved.out)
+}
+
+// of is a part [value heads of h] of a parameter's values [value heads].
+func (n *deltaNet) of(h deltaHeads, t Tensor) Tensor {
+	return t.Slice(0, h.firstValue(), h.values)
+}
+
+// stretch is neighbouring channels of a convolution: rows of its weight, and columns of what it takes.
+type stretch struct{ row, column, n int64 }
+
+// stretches are those of h's queries, keys and values; one of all channels here.
+func (n *deltaNet) stretches(h deltaHeads) []stretch {
+	if h == n.deltaHeads {
+		return []stretch{{0, 0, n.channels()}}
+	}
+	keys, wide := n.keys*n.keyDim, h.keys*h.keyDim
+	first := h.firstKey * h.keyDim
+	return []stretch{{first, 0, wide}, {keys + first, wide, wide}, {2*keys + h.firstValue()*h.valueDim, 2 * wide, h.values * h.valueDim}}
 }
 
 // overSamples is convolution and rule of whole samples.
 func (n *deltaNet) overSamples(p *Pass, s *device.Scope, saved *deltaSaved, x Tensor) {
-	p.D.CausalConvForward(device.CausalConvForwardArgs{Y: saved.conv, X: x, W: n.conv.Value, DocStart: p.DocStart, Batch: int32(p.Batch)})
+	h := saved.heads
+	for _, c := range n.stretches(h) {
+		p.D.CausalConvForward(device.CausalConvForwardArgs{Y: saved.conv.Slice(1, c.column, c.n), X: x.Slice(1, c.column, c.n), W: n.conv.Value.Slice(0, c.row, c.n), DocStart: p.DocStart, Batch: int32(p.Batch)})
+	}
 	if p.Grad {
-		chunks := (p.Seq() + device.DeltaChunk - 1) / device.DeltaChunk
-		saved.rule.States = s.Alloc(statsType(p), p.Batch*n.values, chunks, n.keyDim, n.valueDim)
+		chunks := (x.Shape[0]/p.Batch + device.DeltaChunk - 1) / device.DeltaChunk
+		saved.rule.States = s.Alloc(statsType(p), p.Batch*h.values, chunks, h.keyDim, h.valueDim)
 	}
 	p.D.DeltaRuleForward(saved.rule)
 }
 
 // backward sets dx from dy; x is forward's input.
 func (saved *deltaSaved) backward(p *Pass, dx, dy, x Tensor) error {
-	n, d, r := saved.net, p.D, &saved.rule
+	n, h, d, r := saved.net, saved.heads, p.D, &saved.rule
 	s := d.Arena.Scope(device.Activations)
 	defer s.Release()
-	do := s.Like(saved.gated)
-	if err := n.proj.Backward(d, &p.Hooks, do.Reshape(p.Tokens(), n.values*n.valueDim), dy, saved.gated.Reshape(p.Tokens(), n.values*n.valueDim)); err != nil {
+	shared := exchangeHeads(p, n.context)
+	dout := s.Like(saved.out)
+	do := byHeads(dout, 0, n.values, n.valueDim)
+	if err := n.proj.Backward(d, &p.Hooks, dout, dy, saved.out); err != nil {
 		return err
 	}
+	if shared.context.Heads > 1 {
+		do = s.Like(saved.gated)
+		if err := shared.bring(p, h.outputs(do), n.outputs(dout)); err != nil {
+			return err
+		}
+	}
 	din, dconv := s.Like(saved.in), s.Like(saved.conv)
-	parts, grads := n.parts(saved.in), n.parts(din)
+	parts, grads := h.parts(saved.in), h.parts(din)
 	d.GateBackward(device.GateBackwardArgs{DX: do, DG: grads.z, DY: do, X: saved.normed, G: parts.z, Silu: 1})
 	n.norm.backward(p, saved.stats, do, do, r.O, Tensor{})
-	back := device.DeltaRuleBackwardArgs{DA: grads.a, DB: grads.b, DALog: gradient(p, s, n.aLog), DDtBias: gradient(p, s, n.dtBias), DO: do, Forward: *r}
-	back.Forward.ALog, back.Forward.DtBias = n.aLog.Value, n.dtBias.Value // forward's may have left
-	back.DQ, back.DK, back.DV = n.convolved(dconv)
+	back := device.DeltaRuleBackwardArgs{DA: grads.a, DB: grads.b, DALog: n.of(h, gradient(p, s, n.aLog)), DDtBias: n.of(h, gradient(p, s, n.dtBias)), DO: do, Forward: *r}
+	back.Forward.ALog, back.Forward.DtBias = n.of(h, n.aLog.Value), n.of(h, n.dtBias.Value) // forward's may have left
+	back.DQ, back.DK, back.DV = h.convolved(dconv)
 	d.DeltaRuleBackward(back)
-	d.CausalConvBackward(device.CausalConvBackwardArgs{DX: grads.mixed, DW: gradient(p, s, n.conv), DY: dconv, X: parts.mixed, W: n.conv.Value, DocStart: p.DocStart, Batch: int32(p.Batch)})
+	dw := gradient(p, s, n.conv)
+	for _, c := range n.stretches(h) {
+		d.CausalConvBackward(device.CausalConvBackwardArgs{DX: grads.mixed.Slice(1, c.column, c.n), DW: dw.Slice(0, c.row, c.n), DY: dconv.Slice(1, c.column, c.n), X: parts.mixed.Slice(1, c.column, c.n),
+			W: n.conv.Value.Slice(0, c.row, c.n), DocStart: p.DocStart, Batch: int32(p.Batch)})
+	}
+	if shared.context.Heads > 1 {
+		var err error
+		if din, err = shared.collect(p, s, n, h, din); err != nil {
+			return err
+		}
+	}
 	return n.in.Backward(d, &p.Hooks, dx, din, x)
 }

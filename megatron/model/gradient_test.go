@@ -54,9 +54,19 @@ func shapes() map[string]spec.Model {
 	delta := llama
 	delta.NumQueryGroups, delta.OutputGate, delta.NormOnePlus = 2, true, true
 	delta.Delta = &spec.Delta{KeyHeads: 2, ValueHeads: 4, KeyDim: 3, ValueDim: 2, Taps: 3, Layers: []bool{true, false, true}}
+	full := llama // layers that differ in heads, values that are keys
+	full.NumQueryGroups, full.QKNorm, full.ValueNorm, full.KeysAreValues, full.LayerScalar, full.WindowLeft, full.Windowed = 4, true, true, true, true, 2, []bool{true, false, true}
+	full.Full = &spec.FullAttention{KVChannels: 6, NumQueryGroups: 2}
+	valued := full
+	valued.KeysAreValues = false
+	growing := llama
+	growing.QueryGrowth, growing.QueryGrowthFrom, growing.QueryGrowthAll = 0.7, 2, true
+	conv := llama
+	conv.NumQueryGroups = 2
+	conv.Conv = &spec.ShortConv{Taps: 3, Layers: []bool{true, false, true}}
 	gated := llama // with the norms of queries and keys left out
 	gated.NumQueryGroups, gated.QKNorm, gated.OutputGate, gated.QKVBias = 2, false, true, true
-	all := map[string]spec.Model{"gated delta net": delta, "gated attention": gated, "latent": latent, "latent, wide values": wide, "olmo2": olmo2, "olmo2 with biases": olmoBiased, "gpt-neo": neo, "gpt2": gpt2, "llama": llama, "bloom": bloom, "odd": odd, "squared relu": squared, "gpt-neox": neox}
+	all := map[string]spec.Model{"gated delta net": delta, "short convolution": conv, "growing queries": growing, "heads by layer": full, "normed values": valued, "gated attention": gated, "latent": latent, "latent, wide values": wide, "olmo2": olmo2, "olmo2 with biases": olmoBiased, "gpt-neo": neo, "gpt2": gpt2, "llama": llama, "bloom": bloom, "odd": odd, "squared relu": squared, "gpt-neox": neox}
 	for name, e := range mixtures() {
 		m := llama
 		if strings.Contains(name, "biases") {

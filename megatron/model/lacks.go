@@ -32,6 +32,18 @@ func lacks(d *device.Device, m *spec.Model) error {
 			}
 		}
 	}
+	switch {
+	case m.KeysAreValues && (!m.QKNorm || !m.ValueNorm || m.QKNormWhole || m.QKNormAfterRope || m.Latent != nil):
+		return bad("--keys-are-values needs --qk-layernorm of each head, before it rotates, and --v-layernorm")
+	case m.QueryGrowthAll && m.QKNormAfterRope:
+		return bad("--query-growth-everywhere: --qk-layernorm-after-rope would undo it; leave one out")
+	case m.ValueNorm && m.Latent != nil:
+		return bad("--v-layernorm is not supported with --multi-latent-attention; leave it out")
+	case m.Full != nil && (m.Latent != nil || m.QKNormWhole || m.Windowed == nil || m.Position != spec.PositionRope):
+		return bad("--full-attention-kv-channels and --full-attention-query-groups need RoPE and --window-attn-skip-freq, without --multi-latent-attention and --qk-layernorm-whole")
+	case m.Full != nil && (m.Full.KVChannels < 2 || m.Full.KVChannels%2 != 0 || m.Full.NumQueryGroups < 1 || m.NumAttentionHeads%m.Full.NumQueryGroups != 0):
+		return bad("layers without a window with %d query groups and heads of %d channels do not fit %d attention heads; channels must be even, and groups a divisor of the heads", m.Full.NumQueryGroups, m.Full.KVChannels, m.NumAttentionHeads)
+	}
 	for _, text := range []string{m.RopeRule, m.WindowRope} {
 		if text == "" {
 			continue

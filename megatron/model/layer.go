@@ -18,6 +18,7 @@ type layer struct {
 	attention mixer // of the first branch
 	first     branch
 	second    branch
+	scalar    Tensor // f32 [1]: of what the layer gives; none: 1
 }
 
 func newLayer(m *spec.Model, number int, p Parallel, f Forget) *layer {
@@ -26,6 +27,8 @@ func newLayer(m *spec.Model, number int, p Parallel, f Forget) *layer {
 	switch {
 	case m.DeltaAt(number):
 		l.attention = newDeltaNet(m, number, name+".self_attention", p)
+	case m.ConvAt(number):
+		l.attention = newShortConv(m, number, name+".self_attention", p)
 	case m.Latent != nil:
 		l.attention = newLatent(m, number, name+".self_attention", p)
 	default:
@@ -69,6 +72,24 @@ func newSecondHalf(m *spec.Model, number int, name string, p Parallel, f Forget)
 	return newMLP(m, name, p)
 }
 
+// prepare makes what depends on positions, and what is kept besides parameters.
+func (l *layer) prepare(d *device.Device, t *positionTables) {
+	l.attention.prepare(d, t)
+	if l.m.LayerScalar {
+		l.scalar = d.Arena.Alloc(device.Parameters, device.F32, 1)
+		d.Fill(l.scalar, 1)
+	}
+}
+
+// buffers are the layer's numbers that are no parameters.
+func (l *layer) buffers(write bool) []mpu.Stored {
+	if !l.scalar.Given() {
+		return nil
+	}
+	one := []int64{1}
+	return []mpu.Stored{{Name: storedModel + l.name() + ".layer_scalar", Global: one, Tensor: l.scalar, Pieces: []mpu.Piece{{From: []int64{0}, Size: one}}, Write: write}}
+}
+
 func (l *layer) name() string { return l.m.LayerName(l.number) }
 
 // params are in Megatron's order within a layer.
@@ -93,8 +114,13 @@ func (l *layer) forward(p *Pass, s *device.Scope, y, x Tensor) (saved *layerSave
 	if l.m.ParallelResidual {
 		taken = x
 	}
-	saved.second, err = l.second.forward(p, s, l.drop(p, &l.second), y, taken, saved.middle)
-	return saved, err
+	if saved.second, err = l.second.forward(p, s, l.drop(p, &l.second), y, taken, saved.middle); err != nil {
+		return nil, err
+	}
+	if l.scalar.Given() && y.Given() {
+		p.D.Scale(device.ScaleArgs{Out: y, X: y, By: 1, Factor: l.scalar})
+	}
+	return saved, nil
 }
 
 // backward sets dx from dy; x is forward's input. It uses up what was saved and
@@ -104,6 +130,11 @@ func (l *layer) backward(p *Pass, saved *layerSaved, dx, dy, x Tensor) error {
 	defer tmp.Release()
 	defer saved.scope.Release()
 	dmiddle := tmp.Like(x)
+	if l.scalar.Given() {
+		scaled := tmp.Like(x)
+		p.D.Scale(device.ScaleArgs{Out: scaled, X: dy, By: 1, Factor: l.scalar})
+		dy = scaled
+	}
 	if l.m.ParallelResidual {
 		return l.backwardParallel(p, saved, dmiddle, dx, dy, x)
 	}

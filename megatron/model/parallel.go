@@ -63,10 +63,14 @@ func (p Parallel) check(c *StageConfig) error {
 		return bad("%d query groups; one must divide the other", m.NumQueryGroups)
 	case m.NumQueryGroups < tp && (p.QuerySharers == nil || p.QuerySharers.Size() != tp/m.NumQueryGroups):
 		return exitcode.Errorf(exitcode.Internal, "%d query groups on %d ranks need the group of the %d ranks that share one", m.NumQueryGroups, tp, tp/m.NumQueryGroups)
+	case m.Full != nil && (m.NumQueryGroups%tp != 0 || m.Full.NumQueryGroups%tp != 0):
+		return bad("they cannot share %d query groups of some layers and %d of the others evenly", m.NumQueryGroups, m.Full.NumQueryGroups)
 	case m.Delta != nil && (m.Delta.KeyHeads%tp != 0 || m.Delta.ValueHeads%m.Delta.KeyHeads != 0):
 		return bad("they cannot share --linear-num-key-heads %d and --linear-num-value-heads %d evenly", m.Delta.KeyHeads, m.Delta.ValueHeads)
-	case m.Delta != nil && size(p.Context) > 1:
-		return exitcode.Errorf(exitcode.Usage, "--context-parallel-size %d: the states of gated delta nets do not pass from rank to rank; use 1", size(p.Context))
+	case m.Delta != nil && m.Delta.KeyHeads/tp%size(p.Context) != 0:
+		return exitcode.Errorf(exitcode.Usage, "--context-parallel-size %d: these ranks exchange the heads of gated delta nets, and cannot share the %d key heads of a rank evenly", size(p.Context), m.Delta.KeyHeads/tp)
+	case m.Conv != nil && m.HiddenSize%(tp*size(p.Context)) != 0:
+		return exitcode.Errorf(exitcode.Usage, "--hidden-size %d: %d tensor-parallel and %d context-parallel ranks cannot share the channels of convolutions evenly", m.HiddenSize, tp, size(p.Context))
 	case m.FFNHiddenSize%tp != 0:
 		return bad("they cannot share --ffn-hidden-size %d evenly", m.FFNHiddenSize)
 	case m.PaddedVocabSize%tp != 0:
@@ -83,8 +87,8 @@ func (p Parallel) check(c *StageConfig) error {
 
 // headsPerContext tells why heads cannot be exchanged for positions.
 func (p Parallel) headsPerContext(m *spec.Model) error {
-	groups := max(1, m.NumQueryGroups/p.TP.Size()) // on a rank
 	for layer := range m.NumLayers {
+		groups := max(1, m.AttentionOf(layer).NumQueryGroups/p.TP.Size()) // on a rank
 		if c, kind := p.contextOf(layer); c.Heads > 1 && groups%c.Heads != 0 {
 			return exitcode.Errorf(exitcode.Usage, "--cp-comm-type %s: %d ranks cannot share the %d query groups of a rank evenly", kind, c.Heads, groups)
 		}
@@ -129,7 +133,8 @@ func (p Parallel) share(m *spec.Model) share {
 	perGroup := int64(m.NumAttentionHeads) / groups
 	s := share{groups: groups / size, perGroup: perGroup, firstHead: rank * int64(m.NumAttentionHeads) / size}
 	queries := perGroup * d // rows of a group's queries, and of its gates
-	block := queries + 2*d
+	both := int64(m.KeyValues()) * d
+	block := queries + both
 	if m.OutputGate {
 		block += queries
 	}
@@ -140,9 +145,9 @@ func (p Parallel) share(m *spec.Model) share {
 	sharers := size / groups
 	s.groups, s.perGroup = 1, perGroup/sharers
 	start := rank / sharers * block
-	for at := start; at < start+block-2*d; at += queries {
+	for at := start; at < start+block-both; at += queries {
 		s.rows = append(s.rows, [2]int64{at + rank%sharers*s.perGroup*d, s.perGroup * d})
 	}
-	s.shared = &mpu.SharedRows{Rows: [][2]int64{{start + block - 2*d, 2 * d}}, Sharers: mpu.Region{Group: p.QuerySharers}}
+	s.shared = &mpu.SharedRows{Rows: [][2]int64{{start + block - both, both}}, Sharers: mpu.Region{Group: p.QuerySharers}}
 	return s
 }

@@ -146,11 +146,12 @@ type positionTables struct {
 // ropes are a layer's tables; layers share them.
 func (t *positionTables) ropes(layer int) *ropeTables {
 	i := 0
-	if t.m.WindowRope != "" && t.m.WindowedAt(layer) {
+	m := t.m.AttentionOf(layer)
+	if (m.WindowRope != "" || t.m.Full != nil) && m.WindowedAt(layer) {
 		i = 1
 	}
 	if t.rope[i] == nil {
-		table, err := t.m.RopeTable(i == 1, int(t.positions))
+		table, err := m.RopeTable(i == 1 && m.WindowRope != "", int(t.positions))
 		if err != nil {
 			panic(err) // lacks has read the rules
 		}
@@ -166,8 +167,12 @@ func (t *positionTables) ropes(layer int) *ropeTables {
 // positions (Model.QueryGrowth).
 func (t *positionTables) growths() *ropeTables {
 	if t.growth == nil {
+		from := int64(1)
+		if t.m.QueryGrowthAll {
+			from = 0
+		}
 		t.growth = newRopeTables(t.device, t.positions, t.m.KVChannels/2, func(position int64, _ int) (sin, cos float64) {
-			return 0, 1 + t.m.QueryGrowth*math.Log(1+math.Floor(float64(position+1)/float64(t.m.QueryGrowthFrom)))
+			return 0, 1 + t.m.QueryGrowth*math.Log(1+math.Floor(float64(position+from)/float64(t.m.QueryGrowthFrom)))
 		})
 	}
 	return t.growth

@@ -213,7 +213,7 @@ func (s *Stage) Materialize(positions int, train bool) (grads Tensor) {
 func (s *Stage) Prepare(positions int) {
 	tables := &positionTables{device: s.device, m: s.m, dtype: s.config.DType, positions: int64(positions)}
 	for _, l := range s.allLayers() {
-		l.attention.prepare(s.device, tables)
+		l.prepare(s.device, tables)
 	}
 	for _, x := range s.mixtures() {
 		x.router.prepare(s.device)
@@ -256,6 +256,9 @@ func (s *Stage) BalanceExperts(tokens, quantiles [][]float64) {
 func (s *Stage) Buffers(write bool) (all []mpu.Stored) {
 	for _, x := range s.mixtures() {
 		all = append(all, x.router.buffers(write && s.region.Rank() == 0)...)
+	}
+	for _, l := range s.layers {
+		all = append(all, l.buffers(write && s.region.Rank() == 0)...)
 	}
 	return all
 }

@@ -20,7 +20,9 @@ const (
 	DecayLinear    = "linear"
 	DecayCosine    = "cosine"
 	DecayInvSqrt   = "inverse-square-root"
-	DecayWSD       = "WSD" // warm up, stay, then come down over the last part
+	DecayPower     = "polynomial"      // a power of the fraction that remains
+	DecayRestarts  = "cosine-restarts" // several cosines, each from the peak
+	DecayWSD       = "WSD"             // warm up, stay, then come down over the last part
 	WSDExponential = "exponential"
 	WSDLinear      = "linear"
 	WSDCosine      = "cosine"
@@ -41,6 +43,10 @@ type Config struct {
 	Muon                          MuonConfig
 	Addends                       Addends // of a gradient, where layouts change no bit; zero: they do
 
+	// WidthMult is how many times the width of muP's base the model's is; 0: no muP. AdamW divides the learning
+	// rate and epsilon of matrices by it, SGD multiplies the rate of everything else.
+	WidthMult float64
+
 	WeightDecay                      float64
 	StartWeightDecay, EndWeightDecay float64
 	WeightDecayIncrStyle             string // constant, linear, cosine
@@ -55,6 +61,8 @@ type Config struct {
 	WarmupFraction                  float64 // of the decay length; exclusive with the two above
 	WarmupInit                      float64 // learning rate at sample 0 of the warm-up
 	WSDDecayIters, WSDDecaySamples  int
+	Power                           float64 // of DecayPower
+	Cycles                          int     // of DecayRestarts
 	OverrideScheduler               bool    // resume: the command line's schedule wins
 	UseCheckpointScheduler          bool    // resume: the checkpoint's schedule wins
 	LossScale                       float64 // constant scale; 0: dynamic with fp16, else none
@@ -68,7 +76,7 @@ type Config struct {
 func (c *Config) Schedule(trainIters, trainSamples, globalBatch int) (Schedule, error) {
 	s := Schedule{
 		InitLR: c.WarmupInit, MaxLR: c.LR, MinLR: c.MinLR,
-		Style: c.DecayStyle, WSDStyle: c.WSDDecayStyle,
+		Style: c.DecayStyle, WSDStyle: c.WSDDecayStyle, Power: c.Power, Cycles: c.Cycles,
 		StartWD: c.StartWeightDecay, EndWD: c.EndWeightDecay, WDStyle: c.WeightDecayIncrStyle,
 	}
 	if s.WDStyle == DecayConstant {
@@ -117,6 +125,10 @@ func (s *Schedule) check() error {
 		return bad("the warm-up (%g samples) must be shorter than the decay (%d samples): lower --lr-warmup-iters or --lr-warmup-samples, or raise --lr-decay-iters or --lr-decay-samples", s.WarmupSamples, s.DecaySamples)
 	case s.Style == DecayWSD && s.WSDSamples <= 0:
 		return bad("--lr-decay-style WSD needs --lr-wsd-decay-iters or --lr-wsd-decay-samples")
+	case s.Style == DecayPower && !(s.Power > 0):
+		return bad("--lr-decay-power %g must be above 0", s.Power)
+	case s.Style == DecayRestarts && s.Cycles < 1:
+		return bad("--lr-decay-cycles %d must be at least 1", s.Cycles)
 	case s.StartWD < 0 || s.EndWD < s.StartWD:
 		return bad("weight decay must not shrink: --start-weight-decay %g, --end-weight-decay %g", s.StartWD, s.EndWD)
 	}

@@ -169,3 +169,37 @@ func TestOneCallABucket(t *testing.T) {
 		d.Close()
 	}
 }
+
+// Claim: with muP at 4 times the base's width AdamW divides rate and epsilon of matrices by 4, and leaves
+// tables of embeddings, norms and biases alone; SGD multiplies the rates of these by 4. Worked by hand: the
+// first step of AdamW on a gradient g is lr·g/(g + eps).
+func TestMuPRates(t *testing.T) {
+	const g, eps = 0.5, 1.0
+	adam := func(rate, eps float64) float64 { return 1 - rate*g/(g+eps) }
+	for kind, want := range map[string][]float64{
+		Adam: {adam(1, eps), adam(0.25, eps/4), adam(1, eps), adam(0.25, eps/4)},
+		SGD:  {1 - 4*g, 1 - g, 1 - 4*g, 1 - g},
+	} {
+		d := ref.Open()
+		one := mpu.Init{Kind: mpu.InitConstant, Value: 1}
+		params := []*mpu.Param{mpu.Whole("embedding.word_embeddings.weight", one, 4, 2), mpu.Whole("decoder.layers.0.mlp.linear_fc1.weight", one, 3, 2),
+			mpu.Whole("decoder.layers.0.input_layernorm.weight", one, 5), mpu.Whole("output_layer.weight", one, 4, 2)}
+		params[0].Role, params[3].Role = mpu.Vocabulary, mpu.Vocabulary
+		o := New(d, Config{Kind: kind, WidthMult: 4, AdamBeta1: 0.9, AdamBeta2: 0.99, AdamEps: eps}, params, device.F32, Groups{}, Sharding{})
+		if err := o.Initialize(1); err != nil {
+			t.Fatal(err)
+		}
+		o.ZeroGrad()
+		for _, p := range params {
+			d.Fill(p.Grad, g)
+		}
+		if _, err := o.Step(StepArgs{LR: 1, Factor: 1}); err != nil {
+			t.Fatal(err)
+		}
+		for i, p := range params {
+			if got := float64(device.ReadSlice[float32](d, p.Value)[0]); math.Abs(got-want[i]) > 1e-6 {
+				t.Errorf("%s: %s is %g, want %g", kind, p.Name, got, want[i])
+			}
+		}
+	}
+}

@@ -14,6 +14,7 @@ type run struct {
 	hyper             device.Tensor
 	segments          device.Tensor // i64 [n, 2] of the part; not given: one, all of it
 	mults             device.Tensor // f32 [n, 2]: of the learning rate, of the weight decay
+	eps               float64       // AdamW's
 }
 
 // addRuns makes the runs of a bucket's part: one, and others where the rate of --decoupled-lr or another
@@ -23,11 +24,14 @@ func (o *Optimizer) addRuns(b *bucket, p *part) {
 	if p.matrix {
 		return
 	}
-	for kind := range 2 * len(o.clips) {
-		clip, apart := kind/2, kind%2 == 1
-		r := &run{value: b.ownValues.Slice(0, p.from, p.n), main: p.main, m: p.m, v: p.v, hyper: o.clips[clip].hyper}
+	for kind := range 4 * len(o.clips) {
+		clip, apart, wide := kind/4, kind/2%2 == 1, kind%2 == 1
+		r := &run{eps: o.config.AdamEps, value: b.ownValues.Slice(0, p.from, p.n), main: p.main, m: p.m, v: p.v, hyper: o.clips[clip].hyper}
 		if r.grad = b.ownGrads; r.grad.Given() {
 			r.grad = r.grad.Slice(0, p.from, p.n)
+		}
+		if wide {
+			r.eps /= o.config.WidthMult
 		}
 		if apart {
 			r.hyper = o.clips[clip].apart
@@ -40,14 +44,14 @@ func (o *Optimizer) addRuns(b *bucket, p *part) {
 			if s.n == 0 {
 				whose = b.firstRun()
 			}
-			if o.decoupled(param) != apart || o.clipOf(param) != clip || whose != p || o.orthogonal(param) {
+			if o.decoupled(param) != apart || o.wide(param) != wide || o.clipOf(param) != clip || whose != p || o.orthogonal(param) {
 				continue
 			}
 			if rows++; s.n == 0 {
 				continue
 			}
 			s.run, s.place = r, int64(len(at)/2)
-			at, mults = append(at, s.start-p.from, s.start-p.from+s.n), append(mults, 1, o.decay(param))
+			at, mults = append(at, s.start-p.from, s.start-p.from+s.n), append(mults, o.rateMult(param), o.decay(param))
 		}
 		if rows == 0 {
 			continue
@@ -79,6 +83,32 @@ func (b *bucket) firstRun() *part {
 // decoupled tells whether a parameter has the rate of --decoupled-lr.
 func (o *Optimizer) decoupled(p *mpu.Param) bool { return o.rate.Given() && p.Role == mpu.Vocabulary }
 
+// hidden tells whether a parameter is a matrix whose both sides grow with the model's width, or the output
+// layer: not a norm, a bias, a table of embeddings.
+func (o *Optimizer) hidden(p *mpu.Param) bool {
+	dims := len(p.Global)
+	if p.Each != nil {
+		dims--
+	}
+	return dims > 1 && p.Name != "embedding.word_embeddings.weight" && p.Name != "embedding.position_embeddings.weight" && !o.decoupled(p)
+}
+
+// wide tells whether AdamW divides a parameter's rate and epsilon by WidthMult.
+func (o *Optimizer) wide(p *mpu.Param) bool {
+	return o.config.WidthMult != 0 && o.config.Kind == Adam && o.hidden(p)
+}
+
+// rateMult is the multiplier of a parameter's learning rate.
+func (o *Optimizer) rateMult(p *mpu.Param) float32 {
+	switch {
+	case o.wide(p):
+		return float32(1 / o.config.WidthMult)
+	case o.config.WidthMult != 0 && o.config.Kind == SGD && !o.hidden(p) && !o.decoupled(p):
+		return float32(o.config.WidthMult)
+	}
+	return 1
+}
+
 // decay is the multiplier of a parameter's weight decay.
 func (o *Optimizer) decay(p *mpu.Param) float32 {
 	if p.NoDecay && !(o.config.DecayQKNorm && p.Role == mpu.QKNorm) {
@@ -90,7 +120,7 @@ func (o *Optimizer) decay(p *mpu.Param) float32 {
 // alone is the run of a segment, or of a piece of it: one segment with the multipliers of its
 // parameter's.
 func (s *segment) alone(of *segment) *run {
-	return &run{value: s.value, main: s.main, grad: s.grad, m: s.m, v: s.v, hyper: of.run.hyper, mults: of.run.mults.Slice(0, of.place, 1)}
+	return &run{value: s.value, main: s.main, grad: s.grad, m: s.m, v: s.v, hyper: of.run.hyper, eps: of.run.eps, mults: of.run.mults.Slice(0, of.place, 1)}
 }
 
 func (o *Optimizer) update(r *run) {
@@ -109,7 +139,7 @@ func (o *Optimizer) update(r *run) {
 		return
 	}
 	o.device.AdamW(device.AdamWArgs{Param: r.main, Grad: r.grad, M: r.m, V: r.v, Model: model, Hyper: r.hyper, Segments: r.segments, Mults: r.mults,
-		Beta1: float32(o.config.AdamBeta1), Beta2: float32(o.config.AdamBeta2), Eps: float32(o.config.AdamEps)})
+		Beta1: float32(o.config.AdamBeta1), Beta2: float32(o.config.AdamBeta2), Eps: float32(r.eps)})
 }
 
 // counted is gradients of a clip whose statistics one call adds up.

@@ -18,6 +18,8 @@ type Schedule struct {
 	DecaySamples         int64
 	WSDSamples           int64 // length of the final descent of WSD
 	Style, WSDStyle      string
+	Power                float64 // of DecayPower
+	Cycles               int     // of DecayRestarts
 
 	StartWD, EndWD float64
 	WDSamples      int64
@@ -73,7 +75,8 @@ func alongCosine(ratio float64) float64 { return 0.5 * (math.Cos(math.Pi*ratio) 
 // The curves by their names on the command line, which takes no others. Of learning rates that are no curve of a ratio, nil: LRBetween
 // and coefficient have them.
 var (
-	decays    = map[string]fall{DecayConstant: nil, DecayLinear: alongLine, DecayCosine: alongCosine, DecayInvSqrt: nil, DecayWSD: nil}
+	decays = map[string]fall{DecayConstant: nil, DecayLinear: alongLine, DecayCosine: alongCosine, DecayInvSqrt: nil, DecayWSD: nil,
+		DecayPower: nil, DecayRestarts: nil}
 	wsdDecays = map[string]fall{WSDLinear: alongLine, WSDCosine: alongCosine, WSDMinusSqrt: func(ratio float64) float64 { return 1 - math.Sqrt(ratio) },
 		WSDExponential: func(ratio float64) float64 { return 2*math.Pow(0.5, ratio) - 1 }}
 	wdRises = map[string]fall{DecayConstant: nil, DecayLinear: func(ratio float64) float64 { return ratio }, DecayCosine: func(ratio float64) float64 { return alongCosine(1 - ratio) }}
@@ -89,7 +92,17 @@ func (p *ParamScheduler) coefficient(n float64) float64 {
 		}
 		return wsdDecays[p.WSDStyle]((n - start) / float64(p.WSDSamples))
 	}
-	return decays[p.Style]((n - p.WarmupSamples) / (float64(p.DecaySamples) - p.WarmupSamples))
+	ratio := (n - p.WarmupSamples) / (float64(p.DecaySamples) - p.WarmupSamples)
+	switch p.Style {
+	case DecayPower:
+		return math.Pow(1-ratio, p.Power)
+	case DecayRestarts:
+		if ratio >= 1 {
+			return 0
+		}
+		return alongCosine(math.Mod(float64(p.Cycles)*ratio, 1))
+	}
+	return decays[p.Style](ratio)
 }
 
 // WeightDecay is the decay of the next step, for parameters that decay at all.
@@ -127,12 +140,21 @@ type SchedulerState struct {
 	EndWD         float64 `json:"end_wd"`
 	WDSamples     int64   `json:"wd_incr_steps"`
 	WDStyle       string  `json:"wd_incr_style"`
+	Power         float64 `json:"lr_decay_power,omitempty"` // of styles that Megatron lacks
+	Cycles        int     `json:"lr_decay_cycles,omitempty"`
 }
 
 // State is the scheduler's state for a checkpoint.
 func (p *ParamScheduler) State() SchedulerState {
-	return SchedulerState{p.MaxLR, p.MinLR, p.WarmupSamples, p.DecaySamples, p.Style, p.samples,
-		p.StartWD, p.EndWD, p.WDSamples, p.WDStyle}
+	s := SchedulerState{MaxLR: p.MaxLR, MinLR: p.MinLR, WarmupSamples: p.WarmupSamples, DecaySamples: p.DecaySamples, Style: p.Style, Samples: p.samples,
+		StartWD: p.StartWD, EndWD: p.EndWD, WDSamples: p.WDSamples, WDStyle: p.WDStyle}
+	switch p.Style {
+	case DecayPower:
+		s.Power = p.Power
+	case DecayRestarts:
+		s.Cycles = p.Cycles
+	}
+	return s
 }
 
 // constant tells whether both curves are flat: how long they are then changes nothing.
@@ -164,7 +186,12 @@ func (p *ParamScheduler) Load(st SchedulerState, override, useCheckpoint bool) (
 	reconcile("minimum learning rate", p.MinLR == st.MinLR, p.MinLR, st.MinLR, func() { p.MinLR = st.MinLR })
 	reconcile("warm-up samples", p.WarmupSamples == st.WarmupSamples, p.WarmupSamples, st.WarmupSamples, func() { p.WarmupSamples = st.WarmupSamples })
 	reconcile("decay samples", p.DecaySamples == st.DecaySamples || constant(p.Style, st.Style), p.DecaySamples, st.DecaySamples, func() { p.DecaySamples = st.DecaySamples })
-	reconcile("decay style", p.Style == st.Style, p.Style, st.Style, func() { p.Style = st.Style })
+	reconcile("decay style", p.Style == st.Style, p.Style, st.Style, func() { p.Style, p.Power, p.Cycles = st.Style, st.Power, st.Cycles })
+	if p.Style == st.Style {
+		mine := p.State()
+		reconcile("decay power", mine.Power == st.Power, mine.Power, st.Power, func() { p.Power = st.Power })
+		reconcile("decay cycles", mine.Cycles == st.Cycles, mine.Cycles, st.Cycles, func() { p.Cycles = st.Cycles })
+	}
 	reconcile("start weight decay", p.StartWD == st.StartWD, p.StartWD, st.StartWD, func() { p.StartWD = st.StartWD })
 	reconcile("end weight decay", p.EndWD == st.EndWD, p.EndWD, st.EndWD, func() { p.EndWD = st.EndWD })
 	reconcile("weight decay samples", p.WDSamples == st.WDSamples || constant(p.WDStyle, st.WDStyle), p.WDSamples, st.WDSamples, func() { p.WDSamples = st.WDSamples })

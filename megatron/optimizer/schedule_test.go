@@ -2,6 +2,7 @@ package optimizer
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 
@@ -139,5 +140,59 @@ func TestScalerResumes(t *testing.T) {
 	}
 	if a.State() != b.State() || a.Scale() != 1024 {
 		t.Errorf("%+v and %+v", a.State(), b.State())
+	}
+}
+
+// Claim: polynomial and cosine-restarts are transformers' get_polynomial_decay_schedule_with_warmup and
+// get_cosine_with_hard_restarts_schedule_with_warmup (5.24; the factors of 10 warm-up steps of 110 in all).
+func TestCurvesOfTransformers(t *testing.T) {
+	for _, c := range []struct {
+		style  string
+		power  float64
+		cycles int
+		want   map[int64]float64 // by sample; of a peak of 1 and a minimum of 0
+	}{
+		{DecayPower, 2, 0, map[int64]float64{5: 0.5, 10: 1, 35: 0.5625, 60: 0.25, 109: 0.0001}},
+		{DecayPower, 1, 0, map[int64]float64{60: 0.5, 85: 0.25}},
+		{DecayRestarts, 0, 3, map[int64]float64{5: 0.5, 10: 1, 35: 0.1464466094067262, 60: 0.5, 110: 0}},
+	} {
+		for at, want := range c.want {
+			p := NewParamScheduler(Schedule{MaxLR: 1, WarmupSamples: 10, DecaySamples: 110, Style: c.style, Power: c.power, Cycles: c.cycles})
+			p.Step(int(at))
+			if got := p.LR(); math.Abs(got-want) > 1e-12 {
+				t.Errorf("%s at %d: %g, want %g", c.style, at, got, want)
+			}
+		}
+	}
+	a := NewParamScheduler(Schedule{MaxLR: 1, WarmupSamples: 10, DecaySamples: 110, Style: DecayPower, Power: 2})
+	b := NewParamScheduler(Schedule{MaxLR: 1, WarmupSamples: 10, DecaySamples: 110, Style: DecayPower, Power: 1})
+	if _, err := b.Load(a.State(), false, false); err == nil || !strings.Contains(err.Error(), "decay power") {
+		t.Error(err)
+	}
+}
+
+// Claim: several decays branch from one checkpoint of a WSD run: with --override-opt-param-scheduler each
+// starts at the peak where the checkpoint stands, and ends at its own length.
+func TestBranchAndDecay(t *testing.T) {
+	trunk := Schedule{MaxLR: 1, MinLR: 0.1, WarmupSamples: 10, DecaySamples: 1000, WSDSamples: 100, Style: DecayWSD, WSDStyle: WSDLinear, WDStyle: DecayConstant}
+	a := NewParamScheduler(trunk)
+	a.Step(400)
+	for _, length := range []int64{50, 200} {
+		branch := trunk
+		branch.DecaySamples, branch.WSDSamples = 400+length, length
+		b := NewParamScheduler(branch)
+		if _, err := b.Load(a.State(), false, false); err == nil || !strings.Contains(err.Error(), "decay samples") {
+			t.Error(err)
+		}
+		if _, err := b.Load(a.State(), true, false); err != nil || b.LR() != 1 {
+			t.Errorf("%v: starts at %g", err, b.LR())
+		}
+		b.Step(int(length / 2))
+		if got, want := b.LR(), 0.1+0.5*0.9; math.Abs(got-want) > 1e-12 {
+			t.Errorf("half of %d: %g, want %g", length, got, want)
+		}
+		if b.Step(int(length - length/2)); math.Abs(b.LR()-0.1) > 1e-12 {
+			t.Errorf("end of %d: %g", length, b.LR())
+		}
 	}
 }

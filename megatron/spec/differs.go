@@ -99,7 +99,9 @@ func (m *Model) meaning() []setting {
 		{"QKVBias", "bias of query, key and value", m.QKVBias},
 		{"Experts", "a mixture of experts", m.Experts != nil},
 		{"Latent", "--multi-latent-attention, its widths and RoPE", m.latent()},
+		{"Full", "--full-attention-kv-channels and --full-attention-query-groups", m.full()},
 		{"Delta", "--experimental-attention-variant, its widths and layers", m.delta()},
+		{"Conv", "--short-conv-freq and --short-conv-kernel-dim", m.conv()},
 		{"MTP", "multi-token prediction", m.MTP != nil},
 	}
 }
@@ -118,6 +120,22 @@ func (m *Model) delta() string {
 		return "none"
 	}
 	return fmt.Sprintf("%+v", *m.Delta)
+}
+
+// full is all of attention without a window, as latent.
+func (m *Model) full() string {
+	if m.Full == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%+v", *m.Full)
+}
+
+// conv is all of short convolutions, as latent.
+func (m *Model) conv() string {
+	if m.Conv == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%+v", *m.Conv)
 }
 
 func (p *MTP) meaning() []setting {

@@ -34,6 +34,9 @@ func (m *Model) Parameters() int64 {
 // or experts.
 func (m *Model) LayerParameters(layer int) int64 {
 	n := int64(m.layerNorms())*m.normParameters(m.HiddenSize) + m.mixerParameters(layer)
+	if m.LayerScalar {
+		n++
+	}
 	if !m.MixtureAt(layer) {
 		return n + m.mlpParameters(m.FFNHiddenSize)
 	}
@@ -72,10 +75,13 @@ func (m *Model) normParameters(width int) int64 {
 
 // mixerParameters counts what a layer has in which positions see each other.
 func (m *Model) mixerParameters(layer int) int64 {
-	if m.DeltaAt(layer) {
+	switch {
+	case m.DeltaAt(layer):
 		return m.Delta.parameters(m)
+	case m.ConvAt(layer):
+		return m.Conv.parameters(m)
 	}
-	return m.attentionParameters()
+	return m.AttentionOf(layer).attentionParameters()
 }
 
 func (m *Model) attentionParameters() int64 {
@@ -121,7 +127,8 @@ func (m *Model) mlpParameters(ffn int) int64 {
 //
 // q and kv are the widths of all query and of all key heads, F is 2 (gated: 3)
 // times the intermediate width a token passes through, V the padded vocabulary.
-// With latent attention the terms of attention are Latent.operations, with a gated delta net Delta.operations. The attention term counts the causal half only. Every depth of
+// With latent attention the terms of attention are Latent.operations, with a gated delta net Delta.operations, with a short
+// convolution ShortConv.operations. The attention term counts the causal half only. Every depth of
 // multi-token prediction counts as a layer more, its three norms and projection (3h + 2h^2) and the logits again. Recomputation, other norms, softmax
 // and the optimizer are not counted.
 func (m *Model) FLOPs(batch, seq int) float64 {
@@ -151,9 +158,12 @@ func (m *Model) mixerOperations(layer int, seq float64) float64 {
 	switch {
 	case m.DeltaAt(layer):
 		return m.Delta.operations(m)
+	case m.ConvAt(layer):
+		return m.Conv.operations(m)
 	case m.Latent != nil:
 		return m.Latent.operations(m, seq)
 	}
+	m = m.AttentionOf(layer)
 	q := float64(m.NumAttentionHeads * m.KVChannels)
 	return float64(m.HiddenSize)*(float64(m.QKVRows())+q) + seq*q
 }

@@ -75,6 +75,8 @@ type Model struct {
 	QKNorm           bool // norms of queries and keys, of each head
 	QKNormWhole      bool // of all heads of a token together (OLMo 2, OLMoE); with QKNorm
 	QKNormAfterRope  bool // queries and keys are normed when they have rotated (Hunyuan); with QKNorm
+	ValueNorm        bool // each head's values are divided by their root mean square (Gemma 4)
+	KeysAreValues    bool // values are the keys before norm and rotation, without a projection of their own; with Full, of layers without a window alone
 	QKL2Norm         bool // queries and keys of layers that rotate are divided by their root mean square afterwards (Llama 4)
 
 	Activation string
@@ -95,20 +97,25 @@ type Model struct {
 	Chunk        int     // in the layers that Windowed names, or all: a query sees keys of its own chunk of so many positions (Llama 4); 0: not
 	AlibiTable   bool    // ALiBi as Falcon-RW has it: slope·key, rounded to bf16, divided like the scores
 
-	// Queries of layers without rotation are multiplied by 1 + QueryGrowth·ln(1 + ⌊(p+1)/QueryGrowthFrom⌋) at
+	// Queries of layers without rotation, with QueryGrowthAll of all layers and with p in place of p+1 (Ministral 3), are
+	// multiplied by 1 + QueryGrowth·ln(1 + ⌊(p+1)/QueryGrowthFrom⌋) at
 	// position p (Llama 4); 0: not.
 	QueryGrowth     float64
 	QueryGrowthFrom int
+	QueryGrowthAll  bool
 
+	LayerScalar    bool    // what a layer gives is multiplied by a number that is not trained (Gemma 4)
 	EmbeddingScale float64 // of the embeddings that enter the first layer; 0: 1
 	ResidualScale  float64 // of what attention and MLP add to the residual stream; 0: 1
 	LogitScale     float64 // of the logits; 0: 1
 	LogitCap       float64 // logits are cap·tanh(logit/cap) (Gemma 2); 0: not
 
-	Latent  *Latent  // multi-latent attention; nil: queries, keys and values come from the layer's input
-	Delta   *Delta   `json:",omitempty"` // layers with a gated delta net; nil: none
-	Experts *Experts // nil: dense
-	MTP     *MTP     `json:",omitempty"` // multi-token prediction; nil: the next token alone
+	Full    *FullAttention `json:",omitempty"` // attention of layers without a window; nil: as of the others
+	Latent  *Latent        // multi-latent attention; nil: queries, keys and values come from the layer's input
+	Delta   *Delta         `json:",omitempty"` // layers with a gated delta net; nil: none
+	Conv    *ShortConv     `json:",omitempty"` // layers with a short convolution; nil: none
+	Experts *Experts       // nil: dense
+	MTP     *MTP           `json:",omitempty"` // multi-token prediction; nil: the next token alone
 
 	Adapters []Adapter `json:",omitempty"` // low-rank additions that are trained or kept apart; nil: none
 
@@ -128,13 +135,21 @@ func (m *Model) Gated() bool {
 }
 
 // QKVRows is the number of rows of linear_qkv.weight: per query group its
-// query heads, with OutputGate as many gates, one key and one value head.
+// query heads, with OutputGate as many gates, one key and, but with KeysAreValues, one value head.
 func (m *Model) QKVRows() int {
 	heads := m.NumAttentionHeads
 	if m.OutputGate {
 		heads *= 2
 	}
-	return (heads + 2*m.NumQueryGroups) * m.KVChannels
+	return (heads + m.KeyValues()*m.NumQueryGroups) * m.KVChannels
+}
+
+// KeyValues is how many heads of a group linear_qkv makes besides queries: a key and a value, or the key alone.
+func (m *Model) KeyValues() int {
+	if m.KeysAreValues {
+		return 1
+	}
+	return 2
 }
 
 // FC1Rows is the number of rows of linear_fc1.weight.

@@ -231,6 +231,12 @@ func ModelFlags(m *spec.Model) map[string][]string {
 	if m.Delta != nil {
 		deltaFlags(flags, m.Delta)
 	}
+	if m.Full != nil {
+		flags["full-attention-kv-channels"], flags["full-attention-query-groups"] = []string{fmt.Sprint(m.Full.KVChannels)}, []string{fmt.Sprint(m.Full.NumQueryGroups)}
+	}
+	if m.Conv != nil {
+		flags["short-conv-freq"], flags["short-conv-kernel-dim"] = []string{pattern(m.Conv.Layers)}, []string{fmt.Sprint(m.Conv.Taps)}
+	}
 	if m.MTP != nil {
 		mtpFlags(flags, m.MTP)
 	}

@@ -1,5 +1,3 @@
-// Package verify is the command `verify`: it proves that no layout of ranks changes
-// the maths, and runs cases whose answers other programs made.
 package verify
 
 import (
@@ -21,7 +19,7 @@ import (
 // there are.
 func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	c := proveCommand(open)
-	c.Subcommands = []*cli.Command{caseCommand(open)}
+	c.Subcommands = []*cli.Command{caseCommand(open), mupCommand(open)}
 	return &c
 }
 

@@ -31,15 +31,16 @@ func deltaCases() (cases []Case) {
 		} {
 			cases = append(cases, deltaForwardCase(d, s, true), deltaForwardCase(d, s, false), deltaBackwardCase(d, s))
 		}
-		for _, s := range []convShape{{1, 1, 1, 4, false}, {2, 3, 5, 4, false}, {1, 70, 33, 4, true}, {2, 130, 128, 3, true}, {1, 65, 300, 1, false}, {2, 40, 17, 7, true}} {
+		for _, s := range []convShape{{1, 1, 1, 4, false, 0}, {2, 3, 5, 4, false, 0}, {1, 70, 33, 4, true, 0}, {2, 130, 128, 3, true, 0}, {1, 65, 300, 1, false, 0}, {2, 40, 17, 7, true, 0},
+			{1, 70, 33, 3, true, 1}, {2, 9, 130, 3, false, 1}} {
 			cases = append(cases, convForwardCase(d, s), convBackwardCase(d, s))
 		}
 		for _, s := range []pagedShape{{[][2]int64{{0, 1}}, 1, 1, 16}, {[][2]int64{{30, 1}, {0, 5}, {15, 1}, {31, 33}}, 2, 2, 32}, {[][2]int64{{3, 40}}, 1, 3, 64}} {
-			cases = append(cases, pagedConvCase(d, s), pagedDeltaCase(d, s))
+			cases = append(cases, pagedConvCase(d, s, 0), pagedConvCase(d, s, 1), pagedDeltaCase(d, s))
 		}
 		for _, n := range []int64{1, 17, 64, 1001} {
-			for _, silu := range []int32{0, 1} {
-				cases = append(cases, gateForwardCase(d, n, silu), gateBackwardCase(d, n, silu))
+			for kind := range int32(3) {
+				cases = append(cases, gateForwardCase(d, n, kind), gateBackwardCase(d, n, kind))
 			}
 		}
 	}
@@ -118,10 +119,14 @@ func deltaBackwardCase(d device.DType, s deltaShape) Case {
 type convShape struct {
 	batch, s, channels, kernel int64
 	doc                        bool
+	plain                      int32
 }
 
 func (s convShape) String() string {
 	text := fmt.Sprintf("%dx%d channels %d taps %d", s.batch, s.s, s.channels, s.kernel)
+	if s.plain != 0 {
+		text += " plain"
+	}
 	if s.doc {
 		text += " documents"
 	}
@@ -136,7 +141,7 @@ func convInputs(e *Env, d device.DType, s convShape) (x, w, docStart device.Tens
 
 func convForwardCase(d device.DType, s convShape) Case {
 	return Case{Op: device.OpCausalConvForward, Name: fmt.Sprintf("%s %v", d, s), Setup: func(e *Env) func() {
-		a := device.CausalConvForwardArgs{Batch: int32(s.batch)}
+		a := device.CausalConvForwardArgs{Batch: int32(s.batch), Plain: s.plain}
 		a.X, a.W, a.DocStart = convInputs(e, d, s)
 		a.Y = e.Out("Y", tol(d, s.kernel, 2), d, s.batch*s.s, s.channels)
 		return func() { e.Dev.CausalConvForward(a) }
@@ -145,7 +150,7 @@ func convForwardCase(d device.DType, s convShape) Case {
 
 func convBackwardCase(d device.DType, s convShape) Case {
 	return Case{Op: device.OpCausalConvBackward, Name: fmt.Sprintf("%s %v", d, s), Setup: func(e *Env) func() {
-		a := device.CausalConvBackwardArgs{Batch: int32(s.batch)}
+		a := device.CausalConvBackwardArgs{Batch: int32(s.batch), Plain: s.plain}
 		a.X, a.W, a.DocStart = convInputs(e, d, s)
 		a.DY = e.In("DY", d, s.batch*s.s, s.channels)
 		a.DX = e.Out("DX", tol(d, s.kernel, 8), d, s.batch*s.s, s.channels)
@@ -169,9 +174,9 @@ func (e *Env) placesOf(s pagedShape) (tables, rows device.Tensor, blocks int64) 
 	return tables, e.Make("rows", device.I32, func(i int) float64 { return places[i] }, int64(len(places)/2), 2), n * most
 }
 
-func pagedConvCase(d device.DType, s pagedShape) Case {
-	return Case{Op: device.OpPagedCausalConv, Name: fmt.Sprintf("%s %v channels %d", d, s.sequences, s.d), Setup: func(e *Env) func() {
-		a := device.PagedCausalConvArgs{}
+func pagedConvCase(d device.DType, s pagedShape, plain int32) Case {
+	return Case{Op: device.OpPagedCausalConv, Name: fmt.Sprintf("%s %v channels %d plain %d", d, s.sequences, s.d, plain), Setup: func(e *Env) func() {
+		a := device.PagedCausalConvArgs{Plain: plain}
 		var blocks int64
 		a.Tables, a.Rows, blocks = e.placesOf(s)
 		rows := a.Rows.Shape[0]
@@ -202,17 +207,18 @@ func gateInputs(e *Env, d device.DType, n int64) (x, g device.Tensor) {
 	return e.In("X", d, 5, 2, n), all.Slice(2, n, n)
 }
 
-func gateForwardCase(d device.DType, n int64, silu int32) Case {
-	return Case{Op: device.OpGateForward, Name: fmt.Sprintf("%s %d silu %d", d, n, silu), Setup: func(e *Env) func() {
+// gateForwardCase is of a kind: 0 sigmoid, 1 SiLU, 2 the gate as it is.
+func gateForwardCase(d device.DType, n int64, kind int32) Case {
+	return Case{Op: device.OpGateForward, Name: fmt.Sprintf("%s %d kind %d", d, n, kind), Setup: func(e *Env) func() {
 		x, g := gateInputs(e, d, n)
 		y := e.Out("Y", tol(d, 1, 8), d, 5, 2, n)
-		return func() { e.Dev.GateForward(device.GateForwardArgs{Y: y, X: x, G: g, Silu: silu}) }
+		return func() { e.Dev.GateForward(device.GateForwardArgs{Y: y, X: x, G: g, Silu: kind & 1, Plain: kind >> 1}) }
 	}, Work: Work{Bytes: float64(30 * n * d.Size())}}
 }
 
-func gateBackwardCase(d device.DType, n int64, silu int32) Case {
-	return Case{Op: device.OpGateBackward, Name: fmt.Sprintf("%s %d silu %d", d, n, silu), Setup: func(e *Env) func() {
-		a := device.GateBackwardArgs{Silu: silu, DY: e.In("DY", d, 5, 2, n)}
+func gateBackwardCase(d device.DType, n int64, kind int32) Case {
+	return Case{Op: device.OpGateBackward, Name: fmt.Sprintf("%s %d kind %d", d, n, kind), Setup: func(e *Env) func() {
+		a := device.GateBackwardArgs{Silu: kind & 1, Plain: kind >> 1, DY: e.In("DY", d, 5, 2, n)}
 		a.X, a.G = gateInputs(e, d, n)
 		a.DX, a.DG = e.Changes(a.DY, tol(d, 1, 8)), e.Out("DG", tol(d, 1, 8), d, 5, 2, n)
 		return func() { e.Dev.GateBackward(a) }
@@ -223,10 +229,10 @@ func gateBackwardCase(d device.DType, n int64, silu int32) Case {
 func (r drawer) delta() []Case {
 	d, keys := r.dtype(), r.size(1, 3)
 	s := deltaShape{batch: r.size(1, 3), s: r.size(1, 200), keyHeads: keys, heads: keys * r.size(1, 3), dk: r.size(1, 129), dv: r.size(1, 129), doc: r.yes(2), rate: 0.1}
-	c := convShape{batch: s.batch, s: s.s, channels: r.size(1, 300), kernel: r.size(1, 5), doc: s.doc}
-	n, silu := r.size(1, 300), int32(r.IntN(2))
-	return []Case{deltaForwardCase(d, s, true), deltaBackwardCase(d, s), convForwardCase(d, c), convBackwardCase(d, c), gateForwardCase(d, n, silu), gateBackwardCase(d, n, silu),
-		pagedConvCase(d, r.sequences(1, 1, r.size(1, 200))), pagedDeltaCase(d, r.sequences(r.size(1, 3), r.size(1, 3), 16*r.size(1, 5)))}
+	c := convShape{batch: s.batch, s: s.s, channels: r.size(1, 300), kernel: r.size(1, 5), doc: s.doc, plain: int32(r.IntN(2))}
+	n, kind := r.size(1, 300), int32(r.IntN(3))
+	return []Case{deltaForwardCase(d, s, true), deltaBackwardCase(d, s), convForwardCase(d, c), convBackwardCase(d, c), gateForwardCase(d, n, kind), gateBackwardCase(d, n, kind),
+		pagedConvCase(d, r.sequences(1, 1, r.size(1, 200)), c.plain), pagedDeltaCase(d, r.sequences(r.size(1, 3), r.size(1, 3), 16*r.size(1, 5)))}
 }
 
 // sequences are some that have up to two blocks of positions behind them and as many rows to
@@ -241,13 +247,15 @@ func (r drawer) sequences(groups, heads, d int64) pagedShape {
 
 // deltaGradients are of convolution, delta rule and gates, over a chunk's end and documents.
 func deltaGradients(g *gradient) {
-	convGradients(g)
+	convGradients(g, 0)
+	convGradients(g, 1)
 	x, gate, w := g.in(3, 4), g.in(3, 4), g.in(3, 4)
-	for _, silu := range []int32{0, 1} {
+	for kind := range int32(3) {
+		silu, plain := kind&1, kind>>1
 		y, dx, dgate := g.out(3, 4), g.out(3, 4), g.out(3, 4)
-		g.Dev.GateBackward(device.GateBackwardArgs{DX: dx, DG: dgate, DY: w, X: x, G: gate, Silu: silu})
+		g.Dev.GateBackward(device.GateBackwardArgs{DX: dx, DG: dgate, DY: w, X: x, G: gate, Silu: silu, Plain: plain})
 		loss := func() float64 {
-			g.Dev.GateForward(device.GateForwardArgs{Y: y, X: x, G: gate, Silu: silu})
+			g.Dev.GateForward(device.GateForwardArgs{Y: y, X: x, G: gate, Silu: silu, Plain: plain})
 			return g.loss(w, y)
 		}
 		g.check("gated", x, dx, loss)
@@ -258,14 +266,14 @@ func deltaGradients(g *gradient) {
 	}
 }
 
-func convGradients(g *gradient) {
+func convGradients(g *gradient, plain int32) {
 	const batch, s, n = 2, 7, 3
 	x, taps, w := g.in(batch*s, n), g.in(n, 4), g.in(batch*s, n)
 	y, dx, dw := g.out(batch*s, n), g.out(batch*s, n), g.zero(n, 4)
 	docStart := g.docStart(batch, s, true)
-	g.Dev.CausalConvBackward(device.CausalConvBackwardArgs{DX: dx, DW: dw, DY: w, X: x, W: taps, DocStart: docStart, Batch: batch})
+	g.Dev.CausalConvBackward(device.CausalConvBackwardArgs{DX: dx, DW: dw, DY: w, X: x, W: taps, DocStart: docStart, Batch: batch, Plain: plain})
 	loss := func() float64 {
-		g.Dev.CausalConvForward(device.CausalConvForwardArgs{Y: y, X: x, W: taps, DocStart: docStart, Batch: batch})
+		g.Dev.CausalConvForward(device.CausalConvForwardArgs{Y: y, X: x, W: taps, DocStart: docStart, Batch: batch, Plain: plain})
 		return g.loss(w, y)
 	}
 	g.check("convolved", x, dx, loss)

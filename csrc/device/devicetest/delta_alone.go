@@ -68,7 +68,10 @@ func (p packedNet) run(from, n int64, starts ...int64) (out [][]byte) {
 	back.DQ, back.DK, back.DV = split(dconv)
 	p.dev.DeltaRuleBackward(back)
 	p.dev.CausalConvBackward(device.CausalConvBackwardArgs{DX: dx, DW: zero(packedChannels, 4), DY: dconv, X: rows(p.x), W: p.w, DocStart: docStart, Batch: 1})
-	for _, t := range []device.Tensor{conv, o, dconv, dx, da, db} {
+	plain, dplain := new2(packedChannels), new2(packedChannels)
+	p.dev.CausalConvForward(device.CausalConvForwardArgs{Y: plain, X: rows(p.x), W: p.w, DocStart: docStart, Batch: 1, Plain: 1})
+	p.dev.CausalConvBackward(device.CausalConvBackwardArgs{DX: dplain, DW: zero(packedChannels, 4), DY: dconv, X: rows(p.x), W: p.w, DocStart: docStart, Batch: 1, Plain: 1})
+	for _, t := range []device.Tensor{conv, o, dconv, dx, da, db, plain, dplain} {
 		out = append(out, readBytes(p.dev, t))
 	}
 	return out

@@ -117,7 +117,7 @@ func (r drawer) parts() []Case {
 	d, n := r.dtype(), r.rowCount(2049)
 	wide := pick(r, []device.DType{d, device.F32})
 	s := square(r.size(1, 3), r.size(1, 129), r.size(1, 3), r.size(1, 4), r.size(1, 129))
-	return []Case{scaleCase(d, n), softCapCase(d, n), softCapBackwardCase(d, wide, n), sinkCase(d, s), sinkBackwardCase(d, s)}
+	return []Case{scaleCase(d, n, r.yes(2)), softCapCase(d, n), softCapBackwardCase(d, wide, n), sinkCase(d, s), sinkBackwardCase(d, s)}
 }
 
 func (r drawer) activations() []Case {

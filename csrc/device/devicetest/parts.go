@@ -12,7 +12,7 @@ import (
 func partCases() (cases []Case) {
 	for _, d := range valueTypes {
 		for _, n := range []int64{0, 1, 17, 1001, 100000} {
-			cases = append(cases, scaleCase(d, n), softCapCase(d, n), softCapBackwardCase(d, d, n))
+			cases = append(cases, scaleCase(d, n, false), scaleCase(d, n, true), softCapCase(d, n), softCapBackwardCase(d, d, n))
 			if d != device.F32 { // capped values of a wider type
 				cases = append(cases, softCapBackwardCase(d, device.F32, n))
 			}
@@ -29,10 +29,13 @@ func partCases() (cases []Case) {
 	return cases
 }
 
-func scaleCase(d device.DType, n int64) Case {
-	return Case{Op: device.OpScale, Name: fmt.Sprintf("%s %d", d, n), Setup: func(e *Env) func() {
-		x, out := e.In("X", d, n), e.Out("Out", tol(d, 1, 1), d, n)
-		return func() { e.Dev.Scale(device.ScaleArgs{Out: out, X: x, By: 0.3}) }
+func scaleCase(d device.DType, n int64, factor bool) Case {
+	return Case{Op: device.OpScale, Name: fmt.Sprintf("%s %d factor %v", d, n, factor), Setup: func(e *Env) func() {
+		a := device.ScaleArgs{X: e.In("X", d, n), Out: e.Out("Out", tol(d, 1, 1), d, n), By: 0.3}
+		if factor {
+			a.Factor = e.In("Factor", device.F32, 1)
+		}
+		return func() { e.Dev.Scale(a) }
 	}, Work: Work{Bytes: float64(2 * n * d.Size())}}
 }
 

@@ -6,7 +6,7 @@ const (
 	oneStack  = "GPT has one stack of layers; use --num-layers and --seq-length"
 	noYarn    = "YaRN is not supported; use --position-embedding-type rope, with --use-rope-scaling or --rotary-base for long texts"
 	noMTP     = "layers of multi-token prediction are like the decoder's last, and lie on the last pipeline stage; leave it out"
-	noMuP     = "muP is not supported; set --init-method-std and --lr for each model size"
+	noMuP     = "it follows from --hidden-size and --mup-base-hidden-size; leave it out"
 	noSparse  = "sparse and linear attention are not supported; use --window-size for long texts"
 	noHyper   = "hyper-connections are not supported; leave it out"
 	noQKClip  = "clipping of query and key weights is not supported; use --qk-layernorm against large logits"
@@ -73,6 +73,7 @@ var modelFlags = owned(Model,
 	works("softmax-type", String, "vanilla", "Raw.SoftmaxType", "softmax of attention: learnable adds one trained score a head, which has no value (GPT-OSS)").choices("vanilla", "learnable").but(notBuilt, "off-by-one"),
 	works("attention-chunk-size", Int, "", "Model.Chunk", "let a query see only keys of its own chunk of this many positions, in the layers of --window-attn-skip-freq (Llama 4; default: no chunks)").from(1, sizes),
 	works("query-growth", Float, "", "Model.QueryGrowth", "in layers without RoPE, multiply the query at position p by 1 + this * ln(1 + floor((p+1)/F)), with F of --query-growth-from (Llama 4; default: no growth)").above(0, 1e6),
+	works("query-growth-everywhere", Switch, "", "Model.QueryGrowthAll", "let queries of all layers grow, by p in place of p+1 (Ministral 3)"),
 	works("query-growth-from", Int, "", "Model.QueryGrowthFrom", "positions F of --query-growth").from(1, sizes),
 	works("alibi-by-key", Switch, "", "Model.AlibiTable", "with --position-embedding-type alibi, add slope*key, rounded to bf16, to the scores before their factor; not on --device cuda (Falcon-RW)"),
 	works("init-method-std", Float, "0.02", "Model.InitStd", "standard deviation of initial weights").from(0, 1000),
@@ -114,6 +115,31 @@ var latentFlags = owned(Model,
 	works("rotary-scaling-factor", Float, "1.0", "Raw.Latent.Factor", "with --multi-latent-attention, factor by which YaRN lengthens the model's 4096 positions").from(1, 1e6),
 	works("mscale", Float, "1.0", "Raw.Latent.MScale", "with --rope-type yarn, scale of rotated channels: 0.1*mscale*ln(factor)+1").from(0, 1000),
 	works("mscale-all-dim", Float, "0.0", "Raw.Latent.MScaleAllDim", "with --multi-latent-attention, as --mscale, squared on the attention scores").from(0, 1000),
+)
+
+// mupFlags are of muP.
+var mupFlags = owned(Model,
+	works("use-mup", Switch, "", "Raw.MuP.On", "scale initial weights, learning rates, attention and logits with the width (muP), so that settings found at --mup-base-hidden-size hold at --hidden-size"),
+	works("mup-base-hidden-size", Int, "0", "Raw.MuP.BaseHidden", "with --use-mup, the width at which --lr and --init-method-std were found").from(0, sizes),
+	works("mup-embedding-mult", Float, "1.0", "Raw.MuP.Embedding", "with --use-mup, factor on the embeddings").above(0, 1e6),
+	works("mup-output-mult", Float, "1.0", "Raw.MuP.Output", "with --use-mup, factor on the logits; 1: the base width divided by the width").above(0, 1e6),
+	works("mup-base-head-dim", Float, "", "Raw.MuP.BaseHead", "with --use-mup, width of a head at the base width: scores are multiplied by its root (default: 1)").above(0, 1e6),
+	works("mup-attn-scale-power", Float, "1.0", "Raw.MuP.Power", "with --use-mup, scores are divided by this power of the width of a head").from(0, 4),
+)
+
+// fullFlags are of attention that differs in layers without a window.
+var fullFlags = owned(Model,
+	works("full-attention-kv-channels", Int, "0", "Raw.Full.KVChannels", "have heads of this width in layers without a window (Gemma 4); 0: as in the others").from(0, sizes),
+	works("full-attention-query-groups", Int, "0", "Raw.Full.NumQueryGroups", "have this many query groups in layers without a window (Gemma 4); 0: as in the others").from(0, 1<<20),
+	works("v-layernorm", Switch, "", "Model.ValueNorm", "divide the values of each head by their root mean square (Gemma 4)"),
+	works("keys-are-values", Switch, "", "Model.KeysAreValues", "take the keys before norm and rotation for values; with --full-attention-kv-channels or --full-attention-query-groups in layers without a window alone (Gemma 4)"),
+	works("layer-scalar", Switch, "", "Model.LayerScalar", "multiply what a layer gives by a number that is not trained; it starts as 1 (Gemma 4)"),
+)
+
+// convFlags are of short convolutions.
+var convFlags = owned(Model,
+	works("short-conv-freq", String, "", "Raw.ConvFreq", "have a short convolution in place of attention in these layers (LFM2): N for all but layers N-1, 2N-1, .., or a list such as ([1]*2+[0]*1) (default: none)"),
+	works("short-conv-kernel-dim", Int, "3", "Raw.ConvTaps", "with --short-conv-freq, positions that the convolution sees").from(1, 16),
 )
 
 // deltaFlags are of gated delta nets, and of the gate of attention's output that goes with them.
@@ -172,10 +198,7 @@ var otherModelFlags = families(Model,
 	allRefused(noMTP,
 		switches("mtp-standalone mtp-hsm"),
 		texts("mtp-hybrid-override-pattern")),
-	allRefused(noMuP,
-		switches("use-mup"),
-		ints("mup-base-hidden-size"),
-		floats("mup-width-mult mup-embedding-mult mup-output-mult mup-base-head-dim mup-attn-scale-power")),
+	allRefused(noMuP, floats("mup-width-mult")),
 	allRefused(noSparse,
 		switches("dsa-indexer-use-sparse-loss dsa-indexer-rope-interleaved "+
 			"no-dsa-indexer-rotate-activation/disable-dsa-indexer-rotate-activation "+

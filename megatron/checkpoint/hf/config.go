@@ -50,10 +50,15 @@ const (
 	KimiK2      = "kimi_k2"
 	GLM4MoELite = "glm4_moe_lite"
 	Qwen3Next   = "qwen3_next"
+	Qwen35      = "qwen3_5_text"
+	Qwen35MoE   = "qwen3_5_moe_text"
+	LFM2        = "lfm2"
+	Gemma4      = "gemma4_text"
+	Ministral3  = "ministral3"
 )
 
 // Known names all families.
-const Known = "gpt2, gpt_neo, gpt_neox, llama, mistral, mixtral, olmo2, olmoe, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, starcoder2, glm4_moe, bloom, granite, gemma2, gemma3_text, olmo3, exaone4, seed_oss, hunyuan_v1_dense, ernie4_5, cohere, falcon, opt, minimax_m2, gpt_oss, llama4_text, deepseek_v2, deepseek_v3, kimi_k2, glm4_moe_lite, qwen3_next"
+const Known = "gpt2, gpt_neo, gpt_neox, llama, mistral, mixtral, olmo2, olmoe, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, starcoder2, glm4_moe, bloom, granite, gemma2, gemma3_text, olmo3, exaone4, seed_oss, hunyuan_v1_dense, ernie4_5, cohere, falcon, opt, minimax_m2, gpt_oss, llama4_text, deepseek_v2, deepseek_v3, kimi_k2, glm4_moe_lite, qwen3_next, qwen3_5_text, qwen3_5_moe_text, lfm2, gemma4_text, ministral3"
 
 // unheld are families that are known well enough to say what of them is lacking here.
 var unheld = map[string]string{
@@ -65,6 +70,7 @@ var unheld = map[string]string{
 type Config struct {
 	Family       string
 	Model        *spec.Model
+	Wrapped      bool // it is the text_config of a model that takes images too
 	Further      int  // layers behind the model's that predict further tokens, and are not read
 	NF4          bool // weights are quantised by bitsandbytes
 	MaxPositions int  // longest sequence; also where positions are computed and Model has no rows for them
@@ -178,7 +184,7 @@ type fields struct {
 	QueryScalar      *float64 `json:"query_pre_attn_scalar"`
 	ScoreCap         *float64 `json:"attn_logit_softcapping"`
 	LogitCap         *float64 `json:"final_logit_softcapping"`
-	Bidirectional    *bool    `json:"use_bidirectional_attention"`
+	Bidirectional    any      `json:"use_bidirectional_attention"`
 	RopeLocalBase    *float64 `json:"rope_local_base_freq"`
 	WindowPattern    any      `json:"sliding_window_pattern"`
 
@@ -221,6 +227,27 @@ type fields struct {
 	DeltaValueDim   *int64 `json:"linear_value_head_dim"`
 	DeltaKeyHeads   *int64 `json:"linear_num_key_heads"`
 	DeltaValueHeads *int64 `json:"linear_num_value_heads"`
+	FullInterval    *int64 `json:"full_attention_interval"` // Qwen3.5
+	QueryGate       *bool  `json:"attn_output_gate"`
+
+	GlobalHeadDim *int64                      `json:"global_head_dim"` // Gemma 4
+	GlobalKVHeads *int64                      `json:"num_global_key_value_heads"`
+	KeysAreValues *bool                       `json:"attention_k_eq_v"`
+	PerLayer      map[string]map[string]int64 `json:"per_layer_config"`
+	SharedKV      *int64                      `json:"num_kv_shared_layers"`
+	PerLayerInput *int64                      `json:"hidden_size_per_layer_input"`
+	DoubleWide    *bool                       `json:"use_double_wide_mlp"`
+	MixtureBlock  *bool                       `json:"enable_moe_block"`
+
+	PlainEps        *float64 `json:"norm_eps"` // LFM2
+	ConvBias        *bool    `json:"conv_bias"`
+	ConvCache       *int64   `json:"conv_L_cache"`
+	BlockMultiple   *int64   `json:"block_multiple_of"`
+	BlockMultiplier *float64 `json:"block_ffn_dim_multiplier"`
+	BlockAdjust     *bool    `json:"block_auto_adjust_ff_dim"`
+	BlockFF         *int64   `json:"block_ff_dim"`
+	FullLayers      []int64  `json:"full_attn_idxs"`
+	TieEmbedding    *bool    `json:"tie_embedding"`
 
 	Quantization *quantization `json:"quantization_config"`
 }
@@ -283,6 +310,10 @@ func ReadConfig(path string) (*Config, error) {
 
 // ParseConfig is ReadConfig on the text of a config.json; path is for messages.
 func ParseConfig(path string, raw []byte) (*Config, error) {
+	raw, wrapped, err := textConfig(raw)
+	if err != nil {
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)
+	}
 	var named struct {
 		ModelType string `json:"model_type"`
 	}
@@ -304,7 +335,7 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 		}
 		return nil, exitcode.Errorf(exitcode.BadData, "%s is not the JSON of a model: %w", path, err)
 	}
-	c := &reading{Config: Config{Family: f.ModelType, Model: &spec.Model{WindowLeft: -1}}}
+	c := &reading{Config: Config{Family: f.ModelType, Wrapped: wrapped, Model: &spec.Model{WindowLeft: -1}}}
 	if row, ok := rows[f.ModelType]; ok {
 		c.understood(raw)
 		row.read(c, &f)
@@ -345,4 +376,4 @@ func (c *reading) first(f *fields) {
 }
 
 // turnsPart are the families whose classes look at partial_rotary_factor.
-var turnsPart = []string{GLM4MoE, Phi3, GPTNeoX, MiniMax2, Qwen3Next}
+var turnsPart = []string{GLM4MoE, Phi3, GPTNeoX, MiniMax2, Qwen3Next, Qwen35, Qwen35MoE}

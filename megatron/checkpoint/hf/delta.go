@@ -2,7 +2,7 @@ package hf
 
 import "monotron/megatron/spec"
 
-// Families whose layers have a gated delta net, but some that have attention: Qwen3-Next.
+// Families whose layers have a gated delta net, but some that have attention: Qwen3-Next, Qwen3.5.
 
 func qwenNextAbsent(f *fields) {
 	f.KVHeads, f.HeadDim, f.MaxPositions, f.PartialRotary = number(2), number(256), number(32768), decimal(0.25)
@@ -16,6 +16,35 @@ func (c *reading) qwenNext(f *fields) {
 	c.experts(f)
 }
 
+func qwen35Absent(f *fields) {
+	qwenNextAbsent(f)
+	f.KVHeads, f.ExpertsPerTok = number(4), nil
+}
+
+func qwen35MoEAbsent(f *fields) {
+	qwenNextAbsent(f)
+	f.ExpertsPerTok = number(8)
+}
+
+// qwen35 reads the dense models and, under its own model_type, the mixture. Its class has experts
+// in every layer, whose weights are divided by their sum.
+func (c *reading) qwen35(f *fields) {
+	mixture := c.Family == Qwen35MoE
+	if mixture && f.Intermediate == nil {
+		f.Intermediate = f.MoEIntermediate // no layer has a dense MLP
+	}
+	c.decoder(f, false)
+	c.gatedDeltaNet(f)
+	c.refuse("attn_output_gate", f.QueryGate, false)
+	if len(f.DenseLayers) > 0 || f.SparseStep != nil && *f.SparseStep != 1 {
+		c.fail("mlp_only_layers and decoder_sparse_step are not keys of this family, whose layers are all alike")
+	}
+	c.refuse("norm_topk_prob", f.NormTopK, false)
+	if mixture {
+		c.experts(f)
+	}
+}
+
 // gatedDeltaNet reads what layers of both kinds are.
 func (c *reading) gatedDeltaNet(f *fields) {
 	m := c.Model
@@ -23,23 +52,24 @@ func (c *reading) gatedDeltaNet(f *fields) {
 	m.NormOnePlus, m.QKNorm, m.OutputGate = true, true, true
 	d := &spec.Delta{KeyHeads: c.size("linear_num_key_heads", maxSize, f.DeltaKeyHeads), ValueHeads: c.size("linear_num_value_heads", maxSize, f.DeltaValueHeads),
 		KeyDim: c.size("linear_key_head_dim", maxSize, f.DeltaKeyDim), ValueDim: c.size("linear_value_head_dim", maxSize, f.DeltaValueDim),
-		Taps: c.size("linear_conv_kernel_dim", spec.MostTaps, f.ConvTaps), Layers: c.deltaLayers(f.LayerTypes)}
+		Taps: c.size("linear_conv_kernel_dim", spec.MostTaps, f.ConvTaps), Layers: c.deltaLayers(f)}
 	if d.ValueHeads%d.KeyHeads != 0 {
 		c.fail("linear_num_value_heads %d is not a multiple of linear_num_key_heads %d", d.ValueHeads, d.KeyHeads)
 	}
 	m.Delta = d
 }
 
-// deltaLayers are the layers of layer_types with linear attention; without it all but every fourth.
-func (c *reading) deltaLayers(kinds []string) []bool {
-	n := c.Model.NumLayers
+// deltaLayers are the layers of layer_types with linear attention; without it all but every
+// full_attention_interval-th, the fourth.
+func (c *reading) deltaLayers(f *fields) []bool {
+	n, kinds, every := c.Model.NumLayers, f.LayerTypes, c.optional("full_attention_interval", f.FullInterval, 4)
 	if len(kinds) > 0 && len(kinds) != n {
 		c.fail("layer_types has %d entries for %d layers", len(kinds), n)
 		kinds = nil
 	}
 	layers := make([]bool, n)
 	for i := range layers {
-		if layers[i] = (i+1)%4 != 0; len(kinds) == 0 {
+		if layers[i] = (i+1)%every != 0; len(kinds) == 0 {
 			continue
 		}
 		if layers[i] = kinds[i] == "linear_attention"; !layers[i] && kinds[i] != "full_attention" {
@@ -65,6 +95,17 @@ func qwenNextConfig(c map[string]any, m *spec.Model, positions int) {
 	}
 }
 
+// qwen35Config writes a config.json of either family.
+func qwen35Config(c map[string]any, m *spec.Model, positions int) {
+	qwenNextConfig(c, m, positions)
+	for _, key := range []string{"norm_topk_prob", "decoder_sparse_step", "mlp_only_layers"} {
+		delete(c, key)
+	}
+	if m.Experts != nil {
+		delete(c, "intermediate_size")
+	}
+}
+
 func deltaConfig(c map[string]any, m *spec.Model) {
 	d, types := m.Delta, make([]string, m.NumLayers)
 	for i := range types {
@@ -81,7 +122,12 @@ func (mp *Mapping) deltaNet(ours, theirs string) {
 	d, h := mp.Model.Delta, mp.Model.HiddenSize
 	parts := d.Parts()
 	wide := parts[0] + parts[1] + parts[2] + parts[3]
-	mp.linear(ours+"in_proj", []string{theirs + "in_proj_qkvz", theirs + "in_proj_ba"}, []int{wide, parts[4] + parts[5]}, h, false, false, deltaRows(d))
+	if mp.Family == Qwen3Next {
+		mp.linear(ours+"in_proj", []string{theirs + "in_proj_qkvz", theirs + "in_proj_ba"}, []int{wide, parts[4] + parts[5]}, h, false, false, deltaRows(d))
+	} else {
+		names, rows := []string{theirs + "in_proj_qkv", theirs + "in_proj_z", theirs + "in_proj_b", theirs + "in_proj_a"}, []int{d.Channels(), parts[3], parts[4], parts[5]}
+		mp.linear(ours+"in_proj", names, rows, h, false, false, below(rows))
+	}
 	mp.add(rule{global: ours + "conv1d.weight", shape: dims([]int{d.Channels(), d.Taps}), sources: []Source{{Name: theirs + "conv1d.weight", Shape: dims([]int{d.Channels(), 1, d.Taps})}}})
 	mp.same(ours+"dt_bias", theirs+"dt_bias", d.ValueHeads)
 	mp.same(ours+"A_log", theirs+"A_log", d.ValueHeads)

@@ -25,6 +25,7 @@ var mixtures = map[string]mixtureNames{
 	OLMoE:      {"mlp.", "gate_proj", "up_proj", "down_proj", ""},
 	GLM4MoE:    {"mlp.", "gate_proj", "up_proj", "down_proj", "shared_experts."},
 	Qwen3Next:  {"mlp.", "gate_proj", "up_proj", "down_proj", "shared_expert."},
+	Qwen35MoE:  {"mlp.", "gate_proj", "up_proj", "down_proj", "shared_expert."},
 	MiniMax2:   {"block_sparse_moe.", "w1", "w3", "w2", ""},
 	GPTOSS:     {"mlp.", "", "", "", ""}, // fused: see gptoss.go
 	DeepSeekV2: deepSeekNames, DeepSeekV3: deepSeekNames, KimiK2: deepSeekNames, GLM4MoELite: deepSeekNames,
@@ -51,7 +52,7 @@ func (c *reading) experts(f *fields) {
 	switch c.Family {
 	case OLMoE:
 		e.PreSoftmax = !given(f.NormTopK, false)
-	case Qwen2MoE, Qwen3MoE, Qwen3Next:
+	case Qwen2MoE, Qwen3MoE, Qwen3Next, Qwen35MoE:
 		e.PreSoftmax = !given(f.NormTopK, false)
 		c.sparseLayers(f)
 		if c.Family != Qwen3MoE {
@@ -82,7 +83,7 @@ func (c *reading) numExperts(f *fields) (n *int64) {
 }
 
 // classExperts are the classes' numbers where no key gives one.
-var classExperts = map[string]*int64{Mixtral: number(8), Qwen2MoE: number(60), Qwen3MoE: number(128), OLMoE: number(64), GLM4MoE: number(128), DeepSeekV2: number(64), DeepSeekV3: number(256), KimiK2: number(384), GLM4MoELite: number(64), MiniMax2: number(256), GPTOSS: number(128), Qwen3Next: number(512)}
+var classExperts = map[string]*int64{Mixtral: number(8), Qwen2MoE: number(60), Qwen3MoE: number(128), OLMoE: number(64), GLM4MoE: number(128), DeepSeekV2: number(64), DeepSeekV3: number(256), KimiK2: number(384), GLM4MoELite: number(64), MiniMax2: number(256), GPTOSS: number(128), Qwen3Next: number(512), Qwen35MoE: number(256)}
 
 // sparseLayers: every decoder_sparse_step-th layer has experts, but for mlp_only_layers.
 func (c *reading) sparseLayers(f *fields) {

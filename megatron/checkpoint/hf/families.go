@@ -34,7 +34,7 @@ var rows = map[string]*row{
 	Gemma2: {architecture: "Gemma2ForCausalLM", absent: gemma2Absent, read: (*reading).gemma, config: gemmaConfig,
 		about: "weight+1 norms of inputs and outputs, GEGLU, windows by layer, capped scores and logits, scaled embeddings, scale of scores by query_pre_attn_scalar", refused: "capped scores on CUDA; bidirectional attention"},
 	Gemma3: {architecture: "Gemma3ForCausalLM", absent: gemma3Absent, read: (*reading).gemma, config: gemmaConfig,
-		about: "as gemma2, with norms of queries and keys and two rotary tables", refused: "images (model_type gemma3); bidirectional attention"},
+		about: "as gemma2, with norms of queries and keys and two rotary tables; the text part of gemma3", refused: "images; bidirectional attention"},
 	Olmo3: {architecture: "Olmo3ForCausalLM", absent: olmo3Absent, read: (*reading).olmo3, config: olmo3Config,
 		about: "norms of outputs, norms of all heads of queries and of keys together, windows by layer, scaled RoPE on full layers alone"},
 	Exaone4: {architecture: "Exaone4ForCausalLM", absent: exaone4Absent, read: (*reading).exaone4, config: exaone4Config,
@@ -64,18 +64,29 @@ var rows = map[string]*row{
 	GLM4MoELite: {architecture: "Glm4MoeLiteForCausalLM", latent: true, absent: glmLiteAbsent, read: (*reading).deepSeek, config: deepSeekConfig,
 		about: "as deepseek_v3 (GLM-4.7-Flash)", refused: "layers of multi-token prediction are not read"},
 	Qwen3Next: {architecture: "Qwen3NextForCausalLM", absent: qwenNextAbsent, read: (*reading).qwenNext, config: qwenNextConfig,
-		about: "gated delta nets (linear attention) but in some layers, a gate of attention's output, partial RoPE, weight+1 norms, gated shared expert", refused: "layers of multi-token prediction are not read; context parallelism; attention_bias"},
+		about: "gated delta nets (linear attention) but in some layers, a gate of attention's output, partial RoPE, weight+1 norms, gated shared expert", refused: "layers of multi-token prediction are not read; attention_bias"},
+	Qwen35: {architecture: "Qwen3_5ForCausalLM", absent: qwen35Absent, read: (*reading).qwen35, config: qwen35Config,
+		about: "as qwen3_next without experts; the text part of qwen3_5 (Qwen3.5, Qwen3.6)", refused: "images and layers of multi-token prediction are not read; attention_bias"},
+	Qwen35MoE: {architecture: "Qwen3_5MoeForCausalLM", absent: qwen35MoEAbsent, read: (*reading).qwen35, config: qwen35Config,
+		about: "as qwen3_next; the text part of qwen3_5_moe", refused: "images and layers of multi-token prediction are not read; attention_bias"},
+	Gemma4: {architecture: "Gemma4ForCausalLM", absent: gemma4Absent, read: (*reading).gemma4, config: gemma4Config,
+		about:   "norms of inputs and outputs, of queries, keys and values, GEGLU, windows by layer, wider heads and keys that are values in full layers, proportional RoPE, scaled layers; the text part of gemma4",
+		refused: "E2B and E4B (num_kv_shared_layers, hidden_size_per_layer_input), 26B-A4B (enable_moe_block), images, adapters"},
+	Ministral3: {architecture: "Ministral3ForCausalLM", absent: ministral3Absent, read: (*reading).ministral3, config: ministral3Config,
+		about: "YaRN, queries that grow with the position; the text part of mistral3", refused: "images, FP8 weights (quantization_config)"},
+	LFM2: {architecture: "Lfm2ForCausalLM", absent: lfm2Absent, read: (*reading).lfm2, config: lfm2Config, names: (*Mapping).lfm2,
+		about: "short convolutions but in some layers, norms of each query and key head", refused: "conv_bias"},
 	Llama4: {architecture: "Llama4ForCausalLM", absent: llama4Absent, read: (*reading).llama4, config: llama4Config,
 		about: "chunks of attention, layers without RoPE whose queries grow with the position, norms of queries and keys without weights, RoPE of neighbouring channels", refused: "layers with experts, images"},
 }
 
 // canonical is the model_type of a family that goes by another name too.
 func canonical(family string) string {
-	switch family {
-	case "gemma3":
-		return Gemma3
-	case "llama4":
+	if family == "llama4" {
 		return Llama4
+	}
+	if text := wrappers[family]; text != nil {
+		return text[0]
 	}
 	return family
 }
@@ -140,7 +151,8 @@ var unread = strings.Fields("architectures dtype torch_dtype transformers_versio
 	"cls_token_id mask_token_id unk_token_id decoder_start_token_id tokenizer_class auto_map cache_implementation pretraining_tp output_router_logits output_attentions output_hidden_states return_dict " +
 	"use_return_dict problem_type id2label label2id chunk_size_feed_forward is_encoder_decoder is_decoder torchscript use_bfloat16 unsloth_fixed unsloth_version prefix task_specific_params " +
 	"attention_dropout hidden_dropout dropout activation_dropout layerdrop embd_pdrop resid_pdrop init_std experts_per_token initial_context_length org_vocab_size pruned_heads tie_encoder_decoder " +
-	"finetuning_task model_max_length _sliding_window_pattern router_jitter_noise for_llm_class attention_head_dim ep_size seq_aux aux_loss_alpha")
+	"finetuning_task model_max_length _sliding_window_pattern router_jitter_noise for_llm_class attention_head_dim ep_size seq_aux aux_loss_alpha mtp_num_hidden_layers mtp_use_dedicated_embeddings mamba_ssm_dtype " +
+	"vocab_size_per_layer_input top_k_experts block_dim block_mlp_init_scale block_norm_eps block_out_init_scale block_use_swiglu block_use_xavier_init conv_dim conv_dim_out conv_use_xavier_init theta use_pos_enc")
 
 // understood refuses keys that nobody here reads: a setting that is lost makes another model.
 func (c *reading) understood(raw []byte) {

@@ -17,7 +17,7 @@ import (
 )
 
 // familyCases are golden models of families with a row.
-var familyCases = []string{"granite", "gemma2", "gemma3", "olmo3", "exaone4", "seed-oss", "hunyuan", "ernie4-5", "minimax-m2", "qwen3-next", "cohere", "falcon-7b", "falcon-new",
+var familyCases = []string{"granite", "gemma2", "gemma3", "olmo3", "exaone4", "seed-oss", "hunyuan", "ernie4-5", "minimax-m2", "qwen3-next", "lfm2", "cohere", "falcon-7b", "falcon-new",
 	"falcon-rw", "opt", "opt-post-norm", "llama4-text-dense", "gpt-oss", "gpt-oss-dense", "gpt-oss-moe", "phi3-longrope"}
 
 // caseFolder is a golden model as a folder of Hugging Face.

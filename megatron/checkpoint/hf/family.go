@@ -86,6 +86,8 @@ func Expresses(family string, m *spec.Model) error {
 		}
 	}
 	need(m.Latent == nil, "multi-latent attention (--multi-latent-attention)")
+	need(m.Full == nil, "other heads in layers without a window (--full-attention-kv-channels, --full-attention-query-groups)")
+	need(m.Conv == nil, "short convolutions (--short-conv-freq)")
 	need(m.Delta == nil, "gated delta nets (--experimental-attention-variant)")
 	need(!m.ParallelResidual || family == GPTNeoX, "attention and MLP in parallel (--parallel-residual; only gpt_neox supports it)")
 	need(m.NormAfter == (family == Olmo2), "norms after attention and MLP: %v", m.NormAfter)

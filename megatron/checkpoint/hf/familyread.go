@@ -115,7 +115,9 @@ func (c *reading) gemma(f *fields) {
 	c.scoreScale(1 / math.Sqrt(c.positive("query_pre_attn_scalar", f.QueryScalar, 256)))
 	m.ScoreCap = c.positive("attn_logit_softcapping", f.ScoreCap, 0)
 	m.LogitCap = c.positive("final_logit_softcapping", f.LogitCap, 0)
-	c.refuse("use_bidirectional_attention", f.Bidirectional, true)
+	if on, is := f.Bidirectional.(bool); f.Bidirectional != nil && (!is || on) {
+		c.fail("use_bidirectional_attention %v is not supported", f.Bidirectional)
+	}
 }
 
 func olmo3Absent(f *fields) {

@@ -38,6 +38,7 @@ type Folder struct {
 	files   Files
 	stored  map[string]string // canonical name -> name in the files
 	further int               // tensors of layers that predict further tokens
+	left    []string          // what else is left out
 }
 
 // derived are tensors that follow from the config and carry no weights: causal
@@ -65,6 +66,11 @@ func open(dir string, mtp bool) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
+	var left []string
+	if config.Wrapped || slices.Contains([]string{Qwen3Next, Qwen35, Qwen35MoE}, config.Family) {
+		text := newTextPart(files, config.Wrapped)
+		files, left = text, text.left
+	}
 	if len(mp.slabs) > 0 {
 		files = slabbed{files, ofExperts}
 	}
@@ -76,7 +82,7 @@ func open(dir string, mtp bool) (*Folder, error) {
 		}
 		files = whole
 	}
-	f := &Folder{Config: *config, Path: dir, Mapping: mp, files: files, stored: map[string]string{}}
+	f := &Folder{Config: *config, Path: dir, Mapping: mp, files: files, left: left, stored: map[string]string{}}
 	if err := f.check(); err != nil {
 		_ = files.Close() // the first error counts
 		return nil, err
@@ -114,6 +120,9 @@ func OpenSource(dir string, o checkpoint.OpenOptions) (checkpoint.Source, error)
 	if f.NF4 {
 		info.Quantization = NF4
 		info.Notes = append(info.Notes, "weights are NF4; they are read as the values that their codes stand for")
+	}
+	if len(f.left) > 0 {
+		info.Notes = append(info.Notes, strings.Join(f.left, " and ")+" are left out, as transformers' class of the text part does")
 	}
 	switch {
 	case f.further > 0 && m.MTP != nil:

@@ -219,10 +219,12 @@ func (mp *Mapping) bloom() {
 
 func (mp *Mapping) llama() {
 	m := mp.Model
-	h, ffn, hn := m.HiddenSize, m.FFNHiddenSize, m.KVChannels
-	q, kv := m.NumAttentionHeads*hn, m.NumQueryGroups*hn
+	h, ffn := m.HiddenSize, m.FFNHiddenSize
 	mp.embedding("embedding.word_embeddings.weight", "model.embed_tokens.weight")
 	for i := range m.AllLayers() {
+		of := m.AttentionOf(i)
+		hn := of.KVChannels
+		q, kv := of.NumAttentionHeads*hn, of.NumQueryGroups*hn
 		ours, theirs := m.LayerName(i)+".", fmt.Sprintf("model.layers.%d.", i)
 		if i >= m.NumLayers {
 			mp.ahead(spec.MTPName(i-m.NumLayers)+".", theirs)
@@ -238,11 +240,12 @@ func (mp *Mapping) llama() {
 		case mp.Family == Phi3:
 			mp.linear(ours+"self_attention.linear_qkv", []string{attention + "qkv_proj"}, []int{q + 2*kv}, h, m.QKVBias, false, fused(m))
 		default:
-			mp.linear(ours+"self_attention.linear_qkv", []string{attention + "q_proj", attention + "k_proj", attention + "v_proj"},
-				[]int{m.QKVRows() - 2*kv, kv, kv}, h, m.QKVBias, false, grouped(m))
+			names, rows := []string{attention + "q_proj", attention + "k_proj", attention + "v_proj"}, []int{of.QKVRows() - of.KeyValues()*kv, kv, kv}
+			n := 1 + of.KeyValues()
+			mp.linear(ours+"self_attention.linear_qkv", names[:n], rows[:n], h, m.QKVBias, false, grouped(of))
 		}
 		if m.QKNorm && !m.DeltaAt(i) {
-			wideQ, wideK := m.QKNormWidths()
+			wideQ, wideK := of.QKNormWidths()
 			q, k := "q_norm", "k_norm"
 			if mp.Family == Hunyuan {
 				q, k = "query_layernorm", "key_layernorm"
@@ -252,6 +255,9 @@ func (mp *Mapping) llama() {
 		}
 		if !m.DeltaAt(i) {
 			mp.linear(ours+"self_attention.linear_proj", []string{attention + "o_proj"}, []int{h}, q, m.HasProjBias(), false, nil)
+		}
+		if m.LayerScalar {
+			mp.same(ours+"layer_scalar", theirs+"layer_scalar", 1)
 		}
 		if m.Sinks {
 			mp.same(ours+checkpoint.SinksName, attention+"sinks", m.NumAttentionHeads)
@@ -342,8 +348,9 @@ func grouped(m *spec.Model) func(int64) (int, int64) {
 	}
 	hn := int64(m.KVChannels)
 	queries := int64(m.NumAttentionHeads/m.NumQueryGroups) * hn // rows of q in a group
+	block := queries + int64(m.KeyValues())*hn
 	return func(r int64) (int, int64) {
-		group, at := r/(queries+2*hn), r%(queries+2*hn)
+		group, at := r/block, r%block
 		switch {
 		case at < queries:
 			return 0, group*queries + at
@@ -384,6 +391,19 @@ func fused(m *spec.Model) func(int64) (int, int64) {
 // stacked: sources of equal height, one below the other.
 func stacked(rows int) func(int64) (int, int64) {
 	return func(r int64) (int, int64) { return int(r / int64(rows)), r % int64(rows) }
+}
+
+// below: sources of the given heights, one below the other.
+func below(rows []int) func(int64) (int, int64) {
+	return func(r int64) (int, int64) {
+		for i, n := range rows[:len(rows)-1] {
+			if r < int64(n) {
+				return i, r
+			}
+			r -= int64(n)
+		}
+		return len(rows) - 1, r
+	}
 }
 
 func dims(shape []int) []int64 {

@@ -17,6 +17,7 @@ type rope struct {
 	spec.RopeRule
 	Theta         *float64
 	PartialRotary *float64
+	Growth        *float64         // of queries, with the position (Ministral 3)
 	byType        map[string]*rope // full_attention, sliding_attention; nil: one table
 }
 
@@ -64,13 +65,19 @@ func (r *rope) flat(raw []byte) error {
 		OldType       *string  `json:"type"`
 		Theta         *float64 `json:"rope_theta"`
 		PartialRotary *float64 `json:"partial_rotary_factor"`
+		// Which channels turn by which coordinate of an image; those of a text are all its position.
+		Sections    []int64 `json:"mrope_section"`
+		Interleaved *bool   `json:"mrope_interleaved"`
+
+		Growth *float64 `json:"llama_4_scaling_beta"`
+		Most   *int64   `json:"max_position_embeddings"` // said a second time by Ministral 3
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&f); err != nil {
 		return fmt.Errorf("the rotary parameters: %w", err)
 	}
-	r.RopeRule, r.Theta, r.PartialRotary = spec.RopeRule(f.ruleFields), f.Theta, f.PartialRotary
+	r.RopeRule, r.Theta, r.PartialRotary, r.Growth = spec.RopeRule(f.ruleFields), f.Theta, f.PartialRotary, f.Growth
 	r.RopeRule.Type = spec.RopeDefault
 	for _, kind := range []*string{f.OldType, f.Type} {
 		if kind != nil {
@@ -97,6 +104,9 @@ func (c *reading) rotary(f *fields) {
 	var window *rope
 	if r != nil && r.byType != nil {
 		r, window = c.byType(r)
+	}
+	if r != nil && r.Growth != nil && c.Family != Ministral3 {
+		c.fail("llama_4_scaling_beta is not of the %s family", c.Family)
 	}
 	if r != nil && r.Theta != nil {
 		theta = r.Theta

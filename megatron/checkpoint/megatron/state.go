@@ -148,8 +148,11 @@ func NewTarget(src checkpoint.Source, o checkpoint.WriteOptions, precision strin
 	if info.Model == nil || info.Model.NumLayers == 0 {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s does not describe its model, which Megatron's formats need", info.Path)
 	}
-	if info.Model.Delta != nil {
-		return nil, exitcode.Errorf(exitcode.Usage, "Megatron's formats are not written for models with gated delta nets (--experimental-attention-variant); use the native format or hf")
+	if info.Model.KeepsState() {
+		return nil, exitcode.Errorf(exitcode.Usage, "Megatron's formats are not written for models with gated delta nets (--experimental-attention-variant) or short convolutions (--short-conv-freq); use the native format or hf")
+	}
+	if info.Model.Full != nil || info.Model.KeysAreValues || info.Model.LayerScalar {
+		return nil, exitcode.Errorf(exitcode.Usage, "Megatron's formats are not written for models whose layers differ in heads or are scaled (Gemma 4); use the native format or hf")
 	}
 	kept, err := FromJSON(state.Extra[checkpoint.ExtraArgs])
 	if err != nil {

@@ -80,7 +80,7 @@ func Legal(c *config.Run, world int) []Variant {
 					continue
 				}
 				for cp := 1; tp*pp*cp <= n; cp++ {
-					if n%(tp*pp*cp) != 0 || cp > 1 && (c.SeqLength%(2*cp) != 0 || c.Model.Delta != nil) {
+					if n%(tp*pp*cp) != 0 || cp > 1 && (c.SeqLength%(2*cp) != 0 || c.Model.Delta != nil && c.Model.Delta.KeyHeads%(tp*cp) != 0) {
 						continue
 					}
 					sizes := config.Layout{WorldSize: n, TP: tp, PP: pp, CP: cp, EP: 1, DP: n / (tp * pp * cp), VP: 1}
@@ -109,7 +109,7 @@ func contexts(c *config.Run, l config.Layout) (all []func(*config.Layout)) {
 			}
 		})
 	}
-	groups := max(1, c.Model.NumQueryGroups/l.TP) // on a rank
+	groups := max(1, c.Model.FewestGroups()/l.TP) // on a rank
 	kind(nil, mpu.GatherKeys)
 	kind(nil, mpu.Ring)
 	if groups%l.CP == 0 {
@@ -357,7 +357,7 @@ func legal(c *config.Run, v Variant) bool {
 		return false
 	}
 	shares := func(a, b int) bool { return a%b == 0 || b%a == 0 }
-	if v.MicroBatch == 0 || m.NumAttentionHeads%l.TP != 0 || !shares(m.NumQueryGroups, l.TP) || m.FFNHiddenSize%l.TP != 0 || c.SeqLength%(l.TP*l.CP) != 0 {
+	if v.MicroBatch == 0 || m.NumAttentionHeads%l.TP != 0 || !shares(m.NumQueryGroups, l.TP) || m.Full != nil && (m.NumQueryGroups%l.TP != 0 || m.Full.NumQueryGroups%l.TP != 0) || m.FFNHiddenSize%l.TP != 0 || c.SeqLength%(l.TP*l.CP) != 0 {
 		return false
 	}
 	full := *c

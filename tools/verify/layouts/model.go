@@ -22,6 +22,13 @@ var Shapes = []struct{ Name, Flags string }{
 	{"delta", "--position-embedding-type rope --rotary-percent 0.5 --normalization RMSNorm --swiglu --disable-bias-linear --untie-embeddings-and-output-weights " +
 		"--group-query-attention --num-query-groups 2 --qk-layernorm --apply-layernorm-1p --attention-output-gate --attention-dropout 0 --hidden-dropout 0.1 " +
 		"--experimental-attention-variant gated_delta_net --linear-attention-freq 4 --linear-key-head-dim 4 --linear-value-head-dim 6 --linear-num-key-heads 8 --linear-num-value-heads 16"},
+	// With Gemma 4's scale of 1 scores of so small a model are sharp, and rounding grows beyond the bounds in the second step.
+	{"gemma4", "--position-embedding-type rope --rope-parameters {\"rope_type\":\"proportional\",\"partial_rotary_factor\":0.5} --window-rope-parameters {\"rope_type\":\"default\",\"rope_theta\":100} " +
+		"--normalization RMSNorm --geglu --disable-bias-linear --group-query-attention --num-query-groups 8 --qk-layernorm --v-layernorm --norm-sandwich --layer-scalar --softmax-scale 0.3 " +
+		"--attention-dropout 0 --hidden-dropout 0.1 --window-size 3,0 --window-attn-skip-freq 4 --full-attention-kv-channels 12 --full-attention-query-groups 4 --keys-are-values " +
+		"--embedding-multiplier 4 --logit-softcap 30"},
+	{"lfm2", "--position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --group-query-attention --num-query-groups 2 --qk-layernorm " +
+		"--attention-dropout 0 --hidden-dropout 0.1 --short-conv-freq ([1]*2+[0]*1+[1]*3+[0]*1+[1]*1)"},
 	{"mixtral", mixed + " --num-experts 4 --moe-ffn-hidden-size 24 --moe-router-topk 2 --moe-aux-loss-coeff 0.02 --moe-input-jitter-eps 0.01"},
 	{"qwen3-moe", mixed + " --qk-layernorm --num-experts 8 --moe-ffn-hidden-size 16 --moe-router-topk 3 --moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 0.02"},
 	{"global-moe", mixed + " --qk-layernorm --num-experts 8 --moe-ffn-hidden-size 16 --moe-router-topk 3 --moe-router-load-balancing-type global_aux_loss seq_aux_loss " +
@@ -162,6 +169,12 @@ func shrink(c, s *config.Run) {
 	}
 	if m.Delta != nil {
 		m.Delta = shrinkDelta(m)
+	}
+	if m.Full != nil {
+		m.Full = &spec.FullAttention{KVChannels: m.KVChannels + 4, NumQueryGroups: max(1, m.NumQueryGroups/2)}
+	}
+	if m.Conv != nil {
+		m.Conv = &spec.ShortConv{Taps: m.Conv.Taps, Layers: repeated(m.Conv.Layers, m.NumLayers)}
 	}
 	m.Windowed, m.NoRope = repeated(m.Windowed, m.NumLayers), repeated(m.NoRope, m.NumLayers)
 	c.Model.VocabSize, c.PaddedVocab, c.VocabDivisor = 0, 0, 1

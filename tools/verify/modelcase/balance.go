@@ -45,7 +45,7 @@ func expertBias(e *engine.Engine, m *spec.Model, d *device.Device) biases {
 	for _, s := range e.Stages {
 		for _, b := range s.Buffers(false) {
 			name := strings.TrimPrefix(b.Name, checkpoint.Model)
-			if layer := layerOf(m, name); layer >= 0 && checkpoint.IsBuffer(name) {
+			if layer := layerOf(m, name); layer >= 0 && checkpoint.IsBuffer(name) && strings.Contains(name, ".router.") {
 				all[strconv.Itoa(layer)] = read(d, b.Tensor)
 			}
 		}

@@ -78,7 +78,7 @@ func TestGoldenFamilies(t *testing.T) {
 	wanted := map[string]int{
 		"granite": 111, "gemma2": 119, "gemma3": 154, "olmo3": 134, "exaone4": 134, "seed-oss": 106, "hunyuan": 101, "ernie4-5": 93, "cohere": 107,
 		"falcon-7b": 101, "falcon-new": 109, "falcon-rw": 125, "opt": 135, "opt-post-norm": 131, "phi3-longrope": 101, "llama4-text-dense": 116,
-		"gpt-oss-dense": 130, "gpt-oss-moe": 134, "deepseek-v2-lite": 100, "deepseek-v2-groups": 110, "deepseek-v3": 151,
+		"gpt-oss-dense": 130, "lfm2": 100, "gpt-oss-moe": 134, "deepseek-v2-lite": 100, "deepseek-v2-groups": 110, "deepseek-v3": 151,
 	}
 	for _, name := range golden.AtHand(t, slices.Sorted(maps.Keys(wanted))) {
 		least := wanted[name]
@@ -97,6 +97,10 @@ func TestGoldenFamilies(t *testing.T) {
 func TestTinyCases(t *testing.T) {
 	check(t, "testdata/gpt2-tanh", 100)
 	check(t, "testdata/qwen2", 86)
+	check(t, "testdata/qwen3-5", 51)
+	check(t, "testdata/qwen3-5-moe", 70)
+	check(t, "testdata/gemma4", 47)
+	check(t, "testdata/ministral3", 30)
 	check(t, "testdata/megatron-gpt2-tp2-pp2-sp", 157)
 	check(t, "testdata/megatron-gpt2-dp2-zero1", 149)
 }
