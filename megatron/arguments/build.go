@@ -22,6 +22,9 @@ type build struct {
 
 // raw holds what flags say before it is put together.
 type raw struct {
+	Importance string   // --grpo-importance
+	Rewards    []string // --reward
+
 	GroupQueryAttention bool
 	QueryGroups         int
 	UseRotary           bool

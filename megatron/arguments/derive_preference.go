@@ -6,6 +6,8 @@ import (
 
 	"monotron/dataset/sft"
 	"monotron/megatron/arguments/table"
+	"monotron/megatron/config"
+	"monotron/megatron/policy"
 	"monotron/megatron/preference"
 )
 
@@ -32,7 +34,7 @@ func (p *parser) derivePreference() {
 			p.clash(f.name+" tuning", "--%s goes with --tuning %s; leave one out", f.name, strings.Join(f.of, ", "))
 		}
 	}
-	if t.Method == "" || t.Method == "sft" {
+	if t.Method == "" || t.Method == config.TuneSupervised || t.Method == policy.GRPO {
 		return
 	}
 	o := &t.Preference
@@ -68,7 +70,7 @@ func (p *parser) checkMismatched() {
 	}
 }
 
-// checkPreference refuses what preference tuning does not have.
+// checkPreference refuses what losses of rows do not have: those of preferences, and GRPO's.
 func (p *parser) checkPreference() {
 	t := &p.Tuning
 	dropout := func(flag string, rate *float64) {

@@ -23,6 +23,7 @@ func (p *parser) deriveTuning() {
 	}
 	p.CalculatePerTokenLoss = true
 	p.derivePreference()
+	p.derivePolicy()
 	if !p.given("hidden-dropout") { // published models of today have none
 		p.Model.HiddenDropout = 0
 	}

@@ -147,7 +147,7 @@ func (e *Events) training(s *Step) {
 		both(loss.Name, loss.Value)
 	}
 	for _, v := range s.Preference {
-		both(strings.ReplaceAll(v.Name, "_", "-"), v.Value)
+		both(s.tag(v.Name), v.Value)
 	}
 	if e.options.LossScale {
 		both("loss-scale", s.NextLossScale)
@@ -200,10 +200,18 @@ func (e *Events) timers(s *Step) {
 	}
 }
 
+// tag is a number's name among Megatron's, or TRL's own where it is one of rewards.
+func (s *Step) tag(name string) string {
+	if s.rewarded() {
+		return name
+	}
+	return strings.ReplaceAll(name, "_", "-")
+}
+
 // evaluation adds the losses of a validation, and their perplexities where asked for.
 func (e *Events) evaluation(s *Step) {
 	for _, v := range s.Preference {
-		e.Scalar(strings.ReplaceAll(v.Name, "_", "-")+" validation", v.Value, int64(s.Iteration))
+		e.Scalar(s.tag(v.Name)+" validation", v.Value, int64(s.Iteration))
 	}
 	for _, loss := range s.Losses {
 		tag := loss.Name + " validation"

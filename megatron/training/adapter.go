@@ -22,7 +22,7 @@ import (
 // adapt finds the modules of the model that get an adapter. A checkpoint that has one says which.
 func adapt(c *config.Run) error {
 	defer func() { c.PackedBase = packsBase(c) }()
-	if err := findAdapters(c); err != nil || c.Tuning.Prefers() == nil {
+	if err := findAdapters(c); err != nil || !c.Tuning.ByRows() {
 		return err
 	}
 	for i := range c.Model.Adapters {

@@ -61,6 +61,11 @@ func (r *Run) state() (s native.State, err error) {
 			return s, err
 		}
 	}
+	if r.sampler != nil && r.sampler.answers != nil {
+		if s.Extra[answersKey], err = json.Marshal(r.sampler.answers); err != nil {
+			return s, err
+		}
+	}
 	s.Extra[adamSteps], err = json.Marshal(r.Engine.Optimizer.Steps)
 	return s, err
 }

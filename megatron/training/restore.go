@@ -241,6 +241,9 @@ func (r *Run) position(s native.State) error {
 	if r.Config.Checkpoint.Save == r.Config.Checkpoint.Load {
 		r.saver.saved = s.Iteration
 	}
+	if err := r.continueAnswers(s); err != nil {
+		return err
+	}
 	return r.continueBest(s)
 }
 

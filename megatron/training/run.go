@@ -15,24 +15,26 @@ type Run struct {
 	*Job
 	Engine *engine.Engine
 
-	rank    *ranks.Rank
-	device  *device.Device
-	feeds   feeds
-	batches *config.BatchSizes
-	at      Progress
-	order   sampleOrder
-	log     *logger
-	saver   *saver
-	votes   device.Tensor // i64 [1]
-	voted   *float64      // what the ranks have seen, summed, as of the step before; nil: none, or something else came between
-	started time.Time
-	trained time.Duration // that this process's steps took, waiting for their data included
-	pulse   *pulse
-	bytes   *textBytes  // nil: the tokenizer's ids stand for no text
-	best    *Best       // nil: evaluations are not compared
-	prefer  *preferring // nil: the run learns from no preferences
-	prints  *prints     // nil: no fingerprints are asked for
-	lowest  bool        // the steps since the last that was not skipped have been told of by tellWhySkipped
+	rank      *ranks.Rank
+	device    *device.Device
+	feeds     feeds
+	batches   *config.BatchSizes
+	at        Progress
+	order     sampleOrder
+	log       *logger
+	saver     *saver
+	votes     device.Tensor // i64 [1]
+	voted     *float64      // what the ranks have seen, summed, as of the step before; nil: none, or something else came between
+	started   time.Time
+	trained   time.Duration // that this process's steps took, waiting for their data included
+	pulse     *pulse
+	bytes     *textBytes  // nil: the tokenizer's ids stand for no text
+	best      *Best       // nil: evaluations are not compared
+	prefer    *preferring // nil: the run learns from no preferences
+	sampler   *sampling   // nil: the run learns from no answers of its own
+	objective objective   // prefer or sampler; nil: neither
+	prints    *prints     // nil: no fingerprints are asked for
+	lowest    bool        // the steps since the last that was not skipped have been told of by tellWhySkipped
 }
 
 // Progress counts what a run has consumed; a checkpoint keeps it.
