@@ -126,8 +126,9 @@ type limited struct {
 }
 
 func (l *limited) Write(p []byte) (int, error) {
-	l.kept.Write(p[:min(len(p), max(0, l.most-l.kept.Len()))])
-	if l.kept.Len() == l.most && len(p) > 0 && l.full != nil && !l.over {
+	room := l.most - l.kept.Len()
+	l.kept.Write(p[:min(len(p), room)])
+	if len(p) > room && l.full != nil && !l.over {
 		l.over = true
 		l.full()
 	}
