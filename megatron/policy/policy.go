@@ -92,10 +92,10 @@ type Answer struct {
 
 // Terms are an answer's part of the loss.
 type Terms struct {
-	Loss      float64   // Σ over its tokens, by the weight of Weight
-	Slopes    []float64 // by each token's log-probability
-	Low, High float64   // ratios that were clipped from below and above: of tokens, or with Sequences the one
-	KL        float64   // Σ over its tokens
+	Loss      float64    // Σ over its tokens, by the weight of Weight
+	Slopes    []float64  // by each token's log-probability
+	Low, High float64    // ratios that were clipped from below and above: of tokens, or with Sequences the one
+	KL        float64    // Σ over its tokens
 	Ratio     [2]float64 // least and most
 }
 

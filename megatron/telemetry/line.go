@@ -128,11 +128,14 @@ func preferences(s *Step) (text string) {
 	for _, v := range s.Preference {
 		switch v.Name {
 		case "rewards_margins", "rewards_accuracies", "reward", "sampling/sampling_logp_difference/max":
-			text += fmt.Sprintf(" %s: %s |", strings.ReplaceAll(v.Name[strings.LastIndexByte(v.Name, '/')+1:], "_", " "), fixed(v.Value, 4))
+			text += fmt.Sprintf(" %s: %s |", shownName.Replace(v.Name), fixed(v.Value, 4))
 		}
 	}
 	return text
 }
+
+// shownName turns a number's name into words of a line.
+var shownName = strings.NewReplacer("sampling/", "", "/", " ", "_", " ")
 
 // Perplexity of a loss in nats, at most e^20 as Megatron prints it.
 func Perplexity(loss float64) float64 { return math.Exp(math.Min(20, loss)) }

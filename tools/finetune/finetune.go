@@ -46,13 +46,14 @@ Examples:
   monotron finetune --model SmolLM2-135M-Instruct --data train.jsonl --eval-data test.jsonl --output tuned
   monotron finetune --model SmolLM2-135M-Instruct --data train.jsonl --eval-data test.jsonl --output tuned --epochs 10 --patience 2
   monotron finetune --model tuned/model --data pairs.jsonl --tuning dpo --output preferred
+  monotron finetune --model tuned/model --data prompts.jsonl --tuning grpo --output rewarded --reward exact
   monotron finetune --model tuned/model --data more.jsonl --output tuned-more --lora-rank 0 --lr 1e-5`
 
 // Command is finetune; train runs pretrain_gpt with arguments.
 func Command(train func(ctx context.Context, args []string) error) *cli.Command {
 	return command.WrapOpen(&cli.Command{
 		Name:        "finetune",
-		Usage:       "tune a model on conversations, instructions, texts or preferences",
+		Usage:       "tune a model on conversations, instructions, texts, preferences or rewards",
 		Description: description,
 		Flags:       allFlags(),
 		Action: func(c *cli.Context) error {
@@ -71,7 +72,7 @@ func allFlags() []cli.Flag {
 		&cli.StringFlag{Name: "data", Usage: "file of rows to train on: JSON lines or a JSON array, also compressed, or Parquet"},
 		&cli.StringFlag{Name: "eval-data", Usage: "file of validation rows to evaluate on before training and after each epoch"},
 		&cli.StringFlag{Name: "output", Usage: "folder for checkpoints, adapter and model"},
-		&cli.StringFlag{Name: "tuning", Value: config.TuneSupervised, Usage: "method: sft, or to learn from preferences dpo, ipo, orpo, simpo or kto"},
+		&cli.StringFlag{Name: "tuning", Value: config.TuneSupervised, Usage: "method: sft, to learn from preferences dpo, ipo, orpo, simpo or kto, or from rewards of its own answers grpo"},
 		command.Between(0, 1e6, &cli.Float64Flag{Name: "beta", Usage: "of preference tuning: how closely to keep to the model as it is; with orpo the weight of the preference term (default: 0.1, with simpo 2)"}),
 		&cli.StringFlag{Name: "keep", Usage: "weights that adapter and model hold: best, those of the lowest validation loss, or last (default: best with --eval-data)"},
 		command.Between(0, 1<<20, &cli.IntFlag{Name: "patience", Usage: "evaluations without a lower validation loss after which training ends (0 trains all epochs)"}),

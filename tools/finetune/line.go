@@ -82,7 +82,7 @@ func (o *options) readKeep(keep string) error {
 	return nil
 }
 
-// prefers tells whether the model learns from preferences.
+// prefers tells whether the model learns from preferences or rewards.
 func (o *options) prefers() bool { return o.method != config.TuneSupervised }
 
 // plan is what the rows come to.
@@ -179,6 +179,16 @@ func (o *options) count(length int, line []string) (p plan, err error) {
 			set, err := sft.NewPreferences(path, tok, settings)
 			if err == nil {
 				p.samples, p.rows = int(set.Len()), set.Counts.Rows
+			}
+			return err
+		}
+	}
+	if run.Tuning.Samples() {
+		p.what = "answers"
+		read = func(path string) (err error) {
+			set, err := sft.NewPrompts(path, tok, settings)
+			if err == nil {
+				p.samples, p.rows = int(set.Len())*run.Tuning.Policy.Group, set.Counts.Rows
 			}
 			return err
 		}
