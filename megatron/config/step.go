@@ -38,9 +38,9 @@ type Step struct {
 	CheckForNaN           bool // a loss or gradient that is not finite is an error
 	CalculatePerTokenLoss bool // gradients are weighted by tokens, not by micro-batches
 
-	LogitDivisor float64 `json:",omitempty"` // logits are divided by it; 0: they are not
+	LogitDivisor float64 // logits are divided by it; 0: they are not
 
-	AsGenerated bool `json:",omitempty"` // forward, a token has the bits that generation computes it with, whatever batch it is in
+	AsGenerated bool // forward, a token has the bits that generation computes it with, whatever batch it is in
 
 	LossMeanPerContextRank bool // the mean of a micro-batch's loss is of each context-parallel rank's tokens, not of all
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -431,7 +432,7 @@ func differences(path string, before, after map[string]any) (list []string) {
 		b, alsoMap := is.(map[string]any)
 		if isMap && alsoMap {
 			list = append(list, differences(path+key+".", a, b)...)
-		} else if x, y := fmt.Sprint(was), fmt.Sprint(is); x != y {
+		} else if x, y := fmt.Sprint(was), fmt.Sprint(is); x != y && !(was == nil && (is == nil || reflect.ValueOf(is).IsZero())) { // an older version had no such setting
 			list = append(list, fmt.Sprintf("%s%s %s -> %s", path, key, x, y))
 		}
 	}
