@@ -25,6 +25,8 @@ type raw struct {
 	Importance string   // --grpo-importance
 	Rewards    []string // --reward
 
+	RankPattern, AlphaPattern []string // NAME=NUMBER
+
 	GroupQueryAttention bool
 	QueryGroups         int
 	UseRotary           bool

@@ -166,7 +166,7 @@ var particular = map[string]string{
 	"num-layers-per-virtual-pipeline-stage": "1", "num-virtual-stages-per-pipeline-rank": "2",
 	"num-distributed-optimizer-instances": "2", "make-vocab-size-divisible-by": "16", "padded-vocab-size": "300",
 	"lr": "2e-3", "min-lr": "1e-4", "lr-warmup-init": "1e-4", "lr-decay-samples": "320", "lr-warmup-samples": "32",
-	"lr-warmup-iters": "5", "lr-warmup-fraction": "0.1", "lr-wsd-decay-samples": "64", "decoupled-lr": "1e-2", "decoupled-min-lr": "1e-3",
+	"lr-warmup-iters": "5", "lr-warmup-fraction": "0.1", "lr-wsd-decay-samples": "64", "lora-rank-pattern": "q_proj=4", "lora-alpha-pattern": "q_proj=4", "decoupled-lr": "1e-2", "decoupled-min-lr": "1e-3",
 	"start-weight-decay": "0.01", "end-weight-decay": "0.2", "weight-decay-incr-style": "linear",
 	"adam-beta2": "0.9", "initial-loss-scale": "1024", "loss-scale-window": "10", "loss-scale": "16",
 	"save-retain-interval": "20", "save-interval": "10", "recompute-modules": "mlp", "moe-layer-freq": "[1,0]*2",
@@ -223,7 +223,7 @@ var companions = map[string]string{
 	"rope-parameters": "--position-embedding-type rope", "window-rope-parameters": "--position-embedding-type rope --window-size 4,0", "qk-layernorm-after-rope": "--qk-layernorm",
 	"parallel-one-norm": "--parallel-residual", "add-proj-bias": "--disable-bias-linear", "activation-func-clamp-value": "--swiglu", "glu-linear-offset": "--swiglu",
 	"query-growth": "--query-growth-from 8", "query-growth-from": "--query-growth 0.1", "alibi-by-key": "--position-embedding-type alibi",
-	"tuning": "--finetune-data x", "lora-alpha": "--lora-rank 2", "lora-dropout": "--lora-rank 2", "lora-target-modules": "--lora-rank 2", "use-rslora": "--lora-rank 2", "use-dora": "--lora-rank 2",
+	"tuning": "--finetune-data x", "lora-alpha": "--lora-rank 2", "lora-rank-pattern": "--lora-rank 2", "lora-alpha-pattern": "--lora-rank 2", "loraplus-lr-ratio": "--lora-rank 2", "lora-dropout": "--lora-rank 2", "lora-target-modules": "--lora-rank 2", "use-rslora": "--lora-rank 2", "use-dora": "--lora-rank 2",
 	"quantize-base": "--lora-rank 2 --load x", "double-quant": "--lora-rank 2 --load x --quantize-base nf4",
 	"moe-router-bias-update-rate": "--moe-router-enable-expert-bias --moe-router-score-function sigmoid",
 }

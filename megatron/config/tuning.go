@@ -73,7 +73,9 @@ type Adapter struct {
 	Rank    int    // 0: as Folder says, or no adapter
 	Alpha   float64
 	Dropout float64
-	Targets []string // modules; nil: all linear layers
+	Targets []string  // modules; nil: all linear layers
+	Ranks   []Pattern // of modules by name, where another than Rank
+	Alphas  []Pattern // the same of Alpha
 	RSLoRA  bool
 	DoRA    bool
 
@@ -81,6 +83,12 @@ type Adapter struct {
 	DoubleQuant bool   // their scales too
 
 	Settings json.RawMessage `json:",omitempty"` // adapter_config.json of the adapter
+}
+
+// Pattern is a number for the modules whose names end in a match of a regular expression.
+type Pattern struct {
+	Name  string
+	Value float64
 }
 
 // Given tells whether there is an adapter.

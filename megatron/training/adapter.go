@@ -94,7 +94,8 @@ func adapterSettings(a *config.Adapter) (c peft.Config, err error) {
 		if len(targets) == 0 {
 			targets = []string{peft.AllLinear}
 		}
-		return peft.Config{R: a.Rank, Alpha: a.Alpha, Dropout: a.Dropout, Targets: peft.Names{List: targets}, RSLoRA: a.RSLoRA, DoRA: a.DoRA}, nil
+		return peft.Config{R: a.Rank, Alpha: a.Alpha, Dropout: a.Dropout, Targets: peft.Names{List: targets}, RSLoRA: a.RSLoRA, DoRA: a.DoRA,
+			Ranks: patterns(a.Ranks), Alphas: patterns(a.Alphas)}, nil
 	}
 	if c, err = peft.ReadConfig(a.Folder); err != nil {
 		return c, err
@@ -108,6 +109,14 @@ func adapterSettings(a *config.Adapter) (c peft.Config, err error) {
 		c.Dropout = a.Dropout
 	}
 	return c, nil
+}
+
+// patterns are numbers by names as PEFT has them.
+func patterns(list []config.Pattern) (out peft.Patterns) {
+	for _, p := range list {
+		out = append(out, peft.Pattern{Name: p.Name, Value: p.Value})
+	}
+	return out
 }
 
 // baseModel is the family of the model that is loaded, "" where its format does not say, and the
