@@ -17,6 +17,7 @@ var preferenceFlags = []struct {
 	of   []string // methods
 }{
 	{"preference-loss", []string{preference.DPO, preference.KTO}},
+	{"preference-loss-weights", []string{preference.DPO, preference.KTO}},
 	{"beta", []string{preference.DPO, preference.IPO, preference.ORPO, preference.SimPO, preference.KTO}},
 	{"label-smoothing", []string{preference.DPO, preference.SimPO}},
 	{"simpo-gamma", []string{preference.SimPO}},
@@ -46,18 +47,27 @@ func (p *parser) derivePreference() {
 	if !p.given("sft-weight") && t.Method == preference.ORPO {
 		o.SFTWeight = 1
 	}
-	loss := t.Prefers()
-	if loss == nil {
-		p.clash("preference-loss tuning", "--preference-loss %s is not a loss of --tuning %s; choose %s", o.Loss, t.Method, strings.Join(preference.Names(t.Method), ", "))
+	loss, sft := preference.Mix(t.Method, o.Losses, o.Weights)
+	switch {
+	case loss == nil:
+		p.clash("preference-loss tuning", "--preference-loss %s is not a loss of --tuning %s; choose among %s, with sft beside another", strings.Join(o.Losses, " "), t.Method, strings.Join(preference.Names(t.Method), ", "))
 		return
+	case len(o.Weights) > 0 && len(o.Weights) != len(o.Losses):
+		p.clash("preference-loss-weights preference-loss", "--preference-loss-weights has %d numbers for %d losses; give one each", len(o.Weights), len(o.Losses))
+	case sft > 0 && t.Method == preference.KTO:
+		p.clash("preference-loss tuning", "--preference-loss sft does not go with --tuning kto; use --tuning dpo")
+	case sft > 0 && p.given("sft-weight"):
+		p.clash("preference-loss sft-weight", "--preference-loss sft and --sft-weight are the same; leave one out")
+	case sft > 0:
+		o.SFTWeight = sft
 	}
 	if p.given("label-smoothing") && o.LabelSmoothing > 0 && !loss.Smoothing {
 		p.clash("label-smoothing preference-loss", "--label-smoothing does not go with --preference-loss %s; leave it out", loss.Name)
 	}
-	if loss.Name == "exo_pair" && o.LabelSmoothing == 0 {
+	if loss.Includes("exo_pair") && o.LabelSmoothing == 0 {
 		p.clash("label-smoothing preference-loss", "--preference-loss exo_pair needs --label-smoothing above 0, for example 0.001")
 	}
-	if loss.Name == "robust" && o.LabelSmoothing == 0.5 {
+	if loss.Includes("robust") && o.LabelSmoothing == 0.5 {
 		p.clash("label-smoothing preference-loss", "--preference-loss robust needs --label-smoothing below 0.5: of pairs that are as often wrong as right it learns nothing")
 	}
 	p.checkPreference()

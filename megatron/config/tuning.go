@@ -34,7 +34,8 @@ type Policy struct {
 
 // Preference says how a model learns from preferences, where Method is such a one.
 type Preference struct {
-	Loss      string // see package preference; "": the method's own
+	Losses    []string  // see package preference; nil: the method's own
+	Weights   []float64 // of Losses; nil: 1 each
 	Reference string // folder of the reference model; "": the weights the tuning starts from, without adapters
 	SFTWeight float64
 
@@ -49,7 +50,8 @@ func (t *Tuning) Prefers() *preference.Loss {
 	if t.Data == "" {
 		return nil
 	}
-	return preference.Of(t.Method, t.Preference.Loss)
+	l, _ := preference.Mix(t.Method, t.Preference.Losses, t.Preference.Weights)
+	return l
 }
 
 // Samples tells whether the model learns from answers that it samples itself.

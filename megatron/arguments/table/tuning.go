@@ -4,8 +4,9 @@ package table
 var tuneFlags = owned(Tuning,
 	works("finetune-data", String, "", "Tuning.Data", "file of rows to tune a model on, as JSON lines, a JSON array or Parquet: conversations, instructions, texts or preferences (docs/finetuning.md); model and tokenizer then come from --load"),
 	works("tuning", String, "", "Tuning.Method", "method of tuning on --finetune-data (default: sft, supervised); the others learn from preferences: pairs of a better and a worse answer, or with kto answers with a label; grpo from rewards of the model's own answers").choices("sft", "dpo", "ipo", "orpo", "simpo", "kto", "grpo"),
-	works("preference-loss", String, "", "Tuning.Preference.Loss", "loss of --tuning dpo or kto (default: the method's own, sigmoid or kto)").
-		choices("sigmoid", "robust", "hinge", "ipo", "sigmoid_norm", "exo_pair", "nca_pair", "bco_pair", "sppo_hard", "apo_zero", "apo_down", "kto", "apo_zero_unpaired"),
+	works("preference-loss", Strings, "", "Tuning.Preference.Losses", "loss of --tuning dpo or kto, or several that are summed (default: the method's own, sigmoid or kto)").
+		choices("sft", "sigmoid", "robust", "hinge", "ipo", "sigmoid_norm", "exo_pair", "nca_pair", "bco_pair", "sppo_hard", "apo_zero", "apo_down", "kto", "apo_zero_unpaired"),
+	works("preference-loss-weights", Floats, "", "Tuning.Preference.Weights", "a weight for each loss of --preference-loss (default: 1 each)").from(0, 1e6),
 	works("beta", Float, "", "Tuning.Preference.Beta", "how closely preference tuning keeps to the reference; with orpo the weight of the preference term (default: 0.1, with simpo 2)").above(0, 1e6),
 	works("label-smoothing", Float, "0", "Tuning.Preference.LabelSmoothing", "share of the pairs whose order is taken to be wrong: conservative DPO, or with --preference-loss robust Robust DPO").from(0, 0.5),
 	works("simpo-gamma", Float, "0.5", "Tuning.Preference.Gamma", "margin between the answers of a pair that --tuning simpo asks for").from(0, 1e6),
