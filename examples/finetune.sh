@@ -14,3 +14,9 @@ monotron finetune --model tuned/model --data pairs.jsonl --output preferred --tu
 for i in $(seq 10 40); do echo "{\"prompt\": \"$i\"}"; done >prompts.jsonl
 monotron finetune --model tuned/model --data prompts.jsonl --output rewarded --tuning grpo --batch-size 16 --epochs 1 --lr 1e-2 \
   --reward-pattern '[0-9]' --max-completion-length 4
+monotron convert --input rewarded/checkpoints --split-adapter split --to hf --output bare
+cmp split/adapter_model.safetensors rewarded/adapter/adapter_model.safetensors
+monotron diff bare tuned/model
+monotron convert --input rewarded/checkpoints --to hf --output again
+monotron diff again rewarded/model
+monotron convert --input tuned/model --adapter split --adapter-over nf4 --to hf --output merged
