@@ -71,7 +71,7 @@ func (p *parser) deriveAdapter() {
 		p.clash("loraplus-lr-ratio decoupled-lr", "--loraplus-lr-ratio and --decoupled-lr exclude each other")
 	case p.Optimizer.AdapterUpRatio > 0 && p.Optimizer.Kind == optimizer.Muon:
 		p.clash("loraplus-lr-ratio optimizer", "--loraplus-lr-ratio does not go with --optimizer muon; use adam")
-	case a.DoubleQuant && a.Quantize == "":
+	case a.DoubleQuant && a.Quantize != "nf4":
 		p.clash("double-quant quantize-base", "--double-quant needs --quantize-base nf4")
 	case a.Quantize != "" && p.Checkpoint.Load == "" && p.Checkpoint.Pretrained == "" && !p.options.Partial:
 		p.clash("quantize-base load", "--quantize-base rounds the weights of a checkpoint; give --load")

@@ -57,7 +57,7 @@ func (o *options) rounded(src checkpoint.Source, f *peft.Folder, notes *command.
 		notes.Printf("--adapter-over %s: the weights of %s have these values already\n", o.over, src.Info().Path)
 		return src, nil
 	}
-	rounded, err := hf.Quantized(src, o.double)
+	rounded, err := hf.Quantized(src, o.over, o.double)
 	if err != nil {
 		return nil, err
 	}

@@ -45,14 +45,14 @@ func allFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "release", Usage: "Megatron formats: write a `release` folder, without iteration number"},
 
 		&cli.StringFlag{Name: "adapter", Usage: "PEFT folder whose adapter is added to the weights: W + scale*B*A in f32, rounded once to the type of W"},
-		&cli.StringFlag{Name: "adapter-over", Usage: "with --adapter: how the weights were rounded over which it was trained, nf4 (with --double-quant: its scales too); the distance is told for the merged modules (default: they were not)"},
+		&cli.StringFlag{Name: "adapter-over", Usage: "with --adapter: how the weights were rounded over which it was trained, nf4 (with --double-quant: its scales too) or int8; the distance is told for the merged modules (default: they were not)"},
 		&cli.BoolFlag{Name: "merge-rounded", Usage: "with --adapter-over: merge the adapter into the rounded weights instead of those of the input"},
 		&cli.StringFlag{Name: "split-adapter", Usage: "folder to write the input's own adapter to, in PEFT's files; the output then has the weights without it (default: it is merged)"},
 
 		&cli.StringFlag{Name: "family", Usage: "hf, gguf: architecture, if several can represent the model: " + hf.Known},
 		&cli.StringFlag{Name: "tokenizer", Usage: "hf, gguf: folder whose tokenizer files are taken (default: the input, if it is a Hugging Face folder)"},
 		&cli.StringFlag{Name: "type", DefaultText: "that of most weights of the input", Usage: "gguf: how weights are stored: " + gguf.Kinds},
-		&cli.StringFlag{Name: "quantize", Usage: "hf: quantise the weights of linear layers as bitsandbytes does: nf4"},
+		&cli.StringFlag{Name: "quantize", Usage: "hf: quantise the weights of linear layers as bitsandbytes does: nf4 or int8"},
 		&cli.BoolFlag{Name: "double-quant", Usage: "with --quantize nf4 or --adapter-over nf4: quantise the scales of blocks as well"},
 		&cli.BoolFlag{Name: "ollama", Usage: "gguf: also write a Modelfile into the folder of the output, for ollama create"},
 		&cli.StringFlag{Name: "max-shard-size", Value: "5GB", Usage: "hf: maximum size of one file, as 500MB or 2GiB"},
@@ -116,8 +116,8 @@ func readOptions(c *cli.Context) (*options, error) {
 func (o *options) readAdapter(c *cli.Context) error {
 	o.over, o.intoRounded, o.double, o.split = c.String("adapter-over"), c.Bool("merge-rounded"), c.Bool("double-quant"), c.String("split-adapter")
 	switch {
-	case o.over != "" && o.over != hf.NF4:
-		return exitcode.Errorf(exitcode.Usage, "--adapter-over %q: there is nf4", o.over)
+	case o.over != "" && o.over != hf.NF4 && o.over != hf.Int8:
+		return exitcode.Errorf(exitcode.Usage, "--adapter-over %q: there are nf4 and int8", o.over)
 	case o.over != "" && o.adapter == "":
 		return exitcode.Errorf(exitcode.Usage, "--adapter-over goes with --adapter")
 	case o.intoRounded && o.over == "":
@@ -190,8 +190,10 @@ func (o *options) readQuantize(c *cli.Context) error {
 		return exitcode.Errorf(exitcode.Usage, "--double-quant goes with --quantize nf4 or --adapter-over nf4")
 	case kind == "":
 		return nil
-	case kind != hf.NF4:
-		return exitcode.Errorf(exitcode.Usage, "--quantize %q cannot be written; there is nf4", c.String("quantize"))
+	case kind != hf.NF4 && kind != hf.Int8:
+		return exitcode.Errorf(exitcode.Usage, "--quantize %q cannot be written; there are nf4 and int8", c.String("quantize"))
+	case kind == hf.Int8 && c.Bool("double-quant") && c.String("adapter-over") != hf.NF4:
+		return exitcode.Errorf(exitcode.Usage, "--double-quant goes with --quantize nf4, whose scales are of blocks; leave it out")
 	case o.to != checkpoint.HF:
 		return exitcode.Errorf(exitcode.Usage, "--quantize goes with --to hf; use --type q8_0 for gguf")
 	case o.verify:
