@@ -19,4 +19,5 @@ cmp split/adapter_model.safetensors rewarded/adapter/adapter_model.safetensors
 monotron diff bare tuned/model
 monotron convert --input rewarded/checkpoints --to hf --output again
 monotron diff again rewarded/model
+monotron convert --input tuned/model --adapter split --adapter-only --to gguf --output adapter.gguf
 monotron convert --input tuned/model --adapter split --adapter-over nf4 --to hf --output merged

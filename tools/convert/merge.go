@@ -1,8 +1,15 @@
 package convert
 
 import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/gguf"
 	"monotron/megatron/checkpoint/hf"
 	"monotron/megatron/checkpoint/peft"
 	"monotron/megatron/training"
@@ -74,4 +81,26 @@ func (o *options) rounded(src checkpoint.Source, f *peft.Folder, notes *command.
 		notes.Printf("the adapter is merged into the weights as they are, by that rounding away from what was trained; --merge-rounded merges it into the rounded weights\n")
 	}
 	return rounded, nil
+}
+
+// writeAdapter writes --adapter alone.
+func (o *options) writeAdapter(ctx context.Context, c *cli.Context, src checkpoint.Source, notes *command.Printer) (err error) {
+	info := src.Info()
+	f, err := peft.Open(o.adapter, info.Model, info.Family)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	written, err := gguf.WriteAdapter(ctx, o.output, info, f, o.write)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	for _, n := range written.Notes {
+		notes.Printf("note: %s\n", n)
+	}
+	notes.Printf("%s to %s (gguf): an adapter of %d modules for %s, %d bytes\n", o.adapter, written.Path, len(f.Adapters), info.Path, written.Bytes)
+	if _, err := fmt.Fprintln(c.App.Writer, written.Path); err != nil {
+		return exitcode.With(exitcode.IO, err)
+	}
+	return notes.Err
 }

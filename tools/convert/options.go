@@ -45,6 +45,7 @@ func allFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "release", Usage: "Megatron formats: write a `release` folder, without iteration number"},
 
 		&cli.StringFlag{Name: "adapter", Usage: "PEFT folder whose adapter is added to the weights: W + scale*B*A in f32, rounded once to the type of W"},
+		&cli.BoolFlag{Name: "adapter-only", Usage: "gguf, with --adapter: write the adapter alone, for llama.cpp's --lora or Ollama's ADAPTER beside the model of --input (default: it is merged)"},
 		&cli.StringFlag{Name: "adapter-over", Usage: "with --adapter: how the weights were rounded over which it was trained, nf4 (with --double-quant: its scales too) or int8; the distance of the merged modules is printed (default: they were not)"},
 		&cli.BoolFlag{Name: "merge-rounded", Usage: "with --adapter-over: merge the adapter into the rounded weights instead of those of the input"},
 		&cli.StringFlag{Name: "split-adapter", Usage: "folder to write the input's own adapter to, in PEFT's files; the output then has the weights without it (default: it is merged)"},
@@ -63,6 +64,7 @@ func allFlags() []cli.Flag {
 type options struct {
 	input, output string
 	adapter       string // PEFT folder to merge; "": none
+	adapterOnly   bool   // it is written alone
 	over          string // quantisation of the weights that it was trained over; "": none
 	intoRounded   bool   // it is merged into these
 	double        bool   // their scales are quantised as well
@@ -115,7 +117,12 @@ func readOptions(c *cli.Context) (*options, error) {
 // readAdapter reads what becomes of adapters.
 func (o *options) readAdapter(c *cli.Context) error {
 	o.over, o.intoRounded, o.double, o.split = c.String("adapter-over"), c.Bool("merge-rounded"), c.Bool("double-quant"), c.String("split-adapter")
+	o.adapterOnly = c.Bool("adapter-only")
 	switch {
+	case o.adapterOnly && (o.adapter == "" || o.to != checkpoint.GGUF):
+		return exitcode.Errorf(exitcode.Usage, "--adapter-only goes with --adapter and --to gguf")
+	case o.adapterOnly && (o.over != "" || o.modelfile != "" || o.verify):
+		return exitcode.Errorf(exitcode.Usage, "--adapter-only does not go with --adapter-over, --ollama and --verify; leave them out")
 	case o.over != "" && o.over != hf.NF4 && o.over != hf.Int8:
 		return exitcode.Errorf(exitcode.Usage, "--adapter-over %q: there are nf4 and int8", o.over)
 	case o.over != "" && o.adapter == "":

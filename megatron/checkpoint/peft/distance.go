@@ -23,7 +23,7 @@ func (d *Distance) Ratio() float64 { return d.Rounding / math.Max(d.Update, math
 // Distances are those of the modules of f, the largest ratio first. src has the weights as they are, and
 // rounded as the adapter was trained over them.
 func Distances(src, rounded checkpoint.Source, f *Folder) (list []Distance, err error) {
-	m := newMerged(src, f.Adapters, f.values)
+	m := newMerged(src, f.Adapters, f.Values)
 	for _, t := range m.list {
 		if m.adapters[t.Name] == nil {
 			continue
