@@ -78,6 +78,7 @@ func allFlags() []cli.Flag {
 		command.Between(0, 1<<20, &cli.IntFlag{Name: "patience", Usage: "evaluations without a lower validation loss after which training ends (0 trains all epochs)"}),
 		command.Between(0.001, 10000, &cli.Float64Flag{Name: "epochs", Value: 3, Usage: "passes over the rows"}),
 		command.Between(1, 1<<20, &cli.IntFlag{Name: "batch-size", Value: 16, Usage: "sequences, or pairs of them, of a step"}),
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "batch-tokens", Usage: "tokens of a step, padding included, instead of --batch-size: as many sequences of --seq-length as fit (default: --batch-size says it)"}),
 		command.Between(0, 1<<16, &cli.IntFlag{Name: "micro-batch-size", Usage: "sequences that are computed at once; changes memory and speed, not the result (default: the largest divisor of --batch-size up to 4)"}),
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "seq-length", Usage: "tokens of a sequence; longer rows are truncated (default: 1024, or what the model knows)"}),
 		&cli.StringFlag{Name: "packing", Value: "bfd", Usage: "how rows fill sequences: bfd (best fit), bfd_split, in_order or none (preference tuning: none)"},

@@ -12,6 +12,7 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/megatron/arguments"
 	"monotron/megatron/config"
+	"monotron/megatron/preference"
 	"monotron/megatron/training"
 	"monotron/tokenizer"
 )
@@ -21,6 +22,7 @@ type options struct {
 	model, data, evalData, output string
 	epochs                        float64
 	batch, micro, length, seed    int
+	tokens                        int // of a batch; 0: batch says how many sequences it has
 	packing, template, method     string
 	rate, alpha, beta             float64
 	rank                          int
@@ -39,6 +41,9 @@ func readOptions(c *cli.Context) (*options, error) {
 		}
 	}
 	if err := o.readKeep(c.String("keep")); err != nil {
+		return nil, err
+	}
+	if err := o.readBatchTokens(c); err != nil {
 		return nil, err
 	}
 	for o.micro == 0 || o.batch%o.micro != 0 {
@@ -66,6 +71,27 @@ func readOptions(c *cli.Context) (*options, error) {
 		o.alpha = 2 * float64(o.rank)
 	}
 	return o, nil
+}
+
+// readBatchTokens takes --batch-tokens: complete sequences, or pairs of them.
+func (o *options) readBatchTokens(c *cli.Context) error {
+	if o.tokens = c.Int("batch-tokens"); o.tokens == 0 {
+		return nil
+	}
+	if c.IsSet("batch-size") {
+		return exitcode.Errorf(exitcode.Usage, "--batch-size and --batch-tokens both say how large a batch is; leave one out")
+	}
+	length, err := o.sequence()
+	if err != nil {
+		return err
+	}
+	if loss := preference.Of(o.method, ""); loss != nil && loss.Paired() {
+		length *= 2
+	}
+	if o.batch = o.tokens / length; o.batch == 0 {
+		return exitcode.Errorf(exitcode.Usage, "--batch-tokens %d is less than the %d tokens of a sample; give more, or a smaller --seq-length", o.tokens, length)
+	}
+	return nil
 }
 
 // readKeep takes --keep, and checks what needs validation rows.
