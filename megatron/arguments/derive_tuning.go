@@ -50,7 +50,7 @@ func (p *parser) deriveTuning() {
 func (p *parser) deriveAdapter() {
 	a := &p.Adapter
 	if !a.Given() {
-		for _, name := range []string{"lora-alpha", "lora-rank-pattern", "lora-alpha-pattern", "loraplus-lr-ratio", "lora-dropout", "lora-target-modules", "use-rslora", "use-dora", "quantize-base"} {
+		for _, name := range []string{"lora-alpha", "lora-rank-pattern", "lora-alpha-pattern", "loraplus-lr-ratio", "lora-dropout", "lora-target-modules", "use-rslora", "use-dora", "quantize-base", "save-adapter-only"} {
 			if p.given(name) && p.values[name].direct {
 				p.clash(name+" lora-rank", "--%s needs --lora-rank or --adapter", name)
 			}
@@ -75,6 +75,8 @@ func (p *parser) deriveAdapter() {
 		p.clash("double-quant quantize-base", "--double-quant needs --quantize-base nf4")
 	case a.Quantize != "" && p.Checkpoint.Load == "" && p.Checkpoint.Pretrained == "" && !p.options.Partial:
 		p.clash("quantize-base load", "--quantize-base rounds the weights of a checkpoint; give --load")
+	case p.Checkpoint.AdapterOnly && p.Checkpoint.Load == "" && p.Checkpoint.Pretrained == "" && !p.options.Partial:
+		p.clash("save-adapter-only load", "--save-adapter-only leaves out the weights of a checkpoint; give --load")
 	case p.Layout.MemoryCentricTiling > 0:
 		p.clash("memory-centric-tiling lora-rank", "--memory-centric-tiling does not go with an adapter; leave one out")
 	case a.DoRA && (p.Raw.EnableGraph || p.Raw.GraphImpl != table.GraphsOff):

@@ -224,7 +224,7 @@ var companions = map[string]string{
 	"parallel-one-norm": "--parallel-residual", "add-proj-bias": "--disable-bias-linear", "activation-func-clamp-value": "--swiglu", "glu-linear-offset": "--swiglu",
 	"query-growth": "--query-growth-from 8", "query-growth-from": "--query-growth 0.1", "alibi-by-key": "--position-embedding-type alibi",
 	"tuning": "--finetune-data x", "lora-alpha": "--lora-rank 2", "lora-rank-pattern": "--lora-rank 2", "lora-alpha-pattern": "--lora-rank 2", "loraplus-lr-ratio": "--lora-rank 2", "lora-dropout": "--lora-rank 2", "lora-target-modules": "--lora-rank 2", "use-rslora": "--lora-rank 2", "use-dora": "--lora-rank 2",
-	"quantize-base": "--lora-rank 2 --load x", "double-quant": "--lora-rank 2 --load x --quantize-base nf4",
+	"quantize-base": "--lora-rank 2 --load x", "save-adapter-only": "--lora-rank 2 --load x", "double-quant": "--lora-rank 2 --load x --quantize-base nf4",
 	"moe-router-bias-update-rate": "--moe-router-enable-expert-bias --moe-router-score-function sigmoid",
 }
 

@@ -36,7 +36,7 @@ type Policy struct {
 type Preference struct {
 	Losses    []string  // see package preference; nil: the method's own
 	Weights   []float64 // of Losses; nil: 1 each
-	Reference string // folder of the reference model; "": the weights the tuning starts from, without adapters
+	Reference string    // folder of the reference model; "": the weights the tuning starts from, without adapters
 	SFTWeight float64
 
 	preference.Options

@@ -89,7 +89,7 @@ func (l *Loaded) reload(dir string, step int64) error {
 		if err := l.same(&c.Model); err != nil {
 			return err
 		}
-		if _, report, err = native.Load(dir, step, l.stored(), l.Device, native.LoadOptions{Convert: true}); err != nil {
+		if _, report, err = all.LoadNative(dir, step, l.stored(), l.Device, native.LoadOptions{Convert: true}); err != nil {
 			return err
 		}
 	} else {

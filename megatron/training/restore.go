@@ -14,6 +14,7 @@ import (
 
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/all"
 	"monotron/megatron/checkpoint/native"
 	"monotron/megatron/config"
 	"monotron/megatron/model"
@@ -55,6 +56,11 @@ func (r *Run) restore() error {
 	if len(r.Config.Model.Adapters) > 0 && !r.holdsAdapter(dir, step) {
 		if err := r.drawAdapter(); err != nil {
 			return err
+		}
+		if c.AdapterOnly {
+			if r.base, err = all.NewBase(dir, step, r.Config.Adapter.Quantize, r.Config.Adapter.DoubleQuant); err != nil {
+				return err
+			}
 		}
 		load := r.load
 		if r.Config.Adapter.Quantize != "" {
@@ -241,6 +247,11 @@ func (r *Run) position(s native.State) error {
 	r.continueOrder(s)
 	if r.Config.Checkpoint.Save == r.Config.Checkpoint.Load {
 		r.saver.saved = s.Iteration
+	}
+	if raw := s.Extra[checkpoint.ExtraBase]; r.Config.Checkpoint.AdapterOnly && len(raw) > 0 {
+		if err := json.Unmarshal(raw, &r.base); err != nil {
+			return exitcode.Errorf(exitcode.IO, "the checkpoint of iteration %d: what it says of its base: %w", s.Iteration, err)
+		}
 	}
 	if err := r.continueAnswers(s); err != nil {
 		return err

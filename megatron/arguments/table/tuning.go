@@ -47,5 +47,6 @@ var tuneFlags = owned(Tuning,
 	works("quantize-base", String, "", "Adapter.Quantize", "round the frozen weights of linear layers to 4 or 8 bits before the adapter is trained (QLoRA; docs/finetuning.md)").choices("nf4", "int8"),
 	works("double-quant", Switch, "", "Adapter.DoubleQuant", "with --quantize-base: round the scales of blocks to 8 bits as well"),
 	works("adapter", String, "", "Adapter.Folder", "PEFT folder whose adapter is trained further; its settings replace the --lora flags"),
+	works("save-adapter-only", Switch, "", "Checkpoint.AdapterOnly", "keep the base's weights out of checkpoints, which then name the folder that they came from; it must stay as it is"),
 	works("no-data-shuffle", Switch, "", "Tuning.NoShuffle", "read the rows of --finetune-data in the order of the file in every epoch"),
 )

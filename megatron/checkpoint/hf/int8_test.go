@@ -116,10 +116,12 @@ func TestBrokenInt8(t *testing.T) {
 		change func(name string, info *safetensors.Info, raw []byte) []byte // nil: the tensor is left out
 		says   string
 	}{
-		"no scales":     {func(n string, _ *safetensors.Info, raw []byte) []byte { return keepUnless(n == scales, raw) }, weight},
-		"no codes":      {func(n string, _ *safetensors.Info, raw []byte) []byte { return keepUnless(n == weight, raw) }, weight},
-		"other layout":  {func(n string, _ *safetensors.Info, raw []byte) []byte { return set(n == format, raw, 1) }, "weight_format [1]"},
-		"scale of nan":  {func(n string, _ *safetensors.Info, raw []byte) []byte { return set(n == scales, raw, 255, 255, 255, 255) }, "the scale of row 0 is NaN"},
+		"no scales":    {func(n string, _ *safetensors.Info, raw []byte) []byte { return keepUnless(n == scales, raw) }, weight},
+		"no codes":     {func(n string, _ *safetensors.Info, raw []byte) []byte { return keepUnless(n == weight, raw) }, weight},
+		"other layout": {func(n string, _ *safetensors.Info, raw []byte) []byte { return set(n == format, raw, 1) }, "weight_format [1]"},
+		"scale of nan": {func(n string, _ *safetensors.Info, raw []byte) []byte {
+			return set(n == scales, raw, 255, 255, 255, 255)
+		}, "the scale of row 0 is NaN"},
 		"fewer scales":  {func(n string, i *safetensors.Info, raw []byte) []byte { return shorter(n == scales, i, raw) }, "must be F32 [32]"},
 		"other element": {func(n string, i *safetensors.Info, raw []byte) []byte { return retyped(n == weight, i, raw) }, "codes of 8 bits are I8"},
 	} {

@@ -18,7 +18,9 @@ type Distance struct {
 
 // Ratio is the rounding over the update: above 1 the merged weight is further from what was trained than
 // the adapter is from nothing.
-func (d *Distance) Ratio() float64 { return d.Rounding / math.Max(d.Update, math.SmallestNonzeroFloat64) }
+func (d *Distance) Ratio() float64 {
+	return d.Rounding / math.Max(d.Update, math.SmallestNonzeroFloat64)
+}
 
 // Distances are those of the modules of f, the largest ratio first. src has the weights as they are, and
 // rounded as the adapter was trained over them.
