@@ -67,7 +67,7 @@ type Config struct {
 	Model        *spec.Model
 	Further      int    // layers behind the model's that predict further tokens, and are not read
 	Quantization string // NF4 or Int8: weights are quantised by bitsandbytes; "": they are not
-	DType        string // that the model is loaded in, as safetensors spells it; "": not said
+	DType        string // of int8 weights that are read, as safetensors spells it; "": not said
 	MaxPositions int    // longest sequence; also where positions are computed and Model has no rows for them
 }
 
@@ -318,7 +318,7 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 		c.fail("quantization_config: quantized weights other than NF4 and int8 of bitsandbytes are not supported; convert them to float first (transformers: model.dequantize())")
 	}
 	for ours, theirs := range torchTypes {
-		if said := `"` + theirs + `"`; said == string(f.DType) || f.DType == nil && said == string(f.TorchDType) {
+		if said := `"` + theirs + `"`; c.Quantization == Int8 && (said == string(f.DType) || f.DType == nil && said == string(f.TorchDType)) {
 			c.DType = ours
 		}
 	}
