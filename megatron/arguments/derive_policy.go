@@ -45,8 +45,6 @@ func (p *parser) derivePolicy() {
 // checkPolicy refuses what GRPO does not have.
 func (p *parser) checkPolicy() {
 	switch t, l, m := &p.Tuning, &p.Layout, &p.Model; {
-	case t.EvalData != "":
-		p.clash("finetune-eval-data tuning", "--finetune-eval-data does not go with --tuning grpo yet; watch reward in the log")
 	case t.Policy.Beta > 0 && !p.Adapter.Given():
 		p.clash("grpo-kl-beta lora-rank", "--grpo-kl-beta %g compares with the model without its adapter; give --lora-rank or --adapter, or leave it out", t.Policy.Beta)
 	case l.TP > 1:

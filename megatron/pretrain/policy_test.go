@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -181,7 +182,6 @@ func TestPolicyRefusals(t *testing.T) {
 		{line + "--world-size 2 --context-parallel-size 2", "--context-parallel-size 2 does not go with --tuning grpo"},
 		{line + "--global-batch-size 6", "--global-batch-size 6 is not a multiple of --grpo-group-size 4"},
 		{line + "--grpo-kl-beta 0.1", "give --lora-rank or --adapter"},
-		{line + "--finetune-eval-data DIR/prompts.jsonl", "--finetune-eval-data does not go with --tuning grpo yet"},
 		{line + "--finetune-packing bfd", "--finetune-packing bfd does not go with --tuning grpo"},
 		{line + "--beta 0.1", "--beta goes with --tuning dpo"},
 		{plain + "--reward-pattern (", "--reward-pattern"},
@@ -193,5 +193,46 @@ func TestPolicyRefusals(t *testing.T) {
 		if r.err == nil || !strings.Contains(r.err.Error(), c.says) {
 			t.Errorf("%s: %v; want %s", strings.TrimPrefix(c.line, line), r.err, c.says)
 		}
+	}
+}
+
+// Claim: an evaluation samples an answer to each held-out prompt: its reward is the same in every layout, however rows
+// are dealt out, its loss is that with the sign changed, and it changes nothing of the training; the weights of the highest
+// reward can be kept.
+func TestPolicyEvaluates(t *testing.T) {
+	dir, line := prompts(t)
+	line += "--train-iters 4 --lr 1e-2 --min-lr 1e-2 "
+	held := "--finetune-eval-data DIR/held.jsonl --eval-interval 2 --eval-at-start "
+	var rows strings.Builder
+	for i := range 7 {
+		fmt.Fprintf(&rows, "{\"prompt\": \"Say %d\"}\n", i)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "held.jsonl"), []byte(rows.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	plain := numbers(must(t, dir, line+"--micro-batch-size 16").out)
+	var want []telemetry.Entry
+	for i, layout := range []string{"--micro-batch-size 16", "--micro-batch-size 2", "--micro-batch-size 2 --world-size 4", "--micro-batch-size 2 --world-size 2 --pipeline-model-parallel-size 2", "--micro-batch-size 4 --world-size 4 --pipeline-model-parallel-size 2"} {
+		log := fmt.Sprint("log", i)
+		r := must(t, dir, line+held+layout+" --log-jsonl DIR/"+log)
+		got := evaluations(t, filepath.Join(dir, log))
+		if i == 0 {
+			want = got
+			if steps := slices.DeleteFunc(numbers(r.out), func(line string) bool { return strings.Contains(line, "validation") }); strings.Join(steps, "\n") != strings.Join(plain, "\n") {
+				t.Errorf("steps with evaluations\n%s\nwithout\n%s", strings.Join(steps, "\n"), strings.Join(plain, "\n"))
+			}
+		}
+		if len(got) != len(want) || len(got) < 3 {
+			t.Fatalf("%s: %d evaluations", layout, len(got))
+		}
+		for k, e := range got {
+			if e.Rewarded == nil || *e.Reward != *want[k].Reward || *e.MeanLength != *want[k].MeanLength || float64(e.Loss["lm loss"]) != -float64(*e.Reward) {
+				t.Errorf("%s: evaluation %d: %+v, want %+v", layout, k, e.Rewarded, want[k].Rewarded)
+			}
+		}
+	}
+	r := must(t, dir, line+held+"--micro-batch-size 16 --save DIR/save --keep-best")
+	if !strings.Contains(r.notes, "validation loss -") {
+		t.Errorf("%s", r.notes)
 	}
 }

@@ -52,6 +52,12 @@ type evaluated struct {
 // lossOf is the mean loss over global batches of a feed from the consumed samples on; cut
 // tells that a rank was asked to stop meanwhile.
 func (r *Run) lossOf(ctx context.Context, where string, f *Feed, consumed int64, iters, micros int) (e evaluated, cut bool, err error) {
+	if r.sampler != nil {
+		if e, err = r.sampler.evaluate(r, f, consumed, iters, micros); err != nil {
+			err = fmt.Errorf("evaluation at %s: %w", where, err)
+		}
+		return e, false, err
+	}
 	var sum, tokens, bytes float64
 	if r.objective != nil {
 		if err := r.objective.beginEvaluation(r, f, consumed, iters, micros); err != nil {

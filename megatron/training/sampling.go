@@ -32,15 +32,14 @@ type sampling struct {
 
 // answers are those of a global batch, by their place in it.
 type answers struct {
-	Generation int64         `json:"generation"` // number of the batch among those that were sampled
-	IDs        [][]int32     `json:"ids"`        // the token that ends an answer included
-	Ended      []bool        `json:"ended"`      // by such a token
-	LogPs      [][]float32   `json:"logps"`      // of its tokens as sampled
-	Reference  [][]float64   `json:"reference,omitempty"`
-	Rewards    [][]float64   `json:"rewards"` // of each reward
-	advantages []float64     // of the sums of rewards
-	same       float64       // share of answers in groups whose rewards are equal
-	took       time.Duration // sampling
+	Generation int64       `json:"generation"` // number of the batch among those that were sampled
+	IDs        [][]int32   `json:"ids"`        // the token that ends an answer included
+	Ended      []bool      `json:"ended"`      // by such a token
+	LogPs      [][]float32 `json:"logps"`      // of its tokens as sampled
+	Reference  [][]float64 `json:"reference,omitempty"`
+	Rewards    [][]float64 `json:"rewards"` // of each reward
+	advantages []float64   // of the sums of rewards
+	same       float64     // share of answers in groups whose rewards are equal
 }
 
 // answersKey is their key in State.Extra.
@@ -144,8 +143,67 @@ func (s *sampling) begin(r *Run, f *Feed, batch []*engine.Micro) error {
 	return nil
 }
 
-// beginEvaluation is called for no run: --finetune-eval-data is refused.
+// beginEvaluation has nothing to do: see evaluate.
 func (s *sampling) beginEvaluation(*Run, *Feed, int64, int, int) error { return nil }
+
+// evaluate samples an answer to each prompt that a feed gives from the consumed samples on. The loss is their mean reward
+// with its sign changed.
+func (s *sampling) evaluate(r *Run, f *Feed, consumed int64, iters, micros int) (e evaluated, err error) {
+	set := sft.PromptsOf(f.set)
+	if r.device.Counts() || set == nil {
+		return e, nil
+	}
+	mine := make([]float64, set.Len())
+	for range iters {
+		batch, err := f.Batch(consumed, micros)
+		if err != nil {
+			return e, err
+		}
+		for _, m := range batch {
+			for _, row := range m.Rows {
+				if row >= 0 {
+					mine[row] = 1
+				}
+			}
+		}
+		consumed += int64(micros) * f.sampler.Advance()
+	}
+	counts, err := r.sum(mine)
+	if err != nil {
+		return e, err
+	}
+	rows, list := make([]int64, len(counts)), []asked(nil)
+	for row, n := range counts { // data-parallel ranks take turns
+		if rows[row] = int64(row); n == 0 {
+			rows[row] = -1
+		} else if row%r.rank.Sizes.DP == r.rank.Place.DP {
+			list = append(list, asked{int64(row), row, 1<<31 | uint32(row)})
+		}
+	}
+	a, err := s.answered(r, set, list, rows)
+	if err != nil {
+		return e, err
+	}
+	a = a.some(rows)
+	a.weigh(&policy.Options{Group: 1, Scale: policy.Unscaled})
+	e.preference, e.loss = a.values(s.rewards), -mean(a.sums())
+	return e, nil
+}
+
+// some are the answers that were asked for.
+func (a *answers) some(rows []int64) *answers {
+	out := &answers{Rewards: make([][]float64, len(a.Rewards))}
+	for i, row := range rows {
+		if row < 0 {
+			continue
+		}
+		out.IDs, out.Ended = append(out.IDs, a.IDs[i]), append(out.Ended, a.Ended[i])
+		for k := range a.Rewards {
+			out.Rewards[k] = append(out.Rewards[k], a.Rewards[k][i])
+		}
+	}
+	return out
+}
 
 // lay puts prompts with their answers into micro-batches.
 func (s *sampling) lay(f *Feed, batch []*engine.Micro) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"monotron/dataset"
 	"monotron/dataset/sft"
@@ -29,6 +28,17 @@ func promptData(c *config.Run, tok tokenizer.Tokenizer, s sft.Config) (sets [3]d
 		c.Data.Notice(fmt.Sprintf("%s: %s", c.Tuning.Data, prompts))
 	}
 	sets[dataset.Train] = sft.Grouped(prompts, s, sft.Groups{Size: c.Tuning.Policy.Group, Batch: c.GlobalBatchSize, Iterations: c.Tuning.Policy.Iterations})
+	if c.Tuning.EvalData == "" {
+		return sets, nil
+	}
+	held, err := sft.NewPrompts(c.Tuning.EvalData, tok, s)
+	if err != nil {
+		return sets, fmt.Errorf("--finetune-eval-data: %w", err)
+	}
+	if c.Data.Notice != nil {
+		c.Data.Notice(fmt.Sprintf("%s: %s", c.Tuning.EvalData, held))
+	}
+	sets[dataset.Valid] = held
 	return sets, nil
 }
 
@@ -37,20 +47,26 @@ const mostAtOnce = 64
 
 // sample has answers sampled to the prompts of a batch, and rewards them.
 func (s *sampling) sample(r *Run, f *Feed, batch []*engine.Micro, generation int64) error {
-	began := time.Now()
-	own, places, err := s.continued(r, batch, generation)
+	c := &r.Config
+	var list []asked
+	for _, m := range batch {
+		for k, row := range m.Rows {
+			list = append(list, asked{row, int(m.Samples[k]), uint32(generation*int64(c.GlobalBatchSize) + int64(m.Samples[k]))})
+		}
+	}
+	rows := make([]int64, c.GlobalBatchSize)
+	for i := range rows {
+		sample, err := f.set.Sample(r.at.ConsumedTrain - int64(c.GlobalBatchSize) + int64(i))
+		if err != nil {
+			return err
+		}
+		rows[i] = sample.Row
+	}
+	a, err := s.answered(r, s.set, list, rows)
 	if err != nil {
 		return err
 	}
-	a := &answers{Generation: generation}
-	if err := a.gather(r, own, places, s.ends); err != nil {
-		return err
-	}
-	a.took = time.Since(began)
-	s.answers = a
-	if err := s.reward(r, f); err != nil {
-		return err
-	}
+	a.Generation, s.answers = generation, a
 	a.weigh(&s.options)
 	if s.options.Beta == 0 {
 		return nil
@@ -58,12 +74,33 @@ func (s *sampling) sample(r *Run, f *Feed, batch []*engine.Micro, generation int
 	return s.refer(r, f, batch)
 }
 
-// continued are the answers to the prompts of this rank's micro-batches, with their places in the global
-// batch. The weights that sample are those of the coming step.
-func (s *sampling) continued(r *Run, batch []*engine.Micro, generation int64) (own []inference.Continued, places []int, err error) {
+// asked is an answer to be sampled: to which row, its place among the answers of all ranks, and the number by
+// which its tokens are drawn.
+type asked struct {
+	row    int64
+	place  int
+	number uint32
+}
+
+// answered has this rank's answers sampled, makes them known to all ranks, and has them rewarded. rows are those of
+// all answers by their place; -1: that one is not asked for.
+func (s *sampling) answered(r *Run, set *sft.Prompts, list []asked, rows []int64) (*answers, error) {
+	own, err := s.continued(r, set, list)
+	if err != nil {
+		return nil, err
+	}
+	a := &answers{}
+	if err := a.gather(r, len(rows), own, list, s.ends); err != nil {
+		return nil, err
+	}
+	return a, s.reward(r, a, set, rows)
+}
+
+// continued are this rank's answers. The weights that sample are those of the coming step.
+func (s *sampling) continued(r *Run, set *sft.Prompts, list []asked) ([]inference.Continued, error) {
 	release, err := r.Engine.Optimizer.Whole()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer release()
 	c := &r.Config
@@ -75,25 +112,21 @@ func (s *sampling) continued(r *Run, batch []*engine.Micro, generation int64) (o
 	draw := inference.Sampling{Temperature: 1, TopK: c.Tuning.Policy.TopK, TopP: c.Tuning.Policy.TopP, Seed: uint64(c.Seed)} // the stages divide by the temperature
 	var requests []*inference.Request
 	var lengths []int
-	for _, m := range batch {
-		for k, row := range m.Rows {
-			prompt := s.set.Rows[row].IDs
-			q := &inference.Request{Prompt: prompt, Sampling: draw, MaxNew: min(s.options.MaxTokens, c.SeqLength-len(prompt)), Ends: s.ends, KeepEnd: true}
-			q.Number = uint32(generation*int64(c.GlobalBatchSize) + int64(m.Samples[k]))
-			requests, places, lengths = append(requests, q), append(places, int(m.Samples[k])), append(lengths, len(prompt)+q.MaxNew)
-		}
+	for _, one := range list {
+		prompt := set.Rows[one.row].IDs
+		q := &inference.Request{Prompt: prompt, Sampling: draw, MaxNew: min(s.options.MaxTokens, c.SeqLength-len(prompt)), Ends: s.ends, KeepEnd: true}
+		q.Number = one.number
+		requests, lengths = append(requests, q), append(lengths, len(prompt)+q.MaxNew)
 	}
 	limits := inference.BatcherConfig{Sequences: mostAtOnce, Blocks: inference.BlocksFor(lengths, mostAtOnce), Tokens: 512, Queue: len(requests)}
-	own, err = g.Continue(context.Background(), limits, requests, func() { r.rank.Enter(health.Eval, r.Engine.Iteration) })
-	return own, places, err
+	return g.Continue(context.Background(), limits, requests, func() { r.rank.Enter(health.Eval, r.Engine.Iteration) })
 }
 
-// gather gives every rank the answers of all.
-func (a *answers) gather(r *Run, own []inference.Continued, places []int, ends []int32) error {
-	n := r.Config.GlobalBatchSize
+// gather gives every rank the n answers of all.
+func (a *answers) gather(r *Run, n int, own []inference.Continued, list []asked, ends []int32) error {
 	lengths := make([]float64, n)
 	for i, one := range own {
-		lengths[places[i]] = float64(len(one.IDs))
+		lengths[list[i].place] = float64(len(one.IDs))
 	}
 	lengths, err := r.sum(lengths)
 	if err != nil {
@@ -106,7 +139,7 @@ func (a *answers) gather(r *Run, own []inference.Continued, places []int, ends [
 	flat := make([]float64, 2*total) // ids, then log-probabilities
 	for i, one := range own {
 		for k, id := range one.IDs {
-			flat[at[places[i]]+k], flat[total+at[places[i]]+k] = float64(id), one.LogProbs[k]
+			flat[at[list[i].place]+k], flat[total+at[list[i].place]+k] = float64(id), one.LogProbs[k]
 		}
 	}
 	if flat, err = r.sum(flat); err != nil {
@@ -124,12 +157,11 @@ func (a *answers) gather(r *Run, own []inference.Continued, places []int, ends [
 }
 
 // reward has the first rank judge the answers, and tells the others.
-func (s *sampling) reward(r *Run, f *Feed) error {
-	a := s.answers
-	n := len(a.IDs)
+func (s *sampling) reward(r *Run, a *answers, set *sft.Prompts, rows []int64) error {
+	n := len(rows)
 	flat := make([]float64, n*len(s.rewards))
 	if r.rank.First() {
-		judged, err := s.judged(r, f)
+		judged, places, err := s.judged(r, a, set, rows)
 		if err != nil {
 			return err
 		}
@@ -138,38 +170,41 @@ func (s *sampling) reward(r *Run, f *Feed) error {
 			if err != nil {
 				return err
 			}
-			copy(flat[i*n:], list)
+			for k, x := range list {
+				flat[i*n+places[k]] = x
+			}
 		}
 	}
 	flat, err := r.sum(flat)
 	if err != nil {
 		return err
 	}
-	a.Rewards = nil
 	for i := range s.rewards {
 		a.Rewards = append(a.Rewards, flat[i*n:(i+1)*n:(i+1)*n])
 	}
 	return nil
 }
 
-// judged are the answers as rewards see them.
-func (s *sampling) judged(r *Run, f *Feed) (list []policy.Sampled, err error) {
-	first := r.at.ConsumedTrain - int64(r.Config.GlobalBatchSize)
-	for i, ids := range s.answers.IDs {
-		sample, err := f.set.Sample(first + int64(i))
-		if err != nil {
-			return nil, err
+// judged are the answers as rewards see them, and their places.
+func (s *sampling) judged(r *Run, a *answers, set *sft.Prompts, rows []int64) (list []policy.Sampled, places []int, err error) {
+	for i, ids := range a.IDs {
+		if rows[i] < 0 {
+			continue
 		}
-		if s.answers.Ended[i] {
+		if a.Ended[i] {
 			ids = ids[:len(ids)-1]
 		}
-		row := &s.set.Rows[sample.Row]
-		list = append(list, policy.Sampled{Prompt: row.Text, Completion: r.Tokenizer.Decode(ids), Answer: row.Answer, Fields: row.Fields})
+		row := &set.Rows[rows[i]]
+		list, places = append(list, policy.Sampled{Prompt: row.Text, Completion: r.Tokenizer.Decode(ids), Answer: row.Answer, Fields: row.Fields}), append(places, i)
 		if _, exact := s.rewards[0].(policy.Exact); exact && row.Answer == nil {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s:%d: field \"answer\": missing; --reward exact compares with it", r.Config.Tuning.Data, row.Line)
+			path := r.Config.Tuning.Data
+			if set != s.set {
+				path = r.Config.Tuning.EvalData
+			}
+			return nil, nil, exitcode.Errorf(exitcode.BadData, "%s:%d: field \"answer\": missing; --reward exact compares with it", path, row.Line)
 		}
 	}
-	return list, nil
+	return list, places, nil
 }
 
 // refer finds the log-probabilities of the answers without the adapter.
