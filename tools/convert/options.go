@@ -45,7 +45,7 @@ func allFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "release", Usage: "Megatron formats: write a `release` folder, without iteration number"},
 
 		&cli.StringFlag{Name: "adapter", Usage: "PEFT folder whose adapter is added to the weights: W + scale*B*A in f32, rounded once to the type of W"},
-		&cli.BoolFlag{Name: "adapter-only", Usage: "gguf, with --adapter: write the adapter alone, for llama.cpp's --lora or Ollama's ADAPTER beside the model of --input (default: it is merged)"},
+		&cli.BoolFlag{Name: "adapter-only", Usage: "gguf, with --adapter: write the adapter alone, for llama.cpp's --lora or Ollama's ADAPTER with the model of --input (default: it is merged)"},
 		&cli.StringFlag{Name: "adapter-over", Usage: "with --adapter: how the weights were rounded over which it was trained, nf4 (with --double-quant: its scales too) or int8; the distance of the merged modules is printed (default: they were not)"},
 		&cli.BoolFlag{Name: "merge-rounded", Usage: "with --adapter-over: merge the adapter into the rounded weights instead of those of the input"},
 		&cli.StringFlag{Name: "split-adapter", Usage: "folder to write the input's own adapter to, in PEFT's files; the output then has the weights without it (default: it is merged)"},
