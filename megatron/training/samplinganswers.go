@@ -105,7 +105,7 @@ func (s *sampling) continued(r *Run, set *sft.Prompts, list []asked) ([]inferenc
 	defer release()
 	c := &r.Config
 	g := &inference.Generator{Device: r.device, Stages: r.Engine.Stages, DType: r.Engine.DType, Vocab: c.Model.VocabSize, MaxContext: c.SeqLength,
-		Hidden: int64(c.Model.HiddenSize), AsLosses: true}
+		Hidden: int64(c.Model.HiddenSize), LossColumns: c.Model.PaddedVocabSize}
 	if stages := r.rank.Groups[topology.PP]; stages.Size() > 1 {
 		g.Pipeline = stages
 	}
