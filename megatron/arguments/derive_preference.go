@@ -50,7 +50,7 @@ func (p *parser) derivePreference() {
 	loss, sft := preference.Mix(t.Method, o.Losses, o.Weights)
 	switch {
 	case loss == nil:
-		p.clash("preference-loss tuning", "--preference-loss %s is not a loss of --tuning %s; choose from %s; sft needs another loss", strings.Join(o.Losses, " "), t.Method, strings.Join(preference.Names(t.Method), ", "))
+		p.clash("preference-loss tuning", "--preference-loss %s is not a loss of --tuning %s; choose %s; sft needs another loss", strings.Join(o.Losses, " "), t.Method, strings.Join(preference.Names(t.Method), ", "))
 		return
 	case len(o.Weights) > 0 && len(o.Weights) != len(o.Losses):
 		p.clash("preference-loss-weights preference-loss", "--preference-loss-weights has %d numbers for %d losses; give one each", len(o.Weights), len(o.Losses))
