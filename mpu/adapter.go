@@ -104,6 +104,7 @@ func newBranchPart(c Branch, p part, name string) branchPart {
 		}
 	}
 	out.b = Rows(name+".lora_B.weight", Init{Kind: InitConstant}, []int64{c.Out, c.Rank}, stretches, out.rows)
+	out.b.Role = AdapterUp
 	if c.Magnitude {
 		out.m = Rows(name+".lora_magnitude_vector", Init{Kind: InitConstant}, []int64{c.Out}, stretches, out.rows)
 		out.m.NoDecay = false // PEFT's optimizer decays it as it does A and B

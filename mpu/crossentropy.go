@@ -137,7 +137,7 @@ func (c *block) sum() Tensor    { return c.stats.At(1) }
 func (c *block) target() Tensor { return c.stats.At(2) }
 
 func (l *VocabParallelHead) block(d *device.Device, c block) error {
-	d.Matmul(device.MatmulArgs{C: c.logits, A: c.hidden, B: l.Weight.Value, TransB: 1, Leaves: l.region.one()})
+	d.Matmul(device.MatmulArgs{C: c.logits, A: c.hidden, B: l.Weight.Value, TransB: 1, ByRow: l.region.byRow(), Leaves: l.region.one()})
 	l.capped(d, c.logits)
 	if l.region.Leaves == 0 || c.best.Given() {
 		d.CrossEntropyStats(device.CrossEntropyStatsArgs{Logits: c.logits, Labels: c.labels, Max: c.max(), Sum: c.sum(), Target: c.target(), Start: l.Start, Columns: l.Columns})

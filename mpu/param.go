@@ -39,6 +39,7 @@ type Role int
 const (
 	Plain      Role = iota
 	Vocabulary      // word embedding and output layer (--decoupled-lr)
+	AdapterUp       // an adapter's B (--loraplus-lr-ratio)
 	QKNorm          // norms of queries and keys (--apply-wd-to-qk-layernorm)
 )
 

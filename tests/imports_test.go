@@ -24,7 +24,7 @@ type row struct {
 const (
 	base    = "internal/argv internal/atomicfile internal/cgroup internal/exitcode internal/fingerprint internal/logging internal/osadvice internal/system internal/web "
 	codecs  = "internal/gguf internal/nf4 internal/parallelio internal/pickle internal/safetensors "
-	line    = base + "dataset tokenizer mpu/topology megatron/preference megatron/schedule megatron/spec megatron/telemetry csrc/device/activations "
+	line    = base + "dataset tokenizer mpu/topology megatron/policy megatron/preference megatron/schedule megatron/spec megatron/telemetry csrc/device/activations "
 	kernels = base + "csrc/device csrc/device/activations "
 	ranks   = kernels + "mpu mpu/ranks mpu/comm mpu/health mpu/bootstrap mpu/topology "
 	engines = "mpu/comm/inproc mpu/comm/process mpu/comm/nccl mpu/bootstrap/preflight "
@@ -93,6 +93,7 @@ var importTable = []row{
 	{"csrc/device", base + "csrc/device/activations", "the interface of all devices; knows none of them"},
 	{"csrc/device/activations", "", "a table of names, which model shapes, flags and file formats use too"},
 	{"csrc/device/devicetest", kernels + "csrc/ref", "imported by tests only; ref is the oracle"},
+	{"megatron/policy", base, "formulas of GRPO and what rewards answers: knows neither tensors nor tokens"},
 	{"megatron/preference", "", "formulas of losses: knows neither tensors nor rows"},
 	{"megatron/schedule", base + "mpu/topology", "pure lists, so that the simulator can run them"},
 	{"megatron/spec", base + "mpu/topology csrc/device/activations", "formulas, which check what is measured"},

@@ -22,6 +22,11 @@ type build struct {
 
 // raw holds what flags say before it is put together.
 type raw struct {
+	Importance string   // --grpo-importance
+	Rewards    []string // --reward
+
+	RankPattern, AlphaPattern []string // NAME=NUMBER
+
 	GroupQueryAttention bool
 	QueryGroups         int
 	UseRotary           bool

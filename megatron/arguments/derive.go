@@ -28,6 +28,7 @@ func (p *parser) derive() {
 	p.derivePrecision()
 	p.deriveBatch()
 	p.checkMismatched()
+	p.checkGroups()
 	p.deriveLength()
 	p.deriveOptimizer()
 	p.deriveInvariant()

@@ -6,6 +6,8 @@ import (
 
 	"monotron/dataset/sft"
 	"monotron/megatron/arguments/table"
+	"monotron/megatron/config"
+	"monotron/megatron/policy"
 	"monotron/megatron/preference"
 )
 
@@ -15,6 +17,7 @@ var preferenceFlags = []struct {
 	of   []string // methods
 }{
 	{"preference-loss", []string{preference.DPO, preference.KTO}},
+	{"preference-loss-weights", []string{preference.DPO, preference.KTO}},
 	{"beta", []string{preference.DPO, preference.IPO, preference.ORPO, preference.SimPO, preference.KTO}},
 	{"label-smoothing", []string{preference.DPO, preference.SimPO}},
 	{"simpo-gamma", []string{preference.SimPO}},
@@ -32,7 +35,7 @@ func (p *parser) derivePreference() {
 			p.clash(f.name+" tuning", "--%s goes with --tuning %s; leave one out", f.name, strings.Join(f.of, ", "))
 		}
 	}
-	if t.Method == "" || t.Method == "sft" {
+	if t.Method == "" || t.Method == config.TuneSupervised || t.Method == policy.GRPO {
 		return
 	}
 	o := &t.Preference
@@ -44,18 +47,27 @@ func (p *parser) derivePreference() {
 	if !p.given("sft-weight") && t.Method == preference.ORPO {
 		o.SFTWeight = 1
 	}
-	loss := t.Prefers()
-	if loss == nil {
-		p.clash("preference-loss tuning", "--preference-loss %s is not a loss of --tuning %s; choose %s", o.Loss, t.Method, strings.Join(preference.Names(t.Method), ", "))
+	loss, sft := preference.Mix(t.Method, o.Losses, o.Weights)
+	switch {
+	case loss == nil:
+		p.clash("preference-loss tuning", "--preference-loss %s is not a loss of --tuning %s; choose %s; sft needs another loss", strings.Join(o.Losses, " "), t.Method, strings.Join(preference.Names(t.Method), ", "))
 		return
+	case len(o.Weights) > 0 && len(o.Weights) != len(o.Losses):
+		p.clash("preference-loss-weights preference-loss", "--preference-loss-weights has %d numbers for %d losses; give one each", len(o.Weights), len(o.Losses))
+	case sft > 0 && t.Method == preference.KTO:
+		p.clash("preference-loss tuning", "--preference-loss sft does not go with --tuning kto; use --tuning dpo")
+	case sft > 0 && p.given("sft-weight"):
+		p.clash("preference-loss sft-weight", "--preference-loss sft and --sft-weight are the same; leave one out")
+	case sft > 0:
+		o.SFTWeight = sft
 	}
 	if p.given("label-smoothing") && o.LabelSmoothing > 0 && !loss.Smoothing {
 		p.clash("label-smoothing preference-loss", "--label-smoothing does not go with --preference-loss %s; leave it out", loss.Name)
 	}
-	if loss.Name == "exo_pair" && o.LabelSmoothing == 0 {
+	if loss.Includes("exo_pair") && o.LabelSmoothing == 0 {
 		p.clash("label-smoothing preference-loss", "--preference-loss exo_pair needs --label-smoothing above 0, for example 0.001")
 	}
-	if loss.Name == "robust" && o.LabelSmoothing == 0.5 {
+	if loss.Includes("robust") && o.LabelSmoothing == 0.5 {
 		p.clash("label-smoothing preference-loss", "--preference-loss robust needs --label-smoothing below 0.5: of pairs that are as often wrong as right it learns nothing")
 	}
 	p.checkPreference()
@@ -68,7 +80,7 @@ func (p *parser) checkMismatched() {
 	}
 }
 
-// checkPreference refuses what preference tuning does not have.
+// checkPreference refuses what losses of rows do not have: those of preferences, and GRPO's.
 func (p *parser) checkPreference() {
 	t := &p.Tuning
 	dropout := func(flag string, rate *float64) {

@@ -1,10 +1,15 @@
 package arguments
 
 import (
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
 	"monotron/dataset/sft"
 	"monotron/megatron/arguments/table"
+	"monotron/megatron/config"
+	"monotron/megatron/optimizer"
 )
 
 // deriveTuning completes what --finetune-data says. The loss is averaged over the learned tokens
@@ -13,6 +18,9 @@ func (p *parser) deriveTuning() {
 	p.deriveAdapter()
 	t := &p.Tuning
 	if t.Data == "" {
+		if !slices.ContainsFunc(policyFlags, p.given) {
+			t.Policy = config.Policy{}
+		}
 		if p.given("tuning") {
 			p.clash("tuning finetune-data", "--tuning %s needs --finetune-data; name a file of JSON lines", t.Method)
 		}
@@ -23,6 +31,7 @@ func (p *parser) deriveTuning() {
 	}
 	p.CalculatePerTokenLoss = true
 	p.derivePreference()
+	p.derivePolicy()
 	if !p.given("hidden-dropout") { // published models of today have none
 		p.Model.HiddenDropout = 0
 	}
@@ -41,7 +50,7 @@ func (p *parser) deriveTuning() {
 func (p *parser) deriveAdapter() {
 	a := &p.Adapter
 	if !a.Given() {
-		for _, name := range []string{"lora-alpha", "lora-dropout", "lora-target-modules", "use-rslora", "use-dora", "quantize-base"} {
+		for _, name := range []string{"lora-alpha", "lora-rank-pattern", "lora-alpha-pattern", "loraplus-lr-ratio", "lora-dropout", "lora-target-modules", "use-rslora", "use-dora", "quantize-base", "save-adapter-only"} {
 			if p.given(name) && p.values[name].direct {
 				p.clash(name+" lora-rank", "--%s needs --lora-rank or --adapter", name)
 			}
@@ -56,11 +65,18 @@ func (p *parser) deriveAdapter() {
 	if a.Alpha == 0 {
 		a.Alpha = float64(a.Rank)
 	}
+	a.Ranks, a.Alphas = p.patterns("lora-rank-pattern", p.Raw.RankPattern), p.patterns("lora-alpha-pattern", p.Raw.AlphaPattern)
 	switch {
-	case a.DoubleQuant && a.Quantize == "":
+	case p.Optimizer.AdapterUpRatio > 0 && p.Optimizer.DecoupledLR > 0:
+		p.clash("loraplus-lr-ratio decoupled-lr", "--loraplus-lr-ratio and --decoupled-lr exclude each other")
+	case p.Optimizer.AdapterUpRatio > 0 && p.Optimizer.Kind == optimizer.Muon:
+		p.clash("loraplus-lr-ratio optimizer", "--loraplus-lr-ratio does not go with --optimizer muon; use adam")
+	case a.DoubleQuant && a.Quantize != "nf4":
 		p.clash("double-quant quantize-base", "--double-quant needs --quantize-base nf4")
 	case a.Quantize != "" && p.Checkpoint.Load == "" && p.Checkpoint.Pretrained == "" && !p.options.Partial:
 		p.clash("quantize-base load", "--quantize-base rounds the weights of a checkpoint; give --load")
+	case p.Checkpoint.AdapterOnly && p.Checkpoint.Load == "" && p.Checkpoint.Pretrained == "" && !p.options.Partial:
+		p.clash("save-adapter-only load", "--save-adapter-only leaves out the weights of a checkpoint; give --load")
 	case p.Layout.MemoryCentricTiling > 0:
 		p.clash("memory-centric-tiling lora-rank", "--memory-centric-tiling does not go with an adapter; leave one out")
 	case a.DoRA && (p.Raw.EnableGraph || p.Raw.GraphImpl != table.GraphsOff):
@@ -68,4 +84,22 @@ func (p *parser) deriveAdapter() {
 	case p.Checkpoint.Format != "" && p.Checkpoint.Format != "native" && p.Checkpoint.Save != "":
 		p.clash("ckpt-format lora-rank", "--ckpt-format %s cannot hold an adapter; leave it out, and convert the result", p.Checkpoint.Format)
 	}
+}
+
+// patterns reads NAME=NUMBER pairs.
+func (p *parser) patterns(flag string, words []string) (list []config.Pattern) {
+	for _, word := range words {
+		at := strings.LastIndexByte(word, '=')
+		value, err := strconv.ParseFloat(word[at+1:], 64)
+		if at < 1 || err != nil || !(value > 0 && value <= 1<<16) {
+			p.clash(flag, "--%s %s: write NAME=NUMBER, the number above 0 and at most 65536", flag, word)
+			continue
+		}
+		if _, err := regexp.Compile(word[:at]); err != nil {
+			p.clash(flag, "--%s %s: %v", flag, word, err)
+			continue
+		}
+		list = append(list, config.Pattern{Name: word[:at], Value: value})
+	}
+	return list
 }

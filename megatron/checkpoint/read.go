@@ -88,7 +88,8 @@ func Check(src Source) error {
 		}
 	}
 	for _, t := range src.Tensors() {
-		if name, ok := strings.CutPrefix(t.Name, Model); ok && !want[t.Name] {
+		adapted := len(info.Model.Adapters) > 0 && strings.HasPrefix(t.Name, Model+mpu.AdapterPrefix) // who reads them checks them
+		if name, ok := strings.CutPrefix(t.Name, Model); ok && !want[t.Name] && !adapted {
 			extra = append(extra, name)
 		}
 	}

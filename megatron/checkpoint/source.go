@@ -106,6 +106,10 @@ const (
 	ExtraOrder     = "sample_order"    // object: the layout that the order of the samples was drawn for (training.sampleOrder)
 )
 
+// ExtraBase is a key of State.Extra: an object that says where the weights are that the checkpoint does not hold
+// (all.Base).
+const ExtraBase = "base"
+
 // OpenOptions choose what a Source shows.
 type OpenOptions struct {
 	Step        int64 // iteration of a save folder; negative: the latest

@@ -79,6 +79,7 @@ type Checkpoint struct {
 	LocalDir      string // --save-local-dir; "": in the user's cache
 	SaveOnLoad    string // folder for a checkpoint of what the run begins with; "": none
 	NoSaveOptim   bool
+	AdapterOnly   bool // checkpoints hold the adapter without its base
 	NoTokenizer   bool // --no-save-tokenizer-assets
 	NoLoadOptim   bool
 	Finetune      bool // weights only, iteration 0

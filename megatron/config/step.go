@@ -41,6 +41,10 @@ type Step struct {
 	Leaves      int // of every axis that a layout may cut, whose sums are trees of these (--layout-invariant); 0: the layout changes bits
 	LeafSamples int // of a global batch, at most: how many leaves are added to a gradient
 
+	LogitDivisor float64 // logits are divided by it; 0: they are not
+
+	AsGenerated bool // forward, a token has the bits that generation computes it with, whatever batch it is in
+
 	LossMeanPerContextRank bool // the mean of a micro-batch's loss is of each context-parallel rank's tokens, not of all
 }
 

@@ -3,12 +3,13 @@ package config
 import (
 	"encoding/json"
 
+	"monotron/megatron/policy"
 	"monotron/megatron/preference"
 )
 
 // Tuning says which rows a model is tuned on, and how. Data is "" where the run is no tuning.
 type Tuning struct {
-	Method       string // TuneSupervised, also where empty, or one of preference.DPO and the others
+	Method       string // TuneSupervised, also where empty, policy.GRPO, or one of preference.DPO and the others
 	Data         string // file of JSON lines
 	EvalData     string // of validation; "": none
 	ChatTemplate string // file; "": the tokenizer's
@@ -17,12 +18,25 @@ type Tuning struct {
 	NoShuffle    bool   // rows in the order of the file, again from the first at its end
 
 	Preference Preference
+	Policy     Policy `json:",omitzero"`
+}
+
+// Policy says how a model learns from rewards of its own answers, where Method is policy.GRPO.
+type Policy struct {
+	policy.Options
+	Exact      bool    // an answer that is the row's is worth 1
+	Pattern    string  // a regular expression judges; "": it does not
+	Command    string  // judges; "": it does not
+	CommandFor int     // seconds that it may take for a batch
+	TopP       float64 // of sampling: 0 or 1: all
+	TopK       int     // of sampling; 0: all
 }
 
 // Preference says how a model learns from preferences, where Method is such a one.
 type Preference struct {
-	Loss      string // see package preference; "": the method's own
-	Reference string // folder of the reference model; "": the weights the tuning starts from, without adapters
+	Losses    []string  // see package preference; nil: the method's own
+	Weights   []float64 // of Losses; nil: 1 each
+	Reference string    // folder of the reference model; "": the weights the tuning starts from, without adapters
 	SFTWeight float64
 
 	preference.Options
@@ -36,8 +50,15 @@ func (t *Tuning) Prefers() *preference.Loss {
 	if t.Data == "" {
 		return nil
 	}
-	return preference.Of(t.Method, t.Preference.Loss)
+	l, _ := preference.Mix(t.Method, t.Preference.Losses, t.Preference.Weights)
+	return l
 }
+
+// Samples tells whether the model learns from answers that it samples itself.
+func (t *Tuning) Samples() bool { return t.Data != "" && t.Method == policy.GRPO }
+
+// ByRows tells whether the loss is one of rows, not a mean over tokens.
+func (t *Tuning) ByRows() bool { return t.Prefers() != nil || t.Samples() }
 
 // Sequences is how many sequences a sample has.
 func (t *Tuning) Sequences() int {
@@ -54,7 +75,9 @@ type Adapter struct {
 	Rank    int    // 0: as Folder says, or no adapter
 	Alpha   float64
 	Dropout float64
-	Targets []string // modules; nil: all linear layers
+	Targets []string  // modules; nil: all linear layers
+	Ranks   []Pattern // of modules by name, where another than Rank
+	Alphas  []Pattern // the same of Alpha
 	RSLoRA  bool
 	DoRA    bool
 
@@ -62,6 +85,12 @@ type Adapter struct {
 	DoubleQuant bool   // their scales too
 
 	Settings json.RawMessage `json:",omitempty"` // adapter_config.json of the adapter
+}
+
+// Pattern is a number for the modules whose names end in a match of a regular expression.
+type Pattern struct {
+	Name  string
+	Value float64
 }
 
 // Given tells whether there is an adapter.

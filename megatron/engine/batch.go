@@ -92,6 +92,9 @@ func (e *Engine) load(s place, m *Micro, part schedule.Part, micros int, train b
 	if m.DocStart != nil {
 		p.DocStart, p.FirstSeen = put(e.device, s, device.I32, joined(m.DocStart)).Reshape(b, all), firstSeen(m.DocStart)
 	}
+	if e.config.AsGenerated {
+		p.AsGenerated = e.placed(s, b, all)
+	}
 	if train {
 		p.Grad, p.LossScale, p.Auxiliary = true, e.scale, e.auxiliary
 		p.Step, p.Samples = e.iteration, put(e.device, s, device.I32, m.Samples)
@@ -111,6 +114,20 @@ func (e *Engine) load(s place, m *Micro, part schedule.Part, micros int, train b
 		p.Ahead = e.loadAhead(s, m, here, micros)
 	}
 	return p, mask
+}
+
+// placed are the rows of b sequences of n positions as generation has them: row r is position r/b of
+// sequence r mod b, and every sequence has blocks of its own.
+func (e *Engine) placed(s place, b, n int64) *model.Placed {
+	each := (n + device.PagedBlock - 1) / device.PagedBlock
+	tables, rows := make([]int32, 0, b*each), make([]int32, 0, 2*b*n)
+	for i := range b * each {
+		tables = append(tables, int32(i))
+	}
+	for r := range b * n {
+		rows = append(rows, int32(r%b), int32(r/b))
+	}
+	return &model.Placed{Blocks: b * each, Tables: put(e.device, s, device.I32, tables).Reshape(b, each), Rows: put(e.device, s, device.I32, rows).Reshape(b*n, 2)}
 }
 
 // tokenWeight: by default a step's gradient is the mean over micro-batches of

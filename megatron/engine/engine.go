@@ -96,7 +96,7 @@ func (e *Engine) build() error {
 	c := &e.config
 	for _, part := range e.parts {
 		stage, err := model.NewStage(e.device, model.StageConfig{Model: &c.Model, Layers: part.Layers, Embedding: part.Embedding, Head: part.Head,
-			Recompute: c.Recompute, DType: e.DType}, parallelOf(e.rank, c))
+			Recompute: c.Recompute, DType: e.DType, LogitDivisor: c.LogitDivisor}, parallelOf(e.rank, c))
 		if err != nil {
 			return exitcode.With(exitcode.Usage, err)
 		}

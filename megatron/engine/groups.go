@@ -50,7 +50,7 @@ func Ranks(c *config.Step, open func() (*device.Device, error)) ranks.Config {
 // parallelOf is how a rank's stages share layers with other ranks.
 func parallelOf(r *ranks.Rank, c *config.Step) model.Parallel {
 	l := &c.Layout
-	p := model.Parallel{TP: r.Groups[topology.TP], SequenceParallel: l.SequenceParallel, Overlap: l.TPCommOverlap, Tiles: l.MemoryCentricTiling, Leaves: c.Leaves, DistributeSaved: l.DistributeSavedActivation,
+	p := model.Parallel{TP: r.Groups[topology.TP], ByRow: c.AsGenerated, SequenceParallel: l.SequenceParallel, Overlap: l.TPCommOverlap, Tiles: l.MemoryCentricTiling, Leaves: c.Leaves, DistributeSaved: l.DistributeSavedActivation,
 		Embedding: r.Groups[topology.Embedding], QuerySharers: r.Groups[topology.QuerySharers]}
 	if r.Sizes.CP > 1 {
 		p.Context, p.ContextHeads = r.Groups[topology.CP], l.ContextHeads()

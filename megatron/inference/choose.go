@@ -194,7 +194,28 @@ func (g *Generator) choose(logits device.Tensor, list []wish) (tokens []Token, b
 		a.Best, a.BestLogits = s.Alloc(device.I32, rows, int64(best)), s.Alloc(device.F32, rows, int64(best))
 	}
 	d.Sample(a)
-	return g.chosen(&a, list)
+	tokens, bad, err = g.chosen(&a, list)
+	if err == nil && g.LossColumns > 0 {
+		err = g.asLosses(&a, tokens)
+	}
+	return tokens, bad, err
+}
+
+// asLosses sets the tokens' log-probabilities to what a training step's losses say.
+func (g *Generator) asLosses(a *device.SampleArgs, tokens []Token) error {
+	d, rows := g.Device, int64(len(tokens))
+	s := d.Arena.Scope(device.Activations)
+	defer s.Release()
+	wide := s.Alloc(device.F32, rows, int64(g.LossColumns)) // kernels go by how rows lie
+	d.Copy(wide.Slice(1, 0, a.Columns), a.Logits)
+	stats := s.Alloc(device.F32, 4, rows) // loss, max, sum, target
+	loss, most, sum, target := stats.At(0), stats.At(1), stats.At(2), stats.At(3)
+	d.CrossEntropyStats(device.CrossEntropyStatsArgs{Logits: wide, Labels: a.IDs, Max: most, Sum: sum, Target: target, Columns: a.Columns})
+	d.CrossEntropyLoss(device.CrossEntropyLossArgs{Loss: loss, Max: most, Sum: sum, Target: target})
+	for i, x := range device.ReadSlice[float32](d, loss) {
+		tokens[i].LogProb = -float64(x)
+	}
+	return d.Sync()
 }
 
 // chosen reads what the op has found.

@@ -41,7 +41,9 @@ func (e *editions) other() int32 { return 1 - e.now }
 // rows runs a batch with the weights of its edition.
 func (e *editions) rows(b *batch, use func(first int, logits model.Tensor) error) error {
 	e.passes++
-	e.list[0].rank.Enter(health.Forward, e.passes)
+	if r := e.list[0].rank; r != nil { // else somebody else watches
+		r.Enter(health.Forward, e.passes)
+	}
 	return e.list[b.edition].rows(b, e.kv, use)
 }
 
@@ -87,7 +89,7 @@ func (l *Loaded) reload(dir string, step int64) error {
 		if err := l.same(&c.Model); err != nil {
 			return err
 		}
-		if _, report, err = native.Load(dir, step, l.stored(), l.Device, native.LoadOptions{Convert: true}); err != nil {
+		if _, report, err = all.LoadNative(dir, step, l.stored(), l.Device, native.LoadOptions{Convert: true}); err != nil {
 			return err
 		}
 	} else {

@@ -93,7 +93,7 @@ func loadNative(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
 	if err := l.build(d, o, longest(&c.Model, c.SeqLength)); err != nil {
 		return nil, err
 	}
-	_, report, err := native.Load(dir, o.Step, l.stored(), d, native.LoadOptions{Convert: true})
+	_, report, err := all.LoadNative(dir, o.Step, l.stored(), d, native.LoadOptions{Convert: true})
 	if err != nil {
 		return nil, err
 	}

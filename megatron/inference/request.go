@@ -16,6 +16,7 @@ type Request struct {
 	Sampling
 	MaxNew         int      // 0: the prompt is only looked at
 	Ends           []int32  // ids that end the text, and are not part of it
+	KeepEnd        bool     // the id that ends it is part of it
 	Stops          []string // texts that end it, and are not part of it
 	LogProbs       int      // the likeliest so many at each token; negative: no log-probabilities at all
 	PromptLogProbs bool     // of the prompt's tokens too
@@ -193,7 +194,7 @@ func (s *sequence) add(t Token) Reason {
 	s.ids = append(s.ids, t.ID)
 	for _, end := range s.Ends {
 		if t.ID == end {
-			s.give(Token{}, false, EndedByStop)
+			s.give(t, s.KeepEnd, EndedByStop)
 			return EndedByStop
 		}
 	}

@@ -29,7 +29,7 @@ func Serve(ctx context.Context, l Layout, at ranks.Config, dir string, o LoadOpt
 			return err
 		}
 		if rank > 0 {
-			return m.follow(e, told, dir)
+			return m.follow(&e, told, dir)
 		}
 		c, err := size(m, m.blockBytes())
 		if err != nil {
@@ -60,7 +60,7 @@ func Serve(ctx context.Context, l Layout, at ranks.Config, dir string, o LoadOpt
 }
 
 // follow takes part in everything that rank 0 orders.
-func (l *Loaded) follow(e editions, told *orders, dir string) error {
+func (l *Loaded) follow(e *editions, told *orders, dir string) error {
 	for {
 		x, err := told.hear()
 		if err != nil {

@@ -22,6 +22,10 @@ type Generator struct {
 	DType      device.DType   // of values
 	Vocab      int            // logits that count
 	MaxContext int            // positions the model knows; 0: no limit of its own
+
+	// LossColumns, where given, is the width of a training step's logits, padding included: log-probabilities of
+	// chosen tokens are then that step's losses with the sign changed, in f32 and by the same operations.
+	LossColumns int
 }
 
 // session is texts of equal length being extended together, their keys and values in blocks.

@@ -107,7 +107,17 @@ func bf16(x float32) float32 {
 }
 
 func (a *attention) newBlocks(d *device.Device, dtype device.DType, blocks int64) Tensor {
-	return d.Arena.Alloc(device.Activations, dtype, blocks, a.groups, 2, device.PagedBlock*a.channels)
+	return d.Arena.Alloc(device.Activations, dtype, a.blocks(blocks)...)
+}
+
+// newCache is newBlocks for as long as a scope lives.
+func (a *attention) newCache(s *device.Scope, dtype device.DType, blocks int64) Tensor {
+	return s.Alloc(dtype, a.blocks(blocks)...)
+}
+
+// blocks is the shape of so many.
+func (a *attention) blocks(n int64) []int64 {
+	return []int64{n, a.groups, 2, device.PagedBlock * a.channels}
 }
 
 // blockBytes is what a block of positions takes at this layer.
@@ -239,9 +249,13 @@ func (a *attention) headsOf(o Tensor) Tensor {
 
 // overBlocks is attention of rows that are of several sequences.
 func (a *attention) overBlocks(p *Pass, saved *attentionSaved) {
+	a.paged(p, a.headsOf(saved.o), saved.used, p.Paged.Layers[a.layer-p.Paged.First], p.Paged.Tables, p.Paged.Rows)
+}
+
+// paged sets o to the attention of rows whose keys and values go to blocks of cache.
+func (a *attention) paged(p *Pass, o Tensor, h heads, cache, tables, rows Tensor) {
 	call := device.PagedAttentionArgs{
-		O: saved.o.Reshape(p.Tokens(), a.groups, a.perGroup, a.channels), Q: saved.used.q, K: saved.used.k, V: saved.used.v,
-		Cache: p.Paged.Layers[a.layer-p.Paged.First], Tables: p.Paged.Tables, Rows: p.Paged.Rows,
+		O: o, Q: h.q, K: h.k, V: h.v, Cache: cache, Tables: tables, Rows: rows,
 		Slopes: a.slopes, Window: int32(a.m.WindowAt(a.layer)), Chunk: int32(a.m.ChunkAt(a.layer)), Scale: float32(a.m.ScoreScale()),
 	}
 	call.Rule, call.Cap = scoreRule(a.m)

@@ -34,7 +34,11 @@ func (a *attention) hasAll(p *Pass) bool { return a.kind == "" || p.Whole }
 // exchange is the way for a pass.
 func (a *attention) exchange(p *Pass) exchange {
 	if a.hasAll(p) {
-		return a.withSinks(alone{p.Positions[0]}, p.Positions[:1])
+		whole := a.withSinks(alone{p.Positions[0]}, p.Positions[:1])
+		if p.AsGenerated != nil {
+			return generated{whole}
+		}
+		return whole
 	}
 	shared := sharedSamples{a.context, p.documents(p.Seq() * int64(a.context.Size()))}
 	if p.Paged != nil {

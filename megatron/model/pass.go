@@ -57,6 +57,10 @@ type Pass struct {
 	Choices bool   // Output has the largest logits
 	Paged   *Paged // generation: keys and values so far
 
+	// AsGenerated, where given, says where generation has the rows of complete sequences: attention then
+	// has its bits.
+	AsGenerated *Placed
+
 	// See, where given, is shown the residual stream [tokens, h] (the rank's rows
 	// under sequence parallelism) as it enters the first layer (0) and leaves layer i
 	// (i+1, global), while it exists.

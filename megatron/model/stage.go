@@ -19,6 +19,8 @@ type StageConfig struct {
 	Head      bool  // the stage ends with final norm, output layer and loss
 	Recompute Recompute
 	DType     device.DType // of values
+
+	LogitDivisor float64 // logits are divided by it; 0: they are not
 }
 
 // Stage is a contiguous part of a GPT on one rank: one pipeline stage, one chunk
@@ -288,11 +290,23 @@ func (s *Stage) Logits(p *Pass, logits, hidden Tensor) error {
 // scaleLogits multiplies the head's input, or its gradient, by the factor of the logits.
 func (s *Stage) scaleLogits(p *Pass, x Tensor) {
 	if s.scalesLogits() {
-		p.D.Scale(device.ScaleArgs{Out: x, X: x, By: float32(s.m.LogitScale)})
+		p.D.Scale(device.ScaleArgs{Out: x, X: x, By: float32(s.logitScale())})
 	}
 }
 
-func (s *Stage) scalesLogits() bool { return s.m.LogitScale != 0 && s.m.LogitScale != 1 }
+func (s *Stage) scalesLogits() bool { return s.logitScale() != 1 }
+
+// logitScale is what the head's input is multiplied by.
+func (s *Stage) logitScale() float64 {
+	scale := 1.0
+	if s.m.LogitScale != 0 {
+		scale = s.m.LogitScale
+	}
+	if s.config.LogitDivisor != 0 {
+		scale /= s.config.LogitDivisor
+	}
+	return scale
+}
 
 // Normed is the final norm of an output's rows, as the head sees them.
 func (s *Stage) Normed(p *Pass, y, hidden Tensor) {

@@ -37,6 +37,8 @@ type Config struct {
 	LR, MinLR                   float64
 	DecoupledLR, DecoupledMinLR float64 // of embedding and output layer; DecoupledLR 0: as the rest
 
+	AdapterUpRatio float64 // rate of adapters' B over that of the rest (LoRA+); 0: as the rest
+
 	AdamBeta1, AdamBeta2, AdamEps float64
 	SGDMomentum                   float64
 	LionBeta1, LionBeta2          float64

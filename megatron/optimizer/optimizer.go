@@ -59,7 +59,7 @@ func New(d *device.Device, c Config, params []*mpu.Param, dtype device.DType, g 
 type clip struct {
 	stats device.Tensor // f64 [Stats]
 	hyper device.Tensor // f32 [Hypers]
-	apart device.Tensor // the same with the rate of --decoupled-lr; not given without
+	apart device.Tensor // the same with the rate of Config.apart; not given without
 }
 
 // allocateTold makes what a step is told and tells: the clips' statistics, Beside, their hypers.
@@ -73,12 +73,12 @@ func (o *Optimizer) allocateTold() {
 	o.Beside = o.told.Slice(0, clips*toldPiece, Besides)
 	for i := range clips {
 		c := clip{stats: o.told.Slice(0, i*toldPiece, device.Stats), hyper: device.View(o.told.Slice(0, (clips+1+i)*toldPiece, toldPiece).Data, device.F32, device.Hypers)}
-		if o.config.DecoupledLR > 0 {
+		if o.config.apart() {
 			c.apart = d.Arena.Zeroed(device.Optimizer, device.F32, device.Hypers)
 		}
 		o.clips = append(o.clips, c)
 	}
-	if o.config.DecoupledLR > 0 {
+	if o.config.apart() {
 		o.rate = d.Arena.Zeroed(device.Optimizer, device.F32, 1)
 	}
 	o.stats = o.clips[0].stats
@@ -223,7 +223,11 @@ func (o *Optimizer) prepare(a StepArgs) {
 		device.WriteSlice(o.device, c.hyper, hyper[:])
 	}
 	if o.rate.Given() {
-		device.WriteSlice(o.device, o.rate, []float32{float32(a.DecoupledLR)})
+		rate := a.DecoupledLR
+		if o.config.AdapterUpRatio > 0 {
+			rate = a.LR * o.config.AdapterUpRatio
+		}
+		device.WriteSlice(o.device, o.rate, []float32{float32(rate)})
 	}
 }
 

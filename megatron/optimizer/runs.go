@@ -80,8 +80,17 @@ func (b *bucket) firstRun() *part {
 	return nil
 }
 
-// decoupled tells whether a parameter has the rate of --decoupled-lr.
-func (o *Optimizer) decoupled(p *mpu.Param) bool { return o.rate.Given() && p.Role == mpu.Vocabulary }
+// apart tells whether some parameters have a rate of their own.
+func (c *Config) apart() bool { return c.DecoupledLR > 0 || c.AdapterUpRatio > 0 }
+
+// decoupled tells whether a parameter has the rate of --decoupled-lr or --loraplus-lr-ratio.
+func (o *Optimizer) decoupled(p *mpu.Param) bool {
+	role := mpu.Vocabulary
+	if o.config.AdapterUpRatio > 0 {
+		role = mpu.AdapterUp
+	}
+	return o.rate.Given() && p.Role == role
+}
 
 // hidden tells whether a parameter is a matrix whose both sides grow with the model's width, or the output
 // layer: not a norm, a bias, a table of embeddings.

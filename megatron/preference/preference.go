@@ -40,6 +40,8 @@ type Loss struct {
 	Average   bool     // reads means over tokens: rewards are β times these
 	Smoothing bool     // reads Options.LabelSmoothing
 
+	mismatched bool // Mismatched, of a sum
+
 	pair   func(o *Options, chosen, rejected Answer) (loss, byChosen, byRejected float64)
 	single func(o *Options, a Answer, good bool, kl float64) (loss, slope float64)
 }
@@ -48,7 +50,7 @@ type Loss struct {
 func (l *Loss) Paired() bool { return l.pair != nil }
 
 // Mismatched tells whether the loss asks for the log-probabilities of mismatched answers.
-func (l *Loss) Mismatched() bool { return l.Name == "kto" }
+func (l *Loss) Mismatched() bool { return l.mismatched || l.Name == KTO }
 
 // Pair is the loss of a pair of answers, and its slopes.
 func (l *Loss) Pair(o *Options, chosen, rejected Answer) (loss, byChosen, byRejected float64) {

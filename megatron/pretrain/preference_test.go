@@ -405,3 +405,30 @@ func TestPreferencesRefuse(t *testing.T) {
 		}
 	}
 }
+
+// Claim: of a list of losses the first step has the weighted sum of the losses that golden/dpo has for each;
+// with sft it is the run of --sft-weight, bit for bit.
+func TestPreferencesOfSeveralLosses(t *testing.T) {
+	c := openPreferred(t)
+	dir := t.TempDir()
+	c.folders(t, dir)
+	line := "--finetune-data " + filepath.Join(c.dir, c.Kinds["text"].File) + fmt.Sprintf(" --beta %g ", c.Methods["sigmoid-other-reference"].Beta) + preferLine + "--tuning dpo --ref-load DIR/reference --micro-batch-size 2 --train-iters 3 "
+	first := func(name, flags string) telemetry.Entry {
+		must(t, dir, line+flags+" --log-jsonl DIR/"+name)
+		return stepsOf(t, filepath.Join(dir, name))[0]
+	}
+	a, b := first("a", "--preference-loss sigmoid"), first("b", "--preference-loss hinge")
+	both := first("both", "--preference-loss sigmoid hinge --preference-loss-weights 0.75 0.5")
+	if want := 0.75*float64(*a.LMLoss) + 0.5*float64(*b.LMLoss); math.Abs(float64(*both.LMLoss)-want) > 1e-12 || *both.RewardsMargins != *a.RewardsMargins {
+		t.Errorf("loss %.15g, want %.15g", *both.LMLoss, want)
+	}
+	x, y := must(t, dir, line+"--preference-loss sigmoid sft --preference-loss-weights 1 0.5"), must(t, dir, line+"--sft-weight 0.5")
+	if got, want := numbers(x.out), numbers(y.out); len(got) != 3 || !slices.Equal(got, want) {
+		t.Errorf("with sft\n%s\nwith --sft-weight\n%s", got, want)
+	}
+	for flags, says := range map[string]string{"--preference-loss sft": "sft needs another loss", "--preference-loss sigmoid hinge --preference-loss-weights 1": "1 numbers for 2 losses", "--preference-loss sigmoid sft --sft-weight 1": "are the same", "--preference-loss sigmoid kto": "is not a loss of --tuning dpo"} {
+		if r := call(t, dir, line+flags); r.err == nil || !strings.Contains(r.err.Error(), says) {
+			t.Errorf("%s: %v", flags, r.err)
+		}
+	}
+}

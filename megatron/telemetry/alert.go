@@ -301,8 +301,16 @@ func rounded(d time.Duration) string {
 	return fmt.Sprintf("%.1f days", d.Hours()/24)
 }
 
-// lmLoss is that of a step that was not skipped, where it is finite.
+// rewarded tells whether the step's loss is made of advantages: it lies around 0, and may be negative.
+func (s *Step) rewarded() bool {
+	return slices.ContainsFunc(s.Preference, func(v Value) bool { return v.Name == "reward" })
+}
+
+// lmLoss is that of a step that was not skipped, where it is finite, and says how well the model learns.
 func (s *Step) lmLoss() (float64, bool) {
+	if s.rewarded() {
+		return 0, false
+	}
 	for _, v := range s.Losses {
 		if v.Name == "lm loss" {
 			return v.Value, !s.Skipped && !math.IsNaN(v.Value) && !math.IsInf(v.Value, 0)

@@ -61,7 +61,7 @@ func (c *curves) training(s *Step, o CurveOptions) {
 		c.both(loss.Name, loss.Value)
 	}
 	for _, v := range s.Preference {
-		c.both(strings.ReplaceAll(v.Name, "_", "-"), v.Value)
+		c.both(s.tag(v.Name), v.Value)
 	}
 	if o.LossScale {
 		c.both("loss-scale", s.NextLossScale)
@@ -114,7 +114,7 @@ func (c *curves) mixtures(s *Step) {
 // evaluation are the losses of one, and their perplexities where asked for.
 func (c *curves) evaluation(s *Step, o CurveOptions) {
 	for _, v := range s.Preference {
-		c.add(strings.ReplaceAll(v.Name, "_", "-")+" validation", v.Value)
+		c.add(s.tag(v.Name)+" validation", v.Value)
 	}
 	for _, loss := range s.Losses {
 		tag := loss.Name + " validation"
@@ -132,4 +132,12 @@ func (c *curves) evaluation(s *Step, o CurveOptions) {
 	if s.Accuracy != nil && s.Split == Validation {
 		c.add("token-accuracy validation", *s.Accuracy)
 	}
+}
+
+// tag is a number's name among Megatron's, or TRL's own where it is one of rewards.
+func (s *Step) tag(name string) string {
+	if s.rewarded() {
+		return name
+	}
+	return strings.ReplaceAll(name, "_", "-")
 }

@@ -9,6 +9,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
+	"strings"
 	"syscall"
 	"time"
 
@@ -50,6 +52,7 @@ type Entry struct {
 	BitsPerByte     *Number           `json:"bits_per_byte,omitempty"`
 	Accuracy        *Number           `json:"token_accuracy,omitempty"` // of an evaluation of a tuning
 	*Preferred
+	*Rewarded
 	*Trained
 }
 
@@ -66,21 +69,54 @@ type Preferred struct {
 	LogOddsChosen     *Number `json:"log_odds_chosen,omitempty"`
 }
 
-// preferred are the fields of these values; nil: there are none.
-func preferred(list []Value) *Preferred {
-	if len(list) == 0 {
-		return nil
-	}
-	p := &Preferred{}
-	fields := map[string]**Number{"rewards_chosen": &p.RewardsChosen, "rewards_rejected": &p.RewardsRejected, "rewards_margins": &p.RewardsMargins, "rewards_accuracies": &p.RewardsAccuracies,
-		"logps_chosen": &p.LogPsChosen, "logps_rejected": &p.LogPsRejected, "kl": &p.KL, "nll_loss": &p.NLLLoss, "log_odds_chosen": &p.LogOddsChosen}
-	for _, v := range list {
-		if field := fields[v.Name]; field != nil {
-			n := Number(v.Value)
-			*field = &n
+// Rewarded are the fields of a tuning by rewards (GRPO), under TRL's names.
+type Rewarded struct {
+	Reward        *Number `json:"reward,omitempty"`
+	RewardStd     *Number `json:"reward_std,omitempty"`
+	SameRewards   *Number `json:"frac_reward_zero_std,omitempty"`
+	Exact         *Number `json:"rewards/exact/mean,omitempty"`
+	ExactStd      *Number `json:"rewards/exact/std,omitempty"`
+	Pattern       *Number `json:"rewards/pattern/mean,omitempty"`
+	PatternStd    *Number `json:"rewards/pattern/std,omitempty"`
+	Command       *Number `json:"rewards/command/mean,omitempty"`
+	CommandStd    *Number `json:"rewards/command/std,omitempty"`
+	MeanLength    *Number `json:"completions/mean_length,omitempty"`
+	MinLength     *Number `json:"completions/min_length,omitempty"`
+	MaxLength     *Number `json:"completions/max_length,omitempty"`
+	MeanEnded     *Number `json:"completions/mean_terminated_length,omitempty"`
+	MinEnded      *Number `json:"completions/min_terminated_length,omitempty"`
+	MaxEnded      *Number `json:"completions/max_terminated_length,omitempty"`
+	Unended       *Number `json:"completions/clipped_ratio,omitempty"`
+	LowMean       *Number `json:"clip_ratio/low_mean,omitempty"`
+	LowMin        *Number `json:"clip_ratio/low_min,omitempty"`
+	HighMean      *Number `json:"clip_ratio/high_mean,omitempty"`
+	HighMax       *Number `json:"clip_ratio/high_max,omitempty"`
+	RegionMean    *Number `json:"clip_ratio/region_mean,omitempty"`
+	LogPApart     *Number `json:"sampling/sampling_logp_difference/mean,omitempty"`
+	LogPMostApart *Number `json:"sampling/sampling_logp_difference/max,omitempty"`
+	RatioMin      *Number `json:"sampling/importance_sampling_ratio/min,omitempty"`
+	RatioMean     *Number `json:"sampling/importance_sampling_ratio/mean,omitempty"`
+	RatioMax      *Number `json:"sampling/importance_sampling_ratio/max,omitempty"`
+}
+
+// fieldsOf are the fields of T whose names, in its tags, values have; nil: none is.
+func fieldsOf[T any](list []Value) *T {
+	var fields T
+	known, at := false, reflect.ValueOf(&fields).Elem()
+	for i := range at.NumField() {
+		name, _, _ := strings.Cut(at.Type().Field(i).Tag.Get("json"), ",")
+		for _, v := range list {
+			if v.Name == name {
+				n := Number(v.Value)
+				at.Field(i).Set(reflect.ValueOf(&n))
+				known = true
+			}
 		}
 	}
-	return p
+	if !known {
+		return nil
+	}
+	return &fields
 }
 
 // Trained are the fields that only a training step has.
@@ -119,7 +155,7 @@ type Trained struct {
 func entry(s *Step) *Entry {
 	e := &Entry{Time: s.Time, Iteration: s.Iteration, ConsumedSamples: s.ConsumedSamples, ConsumedTokens: s.ConsumedTokens,
 		Loss: map[string]Number{}, Validation: s.Split, Samples: s.Written, BitsPerByte: (*Number)(s.BitsPerByte), Accuracy: (*Number)(s.Accuracy),
-		Preferred: preferred(s.Preference)}
+		Preferred: fieldsOf[Preferred](s.Preference), Rewarded: fieldsOf[Rewarded](s.Preference)}
 	for _, loss := range s.Losses {
 		e.Loss[loss.Name] = Number(loss.Value)
 	}

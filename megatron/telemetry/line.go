@@ -74,7 +74,7 @@ func (l *Lines) line(s *Step, m means) string {
 	}
 	fmt.Fprintf(&b, " learning rate: %s | global batch size: %5d |", exponent(s.NextLearningRate), s.GlobalBatchSize)
 	first := min(1, len(m.losses)) // those of experts are before multi-token prediction's
-	for _, loss := range slices.Concat(notNegative(m.losses[:first]), s.MoE, notNegative(m.losses[first:])) {
+	for _, loss := range slices.Concat(s.shown(m.losses[:first]), s.MoE, s.shown(m.losses[first:])) {
 		fmt.Fprintf(&b, " %s: %s |", loss.Name, exponent(loss.Value))
 	}
 	b.WriteString(preferences(s))
@@ -92,9 +92,9 @@ func (l *Lines) line(s *Step, m means) string {
 	return b.String()
 }
 
-// notNegative are the losses that are neither negative nor NaN.
-func notNegative(losses []Value) []Value {
-	return slices.DeleteFunc(slices.Clone(losses), func(loss Value) bool { return !(loss.Value >= 0) })
+// shown are the losses that are neither negative nor NaN; one by rewards may be negative.
+func (s *Step) shown(losses []Value) []Value {
+	return slices.DeleteFunc(slices.Clone(losses), func(loss Value) bool { return !(loss.Value >= 0 || s.rewarded() && loss.Value < 0) })
 }
 
 // validation is the block of three lines after an evaluation, without a last
@@ -126,12 +126,16 @@ func validation(s *Step) string {
 // this step alone; each begins with a space.
 func preferences(s *Step) (text string) {
 	for _, v := range s.Preference {
-		if v.Name == "rewards_margins" || v.Name == "rewards_accuracies" {
-			text += fmt.Sprintf(" %s: %s |", strings.ReplaceAll(v.Name, "_", " "), fixed(v.Value, 4))
+		switch v.Name {
+		case "rewards_margins", "rewards_accuracies", "reward", "sampling/sampling_logp_difference/max":
+			text += fmt.Sprintf(" %s: %s |", shownName.Replace(v.Name), fixed(v.Value, 4))
 		}
 	}
 	return text
 }
+
+// shownName turns a number's name into words of a line.
+var shownName = strings.NewReplacer("sampling/", "", "/", " ", "_", " ")
 
 // Perplexity of a loss in nats, at most e^20 as Megatron prints it.
 func Perplexity(loss float64) float64 { return math.Exp(math.Min(20, loss)) }

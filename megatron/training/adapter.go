@@ -22,7 +22,7 @@ import (
 // adapt finds the modules of the model that get an adapter. A checkpoint that has one says which.
 func adapt(c *config.Run) error {
 	defer func() { c.PackedBase = packsBase(c) }()
-	if err := findAdapters(c); err != nil || c.Tuning.Prefers() == nil {
+	if err := findAdapters(c); err != nil || !c.Tuning.ByRows() {
 		return err
 	}
 	for i := range c.Model.Adapters {
@@ -74,7 +74,7 @@ func findAdapters(c *config.Run) error {
 // elsewhere, or has all of them on every rank after an update.
 func packsBase(c *config.Run) bool {
 	kept := c.Layout.Sharding == "" || c.Layout.Sharding == string(optimizer.NoShard) || c.Layout.Sharding == string(optimizer.OptimGradsParams)
-	return c.Adapter.Quantize != "" && !c.Adapter.DoRA && kept && c.Optimizer.Kind != optimizer.Muon && c.OffloadFolder == "" && !c.OptimizerCPUOffload
+	return c.Adapter.Quantize == hf.NF4 && !c.Adapter.DoRA && kept && c.Optimizer.Kind != optimizer.Muon && c.OffloadFolder == "" && !c.OptimizerCPUOffload
 }
 
 // moduleEnds are the last parts of the adapted modules' names.
@@ -94,7 +94,8 @@ func adapterSettings(a *config.Adapter) (c peft.Config, err error) {
 		if len(targets) == 0 {
 			targets = []string{peft.AllLinear}
 		}
-		return peft.Config{R: a.Rank, Alpha: a.Alpha, Dropout: a.Dropout, Targets: peft.Names{List: targets}, RSLoRA: a.RSLoRA, DoRA: a.DoRA}, nil
+		return peft.Config{R: a.Rank, Alpha: a.Alpha, Dropout: a.Dropout, Targets: peft.Names{List: targets}, RSLoRA: a.RSLoRA, DoRA: a.DoRA,
+			Ranks: patterns(a.Ranks), Alphas: patterns(a.Alphas)}, nil
 	}
 	if c, err = peft.ReadConfig(a.Folder); err != nil {
 		return c, err
@@ -108,6 +109,14 @@ func adapterSettings(a *config.Adapter) (c peft.Config, err error) {
 		c.Dropout = a.Dropout
 	}
 	return c, nil
+}
+
+// patterns are numbers by names as PEFT has them.
+func patterns(list []config.Pattern) (out peft.Patterns) {
+	for _, p := range list {
+		out = append(out, peft.Pattern{Name: p.Name, Value: p.Value})
+	}
+	return out
 }
 
 // baseModel is the family of the model that is loaded, "" where its format does not say, and the

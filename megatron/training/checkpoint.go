@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
+	"strings"
 
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
@@ -21,10 +23,13 @@ var Version = "dev"
 // stored lists the tensors a checkpoint keeps: values, main parameters, moments.
 func (r *Run) stored() []mpu.Stored {
 	all := r.Engine.Weights()
-	if r.Config.Checkpoint.NoSaveOptim {
+	if !r.Config.Checkpoint.NoSaveOptim {
+		all = append(all, r.Engine.Optimizer.Stored()...)
+	}
+	if r.base == nil {
 		return all
 	}
-	return append(all, r.Engine.Optimizer.Stored()...)
+	return slices.DeleteFunc(all, func(t mpu.Stored) bool { return !strings.Contains(t.Name, mpu.AdapterPrefix) })
 }
 
 // Keys of State.Extra.
@@ -56,8 +61,18 @@ func (r *Run) state() (s native.State, err error) {
 			return s, err
 		}
 	}
+	if r.base != nil {
+		if s.Extra[checkpoint.ExtraBase], err = json.Marshal(r.base); err != nil {
+			return s, err
+		}
+	}
 	if r.best != nil {
 		if s.Extra[bestKey], err = json.Marshal(r.best); err != nil {
+			return s, err
+		}
+	}
+	if r.sampler != nil && r.sampler.answers != nil {
+		if s.Extra[answersKey], err = json.Marshal(r.sampler.answers); err != nil {
 			return s, err
 		}
 	}

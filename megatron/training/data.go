@@ -167,7 +167,7 @@ func newFeed(c *config.Run, set dataset.Dataset, split dataset.Split, dp int, or
 		return nil, err
 	}
 	f := &Feed{set: set, sampler: sampler, first: s.Rank * s.MicroBatch, split: split.String(), masked: c.Data.ResetAttentionMask || c.Data.InterDocumentMasking,
-		rows: c.Tuning.Prefers() != nil}
+		rows: c.Tuning.ByRows()}
 	f.all = s.Order == dataset.FullValidation
 	f.wraps = s.Order == dataset.Single
 	f.loader = dataset.NewLoader(set, f.numbers, sampler.Advance(), max(0, c.NumWorkers))

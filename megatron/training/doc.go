@@ -19,6 +19,9 @@
 // that takes from the global batch), reference.go (log-probabilities of the reference), tally.go
 // (what is logged), preferdata.go (rows).
 //
+// Rewards: sampling.go (GRPO's objective), samplinganswers.go (answers are sampled, rewarded and known to all
+// ranks), samplingvalues.go (what is logged). objective.go is what a loss of rows is to a run.
+//
 // Evaluations that are compared: best.go (the lowest validation loss, early stopping).
 //
 // Beyond the log: alerts.go (what a person should check), dashboard.go (the run's page).

@@ -52,13 +52,19 @@ type evaluated struct {
 // lossOf is the mean loss over global batches of a feed from the consumed samples on; cut
 // tells that a rank was asked to stop meanwhile.
 func (r *Run) lossOf(ctx context.Context, where string, f *Feed, consumed int64, iters, micros int) (e evaluated, cut bool, err error) {
+	if r.sampler != nil {
+		if e, err = r.sampler.evaluate(r, f, consumed, iters, micros); err != nil {
+			err = fmt.Errorf("evaluation at %s: %w", where, err)
+		}
+		return e, false, err
+	}
 	var sum, tokens, bytes float64
-	if r.prefer != nil {
-		if err := r.prefer.beginEvaluation(r, f, consumed, iters, micros); err != nil {
+	if r.objective != nil {
+		if err := r.objective.beginEvaluation(r, f, consumed, iters, micros); err != nil {
 			return e, false, fmt.Errorf("evaluation at %s: %w", where, err)
 		}
 	}
-	r.Engine.Accuracy, r.Engine.Right = r.Config.Tuning.Data != "" && r.prefer == nil, 0
+	r.Engine.Accuracy, r.Engine.Right = r.Config.Tuning.Data != "" && r.objective == nil, 0
 	for range iters {
 		r.rank.Enter(health.Eval, r.Engine.Iteration)
 		stop, err := r.interrupted(ctx)
@@ -90,8 +96,8 @@ func (r *Run) lossOf(ctx context.Context, where string, f *Feed, consumed int64,
 	if e.accuracy, err = r.accuracy(tokens); err != nil {
 		return e, false, err
 	}
-	if r.prefer != nil {
-		if e.preference, err = r.prefer.values(r); err != nil {
+	if r.objective != nil {
+		if e.preference, err = r.objective.values(r); err != nil {
 			return e, false, err
 		}
 	}

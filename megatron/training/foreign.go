@@ -37,7 +37,7 @@ type loader func(tensors []mpu.Stored, o native.LoadOptions) (native.State, nati
 func (r *Run) native(dir string, step int64) loader {
 	return func(tensors []mpu.Stored, o native.LoadOptions) (native.State, native.Report, error) {
 		for {
-			state, report, err := native.Load(dir, step, tensors, r.device, o)
+			state, report, err := all.LoadNative(dir, step, tensors, r.device, o)
 			if err != nil {
 				return state, report, r.misfit(state, err)
 			}

@@ -24,7 +24,7 @@ func (r *Run) loadQuantized(dir string, step int64, finetune bool) error {
 			return err
 		}
 	}
-	base, err := hf.Quantized(src, r.Config.Adapter.DoubleQuant)
+	base, err := hf.Quantized(src, r.Config.Adapter.Quantize, r.Config.Adapter.DoubleQuant)
 	if err != nil {
 		return err
 	}

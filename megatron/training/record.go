@@ -44,9 +44,9 @@ func (l *logger) record(r *Run, done stepLog) (*telemetry.Step, error) {
 		zeros := float64(result.Update.Zeros)
 		s.NumZeros = &zeros
 	}
-	if r.prefer != nil {
+	if r.objective != nil {
 		var err error
-		if s.Preference, err = r.prefer.values(r); err != nil {
+		if s.Preference, err = r.objective.values(r); err != nil {
 			return nil, err
 		}
 	}

@@ -24,7 +24,8 @@ func (r *Run) beginPreference() error {
 		return nil
 	}
 	p := &preferring{settings: t.Preference, loss: loss, allTokens: loss.Name == "orpo", reference: map[*sft.Preferences][][2]float64{}}
-	r.prefer, r.Engine.Objective, r.bytes = p, p, nil
+	r.prefer = p
+	r.setObjective(p)
 	if !loss.Reference || r.device.Counts() {
 		return nil
 	}
@@ -258,12 +259,4 @@ func keptLogPs(path string, sets []*sft.Preferences, all []float64) ([]float64, 
 		}
 	}
 	return all, nil
-}
-
-// beginBatch tells the objective, where there is one, what a feed is about to give.
-func (r *Run) beginBatch(f *Feed, batch []*engine.Micro) error {
-	if r.prefer == nil || r.device.Counts() {
-		return nil
-	}
-	return r.prefer.begin(r, f, batch)
 }

@@ -61,8 +61,8 @@ func recordedConfig(folder string) (*config.Run, error) {
 	if err := json.Unmarshal(f.Manifest.State.Config, c); err != nil {
 		return nil, exitcode.Errorf(exitcode.IO, "%s: settings: %w", f.Path, err)
 	}
-	if c.Tuning.Prefers() != nil {
-		return nil, exitcode.Errorf(exitcode.Usage, "%s is a step of --tuning %s, which cannot be replayed yet: it needs the reference's log-probabilities", folder, c.Tuning.Method)
+	if c.Tuning.ByRows() {
+		return nil, exitcode.Errorf(exitcode.Usage, "%s is a step of --tuning %s, which cannot be replayed yet: it needs the reference's log-probabilities, or the answers that were sampled", folder, c.Tuning.Method)
 	}
 	c.Log, c.Watch = config.Log{Interval: 1}, config.Watch{StallSeconds: c.Watch.StallSeconds, Inject: c.Watch.Inject}
 	c.Checkpoint = config.Checkpoint{Load: folder}

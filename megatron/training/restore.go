@@ -8,11 +8,13 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/all"
 	"monotron/megatron/checkpoint/native"
 	"monotron/megatron/config"
 	"monotron/megatron/model"
@@ -54,6 +56,11 @@ func (r *Run) restore() error {
 	if len(r.Config.Model.Adapters) > 0 && !r.holdsAdapter(dir, step) {
 		if err := r.drawAdapter(); err != nil {
 			return err
+		}
+		if c.AdapterOnly {
+			if r.base, err = all.NewBase(dir, step, r.Config.Adapter.Quantize, r.Config.Adapter.DoubleQuant); err != nil {
+				return err
+			}
 		}
 		load := r.load
 		if r.Config.Adapter.Quantize != "" {
@@ -259,6 +266,14 @@ func (r *Run) position(s native.State) error {
 	if r.Config.Checkpoint.Save == r.Config.Checkpoint.Load {
 		r.saver.saved = s.Iteration
 	}
+	if raw := s.Extra[checkpoint.ExtraBase]; r.Config.Checkpoint.AdapterOnly && len(raw) > 0 {
+		if err := json.Unmarshal(raw, &r.base); err != nil {
+			return exitcode.Errorf(exitcode.IO, "the checkpoint of iteration %d: what it says of its base: %w", s.Iteration, err)
+		}
+	}
+	if err := r.continueAnswers(s); err != nil {
+		return err
+	}
 	return r.continueBest(s)
 }
 
@@ -446,7 +461,7 @@ func differences(path string, before, after map[string]any) (list []string) {
 		b, alsoMap := is.(map[string]any)
 		if isMap && alsoMap {
 			list = append(list, differences(path+key+".", a, b)...)
-		} else if x, y := fmt.Sprint(was), fmt.Sprint(is); x != y {
+		} else if x, y := fmt.Sprint(was), fmt.Sprint(is); x != y && !(was == nil && (is == nil || reflect.ValueOf(is).IsZero())) { // an older version had no such setting
 			list = append(list, fmt.Sprintf("%s%s %s -> %s", path, key, x, y))
 		}
 	}

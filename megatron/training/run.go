@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"monotron/csrc/device"
+	"monotron/megatron/checkpoint/all"
 	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/mpu/ranks"
@@ -30,8 +31,11 @@ type Run struct {
 	trained    time.Duration // that this process's steps took, waiting for their data included
 	pulse      *pulse
 	bytes      *textBytes  // nil: the tokenizer's ids stand for no text
+	base       *all.Base   // the weights that checkpoints leave out; nil: they hold all
 	best       *Best       // nil: evaluations are not compared
 	prefer     *preferring // nil: the run learns from no preferences
+	sampler    *sampling   // nil: the run learns from no answers of its own
+	objective  objective   // prefer or sampler; nil: neither
 	prints     *prints     // nil: no fingerprints are asked for
 	lowest     bool        // the steps since the last that was not skipped have been told of by tellWhySkipped
 }

@@ -44,8 +44,8 @@ func TuningConfig(c *config.Run, tok tokenizer.Tokenizer) (s sft.Config, err err
 	}
 	if c.Tuning.Prefers() != nil {
 		s.Rule, s.Block = ruleOf(c.Tuning.Method), c.GlobalBatchSize
-		s.BOSID, s.EOSID = tokenOf(tok, source.BOS, -1), tokenOf(tok, source.EOS, s.EndID)
 	}
+	s.BOSID, s.EOSID = tokenOf(tok, source.BOS, -1), tokenOf(tok, source.EOS, s.EndID)
 	return s, nil
 }
 
@@ -76,6 +76,9 @@ func tuningData(c *config.Run, tok tokenizer.Tokenizer) (sets [3]dataset.Dataset
 	}
 	if c.Tuning.Prefers() != nil {
 		return preferenceData(c, tok, s)
+	}
+	if c.Tuning.Samples() {
+		return promptData(c, tok, s)
 	}
 	train, err := sft.New(c.Tuning.Data, tok, s)
 	if err != nil {

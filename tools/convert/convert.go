@@ -38,7 +38,8 @@ Examples:
   monotron convert --input Llama-3.1-8B --to megatron-torch_dist --output ckpt \
       --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
   monotron convert --input ckpt --to hf --output my-model --tokenizer Llama-3.1-8B --dtype bf16 --verify
-  monotron convert --input my-model --to gguf --type q8_0 --output my-model.gguf`
+  monotron convert --input my-model --to gguf --type q8_0 --output my-model.gguf
+  monotron convert --input my-model --adapter tuned/adapter --adapter-only --to gguf --output adapter.gguf`
 
 // Command is convert; open makes the device that --verify computes on.
 func Command(open func(name string) (*device.Device, error)) *cli.Command {
@@ -80,6 +81,9 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 	}
 	for _, n := range original.Info().Notes {
 		notes.Printf("%s: %s\n", original.Info().Path, n)
+	}
+	if o.adapterOnly {
+		return o.writeAdapter(ctx, c, original, notes)
 	}
 	whole, done, err := o.merge(original, notes)
 	if err != nil {

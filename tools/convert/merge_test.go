@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -167,4 +168,69 @@ func sorted(names []string) []string {
 	names = slices.Clone(names)
 	slices.Sort(names)
 	return names
+}
+
+// Claim (golden/qlora): --merge-rounded gives what merging into the folder that transformers quantised gives;
+// and the distance that is told is that of the merged folders, module by module.
+func TestMergeTellsTheDistance(t *testing.T) {
+	for _, name := range []string{"llama-f32-double", "llama-f32-single"} {
+		dir, out := golden.Dir(t, "qlora", name), t.TempDir()
+		flags := []string{"--adapter", filepath.Join(dir, "adapter"), "--to", "hf"}
+		merge := func(from, to string, more ...string) (*safetensors.Folder, string) {
+			t.Helper()
+			_, notes, err := call(slices.Concat([]string{"--input", filepath.Join(dir, from), "--output", filepath.Join(out, to)}, flags, more)...)
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", name, err, notes)
+			}
+			return openFolder(t, filepath.Join(out, to)), notes
+		}
+		over := []string{"--adapter-over", "nf4"}
+		if strings.HasSuffix(name, "double") {
+			over = append(over, "--double-quant")
+		}
+		plain, told := merge("base", "plain", over...)
+		rounded, _ := merge("base", "rounded", append(over, "--merge-rounded")...)
+		theirs, _ := merge("quantised", "theirs")
+		base := openFolder(t, filepath.Join(dir, "base"))
+		most := 0.0
+		for _, tensor := range theirs.Names() {
+			a, b := floats(t, rounded, tensor), floats(t, theirs, tensor)
+			off := 0.0
+			for i := range a {
+				off = math.Max(off, math.Abs(float64(a[i])-float64(b[i])))
+			}
+			if off > 2e-6 { // the offset of scales is summed in another order
+				t.Errorf("%s: %s is off by %g", name, tensor, off)
+			}
+			p, w := floats(t, plain, tensor), floats(t, base, tensor)
+			if q, u := norm(a, p), norm(p, w); u > 0 {
+				most = math.Max(most, q/u)
+			}
+		}
+		if most == 0 || !strings.Contains(told, " to "+strconv.FormatFloat(most, 'g', 3, 64)+" (") {
+			t.Errorf("%s: the largest ratio is %.3g, told is %s", name, most, told)
+		}
+	}
+}
+
+func floats(t *testing.T, f *safetensors.Folder, name string) []float32 {
+	t.Helper()
+	i, _ := f.Info(name)
+	wide := make([]float64, i.Bytes/4)
+	if !safetensors.Decode(wide, i.DType, bytesOfTensor(t, f, name)) {
+		t.Fatalf("%s is %s", name, i.DType)
+	}
+	out := make([]float32, len(wide))
+	for i, v := range wide {
+		out[i] = float32(v)
+	}
+	return out
+}
+
+func norm(a, b []float32) (sum float64) {
+	for i := range a {
+		d := float64(a[i]) - float64(b[i])
+		sum += d * d
+	}
+	return math.Sqrt(sum)
 }

@@ -45,12 +45,16 @@ func allFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "release", Usage: "Megatron formats: write a `release` folder, without iteration number"},
 
 		&cli.StringFlag{Name: "adapter", Usage: "PEFT folder whose adapter is added to the weights: W + scale*B*A in f32, rounded once to the type of W"},
+		&cli.BoolFlag{Name: "adapter-only", Usage: "gguf, with --adapter: write the adapter alone, for llama.cpp's --lora or Ollama's ADAPTER with the model of --input (default: it is merged)"},
+		&cli.StringFlag{Name: "adapter-over", Usage: "with --adapter: how the weights were rounded over which it was trained, nf4 (with --double-quant: its scales too) or int8; the distance of the merged modules is printed (default: they were not)"},
+		&cli.BoolFlag{Name: "merge-rounded", Usage: "with --adapter-over: merge the adapter into the rounded weights instead of those of the input"},
+		&cli.StringFlag{Name: "split-adapter", Usage: "folder to write the input's own adapter to, in PEFT's files; the output then has the weights without it (default: it is merged)"},
 
 		&cli.StringFlag{Name: "family", Usage: "hf, gguf: architecture, if several can represent the model: " + hf.Known},
 		&cli.StringFlag{Name: "tokenizer", Usage: "hf, gguf: folder whose tokenizer files are taken (default: the input, if it is a Hugging Face folder)"},
 		&cli.StringFlag{Name: "type", DefaultText: "that of most weights of the input", Usage: "gguf: how weights are stored: " + gguf.Kinds},
-		&cli.StringFlag{Name: "quantize", Usage: "hf: quantise the weights of linear layers as bitsandbytes does: nf4"},
-		&cli.BoolFlag{Name: "double-quant", Usage: "with --quantize nf4: quantise the scales of blocks as well"},
+		&cli.StringFlag{Name: "quantize", Usage: "hf: quantise the weights of linear layers as bitsandbytes does: nf4 or int8"},
+		&cli.BoolFlag{Name: "double-quant", Usage: "with --quantize nf4 or --adapter-over nf4: quantise the scales of blocks as well"},
 		&cli.BoolFlag{Name: "ollama", Usage: "gguf: also write a Modelfile into the folder of the output, for ollama create"},
 		&cli.StringFlag{Name: "max-shard-size", Value: "5GB", Usage: "hf: maximum size of one file, as 500MB or 2GiB"},
 	}
@@ -60,6 +64,11 @@ func allFlags() []cli.Flag {
 type options struct {
 	input, output string
 	adapter       string // PEFT folder to merge; "": none
+	adapterOnly   bool   // it is written alone
+	over          string // quantisation of the weights that it was trained over; "": none
+	intoRounded   bool   // it is merged into these
+	double        bool   // their scales are quantised as well
+	split         string // folder for the input's own adapter; "": it is merged
 	from, to      checkpoint.Format
 	step          int64
 	dtype         string // of weights, as safetensors spells it; "": as they are
@@ -99,7 +108,31 @@ func readOptions(c *cli.Context) (*options, error) {
 	if err := o.readWriting(c); err != nil {
 		return nil, err
 	}
+	if err := o.readAdapter(c); err != nil {
+		return nil, err
+	}
 	return o, o.readPrompt(c)
+}
+
+// readAdapter reads what becomes of adapters.
+func (o *options) readAdapter(c *cli.Context) error {
+	o.over, o.intoRounded, o.double, o.split = c.String("adapter-over"), c.Bool("merge-rounded"), c.Bool("double-quant"), c.String("split-adapter")
+	o.adapterOnly = c.Bool("adapter-only")
+	switch {
+	case o.adapterOnly && (o.adapter == "" || o.to != checkpoint.GGUF):
+		return exitcode.Errorf(exitcode.Usage, "--adapter-only goes with --adapter and --to gguf")
+	case o.adapterOnly && (o.over != "" || o.modelfile != "" || o.verify):
+		return exitcode.Errorf(exitcode.Usage, "--adapter-only does not go with --adapter-over, --ollama and --verify; leave them out")
+	case o.over != "" && o.over != hf.NF4 && o.over != hf.Int8:
+		return exitcode.Errorf(exitcode.Usage, "--adapter-over %q: there are nf4 and int8", o.over)
+	case o.over != "" && o.adapter == "":
+		return exitcode.Errorf(exitcode.Usage, "--adapter-over goes with --adapter")
+	case o.intoRounded && o.over == "":
+		return exitcode.Errorf(exitcode.Usage, "--merge-rounded goes with --adapter-over nf4")
+	case o.split != "" && o.adapter != "":
+		return exitcode.Errorf(exitcode.Usage, "--split-adapter takes the input's own adapter; leave --adapter out")
+	}
+	return nil
 }
 
 func (o *options) readWriting(c *cli.Context) error {
@@ -160,12 +193,14 @@ func (o *options) readType(c *cli.Context) error {
 func (o *options) readQuantize(c *cli.Context) error {
 	kind := strings.ToLower(c.String("quantize"))
 	switch {
-	case kind == "" && c.Bool("double-quant"):
-		return exitcode.Errorf(exitcode.Usage, "--double-quant goes with --quantize nf4")
+	case kind == "" && c.Bool("double-quant") && c.String("adapter-over") == "":
+		return exitcode.Errorf(exitcode.Usage, "--double-quant goes with --quantize nf4 or --adapter-over nf4")
 	case kind == "":
 		return nil
-	case kind != hf.NF4:
-		return exitcode.Errorf(exitcode.Usage, "--quantize %q cannot be written; there is nf4", c.String("quantize"))
+	case kind != hf.NF4 && kind != hf.Int8:
+		return exitcode.Errorf(exitcode.Usage, "--quantize %q cannot be written; there are nf4 and int8", c.String("quantize"))
+	case kind == hf.Int8 && c.Bool("double-quant") && c.String("adapter-over") != hf.NF4:
+		return exitcode.Errorf(exitcode.Usage, "--double-quant goes with --quantize nf4, whose scales are of blocks; leave it out")
 	case o.to != checkpoint.HF:
 		return exitcode.Errorf(exitcode.Usage, "--quantize goes with --to hf; use --type q8_0 for gguf")
 	case o.verify:

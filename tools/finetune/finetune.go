@@ -46,13 +46,14 @@ Examples:
   monotron finetune --model SmolLM2-135M-Instruct --data train.jsonl --eval-data test.jsonl --output tuned
   monotron finetune --model SmolLM2-135M-Instruct --data train.jsonl --eval-data test.jsonl --output tuned --epochs 10 --patience 2
   monotron finetune --model tuned/model --data pairs.jsonl --tuning dpo --output preferred
+  monotron finetune --model tuned/model --data prompts.jsonl --tuning grpo --output rewarded --reward exact
   monotron finetune --model tuned/model --data more.jsonl --output tuned-more --lora-rank 0 --lr 1e-5`
 
 // Command is finetune; train runs pretrain_gpt with arguments.
 func Command(train func(ctx context.Context, args []string) error) *cli.Command {
 	return command.WrapOpen(&cli.Command{
 		Name:        "finetune",
-		Usage:       "tune a model on conversations, instructions, texts or preferences",
+		Usage:       "tune a model on conversations, instructions, texts, preferences or rewards",
 		Description: description,
 		Flags:       allFlags(),
 		Action: func(c *cli.Context) error {
@@ -71,12 +72,13 @@ func allFlags() []cli.Flag {
 		&cli.StringFlag{Name: "data", Usage: "file of rows to train on: JSON lines or a JSON array, also compressed, or Parquet"},
 		&cli.StringFlag{Name: "eval-data", Usage: "file of validation rows to evaluate on before training and after each epoch"},
 		&cli.StringFlag{Name: "output", Usage: "folder for checkpoints, adapter and model"},
-		&cli.StringFlag{Name: "tuning", Value: config.TuneSupervised, Usage: "method: sft, or to learn from preferences dpo, ipo, orpo, simpo or kto"},
+		&cli.StringFlag{Name: "tuning", Value: config.TuneSupervised, Usage: "method: sft, to learn from preferences dpo, ipo, orpo, simpo or kto, or from rewards of its own answers grpo"},
 		command.Between(0, 1e6, &cli.Float64Flag{Name: "beta", Usage: "of preference tuning: how closely to keep to the model as it is; with orpo the weight of the preference term (default: 0.1, with simpo 2)"}),
 		&cli.StringFlag{Name: "keep", Usage: "weights that adapter and model hold: best, those of the lowest validation loss, or last (default: best with --eval-data)"},
 		command.Between(0, 1<<20, &cli.IntFlag{Name: "patience", Usage: "evaluations without a lower validation loss after which training ends (0 trains all epochs)"}),
 		command.Between(0.001, 10000, &cli.Float64Flag{Name: "epochs", Value: 3, Usage: "passes over the rows"}),
 		command.Between(1, 1<<20, &cli.IntFlag{Name: "batch-size", Value: 16, Usage: "sequences, or pairs of them, of a step"}),
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "batch-tokens", Usage: "tokens of a step, padding included, instead of --batch-size: as many sequences of --seq-length as fit (default: --batch-size says it)"}),
 		command.Between(0, 1<<16, &cli.IntFlag{Name: "micro-batch-size", Usage: "sequences that are computed at once; changes memory and speed, not the result (default: the largest divisor of --batch-size up to 4)"}),
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "seq-length", Usage: "tokens of a sequence; longer rows are truncated (default: 1024, or what the model knows)"}),
 		&cli.StringFlag{Name: "packing", Value: "bfd", Usage: "how rows fill sequences: bfd (best fit), bfd_split, in_order or none (preference tuning: none)"},

@@ -67,6 +67,10 @@ func TestLine(t *testing.T) {
 	if !slices.Equal(line[len(line)-4:], []string{"--world-size", "2", "--lr-decay-style", "cosine"}) {
 		t.Errorf("%s", text)
 	}
+	line, _, err = call("--model", model, "--data", rows, "--output", filepath.Join(t.TempDir(), "out"), "--seq-length", "64", "--batch-tokens", "700")
+	if text := strings.Join(line, " "); !errors.Is(err, errTrained) || !strings.Contains(text, "--micro-batch-size 2 --global-batch-size 10 --seq-length 64") {
+		t.Errorf("%v: %s", err, text)
+	}
 	line, _, err = call("--model", model, "--data", rows, "--output", filepath.Join(t.TempDir(), "out"), "--lora-rank", "0")
 	if text := strings.Join(line, " "); !errors.Is(err, errTrained) || strings.Contains(text, "lora") || strings.Contains(text, "--keep-best") || !strings.Contains(text, "--lr 2e-05") {
 		t.Errorf("%v: %s", err, text)
@@ -122,6 +126,8 @@ func TestRefusals(t *testing.T) {
 		{exitcode.Usage, "--patience needs --eval-data", []string{"--data", rows, "--model", model, "--output", dir, "--patience", "1"}},
 		{exitcode.Usage, "--tuning ppo", []string{"--data", rows, "--model", model, "--output", dir, "--tuning", "ppo"}},
 		{exitcode.Usage, "it already has a tuned model", []string{"--data", rows, "--model", model, "--output", filepath.Join(dir, "done")}},
+		{exitcode.Usage, "both say how large a batch is", []string{"--data", rows, "--model", model, "--output", dir, "--batch-size", "4", "--batch-tokens", "4096"}},
+		{exitcode.Usage, "--batch-tokens 100 is less than the 128 tokens of a sample", []string{"--data", rows, "--model", model, "--output", dir, "--batch-tokens", "100"}},
 		{exitcode.Usage, "--batch-size 4 is not a multiple of --micro-batch-size 3", []string{"--data", rows, "--model", model, "--output", dir, "--batch-size", "4", "--micro-batch-size", "3"}},
 	} {
 		_, _, err := call(w.flags...)

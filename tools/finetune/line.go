@@ -12,6 +12,7 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/megatron/arguments"
 	"monotron/megatron/config"
+	"monotron/megatron/preference"
 	"monotron/megatron/training"
 	"monotron/tokenizer"
 )
@@ -21,6 +22,7 @@ type options struct {
 	model, data, evalData, output string
 	epochs                        float64
 	batch, micro, length, seed    int
+	tokens                        int // of a batch; 0: batch says how many sequences it has
 	packing, template, method     string
 	rate, alpha, beta             float64
 	rank                          int
@@ -39,6 +41,9 @@ func readOptions(c *cli.Context) (*options, error) {
 		}
 	}
 	if err := o.readKeep(c.String("keep")); err != nil {
+		return nil, err
+	}
+	if err := o.readBatchTokens(c); err != nil {
 		return nil, err
 	}
 	for o.micro == 0 || o.batch%o.micro != 0 {
@@ -68,6 +73,27 @@ func readOptions(c *cli.Context) (*options, error) {
 	return o, nil
 }
 
+// readBatchTokens takes --batch-tokens: complete sequences, or pairs of them.
+func (o *options) readBatchTokens(c *cli.Context) error {
+	if o.tokens = c.Int("batch-tokens"); o.tokens == 0 {
+		return nil
+	}
+	if c.IsSet("batch-size") {
+		return exitcode.Errorf(exitcode.Usage, "--batch-size and --batch-tokens both say how large a batch is; leave one out")
+	}
+	length, err := o.sequence()
+	if err != nil {
+		return err
+	}
+	if loss := preference.Of(o.method, ""); loss != nil && loss.Paired() {
+		length *= 2
+	}
+	if o.batch = o.tokens / length; o.batch == 0 {
+		return exitcode.Errorf(exitcode.Usage, "--batch-tokens %d is less than the %d tokens of a sample; give more, or a smaller --seq-length", o.tokens, length)
+	}
+	return nil
+}
+
 // readKeep takes --keep, and checks what needs validation rows.
 func (o *options) readKeep(keep string) error {
 	o.keepBest = keep == "best" || keep == "" && o.evalData != ""
@@ -82,7 +108,7 @@ func (o *options) readKeep(keep string) error {
 	return nil
 }
 
-// prefers tells whether the model learns from preferences.
+// prefers tells whether the model learns from preferences or rewards.
 func (o *options) prefers() bool { return o.method != config.TuneSupervised }
 
 // plan is what the rows come to.
@@ -179,6 +205,16 @@ func (o *options) count(length int, line []string) (p plan, err error) {
 			set, err := sft.NewPreferences(path, tok, settings)
 			if err == nil {
 				p.samples, p.rows = int(set.Len()), set.Counts.Rows
+			}
+			return err
+		}
+	}
+	if run.Tuning.Samples() {
+		p.what = "answers"
+		read = func(path string) (err error) {
+			set, err := sft.NewPrompts(path, tok, settings)
+			if err == nil {
+				p.samples, p.rows = int(set.Len())*run.Tuning.Policy.Group, set.Counts.Rows
 			}
 			return err
 		}

@@ -2,7 +2,7 @@ package table
 
 const (
 	noMamba   = "Mamba and hybrid models are not supported; use the GPT flags"
-	noRL      = "reinforcement learning is not supported; this program pretrains GPT models"
+	noRL      = "reinforcement learning of that kind is not supported; use --tuning grpo"
 	noVision  = "vision models are not supported; this program pretrains GPT models"
 	noBERT    = "BERT, T5 and retrieval models are not supported; this program pretrains GPT models"
 	noEngine  = "inference has its own commands; use `monotron generate` or `monotron serve`"
@@ -33,12 +33,12 @@ var otherProgramFlags = families(Elsewhere,
 			"rl-training-cuda-graphs/no-rl-training-cuda-graphs "+
 			"rl-offload-inference-model-weights-when-idle/no-rl-offload-inference-model-weights-when-idle "+
 			"rl-verify-model-weights-swap/no-rl-verify-model-weights-swap rl-skip-bos-token/no-rl-skip-bos-token rl-profile"),
-		ints("rl-prompts-per-eval grpo-prompts-per-step grpo-group-size rl-max-inflight-requests rl-rollout-bank-max-bytes grpo-iterations "+
-			"rl-default-top-k rl-sequence-packing-max-sequences-per-bin rl-inference-tensor-model-parallel-size "+
+		ints("rl-prompts-per-eval grpo-prompts-per-step rl-max-inflight-requests rl-rollout-bank-max-bytes "+
+			"rl-sequence-packing-max-sequences-per-bin rl-inference-tensor-model-parallel-size "+
 			"rl-inference-pipeline-model-parallel-size rl-inference-expert-model-parallel-size "+
 			"rl-inference-expert-tensor-model-parallel-size rl-inference-model-unified-memory-level"),
-		floats("rl-generation-lag grpo-clamp-eps-lower grpo-clamp-eps-upper grpo-kl-beta grpo-entropy-term-weight rl-default-temperature "+
-			"rl-default-top-p rl-importance-sampling-truncation-coef"),
+		floats("rl-generation-lag grpo-entropy-term-weight "+
+			"rl-importance-sampling-truncation-coef"),
 		texts("refit-method rl-submission-granularity rl-consumption-granularity rl-rollout-bank-dir langrl-env-config "+
 			"rl-kv-cache-management-mode rl-sequence-packing-algo rl-profile-dir"),
 		several("rl-inference-parsers")),

@@ -4,6 +4,7 @@ package all
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -51,7 +52,15 @@ func OpenAs(f checkpoint.Format, path string, o checkpoint.OpenOptions) (checkpo
 	if !ok || row.open == nil {
 		return nil, exitcode.Errorf(exitcode.Usage, "%s: format %q cannot be read; choose from %s", path, f, Names())
 	}
-	return row.open(path, o)
+	src, err := row.open(path, o)
+	if err != nil || f != checkpoint.Native {
+		return src, err
+	}
+	whole, err := completed(src, o)
+	if err != nil {
+		return nil, errors.Join(err, src.Close())
+	}
+	return whole, nil
 }
 
 // Write makes a checkpoint of format f at path from all that src shows.

@@ -70,10 +70,11 @@ var unheld = map[string]string{
 type Config struct {
 	Family       string
 	Model        *spec.Model
-	Wrapped      bool // it is the text_config of a model that takes images too
-	Further      int  // layers behind the model's that predict further tokens, and are not read
-	NF4          bool // weights are quantised by bitsandbytes
-	MaxPositions int  // longest sequence; also where positions are computed and Model has no rows for them
+	Wrapped      bool   // it is the text_config of a model that takes images too
+	Further      int    // layers behind the model's that predict further tokens, and are not read
+	Quantization string // NF4 or Int8: weights are quantised by bitsandbytes; "": they are not
+	DType        string // of int8 weights that are read, as safetensors spells it; "": not said
+	MaxPositions int    // longest sequence; also where positions are computed and Model has no rows for them
 }
 
 const (
@@ -249,7 +250,9 @@ type fields struct {
 	FullLayers      []int64  `json:"full_attn_idxs"`
 	TieEmbedding    *bool    `json:"tie_embedding"`
 
-	Quantization *quantization `json:"quantization_config"`
+	Quantization *quantization   `json:"quantization_config"`
+	DType        json.RawMessage `json:"dtype"`
+	TorchDType   json.RawMessage `json:"torch_dtype"`
 }
 
 // absent is what transformers' class of a family has where a key is absent, and
@@ -342,8 +345,13 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 	} else {
 		c.first(&f)
 	}
-	if c.NF4 = f.Quantization != nil; c.NF4 && !f.Quantization.nf4() {
-		c.fail("quantization_config: quantized weights other than NF4 of bitsandbytes are not supported; convert them to float first (transformers: model.dequantize())")
+	if c.Quantization = f.Quantization.kind(); f.Quantization != nil && c.Quantization == "" {
+		c.fail("quantization_config: quantized weights other than NF4 and int8 of bitsandbytes are not supported; convert them to float first (transformers: model.dequantize())")
+	}
+	for ours, theirs := range torchTypes {
+		if said := `"` + theirs + `"`; c.Quantization == Int8 && (said == string(f.DType) || f.DType == nil && said == string(f.TorchDType)) {
+			c.DType = ours
+		}
 	}
 	if err := errors.Join(c.problems...); err != nil {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)

@@ -2,6 +2,7 @@ package hf
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -74,8 +75,8 @@ func open(dir string, mtp bool) (*Folder, error) {
 	if len(mp.slabs) > 0 {
 		files = slabbed{files, ofExperts}
 	}
-	if config.NF4 {
-		whole, err := dequantize(files, mp)
+	if config.Quantization != "" {
+		whole, err := dequantize(files, mp, config.Quantization, cmp.Or(config.DType, "F16"))
 		if err != nil {
 			_ = files.Close() // the first error counts
 			return nil, err
@@ -117,9 +118,8 @@ func OpenSource(dir string, o checkpoint.OpenOptions) (checkpoint.Source, error)
 	m := *f.Model
 	m.Context = f.MaxPositions
 	info := checkpoint.Info{Format: checkpoint.HF, Path: dir, Family: f.Family, Model: &m, Tokenizer: tokenizerOf(dir)}
-	if f.NF4 {
-		info.Quantization = NF4
-		info.Notes = append(info.Notes, "weights are NF4; they are read as the values that their codes stand for")
+	if info.Quantization = f.Quantization; info.Quantization != "" {
+		info.Notes = append(info.Notes, fmt.Sprintf("weights are %s; they are read as the values that their codes stand for", strings.ToUpper(info.Quantization)))
 	}
 	if len(f.left) > 0 {
 		info.Notes = append(info.Notes, strings.Join(f.left, " and ")+" are left out, as transformers' class of the text part does")

@@ -14,17 +14,44 @@ import (
 type quantization struct {
 	Method string `json:"quant_method"`
 	In4Bit bool   `json:"load_in_4bit"`
+	In8Bit bool   `json:"load_in_8bit"`
 	Type   string `json:"bnb_4bit_quant_type"`
 }
 
-// nf4 tells whether the weights are NF4.
-func (q *quantization) nf4() bool { return q.Method == "bitsandbytes" && q.In4Bit && q.Type == "nf4" }
+// kind is NF4, Int8 or "": neither.
+func (q *quantization) kind() string {
+	switch {
+	case q == nil || q.Method != "bitsandbytes":
+	case q.In4Bit && q.Type == "nf4":
+		return NF4
+	case q.In8Bit:
+		return Int8
+	}
+	return ""
+}
 
-// dequantized shows weights of NF4 as what their codes stand for, in the type that the weight
+// codes are how the elements of a weight lie in a file.
+type codes interface {
+	// span is which stored bytes hold n elements from one on.
+	span(from, n int64) (at, bytes int64)
+	// values are what elements from one on stand for; stored begins at its span.
+	values(dst []float32, stored []byte, from int64)
+}
+
+// nf4Codes are two a byte.
+type nf4Codes struct{ *nf4.Quantized }
+
+func (c nf4Codes) span(from, n int64) (at, bytes int64) { return from / 2, (from+n+1)/2 - from/2 }
+func (c nf4Codes) values(dst []float32, stored []byte, from int64) {
+	c.Values(dst, stored, from)
+}
+
+// dequantized shows quantised weights as what their codes stand for, in the type that the weight
 // had: a read takes the codes of its elements, and all scales are in memory.
 type dequantized struct {
 	Files
 	weights map[string]*quantizedWeight // by their names in the files
+	partOf  func(name string) (weight string, is bool)
 
 	mu   sync.Mutex
 	last string // a transposed weight whose codes are kept
@@ -34,28 +61,40 @@ type dequantized struct {
 // quantizedWeight is one of them; a transposed one is quantised as [out, in], and [in, out] for
 // who reads it.
 type quantizedWeight struct {
-	scales     *nf4.Quantized
+	codes      codes
 	info       safetensors.Info
 	transposed bool
 }
 
-// dequantize reads the scales of a folder's weights, whose names and shapes are mp's.
-func dequantize(files Files, mp *Mapping) (*dequantized, error) {
-	d := &dequantized{Files: files, weights: map[string]*quantizedWeight{}}
+// dequantize reads the scales of a folder's weights, whose names and shapes are mp's. dtype is what int8
+// weights are read as.
+func dequantize(files Files, mp *Mapping, kind, dtype string) (*dequantized, error) {
+	d := &dequantized{Files: files, partOf: nf4.PartOf, weights: map[string]*quantizedWeight{}}
+	read := func(name string) (codes, string, []int64, error) {
+		q, dtype, shape, err := nf4.Read(files, name)
+		return nf4Codes{q}, dtype, shape, err
+	}
+	if kind == Int8 {
+		d.partOf = int8PartOf
+		read = func(name string) (codes, string, []int64, error) {
+			c, shape, err := readInt8(files, name)
+			return c, dtype, shape, err
+		}
+	}
 	conv1D := map[string]bool{}
 	for _, s := range mp.Sources() {
 		conv1D[s.Name] = s.Transposed
 	}
 	for _, name := range files.Names() {
-		name, part := nf4.PartOf(name)
+		name, part := d.partOf(name)
 		if !part || d.weights[name] != nil {
 			continue
 		}
-		q, dtype, shape, err := nf4.Read(files, name)
+		q, dtype, shape, err := read(name)
 		if err != nil {
 			return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", files.Where(name), err)
 		}
-		w := &quantizedWeight{scales: q, transposed: conv1D[name], info: safetensors.Info{Name: name, DType: dtype, Shape: slices.Clone(shape)}}
+		w := &quantizedWeight{codes: q, transposed: conv1D[name], info: safetensors.Info{Name: name, DType: dtype, Shape: slices.Clone(shape)}}
 		if w.transposed {
 			slices.Reverse(w.info.Shape)
 		}
@@ -68,7 +107,7 @@ func dequantize(files Files, mp *Mapping) (*dequantized, error) {
 // Names leaves out the parts of weights.
 func (d *dequantized) Names() (names []string) {
 	for _, name := range d.Files.Names() {
-		if _, part := nf4.PartOf(name); !part {
+		if _, part := d.partOf(name); !part {
 			names = append(names, name)
 		}
 	}
@@ -98,15 +137,16 @@ func (d *dequantized) ReadAt(name string, dst []byte, at int64) error {
 	if w.transposed {
 		err = d.transposed(name, w, values, from)
 	} else {
-		packed := make([]byte, (from+int64(len(values))+1)/2-from/2)
-		if err = d.Files.ReadAt(name, packed, from/2); err == nil {
-			w.scales.Values(values, packed, from)
+		first, bytes := w.codes.span(from, int64(len(values)))
+		stored := make([]byte, bytes)
+		if err = d.Files.ReadAt(name, stored, first); err == nil {
+			w.codes.values(values, stored, from)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	_, _ = safetensors.Encode(dst[:0], w.info.DType, values) // nf4.Read knows the type
+	_, _ = safetensors.Encode(dst[:0], w.info.DType, values) // dequantize knows the type
 	return nil
 }
 
@@ -117,7 +157,8 @@ func (d *dequantized) transposed(name string, w *quantizedWeight, values []float
 	defer d.mu.Unlock()
 	in, out := w.info.Shape[0], w.info.Shape[1]
 	if d.last != name {
-		d.last, d.kept = "", make([]byte, (in*out+1)/2)
+		_, bytes := w.codes.span(0, in*out)
+		d.last, d.kept = "", make([]byte, bytes)
 		if err := d.Files.ReadAt(name, d.kept, 0); err != nil {
 			return err
 		}
@@ -126,7 +167,8 @@ func (d *dequantized) transposed(name string, w *quantizedWeight, values []float
 	for i := range values {
 		at := from + int64(i)
 		theirs := at%out*in + at/out
-		w.scales.Values(values[i:i+1], d.kept[theirs/2:], theirs)
+		first, _ := w.codes.span(theirs, 1)
+		w.codes.values(values[i:i+1], d.kept[first:], theirs)
 	}
 	return nil
 }

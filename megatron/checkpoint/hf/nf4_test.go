@@ -28,7 +28,7 @@ func TestReadsNF4(t *testing.T) {
 	for name, count := range map[string]int{"llama-f32-single": 14, "llama-f32-double": 14, "llama-bf16-double": 14, "gpt2-f16-double": 8} {
 		t.Run(name, func(t *testing.T) {
 			base, quantised := opened(t, golden.Dir(t, "qlora", name, "base")), opened(t, golden.Dir(t, "qlora", name, "quantised"))
-			if !quantised.NF4 || base.NF4 {
+			if quantised.Quantization != NF4 || base.Quantization != "" {
 				t.Fatal("quantization_config is not seen")
 			}
 			found := 0
@@ -63,11 +63,11 @@ func TestQuantizedBase(t *testing.T) {
 		if err := errors.Join(err1, err2); err != nil {
 			t.Fatal(err)
 		}
-		rounded, err := Quantized(base, !strings.HasSuffix(name, "single"))
+		rounded, err := Quantized(base, NF4, !strings.HasSuffix(name, "single"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := Quantized(theirs, true); err != nil || again != theirs {
+		if again, err := Quantized(theirs, NF4, true); err != nil || again != theirs {
 			t.Errorf("%s: what is quantised is quantised again: %v", name, err)
 		}
 		for _, tensor := range theirs.Tensors() {
@@ -169,7 +169,7 @@ func TestWritesNF4(t *testing.T) {
 		if src.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if !opened(t, dir).NF4 {
+		if opened(t, dir).Quantization != NF4 {
 			t.Errorf("%s: config.json does not say so", name)
 		}
 		got, want := tensorsOf(t, dir), tensorsOf(t, golden.Dir(t, "qlora", name, "quantised"))

@@ -2,6 +2,7 @@ package hf
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
@@ -20,7 +21,8 @@ const NF4 = "nf4"
 // their parts are asked for: scales before codes, so that each is made twice, and a few are in
 // memory.
 type quantizing struct {
-	double bool
+	kind   string             // NF4 or Int8
+	double bool               // with NF4
 	of     map[string]*weight // by the names of their parts
 	read   ReadBox
 	mp     *Mapping
@@ -35,16 +37,24 @@ type weight struct {
 	name, dtype string
 	shape       []int64
 	transposed  bool
-	q           *nf4.Quantized // nil: not in memory
+	q           encoded // nil: not in memory
+}
+
+// encoded is a weight's codes and scales.
+type encoded interface {
+	// Encode is a part of the weight as a file has it.
+	Encode(part, name, dtype string, shape []int64) ([]byte, error)
+	// Dequantize gives what elements from one on stand for.
+	Dequantize(dst []float32, from int64)
 }
 
 // quantize replaces the linear layers' weights among w's tensors by their parts: all that
 // transformers gives to bitsandbytes, which leaves the output layer alone.
 func (w *writing) quantize() error {
 	if w.mapping.Model.Experts != nil {
-		return exitcode.Errorf(exitcode.Usage, "--quantize nf4: transformers keeps experts as tensors that bitsandbytes does not quantise; quantise dense models only")
+		return exitcode.Errorf(exitcode.Usage, "--quantize %s: transformers keeps experts as tensors that bitsandbytes does not quantise; quantise dense models only", w.o.Quantization)
 	}
-	w.nf4 = &quantizing{double: w.o.DoubleQuant, of: map[string]*weight{}, mp: w.mapping, read: ReadFrom(w.src, checkpoint.Model)}
+	w.quantized = &quantizing{kind: w.o.Quantization, double: w.o.DoubleQuant, of: map[string]*weight{}, mp: w.mapping, read: ReadFrom(w.src, checkpoint.Model)}
 	var infos []safetensors.Info
 	for _, info := range w.infos {
 		at, ok := w.mapping.byHF[info.Name]
@@ -59,8 +69,8 @@ func (w *writing) quantize() error {
 		if one.transposed = w.mapping.rules[at[0]].sources[at[1]].Transposed; one.transposed {
 			one.shape = []int64{info.Shape[1], info.Shape[0]}
 		}
-		for _, part := range nf4.Parts(one.name, one.dtype, one.shape, w.nf4.double) {
-			w.nf4.of[part.Name] = one
+		for _, part := range w.quantized.parts(one) {
+			w.quantized.of[part.Name] = one
 			infos = append(infos, part)
 		}
 	}
@@ -69,6 +79,14 @@ func (w *writing) quantize() error {
 	})
 	w.infos = infos
 	return nil
+}
+
+// parts are the tensors that a file keeps of a weight.
+func (z *quantizing) parts(one *weight) []safetensors.Info {
+	if z.kind == Int8 {
+		return int8Parts(one.name, one.shape)
+	}
+	return nf4.Parts(one.name, one.dtype, one.shape, z.double)
 }
 
 // fill writes rows [from, to) of a part.
@@ -95,7 +113,7 @@ func (z *quantizing) fill(dst []byte, part string, from, to int64) error {
 const kept = 4
 
 // quantized is a weight's codes and scales.
-func (z *quantizing) quantized(one *weight) (*nf4.Quantized, error) {
+func (z *quantizing) quantized(one *weight) (encoded, error) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if one.q != nil {
@@ -105,7 +123,14 @@ func (z *quantizing) quantized(one *weight) (*nf4.Quantized, error) {
 	if err != nil {
 		return nil, err
 	}
-	one.q = nf4.Quantize(values, z.double)
+	if z.kind == Int8 {
+		if one.q, err = quantizeInt8(values, one.shape[1]); err != nil {
+			one.q = nil
+			return nil, exitcode.Errorf(exitcode.BadData, "tensor %q: %w", one.name, err)
+		}
+	} else {
+		one.q = nf4.Quantize(values, z.double)
+	}
 	if z.made = append(z.made, one); len(z.made) > kept {
 		z.made[0].q, z.made = nil, z.made[1:]
 	}
@@ -135,32 +160,33 @@ func (z *quantizing) values(one *weight) ([]float32, error) {
 }
 
 // quantizationConfig is what transformers 5 writes of such weights.
-func quantizationConfig(double bool) map[string]any {
+func quantizationConfig(kind string, double bool) map[string]any {
+	four, kind4 := kind == NF4, map[bool]string{true: "nf4", false: "fp4"}[kind == NF4]
 	return map[string]any{
-		"_load_in_4bit": true, "_load_in_8bit": false, "load_in_4bit": true, "load_in_8bit": false, "quant_method": "bitsandbytes",
-		"bnb_4bit_compute_dtype": "float32", "bnb_4bit_quant_storage": "uint8", "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": double,
-		"llm_int8_enable_fp32_cpu_offload": false, "llm_int8_has_fp16_weight": false, "llm_int8_skip_modules": nil, "llm_int8_threshold": 6.0,
+		"_load_in_4bit": four, "_load_in_8bit": !four, "load_in_4bit": four, "load_in_8bit": !four, "quant_method": "bitsandbytes",
+		"bnb_4bit_compute_dtype": "float32", "bnb_4bit_quant_storage": "uint8", "bnb_4bit_quant_type": kind4, "bnb_4bit_use_double_quant": double,
+		"llm_int8_enable_fp32_cpu_offload": false, "llm_int8_has_fp16_weight": false, "llm_int8_skip_modules": nil, "llm_int8_threshold": json.Number("6.0"), // transformers takes a float alone
 	}
 }
 
-// quantizedBase is a checkpoint whose linear layers' weights are read as what their NF4 codes
+// quantizedBase is a checkpoint whose linear layers' weights are read as what their codes
 // would stand for.
 type quantizedBase struct {
 	checkpoint.Source
 	z *quantizing
 }
 
-// Quantized shows src with the weights of its linear layers rounded to NF4, as WriteOptions of
-// Quantization NF4 would store them; one that is quantised already stays as it is.
-func Quantized(src checkpoint.Source, double bool) (checkpoint.Source, error) {
+// Quantized shows src with the weights of its linear layers rounded to a kind, NF4 or Int8, as WriteOptions of
+// that Quantization would store them; one that is quantised already stays as it is.
+func Quantized(src checkpoint.Source, kind string, double bool) (checkpoint.Source, error) {
 	if src.Info().Quantization != "" {
 		return src, nil
 	}
-	w, err := newWriting(src, checkpoint.WriteOptions{Quantization: NF4, DoubleQuant: double})
+	w, err := newWriting(src, checkpoint.WriteOptions{Quantization: kind, DoubleQuant: double})
 	if err != nil {
 		return nil, err
 	}
-	return &quantizedBase{src, w.nf4}, nil
+	return &quantizedBase{src, w.quantized}, nil
 }
 
 // Read rounds a box of a weight.

@@ -46,13 +46,13 @@ func Write(ctx context.Context, path string, src checkpoint.Source, o checkpoint
 
 // writing is one export under way.
 type writing struct {
-	src     checkpoint.Source
-	o       checkpoint.WriteOptions
-	mapping *Mapping
-	infos   []safetensors.Info
-	dtype   string      // of most weights
-	nf4     *quantizing // nil: weights keep their types
-	notes   []string
+	src       checkpoint.Source
+	o         checkpoint.WriteOptions
+	mapping   *Mapping
+	infos     []safetensors.Info
+	dtype     string      // of most weights
+	quantized *quantizing // nil: weights keep their types
+	notes     []string
 }
 
 func newWriting(src checkpoint.Source, o checkpoint.WriteOptions) (*writing, error) {
@@ -72,7 +72,7 @@ func newWriting(src checkpoint.Source, o checkpoint.WriteOptions) (*writing, err
 		return nil, err
 	}
 	w.dtype = w.commonType()
-	if o.Quantization == NF4 {
+	if o.Quantization == NF4 || o.Quantization == Int8 {
 		if err := w.quantize(); err != nil {
 			return nil, err
 		}
@@ -160,8 +160,8 @@ func (w *writing) folder(ctx context.Context, dir string, done *checkpoint.Writt
 			name = fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(shards))
 		}
 		bytes, err := safetensors.WriteFile(ctx, filepath.Join(dir, name), infos, map[string]string{"format": "pt"}, func(i int, from, to int64, dst []byte) error {
-			if w.nf4 != nil && w.nf4.of[infos[i].Name] != nil {
-				return w.nf4.fill(dst, infos[i].Name, from, to)
+			if w.quantized != nil && w.quantized.of[infos[i].Name] != nil {
+				return w.quantized.fill(dst, infos[i].Name, from, to)
 			}
 			return w.mapping.ScatterRows(dst, infos[i].Name, from, to, checkpoint.Width(infos[i].DType), read)
 		})
@@ -211,8 +211,8 @@ func (w *writing) writeIndex(dir string, index map[string]string) error {
 // writeTexts writes the configs and copies the tokenizer.
 func (w *writing) writeTexts(dir string) error {
 	config := configOf(w.mapping.Model, ExportOptions{Family: w.mapping.Family, DType: w.dtype, MaxPositions: w.mapping.Model.Context})
-	if w.nf4 != nil {
-		config["quantization_config"] = quantizationConfig(w.o.DoubleQuant)
+	if w.quantized != nil {
+		config["quantization_config"] = quantizationConfig(w.o.Quantization, w.o.DoubleQuant)
 	}
 	ids, err := specialIDs(w.o.Tokenizer)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // once to the weight's type, to nearest even. Tensors without an adapter keep their bytes; the
 // optimizer's are left out.
 func Merge(src checkpoint.Source, f *Folder) checkpoint.Source {
-	return newMerged(src, f.Adapters, f.values)
+	return newMerged(src, f.Adapters, f.Values)
 }
 
 // MergeOwn is Merge of a checkpoint of a run that trained an adapter, with that one; others are

@@ -133,8 +133,8 @@ func (f *Folder) Read(name string, box mpu.Piece, dst []byte) error {
 	return err
 }
 
-// values reads a tensor as f32.
-func (f *Folder) values(name string) ([]float32, error) {
+// Values are those of a tensor, by our name, as f32.
+func (f *Folder) Values(name string) ([]float32, error) {
 	return f.file.Float32(f.names[name])
 }
 

@@ -32,7 +32,7 @@ func charts(runs []*Run) (list []chart) {
 		smooth       bool
 	}{
 		{"loss, nats a token", "loss", 1, true}, {"gradient norm", "grad_norm", 1, true}, {"learning rate", "learning_rate", 1, false},
-		{"reward margin", "rewards_margins", 1, true},
+		{"reward margin", "rewards_margins", 1, true}, {"reward", "reward", 1, true},
 		{"tokens a second", "tokens_per_second", 1, true},
 	} {
 		panel := chart{title: c.title}

@@ -35,6 +35,16 @@ func preferred(name string, of func(*telemetry.Preferred) *telemetry.Number) Fie
 	}}
 }
 
+// rewarded is a field of tuning by rewards.
+func rewarded(name string, of func(*telemetry.Rewarded) *telemetry.Number) Field {
+	return Field{name, func(e *telemetry.Entry) telemetry.Number {
+		if e.Rewarded == nil {
+			return unknown
+		}
+		return pointer(of(e.Rewarded))
+	}}
+}
+
 func known(n telemetry.Number) telemetry.Number {
 	if n == 0 {
 		return unknown
@@ -75,6 +85,8 @@ var Fields = []Field{
 	preferred("rewards_margins", func(p *telemetry.Preferred) *telemetry.Number { return p.RewardsMargins }),
 	preferred("rewards_accuracies", func(p *telemetry.Preferred) *telemetry.Number { return p.RewardsAccuracies }),
 	{"bits_per_byte", func(e *telemetry.Entry) telemetry.Number { return pointer(e.BitsPerByte) }},
+	rewarded("reward", func(p *telemetry.Rewarded) *telemetry.Number { return p.Reward }),
+	rewarded("completion_length", func(p *telemetry.Rewarded) *telemetry.Number { return p.MeanLength }),
 	trained("fullest_expert", func(t *telemetry.Trained) telemetry.Number {
 		most := unknown
 		for _, layer := range t.Experts {

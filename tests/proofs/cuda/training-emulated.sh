@@ -23,3 +23,13 @@ cat "$work/a"
 [ "$(wc -l < "$work/a")" = 4 ]
 diff "$work/a" "$work/b"
 echo "stopped and resumed: the same losses"
+# GRPO: the sampling of an answer and the step that learns it give every token the same bits.
+for i in $(seq 1 6); do echo "{\"prompt\": \"Count $i and\"}"; done >"$work/prompts.jsonl"
+mkdir "$work/base"
+cp "$shared/golden/dpo/config.json" "$shared/golden/chat/tokenizer.json" "$work/base"
+cp "$shared/golden/dpo/weights.safetensors" "$work/base/model.safetensors"
+for precision in "" --bf16; do
+  bin/pretrain_gpt --finetune-data "$work/prompts.jsonl" --tuning grpo --reward-pattern a --load "$work/base" --micro-batch-size 4 --global-batch-size 16 --grpo-group-size 4 \
+    --seq-length 64 --max-completion-length 24 --train-iters 2 --lr 1e-3 --log-interval 1 --device cuda $precision 2>/dev/null | grep -o 'sampling logp difference max: 0.0000' |
+    uniq -c | grep -q '2 sampling' && echo "GRPO $precision: the ratio is exactly 1" || { echo "FAILED: GRPO $precision"; exit 1; }
+done

@@ -42,7 +42,7 @@ func dequantisedCase(t *testing.T, qlora, from string, double bool) string {
 		t.Fatal(err)
 	}
 	defer src.Close()
-	whole, err := hf.Quantized(src, double)
+	whole, err := hf.Quantized(src, hf.NF4, double)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ const panels = [
   {id: 'bits', title: 'Bits per byte', unit: 'of the validation text', fields: ['bits_per_byte'], log: true, evaluations: true},
   {id: 'learning-rate', title: 'Learning rate', fields: ['learning_rate'], log: true},
   {id: 'gradient-norm', title: 'Gradient norm', unit: 'before clipping', fields: ['grad_norm'], smooth: true, log: true, note: clipped},
+  {id: 'reward', title: 'Reward', unit: 'mean of the batch', fields: ['reward'], smooth: true, evaluations: true},
+  {id: 'answers', title: 'Answer length', unit: 'tokens, mean of the batch', fields: ['completion_length'], smooth: true},
   {id: 'margins', title: 'Reward margin', unit: 'of better over worse answers', fields: ['rewards_margins'], smooth: true, evaluations: true},
   {id: 'ranked', title: 'Pairs ranked right', unit: '%', fields: ['rewards_accuracies'], scale: 100, smooth: true, evaluations: true},
   {id: 'speed', title: 'Tokens a second', fields: ['tokens_per_second'], smooth: true, log: true, note: stalls},

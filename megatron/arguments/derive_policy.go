@@ -1,0 +1,70 @@
+package arguments
+
+import (
+	"regexp"
+
+	"monotron/megatron/config"
+	"monotron/megatron/policy"
+)
+
+// policyFlags go with --tuning grpo alone.
+var policyFlags = []string{"grpo-group-size", "grpo-iterations", "grpo-clamp-eps-lower", "grpo-clamp-eps-upper", "grpo-kl-beta", "grpo-loss", "grpo-scale-rewards", "grpo-importance",
+	"rl-default-temperature", "rl-default-top-p", "rl-default-top-k", "max-completion-length", "reward", "reward-pattern", "reward-command", "reward-timeout"}
+
+// derivePolicy completes the flags of GRPO, and refuses what it does not have.
+func (p *parser) derivePolicy() {
+	t := &p.Tuning
+	if t.Method != policy.GRPO {
+		for _, name := range policyFlags {
+			if p.given(name) && p.values[name].direct {
+				p.clash(name+" tuning", "--%s goes with --tuning grpo; leave one out", name)
+			}
+		}
+		t.Policy = config.Policy{}
+		return
+	}
+	o := &t.Policy
+	o.Sequences, o.Exact = p.Raw.Importance == "sequence", len(p.Raw.Rewards) > 0
+	if !p.given("grpo-clamp-eps-upper") {
+		o.High = o.Low
+	}
+	o.MaxTokens = min(o.MaxTokens, p.SeqLength)
+	p.AsGenerated = true
+	if o.Temperature != 1 {
+		p.LogitDivisor = o.Temperature
+	}
+	if _, err := regexp.Compile(o.Pattern); err != nil {
+		p.clash("reward-pattern", "--reward-pattern %q: %v; write it in Go's syntax of regular expressions", o.Pattern, err)
+	}
+	if !o.Exact && o.Pattern == "" && o.Command == "" {
+		p.clash("tuning reward", "--tuning grpo needs a reward; give --reward exact, --reward-pattern or --reward-command")
+	}
+	p.checkPreference()
+}
+
+// checkPolicy refuses what GRPO does not have.
+func (p *parser) checkPolicy() {
+	switch t, l, m := &p.Tuning, &p.Layout, &p.Model; {
+	case t.Policy.Beta > 0 && !p.Adapter.Given():
+		p.clash("grpo-kl-beta lora-rank", "--grpo-kl-beta %g compares with the model without its adapter; give --lora-rank or --adapter, or leave it out", t.Policy.Beta)
+	case l.TP > 1:
+		p.clash("tensor-model-parallel-size tuning", "--tensor-model-parallel-size %d does not go with --tuning grpo yet; use data or pipeline parallelism", l.TP)
+	case m.Delta != nil:
+		p.clash("experimental-attention-variant tuning", "--tuning grpo does not train models with gated delta nets yet; use --tuning sft or dpo")
+	case m.MTP != nil:
+		p.clash("mtp-num-layers tuning", "--tuning grpo does not train multi-token prediction; leave --mtp-num-layers out")
+	case p.RampupBatchSize != nil || p.StepBatchSizeSchedule != "" || p.DecreaseBatchSizeIfNeeded:
+		p.clash("rampup-batch-size tuning", "--tuning grpo has groups of answers in batches of one size; leave --rampup-batch-size, --step-batch-size-schedule and --decrease-batch-size-if-needed out")
+	}
+}
+
+// checkGroups refuses what GRPO does not have, and batches that hold no whole groups.
+func (p *parser) checkGroups() {
+	if !p.Tuning.Samples() {
+		return
+	}
+	p.checkPolicy()
+	if g := p.Tuning.Policy.Group; p.GlobalBatchSize%g != 0 {
+		p.clash("global-batch-size grpo-group-size", "--global-batch-size %d is not a multiple of --grpo-group-size %d: it counts answers, and each prompt has that many", p.GlobalBatchSize, g)
+	}
+}

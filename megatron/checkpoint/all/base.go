@@ -1,0 +1,187 @@
+package all
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"monotron/csrc/device"
+	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/hf"
+	"monotron/megatron/checkpoint/native"
+	"monotron/mpu"
+)
+
+// Base says where the weights are that a checkpoint of ours does not hold, which has an adapter alone. It is
+// State.Extra's checkpoint.ExtraBase.
+type Base struct {
+	Folder   string `json:"folder"` // absolute
+	Step     int64  `json:"step"`   // of a save folder; -1: it is none
+	Quantize string `json:"quantize,omitempty"`
+	Double   bool   `json:"double_quant,omitempty"`
+	Sum      string `json:"sum"` // of what the weights are
+}
+
+// NewBase is the base in dir, whose linear layers are rounded as quantize says.
+func NewBase(dir string, step int64, quantize string, double bool) (b *Base, err error) {
+	b = &Base{Step: -1, Quantize: quantize, Double: double}
+	if b.Folder, err = filepath.Abs(dir); err != nil {
+		return nil, exitcode.With(exitcode.IO, err)
+	}
+	src, err := Open(dir, checkpoint.OpenOptions{Step: step})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	if src.Info().Format == checkpoint.Native {
+		b.Step = src.State().Iteration
+	}
+	b.Sum, err = sumOf(src)
+	return b, err
+}
+
+// fewBytes of each tensor are summed.
+const fewBytes = 4 << 10
+
+// sumOf is a SHA-256 of the names, types and shapes of a model's weights and of the first bytes of each: other
+// weights have another, without all of them being read.
+func sumOf(src checkpoint.Source) (string, error) {
+	h := sha256.New()
+	list := slices.Clone(src.Tensors())
+	slices.SortFunc(list, func(a, b checkpoint.Tensor) int { return strings.Compare(a.Name, b.Name) })
+	for _, t := range list {
+		if !strings.HasPrefix(t.Name, checkpoint.Model) || strings.HasPrefix(t.Name, checkpoint.Model+mpu.AdapterPrefix) {
+			continue
+		}
+		fmt.Fprintln(h, t.Name, t.DType, t.Shape)
+		first := mpu.Piece{From: make([]int64, len(t.Shape)), Size: slices.Repeat([]int64{1}, len(t.Shape))}
+		last := len(t.Shape) - 1
+		first.Size[last] = min(t.Shape[last], fewBytes/checkpoint.Width(t.DType))
+		raw := make([]byte, first.Len()*checkpoint.Width(t.DType))
+		if err := src.Read(t.Name, first, raw); err != nil {
+			return "", err
+		}
+		h.Write(raw)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// baseOf is the base that a checkpoint of ours needs; nil: it holds all weights.
+func baseOf(where string, s checkpoint.State) (*Base, error) {
+	raw := s.Extra[checkpoint.ExtraBase]
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	b := &Base{}
+	if err := json.Unmarshal(raw, b); err != nil || b.Folder == "" {
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: what it says of its base cannot be read: %w", where, errors.Join(err, fmt.Errorf("%.80s", raw)))
+	}
+	return b, nil
+}
+
+// open opens the base, and refuses other weights.
+func (b *Base) open(where string, o checkpoint.OpenOptions) (checkpoint.Source, error) {
+	o.Step = b.Step
+	src, err := Open(b.Folder, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s holds an adapter alone; its base: %w", where, err)
+	}
+	plain, err := Open(b.Folder, checkpoint.OpenOptions{Step: b.Step})
+	if err != nil {
+		return nil, errors.Join(err, src.Close())
+	}
+	sum, err := sumOf(plain)
+	if err = errors.Join(err, plain.Close()); err == nil && sum != b.Sum {
+		err = exitcode.Errorf(exitcode.BadData, "%s holds an adapter alone, and %s has other weights now than those that it was trained over; bring these back", where, b.Folder)
+	}
+	if err == nil && b.Quantize != "" {
+		var rounded checkpoint.Source
+		if rounded, err = hf.Quantized(src, b.Quantize, b.Double); err == nil {
+			return rounded, nil
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, src.Close())
+	}
+	return src, nil
+}
+
+// completed shows a checkpoint of ours with the weights of its base; one that holds all is src itself.
+func completed(src checkpoint.Source, o checkpoint.OpenOptions) (checkpoint.Source, error) {
+	where := src.Info().Path
+	b, err := baseOf(where, src.State())
+	if b == nil || err != nil {
+		return src, err
+	}
+	base, err := b.open(where, o)
+	if err != nil {
+		return nil, err
+	}
+	c := &complete{Source: src, base: base, of: map[string]checkpoint.Source{}, list: slices.Clone(src.Tensors())}
+	dtype := ""
+	for _, t := range c.list {
+		c.of[t.Name] = src
+		if strings.HasPrefix(t.Name, checkpoint.Model) {
+			dtype = t.DType
+		}
+	}
+	weights := checkpoint.Cast(base, func(checkpoint.Tensor) string { return dtype })
+	for _, t := range weights.Tensors() {
+		if strings.HasPrefix(t.Name, checkpoint.Model) && c.of[t.Name] == nil && !strings.HasPrefix(t.Name, checkpoint.Model+mpu.AdapterPrefix) {
+			c.of[t.Name], c.list = weights, append(c.list, t)
+		}
+	}
+	return c, nil
+}
+
+// complete is a checkpoint of an adapter with its base.
+type complete struct {
+	checkpoint.Source
+	base checkpoint.Source
+	of   map[string]checkpoint.Source
+	list []checkpoint.Tensor
+}
+
+// Tensors lists those of both.
+func (c *complete) Tensors() []checkpoint.Tensor { return c.list }
+
+// Read reads from whichever has the tensor.
+func (c *complete) Read(name string, box mpu.Piece, dst []byte) error {
+	src := c.of[name]
+	if src == nil {
+		src = c.Source
+	}
+	return src.Read(name, box, dst)
+}
+
+// Close closes both.
+func (c *complete) Close() error { return errors.Join(c.base.Close(), c.Source.Close()) }
+
+// LoadNative is native.Load, also of a checkpoint whose weights are in part those of its base.
+func LoadNative(dir string, step int64, tensors []mpu.Stored, dev *device.Device, o native.LoadOptions) (native.State, native.Report, error) {
+	f, err := native.OpenSound(dir, step)
+	if err != nil {
+		return native.Load(dir, step, tensors, dev, o) // which says more
+	}
+	b, err := baseOf(f.Path, f.Manifest.State)
+	iteration := f.Manifest.State.Iteration
+	f.Close()
+	if b == nil && err == nil {
+		return native.Load(dir, step, tensors, dev, o)
+	}
+	if err != nil {
+		return native.State{}, native.Report{}, err
+	}
+	src, err := OpenAs(checkpoint.Native, dir, checkpoint.OpenOptions{Step: iteration})
+	if err != nil {
+		return native.State{}, native.Report{}, err
+	}
+	defer src.Close()
+	return native.LoadSource(src, tensors, dev, o)
+}

@@ -1,0 +1,105 @@
+package policy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"monotron/internal/exitcode"
+)
+
+func judged(texts ...string) (list []Sampled) {
+	answer := "42"
+	for _, text := range texts {
+		list = append(list, Sampled{Prompt: json.RawMessage(`"6 x 7"`), Completion: text, Answer: &answer, Fields: map[string]json.RawMessage{"answer": json.RawMessage(`"42"`), "level": json.RawMessage("3")}})
+	}
+	return list
+}
+
+// Claim: exact compares without white space around the text; a pattern takes its last match, or that
+// one's first group, and without an answer matches.
+func TestRewards(t *testing.T) {
+	answers := judged(" 42\n", "it is 42", "41, then 42", "42, no, 43", "")
+	free := judged("it is 42", "none")
+	for i := range free {
+		free[i].Answer = nil
+	}
+	for _, c := range []struct {
+		reward Reward
+		given  []Sampled
+		want   []float64
+	}{
+		{Exact{}, answers, []float64{1, 0, 0, 0, 0}},
+		{Pattern{regexp.MustCompile(`\d+`)}, answers, []float64{1, 1, 1, 0, 0}},
+		{Pattern{regexp.MustCompile(`is (\d+)`)}, answers, []float64{0, 1, 0, 0, 0}},
+		{Pattern{regexp.MustCompile(`\d+`)}, free, []float64{1, 0}},
+	} {
+		got, err := c.reward.Of(context.Background(), c.given)
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, %v; want %v", c.reward.Name(), got, err, c.want)
+		}
+	}
+	if _, err := (Exact{}).Of(context.Background(), free); err == nil {
+		t.Error("exact without an answer is let through")
+	}
+}
+
+// Claim: a command reads each answer with its row's fields, and gives a number or an object a line.
+func TestCommandReads(t *testing.T) {
+	got, err := Command{Line: `while read line; do case "$line" in *'"completion":"yes"'*'"level":3'*'"prompt":"6 x 7"'*) echo '{"reward": 1.5, "why": "so"}';; *) echo -2;; esac; done`, Time: time.Minute}.Of(context.Background(), judged("yes", "no"))
+	if err != nil || !slices.Equal(got, []float64{1.5, -2}) {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := (Command{Line: "echo 1; echo 2", Time: time.Minute}).Of(context.Background(), judged("unread", "too")); err != nil || !slices.Equal(got, []float64{1, 2}) {
+		t.Errorf("a command that reads nothing: %v, %v", got, err)
+	}
+}
+
+// Claim: a command that fails, writes too few or too many lines, no numbers, numbers without end, or does not
+// end, is one line of error, and what it started is gone in time.
+func TestHostileCommands(t *testing.T) {
+	for _, c := range []struct{ line, says string }{
+		{"exit 3", "exit status 3"},
+		{"echo broken >&2; exit 1", `it said "broken"`},
+		{"echo 1", "it wrote 1 lines for 2 answers"},
+		{"true", `line 1 is ""`},
+		{"echo 1; echo 2; echo 3", "it wrote more than the 2 lines"},
+		{"echo 1; echo good", `line 2 is "good"`},
+		{"echo 1; echo null", `line 2 is "null"`},
+		{"echo 1; echo NaN", `line 2 is "NaN"`},
+		{"echo 1; echo 1e999", `line 2 is "1e999"`},
+		{"echo 1; echo -1e30", "beyond"},
+		{"echo '[1, 2]'; echo 1", `line 1 is "[1, 2]"`},
+		{"yes", "it wrote more than 8192 bytes for 2 answers"},
+		{"printf '\\033[2J\\000'; echo 1", `line 1 is "\x1b[2J\x00`},
+		{"sleep 60", "it did not end within 300ms"},
+		{"sleep 60 & sleep 60", "it did not end within 300ms"},
+		{"no-such-program-here", "exit status 127"},
+	} {
+		limit := time.Minute
+		if strings.HasPrefix(c.line, "sleep") {
+			limit = 300 * time.Millisecond
+		}
+		_, err := Command{Line: c.line, Time: limit}.Of(context.Background(), judged("a", "b"))
+		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") || exitcode.CodeOf(err) != exitcode.BadData {
+			t.Errorf("%s: code %d, %v; want %s", c.line, exitcode.CodeOf(err), err, c.says)
+		}
+	}
+}
+
+// Claim: answers of many bytes reach a command that reads slowly.
+func TestCommandReadsMuch(t *testing.T) {
+	var list []Sampled
+	for i := range 200 {
+		list = append(list, judged(strings.Repeat(fmt.Sprint(i%10), 5000))...)
+	}
+	got, err := Command{Line: "sleep 0.2; while read -r line; do echo ${#line}; done", Time: time.Minute}.Of(context.Background(), list)
+	if err != nil || len(got) != 200 || got[7] != got[8] || got[0] < 5000 {
+		t.Errorf("%d rewards, %v", len(got), err)
+	}
+}

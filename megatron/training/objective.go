@@ -1,0 +1,29 @@
+package training
+
+import (
+	"monotron/megatron/engine"
+	"monotron/megatron/telemetry"
+)
+
+// objective is a loss of rows: engine.Objective with what a run asks of it besides.
+type objective interface {
+	engine.Objective
+	// begin finds out what a pass over a global batch needs to know of all its rows. All ranks call it
+	// together.
+	begin(r *Run, f *Feed, batch []*engine.Micro) error
+	// beginEvaluation does the same before an evaluation over so many batches.
+	beginEvaluation(r *Run, f *Feed, consumed int64, iters, micros int) error
+	// values are what the rows since then tell, of all ranks.
+	values(r *Run) ([]telemetry.Value, error)
+}
+
+// setObjective has the engine weigh tokens by an objective.
+func (r *Run) setObjective(o objective) { r.objective, r.Engine.Objective, r.bytes = o, o, nil }
+
+// beginBatch tells the objective, where there is one, what a feed is about to give.
+func (r *Run) beginBatch(f *Feed, batch []*engine.Micro) error {
+	if r.objective == nil || r.device.Counts() {
+		return nil
+	}
+	return r.objective.begin(r, f, batch)
+}
