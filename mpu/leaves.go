@@ -57,6 +57,9 @@ func (l Leaves) AddTo(d *device.Device, params []*Param, rows int64, add func(gr
 		}
 		add(leaf, of)
 		for i, p := range params {
+			if p.Frozen {
+				continue
+			}
 			d.GridAdd(device.GridAddArgs{Sum: p.Grad, X: leaf[i], Grid: p.Grid, Peak: p.Peak})
 		}
 	})
