@@ -29,6 +29,7 @@ var (
 	ours     = regexp.MustCompile(`^\s*(?:bin/)?(monotron|pretrain_gpt|preprocess_data(?:_fast)?) +[^ :]`)
 	comment  = regexp.MustCompile(`\s+#.*$`)
 	flagWord = regexp.MustCompile(`(?:^|\s)(--[a-z][\w-]*)`)
+	document = regexp.MustCompile(`<<'(\w+)'`)
 	shell    = regexp.MustCompile(`^(for|seq|echo|cat|export|mkdir) `)
 )
 
@@ -48,13 +49,32 @@ func shownCommands(t *testing.T) (list []shown) {
 			if !slices.Contains([]string{"sh", ""}, m[1]) {
 				continue
 			}
-			for line := range strings.Lines(strings.ReplaceAll(m[2], "\\\n", " ")) {
-				line = strings.TrimSpace(comment.ReplaceAllString(strings.TrimSpace(line), ""))
+			for line := range slices.Values(commandLines(m[2])) {
 				if ours.MatchString(line) || m[1] == "sh" && shell.MatchString(line) {
 					name, _ := filepath.Rel(repository, page)
 					list = append(list, shown{name, i, line})
 				}
 			}
+		}
+	}
+	return list
+}
+
+// commandLines are the lines of a block: continued ones joined, those that a command reads from the block (<<'EOF') with
+// it, comments left out.
+func commandLines(block string) (list []string) {
+	end := ""
+	for line := range strings.Lines(strings.ReplaceAll(block, "\\\n", " ")) {
+		if end != "" {
+			list[len(list)-1] += "\n" + strings.TrimSuffix(line, "\n")
+			if strings.TrimSpace(line) == end {
+				end = ""
+			}
+			continue
+		}
+		list = append(list, strings.TrimSpace(comment.ReplaceAllString(strings.TrimSpace(line), "")))
+		if m := document.FindStringSubmatch(line); m != nil {
+			end = m[1]
 		}
 	}
 	return list
@@ -71,7 +91,7 @@ var unrun = []struct {
 	{regexp.MustCompile(`s3://|AWS_`), "needs a bucket"},
 	{regexp.MustCompile(`hostfile|--nnodes|launch `), "needs other hosts, or as many processes as a page has room for"},
 	{regexp.MustCompile(`^monotron (serve|chat)|monotron watch FOLDER|dashboard-addr`), "runs until it is ended"},
-	{regexp.MustCompile(`monotron (bench|measure|plan search)|verify --world-size [48]`), "takes minutes"},
+	{regexp.MustCompile(`monotron (bench|measure|plan search)|verify (--bits )?--world-size [48]`), "takes minutes"},
 	{regexp.MustCompile(`cuda`), "needs a GPU"},
 	{regexp.MustCompile(`input\.txt|my\.jsonl|--load out `), "continues another program's files"},
 	{regexp.MustCompile(`postmortem|replay`), "needs a run that failed; examples/ have one"},
