@@ -42,7 +42,7 @@ func (c *Run) boundModel() []layoutBound {
 		is   bool
 		name string
 	}{{m.Latent != nil, "multi-latent attention"}, {m.Delta != nil, "gated delta nets"}, {m.Conv != nil, "short convolutions"},
-		{m.Full != nil || m.ValueNorm || m.KeysAreValues || m.LayerScalar, "the parts of Gemma 4"}, {m.MTP != nil, "multi-token prediction"}, {m.QKNorm || m.QKL2Norm, "norms of queries and keys"},
+		{m.Full != nil || m.ValueNorm || m.KeysAreValues || m.LayerScalar, "the parts of Gemma 4"}, {m.MTP != nil, "multi-token prediction"},
 		{m.Sinks, "attention sinks"}, {m.OutputGate, "output gates"}, {m.Experts != nil, "mixtures of experts"}} {
 		if part.is {
 			names = append(names, part.name)

@@ -71,6 +71,10 @@ func (n *norm) backward(p *Pass, saved normSaved, dx, dy, x, residual Tensor) {
 		n.backwardRows(p, saved, dx, dy, x, residual, []Tensor{gradient(p, s, n.gamma), gradient(p, s, n.beta)})
 		return
 	}
+	if n.gamma.Grid.Given() && x.Rank == 4 {
+		n.backwardHeads(p, saved, dx, dy, x)
+		return
+	}
 	p.Leaves.AddTo(p.D, n.params(), x.Shape[0], func(grads []Tensor, of func(Tensor) Tensor) {
 		part := normSaved{rstd: packed(p, s, of(saved.rstd))}
 		if saved.mean.Given() {
@@ -82,6 +86,24 @@ func (n *norm) backward(p *Pass, saved normSaved, dx, dy, x, residual Tensor) {
 		}
 		n.backwardRows(p, part, of(dx), of(dy), of(x), through, append(grads, Tensor{}))
 	})
+}
+
+// backwardHeads is backward of [tokens, groups, heads, d] where a leaf is of one head, for ranks cut heads too.
+func (n *norm) backwardHeads(p *Pass, saved normSaved, dx, dy, x Tensor) {
+	tokens, groups, heads := x.Shape[0], x.Shape[1], x.Shape[2]
+	for i := range groups * heads {
+		head := func(t Tensor) Tensor { // [tokens, d]
+			one := t.Slice(1, i/heads, 1).Slice(2, i%heads, 1)
+			return device.Strided(one.Data, t.DType, []int64{tokens, t.Shape[3]}, []int64{t.Stride[0], 1})
+		}
+		stat := func(t Tensor) Tensor { // [tokens], of [tokens·groups·heads]
+			if !t.Given() {
+				return t
+			}
+			return device.Strided(t.Slice(0, i, 1).Data, t.DType, []int64{tokens}, []int64{groups * heads})
+		}
+		n.backward(p, normSaved{mean: stat(saved.mean), rstd: stat(saved.rstd)}, head(dx), head(dy), head(x), Tensor{})
+	}
 }
 
 // backwardRows is backward of some rows; grads are those of gamma, and of beta where there is one.
