@@ -159,7 +159,6 @@ func TestGoldenCommandLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := 0
-	seen := map[string]bool{}
 	for _, file := range files {
 		var c struct {
 			Flags         string
@@ -172,7 +171,6 @@ func TestGoldenCommandLines(t *testing.T) {
 		}
 		golden.ReadJSON(t, file, &c)
 		name := filepath.Base(filepath.Dir(file))
-		seen[name] = true
 		for variant, v := range c.Variants {
 			lines++
 			if _, _, err := ParseWith(partly, Override(shellWords(c.BaseFlags), shellWords(v.Flags))); err != nil {
@@ -187,11 +185,12 @@ func TestGoldenCommandLines(t *testing.T) {
 		options := partly
 		options.Ranks = c.World
 		config, _, err := ParseWith(options, shellWords(line+" "+c.CPU))
-		if !golden.Lines.Failed(t, name, err) {
-			compareDerived(t, name, &config, c.Derived)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
 		}
+		compareDerived(t, name, &config, c.Derived)
 	}
-	golden.Lines.Seen(t, seen)
 	t.Logf("%d command lines", lines)
 }
 

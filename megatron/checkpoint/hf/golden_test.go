@@ -50,22 +50,19 @@ func TestGoldenModelsRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := map[string]bool{}
 	for _, config := range files {
 		dir := filepath.Dir(config)
 		name := filepath.Base(dir)
-		seen[name] = true
-		_, err := ReadConfig(config)
-		if golden.Models.Failed(t, name, err) {
+		if _, err := ReadConfig(config); err != nil {
+			t.Errorf("%s: %v", name, err)
 			continue
 		}
 		if _, err := os.Stat(filepath.Join(dir, "weights.safetensors")); err == nil { // some cases take another's
 			t.Run(name, func(t *testing.T) { modelRoundTrip(t, dir) })
 		}
 	}
-	golden.Models.Seen(t, seen)
-	if len(seen) < 9+len(golden.Models) {
-		t.Errorf("only %d cases", len(seen))
+	if len(files) < 9 {
+		t.Errorf("only %d cases", len(files))
 	}
 }
 
