@@ -180,7 +180,7 @@ func shrink(c, s *config.Run) {
 	c.Model.VocabSize, c.PaddedVocab, c.VocabDivisor = 0, 0, 1
 	c.Tokenizer = s.Tokenizer
 	c.SeqLength, c.MicroBatchSize, c.GlobalBatchSize = s.SeqLength, s.MicroBatchSize, s.GlobalBatchSize
-	c.RampupBatchSize, c.StepBatchSizeSchedule = nil, ""
+	c.RampupBatchSize, c.StepBatchSizeSchedule, c.LeafSamples = nil, "", s.GlobalBatchSize
 	c.TrainIters, c.TrainSamples = s.TrainIters, 0
 	c.Optimizer.LR, c.Optimizer.MinLR, c.Optimizer.DecayStyle = s.Optimizer.LR, 0, s.Optimizer.DecayStyle
 	if m.Position == spec.PositionRope && m.KVChannels%2 != 0 {
