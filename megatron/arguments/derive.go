@@ -272,6 +272,9 @@ func (p *parser) deriveBatch() {
 		p.clash("global-batch-size step-batch-size-schedule", "--global-batch-size %d is not the last batch size of --step-batch-size-schedule (%d); leave one out", p.GlobalBatchSize, sizes.Final())
 	}
 	p.GlobalBatchSize = sizes.Final()
+	if p.Raw.LayoutInvariant {
+		p.LeafSamples = sizes.Largest()
+	}
 	if err := p.CheckSchedule(sizes); err != nil {
 		p.problems = append(p.problems, err)
 	}

@@ -15,7 +15,7 @@ func (p *parser) deriveInvariant() {
 		}
 		return
 	}
-	p.Leaves, p.LeafSamples = p.Raw.Leaves, p.GlobalBatchSize
+	p.Leaves = p.Raw.Leaves
 	p.CalculatePerTokenLoss = true
 	p.checkLeaves()
 	for _, b := range p.LayoutBounds() {

@@ -16,10 +16,12 @@ func TestLayoutInvariant(t *testing.T) {
 		"--world-size 2 --context-parallel-size 2":                                         "use --cp-comm-type a2a",
 		"--num-experts 4": "mixtures of experts",
 		"--mtp-num-layers 1 --position-embedding-type rope": "multi-token prediction",
-		"--optimizer muon":          "Muon's updates",
-		"--device cuda":             "use --device cpu",
-		"--lora-rank 4":             "adapters",
-		"--padded-vocab-in-softmax": "a softmax over padding",
+		"--optimizer muon":                "Muon's updates",
+		"--device cuda":                   "use --device cpu",
+		"--lora-rank 4":                   "adapters",
+		"--padded-vocab-in-softmax":       "a softmax over padding",
+		"--dataloader-type cyclic":        "whose order of samples is drawn for the ranks; use single",
+		"--decrease-batch-size-if-needed": "batch sizes that ranks and micro-batches round down",
 		"--world-size 8 --tensor-model-parallel-size 4 --group-query-attention --num-query-groups 2": "query groups that ranks share",
 	} {
 		_, _, err := ParseWith(everything, append(baseline(), strings.Fields("--layout-invariant "+add)...))
@@ -30,6 +32,10 @@ func TestLayoutInvariant(t *testing.T) {
 	c, _, err := ParseWith(everything, append(baseline(), "--layout-invariant"))
 	if err != nil || c.Leaves != 8 || !c.CalculatePerTokenLoss || c.LeafSamples != c.GlobalBatchSize {
 		t.Errorf("%d leaves of %d samples, per token %v, %v", c.Leaves, c.LeafSamples, c.CalculatePerTokenLoss, err)
+	}
+	c, _, err = ParseWith(everything, append(baseline(), "--layout-invariant", "--step-batch-size-schedule", "0:64 1M:8"))
+	if err != nil || c.LeafSamples != 64 || c.GlobalBatchSize != 8 {
+		t.Errorf("a schedule of 64 and 8: sums of %d samples, last %d, %v", c.LeafSamples, c.GlobalBatchSize, err)
 	}
 	_, report, err := ParseWith(everything, append(baseline(), "--reduction-leaves", "4"))
 	if err != nil || !strings.Contains(strings.Join(report.Notices, " "), "--reduction-leaves has no effect without --layout-invariant") {

@@ -132,6 +132,15 @@ func countWithSuffix(text string) (int, bool) {
 // Final is the size once every rule has run its course.
 func (b *BatchSizes) Final() int { return b.final }
 
+// Largest is the largest size of the rule.
+func (b *BatchSizes) Largest() int {
+	largest := b.final // a ramp ends at its largest
+	for _, s := range b.steps {
+		largest = max(largest, s.size)
+	}
+	return largest
+}
+
 // At is the batch of the iteration that starts after consumed samples. It is an
 // error when the size does not divide into micro-batches over all ranks.
 func (b *BatchSizes) At(consumed int) (BatchSize, error) {

@@ -79,6 +79,8 @@ func (c *Run) boundLayout() []layoutBound {
 func (c *Run) boundRun() []layoutBound {
 	return []layoutBound{
 		{c.Optimizer.Kind == optimizer.Muon, "optimizer", "Muon's updates", "use --optimizer adam, sgd or lion"},
+		{c.DecreaseBatchSizeIfNeeded, "decrease-batch-size-if-needed", "batch sizes that ranks and micro-batches round down", leaveOut},
+		{c.DataloaderType == "cyclic", "dataloader-type", "--dataloader-type cyclic, whose order of samples is drawn for the ranks", "use single"},
 		{c.OffloadFolder != "" || c.OptimizerCPUOffload, "offload-folder optimizer-cpu-offload", "gradients and states outside of the device's memory", leaveOut},
 		{c.Device == "cuda", "device", "products of CUDA", "use --device cpu"},
 		{c.Tuning.Data != "", "finetune-data", "rows to tune on", leaveOut},

@@ -135,6 +135,29 @@ func TestHostIsAdvisedOnGPUs(t *testing.T) {
 	}
 }
 
+// Claim: a run with --layout-invariant is advised nothing that the flag refuses: offload, tiles, more
+// tensor-parallel ranks than leaves.
+func TestAdviceUnderOneOrder(t *testing.T) {
+	const flags = "--num-layers 4 --hidden-size 64 --num-attention-heads 8 --seq-length 64 --max-position-embeddings 64 --micro-batch-size 1 --global-batch-size 8 " +
+		"--train-iters 10 --lr 1e-3 --tokenizer-type NullTokenizer --vocab-size 1000 --mock-data --layout-invariant --reduction-leaves 1"
+	c, o := parsed(t, flags), Options{Device: "cpu"}
+	now, err := o.Of(c, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := o.Savings(c, 0, now.Peak)
+	if len(all) == 0 {
+		t.Error("nothing is advised")
+	}
+	for _, s := range all {
+		for _, refused := range []string{"offload", "tiling", "tensor-model-parallel-size"} {
+			if strings.Contains(s.Flags, refused) {
+				t.Errorf("advised: %s", s)
+			}
+		}
+	}
+}
+
 // Claim: of two ways to share the optimizer's state, and of two places for it, a set of flags has
 // one; other changes go together.
 func TestChangesOfOneSubject(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"monotron/csrc/device"
+	"monotron/internal/exitcode"
 	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/megatron/training"
@@ -96,6 +97,11 @@ func (o Options) Of(c config.Run, rank int) (Rank, error) {
 }
 
 func (o Options) job(c config.Run) (*training.Job, error) {
+	if c.Leaves > 0 { // a changed c may be one that no flags can ask for
+		for _, b := range c.LayoutBounds() {
+			return nil, exitcode.Errorf(exitcode.Usage, "--layout-invariant does not have %s; %s", b.What, b.Instead)
+		}
+	}
 	micros := 0
 	if !o.Whole {
 		micros = enough(&c)

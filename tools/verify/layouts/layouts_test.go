@@ -185,6 +185,29 @@ func TestModelOfATrainingRun(t *testing.T) {
 	}
 }
 
+// Claim: with --layout-invariant the model of a training command line has sums on grids, as wide as
+// the batches that are trained here, whatever those of the command are and where it has none, and as
+// many leaves as its smaller axes have.
+func TestBitsOfATrainingRun(t *testing.T) {
+	for _, batch := range []string{"--kv-channels 12 --group-query-attention --num-query-groups 1", "--micro-batch-size 1 --global-batch-size 2 --reduction-leaves 4",
+		"--kv-channels 64 --ffn-hidden-size 256 --reduction-leaves 64"} {
+		m, err := FromFlags(strings.Fields("--layout-invariant --num-layers 4 --hidden-size 88 --kv-channels 11 --num-attention-heads 8 --ffn-hidden-size 200 --seq-length 64 "+batch), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Config.LeafSamples != m.Config.GlobalBatchSize {
+			t.Errorf("%q: grids for %d samples, batches of %d", batch, m.Config.LeafSamples, m.Config.GlobalBatchSize)
+		}
+		r, err := Prove([]Model{m}, Options{World: 2, Steps: 1, Stride: 60, Bits: true, Open: open, Told: func(Progress) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if differ, _ := r.Failed(); differ > 0 || len(r.Rows) == 0 {
+			t.Errorf("%q: %d of %d layouts differ", batch, differ, len(r.Rows))
+		}
+	}
+}
+
 // Claim (docs/invariance.md): with --layout-invariant no layout changes a bit, in any precision; and faults
 // of order alone are seen: sums added in rank order, other leaves, none. Every 211th layout here;
 // `monotron verify --bits` tries all.

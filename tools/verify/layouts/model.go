@@ -180,7 +180,7 @@ func shrink(c, s *config.Run) {
 	c.Model.VocabSize, c.PaddedVocab, c.VocabDivisor = 0, 0, 1
 	c.Tokenizer = s.Tokenizer
 	c.SeqLength, c.MicroBatchSize, c.GlobalBatchSize = s.SeqLength, s.MicroBatchSize, s.GlobalBatchSize
-	c.RampupBatchSize, c.StepBatchSizeSchedule = nil, ""
+	c.RampupBatchSize, c.StepBatchSizeSchedule, c.LeafSamples = nil, "", s.GlobalBatchSize
 	c.TrainIters, c.TrainSamples = s.TrainIters, 0
 	c.Optimizer.LR, c.Optimizer.MinLR, c.Optimizer.DecayStyle = s.Optimizer.LR, 0, s.Optimizer.DecayStyle
 	if m.Position == spec.PositionRope && m.KVChannels%2 != 0 {
@@ -188,6 +188,9 @@ func shrink(c, s *config.Run) {
 	}
 	if m.Latent == nil && m.RotaryPercent < 1 && m.RopeRule == "" && m.RotaryDims()%2 != 0 { // channels rotate in pairs
 		m.RotaryPercent = 2 / float64(m.KVChannels)
+	}
+	for c.Leaves > 1 && (c.SeqLength%c.Leaves != 0 || m.QKVRows()%c.Leaves != 0 || m.NumAttentionHeads*m.KVChannels%c.Leaves != 0 || m.FFNHiddenSize%c.Leaves != 0) {
+		c.Leaves /= 2 // as many as the smaller axes have
 	}
 }
 
