@@ -198,6 +198,9 @@ func (m *mlflow) begin(ctx context.Context, iteration int) error {
 	} else if err = m.rest.call(ctx, http.MethodPost, "runs/update", map[string]any{"run_id": id, "status": "RUNNING"}, nil); err != nil {
 		return err
 	}
+	if id == "" { // numbers without a run would be lost, and counted as sent
+		return errors.New("the answer to runs/create names no run; give the URL of an MLflow server")
+	}
 	m.run = id
 	return nil
 }
