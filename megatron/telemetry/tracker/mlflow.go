@@ -256,7 +256,7 @@ func (m *mlflow) create(ctx context.Context, experiment string) (string, error) 
 			}
 		}
 	}
-	err := m.rest.call(ctx, http.MethodPost, "runs/create", map[string]any{"experiment_id": experiment, "run_name": a.Name, "start_time": a.Started.UnixMilli(), "tags": tags}, &made)
+	err := m.rest.call(ctx, http.MethodPost, "runs/create", map[string]any{"experiment_id": experiment, "run_name": clip(a.Name), "start_time": a.Started.UnixMilli(), "tags": tags}, &made)
 	return made.Run.Info.ID, err
 }
 
