@@ -112,9 +112,10 @@ const ExtraBase = "base"
 
 // OpenOptions choose what a Source shows.
 type OpenOptions struct {
-	Step        int64 // iteration of a save folder; negative: the latest
-	KeepPadding bool  // the vocabulary's padding rows are part of its tensors
-	MTP         bool  // layers of multi-token prediction are read of a format whose readers usually leave them out (hf)
+	Step        int64    // iteration of a save folder; negative: the latest
+	KeepPadding bool     // the vocabulary's padding rows are part of its tensors
+	MTP         bool     // layers of multi-token prediction are read of a format whose readers usually leave them out (hf)
+	Over        []string // paths of the checkpoints that this one is opened as the base of
 }
 
 // Layout is how a checkpoint is cut. 0 counts as 1.

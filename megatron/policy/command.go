@@ -49,6 +49,9 @@ func (c Command) Of(ctx context.Context, answers []Sampled) ([]float64, error) {
 	command.Cancel = func() error { return system.SignalGroup(command.Process.Pid, syscall.SIGKILL) }
 	command.WaitDelay = time.Second
 	err = command.Run()
+	if command.Process != nil {
+		_ = system.SignalGroup(command.Process.Pid, syscall.SIGKILL) // what it left running
+	}
 	fail := func(format string, args ...any) error {
 		text := fmt.Sprintf("--reward-command %q: ", c.Line) + fmt.Sprintf(format, args...)
 		if s := strings.TrimSpace(said.kept.String()); s != "" {
@@ -91,7 +94,11 @@ func lines(answers []Sampled) ([]byte, error) {
 
 // rewards reads n lines.
 func rewards(text string, n int, fail func(string, ...any) error) (list []float64, err error) {
-	for number, line := range strings.Split(strings.TrimRight(text, "\r\n \t"), "\n") {
+	text = strings.TrimRight(text, "\r\n \t")
+	if text == "" {
+		return nil, fail("it wrote nothing for %d answers; write one number a line", n)
+	}
+	for number, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
 		if len(list) == n {
 			return nil, fail("it wrote more than the %d lines that it was given answers", n)

@@ -1,6 +1,7 @@
 package pretrain
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -105,5 +106,19 @@ func TestAdapterOnlyWithoutItsBase(t *testing.T) {
 	}
 	if r := call(t, dir, strings.Replace(line, "--load DIR/base ", "", 1)); r.err == nil || !strings.Contains(r.err.Error(), "--save-adapter-only") {
 		t.Errorf("%v", r.err)
+	}
+}
+
+// Claim: a checkpoint that was moved to the place of its base is one error, not a search without end.
+func TestAdapterOnlyAsItsOwnBase(t *testing.T) {
+	dir := t.TempDir()
+	line := adaptLine(t, dir) + "--micro-batch-size 2 --lora-rank 2 --save-adapter-only "
+	must(t, dir, line+"--save DIR/save")
+	if err := errors.Join(os.Rename(filepath.Join(dir, "base"), filepath.Join(dir, "elsewhere")), os.Rename(filepath.Join(dir, "save"), filepath.Join(dir, "base"))); err != nil {
+		t.Fatal(err)
+	}
+	_, err := all.Open(filepath.Join(dir, "base"), checkpoint.OpenOptions{Step: -1})
+	if err == nil || !strings.Contains(err.Error(), "is its own base") || exitcode.CodeOf(err) != exitcode.BadData {
+		t.Errorf("code %d, %v", exitcode.CodeOf(err), err)
 	}
 }

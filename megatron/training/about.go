@@ -37,6 +37,23 @@ func (j *Job) about(rank *ranks.Rank) *telemetry.About {
 		{Label: "device", Text: device},
 		{Label: "version", Text: Version},
 	}
+	return readable(a)
+}
+
+// readable is a with U+FFFD in place of bytes that are not UTF-8, as names of files may have: protobuf refuses them.
+func readable(a *telemetry.About) *telemetry.About {
+	valid := func(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+	a.Name, a.Notes = valid(a.Name), valid(a.Notes)
+	a.Command, a.Flags = slices.Clone(a.Command), slices.Clone(a.Flags)
+	for i, word := range a.Command {
+		a.Command[i] = valid(word)
+	}
+	for i := range a.Flags {
+		a.Flags[i].Value = valid(a.Flags[i].Value)
+	}
+	for i := range a.Facts {
+		a.Facts[i].Text = valid(a.Facts[i].Text)
+	}
 	return a
 }
 

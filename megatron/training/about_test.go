@@ -7,6 +7,7 @@ import (
 	"monotron/dataset"
 	"monotron/megatron/config"
 	"monotron/megatron/spec"
+	"monotron/megatron/telemetry"
 )
 
 // TestAmount: three digits and a unit.
@@ -40,5 +41,20 @@ func TestModelText(t *testing.T) {
 	m := &spec.Model{NumLayers: 2, HiddenSize: 8, FFNHiddenSize: 32, NumAttentionHeads: 2, NumQueryGroups: 1, KVChannels: 4, VocabSize: 10, PaddedVocabSize: 16}
 	if got := modelText(m); !strings.HasSuffix(got, ", 2 layers, hidden size 8, 2 heads, 1 query groups, vocabulary 10") {
 		t.Error(got)
+	}
+}
+
+// Claim: names that are not UTF-8 reach trackers as text; OpenTelemetry's encoder refuses a message with others whole.
+func TestAboutIsText(t *testing.T) {
+	given := []string{"pretrain_gpt", "\xff"}
+	got := readable(&telemetry.About{Name: "a\xffb", Notes: "\xfe", Command: given, Flags: []telemetry.Setting{{Name: "x", Value: "\xff"}},
+		Facts: []telemetry.Fact{{Label: "data", Text: "wiki\xff, 漢"}}})
+	for text, want := range map[string]string{got.Name: "a\uFFFDb", got.Notes: "\uFFFD", got.Command[1]: "\uFFFD", got.Flags[0].Value: "\uFFFD", got.Facts[0].Text: "wiki\uFFFD, 漢"} {
+		if text != want {
+			t.Errorf("%q, want %q", text, want)
+		}
+	}
+	if given[1] != "\xff" {
+		t.Error("the command of the run itself is changed")
 	}
 }

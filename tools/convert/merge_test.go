@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"monotron/internal/exitcode"
 	"monotron/internal/golden"
 	"monotron/internal/safetensors"
 )
@@ -84,6 +85,9 @@ func TestMergeRefusals(t *testing.T) {
 		{`"init_lora_weights": true`, `"init_lora_weights": "pissa"`, "init_lora_weights is pissa"},
 		{`"target_modules": [`, `"target_modules": ["lm_head", `, "target lm_head: an embedding or output layer cannot have an adapter here"},
 		{`"target_modules": [`, `"target_modules": ["nothing", `, `target module "nothing" matches no module of the model`},
+		{`"target_modules": [`, `"target_modules": "((", "x": [`, `pattern "^(?:(()$"`},
+		{`"r": 4`, `"r": null`, "r is null; it must be a number"},
+		{`"lora_alpha": 8`, `"lora_alpha": null`, "lora_alpha is null; it must be a number"},
 		{`"r": 4`, `"r": 5`, "has the shape"},
 		{`"use_dora": false`, `"use_dora": true`, "lora_magnitude_vector is missing"},
 		{`"layers_to_transform": null`, `"layers_to_transform": [0]`, "belongs to no module that adapter_config.json adapts"},
@@ -110,11 +114,39 @@ func TestMergeRefusals(t *testing.T) {
 			}
 		}
 		out := filepath.Join(dir, "out")
-		if _, _, err := call("--input", base, "--adapter", dir, "--to", "hf", "--output", out); err == nil || !strings.Contains(err.Error(), w.says) || !strings.Contains(err.Error(), dir) {
-			t.Errorf("%s: %v, want %s", w.new, err, w.says)
+		if _, _, err := call("--input", base, "--adapter", dir, "--to", "hf", "--output", out); err == nil || !strings.Contains(err.Error(), w.says) || !strings.Contains(err.Error(), dir) || exitcode.CodeOf(err) != exitcode.BadData {
+			t.Errorf("%s: code %d, %v, want %s", w.new, exitcode.CodeOf(err), err, w.says)
 		}
 		if _, err := os.Stat(out); err == nil {
 			t.Errorf("%s: the output was written", w.new)
+		}
+	}
+}
+
+// Claim: an adapter with a NaN is refused by its own name, merged or alone.
+func TestMergeRefusesNaN(t *testing.T) {
+	from, dir := golden.Dir(t, "merge", "llama-bf16-lora"), t.TempDir()
+	config, err := os.ReadFile(filepath.Join(from, "adapter", "adapter_config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	weights, err := os.ReadFile(filepath.Join(from, "adapter", "adapter_model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 { // the last element of the last tensor
+		weights[len(weights)-1-i] = 0x7f | byte(i&1)<<7
+	}
+	for name, data := range map[string][]byte{"adapter_config.json": config, "adapter_model.safetensors": weights} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, to := range [][]string{{"--to", "hf"}, {"--to", "gguf", "--adapter-only"}} {
+		out := filepath.Join(t.TempDir(), "out")
+		_, _, err := call(append([]string{"--input", filepath.Join(from, "base"), "--adapter", dir, "--output", out}, to...)...)
+		if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "adapter_model.safetensors")) || !strings.Contains(err.Error(), "is NaN or infinite") {
+			t.Errorf("%v: %v", to, err)
 		}
 	}
 }

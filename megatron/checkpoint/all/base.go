@@ -87,12 +87,15 @@ func baseOf(where string, s checkpoint.State) (*Base, error) {
 
 // open opens the base, and refuses other weights.
 func (b *Base) open(where string, o checkpoint.OpenOptions) (checkpoint.Source, error) {
-	o.Step = b.Step
+	if slices.Contains(o.Over, where) { // a folder that was moved to its base's place
+		return nil, exitcode.Errorf(exitcode.BadData, "%s holds an adapter alone, and is its own base; bring back the weights that it was trained over", where)
+	}
+	o.Step, o.Over = b.Step, append(slices.Clone(o.Over), where)
 	src, err := Open(b.Folder, o)
 	if err != nil {
 		return nil, fmt.Errorf("%s holds an adapter alone; its base: %w", where, err)
 	}
-	plain, err := Open(b.Folder, checkpoint.OpenOptions{Step: b.Step})
+	plain, err := Open(b.Folder, checkpoint.OpenOptions{Step: b.Step, Over: o.Over})
 	if err != nil {
 		return nil, errors.Join(err, src.Close())
 	}

@@ -121,13 +121,21 @@ func (c *reading) gemma4Rotary(f *fields) {
 	m.Position = spec.PositionRope
 	quarter := 0.25
 	full, sliding := &rope{RopeRule: spec.RopeRule{Type: spec.RopeProportional}, Theta: decimal(1e6), PartialRotary: &quarter}, &rope{RopeRule: spec.RopeRule{Type: spec.RopeDefault}, Theta: decimal(1e4)}
-	if r := f.RopeParameters; r != nil && r.byType != nil {
+	r := f.RopeParameters
+	if r != nil && !slices.Equal(r.types, []string{"full_attention", "sliding_attention"}) { // its class has no other table to use
+		c.fail("rope_parameters must have a table of full_attention and one of sliding_attention, and nothing else")
+		return
+	}
+	if r != nil && r.byType != nil {
 		full, sliding = c.byType(r)
 	} else if r != nil {
 		full, sliding = r, r
 	}
 	if full == nil || sliding == nil {
 		return
+	}
+	if full.Theta == nil || sliding.Theta == nil {
+		c.fail("rope_parameters: rope_theta is missing; both tables must have it")
 	}
 	m.RotaryBase = c.positive("rope_theta", full.Theta, 10000)
 	partial := 1.0

@@ -15,6 +15,9 @@ func lfm2Absent(f *fields) {
 
 func (c *reading) lfm2(f *fields) {
 	m := c.Model
+	if f.PlainEps == nil {
+		c.fail("norm_eps is null; it must be a number")
+	}
 	f.RMSNormEps = f.PlainEps
 	if f.BlockFF != nil {
 		f.Intermediate = f.BlockFF

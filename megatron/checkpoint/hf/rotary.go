@@ -19,6 +19,7 @@ type rope struct {
 	PartialRotary *float64
 	Growth        *float64         // of queries, with the position (Ministral 3)
 	byType        map[string]*rope // full_attention, sliding_attention; nil: one table
+	types         []string         // of layers, that have tables, the same or not; nil: one table without a type
 }
 
 // UnmarshalJSON also reads the form of models whose layer types rotate by tables of their
@@ -53,6 +54,7 @@ func (r *rope) UnmarshalJSON(raw []byte) error {
 	if *r = *all[types[0]]; !equal {
 		*r = rope{byType: all}
 	}
+	r.types = types
 	return nil
 }
 

@@ -248,6 +248,11 @@ func TestGemma4(t *testing.T) {
 		"rope_type yarn": func(c map[string]any) {
 			c["rope_parameters"].(map[string]any)["full_attention"] = map[string]any{"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 32}
 		},
+		"full_attention and one of": func(c map[string]any) { delete(c["rope_parameters"].(map[string]any), "full_attention") },
+		"and nothing else":          func(c map[string]any) { c["rope_parameters"] = map[string]any{} },
+		"rope_theta is missing": func(c map[string]any) {
+			delete(c["rope_parameters"].(map[string]any)["full_attention"].(map[string]any), "rope_theta")
+		},
 		"per_layer_config names layer": func(c map[string]any) { c["per_layer_config"].(map[string]any)["77"] = map[string]any{} },
 		"intermediate_size": func(c map[string]any) {
 			for _, v := range c["per_layer_config"].(map[string]any) {

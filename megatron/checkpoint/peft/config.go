@@ -168,6 +168,11 @@ func ReadConfig(dir string) (c Config, err error) {
 	if err := json.Unmarshal(raw, &c); err != nil {
 		return c, bad("%w", err)
 	}
+	for _, name := range []string{"r", "lora_alpha"} { // PEFT has defaults for what is absent, and fails on null
+		if string(fields[name]) == "null" {
+			return c, bad("%s is null; it must be a number", name)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(foreign)) {
 		if value := string(fields[name]); !slices.Contains([]string{"", "null", "false", "[]", "{}", `"` + foreign[name] + `"`}, value) {
 			return c, bad("%s is %.80s, which is not supported; train and load adapters without it", name, value)

@@ -1,7 +1,6 @@
 package peft
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,7 +34,7 @@ func Open(dir string, m *spec.Model, family string) (f *Folder, err error) {
 	}
 	f = &Folder{Config: c, path: filepath.Join(dir, WeightsFile), names: map[string]string{}}
 	if f.Adapters, err = Resolve(m, family, c); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, ConfigFile), err)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", filepath.Join(dir, ConfigFile), err)
 	}
 	adapted := *m
 	adapted.Adapters = f.Adapters
@@ -133,9 +132,19 @@ func (f *Folder) Read(name string, box mpu.Piece, dst []byte) error {
 	return err
 }
 
-// Values are those of a tensor, by our name, as f32.
+// Values are those of a tensor, by our name, as f32. One that is NaN or infinite is an error: it would spoil
+// every output of the weight.
 func (f *Folder) Values(name string) ([]float32, error) {
-	return f.file.Float32(f.names[name])
+	list, err := f.file.Float32(f.names[name])
+	if err != nil {
+		return nil, err
+	}
+	for i, x := range list {
+		if x-x != 0 {
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: tensor %s: element %d is NaN or infinite; take the adapter of an earlier checkpoint", f.path, f.names[name], i)
+		}
+	}
+	return list, nil
 }
 
 // adapterNames are the tensors of a source that hold adapters' parameters, by the parameters'

@@ -198,6 +198,9 @@ func (m *mlflow) begin(ctx context.Context, iteration int) error {
 	} else if err = m.rest.call(ctx, http.MethodPost, "runs/update", map[string]any{"run_id": id, "status": "RUNNING"}, nil); err != nil {
 		return err
 	}
+	if id == "" { // numbers without a run would be lost, and counted as sent
+		return errors.New("the answer to runs/create names no run; give the URL of an MLflow server")
+	}
 	m.run = id
 	return nil
 }
@@ -253,7 +256,7 @@ func (m *mlflow) create(ctx context.Context, experiment string) (string, error) 
 			}
 		}
 	}
-	err := m.rest.call(ctx, http.MethodPost, "runs/create", map[string]any{"experiment_id": experiment, "run_name": a.Name, "start_time": a.Started.UnixMilli(), "tags": tags}, &made)
+	err := m.rest.call(ctx, http.MethodPost, "runs/create", map[string]any{"experiment_id": experiment, "run_name": clip(a.Name), "start_time": a.Started.UnixMilli(), "tags": tags}, &made)
 	return made.Run.Info.ID, err
 }
 

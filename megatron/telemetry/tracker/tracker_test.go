@@ -360,3 +360,26 @@ func TestMLflowBatchesAreInItsLimits(t *testing.T) {
 		t.Errorf("%d metrics, want %d; %d tags, want 130", metrics, want, len(tags))
 	}
 }
+
+// Claim: a server that answers 200 without being MLflow is not taken for one: the warnings say that nothing was sent.
+func TestMLflowOfAnotherServer(t *testing.T) {
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked++; strings.HasSuffix(r.URL.Path, "log-batch") {
+			t.Errorf("%s is called without a run", r.URL.Path)
+		}
+		_, _ = io.WriteString(w, "{}")
+	}))
+	defer server.Close()
+	var said warnings
+	sink, err := NewMLflow(MLflow{URI: server.URL, Experiment: "e", About: &telemetry.About{}}, said.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(sink.Take(step(1)), sink.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(said.all(), "\n"); asked == 0 || !strings.Contains(got, "names no run") || !strings.Contains(got, "1 entries of iterations 1 to 1 could not be sent") {
+		t.Errorf("%d calls; %s", asked, got)
+	}
+}

@@ -158,9 +158,10 @@ try:
         b.run('drawer(false)')
     b.window(1400, 900, False)
     began = time.time()
-    b.run('''(() => { for (const text of ["`".repeat(20000), "*".repeat(20000), "**a".repeat(5000), "[".repeat(20000), "- ".repeat(5000), "> ".repeat(20000), "*a **a ".repeat(5000), "`a".repeat(5000)])
+    b.run('''(() => { for (const text of ["`".repeat(20000), "*".repeat(20000), "**a".repeat(5000), "[".repeat(20000), "- ".repeat(5000), "> ".repeat(20000), "*a **a ".repeat(5000), "`a".repeat(5000),
+        "# a" + " ".repeat(20000) + "b", "a|b\\n" + " ".repeat(20000) + "x"])
         markdown(text, document.createElement("div")) })()''')
-    print(f'Markdown of 150,000 hostile characters is shown in {time.time() - began:.1f} s')
+    print(f'Markdown of 190,000 hostile characters is shown in {time.time() - began:.1f} s')
     b.run('document.getElementById("way").value = "text"; document.getElementById("way").dispatchEvent(new Event("change")); document.getElementById("tokens").value = 40')
     if not ask('The king')[0].startswith('The king'):
         raise SystemExit('a text is not continued')

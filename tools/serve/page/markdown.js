@@ -10,7 +10,7 @@ function element(name, text, parent, className) {
 }
 
 const deepest = 12; // parts inside of parts; below that text is shown as it is
-const linked = /\[([^\]\n]+)\]\(([^\s()]+)\)/y;
+const linked = /\[([^[\]\n]+)\]\(([^\s()]+)\)/y; // looks at no character from two beginnings: lines may be long
 
 // closing is where a mark that opens at i ends; -1: nowhere, which none remembers, so that no text is searched twice.
 function closing(text, mark, i, none) {
@@ -62,7 +62,18 @@ function block(language, code, parent) {
   element('code', code, pre);
 }
 
-const starts = [/^\s{0,3}(`{3,}|~{3,})\s*([\w+#.-]*).*$/, /^\s{0,3}(#{1,6})\s+(.*?)\s*#*\s*$/, /^\s{0,3}>\s?(.*)$/, /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/, /^\s{0,3}([-*_])(\s*\1){2,}\s*$/];
+const starts = [/^\s{0,3}(`{3,}|~{3,})\s*([\w+#.-]*).*$/, /^\s{0,3}(#{1,6})\s(.*)$/, /^\s{0,3}>\s?(.*)$/, /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/, /^\s{0,3}([-*_])(\s*\1){2,}\s*$/];
+
+// title is a heading's text without the # behind it. Written out: an expression would try each run of spaces from each of its places.
+function title(text) {
+  text = text.trim();
+  let n = text.length;
+  while (n > 0 && text[n - 1] === '#') n--;
+  return text.slice(0, n).trim();
+}
+
+// cells are those of a table's line.
+const cells = (line) => line.trim().replace(/^\||\|$/g, '').split('|').map((c) => c.trim());
 
 // markdown puts a text into parent, anew.
 function markdown(text, parent) {
@@ -81,7 +92,7 @@ function blocks(lines, parent, depth = 0) {
       block(fence[2], lines.slice(i + 1, end).join('\n'), parent);
       i = end + 1;
     } else if (heading) {
-      inline(heading[2], element(heading[1].length < 3 ? 'h3' : 'h4', undefined, parent));
+      inline(title(heading[2]), element(heading[1].length < 3 ? 'h3' : 'h4', undefined, parent));
       i++;
     } else if (starts[4].test(line)) {
       element('hr', undefined, parent);
@@ -91,7 +102,7 @@ function blocks(lines, parent, depth = 0) {
       for (; i < lines.length && starts[2].test(lines[i]); i++) inner.push(starts[2].exec(lines[i])[1]);
       blocks(inner, element('blockquote', undefined, parent), depth + 1);
     } else if (starts[3].test(line)) i = list(lines, i, parent, depth);
-    else if (line.includes('|') && /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/.test(lines[i + 1] ?? '')) i = grid(lines, i, parent);
+    else if (line.includes('|') && cells(lines[i + 1] ?? '').every((c) => /^:?-+:?$/.test(c))) i = grid(lines, i, parent);
     else {
       const first = i++;
       while (i < lines.length && lines[i].trim() && !starts.some((s) => s.test(lines[i]))) i++;
@@ -117,7 +128,7 @@ function list(lines, i, parent, depth) {
 }
 
 function grid(lines, i, parent) {
-  const cells = (line) => line.trim().replace(/^\||\|$/g, '').split('|').map((c) => c.trim()), t = element('table', undefined, parent), width = cells(lines[i]).length;
+  const t = element('table', undefined, parent), width = cells(lines[i]).length;
   const row = (line, kind) => { const tr = element('tr', undefined, t); for (const c of cells(line).slice(0, width)) inline(c, element(kind, undefined, tr)); };
   row(lines[i], 'th');
   for (i += 2; i < lines.length && lines[i].includes('|') && lines[i].trim(); i++) row(lines[i], 'td');
