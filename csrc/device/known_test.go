@@ -36,9 +36,9 @@ func TestRefusalsOfDTypes(t *testing.T) {
 	}{
 		{cpu, product, [3]DType{BF16, BF16, BF16}, ""},
 		{cpu, product, [3]DType{F32, BF16, BF16}, ""},
-		{cpu, product, [3]DType{BF16, F32, F32}, "matmul: C is bf16[2 2]; this device takes f32 there"},
+		{cpu, product, [3]DType{BF16, F32, F32}, "matmul: C is bf16[2 2]; this device takes f32, f64 there"},
 		{cpu, product, [3]DType{F32, BF16, F16}, "matmul: B is f16[2 2]; this device takes bf16 there"},
-		{cpu, product, [3]DType{F64, F64, F64}, "matmul: C is f64[2 2]; this device takes f32, bf16, f16 there"},
+		{cpu, product, [3]DType{F64, F64, F64}, "matmul: A is f64[2 2]; this device takes f32, bf16, f16 there"},
 		{&oracle, product, [3]DType{F64, F64, F64}, ""},
 		{cpu, norm, [3]DType{F16, F16, F32}, ""},
 		{cpu, norm, [3]DType{F16, F32, F32}, "Gamma is f32[2 2]; this device takes f16 there"},

@@ -55,7 +55,7 @@ func (a *MatmulArgs) check() bool {
 	k2, n := dims(a.B, a.TransB)
 	plain := !a.Bias.Given() && a.Epilogue == NoEpilogue && (a.C.DType == F32 || a.C.DType == F64)
 	return k == k2 && shaped(a.C, m, n) && optional(a.Bias, n) && optional(a.Aux, m, n) &&
-		(a.Epilogue == NoEpilogue) == !a.Aux.Given() && (a.Accumulate == 0 || plain) &&
+		(a.C.DType != F64 || a.A.DType == F64 || a.Grid.Given()) && (a.Epilogue == NoEpilogue) == !a.Aux.Given() && (a.Accumulate == 0 || plain) &&
 		(a.ByRow == 0 || a.TransA == 0 && a.TransB != 0 && a.Accumulate == 0) && a.leaves(k)
 }
 

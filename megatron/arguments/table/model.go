@@ -120,7 +120,7 @@ var latentFlags = owned(Model,
 // mupFlags are of muP.
 var mupFlags = owned(Model,
 	works("use-mup", Switch, "", "Raw.MuP.On", "scale initial weights, learning rates, attention and logits with the width (muP), so that settings found at --mup-base-hidden-size hold at --hidden-size"),
-	works("mup-base-hidden-size", Int, "0", "Raw.MuP.BaseHidden", "with --use-mup, the width at which --lr and --init-method-std were found").from(0, sizes),
+	works("mup-base-hidden-size", Int, "0", "Raw.MuP.BaseHidden", "with --use-mup, the width at which --lr and --init-method-std were found").from(0, sizes).differs("has no default; 0 here means that none is given"),
 	works("mup-embedding-mult", Float, "1.0", "Raw.MuP.Embedding", "with --use-mup, factor on the embeddings").above(0, 1e6),
 	works("mup-output-mult", Float, "1.0", "Raw.MuP.Output", "with --use-mup, factor on the logits; 1: the base width divided by the width").above(0, 1e6),
 	works("mup-base-head-dim", Float, "", "Raw.MuP.BaseHead", "with --use-mup, width of a head at the base width: scores are multiplied by its root (default: 1)").above(0, 1e6),

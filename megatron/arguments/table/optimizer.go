@@ -11,7 +11,7 @@ var optimizerFlags = owned(Optimizer,
 	works("lr", Float, "", "Optimizer.LR", "peak learning rate").from(0, rates),
 	works("min-lr", Float, "0", "Optimizer.MinLR", "learning rate at the end of the decay").from(0, rates),
 	works("lr-decay-style", String, "linear", "Optimizer.DecayStyle", "curve of the learning rate from peak to minimum").
-		choices("constant", "linear", "cosine", "inverse-square-root", "WSD", "polynomial", "cosine-restarts"),
+		choices("constant", "linear", "cosine", "inverse-square-root", "WSD", "polynomial", "cosine-restarts").differs("does not have polynomial and cosine-restarts"),
 	works("lr-decay-iters", Int, "", "Optimizer.DecayIters", "steps until the minimum learning rate (default: --train-iters)").from(1, sizes),
 	works("lr-decay-samples", Int, "", "Optimizer.DecaySamples", "samples until the minimum learning rate (default: --train-samples)").from(1, samples),
 	works("lr-warmup-iters", Int, "0", "Optimizer.WarmupIters", "steps of linear warm-up").from(0, sizes),
