@@ -3,7 +3,7 @@
 //
 // The cases travel with the repository as archives (testdata/*.tar.zst, unpacked by
 // archive.go into .tools). Where a folder `shared` lies next to the repository, its complete
-// set is used instead. later.go lists the cases of models that the program does not read yet.
+// set is used instead.
 package golden
 
 import (
