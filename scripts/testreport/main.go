@@ -89,6 +89,9 @@ func (r *report) end(e event, output []string) {
 		fmt.Fprint(r.out, strings.Join(output, ""))
 	}
 	if e.Test == "" {
+		if e.Action == "fail" {
+			r.unended(e.Package)
+		}
 		return
 	}
 	switch e.Action {
@@ -101,6 +104,17 @@ func (r *report) end(e event, output []string) {
 		r.skipped++
 		why := reason(output)
 		r.reasons[why] = append(r.reasons[why], strings.TrimPrefix(e.Package, "monotron/")+" "+e.Test)
+	}
+}
+
+// unended prints what tests of a package said that had not ended when it failed: one of them
+// ended the process.
+func (r *report) unended(pkg string) {
+	for key, output := range r.output {
+		if test, is := strings.CutPrefix(key, pkg+" "); is && test != "" {
+			fmt.Fprintf(r.out, "%s had not ended:\n%s", test, strings.Join(output, ""))
+			delete(r.output, key)
+		}
 	}
 }
 
