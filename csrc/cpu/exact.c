@@ -35,13 +35,12 @@ static int32_t K(grid_add)(mt_context *ctx, const void *args, void *scratch, int
   }
   mt_range r = mt_flat_range(n, tile);
   double grid = mt_given(&a->grid) ? *(const double *)a->grid.data : 0, *sum = (double *)a->sum.data + r.from;
+  vd magic = v_magic(grid);
   if (a->x.dtype == MT_F64) {
     const double *x = (const double *)a->x.data + r.from;
-    volatile double magic = grid * 6755399441055744.;
-    for (int64_t i = 0; i < r.to - r.from; i++) sum[i] += (x[i] + magic) - magic;
+    for (int64_t i = 0; i < r.to - r.from; i++) sum[i] += (x[i] + magic[0]) - magic[0];
     return 0;
   }
-  vd magic = v_magic(grid);
   vi peak = {0};
   V_EACH(r.to - r.from, i, m,
     vf x = v_load_n(a->x.data, MT_F32, r.from + i, m);

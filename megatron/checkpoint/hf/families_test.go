@@ -20,10 +20,10 @@ import (
 var familyCases = []string{"granite", "gemma2", "gemma3", "olmo3", "exaone4", "seed-oss", "hunyuan", "ernie4-5", "minimax-m2", "qwen3-next", "lfm2", "cohere", "falcon-7b", "falcon-new",
 	"falcon-rw", "opt", "opt-post-norm", "llama4-text-dense", "gpt-oss", "gpt-oss-dense", "gpt-oss-moe", "phi3-longrope"}
 
-// caseFolder is a golden model as a folder of Hugging Face.
-func caseFolder(t *testing.T, name string) string {
+// caseFolder is a case of a folder of cases as a folder of Hugging Face.
+func caseFolder(t *testing.T, cases, name string) string {
 	t.Helper()
-	from, to := filepath.Join(golden.Dir(t, "model"), name), t.TempDir()
+	from, to := filepath.Join(cases, name), t.TempDir()
 	for file, as := range map[string]string{ConfigName: ConfigName, "weights.safetensors": safetensors.SingleName} {
 		raw, err := os.ReadFile(filepath.Join(from, file))
 		if err != nil {
@@ -42,7 +42,7 @@ func caseFolder(t *testing.T, name string) string {
 func TestFamiliesWriteWhatTheyRead(t *testing.T) {
 	for _, name := range golden.AtHand(t, familyCases) {
 		t.Run(name, func(t *testing.T) {
-			dir := caseFolder(t, name)
+			dir := caseFolder(t, golden.Dir(t, "model"), name)
 			src, err := OpenSource(dir, checkpoint.OpenOptions{})
 			if err != nil {
 				t.Fatal(err)

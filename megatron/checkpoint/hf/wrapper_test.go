@@ -21,27 +21,11 @@ import (
 // transformers 5.24's classes of the text part.
 const ownCases = "../../../tools/verify/modelcase/testdata"
 
-// folderOf is such a case as a folder of Hugging Face.
-func folderOf(t *testing.T, name string) string {
-	t.Helper()
-	to := t.TempDir()
-	for file, as := range map[string]string{ConfigName: ConfigName, "weights.safetensors": safetensors.SingleName} {
-		raw, err := os.ReadFile(filepath.Join(ownCases, name, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(to, as), raw, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return to
-}
-
 // Claim: folders of text parts that are read and written again are what they were.
 func TestTextPartsWriteWhatTheyRead(t *testing.T) {
 	for _, name := range []string{"qwen3-5", "qwen3-5-moe", "gemma4", "ministral3"} {
 		t.Run(name, func(t *testing.T) {
-			dir := folderOf(t, name)
+			dir := caseFolder(t, ownCases, name)
 			src, err := OpenSource(dir, checkpoint.OpenOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -153,12 +137,12 @@ func togetherName(name string) string {
 func TestTextPartsOfModelsThatTakeImages(t *testing.T) {
 	for _, name := range []string{"qwen3-5", "qwen3-5-moe", "gemma4", "ministral3"} {
 		for form, fuse := range map[string]bool{"model.language_model.%s": true, "language_model.model.%s": false} {
-			plain, err := OpenSource(folderOf(t, name), checkpoint.OpenOptions{})
+			plain, err := OpenSource(caseFolder(t, ownCases, name), checkpoint.OpenOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer plain.Close()
-			dir := folderOf(t, name)
+			dir := caseFolder(t, ownCases, name)
 			wrap(t, dir, form, fuse, func(_, _ map[string]any) {})
 			src, err := OpenSource(dir, checkpoint.OpenOptions{})
 			if err != nil {
@@ -198,7 +182,7 @@ func TestTextPartsRefuse(t *testing.T) {
 		"secret_gate":                                                         func(_, text map[string]any) { text["secret_gate"] = 2 },
 		"mlp_only_layers":                                                     func(_, text map[string]any) { text["mlp_only_layers"] = []int{0} },
 	} {
-		dir := folderOf(t, "qwen3-5")
+		dir := caseFolder(t, ownCases, "qwen3-5")
 		wrap(t, dir, "model.language_model.%s", false, change)
 		if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
