@@ -6,8 +6,12 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 	"unsafe"
@@ -133,4 +137,46 @@ func BenchmarkGlooAllReduce64MB(b *testing.B) {
 		}
 		all.Wait()
 	}
+}
+
+// Claim: a peer that ends while Gloo writes to it does not end this process: the threads
+// that Gloo starts have SIGPIPE blocked, so that such a write fails with EPIPE.
+func TestThreadsBlockSIGPIPE(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("reads /proc, which this system does not have")
+	}
+	before := blockingSIGPIPE(t)
+	meshes(t, 2, time.Minute)
+	if after := blockingSIGPIPE(t); after <= before {
+		t.Errorf("%d threads block SIGPIPE, %d before Gloo was opened; want more", after, before)
+	}
+}
+
+// blockingSIGPIPE counts the threads of this process that have SIGPIPE blocked and SIGURG
+// not: Go's runtime blocks all signals while it starts a thread.
+func blockingSIGPIPE(t *testing.T) (count int) {
+	t.Helper()
+	threads, err := filepath.Glob("/proc/self/task/*/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range threads {
+		status, err := os.ReadFile(name)
+		if err != nil {
+			continue // a thread that has ended
+		}
+		_, mask, found := strings.Cut(string(status), "SigBlk:\t")
+		if !found {
+			t.Fatalf("%s has no SigBlk", name)
+		}
+		mask, _, _ = strings.Cut(mask, "\n")
+		blocked, err := strconv.ParseUint(mask, 16, 64)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if blocked>>(syscall.SIGPIPE-1)&1 == 1 && blocked>>(syscall.SIGURG-1)&1 == 0 {
+			count++
+		}
+	}
+	return count
 }

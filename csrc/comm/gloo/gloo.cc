@@ -13,6 +13,9 @@
 #include <gloo/transport/unbound_buffer.h>
 #include <gloo/types.h>
 
+#include <pthread.h>
+#include <signal.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -81,9 +84,27 @@ int32_t guarded(mt_error *error, F &&work) noexcept {
   }
 }
 
+/* Blocks SIGPIPE in this thread while it lives, and in the threads started meanwhile for as
+ * long as they run. Gloo writes to connections whose peer may be gone, without MSG_NOSIGNAL,
+ * and Go's runtime ends the process when a thread that is not its own gets the signal. With
+ * it blocked the write fails with EPIPE, which Gloo reports. */
+class WithoutSigpipe {
+ public:
+  WithoutSigpipe() {
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, &before_);
+  }
+  ~WithoutSigpipe() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_;
+};
 
 int32_t open_engine(const char *host, mt_engine **engine, mt_error *error) {
   return guarded(error, [&] {
+    WithoutSigpipe threads;
     transport::tcp::attr attr;
     attr.hostname = host;
     *engine = new mt_engine{transport::tcp::CreateDevice(attr)};
