@@ -1,6 +1,6 @@
 //go:build cgo
 
-package cpu
+package cpu_test
 
 import (
 	"fmt"

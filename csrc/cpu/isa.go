@@ -5,12 +5,12 @@ package cpu
 // #include "isa_level.h"
 import "C"
 
-// instructionSets are what kernels are compiled for, weakest first.
-var instructionSets = []string{"portable", "avx2", "avx512"}
+// InstructionSets are what kernels are compiled for, weakest first.
+var InstructionSets = []string{"portable", "avx2", "avx512"}
 
-// limitISA keeps kernels from using more than instructionSets[level]. It
+// LimitISA keeps kernels from using more than InstructionSets[level], for tests. It
 // tells whether this machine has that set.
-func limitISA(level int) bool {
+func LimitISA(level int) bool {
 	C.mt_isa_limit(C.int(level))
 	return int(C.mt_isa_level) == level
 }

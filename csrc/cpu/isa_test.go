@@ -1,8 +1,20 @@
 //go:build cgo
 
-package cpu
+package cpu_test
 
-import "testing"
+import (
+	"testing"
+
+	"monotron/csrc/cpu"
+	"monotron/csrc/device"
+)
+
+// No test is in package cpu itself: go test would compile all of its C a second time.
+
+var instructionSets = cpu.InstructionSets
+
+func Open() (*device.Device, error) { return cpu.Open() }
+func limitISA(level int) bool       { return cpu.LimitISA(level) }
 
 // bestISA is the last of instructionSets that this machine has: kernels use no less again
 // when t ends.
