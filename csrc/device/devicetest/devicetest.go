@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -41,30 +42,51 @@ func Cases() []Case {
 }
 
 // Values compares every case on dev with ref. A subtest is op/case, so that
-// -run 'Values/norm' picks one family. SHARE=n, for slow machines, compares one case of
-// every op and about one in n of the others, which SEED picks.
+// -run 'Values/norm' picks one family.
 func Values(t *testing.T, dev *device.Device) {
 	oracle := ref.Open()
 	defer oracle.Close()
-	n, _ := strconv.ParseUint(os.Getenv("SHARE"), 10, 32)
-	eachOf(t, share(Cases(), n, os.Getenv("SEED")), func(t *testing.T, c Case) { compareWithRef(t, c, dev, oracle) })
+	eachOp(t, func(t *testing.T, c Case) { compareWithRef(t, c, dev, oracle) })
 }
 
-// share is the first case of every op and about one in n of the others; all for n below 2.
+// shared is the cases that the environment asks for. SHARE=n, for make test and for slow machines, is
+// of every op a case of each kind and about one in n of the others, which SEED picks; else it is all.
+func shared(t *testing.T) []Case {
+	all := Cases()
+	n, _ := strconv.ParseUint(os.Getenv("SHARE"), 10, 32)
+	kept := share(all, n, os.Getenv("SEED"))
+	if len(kept) < len(all) {
+		t.Logf("%d of %d cases, SHARE %d, SEED %s", len(kept), len(all), n, os.Getenv("SEED"))
+	}
+	return kept
+}
+
+// share is the first case of every op with each word of its name, such as a dtype or an option, and
+// about one in n of the others; all for n below 2.
 func share(cases []Case, n uint64, seed string) []Case {
 	if n < 2 {
 		return cases
 	}
 	var kept []Case
-	seen := map[device.Op]bool{}
+	seen := map[string]bool{}
 	for _, c := range cases {
 		h := sha256.Sum256([]byte(seed + "/" + c.Op.String() + "/" + c.Name))
-		if !seen[c.Op] || binary.LittleEndian.Uint64(h[:])%n == 0 {
+		keep := binary.LittleEndian.Uint64(h[:])%n == 0
+		for _, word := range append(kindsOf(c.Name), "") {
+			if word = c.Op.String() + " " + word; !seen[word] {
+				seen[word], keep = true, true
+			}
+		}
+		if keep {
 			kept = append(kept, c)
 		}
-		seen[c.Op] = true
 	}
 	return kept
+}
+
+// kindsOf are the words of a case's name but sizes: of "bf16 64x768 bias gelu" bf16, bias and gelu.
+func kindsOf(name string) []string {
+	return slices.DeleteFunc(strings.Fields(name), func(word string) bool { return word[0] >= '0' && word[0] <= '9' })
 }
 
 // Smallest compares one case of every op, as Values does: the first of its table.
@@ -113,7 +135,7 @@ func SameBits(t *testing.T, open func(pool *device.Pool) *device.Device) {
 	})
 }
 
-func eachOp(t *testing.T, body func(t *testing.T, c Case)) { eachOf(t, Cases(), body) }
+func eachOp(t *testing.T, body func(t *testing.T, c Case)) { eachOf(t, shared(t), body) }
 
 func eachOf(t *testing.T, cases []Case, body func(t *testing.T, c Case)) {
 	byOp(t, cases, func(t *testing.T, cases []Case) {

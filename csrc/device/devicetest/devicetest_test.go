@@ -77,21 +77,24 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// Claim: a share has every op, other cases with another seed, and about one in n of all.
+// Claim: a share has every kind of every op, other cases with another seed, and about one in n of the rest.
 func TestShare(t *testing.T) {
 	all := Cases()
 	one, other := share(all, 10, "1"), share(all, 10, "2")
-	ops := map[device.Op]bool{}
+	kinds := map[string]bool{}
 	for _, c := range one {
-		ops[c.Op] = true
-	}
-	for _, c := range all {
-		if !ops[c.Op] {
-			t.Errorf("%s has no case in the share", c.Op)
-			ops[c.Op] = true
+		for _, kind := range kindsOf(c.Name) {
+			kinds[c.Op.String()+" "+kind] = true
 		}
 	}
-	if least, most := len(all)/20, len(all)/5+len(ops); len(one) < least || len(one) > most {
+	for _, c := range all {
+		for _, kind := range kindsOf(c.Name) {
+			if !kinds[c.Op.String()+" "+kind] {
+				t.Errorf("%s %s has no case in the share", c.Op, kind)
+			}
+		}
+	}
+	if least, most := len(all)/20, len(all)/5+len(kinds); len(one) < least || len(one) > most {
 		t.Errorf("%d of %d cases, want between %d and %d", len(one), len(all), least, most)
 	}
 	same := len(one) == len(other)
