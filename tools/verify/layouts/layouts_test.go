@@ -11,56 +11,32 @@ import (
 
 func open() (*device.Device, error) { return ref.Open(), nil }
 
-// Claim: no layout changes the maths of any of the shapes. Every 181st layout here
-// (every 293rd with -short); `monotron verify` tries all.
+// Claim: no layout changes the maths of any of the shapes. A draw of them here; `monotron verify`
+// tries all.
 func TestLayoutsAgree(t *testing.T) {
-	var models []Model
+	d := newDrawn(1)
+	defer d.said(t)
 	for _, s := range Shapes {
 		m, err := Builtin(s.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		models = append(models, m)
-	}
-	stride := 181
-	if testing.Short() {
-		stride = 293
-	}
-	r, err := Prove(models, Options{World: 8, Steps: 2, Stride: stride, Open: open, Told: func(Progress) {}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%d layouts, every %dth", len(r.Rows), stride)
-	for _, row := range r.Rows {
-		if !row.OK {
-			t.Errorf("%s, %s: %s", row.Model, row.Layout, row.Problem)
-		}
+		d.agree(t, m, Options{World: 8, Steps: 2})
 	}
 }
 
 // Claim: no layout changes Muon's updates: matrices are complete wherever their parts are, of
 // query groups that ranks share and of experts too.
 func TestLayoutsAgreeByMuon(t *testing.T) {
-	var models []Model
+	d := newDrawn(2)
+	defer d.said(t)
 	for _, flags := range []string{"llama --optimizer muon --muon-nesterov", "deepseek-moe --optimizer muon --muon-no-split-qkv"} {
 		words := strings.Fields(flags)
 		m, err := Builtin(words[0], words[1:]...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		models = append(models, m)
-	}
-	r, err := Prove(models, Options{World: 4, Steps: 2, Stride: 61, Open: open, Told: func(Progress) {}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(r.Rows) < 12 {
-		t.Errorf("%d layouts", len(r.Rows))
-	}
-	for _, row := range r.Rows {
-		if !row.OK {
-			t.Errorf("%s, %s: %s", row.Model, row.Layout, row.Problem)
-		}
+		d.agree(t, m, Options{World: 4, Steps: 2})
 	}
 }
 

@@ -1,6 +1,8 @@
 package layouts
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -26,28 +28,15 @@ func TestPartsAgree(t *testing.T) {
 	// weights by 4e-5, and the bound of the residual stream with them.
 	const sizes = "--num-layers 4 --hidden-size 32 --num-attention-heads 4 --group-query-attention --num-query-groups 2 --kv-channels 8 --ffn-hidden-size 64 --seq-length 16 " +
 		"--max-position-embeddings 32 --vocab-size 61 --tokenizer-type NullTokenizer --micro-batch-size 2 --global-batch-size 16 --train-iters 2 --lr 0.001 --lr-decay-style constant "
-	for name, flags := range partModels {
+	d := newDrawn(3)
+	defer d.said(t)
+	for _, name := range slices.Sorted(maps.Keys(partModels)) {
 		t.Run(name, func(t *testing.T) {
-			m, err := parse(name, strings.Fields(sizes+flags))
+			m, err := parse(name, strings.Fields(sizes+partModels[name]))
 			if err != nil {
 				t.Fatal(err)
 			}
-			stride := 19
-			if testing.Short() {
-				stride = 41
-			}
-			r, err := Prove([]Model{m}, Options{World: 4, Steps: 2, Stride: stride, Open: open, Told: func(Progress) {}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(r.Rows) < 4 {
-				t.Errorf("only %d layouts", len(r.Rows))
-			}
-			for _, row := range r.Rows {
-				if !row.OK {
-					t.Errorf("%s: %s", row.Layout, row.Problem)
-				}
-			}
+			d.agree(t, m, Options{World: 4, Steps: 2})
 		})
 	}
 }
