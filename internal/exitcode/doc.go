@@ -2,6 +2,6 @@
 // what to do, and the process exit code that goes with it (docs/exit-codes.md).
 // It rests on nothing else of ours, so that every package can use it.
 //
-// Reading order: exitcode.go (codes, and errors that carry one), words.go (a message's text;
-// reworded.go scrambles it), read.go (small files that somebody else wrote).
+// Reading order: exitcode.go (codes, and errors that carry one), words.go (a message's text, which a
+// test scrambles), read.go (small files that somebody else wrote).
 package exitcode
