@@ -45,7 +45,7 @@ gloo: ## bin/libmt_gloo.so, which carries bytes between hosts (libgloo-dev, C++1
 test: ## everything a change must pass: lint, unit, golden, examples, without cgo
 	@sh scripts/test.sh
 
-lint: $(STATICCHECK) ## gofmt, go vet, staticcheck
+lint: $(STATICCHECK) ## gofmt, go vet, staticcheck, shellcheck, ruff
 	@sh scripts/lint.sh
 
 $(STATICCHECK):

@@ -45,7 +45,7 @@ def tensor(*shape, grad=False):
 def ops():
     big = torch.empty(1 << 28, device="cuda", dtype=torch.float32)
     other = torch.empty_like(big)
-    show("copy of 1 GiB", seconds(lambda: other.copy_(big)), moved=2 * big.numel() * 4)
+    show("copy of 1 GiB", seconds(lambda: other.copy_(big)), moved=2 * big.numel() * 4)  # noqa: F821, which does not know that del comes later
     del big, other
     a, b = tensor(8192, 8192), tensor(8192, 8192)
     show("matmul 8192x8192x8192 nt", seconds(lambda: a @ b.T, 20), flops=2 * 8192**3)

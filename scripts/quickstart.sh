@@ -26,12 +26,15 @@ bytes=$(cat "${files[@]}" | wc -c)
 echo "${#files[@]} files, $((bytes / 1000000)) MB of text"
 
 title "Tokenizer: a BPE of 4,096 tokens from every fourth file"
-sample=()
-for ((i = 0; i < ${#files[@]}; i += 4)); do sample+=("${files[i]}"); done
-"$bin/monotron" train_tokenizer --input-format text $(printf -- '--input %q ' "${sample[@]}") --output-dir "$out/tokenizer" --vocab-size 4096 --pattern llama3
+sample=() all=()
+for ((i = 0; i < ${#files[@]}; i++)); do
+  all+=(--input "${files[i]}")
+  ((i % 4)) || sample+=(--input "${files[i]}")
+done
+"$bin/monotron" train_tokenizer --input-format text "${sample[@]}" --output-dir "$out/tokenizer" --vocab-size 4096 --pattern llama3
 
 title "Tokens"
-"$bin/preprocess_data" --input-format text $(printf -- '--input %q ' "${files[@]}") --output-prefix "$out/go" --append-eod "${tokenizer[@]}" 2>&1 | tail -n 3
+"$bin/preprocess_data" --input-format text "${all[@]}" --output-prefix "$out/go" --append-eod "${tokenizer[@]}" 2>&1 | tail -n 3
 tokens=$(($(stat -c %s "$out/go_text_document.bin") / 2)) # 4,096 ids fit two bytes
 echo "a token stands for $(awk "BEGIN { printf \"%.2f\", $bytes / $tokens }") bytes"
 
@@ -40,7 +43,7 @@ model=(--seed "$seed" --num-layers 4 --hidden-size 256 --num-attention-heads 4 -
   --position-embedding-type rope --swiglu --normalization RMSNorm --disable-bias-linear --bf16
   --micro-batch-size 4 --global-batch-size 4 --attention-dropout 0 --hidden-dropout 0
   --lr 3e-3 --min-lr 3e-4 --lr-decay-style cosine --lr-warmup-fraction 0.05 --weight-decay 0.1 --adam-beta2 0.95 --clip-grad 1.0
-  --data-path "$out/go_text_document" --split 95,5,0 --log-interval 1 --eval-iters 10 "${tokenizer[@]}")
+  --data-path "$out/go_text_document" --split "95,5,0" --log-interval 1 --eval-iters 10 "${tokenizer[@]}")
 field() { sed -nE "s/.*\"$1\":([-0-9.e+]+).*/\1/p"; } # of JSON lines
 "$bin/pretrain_gpt" "${model[@]}" --train-iters 12 --eval-interval 1000 --log-jsonl "$out/trial/steps.jsonl" >"$out/trial/train.log" 2>&1 || die "the trial failed: $(tail -n 5 "$out/trial/train.log")"
 median=$(grep '"grad_norm"' "$out/trial/steps.jsonl" | field seconds | sort -g | sed -n 6p)

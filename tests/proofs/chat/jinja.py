@@ -369,7 +369,7 @@ def why(error):
 
 def compare(cases, binary):
     env = peer.environment()
-    count, reasons, bad, slow = collections.Counter(), collections.Counter(), [], 0
+    count, reasons, bad = collections.Counter(), collections.Counter(), []
     with tempfile.TemporaryDirectory() as work:
         answers = peer.ours(binary, cases, work)
     for c, a in zip(cases, answers):

@@ -1,7 +1,7 @@
 # Each kind of bad input: one error with file and line or byte, its exit code, nothing left behind.
 . "$(dirname "$0")/../common.sh"
 bin=$PWD/bin
-cd "$work"
+cd "$work" || exit
 failed=0
 good='{"text": "one two"}'
 check() { # name, exit code, what the error says; the command follows

@@ -3,7 +3,7 @@
 bin=$PWD/bin
 text=${TEXT:-$work/go.jsonl}
 [ -f "$text" ] || python3 scripts/bench-data/corpus.py "$(go env GOROOT)/src" "$text"
-cd "$work"
+cd "$work" || exit
 run() { "$bin/preprocess_data" --input "$text" --output-prefix "$1/x" --tokenizer-type GPT2BPETokenizer --append-eod --workers 2 --resume-interval 50ms "${@:2}" 2>>log; }
 mkdir want
 start=$(date +%s%N)

@@ -22,7 +22,7 @@ kills "$COUNT" "$SEED"
 
 # From a save of EP2 at step 20 on, under other layouts.
 while read -r name layout; do
-  rm -rf "$work/$name"*
+  rm -rf "${work:?}/$name"*
   cp -r "$work/whole" "$work/$name"
   rm -rf "$work/$name"/iter_00000{25,30,35,40}
   echo 20 >"$work/$name/latest_checkpointed_iteration.txt"

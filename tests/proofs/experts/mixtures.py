@@ -6,7 +6,7 @@ usage: mixtures.py BIN WORK SEED [SHAPE...]
 import json, os, random, shutil, subprocess, sys
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 binary, work, seed = os.path.abspath(sys.argv[1]), sys.argv[2] + '/mixture', int(sys.argv[3])

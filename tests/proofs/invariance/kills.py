@@ -1,6 +1,6 @@
 # kills.py PRETRAIN WORK SEED COUNT: see kills.sh. Prints the layouts with their numbers of starts, and
 # how many steps were compared; exit 1 at the first hash that differs, with run, layout and step.
-import collections, glob, json, os, random, shutil, signal, subprocess, sys, time
+import collections, json, os, random, shutil, signal, subprocess, sys
 
 BIN, WORK, SEED, COUNT = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 STEPS = 40

@@ -1,7 +1,6 @@
 """Drives the page of a run that trains: live.py FOLDER COMMAND..., where COMMAND trains with --log-jsonl FOLDER/steps.jsonl
 and --save FOLDER/ck. The run is killed and started again while the browser looks on."""
 import json
-import math
 import os
 import re
 import socket

@@ -10,7 +10,7 @@ mkdir -p "$work/run"
 [ -z "${SHOTS:-}" ] || mkdir -p "$SHOTS"
 export SHOTS=${SHOTS:-$work}
 root=$PWD
-cd "$work"
+cd "$work" || exit
 "$python" "$root/tests/proofs/page/live.py" run "$root/bin/pretrain_gpt" --world-size 4 --pipeline-model-parallel-size 2 \
   --expert-model-parallel-size 2 --num-experts 4 --moe-router-topk 2 --moe-aux-loss-coeff 1e-2 --num-layers 4 --hidden-size 48 --num-attention-heads 4 \
   --seq-length 64 --max-position-embeddings 64 --micro-batch-size 2 --global-batch-size 16 --train-iters 5000 --lr 3e-3 --lr-decay-style cosine \

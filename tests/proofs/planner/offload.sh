@@ -98,7 +98,7 @@ victim=$!
 until grep -qs 'iteration *5/' "$work/broken.log" || ! kill -0 $victim 2>/dev/null; do sleep 0.02; done
 kill -9 $victim
 if wait $victim 2>/dev/null; then echo "FAILED: the run ended before it was killed"; exit 1; fi
-ls "$disk" | grep -q grad || { echo "FAILED: the kill left nothing in $disk"; exit 1; }
+compgen -G "$disk/*grad*" >/dev/null || { echo "FAILED: the kill left nothing in $disk"; exit 1; }
 mkdir "$work/full"
 if mount -t tmpfs -o size=8m none "$work/full" 2>/dev/null; then
   code=0

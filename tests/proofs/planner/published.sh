@@ -3,7 +3,7 @@
 # second row has three constants fitted to it, and the others judge them. Numbers that a table leaves out (micro-batch, chunks of a
 # stage) are the plan's fastest that fit. Tables for docs/plan.md. Nothing is run.
 source "$(dirname "$0")/../common.sh"
-cd "$work"
+cd "$work" || exit
 monotron=$OLDPWD/bin/monotron
 
 # judge TITLE MACHINE [any]: any: also what does not fit; rows "name,published,unit,seconds-of-1,candidate..." come as a csv with columns name, published, scale

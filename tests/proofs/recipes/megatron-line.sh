@@ -8,7 +8,7 @@ head -c 2000000 "$shared/data/tinyshakespeare.txt" | sed 's/\\/\\\\/g; s/"/\\"/g
 monotron=$PWD/bin
 cp "$shared/data/gpt2-vocab.json" "$work/vocab.json"
 cp "$shared/data/gpt2-merges.txt" "$work/merges.txt"
-cd "$work"
+cd "$work" || exit
 "$monotron/preprocess_data" --input text.jsonl --output-prefix my-gpt2 --tokenizer-type GPT2BPETokenizer \
   --vocab-file vocab.json --merge-file merges.txt --append-eod --workers 2
 
@@ -32,13 +32,13 @@ trained=$(grep -v '"validation"' first.jsonl | grep -vc '"skipped":true' || true
 falls=$(losses first.jsonl | awk 'NR == 1 { first = $2 } { last = $2 } END { print (last < first) ? "yes" : "no" }')
 echo "steps not skipped: $trained; the loss falls: $falls"
 [ "$trained" -ge 5 ] && [ "$falls" = yes ] || { echo FAILED; exit 1; }
-cd - >/dev/null
+cd - >/dev/null || exit
 before=$(weights "$work/ckpt")
-cd "$work"
+cd "$work" || exit
 rm -rf ckpt/iter_0000006 ckpt/iter_0000008
 echo "== resumed from iteration 4"
 line 8 ckpt --initial-loss-scale 65536 --log-jsonl second.jsonl --ckpt-step 4
-cd - >/dev/null
+cd - >/dev/null || exit
 diff <(losses "$work/first.jsonl" | awk '$1 > 4') <(losses "$work/second.jsonl") && [ "$before" = "$(weights "$work/ckpt")" ] ||
   { echo "FAILED: the resumed run differs"; exit 1; }
 echo "megatron's line: resumed bit for bit, weights $before"

@@ -27,7 +27,7 @@ adapter patterns --lora-rank 2 --lora-alpha 4 --lora-target-modules q_proj,down_
 
 for case in llama-f32-double llama-bf16-double gpt2-f16-double; do
   for kind in nf4 int8; do
-    flags=(--quantize $kind)
+    flags=(--quantize "$kind")
     [ $kind = int8 ] || flags+=(--double-quant)
     bin/monotron convert --input "$shared/golden/qlora/$case/base" --to hf "${flags[@]}" --output "$work/$case-$kind" >/dev/null 2>&1
   done
