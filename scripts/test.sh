@@ -15,12 +15,17 @@ part() { # title, command...
 skip() { skipped="$skipped
    $1"; }
 
+# Tests make garbage of small heaps: at Go's own percentage the collector takes half of their processor time.
+export GOGC=${GOGC:-400} GOMEMLIMIT=${GOMEMLIMIT:-2GiB}
+# Of long tables each kind once, and what SEED draws; the tests say how much that is.
+export SHARE=${SHARE:-8} SEED=${SEED:-1}
+
 began=$(date +%s)
 make --no-print-directory deps
 part "build" make --no-print-directory build
 make --no-print-directory gloo || skip "Gloo: its library cannot be built here"
 if make --no-print-directory "$STATICCHECK" >/dev/null 2>&1 || [ -n "${CI:-}" ]; then
-  part "gofmt, vet, staticcheck" make --no-print-directory lint
+  part "linters" make --no-print-directory lint
 else
   skip "staticcheck: could not be fetched (no module proxy reached); only go vet ran"
   part "vet" $GO vet ./...
@@ -32,8 +37,9 @@ if command -v g++ >/dev/null; then
 else
   skip "CUDA kernels on this CPU: no g++ here"
 fi
-# What takes longest begins first, so that nothing is left to run alone; lint has vetted all.
-part "tests" $GO run ./scripts/testreport -vet=off -timeout 30m ./tests ./csrc/cpu ./tools/verify/layouts ./...
+# What takes longest begins first, so that nothing is left to run alone; some packages wait for clocks and for
+# processes, so that there are more at a time than cores. lint has vetted all.
+part "tests" $GO run ./scripts/testreport -vet=off -p $(($(nproc) + 1)) -timeout 30m ./tests ./csrc/cpu ./tools/verify/layouts ./...
 part "tests of what differs without cgo" sh scripts/nocgo.sh
 if command -v g++ >/dev/null; then
   part "CUDA kernels on this CPU" wait $!

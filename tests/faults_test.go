@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -93,17 +92,14 @@ func table(t *testing.T, bin string, reworded bool) {
 		cells = slices.DeleteFunc(cells, func(c cell) bool { return !strings.Contains(c.inject+" "+c.phase, word) })
 	}
 	if !all {
-		seed, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64)
-		if err != nil {
-			seed = 8
-		}
+		seed := seedOr(8)
 		whole := len(cells)
 		rand.New(rand.NewPCG(seed, 0)).Shuffle(whole, func(i, j int) { cells[i], cells[j] = cells[j], cells[i] })
 		cells = cells[:7]
 		if testing.Short() || reworded { // that one's build takes its time
 			cells = cells[:3]
 		}
-		t.Logf("%d of %d cells, seed %d; FAULTS=all does all", len(cells), whole, seed)
+		t.Logf("%d of %d cells, SEED %d; FAULTS=all does all", len(cells), whole, seed)
 	}
 	l, limit := newLaunching(t, bin), slow
 	if all {

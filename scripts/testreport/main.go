@@ -1,6 +1,6 @@
 // testreport runs `go test` with the given arguments and prints what a person
 // needs: a line a package, the output of what failed, every skipped test with
-// its reason, how to run again what failed, and the counts.
+// its reason, how much of long tables was drawn, how to run again what failed, and the counts.
 //
 //	go run ./scripts/testreport -short ./...
 package main
@@ -27,6 +27,7 @@ type report struct {
 	passed, failed, skipped int
 	reasons                 map[string][]string // skipped tests by reason
 	again                   []string            // what runs each failed test alone
+	drawn                   []string            // how much of a table each test has drawn
 }
 
 func main() {
@@ -97,6 +98,7 @@ func (r *report) end(e event, output []string) {
 	switch e.Action {
 	case "pass":
 		r.passed++
+		r.draws(e, output)
 	case "fail":
 		r.failed++
 		r.again = append(r.again, fmt.Sprintf("go test -count=1 -v -run '^%s$' ./%s", strings.ReplaceAll(e.Test, "/", "$/^"), strings.TrimPrefix(e.Package+"/", "monotron/")))
@@ -104,6 +106,16 @@ func (r *report) end(e event, output []string) {
 		r.skipped++
 		why := reason(output)
 		r.reasons[why] = append(r.reasons[why], strings.TrimPrefix(e.Package, "monotron/")+" "+e.Test)
+	}
+}
+
+// draws keeps the lines by which tests say how much of a table they have drawn: "7 of 60 cells, SEED 8".
+func (r *report) draws(e event, output []string) {
+	for _, line := range output {
+		if _, text, ok := strings.Cut(strings.TrimSpace(line), ".go:"); ok && strings.Contains(text, " of ") && strings.Contains(text, ", SEED ") {
+			_, text, _ = strings.Cut(text, ": ")
+			r.drawn = append(r.drawn, strings.TrimPrefix(e.Package, "monotron/")+" "+e.Test+": "+text)
+		}
 	}
 }
 
@@ -131,6 +143,9 @@ func reason(output []string) string {
 }
 
 func (r *report) summary() {
+	for _, line := range r.drawn {
+		fmt.Fprintln(r.out, "drawn: "+line)
+	}
 	var reasons []string
 	for why := range r.reasons {
 		reasons = append(reasons, why)
