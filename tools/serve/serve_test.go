@@ -340,7 +340,7 @@ func TestMetricsAndLeaving(t *testing.T) {
 		leave()
 		reply.Body.Close()
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(5 * time.Minute)
 	for {
 		_, body := request(t, "GET", url+"/metrics", "")
 		free := bytes.Contains(body, []byte(`monotron:kv_cache_usage_perc{model_name="model"} 0`+"\n"))
