@@ -110,7 +110,7 @@ func (r *resolver) retrainable(global string, named, not []string, adapters []sp
 	case strings.Contains(global, ".local_experts."):
 		return fmt.Errorf("module to save %s: experts cannot be trained in full with an adapter; give them one by target parameters", named[0])
 	case checkpoint.IsBuffer(global):
-		return fmt.Errorf("module to save %s: %s is no parameter that is trained", named[0], global)
+		return fmt.Errorf("module to save %s: %s is not trained by gradients; leave it out", named[0], global)
 	}
 	for _, a := range adapters {
 		if a.Linear+".weight" == global {
