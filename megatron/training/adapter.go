@@ -246,7 +246,7 @@ func (r *Run) writeAdapter(report native.Report) error {
 	if len(r.Config.Model.Adapters) == 0 || r.rank.Number > 0 {
 		return nil
 	}
-	src, err := all.OpenAs(checkpoint.Native, r.Config.Checkpoint.Save, checkpoint.OpenOptions{Step: report.Iteration})
+	src, err := all.OpenAs(checkpoint.Native, r.Config.Checkpoint.Save, checkpoint.OpenOptions{Step: report.Iteration, NoBase: true})
 	if err != nil {
 		return err
 	}
