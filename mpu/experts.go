@@ -1,12 +1,17 @@
 package mpu
 
-import "monotron/csrc/device"
+import (
+	"monotron/csrc/device"
+	"monotron/mpu/comm"
+)
 
 // ExpertPlace is which experts a rank has, and which part of each.
 type ExpertPlace struct {
 	Experts     int // of a layer, on all ranks
 	First, Here int // those of this rank
 	Part, Parts int // of each: expert tensor parallelism
+
+	Sharers *comm.Group // ranks that have the parts of each; nil: this one has all
 }
 
 // ExpertLinear is y = x·W[e]ᵀ + b[e] for rows that are sorted by expert e, with W
@@ -14,12 +19,15 @@ type ExpertPlace struct {
 // cut by columns a part of its sum.
 type ExpertLinear struct {
 	Weight, Bias *Param // Bias nil: none
+	at           ExpertPlace
+	rows         [][2]int64      // stretches of each expert's rows here; nil: the layer is cut by columns
+	branches     []*expertBranch // nil: none
 }
 
 // NewExpertLinear makes the layer from what c says of one expert's: Rows are the stretches
 // of W[e] here of a layer that is cut by rows; nil: it is cut by columns.
 func NewExpertLinear(at ExpertPlace, c LinearConfig) *ExpertLinear {
-	l := &ExpertLinear{Weight: &Param{Name: c.Name + ".weight", Init: c.Init, Global: []int64{int64(at.Experts), c.Out, c.In}}}
+	l := &ExpertLinear{at: at, rows: c.Rows, Weight: &Param{Name: c.Name + ".weight", Init: c.Init, Global: []int64{int64(at.Experts), c.Out, c.In}}}
 	if c.Rows == nil {
 		n := c.In / int64(at.Parts)
 		l.Weight.Shape = []int64{int64(at.Here), c.Out, n}
@@ -61,17 +69,29 @@ func (p *Param) stackRows(at ExpertPlace, stretches [][2]int64) {
 	}
 }
 
-// Params lists weight and bias.
-func (l *ExpertLinear) Params() []*Param { return given(l.Weight, l.Bias) }
+// Params lists weight and bias, then A and B of its adapters.
+func (l *ExpertLinear) Params() []*Param {
+	all := given(l.Weight, l.Bias)
+	for _, b := range l.branches {
+		all = append(all, b.a, b.b)
+	}
+	return all
+}
 
 // Forward: x [rows, in here] -> y [rows, out here]; the rows of expert e lie between
 // offsets e and e+1.
-func (l *ExpertLinear) Forward(d *device.Device, y, x, offsets device.Tensor) {
+func (l *ExpertLinear) Forward(d *device.Device, h *Hooks, y, x, offsets device.Tensor) {
 	a := device.GroupedMatmulArgs{C: y, A: x, B: l.Weight.Value, Offsets: offsets, TransB: 1}
 	if l.Bias != nil {
 		a.Bias = l.Bias.Value
 	}
 	d.GroupedMatmul(a)
+	if h != nil && h.Bare {
+		return
+	}
+	for _, b := range l.branches {
+		b.forward(d, y, x, offsets)
+	}
 }
 
 // Backward: dx = dy·W; gradients of weight and bias +=.
@@ -82,6 +102,9 @@ func (l *ExpertLinear) Backward(d *device.Device, dx, dy, x, offsets device.Tens
 	}
 	if l.Bias != nil && !l.Bias.Frozen {
 		d.GroupedSum(l.Bias.Grad, dy, offsets)
+	}
+	for _, b := range l.branches {
+		b.backward(d, dx, dy, x, offsets)
 	}
 }
 

@@ -135,6 +135,9 @@ func withValue(f *table.Flag) []string {
 	if f.Kind == table.Switch {
 		return args
 	}
+	if strings.HasSuffix(f.Name, "-weighted-split-paths") {
+		return append(args, "n: 1 0:1 a") // one word with blanks
+	}
 	if values, ok := particular[f.Name]; ok {
 		return append(args, strings.Fields(values)...)
 	}
@@ -226,7 +229,7 @@ var companions = map[string]string{
 	"rope-parameters": "--position-embedding-type rope", "window-rope-parameters": "--position-embedding-type rope --window-size 4,0", "qk-layernorm-after-rope": "--qk-layernorm",
 	"parallel-one-norm": "--parallel-residual", "add-proj-bias": "--disable-bias-linear", "activation-func-clamp-value": "--swiglu", "glu-linear-offset": "--swiglu",
 	"query-growth-everywhere": "--query-growth 0.1 --query-growth-from 8", "query-growth": "--query-growth-from 8", "query-growth-from": "--query-growth 0.1", "alibi-by-key": "--position-embedding-type alibi",
-	"tuning": "--finetune-data x", "lora-alpha": "--lora-rank 2", "lora-rank-pattern": "--lora-rank 2", "lora-alpha-pattern": "--lora-rank 2", "loraplus-lr-ratio": "--lora-rank 2", "lora-dropout": "--lora-rank 2", "lora-target-modules": "--lora-rank 2", "use-rslora": "--lora-rank 2", "use-dora": "--lora-rank 2",
+	"tuning": "--finetune-data x", "lora-alpha": "--lora-rank 2", "lora-rank-pattern": "--lora-rank 2", "lora-alpha-pattern": "--lora-rank 2", "loraplus-lr-ratio": "--lora-rank 2", "lora-dropout": "--lora-rank 2", "lora-target-modules": "--lora-rank 2", "lora-target-parameters": "--lora-rank 2", "lora-modules-to-save": "--lora-rank 2", "lora-train-bias": "--lora-rank 2", "use-rslora": "--lora-rank 2", "use-dora": "--lora-rank 2",
 	"quantize-base": "--lora-rank 2 --load x", "save-adapter-only": "--lora-rank 2 --load x", "double-quant": "--lora-rank 2 --load x --quantize-base nf4",
 	"reduction-leaves":            "--layout-invariant",
 	"moe-router-bias-update-rate": "--moe-router-enable-expert-bias --moe-router-score-function sigmoid",
@@ -258,7 +261,7 @@ func TestEveryWorkingFlagChangesTheConfig(t *testing.T) {
 			companion = ""
 		case f.Owner == table.Experts && f.Name != "num-experts":
 			companion += " --num-experts 4"
-		case strings.HasSuffix(f.Name, "-data-path"), f.Name == "data-args-path", f.Name == "per-split-data-args-path", f.Name == "mock-data", f.Name == "finetune-data", f.Name == "tuning":
+		case strings.HasSuffix(f.Name, "-data-path"), strings.Contains(f.Name, "-weighted-split-paths"), f.Name == "data-args-path", f.Name == "per-split-data-args-path", f.Name == "mock-data", f.Name == "finetune-data", f.Name == "tuning":
 			with = slices.DeleteFunc(with, func(a string) bool { return a == "--data-path" || a == "a" })
 		}
 		with = append(with, strings.Fields(companion)...)
