@@ -19,6 +19,7 @@ var opens = map[string]string{
 	"internal/exitcode/read.go":            "the place itself",
 	"internal/atomicfile/folder.go":        "a folder, to sync it",
 	"megatron/training/hold.go":            "a folder, to lock it",
+	"tools/launch/old.go":                  "folders, to lock them",
 	"megatron/plan/room.go":                "the kernel's files",
 	"mpu/bootstrap/preflight/preflight.go": "this program itself",
 	"mpu/health/activity_linux.go":         "the kernel's files",
@@ -28,6 +29,7 @@ var opens = map[string]string{
 	"internal/cgroup/cgroup.go":            "the kernel's files",
 	"internal/system/threads.go":           "the kernel's files",
 	"csrc/comm/nccl/warnings.go":           "what NCCL writes for this process",
+	"dataset/jsonl/part.go":                "a corpus that was seen to be a plain file, from anywhere",
 	"dataset/jsonl/lines.go":               "a corpus may come through a pipe; it is read in blocks",
 	"tools/internal/command/prompt.go":     "a prompt may come through a pipe; 64 MiB of it are read at most",
 }
