@@ -22,9 +22,6 @@ type tuned struct {
 	numbers map[string]int64 // of sequences
 }
 
-// rowsAStep are made for each sample of a step: packed rows fill fewer.
-const rowsAStep = 3
-
 // newTuned makes rows as many as the steps take.
 func newTuned(c *config.Run, steps int) (*tuned, error) {
 	dir, err := os.MkdirTemp("", "monotron-verify")
@@ -33,7 +30,11 @@ func newTuned(c *config.Run, steps int) (*tuned, error) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // rows that were read
 	path := filepath.Join(dir, "rows.jsonl")
-	if err := os.WriteFile(path, madeRows(c, steps*c.GlobalBatchSize*rowsAStep), 0o600); err != nil {
+	n := steps * c.GlobalBatchSize
+	if sft.Packs(c.Tuning.Packing) {
+		n *= 3 // which fill fewer sequences
+	}
+	if err := os.WriteFile(path, madeRows(c, n), 0o600); err != nil {
 		return nil, exitcode.With(exitcode.IO, err)
 	}
 	tok, err := tokenizer.FromConfig(c.Tokenizer)
