@@ -32,8 +32,8 @@ var Shapes = []struct{ Name, Flags string }{
 	{"lora", llama + " --lora-rank 4 --lora-alpha 8 --lora-dropout 0.1 --lora-target-modules q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj,embed_tokens,lm_head --lora-modules-to-save norm"},
 	{"dora", llama + " --lora-rank 4 --use-dora --use-rslora --lora-modules-to-save embed_tokens"}, // trained embeddings: else nobody needs the first layer's input gradient
 	{"lora-moe", mixed + " --num-experts 4 --moe-ffn-hidden-size 24 --moe-router-topk 2 --lora-rank 4 --lora-alpha 8 --lora-modules-to-save embed_tokens"},
-	{"sft", llama + " --finetune-data rows --finetune-packing bfd"},
-	{"dpo", llama + " --finetune-data rows --tuning dpo --lora-rank 4 --lora-alpha 8 --lora-modules-to-save embed_tokens"},
+	{"sft", llama + " --finetune-data rows --finetune-packing bfd --vocab-size 130"},
+	{"dpo", llama + " --finetune-data rows --vocab-size 130 --tuning dpo --lora-rank 4 --lora-alpha 8 --lora-modules-to-save embed_tokens"},
 	{"mixtral", mixed + " --num-experts 4 --moe-ffn-hidden-size 24 --moe-router-topk 2 --moe-aux-loss-coeff 0.02 --moe-input-jitter-eps 0.01"},
 	{"qwen3-moe", mixed + " --qk-layernorm --num-experts 8 --moe-ffn-hidden-size 16 --moe-router-topk 3 --moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 0.02"},
 	{"global-moe", mixed + " --qk-layernorm --num-experts 8 --moe-ffn-hidden-size 16 --moe-router-topk 3 --moe-router-load-balancing-type global_aux_loss seq_aux_loss " +
