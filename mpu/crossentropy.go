@@ -217,13 +217,42 @@ func (l *VocabParallelHead) combine(d *device.Device, c *block) error {
 	} else if err := l.region.AllGather(all, mine).Wait(); err != nil {
 		return err
 	}
+	joinParts(d, s, all, c)
+	return nil
+}
+
+// joinParts sets the statistics of rows from those of parts of their columns, all [parts, 2, rows].
+func joinParts(d *device.Device, s *device.Scope, all Tensor, c *block) {
+	parts, rows, dtype := all.Shape[0], all.Last(), all.DType
 	beside, nobody := s.Alloc(dtype, rows, parts), s.Alloc(device.I32, rows)
 	d.Copy(beside, device.Strided(all.Data, dtype, []int64{rows, parts}, []int64{1, 2 * rows}))
 	d.Fill(nobody, -1)
 	d.CrossEntropyStats(device.CrossEntropyStatsArgs{Logits: beside, Labels: nobody, Max: c.max(), Sum: c.sum(), Target: c.target(), Columns: parts})
 	d.Fill(c.target(), 0)
 	d.ColumnSum(c.target(), device.Strided(all.Slice(1, 1, 1).Data, dtype, []int64{parts, rows}, []int64{2 * rows, 1}))
-	return nil
+}
+
+// LossesOf sets loss f32 [rows] to what VocabParallelHead gives rows of logits f32 [rows, width] that are all here, where
+// so many ranks share the head, by the same operations on the same shapes; `columns` count in the softmax.
+func LossesOf(d *device.Device, loss, logits, labels Tensor, ranks int, columns int64) {
+	s := d.Arena.Scope(device.Activations)
+	defer s.Release()
+	rows, width := logits.Shape[0], logits.Last()/int64(ranks)
+	all, none := s.Alloc(logits.DType, int64(ranks), 2, rows), s.Alloc(logits.DType, rows)
+	d.Fill(none, 0)
+	c := &block{labels: labels, logits: s.Alloc(logits.DType, rows, width), stats: s.Alloc(logits.DType, 3, rows)}
+	for i := range int64(ranks) {
+		d.Copy(c.logits, logits.Slice(1, i*width, width)) // kernels go by how rows lie
+		d.CrossEntropyStats(device.CrossEntropyStatsArgs{Logits: c.logits, Labels: labels, Max: c.max(), Sum: c.sum(), Target: c.target(), Start: i * width, Columns: max(0, min(width, columns-i*width))})
+		if ranks > 1 {
+			d.CrossEntropyLoss(device.CrossEntropyLossArgs{Loss: all.At(i).At(0), Max: c.max(), Sum: c.sum(), Target: none})
+			d.Copy(all.At(i).At(1), c.target())
+		}
+	}
+	if ranks > 1 {
+		joinParts(d, s, all, c)
+	}
+	d.CrossEntropyLoss(device.CrossEntropyLossArgs{Loss: loss, Max: c.max(), Sum: c.sum(), Target: c.target()})
 }
 
 // parts sets mine [parts, 2, rows] to log Σ exp(x) and the label's logit of each part of the

@@ -47,8 +47,8 @@ func (p *parser) checkPolicy() {
 	switch t, l, m := &p.Tuning, &p.Layout, &p.Model; {
 	case t.Policy.Beta > 0 && !p.Adapter.Given():
 		p.clash("grpo-kl-beta lora-rank", "--grpo-kl-beta %g compares with the model without its adapter; give --lora-rank or --adapter, or leave it out", t.Policy.Beta)
-	case l.TP > 1:
-		p.clash("tensor-model-parallel-size tuning", "--tensor-model-parallel-size %d does not go with --tuning grpo yet; use data or pipeline parallelism", l.TP)
+	case l.TP > 1 && l.SequenceParallel:
+		p.clash("sequence-parallel tuning", "--sequence-parallel does not go with --tuning grpo: answers are sampled a token at a time, which ranks cannot share; leave it out")
 	case m.Delta != nil:
 		p.clash("experimental-attention-variant tuning", "--tuning grpo does not train models with gated delta nets yet; use --tuning sft or dpo")
 	case m.MTP != nil:

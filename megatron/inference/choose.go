@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"monotron/csrc/device"
+	"monotron/mpu"
 )
 
 // Sampling says how the next token is chosen from its logits. The zero value is greedy.
@@ -206,12 +207,11 @@ func (g *Generator) asLosses(a *device.SampleArgs, tokens []Token) error {
 	d, rows := g.Device, int64(len(tokens))
 	s := d.Arena.Scope(device.Activations)
 	defer s.Release()
-	wide := s.Alloc(device.F32, rows, int64(g.LossColumns)) // kernels go by how rows lie
+	wide := s.Alloc(device.F32, rows, int64(g.LossColumns))
+	d.Fill(wide, 0)
 	d.Copy(wide.Slice(1, 0, a.Columns), a.Logits)
-	stats := s.Alloc(device.F32, 4, rows) // loss, max, sum, target
-	loss, most, sum, target := stats.At(0), stats.At(1), stats.At(2), stats.At(3)
-	d.CrossEntropyStats(device.CrossEntropyStatsArgs{Logits: wide, Labels: a.IDs, Max: most, Sum: sum, Target: target, Columns: a.Columns})
-	d.CrossEntropyLoss(device.CrossEntropyLossArgs{Loss: loss, Max: most, Sum: sum, Target: target})
+	loss := s.Alloc(device.F32, rows)
+	mpu.LossesOf(d, loss, wide, a.IDs, max(1, g.HeadRanks), a.Columns)
 	for i, x := range device.ReadSlice[float32](d, loss) {
 		tokens[i].LogProb = -float64(x)
 	}

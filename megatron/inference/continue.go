@@ -13,12 +13,15 @@ type Continued struct {
 }
 
 // Continue continues requests by a Batcher over the model as it is now, and has an entry for each
-// when all have ended; stepped, where given, is called after each pass. Where stages of a pipeline
+// when all have ended; stepped, where given, is called after each pass. Where several ranks
 // share the model, all ranks call it; the first one's requests count, and it alone has the result.
 func (g *Generator) Continue(ctx context.Context, c BatcherConfig, requests []*Request, stepped func()) (list []Continued, err error) {
-	told := &orders{world: g.Pipeline, device: g.Device}
+	told := &orders{world: g.Sharers, device: g.Device}
+	if told.world == nil {
+		told.world = g.Pipeline
+	}
 	e := editions{list: []*Loaded{{Generator: *g}, nil}}
-	if g.Pipeline != nil && g.Pipeline.Rank() > 0 {
+	if !told.alone() && told.world.Rank() > 0 {
 		defer func() { e.free() }()
 		return nil, e.list[0].follow(&e, told, "")
 	}

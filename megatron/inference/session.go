@@ -26,6 +26,8 @@ type Generator struct {
 	// LossColumns, where given, is the width of a training step's logits, padding included: log-probabilities of
 	// chosen tokens are then that step's losses with the sign changed, in f32 and by the same operations.
 	LossColumns int
+	HeadRanks   int         // that share the output layer in that step; 0: one
+	Sharers     *comm.Group // all ranks that share the model, for Continue; nil: those of Pipeline
 }
 
 // session is texts of equal length being extended together, their keys and values in blocks.

@@ -56,6 +56,10 @@ func TestPolicyRatioIsExactlyOne(t *testing.T) {
 		{"--micro-batch-size 4 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1", false},
 		{"--micro-batch-size 4 --bf16", true}, {"--micro-batch-size 4 --rl-default-temperature 0.7", true}, {"--micro-batch-size 4 --rl-default-top-k 20 --rl-default-top-p 0.9", true},
 		{"--micro-batch-size 4 --lora-rank 2 --grpo-kl-beta 0.1", true}, {"--micro-batch-size 4 --lora-rank 2 --use-dora", true}, {"--micro-batch-size 4 --lora-rank 2 --quantize-base nf4", true},
+		{"--micro-batch-size 4 --world-size 2 --tensor-model-parallel-size 2", false}, {"--micro-batch-size 2 --world-size 4 --tensor-model-parallel-size 2", false},
+		{"--micro-batch-size 2 --world-size 4 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2", false}, {"--micro-batch-size 2 --world-size 4 --tensor-model-parallel-size 2 --zero-stage 2 --finetune-eval-data DIR/prompts.jsonl --eval-interval 2", false},
+		{"--micro-batch-size 4 --world-size 2 --tensor-model-parallel-size 2 --bf16 --lora-rank 2 --grpo-kl-beta 0.1", true},
+		{"--micro-batch-size 4 --world-size 2 --tensor-model-parallel-size 2 --lora-rank 2 --use-dora --rl-default-temperature 0.7", true},
 		{"--micro-batch-size 4 --grpo-loss dr_grpo --grpo-importance sequence", true},
 	} {
 		log := fmt.Sprint("log", i)
@@ -223,7 +227,7 @@ func TestPolicyRefusals(t *testing.T) {
 	plain := strings.Replace(line, "--reward-pattern a ", "", 1)
 	for _, c := range []struct{ line, says string }{
 		{plain, "--tuning grpo needs a reward"},
-		{line + "--world-size 2 --tensor-model-parallel-size 2", "--tensor-model-parallel-size 2 does not go with --tuning grpo yet"},
+		{line + "--world-size 2 --tensor-model-parallel-size 2 --sequence-parallel", "--sequence-parallel does not go with --tuning grpo"},
 		{line + "--world-size 2 --context-parallel-size 2", "--context-parallel-size 2 does not go with --tuning grpo"},
 		{line + "--global-batch-size 6", "--global-batch-size 6 is not a multiple of --grpo-group-size 4"},
 		{line + "--grpo-kl-beta 0.1", "give --lora-rank or --adapter"},

@@ -202,14 +202,11 @@ func (r *Run) beginAdapter() error {
 	if l := &r.Config.Layout; l.Sharding == string(optimizer.OptimGradsParams) || r.Config.OffloadFolder != "" {
 		return exitcode.Errorf(exitcode.Usage, "--use-dora: a new adapter starts from complete weights, which --zero-stage 3 and --offload-folder do not keep; use --zero-stage 2 or less for the first checkpoint")
 	}
-	for _, s := range r.Engine.Stages {
-		if err := s.StartMagnitudes(); err != nil {
-			return err
-		}
-	}
-	r.Engine.Optimizer.AdoptValues(func(name string) bool { return strings.HasSuffix(name, ".lora_magnitude_vector") })
-	return r.device.Sync()
+	return r.startMagnitudes()
 }
+
+// isMagnitude tells whether a parameter is a magnitude of DoRA.
+func isMagnitude(name string) bool { return strings.HasSuffix(name, ".lora_magnitude_vector") }
 
 // readAdapter takes the adapter's values from --adapter.
 func (r *Run) readAdapter() error {

@@ -27,6 +27,12 @@ type preferring struct {
 	collect func(row int64, sequence int32, answer int, logp float64) // where given, nothing is weighed
 }
 
+// newPreferring is the objective of a tuning that prefers.
+func newPreferring(t *config.Tuning) *preferring {
+	loss := t.Prefers()
+	return &preferring{settings: t.Preference, loss: loss, allTokens: loss.Name == "orpo", reference: map[*sft.Preferences][][2]float64{}}
+}
+
 // Weigh is that of engine.Objective.
 func (p *preferring) Weigh(m *engine.Micro, losses []float32) (slopes []float32, loss, count float64) {
 	slopes = make([]float32, len(losses))

@@ -23,9 +23,8 @@ func (r *Run) beginPreference() error {
 	if loss == nil {
 		return nil
 	}
-	p := &preferring{settings: t.Preference, loss: loss, allTokens: loss.Name == "orpo", reference: map[*sft.Preferences][][2]float64{}}
-	r.prefer = p
-	r.setObjective(p)
+	r.prefer = newPreferring(t)
+	r.setObjective(r.prefer)
 	if !loss.Reference || r.device.Counts() {
 		return nil
 	}

@@ -106,7 +106,8 @@ func (s *sampling) continued(r *Run, set *sft.Prompts, list []asked) ([]inferenc
 	defer release()
 	c := &r.Config
 	g := &inference.Generator{Device: r.device, Stages: r.Engine.Stages, DType: r.Engine.DType, Vocab: c.Model.VocabSize, MaxContext: c.SeqLength,
-		Hidden: int64(c.Model.HiddenSize), LossColumns: c.Model.PaddedVocabSize}
+		Hidden: int64(c.Model.HiddenSize), LossColumns: c.Model.PaddedVocabSize,
+		HeadRanks: r.rank.Sizes.TP, Sharers: r.rank.Groups[topology.Model]}
 	if stages := r.rank.Groups[topology.PP]; stages.Size() > 1 {
 		g.Pipeline = stages
 	}
@@ -225,7 +226,11 @@ func (s *sampling) refer(r *Run, f *Feed, batch []*engine.Micro) error {
 		at[i] = len(mine)
 		mine = append(mine, make([]float64, len(ids))...)
 	}
-	s.collect = func(place int, logps []float64) { copy(mine[at[place]:], logps) }
+	s.collect = func(place int, logps []float64) {
+		if r.rank.Place.TP == 0 { // others have seen the same
+			copy(mine[at[place]:], logps)
+		}
+	}
 	r.Engine.Bare = true
 	defer func() { s.collect, r.Engine.Bare = nil, false }()
 	if err := r.Engine.Peek(batch, engine.Look{}); err != nil {

@@ -1,8 +1,11 @@
 """Prints cases of GRPO's loss as TRL's own GRPOTrainer._compute_loss has them: a JSON list.
 
-megatron/policy/testdata/trl.json is its output with TRL 1.16; policy_test.go compares with it."""
+megatron/policy/testdata/trl.json is its output with TRL 1.16; policy_test.go compares with it.
+grpo.py --check FILE gives TRL the probabilities and rewards of a file's cases instead, and compares what it makes of them, to rounding:
+what torch draws from a seed, and how it rounds, depends on the processor's instructions (ATEN_CPU_CAPABILITY=default shows it)."""
 import collections
 import json
+import sys
 import types
 
 import torch
@@ -22,14 +25,26 @@ def advantages(rewards, group, scale):  # as in GRPOTrainer._generate_and_score_
     return out, torch.isclose(std, torch.zeros_like(std)).double().mean()
 
 
-def case(seed, loss, level, scale, beta):
+def drawn(seed):
     torch.manual_seed(seed)
-    rows, most, group = 6, 7, 3
+    rows, most = 6, 7
     lengths = torch.randint(1, most + 1, (rows,))
+    now = -3 * torch.rand(rows, most, dtype=torch.float64)
+    old, ref = now + 0.5 * torch.randn(rows, most).double(), now + 0.5 * torch.randn(rows, most).double()
+    return lengths, now, old, ref, torch.randint(0, 3, (rows,)).double()
+
+
+def given(c):  # of a case in the file
+    lengths = torch.tensor([len(row) for row in c["policy"]])
+    wide = lambda rows: torch.tensor([row + [-1.0] * (c["max_completion_length"] - 2 - len(row)) for row in rows], dtype=torch.float64)
+    return lengths, wide(c["policy"]), wide(c["sampled"]), wide(c["reference"]), torch.tensor(c["rewards"], dtype=torch.float64)
+
+
+def case(inputs, loss, level, scale, beta):
+    lengths, now, old, ref, rewards = inputs
+    rows, most, group = len(lengths), 7, 3
     mask = (torch.arange(most)[None] < lengths[:, None]).double()
-    now = (-3 * torch.rand(rows, most, dtype=torch.float64)).requires_grad_()
-    old, ref = now.detach() + 0.5 * torch.randn(rows, most).double(), now.detach() + 0.5 * torch.randn(rows, most).double()
-    rewards = torch.randint(0, 3, (rows,)).double()
+    now.requires_grad_()
     adv, same = advantages(rewards, group, scale)
     self = types.SimpleNamespace(
         aux_loss_enabled=False, top_entropy_quantile=1.0, off_policy_mask_threshold=None, importance_sampling_level=level, beta=beta, loss_type=loss,
@@ -49,6 +64,21 @@ def case(seed, loss, level, scale, beta):
             "loss": value.item(), "gradient": cut(now.grad), "metrics": {k: v[0] for k, v in self._metrics["train"].items()}}
 
 
-print(json.dumps([case(i, loss, level, scale, beta) for i, (loss, level, scale, beta) in enumerate(
+def apart(a, b):  # of numbers at the same places, the largest relative difference; of anything else infinity
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)) and not isinstance(a, bool):
+        return abs(a - b) / max(1.0, abs(a), abs(b))
+    if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
+        return max((apart(a[k], b[k]) for k in a), default=0)
+    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        return max((apart(x, y) for x, y in zip(a, b)), default=0)
+    return 0 if a == b else float("inf")
+
+
+if sys.argv[1:2] == ["--check"]:
+    want = json.load(open(sys.argv[2]))
+    off = apart([json.loads(json.dumps(case(given(c), c["loss_type"], c["level"], c["scale"], c["beta"]))) for c in want], want)
+    print(f"TRL gives {sys.argv[2]}: {len(want)} cases, apart by {off:.1e} at most")
+    sys.exit(0 if off <= 1e-12 else 1)
+print(json.dumps([case(drawn(i), *settings) for i, settings in enumerate(
     (loss, level, scale, beta) for loss in ("dapo", "grpo", "dr_grpo") for level in ("token", "sequence")
     for scale in ("group", "batch", "none") for beta in (0.0, 0.04))], indent=None))

@@ -73,6 +73,34 @@ func TestFaultInOnePass(t *testing.T) {
 	}
 }
 
+// Claim: faults in what tuning alone has are seen: the sum of an adapter's partial gradients, of the squares of DoRA's rows,
+// and in the pass that gives a preference its reference.
+func TestTunedFaults(t *testing.T) {
+	for _, c := range []struct{ shape, layout, mutant string }{
+		{"lora", "tp2 dp2", "dropped: tp all_reduce(sum) in optimizer.Optimizer.sumParts < optimizer.Optimizer.finalize < optimizer.Optimizer.Step, call 2 of 3"},
+		{"dora", "tp2 dp2", "mis-scaled: tp all_reduce(sum) in mpu.adapter.sum < mpu.adapter.startMagnitudes < mpu.RowParallelLinear.StartMagnitudes, call 6 of"},
+		{"dpo", "tp2 dp2", "doubled: tp all_reduce(sum) in mpu.ReduceFromRegionForward < mpu.leave < mpu.VocabParallelEmbedding.Forward, call 1 of"},
+	} {
+		m, err := Builtin(c.shape)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Prove([]Model{m}, Options{World: 4, Steps: 3, Mutate: true, Only: c.layout, Mutant: c.mutant, Open: open, Told: func(Progress) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Mutants) == 0 {
+			t.Errorf("%s: no mutant is %q", c.shape, c.mutant)
+		}
+		for _, m := range r.Mutants {
+			t.Logf("%s: %s", m.Name, m.By)
+			if !m.Caught {
+				t.Errorf("%s is not caught", m.Name)
+			}
+		}
+	}
+}
+
 // Claim: the global balancing loss of data-parallel ranks is that of one rank whose
 // micro-batches have as many samples as theirs together, with --moe-global-aux-exact as
 // strong, else a dp-th of it; and it is no other one's.

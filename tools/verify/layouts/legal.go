@@ -7,6 +7,7 @@ import (
 
 	"monotron/megatron/config"
 	"monotron/megatron/model"
+	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 	"monotron/mpu"
 )
@@ -355,6 +356,9 @@ func legal(c *config.Run, v Variant) bool {
 	m, l := &c.Model, &v.Layout
 	if l.DP > 1 && globalLoss(c) >= 0 && slices.Contains(m.Experts.Balancing, spec.AuxLoss) {
 		return false
+	}
+	if c.Tuning.Prefers() != nil && l.CP > 1 || c.Adapter.Given() && l.MemoryCentricTiling > 0 || c.Adapter.DoRA && l.Sharding == string(optimizer.OptimGradsParams) {
+		return false // refused
 	}
 	shares := func(a, b int) bool { return a%b == 0 || b%a == 0 }
 	if v.MicroBatch == 0 || m.NumAttentionHeads%l.TP != 0 || !shares(m.NumQueryGroups, l.TP) || m.Full != nil && (m.NumQueryGroups%l.TP != 0 || m.Full.NumQueryGroups%l.TP != 0) || m.FFNHiddenSize%l.TP != 0 || c.SeqLength%(l.TP*l.CP) != 0 {

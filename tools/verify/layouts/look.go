@@ -65,7 +65,7 @@ func (t *trial) evaluate(r *ranks.Rank, e *engine.Engine, batch []*engine.Micro)
 		rows, here := t.rows(r, e, x, batch[e.Micro()])
 		for j, ids := range samples {
 			number := t.data.number(ids)
-			if number >= int64(t.config.GlobalBatchSize) {
+			if number < 0 || number >= int64(t.config.GlobalBatchSize*t.config.Tuning.Sequences()) {
 				return exitcode.Errorf(exitcode.Differs, "sample %d is not of the first %d", number, t.config.GlobalBatchSize)
 			}
 			var own []float64

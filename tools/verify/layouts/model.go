@@ -9,13 +9,13 @@ import (
 	"monotron/megatron/config"
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
+	"monotron/megatron/training"
 )
 
 // Shapes are the models that are trained where none is given, each by its flags.
 var Shapes = []struct{ Name, Flags string }{
 	{"gpt2", "--attention-dropout 0.1 --hidden-dropout 0.1"},
-	{"llama", "--position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --untie-embeddings-and-output-weights " +
-		"--group-query-attention --num-query-groups 2 --attention-dropout 0 --hidden-dropout 0"},
+	{"llama", llama},
 	{"bloom", "--position-embedding-type alibi --embed-layernorm --attention-dropout 0.1 --hidden-dropout 0.1"},
 	{"mtp", "--position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --group-query-attention --num-query-groups 2 " +
 		"--attention-dropout 0.1 --hidden-dropout 0.1 --logit-multiplier 2 --mtp-num-layers 2 --mtp-loss-scaling-factor 0.5"},
@@ -29,6 +29,11 @@ var Shapes = []struct{ Name, Flags string }{
 		"--embedding-multiplier 4 --logit-softcap 30"},
 	{"lfm2", "--position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --group-query-attention --num-query-groups 2 --qk-layernorm " +
 		"--attention-dropout 0 --hidden-dropout 0.1 --short-conv-freq ([1]*2+[0]*1+[1]*3+[0]*1+[1]*1)"},
+	{"lora", llama + " --lora-rank 4 --lora-alpha 8 --lora-dropout 0.1 --lora-target-modules q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj,embed_tokens,lm_head --lora-modules-to-save norm"},
+	{"dora", llama + " --lora-rank 4 --use-dora --use-rslora --lora-modules-to-save embed_tokens"}, // trained embeddings: else nobody needs the first layer's input gradient
+	{"lora-moe", mixed + " --num-experts 4 --moe-ffn-hidden-size 24 --moe-router-topk 2 --lora-rank 4 --lora-alpha 8 --lora-modules-to-save embed_tokens"},
+	{"sft", llama + " --finetune-data rows --finetune-packing bfd --vocab-size 130"},
+	{"dpo", llama + " --finetune-data rows --vocab-size 130 --tuning dpo --lora-rank 4 --lora-alpha 8 --lora-modules-to-save embed_tokens"},
 	{"mixtral", mixed + " --num-experts 4 --moe-ffn-hidden-size 24 --moe-router-topk 2 --moe-aux-loss-coeff 0.02 --moe-input-jitter-eps 0.01"},
 	{"qwen3-moe", mixed + " --qk-layernorm --num-experts 8 --moe-ffn-hidden-size 16 --moe-router-topk 3 --moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 0.02"},
 	{"global-moe", mixed + " --qk-layernorm --num-experts 8 --moe-ffn-hidden-size 16 --moe-router-topk 3 --moe-router-load-balancing-type global_aux_loss seq_aux_loss " +
@@ -37,6 +42,10 @@ var Shapes = []struct{ Name, Flags string }{
 		"--moe-router-enable-expert-bias --moe-router-num-groups 4 --moe-router-group-topk 2 --moe-router-topk-scaling-factor 2.5 " +
 		"--moe-shared-expert-intermediate-size 16 --moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 0.01 --moe-z-loss-coeff 0.001"},
 }
+
+// llama is Llama's architecture.
+const llama = "--position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --untie-embeddings-and-output-weights " +
+	"--group-query-attention --num-query-groups 2 --attention-dropout 0 --hidden-dropout 0"
 
 // mixed is what the shapes with experts have in common. Their weights start wider, so that
 // a token's experts lie apart: a choice between equals would be rounding's.
@@ -101,7 +110,7 @@ func FromFlags(flags []string, full bool) (Model, error) {
 	if !full {
 		shrink(&m.Config, &reference.Config)
 	}
-	return m, nil
+	return m, m.adapt()
 }
 
 // reference is what m is compared with where dp ranks share its batch: the model on one rank.
@@ -136,11 +145,26 @@ func parse(name string, flags []string) (Model, error) {
 	if o := &c.Optimizer; o.Kind == optimizer.Lion || o.Muon.Vectors == optimizer.Lion && o.Kind == optimizer.Muon {
 		return Model{}, exitcode.Errorf(exitcode.Usage, "Lion steps by signs of gradients, which rounding decides where these are nearly 0; verify the model with --optimizer adam")
 	}
+	if c.Tuning.Samples() {
+		return Model{}, exitcode.Errorf(exitcode.Usage, "--tuning grpo learns from sampled answers, which a rounding may change; verify the model with --tuning sft or dpo")
+	}
 	c.Optimizer.Muon.Precision = precise
 	c.Layout = config.Layout{VP: 1, MicroBatchGroup: c.Layout.MicroBatchGroup}
 	c.Checkpoint, c.Log = config.Checkpoint{}, config.Log{}
 	c.LossMeanPerContextRank = false // with it the loss depends on the layout
-	return Model{Name: name, Config: c}, nil
+	m := Model{Name: name, Config: c}
+	return m, m.adapt()
+}
+
+// adapt gives the model its adapters.
+func (m *Model) adapt() error {
+	if m.Config.Model.Adapters = nil; !m.Config.Adapter.Given() || m.Config.Model.NumLayers == 0 {
+		return nil
+	}
+	if err := m.Config.SetVocab(vocabulary(&m.Config)); err != nil {
+		return err
+	}
+	return training.Adapt(&m.Config)
 }
 
 // shrink gives c the sizes of s and keeps everything that is not a size.

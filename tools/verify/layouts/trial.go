@@ -48,7 +48,11 @@ func Train(m Model, v Variant, steps int, open func() (*device.Device, error), s
 	if err != nil {
 		return nil, err
 	}
-	t := &trial{config: c, steps: steps, setup: s, data: newNumbers(&c, steps),
+	data, err := samplesOf(&c, steps)
+	if err != nil {
+		return nil, err
+	}
+	t := &trial{config: c, steps: steps, setup: s, data: data,
 		out: &Outcome{grads: make([]tensors, steps), weights: tensors{}, samples: make([][]int64, steps)}}
 	began := time.Now()
 	err = ranks.Run(engine.Ranks(&c.Step, open), t.rank)
@@ -74,10 +78,28 @@ func (m Model) under(v Variant) (config.Run, error) {
 
 // vocabulary is the number of ids: of the flags, or the small model's.
 func vocabulary(c *config.Run) int {
+	n := 131
 	if c.Tokenizer.VocabSize > 0 {
-		return c.Tokenizer.VocabSize
+		n = c.Tokenizer.VocabSize
 	}
-	return 131
+	if c.Tuning.Data != "" {
+		n++ // the token that ends texts
+	}
+	return n
+}
+
+// samples are what is trained on.
+type samples interface {
+	set() dataset.Dataset
+	number(row []int32) int64 // which of them has these tokens
+}
+
+// samplesOf are random tokens, or rows of a tuning.
+func samplesOf(c *config.Run, steps int) (samples, error) {
+	if c.Tuning.Data != "" {
+		return newTuned(c, steps)
+	}
+	return newNumbers(c, steps), nil
 }
 
 // trial is a training under way; the ranks fill out.
@@ -85,7 +107,7 @@ type trial struct {
 	config config.Run
 	steps  int
 	setup  Setup
-	data   *numbers
+	data   samples
 	mu     sync.Mutex
 	out    *Outcome
 }
@@ -109,14 +131,18 @@ func (t *trial) rank(r *ranks.Rank) error {
 	if err := e.Initialize(); err != nil {
 		return err
 	}
-	feed, err := training.NewFeed(&c, t.data, dataset.Train, r.Place.DP)
+	feed, err := training.NewFeed(&c, t.data.set(), dataset.Train, r.Place.DP)
 	if err != nil {
 		return err
 	}
-	return t.train(r, e, feed, c.GlobalBatchSize/(c.MicroBatchSize*r.Sizes.DP))
+	learner, err := training.NewLearner(r, e, &c, t.data.set())
+	if err != nil {
+		return err
+	}
+	return t.train(r, e, learner, feed, c.GlobalBatchSize/(c.MicroBatchSize*r.Sizes.DP))
 }
 
-func (t *trial) train(r *ranks.Rank, e *engine.Engine, feed *training.Feed, micros int) error {
+func (t *trial) train(r *ranks.Rank, e *engine.Engine, learner *training.Learner, feed *training.Feed, micros int) error {
 	var first []*engine.Micro
 	for step := range t.steps {
 		batch, err := feed.Batch(int64(step*t.config.GlobalBatchSize), micros)
@@ -124,6 +150,9 @@ func (t *trial) train(r *ranks.Rank, e *engine.Engine, feed *training.Feed, micr
 			return err
 		}
 		t.note(r, step, batch)
+		if err := learner.Begin(feed, batch); err != nil {
+			return err
+		}
 		if step == 0 {
 			first = batch
 			if err := t.look(r, e, batch[0]); err != nil {
@@ -249,6 +278,8 @@ func newNumbers(c *config.Run, steps int) *numbers {
 func hidesDocuments(c *config.Run) bool {
 	return c.Data.ResetAttentionMask || c.Data.InterDocumentMasking
 }
+
+func (d *numbers) set() dataset.Dataset { return d }
 
 func (d *numbers) Len() int64 { return d.n }
 
