@@ -30,6 +30,15 @@ func (l Leaves) view(t device.Tensor, first int64) device.Tensor {
 	return device.Strided(t.Slice(0, first, 1).Data, t.DType, shape, stride)
 }
 
+// number sets leaf i32 [rows, 1] to the number of each row's leaf, counted from `first` on.
+func (l Leaves) number(d *device.Device, leaf device.Tensor, first int64) {
+	numbers := make([]int32, leaf.Len())
+	for row := range int64(len(numbers)) {
+		numbers[row] = int32(first + row/(l.Chunk*l.Batch)*l.Batch + row%l.Batch)
+	}
+	device.WriteSlice(d, leaf, numbers)
+}
+
 // exact tells whether the gradient of p is a sum on a grid.
 func (p *Param) exact() bool { return p.Grid.Given() }
 
@@ -79,6 +88,16 @@ func (r Region) partial(value device.DType) device.DType {
 		return value
 	}
 	return device.F32
+}
+
+// AddTree leaves in the first of t [n, ...] the sum of all, added as a balanced binary tree; n is
+// a power of two.
+func AddTree(d *device.Device, t Tensor) {
+	for step := int64(1); step < t.Shape[0]; step *= 2 {
+		for at := int64(0); at < t.Shape[0]; at += 2 * step {
+			d.Add(t.At(at), t.At(at), t.At(at+step))
+		}
+	}
 }
 
 // rounding is a collective whose result is converted to where it is wanted.

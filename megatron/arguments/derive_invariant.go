@@ -33,14 +33,18 @@ func (p *parser) checkLeaves() {
 		p.clash("reduction-leaves", "--reduction-leaves %d is not a power of two; use %d", n, 1<<bits.Len(uint(n-1)))
 		return
 	}
-	axes := []struct {
+	type axis struct {
 		flags, what string
 		size        int
-	}{
+	}
+	axes := []axis{
 		{"seq-length", "positions of a sample", p.SeqLength},
 		{"num-attention-heads kv-channels", "channels of all heads", m.NumAttentionHeads * m.KVChannels},
 		{"num-query-groups num-attention-heads kv-channels", "rows of the QKV weight", m.QKVRows()},
 		{"ffn-hidden-size", "channels of the MLP", m.FFNHiddenSize},
+	}
+	if e := m.Experts; e != nil {
+		axes = append(axes, axis{"moe-ffn-hidden-size", "channels of an expert", e.FFNHiddenSize}, axis{"moe-shared-expert-intermediate-size", "channels of the shared expert", e.SharedFFN})
 	}
 	for _, a := range axes {
 		if a.size%n != 0 {

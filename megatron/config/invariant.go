@@ -2,9 +2,11 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"monotron/megatron/optimizer"
+	"monotron/megatron/spec"
 )
 
 // LayoutBound is a part of a run whose sums depend on the layout, which --layout-invariant
@@ -43,14 +45,38 @@ func (c *Run) boundModel() []layoutBound {
 		name string
 	}{{m.Latent != nil, "multi-latent attention"}, {m.Delta != nil, "gated delta nets"}, {m.Conv != nil, "short convolutions"},
 		{m.Full != nil || m.ValueNorm || m.KeysAreValues || m.LayerScalar, "the parts of Gemma 4"}, {m.MTP != nil, "multi-token prediction"},
-		{m.Sinks, "attention sinks"}, {m.OutputGate, "output gates"}, {m.Experts != nil, "mixtures of experts"}} {
+		{m.Sinks, "attention sinks"}, {m.OutputGate, "output gates"}} {
 		if part.is {
 			names = append(names, part.name)
 		}
 	}
+	return append(c.boundExperts(),
+		layoutBound{len(names) > 0, "num-layers", strings.Join(names, ", "), "use a model without"},
+		layoutBound{m.PaddedVocabCounts, "padded-vocab-in-softmax", "a softmax over padding, whose size depends on the ranks", leaveOut},
+	)
+}
+
+// boundExperts are parts of mixtures that go by the tokens of a rank or of a micro-batch, and cuts that
+// do not fall between leaves.
+func (c *Run) boundExperts() []layoutBound {
+	e, n := c.Model.Experts, c.Leaves
+	if e == nil {
+		return nil
+	}
+	etp := max(1, c.Layout.Sizes().ExpertTP())
+	has := func(kind string) bool {
+		i := slices.Index(e.Balancing, kind)
+		return i >= 0 && (i >= len(e.AuxLossCoeff) || e.AuxLossCoeff[i] != 0)
+	}
+	const balancing, bySample = "moe-router-load-balancing-type", "use --moe-router-load-balancing-type seq_aux_loss, which balances each sample"
 	return []layoutBound{
-		{len(names) > 0, "num-layers", strings.Join(names, ", "), "use a model without"},
-		{m.PaddedVocabCounts, "padded-vocab-in-softmax", "a softmax over padding, whose size depends on the ranks", leaveOut},
+		{has(spec.AuxLoss), balancing, "aux_loss, which balances each micro-batch", bySample},
+		{has(spec.GlobalAuxLoss), balancing, "global_aux_loss, which goes by the micro-batches before", bySample},
+		{slices.Contains(e.Balancing, spec.Sinkhorn), balancing, "sinkhorn, which goes by the tokens of a rank", bySample},
+		{slices.Contains(e.Balancing, spec.Quantiles), balancing, "quantile_balancing, which goes by the tokens of a micro-batch", bySample},
+		{e.CapacityFactor > 0, "moe-expert-capacity-factor", "capacities, which go by the tokens of a rank", leaveOut},
+		{etp > 1 && n%etp != 0, "reduction-leaves expert-tensor-parallel-size", fmt.Sprintf("%d expert-tensor-parallel ranks with --reduction-leaves %d", etp, n), "use a multiple of the ranks"},
+		{etp > 1 && e.ProbsOnInput, "moe-apply-probs-on-input expert-tensor-parallel-size", "weights of the input of experts that ranks share", "use --expert-tensor-parallel-size 1"},
 	}
 }
 

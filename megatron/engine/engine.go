@@ -113,7 +113,7 @@ func (e *Engine) allocate() {
 	e.sums = e.Optimizer.Beside.Slice(0, 0, 2)
 	if m := &e.config.Model; m.Experts != nil {
 		e.auxiliary = model.NewAuxiliary(d, int64(m.AllLayers()), int64(m.Experts.Num), e.DType)
-		e.auxiliary.PerToken = e.config.CalculatePerTokenLoss
+		e.auxiliary.PerToken, e.auxiliary.Bits = e.config.CalculatePerTokenLoss, e.routerLossBits()
 	}
 	if m := e.config.Model.MTP; m != nil {
 		e.ahead = d.Arena.Zeroed(device.Workspace, device.F64, int64(m.Depths), 2)

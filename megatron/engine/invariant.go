@@ -18,6 +18,26 @@ func (e *Engine) leaves(m *Micro) mpu.Leaves {
 	return mpu.Leaves{Batch: int64(len(m.Tokens)), Chunk: int64(len(m.Tokens[0]) / e.config.Leaves)}
 }
 
+// averaged is of how many parts of this rank's batch the losses of routers are means: of
+// micro-batches, with leaves of samples.
+func (e *Engine) averaged(micros []*Micro) int {
+	if e.config.Leaves == 0 {
+		return len(micros)
+	}
+	return samples(micros)
+}
+
+// routerLossLimit is below which a router's own loss of a sample must be for sums of these to be exact.
+const routerLossLimit = 4096
+
+// routerLossBits is to how many binary places these are rounded before they are added; 0: they are not.
+func (e *Engine) routerLossBits() int64 {
+	if e.config.Leaves == 0 {
+		return 0
+	}
+	return 52 - int64(bits.Len64(uint64(max(1, e.config.LeafSamples))*routerLossLimit))
+}
+
 // lossLimit is below which the mean loss of a token must be for sums of losses to be exact.
 const lossLimit = 64
 

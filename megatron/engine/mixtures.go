@@ -27,7 +27,8 @@ func (e *Engine) beginMixtures(scale float64, micros int) {
 	e.auxiliary.Begin(e.device, scale)
 }
 
-// sumMixtures adds up what the ranks know of their experts, and moves the experts' biases.
+// sumMixtures adds up what the ranks know of their experts, and moves the experts' biases; micros:
+// of how many parts of a rank's batch losses are means.
 func (e *Engine) sumMixtures(r *Result, micros int) error {
 	a := e.auxiliary
 	if a == nil {

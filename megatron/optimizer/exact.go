@@ -117,7 +117,8 @@ func (o *Optimizer) settle() (fit bool, err error) {
 	return all[1] == 0, nil
 }
 
-// sumPeaks makes the peaks those of all ranks that add to the same gradients.
+// sumPeaks makes the peaks those of all ranks that add to the same gradients; of experts those of all
+// experts of a layer, which the ranks of its stage have between them.
 func (o *Optimizer) sumPeaks() error {
 	e, f := o.exact, o.groups.Families[mpu.Dense]
 	for _, g := range []*comm.Group{f.Data, f.Cut} {
@@ -178,9 +179,14 @@ func (o *Optimizer) storedGrids(all []mpu.Stored, mine map[*mpu.Param]bool) []mp
 	if o.exact == nil {
 		return all
 	}
+	dense := o.groups.Families[mpu.Dense]
 	for _, p := range o.exact.of {
+		write := p.Owner && mine[p] && rank(dense.Cut) == 0
+		if p.Family == mpu.Experts { // every rank of the stage has some, and the grid is of all of them
+			write = rank(dense.Data) == 0 && rank(dense.Cut) == 0
+		}
 		all = append(all, mpu.Stored{Name: StoredGrid + p.Name, Global: []int64{1}, Tensor: p.Grid,
-			Pieces: []mpu.Piece{{From: []int64{0}, Size: []int64{1}}}, Write: p.Owner && mine[p] && rank(o.groups.Families[mpu.Dense].Cut) == 0})
+			Pieces: []mpu.Piece{{From: []int64{0}, Size: []int64{1}}}, Write: write})
 	}
 	return all
 }

@@ -74,11 +74,16 @@ func Names() (all []string) {
 	return all
 }
 
-// Builtin is one of Shapes; more flags, such as --bf16, are appended.
+// Builtin is one of Shapes; more flags, such as --bf16, are appended. With --layout-invariant a mixture
+// balances samples, where it balanced micro-batches.
 func Builtin(name string, more ...string) (Model, error) {
 	for _, s := range Shapes {
 		if s.Name == name {
-			return parse(name, append(strings.Fields(small+" "+s.Flags), more...))
+			flags := append(strings.Fields(small+" "+s.Flags), more...)
+			if strings.Contains(s.Flags, "--moe-aux-loss-coeff") && !strings.Contains(s.Flags, "--moe-router-load-balancing-type") && slices.Contains(more, "--layout-invariant") {
+				flags = append(flags, "--moe-router-load-balancing-type", "seq_aux_loss")
+			}
+			return parse(name, flags)
 		}
 	}
 	return Model{}, exitcode.Errorf(exitcode.Usage, "unknown shape %q; choose from %s", name, strings.Join(Names(), ", "))
