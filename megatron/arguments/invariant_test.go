@@ -29,7 +29,7 @@ func TestLayoutInvariant(t *testing.T) {
 		"--padded-vocab-in-softmax":       "a softmax over padding",
 		"--dataloader-type cyclic":        "whose order of samples is drawn for the ranks; use single",
 		"--decrease-batch-size-if-needed": "batch sizes that ranks and micro-batches round down",
-		"--world-size 8 --tensor-model-parallel-size 4 --group-query-attention --num-query-groups 2": "query groups that ranks share",
+		"--group-query-attention --num-query-groups 1 --kv-channels 2": "does not divide the 4 channels of all keys and values: use 4",
 	} {
 		_, _, err := ParseWith(everything, append(baseline(), strings.Fields("--layout-invariant "+add)...))
 		if err == nil || !strings.Contains(err.Error(), want) {

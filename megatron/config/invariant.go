@@ -35,6 +35,35 @@ func (c *Run) LayoutBounds() (all []LayoutBound) {
 	return all
 }
 
+// LeafAxis is an axis out of which Step.Leaves parts are cut.
+type LeafAxis struct {
+	Flags string // that its size comes from, separated by spaces
+	What  string
+	Size  int
+}
+
+// LeafAxes are the axes of sums that layouts cut.
+func (c *Run) LeafAxes() []LeafAxis {
+	m := &c.Model
+	axes := []LeafAxis{{"seq-length", "positions of a sample", c.SeqLength}, {"ffn-hidden-size", "channels of the MLP", m.FFNHiddenSize}}
+	if l := m.Latent; l != nil {
+		heads, flags := m.NumAttentionHeads, "num-attention-heads qk-head-dim qk-pos-emb-head-dim v-head-dim"
+		axes = append(axes, LeafAxis{flags, "channels of all queries", heads * l.HeadDim()}, LeafAxis{flags, "channels of all keys and values", heads * (l.QKDim + l.VDim)},
+			LeafAxis{flags, "channels of all heads", heads * l.Channels()}, LeafAxis{flags, "channels of all values", heads * l.VDim})
+	} else {
+		axes = append(axes, LeafAxis{"num-attention-heads kv-channels", "channels of all heads", m.NumAttentionHeads * m.KVChannels},
+			LeafAxis{"num-query-groups num-attention-heads kv-channels", "rows of the QKV weight", m.QKVRows()},
+			LeafAxis{"num-query-groups kv-channels", "channels of all keys and values", m.NumQueryGroups * m.KeyValues() * m.KVChannels})
+	}
+	if e := m.Experts; e != nil {
+		axes = append(axes, LeafAxis{"moe-ffn-hidden-size", "channels of an expert", e.FFNHiddenSize}, LeafAxis{"moe-shared-expert-intermediate-size", "channels of the shared expert", e.SharedFFN})
+	}
+	if m.MTP != nil {
+		axes = append(axes, LeafAxis{"hidden-size", "channels of a layer's input", m.HiddenSize})
+	}
+	return axes
+}
+
 const leaveOut = "leave one of them out"
 
 // boundModel are parts of models that have no leaves yet.
@@ -43,9 +72,8 @@ func (c *Run) boundModel() []layoutBound {
 	for _, part := range []struct {
 		is   bool
 		name string
-	}{{m.Latent != nil, "multi-latent attention"}, {m.Delta != nil, "gated delta nets"}, {m.Conv != nil, "short convolutions"},
-		{m.Full != nil || m.ValueNorm || m.KeysAreValues || m.LayerScalar, "the parts of Gemma 4"}, {m.MTP != nil, "multi-token prediction"},
-		{m.Sinks, "attention sinks"}, {m.OutputGate, "output gates"}} {
+	}{{m.Latent != nil, "multi-latent attention"}, {m.MTP != nil, "multi-token prediction"}, {m.Delta != nil, "gated delta nets"}, {m.Conv != nil, "short convolutions"},
+		{m.Full != nil || m.ValueNorm || m.KeysAreValues || m.LayerScalar, "the parts of Gemma 4"}} {
 		if part.is {
 			names = append(names, part.name)
 		}
@@ -95,7 +123,6 @@ func (c *Run) boundLayout() []layoutBound {
 		{n%tp == 0 && n%parts != 0, "reduction-leaves context-parallel-size", fmt.Sprintf("samples in %d parts with --reduction-leaves %d", parts, n), fmt.Sprintf("use --reduction-leaves %d", parts)},
 		{cp > 1 && !l.UncutSequences(), "cp-comm-type", "the sums of --cp-comm-type p2p, all_gather and a2a+p2p", "use --cp-comm-type a2a"},
 		{l.ZigZagPerDocument && cp > 1, "cp-zigzag-per-document", "leaves of documents", leaveOut},
-		{c.Model.NumQueryGroups < tp, "num-query-groups tensor-model-parallel-size", "query groups that ranks share", fmt.Sprintf("use --tensor-model-parallel-size %d or less", c.Model.NumQueryGroups)},
 		{l.MemoryCentricTiling > 0, "memory-centric-tiling", "weights in tiles", leaveOut},
 		{l.FastReduce, "fast-reduce", "Gloo's own sums", leaveOut},
 	}

@@ -29,7 +29,7 @@ const headroom = 6
 // exact is what sums on grids need besides the gradients themselves.
 type exact struct {
 	addends Addends
-	of      []*mpu.Param  // trained here
+	of      []*mpu.Param  // trained here, of each global tensor one
 	grids   device.Tensor // f64 [of]: 0 before the first step, which is made twice
 	peaks   device.Tensor // f32 [of]
 	limbs   device.Tensor // f64 [device.Limbs]
@@ -43,16 +43,20 @@ func (o *Optimizer) newExact() {
 		return
 	}
 	e := &exact{addends: o.config.Addends}
+	number := map[string]int64{} // of a tensor, by its name: rows that ranks share are a parameter of their own
 	for _, p := range o.params {
-		if !p.Frozen {
+		if _, ok := number[p.Name]; !p.Frozen && !ok {
+			number[p.Name] = int64(len(e.of))
 			e.of = append(e.of, p)
 		}
 	}
 	a, n := o.device.Arena, max(1, int64(len(e.of)))
 	e.grids, e.peaks = a.Zeroed(device.Optimizer, device.F64, n), a.Zeroed(device.Optimizer, device.F32, n)
 	e.limbs, e.agreed = a.Zeroed(device.Optimizer, device.F64, device.Limbs), a.Zeroed(device.Optimizer, device.F32, 2)
-	for i, p := range e.of {
-		p.Grid, p.Peak = e.grids.Slice(0, int64(i), 1), e.peaks.Slice(0, int64(i), 1)
+	for _, p := range o.params {
+		if i := number[p.Name]; !p.Frozen {
+			p.Grid, p.Peak = e.grids.Slice(0, i, 1), e.peaks.Slice(0, i, 1)
+		}
 	}
 	o.exact = e
 }

@@ -194,8 +194,10 @@ func shrink(c, s *config.Run) {
 	if m.Latent == nil && m.RotaryPercent < 1 && m.RopeRule == "" && m.RotaryDims()%2 != 0 { // channels rotate in pairs
 		m.RotaryPercent = 2 / float64(m.KVChannels)
 	}
-	for c.Leaves > 1 && (c.SeqLength%c.Leaves != 0 || m.QKVRows()%c.Leaves != 0 || m.NumAttentionHeads*m.KVChannels%c.Leaves != 0 || m.FFNHiddenSize%c.Leaves != 0) {
-		c.Leaves /= 2 // as many as the smaller axes have
+	for _, axis := range c.LeafAxes() {
+		for c.Leaves > 1 && axis.Size%c.Leaves != 0 {
+			c.Leaves /= 2 // as many as the smaller axes have
+		}
 	}
 }
 
