@@ -72,7 +72,7 @@ func (c *Run) boundModel() []layoutBound {
 	for _, part := range []struct {
 		is   bool
 		name string
-	}{{m.Latent != nil, "multi-latent attention"}, {m.MTP != nil, "multi-token prediction"}, {m.Delta != nil, "gated delta nets"}, {m.Conv != nil, "short convolutions"},
+	}{{m.Delta != nil, "gated delta nets"}, {m.Conv != nil, "short convolutions"},
 		{m.Full != nil || m.ValueNorm || m.KeysAreValues || m.LayerScalar, "the parts of Gemma 4"}} {
 		if part.is {
 			names = append(names, part.name)
@@ -80,6 +80,7 @@ func (c *Run) boundModel() []layoutBound {
 	}
 	return append(c.boundExperts(),
 		layoutBound{len(names) > 0, "num-layers", strings.Join(names, ", "), "use a model without"},
+		layoutBound{m.MTP != nil && m.MTP.DetachHeads, "mtp-detach-heads", "two norms of gradients", leaveOut},
 		layoutBound{m.PaddedVocabCounts, "padded-vocab-in-softmax", "a softmax over padding, whose size depends on the ranks", leaveOut},
 	)
 }
@@ -131,7 +132,7 @@ func (c *Run) boundLayout() []layoutBound {
 // boundRun is the rest of a run.
 func (c *Run) boundRun() []layoutBound {
 	return []layoutBound{
-		{c.Optimizer.Kind == optimizer.Muon, "optimizer", "Muon's updates", "use --optimizer adam, sgd or lion"},
+		{c.Optimizer.Kind == optimizer.Muon && c.Optimizer.Muon.TPMode == optimizer.MuonBlockwise, "muon-tp-mode", "Muon's updates of what a rank has of a matrix", "use --muon-tp-mode duplicated"},
 		{c.DecreaseBatchSizeIfNeeded, "decrease-batch-size-if-needed", "batch sizes that ranks and micro-batches round down", leaveOut},
 		{c.DataloaderType == "cyclic", "dataloader-type", "--dataloader-type cyclic, whose order of samples is drawn for the ranks", "use single"},
 		{c.OffloadFolder != "" || c.OptimizerCPUOffload, "offload-folder optimizer-cpu-offload", "gradients and states outside of the device's memory", leaveOut},

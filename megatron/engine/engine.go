@@ -74,7 +74,7 @@ func New(rank *ranks.Rank, c config.Step, s optimizer.Schedule) (*Engine, error)
 		}
 	}
 	if c.Leaves > 0 {
-		c.Optimizer.Addends = optimizer.Addends{Leaves: int64(c.LeafSamples * c.Leaves), Tokens: int64(c.LeafSamples * c.SeqLength), Heads: int64(c.Model.NumAttentionHeads), Elements: c.Model.Parameters()}
+		c.Optimizer.Addends = addends(&c)
 	}
 	if err := e.freeze(); err != nil {
 		return nil, err

@@ -3,6 +3,8 @@ package engine
 import (
 	"math/bits"
 
+	"monotron/megatron/config"
+	"monotron/megatron/optimizer"
 	"monotron/mpu"
 )
 
@@ -16,6 +18,24 @@ func (e *Engine) leaves(m *Micro) mpu.Leaves {
 		return mpu.Leaves{}
 	}
 	return mpu.Leaves{Batch: int64(len(m.Tokens)), Chunk: int64(len(m.Tokens[0]) / e.config.Leaves)}
+}
+
+// meanLossBits is lossBits of sums that are means over all tokens.
+func (e *Engine) meanLossBits() int64 {
+	if e.config.Leaves == 0 {
+		return 0
+	}
+	return 52 - int64(bits.Len64(lossLimit))
+}
+
+// addends are what a step adds to a gradient, at most: each depth of multi-token prediction passes
+// embedding and head once more, and where depths share a layer that layer.
+func addends(c *config.Step) optimizer.Addends {
+	passes := 1
+	if c.Model.MTP != nil {
+		passes += c.Model.MTP.Depths
+	}
+	return optimizer.Addends{Leaves: int64(passes * c.LeafSamples * c.Leaves), Tokens: int64(passes * c.LeafSamples * c.SeqLength), Heads: int64(c.Model.NumAttentionHeads), Elements: c.Model.Parameters()}
 }
 
 // averaged is of how many parts of this rank's batch the losses of routers are means: of

@@ -22,7 +22,7 @@ func TestLayoutsAgree(t *testing.T) {
 		}
 		models = append(models, m)
 	}
-	stride := 181
+	stride := 191
 	if testing.Short() {
 		stride = 293
 	}
@@ -217,11 +217,14 @@ func TestLayoutsGiveTheSameBits(t *testing.T) {
 		shape, flags, only string
 		stride             int
 	}{
-		{"gpt2", "", "", 53},
-		{"llama", "--bf16 --qk-layernorm --attention-output-gate", "", 53},
+		{"gpt2", "", "", 97},
+		{"llama", "--bf16 --qk-layernorm --attention-output-gate", "", 97},
 		{"llama", "--softmax-type learnable", "tp4", 5}, // ranks share query groups
 		{"mixtral", "--moe-z-loss-coeff 0.001", "", 211},
 		{"deepseek-moe", "--bf16 --moe-shared-expert-gate", "", 211},
+		{"mla", "--bf16", "", 97},
+		{"mtp", "", "", 97},
+		{"llama", "--optimizer muon", "", 97},
 	} {
 		m, err := Builtin(c.shape, strings.Fields("--layout-invariant "+c.flags)...)
 		if err != nil {
