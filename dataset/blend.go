@@ -248,6 +248,7 @@ func pairwiseSum(a []float64) float64 {
 type mixture struct {
 	prefixes []string
 	weights  []float64
+	rows     []splitRow // parts of the data that are taken; nil: what the split is
 }
 
 // parseMixture tells `0.3 a 0.7 b` from `a b`: an even list whose every second

@@ -22,12 +22,13 @@ type Config struct {
 	TrainDataPath        []string
 	ValidDataPath        []string
 	TestDataPath         []string
-	DataArgsPath         string // a file that holds the words of --data-path
-	PerSplitDataArgsPath string // a JSON file with train, valid, test
-	Split                string // "" is Megatron's 969, 30, 1 where it applies
-	CachePath            string // --data-cache-path
-	ObjectPath           string // --object-storage-cache-path: where files of s3:// prefixes are; "": in the user's cache
-	Mock                 bool   // --mock-data
+	DataArgsPath         string    // a file that holds the words of --data-path
+	PerSplitDataArgsPath string    // a JSON file with train, valid, test
+	Groups               [3]Groups // --train-, --valid- and --test-weighted-split-paths
+	Split                string    // "" is Megatron's 969, 30, 1 where it applies
+	CachePath            string    // --data-cache-path
+	ObjectPath           string    // --object-storage-cache-path: where files of s3:// prefixes are; "": in the user's cache
+	Mock                 bool      // --mock-data
 	SequenceLength       int
 	Seed                 uint32
 	ResetPositionIDs     bool
@@ -60,7 +61,7 @@ func (c Config) Check() error {
 	}
 	perSplit := len(c.TrainDataPath)+len(c.ValidDataPath)+len(c.TestDataPath) > 0 || c.PerSplitDataArgsPath != ""
 	sources := 0
-	for _, given := range []bool{c.Mock, len(c.DataPath) > 0, c.DataArgsPath != "", perSplit} {
+	for _, given := range []bool{c.Mock, len(c.DataPath) > 0, c.DataArgsPath != "", perSplit, c.grouped()} {
 		if given {
 			sources++
 		}
@@ -69,8 +70,8 @@ func (c Config) Check() error {
 	case sources == 0:
 		add("no data: give --data-path, --train-data-path, --data-args-path, --per-split-data-args-path or --mock-data")
 	case sources > 1:
-		add("data is given twice; use one of --data-path, --data-args-path, --train/valid/test-data-path (or --per-split-data-args-path) and --mock-data")
-	case perSplit && c.Split != "":
+		add("data is given twice; use one of --data-path, --data-args-path, --train/valid/test-data-path (or --per-split-data-args-path), --train/valid/test-weighted-split-paths and --mock-data")
+	case (perSplit || c.grouped()) && c.Split != "":
 		add("--split %q has no meaning with data given per split", c.Split)
 	case c.DataArgsPath != "" && c.Split == "":
 		add("--data-args-path needs --split")
@@ -171,6 +172,16 @@ func (m *maker) build() (sets [3]Dataset, err error) {
 			return sets, exitcode.Errorf(exitcode.BadData, "--data-args-path %s is empty; write the arguments of --data-path to it", m.DataArgsPath)
 		}
 		return m.split("--data-args-path "+m.DataArgsPath, words)
+	case m.grouped():
+		for s, g := range m.Groups {
+			if !g.given() {
+				continue
+			}
+			if sets[s], err = m.group(Split(s)); err != nil {
+				return sets, err
+			}
+		}
+		return sets, nil
 	}
 	words, err := m.perSplitWords()
 	if err != nil {
@@ -227,8 +238,8 @@ func (m *maker) split(flag string, words []string) (sets [3]Dataset, err error) 
 			}
 			continue
 		}
-		one := func(prefix string, num *int64) (*GPT, error) {
-			return m.gpt(prefix, Split(s), row, num, text, pySplit(rows))
+		one := func(i int, num *int64) (*GPT, error) {
+			return m.gpt(mix.prefixes[i], Split(s), row, num, text, pySplit(rows))
 		}
 		if sets[s], err = m.blend(mix, Split(s), len(mix.prefixes) == 1 && mix.weights == nil, one); err != nil {
 			return sets, err
@@ -243,16 +254,16 @@ func (m *maker) whole(s Split, words []string) (Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	one := func(prefix string, num *int64) (*GPT, error) {
-		return m.gpt(prefix, s, &[2]float64{0, 1}, num, "", nil)
+	one := func(i int, num *int64) (*GPT, error) {
+		return m.gpt(mix.prefixes[i], s, &[2]float64{0, 1}, num, "", nil)
 	}
 	return m.blend(mix, s, len(mix.prefixes) == 1, one)
 }
 
 // blend makes a plain dataset of one prefix, or a blend of several.
-func (m *maker) blend(mix mixture, s Split, plain bool, one func(string, *int64) (*GPT, error)) (Dataset, error) {
+func (m *maker) blend(mix mixture, s Split, plain bool, one func(int, *int64) (*GPT, error)) (Dataset, error) {
 	if plain {
-		g, err := one(mix.prefixes[0], m.num[s])
+		g, err := one(0, m.num[s])
 		if g == nil || err != nil {
 			return nil, err
 		}
@@ -266,11 +277,11 @@ func (m *maker) blend(mix mixture, s Split, plain bool, one func(string, *int64)
 	}
 	size, members := int64(0), make([]*GPT, len(mix.prefixes))
 	weights := normalize(mix.weights)
-	for i, prefix := range mix.prefixes {
+	for i := range mix.prefixes {
 		target := math.Ceil(float64(*m.num[s]) * weights[i])
 		build := int64(math.Ceil(target * (1 + m.Surplus)))
 		size += int64(target)
-		g, err := one(prefix, &build)
+		g, err := one(i, &build)
 		if err != nil {
 			return nil, err
 		}
@@ -282,10 +293,10 @@ func (m *maker) blend(mix mixture, s Split, plain bool, one func(string, *int64)
 }
 
 // unweighted is one epoch of every member, weighted by its length.
-func (m *maker) unweighted(mix mixture, s Split, one func(string, *int64) (*GPT, error)) (Dataset, error) {
+func (m *maker) unweighted(mix mixture, s Split, one func(int, *int64) (*GPT, error)) (Dataset, error) {
 	sum, members, weights := int64(0), make([]*GPT, len(mix.prefixes)), make([]float64, len(mix.prefixes))
 	for i, prefix := range mix.prefixes {
-		g, err := one(prefix, nil)
+		g, err := one(i, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -315,6 +326,9 @@ func (m *maker) gpt(prefix string, s Split, row splitRow, num *int64, text strin
 	if g.First == g.End {
 		if num == nil || *num == 0 {
 			return nil, nil
+		}
+		if m.grouped() {
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: the range %s has none of its %d sequences; widen it", prefix, text, source.Len())
 		}
 		return nil, exitcode.Errorf(exitcode.BadData, "%s: of its %d sequences the %s split gets none by --split %s; add data%s", prefix, source.Len(), s, text, smallSplit(source.Len()))
 	}

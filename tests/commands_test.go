@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // shown is a command line that a page shows, its continued lines joined.
@@ -241,7 +240,7 @@ func runShown(t *testing.T, bin string, list []shown) {
 		prepare += c.text + "\n"
 	}
 	run := func(line string) (int, string) {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), slow)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, "bash", "-eu", "-c", line)
 		cmd.Dir, cmd.Env = folder, append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "TERM=dumb")

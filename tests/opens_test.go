@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // opens are the files that may open or read files by themselves, and why. All others go
@@ -27,7 +26,7 @@ var opens = map[string]string{
 	"tools/bench/process.go":               "the kernel's files",
 	"tools/doctor/host.go":                 "the kernel's files",
 	"internal/cgroup/cgroup.go":            "the kernel's files",
-	"tools/launch/stopped.go":              "the kernel's files",
+	"internal/system/threads.go":           "the kernel's files",
 	"csrc/comm/nccl/warnings.go":           "what NCCL writes for this process",
 	"dataset/jsonl/lines.go":               "a corpus may come through a pipe; it is read in blocks",
 	"tools/internal/command/prompt.go":     "a prompt may come through a pipe; 64 MiB of it are read at most",
@@ -110,7 +109,7 @@ func TestPipesAndDevicesAreNoFiles(t *testing.T) {
 func ends(t *testing.T, line, file string) {
 	t.Helper()
 	command := append([]string{"-c", `ulimit -v 8000000; exec "$0" "$@"`, filepath.Join(program(t), "monotron")}, strings.Fields(line)...)
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), slow)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", command...)
 	var out bytes.Buffer

@@ -476,18 +476,28 @@ func (p *parser) deriveCheckpoint() {
 func (p *parser) deriveData() {
 	d, t := &p.Data, &p.Tokenizer
 	d.SequenceLength, d.Seed = p.SeqLength, uint32(p.Seed)
-	perSplit := len(d.TrainDataPath)+len(d.ValidDataPath)+len(d.TestDataPath) > 0
+	perSplit, grouped := len(d.TrainDataPath)+len(d.ValidDataPath)+len(d.TestDataPath) > 0, false
+	for s, name := range []string{"train", "valid", "test"} {
+		flag := name + "-weighted-split-paths"
+		if len(d.Groups[s].Texts) > 0 && d.Groups[s].File != "" {
+			p.clash(flag+" "+flag+"-path", "--%s and --%[1]s-path exclude each other; give one", flag)
+		}
+		if err := d.Groups[s].Check(dataset.Split(s)); err != nil {
+			p.clash(flag, "%s", err)
+		}
+		grouped = grouped || len(d.Groups[s].Texts) > 0 || d.Groups[s].File != ""
+	}
 	sources := 0
-	for _, on := range []bool{d.Mock, len(d.DataPath) > 0, d.DataArgsPath != "", perSplit, d.PerSplitDataArgsPath != "", p.Tuning.Data != ""} {
+	for _, on := range []bool{d.Mock, len(d.DataPath) > 0, d.DataArgsPath != "", perSplit, d.PerSplitDataArgsPath != "", grouped, p.Tuning.Data != ""} {
 		if on {
 			sources++
 		}
 	}
 	if sources > 1 {
-		p.clash("data-path data-args-path train-data-path test-data-path per-split-data-args-path mock-data finetune-data", "--finetune-data, --data-path, --data-args-path, --train-data-path (with --valid- and --test-data-path), --per-split-data-args-path and --mock-data exclude each other; give one")
+		p.clash("data-path data-args-path train-data-path test-data-path per-split-data-args-path train-weighted-split-paths train-weighted-split-paths-path mock-data finetune-data", "--finetune-data, --data-path, --data-args-path, --train-data-path (with --valid- and --test-data-path), --per-split-data-args-path, --train-weighted-split-paths (with --valid- and --test-weighted-split-paths) and --mock-data exclude each other; give one")
 	}
 	p.need(sources == 0, "data-path data-args-path train-data-path valid-data-path test-data-path per-split-data-args-path mock-data", "the corpus as prefixes of .bin/.idx files; --mock-data needs none")
-	if (perSplit || d.PerSplitDataArgsPath != "") && d.Split != "" {
+	if (perSplit || grouped || d.PerSplitDataArgsPath != "") && d.Split != "" {
 		p.clash("split data-path", "--split divides --data-path; leave it out with one path list per split")
 	}
 	if strings.ContainsFunc(d.Split, func(c rune) bool { return !strings.ContainsRune("0123456789., /'\"[]()", c) }) {
@@ -511,7 +521,7 @@ func (p *parser) recordedTokenizer() {
 	if !p.Tokenizer.IsZero() || p.Tuning.Data != "" || p.options.Partial {
 		return
 	}
-	recorded, from := dataset.RecordedTokenizer(slices.Concat(d.DataPath, d.TrainDataPath, d.ValidDataPath, d.TestDataPath))
+	recorded, from := dataset.RecordedTokenizer(d.Prefixes())
 	if from != "" {
 		p.Tokenizer = recorded
 		p.notice("tokenizer: %s, as recorded in %s", recorded.Type, from)

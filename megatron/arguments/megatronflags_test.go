@@ -135,6 +135,9 @@ func withValue(f *table.Flag) []string {
 	if f.Kind == table.Switch {
 		return args
 	}
+	if strings.HasSuffix(f.Name, "-weighted-split-paths") {
+		return append(args, "n: 1 0:1 a") // one word with blanks
+	}
 	if values, ok := particular[f.Name]; ok {
 		return append(args, strings.Fields(values)...)
 	}
@@ -258,7 +261,7 @@ func TestEveryWorkingFlagChangesTheConfig(t *testing.T) {
 			companion = ""
 		case f.Owner == table.Experts && f.Name != "num-experts":
 			companion += " --num-experts 4"
-		case strings.HasSuffix(f.Name, "-data-path"), f.Name == "data-args-path", f.Name == "per-split-data-args-path", f.Name == "mock-data", f.Name == "finetune-data", f.Name == "tuning":
+		case strings.HasSuffix(f.Name, "-data-path"), strings.Contains(f.Name, "-weighted-split-paths"), f.Name == "data-args-path", f.Name == "per-split-data-args-path", f.Name == "mock-data", f.Name == "finetune-data", f.Name == "tuning":
 			with = slices.DeleteFunc(with, func(a string) bool { return a == "--data-path" || a == "a" })
 		}
 		with = append(with, strings.Fields(companion)...)

@@ -98,7 +98,7 @@ func TestNoFollowUps(t *testing.T) {
 		{"--lr 1e-3", "--lr 1e-3x", `"1e-3x" is not a number`},
 		{"--lr 1e-3", "--lr nan --min-lr 1e-2", "--lr nan is out of range"},
 		{"--data-path a", "--mock-dat", "did you mean --mock-data?"},
-		{"--data-path a", "--train-weighted-split-paths x", "use --data-path WEIGHT PREFIX"},
+		{"--data-path a", "--train-weighted-split-paths x", "must be NAME: WEIGHT START:END PREFIX"},
 		{"--hidden-size 64", "--hidden-size 64k", `"64k" is not an integer`},
 		{"--hidden-size 64", "--hidden-size 65 --kv-channels x", `"x" is not an integer`},
 		{"--num-layers 4", "--num-layers 4x --world-size 3 --pipeline-model-parallel-size 3 --global-batch-size 8", `"4x" is not an integer`},

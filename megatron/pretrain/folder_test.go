@@ -3,6 +3,7 @@ package pretrain
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
@@ -53,10 +54,15 @@ func TestTwoRunsAtTheSameMoment(t *testing.T) {
 		done := make(chan bool)
 		began := false
 		first := callUntil(t, context.Background(), dir, line, func(text string) {
-			if !began && strings.Contains(text, "iteration        1/") {
+			if !began && strings.Contains(text, "iteration        6/") {
 				began = true
 				go func() { second = call(t, dir, line); close(done) }()
-				time.Sleep(300 * time.Millisecond) // until it waits for the folder
+				for seen := 0; seen < 5; seen++ { // until it waits for the folder: it may open it before for a moment
+					if descriptors(filepath.Join(dir, "ck")) < 2 {
+						seen = -1
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
 			}
 		})
 		if first.err != nil || !began {
@@ -67,6 +73,17 @@ func TestTwoRunsAtTheSameMoment(t *testing.T) {
 			t.Errorf("with %q the second run: %v", goesOn, second.err)
 		}
 	}
+}
+
+// descriptors is how many of this process's open files are the folder.
+func descriptors(folder string) (n int) {
+	all, _ := filepath.Glob("/proc/self/fd/*")
+	for _, fd := range all {
+		if path, err := os.Readlink(fd); err == nil && path == folder {
+			n++
+		}
+	}
+	return n
 }
 
 // Claim (docs/failures.md): a fault for a rank that is not there is a wrong flag.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"monotron/dataset"
 	"monotron/megatron/config"
 	"monotron/megatron/spec"
 	"monotron/megatron/telemetry"
@@ -121,7 +122,8 @@ func dataPaths(c *config.Run) []string {
 	if len(list) > 1 {
 		list = slices.DeleteFunc(list, func(word string) bool { _, err := strconv.ParseFloat(word, 64); return err == nil })
 	}
-	return append(list, onlyGiven(c.Data.DataArgsPath, c.Data.PerSplitDataArgsPath)...)
+	group := c.Data.Groups[dataset.Train]
+	return append(list, onlyGiven(append(group.Texts, c.Data.DataArgsPath, c.Data.PerSplitDataArgsPath, group.File)...)...)
 }
 
 func onlyGiven(texts ...string) []string {

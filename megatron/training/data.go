@@ -60,7 +60,7 @@ func openData(c *config.Run, tok tokenizer.Tokenizer, trainIters int) (sets [3]d
 // mostly --output-prefix of preprocess_data, whose files have a longer name.
 func prefixHint(c *config.Run) string {
 	weighted := false
-	for _, path := range slices.Concat(c.Data.DataPath, c.Data.TrainDataPath, c.Data.ValidDataPath, c.Data.TestDataPath) {
+	for _, path := range c.Data.Prefixes() {
 		if _, err := os.Stat(path + ".idx"); err == nil {
 			continue
 		}

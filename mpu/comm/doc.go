@@ -9,7 +9,7 @@
 //
 // Who chooses: Run in mpu/ranks/ranks.go, whether ranks are goroutines or processes; Carry
 // in mpu/comm/nccl/carrier.go, of processes, whether NCCL carries their tensors; links.offer
-// in mpu/comm/process/roads.go, what carries bytes between two processes.
+// in mpu/comm/process/transport.go, what carries bytes between two processes.
 //
 // What records (watch), breaks (inject) or stages through the host's memory (Staged) is an
 // engine over another. Sums are made in rank order by inproc and processes (package

@@ -2,12 +2,11 @@ package health
 
 import (
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"monotron/internal/system"
 )
 
 // activity tells whether this process has computed, moved bytes of files, or waits
@@ -28,22 +27,14 @@ const (
 // busy tells it of the time since the last call. spins: a processor that was used, or
 // wanted, may be that of threads that wait for a device, and says nothing.
 func (a *activity) busy(spins bool) bool {
-	now, spent, bytes := time.Now(), spentTime(), fileBytes()
+	now, bytes := time.Now(), fileBytes()
+	spent, _ := system.Usage()
 	took := now.Sub(a.at)
 	computed := (spent - a.spent).Seconds() > idleShare*took.Seconds()
 	moved := float64(bytes-a.bytes) > idleBytes*took.Seconds()
 	a.at, a.spent, a.bytes = now, spent, bytes
 	starved := a.threads.starved()
-	return moved || diskWait() || !spins && (computed || starved)
-}
-
-// spentTime is the processor time of this process so far.
-func spentTime() time.Duration {
-	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return moved || system.AnyThread(os.Getpid(), 'D') || !spins && (computed || starved)
 }
 
 // fileBytes is what this process has read from and written to disks.
@@ -62,20 +53,4 @@ func fileBytes() (n int64) {
 		}
 	}
 	return n
-}
-
-// diskWait tells whether a thread is in the kernel's uninterruptible wait, as for a
-// disk or a file server.
-func diskWait() bool {
-	threads, err := filepath.Glob("/proc/self/task/*/stat")
-	if err != nil {
-		return false
-	}
-	for _, path := range threads {
-		text, err := os.ReadFile(path)
-		if at := strings.LastIndexByte(string(text), ')'); err == nil && at >= 0 && strings.HasPrefix(string(text[at+1:]), " D") {
-			return true
-		}
-	}
-	return false
 }

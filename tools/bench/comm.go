@@ -22,7 +22,7 @@ import (
 )
 
 // benchComm times all-reduces among goroutines beside the memory's own speed, then
-// among two processes by every road, beside Gloo's own sums and, where PYTHON has
+// among two processes by every transport, beside Gloo's own sums and, where PYTHON has
 // torch, torch.distributed's.
 func benchComm(c *cli.Context, open func(string) (*device.Device, error)) error {
 	if role := os.Getenv(roleVariable); role != "" {
@@ -49,7 +49,7 @@ func benchComm(c *cli.Context, open func(string) (*device.Device, error)) error 
 		r.Processes = append(r.Processes, wayTime{Way: w.name, Seconds: times[0], Small: times[1]})
 		speed, ratio := commBytes[0]/times[0]/1e9, ""
 		switch {
-		case w.road == "torch", w.fast && gloo == 0:
+		case w.transport == "torch", w.fast && gloo == 0:
 			gloo = max(gloo, speed)
 		case gloo > 0:
 			ratio = fmt.Sprintf("%.2f", speed/gloo)
@@ -92,8 +92,8 @@ var commBytes = []float64{64 << 20, 4 << 10}
 
 // way is one way for two processes to sum.
 type way struct {
-	name, road string
-	fast       bool // Gloo's own sum
+	name, transport string
+	fast            bool // Gloo's own sum
 }
 
 // ways has the peers first.
@@ -125,10 +125,10 @@ func (w way) time(c *cli.Context, world int) ([]float64, error) {
 		if err != nil {
 			return nil, err
 		}
-		if w.road == "torch" {
+		if w.transport == "torch" {
 			cmd = child(c.Context, os.Getenv("PYTHON"), "-c", torchScript, addr, strconv.Itoa(rank))
 		}
-		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d %d %v", roleVariable, addr, rank, world, w.fast), "MONOTRON_ROADS="+w.road, "MONOTRON_SECRET="+secret)
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d %d %v", roleVariable, addr, rank, world, w.fast), "MONOTRON_TRANSPORTS="+w.transport, "MONOTRON_SECRET="+secret)
 		cmd.Stdout, cmd.Stderr = &said[rank], &said[rank]
 		if err := cmd.Start(); err != nil {
 			return nil, exitcode.With(exitcode.NoInput, err)

@@ -156,7 +156,7 @@ func between(p *process.World, d *device.Device, from, to int) (best float64, er
 func (r *hostsReport) write(w io.Writer) error {
 	p := printer{w: w}
 	p.line("%s on %s: the same program, all can be reached", logging.Count(r.Ranks, "rank"), logging.Count(r.Hosts, "host"))
-	p.line("rank 0 sends by %s", r.Roads)
+	p.line("rank 0 sends by %s", r.Transports)
 	for _, note := range r.Notes {
 		p.line("%-8s %s", Note, note)
 	}

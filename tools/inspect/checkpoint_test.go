@@ -4,30 +4,24 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
+	"monotron/csrc/ref"
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint/native"
 	"monotron/mpu"
 )
 
-type memory struct{ device.HostBackend }
-
-func (memory) Describe() string                    { return "memory only" }
-func (memory) Run(device.Op, unsafe.Pointer) error { return errors.New("no ops here") }
-
 // saved writes two checkpoints of a weight and a moment.
 func saved(t *testing.T, dir string) {
-	d := device.New("memory", memory{})
+	d := ref.Open()
 	t.Cleanup(d.Arena.Close)
 	store := func(name string, values ...float32) mpu.Stored {
 		n := []int64{int64(len(values))}

@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -81,7 +80,7 @@ func runSamples(c *cli.Context) error {
 		return err
 	}
 	if settings.IsZero() {
-		settings, _ = dataset.RecordedTokenizer(slices.Concat(config.DataPath, config.TrainDataPath, config.ValidDataPath, config.TestDataPath))
+		settings, _ = dataset.RecordedTokenizer(config.Prefixes())
 	}
 	tok, err := tokenizer.FromConfig(settings)
 	if err != nil {

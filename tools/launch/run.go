@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
+	"time"
 
 	"monotron/csrc/gpus"
 	"monotron/internal/exitcode"
@@ -32,6 +33,7 @@ func (o *options) run(out, notes io.Writer) error {
 	if err := o.makeFolder(); err != nil {
 		return err
 	}
+	defer o.lock()()
 	err := o.attempts(signals, out, notes)
 	if o.temporary && ofNoUse(err) {
 		os.RemoveAll(o.folder) // nothing in it is of use
@@ -74,7 +76,8 @@ func ending(s os.Signal) string {
 func (o *options) makeFolder() (err error) {
 	if o.folder == "" {
 		o.temporary = true
-		if o.folder, err = os.MkdirTemp("", "monotron-run-"); err != nil {
+		removeOld(time.Now())
+		if o.folder, err = os.MkdirTemp("", temporaryName); err != nil {
 			return exitcode.Errorf(exitcode.IO, "no folder for flight records (--run-folder): %w", err)
 		}
 	}

@@ -2,13 +2,11 @@ package launch
 
 import (
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"monotron/internal/exitcode"
+	"monotron/internal/system"
 	"monotron/mpu/comm/failure"
 )
 
@@ -57,8 +55,4 @@ func (a *attemptRun) judgeStopped(lost []*process) {
 }
 
 // stopped tells whether a process is, by SIGSTOP or the like.
-func stopped(pid int) bool {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	at := strings.LastIndexByte(string(text), ')') // the name before it may hold anything
-	return err == nil && at >= 0 && strings.HasPrefix(string(text[at+1:]), " T")
-}
+func stopped(pid int) bool { return system.AnyThread(pid, 'T') }

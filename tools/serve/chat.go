@@ -2,7 +2,6 @@ package serve
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 
 	"monotron/megatron/inference"
@@ -18,7 +17,7 @@ type chatAsk struct {
 	MaxCompletion *int            `json:"max_completion_tokens"`
 	LogProbs      bool            `json:"logprobs"`
 	Top           *int            `json:"top_logprobs"`
-	Tools         json.RawMessage `json:"tools"`
+	toolsAsk
 	templateAsk
 }
 
@@ -27,10 +26,14 @@ type templateAsk struct {
 	AddGeneration *bool           `json:"add_generation_prompt"`
 	ContinueFinal bool            `json:"continue_final_message"`
 	Variables     json.RawMessage `json:"chat_template_kwargs"`
+	Tools         json.RawMessage `json:"tools"`
 }
 
 func (a *templateAsk) options() (chat.Options, error) {
 	o := chat.Options{AddGenerationPrompt: a.AddGeneration == nil || *a.AddGeneration, ContinueFinalMessage: a.ContinueFinal, Variables: a.Variables}
+	if given(a.Tools) && string(a.Tools) != "[]" {
+		o.Tools = a.Tools
+	}
 	if o.AddGenerationPrompt && o.ContinueFinalMessage {
 		return o, wrong("continue_final_message", "needs add_generation_prompt: false")
 	}
@@ -54,6 +57,7 @@ type conversation struct {
 	q      *chatAsk
 	id     string
 	prompt int // tokens
+	calls  *calls
 }
 
 func (c *conversation) requests() (list []*inference.Request, err error) {
@@ -62,16 +66,14 @@ func (c *conversation) requests() (list []*inference.Request, err error) {
 		return nil, err
 	}
 	var all []error
-	if given(c.q.Tools) && string(c.q.Tools) != "[]" {
-		all = append(all, wrong("tools", "this server does not parse tool calls in the model's output"))
-	}
+	c.calls = c.q.calls(&all, c.l, base)
 	if c.q.Top != nil && !c.q.LogProbs {
 		all = append(all, wrong("top_logprobs", "needs logprobs: true"))
 	}
 	if c.q.LogProbs {
 		base.LogProbs = between(&all, "top_logprobs", c.q.Top, 0, mostLogProbs, 0)
 	}
-	messages, err := turns(c.q.Messages)
+	messages, err := c.l.turns(c.q.Messages)
 	if err != nil {
 		all = append(all, err)
 	}
@@ -105,54 +107,6 @@ func (c *conversation) requests() (list []*inference.Request, err error) {
 func (c *conversation) forget() { c.q.Messages, c.q.Variables, c.q.Tools = nil, nil, nil }
 
 func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
-
-// turns are the messages of a request, looked at as far as every template needs them.
-func turns(raw json.RawMessage) (list []message, err error) {
-	if !given(raw) {
-		return nil, wrong("messages", "missing: a list of {role, content}")
-	}
-	if json.Unmarshal(raw, &list) != nil {
-		return nil, wrong("messages", "a list of {role, content}")
-	}
-	if len(list) == 0 {
-		return nil, wrong("messages", "the list is empty")
-	}
-	for i, m := range list {
-		var turn map[string]any
-		if json.Unmarshal(m, &turn) != nil {
-			return nil, wrong("messages", "number %d is not an object", i)
-		}
-		if err := plainTurn(turn); err != nil {
-			return nil, wrong("messages", "number %d %s", i, err)
-		}
-	}
-	return list, nil
-}
-
-// plainTurn checks that a turn is a text or a list of texts, which is what models here know.
-// The template sees the list as it is.
-func plainTurn(turn map[string]any) error {
-	role, is := turn["role"].(string)
-	switch {
-	case !is:
-		return errors.New("must be an object with a role")
-	case role == "tool" || turn["tool_calls"] != nil:
-		return errors.New("calls tools, which this server does not support")
-	}
-	if parts, is := turn["content"].([]any); is {
-		for _, p := range parts {
-			part, _ := p.(map[string]any)
-			if _, is := part["text"].(string); !is {
-				return errors.New("has content that is not text")
-			}
-		}
-		return nil
-	}
-	if _, is := turn["content"].(string); !is {
-		return errors.New("has content that is not text")
-	}
-	return nil
-}
 
 // render is the text of a conversation, and its ids.
 func (l *loaded) render(messages []message, a *templateAsk) (string, []int32, error) {
@@ -221,15 +175,28 @@ func textOf(r inference.Result) string {
 }
 
 func (c *conversation) delta(i int, r inference.Result) map[string]any {
-	delta := map[string]any{}
-	if text := textOf(r); text != "" {
+	delta, reason := map[string]any{}, reasonOf(r.Ended)
+	text, made := c.calls.next(i, textOf(r), r.Ended != "")
+	if text != "" {
 		delta["content"] = text
 	}
-	return map[string]any{"index": i, "delta": delta, "logprobs": c.logs(r.Tokens), "finish_reason": reasonOf(r.Ended)}
+	if len(made) > 0 {
+		delta["tool_calls"], reason = made, reasonOfCalls(reason)
+	}
+	return map[string]any{"index": i, "delta": delta, "logprobs": c.logs(r.Tokens), "finish_reason": reason}
 }
 
 func (c *conversation) complete(i int, r inference.Result) map[string]any {
-	return map[string]any{"index": i, "message": map[string]any{"role": "assistant", "content": textOf(r), "refusal": nil}, "logprobs": c.logs(r.Tokens), "finish_reason": reasonOf(r.Ended)}
+	reason := reasonOf(r.Ended)
+	text, made := c.calls.next(i, textOf(r), true)
+	message := map[string]any{"role": "assistant", "content": text, "refusal": nil}
+	if len(made) > 0 {
+		message["tool_calls"], reason = made, reasonOfCalls(reason)
+		if text == "" {
+			message["content"] = nil
+		}
+	}
+	return map[string]any{"index": i, "message": message, "logprobs": c.logs(r.Tokens), "finish_reason": reason}
 }
 
 func (c *conversation) keep(all []inference.Result) []int {

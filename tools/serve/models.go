@@ -98,7 +98,7 @@ func (s *server) tokenize(w http.ResponseWriter, r *http.Request, l *loaded) err
 	switch {
 	case given(q.Messages):
 		var messages []message
-		if messages, err = turns(q.Messages); err == nil {
+		if messages, err = l.turns(q.Messages); err == nil {
 			_, ids, err = l.render(messages, &q.templateAsk)
 		}
 	case q.Prompt == nil:

@@ -1,13 +1,9 @@
 package serve
 
 import (
-	"bytes"
 	"embed"
-	"fmt"
 	"net/http"
-	"strings"
 	"sync"
-	"text/template"
 
 	"monotron/internal/web"
 )
@@ -17,21 +13,8 @@ var pageFiles embed.FS
 
 // pageHTML is the page to chat with the model, in one file; it needs nothing but this server.
 var pageHTML = sync.OnceValue(func() []byte {
-	read := func(name string) string {
-		text, err := pageFiles.ReadFile("page/" + name)
-		if err != nil {
-			panic(err) // go:embed has them all
-		}
-		return strings.TrimSpace(string(text))
-	}
-	styles, scripts := []string{read("page.css")}, []string{read("markdown.js"), read("page.js")}
-	var out bytes.Buffer
-	err := template.Must(template.New("page").Parse(read("index.html"))).Execute(&out, map[string]any{"Styles": styles, "Scripts": scripts,
-		"Policy": fmt.Sprintf("default-src 'none'; base-uri 'none'; form-action 'none'; connect-src 'self'; style-src %s; script-src %s", web.Hashes(styles), web.Hashes(scripts))})
-	if err != nil {
-		panic(err) // a buffer takes everything
-	}
-	return out.Bytes()
+	p := web.Page{Folder: pageFiles, Styles: []string{"page.css"}, Scripts: []string{"markdown.js", "page.js"}}
+	return p.HTML("'self'", nil)
 })
 
 // page answers with the chat page.

@@ -52,7 +52,7 @@ func TestPageHasAPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := string(text)
-	if strings.Count(page, "'sha256-") != 3 || strings.Contains(page, "unsafe") || !strings.Contains(page, "connect-src 'self'") || strings.Contains(page, "src=\"") || len(page) > 60_000 {
+	if strings.Count(page, "'sha256-") != 4 || strings.Contains(page, "unsafe") || !strings.Contains(page, "connect-src 'self'") || strings.Contains(page, "src=\"") || len(page) > 60_000 {
 		t.Errorf("%d bytes, policy %.600s", len(page), page)
 	}
 }

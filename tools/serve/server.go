@@ -28,6 +28,7 @@ import (
 	"monotron/megatron/inference/schema"
 	"monotron/megatron/spec"
 	"monotron/mpu/ranks"
+	"monotron/tokenizer/chat"
 	"monotron/tools/internal/answering"
 	"monotron/tools/internal/command"
 )
@@ -55,7 +56,8 @@ type server struct {
 type loaded struct {
 	*answering.Model
 	batcher *inference.Batcher
-	words   func() *schema.Vocabulary // of the tokenizer, made when a request first needs it
+	words   func() *schema.Vocabulary        // of the tokenizer, made when a request first needs it
+	calls   func() (*chat.CallFormat, error) // of the chat template, found when a request first needs it
 	shape   spec.Model
 	weights string // which these are, as the server began
 }
@@ -110,6 +112,7 @@ func (s *server) serve(ctx context.Context, c *cli.Context, at ranks.Config, her
 		l.words = sync.OnceValue(func() *schema.Vocabulary {
 			return schema.NewVocabulary(l.Tok, l.Vocab, append(slices.Clone(l.Ends), int32(l.Tok.EOD())))
 		})
+		l.calls = sync.OnceValues(func() (*chat.CallFormat, error) { return l.Template.CallFormat() })
 		b.Stepped = s.metrics.stepped
 		s.metrics.watch(b)
 		s.ready.Store(l)

@@ -1,9 +1,6 @@
 package table
 
-const (
-	noDeepSpeed = "DeepSpeed is not used here"
-	splitPaths  = "use --data-path WEIGHT PREFIX .. with --split, or --train-data-path, --valid-data-path and --test-data-path for separate files"
-)
+const noDeepSpeed = "DeepSpeed is not used here"
 
 // deepspeedFlags are the names of the BLOOM era that have no twin above.
 var deepspeedFlags = owned(DeepSpeed,
@@ -27,12 +24,12 @@ var deepspeedFlags = owned(DeepSpeed,
 	refused("lr-warmup-tokens", Int, "use --lr-warmup-samples (tokens / sequence length)"),
 	refused("eval-only", String, "use --skip-train").instead("train-iters"),
 	refused("skip-train-iteration-range", Strings, "use --iterations-to-skip with each iteration, as in $(seq 13251 14000)"),
-	refused("train-weighted-split-paths", Strings, splitPaths).instead("data-path"),
-	refused("train-weighted-split-paths-path", String, splitPaths+", or --data-args-path FILE").instead("data-path"),
-	refused("valid-weighted-split-paths", Strings, splitPaths).instead("data-path"),
-	refused("valid-weighted-split-paths-path", String, splitPaths+", or --per-split-data-args-path FILE").instead("data-path"),
-	refused("test-weighted-split-paths", Strings, splitPaths).instead("data-path"),
-	refused("test-weighted-split-paths-path", String, splitPaths+", or --per-split-data-args-path FILE").instead("data-path"),
+	works("train-weighted-split-paths", Strings, "", "Data.Groups.0.Texts", "data for training, as one text \"NAME: WEIGHT START:END PREFIX, ...\" in quotes: of each dataset the sequences from START to END, 0 to 1"),
+	works("train-weighted-split-paths-path", String, "", "Data.Groups.0.File", "file with the text of --train-weighted-split-paths, in double quotes, on one line"),
+	works("valid-weighted-split-paths", Strings, "", "Data.Groups.1.Texts", "data for validation, as one text \"NAME: WEIGHT START:END PREFIX, ...\" in quotes: of each dataset the sequences from START to END, 0 to 1"),
+	works("valid-weighted-split-paths-path", String, "", "Data.Groups.1.File", "file with the text of --valid-weighted-split-paths, in double quotes, on one line"),
+	works("test-weighted-split-paths", Strings, "", "Data.Groups.2.Texts", "data for the test, as one text \"NAME: WEIGHT START:END PREFIX, ...\" in quotes: of each dataset the sequences from START to END, 0 to 1"),
+	works("test-weighted-split-paths-path", String, "", "Data.Groups.2.File", "file with the text of --test-weighted-split-paths, in double quotes, on one line"),
 	accepted("valid-num-workers", Int, "", "--num-workers applies to every split"),
 	accepted("universal-checkpoint", Switch, "", "a checkpoint loads under any layout"),
 	refused("use-bnb-optimizer", Switch, "8-bit moments are not supported; use f32 moments with --use-distributed-optimizer, which shards them"),

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"monotron/internal/exitcode"
 	"monotron/megatron/spec"
@@ -58,7 +59,7 @@ const (
 )
 
 // Known names all families.
-const Known = "gpt2, gpt_neo, gpt_neox, llama, mistral, mixtral, olmo2, olmoe, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, starcoder2, glm4_moe, bloom, granite, gemma2, gemma3_text, olmo3, exaone4, seed_oss, hunyuan_v1_dense, ernie4_5, cohere, falcon, opt, minimax_m2, gpt_oss, llama4_text, deepseek_v2, deepseek_v3, kimi_k2, glm4_moe_lite, qwen3_next, qwen3_5_text, qwen3_5_moe_text, lfm2, gemma4_text, ministral3"
+var Known = strings.Join(order, ", ")
 
 // unheld are families that are known well enough to say what of them is lacking here.
 var unheld = map[string]string{
@@ -255,46 +256,6 @@ type fields struct {
 	TorchDType   json.RawMessage `json:"torch_dtype"`
 }
 
-// absent is what transformers' class of a family has where a key is absent, and
-// not another family's; null is another thing, and takes it away.
-func absent(family string) (f fields) {
-	switch family {
-	case Mistral:
-		f.KVHeads, f.SlidingWindow, f.MaxPositions = number(8), number(4096), number(131072)
-	case Olmo2:
-		f.RMSNormEps = decimal(1e-5)
-	case GPTNeo:
-		f.MaxPositions, f.WindowSize = number(2048), number(256)
-	case GPTNeoX:
-		f.MaxPositions, f.NeoXPartial = number(2048), decimal(0.25)
-	case Phi3:
-		f.MaxPositions, f.RMSNormEps = number(4096), decimal(1e-5)
-	case SmolLM3:
-		f.KVHeads, f.MaxPositions, f.RopeTheta, f.NoRopeInterval = number(4), number(32768), decimal(2e6), number(4)
-	case Starcoder2:
-		f.KVHeads, f.MaxPositions = number(2), number(4096)
-	case Mixtral:
-		f.KVHeads, f.RopeTheta, f.RMSNormEps, f.MaxPositions, f.ExpertsPerTok = number(8), decimal(1e6), decimal(1e-5), number(131072), number(2)
-	case OLMoE:
-		f.RMSNormEps, f.MaxPositions, f.ExpertsPerTok, f.RouterAuxLoss = decimal(1e-5), number(4096), number(8), decimal(0.01)
-	case Qwen2MoE:
-		f.KVHeads, f.SlidingWindow, f.MaxWindowLayers, f.MaxPositions, f.ExpertsPerTok = number(16), number(4096), number(28), number(32768), number(4)
-		f.MoEIntermediate, f.SharedIntermediate = number(1408), number(5632)
-	case Qwen3MoE:
-		f.KVHeads, f.SlidingWindow, f.MaxPositions, f.ExpertsPerTok, f.MoEIntermediate = number(4), number(4096), number(32768), number(8), number(768)
-	case GLM4MoE:
-		f.KVHeads, f.RMSNormEps, f.MaxPositions, f.PartialRotary, f.ExpertsPerTok = number(8), decimal(1e-5), number(131072), decimal(0.5), number(8)
-		f.MoEIntermediate, f.SharedExperts, f.FirstDense = number(1408), number(1), number(1)
-		f.ScoringFunc, f.TopKMethod = word("sigmoid"), word("noaux_tc")
-	case Qwen2, Qwen3:
-		f.KVHeads, f.SlidingWindow, f.MaxWindowLayers, f.MaxPositions = number(32), number(4096), number(28), number(32768)
-		if family == Qwen3 {
-			f.HeadDim = number(128)
-		}
-	}
-	return f
-}
-
 // What a class has where a key is absent.
 func number(n int64) *int64      { return &n }
 func decimal(x float64) *float64 { return &x }
@@ -321,8 +282,9 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 		ModelType string `json:"model_type"`
 	}
 	_ = json.Unmarshal(raw, &named) // the next line says what is wrong with it
-	f := absent(named.ModelType)
-	if row, ok := rows[named.ModelType]; ok && row.absent != nil {
+	var f fields
+	row := rows[named.ModelType]
+	if row != nil && row.absent != nil {
 		row.absent(&f)
 	}
 	if err := json.Unmarshal(raw, &f); err != nil {
@@ -338,12 +300,12 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 		}
 		return nil, exitcode.Errorf(exitcode.BadData, "%s is not the JSON of a model: %w", path, err)
 	}
-	c := &reading{Config: Config{Family: f.ModelType, Wrapped: wrapped, Model: &spec.Model{WindowLeft: -1}}}
-	if row, ok := rows[f.ModelType]; ok {
+	c := &reading{Config: Config{Family: f.ModelType, Wrapped: wrapped, Model: &spec.Model{WindowLeft: -1}}, row: row}
+	if row == nil {
+		c.unknown(f.ModelType)
+	} else {
 		c.understood(raw)
 		row.read(c, &f)
-	} else {
-		c.first(&f)
 	}
 	if c.Quantization = f.Quantization.kind(); f.Quantization != nil && c.Quantization == "" {
 		c.fail("quantization_config: quantized weights other than NF4 and int8 of bitsandbytes are not supported; convert them to float first (transformers: model.dequantize())")
@@ -357,30 +319,6 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)
 	}
 	return &c.Config, nil
-}
-
-// first reads the families that have no row.
-func (c *reading) first(f *fields) {
-	switch f.ModelType {
-	case GPT2:
-		c.gpt2(f)
-	case Bloom:
-		c.bloom(f)
-	case GPTNeo:
-		c.gptNeo(f)
-	case GPTNeoX:
-		c.gptNeoX(f)
-	case Starcoder2:
-		c.starcoder2(f)
-	case Llama, Mistral, Phi3, SmolLM3, Qwen2, Qwen3, Mixtral, Olmo2, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE:
-		c.llama(f)
-	case DeepSeekV2, DeepSeekV3:
-		c.deepSeek(f)
-	case "":
-		c.fail("model_type is missing")
-	default:
-		c.unknown(f.ModelType)
-	}
 }
 
 // turnsPart are the families whose classes look at partial_rotary_factor.

@@ -10,29 +10,21 @@ import (
 // mixtureNames are what a family calls the parts of a layer's mixture of experts, whose
 // router is `gate` and whose experts are `experts.J`.
 type mixtureNames struct {
+	experts        int64  // of the class, where no key gives a number
 	mixture        string // in the layer
 	gate, up, down string // of an expert
 	shared         string // the shared expert, in the mixture; "": the family has none
 }
 
-var deepSeekNames = mixtureNames{"mlp.", "gate_proj", "up_proj", "down_proj", "shared_experts."}
-
-// mixtures are the families with experts.
-var mixtures = map[string]mixtureNames{
-	Mixtral:    {"block_sparse_moe.", "w1", "w3", "w2", ""},
-	Qwen2MoE:   {"mlp.", "gate_proj", "up_proj", "down_proj", "shared_expert."},
-	Qwen3MoE:   {"mlp.", "gate_proj", "up_proj", "down_proj", ""},
-	OLMoE:      {"mlp.", "gate_proj", "up_proj", "down_proj", ""},
-	GLM4MoE:    {"mlp.", "gate_proj", "up_proj", "down_proj", "shared_experts."},
-	Qwen3Next:  {"mlp.", "gate_proj", "up_proj", "down_proj", "shared_expert."},
-	Qwen35MoE:  {"mlp.", "gate_proj", "up_proj", "down_proj", "shared_expert."},
-	MiniMax2:   {"block_sparse_moe.", "w1", "w3", "w2", ""},
-	GPTOSS:     {"mlp.", "", "", "", ""}, // fused: see gptoss.go
-	DeepSeekV2: deepSeekNames, DeepSeekV3: deepSeekNames, KimiK2: deepSeekNames, GLM4MoELite: deepSeekNames,
+// The names of most families.
+func gated(experts int64, shared string) *mixtureNames {
+	return &mixtureNames{experts, "mlp.", "gate_proj", "up_proj", "down_proj", shared}
 }
 
-// hasExperts tells whether a family's layers are mixtures.
-func hasExperts(family string) bool { return mixtures[family].mixture != "" }
+// The names of Mixtral.
+func numbered(experts int64) *mixtureNames {
+	return &mixtureNames{experts, "block_sparse_moe.", "w1", "w3", "w2", ""}
+}
 
 // experts reads the mixture of a family that has one.
 func (c *reading) experts(f *fields) {
@@ -77,13 +69,10 @@ func (c *reading) numExperts(f *fields) (n *int64) {
 		}
 	}
 	if n == nil {
-		n = classExperts[c.Family]
+		n = number(c.row.mixture.experts)
 	}
 	return n
 }
-
-// classExperts are the classes' numbers where no key gives one.
-var classExperts = map[string]*int64{Mixtral: number(8), Qwen2MoE: number(60), Qwen3MoE: number(128), OLMoE: number(64), GLM4MoE: number(128), DeepSeekV2: number(64), DeepSeekV3: number(256), KimiK2: number(384), GLM4MoELite: number(64), MiniMax2: number(256), GPTOSS: number(128), Qwen3Next: number(512), Qwen35MoE: number(256)}
 
 // sparseLayers: every decoder_sparse_step-th layer has experts, but for mlp_only_layers.
 func (c *reading) sparseLayers(f *fields) {
@@ -107,6 +96,9 @@ func (c *reading) deepSeekExperts(f *fields) {
 	}
 	if n := f.FirstDense; n != nil && *n < 0 {
 		c.fail("first_k_dense_replace is %d; it is a number of layers", *n)
+	}
+	if e.SharedFFN == 0 && c.Family == GLM4MoE {
+		c.fail("n_shared_experts of 0 is not supported: this class always has shared experts")
 	}
 	step := c.optional("moe_layer_freq", f.LayerFreq, 1)
 	for i := range e.Layers {
@@ -168,47 +160,14 @@ func (c *reading) expertGroups(f *fields, best int) {
 	}
 }
 
-// mixture tells what of a mixture a family cannot hold.
-func mixture(family string, m *spec.Model, need needs) {
-	e := m.Experts
-	if need((e != nil) == hasExperts(family), "experts: %v", e != nil); e == nil || !hasExperts(family) {
-		return
-	}
-	need(!e.ProbsOnInput, "weights that multiply what goes into an expert (--moe-apply-probs-on-input)")
-	need(e.ScoreFunction == spec.ScoreSoftmax || family == GLM4MoE, "a router with %s scores", e.ScoreFunction)
-	switch family {
-	case Mixtral, OLMoE:
-		need(family == OLMoE || !e.PreSoftmax, "a softmax over all experts before the choice (--moe-router-pre-softmax)")
-		need(!slices.Contains(e.Layers, false), "layers without experts")
-	case GLM4MoE:
-		deepSeekMixture(family, e, need)
-		return
-	}
-	need((e.SharedFFN > 0) == (family == Qwen2MoE) && e.SharedGate == (family == Qwen2MoE), "shared experts of width %d, gated: %v", e.SharedFFN, e.SharedGate)
-	need(!e.ExpertBias, "biases of the choice (--moe-router-enable-expert-bias)")
-	need(e.NumGroups == 0 && (e.ScalingFactor == 0 || e.ScalingFactor == 1), "groups of experts, or scaled weights")
-}
-
-// deepSeekMixture is mixture for the families that deepSeekExperts reads.
-func deepSeekMixture(family string, e *spec.Experts, need needs) {
-	need(!e.SharedGate && e.SharedFFN%e.FFNHiddenSize == 0, "shared experts of width %d, gated: %v, together with experts of width %d", e.SharedFFN, e.SharedGate, e.FFNHiddenSize)
-	need(e.ScoreFunction == spec.ScoreSigmoid && e.ExpertBias, "a router without sigmoid scores and biases of the choice (--moe-router-enable-expert-bias)")
-	need(e.NumGroups == 0 || e.BestOfGroup() == 2, "groups chosen by their best %d experts", e.BestOfGroup())
-	if family == GLM4MoE {
-		first := slices.Index(e.Layers, true)
-		need(first >= 0 && !slices.Contains(e.Layers[first:], false), "layers without experts behind one with them")
-		need(e.SharedFFN > 0, "a mixture without shared experts")
-	}
-}
-
 // experts adds the mixture of a layer: its router, and each expert under its global number.
-func (mp *Mapping) experts(ours, layer, family string) {
-	m, e, names := mp.Model, mp.Model.Experts, mixtures[family]
+func (mp *Mapping) experts(ours, layer string) {
+	m, e, names := mp.Model, mp.Model.Experts, mp.row.mixture
 	h, ffn, theirs := m.HiddenSize, e.FFNHiddenSize, layer+names.mixture
 	mp.same(ours+"router.weight", theirs+"gate.weight", e.Num, h)
 	if e.ExpertBias {
 		bias := "gate.e_score_correction_bias"
-		if family == MiniMax2 {
+		if mp.Family == MiniMax2 {
 			bias = "e_score_correction_bias"
 		}
 		mp.same(ours+"router.expert_bias", theirs+bias, e.Num)
@@ -229,8 +188,8 @@ func (mp *Mapping) experts(ours, layer, family string) {
 }
 
 // expertConfig says a mixture as its family's config.json does.
-func expertConfig(c map[string]any, m *spec.Model, family string) {
-	e := m.Experts
+func expertConfig(c map[string]any, m *spec.Model) {
+	e, family := m.Experts, c["model_type"]
 	put(c, "num_experts_per_tok", e.TopK, "output_router_logits", false)
 	if len(e.AuxLossCoeff) > 0 {
 		put(c, "router_aux_loss_coef", e.AuxLossCoeff[0])

@@ -87,6 +87,7 @@ func TestMixtureRefusals(t *testing.T) {
 		{OLMoE, `,"sliding_window":8`, "sliding_window 8"},
 		{OLMoE, `,"head_dim":6`, "head_dim 6"},
 		{GLM4MoE, `,"num_nextn_predict_layers":-1`, "num_nextn_predict_layers"},
+		{GLM4MoE, `,"n_shared_experts":0`, "n_shared_experts"},
 		{GLM4MoE, `,"norm_topk_prob":false`, "norm_topk_prob false"},
 		{GLM4MoE, `,"n_group":3,"topk_group":1`, "n_group 3"},
 		{GLM4MoE, `,"partial_rotary_factor":0.1`, "partial_rotary_factor"},
@@ -111,19 +112,18 @@ func TestMixtureRefusals(t *testing.T) {
 // which transformers' classes do not build without latent attention, are not written.
 func TestMixturesNoFamilyHolds(t *testing.T) {
 	for says, change := range map[string]func(m *spec.Model){
-		"before the choice":                 func(m *spec.Model) { m.Experts.PreSoftmax = true },
-		"layers without experts":            func(m *spec.Model) { m.Experts.Layers[0] = false },
-		"shared experts of width 9":         func(m *spec.Model) { m.QKNorm, m.Experts.SharedFFN = true, 9 },
-		"best 1 experts":                    func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.GroupTopK = 2 },
-		"without sigmoid scores":            func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.ScoreFunction = spec.ScoreSoftmax },
-		"norms after attention":             func(m *spec.Model) { m.NormAfter = true },
-		"groups of experts":                 func(m *spec.Model) { m.Experts.NumGroups = 2 },
-		"multiply what goes":                func(m *spec.Model) { m.Experts.ProbsOnInput = true },
-		"biases of QKV":                     func(m *spec.Model) { m.LinearBias = true },
-		"without shared experts":            func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.SharedFFN = 0 },
-		"behind one with them":              func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.Layers = []bool{true, false} },
-		"together with experts of width 10": func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.SharedFFN = 15 },
-		"rotation of 2 of a head's 6":       func(m *spec.Model) { m.RotaryPercent = 0.4 },
+		"--moe-router-pre-softmax":                       func(m *spec.Model) { m.Experts.PreSoftmax = true },
+		"--moe-layer-freq [true true] ->":                func(m *spec.Model) { m.Experts.Layers[0] = false },
+		"--moe-shared-expert-intermediate-size 0 -> 9":   func(m *spec.Model) { m.QKNorm, m.Experts.SharedFFN = true, 9 },
+		"--moe-router-group-best 2 -> 1":                 func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.GroupTopK = 2 },
+		"--moe-router-score-function sigmoid -> softmax": func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.ScoreFunction = spec.ScoreSoftmax },
+		"--norm-after":                                   func(m *spec.Model) { m.NormAfter = true },
+		"--moe-router-num-groups":                        func(m *spec.Model) { m.Experts.NumGroups = 2 },
+		"--moe-apply-probs-on-input":                     func(m *spec.Model) { m.Experts.ProbsOnInput = true },
+		"bias of linear layers":                          func(m *spec.Model) { m.LinearBias = true },
+		"[true true] -> [true false]":                    func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.Layers = []bool{true, false} },
+		"--moe-shared-expert-intermediate-size 10 -> 15": func(m *spec.Model) { withExperts(m, GLM4MoE); m.Experts.SharedFFN = 15 },
+		"--rotary-percent":                               func(m *spec.Model) { m.RotaryPercent = 0.4 },
 	} {
 		m := shape(Mixtral)
 		change(m)
@@ -273,7 +273,7 @@ func TestFurtherLayersAreRead(t *testing.T) {
 		_ = src.Close()
 	}
 	m.MTP.Repeated = true
-	if _, err := NewMapping(m, GLM4MoE); err == nil || !strings.Contains(err.Error(), "--mtp-num-layers") {
+	if _, err := NewMapping(m, GLM4MoE); err == nil || !strings.Contains(err.Error(), "--mtp-use-repeated-layer") {
 		t.Errorf("a repeated layer: %v", err)
 	}
 	if _, err := NewMapping(&spec.Model{MTP: &spec.MTP{Depths: 1}}, Llama); exitcode.CodeOf(err) != exitcode.Usage {

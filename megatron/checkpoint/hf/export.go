@@ -39,53 +39,43 @@ func Export(dir string, m *spec.Model, get func(global string) ([]float32, error
 	return err
 }
 
-var architectures = map[string]string{GPT2: "GPT2LMHeadModel", Llama: "LlamaForCausalLM", Mistral: "MistralForCausalLM",
-	Qwen2: "Qwen2ForCausalLM", Qwen3: "Qwen3ForCausalLM", Mixtral: "MixtralForCausalLM", Bloom: "BloomForCausalLM", Olmo2: "Olmo2ForCausalLM", GPTNeo: "GPTNeoForCausalLM",
-	GPTNeoX: "GPTNeoXForCausalLM", Phi3: "Phi3ForCausalLM", SmolLM3: "SmolLM3ForCausalLM", Starcoder2: "Starcoder2ForCausalLM",
-	Qwen2MoE: "Qwen2MoeForCausalLM", Qwen3MoE: "Qwen3MoeForCausalLM", OLMoE: "OlmoeForCausalLM", GLM4MoE: "Glm4MoeForCausalLM"}
-
 // configOf writes what transformers 4 and 5 both read.
 func configOf(m *spec.Model, o ExportOptions) map[string]any {
 	c := map[string]any{
-		"architectures": []string{architectureOf(o.Family)}, "model_type": o.Family, "torch_dtype": torchTypes[o.DType], "dtype": torchTypes[o.DType],
+		"architectures": []string{rows[o.Family].architecture}, "model_type": o.Family, "torch_dtype": torchTypes[o.DType], "dtype": torchTypes[o.DType],
 		"vocab_size": m.VocabSize, "tie_word_embeddings": m.Tied, "initializer_range": real(m.InitStd), "use_cache": true,
 	}
 	positions := o.MaxPositions
 	if positions == 0 {
 		positions = 2048
 	}
-	if row, ok := rows[o.Family]; ok {
-		row.config(c, m, positions)
-		return c
-	}
-	switch o.Family {
-	case GPT2:
-		put(c, "n_layer", m.NumLayers, "n_embd", m.HiddenSize, "n_head", m.NumAttentionHeads, "n_inner", m.FFNHiddenSize,
-			"n_positions", m.MaxPositions, "layer_norm_epsilon", m.NormEpsilon,
-			"activation_function", activationName(m))
-	case GPTNeo:
-		put(c, "num_layers", m.NumLayers, "hidden_size", m.HiddenSize, "num_heads", m.NumAttentionHeads, "intermediate_size", m.FFNHiddenSize,
-			"max_position_embeddings", m.MaxPositions, "layer_norm_epsilon", m.NormEpsilon, "activation_function", activationName(m),
-			"window_size", m.WindowLeft+1, "attention_types", neoTypes(m))
-		if m.WindowLeft < 0 {
-			c["window_size"] = 256 // in no layer
-		}
-	case Bloom:
-		put(c, "n_layer", m.NumLayers, "hidden_size", m.HiddenSize, "n_head", m.NumAttentionHeads,
-			"layer_norm_epsilon", m.NormEpsilon, "seq_length", positions)
-	case GPTNeoX:
-		put(c, "num_hidden_layers", m.NumLayers, "hidden_size", m.HiddenSize, "num_attention_heads", m.NumAttentionHeads, "intermediate_size", m.FFNHiddenSize,
-			"max_position_embeddings", positions, "layer_norm_eps", m.NormEpsilon, "hidden_act", activationName(m), "attention_bias", true,
-			"use_parallel_residual", m.ParallelResidual, "rotary_pct", m.RotaryPercent, "rotary_emb_base", m.RotaryBase)
-		rotaryConfig(c, m)
-	default:
-		put(c, "num_hidden_layers", m.NumLayers, "hidden_size", m.HiddenSize, "intermediate_size", m.FFNHiddenSize,
-			"num_attention_heads", m.NumAttentionHeads, "num_key_value_heads", m.NumQueryGroups, "head_dim", m.KVChannels,
-			"max_position_embeddings", positions, "rms_norm_eps", m.NormEpsilon, "hidden_act", activationName(m))
-		rotaryConfig(c, m)
-		familyConfig(c, m, o.Family)
-	}
+	rows[o.Family].config(c, m, positions)
 	return c
+}
+
+func gpt2Config(c map[string]any, m *spec.Model, _ int) {
+	put(c, "n_layer", m.NumLayers, "n_embd", m.HiddenSize, "n_head", m.NumAttentionHeads, "n_inner", m.FFNHiddenSize,
+		"n_positions", m.MaxPositions, "layer_norm_epsilon", m.NormEpsilon, "activation_function", activationName(m))
+}
+
+func gptNeoConfig(c map[string]any, m *spec.Model, _ int) {
+	put(c, "num_layers", m.NumLayers, "hidden_size", m.HiddenSize, "num_heads", m.NumAttentionHeads, "intermediate_size", m.FFNHiddenSize,
+		"max_position_embeddings", m.MaxPositions, "layer_norm_epsilon", m.NormEpsilon, "activation_function", activationName(m),
+		"window_size", m.WindowLeft+1, "attention_types", neoTypes(m))
+	if m.WindowLeft < 0 {
+		c["window_size"] = 256 // in no layer
+	}
+}
+
+func bloomConfig(c map[string]any, m *spec.Model, positions int) {
+	put(c, "n_layer", m.NumLayers, "hidden_size", m.HiddenSize, "n_head", m.NumAttentionHeads, "layer_norm_epsilon", m.NormEpsilon, "seq_length", positions)
+}
+
+func gptNeoXConfig(c map[string]any, m *spec.Model, positions int) {
+	put(c, "num_hidden_layers", m.NumLayers, "hidden_size", m.HiddenSize, "num_attention_heads", m.NumAttentionHeads, "intermediate_size", m.FFNHiddenSize,
+		"max_position_embeddings", positions, "layer_norm_eps", m.NormEpsilon, "hidden_act", activationName(m), "attention_bias", true,
+		"use_parallel_residual", m.ParallelResidual, "rotary_pct", m.RotaryPercent, "rotary_emb_base", m.RotaryBase)
+	rotaryConfig(c, m)
 }
 
 func put(c map[string]any, pairs ...any) {
@@ -155,11 +145,14 @@ func ruleConfig(rule string) map[string]any {
 	return c
 }
 
-func familyConfig(c map[string]any, m *spec.Model, family string) {
+// llamaConfig writes families that differ from Llama in few keys.
+func llamaConfig(c map[string]any, m *spec.Model, positions int) {
+	decoderConfig(c, m, positions)
 	var window any // null: none
 	if m.WindowLeft >= 0 {
 		window = m.WindowLeft + 1
 	}
+	family := c["model_type"]
 	switch family {
 	case Llama, SmolLM3, Qwen3, Olmo2, Qwen3MoE, OLMoE:
 		put(c, "attention_bias", m.LinearBias, "mlp_bias", m.LinearBias)
@@ -184,7 +177,7 @@ func familyConfig(c map[string]any, m *spec.Model, family string) {
 		}
 	}
 	if m.Experts != nil {
-		expertConfig(c, m, family)
+		expertConfig(c, m)
 	}
 }
 

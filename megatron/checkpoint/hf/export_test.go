@@ -44,7 +44,7 @@ func shape(family string) *spec.Model {
 	case Qwen3:
 		m.QKNorm = true
 	}
-	if hasExperts(family) {
+	if rows[family].mixture != nil {
 		withExperts(m, family)
 	}
 	return m
@@ -182,12 +182,12 @@ func TestExportRefuses(t *testing.T) {
 	odd := shape(Llama)
 	odd.RotaryInterleaved, odd.NormOnePlus = true, true
 	err := Export(filepath.Join(parent, "odd"), odd, nil, ExportOptions{})
-	if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "interleaved") || !strings.Contains(err.Error(), "layernorm-1p") {
+	if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "ernie4_5") || !strings.Contains(err.Error(), "layernorm-1p") {
 		t.Errorf("got %v", err)
 	}
 	partial := shape(Llama)
 	partial.RotaryPercent = 0.5
-	if err := Export(filepath.Join(parent, "partial"), partial, nil, ExportOptions{Family: Llama}); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "gpt_neox") {
+	if err := Export(filepath.Join(parent, "partial"), partial, nil, ExportOptions{Family: Llama}); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "rotates complete heads") {
 		t.Errorf("half rotary as a Llama: %v", err)
 	}
 	failing := func(string) ([]float32, error) { return nil, exitcode.Errorf(exitcode.IO, "no such tensor") }

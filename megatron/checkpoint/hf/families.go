@@ -3,13 +3,11 @@ package hf
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"reflect"
 	"slices"
 	"strings"
 
-	"monotron/internal/exitcode"
 	"monotron/megatron/spec"
 )
 
@@ -17,8 +15,11 @@ import (
 // names. Whether a family can hold a model is no list of its own: its config.json is written
 // and read again, and what comes back must be the model.
 type row struct {
-	architecture string
+	architecture string                                               // transformers' class
 	latent       bool                                                 // its class always has latent attention
+	lenient      bool                                                 // keys that nobody here reads are passed over; else they are refused
+	predicts     bool                                                 // files may have layers of multi-token prediction behind the model's
+	mixture      *mixtureNames                                        // its layers may be mixtures of experts
 	absent       func(f *fields)                                      // what its class has where a key is absent; nil: as Llama
 	read         func(c *reading, f *fields)                          // config.json to model
 	config       func(c map[string]any, m *spec.Model, positions int) // and back
@@ -27,8 +28,48 @@ type row struct {
 	refused      string                                               // what of it is refused, for docs/models.md
 }
 
+// order is that in which families are tried for a model: of two that can hold it the one with fewer parts
+// comes first.
+var order = []string{GPT2, GPTNeo, Bloom, GPTNeoX, Llama, Mistral, Qwen2, Qwen3, Phi3, SmolLM3, Olmo2, Starcoder2,
+	Mixtral, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE, Qwen3Next, DeepSeekV3, DeepSeekV2, Cohere, Ernie45, Exaone4, Falcon, Gemma2, Gemma3, Gemma4, GLM4MoELite, GPTOSS, Granite, Hunyuan,
+	KimiK2, LFM2, Llama4, MiniMax2, Ministral3, Olmo3, OPT, Qwen35, Qwen35MoE, SeedOSS}
+
 // rows are the families, by config.json's model_type.
 var rows = map[string]*row{
+	GPT2: {architecture: "GPT2LMHeadModel", lenient: true, read: (*reading).gpt2, config: gpt2Config, names: (*Mapping).conv1D,
+		about: "learned positions"},
+	GPTNeo: {architecture: "GPTNeoForCausalLM", lenient: true, absent: gptNeoAbsent, read: (*reading).gptNeo, config: gptNeoConfig, names: (*Mapping).gptNeo,
+		about: "learned positions, a window in every other layer, scores without a factor"},
+	GPTNeoX: {architecture: "GPTNeoXForCausalLM", lenient: true, absent: gptNeoXAbsent, read: (*reading).gptNeoX, config: gptNeoXConfig, names: (*Mapping).gptNeoX,
+		about: "attention and MLP in parallel, partial RoPE"},
+	Bloom: {architecture: "BloomForCausalLM", lenient: true, read: (*reading).bloom, config: bloomConfig, names: (*Mapping).bloom,
+		about: "ALiBi, a norm of embeddings"},
+	Starcoder2: {architecture: "Starcoder2ForCausalLM", lenient: true, absent: starcoder2Absent, read: (*reading).starcoder2, config: llamaConfig,
+		about: "LayerNorm, biases, plain MLP"},
+	Llama: {architecture: "LlamaForCausalLM", lenient: true, read: (*reading).llama, config: llamaConfig,
+		about: "RMSNorm, RoPE, SwiGLU, grouped queries"},
+	Mistral: {architecture: "MistralForCausalLM", lenient: true, absent: mistralAbsent, read: (*reading).llama, config: llamaConfig,
+		about: "a window"},
+	Qwen2: {architecture: "Qwen2ForCausalLM", lenient: true, absent: qwen2Absent, read: (*reading).llama, config: llamaConfig,
+		about: "biases of QKV, windows by layer"},
+	Qwen3: {architecture: "Qwen3ForCausalLM", lenient: true, absent: qwen3Absent, read: (*reading).llama, config: llamaConfig,
+		about: "norms of each query and key head"},
+	Olmo2: {architecture: "Olmo2ForCausalLM", lenient: true, absent: olmo2Absent, read: (*reading).llama, config: llamaConfig,
+		about: "norms of outputs, norms of all heads of queries and of keys together"},
+	Phi3: {architecture: "Phi3ForCausalLM", lenient: true, absent: phi3Absent, read: (*reading).llama, config: llamaConfig,
+		about: "fused rows, partial RoPE, LongRoPE"},
+	SmolLM3: {architecture: "SmolLM3ForCausalLM", lenient: true, absent: smolLM3Absent, read: (*reading).llama, config: llamaConfig,
+		about: "layers without RoPE"},
+	Mixtral: {architecture: "MixtralForCausalLM", lenient: true, mixture: numbered(8), absent: mixtralAbsent, read: (*reading).llama, config: llamaConfig,
+		about: "experts"},
+	Qwen2MoE: {architecture: "Qwen2MoeForCausalLM", lenient: true, mixture: gated(60, "shared_expert."), absent: qwen2MoEAbsent, read: (*reading).llama, config: llamaConfig,
+		about: "experts, a gated shared expert"},
+	Qwen3MoE: {architecture: "Qwen3MoeForCausalLM", lenient: true, mixture: gated(128, ""), absent: qwen3MoEAbsent, read: (*reading).llama, config: llamaConfig,
+		about: "experts, norms of each query and key head"},
+	OLMoE: {architecture: "OlmoeForCausalLM", lenient: true, mixture: gated(64, ""), absent: olmoeAbsent, read: (*reading).llama, config: llamaConfig,
+		about: "experts, norms of all heads of queries and of keys together"},
+	GLM4MoE: {architecture: "Glm4MoeForCausalLM", lenient: true, predicts: true, mixture: gated(128, "shared_experts."), absent: glm4MoEAbsent, read: (*reading).llama, config: llamaConfig,
+		about: "experts chosen by sigmoid scores with a bias, shared experts, partial RoPE"},
 	Granite: {architecture: "GraniteForCausalLM", absent: graniteAbsent, read: (*reading).granite, config: graniteConfig,
 		about: "factors on embeddings, residual branches, scores and logits"},
 	Gemma2: {architecture: "Gemma2ForCausalLM", absent: gemma2Absent, read: (*reading).gemma, config: gemmaConfig,
@@ -51,23 +92,23 @@ var rows = map[string]*row{
 		about: "attention and MLP in parallel behind one norm or two, or one after the other; RoPE or ALiBi by key", refused: "ALiBi on CUDA"},
 	OPT: {architecture: "OPTForCausalLM", absent: optAbsent, read: (*reading).opt, config: optConfig, names: (*Mapping).opt,
 		about: "learned positions from row 2, ReLU, norms of inputs or of residual sums", refused: "word_embed_proj_dim other than hidden_size"},
-	MiniMax2: {architecture: "MiniMaxM2ForCausalLM", absent: miniMaxAbsent, read: (*reading).miniMax, config: miniMaxConfig,
+	MiniMax2: {architecture: "MiniMaxM2ForCausalLM", mixture: numbered(256), absent: miniMaxAbsent, read: (*reading).miniMax, config: miniMaxConfig,
 		about: "norms of all heads of queries and of keys together, partial RoPE, experts chosen by sigmoid scores with a bias"},
-	GPTOSS: {architecture: "GptOssForCausalLM", absent: gptOSSAbsent, read: (*reading).gptOSS, config: gptOSSConfig,
+	GPTOSS: {architecture: "GptOssForCausalLM", mixture: &mixtureNames{experts: 128, mixture: "mlp."}, absent: gptOSSAbsent, read: (*reading).gptOSS, config: gptOSSConfig,
 		about: "sinks in the softmax, windows by layer, YaRN, a clamped gate, experts with biases stored together", refused: "MXFP4 weights (quantization_config)"},
-	DeepSeekV2: {architecture: "DeepseekV2ForCausalLM", latent: true, absent: deepSeekV2Absent, read: (*reading).deepSeek, config: deepSeekConfig,
+	DeepSeekV2: {architecture: "DeepseekV2ForCausalLM", mixture: gated(64, "shared_experts."), latent: true, absent: deepSeekV2Absent, read: (*reading).deepSeek, config: deepSeekConfig,
 		about: "latent attention, YaRN with mscale, softmax router with groups, shared experts, first layers dense", refused: "norm_topk_prob with groups"},
-	DeepSeekV3: {architecture: "DeepseekV3ForCausalLM", latent: true, absent: deepSeekV3Absent, read: (*reading).deepSeek, config: deepSeekConfig,
+	DeepSeekV3: {architecture: "DeepseekV3ForCausalLM", predicts: true, mixture: gated(256, "shared_experts."), latent: true, absent: deepSeekV3Absent, read: (*reading).deepSeek, config: deepSeekConfig,
 		about: "latent attention, sigmoid router with biases and groups, shared experts", refused: "FP8 weights (quantization_config); layers of multi-token prediction are not read"},
-	KimiK2: {architecture: "DeepseekV3ForCausalLM", latent: true, absent: kimiAbsent, read: (*reading).deepSeek, config: deepSeekConfig,
+	KimiK2: {architecture: "DeepseekV3ForCausalLM", predicts: true, mixture: gated(384, "shared_experts."), latent: true, absent: kimiAbsent, read: (*reading).deepSeek, config: deepSeekConfig,
 		about: "as deepseek_v3", refused: "FP8 weights"},
-	GLM4MoELite: {architecture: "Glm4MoeLiteForCausalLM", latent: true, absent: glmLiteAbsent, read: (*reading).deepSeek, config: deepSeekConfig,
+	GLM4MoELite: {architecture: "Glm4MoeLiteForCausalLM", predicts: true, mixture: gated(64, "shared_experts."), latent: true, absent: glmLiteAbsent, read: (*reading).deepSeek, config: deepSeekConfig,
 		about: "as deepseek_v3 (GLM-4.7-Flash)", refused: "layers of multi-token prediction are not read"},
-	Qwen3Next: {architecture: "Qwen3NextForCausalLM", absent: qwenNextAbsent, read: (*reading).qwenNext, config: qwenNextConfig,
+	Qwen3Next: {architecture: "Qwen3NextForCausalLM", mixture: gated(512, "shared_expert."), absent: qwenNextAbsent, read: (*reading).qwenNext, config: qwenNextConfig,
 		about: "gated delta nets (linear attention) but in some layers, a gate of attention's output, partial RoPE, weight+1 norms, gated shared expert", refused: "layers of multi-token prediction are not read; attention_bias"},
 	Qwen35: {architecture: "Qwen3_5ForCausalLM", absent: qwen35Absent, read: (*reading).qwen35, config: qwen35Config,
 		about: "as qwen3_next without experts; the text part of qwen3_5 (Qwen3.5, Qwen3.6)", refused: "images and layers of multi-token prediction are not read; attention_bias"},
-	Qwen35MoE: {architecture: "Qwen3_5MoeForCausalLM", absent: qwen35MoEAbsent, read: (*reading).qwen35, config: qwen35Config,
+	Qwen35MoE: {architecture: "Qwen3_5MoeForCausalLM", mixture: gated(256, "shared_expert."), absent: qwen35MoEAbsent, read: (*reading).qwen35, config: qwen35Config,
 		about: "as qwen3_next; the text part of qwen3_5_moe", refused: "images and layers of multi-token prediction are not read; attention_bias"},
 	Gemma4: {architecture: "Gemma4ForCausalLM", absent: gemma4Absent, read: (*reading).gemma4, config: gemma4Config,
 		about:   "norms of inputs and outputs, of queries, keys and values, GEGLU, windows by layer, wider heads and keys that are values in full layers, proportional RoPE, scaled layers; the text part of gemma4",
@@ -91,41 +132,25 @@ func canonical(family string) string {
 	return family
 }
 
-// architectureOf is transformers' class of a family; "" where there is none that holds what
-// is read here.
-func architectureOf(family string) string {
-	if r, ok := rows[family]; ok {
-		return r.architecture
-	}
-	return architectures[family]
-}
-
-// rowOf is the first family with a row that holds m; "" for none.
-func rowOf(m *spec.Model) string {
-	for _, family := range slices.Sorted(maps.Keys(rows)) {
-		if writable(family, m) && rows[family].expresses(family, m) == nil {
-			return family
+// lacks lists what the family's config.json does not say of m, by writing and reading it; unread tells
+// that it cannot be read, and the list why.
+func (r *row) lacks(family string, m *spec.Model) (list []string, unread bool) {
+	decoder := *m
+	if r.predicts && m.MTP != nil {
+		if decoder.MTP = nil; m.MTP.Repeated { // config.json tells of further layers by a number, which is read apart
+			return []string{"--mtp-use-repeated-layer false -> true"}, false
 		}
 	}
-	return ""
-}
-
-// expresses tells whether the family's config.json says m; the error lists what comes back
-// otherwise.
-func (r *row) expresses(family string, m *spec.Model) error {
+	m = &decoder
 	text, err := json.Marshal(configOf(m, ExportOptions{Family: family, DType: "F32", MaxPositions: max(m.Context, m.MaxPositions)}))
 	if err != nil {
-		return exitcode.With(exitcode.Internal, err)
+		return []string{err.Error()}, true
 	}
-	holder := fmt.Sprintf("the %s architecture of Hugging Face", family)
 	back, err := ParseConfig("its config.json", text)
 	if err != nil {
-		return exitcode.With(exitcode.Usage, &inexpressible{holder, []string{err.Error()}})
+		return []string{err.Error()}, true
 	}
-	if list := sameModel(back.Model, m); len(list) > 0 {
-		return exitcode.With(exitcode.Usage, &inexpressible{holder, list})
-	}
-	return nil
+	return sameModel(back.Model, m), false
 }
 
 // sameModel lists where a family's model differs from m, as "setting family's -> m's".
@@ -133,6 +158,10 @@ func sameModel(family, m *spec.Model) []string {
 	a, b := *family, *m
 	for _, x := range []*spec.Model{&a, &b} {
 		x.SoftmaxScale, x.PaddedVocabSize = x.ScoreScale(), 0
+		if x.Experts != nil {
+			e := *x.Experts
+			e.ScalingFactor, x.Experts = not1(e.ScalingFactor), &e
+		}
 	}
 	list := a.Reshaped(&b)
 	if a.NormEpsilon != b.NormEpsilon {
@@ -156,6 +185,9 @@ var unread = strings.Fields("architectures dtype torch_dtype transformers_versio
 
 // understood refuses keys that nobody here reads: a setting that is lost makes another model.
 func (c *reading) understood(raw []byte) {
+	if c.row.lenient {
+		return
+	}
 	var all map[string]json.RawMessage
 	if json.Unmarshal(raw, &all) != nil {
 		return // said before

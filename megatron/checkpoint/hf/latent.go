@@ -177,5 +177,5 @@ func layerStep(layers []bool, first int) int {
 // families always have latent attention.
 func writable(family string, m *spec.Model) bool {
 	row := rows[family]
-	return architectureOf(family) != "" && (m.Latent != nil || row == nil || !row.latent)
+	return row != nil && (m.Latent != nil || !row.latent)
 }

@@ -32,6 +32,7 @@ type Mapping struct {
 	Family string
 	Model  *spec.Model
 
+	row      *row
 	rules    []rule
 	byGlobal map[string]int
 	byHF     map[string][2]int  // rule, source
@@ -42,27 +43,13 @@ type Mapping struct {
 // of the full model (`transformer.h.0..`, `model.layers.0..`).
 func NewMapping(m *spec.Model, family string) (*Mapping, error) {
 	family = canonical(family)
-	decoder := *m // config.json tells of further layers by a number, which is read apart
-	if decoder.MTP = nil; m.MTP != nil && (m.MTP.Repeated || !slices.Contains(predicting, family)) {
-		return nil, exitcode.With(exitcode.Usage, &inexpressible{"the " + family + " architecture of Hugging Face", []string{"multi-token prediction (--mtp-num-layers)"}})
-	}
-	if err := Expresses(family, &decoder); err != nil {
+	if err := Expresses(family, m); err != nil {
 		return nil, err
 	}
-	mp := &Mapping{Family: family, Model: m, byGlobal: map[string]int{}, byHF: map[string][2]int{}, slabs: map[string][]int64{}}
-	row := rows[family]
-	switch {
-	case row != nil && row.names != nil:
-		row.names(mp)
-	case family == GPT2:
-		mp.gpt2(true)
-	case family == GPTNeo:
-		mp.gptNeo()
-	case family == GPTNeoX:
-		mp.gptNeoX()
-	case family == Bloom:
-		mp.bloom()
-	default:
+	mp := newMapping(m, family)
+	if mp.row.names != nil {
+		mp.row.names(mp)
+	} else {
 		mp.llama()
 	}
 	if !m.Tied {
@@ -71,8 +58,9 @@ func NewMapping(m *spec.Model, family string) (*Mapping, error) {
 	return mp, nil
 }
 
-// predicting are families whose files may have layers of multi-token prediction behind the model's.
-var predicting = []string{GLM4MoE, DeepSeekV3, KimiK2, GLM4MoELite}
+func newMapping(m *spec.Model, family string) *Mapping {
+	return &Mapping{Family: family, Model: m, row: rows[family], byGlobal: map[string]int{}, byHF: map[string][2]int{}, slabs: map[string][]int64{}}
+}
 
 // headName is a family's output layer, which a tied model may store all the same.
 func headName(family string) string {
@@ -92,7 +80,7 @@ func NewLinearMapping(m *spec.Model) (*Mapping, error) {
 		}
 		return nil, err
 	}
-	mp := &Mapping{Family: GPT2, Model: m, byGlobal: map[string]int{}, byHF: map[string][2]int{}}
+	mp := newMapping(m, GPT2)
 	mp.gpt2(false)
 	if !m.Tied {
 		mp.embedding("output_layer.weight", "lm_head.weight")
@@ -147,6 +135,9 @@ func (mp *Mapping) linear(global string, names []string, rows []int, in int, bia
 		mp.add(vector)
 	}
 }
+
+// conv1D are GPT-2's weights as transformers stores them, [in, out].
+func (mp *Mapping) conv1D() { mp.gpt2(true) }
 
 func (mp *Mapping) gpt2(transposed bool) {
 	m := mp.Model
@@ -266,7 +257,7 @@ func (mp *Mapping) llama() {
 			if mp.Family == GPTOSS {
 				mp.fusedExperts(ours+"mlp.", theirs+"mlp.")
 			} else {
-				mp.experts(ours+"mlp.", theirs, mp.Family)
+				mp.experts(ours+"mlp.", theirs)
 			}
 			continue
 		}

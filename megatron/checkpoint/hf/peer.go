@@ -24,15 +24,15 @@ type peer struct {
 
 // CheckPeer holds a folder against the model that it was written for, as
 // transformers will build it: every setting that its class honours, and every
-// tensor with its shape. It judges no family with a row, whose rules are not written a
-// second time here.
+// tensor with its shape. It judges peers alone: other families' rules are not written a
+// second time.
 func CheckPeer(dir string, m *spec.Model) (judged bool, err error) {
 	config, err := readObject(filepath.Join(dir, ConfigName))
 	if err != nil {
 		return false, err
 	}
 	family, _ := config["model_type"].(string)
-	if rows[family] != nil { // its rules are not written a second time
+	if !slices.Contains(peers, family) {
 		return false, nil
 	}
 	p := peer{family, config}
@@ -63,7 +63,10 @@ func (p peer) on(key string, otherwise bool) bool {
 	return otherwise
 }
 
-// llamas are the families with RoPE.
+// peers are the families whose rules are written a second time here.
+var peers = append([]string{GPT2, GPTNeo, Bloom}, llamas...)
+
+// llamas are those with RoPE.
 var llamas = []string{GPTNeoX, Starcoder2, Phi3, SmolLM3, Llama, Mistral, Mixtral, Qwen2, Qwen3, Olmo2, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE}
 
 // settings lists what transformers computes otherwise than m wants.

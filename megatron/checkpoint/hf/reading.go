@@ -12,6 +12,7 @@ import (
 // reading collects every problem of a config.
 type reading struct {
 	Config
+	row      *row
 	problems []error
 }
 
@@ -243,6 +244,7 @@ func (c *reading) bloom(f *fields) {
 	m.LinearBias, m.QKVBias = true, true
 	m.Activation = spec.GeluTanh // BloomGelu is the tanh form
 	c.refuse("apply_residual_connection_post_layernorm", f.PostNorm, true)
+	c.refuse("tie_word_embeddings", f.Tie, false)
 }
 
 // llama reads the family of RMSNorm, RoPE and SwiGLU.
@@ -258,18 +260,70 @@ func (c *reading) llama(f *fields) {
 		c.Further = c.size("num_nextn_predict_layers", maxLayers, f.NextTokens)
 	}
 	switch {
-	case hasExperts(c.Family):
+	case c.row.mixture != nil:
 		c.experts(f)
 	case f.Experts != nil || f.LocalExperts != nil:
 		c.fail("num_experts or num_local_experts in a %s model, which has none", c.Family)
 	}
 }
 
-// unknown refuses a family.
+// unknown refuses a family without a row.
 func (c *reading) unknown(family string) {
+	if family == "" {
+		c.fail("model_type is missing")
+		return
+	}
 	if lacks := unheld[family]; lacks != "" {
 		c.fail("model_type %q is not supported: it has %s; supported are %s", family, lacks, Known)
 		return
 	}
 	c.fail("model_type %q is unknown; supported are %s", family, Known)
+}
+
+// What classes have where a key is absent, and Llama's does not; null is another thing, and takes it away.
+
+func mistralAbsent(f *fields) {
+	f.KVHeads, f.SlidingWindow, f.MaxPositions = number(8), number(4096), number(131072)
+}
+
+func olmo2Absent(f *fields)      { f.RMSNormEps = decimal(1e-5) }
+func gptNeoAbsent(f *fields)     { f.MaxPositions, f.WindowSize = number(2048), number(256) }
+func gptNeoXAbsent(f *fields)    { f.MaxPositions, f.NeoXPartial = number(2048), decimal(0.25) }
+func phi3Absent(f *fields)       { f.MaxPositions, f.RMSNormEps = number(4096), decimal(1e-5) }
+func starcoder2Absent(f *fields) { f.KVHeads, f.MaxPositions = number(2), number(4096) }
+
+func smolLM3Absent(f *fields) {
+	f.KVHeads, f.MaxPositions, f.RopeTheta, f.NoRopeInterval = number(4), number(32768), decimal(2e6), number(4)
+}
+
+func mixtralAbsent(f *fields) {
+	f.KVHeads, f.RopeTheta, f.RMSNormEps, f.MaxPositions, f.ExpertsPerTok = number(8), decimal(1e6), decimal(1e-5), number(131072), number(2)
+}
+
+func olmoeAbsent(f *fields) {
+	f.RMSNormEps, f.MaxPositions, f.ExpertsPerTok, f.RouterAuxLoss = decimal(1e-5), number(4096), number(8), decimal(0.01)
+}
+
+func qwen2Absent(f *fields) {
+	f.KVHeads, f.SlidingWindow, f.MaxWindowLayers, f.MaxPositions = number(32), number(4096), number(28), number(32768)
+}
+
+func qwen3Absent(f *fields) {
+	qwen2Absent(f)
+	f.HeadDim = number(128)
+}
+
+func qwen2MoEAbsent(f *fields) {
+	f.KVHeads, f.SlidingWindow, f.MaxWindowLayers, f.MaxPositions, f.ExpertsPerTok = number(16), number(4096), number(28), number(32768), number(4)
+	f.MoEIntermediate, f.SharedIntermediate = number(1408), number(5632)
+}
+
+func qwen3MoEAbsent(f *fields) {
+	f.KVHeads, f.SlidingWindow, f.MaxPositions, f.ExpertsPerTok, f.MoEIntermediate = number(4), number(4096), number(32768), number(8), number(768)
+}
+
+func glm4MoEAbsent(f *fields) {
+	f.KVHeads, f.RMSNormEps, f.MaxPositions, f.PartialRotary, f.ExpertsPerTok = number(8), decimal(1e-5), number(131072), decimal(0.5), number(8)
+	f.MoEIntermediate, f.SharedExperts, f.FirstDense = number(1408), number(1), number(1)
+	f.ScoringFunc, f.TopKMethod = word("sigmoid"), word("noaux_tc")
 }

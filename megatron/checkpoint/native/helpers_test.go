@@ -13,26 +13,19 @@ import (
 	"unsafe"
 
 	"monotron/csrc/device"
+	"monotron/csrc/ref"
 	"monotron/megatron/checkpoint"
 	"monotron/mpu"
 )
 
-// memory is a device that stores and does nothing else.
-type memory struct{ device.HostBackend }
-
-func (memory) Describe() string { return "memory only" }
-func (memory) Run(op device.Op, _ unsafe.Pointer) error {
-	return errors.New("no ops here: " + op.String())
-}
-
 func newDevice(t testing.TB) *device.Device {
-	d := device.New("memory", memory{})
+	d := ref.Open()
 	t.Cleanup(d.Arena.Close)
 	return d
 }
 
 // reused is for tests that load thousands of times; they run one after another.
-var reused = device.New("memory", memory{})
+var reused = ref.Open()
 
 func free(d *device.Device, list []mpu.Stored) {
 	for _, s := range list {

@@ -14,9 +14,9 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"unsafe"
 
 	"monotron/csrc/device"
+	"monotron/csrc/ref"
 	"monotron/internal/exitcode"
 	"monotron/internal/store"
 	"monotron/internal/store/storetest"
@@ -24,14 +24,6 @@ import (
 	"monotron/megatron/checkpoint/remote"
 	"monotron/mpu"
 )
-
-// memory is a device that stores and does nothing else.
-type memory struct{ device.HostBackend }
-
-func (memory) Describe() string { return "memory only" }
-func (memory) Run(op device.Op, _ unsafe.Pointer) error {
-	return errors.New("no ops here: " + op.String())
-}
 
 // quick is a patience for tests; few attempts, so that some faults are final.
 var quick = store.Patience{Attempts: 3, Wait: time.Microsecond, MaxWait: time.Microsecond, Deadline: 5 * time.Second, Floor: 1 << 20}
@@ -48,7 +40,7 @@ func place(t testing.TB) (*remote.Remote, store.Store) {
 // save writes a local checkpoint of 20,000 elements, whose content is seed's, as a run does that copies it.
 func save(t testing.TB, dir string, iteration int64, seed uint64, r *remote.Remote) error {
 	t.Helper()
-	d := device.New("memory", memory{})
+	d := ref.Open()
 	defer d.Arena.Close()
 	const n = 20_000
 	buf := d.Arena.Alloc(device.Parameters, device.F32, n)

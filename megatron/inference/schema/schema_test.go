@@ -36,7 +36,18 @@ func (t *tokens) AppendBytes(dst []byte, id int32) []byte { return append(dst, t
 // liking for those that end something.
 func write(t *testing.T, g *Grammar, tok *tokens, v *Vocabulary, random *rand.Rand) string {
 	t.Helper()
-	guide, text := g.NewGuide(v, tok, []int32{end}), ""
+	return writeFrom(t, g, tok, v, random, "")
+}
+
+// writeFrom is write for a text with a given beginning.
+func writeFrom(t *testing.T, g *Grammar, tok *tokens, v *Vocabulary, random *rand.Rand, text string) string {
+	t.Helper()
+	guide := g.NewGuide(v, tok, []int32{end})
+	for i := range len(text) {
+		if _, err := guide.Take(int32(text[i]) + 1); err != nil { // a byte's token
+			t.Fatalf("%q: %v", text[:i+1], err)
+		}
+	}
 	for n := range 4000 {
 		banned := guide.Banned()
 		if !slices.IsSorted(banned) {

@@ -3,10 +3,7 @@ package dashboard
 import (
 	"embed"
 	"encoding/json"
-	"fmt"
 	"io"
-	"strings"
-	"text/template"
 	"time"
 
 	"monotron/internal/exitcode"
@@ -19,7 +16,8 @@ import (
 //go:embed page
 var files embed.FS
 
-var layout = template.Must(template.ParseFS(files, "page/index.html"))
+var layout = web.Page{Folder: files, Styles: []string{"uPlot.min.css", "page.css"},
+	Scripts: []string{"uPlot.iife.min.js", "base.js", "charts.js", "overview.js", "details.js", "live.js"}}
 
 // mostRows of training steps are on a page; of longer logs the striking ones (Table.thinned).
 const mostRows = 20000
@@ -88,23 +86,10 @@ func writePage(w io.Writer, data *pageData) error {
 	if err != nil {
 		return exitcode.With(exitcode.Internal, err)
 	}
-	styles, scripts := read("uPlot.min.css", "page.css"), read("uPlot.iife.min.js", "base.js", "charts.js", "overview.js", "details.js", "live.js")
 	connect := "'none'"
 	if data == nil {
 		connect = "'self'"
 	}
-	return exitcode.With(exitcode.IO, layout.Execute(w, map[string]any{"Styles": styles, "Scripts": scripts, "Data": string(inlined), "Licence": read("uPlot.LICENSE")[0],
-		"Policy": fmt.Sprintf("default-src 'none'; base-uri 'none'; form-action 'none'; connect-src %s; style-src %s; script-src %s", connect, web.Hashes(styles), web.Hashes(scripts))}))
-}
-
-// read reads files of the page, which are part of this program.
-func read(names ...string) (texts []string) {
-	for _, name := range names {
-		text, err := files.ReadFile("page/" + name)
-		if err != nil {
-			panic(err) // go:embed has them all
-		}
-		texts = append(texts, strings.TrimSpace(string(text)))
-	}
-	return texts
+	_, err = w.Write(layout.HTML(connect, map[string]any{"Data": string(inlined), "Licence": layout.Read("uPlot.LICENSE")[0]}))
+	return exitcode.With(exitcode.IO, err)
 }

@@ -42,11 +42,11 @@ func Size(d *device.Device) int64 {
 	return probe
 }
 
-// Report is what rank 0 learns; on the other ranks only Took and Roads are set.
+// Report is what rank 0 learns; on the other ranks only Took and Transports are set.
 type Report struct {
 	Ranks, Hosts int
 	Groups       []Timing // of every kind of group, in the order given
-	Roads        string   // how rank 0 sends to those it talks to
+	Transports   string   // how rank 0 sends to those it talks to
 	Placing      []string // a line a host and kind of device there: the ranks that have it
 	Notes        []string // what does not stop the run, each with its cure
 	Took         time.Duration
@@ -99,7 +99,7 @@ func Run(p *process.World, d *device.Device, world *comm.Group, groups []*comm.G
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Ranks: p.Size(), Roads: p.Roads()}
+	r := &Report{Ranks: p.Size(), Transports: p.Transports()}
 	if world.Rank() == 0 {
 		r.judge(p, all, groups)
 		r.Placing = placing(p.Members(), device.AsBytes(devices))
@@ -264,7 +264,7 @@ func (r *Report) Write(w io.Writer) error {
 	for _, t := range r.Groups {
 		speeds = append(speeds, fmt.Sprintf("%s %.2f GB/s", t.Kind, t.Slowest/1e9))
 	}
-	text := fmt.Sprintf("preflight: %s on %s; rank 0: %s; slowest group of each kind: %s; %.2f s\n", logging.Count(r.Ranks, "rank"), logging.Count(r.Hosts, "host"), r.Roads, strings.Join(speeds, ", "), r.Took.Seconds())
+	text := fmt.Sprintf("preflight: %s on %s; rank 0: %s; slowest group of each kind: %s; %.2f s\n", logging.Count(r.Ranks, "rank"), logging.Count(r.Hosts, "host"), r.Transports, strings.Join(speeds, ", "), r.Took.Seconds())
 	for _, line := range r.Placing {
 		text += "preflight: " + line + "\n"
 	}

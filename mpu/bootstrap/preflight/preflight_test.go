@@ -43,7 +43,7 @@ func onFour(t *testing.T, f func(p *process.World) error) []error {
 // Claim (docs/hosts.md): every group is summed on, checked and timed; rank 0 says
 // so in one line that also names the way the bytes went.
 func TestPreflightTimesEveryGroup(t *testing.T) {
-	t.Setenv("MONOTRON_ROADS", "tcp")
+	t.Setenv("MONOTRON_TRANSPORTS", "tcp")
 	errs := onFour(t, func(p *process.World) error {
 		d := ref.Open()
 		defer d.Arena.Close()
@@ -74,14 +74,14 @@ func TestPreflightTimesEveryGroup(t *testing.T) {
 	}
 }
 
-// road is an engine whose messages are counted and, at the rank that spoils them, come wrong.
-type road struct {
+// transport is an engine whose messages are counted and, at the rank that spoils them, come wrong.
+type transport struct {
 	comm.Engine
 	sent, summed int64 // bytes
 	spoils       bool
 }
 
-func (r *road) Start(c *comm.Collective) comm.Work {
+func (r *transport) Start(c *comm.Collective) comm.Work {
 	if c.Op != comm.Exchange {
 		if c.Op == comm.AllReduce && c.In.Len() > 1 { // of one element is a barrier
 			r.summed += c.In.Bytes()
@@ -108,7 +108,7 @@ func (r *road) Start(c *comm.Collective) comm.Work {
 // Claim (docs/cuda.md): before step 1 every rank also sends to the next of each group, half of
 // what is summed; a message that comes wrong ends the run with its group and ranks.
 func TestPreflightSendsMessages(t *testing.T) {
-	t.Setenv("MONOTRON_ROADS", "tcp")
+	t.Setenv("MONOTRON_TRANSPORTS", "tcp")
 	const bytes = 1 << 16
 	for _, spoils := range []bool{false, true} {
 		errs := onFour(t, func(p *process.World) error {
@@ -118,7 +118,7 @@ func TestPreflightSendsMessages(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			r := &road{spoils: spoils && p.Rank() == 2}
+			r := &transport{spoils: spoils && p.Rank() == 2}
 			over := world.Over(func(e comm.Engine) comm.Engine {
 				r.Engine = e
 				return r

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"monotron/internal/exitcode"
+	"monotron/internal/system"
 	"monotron/mpu/comm/failure"
 )
 
@@ -494,3 +495,7 @@ func (s *server) stop() {
 	}
 	s.idle.Wait()
 }
+
+// starved tells whether a process of this host wants a processor and is not given one, or
+// runs: it is not stopped, and will answer once it has its turn.
+func starved(pid int) bool { return system.AnyThread(pid, 'R') }

@@ -19,7 +19,7 @@ type ownSums struct {
 // is its own, so that losses differ in the last bits from those of goroutines. All
 // ranks call it before they make groups. The error says why Gloo cannot be had.
 func (p *World) FastReduce() error {
-	if _, err := p.links.roads.gloo(); err != nil {
+	if _, err := p.links.transports.gloo(); err != nil {
 		return err
 	}
 	p.fast = true
@@ -36,8 +36,8 @@ func (g *group) glooSums(dtype device.DType) bool {
 // fastReduce lets Gloo sum x once all have said that they call the same; what they
 // say at the group's first call carries the addresses of its connections. With the
 // lock held.
-func (t *transit) fastReduce(x device.Tensor, op comm.ReduceOp) {
-	g := t.group
+func (o *operation) fastReduce(x device.Tensor, op comm.ReduceOp) {
+	g := o.group
 	first := g.own == nil
 	if first {
 		if err := g.openOwnSums(); err != nil {
@@ -54,22 +54,22 @@ func (t *transit) fastReduce(x device.Tensor, op comm.ReduceOp) {
 			return
 		}
 	}
-	for _, place := range g.others() {
+	for _, member := range g.others() {
 		if first {
-			theirs[place] = make([]byte, s.mesh.AddressBytes())
-			at := place
-			if place > g.Rank {
+			theirs[member] = make([]byte, s.mesh.AddressBytes())
+			at := member
+			if member > g.Rank {
 				at--
 			}
-			t.brings(place, mine[at*len(theirs[place]):(at+1)*len(theirs[place])])
+			o.sendTo(member, mine[at*len(theirs[member]):(at+1)*len(theirs[member])])
 		} else {
-			t.brings(place, nil)
+			o.sendTo(member, nil)
 		}
-		t.takes(place, theirs[place])
+		o.recvFrom(member, theirs[member])
 	}
 	turn, over := s.turn, make(chan struct{})
 	s.turn = over
-	t.then[0] = func() {
+	o.then[0] = func() {
 		defer close(over)
 		if turn != nil {
 			<-turn
@@ -93,14 +93,14 @@ func (t *transit) fastReduce(x device.Tensor, op comm.ReduceOp) {
 
 // openOwnSums makes the group's connections known to what ends them.
 func (g *group) openOwnSums() error {
-	e, err := g.world.links.roads.gloo()
+	e, err := g.world.links.transports.gloo()
 	if err != nil {
 		return err
 	}
 	mesh, err := e.NewMesh(g.Rank, g.Size(), g.world.limit)
 	if err == nil {
 		g.own = &ownSums{mesh: mesh}
-		g.world.links.roads.own(mesh)
+		g.world.links.transports.own(mesh)
 	}
 	return err
 }

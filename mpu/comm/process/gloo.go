@@ -11,7 +11,7 @@ import (
 	engine "monotron/csrc/comm"
 )
 
-// glooEnd is either end of a road of two ranks: 0 sends, 1 receives. Heads, and
+// glooEnd is either end of a transport of two ranks: 0 sends, 1 receives. Heads, and
 // messages that are not longer than `eager`, go over the connection, since Gloo
 // asks the other end before it sends; longer ones go through Gloo, in pieces.
 type glooEnd struct {
@@ -33,7 +33,7 @@ func (l *links) offerGloo(conn net.Conn) (sender, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := l.propose(conn, &offer{Road: roadGloo, Addresses: addresses})
+	answer, err := l.propose(conn, &offer{Transport: transportGloo, Addresses: addresses})
 	if err == nil {
 		err = e.connect(answer.Addresses)
 	}
@@ -53,7 +53,7 @@ func (l *links) answerGloo(conn net.Conn, o *offer) (receiver, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = writeOffer(conn, &offer{Road: roadGloo, Addresses: addresses})
+	err = writeOffer(conn, &offer{Transport: transportGloo, Addresses: addresses})
 	if err == nil {
 		err = e.connect(o.Addresses)
 	}
@@ -69,7 +69,7 @@ func (l *links) answerGloo(conn net.Conn, o *offer) (receiver, error) {
 
 // glooEnd makes one end, not connected yet.
 func (l *links) glooEnd(conn net.Conn, rank int) (*glooEnd, []byte, error) {
-	e, err := l.roads.gloo()
+	e, err := l.transports.gloo()
 	if err != nil {
 		return nil, nil, refusal(err.Error())
 	}

@@ -17,10 +17,10 @@ type group struct {
 	piece  int    // bytes of an all-reduce that are carried as one
 	device *device.Device
 
-	next           int64             // number of the next collective
-	sent, received []int64           // messages to and from each member
-	open           map[*transit]bool // calls under way
-	own            *ownSums          // Gloo's; nil: none made yet
+	next           int64               // number of the next collective
+	sent, received []int64             // messages to and from each member
+	open           map[*operation]bool // calls under way
+	own            *ownSums            // Gloo's; nil: none made yet
 }
 
 // small is how many bytes everybody sends to everybody, rather than each rank
@@ -44,7 +44,7 @@ func (g *group) Start(c *comm.Collective) comm.Work {
 		g.next++
 	}
 	call.Posted = time.Now()
-	t := &transit{group: g, call: &call, done: make(chan struct{})}
+	t := &operation{group: g, call: &call, done: make(chan struct{})}
 	g.open[t] = true
 	t.left[0] = 1 // until all is posted
 	t.plan(c)
@@ -54,95 +54,89 @@ func (g *group) Start(c *comm.Collective) comm.Work {
 }
 
 // plan says what goes and what comes; with the lock held.
-func (t *transit) plan(c *comm.Collective) {
+func (o *operation) plan(c *comm.Collective) {
 	switch c.Op {
 	case comm.AllReduce:
-		t.allReduce(c)
+		o.allReduce(c)
 	case comm.Reduce:
-		t.reduce(c)
+		o.reduce(c)
 	case comm.Broadcast:
-		t.broadcast(c)
+		o.broadcast(c)
 	case comm.AllGather:
-		t.allGather(c)
+		o.allGather(c)
 	case comm.Gather:
-		t.gather(c)
+		o.gather(c)
 	case comm.Scatter:
-		t.scatter(c)
+		o.scatter(c)
 	case comm.ReduceScatter:
-		t.reduceScatter(c)
+		o.reduceScatter(c)
 	case comm.AllToAll:
-		t.allToAll(c)
+		o.allToAll(c)
 	case comm.Barrier:
-		t.barrier()
+		o.barrier()
 	case comm.Exchange:
-		t.exchange(c)
+		o.exchange(c)
 	}
 }
 
 // brings sends bytes of the call's first stage to a member.
-func (t *transit) brings(place int, data []byte) {
-	t.send(0, place, t.call, partBrought, data)
+func (o *operation) sendTo(member int, data []byte) {
+	o.send(0, member, o.call, partBrought, data)
 }
 
 // takes expects bytes of the call's first stage from a member.
-func (t *transit) takes(place int, dst []byte) { t.expect(0, place, t.call, partBrought, dst) }
+func (o *operation) recvFrom(member int, dst []byte) { o.expect(0, member, o.call, partBrought, dst) }
 
-// others are the places of the group's other members, the next one first, so
+// others are the numbers of the group's other members, the next one first, so
 // that not all send to the same.
-func (g *group) others() (places []int) {
+func (g *group) others() (members []int) {
 	for i := 1; i < g.Size(); i++ {
-		places = append(places, (g.Rank+i)%g.Size())
+		members = append(members, (g.Rank+i)%g.Size())
 	}
-	return places
+	return members
 }
 
-// share is the part of n elements that a place sums.
-func (g *group) share(place int, n int64) (from, to int64) {
+// share is the part of n elements that a member sums.
+func (g *group) share(member int, n int64) (from, to int64) {
 	each := (n + int64(g.Size()) - 1) / int64(g.Size())
-	return min(n, int64(place)*each), min(n, int64(place+1)*each)
+	return min(n, int64(member)*each), min(n, int64(member+1)*each)
 }
 
 // summed expects everybody's n elements, and sets them, with our own, added in
 // order, at `to`. Between two ranks they are added as they come; then nothing may
 // send `to` before.
-func (t *transit) summed(own []byte, to []byte, then func()) {
-	g, c := t.group, t.call
+func (o *operation) summed(own []byte, to []byte, then func()) {
+	g, c := o.group, o.call
 	if g.Size() == 2 && len(own) > small {
-		t.expectFolded(0, 1-g.Rank, c, partBrought, to, g.folder(c, own, to))
+		o.expectFolded(0, 1-g.Rank, c, partBrought, to, g.folder(c, own, to))
 	} else {
-		t.gathered(own, to)
+		o.gathered(own, to)
 	}
-	add := t.then[0]
-	if add == nil && then == nil {
+	if then == nil {
 		return
 	}
-	t.then[0] = func() {
+	add, locked := o.then[0], o.locked(then)
+	o.then[0] = func() {
 		if add != nil {
 			add()
 		}
-		if then != nil {
-			g.world.mu.Lock()
-			defer g.world.mu.Unlock()
-			if g.world.err == nil {
-				then()
-			}
-		}
+		locked()
 	}
 }
 
 // gathered keeps what comes until all is there, then sums it.
-func (t *transit) gathered(own, to []byte) {
-	g, c := t.group, t.call
+func (o *operation) gathered(own, to []byte) {
+	g, c := o.group, o.call
 	from := make([][]byte, g.Size())
 	from[g.Rank] = own
-	for _, place := range g.others() {
-		from[place] = staging(int64(len(own)))
-		t.takes(place, from[place])
+	for _, member := range g.others() {
+		from[member] = staging(int64(len(own)))
+		o.recvFrom(member, from[member])
 	}
 	if len(own) == 0 {
 		return
 	}
-	t.then[0] = func() {
+	o.then[0] = func() {
 		m := reduce.Move{N: int64(len(own)) / c.DType.Size(), DType: c.DType, Reduce: c.Reduce, To: []unsafe.Pointer{unsafe.Pointer(&to[0])}}
 		for _, f := range from {
 			m.From = append(m.From, unsafe.Pointer(&f[0]))
@@ -174,78 +168,78 @@ const (
 func (p *World) pieceOf(members []int) int {
 	all := p.session.Members()
 	for _, m := range members {
-		if all[m].Host != all[members[0]].Host || !p.links.roads.allows(roadShared) {
+		if all[m].Host != all[members[0]].Host || !p.links.transports.allows(transportShared) {
 			return pieceAcross
 		}
 	}
 	return pieceHere
 }
 
-func (t *transit) allReduce(c *comm.Collective) {
-	g, all := t.group, bytesOf(c.In)
+func (o *operation) allReduce(c *comm.Collective) {
+	g, all := o.group, bytesOf(c.In)
 	switch {
 	case g.world.fast && c.Reduce != comm.Tree && g.glooSums(c.In.DType):
-		t.fastReduce(c.In, c.Reduce)
+		o.fastReduce(c.In, c.Reduce)
 	case g.wide(len(all)):
-		t.treeReduce(all)
+		o.treeReduce(all)
 	case len(all) <= small:
-		t.gathered(all, all)
-		for _, place := range g.others() {
-			t.brings(place, all)
+		o.gathered(all, all)
+		for _, member := range g.others() {
+			o.sendTo(member, all)
 		}
 	case len(all) <= g.piece:
-		t.reduceShares(all)
+		o.reduceShares(all)
 	default:
-		t.cut((len(all)+g.piece-1)/g.piece, func(piece *transit, i int) {
+		o.cut((len(all)+g.piece-1)/g.piece, func(piece *operation, i int) {
 			piece.reduceShares(all[i*g.piece : min(len(all), (i+1)*g.piece)])
 		})
 	}
 }
 
 // reduceShares has every rank sum its share of the elements, then gives it to all.
-func (t *transit) reduceShares(all []byte) {
-	g, c := t.group, t.call
+func (o *operation) reduceShares(all []byte) {
+	g, c := o.group, o.call
 	size := c.DType.Size()
 	n := int64(len(all)) / size
-	part := func(place int) []byte {
-		from, to := g.share(place, n)
+	part := func(member int) []byte {
+		from, to := g.share(member, n)
 		return all[from*size : to*size]
 	}
 	mine := part(g.Rank)
-	t.summed(mine, mine, func() {
-		for _, place := range g.others() {
-			t.send(1, place, c, partResult, mine)
+	o.summed(mine, mine, func() {
+		for _, member := range g.others() {
+			o.send(1, member, c, partResult, mine)
 		}
 	})
-	for _, place := range g.others() {
-		t.expect(1, place, c, partResult, part(place))
-		t.brings(place, part(place))
+	for _, member := range g.others() {
+		o.expect(1, member, c, partResult, part(member))
+		o.sendTo(member, part(member))
 	}
 }
 
-func (t *transit) reduce(c *comm.Collective) {
-	if t.group.Rank == c.Root {
-		t.gathered(bytesOf(c.In), bytesOf(c.Out))
+func (o *operation) reduce(c *comm.Collective) {
+	if o.group.Rank == c.Root {
+		o.gathered(bytesOf(c.In), bytesOf(c.Out))
 	} else {
-		t.brings(c.Root, bytesOf(c.In))
+		o.sendTo(c.Root, bytesOf(c.In))
 	}
 }
 
-func (t *transit) broadcast(c *comm.Collective) {
-	if g := t.group; g.wide(len(bytesOf(c.In))) {
+func (o *operation) broadcast(c *comm.Collective) {
+	if g := o.group; g.wide(len(bytesOf(c.In))) {
 		whole := bytesOf(c.Out)
 		if g.Rank == c.Root {
 			whole = bytesOf(c.In)
 		}
-		t.down(g.tree(c.Root), whole)
+		o.down(g.tree(c.Root), whole)
 		return
 	}
-	if t.group.Rank != c.Root {
-		t.takes(c.Root, bytesOf(c.Out))
+	if o.group.Rank != c.Root {
+		o.recvFrom(c.Root, bytesOf(c.Out))
 		return
 	}
-	for _, place := range t.group.others() {
-		t.brings(place, bytesOf(c.In))
+	for _, member := range o.group.others() {
+		o.sendTo(member, bytesOf(c.In))
 	}
 }
 
@@ -263,112 +257,110 @@ func copyOwn(dst, src []byte) {
 	}
 }
 
-func (t *transit) allGather(c *comm.Collective) {
-	g := t.group
+func (o *operation) allGather(c *comm.Collective) {
+	g := o.group
 	if own := bytesOf(c.In); g.wide(len(own)) {
-		t.treeGather(0, own, bytesOf(c.Out), true)
+		o.treeGather(0, own, bytesOf(c.Out), true)
 		return
 	}
 	copyOwn(g.stretch(c.Out, g.Rank), bytesOf(c.In))
-	for _, place := range g.others() {
-		t.takes(place, g.stretch(c.Out, place))
-		t.brings(place, bytesOf(c.In))
+	for _, member := range g.others() {
+		o.recvFrom(member, g.stretch(c.Out, member))
+		o.sendTo(member, bytesOf(c.In))
 	}
 }
 
-func (t *transit) gather(c *comm.Collective) {
-	g := t.group
+func (o *operation) gather(c *comm.Collective) {
+	g := o.group
 	if own := bytesOf(c.In); g.wide(len(own)) {
-		t.treeGather(c.Root, own, bytesOf(c.Out), false)
+		o.treeGather(c.Root, own, bytesOf(c.Out), false)
 		return
 	}
 	if g.Rank != c.Root {
-		t.brings(c.Root, bytesOf(c.In))
+		o.sendTo(c.Root, bytesOf(c.In))
 		return
 	}
 	copyOwn(g.stretch(c.Out, g.Rank), bytesOf(c.In))
-	for _, place := range g.others() {
-		t.takes(place, g.stretch(c.Out, place))
+	for _, member := range g.others() {
+		o.recvFrom(member, g.stretch(c.Out, member))
 	}
 }
 
-func (t *transit) scatter(c *comm.Collective) {
-	g := t.group
+func (o *operation) scatter(c *comm.Collective) {
+	g := o.group
 	if g.Rank != c.Root {
-		t.takes(c.Root, bytesOf(c.Out))
+		o.recvFrom(c.Root, bytesOf(c.Out))
 		return
 	}
 	copyOwn(bytesOf(c.Out), g.stretch(c.In, g.Rank))
-	for _, place := range g.others() {
-		t.brings(place, g.stretch(c.In, place))
+	for _, member := range g.others() {
+		o.sendTo(member, g.stretch(c.In, member))
 	}
 }
 
-func (t *transit) reduceScatter(c *comm.Collective) {
-	g := t.group
-	t.summed(g.stretch(c.In, g.Rank), bytesOf(c.Out), nil)
-	for _, place := range g.others() {
-		t.brings(place, g.stretch(c.In, place))
+func (o *operation) reduceScatter(c *comm.Collective) {
+	g := o.group
+	o.summed(g.stretch(c.In, g.Rank), bytesOf(c.Out), nil)
+	for _, member := range g.others() {
+		o.sendTo(member, g.stretch(c.In, member))
 	}
 }
 
-func (t *transit) allToAll(c *comm.Collective) {
-	g := t.group
-	send := func(place int) device.Tensor { return c.Transfers[2*place].T }
-	recv := func(place int) device.Tensor { return c.Transfers[2*place+1].T }
+func (o *operation) allToAll(c *comm.Collective) {
+	g := o.group
+	send := func(member int) device.Tensor { return c.Transfers[2*member].T }
+	recv := func(member int) device.Tensor { return c.Transfers[2*member+1].T }
 	copyOwn(bytesOf(recv(g.Rank)), bytesOf(send(g.Rank)))
-	for _, place := range g.others() {
-		t.expect(0, place, t.crossing(place, recv(place)), partBrought, bytesOf(recv(place)))
-		t.send(0, place, t.crossing(place, send(place)), partBrought, bytesOf(send(place)))
+	for _, member := range g.others() {
+		o.expect(0, member, o.crossing(member, recv(member)), partBrought, bytesOf(recv(member)))
+		o.send(0, member, o.crossing(member, send(member)), partBrought, bytesOf(send(member)))
 	}
 }
 
 // crossing is what this rank has to do with one other in an all-to-all.
-func (t *transit) crossing(place int, with device.Tensor) *comm.Call {
-	c := *t.call
-	c.Root, c.Count, c.DType = t.group.Members[place], with.Len(), with.DType
+func (o *operation) crossing(member int, with device.Tensor) *comm.Call {
+	c := *o.call
+	c.Root, c.Count, c.DType = o.group.Members[member], with.Len(), with.DType
 	return &c
 }
 
 // barrier asks the first rank, which answers when it has heard of all.
-func (t *transit) barrier() {
-	g := t.group
+func (o *operation) barrier() {
+	g := o.group
 	if g.wide(0) {
-		t.treeBarrier()
+		o.treeBarrier()
 		return
 	}
 	if g.Rank != 0 {
-		t.brings(0, nil)
-		t.expect(1, 0, t.call, partResult, nil)
+		o.sendTo(0, nil)
+		o.expect(1, 0, o.call, partResult, nil)
 		return
 	}
-	for _, place := range g.others() {
-		t.takes(place, nil)
+	for _, member := range g.others() {
+		o.recvFrom(member, nil)
 	}
-	t.then[0] = func() {
-		g.world.mu.Lock()
-		defer g.world.mu.Unlock()
-		for _, place := range g.others() {
-			t.send(1, place, t.call, partResult, nil)
+	o.then[0] = o.locked(func() {
+		for _, member := range g.others() {
+			o.send(1, member, o.call, partResult, nil)
 		}
-	}
+	})
 }
 
 // exchange posts all receives, then all sends.
-func (t *transit) exchange(c *comm.Collective) {
-	g := t.group
+func (o *operation) exchange(c *comm.Collective) {
+	g := o.group
 	for _, x := range c.Transfers {
 		if !x.Send {
 			call := g.Message(&x, g.received[x.Peer])
 			g.received[x.Peer]++
-			t.expect(0, x.Peer, &call, partMessage, bytesOf(x.T))
+			o.expect(0, x.Peer, &call, partMessage, bytesOf(x.T))
 		}
 	}
 	for _, x := range c.Transfers {
 		if x.Send {
 			call := g.Message(&x, g.sent[x.Peer])
 			g.sent[x.Peer]++
-			t.send(0, x.Peer, &call, partMessage, bytesOf(x.T))
+			o.send(0, x.Peer, &call, partMessage, bytesOf(x.T))
 		}
 	}
 }

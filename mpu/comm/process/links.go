@@ -17,36 +17,36 @@ import (
 // links are a process's connections with its peers: what it sends to a rank goes
 // over one that it has made, what it receives over one that the rank has made. A
 // connection proves who is at its ends, and breaks when one dies; what carries the
-// bytes is agreed on it (roads.go).
+// bytes is agreed on it (transport.go).
 type links struct {
-	process  *World
-	listener net.Listener
-	key      []byte
-	roads    *roads
-	alive    context.Context // until all connections are ended
-	kill     context.CancelFunc
+	process    *World
+	listener   net.Listener
+	key        []byte
+	transports *transports
+	alive      context.Context // until all connections are ended
+	kill       context.CancelFunc
 
 	mu      sync.Mutex
-	out     map[int]*outlet
-	conns   map[net.Conn]func() // each with what ends the waits of its road
+	out     map[int]*sendQueue
+	conns   map[net.Conn]func() // each with what ends the waits of its transport
 	closed  bool
 	idle    sync.WaitGroup // who receives
-	outlets sync.WaitGroup
+	sending sync.WaitGroup
 }
 
-// outlet is the way to one rank: messages in the order of their calls.
-type outlet struct {
+// sendQueue is the way to one rank: messages in the order of their calls.
+type sendQueue struct {
 	rank  int
 	ready *sync.Cond
-	queue []parcel
+	queue []message
 	over  bool // no more will come
 }
 
-// parcel is one message to send; its bytes belong to the call until it is sent.
-type parcel struct {
+// message is one message to send; its bytes belong to the call until it is sent.
+type message struct {
 	head  header
 	data  []byte
-	call  *transit
+	call  *operation
 	stage int
 }
 
@@ -78,8 +78,8 @@ const (
 const biggest = 1 << 40
 
 func newLinks(p *World, listener net.Listener) *links {
-	l := &links{process: p, listener: listener, key: p.session.Key(), out: map[int]*outlet{}, conns: map[net.Conn]func(){}}
-	l.roads = newRoads(l)
+	l := &links{process: p, listener: listener, key: p.session.Key(), out: map[int]*sendQueue{}, conns: map[net.Conn]func(){}}
+	l.transports = newTransports(l)
 	l.alive, l.kill = context.WithCancel(context.Background())
 	l.idle.Add(1)
 	go l.accept()
@@ -115,7 +115,7 @@ func (l *links) accept() {
 	}
 }
 
-// keep remembers a connection and how to end what waits on its road; false: too late.
+// keep remembers a connection and how to end what waits on its transport; false: too late.
 func (l *links) keep(c net.Conn, abort func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,11 +157,11 @@ func (l *links) receive(conn net.Conn) {
 			return
 		}
 		if h.Kind == kindBye {
-			p.farewell(from)
+			p.peerDone(from)
 			return
 		}
 		in.expect(int64(h.Bytes))
-		if err := p.take(&h, in); err != nil {
+		if err := p.accept(&h, in); err != nil {
 			l.broken(from, err)
 			return
 		}
@@ -179,14 +179,14 @@ func (l *links) broken(rank int, err error) {
 }
 
 // send queues a message to a rank.
-func (l *links) send(rank int, m parcel) {
+func (l *links) send(rank int, m message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o := l.out[rank]
 	if o == nil {
-		o = &outlet{rank: rank, ready: sync.NewCond(&l.mu), over: l.closed}
+		o = &sendQueue{rank: rank, ready: sync.NewCond(&l.mu), over: l.closed}
 		l.out[rank] = o
-		l.outlets.Add(1)
+		l.sending.Add(1)
 		go l.deliver(o)
 	}
 	o.queue = append(o.queue, m)
@@ -194,8 +194,8 @@ func (l *links) send(rank int, m parcel) {
 }
 
 // deliver sends what is queued for a rank, until the end.
-func (l *links) deliver(o *outlet) {
-	defer l.outlets.Done()
+func (l *links) deliver(o *sendQueue) {
+	defer l.sending.Done()
 	out, conn, err := l.connect(o.rank)
 	if err == nil {
 		defer l.drop(conn)
@@ -284,7 +284,7 @@ func (h *header) write(c net.Conn, data []byte) error {
 
 // cut ends all connections at once.
 func (l *links) cut() {
-	go l.roads.abort()
+	go l.transports.abort()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
@@ -296,7 +296,7 @@ func (l *links) cut() {
 	l.end()
 }
 
-// end lets the outlets go once they have sent what is queued; with the lock held.
+// end lets the senders go once they have sent what is queued; with the lock held.
 func (l *links) end() {
 	for _, o := range l.out {
 		o.over = true
@@ -304,13 +304,13 @@ func (l *links) end() {
 	}
 }
 
-// flush sends what is queued, and farewells.
+// flush sends what is queued, and that it was the last.
 func (l *links) flush() {
 	l.mu.Lock()
 	l.closed = true
 	l.end()
 	l.mu.Unlock()
-	l.outlets.Wait()
+	l.sending.Wait()
 }
 
 // close ends the connections and returns when nothing of this rank is touched
@@ -318,9 +318,9 @@ func (l *links) flush() {
 func (l *links) close() {
 	l.cut()
 	l.listener.Close() // nothing more is wanted of it
-	l.outlets.Wait()
+	l.sending.Wait()
 	l.idle.Wait()
-	l.roads.close()
+	l.transports.close()
 }
 
 // bytesOf is the memory of a tensor on the host.

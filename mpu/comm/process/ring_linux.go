@@ -37,7 +37,7 @@ type ringState struct {
 	writer  sleeper
 }
 
-// sleeper is one end's place to sleep.
+// sleeper is where one end sleeps.
 type sleeper struct {
 	asleep atomic.Uint32 // it sleeps, or is about to
 	bell   atomic.Uint32 // rung to wake it

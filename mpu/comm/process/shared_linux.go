@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharedEnd is either end of a road through shared memory. The connection tells
+// sharedEnd is either end of a transport through shared memory. The connection tells
 // when the other end is gone.
 type sharedEnd struct {
 	*ring
@@ -48,7 +48,7 @@ func (l *links) offerShared(conn net.Conn) (sender, error) {
 	}
 	var name [16]byte
 	rand.Read(name[:]) // never fails: it ends the program instead
-	o := &offer{Road: roadShared, Name: "monotron-" + hex.EncodeToString(name[:]), Room: room}
+	o := &offer{Transport: transportShared, Name: "monotron-" + hex.EncodeToString(name[:]), Room: room}
 	path := filepath.Join(sharedFolder, o.Name)
 	memory, err := makeSegment(path, room)
 	if err != nil {
@@ -68,7 +68,7 @@ func (l *links) answerShared(conn net.Conn, o *offer) (receiver, error) {
 	if err != nil {
 		return nil, refusal(err.Error())
 	}
-	return l.sharedEnd(conn, memory, l.ranksHere(), writeOffer(conn, &offer{Road: roadShared}))
+	return l.sharedEnd(conn, memory, l.ranksHere(), writeOffer(conn, &offer{Transport: transportShared}))
 }
 
 // sharedEnd is an end in mapped memory, unless there is an error.
@@ -145,7 +145,7 @@ func openSegment(path string, room int64) ([]byte, error) {
 	return unix.Mmap(fd, 0, int(st.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }
 
-// begin watches, once the road is agreed on, for the end of the connection.
+// begin watches, once the transport is agreed on, for the end of the connection.
 func (e *sharedEnd) begin() {
 	go func() {
 		_, _ = io.Copy(io.Discard, e.conn) // however it ends

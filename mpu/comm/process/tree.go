@@ -11,7 +11,7 @@ import (
 // one message, what is for them comes down. Sums are still made in rank order, by the root.
 const treeFrom = 8
 
-// tree is a rank's place in the binomial tree over a group whose root is `root`: positions
+// tree is a rank's position in the binomial tree over a group whose root is `root`: positions
 // count from the root. The subtree of position p are the positions from p to p + its lowest
 // bit, so that it is a run, in order.
 type tree struct {
@@ -26,8 +26,8 @@ func (g *group) tree(root int) tree {
 // wide tells whether n bytes a rank travel along a tree.
 func (g *group) wide(n int) bool { return g.Size() > treeFrom && n <= small }
 
-// place is the place in the group of a position, and the reverse.
-func (t tree) place(position int) int { return (position + t.root) % t.size }
+// member is the number in the group of a position, and the reverse.
+func (t tree) member(position int) int { return (position + t.root) % t.size }
 
 // span is how many positions the subtree of one has.
 func (t tree) span(position int) int {
@@ -51,81 +51,69 @@ func (t tree) children() (list []int) {
 
 // up brings n bytes of every rank to the root, whose `all` has them by position; then is
 // called there. own are this rank's. With the lock held.
-func (t *transit) up(at tree, own []byte, then func(all []byte)) {
+func (o *operation) up(at tree, own []byte, then func(all []byte)) {
 	n := len(own)
 	bundle := staging(int64(at.span(at.at) * n))
 	copy(bundle, own)
 	for _, child := range at.children() {
 		from := (child - at.at) * n
-		t.takes(at.place(child), bundle[from:from+at.span(child)*n])
+		o.recvFrom(at.member(child), bundle[from:from+at.span(child)*n])
 	}
 	if at.at == 0 {
-		t.then[0] = func() { then(bundle) }
+		o.then[0] = func() { then(bundle) }
 		return
 	}
-	t.then[0] = t.locked(func() { t.send(1, at.place(at.parent()), t.call, partBrought, bundle) })
+	o.then[0] = o.locked(func() { o.send(1, at.member(at.parent()), o.call, partBrought, bundle) })
 }
 
 // down has the root's bytes come to all. The root calls it once they are there; others before,
 // and dst has them when the stage is over.
-func (t *transit) down(at tree, dst []byte) {
+func (o *operation) down(at tree, dst []byte) {
 	pass := func() {
 		for _, child := range at.children() {
-			t.send(2, at.place(child), t.call, partResult, dst)
+			o.send(2, at.member(child), o.call, partResult, dst)
 		}
 	}
 	if at.at > 0 {
-		t.expect(1, at.place(at.parent()), t.call, partResult, dst)
+		o.expect(1, at.member(at.parent()), o.call, partResult, dst)
 	}
-	t.then[1] = t.locked(pass)
-}
-
-// locked is f under the lock, unless the run is lost by then.
-func (t *transit) locked(f func()) func() {
-	p := t.group.world
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.err == nil {
-			f()
-		}
-	}
+	o.then[1] = o.locked(pass)
 }
 
 // treeReduce sums everybody's bytes, in rank order: the tree's root is rank 0.
-func (t *transit) treeReduce(all []byte) {
+func (o *operation) treeReduce(all []byte) {
 	if len(all) == 0 {
-		t.treeBarrier()
+		o.treeBarrier()
 		return
 	}
-	at, c := t.group.tree(0), t.call
-	t.up(at, all, func(brought []byte) {
+	at, c := o.group.tree(0), o.call
+	o.up(at, all, func(brought []byte) {
 		m := reduce.Move{N: int64(len(all)) / c.DType.Size(), DType: c.DType, Reduce: c.Reduce, To: []unsafe.Pointer{unsafe.Pointer(&all[0])}}
 		for i := range at.size {
 			m.From = append(m.From, unsafe.Pointer(&brought[i*len(all)]))
 		}
-		reduce.Carry(t.group.world.pool, []reduce.Move{m})
+		reduce.Carry(o.group.world.pool, []reduce.Move{m})
 	})
-	t.down(at, all)
+	o.down(at, all)
 }
 
-// treeGather brings everybody's bytes to the root, by place; to all of the group where it is
+// treeGather brings everybody's bytes to the root, by member; to all of the group where it is
 // everybody's.
-func (t *transit) treeGather(root int, own, out []byte, everybody bool) {
-	at := t.group.tree(root)
-	t.up(at, own, func(brought []byte) {
-		first := (at.size - root) % at.size * len(own) // the bytes of place 0
+func (o *operation) treeGather(root int, own, out []byte, everybody bool) {
+	at := o.group.tree(root)
+	o.up(at, own, func(brought []byte) {
+		first := (at.size - root) % at.size * len(own) // the bytes of member 0
 		copy(out, brought[first:])
 		copy(out[len(brought)-first:], brought[:first])
 	})
 	if everybody {
-		t.down(at, out)
+		o.down(at, out)
 	}
 }
 
 // treeBarrier is a tree of no bytes.
-func (t *transit) treeBarrier() {
-	at := t.group.tree(0)
-	t.up(at, nil, func([]byte) {})
-	t.down(at, nil)
+func (o *operation) treeBarrier() {
+	at := o.group.tree(0)
+	o.up(at, nil, func([]byte) {})
+	o.down(at, nil)
 }

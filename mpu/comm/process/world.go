@@ -6,7 +6,6 @@ import (
 	"hash/fnv"
 	"maps"
 	"net"
-	"os"
 	"sync"
 	"time"
 
@@ -35,11 +34,11 @@ type World struct {
 	ending  sync.Once
 	outcome error // what End returned
 
-	mu     sync.Mutex // of all below, and of all waiting messages
-	err    error
-	groups map[string]*group
-	boxes  map[address]*box // messages that are expected, or have come early
-	ended  map[int]bool     // ranks that have said farewell
+	mu       sync.Mutex // of all below, and of all waiting messages
+	err      error
+	groups   map[string]*group
+	receives map[address]*receive // messages that are expected, or have come early
+	ended    map[int]bool         // ranks that have sent their last message
 }
 
 // Join joins a run; c.Data is filled here. limit is the longest that a
@@ -53,7 +52,7 @@ func Join(ctx context.Context, c rendezvous.Config, limit time.Duration) (*World
 	if c.Alike == nil {
 		c.Alike = map[string]string{}
 	}
-	c.Alike["MONOTRON_ROADS"] = os.Getenv("MONOTRON_ROADS")
+	c.Alike["MONOTRON_TRANSPORTS"] = allowed()
 	s, err := rendezvous.Join(ctx, c)
 	if err != nil {
 		listener.Close() // nothing more is wanted of it
@@ -63,7 +62,7 @@ func Join(ctx context.Context, c rendezvous.Config, limit time.Duration) (*World
 		limit = 10 * time.Minute
 	}
 	p := &World{session: s, rank: c.Rank, size: c.World, pool: device.SharedPool(), limit: limit,
-		groups: map[string]*group{}, boxes: map[address]*box{}, ended: map[int]bool{}}
+		groups: map[string]*group{}, receives: map[address]*receive{}, ended: map[int]bool{}}
 	p.pool.SetCallers(1)
 	p.links = newLinks(p, listener)
 	go p.watch()
@@ -123,11 +122,11 @@ func (p *World) Group(rank int, name string, members []int, d *device.Device) (*
 	if rank != p.rank {
 		return nil, exitcode.Errorf(exitcode.Internal, "rank %d cannot join as rank %d group %s of ranks %v", p.rank, rank, name, members)
 	}
-	place, err := comm.Join(name, rank, members, p.size)
+	member, err := comm.Join(name, rank, members, p.size)
 	if err != nil {
 		return nil, err
 	}
-	if place.Size() == 1 {
+	if member.Size() == 1 {
 		return comm.Solo(name, rank, d), nil
 	}
 	p.mu.Lock()
@@ -137,11 +136,11 @@ func (p *World) Group(rank int, name string, members []int, d *device.Device) (*
 	if g == nil {
 		hash := fnv.New64a()
 		_, _ = hash.Write([]byte(key)) // never fails
-		g = &group{Membership: place, world: p, id: hash.Sum64(), piece: p.pieceOf(members), device: d, open: map[*transit]bool{},
+		g = &group{Membership: member, world: p, id: hash.Sum64(), piece: p.pieceOf(members), device: d, open: map[*operation]bool{},
 			sent: make([]int64, len(members)), received: make([]int64, len(members))}
 		p.groups[key] = g
 	}
-	return comm.NewGroup(place, g), nil
+	return comm.NewGroup(member, g), nil
 }
 
 // Abort ends everything with err, on all ranks.
@@ -198,7 +197,7 @@ func (p *World) stop(err error) {
 			t.end(err)
 		}
 	}
-	clear(p.boxes)
+	clear(p.receives)
 	p.links.cut()
 }
 
@@ -224,7 +223,7 @@ func (p *World) Verdict() error { return p.session.Err() }
 // Judge ends the run with a verdict on whatever rank.
 func (p *World) Judge(v *failure.Verdict) { p.stop(p.session.Judge(v)) }
 
-// Session is the rank's place in the run, over which it says how it is.
+// Session is the rank's membership in the run, over which it says how it is.
 func (p *World) Session() *rendezvous.Session { return p.session }
 
 // Bench times an all-reduce of `bytes` among all processes of the run for about

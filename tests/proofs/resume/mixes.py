@@ -21,7 +21,7 @@ def model(r):
     flags, reasons = [], []
     if r.random() < .5:
         flags += ['--swiglu', '--disable-bias-linear', '--normalization', 'RMSNorm', '--position-embedding-type', 'rope', '--untie-embeddings-and-output-weights']
-        flags += pick(r, '', '--qk-layernorm', '--group-query-attention --num-query-groups 2', '--window-size 7 0')
+        flags += pick(r, '', '--qk-layernorm', '--group-query-attention --num-query-groups 2', '--window-size 7,0')
     else:
         flags += pick(r, '', '--position-embedding-type rope --rotary-percent 0.5', '--no-bias-gelu-fusion', '--apply-layernorm-1p', '--squared-relu')
     flags += pick(r, '--hidden-dropout 0 --attention-dropout 0', '--hidden-dropout 0.1 --attention-dropout 0.1', '--hidden-dropout 0 --attention-dropout 0.2')

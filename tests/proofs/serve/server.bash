@@ -10,8 +10,15 @@ serve() { serve_by bin/monotron serve "$@"; }
 # serve_by COMMAND..: the same by a command line; $server is the launcher's where that starts one
 serve_by() {
   need "$shared/golden/serve/model"
+  serve_model "$shared/golden/serve/model" "$@"
+}
+
+# serve_model MODEL COMMAND..: the same with another model
+serve_model() {
+  model=$1
+  shift
   rm -f "$work/notes"
-  "$@" --load "$shared/golden/serve/model" --port 0 2>"$work/notes" &
+  "$@" --load "$model" --port 0 2>"$work/notes" &
   server=$!
   until grep -sqE '^(\[0\] )?ready' "$work/notes"; do kill -0 "$server" || { cat "$work/notes"; exit 1; }; sleep 0.1; done
   url=$(sed -n 's/.*\(http:[^ ]*\)\/,.*/\1/p' "$work/notes")

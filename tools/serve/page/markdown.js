@@ -1,14 +1,6 @@
 'use strict';
 // Markdown of a model as elements. Its text goes through textContent alone: none of it is markup of this page.
 
-function element(name, text, parent, className) {
-  const e = document.createElement(name);
-  if (text !== undefined) e.textContent = text;
-  if (className) e.className = className;
-  if (parent) parent.append(e);
-  return e;
-}
-
 const deepest = 12; // parts inside of parts; below that text is shown as it is
 const linked = /\[([^[\]\n]+)\]\(([^\s()]+)\)/y; // looks at no character from two beginnings: lines may be long
 
@@ -133,21 +125,4 @@ function grid(lines, i, parent) {
   row(lines[i], 'th');
   for (i += 2; i < lines.length && lines[i].includes('|') && lines[i].trim(); i++) row(lines[i], 'td');
   return i;
-}
-
-// copy puts text on the clipboard, and says so on the button.
-async function copy(text, button) {
-  const before = button.textContent;
-  let done = true;
-  try {
-    await navigator.clipboard.writeText(text);
-  } catch {
-    const area = element('textarea', text, document.body, 'away');
-    area.select();
-    done = document.execCommand('copy');
-    area.remove();
-    button.focus();
-  }
-  button.textContent = done ? 'Copied' : 'Not copied';
-  setTimeout(() => { button.textContent = before; }, 1500);
 }

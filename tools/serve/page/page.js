@@ -1,7 +1,6 @@
 'use strict';
 // The chat page: a conversation with this server's model, or a text that it continues.
 
-const $ = (id) => document.getElementById(id);
 const kept = ['way', 'system', 'temperature', 'top_p', 'top_k', 'min_p', 'repetition_penalty', 'seed', 'tokens'];
 const preset = Object.fromEntries(kept.map((id) => [id, $(id).value]));
 let turns = []; // {role, content, element}; in the way "continue" one of {role: 'text', content}

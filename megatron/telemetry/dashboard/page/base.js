@@ -1,28 +1,11 @@
 'use strict';
-// What all of the page's scripts share: elements, numbers, the state of the page.
+// What all of the page's scripts share: numbers, the state of the page. Elements are of internal/web/shared.js.
 // Text from outside goes through textContent alone.
 
 const colours = 6;
 const hidden = new Set(); // numbers of runs that are not drawn
 let data; // pageData of page.go
 let source; // of events; undefined: the data is inlined
-
-const $ = (id) => document.getElementById(id);
-
-function element(name, text, parent, className) {
-  const e = document.createElement(name);
-  if (text !== undefined) e.textContent = text;
-  if (className) e.className = className;
-  if (parent) parent.append(e);
-  return e;
-}
-
-function button(text, parent, press, className) {
-  const b = element('button', text, parent, className);
-  b.type = 'button';
-  b.addEventListener('click', press);
-  return b;
-}
 
 const svg = (name, attributes, parent) => {
   const e = document.createElementNS('http://www.w3.org/2000/svg', name);
@@ -161,20 +144,4 @@ function save(name, blob) {
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-}
-
-// copy puts text on the clipboard, and says so on what was pressed.
-async function copy(text, pressed) {
-  const before = pressed.textContent;
-  let done = true;
-  try {
-    await navigator.clipboard.writeText(text);
-  } catch {
-    const area = element('textarea', text, document.body, 'away');
-    area.select();
-    done = document.execCommand('copy');
-    area.remove();
-  }
-  pressed.textContent = done ? 'Copied' : 'Not copied';
-  setTimeout(() => { pressed.textContent = before; }, 1500);
 }

@@ -27,7 +27,7 @@ func glooHere(t testing.TB) {
 
 // Claim (docs/hosts.md): whichever way the bytes go, sums have the bits of
 // sums among goroutines; every rank says which way that was.
-func TestRoadsCarryTheSame(t *testing.T) {
+func TestTransportsCarryTheSame(t *testing.T) {
 	const ranks, n = 3, 50_001
 	sums := func(g *comm.Group) (string, error) {
 		a, b := commtest.Heap(device.F32, fractions(g.Rank(), n)), commtest.Heap(device.BF16, fractions(g.Rank(), 3*n))
@@ -42,12 +42,12 @@ func TestRoadsCarryTheSame(t *testing.T) {
 	if err := spmd(ranks, func(g *comm.Group) (err error) { want[g.Rank()], err = sums(g); return err }); err != nil {
 		t.Fatal(err)
 	}
-	for road, name := range map[string]string{roadShared: "shared memory", roadGloo: "Gloo", roadTCP: "plain TCP"} {
-		t.Run(road, func(t *testing.T) {
-			if road == roadGloo {
+	for transport, name := range map[string]string{transportShared: "shared memory", transportGloo: "Gloo", transportTCP: "plain TCP"} {
+		t.Run(transport, func(t *testing.T) {
+			if transport == transportGloo {
 				glooHere(t)
 			}
-			t.Setenv("MONOTRON_ROADS", road)
+			t.Setenv("MONOTRON_TRANSPORTS", transport)
 			errs := processes(t, ranks, time.Minute, func(p *World, d *device.Device) error {
 				g, err := p.Group(p.Rank(), "all", commtest.Ranks(ranks), d)
 				if err != nil {
@@ -58,7 +58,7 @@ func TestRoadsCarryTheSame(t *testing.T) {
 						return errors.Join(err, fmt.Errorf("rank %d has other bits", p.Rank()))
 					}
 				}
-				if said := p.Roads(); said != name+" to 2 ranks" {
+				if said := p.Transports(); said != name+" to 2 ranks" {
 					return fmt.Errorf("it went by %s", said)
 				}
 				return nil
@@ -79,16 +79,16 @@ func fractions(rank int, n int64) []float64 {
 	return values
 }
 
-// Claim (docs/hosts.md): on every road many calls under way at once keep
+// Claim (docs/hosts.md): on every transport many calls under way at once keep
 // apart, a rank that dies in the midst of a long message is named, and so is one
 // that the others wait for in vain.
-func TestRoadsStormAndDeath(t *testing.T) {
-	for _, road := range []string{roadShared, roadGloo} {
-		t.Run(road, func(t *testing.T) {
-			if road == roadGloo {
+func TestTransportsStormAndDeath(t *testing.T) {
+	for _, transport := range []string{transportShared, transportGloo} {
+		t.Run(transport, func(t *testing.T) {
+			if transport == transportGloo {
 				glooHere(t)
 			}
-			t.Setenv("MONOTRON_ROADS", road)
+			t.Setenv("MONOTRON_TRANSPORTS", transport)
 			t.Run("storm", TestProcessStorm)
 			t.Run("death", TestProcessDeathIsNamed)
 			t.Run("deadline", TestProcessDeadline)
@@ -99,8 +99,8 @@ func TestRoadsStormAndDeath(t *testing.T) {
 
 // Claim (docs/hosts.md): without the library the ranks talk all the same, and
 // say why they do not use it.
-func TestRoadsWithoutGloo(t *testing.T) {
-	t.Setenv("MONOTRON_ROADS", roadGloo)
+func TestTransportsWithoutGloo(t *testing.T) {
+	t.Setenv("MONOTRON_TRANSPORTS", transportGloo)
 	t.Setenv("MONOTRON_GLOO", "/nowhere/"+engine.Library)
 	errs := processes(t, 2, time.Minute, func(p *World, d *device.Device) error {
 		g, err := p.Group(p.Rank(), "all", commtest.Ranks(2), d)
@@ -108,7 +108,7 @@ func TestRoadsWithoutGloo(t *testing.T) {
 			return err
 		}
 		err = g.AllReduce(commtest.Heap(device.F32, fractions(p.Rank(), 9)), comm.Sum).Wait()
-		if said := p.Roads(); !strings.Contains(said, "no Gloo (") || !strings.HasSuffix(said, "plain TCP to 1 rank") {
+		if said := p.Transports(); !strings.Contains(said, "no Gloo (") || !strings.HasSuffix(said, "plain TCP to 1 rank") {
 			err = errors.Join(err, fmt.Errorf("it said %s", said))
 		}
 		return err

@@ -12,10 +12,10 @@ import (
 	"monotron/mpu/comm"
 )
 
-// transit is a call of a World under way. It has stages: bytes that go and come, a sum of
+// operation is a call of a World under way. It has stages: bytes that go and come, a sum of
 // them, what goes and comes with the result and, along a tree, what is passed on of it.
 // Fields belong to World.mu.
-type transit struct {
+type operation struct {
 	group *group
 	call  *comm.Call
 	left  [stages]int        // messages of each stage that have not gone or come
@@ -25,7 +25,7 @@ type transit struct {
 	err   error
 	done  chan struct{}
 
-	parent *transit // of a piece of a long call: a transit of its own, that ends nothing but itself
+	parent *operation // of a piece of a long call: an operation of its own, that ends nothing but itself
 	piece  uint32
 	rest   []func() // pieces that have not begun
 }
@@ -40,10 +40,10 @@ type address struct {
 	from  int // rank of the world
 }
 
-// box is a message that is expected (call, want and dst), or has come before it was (head
+// receive is a message that is expected (call, want and dst), or has come before it was (head
 // and data).
-type box struct {
-	call  *transit
+type receive struct {
+	call  *operation
 	stage int
 	want  *comm.Call // this end's
 	dst   []byte
@@ -62,8 +62,8 @@ const (
 const partBits = 3
 
 // head is the header of a message that belongs to a call.
-func (t *transit) head(c *comm.Call, part uint32, bytes int) header {
-	return header{Group: t.group.id, Seq: c.Seq, Part: part | t.piece<<partBits, From: uint32(c.Rank), Bytes: uint64(bytes), Count: c.Count, Root: int32(c.Root),
+func (o *operation) head(c *comm.Call, part uint32, bytes int) header {
+	return header{Group: o.group.id, Seq: c.Seq, Part: part | o.piece<<partBits, From: uint32(c.Rank), Bytes: uint64(bytes), Count: c.Count, Root: int32(c.Root),
 		DType: int32(c.DType), Op: uint32(c.Op), Reduce: uint32(c.Reduce), Kind: kindData}
 }
 
@@ -77,40 +77,40 @@ func (g *group) callOf(h *header) *comm.Call {
 }
 
 // send queues bytes for a member; with the lock held.
-func (t *transit) send(stage, place int, c *comm.Call, part uint32, data []byte) {
-	t.left[stage]++
-	t.group.world.links.send(t.group.Members[place], parcel{t.head(c, part, len(data)), data, t, stage})
+func (o *operation) send(stage, member int, c *comm.Call, part uint32, data []byte) {
+	o.left[stage]++
+	o.group.world.links.send(o.group.Members[member], message{o.head(c, part, len(data)), data, o, stage})
 }
 
 // expect says where a member's bytes are to go; with the lock held.
-func (t *transit) expect(stage, place int, c *comm.Call, part uint32, dst []byte) {
-	t.expectFolded(stage, place, c, part, dst, nil)
+func (o *operation) expect(stage, member int, c *comm.Call, part uint32, dst []byte) {
+	o.expectFolded(stage, member, c, part, dst, nil)
 }
 
-func (t *transit) expectFolded(stage, place int, c *comm.Call, part uint32, dst []byte, fold func(at int64, theirs []byte)) {
-	p := t.group.world
-	at := address{t.group.id, c.Seq, part | t.piece<<partBits, t.group.Members[place]}
-	t.left[stage]++
-	mine := &box{call: t, stage: stage, want: c, dst: dst, fold: fold}
-	b := p.boxes[at]
+func (o *operation) expectFolded(stage, member int, c *comm.Call, part uint32, dst []byte, fold func(at int64, theirs []byte)) {
+	p := o.group.world
+	at := address{o.group.id, c.Seq, part | o.piece<<partBits, o.group.Members[member]}
+	o.left[stage]++
+	mine := &receive{call: o, stage: stage, want: c, dst: dst, fold: fold}
+	b := p.receives[at]
 	switch {
 	case b != nil:
-		delete(p.boxes, at)
+		delete(p.receives, at)
 		if err := mine.matches(&b.head); err != nil {
 			p.failLater(err)
 			return
 		}
-		unload(dst, b.data, fold)
-		t.left[stage]--
+		copyOrFold(dst, b.data, fold)
+		o.left[stage]--
 	case p.ended[at.from]:
-		p.failLater(t.desertion(at.from))
+		p.failLater(o.peerExited(at.from))
 	default:
-		p.boxes[at] = mine
+		p.receives[at] = mine
 	}
 }
 
-// unload puts bytes that have come to where they belong.
-func unload(dst, data []byte, fold func(at int64, theirs []byte)) {
+// copyOrFold puts bytes that have come to where they belong.
+func copyOrFold(dst, data []byte, fold func(at int64, theirs []byte)) {
 	if fold != nil && len(data) > 0 {
 		fold(0, data)
 		return
@@ -118,12 +118,12 @@ func unload(dst, data []byte, fold func(at int64, theirs []byte)) {
 	copy(dst, data)
 }
 
-func (t *transit) desertion(rank int) error {
-	return exitcode.Errorf(exitcode.Internal, "rank %d ended while rank %d was waiting for it in %s", rank, t.group.world.rank, t.call)
+func (o *operation) peerExited(rank int) error {
+	return exitcode.Errorf(exitcode.Internal, "rank %d ended while rank %d was waiting for it in %s", rank, o.group.world.rank, o.call)
 }
 
 // matches tells whether a peer's message belongs to the same call as ours.
-func (b *box) matches(h *header) error {
+func (b *receive) matches(h *header) error {
 	theirs := b.call.group.callOf(h)
 	if !meets(theirs, b.want) {
 		return comm.Differ(theirs, b.want)
@@ -143,16 +143,16 @@ func meets(a, b *comm.Call) bool {
 	return a.Agrees(b)
 }
 
-// take reads the bytes of a message to where they are expected, or keeps them.
-func (p *World) take(h *header, from io.Reader) error {
+// accept reads the bytes of a message to where they are expected, or keeps them.
+func (p *World) accept(h *header, from io.Reader) error {
 	at := address{h.Group, h.Seq, h.Part, int(h.From)}
 	p.mu.Lock()
-	b := p.boxes[at]
+	b := p.receives[at]
 	if p.err != nil || (b != nil && b.call == nil) {
 		p.mu.Unlock()
 		return fmt.Errorf("duplicate or late message")
 	}
-	delete(p.boxes, at)
+	delete(p.receives, at)
 	p.mu.Unlock()
 	if b != nil {
 		if err := b.matches(h); err != nil {
@@ -170,19 +170,19 @@ func (p *World) take(h *header, from io.Reader) error {
 		return err
 	}
 	p.mu.Lock()
-	b = p.boxes[at]
+	b = p.receives[at]
 	if b == nil {
-		p.boxes[at] = &box{head: *h, data: data}
+		p.receives[at] = &receive{head: *h, data: data}
 		p.mu.Unlock()
 		return nil
 	}
-	delete(p.boxes, at)
+	delete(p.receives, at)
 	p.mu.Unlock()
 	if err := b.matches(h); err != nil {
 		p.stop(p.session.Fail(err))
 		return err
 	}
-	unload(b.dst, data, b.fold)
+	copyOrFold(b.dst, data, b.fold)
 	b.call.arrived(b.stage)
 	return nil
 }
@@ -193,8 +193,8 @@ type inPlace interface {
 	done(n int)
 }
 
-// read takes the box's bytes.
-func (b *box) read(from io.Reader) error {
+// read takes the message's bytes.
+func (b *receive) read(from io.Reader) error {
 	if b.fold == nil {
 		_, err := io.ReadFull(from, b.dst)
 		return err
@@ -204,7 +204,7 @@ func (b *box) read(from io.Reader) error {
 		theirs := staging(int64(len(b.dst)))
 		_, err := io.ReadFull(from, theirs)
 		if err == nil {
-			unload(nil, theirs, b.fold)
+			copyOrFold(nil, theirs, b.fold)
 		}
 		return err
 	}
@@ -241,133 +241,145 @@ func (p *World) failLater(err error) {
 	go func() { p.stop(p.session.Fail(err)) }()
 }
 
-// farewell: a rank has sent its last message.
-func (p *World) farewell(rank int) {
+// peerDone: a rank has sent its last message.
+func (p *World) peerDone(rank int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended[rank] = true
-	for at, b := range p.boxes {
+	for at, b := range p.receives {
 		if at.from == rank && b.call != nil {
-			p.failLater(b.call.desertion(rank))
+			p.failLater(b.call.peerExited(rank))
 			return
 		}
 	}
 }
 
 // sent and arrived count a message off.
-func (t *transit) sent(stage int, err error) {
+func (o *operation) sent(stage int, err error) {
 	if err == nil {
-		t.arrived(stage)
+		o.arrived(stage)
 	}
 }
 
-func (t *transit) arrived(stage int) {
-	p := t.group.world
+func (o *operation) arrived(stage int) {
+	p := o.group.world
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t.left[stage]--
-	t.advance()
+	o.left[stage]--
+	o.advance()
+}
+
+// locked is f under the lock, unless the run is lost by then.
+func (o *operation) locked(f func()) func() {
+	p := o.group.world
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.err == nil {
+			f()
+		}
+	}
 }
 
 // advance goes on with the next stage when one is complete; with the lock held.
-func (t *transit) advance() {
-	p := t.group.world
-	for !t.over && p.err == nil && t.left[t.stage] == 0 {
-		if t.stage == stages-1 {
-			t.end(nil)
+func (o *operation) advance() {
+	p := o.group.world
+	for !o.over && p.err == nil && o.left[o.stage] == 0 {
+		if o.stage == stages-1 {
+			o.end(nil)
 			return
 		}
-		then := t.then[t.stage]
-		t.stage++
+		then := o.then[o.stage]
+		o.stage++
 		if then != nil {
-			stage := t.stage
-			t.left[stage]++ // this itself
+			stage := o.stage
+			o.left[stage]++ // this itself
 			go func() {
 				then()
-				t.arrived(stage)
+				o.arrived(stage)
 			}()
 		}
 	}
 }
 
 // end ends the call; with the lock held.
-func (t *transit) end(err error) {
-	if t.over {
+func (o *operation) end(err error) {
+	if o.over {
 		return
 	}
-	t.over, t.err = true, err
-	if t.parent != nil {
-		t.parent.pieceOver()
+	o.over, o.err = true, err
+	if o.parent != nil {
+		o.parent.pieceOver()
 		return
 	}
-	delete(t.group.open, t)
+	delete(o.group.open, o)
 	if err == nil {
-		t.call.Ended = time.Now()
+		o.call.Ended = time.Now()
 	}
-	close(t.done)
+	close(o.done)
 }
 
 // cut makes the call of n pieces, of which a few are under way at once: what one
 // leaves in the cache is there when its result passes. With the lock held.
-func (t *transit) cut(n int, plan func(piece *transit, i int)) {
+func (o *operation) cut(n int, plan func(piece *operation, i int)) {
 	for i := range n {
-		t.rest = append(t.rest, func() {
-			p := &transit{group: t.group, call: t.call, parent: t, piece: uint32(i)}
+		o.rest = append(o.rest, func() {
+			p := &operation{group: o.group, call: o.call, parent: o, piece: uint32(i)}
 			p.left[0] = 1 // until all is posted
 			plan(p, i)
 			p.left[0]--
 			p.advance()
 		})
 	}
-	t.left[1] += n
+	o.left[1] += n
 	for range min(n, piecesAtOnce) {
-		t.begin()
+		o.begin()
 	}
 }
 
 const piecesAtOnce = 4
 
 // begin begins the next piece, if there is one.
-func (t *transit) begin() {
-	if len(t.rest) > 0 {
-		next := t.rest[0]
-		t.rest = t.rest[1:]
+func (o *operation) begin() {
+	if len(o.rest) > 0 {
+		next := o.rest[0]
+		o.rest = o.rest[1:]
 		next()
 	}
 }
 
-func (t *transit) pieceOver() {
-	t.begin()
-	t.left[1]--
-	t.advance()
+func (o *operation) pieceOver() {
+	o.begin()
+	o.left[1]--
+	o.advance()
 }
 
 // Wait waits until the call is over, but no longer than the run's limit.
-func (t *transit) Wait() error {
+func (o *operation) Wait() error {
 	select {
-	case <-t.done:
-		return t.err
+	case <-o.done:
+		return o.err
 	default:
 	}
-	p := t.group.world
+	p := o.group.world
 	limit := time.NewTimer(p.limit)
 	defer limit.Stop()
 	select {
-	case <-t.done:
+	case <-o.done:
 	case <-limit.C:
-		p.stop(p.session.Fail(exitcode.Errorf(exitcode.IO, "waited %v in %s for messages from ranks %v", p.limit, t.call, t.lacking())))
-		<-t.done
+		p.stop(p.session.Fail(exitcode.Errorf(exitcode.IO, "waited %v in %s for messages from ranks %v", p.limit, o.call, o.lacking())))
+		<-o.done
 	}
-	return t.err
+	return o.err
 }
 
 // lacking are the ranks whose messages have not come.
-func (t *transit) lacking() (ranks []int) {
-	p := t.group.world
+func (o *operation) lacking() (ranks []int) {
+	p := o.group.world
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for at, b := range p.boxes {
-		if b.call != nil && (b.call == t || b.call.parent == t) && !slices.Contains(ranks, at.from) {
+	for at, b := range p.receives {
+		if b.call != nil && (b.call == o || b.call.parent == o) && !slices.Contains(ranks, at.from) {
 			ranks = append(ranks, at.from)
 		}
 	}

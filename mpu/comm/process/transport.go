@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -19,17 +20,17 @@ import (
 	"monotron/mpu/bootstrap/rendezvous"
 )
 
-// A road is what carries messages from one rank to another, once a connection
+// A transport is what carries messages from one rank to another, once a connection
 // between them stands: shared memory on one host, Gloo between hosts, and where
-// neither can be had the connection itself. Who calls offers roads, in this order,
+// neither can be had the connection itself. Who calls offers transports, in this order,
 // until the other end takes one.
 const (
-	roadShared = "shm"
-	roadGloo   = "gloo"
-	roadTCP    = "tcp"
+	transportShared = "shm"
+	transportGloo   = "gloo"
+	transportTCP    = "tcp"
 )
 
-// sender is the calling end of a road.
+// sender is the calling end of a transport.
 type sender interface {
 	begin() // the connection has no deadlines any more
 	send(h *header, data []byte) error
@@ -47,9 +48,9 @@ type receiver interface {
 }
 
 // offer is what goes to and fro on a connection before it carries messages; the
-// answer to one has the same road, or says why not.
+// answer to one has the same transport, or says why not.
 type offer struct {
-	Road      string
+	Transport string
 	From      int    `json:",omitempty"`
 	Name      string `json:",omitempty"` // shm: the segment
 	Room      int64  `json:",omitempty"` // shm: bytes of its ring
@@ -62,8 +63,8 @@ const longestOffer = 4 << 10
 // offerTime is how long an end may take to answer.
 const offerTime = 60 * time.Second
 
-// roads are the choices of one process.
-type roads struct {
+// transports are the choices of one process.
+type transports struct {
 	allowed []string
 	gloo    func() (*engine.Engine, error) // opened when first needed
 
@@ -71,18 +72,22 @@ type roads struct {
 	opened  *engine.Engine
 	meshes  []*engine.Mesh // of groups whose sums Gloo makes
 	used    map[string][]int
-	refused map[string]string // why a road could not be had, first reason
+	refused map[string]string // why a transport could not be had, first reason
 }
 
 // outside is an address beyond this host's networks (RFC 5737): what leads there is the
 // interface of the default route.
 const outside = "203.0.113.1:9"
 
-// newRoads reads MONOTRON_ROADS, for tests and for who must do without one.
-func newRoads(l *links) *roads {
-	r := &roads{allowed: []string{roadShared, roadGloo, roadTCP}, used: map[string][]int{}, refused: map[string]string{}}
-	if text := os.Getenv("MONOTRON_ROADS"); text != "" {
-		r.allowed = append(strings.Split(text, ","), roadTCP)
+// allowed is the setting of transports, for tests and for who must do without one; MONOTRON_ROADS was
+// its name in v0.1.
+func allowed() string { return cmp.Or(os.Getenv("MONOTRON_TRANSPORTS"), os.Getenv("MONOTRON_ROADS")) }
+
+// newTransports reads the setting.
+func newTransports(l *links) *transports {
+	r := &transports{allowed: []string{transportShared, transportGloo, transportTCP}, used: map[string][]int{}, refused: map[string]string{}}
+	if text := allowed(); text != "" {
+		r.allowed = append(strings.Split(text, ","), transportTCP)
 	}
 	host, _, _ := net.SplitHostPort(l.listener.Addr().String()) // a listener's address is well formed
 	if net.ParseIP(host).IsUnspecified() {
@@ -100,15 +105,15 @@ func newRoads(l *links) *roads {
 	return r
 }
 
-// own remembers a mesh that no road ends.
-func (r *roads) own(m *engine.Mesh) {
+// own remembers a mesh that no transport ends.
+func (r *transports) own(m *engine.Mesh) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.meshes = append(r.meshes, m)
 }
 
 // abort ends Gloo's own sums.
-func (r *roads) abort() {
+func (r *transports) abort() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range r.meshes {
@@ -116,8 +121,8 @@ func (r *roads) abort() {
 	}
 }
 
-// close ends the engine, if one was opened; the roads are closed, nobody calls.
-func (r *roads) close() {
+// close ends the engine, if one was opened; the transports are closed, nobody calls.
+func (r *transports) close() {
 	for _, m := range r.meshes {
 		m.Close()
 	}
@@ -126,56 +131,56 @@ func (r *roads) close() {
 	}
 }
 
-func (r *roads) allows(road string) bool { return slices.Contains(r.allowed, road) }
+func (r *transports) allows(transport string) bool { return slices.Contains(r.allowed, transport) }
 
-// note remembers which road a rank is reached by, or why one could not be had.
-func (r *roads) note(road string, rank int, refused string) {
+// note remembers which transport a rank is reached by, or why one could not be had.
+func (r *transports) note(transport string, rank int, refused string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case refused == "":
-		r.used[road] = append(r.used[road], rank)
-	case r.refused[road] == "":
-		r.refused[road] = refused
+		r.used[transport] = append(r.used[transport], rank)
+	case r.refused[transport] == "":
+		r.refused[transport] = refused
 	}
 }
 
 // GlooMissing says why Gloo cannot be had here; nil: it can.
 func GlooMissing() error { return engine.Available() }
 
-// Roads says by which ways this rank has sent so far, and why not by a faster one.
-func (p *World) Roads() string {
-	r := p.links.roads
+// Transports says by which ways this rank has sent so far, and why not by a faster one.
+func (p *World) Transports() string {
+	r := p.links.transports
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	names := map[string]string{roadShared: "shared memory", roadGloo: "Gloo", roadTCP: "plain TCP"}
+	names := map[string]string{transportShared: "shared memory", transportGloo: "Gloo", transportTCP: "plain TCP"}
 	var parts []string
-	for _, road := range []string{roadShared, roadGloo, roadTCP} {
-		if n := len(r.used[road]); n > 0 {
-			parts = append(parts, names[road]+" to "+logging.Count(n, "rank"))
-		} else if why := r.refused[road]; why != "" {
-			parts = append(parts, fmt.Sprintf("no %s (%s)", names[road], why))
+	for _, transport := range []string{transportShared, transportGloo, transportTCP} {
+		if n := len(r.used[transport]); n > 0 {
+			parts = append(parts, names[transport]+" to "+logging.Count(n, "rank"))
+		} else if why := r.refused[transport]; why != "" {
+			parts = append(parts, fmt.Sprintf("no %s (%s)", names[transport], why))
 		}
 	}
 	return strings.Join(parts, ", ")
 }
 
-// offer finds the best road to a member that the other end takes.
+// offer finds the best transport to a member that the other end takes.
 func (l *links) offer(conn net.Conn, to *rendezvous.Member) (sender, error) {
 	if err := conn.SetDeadline(time.Now().Add(offerTime)); err != nil {
 		return nil, err
 	}
-	for _, road := range []string{roadShared, roadGloo, roadTCP} {
-		if !l.roads.allows(road) || (road == roadShared && to.Host != hostName()) {
+	for _, transport := range []string{transportShared, transportGloo, transportTCP} {
+		if !l.transports.allows(transport) || (transport == transportShared && to.Host != hostName()) {
 			continue
 		}
-		out, err := l.offerRoad(road, conn)
+		out, err := l.offerTransport(transport, conn)
 		if no := refusal(""); errors.As(err, &no) {
-			l.roads.note(road, to.Rank, string(no))
+			l.transports.note(transport, to.Rank, string(no))
 			continue
 		}
 		if err == nil {
-			l.roads.note(road, to.Rank, "")
+			l.transports.note(transport, to.Rank, "")
 			err = conn.SetDeadline(time.Time{})
 			out.begin()
 		}
@@ -184,19 +189,19 @@ func (l *links) offer(conn net.Conn, to *rendezvous.Member) (sender, error) {
 	return nil, fmt.Errorf("rank %d supports none of the transports that rank %d offers", to.Rank, l.process.rank)
 }
 
-// refusal is why a road cannot be had; another may.
+// refusal is why a transport cannot be had; another may.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-func (l *links) offerRoad(road string, conn net.Conn) (sender, error) {
-	switch road {
-	case roadShared:
+func (l *links) offerTransport(transport string, conn net.Conn) (sender, error) {
+	switch transport {
+	case transportShared:
 		return l.offerShared(conn)
-	case roadGloo:
+	case transportGloo:
 		return l.offerGloo(conn)
 	}
-	_, err := l.propose(conn, &offer{Road: roadTCP})
+	_, err := l.propose(conn, &offer{Transport: transportTCP})
 	return &plainEnd{conn: conn}, err
 }
 
@@ -212,13 +217,13 @@ func (l *links) propose(conn net.Conn, o *offer) (*offer, error) {
 		return nil, err
 	case answer.Refused != "":
 		return nil, refusal(answer.Refused)
-	case answer.Road != o.Road:
-		return nil, fmt.Errorf("the answer to %s is %s", o.Road, answer.Road)
+	case answer.Transport != o.Transport:
+		return nil, fmt.Errorf("the answer to %s is %s", o.Transport, answer.Transport)
 	}
 	return answer, nil
 }
 
-// answerOffers takes the first road that it can, and says from which rank it comes.
+// answerOffers takes the first transport that it can, and says from which rank it comes.
 func (l *links) answerOffers(conn net.Conn) (in receiver, from int, err error) {
 	if err := conn.SetDeadline(time.Now().Add(offerTime)); err != nil {
 		return nil, -1, err
@@ -233,7 +238,7 @@ func (l *links) answerOffers(conn net.Conn) (in receiver, from int, err error) {
 		}
 		in, err := l.answer(conn, o)
 		if no := refusal(""); errors.As(err, &no) {
-			if err := writeOffer(conn, &offer{Road: o.Road, Refused: string(no)}); err != nil {
+			if err := writeOffer(conn, &offer{Transport: o.Transport, Refused: string(no)}); err != nil {
 				return nil, o.From, err
 			}
 			continue
@@ -247,18 +252,18 @@ func (l *links) answerOffers(conn net.Conn) (in receiver, from int, err error) {
 	return nil, -1, fmt.Errorf("no common transport")
 }
 
-// answer opens this end of an offered road, and says so to the other.
+// answer opens this end of an offered transport, and says so to the other.
 func (l *links) answer(conn net.Conn, o *offer) (receiver, error) {
-	if !l.roads.allows(o.Road) {
-		return nil, refusal(fmt.Sprintf("MONOTRON_ROADS of rank %d is without it", l.process.rank))
+	if !l.transports.allows(o.Transport) {
+		return nil, refusal(fmt.Sprintf("MONOTRON_TRANSPORTS of rank %d is without it", l.process.rank))
 	}
-	switch o.Road {
-	case roadShared:
+	switch o.Transport {
+	case transportShared:
 		return l.answerShared(conn, o)
-	case roadGloo:
+	case transportGloo:
 		return l.answerGloo(conn, o)
-	case roadTCP:
-		return &plainEnd{conn: conn}, writeOffer(conn, &offer{Road: roadTCP})
+	case transportTCP:
+		return &plainEnd{conn: conn}, writeOffer(conn, &offer{Transport: transportTCP})
 	}
 	return nil, refusal("unknown")
 }

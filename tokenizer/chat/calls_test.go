@@ -1,0 +1,214 @@
+package chat
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"monotron/internal/golden"
+)
+
+// Templates in the manner of families whose calls are no JSON objects, with the tools named as they
+// show them.
+const (
+	tagsTemplate = `{% for t in tools %}{{ t.function.name }} {% endfor %}{% for m in messages %}<|im_start|>{{ m.role }}
+{{ m.content }}{% for c in m.tool_calls %}{% if m.content or not loop.first %}{{ '\n\n' }}{% endif %}<tool_call>
+<function={{ c.function.name }}>
+{% for k, v in c.function.arguments.items() %}<parameter={{ k }}>
+{{ v if v is string else v | tojson }}
+</parameter>
+{% endfor %}</function>
+</tool_call>{% endfor %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+<think>
+{% endif %}`
+	keysTemplate = `{% for t in tools %}{{ t.function.name }} {% endfor %}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% for c in m.tool_calls %}
+<tool_call>{{ c.function.name }}
+{% for k, v in c.function.arguments.items() %}<arg_key>{{ k }}</arg_key>
+<arg_value>{{ v if v is string else v | tojson }}</arg_value>
+{% endfor %}</tool_call>{% endfor %}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}`
+	bareTemplate = `{% for t in tools %}{{ t.function.name }} {% endfor %}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls %}{% if loop.first %}<calls>{% endif %}<call>function<sep>{{ c.function.name + '\n` + "```" + `json\n' + c.function.arguments + '\n` + "```" + `' }}</call>{% if loop.last %}</calls>{% endif %}{% endfor %}{{ eos_token }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}`
+)
+
+// callTemplates are the templates of golden/chat that write calls, and those above.
+func callTemplates(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{"tags": tagsTemplate, "keys": keysTemplate, "bare": bareTemplate}
+	for _, name := range []string{"05-llama31-tools", "07-mistral-v3-tools", "11-qwen25-tools", "12-qwen3-thinking", "21-granite"} {
+		text, err := os.ReadFile(filepath.Join(golden.Dir(t, "chat"), "templates", name+".jinja"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = string(text)
+	}
+	return all
+}
+
+func callTemplate(t *testing.T, text string) *Template {
+	t.Helper()
+	template, err := New(Source{Text: text, BOS: "<s>", EOS: "</s>"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return template
+}
+
+var twoTools = []Tool{
+	{Name: "get_weather", Parameters: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"},"days":{"type":"integer"},"code":{"type":"string"}}}`)},
+	{Name: "add", Parameters: json.RawMessage(`{"type":"object","properties":{"numbers":{"type":"array"},"to":{"type":"object"}}}`)},
+}
+
+const twoToolsRaw = `[{"type":"function","function":{"name":"get_weather","description":"d","parameters":{"type":"object","properties":{"city":{"type":"string"},"days":{"type":"integer"},"code":{"type":"string"}}}}},
+ {"type":"function","function":{"name":"add","description":"d","parameters":{"type":"object","properties":{"numbers":{"type":"array"},"to":{"type":"object"}}}}}]`
+
+// Claim (docs/serve.md): what a template writes for an answer with calls is read back as these
+// calls and the text before them, also where each byte comes by itself: nothing of a call is
+// sent as text, and no text is kept back but what may begin a call.
+func TestCallsAreReadAsTheTemplateWritesThem(t *testing.T) {
+	answers := [][]Call{
+		{{"get_weather", `{"city": "Köln \"am\" Rhein", "days": 3, "code": "0012"}`}},
+		{{"add", `{"numbers": [1, 2.5, -3], "to": {"deep": [{"x": "}\n"}]}}`}},
+		{{"get_weather", `{}`}},
+		{{"get_weather", `{"city": "a", "days": 1}`}, {"add", `{"numbers": []}`}, {"get_weather", `{"city": "b"}`}},
+	}
+	for name, text := range callTemplates(t) {
+		template := callTemplate(t, text)
+		f, err := template.CallFormat()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, want := range answers {
+			if f.Single && len(want) > 1 {
+				continue
+			}
+			answer := answerWith(t, template, f, want)
+			content, got := f.Read(answer, twoTools)
+			if content != "" || !equalCalls(got, want) {
+				t.Errorf("%s: %q is read as %q and %q", name, answer, content, got)
+			}
+			if strings.TrimSpace(f.Begin) == "" {
+				continue // calls are all of such an answer
+			}
+			const before = "Let me see. a < b"
+			if content, got := f.Read(before+"\n"+answer, twoTools); content != before || !equalCalls(got, want) {
+				t.Errorf("%s: behind text %q is read as %q and %q", name, answer, content, got)
+			}
+			sent := 0
+			for n := range len(before + answer) {
+				part := (before + answer)[:n]
+				if held, _ := f.Held(part); len(part)-held > len(before) || len(part)-held < sent {
+					t.Fatalf("%s: of %q all but %d bytes would be sent", name, part, held)
+				} else {
+					sent = len(part) - held
+				}
+			}
+			if sent != len(before) {
+				t.Errorf("%s: %d bytes of %q were sent", name, sent, before)
+			}
+		}
+	}
+}
+
+// answerWith is an answer with calls as the template writes it, without the turn around it.
+func answerWith(t *testing.T, template *Template, f *CallFormat, calls []Call) string {
+	t.Helper()
+	var list []string
+	for i, c := range calls {
+		arguments := c.Arguments
+		if f.TextArguments {
+			arguments = quoted(t, arguments)
+		}
+		list = append(list, fmt.Sprintf(`{"id": "call0000%d", "type": "function", "function": {"name": %q, "arguments": %s}}`, i, c.Name, arguments))
+	}
+	o := Options{Tools: json.RawMessage(twoToolsRaw)}
+	question := json.RawMessage(`{"role": "user", "content": "q"}`)
+	full, err := template.Render([]json.RawMessage{question, json.RawMessage(`{"role": "assistant", "content": "", "tool_calls": [` + strings.Join(list, ", ") + `]}`)}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := template.Render([]json.RawMessage{question, json.RawMessage(`{"role": "assistant", "content": "ANSWER"}`)}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, tail, _ := strings.Cut(plain, "ANSWER")
+	if at := commonPrefix(head, full); at < len(head) {
+		head = head[:at] // a blank before the answer
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(full[len(head):], tail), "</s>")
+}
+
+func quoted(t *testing.T, text string) string {
+	t.Helper()
+	b, err := json.Marshal(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// equalCalls compares names, and arguments as values.
+func equalCalls(a, b []Call) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		var x, y any
+		if a[i].Name != b[i].Name || json.Unmarshal([]byte(a[i].Arguments), &x) != nil || json.Unmarshal([]byte(b[i].Arguments), &y) != nil || !reflect.DeepEqual(x, y) {
+			return false
+		}
+	}
+	return true
+}
+
+// Claim: an answer without calls, or with calls that are cut off or not calls, is all text; what is cut
+// off behind sound calls is dropped.
+func TestAnswersWithoutSoundCalls(t *testing.T) {
+	f, err := callTemplate(t, callTemplates(t)["11-qwen25-tools"]).CallFormat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const call = `<tool_call>` + "\n" + `{"name": "add", "arguments": {"numbers": [1]}}` + "\n</tool_call>"
+	for _, answer := range []string{
+		"", "plain", "a <tool", "<tool_call>", "<tool_call>\n{", `<tool_call>{"name": "add"`, `<tool_call>{"name": 3, "arguments": {}}</tool_call>`,
+		`<tool_call>{"name": "add", "arguments": 7}</tool_call>`, `<tool_call>{"name": "add", "arguments": [1]}</tool_call>`, `{"name": "add", "arguments": {}}`,
+		`<tool_call>{"name": "` + strings.Repeat("x", 200) + `", "arguments": {}}</tool_call>`, `<tool_call>[]</tool_call>`, "<tool_call>null</tool_call>",
+	} {
+		if content, calls := f.Read(answer, twoTools); content != answer || calls != nil {
+			t.Errorf("%q is read as %q and %q", answer, content, calls)
+		}
+	}
+	want := []Call{{"add", `{"numbers": [1]}`}}
+	for _, answer := range []string{
+		call, "\n" + call + "\n\n", call + "\n<tool_call>\n{\"name\": \"add", call + "\nDone.", strings.TrimSuffix(call, "</tool_call>"),
+		`<tool_call>{"arguments":{"numbers":[1]},"name":"add","more":1}</tool_call>`, `<tool_call>{"name": "add", "arguments": "{\"numbers\": [1]}"}</tool_call>`,
+	} {
+		if content, calls := f.Read(answer, twoTools); strings.TrimSpace(content) != "" || !equalCalls(calls, want) {
+			t.Errorf("%q is read as %q and %q", answer, content, calls)
+		}
+	}
+	if _, calls := f.Read(`<tool_call>{"name": "add"}</tool_call>`, twoTools); !equalCalls(calls, []Call{{"add", "{}"}}) {
+		t.Errorf("a call without arguments is read as %q", calls)
+	}
+}
+
+// Claim: a template that does not show tools or whose calls are not understood is refused with the
+// reason, not read wrongly.
+func TestTemplatesWithoutCalls(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"no tools":  {`{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}`, "does not show tools"},
+		"no calls":  {`{{ tools | tojson }}{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}`, "does not write calls"},
+		"a failure": {`{{ tools | tojson }}{% for m in messages %}{{ m.content }}{% if m.tool_calls %}{{ raise_exception('never') }}{% endif %}{% endfor %}`, "does not write calls of tools: never"},
+		"pythonic":  {`{{ tools | tojson }}{% for m in messages %}{{ m.content }}{% for c in m.tool_calls %}[{{ c.function.name }}({% for k, v in c.function.arguments.items() %}{{ k }}={{ v | tojson }}, {% endfor %})]{% endfor %}{% endfor %}`, "form that is not supported"},
+		"channels":  {`{{ tools | tojson }}<|channel|>`, "channels"},
+		"two names": {`{{ tools | tojson }}{% for m in messages %}{{ m.content }}{% for c in m.tool_calls %}<c>{{ c.function.name }}<n>{{ c.function.name }}<a>{{ c.function.arguments | tojson }}</c>{% endfor %}{% endfor %}`, "form that is not supported"},
+	} {
+		if f, err := callTemplate(t, c.text).CallFormat(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %+v, %v; want %q", name, f, err, c.want)
+		}
+	}
+}
