@@ -75,6 +75,7 @@ typedef struct {
 } gemm_kernels;
 
 const gemm_kernels *mt_gemm_kernels(void);
+const gemm_kernel *mt_gemm_ordered(void); /* f32's for sums of leaves: the bits are the same with every instruction set */
 
 const gemm_kernel *mt_gemm_amx(void);     /* bf16; where mt_amx() allows it */
 const gemm_kernel *mt_gemm_amx_f16(void); /* f16; the same */

@@ -24,7 +24,7 @@ static int32_t ordered(const mt_grouped_matmul_args *a) { return a->leaves || mt
 static gemm_kernel kernel_of(const mt_grouped_matmul_args *a) {
   const gemm_kernel *kr = NULL;
   if (a->a.dtype == MT_BF16 && !ordered(a)) kr = mt_amx() ? mt_gemm_amx() : mt_gemm_bf16();
-  gemm_kernel plain = kr ? *kr : *mt_gemm_kernels()->f32;
+  gemm_kernel plain = kr ? *kr : ordered(a) ? *mt_gemm_ordered() : *mt_gemm_kernels()->f32;
   plain.finish = NULL;
   return plain;
 }

@@ -8,6 +8,9 @@ import "C"
 // instructionSets are what kernels are compiled for, weakest first.
 var instructionSets = []string{"portable", "avx2", "avx512"}
 
+// commonISA has kernels use no more than the sets that processors with AVX2 have.
+func commonISA() { C.mt_isa_common() }
+
 // limitISA keeps kernels from using more than instructionSets[level]. It
 // tells whether this machine has that set.
 func limitISA(level int) bool {

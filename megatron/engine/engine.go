@@ -58,6 +58,9 @@ func New(rank *ranks.Rank, c config.Step, s optimizer.Schedule) (*Engine, error)
 	d := rank.Device
 	e := &Engine{config: c, rank: rank, device: d, Timers: telemetry.NewTimers(telemetry.LevelAlways), DType: c.DType(),
 		Scheduler: optimizer.NewParamScheduler(s), Scaler: optimizer.NewScaler(&c.Optimizer, c.Precision == config.FP16)}
+	if c.Leaves > 0 && d.Common != nil {
+		d.Common()
+	}
 	parts, err := c.Split().Parts()
 	if err != nil {
 		return nil, exitcode.With(exitcode.Usage, err)
