@@ -40,6 +40,9 @@ func (e *Engine) attempt(micros []*Micro, look Look) (r Result, err error) {
 	if r.Update.Again {
 		return r, nil
 	}
+	if err = e.balanceExperts(&r); err != nil {
+		return r, err
+	}
 	return r, e.advance(r, samples(micros)*e.rank.Sizes.DP) // iteration, learning rate, loss scale
 }
 
