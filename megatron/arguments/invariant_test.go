@@ -23,7 +23,7 @@ func TestLayoutInvariant(t *testing.T) {
 		"--num-experts 4 --disable-bias-linear --moe-shared-expert-intermediate-size 4":              "does not divide the 4 channels of the shared expert: use 4",
 		"--num-experts 4 --disable-bias-linear --moe-apply-probs-on-input --moe-router-topk 1 --moe-router-pre-softmax --world-size 2 --tensor-model-parallel-size 2 --sequence-parallel": "weights of the input of experts that ranks share; use --expert-tensor-parallel-size 1",
 		"--mtp-num-layers 1 --mtp-detach-heads --position-embedding-type rope": "two norms of gradients",
-		"--optimizer muon --muon-tp-mode blockwise":                            "Muon's updates of what a rank has of a matrix",
+		"--optimizer muon --muon-tp-mode blockwise":                            "Muon's updates of parts of matrices",
 		"--device cuda":                   "use --device cpu",
 		"--lora-rank 4":                   "adapters",
 		"--padded-vocab-in-softmax":       "a softmax over padding",

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
@@ -51,9 +50,16 @@ func (c *Run) LeafAxes() []LeafAxis {
 		axes = append(axes, LeafAxis{flags, "channels of all queries", heads * l.HeadDim()}, LeafAxis{flags, "channels of all keys and values", heads * (l.QKDim + l.VDim)},
 			LeafAxis{flags, "channels of all heads", heads * l.Channels()}, LeafAxis{flags, "channels of all values", heads * l.VDim})
 	} else {
-		axes = append(axes, LeafAxis{"num-attention-heads kv-channels", "channels of all heads", m.NumAttentionHeads * m.KVChannels},
-			LeafAxis{"num-query-groups num-attention-heads kv-channels", "rows of the QKV weight", m.QKVRows()},
-			LeafAxis{"num-query-groups kv-channels", "channels of all keys and values", m.NumQueryGroups * m.KeyValues() * m.KVChannels})
+		for layer := range m.NumLayers {
+			axes = append(axes, attentionAxes(m.AttentionOf(layer))...)
+		}
+	}
+	if d := m.Delta; d != nil {
+		axes = append(axes, LeafAxis{"linear-num-key-heads linear-key-head-dim", "channels of all keys", d.KeyHeads * d.KeyDim},
+			LeafAxis{"linear-num-value-heads", "value heads of gated delta nets", d.ValueHeads})
+	}
+	if m.Conv != nil {
+		axes = append(axes, LeafAxis{"hidden-size", "channels of a convolution", m.HiddenSize})
 	}
 	if e := m.Experts; e != nil {
 		axes = append(axes, LeafAxis{"moe-ffn-hidden-size", "channels of an expert", e.FFNHiddenSize}, LeafAxis{"moe-shared-expert-intermediate-size", "channels of the shared expert", e.SharedFFN})
@@ -61,25 +67,28 @@ func (c *Run) LeafAxes() []LeafAxis {
 	if m.MTP != nil {
 		axes = append(axes, LeafAxis{"hidden-size", "channels of a layer's input", m.HiddenSize})
 	}
-	return axes
+	var once []LeafAxis
+	for _, a := range axes {
+		if !slices.Contains(once, a) {
+			once = append(once, a)
+		}
+	}
+	return once
+}
+
+// attentionAxes are those of an attention.
+func attentionAxes(m *spec.Model) []LeafAxis {
+	return []LeafAxis{{"num-attention-heads kv-channels", "channels of all heads", m.NumAttentionHeads * m.KVChannels},
+		{"num-query-groups num-attention-heads kv-channels", "rows of the QKV weight", m.QKVRows()},
+		{"num-query-groups kv-channels", "channels of all keys and values", m.NumQueryGroups * m.KeyValues() * m.KVChannels}}
 }
 
 const leaveOut = "leave one of them out"
 
-// boundModel are parts of models that have no leaves yet.
+// boundModel are parts of models whose sums depend on the layout.
 func (c *Run) boundModel() []layoutBound {
-	m, names := &c.Model, []string{}
-	for _, part := range []struct {
-		is   bool
-		name string
-	}{{m.Delta != nil, "gated delta nets"}, {m.Conv != nil, "short convolutions"},
-		{m.Full != nil || m.ValueNorm || m.KeysAreValues || m.LayerScalar, "the parts of Gemma 4"}} {
-		if part.is {
-			names = append(names, part.name)
-		}
-	}
+	m := &c.Model
 	return append(c.boundExperts(),
-		layoutBound{len(names) > 0, "num-layers", strings.Join(names, ", "), "use a model without"},
 		layoutBound{m.MTP != nil && m.MTP.DetachHeads, "mtp-detach-heads", "two norms of gradients", leaveOut},
 		layoutBound{m.PaddedVocabCounts, "padded-vocab-in-softmax", "a softmax over padding, whose size depends on the ranks", leaveOut},
 	)
@@ -132,7 +141,7 @@ func (c *Run) boundLayout() []layoutBound {
 // boundRun is the rest of a run.
 func (c *Run) boundRun() []layoutBound {
 	return []layoutBound{
-		{c.Optimizer.Kind == optimizer.Muon && c.Optimizer.Muon.TPMode == optimizer.MuonBlockwise, "muon-tp-mode", "Muon's updates of what a rank has of a matrix", "use --muon-tp-mode duplicated"},
+		{c.Optimizer.Kind == optimizer.Muon && c.Optimizer.Muon.TPMode == optimizer.MuonBlockwise, "muon-tp-mode", "Muon's updates of parts of matrices", "use --muon-tp-mode duplicated"},
 		{c.DecreaseBatchSizeIfNeeded, "decrease-batch-size-if-needed", "batch sizes that ranks and micro-batches round down", leaveOut},
 		{c.DataloaderType == "cyclic", "dataloader-type", "--dataloader-type cyclic, whose order of samples is drawn for the ranks", "use single"},
 		{c.OffloadFolder != "" || c.OptimizerCPUOffload, "offload-folder optimizer-cpu-offload", "gradients and states outside of the device's memory", leaveOut},

@@ -35,7 +35,11 @@ func addends(c *config.Step) optimizer.Addends {
 	if c.Model.MTP != nil {
 		passes += c.Model.MTP.Depths
 	}
-	return optimizer.Addends{Leaves: int64(passes * c.LeafSamples * c.Leaves), Tokens: int64(passes * c.LeafSamples * c.SeqLength), Heads: int64(c.Model.NumAttentionHeads), Elements: c.Model.Parameters()}
+	heads := c.Model.NumAttentionHeads
+	if c.Model.Delta != nil {
+		heads = max(heads, c.Model.Delta.ValueHeads)
+	}
+	return optimizer.Addends{Leaves: int64(passes * c.LeafSamples * c.Leaves), Tokens: int64(passes * c.LeafSamples * c.SeqLength), Heads: int64(heads), Elements: c.Model.Parameters()}
 }
 
 // averaged is of how many parts of this rank's batch the losses of routers are means: of

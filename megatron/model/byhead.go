@@ -58,7 +58,7 @@ func (c core) addHeads(p *Pass, s *device.Scope, sums Tensor, grads heads) error
 // leafOrder is the order of a QKV projection's columns here by leaves, each of which has equal parts of
 // all queries, of their gates, and of all keys and values; of those of a shared group a rank counts
 // its part. nil: heads have keys of their own, or leaves have whole groups, and they are in order.
-func (p Parallel) leafOrder(m *spec.Model, mine share) (order [][2]int64) {
+func (p Parallel) leafOrder(m *spec.Model, mine share) [][2]int64 {
 	if p.Leaves == 0 || m.NumAttentionHeads == m.NumQueryGroups || m.NumQueryGroups%p.Leaves == 0 {
 		return nil
 	}
@@ -81,6 +81,26 @@ func (p Parallel) leafOrder(m *spec.Model, mine share) (order [][2]int64) {
 		}
 		kinds[2] = append(kinds[2], [2]int64{at + keys + both*part/parts, both / parts})
 	}
+	return p.byLeaf(kinds[:]...)
+}
+
+// leavesOf is the order of a projection's columns here by leaves, each of which has equal parts of all
+// stretches of rows; nil without leaves.
+func (p Parallel) leavesOf(rows [][2]int64) [][2]int64 {
+	if p.Leaves == 0 {
+		return nil
+	}
+	var kinds [][][2]int64
+	at := int64(0)
+	for _, r := range rows {
+		kinds = append(kinds, [][2]int64{{at, r[1]}})
+		at += r[1]
+	}
+	return p.byLeaf(kinds...)
+}
+
+// byLeaf orders columns here by leaf: of each kind, stretches {first, n}, a leaf has an equal part.
+func (p Parallel) byLeaf(kinds ...[][2]int64) (order [][2]int64) {
 	leaves := int64(p.Leaves / p.TP.Size())
 	for leaf := range leaves {
 		for _, stretches := range kinds {

@@ -52,7 +52,7 @@ func newQKNorms(m *spec.Model, name string, p Parallel) (q, k *qkNorm) {
 		return q, k
 	}
 	for _, w := range append(q.params(), k.params()...) { // each rank's heads give a part of their gradients
-		w.Role = mpu.QKNorm
+		w.Role, w.ByHead = mpu.QKNorm, true
 		w.PartialOn(p.region())
 	}
 	k.counted = p.Leaves > 0 && size(p.QuerySharers) > 1 && p.QuerySharers.Rank() > 0

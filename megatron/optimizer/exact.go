@@ -18,7 +18,7 @@ import (
 type Addends struct {
 	Leaves   int64 // sums of leaves, to every parameter
 	Tokens   int64 // rows of tokens, to tables that are looked up by token or position
-	Heads    int64 // leaves of norms of queries and keys are of a head each
+	Heads    int64 // of a layer, at most: leaves of norms of heads are of a head each
 	Elements int64 // of all parameters of the model
 }
 
@@ -64,7 +64,7 @@ func (o *Optimizer) newExact() {
 // number is how many addends an element of p's gradient has, as a power of two.
 func (e *exact) number(p *mpu.Param) int {
 	n := e.addends.Leaves
-	if p.Role == mpu.QKNorm {
+	if p.ByHead {
 		n *= e.addends.Heads
 	}
 	if p.ByToken {
