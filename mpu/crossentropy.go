@@ -176,7 +176,7 @@ func (l *VocabParallelHead) block(d *device.Device, c block) error {
 	if l.Cap > 0 {
 		d.SoftCapBackward(device.SoftCapBackwardArgs{DX: c.grad, DY: c.grad, Y: c.logits, Cap: l.Cap})
 	}
-	d.Matmul(device.MatmulArgs{C: c.dhidden, A: c.grad, B: l.Weight.Value, Leaves: l.region.share()})
+	d.Matmul(device.MatmulArgs{C: c.dhidden, A: c.grad, B: l.Weight.Value, Leaves: l.region.Share()})
 	if err := l.adapter.backward(d, c.hooks, c.dhidden, c.grad, c.hidden, c.row); err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (l *VocabParallelHead) combine(d *device.Device, c *block) error {
 	}
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
-	here := int64(max(1, l.region.share()))
+	here := int64(max(1, l.region.Share()))
 	parts, rows, dtype := here*int64(l.region.Size()), c.stats.Last(), c.stats.DType
 	all := s.Alloc(dtype, parts, 2, rows)
 	mine := s.Alloc(dtype, here, 2, rows)

@@ -31,6 +31,7 @@ type Dispatched struct {
 	X       Tensor // [places, h], by expert
 	Weights Tensor // f32 [places]: of each choice
 	Offsets Tensor // i32 [experts here + 1]: where each expert's places begin
+	Leaf    Tensor // i32 [places]: of each place, a number that no other leaf has here; none: sums over tokens are not cut
 
 	candidates int64  // tokens here that have chosen some expert of this rank
 	rows       Tensor // i32 [places]: the candidate
@@ -79,38 +80,67 @@ func (b Beside) run() error {
 	return b()
 }
 
-// Forward sends x [t,h] with its choices experts i32 [t,k] and their weights f32 [t,k].
-func (m *Dispatcher) Forward(d *device.Device, s *device.Scope, x, experts, weights Tensor, beside Beside) (*Dispatched, error) {
-	if m.group == nil {
-		return m.sort(d, s, x, experts, weights, experts.Len()), beside.run()
-	}
-	v, err := m.plan(d, s, experts)
-	if err != nil {
-		return nil, err
-	}
+// Forward sends x [t,h] with its choices experts i32 [t,k] and their weights f32 [t,k]. With leaves
+// an expert's tokens of one rank lie leaf by leaf.
+func (m *Dispatcher) Forward(d *device.Device, s *device.Scope, leaves Leaves, x, experts, weights Tensor, beside Beside) (*Dispatched, error) {
 	tmp := d.Arena.Scope(device.Communication)
 	defer tmp.Release()
-	arrived, err := v.send(d, tmp, beside, x, experts, weights)
+	sent := []Tensor{x, experts, weights}
+	if leaves.Chunk > 0 {
+		leaf := tmp.Alloc(device.I32, x.Shape[0], 1)
+		leaves.number(d, leaf, m.rank()*(x.Shape[0]/leaves.Chunk))
+		sent = append(sent, leaf)
+	}
+	if m.group == nil {
+		return m.sort(d, s, leaves, sent, experts.Len()), beside.run()
+	}
+	v, err := m.plan(d, s, leaves, experts)
 	if err != nil {
 		return nil, err
 	}
-	out := m.sort(d, s, arrived[0], arrived[1], arrived[2], v.placed())
+	arrived, err := v.send(d, tmp, beside, sent...)
+	if err != nil {
+		return nil, err
+	}
+	if !v.all { // they came in this order
+		leaves = Leaves{}
+	}
+	out := m.sort(d, s, leaves, arrived, v.placed())
 	out.travel = v
-	v.arrange(d, s, m.at, arrived[1], out)
+	v.arrange(d, s, m.at, leaves, arrived[1], out)
 	return out, nil
 }
 
-// sort lays candidates out by expert.
-func (m *Dispatcher) sort(d *device.Device, s *device.Scope, x, experts, weights Tensor, places int64) *Dispatched {
+// rank is this one's among those that share the experts.
+func (m *Dispatcher) rank() int64 {
+	if m.group == nil {
+		return 0
+	}
+	return int64(m.group.Rank())
+}
+
+// order is ExpertOrder by leaves, where there are any.
+func (l Leaves) order(d *device.Device, a device.ExpertOrderArgs) {
+	a.Chunk, a.Batch = int32(l.Chunk), int32(l.Batch)
+	d.ExpertOrder(a)
+}
+
+// sort lays candidates (tokens, their choices, weights and leaves) out by expert.
+func (m *Dispatcher) sort(d *device.Device, s *device.Scope, leaves Leaves, candidates []Tensor, places int64) *Dispatched {
+	x, experts, weights := candidates[0], candidates[1], candidates[2]
 	tmp := d.Arena.Scope(device.Communication)
 	defer tmp.Release()
 	out := &Dispatched{candidates: x.Shape[0], slots: s.Alloc(device.I32, experts.Dims()...), Offsets: s.Alloc(device.I32, int64(m.at.Here)+1),
 		X: s.Alloc(x.DType, places, x.Last()), Weights: s.Alloc(weights.DType, places), rows: s.Alloc(device.I32, places)}
 	rows := tmp.Alloc(device.I32, experts.Len())
-	d.ExpertOrder(device.ExpertOrderArgs{Rows: rows, Slots: out.slots, Offsets: out.Offsets, Experts: experts, Start: int64(m.at.First), Width: 1})
+	leaves.order(d, device.ExpertOrderArgs{Rows: rows, Slots: out.slots, Offsets: out.Offsets, Experts: experts, Start: int64(m.at.First), Width: 1})
 	d.Copy(out.rows, rows.Slice(0, 0, places))
 	d.GatherRows(out.X, x, out.rows)
 	d.PlaceChoices(device.PlaceChoicesArgs{Placed: out.Weights, Chosen: weights, Slots: out.slots})
+	if len(candidates) > 3 {
+		out.Leaf = s.Alloc(device.I32, places)
+		d.GatherRows(out.Leaf.Reshape(places, 1), candidates[3], out.rows)
+	}
 	return out
 }
 
@@ -133,12 +163,16 @@ func (m *Dispatcher) CombineBackward(d *device.Device, s *device.Scope, at *Disp
 	return dout, beside.run()
 }
 
-// Backward sets dx [t,h] and dweights [t,k] from the gradients of X and Weights.
+// Backward sets dx [t,h] and dweights [t,k] from the gradients of X and Weights, dX of type
+// ExpertPlace.Partial.
 func (m *Dispatcher) Backward(d *device.Device, at *Dispatched, dx, dweights, dX, dWeights Tensor) error {
 	if at.travel == nil {
 		d.CombineRows(dx, dX, at.slots)
 		d.PlaceChoices(device.PlaceChoicesArgs{Placed: dWeights, Chosen: dweights, Slots: at.slots, Back: 1})
 		return nil
+	}
+	if at.Leaf.Given() {
+		return at.travel.gradientByChoice(d, dx, dweights, dX, dWeights)
 	}
 	tmp := d.Arena.Scope(device.Communication)
 	defer tmp.Release()

@@ -98,7 +98,7 @@ func expertly(r routing, tokens, ranks, parts int, all bool) (dispatched, error)
 }
 
 func expertsOf(d *device.Device, s *device.Scope, m *mpu.Dispatcher, at mpu.ExpertPlace, x, e, w device.Tensor) (out dispatched, err error) {
-	sent, err := m.Forward(d, s, x, e, w, nil)
+	sent, err := m.Forward(d, s, mpu.Leaves{}, x, e, w, nil)
 	if err != nil {
 		return out, err
 	}
@@ -269,7 +269,7 @@ func TestBesideTheExchange(t *testing.T) {
 		d.Fill(x, 1)
 		d.Fill(w, 1)
 		device.WriteSlice(d, e, []int32{0, 1})
-		sent, err := m.Forward(d, s, x, e, w, beside)
+		sent, err := m.Forward(d, s, mpu.Leaves{}, x, e, w, beside)
 		if err != nil {
 			return err
 		}
@@ -334,7 +334,7 @@ func TestCountsAreBelievable(t *testing.T) {
 			d.Fill(weights, 1)
 			device.WriteSlice(d, experts, []int32{0, 1, 2, 3})
 			at := mpu.ExpertPlace{Experts: 4, First: 2 * rank, Here: 2, Parts: 1}
-			_, err = mpu.NewDispatcher(at, group, false).Forward(d, s, x, experts, weights, nil)
+			_, err = mpu.NewDispatcher(at, group, false).Forward(d, s, mpu.Leaves{}, x, experts, weights, nil)
 			return err
 		})
 		if err == nil || !strings.Contains(err.Error(), "rank 1 of group ep reports that its 4 expert choices begin at") {

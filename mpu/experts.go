@@ -10,8 +10,24 @@ type ExpertPlace struct {
 	Experts     int // of a layer, on all ranks
 	First, Here int // those of this rank
 	Part, Parts int // of each: expert tensor parallelism
+	Leaves      int // of each one's channels, whose sums are trees of these (Region.Leaves); 0: sums are not cut
 
 	Sharers *comm.Group // ranks that have the parts of each; nil: this one has all
+}
+
+// share is how many leaves a rank has of an axis that the parts of an expert cut; 0: its sums are not cut.
+func (at ExpertPlace) share() int32 { return int32(at.Leaves / at.Parts) }
+
+// one is 1 where sums have an order that no shape changes.
+func (at ExpertPlace) one() int32 { return min(1, int32(at.Leaves)) }
+
+// Partial is the type of a sum over an expert's channels: with leaves those of several parts are
+// rounded to values once, when they have been added up.
+func (at ExpertPlace) Partial(value device.DType) device.DType {
+	if at.Leaves == 0 || at.Parts == 1 || value == device.F64 {
+		return value
+	}
+	return device.F32
 }
 
 // ExpertLinear is y = x·W[e]ᵀ + b[e] for rows that are sorted by expert e, with W
@@ -22,12 +38,16 @@ type ExpertLinear struct {
 	at           ExpertPlace
 	rows         [][2]int64      // stretches of each expert's rows here; nil: the layer is cut by columns
 	branches     []*expertBranch // nil: none
+	stretches    int32           // of the rows here, where they are several of the global matrix; 0: one
 }
 
 // NewExpertLinear makes the layer from what c says of one expert's: Rows are the stretches
 // of W[e] here of a layer that is cut by rows; nil: it is cut by columns.
 func NewExpertLinear(at ExpertPlace, c LinearConfig) *ExpertLinear {
 	l := &ExpertLinear{at: at, rows: c.Rows, Weight: &Param{Name: c.Name + ".weight", Init: c.Init, Global: []int64{int64(at.Experts), c.Out, c.In}}}
+	if at.Leaves > 0 && len(c.Rows) > 1 {
+		l.stretches = int32(len(c.Rows))
+	}
 	if c.Rows == nil {
 		n := c.In / int64(at.Parts)
 		l.Weight.Shape = []int64{int64(at.Here), c.Out, n}
@@ -78,10 +98,13 @@ func (l *ExpertLinear) Params() []*Param {
 	return all
 }
 
-// Forward: x [rows, in here] -> y [rows, out here]; the rows of expert e lie between
-// offsets e and e+1.
+// Forward: x [rows, in here] -> y [rows, out here], of a layer that is cut by columns a partial
+// sum of type ExpertPlace.Partial; the rows of expert e lie between offsets e and e+1.
 func (l *ExpertLinear) Forward(d *device.Device, h *Hooks, y, x, offsets device.Tensor) {
-	a := device.GroupedMatmulArgs{C: y, A: x, B: l.Weight.Value, Offsets: offsets, TransB: 1}
+	a := device.GroupedMatmulArgs{C: y, A: x, B: l.Weight.Value, Offsets: offsets, TransB: 1, Leaves: l.at.share()}
+	if l.rows != nil {
+		a.Leaves = l.at.one()
+	}
 	if l.Bias != nil {
 		a.Bias = l.Bias.Value
 	}
@@ -94,14 +117,27 @@ func (l *ExpertLinear) Forward(d *device.Device, h *Hooks, y, x, offsets device.
 	}
 }
 
-// Backward: dx = dy·W; gradients of weight and bias +=.
-func (l *ExpertLinear) Backward(d *device.Device, dx, dy, x, offsets device.Tensor) {
-	d.GroupedMatmul(device.GroupedMatmulArgs{C: dx, A: dy, B: l.Weight.Value, Offsets: offsets})
-	if !l.Weight.Frozen {
-		d.GroupedMatmul(device.GroupedMatmulArgs{C: l.Weight.Grad, A: dy, B: x, Offsets: offsets, TransA: 1})
+// Backward: dx = dy·W, of a layer that is cut by rows a partial sum as of Forward; gradients of
+// weight and bias +=. leaf i32 [rows] is Dispatched.Leaf.
+func (l *ExpertLinear) Backward(d *device.Device, dx, dy, x, offsets, leaf device.Tensor) {
+	a := device.GroupedMatmulArgs{C: dx, A: dy, B: l.Weight.Value, Offsets: offsets, Leaves: l.at.one()}
+	if l.rows != nil {
+		a.Leaves, a.Stretches = l.at.share(), l.stretches
 	}
-	if l.Bias != nil && !l.Bias.Frozen {
-		d.GroupedSum(l.Bias.Grad, dy, offsets)
+	d.GroupedMatmul(a)
+	if w := l.Weight; !w.Frozen {
+		g := device.GroupedMatmulArgs{C: w.Grad, A: dy, B: x, Offsets: offsets, TransA: 1}
+		if w.exact() {
+			g.Grid, g.Peak, g.Leaf = w.Grid, w.Peak, leaf
+		}
+		d.GroupedMatmul(g)
+	}
+	if b := l.Bias; b != nil && !b.Frozen {
+		g := device.GroupedSumArgs{Out: b.Grad, X: dy, Offsets: offsets}
+		if b.exact() {
+			g.Grid, g.Peak, g.Leaf = b.Grid, b.Peak, leaf
+		}
+		d.GroupedSum(g)
 	}
 	for _, b := range l.branches {
 		b.backward(d, dx, dy, x, offsets)

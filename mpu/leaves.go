@@ -30,6 +30,15 @@ func (l Leaves) view(t device.Tensor, first int64) device.Tensor {
 	return device.Strided(t.Slice(0, first, 1).Data, t.DType, shape, stride)
 }
 
+// number sets leaf i32 [rows, 1] to the number of each row's leaf, counted from `first` on.
+func (l Leaves) number(d *device.Device, leaf device.Tensor, first int64) {
+	numbers := make([]int32, leaf.Len())
+	for row := range int64(len(numbers)) {
+		numbers[row] = int32(first + row/(l.Chunk*l.Batch)*l.Batch + row%l.Batch)
+	}
+	device.WriteSlice(d, leaf, numbers)
+}
+
 // exact tells whether the gradient of p is a sum on a grid.
 func (p *Param) exact() bool { return p.Grid.Given() }
 
@@ -65,20 +74,40 @@ func (l Leaves) AddTo(d *device.Device, params []*Param, rows int64, add func(gr
 	})
 }
 
-// share is how many leaves of an axis that the ranks of the region cut a rank has; 0: its sums
+// Share is how many leaves of an axis that the ranks of the region cut a rank has; 0: its sums
 // are not cut.
-func (r Region) share() int32 { return int32(r.Leaves / r.Size()) }
+func (r Region) Share() int32 { return int32(r.Leaves / r.Size()) }
 
 // one is 1 where sums have an order that no shape changes.
 func (r Region) one() int32 { return min(1, int32(r.Leaves)) }
 
-// partial is the type of sums that the ranks of the region add up: with leaves they are
+// Partial is the type of sums that the ranks of the region add up: with leaves they are
 // rounded to values once, at their end.
-func (r Region) partial(value device.DType) device.DType {
+func (r Region) Partial(value device.DType) device.DType {
 	if r.Leaves == 0 || value == device.F64 {
 		return value
 	}
 	return device.F32
+}
+
+// AddTree leaves in the first of t [n, ...] the sum of all: with n = m·2^i of m neighbours one
+// after the other, m odd, then as a balanced binary tree. Ranks that have a power of two of the
+// parts of such a sum each have subtrees of it.
+func AddTree(d *device.Device, t Tensor) {
+	odd := t.Shape[0]
+	for odd > 0 && odd%2 == 0 {
+		odd /= 2
+	}
+	for at := range t.Shape[0] {
+		if at%odd > 0 {
+			d.Add(t.At(at-at%odd), t.At(at-at%odd), t.At(at))
+		}
+	}
+	for step := odd; step < t.Shape[0]; step *= 2 {
+		for at := int64(0); at < t.Shape[0]; at += 2 * step {
+			d.Add(t.At(at), t.At(at), t.At(at+step))
+		}
+	}
 }
 
 // rounding is a collective whose result is converted to where it is wanted.

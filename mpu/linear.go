@@ -14,8 +14,9 @@ type LinearConfig struct {
 	// Of a column-parallel layer:
 	Rows         [][2]int64 // stretches {first, rows} of W here; nil: an even share
 	Shared       *SharedRows
-	QKV          [3]int64 // Param.QKV of the weight
-	GatherOutput bool     // y is [tokens, Out] on every rank
+	QKV          [3]int64   // Param.QKV of the weight
+	GatherOutput bool       // y is [tokens, Out] on every rank
+	LeafOrder    [][2]int64 // with leaves: stretches {first, columns} of y here in the order of the leaves, of shared ones those that this rank counts; nil: as they lie
 
 	// Tiles cuts the weight into as many stretches of rows and of columns, each block of which comes
 	// and goes by itself; 0: it is one.
@@ -44,8 +45,9 @@ type ColumnParallelLinear struct {
 	SharedWeight, SharedBias *Param // rows after those of Weight that other ranks hold too; nil: none
 	region                   Region
 	gather                   bool
-	stretches                int32    // of the rows here, where they are several of the global matrix
-	sharers                  Region   // of shared rows
+	stretches                int32  // of the rows here, where they are several of the global matrix
+	sharers                  Region // of shared rows
+	order                    [][2]int64
 	adapter                  *adapter // nil: none
 }
 
@@ -56,7 +58,7 @@ func NewColumnParallelLinear(r Region, c LinearConfig) *ColumnParallelLinear {
 		n := c.Out / int64(r.Size())
 		c.Rows = [][2]int64{{n * int64(r.Rank()), n}}
 	}
-	l := &ColumnParallelLinear{region: r, gather: c.GatherOutput && r.Size() > 1}
+	l := &ColumnParallelLinear{region: r, gather: c.GatherOutput && r.Size() > 1, order: c.LeafOrder}
 	if r.Leaves > 0 && len(c.Rows) > 1 {
 		l.stretches = int32(len(c.Rows))
 	}
@@ -206,6 +208,9 @@ func (l *ColumnParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x de
 	}
 	summing := leave(l.region, d, dx, dwhole)
 	for _, p := range l.parts() { // a weight with a magnitude is frozen
+		if l.region.Leaves > 0 && p.sharers != nil && p.sharers.Rank() > 0 {
+			continue // all sharers have the complete dy of these rows, and the first adds their gradient
+		}
 		dp := dy.Slice(1, p.from, p.n)
 		if err := p.weight.addGradient(d, h, dp, whole); err != nil {
 			return err
@@ -218,6 +223,10 @@ func (l *ColumnParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x de
 // inputGradient sets dx = dy·W over this rank's columns of dy. Several parts are
 // added up in f32.
 func (l *ColumnParallelLinear) inputGradient(d *device.Device, h *Hooks, parts []part, dx, dy device.Tensor) error {
+	if l.order != nil {
+		l.orderedGradient(d, parts, dx, dy)
+		return nil
+	}
 	sum := dx
 	if len(parts) > 1 && dx.DType.Size() < device.F32.Size() {
 		sum = d.Arena.Alloc(device.Workspace, device.F32, dx.Dims()...)
@@ -225,7 +234,7 @@ func (l *ColumnParallelLinear) inputGradient(d *device.Device, h *Hooks, parts [
 	}
 	for i, p := range parts {
 		err := p.weight.byColumns(d, h, dy.DType, func(weight device.Tensor, from, n int64) {
-			d.Matmul(device.MatmulArgs{C: sum.Slice(1, from, n), A: dy.Slice(1, p.from, p.n), B: weight, Accumulate: int32(min(i, 1)), Leaves: l.region.share(), Stretches: l.stretches})
+			d.Matmul(device.MatmulArgs{C: sum.Slice(1, from, n), A: dy.Slice(1, p.from, p.n), B: weight, Accumulate: int32(min(i, 1)), Leaves: l.region.Share(), Stretches: l.stretches})
 		})
 		if err != nil {
 			return err
@@ -235,6 +244,29 @@ func (l *ColumnParallelLinear) inputGradient(d *device.Device, h *Hooks, parts [
 		d.Copy(dx, sum)
 	}
 	return nil
+}
+
+// orderedGradient is inputGradient over the columns of dy in the order of the leaves.
+func (l *ColumnParallelLinear) orderedGradient(d *device.Device, parts []part, dx, dy device.Tensor) {
+	s := d.Arena.Scope(device.Workspace)
+	defer s.Release()
+	n := int64(0)
+	for _, c := range l.order {
+		n += c[1]
+	}
+	columns, weight := s.Alloc(dy.DType, dy.Shape[0], n), s.Alloc(dy.DType, n, dx.Last())
+	at := int64(0)
+	for _, c := range l.order {
+		d.Copy(columns.Slice(1, at, c[1]), dy.Slice(1, c[0], c[1]))
+		for _, p := range parts {
+			from, to := max(c[0], p.from), min(c[0]+c[1], p.from+p.n)
+			if from < to {
+				d.Copy(weight.Slice(0, at+from-c[0], to-from), p.weight.Value.Slice(0, from-p.from, to-from))
+			}
+		}
+		at += c[1]
+	}
+	d.Matmul(device.MatmulArgs{C: dx, A: columns, B: weight, Leaves: l.region.Share()})
 }
 
 // RowParallelLinear is y = x·Wᵀ with the columns of W [out, in] cut over the
@@ -286,7 +318,7 @@ func (l *RowParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.Tens
 	}
 	err = l.region.scattered(d, s, y, func(sum device.Tensor, from, n int64) error {
 		err := parts[0].weight.byRows(d, h, x.DType, func(weight device.Tensor, row, rows int64) {
-			d.Matmul(device.MatmulArgs{C: sum.Slice(1, row, rows), A: x.Slice(0, from, n), B: weight, TransB: 1, ByRow: l.region.byRow(), Leaves: l.region.share()})
+			d.Matmul(device.MatmulArgs{C: sum.Slice(1, row, rows), A: x.Slice(0, from, n), B: weight, TransB: 1, ByRow: l.region.byRow(), Leaves: l.region.Share()})
 		})
 		ad.forward(d, h, sum, x.Slice(0, from, n), from)
 		return err

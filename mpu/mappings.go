@@ -132,7 +132,7 @@ func entering(r Region, s *device.Scope, x device.Tensor) (whole device.Tensor, 
 // leaving is where a layer of the region writes its partial sum of y: y itself,
 // or all rows where y is the rank's piece, and in the type of partial sums.
 func leaving(r Region, s *device.Scope, y device.Tensor) device.Tensor {
-	dtype := r.partial(y.DType)
+	dtype := r.Partial(y.DType)
 	switch {
 	case r.Cut():
 		return s.Alloc(dtype, y.Shape[0]*int64(r.Size()), y.Shape[1])
@@ -171,9 +171,10 @@ func Enter(r Region, s *device.Scope, x device.Tensor) (device.Tensor, error) {
 }
 
 // LeavePartial sets y, the rank's rows outside, to the sum over ranks of part, which each has
-// of all rows: the backward of Enter, where each rank used all of it.
+// of all rows: the backward of Enter, where each rank used all of it. With leaves part is a tree of
+// those here, of type Region.Partial.
 func LeavePartial(r Region, d *device.Device, y, part device.Tensor) error {
-	if !r.Cut() && r.Leaves == 0 {
+	if !r.Cut() && (r.Leaves == 0 || r.Size() == 1) {
 		d.Copy(y, part)
 		part = y
 	}

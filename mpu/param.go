@@ -59,6 +59,7 @@ type Param struct {
 	Tile    bool     // a part of a weight that comes and goes by itself (tiles.go)
 	Frozen  bool     // not trained: it has neither gradient nor optimizer state
 	ByToken bool     // a table that is looked up: rows of tokens are added to its gradient one by one
+	ByHead  bool     // a norm of heads: leaves of its gradient are of a head each
 	NoDecay bool     // biases and norms: no weight decay
 	OwnClip bool     // clipped by the norm of all gradients that have this, apart from the others' (--mtp-detach-heads)
 

@@ -16,6 +16,7 @@ type travel struct {
 	group         *comm.Group
 	owners, parts int
 	all           bool // every token goes everywhere
+	tree          bool // parts of a sum are added as a tree
 
 	// Of this rank's tokens:
 	tokens     int64
@@ -33,15 +34,15 @@ type travel struct {
 }
 
 // plan makes the lists of what goes where, and tells all ranks how much.
-func (m *Dispatcher) plan(d *device.Device, s *device.Scope, experts Tensor) (*travel, error) {
+func (m *Dispatcher) plan(d *device.Device, s *device.Scope, leaves Leaves, experts Tensor) (*travel, error) {
 	owners := m.at.Experts / m.at.Here
-	v := &travel{group: m.group, owners: owners, parts: m.at.Parts, all: m.all, tokens: experts.Shape[0],
+	v := &travel{group: m.group, owners: owners, parts: m.at.Parts, tree: m.at.Leaves > 0, all: m.all, tokens: experts.Shape[0],
 		sendSlots: s.Alloc(device.I32, experts.Dims()...), backSlots: s.Alloc(device.I32, experts.Dims()...)}
 	tmp := d.Arena.Scope(device.Communication)
 	defer tmp.Release()
 	offsets := tmp.Alloc(device.I32, 2, int64(owners)+1)
 	order := func(rows, slots, offsets Tensor, once int32) {
-		d.ExpertOrder(device.ExpertOrderArgs{Rows: rows, Slots: slots, Offsets: offsets, Experts: experts, Width: int64(m.at.Here), Once: once})
+		leaves.order(d, device.ExpertOrderArgs{Rows: rows, Slots: slots, Offsets: offsets, Experts: experts, Width: int64(m.at.Here), Once: once})
 	}
 	sendRows, backRows := tmp.Alloc(device.I32, experts.Len()), tmp.Alloc(device.I32, experts.Len())
 	order(sendRows, v.sendSlots, offsets.At(0), 1)
@@ -233,38 +234,76 @@ func parts(t Tensor, counts []int64) (all []Tensor) {
 }
 
 // arrange finds the order in which results go back: by rank, token and choice.
-func (v *travel) arrange(d *device.Device, s *device.Scope, at ExpertPlace, experts Tensor, out *Dispatched) {
+func (v *travel) arrange(d *device.Device, s *device.Scope, at ExpertPlace, leaves Leaves, experts Tensor, out *Dispatched) {
 	tmp := d.Arena.Scope(device.Communication)
 	defer tmp.Release()
 	rows, order, end := tmp.Alloc(device.I32, experts.Len()), tmp.Alloc(device.I32, experts.Dims()...), tmp.Alloc(device.I32, 2)
-	d.ExpertOrder(device.ExpertOrderArgs{Rows: rows, Slots: order, Offsets: end, Experts: experts, Start: int64(at.First), Width: int64(at.Here)})
+	leaves.order(d, device.ExpertOrderArgs{Rows: rows, Slots: order, Offsets: end, Experts: experts, Start: int64(at.First), Width: int64(at.Here)})
 	v.toResults, v.toPlaces = s.Alloc(device.I32, v.placed()), s.Alloc(device.I32, v.placed())
 	d.PlaceChoices(device.PlaceChoicesArgs{Placed: v.toResults, Chosen: out.slots, Slots: order})
 	d.PlaceChoices(device.PlaceChoicesArgs{Placed: v.toPlaces, Chosen: order, Slots: out.slots})
 }
 
-// bringBack sets y from the results: the parts of an expert's are added up in the order of
-// the ranks, then a token's in the order of its choices.
+// bringBack sets y from the results: the parts of an expert's are added up, then a token's in the
+// order of its choices.
 func (v *travel) bringBack(d *device.Device, y, out Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
-	going := s.Like(out)
-	d.GatherRows(going, out, v.toResults)
-	home := s.Alloc(y.DType, int64(v.parts), max(1, sum(v.back)), y.Last())
-	if err := v.group.AllToAllV(v.fromRanks(home, v.back), v.leaving(parts(going, v.results))).Wait(); err != nil {
+	home, err := v.home(d, s, out, y.DType)
+	if err != nil {
 		return err
 	}
-	d.CombineRows(y, addParts(d, home), v.backSlots)
+	d.CombineRows(y, home, v.backSlots)
 	return nil
 }
 
-// addParts sums t [parts, n, c] over the parts.
-func addParts(d *device.Device, t Tensor) Tensor {
+// home brings what each place has back to its token's rank, by choice, and adds up the parts of an
+// expert: [choices, c].
+func (v *travel) home(d *device.Device, s *device.Scope, out Tensor, dtype device.DType) (Tensor, error) {
+	going := s.Like(out)
+	d.GatherRows(going, out, v.toResults)
+	home := s.Alloc(out.DType, int64(v.parts), max(1, sum(v.back)), out.Last())
+	if err := v.group.AllToAllV(v.fromRanks(home, v.back), v.leaving(parts(going, v.results))).Wait(); err != nil {
+		return home, err
+	}
+	all := v.addParts(d, home)
+	if all.DType == dtype {
+		return all, nil
+	}
+	rounded := s.Alloc(dtype, all.Dims()...)
+	d.Copy(rounded, all)
+	return rounded, nil
+}
+
+// addParts sums t [parts, n, c] over the parts, in the order of the ranks or as a tree.
+func (v *travel) addParts(d *device.Device, t Tensor) Tensor {
+	if v.tree {
+		AddTree(d, t)
+		return t.At(0)
+	}
 	first := t.At(0)
 	for r := int64(1); r < t.Shape[0]; r++ {
 		d.Add(first, first, t.At(r))
 	}
 	return first
+}
+
+// gradientByChoice is gradientBack where a token's gradients are added up at home, in the order of
+// its choices: another order for other owners of the experts would be another sum.
+func (v *travel) gradientByChoice(d *device.Device, dx, dweights, drows, dplaced Tensor) error {
+	s := d.Arena.Scope(device.Communication)
+	defer s.Release()
+	rows, err := v.home(d, s, drows, dx.DType)
+	if err != nil {
+		return err
+	}
+	weights, err := v.home(d, s, dplaced.Reshape(dplaced.Len(), 1), dweights.DType)
+	if err != nil {
+		return err
+	}
+	d.CombineRows(dx, rows, v.backSlots)
+	d.PlaceChoices(device.PlaceChoicesArgs{Placed: weights.Reshape(weights.Len()), Chosen: dweights, Slots: v.backSlots, Back: 1})
+	return nil
 }
 
 // sendGradient brings each result's gradient to its place.
@@ -300,8 +339,8 @@ func (v *travel) gradientBack(d *device.Device, dx, dweights, drows, dchosen Ten
 	if v.all {
 		slots = v.everywhere(d, s)
 	}
-	d.CombineRows(dx, addParts(d, home[0]), slots)
-	d.CombineRows(dweights, addParts(d, home[1]), slots)
+	d.CombineRows(dx, v.addParts(d, home[0]), slots)
+	d.CombineRows(dweights, v.addParts(d, home[1]), slots)
 	return nil
 }
 

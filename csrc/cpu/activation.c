@@ -91,15 +91,16 @@ V void K(forward_rows)(const mt_activation_forward_args *a, int T, int kind, mt_
   }
 }
 
-/* The sum of dy·act(x) over the row, where it is weighted. */
-V float K(backward_row)(const mt_activation_backward_args *a, int T, int kind, int64_t row) {
+/* Columns of a row; the sum of dy·act(x) over them, where it is weighted. */
+V float K(backward_row)(const mt_activation_backward_args *a, int T, int kind, int64_t row, mt_range columns) {
   const float *weight = K(weight_of)(&a->weights, row);
   const void *x = mt_row(&a->x, row), *dy = mt_row(&a->dy, row);
   void *dx = mt_row(&a->dx, row);
   int64_t n = a->dy.shape[1];
   float limit = a->limit;
   vf sum = {0};
-  V_EACH(n, i, m,
+  V_EACH(columns.to - columns.from, column, m,
+    const int64_t i = columns.from + column;
     vf y, gate = {0}, up = {0}, d = v_load_n(dy, T, i, m), given = v_load_n(x, T, i, m), v = given;
     if (limit > 0) v = K(clamped)(v, limit, 0);
     vf slope = K(act_grad)(kind, T, v, &y);
@@ -125,10 +126,12 @@ V float K(backward_row)(const mt_activation_backward_args *a, int T, int kind, i
 }
 
 V void K(backward_rows)(const mt_activation_backward_args *a, int T, int kind, mt_range r) {
-  for (int64_t row = r.from; row < r.to; row++) {
-    float dweight = K(backward_row)(a, T, kind, row);
-    if (mt_given(&a->dweights)) ((float *)a->dweights.data)[row] = dweight;
-  }
+  const int64_t parts = a->dweights.rank == 2 ? a->dweights.shape[0] : 1, n = a->dy.shape[1] / parts, rows = a->dy.shape[0];
+  for (int64_t row = r.from; row < r.to; row++)
+    for (int64_t part = 0; part < parts; part++) {
+      float dweight = K(backward_row)(a, T, kind, row, (mt_range){part * n, (part + 1) * n});
+      if (mt_given(&a->dweights)) ((float *)a->dweights.data)[part * rows + row] = dweight;
+    }
 }
 
 /* Runs a statement with kind_ constant. */

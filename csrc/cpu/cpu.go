@@ -25,5 +25,7 @@ func Open() (*device.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return device.New("cpu", b), nil
+	d := device.New("cpu", b)
+	d.Common = commonISA
+	return d, nil
 }

@@ -33,6 +33,13 @@ static void count_groups(const mt_expert_order_args *a) {
     }
 }
 
+/* The row of a token by its place: of a chunk of all samples sample by sample. */
+static int64_t row_of(const mt_expert_order_args *a, int64_t token) {
+  if (!a->chunk) return token;
+  int64_t within = token % ((int64_t)a->chunk * a->batch);
+  return token - within + within % a->chunk * a->batch + within / a->chunk;
+}
+
 static int32_t order(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
   const mt_expert_order_args *a = args;
   int32_t *slots = a->slots.data, *rows = a->rows.data, *offsets = a->offsets.data, *next = scratch;
@@ -41,12 +48,14 @@ static int32_t order(mt_context *ctx, const void *args, void *scratch, int32_t p
   for (int64_t g = 0; g < groups; g++) offsets[g + 1] += offsets[g];
   memcpy(next, offsets, groups * sizeof *next);
   memset(rows + offsets[groups], -1, (n - offsets[groups]) * sizeof *rows);
-  for (int64_t t = 0; t < n; t += k)
-    for (int64_t i = t; i < t + k; i++) {
+  for (int64_t token = 0; token * k < n; token++) {
+    const int64_t row = row_of(a, token);
+    for (int64_t i = row * k; i < row * k + k; i++) {
       if (slots[i] < 0) continue;
       slots[i] = next[slots[i]]++;
-      rows[slots[i]] = (int32_t)(t / k);
+      rows[slots[i]] = (int32_t)row;
     }
+  }
   return 0;
 }
 

@@ -42,6 +42,7 @@ MT_OP(scale_rows, scale_tiles, NULL)
 MT_OP(row_dots, dot_tiles, NULL)
 MT_OP(grouped_sum, sum_tiles, NULL)
 #else
+#include "exact.h"
 
 static int32_t K(gather_rows)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
   const mt_gather_rows_args *a = args;
@@ -119,11 +120,45 @@ V void K(add_rows)(const mt_tensor *x, int T, mt_range r, mt_range columns, floa
   V_EACH(n, i, m, v_store_n(out, MT_F32, i, m, v_load_n(out, MT_F32, i, m) + v_load_n(sums, MT_F32, i, m)););
 }
 
+/* sums f64, on a grid, += the columns of each leaf of rows r; the bits of the largest magnitude of a leaf's sum. */
+V int32_t K(add_leaves)(const mt_grouped_sum_args *a, int T, mt_range r, mt_range columns, double *sums) {
+  const int64_t n = columns.to - columns.from;
+  const int32_t *leaf = a->leaf.data;
+  const vd magic = v_magic(*(const double *)a->grid.data);
+  vi peak = {0};
+  for (int64_t from = r.from, to; from < r.to; from = to) {
+    float one[COLUMNS] = {0};
+    for (to = from + 1; to < r.to && leaf[to] == leaf[from];) to++;
+    for (int64_t row = from; row < to; row++) {
+      const void *x = mt_row(&a->x, row);
+      V_EACH(n, i, m, v_store_n(one, MT_F32, i, m, v_load_n(one, MT_F32, i, m) + v_load_n(x, T, columns.from + i, m)););
+    }
+    V_EACH(n, i, m,
+      vf x = v_load_n(one, MT_F32, i, m);
+      peak = v_larger(peak, v_magnitude(x));
+      v_add_on_grid(sums + i, m, v_lo(x), v_hi(x), magic););
+  }
+  return v_largest_bits(peak);
+}
+
+/* Raises *peak, a number that is not negative, to the one of these bits. */
+V void K(raise)(int32_t *peak, int32_t most) {
+  for (int32_t before = __atomic_load_n(peak, __ATOMIC_RELAXED); most > before;)
+    if (__atomic_compare_exchange_n(peak, &before, most, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
+}
+
 static int32_t K(grouped_sum)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
   const mt_grouped_sum_args *a = args;
   int64_t n = a->out.shape[1], across = mt_ceil(n, COLUMNS), g = tile / across;
   mt_range columns = {tile % across * COLUMNS, mt_min(n, (tile % across + 1) * COLUMNS)};
   const int32_t *offsets = a->offsets.data;
+  if (mt_given(&a->grid)) {
+    int32_t most = 0;
+    double *sums = (double *)mt_row(&a->out, g) + columns.from;
+    V_BY_DTYPE(a->x.dtype, most = K(add_leaves)(a, T, (mt_range){offsets[g], offsets[g + 1]}, columns, sums));
+    K(raise)(a->peak.data, most);
+    return 0;
+  }
   float *out = (float *)mt_row(&a->out, g) + columns.from;
   V_BY_DTYPE(a->x.dtype,
     for (int64_t row = offsets[g]; row < offsets[g + 1]; row += ROWS)

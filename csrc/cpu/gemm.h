@@ -19,6 +19,7 @@ typedef struct {
   int32_t by_row; /* 1: a row of C may not depend on how many there are */
   int32_t leaves, stretches; /* of k, whose sums are a tree; 0: they are one chain of blocks */
   int64_t chunk, batch; /* of a sum on a grid: rows of a leaf, and how far apart they lie; 0: it is none */
+  const int32_t *leaf;  /* of a sum on a grid whose leaves are runs of equal numbers: those of k; NULL: see chunk */
   const double *grid;   /* read while sums are made: a plan has no memory behind it */
   int32_t *peak;        /* the bits of the largest magnitude of a leaf */
   int32_t stream, stream_aux; /* 1: C, or Aux, is large and new: it may be written around the caches */
@@ -74,6 +75,7 @@ typedef struct {
 } gemm_kernels;
 
 const gemm_kernels *mt_gemm_kernels(void);
+const gemm_kernel *mt_gemm_ordered(void); /* f32's for sums of leaves: the bits are the same with every instruction set */
 
 const gemm_kernel *mt_gemm_amx(void);     /* bf16; where mt_amx() allows it */
 const gemm_kernel *mt_gemm_amx_f16(void); /* f16; the same */
@@ -127,8 +129,19 @@ static inline int64_t gemm_depth(const gemm_kernel *kr, int64_t k) {
 /* A leaf's part of a stretch of k; all of k where there is one leaf. */
 static inline int64_t gemm_leaf(const gemm_job *job) { return job->chunk ? job->chunk : job->k / mt_max(1, job->leaves) / mt_max(1, job->stretches); }
 
+/* Whether sums are on a grid. */
+static inline int32_t gemm_exact(const gemm_job *job) { return job->chunk || job->leaf; }
+
 /* Whether sums over k are of leaves: of more than one, of one in several stretches, on a grid. */
-static inline int32_t gemm_tree(const gemm_job *job) { return job->chunk || job->leaves > 1 || job->stretches > 1; }
+static inline int32_t gemm_tree(const gemm_job *job) { return gemm_exact(job) || job->leaves > 1 || job->stretches > 1; }
+
+/* Where the leaf of a sum on a grid that begins at k ends. */
+static inline int64_t gemm_leaf_end(const gemm_job *job, int64_t k) {
+  if (!job->leaf) return k + job->chunk;
+  int64_t end = k + 1;
+  while (end < job->k && job->leaf[end] == job->leaf[k]) end++;
+  return end;
+}
 
 /* An operand as packing of rows k.. reads it. On a grid k counts leaf by leaf: the rows of a leaf lie
  * `batch` apart, those of `batch` leaves between each other. */

@@ -7,6 +7,9 @@
 
 const gemm_kernels *mt_gemm_kernels(void) { return MT_CALL(kernels_of); }
 
+/* Every set's kernel adds up each element by itself, a chain of fused multiply-adds along k. */
+const gemm_kernel *mt_gemm_ordered(void) { return MT_CALL_AT(mt_isa_ordered, kernels_of)->f32; }
+
 #else
 #include "exact.h"
 #include "gelu.h"

@@ -17,6 +17,7 @@ typedef struct {
   int32_t first, last; /* of the leaf, or of all of k */
   int64_t leaf, levels; /* of a tree: its leaf under way, and how many levels there are; else 0, 1 */
   double *exact;        /* of a sum on a grid: a micro tile's after another's; NULL: it is none */
+  int32_t later;        /* the leaf is not the first */
   int32_t most;         /* the bits of the largest magnitude so far */
   int32_t single;   /* k is one block: there is room for one micro tile's sums */
 } own_call;
@@ -74,7 +75,7 @@ static void add_leaf(own_call *o, const gemm_tile *here, const float *sums, doub
   const gemm_kernel *kr = o->kernel;
   const gemm_job *job = o->job;
   const int64_t n = kr->mr * kr->nr;
-  if (o->k < job->chunk) memset(exact, 0, n * sizeof *exact);
+  if (!o->later) memset(exact, 0, n * sizeof *exact);
   o->most = mt_gemm_kernels()->grid_add(sums, exact, n, *job->grid, o->most);
   if (o->k + o->depth < job->k) return;
   for (int64_t i = here->i0; i < here->i1; i++) {
@@ -147,7 +148,10 @@ static void blocks(own_call *o, int64_t k0, int64_t k1, int64_t depth, int32_t f
 /* Every leaf of a sum on a grid by itself, then the peak, which no order changes. */
 static void grid_leaves(own_call *o, int64_t depth) {
   const gemm_job *job = o->job;
-  for (int64_t k = 0; k < job->k; k += job->chunk) blocks(o, k, k + job->chunk, depth, 1, 1);
+  for (int64_t k = 0, end; k < job->k; k = end, o->later = 1) {
+    end = gemm_leaf_end(job, k);
+    blocks(o, k, end, depth, 1, 1);
+  }
   for (int32_t peak = __atomic_load_n(job->peak, __ATOMIC_RELAXED); o->most > peak;)
     if (__atomic_compare_exchange_n(job->peak, &peak, o->most, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
 }
@@ -175,12 +179,12 @@ void mt_gemm_own(const gemm_kernel *kr, const gemm_job *job, const gemm_part *p,
   float *sums = (float *)(o.a + mt_up(down * kr->mr * depth * kr->element, 64));
   o.sums = p->sums ? p->sums : sums;
   o.rest = sums + (o.single ? 1 : down * across * o.levels) * kr->mr * kr->nr;
-  if (job->chunk) {
+  if (gemm_exact(job)) {
     o.exact = (double *)mt_up((uintptr_t)o.rest, 64);
     o.rest = (float *)(o.exact + down * across * kr->mr * kr->nr);
   }
   if (kr->begin) kr->begin();
-  if (job->chunk) grid_leaves(&o, depth);
+  if (gemm_exact(job)) grid_leaves(&o, depth);
   else if (tree) leaves(&o, depth);
   else blocks(&o, p->k0, p->k1, depth, p->k0 == 0, p->k1 == job->k);
   if (kr->end) kr->end();

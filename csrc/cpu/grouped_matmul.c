@@ -16,12 +16,15 @@ enum {
   TILES = 32, NARROW = 192   /* tiles are made narrower, to NARROW, until there are TILES, so that threads end together */
 };
 
+/* Whether sums have an order that no instruction set changes: a chain of fused multiply-adds of each leaf. */
+static int32_t ordered(const mt_grouped_matmul_args *a) { return a->leaves || mt_given(&a->grid); }
+
 /* f16's AMX kernel makes products again where it meets NaN, of all rows near it; and a
  * kernel's own way from whole micro tiles to C may round others than the rest's. */
 static gemm_kernel kernel_of(const mt_grouped_matmul_args *a) {
   const gemm_kernel *kr = NULL;
-  if (a->a.dtype == MT_BF16) kr = mt_amx() ? mt_gemm_amx() : mt_gemm_bf16();
-  gemm_kernel plain = kr ? *kr : *mt_gemm_kernels()->f32;
+  if (a->a.dtype == MT_BF16 && !ordered(a)) kr = mt_amx() ? mt_gemm_amx() : mt_gemm_bf16();
+  gemm_kernel plain = kr ? *kr : ordered(a) ? *mt_gemm_ordered() : *mt_gemm_kernels()->f32;
   plain.finish = NULL;
   return plain;
 }
@@ -64,8 +67,16 @@ static int64_t all_tiles(const mt_grouped_matmul_args *a, const grouped_plan *p)
   return tiles;
 }
 
+/* Tiles of sums with leaves have those of every level, or of all leaves, besides a leaf's. */
+static grouped_plan tree_plan(grouped_plan p) {
+  p.rows = TREE_ROWS;
+  p.columns = mt_up(mt_ceil(p.n, mt_max(1, mt_ceil(p.n, TREE_COLUMNS))), p.kernel.nr);
+  return p;
+}
+
 static grouped_plan plan_of(const mt_grouped_matmul_args *a) {
   grouped_plan p = {.kernel = kernel_of(a), .groups = a->offsets.shape[0] - 1, .m = a->trans_a ? mt_last(&a->a) : 0, .n = mt_last(&a->c), .k = a->trans_a ? 0 : mt_last(&a->a)};
+  if (ordered(a)) return tree_plan(p);
   p.rows = a->trans_a ? GRADIENT_ROWS : ROWS;
   p.columns = mt_up(mt_min(p.n, COLUMNS), p.kernel.nr);
   if (all_tiles(a, &p) < TILES) p.rows = FEWER_ROWS;
@@ -90,10 +101,11 @@ static gemm_job job_of(const mt_grouped_matmul_args *a, const grouped_plan *p, i
     job.b = operand(mt_row(&a->b, first), a->b.stride[0], a->b.dtype, 0);
     job.c = matrix(&a->c, group), job.ldc = a->c.stride[1];
     job.m = p->m, job.k = rows, job.accumulate = 1;
+    if (mt_given(&a->grid)) job.grid = a->grid.data, job.peak = a->peak.data, job.leaf = (const int32_t *)a->leaf.data + first;
   } else {
     job.b = operand(matrix(&a->b, group), a->b.stride[1], a->b.dtype, a->trans_b);
     job.c = mt_row(&a->c, first), job.ldc = a->c.stride[0];
-    job.m = rows, job.k = p->k;
+    job.m = rows, job.k = p->k, job.leaves = a->leaves, job.stretches = a->stretches;
     job.bias = mt_given(&a->bias) ? matrix(&a->bias, group) : NULL;
   }
   return job;
@@ -122,7 +134,7 @@ static int32_t run(mt_context *ctx, const void *args, void *scratch, int32_t pha
     tile -= g.down * g.across;
   }
   gemm_job job = job_of(a, &p, group);
-  gemm_part part = {.tile = mt_gemm_tile(&g, (gemm_tile){0, job.m, 0, job.n}, tile), .k1 = job.k, .depth = gemm_depth(&p.kernel, job.k)};
+  gemm_part part = {.tile = mt_gemm_tile(&g, (gemm_tile){0, job.m, 0, job.n}, tile), .k1 = job.k, .depth = gemm_job_depth(&p.kernel, &job)};
   mt_gemm_own(&p.kernel, &job, &part, ctx->workspace);
   return 0;
 }

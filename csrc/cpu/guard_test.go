@@ -124,7 +124,7 @@ func (g guarded) experts(dtype device.DType, h int64) {
 	d.CombineRows(value(), value(), slots)
 	d.ScaleRows(value(), value(), g.make(device.F32, 3))
 	d.RowDots(g.make(device.F32, 3), value(), value())
-	d.GroupedSum(g.make(device.F32, h, h), value(), offsets)
+	d.GroupedSum(device.GroupedSumArgs{Out: g.make(device.F32, h, h), X: value(), Offsets: offsets})
 	matrices := g.make(dtype, h, h, h)
 	d.GroupedMatmul(device.GroupedMatmulArgs{C: value(), A: value(), B: matrices, Bias: g.make(dtype, h, h), Offsets: offsets, TransB: 1})
 	d.GroupedMatmul(device.GroupedMatmulArgs{C: value(), A: value(), B: matrices, Offsets: offsets})

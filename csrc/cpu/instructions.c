@@ -45,8 +45,8 @@ int32_t mt_cpu_instruction(int32_t dtype, int64_t rounds, mt_instruction *out) {
   static const char *const names[] = {"multiply-adds of portable vectors", "multiply-adds of AVX2", "multiply-adds of AVX-512"};
   if (dtype == MT_BF16) return bf16_products(rounds, out);
   if (dtype != MT_F32) return 0;
-  *out = (mt_instruction){names[mt_isa_level], rounds * 2.0 * MT_CALL(lanes) * MT_CHAINS};
-  result = MT_CALL(multiply_adds, rounds);
+  *out = (mt_instruction){names[mt_isa_ordered], rounds * 2.0 * MT_CALL_AT(mt_isa_ordered, lanes) * MT_CHAINS};
+  result = MT_CALL_AT(mt_isa_ordered, multiply_adds, rounds);
   return 1;
 }
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int mt_isa_level = MT_PORTABLE;
+int mt_isa_level = MT_PORTABLE, mt_isa_ordered = MT_PORTABLE;
 static int best = MT_PORTABLE;
 
 #ifdef MT_X86_SETS
@@ -14,7 +14,7 @@ __attribute__((constructor)) static void detect(void) {
   if (best == MT_AVX2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
     best = MT_AVX512;
-  mt_isa_level = best;
+  mt_isa_level = mt_isa_ordered = best;
   const char *setting = getenv("MONOTRON_ISA"); /* for comparison: kernels use no more than this */
   if (setting && strcmp(setting, "avx2") == 0) mt_isa_limit(MT_AVX2);
   if (setting && strcmp(setting, "portable") == 0) mt_isa_limit(MT_PORTABLE);
@@ -29,7 +29,11 @@ int mt_isa_dots(void) {
 #endif
 }
 
-void mt_isa_limit(int level) { mt_isa_level = level < best ? level : best; }
+void mt_isa_limit(int level) { mt_isa_level = mt_isa_ordered = level < best ? level : best; }
+
+void mt_isa_common(void) {
+  if (mt_isa_level > MT_AVX2) __atomic_store_n(&mt_isa_level, MT_AVX2, __ATOMIC_RELAXED);
+}
 
 const char *mt_isa_name(void) {
   static const char *const names[] = {"portable vectors", "AVX2", "AVX-512"};

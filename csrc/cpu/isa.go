@@ -8,6 +8,9 @@ import "C"
 // InstructionSets are what kernels are compiled for, weakest first.
 var InstructionSets = []string{"portable", "avx2", "avx512"}
 
+// commonISA has kernels use no more than the sets that processors with AVX2 have.
+func commonISA() { C.mt_isa_common() }
+
 // LimitISA keeps kernels from using more than InstructionSets[level], for tests. It
 // tells whether this machine has that set.
 func LimitISA(level int) bool {

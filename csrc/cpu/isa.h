@@ -60,13 +60,14 @@
 #undef MT_ISA
 #pragma GCC pop_options
 
-#define MT_CALL(name, ...)                            \
-  (mt_isa_level == MT_AVX512 ? name##_avx512(__VA_ARGS__) \
-   : mt_isa_level == MT_AVX2 ? name##_avx2(__VA_ARGS__)   \
-                             : name##_portable(__VA_ARGS__))
+#define MT_CALL_AT(level, name, ...)           \
+  (level == MT_AVX512 ? name##_avx512(__VA_ARGS__) \
+   : level == MT_AVX2 ? name##_avx2(__VA_ARGS__)   \
+                      : name##_portable(__VA_ARGS__))
 #else
-#define MT_CALL(name, ...) name##_portable(__VA_ARGS__)
+#define MT_CALL_AT(level, name, ...) name##_portable(__VA_ARGS__)
 #endif
+#define MT_CALL(name, ...) MT_CALL_AT(mt_isa_level, name, ##__VA_ARGS__)
 
 /* Defines mt_cpu_<op> over the kernels K(op). */
 #define MT_OP(op, tiles, scratch)                                                                          \

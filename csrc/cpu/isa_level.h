@@ -6,9 +6,15 @@
 #define MT_AVX2 1
 #define MT_AVX512 2
 
-/* The set in use: the best this machine has, or less after mt_isa_limit. */
+/* The set in use: the best this machine has, or less after mt_isa_limit or mt_isa_common. */
 extern int mt_isa_level;
 void mt_isa_limit(int level);
+
+/* Has kernels use AVX2 where there is more, as sums along a row and exponentials are others with
+ * other vectors: processors with AVX2 and with AVX-512 then give the same bits. Products in one order
+ * (mt_gemm_ordered), which are the same with either, go on with mt_isa_ordered, the best set. */
+extern int mt_isa_ordered;
+void mt_isa_common(void);
 const char *mt_isa_name(void);
 
 /* 1 where AVX512_BF16 may be used: dot products of bf16. */

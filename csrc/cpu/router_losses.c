@@ -47,7 +47,9 @@ static void add_parts(const mt_router_balance_args *a, const double *parts) {
   for (int64_t i = 0; i < n; i++) {
     double sum = 0;
     for (int64_t part = 0; part < parts_of(a); part++) sum += parts[part * n + i];
-    *((float *)(i < n / 2 ? a->probs.data : a->counts.data) + i % (n / 2)) = (float)sum;
+    if (i >= n / 2) ((float *)a->counts.data)[i - n / 2] = (float)sum;
+    else if (a->bits > 0) ((double *)a->probs.data)[i] = sum;
+    else ((float *)a->probs.data)[i] = (float)sum;
   }
 }
 
@@ -69,11 +71,12 @@ static double log_sum_exp(const double *x, int64_t n) {
 MT_OP(router_balance, balance_tiles, balance_scratch)
 MT_OP(router_z, z_tiles, NULL)
 #else
+#include "exact.h"
 #include "rows.h"
 
 static void K(sum_part)(const mt_router_balance_args *a, double *sums, mt_range rows, double *x) {
   int64_t experts = mt_last(&a->logits);
-  double *p = x + experts;
+  double *p = x + experts, magic = a->bits > 0 ? v_magic(ldexp(1, (int)-a->bits))[0] : 0;
   int32_t *top = (int32_t *)(p + experts);
   memset(sums, 0, part_length(a) * sizeof *sums);
   for (int64_t i = rows.from; i < rows.to; i++) {
@@ -81,7 +84,7 @@ static void K(sum_part)(const mt_router_balance_args *a, double *sums, mt_range 
     v_widen_row(x, &a->logits, i);
     shares(p, x, experts, a->score);
     mt_best(top, a->k, p, experts);
-    for (int64_t e = 0; e < experts; e++) probs[e] += p[e];
+    for (int64_t e = 0; e < experts; e++) probs[e] += a->bits > 0 ? (p[e] + magic) - magic : p[e];
     for (int64_t j = 0; j < a->k; j++) counts[top[j]]++;
   }
 }

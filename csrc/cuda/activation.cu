@@ -109,7 +109,7 @@ template <typename T, int N> void launch_backward(cudaStream_t stream, const mt_
 }
 
 static void activation_backward(mt_context *ctx, const mt_activation_backward_args &a, void *) {
-  if (length(a.dy) == 0) return;
+  if (mt_cuda_leaves(ctx, a.dweights.rank == 2, "activation_backward") || length(a.dy) == 0) return;
   MT_BY_TYPE(a.dy.dtype, {
     const int N = wide<T>::value;
     bool aligned = packs(a.dy, N) && packs(a.x, N) && packs(a.dx, N);

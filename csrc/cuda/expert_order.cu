@@ -75,6 +75,7 @@ __global__ void choices_kernel(const __grid_constant__ mt_place_choices_args a, 
 } // namespace
 
 static void expert_order(mt_context *ctx, const mt_expert_order_args &a, void *scratch) {
+  if (mt_cuda_leaves(ctx, a.chunk > 0, "expert_order")) return;
   int64_t n = length(a.experts), count = a.offsets.shape[0] - 1;
   int32_t *groups = static_cast<int32_t *>(scratch), *counts = groups + n;
   cudaStream_t stream = stream_of(ctx);

@@ -97,6 +97,7 @@ template <typename T> void by_transposes(cudaStream_t stream, const mt_grouped_m
 } // namespace
 
 static void grouped_matmul(mt_context *ctx, const mt_grouped_matmul_args &a, void *) {
+  if (mt_cuda_leaves(ctx, a.leaves > 0 || given(a.grid), "grouped_matmul")) return;
   if (length(a.c) == 0 || a.a.shape[0] == 0) return;
   if (a.a.dtype == MT_F32) MT_LAUNCH(grouped_f32_kernel, grid_of(a, gemm_f32::SIDE), gemm_f32::THREADS, 0, stream_of(ctx), a);
   else if (a.a.dtype == MT_BF16) by_transposes<bf16>(stream_of(ctx), a);

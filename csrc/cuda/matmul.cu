@@ -4,10 +4,7 @@
 #include "gemm.h"
 
 static void matmul(mt_context *ctx, const mt_matmul_args &a, void *) {
-  if (a.leaves > 0 || given(a.grid)) {
-    snprintf(ctx->error, sizeof ctx->error, "matmul: --device cuda has no products whose sums are trees; use --device cpu, or leave out --layout-invariant");
-    return;
-  }
+  if (mt_cuda_leaves(ctx, a.leaves > 0 || given(a.grid), "matmul")) return;
   if (length(a.c) == 0 || (!a.by_row && mt_blaslt_matmul(ctx, a))) return;
   if (a.a.dtype == MT_F32) mt_gemm_f32(stream_of(ctx), a);
   else mt_gemm_half(stream_of(ctx), a);

@@ -73,7 +73,7 @@ template <typename T> __global__ void z_kernel(const __grid_constant__ mt_router
 
 static void router_balance(mt_context *ctx, const mt_router_balance_args &a, void *scratch) {
   int64_t rows = a.logits.shape[0], experts = last(a.logits), parts = part_count(a);
-  if (experts == 0 || !fits(ctx, a.logits, "router_balance")) return;
+  if (mt_cuda_leaves(ctx, a.bits > 0, "router_balance") || experts == 0 || !fits(ctx, a.logits, "router_balance")) return;
   cudaStream_t stream = stream_of(ctx);
   int bytes = (int)(experts * (3 * sizeof(double) + 2 * sizeof(int)));
   if (given(a.dlogits)) {

@@ -77,6 +77,10 @@ type Device struct {
 	Observe Observer
 	Arena   *Arena
 
+	// Common has kernels of this process use the instruction sets that processors of the kind have in
+	// common, so that these give the same bits; nil: there is one set.
+	Common func()
+
 	backend Backend
 	shelves []*shelf
 	fused   Tensor // the workspace of FuseAttention
@@ -93,7 +97,11 @@ func New(name string, b Backend) *Device {
 }
 
 // Through is another device over what wrap makes of d's backend, which both then use.
-func (d *Device) Through(wrap func(Backend) Backend) *Device { return New(d.Name, wrap(d.backend)) }
+func (d *Device) Through(wrap func(Backend) Backend) *Device {
+	other := New(d.Name, wrap(d.backend))
+	other.Common = d.Common
+	return other
+}
 
 // Close gives back the device's memory. Neither it nor its tensors may be used
 // afterwards.

@@ -38,7 +38,8 @@ func (a *ActivationForwardArgs) work() Work { return streamed(a.X, a.Y, a.Weight
 
 // ActivationBackwardArgs: DX (shape of X; may alias X) = DY [rows,F] · act'(X). With Weights
 // f32 [rows] DY·Weights, rounded, stands for DY, and DWeights f32 [rows] = Σ over a row of
-// DY·act(X), where act(X) is rounded to X's dtype: both are given or neither.
+// DY·act(X), where act(X) is rounded to X's dtype: both are given or neither. DWeights may be
+// [n,rows]: of each of n equal parts of a row.
 //
 //op:activation_backward
 type ActivationBackwardArgs struct {
@@ -51,7 +52,16 @@ type ActivationBackwardArgs struct {
 
 func (a *ActivationBackwardArgs) check() bool {
 	return same(a.DX, a.X) && a.DY.Rank == 2 && shaped(a.X, a.DY.Shape[0], width(a.Kind)*a.DY.Last()) &&
-		optional(a.Weights, a.DY.Shape[0]) && a.Weights.Given() == a.DWeights.Given() && optional(a.DWeights, a.DY.Shape[0])
+		optional(a.Weights, a.DY.Shape[0]) && a.Weights.Given() == a.DWeights.Given() && a.parts()
+}
+
+// parts tells whether DWeights fits a row, or equal parts of it.
+func (a *ActivationBackwardArgs) parts() bool {
+	w := &a.DWeights
+	if w.Rank != 2 {
+		return optional(*w, a.DY.Shape[0])
+	}
+	return w.Shape[0] > 0 && a.DY.Last()%w.Shape[0] == 0 && shaped(*w, w.Shape[0], a.DY.Shape[0])
 }
 
 func (a *ActivationBackwardArgs) main() Tensor { return a.X }

@@ -9,17 +9,23 @@ import "fmt"
 // where they are ranks. With Once a token has one place in a group, its first choice's.
 // Slots of choices without a place, and Rows past the last place, are −1.
 //
+// With Chunk tokens are rows of samples, i·Batch+j the i-th of sample j, and a group's tokens are
+// in the order of their leaves, each Chunk rows of one sample: chunk by chunk, sample by sample.
+//
 //op:expert_order
 type ExpertOrderArgs struct {
 	Rows, Slots, Offsets Tensor `dtype:"i32"`
 	Experts              Tensor `dtype:"i32"`
 	Start, Width         int64
 	Once                 int32
+	Chunk                int32 // 0: tokens are in the order of rows
+	Batch                int32
 	_                    int32
 }
 
 func (a *ExpertOrderArgs) check() bool {
-	return a.Experts.Rank == 2 && same(a.Slots, a.Experts) && shaped(a.Rows, a.Experts.Len()) && a.Offsets.Rank == 1 && a.Offsets.Shape[0] > 1 && a.Width > 0
+	return a.Experts.Rank == 2 && same(a.Slots, a.Experts) && shaped(a.Rows, a.Experts.Len()) && a.Offsets.Rank == 1 && a.Offsets.Shape[0] > 1 && a.Width > 0 &&
+		(a.Chunk == 0 || a.Chunk > 0 && a.Batch > 0 && a.Experts.Shape[0]%(int64(a.Chunk)*int64(a.Batch)) == 0)
 }
 
 func (a *ExpertOrderArgs) main() Tensor { return a.Experts }
@@ -69,14 +75,25 @@ func (a *CombineRowsArgs) work() Work {
 // Rows past the last offset are neither read nor written. Sums in f32; a row's result does
 // not depend on the other rows.
 //
+// Leaves and Stretches say how sums over k are made, as MatmulArgs says (no TransA).
+//
+// Grid given (TransA): C f64 is the Sum of a GridAdd of each leaf's product, with its Grid and Peak.
+// A leaf is neighbouring rows of a group with the same number in Leaf i32 [n], summed in f32 in
+// rising order.
+//
 //op:grouped_matmul
 type GroupedMatmulArgs struct {
-	C       Tensor `dtype:"value|f32"`
-	A, B    Tensor `dtype:"value"`
-	Bias    Tensor `dtype:"value"`
-	Offsets Tensor `dtype:"i32"`
-	TransA  int32
-	TransB  int32
+	C         Tensor `dtype:"value|f32|f64"`
+	A, B      Tensor `dtype:"value"`
+	Bias      Tensor `dtype:"value"`
+	Offsets   Tensor `dtype:"i32"`
+	Leaf      Tensor `dtype:"i32"`
+	Grid      Tensor `dtype:"f64"`
+	Peak      Tensor `dtype:"f32"`
+	TransA    int32
+	TransB    int32
+	Leaves    int32
+	Stretches int32
 }
 
 func (a *GroupedMatmulArgs) check() bool {
@@ -85,13 +102,21 @@ func (a *GroupedMatmulArgs) check() bool {
 		return false
 	}
 	if a.TransA != 0 {
-		return a.B.Rank == 2 && a.B.Shape[0] == a.A.Shape[0] && shaped(a.C, groups, a.A.Last(), a.B.Last()) && !a.Bias.Given() && a.TransB == 0
+		return onGrid(a.C, a.A, a.Grid, a.Peak, a.Leaf) && a.Leaves == 0 && a.Stretches == 0 && a.B.Rank == 2 && a.B.Shape[0] == a.A.Shape[0] && shaped(a.C, groups, a.A.Last(), a.B.Last()) && !a.Bias.Given() && a.TransB == 0
 	}
 	if a.B.Rank != 3 || a.C.Rank != 2 || a.C.Shape[0] != a.A.Shape[0] || a.B.Shape[0] != groups {
 		return false
 	}
 	k, c := dims(a.B.At(0), a.TransB)
-	return k == a.A.Last() && c == a.C.Last() && optional(a.Bias, groups, c)
+	return k == a.A.Last() && c == a.C.Last() && optional(a.Bias, groups, c) && !a.Grid.Given() && (a.C.DType != F64 || a.A.DType == F64) && leavesFit(a.Leaves, a.Stretches, k)
+}
+
+// onGrid tells whether a sum over rows, f64 where there is a grid, and what comes with it fit.
+func onGrid(sum, rows, grid, peak, leaf Tensor) bool {
+	if !grid.Given() {
+		return !peak.Given() && !leaf.Given() && (sum.DType != F64 || rows.DType == F64)
+	}
+	return sum.DType == F64 && shaped(grid, 1) && shaped(peak, 1) && shaped(leaf, rows.Shape[0])
 }
 
 func (a *GroupedMatmulArgs) main() Tensor { return a.C }
@@ -108,17 +133,21 @@ func (a *GroupedMatmulArgs) describe() string {
 	return fmt.Sprintf("%s %dx%dx%d of %d groups n%c", a.A.DType, a.A.Shape[0], a.C.Last(), a.A.Last(), a.B.Shape[0], "nt"[min(1, a.TransB)])
 }
 
-// GroupedSumArgs: Out f32 [G,c] += Σ of each group's rows of X [n,c]: bias gradients.
+// GroupedSumArgs: Out f32 [G,c] += Σ of each group's rows of X [n,c]: bias gradients. Grid
+// given: Out f64 is the Sum of a GridAdd of each leaf's sum, as of GroupedMatmulArgs.
 //
 //op:grouped_sum
 type GroupedSumArgs struct {
-	Out     Tensor `dtype:"f32"`
+	Out     Tensor `dtype:"f32|f64"`
 	X       Tensor `dtype:"value"`
 	Offsets Tensor `dtype:"i32"`
+	Leaf    Tensor `dtype:"i32"`
+	Grid    Tensor `dtype:"f64"`
+	Peak    Tensor `dtype:"f32"`
 }
 
 func (a *GroupedSumArgs) check() bool {
-	return a.X.Rank == 2 && a.Offsets.Rank == 1 && shaped(a.Out, a.Offsets.Shape[0]-1, a.X.Last())
+	return a.X.Rank == 2 && a.Offsets.Rank == 1 && shaped(a.Out, a.Offsets.Shape[0]-1, a.X.Last()) && onGrid(a.Out, a.X, a.Grid, a.Peak, a.Leaf)
 }
 
 func (a *GroupedSumArgs) main() Tensor { return a.X }

@@ -65,10 +65,15 @@ func (a *MatmulArgs) leaves(k int64) bool {
 		return a.Leaves == 0 && a.TransA != 0 && a.TransB == 0 && a.Accumulate != 0 && a.C.DType == F64 && shaped(a.Grid, 1) && shaped(a.Peak, 1) &&
 			a.Chunk > 0 && a.Batch > 0 && k%int64(a.Chunk*a.Batch) == 0
 	}
-	if a.Leaves == 0 {
-		return a.Stretches == 0
+	return (a.Leaves == 0 || a.Accumulate == 0) && leavesFit(a.Leaves, a.Stretches, k)
+}
+
+// leavesFit tells whether so many leaves of so many stretches can be cut out of k.
+func leavesFit(leaves, stretches int32, k int64) bool {
+	if leaves == 0 {
+		return stretches == 0
 	}
-	return a.Leaves > 0 && a.Leaves&(a.Leaves-1) == 0 && a.Stretches >= 0 && a.Accumulate == 0 && k%int64(a.Leaves*max(1, a.Stretches)) == 0
+	return leaves > 0 && leaves&(leaves-1) == 0 && stretches >= 0 && k%int64(leaves*max(1, stretches)) == 0
 }
 
 func (a *MatmulArgs) main() Tensor { return a.C }

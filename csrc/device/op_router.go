@@ -77,19 +77,21 @@ func (a *RouterBackwardArgs) work() Work { return streamed(a.DLogits, a.Logits, 
 // eq. 4), by sample where several are told apart: row i belongs to sample i % Samples.
 // Probs [Samples,E] = Σ p over a sample's tokens, p the softmax over all experts, or scores
 // divided by their sum; Counts f32 [Samples,E] = how often an expert is among the K with the
-// highest p. With DLogits given the op is the backward: of Counts it makes DLogits +=
+// highest p. Bits > 0: Probs f64, each p rounded to a multiple of 2^-Bits, whose sums have no order. With DLogits given the op is the backward: of Counts it makes DLogits +=
 // Coefficient·*Scale · the gradient of Σ Counts·p. Scale f32 [1].
 //
 //op:router_balance
 type RouterBalanceArgs struct {
-	Probs, Counts Tensor `dtype:"f32"`
-	DLogits       Tensor `dtype:"f32"`
-	Scale         Tensor `dtype:"f32"`
-	Logits        Tensor `dtype:"value|f32"`
-	Coefficient   float64
-	Samples       int64
-	Score         RouterScore
-	K             int32
+	Probs       Tensor `dtype:"f32|f64"`
+	Counts      Tensor `dtype:"f32"`
+	DLogits     Tensor `dtype:"f32"`
+	Scale       Tensor `dtype:"f32"`
+	Logits      Tensor `dtype:"value|f32"`
+	Coefficient float64
+	Samples     int64
+	Bits        int64
+	Score       RouterScore
+	K           int32
 }
 
 func (a *RouterBalanceArgs) check() bool {
@@ -99,7 +101,7 @@ func (a *RouterBalanceArgs) check() bool {
 	if a.DLogits.Given() {
 		return shaped(a.DLogits, a.Logits.Dims()...) && shaped(a.Scale, 1) && !a.Probs.Given()
 	}
-	return same(a.Probs, a.Counts) && a.K > 0 && int64(a.K) <= a.Logits.Last()
+	return same(a.Probs, a.Counts) && (a.Bits == 0 || a.Bits > 0 && a.Bits < 52 && a.Probs.DType == F64) && a.K > 0 && int64(a.K) <= a.Logits.Last()
 }
 
 func (a *RouterBalanceArgs) main() Tensor { return a.Logits }

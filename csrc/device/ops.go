@@ -245,9 +245,7 @@ func (d *Device) CombineRows(out Tensor, in Tensor, slots Tensor) {
 
 func (d *Device) GroupedMatmul(a GroupedMatmulArgs) { d.run(OpGroupedMatmul, unsafe.Pointer(&a)) }
 
-func (d *Device) GroupedSum(out Tensor, x Tensor, offsets Tensor) {
-	d.run(OpGroupedSum, unsafe.Pointer(&GroupedSumArgs{out, x, offsets}))
-}
+func (d *Device) GroupedSum(a GroupedSumArgs) { d.run(OpGroupedSum, unsafe.Pointer(&a)) }
 
 func (d *Device) ScaleRows(y Tensor, x Tensor, weight Tensor) {
 	d.run(OpScaleRows, unsafe.Pointer(&ScaleRowsArgs{y, x, weight}))

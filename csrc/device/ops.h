@@ -2,7 +2,7 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0xe1ef707fu /* of the rest of this file */
+#define MT_OPS_SUM 0x8470610cu /* of the rest of this file */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU, MT_GEGLU, MT_RELU };
@@ -42,11 +42,11 @@ typedef struct { mt_tensor out, table, ids; int64_t start; int32_t accumulate, p
 typedef struct { mt_tensor dtable, dout, ids, grid, peak; int64_t start; } mt_embedding_backward_args;
 typedef struct { mt_tensor sum, x, grid, peak; } mt_grid_add_args;
 typedef struct { mt_tensor out, x; double scale; int64_t bits; } mt_exact_squares_args;
-typedef struct { mt_tensor rows, slots, offsets, experts; int64_t start, width; int32_t once, pad7; } mt_expert_order_args;
+typedef struct { mt_tensor rows, slots, offsets, experts; int64_t start, width; int32_t once, chunk, batch, pad9; } mt_expert_order_args;
 typedef struct { mt_tensor out, in, rows; } mt_gather_rows_args;
 typedef struct { mt_tensor out, in, slots; } mt_combine_rows_args;
-typedef struct { mt_tensor c, a, b, bias, offsets; int32_t trans_a, trans_b; } mt_grouped_matmul_args;
-typedef struct { mt_tensor out, x, offsets; } mt_grouped_sum_args;
+typedef struct { mt_tensor c, a, b, bias, offsets, leaf, grid, peak; int32_t trans_a, trans_b, leaves, stretches; } mt_grouped_matmul_args;
+typedef struct { mt_tensor out, x, offsets, leaf, grid, peak; } mt_grouped_sum_args;
 typedef struct { mt_tensor y, x, weight; } mt_scale_rows_args;
 typedef struct { mt_tensor out, x, y; } mt_row_dots_args;
 typedef struct { mt_tensor placed, chosen, slots; int32_t back, pad4; } mt_place_choices_args;
@@ -71,7 +71,7 @@ typedef struct { mt_tensor x, cos, sin, positions; int32_t rot_dims, interleaved
 typedef struct { int32_t score, groups, group_top_k, group_best; float scaling; int32_t pad5; } mt_router_rule;
 typedef struct { mt_tensor weights, experts, logits, bias, keys; mt_router_rule rule; } mt_router_forward_args;
 typedef struct { mt_tensor dlogits, dweights, experts, logits; mt_router_rule rule; } mt_router_backward_args;
-typedef struct { mt_tensor probs, counts, dlogits, scale, logits; double coefficient; int64_t samples; int32_t score, k; } mt_router_balance_args;
+typedef struct { mt_tensor probs, counts, dlogits, scale, logits; double coefficient; int64_t samples, bits; int32_t score, k; } mt_router_balance_args;
 typedef struct { mt_tensor squares, dlogits, scale, logits; double coefficient; } mt_router_z_args;
 typedef struct { mt_tensor kept, experts, weights; int64_t capacity, num_experts; int32_t by_position, pad6; } mt_router_drop_args;
 typedef struct { mt_tensor keys, logits; } mt_router_sinkhorn_args;

@@ -95,6 +95,7 @@ func (t Tensor) At(i int64) Tensor {
 	copy(v.Shape[:], v.Shape[1:])
 	copy(v.Stride[:], v.Stride[1:])
 	v.Rank--
+	v.Shape[v.Rank], v.Stride[v.Rank] = 0, 0
 	return v
 }
 

@@ -56,7 +56,7 @@ func (b *backend) ActivationBackward(a *device.ActivationBackwardArgs) {
 			if weights != nil {
 				activated(y, x, a.Kind, a.Limit, a.Offset)
 				roundTo(y, a.X.DType)
-				setOne(a.DWeights, r, dot(dy, y))
+				storeParts(a.DWeights, r, dy, y)
 				times(dy, weights[r])
 				roundTo(dy, a.X.DType)
 			}
@@ -74,6 +74,18 @@ func (b *backend) ActivationBackward(a *device.ActivationBackwardArgs) {
 			storeRow(a.DX, r, x)
 		}
 	})
+}
+
+// storeParts sets row r of dweights to the sums of dy·y: of all of them, or of each part's.
+func storeParts(dweights device.Tensor, r int64, dy, y []float64) {
+	parts := 1
+	if dweights.Rank == 2 {
+		parts = int(dweights.Shape[0])
+	}
+	for part := range parts {
+		from, to := part*len(y)/parts, (part+1)*len(y)/parts
+		setOne(dweights.Reshape(dweights.Len()), int64(part)*dweights.Last()+r, dot(dy[from:to], y[from:to]))
+	}
 }
 
 // formulas are the non-linearities (of the first half, where gated) and their slopes.

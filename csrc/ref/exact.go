@@ -126,16 +126,28 @@ func narrow(a *device.MatmulArgs, x []float64) {
 // addLeaves is a Matmul to a grid: of each leaf by itself, rounded to f32, then added.
 func (b *backend) addLeaves(a *device.MatmulArgs) {
 	batch, chunk := int64(a.Batch), int64(a.Chunk)
-	m, n := a.C.Shape[0], a.C.Shape[1]
-	room := make([]float32, m*n)
-	leaf := device.View(unsafe.Pointer(unsafe.SliceData(room)), device.F32, m, n)
 	rows := func(t device.Tensor, first int64) device.Tensor {
 		return device.Strided(t.Slice(0, first, 1).Data, t.DType, []int64{chunk, t.Shape[1]}, []int64{batch * t.Stride[0], 1})
 	}
 	for at := int64(0); at < a.A.Shape[0]; at += batch * chunk {
 		for sample := range batch {
-			b.Matmul(&device.MatmulArgs{C: leaf, A: rows(a.A, at+sample), B: rows(a.B, at+sample), TransA: 1, Leaves: 1})
-			b.GridAdd(&device.GridAddArgs{Sum: a.C, X: leaf, Grid: a.Grid, Peak: a.Peak})
+			b.addLeaf(a.C, rows(a.A, at+sample), rows(a.B, at+sample), a.Grid, a.Peak)
 		}
 	}
+}
+
+// addLeaf adds the product xᵀ·y of one leaf's rows, rounded to f32, to sum [m,n] on a grid.
+func (b *backend) addLeaf(sum, x, y, grid, peak device.Tensor) {
+	leaf := narrowRoom(sum.Shape[0], sum.Shape[1])
+	b.Matmul(&device.MatmulArgs{C: leaf, A: x, B: y, TransA: 1, Leaves: 1})
+	b.GridAdd(&device.GridAddArgs{Sum: sum, X: leaf, Grid: grid, Peak: peak})
+}
+
+// narrowRoom is a tensor of f32 zeros.
+func narrowRoom(shape ...int64) device.Tensor {
+	n := int64(1)
+	for _, s := range shape {
+		n *= s
+	}
+	return device.View(unsafe.Pointer(unsafe.SliceData(make([]float32, n))), device.F32, shape...)
 }

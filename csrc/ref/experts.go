@@ -24,13 +24,26 @@ func (*backend) ExpertOrder(a *device.ExpertOrderArgs) {
 		rows[i], slots[i] = -1, -1
 	}
 	k := int(a.Experts.Last())
-	for i, g := range groups {
-		if g >= 0 {
-			slots[i] = next[g]
-			rows[next[g]] = int32(i / k)
-			next[g]++
+	for token := range a.Experts.Shape[0] {
+		row := int(rowInOrder(a, token))
+		for i := row * k; i < row*k+k; i++ {
+			if g := groups[i]; g >= 0 {
+				slots[i] = next[g]
+				rows[next[g]] = int32(row)
+				next[g]++
+			}
 		}
 	}
+}
+
+// rowInOrder is the row of the token'th token: of a chunk of all samples sample by sample.
+func rowInOrder(a *device.ExpertOrderArgs, token int64) int64 {
+	if a.Chunk == 0 {
+		return token
+	}
+	chunk, batch := int64(a.Chunk), int64(a.Batch)
+	within := token % (chunk * batch)
+	return token - within + within%chunk*batch + within/chunk
 }
 
 // groupsOf is the group of each choice; −1: it has no place.
@@ -90,11 +103,17 @@ func (b *backend) GroupedMatmul(a *device.GroupedMatmulArgs) {
 		if n == 0 {
 			continue
 		}
+		if a.Grid.Given() {
+			eachLeaf(a.Leaf, from, n, func(from, n int64) {
+				b.addLeaf(a.C.At(g), a.A.Slice(0, from, n), a.B.Slice(0, from, n), a.Grid, a.Peak)
+			})
+			continue
+		}
 		m := device.MatmulArgs{A: a.A.Slice(0, from, n)}
 		if a.TransA != 0 {
 			m.C, m.B, m.TransA, m.Accumulate = a.C.At(g), a.B.Slice(0, from, n), 1, 1
 		} else {
-			m.C, m.B, m.TransB = a.C.Slice(0, from, n), a.B.At(g), a.TransB
+			m.C, m.B, m.TransB, m.Leaves, m.Stretches = a.C.Slice(0, from, n), a.B.At(g), a.TransB, a.Leaves, a.Stretches
 			if a.Bias.Given() {
 				m.Bias = a.Bias.At(g)
 			}
@@ -103,11 +122,33 @@ func (b *backend) GroupedMatmul(a *device.GroupedMatmulArgs) {
 	}
 }
 
+// eachLeaf calls f for neighbouring rows of equal numbers among n rows from `from` on.
+func eachLeaf(leaf device.Tensor, from, n int64, f func(from, n int64)) {
+	number := ids(leaf)
+	for at := from; at < from+n; {
+		end := at + 1
+		for end < from+n && number[end] == number[at] {
+			end++
+		}
+		f(at, end-at)
+		at = end
+	}
+}
+
 func (b *backend) GroupedSum(a *device.GroupedSumArgs) {
 	offsets := ids(a.Offsets)
 	for g := range int64(len(offsets) - 1) {
-		if n := int64(offsets[g+1] - offsets[g]); n > 0 {
-			b.ColumnSum(&device.ColumnSumArgs{Out: a.Out.At(g), X: a.X.Slice(0, int64(offsets[g]), n)})
+		from, n := int64(offsets[g]), int64(offsets[g+1]-offsets[g])
+		switch {
+		case n == 0:
+		case a.Grid.Given():
+			eachLeaf(a.Leaf, from, n, func(from, n int64) {
+				leaf := narrowRoom(a.X.Last())
+				b.ColumnSum(&device.ColumnSumArgs{Out: leaf, X: a.X.Slice(0, from, n)})
+				b.GridAdd(&device.GridAddArgs{Sum: a.Out.At(g), X: leaf, Grid: a.Grid, Peak: a.Peak})
+			})
+		default:
+			b.ColumnSum(&device.ColumnSumArgs{Out: a.Out.At(g), X: a.X.Slice(0, from, n)})
 		}
 	}
 }

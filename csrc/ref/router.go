@@ -229,8 +229,13 @@ func (b *backend) RouterBalance(a *device.RouterBalanceArgs) {
 					addTo(a.DLogits, rowAt(a.DLogits, r), x)
 					continue
 				}
-				axpy(probs, 1, p)
 				best(top, p)
+				for e := range p {
+					if a.Bits > 0 {
+						p[e] = onGrid(p[e], math.Ldexp(1, int(-a.Bits)))
+					}
+					probs[e] += p[e]
+				}
 				for _, e := range top {
 					counts[e]++
 				}

@@ -28,23 +28,14 @@ func (p *parser) deriveInvariant() {
 
 // checkLeaves checks that leaves can be cut out of every axis that a layout cuts.
 func (p *parser) checkLeaves() {
-	n, m := p.Leaves, &p.Model
+	n := p.Leaves
 	if n&(n-1) != 0 {
 		p.clash("reduction-leaves", "--reduction-leaves %d is not a power of two; use %d", n, 1<<bits.Len(uint(n-1)))
 		return
 	}
-	axes := []struct {
-		flags, what string
-		size        int
-	}{
-		{"seq-length", "positions of a sample", p.SeqLength},
-		{"num-attention-heads kv-channels", "channels of all heads", m.NumAttentionHeads * m.KVChannels},
-		{"num-query-groups num-attention-heads kv-channels", "rows of the QKV weight", m.QKVRows()},
-		{"ffn-hidden-size", "channels of the MLP", m.FFNHiddenSize},
-	}
-	for _, a := range axes {
-		if a.size%n != 0 {
-			p.clash("reduction-leaves "+a.flags, "--reduction-leaves %d does not divide the %d %s: use %s", n, a.size, a.what, powersBelow(a.size, n))
+	for _, a := range p.LeafAxes() {
+		if a.Size%n != 0 {
+			p.clash("reduction-leaves "+a.Flags, "--reduction-leaves %d does not divide the %d %s: use %s", n, a.Size, a.What, powersBelow(a.Size, n))
 		}
 	}
 }

@@ -2,9 +2,10 @@ package config
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 
 	"monotron/megatron/optimizer"
+	"monotron/megatron/spec"
 )
 
 // LayoutBound is a part of a run whose sums depend on the layout, which --layout-invariant
@@ -33,24 +34,87 @@ func (c *Run) LayoutBounds() (all []LayoutBound) {
 	return all
 }
 
-const leaveOut = "leave one of them out"
+// LeafAxis is an axis out of which Step.Leaves parts are cut.
+type LeafAxis struct {
+	Flags string // that its size comes from, separated by spaces
+	What  string
+	Size  int
+}
 
-// boundModel are parts of models that have no leaves yet.
-func (c *Run) boundModel() []layoutBound {
-	m, names := &c.Model, []string{}
-	for _, part := range []struct {
-		is   bool
-		name string
-	}{{m.Latent != nil, "multi-latent attention"}, {m.Delta != nil, "gated delta nets"}, {m.Conv != nil, "short convolutions"},
-		{m.Full != nil || m.ValueNorm || m.KeysAreValues || m.LayerScalar, "the parts of Gemma 4"}, {m.MTP != nil, "multi-token prediction"},
-		{m.Sinks, "attention sinks"}, {m.OutputGate, "output gates"}, {m.Experts != nil, "mixtures of experts"}} {
-		if part.is {
-			names = append(names, part.name)
+// LeafAxes are the axes of sums that layouts cut.
+func (c *Run) LeafAxes() []LeafAxis {
+	m := &c.Model
+	axes := []LeafAxis{{"seq-length", "positions of a sample", c.SeqLength}, {"ffn-hidden-size", "channels of the MLP", m.FFNHiddenSize}}
+	if l := m.Latent; l != nil {
+		heads, flags := m.NumAttentionHeads, "num-attention-heads qk-head-dim qk-pos-emb-head-dim v-head-dim"
+		axes = append(axes, LeafAxis{flags, "channels of all queries", heads * l.HeadDim()}, LeafAxis{flags, "channels of all keys and values", heads * (l.QKDim + l.VDim)},
+			LeafAxis{flags, "channels of all heads", heads * l.Channels()}, LeafAxis{flags, "channels of all values", heads * l.VDim})
+	} else {
+		for layer := range m.NumLayers {
+			axes = append(axes, attentionAxes(m.AttentionOf(layer))...)
 		}
 	}
+	if d := m.Delta; d != nil {
+		axes = append(axes, LeafAxis{"linear-num-key-heads linear-key-head-dim", "channels of all keys", d.KeyHeads * d.KeyDim},
+			LeafAxis{"linear-num-value-heads", "value heads of gated delta nets", d.ValueHeads})
+	}
+	if m.Conv != nil {
+		axes = append(axes, LeafAxis{"hidden-size", "channels of a convolution", m.HiddenSize})
+	}
+	if e := m.Experts; e != nil {
+		axes = append(axes, LeafAxis{"moe-ffn-hidden-size", "channels of an expert", e.FFNHiddenSize}, LeafAxis{"moe-shared-expert-intermediate-size", "channels of the shared expert", e.SharedFFN})
+	}
+	if m.MTP != nil {
+		axes = append(axes, LeafAxis{"hidden-size", "channels of a layer's input", m.HiddenSize})
+	}
+	var once []LeafAxis
+	for _, a := range axes {
+		if !slices.Contains(once, a) {
+			once = append(once, a)
+		}
+	}
+	return once
+}
+
+// attentionAxes are those of an attention.
+func attentionAxes(m *spec.Model) []LeafAxis {
+	return []LeafAxis{{"num-attention-heads kv-channels", "channels of all heads", m.NumAttentionHeads * m.KVChannels},
+		{"num-query-groups num-attention-heads kv-channels", "rows of the QKV weight", m.QKVRows()},
+		{"num-query-groups kv-channels", "channels of all keys and values", m.NumQueryGroups * m.KeyValues() * m.KVChannels}}
+}
+
+const leaveOut = "leave one of them out"
+
+// boundModel are parts of models whose sums depend on the layout.
+func (c *Run) boundModel() []layoutBound {
+	m := &c.Model
+	return append(c.boundExperts(),
+		layoutBound{m.MTP != nil && m.MTP.DetachHeads, "mtp-detach-heads", "two norms of gradients", leaveOut},
+		layoutBound{m.PaddedVocabCounts, "padded-vocab-in-softmax", "a softmax over padding, whose size depends on the ranks", leaveOut},
+	)
+}
+
+// boundExperts are parts of mixtures that go by the tokens of a rank or of a micro-batch, and cuts that
+// do not fall between leaves.
+func (c *Run) boundExperts() []layoutBound {
+	e, n := c.Model.Experts, c.Leaves
+	if e == nil {
+		return nil
+	}
+	etp := max(1, c.Layout.Sizes().ExpertTP())
+	has := func(kind string) bool {
+		i := slices.Index(e.Balancing, kind)
+		return i >= 0 && (i >= len(e.AuxLossCoeff) || e.AuxLossCoeff[i] != 0)
+	}
+	const balancing, bySample = "moe-router-load-balancing-type", "use --moe-router-load-balancing-type seq_aux_loss, which balances each sample"
 	return []layoutBound{
-		{len(names) > 0, "num-layers", strings.Join(names, ", "), "use a model without"},
-		{m.PaddedVocabCounts, "padded-vocab-in-softmax", "a softmax over padding, whose size depends on the ranks", leaveOut},
+		{has(spec.AuxLoss), balancing, "aux_loss, which balances each micro-batch", bySample},
+		{has(spec.GlobalAuxLoss), balancing, "global_aux_loss, which goes by the micro-batches before", bySample},
+		{slices.Contains(e.Balancing, spec.Sinkhorn), balancing, "sinkhorn, which goes by the tokens of a rank", bySample},
+		{slices.Contains(e.Balancing, spec.Quantiles), balancing, "quantile_balancing, which goes by the tokens of a micro-batch", bySample},
+		{e.CapacityFactor > 0, "moe-expert-capacity-factor", "capacities, which go by the tokens of a rank", leaveOut},
+		{etp > 1 && n%etp != 0, "reduction-leaves expert-tensor-parallel-size", fmt.Sprintf("%d expert-tensor-parallel ranks with --reduction-leaves %d", etp, n), "use a multiple of the ranks"},
+		{etp > 1 && e.ProbsOnInput, "moe-apply-probs-on-input expert-tensor-parallel-size", "weights of the input of experts that ranks share", "use --expert-tensor-parallel-size 1"},
 	}
 }
 
@@ -69,7 +133,6 @@ func (c *Run) boundLayout() []layoutBound {
 		{n%tp == 0 && n%parts != 0, "reduction-leaves context-parallel-size", fmt.Sprintf("samples in %d parts with --reduction-leaves %d", parts, n), fmt.Sprintf("use --reduction-leaves %d", parts)},
 		{cp > 1 && !l.UncutSequences(), "cp-comm-type", "the sums of --cp-comm-type p2p, all_gather and a2a+p2p", "use --cp-comm-type a2a"},
 		{l.ZigZagPerDocument && cp > 1, "cp-zigzag-per-document", "leaves of documents", leaveOut},
-		{c.Model.NumQueryGroups < tp, "num-query-groups tensor-model-parallel-size", "query groups that ranks share", fmt.Sprintf("use --tensor-model-parallel-size %d or less", c.Model.NumQueryGroups)},
 		{l.MemoryCentricTiling > 0, "memory-centric-tiling", "weights in tiles", leaveOut},
 		{l.FastReduce, "fast-reduce", "Gloo's own sums", leaveOut},
 	}
@@ -78,7 +141,7 @@ func (c *Run) boundLayout() []layoutBound {
 // boundRun is the rest of a run.
 func (c *Run) boundRun() []layoutBound {
 	return []layoutBound{
-		{c.Optimizer.Kind == optimizer.Muon, "optimizer", "Muon's updates", "use --optimizer adam, sgd or lion"},
+		{c.Optimizer.Kind == optimizer.Muon && c.Optimizer.Muon.TPMode == optimizer.MuonBlockwise, "muon-tp-mode", "Muon's updates of parts of matrices", "use --muon-tp-mode duplicated"},
 		{c.DecreaseBatchSizeIfNeeded, "decrease-batch-size-if-needed", "batch sizes that ranks and micro-batches round down", leaveOut},
 		{c.DataloaderType == "cyclic", "dataloader-type", "--dataloader-type cyclic, whose order of samples is drawn for the ranks", "use single"},
 		{c.OffloadFolder != "" || c.OptimizerCPUOffload, "offload-folder optimizer-cpu-offload", "gradients and states outside of the device's memory", leaveOut},

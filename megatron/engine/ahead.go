@@ -30,6 +30,10 @@ func (e *Engine) loadAhead(s place, m *Micro, here mpu.Positions, micros int) (a
 	}
 	own := e.counted(m.LossMask, here)
 	for d := 1; d <= mtp.Depths; d++ {
+		if e.config.Leaves > 0 {
+			all = append(all, e.aheadBySample(s, m, here, micros, d))
+			continue
+		}
 		mask := moved(m.LossMask, d)
 		counted := e.counted(mask, here)
 		mean := 1 / math.Max(1, counted) / float64(micros*e.means())
@@ -48,11 +52,30 @@ func (e *Engine) loadAhead(s place, m *Micro, here mpu.Positions, micros int) (a
 	return all
 }
 
+// aheadBySample is a depth where sums have leaves: each sample counts by itself, so that how many are
+// in a micro-batch changes nothing.
+func (e *Engine) aheadBySample(s place, m *Micro, here mpu.Positions, micros, d int) model.Ahead {
+	mtp, all := e.config.Model.MTP, float64(micros*len(m.Tokens)*e.rank.Sizes.DP)
+	mask := moved(m.LossMask, d)
+	weights, means := make([][]float32, len(mask)), make([][]float32, len(mask))
+	for i, row := range mask {
+		counted := math.Max(1, e.counted(mask[i:i+1], here))
+		weights[i] = times(row, e.counted(m.LossMask[i:i+1], here)/counted*mtp.LossScale/float64(mtp.Depths))
+		means[i] = times(row, 1/(counted*all))
+	}
+	return model.Ahead{
+		IDs:    put(e.device, s, device.I32, mpu.Flatten(here, moved(m.Tokens, d))),
+		Labels: put(e.device, s, device.I32, mpu.Flatten(here, moved(m.Labels, d))),
+		Weight: put(e.device, s, device.F32, mpu.Flatten(here, weights)),
+		Mean:   put(e.device, s, device.F32, mpu.Flatten(here, means)),
+	}
+}
+
 // addLosses adds a micro-batch's losses to the step's.
 func (e *Engine) addLosses(p *model.Pass, out *model.Output, mask device.Tensor) {
 	e.device.WeightedSum(device.WeightedSumArgs{Out: e.sums, X: out.Loss, W: mask, Bits: e.lossBits()})
 	for i, loss := range out.Ahead {
-		e.device.WeightedSum(device.WeightedSumArgs{Out: e.ahead.At(int64(i)), X: loss, W: p.Ahead[i].Mean})
+		e.device.WeightedSum(device.WeightedSumArgs{Out: e.ahead.At(int64(i)), X: loss, W: p.Ahead[i].Mean, Bits: e.meanLossBits()})
 	}
 }
 

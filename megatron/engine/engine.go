@@ -58,6 +58,9 @@ func New(rank *ranks.Rank, c config.Step, s optimizer.Schedule) (*Engine, error)
 	d := rank.Device
 	e := &Engine{config: c, rank: rank, device: d, Timers: telemetry.NewTimers(telemetry.LevelAlways), DType: c.DType(),
 		Scheduler: optimizer.NewParamScheduler(s), Scaler: optimizer.NewScaler(&c.Optimizer, c.Precision == config.FP16)}
+	if c.Leaves > 0 && d.Common != nil {
+		d.Common()
+	}
 	parts, err := c.Split().Parts()
 	if err != nil {
 		return nil, exitcode.With(exitcode.Usage, err)
@@ -74,7 +77,7 @@ func New(rank *ranks.Rank, c config.Step, s optimizer.Schedule) (*Engine, error)
 		}
 	}
 	if c.Leaves > 0 {
-		c.Optimizer.Addends = optimizer.Addends{Leaves: int64(c.LeafSamples * c.Leaves), Tokens: int64(c.LeafSamples * c.SeqLength), Heads: int64(c.Model.NumAttentionHeads), Elements: c.Model.Parameters()}
+		c.Optimizer.Addends = addends(&c)
 	}
 	if err := e.freeze(); err != nil {
 		return nil, err
@@ -113,7 +116,7 @@ func (e *Engine) allocate() {
 	e.sums = e.Optimizer.Beside.Slice(0, 0, 2)
 	if m := &e.config.Model; m.Experts != nil {
 		e.auxiliary = model.NewAuxiliary(d, int64(m.AllLayers()), int64(m.Experts.Num), e.DType)
-		e.auxiliary.PerToken = e.config.CalculatePerTokenLoss
+		e.auxiliary.PerToken, e.auxiliary.Bits = e.config.CalculatePerTokenLoss, e.routerLossBits()
 	}
 	if m := e.config.Model.MTP; m != nil {
 		e.ahead = d.Arena.Zeroed(device.Workspace, device.F64, int64(m.Depths), 2)

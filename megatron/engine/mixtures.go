@@ -14,6 +14,8 @@ type Mixtures struct {
 	Losses [model.AuxiliaryLosses][]float64 // of each layer, without its coefficient: the mean over micro-batches and data-parallel ranks
 	Tokens [][]float64                      // [layer][expert]: how many each was given
 	Bytes  []float64                        // [layer]: of tokens, results and gradients that went from rank to rank
+
+	quantiles [][]float64 // [layer][expert]: means over micro-batches (--moe-router-load-balancing-type quantile_balancing)
 }
 
 // beginMixtures forgets the last step's; a step of so many micro-batches follows.
@@ -27,7 +29,8 @@ func (e *Engine) beginMixtures(scale float64, micros int) {
 	e.auxiliary.Begin(e.device, scale)
 }
 
-// sumMixtures adds up what the ranks know of their experts, and moves the experts' biases.
+// sumMixtures adds up what the ranks know of their experts; micros: of how many parts of a rank's
+// batch losses are means.
 func (e *Engine) sumMixtures(r *Result, micros int) error {
 	a := e.auxiliary
 	if a == nil {
@@ -52,8 +55,17 @@ func (e *Engine) sumMixtures(r *Result, micros int) error {
 	for i := range quantiles { // the ranks of a stage have one each, of every micro-batch
 		quantiles[i] /= float64(micros * e.rank.Sizes.World() / e.rank.Sizes.PP)
 	}
+	r.Mixtures.quantiles = slices.Collect(slices.Chunk(quantiles, experts))
+	return nil
+}
+
+// balanceExperts moves what routers choose by, after a step that is not made again.
+func (e *Engine) balanceExperts(r *Result) error {
+	if r.Mixtures == nil {
+		return nil
+	}
 	for _, s := range e.Stages {
-		s.BalanceExperts(r.Mixtures.Tokens, slices.Collect(slices.Chunk(quantiles, experts)))
+		s.BalanceExperts(r.Mixtures.Tokens, r.Mixtures.quantiles)
 	}
 	return e.device.Sync()
 }

@@ -31,7 +31,7 @@ func (e *Engine) attempt(micros []*Micro, look Look) (r Result, err error) {
 	if err = e.forwardBackward(micros, &r, look); err != nil { // stages of the model by the pipeline's schedule: run, in pipeline.go
 		return r, err
 	}
-	if err = e.sumLosses(&r, len(micros)); err != nil { // over all ranks
+	if err = e.sumLosses(&r, micros); err != nil { // over all ranks
 		return r, err
 	}
 	if err = e.update(&r); err != nil { // gradients are summed in buckets, clipped, and move the weights: the optimizer's Step
@@ -39,6 +39,9 @@ func (e *Engine) attempt(micros []*Micro, look Look) (r Result, err error) {
 	}
 	if r.Update.Again {
 		return r, nil
+	}
+	if err = e.balanceExperts(&r); err != nil {
+		return r, err
 	}
 	return r, e.advance(r, samples(micros)*e.rank.Sizes.DP) // iteration, learning rate, loss scale
 }
@@ -62,7 +65,7 @@ func (e *Engine) forwardBackward(micros []*Micro, r *Result, look Look) error {
 
 // sumLosses leaves the sums on the device, to be read with the update's result; only a
 // gradient that is divided by all tokens needs their number before.
-func (e *Engine) sumLosses(r *Result, micros int) error {
+func (e *Engine) sumLosses(r *Result, micros []*Micro) error {
 	e.rank.Enter(health.Reduce, e.Iteration+1)
 	e.vote()
 	if err := e.sumTotals(); err != nil {
@@ -74,7 +77,7 @@ func (e *Engine) sumLosses(r *Result, micros int) error {
 	if err := e.sumAhead(); err != nil {
 		return err
 	}
-	return e.sumMixtures(r, micros)
+	return e.sumMixtures(r, e.averaged(micros))
 }
 
 // vote adds what this rank has to say to the sums.

@@ -7,6 +7,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/megatron/spec"
 	"monotron/mpu"
+	"monotron/mpu/comm"
 )
 
 // attention is the first half of a layer without norm and residual:
@@ -27,6 +28,7 @@ type attention struct {
 	growth       *ropeTables // of queries; nil: none
 	rope         *ropeTables // nil: none at this layer
 	slopes       Tensor      // ALiBi; none
+	sharers      *comm.Group // ranks with the same keys; nil: none
 	context      mpu.Context
 	kind         mpu.ContextKind // "": all positions are here
 }
@@ -37,8 +39,8 @@ func newAttention(m *spec.Model, layer int, name string, p Parallel) *attention 
 	mine := p.share(m)
 	a := &attention{m: m, layer: layer, groups: mine.groups, perGroup: mine.perGroup, firstHead: mine.firstHead, channels: d,
 		qkv: mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_qkv", Tiles: p.Tiles, Out: int64(m.QKVRows()), In: h, Rows: mine.rows, Shared: mine.shared,
-			QKV:  [3]int64{int64(m.NumAttentionHeads/m.NumQueryGroups) * d, d, int64(m.KeyValues()-1) * d},
-			Bias: m.QKVBias, Init: mpu.Init{Std: m.InitStd}}),
+			QKV:       [3]int64{int64(m.NumAttentionHeads/m.NumQueryGroups) * d, d, int64(m.KeyValues()-1) * d},
+			LeafOrder: p.leafOrder(m, mine), Bias: m.QKVBias, Init: mpu.Init{Std: m.InitStd}}),
 		proj: mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_proj", Tiles: p.Tiles, Out: h, In: int64(m.NumAttentionHeads) * d, Bias: m.HasProjBias(), Init: outputInit(m)}),
 	}
 	a.context, a.kind = p.contextOf(layer)
@@ -54,6 +56,9 @@ func newAttention(m *spec.Model, layer int, name string, p Parallel) *attention 
 	}
 	if m.Sinks {
 		a.sinks = newSinks(name, m.NumAttentionHeads, mine)
+	}
+	if mine.shared != nil {
+		a.sharers = p.QuerySharers
 	}
 	return a
 }

@@ -51,7 +51,8 @@ type Auxiliary struct {
 	Moved     []int64     // [layers]: bytes of tokens, results and gradients that this rank sent to others
 	Quantiles [][]float64 // [layers][experts]: sums over the micro-batches (--moe-router-load-balancing-type quantile_balancing)
 
-	PerToken bool // losses are sums over tokens (--calculate-per-token-loss)
+	PerToken bool  // losses are sums over tokens (--calculate-per-token-loss)
+	Bits     int64 // with --layout-invariant Losses are sums over samples, each rounded to so many binary places; 0: over micro-batches
 }
 
 // NewAuxiliary makes room for a model's layers and experts; dtype is that of values.

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"math/bits"
+
 	"monotron/csrc/device"
 	"monotron/megatron/spec"
 	"monotron/mpu/comm"
@@ -59,6 +61,12 @@ func (r *router) sharing(p *Pass, kind string) (sharing, bool) {
 // count makes one loss's numbers of the rows here.
 func (r *router) count(p *Pass, s *device.Scope, out *routed, how sharing) (b balance, err error) {
 	tokens := float64(out.logits.Shape[0]/how.samples) * float64(size(how.group))
+	if p.Auxiliary.Bits > 0 { // of a sample's loss, times its tokens: the same for any number of samples
+		b.coefficient = float64(r.e.Num) / (float64(r.e.TopK) * tokens * tokens) / r.uses
+		b.counts, err = r.exactCounts(p, s, out, how, b.coefficient)
+		b.coefficient *= tokens
+		return b, err
+	}
 	b.coefficient = float64(r.e.Num) / (float64(r.e.TopK) * tokens * tokens) / float64(how.samples) / r.uses
 	if how.loss == GlobalLoadBalancingLoss { // of the mean over the micro-batches so far
 		b.coefficient /= float64(p.Micro)
@@ -105,6 +113,34 @@ func (r *router) counts(p *Pass, s *device.Scope, out *routed, how sharing, coef
 	return counts, nil
 }
 
+// exactCounts is counts of a loss that balances samples, whose value is a sum without an order: of
+// probabilities on a grid a sample's sums, then of samples, which one of the ranks that share them adds.
+func (r *router) exactCounts(p *Pass, s *device.Scope, out *routed, how sharing, coefficient float64) (Tensor, error) {
+	tmp := p.D.Arena.Scope(device.Activations)
+	defer tmp.Release()
+	counts := s.Alloc(statsType(p), how.samples, int64(r.e.Num))
+	exact, probs := tmp.Alloc(device.F64, counts.Dims()...), tmp.Like(counts)
+	tokens := uint64(out.logits.Shape[0]/how.samples) * uint64(size(how.group))
+	p.D.RouterBalance(device.RouterBalanceArgs{Probs: exact, Counts: counts, Logits: out.logits, Samples: how.samples, Score: r.rule.Score, K: int32(r.e.TopK),
+		Bits: 51 - int64(bits.Len64(tokens))})
+	if size(how.group) > 1 {
+		for _, sum := range []Tensor{counts, exact} {
+			if err := how.group.AllReduce(sum, comm.Sum).Wait(); err != nil {
+				return counts, err
+			}
+		}
+	}
+	if p.Again || how.group != nil && how.group.Rank() > 0 {
+		return counts, nil
+	}
+	p.D.Copy(probs, exact)
+	losses, factor := tmp.Alloc(statsType(p), how.samples), tmp.Alloc(statsType(p), how.samples)
+	p.D.RowDots(losses, probs, counts)
+	p.D.Fill(factor, coefficient)
+	p.D.WeightedSum(device.WeightedSumArgs{Out: p.Auxiliary.place(how.loss, r.layer), X: losses, W: factor, Bits: p.Auxiliary.Bits})
+	return counts, nil
+}
+
 // addSoFar adds to one micro-batch's counts those of the step before it, and keeps the sum for
 // the micro-batch's second forward pass.
 func (r *router) addSoFar(p *Pass, counts Tensor) {
@@ -129,6 +165,9 @@ func (r *router) addLoss(p *Pass, loss AuxiliaryLoss, x, w Tensor, coefficient f
 // have others. A layer that a micro-batch passes several times has it each time, as in Megatron;
 // what is logged is the mean.
 func (r *router) zCoefficient(p *Pass, rows int64) float64 {
+	if p.Auxiliary.Bits > 0 {
+		return r.e.ZLossCoeff
+	}
 	c := r.e.ZLossCoeff / float64(rows) / float64(size(r.tokens))
 	if p.Auxiliary.PerToken {
 		c *= float64(rows) * float64(size(r.tokens))
@@ -142,6 +181,11 @@ func (r *router) addZ(p *Pass, out *routed) {
 	rows := out.logits.Shape[0]
 	squares, mean := tmp.Alloc(statsType(p), rows, 1), tmp.Alloc(statsType(p), rows, 1)
 	p.D.RouterZ(device.RouterZArgs{Squares: squares.Reshape(rows), Logits: out.logits})
+	if p.Auxiliary.Bits > 0 { // a token's share of its sample
+		p.D.Fill(mean, float64(p.Batch)/float64(rows)/float64(size(r.tokens))/r.uses)
+		p.D.WeightedSum(device.WeightedSumArgs{Out: p.Auxiliary.place(ZLoss, r.layer), X: squares.Reshape(rows), W: mean.Reshape(rows), Bits: p.Auxiliary.Bits})
+		return
+	}
 	p.D.Fill(mean, 1)
 	r.addLoss(p, ZLoss, squares, mean, 1/float64(rows)/float64(size(r.tokens))/r.uses)
 }

@@ -125,6 +125,9 @@ func (e alone) forward(p *Pass, s *device.Scope, c core, o Tensor, h heads) (att
 }
 
 func (e alone) backward(p *Pass, c core, at attended, h, grads heads, do Tensor) error {
+	if p.Leaves.Chunk > 0 && (c.a.perGroup > 1 || c.a.sharers != nil) { // heads share keys, here or with other ranks
+		return e.backwardByHead(p, c, at, h, grads, do)
+	}
 	p.D.AttentionBackward(device.AttentionBackwardArgs{DQ: grads.q, DK: grads.k, DV: grads.v, DO: do, Forward: c.call(p, e.at, 0, at.o, at.lse[0], h)})
 	return nil
 }

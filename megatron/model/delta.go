@@ -57,7 +57,7 @@ func newDeltaNet(m *spec.Model, layer int, name string, p Parallel) *deltaNet {
 		from += int64(part)
 	}
 	h, values := int64(m.HiddenSize), int64(d.ValueHeads)
-	n.in = mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".in_proj", Out: from, In: h, Rows: rows, Init: mpu.Init{Std: m.InitStd}})
+	n.in = mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".in_proj", Out: from, In: h, Rows: rows, LeafOrder: p.leavesOf(rows), Init: mpu.Init{Std: m.InitStd}})
 	n.proj = mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".out_proj", Out: h, In: values * n.valueDim, Bias: m.LinearBias, Init: outputInit(m)})
 	taps := []int64{int64(d.Channels()), int64(d.Taps)}
 	n.conv = mpu.Rows(name+".conv1d.weight", mpu.Init{Kind: mpu.InitUniform, Value: 1 / math.Sqrt(float64(d.Taps))}, taps, rows[:3], n.channels())
@@ -66,6 +66,7 @@ func newDeltaNet(m *spec.Model, layer int, name string, p Parallel) *deltaNet {
 	n.dtBias = mpu.Rows(name+".dt_bias", mpu.Init{Kind: mpu.InitConstant, Value: 1}, []int64{values}, heads, n.values)
 	one := mpu.Whole(name+".out_norm.weight", mpu.Init{Kind: mpu.InitConstant, Value: 1}, n.valueDim)
 	one.PartialOn(r) // each rank's heads give a part of its gradient
+	one.ByHead = true
 	n.norm = &norm{gamma: one, kind: device.RMSNormKind, eps: float32(m.NormEpsilon)}
 	return n
 }
@@ -207,6 +208,29 @@ func (n *deltaNet) overSamples(p *Pass, s *device.Scope, saved *deltaSaved, x Te
 	p.D.DeltaRuleForward(saved.rule)
 }
 
+// headByHead views t [tokens, heads, d] as [tokens, heads, 1, d]: a norm's leaf is then of one head.
+func headByHead(t Tensor) Tensor {
+	return device.Strided(t.Data, t.DType, []int64{t.Shape[0], t.Shape[1], 1, t.Shape[2]}, []int64{t.Stride[0], t.Stride[1], t.Stride[1], 1})
+}
+
+// backwardRule sets the gradients of b, a and of the convolution's output from that of the rule's, do.
+func (saved *deltaSaved) backwardRule(p *Pass, s *device.Scope, grads deltaParts, dconv, do Tensor) {
+	n, h, r := saved.net, saved.heads, &saved.rule
+	part := func(t Tensor) Tensor { return n.of(h, t) }
+	dq, dk, dv := h.convolved(dconv)
+	for _, v := range p.samples(n.aLog) {
+		dALog, addALog := v.gradient(s, n.aLog, part)
+		dBias, addBias := v.gradient(s, n.dtBias, part)
+		forward := device.DeltaRuleForwardArgs{O: v.rows(r.O), Q: v.rows(r.Q), K: v.rows(r.K), V: v.rows(r.V), A: v.rows(r.A), B: v.rows(r.B),
+			ALog: part(n.aLog.Value), DtBias: part(n.dtBias.Value), // forward's may have left
+			States: v.of(r.States), DocStart: v.of(r.DocStart), Batch: v.batch()}
+		p.D.DeltaRuleBackward(device.DeltaRuleBackwardArgs{DQ: v.rows(dq), DK: v.rows(dk), DV: v.rows(dv), DA: v.rows(grads.a), DB: v.rows(grads.b),
+			DALog: dALog, DDtBias: dBias, DO: v.rows(do), Forward: forward})
+		addALog()
+		addBias()
+	}
+}
+
 // backward sets dx from dy; x is forward's input.
 func (saved *deltaSaved) backward(p *Pass, dx, dy, x Tensor) error {
 	n, h, d, r := saved.net, saved.heads, p.D, &saved.rule
@@ -227,15 +251,11 @@ func (saved *deltaSaved) backward(p *Pass, dx, dy, x Tensor) error {
 	din, dconv := s.Like(saved.in), s.Like(saved.conv)
 	parts, grads := h.parts(saved.in), h.parts(din)
 	d.GateBackward(device.GateBackwardArgs{DX: do, DG: grads.z, DY: do, X: saved.normed, G: parts.z, Silu: 1})
-	n.norm.backward(p, saved.stats, do, do, r.O, Tensor{})
-	back := device.DeltaRuleBackwardArgs{DA: grads.a, DB: grads.b, DALog: n.of(h, gradient(p, s, n.aLog)), DDtBias: n.of(h, gradient(p, s, n.dtBias)), DO: do, Forward: *r}
-	back.Forward.ALog, back.Forward.DtBias = n.of(h, n.aLog.Value), n.of(h, n.dtBias.Value) // forward's may have left
-	back.DQ, back.DK, back.DV = h.convolved(dconv)
-	d.DeltaRuleBackward(back)
-	dw := gradient(p, s, n.conv)
+	n.norm.backward(p, saved.stats, headByHead(do), headByHead(do), headByHead(r.O), Tensor{})
+	saved.backwardRule(p, s, grads, dconv, do)
 	for _, c := range n.stretches(h) {
-		d.CausalConvBackward(device.CausalConvBackwardArgs{DX: grads.mixed.Slice(1, c.column, c.n), DW: dw.Slice(0, c.row, c.n), DY: dconv.Slice(1, c.column, c.n), X: parts.mixed.Slice(1, c.column, c.n),
-			W: n.conv.Value.Slice(0, c.row, c.n), DocStart: p.DocStart, Batch: int32(p.Batch)})
+		p.convolveBack(n.conv, func(t Tensor) Tensor { return t.Slice(0, c.row, c.n) },
+			device.CausalConvBackwardArgs{DX: grads.mixed.Slice(1, c.column, c.n), DY: dconv.Slice(1, c.column, c.n), X: parts.mixed.Slice(1, c.column, c.n)})
 	}
 	if shared.context.Heads > 1 {
 		var err error

@@ -16,6 +16,7 @@ type experts struct {
 	kind     device.Activation
 	gate     gate
 	at       weighing
+	place    mpu.ExpertPlace
 
 	forgetActs bool // activations are not kept, but made again (--recompute-modules moe_act)
 }
@@ -43,7 +44,7 @@ func newExperts(m *spec.Model, name string, p Parallel) *experts {
 			return fmt.Sprintf("%s.local_experts.%d%s", name, i, strings.TrimPrefix(param, name))
 		}
 	}
-	x := &experts{kind: activationOf(m), gate: gateOf(m),
+	x := &experts{kind: activationOf(m), gate: gateOf(m), place: at,
 		fc1: mpu.NewExpertLinear(at, mpu.LinearConfig{Name: name + ".linear_fc1", Out: out, In: h, Rows: rows, Bias: m.LinearBias, Each: each, Init: mpu.Init{Std: m.InitStd}}),
 		fc2: mpu.NewExpertLinear(at, mpu.LinearConfig{Name: name + ".linear_fc2", Out: h, In: f, Bias: m.LinearBias, Each: each, Init: outputInit(m)})}
 	switch {
@@ -65,7 +66,8 @@ type expertsSaved struct {
 	out Tensor // [places, h]: of fc2, where the weight comes after it
 }
 
-// forward is what the experts make of the places, in tmp; without `last` it ends before fc2.
+// forward is what the experts make of the places, in tmp, of type ExpertPlace.Partial; without
+// `last` it ends before fc2.
 func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, last bool) (out Tensor) {
 	d, at := p.D, saved.sent
 	places := at.X.Shape[0]
@@ -91,7 +93,7 @@ func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, la
 	if !last {
 		return out
 	}
-	out = tmp.Like(at.X)
+	out = tmp.Alloc(x.place.Partial(p.DType), at.X.Dims()...)
 	if x.at == weighOutput {
 		d.ScaleRows(out, k.out, at.Weights)
 		return out
@@ -110,7 +112,8 @@ func (x *experts) activate(p *Pass, s *device.Scope, pre Tensor, at *mpu.Dispatc
 	return a.Y
 }
 
-// backward is the gradient of the dispatched rows and of their weights; dout is used up.
+// backward is the gradient of the dispatched rows, of type ExpertPlace.Partial, and of their
+// weights; dout is used up.
 func (x *experts) backward(p *Pass, s *device.Scope, saved *mixtureSaved, dout Tensor) (drows, dweights Tensor) {
 	d, at, k := p.D, saved.sent, saved.experts
 	tmp := d.Arena.Scope(device.Activations)
@@ -128,18 +131,31 @@ func (x *experts) backward(p *Pass, s *device.Scope, saved *mixtureSaved, dout T
 		k.act = x.activate(p, tmp, k.pre, at)
 	}
 	dact := tmp.Like(k.act)
-	x.fc2.Backward(d, dact, dout, k.act, at.Offsets)
+	x.fc2.Backward(d, dact, dout, k.act, at.Offsets, at.Leaf)
 	back := device.ActivationBackwardArgs{DX: k.pre, DY: dact, X: k.pre, Kind: x.kind, Limit: x.gate.limit, Offset: x.gate.offset}
 	if x.at == weighActivation {
-		back.Weights, back.DWeights = at.Weights, dweights
+		back.Weights, back.DWeights = at.Weights, x.byLeaf(p, tmp, dweights)
 	}
 	d.ActivationBackward(back)
-	drows = s.Like(at.X)
-	x.fc1.Backward(d, drows, k.pre, k.in, at.Offsets)
+	if back.DWeights.Rank == 2 {
+		mpu.AddTree(d, back.DWeights)
+		d.Copy(dweights, back.DWeights.At(0))
+	}
+	drows = s.Alloc(x.place.Partial(p.DType), at.X.Dims()...)
+	x.fc1.Backward(d, drows, k.pre, k.in, at.Offsets, at.Leaf)
 	if x.at == weighInput {
 		unweigh(drows, at.X)
 	}
 	return drows, dweights
+}
+
+// byLeaf is where sums over a place's channels here go: to dweights [places], or of each leaf
+// by itself, in tmp [leaves here, places].
+func (x *experts) byLeaf(p *Pass, tmp *device.Scope, dweights Tensor) Tensor {
+	if x.place.Leaves == 0 {
+		return dweights
+	}
+	return tmp.Alloc(dweights.DType, int64(x.place.Leaves/x.place.Parts), dweights.Len())
 }
 
 // sharedExpert is an MLP that sees every token, its output times sigmoid(gate·x) where

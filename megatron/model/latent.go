@@ -270,11 +270,8 @@ func (saved *latentSaved) backwardKeys(p *Pass, dx Tensor, grads heads, x Tensor
 	s := p.D.Arena.Scope(device.Activations)
 	defer s.Release()
 	dkv := s.Like(saved.kv)
-	shared := s.Alloc(p.DType, tokens, a.ropeDim) // the heads here give a part of it
-	p.D.Matmul(device.MatmulArgs{C: shared, A: grads.k.Reshape(tokens, a.heads*a.channels), B: a.sumOverHeads})
-	a.turn(p, shared.Reshape(tokens, 1, 1, a.ropeDim), 1)
 	own := s.Alloc(p.DType, x.Shape[0], a.ropeDim)
-	if err := mpu.LeavePartial(a.region, p.D, own, shared); err != nil {
+	if err := a.rotaryGradient(p, own, grads.k); err != nil {
 		return err
 	}
 	p.D.Copy(dkv.Slice(1, a.rank, a.ropeDim), own)
@@ -293,6 +290,28 @@ func (saved *latentSaved) backwardKeys(p *Pass, dx Tensor, grads heads, x Tensor
 		p.D.Copy(dlow, dnormed)
 	}
 	a.kvDown.Backward(p.D, &p.Hooks, dx, dkv, x)
+	return nil
+}
+
+// rotaryGradient sets own, the rows here [rows, rope], to the gradient of the rotary key before it was
+// rotated, from dk of all its heads. With leaves it rotates the complete sum: what ranks have of it is
+// not rounded.
+func (a *latent) rotaryGradient(p *Pass, own, dk Tensor) error {
+	s := p.D.Arena.Scope(device.Activations)
+	defer s.Release()
+	tokens := p.Tokens()
+	shared := s.Alloc(a.region.Partial(p.DType), tokens, a.ropeDim) // the heads here give a part of it
+	p.D.Matmul(device.MatmulArgs{C: shared, A: dk.Reshape(tokens, a.heads*a.channels), B: a.sumOverHeads, Leaves: a.region.Share()})
+	if a.region.Leaves == 0 {
+		a.turn(p, shared.Reshape(tokens, 1, 1, a.ropeDim), 1)
+		return mpu.LeavePartial(a.region, p.D, own, shared)
+	}
+	if err := mpu.LeavePartial(a.region, p.D, own, shared); err != nil {
+		return err
+	}
+	q := *p
+	q.PositionIDs = a.region.Own(p.PositionIDs)
+	a.turn(&q, own.Reshape(own.Shape[0], 1, 1, a.ropeDim), 1)
 	return nil
 }
 

@@ -62,7 +62,7 @@ func (x *mixture) forward(p *Pass, s *device.Scope, y, in Tensor) (halfSaved, er
 	defer tmp.Release()
 	shared := func() error { return x.forwardShared(p, s, tmp, saved, y, in) }
 	beside, after := x.sharedPlace(shared)
-	if saved.sent, err = x.dispatch.Forward(p.D, s, in, saved.routed.sent, saved.routed.weights, beside); err != nil {
+	if saved.sent, err = x.dispatch.Forward(p.D, s, p.Leaves, in, saved.routed.sent, saved.routed.weights, beside); err != nil {
 		return nil, err
 	}
 	if p.Routed != nil && !p.Again {

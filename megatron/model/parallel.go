@@ -99,7 +99,7 @@ func (p Parallel) headsPerContext(m *spec.Model) error {
 
 // expertPlace is which experts of a layer are here.
 func (p Parallel) expertPlace(m *spec.Model) mpu.ExpertPlace {
-	at := mpu.ExpertPlace{Experts: m.Experts.Num, Here: m.Experts.Num, Parts: 1}
+	at := mpu.ExpertPlace{Experts: m.Experts.Num, Here: m.Experts.Num, Parts: 1, Leaves: p.Leaves}
 	if n := size(p.Experts); n > 1 {
 		at.Parts = max(1, p.ExpertParts)
 		at.Here = m.Experts.Num / (n / at.Parts)

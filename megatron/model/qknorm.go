@@ -14,6 +14,9 @@ type qkNorm struct {
 	row *headRow // nil: each head
 
 	unit bool // without weights: gamma is no parameter, but 1
+
+	// With leaves, of keys that another rank has too, which adds the gradient of the weights.
+	counted bool
 }
 
 // unitNorm divides each head by its root mean square.
@@ -49,9 +52,10 @@ func newQKNorms(m *spec.Model, name string, p Parallel) (q, k *qkNorm) {
 		return q, k
 	}
 	for _, w := range append(q.params(), k.params()...) { // each rank's heads give a part of their gradients
-		w.Role = mpu.QKNorm
+		w.Role, w.ByHead = mpu.QKNorm, true
 		w.PartialOn(p.region())
 	}
+	k.counted = p.Leaves > 0 && size(p.QuerySharers) > 1 && p.QuerySharers.Rank() > 0
 	return q, k
 }
 
@@ -66,7 +70,7 @@ func (n *qkNorm) shared(p Parallel, parts *comm.Group) {
 	for _, w := range n.params() {
 		w.Role = mpu.QKNorm
 		w.Outside(mpu.Region{Group: p.TP})
-		if n.row.sharers > 1 {
+		if n.row.sharers > 1 && p.Leaves == 0 { // with leaves all have the complete gradient
 			w.SumOver = parts
 		}
 	}
@@ -91,6 +95,16 @@ func (n *qkNorm) forward(p *Pass, s *device.Scope, y, x Tensor) (normSaved, erro
 
 // backward sets dx = norm'(x)·dy.
 func (n *qkNorm) backward(p *Pass, saved normSaved, dx, dy, x Tensor) error {
+	if n.row == nil && n.counted {
+		s := p.D.Arena.Scope(device.Activations)
+		defer s.Release()
+		aside := []Tensor{s.Alloc(statsType(p), n.gamma.Shape...), {}}
+		if n.beta != nil {
+			aside[1] = s.Alloc(statsType(p), n.beta.Shape...)
+		}
+		n.backwardRows(p, saved, dx, dy, x, Tensor{}, aside)
+		return nil
+	}
 	if n.row == nil {
 		n.norm.backward(p, saved, dx, dy, x, Tensor{})
 		return nil

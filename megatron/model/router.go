@@ -203,7 +203,7 @@ func (r *router) note(p *Pass, out *routed, at mpu.ExpertPlace, sent *mpu.Dispat
 	}
 	ones := s.Alloc(p.DType, sent.Places(), 1)
 	p.D.Fill(ones, 1)
-	p.D.GroupedSum(all.Slice(0, int64(at.First), int64(at.Here)).Reshape(int64(at.Here), 1), ones, sent.Offsets)
+	p.D.GroupedSum(device.GroupedSumArgs{Out: all.Slice(0, int64(at.First), int64(at.Here)).Reshape(int64(at.Here), 1), X: ones, Offsets: sent.Offsets})
 }
 
 // dtype is that of the logits; random ones are f32, since narrow types have few numbers in

@@ -151,16 +151,16 @@ func (saved *shortConvSaved) backward(p *Pass, dx, dy, x Tensor) error {
 
 // convolveBack is the gradient of B ⊙ u from that of the convolution's output.
 func (saved *shortConvSaved) convolveBack(p *Pass, s *device.Scope, dy Tensor) (Tensor, error) {
-	c, e, dw := saved.layer, saved.exchange, gradient(p, s, saved.layer.conv)
+	c, e := saved.layer, saved.exchange
 	dx := s.Like(dy)
 	if e.context.Heads == 1 {
-		p.D.CausalConvBackward(device.CausalConvBackwardArgs{DX: dx, DW: dw, DY: dy, X: saved.product, W: c.conv.Value, DocStart: p.DocStart, Batch: int32(p.Batch), Plain: 1})
+		p.convolveBack(c.conv, func(t Tensor) Tensor { return t }, device.CausalConvBackwardArgs{DX: dx, DY: dy, X: saved.product, Plain: 1})
 		return dx, nil
 	}
 	dall, dproduct := s.Like(saved.product), s.Like(saved.product)
 	if err := e.bring(p, whole(dall), c.byRank(e, dy)); err != nil {
 		return dx, err
 	}
-	p.D.CausalConvBackward(device.CausalConvBackwardArgs{DX: dproduct, DW: c.taps(e, dw), DY: dall, X: saved.product, W: c.taps(e, c.conv.Value), DocStart: p.DocStart, Batch: int32(p.Batch), Plain: 1})
+	p.convolveBack(c.conv, func(t Tensor) Tensor { return c.taps(e, t) }, device.CausalConvBackwardArgs{DX: dproduct, DY: dall, X: saved.product, Plain: 1})
 	return dx, e.back(p, []Tensor{c.byRank(e, dx)}, whole(dproduct))
 }

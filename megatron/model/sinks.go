@@ -42,9 +42,29 @@ func (e sunk) forward(p *Pass, s *device.Scope, c core, o Tensor, h heads) (atte
 func (e sunk) backward(p *Pass, c core, at attended, h, grads heads, do Tensor) error {
 	s := p.D.Arena.Scope(device.Activations)
 	defer s.Release()
+	if e.sinks.Grid.Given() {
+		e.addLeaves(p, c, at, do)
+		return e.exchange.backward(p, c, at, h, grads, do)
+	}
 	to := c.sinks(gradient(p, s, e.sinks))
 	p.spans(e.positions, func(i int, _ mpu.Span, rows func(Tensor) Tensor) {
 		p.D.AttentionSinkBackward(device.AttentionSinkBackwardArgs{DSinks: to, O: rows(at.o), DO: rows(do), LSE: at.lse[i], Sinks: c.sinks(e.sinks.Value)})
 	})
 	return e.exchange.backward(p, c, at, h, grads, do)
+}
+
+// addLeaves adds the gradient of each leaf of the positions, which are all here.
+func (e sunk) addLeaves(p *Pass, c core, at attended, do Tensor) {
+	s := p.D.Arena.Scope(device.Activations)
+	defer s.Release()
+	lse, sinks, sum := at.lse[0], c.sinks(e.sinks.Value), c.sinks(e.sinks.Grad)
+	leaf, stats := s.Alloc(device.F32, sinks.Len()), s.Alloc(lse.DType, 1, lse.Shape[1], p.Leaves.Chunk)
+	nth := int64(0) // chunk by chunk, sample by sample
+	p.Leaves.Each(at.o.Shape[0], func(of func(Tensor) Tensor) {
+		p.D.Copy(stats, lse.Slice(0, nth%p.Batch, 1).Slice(2, nth/p.Batch*p.Leaves.Chunk, p.Leaves.Chunk))
+		p.D.Fill(leaf, 0)
+		p.D.AttentionSinkBackward(device.AttentionSinkBackwardArgs{DSinks: leaf, O: of(at.o), DO: of(do), LSE: stats, Sinks: sinks})
+		p.D.GridAdd(device.GridAddArgs{Sum: sum, X: leaf, Grid: e.sinks.Grid, Peak: e.sinks.Peak})
+		nth++
+	})
 }

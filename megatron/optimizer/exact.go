@@ -18,7 +18,7 @@ import (
 type Addends struct {
 	Leaves   int64 // sums of leaves, to every parameter
 	Tokens   int64 // rows of tokens, to tables that are looked up by token or position
-	Heads    int64 // leaves of norms of queries and keys are of a head each
+	Heads    int64 // of a layer, at most: leaves of norms of heads are of a head each
 	Elements int64 // of all parameters of the model
 }
 
@@ -29,7 +29,7 @@ const headroom = 6
 // exact is what sums on grids need besides the gradients themselves.
 type exact struct {
 	addends Addends
-	of      []*mpu.Param  // trained here
+	of      []*mpu.Param  // trained here, of each global tensor one
 	grids   device.Tensor // f64 [of]: 0 before the first step, which is made twice
 	peaks   device.Tensor // f32 [of]
 	limbs   device.Tensor // f64 [device.Limbs]
@@ -43,16 +43,20 @@ func (o *Optimizer) newExact() {
 		return
 	}
 	e := &exact{addends: o.config.Addends}
+	number := map[string]int64{} // of a tensor, by its name: rows that ranks share are a parameter of their own
 	for _, p := range o.params {
-		if !p.Frozen {
+		if _, ok := number[p.Name]; !p.Frozen && !ok {
+			number[p.Name] = int64(len(e.of))
 			e.of = append(e.of, p)
 		}
 	}
 	a, n := o.device.Arena, max(1, int64(len(e.of)))
 	e.grids, e.peaks = a.Zeroed(device.Optimizer, device.F64, n), a.Zeroed(device.Optimizer, device.F32, n)
 	e.limbs, e.agreed = a.Zeroed(device.Optimizer, device.F64, device.Limbs), a.Zeroed(device.Optimizer, device.F32, 2)
-	for i, p := range e.of {
-		p.Grid, p.Peak = e.grids.Slice(0, int64(i), 1), e.peaks.Slice(0, int64(i), 1)
+	for _, p := range o.params {
+		if i := number[p.Name]; !p.Frozen {
+			p.Grid, p.Peak = e.grids.Slice(0, i, 1), e.peaks.Slice(0, i, 1)
+		}
 	}
 	o.exact = e
 }
@@ -60,7 +64,7 @@ func (o *Optimizer) newExact() {
 // number is how many addends an element of p's gradient has, as a power of two.
 func (e *exact) number(p *mpu.Param) int {
 	n := e.addends.Leaves
-	if p.Role == mpu.QKNorm {
+	if p.ByHead {
 		n *= e.addends.Heads
 	}
 	if p.ByToken {
@@ -117,7 +121,8 @@ func (o *Optimizer) settle() (fit bool, err error) {
 	return all[1] == 0, nil
 }
 
-// sumPeaks makes the peaks those of all ranks that add to the same gradients.
+// sumPeaks makes the peaks those of all ranks that add to the same gradients; of experts those of all
+// experts of a layer, which the ranks of its stage have between them.
 func (o *Optimizer) sumPeaks() error {
 	e, f := o.exact, o.groups.Families[mpu.Dense]
 	for _, g := range []*comm.Group{f.Data, f.Cut} {
@@ -178,9 +183,14 @@ func (o *Optimizer) storedGrids(all []mpu.Stored, mine map[*mpu.Param]bool) []mp
 	if o.exact == nil {
 		return all
 	}
+	dense := o.groups.Families[mpu.Dense]
 	for _, p := range o.exact.of {
+		write := p.Owner && mine[p] && rank(dense.Cut) == 0
+		if p.Family == mpu.Experts { // every rank of the stage has some, and the grid is of all of them
+			write = rank(dense.Data) == 0 && rank(dense.Cut) == 0
+		}
 		all = append(all, mpu.Stored{Name: StoredGrid + p.Name, Global: []int64{1}, Tensor: p.Grid,
-			Pieces: []mpu.Piece{{From: []int64{0}, Size: []int64{1}}}, Write: p.Owner && mine[p] && rank(o.groups.Families[mpu.Dense].Cut) == 0})
+			Pieces: []mpu.Piece{{From: []int64{0}, Size: []int64{1}}}, Write: write})
 	}
 	return all
 }

@@ -142,20 +142,26 @@ func (o *Optimizer) newtonSchulz(x device.Tensor) {
 // smaller of the two.
 func (o *Optimizer) newtonSchulzStep(next, now, gram, square device.Tensor, c coefficients) {
 	d, tall := o.device, now.Shape[0] > now.Shape[1]
+	multiply := func(a device.MatmulArgs) {
+		if o.exact != nil {
+			a.Leaves = 1 // in one order, whatever processor and library there are
+		}
+		d.Matmul(a)
+	}
 	if tall {
-		d.Matmul(device.MatmulArgs{C: gram, A: now, B: now, TransA: 1})
+		multiply(device.MatmulArgs{C: gram, A: now, B: now, TransA: 1})
 	} else {
-		d.Matmul(device.MatmulArgs{C: gram, A: now, B: now, TransB: 1})
+		multiply(device.MatmulArgs{C: gram, A: now, B: now, TransB: 1})
 	}
 	p := device.PolynomialArgs{Out: gram, X: gram, A: float32(c[0]), B: float32(c[1]), C: float32(c[2])}
 	if c[2] != 0 {
-		d.Matmul(device.MatmulArgs{C: square, A: gram, B: gram})
+		multiply(device.MatmulArgs{C: square, A: gram, B: gram})
 		p.Y = square
 	}
 	d.Polynomial(p)
 	if tall {
-		d.Matmul(device.MatmulArgs{C: next, A: now, B: gram})
+		multiply(device.MatmulArgs{C: next, A: now, B: gram})
 		return
 	}
-	d.Matmul(device.MatmulArgs{C: next, A: gram, B: now})
+	multiply(device.MatmulArgs{C: next, A: gram, B: now})
 }

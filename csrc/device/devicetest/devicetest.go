@@ -34,7 +34,7 @@ func Cases() []Case {
 	var all []Case
 	for _, family := range []func() []Case{
 		matmulCases, normCases, activationCases, ropeCases, attentionCases, pagedCases, embeddingCases,
-		crossEntropyCases, sampleCases, dropoutCases, elementwiseCases, statsCases, exactCases, optimizerCases, muonCases, routerCases, expertCases, partCases, deltaCases,
+		crossEntropyCases, sampleCases, dropoutCases, elementwiseCases, statsCases, exactCases, optimizerCases, muonCases, routerCases, expertCases, leafCases, partCases, deltaCases,
 	} {
 		all = append(all, family()...)
 	}
@@ -130,6 +130,22 @@ func SameBits(t *testing.T, open func(pool *device.Pool) *device.Device) {
 				if !bytes.Equal(b.after, one[i].after) {
 					t.Errorf("%s differs between 1 and %d threads", b.name, threads+2)
 				}
+			}
+		}
+	})
+}
+
+// SameBitsAfter runs about one case in n, which SEED picks, after either setting and compares all bytes.
+func SameBitsAfter(t *testing.T, dev *device.Device, n uint64, one, other func()) {
+	oracle := ref.Open()
+	defer oracle.Close()
+	eachOf(t, share(Cases(), n, os.Getenv("SEED")), func(t *testing.T, c Case) {
+		one()
+		want := run(t, c, dev, oracle)
+		other()
+		for i, b := range run(t, c, dev, oracle) {
+			if !bytes.Equal(b.after, want[i].after) {
+				t.Errorf("%s differs", b.name)
 			}
 		}
 	})

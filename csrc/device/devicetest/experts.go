@@ -41,22 +41,28 @@ func orderCase(s routerShape, o orderOptions) Case {
 		name += " once"
 	}
 	setup := func(e *Env) func() {
-		a := device.ExpertOrderArgs{Start: o.start, Width: o.width, Once: flag(o.once)}
-		first := int64(0)
-		a.Experts = e.Make("Experts", device.I32, func(i int) float64 {
-			if int64(i)%s.k == 0 {
-				first = e.below(s.experts)
-			}
-			if i%11 == 5 {
-				return -1 // a choice that was dropped
-			}
-			return float64((first + int64(i)%s.k) % s.experts)
-		}, s.tokens, s.k)
-		a.Rows, a.Slots = e.Out("Rows", exact, device.I32, s.tokens*s.k), e.Out("Slots", exact, device.I32, s.tokens, s.k)
-		a.Offsets = e.Out("Offsets", exact, device.I32, o.groups+1)
+		a := orderArgs(e, s, o)
 		return func() { e.Dev.ExpertOrder(a) }
 	}
 	return Case{device.OpExpertOrder, name, setup, Work{Bytes: float64(12 * s.tokens * s.k)}}
+}
+
+// orderArgs are those of a case: choices of experts, some dropped.
+func orderArgs(e *Env, s routerShape, o orderOptions) device.ExpertOrderArgs {
+	a := device.ExpertOrderArgs{Start: o.start, Width: o.width, Once: flag(o.once)}
+	first := int64(0)
+	a.Experts = e.Make("Experts", device.I32, func(i int) float64 {
+		if int64(i)%s.k == 0 {
+			first = e.below(s.experts)
+		}
+		if i%11 == 5 {
+			return -1 // a choice that was dropped
+		}
+		return float64((first + int64(i)%s.k) % s.experts)
+	}, s.tokens, s.k)
+	a.Rows, a.Slots = e.Out("Rows", exact, device.I32, s.tokens*s.k), e.Out("Slots", exact, device.I32, s.tokens, s.k)
+	a.Offsets = e.Out("Offsets", exact, device.I32, o.groups+1)
+	return a
 }
 
 // slots are different places below n for each of tokens·k choices, in a random order; some
@@ -256,7 +262,7 @@ func groupedSumCase(d device.DType, g grouping, n, pad int64) Case {
 	setup := func(e *Env) func() {
 		x, offsets := narrow(e.In("X", d, rows, n+pad), pad), e.offsets(g)
 		out := e.Changes(e.In("Out", device.F32, int64(len(g.rows)), n), tol(device.F32, rows, math.Sqrt(float64(rows))+1))
-		return func() { e.Dev.GroupedSum(out, x, offsets) }
+		return func() { e.Dev.GroupedSum(device.GroupedSumArgs{Out: out, X: x, Offsets: offsets}) }
 	}
 	name := fmt.Sprintf("%s %s of %d", d, g, n)
 	if pad > 0 {

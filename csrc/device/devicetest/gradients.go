@@ -323,7 +323,7 @@ func groupedMatmulGradient(g *gradient) {
 			left, right = w, a.A
 		}
 		g.Dev.GroupedMatmul(device.GroupedMatmulArgs{C: db, A: left, B: right, Offsets: a.Offsets, TransA: 1})
-		g.Dev.GroupedSum(dbias, w, a.Offsets)
+		g.Dev.GroupedSum(device.GroupedSumArgs{Out: dbias, X: w, Offsets: a.Offsets})
 		g.check("A", a.A, da, loss)
 		g.check("B", a.B, db, loss)
 		g.check("bias", a.Bias, dbias, loss)

@@ -7,8 +7,11 @@ STEPS = 40
 BASE = ('--device cpu --layout-invariant --mock-data --tokenizer-type NullTokenizer --vocab-size 500 --num-layers 4 --hidden-size 64 --num-attention-heads 8 '
         '--seq-length 64 --max-position-embeddings 64 --global-batch-size 8 --train-iters %d --lr 1e-3 --lr-decay-style cosine --min-lr 1e-4 --clip-grad 0.5 '
         '--eval-iters 0 --log-weights-hash 1 --no-plan --allow-missing-load' % STEPS).split()
+MIXTURE = ('--swiglu --normalization RMSNorm --group-query-attention --num-query-groups 4 --position-embedding-type rope --disable-bias-linear --num-experts 8 --moe-ffn-hidden-size 64 '
+           '--moe-router-topk 2 --moe-router-score-function sigmoid --moe-router-enable-expert-bias --moe-shared-expert-intermediate-size 64 --moe-router-load-balancing-type seq_aux_loss '
+           '--moe-aux-loss-coeff 0.01 --moe-z-loss-coeff 0.001')
 MODELS = ['', '--swiglu --normalization RMSNorm --group-query-attention --num-query-groups 4 --position-embedding-type rope --disable-bias-linear --ffn-hidden-size 128 '
-          '--untie-embeddings-and-output-weights', '--bf16', '--position-embedding-type alibi --embed-layernorm --fp16 --initial-loss-scale 1024']
+          '--untie-embeddings-and-output-weights', '--bf16', MIXTURE, '--position-embedding-type alibi --embed-layernorm --fp16 --initial-loss-scale 1024']
 
 def layouts():
     """Every legal cut of up to 8 ranks, with the sizes of micro-batches that divide the batch."""
@@ -23,6 +26,15 @@ def layouts():
                             for micro in 1, 2, 4:
                                 if 8 % (micro * dp) == 0:
                                     yield tp, pp, cp, dp, sp, zero, micro
+
+def experts(r, l):
+    """The flags that cut the experts of a mixture in some way that l allows; None: there is none."""
+    tp, pp, cp, dp, sp, zero, micro = l
+    if tp > 1 and not sp:
+        return None
+    etp = r.choice([1, tp])
+    ep = r.choice([n for n in (1, 2, 4, 8) if tp * cp * dp % (etp * n) == 0])
+    return ['--expert-model-parallel-size', str(ep), '--expert-tensor-parallel-size', str(etp), '--moe-token-dispatcher-type', r.choice(['allgather', 'alltoall'])]
 
 def flags(l):
     tp, pp, cp, dp, sp, zero, micro = l
@@ -60,17 +72,21 @@ def main():
         shutil.rmtree(save, ignore_errors=True)
         done = False
         while not done:
-            l = r.choice(every)
+            l, more = r.choice(every), []
+            if '--num-experts' in model:
+                more = experts(r, l)
+                if more is None:
+                    continue
             starts[l] += 1
             log = os.path.join(WORK, 'run.jsonl')
             if os.path.exists(log):
                 os.remove(log)
-            p = subprocess.Popen([BIN] + BASE + model + flags(l) + ['--save', save, '--load', save, '--save-interval', str(r.randint(1, 9)), '--keep-last', '2', '--log-jsonl', log],
+            p = subprocess.Popen([BIN] + BASE + model + flags(l) + more + ['--save', save, '--load', save, '--save-interval', str(r.randint(1, 9)), '--keep-last', '2', '--log-jsonl', log],
                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             try:
                 _, err = p.communicate(timeout=r.uniform(0.3, 2.5))
                 if p.returncode:
-                    sys.exit('%s %s: exit %d: %s' % (model, flags(l), p.returncode, err[-500:]))
+                    sys.exit('%s %s: exit %d: %s' % (model, flags(l) + more, p.returncode, err[-500:]))
                 done = True
             except subprocess.TimeoutExpired:
                 p.send_signal(signal.SIGKILL)
@@ -79,7 +95,7 @@ def main():
             for step, h in hashes(log).items():
                 compared += 1
                 if h != want[step]:
-                    sys.exit('%s: step %d under %s has hash %s, one rank %s (seed %d, kill %d)' % (model, step, flags(l), h[:16], want[step][:16], SEED, kills))
+                    sys.exit('%s: step %d under %s has hash %s, one rank %s (seed %d, kill %d)' % (model, step, flags(l) + more, h[:16], want[step][:16], SEED, kills))
             if kills >= COUNT and not done:
                 break
         ended += done

@@ -213,26 +213,37 @@ func TestBitsOfATrainingRun(t *testing.T) {
 }
 
 // Claim (docs/invariance.md): with --layout-invariant no layout changes a bit, in f32 and bf16; and faults
-// of order alone are seen: sums added in rank order, other leaves, none. Every 53rd layout of up to 4 ranks here;
+// of order alone are seen: sums added in rank order, other leaves, none. Some layouts of up to 4 ranks here;
 // `monotron verify --bits` tries all.
 func TestLayoutsGiveTheSameBits(t *testing.T) {
 	refused := 0
-	for precision, names := range map[string][]string{"": {"gpt2"}, "--bf16 --qk-layernorm": {"llama"}} {
-		var models []Model
-		for _, name := range names {
-			m, err := Builtin(name, strings.Fields("--layout-invariant "+precision)...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			models = append(models, m)
+	for _, c := range []struct {
+		shape, flags, only string
+		stride             int
+	}{
+		{"gpt2", "", "", 97},
+		{"llama", "--bf16 --qk-layernorm --attention-output-gate", "", 97},
+		{"llama", "--softmax-type learnable", "tp4", 5}, // ranks share query groups
+		{"mixtral", "--moe-z-loss-coeff 0.001", "", 211},
+		{"deepseek-moe", "--bf16 --moe-shared-expert-gate", "", 211},
+		{"mla", "--bf16", "tp2 sp dp2 recompute-full-block", 1},
+		{"mtp", "", "tp2 sp dp2 recompute-full-block", 1},
+		{"delta", "", "tp2 sp dp2 recompute-full-block", 1},
+		{"gemma4", "", "tp2 sp dp2 recompute-full-block", 1},
+		{"lfm2", "--bf16", "tp2 sp dp2 recompute-full-block", 1},
+		{"llama", "--optimizer muon", "tp2 sp dp2 recompute-full-block", 1},
+	} {
+		m, err := Builtin(c.shape, strings.Fields("--layout-invariant "+c.flags)...)
+		if err != nil {
+			t.Fatal(err)
 		}
-		r, err := Prove(models, Options{World: 4, Steps: 2, Stride: 53, Bits: true, Open: open, Told: func(Progress) {}})
+		r, err := Prove([]Model{m}, Options{World: 4, Steps: 2, Only: c.only, Stride: c.stride, Bits: true, Open: open, Told: func(Progress) {}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("%s", r.said())
 		if len(r.Rows) == 0 {
-			t.Errorf("%q: no layouts", precision)
+			t.Errorf("%s %q: no layouts", c.shape, c.flags)
 		}
 		refused += len(r.Refused)
 		for _, row := range r.Rows {
@@ -243,6 +254,33 @@ func TestLayoutsGiveTheSameBits(t *testing.T) {
 	}
 	if refused == 0 {
 		t.Error("no layout was left out, though some have sums with an order")
+	}
+}
+
+// Claim: with --layout-invariant every shape is the same model, to rounding, as without: losses, gradients and
+// weights of one rank.
+func TestLeavesTrainTheSameModel(t *testing.T) {
+	for _, s := range Shapes {
+		if s.Name == "global-moe" { // refused
+			continue
+		}
+		flags := strings.Fields("--calculate-per-token-loss --make-vocab-size-divisible-by 136")
+		if s.Name == "mixtral" {
+			flags = append(flags, "--moe-router-load-balancing-type", "seq_aux_loss")
+		}
+		var outs [2]*Outcome
+		for i, more := range [][]string{nil, {"--layout-invariant", "--make-vocab-size-divisible-by", "17"}} { // times 8 leaves
+			m, err := Builtin(s.Name, slices.Concat(flags, more)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if outs[i], err = Train(m, One(&m.Config), 2, open, Setup{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d := compare(outs[1], outs[0], BoundsOf("")); d.Over {
+			t.Errorf("%s: %s", s.Name, d.where(BoundsOf("")))
+		}
 	}
 }
 

@@ -145,9 +145,9 @@ func perLayer(layers int) (all []mpu.ContextKind) {
 
 // oneSample tells whether every layout must have micro-batches of one sample, for another
 // size is another loss: --moe-router-load-balancing-type aux_loss balances each micro-batch by
-// itself, and where samples count different numbers of tokens the loss is a mean of means.
+// itself, which --layout-invariant refuses, and where samples count different numbers of tokens the loss is a mean of means.
 func oneSample(c *config.Run) bool {
-	return c.Model.Experts != nil || c.Data.EODMaskLoss && !c.CalculatePerTokenLoss
+	return c.Model.Experts != nil && c.Leaves == 0 || c.Data.EODMaskLoss && !c.CalculatePerTokenLoss
 }
 
 // mixtures are the variations of a layout's sizes for a model with experts: the experts
@@ -155,7 +155,7 @@ func oneSample(c *config.Run) bool {
 // for sequence parallelism.
 func mixtures(c *config.Run, sizes config.Layout) (all []Variant) {
 	etps := []int{1}
-	if sizes.TP > 1 {
+	if sizes.TP > 1 && !c.Model.LinearBias { // ranks that share an expert would add its biases twice
 		etps = append(etps, sizes.TP)
 	}
 	for ep := 1; ep <= c.Model.Experts.Num; ep++ {

@@ -19,6 +19,8 @@ var Shapes = []struct{ Name, Flags string }{
 	{"bloom", "--position-embedding-type alibi --embed-layernorm --attention-dropout 0.1 --hidden-dropout 0.1"},
 	{"mtp", "--position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --group-query-attention --num-query-groups 2 " +
 		"--attention-dropout 0.1 --hidden-dropout 0.1 --logit-multiplier 2 --mtp-num-layers 2 --mtp-loss-scaling-factor 0.5"},
+	{"mla", "--position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --untie-embeddings-and-output-weights --qk-layernorm " +
+		"--multi-latent-attention --q-lora-rank 24 --kv-lora-rank 16 --qk-head-dim 8 --qk-pos-emb-head-dim 4 --v-head-dim 8 --attention-dropout 0 --hidden-dropout 0.1"},
 	{"delta", "--position-embedding-type rope --rotary-percent 0.5 --normalization RMSNorm --swiglu --disable-bias-linear --untie-embeddings-and-output-weights " +
 		"--group-query-attention --num-query-groups 2 --qk-layernorm --apply-layernorm-1p --attention-output-gate --attention-dropout 0 --hidden-dropout 0.1 " +
 		"--experimental-attention-variant gated_delta_net --linear-attention-freq 4 --linear-key-head-dim 4 --linear-value-head-dim 6 --linear-num-key-heads 8 --linear-num-value-heads 16"},
@@ -83,11 +85,16 @@ func Names() (all []string) {
 	return all
 }
 
-// Builtin is one of Shapes; more flags, such as --bf16, are appended.
+// Builtin is one of Shapes; more flags, such as --bf16, are appended. With --layout-invariant a mixture
+// balances samples, where it balanced micro-batches.
 func Builtin(name string, more ...string) (Model, error) {
 	for _, s := range Shapes {
 		if s.Name == name {
-			return parse(name, append(strings.Fields(small+" "+s.Flags), more...))
+			flags := append(strings.Fields(small+" "+s.Flags), more...)
+			if strings.Contains(s.Flags, "--moe-aux-loss-coeff") && !strings.Contains(s.Flags, "--moe-router-load-balancing-type") && slices.Contains(more, "--layout-invariant") {
+				flags = append(flags, "--moe-router-load-balancing-type", "seq_aux_loss")
+			}
+			return parse(name, flags)
 		}
 	}
 	return Model{}, exitcode.Errorf(exitcode.Usage, "unknown shape %q; choose from %s", name, strings.Join(Names(), ", "))
@@ -213,8 +220,10 @@ func shrink(c, s *config.Run) {
 	if m.Latent == nil && m.RotaryPercent < 1 && m.RopeRule == "" && m.RotaryDims()%2 != 0 { // channels rotate in pairs
 		m.RotaryPercent = 2 / float64(m.KVChannels)
 	}
-	for c.Leaves > 1 && (c.SeqLength%c.Leaves != 0 || m.QKVRows()%c.Leaves != 0 || m.NumAttentionHeads*m.KVChannels%c.Leaves != 0 || m.FFNHiddenSize%c.Leaves != 0) {
-		c.Leaves /= 2 // as many as the smaller axes have
+	for _, axis := range c.LeafAxes() {
+		for c.Leaves > 1 && axis.Size%c.Leaves != 0 {
+			c.Leaves /= 2 // as many as the smaller axes have
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"monotron/megatron/engine"
 	"monotron/mpu/comm"
 	"monotron/mpu/ranks"
+	"monotron/mpu/topology"
 )
 
 // Mutant is one thing broken on purpose.
@@ -252,7 +253,7 @@ func Mutants(m Model, variants []Variant, steps int, open func() (*device.Device
 		most := watch.most()
 		for _, s := range sorted(most) {
 			for _, f := range faultsOf(s) {
-				if m.Config.Leaves > 0 && idle(f, s, v) {
+				if m.Config.Leaves > 0 && idle(f, s, m, v) {
 					continue
 				}
 				for _, call := range m.broken(most[s]) {
@@ -296,8 +297,12 @@ func (m Model) broken(n int) []which {
 // idle tells whether a fault changes no bit of a model with leaves: two ranks have one order; the
 // squares that sumStats adds up are replaced by exact ones; and in settle all ranks mostly have the
 // same bound, rounded to a power of two.
-func idle(fault string, s site, v Variant) bool {
-	return fault == inline && v.Layout.TP <= 2 || strings.HasPrefix(s.caller, "optimizer.Optimizer.sumStats") || strings.HasPrefix(s.caller, "optimizer.Optimizer.settle")
+func idle(fault string, s site, m Model, v Variant) bool {
+	ranks := v.Layout.TP
+	if s.group == string(topology.QuerySharers) {
+		ranks /= m.Config.Model.NumQueryGroups
+	}
+	return fault == inline && ranks <= 2 || strings.HasPrefix(s.caller, "optimizer.Optimizer.sumStats") || strings.HasPrefix(s.caller, "optimizer.Optimizer.settle")
 }
 
 // faultsOf leaves out what changes no number: a second gathering, broadcast or
