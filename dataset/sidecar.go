@@ -106,6 +106,26 @@ func ReadSidecar(prefix string) (s Sidecar, ok bool, err error) {
 	return s, true, nil
 }
 
+// JoinedSidecar is that of pairs that are joined; ok is false where one has none, or was made with other tokens.
+func JoinedSidecar(prefixes []string) (joined Sidecar, ok bool, err error) {
+	for i, prefix := range prefixes {
+		s, has, err := ReadSidecar(prefix)
+		if err != nil || !has {
+			return joined, false, err
+		}
+		if i == 0 {
+			joined = s
+			continue
+		}
+		if s.Tokenizer != joined.Tokenizer || s.TokenizerHash != joined.TokenizerHash || s.VocabSize != joined.VocabSize || s.EOD != joined.EOD ||
+			s.AppendEOD != joined.AppendEOD || s.DType != joined.DType {
+			return joined, false, nil
+		}
+		joined.Documents, joined.Sequences, joined.Tokens, joined.BadLines = joined.Documents+s.Documents, joined.Sequences+s.Sequences, joined.Tokens+s.Tokens, joined.BadLines+s.BadLines
+	}
+	return joined, len(prefixes) > 0, nil
+}
+
 // checkSidecar refuses a pair that was made with another tokenizer; hash is
 // tok's.
 func checkSidecar(path string, x *Indexed, tok tokenizer.Tokenizer, hash func() string) error {

@@ -166,8 +166,8 @@ func (b *branch) down(d *device.Device, s *device.Scope, x device.Tensor, byRow 
 	return t
 }
 
-// scale multiplies t [n, rank] by Scale.
-func (b *branch) scale(d *device.Device, s *device.Scope, t device.Tensor) {
+// scale multiplies t [n, any] by Scale.
+func (b *Branch) scale(d *device.Device, s *device.Scope, t device.Tensor) {
 	if b.Scale == 1 {
 		return
 	}
@@ -193,8 +193,8 @@ func (ad *adapter) dropped(d *device.Device, h *Hooks, s *device.Scope, b *branc
 }
 
 // backward adds the branches' part to dx [n, in here], and to the gradients of A, B and M; x and
-// dy [n, out here] are all rows of the pass. Gradients of what is frozen are not made.
-func (ad *adapter) backward(d *device.Device, h *Hooks, dx, dy, x device.Tensor) error {
+// dy [n, out here] are rows of the pass from number row on. Gradients of what is frozen are not made.
+func (ad *adapter) backward(d *device.Device, h *Hooks, dx, dy, x device.Tensor, row int64) error {
 	if ad == nil {
 		return nil
 	}
@@ -204,7 +204,7 @@ func (ad *adapter) backward(d *device.Device, h *Hooks, dx, dy, x device.Tensor)
 		if b.Magnitude {
 			err = ad.magnitudeBackward(d, s, b, dy, x)
 		} else {
-			ad.branchBackward(d, h, s, b, dx, dy, x)
+			ad.branchBackward(d, h, s, b, dx, dy, x, row)
 		}
 		s.Release()
 		if err != nil {
@@ -214,8 +214,8 @@ func (ad *adapter) backward(d *device.Device, h *Hooks, dx, dy, x device.Tensor)
 	return nil
 }
 
-func (ad *adapter) branchBackward(d *device.Device, h *Hooks, s *device.Scope, b *branch, dx, dy, x device.Tensor) {
-	n, in := x.Shape[0], ad.dropped(d, h, s, b, x, 0)
+func (ad *adapter) branchBackward(d *device.Device, h *Hooks, s *device.Scope, b *branch, dx, dy, x device.Tensor, row int64) {
+	n, in := x.Shape[0], ad.dropped(d, h, s, b, x, row)
 	t := b.down(d, s, in, 0)
 	dt := s.Alloc(x.DType, n, b.Rank)
 	for i, p := range b.pieces {
@@ -239,7 +239,7 @@ func (ad *adapter) branchBackward(d *device.Device, h *Hooks, s *device.Scope, b
 	back := s.Alloc(dx.DType, n, dx.Shape[1])
 	d.Matmul(device.MatmulArgs{C: back, A: dt, B: b.a.Value})
 	if b.Dropout > 0 && h != nil && h.Drop != nil {
-		h.Drop(true, back, back, AdapterPrefix+b.Name, b.Dropout, 0, ad.first)
+		h.Drop(true, back, back, AdapterPrefix+b.Name, b.Dropout, row, ad.first)
 	}
 	addTo(d, dx, back)
 }

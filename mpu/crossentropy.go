@@ -15,6 +15,7 @@ type VocabParallelHead struct {
 	Columns int64   // rows here that count in the softmax
 	Cap     float32 // logits are Cap·tanh(logit/Cap); 0: as they are
 	region  Region
+	adapter *adapter // nil: none
 }
 
 // HeadRows is how many tokens' logits exist at once. The head's products stream the whole
@@ -33,6 +34,14 @@ func HeadRows(d *device.Device) int64 {
 func NewVocabParallelHead(r Region, weight *Param, start, kept int64) *VocabParallelHead {
 	return &VocabParallelHead{Weight: weight, Start: start, Columns: max(0, min(weight.Shape[0], kept-start)), region: r}
 }
+
+// Adapt gives the output layer branches; before its parameters get memory.
+func (l *VocabParallelHead) Adapt(branches []Branch) {
+	l.adapter = newAdapter(l.region, branches, []part{{weight: l.Weight, n: l.Weight.Shape[0]}}, false)
+}
+
+// AdapterParams lists A and B of the branches. The table is not the head's own.
+func (l *VocabParallelHead) AdapterParams() []*Param { return l.adapter.params() }
 
 // LossArgs is one call of Loss.
 type LossArgs struct {
@@ -106,7 +115,7 @@ func (l *VocabParallelHead) blocks(d *device.Device, a LossArgs) error {
 		cut := func(t Tensor) Tensor { return t.Slice(0, at, n) }
 		c := block{
 			hidden: cut(a.Hidden), labels: cut(a.Labels), loss: cut(a.Loss), scale: a.Scale,
-			hooks: a.Hooks, logits: logits.Slice(0, 0, n), grad: grad.Slice(0, 0, n),
+			hooks: a.Hooks, row: at, logits: logits.Slice(0, 0, n), grad: grad.Slice(0, 0, n),
 			stats: stats.Reshape(3*size).Slice(0, 0, 3*n).Reshape(3, n),
 		}
 		if a.DHidden.Given() {
@@ -130,6 +139,7 @@ type block struct {
 	best, labelled                     Tensor // of all ranks
 	tableStays                         bool
 	hooks                              *Hooks
+	row                                int64 // number of the first token in the pass
 }
 
 func (c *block) max() Tensor    { return c.stats.At(0) }
@@ -138,6 +148,7 @@ func (c *block) target() Tensor { return c.stats.At(2) }
 
 func (l *VocabParallelHead) block(d *device.Device, c block) error {
 	d.Matmul(device.MatmulArgs{C: c.logits, A: c.hidden, B: l.Weight.Value, TransB: 1, ByRow: l.region.byRow(), Leaves: l.region.one()})
+	l.adapter.unless(c.hooks).forward(d, c.hooks, c.logits, c.hidden, c.row)
 	l.capped(d, c.logits)
 	if l.region.Leaves == 0 || c.best.Given() {
 		d.CrossEntropyStats(device.CrossEntropyStatsArgs{Logits: c.logits, Labels: c.labels, Max: c.max(), Sum: c.sum(), Target: c.target(), Start: l.Start, Columns: l.Columns})
@@ -166,6 +177,9 @@ func (l *VocabParallelHead) block(d *device.Device, c block) error {
 		d.SoftCapBackward(device.SoftCapBackwardArgs{DX: c.grad, DY: c.grad, Y: c.logits, Cap: l.Cap})
 	}
 	d.Matmul(device.MatmulArgs{C: c.dhidden, A: c.grad, B: l.Weight.Value, Leaves: l.region.Share()})
+	if err := l.adapter.backward(d, c.hooks, c.dhidden, c.grad, c.hidden, c.row); err != nil {
+		return err
+	}
 	var summing comm.Work
 	if l.region.Size() > 1 && !l.sumsOnce() { // else all blocks are summed as one
 		summing = CopyToRegionBackward(l.region, c.dhidden)
@@ -229,10 +243,12 @@ func (l *VocabParallelHead) parts(d *device.Device, s *device.Scope, c *block, m
 }
 
 // Logits of hidden [tokens, h], for generation: f32 [tokens, n], the first n of the
-// vocabulary on every rank.
-func (l *VocabParallelHead) Logits(d *device.Device, out, hidden Tensor) error {
+// vocabulary on every rank, no fewer than an adapter has.
+func (l *VocabParallelHead) Logits(d *device.Device, h *Hooks, out, hidden Tensor) error {
+	ad := l.adapter.unless(h)
 	if l.region.Size() == 1 {
 		d.Matmul(device.MatmulArgs{C: out, A: hidden, B: l.Weight.Value.Slice(0, 0, out.Last()), TransB: 1, ByRow: l.region.byRow(), Leaves: l.region.one()})
+		ad.forward(d, h, out, hidden, 0)
 		l.capped(d, out)
 		return nil
 	}
@@ -241,6 +257,7 @@ func (l *VocabParallelHead) Logits(d *device.Device, out, hidden Tensor) error {
 	rows, n := hidden.Shape[0], l.Weight.Shape[0]
 	own, whole := s.Alloc(out.DType, rows, n), s.Alloc(out.DType, rows, n*int64(l.region.Size()))
 	d.Matmul(device.MatmulArgs{C: own, A: hidden, B: l.Weight.Value, TransB: 1, ByRow: l.region.byRow(), Leaves: l.region.one()})
+	ad.forward(d, h, own, hidden, 0)
 	l.capped(d, own)
 	if err := GatherFromRegionForward(l.region, d, whole, own); err != nil {
 		return err

@@ -11,6 +11,7 @@ type VocabParallelEmbedding struct {
 	Weight *Param
 	Start  int64 // first row here
 	region Region
+	branch *tableBranch // nil: none
 }
 
 // NewVocabParallelEmbedding makes a table of `padded` rows. The global tensor
@@ -24,21 +25,30 @@ func NewVocabParallelEmbedding(r Region, name string, kept, padded, h int64, ini
 	return &VocabParallelEmbedding{Weight: w, Start: start, region: r}
 }
 
+// Params lists the table, and A and B of its adapter.
+func (e *VocabParallelEmbedding) Params() []*Param {
+	return append([]*Param{e.Weight}, e.AdapterParams()...)
+}
+
 // Forward: out = table[ids] for ids [tokens]; out is [tokens, h], under sequence
 // parallelism the rank's rows of it.
-func (e *VocabParallelEmbedding) Forward(d *device.Device, out, ids device.Tensor) error {
+func (e *VocabParallelEmbedding) Forward(d *device.Device, h *Hooks, out, ids device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
 	region := e.region
 	region.Leaves = 0 // all ranks but one add 0, which rounds nothing
 	sum := leaving(region, s, out)
 	d.EmbeddingForward(device.EmbeddingForwardArgs{Out: sum, Table: e.Weight.Value, IDs: ids, Start: e.Start})
+	if e.branch != nil && (h == nil || !h.Bare) {
+		e.branch.forward(d, sum, ids, e.Start, e.region.byRow())
+	}
 	return wait(leave(region, d, out, sum))
 }
 
-// Backward: the table's gradient += dout, in token order. dout has the rows of
-// all tokens: see WholeGradient.
+// Backward: the table's gradient += dout, in token order, and those of its adapter. dout has the
+// rows of all tokens: see WholeGradient.
 func (e *VocabParallelEmbedding) Backward(d *device.Device, dout, ids device.Tensor) {
+	e.branch.backward(d, dout, ids, e.Start)
 	if e.Weight.Frozen {
 		return
 	}

@@ -1,6 +1,9 @@
 package mpu
 
-import "monotron/csrc/device"
+import (
+	"monotron/csrc/device"
+	"monotron/mpu/comm"
+)
 
 // ExpertPlace is which experts a rank has, and which part of each.
 type ExpertPlace struct {
@@ -8,6 +11,8 @@ type ExpertPlace struct {
 	First, Here int // those of this rank
 	Part, Parts int // of each: expert tensor parallelism
 	Leaves      int // of each one's channels, whose sums are trees of these (Region.Leaves); 0: sums are not cut
+
+	Sharers *comm.Group // ranks that have the parts of each; nil: this one has all
 }
 
 // share is how many leaves a rank has of an axis that the parts of an expert cut; 0: its sums are not cut.
@@ -31,17 +36,14 @@ func (at ExpertPlace) Partial(value device.DType) device.DType {
 type ExpertLinear struct {
 	Weight, Bias *Param // Bias nil: none
 	at           ExpertPlace
-	byRows       bool  // cut by rows
-	stretches    int32 // of the rows here, where they are several of the global matrix
+	rows         [][2]int64      // stretches of each expert's rows here; nil: the layer is cut by columns
+	branches     []*expertBranch // nil: none
 }
 
 // NewExpertLinear makes the layer from what c says of one expert's: Rows are the stretches
 // of W[e] here of a layer that is cut by rows; nil: it is cut by columns.
 func NewExpertLinear(at ExpertPlace, c LinearConfig) *ExpertLinear {
-	l := &ExpertLinear{at: at, byRows: c.Rows != nil, Weight: &Param{Name: c.Name + ".weight", Init: c.Init, Global: []int64{int64(at.Experts), c.Out, c.In}}}
-	if at.Leaves > 0 && len(c.Rows) > 1 {
-		l.stretches = int32(len(c.Rows))
-	}
+	l := &ExpertLinear{at: at, rows: c.Rows, Weight: &Param{Name: c.Name + ".weight", Init: c.Init, Global: []int64{int64(at.Experts), c.Out, c.In}}}
 	if c.Rows == nil {
 		n := c.In / int64(at.Parts)
 		l.Weight.Shape = []int64{int64(at.Here), c.Out, n}
@@ -83,28 +85,43 @@ func (p *Param) stackRows(at ExpertPlace, stretches [][2]int64) {
 	}
 }
 
-// Params lists weight and bias.
-func (l *ExpertLinear) Params() []*Param { return given(l.Weight, l.Bias) }
+// Params lists weight and bias, then A and B of its adapters.
+func (l *ExpertLinear) Params() []*Param {
+	all := given(l.Weight, l.Bias)
+	for _, b := range l.branches {
+		all = append(all, b.a, b.b)
+	}
+	return all
+}
 
 // Forward: x [rows, in here] -> y [rows, out here], of a layer that is cut by columns a partial
 // sum of type ExpertPlace.Partial; the rows of expert e lie between offsets e and e+1.
-func (l *ExpertLinear) Forward(d *device.Device, y, x, offsets device.Tensor) {
+func (l *ExpertLinear) Forward(d *device.Device, h *Hooks, y, x, offsets device.Tensor) {
 	a := device.GroupedMatmulArgs{C: y, A: x, B: l.Weight.Value, Offsets: offsets, TransB: 1, Leaves: l.at.share()}
-	if l.byRows {
+	if l.rows != nil {
 		a.Leaves = l.at.one()
 	}
 	if l.Bias != nil {
 		a.Bias = l.Bias.Value
 	}
 	d.GroupedMatmul(a)
+	if h != nil && h.Bare {
+		return
+	}
+	for _, b := range l.branches {
+		b.forward(d, y, x, offsets)
+	}
 }
 
 // Backward: dx = dy·W, of a layer that is cut by rows a partial sum as of Forward; gradients of
 // weight and bias +=. leaf i32 [rows] is Dispatched.Leaf.
 func (l *ExpertLinear) Backward(d *device.Device, dx, dy, x, offsets, leaf device.Tensor) {
 	a := device.GroupedMatmulArgs{C: dx, A: dy, B: l.Weight.Value, Offsets: offsets, Leaves: l.at.one()}
-	if l.byRows {
-		a.Leaves, a.Stretches = l.at.share(), l.stretches
+	if l.rows != nil {
+		a.Leaves = l.at.share()
+	}
+	if len(l.rows) > 1 && a.Leaves > 0 {
+		a.Stretches = int32(len(l.rows))
 	}
 	d.GroupedMatmul(a)
 	if w := l.Weight; !w.Frozen {
@@ -120,6 +137,9 @@ func (l *ExpertLinear) Backward(d *device.Device, dx, dy, x, offsets, leaf devic
 			g.Grid, g.Peak, g.Leaf = b.Grid, b.Peak, leaf
 		}
 		d.GroupedSum(g)
+	}
+	for _, b := range l.branches {
+		b.backward(d, dx, dy, x, offsets)
 	}
 }
 

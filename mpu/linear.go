@@ -203,7 +203,7 @@ func (l *ColumnParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x de
 	if err := wait(joining); err != nil {
 		return err
 	}
-	if err := l.adapter.backward(d, h, dwhole, dy, whole); err != nil {
+	if err := l.adapter.backward(d, h, dwhole, dy, whole, 0); err != nil {
 		return err
 	}
 	summing := leave(l.region, d, dx, dwhole)
@@ -357,7 +357,7 @@ func (l *RowParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x devic
 	if err != nil {
 		return err
 	}
-	if err := l.adapter.backward(d, h, own, whole, x); err != nil {
+	if err := l.adapter.backward(d, h, own, whole, x, 0); err != nil {
 		return err
 	}
 	if err := l.Weight.addGradient(d, h, whole, x); err != nil {

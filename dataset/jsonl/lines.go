@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"os"
@@ -63,6 +64,7 @@ type Reader struct {
 	carry []byte // the beginning of a line
 	line  int64
 	at    int64 // in the unpacked stream, of carry's first byte
+	inner bool  // the stream begins within a file
 	ended bool
 }
 
@@ -90,7 +92,10 @@ func (c *counter) Read(p []byte) (int, error) {
 // Open reads a file, "-" for standard input. What is packed by gzip, zstd, bzip2, xz
 // or lzma is unpacked, whatever its name is; an archive, or a file of another kind that
 // is no text, is refused by its kind's name.
-func Open(path string, size int) (*Reader, error) {
+func Open(path string, size int) (*Reader, error) { return OpenPart(path, size, Part{}) }
+
+// OpenPart is Open for a part of a plain file. Lines are counted from its start.
+func OpenPart(path string, size int, part Part) (*Reader, error) {
 	r := NewReader(path, nil, size)
 	file := os.Stdin
 	if path == "-" {
@@ -117,6 +122,15 @@ func Open(path string, size int) (*Reader, error) {
 		}
 	}
 	r.raw = &counter{Reader: file}
+	if part.To > 0 {
+		if _, err := file.Seek(part.From, io.SeekStart); err != nil {
+			return nil, errors.Join(exitcode.With(exitcode.IO, err), r.Close())
+		}
+		r.raw.Reader, r.whole = io.LimitReader(file, part.To-part.From), part.To-part.From
+		if r.inner = part.From > 0; r.inner {
+			r.name = fmt.Sprintf("%s from byte %d", path, part.From)
+		}
+	}
 	buffered := bufio.NewReaderSize(r.raw, 1<<18)
 	if _, err := buffered.Peek(shortHead); err != nil && err != io.EOF {
 		return nil, errors.Join(exitcode.Errorf(exitcode.IO, "%s: %w", r.name, err), r.Close())
@@ -229,7 +243,7 @@ func (r *Reader) block(buf []byte, end int) Block {
 	r.carry = append(r.carry[:0], buf[end:]...)
 	r.at += int64(end)
 	b := Block{Name: r.name, Line: r.line, Data: buf[:end], End: r.at}
-	if r.line == 1 { // a byte order mark is no part of the text
+	if r.line == 1 && !r.inner { // a byte order mark is no part of the text
 		b.Data = bytes.TrimPrefix(b.Data, []byte("\ufeff"))
 	}
 	b.Lines = countLines(b.Data)

@@ -50,18 +50,20 @@ func (p *parser) deriveTuning() {
 func (p *parser) deriveAdapter() {
 	a := &p.Adapter
 	if !a.Given() {
-		for _, name := range []string{"lora-alpha", "lora-rank-pattern", "lora-alpha-pattern", "loraplus-lr-ratio", "lora-dropout", "lora-target-modules", "use-rslora", "use-dora", "quantize-base", "save-adapter-only"} {
+		for _, name := range []string{"lora-alpha", "lora-rank-pattern", "lora-alpha-pattern", "loraplus-lr-ratio", "lora-dropout", "lora-target-modules", "lora-target-parameters", "lora-modules-to-save", "lora-train-bias", "use-rslora", "use-dora", "quantize-base", "save-adapter-only"} {
 			if p.given(name) && p.values[name].direct {
 				p.clash(name+" lora-rank", "--%s needs --lora-rank or --adapter", name)
 			}
 		}
 		return
 	}
-	var targets []string
-	for _, text := range a.Targets {
-		targets = append(targets, strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == ' ' })...)
+	for _, list := range []*[]string{&a.Targets, &a.Parameters, &a.Saved} {
+		var names []string
+		for _, text := range *list {
+			names = append(names, strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == ' ' })...)
+		}
+		*list = names
 	}
-	a.Targets = targets
 	if a.Alpha == 0 {
 		a.Alpha = float64(a.Rank)
 	}

@@ -115,6 +115,7 @@ type OpenOptions struct {
 	Step        int64    // iteration of a save folder; negative: the latest
 	KeepPadding bool     // the vocabulary's padding rows are part of its tensors
 	MTP         bool     // layers of multi-token prediction are read of a format whose readers usually leave them out (hf)
+	NoBase      bool     // one that holds an adapter alone is opened without the weights of its base
 	Over        []string // paths of the checkpoints that this one is opened as the base of
 }
 

@@ -37,7 +37,7 @@ func (c *Step) UncutStage() (*model.Stage, error) {
 
 // Freezes tells whether a parameter of this name is not trained.
 func (c *Step) Freezes(name string) bool {
-	if len(c.Model.Adapters) > 0 && !model.IsAdapter(name) {
+	if len(c.Model.Adapters) > 0 && !model.IsAdapter(name) && !c.Model.Retrained.Has(name) {
 		return true // an adapter is trained instead
 	}
 	return slices.ContainsFunc(c.FreezeParameters, func(pattern string) bool { return matches(pattern, name) })

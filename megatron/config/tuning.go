@@ -71,15 +71,18 @@ func (t *Tuning) Sequences() int {
 // Adapter says which low-rank adapter is trained instead of the weights. Model.Adapters has what
 // follows from it.
 type Adapter struct {
-	Folder  string // PEFT's, to start from; "": a new one
-	Rank    int    // 0: as Folder says, or no adapter
-	Alpha   float64
-	Dropout float64
-	Targets []string  // modules; nil: all linear layers
-	Ranks   []Pattern // of modules by name, where another than Rank
-	Alphas  []Pattern // the same of Alpha
-	RSLoRA  bool
-	DoRA    bool
+	Folder     string // PEFT's, to start from; "": a new one
+	Rank       int    // 0: as Folder says, or no adapter
+	Alpha      float64
+	Dropout    float64
+	Targets    []string  // modules; nil: all linear layers
+	Parameters []string  // weights of experts
+	Saved      []string  // modules that are trained in full
+	Bias       string    // of the base: which are trained; "": none
+	Ranks      []Pattern // of modules by name, where another than Rank
+	Alphas     []Pattern // the same of Alpha
+	RSLoRA     bool
+	DoRA       bool
 
 	Quantize    string // of the weights that the adapter is on: nf4; "": they stay as they are
 	DoubleQuant bool   // their scales too

@@ -39,7 +39,7 @@ func Ranks(c *config.Step, open func() (*device.Device, error)) ranks.Config {
 	}
 	if c.Model.Experts != nil {
 		kinds = slices.Concat(kinds, mixtureKinds)
-		if c.Optimizer.Kind == optimizer.Muon {
+		if c.Optimizer.Kind == optimizer.Muon || len(c.Model.Adapters) > 0 {
 			kinds = slices.Concat(kinds, []topology.Kind{topology.ExpertTP})
 		}
 	}
@@ -60,7 +60,7 @@ func parallelOf(r *ranks.Rank, c *config.Step) model.Parallel {
 	}
 	if e := c.Model.Experts; e != nil {
 		p.Experts, p.ExpertParts, p.AllGather = r.Groups[topology.TPEP], r.Sizes.ExpertTP(), e.Dispatcher == spec.AllGatherDispatcher
-		p.Tokens, p.AllTokens = r.Groups[topology.TPCP], r.Groups[topology.TPDPCP]
+		p.Tokens, p.AllTokens, p.ExpertSharers = r.Groups[topology.TPCP], r.Groups[topology.TPDPCP], r.Groups[topology.ExpertTP]
 	}
 	return p
 }

@@ -50,7 +50,7 @@ func (l *Loaded) adapted(a Adapter) (*Loaded, error) {
 	}
 	defer f.Close()
 	t := *l
-	t.Model.Adapters = f.Adapters
+	t.Model.Adapters = f.Adapters // of weights that f has in full the values alone differ
 	t.part.Model = &t.Model
 	t.Weights = strings.TrimPrefix(l.Weights+"+"+a.Name, "+")
 	stage, err := model.NewStage(t.Device, t.part, t.parallel)
@@ -58,7 +58,7 @@ func (l *Loaded) adapted(a Adapter) (*Loaded, error) {
 		return nil, err
 	}
 	t.Stages = []*model.Stage{stage}
-	own, err := t.share(l)
+	own, err := t.share(l, f.Holds)
 	if err != nil {
 		return nil, err
 	}
@@ -73,15 +73,15 @@ func (l *Loaded) adapted(a Adapter) (*Loaded, error) {
 }
 
 // share gives the parameters of t the values of l's, and those of its adapter, which it returns, memory
-// of their own.
-func (t *Loaded) share(l *Loaded) (own []*mpu.Param, err error) {
+// of their own; so do weights that the adapter holds in full.
+func (t *Loaded) share(l *Loaded, holds func(name string) bool) (own []*mpu.Param, err error) {
 	values := map[string]*mpu.Param{}
 	for _, p := range model.ParamsOf(l.Stages) {
 		values[p.Name] = p
 	}
 	for _, p := range model.ParamsOf(t.Stages) {
 		switch base := values[p.Name]; {
-		case model.IsAdapter(p.Name):
+		case model.IsAdapter(p.Name) || holds(p.Name):
 			own = append(own, p)
 		case base == nil || !slices.Equal(base.Shape, p.Shape):
 			return nil, exitcode.Errorf(exitcode.Internal, "parameter %s is not the model's", p.Name)

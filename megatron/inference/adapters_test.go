@@ -11,6 +11,9 @@ import (
 	"monotron/csrc/ref"
 	"monotron/internal/exitcode"
 	"monotron/internal/golden"
+	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/checkpoint/peft"
 )
 
 // mergeCases are the folders of golden/merge, with the distance in log-probability that rounding the
@@ -125,6 +128,51 @@ func TestAdaptersBesideTheBase(t *testing.T) {
 		if again := answersOf(t, e, asks(l.Vocab, 0)); !reflect.DeepEqual(again, plain) {
 			t.Errorf("%s: the base has changed", name)
 		}
+	}
+}
+
+// Claim (adapters of PEFT 0.21, tools/verify/modelcase): so are adapters on embeddings and output layers, and with
+// weights that were trained in full.
+func TestAdapterPartsBesideTheBase(t *testing.T) {
+	for name, model := range map[string]string{"llama-tables": "llama", "llama-saved": "llama", "qwen2-bias": "qwen2"} {
+		base := t.TempDir()
+		for to, from := range map[string]string{"config.json": "config.json", "model.safetensors": "weights.safetensors"} {
+			if err := os.Symlink(filepath.Join(golden.Dir(t, "model", model), from), filepath.Join(base, to)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		adapter := filepath.Join("../../tools/verify/modelcase/testdata/adapters", name)
+		l := opened(t, base)
+		plain := answersOf(t, editions{list: []*Loaded{l, nil}}, asks(l.Vocab, 0))
+		e, err := l.editionsOf([]Adapter{{"a", adapter}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		src, err := all.Open(base, checkpoint.OpenOptions{Step: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := peft.Open(adapter, src.Info().Model, src.Info().Family)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := ref.Open()
+		merged, err := FromSource(d, peft.Merge(src, f), LoadOptions{Step: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := answersOf(t, editions{list: []*Loaded{merged, nil}}, asks(l.Vocab, 0))
+		for i, got := range answersOf(t, e, asks(l.Vocab, 1)) {
+			if d := math.Abs(got.Tokens[0].LogProb - want[i].Tokens[0].LogProb); d > 1e-4 || got.Tokens[0].LogProb == plain[i].Tokens[0].LogProb {
+				t.Errorf("%s: %v with the adapter, %v merged, %v without", name, got.Tokens[0].Choice, want[i].Tokens[0].Choice, plain[i].Tokens[0].Choice)
+			}
+		}
+		if again := answersOf(t, e, asks(l.Vocab, 0)); !reflect.DeepEqual(again, plain) {
+			t.Errorf("%s: the base has changed", name)
+		}
+		f.Close()
+		src.Close()
+		d.Close()
 	}
 }
 

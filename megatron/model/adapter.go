@@ -1,6 +1,8 @@
 package model
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"monotron/csrc/device"
@@ -11,6 +13,10 @@ import (
 // adaptable is a linear layer that takes branches.
 type adaptable interface {
 	Adapt([]mpu.Branch)
+}
+
+// magnified is one whose branches may have magnitudes.
+type magnified interface {
 	StartMagnitudes(*device.Device) error
 }
 
@@ -20,8 +26,14 @@ func (l *layer) linears() map[string]adaptable {
 	if a, is := l.attention.(*attention); is {
 		all["self_attention.linear_qkv"], all["self_attention.linear_proj"] = a.qkv, a.proj
 	}
-	if m, is := l.second.half.(*mlp); is {
+	switch m := l.second.half.(type) {
+	case *mlp:
 		all["mlp.linear_fc1"], all["mlp.linear_fc2"] = m.fc1, m.fc2
+	case *mixture:
+		all["mlp.experts.linear_fc1"], all["mlp.experts.linear_fc2"] = m.experts.fc1, m.experts.fc2
+		if m.shared != nil {
+			all["mlp.shared_experts.linear_fc1"], all["mlp.shared_experts.linear_fc2"] = m.shared.mlp.fc1, m.shared.mlp.fc2
+		}
 	}
 	return all
 }
@@ -32,16 +44,20 @@ func (l *layer) adapt(m *spec.Model) {
 		return
 	}
 	for end, linear := range l.linears() {
-		var branches []mpu.Branch
-		for _, a := range m.Adapters {
-			if a.Linear == l.name()+"."+end {
-				branches = append(branches, mpu.Branch{Name: a.Module, Out: a.Out, In: a.In, Rank: int64(a.Rank), Scale: a.Scale, Dropout: a.Dropout, Magnitude: a.Magnitude, Rows: a.Rows})
-			}
-		}
-		if branches != nil {
+		if branches := branchesOn(m, l.name()+"."+end); branches != nil {
 			linear.Adapt(branches)
 		}
 	}
+}
+
+// branchesOn are the model's adapters on one of its layers.
+func branchesOn(m *spec.Model, linear string) (branches []mpu.Branch) {
+	for _, a := range m.Adapters {
+		if a.Linear == linear {
+			branches = append(branches, mpu.Branch{Name: a.Module, Out: a.Out, In: a.In, Rank: int64(a.Rank), Scale: a.Scale, Dropout: a.Dropout, Magnitude: a.Magnitude, Rows: a.Rows})
+		}
+	}
+	return branches
 }
 
 // IsAdapter tells whether a parameter of this name is an adapter's.
@@ -52,12 +68,11 @@ func IsAdapter(name string) bool { return strings.HasPrefix(name, mpu.AdapterPre
 func (s *Stage) StartMagnitudes() error {
 	for _, l := range s.layers {
 		linears := l.linears()
-		for _, end := range []string{"self_attention.linear_qkv", "self_attention.linear_proj", "mlp.linear_fc1", "mlp.linear_fc2"} {
-			if linears[end] == nil {
-				continue
-			}
-			if err := linears[end].StartMagnitudes(s.device); err != nil {
-				return err
+		for _, end := range slices.Sorted(maps.Keys(linears)) {
+			if l, is := linears[end].(magnified); is {
+				if err := l.StartMagnitudes(s.device); err != nil {
+					return err
+				}
 			}
 		}
 	}

@@ -43,10 +43,19 @@ func keptVocab(m *spec.Model) int64 {
 }
 
 func (e *embedding) params() []*mpu.Param {
-	ps := []*mpu.Param{e.words.Weight}
+	ps := e.words.Params()
 	if e.position != nil {
 		ps = append(ps, e.position)
 	}
+	if e.norm != nil {
+		ps = append(ps, e.norm.params()...)
+	}
+	return ps
+}
+
+// readBack are the parameters whose values backward reads.
+func (e *embedding) readBack() []*mpu.Param {
+	ps := e.words.AdapterParams()
 	if e.norm != nil {
 		ps = append(ps, e.norm.params()...)
 	}
@@ -65,7 +74,7 @@ func (e *embedding) forward(p *Pass, s *device.Scope, y Tensor) (*embeddingSaved
 	if e.norm != nil {
 		saved.sum = s.Like(y)
 	}
-	if err := e.words.Forward(p.D, saved.sum, p.IDs); err != nil {
+	if err := e.words.Forward(p.D, &p.Hooks, saved.sum, p.IDs); err != nil {
 		return nil, err
 	}
 	if e.position != nil {

@@ -77,7 +77,7 @@ func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, la
 		k.in = s.Like(at.X)
 		d.ScaleRows(k.in, at.X, at.Weights)
 	}
-	x.fc1.Forward(d, k.pre, k.in, at.Offsets)
+	x.fc1.Forward(d, &p.Hooks, k.pre, k.in, at.Offsets)
 	acts := s
 	if x.forgetActs {
 		acts = tmp
@@ -88,7 +88,7 @@ func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, la
 	}
 	if x.at == weighOutput {
 		k.out = s.Like(at.X)
-		x.fc2.Forward(d, k.out, act, at.Offsets)
+		x.fc2.Forward(d, &p.Hooks, k.out, act, at.Offsets)
 	}
 	if !last {
 		return out
@@ -98,7 +98,7 @@ func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, la
 		d.ScaleRows(out, k.out, at.Weights)
 		return out
 	}
-	x.fc2.Forward(d, out, act, at.Offsets)
+	x.fc2.Forward(d, &p.Hooks, out, act, at.Offsets)
 	return out
 }
 

@@ -226,5 +226,5 @@ func (s *Stage) AheadLogits(p *Pass, logits, state Tensor) error {
 	hidden := tmp.Like(state)
 	p.D.Copy(hidden, state)
 	s.scaleLogits(p, hidden)
-	return s.head.Logits(p.D, logits, hidden)
+	return s.head.Logits(p.D, &p.Hooks, logits, hidden)
 }

@@ -35,7 +35,8 @@ type Parallel struct {
 	// one expert, and who shares the tokens of a micro-batch, and of a batch.
 	Experts           *comm.Group
 	ExpertParts       int
-	AllGather         bool // --moe-token-dispatcher-type allgather
+	ExpertSharers     *comm.Group // who has the other parts of the experts here (topology.ExpertTP); nil: nobody, or nobody asks
+	AllGather         bool        // --moe-token-dispatcher-type allgather
 	Tokens, AllTokens *comm.Group
 
 	// QuerySharers are the ranks of TP that share this rank's query group, where
@@ -103,6 +104,9 @@ func (p Parallel) expertPlace(m *spec.Model) mpu.ExpertPlace {
 		at.Parts = max(1, p.ExpertParts)
 		at.Here = m.Experts.Num / (n / at.Parts)
 		at.First, at.Part = p.Experts.Rank()/at.Parts*at.Here, p.Experts.Rank()%at.Parts
+	}
+	if at.Parts > 1 {
+		at.Sharers = p.ExpertSharers
 	}
 	return at
 }

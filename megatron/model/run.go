@@ -230,7 +230,7 @@ func (s *Stage) backwardLayer(p *Pass, saved *Saved, i int, dx, dy Tensor) error
 	return nil
 }
 
-// leave is the embedding's backward; of its values it reads the norm's alone.
+// leave is the embedding's backward; of its values it reads the norm's and its adapter's alone.
 func (s *Stage) leave(p *Pass, saved *Saved, dy Tensor) error {
 	back := func() error {
 		if err := p.Adds(s.uses.embedding); err != nil {
@@ -239,8 +239,8 @@ func (s *Stage) leave(p *Pass, saved *Saved, dy Tensor) error {
 		return s.embedding.backward(p, saved.embedding, dy)
 	}
 	err := error(nil)
-	if s.embedding.norm != nil {
-		err = p.Using(s.embedding.norm.params(), back)
+	if read := s.embedding.readBack(); len(read) > 0 {
+		err = p.Using(read, back)
 	} else {
 		err = back()
 	}

@@ -71,6 +71,9 @@ func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
 	s := &Stage{config: c, m: c.Model, device: d, region: p.region(), segments: c.Recompute.segments(len(c.Layers), p.DistributeSaved && p.TP.Size() > 1)}
 	if c.Embedding {
 		s.embedding = newEmbedding(c.Model, p)
+		for _, b := range branchesOn(c.Model, "embedding.word_embeddings") {
+			s.embedding.words.Adapt(b)
+		}
 		s.uses.embedding = s.embedding.params()
 	}
 	for _, n := range c.Layers {
@@ -130,7 +133,11 @@ func (s *Stage) addHead(p Parallel) {
 	}
 	s.head = mpu.NewVocabParallelHead(p.region(), table.Weight, table.Start, keptVocab(m))
 	s.head.Cap = float32(m.LogitCap)
-	s.uses.head = append(s.finalNorm.params(), table.Weight)
+	if branches := branchesOn(m, "output_layer"); branches != nil {
+		s.head.Adapt(branches)
+		s.uses.headOwn = append(s.uses.headOwn, s.head.AdapterParams()...)
+	}
+	s.uses.head = append(append(s.finalNorm.params(), table.Weight), s.head.AdapterParams()...)
 	if s.words != nil && s.words.words != table {
 		s.uses.head = append(s.uses.head, s.words.params()...)
 	}
@@ -180,7 +187,7 @@ func (s *Stage) Params() []*mpu.Param {
 	if s.output != nil {
 		ps = append(ps, s.output)
 	}
-	return ps
+	return append(ps, s.head.AdapterParams()...)
 }
 
 // ParamsOf lists the parameters of a rank's stages, in their order.
@@ -284,7 +291,7 @@ func (s *Stage) Logits(p *Pass, logits, hidden Tensor) error {
 	normed := tmp.Like(hidden)
 	s.finalNorm.forward(p, tmp, normed, hidden)
 	s.scaleLogits(p, normed)
-	return s.head.Logits(p.D, logits, normed)
+	return s.head.Logits(p.D, &p.Hooks, logits, normed)
 }
 
 // scaleLogits multiplies the head's input, or its gradient, by the factor of the logits.

@@ -11,7 +11,8 @@ import (
 type Beside struct {
 	Evaluation  float64 // seconds of one
 	Evaluations int
-	Saving      float64 // seconds that one holds the steps up; 0 where the disk's rate is not known, or saving goes on beside
+	Writing     float64 // seconds that one checkpoint takes; 0 where the disk's rate is not known
+	Saving      float64 // of these, those that delay the steps: none with --async-save
 	Saves       int
 }
 
@@ -34,6 +35,10 @@ func (k *Clock) Beside(by Constants) (b Beside, err error) {
 			return b, err
 		}
 	}
+	if rate := k.machine.Disk.Write; rate > 0 {
+		nodes := (c.Layout.Sizes().World() + k.machine.PerNode - 1) / k.machine.PerNode
+		b.Writing = k.stored() / rate / float64(nodes)
+	}
 	if c.Checkpoint.Save == "" {
 		return b, nil
 	}
@@ -41,9 +46,8 @@ func (k *Clock) Beside(by Constants) (b Beside, err error) {
 	if c.Checkpoint.SaveInterval > 0 {
 		b.Saves = (n + c.Checkpoint.SaveInterval - 1) / c.Checkpoint.SaveInterval
 	}
-	if rate := k.machine.Disk.Write; rate > 0 && !c.Checkpoint.Async {
-		nodes := (c.Layout.Sizes().World() + k.machine.PerNode - 1) / k.machine.PerNode
-		b.Saving = k.stored() / rate / float64(nodes)
+	if !c.Checkpoint.Async {
+		b.Saving = b.Writing
 	}
 	return b, nil
 }

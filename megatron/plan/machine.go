@@ -46,6 +46,8 @@ type Machine struct {
 	Disk        Disk              `yaml:"disk,omitempty"`
 	Apart       float64           `yaml:"core_round_trip_seconds,omitempty"` // of a word between two cores, when ops were timed; for people
 
+	DeviceHours float64 `yaml:"device_hours_between_failures,omitempty"` // mean; 0: not known
+
 	GradientBytes int `yaml:"gradient_bytes,omitempty"` // that travel for a parameter's gradient; 0: 4, as here
 
 	Constants map[string]Constants `yaml:"constants,omitempty"`   // by regime; "": of all that have none
@@ -234,6 +236,7 @@ func (m *Machine) check() error {
 	within("attention.share", m.Attention.Share, 1e-6, 1)
 	within("attention.odd_share", m.Attention.OddShare, 0, 1)
 	within("attention.aligned_channels", float64(m.Attention.OddMultiple), 0, 1024)
+	within("device_hours_between_failures", m.DeviceHours, 0, 1e9)
 	within("gradient_bytes", float64(m.GradientBytes), 0, 32)
 	within("checked.mean_error", m.Checked.Mean, 0, 10)
 	within("checked.worst_error", m.Checked.Worst, 0, 10)

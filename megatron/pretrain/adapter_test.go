@@ -140,8 +140,8 @@ func TestAdapterRefusals(t *testing.T) {
 	for flags, says := range map[string]string{
 		"--lora-alpha 3": "--lora-alpha needs --lora-rank or --adapter",
 		"--use-dora":     "--use-dora needs --lora-rank or --adapter",
-		"--lora-rank 2 --lora-target-modules embed_tokens":        "target model.embed_tokens: an embedding or output layer cannot have an adapter here",
-		"--lora-rank 2 --lora-target-modules q_proj,lm_head":      "target lm_head: an embedding or output layer cannot have an adapter here",
+		"--lora-rank 2 --lora-target-modules embed_tokens":        "target model.embed_tokens: the embedding and the output layer of this model are one weight",
+		"--lora-rank 2 --lora-target-modules q_proj,lm_head":      "target lm_head: the embedding and the output layer of this model are one weight",
 		"--lora-rank 2 --lora-target-modules q_prj":               `target module "q_prj" matches no module of the model; modules end in down_proj,`,
 		"--lora-rank 2 --use-dora --lora-dropout 0.1":             "DoRA with a dropout of 0.1 is not supported",
 		"--lora-rank 3 --adapter DIR/save/adapter":                "has rank 2",

@@ -1,6 +1,8 @@
 package pretrain
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -8,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"monotron/internal/exitcode"
 	"monotron/internal/golden"
@@ -168,6 +171,48 @@ func TestPolicyRewardsByCommand(t *testing.T) {
 	r = call(t, dir, line+"--reward exact")
 	if r.err == nil || !strings.Contains(r.err.Error(), `field "answer": missing`) || !strings.Contains(r.err.Error(), "prompts.jsonl:") {
 		t.Errorf("%v", r.err)
+	}
+}
+
+// Claim: a run that is asked to stop while a command rewards ends the command, saves the last step and goes on from it
+// as if nothing had been.
+func TestPolicyStopsDuringRewards(t *testing.T) {
+	dir, line := prompts(t)
+	line = strings.Replace(line, "--reward-pattern a ", "", 1) + "--micro-batch-size 4 --train-iters 3 --save-interval 9 "
+	judge := filepath.Join(dir, "judge")
+	text := "#!/bin/sh\ncd " + dir + "\nif [ -e slow ] && [ -e once ]; then touch waiting; sleep 300; fi\n[ ! -e slow ] || touch once\nwhile read -r line; do case \"$line\" in *'and on'*) echo 2;; *) echo 1;; esac; done\n"
+	if err := errors.Join(os.WriteFile(judge, []byte(text), 0o755), os.WriteFile(filepath.Join(dir, "slow"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for _, layout := range []string{"", "--world-size 2 "} {
+		line := line + layout + "--reward-command " + judge + " "
+		ctx, cancel := context.WithCancelCause(t.Context())
+		go func() {
+			for ctx.Err() == nil {
+				if _, err := os.Stat(filepath.Join(dir, "waiting")); err == nil {
+					cancel(errors.New("a test"))
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		}()
+		began := time.Now()
+		r := callUntil(t, ctx, dir, line+"--save DIR/save", func(string) {})
+		if r.code() != exitcode.Again || !strings.Contains(fmt.Sprint(r.err), "stopped after iteration 1 by a test") || time.Since(began) > 200*time.Second {
+			t.Fatalf("code %d after %v: %v", r.code(), time.Since(began), r.err)
+		}
+		for _, name := range []string{"slow", "once", "waiting"} {
+			if err := os.Remove(filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rest := numbers(must(t, dir, line+"--resume-from-save --save DIR/save").out)
+		whole := numbers(must(t, dir, line).out)
+		if len(whole) != 3 || len(rest) != 2 || strings.Join(rest, "\n") != strings.Join(whole[1:], "\n") {
+			t.Errorf("after the stop\n%s\nat once\n%s", strings.Join(rest, "\n"), strings.Join(whole, "\n"))
+		}
+		if err := errors.Join(os.RemoveAll(filepath.Join(dir, "save")), os.WriteFile(filepath.Join(dir, "slow"), nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -12,7 +12,7 @@ var alike = map[string]string{
 	"VocabSize": "the tokenizer's; a run may name another", "Context": "a length, not a weight's meaning",
 	"NormEpsilon": "told as changed, not refused, as Megatron does", "WindowLeft": "told as changed: it may grow during training", "Windowed": "as WindowLeft",
 	"HiddenDropout": "of training alone", "AttentionDropout": "of training alone", "InitStd": "of the first weights", "EmbeddingInitStd": "of the first weights",
-	"Adapters": "their tensors say it", "PaddedVocabCounts": "of the loss", "ApplyQKLayerScale": "no change in exact maths",
+	"Adapters": "their tensors say it", "Retrained": "of training alone", "PaddedVocabCounts": "of the loss", "ApplyQKLayerScale": "no change in exact maths",
 
 	"MTP.LossScale": "of the loss", "MTP.DetachHeads": "of training alone",
 

@@ -117,7 +117,8 @@ type Model struct {
 	Experts *Experts       // nil: dense
 	MTP     *MTP           `json:",omitempty"` // multi-token prediction; nil: the next token alone
 
-	Adapters []Adapter `json:",omitempty"` // low-rank additions that are trained or kept apart; nil: none
+	Adapters  []Adapter  `json:",omitempty"` // low-rank additions that are trained or kept apart; nil: none
+	Retrained *Retrained `json:",omitempty"` // weights that are trained with the adapters; nil: none
 
 	HiddenDropout    float64
 	AttentionDropout float64

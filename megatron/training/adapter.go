@@ -40,7 +40,7 @@ func findAdapters(c *config.Run) error {
 			return exitcode.Errorf(exitcode.Usage, "--load %s holds an adapter of rank %d, alpha %g, DoRA %v, rsLoRA %v; give the same --lora flags, or merge it by monotron convert first",
 				c.Checkpoint.Load, before.Adapter.Rank, before.Adapter.Alpha, before.Adapter.DoRA, before.Adapter.RSLoRA)
 		}
-		c.Adapter, c.Model.Adapters = before.Adapter, before.Model.Adapters
+		c.Adapter, c.Model.Adapters, c.Model.Retrained = before.Adapter, before.Model.Adapters, before.Model.Retrained
 		return nil
 	}
 	if !c.Adapter.Given() {
@@ -62,8 +62,14 @@ func findAdapters(c *config.Run) error {
 	if c.Model.Adapters, err = peft.Resolve(&c.Model, family, settings); err != nil {
 		return err
 	}
-	if len(settings.Targets.List) == 1 && settings.Targets.List[0] == peft.AllLinear {
-		settings.Targets = peft.Names{List: moduleEnds(c.Model.Adapters)} // as PEFT writes them
+	if c.Model.Retrained, err = peft.Retrain(&c.Model, family, settings, c.Model.Adapters); err != nil {
+		return err
+	}
+	if err := checkRetrained(c); err != nil {
+		return err
+	}
+	if len(settings.Targets.List) == 1 && settings.Targets.List[0] == peft.AllLinear { // as PEFT writes them
+		settings.Targets.List, settings.Parameters.List = moduleEnds(c.Model.Adapters)
 	}
 	c.Adapter.Settings, err = json.Marshal(settings)
 	return exitcode.With(exitcode.Internal, err)
@@ -77,14 +83,40 @@ func packsBase(c *config.Run) bool {
 	return c.Adapter.Quantize == hf.NF4 && !c.Adapter.DoRA && kept && c.Optimizer.Kind != optimizer.Muon && c.OffloadFolder == "" && !c.OptimizerCPUOffload
 }
 
-// moduleEnds are the last parts of the adapted modules' names.
-func moduleEnds(adapters []spec.Adapter) (ends []string) {
+// checkRetrained refuses weights that are trained with an adapter where something asks for them as they were.
+func checkRetrained(c *config.Run) error {
+	if c.Model.Retrained == nil {
+		return nil
+	}
+	name := c.Model.Retrained.Names[0]
+	switch {
+	case c.Tuning.Samples() && c.Tuning.Policy.Beta > 0:
+		return exitcode.Errorf(exitcode.Usage, "--grpo-kl-beta compares with the model without its adapter, and %s is trained in full with it; leave it out, or the modules to save and biases", name)
+	case c.Adapter.Quantize != "" && slices.ContainsFunc(c.Model.Retrained.Names, func(name string) bool {
+		return strings.Contains(name, ".linear_") && strings.HasSuffix(name, ".weight")
+	}):
+		return exitcode.Errorf(exitcode.Usage, "--quantize-base rounds the weights of linear layers, which then cannot be trained in full; leave linear layers out of the modules to save")
+	}
+	return nil
+}
+
+// moduleEnds are the last parts of the adapted modules' names, and the names of experts' weights in a layer.
+func moduleEnds(adapters []spec.Adapter) (ends, parameters []string) {
 	for _, a := range adapters {
-		ends = append(ends, a.Module[strings.LastIndexByte(a.Module, '.')+1:])
+		parts := strings.Split(a.Module, ".")
+		if n := len(parts); a.Experts > 0 {
+			parameters = append(parameters, strings.Join(parts[n-3:], "."))
+		} else {
+			ends = append(ends, parts[n-1])
+		}
 	}
 	slices.Sort(ends)
-	return slices.Compact(ends)
+	slices.Sort(parameters)
+	return slices.Compact(ends), slices.Compact(parameters)
 }
+
+// noTargets as the only target means no module: experts' weights alone.
+const noTargets = "none"
 
 // adapterSettings are those of --adapter, with which flags that are given must agree, or the
 // flags'.
@@ -94,8 +126,11 @@ func adapterSettings(a *config.Adapter) (c peft.Config, err error) {
 		if len(targets) == 0 {
 			targets = []string{peft.AllLinear}
 		}
-		return peft.Config{R: a.Rank, Alpha: a.Alpha, Dropout: a.Dropout, Targets: peft.Names{List: targets}, RSLoRA: a.RSLoRA, DoRA: a.DoRA,
-			Ranks: patterns(a.Ranks), Alphas: patterns(a.Alphas)}, nil
+		if slices.Equal(targets, []string{noTargets}) {
+			targets = []string{}
+		}
+		return peft.Config{R: a.Rank, Alpha: a.Alpha, Dropout: a.Dropout, Targets: peft.Names{List: targets}, Parameters: peft.Names{List: a.Parameters}, Saved: peft.Names{List: a.Saved},
+			Bias: a.Bias, RSLoRA: a.RSLoRA, DoRA: a.DoRA, Ranks: patterns(a.Ranks), Alphas: patterns(a.Alphas)}, nil
 	}
 	if c, err = peft.ReadConfig(a.Folder); err != nil {
 		return c, err
@@ -104,7 +139,7 @@ func adapterSettings(a *config.Adapter) (c peft.Config, err error) {
 		return c, exitcode.Errorf(exitcode.Usage, "--adapter %s has rank %d, alpha %g, rsLoRA %v, DoRA %v, and the --lora flags say %d, %g, %v, %v; leave the --lora flags out",
 			a.Folder, c.R, c.Alpha, c.RSLoRA, c.DoRA, a.Rank, a.Alpha, a.RSLoRA, a.DoRA)
 	}
-	a.Rank, a.Alpha, a.RSLoRA, a.DoRA, a.Targets = c.R, c.Alpha, c.RSLoRA, c.DoRA, c.Targets.List
+	a.Rank, a.Alpha, a.RSLoRA, a.DoRA, a.Targets, a.Parameters, a.Saved, a.Bias = c.R, c.Alpha, c.RSLoRA, c.DoRA, c.Targets.List, c.Parameters.List, c.Saved.List, c.Bias
 	if a.Dropout > 0 {
 		c.Dropout = a.Dropout
 	}
@@ -184,10 +219,13 @@ func (r *Run) readAdapter() error {
 		return err
 	}
 	defer f.Close()
+	if names := f.Replaces(); len(names) > 0 && r.base != nil {
+		return exitcode.Errorf(exitcode.Usage, "--adapter %s has %s of its own, which --save-adapter-only would lose; leave that flag out", r.Config.Adapter.Folder, names[0])
+	}
 	var wanted []mpu.Stored
 	for _, s := range slices.Concat(r.Engine.Weights(), r.Engine.Optimizer.Stored()) {
 		for _, prefix := range []string{optimizer.StoredModel, optimizer.StoredMain} {
-			if name, is := strings.CutPrefix(s.Name, prefix); is && model.IsAdapter(name) {
+			if name, is := strings.CutPrefix(s.Name, prefix); is && (model.IsAdapter(name) || f.Holds(name)) {
 				wanted = append(wanted, s)
 			}
 		}
@@ -208,7 +246,7 @@ func (r *Run) writeAdapter(report native.Report) error {
 	if len(r.Config.Model.Adapters) == 0 || r.rank.Number > 0 {
 		return nil
 	}
-	src, err := all.OpenAs(checkpoint.Native, r.Config.Checkpoint.Save, checkpoint.OpenOptions{Step: report.Iteration})
+	src, err := all.OpenAs(checkpoint.Native, r.Config.Checkpoint.Save, checkpoint.OpenOptions{Step: report.Iteration, NoBase: true})
 	if err != nil {
 		return err
 	}

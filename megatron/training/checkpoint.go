@@ -29,7 +29,13 @@ func (r *Run) stored() []mpu.Stored {
 	if r.base == nil {
 		return all
 	}
-	return slices.DeleteFunc(all, func(t mpu.Stored) bool { return !strings.Contains(t.Name, mpu.AdapterPrefix) })
+	return slices.DeleteFunc(all, func(t mpu.Stored) bool { return !strings.Contains(t.Name, mpu.AdapterPrefix) && !r.retrains(t.Name) })
+}
+
+// retrains tells whether a stored tensor is of a weight that is trained with the adapter.
+func (r *Run) retrains(stored string) bool {
+	list := r.Config.Model.Retrained
+	return list != nil && slices.ContainsFunc(list.Names, func(name string) bool { return strings.HasSuffix(stored, "."+name) })
 }
 
 // Keys of State.Extra.

@@ -53,7 +53,9 @@ type evaluated struct {
 // tells that a rank was asked to stop meanwhile.
 func (r *Run) lossOf(ctx context.Context, where string, f *Feed, consumed int64, iters, micros int) (e evaluated, cut bool, err error) {
 	if r.sampler != nil {
-		if e, err = r.sampler.evaluate(r, f, consumed, iters, micros); err != nil {
+		if e, err = r.sampler.evaluate(ctx, r, f, consumed, iters, micros); errors.Is(err, errStopped) {
+			return e, true, nil
+		} else if err != nil {
 			err = fmt.Errorf("evaluation at %s: %w", where, err)
 		}
 		return e, false, err
@@ -79,7 +81,7 @@ func (r *Run) lossOf(ctx context.Context, where string, f *Feed, consumed int64,
 		if err != nil {
 			return e, false, fmt.Errorf("evaluation at %s: %w", where, err)
 		}
-		if err := r.beginBatch(f, batch); err != nil {
+		if err := r.beginBatch(ctx, f, batch); err != nil {
 			return e, false, err
 		}
 		s, n, err := r.Engine.Loss(batch)

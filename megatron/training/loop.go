@@ -56,7 +56,9 @@ func (r *Run) train(ctx context.Context) error {
 	}
 	r.Engine.Vote = func() float64 { return float64(r.seen(ctx)) }
 	for r.Engine.Iteration < r.iters && !r.exhausted() {
-		if err := r.iterate(ctx); err != nil {
+		if err := r.iterate(ctx); errors.Is(err, errStopped) {
+			return r.stoppedBetween(ctx)
+		} else if err != nil {
 			return err
 		}
 		if stop, err := r.afterStep(ctx); stop || err != nil {
@@ -72,6 +74,17 @@ func (r *Run) train(ctx context.Context) error {
 // stoppedEarly is the end of a run that was asked to stop during its set-up.
 func (r *Run) stoppedEarly(ctx context.Context) error {
 	return exitcode.Errorf(exitcode.Again, "stopped by %s before iteration %d: nothing has changed, run the same command again", r.cause(ctx), r.Engine.Iteration+1)
+}
+
+// stoppedBetween is the end of a run that was asked to stop before a step: the last one is saved.
+func (r *Run) stoppedBetween(ctx context.Context) error {
+	if r.Engine.Iteration == 0 {
+		return r.stoppedEarly(ctx)
+	}
+	if err := r.saver.finish(ctx, r); err != nil {
+		return err
+	}
+	return exitcode.Errorf(exitcode.Again, "stopped after iteration %d by %s%s", r.Engine.Iteration, r.cause(ctx), r.kept())
 }
 
 // iterate trains one iteration and logs it.
@@ -92,7 +105,8 @@ func (r *Run) iterate(ctx context.Context) error {
 		return err
 	}
 	r.pulse.expect(size.Micros, len(r.Engine.Stages))
-	before := r.at.ConsumedTrain
+	began := r.at
+	before := began.ConsumedTrain
 	r.at.ConsumedTrain += int64(size.Running)
 	r.at.SkippedTrain += int64(size.Global - size.Running)
 	step := stepLog{started: start, data: time.Since(start), batch: size}
@@ -100,7 +114,8 @@ func (r *Run) iterate(ctx context.Context) error {
 		r.Engine.Iteration++
 		return nil
 	}
-	if err := r.beginBatch(r.feeds.train, batch); err != nil {
+	if err := r.beginBatch(ctx, r.feeds.train, batch); err != nil {
+		r.at = began
 		return err
 	}
 	step.result, err = r.Engine.StepSeen(batch, r.prints.watch(r, batch, r.exchanges()))

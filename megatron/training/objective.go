@@ -1,16 +1,22 @@
 package training
 
 import (
+	"context"
+	"errors"
+
 	"monotron/megatron/engine"
 	"monotron/megatron/telemetry"
 )
+
+// errStopped says that the run was asked to stop during what comes before a step.
+var errStopped = errors.New("asked to stop")
 
 // objective is a loss of rows: engine.Objective with what a run asks of it besides.
 type objective interface {
 	engine.Objective
 	// begin finds out what a pass over a global batch needs to know of all its rows. All ranks call it
-	// together.
-	begin(r *Run, f *Feed, batch []*engine.Micro) error
+	// together. The error is errStopped where a rank was asked to stop meanwhile; nothing has changed then.
+	begin(ctx context.Context, r *Run, f *Feed, batch []*engine.Micro) error
 	// beginEvaluation does the same before an evaluation over so many batches.
 	beginEvaluation(r *Run, f *Feed, consumed int64, iters, micros int) error
 	// values are what the rows since then tell, of all ranks.
@@ -21,9 +27,9 @@ type objective interface {
 func (r *Run) setObjective(o objective) { r.objective, r.Engine.Objective, r.bytes = o, o, nil }
 
 // beginBatch tells the objective, where there is one, what a feed is about to give.
-func (r *Run) beginBatch(f *Feed, batch []*engine.Micro) error {
+func (r *Run) beginBatch(ctx context.Context, f *Feed, batch []*engine.Micro) error {
 	if r.objective == nil || r.device.Counts() {
 		return nil
 	}
-	return r.objective.begin(r, f, batch)
+	return r.objective.begin(ctx, r, f, batch)
 }

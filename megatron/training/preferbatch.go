@@ -1,6 +1,7 @@
 package training
 
 import (
+	"context"
 	"math"
 
 	"monotron/csrc/device"
@@ -13,7 +14,7 @@ import (
 
 // begin finds out what a pass over a global batch needs to know of all its rows. All ranks call it
 // together.
-func (p *preferring) begin(r *Run, f *Feed, batch []*engine.Micro) error {
+func (p *preferring) begin(_ context.Context, r *Run, f *Feed, batch []*engine.Micro) error {
 	p.set = sft.PreferencesOf(f.set)
 	if f.split != dataset.Train.String() { // an evaluation's tokens are those of its set, however it is cut
 		p.nll = p.perToken(p.size(p.set.Rows))

@@ -87,7 +87,11 @@ func (r *Run) refer() error {
 		return nil
 	}
 	what := "the weights that the tuning starts from"
-	if c := &r.Config; c.Adapter.Folder != "" || len(c.Model.Adapters) > 0 && r.holdsAdapter(c.Checkpoint.Load, wantedStep(&c.Checkpoint)) {
+	c := &r.Config
+	if begun := c.Adapter.Folder != "" || r.holdsAdapter(c.Checkpoint.Load, wantedStep(&c.Checkpoint)); begun && c.Model.Retrained != nil {
+		return exitcode.Errorf(exitcode.Usage, "the reference is the model without its adapter, and %s was trained in full with it; name the model that the tuning started from by --ref-load", c.Model.Retrained.Names[0])
+	}
+	if c.Adapter.Folder != "" || len(c.Model.Adapters) > 0 && r.holdsAdapter(c.Checkpoint.Load, wantedStep(&c.Checkpoint)) {
 		what += ", without their adapter (merge it by monotron convert --adapter to have it in the reference)"
 	}
 	return r.computeReference(what)

@@ -453,7 +453,7 @@ func changedSettings(saved json.RawMessage, now *config.Run) []string {
 
 func differences(path string, before, after map[string]any) (list []string) {
 	for _, key := range slices.Sorted(maps.Keys(after)) {
-		if key == "Adapters" || key == "Settings" { // Adapter says it shorter
+		if key == "Adapters" || key == "Retrained" || key == "Settings" { // Adapter says it shorter
 			continue
 		}
 		was, is := before[key], after[key]

@@ -1,6 +1,7 @@
 package training
 
 import (
+	"context"
 	"encoding/json"
 	"math"
 	"regexp"
@@ -125,7 +126,7 @@ func (a *answers) sums() []float64 {
 }
 
 // begin samples answers where the step's are not there yet, and puts them into its micro-batches.
-func (s *sampling) begin(r *Run, f *Feed, batch []*engine.Micro) error {
+func (s *sampling) begin(ctx context.Context, r *Run, f *Feed, batch []*engine.Micro) error {
 	size := int64(r.Config.GlobalBatchSize)
 	step := r.at.ConsumedTrain/size - 1
 	generation := step / int64(s.options.Iterations)
@@ -135,7 +136,7 @@ func (s *sampling) begin(r *Run, f *Feed, batch []*engine.Micro) error {
 			r.log.note("the answers of step %d are not there: new ones are sampled with the weights as they are", step)
 			s.fresh = true
 		}
-		if err := s.sample(r, f, batch, generation); err != nil {
+		if err := s.sample(ctx, r, f, batch, generation); err != nil {
 			return err
 		}
 	}
@@ -148,7 +149,7 @@ func (s *sampling) beginEvaluation(*Run, *Feed, int64, int, int) error { return 
 
 // evaluate samples an answer to each prompt that a feed gives from the consumed samples on. The loss is their mean reward
 // with its sign changed.
-func (s *sampling) evaluate(r *Run, f *Feed, consumed int64, iters, micros int) (e evaluated, err error) {
+func (s *sampling) evaluate(ctx context.Context, r *Run, f *Feed, consumed int64, iters, micros int) (e evaluated, err error) {
 	set := sft.PromptsOf(f.set)
 	if r.device.Counts() || set == nil {
 		return e, nil
@@ -180,7 +181,7 @@ func (s *sampling) evaluate(r *Run, f *Feed, consumed int64, iters, micros int) 
 			list = append(list, asked{int64(row), row, 1<<31 | uint32(row)})
 		}
 	}
-	a, err := s.answered(r, set, list, rows)
+	a, err := s.answered(ctx, r, set, list, rows)
 	if err != nil {
 		return e, err
 	}

@@ -46,7 +46,7 @@ func promptData(c *config.Run, tok tokenizer.Tokenizer, s sft.Config) (sets [3]d
 const mostAtOnce = 64
 
 // sample has answers sampled to the prompts of a batch, and rewards them.
-func (s *sampling) sample(r *Run, f *Feed, batch []*engine.Micro, generation int64) error {
+func (s *sampling) sample(ctx context.Context, r *Run, f *Feed, batch []*engine.Micro, generation int64) error {
 	c := &r.Config
 	var list []asked
 	for _, m := range batch {
@@ -62,7 +62,7 @@ func (s *sampling) sample(r *Run, f *Feed, batch []*engine.Micro, generation int
 		}
 		rows[i] = sample.Row
 	}
-	a, err := s.answered(r, s.set, list, rows)
+	a, err := s.answered(ctx, r, s.set, list, rows)
 	if err != nil {
 		return err
 	}
@@ -82,9 +82,10 @@ type asked struct {
 	number uint32
 }
 
-// answered has this rank's answers sampled, makes them known to all ranks, and has them rewarded. rows are those of
+// answered has this rank's answers sampled, makes them known to all ranks, and has them rewarded. A command that
+// rewards ends where the run is asked to stop. rows are those of
 // all answers by their place; -1: that one is not asked for.
-func (s *sampling) answered(r *Run, set *sft.Prompts, list []asked, rows []int64) (*answers, error) {
+func (s *sampling) answered(ctx context.Context, r *Run, set *sft.Prompts, list []asked, rows []int64) (*answers, error) {
 	own, err := s.continued(r, set, list)
 	if err != nil {
 		return nil, err
@@ -93,7 +94,7 @@ func (s *sampling) answered(r *Run, set *sft.Prompts, list []asked, rows []int64
 	if err := a.gather(r, len(rows), own, list, s.ends); err != nil {
 		return nil, err
 	}
-	return a, s.reward(r, a, set, rows)
+	return a, s.reward(ctx, r, a, set, rows)
 }
 
 // continued are this rank's answers. The weights that sample are those of the coming step.
@@ -156,17 +157,21 @@ func (a *answers) gather(r *Run, n int, own []inference.Continued, list []asked,
 	return nil
 }
 
-// reward has the first rank judge the answers, and tells the others.
-func (s *sampling) reward(r *Run, a *answers, set *sft.Prompts, rows []int64) error {
+// reward has the first rank judge the answers, and tells the others; or that it was asked to stop, errStopped.
+func (s *sampling) reward(ctx context.Context, r *Run, a *answers, set *sft.Prompts, rows []int64) error {
 	n := len(rows)
-	flat := make([]float64, n*len(s.rewards))
+	flat := make([]float64, n*len(s.rewards)+1) // the last one: the first rank was asked to stop
 	if r.rank.First() {
 		judged, places, err := s.judged(r, a, set, rows)
 		if err != nil {
 			return err
 		}
 		for i, reward := range s.rewards {
-			list, err := reward.Of(context.Background(), judged)
+			list, err := reward.Of(ctx, judged)
+			if err != nil && ctx.Err() != nil {
+				flat[len(flat)-1] = 1
+				break
+			}
 			if err != nil {
 				return err
 			}
@@ -178,6 +183,9 @@ func (s *sampling) reward(r *Run, a *answers, set *sft.Prompts, rows []int64) er
 	flat, err := r.sum(flat)
 	if err != nil {
 		return err
+	}
+	if flat[len(flat)-1] > 0 {
+		return errStopped
 	}
 	for i := range s.rewards {
 		a.Rewards = append(a.Rewards, flat[i*n:(i+1)*n:(i+1)*n])

@@ -30,10 +30,7 @@ func (s *reason) err() error {
 // of them has seen.
 func (r *Run) reasonToStop(ctx context.Context) (*reason, error) {
 	it, c := r.Engine.Iteration, &r.Config
-	kept := "; the checkpoint of this iteration is saved, run the same command again to continue"
-	if c.Checkpoint.Save == "" {
-		kept = "; nothing is saved because --save is not given"
-	}
+	kept := r.kept()
 	seen, err := r.agreed(ctx)
 	switch {
 	case err != nil:
@@ -50,6 +47,14 @@ func (r *Run) reasonToStop(ctx context.Context) (*reason, error) {
 		return &reason{fmt.Sprintf("exiting at iteration %d as --exit-interval asks", it), exitcode.Done, false}, nil
 	}
 	return nil, nil
+}
+
+// kept says what becomes of a run that stops.
+func (r *Run) kept() string {
+	if r.Config.Checkpoint.Save == "" {
+		return "; nothing is saved because --save is not given"
+	}
+	return "; the checkpoint of this iteration is saved, run the same command again to continue"
 }
 
 // What a rank may have seen that all must act on; the highest counts, also where the ranks'

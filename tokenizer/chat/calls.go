@@ -23,7 +23,12 @@ type CallFormat struct {
 	close      string      // behind the arguments
 	after      string      // behind a call, also behind the last
 	parameters *parameterTags
+	literals   *literals
 }
+
+// literals are the texts of arguments as a list of key and value: {key:value,key:value} or
+// (key=value, key=value). quote is around strings.
+type literals struct{ open, assign, quote, close string }
 
 // objectKeys are the keys of a call's name and arguments.
 type objectKeys struct{ name, arguments string }
@@ -60,7 +65,7 @@ func (f *CallFormat) Frame() (begin, again, end string) {
 
 // Around is a call's text around the arguments of the tool. ok: they are JSON.
 func (f *CallFormat) Around(tool string) (open, close string, ok bool) {
-	return f.open + tool + f.middle, f.close, f.parameters == nil && f.middle != ""
+	return f.open + tool + f.middle, f.close, f.parameters == nil && f.literals == nil && f.middle != ""
 }
 
 // ObjectCalls is a format of one call as a JSON object, for templates whose arguments are not JSON.
@@ -223,8 +228,35 @@ func (f *CallFormat) read(text, name string) (span, error) {
 			return span{at, behind + i + len(arguments)}, nil
 		}
 	}
+	if s, ok := f.readLiterals(text, at, behind); ok {
+		return s, nil
+	}
 	return f.readParameters(text, at, behind)
 }
+
+// readLiterals reads a call whose arguments are a list of key and value in brackets.
+func (f *CallFormat) readLiterals(text string, at, behind int) (span, bool) {
+	rest := text[behind:]
+	for open, close := range map[string]string{"{": "}", "(": ")"} {
+		for _, assign := range []string{":", "="} {
+			inner, is := strings.CutPrefix(rest, open+probeKey+assign)
+			quote, inner, found := strings.Cut(inner, probeValue)
+			if !is || !found || quote == "" || len(quote) > longestQuote {
+				continue
+			}
+			for _, comma := range []string{",", ", "} {
+				if end := quote + comma + probeKey2 + assign + probeValue2 + close; strings.HasPrefix(inner, end) {
+					f.literals = &literals{open, assign, quote, close}
+					return span{at, len(text) - len(inner) + len(end)}, true
+				}
+			}
+		}
+	}
+	return span{}, false
+}
+
+// longestQuote bounds what is around a string.
+const longestQuote = 16
 
 // readObject reads a call that is a JSON object with the name and the arguments, maybe in a list.
 func (f *CallFormat) readObject(text, name string, at int) (span, bool) {

@@ -118,6 +118,7 @@ func (f *CallFormat) readCall(text string, tools []Tool) (c Call, rest string, o
 		c, ok = f.object.call(members)
 		return c, text[d.InputOffset():], ok
 	}
+	text = strings.TrimLeft(text, " \t\r\n")
 	end := strings.IndexFunc(text, func(r rune) bool { return !nameRune(r) })
 	if end < 0 {
 		end = len(text)
@@ -126,6 +127,10 @@ func (f *CallFormat) readCall(text string, tools []Tool) (c Call, rest string, o
 		return c, "", false
 	}
 	text = text[end:]
+	if f.literals != nil {
+		c.Arguments, rest, ok = f.literals.arguments(text)
+		return c, rest, ok
+	}
 	if f.parameters != nil {
 		c.Arguments, rest, ok = f.parameters.read(skip(text, f.middle), toolOf(tools, c.Name))
 		return c, rest, ok

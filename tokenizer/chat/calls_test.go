@@ -34,10 +34,22 @@ const (
 	bareTemplate = `{% for t in tools %}{{ t.function.name }} {% endfor %}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls %}{% if loop.first %}<calls>{% endif %}<call>function<sep>{{ c.function.name + '\n` + "```" + `json\n' + c.function.arguments + '\n` + "```" + `' }}</call>{% if loop.last %}</calls>{% endif %}{% endfor %}{{ eos_token }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}`
 )
 
+// Templates that write arguments as literals: in the manner of LFM2, and of Gemma 4.
+const (
+	pythonTemplate = `{% for t in tools %}{{ t.function.name }} {% endfor %}{% for m in messages %}<|im_start|>{{ m.role }}
+{{ m.content }}{% if m.tool_calls %}<|calls|>[{% for c in m.tool_calls %}{{ c.function.name }}({% for k, v in c.function.arguments.items() %}{{ k }}={{ v | tojson }}{{ '' if loop.last else ', ' }}{% endfor %}){{ '' if loop.last else ', ' }}{% endfor %}]<|end|>{% endif %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}`
+	quotesTemplate = `{% macro write(v) %}{% if v is string %}<|"|>{{ v }}<|"|>{% elif v is mapping %}{{ '{' }}{% for k, x in v.items() %}{{ k }}:{{ write(x) }}{{ '' if loop.last else ',' }}{% endfor %}{{ '}' }}{% elif v is iterable %}[{% for x in v %}{{ write(x) }}{{ '' if loop.last else ',' }}{% endfor %}]{% else %}{{ v | tojson }}{% endif %}{% endmacro %}{% for t in tools %}{{ t.function.name }} {% endfor %}{% for m in messages %}<turn>{{ m.role }}
+{{ m.content }}{% for c in m.tool_calls %}<|tool_call>call:{{ c.function.name }}{{ write(c.function.arguments) }}<tool_call|>{% endfor %}<end>
+{% endfor %}{% if add_generation_prompt %}<turn>assistant
+{% endif %}`
+)
+
 // callTemplates are the templates of golden/chat that write calls, and those above.
 func callTemplates(t *testing.T) map[string]string {
 	t.Helper()
-	all := map[string]string{"tags": tagsTemplate, "keys": keysTemplate, "bare": bareTemplate}
+	all := map[string]string{"tags": tagsTemplate, "keys": keysTemplate, "bare": bareTemplate, "python": pythonTemplate, "quotes": quotesTemplate}
 	for _, name := range []string{"05-llama31-tools", "07-mistral-v3-tools", "11-qwen25-tools", "12-qwen3-thinking", "21-granite"} {
 		text, err := os.ReadFile(filepath.Join(golden.Dir(t, "chat"), "templates", name+".jinja"))
 		if err != nil {
@@ -203,12 +215,32 @@ func TestTemplatesWithoutCalls(t *testing.T) {
 		"no tools":  {`{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}`, "does not show tools"},
 		"no calls":  {`{{ tools | tojson }}{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}`, "does not write calls"},
 		"a failure": {`{{ tools | tojson }}{% for m in messages %}{{ m.content }}{% if m.tool_calls %}{{ raise_exception('never') }}{% endif %}{% endfor %}`, "does not write calls of tools: never"},
-		"pythonic":  {`{{ tools | tojson }}{% for m in messages %}{{ m.content }}{% for c in m.tool_calls %}[{{ c.function.name }}({% for k, v in c.function.arguments.items() %}{{ k }}={{ v | tojson }}, {% endfor %})]{% endfor %}{% endfor %}`, "form that is not supported"},
+		"in words":  {`{{ tools | tojson }}{% for m in messages %}{{ m.content }}{% for c in m.tool_calls %}[{{ c.function.name }}: {% for k, v in c.function.arguments.items() %}{{ k }} is {{ v | tojson }}, {% endfor %}]{% endfor %}{% endfor %}`, "form that is not supported"},
 		"channels":  {`{{ tools | tojson }}<|channel|>`, "channels"},
 		"two names": {`{{ tools | tojson }}{% for m in messages %}{{ m.content }}{% for c in m.tool_calls %}<c>{{ c.function.name }}<n>{{ c.function.name }}<a>{{ c.function.arguments | tojson }}</c>{% endfor %}{% endfor %}`, "form that is not supported"},
 	} {
 		if f, err := callTemplate(t, c.text).CallFormat(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %+v, %v; want %q", name, f, err, c.want)
+		}
+	}
+}
+
+// Claim: literals of Python and of templates become JSON; what is no literal is no call.
+func TestLiterals(t *testing.T) {
+	python, gemma := &literals{"(", "=", `"`, ")"}, &literals{"{", ":", `<|"|>`, "}"}
+	for _, c := range []struct {
+		of         *literals
+		text, want string
+	}{
+		{python, `(a=1, b='it\'s "x"', c=True, d=None, e=[1, "2"], f={"k": false}, g=-1.5e3)x`, `{"a": 1, "b": "it's \"x\"", "c": true, "d": null, "e": [1, "2"], "f": {"k": false}, "g": -1.5e3}`},
+		{python, `()`, `{}`},
+		{gemma, `{a:<|"|>x, {y}<|"|>,b:{c:[true,<|"|><|"|>],d:{}},e:7}`, `{"a": "x, {y}", "b": {"c": [true, ""], "d": {}}, "e": 7}`},
+		{python, `(a=1`, ""}, {python, `(a=`, ""}, {python, `(a)`, ""}, {python, `(a=b)`, ""}, {python, `(a=1 b=2)`, ""}, {python, `(a="x)`, ""}, {python, `(a='x)`, ""},
+		{gemma, `{a:<|"|>x}`, ""}, {gemma, `{a:[1}`, ""}, {gemma, `{:1}`, ""}, {gemma, `{a:}`, ""},
+		{gemma, strings.Repeat("{a:", 100) + "1" + strings.Repeat("}", 100), ""}, {gemma, "{a:" + strings.Repeat("[", 1000), ""},
+	} {
+		if got, _, ok := c.of.arguments(c.text); ok != (c.want != "") || ok && got != c.want {
+			t.Errorf("%.60s: %s, %v; want %s", c.text, got, ok, c.want)
 		}
 	}
 }

@@ -30,6 +30,9 @@ func (o *options) merge(src checkpoint.Source, notes *command.Printer) (merged c
 			return nil, nil, err
 		}
 		notes.Printf("%s: the adapter of %s, for PEFT; the output has the weights without it\n", o.split, info.Path)
+		if r := info.Model.Retrained; r != nil {
+			notes.Printf("note: %d weights were trained in full with the adapter, the first is %s; the output has them as they are now, and so has the adapter\n", len(r.Names), r.Names[0])
+		}
 		return peft.Bare(src), nothing, nil
 	case n > 0:
 		notes.Printf("merging the %d adapted modules of %s\n", n, info.Path)

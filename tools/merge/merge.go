@@ -44,6 +44,13 @@ func run(c *cli.Context) error {
 	if err := dataset.Merge(dataset.BuilderConfig{Prefix: out, Multimodal: c.Bool("multimodal")}, prefixes); err != nil {
 		return err
 	}
+	joined, made, err := dataset.JoinedSidecar(prefixes)
+	if err == nil && made { // all were made with one tokenizer, which training then knows
+		err = joined.Write(out)
+	}
+	if err != nil {
+		return err
+	}
 	fmt.Fprintf(c.App.ErrWriter, "%s: %d pairs joined\n", out, len(prefixes))
 	return nil
 }

@@ -24,20 +24,21 @@ type rankReport struct {
 }
 
 type memoryReport struct {
-	Device  string       `json:"device"`
-	Machine string       `json:"machine,omitempty"`
-	Fits    *bool        `json:"fits,omitempty"`
-	Seconds float64      `json:"seconds_per_step,omitempty"`
-	Low     float64      `json:"seconds_low,omitempty"`
-	High    float64      `json:"seconds_high,omitempty"`
-	TFLOPs  float64      `json:"tflops_per_device,omitempty"`
-	MFU     float64      `json:"mfu,omitempty"`
-	Waiting float64      `json:"seconds_waiting,omitempty"`
-	Eval    float64      `json:"seconds_per_evaluation,omitempty"`
-	Saving  float64      `json:"seconds_per_save,omitempty"`
-	Days    float64      `json:"days,omitempty"`
-	Cost    float64      `json:"cost,omitempty"`
-	Ranks   []rankReport `json:"ranks"`
+	Device  string         `json:"device"`
+	Machine string         `json:"machine,omitempty"`
+	Fits    *bool          `json:"fits,omitempty"`
+	Seconds float64        `json:"seconds_per_step,omitempty"`
+	Low     float64        `json:"seconds_low,omitempty"`
+	High    float64        `json:"seconds_high,omitempty"`
+	TFLOPs  float64        `json:"tflops_per_device,omitempty"`
+	MFU     float64        `json:"mfu,omitempty"`
+	Waiting float64        `json:"seconds_waiting,omitempty"`
+	Eval    float64        `json:"seconds_per_evaluation,omitempty"`
+	Saving  float64        `json:"seconds_per_save,omitempty"`
+	Days    float64        `json:"days,omitempty"`
+	Cost    float64        `json:"cost,omitempty"`
+	Failing *goodputReport `json:"with_failures,omitempty"`
+	Ranks   []rankReport   `json:"ranks"`
 }
 
 func (p *runPlan) report() memoryReport {
@@ -46,6 +47,7 @@ func (p *runPlan) report() memoryReport {
 		fits, s := p.fits(), p.seconds
 		out.Machine, out.Fits, out.Seconds, out.Low, out.High, out.TFLOPs, out.MFU, out.Waiting = p.machine.Name, &fits, s.Step, s.Low, s.High, s.TFLOPs, s.MFU, s.Waiting
 		out.Eval, out.Saving, out.Days, out.Cost = p.beside.Evaluation, p.beside.Saving, p.days(), p.cost()
+		out.Failing = p.goodput.report(p)
 	}
 	for _, r := range p.ranks {
 		out.Ranks = append(out.Ranks, rankReport{r.Number, r.Peak, purposes(r.ByPurpose), r.At.String(), purposes(r.AtPeak), r.Reserved, r.Stored, r.Scratch})
@@ -84,6 +86,9 @@ func (p *runPlan) writeTime(out *command.Printer) {
 			out.Printf(", %s at %g a device-hour", money(p.cost()), p.price)
 		}
 		out.Printf("\n")
+	}
+	if p.goodput != nil {
+		p.goodput.write(p, out)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -27,7 +28,7 @@ func runCommand(open func(name string) (*device.Device, error)) *cli.Command {
 		ArgsUsage: "pretrain_gpt FLAGS...",
 		Description: "FLAGS are those of the training command, with --world-size for the number of ranks. Setup and steps of one rank of each " +
 			"kind are executed as a dry run, without tensor storage, so that the bytes are those of the real run. Neither data nor weights are read.",
-		Flags: []cli.Flag{
+		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "machine", Usage: "plan for a machine file, or one of " + strings.Join(plan.Machines(), ", ") + ": predicts seconds per step and whether the run fits"},
 			command.Between(0, 10, &cli.Float64Flag{Name: "jitter", Usage: "fraction by which the slowest device is slower than the others"}),
 			command.Between(0, 1e6, &cli.Float64Flag{Name: "price", Usage: "price of a device per hour, to compute the cost of the training"}),
@@ -36,7 +37,7 @@ func runCommand(open func(name string) (*device.Device, error)) *cli.Command {
 			&cli.BoolFlag{Name: "timeline", Usage: "with --machine: print the step's timeline as text"},
 			&cli.BoolFlag{Name: "experts-at-most", Usage: "count each rank as if every token chose its experts, the worst case (default: tokens choose evenly)"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object, with every rank"},
-		},
+		}, goodputFlags),
 		Action: func(c *cli.Context) error { return planRun(c, open) },
 	})
 }
@@ -93,12 +94,13 @@ type runPlan struct {
 	beside  plan.Beside
 	chart   *timeline.Chart // nil: nobody wants a timeline
 	price   float64
+	goodput *goodput // nil: nobody says how often a device fails
 }
 
 // machineOf is that of --machine; nil: none.
 func machineOf(c *cli.Context) (*plan.Machine, error) {
 	if c.String("machine") == "" {
-		for _, name := range []string{"jitter", "price", "svg", "trace", "timeline"} {
+		for _, name := range []string{"jitter", "price", "svg", "trace", "timeline", "device-mtbf", "restart-seconds", "save-seconds", "spare-nodes", "repair-hours"} {
 			if c.IsSet(name) {
 				return nil, exitcode.Errorf(exitcode.Usage, "--%s needs --machine, which has the speed of the devices", name)
 			}
@@ -123,6 +125,9 @@ func (p *runPlan) time(c *cli.Context) error {
 		return err
 	}
 	if p.beside, err = clock.Beside(by); err != nil {
+		return err
+	}
+	if p.goodput, err = p.failing(c); err != nil {
 		return err
 	}
 	if p.price = c.Float64("price"); c.String("svg") == "" && c.String("trace") == "" && !c.Bool("timeline") {

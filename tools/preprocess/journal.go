@@ -36,7 +36,7 @@ func (o *options) journalPath() string {
 func (o *options) fingerprint() (string, error) {
 	h := xxh3.New()
 	fmt.Fprintln(h, o.keys, o.appendEOD, o.partitions, o.sequential, o.emptyToo, o.skipBad, o.maxLine, o.dtype, o.output, o.maxDocuments,
-		o.hash, o.tok.Name(), o.split)
+		o.hash, o.tok.Name(), o.split, o.parts)
 	for _, path := range o.inputs {
 		if path == "-" {
 			fmt.Fprintln(h, "-")

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/dataset"
+	"monotron/dataset/jsonl"
 	"monotron/internal/exitcode"
 	"monotron/tokenizer"
 	"monotron/tools/internal/command"
@@ -21,6 +22,8 @@ import (
 // options is what the flags say.
 type options struct {
 	inputs       []string
+	parts        []jsonl.Part // of the inputs, with --shard
+	shard        string       // as the prefix has it; "": all
 	format       string
 	prefix       string
 	output       dataset.Format
@@ -72,6 +75,11 @@ func read(c *cli.Context) (o *options, err error) {
 	if err := o.check(c); err != nil {
 		return nil, err
 	}
+	if text := c.String("shard"); text != "" {
+		if err := o.setShard(text); err != nil {
+			return nil, err
+		}
+	}
 	o.keys = unique(o.keys)
 	if o.eodFirst = o.output == dataset.LLMC; o.output == dataset.Pair && slices.Contains([]string{"lazy", "cached"}, c.String("dataset-impl")) {
 		o.output = dataset.OldPair
@@ -112,7 +120,7 @@ func (o *options) check(c *cli.Context) error {
 	need(!c.IsSet("text-split") || o.format == "text" && o.textSplit > 0 && o.textSplit < 1, "--text-split is a fraction between 0 and 1 and goes with --input-format text")
 	need(o.partitions == 1 || o.output == dataset.Pair && !slices.Contains([]string{"lazy", "cached"}, c.String("dataset-impl")), "--partitions goes with --output-format megatron and --dataset-impl mmap")
 	for flag, set := range map[string]bool{
-		"--partitions": o.partitions > 1, "--split-sentences": c.Bool("split-sentences"), "--resume": o.resume,
+		"--partitions": o.partitions > 1, "--split-sentences": c.Bool("split-sentences"), "--resume": o.resume, "--shard": c.IsSet("shard"),
 		"--find-optimal-num-workers": c.Bool("find-optimal-num-workers"), "--on-bad-line skip": o.skipBad,
 	} {
 		need(lines || !set, flag+" goes with JSON lines, not with --input-format "+o.format)
@@ -121,6 +129,8 @@ func (o *options) check(c *cli.Context) error {
 	need(o.format != "tokens" || !stdin, "--input-format tokens reads files, not standard input")
 	need(!stdin || o.partitions == 1 || !o.sequential, "--keep-sequential-samples counts the lines first, so it cannot read standard input")
 	need(!stdin || !c.Bool("find-optimal-num-workers"), "--find-optimal-num-workers reads its input several times, so it cannot read standard input")
+	need(!c.IsSet("shard") || !stdin, "--shard reads parts of files, not standard input")
+	need(!c.IsSet("shard") || !c.Bool("find-optimal-num-workers"), "--find-optimal-num-workers reads all of the input, so it does not go with --shard")
 	need(!o.dryRun || !stdin, "--dry-run would swallow standard input")
 	if len(problems) > 0 {
 		slices.Sort(problems)

@@ -210,9 +210,17 @@ func (s *source) readFile(file int, take func() *job, send func(*job)) error {
 	return r.Close()
 }
 
+// part is what is read of an input.
+func (o *options) part(file int) (all jsonl.Part) {
+	if o.parts == nil {
+		return all
+	}
+	return o.parts[file]
+}
+
 // open opens an input, where a resumed run goes on.
 func (s *source) open(file int) (*jsonl.Reader, error) {
-	r, err := jsonl.Open(s.inputs[file], blockBytes)
+	r, err := jsonl.OpenPart(s.inputs[file], blockBytes, s.part(file))
 	if err != nil {
 		return nil, err
 	}

@@ -47,6 +47,7 @@ func flagTable() []cli.Flag {
 		&cli.BoolFlag{Name: "append-eod", Usage: "add the end-of-document id to the end of each document that has tokens (llmc: to its start)"},
 		&cli.StringFlag{Name: "on-bad-line", Value: "error", Usage: "action for a line that cannot be read: error ends the run; skip leaves the line out and reports it"},
 		command.Between(1, 1<<40, &cli.Int64Flag{Name: "max-line-bytes", Value: jsonl.DefaultMaxLine, Usage: "maximum size of a line, in bytes; longer lines are an error"}),
+		&cli.StringFlag{Name: "shard", Usage: "`I/N`: convert the I-th of N parts of the input to PREFIX_IofN_KEY_document, as one of N hosts; merge_datasets joins the parts"},
 		&cli.BoolFlag{Name: "resume", Usage: "continue a killed run of the same flags"},
 		&cli.DurationFlag{Name: "resume-interval", Value: 10 * time.Second, Usage: "time between records of the progress, for --resume"},
 		&cli.BoolFlag{Name: "dry-run", Usage: "check flags, inputs and their first lines and estimate size and time, without writing output"},

@@ -34,7 +34,11 @@ func (o *options) newProgress(consumed *atomic.Int64) *progress {
 
 // inputBytes is the size of all inputs, 0 where one cannot be known.
 func (o *options) inputBytes() (total int64) {
-	for _, path := range o.inputs {
+	for file, path := range o.inputs {
+		if part := o.part(file); part.To > 0 {
+			total += part.To - part.From
+			continue
+		}
 		info, err := os.Stat(path)
 		if path == "-" || err != nil || !info.Mode().IsRegular() {
 			return 0

@@ -16,7 +16,7 @@ var checkpointFlags = owned(Checkpoint,
 	works("keep-last", Int, "", "Checkpoint.KeepLast", "number of newest checkpoints to keep; -1 and 0 keep all (default: all)").from(-1, sizes).same("-1", "0").alias("most-recent-k"),
 	works("ckpt-format", String, "native", "Checkpoint.Format", "format of the checkpoints to write").choices("native", "torch", "torch_dist").
 		but("use native, torch or torch_dist", "torch_dcp", "fsdp_dtensor", "zarr").
-		differs("Megatron-LM's default is torch_dist; native has checksums of every byte and loads under any layout"),
+		differs("the default is torch_dist there; native has checksums of every byte and loads under any layout"),
 	works("ckpt-step", Int, "", "Checkpoint.Step", "iteration to load (default: the latest)").from(0, sizes).alias("override-ckpt-iteration"),
 	works("no-save-tokenizer-assets", Switch, "", "Checkpoint.NoTokenizer", "store only the tokenizer's name in checkpoints, without a copy of its files").alias("disable-save-tokenizer-assets"),
 	works("no-save-optim", Switch, "", "Checkpoint.NoSaveOptim", "leave the optimizer's state out of checkpoints"),

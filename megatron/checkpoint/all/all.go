@@ -56,6 +56,9 @@ func OpenAs(f checkpoint.Format, path string, o checkpoint.OpenOptions) (checkpo
 	if err != nil || f != checkpoint.Native {
 		return src, err
 	}
+	if o.NoBase {
+		return src, nil
+	}
 	whole, err := completed(src, o)
 	if err != nil {
 		return nil, errors.Join(err, src.Close())

@@ -1,14 +1,18 @@
 package all
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+
+	"github.com/zeebo/xxh3"
 
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
@@ -42,17 +46,17 @@ func NewBase(dir string, step int64, quantize string, double bool) (b *Base, err
 	if src.Info().Format == checkpoint.Native {
 		b.Step = src.State().Iteration
 	}
-	b.Sum, err = sumOf(src)
+	b.Sum, err = knownSum(src)
 	return b, err
 }
 
-// fewBytes of each tensor are summed.
-const fewBytes = 4 << 10
+// mostAtOnce is how many bytes of a tensor are hashed at once.
+const mostAtOnce = 1 << 20
 
-// sumOf is a SHA-256 of the names, types and shapes of a model's weights and of the first bytes of each: other
-// weights have another, without all of them being read.
+// sumOf is a hash of the names, types, shapes and bytes of a model's weights. All of them are read: who opens a base
+// reads its weights next, and finds the files in memory.
 func sumOf(src checkpoint.Source) (string, error) {
-	h := sha256.New()
+	h := xxh3.New()
 	list := slices.Clone(src.Tensors())
 	slices.SortFunc(list, func(a, b checkpoint.Tensor) int { return strings.Compare(a.Name, b.Name) })
 	for _, t := range list {
@@ -60,16 +64,40 @@ func sumOf(src checkpoint.Source) (string, error) {
 			continue
 		}
 		fmt.Fprintln(h, t.Name, t.DType, t.Shape)
-		first := mpu.Piece{From: make([]int64, len(t.Shape)), Size: slices.Repeat([]int64{1}, len(t.Shape))}
-		last := len(t.Shape) - 1
-		first.Size[last] = min(t.Shape[last], fewBytes/checkpoint.Width(t.DType))
-		raw := make([]byte, first.Len()*checkpoint.Width(t.DType))
-		if err := src.Read(t.Name, first, raw); err != nil {
+		err := checkpoint.ByRows(src, t, mostAtOnce, func(_ mpu.Piece, chunk []byte) error {
+			_, err := h.Write(chunk)
+			return err
+		})
+		if err != nil {
 			return "", err
 		}
-		h.Write(raw)
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	sum := h.Sum128().Bytes()
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// sums are those that this process has found, by path, and sizes and times of the files: the ranks of a process
+// have the same base.
+var sums sync.Map
+
+// knownSum is sumOf, found once as long as the checkpoint's files stay as they are.
+func knownSum(src checkpoint.Source) (string, error) {
+	key := ""
+	err := filepath.WalkDir(src.Info().Path, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		st, err := os.Stat(path) // of what a link leads to
+		if err == nil {
+			key += fmt.Sprintln(path, st.Size(), st.ModTime().UnixNano())
+		}
+		return err
+	})
+	if err != nil {
+		return "", exitcode.With(exitcode.IO, err)
+	}
+	once, _ := sums.LoadOrStore(key, sync.OnceValues(func() (string, error) { return sumOf(src) }))
+	return once.(func() (string, error))()
 }
 
 // baseOf is the base that a checkpoint of ours needs; nil: it holds all weights.
@@ -99,7 +127,7 @@ func (b *Base) open(where string, o checkpoint.OpenOptions) (checkpoint.Source, 
 	if err != nil {
 		return nil, errors.Join(err, src.Close())
 	}
-	sum, err := sumOf(plain)
+	sum, err := knownSum(plain)
 	if err = errors.Join(err, plain.Close()); err == nil && sum != b.Sum {
 		err = exitcode.Errorf(exitcode.BadData, "%s holds an adapter alone, and %s has other weights now than those that it was trained over; bring these back", where, b.Folder)
 	}

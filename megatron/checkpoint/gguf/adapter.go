@@ -31,6 +31,9 @@ func WriteAdapter(ctx context.Context, path string, base checkpoint.Info, f *pef
 	if err != nil {
 		return done, err
 	}
+	if names := f.Whole(); len(names) > 0 {
+		return done, exitcode.Errorf(exitcode.Usage, "the adapter has %s in full (modules_to_save, bias), which GGUF adapters cannot hold; merge it: leave --adapter-only out", names[0])
+	}
 	w := &writingAdapter{c: c, f: f, kind: gguf.F32}
 	if o.Quantization != "" {
 		w.kind = kinds[o.Quantization]
@@ -71,6 +74,8 @@ func (w *writingAdapter) metadata(name string) []gguf.Pair {
 func (w *writingAdapter) outputs(a spec.Adapter) ([]gguf.Output, error) {
 	at, ok := w.c.where[a.Module+".weight"]
 	switch {
+	case a.Table || a.Experts > 0 || a.Linear == "output_layer":
+		return nil, exitcode.Errorf(exitcode.Usage, "module %s: adapters on embeddings, output layers and experts are not written to GGUF; merge the adapter: leave --adapter-only out", a.Module)
 	case !ok:
 		return nil, exitcode.Errorf(exitcode.Internal, "module %s has no tensor in GGUF", a.Module)
 	case a.Magnitude:

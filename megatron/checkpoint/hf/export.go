@@ -43,7 +43,10 @@ func Export(dir string, m *spec.Model, get func(global string) ([]float32, error
 func configOf(m *spec.Model, o ExportOptions) map[string]any {
 	c := map[string]any{
 		"architectures": []string{rows[o.Family].architecture}, "model_type": o.Family, "torch_dtype": torchTypes[o.DType], "dtype": torchTypes[o.DType],
-		"vocab_size": m.VocabSize, "tie_word_embeddings": m.Tied, "initializer_range": real(m.InitStd), "use_cache": true,
+		"vocab_size": m.VocabSize, "tie_word_embeddings": m.Tied, "use_cache": true,
+	}
+	if m.InitStd > 0 { // 0: of a checkpoint that does not say it
+		c["initializer_range"] = real(m.InitStd)
 	}
 	positions := o.MaxPositions
 	if positions == 0 {

@@ -10,12 +10,20 @@ type Module struct {
 	Table   bool       // of token ids: an embedding or the output layer
 	Conv1D  bool       // its weight is stored [in, out]
 	Rows    [][3]int64 // stretches of its rows in ours: {first of ours, first of its, number}
+	Experts int64      // of a mixture, whose weights transformers keeps as one parameter [experts, Out, In] of this name; 0: it is no mixture
 }
 
-// Modules lists the modules with a weight of two dimensions, in the order of the model.
+// Modules lists the modules with a weight of two dimensions, in the order of the model. The experts of a mixture
+// are two: what transformers has as mlp.experts.gate_up_proj and mlp.experts.down_proj, whatever files call them.
 func (mp *Mapping) Modules() (list []Module) {
 	for i := range mp.rules {
 		r := &mp.rules[i]
+		if before, after, is := strings.Cut(r.global, ".local_experts."); is {
+			if name, first := strings.CutPrefix(after, "0."); first && strings.HasSuffix(name, ".weight") {
+				list = append(list, mp.mixture(r, before+"."+strings.TrimSuffix(name, ".weight")))
+			}
+			continue
+		}
 		linear, is := strings.CutSuffix(r.global, ".weight")
 		if !is || len(r.shape) != 2 || strings.Contains(r.global, "position_embeddings") {
 			continue
@@ -24,7 +32,9 @@ func (mp *Mapping) Modules() (list []Module) {
 		for s, src := range r.sources {
 			modules[s] = Module{Name: strings.TrimSuffix(src.Name, ".weight"), Linear: linear, In: r.shape[1], Table: r.vocab, Conv1D: src.Transposed}
 		}
-		if !r.vocab {
+		if r.vocab {
+			modules[0].Out, modules[0].Rows = r.shape[0], [][3]int64{{0, 0, r.shape[0]}}
+		} else {
 			r.stretches(modules)
 		}
 		list = append(list, modules...)
@@ -44,4 +54,22 @@ func (r *rule) stretches(modules []Module) {
 			m.Rows = append(m.Rows, [3]int64{row, theirs, 1})
 		}
 	}
+}
+
+// mixture is the module of all experts of a layer, from the rule of the first one's weight.
+func (mp *Mapping) mixture(r *rule, linear string) Module {
+	layer := strings.Join(strings.SplitN(r.sources[0].Name, ".", 4)[:3], ".") // model.layers.0
+	name := layer + ".mlp.experts.down_proj"
+	if strings.HasSuffix(linear, "linear_fc1") {
+		name = layer + ".mlp.experts.gate_up_proj"
+	}
+	return Module{Name: name, Linear: linear, Out: r.shape[0], In: r.shape[1], Rows: [][3]int64{{0, 0, r.shape[0]}}, Conv1D: r.sources[0].Transposed, Experts: int64(mp.Model.Experts.Num)}
+}
+
+// SourcesOf lists their tensors that make one of Megatron's.
+func (mp *Mapping) SourcesOf(global string) []Source {
+	if i, ok := mp.byGlobal[global]; ok {
+		return mp.rules[i].sources
+	}
+	return nil
 }

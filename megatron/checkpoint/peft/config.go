@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +17,9 @@ const (
 	WeightsFile = "adapter_model.safetensors"
 )
 
+// Biases are the values of bias: which of the base's are trained.
+var Biases = []string{"none", "all", "lora_only"}
+
 // AllLinear as the only target means every linear layer but the output layer.
 const AllLinear = "all-linear"
 
@@ -30,6 +32,8 @@ type Config struct {
 	Alpha       float64         `json:"lora_alpha"`
 	Dropout     float64         `json:"lora_dropout"`
 	Targets     Names           `json:"target_modules"`
+	Parameters  Names           `json:"target_parameters"`
+	Saved       Names           `json:"modules_to_save"`
 	Exclude     Names           `json:"exclude_modules"`
 	Layers      Layers          `json:"layers_to_transform"`
 	LayerNames  Names           `json:"layers_pattern"`
@@ -136,12 +140,11 @@ func (p Patterns) MarshalJSON() ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// foreign are settings of other kinds of adapters: with any value but null, false, empty or the
-// one named, the file's numbers mean something else.
-var foreign = map[string]string{
-	"modules_to_save": "", "target_parameters": "", "trainable_token_indices": "", "layer_replication": "", "alora_invocation_tokens": "",
-	"use_qalora": "", "lora_bias": "", "use_bdlora": "", "kasa_config": "", "velora_config": "", "arrow_config": "", "monteclora_config": "",
-	"bias": "none",
+// foreign are settings of other kinds of adapters: with any value but null, false or empty the file's
+// numbers mean something else.
+var foreign = []string{
+	"alora_invocation_tokens", "arrow_config", "ensure_weight_tying", "kasa_config", "layer_replication", "lora_bias",
+	"mica", "monteclora_config", "trainable_token_indices", "use_bdlora", "use_qalora", "velora_config",
 }
 
 // mostConfig is the largest configuration that is read, in bytes.
@@ -173,8 +176,8 @@ func ReadConfig(dir string) (c Config, err error) {
 			return c, bad("%s is null; it must be a number", name)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(foreign)) {
-		if value := string(fields[name]); !slices.Contains([]string{"", "null", "false", "[]", "{}", `"` + foreign[name] + `"`}, value) {
+	for _, name := range foreign {
+		if value := string(fields[name]); !slices.Contains([]string{"", "null", "false", "[]", "{}", `""`}, value) {
 			return c, bad("%s is %.80s, which is not supported; train and load adapters without it", name, value)
 		}
 	}
@@ -188,6 +191,10 @@ func ReadConfig(dir string) (c Config, err error) {
 		return c, bad("r is %d; must be 1 to 65536", c.R)
 	case c.Dropout < 0 || c.Dropout >= 1:
 		return c, bad("lora_dropout is %g; must be 0 or more and less than 1", c.Dropout)
+	case !slices.Contains(Biases, c.Bias):
+		return c, bad("bias is %.40q; must be one of %s", c.Bias, strings.Join(Biases, ", "))
+	case c.Saved.Pattern != "" || c.Parameters.Pattern != "":
+		return c, bad("modules_to_save and target_parameters must be lists of names")
 	}
 	return c, nil
 }

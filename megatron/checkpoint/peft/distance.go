@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/spec"
@@ -27,7 +28,7 @@ func (d *Distance) Ratio() float64 {
 func Distances(src, rounded checkpoint.Source, f *Folder) (list []Distance, err error) {
 	m := newMerged(src, f.Adapters, f.Values)
 	for _, t := range m.list {
-		if m.adapters[t.Name] == nil {
+		if m.adapters[t.Name] == nil || checkpoint.IsVocabulary(strings.TrimPrefix(t.Name, checkpoint.Model)) { // tables are not rounded
 			continue
 		}
 		some, err := m.distances(t, rounded)
@@ -63,7 +64,7 @@ func (m *merged) distances(t checkpoint.Tensor, rounded checkpoint.Source) (list
 		if err := m.add(moved, in, a); err != nil {
 			return nil, err
 		}
-		list = append(list, Distance{a.Module, apart(weight, other, a, in), apart(moved, weight, a, in)})
+		list = append(list, Distance{a.Module, apart(weight, other, a.Adapter, in), apart(moved, weight, a.Adapter, in)})
 	}
 	return list, nil
 }

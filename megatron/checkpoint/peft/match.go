@@ -16,8 +16,8 @@ import (
 // usual are the modules that PEFT adapts in a family where no target is named.
 var usual = map[string][]string{hf.GPT2: {"c_attn"}, hf.GPTNeoX: {"query_key_value"}, hf.Bloom: {"query_key_value"}, hf.Phi3: {"qkv_proj"}}
 
-// adaptable are the ends of the names of our layers that take adapters.
-var adaptable = []string{".self_attention.linear_qkv", ".self_attention.linear_proj", ".mlp.linear_fc1", ".mlp.linear_fc2"}
+// adaptable are the ends of the names of our linear layers that take adapters.
+var adaptable = []string{".self_attention.linear_qkv", ".self_attention.linear_proj", ".mlp.linear_fc1", ".mlp.linear_fc2", ".mlp.shared_experts.linear_fc1", ".mlp.shared_experts.linear_fc2"}
 
 // Resolve finds the modules of m that c names, by PEFT's rules. Targets that match nothing, and
 // modules that cannot have an adapter here, are refused by name.
@@ -25,23 +25,17 @@ func Resolve(m *spec.Model, family string, c Config) (list []spec.Adapter, err e
 	if m.Full != nil || m.KeysAreValues {
 		return nil, exitcode.Errorf(exitcode.Usage, "adapters are not supported on a model whose layers differ in heads (Gemma 4); tune all weights")
 	}
-	bare := *m
-	bare.Adapters = nil
-	if family == "" {
-		if family, err = hf.FamilyOf(&bare); err != nil {
-			return nil, fmt.Errorf("adapters are named by the modules of Hugging Face's families: %w", err)
-		}
-	}
-	mapping, err := hf.NewMapping(&bare, family)
+	mapping, err := mappingOf(m, family)
 	if err != nil {
 		return nil, err
 	}
-	if !c.Targets.Given() {
+	family = mapping.Family
+	if c.Targets.List == nil && !c.Targets.Given() && !c.Parameters.Given() {
 		if c.Targets.List = usual[family]; c.Targets.List == nil {
 			c.Targets.List = []string{"q_proj", "v_proj"}
 		}
 	}
-	r := resolver{c: c, used: map[string]bool{}, latent: m.Latent != nil}
+	r := resolver{c: c, m: m, used: map[string]bool{}}
 	modules := mapping.Modules()
 	if m.Tied {
 		modules = append(modules, hf.Module{Name: "lm_head", Linear: "output_layer", Table: true})
@@ -58,29 +52,57 @@ func Resolve(m *spec.Model, family string, c Config) (list []spec.Adapter, err e
 	return list, exitcode.With(exitcode.Usage, r.check(list, modules))
 }
 
+// mappingOf is the mapping of m's weights to the names of a family, "" for the one that can express it.
+func mappingOf(m *spec.Model, family string) (*hf.Mapping, error) {
+	bare := *m
+	bare.Adapters, bare.Retrained = nil, nil
+	if family == "" {
+		var err error
+		if family, err = hf.FamilyOf(&bare); err != nil {
+			return nil, fmt.Errorf("adapters are named by the modules of Hugging Face's families: %w", err)
+		}
+	}
+	return hf.NewMapping(&bare, family)
+}
+
 // resolver matches names.
 type resolver struct {
-	c      Config
-	used   map[string]bool // targets that matched
-	latent bool            // attention is multi-latent: its layers take no adapters
+	c    Config
+	m    *spec.Model
+	used map[string]bool // targets that matched
+}
+
+// all tells whether every linear layer is a target.
+func (r *resolver) all() bool {
+	t := r.c.Targets
+	return t.Pattern == AllLinear || len(t.List) == 1 && t.List[0] == AllLinear
 }
 
 // adapter is that of a module; nil: it has none.
 func (r *resolver) adapter(m hf.Module) (*spec.Adapter, error) {
-	ours := slices.ContainsFunc(adaptable, func(end string) bool { return strings.HasSuffix(m.Linear, end) }) && !strings.Contains(m.Linear, "experts")
-	latent := r.latent && strings.Contains(m.Linear, ".self_attention.")
+	ours := slices.ContainsFunc(adaptable, func(end string) bool { return strings.HasSuffix(m.Linear, end) })
+	latent := r.m.Latent != nil && strings.Contains(m.Linear, ".self_attention.") // its layers take no adapters
 	ours = ours && !latent
 	targeted, err := r.targets(m, ours)
+	if m.Experts > 0 {
+		targeted, err = r.parameter(m)
+	}
 	if err != nil || !targeted {
 		return nil, err
 	}
 	switch {
 	case m.Table:
-		return nil, fmt.Errorf("target %s: an embedding or output layer cannot have an adapter here, also because tied models share its weight; leave it out of the target modules", m.Name)
+		if err := r.table(m); err != nil {
+			return nil, err
+		}
+	case m.Experts > 0:
+		if err := r.mixture(m); err != nil {
+			return nil, err
+		}
 	case latent:
 		return nil, fmt.Errorf("target %s: layers of multi-latent attention cannot have an adapter here; leave it out of the target modules", m.Name)
 	case !ours:
-		return nil, fmt.Errorf("target %s: adapters are on the linear layers of attention and dense MLPs alone; leave it out of the target modules", m.Name)
+		return nil, fmt.Errorf("target %s: adapters are on embeddings, output layers and the linear layers of attention and MLPs; leave it out of the target modules", m.Name)
 	}
 	rank, err := number(r.c.Ranks, m.Name, float64(r.c.R))
 	if err != nil {
@@ -100,19 +122,60 @@ func (r *resolver) adapter(m hf.Module) (*spec.Adapter, error) {
 	if r.c.DoRA && r.c.Dropout > 0 {
 		return nil, fmt.Errorf("DoRA with a dropout of %g is not supported; set the dropout to 0", r.c.Dropout)
 	}
-	return &spec.Adapter{Linear: m.Linear, Module: m.Name, Out: m.Out, In: m.In, Rank: int(rank), Scale: scale, Dropout: r.c.Dropout, Magnitude: r.c.DoRA, Rows: m.Rows}, nil
+	a := &spec.Adapter{Linear: m.Linear, Module: m.Name, Out: m.Out, In: m.In, Rank: int(rank), Scale: scale, Dropout: r.c.Dropout, Magnitude: r.c.DoRA, Rows: m.Rows, Experts: m.Experts}
+	if m.Table && m.Linear != outputLayer { // PEFT's input is the id
+		a.Table, a.In, a.Out, a.Rows, a.Dropout = true, m.Out, m.In, nil, 0
+	}
+	return a, nil
+}
+
+const outputLayer = "output_layer"
+
+// table refuses adapters on an embedding or output layer that cannot have one.
+func (r *resolver) table(m hf.Module) error {
+	switch {
+	case r.m.Tied:
+		return fmt.Errorf("target %s: the embedding and the output layer of this model are one weight, so that an adapter on one of them could not be merged; leave it out of the target modules", m.Name)
+	case r.c.DoRA:
+		return fmt.Errorf("target %s: DoRA on embeddings and output layers is not supported; leave it out of the target modules, or --use-dora", m.Name)
+	case r.m.MTP != nil:
+		return fmt.Errorf("target %s: adapters on embeddings and output layers do not go with multi-token prediction; leave it out of the target modules", m.Name)
+	}
+	return nil
+}
+
+// mixture refuses adapters on experts that cannot have one, as PEFT does.
+func (r *resolver) mixture(m hf.Module) error {
+	switch {
+	case m.Conv1D:
+		return fmt.Errorf("target %s: experts that are stored [in, out] (GPT-OSS) cannot have an adapter here; name other target modules", m.Name)
+	case r.c.DoRA || r.c.Dropout > 0:
+		return fmt.Errorf("target %s: experts take neither DoRA nor dropout, as in PEFT; leave these out, or name the target modules of attention alone", m.Name)
+	}
+	return nil
+}
+
+// parameter tells whether the experts of a layer are to have an adapter.
+func (r *resolver) parameter(m hf.Module) (bool, error) {
+	if r.all() {
+		return true, nil
+	}
+	return r.matches(r.c.Parameters, m.Name)
 }
 
 // targets tells whether the module is to have an adapter.
 func (r *resolver) targets(m hf.Module, linear bool) (bool, error) {
 	t := r.c.Targets
-	if t.Pattern == AllLinear || len(t.List) == 1 && t.List[0] == AllLinear {
+	if m.Experts > 0 || r.saves(m.Name) {
+		return false, nil
+	}
+	if r.all() {
 		r.used[AllLinear] = true
-		if m.Table {
+		if m.Table || strings.HasSuffix(m.Linear, ".mlp.router") {
 			return false, nil
 		}
 		if !linear {
-			return false, fmt.Errorf("target %s: adapters on routers, experts and multi-latent attention are not supported; name the target modules", m.Name)
+			return false, fmt.Errorf("target %s: adapters on layers of multi-latent attention, gated delta nets and convolutions are not supported; name the target modules", m.Name)
 		}
 	} else if is, err := r.matches(t, m.Name); !is || err != nil {
 		return false, err
@@ -194,6 +257,9 @@ func number(patterns Patterns, name string, otherwise float64) (float64, error) 
 func (r *resolver) check(list []spec.Adapter, modules []hf.Module) error {
 	names := map[string]bool{}
 	for _, m := range modules {
+		if m.Experts > 0 {
+			continue
+		}
 		names[m.Name[strings.LastIndexByte(m.Name, '.')+1:]] = true
 	}
 	var last []string
@@ -204,6 +270,11 @@ func (r *resolver) check(list []spec.Adapter, modules []hf.Module) error {
 	for _, t := range append(r.c.Targets.List, r.c.Targets.Pattern) {
 		if t != "" && !r.used[t] {
 			return fmt.Errorf("target module %.80q matches no module of the model; modules end in %s", t, strings.Join(last, ", "))
+		}
+	}
+	for _, t := range r.c.Parameters.List {
+		if !r.used[t] {
+			return fmt.Errorf("target parameter %.80q matches no experts of the model; those of a mixture are mlp.experts.gate_up_proj and mlp.experts.down_proj", t)
 		}
 	}
 	if len(list) == 0 {

@@ -16,10 +16,10 @@ import (
 
 // Merge shows the weights of src with the sums of the adapter f in them. Adapter tensors and
 // weights are taken as f32, W + Scale·B·A, for DoRA scaled by row, is made in f32, and is rounded
-// once to the weight's type, to nearest even. Tensors without an adapter keep their bytes; the
-// optimizer's are left out.
+// once to the weight's type, to nearest even. Weights that f has in full take the place of the base's, rounded to
+// their type. Tensors without an adapter keep their bytes; the optimizer's are left out.
 func Merge(src checkpoint.Source, f *Folder) checkpoint.Source {
-	return newMerged(src, f.Adapters, f.Values)
+	return newMerged(f.over(src), f.Adapters, f.Values)
 }
 
 // MergeOwn is Merge of a checkpoint of a run that trained an adapter, with that one; others are
@@ -29,26 +29,75 @@ func MergeOwn(src checkpoint.Source) checkpoint.Source {
 	if len(adapters) == 0 {
 		return src
 	}
-	stored, tensors := adapterNames(src), map[string]checkpoint.Tensor{}
-	for _, t := range src.Tensors() {
-		tensors[t.Name] = t
+	return newMerged(src, adapters, namedReader(src))
+}
+
+// over shows src with the weights that f has in full.
+func (f *Folder) over(src checkpoint.Source) checkpoint.Source {
+	if len(f.whole) == 0 {
+		return src
 	}
-	return newMerged(src, adapters, func(name string) ([]float32, error) {
-		t := tensors[stored[name]]
-		if t.Name == "" {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: tensor %s of its adapter is missing", src.Info().Path, name)
+	o := &replaced{Source: src, folder: f, dtypes: map[string][2]string{}}
+	theirs := map[string]string{}
+	for _, t := range f.list {
+		theirs[t.Name] = t.DType
+	}
+	for _, t := range src.Tensors() {
+		if name, is := strings.CutPrefix(t.Name, checkpoint.Model); is && f.Holds(name) {
+			o.dtypes[t.Name] = [2]string{t.DType, theirs[t.Name]}
 		}
-		return readAll(src, t.Name, t.DType, t.Shape)
-	})
+	}
+	return o
+}
+
+// replaced is a source of which an adapter has some weights.
+type replaced struct {
+	checkpoint.Source
+	folder *Folder
+	dtypes map[string][2]string // of these weights: as they are shown, and as the adapter has them
+}
+
+// Read fills dst with a box of a weight.
+func (r *replaced) Read(name string, box mpu.Piece, dst []byte) error {
+	types, is := r.dtypes[name]
+	if !is {
+		return r.Source.Read(name, box, dst)
+	}
+	raw := make([]byte, box.Len()*checkpoint.Width(types[1]))
+	if err := r.folder.Read(name, box, raw); err != nil {
+		return err
+	}
+	return checkpoint.Convert(dst, types[0], raw, types[1])
+}
+
+// onto is an adapter on one weight of a checkpoint: of experts, which it keeps apart, that of one.
+type onto struct {
+	spec.Adapter
+	expert int64
+}
+
+// weightsOf are the names of the weights that an adapter is on, by expert.
+func weightsOf(a spec.Adapter) (names []string) {
+	if a.Experts == 0 {
+		return []string{checkpoint.Model + a.Linear + ".weight"}
+	}
+	at := strings.LastIndexByte(a.Linear, '.')
+	for e := range a.Experts {
+		names = append(names, fmt.Sprintf("%s%s.local_experts.%d%s.weight", checkpoint.Model, a.Linear[:at], e, a.Linear[at:]))
+	}
+	return names
 }
 
 // merged is a source whose weights have adapters' sums in them.
 type merged struct {
 	checkpoint.Source
-	adapters map[string][]spec.Adapter // by the name of the weight
+	adapters map[string][]onto // by the name of the weight
 	values   func(name string) ([]float32, error)
 	tensors  map[string]checkpoint.Tensor
 	list     []checkpoint.Tensor
+
+	mixture string               // whose values are kept, since every expert asks for them
+	kept    map[string][]float32 // by name
 
 	mu   sync.Mutex
 	made string // name of the tensor that raw holds
@@ -56,10 +105,11 @@ type merged struct {
 }
 
 func newMerged(src checkpoint.Source, adapters []spec.Adapter, values func(string) ([]float32, error)) *merged {
-	m := &merged{Source: src, adapters: map[string][]spec.Adapter{}, values: values, tensors: map[string]checkpoint.Tensor{}}
+	m := &merged{Source: src, adapters: map[string][]onto{}, values: values, tensors: map[string]checkpoint.Tensor{}}
 	for _, a := range adapters {
-		name := checkpoint.Model + a.Linear + ".weight"
-		m.adapters[name] = append(m.adapters[name], a)
+		for e, name := range weightsOf(a) {
+			m.adapters[name] = append(m.adapters[name], onto{a, int64(e)})
+		}
 	}
 	for _, t := range src.Tensors() {
 		name, is := strings.CutPrefix(t.Name, checkpoint.Model)
@@ -74,7 +124,7 @@ func newMerged(src checkpoint.Source, adapters []spec.Adapter, values func(strin
 func (m *merged) Info() checkpoint.Info {
 	info := m.Source.Info()
 	model := *info.Model
-	model.Adapters = nil
+	model.Adapters, model.Retrained = nil, nil
 	info.Model = &model
 	return info
 }
@@ -87,6 +137,7 @@ func (m *merged) State() checkpoint.State {
 		return s
 	}
 	delete(model, "Adapters")
+	delete(model, "Retrained")
 	delete(config, "Adapter")
 	text, err := json.Marshal(model)
 	if err != nil {
@@ -142,26 +193,64 @@ func (m *merged) make(t checkpoint.Tensor) ([]byte, error) {
 	return raw, nil
 }
 
-// add adds an adapter to its rows of a weight, each `in` long.
-func (m *merged) add(weight []float32, in int64, a spec.Adapter) error {
-	name := mpu.AdapterPrefix + a.Module
-	down, err := m.values(name + ".lora_A.weight")
-	if err != nil {
-		return err
+// factors are A [rank, in] and B [out, rank] of what an adapter adds to a weight [out, in], with the stretches of
+// rows that get it.
+func (m *merged) factors(a onto) (down, up []float32, rows [][3]int64, err error) {
+	name, r := mpu.AdapterPrefix+a.Module, int64(a.Rank)
+	first, second := name+".lora_A.weight", name+".lora_B.weight"
+	if a.Table { // the weight is [ids, hidden]: A and B change places
+		first, second = name+".lora_embedding_B", name+".lora_embedding_A"
 	}
-	up, err := m.values(name + ".lora_B.weight")
+	values := m.values
+	if a.Experts > 0 {
+		values = m.keeping(a.Module)
+	}
+	if down, err = values(first); err == nil {
+		up, err = values(second)
+	}
+	switch {
+	case err != nil:
+		return nil, nil, nil, err
+	case a.Table:
+		turned := make([]float32, len(down))
+		for i, x := range down {
+			turned[int64(i)%r*a.Out+int64(i)/r] = x
+		}
+		return turned, up, [][3]int64{{0, 0, a.In}}, nil
+	case a.Experts > 0:
+		return down[a.expert*r*a.In:][:r*a.In], up[a.expert*a.Out*r:][:a.Out*r], a.Rows, nil
+	}
+	return down, up, a.Rows, nil
+}
+
+// keeping are values that stay until another mixture is asked for.
+func (m *merged) keeping(mixture string) func(name string) ([]float32, error) {
+	if m.mixture != mixture {
+		m.mixture, m.kept = mixture, map[string][]float32{}
+	}
+	return func(name string) (list []float32, err error) {
+		if m.kept[name] == nil {
+			m.kept[name], err = m.values(name)
+		}
+		return m.kept[name], err
+	}
+}
+
+// add adds an adapter to its rows of a weight, each `in` long.
+func (m *merged) add(weight []float32, in int64, a onto) error {
+	down, up, rows, err := m.factors(a)
 	if err != nil {
 		return err
 	}
 	var magnitude []float32
 	if a.Magnitude {
-		if magnitude, err = m.values(name + ".lora_magnitude_vector"); err != nil {
+		if magnitude, err = m.values(mpu.AdapterPrefix + a.Module + ".lora_magnitude_vector"); err != nil {
 			return err
 		}
 	}
 	r := int64(a.Rank)
 	sums := make([]float32, in)
-	for _, run := range a.Rows {
+	for _, run := range rows {
 		for i := range run[2] {
 			row, theirs := weight[(run[0]+i)*in:(run[0]+i+1)*in], run[1]+i
 			clear(sums)

@@ -5,10 +5,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"monotron/internal/exitcode"
 	"monotron/internal/safetensors"
 	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/hf"
 	"monotron/megatron/spec"
 	"monotron/mpu"
 )
@@ -18,11 +20,17 @@ type Folder struct {
 	Config   Config
 	Adapters []spec.Adapter
 
-	path  string
-	file  *safetensors.File
-	model *spec.Model
-	names map[string]string // in the file, by ours
-	list  []checkpoint.Tensor
+	path    string
+	file    *safetensors.File
+	model   *spec.Model
+	mapping *hf.Mapping
+	tensors map[string]tensor // by our name, with the key that the file has
+	keys    map[string]string // of weights of the base that the file holds too, by Hugging Face's names
+	whole   []string          // these weights, by our names
+	list    []checkpoint.Tensor
+
+	mu     sync.Mutex
+	turned map[string][]byte // tensors that lie otherwise in the file, as ours
 }
 
 // Open opens the adapter in dir for a model of a family ("": the one that can express it), and
@@ -32,11 +40,16 @@ func Open(dir string, m *spec.Model, family string) (f *Folder, err error) {
 	if err != nil {
 		return nil, err
 	}
-	f = &Folder{Config: c, path: filepath.Join(dir, WeightsFile), names: map[string]string{}}
-	if f.Adapters, err = Resolve(m, family, c); err != nil {
+	f = &Folder{Config: c, path: filepath.Join(dir, WeightsFile), tensors: map[string]tensor{}, keys: map[string]string{}, turned: map[string][]byte{}}
+	adapted := *m
+	if f.Adapters, err = Resolve(m, family, c); err == nil {
+		if f.mapping, err = mappingOf(m, family); err == nil {
+			adapted.Retrained, err = Retrain(m, family, c, f.Adapters)
+		}
+	}
+	if err != nil {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", filepath.Join(dir, ConfigFile), err)
 	}
-	adapted := *m
 	adapted.Adapters = f.Adapters
 	f.model = &adapted
 	if _, err := os.Stat(filepath.Join(dir, "adapter_model.bin")); err == nil {
@@ -56,49 +69,112 @@ func Open(dir string, m *spec.Model, family string) (f *Folder, err error) {
 
 // check finds every tensor.
 func (f *Folder) check() error {
-	bad := func(format string, args ...any) error {
-		return exitcode.Errorf(exitcode.BadData, "%s: "+format, append([]any{f.path}, args...)...)
-	}
 	known := map[string]bool{}
-	for _, t := range Tensors(f.Adapters) {
-		name := t.Name
-		info, ok := f.file.Info(name)
-		if !ok && strings.HasSuffix(name, ".lora_magnitude_vector") { // as PEFT wrote it for a while
-			name += ".weight"
-			info, ok = f.file.Info(name)
+	for _, t := range tensorsOf(f.Adapters) {
+		info, ok := f.file.Info(t.key)
+		if !ok && strings.HasSuffix(t.key, ".lora_magnitude_vector") { // as PEFT wrote it for a while
+			t.key += ".weight"
+			info, ok = f.file.Info(t.key)
 		}
-		switch {
-		case !ok:
-			return bad("tensor %s is missing; adapter_config.json says that the module has an adapter", t.Name)
-		case !slices.Equal(info.Shape, t.Shape):
-			return bad("tensor %s has the shape %v; by adapter_config.json and the model it is %v", name, info.Shape, t.Shape)
-		case !slices.Contains([]string{"F32", "BF16", "F16", "F64"}, info.DType):
-			return bad("tensor %s is %s; must be F32, BF16, F16 or F64", name, info.DType)
+		if !ok {
+			return f.bad("tensor %s is missing; adapter_config.json says that the module has an adapter", t.key)
 		}
-		known[name], f.names[t.Name] = true, name
-		for _, prefix := range []string{checkpoint.Model, checkpoint.Main} {
-			f.list = append(f.list, checkpoint.Tensor{Name: prefix + t.Name, DType: info.DType, Shape: t.Shape})
+		if err := f.fits(t.key, info, t.kept); err != nil {
+			return err
 		}
+		known[t.key], f.tensors[t.name] = true, t
+		f.add(t.name, info.DType, t.shape)
+	}
+	if err := f.checkWhole(known); err != nil {
+		return err
 	}
 	for _, name := range f.file.Names() {
 		if !known[name] {
-			return bad("tensor %s belongs to no module that adapter_config.json adapts", name)
+			return f.bad("tensor %s belongs to no module that adapter_config.json adapts or saves", name)
 		}
 	}
 	return nil
 }
 
-// Tensors lists the tensors of adapters as files keep them, f32.
-func Tensors(adapters []spec.Adapter) (list []checkpoint.Tensor) {
-	for _, a := range adapters {
-		name, r := mpu.AdapterPrefix+a.Module, int64(a.Rank)
-		list = append(list, checkpoint.Tensor{Name: name + ".lora_A.weight", DType: "F32", Shape: []int64{r, a.In}},
-			checkpoint.Tensor{Name: name + ".lora_B.weight", DType: "F32", Shape: []int64{a.Out, r}})
-		if a.Magnitude {
-			list = append(list, checkpoint.Tensor{Name: name + ".lora_magnitude_vector", DType: "F32", Shape: []int64{a.Out}})
+func (f *Folder) bad(format string, args ...any) error {
+	return exitcode.Errorf(exitcode.BadData, "%s: "+format, append([]any{f.path}, args...)...)
+}
+
+// fits refuses a tensor of another shape or type.
+func (f *Folder) fits(key string, info safetensors.Info, shape []int64) error {
+	switch {
+	case !slices.Equal(info.Shape, shape):
+		return f.bad("tensor %s has the shape %v; by adapter_config.json and the model it is %v", key, info.Shape, shape)
+	case !slices.Contains([]string{"F32", "BF16", "F16", "F64"}, info.DType):
+		return f.bad("tensor %s is %s; must be F32, BF16, F16 or F64", key, info.DType)
+	}
+	return nil
+}
+
+// add lists a parameter, which is a main parameter too.
+func (f *Folder) add(name, dtype string, shape []int64) {
+	for _, prefix := range []string{checkpoint.Model, checkpoint.Main} {
+		f.list = append(f.list, checkpoint.Tensor{Name: prefix + name, DType: dtype, Shape: shape})
+	}
+}
+
+// checkWhole finds the weights that are in the file in full: those that were trained with the adapter, and an adapted
+// table's own, which PEFT writes next to its adapter.
+func (f *Folder) checkWhole(known map[string]bool) error {
+	wanted := []string{}
+	if f.model.Retrained != nil {
+		wanted = slices.Clone(f.model.Retrained.Names)
+	}
+	for _, a := range f.Adapters {
+		name := a.Linear + ".weight"
+		if _, has := f.file.Info(mpu.AdapterPrefix + a.Module + ".base_layer.weight"); has && checkpoint.IsVocabulary(name) {
+			wanted = append(wanted, name)
 		}
 	}
-	return list
+	for _, global := range wanted {
+		dtype := ""
+		for _, s := range f.mapping.SourcesOf(global) {
+			keys := storedKeys(s.Name)
+			info, ok := f.file.Info(keys[0])
+			if !ok {
+				keys = keys[1:]
+				info, ok = f.file.Info(keys[0])
+			}
+			switch {
+			case !ok:
+				return f.bad("tensor %s is missing; adapter_config.json says that it is trained with the adapter", mpu.AdapterPrefix+s.Name)
+			case dtype != "" && info.DType != dtype:
+				return f.bad("tensor %s is %s, and one that lies next to it is %s; write them in one type", keys[0], info.DType, dtype)
+			}
+			if err := f.fits(keys[0], info, s.Shape); err != nil {
+				return err
+			}
+			known[keys[0]], f.keys[s.Name], dtype = true, keys[0], info.DType
+		}
+		f.whole = append(f.whole, global)
+		f.add(global, dtype, f.mapping.GlobalShape(global))
+	}
+	return nil
+}
+
+// Whole are the weights of the base that the adapter has in full, by their names.
+func (f *Folder) Whole() []string { return f.whole }
+
+// Retrained are those of Whole that were trained with the adapter; nil: none.
+func (f *Folder) Retrained() *spec.Retrained { return f.model.Retrained }
+
+// Holds tells whether the adapter has a weight of the base in full, by its name.
+func (f *Folder) Holds(name string) bool { return slices.Contains(f.whole, name) }
+
+// Replaces are the weights of the base that the adapter has and that were not trained with it: PEFT writes
+// those of adapted tables. They take the place of the base's all the same.
+func (f *Folder) Replaces() (names []string) {
+	for _, name := range f.whole {
+		if !f.model.Retrained.Has(name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // Info says which model the adapter is of.
@@ -117,46 +193,78 @@ func (f *Folder) Close() error { return f.file.Close() }
 
 // Read fills dst with a box of a tensor.
 func (f *Folder) Read(name string, box mpu.Piece, dst []byte) error {
-	theirs := f.names[strings.TrimPrefix(strings.TrimPrefix(name, checkpoint.Model), checkpoint.Main)]
-	info, ok := f.file.Info(theirs)
+	name = strings.TrimPrefix(strings.TrimPrefix(name, checkpoint.Model), checkpoint.Main)
+	if f.Holds(name) {
+		return f.readWhole(name, box, dst)
+	}
+	t, ok := f.tensors[name]
 	if !ok {
 		return exitcode.Errorf(exitcode.Internal, "%s has no tensor %q", f.path, name)
 	}
+	info, _ := f.file.Info(t.key)
 	width, err := checkpoint.Width(info.DType), error(nil)
 	box.Local = 0
-	box.Runs(info.Shape, func(at, local, n int64) {
+	if t.turn != nil {
+		raw, err := f.turn(t, info, width)
 		if err == nil {
-			err = f.file.ReadAt(theirs, dst[local*width:(local+n)*width], at*width)
+			box.Runs(t.shape, func(at, local, n int64) { copy(dst[local*width:(local+n)*width], raw[at*width:]) })
+		}
+		return err
+	}
+	box.Runs(t.shape, func(at, local, n int64) {
+		if err == nil {
+			err = f.file.ReadAt(t.key, dst[local*width:(local+n)*width], at*width)
 		}
 	})
 	return err
 }
 
-// Values are those of a tensor, by our name, as f32. One that is NaN or infinite is an error: it would spoil
-// every output of the weight.
+// readWhole is Read of a weight of the base.
+func (f *Folder) readWhole(name string, box mpu.Piece, dst []byte) error {
+	info, _ := f.file.Info(f.keys[f.mapping.SourcesOf(name)[0].Name])
+	return f.mapping.Gather(dst, name, box.From, box.Size, checkpoint.Width(info.DType), func(theirs string, dst []byte, at int64) error {
+		return f.file.ReadAt(f.keys[theirs], dst, at)
+	})
+}
+
+// turn is a tensor that lies otherwise in the file, as ours.
+func (f *Folder) turn(t tensor, info safetensors.Info, width int64) ([]byte, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if raw := f.turned[t.name]; raw != nil {
+		return raw, nil
+	}
+	there := make([]byte, checkpoint.Volume(info.Shape)*width)
+	if err := f.file.ReadAt(t.key, there, 0); err != nil {
+		return nil, err
+	}
+	raw := make([]byte, len(there))
+	for i := range checkpoint.Volume(info.Shape) {
+		copy(raw[i*width:(i+1)*width], there[t.turned(i)*width:])
+	}
+	f.turned[t.name] = raw
+	return raw, nil
+}
+
+// Values are those of an adapter's tensor, by our name and in our order, as f32. One that is NaN or infinite is an
+// error: it would spoil every output of the weight.
 func (f *Folder) Values(name string) ([]float32, error) {
-	list, err := f.file.Float32(f.names[name])
+	t := f.tensors[name]
+	there, err := f.file.Float32(t.key)
 	if err != nil {
 		return nil, err
 	}
-	for i, x := range list {
+	list := there
+	if t.turn != nil {
+		list = make([]float32, len(there))
+	}
+	for i, x := range there {
 		if x-x != 0 {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: tensor %s: element %d is NaN or infinite; take the adapter of an earlier checkpoint", f.path, f.names[name], i)
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: tensor %s: element %d is NaN or infinite; take the adapter of an earlier checkpoint", f.path, t.key, i)
+		}
+		if t.turn != nil {
+			list[i] = there[t.turned(int64(i))]
 		}
 	}
 	return list, nil
-}
-
-// adapterNames are the tensors of a source that hold adapters' parameters, by the parameters'
-// names: main parameters, which are exact, where it has them.
-func adapterNames(src checkpoint.Source) map[string]string {
-	found := map[string]string{}
-	for _, prefix := range []string{checkpoint.Model, checkpoint.Main} {
-		for _, t := range src.Tensors() {
-			if name, is := strings.CutPrefix(t.Name, prefix); is && strings.HasPrefix(name, mpu.AdapterPrefix) {
-				found[name] = t.Name
-			}
-		}
-	}
-	return found
 }

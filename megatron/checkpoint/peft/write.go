@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"monotron/internal/atomicfile"
 	"monotron/internal/exitcode"
 	"monotron/internal/safetensors"
 	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/hf"
+	"monotron/megatron/spec"
 	"monotron/mpu"
 )
 
@@ -25,7 +28,10 @@ func Write(dir string, src checkpoint.Source, c Config) error {
 	if err := writeWeights(filepath.Join(dir, WeightsFile), src); err != nil {
 		return err
 	}
-	c.PeftType, c.TaskType, c.Bias, c.Inference = "LORA", "CAUSAL_LM", "none", true
+	c.PeftType, c.TaskType, c.Inference = "LORA", "CAUSAL_LM", true
+	if c.Bias == "" {
+		c.Bias = "none"
+	}
 	if string(c.Init) == "" || string(c.Init) == "null" {
 		c.Init = json.RawMessage("true")
 	}
@@ -37,21 +43,21 @@ func Write(dir string, src checkpoint.Source, c Config) error {
 }
 
 func writeWeights(path string, src checkpoint.Source) error {
-	from, dtypes := adapterNames(src), map[string]string{}
-	for _, t := range src.Tensors() {
-		dtypes[t.Name] = t.DType
+	model := src.Info().Model
+	list, err := outputsOf(src, model)
+	if err != nil {
+		return err
 	}
 	var infos []safetensors.Info
-	list := Tensors(src.Info().Model.Adapters)
-	for _, t := range list {
-		infos = append(infos, safetensors.Info{Name: t.Name, DType: "F32", Shape: t.Shape})
+	for _, o := range list {
+		infos = append(infos, safetensors.Info{Name: o.key, DType: "F32", Shape: o.shape})
 	}
 	w, err := safetensors.Create(path, infos, map[string]string{"format": "pt"})
 	if err != nil {
 		return err
 	}
-	for _, t := range list {
-		values, err := readAll(src, from[t.Name], dtypes[from[t.Name]], t.Shape)
+	for _, o := range list {
+		values, err := o.values()
 		if err == nil {
 			raw, _ := safetensors.Encode[float32](make([]byte, 0, 4*len(values)), "F32", values)
 			_, err = w.Write(raw)
@@ -62,6 +68,72 @@ func writeWeights(path string, src checkpoint.Source) error {
 		}
 	}
 	return w.Commit()
+}
+
+// output is a tensor of the file.
+type output struct {
+	key    string
+	shape  []int64
+	values func() ([]float32, error)
+}
+
+// outputsOf are the adapters' tensors, and after them the weights that were trained with them.
+func outputsOf(src checkpoint.Source, model *spec.Model) (list []output, err error) {
+	read := namedReader(src)
+	for _, t := range tensorsOf(model.Adapters) {
+		list = append(list, output{t.key, t.kept, func() ([]float32, error) {
+			ours, err := read(t.name)
+			if err != nil || t.turn == nil {
+				return ours, err
+			}
+			there := make([]float32, len(ours))
+			for i, x := range ours {
+				there[t.turned(int64(i))] = x
+			}
+			return there, nil
+		}})
+	}
+	if model.Retrained == nil {
+		return list, nil
+	}
+	mapping, err := mappingOf(model, model.Retrained.Family)
+	if err != nil {
+		return nil, err
+	}
+	adapted := map[string]bool{}
+	for _, a := range model.Adapters {
+		adapted[a.Module] = true
+	}
+	for _, global := range model.Retrained.Names {
+		for _, s := range mapping.SourcesOf(global) {
+			keys := storedKeys(s.Name)
+			key := keys[0]
+			if adapted[s.Name[:strings.LastIndexByte(s.Name, '.')]] {
+				key = keys[1]
+			}
+			list = append(list, output{key, s.Shape, func() ([]float32, error) {
+				values, _, err := hf.ToHF(mapping, s.Name, read)
+				return values, err
+			}})
+		}
+	}
+	return list, nil
+}
+
+// namedReader reads parameters of a checkpoint by their names: main parameters, which are exact, where it has them.
+func namedReader(src checkpoint.Source) func(name string) ([]float32, error) {
+	tensors := map[string]checkpoint.Tensor{}
+	for _, t := range src.Tensors() {
+		tensors[t.Name] = t
+	}
+	return func(name string) ([]float32, error) {
+		for _, prefix := range []string{checkpoint.Main, checkpoint.Model} {
+			if t, has := tensors[prefix+name]; has {
+				return readAll(src, t.Name, t.DType, t.Shape)
+			}
+		}
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: tensor %s of its adapter is missing", src.Info().Path, name)
+	}
 }
 
 // readAll reads a tensor of a source as f32.

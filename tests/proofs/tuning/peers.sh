@@ -25,6 +25,27 @@ adapter rslora --lora-rank 4 --use-rslora --loraplus-lr-ratio 8
 adapter dora --lora-rank 4 --use-dora
 adapter patterns --lora-rank 2 --lora-alpha 4 --lora-target-modules q_proj,down_proj --lora-rank-pattern layers.1.self_attn.q_proj=5 down_proj=3 --lora-alpha-pattern down_proj=12
 
+# Adapters on more than linear layers: models without tied embeddings, trained for 4 steps, then PEFT.
+parts() { # name, case of golden/model, flags
+  local name=$1 from=$shared/golden/model/$2
+  shift 2
+  mkdir -p "$work/$name-base"
+  cp "$from/config.json" "$work/$name-base"
+  cp "$from/weights.safetensors" "$work/$name-base/model.safetensors"
+  bin/pretrain_gpt --finetune-data "$work/ids.jsonl" --load "$work/$name-base" --tokenizer-type NullTokenizer --vocab-size "$(sed -nE 's/.*"vocab_size": *([0-9]+).*/\1/p' "$from/config.json")" --save "$work/$name" --micro-batch-size 4 --seq-length 16 --train-iters 4 \
+    --lr 1e-2 --min-lr 1e-2 --log-interval 1 --lora-rank 2 --lora-alpha 4 "$@" >"$work/$name.log" 2>&1 || { tail -3 "$work/$name.log"; echo "FAILED: $name"; exit 1; }
+  bin/monotron convert --input "$work/$name-base" --adapter "$work/$name/adapter" --to hf --output "$work/$name-merged" 2>/dev/null >/dev/null
+  "$python" tests/proofs/tuning/parts.py --load "$work/$name/adapter" "$work/$name-base" "$work/$name-merged" 2>/dev/null >"$work/$name.json" ||
+    { cat "$work/$name.json"; echo "FAILED: PEFT with $name"; exit 1; }
+  echo "PEFT loads $name: $(cat "$work/$name.json")"
+}
+for i in $(seq 0 31); do echo "{\"input_ids\": [$(seq -s, "$i" "$((i + 12))")]}"; done >"$work/ids.jsonl"
+parts tables llama --lora-target-modules embed_tokens,lm_head,v_proj
+parts saved llama --lora-target-modules q_proj --lora-modules-to-save lm_head,model.norm,o_proj
+parts bias gpt2-tanh --lora-target-modules c_attn,c_fc --lora-train-bias all
+parts experts qwen3-moe
+parts down olmoe --lora-target-modules none --lora-target-parameters mlp.experts.down_proj
+
 for case in llama-f32-double llama-bf16-double gpt2-f16-double; do
   for kind in nf4 int8; do
     flags=(--quantize $kind)

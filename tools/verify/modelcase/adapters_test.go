@@ -11,6 +11,8 @@ import (
 	"monotron/csrc/cpu"
 	"monotron/csrc/device"
 	"monotron/internal/golden"
+	"monotron/internal/safetensors"
+	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/native"
 	"monotron/megatron/checkpoint/peft"
 	"monotron/megatron/config"
@@ -23,6 +25,8 @@ type adapterCase struct {
 	dir, base     string
 	adapter       string // PEFT's folder
 	without, with string // names of logits in expected.safetensors
+	family        string
+	folders       bool // gradients and the adapter after training lie in PEFT's folders, grad and after
 	Base          string
 	Expected      struct {
 		Curve []struct {
@@ -62,6 +66,33 @@ func TestAdaptersOfPEFT(t *testing.T) {
 	}
 }
 
+// Claim (testdata/adapters, PEFT 0.21 in float64, made by tests/proofs/tuning/parts.py): the same of adapters on embeddings,
+// output layers and experts, of modules that are trained in full with an adapter, and of biases.
+func TestAdaptersOnOtherPartsOfPEFT(t *testing.T) {
+	files, _ := filepath.Glob("testdata/adapters/*/case.json")
+	if len(files) != 6 {
+		t.Fatalf("%d cases", len(files))
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			c := adapterCase{dir: filepath.Dir(file), folders: true, without: "logits_without_adapter", with: "logits"}
+			if err == nil {
+				err = json.Unmarshal(text, &c)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.base, c.adapter = golden.Dir(t, "model", c.Base), c.dir
+			c.check(t, openRef)
+			if d, err := cpu.Open(); err == nil { // not without cgo
+				d.Close()
+				c.check(t, cpu.Open)
+			}
+		})
+	}
+}
+
 // adapted is the base with the adapter on it.
 func (c *adapterCase) adapted(t *testing.T, open func() (*device.Device, error), adapters bool) *trial {
 	t.Helper()
@@ -69,6 +100,7 @@ func (c *adapterCase) adapted(t *testing.T, open func() (*device.Device, error),
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.family = base.Architecture
 	d, err := open()
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +137,7 @@ func (c *adapterCase) build(t *testing.T, made *trial, d *device.Device, setting
 	}
 	defer f.Close()
 	if adapters {
-		settings.Model.Adapters = f.Adapters
+		settings.Model.Adapters, settings.Model.Retrained = f.Adapters, f.Retrained()
 	}
 	if made.subject, err = newSubject(d, settings, made.weights); err != nil || !adapters {
 		if err != nil {
@@ -115,7 +147,7 @@ func (c *adapterCase) build(t *testing.T, made *trial, d *device.Device, setting
 	}
 	var wanted []mpu.Stored
 	for _, s := range made.Weights() {
-		if strings.HasPrefix(s.Name, optimizer.StoredModel+mpu.AdapterPrefix) {
+		if name := strings.TrimPrefix(s.Name, optimizer.StoredModel); strings.HasPrefix(name, mpu.AdapterPrefix) || f.Holds(name) {
 			wanted = append(wanted, s)
 		}
 	}
@@ -123,10 +155,35 @@ func (c *adapterCase) build(t *testing.T, made *trial, d *device.Device, setting
 		t.Fatalf("%d of %d tensors: %v", len(report.Restored), len(wanted), err)
 	}
 	for _, p := range made.Params {
-		if trained := strings.HasPrefix(p.Name, mpu.AdapterPrefix); p.Frozen == trained || p.Grad.Given() != trained {
+		if trained := isTrained(&settings, p); p.Frozen == trained || p.Grad.Given() != trained {
 			t.Fatalf("%s: frozen %v, with a gradient %v", p.Name, p.Frozen, p.Grad.Given())
 		}
 	}
+}
+
+// isTrained tells whether a parameter is an adapter's, or trained with one.
+func isTrained(c *config.Run, p *mpu.Param) bool {
+	return strings.HasPrefix(p.Name, mpu.AdapterPrefix) || c.Model.Retrained.Has(p.Name)
+}
+
+// wanted are the case's values of a parameter: its gradient, or after training.
+func (c *adapterCase) wanted(t *testing.T, s *trial, kind string, p *mpu.Param, expected func(name string) []float64) []float64 {
+	t.Helper()
+	if !c.folders {
+		return expected(map[string]string{"grad": "grad.", "after": "adapter_after_8."}[kind] + p.Name)
+	}
+	f, err := peft.Open(filepath.Join(c.dir, kind), &s.config.Model, c.family)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	raw := make([]byte, 8*checkpoint.Volume(p.Global))
+	if err := f.Read(p.Name, checkpoint.Whole(p.Global), raw); err != nil {
+		t.Fatal(err)
+	}
+	values := make([]float64, checkpoint.Volume(p.Global))
+	safetensors.Decode(values, "F64", raw)
+	return values
 }
 
 func (c *adapterCase) check(t *testing.T, open func() (*device.Device, error)) {
@@ -163,14 +220,14 @@ func (c *adapterCase) check(t *testing.T, open func() (*device.Device, error)) {
 			note("logits_abs", apart(found.logits, read64(c.with)))
 		}
 		for _, p := range s.Params {
-			if !strings.HasPrefix(p.Name, mpu.AdapterPrefix) {
+			if !isTrained(&s.config, p) {
 				continue
 			}
 			if i == 0 {
-				note("gradient_rel_to_tensor_norm", byNorm(inOrder(p, gradientOf(s.device, p, step.Factor)), read64("grad."+p.Name)))
+				note("gradient_rel_to_tensor_norm", byNorm(inOrder(p, gradientOf(s.device, p, step.Factor)), c.wanted(t, s, "grad", p, read64)))
 			}
 			if i == len(c.Expected.Curve)-1 {
-				note("adapter_after_rel_to_tensor_norm", byNorm(inOrder(p, read(s.device, p.Main)), read64("adapter_after_8."+p.Name)))
+				note("adapter_after_rel_to_tensor_norm", byNorm(inOrder(p, read(s.device, p.Main)), c.wanted(t, s, "after", p, read64)))
 			}
 		}
 	}
