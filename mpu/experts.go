@@ -38,16 +38,12 @@ type ExpertLinear struct {
 	at           ExpertPlace
 	rows         [][2]int64      // stretches of each expert's rows here; nil: the layer is cut by columns
 	branches     []*expertBranch // nil: none
-	stretches    int32           // of the rows here, where they are several of the global matrix; 0: one
 }
 
 // NewExpertLinear makes the layer from what c says of one expert's: Rows are the stretches
 // of W[e] here of a layer that is cut by rows; nil: it is cut by columns.
 func NewExpertLinear(at ExpertPlace, c LinearConfig) *ExpertLinear {
 	l := &ExpertLinear{at: at, rows: c.Rows, Weight: &Param{Name: c.Name + ".weight", Init: c.Init, Global: []int64{int64(at.Experts), c.Out, c.In}}}
-	if at.Leaves > 0 && len(c.Rows) > 1 {
-		l.stretches = int32(len(c.Rows))
-	}
 	if c.Rows == nil {
 		n := c.In / int64(at.Parts)
 		l.Weight.Shape = []int64{int64(at.Here), c.Out, n}
@@ -122,7 +118,10 @@ func (l *ExpertLinear) Forward(d *device.Device, h *Hooks, y, x, offsets device.
 func (l *ExpertLinear) Backward(d *device.Device, dx, dy, x, offsets, leaf device.Tensor) {
 	a := device.GroupedMatmulArgs{C: dx, A: dy, B: l.Weight.Value, Offsets: offsets, Leaves: l.at.one()}
 	if l.rows != nil {
-		a.Leaves, a.Stretches = l.at.share(), l.stretches
+		a.Leaves = l.at.share()
+	}
+	if len(l.rows) > 1 && a.Leaves > 0 {
+		a.Stretches = int32(len(l.rows))
 	}
 	d.GroupedMatmul(a)
 	if w := l.Weight; !w.Frozen {
