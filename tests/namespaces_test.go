@@ -211,6 +211,7 @@ func outOfMemory(t *testing.T, l *launching) {
 // Claim (docs/plan.md): a run that the limit of its control group leaves no room for is
 // refused before it asks for memory; the same with --no-plan is ended by the kernel.
 func refusedByTheLimit(t *testing.T, l *launching) {
+	t.Setenv("GOGC", "") // make test raises it
 	const large = "--hidden-size 512 --num-layers 24 --num-attention-heads 8 --seq-length 64 --max-position-embeddings 64 --micro-batch-size 1 --global-batch-size 2 " +
 		"--train-iters 2 --lr 1e-3 --tokenizer-type NullTokenizer --vocab-size 1000 --mock-data --world-size 2"
 	run := func(flags string) (int, string, string) {

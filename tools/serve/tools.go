@@ -105,7 +105,7 @@ func toolsOf(raw json.RawMessage) (list []chat.Tool, strict bool, err error) {
 		case t.Type != "function":
 			return nil, false, fmt.Errorf("number %d has type %.40q; only function is supported", i, t.Type)
 		case !toolName.MatchString(name):
-			return nil, false, fmt.Errorf("number %d has the name %.80q; a name has 1 to 64 letters, digits, _, - and .", i, name)
+			return nil, false, fmt.Errorf("number %d has the name %.80q; a name has 1 to 64 letters, digits, dots, hyphens and underscores", i, name)
 		case known[name]:
 			return nil, false, fmt.Errorf("two tools have the name %s", name)
 		}

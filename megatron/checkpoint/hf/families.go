@@ -161,6 +161,9 @@ func sameModel(family, m *spec.Model) []string {
 		if x.Experts != nil {
 			e := *x.Experts
 			e.ScalingFactor, x.Experts = not1(e.ScalingFactor), &e
+			if !slices.Contains(e.Layers, false) { // no layer has an MLP of its own
+				x.FFNHiddenSize = 0
+			}
 		}
 	}
 	list := a.Reshaped(&b)

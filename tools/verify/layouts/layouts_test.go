@@ -261,7 +261,9 @@ func TestLayoutsGiveTheSameBits(t *testing.T) {
 // weights of one rank.
 func TestLeavesTrainTheSameModel(t *testing.T) {
 	for _, s := range Shapes {
-		if s.Name == "global-moe" { // refused
+		if plain, err := Builtin(s.Name); err != nil {
+			t.Fatal(err)
+		} else if c := plain.Config; s.Name == "global-moe" || c.Adapter.Given() || c.Tuning.Data != "" { // refused
 			continue
 		}
 		flags := strings.Fields("--calculate-per-token-loss --make-vocab-size-divisible-by 136")
