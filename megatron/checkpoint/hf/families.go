@@ -161,10 +161,10 @@ func sameModel(family, m *spec.Model) []string {
 		if x.Experts != nil {
 			e := *x.Experts
 			e.ScalingFactor, x.Experts = not1(e.ScalingFactor), &e
-			if !slices.Contains(e.Layers, false) { // no layer has an MLP of its own
-				x.FFNHiddenSize = 0
-			}
 		}
+	}
+	if allExperts(&a) && allExperts(&b) { // no layer has an MLP of this width
+		a.FFNHiddenSize, b.FFNHiddenSize = 0, 0
 	}
 	list := a.Reshaped(&b)
 	if a.NormEpsilon != b.NormEpsilon {
@@ -176,6 +176,11 @@ func sameModel(family, m *spec.Model) []string {
 		}
 	}
 	return list
+}
+
+// allExperts tells whether every layer is a mixture.
+func allExperts(m *spec.Model) bool {
+	return m.Experts != nil && !slices.Contains(m.Experts.Layers, false)
 }
 
 // unread are keys of a config.json that say nothing about the model's maths.

