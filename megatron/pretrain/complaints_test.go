@@ -181,7 +181,7 @@ func mergeIsNotTheBase(t *testing.T, dir, line string) {
 
 func tiedHeadIsRefused(t *testing.T, dir, line string) {
 	r := call(t, dir, line+put(t, dir, `{"text": "a b"}`)+"--global-batch-size 1 --micro-batch-size 1 --lora-rank 2 --lora-target-modules lm_head")
-	if r.err == nil || !strings.Contains(r.err.Error(), "tied models share its weight") {
+	if r.err == nil || !strings.Contains(r.err.Error(), "of this model are one weight") {
 		t.Errorf("%v", r.err)
 	}
 }

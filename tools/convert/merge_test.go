@@ -81,9 +81,9 @@ func TestMergeRefusals(t *testing.T) {
 	base := filepath.Join(from, "base")
 	for _, w := range []struct{ old, new, says string }{
 		{`"peft_type": "LORA"`, `"peft_type": "IA3"`, `peft_type is "IA3"; only LORA is supported`},
-		{`"modules_to_save": null`, `"modules_to_save": ["lm_head"]`, `modules_to_save is ["lm_head"], which is not supported`},
+		{`"modules_to_save": null`, `"modules_to_save": ["lm_head"]`, "lm_head.weight is missing"},
 		{`"init_lora_weights": true`, `"init_lora_weights": "pissa"`, "init_lora_weights is pissa"},
-		{`"target_modules": [`, `"target_modules": ["lm_head", `, "target lm_head: an embedding or output layer cannot have an adapter here"},
+		{`"target_modules": [`, `"target_modules": ["lm_head", `, "lm_head.lora_A.weight is missing"},
 		{`"target_modules": [`, `"target_modules": ["nothing", `, `target module "nothing" matches no module of the model`},
 		{`"target_modules": [`, `"target_modules": "((", "x": [`, `pattern "^(?:(()$"`},
 		{`"r": 4`, `"r": null`, "r is null; it must be a number"},

