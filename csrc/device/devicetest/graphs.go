@@ -20,7 +20,11 @@ func Graphs(t *testing.T, dev *device.Device) {
 	oracle := ref.Open()
 	defer oracle.Close()
 	seen, nodes := map[device.Op]bool{}, map[device.Op]int64{}
-	eachOp(t, func(t *testing.T, c Case) {
+	cases := Cases() // a short test takes few of them by itself
+	if !testing.Short() {
+		cases = shared(t)
+	}
+	eachOf(t, cases, func(t *testing.T, c Case) {
 		if seen[c.Op] = true; testing.Short() && nodes[c.Op] > 0 {
 			t.SkipNow()
 		}
