@@ -59,9 +59,8 @@ func TestPlannedMemory(t *testing.T) {
 			continue
 		}
 		for k, shape := range Names() {
-			// With memory the loss of preferences looks at rows, which a dry run does not have; and the dry run's
-			// equal rows give DoRA on ref a second step that is not finite.
-			if shape == "dpo" || shape == "dora" && name == "ref" {
+			// With memory the loss of preferences looks at rows, which a dry run does not have.
+			if shape == "dpo" {
 				continue
 			}
 			for n, precision := range []string{"f32", "bf16"} {
@@ -77,7 +76,7 @@ func TestPlannedMemory(t *testing.T) {
 
 // plannedOfShape: the layouts that choose takes of a shape's.
 func plannedOfShape(t *testing.T, shape, precision string, world int, choose func([]Variant) []Variant, beside *device.Device, open func() (*device.Device, error)) {
-	more := []string{"--log-memory"}
+	more := []string{"--log-memory", "--no-check-for-nan-in-loss-and-grad"} // the dry run has other values, and of DoRA fewer reads
 	if precision != "f32" {
 		more = append(more, "--"+precision)
 	}
