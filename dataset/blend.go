@@ -272,13 +272,20 @@ func parseMixture(flag string, words []string) (m mixture, err error) {
 		return m, exitcode.Errorf(exitcode.Usage, "%s: some of the entries %q are weights and some are not; give every dataset a weight, or none", flag, words)
 	}
 	for i := 1; i < len(words); i += 2 {
-		w := m.weights[i/2]
-		if !(w > 0) || math.IsInf(w, 0) {
-			return m, exitcode.Errorf(exitcode.Usage, "%s: the weight %s of %s is not a positive number", flag, words[i-1], words[i])
+		if err := checkWeight(flag, words[i-1], m.weights[i/2], words[i]); err != nil {
+			return m, err
 		}
 		m.prefixes = append(m.prefixes, strings.TrimSpace(words[i]))
 	}
 	return m, nil
+}
+
+// checkWeight refuses a weight that no blend can have.
+func checkWeight(flag, word string, w float64, prefix string) error {
+	if !(w > 0) || math.IsInf(w, 0) {
+		return exitcode.Errorf(exitcode.Usage, "%s: the weight %s of %s is not a positive number", flag, word, prefix)
+	}
+	return nil
 }
 
 func trimmed(words []string) []string {

@@ -64,8 +64,11 @@ func parseGroup(flag, text string) (m mixture, err error) {
 			return m, exitcode.Errorf(exitcode.Usage, "%s: %q must be WEIGHT START:END PREFIX", flag, strings.TrimSpace(one))
 		}
 		weight, err := strconv.ParseFloat(words[0], 64)
-		if err != nil || !(weight > 0) || weight > maxWeight {
-			return m, exitcode.Errorf(exitcode.Usage, "%s: the weight %s of %s is not a positive number", flag, words[0], words[2])
+		if err != nil {
+			weight = 0
+		}
+		if err := checkWeight(flag, words[0], weight, words[2]); err != nil {
+			return m, err
 		}
 		from, to, _ := strings.Cut(words[1], ":")
 		row := [2]float64{}
@@ -81,8 +84,6 @@ func parseGroup(flag, text string) (m mixture, err error) {
 	}
 	return m, nil
 }
-
-const maxWeight = 1e300
 
 // Prefixes are the words of all flags that name data: prefixes, and the weights among them.
 func (c *Config) Prefixes() []string {

@@ -141,12 +141,6 @@ V int32_t K(add_leaves)(const mt_grouped_sum_args *a, int T, mt_range r, mt_rang
   return v_largest_bits(peak);
 }
 
-/* Raises *peak, a number that is not negative, to the one of these bits. */
-V void K(raise)(int32_t *peak, int32_t most) {
-  for (int32_t before = __atomic_load_n(peak, __ATOMIC_RELAXED); most > before;)
-    if (__atomic_compare_exchange_n(peak, &before, most, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
-}
-
 static int32_t K(grouped_sum)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
   const mt_grouped_sum_args *a = args;
   int64_t n = a->out.shape[1], across = mt_ceil(n, COLUMNS), g = tile / across;
@@ -156,7 +150,7 @@ static int32_t K(grouped_sum)(mt_context *ctx, const void *args, void *scratch, 
     int32_t most = 0;
     double *sums = (double *)mt_row(&a->out, g) + columns.from;
     V_BY_DTYPE(a->x.dtype, most = K(add_leaves)(a, T, (mt_range){offsets[g], offsets[g + 1]}, columns, sums));
-    K(raise)(a->peak.data, most);
+    mt_raise(a->peak.data, most);
     return 0;
   }
   float *out = (float *)mt_row(&a->out, g) + columns.from;

@@ -152,8 +152,7 @@ static void grid_leaves(own_call *o, int64_t depth) {
     end = gemm_leaf_end(job, k);
     blocks(o, k, end, depth, 1, 1);
   }
-  for (int32_t peak = __atomic_load_n(job->peak, __ATOMIC_RELAXED); o->most > peak;)
-    if (__atomic_compare_exchange_n(job->peak, &peak, o->most, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
+  mt_raise(job->peak, o->most);
 }
 
 /* Every leaf by itself: its parts of all stretches, one after the other. */

@@ -14,6 +14,12 @@ enum {
 static inline int64_t mt_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t mt_max(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t mt_ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* Raises *peak, the bits of a number that is not negative, to most; several threads may do so. */
+static inline void mt_raise(int32_t *peak, int32_t most) {
+  for (int32_t before = __atomic_load_n(peak, __ATOMIC_RELAXED); most > before;)
+    if (__atomic_compare_exchange_n(peak, &before, most, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
+}
 static inline int64_t mt_up(int64_t n, int64_t unit) { return mt_ceil(n, unit) * unit; }
 
 static inline int64_t mt_element(int32_t dtype) {

@@ -48,17 +48,7 @@ func TestAdapterInEveryLayout(t *testing.T) {
 					t.Errorf("%s %s: iteration %d: loss %.7g, want %.7g", name, layout, i+1, got[i], want[i])
 				}
 			}
-			other := openAdapter(t, filepath.Join(dir, save, "adapter"))
-			for _, tensor := range adapter.Names() {
-				a, err1 := adapter.Float32(tensor)
-				b, err2 := other.Float32(tensor)
-				if err := errors.Join(err1, err2); err != nil {
-					t.Fatal(err)
-				}
-				if d := off(b, a); !(d < 2e-4) {
-					t.Errorf("%s %s: %s is off by %.2g of its norm", name, layout, tensor, d)
-				}
-			}
+			sameAdapters(t, name+" "+layout, openAdapter(t, filepath.Join(dir, save, "adapter")), adapter)
 		}
 	}
 }

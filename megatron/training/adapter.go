@@ -19,8 +19,9 @@ import (
 	"monotron/mpu"
 )
 
-// adapt finds the modules of the model that get an adapter. A checkpoint that has one says which.
-func adapt(c *config.Run) error {
+// Adapt finds the modules of the model that get an adapter, before the model is made. A checkpoint that has one
+// says which. VocabSize must be set.
+func Adapt(c *config.Run) error {
 	defer func() { c.PackedBase = packsBase(c) }()
 	if err := findAdapters(c); err != nil || !c.Tuning.ByRows() {
 		return err
@@ -203,6 +204,20 @@ func (r *Run) beginAdapter() error {
 		return exitcode.Errorf(exitcode.Usage, "--use-dora: a new adapter starts from complete weights, which --zero-stage 3 and --offload-folder do not keep; use --zero-stage 2 or less for the first checkpoint")
 	}
 	return r.startMagnitudes()
+}
+
+// startMagnitudes completes a new adapter of DoRA, whose base is loaded.
+func (r *Run) startMagnitudes() error {
+	if !r.Config.Adapter.DoRA {
+		return nil
+	}
+	for _, s := range r.Engine.Stages {
+		if err := s.StartMagnitudes(); err != nil {
+			return err
+		}
+	}
+	r.Engine.Optimizer.AdoptValues(isMagnitude)
+	return r.device.Sync()
 }
 
 // isMagnitude tells whether a parameter is a magnitude of DoRA.

@@ -69,7 +69,7 @@ func Prepare(c config.Run, w Streams) (*Job, error) {
 	if err = j.Config.SetVocab(j.Tokenizer.VocabSize()); err != nil {
 		return nil, err
 	}
-	if err = adapt(&j.Config); err != nil {
+	if err = Adapt(&j.Config); err != nil {
 		return nil, err
 	}
 	iters, err := j.Config.Iterations()

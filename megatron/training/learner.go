@@ -12,10 +12,6 @@ import (
 	"monotron/mpu/ranks"
 )
 
-// Adapt finds the modules of c's model that get an adapter, as a run does before it makes the model. VocabSize must be
-// set.
-func Adapt(c *config.Run) error { return adapt(c) }
-
 // Learner is a tuning's part in the steps of an engine that no run has: verify's.
 type Learner struct{ run *Run }
 
@@ -40,18 +36,4 @@ func NewLearner(rank *ranks.Rank, e *engine.Engine, c *config.Run, set dataset.D
 // Begin finds out what the steps of a global batch need to know of all its rows.
 func (l *Learner) Begin(f *Feed, batch []*engine.Micro) error {
 	return l.run.beginBatch(context.Background(), f, batch)
-}
-
-// startMagnitudes completes a new adapter of DoRA, whose base is loaded.
-func (r *Run) startMagnitudes() error {
-	if !r.Config.Adapter.DoRA {
-		return nil
-	}
-	for _, s := range r.Engine.Stages {
-		if err := s.StartMagnitudes(); err != nil {
-			return err
-		}
-	}
-	r.Engine.Optimizer.AdoptValues(isMagnitude)
-	return r.device.Sync()
 }

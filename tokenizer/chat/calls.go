@@ -8,16 +8,17 @@ import (
 )
 
 // CallFormat is how a template writes the calls of tools in an answer, which is how a model
-// trained with it writes them: Begin, a call, for each further one Again and the call, End. Calls are
+// trained with it writes them: begin, a call, for each further one again and the call, end. Calls are
 // JSON objects with the tool's name and its arguments, a list of such objects, the name followed by
 // the arguments as JSON, or the name followed by each argument between tags.
 type CallFormat struct {
-	Begin, Again, End string
-	Single            bool // the template refuses several calls in an answer
-	TextArguments     bool // messages give arguments as JSON text, not as an object
+	Single        bool // the template refuses several calls in an answer
+	TextArguments bool // messages give arguments as JSON text, not as an object
+
+	begin, again, end string
 
 	object     *objectKeys // a call is a JSON object; nil: it is not
-	list       bool        // calls are one JSON list; Begin and End are around it
+	list       bool        // calls are one JSON list; begin and end are around it
 	open       string      // a call's text before its name
 	middle     string      // between the name and the arguments
 	close      string      // behind the arguments
@@ -58,9 +59,9 @@ const (
 // Frame is the text around the calls of an answer, and that between two of them.
 func (f *CallFormat) Frame() (begin, again, end string) {
 	if f.list {
-		return f.Begin + "[", ", ", "]" + f.End
+		return f.begin + "[", ", ", "]" + f.end
 	}
-	return f.Begin, f.after + f.Again, f.after + f.End
+	return f.begin, f.after + f.again, f.after + f.end
 }
 
 // Around is a call's text around the arguments of the tool. ok: they are JSON.
@@ -73,7 +74,7 @@ func ObjectCalls() *CallFormat {
 	return &CallFormat{Single: true, object: &objectKeys{"name", "arguments"}, open: `{"name": "`, middle: `", "arguments": `, close: "}"}
 }
 
-// Opening is the byte that calls begin with where Begin is empty.
+// Opening is the byte that calls begin with where begin is empty.
 func (f *CallFormat) Opening() byte {
 	if f.list {
 		return '['
@@ -171,9 +172,9 @@ func (p *probes) format(text bool) (*CallFormat, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.Begin = one[:first.from]
+	f.begin = one[:first.from]
 	if f.list {
-		f.End = one[first.to:]
+		f.end = one[first.to:]
 		return f, nil
 	}
 	f.after = one[first.to:]
@@ -185,7 +186,7 @@ func (p *probes) format(text bool) (*CallFormat, error) {
 	return f, f.separate(two)
 }
 
-// separate finds what stands between two calls: the text after each call, then Again.
+// separate finds what stands between two calls: the text after each call, then again.
 func (f *CallFormat) separate(two string) error {
 	a, err := f.read(two, probeName)
 	if err != nil {
@@ -198,9 +199,9 @@ func (f *CallFormat) separate(two string) error {
 	}
 	between, after := rest[:b.from], rest[b.to:]
 	same := commonPrefix(between, after)
-	f.after, f.Again, f.End = between[:same], between[same:], after[same:]
+	f.after, f.again, f.end = between[:same], between[same:], after[same:]
 	named := strings.Contains(f.middle+f.close+f.after, probeOther) // the name comes twice in a call
-	if named || strings.TrimSpace(f.Again) == "" && strings.TrimSpace(f.Begin) != "" {
+	if named || strings.TrimSpace(f.again) == "" && strings.TrimSpace(f.begin) != "" {
 		return errors.New(unsupportedCalls)
 	}
 	return nil

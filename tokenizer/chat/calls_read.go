@@ -14,7 +14,7 @@ const longestName = 128
 // Held is how many bytes at the end of a text that is not complete have to wait: they may be
 // the beginning of calls. calls: everything from there on is calls, as far as it is known.
 func (f *CallFormat) Held(text string) (n int, calls bool) {
-	begin := strings.TrimSpace(f.Begin)
+	begin := strings.TrimSpace(f.begin)
 	if begin == "" {
 		start := strings.TrimLeft(text, " \t\r\n")
 		if start == "" || start[0] == f.Opening() {
@@ -40,7 +40,7 @@ func (f *CallFormat) Read(answer string, tools []Tool) (content string, calls []
 	}
 	content = answer[:len(answer)-held]
 	rest := answer[len(content):]
-	if begin := strings.TrimSpace(f.Begin); begin != "" {
+	if begin := strings.TrimSpace(f.begin); begin != "" {
 		_, rest, _ = strings.Cut(rest, begin)
 	}
 	if f.list {
@@ -99,7 +99,7 @@ func (f *CallFormat) readEach(text string, tools []Tool) (calls []Call) {
 		}
 		calls = append(calls, c)
 		rest = skip(rest, f.after)
-		again := strings.TrimSpace(f.Again)
+		again := strings.TrimSpace(f.again)
 		rest, found := strings.CutPrefix(strings.TrimLeft(rest, " \t\r\n"), again)
 		if !found || rest == "" || again == "" {
 			return calls

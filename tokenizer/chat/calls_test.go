@@ -103,7 +103,7 @@ func TestCallsAreReadAsTheTemplateWritesThem(t *testing.T) {
 			if content != "" || !equalCalls(got, want) {
 				t.Errorf("%s: %q is read as %q and %q", name, answer, content, got)
 			}
-			if strings.TrimSpace(f.Begin) == "" {
+			if strings.TrimSpace(f.begin) == "" {
 				continue // calls are all of such an answer
 			}
 			const before = "Let me see. a < b"

@@ -68,6 +68,9 @@ func (p *runPlan) failing(c *cli.Context) (*goodput, error) {
 	return g, nil
 }
 
+// known tells whether there is a goodput: it needs the time of a checkpoint.
+func (g *goodput) known() bool { return g.Best > 0 }
+
 // devices that are paid for: those of the spare nodes too.
 func (g *goodput) devices(p *runPlan) float64 {
 	return float64(p.config.Layout.Sizes().World() + g.spares*p.machine.PerNode)
@@ -77,7 +80,7 @@ func (g *goodput) cost(p *runPlan) float64 { return g.days * 24 * p.price * g.de
 
 // write prints the lines about failures.
 func (g *goodput) write(p *runPlan, out *command.Printer) {
-	if g.Share == 0 && g.Best == 0 {
+	if !g.known() {
 		out.Printf("  a failure every %s, some %.3g in all; --save-seconds, the time of a checkpoint, gives the goodput\n", lasting(g.Between/86400), g.failures)
 		return
 	}
@@ -111,7 +114,7 @@ type goodputReport struct {
 }
 
 func (g *goodput) report(p *runPlan) *goodputReport {
-	if g == nil || g.Best == 0 {
+	if g == nil || !g.known() {
 		return nil
 	}
 	return &goodputReport{g.Share, g.Between, g.failures, g.steps, g.best, g.AtBest, g.Waits, g.days, g.cost(p)}

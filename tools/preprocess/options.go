@@ -23,7 +23,6 @@ import (
 type options struct {
 	inputs       []string
 	parts        []jsonl.Part // of the inputs, with --shard
-	shard        string       // as the prefix has it; "": all
 	format       string
 	prefix       string
 	output       dataset.Format

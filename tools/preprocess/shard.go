@@ -50,8 +50,7 @@ func (o *options) setShard(text string) error {
 	if len(o.inputs) == 0 {
 		return exitcode.Errorf(exitcode.Usage, "--shard %s: no line begins in this part of the input; use fewer shards", text)
 	}
-	o.shard = fmt.Sprintf("_%0*dof%d", len(last), i, n)
-	o.prefix += o.shard
+	o.prefix += fmt.Sprintf("_%0*dof%d", len(last), i, n)
 	return nil
 }
 
