@@ -25,6 +25,7 @@ import (
 // among two processes by every transport, beside Gloo's own sums and, where PYTHON has
 // torch, torch.distributed's.
 func benchComm(c *cli.Context, open func(string) (*device.Device, error)) error {
+	// A process that this one has started measures; this one compares.
 	if role := os.Getenv(roleVariable); role != "" {
 		return benchRank(c, role, open)
 	}
@@ -37,6 +38,7 @@ func benchComm(c *cli.Context, open func(string) (*device.Device, error)) error 
 		r.Goroutines = append(r.Goroutines, goroutineTime{s.Ranks, s.Bytes, s.Took.Seconds(), s.Copy, s.Bound.Seconds()})
 		out.Printf("%v\n", s)
 	}
+	// Two processes, by each transport in turn.
 	out.Printf("\nall-reduce between 2 processes\n%-28s %10s %10s %10s\n", "", "64 MB", "4 KB", "ratio")
 	var gloo float64
 	for _, w := range ways() {
@@ -119,6 +121,7 @@ func (w way) time(c *cli.Context, world int) ([]float64, error) {
 		return nil, err
 	}
 	secret := launchenv.NewSecret()
+	// A process a rank; ranks of torch run its own script.
 	ranks, said := make([]*exec.Cmd, world), make([]strings.Builder, world)
 	for rank := range ranks {
 		cmd, err := again(c.Context, "bench", "comm", "--device", c.String("device"), "--cpu-threads", "1")
@@ -135,6 +138,7 @@ func (w way) time(c *cli.Context, world int) ([]float64, error) {
 		}
 		ranks[rank] = cmd
 	}
+	// All must end well; rank 0 prints the seconds.
 	err = nil
 	for rank, cmd := range ranks {
 		if bad := cmd.Wait(); bad != nil && err == nil {

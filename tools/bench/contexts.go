@@ -70,6 +70,7 @@ func benchContexts(c *cli.Context, open func(string) (*device.Device, error)) er
 	if err != nil {
 		return err
 	}
+	// One layer and one sequence: what is timed is the exchange.
 	o.batch, o.model.NumLayers, o.model.VocabSize = 1, contextLayers, fewWords
 	if c.IsSet("heads") {
 		if err := narrow(&o.model, c.Int("heads")); err != nil {
@@ -84,6 +85,7 @@ func benchContexts(c *cli.Context, open func(string) (*device.Device, error)) er
 	if err != nil {
 		return err
 	}
+	// Every way of exchanging, the first of which is one rank.
 	var times []exchangeTime
 	for _, l := range chosen {
 		notes.Printf("%s\n", nameOf(l))
@@ -169,6 +171,7 @@ func timeExchange(l config.Layout, o options, open func() (*device.Device, error
 	t := exchangeTime{Exchange: nameOf(l), Ranks: l.CP, Seconds: -1, Formula: sentBytes(l, o, config.DType())}
 	largest, waits, own, sent := make([]int64, l.CP), make([]float64, l.CP), make([]float64, l.CP), make([]int64, l.CP)
 	err := ranks.Run(engine.Ranks(&config.Step, open), func(r *ranks.Rank) error {
+		// What the group sends is counted.
 		if g := r.Groups[topology.CP]; g != nil {
 			r.Groups[topology.CP] = g.Over(func(e comm.Engine) comm.Engine { return sender{e, int64(l.CP), &sent[r.Number]} })
 		}
@@ -178,6 +181,7 @@ func timeExchange(l config.Layout, o options, open func() (*device.Device, error
 		}
 		e.Timers = telemetry.NewTimers(telemetry.LevelMicro)
 		batch := layoutBatch(o, 0, 1)
+		// Steps begin and end together; rank 0 keeps the fastest.
 		for step := range o.steps {
 			if err := r.World().Barrier(); err != nil {
 				return err
@@ -202,6 +206,7 @@ func timeExchange(l config.Layout, o options, open func() (*device.Device, error
 		largest[r.Number] = r.Device.Arena.Usage().Max
 		return nil
 	})
+	// The rank that waits most, sends most, holds most.
 	for rank := range own {
 		t.Waits = max(t.Waits, waits[rank]/own[rank])
 	}

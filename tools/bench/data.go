@@ -79,6 +79,7 @@ func benchData(c *cli.Context) error {
 		return err
 	}
 	defer remove()
+	// Tokenizing where there is a corpus, then the rest on made-up data.
 	watch := stopwatch{c.Int("rounds"), c.Bool("processor-time")}
 	r := dataResult{Processor: processor(), Cores: runtime.NumCPU()}
 	if c.String("input") != "" {
@@ -183,6 +184,7 @@ func benchIndex(watch stopwatch, dir string, r *dataResult) error {
 	if err != nil {
 		return err
 	}
+	// The first epoch needs no repeated documents; ten are drawn together.
 	for _, epochs := range []int64{1, 10} {
 		n := (epochs*tokens - 1) / seq
 		cfg := dataset.Config{DataPath: []string{prefix}, Split: "1", SequenceLength: seq, Seed: 1234, NoCache: true}
@@ -254,6 +256,7 @@ func benchBlend(watch stopwatch) blendResult {
 // benchLoader reads samples of 1024 tokens from a file that is in memory.
 func benchLoader(watch stopwatch, dir string) (list []loaderResult, err error) {
 	const micro, seq, batches = 8, 1024, 512
+	// A pair of documents of many lengths.
 	prefix := filepath.Join(dir, "tokens")
 	b, err := dataset.NewBuilder(prefix, dataset.U16)
 	if err != nil {
@@ -277,6 +280,7 @@ func benchLoader(watch stopwatch, dir string) (list []loaderResult, err error) {
 	if err != nil {
 		return nil, err
 	}
+	// The loader in the caller's goroutine, then with workers.
 	for _, workers := range []int{0, 1, 2} {
 		sampler, err := dataset.NewSampler(dataset.SamplerConfig{Total: train.Len(), MicroBatch: micro, DP: 1})
 		if err != nil {

@@ -76,6 +76,7 @@ func benchExperts(c *cli.Context, open func(string) (*device.Device, error)) err
 	if o.model.Experts.FFNHiddenSize%4 != 0 {
 		return exitcode.Errorf(exitcode.Usage, "bench experts --model %s: experts of %d channels cannot be quartered", o.name, o.model.Experts.FFNHiddenSize)
 	}
+	// Three models on devices of their own, whose steps alternate.
 	times := shapesBeside(o.model)
 	for i := range times {
 		d, err := open(c.String("device"))

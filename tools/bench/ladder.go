@@ -98,6 +98,7 @@ func ladder(c *cli.Context) error {
 	failed := 0
 	for _, shape := range shapes {
 		before := 0.0
+		// Each rung against the one before it, but for one that stands aside.
 		for _, step := range rungs {
 			r, err := climb(c, shape, step)
 			if exitcode.CodeOf(err) == exitcode.Usage {

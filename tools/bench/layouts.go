@@ -104,6 +104,7 @@ func timeLayout(l layout, o options, open func() (*device.Device, error)) (layou
 	sizes := l.Sizes()
 	t := layoutTime{Layout: l.Name, Ranks: sizes.World(), Seconds: -1}
 	largest := make([]int64, sizes.World())
+	// Steps begin and end together; the first is not counted.
 	err := ranks.Run(engine.Ranks(&config.Step, open), func(r *ranks.Rank) error {
 		e, err := engineOf(r, config)
 		if err != nil {

@@ -148,6 +148,7 @@ func (r *result) steps(e *engine.Engine, o options, enough time.Duration, begin 
 	if !o.graphs {
 		warm = 1
 	}
+	// Steps that warm up, then as many as were asked for, or as take long enough.
 	for n := 0; n < warm || !done(o.steps, n-warm, time.Since(start) > enough); n++ {
 		if n == warm {
 			begin()
@@ -161,6 +162,7 @@ func (r *result) steps(e *engine.Engine, o options, enough time.Duration, begin 
 		if err != nil {
 			return nil, 0, err
 		}
+		// The engine's own times of its phases.
 		s.total = time.Since(began)
 		s.forward, s.backward, s.optimizer = told.Forward, told.Backward, told.UpdateFor
 		r.Loss = told.Loss
