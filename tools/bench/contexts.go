@@ -19,6 +19,7 @@ import (
 	"monotron/mpu/ranks"
 	"monotron/mpu/topology"
 	"monotron/tools/internal/command"
+	"monotron/tools/internal/timing"
 )
 
 // exchanges are measured in this order, after one rank.
@@ -163,7 +164,7 @@ func nameOf(l config.Layout) string {
 // timeExchange trains a few steps under l: the fastest counts. Waits are of all steps but the
 // first, which makes what others find: a single step's are chance.
 func timeExchange(l config.Layout, o options, open func() (*device.Device, error)) (exchangeTime, error) {
-	config := configOf(o)
+	config := timing.Config(o.shape())
 	config.Layout, config.MicroBatchSize, config.GlobalBatchSize = l, 1, 1
 	if err := config.SetVocab(o.model.VocabSize); err != nil {
 		return exchangeTime{}, err

@@ -18,6 +18,7 @@ import (
 	"monotron/internal/system"
 	"monotron/tokenizer"
 	"monotron/tools/internal/command"
+	"monotron/tools/internal/timing"
 )
 
 // dataFlags are those of `bench data`.
@@ -74,14 +75,14 @@ type loaderResult struct {
 // benchData times the data path: text to tokens by this program's preprocess_data,
 // index arrays, a blend, the loader.
 func benchData(c *cli.Context) error {
-	dir, remove, err := temporaryFolder("bench-data-")
+	dir, remove, err := timing.TemporaryFolder("bench-data-")
 	if err != nil {
 		return err
 	}
 	defer remove()
 	// Tokenizing where there is a corpus, then the rest on made-up data.
 	watch := stopwatch{c.Int("rounds"), c.Bool("processor-time")}
-	r := dataResult{Processor: processor(), Cores: runtime.NumCPU()}
+	r := dataResult{Processor: system.Processor(), Cores: runtime.NumCPU()}
 	if c.String("input") != "" {
 		if r.Preprocess, err = benchEncode(c, dir); err != nil {
 			return err
@@ -152,7 +153,7 @@ func benchEncode(c *cli.Context, dir string) (*encodeResult, error) {
 	}
 	r := &encodeResult{Bytes: info.Size()}
 	took, err := stopwatch{rounds: c.Int("rounds")}.fastest(func() error {
-		cmd, err := again(c.Context, "preprocess_data", "--input", c.String("input"), "--output-prefix", filepath.Join(dir, "encoded"),
+		cmd, err := timing.Again(c.Context, "preprocess_data", "--input", c.String("input"), "--output-prefix", filepath.Join(dir, "encoded"),
 			"--tokenizer-type", "GPT2BPETokenizer", "--append-eod", "--workers", strconv.Itoa(c.Int("workers")))
 		if err != nil {
 			return err
