@@ -84,7 +84,7 @@ func (m *Machine) Meet(c config.Run, micros int, step, work float64) (met Met, e
 		return met, err
 	}
 	rank.Heard = w.heard
-	err = job.Rehearse(rank, 2, w.look())
+	_, err = job.Rehearse(rank, 2, w.look())
 	all := w.into.rest
 	all.add(w.into.forward[0], 1)
 	all.add(w.into.backward[0], 1)
