@@ -117,6 +117,7 @@ func (s *parquetFile) Close() error {
 // is that of the rows the file was made of.
 func appendValue(to []byte, node parquet.Node, v any) ([]byte, error) {
 	switch v := v.(type) {
+	// A group's fields in the order of the schema; a map has none.
 	case map[string]any:
 		if node == nil || node.Leaf() || isKind(node, "MAP") {
 			return appendPlain(to, v)
@@ -152,6 +153,7 @@ func appendValue(to []byte, node parquet.Node, v any) ([]byte, error) {
 		if !utf8.ValidString(v) {
 			return nil, errors.New("the text is not UTF-8")
 		}
+	// Text must be text; everything else is written as JSON does.
 	case []byte:
 		return nil, errors.New("it has bytes, not text; give the column the type string")
 	}

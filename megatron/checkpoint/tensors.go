@@ -113,6 +113,7 @@ func (l *lister) ahead(i int) {
 func (l *lister) layer(i int) {
 	m, name := l.m, l.m.LayerName(i)+"."
 	h := m.HiddenSize
+	// The order is that in which Megatron makes parameters: flat buffers depend on it.
 	norms := LayerNorms(m, i)
 	if m.LayerScalar {
 		l.add(name+"layer_scalar", 1)
@@ -136,6 +137,7 @@ func (l *lister) layer(i int) {
 	for _, n := range norms[1] {
 		l.norm(name+n, int64(h))
 	}
+	// The MLP, dense or a mixture.
 	if m.MixtureAt(i) {
 		l.experts(name + "mlp.")
 		return

@@ -97,6 +97,7 @@ func (m *Metrics) Take(s *Step) error {
 }
 
 func (m *Metrics) training(s *Step) {
+	// One value of the run.
 	for name, value := range map[string]float64{
 		"iteration": float64(s.Iteration), "consumed_samples": float64(s.ConsumedSamples), "learning_rate": s.LearningRate,
 		"global_batch_size": float64(s.GlobalBatchSize), "loss_scale": s.LossScale, "step_seconds": s.Elapsed.Seconds(),
@@ -107,6 +108,7 @@ func (m *Metrics) training(s *Step) {
 	if s.GradNorm != nil {
 		m.gauges["grad_norm"].Set(*s.GradNorm)
 	}
+	// Values by phase, loss, layer and kind.
 	for phase, seconds := range phases(s) {
 		m.phase.WithLabelValues(phase).Set(float64(seconds))
 	}

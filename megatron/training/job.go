@@ -58,6 +58,7 @@ type Planned struct {
 // Prepare checks what needs no model: tokenizer, batch sizes, schedule, and that
 // --save can be written. Checkpoints to load from s3:// URLs are fetched.
 func Prepare(c config.Run, w Streams) (*Job, error) {
+	// What ends a start at once; then checkpoints that are elsewhere.
 	if c.KillSwitch != "" && exists(c.KillSwitch) {
 		return nil, exitcode.Errorf(exitcode.Again, "--kill-switch-path: %s exists, so the run does not start; remove the file first", c.KillSwitch)
 	}
@@ -67,6 +68,7 @@ func Prepare(c config.Run, w Streams) (*Job, error) {
 	resumeSaved(&c.Checkpoint)
 	j := &Job{Config: c}
 	var err error
+	// The tokenizer sizes the vocabulary, the files of --load may change the model.
 	if j.Tokenizer, err = tokenizer.FromConfig(c.Tokenizer); err != nil {
 		return nil, err
 	}
@@ -76,6 +78,7 @@ func Prepare(c config.Run, w Streams) (*Job, error) {
 	if err = Adapt(&j.Config); err != nil {
 		return nil, err
 	}
+	// Iterations, rates, injected faults.
 	iters, err := j.Config.Iterations()
 	if err != nil {
 		return nil, err
@@ -95,6 +98,7 @@ func Prepare(c config.Run, w Streams) (*Job, error) {
 	if err = checkJump(&j.Config, w.Notes); err != nil {
 		return nil, err
 	}
+	// Files that would fail later, when work is lost.
 	if err = errors.Join(probe("--save", c.Checkpoint.Save), probe("--save-on-load", c.Checkpoint.SaveOnLoad)); err != nil {
 		return nil, err
 	}

@@ -161,12 +161,14 @@ func purposes(bytes [device.Purposes]int64) map[string]int64 {
 
 // write is a row for ranks in a row that hold the same.
 func (p *runPlan) write(out *command.Printer) error {
+	// The model, the layout, the time.
 	l := p.config.Layout.Sizes()
 	out.Printf("%.4g billion parameters in %s on %d ranks (tensor %d, pipeline %d, data %d), device %s\n",
 		float64(p.config.Model.Parameters())/1e9, p.config.Precision, l.World(), l.TP, l.PP, l.DP, p.options.Device)
 	if p.machine != nil {
 		p.writeTime(out)
 	}
+	// Peaks by purpose: ranks in a row that are alike share a line.
 	t := tabwriter.NewWriter(out.W, 0, 0, 2, ' ', tabwriter.AlignRight)
 	head := "ranks\tstage\tpeak\t"
 	for purpose := range device.Purposes {
@@ -200,6 +202,7 @@ func (p *runPlan) write(out *command.Printer) error {
 	if table.Err != nil {
 		return table.Err
 	}
+	// What is not on the device, and what would save memory there.
 	if stored := p.ranks[worst].Stored; stored > 0 {
 		where := "the host's memory"
 		switch {

@@ -155,10 +155,12 @@ func (s *server) greet(conn net.Conn) {
 func (s *server) admit(conn net.Conn, m *Member) *peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// What a stranger sends is cut to what a message may hold.
 	m.Host, m.Addr, m.Told = cut(m.Host, longestName), cut(m.Addr, longestName), cut(m.Told, longestName)
 	p := &peer{Member: *m, conn: conn, out: make(chan []byte, 16), heard: time.Now()}
 	s.idle.Add(1)
 	go s.write(p)
+	// A run that has ended, one with a verdict, or a member that does not fit: it is told, and stays outside.
 	wrong := s.misfit(p)
 	switch {
 	case s.stopped:
@@ -176,6 +178,7 @@ func (s *server) admit(conn net.Conn, m *Member) *peer {
 		}
 		return nil
 	}
+	// The last member completes the run.
 	s.peers[m.Rank] = p
 	if len(s.peers) == s.config.World {
 		s.announce()

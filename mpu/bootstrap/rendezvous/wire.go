@@ -100,6 +100,7 @@ func pack(members []Member) (list []byte) {
 // unpack reads what pack wrote of so many ranks.
 func unpack(list []byte, world int) ([]Member, error) {
 	bad := errors.New("the list of ranks is truncated")
+	// Numbers and lengths of texts are varints; none reaches beyond the list.
 	number := func() (uint64, error) {
 		n, size := binary.Uvarint(list)
 		if size <= 0 {
@@ -117,6 +118,7 @@ func unpack(list []byte, world int) ([]Member, error) {
 		list = list[n:]
 		return s, nil
 	}
+	// A member of each rank, in order.
 	var members []Member
 	for rank := range world {
 		addr, err1 := text()
