@@ -461,6 +461,7 @@ func (p *parser) deriveCheckpoint() {
 	if c.SaveOnLoad != "" && (c.SaveOnLoad == c.Save || c.SaveOnLoad == c.Load) {
 		p.clash("save-on-load", "--save-on-load %s: the folder must not be that of --save or --load, whose checkpoints it would replace; name another folder", c.SaveOnLoad)
 	}
+	p.checkMemoryCheckpoints()
 	p.deriveObjects()
 	if c.Step > 0 && c.Load == "" {
 		p.clash("ckpt-step load", "--ckpt-step needs --load")
@@ -538,4 +539,18 @@ func (p *parser) deriveReport() {
 		p.clash("profile-step-end profile-step-start", "--profile-step-end %d must be greater than --profile-step-start %d", l.ProfileEnd, l.ProfileStart)
 	}
 	p.Layout.NCCLRequested = p.given("distributed-backend") && p.Layout.Backend == "nccl"
+}
+
+// checkMemoryCheckpoints refuses what checkpoints in memory do not hold: a base that is read from
+// another checkpoint, and references that are kept in files beside one.
+func (p *parser) checkMemoryCheckpoints() {
+	if p.Checkpoint.MemoryInterval == 0 {
+		return
+	}
+	switch {
+	case p.Adapter.Rank > 0 || p.Adapter.Folder != "":
+		p.clash("memory-checkpoint-interval", "--memory-checkpoint-interval does not go with adapters, whose base is in another checkpoint; use --save-interval")
+	case p.Tuning.ByRows():
+		p.clash("memory-checkpoint-interval", "--memory-checkpoint-interval does not go with --tuning %s, which keeps more files than its checkpoints; use --save-interval", p.Tuning.Method)
+	}
 }

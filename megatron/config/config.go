@@ -89,6 +89,9 @@ type Checkpoint struct {
 	AllowMissing  bool // --allow-missing-load
 	Async         bool
 
+	MemoryInterval  int // steps between checkpoints in the memory of hosts; 0: none
+	ReplicationJump int // a copy of each rank's is on the host of the rank so far behind; 0: none is
+
 	UpcyclingGranularity int // experts that make the dense MLP once
 }
 

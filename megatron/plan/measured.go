@@ -347,6 +347,15 @@ func (m *Machine) LeaveOneOut() (rows int, mean, worst float64, err error) {
 	return rows, off / all, worst, nil
 }
 
+// Need is what a rank takes of the memory of its device, or of the host that ranks share, where
+// its memory checkpoints are too.
+func (m *Machine) Need(r Rank) int64 {
+	if m.Threads == 0 {
+		return r.Peak + r.Scratch
+	}
+	return r.Peak + r.Scratch + r.Copies
+}
+
 // Has tells whether the machine has the memory that ranks hold: each on its device, or all
 // together where they share a host.
 func (m *Machine) Has(ranks []Rank) bool {
@@ -355,7 +364,7 @@ func (m *Machine) Has(ranks []Rank) bool {
 		if m.Threads == 0 {
 			sum = 0
 		}
-		if sum += r.Peak + r.Scratch; sum > int64(m.Memory) {
+		if sum += m.Need(r); sum > int64(m.Memory) {
 			return false
 		}
 	}

@@ -129,7 +129,7 @@ func stageLoadOf(job *training.Job, m *Machine, number, micros, chunks int) (sta
 		return w.into, err
 	}
 	rank.Heard = w.heard
-	if err := job.Rehearse(rank, 2, w.look()); err != nil {
+	if _, err := job.Rehearse(rank, 2, w.look()); err != nil {
 		return w.into, err
 	}
 	for chunk := range chunks {

@@ -126,6 +126,9 @@ func train(ctx context.Context, config config.Run, asked training.Asked, place *
 		return err
 	}
 	job.Outcome, job.Asked = outcome, asked
+	if err := holdMemory(job, place); err != nil {
+		return err
+	}
 	defer func() { err = errors.Join(err, job.Close()) }()
 	device := func() (*device.Device, error) { return open(config.Device) }
 	if config.Log.Extras {

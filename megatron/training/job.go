@@ -29,6 +29,10 @@ type Job struct {
 	Planned   map[int]Planned // of ranks of this process; nil: nobody planned
 	Asked     Asked
 
+	Segments []*os.File // in which this process's rank keeps memory checkpoints; nil: nobody holds any
+	Restarts int        // of the run before this start
+	Hosts    bool       // the ranks are on several
+
 	MemoryFree int64 // bytes that a rank may take, as the run begins; 0: not known
 
 	iters    int64 // to train in all
@@ -90,6 +94,9 @@ func Prepare(c config.Run, w Streams) (*Job, error) {
 		if world := j.Config.Layout.Sizes().World(); f.Rank >= world && !c.Watch.FewerRanks {
 			return nil, exitcode.Errorf(exitcode.Usage, "--inject %s:rank=%d: the ranks of this run are 0 to %d", f.Kind, f.Rank, world-1)
 		}
+	}
+	if err = checkJump(&j.Config, w.Notes); err != nil {
+		return nil, err
 	}
 	// Files that would fail later, when work is lost.
 	if err = errors.Join(probe("--save", c.Checkpoint.Save), probe("--save-on-load", c.Checkpoint.SaveOnLoad)); err != nil {

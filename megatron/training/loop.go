@@ -15,6 +15,7 @@ import (
 // the exit code; nil is done.
 func (r *Run) Train(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, r.log.close(), r.prints.close(), r.Engine.Close()) }()
+	defer r.memory.Close()
 	defer r.saver.awaitTensors() // the device may be closed then
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -65,6 +66,9 @@ func (r *Run) train(ctx context.Context) error {
 			return err
 		}
 		if stop, err := r.afterStep(ctx); stop || err != nil {
+			return err
+		}
+		if err := r.memorySaves(); err != nil {
 			return err
 		}
 	}

@@ -62,6 +62,7 @@ func elsewhere(entry string) bool {
 func (f *fleet) run(out, notes io.Writer) error {
 	signals, stop := listen()
 	defer stop()
+	out, notes = heard{out, signals}, heard{notes, signals}
 	tries := f.newTries()
 	for {
 		told, err := f.attempt(signals, newConsole(out, notes, "none"))

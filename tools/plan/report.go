@@ -21,6 +21,7 @@ type rankReport struct {
 	Reserved  int64            `json:"reserved_bytes"`
 	Stored    int64            `json:"stored_bytes,omitempty"` // in files, or in the host's memory beside a GPU
 	Scratch   int64            `json:"scratch_bytes"`
+	Copies    int64            `json:"memory_checkpoint_bytes,omitempty"` // in the host's memory
 }
 
 type memoryReport struct {
@@ -50,7 +51,7 @@ func (p *runPlan) report() memoryReport {
 		out.Failing = p.goodput.report(p)
 	}
 	for _, r := range p.ranks {
-		out.Ranks = append(out.Ranks, rankReport{r.Number, r.Peak, purposes(r.ByPurpose), r.At.String(), purposes(r.AtPeak), r.Reserved, r.Stored, r.Scratch})
+		out.Ranks = append(out.Ranks, rankReport{r.Number, r.Peak, purposes(r.ByPurpose), r.At.String(), purposes(r.AtPeak), r.Reserved, r.Stored, r.Scratch, r.Copies})
 	}
 	return out
 }
@@ -98,7 +99,7 @@ func (p *runPlan) verdict(out *command.Printer) error {
 	m := p.machine
 	need, what := int64(0), "the ranks together need"
 	for _, r := range p.ranks {
-		switch n := r.Peak + r.Scratch; {
+		switch n := m.Need(r); {
 		case m.Threads > 0: // they share the host's memory
 			need += n
 		case n > need:
@@ -110,7 +111,7 @@ func (p *runPlan) verdict(out *command.Printer) error {
 	case need > have:
 		return exitcode.Errorf(exitcode.Differs, "does not fit: %s %s, %s has %s", what, device.Size(need), m.Name, device.Size(have))
 	case !m.HostHas(&p.config, p.ranks):
-		return exitcode.Errorf(exitcode.Differs, "does not fit: --optimizer-cpu-offload puts more into a node's memory than the %s of %s", device.Size(int64(m.Host)), m.Name)
+		return exitcode.Errorf(exitcode.Differs, "does not fit: --optimizer-cpu-offload and --memory-checkpoint-interval put more into a node's memory than the %s of %s", device.Size(int64(m.Host)), m.Name)
 	}
 	out.Printf("fits: %s %s of the %s of %s, %s free\n", what, device.Size(need), device.Size(have), m.Name, device.Size(have-need))
 	return out.Err
@@ -211,6 +212,9 @@ func (p *runPlan) write(out *command.Printer) error {
 			where += ", less what NF4 saves of it (--quantize-base)"
 		}
 		out.Printf("rank %d has %s more in %s\n", worst, device.Size(stored), where)
+	}
+	if n := p.ranks[worst].Copies; n > 0 {
+		out.Printf("rank %d has %s more in the host's memory for memory checkpoints\n", worst, device.Size(n))
 	}
 	for _, s := range p.options.Savings(p.config, worst, p.ranks[worst].Peak) {
 		out.Printf("of rank %d's %s, %s\n", worst, device.Size(p.ranks[worst].Peak), s)

@@ -68,6 +68,13 @@ func Farewell(err error) {
 // where --run-folder does not.
 const RunFolder = "MONOTRON_RUN_FOLDER"
 
+// Segments is the variable in which monotron launch gives a rank the number of the first file of
+// memory for memory checkpoints that it holds for it; the others follow.
+const Segments = "MONOTRON_MEMORY_SEGMENTS"
+
+// Restarts is the variable that says how often the run was restarted before.
+const Restarts = "TORCHELASTIC_RESTART_COUNT"
+
 // FewerRanks is set by monotron launch where it goes on with fewer ranks than it began with.
 const FewerRanks = "MONOTRON_FEWER_RANKS"
 
