@@ -72,16 +72,8 @@ func open(dir string, mtp bool) (*Folder, error) {
 		text := newTextPart(files, config.Wrapped)
 		files, left = text, text.left
 	}
-	if len(mp.slabs) > 0 {
-		files = slabbed{files, ofExperts}
-	}
-	if config.Quantization != "" {
-		whole, err := dequantize(files, mp, config.Quantization, cmp.Or(config.DType, "F16"))
-		if err != nil {
-			_ = files.Close() // the first error counts
-			return nil, err
-		}
-		files = whole
+	if files, err = decoded(files, mp, config); err != nil {
+		return nil, err
 	}
 	f := &Folder{Config: *config, Path: dir, Mapping: mp, files: files, left: left, stored: map[string]string{}}
 	if err := f.check(); err != nil {
@@ -89,6 +81,25 @@ func open(dir string, mtp bool) (*Folder, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// decoded shows files with each expert by itself and quantized weights as what their codes stand for. It
+// closes files where there is an error.
+func decoded(files Files, mp *Mapping, config *Config) (shown Files, err error) {
+	shown = files
+	if config.Quantization == MXFP4 {
+		shown, err = newMXFP4(files, mp, cmp.Or(config.DType, "BF16"))
+	}
+	if err == nil && len(mp.slabs) > 0 {
+		shown = slabbed{shown, ofExperts}
+	}
+	if err == nil && config.Quantization != "" && config.Quantization != MXFP4 {
+		shown, err = dequantize(shown, mp, config)
+	}
+	if err != nil {
+		_ = files.Close() // the first error counts
+	}
+	return shown, err
 }
 
 // openFiles takes safetensors where both kinds are there, as transformers does.
