@@ -82,6 +82,9 @@ func New(rank *ranks.Rank, c config.Step, s optimizer.Schedule) (*Engine, error)
 	if err := e.freeze(); err != nil {
 		return nil, err
 	}
+	if err := optimizer.CheckBlocks(&c.Optimizer, e.Params); err != nil {
+		return nil, err
+	}
 	sharding := shardingOf(rank, &c.Layout)
 	if sharding.Elsewhere, err = e.elsewhere(sharding.Strategy); err != nil {
 		return nil, err
