@@ -10,6 +10,7 @@ import (
 const (
 	OpActivationForward Op = iota
 	OpActivationBackward
+	OpAdamW8
 	OpAttentionForward
 	OpAttentionBackward
 	OpAttentionMerge
@@ -76,6 +77,7 @@ const (
 var ops = [Ops]description{
 	OpActivationForward:     describe[ActivationForwardArgs]("activation_forward"),
 	OpActivationBackward:    describe[ActivationBackwardArgs]("activation_backward"),
+	OpAdamW8:                describe[AdamW8Args]("adamw8"),
 	OpAttentionForward:      describe[AttentionForwardArgs]("attention_forward"),
 	OpAttentionBackward:     describe[AttentionBackwardArgs]("attention_backward"),
 	OpAttentionMerge:        describe[AttentionMergeArgs]("attention_merge"),
@@ -156,6 +158,8 @@ func (d *Device) ActivationForward(a ActivationForwardArgs) {
 func (d *Device) ActivationBackward(a ActivationBackwardArgs) {
 	d.run(OpActivationBackward, unsafe.Pointer(&a))
 }
+
+func (d *Device) AdamW8(a AdamW8Args) { d.run(OpAdamW8, unsafe.Pointer(&a)) }
 
 func (d *Device) AttentionForward(a AttentionForwardArgs) {
 	d.run(OpAttentionForward, unsafe.Pointer(&a))
@@ -327,6 +331,7 @@ func (d *Device) WeightedSum(a WeightedSumArgs) { d.run(OpWeightedSum, unsafe.Po
 type Implementation interface {
 	ActivationForward(a *ActivationForwardArgs)
 	ActivationBackward(a *ActivationBackwardArgs)
+	AdamW8(a *AdamW8Args)
 	AttentionForward(a *AttentionForwardArgs)
 	AttentionBackward(a *AttentionBackwardArgs)
 	AttentionMerge(a *AttentionMergeArgs)
@@ -396,6 +401,8 @@ func Do(i Implementation, op Op, args unsafe.Pointer) {
 		i.ActivationForward((*ActivationForwardArgs)(args))
 	case OpActivationBackward:
 		i.ActivationBackward((*ActivationBackwardArgs)(args))
+	case OpAdamW8:
+		i.AdamW8((*AdamW8Args)(args))
 	case OpAttentionForward:
 		i.AttentionForward((*AttentionForwardArgs)(args))
 	case OpAttentionBackward:

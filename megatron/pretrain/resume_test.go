@@ -27,6 +27,7 @@ func TestStoppedRunContinuesBitForBit(t *testing.T) {
 		"async": "--async-save --keep-last 2",
 		"bf16":  "--bf16 --optimizer sgd",
 		"lion":  "--bf16 --optimizer lion",
+		"codes": "--bf16 --optimizer adamw_8bit --hidden-size 64 --decoupled-lr 0.1",
 		"muon":  "--bf16 --optimizer muon --muon-nesterov --muon-scalar-optimizer lion",
 		"fp16":  "--fp16 --initial-loss-scale 65536 --loss-scale-window 2 --hysteresis 1",
 		"ramp":  "--rampup-batch-size 2 2 6 --lr-decay-style cosine --lr-warmup-iters 2 --dataloader-type cyclic",

@@ -6,7 +6,7 @@ const (
 
 // optimizerFlags say how parameters move.
 var optimizerFlags = owned(Optimizer,
-	works("optimizer", String, "adam", "Optimizer.Kind", "optimizer algorithm (docs/optimizers.md)").choices("adam", "sgd", "muon", "lion").
+	works("optimizer", String, "adam", "Optimizer.Kind", "optimizer algorithm (docs/optimizers.md)").choices("adam", "adamw_8bit", "sgd", "muon", "lion").differs("does not have adamw_8bit").
 		but("use muon with --use-distributed-optimizer", "dist_muon").but("this optimizer is not supported; use muon", "soap", "adaptive_muon"),
 	works("lr", Float, "", "Optimizer.LR", "peak learning rate").from(0, rates),
 	works("min-lr", Float, "0", "Optimizer.MinLR", "learning rate at the end of the decay").from(0, rates),
