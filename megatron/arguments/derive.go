@@ -475,6 +475,9 @@ func (p *parser) deriveCheckpoint() {
 		p.clash("save-on-load", "--save-on-load %s: the folder must not be that of --save or --load, whose checkpoints it would replace; name another folder", c.SaveOnLoad)
 	}
 	p.checkMemoryCheckpoints()
+	if f := p.Watch.TimeoutFactor; f > 0 && f < 1 {
+		p.clash("phase-timeout-factor", "--phase-timeout-factor %g would end every run: a phase may take as long again as it has taken; choose 1 or more, usually 5, or 0 for no time-outs", f)
+	}
 	p.deriveObjects()
 	if c.Step > 0 && c.Load == "" {
 		p.clash("ckpt-step load", "--ckpt-step needs --load")

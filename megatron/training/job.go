@@ -152,6 +152,7 @@ func (j *Job) watching() *ranks.Watch {
 	c := &j.Config.Watch
 	w := &ranks.Watch{Folder: c.Folder, Faults: j.faults, Note: j.console.note,
 		Settings: health.Settings{Limit: time.Duration(c.StallSeconds) * time.Second, Every: int64(max(1, j.Config.Log.Interval))}}
+	w.Factor, w.Learnt = c.TimeoutFactor, func(line string) { j.console.note("%s", line) }
 	if c.Stragglers {
 		w.Remark = func(line string) { j.console.note("%s", line) }
 	}

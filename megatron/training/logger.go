@@ -36,6 +36,7 @@ type logger struct {
 
 	rules  *telemetry.Rules // of the last rank; nil: another's
 	worked worked
+	scorer telemetry.Scorer
 }
 
 // stepLog is one iteration as the loop saw it.

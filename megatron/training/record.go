@@ -155,6 +155,11 @@ func (l *logger) timing(r *Run, i *telemetry.Interval) error {
 	for _, p := range stepPhases {
 		i.Work.Phases = append(i.Work.Phases, p.String())
 	}
+	kinds := make([]int, len(i.Work.Seconds))
+	for rank := range kinds {
+		kinds[rank] = l.rank.Sizes.At(rank).PP
+	}
+	i.Scores = l.scorer.Score(i.Work.Ranks(), kinds)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"monotron/megatron/config"
 	"monotron/mpu/bootstrap/launchenv"
 	"monotron/mpu/bootstrap/rendezvous"
+	"monotron/mpu/comm/failure"
 	"monotron/mpu/health"
 )
 
@@ -117,6 +119,9 @@ func (o *options) attempts(signals <-chan os.Signal, out, notes io.Writer) (err 
 		}
 		defer hosts.close()
 	}
+	if err := o.endStale(notes); err != nil {
+		return err
+	}
 	tries := o.newTries()
 	for attempt := 0; ; attempt++ {
 		if hosts != nil {
@@ -129,6 +134,9 @@ func (o *options) attempts(signals <-chan os.Signal, out, notes io.Writer) (err 
 		if !again {
 			hosts.over(err)
 			return err
+		}
+		if err := o.checkStorage(); err != nil {
+			return err // the other hosts may continue, with a spare host
 		}
 	}
 }
@@ -147,7 +155,7 @@ func (o *options) attempt(number int, tries *tries, signals <-chan os.Signal, ou
 	if err == nil || a.told || !again(err) {
 		return false, err
 	}
-	tries.failed(max(o.progress(), o.inMemory()))
+	tries.failed(max(o.progress(), o.inMemory()), err)
 	if tries.futile > o.restarts {
 		if !o.shrink() {
 			return false, o.givenUp(err, *tries)
@@ -162,8 +170,9 @@ func (o *options) attempt(number int, tries *tries, signals <-chan os.Signal, ou
 
 // tries are the starts of a run.
 type tries struct {
-	futile int   // in a row that got no further
-	newest int64 // iteration that one has saved; -1: none
+	futile int     // in a row that got no further
+	newest int64   // iteration that one has saved; -1: none
+	steps  []int64 // in which the futile ones ended; 0: not known
 }
 
 // newTries is called before the first start.
@@ -172,11 +181,33 @@ func (o *options) newTries() tries {
 	return tries{newest: o.begun}
 }
 
-// failed counts a start; now is the newest iteration after it.
-func (t *tries) failed(now int64) {
+// failed counts a start that err has ended; now is the newest iteration after it.
+func (t *tries) failed(now int64, err error) {
 	if t.futile++; now > t.newest {
-		t.newest, t.futile = now, 1
+		t.newest, t.futile, t.steps = now, 1, nil
 	}
+	step := int64(0)
+	if v := new(failure.Verdict); errors.As(err, &v) {
+		step = v.Step
+	}
+	t.steps = append(t.steps, step)
+}
+
+// where says in which steps the futile starts ended.
+func (t *tries) where() string {
+	var words []string
+	for _, step := range slices.Compact(slices.Sorted(slices.Values(t.steps))) {
+		if step > 0 {
+			words = append(words, strconv.FormatInt(step, 10))
+		}
+	}
+	switch {
+	case len(words) == 0:
+		return "before their first step"
+	case len(words) == 1:
+		return "in step " + words[0]
+	}
+	return "in steps " + strings.Join(words, ", ")
 }
 
 // givenUp is how the last start ended, and how many had been made.
@@ -184,7 +215,15 @@ func (o *options) givenUp(err error, t tries) error {
 	if o.restarts == 0 {
 		return err
 	}
-	return exitcode.With(exitcode.CodeOf(err), fmt.Errorf("%w (giving up: the last %d starts did not pass iteration %d)", err, t.futile, max(0, t.newest)))
+	text := fmt.Sprintf("giving up: the last %d starts did not pass iteration %d and ended %s", t.futile, max(0, t.newest), t.where())
+	if v, read := failure.Read(o.folder); read == nil { // the verdict that is kept is that of the run
+		v.Text += " (" + text + ")"
+		v.Starts = t.futile
+		if written := v.Write(o.folder); written != nil {
+			err = errors.Join(err, written)
+		}
+	}
+	return exitcode.With(exitcode.CodeOf(err), fmt.Errorf("%w (%s)", err, text))
 }
 
 // startAgain prepares and tells the next start, after one that ended with err.
@@ -285,6 +324,7 @@ func (o *options) environment(attempt int) ([]string, error) {
 	set("TORCHELASTIC_USE_AGENT_STORE", "False")
 	set(launchenv.Restarts, strconv.Itoa(attempt))
 	set(launchenv.Own, "1")
+	set(launchenv.Launcher, strconv.Itoa(os.Getpid()))
 	set(launchenv.RunFolder, o.folder)
 	if o.fewer {
 		set(launchenv.FewerRanks, "1")

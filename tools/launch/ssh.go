@@ -69,7 +69,7 @@ func (f *fleet) run(out, notes io.Writer) error {
 		if err == nil || told || (!again(err) && !f.lost) {
 			return err
 		}
-		if tries.failed(f.progress()); tries.futile > f.restarts {
+		if tries.failed(f.progress(), err); tries.futile > f.restarts {
 			return f.givenUp(err, tries)
 		}
 		f.startAgain(err, tries, notes)

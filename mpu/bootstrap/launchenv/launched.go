@@ -55,6 +55,9 @@ var launchers = []names{
 // Own is set by monotron launch beside torchrun's names.
 const Own = "MONOTRON_LAUNCHED"
 
+// Launcher is the variable in which monotron launch gives its ranks its process's number.
+const Launcher = "MONOTRON_LAUNCHER"
+
 // Farewell prints why this process ends, and tells it to monotron launch where that has
 // started it.
 func Farewell(err error) {

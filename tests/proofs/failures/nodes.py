@@ -165,16 +165,21 @@ def one(net, r, name, mode, want, length):
         pid = run.ranks().get(victim)
         if pid is not None:
             os.kill(pid, signal.SIGKILL)
-    late = before[-1][1] >= STEPS - 3
-    if whole_host and mode != 'spare' and not late:
+    if before[-1][1] >= STEPS - 3:  # the other hosts may have been done: not counted
+        for h, p in enumerate(run.launchers):
+            net.kill(h, p)
+            p.wait()
+        shutil.rmtree(run.dir)
+        return None
+    if whole_host and mode != 'spare':
         run.launchers[victim] = run.start(victim)
-    run.end(gone=[victim] if whole_host and (mode == 'spare' or late) else [])
-    if not late and run.result() != want:
+    run.end(gone=[victim] if whole_host and mode == 'spare' else [])
+    if run.result() != want:
         run.give_up('killed %s %d at %.3f s: the result differs' % ('host' if whole_host else 'rank', victim, moment))
     steps = run.steps()
     logs = ''.join(open(l, errors='replace').read() for l in glob.glob(run.dir + '/host*.log'))
     shutil.rmtree(run.dir)
-    if late or 'restarting (' not in logs:
+    if 'restarting (' not in logs:
         return None
     at = max(range(len(before), len(steps)), key=lambda i: steps[i][0] - steps[i - 1][0])  # the first step after the restart
     reached, second = steps[at - 1][1], steps[at:]
