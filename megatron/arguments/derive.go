@@ -353,8 +353,8 @@ func (p *parser) deriveMuon() {
 		return
 	}
 	switch {
-	case m.Full != nil || m.KeysAreValues:
-		p.clash("optimizer full-attention-kv-channels full-attention-query-groups keys-are-values", "--optimizer muon does not know the matrices of layers that differ in heads; use adam")
+	case m.LayersDiffer():
+		p.clash("optimizer full-attention-kv-channels full-attention-query-groups keys-are-values kv-shared-layers per-layer-input-size moe-parallel-mlp", "--optimizer muon does not know the matrices of layers that differ (Gemma 4); use adam")
 	case p.Model.KeepsState() || p.Model.OutputGate:
 		p.clash("optimizer experimental-attention-variant short-conv-freq attention-output-gate", "--optimizer muon does not know the matrices of gated delta nets, of short convolutions and of --attention-output-gate; use adam")
 	case o.Muon.TPMode == optimizer.MuonBlockwise && p.Layout.TP > m.NumQueryGroups:

@@ -186,6 +186,7 @@ var particular = map[string]string{
 var companions = map[string]string{
 	"mtp-num-layers": "--position-embedding-type rope", "mtp-loss-scaling-factor": mtpLine, "mtp-use-repeated-layer": mtpLine, "mtp-detach-heads": mtpLine,
 	"use-mup": "--mup-base-hidden-size 4", "mup-base-hidden-size": "--use-mup", "mup-embedding-mult": "--use-mup --mup-base-hidden-size 4", "mup-output-mult": "--use-mup --mup-base-hidden-size 4", "mup-base-head-dim": "--use-mup --mup-base-hidden-size 4", "mup-attn-scale-power": "--use-mup --mup-base-hidden-size 4",
+	"kv-shared-layers": "--num-layers 8", "double-wide-mlp": "--kv-shared-layers 2",
 	"full-attention-kv-channels": "--window-size 3,0 --window-attn-skip-freq 2", "full-attention-query-groups": "--window-size 3,0 --window-attn-skip-freq 2",
 	"short-conv-freq": "--disable-bias-linear", "short-conv-kernel-dim": "--disable-bias-linear --short-conv-freq 2",
 	"experimental-attention-variant": "--linear-attention-freq 2", "linear-attention-freq": "--experimental-attention-variant gated_delta_net", "linear-conv-kernel-dim": "--experimental-attention-variant gated_delta_net --linear-attention-freq 2", "linear-key-head-dim": "--experimental-attention-variant gated_delta_net --linear-attention-freq 2",

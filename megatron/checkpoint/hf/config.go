@@ -240,6 +240,8 @@ type fields struct {
 	SharedKV      *int64                      `json:"num_kv_shared_layers"`
 	PerLayerInput *int64                      `json:"hidden_size_per_layer_input"`
 	DoubleWide    *bool                       `json:"use_double_wide_mlp"`
+	PerLayerVocab *int64                      `json:"vocab_size_per_layer_input"`
+	TopKExperts   *int64                      `json:"top_k_experts"`
 	MixtureBlock  *bool                       `json:"enable_moe_block"`
 
 	PlainEps        *float64 `json:"norm_eps"` // LFM2

@@ -111,8 +111,8 @@ var rows = map[string]*row{
 	Qwen35MoE: {architecture: "Qwen3_5MoeForCausalLM", mixture: gated(256, "shared_expert."), absent: qwen35MoEAbsent, read: (*reading).qwen35, config: qwen35Config,
 		about: "as qwen3_next; the text part of qwen3_5_moe", refused: "images and layers of multi-token prediction are not read; attention_bias"},
 	Gemma4: {architecture: "Gemma4ForCausalLM", absent: gemma4Absent, read: (*reading).gemma4, config: gemma4Config,
-		about:   "norms of inputs and outputs, of queries, keys and values, GEGLU, windows by layer, wider heads and keys that are values in full layers, proportional RoPE, scaled layers; the text part of gemma4",
-		refused: "E2B and E4B (num_kv_shared_layers, hidden_size_per_layer_input), 26B-A4B (enable_moe_block), images, adapters"},
+		about:   "norms of inputs and outputs, of queries, keys and values, GEGLU, windows by layer, wider heads and keys that are values in full layers, proportional RoPE, scaled layers; of E2B and E4B shared keys and values, embeddings of each layer; of 26B-A4B experts in parallel with an MLP; the text part of gemma4",
+		refused: "images, adapters; pipeline stages of E2B and E4B; top_k_experts 1 in training"},
 	Ministral3: {architecture: "Ministral3ForCausalLM", absent: ministral3Absent, read: (*reading).ministral3, config: ministral3Config,
 		about: "YaRN, queries that grow with the position; the text part of mistral3", refused: "images"},
 	LFM2: {architecture: "Lfm2ForCausalLM", absent: lfm2Absent, read: (*reading).lfm2, config: lfm2Config, names: (*Mapping).lfm2,
@@ -189,7 +189,7 @@ var unread = strings.Fields("architectures dtype torch_dtype transformers_versio
 	"use_return_dict problem_type id2label label2id chunk_size_feed_forward is_encoder_decoder is_decoder torchscript use_bfloat16 unsloth_fixed unsloth_version prefix task_specific_params " +
 	"attention_dropout hidden_dropout dropout activation_dropout layerdrop embd_pdrop resid_pdrop init_std experts_per_token initial_context_length org_vocab_size pruned_heads tie_encoder_decoder " +
 	"finetuning_task model_max_length _sliding_window_pattern router_jitter_noise for_llm_class attention_head_dim ep_size seq_aux aux_loss_alpha mtp_num_hidden_layers mtp_use_dedicated_embeddings mamba_ssm_dtype " +
-	"vocab_size_per_layer_input top_k_experts block_dim block_mlp_init_scale block_norm_eps block_out_init_scale block_use_swiglu block_use_xavier_init conv_dim conv_dim_out conv_use_xavier_init theta use_pos_enc")
+	"block_dim block_mlp_init_scale block_norm_eps block_out_init_scale block_use_swiglu block_use_xavier_init conv_dim conv_dim_out conv_use_xavier_init theta use_pos_enc")
 
 // understood refuses keys that nobody here reads: a setting that is lost makes another model.
 func (c *reading) understood(raw []byte) {

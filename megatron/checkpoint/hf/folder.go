@@ -39,6 +39,7 @@ type Folder struct {
 	files   Files
 	stored  map[string]string // canonical name -> name in the files
 	further int               // tensors of layers that predict further tokens
+	keys    int               // of keys and values that no layer reads
 	left    []string          // what else is left out
 }
 
@@ -135,6 +136,9 @@ func OpenSource(dir string, o checkpoint.OpenOptions) (checkpoint.Source, error)
 	if len(f.left) > 0 {
 		info.Notes = append(info.Notes, strings.Join(f.left, " and ")+" are left out, as transformers' class of the text part does")
 	}
+	if f.keys > 0 {
+		info.Notes = append(info.Notes, fmt.Sprintf("%d tensors of keys and values in the last num_kv_shared_layers layers, which read those of others, are left out, as transformers does", f.keys))
+	}
 	switch {
 	case f.further > 0 && m.MTP != nil:
 		info.Notes = append(info.Notes, fmt.Sprintf("%d copies of embedding and output layer in layers that predict further tokens (num_nextn_predict_layers) are left out: these layers use the model's", f.further))
@@ -178,6 +182,8 @@ func (f *Folder) check() error {
 		case used[name] || tiedHead || derived.MatchString(name):
 		case f.predictsFurther(name):
 			f.further++
+		case f.Mapping.keysUnread(name):
+			f.keys++
 		default:
 			wrong = append(wrong, fmt.Errorf("%s: unexpected tensor %q for the model of %s; leaving it out would change the results", f.files.Where(name), name, ConfigName))
 		}
