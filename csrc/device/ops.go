@@ -48,6 +48,8 @@ const (
 	OpNormalize
 	OpPolynomial
 	OpFollow
+	OpNorMuon
+	OpAdaMuon
 	OpNormForward
 	OpNormBackward
 	OpGradScale
@@ -115,6 +117,8 @@ var ops = [Ops]description{
 	OpNormalize:             describe[NormalizeArgs]("normalize"),
 	OpPolynomial:            describe[PolynomialArgs]("polynomial"),
 	OpFollow:                describe[FollowArgs]("follow"),
+	OpNorMuon:               describe[NorMuonArgs]("normuon"),
+	OpAdaMuon:               describe[AdaMuonArgs]("adamuon"),
 	OpNormForward:           describe[NormForwardArgs]("norm_forward"),
 	OpNormBackward:          describe[NormBackwardArgs]("norm_backward"),
 	OpGradScale:             describe[GradScaleArgs]("grad_scale"),
@@ -271,6 +275,10 @@ func (d *Device) Polynomial(a PolynomialArgs) { d.run(OpPolynomial, unsafe.Point
 
 func (d *Device) Follow(a FollowArgs) { d.run(OpFollow, unsafe.Pointer(&a)) }
 
+func (d *Device) NorMuon(a NorMuonArgs) { d.run(OpNorMuon, unsafe.Pointer(&a)) }
+
+func (d *Device) AdaMuon(a AdaMuonArgs) { d.run(OpAdaMuon, unsafe.Pointer(&a)) }
+
 func (d *Device) NormForward(a NormForwardArgs) { d.run(OpNormForward, unsafe.Pointer(&a)) }
 
 func (d *Device) NormBackward(a NormBackwardArgs) { d.run(OpNormBackward, unsafe.Pointer(&a)) }
@@ -369,6 +377,8 @@ type Implementation interface {
 	Normalize(a *NormalizeArgs)
 	Polynomial(a *PolynomialArgs)
 	Follow(a *FollowArgs)
+	NorMuon(a *NorMuonArgs)
+	AdaMuon(a *AdaMuonArgs)
 	NormForward(a *NormForwardArgs)
 	NormBackward(a *NormBackwardArgs)
 	GradScale(a *GradScaleArgs)
@@ -477,6 +487,10 @@ func Do(i Implementation, op Op, args unsafe.Pointer) {
 		i.Polynomial((*PolynomialArgs)(args))
 	case OpFollow:
 		i.Follow((*FollowArgs)(args))
+	case OpNorMuon:
+		i.NorMuon((*NorMuonArgs)(args))
+	case OpAdaMuon:
+		i.AdaMuon((*AdaMuonArgs)(args))
 	case OpNormForward:
 		i.NormForward((*NormForwardArgs)(args))
 	case OpNormBackward:

@@ -2,7 +2,7 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0xca0f4427u /* of the rest of this file */
+#define MT_OPS_SUM 0xc33cef19u /* of the rest of this file */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64, MT_U8 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU, MT_GEGLU, MT_RELU };
@@ -54,9 +54,11 @@ typedef struct { mt_tensor out, x, y; } mt_row_dots_args;
 typedef struct { mt_tensor placed, chosen, slots; int32_t back, pad4; } mt_place_choices_args;
 typedef struct { mt_tensor c, a, b, bias, aux, grid, peak; int32_t trans_a, trans_b, accumulate, epilogue, by_row, leaves, stretches, chunk, batch, pad16; } mt_matmul_args;
 typedef struct { mt_tensor m, out, grad, hyper; float mu; int32_t pad5; } mt_momentum_args;
-typedef struct { mt_tensor out, x, stats; float eps; int32_t pad4; } mt_normalize_args;
+typedef struct { mt_tensor out, x, stats; float eps, stretch, plus; int32_t pad6; } mt_normalize_args;
 typedef struct { mt_tensor out, x, y; float a, b, c; int32_t pad6; } mt_polynomial_args;
 typedef struct { mt_tensor param, direction, model, hyper; float by, decay; } mt_follow_args;
+typedef struct { mt_tensor x, v, hyper; float beta2, eps; } mt_normuon_args;
+typedef struct { mt_tensor x, v, hyper; float beta2, eps; } mt_adamuon_args;
 typedef struct { mt_tensor y, x, gamma, beta, mean, rstd; float eps; int32_t kind, one_plus, pad9; } mt_norm_forward_args;
 typedef struct { mt_tensor dx, dgamma, dbeta, dy, x, gamma, mean, rstd, residual; int32_t kind, one_plus; } mt_norm_backward_args;
 typedef struct { mt_tensor hyper, stats, others; float max_norm; int32_t pad4; } mt_grad_scale_args;
@@ -131,6 +133,8 @@ typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t
   X(MT_NORMALIZE, normalize) \
   X(MT_POLYNOMIAL, polynomial) \
   X(MT_FOLLOW, follow) \
+  X(MT_NORMUON, normuon) \
+  X(MT_ADAMUON, adamuon) \
   X(MT_NORM_FORWARD, norm_forward) \
   X(MT_NORM_BACKWARD, norm_backward) \
   X(MT_GRAD_SCALE, grad_scale) \

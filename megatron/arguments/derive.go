@@ -349,14 +349,16 @@ func (p *parser) deriveState() {
 // deriveMuon checks what Muon, whose updates are of complete matrices, cannot be given in part.
 func (p *parser) deriveMuon() {
 	o, m := &p.Optimizer, &p.Model
-	if o.Kind != optimizer.Muon {
+	if !o.Matrices() {
 		return
 	}
 	switch {
+	case o.Kind == optimizer.AdaptiveMuon && o.Muon.TPMode == optimizer.MuonBlockwise:
+		p.clash("optimizer muon-tp-mode", "--optimizer adaptive_muon keeps moments of complete matrices; use --muon-tp-mode duplicated")
 	case m.LayersDiffer():
-		p.clash("optimizer full-attention-kv-channels full-attention-query-groups keys-are-values kv-shared-layers per-layer-input-size moe-parallel-mlp", "--optimizer muon does not know the matrices of layers that differ (Gemma 4); use adam")
+		p.clash("optimizer full-attention-kv-channels full-attention-query-groups keys-are-values kv-shared-layers per-layer-input-size moe-parallel-mlp", "--optimizer %s does not know the matrices of layers that differ (Gemma 4); use adam", o.Kind)
 	case p.Model.KeepsState() || p.Model.OutputGate:
-		p.clash("optimizer experimental-attention-variant short-conv-freq attention-output-gate", "--optimizer muon does not know the matrices of gated delta nets, of short convolutions and of --attention-output-gate; use adam")
+		p.clash("optimizer experimental-attention-variant short-conv-freq attention-output-gate", "--optimizer %s does not know the matrices of gated delta nets, of short convolutions and of --attention-output-gate; use adam", o.Kind)
 	case o.Muon.TPMode == optimizer.MuonBlockwise && p.Layout.TP > m.NumQueryGroups:
 		p.clash("muon-tp-mode tensor-model-parallel-size num-query-groups", "--muon-tp-mode blockwise needs a query group on each of the %d tensor-parallel ranks; use duplicated", p.Layout.TP)
 	case o.Muon.TPMode == optimizer.MuonBlockwise && p.Layout.MemoryCentricTiling > 0:

@@ -14,6 +14,8 @@ const (
 	Lion  = "lion"       // the sign of a mean of gradients
 	Muon  = "muon"       // matrices by Newton-Schulz (muon.go), the rest by AdamW or Lion
 	Adam8 = "adamw_8bit" // AdamW with moments of 8 bits (codes.go)
+
+	AdaptiveMuon = "adaptive_muon" // Muon with second moments (adaptive.go)
 )
 
 // Decay styles of the learning rate (--lr-decay-style).
@@ -74,10 +76,13 @@ type Config struct {
 	LossScaleWindow, LossHysteresis int
 }
 
+// Matrices tells whether matrices are updated by Newton-Schulz, and the rest by another rule.
+func (c *Config) Matrices() bool { return c.Kind == Muon || c.Kind == AdaptiveMuon }
+
 // Indivisible says what an update takes at once; "": any piece of the state.
 func (c *Config) Indivisible() string {
 	switch c.Kind {
-	case Muon:
+	case Muon, AdaptiveMuon:
 		return "complete matrices"
 	case Adam8:
 		return "complete blocks"
@@ -88,7 +93,7 @@ func (c *Config) Indivisible() string {
 // MomentBytes is the least that the moments of an element take, on average over a large matrix.
 func (c *Config) MomentBytes() float64 {
 	switch {
-	case c.Kind == Adam:
+	case c.Kind == Adam, c.Kind == AdaptiveMuon && c.Muon.Moment2 == MomentElements:
 		return 8
 	case c.Kind == Adam8:
 		return 2 + 8./device.CodeBlock

@@ -203,12 +203,13 @@ func (o *Optimizer) statesHere(dtype, wide device.DType) kinds {
 		return o.strip(device.Optimizer, wide, func(b *bucket) int64 { return b.elements(asked) })
 	}
 	main, m, v := o.states(dtype, wide)
-	return kinds{own(main, here), own(m, func(p part) bool { return !p.away && !p.coded }), own(v, func(p part) bool { return !p.away && !p.matrix && !p.coded }), o.codeStrips()}
+	both := o.config.Kind == AdaptiveMuon && o.config.Muon.Moment2 == MomentElements
+	return kinds{own(main, here), own(m, func(p part) bool { return !p.away && !p.coded }), own(v, func(p part) bool { return !p.away && (!p.matrix || both) && !p.coded }), o.codeStrips(), both}
 }
 
 // states tells which states the optimizer keeps of each element: a main parameter, and moments.
 func (o *Optimizer) states(dtype, wide device.DType) (main, m, v bool) {
-	adam := o.config.vectors() == Adam || o.config.Kind == Adam8
+	adam := o.config.vectors() == Adam || o.config.Kind == Adam8 || o.config.Kind == AdaptiveMuon
 	return dtype != wide, o.config.Kind != SGD || o.config.SGDMomentum != 0, adam
 }
 

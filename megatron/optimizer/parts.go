@@ -19,7 +19,7 @@ type part struct {
 // sort is what parameters of one part have in common.
 type sort struct {
 	away   bool // state lies elsewhere
-	matrix bool // it is updated by Muon, which keeps one moment
+	matrix bool // it is updated by Muon, which keeps one moment, or with one of each element two
 	coded  bool // its moments are codes
 }
 
@@ -141,6 +141,7 @@ func (b *bucket) elements(asked func(part) bool) (n int64) {
 type kinds struct {
 	mains, ms, vs *strip
 	codes         *codeStrips
+	both          bool // moments of matrices
 }
 
 // cut gives a part its tensors.
@@ -152,7 +153,7 @@ func (k kinds) cut(b *bucket, p *part) {
 	switch {
 	case p.coded:
 		p.codes = k.codes.next(p.n)
-	case p.matrix:
+	case p.matrix && !k.both:
 		p.m = k.ms.next(p.n)
 	default:
 		p.m, p.v = k.ms.next(p.n), k.vs.next(p.n)

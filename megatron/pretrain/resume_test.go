@@ -29,6 +29,7 @@ func TestStoppedRunContinuesBitForBit(t *testing.T) {
 		"lion":  "--bf16 --optimizer lion",
 		"codes": "--bf16 --optimizer adamw_8bit --hidden-size 64 --decoupled-lr 0.1",
 		"muon":  "--bf16 --optimizer muon --muon-nesterov --muon-scalar-optimizer lion",
+		"lines": "--optimizer adaptive_muon --adaptive-muon-moment2-method normuon",
 		"fp16":  "--fp16 --initial-loss-scale 65536 --loss-scale-window 2 --hysteresis 1",
 		"ramp":  "--rampup-batch-size 2 2 6 --lr-decay-style cosine --lr-warmup-iters 2 --dataloader-type cyclic",
 		"more":  "--decoupled-lr 0.1 --recompute-activations --calculate-per-token-loss --eval-micro-batch-size 1",

@@ -255,7 +255,7 @@ func (r drawer) optimizers() []Case {
 
 func (r drawer) muon() []Case {
 	o := optimizerOptions{model: r.dtype(), none: r.yes(3), skip: r.yes(5)}
-	return []Case{momentumCase(r.size(0, 2049), r.yes(2), r.yes(5)), normalizeCase(r.dtype(), r.size(0, 2049), pick(r, []float64{0, 2.5})),
+	return []Case{momentumCase(r.size(0, 2049), r.yes(2), r.yes(5)), normuonCase(r.size(1, 129), r.size(1, 129), r.yes(5)), adamuonCase(r.size(0, 2049), r.yes(5)), normalizeCase(r.dtype(), r.size(0, 2049), pick(r, []float64{0, 2.5})),
 		polynomialCase(r.dtype(), r.size(0, 129), pick(r, []float32{0, 0.3})), followCase(r.size(0, 2049), o)}
 }
 

@@ -170,7 +170,7 @@ func parse(name string, flags []string) (Model, error) {
 	}
 	switch o := &c.Optimizer; {
 	case c.Leaves > 0: // no layout rounds otherwise
-	case o.Kind == optimizer.Lion || o.Muon.Vectors == optimizer.Lion && o.Kind == optimizer.Muon:
+	case o.Kind == optimizer.Lion || o.Muon.Vectors == optimizer.Lion && o.Matrices():
 		return Model{}, exitcode.Errorf(exitcode.Usage, "Lion steps by signs of gradients, which rounding decides where these are nearly 0; verify the model with --optimizer adam, or the bits with --bits")
 	case o.Kind == optimizer.Adam8:
 		return Model{}, exitcode.Errorf(exitcode.Usage, "--optimizer %s rounds moments to codes, and rounding decides which where two are as near; verify the bits, with --bits", o.Kind)
