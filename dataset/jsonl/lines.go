@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync/atomic"
 
+	"monotron/dataset/records"
 	"monotron/internal/exitcode"
 )
 
@@ -90,8 +91,8 @@ func (c *counter) Read(p []byte) (int, error) {
 }
 
 // Open reads a file, "-" for standard input. What is packed by gzip, zstd, bzip2, xz
-// or lzma is unpacked, whatever its name is; an archive, or a file of another kind that
-// is no text, is refused by its kind's name.
+// or lzma is unpacked, whatever its name is; the rows of Parquet files, tar archives and MDS shards become
+// lines (records); a file of another kind that is no text is refused by its kind's name.
 func Open(path string, size int) (*Reader, error) { return OpenPart(path, size, Part{}) }
 
 // OpenPart is Open for a part of a plain file. Lines are counted from its start.
@@ -136,6 +137,12 @@ func OpenPart(path string, size int, part Part) (*Reader, error) {
 		return nil, errors.Join(exitcode.Errorf(exitcode.IO, "%s: %w", r.name, err), r.Close())
 	}
 	head, _ := buffered.Peek(min(headBytes, buffered.Buffered())) // a pipe may have no more for a while
+	if part == (Part{}) && r.whole > 0 && records.IsParquet(file, r.whole) {
+		if err := r.openParquet(file, r.whole); err != nil {
+			return nil, errors.Join(exitcode.Errorf(exitcode.BadData, "%s: %w", r.name, err), r.Close())
+		}
+		return r, nil
+	}
 	if err := r.unpack(head, buffered); err != nil {
 		return nil, errors.Join(exitcode.Errorf(exitcode.BadData, "%s: byte 0: %w", r.name, err), r.Close())
 	}
