@@ -8,12 +8,13 @@ const CodeBlock = 256
 // NearestCodes is how many equal stretches of [-1, 1] are looked up for the code nearest to a number.
 const NearestCodes = 1 << 16
 
-// Places in the f64 [Rates] that AdamW8 reads, in more digits than Hyper has.
+// Places in the f64 [Rates] that AdamW8 and ScheduleFree read, in more digits than Hyper has.
 const (
 	RateLR          = iota // learning rate
 	RateWeightDecay        // before a group's multiplier
 	RateCorrection1        // 1−β1^t
-	RateCorrection2        // √(1−β2^t)
+	RateCorrection2        // of AdamW8 √(1−β2^t), of ScheduleFree 1−β2^t
+	RateAverage            // weight of the new Z in ScheduleFree's average
 	Rates
 )
 

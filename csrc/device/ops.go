@@ -70,6 +70,8 @@ const (
 	OpRouterDrop
 	OpRouterSinkhorn
 	OpSample
+	OpScheduleFree
+	OpBlend
 	OpColumnSum
 	OpGradStats
 	OpWeightedSum
@@ -139,6 +141,8 @@ var ops = [Ops]description{
 	OpRouterDrop:            describe[RouterDropArgs]("router_drop"),
 	OpRouterSinkhorn:        describe[RouterSinkhornArgs]("router_sinkhorn"),
 	OpSample:                describe[SampleArgs]("sample"),
+	OpScheduleFree:          describe[ScheduleFreeArgs]("schedule_free"),
+	OpBlend:                 describe[BlendArgs]("blend"),
 	OpColumnSum:             describe[ColumnSumArgs]("column_sum"),
 	OpGradStats:             describe[GradStatsArgs]("grad_stats"),
 	OpWeightedSum:           describe[WeightedSumArgs]("weighted_sum"),
@@ -325,6 +329,10 @@ func (d *Device) RouterSinkhorn(keys Tensor, logits Tensor) {
 
 func (d *Device) Sample(a SampleArgs) { d.run(OpSample, unsafe.Pointer(&a)) }
 
+func (d *Device) ScheduleFree(a ScheduleFreeArgs) { d.run(OpScheduleFree, unsafe.Pointer(&a)) }
+
+func (d *Device) Blend(a BlendArgs) { d.run(OpBlend, unsafe.Pointer(&a)) }
+
 func (d *Device) ColumnSum(out Tensor, x Tensor) {
 	d.run(OpColumnSum, unsafe.Pointer(&ColumnSumArgs{out, x}))
 }
@@ -399,6 +407,8 @@ type Implementation interface {
 	RouterDrop(a *RouterDropArgs)
 	RouterSinkhorn(a *RouterSinkhornArgs)
 	Sample(a *SampleArgs)
+	ScheduleFree(a *ScheduleFreeArgs)
+	Blend(a *BlendArgs)
 	ColumnSum(a *ColumnSumArgs)
 	GradStats(a *GradStatsArgs)
 	WeightedSum(a *WeightedSumArgs)
@@ -531,6 +541,10 @@ func Do(i Implementation, op Op, args unsafe.Pointer) {
 		i.RouterSinkhorn((*RouterSinkhornArgs)(args))
 	case OpSample:
 		i.Sample((*SampleArgs)(args))
+	case OpScheduleFree:
+		i.ScheduleFree((*ScheduleFreeArgs)(args))
+	case OpBlend:
+		i.Blend((*BlendArgs)(args))
 	case OpColumnSum:
 		i.ColumnSum((*ColumnSumArgs)(args))
 	case OpGradStats:

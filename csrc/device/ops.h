@@ -2,11 +2,11 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0xc33cef19u /* of the rest of this file */
+#define MT_OPS_SUM 0x5da92664u /* of the rest of this file */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64, MT_U8 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU, MT_GEGLU, MT_RELU };
-enum { MT_RATE_LR, MT_RATE_WEIGHT_DECAY, MT_RATE_CORRECTION1, MT_RATE_CORRECTION2, MT_RATES };
+enum { MT_RATE_LR, MT_RATE_WEIGHT_DECAY, MT_RATE_CORRECTION1, MT_RATE_CORRECTION2, MT_RATE_AVERAGE, MT_RATES };
 enum { MT_PLAIN_SCORES, MT_CAPPED_SCORES };
 enum { MT_NO_EPILOGUE, MT_GELU_TANH_EPILOGUE, MT_GELU_ERF_EPILOGUE };
 enum { MT_LAYER_NORM_KIND, MT_RMS_NORM_KIND };
@@ -80,6 +80,8 @@ typedef struct { mt_tensor squares, dlogits, scale, logits; double coefficient; 
 typedef struct { mt_tensor kept, experts, weights; int64_t capacity, num_experts; int32_t by_position, pad6; } mt_router_drop_args;
 typedef struct { mt_tensor keys, logits; } mt_router_sinkhorn_args;
 typedef struct { mt_tensor ids, chosen, max, sum, best, best_logits, logits, rules, numbers, edit_ids, edit_values; int64_t columns; } mt_sample_args;
+typedef struct { mt_tensor x, z, v, grad, model, hyper, rates, segments, mults; float beta1, beta2, eps; int32_t pad12; } mt_schedule_free_args;
+typedef struct { mt_tensor out, x, y; float a; int32_t pad4; } mt_blend_args;
 typedef struct { mt_tensor out, x; } mt_column_sum_args;
 typedef struct { mt_tensor out, x, segments; } mt_grad_stats_args;
 typedef struct { mt_tensor out, x, w; int64_t bits; } mt_weighted_sum_args;
@@ -155,6 +157,8 @@ typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t
   X(MT_ROUTER_DROP, router_drop) \
   X(MT_ROUTER_SINKHORN, router_sinkhorn) \
   X(MT_SAMPLE, sample) \
+  X(MT_SCHEDULE_FREE, schedule_free) \
+  X(MT_BLEND, blend) \
   X(MT_COLUMN_SUM, column_sum) \
   X(MT_GRAD_STATS, grad_stats) \
   X(MT_WEIGHTED_SUM, weighted_sum)

@@ -346,6 +346,20 @@ func (p *parser) deriveState() {
 	}
 }
 
+// deriveScheduleFree checks what takes the place of a schedule.
+func (p *parser) deriveScheduleFree() {
+	o := &p.Optimizer
+	switch {
+	case o.Kind != optimizer.ScheduleFree:
+	case o.DecayStyle != optimizer.DecayConstant:
+		p.clash("optimizer lr-decay-style", "--optimizer %s averages weights where others lower the learning rate; give --lr-decay-style constant, with a warm-up if you like", o.Kind)
+	case p.given("decoupled-lr"):
+		p.clash("optimizer decoupled-lr", "--optimizer %s averages all weights by one learning rate; leave --decoupled-lr out", o.Kind)
+	case p.Tuning.Samples():
+		p.clash("optimizer tuning", "--optimizer %s trains at other weights than those that --tuning grpo samples answers from; use adam", o.Kind)
+	}
+}
+
 // deriveMuon checks what Muon, whose updates are of complete matrices, cannot be given in part.
 func (p *parser) deriveMuon() {
 	o, m := &p.Optimizer, &p.Model
@@ -369,6 +383,7 @@ func (p *parser) deriveMuon() {
 func (p *parser) deriveOptimizer() {
 	p.deriveState()
 	p.deriveMuon()
+	p.deriveScheduleFree()
 	o := &p.Optimizer
 	noLR := p.need(!p.given("lr") && !p.SkipTrain, "lr", "the peak learning rate")
 	growing := o.WeightDecayIncrStyle != optimizer.DecayConstant

@@ -15,7 +15,8 @@ const (
 	Muon  = "muon"       // matrices by Newton-Schulz (muon.go), the rest by AdamW or Lion
 	Adam8 = "adamw_8bit" // AdamW with moments of 8 bits (codes.go)
 
-	AdaptiveMuon = "adaptive_muon" // Muon with second moments (adaptive.go)
+	ScheduleFree = "schedule_free_adamw" // AdamW at a point between an average and its steps (schedulefree.go)
+	AdaptiveMuon = "adaptive_muon"       // Muon with second moments (adaptive.go)
 )
 
 // Decay styles of the learning rate (--lr-decay-style).
@@ -46,6 +47,7 @@ type Config struct {
 	AdamBeta1, AdamBeta2, AdamEps float64
 	SGDMomentum                   float64
 	LionBeta1, LionBeta2          float64
+	AveragePower, AverageLRPower  float64 // of ScheduleFree: a step's weight in the average is a power of its number times one of the largest rate so far
 	Muon                          MuonConfig
 	Addends                       Addends // of a gradient, where layouts change no bit; zero: they do
 
@@ -86,6 +88,8 @@ func (c *Config) Indivisible() string {
 		return "complete matrices"
 	case Adam8:
 		return "complete blocks"
+	case ScheduleFree:
+		return "all weights before and after a step"
 	}
 	return ""
 }
@@ -93,7 +97,7 @@ func (c *Config) Indivisible() string {
 // MomentBytes is the least that the moments of an element take, on average over a large matrix.
 func (c *Config) MomentBytes() float64 {
 	switch {
-	case c.Kind == Adam, c.Kind == AdaptiveMuon && c.Muon.Moment2 == MomentElements:
+	case c.Kind == Adam, c.Kind == ScheduleFree, c.Kind == AdaptiveMuon && c.Muon.Moment2 == MomentElements:
 		return 8
 	case c.Kind == Adam8:
 		return 2 + 8./device.CodeBlock

@@ -83,7 +83,7 @@ func (o *Optimizer) allocate(dtype device.DType, elsewhere Elsewhere) {
 		if s.part.away {
 			o.away.segments = append(o.away.segments, s)
 		}
-		if dtype != wide {
+		if s.hasMaster() {
 			p.Main = device.Tensor{}
 			if s.n == p.Len() && !s.main.Elsewhere() && !o.bucketOf[p].family.sharded() {
 				p.Main = s.main.Reshape(p.Shape...)
@@ -167,7 +167,7 @@ func (o *Optimizer) allocateRead(wide device.DType) {
 func (o *Optimizer) allocateState(dtype, wide device.DType) {
 	here, there := o.statesHere(dtype, wide), kinds{}
 	if a := o.away; a != nil {
-		there = kinds{mains: a.mains, ms: a.ms, vs: a.vs}
+		there = kinds{mains: a.mains, ms: a.ms, vs: a.vs, second: o.secondMoment}
 	}
 	o.shares = map[*mpu.Param]*segment{}
 	for _, b := range o.buckets {
@@ -203,14 +203,25 @@ func (o *Optimizer) statesHere(dtype, wide device.DType) kinds {
 		return o.strip(device.Optimizer, wide, func(b *bucket) int64 { return b.elements(asked) })
 	}
 	main, m, v := o.states(dtype, wide)
-	both := o.config.Kind == AdaptiveMuon && o.config.Muon.Moment2 == MomentElements
-	return kinds{own(main, here), own(m, func(p part) bool { return !p.away && !p.coded }), own(v, func(p part) bool { return !p.away && (!p.matrix || both) && !p.coded }), o.codeStrips(), both}
+	return kinds{own(main, here), own(m, func(p part) bool { return !p.away && !p.coded }), own(v, func(p part) bool { return !p.away && o.secondMoment(p) }), o.codeStrips(), o.secondMoment}
 }
 
 // states tells which states the optimizer keeps of each element: a main parameter, and moments.
 func (o *Optimizer) states(dtype, wide device.DType) (main, m, v bool) {
-	adam := o.config.vectors() == Adam || o.config.Kind == Adam8 || o.config.Kind == AdaptiveMuon
-	return dtype != wide, o.config.Kind != SGD || o.config.SGDMomentum != 0, adam
+	adam := o.secondMoment(part{}) || o.secondMoment(part{sort: sort{matrix: true}})
+	return dtype != wide || o.config.Kind == ScheduleFree, o.config.Kind != SGD || o.config.SGDMomentum != 0, adam
+}
+
+// secondMoment tells whether a part has f32 second moments of each element.
+func (o *Optimizer) secondMoment(p part) bool {
+	switch {
+	case p.coded:
+		return false
+	case p.matrix:
+		return o.config.Kind == AdaptiveMuon && o.config.Muon.Moment2 == MomentElements
+	}
+	kind := o.config.vectors()
+	return kind == Adam || kind == Adam8 || kind == ScheduleFree
 }
 
 // kept is how many elements of the bucket are here all the time.

@@ -31,17 +31,18 @@ type Optimizer struct {
 	// ranks have shards, or families that other ranks share differently.
 	worldwide bool
 
-	told   device.Tensor // f64: stats, Beside and hypers, a piece each: what the host reads of a step, at once
-	clips  []clip        // of all gradients but those with OwnClip; with Config.OwnClip then of these
-	rate   device.Tensor // f32 [1]: that of --decoupled-lr; not given without
-	stats  device.Tensor // f64 [Stats]: the first clip's
-	Beside device.Tensor // f64 [Besides]: what others want the host to read with a step's result
-	Steps  int64         // updates made, for Adam's bias correction
-	away   *away         // what lies elsewhere; nil: nothing does
-	ahead  ahead         // what is brought before it is used, ZeRO-3
-	exact  *exact        // nil: gradients have the order of the layout
-	coder  *coder        // nil: moments are f32
-	Graph  *device.Graph // of the update, where the rank is alone; nil: op by op
+	told      device.Tensor // f64: stats, Beside and hypers, a piece each: what the host reads of a step, at once
+	clips     []clip        // of all gradients but those with OwnClip; with Config.OwnClip then of these
+	rate      device.Tensor // f32 [1]: that of --decoupled-lr; not given without
+	stats     device.Tensor // f64 [Stats]: the first clip's
+	Beside    device.Tensor // f64 [Besides]: what others want the host to read with a step's result
+	Steps     int64         // updates made, for Adam's bias correction
+	away      *away         // what lies elsewhere; nil: nothing does
+	ahead     ahead         // what is brought before it is used, ZeRO-3
+	exact     *exact        // nil: gradients have the order of the layout
+	averaging *averaging    // nil: values are the main parameters, or these rounded
+	coder     *coder        // nil: moments are f32
+	Graph     *device.Graph // of the update, where the rank is alone; nil: op by op
 }
 
 // New gives params their memory: values of dtype, and where they are trained f32 main
@@ -55,7 +56,7 @@ func New(d *device.Device, c Config, params []*mpu.Param, dtype device.DType, g 
 		worldwide: len(g.Families) > 1 || s.of(g.Families[mpu.Dense]).Strategy != NoShard}
 	o.allocateTold()
 	o.newExact()
-	o.coder = o.newCoder()
+	o.coder, o.averaging = o.newCoder(), o.newAveraging()
 	o.allocate(dtype, s.Elsewhere)
 	return o
 }
@@ -234,6 +235,9 @@ func (o *Optimizer) prepare(a StepArgs) {
 	if o.rate.Given() {
 		device.WriteSlice(o.device, o.rate, []float32{float32(rate)})
 	}
+	if o.averaging != nil {
+		o.prepareAverage(t, a.LR, rate, a.WeightDecay)
+	}
 	if o.coder != nil {
 		o.prepareRates(t, a.LR, rate, a.WeightDecay)
 	}
@@ -274,6 +278,9 @@ func (o *Optimizer) result() Result {
 	r.GradNorm, r.OwnNorm = norms[0], norms[1]
 	if !r.Skipped {
 		o.Steps++
+		if o.averaging != nil {
+			o.averaged()
+		}
 	}
 	return r
 }

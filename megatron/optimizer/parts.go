@@ -141,7 +141,7 @@ func (b *bucket) elements(asked func(part) bool) (n int64) {
 type kinds struct {
 	mains, ms, vs *strip
 	codes         *codeStrips
-	both          bool // moments of matrices
+	second        func(part) bool // whether a part has f32 second moments
 }
 
 // cut gives a part its tensors.
@@ -150,13 +150,13 @@ func (k kinds) cut(b *bucket, p *part) {
 	if b.frozen {
 		return
 	}
-	switch {
-	case p.coded:
+	if p.coded {
 		p.codes = k.codes.next(p.n)
-	case p.matrix && !k.both:
+	} else {
 		p.m = k.ms.next(p.n)
-	default:
-		p.m, p.v = k.ms.next(p.n), k.vs.next(p.n)
+	}
+	if k.second(*p) {
+		p.v = k.vs.next(p.n)
 	}
 	if k.mains != nil {
 		p.main = k.mains.next(p.n)

@@ -141,6 +141,10 @@ func (o *Optimizer) update(r *run) {
 	if r.main.Data != r.value.Data {
 		model = r.value
 	}
+	if o.averaging != nil {
+		o.updateAverage(r)
+		return
+	}
 	if r.codes.m.Given() {
 		o.updateCoded(r, model)
 		return

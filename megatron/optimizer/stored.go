@@ -14,6 +14,10 @@ const (
 	StoredExpV = "optimizer.exp_avg_sq."
 	StoredGrid = "optimizer.grid."
 
+	// Of ScheduleFree: the sequence of steps of a parameter; the sum of the weights of all steps and the largest learning rate.
+	StoredSteps   = "optimizer.z."
+	StoredAverage = "optimizer.average"
+
 	// Second moments of AdaptiveMuon, of directions and not of gradients: shaped as the parameter, or of lines.
 	StoredMoment2 = "optimizer.moment2."
 
@@ -26,7 +30,7 @@ const (
 )
 
 // StoredStates are the prefixes of what the optimizer keeps of a parameter.
-var StoredStates = []string{StoredMain, StoredExpM, StoredExpV, StoredMoment2, StoredCodesM, StoredScalesM, StoredCodesV, StoredScalesV}
+var StoredStates = []string{StoredMain, StoredExpM, StoredExpV, StoredSteps, StoredMoment2, StoredCodesM, StoredScalesM, StoredCodesV, StoredScalesV}
 
 // Weights lists the values for a checkpoint: whole parameters, of which
 // data-parallel ranks write some each, or under ZeRO-3 this rank's shards. It
@@ -56,15 +60,18 @@ func (o *Optimizer) Stored() []mpu.Stored {
 		if s.hasMaster() {
 			all = s.stored(all, StoredMain, s.main, write)
 		}
-		all = s.stored(all, StoredExpM, s.m, write)
-		second := StoredExpV
+		first, second := StoredExpM, StoredExpV
+		if o.averaging != nil {
+			first = StoredSteps
+		}
+		all = s.stored(all, first, s.m, write)
 		if s.part.matrix {
 			second = StoredMoment2
 		}
 		all = s.stored(all, second, s.v, write)
 		all = s.storedCodes(all, write)
 	}
-	return o.storedGrids(o.storedLines(all), mine)
+	return o.storedGrids(o.storedAverage(o.storedLines(all)), mine)
 }
 
 // Gradients lists, between a Step and the next ZeroGrad, this rank's part of the

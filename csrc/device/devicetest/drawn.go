@@ -248,7 +248,7 @@ func (r drawer) exact() []Case {
 
 func (r drawer) optimizers() []Case {
 	o := optimizerOptions{model: r.dtype(), none: r.yes(3), skip: r.yes(5), cut: r.yes(2)}
-	cases := []Case{adamWCase(r.size(0, 2049), o), adamW8Case(r.size(0, 2049), o), lionCase(r.size(0, 2049), o)}
+	cases := []Case{adamWCase(r.size(0, 2049), o), adamW8Case(r.size(0, 2049), o), scheduleFreeCase(r.size(0, 2049), o), blendCase(r.size(0, 2049), r.dtype()), lionCase(r.size(0, 2049), o)}
 	o.momentum = pick(r, []float32{0, 0.9})
 	return append(cases, sgdCase(r.size(0, 2049), o))
 }

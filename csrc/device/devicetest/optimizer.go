@@ -35,13 +35,16 @@ func (o optimizerOptions) String() string {
 func optimizerCases() []Case {
 	var cases []Case
 	for _, n := range []int64{0, 1, 17, 1001, 100003} {
+		for _, d := range valueTypes {
+			cases = append(cases, blendCase(n, d))
+		}
 		for _, o := range []optimizerOptions{{none: true}, {model: device.F32}, {model: device.BF16}, {model: device.F16}, {model: device.BF16, skip: true}} {
-			cases = append(cases, adamWCase(n, o), adamW8Case(n, o), sgdCase(n, o), lionCase(n, o))
+			cases = append(cases, adamWCase(n, o), adamW8Case(n, o), scheduleFreeCase(n, o), sgdCase(n, o), lionCase(n, o))
 			o.momentum = 0.9
 			cases = append(cases, sgdCase(n, o))
 		}
 		for _, o := range []optimizerOptions{{none: true, cut: true}, {model: device.BF16, cut: true}, {model: device.F16, cut: true, skip: true}} {
-			cases = append(cases, adamWCase(n, o), adamW8Case(n, o), sgdCase(n, o), lionCase(n, o))
+			cases = append(cases, adamWCase(n, o), adamW8Case(n, o), scheduleFreeCase(n, o), sgdCase(n, o), lionCase(n, o))
 		}
 	}
 	return cases
@@ -138,6 +141,25 @@ func modelBytes(o optimizerOptions) float64 {
 	return float64(o.model.Size())
 }
 
+func scheduleFreeCase(n int64, o optimizerOptions) Case {
+	setup := func(e *Env) func() {
+		a := device.ScheduleFreeArgs{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Rates: e.List("rates", device.F64, 0.01, 0.1, 0, 1-math.Pow(0.95, 3), 0.3)}
+		a.X, a.Grad, a.Model, a.Hyper = e.optimizerInputs(n, o)
+		a.Segments, a.Mults = e.rated(n, o, 0.5, 2)
+		a.Z = e.Changes(e.In("Z", device.F32, n), optimizerTol)
+		a.V = e.Changes(e.Make("V", device.F32, func(int) float64 { return 0.01 + math.Abs(e.unit()) }, n), optimizerTol)
+		return func() { e.Dev.ScheduleFree(a) }
+	}
+	return Case{device.OpScheduleFree, fmt.Sprintf("%d %s", n, o), setup, Work{Bytes: float64(n) * (7*4 + modelBytes(o)), FLOPs: 16 * float64(n)}}
+}
+
+func blendCase(n int64, d device.DType) Case {
+	return Case{Op: device.OpBlend, Name: fmt.Sprintf("%d %s", n, d), Setup: func(e *Env) func() {
+		a := device.BlendArgs{Out: e.Out("Out", tol(d, 1, 2), d, n), X: e.In("X", device.F32, n), Y: e.In("Y", device.F32, n), A: 0.9}
+		return func() { e.Dev.Blend(a) }
+	}, Work: Work{Bytes: float64(n * (8 + d.Size()))}}
+}
+
 // adamW8Case compares bits.
 func adamW8Case(n int64, o optimizerOptions) Case {
 	blocks := (n + device.CodeBlock - 1) / device.CodeBlock
@@ -148,7 +170,7 @@ func adamW8Case(n int64, o optimizerOptions) Case {
 		if a.Model.Given() {
 			e.Changes(a.Model, exact)
 		}
-		a.Rates = e.List("rates", device.F64, 0.01, 0.1, 1-math.Pow(0.9, 3), math.Sqrt(1-math.Pow(0.95, 3)))
+		a.Rates = e.List("rates", device.F64, 0.01, 0.1, 1-math.Pow(0.9, 3), math.Sqrt(1-math.Pow(0.95, 3)), 0)
 		count := int64(1)
 		if o.cut {
 			a.Segments = e.blockSegments(n)

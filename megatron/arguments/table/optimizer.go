@@ -6,7 +6,7 @@ const (
 
 // optimizerFlags say how parameters move.
 var optimizerFlags = owned(Optimizer,
-	works("optimizer", String, "adam", "Optimizer.Kind", "optimizer algorithm (docs/optimizers.md)").choices("adam", "adamw_8bit", "sgd", "muon", "adaptive_muon", "lion").differs("does not have adamw_8bit").
+	works("optimizer", String, "adam", "Optimizer.Kind", "optimizer algorithm (docs/optimizers.md)").choices("adam", "adamw_8bit", "sgd", "muon", "adaptive_muon", "lion", "schedule_free_adamw").differs("does not have adamw_8bit and schedule_free_adamw").
 		but("use muon with --use-distributed-optimizer", "dist_muon").but("this optimizer is not supported; use muon", "soap"),
 	works("lr", Float, "", "Optimizer.LR", "peak learning rate").from(0, rates),
 	works("min-lr", Float, "0", "Optimizer.MinLR", "learning rate at the end of the decay").from(0, rates),
@@ -31,6 +31,8 @@ var optimizerFlags = owned(Optimizer,
 	works("adam-beta1", Float, "0.9", "Optimizer.AdamBeta1", "decay rate of the first moment").below(0, 1),
 	works("adam-beta2", Float, "0.999", "Optimizer.AdamBeta2", "decay rate of the second moment").below(0, 1),
 	works("adam-eps", Float, "1e-8", "Optimizer.AdamEps", "term added to the square root of the second moment").from(0, 1),
+	works("schedule-free-r", Float, "0", "Optimizer.AveragePower", "with --optimizer schedule_free_adamw, power of a step's number in its weight in the average").from(0, 100),
+	works("schedule-free-weight-lr-power", Float, "2", "Optimizer.AverageLRPower", "power of the largest learning rate so far in that weight").from(0, 100),
 	works("sgd-momentum", Float, "0.9", "Optimizer.SGDMomentum", "momentum of SGD").below(0, 1),
 	works("weight-decay", Float, "0.01", "Optimizer.WeightDecay", "weight decay of all parameters except norms and biases").from(0, 1000),
 	works("start-weight-decay", Float, "", "Optimizer.StartWeightDecay", "weight decay at the start, with --weight-decay-incr-style linear or cosine").from(0, 1000),
