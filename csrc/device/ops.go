@@ -10,6 +10,7 @@ import (
 const (
 	OpActivationForward Op = iota
 	OpActivationBackward
+	OpAdamW8
 	OpAttentionForward
 	OpAttentionBackward
 	OpAttentionMerge
@@ -47,6 +48,8 @@ const (
 	OpNormalize
 	OpPolynomial
 	OpFollow
+	OpNorMuon
+	OpAdaMuon
 	OpNormForward
 	OpNormBackward
 	OpGradScale
@@ -76,6 +79,7 @@ const (
 var ops = [Ops]description{
 	OpActivationForward:     describe[ActivationForwardArgs]("activation_forward"),
 	OpActivationBackward:    describe[ActivationBackwardArgs]("activation_backward"),
+	OpAdamW8:                describe[AdamW8Args]("adamw8"),
 	OpAttentionForward:      describe[AttentionForwardArgs]("attention_forward"),
 	OpAttentionBackward:     describe[AttentionBackwardArgs]("attention_backward"),
 	OpAttentionMerge:        describe[AttentionMergeArgs]("attention_merge"),
@@ -113,6 +117,8 @@ var ops = [Ops]description{
 	OpNormalize:             describe[NormalizeArgs]("normalize"),
 	OpPolynomial:            describe[PolynomialArgs]("polynomial"),
 	OpFollow:                describe[FollowArgs]("follow"),
+	OpNorMuon:               describe[NorMuonArgs]("normuon"),
+	OpAdaMuon:               describe[AdaMuonArgs]("adamuon"),
 	OpNormForward:           describe[NormForwardArgs]("norm_forward"),
 	OpNormBackward:          describe[NormBackwardArgs]("norm_backward"),
 	OpGradScale:             describe[GradScaleArgs]("grad_scale"),
@@ -156,6 +162,8 @@ func (d *Device) ActivationForward(a ActivationForwardArgs) {
 func (d *Device) ActivationBackward(a ActivationBackwardArgs) {
 	d.run(OpActivationBackward, unsafe.Pointer(&a))
 }
+
+func (d *Device) AdamW8(a AdamW8Args) { d.run(OpAdamW8, unsafe.Pointer(&a)) }
 
 func (d *Device) AttentionForward(a AttentionForwardArgs) {
 	d.run(OpAttentionForward, unsafe.Pointer(&a))
@@ -267,6 +275,10 @@ func (d *Device) Polynomial(a PolynomialArgs) { d.run(OpPolynomial, unsafe.Point
 
 func (d *Device) Follow(a FollowArgs) { d.run(OpFollow, unsafe.Pointer(&a)) }
 
+func (d *Device) NorMuon(a NorMuonArgs) { d.run(OpNorMuon, unsafe.Pointer(&a)) }
+
+func (d *Device) AdaMuon(a AdaMuonArgs) { d.run(OpAdaMuon, unsafe.Pointer(&a)) }
+
 func (d *Device) NormForward(a NormForwardArgs) { d.run(OpNormForward, unsafe.Pointer(&a)) }
 
 func (d *Device) NormBackward(a NormBackwardArgs) { d.run(OpNormBackward, unsafe.Pointer(&a)) }
@@ -327,6 +339,7 @@ func (d *Device) WeightedSum(a WeightedSumArgs) { d.run(OpWeightedSum, unsafe.Po
 type Implementation interface {
 	ActivationForward(a *ActivationForwardArgs)
 	ActivationBackward(a *ActivationBackwardArgs)
+	AdamW8(a *AdamW8Args)
 	AttentionForward(a *AttentionForwardArgs)
 	AttentionBackward(a *AttentionBackwardArgs)
 	AttentionMerge(a *AttentionMergeArgs)
@@ -364,6 +377,8 @@ type Implementation interface {
 	Normalize(a *NormalizeArgs)
 	Polynomial(a *PolynomialArgs)
 	Follow(a *FollowArgs)
+	NorMuon(a *NorMuonArgs)
+	AdaMuon(a *AdaMuonArgs)
 	NormForward(a *NormForwardArgs)
 	NormBackward(a *NormBackwardArgs)
 	GradScale(a *GradScaleArgs)
@@ -396,6 +411,8 @@ func Do(i Implementation, op Op, args unsafe.Pointer) {
 		i.ActivationForward((*ActivationForwardArgs)(args))
 	case OpActivationBackward:
 		i.ActivationBackward((*ActivationBackwardArgs)(args))
+	case OpAdamW8:
+		i.AdamW8((*AdamW8Args)(args))
 	case OpAttentionForward:
 		i.AttentionForward((*AttentionForwardArgs)(args))
 	case OpAttentionBackward:
@@ -470,6 +487,10 @@ func Do(i Implementation, op Op, args unsafe.Pointer) {
 		i.Polynomial((*PolynomialArgs)(args))
 	case OpFollow:
 		i.Follow((*FollowArgs)(args))
+	case OpNorMuon:
+		i.NorMuon((*NorMuonArgs)(args))
+	case OpAdaMuon:
+		i.AdaMuon((*AdaMuonArgs)(args))
 	case OpNormForward:
 		i.NormForward((*NormForwardArgs)(args))
 	case OpNormBackward:

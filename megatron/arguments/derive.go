@@ -327,24 +327,38 @@ func (p *parser) refuseForms(unit, other string) {
 const scheduleFlags = batchFlags + " lr min-lr lr-decay-style lr-decay-iters lr-decay-samples lr-warmup-iters lr-warmup-samples lr-warmup-fraction " +
 	"lr-warmup-init lr-wsd-decay-style lr-wsd-decay-iters lr-wsd-decay-samples"
 
-// deriveMuon checks what Muon, whose updates are of complete matrices, cannot be given in part.
-func (p *parser) deriveMuon() {
-	o, m, c := &p.Optimizer, &p.Model, &p.Checkpoint
-	if c.Save != "" && c.Format != "" && c.Format != "native" && (o.Kind == optimizer.Muon || o.Kind == optimizer.Lion) {
+// deriveState checks what an optimizer's state can be kept in: files of other programs have AdamW's moments, and offload
+// updates a piece of the state at a time.
+func (p *parser) deriveState() {
+	o, c := &p.Optimizer, &p.Checkpoint
+	if c.Save != "" && c.Format != "" && c.Format != "native" && o.Kind != optimizer.Adam && o.Kind != optimizer.SGD {
 		p.clash("ckpt-format optimizer", "--ckpt-format %s stores AdamW's state; use native with --optimizer %s, and convert its weights", c.Format, o.Kind)
 	}
-	if o.Kind != optimizer.Muon {
+	if needs := o.Indivisible(); needs != "" {
+		for _, offload := range []struct {
+			flag  string
+			given bool
+		}{{"offload-folder", p.OffloadFolder != ""}, {"optimizer-cpu-offload", p.OptimizerCPUOffload}} {
+			if offload.given {
+				p.clash(offload.flag+" optimizer", "--%s updates a piece of the state at a time, --optimizer %s %s; leave one of them out", offload.flag, o.Kind, needs)
+			}
+		}
+	}
+}
+
+// deriveMuon checks what Muon, whose updates are of complete matrices, cannot be given in part.
+func (p *parser) deriveMuon() {
+	o, m := &p.Optimizer, &p.Model
+	if !o.Matrices() {
 		return
 	}
 	switch {
-	case m.Full != nil || m.KeysAreValues:
-		p.clash("optimizer full-attention-kv-channels full-attention-query-groups keys-are-values", "--optimizer muon does not know the matrices of layers that differ in heads; use adam")
+	case o.Kind == optimizer.AdaptiveMuon && o.Muon.TPMode == optimizer.MuonBlockwise:
+		p.clash("optimizer muon-tp-mode", "--optimizer adaptive_muon keeps moments of complete matrices; use --muon-tp-mode duplicated")
+	case m.LayersDiffer():
+		p.clash("optimizer full-attention-kv-channels full-attention-query-groups keys-are-values kv-shared-layers per-layer-input-size moe-parallel-mlp", "--optimizer %s does not know the matrices of layers that differ (Gemma 4); use adam", o.Kind)
 	case p.Model.KeepsState() || p.Model.OutputGate:
-		p.clash("optimizer experimental-attention-variant short-conv-freq attention-output-gate", "--optimizer muon does not know the matrices of gated delta nets, of short convolutions and of --attention-output-gate; use adam")
-	case p.OffloadFolder != "":
-		p.clash("offload-folder optimizer", "--offload-folder updates a piece of the state at a time, --optimizer muon complete matrices; leave one of them out")
-	case p.OptimizerCPUOffload:
-		p.clash("optimizer-cpu-offload optimizer", "--optimizer-cpu-offload updates a piece of the state at a time, --optimizer muon complete matrices; leave one of them out")
+		p.clash("optimizer experimental-attention-variant short-conv-freq attention-output-gate", "--optimizer %s does not know the matrices of gated delta nets, of short convolutions and of --attention-output-gate; use adam", o.Kind)
 	case o.Muon.TPMode == optimizer.MuonBlockwise && p.Layout.TP > m.NumQueryGroups:
 		p.clash("muon-tp-mode tensor-model-parallel-size num-query-groups", "--muon-tp-mode blockwise needs a query group on each of the %d tensor-parallel ranks; use duplicated", p.Layout.TP)
 	case o.Muon.TPMode == optimizer.MuonBlockwise && p.Layout.MemoryCentricTiling > 0:
@@ -353,6 +367,7 @@ func (p *parser) deriveMuon() {
 }
 
 func (p *parser) deriveOptimizer() {
+	p.deriveState()
 	p.deriveMuon()
 	o := &p.Optimizer
 	noLR := p.need(!p.given("lr") && !p.SkipTrain, "lr", "the peak learning rate")

@@ -84,6 +84,9 @@ func New(rank *ranks.Rank, c config.Step, s optimizer.Schedule) (*Engine, error)
 	if err := e.freeze(); err != nil {
 		return nil, err
 	}
+	if err := optimizer.CheckBlocks(&c.Optimizer, e.Params); err != nil {
+		return nil, err
+	}
 	// Who holds which part of gradients and state, and what lies on disk or on the host.
 	sharding := shardingOf(rank, &c.Layout)
 	if sharding.Elsewhere, err = e.elsewhere(sharding.Strategy); err != nil {

@@ -3,15 +3,19 @@ package optimizer
 import (
 	"fmt"
 
+	"monotron/csrc/device"
 	"monotron/internal/exitcode"
 )
 
 // Kinds of optimizer (--optimizer).
 const (
-	Adam = "adam" // AdamW: decay outside the moments
-	SGD  = "sgd"
-	Lion = "lion" // the sign of a mean of gradients
-	Muon = "muon" // matrices by Newton-Schulz (muon.go), the rest by AdamW or Lion
+	Adam  = "adam" // AdamW: decay outside the moments
+	SGD   = "sgd"
+	Lion  = "lion"       // the sign of a mean of gradients
+	Muon  = "muon"       // matrices by Newton-Schulz (muon.go), the rest by AdamW or Lion
+	Adam8 = "adamw_8bit" // AdamW with moments of 8 bits (codes.go)
+
+	AdaptiveMuon = "adaptive_muon" // Muon with second moments (adaptive.go)
 )
 
 // Decay styles of the learning rate (--lr-decay-style).
@@ -70,6 +74,33 @@ type Config struct {
 	LossScale                       float64 // constant scale; 0: dynamic with fp16, else none
 	InitialLossScale, MinLossScale  float64
 	LossScaleWindow, LossHysteresis int
+}
+
+// Matrices tells whether matrices are updated by Newton-Schulz, and the rest by another rule.
+func (c *Config) Matrices() bool { return c.Kind == Muon || c.Kind == AdaptiveMuon }
+
+// Indivisible says what an update takes at once; "": any piece of the state.
+func (c *Config) Indivisible() string {
+	switch c.Kind {
+	case Muon, AdaptiveMuon:
+		return "complete matrices"
+	case Adam8:
+		return "complete blocks"
+	}
+	return ""
+}
+
+// MomentBytes is the least that the moments of an element take, on average over a large matrix.
+func (c *Config) MomentBytes() float64 {
+	switch {
+	case c.Kind == Adam, c.Kind == AdaptiveMuon && c.Muon.Moment2 == MomentElements:
+		return 8
+	case c.Kind == Adam8:
+		return 2 + 8./device.CodeBlock
+	case c.Kind == SGD && c.SGDMomentum == 0:
+		return 0
+	}
+	return 4
 }
 
 // Schedule resolves c into lengths in samples. trainIters or trainSamples is

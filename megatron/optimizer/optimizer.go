@@ -40,6 +40,7 @@ type Optimizer struct {
 	away   *away         // what lies elsewhere; nil: nothing does
 	ahead  ahead         // what is brought before it is used, ZeRO-3
 	exact  *exact        // nil: gradients have the order of the layout
+	coder  *coder        // nil: moments are f32
 	Graph  *device.Graph // of the update, where the rank is alone; nil: op by op
 }
 
@@ -47,10 +48,14 @@ type Optimizer struct {
 // gradients, main parameters where dtype is not f32, and moments; all of it, or the rank's
 // shards. Initial values are not set. All ranks of a family's Data have equal params.
 func New(d *device.Device, c Config, params []*mpu.Param, dtype device.DType, g Groups, s Sharding) *Optimizer {
+	if c.Kind == Adam8 {
+		s.align = device.CodeBlock
+	}
 	o := &Optimizer{device: d, config: c, groups: g, params: params, families: g.families(params, s), bucketOf: map[*mpu.Param]*bucket{},
 		worldwide: len(g.Families) > 1 || s.of(g.Families[mpu.Dense]).Strategy != NoShard}
 	o.allocateTold()
 	o.newExact()
+	o.coder = o.newCoder()
 	o.allocate(dtype, s.Elsewhere)
 	return o
 }
@@ -222,12 +227,15 @@ func (o *Optimizer) prepare(a StepArgs) {
 	for _, c := range o.clips {
 		device.WriteSlice(o.device, c.hyper, hyper[:])
 	}
+	rate := a.DecoupledLR
+	if o.config.AdapterUpRatio > 0 {
+		rate = a.LR * o.config.AdapterUpRatio
+	}
 	if o.rate.Given() {
-		rate := a.DecoupledLR
-		if o.config.AdapterUpRatio > 0 {
-			rate = a.LR * o.config.AdapterUpRatio
-		}
 		device.WriteSlice(o.device, o.rate, []float32{float32(rate)})
+	}
+	if o.coder != nil {
+		o.prepareRates(t, a.LR, rate, a.WeightDecay)
 	}
 }
 

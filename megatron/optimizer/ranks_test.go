@@ -270,8 +270,9 @@ func toyConfig(kind string) Config {
 	if kind == "" {
 		kind = Adam
 	}
+	kind, moment2, _ := strings.Cut(kind, " ")
 	return Config{Kind: kind, AdamBeta1: 0.9, AdamBeta2: 0.95, AdamEps: 1e-8, SGDMomentum: 0.9, ClipGrad: 1, LionBeta1: 0.95, LionBeta2: 0.98,
-		Muon: MuonConfig{Momentum: 0.9, Nesterov: true, Scale: ScaleSpectral, Extra: 0.2, Precision: MuonMedium, Coefficients: "quintic", Steps: 5}}
+		Muon: MuonConfig{Momentum: 0.9, Nesterov: true, Scale: ScaleSpectral, Extra: 0.2, Precision: MuonMedium, Coefficients: "quintic", Steps: 5, Moment2: moment2, Beta2: 0.95, Eps: 1e-8}}
 }
 
 // step takes the rank's samples one by one through the toy, calling the hooks as a
@@ -437,7 +438,7 @@ func shardings() (all []Sharding) {
 // main parameters, moments, gradients, norms, counts of zeros.
 func TestEveryShardingIsOneRank(t *testing.T) {
 	for _, dtype := range []device.DType{device.F32, device.BF16, device.F16} {
-		for _, kind := range []string{Adam, SGD, Lion, Muon} {
+		for _, kind := range []string{Adam, SGD, Lion, Muon, AdaptiveMuon + " " + MomentLines, AdaptiveMuon + " " + MomentElements} {
 			base := setup{dtype: dtype, kind: kind, exact: true, steps: 3, model: dataParallel(1), world: 1}
 			if dtype == device.F16 {
 				base.spoil = 2

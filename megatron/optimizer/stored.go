@@ -9,12 +9,24 @@ import (
 
 // Prefixes of a checkpoint's tensors.
 const (
-	StoredMain  = "optimizer.main."
-	StoredExpM  = "optimizer.exp_avg."
-	StoredExpV  = "optimizer.exp_avg_sq."
-	StoredGrid  = "optimizer.grid."
-	StoredModel = "model."
+	StoredMain = "optimizer.main."
+	StoredExpM = "optimizer.exp_avg."
+	StoredExpV = "optimizer.exp_avg_sq."
+	StoredGrid = "optimizer.grid."
+
+	// Second moments of AdaptiveMuon, of directions and not of gradients: shaped as the parameter, or of lines.
+	StoredMoment2 = "optimizer.moment2."
+
+	// Of moments of 8 bits: codes, and of each block of them the scale.
+	StoredCodesM  = "optimizer.exp_avg_codes."
+	StoredScalesM = "optimizer.exp_avg_absmax."
+	StoredCodesV  = "optimizer.exp_avg_sq_codes."
+	StoredScalesV = "optimizer.exp_avg_sq_absmax."
+	StoredModel   = "model."
 )
+
+// StoredStates are the prefixes of what the optimizer keeps of a parameter.
+var StoredStates = []string{StoredMain, StoredExpM, StoredExpV, StoredMoment2, StoredCodesM, StoredScalesM, StoredCodesV, StoredScalesV}
 
 // Weights lists the values for a checkpoint: whole parameters, of which
 // data-parallel ranks write some each, or under ZeRO-3 this rank's shards. It
@@ -45,9 +57,14 @@ func (o *Optimizer) Stored() []mpu.Stored {
 			all = s.stored(all, StoredMain, s.main, write)
 		}
 		all = s.stored(all, StoredExpM, s.m, write)
-		all = s.stored(all, StoredExpV, s.v, write)
+		second := StoredExpV
+		if s.part.matrix {
+			second = StoredMoment2
+		}
+		all = s.stored(all, second, s.v, write)
+		all = s.storedCodes(all, write)
 	}
-	return o.storedGrids(all, mine)
+	return o.storedGrids(o.storedLines(all), mine)
 }
 
 // Gradients lists, between a Step and the next ZeroGrad, this rank's part of the

@@ -155,9 +155,9 @@ func (k *Clock) floor() float64 {
 	if c.Layout.DistributedOptimizer {
 		dense, experts = float64(l.DP*l.CP), float64(l.ExpertDP())
 	}
-	value, main := 6.0, 12.0 // 16-bit weights and f32 gradients; main parameter and moments
+	value, main := 6.0, 4+c.Optimizer.MomentBytes() // 16-bit weights and f32 gradients; main parameter and moments
 	if c.Precision == config.F32 {
-		value, main = 8, 8
+		value, main = 8, c.Optimizer.MomentBytes()
 	}
 	switch optimizer.Strategy(c.Layout.Sharding) {
 	case optimizer.OptimGrads:

@@ -30,8 +30,8 @@ func (r *Run) loadQuantized(dir string, step int64, finetune bool) error {
 	if err != nil {
 		return err
 	}
-	if kind := src.Info().Quantization; kind != "" {
-		r.log.note("--quantize-base: the weights of %s are %s already and stay as they are", dir, kind)
+	if hf.OfBitsandbytes(src.Info()) {
+		r.log.note("--quantize-base: the weights of %s are %s already and stay as they are", dir, src.Info().Quantization)
 	}
 	if err := r.loadWeights(fromSource(checkpoint.Finite(base), r), finetune || src.State().Iteration == 0); err != nil {
 		return err

@@ -53,7 +53,7 @@ func allFlags() []cli.Flag {
 		&cli.StringFlag{Name: "family", Usage: "hf, gguf: architecture, if several can represent the model: " + hf.Known},
 		&cli.StringFlag{Name: "tokenizer", Usage: "hf, gguf: folder whose tokenizer files are taken (default: the input, if it is a Hugging Face folder)"},
 		&cli.StringFlag{Name: "type", DefaultText: "that of most weights of the input", Usage: "gguf: how weights are stored: " + gguf.Kinds},
-		&cli.StringFlag{Name: "quantize", Usage: "hf: quantise the weights of linear layers as bitsandbytes does: nf4 or int8"},
+		&cli.StringFlag{Name: "quantize", Usage: "hf: quantise the weights of linear layers as bitsandbytes does: nf4 or int8; the experts of gpt_oss as OpenAI does: mxfp4"},
 		&cli.BoolFlag{Name: "double-quant", Usage: "with --quantize nf4 or --adapter-over nf4: quantise the scales of blocks as well"},
 		&cli.BoolFlag{Name: "ollama", Usage: "gguf: also write a Modelfile into the folder of the output, for ollama create"},
 		&cli.StringFlag{Name: "max-shard-size", Value: "5GB", Usage: "hf: maximum size of one file, as 500MB or 2GiB"},
@@ -200,9 +200,9 @@ func (o *options) readQuantize(c *cli.Context) error {
 		return exitcode.Errorf(exitcode.Usage, "--double-quant goes with --quantize nf4 or --adapter-over nf4")
 	case kind == "":
 		return nil
-	case kind != hf.NF4 && kind != hf.Int8:
-		return exitcode.Errorf(exitcode.Usage, "--quantize %q cannot be written; there are nf4 and int8", c.String("quantize"))
-	case kind == hf.Int8 && c.Bool("double-quant") && c.String("adapter-over") != hf.NF4:
+	case kind != hf.NF4 && kind != hf.Int8 && kind != hf.MXFP4:
+		return exitcode.Errorf(exitcode.Usage, "--quantize %q cannot be written; there are nf4, int8 and mxfp4", c.String("quantize"))
+	case kind != hf.NF4 && c.Bool("double-quant") && c.String("adapter-over") != hf.NF4:
 		return exitcode.Errorf(exitcode.Usage, "--double-quant goes with --quantize nf4, whose scales are of blocks; leave it out")
 	case o.to != checkpoint.HF:
 		return exitcode.Errorf(exitcode.Usage, "--quantize goes with --to hf; use --type q8_0 for gguf")

@@ -210,8 +210,11 @@ func (mp *Mapping) bloom() {
 
 func (mp *Mapping) llama() {
 	m := mp.Model
-	h, ffn := m.HiddenSize, m.FFNHiddenSize
+	h := m.HiddenSize
 	mp.embedding("embedding.word_embeddings.weight", "model.embed_tokens.weight")
+	if m.PerLayerInput > 0 {
+		mp.gemma4Inputs()
+	}
 	for i := range m.AllLayers() {
 		of := m.AttentionOf(i)
 		hn := of.KVChannels
@@ -242,7 +245,9 @@ func (mp *Mapping) llama() {
 				q, k = "query_layernorm", "key_layernorm"
 			}
 			mp.same(ours+"self_attention.q_layernorm.weight", attention+q+".weight", wideQ)
-			mp.same(ours+"self_attention.k_layernorm.weight", attention+k+".weight", wideK)
+			if of.KeyValues() > 0 {
+				mp.same(ours+"self_attention.k_layernorm.weight", attention+k+".weight", wideK)
+			}
 		}
 		if !m.DeltaAt(i) {
 			mp.linear(ours+"self_attention.linear_proj", []string{attention + "o_proj"}, []int{h}, q, m.HasProjBias(), false, nil)
@@ -253,19 +258,27 @@ func (mp *Mapping) llama() {
 		if m.Sinks {
 			mp.same(ours+checkpoint.SinksName, attention+"sinks", m.NumAttentionHeads)
 		}
+		if m.PerLayerInput > 0 {
+			mp.gemma4Own(ours, theirs)
+		}
 		if m.MixtureAt(i) {
-			if mp.Family == GPTOSS {
+			switch mp.Family {
+			case GPTOSS:
 				mp.fusedExperts(ours+"mlp.", theirs+"mlp.")
-			} else {
+			case Gemma4:
+				mp.gemma4Mixture(ours+"mlp.", theirs)
+			default:
 				mp.experts(ours+"mlp.", theirs)
 			}
-			continue
+			if !m.ParallelMLP {
+				continue
+			}
 		}
 		block := "mlp."
 		if mp.Family == Llama4 {
 			block = "feed_forward."
 		}
-		mp.llamaMLP(ours+"mlp.", theirs+block, ffn)
+		mp.llamaMLP(ours+"mlp.", theirs+block, m.MLPOf(i).FFNHiddenSize)
 	}
 	mp.norm("decoder.final_layernorm", "model.norm")
 }

@@ -52,6 +52,7 @@ type writing struct {
 	infos     []safetensors.Info
 	dtype     string      // of most weights
 	quantized *quantizing // nil: weights keep their types
+	fours     *fours      // the experts in MXFP4; nil: none
 	notes     []string
 }
 
@@ -74,6 +75,11 @@ func newWriting(src checkpoint.Source, o checkpoint.WriteOptions) (*writing, err
 	w.dtype = w.commonType()
 	if o.Quantization == NF4 || o.Quantization == Int8 {
 		if err := w.quantize(); err != nil {
+			return nil, err
+		}
+	}
+	if o.Quantization == MXFP4 {
+		if err := w.quantizeExperts(); err != nil {
 			return nil, err
 		}
 	}
@@ -163,6 +169,9 @@ func (w *writing) folder(ctx context.Context, dir string, done *checkpoint.Writt
 			if w.quantized != nil && w.quantized.of[infos[i].Name] != nil {
 				return w.quantized.fill(dst, infos[i].Name, from, to)
 			}
+			if w.fours != nil && w.fours.of[infos[i].Name] != "" {
+				return w.fours.fill(dst, infos[i].Name, from, to)
+			}
 			return w.mapping.ScatterRows(dst, infos[i].Name, from, to, checkpoint.Width(infos[i].DType), read)
 		})
 		if err != nil {
@@ -213,6 +222,9 @@ func (w *writing) writeTexts(dir string) error {
 	config := configOf(w.mapping.Model, ExportOptions{Family: w.mapping.Family, DType: w.dtype, MaxPositions: w.mapping.Model.Context})
 	if w.quantized != nil {
 		config["quantization_config"] = quantizationConfig(w.o.Quantization, w.o.DoubleQuant)
+	}
+	if w.fours != nil {
+		config["quantization_config"] = map[string]any{"quant_method": MXFP4, "modules_to_not_convert": []string{"model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"}}
 	}
 	ids, err := specialIDs(w.o.Tokenizer)
 	if err != nil {

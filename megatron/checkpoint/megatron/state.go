@@ -151,7 +151,7 @@ func NewTarget(src checkpoint.Source, o checkpoint.WriteOptions, precision strin
 	if info.Model.KeepsState() {
 		return nil, exitcode.Errorf(exitcode.Usage, "Megatron's formats are not written for models with gated delta nets (--experimental-attention-variant) or short convolutions (--short-conv-freq); use the native format or hf")
 	}
-	if info.Model.Full != nil || info.Model.KeysAreValues || info.Model.LayerScalar {
+	if info.Model.LayersDiffer() {
 		return nil, exitcode.Errorf(exitcode.Usage, "Megatron's formats are not written for models whose layers differ in heads or are scaled (Gemma 4); use the native format or hf")
 	}
 	kept, err := FromJSON(state.Extra[checkpoint.ExtraArgs])

@@ -22,7 +22,7 @@ var adaptable = []string{".self_attention.linear_qkv", ".self_attention.linear_p
 // Resolve finds the modules of m that c names, by PEFT's rules. Targets that match nothing, and
 // modules that cannot have an adapter here, are refused by name.
 func Resolve(m *spec.Model, family string, c Config) (list []spec.Adapter, err error) {
-	if m.Full != nil || m.KeysAreValues {
+	if m.LayersDiffer() {
 		return nil, exitcode.Errorf(exitcode.Usage, "adapters are not supported on a model whose layers differ in heads (Gemma 4); tune all weights")
 	}
 	mapping, err := mappingOf(m, family)

@@ -29,6 +29,9 @@ var Shapes = []struct{ Name, Flags string }{
 		"--normalization RMSNorm --geglu --disable-bias-linear --group-query-attention --num-query-groups 8 --qk-layernorm --v-layernorm --norm-sandwich --layer-scalar --softmax-scale 0.3 " +
 		"--attention-dropout 0 --hidden-dropout 0.1 --window-size 3,0 --window-attn-skip-freq 4 --full-attention-kv-channels 12 --full-attention-query-groups 4 --keys-are-values " +
 		"--embedding-multiplier 4 --logit-softcap 30"},
+	{"gemma4-small", gemma + "--num-query-groups 8 --softmax-scale 0.3 --kv-shared-layers 4 --double-wide-mlp --per-layer-input-size 6 --full-attention-kv-channels 12 --window-attn-skip-freq ([1]*2+[0]*1+[1]*4+[0]*1)"},
+	{"gemma4-moe", gemma + "--num-query-groups 4 --softmax-scale 0.3 --full-attention-kv-channels 12 --full-attention-query-groups 2 --keys-are-values --window-attn-skip-freq 4 " +
+		"--num-experts 8 --moe-ffn-hidden-size 16 --moe-router-topk 3 --moe-router-load-balancing-type none --moe-aux-loss-coeff 0 --moe-parallel-mlp --init-method-std 0.1"},
 	{"lfm2", "--position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --group-query-attention --num-query-groups 2 --qk-layernorm " +
 		"--attention-dropout 0 --hidden-dropout 0.1 --short-conv-freq ([1]*2+[0]*1+[1]*3+[0]*1+[1]*1)"},
 	{"lora", llama + " --lora-rank 4 --lora-alpha 8 --lora-dropout 0.1 --lora-target-modules q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj,embed_tokens,lm_head --lora-modules-to-save norm"},
@@ -45,6 +48,11 @@ var Shapes = []struct{ Name, Flags string }{
 		"--moe-shared-expert-intermediate-size 16 --moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 0.01 --moe-z-loss-coeff 0.001"},
 }
 
+// gemma is what Gemma 4's shapes for small machines and with experts have in common.
+const gemma = "--position-embedding-type rope --rope-parameters {\"rope_type\":\"proportional\",\"partial_rotary_factor\":0.5} --window-rope-parameters {\"rope_type\":\"default\",\"rope_theta\":100} " +
+	"--normalization RMSNorm --geglu --disable-bias-linear --group-query-attention --qk-layernorm --v-layernorm --norm-sandwich --layer-scalar --attention-dropout 0 --hidden-dropout 0 " +
+	"--window-size 3,0 --embedding-multiplier 4 --logit-softcap 30 "
+
 // llama is Llama's architecture.
 const llama = "--position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --untie-embeddings-and-output-weights " +
 	"--group-query-attention --num-query-groups 2 --attention-dropout 0 --hidden-dropout 0"
@@ -59,6 +67,17 @@ const mixed = "--position-embedding-type rope --normalization RMSNorm --swiglu -
 const small = "--num-layers 8 --hidden-size 32 --num-attention-heads 8 --seq-length 16 --max-position-embeddings 16 " +
 	"--tokenizer-type NullTokenizer --vocab-size 131 --make-vocab-size-divisible-by 1 --micro-batch-size 1 --global-batch-size 24 " +
 	"--train-iters 10 --initial-loss-scale 1024 --lr 1e-3 --lr-decay-style constant --weight-decay 0.1 --clip-grad 1.0 --seed 1234 --adam-eps " + epsilon
+
+// blocks are sizes besides with --optimizer adamw_8bit: two ranks can share every weight without cutting a block of codes.
+const blocks = " --hidden-size 512 --ffn-hidden-size 512"
+
+// sizes are those of the model that is trained, with the optimizer that flags name.
+func sizes(flags []string) string {
+	if slices.ContainsFunc(flags, func(flag string) bool { return strings.HasSuffix(flag, optimizer.Adam8) }) {
+		return small + blocks
+	}
+	return small
+}
 
 // precise is the precision of Muon's iteration in every trial: in bf16 it rounds what layouts
 // have different by 1e-7 to neighbours that are 4e-3 apart.
@@ -90,7 +109,7 @@ func Names() (all []string) {
 func Builtin(name string, more ...string) (Model, error) {
 	for _, s := range Shapes {
 		if s.Name == name {
-			flags := append(strings.Fields(small+" "+s.Flags), more...)
+			flags := append(strings.Fields(sizes(more)+" "+s.Flags), more...)
 			if strings.Contains(s.Flags, "--moe-aux-loss-coeff") && !strings.Contains(s.Flags, "--moe-router-load-balancing-type") && slices.Contains(more, "--layout-invariant") {
 				flags = append(flags, "--moe-router-load-balancing-type", "seq_aux_loss")
 			}
@@ -108,7 +127,7 @@ func FromFlags(flags []string, full bool) (Model, error) {
 	if err != nil {
 		return m, err
 	}
-	reference, err := parse("", strings.Fields(small))
+	reference, err := parse("", strings.Fields(sizes(flags)))
 	if err != nil {
 		return m, err
 	}
@@ -149,8 +168,12 @@ func parse(name string, flags []string) (Model, error) {
 	if err != nil {
 		return Model{}, err
 	}
-	if o := &c.Optimizer; o.Kind == optimizer.Lion || o.Muon.Vectors == optimizer.Lion && o.Kind == optimizer.Muon {
-		return Model{}, exitcode.Errorf(exitcode.Usage, "Lion steps by signs of gradients, which rounding decides where these are nearly 0; verify the model with --optimizer adam")
+	switch o := &c.Optimizer; {
+	case c.Leaves > 0: // no layout rounds otherwise
+	case o.Kind == optimizer.Lion || o.Muon.Vectors == optimizer.Lion && o.Matrices():
+		return Model{}, exitcode.Errorf(exitcode.Usage, "Lion steps by signs of gradients, which rounding decides where these are nearly 0; verify the model with --optimizer adam, or the bits with --bits")
+	case o.Kind == optimizer.Adam8:
+		return Model{}, exitcode.Errorf(exitcode.Usage, "--optimizer %s rounds moments to codes, and rounding decides which where two are as near; verify the bits, with --bits", o.Kind)
 	}
 	if c.Tuning.Samples() {
 		return Model{}, exitcode.Errorf(exitcode.Usage, "--tuning grpo learns from sampled answers, which a rounding may change; verify the model with --tuning sft or dpo")
