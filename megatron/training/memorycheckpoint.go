@@ -57,6 +57,7 @@ func (r *Run) restoreMemory() (done bool, err error) {
 	if r.memory == nil || r.device.Counts() {
 		return false, nil
 	}
+	// Memory or disk.
 	found, lacks, err := r.memory.Find()
 	if err != nil {
 		return false, err
@@ -75,6 +76,7 @@ func (r *Run) restoreMemory() (done bool, err error) {
 		r.log.note("the checkpoint of iteration %d in %s is newer than that of iteration %d in memory", disk, r.Config.Checkpoint.Save, found.Iteration)
 		return false, nil
 	}
+	// From memory.
 	if err := r.loadAll(func([]mpu.Stored, native.LoadOptions) (native.State, native.Report, error) {
 		state, err := r.memory.Load(found, r.complete())
 		return state, native.Report{Folder: "the memory checkpoint", Iteration: found.Iteration, Restored: restored(r.complete())}, err

@@ -62,6 +62,7 @@ func (w *Watcher) learnt(limits [Phases]time.Duration) string {
 // outlasting is the verdict on a rank that stays in a phase for too long; nil: none does. Of
 // several it is one that does not wait for the others, else whom they wait for.
 func (w *Watcher) outlasting(limits [Phases]time.Duration, now time.Time) *failure.Verdict {
+	// Who has been in a phase for too long.
 	var late []int
 	for i := range w.ranks {
 		v := &w.ranks[i]
@@ -75,6 +76,7 @@ func (w *Watcher) outlasting(limits [Phases]time.Duration, now time.Time) *failu
 	if late == nil {
 		return nil
 	}
+	// Whom to blame.
 	s := newStill(&frozen{slices.Clone(w.ranks), w.groups})
 	rank := late[0]
 	if free := slices.IndexFunc(late, func(i int) bool { return w.ranks[i].beat.Waiting == nil }); free >= 0 {

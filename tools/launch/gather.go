@@ -88,6 +88,7 @@ func (g *gathering) gather(ctx context.Context, notes io.Writer) (spare bool, er
 	if err != nil {
 		return false, err
 	}
+	// Who has come, and with what.
 	var here []arrival
 	var gone []string
 	g.addrs = make([]string, g.all)
@@ -99,6 +100,7 @@ func (g *gathering) gather(ctx context.Context, notes io.Writer) (spare bool, er
 		g.addrs[number] = m.Addr
 		here = append(here, arrival{number, readClaim(m.Told)})
 	}
+	// How many hosts run ranks, and which.
 	if lead != 0 && len(here) < g.wanted && 2*len(here) <= g.all { // others may have met without these
 		return false, exitcode.Errorf(exitcode.IO, "host 0, where the hosts meet, does not come back, and %d of %d hosts are too few to continue without it: restart on the remaining hosts, with one of them as --master-addr", len(here), g.all)
 	}
@@ -109,6 +111,7 @@ func (g *gathering) gather(ctx context.Context, notes io.Writer) (spare bool, er
 	before := g.slots
 	g.slots = assign(here, hosts)
 	g.tellReplaced(before, notes)
+	// What follows for this one.
 	g.fewer = hosts < g.wanted
 	g.nodes, g.node, g.start = hosts, slices.Index(g.slots, g.number0), 0
 	for _, a := range here {
@@ -231,7 +234,7 @@ func (g *gathering) join(ctx context.Context, lead int, addr string, limit time.
 		c.Enough = w.enough
 		if g.addrs != nil {
 			c.Fewer, c.Timeout = true, min(limit, g.hostWait)
-			go g.untilEarlier(ctx, cancel)
+			go untilEarlier(ctx, g.addrs[:g.number0], cancel)
 		}
 	} else if g.addrs != nil {
 		go untilDead(ctx, addr, cancel)
@@ -264,9 +267,9 @@ func untilDead(ctx context.Context, addr string, end func()) {
 
 // untilEarlier ends the lead of this launcher when one with a lower number is there: it has come
 // back, and the others will go to it.
-func (g *gathering) untilEarlier(ctx context.Context, end func()) {
+func untilEarlier(ctx context.Context, addrs []string, end func()) {
 	for ctx.Err() == nil {
-		for _, addr := range g.addrs[:g.number0] {
+		for _, addr := range addrs {
 			if addr != "" && rendezvous.Lives(addr, answerLimit) {
 				end()
 				return
@@ -384,15 +387,15 @@ func newWait(g *gathering, ctx context.Context) *wait {
 	w := &wait{g: g, since: time.Now(), first: g.addrs == nil, gone: map[int]bool{}}
 	for _, number := range g.slots {
 		if number != g.number0 {
-			go w.ask(ctx, number)
+			go w.ask(ctx, number, g.addrs[number])
 		}
 	}
 	return w
 }
 
-func (w *wait) ask(ctx context.Context, number int) {
+func (w *wait) ask(ctx context.Context, number int, addr string) {
 	for ctx.Err() == nil {
-		lives := w.g.addrs[number] != "" && rendezvous.Lives(w.g.addrs[number], answerLimit)
+		lives := addr != "" && rendezvous.Lives(addr, answerLimit)
 		w.mu.Lock()
 		w.gone[number] = !lives
 		w.mu.Unlock()
@@ -407,11 +410,13 @@ func (w *wait) ask(ctx context.Context, number int) {
 // enough as run ranks, if of those that did the others are gone. Who leads without having been in
 // the last start cannot ask those.
 func (w *wait) enough(here []rendezvous.Member) bool {
+	// Who is there, and whether a start was before.
 	came, again := map[int]bool{}, false
 	for _, m := range here {
 		came[(m.Rank+w.g.number0)%w.g.all] = true
 		again = again || readClaim(m.Told).start > 0
 	}
+	// As many as are needed, and which others to wait for.
 	switch {
 	case w.first && again:
 		return len(came) >= w.g.wanted && time.Since(w.since) >= lateSpares

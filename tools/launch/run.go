@@ -112,6 +112,7 @@ func (o *options) makeFolder() (err error) {
 
 // attempts starts the ranks until they are done.
 func (o *options) attempts(signals <-chan os.Signal, out, notes io.Writer) (err error) {
+	// What must be so before the first start.
 	var hosts *gathering
 	if o.gathers() {
 		if hosts, err = o.newGathering(); err != nil {
@@ -122,6 +123,7 @@ func (o *options) attempts(signals <-chan os.Signal, out, notes io.Writer) (err 
 	if err := o.endStale(notes); err != nil {
 		return err
 	}
+	// One start after the other.
 	tries := o.newTries()
 	for attempt := 0; ; attempt++ {
 		if hosts != nil {

@@ -28,6 +28,7 @@ const entryNumbers = 3
 // Find is the newest complete checkpoint; nil: there is none, and lacks says of which one what
 // is missing ("": there has never been one). All ranks call it together, and find the same.
 func (s *Store) Find() (found *Found, lacks string, err error) {
+	// What every rank has.
 	rank := s.world.Rank()
 	var own []int64
 	for g := range generations {
@@ -40,6 +41,7 @@ func (s *Store) Find() (found *Found, lacks string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
+	// The newest of which all is there; of two of an iteration the one with more copies.
 	newest := int64(-1)
 	for g := range generations {
 		f, missing, at := s.complete(all, g)
@@ -79,6 +81,7 @@ func (s *Store) complete(all []int64, generation int) (f *Found, missing []int, 
 		row := all[(rank*Segments+segment)*entryNumbers:]
 		return entry{row[0], row[1], row[2]}
 	}
+	// The newest that any rank has.
 	newest := entry{iteration: -1}
 	for rank := range s.world.Size() {
 		for _, e := range []entry{said(rank, generation), said(rank, generations+generation)} {
@@ -90,6 +93,7 @@ func (s *Store) complete(all []int64, generation int) (f *Found, missing []int, 
 	if newest.iteration < 0 {
 		return nil, nil, -1
 	}
+	// Who has that one.
 	same := func(e entry) bool { return e.iteration == newest.iteration && e.tag == newest.tag }
 	f = &Found{Iteration: newest.iteration, generation: generation}
 	for rank := range s.world.Size() {

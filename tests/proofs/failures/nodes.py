@@ -99,7 +99,7 @@ class Run:
             lines = [json.loads(l) for l in open(self.jsonl) if l.endswith('}\n')]
         except FileNotFoundError:
             return []
-        return [(datetime.datetime.fromisoformat(l['time'][:26] + '+00:00').timestamp(), l['iteration']) for l in lines if 'grad_norm' in l]
+        return [(seconds(l['time']), l['iteration']) for l in lines if 'grad_norm' in l]
 
     def await_steps(self, n):
         while len(self.steps()) < n:
@@ -146,6 +146,11 @@ class Run:
                 losses[l['iteration']] = (l['lm_loss'], l['grad_norm'])
         out = subprocess.run([BIN, 'inspect', 'checkpoint', '--verify', '--json', os.path.join(self.dir, 'ck')], capture_output=True, text=True, check=True).stdout
         return losses, json.loads(out)['weights_hash']
+
+def seconds(text):
+    """Seconds since the epoch of 2026-11-26T22:07:10.1492Z, however many digits it has."""
+    whole, _, part = text.rstrip('Z').partition('.')
+    return datetime.datetime.fromisoformat(whole + '+00:00').timestamp() + float('0.' + (part or '0'))
 
 def seconds_of(steps):
     return steps[-1][0] - steps[0][0]
