@@ -107,7 +107,7 @@ type Model struct {
 	KVShared      int  // so many last layers have no keys and values, but read those of KeysFrom (Gemma 4 E2B and E4B); 0: none
 	WideShared    bool // their MLPs are twice as wide; with KVShared
 	PerLayerInput int  // each layer adds a gated embedding of the token of so many channels, of its own (Gemma 4 E2B and E4B); 0: none
-	ParallelMLP bool // a layer of experts has an MLP in parallel, each between norms of its own (Gemma 4 26B-A4B); with NormSandwich
+	ParallelMLP   bool // a layer of experts has an MLP in parallel, each between norms of its own (Gemma 4 26B-A4B); with NormSandwich
 
 	LayerScalar    bool    // what a layer gives is multiplied by a number that is not trained (Gemma 4)
 	EmbeddingScale float64 // of the embeddings that enter the first layer; 0: 1
