@@ -174,6 +174,11 @@ func (l *Linear) Forward(d *device.Device, y, x device.Tensor) {
 	d.Matmul(a)
 }
 
+// Product sets c [rows, n] to a·bᵀ of a [rows, k] and some rows b [n, k] of a weight, rounded as by Linear.Forward.
+func (r Region) Product(d *device.Device, c, a, b device.Tensor) {
+	d.Matmul(device.MatmulArgs{C: c, A: a, B: b, TransB: 1, ByRow: r.byRow(), Leaves: r.one()})
+}
+
 // Backward: dx = dy·W; gradients of weight and bias +=.
 func (l *Linear) Backward(d *device.Device, h *Hooks, dx, dy, x device.Tensor) {
 	d.Matmul(device.MatmulArgs{C: dx, A: dy, B: l.Weight.Value, Leaves: l.region.one()})

@@ -34,6 +34,9 @@ static const int32_t *place(const mt_paged_attention_args *a, int64_t row) {
   return (const int32_t *)a->rows.data + row * a->rows.stride[0];
 }
 
+/* The values are the keys. */
+static int one_side(const mt_paged_attention_args *a) { return a->v.rank == 0; }
+
 /* Keys of a block and group, or (of_v) its values. */
 static char *block_at(const mt_paged_attention_args *a, int32_t block, int64_t group, int of_v) {
   return (char *)a->cache.data + (block * a->cache.stride[0] + group * a->cache.stride[1] + of_v * a->cache.stride[2]) * mt_element(a->cache.dtype);
@@ -54,6 +57,10 @@ static void keep_row(const mt_paged_attention_args *a, int64_t row) {
   int64_t d = a->k.shape[3], size = mt_element(a->k.dtype);
   for (int64_t group = 0; group < a->k.shape[1]; group++) {
     const char *k = head_row(&a->k, row, group, 0);
+    if (one_side(a)) {
+      memcpy(block_at(a, block, group, 0) + inside * d * size, k, d * size);
+      continue;
+    }
     char *to = block_at(a, block, group, 0) + inside * size;
     for (int64_t j = 0; j < d; j++) memcpy(to + j * BLOCK * size, k + j * size, size);
     memcpy(block_at(a, block, group, 1) + inside * d * size, head_row(&a->v, row, group, 0), d * size);
@@ -86,6 +93,21 @@ V void K(scores_of)(paged_call *c, int n, int T) {
       }
     for (int u = 0; u < n; u++)
       for (int l = 0; l < VECTORS; l++) v_store(c->scores + u * c->keys, MT_F32, (b - c->first) * BLOCK + l * LANES, s[u][l]);
+  }
+}
+
+/* The same of keys that lie [BLOCK][d]. */
+V void K(scores_by_key)(paged_call *c, int n, int T) {
+  for (int64_t b = c->first; b < c->last; b++) {
+    const void *keys = block_at(c->a, c->table[b], c->group, 0);
+    for (int64_t k = 0; k < BLOCK; k++) {
+      vf s[TOGETHER];
+      for (int u = 0; u < n; u++) s[u] = v_set(0);
+      V_EACH(c->d, j, m,
+        vf key = v_load_n(keys, T, k * c->d + j, m);
+        for (int u = 0; u < n; u++) s[u] += v_load_n(c->q + u * c->d, MT_F32, j, m) * key;);
+      for (int u = 0; u < n; u++) c->scores[u * c->keys + (b - c->first) * BLOCK + k] = v_sum(s[u]);
+    }
   }
 }
 
@@ -127,7 +149,7 @@ V void K(add_values)(paged_call *c, int u, int n, int64_t from, int64_t to, int 
     vf out[TOGETHER];
     for (int i = 0; i < n; i++) out[i] = v_load_n(c->out + (u + i) * c->d, MT_F32, j, m);
     for (int64_t k = from; k < to;) {
-      const void *values = block_at(c->a, c->table[k / BLOCK], c->group, 1);
+      const void *values = block_at(c->a, c->table[k / BLOCK], c->group, !one_side(c->a));
       const float *p = c->scores + u * c->keys - c->first * BLOCK;
       for (int64_t end = mt_min(to, (k / BLOCK + 1) * BLOCK); k < end; k++) {
         vf v = v_load_n(values, T, k % BLOCK * c->d + j, m);
@@ -145,7 +167,10 @@ static __attribute__((noinline)) void K(add_own_values)(paged_call *c, int u, in
 V void K(together)(paged_call *c, int n, int T) {
   float factor[TOGETHER];
   int64_t from = 0, to = INT64_MAX; /* keys that all queries see */
-  K(scores_of)(c, n, T);
+  if (one_side(c->a))
+    K(scores_by_key)(c, n, T);
+  else
+    K(scores_of)(c, n, T);
   for (int u = 0; u < n; u++) {
     factor[u] = K(softmax)(c, u);
     from = mt_max(from, c->query[u].from);

@@ -5,7 +5,7 @@
 
 namespace {
 
-enum { BLOCK = 16, WARPS = 4, MOST = 256 / 32 }; /* positions of a block; warps of a CUDA block; channels of a lane */
+enum { BLOCK = 16, WARPS = 4, MOST = 640 / 32 }; /* positions of a block; warps of a CUDA block; channels of a lane, at most */
 
 struct paged_place {
   const int32_t *table;
@@ -28,11 +28,16 @@ template <typename T> __global__ void keep_kernel(const __grid_constant__ mt_pag
   int64_t j = i % d, group = i / d % groups, row = i / d / groups;
   paged_place p = place_of(a, row);
   T *keys = keys_at<T>(a, p, p.position, group);
+  if (!given(a.v)) { /* the values are the keys */
+    keys[p.position % BLOCK * d + j] = data_of<T>(a.k)[row * a.k.stride[0] + group * a.k.stride[1] + j];
+    return;
+  }
   keys[j * BLOCK + p.position % BLOCK] = data_of<T>(a.k)[row * a.k.stride[0] + group * a.k.stride[1] + j];
   keys[a.cache.stride[2] + p.position % BLOCK * d + j] = data_of<T>(a.v)[row * a.v.stride[0] + group * a.v.stride[1] + j];
 }
 
-template <typename T> __global__ void attend_kernel(const __grid_constant__ mt_paged_attention_args a) {
+/* A lane makes up to EACH channels. */
+template <typename T, int EACH> __global__ void attend_kernel(const __grid_constant__ mt_paged_attention_args a) {
   int64_t d = last(a.q), heads = a.q.shape[1] * a.q.shape[2], item = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
   if (item >= a.q.shape[0] * heads) return;
   int lane = threadIdx.x % 32;
@@ -42,14 +47,15 @@ template <typename T> __global__ void attend_kernel(const __grid_constant__ mt_p
   if (a.chunk > 0 && p.position / a.chunk * a.chunk > from) from = p.position / a.chunk * a.chunk;
   const T *q = data_of<T>(a.q) + row * a.q.stride[0] + group * a.q.stride[1] + head % a.q.shape[2] * a.q.stride[2];
   float slope = given(a.slopes) ? data_of<float>(a.slopes)[head] : 0;
-  float out[MOST] = {}, top = -INFINITY, sum = 0;
+  int64_t step = given(a.v) ? BLOCK : 1, value_side = given(a.v) ? a.cache.stride[2] : 0;
+  float out[EACH] = {}, top = -INFINITY, sum = 0;
   for (int64_t first = from / 32 * 32; first <= p.position; first += 32) {
     int64_t key = first + lane;
     float score = -INFINITY;
     if (key >= from && key <= p.position) {
-      const T *keys = keys_at<T>(a, p, key, group) + key % BLOCK;
+      const T *keys = keys_at<T>(a, p, key, group) + key % BLOCK * (given(a.v) ? 1 : d);
       float dot = 0;
-      for (int64_t j = 0; j < d; j++) dot += to_float(q[j]) * to_float(keys[j * BLOCK]);
+      for (int64_t j = 0; j < d; j++) dot += to_float(q[j]) * to_float(keys[j * step]);
       score = dot * a.scale + slope * (float)(key - p.position);
     }
     float before = top;
@@ -57,12 +63,12 @@ template <typename T> __global__ void attend_kernel(const __grid_constant__ mt_p
     float x = score == -INFINITY ? 0 : expf(score - top), factor = before == -INFINITY ? 0 : expf(before - top);
     if (score != score) x = score; /* nan stays nan */
     sum = sum * factor + warp_sum(x);
-    for (int c = 0; c < MOST; c++) out[c] *= factor;
+    for (int c = 0; c < EACH; c++) out[c] *= factor;
     for (int k = 0; k < 32; k++) {
       float weight = __shfl_sync(ALL_LANES, x, k);
       if (first + k < from || first + k > p.position) continue;
-      const T *values = keys_at<T>(a, p, first + k, group) + a.cache.stride[2] + (first + k) % BLOCK * d;
-      for (int c = 0; c < MOST && c * 32 + lane < d; c++) out[c] += weight * to_float(values[c * 32 + lane]);
+      const T *values = keys_at<T>(a, p, first + k, group) + value_side + (first + k) % BLOCK * d;
+      for (int c = 0; c < EACH && c * 32 + lane < d; c++) out[c] += weight * to_float(values[c * 32 + lane]);
     }
   }
   if (given(a.sinks)) {
@@ -70,10 +76,10 @@ template <typename T> __global__ void attend_kernel(const __grid_constant__ mt_p
     top = fmaxf(top, sink);
     float factor = expf(before - top);
     sum = sum * factor + expf(sink - top);
-    for (int c = 0; c < MOST; c++) out[c] *= factor;
+    for (int c = 0; c < EACH; c++) out[c] *= factor;
   }
   T *o = data_of<T>(a.o) + row * a.o.stride[0] + group * a.o.stride[1] + head % a.q.shape[2] * a.o.stride[2];
-  for (int c = 0; c < MOST && c * 32 + lane < d; c++) o[c * 32 + lane] = from_float<T>(out[c] / sum);
+  for (int c = 0; c < EACH && c * 32 + lane < d; c++) o[c * 32 + lane] = from_float<T>(out[c] / sum);
 }
 
 } // namespace
@@ -87,7 +93,10 @@ static void paged_attention(mt_context *ctx, const mt_paged_attention_args &a, v
   }
   MT_BY_TYPE(a.q.dtype, {
     MT_LAUNCH((keep_kernel<T>), blocks_for(length(a.k), 256), 256, 0, stream_of(ctx), a);
-    MT_LAUNCH((attend_kernel<T>), blocks_for(heads, WARPS), WARPS * 32, 0, stream_of(ctx), a);
+    if (last(a.q) <= 256)
+      MT_LAUNCH((attend_kernel<T, 256 / 32>), blocks_for(heads, WARPS), WARPS * 32, 0, stream_of(ctx), a);
+    else
+      MT_LAUNCH((attend_kernel<T, MOST>), blocks_for(heads, WARPS), WARPS * 32, 0, stream_of(ctx), a);
   })
 }
 

@@ -11,8 +11,9 @@ const PagedBlock = 16
 //
 // Q, O [rows, groups, heads per group, d]; K, V [rows, groups, 1, d], value dtype, any
 // strides on the first three dimensions. Cache [blocks, groups, 2, PagedBlock·d]: of a
-// block and group its keys [d, PagedBlock], then its values [PagedBlock, d]. Rows [rows,
-// 2]: sequence and position; Tables [sequences, most]: a sequence's blocks, in order.
+// block and group its keys [d, PagedBlock], then its values [PagedBlock, d]. Without a V the
+// values are the keys, which are kept once: Cache [blocks, groups, 1, PagedBlock·d], of a block
+// and group [PagedBlock, d]. Rows [rows, 2]: sequence and position; Tables [sequences, most]: a sequence's blocks, in order.
 //
 //op:paged_attention
 type PagedAttentionArgs struct {
@@ -33,8 +34,12 @@ func (a *PagedAttentionArgs) check() bool {
 		return false
 	}
 	rows, groups := a.Q.Shape[0], a.Q.Shape[1]
-	return same(a.O, a.Q) && same(a.V, a.K) && shaped(a.K, rows, groups, 1, a.Q.Last()) &&
-		shaped(a.Cache, a.Cache.Shape[0], groups, 2, PagedBlock*a.Q.Last()) && a.Cache.Contiguous() &&
+	sides := int64(1)
+	if a.V.Given() {
+		sides = 2
+	}
+	return same(a.O, a.Q) && (sides == 1 || same(a.V, a.K)) && shaped(a.K, rows, groups, 1, a.Q.Last()) &&
+		shaped(a.Cache, a.Cache.Shape[0], groups, sides, PagedBlock*a.Q.Last()) && a.Cache.Contiguous() &&
 		shaped(a.Rows, rows, 2) && slopesFit(a.Slopes, groups*a.Q.Shape[2], 0) && optional(a.Sinks, groups*a.Q.Shape[2])
 }
 
@@ -43,5 +48,5 @@ func (a *PagedAttentionArgs) main() Tensor { return a.Q }
 // work counts every row as seeing half of the longest table.
 func (a *PagedAttentionArgs) work() Work {
 	keys := float64(a.Tables.Last() * PagedBlock / 2)
-	return Work{4 * float64(a.Q.Len()) * keys, size(a.Q, a.K, a.V, a.O) + keys*float64(a.Tables.Shape[0]*a.K.Shape[1]*a.K.Last()*2)*float64(a.K.DType.Size())}
+	return Work{4 * float64(a.Q.Len()) * keys, size(a.Q, a.K, a.V, a.O) + keys*float64(a.Tables.Shape[0]*a.K.Shape[1]*a.K.Last()*a.Cache.Shape[2])*float64(a.K.DType.Size())}
 }

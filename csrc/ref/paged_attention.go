@@ -34,6 +34,10 @@ func (p *paged) keep(row int64) {
 	for g := range p.K.Shape[1] {
 		at, inside := p.block(row, int64(p.rows[2*row+1]), g)
 		load(x, p.K, row*p.K.Stride[0]+g*p.K.Stride[1])
+		if !p.V.Given() {
+			store(p.Cache, at+inside*p.d, x)
+			continue
+		}
 		for j := range p.d {
 			store(p.Cache, at+j*device.PagedBlock+inside, x[j:j+1])
 		}
@@ -70,7 +74,10 @@ func (p *paged) attend(row int64) {
 		for i, x := range scores {
 			x *= factor
 			at, inside := p.block(row, from+int64(i), g)
-			load(v, p.Cache, at+p.Cache.Stride[2]+inside*p.d)
+			if p.V.Given() {
+				at += p.Cache.Stride[2]
+			}
+			load(v, p.Cache, at+inside*p.d)
 			axpy(o, x, v)
 		}
 		store(p.O, row*p.O.Stride[0]+g*p.O.Stride[1]+h*p.O.Stride[2], o)
@@ -81,8 +88,12 @@ func (p *paged) attend(row int64) {
 func (p *paged) score(q []float64, row, position, group int64) float64 {
 	at, inside := p.block(row, position, group)
 	key, sum := make([]float64, 1), 0.0
+	first, step := at+inside, int64(device.PagedBlock)
+	if !p.V.Given() {
+		first, step = at+inside*p.d, 1
+	}
 	for j, x := range q {
-		load(key, p.Cache, at+int64(j)*device.PagedBlock+inside)
+		load(key, p.Cache, first+int64(j)*step)
 		sum += x * key[0]
 	}
 	return float64(p.Scale) * sum

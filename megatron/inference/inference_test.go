@@ -157,9 +157,11 @@ func headsByLayer(m *spec.Model) {
 }
 
 // Claim: extending a cache gives the numbers of one pass over the whole text,
-// for learned positions, RoPE with grouped queries, ALiBi, and states of gated delta nets and convolutions.
+// for learned positions, RoPE with grouped queries, ALiBi, latent attention, whose cache holds latents, layers that read
+// the keys of others, and states of gated delta nets and convolutions.
 func TestCacheEqualsWholePass(t *testing.T) {
 	for name, change := range map[string]func(*spec.Model){
+		"latent": latent, "shared keys": sharedKeys,
 		"learned": nil,
 		"rope": func(m *spec.Model) {
 			m.Position, m.MaxPositions, m.Context, m.NumQueryGroups = spec.PositionRope, 0, 24, 1

@@ -120,6 +120,9 @@ func (s *session) copied(block int32) int32 {
 	fresh := s.pool.take()
 	for _, k := range s.kv {
 		for _, layer := range k.Layers {
+			if !layer.Given() { // its keys are another layer's
+				continue
+			}
 			s.g.Device.Copy(layer.At(int64(fresh)), layer.At(int64(block)))
 		}
 	}

@@ -17,6 +17,7 @@ type attention struct {
 	layer        int   // global, 0-based
 	borrowed     bool  // keys and values are another layer's
 	source       int   // with borrowed, whose
+	elsewhere    bool  // who has this attention keeps keys and values of prompts that ranks share
 	lends        bool  // later layers read its keys and values
 	groups       int64 // query groups here
 	perGroup     int64 // query heads of each, here
@@ -294,16 +295,16 @@ func (a *attention) paged(p *Pass, o Tensor, h heads, cache, tables, rows Tensor
 	p.D.PagedAttention(call)
 }
 
-// keep puts the keys and values of a text's first positions, [n, groups, 2, d], into the
-// first blocks, in order.
+// keep puts the keys and values of a text's first positions, [n, groups, 2, d], or keys that are values
+// too, [n, groups, 1, d], into the first blocks, in order.
 func (a *attention) keep(p *Pass, all Tensor) {
-	blocks, d, n := p.Paged.Layers[a.layer-p.Paged.First], a.channels, all.Shape[0]
+	blocks, d, n, sides := p.Paged.Layers[a.layer-p.Paged.First], a.channels, all.Shape[0], all.Shape[2]
 	copyTo := func(first, count, rows int64) { // blocks, and rows of each
 		to, from := blocks.Slice(0, first, count), all.Slice(0, first*device.PagedBlock, n-first*device.PagedBlock)
 		shape := []int64{count, rows, a.groups, d}
-		for v := range int64(2) { // keys lie [d, PagedBlock], values [PagedBlock, d]
+		for v := range sides { // keys lie [d, PagedBlock], values, and keys that are values too, [PagedBlock, d]
 			row, channel := int64(1), int64(device.PagedBlock)
-			if v == 1 {
+			if v == sides-1 {
 				row, channel = d, 1
 			}
 			p.D.Copy(device.Strided(to.Slice(2, v, 1).Data, to.DType, shape, []int64{to.Stride[0], row, to.Stride[1], channel}),

@@ -28,7 +28,7 @@ func newLatent(m *spec.Model, layer int, name string, p Parallel) *latent {
 	l, r := m.Latent, p.region()
 	heads := int64(m.NumAttentionHeads)
 	a := &latent{l: l, region: r, rank: int64(l.KVRank), ropeDim: int64(l.RopeDim), nope: int64(l.QKDim), v: int64(l.VDim), heads: heads / int64(r.Size()),
-		attention: &attention{m: m, layer: layer, groups: heads / int64(r.Size()), perGroup: 1, firstHead: heads / int64(r.Size()) * int64(r.Rank()), channels: int64(l.Channels()),
+		attention: &attention{m: m, layer: layer, elsewhere: true, groups: heads / int64(r.Size()), perGroup: 1, firstHead: heads / int64(r.Size()) * int64(r.Rank()), channels: int64(l.Channels()),
 			proj: mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_proj", Out: int64(m.HiddenSize), In: heads * int64(l.VDim), Bias: m.LinearBias, Init: outputInit(m)})},
 	}
 	a.context, a.kind = p.contextOf(layer)
@@ -93,32 +93,51 @@ func (a *latent) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, erro
 	if err := a.queries(p, s, saved, x); err != nil {
 		return nil, err
 	}
-	if err := a.keysAndValues(p, s, saved, x); err != nil {
-		return nil, err
-	}
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
-	tokens, d := p.Tokens(), a.channels
-	wide := s.Alloc(p.DType, tokens, a.heads*d)
-	saved.o = wide
-	if a.v < d {
-		saved.o = s.Alloc(p.DType, tokens, a.heads*a.v)
+	shared, err := a.latents(p, s, tmp, saved, x)
+	if err != nil {
+		return nil, err
 	}
-	if p.Paged != nil && a.hasAll(p) {
-		a.overBlocks(p, &attentionSaved{attention: a.attention, used: saved.used, o: wide})
-	} else {
-		var err error
-		if saved.core, err = a.exchange(p).forward(p, s, a.core(), a.headsOf(wide), saved.used); err != nil {
-			return nil, err
-		}
+	saved.o = s.Alloc(p.DType, p.Tokens(), a.heads*a.v)
+	switch {
+	case p.Paged != nil && a.hasAll(p):
+		err = a.overLatents(p, saved, shared, p.Paged.Layers[a.layer-p.Paged.First], p.Paged.Tables, p.Paged.Rows)
+	case p.AsGenerated != nil && !p.Grad:
+	default:
+		err = a.overHeads(p, s, tmp, saved, shared)
+	}
+	if at := p.AsGenerated; at != nil && err == nil {
+		err = a.overLatents(p, saved, shared, tmp.Alloc(p.DType, a.cacheShape(at.Blocks)...), at.Tables, at.Rows)
+	}
+	if err != nil || !y.Given() {
+		return saved, err
+	}
+	return saved, a.proj.Forward(p.D, &p.Hooks, y, saved.o)
+}
+
+// overHeads sets saved.o to the attention of keys and values of all heads.
+func (a *latent) overHeads(p *Pass, s, tmp *device.Scope, saved *latentSaved, shared Tensor) (err error) {
+	if err := a.keysAndValues(p, s, saved, shared); err != nil {
+		return err
+	}
+	tokens, d := p.Tokens(), a.channels
+	wide := saved.o
+	if a.v < d {
+		wide = s.Alloc(p.DType, tokens, a.heads*d)
+	}
+	trained := *p // without generation's attention, which is over latents
+	trained.AsGenerated = nil
+	if saved.core, err = a.exchange(&trained).forward(&trained, s, a.core(), a.headsOf(wide), saved.used); err != nil {
+		return err
 	}
 	if a.v < d {
 		p.D.Copy(saved.o.Reshape(tokens, a.heads, a.v), wide.Reshape(tokens, a.heads, d).Slice(2, 0, a.v))
 	}
-	if !y.Given() {
-		return saved, nil
+	if p.Paged != nil { // a prompt that ranks share
+		return a.keepLatents(p, saved, shared)
 	}
-	return saved, a.proj.Forward(p.D, &p.Hooks, y, saved.o)
+	return nil
 }
 
 // queries makes the queries of the heads here, rotated.
@@ -147,9 +166,9 @@ func (a *latent) queries(p *Pass, s *device.Scope, saved *latentSaved, x Tensor)
 	return nil
 }
 
-// keysAndValues makes the keys and values of the heads here from their latent.
-func (a *latent) keysAndValues(p *Pass, s *device.Scope, saved *latentSaved, x Tensor) error {
-	tokens := p.Tokens()
+// latents makes what keys and values are made of: the latents of the rows here, in saved, and the rotary keys of all
+// tokens, rotated, in tmp.
+func (a *latent) latents(p *Pass, s, tmp *device.Scope, saved *latentSaved, x Tensor) (shared Tensor, err error) {
 	saved.kv = s.Alloc(p.DType, x.Shape[0], a.rank+a.ropeDim)
 	a.kvDown.Forward(p.D, saved.kv, x)
 	low := saved.kv.Slice(1, 0, a.rank)
@@ -159,19 +178,22 @@ func (a *latent) keysAndValues(p *Pass, s *device.Scope, saved *latentSaved, x T
 	} else {
 		p.D.Copy(saved.kNormed, low)
 	}
-	tmp := p.D.Arena.Scope(device.Activations)
+	own := tmp.Alloc(p.DType, x.Shape[0], a.ropeDim)
+	p.D.Copy(own, saved.kv.Slice(1, a.rank, a.ropeDim))
+	if shared, err = mpu.Enter(a.region, tmp, own); err == nil {
+		a.turn(p, shared.Reshape(p.Tokens(), 1, 1, a.ropeDim), 0)
+	}
+	return shared, err
+}
+
+// keysAndValues makes the keys and values of the heads here from their latents and the rotary keys.
+func (a *latent) keysAndValues(p *Pass, s *device.Scope, saved *latentSaved, shared Tensor) error {
+	tmp, tokens := p.D.Arena.Scope(device.Activations), p.Tokens()
 	defer tmp.Release()
 	made := tmp.Alloc(p.DType, tokens, a.heads*(a.nope+a.v))
 	if err := a.kvUp.Forward(p.D, &p.Hooks, made, saved.kNormed, device.NoEpilogue, Tensor{}); err != nil {
 		return err
 	}
-	own := tmp.Alloc(p.DType, x.Shape[0], a.ropeDim)
-	p.D.Copy(own, saved.kv.Slice(1, a.rank, a.ropeDim))
-	shared, err := mpu.Enter(a.region, tmp, own) // the rotary key of every token
-	if err != nil {
-		return err
-	}
-	a.turn(p, shared.Reshape(tokens, 1, 1, a.ropeDim), 0)
 	byHead := made.Reshape(tokens, a.heads, a.nope+a.v)
 	key := s.Alloc(p.DType, tokens, a.heads, a.channels)
 	if a.channels > a.nope+a.ropeDim {

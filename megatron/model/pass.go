@@ -131,9 +131,9 @@ func (p *Pass) dropout(rate float64, name string, position int64) device.Dropout
 // any number; see device.PagedAttentionArgs. Of a pass whose positions ranks share the rows
 // are the first of one sequence, which then has the first blocks.
 type Paged struct {
-	First        int // global number of the stage's first layer; the others follow it
-	Layers       []Tensor
-	Tables, Rows Tensor // i32 [sequences, most], [tokens, 2]; of this pass
+	First        int      // global number of the stage's first layer; the others follow it
+	Layers       []Tensor // none where a layer reads another's
+	Tables, Rows Tensor   // i32 [sequences, most], [tokens, 2]; of this pass
 }
 
 // positionTables are made once for all layers of a stage that use them.

@@ -35,7 +35,7 @@ func deltaCases() (cases []Case) {
 			{1, 70, 33, 3, true, 1}, {2, 9, 130, 3, false, 1}} {
 			cases = append(cases, convForwardCase(d, s), convBackwardCase(d, s))
 		}
-		for _, s := range []pagedShape{{[][2]int64{{0, 1}}, 1, 1, 16}, {[][2]int64{{30, 1}, {0, 5}, {15, 1}, {31, 33}}, 2, 2, 32}, {[][2]int64{{3, 40}}, 1, 3, 64}} {
+		for _, s := range []pagedShape{{[][2]int64{{0, 1}}, 1, 1, 16, false}, {[][2]int64{{30, 1}, {0, 5}, {15, 1}, {31, 33}}, 2, 2, 32, false}, {[][2]int64{{3, 40}}, 1, 3, 64, false}} {
 			cases = append(cases, pagedConvCase(d, s, 0), pagedConvCase(d, s, 1), pagedDeltaCase(d, s))
 		}
 		for _, n := range []int64{1, 17, 64, 1001} {

@@ -172,7 +172,7 @@ func (r drawer) attentions() []Case {
 
 func (r drawer) paged() []Case {
 	for {
-		s, blocks := pagedShape{groups: r.size(1, 3), heads: r.size(1, 5), d: r.size(1, 256)}, int64(0)
+		s, blocks := pagedShape{groups: r.size(1, 3), heads: r.size(1, 5), d: r.size(1, 256), one: r.yes(3)}, int64(0)
 		for range r.size(1, 5) {
 			q := [2]int64{r.size(0, 129), r.size(1, 33)}
 			s.sequences = append(s.sequences, q)

@@ -11,6 +11,7 @@ import (
 type pagedShape struct {
 	sequences        [][2]int64
 	groups, heads, d int64
+	one              bool // values are the keys
 }
 
 func pagedCases() []Case {
@@ -18,13 +19,13 @@ func pagedCases() []Case {
 	plain := attentionOptions{window: -1}
 	for _, d := range valueTypes {
 		for _, s := range []pagedShape{
-			{[][2]int64{{0, 1}}, 1, 1, 4}, {[][2]int64{{0, 17}}, 1, 2, 16}, {[][2]int64{{300, 1}, {0, 5}, {15, 1}, {16, 2}, {31, 33}}, 2, 1, 64},
-			{[][2]int64{{7, 1}, {200, 1}, {64, 1}}, 2, 4, 20}, {[][2]int64{{3, 40}}, 1, 1, 80}, {[][2]int64{{1, 3}, {90, 1}}, 1, 3, 5}, {[][2]int64{{50, 9}}, 1, 1, 128},
-			{[][2]int64{{20, 2}}, 1, 1, 256},
+			{[][2]int64{{0, 1}}, 1, 1, 4, false}, {[][2]int64{{0, 17}}, 1, 2, 16, false}, {[][2]int64{{300, 1}, {0, 5}, {15, 1}, {16, 2}, {31, 33}}, 2, 1, 64, false},
+			{[][2]int64{{7, 1}, {200, 1}, {64, 1}}, 2, 4, 20, false}, {[][2]int64{{3, 40}}, 1, 1, 80, false}, {[][2]int64{{1, 3}, {90, 1}}, 1, 3, 5, false}, {[][2]int64{{50, 9}}, 1, 1, 128, false},
+			{[][2]int64{{20, 2}}, 1, 1, 256, false}, {[][2]int64{{0, 1}}, 1, 1, 4, true}, {[][2]int64{{33, 6}, {0, 3}, {90, 1}}, 1, 6, 13, true}, {[][2]int64{{50, 3}, {7, 1}}, 1, 3, 576, true},
 		} {
 			cases = append(cases, pagedCase(d, s, plain))
 		}
-		several := pagedShape{[][2]int64{{40, 20}, {0, 30}, {99, 1}}, 2, 2, 32}
+		several := pagedShape{[][2]int64{{40, 20}, {0, 30}, {99, 1}}, 2, 2, 32, false}
 		for _, o := range []attentionOptions{{window: 0}, {window: 1}, {window: 7}, {window: 64}, {window: -1, alibi: true}, {window: -1, loud: true}, {window: 20, alibi: true}, {window: -1, chunk: 9}} {
 			cases = append(cases, pagedCase(d, several, o))
 		}
@@ -72,17 +73,21 @@ func pagedCase(d device.DType, s pagedShape, o attentionOptions) Case {
 		a.Rows = e.Make("rows", device.I32, func(i int) float64 { return places[i] }, rows, 2)
 		qkv := e.In("QKV", d, rows, s.groups*(s.heads+2)*s.d)
 		a.Q, a.K, a.V = splitHeads(qkv, s.groups, s.heads, s.d)
+		sides := int64(2)
+		if s.one {
+			a.V, sides = device.Tensor{}, 1
+		}
 		a.Cache = e.Changes(e.Make("cache", d, func(i int) float64 {
 			at, side := int64(i)%(device.PagedBlock*s.d), int64(i)/(device.PagedBlock*s.d)
 			inside := at % device.PagedBlock // keys
-			if side%2 == 1 {
+			if s.one || side%2 == 1 {
 				inside = at / s.d // values
 			}
-			if inside >= filled[side/2/s.groups] {
+			if inside >= filled[side/sides/s.groups] {
 				return math.NaN()
 			}
 			return e.unit()
-		}, blocks, s.groups, 2, device.PagedBlock*s.d), Tol{})
+		}, blocks, s.groups, sides, device.PagedBlock*s.d), Tol{})
 		if o.alibi {
 			a.Slopes = e.Make("slopes", device.F32, func(i int) float64 { return math.Pow(2, -float64(i+1)) }, s.groups*s.heads)
 		}
@@ -94,5 +99,8 @@ func pagedCase(d device.DType, s pagedShape, o attentionOptions) Case {
 		return func() { e.Dev.PagedAttention(a) }
 	}
 	name := fmt.Sprintf("%s %d rows of %d sequences to %d %dx%d heads of %d%s", d, rows, len(s.sequences), longest, s.groups, s.heads, s.d, o)
+	if s.one {
+		name += ", values are keys"
+	}
 	return Case{device.OpPagedAttention, name, setup, attentionWork(d, attentionShape{1, rows, longest, 0, s.groups, s.heads, s.d}, 2)}
 }

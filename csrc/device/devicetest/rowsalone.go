@@ -19,7 +19,8 @@ func RowsAlone(t *testing.T, dev *device.Device) {
 			t.Run(fmt.Sprint(d, " matmul of depth ", k), func(t *testing.T) { matmulByRow(t, dev, d, k) })
 		}
 		for _, window := range []int32{-1, 20} {
-			t.Run(fmt.Sprint(d, " paged attention, window ", window), func(t *testing.T) { pagedByRow(t, dev, d, window) })
+			t.Run(fmt.Sprint(d, " paged attention, window ", window), func(t *testing.T) { pagedByRow(t, dev, d, window, false) })
+			t.Run(fmt.Sprint(d, " paged attention whose values are keys, window ", window), func(t *testing.T) { pagedByRow(t, dev, d, window, true) })
 		}
 	}
 }
@@ -60,7 +61,7 @@ func matmulByRow(t *testing.T, dev *device.Device, d device.DType, k int64) {
 }
 
 // pagedByRow prefills a sequence at once, in pieces, and row by row beside others.
-func pagedByRow(t *testing.T, dev *device.Device, d device.DType, window int32) {
+func pagedByRow(t *testing.T, dev *device.Device, d device.DType, window int32, one bool) {
 	const rows, groups, heads, channels, blocks = 70, 2, 2, 40, 12
 	s := dev.Arena.Scope(device.Activations)
 	defer s.Release()
@@ -70,7 +71,11 @@ func pagedByRow(t *testing.T, dev *device.Device, d device.DType, window int32) 
 	tables := s.Alloc(device.I32, 2, 5)
 	device.WriteSlice(dev, tables, []int32{3, 1, 7, 0, 10, 2, 4, 5, 8, 9})
 	run := func(pieces ...int64) []byte {
-		cache, o := s.Alloc(d, blocks, groups, 2, device.PagedBlock*channels), s.Alloc(d, 2*rows, groups, heads, channels)
+		sides := int64(2)
+		if one {
+			sides = 1
+		}
+		cache, o := s.Alloc(d, blocks, groups, sides, device.PagedBlock*channels), s.Alloc(d, 2*rows, groups, heads, channels)
 		at := int64(0)
 		for _, n := range pieces { // of both sequences, the rows of the second behind
 			for _, n := range [][2]int64{{at, n}, {rows + at, n}} {
@@ -80,8 +85,12 @@ func pagedByRow(t *testing.T, dev *device.Device, d device.DType, window int32) 
 				}
 				at := s.Alloc(device.I32, n[1], 2)
 				device.WriteSlice(dev, at, places)
-				dev.PagedAttention(device.PagedAttentionArgs{O: o.Slice(0, n[0], n[1]), Q: q.Slice(0, n[0], n[1]), K: k.Slice(0, n[0], n[1]), V: v.Slice(0, n[0], n[1]),
-					Cache: cache, Tables: tables, Rows: at, Window: window, Scale: 0.2})
+				call := device.PagedAttentionArgs{O: o.Slice(0, n[0], n[1]), Q: q.Slice(0, n[0], n[1]), K: k.Slice(0, n[0], n[1]),
+					Cache: cache, Tables: tables, Rows: at, Window: window, Scale: 0.2}
+				if !one {
+					call.V = v.Slice(0, n[0], n[1])
+				}
+				dev.PagedAttention(call)
 			}
 			at += n
 		}
