@@ -6,7 +6,7 @@
 // Reading order: param.go (a parameter, its family and how it starts), pieces.go (which
 // part of a global tensor lies where, also in a stretch of a ZeRO buffer), initialize.go
 // (initial values), positions.go (which rows are here), mappings.go (what enters and leaves
-// a tensor-parallel region), hooks.go (whom a pass tells what it uses), linear.go, tiles.go
+// a tensor-parallel region), hooks.go (whom a pass tells what it uses), linear.go, fp8.go (operands of 8 bits), tiles.go
 // (weights that come in parts), embedding.go, crossentropy.go;
 // dispatch.go and travel.go (tokens to experts and back), experts.go.
 //

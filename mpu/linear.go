@@ -10,6 +10,7 @@ type LinearConfig struct {
 	Out, In int64  // of the global matrix
 	Bias    bool
 	Init    Init
+	FP8     *FP8 // nil: operands are not rounded
 
 	// Of a column-parallel layer:
 	Rows         [][2]int64 // stretches {first, rows} of W here; nil: an even share
@@ -49,6 +50,7 @@ type ColumnParallelLinear struct {
 	sharers                  Region // of shared rows
 	order                    [][2]int64
 	adapter                  *adapter // nil: none
+	fp8                      *FP8
 }
 
 // NewColumnParallelLinear makes the layer. Gated fc1 has two stretches of rows a
@@ -58,7 +60,7 @@ func NewColumnParallelLinear(r Region, c LinearConfig) *ColumnParallelLinear {
 		n := c.Out / int64(r.Size())
 		c.Rows = [][2]int64{{n * int64(r.Rank()), n}}
 	}
-	l := &ColumnParallelLinear{region: r, gather: c.GatherOutput && r.Size() > 1, order: c.LeafOrder}
+	l := &ColumnParallelLinear{region: r, gather: c.GatherOutput && r.Size() > 1, order: c.LeafOrder, fp8: c.FP8}
 	if r.Leaves > 0 && len(c.Rows) > 1 {
 		l.stretches = int32(len(c.Rows))
 	}
@@ -157,9 +159,10 @@ func (l *ColumnParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.T
 	}
 	// Rows from..from+n: a product for each part of the weight [rows, in], in stretches that fit memory.
 	err = l.region.gathered(w, whole, x, func(x device.Tensor, from, n int64) error {
+		operand := l.fp8.input(d, s, x)
 		for _, p := range parts {
 			err := p.weight.byRows(d, h, x.DType, func(weight device.Tensor, row, rows int64) {
-				a := device.MatmulArgs{C: own.Slice(0, from, n).Slice(1, p.from+row, rows), A: x, B: weight, TransB: 1, Epilogue: epilogue, ByRow: l.region.byRow(), Leaves: l.region.one()}
+				a := device.MatmulArgs{C: own.Slice(0, from, n).Slice(1, p.from+row, rows), A: operand, B: l.fp8.weight(d, s, weight), TransB: 1, Epilogue: epilogue, ByRow: l.region.byRow(), Leaves: l.region.one()}
 				if aux.Given() {
 					a.Aux = aux.Slice(0, from, n).Slice(1, p.from+row, rows)
 				}
@@ -200,7 +203,7 @@ func (l *ColumnParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x de
 	}
 	whole, joining := entering(l.region, s, x)
 	dwhole := leaving(l.region, s, dx)
-	if err := l.inputGradient(d, h, parts, dwhole, dy); err != nil {
+	if err := l.inputGradient(d, h, s, parts, dwhole, l.fp8.gradient(d, s, dy)); err != nil {
 		return err
 	}
 	if err := wait(joining); err != nil {
@@ -210,22 +213,22 @@ func (l *ColumnParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x de
 		return err
 	}
 	summing := leave(l.region, d, dx, dwhole)
+	dy8, x8 := l.fp8.gradientOverTokens(d, s, dy), l.fp8.inputOverTokens(d, s, whole)
 	for _, p := range l.parts() { // a weight with a magnitude is frozen
 		if l.region.Leaves > 0 && p.sharers != nil && p.sharers.Rank() > 0 {
 			continue // all sharers have the complete dy of these rows, and the first adds their gradient
 		}
-		dp := dy.Slice(1, p.from, p.n)
-		if err := p.weight.addGradient(d, h, dp, whole); err != nil {
+		if err := p.weight.addGradient(d, h, dy8.Slice(1, p.from, p.n), x8); err != nil {
 			return err
 		}
-		biasGradient(d, h, p.bias, dp)
+		biasGradient(d, h, p.bias, dy.Slice(1, p.from, p.n))
 	}
 	return wait(summing)
 }
 
 // inputGradient sets dx = dy·W over this rank's columns of dy. Several parts are
 // added up in f32.
-func (l *ColumnParallelLinear) inputGradient(d *device.Device, h *Hooks, parts []part, dx, dy device.Tensor) error {
+func (l *ColumnParallelLinear) inputGradient(d *device.Device, h *Hooks, s *device.Scope, parts []part, dx, dy device.Tensor) error {
 	if l.order != nil {
 		l.orderedGradient(d, parts, dx, dy)
 		return nil
@@ -237,7 +240,7 @@ func (l *ColumnParallelLinear) inputGradient(d *device.Device, h *Hooks, parts [
 	}
 	for i, p := range parts {
 		err := p.weight.byColumns(d, h, dy.DType, func(weight device.Tensor, from, n int64) {
-			d.Matmul(device.MatmulArgs{C: sum.Slice(1, from, n), A: dy.Slice(1, p.from, p.n), B: weight, Accumulate: int32(min(i, 1)), Leaves: l.region.Share(), Stretches: l.stretches})
+			d.Matmul(device.MatmulArgs{C: sum.Slice(1, from, n), A: dy.Slice(1, p.from, p.n), B: l.fp8.weight(d, s, weight), Accumulate: int32(min(i, 1)), Leaves: l.region.Share(), Stretches: l.stretches})
 		})
 		if err != nil {
 			return err
@@ -258,13 +261,17 @@ func (l *ColumnParallelLinear) orderedGradient(d *device.Device, parts []part, d
 		n += c[1]
 	}
 	columns, weight := s.Alloc(dy.DType, dy.Shape[0], n), s.Alloc(dy.DType, n, dx.Last())
+	values := make([]device.Tensor, len(parts))
+	for i, p := range parts {
+		values[i] = l.fp8.weight(d, s, p.weight.Value)
+	}
 	at := int64(0)
 	for _, c := range l.order {
 		d.Copy(columns.Slice(1, at, c[1]), dy.Slice(1, c[0], c[1]))
-		for _, p := range parts {
+		for i, p := range parts {
 			from, to := max(c[0], p.from), min(c[0]+c[1], p.from+p.n)
 			if from < to {
-				d.Copy(weight.Slice(0, at+from-c[0], to-from), p.weight.Value.Slice(0, from-p.from, to-from))
+				d.Copy(weight.Slice(0, at+from-c[0], to-from), values[i].Slice(0, from-p.from, to-from))
 			}
 		}
 		at += c[1]
@@ -280,6 +287,7 @@ type RowParallelLinear struct {
 	region       Region
 	whole, add   bool
 	adapter      *adapter // nil: none
+	fp8          *FP8
 }
 
 // NewRowParallelLinear makes the layer with its share of the columns of the
@@ -289,7 +297,7 @@ func NewRowParallelLinear(r Region, c LinearConfig) *RowParallelLinear {
 	w := &Param{Name: c.Name + ".weight", Init: c.Init, Global: []int64{c.Out, c.In}, Shape: []int64{c.Out, n}, Owner: true,
 		Pieces: []Piece{{From: []int64{0, n * int64(r.Rank())}, Size: []int64{c.Out, n}}}}
 	w.tiled(c.Tiles)
-	l := &RowParallelLinear{region: r, Weight: w, whole: c.InputIsWhole && r.Size() > 1, add: c.AddBias && c.Bias}
+	l := &RowParallelLinear{region: r, Weight: w, whole: c.InputIsWhole && r.Size() > 1, add: c.AddBias && c.Bias, fp8: c.FP8}
 	if c.Bias {
 		l.Bias = Whole(c.Name+".bias", Init{Kind: InitConstant}, c.Out)
 		l.Bias.Outside(r)
@@ -319,9 +327,10 @@ func (l *RowParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.Tens
 	if err != nil {
 		return err
 	}
+	operand := l.fp8.input(d, s, x)
 	err = l.region.scattered(d, s, y, func(sum device.Tensor, from, n int64) error {
 		err := parts[0].weight.byRows(d, h, x.DType, func(weight device.Tensor, row, rows int64) {
-			d.Matmul(device.MatmulArgs{C: sum.Slice(1, row, rows), A: x.Slice(0, from, n), B: weight, TransB: 1, ByRow: l.region.byRow(), Leaves: l.region.Share()})
+			d.Matmul(device.MatmulArgs{C: sum.Slice(1, row, rows), A: operand.Slice(0, from, n), B: l.fp8.weight(d, s, weight), TransB: 1, ByRow: l.region.byRow(), Leaves: l.region.Share()})
 		})
 		ad.forward(d, h, sum, x.Slice(0, from, n), from)
 		return err
@@ -356,7 +365,7 @@ func (l *RowParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x devic
 	// dx, in rows as they arrive; the weight [out, in/tp] in stretches of columns.
 	err = l.region.gathered(joining, whole, dy, func(dy device.Tensor, from, n int64) error {
 		return parts[0].weight.byColumns(d, h, dy.DType, func(weight device.Tensor, column, columns int64) {
-			d.Matmul(device.MatmulArgs{C: own.Slice(0, from, n).Slice(1, column, columns), A: dy, B: weight, Leaves: l.region.one()})
+			d.Matmul(device.MatmulArgs{C: own.Slice(0, from, n).Slice(1, column, columns), A: l.fp8.gradient(d, s, dy), B: l.fp8.weight(d, s, weight), Leaves: l.region.one()})
 		})
 	})
 	if err != nil {
@@ -366,7 +375,7 @@ func (l *RowParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x devic
 	if err := l.adapter.backward(d, h, own, whole, x, 0); err != nil {
 		return err
 	}
-	if err := l.Weight.addGradient(d, h, whole, x); err != nil {
+	if err := l.Weight.addGradient(d, h, l.fp8.gradientOverTokens(d, s, whole), l.fp8.inputOverTokens(d, s, x)); err != nil {
 		return err
 	}
 	if l.whole {

@@ -43,6 +43,7 @@ const (
 	OpScaleRows
 	OpRowDots
 	OpPlaceChoices
+	OpRoundFP8
 	OpMatmul
 	OpMomentum
 	OpNormalize
@@ -114,6 +115,7 @@ var ops = [Ops]description{
 	OpScaleRows:             describe[ScaleRowsArgs]("scale_rows"),
 	OpRowDots:               describe[RowDotsArgs]("row_dots"),
 	OpPlaceChoices:          describe[PlaceChoicesArgs]("place_choices"),
+	OpRoundFP8:              describe[RoundFP8Args]("round_fp8"),
 	OpMatmul:                describe[MatmulArgs]("matmul"),
 	OpMomentum:              describe[MomentumArgs]("momentum"),
 	OpNormalize:             describe[NormalizeArgs]("normalize"),
@@ -269,6 +271,8 @@ func (d *Device) RowDots(out Tensor, x Tensor, y Tensor) {
 
 func (d *Device) PlaceChoices(a PlaceChoicesArgs) { d.run(OpPlaceChoices, unsafe.Pointer(&a)) }
 
+func (d *Device) RoundFP8(a RoundFP8Args) { d.run(OpRoundFP8, unsafe.Pointer(&a)) }
+
 func (d *Device) Matmul(a MatmulArgs) { d.run(OpMatmul, unsafe.Pointer(&a)) }
 
 func (d *Device) Momentum(a MomentumArgs) { d.run(OpMomentum, unsafe.Pointer(&a)) }
@@ -380,6 +384,7 @@ type Implementation interface {
 	ScaleRows(a *ScaleRowsArgs)
 	RowDots(a *RowDotsArgs)
 	PlaceChoices(a *PlaceChoicesArgs)
+	RoundFP8(a *RoundFP8Args)
 	Matmul(a *MatmulArgs)
 	Momentum(a *MomentumArgs)
 	Normalize(a *NormalizeArgs)
@@ -487,6 +492,8 @@ func Do(i Implementation, op Op, args unsafe.Pointer) {
 		i.RowDots((*RowDotsArgs)(args))
 	case OpPlaceChoices:
 		i.PlaceChoices((*PlaceChoicesArgs)(args))
+	case OpRoundFP8:
+		i.RoundFP8((*RoundFP8Args)(args))
 	case OpMatmul:
 		i.Matmul((*MatmulArgs)(args))
 	case OpMomentum:

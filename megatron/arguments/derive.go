@@ -31,6 +31,7 @@ func (p *parser) derive() {
 	p.checkGroups()
 	p.deriveLength()
 	p.deriveOptimizer()
+	p.deriveFP8()
 	p.deriveInvariant()
 	p.deriveRecompute()
 	p.checkSharedOverlap()

@@ -22,6 +22,8 @@ var dependents = []dependent{
 	{[]string{"sample-prompt"}, []string{"sample-tokens"}},
 	{[]string{"finetune-data"}, []string{"finetune-eval-data", "chat-template", "finetune-packing", "train-on-prompts", "no-data-shuffle", "beta", "preference-loss", "label-smoothing", "simpo-gamma", "sft-weight", "kto-desirable-weight", "kto-undesirable-weight", "ref-load"}},
 	{[]string{"fp16"}, []string{"loss-scale", "initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"}},
+	{[]string{"fp8-format"}, []string{"fp8-recipe", "first-last-layers-bf16"}},
+	{[]string{"first-last-layers-bf16"}, []string{"num-layers-at-start-in-bf16", "num-layers-at-end-in-bf16"}},
 	{[]string{"use-rope-scaling"}, []string{"rope-scaling-factor"}},
 	{[]string{"optimizer-cpu-offload"}, []string{"optimizer-offload-fraction"}},
 	{[]string{"mtp-num-layers"}, []string{"mtp-loss-scaling-factor", "mtp-use-repeated-layer", "mtp-detach-heads"}},

@@ -23,6 +23,7 @@ type Step struct {
 	Optimizer optimizer.Config
 
 	Precision        string // F32, BF16, FP16
+	FP8              FP8    // of the operands of linear layers' products
 	AttentionBackend string // auto, flash, fused, unfused, local
 	SeqLength        int
 	Seed             int64

@@ -61,6 +61,9 @@ func New(rank *ranks.Rank, c config.Step, s optimizer.Schedule) (*Engine, error)
 	if c.Leaves > 0 && d.Common != nil {
 		d.Common()
 	}
+	if err := c.CheckFP8(); err != nil {
+		return nil, err
+	}
 	// The stages of this pipeline rank.
 	parts, err := c.Split().Parts()
 	if err != nil {

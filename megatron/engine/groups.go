@@ -52,6 +52,12 @@ func parallelOf(r *ranks.Rank, c *config.Step) model.Parallel {
 	l := &c.Layout
 	p := model.Parallel{TP: r.Groups[topology.TP], ByRow: c.AsGenerated, SequenceParallel: l.SequenceParallel, Overlap: l.TPCommOverlap, Tiles: l.MemoryCentricTiling, Leaves: c.Leaves, DistributeSaved: l.DistributeSavedActivation,
 		Embedding: r.Groups[topology.Embedding], QuerySharers: r.Groups[topology.QuerySharers]}
+	if c.FP8.Format != "" {
+		p.FP8, p.KeepsOperands = &mpu.FP8{}, func(layer int) bool { return c.FP8.Keeps(layer, c.Model.NumLayers) }
+		if c.FP8.Format == config.FP8Hybrid {
+			p.FP8.Gradients = device.E5M2
+		}
+	}
 	if r.Sizes.CP > 1 {
 		p.Context, p.ContextHeads = r.Groups[topology.CP], l.ContextHeads()
 		for _, kind := range l.CPCommType {

@@ -43,10 +43,10 @@ func newAttention(m *spec.Model, layer int, name string, p Parallel) *attention 
 	h, d, r := int64(m.HiddenSize), int64(m.KVChannels), p.region()
 	mine := p.share(m)
 	a := &attention{m: m, layer: layer, borrowed: source != layer, source: source, lends: lends, groups: mine.groups, perGroup: mine.perGroup, firstHead: mine.firstHead, channels: d,
-		qkv: mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_qkv", Tiles: p.Tiles, Out: int64(m.QKVRows()), In: h, Rows: mine.rows, Shared: mine.shared,
+		qkv: mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_qkv", Tiles: p.Tiles, FP8: p.FP8, Out: int64(m.QKVRows()), In: h, Rows: mine.rows, Shared: mine.shared,
 			QKV:       [3]int64{int64(m.NumAttentionHeads/m.NumQueryGroups) * d, int64(min(1, m.KeyValues())) * d, int64(max(0, m.KeyValues()-1)) * d},
 			LeafOrder: p.leafOrder(m, mine), Bias: m.QKVBias, Init: mpu.Init{Std: m.InitStd}}),
-		proj: mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_proj", Tiles: p.Tiles, Out: h, In: int64(m.NumAttentionHeads) * d, Bias: m.HasProjBias(), Init: outputInit(m)}),
+		proj: mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_proj", Tiles: p.Tiles, FP8: p.FP8, Out: h, In: int64(m.NumAttentionHeads) * d, Bias: m.HasProjBias(), Init: outputInit(m)}),
 	}
 	a.context, a.kind = p.contextOf(layer)
 	switch {

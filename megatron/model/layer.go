@@ -25,6 +25,9 @@ type layer struct {
 func newLayer(m *spec.Model, number int, p Parallel, f Forget) *layer {
 	l := &layer{m: m, number: number, region: p.region()}
 	name := l.name()
+	if p.FP8 != nil && p.KeepsOperands(number) {
+		p.FP8 = nil
+	}
 	switch {
 	case m.DeltaAt(number):
 		l.attention = newDeltaNet(m, number, name+".self_attention", p)

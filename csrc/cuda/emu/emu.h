@@ -140,6 +140,7 @@ inline float __fdiv_rn(float x, float y) { return x / y; }
 inline float __fsqrt_rn(float x) { return sqrtf(x); }
 inline float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
 inline double __dmul_rn(double x, double y) { return x * y; }
+inline int __float_as_int(float f) { int x; memcpy(&x, &f, 4); return x; }
 inline float __int_as_float(int x) { float f; memcpy(&f, &x, 4); return f; }
 template <typename T> T __ldg(const T *p) { return *p; }
 

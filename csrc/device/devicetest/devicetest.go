@@ -34,7 +34,7 @@ func Cases() []Case {
 	var all []Case
 	for _, family := range []func() []Case{
 		matmulCases, normCases, activationCases, ropeCases, attentionCases, pagedCases, embeddingCases,
-		crossEntropyCases, sampleCases, dropoutCases, elementwiseCases, statsCases, exactCases, optimizerCases, muonCases, routerCases, expertCases, leafCases, partCases, deltaCases,
+		crossEntropyCases, sampleCases, dropoutCases, elementwiseCases, statsCases, exactCases, optimizerCases, muonCases, fp8Cases, routerCases, expertCases, leafCases, partCases, deltaCases,
 	} {
 		all = append(all, family()...)
 	}

@@ -255,7 +255,8 @@ func (r drawer) optimizers() []Case {
 
 func (r drawer) muon() []Case {
 	o := optimizerOptions{model: r.dtype(), none: r.yes(3), skip: r.yes(5)}
-	return []Case{momentumCase(r.size(0, 2049), r.yes(2), r.yes(5)), normuonCase(r.size(1, 129), r.size(1, 129), r.yes(5)), adamuonCase(r.size(0, 2049), r.yes(5)), normalizeCase(r.dtype(), r.size(0, 2049), pick(r, []float64{0, 2.5})),
+	blocks := pick(r, [][2]int64{{1, 128}, {128, 1}, {128, 128}})
+	return []Case{fp8Case(r.dtype(), int32(r.IntN(2)), [4]int64{r.size(0, 300), r.size(1, 300), blocks[0], blocks[1]}, r.pad()), momentumCase(r.size(0, 2049), r.yes(2), r.yes(5)), normuonCase(r.size(1, 129), r.size(1, 129), r.yes(5)), adamuonCase(r.size(0, 2049), r.yes(5)), normalizeCase(r.dtype(), r.size(0, 2049), pick(r, []float64{0, 2.5})),
 		polynomialCase(r.dtype(), r.size(0, 129), pick(r, []float32{0, 0.3})), followCase(r.size(0, 2049), o)}
 }
 

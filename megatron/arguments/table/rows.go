@@ -37,7 +37,7 @@ var (
 		distributedFlags, otherDistributedFlags,
 		trainingFlags, otherTrainingFlags,
 		optimizerFlags, muonFlags, stateOnHostFlags,
-		precisionFlags, noFP8Flags,
+		precisionFlags, fp8Flags, noFP8Flags,
 		recomputeFlags, offloadFlags,
 		checkpointFlags, otherCheckpointFlags,
 		dataFlags, otherDataFlags,

@@ -3,7 +3,7 @@ package table
 const (
 	GraphsOff   = "none"
 	wholeGraphs = "a graph contains forward and backward of a complete micro-batch, or the update"
-	noFP8       = "fp8 and fp4 are not supported; use --bf16"
+	noFP8       = "fp4, and this of fp8, is not supported; see docs/fp8.md"
 	collector   = "Python's garbage collector is not used"
 	noInjection = "use --inject, as in kill:rank=3:step=7 (docs/failures.md)"
 	noOffload   = "activations are not offloaded; use --recompute-granularity full to save memory"
@@ -104,13 +104,23 @@ var otherTrainingFlags = families(Training,
 		ints("save-params-interval save-activations-interval save-tokens-per-expert-interval save-wgrads-interval save-dgrads-interval"),
 		texts("dump-param-to-param-group-map")))
 
+// fp8Flags are of products whose operands are rounded to 8 bits.
+var fp8Flags = owned(Precision,
+	works("fp8-format", String, "", "FP8.Format", "round the operands of linear layers to 8 bits: e4m3, or hybrid, which has gradients in e5m2 (docs/fp8.md)").choices("e4m3", "hybrid"),
+	works("fp8-recipe", String, "blockwise", "FP8.Recipe", "scales of these operands: of blocks of 1x128, of weights 128x128").choices("blockwise").
+		but("use blockwise", "delayed", "tensorwise", "mxfp8", "custom").differs("the default is delayed there, which is not supported"),
+	works("first-last-layers-bf16", Switch, "", "FP8.FirstLastBF16", "do not round the operands of the first and the last layers"),
+	works("num-layers-at-start-in-bf16", Int, "1", "FP8.AtStart", "number of these first layers").from(0, sizes),
+	works("num-layers-at-end-in-bf16", Int, "1", "FP8.AtEnd", "number of these last layers").from(0, sizes),
+)
+
 // noFP8Flags choose number formats that are not computed with.
 var noFP8Flags = families(Precision,
 	allRefused(noFP8,
-		switches("no-fp8-wgrad/disable-fp8-wgrad fp8-output-proj fp4-param-gather fp8-param-gather first-last-layers-bf16 "+
+		switches("no-fp8-wgrad/disable-fp8-wgrad fp8-output-proj fp4-param-gather fp8-param-gather "+
 			"keep-fp8-transpose-cache reuse-grad-buf-for-mxfp8-param-ag use-kitchen-attention"),
-		ints("fp8-margin fp8-interval fp8-amax-history-len num-layers-at-start-in-bf16 num-layers-at-end-in-bf16"),
-		texts("fp8-format fp8-recipe fp8-quantizer-factory fp8-amax-compute-algo fp4-format fp4-recipe fp4-quantizer-factory "+
+		ints("fp8-margin fp8-interval fp8-amax-history-len"),
+		texts("fp8-quantizer-factory fp8-amax-compute-algo fp4-format fp4-recipe fp4-quantizer-factory "+
 			"te-precision-config-file kitchen-attention-backend")))
 
 // offloadFlags move activations to the host.

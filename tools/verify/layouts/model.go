@@ -68,12 +68,14 @@ const small = "--num-layers 8 --hidden-size 32 --num-attention-heads 8 --seq-len
 	"--tokenizer-type NullTokenizer --vocab-size 131 --make-vocab-size-divisible-by 1 --micro-batch-size 1 --global-batch-size 24 " +
 	"--train-iters 10 --initial-loss-scale 1024 --lr 1e-3 --lr-decay-style constant --weight-decay 0.1 --clip-grad 1.0 --seed 1234 --adam-eps " + epsilon
 
-// blocks are sizes besides with --optimizer adamw_8bit: two ranks can share every weight without cutting a block of codes.
+// blocks are sizes besides with --optimizer adamw_8bit and --fp8-format: two ranks can share every weight without cutting a block.
 const blocks = " --hidden-size 512 --ffn-hidden-size 512"
 
 // sizes are those of the model that is trained, with the optimizer that flags name.
 func sizes(flags []string) string {
-	if slices.ContainsFunc(flags, func(flag string) bool { return strings.HasSuffix(flag, optimizer.Adam8) }) {
+	if slices.ContainsFunc(flags, func(flag string) bool {
+		return strings.HasSuffix(flag, optimizer.Adam8) || strings.HasPrefix(flag, "--fp8-format")
+	}) {
 		return small + blocks
 	}
 	return small
@@ -172,6 +174,8 @@ func parse(name string, flags []string) (Model, error) {
 	case c.Leaves > 0: // no layout rounds otherwise
 	case o.Kind == optimizer.Lion || o.Muon.Vectors == optimizer.Lion && o.Matrices():
 		return Model{}, exitcode.Errorf(exitcode.Usage, "Lion steps by signs of gradients, which rounding decides where these are nearly 0; verify the model with --optimizer adam, or the bits with --bits")
+	case c.FP8.Format != "":
+		return Model{}, exitcode.Errorf(exitcode.Usage, "--fp8-format rounds to 8 bits, and a rounding before decides which where two are as near; verify the bits, with --bits")
 	case o.Kind == optimizer.Adam8:
 		return Model{}, exitcode.Errorf(exitcode.Usage, "--optimizer %s rounds moments to codes, and rounding decides which where two are as near; verify the bits, with --bits", o.Kind)
 	}

@@ -77,8 +77,8 @@ func Prove(models []Model, o Options) (*Report, error) {
 			told.next(&o, m.Name+": "+v.String())
 			row, err := r.row(m, v, o, want)
 			told.Done++
-			if errors.Is(err, optimizer.ErrCut) {
-				r.Refused["parts of "+optimizer.Adam8+"'s blocks"]++
+			if errors.Is(err, optimizer.ErrCut) || errors.Is(err, config.ErrFP8Cut) {
+				r.Refused["parts of blocks"]++
 				continue
 			}
 			r.Rows = append(r.Rows, row)

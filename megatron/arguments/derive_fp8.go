@@ -1,0 +1,28 @@
+package arguments
+
+import "monotron/megatron/config"
+
+// deriveFP8 checks which models and layouts --fp8-format is for.
+func (p *parser) deriveFP8() {
+	m, l := &p.Model, &p.Layout
+	if p.FP8.Format == "" {
+		p.FP8 = config.FP8{}
+		return
+	}
+	switch {
+	case p.Precision == config.FP16:
+		p.clash("fp8-format fp16", "--fp8-format rounds operands of --bf16 or f32; leave --fp16 out")
+	case m.Experts != nil || m.Latent != nil || m.KeepsState() || m.MTP != nil || m.Full != nil:
+		p.clash("fp8-format num-experts multi-latent-attention experimental-attention-variant short-conv-freq mtp-num-layers full-attention-kv-channels",
+			"--fp8-format is for dense models with plain attention alone")
+	case p.Adapter.Given() || p.Tuning.Samples():
+		p.clash("fp8-format lora-rank tuning", "--fp8-format does not go with adapters and with --tuning grpo")
+	case l.MemoryCentricTiling > 0:
+		p.clash("fp8-format memory-centric-tiling", "--memory-centric-tiling cuts the blocks of --fp8-format; leave one of them out")
+	case p.FP8.FirstLastBF16 && p.FP8.AtStart+p.FP8.AtEnd > m.NumLayers:
+		p.clash("num-layers-at-start-in-bf16 num-layers-at-end-in-bf16 num-layers", "--num-layers-at-start-in-bf16 %d and --num-layers-at-end-in-bf16 %d are more than the %d layers", p.FP8.AtStart, p.FP8.AtEnd, m.NumLayers)
+	}
+	if err := p.CheckFP8(); err != nil {
+		p.clash("fp8-format tensor-model-parallel-size context-parallel-size hidden-size ffn-hidden-size seq-length", "%v", err)
+	}
+}

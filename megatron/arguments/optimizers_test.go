@@ -1,0 +1,48 @@
+package arguments
+
+import (
+	"strings"
+	"testing"
+)
+
+// Claim: what an optimizer or FP8 cannot stand with is refused by name, layouts that cut a block with the nearest legal size.
+func TestOptimizersWithOtherFlags(t *testing.T) {
+	const (
+		free   = "--optimizer schedule_free_adamw --lr-decay-style constant "
+		lines  = "--optimizer adaptive_muon "
+		eight  = "--optimizer adamw_8bit "
+		fp8    = "--fp8-format hybrid --bf16 "
+		blocks = fp8 + "--hidden-size 1024 --num-attention-heads 8 --ffn-hidden-size 2048 --seq-length 1024 --max-position-embeddings 1024 "
+	)
+	for add, want := range map[string]string{
+		"--optimizer schedule_free_adamw":                                               "give --lr-decay-style constant",
+		free + "--decoupled-lr 0.1":                                                     "leave --decoupled-lr out",
+		free + "--offload-folder x":                                                     "all weights before and after a step",
+		free + "--save x --ckpt-format torch":                                           "stores AdamW's state",
+		lines + "--muon-tp-mode blockwise":                                              "use --muon-tp-mode duplicated",
+		lines + "--adaptive-muon-moment2-method namo":                                   "use normuon or adamuon",
+		lines + "--optimizer-cpu-offload":                                               "complete matrices",
+		eight + "--offload-folder x":                                                    "complete blocks",
+		eight + "--save x --ckpt-format torch_dist":                                     "stores AdamW's state",
+		eight + "--use-mup --mup-base-hidden-size 16":                                   "of adam and sgd",
+		fp8 + "--fp8-recipe delayed":                                                    "use blockwise",
+		fp8 + "--fp8-recipe tensorwise":                                                 "use blockwise",
+		"--fp8-format e5m2":                                                             "--fp8-format",
+		"--fp8-format hybrid --fp16":                                                    "leave --fp16 out",
+		fp8 + "--num-experts 4 --moe-router-topk 2":                                     "for dense models",
+		fp8 + "--lora-rank 4":                                                           "does not go with adapters",
+		blocks + "--world-size 8 --tensor-model-parallel-size 8":                        "",
+		blocks + "--world-size 16 --context-parallel-size 16 --cp-comm-type all_gather": "use --context-parallel-size 4",
+		fp8 + "--hidden-size 256 --num-attention-heads 8 --ffn-hidden-size 1024 --world-size 8 --tensor-model-parallel-size 8": "use --tensor-model-parallel-size 2",
+		fp8 + "--first-last-layers-bf16 --num-layers-at-start-in-bf16 90":                                                      "are more than the",
+	} {
+		_, _, err := ParseWith(everything, append(baseline(), strings.Fields(add)...))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", add, err, want)
+		}
+	}
+	_, report, err := ParseWith(Options{Layouts: true, Experts: true}, append(baseline(), "--first-last-layers-bf16"))
+	if err != nil || !strings.Contains(strings.Join(report.Notices, " "), "--first-last-layers-bf16: no effect without --fp8-format") {
+		t.Errorf("%q, %v", report.Notices, err)
+	}
+}

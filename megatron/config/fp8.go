@@ -1,0 +1,62 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+
+	"monotron/internal/exitcode"
+	"monotron/mpu"
+)
+
+// FP8 is how operands of linear layers' products are rounded to 8 bits: see mpu.FP8.
+type FP8 struct {
+	Format, Recipe string // FP8E4M3, FP8Hybrid, ""; FP8Blockwise
+	FirstLastBF16  bool   // the first AtStart and the last AtEnd layers keep theirs
+	AtStart, AtEnd int
+}
+
+// Formats and recipes of FP8.
+const (
+	FP8E4M3      = "e4m3"
+	FP8Hybrid    = "hybrid" // gradients in E5M2
+	FP8Blockwise = "blockwise"
+)
+
+// Keeps tells whether a layer of so many keeps its operands.
+func (f *FP8) Keeps(layer, layers int) bool {
+	return f.FirstLastBF16 && (layer < f.AtStart || layer >= layers-f.AtEnd)
+}
+
+// ErrFP8Cut is in the chain of CheckFP8's error.
+var ErrFP8Cut = errors.New("--fp8-format: ranks would have parts of blocks")
+
+// CheckFP8 refuses a layout in which a rank has parts of blocks, with the nearest legal number of ranks.
+func (c *Step) CheckFP8() error {
+	if c.FP8.Format == "" {
+		return nil
+	}
+	m, l := &c.Model, &c.Layout
+	channels := func(tp int) bool {
+		for _, size := range []int{m.QKVRows(), m.NumAttentionHeads * m.KVChannels, m.FFNHiddenSize} {
+			if size%(tp*mpu.FP8Block) != 0 {
+				return false
+			}
+		}
+		return tp <= m.NumQueryGroups
+	}
+	tokens := func(cp int) bool { return c.SeqLength%(2*cp*mpu.FP8Block) == 0 }
+	for _, cut := range []struct {
+		flag, what string
+		ranks      int
+		fits       func(int) bool
+	}{{"tensor-model-parallel-size", "channels", l.TP, channels}, {"context-parallel-size", "tokens", l.CP, tokens}} {
+		if cut.ranks > 1 && !cut.fits(cut.ranks) {
+			legal := cut.ranks - 1
+			for legal > 1 && !cut.fits(legal) {
+				legal--
+			}
+			return exitcode.With(exitcode.Usage, fmt.Errorf("%w of %d %s; use --%s %d", ErrFP8Cut, mpu.FP8Block, cut.what, cut.flag, legal))
+		}
+	}
+	return nil
+}
