@@ -9,6 +9,9 @@ func (p *parser) deriveFP8() {
 		p.FP8 = config.FP8{}
 		return
 	}
+	if !p.given("fp8-recipe") {
+		p.clash("fp8-format fp8-recipe", "--fp8-format without --fp8-recipe is delayed scaling in Megatron-LM, which is not supported; give --fp8-recipe blockwise")
+	}
 	switch {
 	case p.Precision == config.FP16:
 		p.clash("fp8-format fp16", "--fp8-format rounds operands of --bf16 or f32; leave --fp16 out")

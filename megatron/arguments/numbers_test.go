@@ -120,7 +120,7 @@ func TestNoFollowUps(t *testing.T) {
 // Claim: flags with one reason are refused in one line, and accepted in one notice.
 func TestOneReasonIsSaidOnce(t *testing.T) {
 	_, _, err := Parse(append(baseline(), strings.Fields("--fp8-format hybrid --fp8-recipe delayed --fp8-param-gather --mtp-hsm --mtp-standalone")...))
-	if err == nil || !strings.HasPrefix(err.Error(), "2 problems:") || !strings.Contains(err.Error(), "--fp8-param-gather, --fp8-format, --fp8-recipe: ") {
+	if err == nil || !strings.HasPrefix(err.Error(), "3 problems:") || !strings.Contains(err.Error(), "--mtp-standalone, --mtp-hsm: ") {
 		t.Errorf("%v", err)
 	}
 	_, report, err := Parse(append(baseline(), strings.Fields("--wandb-project a --wandb-exp-name b --manual-gc --manual-gc-interval 5")...))

@@ -11,7 +11,7 @@ func TestOptimizersWithOtherFlags(t *testing.T) {
 		free   = "--optimizer schedule_free_adamw --lr-decay-style constant "
 		lines  = "--optimizer adaptive_muon "
 		eight  = "--optimizer adamw_8bit "
-		fp8    = "--fp8-format hybrid --bf16 "
+		fp8    = "--fp8-format hybrid --fp8-recipe blockwise --bf16 "
 		blocks = fp8 + "--hidden-size 1024 --num-attention-heads 8 --ffn-hidden-size 2048 --seq-length 1024 --max-position-embeddings 1024 "
 	)
 	for add, want := range map[string]string{
@@ -28,7 +28,7 @@ func TestOptimizersWithOtherFlags(t *testing.T) {
 		fp8 + "--fp8-recipe delayed":                                                    "use blockwise",
 		fp8 + "--fp8-recipe tensorwise":                                                 "use blockwise",
 		"--fp8-format e5m2":                                                             "--fp8-format",
-		"--fp8-format hybrid --fp16":                                                    "leave --fp16 out",
+		"--fp8-format hybrid --fp8-recipe blockwise --fp16":                             "leave --fp16 out",
 		fp8 + "--num-experts 4 --moe-router-topk 2":                                     "for dense models",
 		fp8 + "--lora-rank 4":                                                           "does not go with adapters",
 		blocks + "--world-size 8 --tensor-model-parallel-size 8":                        "",

@@ -108,7 +108,7 @@ var otherTrainingFlags = families(Training,
 var fp8Flags = owned(Precision,
 	works("fp8-format", String, "", "FP8.Format", "round the operands of linear layers to 8 bits: e4m3, or hybrid, which has gradients in e5m2 (docs/fp8.md)").choices("e4m3", "hybrid"),
 	works("fp8-recipe", String, "blockwise", "FP8.Recipe", "scales of these operands: of blocks of 1x128, of weights 128x128").choices("blockwise").
-		but("use blockwise", "delayed", "tensorwise", "mxfp8", "custom").differs("the default is delayed there, which is not supported"),
+		but("use blockwise", "delayed", "tensorwise", "mxfp8", "custom").differs("it must be given: the default is delayed there, which is not supported"),
 	works("first-last-layers-bf16", Switch, "", "FP8.FirstLastBF16", "do not round the operands of the first and the last layers"),
 	works("num-layers-at-start-in-bf16", Int, "1", "FP8.AtStart", "number of these first layers").from(0, sizes),
 	works("num-layers-at-end-in-bf16", Int, "1", "FP8.AtEnd", "number of these last layers").from(0, sizes),
