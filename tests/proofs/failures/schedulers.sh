@@ -124,7 +124,7 @@ END
   # The nodes' names resolve, as in a cluster: for the daemons and what they start, nobody else.
   (cat /etc/hosts && echo "127.0.0.1 d0 d1") >"$state/hosts"
   unshare --mount true 2>/dev/null || { echo "skipped: Slurm: mounts are not permitted"; return; }
-  as_node() { unshare --mount sh -c 'mount --bind "$0" /etc/hosts && exec "$@"' "$state/hosts" "$@"; }
+  as_node() { exec unshare --mount sh -c 'mount --bind "$0" /etc/hosts && exec "$@"' "$state/hosts" "$@"; }
   slurmctld -D >"$state/ctl.out" 2>&1 &
   daemons=($!)
   as_node slurmd -D -N d0 >"$state/d0.out" 2>&1 &
