@@ -370,8 +370,8 @@ func (p *parser) deriveMuon() {
 	switch {
 	case o.Kind == optimizer.AdaptiveMuon && o.Muon.TPMode == optimizer.MuonBlockwise:
 		p.clash("optimizer muon-tp-mode", "--optimizer adaptive_muon keeps moments of complete matrices; use --muon-tp-mode duplicated")
-	case m.Full != nil || m.KeysAreValues:
-		p.clash("optimizer full-attention-kv-channels full-attention-query-groups keys-are-values", "--optimizer %s does not know the matrices of layers that differ in heads; use adam", o.Kind)
+	case m.LayersDiffer():
+		p.clash("optimizer full-attention-kv-channels full-attention-query-groups keys-are-values kv-shared-layers per-layer-input-size moe-parallel-mlp", "--optimizer %s does not know the matrices of layers that differ (Gemma 4); use adam", o.Kind)
 	case p.Model.KeepsState() || p.Model.OutputGate:
 		p.clash("optimizer experimental-attention-variant short-conv-freq attention-output-gate", "--optimizer %s does not know the matrices of gated delta nets, of short convolutions and of --attention-output-gate; use adam", o.Kind)
 	case o.Muon.TPMode == optimizer.MuonBlockwise && p.Layout.TP > m.NumQueryGroups:
@@ -492,6 +492,10 @@ func (p *parser) deriveCheckpoint() {
 	if c.SaveOnLoad != "" && (c.SaveOnLoad == c.Save || c.SaveOnLoad == c.Load) {
 		p.clash("save-on-load", "--save-on-load %s: the folder must not be that of --save or --load, whose checkpoints it would replace; name another folder", c.SaveOnLoad)
 	}
+	p.checkMemoryCheckpoints()
+	if f := p.Watch.TimeoutFactor; f > 0 && f < 1 {
+		p.clash("phase-timeout-factor", "--phase-timeout-factor %g would end every run: a phase may take as long again as it has taken; choose 1 or more, usually 5, or 0 for no time-outs", f)
+	}
 	p.deriveObjects()
 	if c.Step > 0 && c.Load == "" {
 		p.clash("ckpt-step load", "--ckpt-step needs --load")
@@ -569,4 +573,18 @@ func (p *parser) deriveReport() {
 		p.clash("profile-step-end profile-step-start", "--profile-step-end %d must be greater than --profile-step-start %d", l.ProfileEnd, l.ProfileStart)
 	}
 	p.Layout.NCCLRequested = p.given("distributed-backend") && p.Layout.Backend == "nccl"
+}
+
+// checkMemoryCheckpoints refuses what checkpoints in memory do not hold: a base that is read from
+// another checkpoint, and references that are kept in files beside one.
+func (p *parser) checkMemoryCheckpoints() {
+	if p.Checkpoint.MemoryInterval == 0 {
+		return
+	}
+	switch {
+	case p.Adapter.Rank > 0 || p.Adapter.Folder != "":
+		p.clash("memory-checkpoint-interval", "--memory-checkpoint-interval does not go with adapters, whose base is in another checkpoint; use --save-interval")
+	case p.Tuning.ByRows():
+		p.clash("memory-checkpoint-interval", "--memory-checkpoint-interval does not go with --tuning %s, which keeps more files than its checkpoints; use --save-interval", p.Tuning.Method)
+	}
 }

@@ -69,7 +69,7 @@ func (p *parser) deriveFull() {
 		p.clash("full-attention-kv-channels full-attention-query-groups window-attn-skip-freq", "--full-attention-kv-channels and --full-attention-query-groups need --window-attn-skip-freq, which says the layers without a window")
 	case m.NumAttentionHeads%full.NumQueryGroups != 0:
 		p.clash("num-attention-heads full-attention-query-groups", "--num-attention-heads %d is not a multiple of --full-attention-query-groups %d", m.NumAttentionHeads, full.NumQueryGroups)
-	case m.NumQueryGroups%tp != 0 || full.NumQueryGroups%tp != 0:
+	case m.NumQueryGroups != full.NumQueryGroups && (m.NumQueryGroups%tp != 0 || full.NumQueryGroups%tp != 0):
 		p.clash("num-query-groups full-attention-query-groups tensor-model-parallel-size", "--tensor-model-parallel-size %d must divide --num-query-groups %d and --full-attention-query-groups %d", tp, m.NumQueryGroups, full.NumQueryGroups)
 	}
 	m.Full = &full

@@ -55,7 +55,7 @@ type Info struct {
 	Layout   Layout   // it was written by; zero: the format has none
 	Notes    []string // for a person: oddities, what was ignored
 
-	Quantization string // of the weights, which are read as floats: nf4; "": none
+	Quantization string // of the weights, which are read as floats: nf4, int8, fp8, mxfp4; "": none
 }
 
 // Source is an open checkpoint.

@@ -58,6 +58,11 @@ func Expected(m *spec.Model) []Tensor {
 	l := &lister{m: m}
 	h := int64(m.HiddenSize)
 	l.add(WordEmbeddings, int64(m.VocabSize), h)
+	if n := int64(m.NumLayers * m.PerLayerInput); n > 0 {
+		l.add("embedding.per_layer_embeddings.weight", int64(m.VocabSize), n)
+		l.add("embedding.per_layer_projection.weight", n, h)
+		l.norm("embedding.per_layer_layernorm", int64(m.PerLayerInput))
+	}
 	if m.Position == spec.PositionLearned {
 		l.add("embedding.position_embeddings.weight", int64(m.PositionRows()), h)
 	}
@@ -76,6 +81,10 @@ func Expected(m *spec.Model) []Tensor {
 	}
 	return l.list
 }
+
+// ParallelMLPNorms are those of a mixture in parallel with an MLP, below "mlp.": of what the MLP gives, of what the experts take and
+// give, and of what the router takes.
+var ParallelMLPNorms = []string{"post_mlp_layernorm", "pre_experts_layernorm", "post_experts_layernorm", "router.layernorm"}
 
 type lister struct {
 	m    *spec.Model
@@ -113,6 +122,7 @@ func (l *lister) ahead(i int) {
 func (l *lister) layer(i int) {
 	m, name := l.m, l.m.LayerName(i)+"."
 	h := m.HiddenSize
+	// The order is that in which Megatron makes parameters: flat buffers depend on it.
 	norms := LayerNorms(m, i)
 	if m.LayerScalar {
 		l.add(name+"layer_scalar", 1)
@@ -136,12 +146,20 @@ func (l *lister) layer(i int) {
 	for _, n := range norms[1] {
 		l.norm(name+n, int64(h))
 	}
+	if m.PerLayerInput > 0 {
+		l.linear(name+"per_layer_gate", m.PerLayerInput, h, false)
+		l.linear(name+"per_layer_projection", h, m.PerLayerInput, false)
+		l.norm(name+"post_per_layer_layernorm", int64(h))
+	}
+	// The MLP, a mixture, or both.
 	if m.MixtureAt(i) {
 		l.experts(name + "mlp.")
-		return
 	}
-	l.linear(name+"mlp.linear_fc1", m.FC1Rows(), h, m.LinearBias)
-	l.linear(name+"mlp.linear_fc2", h, m.FFNHiddenSize, m.LinearBias)
+	if !m.MixtureAt(i) || m.ParallelMLP {
+		of := m.MLPOf(i)
+		l.linear(name+"mlp.linear_fc1", of.FC1Rows(), h, m.LinearBias)
+		l.linear(name+"mlp.linear_fc2", h, of.FFNHiddenSize, m.LinearBias)
+	}
 }
 
 // attention lists that of a layer, as m has it there.
@@ -152,7 +170,9 @@ func (l *lister) attention(name string, m *spec.Model) {
 	if m.QKNorm {
 		q, k := m.QKNormWidths()
 		l.norm(name+"q_layernorm", int64(q))
-		l.norm(name+"k_layernorm", int64(k))
+		if m.KeyValues() > 0 {
+			l.norm(name+"k_layernorm", int64(k))
+		}
 	}
 }
 
@@ -203,6 +223,12 @@ func (l *lister) experts(name string) {
 		wide = 2
 	}
 	l.linear(name+"router", e.Num, h, m.LinearBias)
+	if m.ParallelMLP {
+		for _, norm := range ParallelMLPNorms {
+			l.norm(name+norm, int64(h))
+		}
+		l.add(name+"router.expert_scale", int64(e.Num))
+	}
 	if e.ExpertBias {
 		l.add(name+"router.expert_bias", int64(e.Num))
 	}

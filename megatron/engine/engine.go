@@ -64,6 +64,7 @@ func New(rank *ranks.Rank, c config.Step, s optimizer.Schedule) (*Engine, error)
 	if err := c.CheckFP8(); err != nil {
 		return nil, err
 	}
+	// The stages of this pipeline rank.
 	parts, err := c.Split().Parts()
 	if err != nil {
 		return nil, exitcode.With(exitcode.Usage, err)
@@ -72,6 +73,7 @@ func New(rank *ranks.Rank, c config.Step, s optimizer.Schedule) (*Engine, error)
 	if err := e.build(); err != nil {
 		return nil, err
 	}
+	// Parameters, and what the optimizer is told about them.
 	e.Params = model.ParamsOf(e.Stages)
 	c.Optimizer.OwnClip = c.Model.MTP != nil && c.Model.MTP.DetachHeads
 	for _, p := range e.Params {
@@ -88,11 +90,13 @@ func New(rank *ranks.Rank, c config.Step, s optimizer.Schedule) (*Engine, error)
 	if err := optimizer.CheckBlocks(&c.Optimizer, e.Params); err != nil {
 		return nil, err
 	}
+	// Who holds which part of gradients and state, and what lies on disk or on the host.
 	sharding := shardingOf(rank, &c.Layout)
 	if sharding.Elsewhere, err = e.elsewhere(sharding.Strategy); err != nil {
 		return nil, err
 	}
 	e.Optimizer = optimizer.New(d, c.Optimizer, e.Params, e.DType, sharersOf(rank, &c), sharding)
+	// Tables and buffers of the full length, before memory is counted.
 	for _, stage := range e.Stages {
 		stage.Prepare(c.SeqLength)
 	}

@@ -15,6 +15,9 @@ import (
 type attention struct {
 	m            *spec.Model
 	layer        int   // global, 0-based
+	borrowed     bool  // keys and values are another layer's
+	source       int   // with borrowed, whose
+	lends        bool  // later layers read its keys and values
 	groups       int64 // query groups here
 	perGroup     int64 // query heads of each, here
 	firstHead    int64 // global number
@@ -34,30 +37,33 @@ type attention struct {
 }
 
 func newAttention(m *spec.Model, layer int, name string, p Parallel) *attention {
+	source, lends := m.KeysFrom(layer), m.LendsKeys(layer)
 	m = m.AttentionOf(layer)
 	h, d, r := int64(m.HiddenSize), int64(m.KVChannels), p.region()
 	mine := p.share(m)
-	a := &attention{m: m, layer: layer, groups: mine.groups, perGroup: mine.perGroup, firstHead: mine.firstHead, channels: d,
+	a := &attention{m: m, layer: layer, borrowed: source != layer, source: source, lends: lends, groups: mine.groups, perGroup: mine.perGroup, firstHead: mine.firstHead, channels: d,
 		qkv: mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_qkv", Tiles: p.Tiles, FP8: p.FP8, Out: int64(m.QKVRows()), In: h, Rows: mine.rows, Shared: mine.shared,
-			QKV:       [3]int64{int64(m.NumAttentionHeads/m.NumQueryGroups) * d, d, int64(m.KeyValues()-1) * d},
+			QKV:       [3]int64{int64(m.NumAttentionHeads/m.NumQueryGroups) * d, int64(min(1, m.KeyValues())) * d, int64(max(0, m.KeyValues()-1)) * d},
 			LeafOrder: p.leafOrder(m, mine), Bias: m.QKVBias, Init: mpu.Init{Std: m.InitStd}}),
 		proj: mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_proj", Tiles: p.Tiles, FP8: p.FP8, Out: h, In: int64(m.NumAttentionHeads) * d, Bias: m.HasProjBias(), Init: outputInit(m)}),
 	}
 	a.context, a.kind = p.contextOf(layer)
 	switch {
 	case m.QKNorm:
-		a.qNorm, a.kNorm = newQKNorms(m, name, p)
+		if a.qNorm, a.kNorm = newQKNorms(m, name, p); a.borrowed {
+			a.kNorm = nil
+		}
 		a.normLast = m.QKNormAfterRope
 	case m.QKL2Norm && m.RopeAt(layer):
 		a.qNorm, a.kNorm, a.normLast = unitNorm(m), unitNorm(m), true
 	}
-	if m.ValueNorm {
+	if m.ValueNorm && !a.borrowed {
 		a.vNorm = unitNorm(m)
 	}
 	if m.Sinks {
 		a.sinks = newSinks(name, m.NumAttentionHeads, mine)
 	}
-	if mine.shared != nil {
+	if m.NumQueryGroups < p.TP.Size() {
 		a.sharers = p.QuerySharers
 	}
 	return a
@@ -112,6 +118,9 @@ func bf16(x float32) float32 {
 }
 
 func (a *attention) newBlocks(d *device.Device, dtype device.DType, blocks int64) Tensor {
+	if a.borrowed {
+		return Tensor{} // they are another layer's
+	}
 	return d.Arena.Alloc(device.Activations, dtype, a.blocks(blocks)...)
 }
 
@@ -127,6 +136,9 @@ func (a *attention) blocks(n int64) []int64 {
 
 // blockBytes is what a block of positions takes at this layer.
 func (a *attention) blockBytes(dtype device.DType) int64 {
+	if a.borrowed {
+		return 0
+	}
 	return 2 * a.groups * device.PagedBlock * a.channels * dtype.Size()
 }
 
@@ -139,7 +151,9 @@ func outputInit(m *spec.Model) mpu.Init {
 func (a *attention) params() []*mpu.Param {
 	ps := append(a.proj.Params(), a.qkv.Params()...)
 	if a.qNorm != nil && !a.qNorm.unit {
-		ps = append(append(ps, a.qNorm.params()...), a.kNorm.params()...)
+		if ps = append(ps, a.qNorm.params()...); a.kNorm != nil {
+			ps = append(ps, a.kNorm.params()...)
+		}
 	}
 	if a.sinks != nil {
 		ps = append(ps, a.sinks)
@@ -151,7 +165,8 @@ func (a *attention) params() []*mpu.Param {
 type heads struct{ q, k, v, gate Tensor }
 
 // split views qkv [tokens, groups*(perGroup+2)*d]: per group its query heads, one key, one value;
-// with gates these stand behind the queries. Where keys are values there is no value: v is k.
+// with gates these stand behind the queries. Where keys are values there is no value: v is k; a layer that reads
+// another's keys and values has queries alone.
 func (a *attention) split(qkv Tensor) heads {
 	tokens, d := qkv.Shape[0], a.channels
 	keys := a.perGroup
@@ -163,7 +178,10 @@ func (a *attention) split(qkv Tensor) heads {
 		at := qkv.Slice(1, first*d, 1).Data
 		return device.Strided(at, qkv.DType, []int64{tokens, a.groups, n, d}, []int64{a.groups * group, group, d, 1})
 	}
-	h := heads{q: view(0, a.perGroup), k: view(keys, 1), v: view(value, 1)}
+	h := heads{q: view(0, a.perGroup)}
+	if !a.borrowed {
+		h.k, h.v = view(keys, 1), view(value, 1)
+	}
 	if a.m.OutputGate {
 		h.gate = view(a.perGroup, a.perGroup)
 	}
@@ -199,10 +217,13 @@ func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, e
 	}
 	if a.qNorm != nil {
 		raw := saved.used
-		saved.used.q, saved.used.k = s.Like(raw.q), s.Like(raw.k)
 		var err1, err2 error
+		saved.used.q = s.Like(raw.q)
 		saved.qs, err1 = a.qNorm.forward(p, s, saved.used.q, raw.q)
-		saved.ks, err2 = a.kNorm.forward(p, s, saved.used.k, raw.k)
+		if a.kNorm != nil {
+			saved.used.k = s.Like(raw.k)
+			saved.ks, err2 = a.kNorm.forward(p, s, saved.used.k, raw.k)
+		}
 		if err := errors.Join(err1, err2); err != nil {
 			return nil, err
 		}
@@ -217,6 +238,9 @@ func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, e
 	}
 	if !a.normLast {
 		a.rotate(p, saved.used, 0)
+	}
+	if a.lend(p, saved.used); a.borrowed {
+		saved.used.k, saved.used.v = p.saved.lent[a.source].k, p.saved.lent[a.source].v
 	}
 	saved.o = s.Alloc(p.DType, p.Tokens(), a.groups*a.perGroup*a.channels)
 	if p.Paged != nil && a.hasAll(p) {
@@ -254,7 +278,7 @@ func (a *attention) headsOf(o Tensor) Tensor {
 
 // overBlocks is attention of rows that are of several sequences.
 func (a *attention) overBlocks(p *Pass, saved *attentionSaved) {
-	a.paged(p, a.headsOf(saved.o), saved.used, p.Paged.Layers[a.layer-p.Paged.First], p.Paged.Tables, p.Paged.Rows)
+	a.paged(p, a.headsOf(saved.o), saved.used, p.Paged.Layers[a.cacheLayer()-p.Paged.First], p.Paged.Tables, p.Paged.Rows)
 }
 
 // paged sets o to the attention of rows whose keys and values go to blocks of cache.
@@ -309,8 +333,9 @@ func (a *attention) rotate(p *Pass, h heads, inverse int32) {
 		r.Interleaved = 1
 	}
 	for _, x := range []Tensor{h.q, h.k} {
-		r.X = x
-		p.D.Rope(r)
+		if r.X = x; x.Given() {
+			p.D.Rope(r)
+		}
 	}
 }
 
@@ -322,6 +347,13 @@ func (saved *attentionSaved) backward(p *Pass, dx, dy, x Tensor) error {
 	do := s.Like(saved.o)
 	if err := a.proj.Backward(d, &p.Hooks, do, dy, saved.gated); err != nil {
 		return err
+	}
+	if a.borrowed {
+		out := heads{q: s.Like(saved.used.q), k: s.Like(saved.used.k), v: s.Like(saved.used.v)}
+		if err := a.exchange(p).backward(p, a.core(), saved.core, saved.used, out, a.headsOf(do)); err != nil {
+			return err
+		}
+		return saved.backwardQueries(p, s, dx, x, out)
 	}
 	dqkv := s.Like(saved.qkv)
 	grads := a.split(dqkv)
@@ -338,6 +370,7 @@ func (saved *attentionSaved) backward(p *Pass, dx, dy, x Tensor) error {
 	if err := a.exchange(p).backward(p, a.core(), saved.core, saved.used, out, a.headsOf(do)); err != nil {
 		return err
 	}
+	a.takeLent(p, out.k, out.v)
 	if !a.normLast {
 		a.rotate(p, out, 1)
 	}

@@ -108,7 +108,7 @@ func (e gathered) forward(p *Pass, s *device.Scope, c core, o Tensor, h heads) (
 	if err != nil {
 		return out, err
 	}
-	if p.Paged != nil {
+	if p.Paged != nil && !c.a.borrowed {
 		c.a.keep(p, all)
 	}
 	p.spans(e.positions, func(i int, at mpu.Span, rows func(Tensor) Tensor) {

@@ -13,6 +13,7 @@ type embedding struct {
 	words    *mpu.VocabParallelEmbedding
 	position *mpu.Param // nil: none learned
 	norm     *norm      // nil: none
+	perLayer *perLayer  // nil: none
 }
 
 func newEmbedding(m *spec.Model, p Parallel) *embedding {
@@ -23,6 +24,7 @@ func newEmbedding(m *spec.Model, p Parallel) *embedding {
 		e.position.ByToken = true
 		e.position.Outside(mpu.Region{Group: p.TP}) // its backward sees all positions
 	}
+	e.perLayer = newPerLayer(m, p)
 	if m.EmbedNorm {
 		e.norm = newNorm(m, "embedding.layernorm", m.HiddenSize).outside(p)
 	}
@@ -50,7 +52,7 @@ func (e *embedding) params() []*mpu.Param {
 	if e.norm != nil {
 		ps = append(ps, e.norm.params()...)
 	}
-	return ps
+	return append(ps, e.perLayer.params()...)
 }
 
 // readBack are the parameters whose values backward reads.
@@ -58,6 +60,9 @@ func (e *embedding) readBack() []*mpu.Param {
 	ps := e.words.AdapterParams()
 	if e.norm != nil {
 		ps = append(ps, e.norm.params()...)
+	}
+	if e.perLayer != nil {
+		ps = append(append(ps, e.perLayer.proj.Params()...), e.perLayer.norm.params()...)
 	}
 	return ps
 }
@@ -87,6 +92,12 @@ func (e *embedding) forward(p *Pass, s *device.Scope, y Tensor) (*embeddingSaved
 	if drop := e.drop(p); !drop.none() {
 		drop.add(device.DropoutAddArgs{Out: y, X: y})
 	}
+	if e.perLayer != nil {
+		var err error
+		if p.saved.perLayer, err = e.perLayer.forward(p, s, y); err != nil {
+			return nil, err
+		}
+	}
 	return saved, nil
 }
 
@@ -101,8 +112,7 @@ func (e *embedding) scale(p *Pass, x Tensor) {
 	if e.m.EmbeddingScale == 0 || e.m.EmbeddingScale == 1 {
 		return
 	}
-	by := device.ToFloat64(p.DType, device.FromFloat64(p.DType, []float64{e.m.EmbeddingScale}))[0]
-	p.D.Scale(device.ScaleArgs{Out: x, X: x, By: float32(by)})
+	p.D.Scale(device.ScaleArgs{Out: x, X: x, By: float32(rounded(p, e.m.EmbeddingScale))})
 }
 
 func (e *embedding) drop(p *Pass) hiddenDropout {
@@ -112,6 +122,11 @@ func (e *embedding) drop(p *Pass) hiddenDropout {
 // backward adds to the tables' gradients; dy is used up.
 func (e *embedding) backward(p *Pass, saved *embeddingSaved, dy Tensor) error {
 	defer saved.scope.Release()
+	if e.perLayer != nil {
+		if err := e.perLayer.backward(p, p.saved.perLayer, dy); err != nil {
+			return err
+		}
+	}
 	if drop := e.drop(p); !drop.none() {
 		drop.backward(dy, dy)
 	}

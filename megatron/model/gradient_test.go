@@ -59,6 +59,13 @@ func shapes() map[string]spec.Model {
 	full.Full = &spec.FullAttention{KVChannels: 6, NumQueryGroups: 2}
 	valued := full
 	valued.KeysAreValues = false
+	small := valued // one layer with a window, one without, and a third that reads its keys
+	small.KVShared, small.WideShared, small.PerLayerInput, small.NormSandwich, small.LinearBias, small.QKVBias = 1, true, 4, true, false, false
+	small.NormEpsilon = 0.3 // norms of small outputs are too curved for differences
+	besides := small
+	besides.KVShared, besides.WideShared, besides.PerLayerInput = 0, false, 0
+	besides.ParallelMLP = true
+	besides.Experts = &spec.Experts{Num: 4, FFNHiddenSize: 6, Layers: []bool{false, true, true}, TopK: 2, ScoreFunction: spec.ScoreSoftmax, Balancing: []string{spec.NoBalancing}, AuxLossCoeff: []float64{0}}
 	growing := llama
 	growing.QueryGrowth, growing.QueryGrowthFrom, growing.QueryGrowthAll = 0.7, 2, true
 	conv := llama
@@ -66,7 +73,7 @@ func shapes() map[string]spec.Model {
 	conv.Conv = &spec.ShortConv{Taps: 3, Layers: []bool{true, false, true}}
 	gated := llama // with the norms of queries and keys left out
 	gated.NumQueryGroups, gated.QKNorm, gated.OutputGate, gated.QKVBias = 2, false, true, true
-	all := map[string]spec.Model{"gated delta net": delta, "short convolution": conv, "growing queries": growing, "heads by layer": full, "normed values": valued, "gated attention": gated, "latent": latent, "latent, wide values": wide, "olmo2": olmo2, "olmo2 with biases": olmoBiased, "gpt-neo": neo, "gpt2": gpt2, "llama": llama, "bloom": bloom, "odd": odd, "squared relu": squared, "gpt-neox": neox}
+	all := map[string]spec.Model{"gated delta net": delta, "short convolution": conv, "growing queries": growing, "heads by layer": full, "shared keys and embeddings of layers": small, "experts in parallel with an MLP": besides, "normed values": valued, "gated attention": gated, "latent": latent, "latent, wide values": wide, "olmo2": olmo2, "olmo2 with biases": olmoBiased, "gpt-neo": neo, "gpt2": gpt2, "llama": llama, "bloom": bloom, "odd": odd, "squared relu": squared, "gpt-neox": neox}
 	for name, e := range mixtures() {
 		m := llama
 		if strings.Contains(name, "biases") {

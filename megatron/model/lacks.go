@@ -35,6 +35,16 @@ func lacks(d *device.Device, m *spec.Model) error {
 	switch {
 	case m.KeysAreValues && (!m.QKNorm || !m.ValueNorm || m.QKNormWhole || m.QKNormAfterRope || m.Latent != nil):
 		return bad("--keys-are-values needs --qk-layernorm of each head, before it rotates, and --v-layernorm")
+	case m.KVShared > 0 && (m.KVShared >= m.NumLayers || !m.QKNorm || m.QKNormWhole || m.QKNormAfterRope || !m.ValueNorm || m.OutputGate || m.QKVBias || m.Latent != nil || m.KeepsState()):
+		return bad("--kv-shared-layers %d of %d layers: it needs fewer than all, --qk-layernorm of each head before it rotates and --v-layernorm, without biases of QKV and --attention-output-gate", m.KVShared, m.NumLayers)
+	case m.KVShared > 0 && !m.AllHaveKeys():
+		return bad("--kv-shared-layers %d: some of these layers have a window and no layer before them has, or the other way round; make it smaller", m.KVShared)
+	case m.WideShared && m.KVShared == 0:
+		return bad("--double-wide-mlp needs --kv-shared-layers")
+	case m.PerLayerInput > 0 && (!m.Gated() || m.MTP != nil || m.GateLimit != 0 || m.GateOffset != 0 || m.LinearBias):
+		return bad("--per-layer-input-size needs a gated MLP without limits, offsets and biases, and no --mtp-num-layers")
+	case m.ParallelMLP && (m.Experts == nil || !m.NormSandwich || m.Normalization != spec.RMSNorm || m.NormOnePlus || m.LinearBias || m.MTP != nil):
+		return bad("--moe-parallel-mlp needs --num-experts, --norm-sandwich and RMSNorm of plain weights, without biases and --mtp-num-layers")
 	case m.QueryGrowthAll && m.QKNormAfterRope:
 		return bad("--query-growth-everywhere: --qk-layernorm-after-rope would undo it; leave one out")
 	case m.ValueNorm && m.Latent != nil:

@@ -18,7 +18,8 @@ type layer struct {
 	attention mixer // of the first branch
 	first     branch
 	second    branch
-	scalar    Tensor // f32 [1]: of what the layer gives; none: 1
+	own       *ownInput // after both: of an embedding of the layer's own; nil: none
+	scalar    Tensor    // f32 [1]: of what the layer gives; none: 1
 }
 
 func newLayer(m *spec.Model, number int, p Parallel, f Forget) *layer {
@@ -38,8 +39,9 @@ func newLayer(m *spec.Model, number int, p Parallel, f Forget) *layer {
 		l.attention = newAttention(m, number, name+".self_attention", p)
 	}
 	l.first = branch{half: l.attention, place: "attention_output", scale: m.ResidualScale, forgetNorm: f.Norms}
-	l.second = branch{half: newSecondHalf(m, number, name+".mlp", p, f), place: "mlp_output", scale: m.ResidualScale, forgetNorm: f.Norms, forgetHalf: f.MLP}
+	l.second = branch{half: newSecondHalf(m, number, name, p, f), place: "mlp_output", scale: m.ResidualScale, forgetNorm: f.Norms, forgetHalf: f.MLP}
 	l.norms(p)
+	l.own = newOwnInput(m, number, name, p)
 	if m.MixtureAt(number) {
 		l.second.forgetHalf = f.Mixture
 	}
@@ -52,7 +54,11 @@ func (l *layer) norms(p Parallel) {
 	made := func(name string) *norm { return newNorm(m, l.name()+name, m.HiddenSize).outside(p) }
 	if !m.NormAfter && !m.NormBehindSum {
 		l.first.norm = made(".input_layernorm")
-		if l.second.norm, l.second.shared = l.first.norm, m.ParallelOneNorm; !m.ParallelOneNorm {
+		l.second.shared = m.ParallelOneNorm
+		switch {
+		case m.ParallelOneNorm:
+			l.second.norm = l.first.norm
+		case !m.ParallelMLP || !m.MixtureAt(l.number): // else it is the half's
 			l.second.norm = made(".pre_mlp_layernorm")
 		}
 	}
@@ -67,12 +73,26 @@ func (l *layer) norms(p Parallel) {
 	}
 }
 
-// newSecondHalf is the layer's MLP or mixture of experts.
+// newSecondHalf is the layer's MLP, its mixture of experts, or both.
 func newSecondHalf(m *spec.Model, number int, name string, p Parallel, f Forget) half {
-	if m.MixtureAt(number) {
-		return newMixture(m, number, name, p, f)
+	switch {
+	case m.MixtureAt(number) && m.ParallelMLP:
+		return newParallelMLP(m, number, name, p, f)
+	case m.MixtureAt(number):
+		return newMixture(m, number, name+".mlp", p, f)
 	}
-	return newMLP(m, name, p)
+	return newMLP(m.MLPOf(number), name+".mlp", p)
+}
+
+// mixture is the layer's; nil: it has none.
+func (l *layer) mixture() *mixture {
+	switch half := l.second.half.(type) {
+	case *mixture:
+		return half
+	case *parallelMLP:
+		return half.mixture
+	}
+	return nil
 }
 
 // prepare makes what depends on positions, and what is kept besides parameters.
@@ -96,12 +116,15 @@ func (l *layer) buffers(write bool) []mpu.Stored {
 func (l *layer) name() string { return l.m.LayerName(l.number) }
 
 // params are in Megatron's order within a layer.
-func (l *layer) params() []*mpu.Param { return append(l.first.params(), l.second.params()...) }
+func (l *layer) params() []*mpu.Param {
+	return append(append(l.first.params(), l.second.params()...), l.own.params()...)
+}
 
 // layerSaved is what the layer's backward needs besides its input.
 type layerSaved struct {
 	scope         *device.Scope
 	first, second *branchSaved
+	own           *ownSaved
 	middle        Tensor // the residual stream between the branches
 }
 
@@ -117,8 +140,15 @@ func (l *layer) forward(p *Pass, s *device.Scope, y, x Tensor) (saved *layerSave
 	if l.m.ParallelResidual {
 		taken = x
 	}
-	if saved.second, err = l.second.forward(p, s, l.drop(p, &l.second), y, taken, saved.middle); err != nil {
+	out := y
+	if l.own != nil {
+		out = s.Like(x)
+	}
+	if saved.second, err = l.second.forward(p, s, l.drop(p, &l.second), out, taken, saved.middle); err != nil {
 		return nil, err
+	}
+	if l.own != nil {
+		saved.own = l.own.forward(p, s, y, out)
 	}
 	if l.scalar.Given() && y.Given() {
 		p.D.Scale(device.ScaleArgs{Out: y, X: y, By: 1, Factor: l.scalar})
@@ -137,6 +167,11 @@ func (l *layer) backward(p *Pass, saved *layerSaved, dx, dy, x Tensor) error {
 		scaled := tmp.Like(x)
 		p.D.Scale(device.ScaleArgs{Out: scaled, X: dy, By: 1, Factor: l.scalar})
 		dy = scaled
+	}
+	if l.own != nil {
+		dout := tmp.Like(x)
+		l.own.backward(p, saved.own, dout, dy)
+		dy = dout
 	}
 	if l.m.ParallelResidual {
 		return l.backwardParallel(p, saved, dmiddle, dx, dy, x)

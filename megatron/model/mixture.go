@@ -31,7 +31,7 @@ func newMixture(m *spec.Model, layer int, name string, p Parallel, f Forget) *mi
 }
 
 func (x *mixture) params() []*mpu.Param {
-	ps := append(x.router.linear.Params(), x.experts.params()...)
+	ps := append(append(x.router.linear.Params(), x.router.scale.params()...), x.experts.params()...)
 	if x.shared != nil {
 		ps = append(ps, x.shared.params()...)
 	}
@@ -51,11 +51,16 @@ type mixtureSaved struct {
 
 // forward sets y = mixture(x) of the rows here; without a y it ends before the combination.
 func (x *mixture) forward(p *Pass, s *device.Scope, y, in Tensor) (halfSaved, error) {
+	return x.forwardSeeing(p, s, y, in, in)
+}
+
+// forwardSeeing is forward whose router sees other rows than the experts take.
+func (x *mixture) forwardSeeing(p *Pass, s *device.Scope, y, in, seen Tensor) (halfSaved, error) {
 	saved := &mixtureSaved{mixture: x}
 	defer x.lacking(saved)
 	defer x.moved(p, saved)
 	var err error
-	if saved.routed, err = x.router.forward(p, s, in); err != nil {
+	if saved.routed, err = x.router.forward(p, s, seen); err != nil {
 		return nil, err
 	}
 	tmp := p.D.Arena.Scope(device.Activations)
@@ -127,6 +132,12 @@ func (x *mixture) sharedPlace(shared func() error) (beside mpu.Beside, after fun
 
 // backward sets dx from dy; x is forward's input.
 func (saved *mixtureSaved) backward(p *Pass, dx, dy, in Tensor) error {
+	return saved.backwardSeeing(p, dx, Tensor{}, dy, in, in)
+}
+
+// backwardSeeing is backward of forwardSeeing: dx is the gradient of what the experts took, dseen of what the router
+// saw; without a dseen that is in dx too.
+func (saved *mixtureSaved) backwardSeeing(p *Pass, dx, dseen, dy, in, seen Tensor) error {
 	x := saved.mixture
 	s := p.D.Arena.Scope(device.Activations)
 	defer s.Release()
@@ -146,7 +157,13 @@ func (saved *mixtureSaved) backward(p *Pass, dx, dy, in Tensor) error {
 	if err := x.dispatch.Backward(p.D, saved.sent, dx, dweights, drows, dplaced); err != nil {
 		return err
 	}
-	saved.addRouter(p, dx, dweights, in)
+	more := dseen
+	if !more.Given() {
+		more = s.Like(dx)
+	}
+	if x.router.backward(p, saved.routed, more, dweights, seen); !dseen.Given() {
+		p.D.Add(dx, dx, more)
+	}
 	if err := after(); err != nil {
 		return err
 	}
@@ -154,15 +171,6 @@ func (saved *mixtureSaved) backward(p *Pass, dx, dy, in Tensor) error {
 		p.D.Add(dx, dx, dshared)
 	}
 	return nil
-}
-
-// addRouter adds to dx what comes by way of the choices' weights.
-func (saved *mixtureSaved) addRouter(p *Pass, dx, dweights, in Tensor) {
-	s := p.D.Arena.Scope(device.Activations)
-	defer s.Release()
-	more := s.Like(dx)
-	saved.mixture.router.backward(p, saved.routed, more, dweights, in)
-	p.D.Add(dx, dx, more)
 }
 
 // moved counts what went to other ranks.

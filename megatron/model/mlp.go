@@ -21,7 +21,7 @@ type gate struct{ limit, offset float32 }
 
 func gateOf(m *spec.Model) gate { return gate{float32(m.GateLimit), float32(m.GateOffset)} }
 
-func newMLP(m *spec.Model, name string, p Parallel) *mlp {
+func newMLP(m *spec.Model, name string, p Parallel) *mlp { // as MLPOf gives m
 	f, h := int64(m.FFNHiddenSize), int64(m.HiddenSize)
 	r := p.region()
 	n := f / int64(r.Size())

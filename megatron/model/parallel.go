@@ -66,7 +66,7 @@ func (p Parallel) check(c *StageConfig) error {
 		return bad("%d query groups; one must divide the other", m.NumQueryGroups)
 	case m.NumQueryGroups < tp && (p.QuerySharers == nil || p.QuerySharers.Size() != tp/m.NumQueryGroups):
 		return exitcode.Errorf(exitcode.Internal, "%d query groups on %d ranks need the group of the %d ranks that share one", m.NumQueryGroups, tp, tp/m.NumQueryGroups)
-	case m.Full != nil && (m.NumQueryGroups%tp != 0 || m.Full.NumQueryGroups%tp != 0):
+	case m.Full != nil && m.NumQueryGroups != m.Full.NumQueryGroups && (m.NumQueryGroups%tp != 0 || m.Full.NumQueryGroups%tp != 0):
 		return bad("they cannot share %d query groups of some layers and %d of the others evenly", m.NumQueryGroups, m.Full.NumQueryGroups)
 	case m.Delta != nil && (m.Delta.KeyHeads%tp != 0 || m.Delta.ValueHeads%m.Delta.KeyHeads != 0):
 		return bad("they cannot share --linear-num-key-heads %d and --linear-num-value-heads %d evenly", m.Delta.KeyHeads, m.Delta.ValueHeads)
@@ -153,6 +153,9 @@ func (p Parallel) share(m *spec.Model) share {
 	start := rank / sharers * block
 	for at := start; at < start+block-both; at += queries {
 		s.rows = append(s.rows, [2]int64{at + rank%sharers*s.perGroup*d, s.perGroup * d})
+	}
+	if both == 0 {
+		return s
 	}
 	s.shared = &mpu.SharedRows{Rows: [][2]int64{{start + block - both, both}}, Sharers: mpu.Region{Group: p.QuerySharers}}
 	return s

@@ -21,6 +21,8 @@ type router struct {
 	tokens    *comm.Group // ranks that share a micro-batch's tokens (topology.TPCP)
 	allTokens *comm.Group // ranks that share a batch's (topology.TPDPCP)
 
+	scale *routerScale // nil: none
+
 	region mpu.Region
 	uses   float64 // how often a micro-batch passes
 
@@ -32,6 +34,7 @@ func newRouter(m *spec.Model, layer int, name string, p Parallel) *router {
 	e := m.Experts
 	r := &router{m: m, e: e, layer: layer, tokens: p.Tokens, allTokens: p.AllTokens, region: p.region(), uses: float64(m.Uses(layer)), linear: mpu.NewLinear(p.region(), mpu.LinearConfig{Name: name + ".router", Out: int64(e.Num), In: int64(m.HiddenSize),
 		Bias: m.LinearBias, Init: mpu.Init{Std: m.InitStd}})}
+	r.scale = newRouterScale(m, name+".router", p)
 	r.rule = device.RouterRule{Score: r.score(), Groups: int32(e.NumGroups), GroupTopK: int32(e.GroupTopK), GroupBest: int32(e.BestOfGroup()), Scaling: 1}
 	if e.ScalingFactor != 0 {
 		r.rule.Scaling = float32(e.ScalingFactor)
@@ -100,6 +103,7 @@ type routed struct {
 	sent    Tensor // i32 [rows, k]: those that are not dropped for lack of room; else −1
 	weights Tensor // f32 [rows, k]
 	losses  []balance
+	scaled  *routerScaled // nil: as the router has them
 }
 
 // forward routes x [rows, h].
@@ -108,6 +112,10 @@ func (r *router) forward(p *Pass, s *device.Scope, x Tensor) (*routed, error) {
 	out := &routed{logits: s.Alloc(r.dtype(p), rows, int64(r.e.Num)), experts: s.Alloc(device.I32, rows, k), weights: s.Alloc(statsType(p), rows, k)}
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
+	if r.scale != nil {
+		out.scaled = r.scale.enter(p, s, x)
+		x = out.scaled.in
+	}
 	r.linear.Forward(p.D, out.logits, r.jittered(p, tmp, x))
 	if r.forced(p) {
 		r.randomLogits(p, tmp, out.logits)
@@ -119,6 +127,9 @@ func (r *router) forward(p *Pass, s *device.Scope, x Tensor) (*routed, error) {
 		}
 	}
 	p.D.RouterForward(choice)
+	if r.scale != nil {
+		r.scale.multiply(p, s, out.scaled, out.weights, out.experts)
+	}
 	r.drop(p, s, out)
 	return out, r.balance(p, s, out)
 }
@@ -219,6 +230,10 @@ func (r *router) dtype(p *Pass) device.DType {
 func (r *router) backward(p *Pass, saved *routed, dx, dweights, x Tensor) {
 	s := p.D.Arena.Scope(device.Activations)
 	defer s.Release()
+	in := x
+	if r.scale != nil {
+		dweights, in = r.scale.divide(p, s, saved.scaled, dweights, saved.experts), saved.scaled.in
+	}
 	dlogits := s.Alloc(statsType(p), saved.logits.Dims()...)
 	p.D.RouterBackward(device.RouterBackwardArgs{DLogits: dlogits, DWeights: dweights, Experts: saved.experts, Logits: saved.logits, Rule: r.rule})
 	r.unbalance(p, saved, dlogits)
@@ -227,6 +242,12 @@ func (r *router) backward(p *Pass, saved *routed, dx, dweights, x Tensor) {
 		narrow = s.Alloc(p.DType, dlogits.Dims()...)
 		p.D.Copy(narrow, dlogits)
 	}
-	r.linear.Backward(p.D, &p.Hooks, dx, narrow, r.jittered(p, s, x))
-	r.unjitter(p, dx)
+	din := dx
+	if r.scale != nil {
+		din = s.Like(dx)
+	}
+	r.linear.Backward(p.D, &p.Hooks, din, narrow, r.jittered(p, s, in))
+	if r.unjitter(p, din); r.scale != nil {
+		r.scale.leave(p, saved.scaled, dx, din, x)
+	}
 }

@@ -14,6 +14,8 @@ type Saved struct {
 	embedding *embeddingSaved
 	layers    []*layerSaved
 	head      *headSaved
+	lent      map[int]*lent  // keys and values that several layers read, by the layer (global) that made them
+	perLayer  *perLayerSaved // embeddings of each layer; nil: none
 	soFar     map[int]Tensor // f32 [1, experts], by layer (global): counts of the global balancing loss up to this micro-batch
 }
 
@@ -38,7 +40,7 @@ func (s *Stage) Forward(p *Pass, x Tensor) (*Output, error) {
 	if len(s.m.Adapters) > 0 {
 		p.dropBranches()
 	}
-	saved := &Saved{bounds: p.D.Arena.Scope(device.Activations), inputs: make([]kept, len(s.layers)), layers: make([]*layerSaved, len(s.layers)), soFar: map[int]Tensor{}}
+	saved := &Saved{bounds: p.D.Arena.Scope(device.Activations), inputs: make([]kept, len(s.layers)), layers: make([]*layerSaved, len(s.layers)), soFar: map[int]Tensor{}, lent: map[int]*lent{}}
 	p.saved = saved
 	x, err := s.enter(p, saved, x)
 	if err != nil {
@@ -180,6 +182,9 @@ func (s *Stage) Backward(p *Pass, out *Output, dy, dx Tensor) error {
 				return err
 			}
 		}
+	}
+	if all := saved.perLayer; all != nil {
+		all.dinputs = saved.bounds.Like(all.inputs)
 	}
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()

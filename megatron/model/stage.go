@@ -62,6 +62,9 @@ func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
 	if err := p.check(&c); err != nil {
 		return nil, err
 	}
+	if err := c.whole(); err != nil {
+		return nil, err
+	}
 	if err := lacks(d, c.Model); err != nil {
 		return nil, err
 	}
@@ -92,6 +95,15 @@ func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
 		s.tie(p)
 	}
 	return s, nil
+}
+
+// whole refuses a part of a model whose layers must be together.
+func (c *StageConfig) whole() error {
+	why := c.Model.OneStage()
+	if why == "" || c.Embedding && len(c.Layers) == c.Model.NumLayers {
+		return nil
+	}
+	return exitcode.Errorf(exitcode.Usage, "%s; all %d layers and the embedding must be on one pipeline stage: use --pipeline-model-parallel-size 1", why, c.Model.NumLayers)
 }
 
 // shares tells whether another stage has a copy of the word embedding that this one has.
@@ -241,7 +253,7 @@ func (s *Stage) allLayers() []*layer {
 // mixtures are the stage's layers of experts.
 func (s *Stage) mixtures() (all []*mixture) {
 	for _, l := range s.allLayers() {
-		if x, ok := l.second.half.(*mixture); ok {
+		if x := l.mixture(); x != nil {
 			all = append(all, x)
 		}
 	}
@@ -345,6 +357,8 @@ func (s *Stage) BlockBytes() (bytes int64) {
 // Free gives the blocks' memory back.
 func (c *Paged) Free(d *device.Device) {
 	for _, t := range c.Layers {
-		d.Arena.Free(t)
+		if t.Given() {
+			d.Arena.Free(t)
+		}
 	}
 }

@@ -21,6 +21,9 @@ func (m *Model) Parameters() int64 {
 	if !m.Tied {
 		n += int64(m.PaddedVocabSize) * int64(m.HiddenSize)
 	}
+	if l := int64(m.PerLayerInput); l > 0 { // table, projection and norm of all layers' inputs
+		n += l*int64(m.NumLayers)*int64(m.PaddedVocabSize+m.HiddenSize) + m.normParameters(m.PerLayerInput)
+	}
 	for layer := range m.NumLayers {
 		n += m.LayerParameters(layer)
 	}
@@ -37,11 +40,17 @@ func (m *Model) LayerParameters(layer int) int64 {
 	if m.LayerScalar {
 		n++
 	}
+	h := int64(m.HiddenSize)
+	if m.PerLayerInput > 0 { // gate, projection, norm
+		n += 2*h*int64(m.PerLayerInput) + m.normParameters(m.HiddenSize)
+	}
 	if !m.MixtureAt(layer) {
-		return n + m.mlpParameters(m.FFNHiddenSize)
+		return n + m.mlpParameters(m.MLPOf(layer).FFNHiddenSize)
 	}
 	e := m.Experts
-	h := int64(m.HiddenSize)
+	if m.ParallelMLP { // the MLP, four norms of which the router's is one, a factor an expert
+		n += m.mlpParameters(m.MLPOf(layer).FFNHiddenSize) + 4*h + int64(e.Num)
+	}
 	n += int64(e.Num)*h + int64(e.Num)*m.mlpParameters(e.FFNHiddenSize)
 	if m.LinearBias {
 		n += int64(e.Num) // the router's bias
@@ -101,7 +110,9 @@ func (m *Model) attentionParameters() int64 {
 	}
 	if m.QKNorm {
 		q, k := m.QKNormWidths()
-		n += m.normParameters(q) + m.normParameters(k)
+		if n += m.normParameters(q); m.KeyValues() > 0 {
+			n += m.normParameters(k)
+		}
 	}
 	return n
 }
@@ -142,11 +153,15 @@ func (m *Model) FLOPs(batch, seq int) float64 {
 	}
 	perToken := h*float64(m.PaddedVocabSize)*(1+depths) + depths*(3*h+2*h*h)
 	for layer := range passes {
-		width := float64(m.FFNHiddenSize)
+		width := float64(m.MLPOf(layer).FFNHiddenSize)
 		if m.MixtureAt(layer) {
-			width = float64(m.Experts.FFNHiddenSize*m.Experts.TopK + m.Experts.SharedFFN)
+			dense := 0.0
+			if m.ParallelMLP {
+				dense = width
+			}
+			width = float64(m.Experts.FFNHiddenSize*m.Experts.TopK+m.Experts.SharedFFN) + dense
 		}
-		perToken += h * width * matrices
+		perToken += h*width*matrices + 3*h*float64(m.PerLayerInput) // the projection for the layer, gate and projection in it
 		perToken += m.mixerOperations(layer, float64(seq))
 	}
 	return 6 * float64(batch) * float64(seq) * perToken

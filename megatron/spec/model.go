@@ -104,6 +104,11 @@ type Model struct {
 	QueryGrowthFrom int
 	QueryGrowthAll  bool
 
+	KVShared      int  // so many last layers have no keys and values, but read those of KeysFrom (Gemma 4 E2B and E4B); 0: none
+	WideShared    bool // their MLPs are twice as wide; with KVShared
+	PerLayerInput int  // each layer adds a gated embedding of the token of so many channels, of its own (Gemma 4 E2B and E4B); 0: none
+	ParallelMLP   bool // a layer of experts has an MLP in parallel, each between norms of its own (Gemma 4 26B-A4B); with NormSandwich
+
 	LayerScalar    bool    // what a layer gives is multiplied by a number that is not trained (Gemma 4)
 	EmbeddingScale float64 // of the embeddings that enter the first layer; 0: 1
 	ResidualScale  float64 // of what attention and MLP add to the residual stream; 0: 1
@@ -145,9 +150,13 @@ func (m *Model) QKVRows() int {
 	return (heads + m.KeyValues()*m.NumQueryGroups) * m.KVChannels
 }
 
-// KeyValues is how many heads of a group linear_qkv makes besides queries: a key and a value, or the key alone.
+// KeyValues is how many heads of a group linear_qkv makes besides queries: a key and a value, the key alone, or
+// none (see AttentionOf).
 func (m *Model) KeyValues() int {
-	if m.KeysAreValues {
+	switch {
+	case m.KVShared == queriesAlone:
+		return 0
+	case m.KeysAreValues:
 		return 1
 	}
 	return 2

@@ -32,6 +32,9 @@ func (r *Run) restore() error {
 	if r.saver.remote, err = r.openRemote(); err != nil {
 		return err
 	}
+	if done, err := r.restoreMemory(); done || err != nil {
+		return err
+	}
 	dir, finetune, err := r.source()
 	if err != nil {
 		return err

@@ -216,7 +216,7 @@ func TestVocabularyPadding(t *testing.T) {
 func TestQuantize(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	for _, c := range []struct{ flags, says string }{
-		{"--to hf --quantize nf5", "there are nf4 and int8"}, {"--to gguf --quantize nf4", "goes with --to hf"}, {"--to hf --double-quant", "goes with --quantize nf4"},
+		{"--to hf --quantize nf5", "there are nf4, int8 and mxfp4"}, {"--to gguf --quantize nf4", "goes with --to hf"}, {"--to hf --double-quant", "goes with --quantize nf4"},
 		{"--to hf --quantize nf4 --verify", "compares bits"},
 	} {
 		if _, _, err := call(append(strings.Fields(c.flags), "--input", tiny, "--output", out)...); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), c.says) {

@@ -63,7 +63,7 @@ func (o *options) mergeFolder(src checkpoint.Source, notes *command.Printer) (me
 
 // rounded is src as --adapter-over says that the adapter was trained over it, and tells how far that is.
 func (o *options) rounded(src checkpoint.Source, f *peft.Folder, notes *command.Printer) (checkpoint.Source, error) {
-	if src.Info().Quantization != "" {
+	if hf.OfBitsandbytes(src.Info()) {
 		notes.Printf("--adapter-over %s: the weights of %s have these values already\n", o.over, src.Info().Path)
 		return src, nil
 	}

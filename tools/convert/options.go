@@ -53,7 +53,7 @@ func allFlags() []cli.Flag {
 		&cli.StringFlag{Name: "family", Usage: "hf, gguf: architecture, if several can represent the model: " + hf.Known},
 		&cli.StringFlag{Name: "tokenizer", Usage: "hf, gguf: folder whose tokenizer files are taken (default: the input, if it is a Hugging Face folder)"},
 		&cli.StringFlag{Name: "type", DefaultText: "that of most weights of the input", Usage: "gguf: how weights are stored: " + gguf.Kinds},
-		&cli.StringFlag{Name: "quantize", Usage: "hf: quantise the weights of linear layers as bitsandbytes does: nf4 or int8"},
+		&cli.StringFlag{Name: "quantize", Usage: "hf: quantise the weights of linear layers as bitsandbytes does: nf4 or int8; the experts of gpt_oss as OpenAI does: mxfp4"},
 		&cli.BoolFlag{Name: "double-quant", Usage: "with --quantize nf4 or --adapter-over nf4: quantise the scales of blocks as well"},
 		&cli.BoolFlag{Name: "ollama", Usage: "gguf: also write a Modelfile into the folder of the output, for ollama create"},
 		&cli.StringFlag{Name: "max-shard-size", Value: "5GB", Usage: "hf: maximum size of one file, as 500MB or 2GiB"},
@@ -88,6 +88,7 @@ var dtypes = map[string]string{"": "", "f32": "F32", "fp32": "F32", "float32": "
 func readOptions(c *cli.Context) (*options, error) {
 	o := &options{input: c.String("input"), adapter: c.String("adapter"), output: c.String("output"), from: checkpoint.Format(c.String("from")), to: checkpoint.Format(c.String("to")),
 		step: c.Int64("ckpt-step"), weightsOnly: c.Bool("weights-only"), allowNaN: c.Bool("allow-nan"), verify: c.Bool("verify")}
+	// What must be given, formats, types.
 	for _, name := range []string{"input", "to", "output"} {
 		if c.String(name) == "" {
 			return nil, exitcode.Errorf(exitcode.Usage, "--%s is missing; monotron convert --help shows examples", name)
@@ -105,6 +106,7 @@ func readOptions(c *cli.Context) (*options, error) {
 	if o.dtype, ok = dtypes[strings.ToLower(c.String("dtype"))]; !ok {
 		return nil, exitcode.Errorf(exitcode.Usage, "--dtype %q is unknown; there are f32, bf16 and fp16", c.String("dtype"))
 	}
+	// What belongs to the output, to an adapter, to the comparison.
 	if err := o.readWriting(c); err != nil {
 		return nil, err
 	}
@@ -136,6 +138,7 @@ func (o *options) readAdapter(c *cli.Context) error {
 }
 
 func (o *options) readWriting(c *cli.Context) error {
+	// Megatron's formats alone have a layout.
 	for _, name := range []string{"tensor-model-parallel-size", "pipeline-model-parallel-size", "num-virtual-stages-per-pipeline-rank",
 		"expert-model-parallel-size", "data-parallel-size", "make-vocab-size-divisible-by", "transformer-impl", "moe-grouped-gemm"} {
 		if c.IsSet(name) && o.to != checkpoint.MegatronTorch && o.to != checkpoint.MegatronTorchDist {
@@ -197,9 +200,9 @@ func (o *options) readQuantize(c *cli.Context) error {
 		return exitcode.Errorf(exitcode.Usage, "--double-quant goes with --quantize nf4 or --adapter-over nf4")
 	case kind == "":
 		return nil
-	case kind != hf.NF4 && kind != hf.Int8:
-		return exitcode.Errorf(exitcode.Usage, "--quantize %q cannot be written; there are nf4 and int8", c.String("quantize"))
-	case kind == hf.Int8 && c.Bool("double-quant") && c.String("adapter-over") != hf.NF4:
+	case kind != hf.NF4 && kind != hf.Int8 && kind != hf.MXFP4:
+		return exitcode.Errorf(exitcode.Usage, "--quantize %q cannot be written; there are nf4, int8 and mxfp4", c.String("quantize"))
+	case kind != hf.NF4 && c.Bool("double-quant") && c.String("adapter-over") != hf.NF4:
 		return exitcode.Errorf(exitcode.Usage, "--double-quant goes with --quantize nf4, whose scales are of blocks; leave it out")
 	case o.to != checkpoint.HF:
 		return exitcode.Errorf(exitcode.Usage, "--quantize goes with --to hf; use --type q8_0 for gguf")

@@ -133,6 +133,10 @@ var fullFlags = owned(Model,
 	works("full-attention-query-groups", Int, "0", "Raw.Full.NumQueryGroups", "have this many query groups in layers without a window (Gemma 4); 0: as in the others").from(0, 1<<20),
 	works("v-layernorm", Switch, "", "Model.ValueNorm", "divide the values of each head by their root mean square (Gemma 4)"),
 	works("keys-are-values", Switch, "", "Model.KeysAreValues", "take the keys before norm and rotation for values; with --full-attention-kv-channels or --full-attention-query-groups in layers without a window alone (Gemma 4)"),
+	works("kv-shared-layers", Int, "0", "Model.KVShared", "let so many last layers read the keys and values of the last layer before them that has a window, or has none, as they (Gemma 4 E2B and E4B)").from(0, 1<<20),
+	works("double-wide-mlp", Switch, "", "Model.WideShared", "with --kv-shared-layers, have MLPs twice as wide in these layers"),
+	works("per-layer-input-size", Int, "0", "Model.PerLayerInput", "give each layer a gated embedding of the token of so many channels (Gemma 4 E2B and E4B); 0: none").from(0, sizes),
+	works("moe-parallel-mlp", Switch, "", "Model.ParallelMLP", "with --num-experts and --norm-sandwich, have an MLP in parallel with the experts, each between norms of its own (Gemma 4 26B-A4B)"),
 	works("layer-scalar", Switch, "", "Model.LayerScalar", "multiply what a layer gives by a number that is not trained; it starts as 1 (Gemma 4)"),
 )
 

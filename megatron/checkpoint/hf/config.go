@@ -71,11 +71,12 @@ var unheld = map[string]string{
 type Config struct {
 	Family       string
 	Model        *spec.Model
-	Wrapped      bool   // it is the text_config of a model that takes images too
-	Further      int    // layers behind the model's that predict further tokens, and are not read
-	Quantization string // NF4 or Int8: weights are quantised by bitsandbytes; "": they are not
-	DType        string // of int8 weights that are read, as safetensors spells it; "": not said
-	MaxPositions int    // longest sequence; also where positions are computed and Model has no rows for them
+	Wrapped      bool    // it is the text_config of a model that takes images too
+	Further      int     // layers behind the model's that predict further tokens, and are not read
+	Quantization string  // NF4, Int8, FP8 or MXFP4: how weights are quantised; "": they are not
+	DType        string  // that quantised weights are read as, as safetensors spells it; "": not said
+	MaxPositions int     // longest sequence; also where positions are computed and Model has no rows for them
+	Blocks       []int64 // of FP8: rows and columns that share a scale; nil: all of a weight do
 }
 
 const (
@@ -239,6 +240,8 @@ type fields struct {
 	SharedKV      *int64                      `json:"num_kv_shared_layers"`
 	PerLayerInput *int64                      `json:"hidden_size_per_layer_input"`
 	DoubleWide    *bool                       `json:"use_double_wide_mlp"`
+	PerLayerVocab *int64                      `json:"vocab_size_per_layer_input"`
+	TopKExperts   *int64                      `json:"top_k_experts"`
 	MixtureBlock  *bool                       `json:"enable_moe_block"`
 
 	PlainEps        *float64 `json:"norm_eps"` // LFM2
@@ -307,14 +310,7 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 		c.understood(raw)
 		row.read(c, &f)
 	}
-	if c.Quantization = f.Quantization.kind(); f.Quantization != nil && c.Quantization == "" {
-		c.fail("quantization_config: quantized weights other than NF4 and int8 of bitsandbytes are not supported; convert them to float first (transformers: model.dequantize())")
-	}
-	for ours, theirs := range torchTypes {
-		if said := `"` + theirs + `"`; c.Quantization == Int8 && (said == string(f.DType) || f.DType == nil && said == string(f.TorchDType)) {
-			c.DType = ours
-		}
-	}
+	c.quantization(&f)
 	if err := errors.Join(c.problems...); err != nil {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)
 	}

@@ -95,13 +95,13 @@ var rows = map[string]*row{
 	MiniMax2: {architecture: "MiniMaxM2ForCausalLM", mixture: numbered(256), absent: miniMaxAbsent, read: (*reading).miniMax, config: miniMaxConfig,
 		about: "norms of all heads of queries and of keys together, partial RoPE, experts chosen by sigmoid scores with a bias"},
 	GPTOSS: {architecture: "GptOssForCausalLM", mixture: &mixtureNames{experts: 128, mixture: "mlp."}, absent: gptOSSAbsent, read: (*reading).gptOSS, config: gptOSSConfig,
-		about: "sinks in the softmax, windows by layer, YaRN, a clamped gate, experts with biases stored together", refused: "MXFP4 weights (quantization_config)"},
+		about: "sinks in the softmax, windows by layer, YaRN, a clamped gate, experts with biases stored together"},
 	DeepSeekV2: {architecture: "DeepseekV2ForCausalLM", mixture: gated(64, "shared_experts."), latent: true, absent: deepSeekV2Absent, read: (*reading).deepSeek, config: deepSeekConfig,
 		about: "latent attention, YaRN with mscale, softmax router with groups, shared experts, first layers dense", refused: "norm_topk_prob with groups"},
 	DeepSeekV3: {architecture: "DeepseekV3ForCausalLM", predicts: true, mixture: gated(256, "shared_experts."), latent: true, absent: deepSeekV3Absent, read: (*reading).deepSeek, config: deepSeekConfig,
-		about: "latent attention, sigmoid router with biases and groups, shared experts", refused: "FP8 weights (quantization_config); layers of multi-token prediction are not read"},
+		about: "latent attention, sigmoid router with biases and groups, shared experts", refused: "layers of multi-token prediction are not read"},
 	KimiK2: {architecture: "DeepseekV3ForCausalLM", predicts: true, mixture: gated(384, "shared_experts."), latent: true, absent: kimiAbsent, read: (*reading).deepSeek, config: deepSeekConfig,
-		about: "as deepseek_v3", refused: "FP8 weights"},
+		about: "as deepseek_v3"},
 	GLM4MoELite: {architecture: "Glm4MoeLiteForCausalLM", predicts: true, mixture: gated(64, "shared_experts."), latent: true, absent: glmLiteAbsent, read: (*reading).deepSeek, config: deepSeekConfig,
 		about: "as deepseek_v3 (GLM-4.7-Flash)", refused: "layers of multi-token prediction are not read"},
 	Qwen3Next: {architecture: "Qwen3NextForCausalLM", mixture: gated(512, "shared_expert."), absent: qwenNextAbsent, read: (*reading).qwenNext, config: qwenNextConfig,
@@ -111,10 +111,10 @@ var rows = map[string]*row{
 	Qwen35MoE: {architecture: "Qwen3_5MoeForCausalLM", mixture: gated(256, "shared_expert."), absent: qwen35MoEAbsent, read: (*reading).qwen35, config: qwen35Config,
 		about: "as qwen3_next; the text part of qwen3_5_moe", refused: "images and layers of multi-token prediction are not read; attention_bias"},
 	Gemma4: {architecture: "Gemma4ForCausalLM", absent: gemma4Absent, read: (*reading).gemma4, config: gemma4Config,
-		about:   "norms of inputs and outputs, of queries, keys and values, GEGLU, windows by layer, wider heads and keys that are values in full layers, proportional RoPE, scaled layers; the text part of gemma4",
-		refused: "E2B and E4B (num_kv_shared_layers, hidden_size_per_layer_input), 26B-A4B (enable_moe_block), images, adapters"},
+		about:   "norms of inputs and outputs, of queries, keys and values, GEGLU, windows by layer, wider heads and keys that are values in full layers, proportional RoPE, scaled layers; of E2B and E4B shared keys and values, embeddings of each layer; of 26B-A4B experts in parallel with an MLP; the text part of gemma4",
+		refused: "images, adapters; pipeline stages of E2B and E4B; top_k_experts 1 in training"},
 	Ministral3: {architecture: "Ministral3ForCausalLM", absent: ministral3Absent, read: (*reading).ministral3, config: ministral3Config,
-		about: "YaRN, queries that grow with the position; the text part of mistral3", refused: "images, FP8 weights (quantization_config)"},
+		about: "YaRN, queries that grow with the position; the text part of mistral3", refused: "images"},
 	LFM2: {architecture: "Lfm2ForCausalLM", absent: lfm2Absent, read: (*reading).lfm2, config: lfm2Config, names: (*Mapping).lfm2,
 		about: "short convolutions but in some layers, norms of each query and key head", refused: "conv_bias"},
 	Llama4: {architecture: "Llama4ForCausalLM", absent: llama4Absent, read: (*reading).llama4, config: llama4Config,
@@ -189,7 +189,7 @@ var unread = strings.Fields("architectures dtype torch_dtype transformers_versio
 	"use_return_dict problem_type id2label label2id chunk_size_feed_forward is_encoder_decoder is_decoder torchscript use_bfloat16 unsloth_fixed unsloth_version prefix task_specific_params " +
 	"attention_dropout hidden_dropout dropout activation_dropout layerdrop embd_pdrop resid_pdrop init_std experts_per_token initial_context_length org_vocab_size pruned_heads tie_encoder_decoder " +
 	"finetuning_task model_max_length _sliding_window_pattern router_jitter_noise for_llm_class attention_head_dim ep_size seq_aux aux_loss_alpha mtp_num_hidden_layers mtp_use_dedicated_embeddings mamba_ssm_dtype " +
-	"vocab_size_per_layer_input top_k_experts block_dim block_mlp_init_scale block_norm_eps block_out_init_scale block_use_swiglu block_use_xavier_init conv_dim conv_dim_out conv_use_xavier_init theta use_pos_enc")
+	"block_dim block_mlp_init_scale block_norm_eps block_out_init_scale block_use_swiglu block_use_xavier_init conv_dim conv_dim_out conv_use_xavier_init theta use_pos_enc")
 
 // understood refuses keys that nobody here reads: a setting that is lost makes another model.
 func (c *reading) understood(raw []byte) {

@@ -39,6 +39,7 @@ type Folder struct {
 	files   Files
 	stored  map[string]string // canonical name -> name in the files
 	further int               // tensors of layers that predict further tokens
+	keys    int               // of keys and values that no layer reads
 	left    []string          // what else is left out
 }
 
@@ -72,16 +73,8 @@ func open(dir string, mtp bool) (*Folder, error) {
 		text := newTextPart(files, config.Wrapped)
 		files, left = text, text.left
 	}
-	if len(mp.slabs) > 0 {
-		files = slabbed{files, ofExperts}
-	}
-	if config.Quantization != "" {
-		whole, err := dequantize(files, mp, config.Quantization, cmp.Or(config.DType, "F16"))
-		if err != nil {
-			_ = files.Close() // the first error counts
-			return nil, err
-		}
-		files = whole
+	if files, err = decoded(files, mp, config); err != nil {
+		return nil, err
 	}
 	f := &Folder{Config: *config, Path: dir, Mapping: mp, files: files, left: left, stored: map[string]string{}}
 	if err := f.check(); err != nil {
@@ -89,6 +82,25 @@ func open(dir string, mtp bool) (*Folder, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// decoded shows files with each expert by itself and quantized weights as what their codes stand for. It
+// closes files where there is an error.
+func decoded(files Files, mp *Mapping, config *Config) (shown Files, err error) {
+	shown = files
+	if config.Quantization == MXFP4 {
+		shown, err = newMXFP4(files, mp, cmp.Or(config.DType, "BF16"))
+	}
+	if err == nil && len(mp.slabs) > 0 {
+		shown = slabbed{shown, ofExperts}
+	}
+	if err == nil && config.Quantization != "" && config.Quantization != MXFP4 {
+		shown, err = dequantize(shown, mp, config)
+	}
+	if err != nil {
+		_ = files.Close() // the first error counts
+	}
+	return shown, err
 }
 
 // openFiles takes safetensors where both kinds are there, as transformers does.
@@ -124,6 +136,9 @@ func OpenSource(dir string, o checkpoint.OpenOptions) (checkpoint.Source, error)
 	if len(f.left) > 0 {
 		info.Notes = append(info.Notes, strings.Join(f.left, " and ")+" are left out, as transformers' class of the text part does")
 	}
+	if f.keys > 0 {
+		info.Notes = append(info.Notes, fmt.Sprintf("%d tensors of keys and values in the last num_kv_shared_layers layers, which read those of others, are left out, as transformers does", f.keys))
+	}
 	switch {
 	case f.further > 0 && m.MTP != nil:
 		info.Notes = append(info.Notes, fmt.Sprintf("%d copies of embedding and output layer in layers that predict further tokens (num_nextn_predict_layers) are left out: these layers use the model's", f.further))
@@ -146,6 +161,7 @@ func (f *Folder) Close() error { return f.files.Close() }
 func (f *Folder) check() error {
 	var wrong []error
 	used := map[string]bool{}
+	// What the model needs.
 	for _, src := range f.Mapping.Sources() {
 		name, info, ok := f.find(src.Name)
 		switch {
@@ -158,6 +174,7 @@ func (f *Folder) check() error {
 		f.stored[src.Name] = name
 		used[name] = true
 	}
+	// What the folder has: used, known to be left out, or an error.
 	for _, name := range f.files.Names() {
 		tiedHead := f.Model.Tied && name == headName(f.Family)
 		if tiedHead {
@@ -167,6 +184,8 @@ func (f *Folder) check() error {
 		case used[name] || tiedHead || derived.MatchString(name):
 		case f.predictsFurther(name):
 			f.further++
+		case f.Mapping.keysUnread(name):
+			f.keys++
 		default:
 			wrong = append(wrong, fmt.Errorf("%s: unexpected tensor %q for the model of %s; leaving it out would change the results", f.files.Where(name), name, ConfigName))
 		}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"monotron/megatron/spec"
 )
@@ -13,7 +14,7 @@ import (
 // Gemma 4: layers with a window, and full ones whose heads are others.
 
 func gemma4Absent(f *fields) {
-	f.KVHeads, f.HeadDim, f.GlobalHeadDim, f.MaxPositions, f.SlidingWindow, f.PerLayerInput = number(4), number(256), number(512), number(131072), number(512), number(256)
+	f.KVHeads, f.HeadDim, f.GlobalHeadDim, f.MaxPositions, f.SlidingWindow, f.PerLayerInput, f.PerLayerVocab = number(4), number(256), number(512), number(131072), number(512), number(256), number(262144)
 }
 
 func (c *reading) gemma4(f *fields) {
@@ -44,16 +45,46 @@ func (c *reading) gemma4(f *fields) {
 	c.layerWindows(f, nil)
 	c.gemma4Heads(f)
 	c.gemma4Rotary(f)
+	c.gemma4Small(f)
+	if given(f.MixtureBlock, false) {
+		c.gemma4Experts(f)
+	}
 }
 
-// gemma4Refuses names what the models with experts and those for small machines have besides.
-func (c *reading) gemma4Refuses(f *fields) {
-	c.refuse("enable_moe_block", f.MixtureBlock, true)
-	for name, n := range map[string]*int64{"num_kv_shared_layers": f.SharedKV, "hidden_size_per_layer_input": f.PerLayerInput} {
-		if n != nil && *n != 0 {
-			c.fail("%s %d is not supported: this is of E2B and E4B", name, *n)
+// gemma4Small reads what models for small machines have (E2B, E4B): layers that share keys and values, and
+// embeddings of each layer.
+func (c *reading) gemma4Small(f *fields) {
+	m := c.Model
+	if n := f.SharedKV; n != nil && *n != 0 {
+		if *n < 0 || *n >= int64(m.NumLayers) {
+			c.fail("num_kv_shared_layers is %d; of %d layers it is 0 to %d", *n, m.NumLayers, m.NumLayers-1)
+			return
+		}
+		m.KVShared, m.WideShared = int(*n), given(f.DoubleWide, false)
+		if !m.AllHaveKeys() {
+			c.fail("num_kv_shared_layers %d: layer_types has a kind among the last %d layers that none before them has", *n, *n)
 		}
 	}
+	if n := f.PerLayerInput; n == nil || *n == 0 {
+		return
+	}
+	m.PerLayerInput = c.size("hidden_size_per_layer_input", maxSize, f.PerLayerInput)
+	if n := f.PerLayerVocab; n == nil || *n != int64(m.VocabSize) {
+		c.fail("vocab_size_per_layer_input must be vocab_size, %d (its class has %d where the key is absent)", m.VocabSize, *number(262144))
+	}
+}
+
+// gemma4Experts reads the mixture of 26B-A4B, in parallel with the MLP of every layer. Its class has no loss that balances.
+func (c *reading) gemma4Experts(f *fields) {
+	m := c.Model
+	m.ParallelMLP = true
+	m.Experts = &spec.Experts{ScoreFunction: spec.ScoreSoftmax, Dispatcher: "alltoall", DropPolicy: "probs", Balancing: []string{spec.NoBalancing}, AuxLossCoeff: []float64{0},
+		Num: c.size("num_experts", int64(maxMixed/m.NumLayers), f.Experts), FFNHiddenSize: c.size("moe_intermediate_size", maxSize, f.MoEIntermediate), Layers: repeated(m.NumLayers, true)}
+	m.Experts.TopK = c.size("top_k_experts", int64(m.Experts.Num), f.TopKExperts)
+}
+
+// gemma4Refuses names what nobody here has.
+func (c *reading) gemma4Refuses(f *fields) {
 	if f.Bidirectional != nil && f.Bidirectional != "vision" && f.Bidirectional != false {
 		c.fail("use_bidirectional_attention %v is not supported", f.Bidirectional)
 	}
@@ -85,6 +116,7 @@ func (c *reading) gemma4Heads(f *fields) {
 
 // gemma4PerLayer reads per_layer_config, which must say the same of all full layers and nothing of the others.
 func (c *reading) gemma4PerLayer(f *fields, full *spec.FullAttention) {
+	// All full layers alike.
 	var first map[string]int64
 	for i, kind := range f.LayerTypes {
 		own := f.PerLayer[strconv.Itoa(i)]
@@ -98,6 +130,7 @@ func (c *reading) gemma4PerLayer(f *fields, full *spec.FullAttention) {
 			}
 		}
 	}
+	// Heads, and nothing else.
 	for name, n := range first {
 		switch name {
 		case "head_dim":
@@ -167,10 +200,15 @@ func gemma4Config(c map[string]any, m *spec.Model, positions int) {
 	}
 	windowConfig(c, m)
 	put(c, "hidden_activation", activationName(m), "attention_bias", m.QKVBias, "final_logit_softcapping", nil, "attention_k_eq_v", m.KeysAreValues,
-		"num_kv_shared_layers", 0, "hidden_size_per_layer_input", 0, "enable_moe_block", false, "use_double_wide_mlp", false, "use_bidirectional_attention", nil)
+		"num_kv_shared_layers", m.KVShared, "hidden_size_per_layer_input", m.PerLayerInput, "vocab_size_per_layer_input", m.VocabSize, "enable_moe_block", m.ParallelMLP,
+		"use_double_wide_mlp", m.WideShared, "use_bidirectional_attention", nil)
+	if e := m.Experts; e != nil {
+		put(c, "num_experts", e.Num, "top_k_experts", e.TopK, "moe_intermediate_size", e.FFNHiddenSize)
+	}
 	if m.LogitCap > 0 {
 		put(c, "final_logit_softcapping", m.LogitCap)
 	}
+	// A rotary table for each kind of layer.
 	full := map[string]any{"rope_type": "default", "rope_theta": real(m.RotaryBase)}
 	if m.RopeRule != "" {
 		full = ruleConfig(m.RopeRule)
@@ -184,6 +222,7 @@ func gemma4Config(c map[string]any, m *spec.Model, positions int) {
 	if m.Full == nil {
 		return
 	}
+	// Heads of full layers, in both spellings.
 	per := map[string]any{}
 	for i := range m.NumLayers {
 		if !m.WindowedAt(i) {
@@ -194,4 +233,51 @@ func gemma4Config(c map[string]any, m *spec.Model, positions int) {
 	if m.KeysAreValues {
 		put(c, "num_global_key_value_heads", m.Full.NumQueryGroups)
 	}
+}
+
+// gemma4Own adds what a layer has after its MLP.
+func (mp *Mapping) gemma4Own(ours, theirs string) {
+	h, w := mp.Model.HiddenSize, mp.Model.PerLayerInput
+	mp.same(ours+"per_layer_gate.weight", theirs+"per_layer_input_gate.weight", w, h)
+	mp.same(ours+"per_layer_projection.weight", theirs+"per_layer_projection.weight", h, w)
+	mp.norm(ours+"post_per_layer_layernorm", theirs+"post_per_layer_input_norm")
+}
+
+// gemma4Inputs adds what the embeddings of all layers are made of.
+func (mp *Mapping) gemma4Inputs() {
+	m := mp.Model
+	all := m.NumLayers * m.PerLayerInput
+	shape := dims([]int{m.VocabSize, all})
+	mp.add(rule{global: "embedding.per_layer_embeddings.weight", shape: shape, sources: []Source{{Name: "model.embed_tokens_per_layer.weight", Shape: shape}}, vocab: true})
+	mp.same("embedding.per_layer_projection.weight", "model.per_layer_model_projection.weight", all, m.HiddenSize)
+	mp.same("embedding.per_layer_layernorm.weight", "model.per_layer_projection_norm.weight", m.PerLayerInput)
+}
+
+// gemma4Mixture adds a mixture: its router, the norms around it, and slabs [out, in] of all experts.
+func (mp *Mapping) gemma4Mixture(ours, theirs string) {
+	m, e := mp.Model, mp.Model.Experts
+	h, ffn := m.HiddenSize, e.FFNHiddenSize
+	mp.same(ours+"router.weight", theirs+"router.proj.weight", e.Num, h)
+	mp.same(ours+"router.layernorm.weight", theirs+"router.scale", h)
+	mp.same(ours+"router.expert_scale", theirs+"router.per_expert_scale", e.Num)
+	mp.norm(ours+"post_mlp_layernorm", theirs+"post_feedforward_layernorm_1")
+	mp.norm(ours+"pre_experts_layernorm", theirs+"pre_feedforward_layernorm_2")
+	mp.norm(ours+"post_experts_layernorm", theirs+"post_feedforward_layernorm_2")
+	for j := range e.Num {
+		expert := fmt.Sprintf("%sexperts.local_experts.%d.", ours, j)
+		mp.slab(expert+"linear_fc1.weight", theirs+"experts.gate_up_proj", j, nil, false, 2*ffn, h)
+		mp.slab(expert+"linear_fc2.weight", theirs+"experts.down_proj", j, nil, false, h, ffn)
+	}
+}
+
+// keysUnread tells a tensor of keys and values in a layer that reads another's: files may have them, and transformers
+// leaves them out.
+func (mp *Mapping) keysUnread(name string) bool {
+	for i := mp.Model.NumLayers - max(0, mp.Model.KVShared); i < mp.Model.NumLayers; i++ {
+		rest, ok := strings.CutPrefix(name, fmt.Sprintf("model.layers.%d.self_attn.", i))
+		if ok && slices.Contains([]string{"k_proj.weight", "v_proj.weight", "k_norm.weight", "v_norm.weight"}, rest) {
+			return true
+		}
+	}
+	return false
 }

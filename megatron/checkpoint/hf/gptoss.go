@@ -60,21 +60,23 @@ func (mp *Mapping) fusedExperts(ours, theirs string) {
 	halves := func(r int64) (int, int64) { // gate and up in turn
 		return 0, r%int64(ffn)*2 + r/int64(ffn)
 	}
-	slab := func(global, name string, j int, rows func(int64) (int, int64), transposed bool, shape ...int) {
-		stored := slices.Clone(shape)
-		if transposed {
-			slices.Reverse(stored)
-		}
-		mp.add(rule{global: global, shape: dims(shape), row: rows, sources: []Source{{Name: slabName(name, j), Shape: dims(stored), Transposed: transposed}}})
-		mp.slabs[name] = append([]int64{int64(e.Num)}, dims(stored)...)
-	}
 	for j := range e.Num {
 		expert := fmt.Sprintf("%sexperts.local_experts.%d.", ours, j)
-		slab(expert+"linear_fc1.weight", theirs+"experts.gate_up_proj", j, halves, true, 2*ffn, h)
-		slab(expert+"linear_fc1.bias", theirs+"experts.gate_up_proj_bias", j, halves, false, 2*ffn)
-		slab(expert+"linear_fc2.weight", theirs+"experts.down_proj", j, nil, true, h, ffn)
-		slab(expert+"linear_fc2.bias", theirs+"experts.down_proj_bias", j, nil, false, h)
+		mp.slab(expert+"linear_fc1.weight", theirs+"experts.gate_up_proj", j, halves, true, 2*ffn, h)
+		mp.slab(expert+"linear_fc1.bias", theirs+"experts.gate_up_proj_bias", j, halves, false, 2*ffn)
+		mp.slab(expert+"linear_fc2.weight", theirs+"experts.down_proj", j, nil, true, h, ffn)
+		mp.slab(expert+"linear_fc2.bias", theirs+"experts.down_proj_bias", j, nil, false, h)
 	}
+}
+
+// slab adds expert j's part of a fused tensor; shape is ours.
+func (mp *Mapping) slab(global, name string, j int, rows func(int64) (int, int64), transposed bool, shape ...int) {
+	stored := slices.Clone(shape)
+	if transposed {
+		slices.Reverse(stored)
+	}
+	mp.add(rule{global: global, shape: dims(shape), row: rows, sources: []Source{{Name: slabName(name, j), Shape: dims(stored), Transposed: transposed}}})
+	mp.slabs[name] = append([]int64{int64(mp.Model.Experts.Num)}, dims(stored)...)
 }
 
 func slabName(name string, j int) string { return fmt.Sprintf("%s[%d]", name, j) }
@@ -113,8 +115,8 @@ type slabbed struct {
 	fused *regexp.Regexp
 }
 
-// ofExperts are the tensors of GPT-OSS that hold all experts of a layer.
-var ofExperts = regexp.MustCompile(`\.mlp\.experts\.(gate_up_proj|down_proj)(_bias)?$`)
+// ofExperts are the tensors of GPT-OSS and Gemma 4 that hold all experts of a layer.
+var ofExperts = regexp.MustCompile(`\.experts\.(gate_up_proj|down_proj)(_bias)?$`)
 
 func (s slabbed) Names() (names []string) {
 	for _, name := range s.Files.Names() {

@@ -210,8 +210,11 @@ func (mp *Mapping) bloom() {
 
 func (mp *Mapping) llama() {
 	m := mp.Model
-	h, ffn := m.HiddenSize, m.FFNHiddenSize
+	h := m.HiddenSize
 	mp.embedding("embedding.word_embeddings.weight", "model.embed_tokens.weight")
+	if m.PerLayerInput > 0 {
+		mp.gemma4Inputs()
+	}
 	for i := range m.AllLayers() {
 		of := m.AttentionOf(i)
 		hn := of.KVChannels
@@ -221,6 +224,7 @@ func (mp *Mapping) llama() {
 			mp.ahead(spec.MTPName(i-m.NumLayers)+".", theirs)
 		}
 		mp.layerNorms(ours, theirs)
+		// Attention, or what is in its place.
 		attention := theirs + "self_attn."
 		switch {
 		case m.DeltaAt(i):
@@ -242,30 +246,42 @@ func (mp *Mapping) llama() {
 				q, k = "query_layernorm", "key_layernorm"
 			}
 			mp.same(ours+"self_attention.q_layernorm.weight", attention+q+".weight", wideQ)
-			mp.same(ours+"self_attention.k_layernorm.weight", attention+k+".weight", wideK)
+			if of.KeyValues() > 0 {
+				mp.same(ours+"self_attention.k_layernorm.weight", attention+k+".weight", wideK)
+			}
 		}
 		if !m.DeltaAt(i) {
 			mp.linear(ours+"self_attention.linear_proj", []string{attention + "o_proj"}, []int{h}, q, m.HasProjBias(), false, nil)
 		}
+		// What a layer has besides.
 		if m.LayerScalar {
 			mp.same(ours+"layer_scalar", theirs+"layer_scalar", 1)
 		}
 		if m.Sinks {
 			mp.same(ours+checkpoint.SinksName, attention+"sinks", m.NumAttentionHeads)
 		}
+		if m.PerLayerInput > 0 {
+			mp.gemma4Own(ours, theirs)
+		}
+		// The mixture, the MLP, or both.
 		if m.MixtureAt(i) {
-			if mp.Family == GPTOSS {
+			switch mp.Family {
+			case GPTOSS:
 				mp.fusedExperts(ours+"mlp.", theirs+"mlp.")
-			} else {
+			case Gemma4:
+				mp.gemma4Mixture(ours+"mlp.", theirs)
+			default:
 				mp.experts(ours+"mlp.", theirs)
 			}
-			continue
+			if !m.ParallelMLP {
+				continue
+			}
 		}
 		block := "mlp."
 		if mp.Family == Llama4 {
 			block = "feed_forward."
 		}
-		mp.llamaMLP(ours+"mlp.", theirs+block, ffn)
+		mp.llamaMLP(ours+"mlp.", theirs+block, m.MLPOf(i).FFNHiddenSize)
 	}
 	mp.norm("decoder.final_layernorm", "model.norm")
 }
@@ -441,6 +457,7 @@ func ToGlobal[T float32 | float64](mp *Mapping, global string, read func(name st
 		return nil, exitcode.Errorf(exitcode.Internal, "%s models have no tensor %q", mp.Family, global)
 	}
 	r := mp.rules[i]
+	// Their tensors.
 	parts := make([][]T, len(r.sources))
 	for s, src := range r.sources {
 		values, shape, err := readSlab(src.Name, read)
@@ -452,6 +469,7 @@ func ToGlobal[T float32 | float64](mp *Mapping, global string, read func(name st
 		}
 		parts[s] = values
 	}
+	// Row by row to ours.
 	rows, width := r.size()
 	out := make([]T, rows*width)
 	for row := range rows {
@@ -467,6 +485,7 @@ func ToGlobal[T float32 | float64](mp *Mapping, global string, read func(name st
 // ToHF makes one of their tensors, and its shape, out of Megatron's, which get
 // returns whole. Where get gives an embedding with padded rows, so is the result.
 func ToHF[T float32 | float64](mp *Mapping, name string, get func(global string) ([]T, error)) ([]T, []int64, error) {
+	// A tensor of all experts is made expert by expert.
 	if shape := mp.slabs[name]; shape != nil {
 		var all []T
 		for j := range shape[0] {
@@ -487,6 +506,7 @@ func ToHF[T float32 | float64](mp *Mapping, name string, get func(global string)
 	if err != nil {
 		return nil, nil, err
 	}
+	// Shape, with the rows of padding that the values have.
 	src := r.sources[s]
 	rows, width := r.size()
 	shape := slices.Clone(src.Shape)
@@ -501,6 +521,7 @@ func ToHF[T float32 | float64](mp *Mapping, name string, get func(global string)
 	for _, d := range shape {
 		n *= d
 	}
+	// Of the rows of ours those that this tensor has.
 	out := make([]T, n)
 	for row := range rows {
 		owner, to := r.at(row)

@@ -74,11 +74,16 @@ func (w *writing) quantize() error {
 			infos = append(infos, part)
 		}
 	}
-	slices.SortStableFunc(infos, func(a, b safetensors.Info) int { // readers want wide elements aligned
+	w.infos = widest(infos)
+	return nil
+}
+
+// widest puts wide elements first, which readers want aligned.
+func widest(infos []safetensors.Info) []safetensors.Info {
+	slices.SortStableFunc(infos, func(a, b safetensors.Info) int {
 		return cmp.Compare(checkpoint.Width(b.DType), checkpoint.Width(a.DType))
 	})
-	w.infos = infos
-	return nil
+	return infos
 }
 
 // parts are the tensors that a file keeps of a weight.
@@ -169,6 +174,11 @@ func quantizationConfig(kind string, double bool) map[string]any {
 	}
 }
 
+// OfBitsandbytes tells that weights are NF4 or Int8 already.
+func OfBitsandbytes(info checkpoint.Info) bool {
+	return info.Quantization == NF4 || info.Quantization == Int8
+}
+
 // quantizedBase is a checkpoint whose linear layers' weights are read as what their codes
 // would stand for.
 type quantizedBase struct {
@@ -177,9 +187,9 @@ type quantizedBase struct {
 }
 
 // Quantized shows src with the weights of its linear layers rounded to a kind, NF4 or Int8, as WriteOptions of
-// that Quantization would store them; one that is quantised already stays as it is.
+// that Quantization would store them; one that bitsandbytes has quantised already stays as it is.
 func Quantized(src checkpoint.Source, kind string, double bool) (checkpoint.Source, error) {
-	if src.Info().Quantization != "" {
+	if OfBitsandbytes(src.Info()) {
 		return src, nil
 	}
 	w, err := newWriting(src, checkpoint.WriteOptions{Quantization: kind, DoubleQuant: double})

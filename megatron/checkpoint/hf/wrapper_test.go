@@ -2,6 +2,7 @@ package hf
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -23,7 +24,7 @@ const ownCases = "../../../tools/verify/modelcase/testdata"
 
 // Claim: folders of text parts that are read and written again are what they were.
 func TestTextPartsWriteWhatTheyRead(t *testing.T) {
-	for _, name := range []string{"qwen3-5", "qwen3-5-moe", "gemma4", "ministral3"} {
+	for _, name := range []string{"qwen3-5", "qwen3-5-moe", "gemma4", "gemma4-small", "gemma4-experts", "ministral3"} {
 		t.Run(name, func(t *testing.T) {
 			dir := caseFolder(t, ownCases, name)
 			src, err := OpenSource(dir, checkpoint.OpenOptions{})
@@ -75,7 +76,7 @@ func wrap(t *testing.T, dir, form string, fuse bool, change func(outer, text map
 	}
 	file := filepath.Join(dir, safetensors.SingleName)
 	values := map[string][]byte{"model.visual.patch.weight": make([]byte, 16), "mtp.norm.weight": make([]byte, 16)}
-	infos := map[string]safetensors.Info{}
+	infos, joined := map[string]safetensors.Info{}, map[string]bool{}
 	for name := range values {
 		infos[name] = safetensors.Info{Name: name, DType: "F32", Shape: []int64{4}}
 	}
@@ -94,7 +95,8 @@ func wrap(t *testing.T, dir, form string, fuse bool, change func(outer, text map
 		}
 		before := infos[name]
 		info.Name, values[name] = name, append(values[name], value...)
-		if n := int64(0); strings.HasSuffix(name, "_proj") {
+		if n := int64(0); strings.HasSuffix(name, "_proj") && len(info.Shape) == 2 {
+			joined[name] = true
 			if len(before.Shape) > 0 {
 				n = before.Shape[0]
 			}
@@ -105,7 +107,7 @@ func wrap(t *testing.T, dir, form string, fuse bool, change func(outer, text map
 	var list []safetensors.Info
 	for _, name := range slices.Sorted(maps.Keys(infos)) {
 		info := infos[name]
-		if strings.HasSuffix(name, ".gate_up_proj") {
+		if strings.HasSuffix(name, ".gate_up_proj") && joined[name] {
 			info.Shape = []int64{info.Shape[0] / 2, 2 * info.Shape[1], info.Shape[2]}
 		}
 		list = append(list, info)
@@ -135,7 +137,7 @@ func togetherName(name string) string {
 // of both forms of names its files have and whether experts are stored together; what is left out
 // is said.
 func TestTextPartsOfModelsThatTakeImages(t *testing.T) {
-	for _, name := range []string{"qwen3-5", "qwen3-5-moe", "gemma4", "ministral3"} {
+	for _, name := range []string{"qwen3-5", "qwen3-5-moe", "gemma4", "gemma4-small", "gemma4-experts", "ministral3"} {
 		for form, fuse := range map[string]bool{"model.language_model.%s": true, "language_model.model.%s": false} {
 			plain, err := OpenSource(caseFolder(t, ownCases, name), checkpoint.OpenOptions{})
 			if err != nil {
@@ -190,8 +192,8 @@ func TestTextPartsRefuse(t *testing.T) {
 	}
 }
 
-// Claim: Gemma 4's smaller models and its mixture are refused by name, and so is what layers may not
-// differ in; heads of full layers are read in both spellings.
+// Claim: what layers may not differ in is refused by name, and so are settings of Gemma 4's smaller models and of its
+// mixture that do not fit; heads of full layers are read in both spellings.
 func TestGemma4(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join(ownCases, "gemma4", ConfigName))
 	if err != nil {
@@ -221,9 +223,13 @@ func TestGemma4(t *testing.T) {
 		t.Errorf("%v, want %+v", err, want.Model.Full)
 	}
 	for says, change := range map[string]func(c map[string]any){
-		"enable_moe_block":            func(c map[string]any) { c["enable_moe_block"] = true },
-		"num_kv_shared_layers 1":      func(c map[string]any) { c["num_kv_shared_layers"] = 1 },
-		"hidden_size_per_layer_input": func(c map[string]any) { delete(c, "hidden_size_per_layer_input") },
+		"top_k_experts is missing":  func(c map[string]any) { c["enable_moe_block"] = true },
+		"num_kv_shared_layers 1":    func(c map[string]any) { c["num_kv_shared_layers"] = 1 }, // the only full layer
+		"num_kv_shared_layers is 2": func(c map[string]any) { c["num_kv_shared_layers"] = 2 },
+		"vocab_size_per_layer_input": func(c map[string]any) {
+			delete(c, "hidden_size_per_layer_input")
+			delete(c, "vocab_size_per_layer_input")
+		},
 		"use_bidirectional_attention": func(c map[string]any) { c["use_bidirectional_attention"] = "all" },
 		"per_layer_config of layer 0": func(c map[string]any) { c["per_layer_config"].(map[string]any)["0"] = map[string]any{"head_dim": 4} },
 		"sliding_attention": func(c map[string]any) {
@@ -247,6 +253,55 @@ func TestGemma4(t *testing.T) {
 		if c, err := read(change); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v %+v, want %q", err, c, says)
 		}
+	}
+}
+
+// Claim: files of Gemma 4's smaller models may have keys and values in layers that read those of others; these are left
+// out, and the notes say so. Other tensors there are refused.
+func TestGemma4SharedKeys(t *testing.T) {
+	for name, says := range map[string]string{"model.layers.3.self_attn.k_proj.weight": "", "model.layers.2.self_attn.k_norm.weight": "", "model.layers.3.self_attn.kv_proj.weight": "unexpected tensor"} {
+		dir := caseFolder(t, ownCases, "gemma4-small")
+		added := damaged(t, dir, func(info *safetensors.Info, raw []byte) (*safetensors.Info, []byte) {
+			if info.Name == "model.norm.weight" { // it is of the right length, whatever its name
+				return &safetensors.Info{Name: name, DType: info.DType, Shape: info.Shape}, raw
+			}
+			return nil, nil
+		})
+		extra, err := os.ReadFile(filepath.Join(added, safetensors.SingleName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for shard, from := range map[string]string{"model-00001-of-00002.safetensors": filepath.Join(dir, safetensors.SingleName), "model-00002-of-00002.safetensors": ""} {
+			if from != "" {
+				if extra, err := os.ReadFile(from); err != nil || os.WriteFile(filepath.Join(dir, shard), extra, 0o600) != nil {
+					t.Fatal(err)
+				}
+			} else if err := os.WriteFile(filepath.Join(dir, shard), extra, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		index := map[string]string{name: "model-00002-of-00002.safetensors"}
+		for _, n := range openFile(t, filepath.Join(dir, safetensors.SingleName)).Names() {
+			index[n] = "model-00001-of-00002.safetensors"
+		}
+		text, _ := json.Marshal(map[string]any{"weight_map": index})
+		if err := errors.Join(os.WriteFile(filepath.Join(dir, safetensors.IndexName), text, 0o600), os.Remove(filepath.Join(dir, safetensors.SingleName))); err != nil {
+			t.Fatal(err)
+		}
+		src, err := OpenSource(dir, checkpoint.OpenOptions{})
+		if says != "" {
+			if err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if notes := strings.Join(src.Info().Notes, " "); !strings.Contains(notes, "1 tensors of keys and values") {
+			t.Errorf("notes %q", notes)
+		}
+		_ = src.Close()
 	}
 }
 

@@ -22,7 +22,7 @@ var adaptable = []string{".self_attention.linear_qkv", ".self_attention.linear_p
 // Resolve finds the modules of m that c names, by PEFT's rules. Targets that match nothing, and
 // modules that cannot have an adapter here, are refused by name.
 func Resolve(m *spec.Model, family string, c Config) (list []spec.Adapter, err error) {
-	if m.Full != nil || m.KeysAreValues {
+	if m.LayersDiffer() {
 		return nil, exitcode.Errorf(exitcode.Usage, "adapters are not supported on a model whose layers differ in heads (Gemma 4); tune all weights")
 	}
 	mapping, err := mappingOf(m, family)
@@ -30,12 +30,14 @@ func Resolve(m *spec.Model, family string, c Config) (list []spec.Adapter, err e
 		return nil, err
 	}
 	family = mapping.Family
+	// Without targets, PEFT's usual ones of the family.
 	if c.Targets.List == nil && !c.Targets.Given() && !c.Parameters.Given() {
 		if c.Targets.List = usual[family]; c.Targets.List == nil {
 			c.Targets.List = []string{"q_proj", "v_proj"}
 		}
 	}
 	r := resolver{c: c, m: m, used: map[string]bool{}}
+	// Every module is tried; a tied output layer is one of its own name.
 	modules := mapping.Modules()
 	if m.Tied {
 		modules = append(modules, hf.Module{Name: "lm_head", Linear: "output_layer", Table: true})
@@ -255,6 +257,7 @@ func number(patterns Patterns, name string, otherwise float64) (float64, error) 
 
 // check refuses targets that match no module.
 func (r *resolver) check(list []spec.Adapter, modules []hf.Module) error {
+	// The last parts of modules' names, for the message.
 	names := map[string]bool{}
 	for _, m := range modules {
 		if m.Experts > 0 {
@@ -267,6 +270,7 @@ func (r *resolver) check(list []spec.Adapter, modules []hf.Module) error {
 		last = append(last, n)
 	}
 	slices.Sort(last)
+	// Everything that was named has matched something.
 	for _, t := range append(r.c.Targets.List, r.c.Targets.Pattern) {
 		if t != "" && !r.used[t] {
 			return fmt.Errorf("target module %.80q matches no module of the model; modules end in %s", t, strings.Join(last, ", "))

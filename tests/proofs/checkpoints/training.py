@@ -80,6 +80,23 @@ def gemma4(rng):
     return c
 
 
+def gemma4_small(rng):
+    """As E2B and E4B: layers that share keys and values, embeddings of each layer."""
+    c = gemma4(rng)
+    layers = rng.choice([3, 4, 5])
+    shared = rng.randrange(layers - 1)
+    kinds = [rng.choice(['sliding_attention', 'full_attention']) for _ in range(layers)]
+    kinds[:2], kinds[-1] = rng.sample(['sliding_attention', 'full_attention'], 2), 'full_attention'
+    shared = min(shared, layers - 2)
+    return dict(c, model_type='gemma4_text', num_hidden_layers=layers, layer_types=kinds, num_kv_shared_layers=shared, use_double_wide_mlp=rng.random() < .6,
+                hidden_size_per_layer_input=rng.choice([4, 6, 10]), vocab_size_per_layer_input=VOCAB)  # its class fails with 0 and shared layers
+
+
+def gemma4_experts(rng):
+    """As 26B-A4B: experts in parallel with an MLP."""
+    return dict(gemma4(rng), model_type='gemma4_text', enable_moe_block=True, num_experts=rng.choice([4, 7]), top_k_experts=rng.choice([2, 3]), moe_intermediate_size=rng.choice([8, 20]))
+
+
 def ministral3(rng):
     heads, layers = rng.choice([2, 4]), rng.choice([1, 2, 3])
     c = dict(hidden_size=heads * 6, intermediate_size=rng.choice([24, 40]), num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=divisor(rng, heads), head_dim=rng.choice([4, 8]),
@@ -102,6 +119,8 @@ SHAPES = {
     'qwen3_5_moe_text': lambda rng: dict(delta(rng), **experts(rng)),
     'lfm2': lfm2,
     'gemma4_text': gemma4,
+    'gemma4_small': gemma4_small,
+    'gemma4_experts': gemma4_experts,
     'ministral3': ministral3,
 }
 
@@ -208,11 +227,11 @@ LEAST = dict(token_loss_abs=5e-5, logits_abs=1e-4, hidden_abs=1e-4, gradient_rel
 
 
 def make(folder, family, seed):
-    """Writes the case; returns how near the nearest tie of a router's choice is."""
+    """Writes the case; returns how near the nearest tie of a router's choice is, 0 where rounding decides the curve."""
     rng = random.Random(seed)
     torch.manual_seed(seed)
     f64(False)
-    c = dict(SHAPES[family](rng), model_type=family, vocab_size=VOCAB, max_position_embeddings=64, pad_token_id=None)
+    c = dict({'model_type': family, **SHAPES[family](rng)}, vocab_size=VOCAB, max_position_embeddings=64, pad_token_id=None)
     eager = {'attn_implementation': 'eager', **({'experts_implementation': 'eager'} if 'num_experts' in c else {})}
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**c), **eager)
     randomize(model, rng)
@@ -228,24 +247,24 @@ def make(folder, family, seed):
     texts, ties = greedy(model, rng), [9.0]
 
     def tie(_, __, out):
-        best = out[0].detach().topk(c['num_experts_per_tok'] + 1, dim=-1).values
+        best = out[0].detach().topk(c.get('num_experts_per_tok', c.get('top_k_experts')) + 1, dim=-1).values
         ties.append((best[..., -2] - best[..., -1]).min().item())
 
     for m in model.modules():
-        if type(m).__name__.endswith('TopKRouter'):
+        if type(m).__name__.endswith(('TopKRouter', 'TextRouter')):
             m.register_forward_hook(tie)
     logits, losses, grads, curve = train(model, tokens, labels)
     expected = {'logits': logits, 'token_loss': losses, **{'grad.' + n: g for n, g in stored(model, grads, folder + '/grads').items()}}
     f64(False)
     off = deviation((logits, losses, grads, curve), train(single, tokens, labels))
     save_file({name: v.detach().clone().contiguous() for name, v in expected.items()}, folder + '/expected.safetensors')
-    case = dict(name=family, architecture=family, config=c, weights='weights.safetensors',
+    case = dict(name=family, architecture=c['model_type'], config=c, weights='weights.safetensors',
                 training=dict(train_iters=STEPS, lr=LR, min_lr=LR, lr_decay_style='constant', lr_decay_iters=STEPS, lr_warmup_iters=0, lr_warmup_init=0.0, weight_decay=DECAY, adam_beta1=.9, adam_beta2=.95,
                               adam_eps=1e-5, clip_grad=1.0, global_batch_size=ROWS, micro_batch_size=ROWS, seq_length=LENGTH, no_weight_decay='one dimension'),
                 expected=dict(loss=curve[0]['loss'], grad_norm=curve[0]['grad_norm'], curve=curve, generation=texts),
                 tolerance={name: max(least, 10 * off[name]) for name, least in LEAST.items()})
     json.dump(case, open(folder + '/case.json', 'w'), indent=1)
-    return min(ties)
+    return 0 if off['curve_grad_norm_rel'] > .1 else min(ties)  # a curve that float32's rounding decides says nothing
 
 
 def main():

@@ -230,6 +230,8 @@ func TestLayoutsGiveTheSameBits(t *testing.T) {
 		{"mtp", "", "tp2 sp dp2 recompute-full-block", 1},
 		{"delta", "", "tp2 sp dp2 recompute-full-block", 1},
 		{"gemma4", "", "tp2 sp dp2 recompute-full-block", 1},
+		{"gemma4-small", "", "tp2 sp dp2 recompute-full-block", 1},
+		{"gemma4-moe", "--bf16", "tp2 sp dp2 recompute-full-block", 1},
 		{"lfm2", "--bf16", "tp2 sp dp2 recompute-full-block", 1},
 		{"llama", "--optimizer muon", "tp2 sp dp2 recompute-full-block", 1},
 		{"llama", "--optimizer adaptive_muon --adaptive-muon-moment2-method normuon --muon-coefficient-type polar_express_nanochat", "tp2 sp dp2 optim", 3},

@@ -41,6 +41,7 @@ func (v Variant) String() string {
 			words = append(words, fmt.Sprintf(format, a...))
 		}
 	}
+	// Tensor, pipeline, data and context parallelism, experts, sharding, recomputation.
 	add(l.TP > 1, "tp%d", l.TP)
 	add(l.SequenceParallel, "sp")
 	add(l.TPCommOverlap, "tp-overlap")
@@ -361,7 +362,7 @@ func legal(c *config.Run, v Variant) bool {
 		return false // refused
 	}
 	shares := func(a, b int) bool { return a%b == 0 || b%a == 0 }
-	if v.MicroBatch == 0 || m.NumAttentionHeads%l.TP != 0 || !shares(m.NumQueryGroups, l.TP) || m.Full != nil && (m.NumQueryGroups%l.TP != 0 || m.Full.NumQueryGroups%l.TP != 0) || m.FFNHiddenSize%l.TP != 0 || c.SeqLength%(l.TP*l.CP) != 0 {
+	if v.MicroBatch == 0 || m.NumAttentionHeads%l.TP != 0 || !shares(m.NumQueryGroups, l.TP) || m.OneStage() != "" && l.PP > 1 || m.Full != nil && m.NumQueryGroups != m.Full.NumQueryGroups && (m.NumQueryGroups%l.TP != 0 || m.Full.NumQueryGroups%l.TP != 0) || m.FFNHiddenSize%l.TP != 0 || c.SeqLength%(l.TP*l.CP) != 0 {
 		return false
 	}
 	full := *c

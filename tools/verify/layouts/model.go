@@ -29,6 +29,9 @@ var Shapes = []struct{ Name, Flags string }{
 		"--normalization RMSNorm --geglu --disable-bias-linear --group-query-attention --num-query-groups 8 --qk-layernorm --v-layernorm --norm-sandwich --layer-scalar --softmax-scale 0.3 " +
 		"--attention-dropout 0 --hidden-dropout 0.1 --window-size 3,0 --window-attn-skip-freq 4 --full-attention-kv-channels 12 --full-attention-query-groups 4 --keys-are-values " +
 		"--embedding-multiplier 4 --logit-softcap 30"},
+	{"gemma4-small", gemma + "--num-query-groups 8 --softmax-scale 0.3 --kv-shared-layers 4 --double-wide-mlp --per-layer-input-size 6 --full-attention-kv-channels 12 --window-attn-skip-freq ([1]*2+[0]*1+[1]*4+[0]*1)"},
+	{"gemma4-moe", gemma + "--num-query-groups 4 --softmax-scale 0.3 --full-attention-kv-channels 12 --full-attention-query-groups 2 --keys-are-values --window-attn-skip-freq 4 " +
+		"--num-experts 8 --moe-ffn-hidden-size 16 --moe-router-topk 3 --moe-router-load-balancing-type none --moe-aux-loss-coeff 0 --moe-parallel-mlp --init-method-std 0.1"},
 	{"lfm2", "--position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --group-query-attention --num-query-groups 2 --qk-layernorm " +
 		"--attention-dropout 0 --hidden-dropout 0.1 --short-conv-freq ([1]*2+[0]*1+[1]*3+[0]*1+[1]*1)"},
 	{"lora", llama + " --lora-rank 4 --lora-alpha 8 --lora-dropout 0.1 --lora-target-modules q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj,embed_tokens,lm_head --lora-modules-to-save norm"},
@@ -44,6 +47,11 @@ var Shapes = []struct{ Name, Flags string }{
 		"--moe-router-enable-expert-bias --moe-router-num-groups 4 --moe-router-group-topk 2 --moe-router-topk-scaling-factor 2.5 " +
 		"--moe-shared-expert-intermediate-size 16 --moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 0.01 --moe-z-loss-coeff 0.001"},
 }
+
+// gemma is what Gemma 4's shapes for small machines and with experts have in common.
+const gemma = "--position-embedding-type rope --rope-parameters {\"rope_type\":\"proportional\",\"partial_rotary_factor\":0.5} --window-rope-parameters {\"rope_type\":\"default\",\"rope_theta\":100} " +
+	"--normalization RMSNorm --geglu --disable-bias-linear --group-query-attention --qk-layernorm --v-layernorm --norm-sandwich --layer-scalar --attention-dropout 0 --hidden-dropout 0 " +
+	"--window-size 3,0 --embedding-multiplier 4 --logit-softcap 30 "
 
 // llama is Llama's architecture.
 const llama = "--position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --untie-embeddings-and-output-weights " +

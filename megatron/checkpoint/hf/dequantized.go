@@ -1,6 +1,7 @@
 package hf
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
@@ -9,26 +10,6 @@ import (
 	"monotron/internal/safetensors"
 	"monotron/megatron/checkpoint"
 )
-
-// quantization is what config.json says of weights that bitsandbytes has quantised.
-type quantization struct {
-	Method string `json:"quant_method"`
-	In4Bit bool   `json:"load_in_4bit"`
-	In8Bit bool   `json:"load_in_8bit"`
-	Type   string `json:"bnb_4bit_quant_type"`
-}
-
-// kind is NF4, Int8 or "": neither.
-func (q *quantization) kind() string {
-	switch {
-	case q == nil || q.Method != "bitsandbytes":
-	case q.In4Bit && q.Type == "nf4":
-		return NF4
-	case q.In8Bit:
-		return Int8
-	}
-	return ""
-}
 
 // codes are how the elements of a weight lie in a file.
 type codes interface {
@@ -66,25 +47,35 @@ type quantizedWeight struct {
 	transposed bool
 }
 
-// dequantize reads the scales of a folder's weights, whose names and shapes are mp's. dtype is what int8
-// weights are read as.
-func dequantize(files Files, mp *Mapping, kind, dtype string) (*dequantized, error) {
+// dequantize reads the scales of a folder's weights, whose names and shapes are mp's. Weights of int8 and FP8, which
+// do not say their own type, are read as what config.json says.
+func dequantize(files Files, mp *Mapping, config *Config) (*dequantized, error) {
 	d := &dequantized{Files: files, partOf: nf4.PartOf, weights: map[string]*quantizedWeight{}}
+	// How a weight's scales are read, by the way it is quantised.
 	read := func(name string) (codes, string, []int64, error) {
 		q, dtype, shape, err := nf4.Read(files, name)
 		return nf4Codes{q}, dtype, shape, err
 	}
-	if kind == Int8 {
+	switch config.Quantization {
+	case Int8:
 		d.partOf = int8PartOf
 		read = func(name string) (codes, string, []int64, error) {
 			c, shape, err := readInt8(files, name)
-			return c, dtype, shape, err
+			return c, cmp.Or(config.DType, "F16"), shape, err
+		}
+	case FP8:
+		d.partOf = fp8PartOf
+		read = func(name string) (codes, string, []int64, error) {
+			c, shape, err := readFP8(files, name, config.Blocks)
+			return c, cmp.Or(config.DType, "BF16"), shape, err
 		}
 	}
+	// GPT-2's weights are stored transposed.
 	conv1D := map[string]bool{}
 	for _, s := range mp.Sources() {
 		conv1D[s.Name] = s.Transposed
 	}
+	// Every weight of which there is a part.
 	for _, name := range files.Names() {
 		name, part := d.partOf(name)
 		if !part || d.weights[name] != nil {
@@ -100,6 +91,9 @@ func dequantize(files Files, mp *Mapping, kind, dtype string) (*dequantized, err
 		}
 		w.info.Bytes = elements(shape) * checkpoint.Width(dtype)
 		d.weights[name] = w
+	}
+	if config.Quantization == FP8 {
+		return d, d.unscaled()
 	}
 	return d, nil
 }

@@ -1,0 +1,147 @@
+package hf
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+
+	"monotron/internal/exitcode"
+	"monotron/internal/safetensors"
+)
+
+// FP8 is Config.Quantization of weights in 8-bit floats with a scale for each block of rows and columns, as
+// DeepSeek V3's files have them (arXiv 2412.19437, section 3.3), or one for the whole weight: a weight is
+// its code times the scale of its block.
+const FP8 = "fp8"
+
+// Parts of a weight NAME.weight: NAME.weight_scale_inv has what its codes are multiplied by, whatever the name says;
+// NAME.activation_scale is of what goes into it, which is not quantised here.
+const (
+	fp8Scales     = ".weight_scale_inv"
+	fp8Activation = ".activation_scale"
+)
+
+// fp8PartOf is the weight that a tensor is a part of.
+func fp8PartOf(name string) (weight string, is bool) {
+	for _, suffix := range []string{fp8Scales, fp8Activation} {
+		if module, is := strings.CutSuffix(name, suffix); is {
+			return module + ".weight", true
+		}
+	}
+	return "", false
+}
+
+// fp8Codes are one a byte, of a weight with so many columns, in blocks of height × width.
+type fp8Codes struct {
+	table         *[256]float32 // what a code stands for
+	scales        []float32     // row by row of blocks
+	columns       int64
+	height, width int64
+}
+
+func (c *fp8Codes) span(from, n int64) (at, bytes int64) { return from, n }
+
+func (c *fp8Codes) values(dst []float32, stored []byte, from int64) {
+	across := (c.columns + c.width - 1) / c.width // blocks
+	for len(dst) > 0 {
+		row, column := from/c.columns, from%c.columns
+		n := min(c.width-column%c.width, c.columns-column, int64(len(dst)))
+		scale := c.scales[row/c.height*across+column/c.width]
+		for i, code := range stored[:n] {
+			dst[i] = c.table[code] * scale
+		}
+		dst, stored, from = dst[n:], stored[n:], from+n
+	}
+}
+
+// fp8Tables are what the codes of each 8-bit float stand for.
+var fp8Tables = sync.OnceValue(func() map[string]*[256]float32 {
+	tables := map[string]*[256]float32{}
+	for _, dtype := range []string{"F8_E4M3", "F8_E5M2"} {
+		var codes [256]byte
+		var values [256]float64
+		for i := range codes {
+			codes[i] = byte(i)
+		}
+		safetensors.Decode(values[:], dtype, codes[:])
+		tables[dtype] = &[256]float32{}
+		for i, v := range values {
+			tables[dtype][i] = float32(v)
+		}
+	}
+	return tables
+})
+
+// readFP8 reads a weight's scales, and checks that its parts fit each other; the codes stay in the file.
+func readFP8(f Files, name string, block []int64) (*fp8Codes, []int64, error) {
+	module := strings.TrimSuffix(name, ".weight")
+	info, ok := f.Info(name)
+	if !ok {
+		return nil, nil, fmt.Errorf("tensor %q is missing, which %s%s belongs to", name, module, fp8Scales)
+	}
+	c := &fp8Codes{table: fp8Tables()[info.DType]}
+	if c.table == nil || len(info.Shape) != 2 || info.Shape[0] < 1 || info.Shape[1] < 1 {
+		return nil, nil, fmt.Errorf("tensor %q is %s of shape %v; a weight with scales is F8_E4M3 or F8_E5M2 [out, in]", name, info.DType, info.Shape)
+	}
+	rows, columns := info.Shape[0], info.Shape[1]
+	c.columns, c.height, c.width = columns, rows, columns
+	want := []int64{}
+	if block != nil {
+		c.height, c.width = block[0], block[1]
+		want = []int64{(rows + block[0] - 1) / block[0], (columns + block[1] - 1) / block[1]}
+	}
+	scales, ok := f.Info(module + fp8Scales)
+	one := block == nil && elements(scales.Shape) == 1
+	if !ok || !one && fmt.Sprint(scales.Shape) != fmt.Sprint(want) {
+		return nil, nil, fmt.Errorf("tensor %q: the shape of its scales %s%s is %v; by the weight's shape %v and weight_block_size %v it is %v",
+			name, module, fp8Scales, scales.Shape, info.Shape, block, want)
+	}
+	var err error
+	c.scales, err = fp8ScalesOf(f, module+fp8Scales, scales)
+	return c, info.Shape, err
+}
+
+// fp8ScalesOf reads scales, which are floats or the exponents of powers of two.
+func fp8ScalesOf(f Files, name string, info safetensors.Info) ([]float32, error) {
+	raw := make([]byte, info.Bytes)
+	if err := f.ReadAt(name, raw, 0); err != nil {
+		return nil, err
+	}
+	wide := make([]float64, elements(info.Shape))
+	switch info.DType {
+	case "F32", "BF16", "F16":
+		safetensors.Decode(wide, info.DType, raw)
+	case "F8_E8M0", "U8":
+		for i, exponent := range raw {
+			wide[i] = powerOfTwo(exponent)
+		}
+	default:
+		return nil, fmt.Errorf("tensor %q is %s; scales are F32, BF16, F16, or F8_E8M0 and U8, which are exponents", name, info.DType)
+	}
+	scales := make([]float32, len(wide))
+	for i, scale := range wide {
+		if scales[i] = float32(scale); !(scale >= 0) || math.IsInf(scale, 0) {
+			return nil, fmt.Errorf("tensor %q: scale %d is %g; must be 0 or above, and finite", name, i, scale)
+		}
+	}
+	return scales, nil
+}
+
+// powerOfTwo is 2^(exponent−127); NaN for 255 (OCP's E8M0).
+func powerOfTwo(exponent byte) float64 {
+	if exponent == math.MaxUint8 {
+		return math.NaN()
+	}
+	return math.Ldexp(1, int(exponent)-127)
+}
+
+// unscaled refuses 8-bit floats without scales.
+func (d *dequantized) unscaled() error {
+	for _, name := range d.Names() {
+		if info, _ := d.Files.Info(name); d.weights[name] == nil && fp8Tables()[info.DType] != nil {
+			return exitcode.Errorf(exitcode.BadData, "%s: tensor %q is %s, but its scales %s%s are in no file of the folder", d.Where(name), name, info.DType, strings.TrimSuffix(name, ".weight"), fp8Scales)
+		}
+	}
+	return nil
+}
