@@ -15,7 +15,7 @@ func (p *parser) deriveFP8() {
 	switch {
 	case p.Precision == config.FP16:
 		p.clash("fp8-format fp16", "--fp8-format rounds operands of --bf16 or f32; leave --fp16 out")
-	case m.Experts != nil || m.Latent != nil || m.KeepsState() || m.MTP != nil || m.Full != nil:
+	case m.Experts != nil || m.Latent != nil || m.KeepsState() || m.MTP != nil || m.Full != nil || m.KVShared > 0 || m.PerLayerInput > 0:
 		p.clash("fp8-format num-experts multi-latent-attention experimental-attention-variant short-conv-freq mtp-num-layers full-attention-kv-channels",
 			"--fp8-format is for dense models with plain attention alone")
 	case p.Adapter.Given() || p.Tuning.Samples():
