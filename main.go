@@ -36,6 +36,7 @@ import (
 	"monotron/tools/inspect"
 	"monotron/tools/launch"
 	"monotron/tools/logits"
+	"monotron/tools/measure"
 	"monotron/tools/merge"
 	"monotron/tools/plan"
 	"monotron/tools/postmortem"
@@ -193,7 +194,7 @@ func commands() (all []*cli.Command) {
 		{"Train and tune", []*cli.Command{pretrain.Command(openDevice), finetune.Command(train), launch.Command()}},
 		{"Use a model", []*cli.Command{generate.Command(openDevice), logits.Command(openDevice), chat.Command(openDevice), serve.Command(openDevice)}},
 		{"Inspect and convert", []*cli.Command{inspect.Command(), convert.Command(openDevice), diff.Command()}},
-		{"Plan and measure", []*cli.Command{plan.Command(openDevice), bench.Command(openDevice), bench.MeasureCommand(openDevice), verify.Command(openDevice)}},
+		{"Plan and measure", []*cli.Command{plan.Command(openDevice), bench.Command(openDevice), measure.Command(openDevice), verify.Command(openDevice)}},
 		{"Follow a run", []*cli.Command{report.WatchCommand(), report.Command(), postmortem.Command(), replay.Command(openDevice)}},
 		{"This program", []*cli.Command{doctor.Command(openDevice), flags.Command(), shell.Completion("pretrain_gpt", "preprocess_data", "preprocess_data_fast"), shell.Man(),
 			{Name: "version", Usage: "print the version and end; so does COMMAND --version", Action: printVersion}}},

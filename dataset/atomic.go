@@ -46,6 +46,7 @@ func continueFile(path string, at int64) (*newFile, error) {
 	if err != nil {
 		return nil, exitcode.With(exitcode.IO, err)
 	}
+	// Only one process writes a file: a second would cut what the first has written.
 	held, err := atomicfile.Lock(f)
 	if held {
 		err = errors.New("another process is writing it")
@@ -54,6 +55,7 @@ func continueFile(path string, at int64) (*newFile, error) {
 		f.Close()
 		return nil, exitcode.Errorf(exitcode.IO, "%s: %w", f.Name(), err)
 	}
+	// Bytes beyond at were written after the state that is continued from, and go.
 	info, err := f.Stat()
 	if err == nil && info.Size() < at {
 		err = exitcode.Errorf(exitcode.IO, "%s has %d bytes, but %d were written: it cannot be continued; run without --resume", f.Name(), info.Size(), at)

@@ -224,6 +224,7 @@ func pairwiseSum(a []float64) float64 {
 		}
 		return sum
 	case n <= 128:
+		// Eight running sums, added as a tree: numpy's order.
 		var r [8]float64
 		copy(r[:], a)
 		i := 8
@@ -233,11 +234,13 @@ func pairwiseSum(a []float64) float64 {
 			}
 		}
 		sum := ((r[0] + r[1]) + (r[2] + r[3])) + ((r[4] + r[5]) + (r[6] + r[7]))
+		// What does not fill a group of eight.
 		for ; i < n; i++ {
 			sum += a[i]
 		}
 		return sum
 	}
+	// Halves that are multiples of eight, as numpy cuts.
 	half := n / 2
 	half -= half % 8
 	return pairwiseSum(a[:half]) + pairwiseSum(a[half:])

@@ -59,6 +59,7 @@ func (c Config) Check() error {
 	add := func(format string, args ...any) {
 		problems = append(problems, exitcode.Errorf(exitcode.Usage, format, args...))
 	}
+	// Exactly one source of data.
 	perSplit := len(c.TrainDataPath)+len(c.ValidDataPath)+len(c.TestDataPath) > 0 || c.PerSplitDataArgsPath != ""
 	sources := 0
 	for _, given := range []bool{c.Mock, len(c.DataPath) > 0, c.DataArgsPath != "", perSplit, c.grouped()} {
@@ -79,6 +80,7 @@ func (c Config) Check() error {
 	if perSplit && c.PerSplitDataArgsPath != "" && len(c.TrainDataPath)+len(c.ValidDataPath)+len(c.TestDataPath) > 0 {
 		add("--per-split-data-args-path and --train/valid/test-data-path exclude each other; give one")
 	}
+	// The numbers of the samples.
 	if c.Split != "" {
 		if _, err := parseSplit(c.Split); err != nil {
 			problems = append(problems, err)
@@ -157,6 +159,7 @@ func (c Config) shape(tok tokenizer.Tokenizer) (shape, error) {
 }
 
 func (m *maker) build() (sets [3]Dataset, err error) {
+	// Sources that name their sets themselves.
 	switch {
 	case m.Mock:
 		return m.mock()
@@ -183,6 +186,7 @@ func (m *maker) build() (sets [3]Dataset, err error) {
 		}
 		return sets, nil
 	}
+	// A list for each split.
 	words, err := m.perSplitWords()
 	if err != nil {
 		return sets, err
@@ -223,6 +227,7 @@ func (m *maker) split(flag string, words []string) (sets [3]Dataset, err error) 
 	if err != nil {
 		return sets, err
 	}
+	// The prefixes, and the range of each split as fractions.
 	text := m.Split
 	if text == "" {
 		text = defaultSplit
@@ -231,6 +236,7 @@ func (m *maker) split(flag string, words []string) (sets [3]Dataset, err error) 
 	if err != nil {
 		return sets, err
 	}
+	// A set for each split that is not empty.
 	for s, row := range rows {
 		if row == nil {
 			if m.num[s] != nil && *m.num[s] > 0 {
@@ -262,6 +268,7 @@ func (m *maker) whole(s Split, words []string) (Dataset, error) {
 
 // blend makes a plain dataset of one prefix, or a blend of several.
 func (m *maker) blend(mix mixture, s Split, plain bool, one func(int, *int64) (*GPT, error)) (Dataset, error) {
+	// One prefix without a weight is no blend.
 	if plain {
 		g, err := one(0, m.num[s])
 		if g == nil || err != nil {
@@ -275,6 +282,7 @@ func (m *maker) blend(mix mixture, s Split, plain bool, one func(int, *int64) (*
 	if m.num[s] == nil {
 		return nil, exitcode.Errorf(exitcode.Usage, "a blend with weights needs a number of samples for the %s split; drop the weights to use all data once", s)
 	}
+	// Each member gets its share of the samples, rounded up, and a surplus, as it may be drawn more often than its weight says.
 	size, members := int64(0), make([]*GPT, len(mix.prefixes))
 	weights := normalize(mix.weights)
 	for i := range mix.prefixes {

@@ -148,6 +148,7 @@ func (d DType) decode(dst []int32, raw []byte) ([]int32, error) {
 			dst = append(dst, int32(int8(b)))
 		}
 	case I64:
+		// Models hold 32-bit ids: a wider one is refused, not cut.
 		for ; len(raw) >= 8; raw = raw[8:] {
 			v := int64(binary.LittleEndian.Uint64(raw))
 			if int64(int32(v)) != v {

@@ -149,6 +149,7 @@ func (g *GPT) build(p plan) error {
 		return exitcode.Errorf(exitcode.BadData, "%s: at most %d sequences are supported", g.label(), math.MaxInt32)
 	}
 	rng := newMersenne(g.seed)
+	// Documents of every epoch in order, then shuffled; the last epoch apart where it is not needed in full.
 	n := g.End - g.First
 	g.DocumentIndex = newArray("<i4", n*p.epochs)
 	docs := items[uint32](g.DocumentIndex)
@@ -163,6 +164,7 @@ func (g *GPT) build(p plan) error {
 	shuffle(rng, docs[:cut])
 	shuffle(rng, docs[cut:])
 
+	// The sample index reads the documents' order and draws nothing: it runs beside the shuffle.
 	failed := make(chan error, 1)
 	g.SampleIndex = newArray(g.sampleType(), p.samples+1, 2)
 	go func() { failed <- Guard(g.label(), func() error { return g.fillSamples(p) }) }()
@@ -313,6 +315,7 @@ func (g *GPT) label() string {
 
 // describe makes the JSON that names the cache files: key for key Megatron's.
 func (g *GPT) describe(tok tokenizer.Tokenizer, text string, rows any) {
+	// Entries and their order are Megatron's: the hash of this text names the files.
 	d := pyDict{{"class", g.Name}, {"dataset_path", nil}, {"num_samples", nil}}
 	if g.Prefix != "" {
 		d[1].value = g.Prefix
@@ -329,6 +332,7 @@ func (g *GPT) describe(tok tokenizer.Tokenizer, text string, rows any) {
 	if rows != nil {
 		d[6].value = text
 	}
+	// The tokenizer is a part of it.
 	from := tok.Description()
 	t := pyDict{{"class", "megatron.core.tokenizers.text.text_tokenizer.MegatronTokenizerText"}, {"tokenizer_path", nil}}
 	if from.Path != "" {

@@ -59,6 +59,7 @@ func parseGroup(flag, text string) (m mixture, err error) {
 		return m, exitcode.Errorf(exitcode.Usage, "%s %q: must be NAME: WEIGHT START:END PREFIX, ...", flag, text)
 	}
 	for _, one := range strings.Split(list, ",") {
+		// WEIGHT START:END PREFIX
 		words := strings.Fields(one)
 		if len(words) != 3 {
 			return m, exitcode.Errorf(exitcode.Usage, "%s: %q must be WEIGHT START:END PREFIX", flag, strings.TrimSpace(one))
@@ -70,6 +71,7 @@ func parseGroup(flag, text string) (m mixture, err error) {
 		if err := checkWeight(flag, words[0], weight, words[2]); err != nil {
 			return m, err
 		}
+		// The range, in fractions of the prefix's sequences.
 		from, to, _ := strings.Cut(words[1], ":")
 		row := [2]float64{}
 		for i, number := range []string{from, to} {

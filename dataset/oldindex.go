@@ -39,6 +39,7 @@ func (x *Indexed) parseOld(idx []byte) error {
 	if len(idx) < firstHeader {
 		return exitcode.Errorf(exitcode.BadData, "byte %d: the file ends inside the header of %d bytes", len(idx), oldHeader)
 	}
+	// The header: version, type, bytes of a token, items, sizes.
 	long := func(at int64) uint64 { return binary.LittleEndian.Uint64(idx[at:]) }
 	version, code, item, n, s := long(8), long(16), long(24), long(32), long(40)
 	if version != idxVersion {
@@ -48,6 +49,7 @@ func (x *Indexed) parseOld(idx []byte) error {
 		return exitcode.Errorf(exitcode.BadData, "byte 16: %s of %d bytes is not a type of token ids", DType(code&255), item)
 	}
 	x.dtype = DType(code)
+	// Counts are bounded by the file's size before anything is made of them.
 	size := uint64(len(idx))
 	if n != s {
 		return exitcode.Errorf(exitcode.BadData, "byte 32: %d items with %d sizes; only items of one dimension are token sequences", n, s)
@@ -55,6 +57,7 @@ func (x *Indexed) parseOld(idx []byte) error {
 	if n > size/24 {
 		return exitcode.Errorf(exitcode.BadData, "byte 32: %d items do not fit the file's %d bytes", n, size)
 	}
+	// Two ages of the format: a header with or without the number of documents.
 	arrays := 8 * (3*n + 2)
 	start, d := uint64(oldHeader), uint64(0)
 	if size == firstHeader+arrays {

@@ -138,11 +138,14 @@ func (g *GPT) byEnds(s *Sample, ends []int32) {
 func (g *GPT) read(j int64) (text []int32, ends []int32, err error) {
 	length := g.sequence + g.extra
 	text = make([]int32, 0, length)
+	// From token off of document `first` in the order to token end of document `last`.
 	first, off := g.SampleIndex.At(2*j), g.SampleIndex.At(2*j+1)
 	last, end := g.SampleIndex.At(2*j+2), g.SampleIndex.At(2*j+3)
+	// The arrays come from a file: what they say is checked against what is there.
 	if first < 0 || last < first || last >= g.DocumentIndex.Len() {
 		return nil, nil, g.damaged(j)
 	}
+	// Each document's part, with its token ids checked.
 	for at := first; at <= last; at++ {
 		doc := g.DocumentIndex.At(at)
 		if doc < g.First || doc >= g.End || int64(len(text)) > length {
@@ -162,6 +165,7 @@ func (g *GPT) read(j int64) (text []int32, ends []int32, err error) {
 		ends = append(ends, int32(len(text)))
 		off = 0
 	}
+	// Only the last sample of a validation set may be short; it is padded.
 	if n := int64(len(text)); n > length || n < length && !(g.keepLast && g.Split == Valid && 2*j+4 == g.SampleIndex.Len()) {
 		return nil, nil, g.damaged(j)
 	}

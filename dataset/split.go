@@ -30,6 +30,7 @@ var splitNumber = regexp.MustCompile(`[.0-9]+`)
 
 // parseSplit reads --split: up to three weights, normalised.
 func parseSplit(text string) (rows [3]splitRow, err error) {
+	// As Megatron reads it: the numbers of the text, whatever stands between them.
 	found := splitNumber.FindAllString(text, -1)
 	if len(found) == 0 || len(found) > 3 {
 		return rows, exitcode.Errorf(exitcode.Usage, "--split %q: must be one to three numbers (train, validation, test), found %d", text, len(found))
@@ -47,6 +48,7 @@ func parseSplit(text string) (rows [3]splitRow, err error) {
 	if sum == 0 {
 		return rows, exitcode.Errorf(exitcode.Usage, "--split %q: one part must be above zero", text)
 	}
+	// Neighbouring fractions of the sequences; a part of zero has none.
 	end := 0.0
 	for i, w := range weights {
 		begin := end

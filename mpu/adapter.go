@@ -52,6 +52,7 @@ type branchPart struct {
 func newAdapter(r Region, branches []Branch, parts []part, rowParallel bool) *adapter {
 	ad := &adapter{region: r, rowParallel: rowParallel}
 	for _, c := range branches {
+		// A [rank, in] or this rank's columns of it, from column first.
 		b := &branch{Branch: c}
 		first, width := int64(0), parts[0].weight.Shape[1]
 		if rowParallel {
@@ -64,6 +65,7 @@ func newAdapter(r Region, branches []Branch, parts []part, rowParallel bool) *ad
 		if !rowParallel {
 			b.a.PartialOn(r)
 		}
+		// B [rows, rank] (and DoRA's M [rows]) for each part of the base that the branch covers and this rank holds.
 		for _, p := range parts {
 			if piece := newBranchPart(c, p, name); piece.rows > 0 {
 				for _, q := range given(piece.b, piece.m) {
@@ -215,6 +217,7 @@ func (ad *adapter) backward(d *device.Device, h *Hooks, dx, dy, x device.Tensor,
 }
 
 func (ad *adapter) branchBackward(d *device.Device, h *Hooks, s *device.Scope, b *branch, dx, dy, x device.Tensor, row int64) {
+	// t = A·x [rows, rank]; dt = sum over the parts of dy·B, each adding its gradient of B.
 	n, in := x.Shape[0], ad.dropped(d, h, s, b, x, row)
 	t := b.down(d, s, in, 0)
 	dt := s.Alloc(x.DType, n, b.Rank)
@@ -231,9 +234,11 @@ func (ad *adapter) branchBackward(d *device.Device, h *Hooks, s *device.Scope, b
 		d.Matmul(device.MatmulArgs{C: more, A: du, B: p.b.Value})
 		addTo(d, dt, more)
 	}
+	// A rank without a part of this branch contributes zeros.
 	if len(b.pieces) == 0 {
 		d.Fill(dt, 0)
 	}
+	// The gradient of A, and dx += dt·A through the same dropout.
 	b.scale(d, s, dt)
 	weightGradient(d, nil, b.a, dt, in)
 	back := s.Alloc(dx.DType, n, dx.Shape[1])

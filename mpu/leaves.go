@@ -50,10 +50,12 @@ func (l Leaves) AddTo(d *device.Device, params []*Param, rows int64, add func(gr
 	for _, p := range params {
 		grads = append(grads, p.Grad)
 	}
+	// Without the grid the gradients take everything at once.
 	if !params[0].exact() {
 		add(grads, func(t device.Tensor) device.Tensor { return t })
 		return
 	}
+	// With it, each leaf's sum is made in zeros and added to the grid.
 	s := d.Arena.Scope(device.Workspace)
 	defer s.Release()
 	leaf := make([]device.Tensor, len(params))

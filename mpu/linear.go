@@ -149,11 +149,13 @@ func (l *ColumnParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.T
 	if err != nil {
 		return err
 	}
+	// Under sequence parallelism x is gathered while its first rows are multiplied.
 	whole, w := entering(l.region, s, x)
 	own := y
 	if l.gather {
 		own = s.Alloc(y.DType, whole.Shape[0], l.Columns())
 	}
+	// Rows from..from+n: a product for each part of the weight [rows, in], in stretches that fit memory.
 	err = l.region.gathered(w, whole, x, func(x device.Tensor, from, n int64) error {
 		for _, p := range parts {
 			err := p.weight.byRows(d, h, x.DType, func(weight device.Tensor, row, rows int64) {
@@ -176,6 +178,7 @@ func (l *ColumnParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.T
 	if err != nil {
 		return err
 	}
+	// GatherOutput: every rank gets all columns.
 	if l.gather {
 		return GatherFromRegionForward(l.region, d, y, own)
 	}
@@ -338,6 +341,7 @@ func (l *RowParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.Tens
 func (l *RowParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
+	// Under sequence parallelism dy is gathered; the bias sees the rows here alone.
 	whole, joining := entering(l.region, s, dy)
 	biasGradient(d, h, l.Bias, dy)
 	own := dx
@@ -349,6 +353,7 @@ func (l *RowParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x devic
 	if err != nil {
 		return err
 	}
+	// dx, in rows as they arrive; the weight [out, in/tp] in stretches of columns.
 	err = l.region.gathered(joining, whole, dy, func(dy device.Tensor, from, n int64) error {
 		return parts[0].weight.byColumns(d, h, dy.DType, func(weight device.Tensor, column, columns int64) {
 			d.Matmul(device.MatmulArgs{C: own.Slice(0, from, n).Slice(1, column, columns), A: dy, B: weight, Leaves: l.region.one()})
@@ -357,6 +362,7 @@ func (l *RowParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x devic
 	if err != nil {
 		return err
 	}
+	// Gradients of adapter and weight, over all rows.
 	if err := l.adapter.backward(d, h, own, whole, x, 0); err != nil {
 		return err
 	}

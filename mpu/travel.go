@@ -66,6 +66,7 @@ func (m *Dispatcher) plan(d *device.Device, s *device.Scope, leaves Leaves, expe
 func (v *travel) learn(d *device.Device, offsets Tensor, m *Dispatcher) error {
 	tmp := d.Arena.Scope(device.Communication)
 	defer tmp.Release()
+	// Every rank's offsets [n, 2, owners + 1]: what it sends to and expects from each owner.
 	n, width, me := v.group.Size(), v.owners+1, v.group.Rank()/v.parts
 	every := tmp.Alloc(device.I32, int64(n), 2, int64(width))
 	if err := v.group.AllGather(every, offsets).Wait(); err != nil {
@@ -75,12 +76,15 @@ func (v *travel) learn(d *device.Device, offsets Tensor, m *Dispatcher) error {
 	if err := d.Sync(); err != nil {
 		return err
 	}
+	// A dry run has no values: the counts are made up.
 	if d.Counts() && slices.Max(host) == 0 {
 		v.imagine(host, m, d.CountsMost())
 	}
+	// Counts come from other ranks: they must fit this rank's memory.
 	if err := v.believable(host, v.sendSlots.Len()); err != nil {
 		return err
 	}
+	// Rows from a rank to an owner: tokens (which 0) there, results (1) back.
 	count := func(rank, which, owner int) int64 {
 		at := host[(rank*2+which)*width:]
 		if which == 0 && v.all {

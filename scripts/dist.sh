@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Called by make dist: what a release consists of, in $OUT (dist). Two runs of one commit give
 # the same bytes (scripts/dist-check.sh). PLATFORMS picks some of linux/amd64, linux/arm64 and
-# darwin/arm64; the others need a Linux host on amd64 with gcc, linux/arm64 Debian's
-# gcc-aarch64-linux-gnu and libc6-dev-arm64-cross.
+# darwin/arm64. They need a Linux host on amd64 with gcc, linux/arm64 Debian's
+# gcc-aarch64-linux-gnu and libc6-dev-arm64-cross, darwin/arm64 pip for python3.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C TZ=UTC GO=${GO:-go}
@@ -29,10 +29,11 @@ pack() { # folder in $stage: its .tar.gz, with nothing in it that differs betwee
 }
 
 compile() { # platform, output
-  local cgo=0 cc=gcc
+  local cgo=0 cc=gcc # in plain Go, for a platform that is not below
   case $1 in
   linux/amd64) cgo=1 ;;
   linux/arm64) cgo=1 cc=aarch64-linux-gnu-gcc ;;
+  darwin/arm64) cgo=1 cc=$(sh scripts/macos.sh) ;;
   esac
   CGO_ENABLED=$cgo CC=$cc GOOS=${1%/*} GOARCH=${1#*/} "$GO" build -buildvcs=false \
     -ldflags "-s -w -buildid= -X monotron/megatron/training.Version=$version" -o "$2" .

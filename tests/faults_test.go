@@ -238,13 +238,21 @@ func corruptedCheckpoint(l *launching) {
 // are named by the straggler line; the run goes on.
 func stragglers(l *launching) {
 	t := l.t
-	cmd, notes := l.command("launch --nproc-per-node 4 -- pretrain_gpt " + eight + "--train-iters 8 --log-straggler --log-interval 2 --inject sleep:rank=1:phase=data:seconds=0.4,slow:rank=2:ms=5")
+	cmd, notes := l.command("launch --nproc-per-node 4 -- pretrain_gpt " + eight + "--train-iters 8 --log-straggler --log-interval 2 --log-jsonl slow.jsonl --inject sleep:rank=1:phase=data:seconds=0.4,slow:rank=2:ms=5")
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v: %s", err, notes)
 	}
 	text := notes.String()
 	if !strings.Contains(text, "stragglers at step") || !strings.Contains(text, "data: rank 1, 4") || !strings.Contains(text, "forward: rank 2") {
 		t.Error(text)
+	}
+	lines := slices.DeleteFunc(strings.Split(l.read("slow.jsonl"), "\n"), func(line string) bool { return !strings.Contains(line, `"rank_seconds"`) })
+	var entry struct {
+		Others []float64 `json:"straggler_scores"`
+		Past   []float64 `json:"straggler_own_scores"`
+	}
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &entry); err != nil || len(entry.Others) != 4 || len(entry.Past) != 4 || entry.Others[1] >= entry.Others[0] || entry.Others[0] != 1 {
+		t.Errorf("%v: scores %+v", err, entry) // rank 0 is in the stage of rank 1
 	}
 }
 

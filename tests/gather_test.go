@@ -33,11 +33,18 @@ func freePair(t *testing.T) int {
 }
 
 // nodes starts a launcher for each of two hosts, which are both this one.
-func (l *launching) nodes(line string) (cmds [2]*exec.Cmd, notes [2]*bytes.Buffer) {
+func (l *launching) nodes(line string) (cmds []*exec.Cmd, notes []*bytes.Buffer) {
+	l.t.Helper()
+	return l.nodesAndSpares(0, line)
+}
+
+// nodesAndSpares also starts spare hosts.
+func (l *launching) nodesAndSpares(spares int, line string) (cmds []*exec.Cmd, notes []*bytes.Buffer) {
 	l.t.Helper()
 	port := freePair(l.t)
-	for node := range 2 {
-		cmds[node], notes[node] = l.command(fmt.Sprintf("launch --nproc-per-node 4 --nnodes 2 --node-rank %d --master-addr 127.0.0.1 --master-port %d --auto-restart --host-wait-seconds 3 -- pretrain_gpt %s", node, port, line))
+	cmds, notes = make([]*exec.Cmd, 2+spares), make([]*bytes.Buffer, 2+spares)
+	for node := range cmds {
+		cmds[node], notes[node] = l.command(fmt.Sprintf("launch --nproc-per-node 4 --nnodes 2 --spares %d --node-rank %d --master-addr 127.0.0.1 --master-port %d --auto-restart --host-wait-seconds 3 -- pretrain_gpt %s", spares, node, port, line))
 		cmds[node].Env = append(cmds[node].Environ(), "MONOTRON_SECRET=0123456789abcdef0123456789abcdef")
 		if err := cmds[node].Start(); err != nil {
 			l.t.Fatal(err)

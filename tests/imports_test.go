@@ -38,9 +38,10 @@ const devices = "csrc/ref csrc/cpu csrc/cuda "
 // importTable lists the folders from top to bottom: imports point down.
 var importTable = []row{
 	{"", "tools tools/internal megatron/pretrain csrc/start mpu/ranks/devices " + trainer + devices, "main names the commands and registers the devices"},
-	{"tools", "tools/internal tools/internal/answering " + trainer, "one folder for each command; what two commands share belongs below them"},
+	{"tools", "tools/internal tools/internal/answering tools/internal/timing " + trainer, "one folder for each command; what two commands share belongs below them"},
 	{"tools/internal", kernels + "tokenizer internal/store megatron/checkpoint ", "how every command reads its command line, finds its checkpoint and opens its device, no more"},
 	{"tools/internal/answering", "tools/internal " + trainer, "what serve and chat share of a loaded model"},
+	{"tools/internal/timing", "tools/internal " + trainer, "what bench and measure both time"},
 	{"megatron/pretrain", trainer, "pretrain_gpt joins arguments and training, no more"},
 	{"megatron/plan", parts + "megatron/engine megatron/inference megatron/training megatron/arguments", "a plan is training's own setup, counted; a layout is legal where training's flags say so"},
 	{"megatron/arguments", line + "internal/store mpu megatron/config megatron/model megatron/optimizer megatron/checkpoint", "fills config; imports neither a step nor a loop"},

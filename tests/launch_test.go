@@ -44,6 +44,7 @@ func TestLaunch(t *testing.T) {
 		"a log that cannot be written":        logCannotBeWritten,
 		"all ranks stopped":                   allStopped,
 		"restarts":                            restarts,
+		"a crash loop":                        crashLoop,
 		"a mistake in the flags is told once": mistakeIsToldOnce,
 		"replay and postmortem":               replayAndPostmortem,
 		"a NaN among experts":                 nanAmongExperts,
@@ -384,6 +385,20 @@ func restarts(l *launching) {
 		if a, b := l.read("a/"+file), l.read("b/"+file); a == "" || a != b {
 			t.Errorf("%s differs", file)
 		}
+	}
+}
+
+// Claim (docs/failures.md): starts that get no further end in a verdict with their number and step.
+func crashLoop(l *launching) {
+	t := l.t
+	cmd, notes := l.command("launch --nproc-per-node 8 --auto-restart --max-restarts 2 --run-folder loop -- pretrain_gpt " + eight + "--train-iters 12 --save ck --save-interval 2 --inject exit:rank=1:step=5:code=3")
+	_ = cmd.Run() // its code says it
+	v, err := failure.Read(filepath.Join(l.dir, "loop"))
+	if err != nil || v.Starts != 3 || v.Step != 5 || v.Rank != 1 {
+		t.Errorf("%v: verdict %+v", err, v)
+	}
+	if code, want := cmd.ProcessState.ExitCode(), "(giving up: the last 3 starts did not pass iteration 4 and ended in step 5)"; code != 3 || strings.Count(notes.String(), want) != 1 {
+		t.Errorf("code %d: %s", code, notes)
 	}
 }
 

@@ -24,6 +24,7 @@ var opens = map[string]string{
 	"mpu/bootstrap/preflight/preflight.go": "this program itself",
 	"mpu/health/activity_linux.go":         "the kernel's files",
 	"mpu/health/demand_linux.go":           "the kernel's files",
+	"internal/system/proc.go":              "the kernel's files",
 	"tools/bench/process.go":               "the kernel's files",
 	"tools/doctor/host.go":                 "the kernel's files",
 	"internal/cgroup/cgroup.go":            "the kernel's files",

@@ -17,6 +17,23 @@ import (
 // A package with more files than this has its comment in doc.go, with a reading order.
 const manyFiles = 3
 
+// Claim (docs/testing.md): its table names every subject of the long proofs.
+func TestTestingPageNamesEveryProof(t *testing.T) {
+	page, err := os.ReadFile("../docs/testing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir("proofs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if entry.IsDir() && !strings.Contains(string(page), "\n| `"+entry.Name()+"` | ") {
+			t.Errorf("docs/testing.md has no row for tests/proofs/%s", entry.Name())
+		}
+	}
+}
+
 // Claim (docs/developing.md): every folder with Go files says in one package comment what
 // it is for; where files are many, in doc.go and with a reading order; and the files that
 // a comment names are there.

@@ -163,6 +163,7 @@ func (n *names) read(data []byte) error {
 	if err := json.Unmarshal(data, &f); err != nil {
 		return err
 	}
+	// Special tokens by their roles.
 	for _, pair := range []struct {
 		from *specialName
 		to   *string
@@ -171,6 +172,7 @@ func (n *names) read(data []byte) error {
 			*pair.to = pair.from.Content
 		}
 	}
+	// Added tokens in the order of their ids, then those with a role, then others.
 	ids := make([]int, 0, len(f.Decoder))
 	for id := range f.Decoder {
 		number, err := strconv.Atoi(id)

@@ -40,6 +40,7 @@ func loadTik(c Config) (Tokenizer, error) {
 	case !ok:
 		return nil, exitcode.Errorf(exitcode.Usage, "--tiktoken-pattern is v1 or v2, not %s", c.TikPattern)
 	}
+	// Special tokens come first, then ranks up to the vocabulary's size.
 	specials, err := tikSpecialTokens(c)
 	if err != nil {
 		return nil, err
@@ -79,6 +80,7 @@ func tikSpecialTokens(c Config) ([]string, error) {
 	if len(list) > n {
 		return nil, exitcode.Errorf(exitcode.Usage, "%d special tokens are more than --tiktoken-num-special-tokens %d", len(list), n)
 	}
+	// As many as there are ids for, each once, and those that must be there.
 	seen := map[string]bool{}
 	out := make([]string, n)
 	for i := range out {
@@ -144,6 +146,7 @@ func readRankLines(path string, data []byte) (out [][]byte, err error) {
 // build numbers the tokens. Two neighbours are joined when together they are a
 // token, so every way to cut a token in two is a merge with the token's rank.
 func (t *Tik) build(specials []string, ranks [][]byte, p bpe.Pattern) error {
+	// Special tokens.
 	base := int32(len(specials))
 	keys := make([]int32, len(specials))
 	for i, s := range specials {
@@ -151,6 +154,7 @@ func (t *Tik) build(specials []string, ranks [][]byte, p bpe.Pattern) error {
 		t.named[s], keys[i] = i, int32(i)
 	}
 	t.specials = trie.New(specials, keys)
+	// Ranks, each of the 256 bytes among them.
 	ids := make(map[string]int32, len(ranks))
 	var single [256]int32
 	found := 0

@@ -104,14 +104,17 @@ V float K(backward_row)(const mt_activation_backward_args *a, int T, int kind, i
     vf y, gate = {0}, up = {0}, d = v_load_n(dy, T, i, m), given = v_load_n(x, T, i, m), v = given;
     if (limit > 0) v = K(clamped)(v, limit, 0);
     vf slope = K(act_grad)(kind, T, v, &y);
+    /* The other half of a gated MLP. */
     if (K(gated)(kind)) {
       up = v_load_n(x, T, n + i, m);
       gate = (limit > 0 ? K(clamped)(up, limit, 1) : up) + a->offset;
     }
+    /* An expert's row has a weight: its gradient is dy·act(x), that of x is weighted. */
     if (weight) {
       sum += d * v_rounded(K(gated)(kind) ? y * gate : K(act)(kind, T, v), T);
       d = v_rounded(d * *weight, T);
     }
+    /* Where a clamp held a value its gradient is 0. */
     if (K(gated)(kind)) {
       slope *= gate;
       vf dup = d * y;

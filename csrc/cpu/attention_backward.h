@@ -85,6 +85,7 @@ static void K(query_numbers)(K(backward_state) *s) {
 /* p and dS of 64 keys from k on by n queries from the i-th of the stretch on. `open` as in forward. */
 V void K(gradients_if)(K(backward_state) *s, int64_t k, int64_t i, int64_t n, int open) {
   const K(masks) *m = &s->masks;
+  /* A vector of queries against four keys at a time. */
   for (int64_t j = 0; j < n; j += LANES) {
     vf lse = v_load(s->lse + i + j, MT_F32, 0), through = v_load(s->through + i + j, MT_F32, 0);
     vu from, width;
@@ -98,8 +99,10 @@ V void K(gradients_if)(K(backward_state) *s, int64_t k, int64_t i, int64_t n, in
       for (int q = 0; q < 4; q++) {
         vf x = v_load(s->scores + j, MT_F32, (r + q) * ATT_BQUERIES), dp = v_load(s->dp + j, MT_F32, (r + q) * ATT_BQUERIES);
         vf slope = v_set(1);
+        /* Probabilities from the scores and the rows' sums. */
         p[q] = open ? K(power)(x * m->scale - lse) : K(power)(K(score)(m, x, &slope) + K(offset)(m, lse, k + r + q, s->first + i + j));
         if (!open) p[q] = v_select(K(sees)(from, width, k + r + q), p[q], v_set(0));
+        /* Dropped ones count in dS by p alone, kept ones are scaled. */
         vf kept = p[q];
         if (m->drop) {
           vm dropped = v_below(word[q], v_iota() * 0u + m->threshold);
@@ -110,6 +113,7 @@ V void K(gradients_if)(K(backward_state) *s, int64_t k, int64_t i, int64_t n, in
         if (!open) ds[q] *= slope;
         p[q] = kept;
       }
+      /* Where the products take them: p and dS by keys, dS by queries too. */
       for (int q = 0; q < 4; q += 2) {
         K(put_left)(s->p, ATT_BQUERIES, r + q, j, p[q], p[q + 1]);
         K(put_left)(s->ds, ATT_BQUERIES, r + q, j, ds[q], ds[q + 1]);

@@ -52,8 +52,10 @@ V void K(softmax_if)(K(forward_state) *s, int64_t k, int64_t n, int open) {
     vu from, width;
     memcpy(&from, s->from + j, sizeof from);
     memcpy(&width, s->width + j, sizeof width);
+    /* The highest score so far; what was summed before shrinks with it. */
     vf top = K(highest)(s, k, n, j, from, width, open), factor = K(power)(v_load(s->top + j, MT_F32, 0) - top);
     vf sum = v_load(s->sum + j, MT_F32, 0) * factor;
+    /* Four keys at a time: probabilities, their sum, dropout. */
     for (int64_t r = 0; r < n; r += 4) {
       vf p[4];
       for (int q = 0; q < 4; q++) {

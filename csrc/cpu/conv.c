@@ -136,6 +136,7 @@ static int32_t K(paged_causal_conv)(mt_context *ctx, const void *args, void *scr
     int64_t t = doc_position(&a->rows, row);
     const void *x = mt_row(&a->x, row);
     void *y = mt_row(&a->y, row);
+    /* Inputs of the kernel's positions, in blocks; before the text there are none. */
     const float *at[CONV_TAPS];
     for (int64_t j = 0; j < kernel; j++) {
       int64_t from = t - kernel + 1 + j;

@@ -288,6 +288,7 @@ V void K(delta_back)(const mt_delta_rule_backward_args *a, const K(delta_head) *
   int64_t row = K(delta_token)(h, t) * h->heads + h->head, size = h->dk * DELTA_BACK;
   const float *before = r->states + at * size, *behind = before + size, *q = r->q + at * r->wide, *k = r->k + at * r->wide;
   float *dq = r->dq + at * h->dk * LANES, *dk = r->dk + at * h->dk * LANES;
+  /* dS += q·do; dq = state after · do; the gradient of what was left of v, and of k through the update. */
   vf d_o[NV], rest[NV], drest[NV] = {0}, keep_sum = {0}, beta_sum = {0};
   K(delta_load)(d_o, &a->d_o, row, c, n);
   for (int j = 0; j < NV; j++) rest[j] = v_load(r->rests + at * DELTA_BACK, MT_F32, j * LANES);
@@ -304,6 +305,7 @@ V void K(delta_back)(const mt_delta_rule_backward_args *a, const K(delta_head) *
     v_store(dq, MT_F32, i * LANES, v_load(dq, MT_F32, i * LANES) + to_q);
     v_store(dk, MT_F32, i * LANES, v_load(dk, MT_F32, i * LANES) + x.beta * to_k);
   }
+  /* Through beta: v and beta. */
   for (int j = 0; j < NV; j++) {
     beta_sum += drest[j] * rest[j];
     drest[j] *= x.beta;
@@ -311,6 +313,7 @@ V void K(delta_back)(const mt_delta_rule_backward_args *a, const K(delta_head) *
   void *dv = mt_row(&a->dv, row);
   for (int j = 0; j < NV; j++) V_BY_DTYPE(a->dv.dtype, if (j * LANES < n) v_store_n(dv, T, c + j * LANES, mt_min(LANES, n - j * LANES), drest[j]));
   *dbeta += v_sum(beta_sum);
+  /* Through what the state before gave for k: k, keep, and the state before itself. */
   for (int64_t i = 0; i < h->dk; i++) {
     vf to_k = {0};
     for (int j = 0; j < NV; j++) {
@@ -368,6 +371,7 @@ V void K(delta_key_back)(const mt_delta_rule_backward_args *a, K(delta_room) *r,
   const mt_delta_rule_forward_args *f = &a->forward;
   int64_t per_key = f->v.shape[1] / f->q.shape[1];
   K(delta_head) h = K(delta_head_of)(f, sample, key * per_key);
+  /* From the last chunk to the first: queries and keys of length 1, all value heads of the key, then back through the length. */
   float root = sqrtf(h.dk);
   memset(r->dstates, 0, per_key * h.dk * r->width * sizeof(float));
   for (int64_t to = h.s, from; to > 0; to = from) {

@@ -11,7 +11,8 @@ const char *mt_cpu_describe(void) {
   static __thread char text[256];
   const char *amx = mt_amx() ? ", AMX for bf16 and f16 matmul" : "";
   const char *setting = getenv("MONOTRON_ONEDNN");
-  if (setting && strcmp(setting, "off") == 0) snprintf(text, sizeof text, "C kernels for %s%s (MONOTRON_ONEDNN=off)", mt_isa_name(), amx);
+  if (mt_isa_invariant) snprintf(text, sizeof text, "C kernels for %s, products by leaves (--layout-invariant)", mt_isa_name());
+  else if (setting && strcmp(setting, "off") == 0) snprintf(text, sizeof text, "C kernels for %s%s (MONOTRON_ONEDNN=off)", mt_isa_name(), amx);
   else if (mt_onednn_open()) snprintf(text, sizeof text, "%s, C kernels for %s%s", mt_onednn_describe(), mt_isa_name(), amx);
   else snprintf(text, sizeof text, "C kernels for %s%s; installing libdnnl2 makes %s matmul faster", mt_isa_name(), amx, *amx ? "f32" : "f32 and bf16");
   return text;

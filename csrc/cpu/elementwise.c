@@ -14,7 +14,7 @@ static int64_t copy_tiles(const void *args, int32_t phase) {
 }
 
 const uint32_t mt_cpu_known_values = V_VALUES;
-const uint32_t mt_cpu_known_dtypes = V_VALUES | MT_BIT(MT_I32) | MT_BIT(MT_I64) | MT_BIT(MT_U16) | MT_BIT(MT_F64);
+const uint32_t mt_cpu_known_dtypes = V_VALUES | MT_BIT(MT_I32) | MT_BIT(MT_I64) | MT_BIT(MT_U16) | MT_BIT(MT_U8) | MT_BIT(MT_F64);
 
 MT_OP(add, add_tiles, NULL)
 MT_OP(copy, copy_tiles, NULL)
@@ -30,6 +30,7 @@ V double K(get)(const void *p, int32_t dtype, int64_t i) {
   case MT_I32: return ((const int32_t *)p)[i];
   case MT_I64: return (double)((const int64_t *)p)[i];
   case MT_U16: return ((const uint16_t *)p)[i];
+  case MT_U8: return ((const uint8_t *)p)[i];
   case MT_F64: return ((const double *)p)[i];
   case MT_F32: case MT_BF16: case MT_F16: V_BY_DTYPE(dtype, return v_load_n(p, T, i, 1)[0]);
   }
@@ -41,6 +42,7 @@ V void K(put)(void *p, int32_t dtype, int64_t i, double x) {
   case MT_I32: ((int32_t *)p)[i] = (int32_t)x; break;
   case MT_I64: ((int64_t *)p)[i] = (int64_t)x; break;
   case MT_U16: ((uint16_t *)p)[i] = (uint16_t)x; break;
+  case MT_U8: ((uint8_t *)p)[i] = (uint8_t)x; break;
   case MT_F64: ((double *)p)[i] = x; break;
   case MT_F32: case MT_BF16: case MT_F16: V_BY_DTYPE(dtype, v_store_n(p, T, i, 1, v_set((float)x)));
   }
@@ -89,6 +91,8 @@ V void K(copy_run)(void *dst, int32_t to, const void *src, int32_t from, int64_t
 V void K(copy_apart)(void *dst, int32_t to, int64_t dstStep, const void *src, int32_t from, int64_t srcStep, int64_t n) {
   if (to != from)
     for (int64_t i = 0; i < n; i++) K(put)(dst, to, i * dstStep, K(get)(src, from, i * srcStep));
+  else if (mt_element(to) == 1)
+    for (int64_t i = 0; i < n; i++) ((uint8_t *)dst)[i * dstStep] = ((const uint8_t *)src)[i * srcStep];
   else if (mt_element(to) == 2)
     for (int64_t i = 0; i < n; i++) ((uint16_t *)dst)[i * dstStep] = ((const uint16_t *)src)[i * srcStep];
   else if (mt_element(to) == 4)

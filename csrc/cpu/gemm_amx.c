@@ -54,6 +54,7 @@ static inline void fetch_step(const char *p) {
  * soon as its last product is under way, from the L1 cache. */
 static void micro(int64_t depth, const void *pa, const void *pb, float *c, int32_t add, const void *ahead) {
   const char *a = pa, *b = pb, *next = ahead;
+  /* C, or zeros: 2 x 2 tiles of 16 x 16. */
   if (add) {
     _tile_loadd(0, c, SIDE * 4);
     _tile_loadd(1, c + 16, SIDE * 4);
@@ -65,6 +66,7 @@ static void micro(int64_t depth, const void *pa, const void *pb, float *c, int32
     _tile_zero(2);
     _tile_zero(3);
   }
+  /* Tiles 4 and 5 have A, 6 and 7 have B; each is loaded again behind the last product that takes it. */
   if (depth > 0) {
     _tile_loadd(4, a, 64);
     _tile_loadd(6, b, 64);
@@ -99,6 +101,7 @@ static void micro(int64_t depth, const void *pa, const void *pb, float *c, int32
 /* As gemm_kernels.c's, of 32 x 32: a row of bf16 is a cache line. */
 V void K(finish_as)(const gemm_job *job, int64_t i, int64_t j, const float *sums, int wide, int epilogue) {
   vf b0 = {0}, b1 = {0};
+  /* Bias, what is there, epilogue; then the type and the way of storing. */
   if (job->bias) {
     b0 = v_load(job->bias, MT_BF16, j);
     b1 = v_load(job->bias, MT_BF16, j + 16);

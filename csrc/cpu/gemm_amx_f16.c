@@ -75,6 +75,7 @@ static inline void load_b(const char *b) {
 
 static void micro(int64_t depth, const void *pa, const void *pb, float *c, int32_t add, const void *ahead) {
   const char *a = pa, *b = pb, *next = ahead;
+  /* C, or zeros: 2 x 2 tiles of 16 x 16. */
   if (add) {
     _tile_loadd(0, c, SIDE * 4);
     _tile_loadd(1, c + 16, SIDE * 4);
@@ -86,6 +87,7 @@ static void micro(int64_t depth, const void *pa, const void *pb, float *c, int32
     _tile_zero(2);
     _tile_zero(3);
   }
+  /* A value is a high and a low part in bf16: high·high, low·high, low·low, high·low. */
   for (int64_t k = 0; k < depth; k += STEP, a += STEP_BYTES, b += STEP_BYTES, next += AHEAD * 64) {
     load_a(a);
     load_b(b);

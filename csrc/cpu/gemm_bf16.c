@@ -109,6 +109,7 @@ static inline __attribute__((always_inline)) void dots(const gemm_job *job, int6
   for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
     for (int c = 0; c < columns; c++) sum[r][c] = _mm512_setzero_ps();
+  /* Pairs of bf16, 32 along k at a time. */
   for (int64_t k = 0; k < whole; k += 32) {
     if (fetch.columns) {
 #pragma GCC unroll 4
@@ -121,6 +122,7 @@ static inline __attribute__((always_inline)) void dots(const gemm_job *job, int6
     for (int c = 0; c < columns; c++) y[c] = (__m512bh)_mm512_loadu_si512(b + c * b_step + k * 2);
     dots_step(sum, x, y, rows, columns);
   }
+  /* What is left of k, with zeros behind it. */
   if (whole < job->k) {
     __mmask32 m = (__mmask32)((1ull << (job->k - whole)) - 1);
 #pragma GCC unroll 6

@@ -154,6 +154,14 @@ V void K(dots_step)(const gemm_job *job, const float *a, const void *b, int64_t 
   }
 }
 
+/* Asks for what stands fetch.ahead bytes behind at in each of the columns that fetch names, which
+ * lie step bytes apart. */
+V void K(fetch_columns)(const char *at, int64_t step, int columns, gemm_fetch fetch) {
+#pragma GCC unroll 4
+  for (int c = 0; c < columns; c++)
+    if (fetch.columns >> c & 1) __builtin_prefetch(at + c * step + fetch.ahead);
+}
+
 /* A block of dot products: rows of A (f32, [rows][k]) against columns of B that are contiguous
  * in k. Every element has the same sum whatever block it is in. Meanwhile comes what is to be
  * fetched. */
@@ -166,11 +174,7 @@ V void K(dots)(const gemm_job *job, const float *a, int64_t j, float *sums, int6
 #pragma GCC unroll 4
     for (int c = 0; c < columns; c++) sum[r][c] = v_set(0);
   V_EACH(k, p, m,
-    if (fetch.columns) {
-#pragma GCC unroll 4
-      for (int c = 0; c < columns; c++)
-        if (fetch.columns >> c & 1) __builtin_prefetch((const char *)b + (c * step + p) * mt_element(T) + fetch.ahead);
-    }
+    if (fetch.columns) K(fetch_columns)((const char *)b + p * mt_element(T), step * mt_element(T), columns, fetch);
     K(dots_step)(job, a, b, p, m, sum, rows, columns, T););
 #pragma GCC unroll 6
   for (int r = 0; r < rows; r++)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int mt_isa_level = MT_PORTABLE, mt_isa_ordered = MT_PORTABLE;
+int mt_isa_level = MT_PORTABLE, mt_isa_ordered = MT_PORTABLE, mt_isa_invariant;
 static int best = MT_PORTABLE;
 
 #ifdef MT_X86_SETS
@@ -29,9 +29,13 @@ int mt_isa_dots(void) {
 #endif
 }
 
-void mt_isa_limit(int level) { mt_isa_level = mt_isa_ordered = level < best ? level : best; }
+void mt_isa_limit(int level) {
+  mt_isa_level = mt_isa_ordered = level < best ? level : best;
+  mt_isa_invariant = 0;
+}
 
 void mt_isa_common(void) {
+  __atomic_store_n(&mt_isa_invariant, 1, __ATOMIC_RELAXED);
   if (mt_isa_level > MT_AVX2) __atomic_store_n(&mt_isa_level, MT_AVX2, __ATOMIC_RELAXED);
 }
 

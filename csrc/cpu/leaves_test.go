@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"monotron/csrc/device"
@@ -148,4 +149,22 @@ func TestCommonInstructions(t *testing.T) {
 		limitISA(best)
 		d.Common()
 	})
+}
+
+// Claim: a run with --layout-invariant says that its products are made by leaves and not by the matrix library.
+func TestInvariantProductsAreDescribed(t *testing.T) {
+	d, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	defer limitISA(bestISA(t))
+	d.Common()
+	if text := d.Describe(); !strings.Contains(text, "by leaves") || strings.Contains(text, "oneDNN") {
+		t.Errorf("with --layout-invariant the device is described as %q", text)
+	}
+	limitISA(bestISA(t))
+	if text := d.Describe(); strings.Contains(text, "by leaves") {
+		t.Errorf("without it the device is described as %q", text)
+	}
 }

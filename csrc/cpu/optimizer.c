@@ -9,10 +9,14 @@
 static int64_t adamw_tiles(const void *args, int32_t phase) { return phase == 0 ? mt_flat_tiles(mt_len(&((const mt_adamw_args *)args)->param)) : 0; }
 static int64_t sgd_tiles(const void *args, int32_t phase) { return phase == 0 ? mt_flat_tiles(mt_len(&((const mt_sgd_args *)args)->param)) : 0; }
 static int64_t lion_tiles(const void *args, int32_t phase) { return phase == 0 ? mt_flat_tiles(mt_len(&((const mt_lion_args *)args)->param)) : 0; }
+static int64_t schedule_free_tiles(const void *args, int32_t phase) { return phase == 0 ? mt_flat_tiles(mt_len(&((const mt_schedule_free_args *)args)->x)) : 0; }
+static int64_t blend_tiles(const void *args, int32_t phase) { return phase == 0 ? mt_flat_tiles(mt_len(&((const mt_blend_args *)args)->out)) : 0; }
 
 MT_OP(adamw, adamw_tiles, NULL)
 MT_OP(sgd, sgd_tiles, NULL)
 MT_OP(lion, lion_tiles, NULL)
+MT_OP(schedule_free, schedule_free_tiles, NULL)
+MT_OP(blend, blend_tiles, NULL)
 #else
 
 /* What range r has of segment s, with the segment's learning rate and weight decay. */
@@ -127,4 +131,53 @@ static int32_t K(lion)(mt_context *ctx, const void *args, void *scratch, int32_t
   return 0;
 }
 #undef EACH_SEGMENT
+
+V void K(schedule_free_range)(const mt_schedule_free_args *a, int T, void *model, mt_range r, int64_t segment) {
+  const float *hyper = a->hyper.data, *grad = a->grad.data, *mult = (const float *)a->mults.data + 2 * segment;
+  const double *rates = a->rates.data;
+  float *average = a->x.data, *steps = a->z.data, *second = a->v.data;
+  int skip = hyper[MT_HYPER_SKIP] != 0;
+  float lr = (float)(rates[MT_RATE_LR] * mult[0]), decay = (float)(rates[MT_RATE_WEIGHT_DECAY] * mult[1]), scale = hyper[MT_HYPER_GRAD_SCALE];
+  float c = (float)rates[MT_RATE_AVERAGE], root = (float)(1 / sqrt(rates[MT_RATE_CORRECTION2]));
+  float b1 = a->beta1, b2 = a->beta2, r1 = 1 - b1, r2 = 1 - b2, eps = a->eps;
+  V_EACH(r.to - r.from, j, m,
+    int64_t i = r.from + j;
+    vf x = v_load_n(average, MT_F32, i, m);
+    if (!skip) {
+      vf z = v_load_n(steps, MT_F32, i, m);
+      vf g = v_load_n(grad, MT_F32, i, m) * scale;
+      vf q = v_load_n(second, MT_F32, i, m) * b2 + g * g * r2;
+      z -= lr * (g / (v_sqrt(q) * root + eps) + decay * (x * b1 + z * r1));
+      x = x * (1 - c) + z * c;
+      v_store_n(second, MT_F32, i, m, q);
+      v_store_n(steps, MT_F32, i, m, z);
+      v_store_n(average, MT_F32, i, m, x);
+    }
+    if (model) v_store_n(model, T, i, m, x););
+}
+
+static int32_t K(schedule_free)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
+  const mt_schedule_free_args *a = args;
+  int64_t n = mt_len(&a->x);
+  mt_range r = mt_flat_range(n, tile);
+  for (int64_t s = mt_segment_at(&a->segments, n, r.from); s < mt_segments(&a->segments); s++) {
+    mt_range all = mt_segment(&a->segments, n, s), part = {mt_max(all.from, r.from), mt_min(all.to, r.to)};
+    if (part.from >= r.to) break;
+    if (mt_given(&a->model))
+      V_BY_DTYPE(a->model.dtype, K(schedule_free_range)(a, T, a->model.data, part, s))
+    else
+      K(schedule_free_range)(a, MT_F32, NULL, part, s);
+  }
+  return 0;
+}
+
+static int32_t K(blend)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
+  const mt_blend_args *a = args;
+  mt_range r = mt_flat_range(mt_len(&a->out), tile);
+  float b = 1 - a->a;
+  V_BY_DTYPE(a->out.dtype, V_EACH(r.to - r.from, j, m,
+    int64_t i = r.from + j;
+    v_store_n(a->out.data, T, i, m, v_load_n(a->x.data, MT_F32, i, m) * a->a + v_load_n(a->y.data, MT_F32, i, m) * b);););
+  return 0;
+}
 #endif

@@ -223,11 +223,13 @@ static int32_t K(paged_attention)(mt_context *ctx, const void *args, void *share
   const mt_paged_attention_args *a = args;
   int64_t rows = a->q.shape[0];
   (void)shared;
+  /* Phase 0: keys and values of the rows go to their blocks. */
   if (phase == 0) {
     int64_t each = mt_tile_rows(rows, 2 * a->k.shape[1] * a->k.shape[3]);
     for (int64_t row = tile * each; row < mt_min(rows, (tile + 1) * each); row++) keep_row(a, row);
     return 0;
   }
+  /* Phase 1: queries of one text together, as many as share a pass over its blocks. */
   paged_call c = {.a = a, .group = tile % a->q.shape[1], .d = a->q.shape[3]};
   int n = 0;
   int64_t row = tile / a->q.shape[1] * ROWS, end = mt_min(rows, row + ROWS);

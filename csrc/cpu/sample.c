@@ -161,18 +161,21 @@ static int32_t K(sample)(mt_context *ctx, const void *args, void *scratch, int32
   int32_t *chosen = (int32_t *)a->ids.data + row;
   *chosen = -1;
   if (!K(finite)(raw, a->columns)) return 0;
+  /* Room for a weight and a place of each column, and for an edited copy. */
   K(sampled) *s = (K(sampled) *)mt_cpu_room(ctx, sizeof *s + a->columns * 16);
   if (!s) return 1;
   s->x = raw;
   s->n = a->columns;
   s->weight = (uint64_t *)(s + 1);
   s->found = (int32_t *)(s->weight + s->n);
+  /* The likeliest tokens, and what log-probabilities are made of, from the row as it is. */
   if (mt_given(&a->best)) K(best)(a, row, raw);
   if (mt_given(&a->max)) {
     float top = raw[K(highest)(raw, s->n)];
     ((float *)a->max.data)[row] = top;
     ((uint64_t *)a->sum.data)[row] = K(weigh)(s, top, 1);
   }
+  /* The rule's token, or one drawn after penalties and biases. */
   if (rule[0] < 0) {
     s->x = K(edited)(a, row, raw, (float *)(s->found + s->n));
     *chosen = (int32_t)K(choose)(s, rule, (const double *)a->numbers.data + 3 * row);

@@ -28,6 +28,7 @@
 #define v_min K(v_min)
 #define v_abs K(v_abs)
 #define v_sqrt K(v_sqrt)
+#define v_fma K(v_fma)
 #define v_recip K(v_recip)
 #define v_lt K(v_lt)
 #define v_le K(v_le)
@@ -263,6 +264,18 @@ V vf v_sqrt(vf x) {
   return (vf)_mm256_sqrt_ps((__m256)x);
 #else
   for (int i = 0; i < LANES; i++) x[i] = sqrtf(x[i]);
+  return x;
+#endif
+}
+
+/* x*y + z, rounded once. */
+V vf v_fma(vf x, vf y, vf z) {
+#if MT_ISA == MT_AVX512
+  return (vf)_mm512_fmadd_ps((__m512)x, (__m512)y, (__m512)z);
+#elif MT_ISA == MT_AVX2
+  return (vf)_mm256_fmadd_ps((__m256)x, (__m256)y, (__m256)z);
+#else
+  for (int i = 0; i < LANES; i++) x[i] = fmaf(x[i], y[i], z[i]);
   return x;
 #endif
 }

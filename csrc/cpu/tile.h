@@ -23,7 +23,7 @@ static inline void mt_raise(int32_t *peak, int32_t most) {
 static inline int64_t mt_up(int64_t n, int64_t unit) { return mt_ceil(n, unit) * unit; }
 
 static inline int64_t mt_element(int32_t dtype) {
-  static const int8_t bytes[] = {4, 2, 2, 4, 8, 2, 8};
+  static const int8_t bytes[] = {4, 2, 2, 4, 8, 2, 8, 1};
   return bytes[dtype];
 }
 

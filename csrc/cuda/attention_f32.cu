@@ -66,9 +66,11 @@ template <int NC> __global__ void __launch_bounds__(THREADS) attention_forward_f
   float *q = shared, *k = q + ROWS * (d + 1), *v = k + ROWS * (d + 1), slope = slope_of(a, head);
   place p = place_of(a, sample, head), kv = shared_place(p);
   int sq = queries(a), end = keys_until(a, q0 + ROWS < sq ? q0 + ROWS : sq);
+  /* The block's queries stay; a warp has OWN of them. */
   fetch(q, a.q, p, q0, sq);
   float o[OWN][NC] = {}, max[OWN], sum[OWN] = {};
   for (float &m : max) m = -INFINITY;
+  /* Tiles of keys: a lane has a key, and the softmax goes on from the highest score so far. */
   for (int k0 = first_tile(a, sample, q0); k0 < end; k0 += ROWS) {
     fetch(k, a.k, kv, k0, end);
     fetch(v, a.v, kv, k0, end);
@@ -90,6 +92,7 @@ template <int NC> __global__ void __launch_bounds__(THREADS) attention_forward_f
     }
     __syncthreads();
   }
+  /* Outputs, and the logarithm of each row's sum. */
 #pragma unroll
   for (int r = 0; r < OWN; r++) {
     int i = q0 + warp * OWN + r;
@@ -118,9 +121,11 @@ __global__ void __launch_bounds__(THREADS, NC == 8 ? 1 : 0) attention_dq_f32_ker
   float *q = shared, *d_o = q + size, *k = d_o + size, *v = k + size, slope = slope_of(f, head);
   place p = place_of(f, sample, head), kv = shared_place(p);
   int sq = queries(f), end = keys_until(f, q0 + ROWS < sq ? q0 + ROWS : sq);
+  /* The block's queries and their gradients stay; a warp has OWN of them. */
   fetch(q, f.q, p, q0, sq);
   fetch(d_o, a.d_o, p, q0, sq);
   float dq[OWN][NC] = {};
+  /* Tiles of keys: a lane has a key; dq adds dS·k. */
   for (int k0 = first_tile(f, sample, q0); k0 < end; k0 += ROWS) {
     fetch(k, f.k, kv, k0, end);
     fetch(v, f.v, kv, k0, end);
@@ -153,10 +158,12 @@ __global__ void __launch_bounds__(THREADS, NC == 2 ? 2 : 1) attention_dkv_f32_ke
   float *k = shared, *v = k + size, *q = v + size, *d_o = q + size;
   int sq = queries(f), sk = keys(f), a_group = (int)f.q.shape[2], end = keys_until(f, sq);
   place kv = {f.batch, sample, group, 0};
+  /* The block's keys and values stay; a warp has OWN of them. */
   fetch(k, f.k, kv, k0, end);
   fetch(v, f.v, kv, k0, end);
   float dk[OWN][NC] = {}, dv[OWN][NC] = {};
   span seen = looking(f, k0, k0 + ROWS - 1);
+  /* Every query head of the group that sees them, in tiles of queries: a lane has a query. */
   for (int h = 0; h < a_group; h++) {
     int head = group * a_group + h;
     float slope = slope_of(f, head);
@@ -169,7 +176,7 @@ __global__ void __launch_bounds__(THREADS, NC == 2 ? 2 : 1) attention_dkv_f32_ke
       float lse = 0, delta = 0;
       if (i < sq) lse = data_of<float>(f.lse)[stat_at(f, sample, head, i)], delta = deltas[stat_at(f, sample, head, i)];
 #pragma unroll
-    for (int r = 0; r < OWN; r++) {
+      for (int r = 0; r < OWN; r++) {
         int own = warp * OWN + r;
         float qk = dot(k + own * (d + 1), q + lane * (d + 1), d), dp = dot(v + own * (d + 1), d_o + lane * (d + 1), d);
         grads g = score_grads(f, sample, head, i, k0 + own, qk, dp, slope, lse, delta);

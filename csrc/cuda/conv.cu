@@ -52,6 +52,7 @@ template <typename T> __global__ void conv_taps_kernel(const __grid_constant__ m
   int lane = threadIdx.x % CHANNELS, slice = threadIdx.x / CHANNELS;
   int64_t c = (int64_t)blockIdx.x * CHANNELS + lane, kernel = last(a.w);
   float sums[TAPS] = {};
+  /* A slice has every SLICES-th row. */
   if (c < last(a.x))
     for (int64_t row = slice; row < a.x.shape[0]; row += SLICES) {
       int64_t sample = row % a.batch, t = row / a.batch, first = doc_first(a.doc_start, sample, t);

@@ -3,7 +3,7 @@
 #include "spread.h"
 
 MT_KNOWN(values, MT_VALUES)
-MT_KNOWN(dtypes, MT_VALUES | MT_BIT(MT_I32) | MT_BIT(MT_I64) | MT_BIT(MT_U16) | MT_BIT(MT_F64))
+MT_KNOWN(dtypes, MT_VALUES | MT_BIT(MT_I32) | MT_BIT(MT_I64) | MT_BIT(MT_U16) | MT_BIT(MT_U8) | MT_BIT(MT_F64))
 
 /* N adjacent elements of a value dtype that is known at run time. */
 template <int N> __device__ inline void load_as(float (&out)[N], const mt_tensor &t, int64_t at) {
@@ -55,6 +55,7 @@ __device__ inline double element(const mt_tensor &t, int64_t at) {
   case MT_I32: return data_of<int32_t>(t)[at];
   case MT_I64: return (double)data_of<int64_t>(t)[at];
   case MT_U16: return data_of<uint16_t>(t)[at];
+  case MT_U8: return data_of<uint8_t>(t)[at];
   case MT_BF16: return to_float(data_of<bf16>(t)[at]);
   case MT_F16: return to_float(data_of<f16>(t)[at]);
   case MT_F32: return data_of<float>(t)[at];
@@ -67,6 +68,7 @@ __device__ inline void set_element(const mt_tensor &t, int64_t at, double x) {
   case MT_I32: data_of<int32_t>(t)[at] = (int32_t)x; break;
   case MT_I64: data_of<int64_t>(t)[at] = (int64_t)x; break;
   case MT_U16: data_of<uint16_t>(t)[at] = (uint16_t)x; break;
+  case MT_U8: data_of<uint8_t>(t)[at] = (uint8_t)x; break;
   case MT_BF16: data_of<bf16>(t)[at] = from_float<bf16>((float)x); break;
   case MT_F16: data_of<f16>(t)[at] = from_float<f16>((float)x); break;
   case MT_F32: data_of<float>(t)[at] = (float)x; break;
@@ -77,6 +79,7 @@ __global__ void copy_any_kernel(const __grid_constant__ mt_copy_args a, int size
   if (!at.here) return;
   int64_t to = row_at(a.dst, at.row) + at.column * a.dst.stride[a.dst.rank - 1], from = row_at(a.src, at.row) + at.column * a.src.stride[a.src.rank - 1];
   if (a.dst.dtype != a.src.dtype) set_element(a.dst, to, element(a.src, from));
+  else if (size == 1) data_of<uint8_t>(a.dst)[to] = data_of<uint8_t>(a.src)[from];
   else if (size == 2) data_of<uint16_t>(a.dst)[to] = data_of<uint16_t>(a.src)[from];
   else if (size == 4) data_of<uint32_t>(a.dst)[to] = data_of<uint32_t>(a.src)[from];
   else data_of<uint64_t>(a.dst)[to] = data_of<uint64_t>(a.src)[from];
@@ -102,7 +105,9 @@ static void copy(mt_context *ctx, const mt_copy_args &asked, void *) {
   if (a.dst.dtype == a.src.dtype && lines) {
     int wide = (int)(16 / size);
     bool aligned = packs(a.dst, wide) && packs(a.src, wide);
-    if (size == 2 && aligned) MT_LAUNCH((move_kernel<uint16_t, 8>), spread_blocks(n, 8), SPREAD, 0, s, a);
+    if (size == 1 && aligned) MT_LAUNCH((move_kernel<uint8_t, 16>), spread_blocks(n, 16), SPREAD, 0, s, a);
+    else if (size == 1) MT_LAUNCH((move_kernel<uint8_t, 1>), spread_blocks(n, 1), SPREAD, 0, s, a);
+    else if (size == 2 && aligned) MT_LAUNCH((move_kernel<uint16_t, 8>), spread_blocks(n, 8), SPREAD, 0, s, a);
     else if (size == 2) MT_LAUNCH((move_kernel<uint16_t, 1>), spread_blocks(n, 1), SPREAD, 0, s, a);
     else if (size == 4 && aligned) MT_LAUNCH((move_kernel<uint32_t, 4>), spread_blocks(n, 4), SPREAD, 0, s, a);
     else if (size == 4) MT_LAUNCH((move_kernel<uint32_t, 1>), spread_blocks(n, 1), SPREAD, 0, s, a);
@@ -147,6 +152,7 @@ static void fill(mt_context *ctx, const mt_fill_args &a, void *) {
   case MT_I32: fill_with(ctx, a.out, (uint32_t)(int32_t)a.value); break;
   case MT_I64: fill_with(ctx, a.out, (uint64_t)(int64_t)a.value); break;
   case MT_U16: fill_with(ctx, a.out, (uint16_t)a.value); break;
+  case MT_U8: fill_with(ctx, a.out, (uint8_t)a.value); break;
   case MT_F64: fill_with(ctx, a.out, bits_of<uint64_t>(a.value)); break;
   }
 }

@@ -162,6 +162,7 @@ template <typename T, int N> __global__ void norm_weights_kernel(const __grid_co
   int64_t h = last(a.x), c = ((int64_t)blockIdx.x * 32 + threadIdx.x) * N, total = a.rstd.shape[0];
   int64_t from = blockIdx.y * rows_a_part, to = from + rows_a_part < total ? from + rows_a_part : total;
   float sum[2][N] = {};
+  /* Rows by turns. */
   if (c < h) {
 #pragma unroll 2
     for (int64_t r = from + threadIdx.y; r < to; r += ROW_THREADS) {
@@ -176,6 +177,7 @@ template <typename T, int N> __global__ void norm_weights_kernel(const __grid_co
     for (int j = 0; j < N; j++) sums[of][threadIdx.y][j * 32 + threadIdx.x] = sum[of][j];
   __syncthreads();
   if (threadIdx.y > 0 || c >= h) return;
+  /* The turns' sums, added in their order. */
 #pragma unroll
   for (int of = 0; of < 2; of++) {
     if (of == 1 && !given(a.dbeta)) continue;

@@ -116,3 +116,54 @@ static void lion(mt_context *ctx, const mt_lion_args &a, void *) {
 }
 
 MT_OP(lion, nullptr)
+
+template <int N> __global__ void schedule_free_kernel(const __grid_constant__ mt_schedule_free_args a) {
+  const float *hyper = data_of<float>(a.hyper), *mults = data_of<float>(a.mults);
+  const double *rates = data_of<double>(a.rates);
+  bool skip = hyper[MT_HYPER_SKIP] != 0;
+  float scale = hyper[MT_HYPER_GRAD_SCALE], c = (float)rates[MT_RATE_AVERAGE], c2 = (float)(1 / rates[MT_RATE_CORRECTION2]);
+  segmented<N>(a.segments, length(a.x), SPREAD * TURNS * N, [&](int64_t s) {
+    float lr = (float)(rates[MT_RATE_LR] * mults[2 * s]), decay = (float)(rates[MT_RATE_WEIGHT_DECAY] * mults[2 * s + 1]);
+    return [&, lr, decay](int64_t i, auto size) {
+      const int M = decltype(size)::value;
+      float x[M], z[M], g[M], v[M];
+      load(x, data_of<float>(a.x) + i);
+      if (!skip) {
+        load(z, data_of<float>(a.z) + i);
+        load(g, data_of<float>(a.grad) + i);
+        load(v, data_of<float>(a.v) + i);
+        for (int j = 0; j < M; j++) {
+          float y = a.beta1 * x[j] + (1 - a.beta1) * z[j], gj = g[j] * scale;
+          v[j] = a.beta2 * v[j] + (1 - a.beta2) * gj * gj;
+          z[j] -= lr * (gj / (sqrtf(v[j] * c2) + a.eps) + decay * y);
+          x[j] = (1 - c) * x[j] + c * z[j];
+        }
+        store(data_of<float>(a.x) + i, x);
+        store(data_of<float>(a.z) + i, z);
+        store(data_of<float>(a.v) + i, v);
+      }
+      store_model(a.model, i, x);
+    };
+  });
+}
+
+static void schedule_free(mt_context *ctx, const mt_schedule_free_args &a, void *) {
+  int64_t n = length(a.x);
+  if (n == 0) return;
+  bool aligned = starts(a.x, 4) && starts(a.z, 4) && starts(a.grad, 4) && starts(a.v, 4) && starts(a.model, 4);
+  if (aligned) MT_LAUNCH(schedule_free_kernel<4>, segmented_blocks(n, 4), SPREAD, 0, stream_of(ctx), a);
+  else MT_LAUNCH(schedule_free_kernel<1>, segmented_blocks(n, 1), SPREAD, 0, stream_of(ctx), a);
+}
+
+MT_OP(schedule_free, nullptr)
+
+template <typename T> __global__ void blend_kernel(const __grid_constant__ mt_blend_args a) {
+  flat<1>(length(a.out), [&](int64_t i, auto) { data_of<T>(a.out)[i] = from_float<T>(a.a * data_of<float>(a.x)[i] + (1 - a.a) * data_of<float>(a.y)[i]); });
+}
+
+static void blend(mt_context *ctx, const mt_blend_args &a, void *) {
+  int64_t n = length(a.out);
+  if (n > 0) MT_BY_TYPE(a.out.dtype, MT_LAUNCH(blend_kernel<T>, spread_blocks(n, 1), SPREAD, 0, stream_of(ctx), a))
+}
+
+MT_OP(blend, nullptr)

@@ -175,11 +175,13 @@ __global__ void sample_kernel(const __grid_constant__ mt_sample_args a, float *c
   const int32_t *rule = data_of<int32_t>(a.rules) + 4 * row;
   int32_t *id = data_of<int32_t>(a.ids) + row;
   int n = (int)a.columns, odd = 0;
+  /* A row with NaN or infinity has no token. */
   for (int i = threadIdx.x; i < n; i += THREADS) odd += !(raw[i] - raw[i] == 0);
   if (block_sum(odd)) {
     if (threadIdx.x == 0) *id = -1;
     return;
   }
+  /* The likeliest tokens, and what log-probabilities are made of, from the row as it is. */
   sampled s = {raw, n, 0, 1};
   placed last = {0, -1};
   for (int64_t k = 0, most = given(a.best) ? a.best.shape[1] : 0; k < most; k++) {
@@ -193,6 +195,7 @@ __global__ void sample_kernel(const __grid_constant__ mt_sample_args a, float *c
     whole sum = s.at_least(0);
     if (threadIdx.x == 0) data_of<float>(a.max)[row] = s.top, data_of<uint64_t>(a.sum)[row] = sum;
   }
+  /* The rule's token, or one drawn after penalties and biases. */
   int taken = rule[0];
   if (taken < 0) {
     s.x = edited(a, row, raw, copies);

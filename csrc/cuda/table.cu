@@ -85,12 +85,14 @@ static int32_t open_device(mt_context *ctx, int32_t ordinal) {
   ctx->ordinal = ordinal;
   cudaDeviceProp gpu;
   if (mt_cuda_enter(ctx) || mt_cuda_check(ctx, cudaGetDeviceProperties(&gpu, ordinal), "asking the GPU what it is")) return 1;
+  /* A kernel that exists for this GPU, or none does. */
   cudaFuncAttributes probe;
   if ((e = cudaFuncGetAttributes(&probe, probe_kernel)) != cudaSuccess) {
     cudaGetLastError();
     snprintf(ctx->error, sizeof ctx->error, "%s is sm_%d%d; the kernels here are for " MT_ARCHITECTURES ": %s", gpu.name, gpu.major, gpu.minor, cudaGetErrorString(e));
     return 1;
   }
+  /* The stream, and the libraries that are there. */
   mt_stream *state = static_cast<mt_stream *>(calloc(1, sizeof *state));
   if (!state || mt_cuda_check(ctx, cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking), "making a stream")) {
     free(state);

@@ -55,7 +55,7 @@ template <typename T> __host__ __device__ inline T *row_of(const mt_tensor &t, i
 template <typename T> __host__ __device__ inline T *data_of(const mt_tensor &t) { return static_cast<T *>(t.data); }
 
 inline int64_t element_size(int dtype) {
-  static const int8_t bytes[] = {4, 2, 2, 4, 8, 2, 8};
+  static const int8_t bytes[] = {4, 2, 2, 4, 8, 2, 8, 1};
   return bytes[dtype];
 }
 

@@ -73,6 +73,8 @@ func LoadFloat64(dst []float64, d DType, p unsafe.Pointer) {
 		widen(dst, unsafe.Slice((*int64)(p), n))
 	case U16:
 		widen(dst, unsafe.Slice((*uint16)(p), n))
+	case U8:
+		widen(dst, unsafe.Slice((*uint8)(p), n))
 	}
 }
 
@@ -100,11 +102,13 @@ func StoreFloat64(p unsafe.Pointer, d DType, src []float64) {
 		narrow(unsafe.Slice((*int64)(p), n), src)
 	case U16:
 		narrow(unsafe.Slice((*uint16)(p), n), src)
+	case U8:
+		narrow(unsafe.Slice((*uint8)(p), n), src)
 	}
 }
 
 type number interface {
-	~float32 | ~int32 | ~int64 | ~uint16
+	~float32 | ~int32 | ~int64 | ~uint16 | ~uint8
 }
 
 func widen[T number](dst []float64, src []T) {

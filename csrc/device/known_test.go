@@ -50,7 +50,7 @@ func TestRefusalsOfDTypes(t *testing.T) {
 		{cpu, add, [3]DType{F32, BF16, F16}, ""},
 		{cpu, add, [3]DType{F32, I32, F32}, "add: A is i32[2 2]; this device takes f32, bf16, f16 there"},
 		{cpu, copied, [3]DType{F64, U16, 0}, ""},
-		{cpu, copied, [3]DType{F64, DTypes, 0}, "copy: Src is dtype(7)[2 2]"},
+		{cpu, copied, [3]DType{F64, DTypes, 0}, "copy: Src is dtype(8)[2 2]"},
 	} {
 		op, args := c.call(c.with[0], c.with[1], c.with[2])
 		err := c.by.Refusal(op, args)

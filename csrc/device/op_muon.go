@@ -23,15 +23,15 @@ func (a *MomentumArgs) main() Tensor { return a.M }
 
 func (a *MomentumArgs) work() Work { return Work{Bytes: 2*size(a.M) + size(a.Grad, a.Out)} }
 
-// NormalizeArgs: Out = X / max(√Stats[StatSquares], Eps), X f32; equal shapes, contiguous.
+// NormalizeArgs: Out = X / (Stretch·max(√Stats[StatSquares], Eps) + Plus), X f32; equal shapes, contiguous.
 //
 //op:normalize
 type NormalizeArgs struct {
-	Out   Tensor `dtype:"value"`
-	X     Tensor `dtype:"f32"`
-	Stats Tensor `dtype:"f64"` // [Stats] of X
-	Eps   float32
-	_     int32
+	Out                Tensor `dtype:"value"`
+	X                  Tensor `dtype:"f32"`
+	Stats              Tensor `dtype:"f64"` // [Stats] of X
+	Eps, Stretch, Plus float32
+	_                  int32
 }
 
 func (a *NormalizeArgs) check() bool {
@@ -80,3 +80,40 @@ func (a *FollowArgs) check() bool {
 func (a *FollowArgs) main() Tensor { return a.Param }
 
 func (a *FollowArgs) work() Work { return Work{Bytes: 2*size(a.Param) + size(a.Direction, a.Model)} }
+
+// NorMuonArgs (Li et al., arXiv 2510.05491): V averages the squares of X along its shorter side, V = β2·V + (1−β2)·mean(X²), and X becomes
+// X/√max(V, Eps), then as long as it was: times ‖X‖/max(‖X/√V‖, Eps). X f32 [m,n], contiguous; V f32 [m] of rows where m ≥ n, else [n] of columns.
+// Nothing changes when Hyper says skip.
+//
+//op:normuon
+type NorMuonArgs struct {
+	X, V       Tensor `dtype:"f32"`
+	Hyper      Tensor `dtype:"f32"`
+	Beta2, Eps float32
+}
+
+func (a *NorMuonArgs) check() bool {
+	return a.X.Rank == 2 && a.X.Contiguous() && shaped(a.V, max(a.X.Shape[0], a.X.Shape[1])) && shaped(a.Hyper, Hypers)
+}
+
+func (a *NorMuonArgs) main() Tensor { return a.X }
+
+func (a *NorMuonArgs) work() Work { return Work{Bytes: 2 * size(a.X, a.V)} }
+
+// AdaMuonArgs (Si et al., arXiv 2507.11005): V = β2·V + (1−β2)·X², X = X/(√V+Eps), of equal lengths, contiguous. Nothing changes when
+// Hyper says skip.
+//
+//op:adamuon
+type AdaMuonArgs struct {
+	X, V       Tensor `dtype:"f32"`
+	Hyper      Tensor `dtype:"f32"`
+	Beta2, Eps float32
+}
+
+func (a *AdaMuonArgs) check() bool {
+	return same(a.X, a.V) && a.X.Contiguous() && a.V.Contiguous() && shaped(a.Hyper, Hypers)
+}
+
+func (a *AdaMuonArgs) main() Tensor { return a.X }
+
+func (a *AdaMuonArgs) work() Work { return Work{Bytes: 2 * size(a.X, a.V)} }

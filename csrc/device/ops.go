@@ -10,6 +10,7 @@ import (
 const (
 	OpActivationForward Op = iota
 	OpActivationBackward
+	OpAdamW8
 	OpAttentionForward
 	OpAttentionBackward
 	OpAttentionMerge
@@ -47,6 +48,8 @@ const (
 	OpNormalize
 	OpPolynomial
 	OpFollow
+	OpNorMuon
+	OpAdaMuon
 	OpNormForward
 	OpNormBackward
 	OpGradScale
@@ -67,6 +70,8 @@ const (
 	OpRouterDrop
 	OpRouterSinkhorn
 	OpSample
+	OpScheduleFree
+	OpBlend
 	OpColumnSum
 	OpGradStats
 	OpWeightedSum
@@ -76,6 +81,7 @@ const (
 var ops = [Ops]description{
 	OpActivationForward:     describe[ActivationForwardArgs]("activation_forward"),
 	OpActivationBackward:    describe[ActivationBackwardArgs]("activation_backward"),
+	OpAdamW8:                describe[AdamW8Args]("adamw8"),
 	OpAttentionForward:      describe[AttentionForwardArgs]("attention_forward"),
 	OpAttentionBackward:     describe[AttentionBackwardArgs]("attention_backward"),
 	OpAttentionMerge:        describe[AttentionMergeArgs]("attention_merge"),
@@ -113,6 +119,8 @@ var ops = [Ops]description{
 	OpNormalize:             describe[NormalizeArgs]("normalize"),
 	OpPolynomial:            describe[PolynomialArgs]("polynomial"),
 	OpFollow:                describe[FollowArgs]("follow"),
+	OpNorMuon:               describe[NorMuonArgs]("normuon"),
+	OpAdaMuon:               describe[AdaMuonArgs]("adamuon"),
 	OpNormForward:           describe[NormForwardArgs]("norm_forward"),
 	OpNormBackward:          describe[NormBackwardArgs]("norm_backward"),
 	OpGradScale:             describe[GradScaleArgs]("grad_scale"),
@@ -133,6 +141,8 @@ var ops = [Ops]description{
 	OpRouterDrop:            describe[RouterDropArgs]("router_drop"),
 	OpRouterSinkhorn:        describe[RouterSinkhornArgs]("router_sinkhorn"),
 	OpSample:                describe[SampleArgs]("sample"),
+	OpScheduleFree:          describe[ScheduleFreeArgs]("schedule_free"),
+	OpBlend:                 describe[BlendArgs]("blend"),
 	OpColumnSum:             describe[ColumnSumArgs]("column_sum"),
 	OpGradStats:             describe[GradStatsArgs]("grad_stats"),
 	OpWeightedSum:           describe[WeightedSumArgs]("weighted_sum"),
@@ -156,6 +166,8 @@ func (d *Device) ActivationForward(a ActivationForwardArgs) {
 func (d *Device) ActivationBackward(a ActivationBackwardArgs) {
 	d.run(OpActivationBackward, unsafe.Pointer(&a))
 }
+
+func (d *Device) AdamW8(a AdamW8Args) { d.run(OpAdamW8, unsafe.Pointer(&a)) }
 
 func (d *Device) AttentionForward(a AttentionForwardArgs) {
 	d.run(OpAttentionForward, unsafe.Pointer(&a))
@@ -267,6 +279,10 @@ func (d *Device) Polynomial(a PolynomialArgs) { d.run(OpPolynomial, unsafe.Point
 
 func (d *Device) Follow(a FollowArgs) { d.run(OpFollow, unsafe.Pointer(&a)) }
 
+func (d *Device) NorMuon(a NorMuonArgs) { d.run(OpNorMuon, unsafe.Pointer(&a)) }
+
+func (d *Device) AdaMuon(a AdaMuonArgs) { d.run(OpAdaMuon, unsafe.Pointer(&a)) }
+
 func (d *Device) NormForward(a NormForwardArgs) { d.run(OpNormForward, unsafe.Pointer(&a)) }
 
 func (d *Device) NormBackward(a NormBackwardArgs) { d.run(OpNormBackward, unsafe.Pointer(&a)) }
@@ -313,6 +329,10 @@ func (d *Device) RouterSinkhorn(keys Tensor, logits Tensor) {
 
 func (d *Device) Sample(a SampleArgs) { d.run(OpSample, unsafe.Pointer(&a)) }
 
+func (d *Device) ScheduleFree(a ScheduleFreeArgs) { d.run(OpScheduleFree, unsafe.Pointer(&a)) }
+
+func (d *Device) Blend(a BlendArgs) { d.run(OpBlend, unsafe.Pointer(&a)) }
+
 func (d *Device) ColumnSum(out Tensor, x Tensor) {
 	d.run(OpColumnSum, unsafe.Pointer(&ColumnSumArgs{out, x}))
 }
@@ -327,6 +347,7 @@ func (d *Device) WeightedSum(a WeightedSumArgs) { d.run(OpWeightedSum, unsafe.Po
 type Implementation interface {
 	ActivationForward(a *ActivationForwardArgs)
 	ActivationBackward(a *ActivationBackwardArgs)
+	AdamW8(a *AdamW8Args)
 	AttentionForward(a *AttentionForwardArgs)
 	AttentionBackward(a *AttentionBackwardArgs)
 	AttentionMerge(a *AttentionMergeArgs)
@@ -364,6 +385,8 @@ type Implementation interface {
 	Normalize(a *NormalizeArgs)
 	Polynomial(a *PolynomialArgs)
 	Follow(a *FollowArgs)
+	NorMuon(a *NorMuonArgs)
+	AdaMuon(a *AdaMuonArgs)
 	NormForward(a *NormForwardArgs)
 	NormBackward(a *NormBackwardArgs)
 	GradScale(a *GradScaleArgs)
@@ -384,6 +407,8 @@ type Implementation interface {
 	RouterDrop(a *RouterDropArgs)
 	RouterSinkhorn(a *RouterSinkhornArgs)
 	Sample(a *SampleArgs)
+	ScheduleFree(a *ScheduleFreeArgs)
+	Blend(a *BlendArgs)
 	ColumnSum(a *ColumnSumArgs)
 	GradStats(a *GradStatsArgs)
 	WeightedSum(a *WeightedSumArgs)
@@ -396,6 +421,8 @@ func Do(i Implementation, op Op, args unsafe.Pointer) {
 		i.ActivationForward((*ActivationForwardArgs)(args))
 	case OpActivationBackward:
 		i.ActivationBackward((*ActivationBackwardArgs)(args))
+	case OpAdamW8:
+		i.AdamW8((*AdamW8Args)(args))
 	case OpAttentionForward:
 		i.AttentionForward((*AttentionForwardArgs)(args))
 	case OpAttentionBackward:
@@ -470,6 +497,10 @@ func Do(i Implementation, op Op, args unsafe.Pointer) {
 		i.Polynomial((*PolynomialArgs)(args))
 	case OpFollow:
 		i.Follow((*FollowArgs)(args))
+	case OpNorMuon:
+		i.NorMuon((*NorMuonArgs)(args))
+	case OpAdaMuon:
+		i.AdaMuon((*AdaMuonArgs)(args))
 	case OpNormForward:
 		i.NormForward((*NormForwardArgs)(args))
 	case OpNormBackward:
@@ -510,6 +541,10 @@ func Do(i Implementation, op Op, args unsafe.Pointer) {
 		i.RouterSinkhorn((*RouterSinkhornArgs)(args))
 	case OpSample:
 		i.Sample((*SampleArgs)(args))
+	case OpScheduleFree:
+		i.ScheduleFree((*ScheduleFreeArgs)(args))
+	case OpBlend:
+		i.Blend((*BlendArgs)(args))
 	case OpColumnSum:
 		i.ColumnSum((*ColumnSumArgs)(args))
 	case OpGradStats:

@@ -2,10 +2,11 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0x8470610cu /* of the rest of this file */
+#define MT_OPS_SUM 0x5da92664u /* of the rest of this file */
 
-enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64 };
+enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64, MT_U8 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU, MT_GEGLU, MT_RELU };
+enum { MT_RATE_LR, MT_RATE_WEIGHT_DECAY, MT_RATE_CORRECTION1, MT_RATE_CORRECTION2, MT_RATE_AVERAGE, MT_RATES };
 enum { MT_PLAIN_SCORES, MT_CAPPED_SCORES };
 enum { MT_NO_EPILOGUE, MT_GELU_TANH_EPILOGUE, MT_GELU_ERF_EPILOGUE };
 enum { MT_LAYER_NORM_KIND, MT_RMS_NORM_KIND };
@@ -17,6 +18,7 @@ enum { MT_STAT_SQUARES, MT_STAT_NON_FINITE, MT_STAT_ZEROS, MT_STATS };
 
 typedef struct { mt_tensor y, x, weights; int32_t kind; float limit, offset; int32_t pad6; } mt_activation_forward_args;
 typedef struct { mt_tensor dx, dy, x, weights, dweights; int32_t kind; float limit, offset; int32_t pad8; } mt_activation_backward_args;
+typedef struct { mt_tensor param, grad, m_codes, v_codes, m_scales, v_scales, model, hyper, rates, segments, mults, maps, nearest; double beta1, beta2, eps; } mt_adamw8_args;
 typedef struct { uint64_t stream; mt_tensor step, samples; float rate; int32_t position, channel; float jitter; } mt_dropout;
 typedef struct { mt_tensor o, q, k, v, lse, doc_start, slopes; mt_dropout drop; int32_t batch, q_offset, k_offset, window, chunk; float scale, cap; int32_t rule; } mt_attention_forward_args;
 typedef struct { mt_tensor dq, dk, dv, d_o; mt_attention_forward_args forward; } mt_attention_backward_args;
@@ -52,9 +54,11 @@ typedef struct { mt_tensor out, x, y; } mt_row_dots_args;
 typedef struct { mt_tensor placed, chosen, slots; int32_t back, pad4; } mt_place_choices_args;
 typedef struct { mt_tensor c, a, b, bias, aux, grid, peak; int32_t trans_a, trans_b, accumulate, epilogue, by_row, leaves, stretches, chunk, batch, pad16; } mt_matmul_args;
 typedef struct { mt_tensor m, out, grad, hyper; float mu; int32_t pad5; } mt_momentum_args;
-typedef struct { mt_tensor out, x, stats; float eps; int32_t pad4; } mt_normalize_args;
+typedef struct { mt_tensor out, x, stats; float eps, stretch, plus; int32_t pad6; } mt_normalize_args;
 typedef struct { mt_tensor out, x, y; float a, b, c; int32_t pad6; } mt_polynomial_args;
 typedef struct { mt_tensor param, direction, model, hyper; float by, decay; } mt_follow_args;
+typedef struct { mt_tensor x, v, hyper; float beta2, eps; } mt_normuon_args;
+typedef struct { mt_tensor x, v, hyper; float beta2, eps; } mt_adamuon_args;
 typedef struct { mt_tensor y, x, gamma, beta, mean, rstd; float eps; int32_t kind, one_plus, pad9; } mt_norm_forward_args;
 typedef struct { mt_tensor dx, dgamma, dbeta, dy, x, gamma, mean, rstd, residual; int32_t kind, one_plus; } mt_norm_backward_args;
 typedef struct { mt_tensor hyper, stats, others; float max_norm; int32_t pad4; } mt_grad_scale_args;
@@ -76,6 +80,8 @@ typedef struct { mt_tensor squares, dlogits, scale, logits; double coefficient; 
 typedef struct { mt_tensor kept, experts, weights; int64_t capacity, num_experts; int32_t by_position, pad6; } mt_router_drop_args;
 typedef struct { mt_tensor keys, logits; } mt_router_sinkhorn_args;
 typedef struct { mt_tensor ids, chosen, max, sum, best, best_logits, logits, rules, numbers, edit_ids, edit_values; int64_t columns; } mt_sample_args;
+typedef struct { mt_tensor x, z, v, grad, model, hyper, rates, segments, mults; float beta1, beta2, eps; int32_t pad12; } mt_schedule_free_args;
+typedef struct { mt_tensor out, x, y; float a; int32_t pad4; } mt_blend_args;
 typedef struct { mt_tensor out, x; } mt_column_sum_args;
 typedef struct { mt_tensor out, x, segments; } mt_grad_stats_args;
 typedef struct { mt_tensor out, x, w; int64_t bits; } mt_weighted_sum_args;
@@ -91,6 +97,7 @@ typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t
 #define MT_EACH_OP(X) \
   X(MT_ACTIVATION_FORWARD, activation_forward) \
   X(MT_ACTIVATION_BACKWARD, activation_backward) \
+  X(MT_ADAMW8, adamw8) \
   X(MT_ATTENTION_FORWARD, attention_forward) \
   X(MT_ATTENTION_BACKWARD, attention_backward) \
   X(MT_ATTENTION_MERGE, attention_merge) \
@@ -128,6 +135,8 @@ typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t
   X(MT_NORMALIZE, normalize) \
   X(MT_POLYNOMIAL, polynomial) \
   X(MT_FOLLOW, follow) \
+  X(MT_NORMUON, normuon) \
+  X(MT_ADAMUON, adamuon) \
   X(MT_NORM_FORWARD, norm_forward) \
   X(MT_NORM_BACKWARD, norm_backward) \
   X(MT_GRAD_SCALE, grad_scale) \
@@ -148,6 +157,8 @@ typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t
   X(MT_ROUTER_DROP, router_drop) \
   X(MT_ROUTER_SINKHORN, router_sinkhorn) \
   X(MT_SAMPLE, sample) \
+  X(MT_SCHEDULE_FREE, schedule_free) \
+  X(MT_BLEND, blend) \
   X(MT_COLUMN_SUM, column_sum) \
   X(MT_GRAD_STATS, grad_stats) \
   X(MT_WEIGHTED_SUM, weighted_sum)

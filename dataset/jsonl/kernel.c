@@ -25,6 +25,7 @@ static int32_t hex(const uint8_t *s) {
 // escaped writes the character of a \uXXXX, or of the two of a pair; it returns the
 // length of what it read, 0 for what is no character.
 static int escaped(const uint8_t *s, int64_t n, uint8_t **dst) {
+	// A character of four digits, or of two times four: a high and a low surrogate.
 	int length = 6;
 	int32_t c = n < 6 ? -1 : hex(s + 2);
 	if (c < 0) return 0;
@@ -34,6 +35,7 @@ static int escaped(const uint8_t *s, int64_t n, uint8_t **dst) {
 		c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
 		length = 12;
 	}
+	// In UTF-8.
 	uint8_t *d = *dst;
 	if (c < 0x80) {
 		*d++ = (uint8_t)c;
@@ -61,6 +63,7 @@ __attribute__((target("avx2,bmi"))) int64_t mt_json_text(const uint8_t *src, int
 	uint8_t *out = dst;
 	int64_t i = 0;
 	while (i < n) {
+		// 32 bytes at a time up to the first that means something.
 		if (n - i >= 32) {
 			__m256i v = _mm256_loadu_si256((const void *)(src + i));
 			_mm256_storeu_si256((void *)out, v);
@@ -75,6 +78,7 @@ __attribute__((target("avx2,bmi"))) int64_t mt_json_text(const uint8_t *src, int
 			*out++ = src[i++];
 			continue;
 		}
+		// Escapes, one after another.
 		while (i + 1 < n && src[i] == '\\') {
 			uint8_t c = meaning[src[i + 1]];
 			if (c) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync/atomic"
 
+	"monotron/dataset/records"
 	"monotron/internal/exitcode"
 )
 
@@ -90,8 +91,8 @@ func (c *counter) Read(p []byte) (int, error) {
 }
 
 // Open reads a file, "-" for standard input. What is packed by gzip, zstd, bzip2, xz
-// or lzma is unpacked, whatever its name is; an archive, or a file of another kind that
-// is no text, is refused by its kind's name.
+// or lzma is unpacked, whatever its name is; the rows of Parquet files, tar archives and MDS shards become
+// lines (records); a file of another kind that is no text is refused by its kind's name.
 func Open(path string, size int) (*Reader, error) { return OpenPart(path, size, Part{}) }
 
 // OpenPart is Open for a part of a plain file. Lines are counted from its start.
@@ -136,6 +137,12 @@ func OpenPart(path string, size int, part Part) (*Reader, error) {
 		return nil, errors.Join(exitcode.Errorf(exitcode.IO, "%s: %w", r.name, err), r.Close())
 	}
 	head, _ := buffered.Peek(min(headBytes, buffered.Buffered())) // a pipe may have no more for a while
+	if part == (Part{}) && r.whole > 0 && records.IsParquet(file, r.whole) {
+		if err := r.openParquet(file, r.whole); err != nil {
+			return nil, errors.Join(exitcode.Errorf(exitcode.BadData, "%s: %w", r.name, err), r.Close())
+		}
+		return r, nil
+	}
 	if err := r.unpack(head, buffered); err != nil {
 		return nil, errors.Join(exitcode.Errorf(exitcode.BadData, "%s: byte 0: %w", r.name, err), r.Close())
 	}
@@ -208,8 +215,10 @@ func (r *Reader) Close() (err error) {
 // Next gives the next block, io.EOF at the end. The block is the caller's; buf,
 // which may be nil, is memory it may use.
 func (r *Reader) Next(buf []byte) (Block, error) {
+	// The last block's incomplete line comes first.
 	buf = append(buf[:0], r.carry...)
 	for !r.ended {
+		// Memory for another block, or twice as much where a line is longer than what is here, up to the limit and one byte.
 		n := max(r.size, 2*len(buf))
 		if int64(len(buf)) <= r.MaxLine {
 			n = int(min(int64(n), max(r.MaxLine+1, int64(r.size))))
@@ -217,6 +226,7 @@ func (r *Reader) Next(buf []byte) (Block, error) {
 		if cap(buf) < n {
 			buf = append(make([]byte, 0, n), buf...)
 		}
+		// Fill it; a source that ends early has been cut since it was opened.
 		for len(buf) < n && !r.ended {
 			got, err := r.src.Read(buf[len(buf):n])
 			buf = buf[:len(buf)+got]
@@ -227,12 +237,14 @@ func (r *Reader) Next(buf []byte) (Block, error) {
 				return Block{}, exitcode.Errorf(exitcode.BadData, "%s: reading on after line %d: %w", r.name, r.line-1+countLines(buf), err)
 			}
 		}
+		// A block ends at a line end. Without one the line is longer than the block: read on, or refuse it.
 		if end := lastLineEnd(buf); end > 0 && !r.ended {
 			return r.block(buf, end), nil
 		} else if end == 0 && int64(len(buf)) > r.MaxLine {
 			return Block{}, exitcode.Errorf(exitcode.BadData, "%s:%d: the line is longer than %d bytes; raise --max-line-bytes, which needs about 8 bytes of memory per byte", r.name, r.line, r.MaxLine)
 		}
 	}
+	// The last line may lack its end.
 	if len(buf) == 0 {
 		return Block{}, io.EOF
 	}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
+	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -16,6 +18,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
 	"github.com/ulikunitz/xz/lzma"
+
+	"monotron/dataset/records"
 )
 
 const (
@@ -32,7 +36,7 @@ func (r *Reader) unpack(head []byte, from *bufio.Reader) error {
 	}
 	if packed == "" {
 		r.src = from
-		return refuseKind("", head)
+		return r.rowsOrText("", head)
 	}
 	r.whole = 0
 	if c, ok := src.(interface{ Close() }); ok {
@@ -41,7 +45,41 @@ func (r *Reader) unpack(head []byte, from *bufio.Reader) error {
 	inner := bufio.NewReaderSize(src, 1<<16)
 	r.src = inner
 	head, _ = inner.Peek(headBytes) // its error comes again when it is read
+	return r.rowsOrText(packed, head)
+}
+
+// rowsOrText has the stream as it is, or, of files that hold rows, as a line each.
+func (r *Reader) rowsOrText(packed string, head []byte) error {
+	longest := func() int64 { return r.MaxLine }
+	switch {
+	case records.IsTar(head):
+		r.src, r.whole = records.Tar(r.src, longest), 0
+		return nil
+	case isMDS(r.name):
+		r.src, r.whole = records.MDS(r.src, longest), 0
+		return nil
+	}
 	return refuseKind(packed, head)
+}
+
+// openParquet has the rows of a file of size bytes as lines.
+func (r *Reader) openParquet(file io.ReaderAt, size int64) error {
+	rows, err := records.OpenParquet(file, size)
+	if err != nil {
+		return err
+	}
+	rows.Binary = true
+	r.src, r.whole = rows.Lines(), 0
+	r.close = append([]func() error{rows.Close}, r.close...)
+	return nil
+}
+
+// isMDS tells a shard of MosaicML's streaming, which has no magic number, by its name.
+func isMDS(path string) bool {
+	for slices.Contains([]string{".zst", ".zstd", ".gz", ".bz2", ".xz"}, filepath.Ext(path)) {
+		path = strings.TrimSuffix(path, filepath.Ext(path))
+	}
+	return filepath.Ext(path) == ".mds"
 }
 
 // unpacker is a reader of what is packed in from, and the name of the format: that which
@@ -219,9 +257,9 @@ func (w *whole) Read(p []byte) (int, error) {
 // kinds are files that hold texts in another form, or none, by their type as mimetype
 // names it, with what to do.
 var kinds = map[string]struct{ name, advice string }{
-	"application/vnd.apache.parquet":    {"a Parquet file", `python3 -c "import pandas; pandas.read_parquet('FILE').to_json('FILE.jsonl', orient='records', lines=True)" makes JSON lines of it`},
+	"application/vnd.apache.parquet":    {"a Parquet file", "its rows are read where the file itself is given, complete and not packed"},
 	"application/zip":                   {"a zip archive", "`unzip -p FILE | ... --input -` unpacks it"},
-	"application/x-tar":                 {"a tar archive", "`tar -xOf FILE | ... --input -` unpacks it, for a tar of text or JSON lines"},
+	"application/x-tar":                 {"a tar archive of before 1988", "pack it again by a newer tar"},
 	"application/x-7z-compressed":       {"a 7-Zip archive", "`7z x -so FILE | ... --input -` unpacks it"},
 	"application/vnd.rar":               {"a RAR archive", "`unrar p -inul FILE | ... --input -` unpacks it"},
 	"application/lzip":                  {"packed by lzip", "`lzip -dc FILE | ... --input -` unpacks it"},

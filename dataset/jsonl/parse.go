@@ -70,6 +70,7 @@ func (p *Parser) Parse(line []byte) error {
 	for i := range p.values {
 		p.values[i] = value{texts: p.values[i].texts[:0]}
 	}
+	// The first byte that is not UTF-8 is found by going through the line again.
 	if !utf8.Valid(line) {
 		for p.at < len(line) {
 			r, n := utf8.DecodeRune(line[p.at:])
@@ -79,6 +80,7 @@ func (p *Parser) Parse(line []byte) error {
 			p.at += n
 		}
 	}
+	// One object, and nothing but white space around it.
 	p.space()
 	if p.at == len(line) {
 		return exitcode.Errorf(exitcode.BadData, "the line is empty")

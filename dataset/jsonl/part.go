@@ -6,13 +6,14 @@ import (
 	"io"
 	"os"
 
+	"monotron/dataset/records"
 	"monotron/internal/exitcode"
 )
 
 // Part is the bytes [From, To) of a file, both the start of a line or its end; the zero value is all of it.
 type Part struct{ From, To int64 }
 
-// Packed tells whether a file's first bytes are those of a packed one.
+// Packed tells whether a file is packed, or holds rows in another form, so that it cannot be read from the middle.
 func Packed(path string) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -20,9 +21,13 @@ func Packed(path string) (bool, error) {
 	}
 	defer f.Close()
 	from := bufio.NewReaderSize(f, headBytes)
-	head, err := from.Peek(shortHead)
+	head, err := from.Peek(headBytes)
 	if err != nil && err != io.EOF {
 		return false, exitcode.Errorf(exitcode.IO, "%s: %w", path, err)
+	}
+	st, err2 := f.Stat()
+	if records.IsTar(head) || isMDS(path) || err2 == nil && records.IsParquet(f, st.Size()) {
+		return true, nil
 	}
 	src, format, err := unpacker(head, from)
 	if c, ok := src.(interface{ Close() }); ok {

@@ -51,6 +51,7 @@ func (s *textScan) find(bad bool) error {
 		if bad && i >= s.bad {
 			break
 		}
+		// Depth and key are kept, since the error names the field of the top level.
 		switch s.data[i] {
 		case '{', '[':
 			s.depth++
@@ -60,6 +61,7 @@ func (s *textScan) find(bad bool) error {
 			s.named = s.named || s.depth == 1
 		case ',':
 			s.named = s.named && s.depth > 1
+		// A string is skipped in one go, as brackets in it do not count.
 		case '"':
 			end, lone := s.stringEnd(i + 1)
 			if lone >= 0 && !bad {
@@ -74,6 +76,7 @@ func (s *textScan) find(bad bool) error {
 			i = end
 		}
 	}
+	// The bad byte stands outside every string.
 	if bad {
 		return &NotText{s.key, s.bad, fmt.Sprintf("0x%02x is not UTF-8", s.data[s.bad])}
 	}

@@ -30,8 +30,8 @@ const batchBytes = 1 << 20
 // openRows opens a file of rows: JSON lines, a JSON array of objects, either of them packed, or Parquet.
 // The file's first bytes say which.
 func openRows(path string) (source, error) {
-	if isParquet(path) {
-		return openParquet(path)
+	if rows, err := openParquet(path); rows != nil || err != nil {
+		return rows, err
 	}
 	r, err := jsonl.Open(path, batchBytes)
 	if err != nil {

@@ -113,8 +113,9 @@ func TestWrongFiles(t *testing.T) {
 		{`[{"text": "a"}] {"text": "b"}`, ": something follows the array of 1 rows"},
 		{`[`, ": row 1: the file ends within the array"},
 		{`[]`, ": none of its 0 rows"},
-		{"PAR1 and nothing of Parquet", ": not a sound Parquet file"},
-		{string(sound[:len(sound)/2]), ": not a sound Parquet file"},
+		{"PAR1 and nothing of Parquet", ":1: the row is not JSON"},
+		{string(sound[:len(sound)/2]), ": byte 0: it is a Parquet file, and not JSON lines or text in UTF-8; its rows are read where the file itself is given, complete and not packed"},
+		{"PAR1 and nothing of PAR1", ": not a sound Parquet file"},
 	} {
 		path := filepath.Join(t.TempDir(), fmt.Sprint(i))
 		if err := os.WriteFile(path, []byte(w.text), 0o644); err != nil {

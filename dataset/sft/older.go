@@ -17,6 +17,7 @@ func (f fields) conversations() (*row, error) {
 		return nil, fieldError(field, "not a list of objects")
 	}
 	r := &row{kind: conversation}
+	// A system text of the row comes first.
 	system, err := f.optional("system")
 	if err != nil {
 		return nil, err
@@ -25,6 +26,7 @@ func (f fields) conversations() (*row, error) {
 		r.messages = append(r.messages, message("system", system))
 	}
 	for i, m := range list {
+		// A turn that has a role is a message already.
 		if m["role"] != nil {
 			one, err := json.Marshal(m)
 			if err != nil {
@@ -33,6 +35,7 @@ func (f fields) conversations() (*row, error) {
 			r.messages = append(r.messages, one)
 			continue
 		}
+		// A turn of ShareGPT: who speaks, and the text.
 		var from, value string
 		if json.Unmarshal(m["from"], &from) != nil || json.Unmarshal(m["value"], &value) != nil {
 			return nil, fieldError(field, "turn %d needs the texts \"from\" and \"value\"", i)
@@ -46,6 +49,7 @@ func (f fields) conversations() (*row, error) {
 	if len(list) == 0 {
 		return nil, fieldError(field, "the list is empty")
 	}
+	// The list passes the checks of messages.
 	raw, err := json.Marshal(r.messages)
 	if err != nil {
 		return nil, fieldError(field, "%v", err)

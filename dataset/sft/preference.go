@@ -57,6 +57,7 @@ func cutAnswer(a answered, line int64, n int) Document {
 // drops: their prompts leave no token of an answer within c.Length. Of pairs RuleKTO makes two
 // rows, all good answers before all bad ones.
 func ReadPreferences(path string, tok tokenizer.Tokenizer, c Config) (rows []Preference, err error) {
+	// Rows are rendered as they are read; a file has pairs or single answers, not both.
 	render := &renderer{tok: tok, config: c}
 	err = eachRow(path, func(text []byte) (made Preference, err error) {
 		a, err := parsePreference(text, c.Rule)
@@ -77,9 +78,11 @@ func ReadPreferences(path string, tok tokenizer.Tokenizer, c Config) (rows []Pre
 	if err != nil {
 		return nil, err
 	}
+	// KTO learns from single answers.
 	if c.Rule == RuleKTO && len(rows) > 0 && len(rows[0].full) == 2 {
 		rows = unpaired(rows)
 	}
+	// Each answer is cut to the length.
 	for i := range rows {
 		for _, a := range rows[i].full {
 			rows[i].Answers = append(rows[i].Answers, cutAnswer(a, rows[i].Line, c.Length))
@@ -142,6 +145,7 @@ func NewPreferences(path string, tok tokenizer.Tokenizer, c Config) (*Preference
 		return nil, err
 	}
 	s := &Preferences{Rule: c.Rule, length: c.Length, pad: padOf(tok)}
+	// Rows without a token of an answer within the length are dropped.
 	for _, r := range all {
 		s.Counts.Rows++
 		if !r.fits(c.Length) {
@@ -153,6 +157,7 @@ func NewPreferences(path string, tok tokenizer.Tokenizer, c Config) (*Preference
 	if len(s.Rows) == 0 {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s: none of its %d rows has a token of its answers within %d tokens; raise --seq-length or check the rows with `monotron inspect samples --labels`", path, s.Counts.Rows, c.Length)
 	}
+	// What is left is counted.
 	for _, r := range s.Rows {
 		cut := false
 		for _, d := range r.Answers {
@@ -163,9 +168,11 @@ func NewPreferences(path string, tok tokenizer.Tokenizer, c Config) (*Preference
 			s.Counts.Truncated++
 		}
 	}
+	// KTO compares each prompt with the answer of another row.
 	if c.Rule == RuleKTO {
 		mismatch(s.Rows, max(1, c.Block), c.Length)
 	}
+	// The complete texts were needed until here.
 	for i := range s.Rows {
 		s.Rows[i].full = nil
 	}

@@ -57,6 +57,7 @@ func (r *renderer) prompt(text []byte) (p Prompt, err error) {
 	if !f.has("prompt") {
 		return p, fmt.Errorf("the row has the fields %s; --tuning grpo needs prompt, a text or a list of messages", f.names())
 	}
+	// The prompt as it is written, which a reward command sees too.
 	given, err := f.passage("prompt")
 	if err != nil {
 		return p, err
@@ -65,6 +66,7 @@ func (r *renderer) prompt(text []byte) (p Prompt, err error) {
 	if p.Answer, err = f.answer(); err != nil {
 		return p, err
 	}
+	// Template arguments of the row, then its tokens.
 	var options row
 	if err := f.options(&options); err != nil {
 		return p, err

@@ -26,6 +26,7 @@ func (r *renderer) document(text []byte) (d Document, err error) {
 	if err != nil {
 		return d, err
 	}
+	// Tokens and what is learned, by the kind of row.
 	switch row.kind {
 	case conversation:
 		d, err = r.conversation(row)
@@ -41,12 +42,14 @@ func (r *renderer) document(text []byte) (d Document, err error) {
 	if err != nil {
 		return d, err
 	}
+	// --train-on-prompts learns all tokens, but a row of tokens says itself.
 	if r.config.LearnPrompts && row.kind != tokenRow {
 		d.Learn = [][2]int{{0, len(d.IDs)}}
 	}
 	if err := r.check(d.IDs); err != nil {
 		return d, err
 	}
+	// Packing with splits keeps the complete document; otherwise it is cut here.
 	d.Length = len(d.IDs)
 	if r.config.Packing != PackBFDSplit {
 		d.truncate(r.config.Length)

@@ -201,6 +201,7 @@ const ignored = -100
 // tokens reads input_ids with labels, assistant_masks or completion_mask; of several, a token is
 // learned where all of them say so.
 func (f fields) tokens() (*row, error) {
+	// The ids.
 	r := &row{kind: tokenRow}
 	if json.Unmarshal(f["input_ids"], &r.ids) != nil {
 		return nil, fieldError("input_ids", "not a list of token ids")
@@ -208,6 +209,7 @@ func (f fields) tokens() (*row, error) {
 	if len(r.ids) == 0 {
 		return nil, fieldError("input_ids", "the list is empty")
 	}
+	// Every token is learned unless one of the fields says otherwise.
 	r.learned = slices.Repeat([]bool{true}, len(r.ids))
 	for _, name := range []string{"labels", "assistant_masks", "completion_mask"} {
 		if !f.has(name) {
@@ -220,6 +222,7 @@ func (f fields) tokens() (*row, error) {
 		if len(list) != len(r.ids) {
 			return nil, fieldError(name, "it has %d entries, input_ids has %d", len(list), len(r.ids))
 		}
+		// A label is the token itself or ignored; a mask is 0 or 1.
 		for i, v := range list {
 			switch {
 			case name != "labels" && v != 0 && v != 1:

@@ -12,6 +12,7 @@ import (
 // conversation learns what the assistant wrote: what the template's generation blocks say, or,
 // where it has none, what each assistant message adds to the text before it.
 func (r *renderer) conversation(row *row) (d Document, err error) {
+	// The text, and the spans that generation blocks mark. Where rendering them fails, the text without.
 	t, err := r.template()
 	if err != nil {
 		return d, err
@@ -23,14 +24,17 @@ func (r *renderer) conversation(row *row) (d Document, err error) {
 		}
 		out.Spans = nil
 	}
+	// Tokens, and which characters each covers.
 	if d.IDs, err = tokenizer.AppendPlain(r.tok, nil, out.Text); err != nil {
 		return d, fieldError("messages", "%w", err)
 	}
 	places := r.places(d.IDs, out.Text)
+	// What each message adds to the text before it: the turns, and spans for templates without generation blocks.
 	spans, turns, wrong := r.prefixes(t, row, out.Text)
 	for _, turn := range turns {
 		d.Turns = append(d.Turns, Turn{At: places.first(turn.from), Role: turn.role})
 	}
+	// Characters that are learned become ranges of tokens.
 	switch {
 	case r.config.LearnPrompts:
 		return d, nil

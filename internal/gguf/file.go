@@ -81,6 +81,7 @@ func (g *File) read() error {
 	if err != nil {
 		return exitcode.With(exitcode.IO, err)
 	}
+	// Header, metadata, descriptions of tensors, in the file's order; then where the data lies.
 	h := &header{path: g.Path, in: bufio.NewReaderSize(g.file, 1<<20), size: st.Size()}
 	version, tensors, keys, err := h.counts()
 	if err != nil {

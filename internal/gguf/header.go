@@ -169,6 +169,7 @@ func (h *header) tensor(i int) (t Tensor, err error) {
 	if rank < 1 || rank > maxRank {
 		return t, h.bad("%s has %d dimensions; it must have 1 to %d", what, rank, maxRank)
 	}
+	// Dimensions, the fastest first. Their product is checked before it is used.
 	elements := uint64(1)
 	for range rank {
 		n, err := h.uint64(what)
@@ -182,6 +183,7 @@ func (h *header) tensor(i int) (t Tensor, err error) {
 		elements = product
 		t.Dims = append(t.Dims, int64(n))
 	}
+	// The type and the place of the data: complete blocks in each row, and within the file.
 	kind, err := h.uint32(what)
 	if err != nil {
 		return t, err

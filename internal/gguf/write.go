@@ -74,10 +74,12 @@ func padding(size int64) int64 {
 
 // describe makes everything before the data.
 func describe(metadata []Pair, tensors []Output) ([]byte, error) {
+	// Magic, version, counts.
 	out := append([]byte(magic), make([]byte, 4)...)
 	le.PutUint32(out[4:], version)
 	out = le.AppendUint64(out, uint64(len(tensors)))
 	out = le.AppendUint64(out, uint64(len(metadata)))
+	// Pairs of metadata; readers take the first of two equal keys, or the last.
 	seen := map[string]bool{}
 	for _, p := range metadata {
 		if seen[p.Key] {
@@ -90,6 +92,7 @@ func describe(metadata []Pair, tensors []Output) ([]byte, error) {
 			return nil, err
 		}
 	}
+	// Tensors, with the offset of each in the data: padded, in the same order.
 	offset := int64(0)
 	for i := range tensors {
 		t := &tensors[i]
@@ -119,6 +122,7 @@ func appendValue(out []byte, p Pair) ([]byte, error) {
 	list := func(k valueType, n int) {
 		out = le.AppendUint64(le.AppendUint32(kind(arrayValue), uint32(k)), uint64(n))
 	}
+	// Each type has its number; those of lists stand behind that of a list.
 	switch v := p.Value.(type) {
 	case string:
 		return appendText(kind(stringValue), v), nil

@@ -91,6 +91,7 @@ func unpack(path, dir string) error {
 		return err
 	}
 	defer plain.Close()
+	// Names that lead out of the folder are refused, though the archive is our own.
 	for files := tar.NewReader(plain); ; {
 		head, err := files.Next()
 		if errors.Is(err, io.EOF) {

@@ -3,7 +3,7 @@
 // each with its largest magnitude, and a code of 16 for each element; with double quantisation
 // these magnitudes are bytes as well, in blocks of 256.
 //
-// nf4.go has the codes, state.go the tensors and the JSON that a file keeps of them, packed.go
+// nf4.go has the codes, dynamic.go the maps of bytes by which moments of optimizers are kept too, state.go the tensors and the JSON that a file keeps of them, packed.go
 // memory that keeps such values in their codes.
 package nf4
 

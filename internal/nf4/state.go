@@ -174,6 +174,7 @@ func (s *State) elements() (n int64, ok bool) {
 // readParts reads the scales of n elements.
 func readParts(f Files, name string, n int64, double bool) (*Quantized, error) {
 	q := &Quantized{}
+	// The first error stays; after it nothing more is read.
 	var err error
 	take := func(part, dtype string, n int64) (raw []byte) {
 		if err == nil {
@@ -190,10 +191,12 @@ func readParts(f Files, name string, n int64, double bool) (*Quantized, error) {
 			}
 		}
 	}
+	// Codes of 4 bits, two a byte.
 	blocks := (n + Block - 1) / Block
 	if info, _ := f.Info(name); info.DType != "U8" || info.Bytes != (n+1)/2 {
 		return nil, fmt.Errorf("tensor %q has %d bytes of %s, the codes of a weight of its shape are %d of U8", name, info.Bytes, info.DType, (n+1)/2)
 	}
+	// A scale a block: f32, or with double quantisation 8-bit codes and their own scales.
 	table(mapName, Table[:])
 	if !double {
 		q.Absmax = decoded(take(absmaxName, "F32", 4*blocks))

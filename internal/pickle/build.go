@@ -119,6 +119,7 @@ func (m *machine) persist(id Value) error {
 var builders map[string]func(m *machine, name string, args []Value) (Value, error)
 
 func init() {
+	// What a file may call: each builds a value of this package, and nothing else is executed.
 	builders = map[string]func(m *machine, name string, args []Value) (Value, error){
 		"torch._utils._rebuild_tensor":               buildTensor,
 		"torch._utils._rebuild_tensor_v2":            buildTensor,
@@ -139,6 +140,7 @@ func init() {
 		"numpy.core.multiarray.scalar":               opaque,
 		"numpy.core.numeric._frombuffer":             opaque,
 	}
+	// Other names of the same: Python 2's builtins, numpy 2's core.
 	for name, build := range builders {
 		if strings.HasPrefix(name, "builtins.") {
 			builders["__builtin__."+strings.TrimPrefix(name, "builtins.")] = build

@@ -270,6 +270,7 @@ func (e *encoder) tensor(t *Tensor) error {
 	if err != nil {
 		return err
 	}
+	// torch._utils._rebuild_tensor_v2((storage, class, key, device, elements), offset, size, strides, requires_grad, hooks)
 	e.global("torch._utils._rebuild_tensor_v2")
 	e.out.WriteByte('(')
 	e.out.WriteByte('(')
@@ -280,6 +281,7 @@ func (e *encoder) tensor(t *Tensor) error {
 	e.integer(t.Storage.Len)
 	e.out.WriteString("tQ")
 	e.integer(t.Offset)
+	// Size and strides.
 	for _, dims := range [][]int64{t.Shape, t.Strides} {
 		items := make([]Value, len(dims))
 		for i, n := range dims {
@@ -289,6 +291,7 @@ func (e *encoder) tensor(t *Tensor) error {
 			return err
 		}
 	}
+	// False, then an empty OrderedDict; the tuple closes, the call reduces.
 	e.out.WriteByte(0x89)
 	e.global("collections.OrderedDict")
 	e.out.WriteString(")RtR")

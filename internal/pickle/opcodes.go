@@ -325,6 +325,7 @@ func (m *machine) escaped(s string) error {
 		return m.push(s)
 	}
 	var out strings.Builder
+	// \uXXXX or \UXXXXXXXX; every other byte is itself.
 	for len(s) > 0 {
 		n := 0
 		switch {

@@ -63,6 +63,7 @@ type saving struct {
 
 func newSaving(root string, v Value) (*saving, error) {
 	s, keys := &saving{texts: map[int]string{}}, map[*Storage]string{}
+	// The pickle first: it gives each storage its number.
 	object, err := encode(v, maxPickle, func(store *Storage) (string, error) {
 		key, ok := keys[store]
 		if !ok {
@@ -75,6 +76,7 @@ func newSaving(root string, v Value) (*saving, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Members in torch's order; texts are kept, storages are written from where they are.
 	text := func(name, text string) {
 		s.texts[len(s.members)] = text
 		s.members = append(s.members, packed{name: root + "/" + name, size: int64(len(text))})
@@ -88,6 +90,7 @@ func newSaving(root string, v Value) (*saving, error) {
 	}
 	text("version", "3\n")
 	text(".data/serialization_id", fmt.Sprintf("%040d", xxh3.Hash(object)))
+	// The sizes are known before anything is written.
 	s.directory = layout(s.members)
 	s.size = s.directory + int64(len(directory(s.members, s.directory)))
 	return s, nil

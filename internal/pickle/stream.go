@@ -23,6 +23,7 @@ func (f *File) readStream(r io.ReaderAt, size int64) error {
 	if n, err := r.ReadAt(data, 0); err != nil && !(err == io.EOF && n == len(data)) {
 		return exitcode.Errorf(exitcode.IO, "%s: %w", f.Name, err)
 	}
+	// Four pickles in a row: magic, version, sizes of the writer's types, the object.
 	s := &stream{file: f, data: data}
 	magic, err := s.next()
 	if n, ok := magic.(*big.Int); err != nil || !ok || n.Cmp(streamMagic) != 0 {
@@ -47,6 +48,7 @@ func (f *File) readStream(r io.ReaderAt, size int64) error {
 	if f.Root, err = s.next(); err != nil {
 		return err
 	}
+	// The fifth lists the storages, whose bytes follow.
 	keys, err := s.next()
 	if err != nil {
 		return err
@@ -81,6 +83,7 @@ func (s *stream) place(r io.ReaderAt, size int64, keys Value) error {
 	if !ok {
 		return exitcode.Errorf(exitcode.BadData, "%s: the list of storages is a %s", s.file.Name, TypeName(keys))
 	}
+	// Each storage: its number of elements, then these.
 	at := int64(s.at)
 	for _, k := range list {
 		key, _ := k.(string)
@@ -99,6 +102,7 @@ func (s *stream) place(r io.ReaderAt, size int64, keys Value) error {
 		*store.record.(*plain) = plain{r: r, offset: at, bytes: n * width}
 		at += n * width
 	}
+	// Now that sizes are known, tensors can be checked.
 	Walk(s.file.Root, func(_ string, v Value) bool {
 		if t, ok := v.(*Tensor); ok {
 			t.problem = t.check()

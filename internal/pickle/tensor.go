@@ -169,6 +169,7 @@ func (t *Tensor) span() int64 {
 
 // check looks for a reason why the tensor cannot be read.
 func (t *Tensor) check() error {
+	// n: bytes of all elements; last: the last element that is reached. Both without overflow.
 	n, last := uint64(t.Width()), uint64(t.Offset)
 	empty := false
 	for _, size := range t.Shape {
@@ -196,6 +197,7 @@ func (t *Tensor) check() error {
 	if empty {
 		return nil
 	}
+	// That element must be in the storage.
 	s := t.Storage
 	if s.record == nil {
 		return fmt.Errorf("its storage data/%s is missing from the file", s.Key)

@@ -121,6 +121,7 @@ func openZip(name string, r io.ReaderAt, size int64) (*zipFile, error) {
 		return nil, bad("%w", err)
 	}
 	z := &zipFile{name: name, r: r, members: map[string]*zip.File{}}
+	// All members lie in one folder, whose name is the file's; each name once.
 	root := ""
 	for i, member := range archive.File {
 		folder, rest, ok := strings.Cut(member.Name, "/")
@@ -139,7 +140,9 @@ func openZip(name string, r io.ReaderAt, size int64) (*zipFile, error) {
 	if z.members["version"] == nil {
 		return nil, bad("it has no version")
 	}
+	// Some writers leave the checksums 0: then none is compared.
 	z.unsaid = z.members["data.pkl"].CRC32 == 0 && z.members["version"].CRC32 == 0
+	// Byte order, of those files that say it.
 	if z.members["byteorder"] != nil {
 		order, err := z.read("byteorder", 16)
 		if err != nil {
@@ -362,6 +365,7 @@ type walker struct {
 }
 
 func (w *walker) walk(path string, v Value, depth int) {
+	// A value may refer to itself or be met twice.
 	switch v.(type) {
 	case *List, *Tuple, *Dict, *Set, *Object:
 		if w.seen[v] {
@@ -383,6 +387,7 @@ func (w *walker) walk(path string, v Value, depth int) {
 			w.walk(join(fmt.Sprint(i)), item, depth+1)
 		}
 	}
+	// What it consists of, each with its path.
 	switch v := v.(type) {
 	case *List:
 		list(v.Items)

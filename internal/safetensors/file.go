@@ -38,6 +38,7 @@ func Open(path string) (*File, error) {
 }
 
 func (s *File) readHeader(size int64) error {
+	// The length of the header, bounded by the file and by the format.
 	var head [lengthBytes]byte
 	if size < lengthBytes {
 		return exitcode.Errorf(exitcode.BadData, "%s: %d bytes are too few for a safetensors file", s.Path, size)
@@ -55,6 +56,7 @@ func (s *File) readHeader(size int64) error {
 		return exitcode.Errorf(exitcode.IO, "%s: %w", s.Path, err)
 	}
 	s.HeaderBytes = lengthBytes + int64(n)
+	// Descriptions, which must cover the data without gaps.
 	infos, metadata, err := parse(s.Path, raw, size-s.HeaderBytes)
 	if err != nil {
 		return err

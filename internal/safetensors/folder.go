@@ -76,6 +76,7 @@ func ReadIndex(path string) (map[string]string, error) {
 }
 
 func (d *Folder) openShards(index string, weights map[string]string) error {
+	// Tensors by shard, so that each shard is opened once.
 	names := make([]string, 0, len(weights))
 	for name := range weights {
 		names = append(names, name)
@@ -104,6 +105,7 @@ func (d *Folder) openShards(index string, weights map[string]string) error {
 		}
 		d.where[name] = f
 	}
+	// A shard has no tensor that the index does not name.
 	for _, f := range d.Files {
 		for _, name := range f.Names() {
 			if d.where[name] != f {

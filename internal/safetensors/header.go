@@ -152,6 +152,7 @@ func parse(path string, raw []byte, dataBytes int64) (infos []Info, metadata map
 	if !utf8.Valid(raw) {
 		return nil, nil, p.bad("the header is not UTF-8")
 	}
+	// A tensor's entry, or the metadata.
 	err = p.object("the header", func(name string) error {
 		if name == metadataKey {
 			metadata, err = p.strings(metadataKey)
@@ -167,6 +168,7 @@ func parse(path string, raw []byte, dataBytes int64) (infos []Info, metadata map
 	if err != nil {
 		return nil, nil, err
 	}
+	// Spaces may pad the header; nothing else follows.
 	if rest := bytes.TrimLeft(raw[p.dec.InputOffset():], " "); len(rest) > 0 {
 		return nil, nil, p.bad("%d bytes after the header's JSON that are not spaces", len(rest))
 	}
@@ -179,6 +181,7 @@ func (p *parser) entry(name string) (Info, error) {
 	info := Info{Name: name}
 	var offsets []int64
 	what := fmt.Sprintf("tensor %q", name)
+	// The three fields, in any order, and no other.
 	err := p.object(what, func(key string) (err error) {
 		switch key {
 		case "dtype":

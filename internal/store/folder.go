@@ -66,6 +66,7 @@ func (d Folder) Put(ctx context.Context, key string, from io.ReaderAt, size int6
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return o, exitcode.With(exitcode.IO, err)
 	}
+	// A condition is checked with the folder's lock held until the file has its name.
 	if when != (When{}) {
 		unlock, err := d.lock(ctx)
 		if err != nil {

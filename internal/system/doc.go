@@ -5,4 +5,5 @@
 // Read in this order: memory_unix.go (memory outside Go's heap), files_unix.go (free
 // space, links), process_unix.go (limits, use, signals, process groups). Each has its
 // counterpart with the same functions, as memory_windows.go; threads.go asks Linux what threads wait for.
+// shared_linux.go has memory that is handed on from process to process.
 package system

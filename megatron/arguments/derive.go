@@ -327,24 +327,52 @@ func (p *parser) refuseForms(unit, other string) {
 const scheduleFlags = batchFlags + " lr min-lr lr-decay-style lr-decay-iters lr-decay-samples lr-warmup-iters lr-warmup-samples lr-warmup-fraction " +
 	"lr-warmup-init lr-wsd-decay-style lr-wsd-decay-iters lr-wsd-decay-samples"
 
-// deriveMuon checks what Muon, whose updates are of complete matrices, cannot be given in part.
-func (p *parser) deriveMuon() {
-	o, m, c := &p.Optimizer, &p.Model, &p.Checkpoint
-	if c.Save != "" && c.Format != "" && c.Format != "native" && (o.Kind == optimizer.Muon || o.Kind == optimizer.Lion) {
+// deriveState checks what an optimizer's state can be kept in: files of other programs have AdamW's moments, and offload
+// updates a piece of the state at a time.
+func (p *parser) deriveState() {
+	o, c := &p.Optimizer, &p.Checkpoint
+	if c.Save != "" && c.Format != "" && c.Format != "native" && o.Kind != optimizer.Adam && o.Kind != optimizer.SGD {
 		p.clash("ckpt-format optimizer", "--ckpt-format %s stores AdamW's state; use native with --optimizer %s, and convert its weights", c.Format, o.Kind)
 	}
-	if o.Kind != optimizer.Muon {
+	if needs := o.Indivisible(); needs != "" {
+		for _, offload := range []struct {
+			flag  string
+			given bool
+		}{{"offload-folder", p.OffloadFolder != ""}, {"optimizer-cpu-offload", p.OptimizerCPUOffload}} {
+			if offload.given {
+				p.clash(offload.flag+" optimizer", "--%s updates a piece of the state at a time, --optimizer %s %s; leave one of them out", offload.flag, o.Kind, needs)
+			}
+		}
+	}
+}
+
+// deriveScheduleFree checks what takes the place of a schedule.
+func (p *parser) deriveScheduleFree() {
+	o := &p.Optimizer
+	switch {
+	case o.Kind != optimizer.ScheduleFree:
+	case o.DecayStyle != optimizer.DecayConstant:
+		p.clash("optimizer lr-decay-style", "--optimizer %s averages weights where others lower the learning rate; give --lr-decay-style constant, with a warm-up if you like", o.Kind)
+	case p.given("decoupled-lr"):
+		p.clash("optimizer decoupled-lr", "--optimizer %s averages all weights by one learning rate; leave --decoupled-lr out", o.Kind)
+	case p.Tuning.Samples():
+		p.clash("optimizer tuning", "--optimizer %s trains at other weights than those that --tuning grpo samples answers from; use adam", o.Kind)
+	}
+}
+
+// deriveMuon checks what Muon, whose updates are of complete matrices, cannot be given in part.
+func (p *parser) deriveMuon() {
+	o, m := &p.Optimizer, &p.Model
+	if !o.Matrices() {
 		return
 	}
 	switch {
+	case o.Kind == optimizer.AdaptiveMuon && o.Muon.TPMode == optimizer.MuonBlockwise:
+		p.clash("optimizer muon-tp-mode", "--optimizer adaptive_muon keeps moments of complete matrices; use --muon-tp-mode duplicated")
 	case m.LayersDiffer():
-		p.clash("optimizer full-attention-kv-channels full-attention-query-groups keys-are-values kv-shared-layers per-layer-input-size moe-parallel-mlp", "--optimizer muon does not know the matrices of layers that differ (Gemma 4); use adam")
+		p.clash("optimizer full-attention-kv-channels full-attention-query-groups keys-are-values kv-shared-layers per-layer-input-size moe-parallel-mlp", "--optimizer %s does not know the matrices of layers that differ (Gemma 4); use adam", o.Kind)
 	case p.Model.KeepsState() || p.Model.OutputGate:
-		p.clash("optimizer experimental-attention-variant short-conv-freq attention-output-gate", "--optimizer muon does not know the matrices of gated delta nets, of short convolutions and of --attention-output-gate; use adam")
-	case p.OffloadFolder != "":
-		p.clash("offload-folder optimizer", "--offload-folder updates a piece of the state at a time, --optimizer muon complete matrices; leave one of them out")
-	case p.OptimizerCPUOffload:
-		p.clash("optimizer-cpu-offload optimizer", "--optimizer-cpu-offload updates a piece of the state at a time, --optimizer muon complete matrices; leave one of them out")
+		p.clash("optimizer experimental-attention-variant short-conv-freq attention-output-gate", "--optimizer %s does not know the matrices of gated delta nets, of short convolutions and of --attention-output-gate; use adam", o.Kind)
 	case o.Muon.TPMode == optimizer.MuonBlockwise && p.Layout.TP > m.NumQueryGroups:
 		p.clash("muon-tp-mode tensor-model-parallel-size num-query-groups", "--muon-tp-mode blockwise needs a query group on each of the %d tensor-parallel ranks; use duplicated", p.Layout.TP)
 	case o.Muon.TPMode == optimizer.MuonBlockwise && p.Layout.MemoryCentricTiling > 0:
@@ -353,7 +381,9 @@ func (p *parser) deriveMuon() {
 }
 
 func (p *parser) deriveOptimizer() {
+	p.deriveState()
 	p.deriveMuon()
+	p.deriveScheduleFree()
 	o := &p.Optimizer
 	noLR := p.need(!p.given("lr") && !p.SkipTrain, "lr", "the peak learning rate")
 	growing := o.WeightDecayIncrStyle != optimizer.DecayConstant
@@ -461,6 +491,10 @@ func (p *parser) deriveCheckpoint() {
 	if c.SaveOnLoad != "" && (c.SaveOnLoad == c.Save || c.SaveOnLoad == c.Load) {
 		p.clash("save-on-load", "--save-on-load %s: the folder must not be that of --save or --load, whose checkpoints it would replace; name another folder", c.SaveOnLoad)
 	}
+	p.checkMemoryCheckpoints()
+	if f := p.Watch.TimeoutFactor; f > 0 && f < 1 {
+		p.clash("phase-timeout-factor", "--phase-timeout-factor %g would end every run: a phase may take as long again as it has taken; choose 1 or more, usually 5, or 0 for no time-outs", f)
+	}
 	p.deriveObjects()
 	if c.Step > 0 && c.Load == "" {
 		p.clash("ckpt-step load", "--ckpt-step needs --load")
@@ -538,4 +572,18 @@ func (p *parser) deriveReport() {
 		p.clash("profile-step-end profile-step-start", "--profile-step-end %d must be greater than --profile-step-start %d", l.ProfileEnd, l.ProfileStart)
 	}
 	p.Layout.NCCLRequested = p.given("distributed-backend") && p.Layout.Backend == "nccl"
+}
+
+// checkMemoryCheckpoints refuses what checkpoints in memory do not hold: a base that is read from
+// another checkpoint, and references that are kept in files beside one.
+func (p *parser) checkMemoryCheckpoints() {
+	if p.Checkpoint.MemoryInterval == 0 {
+		return
+	}
+	switch {
+	case p.Adapter.Rank > 0 || p.Adapter.Folder != "":
+		p.clash("memory-checkpoint-interval", "--memory-checkpoint-interval does not go with adapters, whose base is in another checkpoint; use --save-interval")
+	case p.Tuning.ByRows():
+		p.clash("memory-checkpoint-interval", "--memory-checkpoint-interval does not go with --tuning %s, which keeps more files than its checkpoints; use --save-interval", p.Tuning.Method)
+	}
 }

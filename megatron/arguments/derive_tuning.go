@@ -9,7 +9,6 @@ import (
 	"monotron/dataset/sft"
 	"monotron/megatron/arguments/table"
 	"monotron/megatron/config"
-	"monotron/megatron/optimizer"
 )
 
 // deriveTuning completes what --finetune-data says. The loss is averaged over the learned tokens
@@ -71,8 +70,8 @@ func (p *parser) deriveAdapter() {
 	switch {
 	case p.Optimizer.AdapterUpRatio > 0 && p.Optimizer.DecoupledLR > 0:
 		p.clash("loraplus-lr-ratio decoupled-lr", "--loraplus-lr-ratio and --decoupled-lr exclude each other")
-	case p.Optimizer.AdapterUpRatio > 0 && p.Optimizer.Kind == optimizer.Muon:
-		p.clash("loraplus-lr-ratio optimizer", "--loraplus-lr-ratio does not go with --optimizer muon; use adam")
+	case p.Optimizer.AdapterUpRatio > 0 && p.Optimizer.Matrices():
+		p.clash("loraplus-lr-ratio optimizer", "--loraplus-lr-ratio does not go with --optimizer %s; use adam", p.Optimizer.Kind)
 	case a.DoubleQuant && a.Quantize != "nf4":
 		p.clash("double-quant quantize-base", "--double-quant needs --quantize-base nf4")
 	case a.Quantize != "" && p.Checkpoint.Load == "" && p.Checkpoint.Pretrained == "" && !p.options.Partial:

@@ -25,6 +25,7 @@ var dependents = []dependent{
 	{[]string{"use-rope-scaling"}, []string{"rope-scaling-factor"}},
 	{[]string{"optimizer-cpu-offload"}, []string{"optimizer-offload-fraction"}},
 	{[]string{"mtp-num-layers"}, []string{"mtp-loss-scaling-factor", "mtp-use-repeated-layer", "mtp-detach-heads"}},
+	{[]string{"memory-checkpoint-interval"}, []string{"replication-jump"}},
 	{[]string{"moe-use-upcycling"}, []string{"moe-upcycling-granularity"}},
 }
 

@@ -114,6 +114,7 @@ var le = binary.LittleEndian
 // nearest even; dst must have their room.
 func Convert(dst []byte, to string, raw []byte, from string) error {
 	n := len(raw) / int(Width(from))
+	// Types that are common are converted directly, others by way of float64.
 	switch {
 	case to == from:
 		copy(dst, raw)

@@ -42,6 +42,7 @@ func Detect(path string) (Format, error) {
 	if !st.IsDir() {
 		return detectFile(path)
 	}
+	// The folder itself, or the iterations in it, the newest first.
 	if f, ok := detectFolder(path); ok {
 		return f, nil
 	}
@@ -50,6 +51,7 @@ func Detect(path string) (Format, error) {
 			return f, nil
 		}
 	}
+	// Formats of a single file with a fixed name.
 	for _, name := range []string{"ckpt.pt", "model.bin"} {
 		if inner := filepath.Join(path, name); regular(inner) {
 			return detectFile(inner)
@@ -58,6 +60,7 @@ func Detect(path string) (Format, error) {
 	if found := filesLike(path, "model_*.bin"); len(found) > 0 {
 		return LLMC, nil
 	}
+	// Weights without a description.
 	for _, name := range filesLike(path, "*.safetensors") {
 		return "", exitcode.Errorf(exitcode.NoInput, "%s has %s without a config.json, which gives the shape of the model", path, name)
 	}

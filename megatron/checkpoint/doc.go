@@ -10,7 +10,7 @@
 //	model.decoder.layers.3.self_attention.linear_qkv.weight   values
 //	optimizer.main.<name>        f32 main parameters, where values are bf16 or f16
 //	optimizer.exp_avg.<name>     first moments, f32
-//	optimizer.exp_avg_sq.<name>  second moments, f32
+//	optimizer.exp_avg_sq.<name>  second moments, f32; either as ..codes.<name> and ..absmax.<name> where they have 8 bits
 //
 // Shapes are those of one rank: QKV rows by query group, gated fc1 as [gate; up],
 // the vocabulary without padding, experts one by one

@@ -122,6 +122,7 @@ func (l *lister) ahead(i int) {
 func (l *lister) layer(i int) {
 	m, name := l.m, l.m.LayerName(i)+"."
 	h := m.HiddenSize
+	// The order is that in which Megatron makes parameters: flat buffers depend on it.
 	norms := LayerNorms(m, i)
 	if m.LayerScalar {
 		l.add(name+"layer_scalar", 1)
@@ -150,6 +151,7 @@ func (l *lister) layer(i int) {
 		l.linear(name+"per_layer_projection", h, m.PerLayerInput, false)
 		l.norm(name+"post_per_layer_layernorm", int64(h))
 	}
+	// The MLP, a mixture, or both.
 	if m.MixtureAt(i) {
 		l.experts(name + "mlp.")
 	}

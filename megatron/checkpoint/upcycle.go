@@ -71,11 +71,13 @@ func upcyclable(dense, m *spec.Model) error {
 			wrong = append(wrong, fmt.Errorf(format, args...))
 		}
 	}
+	// The models differ in experts alone.
 	e, like := m.Experts, *dense
 	like.Experts = e
 	for _, what := range like.Differs(m) {
 		bad(true, "%s", what)
 	}
+	// The MLP's channels are cut into experts evenly.
 	bad(dense.HiddenSize != m.HiddenSize, "its hidden size is %d, the mixture's %d", dense.HiddenSize, m.HiddenSize)
 	bad(dense.FFNHiddenSize%e.FFNHiddenSize != 0, "its MLP width %d is not a multiple of the expert width %d", dense.FFNHiddenSize, e.FFNHiddenSize)
 	if g := dense.FFNHiddenSize / e.FFNHiddenSize; g > 0 {

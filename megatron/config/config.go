@@ -89,6 +89,9 @@ type Checkpoint struct {
 	AllowMissing  bool // --allow-missing-load
 	Async         bool
 
+	MemoryInterval  int // steps between checkpoints in the memory of hosts; 0: none
+	ReplicationJump int // a copy of each rank's is on the host of the rank so far behind; 0: none is
+
 	UpcyclingGranularity int // experts that make the dense MLP once
 }
 
@@ -139,11 +142,12 @@ type Log struct {
 
 // Watch says how a run is watched, and what goes wrong in it on purpose.
 type Watch struct {
-	Folder       string   // for flight records, the verdict and recorded steps; "": none are kept
-	StallSeconds int      // without any rank doing anything, until that is a stall
-	Stragglers   bool     // a remark on the slowest rank of each phase with the log lines
-	Inject       []string // see mpu/health/inject
-	FewerRanks   bool     // than the run began with: a fault may be of one that is gone
+	Folder        string   // for flight records, the verdict and recorded steps; "": none are kept
+	TimeoutFactor float64  // of the longest stay in a phase, until a longer one ends the run; 0: none does
+	StallSeconds  int      // without any rank doing anything, until that is a stall
+	Stragglers    bool     // a remark on the slowest rank of each phase with the log lines
+	Inject        []string // see mpu/health/inject
+	FewerRanks    bool     // than the run began with: a fault may be of one that is gone
 }
 
 // SetVocab fills the vocabulary sizes once the tokenizer is built: size ids,

@@ -141,7 +141,7 @@ func (c *Run) boundLayout() []layoutBound {
 // boundRun is the rest of a run.
 func (c *Run) boundRun() []layoutBound {
 	return []layoutBound{
-		{c.Optimizer.Kind == optimizer.Muon && c.Optimizer.Muon.TPMode == optimizer.MuonBlockwise, "muon-tp-mode", "Muon's updates of parts of matrices", "use --muon-tp-mode duplicated"},
+		{c.Optimizer.Matrices() && c.Optimizer.Muon.TPMode == optimizer.MuonBlockwise, "muon-tp-mode", "Muon's updates of parts of matrices", "use --muon-tp-mode duplicated"},
 		{c.DecreaseBatchSizeIfNeeded, "decrease-batch-size-if-needed", "batch sizes that ranks and micro-batches round down", leaveOut},
 		{c.DataloaderType == "cyclic", "dataloader-type", "--dataloader-type cyclic, whose order of samples is drawn for the ranks", "use single"},
 		{c.OffloadFolder != "" || c.OptimizerCPUOffload, "offload-folder optimizer-cpu-offload", "gradients and states outside of the device's memory", leaveOut},

@@ -32,12 +32,14 @@ type MicroShapes struct {
 func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, args ...any)) error {
 	const own = "attention: our own flash kernels"
 	backend := e.config.AttentionBackend
+	// GPUs have flash kernels of our own; whether cuDNN's are taken is decided below.
 	if e.device.IsGPU() {
 		e.Attention = Flash
 	}
 	switch {
 	case !e.device.IsGPU():
 		note("attention: device %s has a single implementation, which does not store scores; --attention-backend %s has an effect on cuda only", e.device.Name, backend)
+	// Cut sequences need partial results, which only our own kernels return.
 	case !e.config.Layout.UncutSequences():
 		const why = "cuDNN's attention needs complete sequences and returns no partial results in f32; with --context-parallel-size above 1 use --cp-comm-type a2a in all layers"
 		if backend == "fused" {
@@ -48,6 +50,7 @@ func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, ar
 		note("%s, as --attention-backend flash asks", own)
 	case backend == "unfused" || backend == "local":
 		note("%s: --attention-backend %s needs kernels that store all scores, which are not available", own, backend)
+	// Asked for by name: an error where it cannot run. Otherwise chosen where it can.
 	case backend == "fused":
 		chosen, refusal, err := e.fuseAttention(coming, math.MaxInt64)
 		if err != nil {

@@ -85,23 +85,28 @@ func samples(micros []*Micro) (n int) {
 // this one's positions, and describes it to the layers; train: what dropout and backward need too. The weight of a token in the
 // total loss is mask·tokenWeight; the last stage gets the mask, f32 [tokens]. micros: how many a rank has in this step.
 func (e *Engine) load(s place, m *Micro, part schedule.Part, micros int, train bool) (p *model.Pass, mask device.Tensor) {
+	// b samples of `all` positions; here: this context-parallel rank's, in rows s·b.
 	b, all := int64(len(m.Tokens)), int64(len(m.Tokens[0]))
 	here := e.Positions(m)
 	p = &model.Pass{D: e.device, DType: e.DType, Positions: here, Batch: b, Seed: uint64(e.config.Seed), Documents: e.documents(m)}
 	p.PositionIDs = put(e.device, s, device.I32, mpu.Flatten(here, m.PositionIDs))
+	// Packed documents: the first position that each token sees [b, all].
 	if m.DocStart != nil {
 		p.DocStart, p.FirstSeen = put(e.device, s, device.I32, joined(m.DocStart)).Reshape(b, all), firstSeen(m.DocStart)
 	}
 	if e.config.AsGenerated {
 		p.AsGenerated = e.placed(s, b, all)
 	}
+	// Dropout is keyed by step and sample, so that it does not depend on the layout.
 	if train {
 		p.Grad, p.LossScale, p.Auxiliary = true, e.scale, e.auxiliary
 		p.Step, p.Samples = e.iteration, put(e.device, s, device.I32, m.Samples)
 	}
+	// The first stage embeds ids.
 	if part.Embedding {
 		p.IDs = put(e.device, s, device.I32, mpu.Flatten(here, m.Tokens))
 	}
+	// The last stage has labels and the loss.
 	if !part.Head {
 		return p, mask
 	}
@@ -110,6 +115,7 @@ func (e *Engine) load(s place, m *Micro, part schedule.Part, micros int, train b
 	counts := mpu.Flatten(here, m.LossMask)
 	mask = put(e.device, s, device.F32, counts)
 	p.Weight = put(e.device, s, device.F32, times(counts, e.tokenWeight(m, here, micros)))
+	// The head's gradients are computed while its logits exist.
 	if train {
 		p.Ahead = e.loadAhead(s, m, here, micros)
 	}

@@ -13,6 +13,7 @@ import (
 
 // Capture makes the steady parts of a step graphs, or says why that cannot be.
 func (e *Engine) Capture() (why string) {
+	// What the host does within a step cannot be part of a graph.
 	switch {
 	case e.rank.World().Size() > 1:
 		return fmt.Sprintf("%d ranks: what travels between them is not captured", e.rank.World().Size())
@@ -33,6 +34,7 @@ func (e *Engine) Capture() (why string) {
 	case e.Timers.Level() >= telemetry.LevelMicro:
 		return "--timing-log-level 2 times forward and backward apart"
 	}
+	// Two graphs: a micro-batch's forward and backward, and the update.
 	g := &graphs{micro: e.device.NewGraph(), update: e.device.NewGraph(), in: inputs{scope: e.device.Arena.Scope(device.Activations)}}
 	if g.micro == nil {
 		return fmt.Sprintf("the %s device has none", e.device.Name)

@@ -61,6 +61,7 @@ func New(rank *ranks.Rank, c config.Step, s optimizer.Schedule) (*Engine, error)
 	if c.Leaves > 0 && d.Common != nil {
 		d.Common()
 	}
+	// The stages of this pipeline rank.
 	parts, err := c.Split().Parts()
 	if err != nil {
 		return nil, exitcode.With(exitcode.Usage, err)
@@ -69,6 +70,7 @@ func New(rank *ranks.Rank, c config.Step, s optimizer.Schedule) (*Engine, error)
 	if err := e.build(); err != nil {
 		return nil, err
 	}
+	// Parameters, and what the optimizer is told about them.
 	e.Params = model.ParamsOf(e.Stages)
 	c.Optimizer.OwnClip = c.Model.MTP != nil && c.Model.MTP.DetachHeads
 	for _, p := range e.Params {
@@ -82,11 +84,16 @@ func New(rank *ranks.Rank, c config.Step, s optimizer.Schedule) (*Engine, error)
 	if err := e.freeze(); err != nil {
 		return nil, err
 	}
+	if err := optimizer.CheckBlocks(&c.Optimizer, e.Params); err != nil {
+		return nil, err
+	}
+	// Who holds which part of gradients and state, and what lies on disk or on the host.
 	sharding := shardingOf(rank, &c.Layout)
 	if sharding.Elsewhere, err = e.elsewhere(sharding.Strategy); err != nil {
 		return nil, err
 	}
 	e.Optimizer = optimizer.New(d, c.Optimizer, e.Params, e.DType, sharersOf(rank, &c), sharding)
+	// Tables and buffers of the full length, before memory is counted.
 	for _, stage := range e.Stages {
 		stage.Prepare(c.SeqLength)
 	}

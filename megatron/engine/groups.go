@@ -39,7 +39,7 @@ func Ranks(c *config.Step, open func() (*device.Device, error)) ranks.Config {
 	}
 	if c.Model.Experts != nil {
 		kinds = slices.Concat(kinds, mixtureKinds)
-		if c.Optimizer.Kind == optimizer.Muon || len(c.Model.Adapters) > 0 {
+		if c.Optimizer.Matrices() || len(c.Model.Adapters) > 0 {
 			kinds = slices.Concat(kinds, []topology.Kind{topology.ExpertTP})
 		}
 	}

@@ -73,14 +73,17 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 	if w.train {
 		e.rank.Enter(health.Forward, e.Iteration+1)
 	}
+	// What is timed and seen of this pass.
 	timed := e.timed(&w.result.Forward)
 	w.look.begin(i, chunk)
 	e.Timers.Start("forward-compute", telemetry.LevelMicro)
 	defer e.Timers.Stop("forward-compute")
+	// The pass lives until its backward: input, micro-batch, saved activations.
 	a := &alive{scope: e.device.Arena.Scope(device.Activations), in: in}
 	w.alive[cell{i, chunk}] = a
 	var mask device.Tensor
 	a.pass, mask = e.load(a.scope, m, e.parts[chunk], len(w.micros), w.train)
+	// Who looks on, what travels meanwhile, how gradients are summed.
 	a.pass.Micro = i + 1
 	a.pass.Exchanged = e.exchanged
 	a.pass.See, a.pass.Routed, a.pass.SeeAhead = e.spoiled(w.train, i, w.look), w.look.Routed, w.look.ahead(a.pass)
@@ -88,10 +91,12 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 	a.pass.Leaves = e.leaves(m)
 	e.setObjective(a.pass, m, e.parts[chunk])
 	w.look.follow(a.pass)
+	// Layers: hidden states [rows, hidden] in and out.
 	var err error
 	if a.out, err = e.Stages[chunk].Forward(a.pass, in); err != nil {
 		return in, err
 	}
+	// The last stage: losses, and without training the end of the pass.
 	if e.parts[chunk].Head {
 		if e.Objective == nil {
 			e.addLosses(a.pass, a.out, mask)

@@ -27,7 +27,9 @@ func (e *Engine) StepSeen(micros []*Micro, look Look) (r Result, err error) {
 
 // attempt is a step, unless sums on grids did not fit: then nothing has changed but the grids.
 func (e *Engine) attempt(micros []*Micro, look Look) (r Result, err error) {
-	e.begin(&r, len(micros))                                   // the gradients are 0; the device knows what is new in this step
+	if err = e.begin(&r, len(micros)); err != nil { // the gradients are 0; the device knows what is new in this step
+		return r, err
+	}
 	if err = e.forwardBackward(micros, &r, look); err != nil { // stages of the model by the pipeline's schedule: run, in pipeline.go
 		return r, err
 	}
@@ -47,11 +49,14 @@ func (e *Engine) attempt(micros []*Micro, look Look) (r Result, err error) {
 }
 
 // begin resets the sums and tells the device what changes this step.
-func (e *Engine) begin(r *Result, micros int) {
+func (e *Engine) begin(r *Result, micros int) error {
 	r.LR, r.Scale, r.Decay = e.Scheduler.LR(), e.Scaler.Scale(), e.Scheduler.WeightDecay()
-	e.Optimizer.ZeroGrad()
+	if err := e.Optimizer.ZeroGrad(); err != nil {
+		return err
+	}
 	e.tell(r.Scale)
 	e.beginMixtures(r.Scale, micros)
+	return nil
 }
 
 func (e *Engine) forwardBackward(micros []*Micro, r *Result, look Look) error {

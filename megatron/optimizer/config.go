@@ -3,15 +3,20 @@ package optimizer
 import (
 	"fmt"
 
+	"monotron/csrc/device"
 	"monotron/internal/exitcode"
 )
 
 // Kinds of optimizer (--optimizer).
 const (
-	Adam = "adam" // AdamW: decay outside the moments
-	SGD  = "sgd"
-	Lion = "lion" // the sign of a mean of gradients
-	Muon = "muon" // matrices by Newton-Schulz (muon.go), the rest by AdamW or Lion
+	Adam  = "adam" // AdamW: decay outside the moments
+	SGD   = "sgd"
+	Lion  = "lion"       // the sign of a mean of gradients
+	Muon  = "muon"       // matrices by Newton-Schulz (muon.go), the rest by AdamW or Lion
+	Adam8 = "adamw_8bit" // AdamW with moments of 8 bits (codes.go)
+
+	ScheduleFree = "schedule_free_adamw" // AdamW at a point between an average and its steps (schedulefree.go)
+	AdaptiveMuon = "adaptive_muon"       // Muon with second moments (adaptive.go)
 )
 
 // Decay styles of the learning rate (--lr-decay-style).
@@ -42,6 +47,7 @@ type Config struct {
 	AdamBeta1, AdamBeta2, AdamEps float64
 	SGDMomentum                   float64
 	LionBeta1, LionBeta2          float64
+	AveragePower, AverageLRPower  float64 // of ScheduleFree: a step's weight in the average is a power of its number times one of the largest rate so far
 	Muon                          MuonConfig
 	Addends                       Addends // of a gradient, where layouts change no bit; zero: they do
 
@@ -70,6 +76,35 @@ type Config struct {
 	LossScale                       float64 // constant scale; 0: dynamic with fp16, else none
 	InitialLossScale, MinLossScale  float64
 	LossScaleWindow, LossHysteresis int
+}
+
+// Matrices tells whether matrices are updated by Newton-Schulz, and the rest by another rule.
+func (c *Config) Matrices() bool { return c.Kind == Muon || c.Kind == AdaptiveMuon }
+
+// Indivisible says what an update takes at once; "": any piece of the state.
+func (c *Config) Indivisible() string {
+	switch c.Kind {
+	case Muon, AdaptiveMuon:
+		return "complete matrices"
+	case Adam8:
+		return "complete blocks"
+	case ScheduleFree:
+		return "all weights before and after a step"
+	}
+	return ""
+}
+
+// MomentBytes is the least that the moments of an element take, on average over a large matrix.
+func (c *Config) MomentBytes() float64 {
+	switch {
+	case c.Kind == Adam, c.Kind == ScheduleFree, c.Kind == AdaptiveMuon && c.Muon.Moment2 == MomentElements:
+		return 8
+	case c.Kind == Adam8:
+		return 2 + 8./device.CodeBlock
+	case c.Kind == SGD && c.SGDMomentum == 0:
+		return 0
+	}
+	return 4
 }
 
 // Schedule resolves c into lengths in samples. trainIters or trainSamples is

@@ -5,7 +5,7 @@
 // Reading order: config.go, schedule.go (learning rate), scaler.go (loss scale); family.go
 // (which ranks share which parameters), sharding.go (the strategies), layout.go (the flat
 // buffer, its buckets and their shards), memory.go, reduce.go (gradients over ranks),
-// optimizer.go (the step), runs.go (what one call of it updates), muon.go and matrices.go (matrices, of which a rank
+// optimizer.go (the step), runs.go (what one call of it updates), codes.go (moments of 8 bits), schedulefree.go (weights that are averages between steps), muon.go, adaptive.go and matrices.go (matrices, of which a rank
 // needs more than it updates), gather.go (parameters brought together: after the update, under
 // ZeRO-3 wherever a layer uses them), ahead.go (and before that), elsewhere.go (what lies in files, or in the host's memory), parts.go (and how much of it), carry.go (a bucket on its way there and back), stored.go (what a checkpoint keeps, as
 // pieces of global tensors).

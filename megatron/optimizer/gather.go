@@ -153,6 +153,9 @@ func (o *Optimizer) AdoptValues(named func(string) bool) {
 	for _, s := range o.segments {
 		if s.hasMaster() && !s.main.Elsewhere() && named(s.param.Name) {
 			o.device.Copy(s.main, s.value)
+			if o.averaging != nil {
+				o.device.Copy(s.m, s.value)
+			}
 		}
 	}
 	o.adoptElsewhere(named)

@@ -26,7 +26,7 @@ type plan struct {
 	at     []int64      // where each starts, from the bucket's start
 }
 
-const alignment = 64 // elements, of every parameter and shard
+const alignment = 64 // elements, of every parameter and shard; a multiple of them with Sharding.align
 
 // layout places params in buckets, each of which `shards` ranks can cut evenly.
 func layout(params []*mpu.Param, shards, ranks int, s Sharding) (buckets []plan) {
@@ -34,7 +34,7 @@ func layout(params []*mpu.Param, shards, ranks int, s Sharding) (buckets []plan)
 	for _, p := range params {
 		total += p.Len()
 	}
-	limit, end := s.limit(total, ranks), alignment*int64(shards)
+	limit, end := s.limit(total, ranks), s.alignment()*int64(shards)
 	if shards > 1 {
 		end = lcm(end, 128)
 	}
@@ -54,7 +54,7 @@ func layout(params []*mpu.Param, shards, ranks int, s Sharding) (buckets []plan)
 			closed()
 		}
 		now.params, now.at = append(now.params, p), append(now.at, now.n)
-		now.n += roundUp(p.Len(), alignment)
+		now.n += roundUp(p.Len(), s.alignment())
 		if numel += p.Len(); limit > 0 && numel >= limit && !s.byUnit() {
 			closed()
 		}

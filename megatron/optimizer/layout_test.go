@@ -123,7 +123,9 @@ func TestOneCallABucket(t *testing.T) {
 		if err := o.Initialize(1); err != nil {
 			t.Fatal(err)
 		}
-		o.ZeroGrad()
+		if err := o.ZeroGrad(); err != nil {
+			t.Fatal(err)
+		}
 		for _, p := range params {
 			d.Fill(p.Grad, 1)
 		}
@@ -189,7 +191,9 @@ func TestMuPRates(t *testing.T) {
 		if err := o.Initialize(1); err != nil {
 			t.Fatal(err)
 		}
-		o.ZeroGrad()
+		if err := o.ZeroGrad(); err != nil {
+			t.Fatal(err)
+		}
 		for _, p := range params {
 			d.Fill(p.Grad, g)
 		}

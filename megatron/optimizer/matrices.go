@@ -19,6 +19,8 @@ type matrix struct {
 	n             int64 // elements of the locals together
 	qkv           [3]int64
 	cut           bool          // other ranks of family.Cut have parts too
+	moment2       device.Tensor // f32 [max(rows, columns)]: of AdaptiveMuon by lines, where this rank updates elements
+	name          string        // the tensor's
 	pieces        [][]mpu.Piece // of each rank of family.Cut: what its n elements are of the tensor; where it is not cut, of this one
 }
 
@@ -39,7 +41,7 @@ func (o *Optimizer) allMatrices() (all []*matrix) {
 		for _, t := range p.Tensors() {
 			m := by[t.Name]
 			if m == nil {
-				m = &matrix{rows: t.Global[0], columns: t.Global[1], family: o.bucketOf[p].family, pieces: make([][]mpu.Piece, 1)}
+				m = &matrix{name: t.Name, rows: t.Global[0], columns: t.Global[1], family: o.bucketOf[p].family, pieces: make([][]mpu.Piece, 1)}
 				if !o.config.Muon.WholeQKV {
 					m.qkv = p.QKV
 				}
@@ -58,6 +60,7 @@ func (o *Optimizer) allMatrices() (all []*matrix) {
 		if m.cut && o.config.Muon.TPMode == MuonBlockwise {
 			m.blockwise()
 		}
+		o.allocateMoment2(m)
 	}
 	return all
 }
@@ -179,6 +182,9 @@ func (o *Optimizer) updateMatrix(m *matrix) error {
 		return err
 	}
 	by := o.orthogonalize(m, whole)
+	if m.moment2.Given() {
+		o.scaleLines(m, whole)
+	}
 	if whole.Data != u.Data {
 		o.eachPiece(m, u, whole, rank(m.family.Cut), func(local, global device.Tensor) { o.device.Copy(local, global) })
 	}
@@ -282,7 +288,8 @@ func (o *Optimizer) eachPiece(m *matrix, u, whole device.Tensor, r int, do func(
 }
 
 // orthogonalize makes the direction of a step of a matrix of momentum, in place: as it is, or
-// that of Q, K and V each. The step is `by` times as long.
+// that of Q, K and V each. The step is `by` times as long: Muon's Q, K and V have their own lengths, AdaptiveMuon's the weight's,
+// since second moments come between.
 func (o *Optimizer) orthogonalize(m *matrix, whole device.Tensor) (by float32) {
 	d, c := o.device, &o.config.Muon
 	rows := m.qkv[0] + m.qkv[1] + m.qkv[2]
@@ -296,10 +303,15 @@ func (o *Optimizer) orthogonalize(m *matrix, whole device.Tensor) (by float32) {
 		one, theirs := s.Alloc(device.F32, groups.Shape[0], n, m.columns), groups.Slice(1, at, n)
 		d.Copy(one, theirs)
 		o.newtonSchulz(one.Reshape(groups.Shape[0]*n, m.columns))
-		d.Scale(device.ScaleArgs{Out: one, X: one, By: float32(c.scale(groups.Shape[0]*n, m.columns))})
+		if o.config.Kind == Muon {
+			d.Scale(device.ScaleArgs{Out: one, X: one, By: float32(c.scale(groups.Shape[0]*n, m.columns))})
+		}
 		d.Copy(theirs, one)
 		s.Release()
 		at += n
+	}
+	if o.config.Kind == AdaptiveMuon {
+		return float32(c.scale(m.rows, m.columns))
 	}
 	return 1
 }
@@ -311,7 +323,11 @@ func (o *Optimizer) follow(l local, u device.Tensor, by float32) {
 		return
 	}
 	s := o.shares[l.param]
-	a := device.FollowArgs{Param: s.main.Slice(0, mine.from-s.from, mine.n), Direction: u.Slice(0, l.at+mine.from-l.from, mine.n),
+	direction := u.Slice(0, l.at+mine.from-l.from, mine.n)
+	if s.v.Given() {
+		o.scaleElements(s.v.Slice(0, mine.from-s.from, mine.n), direction, o.clips[o.clipOf(l.param)].hyper)
+	}
+	a := device.FollowArgs{Param: s.main.Slice(0, mine.from-s.from, mine.n), Direction: direction,
 		Hyper: o.clips[o.clipOf(l.param)].hyper, By: by, Decay: o.decay(l.param)}
 	if s.hasMaster() {
 		a.Model = s.value.Slice(0, mine.from-s.from, mine.n)

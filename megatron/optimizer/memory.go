@@ -49,6 +49,7 @@ type segment struct {
 	value, main, grad device.Tensor // main is value in f32 training
 	sum               device.Tensor // what ranks add up: grad, or f64 on a grid
 	m, v              device.Tensor // moments, f32; SGD: momentum in m; not given: none
+	codes             coded8        // moments of 8 bits
 }
 
 func (s *segment) hasMaster() bool { return s.main.Data != s.value.Data }
@@ -82,7 +83,7 @@ func (o *Optimizer) allocate(dtype device.DType, elsewhere Elsewhere) {
 		if s.part.away {
 			o.away.segments = append(o.away.segments, s)
 		}
-		if dtype != wide {
+		if s.hasMaster() {
 			p.Main = device.Tensor{}
 			if s.n == p.Len() && !s.main.Elsewhere() && !o.bucketOf[p].family.sharded() {
 				p.Main = s.main.Reshape(p.Shape...)
@@ -166,7 +167,7 @@ func (o *Optimizer) allocateRead(wide device.DType) {
 func (o *Optimizer) allocateState(dtype, wide device.DType) {
 	here, there := o.statesHere(dtype, wide), kinds{}
 	if a := o.away; a != nil {
-		there = kinds{a.mains, a.ms, a.vs}
+		there = kinds{mains: a.mains, ms: a.ms, vs: a.vs, second: o.secondMoment}
 	}
 	o.shares = map[*mpu.Param]*segment{}
 	for _, b := range o.buckets {
@@ -202,13 +203,25 @@ func (o *Optimizer) statesHere(dtype, wide device.DType) kinds {
 		return o.strip(device.Optimizer, wide, func(b *bucket) int64 { return b.elements(asked) })
 	}
 	main, m, v := o.states(dtype, wide)
-	return kinds{own(main, here), own(m, here), own(v, func(p part) bool { return !p.away && !p.matrix })}
+	return kinds{own(main, here), own(m, func(p part) bool { return !p.away && !p.coded }), own(v, func(p part) bool { return !p.away && o.secondMoment(p) }), o.codeStrips(), o.secondMoment}
 }
 
 // states tells which states the optimizer keeps of each element: a main parameter, and moments.
 func (o *Optimizer) states(dtype, wide device.DType) (main, m, v bool) {
-	adam := o.config.vectors() == Adam
-	return dtype != wide, o.config.Kind != SGD || o.config.SGDMomentum != 0, adam
+	adam := o.secondMoment(part{}) || o.secondMoment(part{sort: sort{matrix: true}})
+	return dtype != wide || o.config.Kind == ScheduleFree, o.config.Kind != SGD || o.config.SGDMomentum != 0, adam
+}
+
+// secondMoment tells whether a part has f32 second moments of each element.
+func (o *Optimizer) secondMoment(p part) bool {
+	switch {
+	case p.coded:
+		return false
+	case p.matrix:
+		return o.config.Kind == AdaptiveMuon && o.config.Muon.Moment2 == MomentElements
+	}
+	kind := o.config.vectors()
+	return kind == Adam || kind == Adam8 || kind == ScheduleFree
 }
 
 // kept is how many elements of the bucket are here all the time.
@@ -272,7 +285,11 @@ func (b *bucket) segment(i int) *segment {
 		}
 		return t.Slice(0, start-from, mine.n)
 	}
-	return &segment{param: b.params[i], from: mine.from - b.from - b.at[i], n: mine.n, start: start, at: p.place + start - p.from, part: p,
+	var codes coded8
+	if mine.n > 0 {
+		codes = p.codes.slice(start-p.from, mine.n)
+	}
+	return &segment{param: b.params[i], codes: codes, from: mine.from - b.from - b.at[i], n: mine.n, start: start, at: p.place + start - p.from, part: p,
 		value: cut(b.ownValues, 0), grad: cut(b.ownGrads, 0), sum: cut(b.ownSums, 0), main: cut(p.main, p.from), m: cut(p.m, p.from), v: cut(p.v, p.from)}
 }
 

@@ -1,6 +1,7 @@
 package optimizer
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -39,12 +40,15 @@ type MuonConfig struct {
 	Steps        int
 	TPMode       string
 	Vectors      string // what updates the rest: Adam, Lion
+
+	Moment2    string // of AdaptiveMuon: MomentElements, MomentLines
+	Beta2, Eps float64
 }
 
 // vectors is the optimizer of what is not a matrix of Muon's.
 func (c *Config) vectors() string {
 	switch {
-	case c.Kind != Muon:
+	case !c.Matrices():
 		return c.Kind
 	case c.Muon.Vectors == Lion:
 		return Lion
@@ -58,17 +62,23 @@ type coefficients [3]float64
 // coefficientSet is those of the first steps; more steps than it has repeat its last ones, or
 // begin again.
 type coefficientSet struct {
-	steps  []coefficients
-	repeat bool
+	steps   []coefficients
+	repeat  bool
+	stretch float64 // of the norm that a matrix is divided by at first; 0: 1
+	plus    float64 // and what is added to it
 }
 
-// newtonSchulzSets are the sets of NVIDIA's Emerging-Optimizers, by name (--muon-coefficient-type).
+// newtonSchulzSets are the sets of NVIDIA's Emerging-Optimizers, by name (--muon-coefficient-type), and that of modded-nanogpt and
+// nanochat (five steps of Polar Express for a lower bound of 2e-2, which divide by 1.01 of the norm).
 var newtonSchulzSets = map[string]coefficientSet{
 	"simple": {steps: []coefficients{{3.4445, -4.7750, 2.0315}}},
 	"quintic": {steps: []coefficients{{4.0848, -6.8946, 2.9270}, {3.9505, -6.3029, 2.6377}, {3.7418, -5.5913, 2.3037},
 		{2.8769, -3.1427, 1.2046}, {2.8366, -3.0525, 1.2012}}},
 	"polar_express": {repeat: true, steps: []coefficients{{8.2051, -22.9019, 16.4607}, {4.0664, -2.8612, 0.5184}, {3.9096, -2.8234, 0.5250},
 		{3.2856, -2.4153, 0.4853}, {2.2779, -1.6198, 0.3985}, {1.8726, -1.2307, 0.3585}, {1.8564, -1.2132, 0.3568}, {1.8750, -1.25, 0.375}}},
+	"polar_express_nanochat": {repeat: true, stretch: 1.01, plus: 1e-6, steps: []coefficients{{8.156554524902461, -22.48329292557795, 15.878769915207462},
+		{4.042929935166739, -2.808917465908714, 0.5000178451051316}, {3.8916678022926607, -2.772484153217685, 0.5060648178503393},
+		{3.285753657755655, -2.3681294933425376, 0.46449024233003106}, {2.3465413258596377, -1.7097828382687081, 0.42323551169305323}}},
 	"cans": {repeat: true, steps: []coefficients{{8.4703, -25.1081, 18.6293}, {4.1828, -3.1087, 0.5806}, {3.9619, -2.9541, 0.5630},
 		{3.2866, -2.4647, 0.5074}, {2.2737, -1.6447, 0.4162}}},
 	"aol": {steps: []coefficients{{4.0098, -7.0585, 2.4635}, {3.4585, -5.5479, 2.5959}, {2.7573, -3.2939, 1.4254}, {2.7215, -3.0494, 1.3169}}},
@@ -105,7 +115,7 @@ func (o *Optimizer) orthogonal(p *mpu.Param) bool {
 	if p.Each != nil {
 		dims--
 	}
-	return o.config.Kind == Muon && dims == 2 && p.Role != mpu.Vocabulary && !p.Frozen
+	return o.config.Matrices() && dims == 2 && p.Role != mpu.Vocabulary && !p.Frozen
 }
 
 // normEps takes the place of the norm of a matrix of zeros.
@@ -125,10 +135,10 @@ func (o *Optimizer) newtonSchulz(x device.Tensor) {
 	if c.Precision == MuonMedium {
 		now = s.Alloc(device.BF16, x.Dims()...)
 	}
-	d.Normalize(device.NormalizeArgs{Out: now, X: x, Stats: stats, Eps: normEps})
+	set := newtonSchulzSets[c.Coefficients]
+	d.Normalize(device.NormalizeArgs{Out: now, X: x, Stats: stats, Eps: normEps, Stretch: float32(cmp.Or(set.stretch, 1)), Plus: float32(set.plus)})
 	k := min(x.Shape[0], x.Shape[1])
 	gram, square, next := s.Alloc(now.DType, k, k), s.Alloc(now.DType, k, k), s.Like(now)
-	set := newtonSchulzSets[c.Coefficients]
 	for i := range c.Steps {
 		o.newtonSchulzStep(next, now, gram, square, set.at(i))
 		now, next = next, now

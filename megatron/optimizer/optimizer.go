@@ -31,26 +31,32 @@ type Optimizer struct {
 	// ranks have shards, or families that other ranks share differently.
 	worldwide bool
 
-	told   device.Tensor // f64: stats, Beside and hypers, a piece each: what the host reads of a step, at once
-	clips  []clip        // of all gradients but those with OwnClip; with Config.OwnClip then of these
-	rate   device.Tensor // f32 [1]: that of --decoupled-lr; not given without
-	stats  device.Tensor // f64 [Stats]: the first clip's
-	Beside device.Tensor // f64 [Besides]: what others want the host to read with a step's result
-	Steps  int64         // updates made, for Adam's bias correction
-	away   *away         // what lies elsewhere; nil: nothing does
-	ahead  ahead         // what is brought before it is used, ZeRO-3
-	exact  *exact        // nil: gradients have the order of the layout
-	Graph  *device.Graph // of the update, where the rank is alone; nil: op by op
+	told      device.Tensor // f64: stats, Beside and hypers, a piece each: what the host reads of a step, at once
+	clips     []clip        // of all gradients but those with OwnClip; with Config.OwnClip then of these
+	rate      device.Tensor // f32 [1]: that of --decoupled-lr; not given without
+	stats     device.Tensor // f64 [Stats]: the first clip's
+	Beside    device.Tensor // f64 [Besides]: what others want the host to read with a step's result
+	Steps     int64         // updates made, for Adam's bias correction
+	away      *away         // what lies elsewhere; nil: nothing does
+	ahead     ahead         // what is brought before it is used, ZeRO-3
+	exact     *exact        // nil: gradients have the order of the layout
+	averaging *averaging    // nil: values are the main parameters, or these rounded
+	coder     *coder        // nil: moments are f32
+	Graph     *device.Graph // of the update, where the rank is alone; nil: op by op
 }
 
 // New gives params their memory: values of dtype, and where they are trained f32 main
 // gradients, main parameters where dtype is not f32, and moments; all of it, or the rank's
 // shards. Initial values are not set. All ranks of a family's Data have equal params.
 func New(d *device.Device, c Config, params []*mpu.Param, dtype device.DType, g Groups, s Sharding) *Optimizer {
+	if c.Kind == Adam8 {
+		s.align = device.CodeBlock
+	}
 	o := &Optimizer{device: d, config: c, groups: g, params: params, families: g.families(params, s), bucketOf: map[*mpu.Param]*bucket{},
 		worldwide: len(g.Families) > 1 || s.of(g.Families[mpu.Dense]).Strategy != NoShard}
 	o.allocateTold()
 	o.newExact()
+	o.coder, o.averaging = o.newCoder(), o.newAveraging()
 	o.allocate(dtype, s.Elsewhere)
 	return o
 }
@@ -222,12 +228,18 @@ func (o *Optimizer) prepare(a StepArgs) {
 	for _, c := range o.clips {
 		device.WriteSlice(o.device, c.hyper, hyper[:])
 	}
+	rate := a.DecoupledLR
+	if o.config.AdapterUpRatio > 0 {
+		rate = a.LR * o.config.AdapterUpRatio
+	}
 	if o.rate.Given() {
-		rate := a.DecoupledLR
-		if o.config.AdapterUpRatio > 0 {
-			rate = a.LR * o.config.AdapterUpRatio
-		}
 		device.WriteSlice(o.device, o.rate, []float32{float32(rate)})
+	}
+	if o.averaging != nil {
+		o.prepareAverage(t, a.LR, rate, a.WeightDecay)
+	}
+	if o.coder != nil {
+		o.prepareRates(t, a.LR, rate, a.WeightDecay)
 	}
 }
 
@@ -266,6 +278,9 @@ func (o *Optimizer) result() Result {
 	r.GradNorm, r.OwnNorm = norms[0], norms[1]
 	if !r.Skipped {
 		o.Steps++
+		if o.averaging != nil {
+			o.averaged()
+		}
 	}
 	return r
 }

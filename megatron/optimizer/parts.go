@@ -13,12 +13,14 @@ type part struct {
 	place int64 // of what lies elsewhere: where the part begins in each strip
 
 	main, m, v device.Tensor // [n]; main is the values in f32 training
+	codes      coded8        // given: instead of m and v
 }
 
 // sort is what parameters of one part have in common.
 type sort struct {
 	away   bool // state lies elsewhere
-	matrix bool // it is updated by Muon, which keeps one moment
+	matrix bool // it is updated by Muon, which keeps one moment, or with one of each element two
+	coded  bool // its moments are codes
 }
 
 // divide says of which sort the state of each bucket is: all of it here or elsewhere, or with a
@@ -37,7 +39,7 @@ func (o *Optimizer) divide(e Elsewhere) {
 			if b.frozen {
 				return sort{}
 			}
-			return sort{away: gone[p] || e.Store != nil && !some, matrix: o.orthogonal(p)}
+			return sort{away: gone[p] || e.Store != nil && !some, matrix: o.orthogonal(p), coded: o.config.coded(p)}
 		})
 		for i := range b.parts {
 			if p := &b.parts[i]; p.away {
@@ -136,7 +138,11 @@ func (b *bucket) elements(asked func(part) bool) (n int64) {
 
 // kinds are the strips of what an optimizer keeps of each element, here or elsewhere; nil:
 // of that kind it keeps nothing.
-type kinds struct{ mains, ms, vs *strip }
+type kinds struct {
+	mains, ms, vs *strip
+	codes         *codeStrips
+	second        func(part) bool // whether a part has f32 second moments
+}
 
 // cut gives a part its tensors.
 func (k kinds) cut(b *bucket, p *part) {
@@ -144,8 +150,12 @@ func (k kinds) cut(b *bucket, p *part) {
 	if b.frozen {
 		return
 	}
-	p.m = k.ms.next(p.n)
-	if !p.matrix {
+	if p.coded {
+		p.codes = k.codes.next(p.n)
+	} else {
+		p.m = k.ms.next(p.n)
+	}
+	if k.second(*p) {
 		p.v = k.vs.next(p.n)
 	}
 	if k.mains != nil {

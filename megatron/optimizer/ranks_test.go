@@ -270,14 +270,17 @@ func toyConfig(kind string) Config {
 	if kind == "" {
 		kind = Adam
 	}
-	return Config{Kind: kind, AdamBeta1: 0.9, AdamBeta2: 0.95, AdamEps: 1e-8, SGDMomentum: 0.9, ClipGrad: 1, LionBeta1: 0.95, LionBeta2: 0.98,
-		Muon: MuonConfig{Momentum: 0.9, Nesterov: true, Scale: ScaleSpectral, Extra: 0.2, Precision: MuonMedium, Coefficients: "quintic", Steps: 5}}
+	kind, moment2, _ := strings.Cut(kind, " ")
+	return Config{Kind: kind, AdamBeta1: 0.9, AdamBeta2: 0.95, AdamEps: 1e-8, SGDMomentum: 0.9, ClipGrad: 1, LionBeta1: 0.95, LionBeta2: 0.98, AverageLRPower: 2,
+		Muon: MuonConfig{Momentum: 0.9, Nesterov: true, Scale: ScaleSpectral, Extra: 0.2, Precision: MuonMedium, Coefficients: "quintic", Steps: 5, Moment2: moment2, Beta2: 0.95, Eps: 1e-8}}
 }
 
 // step takes the rank's samples one by one through the toy, calling the hooks as a
 // model does.
 func (m *toy) step(o *Optimizer, s setup, step int) (Result, error) {
-	o.ZeroGrad()
+	if err := o.ZeroGrad(); err != nil {
+		return Result{}, err
+	}
 	seed := int(o.Steps) + 100*step
 	each, me := toySamples/size(m.dense().Data), rank(m.dense().Data)
 	for i := range each {
@@ -437,7 +440,7 @@ func shardings() (all []Sharding) {
 // main parameters, moments, gradients, norms, counts of zeros.
 func TestEveryShardingIsOneRank(t *testing.T) {
 	for _, dtype := range []device.DType{device.F32, device.BF16, device.F16} {
-		for _, kind := range []string{Adam, SGD, Lion, Muon} {
+		for _, kind := range []string{Adam, SGD, Lion, ScheduleFree, Muon, AdaptiveMuon + " " + MomentLines, AdaptiveMuon + " " + MomentElements} {
 			base := setup{dtype: dtype, kind: kind, exact: true, steps: 3, model: dataParallel(1), world: 1}
 			if dtype == device.F16 {
 				base.spoil = 2
@@ -704,7 +707,9 @@ func TestFactorDividesTheSum(t *testing.T) {
 			return err
 		}
 		o := New(d, toyConfig(""), m.params(), device.F32, m.groups, Sharding{})
-		o.ZeroGrad()
+		if err := o.ZeroGrad(); err != nil {
+			t.Fatal(err)
+		}
 		p := m.units[1][0] // 5 elements
 		d.Fill(p.Grad, float64(rank+1))
 		r, err := o.Step(StepArgs{Factor: 4})

@@ -8,8 +8,8 @@ import (
 	"monotron/mpu/comm"
 )
 
-// ZeroGrad begins a step: no gradients yet.
-func (o *Optimizer) ZeroGrad() {
+// ZeroGrad begins a step: no gradients yet, and values at which they are taken. Every rank of a data-parallel group calls it.
+func (o *Optimizer) ZeroGrad() error {
 	if o.exact != nil {
 		o.device.Fill(o.exact.peaks, 0)
 	}
@@ -20,6 +20,7 @@ func (o *Optimizer) ZeroGrad() {
 			o.device.Fill(t, 0)
 		}
 	}
+	return o.toGradients()
 }
 
 // stepGrads is the gradients that last over a step: all, or this rank's.

@@ -11,6 +11,8 @@ import (
 type run struct {
 	value, main, grad device.Tensor // main is value in f32 training
 	m, v              device.Tensor
+	codes             coded8 // given: instead of m and v
+	apart             bool   // by the rate of --decoupled-lr or --loraplus-lr-ratio
 	hyper             device.Tensor
 	segments          device.Tensor // i64 [n, 2] of the part; not given: one, all of it
 	mults             device.Tensor // f32 [n, 2]: of the learning rate, of the weight decay
@@ -26,7 +28,7 @@ func (o *Optimizer) addRuns(b *bucket, p *part) {
 	}
 	for kind := range 4 * len(o.clips) {
 		clip, apart, wide := kind/4, kind/2%2 == 1, kind%2 == 1
-		r := &run{eps: o.config.AdamEps, value: b.ownValues.Slice(0, p.from, p.n), main: p.main, m: p.m, v: p.v, hyper: o.clips[clip].hyper}
+		r := &run{eps: o.config.AdamEps, value: b.ownValues.Slice(0, p.from, p.n), main: p.main, m: p.m, v: p.v, codes: p.codes, hyper: o.clips[clip].hyper, apart: apart}
 		if r.grad = b.ownGrads; r.grad.Given() {
 			r.grad = r.grad.Slice(0, p.from, p.n)
 		}
@@ -99,8 +101,10 @@ func (o *Optimizer) hidden(p *mpu.Param) bool {
 	if p.Each != nil {
 		dims--
 	}
-	return dims > 1 && p.Name != "embedding.word_embeddings.weight" && p.Name != "embedding.position_embeddings.weight" && !o.decoupled(p)
+	return dims > 1 && p.Name != "embedding.word_embeddings.weight" && p.Name != positionTable && !o.decoupled(p)
 }
+
+const positionTable = "embedding.position_embeddings.weight"
 
 // wide tells whether AdamW divides a parameter's rate and epsilon by WidthMult.
 func (o *Optimizer) wide(p *mpu.Param) bool {
@@ -136,6 +140,14 @@ func (o *Optimizer) update(r *run) {
 	var model device.Tensor
 	if r.main.Data != r.value.Data {
 		model = r.value
+	}
+	if o.averaging != nil {
+		o.updateAverage(r)
+		return
+	}
+	if r.codes.m.Given() {
+		o.updateCoded(r, model)
+		return
 	}
 	switch o.config.vectors() {
 	case Lion:

@@ -25,7 +25,8 @@ type Sharding struct {
 	BucketCount        int64    // buckets (--ddp-num-buckets); 0: the rule
 	PadForBandwidth    bool     // bucket ends at multiples of 65536 (--ddp-pad-buckets-for-high-nccl-busbw)
 	Elsewhere          Elsewhere
-	LaterStage         bool // not the first of a pipeline: by the rule one bucket, since nothing hides its reduction
+	align              int64 // elements, of every parameter and shard; 0: alignment
+	LaterStage         bool  // not the first of a pipeline: by the rule one bucket, since nothing hides its reduction
 }
 
 // Elsewhere says what lies outside of the device's memory (offload).
@@ -36,6 +37,8 @@ type Elsewhere struct {
 	Fraction   float64                                                 // of the rank's trained elements, with neither of these two; 0: all
 	Piece      int64                                                   // elements that an update brings here at a time; 0: a million
 }
+
+func (s Sharding) alignment() int64 { return max(alignment, s.align) }
 
 // Megatron's rule: buckets as large as this, or as the second times the ranks.
 const (

@@ -9,12 +9,28 @@ import (
 
 // Prefixes of a checkpoint's tensors.
 const (
-	StoredMain  = "optimizer.main."
-	StoredExpM  = "optimizer.exp_avg."
-	StoredExpV  = "optimizer.exp_avg_sq."
-	StoredGrid  = "optimizer.grid."
-	StoredModel = "model."
+	StoredMain = "optimizer.main."
+	StoredExpM = "optimizer.exp_avg."
+	StoredExpV = "optimizer.exp_avg_sq."
+	StoredGrid = "optimizer.grid."
+
+	// Of ScheduleFree: the sequence of steps of a parameter; the sum of the weights of all steps and the largest learning rate.
+	StoredSteps   = "optimizer.z."
+	StoredAverage = "optimizer.average"
+
+	// Second moments of AdaptiveMuon, of directions and not of gradients: shaped as the parameter, or of lines.
+	StoredMoment2 = "optimizer.moment2."
+
+	// Of moments of 8 bits: codes, and of each block of them the scale.
+	StoredCodesM  = "optimizer.exp_avg_codes."
+	StoredScalesM = "optimizer.exp_avg_absmax."
+	StoredCodesV  = "optimizer.exp_avg_sq_codes."
+	StoredScalesV = "optimizer.exp_avg_sq_absmax."
+	StoredModel   = "model."
 )
+
+// StoredStates are the prefixes of what the optimizer keeps of a parameter.
+var StoredStates = []string{StoredMain, StoredExpM, StoredExpV, StoredSteps, StoredMoment2, StoredCodesM, StoredScalesM, StoredCodesV, StoredScalesV}
 
 // Weights lists the values for a checkpoint: whole parameters, of which
 // data-parallel ranks write some each, or under ZeRO-3 this rank's shards. It
@@ -44,10 +60,18 @@ func (o *Optimizer) Stored() []mpu.Stored {
 		if s.hasMaster() {
 			all = s.stored(all, StoredMain, s.main, write)
 		}
-		all = s.stored(all, StoredExpM, s.m, write)
-		all = s.stored(all, StoredExpV, s.v, write)
+		first, second := StoredExpM, StoredExpV
+		if o.averaging != nil {
+			first = StoredSteps
+		}
+		all = s.stored(all, first, s.m, write)
+		if s.part.matrix {
+			second = StoredMoment2
+		}
+		all = s.stored(all, second, s.v, write)
+		all = s.storedCodes(all, write)
 	}
-	return o.storedGrids(all, mine)
+	return o.storedGrids(o.storedAverage(o.storedLines(all)), mine)
 }
 
 // Gradients lists, between a Step and the next ZeroGrad, this rank's part of the

@@ -71,12 +71,12 @@ func (k *Clock) evaluation(by Constants) (float64, error) {
 // stored is the bytes of a checkpoint: values, and of the optimizer main parameters and moments.
 func (k *Clock) stored() float64 {
 	c := &k.config
-	each := 2 + 4 + 8.0
+	each := 2 + 4 + c.Optimizer.MomentBytes()
 	switch {
 	case c.Precision == config.F32 && c.Checkpoint.NoSaveOptim:
 		each = 4
 	case c.Precision == config.F32:
-		each = 4 + 8
+		each = 4 + c.Optimizer.MomentBytes()
 	case c.Checkpoint.NoSaveOptim:
 		each = 2
 	}

@@ -24,9 +24,20 @@ type Unfit struct {
 // Total is what the ranks hold together, at the same time where they reach their peaks so.
 func (u *Unfit) Total() (bytes int64) { return total(u.Ranks) }
 
-func total(all []Rank) (bytes int64) {
+// total is what ranks take of the memory of a host, their devices' memory being that.
+func total(all []Rank) (bytes int64) { return peaks(all) + copies(all) }
+
+func peaks(all []Rank) (bytes int64) {
 	for _, r := range all {
 		bytes += r.Peak
+	}
+	return bytes
+}
+
+// copies is what memory checkpoints take.
+func copies(all []Rank) (bytes int64) {
+	for _, r := range all {
+		bytes += r.Copies
 	}
 	return bytes
 }
@@ -45,6 +56,9 @@ func (u *Unfit) Error() string {
 	}
 	text := fmt.Sprintf("the run does not fit: %s %s, and there are %s. The largest is rank %d with %s in the %s: %s", whose, device.Size(u.Total()), u.Room,
 		worst.Number, device.Size(worst.Peak), worst.At, strings.Join(parts, ", "))
+	if n := copies(u.Ranks); n > 0 {
+		text += fmt.Sprintf("; --memory-checkpoint-interval takes %s", device.Size(n))
+	}
 	switch {
 	case len(u.Nearest) > 0:
 		text += ". What would fit: " + strings.Join(u.Nearest, "; or ")

@@ -11,10 +11,12 @@ import (
 	"monotron/megatron/optimizer"
 )
 
-// Overfull is a run that puts more into the host's memory than there is (--optimizer-cpu-offload).
+// Overfull is a run that puts more into the host's memory than there is (--optimizer-cpu-offload,
+// --memory-checkpoint-interval).
 type Overfull struct {
-	Ranks   int   // of the host
-	Bytes   int64 // that these put there
+	What    string // the flags that ask for it
+	Ranks   int    // of the host
+	Bytes   int64  // that these put there
 	Room    Room
 	Nearest []string // what would fit, by the count
 }
@@ -24,7 +26,7 @@ func (u *Overfull) Error() string {
 	if u.Ranks > 1 {
 		whose = fmt.Sprintf("the %d ranks", u.Ranks)
 	}
-	text := fmt.Sprintf("the run does not fit: --optimizer-cpu-offload puts %s of %s here into the host's memory, and there are %s", device.Size(u.Bytes), whose, u.Room)
+	text := fmt.Sprintf("the run does not fit: %s of %s here go into the host's memory (%s), and there are %s", device.Size(u.Bytes), whose, u.What, u.Room)
 	if len(u.Nearest) > 0 {
 		text += ". What would fit: " + strings.Join(u.Nearest, "; or ")
 	} else {
@@ -35,8 +37,9 @@ func (u *Overfull) Error() string {
 
 // inHost is what ranks keep in the host's memory beside their GPUs.
 func inHost(c *config.Run, ranks []Rank) (bytes int64) {
+	bytes = copies(ranks)
 	if !c.OptimizerCPUOffload {
-		return 0
+		return bytes
 	}
 	for _, r := range ranks {
 		bytes += r.Stored
@@ -48,7 +51,7 @@ func inHost(c *config.Run, ranks []Rank) (bytes int64) {
 func OnGPU(shared bool, room Room) func([]Rank) bool {
 	return func(ranks []Rank) bool {
 		if shared {
-			return total(ranks) <= room.Bytes
+			return peaks(ranks) <= room.Bytes
 		}
 		return !slices.ContainsFunc(ranks, func(r Rank) bool { return r.Peak > room.Bytes })
 	}
@@ -57,7 +60,14 @@ func OnGPU(shared bool, room Room) func([]Rank) bool {
 // CheckHost holds what the ranks of a host put into its memory beside their GPUs against the room
 // there: Overfull, with the changes that would do. here tells whether ranks fit their GPUs.
 func (o Options) CheckHost(c config.Run, numbers []int, room Room, here func([]Rank) bool) error {
-	if !c.OptimizerCPUOffload {
+	var flags []string
+	if c.OptimizerCPUOffload {
+		flags = append(flags, "--optimizer-cpu-offload")
+	}
+	if c.Checkpoint.MemoryInterval > 0 {
+		flags = append(flags, "--memory-checkpoint-interval")
+	}
+	if flags == nil {
 		return nil
 	}
 	plan, err := o.Ranks(c, numbers)
@@ -68,7 +78,7 @@ func (o Options) CheckHost(c config.Run, numbers []int, room Room, here func([]R
 	if bytes <= room.Bytes {
 		return nil
 	}
-	u := &Overfull{Ranks: len(numbers), Bytes: bytes, Room: room}
+	u := &Overfull{What: strings.Join(flags, ", "), Ranks: len(numbers), Bytes: bytes, Room: room}
 	try := func(flags string, change func(*config.Run)) bool {
 		smaller := c
 		change(&smaller)
@@ -85,6 +95,15 @@ func (o Options) CheckHost(c config.Run, numbers []int, room Room, here func([]R
 
 // tryHost tries what could make a run fit a host that has a share of the room.
 func (o Options) tryHost(c *config.Run, share float64, try func(string, func(*config.Run)) bool) {
+	if c.Checkpoint.ReplicationJump > 0 {
+		try("--replication-jump 0", func(c *config.Run) { c.Checkpoint.ReplicationJump = 0 })
+	}
+	if c.Checkpoint.MemoryInterval > 0 {
+		try("no --memory-checkpoint-interval", func(c *config.Run) { c.Checkpoint.MemoryInterval = 0 })
+	}
+	if !c.OptimizerCPUOffload {
+		return
+	}
 	most := int(20 * c.OptimizerOffloadFraction * share)
 	for k := most; k > max(0, most-3); k-- { // whole parameters go: it may be one too many
 		f := float64(k) / 20

@@ -172,12 +172,14 @@ func ReadMachine(name string) (*Machine, error) {
 // ParseMachine reads the text of a machine file; the error lists all that is wrong.
 func ParseMachine(text []byte) (*Machine, error) {
 	m := &Machine{}
+	// Aliases could make a short text endless: they are bounded before it is decoded.
 	var all yaml.Node
 	if err := yaml.Unmarshal(text, &all); err != nil {
 		return nil, exitcode.With(exitcode.BadData, err)
 	} else if err := bounded(&all); err != nil {
 		return nil, exitcode.With(exitcode.BadData, err)
 	}
+	// Keys that do not exist are errors, of which the first few are named.
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	if err := d.Decode(m); err != nil {
@@ -190,6 +192,7 @@ func ParseMachine(text []byte) (*Machine, error) {
 		}
 		return nil, exitcode.With(exitcode.BadData, err)
 	}
+	// One document, complete, with values that fit together.
 	if err := d.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
 		return nil, exitcode.Errorf(exitcode.BadData, "a second document begins after the machine's (---): a file has one machine")
 	}

@@ -106,6 +106,7 @@ func (m *Machine) index() {
 // checkMeasured looks at what `monotron measure` writes.
 func (m *Machine) checkMeasured() (problems []error) {
 	add := func(format string, a ...any) { problems = append(problems, fmt.Errorf(format, a...)) }
+	// Threads and ops belong together.
 	if m.Threads < 0 || m.Threads > 1<<12 {
 		add("threads is %d; it must be from 0 to %d", m.Threads, 1<<12)
 	}
@@ -115,6 +116,7 @@ func (m *Machine) checkMeasured() (problems []error) {
 	if m.Threads > 0 && len(m.Ops) == 0 {
 		add("ops is missing, though threads declares that ranks share them; create the file with monotron measure")
 	}
+	// Every row: as many numbers as the form has, then operations, bytes and seconds.
 	rows := func(what string, times [][]float64, width int) {
 		if len(times) == 0 {
 			add("%s: times is empty", what)
@@ -140,6 +142,7 @@ func (m *Machine) checkMeasured() (problems []error) {
 		}
 		rows("collectives "+c.Op, c.Times, 2)
 	}
+	// Rates of the disk, and how far two cores are apart.
 	if m.Disk.Write < 0 || m.Disk.Read < 0 || m.Disk.Write != m.Disk.Write || m.Disk.Read != m.Disk.Read {
 		add("disk: rates are 0 (not known) or more")
 	}
@@ -180,6 +183,8 @@ const near = 6
 // seconds of work of a size: the bound, times what the nearest measured sizes took of theirs.
 // without leaves one row out (negative: none).
 func (o *OpTimes) seconds(numbers []float64, w device.Work, without int) float64 {
+	// How far each measured size is, in logarithms of its numbers or, for another form, of operations
+	// and bytes; and its time as a multiple of the bound.
 	type neighbour struct{ far, ratio float64 }
 	var all []neighbour
 	same := len(o.Times[0]) == len(numbers)+3
@@ -200,6 +205,7 @@ func (o *OpTimes) seconds(numbers []float64, w device.Work, without int) float64
 	if len(all) == 0 {
 		return o.bound(w.FLOPs, w.Bytes)
 	}
+	// The nearest ones, weighted by the inverse square of how far they are.
 	slices.SortFunc(all, func(a, b neighbour) int { return cmp.Compare(a.far, b.far) })
 	sum, weights := 0.0, 0.0
 	for _, n := range all[:min(near, len(all))] {
@@ -220,12 +226,14 @@ func (m *Machine) measuredOp(a *device.Shown) opSeconds {
 	shape, name := a.Shape(), a.Op.String()
 	x := m.measured
 	key := name + " " + shape
+	// Each shape is computed once.
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	said, is := x.said[key]
 	if is {
 		return said
 	}
+	// The same form where it was measured, else the nearest form of the op.
 	form, numbers := Form(shape)
 	of := func(ranks int) (float64, bool) {
 		o, is := x.ops[measuredKey{name, form, ranks}]
@@ -237,6 +245,7 @@ func (m *Machine) measuredOp(a *device.Shown) opSeconds {
 		}
 		return o.seconds(nil, a.Work, -1), true
 	}
+	// Nothing was measured: operations and bytes over the machine's rates, on all threads or shared.
 	c := m.op(name, a.Work, a.V, 64)
 	if said.alone, is = of(1); !is {
 		said.alone = c.Compute + c.Move
@@ -338,6 +347,15 @@ func (m *Machine) LeaveOneOut() (rows int, mean, worst float64, err error) {
 	return rows, off / all, worst, nil
 }
 
+// Need is what a rank takes of the memory of its device, or of the host that ranks share, where
+// its memory checkpoints are too.
+func (m *Machine) Need(r Rank) int64 {
+	if m.Threads == 0 {
+		return r.Peak + r.Scratch
+	}
+	return r.Peak + r.Scratch + r.Copies
+}
+
 // Has tells whether the machine has the memory that ranks hold: each on its device, or all
 // together where they share a host.
 func (m *Machine) Has(ranks []Rank) bool {
@@ -346,7 +364,7 @@ func (m *Machine) Has(ranks []Rank) bool {
 		if m.Threads == 0 {
 			sum = 0
 		}
-		if sum += r.Peak + r.Scratch; sum > int64(m.Memory) {
+		if sum += m.Need(r); sum > int64(m.Memory) {
 			return false
 		}
 	}

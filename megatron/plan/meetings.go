@@ -72,6 +72,7 @@ func (m *Machine) Meet(c config.Run, micros int, step, work float64) (met Met, e
 	if m.measured == nil {
 		m.index()
 	}
+	// A dry run of two steps, metered like a real rank.
 	job, err := training.Rehearsal(c, micros)
 	if err != nil {
 		return met, err
@@ -84,13 +85,15 @@ func (m *Machine) Meet(c config.Run, micros int, step, work float64) (met Met, e
 		return met, err
 	}
 	rank.Heard = w.heard
-	err = job.Rehearse(rank, 2, w.look())
+	_, err = job.Rehearse(rank, 2, w.look())
+	// Everything that this rank does, and what all ranks need on shared threads.
 	all := w.into.rest
 	all.add(w.into.forward[0], 1)
 	all.add(w.into.backward[0], 1)
 	sizes := c.Layout.Sizes()
 	turns := max(1, float64(sizes.World())/float64(m.Threads))
 	met = Met{Ranks: sizes.World(), Step: step, Parts: work*turns + all.wait, Meetings: w.meetings, Work: work}
+	// With several tensor-parallel groups on one machine, one group's part.
 	if sizes.TP > 1 && sizes.World() > sizes.TP {
 		met.Ranks, met.Groups, met.Step, met.Parts = sizes.TP, sizes.World()/sizes.TP, step/turns, work+all.carry
 	}

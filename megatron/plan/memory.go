@@ -7,6 +7,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint/memory"
 	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/megatron/training"
@@ -36,6 +37,9 @@ type Rank struct {
 	Reserved  int64                  // asked of the device, with what lies between blocks
 	Stored    int64                  // in files (--offload-folder), or in the host's memory beside a GPU
 	Scratch   int64                  // that ops work in beside it; known where the device is here
+	Copies    int64                  // in the host's memory: memory checkpoints of its shard, and of that of which it has copies
+
+	shard int64 // of a memory checkpoint
 }
 
 // Memory counts what every rank of c's run holds: one of each kind is rehearsed. The
@@ -60,6 +64,29 @@ func Largest(ranks []Rank) Rank {
 
 // Ranks counts some of the ranks.
 func (o Options) Ranks(c config.Run, numbers []int) ([]Rank, error) {
+	if c.Checkpoint.MemoryInterval == 0 {
+		return o.ranks(c, numbers)
+	}
+	owners, world := slices.Clone(numbers), c.Layout.Sizes().World()
+	for _, number := range numbers { // whose copies these have
+		owners = append(owners, (number+world-c.Checkpoint.ReplicationJump%world)%world)
+	}
+	all, err := o.ranks(c, owners)
+	if err != nil {
+		return nil, err
+	}
+	for i := range numbers {
+		kept := all[len(numbers)+i].shard
+		if c.Checkpoint.ReplicationJump == 0 {
+			kept = 0
+		}
+		all[i].Copies = memory.Held(all[i].shard, kept)
+	}
+	return all[:len(numbers)], nil
+}
+
+// ranks is Ranks but for what ranks keep of others'.
+func (o Options) ranks(c config.Run, numbers []int) ([]Rank, error) {
 	job, err := o.job(c)
 	if err != nil {
 		return nil, err
@@ -176,7 +203,7 @@ func (o Options) count(job *training.Job, number int) (Rank, error) {
 	if job.Config.Graphs {
 		steps = 3 // done, taken down, launched
 	}
-	err = job.Rehearse(rank, steps, engine.Look{
+	out.shard, err = job.Rehearse(rank, steps, engine.Look{
 		Micro: func(micro, chunk int) { here.Micro, here.Chunk = micro+1, chunk },
 		Unit:  func(name string) { here.Unit = name },
 	})

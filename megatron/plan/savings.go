@@ -78,7 +78,7 @@ func (o Options) changes(c *config.Run) (all []Change) {
 			_ = c.SetVocab(c.Model.VocabSize) // a size that is refused is no saving: the count says so
 		}})
 	}
-	pieces := c.Optimizer.Kind != optimizer.Muon                      // the update takes them
+	pieces := c.Optimizer.Indivisible() == ""                         // the update takes them
 	folder := pieces && !c.Checkpoint.Async && !c.OptimizerCPUOffload // can be
 	files := func(c *config.Run) { c.OffloadFolder = "DIR" }
 	parameters := func(c *config.Run) {

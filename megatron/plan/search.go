@@ -67,6 +67,7 @@ const mostCounted = 400
 // both memory and time.
 func (s *Search) Run(n int) (best, front []*Found, err error) {
 	s.units, s.ended = map[unitKey]*countedUnits{}, map[string]float64{}
+	// All legal layouts with an estimate of their time; those whose parameters alone do not fit have none.
 	list, err := s.legal()
 	if err != nil {
 		return nil, nil, err
@@ -79,6 +80,7 @@ func (s *Search) Run(n int) (best, front []*Found, err error) {
 	list = slices.DeleteFunc(list, func(f *Found) bool { return f.Step == nil })
 	s.Small = s.Looked - len(list)
 	slices.SortStableFunc(list, func(a, b *Found) int { return cmp.Compare(a.Step.Step, b.Step.Step) })
+	// The fastest are counted to the byte, as many at once as there are cores, until enough fit.
 	var fit []*Found
 	for at := 0; at < min(len(list), mostCounted) && len(fit) < 2*n; {
 		some := list[at:min(len(list), at+2*device.Cores())]
@@ -94,12 +96,14 @@ func (s *Search) Run(n int) (best, front []*Found, err error) {
 			}
 		}
 	}
+	// Those that fit are timed with all details.
 	for _, f := range fit {
 		if f.Step, err = f.clock.Run(s.Machine.ConstantsOf("")); err != nil {
 			return nil, nil, err
 		}
 	}
 	slices.SortStableFunc(fit, func(a, b *Found) int { return cmp.Compare(a.Step.Step, b.Step.Step) })
+	// No other is both faster and smaller.
 	least := int64(math.MaxInt64)
 	for _, f := range fit {
 		if f.Memory < least {
@@ -151,9 +155,9 @@ func (k *Clock) floor() float64 {
 	if c.Layout.DistributedOptimizer {
 		dense, experts = float64(l.DP*l.CP), float64(l.ExpertDP())
 	}
-	value, main := 6.0, 12.0 // 16-bit weights and f32 gradients; main parameter and moments
+	value, main := 6.0, 4+c.Optimizer.MomentBytes() // 16-bit weights and f32 gradients; main parameter and moments
 	if c.Precision == config.F32 {
-		value, main = 8, 8
+		value, main = 8, c.Optimizer.MomentBytes()
 	}
 	switch optimizer.Strategy(c.Layout.Sharding) {
 	case optimizer.OptimGrads:

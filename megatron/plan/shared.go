@@ -79,12 +79,14 @@ const mostMicros = 32
 // share counts a step of one rank of each stage, op by op.
 func share(c config.Run, m *Machine) (*sharing, error) {
 	l := c.Layout.Sizes()
+	// The order of a stage's actions.
 	all := c.GlobalBatchSize / max(1, c.MicroBatchSize*l.DP)
 	program, err := schedule.Compile(c.PipelineSchedule(all, false))
 	if err != nil {
 		return nil, err
 	}
 	s := &sharing{sizes: l, threads: float64(m.Threads), program: program, stages: make([]stageLoad, l.PP)}
+	// Few micro-batches are enough: later ones repeat them. A multiple of the stages keeps the interleaved order.
 	counted := all
 	if fewer := max(enough(&c), mostMicros/(l.PP*program.Config.Chunks)*l.PP); all > fewer && all%l.PP == fewer%l.PP {
 		counted = fewer
@@ -93,6 +95,7 @@ func share(c config.Run, m *Machine) (*sharing, error) {
 	if err != nil {
 		return nil, err
 	}
+	// One rank of each stage, all at once.
 	places := make([]int, l.PP)
 	for i := range places {
 		places[i] = i
@@ -101,6 +104,7 @@ func share(c config.Run, m *Machine) (*sharing, error) {
 		s.stages[stage], err = stageLoadOf(job, m, l.Rank(topology.Place{PP: stage}), counted, program.Config.Chunks)
 		return err
 	})
+	// What a stage sends to the next: activations [seq, batch, hidden] of this rank's tokens.
 	if l.PP > 1 {
 		value := 2.0
 		if c.Precision == config.F32 {
@@ -125,7 +129,7 @@ func stageLoadOf(job *training.Job, m *Machine, number, micros, chunks int) (sta
 		return w.into, err
 	}
 	rank.Heard = w.heard
-	if err := job.Rehearse(rank, 2, w.look()); err != nil {
+	if _, err := job.Rehearse(rank, 2, w.look()); err != nil {
 		return w.into, err
 	}
 	for chunk := range chunks {

@@ -46,6 +46,7 @@ type units struct {
 // expert parallelism.
 func unitsOf(c config.Run, m *Machine, kind string) (*units, error) {
 	u := &units{}
+	// A model of one layer of each kind, on one stage, not sharded.
 	layers := 1
 	c.Layout.PP, c.Layout.VP, c.Layout.StageString, c.Layout.PartitionMethod, c.Layout.FirstStageLayers, c.Layout.LastStageLayers = 1, 1, "", "", 0, 0
 	c.Layout.Sharding, c.Layout.DistributedOptimizer, c.Layout.OverlapGradReduce, c.Layout.OverlapParamGather, c.Layout.Schedule = "", false, false, false, ""
@@ -63,6 +64,7 @@ func unitsOf(c config.Run, m *Machine, kind string) (*units, error) {
 	if c.Recompute.Granularity == "full" {
 		c.Recompute.NumLayers = 1
 	}
+	// A dry run, whose ops and memory go to the unit that is under way.
 	job, err := training.Rehearsal(c, 1)
 	if err != nil {
 		return nil, err
@@ -75,7 +77,7 @@ func unitsOf(c config.Run, m *Machine, kind string) (*units, error) {
 		return nil, err
 	}
 	rank.Heard = func(p health.Phase, _ int64) { meter.phase, meter.unit = p, "" }
-	if err := job.Rehearse(rank, 1, engine.Look{Unit: func(name string) { meter.enter(name, d.Arena.Usage().Now[device.Activations]) }}); err != nil {
+	if _, err := job.Rehearse(rank, 1, engine.Look{Unit: func(name string) { meter.enter(name, d.Arena.Usage().Now[device.Activations]) }}); err != nil {
 		return nil, err
 	}
 	return u, nil

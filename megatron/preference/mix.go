@@ -16,6 +16,7 @@ func Mix(method string, names []string, weights []float64) (l *Loss, sft float64
 	if len(names) == 0 {
 		return Of(method, ""), 0
 	}
+	// Each name with its weight; SFT apart, since it has no formula for a row.
 	var parts []*Loss
 	var by []float64
 	for i, name := range names {
@@ -33,6 +34,7 @@ func Mix(method string, names []string, weights []float64) (l *Loss, sft float64
 		}
 		parts, by = append(parts, one), append(by, weight)
 	}
+	// One loss with weight 1 is itself.
 	switch {
 	case len(parts) == 0:
 		return nil, 0
@@ -45,12 +47,14 @@ func Mix(method string, names []string, weights []float64) (l *Loss, sft float64
 // sum is a loss of several.
 func sum(parts []*Loss, weights []float64) *Loss {
 	l := &Loss{}
+	// It needs what any of its parts needs.
 	var names []string
 	for _, p := range parts {
 		names = append(names, p.Name)
 		l.Reference, l.Smoothing, l.Average = l.Reference || p.Reference, l.Smoothing || p.Smoothing, l.Average || p.Average
 	}
 	l.Name = strings.Join(names, "+")
+	// Losses of pairs, or of single answers; their slopes add like their values.
 	if parts[0].Paired() {
 		l.pair = func(o *Options, chosen, rejected Answer) (loss, byChosen, byRejected float64) {
 			for i, p := range parts {

@@ -115,15 +115,20 @@ func train(ctx context.Context, config config.Run, asked training.Asked, place *
 	if c := &config.Checkpoint; place != nil && place.Hosts() && store.IsURL(c.Save) && c.LocalDir == "" {
 		return exitcode.Errorf(exitcode.Usage, "--save %s: the ranks of several hosts make a checkpoint in one folder before it is copied; give --save-local-dir a folder that all hosts share", c.Save)
 	}
+	// How many ranks this process must have set up before a signal can wait for a checkpoint.
 	begun.ranks = 1
 	if place == nil {
 		begun.ranks = int64(config.Layout.Sizes().World())
 	}
+	// The job: checked, planned, before any rank starts.
 	job, err := training.Prepare(config, w)
 	if err != nil {
 		return err
 	}
 	job.Outcome, job.Asked = outcome, asked
+	if err := holdMemory(job, place); err != nil {
+		return err
+	}
 	defer func() { err = errors.Join(err, job.Close()) }()
 	device := func() (*device.Device, error) { return open(config.Device) }
 	if config.Log.Extras {
@@ -134,6 +139,7 @@ func train(ctx context.Context, config config.Run, asked training.Asked, place *
 	if err := checkMemory(job, place, device, w.Notes.From("plan")); err != nil {
 		return err
 	}
+	// One process with all ranks, or one of a launcher's.
 	work := func(rank *ranks.Rank) error { return trainRank(ctx, job, rank, begun) }
 	if place == nil {
 		return job.Ranks(nil, device, work)
@@ -142,6 +148,7 @@ func train(ctx context.Context, config config.Run, asked training.Asked, place *
 	if err != nil {
 		return err
 	}
+	// Ranks in several processes look at each other's hosts before they train.
 	checked := func(rank *ranks.Rank) error {
 		err := afford(job, rank.Number, func() error {
 			return check(process, rank, config.Layout.FastReduce, w.Notes.From("preflight").Rank(rank.Number).Lines())

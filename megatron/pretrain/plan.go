@@ -47,9 +47,17 @@ func checkMemory(job *training.Job, place *launchenv.Place, open func() (*device
 	if room != plan.Unlimited {
 		job.MemoryFree = room.Bytes / int64(len(numbers))
 	}
-	held, err := o.Check(job.Config, numbers, room)
+	c := job.Config
+	if job.Restarts > 0 { // the memory of memory checkpoints is taken, and no longer free
+		c.Checkpoint.MemoryInterval = 0
+	}
+	onDevice := c
+	if !d.OnHost() {
+		onDevice.Checkpoint.MemoryInterval = 0
+	}
+	held, err := o.Check(onDevice, numbers, room)
 	if err == nil && !d.OnHost() && (place == nil || place.Local == 0) {
-		err = o.CheckHost(job.Config, ours(job, place), plan.HostRoom(), plan.OnGPU(place == nil, room))
+		err = o.CheckHost(c, ours(job, place), plan.HostRoom(), plan.OnGPU(place == nil, room))
 	}
 	if err != nil && !plan.IsUnfit(err) {
 		told.Warn("the run could not be planned: %v", err)

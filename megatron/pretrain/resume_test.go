@@ -27,7 +27,10 @@ func TestStoppedRunContinuesBitForBit(t *testing.T) {
 		"async": "--async-save --keep-last 2",
 		"bf16":  "--bf16 --optimizer sgd",
 		"lion":  "--bf16 --optimizer lion",
+		"codes": "--bf16 --optimizer adamw_8bit --hidden-size 64 --decoupled-lr 0.1",
 		"muon":  "--bf16 --optimizer muon --muon-nesterov --muon-scalar-optimizer lion",
+		"lines": "--optimizer adaptive_muon --adaptive-muon-moment2-method normuon",
+		"free":  "--bf16 --optimizer schedule_free_adamw --lr-decay-style constant --lr-warmup-iters 2",
 		"fp16":  "--fp16 --initial-loss-scale 65536 --loss-scale-window 2 --hysteresis 1",
 		"ramp":  "--rampup-batch-size 2 2 6 --lr-decay-style cosine --lr-warmup-iters 2 --dataloader-type cyclic",
 		"more":  "--decoupled-lr 0.1 --recompute-activations --calculate-per-token-loss --eval-micro-batch-size 1",
@@ -60,6 +63,27 @@ func TestStoppedRunContinuesBitForBit(t *testing.T) {
 				t.Errorf("weights %s, want %s", have, want)
 			}
 		})
+	}
+}
+
+// Claim: with schedule_free_adamw a run evaluates the weights that it saves, which are the average and not those that it trains at: another
+// program that reads them has the run's loss.
+func TestEvaluatesTheAverage(t *testing.T) {
+	dir := t.TempDir()
+	base := tiny + someData + "--lr-decay-style constant "
+	loss := func(out string) string {
+		_, after, found := strings.Cut(out, "on test set | lm loss value: ")
+		if !found {
+			t.Fatalf("no loss of the test set:\n%s", out)
+		}
+		return strings.Fields(after)[0]
+	}
+	trained := loss(must(t, dir, base+"--optimizer schedule_free_adamw --save DIR/average").out)
+	if read := loss(must(t, dir, base+"--load DIR/average --finetune --skip-train").out); read != trained {
+		t.Errorf("the run's loss is %s, that of its weights %s", trained, read)
+	}
+	if adam := loss(must(t, dir, base+"--optimizer adam").out); adam == trained {
+		t.Errorf("AdamW has the same loss, %s", adam)
 	}
 }
 

@@ -56,8 +56,10 @@ func stopOnSignal(ctx context.Context, told *logging.Notes, b *begun, exit func(
 		if !ok {
 			return
 		}
+		// The first signal: the loop sees the cancelled context after its step.
 		name := launchenv.SignalName(s)
 		cancel(errors.New(name))
+		// Nothing is saved while the model is not set up; then the process ends after a while.
 		first, late := time.Now(), time.After(b.late)
 		if b.all() {
 			told.Warn("%s: saving after this step; send it again to stop at once", name)
@@ -65,6 +67,7 @@ func stopOnSignal(ctx context.Context, told *logging.Notes, b *begun, exit func(
 		} else {
 			told.Warn("%s during the setup: the run ends within %v without training or saving, or at its first step", name, b.late)
 		}
+		// Copies of the first signal arrive within a second and are ignored; a later one ends at once.
 		for {
 			select {
 			case s, ok := <-signals:

@@ -75,12 +75,14 @@ func (s *stageCheck) at(p place) *state {
 
 // run checks a forward or a backward.
 func (s *stageCheck) run(a Action) error {
+	// The value that the action computes: activation or gradient of a micro-batch in a chunk.
 	at := place{a.Kind == Backward, a.Chunk, a.Micro}
 	value := s.at(at)
 	if value == nil {
 		return fmt.Errorf("there are %d chunks and %d micro-batches", s.chunks, s.micros)
 	}
 	next := &s.next[side(at.grad)*s.chunks+at.chunk]
+	// Each runs once, in order, a backward after its forward, with its input received.
 	switch {
 	case at.grad && s.forwardOnly:
 		return fmt.Errorf("a list without backwards has one")
@@ -93,6 +95,7 @@ func (s *stageCheck) run(a Action) error {
 	case s.from(at) >= 0 && !value.here:
 		return fmt.Errorf("its input has not been received")
 	}
+	// The input is used up, the output waits to be sent.
 	*next++
 	s.ran++
 	if value.here {
@@ -102,6 +105,7 @@ func (s *stageCheck) run(a Action) error {
 	if value.unsent {
 		s.held++
 	}
+	// A forward keeps activations, a backward frees them.
 	s.alive += 1 - 2*side(at.grad)
 	return nil
 }
@@ -195,6 +199,7 @@ func (m *matched) meets(stage, index int) []action {
 
 // match pairs the i-th send from one stage to another with the i-th receive.
 func match(lists [][]Action) (*matched, error) {
+	// Transfers are numbered through, stage by stage.
 	m := &matched{lists, make([][]int32, len(lists)), make([][]action, len(lists))}
 	for stage, acts := range lists {
 		m.first[stage] = make([]int32, 1, len(acts)+1)
@@ -210,6 +215,7 @@ func match(lists [][]Action) (*matched, error) {
 		}
 		m.other[stage] = make([]action, n)
 	}
+	// Every wire, a pair of stages, has its sends and receives in order.
 	w, all := newWires(lists), len(lists)*len(lists)
 	halves := [2][]half{make([]half, w.first[0][all]), make([]half, w.first[1][all])}
 	for stage, acts := range lists {
@@ -220,6 +226,7 @@ func match(lists [][]Action) (*matched, error) {
 			}
 		}
 	}
+	// The i-th of both ends belong together.
 	for wire := range all {
 		on := func(end int) []half { return halves[end][w.first[end][wire]:w.first[end][wire+1]] }
 		if err := m.meet(on(0), on(1), wire/len(lists), wire%len(lists)); err != nil {

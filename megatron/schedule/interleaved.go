@@ -157,6 +157,7 @@ func (l lanes) list(warmup int, overlap bool) []Action {
 	f, b := &l.forward, &l.backward
 	acts := &list{acts: make([]Action, 0, len(f.runs)+len(b.runs)+len(f.batches)+len(b.batches))}
 	turns, lead := len(f.runs)-warmup, b.after(-1)
+	// Warmup: forwards alone. The last one's exchange has the first gradient with it.
 	acts.exchanges(f.after(-1), false)
 	for i, run := range f.runs[:warmup] {
 		acts.forward(run.chunk, run.micro)
@@ -168,6 +169,7 @@ func (l lanes) list(warmup int, overlap bool) []Action {
 		acts.exchanges(f.after(i), false)
 	}
 	acts.exchanges(lead, overlap && turns > 0)
+	// In turn. With overlap each exchange runs beside the next computation, else both directions go together.
 	for i := range turns {
 		run, back := f.runs[warmup+i], b.runs[i]
 		acts.forward(run.chunk, run.micro)
@@ -180,6 +182,7 @@ func (l lanes) list(warmup int, overlap bool) []Action {
 		acts.backward(back.chunk, back.micro)
 		acts.batch(false, join(f.after(warmup+i), b.after(i)))
 	}
+	// The backwards that are left.
 	for i := turns; i < len(b.runs); i++ {
 		acts.backward(b.runs[i].chunk, b.runs[i].micro)
 		acts.exchanges(b.after(i), false)

@@ -12,11 +12,13 @@ import (
 func (p *splitting) byLayout() []int {
 	const flag = "--pipeline-model-parallel-layout"
 	before := len(p.problems)
+	// Repeats are written out.
 	text, err := expand(p.Layout)
 	if err != nil {
 		p.problem("%s %s: %v", flag, p.Layout, err)
 		return nil
 	}
+	// As many layers as the model has, predictions right before the head, one embedding first, one head last.
 	if layers := strings.Count(text, "t"); layers != p.Layers {
 		p.problem("%s %s has %d layers, but --num-layers is %d", flag, p.Layout, layers, p.Layers)
 	}
@@ -34,6 +36,7 @@ func (p *splitting) byLayout() []int {
 	if strings.Count(text, "L") != 1 || text[len(text)-1] != 'L' {
 		p.problem("%s %s must end with its only L, the output layer and loss", flag, p.Layout)
 	}
+	// Stages are dealt to the ranks in turn, so their number is a multiple.
 	stages := strings.Split(text, "|")
 	if len(stages)%p.Stages != 0 {
 		p.problem("%s %s has %d stages, no multiple of --pipeline-model-parallel-size %d: %s", flag, p.Layout, len(stages), p.Stages,
@@ -48,6 +51,7 @@ func (p *splitting) byLayout() []int {
 		}
 		return nil
 	}
+	// Layers of each stage.
 	counts := make([]int, len(stages))
 	for v, stage := range stages {
 		counts[v] = strings.Count(stage, "t")

@@ -4,6 +4,7 @@ package schedule
 // divide evenly gives the first stages one more, as there.
 func (p *splitting) byMethod(chunks int) []int {
 	n := p.Stages * chunks
+	// What is divided: layers, with embedding and head as two more, or layers alone.
 	slots := p.Layers + 2
 	if p.Method == ByLayers {
 		slots = p.Layers
@@ -17,6 +18,7 @@ func (p *splitting) byMethod(chunks int) []int {
 			p.Method, p.Layers, slots, p.Stages, chunks, max(1, slots/chunks))
 		return nil
 	}
+	// By weights of the parts, or evenly.
 	var counts []int
 	switch {
 	case p.Method == ByParameters && p.Weights != nil:
@@ -28,6 +30,7 @@ func (p *splitting) byMethod(chunks int) []int {
 	default:
 		counts = spread(slots, n)
 	}
+	// The first and last part hold the embedding and the head, which are no layers.
 	if p.Method != ByLayers {
 		counts[0]--
 		counts[n-1]--

@@ -29,6 +29,7 @@ type straight struct{ stage, stages int }
 // the opposite direction, for the neighbour is at the opposite half of its turn.
 func (p straight) list(warmup, micros int, forwardOnly bool) []Action {
 	l := &list{acts: make([]Action, 0, 4*micros+2), room: make([]Transfer, 0, 4*micros)}
+	// Warmup: a forward for each stage that follows.
 	for m := range warmup {
 		p.takes(l, m)
 		l.exchange()
@@ -39,6 +40,7 @@ func (p straight) list(warmup, micros int, forwardOnly bool) []Action {
 	if forwardOnly {
 		return l.acts
 	}
+	// In turn: a forward and the backward of the oldest micro-batch under way.
 	if warmup < micros {
 		p.takes(l, warmup)
 		l.exchange()
@@ -56,6 +58,7 @@ func (p straight) list(warmup, micros int, forwardOnly bool) []Action {
 		p.givesBack(l, back)
 		l.exchange()
 	}
+	// The backwards that are left.
 	for m := micros - warmup; m < micros; m++ {
 		p.takesBack(l, m)
 		l.exchange()

@@ -86,9 +86,11 @@ func (p *splitting) counts() []int {
 		return nil
 	}
 	p.exclusions()
+	// A layout says it itself.
 	if p.Layout != "" {
 		return p.byLayout()
 	}
+	// Otherwise every stage has as many chunks.
 	chunks := p.chunks()
 	switch {
 	case chunks > 1 && p.Stages < 2:
@@ -177,6 +179,7 @@ func (p *splitting) uneven(chunks int) []int {
 		p.problem("--decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers need --pipeline-model-parallel-size of at least 2")
 		return nil
 	}
+	// What the fixed ends leave to the stages between.
 	left, between := p.Layers, p.Stages
 	for _, fixed := range []struct {
 		flag   string
@@ -202,6 +205,7 @@ func (p *splitting) uneven(chunks int) []int {
 	if len(p.problems) > 0 {
 		return nil
 	}
+	// Virtual stage v is chunk v / Stages of rank v % Stages; the ends' layers are shared by their chunks.
 	counts := make([]int, p.Stages*chunks)
 	for v := range counts {
 		switch stage := v % p.Stages; {

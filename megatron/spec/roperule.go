@@ -62,6 +62,7 @@ func (r *RopeRule) Text() string {
 }
 
 func (r *RopeRule) check(d int) error {
+	// Numbers of any rule.
 	for name, v := range map[string]*float64{"factor": r.Factor, "low_freq_factor": r.LowFreq, "high_freq_factor": r.HighFreq, "attention_factor": r.AttentionFactor,
 		"beta_fast": r.BetaFast, "beta_slow": r.BetaSlow, "alpha": r.Alpha, "partial_rotary_factor": r.Partial} {
 		if v != nil && !(*v > 0 && *v < 1e12) {
@@ -71,6 +72,7 @@ func (r *RopeRule) check(d int) error {
 	if r.Theta < 0 || math.IsInf(r.Theta, 0) || math.IsNaN(r.Theta) || r.OriginalMax < 0 {
 		return fmt.Errorf("rope_theta %v and original_max_position_embeddings %d must not be negative", r.Theta, r.OriginalMax)
 	}
+	// What each rule cannot do without.
 	missing := ""
 	need := func(is bool, name string) {
 		if !is && missing == "" {
@@ -133,6 +135,7 @@ func (r *RopeRule) Table(base float64, d, length, most int) RopeTable {
 	}
 	t := RopeTable{Factor: 1}
 	switch r.Type {
+	// A base that grows with the length beyond the trained one (NTK).
 	case RopeDynamic:
 		exponent := float64(d) / float64(d-2)
 		if r.Alpha != nil {
@@ -143,6 +146,7 @@ func (r *RopeRule) Table(base float64, d, length, most int) RopeTable {
 		t.Frequencies = plainFrequencies(base, d)
 	case RopeYarn:
 		t.Frequencies, t.Factor = r.yarn(base, d), r.yarnFactor()
+	// A list of divisors for short sequences and one for long.
 	case RopeLong:
 		t.Frequencies = plainFrequencies(base, d)
 		factors := r.ShortFactor

@@ -262,7 +262,9 @@ func (r *Rules) disk(s *Step) *Alert {
 			r.disks[folder] = &growth{}
 		}
 	}
+	// Time left, at the pace of this process.
 	left := time.Duration(float64(s.Time.Sub(r.began)) / float64(s.Iteration-r.before) * float64(s.TrainIters-s.Iteration))
+	// Each folder's free bytes over time; bytes a second by which they fall.
 	for _, folder := range r.Disks {
 		g := r.disks[folder]
 		if n := len(g.at); n > 0 && s.Time.Sub(g.at[n-1]) < diskEvery {
@@ -277,6 +279,7 @@ func (r *Rules) disk(s *Step) *Alert {
 		if rate == 0 {
 			continue
 		}
+		// Only what fills before the run ends is worth an alert, and not at every look.
 		until := time.Duration(min(float64(free)/rate, 1e9) * float64(time.Second))
 		if until > diskSoon || until > left || !r.fresh(FullDisk+folder, s.Iteration, max(recentSteps, s.TrainIters/50)) {
 			continue

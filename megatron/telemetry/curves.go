@@ -52,6 +52,7 @@ func Curves(s *Step, o CurveOptions) []Curve {
 }
 
 func (c *curves) training(s *Step, o CurveOptions) {
+	// Names and order are Megatron-LM's; both: over iterations and over samples.
 	c.both("learning-rate", s.NextLearningRate)
 	if s.SkippedSamples > 0 {
 		c.add("skipped-train-samples", float64(s.SkippedSamples))
@@ -69,6 +70,7 @@ func (c *curves) training(s *Step, o CurveOptions) {
 	if o.Ranks {
 		c.both("world-size", float64(s.Ranks))
 	}
+	// What a skipped step has no value of.
 	c.maybe("grad-norm", s.GradNorm)
 	c.maybe("grad-norm-mtp", s.MTPGradNorm)
 	c.maybe("num-zeros", s.NumZeros)

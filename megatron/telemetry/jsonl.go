@@ -145,7 +145,9 @@ type Trained struct {
 	RankMemoryBytes     []int64           `json:"rank_memory_bytes,omitempty"` // by rank; with each log line
 	BalancingLoss       map[string]Number `json:"balancing_loss,omitempty"`
 	Experts             []Balance         `json:"experts,omitempty"`
-	RankSeconds         []Number          `json:"rank_seconds,omitempty"`      // with log lines, as the next
+	RankSeconds         []Number          `json:"rank_seconds,omitempty"`     // with log lines, as the next
+	StragglerScores     []Number          `json:"straggler_scores,omitempty"` // by rank, against others
+	StragglerOwnScores  []Number          `json:"straggler_own_scores,omitempty"`
 	MemoryByPurpose     map[string]Number `json:"memory_by_purpose,omitempty"` // bytes, most held so far
 	PlannedByPurpose    map[string]Number `json:"planned_memory_by_purpose,omitempty"`
 	Alerts              []Alert           `json:"alerts,omitempty"`
@@ -184,8 +186,18 @@ func trained(s *Step) *Trained {
 		for _, seconds := range s.Line.Work.Ranks() {
 			t.RankSeconds = append(t.RankSeconds, Number(seconds))
 		}
+		if scores := s.Line.Scores; scores != nil {
+			t.StragglerScores, t.StragglerOwnScores = numbers(scores.Others), numbers(scores.Past)
+		}
 	}
 	return t
+}
+
+func numbers(list []float64) (all []Number) {
+	for _, v := range list {
+		all = append(all, Number(v))
+	}
+	return all
 }
 
 // values by name; nil where there are none.

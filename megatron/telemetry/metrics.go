@@ -27,6 +27,8 @@ type Metrics struct {
 	skipped  prometheus.Counter
 
 	preference *prometheus.GaugeVec
+	straggler  *prometheus.GaugeVec
+	slowest    *prometheus.GaugeVec
 	alerts     *prometheus.CounterVec
 }
 
@@ -59,12 +61,15 @@ func ServeMetrics(addr, version string) (*Metrics, error) {
 	m.preference = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "preference", Help: "rewards and log-probabilities of the latest rows of preference tuning, the share of pairs that are ranked right"}, []string{"name", "set"})
 	m.phase = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "phase_seconds", Help: "seconds of a phase in the latest step"}, []string{"phase"})
 	m.skipped = prometheus.NewCounter(prometheus.CounterOpts{Namespace: "monotron", Name: "skipped_iterations_total", Help: "steps skipped for overflow"})
+	m.straggler = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "straggler_score",
+		Help: "lowest score of a rank's own work at the latest log line: 1 is as fast as the fastest rank of its pipeline stage (against=others), or as it was itself (against=past)"}, []string{"against"})
+	m.slowest = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "straggler_rank", Help: "the rank that has that score"}, []string{"against"})
 	m.experts = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "experts",
 		Help: "of a layer of experts in the latest step: min, max and std of the experts' tokens as shares of an even part, how many got none, choices dropped, bytes from rank to rank"}, []string{"layer", "of"})
 	m.alerts = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "monotron", Name: "alerts_total", Help: "alerts by kind"}, []string{"kind"})
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "build_info", Help: "1; its labels say which program this is"}, []string{"version", "go"})
 	build.WithLabelValues(version, runtime.Version()).Set(1)
-	registry.MustRegister(m.loss, m.preference, m.phase, m.experts, m.skipped, m.alerts, build)
+	registry.MustRegister(m.loss, m.preference, m.phase, m.straggler, m.slowest, m.experts, m.skipped, m.alerts, build)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/health", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "ok\n") // who asked is gone, then
@@ -97,6 +102,7 @@ func (m *Metrics) Take(s *Step) error {
 }
 
 func (m *Metrics) training(s *Step) {
+	// One value of the run.
 	for name, value := range map[string]float64{
 		"iteration": float64(s.Iteration), "consumed_samples": float64(s.ConsumedSamples), "learning_rate": s.LearningRate,
 		"global_batch_size": float64(s.GlobalBatchSize), "loss_scale": s.LossScale, "step_seconds": s.Elapsed.Seconds(),
@@ -107,6 +113,7 @@ func (m *Metrics) training(s *Step) {
 	if s.GradNorm != nil {
 		m.gauges["grad_norm"].Set(*s.GradNorm)
 	}
+	// Values by phase, loss, layer and kind.
 	for phase, seconds := range phases(s) {
 		m.phase.WithLabelValues(phase).Set(float64(seconds))
 	}
@@ -116,6 +123,13 @@ func (m *Metrics) training(s *Step) {
 	for _, b := range balances(s) {
 		for of, value := range map[string]Number{"min": b.Least, "max": b.Most, "std": b.Spread, "starved": Number(len(b.Starved)), "dropped": b.Dropped, "bytes": b.Bytes} {
 			m.experts.WithLabelValues(strconv.Itoa(b.Layer), of).Set(float64(value))
+		}
+	}
+	if s.Line != nil && s.Line.Scores != nil {
+		for against, scores := range map[string][]float64{"others": s.Line.Scores.Others, "past": s.Line.Scores.Past} {
+			rank, score := lowest(scores)
+			m.straggler.WithLabelValues(against).Set(score)
+			m.slowest.WithLabelValues(against).Set(float64(rank))
 		}
 	}
 	for _, a := range s.Alerts {

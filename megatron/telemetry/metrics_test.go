@@ -26,7 +26,10 @@ func TestMetrics(t *testing.T) {
 	}
 	norm := 1.5
 	steps := Sinks{m}
-	if err := errors.Join(steps.Take(&Step{Iteration: 3, Losses: []Value{{"lm loss", 2.5}}, GradNorm: &norm, Update: time.Second / 4, Skipped: true}),
+	var scorer Scorer
+	scorer.Score([]float64{2, 1, 4, 4}, []int{0, 0, 1, 1})
+	line := &Interval{Scores: scorer.Score([]float64{2, 4, 4, 5}, []int{0, 0, 1, 1})}
+	if err := errors.Join(steps.Take(&Step{Iteration: 3, Line: line, Losses: []Value{{"lm loss", 2.5}}, GradNorm: &norm, Update: time.Second / 4, Skipped: true}),
 		steps.Take(&Step{Iteration: 3, Split: Validation, Losses: []Value{{"lm loss", 2.75}}})); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +43,8 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"monotron_iteration 3\n", `monotron_loss{name="lm loss",set="training"} 2.5`, `monotron_loss{name="lm loss",set="validation"} 2.75`,
-		"monotron_grad_norm 1.5\n", `monotron_phase_seconds{phase="optimizer"} 0.25`, "monotron_skipped_iterations_total 1\n", `version="v9"} 1`} {
+		"monotron_grad_norm 1.5\n", `monotron_phase_seconds{phase="optimizer"} 0.25`, "monotron_skipped_iterations_total 1\n",
+		`monotron_straggler_score{against="others"} 0.5`, `monotron_straggler_score{against="past"} 0.25`, `monotron_straggler_rank{against="past"} 1`, `version="v9"} 1`} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

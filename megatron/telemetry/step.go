@@ -79,6 +79,7 @@ type Interval struct {
 	Timers          TimerTable // of all ranks
 	RankMemory      []int64    // by rank: most device memory that was in use at once
 	Work            Work
+	Scores          *Scores // of the same; nil: there is one rank, or it is the first step
 	Purposes        []Value // bytes that this rank has held for each purpose at most,
 	PlannedPurposes []Value // and that it was planned to hold; nil: nobody planned
 	Stages          string  // what each pipeline stage did; "": nothing

@@ -35,3 +35,54 @@ func (w *Work) behind(rank int) (phase string, own, median float64) {
 	}
 	return phase, own, median
 }
+
+// Scores say how fast ranks do their own work: 1 is as fast as the fastest, 0.5 takes twice as
+// long.
+type Scores struct {
+	Others []float64 // by rank: against the fastest rank of the same kind
+	Past   []float64 // by rank: against the fastest that it was itself in this run
+}
+
+// Scorer makes Scores of what ranks do from one log line to the next.
+type Scorer struct{ best []float64 }
+
+// Score takes the seconds of ranks, and their kinds, whose ranks do the same; nil where there is
+// nothing to compare.
+func (s *Scorer) Score(seconds []float64, kinds []int) *Scores {
+	if len(seconds) < 2 {
+		return nil
+	}
+	if len(s.best) != len(seconds) {
+		s.best = slices.Clone(seconds)
+	}
+	fastest := map[int]float64{}
+	for rank, own := range seconds {
+		s.best[rank] = min(s.best[rank], own)
+		if least, known := fastest[kinds[rank]]; !known || own < least {
+			fastest[kinds[rank]] = own
+		}
+	}
+	out := &Scores{}
+	for rank, own := range seconds {
+		out.Others, out.Past = append(out.Others, ratio(fastest[kinds[rank]], own)), append(out.Past, ratio(s.best[rank], own))
+	}
+	return out
+}
+
+// ratio is least / own; a rank without any work is as fast as can be.
+func ratio(least, own float64) float64 {
+	if own <= 0 {
+		return 1
+	}
+	return least / own
+}
+
+// lowest is the rank with the lowest score.
+func lowest(scores []float64) (rank int, score float64) {
+	for r := range scores {
+		if scores[r] < scores[rank] {
+			rank = r
+		}
+	}
+	return rank, scores[rank]
+}

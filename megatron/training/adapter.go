@@ -81,7 +81,7 @@ func findAdapters(c *config.Run) error {
 // elsewhere, or has all of them on every rank after an update.
 func packsBase(c *config.Run) bool {
 	kept := c.Layout.Sharding == "" || c.Layout.Sharding == string(optimizer.NoShard) || c.Layout.Sharding == string(optimizer.OptimGradsParams)
-	return c.Adapter.Quantize == hf.NF4 && !c.Adapter.DoRA && kept && c.Optimizer.Kind != optimizer.Muon && c.OffloadFolder == "" && !c.OptimizerCPUOffload
+	return c.Adapter.Quantize == hf.NF4 && !c.Adapter.DoRA && kept && c.Optimizer.Indivisible() == "" && c.OffloadFolder == "" && !c.OptimizerCPUOffload
 }
 
 // checkRetrained refuses weights that are trained with an adapter where something asks for them as they were.

@@ -46,17 +46,21 @@ const (
 
 // state is what a checkpoint keeps beside the tensors.
 func (r *Run) state() (s native.State, err error) {
+	// Where the run is, and the settings it was started with.
 	s = native.State{Iteration: r.Engine.Iteration, ConsumedTrain: r.at.ConsumedTrain, ConsumedValid: r.at.ConsumedValid,
 		SkippedTrain: r.at.SkippedTrain, Seed: uint64(r.Config.Seed), Version: Version, Extra: map[string]json.RawMessage{}}
 	if s.Config, err = json.Marshal(kept(&r.Config)); err != nil {
 		return s, err
 	}
+	// State of the schedule and of the loss scale.
 	if s.Scheduler, err = json.Marshal(r.Engine.Scheduler.State()); err != nil {
 		return s, err
 	}
 	if s.Scaler, err = json.Marshal(r.Engine.Scaler.State()); err != nil {
 		return s, err
 	}
+	// Beside these, what only some runs have: the kernels that attention uses, the order of samples,
+	// the base of an adapter, the best loss, answers under way.
 	if r.Engine.Attention != "" {
 		if s.Extra[attentionKind], err = json.Marshal(r.Engine.Attention); err != nil {
 			return s, err

@@ -5,7 +5,7 @@
 // setup.go, rate.go (the course of the learning rate), loop.go, stop.go (reasons to stop, and
 // how ranks agree on them), then what the loop calls: data.go and order.go (micro-batches
 // from datasets), evaluate.go and samples.go, checkpoint.go (what is kept), save.go with
-// foreignsave.go, restore.go with foreign.go and upcycle.go (resuming), logger.go and
+// foreignsave.go, restore.go with foreign.go and upcycle.go (resuming), memorycheckpoint.go, logger.go and
 // record.go (the record of a step), nonfinite.go and replay.go (a step that is not finite:
 // where, and the same step again). hold.go checks that --save can be written and keeps other
 // runs out of it; rehearse.go is the dry run; pulse.go reports that a long step is in

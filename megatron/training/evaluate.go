@@ -52,6 +52,7 @@ type evaluated struct {
 // lossOf is the mean loss over global batches of a feed from the consumed samples on; cut
 // tells that a rank was asked to stop meanwhile.
 func (r *Run) lossOf(ctx context.Context, where string, f *Feed, consumed int64, iters, micros int) (e evaluated, cut bool, err error) {
+	// GRPO evaluates by sampling.
 	if r.sampler != nil {
 		if e, err = r.sampler.evaluate(ctx, r, f, consumed, iters, micros); errors.Is(err, errStopped) {
 			return e, true, nil
@@ -60,6 +61,7 @@ func (r *Run) lossOf(ctx context.Context, where string, f *Feed, consumed int64,
 		}
 		return e, false, err
 	}
+	// Sums over all batches of all ranks: loss, tokens, bytes.
 	var sum, tokens, bytes float64
 	if r.objective != nil {
 		if err := r.objective.beginEvaluation(r, f, consumed, iters, micros); err != nil {
@@ -94,6 +96,7 @@ func (r *Run) lossOf(ctx context.Context, where string, f *Feed, consumed int64,
 		}
 		consumed += int64(micros) * f.sampler.Advance()
 	}
+	// Means, and what the objective adds.
 	e.loss = sum / math.Max(1, tokens)
 	if e.accuracy, err = r.accuracy(tokens); err != nil {
 		return e, false, err

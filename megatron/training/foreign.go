@@ -188,6 +188,7 @@ func shapeFlags(m *spec.Model, seqLength int) map[string][]string {
 // ModelFlags says m on a command line.
 func ModelFlags(m *spec.Model) map[string][]string {
 	number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+	// Shape.
 	flags := map[string][]string{
 		"num-layers": {fmt.Sprint(m.NumLayers)}, "hidden-size": {fmt.Sprint(m.HiddenSize)}, "ffn-hidden-size": {fmt.Sprint(m.FFNHiddenSize)},
 		"num-attention-heads": {fmt.Sprint(m.NumAttentionHeads)}, "kv-channels": {fmt.Sprint(m.KVChannels)},
@@ -199,6 +200,7 @@ func ModelFlags(m *spec.Model) map[string][]string {
 			flags[name] = []string{"true"}
 		}
 	}
+	// Attention: groups and positions.
 	if m.NumQueryGroups != m.NumAttentionHeads {
 		on("group-query-attention", true)
 		flags["num-query-groups"] = []string{fmt.Sprint(m.NumQueryGroups)}
@@ -217,6 +219,7 @@ func ModelFlags(m *spec.Model) map[string][]string {
 			flags["rope-scaling-factor"] = []string{number(m.RopeScaling.Factor)}
 		}
 	}
+	// The MLP and biases.
 	for _, a := range activations.WithFlag() {
 		on(a.Row().Flag, m.Activation == a.String())
 	}
@@ -225,6 +228,7 @@ func ModelFlags(m *spec.Model) map[string][]string {
 	on("add-qkv-bias", m.QKVBias && !m.LinearBias)
 	on("disable-qkv-bias", m.LinearBias && !m.QKVBias)
 	on("qk-layernorm", m.QKNorm || m.Latent != nil && m.Latent.Norms)
+	// Kinds of layers.
 	if m.Latent != nil {
 		latentFlags(flags, m.Latent)
 	}
@@ -240,6 +244,7 @@ func ModelFlags(m *spec.Model) map[string][]string {
 	if m.MTP != nil {
 		mtpFlags(flags, m.MTP)
 	}
+	// Norms, embeddings, windows.
 	on("qk-layernorm-whole", m.QKNormWhole)
 	on("norm-after", m.NormAfter)
 	on("parallel-residual", m.ParallelResidual)
@@ -282,12 +287,14 @@ func partFlags(flags map[string][]string, m *spec.Model) {
 
 // expertFlags says layers of experts on a command line.
 func expertFlags(e *spec.Experts) map[string][]string {
+	// Which layers have experts.
 	layers := make([]string, len(e.Layers))
 	for i, on := range e.Layers {
 		layers[i] = map[bool]string{true: "1", false: "0"}[on]
 	}
 	flags := map[string][]string{"num-experts": {fmt.Sprint(e.Num)}, "moe-ffn-hidden-size": {fmt.Sprint(e.FFNHiddenSize)}, "moe-router-topk": {fmt.Sprint(e.TopK)},
 		"moe-router-score-function": {e.ScoreFunction}, "moe-layer-freq": {"[" + strings.Join(layers, ",") + "]"}}
+	// A number of 0 is the flag's default.
 	number := func(name string, v float64) {
 		if v != 0 {
 			flags[name] = []string{strconv.FormatFloat(v, 'g', -1, 64)}

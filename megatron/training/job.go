@@ -29,6 +29,10 @@ type Job struct {
 	Planned   map[int]Planned // of ranks of this process; nil: nobody planned
 	Asked     Asked
 
+	Segments []*os.File // in which this process's rank keeps memory checkpoints; nil: nobody holds any
+	Restarts int        // of the run before this start
+	Hosts    bool       // the ranks are on several
+
 	MemoryFree int64 // bytes that a rank may take, as the run begins; 0: not known
 
 	iters    int64 // to train in all
@@ -54,6 +58,7 @@ type Planned struct {
 // Prepare checks what needs no model: tokenizer, batch sizes, schedule, and that
 // --save can be written. Checkpoints to load from s3:// URLs are fetched.
 func Prepare(c config.Run, w Streams) (*Job, error) {
+	// What ends a start at once; then checkpoints that are elsewhere.
 	if c.KillSwitch != "" && exists(c.KillSwitch) {
 		return nil, exitcode.Errorf(exitcode.Again, "--kill-switch-path: %s exists, so the run does not start; remove the file first", c.KillSwitch)
 	}
@@ -63,6 +68,7 @@ func Prepare(c config.Run, w Streams) (*Job, error) {
 	resumeSaved(&c.Checkpoint)
 	j := &Job{Config: c}
 	var err error
+	// The tokenizer sizes the vocabulary, the files of --load may change the model.
 	if j.Tokenizer, err = tokenizer.FromConfig(c.Tokenizer); err != nil {
 		return nil, err
 	}
@@ -72,6 +78,7 @@ func Prepare(c config.Run, w Streams) (*Job, error) {
 	if err = Adapt(&j.Config); err != nil {
 		return nil, err
 	}
+	// Iterations, rates, injected faults.
 	iters, err := j.Config.Iterations()
 	if err != nil {
 		return nil, err
@@ -88,6 +95,10 @@ func Prepare(c config.Run, w Streams) (*Job, error) {
 			return nil, exitcode.Errorf(exitcode.Usage, "--inject %s:rank=%d: the ranks of this run are 0 to %d", f.Kind, f.Rank, world-1)
 		}
 	}
+	if err = checkJump(&j.Config, w.Notes); err != nil {
+		return nil, err
+	}
+	// Files that would fail later, when work is lost.
 	if err = errors.Join(probe("--save", c.Checkpoint.Save), probe("--save-on-load", c.Checkpoint.SaveOnLoad)); err != nil {
 		return nil, err
 	}
@@ -141,6 +152,7 @@ func (j *Job) watching() *ranks.Watch {
 	c := &j.Config.Watch
 	w := &ranks.Watch{Folder: c.Folder, Faults: j.faults, Note: j.console.note,
 		Settings: health.Settings{Limit: time.Duration(c.StallSeconds) * time.Second, Every: int64(max(1, j.Config.Log.Interval))}}
+	w.Factor, w.Learnt = c.TimeoutFactor, func(line string) { j.console.note("%s", line) }
 	if c.Stragglers {
 		w.Remark = func(line string) { j.console.note("%s", line) }
 	}

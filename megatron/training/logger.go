@@ -36,6 +36,7 @@ type logger struct {
 
 	rules  *telemetry.Rules // of the last rank; nil: another's
 	worked worked
+	scorer telemetry.Scorer
 }
 
 // stepLog is one iteration as the loop saw it.
@@ -73,6 +74,7 @@ func (l *logger) open() error {
 			l.notes.Warn("--log-jsonl: what the run is cannot be written: %v", err)
 		}
 	}
+	// In this order; a sink that fails later is reported and left out, training goes on.
 	for _, sink := range []struct {
 		wanted bool
 		name   string

@@ -15,6 +15,7 @@ import (
 // the exit code; nil is done.
 func (r *Run) Train(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, r.log.close(), r.prints.close(), r.Engine.Close()) }()
+	defer r.memory.Close()
 	defer r.saver.awaitTensors() // the device may be closed then
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -28,6 +29,7 @@ func (r *Run) Train(ctx context.Context) (err error) {
 
 // train is Train without what opens and closes.
 func (r *Run) train(ctx context.Context) error {
+	// Cases without a step.
 	if r.Config.SkipTrain {
 		return r.finalEvaluations(ctx)
 	}
@@ -39,6 +41,7 @@ func (r *Run) train(ctx context.Context) error {
 	} else if stop {
 		return r.stoppedEarly(ctx)
 	}
+	// What a checkpoint asks for before the first step: saved again, evaluated, evaluations made up for.
 	if err := r.saveLoaded(ctx); err != nil {
 		return err
 	}
@@ -54,6 +57,7 @@ func (r *Run) train(ctx context.Context) error {
 	if r.exhausted() {
 		r.log.note("nothing to train: %d evaluations brought no loss below that of iteration %d (--early-stopping-patience)", r.best.Worse, r.best.Iteration)
 	}
+	// Every step's collectives carry each rank's vote: whether it was asked to stop.
 	r.Engine.Vote = func() float64 { return float64(r.seen(ctx)) }
 	for r.Engine.Iteration < r.iters && !r.exhausted() {
 		if err := r.iterate(ctx); errors.Is(err, errStopped) {
@@ -62,6 +66,9 @@ func (r *Run) train(ctx context.Context) error {
 			return err
 		}
 		if stop, err := r.afterStep(ctx); stop || err != nil {
+			return err
+		}
+		if err := r.memorySaves(); err != nil {
 			return err
 		}
 	}
@@ -94,6 +101,7 @@ func (r *Run) iterate(ctx context.Context) error {
 	r.pulse.begin(r.Engine.Iteration + 1)
 	defer r.pulse.end()
 	r.rank.Enter(health.Data, r.Engine.Iteration+1)
+	// The batch of this step, from the consumed samples on.
 	size, err := r.batches.At(int(r.at.ConsumedTrain))
 	if err != nil {
 		return err
@@ -104,12 +112,14 @@ func (r *Run) iterate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// The consumed samples advance before the step, so that what it logs includes them.
 	r.pulse.expect(size.Micros, len(r.Engine.Stages))
 	began := r.at
 	before := began.ConsumedTrain
 	r.at.ConsumedTrain += int64(size.Running)
 	r.at.SkippedTrain += int64(size.Global - size.Running)
 	step := stepLog{started: start, data: time.Since(start), batch: size}
+	// --iterations-to-skip: the samples are consumed and nothing is learned.
 	if r.skips(r.Engine.Iteration + 1) {
 		r.Engine.Iteration++
 		return nil
@@ -118,6 +128,7 @@ func (r *Run) iterate(ctx context.Context) error {
 		r.at = began
 		return err
 	}
+	// The step; fingerprints end with it, also where it is not finite.
 	step.result, err = r.Engine.StepSeen(batch, r.prints.watch(r, batch, r.exchanges()))
 	if nonFinite := new(engine.NonFinite); err == nil || errors.As(err, &nonFinite) {
 		err = errors.Join(r.prints.end(r), err)

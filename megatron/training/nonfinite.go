@@ -152,6 +152,7 @@ const spotBytes = 1024
 
 // shareSpots gives every rank what all have found.
 func (r *Run) shareSpots(mine *spot) ([]spot, error) {
+	// Every rank's spot in as many bytes, as JSON with zeros behind it.
 	if len(mine.Samples) > 32 {
 		mine.Samples = mine.Samples[:32]
 	}
@@ -160,6 +161,7 @@ func (r *Run) shareSpots(mine *spot) ([]spot, error) {
 		return nil, exitcode.Errorf(exitcode.Internal, "%d bytes for a spot: %w", len(text), err)
 	}
 	size := r.rank.World().Size()
+	// An all-gather of I32 [spotBytes/4].
 	in := r.device.Arena.Zeroed(device.Workspace, device.I32, spotBytes/4)
 	out := r.device.Arena.Zeroed(device.Workspace, device.I32, int64(size)*spotBytes/4)
 	defer r.device.Arena.Free(in)
@@ -228,15 +230,18 @@ func (r *Run) dump(ctx context.Context, batch []*engine.Micro, consumed int64) (
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return "", exitcode.With(exitcode.IO, err)
 	}
+	// The state is that before the step, whose samples are not consumed.
 	state, err := r.state()
 	if err != nil {
 		return "", err
 	}
 	state.ConsumedTrain = consumed
+	// All ranks write their parts of one checkpoint.
 	options := native.SaveOptions{Rank: r.rank.Number, World: r.rank.World().Size(), Meet: r.rank.World().Barrier, Tag: r.rank.RunName}
 	if _, err := native.Save(context.WithoutCancel(ctx), folder, state, r.stored(), r.device, options); err != nil {
 		return "", err
 	}
+	// One rank of each data-parallel group keeps the samples.
 	if r.rank.Place.TP == 0 && r.rank.Place.PP == 0 && r.rank.Place.CP == 0 {
 		text, err := json.Marshal(recorded{step, consumed, batch})
 		if err != nil {

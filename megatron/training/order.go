@@ -40,10 +40,12 @@ func (r *Run) continueOrder(s native.State) {
 // orderOf is the order a checkpoint says it has: since it was resumed under
 // another layout, or that of the settings it was saved with, ours or Megatron's.
 func orderOf(s native.State) (order sampleOrder, ok bool) {
+	// An order of its own, since the run was resumed.
 	valid := func() bool { return order.Train.MicroBatch > 0 && order.Train.DP > 0 }
 	if json.Unmarshal(s.Extra[checkpoint.ExtraOrder], &order) == nil && valid() {
 		return order, true
 	}
+	// Megatron's arguments; a checkpoint of ours in that format has the order as text.
 	var args struct {
 		Loader     string `json:"dataloader_type"`
 		Text       string `json:"sample_order"`
@@ -60,6 +62,7 @@ func orderOf(s native.State) (order sampleOrder, ok bool) {
 			return order, true
 		}
 	}
+	// The settings of the run that saved it.
 	var before config.Run
 	if json.Unmarshal(s.Config, &before) != nil || !cyclic(&before) {
 		return order, false

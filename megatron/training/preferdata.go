@@ -12,6 +12,7 @@ import (
 
 // preferenceData opens the rows of --finetune-data and --finetune-eval-data.
 func preferenceData(c *config.Run, tok tokenizer.Tokenizer, s sft.Config) (sets [3]dataset.Dataset, err error) {
+	// A file is read as a whole and its rows are reported.
 	open := func(flag, path string) (*sft.Preferences, error) {
 		set, err := sft.NewPreferences(path, tok, s)
 		if err == nil && c.Data.Notice != nil {
@@ -26,6 +27,7 @@ func preferenceData(c *config.Run, tok tokenizer.Tokenizer, s sft.Config) (sets 
 	if err != nil {
 		return sets, err
 	}
+	// Training goes over the rows again and again, evaluation once.
 	sets[dataset.Train] = sft.Epochs(train, s)
 	if text := unbalanced(train, &c.Tuning.Preference.Options); text != "" && c.Data.Notice != nil {
 		c.Data.Notice(text)

@@ -10,6 +10,7 @@ import (
 // loadQuantized takes the weights that a new adapter is on, those of linear layers rounded as
 // --quantize-base says. What the run saves has the rounded values: it goes on from there as it is.
 func (r *Run) loadQuantized(dir string, step int64, finetune bool) error {
+	// The checkpoint, in whatever format it is.
 	format := foreign(dir, step)
 	if format == "" {
 		format = checkpoint.Native
@@ -24,6 +25,7 @@ func (r *Run) loadQuantized(dir string, step int64, finetune bool) error {
 			return err
 		}
 	}
+	// Weights of linear layers are rounded as they are read.
 	base, err := hf.Quantized(src, r.Config.Adapter.Quantize, r.Config.Adapter.DoubleQuant)
 	if err != nil {
 		return err

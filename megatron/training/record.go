@@ -19,20 +19,24 @@ func (l *logger) progress(r *Run) *telemetry.Step {
 
 // record is what one iteration tells.
 func (l *logger) record(r *Run, done stepLog) (*telemetry.Step, error) {
+	// Losses.
 	took := time.Since(done.started)
 	s, result := l.progress(r), &done.result
 	s.Losses = []telemetry.Value{{Name: "lm loss", Value: result.Loss}}
 	for i, loss := range result.Ahead {
 		s.Losses = append(s.Losses, telemetry.Value{Name: fmt.Sprintf("mtp_%d loss", i+1), Value: loss})
 	}
+	// Samples, rates, and the rates of the next step, which Megatron's curves show.
 	s.SkippedSamples, s.GlobalBatchSize = r.at.SkippedTrain, done.batch.Global
 	s.Samples, s.Tokens = done.batch.Running, done.batch.Running*l.sampleTokens()
 	s.LearningRate, s.WeightDecay, s.LossScale, s.Skipped = result.LR, result.Decay, result.Scale, result.Update.Skipped
 	s.NextLearningRate, s.NextLossScale = r.Engine.Scheduler.LR(), r.Engine.Scaler.Scale()
+	// Times, ranks, memory.
 	s.Elapsed, s.Data, s.Forward, s.Backward, s.Update = took, done.data, result.Forward, result.Backward, result.UpdateFor
 	s.Ranks, s.FLOPs, s.Memory = l.rank.Sizes.World(), l.flops(done), memoryOf(r.device)
 	s.Memory.Planned = r.Planned[l.rank.Number].Most
 	s.Peak = r.peak.believed() / r.sharers()
+	// What only some runs have.
 	s.MoE, s.MoELayers = l.mixtures(result.Mixtures, s.Tokens)
 	if !s.Skipped {
 		s.GradNorm = &result.Update.GradNorm
@@ -151,6 +155,11 @@ func (l *logger) timing(r *Run, i *telemetry.Interval) error {
 	for _, p := range stepPhases {
 		i.Work.Phases = append(i.Work.Phases, p.String())
 	}
+	kinds := make([]int, len(i.Work.Seconds))
+	for rank := range kinds {
+		kinds[rank] = l.rank.Sizes.At(rank).PP
+	}
+	i.Scores = l.scorer.Score(i.Work.Ranks(), kinds)
 	return nil
 }
 

@@ -25,9 +25,11 @@ func (r *Run) beginPreference() error {
 	}
 	r.prefer = newPreferring(t)
 	r.setObjective(r.prefer)
+	// A loss without a reference, or a dry run, needs no more.
 	if !loss.Reference || r.device.Counts() {
 		return nil
 	}
+	// A resumed run has its reference in the checkpoint's folder, for the same rows.
 	dir, err := r.resumesFrom()
 	if err != nil {
 		return err
@@ -41,6 +43,7 @@ func (r *Run) beginPreference() error {
 			return exitcode.Errorf(exitcode.NoInput, "%s: the log-probabilities of the reference are not there, or of other rows; name the model that the tuning started from by --ref-load", filepath.Join(dir, referenceFile))
 		}
 	}
+	// Without --ref-load the reference is the model before it is tuned, or the base with the adapter off.
 	if t.Preference.Reference == "" {
 		return nil
 	}

@@ -50,26 +50,30 @@ func Rehearsal(c config.Run, micros int) (*Job, error) {
 }
 
 // Rehearse sets a rank up and takes its first steps, and an evaluation where the run has
-// any; look is shown them.
-func (j *Job) Rehearse(rank *ranks.Rank, steps int, look engine.Look) (err error) {
+// any; look is shown them. shard is what each of the rank's memory checkpoints takes in the memory of a
+// host; 0: there are none.
+func (j *Job) Rehearse(rank *ranks.Rank, steps int, look engine.Look) (shard int64, err error) {
 	defer device.CatchOutOfMemory(&err)
 	r, err := j.Start(rank)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { err = errors.Join(err, r.log.close(), r.Engine.Close()) }()
 	r.Engine.Look = look
 	ctx := context.Background()
 	for range steps {
 		if err := r.iterate(ctx); err != nil {
-			return err
+			return 0, err
 		}
 	}
+	if r.memory != nil {
+		shard = r.memory.Shard()
+	}
 	if err := r.evaluateNow(ctx); err != nil || r.device.Counts() {
-		return err
+		return shard, err
 	}
 	_ = r.Engine.Weights() // waits for what peers still send
-	return nil
+	return shard, nil
 }
 
 // blank is data whose samples are all the same: nobody looks at them.

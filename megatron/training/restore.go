@@ -32,6 +32,9 @@ func (r *Run) restore() error {
 	if r.saver.remote, err = r.openRemote(); err != nil {
 		return err
 	}
+	if done, err := r.restoreMemory(); done || err != nil {
+		return err
+	}
 	dir, finetune, err := r.source()
 	if err != nil {
 		return err
@@ -232,7 +235,7 @@ func (r *Run) sameLeaves(state native.State) error {
 
 // optimizerState is the parameter whose main parameter or moment a checkpoint's tensor is.
 func optimizerState(name string) (param string, is bool) {
-	for _, kind := range []string{optimizer.StoredMain, optimizer.StoredExpM, optimizer.StoredExpV} {
+	for _, kind := range optimizer.StoredStates {
 		if param, is = strings.CutPrefix(name, kind); is {
 			return param, true
 		}
@@ -400,7 +403,7 @@ func (r *Run) creditOthers(report *native.Report) {
 		return
 	}
 	var kinds []string
-	for _, kind := range []string{optimizer.StoredModel, optimizer.StoredMain, optimizer.StoredExpM, optimizer.StoredExpV} {
+	for _, kind := range append([]string{optimizer.StoredModel}, optimizer.StoredStates...) {
 		if slices.ContainsFunc(report.Restored, func(name string) bool { return strings.HasPrefix(name, kind) }) {
 			kinds = append(kinds, kind)
 		}

@@ -5,6 +5,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/checkpoint/memory"
 	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/mpu/ranks"
@@ -24,6 +25,7 @@ type Run struct {
 	order      sampleOrder
 	log        *logger
 	saver      *saver
+	memory     *memory.Store // nil: no checkpoints are kept in memory
 	votes      device.Tensor // i64 [1]
 	killLooked time.Time     // when --kill-switch-path was last looked for
 	voted      *float64      // what the ranks have seen, summed, as of the step before; nil: none, or something else came between

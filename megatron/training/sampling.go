@@ -52,6 +52,7 @@ func (r *Run) beginSampling() error {
 	if !t.Samples() {
 		return nil
 	}
+	// The rewards, in the order in which they are logged.
 	s := &sampling{options: t.Policy.Options}
 	if t.Policy.Exact {
 		s.rewards = append(s.rewards, policy.Exact{})
@@ -71,6 +72,7 @@ func (r *Run) beginSampling() error {
 	if r.device.Counts() {
 		return nil
 	}
+	// An answer ends at either of these tokens.
 	settings, err := TuningConfig(&r.Config, r.Tokenizer)
 	for _, id := range []int32{settings.EOSID, settings.EndID} {
 		if id >= 0 && !slices.Contains(s.ends, id) {

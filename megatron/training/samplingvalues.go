@@ -63,6 +63,7 @@ func (t *sampledTally) values(o *policy.Options) (list []telemetry.Value) {
 // values are those of the answers themselves.
 func (a *answers) values(rewards []policy.Reward) (list []telemetry.Value) {
 	add := func(name string, value float64) { list = append(list, telemetry.Value{Name: name, Value: value}) }
+	// Names are TRL's.
 	sums := a.sums()
 	add("reward", mean(sums))
 	add("reward_std", policy.Deviation(sums))
@@ -71,6 +72,7 @@ func (a *answers) values(rewards []policy.Reward) (list []telemetry.Value) {
 		add("rewards/"+r.Name()+"/mean", mean(a.Rewards[i]))
 		add("rewards/"+r.Name()+"/std", policy.Deviation(a.Rewards[i]))
 	}
+	// Lengths of all answers, and of those that ended by themselves.
 	var all, ended []float64
 	for i, ids := range a.IDs {
 		all = append(all, float64(len(ids)))

@@ -70,6 +70,7 @@ func tokenOf(tok tokenizer.Tokenizer, text string, otherwise int32) int32 {
 
 // tuningData opens the rows of --finetune-data and --finetune-eval-data.
 func tuningData(c *config.Run, tok tokenizer.Tokenizer) (sets [3]dataset.Dataset, err error) {
+	// Rows of the kind that the tuning learns from.
 	s, err := TuningConfig(c, tok)
 	if err != nil {
 		return sets, err
@@ -80,6 +81,7 @@ func tuningData(c *config.Run, tok tokenizer.Tokenizer) (sets [3]dataset.Dataset
 	if c.Tuning.Samples() {
 		return promptData(c, tok, s)
 	}
+	// Documents with labels; training goes over them again and again.
 	train, err := sft.New(c.Tuning.Data, tok, s)
 	if err != nil {
 		return sets, fmt.Errorf("--finetune-data: %w", err)

@@ -11,12 +11,14 @@ import (
 // upcycle starts the run's mixture of experts from a dense checkpoint, at iteration 0
 // (--moe-use-upcycling). It is for the first run alone: what that has saved is a mixture.
 func (r *Run) upcycle(dir string, step int64) error {
+	// A run that has saved goes on from what it saved.
 	c := &r.Config.Checkpoint
 	if c.Save != "" {
 		if _, err := native.Latest(c.Save); err == nil || foreign(c.Save, -1) != "" {
 			return exitcode.Errorf(exitcode.Usage, "--save %s already has a checkpoint, and --moe-use-upcycling is for the first run only; to continue leave it out and give --load %s", c.Save, c.Save)
 		}
 	}
+	// The dense checkpoint, in whatever format it is.
 	format := foreign(dir, step)
 	if format == "" {
 		format = checkpoint.Native
@@ -26,6 +28,7 @@ func (r *Run) upcycle(dir string, step int64) error {
 		return err
 	}
 	defer src.Close()
+	// Its MLPs become experts, in the type of the run.
 	m := &r.Config.Model
 	dense := checkpoint.Cast(checkpoint.WeightsOnly(src), func(checkpoint.Tensor) string { return storedType(r.Config.Precision) })
 	mixture, err := checkpoint.Upcycle(dense, m, func(name string, out []float32) { mpu.Normals(uint64(r.Config.Seed), name, out, m.InitStd) })

@@ -25,6 +25,7 @@ type Beat struct {
 	Groups  []Count         `json:"g,omitempty"`
 	Own     [Phases]float64 `json:"o"` // seconds in each phase until this step, of its device, less waiting for others
 	Steps   int64           `json:"n"` // begun
+	Longest [Phases]float64 `json:"l"` // seconds that the rank has been in each phase at once, of those that are over
 }
 
 // Count is how far a rank is in one of its groups.
@@ -65,7 +66,7 @@ func (r *Recorder) Beat() *Beat {
 	h, now := r.page.head, time.Now()
 	d := r.hold()
 	b := &Beat{Phase: Phase(h.Phase), Step: h.Step, Since: now.Sub(r.began).Milliseconds(), Calls: h.Written, Ended: h.Ended, Marks: d.progress.Passed, Outside: r.outside,
-		Own: r.account.whole, Steps: r.account.steps, Held: d.since(r.before)}
+		Own: r.account.whole, Steps: r.account.steps, Longest: r.longest, Held: d.since(r.before)}
 	r.before = d
 	switch {
 	case h.Waiting > 0:

@@ -67,6 +67,7 @@ func sited(c *Call) string {
 // firstApart finds the first collective of a group on which its ranks differ, and who
 // is alone there.
 func firstApart(calls map[int][]Call, name, group string, end int64, sign signer) (rank int, why string) {
+	// What each rank called, by number.
 	seqs := map[int64]said{}
 	for rank, list := range calls {
 		for i := range list {
@@ -78,6 +79,8 @@ func firstApart(calls map[int][]Call, name, group string, end int64, sign signer
 			}
 		}
 	}
+	// The first number on which ranks differ. The odd side is the one with fewer ranks; where both
+	// are equal, the one that differs in other groups too, then the one that differs from its past.
 	for seq := range end + 1 {
 		one, other := parties(seqs[seq])
 		if one == "" {

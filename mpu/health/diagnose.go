@@ -83,6 +83,7 @@ func newStill(f *frozen) *still {
 		group string
 		seq   int64
 	}
+	// A stop for each collective that ranks wait in, with those who are absent; an exchange is one for each rank.
 	known := map[collective]int{}
 	for rank := range s.ranks {
 		s.at[rank] = -1
@@ -102,6 +103,7 @@ func newStill(f *frozen) *still {
 		s.at[rank] = id
 		s.stops[id].waiting = append(s.stops[id].waiting, rank)
 	}
+	// For each rank the stops that wait for it.
 	for id, stop := range s.stops {
 		for _, rank := range stop.lacks {
 			s.missed[rank] = append(s.missed[rank], id)
@@ -409,6 +411,7 @@ func (s *still) verdict(kind failure.Kind, rank int) *failure.Verdict {
 
 // describe adds what is known of the ranks to a verdict.
 func describe(v *failure.Verdict, ranks []view) {
+	// Where every rank stands, by its last heartbeat.
 	v.Ranks = nil
 	for rank := range ranks {
 		state := &ranks[rank]
@@ -421,6 +424,7 @@ func describe(v *failure.Verdict, ranks []view) {
 		}
 		v.Ranks = append(v.Ranks, failure.Standing{Rank: rank, At: at})
 	}
+	// The rank to blame: its phase, host, stack and last call.
 	if v.Rank < 0 || v.Rank >= len(ranks) {
 		return
 	}

@@ -31,6 +31,6 @@
 // its time goes to), group.go (how collectives get there), behind.go (what a device does behind
 // the host's back), flight.go (the same as a file), beat.go and message.go (what is
 // told), numbers.go (lists of ranks in short), beater.go (by whom), busy.go (whether a process works), watcher.go (who hears),
-// diagnose.go (from beats to a verdict), blame.go (who differs), straggler.go (who is slow),
+// diagnose.go (from beats to a verdict), blame.go (who differs), straggler.go, timeouts.go (who is slow),
 // postmortem.go, folder.go.
 package health

@@ -14,6 +14,7 @@ func Fresh(folder string) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return exitcode.Errorf(exitcode.IO, "--run-folder %s: %w", folder, err)
 	}
+	// What an earlier run left: verdict, flight recorders, dumped tensors.
 	var left []string
 	for _, pattern := range []string{"verdict.json", "flight_*.bin", "nonfinite_*"} {
 		found, err := filepath.Glob(filepath.Join(folder, pattern))
@@ -25,6 +26,7 @@ func Fresh(folder string) error {
 	if len(left) == 0 {
 		return nil
 	}
+	// The first free number; another process may take one at the same moment.
 	for n := 1; ; n++ {
 		old := filepath.Join(folder, "before_"+itoa(n))
 		err := os.Mkdir(old, 0o700)

@@ -194,6 +194,7 @@ type traced struct {
 // Trace writes all calls as a Chrome trace: a process a rank, a row a group. A call
 // that never ended lasts to the end of the trace.
 func Trace(w io.Writer, flights []*Flight) error {
+	// The time that the trace covers.
 	from, to := int64(1<<62), int64(0)
 	for _, f := range flights {
 		for _, c := range f.Calls {
@@ -203,6 +204,7 @@ func Trace(w io.Writer, flights []*Flight) error {
 	if _, err := io.WriteString(w, "[\n"); err != nil {
 		return err
 	}
+	// One object a call.
 	separator := ""
 	for _, f := range flights {
 		for i := range f.Calls {

@@ -20,7 +20,8 @@ type Recorder struct {
 	began    time.Time // of the phase, on the host
 	slept    time.Time // since when it waits, on the host
 	account  account
-	thread   string // "goroutine 7 [": how stacks name the rank's own
+	longest  [Phases]float64 // seconds in a phase at once
+	thread   string          // "goroutine 7 [": how stacks name the rank's own
 	trouble  func(Phase, int64)
 	meddler  Meddler
 	outside  int64 // Beat.Outside
@@ -91,8 +92,11 @@ func (r *Recorder) Enter(p Phase, step int64) {
 	}
 	r.at(func(a *account, at time.Time) { a.enter(p, step, at) })
 	r.mu.Lock()
-	r.began = time.Now()
-	h := r.page.head
+	h, now := r.page.head, time.Now()
+	if before := Phase(h.Phase); before < Phases {
+		r.longest[before] = max(r.longest[before], now.Sub(r.began).Seconds())
+	}
+	r.began = now
 	h.Phase, h.Step, h.PhaseStart = uint32(p), step, r.began.UnixNano()
 	r.mu.Unlock()
 	if r.trouble != nil {

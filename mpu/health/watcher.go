@@ -19,8 +19,9 @@ type Watcher struct {
 	ranks   []view
 	groups  map[string][]int // members by key: one list a group, however many ranks name it
 	verdict *failure.Verdict
-	marked  []Beat        // where the last remark on slow ranks was
-	told    chan struct{} // a report has come
+	limited [Phases]time.Duration // the time-outs that were told last
+	marked  []Beat                // where the last remark on slow ranks was
+	told    chan struct{}         // a report has come
 	quit    chan struct{}
 	idle    sync.WaitGroup
 	closing sync.Once
@@ -31,6 +32,8 @@ type Settings struct {
 	Limit  time.Duration // without anybody doing anything, until that is a stall; 0: that is no stall
 	Remark func(string)  // takes a line on the slowest rank of each phase; nil: none
 	Every  int64         // steps between those
+	Factor float64       // of the longest stay in a phase, until a longer one ends the run; 0: none does
+	Learnt func(string)  // takes a line on those time-outs; nil: none
 }
 
 const (
@@ -133,16 +136,22 @@ func (w *Watcher) watch() {
 		}
 		last = now
 		w.mu.Lock()
-		frozen, line := w.frozen(now), w.stragglers()
+		limits := w.limits()
+		frozen, line, learnt, late := w.frozen(now), w.stragglers(), w.learnt(limits), w.outlasting(limits, now)
 		w.mu.Unlock()
 		if line != "" {
 			w.settings.Remark(line)
 		}
-		if frozen == nil {
-			continue
+		if learnt != "" && w.settings.Learnt != nil {
+			w.settings.Learnt(learnt)
 		}
-		if v := frozen.diagnose(); v != nil {
-			w.judge(v)
+		if frozen != nil {
+			if v := frozen.diagnose(); v != nil {
+				late = v // it says more
+			}
+		}
+		if late != nil {
+			w.judge(late)
 			return
 		}
 	}

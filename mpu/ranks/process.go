@@ -89,6 +89,7 @@ func (p *member) run() (err error) {
 	if n := p.Sizes.World(); n != p.process.Size() {
 		return exitcode.Errorf(exitcode.Usage, "the layout has %d ranks, the launcher started %d", n, p.process.Size())
 	}
+	// The device, and who watches the rank: recorder, heartbeats, injected faults.
 	d, err := p.Open()
 	if err != nil {
 		return err
@@ -103,6 +104,7 @@ func (p *member) run() (err error) {
 	p.recorder.On(d)
 	p.beat()
 	injector := inject.On(p.recorder, p.Watch.Faults, false, func() bool { return false })
+	// NCCL's settings stand before it is loaded.
 	if p.Pinned {
 		if err := nccl.Pin(); err != nil {
 			return err
@@ -113,6 +115,7 @@ func (p *member) run() (err error) {
 			return err
 		}
 	}
+	// What carries collectives; it ends after the rank's work, and says whether that was complete.
 	carrier, err := nccl.Carry(p.process, p.process.Rank(), p.all(), d, p.NCCL, p.Timeout)
 	if err != nil {
 		return err
@@ -122,6 +125,7 @@ func (p *member) run() (err error) {
 			err = ended
 		}
 	}()
+	// The rank's groups, then its work.
 	r, err := p.join(carrier, d)
 	if err != nil {
 		return err

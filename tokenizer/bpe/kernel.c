@@ -226,6 +226,7 @@ target static inline uint32_t least(__m256i v) {
 target static inline __attribute__((always_inline)) int merge_in(const mt_bpe_model *m, const uint8_t *piece, int n, int words, int32_t *dst) {
 	uint32_t ids[long_bytes + 1], start[long_bytes + 1];
 	int8_t next[long_bytes + 2], before[long_bytes + 2];
+	// Parts as a list, pairs as rank and place in one number; lanes without a pair have the largest.
 	for (int i = 0; i < 8 * words; i++) start[i] = (uint32_t)unmerged;
 	for (int i = 0; i < n; i++) {
 		ids[i] = (uint32_t)m->bytes[piece[i]];
@@ -236,6 +237,7 @@ target static inline __attribute__((always_inline)) int merge_in(const mt_bpe_mo
 	__m256i order[4], lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
 	for (int w = 0; w < words; w++) order[w] = _mm256_loadu_si256((const void *)(start + 8 * w));
 	int left = n;
+	// The lowest, leftmost among equals; its two neighbours are looked up again.
 	for (;; left--) {
 		__m256i all = order[0];
 		for (int w = 1; w < words; w++) all = _mm256_min_epu32(all, order[w]);
@@ -247,6 +249,7 @@ target static inline __attribute__((always_inline)) int merge_in(const mt_bpe_mo
 		before[after] = (int8_t)at;
 		uint32_t here = after < n ? ordered(find(m, pair_of(id, ids[after])), at) : (uint32_t)unmerged;
 		uint32_t there = prior >= 0 ? ordered(find(m, pair_of(ids[prior], id)), prior) : (uint32_t)unmerged;
+		// Its lane and the one before get their new pairs; the lane that has gone gets none.
 		for (int w = 0; w < words; w++) {
 			__m256i i = _mm256_add_epi32(lane, _mm256_set1_epi32(8 * w));
 			order[w] = _mm256_or_si256(order[w], _mm256_cmpeq_epi32(i, _mm256_set1_epi32(gone)));

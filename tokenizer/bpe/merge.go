@@ -88,9 +88,11 @@ func (m *Merges) Merge(dst []int32, parts []Part) []int32 {
 	if len(parts) > longPiece {
 		return m.mergeLong(dst, parts)
 	}
+	// The rank of each neighbouring pair.
 	for i := range parts[:len(parts)-1] {
 		parts[i].rank, parts[i].into = m.Find(parts[i].ID, parts[i+1].ID)
 	}
+	// The best pair becomes one part; its two new pairs are ranked.
 	for n := len(parts); n > 1; n-- {
 		best, rank := -1, unmerged
 		for i := range parts[:n-1] {
@@ -139,6 +141,7 @@ func (m *Merges) mergeLong(dst []int32, parts []Part) []int32 {
 		*queue = heap
 		queues.Put(queue)
 	}()
+	// A pair is offered with the ids that it has now: when it comes up and they have changed, it is stale.
 	offer := func(at int32) {
 		next := parts[at].next
 		if next < 0 {
@@ -148,6 +151,7 @@ func (m *Merges) mergeLong(dst []int32, parts []Part) []int32 {
 			heap = push(heap, candidate{rank, at, parts[at].ID, parts[next].ID})
 		}
 	}
+	// The list, and every pair of it.
 	for i := range parts {
 		parts[i].prev, parts[i].next = int32(i-1), int32(i+1)
 	}
@@ -155,6 +159,7 @@ func (m *Merges) mergeLong(dst []int32, parts []Part) []int32 {
 	for i := range parts {
 		offer(int32(i))
 	}
+	// The best pair becomes one part; its two new pairs are offered.
 	for len(heap) > 0 {
 		var c candidate
 		c, heap = pop(heap)

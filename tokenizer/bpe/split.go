@@ -21,6 +21,7 @@ func (s *splitter) nextGPT4(text []byte, i int) int {
 			return i + 1 + n
 		}
 	}
+	// Letters, with a character before them and, in newer patterns, a contraction behind.
 	c, n := s.at(text, i)
 	if end := s.word(text, i, c, n); end > 0 {
 		if s.contractions == appended && end < len(text) && text[end] == '\'' {
@@ -30,6 +31,7 @@ func (s *splitter) nextGPT4(text []byte, i int) int {
 		}
 		return end
 	}
+	// Numbers and marks; marks may have a blank before them.
 	switch c & kindMask {
 	case number:
 		return s.number(text, i+n)

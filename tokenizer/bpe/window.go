@@ -33,6 +33,7 @@ const (
 func starts(text []byte) uint64 {
 	_ = text[window-1]
 	var letters, numbers, blanks, whites, apostrophes, high uint64
+	// A bit a byte for each class, eight bytes at a time: comparisons in all lanes, whose top bits are gathered.
 	for i := 0; i < window; i += 8 {
 		x := binary.LittleEndian.Uint64(text[i:])
 		v := x & lows
@@ -49,15 +50,18 @@ func starts(text []byte) uint64 {
 		apostrophes |= apostrophe >> 7 * gather >> 56 << i
 		high |= x & tops
 	}
+	// Bytes beyond ASCII end the trust two before them.
 	last := trusted
 	if high != 0 {
 		if last = min(last, ascii(text)-2); last < 0 {
 			return 1
 		}
 	}
+	// A piece starts where a class begins; one blank belongs to what follows it; the last of several whites stands alone.
 	others := ^(letters | numbers | whites)
 	words := letters&^(letters<<1) | numbers&^(numbers<<1) | others&^(others<<1)
 	s := words&^(blanks<<1) | whites&^(whites<<1) | whites&^(whites>>1) | 1
+	// A contraction is one piece.
 	for a := s & apostrophes; a != 0; a &= a - 1 {
 		at := bits.TrailingZeros64(a)
 		if n := contraction(text[at+1:]); n > 0 {

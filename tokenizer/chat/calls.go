@@ -135,6 +135,7 @@ func (p *probes) answer(text bool, names ...string) (string, error) {
 		}
 		arguments = string(quoted)
 	}
+	// A turn that calls these tools, rendered.
 	var calls []string
 	for i, name := range names {
 		calls = append(calls, fmt.Sprintf(`{"id": "%s%d", "type": "function", "function": {"name": %q, "arguments": %s}}`, probeID[:len(probeID)-1], i+1, name, arguments))
@@ -144,6 +145,7 @@ func (p *probes) answer(text bool, names ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// What a plain answer has before and behind its text is no part of the calls.
 	head, tail, found := strings.Cut(p.plain, probeAnswer)
 	if !found || !strings.HasPrefix(full, head) {
 		head = full[:commonPrefix(full, p.prompt)]

@@ -109,6 +109,7 @@ func (f *CallFormat) readEach(text string, tools []Tool) (calls []Call) {
 }
 
 func (f *CallFormat) readCall(text string, tools []Tool) (c Call, rest string, ok bool) {
+	// The whole call is one JSON object.
 	if f.object != nil {
 		d := json.NewDecoder(strings.NewReader(text))
 		var members map[string]json.RawMessage
@@ -118,6 +119,7 @@ func (f *CallFormat) readCall(text string, tools []Tool) (c Call, rest string, o
 		c, ok = f.object.call(members)
 		return c, text[d.InputOffset():], ok
 	}
+	// A name first,
 	text = strings.TrimLeft(text, " \t\r\n")
 	end := strings.IndexFunc(text, func(r rune) bool { return !nameRune(r) })
 	if end < 0 {
@@ -127,6 +129,7 @@ func (f *CallFormat) readCall(text string, tools []Tool) (c Call, rest string, o
 		return c, "", false
 	}
 	text = text[end:]
+	// then literals, tagged parameters, or an object of JSON.
 	if f.literals != nil {
 		c.Arguments, rest, ok = f.literals.arguments(text)
 		return c, rest, ok

@@ -25,6 +25,7 @@ func (t *Template) continued(turns []*jinja.Dict, o Options) (*continuation, err
 		return nil, errors.New("continue_final_message: the chat template does not read the field content")
 	}
 	last := turns[len(turns)-1]
+	// The content is a text, or a list whose last text counts.
 	switch content := last.Get("content").(type) {
 	case nil:
 		return nil, errors.New("continue_final_message: the last message has no content")

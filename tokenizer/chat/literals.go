@@ -118,6 +118,7 @@ func (r *literalReader) list(depth int) bool {
 func (r *literalReader) text() bool {
 	rest := strings.TrimLeft(r.rest, " \n\t")
 	var s string
+	// The template's own quotes, JSON's, or Python's with backslashes before quotes.
 	switch quote := r.of.quote; {
 	case len(quote) > 1 && strings.HasPrefix(rest, quote):
 		inner, after, found := strings.Cut(rest[len(quote):], quote)

@@ -67,12 +67,14 @@ func (t *Template) render(messages []json.RawMessage, o Options) (none jinja.Ren
 	if len(messages) == 0 {
 		return none, errors.New("there are no messages")
 	}
+	// Messages as the template sees them.
 	turns := make([]*jinja.Dict, len(messages))
 	for i, m := range messages {
 		if turns[i], err = turn(m); err != nil {
 			return none, fmt.Errorf("message %d: %w", i, err)
 		}
 	}
+	// A message to be continued gets a mark, at which the result is cut.
 	var final *continuation
 	if o.ContinueFinalMessage {
 		if final, err = t.continued(turns, o); err != nil {
@@ -100,6 +102,7 @@ var reserved = []string{"messages", "tools", "documents", "add_generation_prompt
 // variables are the names that the template sees: the tokenizer's tokens, those of the caller,
 // which go before, and the conversation.
 func (t *Template) variables(turns []*jinja.Dict, o Options) (*jinja.Dict, error) {
+	// Tokens of the tokenizer, then what the caller gives.
 	v := jinja.NewDict()
 	for _, name := range tokenNames {
 		if text := t.source.token(name); text != "" {
@@ -116,6 +119,7 @@ func (t *Template) variables(turns []*jinja.Dict, o Options) (*jinja.Dict, error
 		}
 		v.Set(name, more.Get(name))
 	}
+	// The conversation, tools and documents.
 	list := make([]jinja.Value, len(turns))
 	for i, m := range turns {
 		list[i] = m

@@ -60,6 +60,7 @@ func Has(f *gguf.File) bool {
 // Files makes tokenizer.json and tokenizer_config.json of a file's metadata. A kind of
 // tokenizer that is not known is exitcode.BadData.
 func Files(f *gguf.File) ([]File, error) {
+	// The vocabulary, and the model by its kind.
 	r := &reading{f: f}
 	r.readTokens()
 	model := r.text("model")
@@ -78,12 +79,14 @@ func Files(f *gguf.File) ([]File, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
+	// What both kinds have.
 	object["version"] = "1.0"
 	object["added_tokens"] = r.added()
 	config := r.config()
 	if r.err != nil {
 		return nil, r.err
 	}
+	// The two files.
 	var list []File
 	for _, part := range []struct {
 		name string

@@ -24,6 +24,7 @@ func (r *reading) sentencePiece() map[string]any {
 		r.fail("%sscores has %d entries for %d tokens", prefix, len(scores), len(r.tokens))
 		return nil
 	}
+	// Blanks become U+2581 and back, bytes stand for what is unknown.
 	normalizers := []any{map[string]any{"type": "Replace", "pattern": map[string]any{"String": " "}, "content": blank}}
 	decoders := []any{map[string]any{"type": "Replace", "pattern": map[string]any{"String": blank}, "content": " "},
 		map[string]any{"type": "ByteFallback"}, map[string]any{"type": "Fuse"}}
@@ -31,6 +32,7 @@ func (r *reading) sentencePiece() map[string]any {
 		normalizers = append([]any{map[string]any{"type": "Prepend", "prepend": blank}}, normalizers...)
 		decoders = append(decoders, map[string]any{"type": "Strip", "content": " ", "start": 1, "stop": 0})
 	}
+	// The unknown token by its id, kind or name.
 	var unk any
 	if id := r.id("unknown_token_id"); id >= 0 {
 		unk = r.tokens[id]

@@ -157,6 +157,7 @@ func (w *writing) postProcessor() map[string]bool {
 		w.Notes = append(w.Notes, fmt.Sprintf("tokenizer.json: post_processor: %v; it is left out", err))
 		return around
 	}
+	// One processor, or several in a row.
 	list := p.Processors
 	if list == nil {
 		list = []postProcessing{p}
@@ -180,6 +181,7 @@ func (w *writing) postProcessor() map[string]bool {
 
 // template reads a TemplateProcessing.
 func (w *writing) template(p *postProcessing, around map[string]bool) {
+	// A single text: its first and last special tokens.
 	name := func(list []templatePart, at int) string { return list[at].SpecialToken.ID }
 	first, last := "", ""
 	if len(p.Single) > 1 {
@@ -199,6 +201,7 @@ func (w *writing) template(p *postProcessing, around map[string]bool) {
 			around["eos"] = true
 		}
 	}
+	// A pair without those two: what stands between its texts.
 	pair := p.Pair
 	if len(pair) > 0 && first != "" && name(pair, 0) == first {
 		pair = pair[1:]
@@ -221,6 +224,7 @@ func (w *writing) template(p *postProcessing, around map[string]bool) {
 
 // templates adds the chat template, or of several by name all.
 func (w *writing) templates() {
+	// In tokenizer_config.json, one or several by name; else the file of its own.
 	switch t := w.config["chat_template"].(type) {
 	case string:
 		w.add(templateKey, t)

@@ -65,6 +65,7 @@ func Metadata(o Options) (pairs []gguf.Pair, notes []string, err error) {
 	if err := w.parse(); err != nil {
 		return nil, nil, err
 	}
+	// The vocabulary, in the order in which llama.cpp's converter looks for it.
 	switch {
 	case w.files["tokenizer.model"] != nil:
 		err = w.pieces(w.files["tokenizer.model"])
@@ -266,6 +267,7 @@ func (w *writing) twoFiles() error {
 	if err := w.words(w.files["vocab.json"]); err != nil {
 		return fmt.Errorf("vocab.json: %w", err)
 	}
+	// Merges: a line each, two tokens.
 	var merges []string
 	for i, line := range strings.Split(string(w.files["merges.txt"]), "\n") {
 		line = strings.TrimRight(line, "\r")
@@ -277,6 +279,7 @@ func (w *writing) twoFiles() error {
 		}
 		merges = append(merges, line)
 	}
+	// GPT-2's one special token.
 	w.config = orEmpty(w.config)
 	if id := slices.Index(w.tokens, end); id >= 0 {
 		w.kinds[id] = control

@@ -55,6 +55,7 @@ func (w *writing) addedPieces() error {
 			w.tokens[id], w.kinds[id], w.scores[id] = token, kind, addedScore
 		}
 	}
+	// Tokens of two files; the second says which are special.
 	if data := w.files["added_tokens.json"]; data != nil {
 		var added map[string]int
 		if err := unmarshal("added_tokens.json", data, &added); err != nil {
@@ -88,6 +89,7 @@ func (w *writing) ranked() error {
 	if err := w.words(w.json.Model.Vocab); err != nil {
 		return fmt.Errorf("tokenizer.json: %w", err)
 	}
+	// The rank of the first merge that makes a token.
 	pairs, err := pairsOf(w.json.Model.Merges)
 	if err != nil {
 		return fmt.Errorf("tokenizer.json: %w", err)
@@ -98,6 +100,7 @@ func (w *writing) ranked() error {
 			ranks[p[0]+p[1]] = i
 		}
 	}
+	// Scores and kinds.
 	w.scores = make([]float32, w.Size)
 	bytes := map[string]bool{}
 	for b := range 256 {
@@ -122,6 +125,7 @@ func (w *writing) ranked() error {
 		w.kinds[id] = unknown
 	}
 	w.vocabulary("llama", "default", nil)
+	// Whether a blank goes before a text.
 	if w.Spaces == nil {
 		spaces := strings.Contains(string(w.json.Normalizer), `"Prepend"`) || strings.Contains(string(w.json.PreTokenizer), `"Metaspace"`)
 		w.Spaces = &spaces

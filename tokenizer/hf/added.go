@@ -97,6 +97,7 @@ func (a *addedTokens) cut(text string, t *trie.Trie, visit func(p part) error) e
 	if t == nil || text == "" {
 		return visit(part{text, -1})
 	}
+	// The next token that may stand there; stripping widens it, but not over the last one.
 	done := 0
 	for at := 0; ; {
 		start, n, id := t.Find(text, at)
@@ -116,6 +117,7 @@ func (a *addedTokens) cut(text string, t *trie.Trie, visit func(p part) error) e
 			rest := text[stop:]
 			stop += len(rest) - len(strings.TrimLeftFunc(rest, uni.Spaces().Has))
 		}
+		// The text before it, then the token.
 		if done < start {
 			if err := visit(part{text[done:start], -1}); err != nil {
 				return err

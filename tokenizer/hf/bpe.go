@@ -42,6 +42,7 @@ func (r *reader) bpe(raw json.RawMessage) (*bpeModel, error) {
 	if err := json.Unmarshal(raw, &m); err != nil {
 		return nil, r.bad("model: %w", err)
 	}
+	// Ids must not be drawn by chance.
 	if m.Dropout != nil && *m.Dropout != 0 {
 		return nil, r.bad("the model has dropout %g: its ids are random; set dropout to null", *m.Dropout)
 	}
@@ -49,6 +50,7 @@ func (r *reader) bpe(raw json.RawMessage) (*bpeModel, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The vocabulary: characters, the unknown token, bytes.
 	out := &bpeModel{vocab: m.Vocab, chars: map[rune]int32{}, unk: -1, fuse: m.FuseUnk, whole: m.IgnoreMerges}
 	if m.Prefix != nil {
 		out.prefix = *m.Prefix
@@ -74,6 +76,7 @@ func (r *reader) bpe(raw json.RawMessage) (*bpeModel, error) {
 			out.chars[c] = id
 		}
 	}
+	// Merges by the ids of their tokens.
 	out.merges = bpe.NewMerges(len(merges))
 	for rank, pair := range merges {
 		left, okL := m.Vocab[pair[0]]
@@ -177,6 +180,7 @@ func (m *bpeModel) append(dst []int32, piece string) ([]int32, error) {
 // the next known one, as in the original: byte tokens get in front of it.
 func (m *bpeModel) symbols(dst []int32, piece string) ([]int32, error) {
 	waiting := false
+	// A character of the vocabulary, else its bytes, else the unknown token.
 	for at, c := range piece {
 		n := utf8.RuneLen(c)
 		id, ok := m.symbol(piece, at, n, c)

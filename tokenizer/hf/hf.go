@@ -105,6 +105,7 @@ func Parse(path string, data []byte) (*Tokenizer, error) {
 	if f.Version != nil && *f.Version != "1.0" {
 		return nil, r.unsupported("version", *f.Version)
 	}
+	// A text goes through normalizer, pre-tokenizer, model, post-processor; back through the decoder.
 	t := &Tokenizer{tokens: map[int32]string{}}
 	t.added = addedTokens{list: map[int32]AddedToken{}, ids: map[string]int32{}, shown: map[int32]string{}}
 	var err error
@@ -127,6 +128,7 @@ func Parse(path string, data []byte) (*Tokenizer, error) {
 	if t.before, t.after, err = r.postProcessor(f.PostProcessor); err != nil {
 		return nil, err
 	}
+	// Added tokens get ids by a rule, which must be those of the file.
 	for _, a := range f.AddedTokens {
 		id, err := t.add(a.AddedToken)
 		if err == nil && id >= 0 && id != a.ID {
@@ -162,6 +164,7 @@ func (t *Tokenizer) readModel(r *reader, f file) error {
 	if err := r.part("model", f.Model, &m); err != nil {
 		return err
 	}
+	// A model, and its vocabulary both ways.
 	switch {
 	case m.Type == nil || *m.Type == "BPE":
 		model, err := r.bpe(f.Model)
@@ -201,6 +204,7 @@ func fastPath(raw json.RawMessage, m *bpeModel) *bpe.Model {
 		Invert         bool
 		Pretokenizers  []json.RawMessage
 	}
+	// The steps, as far as they are known.
 	read := func(raw json.RawMessage) (s step) {
 		if json.Unmarshal(raw, &s) != nil {
 			return step{}
@@ -211,6 +215,7 @@ func fastPath(raw json.RawMessage, m *bpeModel) *bpe.Model {
 	for s.Type == "Sequence" && len(s.Pretokenizers) == 1 {
 		s = read(s.Pretokenizers[0])
 	}
+	// One ByteLevel with its own pattern, or a Split by a known pattern before a ByteLevel without one.
 	last, p := s, bpe.GPT2
 	if s.Type == "Sequence" {
 		if len(s.Pretokenizers) != 2 {
@@ -228,9 +233,11 @@ func fastPath(raw json.RawMessage, m *bpeModel) *bpe.Model {
 	} else if s.UseRegex != nil && !*s.UseRegex {
 		return nil
 	}
+	// Nothing before a text, nothing around pieces.
 	if last.Type != "ByteLevel" || last.AddPrefixSpace == nil || *last.AddPrefixSpace || m.prefix != "" || m.suffix != "" {
 		return nil
 	}
+	// An id for each byte, and whole pieces that need no merges.
 	var single [256]int32
 	for b := range single {
 		id, ok := m.vocab[string(bpe.Spelling[b])]

@@ -39,7 +39,7 @@ func (a aligned) prefixed(s string) aligned {
 // normalizer changes a text before it is cut.
 type normalizer func(aligned) (aligned, error)
 
-// readNormalizer reads the part of that name; nil where it is null.
+// normalizer reads the part of that name; nil where it is null.
 func (r *reader) normalizer(raw json.RawMessage) (normalizer, error) {
 	if isNull(raw) {
 		return nil, nil
@@ -57,6 +57,7 @@ func (r *reader) normalizer(raw json.RawMessage) (normalizer, error) {
 	if err := r.part("normalizer", raw, &n); err != nil {
 		return nil, err
 	}
+	// Unicode's forms; after them and a table of replacements characters may have joined.
 	form := map[string]uni.Form{"NFC": uni.NFC, "NFD": uni.NFD, "NFKC": uni.NFKC, "NFKD": uni.NFKD}
 	if f, ok := form[n.Type]; ok {
 		r.joins = true
@@ -261,6 +262,7 @@ func (r *reader) precompiled(encoded string) (normalizer, error) {
 	if err != nil {
 		return nil, r.bad("the normalizer's precompiled_charsmap: %w", err)
 	}
+	// Short graphemes at once, others by character; what has no entry stays.
 	return func(a aligned) (aligned, error) {
 		out := transform{in: a}
 		state := -1

@@ -61,6 +61,7 @@ func (r *reader) preTokenizer(raw json.RawMessage) (splitter, error) {
 		return r.preTokenizers(p.Pretokenizers)
 	}
 	defer func() { r.splits++ }()
+	// Patterns that are known have code of their own; others are translated for Go's regexp.
 	switch p.Type {
 	case "ByteLevel":
 		return byteLevel(p.AddPrefixSpace == nil || *p.AddPrefixSpace, p.UseRegex == nil || *p.UseRegex), nil
@@ -215,6 +216,7 @@ func (r *reader) metaspace(replacement, scheme string, prefix *bool, cut bool) (
 	if utf8.RuneCountInString(replacement) != 1 {
 		return nil, r.bad("Metaspace: the replacement %.20q is not one character", replacement)
 	}
+	// One scheme out of two fields.
 	switch {
 	case prefix != nil && !*prefix && scheme != "" && scheme != "never":
 		return nil, r.bad("Metaspace: add_prefix_space is false, but prepend_scheme is %q", scheme)
@@ -227,6 +229,7 @@ func (r *reader) metaspace(replacement, scheme string, prefix *bool, cut bool) (
 	}
 	r.first = r.first || scheme == "first"
 	r.behind = r.behind || scheme == "first" && r.splits > 0
+	// Blanks become the character; a piece that does not begin with it gets one.
 	join := func(dst []piece, p piece) ([]piece, error) {
 		head := strings.ReplaceAll(p.text[:p.head], " ", replacement)
 		p = piece{strings.ReplaceAll(p.text, " ", replacement), len(head)}
@@ -238,6 +241,7 @@ func (r *reader) metaspace(replacement, scheme string, prefix *bool, cut bool) (
 	if !cut {
 		return each(join), nil
 	}
+	// Then each of them begins a piece.
 	find, err := r.finder(pattern{String: &replacement})
 	if err != nil {
 		return nil, err

@@ -169,6 +169,7 @@ var groups = []string{"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"}
 func (t *translator) atom(fold bool) (string, error) {
 	switch c := t.peek(); c {
 	case '(':
+		// A group, with case folded or not inside.
 		open := "(?:"
 		switch {
 		case t.take("(?i:"):
@@ -198,6 +199,7 @@ func (t *translator) atom(fold bool) (string, error) {
 			return "", fmt.Errorf("a bracket is not closed")
 		}
 		return open + inner + ")", nil
+	// A class, an escape, a dot, an anchor.
 	case '[':
 		s, err := t.class(fold)
 		return s.String(), err
@@ -407,6 +409,7 @@ func (t *translator) class(fold bool) (set, error) {
 	negated := t.take("^")
 	var s set
 	for first := true; ; first = false {
+		// An end, what Oniguruma has and this has not, a class in the class.
 		switch {
 		case t.rest == "":
 			return nil, fmt.Errorf("[ without ]")
@@ -430,6 +433,7 @@ func (t *translator) class(fold bool) (set, error) {
 		if err != nil {
 			return nil, err
 		}
+		// A character, or a range from it.
 		single := len(item) >= 1 && item[0].First == item[0].Last
 		if t.peek() == '-' && len(t.rest) > 1 && t.rest[1] != ']' {
 			if !single || len(item) > 1 && !fold {

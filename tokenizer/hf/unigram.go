@@ -35,6 +35,7 @@ func (r *reader) unigram(raw json.RawMessage) (*unigramModel, []string, error) {
 	out := &unigramModel{vocab: map[string]int32{}, unk: -1, scores: make([]float64, len(m.Vocab))}
 	tokens, ids := make([]string, len(m.Vocab)), make([]int32, len(m.Vocab))
 	least := math.Inf(1)
+	// Ids are places in the list.
 	for i, entry := range m.Vocab {
 		ok := len(entry) == 2 && json.Unmarshal(entry[0], &tokens[i]) == nil
 		if ok {
@@ -47,6 +48,7 @@ func (r *reader) unigram(raw json.RawMessage) (*unigramModel, []string, error) {
 		out.vocab[tokens[i]] = int32(i)
 		least = min(least, out.scores[i])
 	}
+	// The unknown token, whose score is below all others.
 	if m.UnkID != nil {
 		if out.unk = *m.UnkID; out.unk < 0 || int(out.unk) >= len(tokens) {
 			return nil, nil, r.bad("unk_id %d is not among the %d tokens", out.unk, len(tokens))
@@ -68,6 +70,7 @@ func rustFloat(s string) (float64, bool) {
 	if err != nil {
 		return 0, false
 	}
+	// All digits as one integer, as many as fit it, and the exponent that belongs to it.
 	mantissa, e, _ := strings.Cut(strings.ToLower(strings.TrimPrefix(s, "-")), "e")
 	whole, decimals, _ := strings.Cut(mantissa, ".")
 	exponent, _ := strconv.Atoi(e)
@@ -85,6 +88,7 @@ func rustFloat(s string) (float64, bool) {
 			exponent--
 		}
 	}
+	// A single rounding; outside of its range the nearest float is taken.
 	if exponent < -300 || exponent > 300 {
 		return exact, true
 	}

@@ -48,6 +48,7 @@ func (n *normalizer) prefix(text string) (to string, size int) {
 }
 
 func (n *normalizer) apply(text string) string {
+	// Blanks at the beginning go.
 	if n.removeExtra {
 		for text != "" {
 			to, size := n.prefix(text)
@@ -69,6 +70,7 @@ func (n *normalizer) apply(text string) string {
 	if n.dummyPrefix && !n.suffix {
 		b.WriteString(space)
 	}
+	// Characters are replaced; of several blanks one is left.
 	afterBlank := n.removeExtra
 	for text != "" {
 		to, size := n.prefix(text)
@@ -85,6 +87,7 @@ func (n *normalizer) apply(text string) string {
 		}
 	}
 	out := b.String()
+	// Blanks at the end go.
 	if n.removeExtra {
 		for strings.HasSuffix(out, space) {
 			out = strings.TrimSuffix(out, space)

@@ -61,6 +61,7 @@ func fields(b []byte, visit func(num protowire.Number, v uint64, body []byte) er
 	total := len(b)
 	for len(b) > 0 {
 		at := total - len(b)
+		// A tag: number and type of the field. Then its value.
 		num, typ, n := protowire.ConsumeTag(b)
 		if n < 0 {
 			return exitcode.Errorf(exitcode.BadData, "byte %d: %w", at, protowire.ParseError(n))

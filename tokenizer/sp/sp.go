@@ -80,6 +80,7 @@ func (m *Model) index() error {
 	for i, p := range m.pieces {
 		id := int32(i)
 		table := m.reserved
+		// Normal pieces, and those that only stand for something, in tables of their own.
 		switch p.kind {
 		case normal:
 			m.least = min(m.least, p.score)
@@ -101,6 +102,7 @@ func (m *Model) index() error {
 			}
 			m.bytes[b] = id
 		}
+		// Each text once, each score a number.
 		if _, twice := table[p.text]; twice || p.text == "" {
 			return fmt.Errorf("piece %d, %.40q, is empty or there twice", i, p.text)
 		}
@@ -109,6 +111,7 @@ func (m *Model) index() error {
 		}
 		table[p.text] = id
 	}
+	// What the model needs: the unknown piece, all bytes.
 	if m.unk < 0 {
 		return fmt.Errorf("no piece is the unknown one")
 	}
@@ -119,6 +122,7 @@ func (m *Model) index() error {
 			}
 		}
 	}
+	// Tries to look pieces up in a text.
 	if len(symbols) > 0 {
 		m.symbols = trie.New(symbols, make([]int32, len(symbols)))
 	}

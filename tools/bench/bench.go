@@ -10,6 +10,7 @@ import (
 	"monotron/megatron/spec"
 	"monotron/tools/bench/serving"
 	"monotron/tools/internal/command"
+	"monotron/tools/internal/timing"
 )
 
 // Command is bench; open makes a device by its --device name.
@@ -91,6 +92,11 @@ type options struct {
 	steps     int
 	precision string
 	graphs    bool
+}
+
+// shape is what a step computes.
+func (o options) shape() timing.Shape {
+	return timing.Shape{Model: o.model, Rows: o.batch, Seq: o.seq, Precision: o.precision, Graphs: o.graphs}
 }
 
 func readOptions(c *cli.Context) (o options, err error) {

@@ -19,6 +19,7 @@ import (
 	"monotron/mpu/ranks"
 	"monotron/mpu/topology"
 	"monotron/tools/internal/command"
+	"monotron/tools/internal/timing"
 )
 
 // exchanges are measured in this order, after one rank.
@@ -70,6 +71,7 @@ func benchContexts(c *cli.Context, open func(string) (*device.Device, error)) er
 	if err != nil {
 		return err
 	}
+	// One layer and one sequence: what is timed is the exchange.
 	o.batch, o.model.NumLayers, o.model.VocabSize = 1, contextLayers, fewWords
 	if c.IsSet("heads") {
 		if err := narrow(&o.model, c.Int("heads")); err != nil {
@@ -84,6 +86,7 @@ func benchContexts(c *cli.Context, open func(string) (*device.Device, error)) er
 	if err != nil {
 		return err
 	}
+	// Every way of exchanging, the first of which is one rank.
 	var times []exchangeTime
 	for _, l := range chosen {
 		notes.Printf("%s\n", nameOf(l))
@@ -161,7 +164,7 @@ func nameOf(l config.Layout) string {
 // timeExchange trains a few steps under l: the fastest counts. Waits are of all steps but the
 // first, which makes what others find: a single step's are chance.
 func timeExchange(l config.Layout, o options, open func() (*device.Device, error)) (exchangeTime, error) {
-	config := configOf(o)
+	config := timing.Config(o.shape())
 	config.Layout, config.MicroBatchSize, config.GlobalBatchSize = l, 1, 1
 	if err := config.SetVocab(o.model.VocabSize); err != nil {
 		return exchangeTime{}, err
@@ -169,6 +172,7 @@ func timeExchange(l config.Layout, o options, open func() (*device.Device, error
 	t := exchangeTime{Exchange: nameOf(l), Ranks: l.CP, Seconds: -1, Formula: sentBytes(l, o, config.DType())}
 	largest, waits, own, sent := make([]int64, l.CP), make([]float64, l.CP), make([]float64, l.CP), make([]int64, l.CP)
 	err := ranks.Run(engine.Ranks(&config.Step, open), func(r *ranks.Rank) error {
+		// What the group sends is counted.
 		if g := r.Groups[topology.CP]; g != nil {
 			r.Groups[topology.CP] = g.Over(func(e comm.Engine) comm.Engine { return sender{e, int64(l.CP), &sent[r.Number]} })
 		}
@@ -178,6 +182,7 @@ func timeExchange(l config.Layout, o options, open func() (*device.Device, error
 		}
 		e.Timers = telemetry.NewTimers(telemetry.LevelMicro)
 		batch := layoutBatch(o, 0, 1)
+		// Steps begin and end together; rank 0 keeps the fastest.
 		for step := range o.steps {
 			if err := r.World().Barrier(); err != nil {
 				return err
@@ -202,6 +207,7 @@ func timeExchange(l config.Layout, o options, open func() (*device.Device, error
 		largest[r.Number] = r.Device.Arena.Usage().Max
 		return nil
 	})
+	// The rank that waits most, sends most, holds most.
 	for rank := range own {
 		t.Waits = max(t.Waits, waits[rank]/own[rank])
 	}

@@ -18,6 +18,7 @@ import (
 	"monotron/internal/system"
 	"monotron/tokenizer"
 	"monotron/tools/internal/command"
+	"monotron/tools/internal/timing"
 )
 
 // dataFlags are those of `bench data`.
@@ -74,13 +75,14 @@ type loaderResult struct {
 // benchData times the data path: text to tokens by this program's preprocess_data,
 // index arrays, a blend, the loader.
 func benchData(c *cli.Context) error {
-	dir, remove, err := temporaryFolder("bench-data-")
+	dir, remove, err := timing.TemporaryFolder("bench-data-")
 	if err != nil {
 		return err
 	}
 	defer remove()
+	// Tokenizing where there is a corpus, then the rest on made-up data.
 	watch := stopwatch{c.Int("rounds"), c.Bool("processor-time")}
-	r := dataResult{Processor: processor(), Cores: runtime.NumCPU()}
+	r := dataResult{Processor: system.Processor(), Cores: runtime.NumCPU()}
 	if c.String("input") != "" {
 		if r.Preprocess, err = benchEncode(c, dir); err != nil {
 			return err
@@ -151,7 +153,7 @@ func benchEncode(c *cli.Context, dir string) (*encodeResult, error) {
 	}
 	r := &encodeResult{Bytes: info.Size()}
 	took, err := stopwatch{rounds: c.Int("rounds")}.fastest(func() error {
-		cmd, err := again(c.Context, "preprocess_data", "--input", c.String("input"), "--output-prefix", filepath.Join(dir, "encoded"),
+		cmd, err := timing.Again(c.Context, "preprocess_data", "--input", c.String("input"), "--output-prefix", filepath.Join(dir, "encoded"),
 			"--tokenizer-type", "GPT2BPETokenizer", "--append-eod", "--workers", strconv.Itoa(c.Int("workers")))
 		if err != nil {
 			return err
@@ -183,6 +185,7 @@ func benchIndex(watch stopwatch, dir string, r *dataResult) error {
 	if err != nil {
 		return err
 	}
+	// The first epoch needs no repeated documents; ten are drawn together.
 	for _, epochs := range []int64{1, 10} {
 		n := (epochs*tokens - 1) / seq
 		cfg := dataset.Config{DataPath: []string{prefix}, Split: "1", SequenceLength: seq, Seed: 1234, NoCache: true}
@@ -254,6 +257,7 @@ func benchBlend(watch stopwatch) blendResult {
 // benchLoader reads samples of 1024 tokens from a file that is in memory.
 func benchLoader(watch stopwatch, dir string) (list []loaderResult, err error) {
 	const micro, seq, batches = 8, 1024, 512
+	// A pair of documents of many lengths.
 	prefix := filepath.Join(dir, "tokens")
 	b, err := dataset.NewBuilder(prefix, dataset.U16)
 	if err != nil {
@@ -277,6 +281,7 @@ func benchLoader(watch stopwatch, dir string) (list []loaderResult, err error) {
 	if err != nil {
 		return nil, err
 	}
+	// The loader in the caller's goroutine, then with workers.
 	for _, workers := range []int{0, 1, 2} {
 		sampler, err := dataset.NewSampler(dataset.SamplerConfig{Total: train.Len(), MicroBatch: micro, DP: 1})
 		if err != nil {

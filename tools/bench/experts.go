@@ -15,6 +15,7 @@ import (
 	"monotron/megatron/spec"
 	"monotron/mpu/ranks"
 	"monotron/tools/internal/command"
+	"monotron/tools/internal/timing"
 )
 
 // What `bench experts` leaves of a model, where the flags say nothing else: the head, which
@@ -76,6 +77,7 @@ func benchExperts(c *cli.Context, open func(string) (*device.Device, error)) err
 	if o.model.Experts.FFNHiddenSize%4 != 0 {
 		return exitcode.Errorf(exitcode.Usage, "bench experts --model %s: experts of %d channels cannot be quartered", o.name, o.model.Experts.FFNHiddenSize)
 	}
+	// Three models on devices of their own, whose steps alternate.
 	times := shapesBeside(o.model)
 	for i := range times {
 		d, err := open(c.String("device"))
@@ -122,7 +124,7 @@ func shapesBeside(m spec.Model) []mixtureTime {
 func (t *mixtureTime) begin(d *device.Device, o options) (err error) {
 	o.model = t.model
 	t.ops, t.on = tally{}, d
-	t.train, err = engineOf(ranks.Alone(d), configOf(o))
+	t.train, err = engineOf(ranks.Alone(d), timing.Config(o.shape()))
 	d.Observe = t.ops.add
 	return err
 }
@@ -130,11 +132,11 @@ func (t *mixtureTime) begin(d *device.Device, o options) (err error) {
 // byTurns trains all shapes, a step of each at a time, on the same samples; the first step of
 // each does not count.
 func byTurns(times []mixtureTime, o options) error {
-	random := rand.New(rand.NewPCG(dataSeed, 0))
+	random := rand.New(rand.NewPCG(timing.Seed, 0))
 	o.model.VocabSize = expertVocab
 	var start time.Time
 	for n := 0; n < 1 || !done(o.steps, n-1, time.Since(start) > full.steps); n++ {
-		micro := randomTokens(random, o)
+		micro := timing.RandomTokens(random, o.shape())
 		for i := range times {
 			t := &times[i]
 			began := time.Now()

@@ -14,7 +14,9 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
+	"monotron/internal/system"
 	"monotron/tools/internal/command"
+	"monotron/tools/internal/timing"
 )
 
 // rung is a way to run the step on a GPU. What the environment says holds for a whole
@@ -63,7 +65,7 @@ func benchStep(c *cli.Context, open func(string) (*device.Device, error)) error 
 	}
 	return command.WithDevice(c, open, func(d *device.Device) error {
 		r := &result{Model: o.name, MicroBatchSize: o.batch, SeqLength: o.seq, Precision: o.precision, Dropout: o.model.HiddenDropout,
-			Device: d.Name + ": " + d.Describe(), Processor: processor(), Threads: device.SharedPool().Threads(), Processors: runtime.NumCPU()}
+			Device: d.Name + ": " + d.Describe(), Processor: system.Processor(), Threads: device.SharedPool().Threads(), Processors: runtime.NumCPU()}
 		if err := r.train(d, o, ladderTime); err != nil {
 			return err
 		}
@@ -98,6 +100,7 @@ func ladder(c *cli.Context) error {
 	failed := 0
 	for _, shape := range shapes {
 		before := 0.0
+		// Each rung against the one before it, but for one that stands aside.
 		for _, step := range rungs {
 			r, err := climb(c, shape, step)
 			if exitcode.CodeOf(err) == exitcode.Usage {
@@ -137,7 +140,7 @@ func ladder(c *cli.Context) error {
 func climb(c *cli.Context, shape ladderShape, step rung) (*result, error) {
 	line := append([]string{"bench", "step", "--json", "--device", "cuda", "--model", shape.model, "--micro-batch-size", strconv.Itoa(shape.batch),
 		"--seq-length", strconv.Itoa(shape.seq), "--dropout", fmt.Sprint(c.Float64("dropout")), "--steps", strconv.Itoa(c.Int("steps"))}, step.flags...)
-	cmd, err := again(c.Context, line...)
+	cmd, err := timing.Again(c.Context, line...)
 	if err != nil {
 		return nil, err
 	}

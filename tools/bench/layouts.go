@@ -14,6 +14,7 @@ import (
 	"monotron/megatron/engine"
 	"monotron/mpu/ranks"
 	"monotron/tools/internal/command"
+	"monotron/tools/internal/timing"
 )
 
 // layout is a way to cut the step, by a name.
@@ -96,7 +97,7 @@ func benchLayouts(c *cli.Context, open func(string) (*device.Device, error)) err
 
 // timeLayout trains a few steps under l.
 func timeLayout(l layout, o options, open func() (*device.Device, error)) (layoutTime, error) {
-	config := configOf(o)
+	config := timing.Config(o.shape())
 	config.Layout, config.MicroBatchSize, config.GlobalBatchSize = l.Layout, 1, o.batch
 	if err := config.SetVocab(o.model.VocabSize); err != nil {
 		return layoutTime{}, err
@@ -104,6 +105,7 @@ func timeLayout(l layout, o options, open func() (*device.Device, error)) (layou
 	sizes := l.Sizes()
 	t := layoutTime{Layout: l.Name, Ranks: sizes.World(), Seconds: -1}
 	largest := make([]int64, sizes.World())
+	// Steps begin and end together; the first is not counted.
 	err := ranks.Run(engine.Ranks(&config.Step, open), func(r *ranks.Rank) error {
 		e, err := engineOf(r, config)
 		if err != nil {
@@ -134,10 +136,10 @@ func timeLayout(l layout, o options, open func() (*device.Device, error)) (layou
 
 // layoutBatch is a data-parallel rank's share of the same random samples.
 func layoutBatch(o options, dp, ranks int) (mine []*engine.Micro) {
-	random, single := rand.New(rand.NewPCG(dataSeed, 0)), o
+	random, single := rand.New(rand.NewPCG(timing.Seed, 0)), o
 	single.batch = 1
 	for sample := range o.batch {
-		m := randomTokens(random, single)
+		m := timing.RandomTokens(random, single.shape())
 		m.Samples[0] = int32(sample)
 		if sample%ranks == dp {
 			mine = append(mine, m)

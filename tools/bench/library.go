@@ -13,6 +13,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
 	"monotron/tools/internal/command"
+	"monotron/tools/internal/timing"
 )
 
 // benchPeak is `bench peak`: products alone, in the run's own dtype.
@@ -54,7 +55,7 @@ func libraryPeak(ctx context.Context, o options) ([]speed, error) {
 	if o.precision != "f32" {
 		words = append(words, "--"+o.precision)
 	}
-	cmd, err := again(ctx, words...)
+	cmd, err := timing.Again(ctx, words...)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"runtime"
 
 	"monotron/csrc/device"
+	"monotron/internal/system"
 	"monotron/mpu"
 )
 
@@ -96,7 +97,7 @@ func newPeaks(d *device.Device, o options, e effort) *peaks {
 // again: on a shared machine the better look counts.
 func measure(ctx context.Context, d *device.Device, o options, e effort, note func(string)) (*result, error) {
 	r := &result{Model: o.name, MicroBatchSize: o.batch, SeqLength: o.seq, Precision: o.precision, Dropout: o.model.HiddenDropout,
-		Device: d.Name + ": " + d.Describe(), Processor: processor(), Threads: device.SharedPool().Threads(), Processors: runtime.NumCPU(), watch: true}
+		Device: d.Name + ": " + d.Describe(), Processor: system.Processor(), Threads: device.SharedPool().Threads(), Processors: runtime.NumCPU(), watch: true}
 	p, own := newPeaks(d, o, e), valueType(o.precision)
 	note("measuring matrix products and copies ...")
 	if err := p.first(device.F32, device.BF16, own); err != nil {

@@ -12,6 +12,7 @@ import (
 	"monotron/internal/system"
 	"monotron/megatron/plan"
 	"monotron/tools/internal/command"
+	"monotron/tools/internal/timing"
 )
 
 // planned is what plans take on this machine.
@@ -96,7 +97,7 @@ func formulaRate() float64 {
 
 // timedPlan is the command as a process of its own.
 func timedPlan(ctx context.Context) (plannedTimed, error) {
-	cmd, err := again(ctx, strings.Fields(plannedRun)...)
+	cmd, err := timing.Again(ctx, strings.Fields(plannedRun)...)
 	if err != nil {
 		return plannedTimed{}, err
 	}

@@ -13,12 +13,14 @@ import (
 func (r *result) print(out *command.Printer, everyShape bool) {
 	t := tabwriter.NewWriter(out.W, 0, 0, 2, ' ', 0)
 	to := &command.Printer{W: t}
+	// The machine: rates of products, instructions, copies.
 	to.Printf("device\t%s, %d threads on %d cores (%s)\n", r.Device, r.Threads, r.Processors, r.Processor)
 	to.Printf("GEMM peak\tf32 %.0f GFLOP/s, bf16 %.0f GFLOP/s over seconds; %.0f in %s in the best moment\n", r.GEMMPeakF32/1e9, r.GEMMPeakBF16/1e9, r.GEMMBurst/1e9, r.Precision)
 	if r.InstructionPeak > 0 {
 		to.Printf("instructions\t%s in registers: %.0f GFLOP/s, one thread alone %.0f; the products reach %.1f%% of it\n", r.Instructions, r.InstructionPeak/1e9, r.InstructionThread/1e9, 100*r.GEMMPeak/r.InstructionPeak)
 	}
 	to.Printf("copy\t%.1f GB/s read and written\n", r.CopyBandwidth/1e9)
+	// The step: tokens a second and shares of those rates.
 	to.Printf("step\t%s, %d x %d tokens, %s, dropout %g: median of %d %.3f s, fastest %.3f s\n",
 		r.Model, r.MicroBatchSize, r.SeqLength, r.Precision, r.Dropout, r.Steps, r.StepSeconds, r.FastestStep)
 	to.Printf("speed\t%.1f tokens/s at %.4g FLOP a token: %.1f%% of the GEMM peak in %s (%.1f%% of the best moment)\n",
@@ -33,6 +35,7 @@ func (r *result) print(out *command.Printer, everyShape bool) {
 	if !r.onHost {
 		whose = "of the host, which enqueues: "
 	}
+	// Its parts, memory, and what disturbed it.
 	if r.Graphs != "" {
 		to.Printf("graphs\t%s\n", strings.TrimPrefix(r.Graphs, "CUDA graphs: "))
 	}
@@ -46,6 +49,7 @@ func (r *result) print(out *command.Printer, everyShape bool) {
 	if !r.onHost {
 		to.Printf("Ops, each waited for, in steps of their own:\n")
 	}
+	// Every op.
 	r.printOps(to, everyShape)
 	if everyShape {
 		to.Printf("\n")

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bufio"
 	"os"
 	"strconv"
 	"strings"
@@ -25,30 +24,12 @@ func forgetPeakMemory() {
 // peakMemory is the most memory this process had resident, in bytes; 0 where the
 // system does not say.
 func peakMemory() int64 {
-	kib, _, _ := strings.Cut(strings.TrimSpace(field("/proc/self/status", "VmHWM")), " ")
+	kib, _, _ := strings.Cut(strings.TrimSpace(system.Field("/proc/self/status", "VmHWM")), " ")
 	n, err := strconv.ParseInt(kib, 10, 64)
 	if err != nil {
 		return 0
 	}
 	return n << 10
-}
-
-// processor names the machine's; "" where the system does not say.
-func processor() string { return strings.TrimSpace(field("/proc/cpuinfo", "model name")) }
-
-// field is what follows the first "name:" of a file of the kernel's.
-func field(file, name string) string {
-	f, err := os.Open(file)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if key, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(key) == name {
-			return value
-		}
-	}
-	return ""
 }
 
 // firstLine of a file of the kernel's.

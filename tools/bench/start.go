@@ -14,6 +14,7 @@ import (
 
 	"monotron/internal/exitcode"
 	"monotron/tools/internal/command"
+	"monotron/tools/internal/timing"
 )
 
 // startLine is a small run: the shape of shakespeare_char on made-up data.
@@ -29,7 +30,7 @@ func start(c *cli.Context) error {
 	line := append(slices.Clone(startLine), "--device", c.String("device"), "--cpu-threads", strconv.Itoa(c.Int("cpu-threads")))
 	var times []float64
 	for range startRuns {
-		cmd, err := again(c.Context, line...)
+		cmd, err := timing.Again(c.Context, line...)
 		if err != nil {
 			return err
 		}

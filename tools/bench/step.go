@@ -8,17 +8,15 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
-	"monotron/internal/logging"
 	"monotron/megatron/config"
 	"monotron/megatron/engine"
-	"monotron/megatron/optimizer"
 	"monotron/mpu/ranks"
+	"monotron/tools/internal/timing"
 )
 
 const (
-	fewest   = 3 // steps, where nobody says how many
-	warmUp   = 3 // steps that do not count with graphs, which are there behind the second; without: 1
-	dataSeed = 1234
+	fewest = 3 // steps, where nobody says how many
+	warmUp = 3 // steps that do not count with graphs, which are there behind the second; without: 1
 )
 
 // opSum is what one op at one shape took in all timed steps.
@@ -39,7 +37,7 @@ type oneStep struct{ data, forward, backward, optimizer, total time.Duration }
 
 // train builds the model, trains, and fills in what was seen.
 func (r *result) train(d *device.Device, o options, enough time.Duration) error {
-	e, err := engineOf(ranks.Alone(d), configOf(o))
+	e, err := engineOf(ranks.Alone(d), timing.Config(o.shape()))
 	if err != nil {
 		return err
 	}
@@ -98,56 +96,30 @@ func (r *result) bounds(d *device.Device, e *engine.Engine, o options) error {
 	}
 	r.warm = warmth{}
 	d.Observe = r.warm.add
-	_, err := e.Step([]*engine.Micro{randomTokens(rand.New(rand.NewPCG(dataSeed, 1)), o)})
+	_, err := e.Step([]*engine.Micro{timing.RandomTokens(rand.New(rand.NewPCG(timing.Seed, 1)), o.shape())})
 	return err
-}
-
-// configOf is set as for a run of gpt2: AdamW, clipping by 1, weight decay 0.1.
-func configOf(o options) config.Run {
-	return config.Run{
-		Step: config.Step{Model: o.model, Precision: o.precision, SeqLength: o.seq, Seed: dataSeed, CheckForNaN: true,
-			Optimizer: optimizer.Config{Kind: optimizer.Adam, LR: 1e-4, MinLR: 1e-5, AdamBeta1: 0.9, AdamBeta2: 0.95, AdamEps: 1e-8, ClipGrad: 1,
-				WeightDecay: 0.1, WeightDecayIncrStyle: optimizer.DecayConstant, DecayStyle: optimizer.DecayCosine,
-				InitialLossScale: 65536, MinLossScale: 1, LossScaleWindow: 1000, LossHysteresis: 2}},
-		MicroBatchSize: o.batch, GlobalBatchSize: o.batch, TrainIters: 1000, VocabDivisor: 128, Graphs: o.graphs,
-	}
 }
 
 // engineOf is the model with its optimizer, from the seed.
 func engineOf(r *ranks.Rank, c config.Run) (*engine.Engine, error) {
-	e, err := unfilled(r, c)
+	e, err := timing.NewEngine(r, c)
 	if err != nil {
 		return nil, err
 	}
 	return e, e.Initialize()
 }
 
-// unfilled is an engine whose parameters have yet to be given values.
-func unfilled(r *ranks.Rank, c config.Run) (*engine.Engine, error) {
-	schedule, err := c.Optimizer.Schedule(c.TrainIters, 0, c.GlobalBatchSize)
-	if err != nil {
-		return nil, err
-	}
-	e, err := engine.New(r, c.Step, schedule)
-	if err != nil {
-		return nil, err
-	}
-	if r.Device.IsGPU() {
-		err = e.ChooseAttention(engine.MicroShapes{Batches: []int64{int64(c.MicroBatchSize)}}, logging.Stderr().From("bench").Info)
-	}
-	return e, err
-}
-
 // steps trains; begin is called before the first step that counts. busy is the
 // share of the threads' time that this process had a processor.
 func (r *result) steps(e *engine.Engine, o options, enough time.Duration, begin func()) (steps []oneStep, busy float64, err error) {
-	random := rand.New(rand.NewPCG(dataSeed, 0))
+	random := rand.New(rand.NewPCG(timing.Seed, 0))
 	var start time.Time
 	var used, wall time.Duration
 	warm := warmUp
 	if !o.graphs {
 		warm = 1
 	}
+	// Steps that warm up, then as many as were asked for, or as take long enough.
 	for n := 0; n < warm || !done(o.steps, n-warm, time.Since(start) > enough); n++ {
 		if n == warm {
 			begin()
@@ -155,12 +127,13 @@ func (r *result) steps(e *engine.Engine, o options, enough time.Duration, begin 
 			start = time.Now()
 		}
 		began, spent := time.Now(), processorTime()
-		micro := randomTokens(random, o)
+		micro := timing.RandomTokens(random, o.shape())
 		s := oneStep{data: time.Since(began)}
 		told, err := e.Step([]*engine.Micro{micro})
 		if err != nil {
 			return nil, 0, err
 		}
+		// The engine's own times of its phases.
 		s.total = time.Since(began)
 		s.forward, s.backward, s.optimizer = told.Forward, told.Backward, told.UpdateFor
 		r.Loss = told.Loss
@@ -179,24 +152,6 @@ func done(asked, n int, enough bool) bool {
 		return n >= asked
 	}
 	return n >= fewest && enough
-}
-
-// randomTokens is a micro-batch in the form that the data path gives.
-func randomTokens(random *rand.Rand, o options) *engine.Micro {
-	m := &engine.Micro{}
-	for j := range o.batch {
-		row, mask, positions := make([]int32, o.seq+1), make([]float32, o.seq), make([]int32, o.seq)
-		for i := range row {
-			row[i] = random.Int32N(int32(o.model.VocabSize))
-		}
-		for i := range mask {
-			mask[i], positions[i] = 1, int32(i)
-		}
-		m.Tokens, m.Labels = append(m.Tokens, row[:o.seq]), append(m.Labels, row[1:])
-		m.LossMask, m.PositionIDs = append(m.LossMask, mask), append(m.PositionIDs, positions)
-		m.Samples = append(m.Samples, int32(j))
-	}
-	return m
 }
 
 // medianOf the steps' times, in seconds.

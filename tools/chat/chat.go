@@ -85,6 +85,7 @@ type options struct {
 }
 
 func readOptions(c *cli.Context) (o options, err error) {
+	// One model, given as a word or by --load.
 	words := c.Args().Slice()
 	if dir := c.String("load"); dir != "" {
 		words = append(words, dir)
@@ -106,6 +107,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 		}
 	}
 	o.system, o.most, o.cache = c.String("system"), c.Int("max-new-tokens"), int64(c.Int("kv-cache-memory"))<<20
+	// Without a seed every conversation draws its own.
 	o.sampling = inference.Sampling{Temperature: c.Float64("temperature"), TopK: c.Int("top-k"), TopP: c.Float64("top-p"), MinP: c.Float64("min-p"),
 		Repetition: c.Float64("repetition-penalty"), Seed: c.Uint64("seed")}
 	if !c.IsSet("seed") {

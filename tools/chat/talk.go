@@ -62,6 +62,7 @@ func (t *talk) run(ctx context.Context, in *lines) error {
 		t.notes.Printf("context: %d tokens; /help lists commands, Ctrl-C stops an answer, /exit or Ctrl-D ends\n", t.room)
 	}
 	for {
+		// A command, an empty line, or a question.
 		line, err := in.next()
 		switch {
 		case errors.Is(err, io.EOF):
@@ -82,6 +83,7 @@ func (t *talk) run(ctx context.Context, in *lines) error {
 		if strings.TrimSpace(line) == "" {
 			continue
 		}
+		// Ctrl-C stops the answer, not the program.
 		answering, done := in.interruptible(ctx)
 		err = t.answer(answering, line)
 		done()
@@ -103,6 +105,7 @@ func (t *talk) failed() error { return errors.Join(t.out.Err, t.notes.Err) }
 // answer prints the answer to a question as it comes, and takes both into the conversation. An answer
 // that ctx stops is kept as far as it came.
 func (t *talk) answer(ctx context.Context, question string) error {
+	// The conversation so far as tokens, and what room is left for the answer.
 	ids, err := t.prompt(question)
 	if err != nil {
 		return err
@@ -118,6 +121,7 @@ func (t *talk) answer(ctx context.Context, question string) error {
 	if t.options.most > 0 {
 		most = min(left, t.options.most)
 	}
+	// One request, printed as it comes.
 	r := &inference.Request{Prompt: ids, Sampling: t.options.sampling, MaxNew: most, Ends: t.Ends, LogProbs: -1, Tokenizer: t.Tok, Adapter: len(t.options.load.Adapters)}
 	r.Number = t.answers
 	t.answers++
@@ -127,6 +131,7 @@ func (t *talk) answer(ctx context.Context, question string) error {
 	}
 	text, end, err := t.print(ctx, streams[0])
 	if err != nil {
+		// An answer that was stopped before its first token leaves no turn.
 		return err
 	}
 	if text != "" || end.Ended != inference.EndedByCancel {

@@ -68,6 +68,7 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 	defer stop()
 	notes := &command.Printer{W: c.App.ErrWriter}
 	var err error
+	// The input, checked before anything is written.
 	if o.input, err = command.Local(c, o.input, o.step); err != nil {
 		return fmt.Errorf("--input: %w", err)
 	}
@@ -85,6 +86,7 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 	if o.adapterOnly {
 		return o.writeAdapter(ctx, c, original, notes)
 	}
+	// The adapter is merged or taken apart; then types, what is left out, names.
 	whole, done, err := o.merge(original, notes)
 	if err != nil {
 		return err
@@ -96,6 +98,7 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 	}
 	o.noteLeft(notes)
 	o.noteZeros(notes)
+	// The result, and what is made beside it.
 	written, err := all.Write(ctx, o.to, o.output, src, o.write)
 	if err != nil {
 		return interrupted(ctx, err)
@@ -110,6 +113,7 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 			return err
 		}
 	}
+	// The result is read again and compared.
 	if o.verify {
 		if err := verify(c, o, src, written, open, notes); err != nil {
 			return err

@@ -90,6 +90,7 @@ var dtypes = map[string]string{"": "", "f32": "F32", "fp32": "F32", "float32": "
 func readOptions(c *cli.Context) (*options, error) {
 	o := &options{input: c.String("input"), adapter: c.String("adapter"), output: c.String("output"), from: checkpoint.Format(c.String("from")), to: checkpoint.Format(c.String("to")),
 		step: c.Int64("ckpt-step"), weightsOnly: c.Bool("weights-only"), allowNaN: c.Bool("allow-nan"), verify: c.Bool("verify"), mtp: c.Bool("mtp")}
+	// What must be given, formats, types.
 	for _, name := range []string{"input", "to", "output"} {
 		if c.String(name) == "" {
 			return nil, exitcode.Errorf(exitcode.Usage, "--%s is missing; monotron convert --help shows examples", name)
@@ -107,6 +108,7 @@ func readOptions(c *cli.Context) (*options, error) {
 	if o.dtype, ok = dtypes[strings.ToLower(c.String("dtype"))]; !ok {
 		return nil, exitcode.Errorf(exitcode.Usage, "--dtype %q is unknown; there are f32, bf16 and fp16", c.String("dtype"))
 	}
+	// What belongs to the output, to an adapter, to the comparison.
 	if err := o.readWriting(c); err != nil {
 		return nil, err
 	}
@@ -138,6 +140,7 @@ func (o *options) readAdapter(c *cli.Context) error {
 }
 
 func (o *options) readWriting(c *cli.Context) error {
+	// Megatron's formats alone have a layout.
 	for _, name := range []string{"tensor-model-parallel-size", "pipeline-model-parallel-size", "num-virtual-stages-per-pipeline-rank",
 		"expert-model-parallel-size", "data-parallel-size", "make-vocab-size-divisible-by", "transformer-impl", "moe-grouped-gemm"} {
 		if c.IsSet(name) && o.to != checkpoint.MegatronTorch && o.to != checkpoint.MegatronTorchDist {

@@ -82,6 +82,7 @@ func run(c *cli.Context) error {
 	if c.NArg() != 2 {
 		return exitcode.Errorf(exitcode.Usage, "diff needs two checkpoints, found %d: %q; monotron diff --help shows examples", c.NArg(), c.Args().Slice())
 	}
+	// Two runs are compared by their fingerprints, two checkpoints by their tensors.
 	if x, y := c.Args().Get(0), c.Args().Get(1); isRun(x) && isRun(y) {
 		return diffRuns(c, x, y)
 	}
@@ -103,6 +104,7 @@ func run(c *cli.Context) error {
 		return err
 	}
 	defer b.Close()
+	// Every tensor of both, within the bounds that were asked for.
 	r, err := build(a, b, c.Bool("weights-only"), compare.Options{Abs: c.Float64("atol"), Rel: c.Float64("rtol")})
 	if err != nil {
 		return err

@@ -96,6 +96,7 @@ func compareRuns(a, b string) (*runs, error) {
 
 // rank compares one rank's files, up to the first difference that is known.
 func (r *runs) rank(rank int) error {
+	// The files of this rank, and the iterations that both have.
 	x, err := openPrints(r.A, rank)
 	if err != nil {
 		return err
@@ -111,6 +112,7 @@ func (r *runs) rank(rank int) error {
 		return exitcode.Errorf(exitcode.BadData, "%s and %s have no iteration in common", x.path, y.path)
 	}
 	compared := int64(0)
+	// Not beyond what another rank has found.
 	for _, n := range both {
 		if r.First != nil && n > r.First.Iteration {
 			break
@@ -289,6 +291,7 @@ func changedFlags(a, b map[string][]string) map[string][2]any {
 
 func (r *runs) print(p *command.Printer) {
 	p.Printf("A  %s\nB  %s\n", r.A, r.B)
+	// Flags that differ explain differences.
 	for _, name := range slices.Sorted(maps.Keys(r.Flags)) {
 		given := func(v any) string {
 			words := v.([]string)
@@ -303,6 +306,7 @@ func (r *runs) print(p *command.Printer) {
 		p.Printf("%d iterations of %d ranks are equal\n", r.Compared, r.Ranks)
 		return
 	}
+	// Where the first difference is, what both have there, and how much differs in that iteration.
 	d := r.First
 	at := cmp.Or(d.A, d.B)
 	p.Printf("first difference: iteration %d, rank %d, %s", d.Iteration, d.Rank, at.Phase)

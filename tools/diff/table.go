@@ -119,12 +119,14 @@ func settings(p *command.Printer, width int, title string, list []compare.Settin
 // grid aligns rows; where they are too wide, names lose their middle and the
 // last column its end.
 func grid(p *command.Printer, width int, rows [][]string) {
+	// What each column would take.
 	widest := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
 			widest[i] = max(widest[i], len([]rune(cell)))
 		}
 	}
+	// The first and last columns share what the others leave.
 	last := len(widest) - 1
 	fixed := 0
 	for _, w := range widest[1:last] {

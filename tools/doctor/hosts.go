@@ -43,11 +43,13 @@ func examineHosts(ctx context.Context, open func(string) (*device.Device, error)
 	if place == nil {
 		return exitcode.Errorf(exitcode.Usage, "doctor --hosts runs on all hosts at once; start it so: monotron launch --hostfile FILE -- doctor --hosts, or by srun, mpirun or torchrun")
 	}
+	// All ranks meet as a run's do.
 	p, err := preflight.Meet(ctx, place, map[string]string{}, hostsWait, logging.Stderr().From("rendezvous").Lines())
 	if err != nil {
 		return err
 	}
 	return p.End(func() error {
+		// What each sees is gathered; a trial run follows.
 		d, err := open("ref")
 		if err != nil {
 			return err
@@ -100,6 +102,7 @@ func lookAround(p *process.World, d *device.Device) (*hostsReport, error) {
 // measure sends between the first ranks of all hosts, one pair after the other.
 func (r *hostsReport) measure(p *process.World, d *device.Device, world *comm.Group, first []int) error {
 	n := len(first)
+	// Every pair of few hosts; of many, each and its neighbour. Others wait at the barrier.
 	flat := make([]float64, n*n)
 	for a := range n {
 		for b := range n {
@@ -121,6 +124,7 @@ func (r *hostsReport) measure(p *process.World, d *device.Device, world *comm.Gr
 			}
 		}
 	}
+	// Each pair was measured by one rank: the sum has all.
 	if n > 1 {
 		if err := world.AllReduce(device.View(unsafe.Pointer(&flat[0]), device.F64, int64(len(flat))), comm.Sum).Wait(); err != nil {
 			return err
@@ -155,6 +159,7 @@ func between(p *process.World, d *device.Device, from, to int) (best float64, er
 
 func (r *hostsReport) write(w io.Writer) error {
 	p := printer{w: w}
+	// Ranks, transports, collectives, the trial.
 	p.line("%s on %s: the same program, all can be reached", logging.Count(r.Ranks, "rank"), logging.Count(r.Hosts, "host"))
 	p.line("rank 0 sends by %s", r.Transports)
 	for _, note := range r.Notes {
@@ -168,6 +173,7 @@ func (r *hostsReport) write(w io.Writer) error {
 	if len(r.Names) == 1 {
 		return p.err
 	}
+	// A matrix of hosts.
 	p.line("messages of %d MiB from host to host, GB/s:", hostProbe>>20)
 	head := fmt.Sprintf("  %-20s", "from \\ to")
 	for i := range r.Names {

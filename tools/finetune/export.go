@@ -28,6 +28,7 @@ func (o *options) export(ctx context.Context, notes *command.Printer) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
+	// An adapter alone, then the model with the adapter merged.
 	if len(src.Info().Model.Adapters) > 0 {
 		if err := training.WriteAdapter(o.folder(adapter), src); err != nil {
 			return err

@@ -46,6 +46,7 @@ func readOptions(c *cli.Context) (*options, error) {
 	if err := o.readBatchTokens(c); err != nil {
 		return nil, err
 	}
+	// The largest micro-batch up to four that divides the batch.
 	for o.micro == 0 || o.batch%o.micro != 0 {
 		if o.micro > 0 {
 			return nil, exitcode.Errorf(exitcode.Usage, "--batch-size %d is not a multiple of --micro-batch-size %d", o.batch, o.micro)
@@ -56,6 +57,7 @@ func readOptions(c *cli.Context) (*options, error) {
 			}
 		}
 	}
+	// Rates that the methods are used with: adapters take ten times that of all weights, preferences a twentieth.
 	if o.rate == 0 {
 		if o.rate = 2e-4; o.rank == 0 {
 			o.rate = 2e-5
@@ -119,6 +121,7 @@ type plan struct {
 
 // line is the command line of pretrain_gpt.
 func (o *options) line() (line []string, p plan, err error) {
+	// Flags that do not depend on the number of rows.
 	if p.length, err = o.sequence(); err != nil {
 		return nil, p, err
 	}
@@ -134,6 +137,7 @@ func (o *options) line() (line []string, p plan, err error) {
 	if o.rank > 0 {
 		base = append(base, "--lora-rank", strconv.Itoa(o.rank), "--lora-alpha", fmt.Sprint(o.alpha))
 	}
+	// The rows, read as training will read them, say how many steps an epoch has.
 	if p, err = o.count(p.length, slices.Concat(base, []string{"--train-iters", "1"}, o.others)); err != nil {
 		return nil, p, err
 	}
@@ -178,6 +182,7 @@ func (o *options) sequence() (int, error) {
 // count reads the rows as training will.
 func (o *options) count(length int, line []string) (p plan, err error) {
 	p = plan{length: length, what: "sequences"}
+	// The same parser, tokenizer and settings as the run's.
 	run, _, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, CheckpointValues: training.CheckpointFlags}, line)
 	if err != nil {
 		return p, err
@@ -190,6 +195,7 @@ func (o *options) count(length int, line []string) (p plan, err error) {
 	if err != nil {
 		return p, err
 	}
+	// Rows of the kind that the method learns from.
 	read := func(path string) (err error) {
 		set, err := sft.New(path, tok, settings)
 		if err == nil {
@@ -219,6 +225,7 @@ func (o *options) count(length int, line []string) (p plan, err error) {
 			return err
 		}
 	}
+	// Both files, so that a bad row in either ends it now.
 	if o.evalData != "" {
 		if err := read(o.evalData); err != nil {
 			return p, fmt.Errorf("--eval-data: %w", err)

@@ -74,6 +74,7 @@ type options struct {
 }
 
 func readOptions(c *cli.Context) (o options, err error) {
+	// The model and its layout.
 	if c.String("load") == "" {
 		return o, exitcode.Errorf(exitcode.Usage, "--load is missing; give the folder of the model")
 	}
@@ -86,6 +87,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	}
 	o.layout.TP, o.layout.PP, o.layout.EP = command.Layout(c)
 	o.layout.CP = c.Int("context-parallel-size")
+	// How tokens are chosen; any flag of sampling without a temperature means 1.
 	o.sample = inference.SampleOptions{MaxNew: c.Int("max-new-tokens"), Sampling: inference.Sampling{
 		Temperature: c.Float64("temperature"), TopK: c.Int("top-k"), TopP: c.Float64("top-p"),
 		NoRepeatNgram: c.Int("no-repeat-ngram-size"), Seed: c.Uint64("seed"),
@@ -98,6 +100,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	}
 	o.samples = c.Int("num-samples")
 	o.stop, o.asked = c.String("stop-token"), c.IsSet("max-new-tokens")
+	// How long a text may become.
 	if c.IsSet("max-length") {
 		if o.length = c.Int("max-length"); o.asked || o.length < 1 {
 			return o, exitcode.Errorf(exitcode.Usage, "--max-length %d: at least 1, and without --max-new-tokens", o.length)

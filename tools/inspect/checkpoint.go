@@ -105,12 +105,14 @@ func inspectCheckpoint(path string, step int64, values, verify bool) (*listing, 
 	if err != nil {
 		return nil, exitcode.With(exitcode.IO, err)
 	}
+	// A single file.
 	if !st.IsDir() {
 		if strings.HasSuffix(path, ".safetensors") {
 			return inspectFile(path, values)
 		}
 		return inspectForeign(path, step, values)
 	}
+	// A folder by its format; one without a known format may still hold tensors.
 	switch format, err := checkpoint.DetectAt(path, step); {
 	case err != nil && !exists(path, safetensors.SingleName) && !exists(path, safetensors.IndexName):
 		return nil, err
@@ -119,6 +121,7 @@ func inspectCheckpoint(path string, step int64, values, verify bool) (*listing, 
 	case format != checkpoint.Native:
 		return inspectForeign(path, step, values)
 	}
+	// One iteration of ours, or a folder of several.
 	if exists(path, "manifest.json") {
 		f, err := native.OpenFolder(path)
 		if err != nil {

@@ -22,10 +22,12 @@ func inspectForeign(path string, step int64, values bool) (*listing, error) {
 	defer src.Close()
 	info, state := src.Info(), src.State()
 	l := &listing{Path: info.Path, Format: string(info.Format), State: &state, Model: info.Model, Layout: layoutOf(info.Layout), Notes: info.Notes}
+	// What keeps it from being loaded is a note here.
 	if err := checkpoint.Check(src); err != nil {
 		l.Notes = append(l.Notes, err.Error())
 	}
 	cut, _ := src.(slicer)
+	// Each tensor, with values where they are asked for.
 	for _, t := range src.Tensors() {
 		line := tensorLine{Name: t.Name, DType: t.DType, Shape: t.Shape, Pieces: 1, Checksum: "none"}
 		if cut != nil {

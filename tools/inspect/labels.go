@@ -21,6 +21,7 @@ func runLabels(c *cli.Context) error {
 	if c.String("finetune-data") == "" {
 		return exitcode.Errorf(exitcode.Usage, "--labels needs --finetune-data; name a file of JSON lines")
 	}
+	// Tokenizer and settings as tuning takes them.
 	named, err := labelTokenizer(c)
 	if err != nil {
 		return err
@@ -42,6 +43,7 @@ func runLabels(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	// Rows from first on, each with one or more sequences.
 	first, count := c.Int64("first"), c.Int64("count")
 	if n := int64(len(rows)); first > n || count > n-first {
 		return exitcode.Errorf(exitcode.Usage, "--first %d --count %d: the file has %d rows", first, count, n)

@@ -46,12 +46,14 @@ func printRanks(c *cli.Context, w *bufio.Writer, d dataset.Dataset, sizes topolo
 		return exitcode.Errorf(exitcode.Usage, "--show %s: that split has no data", c.String("show"))
 	}
 	micro := int64(c.Int("micro-batch-size"))
+	// A round is a micro-batch of every rank, a global batch is several rounds.
 	round, global := micro*int64(sizes.DP), globalBatch(c, sizes)
 	first, count := c.Int64("first"), c.Int64("count")
 	if last := d.Len() / global; first < 0 || count < 0 || first > last || count > last-first {
 		return exitcode.Errorf(exitcode.Usage, "--first %d --count %d: %d samples are %d iterations of %d", first, count, d.Len(), last, global)
 	}
 	e := json.NewEncoder(w)
+	// A line for each rank, iteration and micro-batch.
 	for dp := range sizes.DP {
 		s := dataset.SamplerConfig{Total: d.Len(), MicroBatch: micro, Rank: int64(dp), DP: int64(sizes.DP), Unsharded: c.Bool("no-data-sharding")}
 		if c.String("dataloader-type") == "cyclic" {

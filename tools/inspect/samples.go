@@ -71,6 +71,7 @@ func runSamples(c *cli.Context) error {
 	if c.Bool("labels") {
 		return runLabels(c)
 	}
+	// The datasets as a run builds them, with the tokenizer that the files name.
 	config, sizes, err := config(c)
 	if err != nil {
 		return err
@@ -97,6 +98,7 @@ func runSamples(c *cli.Context) error {
 		return err
 	}
 	sets := map[string]dataset.Dataset{"train": train, "valid": valid, "test": test}
+	// What is written, then what is printed.
 	if dir := c.String("write-index"); dir != "" {
 		for name, d := range sets {
 			if err := writeIndex(dir, name, d); err != nil {
@@ -187,6 +189,7 @@ func writeIndex(dir, name string, d dataset.Dataset) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return exitcode.With(exitcode.IO, err)
 	}
+	// An array a file, as Megatron's cache has them, and the description next to them.
 	write := func(what, description string, arrays map[string]dataset.Array) error {
 		err := atomicfile.WriteFile(filepath.Join(dir, what+"-description.txt"), 0o666, []byte(description))
 		for file, a := range arrays {

@@ -53,19 +53,23 @@ type options struct {
 	restartsAtAll      bool          // --auto-restart
 	least              int           // ranks of this host to go on with
 	fewer              bool          // it has gone on with fewer
-	all, number0       int           // hosts and this one's number, as the flags say; nodes and node may become smaller
+	wanted, spares     int           // hosts that run ranks and that wait to take a place, as the flags say
+	all, number0       int           // hosts and this one's number among them; nodes and node may become others
+	given              string        // addr as the flags say
+	start              int           // of the run on several hosts that meet, from 1
 	leastNodes         int           // hosts to go on with
 	hostWait           time.Duration // for a host that is gone, before the run goes on without it
 	grace              time.Duration // for ranks to end after the first has failed
 	prefix             string
-	words              []string    // program and arguments
-	line               commandLine // what their flags say
-	saves              string      // what --save names; "": nothing
-	staged             string      // the folder in which its checkpoints are: itself, or of an s3:// URL this host's
-	begun              int64       // the iteration it held at first; -1: none
-	resumes            bool        // the command was told to go on from there
-	folder             string      // for flight records and the verdict
-	temporary          bool        // it is removed when the run ends well
+	words              []string     // program and arguments
+	line               commandLine  // what their flags say
+	saves              string       // what --save names; "": nothing
+	staged             string       // the folder in which its checkpoints are: itself, or of an s3:// URL this host's
+	begun              int64        // the iteration it held at first; -1: none
+	resumes            bool         // the command was told to go on from there
+	segments           [][]*os.File // by local rank: memory for its memory checkpoints; nil: it keeps none
+	folder             string       // for flight records and the verdict
+	temporary          bool         // it is removed when the run ends well
 }
 
 // Command is launch.
@@ -79,6 +83,7 @@ func Command() *cli.Command {
 			command.Between(1, 4096, &cli.IntFlag{Name: "nproc-per-node", Aliases: []string{"nproc_per_node"}, Value: 1, Usage: "number of ranks on this host"}),
 			command.Between(1, 1<<20, &cli.IntFlag{Name: "nnodes", Value: 1, Usage: "number of hosts"}),
 			command.Between(0, 1<<20, &cli.IntFlag{Name: "node-rank", Usage: "index of this host, from 0"}),
+			command.Between(0, 1<<16, &cli.IntFlag{Name: "spares", Usage: "with --auto-restart: number of hosts in addition to --nnodes that wait and replace one that is lost; start this command on each, with the next --node-rank"}),
 			&cli.StringFlag{Name: "master-addr", Value: "127.0.0.1", Usage: "address of rank 0's host, as the other hosts reach it"},
 			command.Between(0, 65535, &cli.IntFlag{Name: "master-port", Usage: "port on rank 0's host (default: a free port; 29500 with several hosts)"}),
 			&cli.StringFlag{Name: "rdzv-endpoint", Usage: "`HOST:PORT`, instead of --master-addr and --master-port"},
@@ -140,17 +145,21 @@ func hintAtDashes(action cli.ActionFunc) cli.ActionFunc {
 func read(c *cli.Context) (*options, error) {
 	o := &options{local: c.Int("nproc-per-node"), nodes: c.Int("nnodes"), node: c.Int("node-rank"), restarts: c.Int("max-restarts"), restartsAtAll: c.Bool("auto-restart"), least: c.Int("min-nproc-per-node"),
 		prefix: c.String("log-prefix"), folder: c.String("run-folder"), words: c.Args().Slice(), grace: 7 * time.Second,
-		all: c.Int("nnodes"), number0: c.Int("node-rank"), leastNodes: c.Int("min-nnodes"), hostWait: time.Duration(c.Int("host-wait-seconds")) * time.Second}
+		wanted: c.Int("nnodes"), spares: c.Int("spares"), all: c.Int("nnodes") + c.Int("spares"), number0: c.Int("node-rank"), leastNodes: c.Int("min-nnodes"), hostWait: time.Duration(c.Int("host-wait-seconds")) * time.Second}
 	switch {
 	case len(o.words) == 0:
 		return nil, exitcode.Errorf(exitcode.Usage, "missing command to start; give it after --, for example: monotron launch --nproc-per-node 2 -- pretrain_gpt ...")
-	case o.node >= o.nodes:
+	case o.node >= o.all && o.spares > 0:
+		return nil, exitcode.Errorf(exitcode.Usage, "--node-rank %d: hosts are numbered 0 to %d (--nnodes %d and --spares %d)", o.node, o.all-1, o.nodes, o.spares)
+	case o.node >= o.nodes && o.spares == 0:
 		return nil, exitcode.Errorf(exitcode.Usage, "--node-rank %d: hosts are numbered 0 to %d (--nnodes %d)", o.node, o.nodes-1, o.nodes)
-	case o.nodes > 1 && !c.IsSet("master-addr") && !c.IsSet("rdzv-endpoint"):
-		return nil, exitcode.Errorf(exitcode.Usage, "--nnodes %d needs --master-addr, the address of rank 0's host, as the other hosts reach it", o.nodes)
+	case o.spares > 0 && !o.restartsAtAll:
+		return nil, exitcode.Errorf(exitcode.Usage, "--spares %d needs --auto-restart: a spare host replaces another when the run restarts", o.spares)
+	case o.all > 1 && !c.IsSet("master-addr") && !c.IsSet("rdzv-endpoint"):
+		return nil, exitcode.Errorf(exitcode.Usage, "%d hosts need --master-addr, the address of rank 0's host, as the other hosts reach it", o.all)
 	case o.least > o.local:
 		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node %d: choose 1 to %d (--nproc-per-node)", o.least, o.local)
-	case o.least > 0 && o.nodes > 1:
+	case o.least > 0 && o.all > 1:
 		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node works on one host only; with several use --min-nnodes")
 	case o.leastNodes > o.nodes && !c.IsSet("hostfile"):
 		return nil, exitcode.Errorf(exitcode.Usage, "--min-nnodes %d: there are %d hosts (--nnodes)", o.leastNodes, o.nodes)
@@ -174,19 +183,23 @@ func read(c *cli.Context) (*options, error) {
 		}
 		return nil, exitcode.Errorf(exitcode.Usage, "--auto-restart needs --save (and --save-interval) in the command to start: without a checkpoint it would start from the beginning")
 	}
-	o.addr, err = meeting(c, o.nodes)
+	o.given, err = meeting(c, o.all)
+	o.addr = o.given
 	return o, err
 }
 
 // readFleet reads the flags that go with --hostfile.
 func readFleet(c *cli.Context, o *options) (*fleet, error) {
-	for _, flag := range []string{"nnodes", "node-rank"} {
+	for _, flag := range []string{"nnodes", "node-rank", "spares"} {
 		if c.IsSet(flag) {
 			return nil, exitcode.Errorf(exitcode.Usage, "--%s conflicts with --hostfile; leave it out", flag)
 		}
 	}
 	if c.IsSet("min-nproc-per-node") {
 		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node works on one host only; with --hostfile use --min-nnodes")
+	}
+	if o.line.ours && o.line.config.Checkpoint.MemoryInterval > 0 {
+		return nil, exitcode.Errorf(exitcode.Usage, "--memory-checkpoint-interval does not go with --hostfile, whose launchers on the hosts end with every start; run monotron launch --nnodes N --node-rank I on each host")
 	}
 	addr, ranks := o.addr, 0
 	if !c.IsSet("master-addr") && !c.IsSet("rdzv-endpoint") {

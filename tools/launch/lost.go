@@ -22,7 +22,7 @@ func (f *fleet) withoutLost(ctx context.Context, notes io.Writer) error {
 		return nil
 	}
 	o := *f.options
-	o.all = len(f.hosts)
+	o.all, o.wanted = len(f.hosts), len(f.hosts)
 	n, err := o.hostsToUse(len(up), strings.Join(down, ", "), notes)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"monotron/internal/exitcode"
 	"monotron/internal/system"
+	"monotron/mpu/bootstrap/launchenv"
 	"monotron/mpu/comm/failure"
 	"monotron/tools/internal/command"
 )
@@ -195,6 +196,10 @@ func (a *attemptRun) command(local, rank int) (*exec.Cmd, error) {
 	cmd.Env = append(append([]string{}, a.environment...), "RANK="+strconv.Itoa(rank), "LOCAL_RANK="+strconv.Itoa(local))
 	if local < len(a.gpus) {
 		cmd.Env = append(cmd.Env, "CUDA_VISIBLE_DEVICES="+a.gpus[local])
+	}
+	if a.segments != nil {
+		cmd.Env = append(cmd.Env, launchenv.Segments+"=3") // the first number after the three standard streams'
+		cmd.ExtraFiles = a.segments[local]
 	}
 	cmd.Stdout, cmd.Stderr = a.console.of(rank, false), a.console.of(rank, true)
 	cmd.WaitDelay = 2 * time.Second

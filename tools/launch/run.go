@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"monotron/megatron/config"
 	"monotron/mpu/bootstrap/launchenv"
 	"monotron/mpu/bootstrap/rendezvous"
+	"monotron/mpu/comm/failure"
 	"monotron/mpu/health"
 )
 
@@ -30,10 +32,14 @@ import (
 func (o *options) run(out, notes io.Writer) error {
 	signals, stop := listen()
 	defer stop()
+	out, notes = heard{out, signals}, heard{notes, signals}
 	if err := o.makeFolder(); err != nil {
 		return err
 	}
 	defer o.lock()()
+	if err := o.holdMemory(); err != nil {
+		return err
+	}
 	err := o.attempts(signals, out, notes)
 	if o.temporary && ofNoUse(err) {
 		os.RemoveAll(o.folder) // nothing in it is of use
@@ -53,15 +59,34 @@ func ofNoUse(err error) bool {
 	return false
 }
 
-// listen takes the signals that ask to stop. SIGPIPE comes when nobody reads what
-// the ranks print any more, as behind `| head`.
+// listen takes the signals that ask to stop. SIGPIPE is among them where nobody reads what
+// the ranks print any more, as behind `| head`: heard sends it. The system's own says nothing, as
+// it comes for the connections to other hosts too.
 func listen() (signals chan os.Signal, stop func()) {
 	signals = make(chan os.Signal, 4)
-	signal.Notify(signals, append(launchenv.Stops(), syscall.SIGPIPE)...)
+	signal.Notify(signals, launchenv.Stops()...)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return signals, func() {
 		signal.Stop(signals)
 		signal.Ignore(syscall.SIGPIPE) // the exit code is for somebody, if the last line is not
 	}
+}
+
+// heard is a writer that sends SIGPIPE when nobody reads it any more.
+type heard struct {
+	io.Writer
+	signals chan<- os.Signal
+}
+
+func (h heard) Write(b []byte) (int, error) {
+	n, err := h.Writer.Write(b)
+	if errors.Is(err, syscall.EPIPE) {
+		select {
+		case h.signals <- syscall.SIGPIPE:
+		default: // others are there to be read
+		}
+	}
+	return n, err
 }
 
 // ending is what a person is told of such a signal.
@@ -86,47 +111,70 @@ func (o *options) makeFolder() (err error) {
 }
 
 // attempts starts the ranks until they are done.
-func (o *options) attempts(signals <-chan os.Signal, out, notes io.Writer) error {
+func (o *options) attempts(signals <-chan os.Signal, out, notes io.Writer) (err error) {
+	// What must be so before the first start.
+	var hosts *gathering
+	if o.gathers() {
+		if hosts, err = o.newGathering(); err != nil {
+			return err
+		}
+		defer hosts.close()
+	}
+	if err := o.endStale(notes); err != nil {
+		return err
+	}
+	// One start after the other.
 	tries := o.newTries()
 	for attempt := 0; ; attempt++ {
-		if o.gathers() {
-			err := stoppable(signals, func(ctx context.Context) error { return o.gather(ctx, attempt, notes) })
-			if errors.Is(err, errNotNeeded) {
-				return nil
-			}
-			if err != nil {
+		if hosts != nil {
+			if over, err := hosts.turn(signals, notes); over || err != nil {
 				return err
 			}
+			attempt = o.start - 1
 		}
-		environment, err := o.environment(attempt)
-		if err != nil {
+		again, err := o.attempt(attempt, &tries, signals, out, notes)
+		if !again {
+			hosts.over(err)
 			return err
 		}
-		if err := health.Fresh(o.folder); err != nil {
-			return err
+		if err := o.checkStorage(); err != nil {
+			return err // the other hosts may continue, with a spare host
 		}
-		a := &attemptRun{options: o, environment: environment, console: newConsole(out, notes, o.prefix), gpus: gpus.Shares(o.local)}
-		err = a.run(signals)
-		if err == nil || a.told || !again(err) {
-			return err
-		}
-		tries.failed(o.progress())
-		if tries.futile > o.restarts {
-			if !o.shrink() {
-				return o.givenUp(err, tries)
-			}
-			fmt.Fprintf(notes, "launch: %v\nlaunch: continuing with %d ranks\n", err, o.local)
-			tries.futile = 0
-			continue
-		}
-		o.startAgain(err, tries, notes)
 	}
+}
+
+// attempt starts the ranks once; again tells that they are to be started again.
+func (o *options) attempt(number int, tries *tries, signals <-chan os.Signal, out, notes io.Writer) (bool, error) {
+	environment, err := o.environment(number)
+	if err != nil {
+		return false, err
+	}
+	if err := health.Fresh(o.folder); err != nil {
+		return false, err
+	}
+	a := &attemptRun{options: o, environment: environment, console: newConsole(out, notes, o.prefix), gpus: gpus.Shares(o.local)}
+	err = a.run(signals)
+	if err == nil || a.told || !again(err) {
+		return false, err
+	}
+	tries.failed(max(o.progress(), o.inMemory()), err)
+	if tries.futile > o.restarts {
+		if !o.shrink() {
+			return false, o.givenUp(err, *tries)
+		}
+		fmt.Fprintf(notes, "launch: %v\nlaunch: continuing with %d ranks\n", err, o.local)
+		tries.futile = 0
+		return true, nil
+	}
+	o.startAgain(err, *tries, notes)
+	return true, nil
 }
 
 // tries are the starts of a run.
 type tries struct {
-	futile int   // in a row that got no further
-	newest int64 // iteration that one has saved; -1: none
+	futile int     // in a row that got no further
+	newest int64   // iteration that one has saved; -1: none
+	steps  []int64 // in which the futile ones ended; 0: not known
 }
 
 // newTries is called before the first start.
@@ -135,11 +183,33 @@ func (o *options) newTries() tries {
 	return tries{newest: o.begun}
 }
 
-// failed counts a start; now is the newest iteration after it.
-func (t *tries) failed(now int64) {
+// failed counts a start that err has ended; now is the newest iteration after it.
+func (t *tries) failed(now int64, err error) {
 	if t.futile++; now > t.newest {
-		t.newest, t.futile = now, 1
+		t.newest, t.futile, t.steps = now, 1, nil
 	}
+	step := int64(0)
+	if v := new(failure.Verdict); errors.As(err, &v) {
+		step = v.Step
+	}
+	t.steps = append(t.steps, step)
+}
+
+// where says in which steps the futile starts ended.
+func (t *tries) where() string {
+	var words []string
+	for _, step := range slices.Compact(slices.Sorted(slices.Values(t.steps))) {
+		if step > 0 {
+			words = append(words, strconv.FormatInt(step, 10))
+		}
+	}
+	switch {
+	case len(words) == 0:
+		return "before their first step"
+	case len(words) == 1:
+		return "in step " + words[0]
+	}
+	return "in steps " + strings.Join(words, ", ")
 }
 
 // givenUp is how the last start ended, and how many had been made.
@@ -147,7 +217,15 @@ func (o *options) givenUp(err error, t tries) error {
 	if o.restarts == 0 {
 		return err
 	}
-	return exitcode.With(exitcode.CodeOf(err), fmt.Errorf("%w (giving up: the last %d starts did not pass iteration %d)", err, t.futile, max(0, t.newest)))
+	text := fmt.Sprintf("giving up: the last %d starts did not pass iteration %d and ended %s", t.futile, max(0, t.newest), t.where())
+	if v, read := failure.Read(o.folder); read == nil { // the verdict that is kept is that of the run
+		v.Text += " (" + text + ")"
+		v.Starts = t.futile
+		if written := v.Write(o.folder); written != nil {
+			err = errors.Join(err, written)
+		}
+	}
+	return exitcode.With(exitcode.CodeOf(err), fmt.Errorf("%w (%s)", err, text))
 }
 
 // startAgain prepares and tells the next start, after one that ended with err.
@@ -185,7 +263,14 @@ func again(err error) bool {
 // resume has the command go on from what it has saved since it was begun first; before that
 // it begins as it did.
 func (o *options) resume() {
-	if now := o.progress(); o.resumes || now < 0 || now == o.begun {
+	if now := o.progress(); now >= 0 && now != o.begun {
+		o.goOn()
+	}
+}
+
+// goOn has the command go on from what it has saved.
+func (o *options) goOn() {
+	if o.resumes {
 		return
 	}
 	switch o.resumes = true; {
@@ -239,8 +324,9 @@ func (o *options) environment(attempt int) ([]string, error) {
 	set("LOCAL_WORLD_SIZE", strconv.Itoa(o.local))
 	set("GROUP_RANK", strconv.Itoa(o.node))
 	set("TORCHELASTIC_USE_AGENT_STORE", "False")
-	set("TORCHELASTIC_RESTART_COUNT", strconv.Itoa(attempt))
+	set(launchenv.Restarts, strconv.Itoa(attempt))
 	set(launchenv.Own, "1")
+	set(launchenv.Launcher, strconv.Itoa(os.Getpid()))
 	set(launchenv.RunFolder, o.folder)
 	if o.fewer {
 		set(launchenv.FewerRanks, "1")

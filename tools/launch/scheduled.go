@@ -26,7 +26,8 @@ func scheduled(c *cli.Context) (by string, err error) {
 	if s == nil {
 		return indexed(c)
 	}
-	if c.IsSet("nnodes") && c.Int("nnodes") != s.Hosts {
+	spares := c.Int("spares") // of the hosts that the scheduler has started
+	if c.IsSet("nnodes") && c.Int("nnodes")+spares != s.Hosts {
 		return "", nil
 	}
 	set := func(flag, value string, said bool) {
@@ -34,7 +35,7 @@ func scheduled(c *cli.Context) (by string, err error) {
 			err = c.Set(flag, value)
 		}
 	}
-	set("nnodes", strconv.Itoa(s.Hosts), true)
+	set("nnodes", strconv.Itoa(s.Hosts-spares), s.Hosts > spares)
 	set("node-rank", strconv.Itoa(s.Number), true)
 	set("min-nnodes", strconv.Itoa(s.Least), s.Least > 0)
 	set("nproc-per-node", strconv.Itoa(s.Ranks), s.Ranks > 0)

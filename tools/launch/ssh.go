@@ -62,13 +62,14 @@ func elsewhere(entry string) bool {
 func (f *fleet) run(out, notes io.Writer) error {
 	signals, stop := listen()
 	defer stop()
+	out, notes = heard{out, signals}, heard{notes, signals}
 	tries := f.newTries()
 	for {
 		told, err := f.attempt(signals, newConsole(out, notes, "none"))
 		if err == nil || told || (!again(err) && !f.lost) {
 			return err
 		}
-		if tries.failed(f.progress()); tries.futile > f.restarts {
+		if tries.failed(f.progress(), err); tries.futile > f.restarts {
 			return f.givenUp(err, tries)
 		}
 		f.startAgain(err, tries, notes)

@@ -37,6 +37,7 @@ type formulaReport struct {
 }
 
 func planFormulas(c *cli.Context, open func(name string) (*device.Device, error)) error {
+	// The run's memory by counting, and by the formulas.
 	p, err := newRunPlan(c.Args().Slice(), nil, open)
 	if err != nil {
 		return err

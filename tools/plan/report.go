@@ -21,6 +21,7 @@ type rankReport struct {
 	Reserved  int64            `json:"reserved_bytes"`
 	Stored    int64            `json:"stored_bytes,omitempty"` // in files, or in the host's memory beside a GPU
 	Scratch   int64            `json:"scratch_bytes"`
+	Copies    int64            `json:"memory_checkpoint_bytes,omitempty"` // in the host's memory
 }
 
 type memoryReport struct {
@@ -50,7 +51,7 @@ func (p *runPlan) report() memoryReport {
 		out.Failing = p.goodput.report(p)
 	}
 	for _, r := range p.ranks {
-		out.Ranks = append(out.Ranks, rankReport{r.Number, r.Peak, purposes(r.ByPurpose), r.At.String(), purposes(r.AtPeak), r.Reserved, r.Stored, r.Scratch})
+		out.Ranks = append(out.Ranks, rankReport{r.Number, r.Peak, purposes(r.ByPurpose), r.At.String(), purposes(r.AtPeak), r.Reserved, r.Stored, r.Scratch, r.Copies})
 	}
 	return out
 }
@@ -98,7 +99,7 @@ func (p *runPlan) verdict(out *command.Printer) error {
 	m := p.machine
 	need, what := int64(0), "the ranks together need"
 	for _, r := range p.ranks {
-		switch n := r.Peak + r.Scratch; {
+		switch n := m.Need(r); {
 		case m.Threads > 0: // they share the host's memory
 			need += n
 		case n > need:
@@ -110,7 +111,7 @@ func (p *runPlan) verdict(out *command.Printer) error {
 	case need > have:
 		return exitcode.Errorf(exitcode.Differs, "does not fit: %s %s, %s has %s", what, device.Size(need), m.Name, device.Size(have))
 	case !m.HostHas(&p.config, p.ranks):
-		return exitcode.Errorf(exitcode.Differs, "does not fit: --optimizer-cpu-offload puts more into a node's memory than the %s of %s", device.Size(int64(m.Host)), m.Name)
+		return exitcode.Errorf(exitcode.Differs, "does not fit: --optimizer-cpu-offload and --memory-checkpoint-interval put more into a node's memory than the %s of %s", device.Size(int64(m.Host)), m.Name)
 	}
 	out.Printf("fits: %s %s of the %s of %s, %s free\n", what, device.Size(need), device.Size(have), m.Name, device.Size(have-need))
 	return out.Err
@@ -160,12 +161,14 @@ func purposes(bytes [device.Purposes]int64) map[string]int64 {
 
 // write is a row for ranks in a row that hold the same.
 func (p *runPlan) write(out *command.Printer) error {
+	// The model, the layout, the time.
 	l := p.config.Layout.Sizes()
 	out.Printf("%.4g billion parameters in %s on %d ranks (tensor %d, pipeline %d, data %d), device %s\n",
 		float64(p.config.Model.Parameters())/1e9, p.config.Precision, l.World(), l.TP, l.PP, l.DP, p.options.Device)
 	if p.machine != nil {
 		p.writeTime(out)
 	}
+	// Peaks by purpose: ranks in a row that are alike share a line.
 	t := tabwriter.NewWriter(out.W, 0, 0, 2, ' ', tabwriter.AlignRight)
 	head := "ranks\tstage\tpeak\t"
 	for purpose := range device.Purposes {
@@ -199,6 +202,7 @@ func (p *runPlan) write(out *command.Printer) error {
 	if table.Err != nil {
 		return table.Err
 	}
+	// What is not on the device, and what would save memory there.
 	if stored := p.ranks[worst].Stored; stored > 0 {
 		where := "the host's memory"
 		switch {
@@ -208,6 +212,9 @@ func (p *runPlan) write(out *command.Printer) error {
 			where += ", less what NF4 saves of it (--quantize-base)"
 		}
 		out.Printf("rank %d has %s more in %s\n", worst, device.Size(stored), where)
+	}
+	if n := p.ranks[worst].Copies; n > 0 {
+		out.Printf("rank %d has %s more in the host's memory for memory checkpoints\n", worst, device.Size(n))
 	}
 	for _, s := range p.options.Savings(p.config, worst, p.ranks[worst].Peak) {
 		out.Printf("of rank %d's %s, %s\n", worst, device.Size(p.ranks[worst].Peak), s)

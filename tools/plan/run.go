@@ -119,6 +119,7 @@ func (p *runPlan) time(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	// The step, what runs beside it, what failures cost.
 	by := p.machine.ConstantsOf("")
 	by.Compute, by.Move = by.Compute*(1+c.Float64("jitter")), by.Move*(1+c.Float64("jitter"))
 	if p.seconds, err = clock.Run(by); err != nil {
@@ -133,6 +134,7 @@ func (p *runPlan) time(c *cli.Context) error {
 	if p.price = c.Float64("price"); c.String("svg") == "" && c.String("trace") == "" && !c.Bool("timeline") {
 		return nil
 	}
+	// A picture needs every pass of every stage.
 	parts, err := p.config.Split().Parts()
 	if err != nil {
 		return err

@@ -66,6 +66,7 @@ func runSchedule(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	// The picture goes to a file, everything else to standard output.
 	if path := c.String("svg"); path != "" {
 		if err := atomicfile.WriteFile(path, 0o666, p.chart.SVG()); err != nil {
 			return err

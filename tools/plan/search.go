@@ -61,6 +61,7 @@ func planSearch(c *cli.Context) error {
 		return err
 	}
 	start := time.Now()
+	// The layouts, or why there is none.
 	best, front, err := s.Run(c.Int("best"))
 	if err != nil {
 		return err
@@ -74,6 +75,7 @@ func planSearch(c *cli.Context) error {
 		r := searchReport{Looked: s.Looked, Small: s.Small, Counted: s.Counted, Seconds: took.Seconds(), Best: founds(best), Front: founds(front), Rules: rules(s, best)}
 		return exitcode.With(exitcode.IO, json.NewEncoder(c.App.Writer).Encode(r))
 	}
+	// How many were looked at, the fastest, and those that trade time for memory.
 	out := &command.Printer{W: c.App.Writer}
 	out.Printf("%d layouts in %.1f s (%.0f a second), %d of them too large by a bound, the others on the clock, %d counted to the byte; the fastest that fit %s (%s):\n", s.Looked, took.Seconds(), float64(s.Looked)/took.Seconds(), s.Small, s.Counted, device.Size(s.Memory), s.Machine.Checked.How)
 	if err := writeFound(out, best); err != nil {
@@ -94,10 +96,12 @@ func newSearch(c *cli.Context) (*plan.Search, error) {
 	if c.Int("gpus") == 0 || c.String("machine") == "" {
 		return nil, exitcode.Errorf(exitcode.Usage, "plan search --gpus N --machine FILE MODEL FLAGS: 1 to %d devices, and what they are", 1<<16)
 	}
+	// The machine and its memory.
 	m, err := plan.ReadMachine(c.String("machine"))
 	if err != nil {
 		return nil, err
 	}
+	// The model and the batch; the layout is what is searched for.
 	flags := c.Args().Slice()
 	if len(flags) > 0 && flags[0] == "pretrain_gpt" {
 		flags = flags[1:]

@@ -70,6 +70,7 @@ func planTable(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	// A line a layout.
 	text, err := exitcode.ReadFile(c.Args().First(), mostTable)
 	if err != nil {
 		return err
@@ -78,6 +79,7 @@ func planTable(c *cli.Context) error {
 	if err := l.read(text, c.String("fit")); err != nil {
 		return fmt.Errorf("%s: %w", c.Args().First(), err)
 	}
+	// Memory of each, constants from the rows to fit, times of all.
 	for _, r := range l.rows {
 		l.count(r)
 	}
@@ -177,6 +179,7 @@ func (l *layouts) count(r *layout) {
 
 // flags is a row as a command line.
 func (l *layouts) flags(r *layout) ([]string, error) {
+	// Flags of the machine and the regime, then the row's own; sizes make the world.
 	lists := [][]string{{"--tokenizer-type", "NullTokenizer", "--mock-data", "--train-iters", "1000", "--lr", "1e-4"}, l.machine.Flags, l.machine.Regimes[r.regime]}
 	var own []string
 	sizes := map[string]int{"tp": 1, "pp": 1, "cp": 1, "dp": 1, "nodes": 0}
@@ -201,6 +204,7 @@ func (l *layouts) flags(r *layout) ([]string, error) {
 		}
 	}
 	world := sizes["tp"] * sizes["pp"] * sizes["cp"] * sizes["dp"]
+	// A table may count nodes: they say how many data-parallel ranks there are.
 	if n := sizes["nodes"] * l.machine.PerNode; n > 0 && n != world {
 		model := sizes["tp"] * sizes["pp"] * sizes["cp"]
 		if n%model != 0 {
@@ -250,6 +254,7 @@ func (r *layout) predicted() (seconds, memory, fits string) {
 func (l *layouts) write(w io.Writer, regimes map[string]*regime) error {
 	out := csv.NewWriter(w)
 	err := out.Write(append(slices.Clone(l.header), "predicted_seconds", "predicted_memory_gb", "fits"))
+	// The row as it was, and what is predicted.
 	for _, r := range l.rows {
 		var cells []string
 		for _, name := range l.header {
@@ -262,6 +267,7 @@ func (l *layouts) write(w io.Writer, regimes map[string]*regime) error {
 	if err = errors.Join(err, out.Error()); err != nil {
 		return exitcode.With(exitcode.IO, err)
 	}
+	// How good the predictions are, by regime.
 	for _, name := range sorted(regimes) {
 		g := regimes[name]
 		if g.Held+g.Lost > 0 {

@@ -25,6 +25,7 @@ func (o *options) convert() (err error) {
 		}
 	}()
 	prefix := o.joined("text")
+	// Files one after another into one builder, whose type is the first file's or the tokenizer's.
 	for _, path := range o.inputs {
 		x, err := openTokens(path, eod)
 		if err != nil {
@@ -46,6 +47,7 @@ func (o *options) convert() (err error) {
 			return err
 		}
 	}
+	// Names are given when everything is written.
 	if err := b.Prepare(); err != nil {
 		return err
 	}

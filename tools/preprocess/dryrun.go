@@ -24,6 +24,7 @@ func (o *options) try(c *cli.Context) error {
 	e := &encoder{options: o, parser: jsonl.NewParser(o.keys...)}
 	var docs, tokens, bad, text, packed, total int64
 	start := time.Now()
+	// The first lines of each input, encoded and not written.
 	for file, path := range o.inputs {
 		s := &source{options: o}
 		r, err := s.open(file)
@@ -55,6 +56,7 @@ func (o *options) try(c *cli.Context) error {
 			total += info.Size()
 		}
 	}
+	// From the share of the input that was tried to all of it.
 	share := 1.0
 	if packed > 0 {
 		share = max(1, float64(total)/float64(packed))
@@ -64,6 +66,7 @@ func (o *options) try(c *cli.Context) error {
 	fmt.Fprintf(w, "inputs      %d, %s\ntried       %s of text: %d documents, %d tokens, %d lines that cannot be read\n", len(o.inputs), size(total), size(text), docs, tokens, bad)
 	fmt.Fprintf(w, "estimate    %.0f documents, %.0f tokens of %s, %s, %s with %d workers\n", float64(docs)*share, float64(tokens)*share, o.dtype,
 		size(int64(float64(tokens)*share)*int64(o.dtype.Size())), time.Duration(seconds*float64(time.Second)).Round(time.Second), o.workers)
+	// What would be written, and whether it can be.
 	for _, key := range o.keys {
 		is := "new"
 		if _, err := os.Stat(o.joined(key) + ".bin"); err == nil {

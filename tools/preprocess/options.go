@@ -67,6 +67,7 @@ func read(c *cli.Context) (o *options, err error) {
 		interval: c.Int64("log-interval"), textSplit: c.Float64("text-split"),
 		say: func(format string, args ...any) { fmt.Fprintf(c.App.ErrWriter, format+"\n", args...) },
 	}
+	// The inputs and their format.
 	if o.inputs, o.format, err = command.Inputs(c.StringSlice("input"), o.format); err != nil {
 		return nil, err
 	}
@@ -79,6 +80,7 @@ func read(c *cli.Context) (o *options, err error) {
 			return nil, err
 		}
 	}
+	// What follows from several flags.
 	o.keys = unique(o.keys)
 	if o.eodFirst = o.output == dataset.LLMC; o.output == dataset.Pair && slices.Contains([]string{"lazy", "cached"}, c.String("dataset-impl")) {
 		o.output = dataset.OldPair
@@ -107,6 +109,7 @@ func (o *options) check(c *cli.Context) error {
 	lines := o.format == "jsonl"
 	_, known := outputFormats[c.String("output-format")]
 	stdin := slices.Contains(c.StringSlice("input"), "-")
+	// What must be given, and known words.
 	need(!c.Args().Present(), fmt.Sprintf("%q belongs to no flag", strings.Join(c.Args().Slice(), " ")))
 	need(len(c.StringSlice("input")) > 0, "--input is needed")
 	need(o.prefix != "", "--output-prefix is needed")
@@ -115,6 +118,7 @@ func (o *options) check(c *cli.Context) error {
 	need(known, "--output-format is megatron, llmc or nanogpt")
 	need(slices.Contains([]string{"error", "skip"}, c.String("on-bad-line")), "--on-bad-line is error or skip")
 	need(slices.Contains([]string{"mmap", "infer", "lazy", "cached"}, c.String("dataset-impl")), "--dataset-impl is mmap, lazy or cached")
+	// What goes together.
 	need(!slices.Contains([]string{"lazy", "cached"}, c.String("dataset-impl")) || o.output == dataset.Pair, "--dataset-impl lazy and cached go with --output-format megatron")
 	need(!c.IsSet("text-split") || o.format == "text" && o.textSplit > 0 && o.textSplit < 1, "--text-split is a fraction between 0 and 1 and goes with --input-format text")
 	need(o.partitions == 1 || o.output == dataset.Pair && !slices.Contains([]string{"lazy", "cached"}, c.String("dataset-impl")), "--partitions goes with --output-format megatron and --dataset-impl mmap")

@@ -285,6 +285,7 @@ func (e *encoder) block(j *job) {
 	if j.failed != nil {
 		return
 	}
+	// A line adds to every key's tokens, or, where it is bad, to none.
 	before := make([]extent, len(j.keys))
 	for n, line := range j.block.Each() {
 		for k := range j.keys {

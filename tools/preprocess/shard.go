@@ -22,6 +22,7 @@ func (o *options) setShard(text string) error {
 	if err != nil || err2 != nil || i < 1 || i > n || n > mostShards {
 		return exitcode.Errorf(exitcode.Usage, "--shard %q must be I/N, as in 3/8, with I from 1 to N and N at most %d", text, mostShards)
 	}
+	// Sizes of all files.
 	var total int64
 	sizes := make([]int64, len(o.inputs))
 	for f, path := range o.inputs {
@@ -35,6 +36,7 @@ func (o *options) setShard(text string) error {
 		sizes[f] = info.Size()
 		total += sizes[f]
 	}
+	// The stretch of this part, file by file.
 	low, high := stretch(total, i-1, n), stretch(total, i, n)
 	all, begin := o.inputs, int64(0)
 	o.inputs = nil

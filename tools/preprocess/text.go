@@ -97,6 +97,7 @@ func (e *encoder) oneText(t string) (doc encoded, err error) {
 	if _, ok := e.tok.(*tokenizer.Char); !ok {
 		return doc, e.document(&doc, []string{t})
 	}
+	// Pieces that end between characters.
 	doc.raw = make([]byte, 0, len(t)*e.dtype.Size())
 	tokens := 0
 	for at := 0; at < len(t); {
@@ -113,6 +114,7 @@ func (e *encoder) oneText(t string) (doc encoded, err error) {
 		tokens += len(e.ids)
 		at = end
 	}
+	// Lengths in the index are 32-bit.
 	if int64(tokens) > math.MaxInt32 {
 		return doc, fmt.Errorf("%d tokens are too many for one document, which may have %d; split the file", tokens, math.MaxInt32)
 	}

@@ -146,6 +146,7 @@ const badShown = 100
 
 func (w *writer) addKeys(j *job) error {
 	docs := j.docs
+	// One pair takes the block as it is.
 	if w.partitions == 1 && w.maxDocuments == 0 {
 		w.docs += docs
 		for k, e := range j.keys {
@@ -155,6 +156,7 @@ func (w *writer) addKeys(j *job) error {
 		}
 		return nil
 	}
+	// Otherwise document by document: where each one's tokens and lengths begin.
 	item, used := int64(w.dtype.Size()), make([]extent, len(j.keys))
 	for d := range docs {
 		p := w.partition(w.docs)

@@ -77,11 +77,13 @@ func follow(ctx context.Context, out *os.File, sources []dashboard.Source) error
 	if err != nil {
 		return err
 	}
+	// Not a terminal: one picture.
 	width, height, ok := screenOf(out)
 	if !ok {
 		_, err := fmt.Fprint(out, dashboard.Screen(runs, 80, 12, time.Now(), false))
 		return exitcode.With(exitcode.IO, err)
 	}
+	// Drawn again when something may have changed, in the size that the terminal has now.
 	for {
 		text := dashboard.Screen(runs, width, max(3, (height-20)/2), time.Now(), os.Getenv("NO_COLOR") == "")
 		if _, err := fmt.Fprintf(out, "\x1b[H\x1b[2J%s", text); err != nil {

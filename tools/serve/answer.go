@@ -123,6 +123,7 @@ type part struct {
 func (s *server) stream(w http.ResponseWriter, r *http.Request, streams []*inference.Stream, f shape, count bool) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	// Whatever ends the answer ends its texts.
 	defer func() {
 		for _, one := range streams {
 			one.Cancel()
@@ -132,11 +133,13 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, streams []*infer
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache")
 	generated, cached := 0, 0
+	// What opens each choice.
 	for i := range streams {
 		for _, choice := range f.opening(i) {
 			e.choice(f, choice, count)
 		}
 	}
+	// Parts of all choices as they come.
 	for p := range s.parts(ctx, streams) {
 		if p.err != nil {
 			e.send(problemOf(p.err).body())
@@ -151,6 +154,7 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, streams []*infer
 			}
 		}
 	}
+	// The last event counts tokens.
 	if count {
 		answer := f.head(e.weights)
 		answer["choices"], answer["usage"] = []any{}, usage(f.promptTokens(), cached, generated)

@@ -53,6 +53,7 @@ func (s *server) follow(ctx context.Context, b *inference.Batcher, seen iteratio
 			return
 		case <-time.After(lookEvery):
 		}
+		// The newest iteration of the folder; the same trouble is told once.
 		now, err := newest(s.dir)
 		if err != nil {
 			if err.Error() != trouble {
@@ -64,6 +65,7 @@ func (s *server) follow(ctx context.Context, b *inference.Batcher, seen iteratio
 		if now == seen || s.draining.Load() {
 			continue
 		}
+		// It is loaded between two passes, beside what is in use.
 		seen, trouble = now, ""
 		began := time.Now()
 		if err := b.Reload(ctx, now.step); err != nil {

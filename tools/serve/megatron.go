@@ -27,6 +27,7 @@ type megatronAsk struct {
 // megatron answers as Megatron-LM's server does: texts and segments with the prompts before
 // what is new.
 func (s *server) megatron(w http.ResponseWriter, r *http.Request, l *loaded) error {
+	// Requests, all answered before anything is sent.
 	var q megatronAsk
 	if err := decode(r, &q); err != nil {
 		return err
@@ -44,6 +45,7 @@ func (s *server) megatron(w http.ResponseWriter, r *http.Request, l *loaded) err
 	if err != nil {
 		return err
 	}
+	// Segments are pieces of prompt and answer; the first token of a prompt has no probability.
 	texts, segments, logs := []string{}, [][]string{}, [][]float64{}
 	for i, x := range all {
 		var words []string

@@ -93,6 +93,7 @@ func (s *server) open() bool {
 
 // serve loads the model on all ranks and runs it until it is drained or a rank fails.
 func (s *server) serve(ctx context.Context, c *cli.Context, at ranks.Config, here int, seen iteration, notes *command.Printer) error {
+	// Memory for keys and values: what the device has left, shared with the ranks here.
 	size := func(m *inference.Loaded, blockBytes int64) (inference.BatcherConfig, error) {
 		room, sharers := answering.RoomOf(m.Device, here)
 		return answering.Batching(inference.BatcherConfig{Sequences: s.sequence, Tokens: s.rows, Queue: s.queue}, s.cache, m.MaxContext, blockBytes, room, sharers)
@@ -104,6 +105,7 @@ func (s *server) serve(ctx context.Context, c *cli.Context, at ranks.Config, her
 		if s.open() {
 			notes.Printf("everyone who reaches %s can use this server: --api-key-file sets keys\n", s.options.address)
 		}
+		// The model and what its requests need, made when first needed: the vocabulary's words for schemas, the form of calls.
 		model, err := answering.Of(c, m, s.template)
 		if err != nil {
 			return err
@@ -115,6 +117,7 @@ func (s *server) serve(ctx context.Context, c *cli.Context, at ranks.Config, her
 		l.calls = sync.OnceValues(func() (*chat.CallFormat, error) { return l.Template.CallFormat() })
 		b.Stepped = s.metrics.stepped
 		s.metrics.watch(b)
+		// From here on requests are answered.
 		s.ready.Store(l)
 		if s.draining.Load() {
 			b.Drain()

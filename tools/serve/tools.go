@@ -99,6 +99,7 @@ func toolsOf(raw json.RawMessage) (list []chat.Tool, strict bool, err error) {
 		return nil, false, fmt.Errorf("%d tools; at most %d", len(all), mostTools)
 	}
 	known := map[string]bool{}
+	// Names are told apart by the model, so each is there once.
 	for i, t := range all {
 		name := t.Function.Name
 		switch {
@@ -110,6 +111,7 @@ func toolsOf(raw json.RawMessage) (list []chat.Tool, strict bool, err error) {
 			return nil, false, fmt.Errorf("two tools have the name %s", name)
 		}
 		known[name] = true
+		// Without parameters a function takes an object with anything in it.
 		parameters := t.Function.Parameters
 		var object map[string]json.RawMessage
 		if !given(parameters) {

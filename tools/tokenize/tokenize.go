@@ -85,6 +85,7 @@ func run(c *cli.Context, tok tokenizer.Tokenizer, file, key string) error {
 	stop := make(chan struct{})
 	var readErr error
 	var wait sync.WaitGroup
+	// Blocks are read in order; each has a channel for its answer, and so many are encoded at once.
 	wait.Go(func() {
 		defer close(order)
 		limit := make(chan struct{}, c.Int("workers"))
@@ -106,6 +107,7 @@ func run(c *cli.Context, tok tokenizer.Tokenizer, file, key string) error {
 			})
 		}
 	})
+	// Answers in the order of the blocks; the first error ends it.
 	for out := range order {
 		a := <-out
 		if _, werr := w.Write(a.out); err == nil {

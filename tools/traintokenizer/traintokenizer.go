@@ -58,6 +58,7 @@ func run(c *cli.Context) error {
 	case !slices.Contains([]string{"", "jsonl", "text"}, c.String("input-format")):
 		return exitcode.Errorf(exitcode.Usage, "--input-format is jsonl or text, not %s", c.String("input-format"))
 	}
+	// Special tokens and inputs.
 	special := c.StringSlice("special-tokens")
 	if !c.IsSet("special-tokens") {
 		special = []string{"<|endoftext|>"}
@@ -69,6 +70,7 @@ func run(c *cli.Context) error {
 	if kind == command.Tokens {
 		return exitcode.Errorf(exitcode.Usage, "--input: %s holds tokens by its name; a tokenizer is trained on text or JSON lines", files[0])
 	}
+	// Words are counted, then pairs merged.
 	counts, err := count(c, pattern, files, kind == command.JSONLines)
 	if err != nil {
 		return err
@@ -108,6 +110,7 @@ func count(c *cli.Context, p bpe.Pattern, files []string, objects bool) (map[str
 	counters := make([]*train.Counter, c.Int("workers"))
 	failed := make([]error, len(counters))
 	var wait sync.WaitGroup
+	// A counter for each worker, which are joined at the end.
 	for i := range counters {
 		counters[i] = train.NewCounter(p)
 		wait.Go(func() {
@@ -165,6 +168,7 @@ func keys(c *cli.Context) []string {
 // countBlock counts a block: each line of text with its end, or each string
 // under the keys of each JSON line.
 func countBlock(counter *train.Counter, b jsonl.Block, object bool, keys []string) error {
+	// A line at a time,
 	if !object {
 		n := b.Line
 		for line := range bytes.Lines(b.Data) {
@@ -176,6 +180,7 @@ func countBlock(counter *train.Counter, b jsonl.Block, object bool, keys []strin
 		}
 		return nil
 	}
+	// or the texts of each object.
 	parser := jsonl.NewParser(keys...)
 	for n, line := range b.Each() {
 		if err := parser.Parse(line); err != nil {

@@ -69,6 +69,7 @@ func printCoordinates(c *cli.Context, r *coordinates.Report) error {
 		_, err := fmt.Fprintf(c.App.Writer, "%s%10s\n", line, last)
 		return err
 	}
+	// A column a width, a row a tensor.
 	var head []string
 	for _, w := range r.Widths {
 		head = append(head, fmt.Sprint(w))

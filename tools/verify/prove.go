@@ -51,6 +51,7 @@ func prove(c *cli.Context, open func(string) (*device.Device, error)) error {
 	if c.Bool("mutate") && c.String("png") != "" {
 		return exitcode.Errorf(exitcode.Usage, "--png draws the layouts; --mutate has none to draw")
 	}
+	// Models and what to compare, then the comparison.
 	models, err := chosenModels(c)
 	if err != nil {
 		return err
@@ -64,6 +65,7 @@ func prove(c *cli.Context, open func(string) (*device.Device, error)) error {
 	if len(report.Rows) == 0 && len(report.Mutants) == 0 {
 		return nothingChosen(models, options)
 	}
+	// The report, and a picture of it.
 	if c.Bool("json") {
 		err = report.WriteJSON(c.App.Writer)
 	} else {
@@ -75,6 +77,7 @@ func prove(c *cli.Context, open func(string) (*device.Device, error)) error {
 	if err != nil {
 		return exitcode.With(exitcode.IO, err)
 	}
+	// A difference is exit code 1.
 	if differ, unseen := report.Failed(); differ+unseen > 0 {
 		return exitcode.Errorf(exitcode.Differs, "%d layouts differ from one rank, %d mutants were not caught", differ, unseen)
 	}

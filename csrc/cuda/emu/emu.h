@@ -134,6 +134,12 @@ inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
+inline float __fadd_rn(float x, float y) { return x + y; }
+inline float __fmul_rn(float x, float y) { return x * y; }
+inline float __fdiv_rn(float x, float y) { return x / y; }
+inline float __fsqrt_rn(float x) { return sqrtf(x); }
+inline float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
+inline double __dmul_rn(double x, double y) { return x * y; }
 inline float __int_as_float(int x) { float f; memcpy(&f, &x, 4); return f; }
 template <typename T> T __ldg(const T *p) { return *p; }
 

@@ -220,7 +220,7 @@ func (r drawer) dropouts() []Case {
 }
 
 func (r drawer) elementwise() []Case {
-	all := []device.DType{device.F32, device.BF16, device.F16, device.F64, device.I32, device.I64, device.U16}
+	all := []device.DType{device.F32, device.BF16, device.F16, device.F64, device.I32, device.I64, device.U16, device.U8}
 	types := [3]device.DType{r.dtype(), r.dtype(), r.dtype()}
 	shape := make([]int64, r.size(2, 4))
 	for i := range shape {
@@ -248,14 +248,14 @@ func (r drawer) exact() []Case {
 
 func (r drawer) optimizers() []Case {
 	o := optimizerOptions{model: r.dtype(), none: r.yes(3), skip: r.yes(5), cut: r.yes(2)}
-	cases := []Case{adamWCase(r.size(0, 2049), o), lionCase(r.size(0, 2049), o)}
+	cases := []Case{adamWCase(r.size(0, 2049), o), adamW8Case(r.size(0, 2049), o), scheduleFreeCase(r.size(0, 2049), o), blendCase(r.size(0, 2049), r.dtype()), lionCase(r.size(0, 2049), o)}
 	o.momentum = pick(r, []float32{0, 0.9})
 	return append(cases, sgdCase(r.size(0, 2049), o))
 }
 
 func (r drawer) muon() []Case {
 	o := optimizerOptions{model: r.dtype(), none: r.yes(3), skip: r.yes(5)}
-	return []Case{momentumCase(r.size(0, 2049), r.yes(2), r.yes(5)), normalizeCase(r.dtype(), r.size(0, 2049), pick(r, []float64{0, 2.5})),
+	return []Case{momentumCase(r.size(0, 2049), r.yes(2), r.yes(5)), normuonCase(r.size(1, 129), r.size(1, 129), r.yes(5)), adamuonCase(r.size(0, 2049), r.yes(5)), normalizeCase(r.dtype(), r.size(0, 2049), pick(r, []float64{0, 2.5})),
 		polynomialCase(r.dtype(), r.size(0, 129), pick(r, []float32{0, 0.3})), followCase(r.size(0, 2049), o)}
 }
 

@@ -19,7 +19,7 @@ func elementwiseCases() []Case {
 	}
 	cases = append(cases, addCases()...)
 	cases = append(cases, copyCases()...)
-	for _, d := range []device.DType{device.F32, device.BF16, device.F16, device.F64, device.I32, device.I64, device.U16} {
+	for _, d := range []device.DType{device.F32, device.BF16, device.F16, device.F64, device.I32, device.I64, device.U16, device.U8} {
 		for _, n := range []int64{0, 1, 17, 100000} {
 			cases = append(cases, fillCase(d, n, 0), fillCase(d, n, 3))
 		}
@@ -88,7 +88,7 @@ func addCase(types [3]device.DType, n int64, into string) Case {
 
 func copyCases() []Case {
 	var cases []Case
-	pairs := [][2]device.DType{{device.I32, device.I32}, {device.I64, device.I64}, {device.U16, device.U16}, {device.F64, device.F64}, {device.F32, device.F64}, {device.F64, device.F32}}
+	pairs := [][2]device.DType{{device.I32, device.I32}, {device.I64, device.I64}, {device.U16, device.U16}, {device.U8, device.U8}, {device.F64, device.F64}, {device.F32, device.F64}, {device.F64, device.F32}}
 	for _, d := range valueTypes {
 		for _, s := range valueTypes {
 			pairs = append(pairs, [2]device.DType{d, s})

@@ -14,11 +14,14 @@ func muonCases() (cases []Case) {
 			cases = append(cases, followCase(n, o))
 		}
 		for _, skip := range []bool{false, true} {
-			cases = append(cases, momentumCase(n, false, skip), momentumCase(n, true, skip))
+			cases = append(cases, momentumCase(n, false, skip), momentumCase(n, true, skip), adamuonCase(n, skip))
 		}
 		for _, d := range valueTypes {
 			cases = append(cases, normalizeCase(d, n, 2.5), normalizeCase(d, n, 0))
 		}
+	}
+	for _, s := range [][2]int64{{1, 1}, {17, 5}, {5, 17}, {64, 64}, {3, 1001}, {300, 1000}, {1000, 300}} {
+		cases = append(cases, normuonCase(s[0], s[1], false), normuonCase(s[0], s[1], true))
 	}
 	for _, d := range valueTypes {
 		for _, n := range []int64{0, 1, 3, 17, 130} {
@@ -50,7 +53,7 @@ func momentumCase(n int64, nesterov, skip bool) Case {
 // normalizeCase: of a norm, or of none, where Eps takes its place.
 func normalizeCase(d device.DType, n int64, norm float64) Case {
 	return Case{Op: device.OpNormalize, Name: fmt.Sprintf("%s %d of norm %g", d, n, norm), Setup: func(e *Env) func() {
-		a := device.NormalizeArgs{Out: e.Out("Out", tol(d, 1, 1), d, n), X: e.In("X", device.F32, n), Eps: 0.7}
+		a := device.NormalizeArgs{Out: e.Out("Out", tol(d, 1, 1), d, n), X: e.In("X", device.F32, n), Eps: 0.7, Stretch: 1.01, Plus: 1e-6}
 		a.Stats = e.List("stats", device.F64, norm*norm, 0, 3)
 		return func() { e.Dev.Normalize(a) }
 	}, Work: Work{Bytes: float64(n * (4 + d.Size()))}}
@@ -65,6 +68,27 @@ func polynomialCase(d device.DType, n int64, c float32) Case {
 		a.Out = e.Out("Out", tol(d, 3, 20), d, n, n)
 		return func() { e.Dev.Polynomial(a) }
 	}, Work: Work{Bytes: float64(3 * n * n * d.Size())}}
+}
+
+// normuonCase keeps away from a norm of 0, of which the direction is rounding's.
+func normuonCase(m, n int64, skip bool) Case {
+	return Case{Op: device.OpNorMuon, Name: fmt.Sprintf("%dx%d%s", m, n, map[bool]string{true: " skip"}[skip]), Setup: func(e *Env) func() {
+		a := device.NorMuonArgs{Beta2: 0.95, Eps: 1e-8}
+		a.X = e.Changes(e.In("X", device.F32, m, n), tol(device.F32, 8, 4))
+		a.V = e.Changes(e.Make("V", device.F32, func(int) float64 { return 0.01 + math.Abs(e.unit()) }, max(m, n)), tol(device.F32, 4, 2))
+		_, _, _, a.Hyper = e.optimizerInputs(1, optimizerOptions{none: true, skip: skip})
+		return func() { e.Dev.NorMuon(a) }
+	}, Work: Work{Bytes: float64(8*m*n + 8*max(m, n))}}
+}
+
+func adamuonCase(n int64, skip bool) Case {
+	return Case{Op: device.OpAdaMuon, Name: fmt.Sprintf("%d%s", n, map[bool]string{true: " skip"}[skip]), Setup: func(e *Env) func() {
+		a := device.AdaMuonArgs{Beta2: 0.95, Eps: 1e-8}
+		a.X = e.Changes(e.In("X", device.F32, n), tol(device.F32, 4, 16))
+		a.V = e.Changes(e.Make("V", device.F32, func(int) float64 { return 0.01 + math.Abs(e.unit()) }, n), tol(device.F32, 2, 4))
+		_, _, _, a.Hyper = e.optimizerInputs(1, optimizerOptions{none: true, skip: skip})
+		return func() { e.Dev.AdaMuon(a) }
+	}, Work: Work{Bytes: float64(16 * n)}}
 }
 
 func followCase(n int64, o optimizerOptions) Case {

@@ -3,7 +3,7 @@ package table
 const (
 	ownsOrNeeds = "each rank always writes the tensors it owns and reads those it needs"
 	ownWriter   = "--async-save writes from the training process"
-	onlyOnDisk  = "checkpoints are complete and on a disk that all ranks share; use --save-interval with --keep-last"
+	onlyOnDisk  = "checkpoints on disk are complete and in a folder that all ranks share; use --memory-checkpoint-interval with --replication-jump for quick ones on each host"
 	useConvert  = "use `monotron convert`"
 )
 
@@ -31,6 +31,8 @@ var checkpointFlags = owned(Checkpoint,
 	works("allow-missing-load", Switch, "", "Checkpoint.AllowMissing", "start from initial weights when the folder of --load does not exist; without it that is an error, unless --save names the same folder"),
 	works("exit-on-missing-checkpoint", Switch, "", "Checkpoint.ExitOnMissing", "exit when --load has no checkpoint, instead of starting from initial weights"),
 	works("async-save", Switch, "", "Checkpoint.Async", "write checkpoints in the background while training continues"),
+	works("replication-jump", Int, "0", "Checkpoint.ReplicationJump", "with --memory-checkpoint-interval: keep a copy of each rank's shard on the host of the rank that many numbers after it, usually the ranks of a host (0 keeps no copies)").from(0, sizes).
+		differs("copies there are files that --non-persistent-ckpt-type local writes, with --replication"),
 	accepted("use-dist-ckpt", Switch, "", "see --ckpt-format"),
 	accepted("dist-ckpt-format", String, "", "see --ckpt-format"),
 	accepted("dist-ckpt-strictness", String, "assume_ok_unexpected", "a missing tensor is always an error, and an unexpected one is reported").
@@ -58,7 +60,7 @@ var otherCheckpointFlags = families(Checkpoint,
 		texts("async-strategy")),
 	allRefused(onlyOnDisk,
 		switches("replication"),
-		ints("non-persistent-save-interval replication-jump replication-factor"),
+		ints("non-persistent-save-interval replication-factor"),
 		texts("non-persistent-ckpt-type non-persistent-global-ckpt-dir non-persistent-local-ckpt-dir non-persistent-local-ckpt-algo")),
 	allRefused(useConvert,
 		switches("ckpt-convert-update-legacy-dist-opt-format"),

@@ -6,8 +6,8 @@ const (
 
 // optimizerFlags say how parameters move.
 var optimizerFlags = owned(Optimizer,
-	works("optimizer", String, "adam", "Optimizer.Kind", "optimizer algorithm (docs/optimizers.md)").choices("adam", "sgd", "muon", "lion").
-		but("use muon with --use-distributed-optimizer", "dist_muon").but("this optimizer is not supported; use muon", "soap", "adaptive_muon"),
+	works("optimizer", String, "adam", "Optimizer.Kind", "optimizer algorithm (docs/optimizers.md)").choices("adam", "adamw_8bit", "sgd", "muon", "adaptive_muon", "lion", "schedule_free_adamw").differs("does not have adamw_8bit and schedule_free_adamw").
+		but("use muon with --use-distributed-optimizer", "dist_muon").but("this optimizer is not supported; use muon", "soap"),
 	works("lr", Float, "", "Optimizer.LR", "peak learning rate").from(0, rates),
 	works("min-lr", Float, "0", "Optimizer.MinLR", "learning rate at the end of the decay").from(0, rates),
 	works("lr-decay-style", String, "linear", "Optimizer.DecayStyle", "curve of the learning rate from peak to minimum").
@@ -31,6 +31,8 @@ var optimizerFlags = owned(Optimizer,
 	works("adam-beta1", Float, "0.9", "Optimizer.AdamBeta1", "decay rate of the first moment").below(0, 1),
 	works("adam-beta2", Float, "0.999", "Optimizer.AdamBeta2", "decay rate of the second moment").below(0, 1),
 	works("adam-eps", Float, "1e-8", "Optimizer.AdamEps", "term added to the square root of the second moment").from(0, 1),
+	works("schedule-free-r", Float, "0", "Optimizer.AveragePower", "with --optimizer schedule_free_adamw, power of a step's number in its weight in the average").from(0, 100),
+	works("schedule-free-weight-lr-power", Float, "2", "Optimizer.AverageLRPower", "power of the largest learning rate so far in that weight").from(0, 100),
 	works("sgd-momentum", Float, "0.9", "Optimizer.SGDMomentum", "momentum of SGD").below(0, 1),
 	works("weight-decay", Float, "0.01", "Optimizer.WeightDecay", "weight decay of all parameters except norms and biases").from(0, 1000),
 	works("start-weight-decay", Float, "", "Optimizer.StartWeightDecay", "weight decay at the start, with --weight-decay-incr-style linear or cosine").from(0, 1000),
@@ -59,14 +61,18 @@ var muonFlags = owned(Optimizer,
 		choices("spectral", "unit_rms_norm", "shape_scaling"),
 	works("muon-extra-scale-factor", Float, "1.0", "Optimizer.Muon.Extra", "factor of that length; 0.2 gives steps as long as AdamW's").from(0, 1000),
 	works("muon-coefficient-type", String, "quintic", "Optimizer.Muon.Coefficients", "coefficients of the Newton-Schulz iteration").
-		choices("simple", "quintic", "polar_express", "cans", "aol", "deepseekv4", "cubic5").
-		differs("the sets of NVIDIA's Emerging-Optimizers by name, which Megatron asks for when it starts"),
+		choices("simple", "quintic", "polar_express", "polar_express_nanochat", "cans", "aol", "deepseekv4", "cubic5").
+		differs("the sets of NVIDIA's Emerging-Optimizers by name, which Megatron asks for when it starts, and nanochat's"),
 	works("muon-num-ns-steps", Int, "5", "Optimizer.Muon.Steps", "steps of the Newton-Schulz iteration").from(1, 100),
 	works("muon-fp32-matmul-prec", String, "medium", "Optimizer.Muon.Precision", "precision of the iteration: bf16 (medium) or f32 (high)").
 		choices("medium", "high").but("PyTorch has no such precision; use medium", "low"),
 	works("muon-tp-mode", String, "duplicated", "Optimizer.Muon.TPMode", "what is one matrix under tensor parallelism: the weight, or each rank's part of it").
 		choices("duplicated", "blockwise").but("use duplicated, which gives the same updates", "distributed"),
 	works("muon-scalar-optimizer", String, "adam", "Optimizer.Muon.Vectors", "optimizer of embeddings, output layer, norms and biases").choices("adam", "lion"),
+	works("adaptive-muon-moment2-method", String, "adamuon", "Optimizer.Muon.Moment2", "with --optimizer adaptive_muon, second moments of each element (adamuon), or of each row or column (normuon)").
+		choices("adamuon", "normuon").but("use normuon or adamuon", "namo"),
+	works("adaptive-muon-beta2", Float, "0.95", "Optimizer.Muon.Beta2", "decay rate of these moments").below(0, 1),
+	works("adaptive-muon-eps", Float, "1e-8", "Optimizer.Muon.Eps", "least value of them, or term added to their roots").from(0, 1),
 	accepted("muon-use-syrk", Switch, "", "no product depends on it"),
 	works("lion-beta1", Float, "0.95", "Optimizer.LionBeta1", "weight of Lion's mean of gradients in the sign of a step").below(0, 1),
 	works("lion-beta2", Float, "0.98", "Optimizer.LionBeta2", "decay rate of Lion's mean of gradients").below(0, 1),

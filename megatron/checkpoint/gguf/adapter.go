@@ -19,6 +19,7 @@ import (
 // multiplied by what is missing, and a note says so.
 func WriteAdapter(ctx context.Context, path string, base checkpoint.Info, f *peft.Folder, o checkpoint.WriteOptions) (checkpoint.Written, error) {
 	done := checkpoint.Written{Path: path, Files: 1}
+	// The base's family says how tensors are named and ordered.
 	name, err := hf.ChooseFamily(base, o)
 	if err != nil {
 		return done, err
@@ -38,6 +39,7 @@ func WriteAdapter(ctx context.Context, path string, base checkpoint.Info, f *pef
 	if o.Quantization != "" {
 		w.kind = kinds[o.Quantization]
 	}
+	// Two tensors for each module.
 	var list []gguf.Output
 	for _, a := range f.Adapters {
 		two, err := w.outputs(a)
@@ -73,6 +75,7 @@ func (w *writingAdapter) metadata(name string) []gguf.Pair {
 // outputs are the two tensors of a module.
 func (w *writingAdapter) outputs(a spec.Adapter) ([]gguf.Output, error) {
 	at, ok := w.c.where[a.Module+".weight"]
+	// What GGUF adapters cannot hold.
 	switch {
 	case a.Table || a.Experts > 0 || a.Linear == "output_layer":
 		return nil, exitcode.Errorf(exitcode.Usage, "module %s: adapters on embeddings, output layers and experts are not written to GGUF; merge the adapter: leave --adapter-only out", a.Module)
@@ -81,6 +84,7 @@ func (w *writingAdapter) outputs(a spec.Adapter) ([]gguf.Output, error) {
 	case a.Magnitude:
 		return nil, exitcode.Errorf(exitcode.Usage, "module %s has a magnitude (DoRA), which GGUF adapters cannot hold; merge the adapter: leave --adapter-only out", a.Module)
 	}
+	// A [rank, in], B [out, rank].
 	t, r := &w.c.list[at.tensor], int64(a.Rank)
 	down, err := w.f.Values(mpu.AdapterPrefix + a.Module + ".lora_A.weight")
 	if err != nil {
@@ -94,6 +98,7 @@ func (w *writingAdapter) outputs(a spec.Adapter) ([]gguf.Output, error) {
 	if factor != 1 {
 		w.scaled++
 	}
+	// Rows of B in the order of the base's, times what alpha over the rank lacks of the module's scale.
 	moved := make([]float32, len(up))
 	for row := range int64(a.Out) {
 		from := row

@@ -30,6 +30,7 @@ func settle(f *gguf.File) (*hf.Config, *family, error) {
 	if err := s.chooseFamily(); err != nil {
 		return nil, nil, err
 	}
+	// Metadata becomes a config.json of Hugging Face's, key by key; all problems are reported together.
 	s.config["model_type"] = s.family.hf
 	for _, k := range s.family.settings() {
 		s.setting(k.key, k.setting)
@@ -44,6 +45,7 @@ func settle(f *gguf.File) (*hf.Config, *family, error) {
 	if err := errors.Join(s.problems...); err != nil {
 		return nil, nil, exitcode.Errorf(exitcode.BadData, "%s: %w", f.Path, err)
 	}
+	// That is read like any other.
 	text, err := json.Marshal(s.config)
 	if err != nil {
 		return nil, nil, exitcode.With(exitcode.Internal, err)
@@ -156,6 +158,7 @@ func (s *settling) rope() {
 		return name
 	}
 	kind := text("rope.scaling.type")
+	// Of the kinds of scaling, linear alone is written into metadata in full.
 	switch kind {
 	case "", "none":
 	case "linear":
@@ -171,6 +174,7 @@ func (s *settling) rope() {
 		s.fail("%s %q is not supported; linear is", s.key("rope.scaling.type"), kind)
 	}
 	s.used[s.key("rope.scaling.type")] = true
+	// Families whose own rules llama.cpp has in code.
 	switch s.family.arch {
 	case "gemma3":
 		s.gemma3()

@@ -24,8 +24,10 @@ func Modelfile(path string) (text string, notes []string, err error) {
 		return "", nil, err
 	}
 	defer f.Close()
+	// The model.
 	var b strings.Builder
 	fmt.Fprintf(&b, "FROM ./%s\n", filepath.Base(path))
+	// The template, as Ollama renders it.
 	var t *turns
 	source, bos := chat.Source{}, ""
 	if ggvocab.Has(f) {
@@ -47,6 +49,7 @@ func Modelfile(path string) (text string, notes []string, err error) {
 			fmt.Fprintf(&b, "TEMPLATE \"\"\"%s\"\"\"\n", t.template())
 		}
 	}
+	// Where an answer ends.
 	for _, stop := range stops(f, t) {
 		fmt.Fprintf(&b, "PARAMETER stop \"%s\"\n", stop)
 	}

@@ -33,6 +33,7 @@ func turnsOf(source chat.Source, bos string) (*turns, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Conversations that differ by one message each, with marks as contents.
 	one, err1 := conversation(t, false, "user", markUser)
 	two, err2 := conversation(t, false, "user", markUser, "assistant", markAnswer)
 	three, err3 := conversation(t, false, "user", markUser, "assistant", markAnswer, "user", markAgain)
@@ -40,6 +41,7 @@ func turnsOf(source chat.Source, bos string) (*turns, error) {
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, err
 	}
+	// What a message adds, cut at its mark, is the fixed text around it.
 	r := &turns{}
 	again, ok1 := strings.CutPrefix(three, two)
 	answer, ok2 := strings.CutPrefix(two, one)
@@ -48,6 +50,7 @@ func turnsOf(source chat.Source, bos string) (*turns, error) {
 	r.user = [2]string{before, after}
 	before, after, ok5 := strings.Cut(answer, markAnswer)
 	r.assistant, r.generation = [2]string{before, after}, generation
+	// What stands before the first message.
 	head, ok6 := strings.CutSuffix(one, r.user[0]+markUser+r.user[1])
 	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) {
 		return nil, errors.New("its messages depend on each other")
@@ -91,6 +94,7 @@ func (r *turns) template() string {
 
 // check executes the translation on conversations and compares it with the original.
 func (r *turns) check(t *chat.Template, bos string) error {
+	// The text stands between three quotes.
 	if strings.Contains(r.template(), `"""`) {
 		return errors.New("it has three quotes in a row")
 	}
@@ -98,11 +102,13 @@ func (r *turns) check(t *chat.Template, bos string) error {
 	if err != nil {
 		return err
 	}
+	// Conversations of 1, 3 and 5 messages, with and without system text.
 	talk := []string{"user", "Hello there.", "assistant", "Hi!", "user", "Why?", "assistant", "Because.", "user", "And then?"}
 	list := [][]string{talk[:2], talk[:6], talk}
 	if !r.noSystem {
 		list = append(list, append([]string{"system", "Be brief."}, talk[:2]...), append([]string{"system", "Be brief."}, talk...))
 	}
+	// Both templates give the same.
 	type message struct{ Role, Content string }
 	for _, c := range list {
 		want, err := conversation(t, true, c...)

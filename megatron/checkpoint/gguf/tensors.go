@@ -53,6 +53,7 @@ func newCorrespondence(m *spec.Model, f *family) (*correspondence, error) {
 	}
 	c := &correspondence{family: f, mapping: mapping, where: map[string]place{}}
 	at := map[string]int{}
+	// A tensor of GGUF is one of Hugging Face's, or all experts' of one kind, one after another.
 	for _, src := range mapping.Sources() {
 		name, expert, err := f.translate(src.Name)
 		if err != nil {

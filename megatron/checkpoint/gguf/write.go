@@ -58,6 +58,7 @@ type writing struct {
 // plan decides what is written, and checks that the model can be.
 func (w *writing) plan() error {
 	info := w.src.Info()
+	// The family, the type of the weights, the tensors.
 	name, err := hf.ChooseFamily(info, w.o)
 	if err != nil {
 		return err
@@ -76,10 +77,12 @@ func (w *writing) plan() error {
 	if err != nil {
 		return err
 	}
+	// The type that each tensor is stored in now.
 	w.dtypes = map[string]string{}
 	for _, t := range infos {
 		w.dtypes[t.Name] = t.DType
 	}
+	// Metadata.
 	d := &describing{f: f, m: info.Model, notes: notes}
 	if d.config, d.own, err = hf.Settings(info, name); err != nil {
 		return err
@@ -145,6 +148,7 @@ func (w *writing) tokenizerFiles() (list []ggvocab.File, err error) {
 	if info := w.src.Info(); dir == "" && info.Format == checkpoint.HF {
 		dir = info.Path
 	}
+	// A folder's files under their own names.
 	if dir != "" {
 		for _, name := range tokenizer.HuggingFaceFiles {
 			path := filepath.Join(dir, name)
@@ -159,6 +163,7 @@ func (w *writing) tokenizerFiles() (list []ggvocab.File, err error) {
 		}
 		return list, nil
 	}
+	// What a checkpoint of ours remembers of its tokenizer.
 	files, err := w.src.Info().Tokenizer.Files(true)
 	if err != nil {
 		w.notes = append(w.notes, checkpoint.NotKept(err))

@@ -244,6 +244,7 @@ func (mp *Mapping) ScatterRows(dst []byte, name string, from, to, width int64, r
 	if mp.slabs[name] != nil {
 		return mp.scatterSlabs(dst, name, from, to, width, read)
 	}
+	// The rule that the tensor belongs to, and which of its sources it is.
 	at, ok := mp.byHF[name]
 	if !ok {
 		return exitcode.Errorf(exitcode.Internal, "%s models have no tensor %q", mp.Family, name)
@@ -254,6 +255,7 @@ func (mp *Mapping) ScatterRows(dst []byte, name string, from, to, width int64, r
 	if n := elements(src.Shape[1:]) * (to - from); int64(len(dst)) != n*width {
 		return exitcode.Errorf(exitcode.Internal, "tensor %q: %d bytes for %d elements", name, len(dst), n)
 	}
+	// Runs of neighbouring rows of ours that this tensor has, transposed or as they are.
 	for _, run := range r.runs(0, rows) {
 		if run.source != at[1] {
 			continue

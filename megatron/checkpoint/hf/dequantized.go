@@ -51,6 +51,7 @@ type quantizedWeight struct {
 // do not say their own type, are read as what config.json says.
 func dequantize(files Files, mp *Mapping, config *Config) (*dequantized, error) {
 	d := &dequantized{Files: files, partOf: nf4.PartOf, weights: map[string]*quantizedWeight{}}
+	// How a weight's scales are read, by the way it is quantised.
 	read := func(name string) (codes, string, []int64, error) {
 		q, dtype, shape, err := nf4.Read(files, name)
 		return nf4Codes{q}, dtype, shape, err
@@ -69,10 +70,12 @@ func dequantize(files Files, mp *Mapping, config *Config) (*dequantized, error) 
 			return c, cmp.Or(config.DType, "BF16"), shape, err
 		}
 	}
+	// GPT-2's weights are stored transposed.
 	conv1D := map[string]bool{}
 	for _, s := range mp.Sources() {
 		conv1D[s.Name] = s.Transposed
 	}
+	// Every weight of which there is a part.
 	for _, name := range files.Names() {
 		name, part := d.partOf(name)
 		if !part || d.weights[name] != nil {

@@ -19,6 +19,7 @@ func Dropouts(folder string) (hidden, attention float64, err error) {
 	if err := json.Unmarshal(data, &c); err != nil {
 		return 0, 0, exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)
 	}
+	// Families have other names for the same.
 	first := func(names ...string) (float64, error) {
 		for _, name := range names {
 			v, given := c[name]

@@ -33,6 +33,7 @@ func (c *reading) experts(f *fields) {
 	if f.RouterAuxLoss != nil {
 		e.AuxLossCoeff[0] = *f.RouterAuxLoss
 	}
+	// How many, how wide, how many of them a token.
 	e.Num = c.size("the number of experts", int64(maxMixed/m.NumLayers), c.numExperts(f))
 	e.TopK = c.size("num_experts_per_tok", int64(e.Num), f.ExpertsPerTok)
 	e.Layers = repeated(m.NumLayers, true)
@@ -41,6 +42,7 @@ func (c *reading) experts(f *fields) {
 		e.FFNHiddenSize = c.size("moe_intermediate_size", maxSize, f.MoEIntermediate)
 	}
 	m.Experts = e
+	// What each family has besides.
 	switch c.Family {
 	case OLMoE:
 		e.PreSoftmax = !given(f.NormTopK, false)
@@ -91,6 +93,7 @@ func (c *reading) sparseLayers(f *fields) {
 // experts, several shared experts in one, groups, a factor.
 func (c *reading) deepSeekExperts(f *fields) {
 	e := c.Model.Experts
+	// Shared experts, and which layers have a mixture.
 	if n := f.SharedExperts; n != nil && *n != 0 {
 		e.SharedFFN = e.FFNHiddenSize * c.size("n_shared_experts", maxMixed, n)
 	}
@@ -104,6 +107,7 @@ func (c *reading) deepSeekExperts(f *fields) {
 	for i := range e.Layers {
 		e.Layers[i] = (f.FirstDense == nil || int64(i) >= *f.FirstDense) && i%step == 0
 	}
+	// The router, of which three combinations exist.
 	factor := c.positive("routed_scaling_factor", f.RoutedScaling, 1)
 	if factor != 1 {
 		e.ScalingFactor = factor

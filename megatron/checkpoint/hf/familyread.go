@@ -210,6 +210,7 @@ func falconAbsent(f *fields) { f.MaxPositions = number(2048) }
 // falcon reads its three kinds: 40B (new_decoder_architecture), 7B (multi_query,
 // parallel_attn), RW (alibi).
 func (c *reading) falcon(f *fields) {
+	// Shape, norms, activation.
 	m := c.Model
 	c.common(f, true)
 	m.NumLayers = c.size("num_hidden_layers", maxLayers, f.Layers)
@@ -219,6 +220,7 @@ func (c *reading) falcon(f *fields) {
 	c.MaxPositions = c.optional("max_position_embeddings", f.MaxPositions, 2048)
 	m.Normalization, m.NormEpsilon = spec.LayerNorm, c.positive("layer_norm_epsilon", f.LayerNormEps, 1e-5)
 	m.Activation = c.activation("activation", f.FalconAct, "gelu", false)
+	// Biases; keys and values of all heads, of groups, or of one head.
 	bias, newer := given(f.Bias, false), given(f.NewDecoder, false)
 	c.separateBiases(bias, bias, bias)
 	switch {
@@ -230,6 +232,7 @@ func (c *reading) falcon(f *fields) {
 	case given(f.MultiQuery, true):
 		m.NumQueryGroups = 1
 	}
+	// Attention and MLP in parallel, behind one norm or two.
 	m.ParallelResidual = newer || given(f.ParAttn, true)
 	norms := c.optional("num_ln_in_parallel_attn", f.ParNorms, 2)
 	if norms > 2 {

@@ -166,6 +166,7 @@ func (f *Folder) Close() error { return f.files.Close() }
 func (f *Folder) check() error {
 	var wrong []error
 	used := map[string]bool{}
+	// What the model needs.
 	for _, src := range f.Mapping.Sources() {
 		name, info, ok := f.find(src.Name)
 		switch {
@@ -178,6 +179,7 @@ func (f *Folder) check() error {
 		f.stored[src.Name] = name
 		used[name] = true
 	}
+	// What the folder has: used, known to be left out, or an error.
 	for _, name := range f.files.Names() {
 		tiedHead := f.Model.Tied && name == headName(f.Family)
 		if tiedHead {

@@ -116,6 +116,7 @@ func (c *reading) gemma4Heads(f *fields) {
 
 // gemma4PerLayer reads per_layer_config, which must say the same of all full layers and nothing of the others.
 func (c *reading) gemma4PerLayer(f *fields, full *spec.FullAttention) {
+	// All full layers alike.
 	var first map[string]int64
 	for i, kind := range f.LayerTypes {
 		own := f.PerLayer[strconv.Itoa(i)]
@@ -129,6 +130,7 @@ func (c *reading) gemma4PerLayer(f *fields, full *spec.FullAttention) {
 			}
 		}
 	}
+	// Heads, and nothing else.
 	for name, n := range first {
 		switch name {
 		case "head_dim":
@@ -206,6 +208,7 @@ func gemma4Config(c map[string]any, m *spec.Model, positions int) {
 	if m.LogitCap > 0 {
 		put(c, "final_logit_softcapping", m.LogitCap)
 	}
+	// A rotary table for each kind of layer.
 	full := map[string]any{"rope_type": "default", "rope_theta": real(m.RotaryBase)}
 	if m.RopeRule != "" {
 		full = ruleConfig(m.RopeRule)
@@ -219,6 +222,7 @@ func gemma4Config(c map[string]any, m *spec.Model, positions int) {
 	if m.Full == nil {
 		return
 	}
+	// Heads of full layers, in both spellings.
 	per := map[string]any{}
 	for i := range m.NumLayers {
 		if !m.WindowedAt(i) {

@@ -48,6 +48,7 @@ func (c *int8Codes) values(dst []float32, stored []byte, from int64) {
 
 // readInt8 reads a weight's scales, and checks that its parts fit each other; the codes stay in the file.
 func readInt8(f Files, name string) (*int8Codes, []int64, error) {
+	// Codes [out, in] and a scale a row.
 	module := strings.TrimSuffix(name, ".weight")
 	info, ok := f.Info(name)
 	if !ok {
@@ -69,6 +70,7 @@ func readInt8(f Files, name string) (*int8Codes, []int64, error) {
 			return nil, nil, fmt.Errorf("tensor %q: weight_format %v; only 0, row by row, is supported; save it by a bitsandbytes of today", name, kind)
 		}
 	}
+	// Scales that are finite numbers.
 	raw := make([]byte, 4*info.Shape[0])
 	if err := f.ReadAt(module+int8Scales, raw, 0); err != nil {
 		return nil, nil, err

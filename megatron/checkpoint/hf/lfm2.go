@@ -14,6 +14,7 @@ func lfm2Absent(f *fields) {
 }
 
 func (c *reading) lfm2(f *fields) {
+	// Names that differ from Llama's.
 	m := c.Model
 	if f.PlainEps == nil {
 		c.fail("norm_eps is null; it must be a number")
@@ -32,6 +33,7 @@ func (c *reading) lfm2(f *fields) {
 	m.QKNorm = true
 	c.refuse("conv_bias", f.ConvBias, true)
 	m.FFNHiddenSize = c.lfm2Width(f)
+	// Which layers are convolutions.
 	kinds := f.LayerTypes
 	if len(kinds) == 0 {
 		for i := range m.NumLayers {

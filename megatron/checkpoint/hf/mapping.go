@@ -229,6 +229,7 @@ func (mp *Mapping) llama() {
 			mp.ahead(spec.MTPName(ahead)+".", theirs)
 		}
 		mp.layerNorms(ours, theirs)
+		// Attention, or what is in its place.
 		attention := theirs + "self_attn."
 		switch {
 		case m.DeltaAt(i):
@@ -257,6 +258,7 @@ func (mp *Mapping) llama() {
 		if !m.DeltaAt(i) {
 			mp.linear(ours+"self_attention.linear_proj", []string{attention + "o_proj"}, []int{h}, q, m.HasProjBias(), false, nil)
 		}
+		// What a layer has besides.
 		if m.LayerScalar {
 			mp.same(ours+"layer_scalar", theirs+"layer_scalar", 1)
 		}
@@ -266,6 +268,7 @@ func (mp *Mapping) llama() {
 		if m.PerLayerInput > 0 {
 			mp.gemma4Own(ours, theirs)
 		}
+		// The mixture, the MLP, or both.
 		if m.MixtureAt(i) {
 			switch mp.Family {
 			case GPTOSS:
@@ -459,6 +462,7 @@ func ToGlobal[T float32 | float64](mp *Mapping, global string, read func(name st
 		return nil, exitcode.Errorf(exitcode.Internal, "%s models have no tensor %q", mp.Family, global)
 	}
 	r := mp.rules[i]
+	// Their tensors.
 	parts := make([][]T, len(r.sources))
 	for s, src := range r.sources {
 		values, shape, err := readSlab(src.Name, read)
@@ -470,6 +474,7 @@ func ToGlobal[T float32 | float64](mp *Mapping, global string, read func(name st
 		}
 		parts[s] = values
 	}
+	// Row by row to ours.
 	rows, width := r.size()
 	out := make([]T, rows*width)
 	for row := range rows {
@@ -485,6 +490,7 @@ func ToGlobal[T float32 | float64](mp *Mapping, global string, read func(name st
 // ToHF makes one of their tensors, and its shape, out of Megatron's, which get
 // returns whole. Where get gives an embedding with padded rows, so is the result.
 func ToHF[T float32 | float64](mp *Mapping, name string, get func(global string) ([]T, error)) ([]T, []int64, error) {
+	// A tensor of all experts is made expert by expert.
 	if shape := mp.slabs[name]; shape != nil {
 		var all []T
 		for j := range shape[0] {
@@ -505,6 +511,7 @@ func ToHF[T float32 | float64](mp *Mapping, name string, get func(global string)
 	if err != nil {
 		return nil, nil, err
 	}
+	// Shape, with the rows of padding that the values have.
 	src := r.sources[s]
 	rows, width := r.size()
 	shape := slices.Clone(src.Shape)
@@ -519,6 +526,7 @@ func ToHF[T float32 | float64](mp *Mapping, name string, get func(global string)
 	for _, d := range shape {
 		n *= d
 	}
+	// Of the rows of ours those that this tensor has.
 	out := make([]T, n)
 	for row := range rows {
 		owner, to := r.at(row)

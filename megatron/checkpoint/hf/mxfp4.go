@@ -50,6 +50,7 @@ func newMXFP4(files Files, mp *Mapping, dtype string) (*mxfp4, error) {
 		bad := func(format string, args ...any) (*mxfp4, error) {
 			return nil, exitcode.Errorf(exitcode.BadData, "%s: "+format, append([]any{files.Where(part)}, args...)...)
 		}
+		// Codes of 32 neighbours in 16 bytes, and an exponent for them.
 		switch shape := blocks.Shape; {
 		case !ok1 || !ok2:
 			return bad("tensor %q has no counterpart: MXFP4 weights are %s%s with %s%s", part, name, mxfp4Blocks, name, mxfp4Scales)

@@ -32,6 +32,7 @@ func (w *writing) quantizeExperts() error {
 	}
 	straight.byRow()
 	w.fours = &fours{of: map[string]string{}, dtype: map[string]string{}, mp: straight, read: ReadFrom(w.src, checkpoint.Model)}
+	// A weight becomes its codes and its exponents.
 	var infos []safetensors.Info
 	for _, info := range w.infos {
 		shape := straight.slabs[info.Name]

@@ -77,6 +77,7 @@ func (p peer) settings(m *spec.Model) (list []error) {
 		}
 	}
 	truth := map[bool]float64{true: 1}
+	// Families of Llama's kind: positions, norms, MLP, windows, router.
 	if slices.Contains(llamas, p.family) {
 		same("the number of rotating channels", p.rotating(), float64(m.RotaryDims()))
 		theta := p.rope("rope_theta", map[string]float64{Mixtral: 1e6, SmolLM3: 2e6}[p.family])
@@ -106,6 +107,7 @@ func (p peer) settings(m *spec.Model) (list []error) {
 		}
 		return list
 	}
+	// GPT-2, GPT-Neo and BLOOM.
 	same("layer_norm_epsilon", p.number("layer_norm_epsilon", 1e-5), m.NormEpsilon)
 	same("tied embeddings", truth[p.on("tie_word_embeddings", true)], truth[m.Tied])
 	if p.family == GPTNeo {
@@ -323,11 +325,13 @@ func (p peer) llama(s shapes) {
 	all := slices.Contains([]string{Llama, SmolLM3, Qwen3, Olmo2, Qwen3MoE, OLMoE}, p.family) && p.on("attention_bias", false)
 	qkv := all || p.family == Qwen2 || p.family == Qwen2MoE && p.on("qkv_bias", true) || p.family == GLM4MoE && p.on("attention_bias", false)
 	mlp := (p.family == Llama || p.family == SmolLM3) && p.on("mlp_bias", false)
+	// Embedding, final norm, output layer.
 	s.add("model.embed_tokens.weight", p.number("vocab_size", 0), h)
 	s.add("model.norm.weight", h)
 	if !p.on("tie_word_embeddings", p.family == SmolLM3) {
 		s.add("lm_head.weight", p.number("vocab_size", 0), h)
 	}
+	// Each layer: norms, attention, MLP or mixture.
 	for i := range int(p.number("num_hidden_layers", 32)) {
 		layer := fmt.Sprintf("model.layers.%d.", i)
 		first := "input_layernorm"
@@ -440,6 +444,7 @@ func (p peer) plain(s shapes) {
 	} else {
 		s.add("transformer.wpe.weight", p.number("n_positions", 1024), h)
 	}
+	// Embedding, final norm, output layer, then the layers.
 	s.add("transformer."+names[6]+".weight", p.number("vocab_size", 0), h)
 	s.linear("transformer.ln_f", true, h, h)
 	if !p.on("tie_word_embeddings", true) {

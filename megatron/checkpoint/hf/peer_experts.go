@@ -65,6 +65,7 @@ func (p peer) router(m *spec.Model, same func(what string, theirs, ours float64)
 // experts adds the tensors of a layer's mixture.
 func (p peer) experts(s shapes, layer string, h, ffn float64) {
 	mixture, n := layer+"mlp.", p.expertCount()
+	// Names and widths by family.
 	gate, up, down := "gate_proj", "up_proj", "down_proj"
 	switch p.family {
 	case Mixtral:
@@ -79,6 +80,7 @@ func (p peer) experts(s shapes, layer string, h, ffn float64) {
 		s.add(mixture+name+up+".weight", ffn, h)
 		s.add(mixture+name+down+".weight", h, ffn)
 	}
+	// Router, experts, shared expert.
 	s.add(mixture+"gate.weight", n, h)
 	for j := range int(n) {
 		mlp(fmt.Sprintf("experts.%d.", j), ffn)

@@ -29,6 +29,7 @@ func (r *rope) UnmarshalJSON(raw []byte) error {
 	if err := json.Unmarshal(raw, &tables); err != nil || tables == nil {
 		return err
 	}
+	// Tables, if values are objects.
 	var types []string
 	for name, table := range tables {
 		if bytes.HasPrefix(bytes.TrimSpace(table), []byte("{")) {
@@ -42,6 +43,7 @@ func (r *rope) UnmarshalJSON(raw []byte) error {
 	if len(types) != len(tables) {
 		return fmt.Errorf("the rotary parameters mix tables by layer type (%s) with values outside them", strings.Join(types, ", "))
 	}
+	// Equal tables are one.
 	all := map[string]*rope{}
 	equal := true
 	for _, name := range types {
@@ -184,6 +186,7 @@ func (c *reading) partialRotary(factor float64) {
 // it outside the rule.
 func (c *reading) ropeScaling(r *rope, original *int64) {
 	rule := r.RopeRule
+	// Rules with fields of the model of their own.
 	switch rule.Type {
 	case spec.RopeDefault:
 		return
@@ -206,6 +209,7 @@ func (c *reading) ropeScaling(r *rope, original *int64) {
 		c.Model.RopeScaling = s
 		return
 	}
+	// Others are kept as text, with the trained length in them.
 	if rule.OriginalMax == 0 && rule.Type != spec.RopeProportional && rule.Alpha == nil {
 		rule.OriginalMax = c.MaxPositions
 		if original != nil {

@@ -17,6 +17,7 @@ func Settings(info checkpoint.Info, family string) (config map[string]any, own m
 	if info.Model.MaxPositions > 0 {
 		positions = info.Model.MaxPositions
 	}
+	// What an export would say.
 	text, err := json.Marshal(configOf(info.Model, ExportOptions{Family: family, DType: "F32", MaxPositions: positions}))
 	if err != nil {
 		return nil, nil, exitcode.With(exitcode.Internal, err)
@@ -27,6 +28,7 @@ func Settings(info checkpoint.Info, family string) (config map[string]any, own m
 	if info.Format != checkpoint.HF {
 		return config, nil, nil
 	}
+	// Keys of the folder's own file go before.
 	if own, err = readObject(filepath.Join(info.Path, ConfigName)); err != nil {
 		return nil, nil, err
 	}

@@ -57,6 +57,7 @@ type writing struct {
 }
 
 func newWriting(src checkpoint.Source, o checkpoint.WriteOptions) (*writing, error) {
+	// The family, its names, the tensors with types.
 	m := src.Info().Model
 	family, err := chooseFamily(src.Info(), o)
 	if err != nil {
@@ -73,6 +74,7 @@ func newWriting(src checkpoint.Source, o checkpoint.WriteOptions) (*writing, err
 		return nil, err
 	}
 	w.dtype = w.commonType()
+	// Weights that are stored in codes.
 	if o.Quantization == NF4 || o.Quantization == Int8 {
 		if err := w.quantize(); err != nil {
 			return nil, err
@@ -104,6 +106,7 @@ func chooseFamily(info checkpoint.Info, o checkpoint.WriteOptions) (string, erro
 // Plan lists their tensors, with types, that mp makes out of src's values. All
 // that src lacks is one error. Notes say what is left out.
 func Plan(src checkpoint.Source, mp *Mapping) (infos []safetensors.Info, notes []string, err error) {
+	// The weights of the source.
 	have := map[string]checkpoint.Tensor{}
 	others := 0
 	for _, t := range src.Tensors() {
@@ -113,6 +116,7 @@ func Plan(src checkpoint.Source, mp *Mapping) (infos []safetensors.Info, notes [
 			others++
 		}
 	}
+	// Every tensor of theirs is made of one of ours, all of which must be there.
 	var wrong []error
 	for i := range mp.rules {
 		r := &mp.rules[i]
@@ -136,6 +140,7 @@ func Plan(src checkpoint.Source, mp *Mapping) (infos []safetensors.Info, notes [
 		}
 		delete(have, r.global)
 	}
+	// Nothing of the source is left over but the optimizer.
 	for name := range have {
 		wrong = append(wrong, fmt.Errorf("tensor %q is not part of a %s model", name, mp.Family))
 	}
@@ -159,6 +164,7 @@ func ReadFrom(src checkpoint.Source, prefix string) ReadBox {
 func (w *writing) folder(ctx context.Context, dir string, done *checkpoint.Written) error {
 	shards := w.shards()
 	read := ReadFrom(w.src, checkpoint.Model)
+	// A file a shard, whose tensors are made while they are written.
 	index := map[string]string{}
 	for i, infos := range shards {
 		name := safetensors.SingleName
@@ -183,6 +189,7 @@ func (w *writing) folder(ctx context.Context, dir string, done *checkpoint.Writt
 			index[info.Name] = name
 		}
 	}
+	// Several files have an index.
 	if len(shards) > 1 {
 		if err := w.writeIndex(dir, index); err != nil {
 			return err
@@ -226,6 +233,7 @@ func (w *writing) writeTexts(dir string) error {
 	if w.fours != nil {
 		config["quantization_config"] = map[string]any{"quant_method": MXFP4, "modules_to_not_convert": []string{"model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"}}
 	}
+	// Special tokens, of the tokenizer that is written or of the source.
 	ids, err := specialIDs(w.o.Tokenizer)
 	if err != nil {
 		return err
@@ -243,6 +251,7 @@ func (w *writing) writeTexts(dir string) error {
 	if err := writeJSON(filepath.Join(dir, ConfigName), config); err != nil {
 		return err
 	}
+	// The tokenizer's files; then what generation needs, if they do not say it.
 	if w.o.Tokenizer != "" {
 		err = copyFiles(dir, w.o.Tokenizer, tokenizerFiles)
 	} else {

@@ -74,6 +74,7 @@ const maxLayers, maxDepths = 1 << 16, 1 << 6
 
 // Model is the model that the arguments describe.
 func (a Args) Model() (*spec.Model, error) {
+	// Arguments of the same name and meaning.
 	m := &spec.Model{
 		NumLayers: a.Int("num_layers", 0), HiddenSize: a.Int("hidden_size", 0), NumAttentionHeads: a.Int("num_attention_heads", 0),
 		FFNHiddenSize: a.Int("ffn_hidden_size", 4*a.Int("hidden_size", 0)),
@@ -87,6 +88,7 @@ func (a Args) Model() (*spec.Model, error) {
 		HiddenDropout: a.Float("hidden_dropout", 0.1), AttentionDropout: a.Float("attention_dropout", 0.1), InitStd: a.Float("init_method_std", 0.02),
 		ApplyQKLayerScale: a.Bool("apply_query_key_layer_scaling"),
 	}
+	// Defaults that depend on others.
 	m.NumQueryGroups = m.NumAttentionHeads
 	if a.Bool("group_query_attention") {
 		m.NumQueryGroups = a.Int("num_query_groups", 0)
@@ -97,6 +99,7 @@ func (a Args) Model() (*spec.Model, error) {
 	if m.Position == spec.PositionLearned {
 		m.MaxPositions = m.Context
 	}
+	// Parts that a model has or has not.
 	m.RopeScaling = a.ropeScaling()
 	if a.Bool("multi_latent_attention") {
 		m.Latent = a.latent(m)
@@ -245,6 +248,7 @@ func (a Args) check(m *spec.Model) error {
 	if variant := a.Text("experimental_attention_variant", ""); variant != "" {
 		return fmt.Errorf("args.experimental_attention_variant is %q; Megatron's checkpoints of such models are not read; convert them to Hugging Face's format first", variant)
 	}
+	// Sizes, each within bounds.
 	const most = 1 << 24
 	for _, n := range []struct {
 		name     string
@@ -255,6 +259,7 @@ func (a Args) check(m *spec.Model) error {
 			return fmt.Errorf("args.%s is %d; it must be from 1 to %d", n.name, n.is, n.most)
 		}
 	}
+	// The vocabulary, experts and predictions.
 	if m.PaddedVocabSize < m.VocabSize || m.PaddedVocabSize > 2*most || m.MaxPositions < 0 || m.MaxPositions > most {
 		return fmt.Errorf("args.padded_vocab_size %d with vocab_size %d, max_position_embeddings %d are not a valid model", m.PaddedVocabSize, m.VocabSize, m.MaxPositions)
 	}

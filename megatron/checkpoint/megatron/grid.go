@@ -101,6 +101,7 @@ func Stages(m *spec.Model, l checkpoint.Layout) ([][][]int, error) {
 
 // stageCounts is how many layers each stage has.
 func stageCounts(layers int, l checkpoint.Layout) ([]int, error) {
+	// Stages that the run counted itself.
 	if len(l.StageLayers) > 0 {
 		sum := 0
 		for _, n := range l.StageLayers {
@@ -111,6 +112,7 @@ func stageCounts(layers int, l checkpoint.Layout) ([]int, error) {
 		}
 		return l.StageLayers, nil
 	}
+	// The ends may be fixed; the rest divides evenly.
 	even, rest := l.PP, layers
 	for _, n := range []int{l.FirstStage, l.LastStage} {
 		if n > 0 {

@@ -37,6 +37,7 @@ func ParseKey(name string) (k Key, ok bool) {
 		return k, false
 	}
 	k = Key{Layer: None, Ahead: None, Expert: None, Rest: name}
+	// A layer by its number, or all layers of one kind together.
 	rest, layered := strings.CutPrefix(name, layersPrefix)
 	switch {
 	case layered:
@@ -52,6 +53,7 @@ func ParseKey(name string) (k Key, ok bool) {
 		}
 	}
 	k.Rest = rest
+	// Experts and norms have several spellings.
 	if inner, expert := strings.CutPrefix(rest, expertsPrefix); expert {
 		k.parseExpert(inner)
 	} else if !strings.HasPrefix(rest, "mlp.shared_experts.") {

@@ -294,6 +294,7 @@ func (t *Target) GradScaler() *pickle.Dict {
 // stay as they were found.
 func (t *Target) fillArgs(info checkpoint.Info, precision string) {
 	t.dropNewEnums()
+	// The model, then the layout; those of a list above take their order from it.
 	m, l, a := t.Model, t.Layout, t.Args
 	for _, p := range modelArgs(m) {
 		a.Set(p.Key.(string), p.Value)
@@ -314,6 +315,7 @@ func (t *Target) fillArgs(info checkpoint.Info, precision string) {
 	set("decoder_first_pipeline_num_layers", orNone(l.FirstStage))
 	set("decoder_last_pipeline_num_layers", orNone(l.LastStage))
 	set("use_distributed_optimizer", l.DistributedOptimizer)
+	// Precision and progress.
 	set("bf16", precision == "BF16")
 	set("fp16", precision == "F16")
 	set("params_dtype", pickle.DType(map[string]string{"BF16": "bfloat16", "F16": "float16"}[precision]))
@@ -327,6 +329,7 @@ func (t *Target) fillArgs(info checkpoint.Info, precision string) {
 	if order, ok := t.State.Extra[checkpoint.ExtraOrder]; ok {
 		set(checkpoint.ExtraOrder, string(order))
 	}
+	// What Megatron wants to find but does not check.
 	a.fallback("seq_length", seq)
 	a.fallback("tokenizer_type", "NullTokenizer")
 	a.fallback("seed", int64(t.State.Seed))

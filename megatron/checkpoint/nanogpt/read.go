@@ -57,6 +57,7 @@ func (r *reader) open(o checkpoint.OpenOptions) (checkpoint.Source, error) {
 		return nil, r.bad("a %s; nanoGPT's checkpoint is a dict", pickle.TypeName(r.file.Root))
 	}
 	r.root = root
+	// Shape, weights, iteration.
 	m, err := r.model()
 	if err != nil {
 		return nil, err
@@ -74,6 +75,7 @@ func (r *reader) open(o checkpoint.OpenOptions) (checkpoint.Source, error) {
 	if o.Step >= 0 && o.Step != state.Iteration {
 		return nil, exitcode.Errorf(exitcode.NoInput, "%s is of iteration %d, not %d", r.path, state.Iteration, o.Step)
 	}
+	// Names are GPT-2's, with linear weights not transposed.
 	mp, err := hf.NewLinearMapping(m)
 	if err != nil {
 		return nil, err
@@ -87,6 +89,7 @@ func (r *reader) open(o checkpoint.OpenOptions) (checkpoint.Source, error) {
 	}
 	kinds := []hf.Kind{{Prefix: checkpoint.Model, Store: r.store(mp, values)}}
 	info := checkpoint.Info{Format: checkpoint.NanoGPT, Path: r.path, Family: hf.GPT2, Model: m, SeqLength: m.MaxPositions}
+	// Moments, or a note why there are none.
 	if more, note := r.moments(mp, values, &state); note != "" {
 		info.Notes = append(info.Notes, note)
 	} else {
@@ -113,6 +116,7 @@ func (r *reader) model() (*spec.Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Sizes, each within bounds; the first bad one is the error.
 	size := func(key string) int {
 		v, _ := args.Get(key)
 		n, ok := pickle.Int(v)
@@ -132,12 +136,14 @@ func (r *reader) model() (*spec.Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	// What follows from them.
 	if h%heads != 0 {
 		return nil, r.bad("model_args: n_head %d does not divide n_embd %d", heads, h)
 	}
 	m.KVChannels, m.PaddedVocabSize, m.Context = h/heads, m.VocabSize, m.MaxPositions
 	bias, _ := args.Get("bias")
 	r.bias = bias != false
+	// Checkpoints of ours say when the model uses GELU's tanh form, which nanoGPT does not have.
 	if v, ok := r.root.Get("config"); ok {
 		if config, ok := v.(*pickle.Dict); ok {
 			if form, _ := config.Get("activation_function"); form == tanhGelu {
@@ -213,6 +219,7 @@ func (s *store) Where(name string) string {
 // moments finds AdamW's state: parameters are numbered through the groups, those
 // of two dimensions first. note says why there is none to take.
 func (r *reader) moments(mp *hf.Mapping, values *hf.Torch, state *checkpoint.State) (kinds []hf.Kind, note string) {
+	// A checkpoint may be without it.
 	v, _ := r.root.Get("optimizer")
 	root, _ := v.(*pickle.Dict)
 	if v, _ = root.Get("state"); root == nil || v == nil {
@@ -222,6 +229,7 @@ func (r *reader) moments(mp *hf.Mapping, values *hf.Torch, state *checkpoint.Sta
 	if byID == nil || len(byID.Pairs) == 0 {
 		return nil, "the optimizer has no state yet"
 	}
+	// State by number: a parameter's moments, under its name.
 	names := parameters(values)
 	m, s := hf.NewTorch(r.path), hf.NewTorch(r.path)
 	for _, p := range byID.Pairs {

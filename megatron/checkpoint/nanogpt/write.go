@@ -59,6 +59,7 @@ func newWriting(src checkpoint.Source) (*writing, error) {
 		return nil, err
 	}
 	w := &writing{src: src, mapping: mp}
+	// What nanoGPT's model cannot be.
 	switch {
 	case m.Activation != spec.GeluErf && m.Activation != spec.GeluTanh:
 		return nil, exitcode.Errorf(exitcode.Usage, "nanoGPT has no %s activation", m.Activation)
@@ -74,6 +75,7 @@ func newWriting(src checkpoint.Source) (*writing, error) {
 	if w.infos, _, err = hf.Plan(src, mp); err != nil {
 		return nil, err
 	}
+	// Moments are written if every parameter has both.
 	w.moments = w.complete(checkpoint.ExpAvg) && w.complete(checkpoint.ExpSq)
 	if w.complete(checkpoint.Main) {
 		w.notes = append(w.notes, "f32 main parameters are left out: nanoGPT keeps none; --dtype f32 writes them as the weights")

@@ -21,6 +21,7 @@ const maxCount = 1 << 50
 // check believes nothing of a manifest: after it every name, index, box and
 // stretch can be used as it stands.
 func (m *Manifest) check() error {
+	// Counts, the configuration, the tokenizer's files.
 	s := m.State
 	if s.Iteration < 0 || s.ConsumedTrain < 0 || s.ConsumedValid < 0 || s.SkippedTrain < 0 {
 		return fmt.Errorf("the state has a negative count: iteration %d, samples %d, %d, %d", s.Iteration, s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain)
@@ -34,6 +35,7 @@ func (m *Manifest) check() error {
 	if err := checkKept(m.Tokenizer); err != nil {
 		return err
 	}
+	// Files: plain names in this folder, each once.
 	names := map[string]bool{}
 	for _, f := range m.Files {
 		if f.Name == "" || strings.HasPrefix(f.Name, ".") || filepath.Base(f.Name) != f.Name || names[f.Name] {
@@ -44,6 +46,7 @@ func (m *Manifest) check() error {
 			return fmt.Errorf("file %q: header of %d in %d bytes, checksum %q", f.Name, f.HeaderBytes, f.Bytes, f.HeaderXXH3)
 		}
 	}
+	// Tensors, whose pieces must tile them and the files.
 	stretches := make([][]stretch, len(m.Files))
 	clear(names)
 	comparisons := 0
@@ -82,6 +85,7 @@ func (t *Tensor) check(files []File, stretches [][]stretch, comparisons *int) er
 	if !ok {
 		return fmt.Errorf("impossible shape")
 	}
+	// Each piece is a box of the tensor and a stretch of a file.
 	held := int64(0)
 	for i, p := range t.Pieces {
 		if !checkpoint.Inside(p.box(), t.Shape) {
@@ -103,6 +107,7 @@ func (t *Tensor) check(files []File, stretches [][]stretch, comparisons *int) er
 		}
 		stretches[p.File] = append(stretches[p.File], stretch{p.Offset, p.Offset + n})
 	}
+	// As many bytes as the tensor has, and no two boxes overlap: then nothing is missing.
 	if held != total {
 		return fmt.Errorf("its pieces cover %d of %d bytes: a rank's part is missing", held, total)
 	}

@@ -150,6 +150,7 @@ func match(state State, stored []checkpoint.Tensor, tensors []mpu.Stored, o Load
 		byName[stored[i].Name] = &stored[i]
 	}
 	found := make([]*checkpoint.Tensor, len(tensors))
+	// Every wanted tensor: found as it is, to be converted, missing with leave, or wrong.
 	wanted := map[string]bool{}
 	var wrong []string
 	for i, t := range tensors {
@@ -170,6 +171,7 @@ func match(state State, stored []checkpoint.Tensor, tensors []mpu.Stored, o Load
 			wrong = append(wrong, fmt.Sprintf("tensor %q %s", t.Name, why))
 		}
 	}
+	// What is stored and not wanted is reported.
 	for _, t := range stored {
 		if !wanted[t.Name] {
 			report.Extra = append(report.Extra, t.Name)

@@ -86,7 +86,7 @@ func (t *Tensor) Bytes(p Piece) int64 { return p.box().Len() * dtypeOf[t.DType].
 
 // dtypes by safetensors' names, and back.
 var dtypeOf = map[string]device.DType{"F32": device.F32, "BF16": device.BF16, "F16": device.F16, "F64": device.F64,
-	"I32": device.I32, "I64": device.I64, "U16": device.U16}
+	"I32": device.I32, "I64": device.I64, "U16": device.U16, "U8": device.U8}
 
 var dtypeName = func() map[device.DType]string {
 	m := map[device.DType]string{}

@@ -127,6 +127,7 @@ func readBody(r io.Reader) (*Manifest, error) {
 	if _, err := io.ReadFull(r, open); err != nil || string(open) != bodyOpen {
 		return nil, fmt.Errorf("byte %d: no manifest follows the checksum", headBytes)
 	}
+	// Keys as they come; tensors are read one by one, since a large run has hundreds of thousands.
 	d, m := json.NewDecoder(r), &Manifest{}
 	err := eachKey(d, func(key string) error {
 		switch key {
@@ -148,6 +149,7 @@ func readBody(r io.Reader) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Nothing but the end follows.
 	end, err := io.ReadAll(io.LimitReader(io.MultiReader(d.Buffered(), r), int64(len(bodyClose))+1))
 	if err == nil && string(end) != bodyClose {
 		err = fmt.Errorf("byte %d: the manifest does not end here", int64(headBytes+len(bodyOpen))+d.InputOffset())

@@ -287,6 +287,7 @@ func (s *saver) writeFile(ctx context.Context) (*Manifest, error) {
 		return nil, err
 	}
 	name := fmt.Sprintf("rank_%05d.safetensors", s.o.Rank)
+	// The file's header is known before its data: sizes and places do not depend on them.
 	m := &Manifest{Format: manifestFormat, Version: manifestVersion, State: s.state}
 	m.Files = []File{{Name: name, Bytes: int64(len(header)) + s.report.Bytes, HeaderBytes: int64(len(header)), HeaderXXH3: sum(header)}}
 	index := map[string]int{}
@@ -294,6 +295,7 @@ func (s *saver) writeFile(ctx context.Context) (*Manifest, error) {
 		if err := out.write(header); err != nil {
 			return err
 		}
+		// Pieces come from the device a few at a time, ahead of what is written.
 		ahead := blocks.Ahead(ctx, s.tasks(), s.places(infos))
 		defer ahead.Stop()
 		for i, p := range s.parts {

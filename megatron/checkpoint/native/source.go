@@ -180,6 +180,7 @@ func (c *checked) readSome(file *os.File, t *Tensor, p Piece, dst []byte, at int
 		}
 		return nil
 	}
+	// Straight to where it is wanted; then every block that this touches is checked once.
 	if err := read(dst, at); err != nil || p.Blocks == "" {
 		return err
 	}
@@ -191,6 +192,7 @@ func (c *checked) readSome(file *os.File, t *Tensor, p Piece, dst []byte, at int
 		}
 		var block []byte
 		if from >= at && end <= to {
+			// A block that dst holds in full is checked there, a part of one is read again.
 			block = dst[from-at : end-at]
 		} else {
 			buf := blockBuffers.Get().(*[blockBytes]byte)

@@ -30,12 +30,14 @@ func Resolve(m *spec.Model, family string, c Config) (list []spec.Adapter, err e
 		return nil, err
 	}
 	family = mapping.Family
+	// Without targets, PEFT's usual ones of the family.
 	if c.Targets.List == nil && !c.Targets.Given() && !c.Parameters.Given() {
 		if c.Targets.List = usual[family]; c.Targets.List == nil {
 			c.Targets.List = []string{"q_proj", "v_proj"}
 		}
 	}
 	r := resolver{c: c, m: m, used: map[string]bool{}}
+	// Every module is tried; a tied output layer is one of its own name.
 	modules := mapping.Modules()
 	if m.Tied {
 		modules = append(modules, hf.Module{Name: "lm_head", Linear: "output_layer", Table: true})
@@ -255,6 +257,7 @@ func number(patterns Patterns, name string, otherwise float64) (float64, error) 
 
 // check refuses targets that match no module.
 func (r *resolver) check(list []spec.Adapter, modules []hf.Module) error {
+	// The last parts of modules' names, for the message.
 	names := map[string]bool{}
 	for _, m := range modules {
 		if m.Experts > 0 {
@@ -267,6 +270,7 @@ func (r *resolver) check(list []spec.Adapter, modules []hf.Module) error {
 		last = append(last, n)
 	}
 	slices.Sort(last)
+	// Everything that was named has matched something.
 	for _, t := range append(r.c.Targets.List, r.c.Targets.Pattern) {
 		if t != "" && !r.used[t] {
 			return fmt.Errorf("target module %.80q matches no module of the model; modules end in %s", t, strings.Join(last, ", "))

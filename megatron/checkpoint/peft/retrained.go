@@ -21,6 +21,7 @@ func Retrain(m *spec.Model, family string, c Config, adapters []spec.Adapter) (*
 	r := resolver{c: c, m: m, used: map[string]bool{}}
 	found := &spec.Retrained{Family: mapping.Family}
 	for _, global := range mapping.GlobalNames() {
+		// Of the weights that make one of ours, all are named or none.
 		var named, not []string
 		for _, s := range mapping.SourcesOf(global) {
 			if r.retrains(s.Name, global, adapters) {
@@ -37,6 +38,7 @@ func Retrain(m *spec.Model, family string, c Config, adapters []spec.Adapter) (*
 		}
 		found.Names = append(found.Names, global)
 	}
+	// Everything that was named has matched something.
 	for _, t := range c.Saved.List {
 		if m.Tied && strings.HasSuffix("lm_head", t) {
 			return nil, exitcode.Errorf(exitcode.Usage, "module to save %s: %s", t, tiedWeight)

@@ -122,6 +122,7 @@ func (f *Folder) add(name, dtype string, shape []int64) {
 // checkWhole finds the weights that are in the file in full: those that were trained with the adapter, and an adapted
 // table's own, which PEFT writes next to its adapter.
 func (f *Folder) checkWhole(known map[string]bool) error {
+	// What adapter_config.json says, and tables that PEFT keeps beside their adapters.
 	wanted := []string{}
 	if f.model.Retrained != nil {
 		wanted = slices.Clone(f.model.Retrained.Names)
@@ -134,6 +135,7 @@ func (f *Folder) checkWhole(known map[string]bool) error {
 	}
 	for _, global := range wanted {
 		dtype := ""
+		// Each is stored under one of two names.
 		for _, s := range f.mapping.SourcesOf(global) {
 			keys := storedKeys(s.Name)
 			info, ok := f.file.Info(keys[0])

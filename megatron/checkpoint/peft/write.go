@@ -80,6 +80,7 @@ type output struct {
 // outputsOf are the adapters' tensors, and after them the weights that were trained with them.
 func outputsOf(src checkpoint.Source, model *spec.Model) (list []output, err error) {
 	read := namedReader(src)
+	// A, B and M of each adapter, with rows in PEFT's order.
 	for _, t := range tensorsOf(model.Adapters) {
 		list = append(list, output{t.key, t.kept, func() ([]float32, error) {
 			ours, err := read(t.name)
@@ -100,6 +101,7 @@ func outputsOf(src checkpoint.Source, model *spec.Model) (list []output, err err
 	if err != nil {
 		return nil, err
 	}
+	// Weights in full, whose names tell whether the module has an adapter too.
 	adapted := map[string]bool{}
 	for _, a := range model.Adapters {
 		adapted[a.Module] = true

@@ -84,6 +84,7 @@ func (r *Remote) candidates(ctx context.Context, step int64, f *Fetched) (order 
 	if len(list) == 0 {
 		return nil, exitcode.With(exitcode.NoInput, fmt.Errorf("checkpoint: %s: %w (no object iter_N/%s)", r.store.Name(""), native.ErrNone, checkpoint.ManifestName))
 	}
+	// The one that was asked for.
 	if step >= 0 {
 		for _, v := range list {
 			if v.iteration == step {
@@ -92,6 +93,7 @@ func (r *Remote) candidates(ctx context.Context, step int64, f *Fetched) (order 
 		}
 		return nil, exitcode.Errorf(exitcode.NoInput, "checkpoint: %s has no iteration %d; it has %s", r.store.Name(""), step, iterations(list))
 	}
+	// The tracker's; without it the newest.
 	top := list[len(list)-1].iteration
 	text, _, err := r.readTracker(ctx)
 	if err != nil {
@@ -102,6 +104,7 @@ func (r *Remote) candidates(ctx context.Context, step int64, f *Fetched) (order 
 	} else {
 		f.Notes = append(f.Notes, fmt.Sprintf("checkpoint: %s names no iteration (%q); the newest counts", r.store.Name(checkpoint.TrackerName), text))
 	}
+	// Older ones from there, then newer ones, of a run that was rewound.
 	var newer []version
 	for i := len(list) - 1; i >= 0; i-- {
 		if list[i].iteration <= top {

@@ -14,6 +14,7 @@ func (r *Remote) prune(ctx context.Context, written version) error {
 	if err != nil {
 		return err
 	}
+	// written counts as the first of KeepLast.
 	keep := map[string]bool{written.folder: true}
 	kept := 1
 	list := checkpoints(all)
@@ -30,6 +31,7 @@ func (r *Remote) prune(ctx context.Context, written version) error {
 			keep[v.folder] = true
 		}
 	}
+	// Everything else goes, unfinished versions too.
 	for _, v := range all {
 		if keep[v.folder] {
 			continue

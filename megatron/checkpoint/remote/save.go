@@ -27,11 +27,13 @@ func (r *Remote) Save(ctx context.Context, folder string) error {
 	if !ok {
 		return exitcode.Errorf(exitcode.Internal, "checkpoint: %s does not have the name of an iteration", folder)
 	}
+	// What an earlier process left unfinished is known before anything is sent.
 	if r.left == nil {
 		if _, err := r.Start(ctx); err != nil {
 			return err
 		}
 	}
+	// The manifest is read before the files are sent, and sent after them.
 	files, err := localFiles(folder)
 	if err != nil {
 		return err
@@ -48,6 +50,7 @@ func (r *Remote) Save(ctx context.Context, folder string) error {
 	if err != nil {
 		return err
 	}
+	// A complete version of the same content is not sent again.
 	if !there {
 		if err := r.send(ctx, v, folder, files, manifest); err != nil {
 			return err

@@ -26,6 +26,7 @@ const smoothing = 0.9
 
 // charts are the panels that have values.
 func charts(runs []*Run) (list []chart) {
+	// A panel for each field, a curve for each run, and one more for what was evaluated.
 	for _, c := range []struct {
 		title, field string
 		factor       float64

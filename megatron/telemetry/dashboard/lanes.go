@@ -112,6 +112,7 @@ func firstStart(events []event) float64 {
 // readLanes takes the last whole step of a trace: what is between two marks of steps, or
 // all before the only one. nil: it has none, or cannot be read.
 func readLanes(path string) *Lanes {
+	// The trace comes from disk: its size is bounded, and what cannot be read has no lanes.
 	text, err := exitcode.ReadFile(path, longestTrace)
 	var trace struct {
 		Events []event `json:"traceEvents"`
@@ -119,6 +120,7 @@ func readLanes(path string) *Lanes {
 	if err != nil || json.Unmarshal(text, &trace) != nil {
 		return nil
 	}
+	// Marks of finished steps, in time. The last step lies between the last two.
 	var marks []event
 	for _, e := range trace.Events {
 		if e.Phase == "i" && strings.HasPrefix(e.Name, "iteration ") {
@@ -134,6 +136,7 @@ func readLanes(path string) *Lanes {
 		from = marks[len(marks)-2].At
 	}
 	lanes := &Lanes{File: filepath.Base(path), Step: step.Name}
+	// Boxes of each rank within it, the longest first, as many as a page can draw.
 	boxes := map[int][]Box{}
 	for _, e := range trace.Events {
 		if e.Phase == "X" && e.At >= from && e.At <= step.At && drawable(e.At-from) && drawable(e.Takes) && e.Rank >= 0 && e.Rank < mostLanes {

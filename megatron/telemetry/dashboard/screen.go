@@ -18,6 +18,7 @@ import (
 // panels, each of some lines' height, and the newest events.
 func Screen(runs []*Run, width, height int, now time.Time, colour bool) string {
 	var b strings.Builder
+	// A line or two for each run.
 	for _, r := range runs {
 		s := r.Summary()
 		if course, numbers := r.course(&s, now, width), s.numbers(); utf8.RuneCountInString(course+numbers) < width {
@@ -26,6 +27,7 @@ func Screen(runs []*Run, width, height int, now time.Time, colour bool) string {
 			fmt.Fprintf(&b, "%s\n%s\n", cut(course, width), cut(numbers, width))
 		}
 	}
+	// The first panel is twice as high as the others.
 	for i, panel := range charts(runs) {
 		lines := height
 		if i > 0 {
@@ -33,6 +35,7 @@ func Screen(runs []*Run, width, height int, now time.Time, colour bool) string {
 		}
 		fmt.Fprintf(&b, "\n%s\n", panel.draw(width, lines, colour))
 	}
+	// The newest events of all runs.
 	var marks []string
 	for _, r := range runs {
 		for _, m := range r.Marks() {

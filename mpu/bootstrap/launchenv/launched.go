@@ -55,6 +55,9 @@ var launchers = []names{
 // Own is set by monotron launch beside torchrun's names.
 const Own = "MONOTRON_LAUNCHED"
 
+// Launcher is the variable in which monotron launch gives its ranks its process's number.
+const Launcher = "MONOTRON_LAUNCHER"
+
 // Farewell prints why this process ends, and tells it to monotron launch where that has
 // started it.
 func Farewell(err error) {
@@ -67,6 +70,13 @@ func Farewell(err error) {
 // RunFolder is the variable that names the folder for flight records and the verdict
 // where --run-folder does not.
 const RunFolder = "MONOTRON_RUN_FOLDER"
+
+// Segments is the variable in which monotron launch gives a rank the number of the first file of
+// memory for memory checkpoints that it holds for it; the others follow.
+const Segments = "MONOTRON_MEMORY_SEGMENTS"
+
+// Restarts is the variable that says how often the run was restarted before.
+const Restarts = "TORCHELASTIC_RESTART_COUNT"
 
 // FewerRanks is set by monotron launch where it goes on with fewer ranks than it began with.
 const FewerRanks = "MONOTRON_FEWER_RANKS"

@@ -102,6 +102,7 @@ func (s scheduler) read(values map[string]string, gpus func() int) (*Scheduled, 
 // volcano reads VC_TASK_HOSTS, which lists the hosts of each task of a job: those of its
 // master first, then the others by name. A job of one host of one task may be any program.
 func volcano(values map[string]string, host string) (*Scheduled, error) {
+	// The tasks, the master's first.
 	var tasks []string
 	for name := range values {
 		if strings.HasPrefix(name, "VC_") && strings.HasSuffix(name, "_HOSTS") {
@@ -117,6 +118,7 @@ func volcano(values map[string]string, host string) (*Scheduled, error) {
 		}
 		return strings.Compare(a, b)
 	})
+	// The hosts in that order; the first is rank 0's.
 	var hosts []string
 	for _, name := range tasks {
 		hosts = append(hosts, strings.FieldsFunc(values[name], func(r rune) bool { return r == ',' || r == ' ' })...)
@@ -124,6 +126,7 @@ func volcano(values map[string]string, host string) (*Scheduled, error) {
 	if len(hosts) == 0 {
 		return nil, nil
 	}
+	// A pod knows its host name with or without its domain.
 	short := func(name string) string { s, _, _ := strings.Cut(name, "."); return s }
 	at := slices.IndexFunc(hosts, func(h string) bool { return short(h) == short(host) })
 	if at < 0 {

@@ -11,6 +11,6 @@
 // tensors do not pass here.
 //
 // Reading order: session.go (a rank's view), server.go (rank 0's part), secret.go, unproved.go
-// (connections that have proved nothing yet), retry.go, wire.go, port.go (where ranks of one host meet),
+// (connections that have proved nothing yet), listener.go (a port that outlives a gathering), retry.go, wire.go, port.go (where ranks of one host meet),
 // longwait.go (what a person is told of a wait that is long).
 package rendezvous

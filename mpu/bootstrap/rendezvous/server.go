@@ -72,7 +72,13 @@ func listen(c Config) (net.Listener, error) {
 
 // serve listens at the run's address.
 func serve(c Config) (*server, error) {
-	listener, err := listen(c)
+	var listener net.Listener = c.Listener
+	var err error
+	if c.Listener == nil {
+		listener, err = listen(c)
+	} else {
+		err = c.Listener.open()
+	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE): // to start again would not help
 		return nil, exitcode.Errorf(exitcode.Usage, "the port of %s is in use by another run, or by one that has just ended; choose another --master-port", c.Addr)
@@ -149,10 +155,12 @@ func (s *server) greet(conn net.Conn) {
 func (s *server) admit(conn net.Conn, m *Member) *peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m.Host, m.Addr = cut(m.Host, longestName), cut(m.Addr, longestName)
+	// What a stranger sends is cut to what a message may hold.
+	m.Host, m.Addr, m.Told = cut(m.Host, longestName), cut(m.Addr, longestName), cut(m.Told, longestName)
 	p := &peer{Member: *m, conn: conn, out: make(chan []byte, 16), heard: time.Now()}
 	s.idle.Add(1)
 	go s.write(p)
+	// A run that has ended, one with a verdict, or a member that does not fit: it is told, and stays outside.
 	wrong := s.misfit(p)
 	switch {
 	case s.stopped:
@@ -170,6 +178,7 @@ func (s *server) admit(conn net.Conn, m *Member) *peer {
 		}
 		return nil
 	}
+	// The last member completes the run.
 	s.peers[m.Rank] = p
 	if len(s.peers) == s.config.World {
 		s.announce()
@@ -179,8 +188,9 @@ func (s *server) admit(conn net.Conn, m *Member) *peer {
 
 // misfit tells why a rank cannot be one of the run.
 func (s *server) misfit(p *peer) *failure.Verdict {
+	code := exitcode.Usage
 	no := func(format string, a ...any) *failure.Verdict {
-		return &failure.Verdict{Kind: failure.Own, Rank: p.Rank, Code: exitcode.Usage, Text: fmt.Sprintf(format, a...), Time: time.Now()}
+		return &failure.Verdict{Kind: failure.Own, Rank: p.Rank, Code: code, Text: fmt.Sprintf(format, a...), Time: time.Now()}
 	}
 	other := s.peers[p.Rank]
 	switch {
@@ -188,6 +198,9 @@ func (s *server) misfit(p *peer) *failure.Verdict {
 		return no("%[1]s was started as one of %[2]d %[4]ss, %[4]s 0 as one of %[3]d: start all %[4]ss of a run alike", p, p.World, s.config.World, s.config.Called)
 	case p.Rank < 0 || p.Rank >= s.config.World:
 		return no("%s: %ss of this run are 0 to %d", p, s.config.Called, s.config.World-1)
+	case s.config.Loose && s.full:
+		code = exitcode.Again
+		return no("%s is too late: the others have started without it", p)
 	case other != nil:
 		return no("two processes have the same %[1]s: %[2]s and %[3]s; give each process its own %[1]s, and each run its own port", s.config.Called, other, p)
 	case s.full:
@@ -305,12 +318,12 @@ func (s *server) leave(p *peer, why *failure.Verdict) {
 		return
 	}
 	p.left = true
-	if s.config.Fewer && !s.full {
+	if (s.config.Fewer || s.config.Loose) && !s.full {
 		delete(s.peers, p.Rank) // it may come again
 		close(p.out)
 		return
 	}
-	if why != nil && !s.stopped {
+	if why != nil && !s.stopped && !s.config.Loose {
 		s.judge(why)
 	}
 	close(p.out)
@@ -348,6 +361,11 @@ func (s *server) watch() {
 	defer s.idle.Done()
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
+	asking := time.NewTicker(enoughEvery)
+	defer asking.Stop()
+	if s.config.Enough == nil {
+		asking.Stop()
+	}
 	deadline := time.NewTimer(s.config.Timeout)
 	defer deadline.Stop()
 	last, waiting := time.Now(), newLongWait(s.config.Notes)
@@ -359,6 +377,8 @@ func (s *server) watch() {
 			s.mu.Lock()
 			s.late()
 			s.mu.Unlock()
+		case <-asking.C:
+			s.enough()
 		case now := <-tick.C:
 			s.mu.Lock()
 			s.look(now, now.Sub(last) > 5*beatEvery)
@@ -369,6 +389,25 @@ func (s *server) watch() {
 				waiting.say(now, "%s 0 is still waiting for %d of %d %[1]ss, number %[4]s; the limit is %[5]v%s", s.config.Called, len(missing), s.config.World, ranges(missing), s.config.Timeout, strangers)
 			}
 		}
+	}
+}
+
+// enoughEvery is how often rank 0 asks whether those that have come are enough.
+const enoughEvery = 100 * time.Millisecond
+
+// enough goes on with those that have come, where they are (Config.Enough).
+func (s *server) enough() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.full || s.verdict != nil || s.stopped {
+		return
+	}
+	var here []Member
+	for _, rank := range slices.Sorted(maps.Keys(s.peers)) {
+		here = append(here, s.peers[rank].Member)
+	}
+	if s.config.Enough(here) {
+		s.announce()
 	}
 }
 
@@ -415,7 +454,7 @@ func (s *server) look(now time.Time, wasStopped bool) {
 		if wasStopped {
 			p.heard = now
 		}
-		if silent := now.Sub(p.heard); s.full && s.config.lost(silent, &p.Member, &s.peers[0].Member) {
+		if silent := now.Sub(p.heard); s.full && !s.config.Loose && s.config.lost(silent, &p.Member, &s.peers[0].Member) {
 			s.judge(p.verdict(failure.Silence, exitcode.IO, fmt.Sprintf("has not responded for %d s%s: it is stopped, or its host or network failed", int(silent.Seconds()), p.at())))
 		}
 		p.say(beatFrame)

@@ -27,7 +27,13 @@ type Config struct {
 	Silence     time.Duration     // of a rank, until it counts as lost; 0: usualSilence
 	Fewer       bool              // at Timeout, go on with those that have come; the others' Members are empty
 	Called      string            // what one that joins is, in messages; "rank"
+	Told        string            // passed on to all in Member.Told; up to longestName bytes
 	Notes       io.Writer         // hears whom this rank waits for; nil: nobody
+
+	// Of members that outlive what they have met for, as launchers do.
+	Listener *Listener                // of rank 0: where it serves, instead of Addr; it stays open
+	Enough   func(here []Member) bool // on rank 0: whether to go on without those that have not come; nil: not before Timeout
+	Loose    bool                     // who leaves, dies or is silent ends nothing; who comes late is asked to come again
 
 	unproved int // connections without proof at once, of tests; 0: by the files that may be open
 }
@@ -40,6 +46,7 @@ type Member struct {
 	PID         int               // 0: it has not come (Config.Fewer)
 	Alike       map[string]string `json:",omitempty"`
 	Called      string            `json:",omitempty"` // "": rank
+	Told        string            `json:",omitempty"` // Config.Told
 }
 
 func (m *Member) String() string {
@@ -152,7 +159,7 @@ func (s *Session) enter(ctx context.Context) (heard bool, err error) {
 	if err != nil {
 		host = "unknown"
 	}
-	me := Member{Rank: c.Rank, World: c.World, Addr: reachable(c.Data, conn), Host: cut(host, longestName), PID: os.Getpid(), Alike: c.Alike, Called: c.Called}
+	me := Member{Rank: c.Rank, World: c.World, Addr: reachable(c.Data, conn), Host: cut(host, longestName), PID: os.Getpid(), Alike: c.Alike, Called: c.Called, Told: cut(c.Told, longestName)}
 	if err := s.send(&message{Kind: kindJoin, Member: &me}); err != nil {
 		return false, s.joinError(ctx, err)
 	}

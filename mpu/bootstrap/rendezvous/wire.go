@@ -85,11 +85,11 @@ func writeMessage(w io.Writer, m *message) error {
 	return err
 }
 
-// pack writes the members by rank: addresses, hosts and process numbers. A
+// pack writes the members by rank: addresses, hosts, what they tell, and process numbers. A
 // thousand ranks read a list of a thousand, so it is not JSON.
 func pack(members []Member) (list []byte) {
 	for _, m := range members {
-		for _, text := range []string{m.Addr, m.Host} {
+		for _, text := range []string{m.Addr, m.Host, m.Told} {
 			list = append(binary.AppendUvarint(list, uint64(len(text))), text...)
 		}
 		list = binary.AppendUvarint(list, uint64(m.PID))
@@ -100,6 +100,7 @@ func pack(members []Member) (list []byte) {
 // unpack reads what pack wrote of so many ranks.
 func unpack(list []byte, world int) ([]Member, error) {
 	bad := errors.New("the list of ranks is truncated")
+	// Numbers and lengths of texts are varints; none reaches beyond the list.
 	number := func() (uint64, error) {
 		n, size := binary.Uvarint(list)
 		if size <= 0 {
@@ -117,15 +118,17 @@ func unpack(list []byte, world int) ([]Member, error) {
 		list = list[n:]
 		return s, nil
 	}
+	// A member of each rank, in order.
 	var members []Member
 	for rank := range world {
 		addr, err1 := text()
 		host, err2 := text()
-		pid, err3 := number()
-		if err := errors.Join(err1, err2, err3); err != nil {
+		told, err3 := text()
+		pid, err4 := number()
+		if err := errors.Join(err1, err2, err3, err4); err != nil {
 			return nil, bad
 		}
-		members = append(members, Member{Rank: rank, World: world, Addr: addr, Host: host, PID: int(pid)})
+		members = append(members, Member{Rank: rank, World: world, Addr: addr, Host: host, Told: told, PID: int(pid)})
 	}
 	return members, nil
 }

@@ -40,6 +40,8 @@ type Verdict struct {
 
 	LastCall json.RawMessage `json:"last_call,omitempty"` // of that rank, as its record has it
 
+	Starts int `json:"starts,omitempty"` // that ended so, one after the other, when launch gave up; 0: it has not
+
 	Differing *Differing `json:"differing,omitempty"` // mismatch: the call on which ranks differ
 
 	Layer   string  `json:"layer,omitempty"` // non-finite: where first

@@ -37,6 +37,7 @@ func Bench(open func() (*device.Device, error), ranks int, bytes int64, budget t
 		members = append(members, r)
 	}
 	w := NewWorld(ranks)
+	// All ranks reduce together; rank 0's time counts.
 	err := w.Run(func(rank int) error {
 		d, err := open()
 		if err != nil {
@@ -55,6 +56,7 @@ func Bench(open func() (*device.Device, error), ranks int, bytes int64, budget t
 		s.Copy, err = device.CopySpeed(d, bytes, budget)
 		return err
 	})
+	// The bytes that all ranks touch, in parts of a rank: reduce-scatter n·part read and part written, all-gather the others' parts read and written.
 	n, part := float64(ranks), float64(bytes)/float64(ranks)
 	touched := n * (n*part + part + 2*(n-1)*part)
 	s.Bound = time.Duration(touched / s.Copy * 1e9)

@@ -124,12 +124,14 @@ func (g *member) carryRound(r *round) {
 func (r *round) moves(m *meeting) ([]reduce.Move, error) {
 	c := r.calls[0]
 	n := c.Count
+	// What every rank gave, and where it wants the result.
 	var ins, outs []device.Tensor
 	for _, p := range r.parts {
 		ins, outs = append(ins, p.In), append(outs, p.Out)
 	}
 	root := r.parts[0].Root
 	var moves []reduce.Move
+	// Each operation as stretches [count] from ranks to ranks.
 	switch c.Op {
 	case comm.AllReduce:
 		moves = []reduce.Move{reduce.Between(n, c.DType, c.Reduce, outs, ins)}

@@ -15,11 +15,13 @@ import (
 // want it. All ranks call it together and get the same; kinds of devices that differ,
 // versions, and ranks that want NCCL and lack it, are an error.
 func Carry(h comm.Host, rank int, ranks []int, d *device.Device, useNCCL bool, limit time.Duration) (comm.Carrier, error) {
+	// The host's transport serves to agree on another.
 	through := comm.ByHost(h, d)
 	g, err := through.Group(rank, "carriers", ranks, d)
 	if err != nil {
 		return comm.Carrier{}, err
 	}
+	// What this rank has: device, card, libraries, NCCL's version or why there is none.
 	mine := seat{device: d.Name, unit: d.Unit, products: d.Products()}
 	var over opener
 	if useNCCL && !d.OnHost() && d.Streams() != nil {
@@ -27,6 +29,7 @@ func Carry(h comm.Host, rank int, ranks []int, d *device.Device, useNCCL bool, l
 			mine.lack = err.Error()
 		}
 	}
+	// All ranks read the same list and choose alike.
 	words, err := comm.Words(g, d, mine.String())
 	if err != nil {
 		return comm.Carrier{}, err
@@ -87,6 +90,7 @@ func agree(words []string) (lack string, err error) {
 	alike, taken := true, map[string]int{}
 	for rank, word := range words {
 		s := seatOf(word)
+		// One GPU, one rank; equal devices and libraries, as results would differ.
 		if other, twice := taken[s.unit]; twice && s.unit != "" {
 			return "", exitcode.Errorf(exitcode.Usage, "ranks %d and %d compute on the same GPU (%s), but a GPU can run one rank only: start fewer ranks on that host, or let the launcher assign a GPU to each", other, rank, s.unit)
 		}
@@ -100,6 +104,7 @@ func agree(words []string) (lack string, err error) {
 		if s.nccl != "" && first.nccl != "" && s.nccl != first.nccl {
 			return "", exitcode.Errorf(exitcode.Usage, "rank 0 has NCCL %s, rank %d has %s: install one version, set MONOTRON_NCCL to its path, or give --distributed-backend gloo", first.nccl, rank, s.nccl)
 		}
+		// The first rank that lacks NCCL is named, or all share one reason.
 		if s.lack != "" && lack == "" {
 			lack = fmt.Sprintf("rank %d: %s", rank, s.lack)
 		}

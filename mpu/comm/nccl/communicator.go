@@ -25,6 +25,7 @@ type communicator struct {
 // lookAt drops what is done. A call that has taken too long, or a communicator in trouble,
 // is an error.
 func (w *World) lookAt(c *communicator) error {
+	// Calls end in the order in which they began: stop at the first that has not.
 	for {
 		first := w.oldest(c)
 		if first == nil {
@@ -44,6 +45,7 @@ func (w *World) lookAt(c *communicator) error {
 		}
 		w.finish(c)
 	}
+	// NCCL's own errors come asynchronously; a call that takes too long is an error here.
 	if err := c.nccl.Err(); err != nil && w.Err() == nil {
 		return fmt.Errorf("ranks %v: %w", c.members, err)
 	}

@@ -38,6 +38,7 @@ func (g *group) glooSums(dtype device.DType) bool {
 // lock held.
 func (o *operation) fastReduce(x device.Tensor, op comm.ReduceOp) {
 	g := o.group
+	// The first call opens the group's connections and carries their addresses.
 	first := g.own == nil
 	if first {
 		if err := g.openOwnSums(); err != nil {
@@ -54,6 +55,7 @@ func (o *operation) fastReduce(x device.Tensor, op comm.ReduceOp) {
 			return
 		}
 	}
+	// What is sent says that this rank calls the same; with the first call, where it listens.
 	for _, member := range g.others() {
 		if first {
 			theirs[member] = make([]byte, s.mesh.AddressBytes())
@@ -67,8 +69,10 @@ func (o *operation) fastReduce(x device.Tensor, op comm.ReduceOp) {
 		}
 		o.recvFrom(member, theirs[member])
 	}
+	// Sums of a group run one after another: each waits for the one before and closes its own channel.
 	turn, over := s.turn, make(chan struct{})
 	s.turn = over
+	// When all have answered, Gloo sums in place.
 	o.then[0] = func() {
 		defer close(over)
 		if turn != nil {

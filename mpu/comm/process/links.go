@@ -138,12 +138,14 @@ func (l *links) drop(c net.Conn) {
 // receive takes one rank's messages until it is done.
 func (l *links) receive(conn net.Conn) {
 	p := l.process
+	// The transport is agreed on first, which also says who is at the other end.
 	in, from, err := l.answerOffers(conn)
 	if err != nil {
 		l.broken(from, err)
 		return
 	}
 	defer in.close()
+	// A message is a header and its bytes, until the peer says goodbye.
 	var bytes [headerSize]byte
 	for {
 		if err := in.head(bytes[:]); err != nil {

@@ -146,6 +146,7 @@ func meets(a, b *comm.Call) bool {
 // accept reads the bytes of a message to where they are expected, or keeps them.
 func (p *World) accept(h *header, from io.Reader) error {
 	at := address{h.Group, h.Seq, h.Part, int(h.From)}
+	// Whoever waits for it has said where the bytes go.
 	p.mu.Lock()
 	b := p.receives[at]
 	if p.err != nil || (b != nil && b.call == nil) {
@@ -154,6 +155,7 @@ func (p *World) accept(h *header, from io.Reader) error {
 	}
 	delete(p.receives, at)
 	p.mu.Unlock()
+	// It is expected: read in place.
 	if b != nil {
 		if err := b.matches(h); err != nil {
 			p.stop(p.session.Fail(err))
@@ -165,6 +167,7 @@ func (p *World) accept(h *header, from io.Reader) error {
 		b.call.arrived(b.stage)
 		return nil
 	}
+	// It is early: keep a copy, unless the receiver has come meanwhile.
 	data, err := readEarly(from, int64(h.Bytes))
 	if err != nil {
 		return err

@@ -129,6 +129,7 @@ func (c *choice) seat() (at int, uuid string, err error) {
 	if err != nil {
 		return 0, "", err
 	}
+	// The visible GPUs, where the driver can be asked.
 	here, shown := gpus.Here(), []gpus.GPU(nil)
 	s, unknown := c.look()
 	if unknown == nil {
@@ -136,6 +137,7 @@ func (c *choice) seat() (at int, uuid string, err error) {
 			return 0, "", err
 		}
 	}
+	// One is left to each process, or the launcher's local number chooses, or ranks of one process take turns.
 	switch {
 	case here.One(), len(shown) == 1:
 	case p != nil && unknown == nil:

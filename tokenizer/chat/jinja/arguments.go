@@ -58,6 +58,7 @@ func (s *signature) bind(what string, g arguments) []Value {
 		typeError("%s takes at most %d arguments (%d given)", what, len(s.names), len(g.pos))
 	}
 	values := make([]Value, len(s.names))
+	// By place, then by name; each once.
 	copy(values, g.pos)
 	for _, k := range g.named {
 		at := -1

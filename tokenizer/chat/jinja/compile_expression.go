@@ -286,6 +286,7 @@ func (c *compiler) args(n *argsNode, f *frame) *argExprs {
 }
 
 func (e *argExprs) evaluate(r *run, a *act) arguments {
+	// Written ones, then the items of *args, then those of **kwargs.
 	given := arguments{pos: e.pos.values(r, a)}
 	for i, name := range e.names {
 		given.named = append(given.named, namedArg{name, e.named[i](r, a)})

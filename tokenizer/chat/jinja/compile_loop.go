@@ -16,6 +16,7 @@ func (c *compiler) forLoop(n *forNode, f *frame) stmt {
 	c.checkLoopName(n)
 	inner, orElse := f.inner(), f.inner()
 	inner.loop = true
+	// The variable loop costs something; it is made where the body can see it.
 	extended := n.recursive || len(undeclared(n.body, "loop")) > 0 || hasScopedBlock(n)
 	if n.recursive {
 		inner.fn = newFunction(f.fn)
@@ -29,13 +30,16 @@ func (c *compiler) forLoop(n *forNode, f *frame) stmt {
 	if extended {
 		inner.symbols.declareParameter("loop")
 	}
+	// Names of body and else, each in a frame of its own.
 	inner.symbols.analyzeFor(n, "body")
 	if p.hasElse {
 		orElse.symbols.analyzeFor(n, "else")
 	}
+	// The test filters before loop counts.
 	if n.test != nil {
 		p.filter = c.loopTest(n, f)
 	}
+	// The parts in the order in which they run.
 	p.init = c.enter(inner)
 	if extended {
 		p.slot = inner.fn.slots[inner.symbols.ref("loop")]

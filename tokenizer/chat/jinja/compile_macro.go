@@ -30,12 +30,14 @@ func (c *compiler) macroBody(n node, args []*nameNode, defaults, body []node, f 
 	inner.symbols.analyze(n)
 	m := &macroCode{fn: inner.fn}
 	slotOf := func(id string) { m.slots = append(m.slots, inner.fn.slot(id)) }
+	// A slot for each argument, in order.
 	own := map[string]int{}
 	for i, arg := range args {
 		own[arg.name] = i + 1
 		m.args = append(m.args, arg.name)
 		slotOf(inner.symbols.ref(arg.name))
 	}
+	// The special names get one where the body uses them.
 	m.hasCallerIn = own["caller"] > 0
 	special := undeclared(body, "caller", "kwargs", "varargs")
 	if special["caller"] {
@@ -54,6 +56,7 @@ func (c *compiler) macroBody(n node, args []*nameNode, defaults, body []node, f 
 		slotOf(inner.symbols.declareParameter("varargs"))
 		m.varargs = true
 	}
+	// Again, now that those are parameters.
 	inner.symbols.analyze(n)
 	m.init = c.enter(inner)
 	c.defaults(m, args, defaults, inner)
@@ -135,6 +138,7 @@ func (c *compiler) generation(m *macroCode, f *frame) stmt {
 // callMacro is Macro.__call__: it shares the arguments out and renders the body.
 func (r *run) callMacro(v *macroValue, given arguments) string {
 	m := v.code
+	// By place, then by name.
 	values := append([]Value{}, given.pos[:min(len(given.pos), len(m.args))]...)
 	found := len(values) == len(m.args) && m.hasCallerIn
 	kwargs := given.kwargs()
@@ -153,6 +157,7 @@ func (r *run) callMacro(v *macroValue, given arguments) string {
 		found = found || name == "caller"
 		values = append(values, take(name))
 	}
+	// The special ones take what is left; without them that is an error.
 	if m.caller && !found {
 		caller := take("caller")
 		if _, none := caller.(None); caller == nil || none {
@@ -186,6 +191,7 @@ func (r *run) runMacro(v *macroValue, values []Value) string {
 		a.slots[slot] = values[i]
 	}
 	r.enterFrame(a, m.init)
+	// Arguments that were not given: defaults see those before them.
 	for i, name := range m.args {
 		if a.slots[m.slots[i]] != nil {
 			continue

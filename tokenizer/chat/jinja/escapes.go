@@ -30,6 +30,7 @@ func unescape(s string, refuse func(string, ...any)) string {
 		}
 		c := s[i]
 		simple, known := simpleEscapes[c]
+		// A letter, octal digits, hexadecimal digits; what is unknown keeps its backslash.
 		switch {
 		case known:
 			b.WriteString(simple)

@@ -89,6 +89,7 @@ func xmlAttr(r *run, v Value, args []Value) Value {
 		fail("AttributeError", "'%s' object has no attribute 'items'", typeName(v))
 	}
 	var parts []string
+	// None and undefined values are left out.
 	for i, k := range d.keys {
 		switch d.values[i].(type) {
 		case None, *Undefined:

@@ -37,6 +37,7 @@ func intFilter(r *run, v Value, args []Value) Value {
 	}
 	base := indexOr(args[1], "base", 10)
 	s, text := textOf(v)
+	// A text: an integer in the base, else a float that is cut.
 	if text {
 		r.scan(len(s))
 		var n Value
@@ -50,6 +51,7 @@ func intFilter(r *run, v Value, args []Value) Value {
 		}
 		return truncated(f)
 	}
+	// A number is cut, anything else is the default.
 	if b, is := bigOf(v); is {
 		return normal(b)
 	}

@@ -140,6 +140,7 @@ func sliceFilter(r *run, v Value, args []Value) Value {
 			typeError("'float' object cannot be interpreted as an integer: %v", f)
 		}
 		slices := index(n, "slice()")
+		// The first `extra` slices have one item more; later ones are filled up.
 		zeroDivision(slices == 0)
 		size, extra := len(items)/max(1, slices), len(items)%max(1, slices)
 		number, offset := 0, 0
@@ -323,6 +324,7 @@ func (r *run) choose(v Value, g arguments, wants, byAttribute bool) Value {
 		if !r.truth(v) {
 			return nothing
 		}
+		// What is tested: the item or an attribute of it.
 		get := func(v Value) Value { return v }
 		pos := g.pos
 		if byAttribute {
@@ -331,6 +333,7 @@ func (r *run) choose(v Value, g arguments, wants, byAttribute bool) Value {
 			}
 			get, pos = r.attrGetter(pos[0], nil), pos[1:]
 		}
+		// By which test; without one, whether it is true.
 		test := filter{raw: func(r *run, v Value, _ arguments) Value { return r.truth(v) }}
 		if len(pos) > 0 {
 			test = r.named(tests, "test", pos[0])

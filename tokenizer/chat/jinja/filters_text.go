@@ -109,6 +109,7 @@ func indentFilter(r *run, v Value, args []Value) Value {
 	if _, already := given(args[0]).(Markup); safe && !already && indention != r.escape(indention) {
 		unsupported("indenting a Markup by a text that would be escaped")
 	}
+	// The first line by `first`, empty ones by `blank`.
 	lines := r.lines(s+"\n", false)
 	blank := args[2] != nil && r.truth(args[2])
 	var b buffer
@@ -148,9 +149,11 @@ func truncateFilter(r *run, v Value, args []Value) Value {
 	if !has {
 		typeError("object of type '%s' has no len()", typeName(v))
 	}
+	// Short enough with the leeway: unchanged.
 	if n <= length+leeway {
 		return v
 	}
+	// Cut, and without killwords back to the last blank.
 	start := r.slice(v, None{}, length-e, None{})
 	if args[1] != nil && r.truth(args[1]) {
 		return add(r, start, end)

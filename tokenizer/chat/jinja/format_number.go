@@ -11,6 +11,7 @@ func (r *run) floatDigits(f float64, kind byte, precision int, alternate bool) (
 	if precision > 1<<20 {
 		valueError("precision too big")
 	}
+	// Digits cost memory and time before they are made.
 	r.alloc(precision + 400)
 	r.step(precision)
 	negative = math.Signbit(f)

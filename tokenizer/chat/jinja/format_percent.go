@@ -91,6 +91,7 @@ func (p *percentReader) number() int {
 
 // read reads what stands before the letter, and that.
 func (p *percentReader) read() (c conversion) {
+	// Flags, width, precision, a length that means nothing, the letter.
 	for ; strings.IndexByte("-+ #0", p.at()) >= 0; p.i++ {
 		switch p.at() {
 		case '-':
@@ -244,6 +245,7 @@ func character(v Value) string {
 }
 
 func (r *run) integer(c *conversion, v Value) string {
+	// A float is cut for decimal conversions only.
 	n, is := bigOf(v)
 	if f, float := v.(float64); float && (c.kind == 'd' || c.kind == 'i' || c.kind == 'u') {
 		n, _ = bigOf(truncated(f))
@@ -255,6 +257,7 @@ func (r *run) integer(c *conversion, v Value) string {
 		}
 		typeError("%%%c format: a real number is required, not %s", c.kind, typeName(v))
 	}
+	// Prefix and digits, with zeros up to the precision.
 	prefix, digits := "", ""
 	switch c.kind {
 	case 'o':

@@ -57,6 +57,7 @@ func (p *specReader) align() (fill, align string) {
 func parseSpec(s string) formatSpec {
 	p := &specReader{s}
 	f := formatSpec{precision: -1, sign: '-'}
+	// [[fill]align][sign][z][#][0][width][grouping][.precision][type]
 	f.fill, f.align = p.align()
 	if c := p.take("+- "); c != 0 {
 		f.sign = c
@@ -140,6 +141,7 @@ func (r *run) formatInt(v Value, f formatSpec) string {
 	if f.precision >= 0 {
 		valueError("Precision not allowed in integer format specifier")
 	}
+	// The base, its prefix, and how many digits a group has.
 	base, prefix, size := 10, "", 3
 	switch f.kind {
 	case 0, 'd', 'n':

@@ -48,6 +48,7 @@ func (f *formatter) format(text string, depth int) string {
 		f.r.write(&b, text[:at])
 		brace := text[at]
 		text = text[at+1:]
+		// Doubled braces are one; otherwise a field follows.
 		if text != "" && text[0] == brace {
 			f.r.write(&b, string(brace))
 			text = text[1:]
@@ -91,6 +92,7 @@ func fieldEnd(s string) int {
 
 func (f *formatter) field(text string, depth int) string {
 	name, spec, conversion := text, "", byte(0)
+	// name[!conversion][:spec]; a bracket may hold ! and :.
 	at := 0
 	for bracket := false; at < len(text); at++ {
 		c := text[at]
@@ -114,6 +116,7 @@ func (f *formatter) field(text string, depth int) string {
 		}
 	}
 	spec = strings.TrimPrefix(rest, ":")
+	// The value, converted, then formatted by a spec that may have fields itself.
 	v := f.lookup(name)
 	switch conversion {
 	case 0:
@@ -140,6 +143,7 @@ func (f *formatter) lookup(name string) Value {
 		unsupported("a format's field that begins with an attribute, which only new versions of Python number")
 	}
 	v := f.first(first, rest != "")
+	// Attributes and items from left to right; an item's digits are a number.
 	for rest != "" {
 		if rest[0] == '.' {
 			attr := rest[1:]
@@ -175,6 +179,7 @@ func (f *formatter) lookup(name string) Value {
 func (f *formatter) first(name string, dotted bool) Value {
 	n, err := strconv.Atoi(name)
 	number := err == nil && n >= 0 && name[0] != '+'
+	// Numbers may be left out of all fields, or of none.
 	if name == "" {
 		if f.dotted {
 			unsupported("a format that numbers some fields and others not")

@@ -57,6 +57,7 @@ func newRange(r *run, g arguments) Value {
 	if step == 0 {
 		valueError("range() arg 3 must not be zero")
 	}
+	// How many numbers that is; Jinja's sandbox bounds it.
 	n := 0
 	if step > 0 && stop > start {
 		n = (stop - start + step - 1) / step

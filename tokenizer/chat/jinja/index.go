@@ -57,6 +57,7 @@ func (r *run) item(x, key Value) Value {
 	case *callable, *macroValue:
 		return nil
 	}
+	// A sequence with a whole number.
 	n, has := r.length(x)
 	if _, sequence := x.(*dictView); !has || sequence || !isInt(key) {
 		return nil
@@ -116,6 +117,7 @@ func (r *run) slice(x, start, stop, step Value) Value {
 	if u, is := x.(*Undefined); is {
 		u.use()
 	}
+	// What has items in an order that can be cut.
 	n, has := r.length(x)
 	switch x.(type) {
 	case *Dict, *dictView, *loopContext:
@@ -133,6 +135,7 @@ func (r *run) slice(x, start, stop, step Value) Value {
 	case *rangeValue:
 		return &rangeValue{x.start + from*x.step, x.start + to*x.step, x.step * by, count}
 	}
+	// Texts are cut by characters.
 	s, _ := textOf(x)
 	r.scan(len(s))
 	if by == 1 {
@@ -160,6 +163,7 @@ func (r *run) pick(items []Value, from, count, by int) []Value {
 // sliceBounds is where a slice of n items begins and ends, how many it takes, and how far from
 // each other.
 func sliceBounds(start, stop, step Value, n int) (from, to, count, by int) {
+	// As slice.indices: from the end where negative, and within what there is.
 	bound := func(v Value, absent, low, high int) int {
 		if _, none := v.(None); none {
 			return absent

@@ -85,6 +85,7 @@ func (l *lexer) advance(to int) {
 // root reads text up to the next tag, and that tag.
 func (l *lexer) root() {
 	rest := l.source[l.pos:]
+	// The first tag of any kind.
 	at := -1
 	for i := 0; i+1 < len(rest); i++ {
 		if rest[i] == '{' && (rest[i+1] == '%' || rest[i+1] == '{' || rest[i+1] == '#') {
@@ -97,9 +98,11 @@ func (l *lexer) root() {
 		l.advance(len(l.source))
 		return
 	}
+	// Its kind and sign; a sign strips white space of the text before it.
 	kind := rest[at+1]
 	sign, after := signAt(rest, at+2)
 	raw := -1
+	// raw has its text as it stands.
 	if kind == '%' {
 		raw = rawEnd(rest, after)
 	}
@@ -249,6 +252,7 @@ func (l *lexer) tagEnd(mark byte) int {
 func (l *lexer) item() {
 	rest := l.source[l.pos:]
 	c, _ := utf8.DecodeRuneInString(rest)
+	// White space, number, name, text, operator.
 	if isSpace(c) {
 		l.advance(skipSpace(l.source, l.pos))
 		return
@@ -320,6 +324,7 @@ func stringLength(s string) int {
 }
 
 func (l *lexer) operator(rest string, c rune) {
+	// The longest operator. Brackets are matched here.
 	n := 2
 	if len(rest) < 2 || operatorNames[rest[:2]] == "" {
 		n = 1

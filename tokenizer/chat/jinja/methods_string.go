@@ -24,6 +24,7 @@ func init() {
 	add := func(name, params string, do func(r *run, s string, args []Value) Value) {
 		strMethods[name] = strMethod{newSignature(params), do}
 	}
+	// Letters and classes of characters.
 	cases := map[string]func(string) string{"upper": upper, "lower": lower, "title": title, "capitalize": capitalize, "swapcase": swapcase, "casefold": casefold}
 	for name, f := range cases {
 		add(name, "", func(r *run, s string, _ []Value) Value { return r.mapped(s, f) })
@@ -31,6 +32,7 @@ func init() {
 	for name, test := range characterTests {
 		add(name, "", func(r *run, s string, _ []Value) Value { r.scan(4 * len(s)); return test(s) })
 	}
+	// Ends, parts, replacements.
 	for name, side := range map[string]int{"strip": 3, "lstrip": 1, "rstrip": 2} {
 		add(name, "/chars?", func(r *run, s string, args []Value) Value { return r.strip(s, args[0], side) })
 	}

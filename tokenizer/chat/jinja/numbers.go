@@ -155,6 +155,7 @@ func parseInt(text string, base int) (v Value, good bool) {
 	if base != 0 && (base < 2 || base > 36) {
 		valueError("int() base must be >= 2 and <= 36, or 0")
 	}
+	// Sign and prefix; a prefix may stand where the base is its own, or is 0.
 	text = strings.TrimFunc(text, isSpace)
 	if !isASCII(text) {
 		refuseDigits(text)
@@ -170,6 +171,7 @@ func parseInt(text string, base int) (v Value, good bool) {
 			break
 		}
 	}
+	// In base 0 a number other than zero has no leading zeros; single underscores may stand between digits.
 	if base == 0 {
 		if strings.HasPrefix(digits, "0") && strings.Trim(digits, "0_") != "" {
 			return nil, false
@@ -180,6 +182,7 @@ func parseInt(text string, base int) (v Value, good bool) {
 		return nil, false
 	}
 	digits = strings.ReplaceAll(digits, "_", "")
+	// Python bounds the digits of bases that are no power of two.
 	if len(digits) > mostDigits {
 		if base&(base-1) == 0 {
 			unsupported("int() of a text of more than %d digits", mostDigits)
@@ -200,6 +203,7 @@ func parseFloat(text string) (f float64, good bool) {
 		refuseDigits(text)
 		return 0, false
 	}
+	// One sign, a name or digits with single underscores.
 	bare := strings.TrimLeft(text, "+-")
 	if len(text)-len(bare) > 1 {
 		return 0, false

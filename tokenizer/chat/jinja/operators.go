@@ -43,6 +43,7 @@ func (r *run) numeric(x, y Value, ints func(a, b *big.Int) Value, floats func(a,
 }
 
 func add(r *run, x, y Value) Value {
+	// Small integers, unless they overflow; then texts, sequences, other numbers.
 	if a, is := x.(int); is {
 		if b, is := y.(int); is {
 			if c := a + b; (c > a) == (b > 0) {
@@ -274,6 +275,7 @@ func (r *run) intPow(a, b *big.Int) Value {
 
 // floatPow knows what can be computed as exactly as C's pow does: whole exponents and roots.
 func floatPow(a, b float64) Value {
+	// Cases without a computation, and those that C may round otherwise.
 	switch {
 	case a == 0 && b < 0:
 		fail("ZeroDivisionError", "0.0 cannot be raised to a negative power")
@@ -290,6 +292,7 @@ func floatPow(a, b float64) Value {
 	case b != math.Trunc(b) || math.Abs(b) > 5000:
 		unsupported("the power of a float to %s", floatText(b))
 	}
+	// Exact products of 2,000 bits, rounded once.
 	base := new(big.Float).SetPrec(2000).SetFloat64(math.Abs(a))
 	result := new(big.Float).SetPrec(2000).SetInt64(1)
 	for n := int(math.Abs(b)); n > 0; n >>= 1 {

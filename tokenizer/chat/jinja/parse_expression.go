@@ -298,6 +298,7 @@ func (p *parser) tuple(o tupleOptions) node {
 	line := p.line()
 	var items []node
 	isTuple := false
+	// Items up to an end; a comma makes it a tuple.
 	for {
 		if len(items) > 0 {
 			p.expect("comma")
@@ -316,6 +317,7 @@ func (p *parser) tuple(o tupleOptions) node {
 		isTuple = true
 		line = p.line()
 	}
+	// One item without a comma is itself; none is an empty tuple in brackets alone.
 	if !isTuple {
 		if len(items) > 0 {
 			return items[0]

@@ -100,6 +100,7 @@ func (p *parser) callArgs() (a argsNode) {
 				break
 			}
 		}
+		// *args, **kwargs, name=value, value: in an order that Jinja allows.
 		switch {
 		case p.skip("mul"):
 			ensure(a.dynArgs == nil && a.dynKwargs == nil)

@@ -20,6 +20,7 @@ func (p *parser) body(ends []string, depth int) (list []node) {
 			out = nil
 		}
 	}
+	// Text and outputs go into one node up to the next tag.
 	for p.now().kind != "eof" {
 		switch t := p.now(); t.kind {
 		case "data":

@@ -16,6 +16,7 @@ func (r *run) split(s string, sep, most Value, right bool) Value {
 		limit = len(s) + 1
 	}
 	r.scan(len(s))
+	// By white space, or by a text from the left or the right.
 	var pieces []string
 	if _, none := given(sep).(None); none {
 		pieces = splitBlanks(s, limit, right)

@@ -275,6 +275,7 @@ func undeclared(list []node, wanted ...string) map[string]bool {
 	for _, w := range wanted {
 		open[w] = true
 	}
+	// A name that is read first is found, one that is assigned first is not looked for any more.
 	visit := func(n node) bool {
 		if name, is := n.(*nameNode); is {
 			if name.ctx == 'l' && open[name.name] {

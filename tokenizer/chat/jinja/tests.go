@@ -28,6 +28,7 @@ func init() {
 		add(name, "", func(_ *run, v Value, _ []Value) bool { return do(v) })
 	}
 	typeTests(is)
+	// Numbers, letters, membership.
 	rest := func(r *run, v, by, want Value) bool { return r.equal(mod(r, v, by), want, 0) }
 	add("odd", "", func(r *run, v Value, _ []Value) bool { return rest(r, v, 2, 1) })
 	add("even", "", func(r *run, v Value, _ []Value) bool { return rest(r, v, 2, 0) })
@@ -36,6 +37,7 @@ func init() {
 	add("upper", "", func(r *run, v Value, _ []Value) bool { return casedAs(r.str(v), isUpper) })
 	add("in", "seq", func(r *run, v Value, args []Value) bool { return r.contains(args[0], v) })
 	add("sameas", "other", func(_ *run, v Value, args []Value) bool { return sameAs(v, args[0]) })
+	// What a name stands for.
 	known := func(table *map[string]filter) func(*run, Value, []Value) bool {
 		return func(r *run, v Value, _ []Value) bool {
 			r.hash(v, 0)
@@ -46,6 +48,7 @@ func init() {
 	}
 	add("filter", "", known(&filters))
 	add("test", "", known(&tests))
+	// Comparisons, each by several names.
 	for op, names := range map[string][]string{
 		"eq": {"==", "eq", "equalto"}, "ne": {"!=", "ne"}, "gt": {">", "gt", "greaterthan"}, "gteq": {">=", "ge"},
 		"lt": {"<", "lt", "lessthan"}, "lteq": {"<=", "le"},

@@ -39,6 +39,7 @@ func urlize(r *run, v Value, args []Value) Value {
 			unsupported("urlize with a negative limit")
 		}
 	}
+	// rel: noopener, the caller's words, nofollow; in order.
 	rel := map[string]bool{"noopener": true}
 	if s, is := textOf(given(args[3])); is {
 		for _, part := range splitBlanks(s, len(s)+1, false) {
@@ -56,6 +57,7 @@ func urlize(r *run, v Value, args []Value) Value {
 	}
 	slices.Sort(parts)
 	l.rel = ` rel="` + r.escape(strings.Join(parts, " ")) + `"`
+	// Target, and further schemes.
 	if _, none := given(args[2]).(None); !none && r.truth(args[2]) {
 		l.target = ` target="` + string(r.escaped(args[2])) + `"`
 	}

@@ -28,6 +28,7 @@ func wordWrap(r *run, v Value, args []Value) Value {
 	if _, safe := v.(Markup); safe {
 		unsupported("wordwrap of a Markup")
 	}
+	// Each line is a paragraph of its own.
 	var out buffer
 	for i, line := range r.lines(s, false) {
 		if w.width <= 0 {
@@ -130,12 +131,14 @@ func (w *wrapper) wrap(s []rune) (lines []string) {
 		}
 		return true
 	}
+	// Blanks at the beginning of a line go, but in the first.
 	for len(chunks) > 0 {
 		if blank(chunks[0]) && len(lines) > 0 {
 			chunks = chunks[1:]
 		}
 		var line [][]rune
 		length := 0
+		// Words that fit; one that is too long is cut; blanks at the end go.
 		for len(chunks) > 0 && length+len(chunks[0]) <= w.width {
 			line, length = append(line, chunks[0]), length+len(chunks[0])
 			chunks = chunks[1:]

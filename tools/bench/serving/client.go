@@ -88,6 +88,7 @@ func (a *answer) read(r io.Reader, began time.Time) error {
 	lines.Buffer(nil, 1<<20)
 	var last time.Duration
 	parts := 0
+	// An event is a line of JSON; tokens are counted by the usage it gives, or by events with text.
 	for lines.Scan() {
 		data, event := bytes.CutPrefix(lines.Bytes(), []byte("data:"))
 		if data = bytes.TrimSpace(data); !event {
@@ -108,6 +109,7 @@ func (a *answer) read(r io.Reader, began time.Time) error {
 		if c.Usage != nil {
 			a.tokens = c.Usage.Completion
 		}
+		// Time to the first text, and between texts.
 		for _, x := range c.Choices {
 			if x.Text+x.Delta.Content == "" {
 				continue
@@ -120,6 +122,7 @@ func (a *answer) read(r io.Reader, began time.Time) error {
 			last = now
 		}
 	}
+	// Without [DONE] the answer is incomplete.
 	if err := lines.Err(); err != nil {
 		return err
 	}

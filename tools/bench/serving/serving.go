@@ -101,6 +101,7 @@ func Run(c *cli.Context) error {
 	}
 	notes := &command.Printer{W: c.App.ErrWriter}
 	r := &results{Server: o.base, Model: k.model, Seed: o.seed, Words: o.words, Shared: o.shared, MostTokens: o.tokens, TTFTLimit: o.ttft.Seconds(), TPOTLimit: o.tpot.Seconds()}
+	// One load after the other; nothing is left of one when the next begins.
 	for _, rate := range o.rates {
 		notes.Printf("%d requests, %g a second\n", o.requests, rate)
 		one, err := k.load(ctx, rate)

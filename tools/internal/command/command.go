@@ -36,6 +36,7 @@ func wrap(c *cli.Command, split func(argv.Set, []string) ([]argv.Given, []string
 	return &cli.Command{
 		Name: c.Name, Usage: c.Usage, ArgsUsage: c.ArgsUsage, Description: c.Description,
 		Flags: Shown(c.Flags), SkipFlagParsing: true, HideHelpCommand: true,
+		// Flags are parsed by our own rules, then handed to the library as --name=value.
 		Action: func(outer *cli.Context) error {
 			app := &cli.App{
 				Name: c.Name, HelpName: outer.Command.HelpName, Usage: c.Usage, ArgsUsage: c.ArgsUsage, Description: c.Description,
@@ -52,6 +53,7 @@ func wrap(c *cli.Command, split func(argv.Set, []string) ([]argv.Given, []string
 				Reader:                    outer.App.Reader, Writer: outer.App.Writer, ErrWriter: outer.App.ErrWriter,
 			}
 			args := outer.Args().Slice()
+			// Help does not need the other flags to be right.
 			if slices.Contains(args, "--help-all") {
 				app.Metadata[helpAll] = true
 				return app.RunContext(outer.Context, []string{c.Name, "--help"})

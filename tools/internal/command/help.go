@@ -124,6 +124,7 @@ func (p page) printCommands() {
 
 // printFlags lists the command's own flags, then, or in one line, those of each group.
 func (p page) printFlags() {
+	// Flags by group, in the order in which groups come.
 	byGroup, order := map[string][]cli.Flag{}, []string{}
 	for _, f := range p.flags {
 		if v, ok := f.(cli.VisibleFlag); ok && !v.IsVisible() {
@@ -138,6 +139,7 @@ func (p page) printFlags() {
 		}
 		byGroup[group] = append(byGroup[group], f)
 	}
+	// A group is one line unless all is asked for.
 	var folded []string
 	for _, group := range order {
 		if group != "" && !p.all {

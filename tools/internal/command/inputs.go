@@ -19,7 +19,7 @@ const (
 
 // kinds are the ends of names that say what a file holds, under any ends of compression.
 var kinds = map[string]string{
-	".jsonl": JSONLines, ".ndjson": JSONLines, ".json": JSONLines,
+	".jsonl": JSONLines, ".ndjson": JSONLines, ".json": JSONLines, ".parquet": JSONLines, ".tar": JSONLines, ".tgz": JSONLines, ".mds": JSONLines,
 	".txt": Text, ".text": Text, ".md": Text, ".rst": Text,
 	".bin": Tokens, ".idx": Tokens,
 }
@@ -106,6 +106,8 @@ func folder(dir, format string) (files []string, err error) {
 			return nil
 		case d.IsDir() || !d.Type().IsRegular():
 			return nil
+		case d.Name() == "index.json" && besideShards(path): // which says what each shard says itself
+			return nil
 		}
 		take := format == Text || format == JSONLines // whatever the names
 		switch k := KindOf(path); format {
@@ -133,4 +135,15 @@ func kindsOr(format string) string {
 		return "text (.txt, .md) or JSON lines (.jsonl, .json)"
 	}
 	return format
+}
+
+// besideShards tells whether a file lies next to shards of MosaicML's streaming.
+func besideShards(path string) bool {
+	shards, err := filepath.Glob(filepath.Join(globless(filepath.Dir(path)), "*.mds*"))
+	return err == nil && len(shards) > 0
+}
+
+// globless is a path whose characters stand for themselves in a pattern.
+func globless(path string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }

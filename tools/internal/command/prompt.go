@@ -74,6 +74,7 @@ func Prompts(c *cli.Context, tok tokenizer.Tokenizer) ([][]int32, error) {
 		ids, err := parseIDs(c.StringSlice("prompt-ids"))
 		return [][]int32{ids}, err
 	}
+	// Texts of flags, then of files.
 	texts := c.StringSlice("prompt")
 	for _, name := range c.StringSlice("prompt-file") {
 		text, err := readPrompt(name, c.App.Reader)
@@ -85,6 +86,7 @@ func Prompts(c *cli.Context, tok tokenizer.Tokenizer) ([][]int32, error) {
 	if tok == nil {
 		return nil, exitcode.Errorf(exitcode.Usage, "this folder names no tokenizer; give --tokenizer-type and its files, or --prompt-ids")
 	}
+	// Their tokens.
 	prompts := make([][]int32, len(texts))
 	for i, text := range texts {
 		if !utf8.ValidString(text) {

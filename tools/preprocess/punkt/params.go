@@ -64,6 +64,7 @@ const maxFile = 64 << 20
 // Load reads the four files of a punkt_tab folder.
 func Load(folder string) (*Params, error) {
 	p := &Params{map[string]bool{}, map[[2]string]bool{}, map[string]bool{}, map[string]int{}}
+	// A file for each kind of knowledge, a line an entry.
 	for _, f := range []struct {
 		name string
 		line func(string) bool

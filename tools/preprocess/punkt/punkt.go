@@ -121,6 +121,7 @@ func (s *Splitter) candidates(text string, judge func(c candidate, context strin
 		if !ok {
 			break
 		}
+		// The word before the sign begins behind the last blank; without one it is the last sign's word.
 		start := wordEnd
 		if space := strings.LastIndexAny(text[wordEnd:c.start], " \n\t\r\v\f"); space > 0 {
 			start += space + 1

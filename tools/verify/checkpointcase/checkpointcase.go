@@ -147,6 +147,7 @@ func (r *run) settings() error {
 		return err
 	}
 	got := r.src.Info().Model
+	// What a reader may get wrong, one by one.
 	for _, c := range []struct {
 		name string
 		of   func(m *spec.Model) any
@@ -244,6 +245,7 @@ func (r *run) compare(name string, src checkpoint.Source) error {
 	if err != nil {
 		return err
 	}
+	// The checkpoint as a model.
 	d, err := r.open()
 	if err != nil {
 		return err
@@ -265,6 +267,7 @@ func (r *run) compare(name string, src checkpoint.Source) error {
 	if len(got) != len(want) {
 		return exitcode.Errorf(exitcode.BadData, "%s: %q has %d numbers, the model gives %d", r.want.Path, name, len(want), len(got))
 	}
+	// The largest error of each position.
 	per := len(want) / len(r.Prompt)
 	for p := range r.Prompt {
 		worst := 0.0

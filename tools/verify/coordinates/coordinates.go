@@ -149,6 +149,7 @@ func train(o Options, width int) (moved []float64, err error) {
 			return err
 		}
 		micros := []*engine.Micro{batch()}
+		// What the layers give before and after the steps, on the same batch.
 		before, err := seen(e, r.Device, micros)
 		if err != nil {
 			return err

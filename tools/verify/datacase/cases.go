@@ -180,6 +180,7 @@ func Run(path, only string, out io.Writer) (passed, failed int, err error) {
 		failed++
 		fmt.Fprintf(out, "FAIL %s: %s\n", id, strings.Join(problems, "; "))
 	}
+	// Data sets, then samplers.
 	for _, c := range f.Dataset {
 		if strings.Contains(c.ID, only) {
 			report(c.ID, runDataset(root, c))

@@ -54,6 +54,7 @@ func (r *run) prepare() error {
 	if err := r.link(); err != nil {
 		return err
 	}
+	// Expected values that are too long for the case itself.
 	if r.Detail != "" {
 		data, err := exitcode.ReadFile(filepath.Join(r.root, r.Detail), maxCase)
 		if err != nil {
@@ -64,6 +65,7 @@ func (r *run) prepare() error {
 		}
 	}
 	off := func(b *bool) bool { return b != nil && !*b }
+	// The case as flags.
 	r.config = dataset.Config{
 		Dir: r.dir, Mock: r.PerSplit == nil && len(r.DataPath) == 0, DataPath: r.DataPath, Split: r.Split,
 		SequenceLength: r.SeqLength, Seed: r.Seed, Surplus: surplus(r.Extra.Surplus),
@@ -175,6 +177,7 @@ func (r *run) checkSets(l *list) {
 		l.add("%v", err)
 		return
 	}
+	// Each split: whether it exists, its length, its contents, its description.
 	for _, s := range splitNames {
 		want, set := r.Splits[s], sets[s]
 		if want == nil || set == nil {
@@ -187,6 +190,7 @@ func (r *run) checkSets(l *list) {
 			same(l, s+" description", description(set), d.Description)
 		}
 	}
+	// What all of them have in common.
 	if got := separate(sets, r.PerSplit != nil); !slices.Equal(got, r.Separate) {
 		l.add("separate last epochs are %v, want %v", got, r.Separate)
 	}
@@ -260,6 +264,7 @@ func checkArray(l *list, name string, a dataset.Array, want *wantArray) {
 // it finds in its cache are not built), whether its last epoch is separate.
 // One blend for all splits goes dataset by dataset, else split by split.
 func separate(sets map[string]dataset.Dataset, perSplit bool) (flags []bool) {
+	// Members by split, then in the order in which they are built.
 	var rows [][]*dataset.GPT
 	for _, s := range splitNames {
 		switch d := sets[s].(type) {
@@ -281,6 +286,7 @@ func separate(sets map[string]dataset.Dataset, perSplit bool) (flags []bool) {
 			}
 		}
 	}
+	// A set with the hash of an earlier one comes from the cache.
 	seen := map[string]bool{}
 	for _, g := range order {
 		if !seen[g.Hash] {
@@ -298,6 +304,7 @@ func (r *run) checkCacheFiles(l *list) {
 	}
 	base := filepath.Join(r.dir, r.config.CachePath)
 	found := 0
+	// Every file that is there must be expected, and its bytes with it.
 	err := filepath.WalkDir(base, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err

@@ -16,6 +16,7 @@ func checkPair(prefix, again string, c datasetCase) (l list) {
 		return l
 	}
 	defer x.Close()
+	// What the index says.
 	same(&l, "dtype", x.DType().String(), c.DType)
 	same(&l, "sequences", x.Len(), c.Sequences)
 	same(&l, "documents", x.Documents(), c.Documents)
@@ -26,6 +27,7 @@ func checkPair(prefix, again string, c datasetCase) (l list) {
 		return l
 	}
 	defer b.Abort()
+	// Every document, read and written again.
 	var lengths, bounds, ids []int64
 	bounds = append(bounds, 0)
 	for d := int64(0); d < x.Documents(); d++ {
@@ -51,6 +53,7 @@ func checkPair(prefix, again string, c datasetCase) (l list) {
 			return l
 		}
 	}
+	// The beginnings that the case lists; then the bytes of both files.
 	for _, part := range []struct {
 		name      string
 		got, want []int64

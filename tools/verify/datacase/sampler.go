@@ -37,6 +37,7 @@ func runSampler(c samplerCase) (l list) {
 		l.add("unknown kind %q", c.Kind)
 		return l
 	}
+	// Every rank, or the error that Megatron gives.
 	for rank := range max(c.DP, 1) {
 		s, err := dataset.NewSampler(dataset.SamplerConfig{
 			Order: order, Total: c.Total, MicroBatch: c.MicroBatch, Rank: rank, DP: c.DP,

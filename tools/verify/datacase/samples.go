@@ -11,6 +11,7 @@ import (
 // checkSamples reads the samples of the case's detail file under each set of
 // mask flags, in the order listed. The datasets come from the cache this time.
 func (r *run) checkSamples(l *list) {
+	// All sets of flags that occur.
 	flags := map[string]bool{}
 	for _, d := range r.detail.Splits {
 		if d != nil {
@@ -19,6 +20,7 @@ func (r *run) checkSamples(l *list) {
 			}
 		}
 	}
+	// Data sets with these flags, sample by sample.
 	for f := range flags {
 		c := r.config
 		c.ResetPositionIDs = strings.Contains(f, "reset_position_ids")
@@ -75,6 +77,7 @@ func checkSample(l *list, name string, set dataset.Dataset, want wantSample, lea
 	if b, ok := set.(*dataset.Blended); ok && want.DatasetID != nil {
 		same(l, name+" dataset_id", b.DatasetIndex.At(want.Index), *want.DatasetID)
 	}
+	// The four rows of a sample, then masks and lengths where the case has them.
 	leak.apply(got.LossMask, want.DatasetID)
 	checkValues(l, name+" tokens", got.Tokens, want.Tokens)
 	checkValues(l, name+" labels", got.Labels, want.Labels)

@@ -41,6 +41,7 @@ func (v Variant) String() string {
 			words = append(words, fmt.Sprintf(format, a...))
 		}
 	}
+	// Tensor, pipeline, data and context parallelism, experts, sharding, recomputation.
 	add(l.TP > 1, "tp%d", l.TP)
 	add(l.SequenceParallel, "sp")
 	add(l.TPCommOverlap, "tp-overlap")

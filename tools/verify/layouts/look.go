@@ -63,6 +63,7 @@ func (t *trial) evaluate(r *ranks.Rank, e *engine.Engine, batch []*engine.Micro)
 	err := t.peek(e, batch, func(depth int, name string, x device.Tensor) error {
 		samples := batch[e.Micro()].Tokens
 		rows, here := t.rows(r, e, x, batch[e.Micro()])
+		// Row i·samples + j belongs to sample j: its own rows, at the positions that this rank has.
 		for j, ids := range samples {
 			number := t.data.number(ids)
 			if number < 0 || number >= int64(t.config.GlobalBatchSize*t.config.Tuning.Sequences()) {
@@ -87,6 +88,7 @@ func (t *trial) evaluate(r *ranks.Rank, e *engine.Engine, batch []*engine.Micro)
 	if err != nil {
 		return err
 	}
+	// The loss of all ranks.
 	sum, tokens, err := e.Totals()
 	if err != nil {
 		return err

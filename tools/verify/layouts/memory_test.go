@@ -116,7 +116,7 @@ func plannedLikeHeld(m Model, v Variant, beside *device.Device, open func() (*de
 		}
 		return d.Through(func(b device.Backend) device.Backend { return &hearing{Backend: b} }), nil
 	}, func(r *ranks.Rank) error {
-		err := job.Rehearse(r, 2, engine.Look{})
+		_, err := job.Rehearse(r, 2, engine.Look{})
 		mu.Lock()
 		defer mu.Unlock()
 		held[r.Number] = r.Device.Arena.Usage()

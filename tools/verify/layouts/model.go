@@ -68,6 +68,17 @@ const small = "--num-layers 8 --hidden-size 32 --num-attention-heads 8 --seq-len
 	"--tokenizer-type NullTokenizer --vocab-size 131 --make-vocab-size-divisible-by 1 --micro-batch-size 1 --global-batch-size 24 " +
 	"--train-iters 10 --initial-loss-scale 1024 --lr 1e-3 --lr-decay-style constant --weight-decay 0.1 --clip-grad 1.0 --seed 1234 --adam-eps " + epsilon
 
+// blocks are sizes besides with --optimizer adamw_8bit: two ranks can share every weight without cutting a block of codes.
+const blocks = " --hidden-size 512 --ffn-hidden-size 512"
+
+// sizes are those of the model that is trained, with the optimizer that flags name.
+func sizes(flags []string) string {
+	if slices.ContainsFunc(flags, func(flag string) bool { return strings.HasSuffix(flag, optimizer.Adam8) }) {
+		return small + blocks
+	}
+	return small
+}
+
 // precise is the precision of Muon's iteration in every trial: in bf16 it rounds what layouts
 // have different by 1e-7 to neighbours that are 4e-3 apart.
 const precise = "high"
@@ -98,7 +109,7 @@ func Names() (all []string) {
 func Builtin(name string, more ...string) (Model, error) {
 	for _, s := range Shapes {
 		if s.Name == name {
-			flags := append(strings.Fields(small+" "+s.Flags), more...)
+			flags := append(strings.Fields(sizes(more)+" "+s.Flags), more...)
 			if strings.Contains(s.Flags, "--moe-aux-loss-coeff") && !strings.Contains(s.Flags, "--moe-router-load-balancing-type") && slices.Contains(more, "--layout-invariant") {
 				flags = append(flags, "--moe-router-load-balancing-type", "seq_aux_loss")
 			}
@@ -116,7 +127,7 @@ func FromFlags(flags []string, full bool) (Model, error) {
 	if err != nil {
 		return m, err
 	}
-	reference, err := parse("", strings.Fields(small))
+	reference, err := parse("", strings.Fields(sizes(flags)))
 	if err != nil {
 		return m, err
 	}
@@ -157,8 +168,12 @@ func parse(name string, flags []string) (Model, error) {
 	if err != nil {
 		return Model{}, err
 	}
-	if o := &c.Optimizer; o.Kind == optimizer.Lion || o.Muon.Vectors == optimizer.Lion && o.Kind == optimizer.Muon {
-		return Model{}, exitcode.Errorf(exitcode.Usage, "Lion steps by signs of gradients, which rounding decides where these are nearly 0; verify the model with --optimizer adam")
+	switch o := &c.Optimizer; {
+	case c.Leaves > 0: // no layout rounds otherwise
+	case o.Kind == optimizer.Lion || o.Muon.Vectors == optimizer.Lion && o.Matrices():
+		return Model{}, exitcode.Errorf(exitcode.Usage, "Lion steps by signs of gradients, which rounding decides where these are nearly 0; verify the model with --optimizer adam, or the bits with --bits")
+	case o.Kind == optimizer.Adam8:
+		return Model{}, exitcode.Errorf(exitcode.Usage, "--optimizer %s rounds moments to codes, and rounding decides which where two are as near; verify the bits, with --bits", o.Kind)
 	}
 	if c.Tuning.Samples() {
 		return Model{}, exitcode.Errorf(exitcode.Usage, "--tuning grpo learns from sampled answers, which a rounding may change; verify the model with --tuning sft or dpo")

@@ -61,6 +61,7 @@ type line struct {
 // WritePicture draws what WriteTable prints as a PNG picture; a bar is how much of its
 // bounds a layout uses, at most all.
 func (r *Report) WritePicture(w io.Writer, all bool) error {
+	// Lines as text, and how wide each column is.
 	lines := r.lines(all)
 	widths := make([]vg.Length, len(lines[0].cells))
 	for _, l := range lines {
@@ -75,6 +76,7 @@ func (r *Report) WritePicture(w io.Writer, all bool) error {
 	title, below := style{ink, stdfont.WeightBold, false}, style{ink: quiet}
 	heading := fmt.Sprintf("%d layouts against one rank, %d differ", len(r.Rows), failing(r.Rows))
 	wide = max(wide, 2*pageEdge+max(title.text().Width(heading), below.text().Width(r.said())))
+	// Title, lines, and what was compared, from the top.
 	canvas := vgimg.NewWith(vgimg.UseWH(wide, 2*pageEdge+lineHigh*vg.Length(len(lines)+3)), vgimg.UseDPI(dots))
 	c := draw.New(canvas)
 	c.SetColor(color.White)

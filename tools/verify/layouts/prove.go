@@ -1,6 +1,7 @@
 package layouts
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/megatron/config"
+	"monotron/megatron/optimizer"
 )
 
 // Options say how much is proved.
@@ -73,9 +75,14 @@ func Prove(models []Model, o Options) (*Report, error) {
 				return nil, err
 			}
 			told.next(&o, m.Name+": "+v.String())
-			row := r.row(m, v, o, want)
+			row, err := r.row(m, v, o, want)
+			told.Done++
+			if errors.Is(err, optimizer.ErrCut) {
+				r.Refused["parts of "+optimizer.Adam8+"'s blocks"]++
+				continue
+			}
 			r.Rows = append(r.Rows, row)
-			told.Done, told.Last, told.Share = told.Done+1, row, r.share(row)
+			told.Last, told.Share = row, r.share(row)
 		}
 	}
 	told.next(&o, "")
@@ -110,12 +117,13 @@ func (r *references) of(v Variant, told *Progress) (*Outcome, error) {
 	return out, nil
 }
 
-func (r *Report) row(m Model, v Variant, o Options, want *Outcome) Row {
-	row := Row{Model: m.Name, Layout: v.String(), World: v.Layout.Sizes().World()}
+// row is what a layout gives; an error, which the row says too, is what ended its training.
+func (r *Report) row(m Model, v Variant, o Options, want *Outcome) (row Row, err error) {
+	row = Row{Model: m.Name, Layout: v.String(), World: v.Layout.Sizes().World()}
 	got, err := Train(m, v, o.Steps, o.Open, Setup{})
 	if err != nil {
 		row.Problem = err.Error()
-		return row
+		return row, err
 	}
 	d := compare(got, want, r.Bounds)
 	row.Loss, row.Norm, row.Grad, row.GradOf, row.Weight, row.WeightOf = d.Loss, d.Norm, d.Grad, d.WorstGrad, d.Weight, d.WorstWeight
@@ -123,7 +131,7 @@ func (r *Report) row(m Model, v Variant, o Options, want *Outcome) Row {
 	if d.Over {
 		row.Problem = d.where(r.Bounds) + " differs; it starts in " + locate(got, want, r.Bounds)
 	}
-	return row
+	return row, nil
 }
 
 // mutated are the layouts that mutants are made of: together they make every

@@ -41,6 +41,7 @@ func (ts tensors) add(rank int, d *device.Device, s mpu.Stored, factor float64) 
 
 // place copies a rank's boxes of a tensor into the whole.
 func (ts tensors) place(rank int, name string, global []int64, local []float64, pieces []mpu.Piece) error {
+	// A tensor that is met for the first time is all NaN: what no rank gives stays so.
 	t := ts[name]
 	if t == nil {
 		n := int64(1)
@@ -53,6 +54,7 @@ func (ts tensors) place(rank int, name string, global []int64, local []float64, 
 		}
 		ts[name] = t
 	}
+	// Copies on several ranks must be equal.
 	for _, p := range pieces {
 		var clash error
 		t.each(p, func(global, at int64) {

@@ -114,12 +114,14 @@ type trial struct {
 
 func (t *trial) rank(r *ranks.Rank) error {
 	c := t.config
+	// Mutants change ranks or their configuration.
 	if t.setup.rank != nil {
 		t.setup.rank(r)
 	}
 	if t.setup.config != nil {
 		t.setup.config(&c, r)
 	}
+	// The rank as a run makes it, and its data.
 	schedule, err := c.Optimizer.Schedule(c.TrainIters, c.TrainSamples, c.GlobalBatchSize)
 	if err != nil {
 		return err
@@ -192,6 +194,7 @@ func (t *trial) note(r *ranks.Rank, step int, batch []*engine.Micro) {
 func (t *trial) keep(r *ranks.Rank, e *engine.Engine, step int, result engine.Result) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	// What every rank says must be the same.
 	if err := t.out.hear(r.Number, step, told(result)); err != nil {
 		return err
 	}
@@ -203,6 +206,7 @@ func (t *trial) keep(r *ranks.Rank, e *engine.Engine, step int, result engine.Re
 	if t.out.grads[step] == nil {
 		t.out.grads[step] = tensors{}
 	}
+	// Gradients of every step, put together from the ranks' parts; weights after the last.
 	for _, s := range e.Gradients() {
 		if step == 0 {
 			t.out.order = append(t.out.order, s.Name)

@@ -46,6 +46,7 @@ func (r *run) accumulate(name string, want accumulated, expected *tensors) error
 	if err != nil {
 		return err
 	}
+	// The case's rows as micro-batches.
 	micros, whole, err := r.microBatches(strings.TrimSuffix(name, "_per_token"), &s.config)
 	if err != nil {
 		return err
@@ -61,6 +62,7 @@ func (r *run) accumulate(name string, want accumulated, expected *tensors) error
 	if len(want.Losses) != len(micros) || len(want.Tokens) != len(micros) {
 		return r.bad("%s: %d micro-batches, but %d losses and %d counts", name, len(micros), len(want.Losses), len(want.Tokens))
 	}
+	// Each loss and count, then the step over all of them.
 	for i, m := range micros {
 		sum, tokens, err := s.Loss([]*engine.Micro{m})
 		if err != nil {
@@ -78,6 +80,7 @@ func (r *run) accumulate(name string, want accumulated, expected *tensors) error
 	if err := r.compareGradients(s, name+".grad.", step.Factor, expected); err != nil {
 		return err
 	}
+	// Equal to one batch of all rows.
 	if name == "full_mask" {
 		return r.compareWhole(s, step.Factor, whole, norm)
 	}
@@ -123,6 +126,7 @@ func (r *run) microBatches(mask string, c *config.Run) (micros []*engine.Micro, 
 	if r.MicroRows < 1 || r.MicroRows > 1<<16 || r.Micros > 1<<16 {
 		return nil, nil, r.bad("%d micro-batches of %d rows", r.Micros, r.MicroRows)
 	}
+	// Rows of tokens, labels and weights [rows, n].
 	rows := int64(r.Micros) * int64(r.MicroRows)
 	shape, err := f.shaped("tokens", rows, -1)
 	if err != nil {
@@ -144,6 +148,7 @@ func (r *run) microBatches(mask string, c *config.Run) (micros []*engine.Micro, 
 	if err != nil {
 		return nil, nil, err
 	}
+	// All in one, then cut.
 	if whole, err = newMicro(c, tokens, labels, weights, nil); err != nil {
 		return nil, nil, err
 	}

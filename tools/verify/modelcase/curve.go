@@ -15,6 +15,7 @@ func (r *run) train(t *trial, want modelExpected, expected *tensors) error {
 	if steps > len(t.batches) {
 		return r.bad("a curve of %d iterations with batches for %d", steps, len(t.batches))
 	}
+	// A step; the first has gradients to compare, each a point of the curve and maybe parameters.
 	for i := range steps {
 		decay := t.Scheduler.WeightDecay()
 		step, found, err := t.stepSeen(t.step(i))
@@ -119,9 +120,11 @@ func (r *run) comparePoint(m *spec.Model, want curvePoint, step stepSeen) error 
 	if err != nil {
 		return err
 	}
+	// Loss and norm.
 	name := fmt.Sprintf("iteration %d ", want.Iteration)
 	r.report.number("curve", name+"loss", step.Loss, want.Loss, loss)
 	r.report.relative("curve", name+"grad_norm", step.Update.GradNorm, want.GradNorm, norm)
+	// Losses of further tokens.
 	if len(want.MTPLosses) != len(step.Ahead) {
 		return r.bad("iteration %d has %d losses of multi-token prediction, the model predicts %d tokens beyond the next", want.Iteration, len(want.MTPLosses), len(step.Ahead))
 	}
@@ -131,6 +134,7 @@ func (r *run) comparePoint(m *spec.Model, want curvePoint, step stepSeen) error 
 	if want.MTPGradNorm != nil {
 		r.report.relative("curve", name+"grad_norm_mtp", step.Update.OwnNorm, *want.MTPGradNorm, norm)
 	}
+	// Rates: the one used, and the one that Megatron prints after the step.
 	r.report.relative("curve", name+"lr_used", step.LR, want.LR, rate)
 	r.report.relative("curve", name+"lr_printed", step.next, want.Printed, rate)
 	if want.WeightDecay != nil {

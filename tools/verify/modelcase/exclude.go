@@ -58,6 +58,7 @@ func (c *caseFile) excluded(name string, n int) ([]bool, error) {
 
 // elements marks what an index of that form selects of n elements.
 func elements(text string, n int) ([]bool, error) {
+	// The shape that the index refers to.
 	shape, index := []int{n}, text
 	if rest, ok := strings.CutPrefix(text, "reshaped "); ok {
 		dims, after, found := strings.Cut(rest, ":")
@@ -70,6 +71,7 @@ func elements(text string, n int) ([]bool, error) {
 		}
 		index = after
 	}
+	// A range in each dimension; those that are not given are complete.
 	parts, err := bracketed(index)
 	if err != nil {
 		return nil, err
@@ -120,6 +122,7 @@ func reshaped(text string, n int) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Sizes, of which one may follow from the others.
 	shape, open, known := make([]int, len(parts)), -1, 1
 	for i, p := range parts {
 		if shape[i], err = strconv.Atoi(p); err != nil {

@@ -158,6 +158,7 @@ func (r *run) generator(tokens int) (*inference.Generator, error) {
 }
 
 func (r *run) generate(g *inference.Generator, prefix string, c continued, limit float64) error {
+	// The likeliest tokens, then every setting of beams.
 	if r.wanted("greedy") {
 		got, err := g.Sample(c.prompt, inference.SampleOptions{MaxNew: newTokens, Stop: -1})
 		if err != nil {

@@ -111,6 +111,7 @@ func (r *run) readBatches(c *config.Run) ([]*engine.Micro, error) {
 		return nil, err
 	}
 	defer f.Close()
+	// Three tensors of one shape, a micro-batch a step.
 	shape, err := f.shaped("tokens", -1, -1, -1)
 	if err != nil {
 		return nil, err

@@ -60,6 +60,7 @@ func (r *run) packed(name string, want packedExpected, batches, expected *tensor
 	if err != nil {
 		return err
 	}
+	// Losses of tokens, then the step.
 	found, err := s.forward([]*engine.Micro{m})
 	if err != nil {
 		return err
@@ -76,6 +77,7 @@ func (r *run) packed(name string, want packedExpected, batches, expected *tensor
 	if err != nil {
 		return err
 	}
+	// Count, loss, norm; then every token and gradient.
 	r.report.exact(name, name+".tokens_counted", step.Tokens, want.Counted)
 	r.report.number(name, name+".loss", step.Loss, want.Loss, loss)
 	r.report.relative(name, name+".grad_norm", step.Update.GradNorm, want.GradNorm, norm)
@@ -91,6 +93,7 @@ func packedMicro(name string, c *config.Run, f *tensors) (*engine.Micro, error) 
 	if err != nil {
 		return nil, err
 	}
+	// Tokens [b, n], which all ways share, and what this way masks.
 	b, n := shape[0], shape[1]
 	for _, other := range []string{"labels", name + ".loss_mask", name + ".position_ids"} {
 		if _, err := f.shaped(other, b, n); err != nil {
@@ -116,6 +119,7 @@ func packedMicro(name string, c *config.Run, f *tensors) (*engine.Micro, error) 
 	if err != nil {
 		return nil, err
 	}
+	// A position is that of the row at most, and 0 at least.
 	for j, row := range positions {
 		for i, p := range row {
 			if p < 0 || int(p) > i {
@@ -123,6 +127,7 @@ func packedMicro(name string, c *config.Run, f *tensors) (*engine.Micro, error) 
 			}
 		}
 	}
+	// Where each token's document starts, from the mask [b, n, n].
 	m, err := newMicro(c, tokens, labels, mask, positions)
 	if err != nil {
 		return nil, err

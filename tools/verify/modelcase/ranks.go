@@ -29,6 +29,7 @@ func (r *run) runRanks() error {
 	if err != nil {
 		return err
 	}
+	// The layout's ranks run; each is compared by itself, then all together.
 	w, err := r.world(c, max(1, len(want.Curve)))
 	if err != nil {
 		return err
@@ -54,6 +55,7 @@ func (r *run) runRanks() error {
 
 // world reads everything that the layout's ranks need.
 func (r *run) world(c *caseFile, steps int) (*world, error) {
+	// The flags of the case.
 	line := append(words(r.MegatronFlags), "--world-size", fmt.Sprint(max(1, r.World)))
 	config, _, err := arguments.ParseWith(arguments.Options{Partial: true, Layouts: true, Experts: true}, line)
 	if err == nil {
@@ -66,6 +68,7 @@ func (r *run) world(c *caseFile, steps int) (*world, error) {
 		return nil, fmt.Errorf("%s: the case's flags: %w", r.Name, err)
 	}
 	megatrons(&config)
+	// Weights and batches, as many as the curve has steps.
 	w := &world{config: config, steps: steps}
 	if w.weights, _, err = r.openWeights(c); err != nil {
 		return nil, err
@@ -228,6 +231,7 @@ func (r *run) compareModel(c *caseFile, w *world, all []*seen, want modelExpecte
 		return err
 	}
 	defer file.Close()
+	// A layout with local losses or capacities changes numbers: the case says which stay.
 	sameLoss, sameGradient, err := r.keeps(c, want)
 	if err != nil {
 		return err
@@ -286,6 +290,7 @@ func told(all []*seen) []stepSeen {
 // compareTensors compares every gradient and parameter of the file.
 func (r *run) compareTensors(c *caseFile, w *world, all []*seen, file *tensors) error {
 	for _, name := range file.Names() {
+		// Which ranks' tensors a name of the file stands for.
 		kind, theirs, _ := strings.Cut(name, ".")
 		var parts func(*seen) []boxes
 		tolerance, group := kind+"_rel_to_tensor_norm", kind
@@ -297,6 +302,7 @@ func (r *run) compareTensors(c *caseFile, w *world, all []*seen, file *tensors) 
 		default:
 			continue
 		}
+		// The whole tensor, out of their parts.
 		got, err := w.weights.names.ofFile(theirs, func(global string) ([]float64, error) {
 			x := assembled(all, global, parts)
 			if x == nil {

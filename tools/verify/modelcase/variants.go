@@ -51,6 +51,7 @@ func (r *run) variant(c *caseFile, name string, v variant, expected *tensors) er
 	if len(t.batches) < 2 {
 		return r.bad("batches for %d iterations; two are needed", len(t.batches))
 	}
+	// Two iterations: the second shows the update of the first.
 	first, found, err := t.stepSeen(t.step(0))
 	if err != nil {
 		return err

@@ -72,6 +72,7 @@ func (w *world) on(rank *ranks.Rank) (*seen, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Parameters under Megatron's names, filled with the case's weights.
 	s := &seen{place: rank.Place, experts: rank.Sizes.ExpertAt(rank.Number), routed: routings{}}
 	for chunk, stage := range e.Stages {
 		s.params = append(s.params, megatronNames(stage.Params(), chunk, len(e.Stages))...)

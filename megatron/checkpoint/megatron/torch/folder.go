@@ -62,6 +62,7 @@ func (s *source) openRanks(dir string) error {
 	if err != nil {
 		return err
 	}
+	// The first file says model and layout.
 	s.ranks = []*rank{first}
 	args, _ := first.root.Get("args")
 	if s.args, err = megatron.AsArgs(args); err != nil {
@@ -74,6 +75,7 @@ func (s *source) openRanks(dir string) error {
 	if err := megatron.Check(s.model, s.evenLayout()); err != nil {
 		return exitcode.Errorf(exitcode.BadData, "%s: %w", first.path, err)
 	}
+	// Every other rank of that layout has a file, which says the same.
 	for _, r := range megatron.Ranks(s.layout) {
 		path := filepath.Join(dir, r.Folder(s.layout), rankFile)
 		if path == first.path {
@@ -187,6 +189,7 @@ func (r *rank) findChunks() error {
 		r.chunks = append(r.chunks, d)
 		return true, nil
 	}
+	// One model, or as many as there are chunks.
 	if found, err := take("model"); found || err != nil {
 		return err
 	}

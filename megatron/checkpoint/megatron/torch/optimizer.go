@@ -62,12 +62,14 @@ func (o *optimizer) add(v pickle.Value) error {
 	if !ok {
 		return fmt.Errorf("it is a %s", pickle.TypeName(v))
 	}
+	// The loss scale, of one of them.
 	if scaler, ok := d.Get("grad_scaler"); ok && o.s.state.Scaler == nil {
 		var err error
 		if o.s.state.Scaler, err = megatron.ReadScaler(scaler); err != nil {
 			return err
 		}
 	}
+	// The inner optimizer: steps and groups, matched with the parameters.
 	inner := d
 	if v, ok := d.Get("optimizer"); ok {
 		if inner, ok = v.(*pickle.Dict); !ok {
@@ -83,6 +85,7 @@ func (o *optimizer) add(v pickle.Value) error {
 	if err != nil {
 		return err
 	}
+	// Main parameters and moments here, or in a file of their own.
 	if mains, ok := d.Get("fp32_from_fp16_params"); ok {
 		if err := o.mains(groups, mains); err != nil {
 			return err

@@ -156,6 +156,7 @@ func (s *source) locals(r *rank, chunk int) ([]local, error) {
 func (s *source) place(r *rank, chunk int, key string, k megatron.Key, t *pickle.Tensor) (local, error) {
 	p := local{tensor: t}
 	p.Key, p.Expert = key, k.Expert >= 0
+	// Numbers of layer and expert are the rank's own: they become the model's.
 	layer, expert := 0, 0
 	parts, at := s.layout.TP, r.TP
 	if k.Layer >= 0 {
@@ -168,6 +169,7 @@ func (s *source) place(r *rank, chunk int, key string, k megatron.Key, t *pickle
 		}
 		parts, at = s.layout.ETP, r.ETP(s.layout)
 	}
+	// A tied output layer is the embedding.
 	p.Name = k.Name(layer, expert)
 	if p.Name == checkpoint.OutputLayer && s.model.Tied {
 		p.Name = checkpoint.WordEmbeddings
@@ -177,6 +179,7 @@ func (s *source) place(r *rank, chunk int, key string, k megatron.Key, t *pickle
 		p.Cut = megatron.Cut{Shape: t.Shape, Pieces: []mpu.Piece{checkpoint.Whole(t.Shape)}}
 		return p, nil
 	}
+	// The rank's part of the global shape must be what is stored.
 	cut, err := megatron.CutOver(s.model, p.Name, shape, parts, at)
 	if err != nil {
 		return p, exitcode.Errorf(exitcode.BadData, "%s: %w", r.path, err)

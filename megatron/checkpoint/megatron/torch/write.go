@@ -31,11 +31,13 @@ func Write(ctx context.Context, path string, src checkpoint.Source, o checkpoint
 		return checkpoint.Written{}, err
 	}
 	t := checkpoint.Tracked{Iteration: target.State.Iteration, Release: o.Release}
+	// Everything is decided before a file is written.
 	w := &writer{ctx: ctx, Target: target, contents: contents}
 	if w.stages, err = megatron.Stages(target.Model, target.Layout); err != nil {
 		return checkpoint.Written{}, exitcode.With(exitcode.Usage, err)
 	}
 	final := filepath.Join(path, t.Folder())
+	// A folder gets its name when all ranks' files are in it.
 	err = checkpoint.Iteration(ctx, path, t, func(tmp string) error {
 		notes, err := w.KeepTokenizer(tmp, final)
 		if err != nil {
@@ -68,6 +70,7 @@ func (w *writer) rank(dir string, r megatron.Rank) error {
 		return err
 	}
 	root := pickle.NewDict("args", w.Namespace(), "checkpoint_version", checkpointVersion, "iteration", w.State.Iteration)
+	// A state dict for each chunk; the last of all has the final norm and the output layer.
 	var params []megatron.Local
 	var chunks [][]megatron.Local
 	for c, layers := range w.stages[r.PP] {
@@ -83,6 +86,7 @@ func (w *writer) rank(dir string, r megatron.Rank) error {
 		root.Set(name, w.stateDict(list, c == len(w.stages[r.PP])-1 && r.PP == w.Layout.PP-1))
 		params, chunks = append(params, list...), append(chunks, list)
 	}
+	// Optimizer and schedule, then what Megatron looks for in every file.
 	if w.contents.Optimizer {
 		root.Set("optimizer", w.optimizer(params))
 		if w.Scheduler != nil {
@@ -94,6 +98,7 @@ func (w *writer) rank(dir string, r megatron.Rank) error {
 	if err := w.save(filepath.Join(folder, rankFile), root); err != nil {
 		return err
 	}
+	// Sharded state lies in a file of its own.
 	if w.contents.Optimizer && w.Layout.DistributedOptimizer {
 		return w.save(filepath.Join(folder, optimizerFile), w.distributed(r, chunks))
 	}
@@ -145,6 +150,7 @@ func (w *writer) optimizer(params []megatron.Local) pickle.Value {
 
 func (w *writer) child(groups []megatron.Group) *pickle.Dict {
 	state, list, mains := &pickle.Dict{}, &pickle.List{}, &pickle.List{}
+	// Parameters are numbered over all groups.
 	next := int64(0)
 	for _, g := range groups {
 		ids, tensors := []int64{}, &pickle.List{}
@@ -167,6 +173,7 @@ func (w *writer) child(groups []megatron.Group) *pickle.Dict {
 		list.Items = append(list.Items, w.ParamGroup(g, ids))
 		mains.Items = append(mains.Items, tensors)
 	}
+	// Nested as Megatron does: by precision and by whether the optimizer is sharded.
 	inner := pickle.NewDict("state", state, "param_groups", list)
 	var outer *pickle.Dict
 	switch {

@@ -107,6 +107,7 @@ func (x *index) fill(dir string, root pickle.Value) error {
 	if !ok || o.Attributes() == nil || !strings.HasSuffix(o.Class, "Metadata") {
 		return fmt.Errorf("it holds a %s, not Metadata", pickle.TypeName(root))
 	}
+	// What there is, and where it is stored.
 	described, err := dictOf(o.Attributes(), "state_dict_metadata")
 	if err != nil {
 		return err
@@ -120,6 +121,7 @@ func (x *index) fill(dir string, root pickle.Value) error {
 		return err
 	}
 	used := 0
+	// An object, or a tensor of chunks that tile its shape.
 	for _, p := range described.Pairs {
 		key, ok := p.Key.(string)
 		if !ok {
@@ -147,6 +149,7 @@ func (x *index) fill(dir string, root pickle.Value) error {
 		x.byKey[key] = s
 		x.tensors = append(x.tensors, s)
 	}
+	// In the order of the files, so that reading goes forward.
 	slices.SortStableFunc(x.tensors, func(a, b *stored) int { return compare(a.chunks[0].place, b.chunks[0].place) })
 	return nil
 }
@@ -175,6 +178,7 @@ func chunkKey(fqn string, corner []int64) string {
 // places reads storage_data: {MetadataIndex: _StorageInfo}. Every file is in the
 // folder, and every stretch in its file.
 func (x *index) places(dir string, d *pickle.Dict) (map[string]place, error) {
+	// The size of each file, asked for once.
 	sizes := map[string]int64{}
 	at := map[string]place{}
 	for _, p := range d.Pairs {
@@ -186,6 +190,7 @@ func (x *index) places(dir string, d *pickle.Dict) (map[string]place, error) {
 		if err != nil {
 			return nil, err
 		}
+		// Name and first element identify a chunk.
 		name, _ := key.Get("fqn")
 		fqn, ok := name.(string)
 		if !ok {
@@ -226,6 +231,7 @@ func placeOf(dir string, info *pickle.Dict, sizes map[string]int64) (place, erro
 	if !ok || !okFrom || !okLength {
 		return place{}, fmt.Errorf("its location must be a file, an offset and a length")
 	}
+	// A file in this folder, and nothing else.
 	if name == "" || filepath.Base(name) != name || strings.HasPrefix(name, "..") || name == "." {
 		return place{}, fmt.Errorf("%q is not the name of a file in this folder", name)
 	}
@@ -243,6 +249,7 @@ func placeOf(dir string, info *pickle.Dict, sizes map[string]int64) (place, erro
 		size = st.Size()
 		sizes[name] = size
 	}
+	// The stretch lies in it.
 	if from < 0 || n < 0 || from > size-n {
 		return place{}, fmt.Errorf("bytes %d+%d exceed the %d bytes of %s: it is truncated, or from another save", from, n, size, filepath.Join(dir, name))
 	}
@@ -255,6 +262,7 @@ func readTensor(key string, v pickle.Value, at map[string]place) (*stored, error
 		return nil, err
 	}
 	s := &stored{key: key}
+	// Shape and type.
 	size, _ := d.Get("size")
 	shape, ok := pickle.Ints(size)
 	if !ok {
@@ -270,6 +278,7 @@ func readTensor(key string, v pickle.Value, at map[string]place) (*stored, error
 	if _, ok := checkpoint.SafeBytes(shape, checkpoint.Width(s.dtype)); !ok {
 		return nil, fmt.Errorf("%s%v is beyond any memory", s.dtype, shape)
 	}
+	// Chunks: offsets and sizes in the tensor, and where each is stored.
 	list, _ := d.Get("chunks")
 	items, _ := pickle.Items(list)
 	for _, item := range items {

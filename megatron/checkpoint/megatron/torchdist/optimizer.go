@@ -73,6 +73,7 @@ type buffer struct {
 
 // readFlat finds the parameters in the flat buffers.
 func (s *source) readFlat() error {
+	// Tensors of a buffer, by bucket and kind, from their names.
 	buffers := map[[3]int]*buffer{}
 	var order [][3]int
 	types := map[[3]int]string{}
@@ -100,6 +101,7 @@ func (s *source) readFlat() error {
 		}
 		b[n[3]][m[6]] = x
 	}
+	// Buffers in order.
 	slices.SortFunc(order, func(a, b [3]int) int { return slices.Compare(a[:], b[:]) })
 	for _, key := range order {
 		if err := s.addBuffer(buffers[key]); err != nil {
@@ -128,6 +130,7 @@ func (s *source) addBuffer(b *buffer) error {
 	if err != nil {
 		return err
 	}
+	// The buckets' lengths, and which parameters fill them.
 	sizes := make([]int64, len(b.buckets))
 	for i := range sizes {
 		x := b.buckets[i]["exp_avg"]
@@ -140,6 +143,7 @@ func (s *source) addBuffer(b *buffer) error {
 	if err != nil {
 		return err
 	}
+	// Every kind of state has the same layout.
 	for i, bucket := range buckets {
 		for kind, x := range b.buckets[i] {
 			if kind == "param" && s.valuesAreF32() {
@@ -181,6 +185,7 @@ func (s *source) addPlaced(prefix string, p megatron.Placed, x *stored) {
 // paramsOf are a buffer's parameters in the order in which Megatron made them.
 func (s *source) paramsOf(b *buffer) ([]megatron.Local, error) {
 	l := s.layout
+	// A layout that is written out does not say in which order parameters were made.
 	l.FirstStage, l.LastStage = s.args.Int("decoder_first_pipeline_num_layers", 0), s.args.Int("decoder_last_pipeline_num_layers", 0)
 	if strings.TrimSpace(s.args.Text("pipeline_model_parallel_layout", "")) != "" {
 		return nil, fmt.Errorf("a run with --pipeline-model-parallel-layout stores its optimizer in buffers of unknown order; save it with --dist-ckpt-optim-fully-reshardable, or use --weights-only")
@@ -189,6 +194,7 @@ func (s *source) paramsOf(b *buffer) ([]megatron.Local, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The rank whose buffer it is, from the number of its group.
 	experts := b.chained > 0
 	r := megatron.Rank{TP: b.group % l.TP, PP: b.group / l.TP}
 	if experts {
@@ -197,6 +203,7 @@ func (s *source) paramsOf(b *buffer) ([]megatron.Local, error) {
 	if r.PP >= l.PP || b.chunk >= len(stages[r.PP]) {
 		return nil, fmt.Errorf("the layout of the arguments (tp %d, pp %d, ep %d, %d chunks) has no such rank or chunk", l.TP, l.PP, l.EP, l.VP)
 	}
+	// Its parameters; experts have buffers of their own.
 	list, err := megatron.Locals(s.model, l, r, b.chunk, stages[r.PP][b.chunk])
 	if err != nil {
 		return nil, err

@@ -101,6 +101,7 @@ func (s *source) open(o checkpoint.OpenOptions) (err error) {
 // readCommon finds what is not sharded: common.pt, or the object of newer ones.
 func (s *source) readCommon() error {
 	var root pickle.Value
+	// A file, or an object of the metadata.
 	path := filepath.Join(s.dir, commonName)
 	if _, err := os.Stat(path); err == nil {
 		f, err := pickle.Open(path)
@@ -121,6 +122,7 @@ func (s *source) readCommon() error {
 	if s.common, ok = root.(*pickle.Dict); !ok {
 		return exitcode.Errorf(exitcode.BadData, "%s: the common state is a %s", path, pickle.TypeName(root))
 	}
+	// Arguments, model, layout and progress.
 	v, _ := s.common.Get("args")
 	var err error
 	if s.args, err = megatron.AsArgs(v); err != nil {

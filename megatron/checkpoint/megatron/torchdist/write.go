@@ -62,6 +62,7 @@ func (w *writer) fill(dir string) error {
 	if w.done.Notes, err = w.KeepTokenizer(dir, w.done.Path); err != nil {
 		return err
 	}
+	// A file a rank, then what all share, then where everything is.
 	for i, r := range megatron.Ranks(w.Layout) {
 		if err := w.rank(dir, i, r); err != nil {
 			return err

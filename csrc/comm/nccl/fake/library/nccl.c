@@ -507,6 +507,7 @@ EXPORT int ncclReduceScatter(const void *in, void *out, size_t n, int dtype, int
 static void exchange(task *t) {
   comm *c = t->comm;
   clique *q = c->clique;
+  /* Every send is posted as a copy, so that the task does not wait for its receiver here. */
   for (message *m = t->messages; m; m = m->next)
     if (m->send) {
       message **at = &q->posted[c->rank][m->peer], *copy = malloc(sizeof *copy);
@@ -515,6 +516,7 @@ static void exchange(task *t) {
       *at = copy;
     }
   pthread_cond_broadcast(&changed);
+  /* Receives in their order, each for its own sender's next message. */
   for (message *m = t->messages; m; m = m->next) {
     if (m->send) continue;
     message **at = &q->posted[m->peer][c->rank];
@@ -530,6 +532,7 @@ static void exchange(task *t) {
     free(got);
     pthread_cond_broadcast(&changed);
   }
+  /* NCCL's sends end when they have been received. */
   for (int r = 0; r < q->ranks; r++)
     while (q->posted[c->rank][r] && !q->failed && !q->gone) pthread_cond_wait(&changed, &lock);
   while (t->messages) {

@@ -1,4 +1,4 @@
-package bench
+package timing
 
 import (
 	"bufio"
@@ -15,10 +15,10 @@ import (
 func TestASignalLeavesNothing(t *testing.T) {
 	const inside = "MONOTRON_TEST_INSIDE"
 	if os.Getenv(inside) != "" {
-		if _, _, err := temporaryFolder("test-"); err != nil {
+		if _, _, err := TemporaryFolder("test-"); err != nil {
 			t.Fatal(err)
 		}
-		cmd := child(t.Context(), "sleep", "1000")
+		cmd := Child(t.Context(), "sleep", "1000")
 		cmd.Stdout = os.Stdout // open as long as it lives
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package bench
+package measure
 
 import (
 	"fmt"
@@ -16,6 +16,7 @@ import (
 	"monotron/megatron/plan"
 	"monotron/mpu/comm"
 	"monotron/mpu/comm/inproc"
+	"monotron/tools/internal/timing"
 )
 
 // round keeps four digits: more are noise.
@@ -119,19 +120,19 @@ func agreed(g *comm.Group, d *device.Device, n int) (int, error) {
 
 // processes are all-reduces among processes over shared memory, and the link that they show.
 func (s *survey) processes() error {
-	w := way{"shared memory, our sum", "shm", false}
+	w := timing.Way{Name: "shared memory, our sum", Transport: "shm"}
 	for _, n := range []int{2, 4} {
-		times, err := w.time(s.context, n)
+		times, err := w.Time(s.context.Context, s.context.String("device"), n)
 		if err != nil {
 			return err
 		}
 		row := plan.CollectiveTimes{Op: comm.AllReduce.String(), DType: "f32", Ranks: n, Groups: 1, Processes: true}
 		for i := len(times) - 1; i >= 0; i-- {
-			row.Times = append(row.Times, []float64{commBytes[i], round(times[i])})
+			row.Times = append(row.Times, []float64{timing.Bytes[i], round(times[i])})
 		}
 		s.machine.Collectives = append(s.machine.Collectives, row)
 		if n == 2 {
-			s.machine.Node = plan.Link{Latency: round(times[1] / 2), Rate: round(commBytes[0] / times[0])} // a ring of two sends its tensor once
+			s.machine.Node = plan.Link{Latency: round(times[1] / 2), Rate: round(timing.Bytes[0] / times[0])} // a ring of two sends its tensor once
 		}
 	}
 	return nil

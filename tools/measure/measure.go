@@ -1,4 +1,4 @@
-package bench
+package measure
 
 import (
 	"cmp"
@@ -17,14 +17,16 @@ import (
 	"monotron/csrc/device"
 	"monotron/internal/atomicfile"
 	"monotron/internal/exitcode"
+	"monotron/internal/system"
 	"monotron/megatron/plan"
 	"monotron/megatron/telemetry"
 	"monotron/mpu"
 	"monotron/tools/internal/command"
+	"monotron/tools/internal/timing"
 )
 
-// MeasureCommand is measure: bench's measurements as a machine file for plans.
-func MeasureCommand(open func(name string) (*device.Device, error)) *cli.Command {
+// Command is measure.
+func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:      "measure",
 		Usage:     "write the machine file of this machine, for plan run and plan search",
@@ -184,8 +186,8 @@ func (s *survey) look(name string) error {
 		return exitcode.Errorf(exitcode.Usage, "measure --device %s: only machines whose ranks share a CPU's threads are measured; of GPUs plan table --fit finds a machine's constants", d.Name)
 	}
 	s.normals = make([]float32, 1<<16)
-	mpu.Normals(dataSeed, "measured", s.normals, 0.02)
-	s.processor, s.ops, s.peaks = cmp.Or(processor(), "a processor without a name"), map[opKey]*opTimes{}, map[device.DType]float64{}
+	mpu.Normals(timing.Seed, "measured", s.normals, 0.02)
+	s.processor, s.ops, s.peaks = cmp.Or(system.Processor(), "a processor without a name"), map[opKey]*opTimes{}, map[device.DType]float64{}
 	room := plan.HostRoom().Bytes
 	if room > 1<<50 {
 		room = 1 << 34 // the system does not say

@@ -1,4 +1,4 @@
-package bench
+package measure
 
 import (
 	"io"
@@ -15,6 +15,7 @@ import (
 	"monotron/csrc/ref"
 	"monotron/internal/exitcode"
 	"monotron/megatron/plan"
+	"monotron/tools/internal/timing"
 )
 
 // Claim: what is measured is a machine file that plans can read: ops of training steps at
@@ -71,7 +72,7 @@ func TestMeasuredMachine(t *testing.T) {
 // Claim: how far cores are apart is told, and more of it where that changed; then what was seen while they
 // were near counts, and all of it where that is nothing.
 func TestCoresApart(t *testing.T) {
-	if far := roundTrip(10, 2); far <= 0 || far > 1 {
+	if far := timing.RoundTrip(10, 2); far <= 0 || far > 1 {
 		t.Errorf("a word takes %g s there and back", far)
 	}
 	for want, distances := range map[string][]float64{"": nil, "a word from core to core and back: 80 to 99 ns": {99e-9, 80e-9},
@@ -96,7 +97,7 @@ func TestMeasureRefuses(t *testing.T) {
 	for name, line := range map[string][]string{"no output": nil, "no folder": {"--output", filepath.Join(folder, "none", "x.yaml")}, "a folder": {"--output", folder}, "a word": {"x", "--output", filepath.Join(folder, "x")},
 		"threads": {"--cpu-threads", "-1", "--output", filepath.Join(folder, "x")}} {
 		app := &cli.App{Name: "monotron", Writer: io.Discard, ErrWriter: io.Discard, ExitErrHandler: func(*cli.Context, error) {},
-			Commands: []*cli.Command{MeasureCommand(func(string) (*device.Device, error) {
+			Commands: []*cli.Command{Command(func(string) (*device.Device, error) {
 				t.Errorf("%s: something is measured", name)
 				return ref.Open(), nil
 			})}}

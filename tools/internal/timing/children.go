@@ -1,4 +1,4 @@
-package bench
+package timing
 
 import (
 	"context"
@@ -13,23 +13,24 @@ import (
 	"monotron/tools/internal/command"
 )
 
-// again is this program once more, as a process that does not outlive this one.
-func again(ctx context.Context, words ...string) (*exec.Cmd, error) {
+// Again is this program once more, as a process that does not outlive this one.
+func Again(ctx context.Context, words ...string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, exitcode.With(exitcode.IO, err)
 	}
-	return child(ctx, self, words...), nil
+	return Child(ctx, self, words...), nil
 }
 
-func child(ctx context.Context, program string, words ...string) *exec.Cmd {
+// Child is a process that does not outlive this one.
+func Child(ctx context.Context, program string, words ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, words...)
 	cmd.SysProcAttr = command.Tied()
 	return cmd
 }
 
-// temporaryFolder is there until remove is called, or a signal ends the program.
-func temporaryFolder(name string) (dir string, remove func(), err error) {
+// TemporaryFolder is there until remove is called, or a signal ends the program.
+func TemporaryFolder(name string) (dir string, remove func(), err error) {
 	stops, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(stops, launchenv.Stops()...)
 	if dir, err = os.MkdirTemp("", name); err != nil {

@@ -1,4 +1,4 @@
-package bench
+package measure
 
 import (
 	"cmp"
@@ -16,6 +16,7 @@ import (
 	"monotron/megatron/spec"
 	"monotron/mpu"
 	"monotron/mpu/ranks"
+	"monotron/tools/internal/timing"
 )
 
 // stepCase is a small model that is trained to see its ops: a layer as it is, or a
@@ -106,17 +107,17 @@ const coldSteps = 2
 
 // steps trains a case for a while and keeps what its ops took.
 func (s *survey) steps(c stepCase) error {
-	o := options{model: c.model, batch: c.rows, seq: c.seq, precision: c.precision}
-	run := configOf(o)
+	o := timing.Shape{Model: c.model, Rows: c.rows, Seq: c.seq, Precision: c.precision}
+	run := timing.Config(o)
 	run.Layout = config.Layout{WorldSize: c.ranks, TP: c.tp, DP: c.ranks / c.tp, SequenceParallel: c.tp > 1}
 	run.GlobalBatchSize = c.rows * max(1, run.Layout.DP)
 	run.EvalMicroBatchSize, run.EvalGlobalBatchSize = run.MicroBatchSize, run.GlobalBatchSize
-	if err := run.SetVocab(o.model.VocabSize); err != nil {
+	if err := run.SetVocab(o.Model.VocabSize); err != nil {
 		return err
 	}
 	seen, apart := make([]shapeTimes, c.ranks), s.apart()
 	err := ranks.Run(engine.Ranks(&run.Step, s.open), func(r *ranks.Rank) error {
-		e, err := unfilled(r, run)
+		e, err := timing.NewEngine(r, run)
 		if err != nil {
 			return err
 		}
@@ -126,12 +127,12 @@ func (s *survey) steps(c stepCase) error {
 		mine := &seen[r.Number]
 		mine.calls = map[[2]string]*shapeCalls{}
 		runtime.GC() // what made the engine is not collected during steps
-		random, began := rand.New(rand.NewPCG(dataSeed, uint64(r.Place.DP))), time.Time{}
+		random, began := rand.New(rand.NewPCG(timing.Seed, uint64(r.Place.DP))), time.Time{}
 		for n := 0; ; n++ {
 			if n == coldSteps {
 				r.Device.Observe, began = mine.add, time.Now()
 			}
-			batch := []*engine.Micro{randomTokens(random, o), randomTokens(random, o)} // the second one's gradients are added
+			batch := []*engine.Micro{timing.RandomTokens(random, o), timing.RandomTokens(random, o)} // the second one's gradients are added
 			start := time.Now()
 			if _, err := e.Step(batch); err != nil {
 				return err

@@ -1,0 +1,70 @@
+# long.py BIN WORK SEED COUNT STEPS MODEL: see long.sh. Prints a line a run; exit 1 where a hash differs from that of one rank.
+import json, os, random, subprocess, sys, time
+
+BIN, WORK, SEED, COUNT, STEPS, MODEL = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]), sys.argv[6]
+SIZES = {'1m': (4, 128, 8), '30m': (8, 512, 8)}
+layers, hidden, heads = SIZES[MODEL]
+BASE = (
+    f'--device cpu --layout-invariant --mock-data --tokenizer-type NullTokenizer --vocab-size 1000 --num-layers {layers} --hidden-size {hidden} --num-attention-heads {heads} '
+    f'--seq-length 64 --max-position-embeddings 64 --global-batch-size 8 --train-iters {STEPS} --lr 1e-3 --lr-decay-style cosine --min-lr 1e-4 --clip-grad 0.5 --swiglu '
+    '--normalization RMSNorm --position-embedding-type rope --group-query-attention --num-query-groups 4 --attention-dropout 0.1 --hidden-dropout 0.1 '
+    f'--eval-iters 0 --log-weights-hash {max(1, STEPS // 6)} --no-plan --cpu-threads 2'
+).split()
+# How ranks run: goroutines, or processes whose messages take one transport; and with which instructions.
+WAYS = [('goroutines', None, {}), ('processes, shared memory', 'shm', {}), ('processes, Gloo', 'gloo', {}), ('processes, TCP', 'tcp', {}), ('goroutines, AVX2', None, {'MONOTRON_ISA': 'avx2'})]
+
+
+def layouts():
+    """Cuts of up to 8 ranks, with the micro-batch sizes that divide the batch."""
+    for tp in 1, 2, 4:
+        for pp in 1, 2, 4:
+            for cp in 1, 2:
+                for dp in 1, 2, 4, 8:
+                    if tp * pp * cp * dp > 8 or tp * cp > 4:
+                        continue
+                    for sp in [False, True] if tp > 1 else [False]:
+                        for zero in [0, 1, 2, 3] if dp * cp > 1 else [0]:
+                            for micro in 1, 2, 4, 8:
+                                if 8 % (micro * dp) == 0:
+                                    yield tp, pp, cp, dp, sp, zero, micro
+
+
+def flags(l):
+    tp, pp, cp, dp, sp, zero, micro = l
+    out = ['--micro-batch-size', str(micro)]
+    for name, n in ('tensor-model', tp), ('pipeline-model', pp), ('context', cp):
+        if n > 1:
+            out += [f'--{name}-parallel-size', str(n)]
+    return out + ['--cp-comm-type', 'a2a'] * (cp > 1) + ['--sequence-parallel'] * sp + ['--zero-stage', str(zero)] * (zero > 0)
+
+
+def run(l, transport, more):
+    """The hashes of a run, by step."""
+    world, log = l[0] * l[1] * l[2] * l[3], os.path.join(WORK, 'run.jsonl')
+    if os.path.exists(log):
+        os.remove(log)
+    line = ['pretrain_gpt', *BASE, *flags(l), '--log-jsonl', log]
+    if transport:
+        line = [f'{BIN}/monotron', 'launch', '--nproc-per-node', str(world), '--', *line]
+        more = more | {'MONOTRON_TRANSPORTS': transport}
+    else:
+        line = [f'{BIN}/monotron', *line, '--world-size', str(world)]
+    p = subprocess.run(line, env=os.environ | more, capture_output=True, text=True)
+    if p.returncode:
+        sys.exit(f'{flags(l)} {transport} {more}: exit {p.returncode}: {p.stderr[-800:]}')
+    return {s['iteration']: s['weights_hash'] for s in map(json.loads, open(log)) if 'weights_hash' in s}
+
+
+r, every = random.Random(SEED), list(layouts())
+want = run((1, 1, 1, 1, False, 0, 8), None, {})
+print(f'one rank, micro-batch 8: {want[STEPS][:16]} after {STEPS} steps', flush=True)
+for n in range(COUNT):
+    name, transport, more = WAYS[n % len(WAYS)]
+    l = r.choice([l for l in every if not transport or l[0] * l[1] * l[2] * l[3] > 1])
+    began = time.time()
+    got = run(l, transport, more)
+    for step, h in want.items():
+        if got.get(step) != h:
+            sys.exit(f'{flags(l)} as {name}: step {step} has hash {got.get(step, "none")[:16]}, one rank {h[:16]} (seed {SEED}, run {n})')
+    print(f'{l[0] * l[1] * l[2] * l[3]} ranks, {name}: {" ".join(flags(l))}: the same, {time.time() - began:.0f} s', flush=True)
+print(f'{COUNT} runs of {STEPS} steps of the {MODEL} model under layouts of 1 to 8 ranks (of {len(every)}, seed {SEED}): one hash')
