@@ -165,7 +165,7 @@ func interrupted(ctx context.Context, err error) error {
 
 // openInput opens the input as it is, padding aside.
 func (o *options) openInput() (checkpoint.Source, error) {
-	open := checkpoint.OpenOptions{Step: o.step}
+	open := checkpoint.OpenOptions{Step: o.step, MTP: o.mtp}
 	if o.from != "" {
 		return all.OpenAs(o.from, o.input, open)
 	}

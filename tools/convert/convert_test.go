@@ -2,6 +2,7 @@ package convert
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
 	"monotron/megatron/checkpoint/compare"
+	"monotron/megatron/checkpoint/hf"
 	"monotron/megatron/spec"
 )
 
@@ -234,5 +236,56 @@ func TestQuantize(t *testing.T) {
 	convert(t, "--to", "hf", "--input", out, "--output", again)
 	if !sameWeights(t, out, again) {
 		t.Error("the values of the codes are not those that are read")
+	}
+}
+
+// Claim (docs/mtp.md): --mtp reads the layers of multi-token prediction of a Hugging Face folder, and families that have them get them back,
+// bit for bit; without it they are left out.
+func TestLayersOfMultiTokenPrediction(t *testing.T) {
+	config, err := hf.ReadConfig("../verify/modelcase/testdata/qwen3-5/config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := config.Model
+	m.Delta.Layers[m.NumLayers-1], m.MTP, m.Context = false, &spec.MTP{Depths: 1, LossScale: 0.1}, 64
+	sizes := map[string]int64{}
+	for _, x := range checkpoint.Expected(m) {
+		sizes[x.Name] = checkpoint.Volume(x.Shape)
+	}
+	from := filepath.Join(t.TempDir(), "from")
+	err = hf.Export(from, m, func(global string) ([]float32, error) {
+		values := make([]float32, sizes[global])
+		for i := range values {
+			values[i] = float32(math.Sin(float64(i + len(global))))
+		}
+		return values, nil
+	}, hf.ExportOptions{Family: hf.Qwen35})
+	if err != nil {
+		t.Fatal(err)
+	}
+	native, back, named := filepath.Join(t.TempDir(), "native"), filepath.Join(t.TempDir(), "back"), filepath.Join(t.TempDir(), "named")
+	convert(t, "--input", from, "--to", "native", "--output", native, "--mtp")
+	convert(t, "--input", native, "--to", "hf", "--output", back, "--verify")
+	convert(t, "--input", native, "--to", "hf", "--output", named, "--family", "qwen3_5_text", "--verify")
+	for _, dir := range []string{back, named} {
+		a, err1 := all.OpenAs(checkpoint.HF, from, checkpoint.OpenOptions{MTP: true})
+		b, err2 := all.OpenAs(checkpoint.HF, dir, checkpoint.OpenOptions{MTP: true})
+		if err1 != nil || err2 != nil {
+			t.Fatal(err1, err2)
+		}
+		rows, err := compare.Tensors(a, b, compare.Options{})
+		if err != nil || len(rows) != len(sizes) {
+			t.Fatalf("%d tensors of %d: %v", len(rows), len(sizes), err)
+		}
+		for _, r := range rows {
+			if !r.Equal() {
+				t.Errorf("%s is not what it was", r.Name)
+			}
+		}
+		_, _ = a.Close(), b.Close()
+	}
+	_, notes, err := call("--input", from, "--to", "hf", "--output", filepath.Join(t.TempDir(), "out"))
+	if err != nil || !strings.Contains(notes, "layers that predict further tokens are left out") {
+		t.Errorf("%v, notes %q", err, notes)
 	}
 }

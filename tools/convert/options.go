@@ -53,6 +53,7 @@ func allFlags() []cli.Flag {
 		&cli.StringFlag{Name: "family", Usage: "hf, gguf: architecture, if several can represent the model: " + hf.Known},
 		&cli.StringFlag{Name: "tokenizer", Usage: "hf, gguf: folder whose tokenizer files are taken (default: the input, if it is a Hugging Face folder)"},
 		&cli.StringFlag{Name: "type", DefaultText: "that of most weights of the input", Usage: "gguf: how weights are stored: " + gguf.Kinds},
+		&cli.BoolFlag{Name: "mtp", Usage: "read layers of multi-token prediction of a Hugging Face folder too, where it has them (docs/mtp.md)"},
 		&cli.StringFlag{Name: "quantize", Usage: "hf: quantise the weights of linear layers as bitsandbytes does: nf4 or int8; the experts of gpt_oss as OpenAI does: mxfp4"},
 		&cli.BoolFlag{Name: "double-quant", Usage: "with --quantize nf4 or --adapter-over nf4: quantise the scales of blocks as well"},
 		&cli.BoolFlag{Name: "ollama", Usage: "gguf: also write a Modelfile into the folder of the output, for ollama create"},
@@ -74,6 +75,7 @@ type options struct {
 	dtype         string // of weights, as safetensors spells it; "": as they are
 	weightsOnly   bool
 	zeroed        bool   // biases of zeros were added
+	mtp           bool   // --mtp
 	aheadLeft     int    // layers of multi-token prediction that the output format has not
 	modelfile     string // to be written for Ollama; "": none
 	allowNaN      bool
@@ -87,7 +89,7 @@ var dtypes = map[string]string{"": "", "f32": "F32", "fp32": "F32", "float32": "
 
 func readOptions(c *cli.Context) (*options, error) {
 	o := &options{input: c.String("input"), adapter: c.String("adapter"), output: c.String("output"), from: checkpoint.Format(c.String("from")), to: checkpoint.Format(c.String("to")),
-		step: c.Int64("ckpt-step"), weightsOnly: c.Bool("weights-only"), allowNaN: c.Bool("allow-nan"), verify: c.Bool("verify")}
+		step: c.Int64("ckpt-step"), weightsOnly: c.Bool("weights-only"), allowNaN: c.Bool("allow-nan"), verify: c.Bool("verify"), mtp: c.Bool("mtp")}
 	// What must be given, formats, types.
 	for _, name := range []string{"input", "to", "output"} {
 		if c.String(name) == "" {

@@ -23,7 +23,7 @@ const promptLength = 16
 // verify reads the output back and compares it with what was to be written:
 // every weight bit for bit, and the logits of a prompt.
 func verify(c *cli.Context, o *options, src checkpoint.Source, written checkpoint.Written, open func(string) (*device.Device, error), notes *command.Printer) error {
-	back, err := all.OpenAs(o.to, written.Path, checkpoint.OpenOptions{Step: -1})
+	back, err := all.OpenAs(o.to, written.Path, checkpoint.OpenOptions{Step: -1, MTP: src.Info().Model.MTP != nil})
 	if err != nil {
 		return fmt.Errorf("reading the output back: %w", err)
 	}

@@ -3,6 +3,7 @@ package convert
 import (
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/hf"
 	"monotron/megatron/spec"
 )
 
@@ -20,6 +21,10 @@ func (o *options) view(original checkpoint.Source) (checkpoint.Source, error) {
 	}
 	switch o.to {
 	case checkpoint.Native, checkpoint.MegatronTorch, checkpoint.MegatronTorchDist:
+	case checkpoint.HF:
+		if decoder, n := checkpoint.WithoutMTP(src); n > 0 && !o.holdsAhead(decoder.Info(), src.Info().Model) {
+			src, o.aheadLeft = decoder, n
+		}
 	default:
 		src, o.aheadLeft = checkpoint.WithoutMTP(src)
 	}
@@ -31,6 +36,16 @@ func (o *options) view(original checkpoint.Source) (checkpoint.Source, error) {
 		return src, o.stages(src.Info().Model)
 	}
 	return src, nil
+}
+
+// holdsAhead tells whether the family that a decoder is written as has layers of multi-token prediction as m has them.
+func (o *options) holdsAhead(decoder checkpoint.Info, m *spec.Model) bool {
+	family, err := hf.ChooseFamily(decoder, o.write)
+	if err != nil || hf.Expresses(family, m) != nil {
+		return false
+	}
+	o.write.Family = family
+	return true
 }
 
 // stages refuses a pipeline that the layers do not fill evenly.

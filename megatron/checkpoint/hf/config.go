@@ -231,6 +231,7 @@ type fields struct {
 	DeltaKeyHeads   *int64 `json:"linear_num_key_heads"`
 	DeltaValueHeads *int64 `json:"linear_num_value_heads"`
 	FullInterval    *int64 `json:"full_attention_interval"` // Qwen3.5
+	OwnNextTokens   *int64 `json:"mtp_num_hidden_layers"`
 	QueryGate       *bool  `json:"attn_output_gate"`
 
 	GlobalHeadDim *int64                      `json:"global_head_dim"` // Gemma 4

@@ -50,6 +50,11 @@ func (c *reading) gatedDeltaNet(f *fields) {
 	m := c.Model
 	c.refuse("attention_bias", f.AttentionBias, true)
 	m.NormOnePlus, m.QKNorm, m.OutputGate = true, true, true
+	for name, n := range map[string]*int64{"mtp_num_hidden_layers": f.OwnNextTokens, "num_nextn_predict_layers": f.NextTokens} {
+		if n != nil && *n != 0 {
+			c.Further = c.size(name, maxLayers, n)
+		}
+	}
 	d := &spec.Delta{KeyHeads: c.size("linear_num_key_heads", maxSize, f.DeltaKeyHeads), ValueHeads: c.size("linear_num_value_heads", maxSize, f.DeltaValueHeads),
 		KeyDim: c.size("linear_key_head_dim", maxSize, f.DeltaKeyDim), ValueDim: c.size("linear_value_head_dim", maxSize, f.DeltaValueDim),
 		Taps: c.size("linear_conv_kernel_dim", spec.MostTaps, f.ConvTaps), Layers: c.deltaLayers(f)}
@@ -86,6 +91,9 @@ func qwenNextConfig(c map[string]any, m *spec.Model, positions int) {
 	if m.Delta != nil {
 		deltaConfig(c, m)
 	}
+	if n := m.MTPLayers(); n > 0 {
+		c["mtp_num_hidden_layers"] = n
+	}
 	if e := m.Experts; e != nil {
 		put(c, "num_experts", e.Num, "moe_intermediate_size", e.FFNHiddenSize, "norm_topk_prob", !e.PreSoftmax, "decoder_sparse_step", 1, "mlp_only_layers", denseLayers(e),
 			"num_experts_per_tok", e.TopK, "shared_expert_intermediate_size", e.SharedFFN, "output_router_logits", false)
@@ -93,6 +101,15 @@ func qwenNextConfig(c map[string]any, m *spec.Model, positions int) {
 			put(c, "router_aux_loss_coef", e.AuxLossCoeff[0])
 		}
 	}
+}
+
+// ownAhead adds what the layer of multi-token prediction has around it, where it has names of its own. The columns of
+// the projection are [embedding; state] on both sides.
+func (mp *Mapping) ownAhead(ours string) {
+	mp.norm(ours+"enorm", "mtp.pre_fc_norm_embedding")
+	mp.norm(ours+"hnorm", "mtp.pre_fc_norm_hidden")
+	mp.same(ours+"eh_proj.weight", "mtp.fc.weight", mp.Model.HiddenSize, 2*mp.Model.HiddenSize)
+	mp.norm(ours+"final_layernorm", "mtp.norm")
 }
 
 // qwen35Config writes a config.json of either family.

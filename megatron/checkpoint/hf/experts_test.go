@@ -2,7 +2,9 @@ package hf
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -278,6 +280,68 @@ func TestFurtherLayersAreRead(t *testing.T) {
 	}
 	if _, err := NewMapping(&spec.Model{MTP: &spec.MTP{Depths: 1}}, Llama); exitcode.CodeOf(err) != exitcode.Usage {
 		t.Errorf("llama: %v", err)
+	}
+}
+
+// Claim: the same of the layer that Qwen3-Next, Qwen3.5 and its mixture have under names of their own, of a folder whose config.json does
+// not tell of it too; there is one.
+func TestOwnFurtherLayerIsRead(t *testing.T) {
+	for _, name := range []string{"qwen3-5", "qwen3-5-moe"} {
+		config, err := ReadConfig(filepath.Join(ownCases, name, ConfigName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, family := config.Model, config.Family
+		m.Delta.Layers[m.NumLayers-1] = false // the further layer has attention, as the last one
+		m.MTP, m.Context = &spec.MTP{Depths: 1, LossScale: 0.1}, 64
+		mp, err := NewMapping(m, family)
+		if err != nil {
+			t.Fatal(err)
+		}
+		theirs := map[string]string{}
+		for _, r := range mp.rules {
+			theirs[r.global] = r.sources[0].Name
+		}
+		for ours, want := range map[string]string{
+			"mtp.layers.0.eh_proj.weight": "mtp.fc.weight", "mtp.layers.0.enorm.weight": "mtp.pre_fc_norm_embedding.weight", "mtp.layers.0.hnorm.weight": "mtp.pre_fc_norm_hidden.weight",
+			"mtp.layers.0.final_layernorm.weight": "mtp.norm.weight", "mtp.layers.0.mtp_model_layer.self_attention.linear_qkv.weight": "mtp.layers.0.self_attn.q_proj.weight",
+			"mtp.layers.0.mtp_model_layer.pre_mlp_layernorm.weight": "mtp.layers.0.post_attention_layernorm.weight",
+		} {
+			if theirs[ours] != want {
+				t.Errorf("%s: %s is %q, want %q", name, ours, theirs[ours], want)
+			}
+		}
+		dir := filepath.Join(t.TempDir(), "out")
+		if err := Export(dir, m, zerosOf(t, m, family), ExportOptions{Family: family}); err != nil {
+			t.Fatal(err)
+		}
+		for _, told := range []bool{true, false} {
+			path := filepath.Join(dir, ConfigName)
+			if text, err := os.ReadFile(path); err != nil || !told && os.WriteFile(path, regexp.MustCompile(`\s*"mtp_num_hidden_layers": 1,`).ReplaceAll(text, nil), 0o600) != nil {
+				t.Fatal(err)
+			}
+			for _, asked := range []bool{false, true} {
+				src, err := OpenSource(dir, checkpoint.OpenOptions{MTP: asked})
+				if err != nil {
+					t.Fatal(err)
+				}
+				decoder := *m
+				if !asked {
+					decoder.MTP = nil
+				}
+				if want, got := len(checkpoint.Expected(&decoder)), src.Info().Model.MTP; len(src.Tensors()) != want || (got != nil) != asked || asked && *got != *m.MTP {
+					t.Errorf("%s, told %v, asked %v: %d tensors of %d, %+v", name, told, asked, len(src.Tensors()), want, got)
+				}
+				if left := strings.Contains(strings.Join(src.Info().Notes, " "), "layers that predict further tokens are left out"); left == asked {
+					t.Errorf("notes %q", src.Info().Notes)
+				}
+				_ = src.Close()
+			}
+		}
+		m.MTP.Depths = 2
+		if _, err := NewMapping(m, family); err == nil || !strings.Contains(err.Error(), "--mtp-num-layers 1 -> 2") {
+			t.Errorf("%s: two depths: %v", name, err)
+		}
 	}
 }
 

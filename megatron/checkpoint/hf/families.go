@@ -19,6 +19,7 @@ type row struct {
 	latent       bool                                                 // its class always has latent attention
 	lenient      bool                                                 // keys that nobody here reads are passed over; else they are refused
 	predicts     bool                                                 // files may have layers of multi-token prediction behind the model's
+	ownAhead     bool                                                 // these are one layer, under names of their own: mtp
 	mixture      *mixtureNames                                        // its layers may be mixtures of experts
 	absent       func(f *fields)                                      // what its class has where a key is absent; nil: as Llama
 	read         func(c *reading, f *fields)                          // config.json to model
@@ -99,17 +100,17 @@ var rows = map[string]*row{
 	DeepSeekV2: {architecture: "DeepseekV2ForCausalLM", mixture: gated(64, "shared_experts."), latent: true, absent: deepSeekV2Absent, read: (*reading).deepSeek, config: deepSeekConfig,
 		about: "latent attention, YaRN with mscale, softmax router with groups, shared experts, first layers dense", refused: "norm_topk_prob with groups"},
 	DeepSeekV3: {architecture: "DeepseekV3ForCausalLM", predicts: true, mixture: gated(256, "shared_experts."), latent: true, absent: deepSeekV3Absent, read: (*reading).deepSeek, config: deepSeekConfig,
-		about: "latent attention, sigmoid router with biases and groups, shared experts", refused: "layers of multi-token prediction are not read"},
+		about: "latent attention, sigmoid router with biases and groups, shared experts"},
 	KimiK2: {architecture: "DeepseekV3ForCausalLM", predicts: true, mixture: gated(384, "shared_experts."), latent: true, absent: kimiAbsent, read: (*reading).deepSeek, config: deepSeekConfig,
 		about: "as deepseek_v3"},
 	GLM4MoELite: {architecture: "Glm4MoeLiteForCausalLM", predicts: true, mixture: gated(64, "shared_experts."), latent: true, absent: glmLiteAbsent, read: (*reading).deepSeek, config: deepSeekConfig,
-		about: "as deepseek_v3 (GLM-4.7-Flash)", refused: "layers of multi-token prediction are not read"},
-	Qwen3Next: {architecture: "Qwen3NextForCausalLM", mixture: gated(512, "shared_expert."), absent: qwenNextAbsent, read: (*reading).qwenNext, config: qwenNextConfig,
-		about: "gated delta nets (linear attention) but in some layers, a gate of attention's output, partial RoPE, weight+1 norms, gated shared expert", refused: "layers of multi-token prediction are not read; attention_bias"},
-	Qwen35: {architecture: "Qwen3_5ForCausalLM", absent: qwen35Absent, read: (*reading).qwen35, config: qwen35Config,
-		about: "as qwen3_next without experts; the text part of qwen3_5 (Qwen3.5, Qwen3.6)", refused: "images and layers of multi-token prediction are not read; attention_bias"},
-	Qwen35MoE: {architecture: "Qwen3_5MoeForCausalLM", mixture: gated(256, "shared_expert."), absent: qwen35MoEAbsent, read: (*reading).qwen35, config: qwen35Config,
-		about: "as qwen3_next; the text part of qwen3_5_moe", refused: "images and layers of multi-token prediction are not read; attention_bias"},
+		about: "as deepseek_v3 (GLM-4.7-Flash)"},
+	Qwen3Next: {architecture: "Qwen3NextForCausalLM", predicts: true, ownAhead: true, mixture: gated(512, "shared_expert."), absent: qwenNextAbsent, read: (*reading).qwenNext, config: qwenNextConfig,
+		about: "gated delta nets (linear attention) but in some layers, a gate of attention's output, partial RoPE, weight+1 norms, gated shared expert", refused: "attention_bias"},
+	Qwen35: {architecture: "Qwen3_5ForCausalLM", predicts: true, ownAhead: true, absent: qwen35Absent, read: (*reading).qwen35, config: qwen35Config,
+		about: "as qwen3_next without experts; the text part of qwen3_5 (Qwen3.5, Qwen3.6)", refused: "images, attention_bias"},
+	Qwen35MoE: {architecture: "Qwen3_5MoeForCausalLM", predicts: true, ownAhead: true, mixture: gated(256, "shared_expert."), absent: qwen35MoEAbsent, read: (*reading).qwen35, config: qwen35Config,
+		about: "as qwen3_next; the text part of qwen3_5_moe", refused: "images, attention_bias"},
 	Gemma4: {architecture: "Gemma4ForCausalLM", absent: gemma4Absent, read: (*reading).gemma4, config: gemma4Config,
 		about:   "norms of inputs and outputs, of queries, keys and values, GEGLU, windows by layer, wider heads and keys that are values in full layers, proportional RoPE, scaled layers; of E2B and E4B shared keys and values, embeddings of each layer; of 26B-A4B experts in parallel with an MLP; the text part of gemma4",
 		refused: "images, adapters; pipeline stages of E2B and E4B; top_k_experts 1 in training"},
@@ -136,6 +137,9 @@ func canonical(family string) string {
 // that it cannot be read, and the list why.
 func (r *row) lacks(family string, m *spec.Model) (list []string, unread bool) {
 	decoder := *m
+	if r.ownAhead && m.MTP != nil && m.MTP.Depths > 1 {
+		return []string{fmt.Sprintf("--mtp-num-layers 1 -> %d", m.MTP.Depths)}, false
+	}
 	if r.predicts && m.MTP != nil {
 		if decoder.MTP = nil; m.MTP.Repeated { // config.json tells of further layers by a number, which is read apart
 			return []string{"--mtp-use-repeated-layer false -> true"}, false
@@ -188,7 +192,7 @@ var unread = strings.Fields("architectures dtype torch_dtype transformers_versio
 	"cls_token_id mask_token_id unk_token_id decoder_start_token_id tokenizer_class auto_map cache_implementation pretraining_tp output_router_logits output_attentions output_hidden_states return_dict " +
 	"use_return_dict problem_type id2label label2id chunk_size_feed_forward is_encoder_decoder is_decoder torchscript use_bfloat16 unsloth_fixed unsloth_version prefix task_specific_params " +
 	"attention_dropout hidden_dropout dropout activation_dropout layerdrop embd_pdrop resid_pdrop init_std experts_per_token initial_context_length org_vocab_size pruned_heads tie_encoder_decoder " +
-	"finetuning_task model_max_length _sliding_window_pattern router_jitter_noise for_llm_class attention_head_dim ep_size seq_aux aux_loss_alpha mtp_num_hidden_layers mtp_use_dedicated_embeddings mamba_ssm_dtype " +
+	"finetuning_task model_max_length _sliding_window_pattern router_jitter_noise for_llm_class attention_head_dim ep_size seq_aux aux_loss_alpha mtp_use_dedicated_embeddings mamba_ssm_dtype " +
 	"block_dim block_mlp_init_scale block_norm_eps block_out_init_scale block_use_swiglu block_use_xavier_init conv_dim conv_dim_out conv_use_xavier_init theta use_pos_enc")
 
 // understood refuses keys that nobody here reads: a setting that is lost makes another model.

@@ -57,20 +57,25 @@ func open(dir string, mtp bool) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
+	files, err := openFiles(dir)
+	if err != nil {
+		return nil, err
+	}
+	own := rows[config.Family].ownAhead
+	if own && slices.ContainsFunc(files.Names(), func(name string) bool { return strings.HasSuffix(name, ownAheadProjection) }) {
+		config.Further = max(1, config.Further) // some of these config.json do not tell
+	}
 	if mtp && config.Further > 0 {
 		config.Model.MTP = &spec.MTP{Depths: config.Further, LossScale: 0.1}
 	}
 	mp, err := NewMapping(config.Model, config.Family)
 	if err != nil {
-		return nil, err
-	}
-	files, err := openFiles(dir)
-	if err != nil {
+		_ = files.Close() // the first error counts
 		return nil, err
 	}
 	var left []string
-	if config.Wrapped || slices.Contains([]string{Qwen3Next, Qwen35, Qwen35MoE}, config.Family) {
-		text := newTextPart(files, config.Wrapped)
+	if config.Wrapped || own {
+		text := newTextPart(files, config.Wrapped, config.Model.MTP != nil)
 		files, left = text, text.left
 	}
 	if files, err = decoded(files, mp, config); err != nil {

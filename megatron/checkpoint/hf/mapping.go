@@ -220,8 +220,13 @@ func (mp *Mapping) llama() {
 		hn := of.KVChannels
 		q, kv := of.NumAttentionHeads*hn, of.NumQueryGroups*hn
 		ours, theirs := m.LayerName(i)+".", fmt.Sprintf("model.layers.%d.", i)
-		if i >= m.NumLayers {
-			mp.ahead(spec.MTPName(i-m.NumLayers)+".", theirs)
+		switch ahead := i - m.NumLayers; {
+		case ahead < 0:
+		case mp.row.ownAhead:
+			theirs = fmt.Sprintf("mtp.layers.%d.", ahead)
+			mp.ownAhead(spec.MTPName(ahead) + ".")
+		default:
+			mp.ahead(spec.MTPName(ahead)+".", theirs)
 		}
 		mp.layerNorms(ours, theirs)
 		// Attention, or what is in its place.

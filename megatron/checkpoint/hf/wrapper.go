@@ -77,14 +77,21 @@ var leftOut = []struct {
 	{"the part that reads images", regexp.MustCompile(`^(model\.)?(visual|vision_tower|multi_modal_projector|embed_vision|audio_tower|embed_audio)\.`)},
 }
 
-// newTextPart lists the text model's tensors in files. Those of a wrapper have names that
+// ownAheadProjection ends the name of the projection of the layer of multi-token prediction that Qwen3-Next and those after it have.
+const ownAheadProjection = "mtp.fc.weight"
+
+// newTextPart lists the text model's tensors in files, and with mtp those of multi-token prediction. Those of a wrapper have names that
 // begin with "model.language_model." (transformers 5) or "language_model." (4).
-func newTextPart(files Files, wrapped bool) *textPart {
+func newTextPart(files Files, wrapped, mtp bool) *textPart {
 	p := &textPart{Files: files, names: map[string]part{}}
 	counts := make([]int, len(leftOut))
 files:
 	for _, name := range files.Names() {
 		for i, kind := range leftOut {
+			if i == 0 && mtp && kind.name.MatchString(name) {
+				p.add(name[strings.Index(name, "mtp."):], name)
+				continue files
+			}
 			if (wrapped || i == 0) && kind.name.MatchString(name) {
 				counts[i]++
 				continue files
