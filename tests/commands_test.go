@@ -90,7 +90,7 @@ var unrun = []struct {
 	{regexp.MustCompile(`s3://|AWS_`), "needs a bucket"},
 	{regexp.MustCompile(`hostfile|--nnodes|launch `), "needs other hosts, or as many processes as a page has room for"},
 	{regexp.MustCompile(`^monotron (serve|chat)|monotron watch FOLDER|dashboard-addr`), "runs until it is ended"},
-	{regexp.MustCompile(`monotron (bench|measure|plan search)|verify (--bits )?--world-size [48]`), "takes minutes"},
+	{regexp.MustCompile(`monotron (bench|measure|plan search)|verify (--bits )?(--optimizer \S+ )?--world-size [48]`), "takes minutes"},
 	{regexp.MustCompile(`cuda`), "needs a GPU"},
 	{regexp.MustCompile(`input\.txt|my\.jsonl|--load out `), "continues another program's files"},
 	{regexp.MustCompile(`postmortem|replay`), "needs a run that failed; examples/ have one"},

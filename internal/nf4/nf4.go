@@ -1,10 +1,3 @@
-// Package nf4 quantises weights to the 4-bit NormalFloat of QLoRA (Dettmers et al., arXiv
-// 2305.14314) and back, in the bytes of bitsandbytes: blocks of 64 elements of the flat tensor,
-// each with its largest magnitude, and a code of 16 for each element; with double quantisation
-// these magnitudes are bytes as well, in blocks of 256.
-//
-// nf4.go has the codes, dynamic.go the maps of bytes by which moments of optimizers are kept too, state.go the tensors and the JSON that a file keeps of them, packed.go
-// memory that keeps such values in their codes.
 package nf4
 
 import (

@@ -47,6 +47,7 @@ var readers = map[string]reader{
 	"F16":     func(b []byte, i int) float64 { return float64(FromF16(le.Uint16(b[2*i:]))) },
 	"F8_E5M2": func(b []byte, i int) float64 { return float64(FromF16(uint16(b[i]) << 8)) },
 	"F8_E4M3": func(b []byte, i int) float64 { return fromE4M3(b[i]) },
+	"F8_E8M0": func(b []byte, i int) float64 { return FromE8M0(b[i]) },
 	"I64":     func(b []byte, i int) float64 { return float64(int64(le.Uint64(b[8*i:]))) },
 	"U64":     func(b []byte, i int) float64 { return float64(le.Uint64(b[8*i:])) },
 	"I32":     func(b []byte, i int) float64 { return float64(int32(le.Uint32(b[4*i:]))) },
@@ -123,6 +124,14 @@ func fromE4M3(b byte) float64 {
 		v = -v
 	}
 	return v
+}
+
+// FromE8M0 is 2^(exponent−127); NaN for 255 (OCP's Microscaling Formats, E8M0).
+func FromE8M0(exponent byte) float64 {
+	if exponent == math.MaxUint8 {
+		return math.NaN()
+	}
+	return math.Ldexp(1, int(exponent)-127)
 }
 
 // Decode turns the bytes of a numeric dtype into float64 values, exact but for

@@ -110,12 +110,10 @@ func fp8ScalesOf(f Files, name string, info safetensors.Info) ([]float32, error)
 	}
 	wide := make([]float64, elements(info.Shape))
 	switch info.DType {
-	case "F32", "BF16", "F16":
+	case "F32", "BF16", "F16", "F8_E8M0":
 		safetensors.Decode(wide, info.DType, raw)
-	case "F8_E8M0", "U8":
-		for i, exponent := range raw {
-			wide[i] = powerOfTwo(exponent)
-		}
+	case "U8": // older files store exponents as integers
+		safetensors.Decode(wide, "F8_E8M0", raw)
 	default:
 		return nil, fmt.Errorf("tensor %q is %s; scales are F32, BF16, F16, or F8_E8M0 and U8, which are exponents", name, info.DType)
 	}
@@ -126,14 +124,6 @@ func fp8ScalesOf(f Files, name string, info safetensors.Info) ([]float32, error)
 		}
 	}
 	return scales, nil
-}
-
-// powerOfTwo is 2^(exponent−127); NaN for 255 (OCP's E8M0).
-func powerOfTwo(exponent byte) float64 {
-	if exponent == math.MaxUint8 {
-		return math.NaN()
-	}
-	return math.Ldexp(1, int(exponent)-127)
 }
 
 // unscaled refuses 8-bit floats without scales.

@@ -138,7 +138,7 @@ func (q *mxfp4) ReadAt(name string, dst []byte, at int64) error {
 		if exponent == 255 {
 			return exitcode.Errorf(exitcode.BadData, "%s: tensor %q: exponent %d is 255, which stands for no number", q.Where(name), name+mxfp4Scales, first+int64(i))
 		}
-		group, scale := values[i*mxfp4Group:][:mxfp4Group], float32(powerOfTwo(exponent))
+		group, scale := values[i*mxfp4Group:][:mxfp4Group], float32(safetensors.FromE8M0(exponent))
 		for k, code := range codes[i*mxfp4Group/2:][:mxfp4Group/2] {
 			group[2*k], group[2*k+1] = fp4Values[code&15]*scale, fp4Values[code>>4]*scale
 		}

@@ -18,7 +18,7 @@ wrong() {
 
 # The data and flags of docs/jobs.
 mkdir -p "$work/run"
-cd "$work/run"
+cd "$work/run" || exit
 for ((d = 0; d < 40; d++)); do
   printf '{"text":"%d' $((d * d % 50))
   for ((i = 1; i < 90; i++)); do printf ' %d' $(((d * d + i * 7 + i * i * d) % 50)); done
