@@ -6,9 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"monotron/csrc/cpu"
 	"monotron/csrc/device"
-	"monotron/csrc/ref"
 	"monotron/internal/golden"
 	"monotron/internal/safetensors"
 	"monotron/mpu"
@@ -40,14 +38,7 @@ func TestScheduleFreeAgrees(t *testing.T) {
 		files[i] = f
 	}
 	for i, v := range c.Variants {
-		for _, open := range []func() (*device.Device, error){func() (*device.Device, error) { return ref.Open(), nil }, cpu.Open} {
-			d, err := open()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer d.Close()
-			t.Run(d.Name+" "+v.Name, func(t *testing.T) { c.steps(t, d, i, files[0], files[1]) })
-		}
+		onDevices(t, " "+v.Name, func(t *testing.T, d *device.Device) { c.steps(t, d, i, files[0], files[1]) })
 	}
 }
 
