@@ -274,7 +274,7 @@ func TestRottenPagesAreCaught(t *testing.T) {
 			t.Errorf("%s was let through", link)
 		}
 	}
-	if wrong := deadLink(t, "docs/README.md", "failures.md#how-it-is-found-out"); wrong != "" {
+	if wrong := deadLink(t, "docs/README.md", "failures.md#how-failures-are-detected"); wrong != "" {
 		t.Error("a good link was refused: " + wrong)
 	}
 	if commentFaults(t, "mpu/health", []string{"flight.go"}) == nil {

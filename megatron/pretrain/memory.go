@@ -23,8 +23,8 @@ func holdMemory(job *training.Job, place *launchenv.Place) error {
 	}
 	first, err := strconv.Atoi(os.Getenv(launchenv.Segments))
 	if err != nil || place == nil && job.Config.Layout.Sizes().World() > 1 {
-		return exitcode.Errorf(exitcode.Usage, "--memory-checkpoint-interval: monotron launch keeps the memory, and each rank is a process: "+
-			"start the run by monotron launch --nproc-per-node N --max-restarts K -- pretrain_gpt ..., or use --save-interval")
+		return exitcode.Errorf(exitcode.Usage, "--memory-checkpoint-interval needs monotron launch, which keeps the memory: "+
+			"start the run with monotron launch --nproc-per-node N --max-restarts K -- pretrain_gpt ..., or use --save-interval")
 	}
 	for i := range memory.Segments {
 		job.Segments = append(job.Segments, system.Inherited(first+i, "memory checkpoint"))

@@ -27,7 +27,7 @@ func allFlags() []cli.Flag {
 		&cli.StringFlag{Name: "from", Usage: "format of the input (default: detected from its content)"},
 		command.Between(-1, command.Counts, &cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration of a save folder to read (-1 reads the latest)"}),
 		&cli.StringFlag{Name: "dtype", Usage: "data type of the weights: f32, bf16 or fp16 (default: that of the input). With bf16 and fp16, f32 values become main parameters if there is optimizer state"},
-		&cli.BoolFlag{Name: "weights-only", Usage: "leave out the optimizer, the schedule and the random states"},
+		&cli.BoolFlag{Name: "weights-only", Usage: "leave out the optimizer, the schedule and Megatron's random states"},
 		&cli.BoolFlag{Name: "allow-nan", Usage: "accept weights that are NaN or infinite"},
 		&cli.BoolFlag{Name: "verify", Usage: "read the output back: every weight must be bit-equal, and a prompt must give the same logits; exit 1 if not"},
 		&cli.StringSliceFlag{Name: "verify-ids", Usage: "token ids of the prompt for --verify (default: some ids of the vocabulary)"},
@@ -42,11 +42,11 @@ func allFlags() []cli.Flag {
 		command.Between(1, command.Sizes, &cli.IntFlag{Name: "make-vocab-size-divisible-by", Value: 128, DefaultText: "the input run's value, else 128", Usage: "Megatron formats: pad the vocabulary to a multiple of this times the tensor-parallel ranks"}),
 		&cli.StringFlag{Name: "transformer-impl", DefaultText: "the input run's value, else local", Usage: "Megatron formats: local or transformer_engine, which in megatron-torch determines names of norms and omits the per-parameter step of torch's AdamW"},
 		&cli.BoolFlag{Name: "moe-grouped-gemm", DefaultText: "the input run's value, else off", Usage: "Megatron formats, with --transformer-impl transformer_engine: name experts as a run with this flag does"},
-		&cli.BoolFlag{Name: "release", Usage: "Megatron formats: write a `release` folder, without iteration number"},
+		&cli.BoolFlag{Name: "release", Usage: "Megatron formats: write a folder named release, without iteration number"},
 
 		&cli.StringFlag{Name: "adapter", Usage: "PEFT folder whose adapter is added to the weights: W + scale*B*A in f32, rounded once to the type of W"},
 		&cli.BoolFlag{Name: "adapter-only", Usage: "gguf, with --adapter: write the adapter alone, for llama.cpp's --lora or Ollama's ADAPTER with the model of --input (default: it is merged)"},
-		&cli.StringFlag{Name: "adapter-over", Usage: "with --adapter: how the weights were rounded over which it was trained, nf4 (with --double-quant: its scales too) or int8; the distance of the merged modules is printed (default: they were not)"},
+		&cli.StringFlag{Name: "adapter-over", Usage: "`NAME`, with --adapter: quantisation of the base weights when the adapter was trained, nf4 (with --double-quant for its scales) or int8; prints how far the merged modules deviate (default: not quantised)"},
 		&cli.BoolFlag{Name: "merge-rounded", Usage: "with --adapter-over: merge the adapter into the rounded weights instead of those of the input"},
 		&cli.StringFlag{Name: "split-adapter", Usage: "folder to write the input's own adapter to, in PEFT's files; the output then has the weights without it (default: it is merged)"},
 
@@ -57,7 +57,7 @@ func allFlags() []cli.Flag {
 		&cli.StringFlag{Name: "quantize", Usage: "hf: quantise the weights of linear layers as bitsandbytes does: nf4 or int8; the experts of gpt_oss as OpenAI does: mxfp4"},
 		&cli.BoolFlag{Name: "double-quant", Usage: "with --quantize nf4 or --adapter-over nf4: quantise the scales of blocks as well"},
 		&cli.BoolFlag{Name: "ollama", Usage: "gguf: also write a Modelfile into the folder of the output, for ollama create"},
-		&cli.StringFlag{Name: "max-shard-size", Value: "5GB", Usage: "hf: maximum size of one file, as 500MB or 2GiB"},
+		&cli.StringFlag{Name: "max-shard-size", Value: "5GB", Usage: "hf: maximum `SIZE` of one file, as 500MB or 2GiB"},
 	}
 }
 
@@ -128,11 +128,11 @@ func (o *options) readAdapter(c *cli.Context) error {
 	case o.adapterOnly && (o.over != "" || o.modelfile != "" || o.verify):
 		return exitcode.Errorf(exitcode.Usage, "--adapter-only does not go with --adapter-over, --ollama and --verify; leave them out")
 	case o.over != "" && o.over != hf.NF4 && o.over != hf.Int8:
-		return exitcode.Errorf(exitcode.Usage, "--adapter-over %q: there are nf4 and int8", o.over)
+		return exitcode.Errorf(exitcode.Usage, "--adapter-over %q: choose from nf4, int8", o.over)
 	case o.over != "" && o.adapter == "":
-		return exitcode.Errorf(exitcode.Usage, "--adapter-over goes with --adapter")
+		return exitcode.Errorf(exitcode.Usage, "--adapter-over needs --adapter")
 	case o.intoRounded && o.over == "":
-		return exitcode.Errorf(exitcode.Usage, "--merge-rounded goes with --adapter-over nf4")
+		return exitcode.Errorf(exitcode.Usage, "--merge-rounded needs --adapter-over nf4")
 	case o.split != "" && o.adapter != "":
 		return exitcode.Errorf(exitcode.Usage, "--split-adapter takes the input's own adapter; leave --adapter out")
 	}

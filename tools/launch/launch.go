@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -45,6 +47,9 @@ indexed job of Kubernetes sets --node-rank. Flags override them.
 Under torchrun (with --no-python), srun, mpirun and mpiexec this command is not needed: start
 pretrain_gpt itself.`
 
+// startable are the commands that users start by this one.
+var startable = []string{"monotron", "pretrain_gpt", "serve", "doctor"}
+
 // options are the command's flags.
 type options struct {
 	local, nodes, node int
@@ -83,19 +88,19 @@ func Command() *cli.Command {
 			command.Between(1, 4096, &cli.IntFlag{Name: "nproc-per-node", Aliases: []string{"nproc_per_node"}, Value: 1, Usage: "number of ranks on this host"}),
 			command.Between(1, 1<<20, &cli.IntFlag{Name: "nnodes", Value: 1, Usage: "number of hosts"}),
 			command.Between(0, 1<<20, &cli.IntFlag{Name: "node-rank", Usage: "index of this host, from 0"}),
-			command.Between(0, 1<<16, &cli.IntFlag{Name: "spares", Usage: "with --auto-restart: number of hosts in addition to --nnodes that wait and replace one that is lost; start this command on each, with the next --node-rank"}),
+			command.Between(0, 1<<16, &cli.IntFlag{Name: "spares", Usage: "with --auto-restart: number of hosts in addition to --nnodes that wait and replace one that is lost; start this command on each, with the next numbers as --node-rank"}),
 			&cli.StringFlag{Name: "master-addr", Value: "127.0.0.1", Usage: "address of rank 0's host, as the other hosts reach it"},
 			command.Between(0, 65535, &cli.IntFlag{Name: "master-port", Usage: "port on rank 0's host (default: a free port; 29500 with several hosts)"}),
-			&cli.StringFlag{Name: "rdzv-endpoint", Usage: "`HOST:PORT`, instead of --master-addr and --master-port"},
+			&cli.StringFlag{Name: "rdzv-endpoint", Usage: "`HOST:PORT` of rank 0's host, in place of --master-addr and --master-port"},
 			&cli.StringFlag{Name: "hostfile", Usage: "start the ranks on the hosts of `FILE` by ssh; each line is HOST slots=RANKS"},
-			&cli.StringFlag{Name: "ssh-config", Usage: "`FILE` of settings for ssh (its -F)"},
+			&cli.StringFlag{Name: "ssh-config", Usage: "`FILE` that ssh reads its settings from (ssh -F)"},
 			&cli.BoolFlag{Name: "agent", Hidden: true},
-			command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-restarts", Usage: "maximum number of restarts after failures without a newer checkpoint in --save"}),
-			&cli.BoolFlag{Name: "auto-restart", Usage: "restart after every failure from the last good checkpoint of --save, as long as steps advance (gives up after three restarts without a new step, or --max-restarts)"},
-			command.Between(0, 1<<16, &cli.IntFlag{Name: "min-nproc-per-node", Usage: "minimum number of ranks to continue with when ranks fail repeatedly; the data-parallel size is reduced"}),
+			command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-restarts", Usage: "maximum number of restarts after failures without a newer checkpoint, on disk or in memory (default: 0; 3 with --auto-restart)"}),
+			&cli.BoolFlag{Name: "auto-restart", Usage: "restart after every failure from the last good checkpoint of --save, as long as checkpoints advance (gives up after three restarts, or --max-restarts, without a newer checkpoint)"},
+			command.Between(0, 1<<16, &cli.IntFlag{Name: "min-nproc-per-node", Usage: "minimum number of ranks of this host to continue with when the restarts are used up, by a smaller data-parallel size"}),
 			command.Between(1, 1<<20, &cli.IntFlag{Name: "min-nnodes", Value: 1, Usage: "with --auto-restart on several hosts: minimum number of hosts to continue with when others are lost"}),
 			command.Between(1, 366*24*3600, &cli.IntFlag{Name: "host-wait-seconds", Value: 60, Usage: "with --auto-restart on several hosts: seconds to wait for a lost host"}),
-			&cli.StringFlag{Name: "run-folder", Usage: "private `DIR` for flight records and the verdict (default: a temporary one, kept when the run fails)"},
+			&cli.StringFlag{Name: "run-folder", Usage: "`DIR`, readable by its owner alone, for flight records and the verdict (default: a temporary one, kept when the run fails)"},
 			&cli.StringFlag{Name: "log-prefix", Value: "stderr", Usage: "output whose lines are prefixed with the rank: stderr, both (stdout too) or none"},
 		},
 		Action: func(c *cli.Context) error {
@@ -129,12 +134,15 @@ func Command() *cli.Command {
 	return c
 }
 
-// hintAtDashes says what is most likely wrong where the flags make no sense and there
-// is no -- in front of the command to start.
+// hintAtDashes says what is most likely wrong if the flags make no sense and there
+// is no -- in front of the command to start; if that is monotron's, it is the only problem.
 func hintAtDashes(action cli.ActionFunc) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		err := action(c)
 		if words := c.Args().Slice(); exitcode.CodeOf(err) == exitcode.Usage && len(words) > 1 && !slices.Contains(words, "--") && !slices.Contains(words, "--agent") {
+			if at := slices.IndexFunc(words, func(w string) bool { return slices.Contains(startable, filepath.Base(w)) }); at >= 0 {
+				return exitcode.Errorf(exitcode.Usage, "put -- before %s: monotron launch %s -- %s", words[at], strings.Join(words[:at], " "), strings.Join(words[at:], " "))
+			}
 			return exitcode.With(exitcode.Usage, fmt.Errorf("%w\nput -- before the command to start, as in: monotron launch --nproc-per-node 2 -- pretrain_gpt FLAGS", err))
 		}
 		return err

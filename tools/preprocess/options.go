@@ -111,29 +111,33 @@ func (o *options) check(c *cli.Context) error {
 	stdin := slices.Contains(c.StringSlice("input"), "-")
 	// What must be given, and known words.
 	need(!c.Args().Present(), fmt.Sprintf("%q belongs to no flag", strings.Join(c.Args().Slice(), " ")))
-	need(len(c.StringSlice("input")) > 0, "--input is needed")
-	need(o.prefix != "", "--output-prefix is needed")
+	need(len(c.StringSlice("input")) > 0, "--input is missing; give files, folders or -")
+	need(o.prefix != "", "--output-prefix is missing; give the path that output files begin with")
 	need(o.saveEvery >= 0, "--resume-interval must not be negative")
-	need(slices.Contains([]string{"jsonl", "text", "tokens"}, o.format), "--input-format is jsonl, text or tokens")
-	need(known, "--output-format is megatron, llmc or nanogpt")
-	need(slices.Contains([]string{"error", "skip"}, c.String("on-bad-line")), "--on-bad-line is error or skip")
-	need(slices.Contains([]string{"mmap", "infer", "lazy", "cached"}, c.String("dataset-impl")), "--dataset-impl is mmap, lazy or cached")
+	word := func(ok bool, flag, given, choices string) {
+		need(ok, fmt.Sprintf("--%s %s: choose from %s", flag, given, choices))
+	}
+	word(slices.Contains([]string{"jsonl", "text", "tokens"}, o.format), "input-format", o.format, "jsonl, text, tokens")
+	word(known, "output-format", c.String("output-format"), "megatron, llmc, nanogpt")
+	word(slices.Contains([]string{"error", "skip"}, c.String("on-bad-line")), "on-bad-line", c.String("on-bad-line"), "error, skip")
+	word(slices.Contains([]string{"mmap", "infer", "lazy", "cached"}, c.String("dataset-impl")), "dataset-impl", c.String("dataset-impl"), "mmap, lazy, cached")
 	// What goes together.
-	need(!slices.Contains([]string{"lazy", "cached"}, c.String("dataset-impl")) || o.output == dataset.Pair, "--dataset-impl lazy and cached go with --output-format megatron")
-	need(!c.IsSet("text-split") || o.format == "text" && o.textSplit > 0 && o.textSplit < 1, "--text-split is a fraction between 0 and 1 and goes with --input-format text")
-	need(o.partitions == 1 || o.output == dataset.Pair && !slices.Contains([]string{"lazy", "cached"}, c.String("dataset-impl")), "--partitions goes with --output-format megatron and --dataset-impl mmap")
+	need(!slices.Contains([]string{"lazy", "cached"}, c.String("dataset-impl")) || o.output == dataset.Pair, "--dataset-impl lazy and cached need --output-format megatron")
+	need(!c.IsSet("text-split") || o.textSplit > 0 && o.textSplit < 1, fmt.Sprintf("--text-split %v: must be above 0 and below 1", o.textSplit))
+	need(!c.IsSet("text-split") || o.format == "text", "--text-split needs --input-format text")
+	need(o.partitions == 1 || o.output == dataset.Pair && !slices.Contains([]string{"lazy", "cached"}, c.String("dataset-impl")), "--partitions needs --output-format megatron and --dataset-impl mmap")
 	for flag, set := range map[string]bool{
 		"--partitions": o.partitions > 1, "--split-sentences": c.Bool("split-sentences"), "--resume": o.resume, "--shard": c.IsSet("shard"),
 		"--find-optimal-num-workers": c.Bool("find-optimal-num-workers"), "--on-bad-line skip": o.skipBad,
 	} {
-		need(lines || !set, flag+" goes with JSON lines, not with --input-format "+o.format)
+		need(lines || !set, flag+" needs JSON lines, not --input-format "+o.format)
 	}
-	need(o.format != "tokens" || !o.appendEOD, "--append-eod goes with text; --input-format tokens takes tokens as they are")
+	need(o.format != "tokens" || !o.appendEOD, "--append-eod needs text; --input-format tokens takes tokens as they are")
 	need(o.format != "tokens" || !stdin, "--input-format tokens reads files, not standard input")
 	need(!stdin || o.partitions == 1 || !o.sequential, "--keep-sequential-samples counts the lines first, so it cannot read standard input")
 	need(!stdin || !c.Bool("find-optimal-num-workers"), "--find-optimal-num-workers reads its input several times, so it cannot read standard input")
 	need(!c.IsSet("shard") || !stdin, "--shard reads parts of files, not standard input")
-	need(!c.IsSet("shard") || !c.Bool("find-optimal-num-workers"), "--find-optimal-num-workers reads all of the input, so it does not go with --shard")
+	need(!c.IsSet("shard") || !c.Bool("find-optimal-num-workers"), "--find-optimal-num-workers reads all of the input, so it cannot be combined with --shard")
 	need(!o.dryRun || !stdin, "--dry-run would swallow standard input")
 	if len(problems) > 0 {
 		slices.Sort(problems)

@@ -15,7 +15,7 @@ import (
 func Command() *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:  "preprocess_data",
-		Usage: "convert JSON lines, text or other token files to .bin/.idx token files",
+		Usage: "convert JSON lines, Parquet, WebDataset, MDS, text or other token files to .bin/.idx token files",
 		Flags: flagTable(),
 		Action: func(c *cli.Context) error {
 			return run(c, false)
@@ -39,7 +39,7 @@ func FastCommand() *cli.Command {
 func flagTable() []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringSliceFlag{Name: "input", Usage: "files, globs, folders, or - for standard input; gzip, zstd, bzip2, xz and lzma are decompressed"},
-		&cli.StringFlag{Name: "input-format", Usage: "format of the input: jsonl; text, where each file is one document; or tokens: .bin/.idx pairs (by prefix), llm.c's or nanoGPT's .bin (default: by the names: .txt and .md are text, .bin and .idx tokens, others JSON lines)"},
+		&cli.StringFlag{Name: "input-format", Usage: "format of the input: jsonl; text, where each file is one document; or tokens: .bin/.idx pairs (by prefix), llm.c's or nanoGPT's .bin (default: by the names: .txt and .md are text, .bin and .idx tokens, others, and rows of Parquet, WebDataset and MDS, JSON lines)"},
 		&cli.StringFlag{Name: "output-prefix", Usage: "prefix of the output files PREFIX_KEY_document.bin and .idx"},
 		&cli.StringFlag{Name: "output-format", Value: "megatron", Usage: "format of the output: megatron; llmc, llm.c's .bin; or nanogpt, a .bin of 16-bit tokens only"},
 		command.Between(1, command.Threads, &cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "goroutines that tokenize; the output does not depend on it"}),
@@ -48,14 +48,14 @@ func flagTable() []cli.Flag {
 		&cli.StringFlag{Name: "on-bad-line", Value: "error", Usage: "action for a line that cannot be read: error ends the run; skip leaves the line out and reports it"},
 		command.Between(1, 1<<40, &cli.Int64Flag{Name: "max-line-bytes", Value: jsonl.DefaultMaxLine, Usage: "maximum size of a line, in bytes; longer lines are an error"}),
 		&cli.StringFlag{Name: "shard", Usage: "`I/N`: convert the I-th of N parts of the input to PREFIX_IofN_KEY_document, as one of N hosts; merge_datasets joins the parts"},
-		&cli.BoolFlag{Name: "resume", Usage: "continue a killed run of the same flags"},
-		&cli.DurationFlag{Name: "resume-interval", Value: 10 * time.Second, Usage: "time between records of the progress, for --resume"},
-		&cli.BoolFlag{Name: "dry-run", Usage: "check flags, inputs and their first lines and estimate size and time, without writing output"},
+		&cli.BoolFlag{Name: "resume", Usage: "continue a killed run with the same flags"},
+		&cli.DurationFlag{Name: "resume-interval", Value: 10 * time.Second, Usage: "`DURATION` between records of the progress, for --resume"},
+		&cli.BoolFlag{Name: "dry-run", Usage: "check flags and the first 8 MB of each input, and estimate size and time, without writing output"},
 		command.Between(1, 9999, &cli.IntFlag{Name: "partitions", Value: 1, Usage: "number of pairs to distribute the lines to, before they are joined"}),
 		&cli.BoolFlag{Name: "keep-sequential-samples", Usage: "make partitions blocks of lines instead of every Nth line"},
 		command.Between(1, command.Counts, &cli.Int64Flag{Name: "log-interval", Value: 1000, Usage: "documents between Megatron's progress lines"}),
-		command.Between(0, 1, &cli.Float64Flag{Name: "text-split", Usage: "with --input-format text: fraction of the characters to write to PREFIX_train_document; the rest goes to PREFIX_val_document"}),
-		&cli.StringFlag{Name: "dataset-impl", Value: "mmap", Usage: "format of the pair: mmap; lazy and cached are its format before 2021 (TNTIDX)"},
+		command.Between(0, 1, &cli.Float64Flag{Name: "text-split", Usage: "with --input-format text: `FRACTION` of the characters to write to PREFIX_train_document; the rest goes to PREFIX_val_document"}),
+		&cli.StringFlag{Name: "dataset-impl", Value: "mmap", Usage: "format of the pair: mmap; lazy and cached write the format from before 2021 (TNTIDX)"},
 		&cli.BoolFlag{Name: "split-sentences", Usage: "make each sentence a sequence, by NLTK's Punkt; writes PREFIX_KEY_sentence"},
 		&cli.BoolFlag{Name: "keep-newlines", Usage: "with --split-sentences: keep the white space after a sentence"},
 		&cli.StringFlag{Name: "lang", Value: "english", Usage: "with --split-sentences: language of the Punkt parameters, read from NLTK_DATA"},

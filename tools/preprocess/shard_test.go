@@ -114,7 +114,7 @@ func TestShardErrors(t *testing.T) {
 	if err := run("--input", "-", "--shard", "1/2"); err == nil || !strings.Contains(err.Error(), "standard input") {
 		t.Error(err)
 	}
-	if err := run("--input", dir, "--input-format", "text", "--shard", "1/2"); err == nil || !strings.Contains(err.Error(), "--shard goes with JSON lines") {
+	if err := run("--input", dir, "--input-format", "text", "--shard", "1/2"); err == nil || !strings.Contains(err.Error(), "--shard needs JSON lines") {
 		t.Error(err)
 	}
 }

@@ -29,7 +29,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 		Name:  "serve",
 		Usage: "answer OpenAI's HTTP API with a trained model",
 		Description: "POST /v1/completions and /v1/chat/completions, GET /v1/models, /health and /metrics, and a chat page at /.\n" +
-			"Requests run in parallel; the answer to one does not depend on the others. On SIGTERM the server completes the requests in progress and exits.",
+			"Requests run in parallel; the answer to one does not depend on the others. On SIGTERM the server completes the requests in progress, within --drain-timeout, and exits.",
 		Flags:  allFlags(),
 		Action: command.Model(open, readOptions, run),
 	})
@@ -38,15 +38,15 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 func allFlags() []cli.Flag {
 	return command.ModelFlags(
 		&cli.BoolFlag{Name: "follow", Usage: "switch to each new iteration that a run saves to --load's folder; wait for the first if there is none yet"},
-		&cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "address to listen at; 0.0.0.0 listens at all addresses of this host"},
-		command.Between(0, 65535, &cli.IntFlag{Name: "port", Value: 8000, Usage: "port to listen at (0 chooses a free port)"}),
+		&cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "address to listen on; 0.0.0.0 listens on all addresses of this host"},
+		command.Between(0, 65535, &cli.IntFlag{Name: "port", Value: 8000, Usage: "port to listen on (0 chooses a free port)"}),
 		&cli.StringSliceFlag{Name: "adapter", Usage: "`NAME=DIR`: PEFT folder with an adapter that requests choose by the model name NAME; may be repeated"},
 		&cli.StringFlag{Name: "served-model-name", Usage: "model name that requests use (default: the folder's name)"},
 		&cli.StringFlag{Name: "chat-template", Usage: "file with a chat template (Jinja; default: the tokenizer's template)"},
 		&cli.StringFlag{Name: "api-key-file", Usage: "file with API keys, one per line; if unset, no authentication"},
 		&cli.StringFlag{Name: "access-log", Usage: "`FILE` to append one JSON object per request to: time, address, path, status, bytes, seconds; - writes to stderr (default: no log)"},
 		&cli.StringSliceFlag{Name: "cors-origin", Usage: "`ORIGIN`, as https://example.org, whose pages may send requests from a browser; * allows all; may be repeated (default: only the server's own pages)"},
-		&cli.StringSliceFlag{Name: "allowed-host", Usage: "additional `NAME` to accept as Host header at a loopback address, as behind a proxy; may be repeated"},
+		&cli.StringSliceFlag{Name: "allowed-host", Usage: "another host `NAME` to accept in the Host header on a loopback address, as of a proxy; may be repeated"},
 		command.Between(1, 4096, &cli.IntFlag{Name: "max-num-seqs", Value: 32, Usage: "maximum number of sequences generated at the same time"}),
 		command.Between(1, 1<<20, &cli.IntFlag{Name: "max-num-batched-tokens", Value: 256, Usage: "maximum number of tokens per forward pass; longer prompts are split"}),
 		command.Between(0, 1<<30, &cli.IntFlag{Name: "kv-cache-memory", Usage: "size of the KV cache on each rank, in MiB (default: enough for --max-num-seqs sequences of full length, at most 1024)"}),

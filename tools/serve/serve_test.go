@@ -399,7 +399,7 @@ func TestMegatronsWay(t *testing.T) {
 func TestFlags(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                             "--load is missing; give the folder of the model",
-		"--load /nowhere --port 99999": "--port 99999: 0 to 65535",
+		"--load /nowhere --port 99999": "--port 99999: must be 0 to 65535",
 		"--load x --max-num-seqs 64 --max-num-batched-tokens 32 --fp32 --bf16": "--max-num-batched-tokens 32: must be at least --max-num-seqs 64\n--fp32, --bf16 and --fp16 exclude each other",
 	} {
 		_, w := io.Pipe()

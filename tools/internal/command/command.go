@@ -62,6 +62,9 @@ func wrap(c *cli.Command, split func(argv.Set, []string) ([]argv.Given, []string
 				return app.RunContext(outer.Context, []string{c.Name, "--help"})
 			}
 			given, rest, err := split(arities(c.Flags), args)
+			if err == nil {
+				err = readable(c.Flags, given)
+			}
 			if err != nil {
 				return err
 			}
