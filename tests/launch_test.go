@@ -82,6 +82,19 @@ type launching struct {
 	daemons  []int // processes of the sshd of each host
 }
 
+// each runs tests one after another, each with a copy of l whose t is its own.
+func (l *launching) each(tests map[string]func(*launching)) {
+	t := l.t
+	t.Helper()
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			own := *l
+			own.t = t
+			test(&own)
+		})
+	}
+}
+
 func newLaunching(t *testing.T, bin string) *launching {
 	t.Helper()
 	l := &launching{t: t, bin: bin, dir: t.TempDir()}

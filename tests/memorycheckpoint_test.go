@@ -17,7 +17,7 @@ import (
 func TestMemoryCheckpoints(t *testing.T) {
 	l := newLaunching(t, program(t))
 	l.must("pretrain_gpt " + eight + "--train-iters 12 --world-size 8 --save whole --save-interval 6 --log-jsonl whole.jsonl")
-	for name, test := range map[string]func(*launching){
+	l.each(map[string]func(*launching){
 		"a rank is lost":               memoryAfterRank,
 		"a host is lost":               memoryAfterHost,
 		"a host without copies":        diskAfterHost,
@@ -25,13 +25,7 @@ func TestMemoryCheckpoints(t *testing.T) {
 		"a plan says what it takes":    memoryPlanned,
 		"disk is newer":                diskIsNewer,
 		"memory alone counts as steps": memoryIsProgress,
-	} {
-		t.Run(name, func(t *testing.T) {
-			own := *l
-			own.t = t
-			test(&own)
-		})
-	}
+	})
 }
 
 // atSix is a run that keeps iterations 3, 6, 9 and 12 in memory and stands still in step 8.

@@ -15,7 +15,7 @@ func TestSpares(t *testing.T) {
 	}
 	l := newLaunching(t, program(t))
 	l.must("pretrain_gpt " + eight + "--train-iters 12 --world-size 8 --save whole --save-interval 6 --log-jsonl whole.jsonl")
-	for name, test := range map[string]func(*launching){
+	l.each(map[string]func(*launching){
 		"a spare takes a place":                func(l *launching) { spareTakesPlace(l, 1) },
 		"a spare takes host 0's place":         func(l *launching) { spareTakesPlace(l, 0) },
 		"from disk":                            spareFromDisk,
@@ -23,13 +23,7 @@ func TestSpares(t *testing.T) {
 		"no spare is left":                     noSpareLeft,
 		"a spare that is stopped or killed":    spareGoes,
 		"flags that do not go with each other": spareRefused,
-	} {
-		t.Run(name, func(t *testing.T) {
-			own := *l
-			own.t = t
-			test(&own)
-		})
-	}
+	})
 }
 
 // ended waits for launchers, which must end with these codes, and gives all that they said.

@@ -33,18 +33,10 @@ type adaptiveCase struct {
 func TestAdaptiveMuonAgrees(t *testing.T) {
 	var c adaptiveCase
 	golden.ReadJSON(t, golden.Dir(t, "optimizers", "adaptive_muon", "case.json"), &c)
-	var files [2]*safetensors.File
-	for i, name := range []string{"inputs", "expected"} {
-		f, err := safetensors.Open(golden.Dir(t, "optimizers", "adaptive_muon", name+".safetensors"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		files[i] = f
-	}
+	inputs, expected := openTensors(t, "optimizers/adaptive_muon", "inputs"), openTensors(t, "optimizers/adaptive_muon", "expected")
 	for i, v := range c.Variants {
 		t.Run(v.Name, func(t *testing.T) {
-			if n := c.steps(t, i, files[0], files[1]); n != 4*c.Steps {
+			if n := c.steps(t, i, inputs, expected); n != 4*c.Steps {
 				t.Errorf("%d matrices compared", n)
 			}
 		})

@@ -65,21 +65,13 @@ func CheckBlocks(c *Config, params []*mpu.Param) error {
 
 // inBlocks tells whether the pieces of a tensor begin and end with blocks, in it and in the local buffer.
 func inBlocks(t mpu.Stored) bool {
-	total, fits := elementsOf(t.Global), true
+	total, fits := mpu.Piece{Size: t.Global}.Len(), true
 	for _, piece := range t.Pieces {
 		piece.Runs(t.Global, func(at, local, n int64) {
 			fits = fits && at%device.CodeBlock == 0 && local%device.CodeBlock == 0 && (n%device.CodeBlock == 0 || at+n == total)
 		})
 	}
 	return fits
-}
-
-func elementsOf(shape []int64) int64 {
-	n := int64(1)
-	for _, size := range shape {
-		n *= size
-	}
-	return n
 }
 
 // legalCut says over how many ranks the tensor can be cut as it is cut now.
@@ -97,7 +89,7 @@ func legalCut(p *mpu.Param, t mpu.Stored) string {
 	for _, piece := range t.Pieces {
 		local += piece.Len()
 	}
-	ranks := max(1, elementsOf(t.Global)/local)
+	ranks := max(1, mpu.Piece{Size: t.Global}.Len()/local)
 	for n := ranks - 1; n > 1; n-- {
 		if width%n == 0 && width/n*inner%device.CodeBlock == 0 {
 			return fmt.Sprintf("use %s %d", flag, n)
@@ -201,7 +193,7 @@ func scalesOf(t mpu.Stored) (shape []int64, pieces []mpu.Piece) {
 				pieces = append(pieces, mpu.Piece{From: []int64{at / device.CodeBlock}, Size: []int64{blocksOf(n)}, Local: local / device.CodeBlock})
 			})
 		}
-		return []int64{blocksOf(elementsOf(t.Global))}, pieces
+		return []int64{blocksOf(mpu.Piece{Size: t.Global}.Len())}, pieces
 	}
 	narrow := func(sizes []int64) []int64 {
 		narrowed := append([]int64{}, sizes...)

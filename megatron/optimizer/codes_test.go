@@ -36,15 +36,7 @@ func (c *adam8Case) config() Config {
 func adam8(t *testing.T) (c adam8Case, inputs, expected *safetensors.File) {
 	t.Helper()
 	golden.ReadJSON(t, golden.Dir(t, "optimizers", "adamw_8bit", "case.json"), &c)
-	open := func(name string) *safetensors.File {
-		f, err := safetensors.Open(golden.Dir(t, "optimizers", "adamw_8bit", name+".safetensors"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { f.Close() })
-		return f
-	}
-	return c, open("inputs"), open("expected")
+	return c, openTensors(t, "optimizers/adamw_8bit", "inputs"), openTensors(t, "optimizers/adamw_8bit", "expected")
 }
 
 // Claim: the maps are those of bitsandbytes.

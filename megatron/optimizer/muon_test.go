@@ -60,7 +60,7 @@ func TestMuonAgrees(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, newtonSchulzSets[name].steps, steps)
 		}
 	}
-	inputs, expected := openTensors(t, "inputs"), openTensors(t, "expected")
+	inputs, expected := openTensors(t, "muon", "inputs"), openTensors(t, "muon", "expected")
 	for _, v := range c.Variants {
 		t.Run(v.Name, func(t *testing.T) {
 			if n := muonSteps(t, v, inputs, expected); n < 8 {
@@ -70,9 +70,10 @@ func TestMuonAgrees(t *testing.T) {
 	}
 }
 
-func openTensors(t *testing.T, name string) *safetensors.File {
+// openTensors opens a file of a folder of golden cases.
+func openTensors(t *testing.T, folder, name string) *safetensors.File {
 	t.Helper()
-	f, err := safetensors.Open(golden.Dir(t, "muon", name+".safetensors"))
+	f, err := safetensors.Open(golden.Dir(t, folder, name+".safetensors"))
 	if err != nil {
 		t.Fatal(err)
 	}

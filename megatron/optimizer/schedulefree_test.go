@@ -28,17 +28,9 @@ type scheduleFreeCase struct {
 func TestScheduleFreeAgrees(t *testing.T) {
 	var c scheduleFreeCase
 	golden.ReadJSON(t, golden.Dir(t, "optimizers", "schedule_free_adamw", "case.json"), &c)
-	var files [2]*safetensors.File
-	for i, name := range []string{"inputs", "expected"} {
-		f, err := safetensors.Open(golden.Dir(t, "optimizers", "schedule_free_adamw", name+".safetensors"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		files[i] = f
-	}
+	inputs, expected := openTensors(t, "optimizers/schedule_free_adamw", "inputs"), openTensors(t, "optimizers/schedule_free_adamw", "expected")
 	for i, v := range c.Variants {
-		onDevices(t, " "+v.Name, func(t *testing.T, d *device.Device) { c.steps(t, d, i, files[0], files[1]) })
+		onDevices(t, " "+v.Name, func(t *testing.T, d *device.Device) { c.steps(t, d, i, inputs, expected) })
 	}
 }
 

@@ -3,6 +3,7 @@ package hf
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"sync"
 
 	"monotron/internal/exitcode"
@@ -58,13 +59,13 @@ func dequantize(files Files, mp *Mapping, config *Config) (*dequantized, error) 
 	}
 	switch config.Quantization {
 	case Int8:
-		d.partOf = int8PartOf
+		d.partOf = partOf(int8Scales, int8Format)
 		read = func(name string) (codes, string, []int64, error) {
 			c, shape, err := readInt8(files, name)
 			return c, cmp.Or(config.DType, "F16"), shape, err
 		}
 	case FP8:
-		d.partOf = fp8PartOf
+		d.partOf = partOf(fp8Scales, fp8Activation)
 		read = func(name string) (codes, string, []int64, error) {
 			c, shape, err := readFP8(files, name, config.Blocks)
 			return c, cmp.Or(config.DType, "BF16"), shape, err
@@ -165,4 +166,16 @@ func (d *dequantized) transposed(name string, w *quantizedWeight, values []float
 		w.codes.values(values[i:i+1], d.kept[first:], theirs)
 	}
 	return nil
+}
+
+// partOf finds the weight NAME.weight that a tensor NAME+suffix is a part of.
+func partOf(suffixes ...string) func(name string) (weight string, is bool) {
+	return func(name string) (string, bool) {
+		for _, suffix := range suffixes {
+			if module, is := strings.CutSuffix(name, suffix); is {
+				return module + ".weight", true
+			}
+		}
+		return "", false
+	}
 }

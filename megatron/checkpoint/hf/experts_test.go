@@ -227,6 +227,15 @@ func TestFurtherLayersAreLeftOut(t *testing.T) {
 	}
 }
 
+// firstSources are the names in a file by ours: of what several tensors make, the first.
+func firstSources(m *Mapping) map[string]string {
+	theirs := map[string]string{}
+	for _, r := range m.rules {
+		theirs[r.global] = r.sources[0].Name
+	}
+	return theirs
+}
+
 // Claim: where a run asks for them, the layers behind the model's are read as those of multi-token
 // prediction, under Megatron's names, and copies of embedding and output layer in them are not.
 func TestFurtherLayersAreRead(t *testing.T) {
@@ -236,10 +245,7 @@ func TestFurtherLayersAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs := map[string]string{}
-	for _, r := range mp.rules {
-		theirs[r.global] = r.sources[0].Name
-	}
+	theirs := firstSources(mp)
 	for ours, want := range map[string]string{
 		"mtp.layers.0.eh_proj.weight":                                    "model.layers.2.eh_proj.weight",
 		"mtp.layers.0.final_layernorm.weight":                            "model.layers.2.shared_head.norm.weight",
@@ -298,10 +304,7 @@ func TestOwnFurtherLayerIsRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		theirs := map[string]string{}
-		for _, r := range mp.rules {
-			theirs[r.global] = r.sources[0].Name
-		}
+		theirs := firstSources(mp)
 		for ours, want := range map[string]string{
 			"mtp.layers.0.eh_proj.weight": "mtp.fc.weight", "mtp.layers.0.enorm.weight": "mtp.pre_fc_norm_embedding.weight", "mtp.layers.0.hnorm.weight": "mtp.pre_fc_norm_hidden.weight",
 			"mtp.layers.0.final_layernorm.weight": "mtp.norm.weight", "mtp.layers.0.mtp_model_layer.self_attention.linear_qkv.weight": "mtp.layers.0.self_attn.q_proj.weight",

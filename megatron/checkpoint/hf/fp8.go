@@ -22,16 +22,6 @@ const (
 	fp8Activation = ".activation_scale"
 )
 
-// fp8PartOf is the weight that a tensor is a part of.
-func fp8PartOf(name string) (weight string, is bool) {
-	for _, suffix := range []string{fp8Scales, fp8Activation} {
-		if module, is := strings.CutSuffix(name, suffix); is {
-			return module + ".weight", true
-		}
-	}
-	return "", false
-}
-
 // fp8Codes are one a byte, of a weight with so many columns, in blocks of height × width.
 type fp8Codes struct {
 	table         *[256]float32 // what a code stands for

@@ -21,16 +21,6 @@ const (
 	int8Format = ".weight_format"
 )
 
-// int8PartOf is the weight that a tensor is a part of.
-func int8PartOf(name string) (weight string, is bool) {
-	for _, suffix := range []string{int8Scales, int8Format} {
-		if module, is := strings.CutSuffix(name, suffix); is {
-			return module + ".weight", true
-		}
-	}
-	return "", false
-}
-
 // int8Codes are one a byte, with a scale for each row of `in` elements.
 type int8Codes struct {
 	scales []float32

@@ -2,6 +2,8 @@
 # how many steps were compared; exit 1 at the first hash that differs, with run, layout and step.
 import collections, json, os, random, shutil, signal, subprocess, sys
 
+import cuts
+
 BIN, WORK, SEED, COUNT = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 STEPS = 40
 BASE = ('--device cpu --layout-invariant --mock-data --tokenizer-type NullTokenizer --vocab-size 500 --num-layers 4 --hidden-size 64 --num-attention-heads 8 '
@@ -13,20 +15,6 @@ MIXTURE = ('--swiglu --normalization RMSNorm --group-query-attention --num-query
 MODELS = ['', '--swiglu --normalization RMSNorm --group-query-attention --num-query-groups 4 --position-embedding-type rope --disable-bias-linear --ffn-hidden-size 128 '
           '--untie-embeddings-and-output-weights', '--bf16', MIXTURE, '--position-embedding-type alibi --embed-layernorm --fp16 --initial-loss-scale 1024']
 
-def layouts():
-    """Every legal cut of up to 8 ranks, with the sizes of micro-batches that divide the batch."""
-    for tp in 1, 2, 4:
-        for pp in 1, 2, 4:
-            for cp in 1, 2:
-                for dp in 1, 2, 4, 8:
-                    if tp * pp * cp * dp > 8 or tp * cp > 4:
-                        continue
-                    for sp in ([False, True] if tp > 1 else [False]):
-                        for zero in ([0, 1, 2, 3] if dp * cp > 1 else [0]):
-                            for micro in 1, 2, 4:
-                                if 8 % (micro * dp) == 0:
-                                    yield tp, pp, cp, dp, sp, zero, micro
-
 def experts(r, l):
     """The flags that cut the experts of a mixture in some way that l allows; None: there is none."""
     tp, pp, cp, dp, sp, zero, micro = l
@@ -37,14 +25,7 @@ def experts(r, l):
     return ['--expert-model-parallel-size', str(ep), '--expert-tensor-parallel-size', str(etp), '--moe-token-dispatcher-type', r.choice(['allgather', 'alltoall'])]
 
 def flags(l):
-    tp, pp, cp, dp, sp, zero, micro = l
-    out = ['--world-size', str(tp * pp * cp * dp), '--micro-batch-size', str(micro)]
-    for name, n in (('tensor-model', tp), ('pipeline-model', pp), ('context', cp)):
-        if n > 1:
-            out += ['--%s-parallel-size' % name, str(n)]
-    if cp > 1:
-        out += ['--cp-comm-type', 'a2a']
-    return out + ['--sequence-parallel'] * sp + (['--zero-stage', str(zero)] if zero else [])
+    return ['--world-size', str(l[0] * l[1] * l[2] * l[3]), *cuts.flags(l)]
 
 def hashes(path):
     found = {}
@@ -59,7 +40,7 @@ def hashes(path):
     return found
 
 def main():
-    r, every = random.Random(SEED), list(layouts())
+    r, every = random.Random(SEED), list(cuts.layouts((1, 2, 4)))
     starts, kills, compared, ended = collections.Counter(), 0, 0, 0
     while kills < COUNT:
         model = r.choice(MODELS).split()

@@ -1,6 +1,8 @@
 # long.py BIN WORK SEED COUNT STEPS MODEL: see long.sh. Prints a line a run; exit 1 where a hash differs from that of one rank.
 import json, os, random, subprocess, sys, time
 
+from cuts import flags, layouts
+
 BIN, WORK, SEED, COUNT, STEPS, MODEL = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]), sys.argv[6]
 SIZES = {'1m': (4, 128, 8), '30m': (8, 512, 8)}
 layers, hidden, heads = SIZES[MODEL]
@@ -12,30 +14,6 @@ BASE = (
 ).split()
 # How ranks run: goroutines, or processes whose messages take one transport; and with which instructions.
 WAYS = [('goroutines', None, {}), ('processes, shared memory', 'shm', {}), ('processes, Gloo', 'gloo', {}), ('processes, TCP', 'tcp', {}), ('goroutines, AVX2', None, {'MONOTRON_ISA': 'avx2'})]
-
-
-def layouts():
-    """Cuts of up to 8 ranks, with the micro-batch sizes that divide the batch."""
-    for tp in 1, 2, 4:
-        for pp in 1, 2, 4:
-            for cp in 1, 2:
-                for dp in 1, 2, 4, 8:
-                    if tp * pp * cp * dp > 8 or tp * cp > 4:
-                        continue
-                    for sp in [False, True] if tp > 1 else [False]:
-                        for zero in [0, 1, 2, 3] if dp * cp > 1 else [0]:
-                            for micro in 1, 2, 4, 8:
-                                if 8 % (micro * dp) == 0:
-                                    yield tp, pp, cp, dp, sp, zero, micro
-
-
-def flags(l):
-    tp, pp, cp, dp, sp, zero, micro = l
-    out = ['--micro-batch-size', str(micro)]
-    for name, n in ('tensor-model', tp), ('pipeline-model', pp), ('context', cp):
-        if n > 1:
-            out += [f'--{name}-parallel-size', str(n)]
-    return out + ['--cp-comm-type', 'a2a'] * (cp > 1) + ['--sequence-parallel'] * sp + ['--zero-stage', str(zero)] * (zero > 0)
 
 
 def run(l, transport, more):
@@ -55,7 +33,7 @@ def run(l, transport, more):
     return {s['iteration']: s['weights_hash'] for s in map(json.loads, open(log)) if 'weights_hash' in s}
 
 
-r, every = random.Random(SEED), list(layouts())
+r, every = random.Random(SEED), list(layouts((1, 2, 4, 8)))
 want = run((1, 1, 1, 1, False, 0, 8), None, {})
 print(f'one rank, micro-batch 8: {want[STEPS][:16]} after {STEPS} steps', flush=True)
 for n in range(COUNT):
