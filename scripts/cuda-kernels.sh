@@ -24,7 +24,7 @@ said() {
 {
   echo "# Kernels"
   echo
-  echo "What \`ptxas\` says of every kernel: registers a thread on each architecture (and bytes spilled, stored and loaded, where it spills; bytes of stack where an array lies in local memory), static shared memory a block in bytes. Dynamic shared memory is chosen at launch. Written by \`make cuda-kernels\`, which fails where a kernel spills, or has a stack, that did not in the table before."
+  echo "The resources of every CUDA kernel, as \`ptxas\` reports them. \`make cuda-kernels\` writes this page; it fails if a kernel spills, or has a stack, that did not in the table before. For each architecture the table has registers per thread, in brackets the bytes spilled (stored and loaded) and the bytes of stack (arrays in local memory). The last column is static shared memory per block in bytes. Dynamic shared memory is chosen at launch."
   echo
   echo "| kernel | sm_80 | sm_90a | sm_100 | shared |"
   echo "|---|---|---|---|---|"
