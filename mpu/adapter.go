@@ -147,23 +147,43 @@ func (ad *adapter) forward(d *device.Device, h *Hooks, y, x device.Tensor, row i
 			continue
 		}
 		s := d.Arena.Scope(device.Activations)
-		t := b.down(d, s, ad.dropped(d, h, s, b, x, row), ad.region.byRow())
+		in := ad.dropped(d, h, s, b, x, row)
 		for _, p := range b.pieces {
-			u := s.Alloc(y.DType, y.Shape[0], p.rows)
-			d.Matmul(device.MatmulArgs{C: u, A: t, B: p.b.Value, TransB: 1, ByRow: ad.region.byRow()})
-			for _, run := range p.runs {
-				addTo(d, y.Slice(1, p.from+run[0], run[2]), u.Slice(1, run[1], run[2]))
+			// y's columns of the piece += Scale·x·Aᵀ·Bᵀ.
+			for _, to := range p.stretches(y) {
+				d.LowRankAdd(device.LowRankAddArgs{Y: to.y, X: in, A: b.a.Value, B: p.b.Value.Slice(0, to.from, to.rows), Scale: float32(b.Scale), TransB: 1})
 			}
-			s.Free(u)
 		}
 		s.Release()
 	}
 }
 
+// stretch is columns of y that a product with rows from.. of B makes.
+type stretch struct {
+	y          device.Tensor
+	from, rows int64
+}
+
+// stretches are the piece's columns of y [n, out here], in the order of B: one view [n, runs, rows of a run] where the
+// runs are of one length and lie equally far apart, as those of query groups do, else a view a run.
+func (p *branchPart) stretches(y device.Tensor) (all []stretch) {
+	first, regular := p.runs[0], len(p.runs) > 1
+	for i, run := range p.runs {
+		all = append(all, stretch{y.Slice(1, p.from+run[0], run[2]), run[1], run[2]})
+		regular = regular && run[2] == first[2] && run[1] == int64(i)*first[2] && run[0]-first[0] == int64(i)*(p.runs[1][0]-first[0])
+	}
+	if !regular {
+		return all
+	}
+	runs := int64(len(p.runs))
+	view := device.Strided(all[0].y.Data, y.DType, []int64{y.Shape[0], runs, first[2]}, []int64{y.Stride[0], p.runs[1][0] - first[0], 1})
+	return []stretch{{view, 0, p.rows}}
+}
+
 // down is Scale·x·Aᵀ [n, rank].
-func (b *branch) down(d *device.Device, s *device.Scope, x device.Tensor, byRow int32) device.Tensor {
+func (b *branch) down(d *device.Device, s *device.Scope, x device.Tensor) device.Tensor {
 	t := s.Alloc(x.DType, x.Shape[0], b.Rank)
-	d.Matmul(device.MatmulArgs{C: t, A: x, B: b.a.Value, TransB: 1, ByRow: byRow})
+	d.Matmul(device.MatmulArgs{C: t, A: x, B: b.a.Value, TransB: 1})
 	b.scale(d, s, t)
 	return t
 }
@@ -219,7 +239,7 @@ func (ad *adapter) backward(d *device.Device, h *Hooks, dx, dy, x device.Tensor,
 func (ad *adapter) branchBackward(d *device.Device, h *Hooks, s *device.Scope, b *branch, dx, dy, x device.Tensor, row int64) {
 	// t = A·x [rows, rank]; dt = sum over the parts of dy·B, each adding its gradient of B.
 	n, in := x.Shape[0], ad.dropped(d, h, s, b, x, row)
-	t := b.down(d, s, in, 0)
+	t := b.down(d, s, in)
 	dt := s.Alloc(x.DType, n, b.Rank)
 	for i, p := range b.pieces {
 		du := p.columns(d, s, dy)
@@ -241,11 +261,13 @@ func (ad *adapter) branchBackward(d *device.Device, h *Hooks, s *device.Scope, b
 	// The gradient of A, and dx += dt·A through the same dropout.
 	b.scale(d, s, dt)
 	weightGradient(d, nil, b.a, dt, in)
+	if b.Dropout == 0 || h == nil || h.Drop == nil {
+		d.LowRankAdd(device.LowRankAddArgs{Y: dx, X: dt, B: b.a.Value, Scale: 1})
+		return
+	}
 	back := s.Alloc(dx.DType, n, dx.Shape[1])
 	d.Matmul(device.MatmulArgs{C: back, A: dt, B: b.a.Value})
-	if b.Dropout > 0 && h != nil && h.Drop != nil {
-		h.Drop(true, back, back, AdapterPrefix+b.Name, b.Dropout, row, ad.first)
-	}
+	h.Drop(true, back, back, AdapterPrefix+b.Name, b.Dropout, row, ad.first)
 	addTo(d, dx, back)
 }
 

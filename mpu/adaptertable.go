@@ -46,12 +46,10 @@ func (t *tableBranch) low(d *device.Device, s *device.Scope, dtype device.DType,
 }
 
 // forward adds the branch's rows of ids to out [tokens, h].
-func (t *tableBranch) forward(d *device.Device, out, ids device.Tensor, start int64, byRow int32) {
+func (t *tableBranch) forward(d *device.Device, out, ids device.Tensor, start int64) {
 	s := d.Arena.Scope(device.Activations)
 	defer s.Release()
-	u := s.Like(out)
-	d.Matmul(device.MatmulArgs{C: u, A: t.low(d, s, out.DType, ids, start), B: t.b.Value, TransB: 1, ByRow: byRow})
-	addTo(d, out, u)
+	d.LowRankAdd(device.LowRankAddArgs{Y: out, X: t.low(d, s, out.DType, ids, start), B: t.b.Value, Scale: 1, TransB: 1})
 }
 
 // backward adds to the gradients of A and B; dout [tokens, h] has the rows of all tokens.

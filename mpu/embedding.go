@@ -40,7 +40,7 @@ func (e *VocabParallelEmbedding) Forward(d *device.Device, h *Hooks, out, ids de
 	sum := leaving(region, s, out)
 	d.EmbeddingForward(device.EmbeddingForwardArgs{Out: sum, Table: e.Weight.Value, IDs: ids, Start: e.Start})
 	if e.branch != nil && (h == nil || !h.Bare) {
-		e.branch.forward(d, sum, ids, e.Start, e.region.byRow())
+		e.branch.forward(d, sum, ids, e.Start)
 	}
 	return wait(leave(region, d, out, sum))
 }

@@ -44,6 +44,7 @@ const (
 	OpRowDots
 	OpPlaceChoices
 	OpRoundFP8
+	OpLowRankAdd
 	OpMatmul
 	OpMomentum
 	OpNormalize
@@ -116,6 +117,7 @@ var ops = [Ops]description{
 	OpRowDots:               describe[RowDotsArgs]("row_dots"),
 	OpPlaceChoices:          describe[PlaceChoicesArgs]("place_choices"),
 	OpRoundFP8:              describe[RoundFP8Args]("round_fp8"),
+	OpLowRankAdd:            describe[LowRankAddArgs]("low_rank_add"),
 	OpMatmul:                describe[MatmulArgs]("matmul"),
 	OpMomentum:              describe[MomentumArgs]("momentum"),
 	OpNormalize:             describe[NormalizeArgs]("normalize"),
@@ -273,6 +275,8 @@ func (d *Device) PlaceChoices(a PlaceChoicesArgs) { d.run(OpPlaceChoices, unsafe
 
 func (d *Device) RoundFP8(a RoundFP8Args) { d.run(OpRoundFP8, unsafe.Pointer(&a)) }
 
+func (d *Device) LowRankAdd(a LowRankAddArgs) { d.run(OpLowRankAdd, unsafe.Pointer(&a)) }
+
 func (d *Device) Matmul(a MatmulArgs) { d.run(OpMatmul, unsafe.Pointer(&a)) }
 
 func (d *Device) Momentum(a MomentumArgs) { d.run(OpMomentum, unsafe.Pointer(&a)) }
@@ -385,6 +389,7 @@ type Implementation interface {
 	RowDots(a *RowDotsArgs)
 	PlaceChoices(a *PlaceChoicesArgs)
 	RoundFP8(a *RoundFP8Args)
+	LowRankAdd(a *LowRankAddArgs)
 	Matmul(a *MatmulArgs)
 	Momentum(a *MomentumArgs)
 	Normalize(a *NormalizeArgs)
@@ -494,6 +499,8 @@ func Do(i Implementation, op Op, args unsafe.Pointer) {
 		i.PlaceChoices((*PlaceChoicesArgs)(args))
 	case OpRoundFP8:
 		i.RoundFP8((*RoundFP8Args)(args))
+	case OpLowRankAdd:
+		i.LowRankAdd((*LowRankAddArgs)(args))
 	case OpMatmul:
 		i.Matmul((*MatmulArgs)(args))
 	case OpMomentum:

@@ -2,7 +2,7 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0x3fa38aadu /* of the rest of this file */
+#define MT_OPS_SUM 0x29c139d6u /* of the rest of this file */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64, MT_U8 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU, MT_GEGLU, MT_RELU };
@@ -54,6 +54,7 @@ typedef struct { mt_tensor y, x, weight; } mt_scale_rows_args;
 typedef struct { mt_tensor out, x, y; } mt_row_dots_args;
 typedef struct { mt_tensor placed, chosen, slots; int32_t back, pad4; } mt_place_choices_args;
 typedef struct { mt_tensor out, x; int32_t rows, columns, format, pad5; } mt_round_fp8_args;
+typedef struct { mt_tensor y, x, a, b; float scale; int32_t trans_b; } mt_low_rank_add_args;
 typedef struct { mt_tensor c, a, b, bias, aux, grid, peak; int32_t trans_a, trans_b, accumulate, epilogue, by_row, leaves, stretches, chunk, batch, pad16; } mt_matmul_args;
 typedef struct { mt_tensor m, out, grad, hyper; float mu; int32_t pad5; } mt_momentum_args;
 typedef struct { mt_tensor out, x, stats; float eps, stretch, plus; int32_t pad6; } mt_normalize_args;
@@ -133,6 +134,7 @@ typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t
   X(MT_ROW_DOTS, row_dots) \
   X(MT_PLACE_CHOICES, place_choices) \
   X(MT_ROUND_FP8, round_fp8) \
+  X(MT_LOW_RANK_ADD, low_rank_add) \
   X(MT_MATMUL, matmul) \
   X(MT_MOMENTUM, momentum) \
   X(MT_NORMALIZE, normalize) \

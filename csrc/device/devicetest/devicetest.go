@@ -33,7 +33,7 @@ var valueTypes = []device.DType{device.F32, device.BF16, device.F16}
 func Cases() []Case {
 	var all []Case
 	for _, family := range []func() []Case{
-		matmulCases, normCases, activationCases, ropeCases, attentionCases, pagedCases, embeddingCases,
+		matmulCases, lowRankCases, normCases, activationCases, ropeCases, attentionCases, pagedCases, embeddingCases,
 		crossEntropyCases, sampleCases, dropoutCases, elementwiseCases, statsCases, exactCases, optimizerCases, muonCases, fp8Cases, routerCases, expertCases, leafCases, partCases, deltaCases,
 	} {
 		all = append(all, family()...)

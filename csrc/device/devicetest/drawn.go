@@ -22,7 +22,7 @@ func Drawn(seed uint64, rounds int) []Case {
 	var all []Case
 	for range rounds {
 		for _, draw := range []func() []Case{
-			r.matmuls, r.norms, r.activations, r.ropes, r.attentions, r.paged, r.embeddings, r.losses, r.samples, r.dropouts, r.elementwise, r.sums,
+			r.matmuls, r.lowRanks, r.norms, r.activations, r.ropes, r.attentions, r.paged, r.embeddings, r.losses, r.samples, r.dropouts, r.elementwise, r.sums,
 			r.exact, r.optimizers, r.muon, r.routers, r.choices, r.rows, r.groups, r.parts, r.delta,
 		} {
 			for _, c := range draw() {
@@ -89,6 +89,11 @@ func (r drawer) matmuls() []Case {
 			return []Case{matmulCase(r.dtype(), m, n, k, o)}
 		}
 	}
+}
+
+func (r drawer) lowRanks() []Case {
+	s := lowRankShape{r.rowCount(129), r.size(1, 257), r.size(1, 33), r.size(1, 4), r.size(1, 129)}
+	return []Case{lowRankCase(r.dtype(), s, lowRankOptions{product: r.yes(3), transB: !r.yes(3), strided: r.yes(3), wideY: r.yes(3)})}
 }
 
 func (r drawer) norms() []Case {

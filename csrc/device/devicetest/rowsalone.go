@@ -9,7 +9,7 @@ import (
 	"monotron/csrc/device"
 )
 
-// RowsAlone checks what Matmul's ByRow, PagedAttention and GroupedMatmul promise: a row has
+// RowsAlone checks what Matmul's ByRow, LowRankAdd, PagedAttention and GroupedMatmul promise: a row has
 // the same bits alone as among others, wherever it stands among them.
 func RowsAlone(t *testing.T, dev *device.Device) {
 	groupedRowsAlone(t, dev)
@@ -17,6 +17,7 @@ func RowsAlone(t *testing.T, dev *device.Device) {
 	for _, d := range valueTypes {
 		for _, k := range []int64{1, 5, 48, 768, 1100} {
 			t.Run(fmt.Sprint(d, " matmul of depth ", k), func(t *testing.T) { matmulByRow(t, dev, d, k) })
+			t.Run(fmt.Sprint(d, " low-rank addition of depth ", k), func(t *testing.T) { lowRankByRow(t, dev, d, k) })
 		}
 		for _, window := range []int32{-1, 20} {
 			t.Run(fmt.Sprint(d, " paged attention, window ", window), func(t *testing.T) { pagedByRow(t, dev, d, window, false) })
@@ -39,6 +40,26 @@ func readBytes(dev *device.Device, t device.Tensor) []byte {
 	out := make([]byte, t.Bytes())
 	dev.Read(out, t)
 	return out
+}
+
+func lowRankByRow(t *testing.T, dev *device.Device, d device.DType, k int64) {
+	const rows, rank, n = 150, 16, 133
+	s := dev.Arena.Scope(device.Activations)
+	defer s.Release()
+	r := rand.New(rand.NewPCG(uint64(k), 2))
+	x, a, b, y := random(dev, s, r, d, rows, k), random(dev, s, r, d, rank, k), random(dev, s, r, d, n, rank), random(dev, s, r, d, rows, n)
+	added := func(from, rows int64) []byte {
+		out := s.Alloc(d, rows, n)
+		dev.Copy(out, y.Slice(0, from, rows))
+		dev.LowRankAdd(device.LowRankAddArgs{Y: out, X: x.Slice(0, from, rows), A: a, B: b, TransB: 1, Scale: 0.75})
+		return readBytes(dev, out)
+	}
+	all, row := added(0, rows), int(n*d.Size())
+	for _, part := range [][2]int64{{0, 1}, {77, 1}, {3, 2}, {5, 3}, {20, 5}, {31, 17}, {10, 130}} {
+		if !bytes.Equal(added(part[0], part[1]), all[int(part[0])*row:int(part[0]+part[1])*row]) {
+			t.Errorf("rows %d to %d have other bits than among %d rows", part[0], part[0]+part[1]-1, rows)
+		}
+	}
 }
 
 func matmulByRow(t *testing.T, dev *device.Device, d device.DType, k int64) {

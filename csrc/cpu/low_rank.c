@@ -1,0 +1,131 @@
+/* The branch of an adapter, Y += Scale·X·Aᵀ·op(B), in two phases: X·Aᵀ in f32, which stays in the
+ * caches, and its product with op(B), added to Y as it is made. An element's sums are chains along
+ * their depth, whatever the number of rows. */
+#ifndef MT_ISA
+enum { DOWN, UP };
+
+#define MT_KERNELS "low_rank.c"
+#include "context.h"
+#include "gemm.h"
+
+static int64_t rank_of(const mt_low_rank_add_args *a) { return a->b.shape[a->trans_b ? 1 : 0]; }
+
+/* Rows of a tile: of X as many as stay in the L2 cache; of Y enough that packing op(B) costs little. */
+static int64_t down_rows(const mt_low_rank_add_args *a) { return mt_max(12, MT_TILE / mt_max(1, mt_last(&a->x)) / 12 * 12); }
+static int64_t up_rows(const mt_low_rank_add_args *a) { return mt_len(&a->y) <= MT_SMALL ? mt_max(1, a->y.shape[0]) : 64; }
+
+/* X·Aᵀ into t [n,rank], f32. */
+static gemm_job down_job(const mt_low_rank_add_args *a, float *t) {
+  int64_t rank = rank_of(a);
+  return (gemm_job){.a = {a->x.data, a->x.stride[0], 1, a->x.dtype}, .b = {a->a.data, 1, a->a.stride[0], a->a.dtype}, .c = (char *)t, .m = a->x.shape[0], .n = rank,
+                    .k = mt_last(&a->x), .ldc = rank, .dtype = a->x.dtype, .c_dtype = MT_F32, .by_row = 1};
+}
+
+#include "isa.h"
+
+static int64_t tiles(const void *args, int32_t phase) {
+  const mt_low_rank_add_args *a = args;
+  if (mt_len(&a->y) == 0 || phase > UP) return 0;
+  return mt_ceil(a->y.shape[0], phase == DOWN ? down_rows(a) : up_rows(a));
+}
+
+static int64_t scratch(const void *args) {
+  const mt_low_rank_add_args *a = args;
+  return a->x.shape[0] * rank_of(a) * (int64_t)sizeof(float);
+}
+
+MT_OP(low_rank_add, tiles, scratch)
+#else
+#include "gemm_transpose.h"
+
+/* Rows by vectors of accumulators. */
+#undef ROWS
+#undef VECTORS
+#undef WIDTH
+#define ROWS 4
+#define VECTORS (MT_ISA == MT_PORTABLE ? 2 : 3)
+#define WIDTH (VECTORS * LANES)
+
+/* panel [rank][WIDTH] in f32: the columns of op(B) from j on, zeros behind the last. */
+static void K(pack_up)(const mt_low_rank_add_args *a, int64_t j, int64_t columns, float *panel) {
+  const int64_t rank = rank_of(a), ld = a->b.stride[0];
+  const char *b = (const char *)a->b.data + (a->trans_b ? j * ld : j) * mt_element(a->b.dtype);
+  if (a->trans_b) {
+    K(transpose)(panel, WIDTH, WIDTH, b, a->b.dtype, ld, columns, rank);
+    return;
+  }
+  for (int64_t k = 0; k < rank; k++, panel += WIDTH) {
+    V_BY_DTYPE(a->b.dtype, V_EACH(columns, c, m, v_store_n(panel, MT_F32, c, m, v_load_n(b, T, k * ld + c, m));););
+    for (int64_t c = columns; c < WIDTH; c++) panel[c] = 0;
+  }
+}
+
+/* y [rows][columns], rows ldy values apart, += scale·t·panel. */
+V void K(up_block)(const float *t, int64_t rank, const float *panel, float scale, char *y, int64_t ldy, int64_t columns, int rows, int T) {
+  vf sum[ROWS][VECTORS];
+#pragma GCC unroll 4
+  for (int i = 0; i < rows; i++)
+#pragma GCC unroll 3
+    for (int v = 0; v < VECTORS; v++) sum[i][v] = v_set(0);
+  for (int64_t k = 0; k < rank; k++, panel += WIDTH) {
+    vf b[VECTORS];
+#pragma GCC unroll 3
+    for (int v = 0; v < VECTORS; v++) b[v] = v_load(panel, MT_F32, v * LANES);
+#pragma GCC unroll 4
+    for (int i = 0; i < rows; i++) {
+      vf x = v_set(t[i * rank + k]);
+#pragma GCC unroll 3
+      for (int v = 0; v < VECTORS; v++) sum[i][v] = v_fma(x, b[v], sum[i][v]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < rows; i++) {
+    float sums[WIDTH];
+    memcpy(sums, sum[i], sizeof sums);
+    void *row = y + i * ldy * mt_element(T);
+    V_EACH(columns, c, m, v_store_n(row, T, c, m, v_load_n(row, T, c, m) + scale * v_load_n(sums, MT_F32, c, m)););
+  }
+}
+
+/* One panel of columns, from column `at` of the row on. */
+V void K(up_panel)(const mt_low_rank_add_args *a, const float *t, int64_t rank, const float *panel, mt_range rows, char *y, int64_t columns, int T) {
+  const int64_t ld = a->y.stride[0];
+  int64_t i = rows.from;
+  for (; i + ROWS <= rows.to; i += ROWS) K(up_block)(t + i * rank, rank, panel, a->scale, y + i * ld * mt_element(T), ld, columns, ROWS, T);
+  for (; i < rows.to; i++) K(up_block)(t + i * rank, rank, panel, a->scale, y + i * ld * mt_element(T), ld, columns, 1, T);
+}
+
+static int32_t K(up)(mt_context *ctx, const mt_low_rank_add_args *a, float *t, mt_range rows) {
+  const int64_t rank = rank_of(a), stretches = a->y.rank == 3 ? a->y.shape[1] : 1, size = mt_last(&a->y);
+  float *panel = (float *)mt_cpu_room(ctx, rank * WIDTH * (int64_t)sizeof(float));
+  if (!panel) return 1;
+  for (int64_t g = 0; g < stretches; g++)
+    for (int64_t j = 0; j < size; j += WIDTH) {
+      const int64_t columns = mt_min(WIDTH, size - j), at = (a->y.rank == 3 ? g * a->y.stride[1] : 0) + j;
+      K(pack_up)(a, g * size + j, columns, panel);
+      V_BY_DTYPE(a->y.dtype, K(up_panel)(a, t, rank, panel, rows, (char *)a->y.data + at * mt_element(T), columns, T));
+    }
+  return 0;
+}
+
+static int32_t K(low_rank_add)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
+  const mt_low_rank_add_args *a = args;
+  const int64_t n = a->y.shape[0], each = phase == DOWN ? down_rows(a) : up_rows(a);
+  const mt_range rows = {tile * each, mt_min(n, (tile + 1) * each)};
+  if (phase == UP) return K(up)(ctx, a, scratch, rows);
+  if (!mt_given(&a->a)) { /* X is the product */
+    const int64_t rank = rank_of(a);
+    float *t = scratch;
+    for (int64_t i = rows.from; i < rows.to; i++)
+      V_BY_DTYPE(a->x.dtype, V_EACH(rank, k, m, v_store_n(t + i * rank, MT_F32, k, m, v_load_n(mt_row(&a->x, i), T, k, m));););
+    return 0;
+  }
+  /* Products by rows: their workspace is the rows of X in f32 and the sums. */
+  gemm_job job = down_job(a, scratch);
+  float *workspace = (float *)mt_cpu_room(ctx, (rows.to - rows.from) * (job.k + job.n) * (int64_t)sizeof(float));
+  if (!workspace) return 1;
+  gemm_by_row *by_row = job.dtype == MT_BF16 ? mt_gemm_bf16_by_row() : NULL;
+  (by_row ? by_row : mt_gemm_kernels()->by_row)(&job, &(gemm_tile){rows.from, rows.to, 0, job.n}, workspace);
+  return 0;
+}
+#endif
