@@ -33,6 +33,7 @@ func (a *attention) hasAll(p *Pass) bool { return a.kind == "" || p.Whole }
 
 // exchange is the way for a pass.
 func (a *attention) exchange(p *Pass) exchange {
+	// No exchange: this rank has all positions.
 	if a.hasAll(p) {
 		whole := a.withSinks(alone{p.Positions[0]}, p.Positions[:1])
 		if p.AsGenerated != nil {
@@ -40,10 +41,13 @@ func (a *attention) exchange(p *Pass) exchange {
 		}
 		return whole
 	}
+	// A prompt whose keys and values go into blocks: all ranks need all of them, in order, to decode later.
 	shared := sharedSamples{a.context, p.documents(p.Seq() * int64(a.context.Size()))}
 	if p.Paged != nil {
 		return a.withSinks(gathered{shared, p.Positions}, p.Positions)
 	}
+	// Heads are exchanged for positions first (turned), then ranks that still share positions gather keys or
+	// send them around. One row of ranks: the exchange of heads has brought all positions.
 	positions := shared.context.Positions(shared.documents, shared.context.Row())
 	var inner exchange
 	switch {

@@ -71,6 +71,7 @@ type expertsSaved struct {
 func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, last bool) (out Tensor) {
 	d, at := p.D, saved.sent
 	places := at.X.Shape[0]
+	// pre: [sent rows, fc1 rows here], rows sorted by expert, of which Offsets are the bounds.
 	k := &expertsSaved{in: at.X, pre: s.Alloc(p.DType, places, x.fc1.Weight.Shape[1])}
 	saved.experts = k
 	if x.at == weighInput {
@@ -78,6 +79,7 @@ func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, la
 		d.ScaleRows(k.in, at.X, at.Weights)
 	}
 	x.fc1.Forward(d, &p.Hooks, k.pre, k.in, at.Offsets)
+	// act: [sent rows, ffn/etp]
 	acts := s
 	if x.forgetActs {
 		acts = tmp
@@ -86,6 +88,7 @@ func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, la
 	if !x.forgetActs {
 		k.act = act
 	}
+	// The weight comes after fc2's bias: backward needs the output without it, for the weight's gradient.
 	if x.at == weighOutput {
 		k.out = s.Like(at.X)
 		x.fc2.Forward(d, &p.Hooks, k.out, act, at.Offsets)
@@ -93,6 +96,7 @@ func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, la
 	if !last {
 		return out
 	}
+	// out: [sent rows, h]; a part of the sum where ranks share an expert.
 	out = tmp.Alloc(x.place.Partial(p.DType), at.X.Dims()...)
 	if x.at == weighOutput {
 		d.ScaleRows(out, k.out, at.Weights)

@@ -31,9 +31,11 @@ func FuseAttention(d *device.Device, m *spec.Model, p Parallel, r AttentionRun) 
 	s := d.Arena.Scope(device.Workspace)
 	defer s.Release()
 	t := newTrial(d, s, m, p, r)
+	// Reject what the library cannot run before the trial costs anything.
 	if err := d.FuseAttention(t.call, r.Workspace); err != nil {
 		return 0, err
 	}
+	// The same call by our kernels once, by the library twice.
 	d.OwnAttention()
 	own, err := t.run()
 	if err != nil {
@@ -50,6 +52,7 @@ func FuseAttention(d *device.Device, m *spec.Model, p Parallel, r AttentionRun) 
 	if err != nil {
 		return 0, err
 	}
+	// It must repeat bit for bit, so that a run does, and agree with ours within roundings.
 	for i, name := range []string{"output", "log of the softmax's sum", "gradients"} {
 		if !bytes.Equal(once[i], again[i]) {
 			return 0, fmt.Errorf("its %s did not repeat bit for bit in a trial", name)

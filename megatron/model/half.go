@@ -75,6 +75,7 @@ func (b *branch) forward(p *Pass, s *device.Scope, drop hiddenDropout, y, x, res
 	}
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
+	// What backward computes again is not kept: it lives in tmp until this returns.
 	norms, inner := s, s
 	if b.forgetNorm {
 		norms = tmp
@@ -82,6 +83,7 @@ func (b *branch) forward(p *Pass, s *device.Scope, drop hiddenDropout, y, x, res
 	if b.forgetHalf {
 		inner = tmp
 	}
+	// normed, out: [rows, h]
 	saved = &branchSaved{normed: norms.Like(x)}
 	saved.stats = b.norm.forward(p, s, saved.normed, x)
 	var out Tensor
@@ -92,6 +94,7 @@ func (b *branch) forward(p *Pass, s *device.Scope, drop hiddenDropout, y, x, res
 		return nil, err
 	}
 	if y.Given() {
+		// y = residual + dropout(out + bias), one kernel.
 		drop.add(device.DropoutAddArgs{Out: y, X: out, Bias: b.half.bias(), Residual: residual})
 	}
 	b.forget(saved)
@@ -128,6 +131,7 @@ func (b *branch) backward(p *Pass, saved *branchSaved, drop hiddenDropout, dx, d
 func (b *branch) backwardHalf(p *Pass, saved *branchSaved, dx, dout, x, through Tensor) (err error) {
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
+	// in: [rows, h], the input of attention or MLP, computed again where it was not kept.
 	in := x
 	if b.norm != nil {
 		if in = saved.normed; !in.Given() {
@@ -140,6 +144,7 @@ func (b *branch) backwardHalf(p *Pass, saved *branchSaved, dx, dout, x, through 
 			return err
 		}
 	}
+	// din: gradient of the normed input; through: gradient by the residual, which skips norm and half.
 	din := tmp.Like(x)
 	if err := saved.half.backward(p, din, dout, in); err != nil {
 		return err

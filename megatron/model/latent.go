@@ -35,6 +35,7 @@ func newLatent(m *spec.Model, layer int, name string, p Parallel) *latent {
 	linear := func(part string, out, in int64) mpu.LinearConfig {
 		return mpu.LinearConfig{Name: name + part, Out: out, In: in, Init: mpu.Init{Std: m.InitStd}}
 	}
+	// Queries: h -> QRank -> heads·(nope+rope), or h -> heads·(nope+rope) without a latent.
 	h, qRows := int64(m.HiddenSize), heads*int64(l.HeadDim())
 	if l.QRank > 0 {
 		a.qDown = mpu.NewLinear(r, linear(".linear_q_down_proj", int64(l.QRank), h))
@@ -42,6 +43,8 @@ func newLatent(m *spec.Model, layer int, name string, p Parallel) *latent {
 	} else {
 		a.qUp = mpu.NewColumnParallelLinear(r, linear(".linear_q_proj", qRows, h))
 	}
+	// Keys and values: h -> KVRank + rope -> heads·(nope+v). The rope channels skip the up projection: one
+	// rotary key serves all heads.
 	a.kvDown = mpu.NewLinear(r, linear(".linear_kv_down_proj", a.rank+a.ropeDim, h))
 	a.kvUp = mpu.NewColumnParallelLinear(r, linear(".linear_kv_up_proj", heads*(a.nope+a.v), a.rank))
 	if l.Norms {
@@ -291,12 +294,15 @@ func (saved *latentSaved) backwardKeys(p *Pass, dx Tensor, grads heads, x Tensor
 	a, tokens := saved.a, p.Tokens()
 	s := p.D.Arena.Scope(device.Activations)
 	defer s.Release()
+	// dkv: [rows, KVRank + rope]; the rope columns are the rotary key's gradient, summed over heads.
 	dkv := s.Like(saved.kv)
 	own := s.Alloc(p.DType, x.Shape[0], a.ropeDim)
 	if err := a.rotaryGradient(p, own, grads.k); err != nil {
 		return err
 	}
 	p.D.Copy(dkv.Slice(1, a.rank, a.ropeDim), own)
+	// dmade: [tokens, heads, nope+v], gradient of the up projection's output: keys without their rope
+	// channels, values without the padding to the width of keys.
 	dmade := s.Alloc(p.DType, tokens, a.heads, a.nope+a.v)
 	byHead := func(t Tensor) Tensor { return t.Reshape(tokens, a.heads, a.channels) }
 	p.D.Copy(dmade.Slice(2, 0, a.nope), byHead(grads.k).Slice(2, 0, a.nope))
@@ -305,6 +311,7 @@ func (saved *latentSaved) backwardKeys(p *Pass, dx Tensor, grads heads, x Tensor
 	if err := a.kvUp.Backward(p.D, &p.Hooks, dnormed, dmade.Reshape(tokens, a.heads*(a.nope+a.v)), saved.kNormed); err != nil {
 		return err
 	}
+	// Through the norm of the latent, [rows, KVRank].
 	low, dlow := saved.kv.Slice(1, 0, a.rank), dkv.Slice(1, 0, a.rank)
 	if a.kvNorm != nil {
 		a.kvNorm.backward(p, saved.kvStats, dlow, dnormed, low, Tensor{})

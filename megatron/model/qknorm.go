@@ -95,6 +95,8 @@ func (n *qkNorm) forward(p *Pass, s *device.Scope, y, x Tensor) (normSaved, erro
 
 // backward sets dx = norm'(x)·dy.
 func (n *qkNorm) backward(p *Pass, saved normSaved, dx, dy, x Tensor) error {
+	// The weights' gradient of keys that another rank has too goes to memory that nobody reads: the other
+	// rank adds it.
 	if n.row == nil && n.counted {
 		s := p.D.Arena.Scope(device.Activations)
 		defer s.Release()
@@ -109,6 +111,8 @@ func (n *qkNorm) backward(p *Pass, saved normSaved, dx, dy, x Tensor) error {
 		n.norm.backward(p, saved, dx, dy, x, Tensor{})
 		return nil
 	}
+	// The norm's row is made of all ranks' heads: join x and dy to [tokens, width], then keep the columns of
+	// the heads here.
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
 	whole, err := n.row.join(p, tmp, x)

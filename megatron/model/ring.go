@@ -106,13 +106,18 @@ func (m *mergedParts) add(query, key part, q, kv Tensor) {
 func (e ring) backward(p *Pass, c core, out attended, h, grads heads, do Tensor) error {
 	tmp := p.D.Arena.Scope(device.Communication)
 	defer tmp.Release()
+	// kv, next: [n·b, groups, 2, d] in the value dtype, the block here and the one that arrives.
 	n, stats := e.positions.Len(), statsType(p)
 	kv := c.keys(p, tmp, p.DType, n)
 	next := tmp.Like(kv)
 	pack(p, kv, h)
 	g := partGrads{p: p, c: c, out: out, do: do, q: h.q, dq: tmp.Alloc(stats, h.q.Dims()...), begun: make([]bool, len(e.positions))}
 	g.partDQ, g.partDKV = tmp.Alloc(stats, c.shape(p, e.positions.Longest())...), c.keys(p, tmp, stats, e.longestKeys())
+	// dkv: gradients of the block here by the queries here. sum: those of the block before, complete up to
+	// this rank. arriving: those of the block here by the ranks that had it before. All f32, so that nothing is
+	// rounded on the way.
 	dkv, sum, arriving := c.keys(p, tmp, stats, n), c.keys(p, tmp, stats, n), c.keys(p, tmp, stats, n)
+	// A block and its gradients travel the same way, the gradients one step later.
 	for step := range e.context.Rows() {
 		var send, receive []Tensor
 		if step < e.context.Rows()-1 {
@@ -130,9 +135,11 @@ func (e ring) backward(p *Pass, c core, out attended, h, grads heads, do Tensor)
 		if step > 0 {
 			p.D.Add(dkv, dkv, arriving)
 		}
+		// dkv leaves in the next step, as sum.
 		kv, next = next, kv
 		dkv, sum = sum, dkv
 	}
+	// One more step brings the gradients of this rank's own block home.
 	if err := p.exchanged(e.context.Around([]Tensor{sum}, []Tensor{arriving}).Wait); err != nil {
 		return err
 	}

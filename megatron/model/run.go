@@ -125,6 +125,7 @@ func (s *Stage) forwardHead(p *Pass, out *Output) error {
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
 	saved := out.saved
+	// normed: [rows, h]. Multi-token prediction reads it before logits are scaled.
 	normed := tmp.Like(out.Hidden)
 	stats := s.finalNorm.forward(p, tmp, normed, out.Hidden)
 	state := normed
@@ -133,12 +134,15 @@ func (s *Stage) forwardHead(p *Pass, out *Output) error {
 		p.D.Copy(normed, state)
 	}
 	s.scaleLogits(p, normed)
+	// Loss, Best, Target: f32 [tokens]
 	out.Loss = saved.bounds.Alloc(statsType(p), p.Tokens())
 	a := mpu.LossArgs{Hidden: normed, Labels: p.Labels, Loss: out.Loss, Weight: p.Weight, Scale: p.LossScale, Hooks: &p.Hooks}
 	if p.Choices {
 		out.Best, out.Target = saved.bounds.Alloc(statsType(p), p.Tokens()), saved.bounds.Alloc(statsType(p), p.Tokens())
 		a.Best, a.Target = out.Best, out.Target
 	}
+	// Where a token's weight depends on the losses (preference, distillation), they are computed once without
+	// gradients first.
 	if p.Weigh != nil {
 		if err := s.head.Loss(p.D, a); err != nil {
 			return err
@@ -147,6 +151,8 @@ func (s *Stage) forwardHead(p *Pass, out *Output) error {
 			return err
 		}
 	}
+	// Losses again, or for the first time, with the hidden state's gradient, [rows, h]: the logits of a chunk
+	// of rows exist only inside this call.
 	if p.Grad {
 		a.DHidden = tmp.Like(normed)
 		if err := p.Adds(s.uses.head); err != nil {
@@ -157,6 +163,7 @@ func (s *Stage) forwardHead(p *Pass, out *Output) error {
 		return err
 	}
 	if p.Grad {
+		// Back through scale and final norm; backward starts from saved.head.dhidden.
 		saved.head = &headSaved{dhidden: saved.bounds.Like(out.Hidden)}
 		s.scaleLogits(p, a.DHidden)
 		if err := s.predictAhead(p, out, state, a.DHidden); err != nil {
@@ -175,6 +182,7 @@ func (s *Stage) Backward(p *Pass, out *Output, dy, dx Tensor) error {
 	saved := out.saved
 	p.saved = saved
 	defer saved.bounds.Release()
+	// The last stage's forward has made the gradients of the head's own parameters already.
 	if saved.head != nil {
 		dy = saved.head.dhidden
 		for _, made := range append(s.uses.ahead, s.uses.headOwn) { // forward made their gradients
@@ -183,15 +191,18 @@ func (s *Stage) Backward(p *Pass, out *Output, dy, dx Tensor) error {
 			}
 		}
 	}
+	// Gradients of per-layer embeddings are collected from all layers.
 	if all := saved.perLayer; all != nil {
 		all.dinputs = saved.bounds.Like(all.inputs)
 	}
+	// d: two gradients of the residual stream, [rows, h], used in turn: a layer reads one and sets the other.
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
 	var d [2]Tensor
 	if s.embedding != nil || len(s.layers) > 1 {
 		d = [2]Tensor{tmp.Like(dy), tmp.Like(dy)}
 	}
+	// Layers, last to first, each segment recomputed before its layers need it.
 	for k := len(s.segments) - 1; k >= 0; k-- {
 		c := s.segments[k]
 		if err := s.recall(p, tmp, saved, c); err != nil {
@@ -209,6 +220,7 @@ func (s *Stage) Backward(p *Pass, out *Output, dy, dx Tensor) error {
 		}
 	}
 	if s.embedding != nil {
+		// The first stage ends in the embedding; another one's dx goes to the stage before.
 		if err := s.leave(p, saved, dy); err != nil {
 			return err
 		}

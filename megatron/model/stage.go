@@ -55,6 +55,7 @@ type units struct {
 // NewStage builds the stage's parameters, without memory; see Materialize. A
 // layout that cannot be is exitcode.Usage.
 func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
+	// Reject a model that this layout, stage or device cannot run.
 	forget, err := c.Recompute.forget()
 	if err != nil {
 		return nil, err
@@ -71,6 +72,8 @@ func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
 	if _, err := activations.Of(c.Model.Activation); err != nil {
 		return nil, exitcode.With(exitcode.Usage, err)
 	}
+	// Parameters in the order of the forward pass, with the units in which they are used: an optimizer that
+	// gathers or offloads parameters does so by unit.
 	s := &Stage{config: c, m: c.Model, device: d, region: p.region(), segments: c.Recompute.segments(len(c.Layers), p.DistributeSaved && p.TP.Size() > 1)}
 	if c.Embedding {
 		s.embedding = newEmbedding(c.Model, p)
@@ -91,6 +94,7 @@ func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
 		s.addHead(p)
 	}
 	s.nameUnits()
+	// The other copy of a tied table is on another stage; both are kept equal.
 	if c.shares() {
 		s.tie(p)
 	}
@@ -130,6 +134,7 @@ func (s *Stage) addHead(p Parallel) {
 	m := s.m
 	s.finalNorm = newNorm(m, "decoder.final_layernorm", m.HiddenSize).outside(p)
 	s.uses.headOwn = append(slices.Clone(s.uses.copied), s.finalNorm.params()...)
+	// The table [padded vocabulary, h]: the embedding's, a copy of it, or the output layer's own.
 	var table *mpu.VocabParallelEmbedding
 	if m.Tied && s.embedding != nil {
 		table = s.embedding.words
@@ -143,12 +148,14 @@ func (s *Stage) addHead(p Parallel) {
 	if !m.Tied {
 		s.output.Name = "output_layer.weight"
 	}
+	// The softmax is over keptVocab rows: those behind it are padding.
 	s.head = mpu.NewVocabParallelHead(p.region(), table.Weight, table.Start, keptVocab(m))
 	s.head.Cap = float32(m.LogitCap)
 	if branches := branchesOn(m, "output_layer"); branches != nil {
 		s.head.Adapt(branches)
 		s.uses.headOwn = append(s.uses.headOwn, s.head.AdapterParams()...)
 	}
+	// All that the head's forward reads, wherever it is from.
 	s.uses.head = append(append(s.finalNorm.params(), table.Weight), s.head.AdapterParams()...)
 	if s.words != nil && s.words.words != table {
 		s.uses.head = append(s.uses.head, s.words.params()...)
