@@ -111,6 +111,8 @@ func (c *Config) MomentBytes() float64 {
 // the whole training, globalBatch the final global batch size (iterations count
 // globalBatch samples each, ramp-up or not, as in Megatron).
 func (c *Config) Schedule(trainIters, trainSamples, globalBatch int) (Schedule, error) {
+	// The curve is a function of samples, as in Megatron: lengths in iterations are counted in samples of the
+	// final global batch size. A decay without a length lasts the training.
 	s := Schedule{
 		InitLR: c.WarmupInit, MaxLR: c.LR, MinLR: c.MinLR,
 		Style: c.DecayStyle, WSDStyle: c.WSDDecayStyle, Power: c.Power, Cycles: c.Cycles,
@@ -140,6 +142,7 @@ func (c *Config) Schedule(trainIters, trainSamples, globalBatch int) (Schedule, 
 	default:
 		return s, exitcode.Errorf(exitcode.Usage, "the length of the training is missing: give --train-iters or --train-samples")
 	}
+	// --lr-warmup-fraction is a part of the decay's length, not of the training's.
 	if c.WarmupFraction != 0 {
 		s.WarmupSamples = c.WarmupFraction * float64(s.DecaySamples)
 	}

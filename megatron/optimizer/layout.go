@@ -34,6 +34,8 @@ func layout(params []*mpu.Param, shards, ranks int, s Sharding) (buckets []plan)
 	for _, p := range params {
 		total += p.Len()
 	}
+	// end: what a bucket's length is a multiple of. 128 elements and, where asked for, 2^16 are Megatron's, for
+	// the bandwidth of collectives.
 	limit, end := s.limit(total, ranks), s.alignment()*int64(shards)
 	if shards > 1 {
 		end = lcm(end, 128)
@@ -49,6 +51,7 @@ func layout(params []*mpu.Param, shards, ranks int, s Sharding) (buckets []plan)
 		}
 		now, numel = plan{stretch: stretch{from: now.from + now.n}}, 0
 	}
+	// A parameter that needs a bucket of its own, or is of another unit, begins one; a full bucket ends.
 	for _, p := range slices.Backward(params) {
 		if n := len(now.params); n > 0 && s.parts(now.params[n-1], p, shards) {
 			closed()

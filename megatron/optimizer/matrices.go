@@ -34,6 +34,7 @@ type local struct {
 // allMatrices lists them in the order of the model, with the pieces of this rank.
 func (o *Optimizer) allMatrices() (all []*matrix) {
 	by := map[string]*matrix{}
+	// A matrix may consist of several pieces of one parameter, or of several parameters.
 	for _, p := range o.params {
 		if !o.orthogonal(p) {
 			continue
@@ -51,6 +52,8 @@ func (o *Optimizer) allMatrices() (all []*matrix) {
 			m.add(p, t.Pieces)
 		}
 	}
+	// Pieces that do not cover the matrix: the others are on tensor-parallel ranks. Blockwise, each rank's part
+	// is a matrix by itself.
 	for _, m := range all {
 		covered := int64(0)
 		for _, p := range m.pieces[0] {
@@ -223,10 +226,12 @@ func (o *Optimizer) gatherShards(m *matrix, u device.Tensor) error {
 	if !f.sharded() {
 		return nil
 	}
+	// part: the stretch of u that rank r's shard has of a local tensor, if any.
 	part := func(l local, r int) (device.Tensor, bool) {
 		theirs := o.shardOf(l, r)
 		return u.Slice(0, l.at+max(0, theirs.from-l.from), theirs.n), theirs.n > 0
 	}
+	// Ranks whose shards have none of the matrix take no part: both sides of a pair know that from the layout.
 	var transfers []comm.Transfer
 	for r := range f.shards() {
 		if r == f.shard() || !o.takes(m, r) {

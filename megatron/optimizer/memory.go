@@ -120,6 +120,7 @@ func (o *Optimizer) allocateValues(dtype device.DType) {
 
 // allocateGrads: all gradients, or under ZeRO-2 and 3 this rank's.
 func (o *Optimizer) allocateGrads(wide device.DType) {
+	// Sums on grids need f64; the update reads f32 copies of them, which allocateRead makes.
 	summed := wide
 	if o.exact != nil {
 		summed = device.F64
@@ -130,6 +131,8 @@ func (o *Optimizer) allocateGrads(wide device.DType) {
 		}
 		return b.trained(b.kept(b.family.sharding.shardsGradients()))
 	})
+	// grads: all of the bucket. ownSums, ownGrads: this rank's shard, summed and as the update reads it; they are
+	// offloaded, memory of their own, or a view of grads.
 	for _, b := range o.buckets {
 		switch {
 		case b.frozen:

@@ -150,12 +150,14 @@ type Result struct {
 // updates every parameter, or nothing when a gradient is not finite. Every rank
 // of the world calls it. The host waits for the device once, for the result.
 func (o *Optimizer) Step(a StepArgs) (Result, error) {
+	// Complete the gradients: give back what ZeRO-3 has gathered, then sum over ranks.
 	if err := o.Rest(); err != nil {
 		return Result{}, err
 	}
 	if err := o.finalize(); err != nil {
 		return Result{}, err
 	}
+	// Sums on grids: too coarse or too narrow a grid on any rank means that the step is made again with others.
 	if o.exact != nil {
 		if fit, err := o.settle(); err != nil || !fit {
 			return Result{Again: true}, err
@@ -165,6 +167,7 @@ func (o *Optimizer) Step(a StepArgs) (Result, error) {
 	if a.Reduced != nil {
 		a.Reduced()
 	}
+	// Norm, clipping and update, without waiting for the host, so that they can be one graph.
 	if err := o.meet(); err != nil {
 		return Result{}, err
 	}
@@ -172,6 +175,7 @@ func (o *Optimizer) Step(a StepArgs) (Result, error) {
 	if err := o.Graph.Run(o.clipAndUpdate); err != nil {
 		return Result{}, err
 	}
+	// Updated shards go to the ranks that hold all values.
 	if err := o.gatherAll(); err != nil {
 		return Result{}, err
 	}
@@ -185,6 +189,7 @@ func (o *Optimizer) Step(a StepArgs) (Result, error) {
 // hyper, and rate.
 func (o *Optimizer) clipAndUpdate() error {
 	d := o.device
+	// Statistics of this rank's gradients (squares, non-finite values, zeros), then of all ranks.
 	for _, c := range o.clips {
 		d.Fill(c.stats, 0)
 	}
@@ -194,11 +199,13 @@ func (o *Optimizer) clipAndUpdate() error {
 	if err := cmp.Or(o.statsElsewhere(), o.sumStats()); err != nil {
 		return err
 	}
+	// The same norm bit for bit in every layout.
 	if o.exact != nil {
 		if err := o.exactSquares(); err != nil {
 			return err
 		}
 	}
+	// hyper: clip factor, and whether the step is skipped, which every kernel below reads on the device.
 	for i, c := range o.clips {
 		d.GradScale(device.GradScaleArgs{Hyper: c.hyper, Stats: c.stats, Others: o.others(i), MaxNorm: float32(o.config.ClipGrad)})
 		if c.apart.Given() {
@@ -206,6 +213,7 @@ func (o *Optimizer) clipAndUpdate() error {
 			d.Copy(c.apart.Slice(0, device.HyperLR, 1), o.rate)
 		}
 	}
+	// Elementwise updates, then those of matrices (Muon), then what is offloaded, bucket by bucket.
 	for _, r := range o.runs {
 		o.update(r)
 	}

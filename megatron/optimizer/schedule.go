@@ -169,6 +169,7 @@ func (p *ParamScheduler) Load(st SchedulerState, override, useCheckpoint bool) (
 	if override && useCheckpoint {
 		return nil, exitcode.Errorf(exitcode.Usage, "--override-opt-param-scheduler and --use-checkpoint-opt-param-scheduler exclude each other")
 	}
+	// reconcile decides one value: equal, the command line's, the checkpoint's, or a problem.
 	var problems []error
 	reconcile := func(what string, same bool, mine, saved any, take func()) {
 		switch {
@@ -182,6 +183,8 @@ func (p *ParamScheduler) Load(st SchedulerState, override, useCheckpoint bool) (
 			problems = append(problems, fmt.Errorf("%s: %v now, %v in the checkpoint", what, mine, saved))
 		}
 	}
+	// The learning rate's curve. Lengths do not matter to a constant one; power and cycles have defaults that
+	// depend on the style, and are compared under the same style only.
 	reconcile("learning rate", p.MaxLR == st.MaxLR, p.MaxLR, st.MaxLR, func() { p.MaxLR = st.MaxLR })
 	reconcile("minimum learning rate", p.MinLR == st.MinLR, p.MinLR, st.MinLR, func() { p.MinLR = st.MinLR })
 	reconcile("warm-up samples", p.WarmupSamples == st.WarmupSamples, p.WarmupSamples, st.WarmupSamples, func() { p.WarmupSamples = st.WarmupSamples })
@@ -192,6 +195,7 @@ func (p *ParamScheduler) Load(st SchedulerState, override, useCheckpoint bool) (
 		reconcile("decay power", mine.Power == st.Power, mine.Power, st.Power, func() { p.Power = st.Power })
 		reconcile("decay cycles", mine.Cycles == st.Cycles, mine.Cycles, st.Cycles, func() { p.Cycles = st.Cycles })
 	}
+	// The weight decay's curve.
 	reconcile("start weight decay", p.StartWD == st.StartWD, p.StartWD, st.StartWD, func() { p.StartWD = st.StartWD })
 	reconcile("end weight decay", p.EndWD == st.EndWD, p.EndWD, st.EndWD, func() { p.EndWD = st.EndWD })
 	reconcile("weight decay samples", p.WDSamples == st.WDSamples || constant(p.WDStyle, st.WDStyle), p.WDSamples, st.WDSamples, func() { p.WDSamples = st.WDSamples })

@@ -151,6 +151,7 @@ func (f *File) each(b []byte, at int64, work func(part []byte, at int64) error) 
 		next    int
 		failed  error
 	)
+	// Threads take the next part until none is left or one has failed: no part waits for a slow neighbour.
 	take := func() (from int, ok bool) {
 		mu.Lock()
 		defer mu.Unlock()
