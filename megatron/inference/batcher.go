@@ -108,6 +108,7 @@ var errNeverFits = errors.New("the text needs more positions than the model or i
 
 // Submit queues requests, all or none.
 func (b *Batcher) Submit(requests ...*Request) ([]*Stream, error) {
+	// Check all requests before any is queued.
 	var list []*sequence
 	for _, r := range requests {
 		if err := b.Check(r); err != nil {
@@ -117,6 +118,8 @@ func (b *Batcher) Submit(requests ...*Request) ([]*Stream, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	// The queue has a limit, but a request of several sequences may exceed it when nothing waits: otherwise it
+	// could never run.
 	switch {
 	case b.failed != nil:
 		return nil, b.failed
@@ -127,6 +130,7 @@ func (b *Batcher) Submit(requests ...*Request) ([]*Stream, error) {
 	}
 	b.waiting = append(b.waiting, list...)
 	b.changed.Signal()
+	// A sequence keeps the weights that are current now: a reload does not change it.
 	streams := make([]*Stream, len(list))
 	for i, s := range list {
 		s.edition = b.editions.of(s.Adapter)

@@ -45,10 +45,12 @@ func (g *Generator) Beam(prompt []int32, o BeamOptions) ([]Beam, error) {
 	}
 	s := g.newSession(len(prompt)+o.MaxNew, o.Beams)
 	defer s.close()
+	// One hypothesis, the prompt, becomes up to Beams after the first step; s has a cache for each.
 	running := []hypothesis{{}}
 	feed := [][]int32{prompt}
 	var finished []Beam
 	for n := 1; n <= o.MaxNew; n++ {
+		// logits: of each running hypothesis, for its last token (first: the prompt's).
 		logits, err := s.logits(feed)
 		if err != nil {
 			return nil, err
@@ -60,8 +62,10 @@ func (g *Generator) Beam(prompt []int32, o BeamOptions) ([]Beam, error) {
 		if o.done(running, finished, n) {
 			return finished, nil
 		}
+		// The caches follow the hypotheses that continue, of which each has one new token.
 		s.branch(parents)
 		feed = feed[:0]
+		// Hypotheses that reached the limit count too.
 		for _, h := range running {
 			feed = append(feed, h.ids[n-1:])
 		}

@@ -81,6 +81,7 @@ func (l *Loaded) reload(dir string, step int64) error {
 		return err
 	}
 	var report native.Report
+	// Our own checkpoint: the configuration says whether it is the same model.
 	if format == checkpoint.Native {
 		c, err := storedConfig(dir, step)
 		if err != nil {
@@ -93,6 +94,7 @@ func (l *Loaded) reload(dir string, step int64) error {
 			return err
 		}
 	} else {
+		// Another program's.
 		src, err := all.OpenAs(format, dir, checkpoint.OpenOptions{Step: step})
 		if err != nil {
 			return err
