@@ -257,6 +257,8 @@ func (p *parser) deriveBatch() {
 	if p.need(p.MicroBatchSize < 1, "micro-batch-size", "the number of sequences per micro-batch and rank, at least 1") || !p.sound(batchFlags) {
 		return
 	}
+	// The default is one micro-batch per rank and step. A schedule or ramp-up makes the size vary; the final one
+	// is what the learning rate's lengths count in.
 	dp := max(1, p.Layout.DP)
 	if p.GlobalBatchSize == 0 && p.StepBatchSizeSchedule == "" {
 		p.GlobalBatchSize = p.MicroBatchSize * dp
@@ -273,6 +275,7 @@ func (p *parser) deriveBatch() {
 		p.clash("global-batch-size step-batch-size-schedule", "--global-batch-size %d is not the last batch size of --step-batch-size-schedule (%d); leave one out", p.GlobalBatchSize, sizes.Final())
 	}
 	p.GlobalBatchSize = sizes.Final()
+	// At most so many leaves are added to a gradient: the samples of the largest global batch.
 	if p.Raw.LayoutInvariant {
 		p.LeafSamples = sizes.Largest()
 	}
@@ -433,6 +436,7 @@ func (p *parser) warmupTooLong(unit string, warmup, decay, train int) bool {
 }
 
 func (p *parser) deriveRecompute() {
+	// Older spellings, in terms of --recompute-granularity.
 	r := &p.Recompute
 	if p.Raw.CheckpointActivations && p.Raw.CheckpointMethod == "" {
 		p.Raw.CheckpointMethod = "uniform"
@@ -447,6 +451,7 @@ func (p *parser) deriveRecompute() {
 		}
 		r.Granularity = "selective"
 	}
+	// What belongs to one granularity is an error with the other, and has no effect with none.
 	switch r.Granularity {
 	case "full":
 		if r.Method == "" || r.NumLayers < 1 {
@@ -461,6 +466,7 @@ func (p *parser) deriveRecompute() {
 			p.notice("nothing is recomputed without --recompute-granularity")
 		}
 	}
+	// The inputs of recomputed segments are cut over tensor-parallel ranks, if there are several.
 	if p.Layout.DistributeSavedActivation {
 		switch {
 		case p.Layout.TP <= 1:
@@ -511,6 +517,7 @@ func (p *parser) deriveCheckpoint() {
 func (p *parser) deriveData() {
 	d, t := &p.Data, &p.Tokenizer
 	d.SequenceLength, d.Seed = p.SeqLength, uint32(p.Seed)
+	// Exactly one source of samples.
 	perSplit, grouped := len(d.TrainDataPath)+len(d.ValidDataPath)+len(d.TestDataPath) > 0, false
 	for s, name := range []string{"train", "valid", "test"} {
 		flag := name + "-weighted-split-paths"
@@ -532,6 +539,7 @@ func (p *parser) deriveData() {
 		p.clash("data-path data-args-path train-data-path test-data-path per-split-data-args-path train-weighted-split-paths train-weighted-split-paths-path mock-data finetune-data", "--finetune-data, --data-path, --data-args-path, --train-data-path (with --valid- and --test-data-path), --per-split-data-args-path, --train-weighted-split-paths (with --valid- and --test-weighted-split-paths) and --mock-data exclude each other; give one")
 	}
 	p.need(sources == 0, "data-path data-args-path train-data-path valid-data-path test-data-path per-split-data-args-path mock-data", "the corpus as prefixes of .bin/.idx files; --mock-data needs none")
+	// --split belongs to sources that are one corpus for all splits; the default is Megatron's.
 	if (perSplit || grouped || d.PerSplitDataArgsPath != "") && d.Split != "" {
 		p.clash("split data-path", "--split divides --data-path; leave it out with one path list per split")
 	}
@@ -544,6 +552,7 @@ func (p *parser) deriveData() {
 	if d.Split == "" && d.Mock {
 		d.Split = "1,1,1"
 	}
+	// Without a tokenizer GPT-2's is meant, as in Megatron.
 	if t.Type == "" && t.Model == "" {
 		t.Type = "GPT2BPETokenizer"
 	}

@@ -229,6 +229,7 @@ func (p *parser) sequenceCut() int {
 
 func (p *parser) checkContextParallel() {
 	l := &p.Layout
+	// The zig-zag cut gives each rank two stretches of a sequence, of equal length.
 	if l.CP > 1 && p.SeqLength%(2*l.CP) != 0 {
 		p.clash("seq-length context-parallel-size", "--seq-length %d is not a multiple of %d (twice --context-parallel-size): use --seq-length %s",
 			p.SeqLength, 2*l.CP, config.NearestMultiples(p.SeqLength, p.sequenceCut()))
@@ -236,6 +237,7 @@ func (p *parser) checkContextParallel() {
 	if n := len(l.CPCommType); n > 1 && n != p.Model.NumLayers {
 		p.clash("cp-comm-type", "--cp-comm-type takes one value, or one per layer (%d), found %d", p.Model.NumLayers, n)
 	}
+	// Cutting by document is right only if attention stays inside documents.
 	switch d := &p.Data; {
 	case l.ZigZagPerDocument && l.CP == 1:
 		p.notice("--cp-zigzag-per-document has no effect with --context-parallel-size 1")
@@ -248,6 +250,7 @@ func (p *parser) checkContextParallel() {
 		p.notice("--hierarchical-context-parallel-sizes has no effect with --context-parallel-size 1")
 		l.HierarchicalCP = nil
 	}
+	// Sizes of a2a+p2p, then the heads that each exchange needs to divide.
 	inside := slices.Contains(l.CPCommType, config.HeadsInsideRing)
 	sizes := p.checkHierarchy(inside)
 	if l.CP == 1 {
@@ -264,6 +267,7 @@ func (p *parser) checkContextParallel() {
 func (p *parser) checkHierarchy(needed bool) (heads int) {
 	l := &p.Layout
 	const flags = "hierarchical-context-parallel-sizes context-parallel-size cp-comm-type"
+	// pairs is the advice of every message: the factors of the ranks.
 	pairs := func() string {
 		var all []string
 		for _, a := range properDivisors(l.CP) {

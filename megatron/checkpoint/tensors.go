@@ -222,6 +222,7 @@ func (l *lister) experts(name string) {
 	if m.Gated() {
 		wide = 2
 	}
+	// Router: [experts, h], and what its options add for each expert.
 	l.linear(name+"router", e.Num, h, m.LinearBias)
 	if m.ParallelMLP {
 		for _, norm := range ParallelMLPNorms {
@@ -235,6 +236,7 @@ func (l *lister) experts(name string) {
 	if slices.Contains(e.Balancing, spec.Quantiles) {
 		l.add(name+"router.qb_beta", int64(e.Num))
 	}
+	// Experts: fc1 [ffn, h], or [2·ffn, h] with a gate; fc2 [h, ffn].
 	for j := range e.Num {
 		expert := fmt.Sprintf("%sexperts.local_experts.%d.", name, j)
 		l.linear(expert+"linear_fc1", wide*e.FFNHiddenSize, h, m.LinearBias)

@@ -60,6 +60,7 @@ func OnGPU(shared bool, room Room) func([]Rank) bool {
 // CheckHost holds what the ranks of a host put into its memory beside their GPUs against the room
 // there: Overfull, with the changes that would do. here tells whether ranks fit their GPUs.
 func (o Options) CheckHost(c config.Run, numbers []int, room Room, here func([]Rank) bool) error {
+	// Only these put tensors into the host's memory.
 	var flags []string
 	if c.OptimizerCPUOffload {
 		flags = append(flags, "--optimizer-cpu-offload")
@@ -78,6 +79,7 @@ func (o Options) CheckHost(c config.Run, numbers []int, room Room, here func([]R
 	if bytes <= room.Bytes {
 		return nil
 	}
+	// It does not fit: dry runs of smaller configurations find the changes that would.
 	u := &Overfull{What: strings.Join(flags, ", "), Ranks: len(numbers), Bytes: bytes, Room: room}
 	try := func(flags string, change func(*config.Run)) bool {
 		smaller := c

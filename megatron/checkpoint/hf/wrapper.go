@@ -86,6 +86,7 @@ func newTextPart(files Files, wrapped, mtp bool) *textPart {
 	p := &textPart{Files: files, names: map[string]part{}}
 	counts := make([]int, len(leftOut))
 files:
+	// A tensor is multi-token prediction's, left out (vision, audio), or the text model's.
 	for _, name := range files.Names() {
 		for i, kind := range leftOut {
 			if i == 0 && mtp && kind.name.MatchString(name) {
@@ -97,6 +98,7 @@ files:
 				continue files
 			}
 		}
+		// The text model's tensors get the names that they have without the wrapper.
 		text := name
 		if rest, ok := strings.CutPrefix(name, "model.language_model."); ok && wrapped {
 			text = "model." + rest
@@ -105,6 +107,7 @@ files:
 		}
 		p.add(text, name)
 	}
+	// What was left out is reported, by kind.
 	for i, n := range counts {
 		if n > 0 {
 			p.left = append(p.left, fmt.Sprintf("%d tensors of %s", n, leftOut[i].what))
