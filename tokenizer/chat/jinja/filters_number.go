@@ -82,6 +82,7 @@ func floatFilter(r *run, v Value, args []Value) Value {
 }
 
 func roundFilter(r *run, v Value, args []Value) Value {
+	// Jinja's do_round: common is Python's round; ceil and floor scale by 10^precision.
 	method := "common"
 	if args[1] != nil {
 		method, _ = textOf(args[1])
@@ -99,6 +100,7 @@ func roundFilter(r *run, v Value, args []Value) Value {
 		if _, text := textOf(scaled); text || !isNumber(scaled) {
 			typeError("must be real number, not %s", typeName(scaled))
 		}
+		// math.ceil of an int is the int; of a float it is an int too, but the division makes a float again.
 		if f, is := scaled.(float64); is {
 			if method == "ceil" {
 				scaled = truncated(math.Ceil(f))
