@@ -141,6 +141,7 @@ func (s *sample) add(key, name, kind string, from io.Reader, most int64) error {
 		return fmt.Errorf("a second one of the sample %q", key)
 	}
 	s.names = append(s.names, name)
+	// The extension says what a member is; others, as pictures, are not read.
 	text, number, object := slices.Contains(textMembers, kind), slices.Contains(numberMembers, kind), slices.Contains(jsonMembers, kind)
 	if !text && !number && !object {
 		return nil
@@ -158,6 +159,7 @@ func (s *sample) add(key, name, kind string, from io.Reader, most int64) error {
 		s.fields.raw(name, value)
 		return nil
 	}
+	// A JSON member: an object's fields become the row's, another value is a field by the member's name.
 	var fields row
 	if !fields.fields(value) {
 		s.fields.raw(name, value)

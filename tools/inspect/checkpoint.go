@@ -39,12 +39,14 @@ func checkpointCommand() *cli.Command {
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
 		},
 		Action: func(c *cli.Context) error {
+			// Flags that contradict each other.
 			if c.NArg() != 1 {
 				return exitcode.Errorf(exitcode.Usage, "inspect checkpoint needs one path, found %d: %q", c.NArg(), c.Args().Slice())
 			}
 			if c.Bool("verify") && c.Bool("headers-only") {
 				return exitcode.Errorf(exitcode.Usage, "--verify reads all values, --headers-only none: choose one")
 			}
+			// An s3:// URL is copied to a local folder first.
 			path, err := command.Local(c, c.Args().First(), c.Int64("step"))
 			if err != nil {
 				return err
@@ -56,6 +58,7 @@ func checkpointCommand() *cli.Command {
 			if err := l.print(c.App.Writer, c.Bool("json")); err != nil {
 				return exitcode.With(exitcode.IO, err)
 			}
+			// Everything is printed before damage ends the command.
 			if c.Bool("verify") && len(l.Damage) > 0 {
 				return exitcode.Errorf(exitcode.IO, "%s is damaged: %s", l.Path, strings.Join(l.Damage, "\n"))
 			}

@@ -85,6 +85,7 @@ func Command() *cli.Command {
 		ArgsUsage:   "-- COMMAND [ARGUMENTS]",
 		Description: description,
 		Flags: []cli.Flag{
+			// Ranks and hosts.
 			command.Between(1, 4096, &cli.IntFlag{Name: "nproc-per-node", Aliases: []string{"nproc_per_node"}, Value: 1, Usage: "number of ranks on this host"}),
 			command.Between(1, 1<<20, &cli.IntFlag{Name: "nnodes", Value: 1, Usage: "number of hosts"}),
 			command.Between(0, 1<<20, &cli.IntFlag{Name: "node-rank", Usage: "index of this host, from 0"}),
@@ -92,21 +93,26 @@ func Command() *cli.Command {
 			&cli.StringFlag{Name: "master-addr", Value: "127.0.0.1", Usage: "address of rank 0's host, as the other hosts reach it"},
 			command.Between(0, 65535, &cli.IntFlag{Name: "master-port", Usage: "port on rank 0's host (default: a free port; 29500 with several hosts)"}),
 			&cli.StringFlag{Name: "rdzv-endpoint", Usage: "`HOST:PORT` of rank 0's host, in place of --master-addr and --master-port"},
+			// Starting the other hosts from here.
 			&cli.StringFlag{Name: "hostfile", Usage: "start the ranks on the hosts of `FILE` by ssh; each line is HOST slots=RANKS"},
 			&cli.StringFlag{Name: "ssh-config", Usage: "`FILE` that ssh reads its settings from (ssh -F)"},
 			&cli.BoolFlag{Name: "agent", Hidden: true},
+			// After a failure.
 			command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-restarts", Usage: "maximum number of restarts after failures without a newer checkpoint, on disk or in memory (default: 0; 3 with --auto-restart)"}),
 			&cli.BoolFlag{Name: "auto-restart", Usage: "restart after every failure from the last good checkpoint of --save, as long as checkpoints advance (gives up after three restarts, or --max-restarts, without a newer checkpoint)"},
 			command.Between(0, 1<<16, &cli.IntFlag{Name: "min-nproc-per-node", Usage: "minimum number of ranks of this host to continue with when the restarts are used up, by a smaller data-parallel size"}),
 			command.Between(1, 1<<20, &cli.IntFlag{Name: "min-nnodes", Value: 1, Usage: "with --auto-restart on several hosts: minimum number of hosts to continue with when others are lost"}),
 			command.Between(1, 366*24*3600, &cli.IntFlag{Name: "host-wait-seconds", Value: 60, Usage: "with --auto-restart on several hosts: seconds to wait for a lost host"}),
+			// Records and output.
 			&cli.StringFlag{Name: "run-folder", Usage: "`DIR`, readable by its owner alone, for flight records and the verdict (default: a temporary one, kept when the run fails)"},
 			&cli.StringFlag{Name: "log-prefix", Value: "stderr", Usage: "output whose lines are prefixed with the rank: stderr, both (stdout too) or none"},
 		},
 		Action: func(c *cli.Context) error {
+			// On another host: the fleet's plan comes on stdin.
 			if c.Bool("agent") {
 				return agent(os.Stdin)
 			}
+			// A scheduler's variables (Slurm, PBS) give hosts and ranks, unless a launcher above has done so.
 			by, err := "", error(nil)
 			if !c.IsSet("hostfile") && os.Getenv(launchenv.Own) == "" {
 				if by, err = scheduled(c); err != nil {

@@ -305,6 +305,7 @@ func (o *options) progress() int64 {
 // environment is what all ranks of an attempt have in common. The secret goes this
 // way and no other: command lines can be read by everybody.
 func (o *options) environment(attempt int) ([]string, error) {
+	// A free port for every attempt: the last attempt's may still be in use.
 	addr := o.addr
 	if addr == "" {
 		var err error
@@ -318,12 +319,14 @@ func (o *options) environment(attempt int) ([]string, error) {
 	}
 	environment := os.Environ()
 	set := func(name, value string) { environment = append(environment, name+"="+value) }
+	// torchrun's variables, which programs of torch read too; what differs between ranks is added per rank.
 	set("MASTER_ADDR", host)
 	set("MASTER_PORT", port)
 	set("WORLD_SIZE", strconv.Itoa(o.local*o.nodes))
 	set("LOCAL_WORLD_SIZE", strconv.Itoa(o.local))
 	set("GROUP_RANK", strconv.Itoa(o.node))
 	set("TORCHELASTIC_USE_AGENT_STORE", "False")
+	// Our own.
 	set(launchenv.Restarts, strconv.Itoa(attempt))
 	set(launchenv.Own, "1")
 	set(launchenv.Launcher, strconv.Itoa(os.Getpid()))
@@ -331,6 +334,7 @@ func (o *options) environment(attempt int) ([]string, error) {
 	if o.fewer {
 		set(launchenv.FewerRanks, "1")
 	}
+	// Several hosts must have the same secret, so there the caller sets it.
 	if os.Getenv("MONOTRON_SECRET") == "" && o.nodes == 1 {
 		set("MONOTRON_SECRET", launchenv.NewSecret())
 	}

@@ -359,6 +359,7 @@ func (s *server) checkDone() {
 // watch beats, and finds ranks that are late or silent.
 func (s *server) watch() {
 	defer s.idle.Done()
+	// Three clocks: heartbeats, whether enough hosts are here to start without the others, the time limit.
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
 	asking := time.NewTicker(enoughEvery)
@@ -379,6 +380,7 @@ func (s *server) watch() {
 			s.mu.Unlock()
 		case <-asking.C:
 			s.enough()
+		// A tick that comes late means that this process was stopped: silence of others proves nothing then.
 		case now := <-tick.C:
 			s.mu.Lock()
 			s.look(now, now.Sub(last) > 5*beatEvery)
