@@ -50,7 +50,9 @@ type Param struct {
 	Shape  []int64 // of the local part; rows beyond the pieces are padding
 	Pieces []Piece
 	Init   Init
-	Each   func(i int64) string // names slice i of the first dimension of Global, which files keep as a tensor of its own; nil: files keep Global
+	// Each names slice i of the first dimension of Global, which files keep as a tensor of its own; nil: files
+	// keep Global.
+	Each func(i int64) string
 
 	Family  Family
 	Role    Role

@@ -220,8 +220,9 @@ func (b *backend) RouterBalance(a *device.RouterBalanceArgs) {
 		x, p := make([]float64, experts), make([]float64, experts)
 		top := make([]int32, a.K)
 		for sample := from; sample < to; sample++ {
-			// Forward: [experts] sums of a sample's probabilities and counts of its choices. Backward, where DLogits is
-			// given: the loss is Coefficient·Scale·Σ counts·probs, so counts are the gradient of each row's probabilities.
+			// Forward: [experts] sums of a sample's probabilities and counts of its choices. Backward, where
+			// DLogits is given: the loss is Coefficient·Scale·Σ counts·probs, so counts are the gradient of
+			// each row's probabilities.
 			probs, counts := make([]float64, experts), make([]float64, experts)
 			if a.DLogits.Given() {
 				load(counts, a.Counts, sample*experts)

@@ -21,8 +21,8 @@ const (
 //
 //	number of samples | where each begins, and where the last ends | settings as JSON | samples
 //
-// A sample has the sizes of its columns without a fixed one, then the columns' bytes. Columns of text, numbers and JSON are
-// fields; others, as images, are left out. most is the longest sample that is read.
+// A sample has the sizes of its columns without a fixed one, then the columns' bytes. Columns of text,
+// numbers and JSON are fields; others, as images, are left out. most is the longest sample that is read.
 func MDS(from io.Reader, most func() int64) io.Reader {
 	s := &shard{from: from, most: most}
 	return &lines{next: s.next}

@@ -31,10 +31,10 @@ var (
 	linesMembers  = []string{"jsonl", "ndjson"}
 )
 
-// Tar is the rows of an archive. Members in a row whose names agree up to the first dot of the last part are a row:
-// __key__ is what they agree on, the rest of a name is a field. Fields of a .json object are fields of the row; one that a
-// member has too is the member's. Members of JSON lines are rows themselves. Members of other kinds, folders and
-// links are left out. most is the longest member that is read.
+// Tar is the rows of an archive. Members in a row whose names agree up to the first dot of the last part are
+// a row: __key__ is what they agree on, the rest of a name is a field. Fields of a .json object are fields of
+// the row; one that a member has too is the member's. Members of JSON lines are rows themselves. Members of
+// other kinds, folders and links are left out. most is the longest member that is read.
 func Tar(from io.Reader, most func() int64) io.Reader {
 	a := &archive{most: most}
 	a.tar = tar.NewReader(io.TeeReader(from, &a.end))

@@ -16,9 +16,11 @@ type Rule string
 
 // Rules.
 const (
-	RuleDPO  Rule = "dpo"  // pairs: texts end with the end-of-sequence token, messages as the template says
-	RuleORPO Rule = "orpo" // pairs, also for SimPO: messages are rendered to text, every text is put between the tokens for beginning and end
-	RuleKTO  Rule = "kto"  // answers with a label, as RuleDPO; of a pair one is good, one bad
+	RuleDPO Rule = "dpo" // pairs: texts end with the end-of-sequence token, messages as the template says
+	// Pairs, also for SimPO: messages are rendered to text, every text is put between the tokens for
+	// beginning and end.
+	RuleORPO Rule = "orpo"
+	RuleKTO  Rule = "kto" // answers with a label, as RuleDPO; of a pair one is good, one bad
 )
 
 // Preference is a row of preference data.
@@ -53,9 +55,9 @@ func cutAnswer(a answered, line int64, n int) Document {
 	return d
 }
 
-// ReadPreferences reads the rows of a file of JSON lines, a JSON array or Parquet, in its order, those included that training
-// drops: their prompts leave no token of an answer within c.Length. Of pairs RuleKTO makes two
-// rows, all good answers before all bad ones.
+// ReadPreferences reads the rows of a file of JSON lines, a JSON array or Parquet, in its order, those
+// included that training drops: their prompts leave no token of an answer within c.Length. Of pairs RuleKTO
+// makes two rows, all good answers before all bad ones.
 func ReadPreferences(path string, tok tokenizer.Tokenizer, c Config) (rows []Preference, err error) {
 	// Rows are rendered as they are read; a file has pairs or single answers, not both.
 	render := &renderer{tok: tok, config: c}

@@ -270,7 +270,8 @@ func (e *encoder) tensor(t *Tensor) error {
 	if err != nil {
 		return err
 	}
-	// torch._utils._rebuild_tensor_v2((storage, class, key, device, elements), offset, size, strides, requires_grad, hooks)
+	// torch._utils._rebuild_tensor_v2((storage, class, key, device, elements), offset, size, strides,
+	// requires_grad, hooks)
 	e.global("torch._utils._rebuild_tensor_v2")
 	e.out.WriteByte('(')
 	e.out.WriteByte('(')

@@ -90,9 +90,10 @@ type State struct {
 	Seed    uint64 `json:"seed"`    // random numbers are counted, so this is all of their state
 	Version string `json:"version"` // of the program that wrote
 
-	Config    json.RawMessage            `json:"config,omitempty"`    // of the run: training.Config
-	Scheduler json.RawMessage            `json:"scheduler,omitempty"` // learning rate and weight decay, with Megatron's names (optimizer.SchedulerState)
-	Scaler    json.RawMessage            `json:"scaler,omitempty"`    // loss scale, with Megatron's names (optimizer.ScalerState)
+	Config json.RawMessage `json:"config,omitempty"` // of the run: training.Config
+	// Learning rate and weight decay, with Megatron's names (optimizer.SchedulerState).
+	Scheduler json.RawMessage            `json:"scheduler,omitempty"`
+	Scaler    json.RawMessage            `json:"scaler,omitempty"` // loss scale, with Megatron's names (optimizer.ScalerState)
 	Extra     map[string]json.RawMessage `json:"extra,omitempty"`
 
 	RNG any `json:"-"` // Megatron's generator states (*megatron.RNG); only its formats give and take them

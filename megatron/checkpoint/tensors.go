@@ -82,8 +82,8 @@ func Expected(m *spec.Model) []Tensor {
 	return l.list
 }
 
-// ParallelMLPNorms are those of a mixture in parallel with an MLP, below "mlp.": of what the MLP gives, of what the experts take and
-// give, and of what the router takes.
+// ParallelMLPNorms are those of a mixture in parallel with an MLP, below "mlp.": of what the MLP gives, of
+// what the experts take and give, and of what the router takes.
 var ParallelMLPNorms = []string{"post_mlp_layernorm", "pre_experts_layernorm", "post_experts_layernorm", "router.layernorm"}
 
 type lister struct {

@@ -17,7 +17,8 @@ type Micro struct {
 	PositionIDs    [][]int32   // [b][s]
 	DocStart       [][]int32   // [b][s]: first position each query sees; nil: all from 0
 	Samples        []int32     // [b]: number of each sample in the global batch
-	Rows           []int64     `json:",omitempty"` // of an Objective: number of each sample, of b/len(Rows) sequences each; -1: it does not count
+	// Of an Objective: number of each sample, of b/len(Rows) sequences each; -1: it does not count.
+	Rows []int64 `json:",omitempty"`
 }
 
 // counted is the sum of a loss mask [b][s] that a micro-batch's mean is over: of all positions,
@@ -81,9 +82,10 @@ func samples(micros []*Micro) (n int) {
 	return n
 }
 
-// load copies what a stage needs of a micro-batch to the device, of context-parallel ranks
-// this one's positions, and describes it to the layers; train: what dropout and backward need too. The weight of a token in the
-// total loss is mask·tokenWeight; the last stage gets the mask, f32 [tokens]. micros: how many a rank has in this step.
+// load copies what a stage needs of a micro-batch to the device, of context-parallel ranks this one's
+// positions, and describes it to the layers; train: what dropout and backward need too. The weight of a token
+// in the total loss is mask·tokenWeight; the last stage gets the mask, f32 [tokens]. micros: how many a rank
+// has in this step.
 func (e *Engine) load(s place, m *Micro, part schedule.Part, micros int, train bool) (p *model.Pass, mask device.Tensor) {
 	// b samples of `all` positions; here: this context-parallel rank's, in rows s·b.
 	b, all := int64(len(m.Tokens)), int64(len(m.Tokens[0]))

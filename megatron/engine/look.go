@@ -16,8 +16,9 @@ type Look struct {
 	Routed func(layer int, r model.Routing)                // what layers of experts chose
 	Ahead  func(depth int, p *model.Pass, x device.Tensor) // the states of multi-token prediction: model.Pass.SeeAhead
 	Micro  func(micro, chunk int)                          // which forward or backward begins
-	Unit   func(name string)                               // whose parameters, or gradients, it uses next: embedding, decoder.layers.3, head
-	Again  bool                                            // of a training step that is run again: what --inject spoiled is spoiled again
+	// Whose parameters, or gradients, it uses next: embedding, decoder.layers.3, head.
+	Unit  func(name string)
+	Again bool // of a training step that is run again: what --inject spoiled is spoiled again
 }
 
 func (l Look) begin(micro, chunk int) {

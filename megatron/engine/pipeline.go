@@ -62,8 +62,8 @@ func (e *Engine) run(micros []*Micro, train bool, r *Result, look Look) error {
 	return err
 }
 
-// MeasuresStages tells whether steps tell what the stages did: waiting for the device around every action costs time, so it is
-// done where --timing-log-level asks for it.
+// MeasuresStages reports whether steps measure each stage's actions: waiting for the device around every
+// action costs time, so it is done only where --timing-log-level asks for it.
 func (e *Engine) MeasuresStages() bool {
 	return e.rank.Sizes.PP > 1 && e.Timers.Level() >= telemetry.LevelStep
 }

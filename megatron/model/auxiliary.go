@@ -44,8 +44,10 @@ func OwnLosses(e *spec.Experts) (all []AuxiliaryLoss) {
 // Auxiliary is where the layers of a stage leave what they know beside their output, over
 // the micro-batches of a step, and how strong their own losses are.
 type Auxiliary struct {
-	Scale     Tensor      // f32 [1]: a loss of one micro-batch's gradient is multiplied by it
-	Losses    Tensor      // f64 [AuxiliaryLosses, layers, 2]: sums over the micro-batches, without their coefficients; the second number is not used
+	Scale Tensor // f32 [1]: a loss of one micro-batch's gradient is multiplied by it
+	// f64 [AuxiliaryLosses, layers, 2]: sums over the micro-batches, without their coefficients; the second
+	// number is not used.
+	Losses    Tensor
 	Tokens    Tensor      // f32 [layers, experts]: tokens that came to the experts here; where they are padded to capacity, of all
 	Seen      Tensor      // f32 [layers, experts]: counts for the global loss, summed over the ranks that share it
 	Moved     []int64     // [layers]: bytes of tokens, results and gradients that this rank sent to others

@@ -10,15 +10,20 @@ import (
 
 // Parallel says how a stage shares its layers with other ranks.
 type Parallel struct {
-	TP               *comm.Group          // ranks that share each layer
-	SequenceParallel bool                 // outside the cut layers each holds its stretch of positions
-	Overlap          bool                 // products beside what brings their rows, in pieces: mpu.Region
-	ByRow            bool                 // forward, a row has the same bits whatever other rows there are: mpu.Region
-	Leaves           int                  // of the axes that ranks cut (--reduction-leaves): mpu.Region; 0: sums have the order of the layout
-	Tiles            int                  // stretches of rows and of columns of each weight of a linear layer that come and go by themselves (--memory-centric-tiling); 0: layers come and go
-	FP8              *mpu.FP8             // of linear layers' products, but of those that KeepsOperands names; nil: none
-	KeepsOperands    func(layer int) bool // whether a layer's products keep their operands
-	DistributeSaved  bool                 // inputs kept of recomputed segments are cut over TP (--distribute-saved-activations); not those from another stage
+	TP               *comm.Group // ranks that share each layer
+	SequenceParallel bool        // outside the cut layers each holds its stretch of positions
+	Overlap          bool        // products beside what brings their rows, in pieces: mpu.Region
+	ByRow            bool        // forward, a row has the same bits whatever other rows there are: mpu.Region
+	// Of the axes that ranks cut (--reduction-leaves): mpu.Region; 0: sums have the order of the layout.
+	Leaves int
+	// Stretches of rows and of columns of each weight of a linear layer that come and go by themselves
+	// (--memory-centric-tiling); 0: layers come and go.
+	Tiles         int
+	FP8           *mpu.FP8             // of linear layers' products, but of those that KeepsOperands names; nil: none
+	KeepsOperands func(layer int) bool // whether a layer's products keep their operands
+	// Inputs kept of recomputed segments are cut over TP (--distribute-saved-activations); not those from
+	// another stage.
+	DistributeSaved bool
 
 	// Context are the ranks that share every sequence (topology.CP), and how the attention of
 	// each layer, or of all, exchanges with them; none: mpu.Ring. ContextHeads is how many

@@ -8,8 +8,9 @@ import (
 	"monotron/mpu"
 )
 
-// routerScale is what the router of a mixture in parallel with an MLP has besides its scores (Gemma 4): it sees the normed residual
-// stream by 1/√h, and the weights of the choices are multiplied by a trained factor of each expert.
+// routerScale is what the router of a mixture in parallel with an MLP has in addition to its scores (Gemma
+// 4): its input is the normed residual stream times 1/√h, and the weights of the choices are multiplied by a trained factor
+// of each expert.
 type routerScale struct {
 	norm   *norm
 	by     float64

@@ -47,7 +47,8 @@ func (c *Config) coded(p *mpu.Param) bool {
 // ErrCut is in the chain of CheckBlocks' error.
 var ErrCut = errors.New("a rank has a part of a block")
 
-// CheckBlocks tells whether each block of codes lies on one rank: an error names a parameter that this rank has otherwise, and what to change.
+// CheckBlocks checks that each block of codes is on one rank: the error names a parameter of which this rank
+// has a part of a block, and what to change.
 func CheckBlocks(c *Config, params []*mpu.Param) error {
 	for _, p := range params {
 		if len(p.Pieces) == 0 || !c.coded(p) {

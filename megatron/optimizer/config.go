@@ -47,9 +47,11 @@ type Config struct {
 	AdamBeta1, AdamBeta2, AdamEps float64
 	SGDMomentum                   float64
 	LionBeta1, LionBeta2          float64
-	AveragePower, AverageLRPower  float64 // of ScheduleFree: a step's weight in the average is a power of its number times one of the largest rate so far
-	Muon                          MuonConfig
-	Addends                       Addends // of a gradient, where layouts change no bit; zero: they do
+	// Of ScheduleFree: a step's weight in the average is a power of its number times one of the largest rate
+	// so far.
+	AveragePower, AverageLRPower float64
+	Muon                         MuonConfig
+	Addends                      Addends // of a gradient, where layouts change no bit; zero: they do
 
 	// WidthMult is how many times the width of muP's base the model's is; 0: no muP. AdamW divides the learning
 	// rate and epsilon of matrices by it, SGD multiplies the rate of everything else.

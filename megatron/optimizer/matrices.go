@@ -292,9 +292,9 @@ func (o *Optimizer) eachPiece(m *matrix, u, whole device.Tensor, r int, do func(
 	}
 }
 
-// orthogonalize makes the direction of a step of a matrix of momentum, in place: as it is, or
-// that of Q, K and V each. The step is `by` times as long: Muon's Q, K and V have their own lengths, AdaptiveMuon's the weight's,
-// since second moments come between.
+// orthogonalize makes the direction of a step of a matrix of momentum, in place: as it is, or that of Q, K
+// and V each. The step is `by` times as long: Muon's Q, K and V have their own lengths, AdaptiveMuon's the
+// weight's, since second moments come between.
 func (o *Optimizer) orthogonalize(m *matrix, whole device.Tensor) (by float32) {
 	d, c := o.device, &o.config.Muon
 	rows := m.qkv[0] + m.qkv[1] + m.qkv[2]

@@ -68,8 +68,9 @@ type coefficientSet struct {
 	plus    float64 // and what is added to it
 }
 
-// newtonSchulzSets are the sets of NVIDIA's Emerging-Optimizers, by name (--muon-coefficient-type), and that of modded-nanogpt and
-// nanochat (five steps of Polar Express for a lower bound of 2e-2, which divide by 1.01 of the norm).
+// newtonSchulzSets are the sets of NVIDIA's Emerging-Optimizers, by name (--muon-coefficient-type), and that
+// of modded-nanogpt and nanochat (five steps of Polar Express for a lower bound of 2e-2, which divide by 1.01
+// of the norm).
 var newtonSchulzSets = map[string]coefficientSet{
 	"simple": {steps: []coefficients{{3.4445, -4.7750, 2.0315}}},
 	"quintic": {steps: []coefficients{{4.0848, -6.8946, 2.9270}, {3.9505, -6.3029, 2.6377}, {3.7418, -5.5913, 2.3037},

@@ -8,7 +8,8 @@ import (
 	"monotron/mpu/comm"
 )
 
-// ZeroGrad begins a step: no gradients yet, and values at which they are taken. Every rank of a data-parallel group calls it.
+// ZeroGrad begins a step: no gradients yet, and values at which they are taken. Every rank of a data-parallel
+// group calls it.
 func (o *Optimizer) ZeroGrad() error {
 	if o.exact != nil {
 		o.device.Fill(o.exact.peaks, 0)

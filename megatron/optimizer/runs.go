@@ -169,8 +169,9 @@ type counted struct {
 	clip            int
 }
 
-// allCounted are the segments that this rank counts, in the order of the model, which is that
-// of the norm's sum, but for those that lie elsewhere: neighbours of one bucket lie in it the last first, as the op adds them.
+// allCounted are the segments that this rank counts, in the order of the model, which is that of the norm's
+// sum, but for those that lie elsewhere: neighbours of one bucket lie in it the last first, as the op adds
+// them.
 func (o *Optimizer) allCounted() (all []counted) {
 	free := map[*bucket]device.Tensor{} // rows of tables: as many on any rank, whatever its shard has
 	for _, b := range o.buckets {

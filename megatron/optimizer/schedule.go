@@ -72,8 +72,8 @@ type fall func(ratio float64) float64
 func alongLine(ratio float64) float64   { return 1 - ratio }
 func alongCosine(ratio float64) float64 { return 0.5 * (math.Cos(math.Pi*ratio) + 1) }
 
-// The curves by their names on the command line, which takes no others. Of learning rates that are no curve of a ratio, nil: LRBetween
-// and coefficient have them.
+// The curves by their names on the command line, which takes no others. Of learning rates that are no curve
+// of a ratio, nil: LRBetween and coefficient have them.
 var (
 	decays = map[string]fall{DecayConstant: nil, DecayLinear: alongLine, DecayCosine: alongCosine, DecayInvSqrt: nil, DecayWSD: nil,
 		DecayPower: nil, DecayRestarts: nil}

@@ -7,9 +7,10 @@ import (
 	"monotron/mpu"
 )
 
-// ScheduleFree keeps of each element an average x, which is the main parameter, a sequence z of steps, and AdamW's second moment. Values are x,
-// rounded, whenever nobody trains: ZeroGrad makes them y = β1·x + (1−β1)·z, where gradients are taken, and Step makes them x again, also
-// where it changes nothing. So evaluations, samples, checkpoints and whatever reads them see the average.
+// ScheduleFree keeps of each element an average x, which is the main parameter, a sequence z of steps, and
+// AdamW's second moment. Values are x, rounded, whenever nobody trains: ZeroGrad makes them y = β1·x +
+// (1−β1)·z, where gradients are taken, and Step makes them x again, also where it changes nothing. So
+// evaluations, samples, checkpoints and whatever reads them see the average.
 
 // averaging is what the average is made by besides the step's hypers.
 type averaging struct {

@@ -14,7 +14,8 @@ const (
 	StoredExpV = "optimizer.exp_avg_sq."
 	StoredGrid = "optimizer.grid."
 
-	// Of ScheduleFree: the sequence of steps of a parameter; the sum of the weights of all steps and the largest learning rate.
+	// Of ScheduleFree: the sequence of steps of a parameter; the sum of the weights of all steps and the
+	// largest learning rate.
 	StoredSteps   = "optimizer.z."
 	StoredAverage = "optimizer.average"
 

@@ -50,11 +50,12 @@ type Machine struct {
 
 	GradientBytes int `yaml:"gradient_bytes,omitempty"` // that travel for a parameter's gradient; 0: 4, as here
 
-	Constants map[string]Constants `yaml:"constants,omitempty"`   // by regime; "": of all that have none
-	Flags     []string             `yaml:"flags,omitempty"`       // of the runs that rows of a table stand for
-	Regimes   map[string][]string  `yaml:"regimes,omitempty"`     // more of them, by regime
-	Held      map[string]Held      `yaml:"held_beside,omitempty"` // by regime: what the program of a table's rows held that this one does not
-	Checked   Checked              `yaml:"checked"`
+	Constants map[string]Constants `yaml:"constants,omitempty"` // by regime; "": of all that have none
+	Flags     []string             `yaml:"flags,omitempty"`     // of the runs that rows of a table stand for
+	Regimes   map[string][]string  `yaml:"regimes,omitempty"`   // more of them, by regime
+	// By regime: what the program of a table's rows held that this one does not.
+	Held    map[string]Held `yaml:"held_beside,omitempty"`
+	Checked Checked         `yaml:"checked"`
 
 	measured *measured // nil: ranks share nothing
 }
@@ -73,9 +74,10 @@ type Share struct {
 
 // Attention is how fast attention runs, and whether its scores pass through memory.
 type Attention struct {
-	Share       float64 `yaml:"share"`                      // of the peak
-	Scores      bool    `yaml:"keeps_scores,omitempty"`     // kernels of their own for products and softmax, over all pairs
-	OddShare    float64 `yaml:"odd_share,omitempty"`        // of the peak, where a head's channels are no multiple of OddMultiple; 0: as Share
+	Share  float64 `yaml:"share"`                  // of the peak
+	Scores bool    `yaml:"keeps_scores,omitempty"` // kernels of their own for products and softmax, over all pairs
+	// Of the peak, where a head's channels are no multiple of OddMultiple; 0: as Share.
+	OddShare    float64 `yaml:"odd_share,omitempty"`
 	OddMultiple int     `yaml:"aligned_channels,omitempty"` // 8 for tensor cores of 16-bit values
 }
 

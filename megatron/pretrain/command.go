@@ -70,7 +70,8 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	if !report.Help && !report.PrintConfig && (place == nil || place.Rank == place.Size-1) {
 		defer func() { err = outcome.Write(config.Log.Result, err) }()
 	}
-	if wrong := w.Notes.Choose(config.Log.Format, config.Log.Level); err == nil { // a command line that is refused has the format it asks for
+	// A command line that is refused has the format it asks for.
+	if wrong := w.Notes.Choose(config.Log.Format, config.Log.Level); err == nil {
 		err = exitcode.With(exitcode.Usage, wrong)
 	}
 	if err != nil {

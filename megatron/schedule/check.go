@@ -177,7 +177,8 @@ func (s *stageCheck) atEnd() error {
 // action is a place in the lists.
 type action struct{ stage, index int }
 
-// half is one end of a value's way: a transfer of its stage, counted from the stage's first, and the action that it is in.
+// half is one end of a value's way: a transfer of its stage, counted from the stage's first, and the action
+// that it is in.
 type half struct{ action, transfer int32 }
 
 // matched are lists whose transfers know the exchange at their other end.

@@ -132,7 +132,8 @@ func (s *survey) processes() error {
 		}
 		s.machine.Collectives = append(s.machine.Collectives, row)
 		if n == 2 {
-			s.machine.Node = plan.Link{Latency: round(times[1] / 2), Rate: round(timing.Bytes[0] / times[0])} // a ring of two sends its tensor once
+			// A ring of two sends its tensor once.
+			s.machine.Node = plan.Link{Latency: round(times[1] / 2), Rate: round(timing.Bytes[0] / times[0])}
 		}
 	}
 	return nil

@@ -194,7 +194,8 @@ type scheduleReport struct {
 	Bubble        float64       `json:"bubble"`         // idle over busy time
 	FormulaBubble float64       `json:"bubble_formula"` // of equal stages
 	PerStage      []stageReport `json:"per_stage"`
-	Ring          ring          `json:"ring_pairs,omitempty"` // [rank][step]: queries times keys under the causal mask, where sequences are shared
+	// [rank][step]: queries times keys under the causal mask, where sequences are shared.
+	Ring ring `json:"ring_pairs,omitempty"`
 }
 
 type stageReport struct {

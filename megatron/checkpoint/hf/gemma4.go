@@ -74,7 +74,8 @@ func (c *reading) gemma4Small(f *fields) {
 	}
 }
 
-// gemma4Experts reads the mixture of 26B-A4B, in parallel with the MLP of every layer. Its class has no loss that balances.
+// gemma4Experts reads the mixture of 26B-A4B, in parallel with the MLP of every layer. Its class has no loss
+// that balances.
 func (c *reading) gemma4Experts(f *fields) {
 	m := c.Model
 	m.ParallelMLP = true

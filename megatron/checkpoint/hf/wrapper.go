@@ -77,11 +77,12 @@ var leftOut = []struct {
 	{"the part that reads images", regexp.MustCompile(`^(model\.)?(visual|vision_tower|multi_modal_projector|embed_vision|audio_tower|embed_audio)\.`)},
 }
 
-// ownAheadProjection ends the name of the projection of the layer of multi-token prediction that Qwen3-Next and those after it have.
+// ownAheadProjection ends the name of the projection of the layer of multi-token prediction that Qwen3-Next
+// and those after it have.
 const ownAheadProjection = "mtp.fc.weight"
 
-// newTextPart lists the text model's tensors in files, and with mtp those of multi-token prediction. Those of a wrapper have names that
-// begin with "model.language_model." (transformers 5) or "language_model." (4).
+// newTextPart lists the text model's tensors in files, and with mtp those of multi-token prediction. Those of
+// a wrapper have names that begin with "model.language_model." (transformers 5) or "language_model." (4).
 func newTextPart(files Files, wrapped, mtp bool) *textPart {
 	p := &textPart{Files: files, names: map[string]part{}}
 	counts := make([]int, len(leftOut))

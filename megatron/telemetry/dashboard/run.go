@@ -42,15 +42,17 @@ type Run struct {
 
 // Source is where a run is read from, and what else is known of it.
 type Source struct {
-	Name     string                                                            // on the page; "": what the run says of itself, else its folder's
-	About    *telemetry.About                                                  // nil: read from the file beside the log
-	Path     string                                                            // a log, or the folder of one
-	FlagsOf  func(folder string, iteration int64) (map[string][]string, error) // what a checkpoint was trained with
-	Flags    map[string][]string                                               // those of the run, where they are known; FlagsOf is then not asked
-	Price    float64                                                           // of an hour of the run; 0: not known
-	Ongoing  bool                                                              // this process trains it: the log may have no step yet
-	Beside   []string                                                          // folders that it writes to, wherever they lie; "": none
-	Finished bool                                                              // no run goes on with it: a last line without its end counts
+	// On the page; "": what the run says of itself, else its folder's.
+	Name    string
+	About   *telemetry.About                                                  // nil: read from the file beside the log
+	Path    string                                                            // a log, or the folder of one
+	FlagsOf func(folder string, iteration int64) (map[string][]string, error) // what a checkpoint was trained with
+	// Those of the run, where they are known; FlagsOf is then not asked.
+	Flags    map[string][]string
+	Price    float64  // of an hour of the run; 0: not known
+	Ongoing  bool     // this process trains it: the log may have no step yet
+	Beside   []string // folders that it writes to, wherever they lie; "": none
+	Finished bool     // no run goes on with it: a last line without its end counts
 }
 
 // Open reads the run that s is.

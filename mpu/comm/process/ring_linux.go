@@ -138,7 +138,8 @@ func (s *sleeper) sleep(needed func() bool) {
 	s.asleep.Store(1)
 	if needed() {
 		limit := unix.Timespec{Sec: 1}
-		_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&s.bell)), futexWait, uintptr(bell), uintptr(unsafe.Pointer(&limit)), 0, 0) // woken, late or interrupted: all the same
+		// Woken, late or interrupted: all the same.
+		_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&s.bell)), futexWait, uintptr(bell), uintptr(unsafe.Pointer(&limit)), 0, 0)
 	}
 	s.asleep.Store(0)
 }

@@ -117,7 +117,8 @@ func (p *World) watch() {
 	}
 }
 
-// Group is this rank's membership of a group; all members name the same ranks in the same order; another list is another group.
+// Group is this rank's membership of a group; all members name the same ranks in the same order; another list
+// is another group.
 func (p *World) Group(rank int, name string, members []int, d *device.Device) (*comm.Group, error) {
 	if rank != p.rank {
 		return nil, exitcode.Errorf(exitcode.Internal, "rank %d cannot join as rank %d group %s of ranks %v", p.rank, rank, name, members)

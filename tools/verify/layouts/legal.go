@@ -144,9 +144,10 @@ func perLayer(layers int) (all []mpu.ContextKind) {
 	return all
 }
 
-// oneSample tells whether every layout must have micro-batches of one sample, for another
-// size is another loss: --moe-router-load-balancing-type aux_loss balances each micro-batch by
-// itself, which --layout-invariant refuses, --fp8-format has blocks of a micro-batch's tokens, and where samples count different numbers of tokens the loss is a mean of means.
+// oneSample tells whether every layout must have micro-batches of one sample, for another size is another
+// loss: --moe-router-load-balancing-type aux_loss balances each micro-batch by itself, which
+// --layout-invariant refuses, --fp8-format has blocks of a micro-batch's tokens, and where samples count
+// different numbers of tokens the loss is a mean of means.
 func oneSample(c *config.Run) bool {
 	return c.FP8.Format != "" || c.Model.Experts != nil && c.Leaves == 0 || c.Data.EODMaskLoss && !c.CalculatePerTokenLoss
 }

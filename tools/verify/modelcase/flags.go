@@ -136,7 +136,8 @@ func (c *caseFile) familyLine() ([]string, error) {
 	}
 	if t := c.Training; t != nil {
 		line = append(line, append(words(t.flags()), "--seq-length", fmt.Sprint(t.SeqLength))...)
-		if m.Experts != nil && m.LinearBias && strings.Contains(string(t.NoDecay), "names ending in .bias") { // GPT-OSS: gate_up_proj_bias is none of them
+		// GPT-OSS: the name gate_up_proj_bias does not end so.
+		if m.Experts != nil && m.LinearBias && strings.Contains(string(t.NoDecay), "names ending in .bias") {
 			line = append(line, "--decay-expert-biases")
 		}
 	}

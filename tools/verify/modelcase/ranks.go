@@ -109,7 +109,8 @@ func (r *run) compareLayout(m *spec.Model, i int, s *seen) {
 	slices.Sort(noDecay)
 	theirs := want.Parameters.names
 	if m.Tied && m.MTP != nil && !slices.Contains(names, checkpoint.OutputLayer) {
-		theirs = slices.DeleteFunc(slices.Clone(theirs), func(name string) bool { return name == checkpoint.OutputLayer }) // Megatron has it, and never uses it
+		// Megatron has it, and never uses it.
+		theirs = slices.DeleteFunc(slices.Clone(theirs), func(name string) bool { return name == checkpoint.OutputLayer })
 	}
 	r.report.exact(group, "parameters in order", names, theirs)
 	if want.NoDecay != nil {
