@@ -75,6 +75,7 @@ func Check(src Source) error {
 	for _, t := range src.Tensors() {
 		have[t.Name] = t
 	}
+	// What the model needs.
 	var missing, extra, wrong []string
 	want := map[string]bool{}
 	for _, t := range Expected(info.Model) {
@@ -88,11 +89,13 @@ func Check(src Source) error {
 		}
 	}
 	for _, t := range src.Tensors() {
+		// What the source has and the model has not.
 		adapted := len(info.Model.Adapters) > 0 && strings.HasPrefix(t.Name, Model+mpu.AdapterPrefix) // who reads them checks them
 		if name, ok := strings.CutPrefix(t.Name, Model); ok && !want[t.Name] && !adapted {
 			extra = append(extra, name)
 		}
 	}
+	// One error for all.
 	var problems []string
 	for _, p := range []struct {
 		what string

@@ -48,6 +48,7 @@ func (o *Optimizer) placeElsewhere(dtype, wide device.DType, e Elsewhere) {
 	if e.Store == nil {
 		return
 	}
+	// a.n: elements of this rank that are trained and offloaded; frozen: those that are not trained.
 	a, frozen := &away{}, int64(0)
 	for _, b := range o.buckets {
 		for _, p := range b.parts {
@@ -57,6 +58,7 @@ func (o *Optimizer) placeElsewhere(dtype, wide device.DType, e Elsewhere) {
 		}
 		frozen += roundUp(b.own.n-b.trained(b.own.n), pageElements)
 	}
+	// One strip per kind of state, and in a.visited those that an update reads or writes.
 	place := func(wanted bool, name string, dtype device.DType, n int64) *strip {
 		if !wanted || n == 0 {
 			return nil
@@ -75,6 +77,7 @@ func (o *Optimizer) placeElsewhere(dtype, wide device.DType, e Elsewhere) {
 		o.divide(Elsewhere{}) // nothing is kept beside values and gradients
 		return
 	}
+	// Memory in which pieces of the strips are updated, several so that reading, updating and writing overlap.
 	a.piece = min(cmp.Or(e.Piece, pieceElements), a.n)
 	for range slotCount {
 		a.slots = append(a.slots, o.slot(a))

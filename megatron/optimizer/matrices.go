@@ -119,12 +119,14 @@ const pieceWords = 5
 // exchangePieces gives each matrix the pieces of all ranks of g, which have equally many.
 func (o *Optimizer) exchangePieces(g *comm.Group, ms []*matrix) error {
 	d := o.device
+	// words: five numbers for each piece, as 2-d boxes with their offset in the local tensor.
 	var words []int64
 	for _, m := range ms {
 		for _, p := range m.pieces[0] {
 			words = append(words, p.From[0], p.From[1], p.Size[0], p.Size[1], p.Local)
 		}
 	}
+	// all: i64 [ranks, words]
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
 	n := int64(len(words))
@@ -134,6 +136,7 @@ func (o *Optimizer) exchangePieces(g *comm.Group, ms []*matrix) error {
 		return err
 	}
 	got := device.ReadSlice[int64](d, all)
+	// Back into pieces; every rank has equally many of each matrix, so positions in a row are the same.
 	at := 0
 	for _, m := range ms {
 		count, pieces := len(m.pieces[0]), make([][]mpu.Piece, g.Size())

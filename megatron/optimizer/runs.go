@@ -27,6 +27,7 @@ func (o *Optimizer) addRuns(b *bucket, p *part) {
 		return
 	}
 	for kind := range 4 * len(o.clips) {
+		// A run has one clip, one learning rate and one epsilon: the parameters of the part that agree in them.
 		clip, apart, wide := kind/4, kind/2%2 == 1, kind%2 == 1
 		r := &run{eps: o.config.AdamEps, value: b.ownValues.Slice(0, p.from, p.n), main: p.main, m: p.m, v: p.v, codes: p.codes, hyper: o.clips[clip].hyper, apart: apart}
 		if r.grad = b.ownGrads; r.grad.Given() {
@@ -38,6 +39,7 @@ func (o *Optimizer) addRuns(b *bucket, p *part) {
 		if apart {
 			r.hyper = o.clips[clip].apart
 		}
+		// Segments [from, to) of the run's elements, each with multipliers of rate and weight decay.
 		var at []int64
 		var mults []float32
 		rows := int64(0) // on any rank, whatever its shard has
@@ -58,6 +60,7 @@ func (o *Optimizer) addRuns(b *bucket, p *part) {
 		if rows == 0 {
 			continue
 		}
+		// Memory for as many rows as any rank needs, so that plans of all ranks are alike.
 		segments, multipliers := o.device.Arena.Alloc(device.Optimizer, device.I64, rows, 2), o.device.Arena.Alloc(device.Optimizer, device.F32, rows, 2)
 		n := int64(len(at) / 2)
 		if n == 0 {

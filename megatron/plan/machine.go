@@ -230,6 +230,7 @@ func (m *Machine) check() error {
 			problems = append(problems, fmt.Errorf("%s is %g; it must be from %g to %g", name, x, low, high))
 		}
 	}
+	// The machine.
 	if m.Device != "cpu" && m.Device != "cuda" {
 		problems = append(problems, fmt.Errorf("device is %q; it must be cpu or cuda", m.Device))
 	}
@@ -245,6 +246,7 @@ func (m *Machine) check() error {
 	within("gradient_bytes", float64(m.GradientBytes), 0, 32)
 	within("checked.mean_error", m.Checked.Mean, 0, 10)
 	within("checked.worst_error", m.Checked.Worst, 0, 10)
+	// Rates: peaks by data type, curves of shares of them, links.
 	if len(m.Peak) == 0 {
 		problems = append(problems, errors.New("peak_flops is missing: operations a second by dtype (f32, bf16, f16)"))
 	}
@@ -270,6 +272,7 @@ func (m *Machine) check() error {
 		within(name+".latency_seconds", l.Latency, 0, 10)
 		within(name+".bytes_per_second", l.Rate, 1e3, 1e16)
 	}
+	// Constants that were fitted to tables of measured runs.
 	for name, h := range m.Held {
 		within("held_beside "+name+" per_parameter", h.PerParameter, -64, 64)
 	}

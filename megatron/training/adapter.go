@@ -36,6 +36,7 @@ func findAdapters(c *config.Run) error {
 	if len(c.Model.Adapters) > 0 {
 		return nil
 	}
+	// A resumed run has the adapter of its checkpoint.
 	if before, err := storedRun(c.Checkpoint.Load, wantedStep(&c.Checkpoint)); c.Checkpoint.Load != "" && err == nil && len(before.Model.Adapters) > 0 {
 		if a := c.Adapter; a.Rank > 0 && a.Folder == "" && (a.Rank != before.Adapter.Rank || a.Alpha != before.Adapter.Alpha || a.DoRA != before.Adapter.DoRA || a.RSLoRA != before.Adapter.RSLoRA) {
 			return exitcode.Errorf(exitcode.Usage, "--load %s holds an adapter of rank %d, alpha %g, DoRA %v, rsLoRA %v; give the same --lora flags, or merge it by monotron convert first",
@@ -47,6 +48,7 @@ func findAdapters(c *config.Run) error {
 	if !c.Adapter.Given() {
 		return nil
 	}
+	// A new one: the family names the modules, as PEFT's files do.
 	settings, err := adapterSettings(&c.Adapter)
 	if err != nil {
 		return err
@@ -60,6 +62,7 @@ func findAdapters(c *config.Run) error {
 	if settings.Base = base; c.Adapter.Folder == "" {
 		settings.FanInFanOut = family == hf.GPT2
 	}
+	// Which parameters of ours the names mean.
 	if c.Model.Adapters, err = peft.Resolve(&c.Model, family, settings); err != nil {
 		return err
 	}

@@ -109,12 +109,14 @@ func CheckpointFlags(folder string, step int64) (map[string][]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Another program's checkpoint has flags of its own, in terms of ours.
 	if format := foreign(folder, step); format != "" {
 		return foreignFlags(format, folder, step)
 	}
 	if _, err := native.Latest(folder); errors.Is(err, native.ErrNone) {
 		return nil, nil
 	}
+	// Ours has the flags as they were given.
 	f, err := native.OpenSound(folder, step)
 	if err != nil {
 		return nil, err

@@ -32,9 +32,11 @@ func (r *Run) restore() error {
 	if r.saver.remote, err = r.openRemote(); err != nil {
 		return err
 	}
+	// Memory of the hosts, where a restart left a newer checkpoint than the disk has.
 	if done, err := r.restoreMemory(); done || err != nil {
 		return err
 	}
+	// Fresh weights.
 	dir, finetune, err := r.source()
 	if err != nil {
 		return err
@@ -48,6 +50,7 @@ func (r *Run) restore() error {
 	if r.device.Counts() {
 		return nil // what is loaded goes where the tensors are
 	}
+	// A checkpoint: --load continues it, --pretrained-checkpoint gives weights only.
 	step := int64(-1)
 	if dir == c.Load {
 		step = wantedStep(c)
@@ -56,6 +59,7 @@ func (r *Run) restore() error {
 		return r.upcycle(dir, step)
 	}
 	finetune = finetune || r.begins(dir, step)
+	// A base model to which a new adapter is added.
 	if len(r.Config.Model.Adapters) > 0 && !r.holdsAdapter(dir, step) {
 		if err := r.drawAdapter(); err != nil {
 			return err

@@ -367,6 +367,7 @@ func (s *still) furthest() func(rank int, group string) int64 {
 		rank        int
 		first, next int64 // its count, and the largest of the others'
 	}
+	// The largest and second largest count of each name, so that a rank is compared with the others in one pass.
 	names := map[string]*leading{}
 	for rank := range s.ranks {
 		v := &s.ranks[rank]
@@ -389,6 +390,7 @@ func (s *still) furthest() func(rank int, group string) int64 {
 			}
 		}
 	}
+	// The leader is compared with the second, everybody else with the leader.
 	return func(rank int, group string) int64 {
 		name, _, _ := strings.Cut(group, " ")
 		switch l := names[name]; {

@@ -323,6 +323,7 @@ func asJSON(v pickle.Value, depth int) (string, bool) {
 		text, _ := json.Marshal(s) // a string never fails
 		return string(text)
 	}
+	// Scalars as JSON has them; a float keeps a point, so that reading gives a float again.
 	switch v := v.(type) {
 	case nil:
 		return "null", true
@@ -341,6 +342,7 @@ func asJSON(v pickle.Value, depth int) (string, bool) {
 		return text, true
 	case string:
 		return quote(v), true
+	// What JSON does not have is an object with one key.
 	case pickle.DType:
 		return `{"dtype":` + quote(string(v)) + `}`, true
 	case *pickle.List, *pickle.Tuple:

@@ -154,6 +154,7 @@ func NewTarget(src checkpoint.Source, o checkpoint.WriteOptions, precision strin
 	if info.Model.LayersDiffer() {
 		return nil, exitcode.Errorf(exitcode.Usage, "Megatron's formats are not written for models whose layers differ in heads or are scaled (Gemma 4); use the native format or hf")
 	}
+	// Arguments of the run that the state is from, with what the command line changes.
 	kept, err := FromJSON(state.Extra[checkpoint.ExtraArgs])
 	if err != nil {
 		return nil, err
@@ -169,6 +170,7 @@ func NewTarget(src checkpoint.Source, o checkpoint.WriteOptions, precision strin
 		t.Args.Set("moe_grouped_gemm", true)
 	}
 	t.Layout.DP = max(t.Layout.DP, (t.Layout.EP*t.Layout.ETP+t.Layout.TP-1)/t.Layout.TP) // experts are spread over these
+	// Scheduler, loss scale and Adam's count of steps.
 	for _, part := range []struct {
 		text json.RawMessage
 		to   **pickle.Dict
@@ -187,6 +189,7 @@ func NewTarget(src checkpoint.Source, o checkpoint.WriteOptions, precision strin
 			return nil, exitcode.Errorf(exitcode.BadData, "%s: the count of optimizer steps: %w", info.Path, err)
 		}
 	}
+	// The padded vocabulary depends on the tensor-parallel size, other arguments on both.
 	t.settings(state)
 	if err := t.pad(src, o.VocabDivisor); err != nil {
 		return nil, err

@@ -54,6 +54,7 @@ func move(src checkpoint.Source, work []transfer, dev *device.Device) error {
 		raw []byte
 		err error
 	}
+	// Reads run in goroutines, `ahead` of them at most; ready[i] receives transfer i.
 	ahead := 1 + device.Cores()
 	ready := make([]chan result, len(work))
 	start := func(i int) {
@@ -66,6 +67,7 @@ func move(src checkpoint.Source, work []transfer, dev *device.Device) error {
 	for i := range min(ahead, len(work)) {
 		start(i)
 	}
+	// Writes to the device are in order, one at a time.
 	for i := range work {
 		r := <-ready[i]
 		if r.err != nil {

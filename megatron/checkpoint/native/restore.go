@@ -100,6 +100,7 @@ func (r *restorer) run() error {
 			return exitcode.With(exitcode.IO, err)
 		}
 	}
+	// Jobs go to the readers by next, what they read comes back by out; stop ends both early.
 	next, out, stop := make(chan *copier), make(chan delivery), make(chan struct{})
 	var readers sync.WaitGroup
 	for range min(len(r.jobs), max(minReaders, device.Cores()), maxReaders) {
@@ -119,6 +120,7 @@ func (r *restorer) run() error {
 		readers.Wait()
 		close(out)
 	}()
+	// One goroutine writes to the tensors. After an error it only answers, so that no reader waits forever.
 	var first error
 	for d := range out {
 		err := d.err

@@ -260,6 +260,7 @@ func (d disk) prune(dir string, written int64, o SaveOptions) (removed []int64, 
 	if err != nil {
 		return nil, err
 	}
+	// From the newest: only checkpoints that can be opened count as kept.
 	kept := 1
 	for i := len(list) - 1; i >= 0; i-- {
 		e := list[i]
