@@ -389,6 +389,7 @@ func (p *parser) deriveOptimizer() {
 	p.deriveMuon()
 	p.deriveScheduleFree()
 	o := &p.Optimizer
+	// Weight decay: constant, or from a start to an end.
 	noLR := p.need(!p.given("lr") && !p.SkipTrain, "lr", "the peak learning rate")
 	growing := o.WeightDecayIncrStyle != optimizer.DecayConstant
 	given := p.given("start-weight-decay") || p.given("end-weight-decay")
@@ -400,6 +401,7 @@ func (p *parser) deriveOptimizer() {
 	case !growing:
 		o.StartWeightDecay, o.EndWeightDecay = o.WeightDecay, o.WeightDecay
 	}
+	// Whose schedule counts after a resume; the rate of embeddings and output layer.
 	if o.OverrideScheduler && o.UseCheckpointScheduler {
 		p.clash("override-opt-param-scheduler use-checkpoint-opt-param-scheduler", "--override-opt-param-scheduler and --use-checkpoint-opt-param-scheduler exclude each other")
 	}
@@ -412,6 +414,7 @@ func (p *parser) deriveOptimizer() {
 	if p.given("decoupled-lr") && o.DecoupledMinLR > o.DecoupledLR {
 		p.clash("decoupled-min-lr decoupled-lr", "--decoupled-min-lr %g is above --decoupled-lr %g", o.DecoupledMinLR, o.DecoupledLR)
 	}
+	// The curve itself, if all it depends on is right.
 	if noLR || p.SkipTrain || !p.sound(scheduleFlags) || (p.TrainIters == 0) == (p.TrainSamples == 0) || p.GlobalBatchSize == 0 {
 		return // reported elsewhere, or nothing to schedule
 	}
@@ -480,6 +483,7 @@ func (p *parser) deriveRecompute() {
 
 func (p *parser) deriveCheckpoint() {
 	c := &p.Checkpoint
+	// When to save and what to keep.
 	if c.Save != "" && c.SaveInterval == 0 && !p.options.Partial {
 		p.notice("--save without --save-interval: only one checkpoint is written, when the run ends or is stopped")
 	}
@@ -499,10 +503,12 @@ func (p *parser) deriveCheckpoint() {
 		p.clash("save-on-load", "--save-on-load %s: the folder must not be that of --save or --load, whose checkpoints it would replace; name another folder", c.SaveOnLoad)
 	}
 	p.checkMemoryCheckpoints()
+	// Time limits of phases.
 	if f := p.Watch.TimeoutFactor; f > 0 && f < 1 {
 		p.clash("phase-timeout-factor", "--phase-timeout-factor %g would end every run: a phase may take as long again as it has taken; choose 1 or more, usually 5, or 0 for no time-outs", f)
 	}
 	p.deriveObjects()
+	// What is loaded.
 	if c.Step > 0 && c.Load == "" {
 		p.clash("ckpt-step load", "--ckpt-step needs --load")
 	}

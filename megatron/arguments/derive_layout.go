@@ -23,6 +23,7 @@ func (p *parser) deriveLayout() {
 	if !whole { // the rest is checked all the same, to tell everything at once
 		l.DP = 1
 	}
+	// Tensor parallelism and what depends on it.
 	if l.TP == 1 && l.SequenceParallel {
 		l.SequenceParallel = false
 		p.notice("--sequence-parallel has no effect with --tensor-model-parallel-size 1")
@@ -37,6 +38,7 @@ func (p *parser) deriveLayout() {
 	if l.ETP == 0 || p.Model.Experts == nil {
 		l.ETP = l.TP
 	}
+	// Each kind of parallelism with the model.
 	p.checkTensorParallel()
 	p.checkContextParallel()
 	p.deriveStages()
@@ -49,6 +51,7 @@ func (p *parser) deriveLayout() {
 	if l.MicroBatchGroup == 0 {
 		l.MicroBatchGroup = l.PP
 	}
+	// How data-parallel ranks share the optimizer.
 	p.deriveSharding()
 	switch ranks := l.DP * l.CP; {
 	case ranks%max(1, l.OptimizerInstances) != 0:

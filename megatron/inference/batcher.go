@@ -266,6 +266,7 @@ func (b *Batcher) take(p *plan) error {
 	if err := b.told.give(&order{kind: orderPass, batch: p.batch}); err != nil {
 		return err
 	}
+	// The pass, and a token for each wanted row; one sequence's bad logits do not fail the others.
 	tokens, bad := make([]Token, len(p.wanted)), make([]error, len(p.wanted))
 	err := b.editions.rows(&p.batch, func(first int, logits model.Tensor) error {
 		var list []wish
@@ -280,6 +281,7 @@ func (b *Batcher) take(p *plan) error {
 	if err != nil {
 		return err
 	}
+	// Every sequence gets its token, and may end; b.running then has those that still own blocks.
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.failed != nil { // meanwhile

@@ -192,12 +192,14 @@ func (s *sequence) wish(about int32) wish {
 // add takes the next token, and says why the text ends with it, if it does.
 func (s *sequence) add(t Token) Reason {
 	s.ids = append(s.ids, t.ID)
+	// A token that ends the text.
 	for _, end := range s.Ends {
 		if t.ID == end {
 			s.give(t, s.KeepEnd, EndedByStop)
 			return EndedByStop
 		}
 	}
+	// A grammar that has no further token.
 	complete := false
 	if s.guide != nil {
 		var err error
@@ -206,6 +208,7 @@ func (s *sequence) add(t Token) Reason {
 			return EndedByError
 		}
 	}
+	// Text that is a stop word, or may become one with later tokens, is not given yet.
 	if s.text != nil {
 		s.held += s.text.Push(t.ID)
 	}
@@ -217,6 +220,7 @@ func (s *sequence) add(t Token) Reason {
 	}
 	keep := beginning(s.held, s.Stops)
 	t.Text, s.held = s.held[:len(s.held)-keep], s.held[len(s.held)-keep:]
+	// The length.
 	var ended Reason
 	switch {
 	case complete:

@@ -44,6 +44,7 @@ func (r *reader) normalizer(raw json.RawMessage) (normalizer, error) {
 	if isNull(raw) {
 		return nil, nil
 	}
+	// The parameters of all kinds.
 	var n struct {
 		Type        string
 		Normalizers []json.RawMessage
@@ -63,6 +64,7 @@ func (r *reader) normalizer(raw json.RawMessage) (normalizer, error) {
 		r.joins = true
 		return composing(func(s string) string { return uni.Normalize(f, s) }), nil
 	}
+	// All others.
 	switch n.Type {
 	case "Sequence":
 		return r.normalizers(n.Normalizers)

@@ -111,11 +111,13 @@ func pagedDeltaByRow(t *testing.T, dev *device.Device, d device.DType) {
 	s := dev.Arena.Scope(device.Activations)
 	defer s.Release()
 	r := rand.New(rand.NewPCG(6, 6))
+	// Inputs of both sequences, one after the other, and blocks for each.
 	x, w := random(dev, s, r, d, 2*rows, channels), random(dev, s, r, d, channels, 4)
 	q, k, v := random(dev, s, r, d, 2*rows, 2, dk), random(dev, s, r, d, 2*rows, 2, dk), random(dev, s, r, d, 2*rows, heads, dv)
 	a, b, aLog, dtBias := random(dev, s, r, d, 2*rows, heads), random(dev, s, r, d, 2*rows, heads), random(dev, s, r, d, heads), random(dev, s, r, d, heads)
 	tables := s.Alloc(device.I32, 2, 3)
 	device.WriteSlice(dev, tables, []int32{3, 1, 7, 0, 8, 2})
+	// run makes their outputs in pieces of so many rows.
 	run := func(pieces ...int64) []byte {
 		inputs, states := s.Alloc(device.F32, blocks, device.PagedBlock, channels), s.Alloc(device.F32, blocks, heads, dk, (dv+15)/16*16)
 		y, o := s.Alloc(d, 2*rows, channels), s.Alloc(d, 2*rows, heads, dv)

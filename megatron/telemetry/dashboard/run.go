@@ -158,6 +158,7 @@ func findLog(path string) (string, error) {
 	if err != nil {
 		return "", exitcode.With(exitcode.IO, err)
 	}
+	// A file must be a log.
 	if !st.IsDir() {
 		found, err := isLog(path)
 		if err != nil {
@@ -168,6 +169,7 @@ func findLog(path string) (string, error) {
 		}
 		return path, nil
 	}
+	// In a folder, by content: names are the user's.
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		return "", exitcode.With(exitcode.IO, err)
@@ -188,6 +190,7 @@ func findLog(path string) (string, error) {
 	if len(found) == 0 && failed != nil {
 		return "", failed
 	}
+	// Exactly one, or the user must choose.
 	switch len(found) {
 	case 0:
 		return "", exitcode.Errorf(exitcode.NoInput, "%s has no log of a run; train with --log-jsonl %s", path, filepath.Join(path, "steps.jsonl"))

@@ -124,6 +124,7 @@ func (r *run) round(v, precision Value) Value {
 	if !none && isNumber(v) {
 		digits = index(precision, "round()")
 	}
+	// An int stays an int; a float without digits becomes one.
 	if b, is := bigOf(v); is {
 		return roundInt(r, b, digits)
 	}
@@ -137,10 +138,12 @@ func (r *run) round(v, precision Value) Value {
 			return truncated(f)
 		}
 		return truncated(math.RoundToEven(f))
+	// So many digits change nothing, or leave 0.
 	case math.IsNaN(f) || math.IsInf(f, 0) || digits > 330:
 		return f
 	case digits < -310:
 		return math.Copysign(0, f)
+	// Python rounds the decimal text, correctly rounded from the exact value.
 	case digits >= 0:
 		rounded, _ := strconv.ParseFloat(strconv.FormatFloat(f, 'f', digits, 64), 64)
 		return rounded
