@@ -41,6 +41,7 @@ func (e *encoder) value(v Value, depth int) error {
 		return fmt.Errorf("more than %d bytes", e.limit)
 	}
 	switch v := v.(type) {
+	// Opcodes of protocol 2 for what Python has itself.
 	case nil:
 		e.out.WriteByte('N')
 	case bool:
@@ -58,6 +59,7 @@ func (e *encoder) value(v Value, depth int) error {
 		e.text(v)
 	case Bytes:
 		e.bytes(v)
+	// Globals, containers and objects, which recurse.
 	case DType:
 		e.global("torch." + string(v))
 	case Class:

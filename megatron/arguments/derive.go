@@ -75,6 +75,7 @@ func (p *parser) deriveShape() {
 	p.need(m.NumLayers < 1, "num-layers", "the number of transformer layers, at least 1")
 	noHidden := p.need(m.HiddenSize < 1, "hidden-size", "the width of the model, at least 1")
 	noHeads := p.need(m.NumAttentionHeads < 1, "num-attention-heads", "the number of query heads, at least 1")
+	// Width of a head; groups of query heads, one each by default.
 	p.deriveLatent()
 	p.deriveDelta()
 	p.deriveConv()
@@ -94,6 +95,7 @@ func (p *parser) deriveShape() {
 	case p.given("num-query-groups") && p.Raw.QueryGroups != m.NumAttentionHeads:
 		p.notice("--num-query-groups %d has no effect without --group-query-attention: every query head has its own keys and values", p.Raw.QueryGroups)
 	}
+	// Biases and norms of QKV, initial values.
 	p.deriveFull()
 	if m.LinearBias {
 		m.QKVBias = !p.Raw.NoQKVBias
@@ -148,6 +150,7 @@ func (p *parser) deriveActivation() {
 
 func (p *parser) derivePositions() {
 	m, r := &p.Model, &p.Raw
+	// Older spellings of --position-embedding-type.
 	if r.UseRotary {
 		if p.given("position-embedding-type") && m.Position != spec.PositionRope {
 			p.clash("use-rotary-position-embeddings position-embedding-type", "--use-rotary-position-embeddings and --position-embedding-type %s exclude each other", m.Position)
@@ -160,6 +163,7 @@ func (p *parser) derivePositions() {
 		}
 		m.Position = spec.PositionNone
 	}
+	// The sequence must fit the positions.
 	p.need(p.SeqLength < 2, "seq-length", "the number of tokens of a training sequence, at least 2")
 	if m.Position == spec.PositionLearned {
 		p.need(m.Context < 1, "max-position-embeddings", "the rows of the learned position embedding, at least --seq-length")
@@ -170,6 +174,7 @@ func (p *parser) derivePositions() {
 	if m.Position == spec.PositionLearned {
 		m.MaxPositions = m.Context // else there are no rows to store
 	}
+	// RoPE: Llama 3's scaling (Megatron's constants), and how many channels of a head rotate.
 	if r.RopeScaling {
 		m.RopeScaling = &spec.RopeScaling{Factor: r.RopeScalingFactor, LowFreq: 1, HighFreq: 4, OriginalMax: 8192}
 	}
@@ -178,6 +183,7 @@ func (p *parser) derivePositions() {
 			p.clash("rotary-percent hidden-size num-attention-heads kv-channels", "--rotary-percent %g rotates %d of a head's %d channels; the number must be even", m.RotaryPercent, dims, m.KVChannels)
 		}
 	}
+	// Which layers have it, and windows.
 	p.deriveNoRope()
 	p.deriveParts()
 	if m.ParallelResidual && m.NormAfter {

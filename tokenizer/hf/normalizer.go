@@ -253,6 +253,7 @@ func (r *reader) replace(p pattern, content string) (normalizer, error) {
 // precompiled is SentencePiece's table of replacements, asked as its Rust twin
 // asks it: a whole grapheme of under 6 bytes first, else each character.
 func (r *reader) precompiled(encoded string) (normalizer, error) {
+	// The table as SentencePiece stores it.
 	data, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
 		return nil, r.bad("the normalizer's precompiled_charsmap is not base64: %w", err)

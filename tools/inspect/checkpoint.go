@@ -165,6 +165,7 @@ func inspectNative(f *native.Folder, values, verify bool) (*listing, error) {
 	m := f.Manifest
 	l := &listing{Path: f.Path, Format: "monotron", State: &m.State, Files: len(m.Files)}
 	buf := make([]byte, 1<<20)
+	// Each tensor piece by piece, through one buffer: checksums and statistics in one pass.
 	for i := range m.Tensors {
 		t := &m.Tensors[i]
 		s := newStats(t.DType)
@@ -193,6 +194,7 @@ func inspectNative(f *native.Folder, values, verify bool) (*listing, error) {
 		}
 		l.add(line)
 	}
+	// The hash of the weights, if all of them can be read.
 	if verify && len(l.Damage) == 0 {
 		return l, l.verify(f)
 	}

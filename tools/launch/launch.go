@@ -160,6 +160,7 @@ func read(c *cli.Context) (*options, error) {
 	o := &options{local: c.Int("nproc-per-node"), nodes: c.Int("nnodes"), node: c.Int("node-rank"), restarts: c.Int("max-restarts"), restartsAtAll: c.Bool("auto-restart"), least: c.Int("min-nproc-per-node"),
 		prefix: c.String("log-prefix"), folder: c.String("run-folder"), words: c.Args().Slice(), grace: 7 * time.Second,
 		wanted: c.Int("nnodes"), spares: c.Int("spares"), all: c.Int("nnodes") + c.Int("spares"), number0: c.Int("node-rank"), leastNodes: c.Int("min-nnodes"), hostWait: time.Duration(c.Int("host-wait-seconds")) * time.Second}
+	// Flags that exclude or need each other.
 	switch {
 	case len(o.words) == 0:
 		return nil, exitcode.Errorf(exitcode.Usage, "missing command to start; give it after --, for example: monotron launch --nproc-per-node 2 -- pretrain_gpt ...")
@@ -183,6 +184,7 @@ func read(c *cli.Context) (*options, error) {
 	if o.restartsAtAll && !c.IsSet("max-restarts") {
 		o.restarts = 3
 	}
+	// The command to start is read as it will read its flags: where it saves decides how a restart continues.
 	o.line = readLine(o.words, o.local*o.nodes)
 	var err error
 	if o.saves, o.staged, err = saves(&o.line.config.Checkpoint); err != nil {

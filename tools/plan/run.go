@@ -55,6 +55,7 @@ func planRun(c *cli.Context, open func(name string) (*device.Device, error)) err
 	if p.options.Most = c.Bool("experts-at-most"); p.options.Most && p.config.Model.Experts == nil {
 		return exitcode.Errorf(exitcode.Usage, "--experts-at-most is about mixtures of experts: give --num-experts, or leave it out")
 	}
+	// A dry run of every rank that differs, then seconds and timeline by the machine file.
 	if p.ranks, err = plan.Memory(p.config, p.options); err != nil {
 		return err
 	}
@@ -64,6 +65,7 @@ func planRun(c *cli.Context, open func(name string) (*device.Device, error)) err
 	if err := p.draw(c); err != nil {
 		return err
 	}
+	// One object or a text; the exit code says whether it fits.
 	out := &command.Printer{W: c.App.Writer}
 	switch {
 	case c.Bool("json"):

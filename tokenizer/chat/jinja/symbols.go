@@ -290,6 +290,7 @@ func undeclared(list []node, wanted ...string) map[string]bool {
 		}
 		return len(found) < len(open) || len(open) == 0
 	}
+	// In the order of Jinja's visitor, which does not enter blocks.
 	var walk func(n node) bool
 	walk = func(n node) bool {
 		if _, is := n.(*blockNode); is {

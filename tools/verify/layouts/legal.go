@@ -103,6 +103,7 @@ func contexts(c *config.Run, l config.Layout) (all []func(*config.Layout)) {
 	if l.CP == 1 {
 		return []func(*config.Layout){func(*config.Layout) {}}
 	}
+	// kind adds a way: one exchange for all layers, or one for each.
 	kind := func(hierarchy []int, names ...mpu.ContextKind) {
 		all = append(all, func(l *config.Layout) {
 			l.HierarchicalCP, l.CPCommType = hierarchy, nil
@@ -111,6 +112,7 @@ func contexts(c *config.Run, l config.Layout) (all []func(*config.Layout)) {
 			}
 		})
 	}
+	// Keys can always be gathered or sent around; heads only if ranks can divide them.
 	groups := max(1, c.Model.FewestGroups()/l.TP) // on a rank
 	kind(nil, mpu.GatherKeys)
 	kind(nil, mpu.Ring)
@@ -126,6 +128,7 @@ func contexts(c *config.Run, l config.Layout) (all []func(*config.Layout)) {
 	if !hidesDocuments(c) {
 		return all
 	}
+	// Each of them with documents cut on their own.
 	for _, way := range slices.Clone(all) {
 		all = append(all, func(l *config.Layout) {
 			way(l)

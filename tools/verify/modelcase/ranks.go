@@ -163,11 +163,13 @@ func (r *run) compareShards(all []*seen) error {
 	if _, given := r.Tolerance[params]; !given { // initial values, which are only cut
 		params = "gradient_rel_to_tensor_norm"
 	}
+	// Parameters, with their initial or updated values, and gradients.
 	kinds := map[string]shardKind{
 		"param": {func(p *held) []float64 { return p.start }, started, params},
 		"grad":  {func(p *held) []float64 { return p.grad }, finalGradients, "gradient_rel_to_tensor_norm"},
 	}
 	for _, name := range file.Names() {
+		// rank<N>.<kind>.<parameter>, or rank<N>.token_loss
 		number, rest, _ := strings.Cut(strings.TrimPrefix(name, "rank"), ".")
 		i, err := strconv.Atoi(number)
 		if err != nil || i < 0 || i >= len(all) {

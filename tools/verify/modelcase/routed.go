@@ -81,6 +81,7 @@ func (r *run) compareRouted(t *trial, all routings, name string, expected *tenso
 	if err != nil || n == nil {
 		return exitcode.Errorf(exitcode.BadData, "%s: %q: layer %s of the model has no router", expected.Path, name, parts[1])
 	}
+	// Numbers within a tolerance; choices exactly.
 	switch parts[2] {
 	case "logits":
 		return r.compare("routers", name, n.logits, expected, "logits_abs")
