@@ -24,7 +24,7 @@ func place(dir, objects, prefix string) string {
 	return filepath.Join(inDir(dir, objects), filepath.FromSlash(strings.TrimPrefix(prefix, "s3://")))
 }
 
-// Remote tells whether some prefix of the flags is an s3:// URL: then opening the data may take
+// Remote reports whether some prefix of the flags is an s3:// URL: then opening the data may take
 // as long as fetching it.
 func (c *Config) Remote() bool {
 	files := func(g Groups) bool { return g.File != "" }

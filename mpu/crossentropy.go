@@ -85,7 +85,7 @@ func (l *VocabParallelHead) Loss(d *device.Device, a LossArgs) error {
 	return nil
 }
 
-// sumsOnce tells whether the ranks' parts of hidden gradients are added up for all tokens at
+// sumsOnce reports whether the ranks' parts of hidden gradients are added up for all tokens at
 // once, else block by block, beside the table's gradient.
 func (l *VocabParallelHead) sumsOnce() bool { return l.region.Cut() || l.region.Leaves > 0 }
 
@@ -205,7 +205,7 @@ func (l *VocabParallelHead) capped(d *device.Device, logits Tensor) {
 
 // combine turns the statistics of the columns here into those of all ranks'.
 // log Σ exp(x) of some columns stands for them all: the softmax's statistics of those few
-// numbers are the statistics of the whole row. So one gather of two numbers a token does, of the
+// numbers are the statistics of the complete row. So one gather of two numbers a token does, of the
 // columns of each rank or, with leaves, of each leaf. Where no column counts it is log 0.
 func (l *VocabParallelHead) combine(d *device.Device, c *block) error {
 	if l.region.Size() == 1 && l.region.Leaves == 0 {

@@ -143,7 +143,7 @@ func (l *ExpertLinear) Backward(d *device.Device, dx, dy, x, offsets, leaf devic
 	}
 }
 
-// Linear is y = x·Wᵀ + b, whole on every rank of a region and outside of it: a router, a
+// Linear is y = x·Wᵀ + b, complete on every rank of a region and outside of it: a router, a
 // gate.
 type Linear struct {
 	Weight, Bias *Param // Bias nil: none

@@ -23,7 +23,7 @@ func (r Region) byRow() int32 {
 	return 0
 }
 
-// Cut tells whether activations outside the region are pieces of the sequence.
+// Cut reports whether activations outside the region are pieces of the sequence.
 func (r Region) Cut() bool { return r.Sequence && r.Size() > 1 }
 
 // Rows is how many of n rows a rank holds outside the region.

@@ -108,7 +108,7 @@ func TypeOf(name string) string {
 	return name
 }
 
-// Known tells whether name is a --tokenizer-type of this program.
+// Known reports whether name is a --tokenizer-type of this program.
 func Known(name string) bool { return slices.Contains(types, name) }
 
 func wholeNumber(s string, least int) (int, error) {

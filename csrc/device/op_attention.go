@@ -47,7 +47,7 @@ func (a *AttentionForwardArgs) check() bool {
 		shaped(a.LSE, b, heads, sq) && optional(a.DocStart, b, sq) && slopesFit(a.Slopes, heads, int64(a.KOffset)+a.K.Shape[0]/b) && a.KOffset >= 0 && a.QOffset >= a.KOffset
 }
 
-// slopesFit tells whether slopes are ALiBi's of so many heads, or a table of all positions.
+// slopesFit reports whether slopes are ALiBi's of so many heads, or a table of all positions.
 func slopesFit(slopes Tensor, heads, positions int64) bool {
 	if slopes.Rank == 2 {
 		return slopes.Shape[0] == heads && slopes.Shape[1] >= positions

@@ -20,7 +20,7 @@ type RouterRule struct {
 	_                 int32
 }
 
-// fits tells whether a token finds k of so many experts by the rule.
+// fits reports whether a token finds k of so many experts by the rule.
 func (r *RouterRule) fits(k, experts int64) bool {
 	groups, kept := int64(r.Groups), int64(r.GroupTopK)
 	return groups == 0 || groups > 0 && kept > 0 && kept <= groups && experts%groups == 0 && k <= kept*(experts/groups) &&

@@ -1,6 +1,6 @@
 package device
 
-// SampleWhole is what the likeliest token weighs: weights are whole numbers, so that they
+// SampleWhole is what the likeliest token weighs: weights are integers, so that they
 // have the same sum in any order.
 const SampleWhole = 1 << 44
 

@@ -58,7 +58,7 @@ func (t Tensor) Last() int64 { return t.Shape[t.Rank-1] }
 // Rows is the number of vectors along the last dimension.
 func (t Tensor) Rows() int64 { return t.Len() / max(1, t.Last()) }
 
-// Contiguous tells whether the elements lie back to back in row-major order.
+// Contiguous reports whether the elements lie back to back in row-major order.
 func (t Tensor) Contiguous() bool {
 	step := int64(1)
 	for i := int(t.Rank) - 1; i >= 0; i-- {

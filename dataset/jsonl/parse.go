@@ -14,7 +14,7 @@ import (
 )
 
 // Parser picks the values of some keys out of a line's JSON object. It checks
-// the whole line, but builds only what is asked for.
+// the complete line, but builds only what is asked for.
 type Parser struct {
 	keys   []string
 	values []value

@@ -204,7 +204,7 @@ func float(x float64, bits int) string {
 	return strconv.FormatFloat(x, 'g', -1, bits)
 }
 
-// isNumber tells whether a text is a number of JSON.
+// isNumber reports whether a text is a number of JSON.
 func isNumber(text string) bool {
 	var n json.Number
 	return json.Unmarshal([]byte(text), &n) == nil && text != "" && text[0] != '"'

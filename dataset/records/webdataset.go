@@ -18,7 +18,7 @@ const (
 	tarMagicAt = 257
 )
 
-// IsTar tells whether head begins a tar archive.
+// IsTar reports whether head begins a tar archive.
 func IsTar(head []byte) bool {
 	return len(head) > tarMagicAt && bytes.HasPrefix(head[tarMagicAt:], []byte(tarMagic))
 }
@@ -169,7 +169,7 @@ func (s *sample) add(key, name, kind string, from io.Reader, most int64) error {
 	return nil
 }
 
-// take is the row so far; its sample begins anew. Of equal keys a reader takes the last.
+// take is the row so far; its sample begins again. Of equal keys a reader takes the last.
 func (a *archive) take() []byte {
 	var r row
 	_ = r.text("__key__", bytes.ToValidUTF8([]byte(a.key), []byte("\ufffd"))) // UTF-8 by now

@@ -34,7 +34,7 @@ type Preference struct {
 // Last is the last token of the first answer, as a list; empty where that has none.
 func (r *Preference) Last() []int32 { return r.Answers[0].Last() }
 
-// Paired tells whether the row is two answers to learn from.
+// Paired reports whether the row is two answers to learn from.
 func (r Rule) Paired() bool { return r != RuleKTO }
 
 // From is where the answer begins: the number of its first token.
@@ -103,7 +103,7 @@ func unpaired(rows []Preference) (out []Preference) {
 	return out
 }
 
-// fits tells whether a row has tokens of each answer within n.
+// fits reports whether a row has tokens of each answer within n.
 func (r *Preference) fits(n int) bool {
 	for _, a := range r.full {
 		if a.from >= n {
@@ -184,7 +184,7 @@ func NewPreferences(path string, tok tokenizer.Tokenizer, c Config) (*Preference
 // Len is the number of rows.
 func (s *Preferences) Len() int64 { return int64(len(s.Rows)) }
 
-// Paired tells whether a sample has two sequences.
+// Paired reports whether a sample has two sequences.
 func (s *Preferences) Paired() bool { return s.Rule.Paired() }
 
 // Sample is row k: the better answer with the worse one in Also, or the answer that has a label.

@@ -16,7 +16,7 @@ import (
 func Encode(v Value) ([]byte, error) { return encode(v, maxPickle, nil) }
 
 // encode writes at most about limit bytes: values that share parts are written
-// out each time, which could go on for ever.
+// out each time, which could continue for ever.
 func encode(v Value, limit int, persistent func(*Storage) (key string, err error)) ([]byte, error) {
 	e := &encoder{persistent: persistent, limit: limit}
 	e.out.WriteString("\x80\x02")

@@ -176,7 +176,7 @@ func (s *S3) Put(ctx context.Context, key string, from io.ReaderAt, size int64, 
 	return o, err
 }
 
-// holds tells whether the object has just this content.
+// holds reports whether the object has just this content.
 func (s *S3) holds(ctx context.Context, key string, from io.ReaderAt, size int64) (Object, bool) {
 	f, err := s.Open(ctx, key)
 	if err != nil || f.Size != size {

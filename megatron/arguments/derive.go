@@ -14,7 +14,7 @@ import (
 	"monotron/tokenizer"
 )
 
-// derive completes the Config from what was given and checks it as a whole: the
+// derive completes the Config from what was given and checks it together: the
 // rules of Megatron's validate_args (megatron/training/arguments.py).
 func (p *parser) derive() {
 	p.recordedTokenizer()

@@ -62,7 +62,7 @@ func (p *parser) checkPolicy() {
 	}
 }
 
-// checkGroups refuses what GRPO does not have, and batches that hold no whole groups.
+// checkGroups refuses what GRPO does not have, and batches that hold no complete groups.
 func (p *parser) checkGroups() {
 	if !p.Tuning.Samples() {
 		return

@@ -67,7 +67,7 @@ type parser struct {
 	values   map[string]value // by the row's name; defaults are not in it
 	wrong    map[string]bool  // flags whose value is a problem already
 	problems []error
-	refusals []refusal // of whole flags
+	refusals []refusal // of complete flags
 	report   *Report
 
 	emptyLoad string // folder of --use-checkpoint-args that holds no checkpoint

@@ -24,7 +24,7 @@ type Report struct {
 	parser *parser
 }
 
-// Given tells whether the flag was given on the command line, in the --config
+// Given reports whether the flag was given on the command line, in the --config
 // file or by the checkpoint.
 func (r *Report) Given(name string) bool { return r.parser.given(name) }
 

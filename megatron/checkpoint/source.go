@@ -79,7 +79,7 @@ type Twice interface {
 	Copies() Source
 }
 
-// State is what a run needs beside its tensors to go on bit for bit. Raw parts
+// State is what a run needs beside its tensors to continue bit for bit. Raw parts
 // belong to whoever wrote them.
 type State struct {
 	Iteration     int64 `json:"iteration"`
@@ -142,7 +142,7 @@ func (l Layout) Whole() Layout {
 // Watched is a Source that shows bytes while they are cached.
 type Watched interface {
 	Source
-	// ReadWatched is Read that also hands stored bytes to see, whole elements, from
+	// ReadWatched is Read that also hands stored bytes to see, complete elements, from
 	// several goroutines: all of the box, once or more, and maybe others of the tensor.
 	ReadWatched(name string, box mpu.Piece, dst []byte, see func(raw []byte)) error
 }

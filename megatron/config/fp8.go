@@ -22,7 +22,7 @@ const (
 	FP8Blockwise = "blockwise"
 )
 
-// Keeps tells whether a layer of so many keeps its operands.
+// Keeps reports whether a layer of so many keeps its operands.
 func (f *FP8) Keeps(layer, layers int) bool {
 	return f.FirstLastBF16 && (layer < f.AtStart || layer >= layers-f.AtEnd)
 }

@@ -39,7 +39,7 @@ type Layout struct {
 	DistributedOptimizer bool
 	Sharding             string // what data-parallel ranks share: "", optim, optim_grads, optim_grads_params (ZeRO 0 to 3)
 	// Under ZeRO-3, stretches of rows and columns of a linear layer's weight that come and go by themselves;
-	// 0: whole layers do.
+	// 0: complete layers do.
 	MemoryCentricTiling       int
 	OptimizerInstances        int // copies of the sharded state
 	OverlapGradReduce         bool
@@ -63,7 +63,7 @@ func (l Layout) ContextHeads() int {
 	return l.HierarchicalCP[0]
 }
 
-// wholeSequences tells whether every call of attention has all positions of a sequence.
+// wholeSequences reports whether every call of attention has all positions of a sequence.
 func (l Layout) UncutSequences() bool {
 	other := func(kind string) bool { return kind != ExchangeHeads }
 	return l.CP <= 1 || len(l.CPCommType) > 0 && !slices.ContainsFunc(l.CPCommType, other)

@@ -43,7 +43,7 @@ func (e *Engine) means() int {
 	return e.rank.Sizes.DP
 }
 
-// documents are what ranks that share samples cut, where not these whole.
+// documents are what ranks that share samples cut, where it is not the samples.
 func (e *Engine) documents(m *Micro) mpu.Positions {
 	if !e.config.Layout.ZigZagPerDocument || m.DocStart == nil {
 		return nil

@@ -43,7 +43,7 @@ func (e *Engine) Capture() (why string) {
 	return ""
 }
 
-// countsMicroBatches tells whether what a micro-batch does goes by how many were before it.
+// countsMicroBatches reports whether what a micro-batch does goes by how many were before it.
 func (e *Engine) countsMicroBatches() bool {
 	x := e.config.Model.Experts
 	return x != nil && slices.Contains(x.Balancing, spec.GlobalAuxLoss)

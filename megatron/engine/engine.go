@@ -14,7 +14,7 @@ import (
 )
 
 // Engine is a rank's part of the model with its optimizer: what one training step
-// needs besides the data.
+// needs in addition to the data.
 type Engine struct {
 	config config.Step
 	rank   *ranks.Rank
@@ -166,7 +166,7 @@ func (e *Engine) elsewhere(s optimizer.Strategy) (w optimizer.Elsewhere, err err
 	return optimizer.Elsewhere{Store: e.offload.Store, Parameters: parameters, Gradients: parameters && e.config.Layout.MemoryCentricTiling > 0}, nil
 }
 
-// toHost tells whether optimizer's state lies in the host's memory, apart from the
+// toHost reports whether optimizer's state lies in the host's memory, apart from the
 // device's.
 func (e *Engine) toHost() bool {
 	apart := !e.device.OnHost()

@@ -96,7 +96,7 @@ func (b *Batcher) Check(r *Request) error {
 	return nil
 }
 
-// fits tells whether a sequence can be admitted once all others have ended.
+// fits reports whether a sequence can be admitted once all others have ended.
 func (b *Batcher) fits(s *sequence) bool {
 	positions := b.editions.list[0].MaxContext
 	return blocksFor(len(s.ids)) <= b.config.Blocks && (positions == 0 || len(s.ids) <= positions)

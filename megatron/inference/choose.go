@@ -82,7 +82,7 @@ func (s *Sampling) edits(ids []int32, prompt int) []edit {
 }
 
 // banned is edits and bans of further tokens, ascending, of a vocabulary; a token is edited once.
-// Where the edits ban all that is left they ban nothing: a text within a schema goes on.
+// Where the edits ban all that is left they ban nothing: a text within a schema continues.
 func banned(edits []edit, ids []int32, vocabulary int) []edit {
 	all, bans := make([]edit, 0, len(edits)+len(ids)), 0
 	for _, e := range edits {

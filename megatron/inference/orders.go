@@ -32,7 +32,7 @@ type orders struct {
 
 const orderHead = 8
 
-// alone tells whether nobody follows.
+// alone reports whether nobody follows.
 func (o *orders) alone() bool { return o.world == nil || o.world.Size() == 1 }
 
 // give tells all other ranks; each hears it.

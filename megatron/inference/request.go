@@ -47,7 +47,7 @@ type Choice struct {
 type Token struct {
 	Choice
 	Top  []Choice // the likeliest, best first
-	Text string   // what can be shown with it: whole characters that no stop text can still take back
+	Text string   // what can be shown with it: complete characters that no stop text can still take back
 	At   time.Time
 }
 
@@ -60,7 +60,7 @@ type Stream struct {
 	prompt    []Token // log-probabilities of the prompt's; the first has none
 	tokens    []Token // not yet fetched
 	rest      string  // text behind the last token
-	ended     Reason  // "": it goes on
+	ended     Reason  // "": it continues
 	err       error
 	count     int
 	cached    int
@@ -162,7 +162,7 @@ func newSequence(r *Request, wake func()) *sequence {
 	return s
 }
 
-// scoring tells whether positions of the prompt have still to be looked at one by one.
+// scoring reports whether positions of the prompt have still to be looked at one by one.
 func (s *sequence) scoring() bool { return s.PromptLogProbs && s.scored < len(s.Prompt) }
 
 // generated is how many tokens are new.

@@ -2,7 +2,7 @@ package inference
 
 import "monotron/megatron/model"
 
-// SampleOptions say how a text goes on, and when it ends.
+// SampleOptions say how a text continues, and when it ends.
 type SampleOptions struct {
 	Sampling
 	MaxNew int

@@ -194,7 +194,7 @@ func (a *attention) split(qkv Tensor) heads {
 	return h
 }
 
-// attentionSaved is what backward needs besides the input x. All positions of the pass are
+// attentionSaved is what backward needs in addition to the input x. All positions of the pass are
 // here, whatever x holds.
 type attentionSaved struct {
 	attention *attention

@@ -28,7 +28,7 @@ func (p Parallel) contextOf(layer int) (mpu.Context, mpu.ContextKind) {
 	return c, kind
 }
 
-// hasAll tells whether no other rank has positions of the pass.
+// hasAll reports whether no other rank has positions of the pass.
 func (a *attention) hasAll(p *Pass) bool { return a.kind == "" || p.Whole }
 
 // exchange is the way for a pass.

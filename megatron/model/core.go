@@ -91,7 +91,7 @@ func pack(p *Pass, kv Tensor, h heads) {
 	p.D.Copy(kv.Slice(2, 1, 1), h.v)
 }
 
-// attended is what a core's backward needs besides queries, keys and values.
+// attended is what a core's backward needs in addition to queries, keys and values.
 type attended struct {
 	o      Tensor   // [n·b, groups, heads of a group, d], in the value dtype
 	lse    []Tensor // of each span of positions: f32 [b, heads, n], logs of the softmax's denominators

@@ -131,7 +131,7 @@ func (h deltaHeads) convolved(t Tensor) (q, k, v Tensor) {
 	return byHeads(t, 0, h.keys, h.keyDim), byHeads(t, wide, h.keys, h.keyDim), byHeads(t, 2*wide, h.values, h.valueDim)
 }
 
-// deltaSaved is what backward needs besides the input x. All positions that the heads see are here,
+// deltaSaved is what backward needs in addition to the input x. All positions that the heads see are here,
 // whatever x holds.
 type deltaSaved struct {
 	net           *deltaNet
@@ -205,7 +205,7 @@ func (n *deltaNet) stretches(h deltaHeads) []stretch {
 	return []stretch{{first, 0, wide}, {keys + first, wide, wide}, {2*keys + h.firstValue()*h.valueDim, 2 * wide, h.values * h.valueDim}}
 }
 
-// overSamples is convolution and rule of whole samples.
+// overSamples is convolution and rule of complete samples.
 func (n *deltaNet) overSamples(p *Pass, s *device.Scope, saved *deltaSaved, x Tensor) {
 	h := saved.heads
 	for _, c := range n.stretches(h) {

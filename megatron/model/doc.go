@@ -14,7 +14,7 @@
 // micro-batches can be alive, and recompute is forward again. Backward adds weight
 // gradients into Param.Grad and sets input gradients.
 //
-// After the last backward a gradient is whole but for two sums, which are the
+// After the last backward a gradient is complete but for two sums, which are the
 // optimizer's: over Param.SumOver, and over data-parallel ranks. Every dropout mask
 // goes by global numbers (position, sample, head or channel), so that no layout
 // changes a mask.

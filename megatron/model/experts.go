@@ -58,7 +58,7 @@ func newExperts(m *spec.Model, name string, p Parallel) *experts {
 
 func (x *experts) params() []*mpu.Param { return append(x.fc1.Params(), x.fc2.Params()...) }
 
-// expertsSaved is what backward needs besides the dispatched rows.
+// expertsSaved is what backward needs in addition to the dispatched rows.
 type expertsSaved struct {
 	in  Tensor // [places, h]: what went into fc1
 	pre Tensor // [places, fc1 rows here]: into the activation

@@ -55,7 +55,7 @@ func (b *branch) plain() bool {
 	return b.norm != nil && b.post == nil && b.behind == nil && (b.scale == 0 || b.scale == 1)
 }
 
-// branchSaved is what a branch's backward needs besides its input.
+// branchSaved is what a branch's backward needs in addition to its input.
 type branchSaved struct {
 	normed Tensor // none: forgotten
 	stats  normSaved

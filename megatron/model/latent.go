@@ -10,7 +10,7 @@ import (
 // and values of all heads; what follows (softmax, exchange with other ranks, blocks of a cache,
 // output projection) is attention's, with as many query groups as heads.
 //
-// Down projections and the norms of latents are whole on every tensor-parallel rank and work on
+// Down projections and the norms of latents are complete on every tensor-parallel rank and work on
 // the rows that a rank has outside the cut layers; up projections are cut by heads.
 type latent struct {
 	*attention
@@ -77,7 +77,7 @@ func (a *latent) prepare(d *device.Device, t *positionTables) {
 	a.sumOverHeads = t.sumOverHeads(a)
 }
 
-// latentSaved is what backward needs besides the input x. Rows are those outside the cut
+// latentSaved is what backward needs in addition to the input x. Rows are those outside the cut
 // layers; tokens are all.
 type latentSaved struct {
 	a                *latent

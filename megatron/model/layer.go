@@ -120,7 +120,7 @@ func (l *layer) params() []*mpu.Param {
 	return append(append(l.first.params(), l.second.params()...), l.own.params()...)
 }
 
-// layerSaved is what the layer's backward needs besides its input.
+// layerSaved is what the layer's backward needs in addition to its input.
 type layerSaved struct {
 	scope         *device.Scope
 	first, second *branchSaved

@@ -20,10 +20,10 @@ type Pass struct {
 	Batch     int64         // b: samples of the micro-batch
 
 	// Where ranks share samples: the documents that are cut each by itself, none: the sample
-	// whole; and the first position that any sample's query at a position sees, nil: 0.
+	// uncut; and the first position that any sample's query at a position sees, nil: 0.
 	Documents mpu.Positions
 	FirstSeen []int32
-	Whole     bool // each of them has all rows of this pass: of a text that goes on
+	Whole     bool // each of them has all rows of this pass: of a text that continues
 
 	IDs         Tensor  // i32 [tokens], first stage
 	PositionIDs Tensor  // i32 [tokens], counted from the document's start where that is asked for

@@ -148,7 +148,7 @@ func (r *headRow) join(p *Pass, s *device.Scope, x Tensor) (Tensor, error) {
 	return once, nil
 }
 
-// own views the columns of a whole row that are this rank's, as its heads.
+// own views the columns of a complete row that are this rank's, as its heads.
 func (r *headRow) own(whole Tensor, heads []int64) Tensor {
 	n := heads[1] * heads[2] * heads[3]
 	at := whole.Slice(1, int64(r.region.Rank())/r.sharers*n, n)

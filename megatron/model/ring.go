@@ -9,7 +9,7 @@ import (
 // ring lets keys and values travel around the ranks (Liu et al., arXiv 2310.01889): while a
 // block of them is used, the next one is on its way. With the zig-zag cut the ranks have
 // equal work in every step: of their own block the three parts below the diagonal, of
-// every other one two parts whole, of each document. What is summed over blocks is f32.
+// every other one two complete parts, of each document. What is summed over blocks is f32.
 type ring struct {
 	sharedSamples
 	positions mpu.Positions

@@ -134,7 +134,7 @@ func (r *router) forward(p *Pass, s *device.Scope, x Tensor) (*routed, error) {
 	return out, r.balance(p, s, out)
 }
 
-// forced tells whether random numbers stand for the logits (--moe-router-force-load-balancing).
+// forced reports whether random numbers stand for the logits (--moe-router-force-load-balancing).
 func (r *router) forced(p *Pass) bool { return r.e.ForceBalance && p.Step.Given() }
 
 // randomLogits sets logits f32 [rows, experts] to uniform numbers in [0, 2), drawn by sample,

@@ -49,7 +49,7 @@ func (c *shortConv) blockBytes(device.DType) int64 {
 	return device.PagedBlock * c.channels * device.F32.Size()
 }
 
-// shortConvSaved is what backward needs besides the input x; all positions of the pass are here, of u
+// shortConvSaved is what backward needs in addition to the input x; all positions of the pass are here, of u
 // and the convolution those that the exchange brought.
 type shortConvSaved struct {
 	layer    *shortConv

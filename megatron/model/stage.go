@@ -24,7 +24,7 @@ type StageConfig struct {
 }
 
 // Stage is a contiguous part of a GPT on one rank: one pipeline stage, one chunk
-// of several, or the whole model.
+// of several, or the complete model.
 type Stage struct {
 	config    StageConfig
 	m         *spec.Model
@@ -110,7 +110,7 @@ func (c *StageConfig) whole() error {
 	return exitcode.Errorf(exitcode.Usage, "%s; all %d layers and the embedding must be on one pipeline stage: use --pipeline-model-parallel-size 1", why, c.Model.NumLayers)
 }
 
-// shares tells whether another stage has a copy of the word embedding that this one has.
+// shares reports whether another stage has a copy of the word embedding that this one has.
 func (c *StageConfig) shares() bool {
 	return c.Embedding != c.Head && (c.Model.Tied || c.Model.MTP != nil)
 }

@@ -48,7 +48,7 @@ func (o *Optimizer) storedLines(all []mpu.Stored) []mpu.Stored {
 	return all
 }
 
-// firstOf tells whether this rank is the first of all that update elements of a matrix.
+// firstOf reports whether this rank is the first of all that update elements of a matrix.
 func (o *Optimizer) firstOf(m *matrix) bool {
 	f := m.family
 	if rank(f.Cut) > 0 {

@@ -56,12 +56,12 @@ func (o *Optimizer) foresee(ps []*mpu.Param) error {
 	return nil
 }
 
-// foresees tells whether values that come and go come before they are used.
+// foresees reports whether values that come and go come before they are used.
 func (f *family) foresees() bool {
 	return f.sharding.Elsewhere.Parameters || f.sharding.shardsParameters() && f.sharding.OverlapParamGather
 }
 
-// keeps tells whether a bucket that nobody uses any more stays: it is used again at once.
+// keeps reports whether a bucket that nobody uses any more stays: it is used again at once.
 func (o *Optimizer) keeps(b *bucket) bool {
 	return b.family.foresees() && slices.ContainsFunc(o.ahead.next, func(p *mpu.Param) bool { return o.bucketOf[p] == b })
 }

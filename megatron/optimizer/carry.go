@@ -10,7 +10,7 @@ type fetching struct {
 	done chan error
 }
 
-// fetch starts to read this rank's shard of b into the whole values, and, when it is there,
+// fetch starts to read this rank's shard of b into the complete values, and, when it is there,
 // gathers the others'.
 func (o *Optimizer) fetch(b *bucket) *fetching {
 	w := &fetching{o: o, b: b, done: make(chan error, 1)}
@@ -24,7 +24,7 @@ func (o *Optimizer) fetch(b *bucket) *fetching {
 	return w
 }
 
-// Wait returns when the values are whole.
+// Wait returns when the values are complete.
 func (w *fetching) Wait() error {
 	err := <-w.done
 	b, d := w.b, w.o.device

@@ -35,7 +35,7 @@ func (c coded8) slice(from, n int64) coded8 {
 
 func blocksOf(n int64) int64 { return (n + device.CodeBlock - 1) / device.CodeBlock }
 
-// coded tells whether a parameter's moments are codes: those of large tensors but the embeddings' and the output layer's.
+// coded reports whether a parameter's moments are codes: those of large tensors but the embeddings' and the output layer's.
 func (c *Config) coded(p *mpu.Param) bool {
 	n := int64(1)
 	for _, size := range p.Tensors()[0].Global {
@@ -64,7 +64,7 @@ func CheckBlocks(c *Config, params []*mpu.Param) error {
 	return nil
 }
 
-// inBlocks tells whether the pieces of a tensor begin and end with blocks, in it and in the local buffer.
+// inBlocks reports whether the pieces of a tensor begin and end with blocks, in it and in the local buffer.
 func inBlocks(t mpu.Stored) bool {
 	total, fits := mpu.Piece{Size: t.Global}.Len(), true
 	for _, piece := range t.Pieces {

@@ -80,7 +80,7 @@ type Config struct {
 	LossScaleWindow, LossHysteresis int
 }
 
-// Matrices tells whether matrices are updated by Newton-Schulz, and the rest by another rule.
+// Matrices reports whether matrices are updated by Newton-Schulz, and the rest by another rule.
 func (c *Config) Matrices() bool { return c.Kind == Muon || c.Kind == AdaptiveMuon }
 
 // Indivisible says what an update takes at once; "": any piece of the state.
@@ -110,7 +110,7 @@ func (c *Config) MomentBytes() float64 {
 }
 
 // Schedule resolves c into lengths in samples. trainIters or trainSamples is
-// the whole training, globalBatch the final global batch size (iterations count
+// the complete training, globalBatch the final global batch size (iterations count
 // globalBatch samples each, ramp-up or not, as in Megatron).
 func (c *Config) Schedule(trainIters, trainSamples, globalBatch int) (Schedule, error) {
 	// The curve is a function of samples, as in Megatron: lengths in iterations are counted in samples of the

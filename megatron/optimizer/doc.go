@@ -31,8 +31,8 @@
 //
 // Invariants
 //   - Every rank of a data-parallel group calls the hooks in the same order: they
-//     communicate. Step and ParamsNorm are calls of the whole world.
-//   - Param.Value, Grad and Main are given only while the whole tensor is here:
+//     communicate. Step and ParamsNorm are calls of all ranks of the world.
+//   - Param.Value, Grad and Main are given only while the complete tensor is here:
 //     Value always but under ZeRO-3, Grad always but under ZeRO-2 and 3, Main where
 //     nothing is sharded, or in f32 where it is Value.
 //   - Under ZeRO-1, outside this rank's shard Grad holds sums of this rank alone.

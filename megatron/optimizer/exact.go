@@ -82,7 +82,7 @@ func (e *exact) grid(p *mpu.Param, peak float64) float64 {
 // least stands for the largest addend where all are 0.
 const least = 0x1p-100
 
-// settle is called when the gradients are complete. It tells whether the grids were fine enough
+// settle is called when the gradients are complete. It reports whether the grids were fine enough
 // and wide enough for them, on every rank; then it sets those of the next step, else those with
 // which this step is to be made again.
 func (o *Optimizer) settle() (fit bool, err error) {
@@ -177,7 +177,7 @@ func (o *Optimizer) exactSquares() error {
 	return nil
 }
 
-// storedGrids lists the grids, which a checkpoint keeps: with others a resumed run would go on
+// storedGrids lists the grids, which a checkpoint keeps: with others a resumed run would continue
 // with other bits.
 func (o *Optimizer) storedGrids(all []mpu.Stored, mine map[*mpu.Param]bool) []mpu.Stored {
 	if o.exact == nil {

@@ -8,12 +8,12 @@ import (
 	"monotron/mpu"
 )
 
-// gathersLate tells whether updated values are on their way until they are used.
+// gathersLate reports whether updated values are on their way until they are used.
 func (f *family) gathersLate() bool {
 	return f.sharding.OverlapParamGather && f.sharded() && !f.sharding.shardsParameters()
 }
 
-// comes tells whether values must be asked for before they are used.
+// comes reports whether values must be asked for before they are used.
 func (f *family) comes() bool { return f.sharding.transient() || f.gathersLate() }
 
 // gatherAll gives every rank all updated values, where each holds all values but

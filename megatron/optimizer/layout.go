@@ -66,7 +66,7 @@ func layout(params []*mpu.Param, shards, ranks int, s Sharding) (buckets []plan)
 	return buckets
 }
 
-// parts tells whether a bucket must end between two neighbours. A tied table whose
+// parts reports whether a bucket must end between two neighbours. A tied table whose
 // gradient is summed with another stage's has a bucket of its own, so that both
 // stages cut it alike. What comes and goes by layer has a bucket a layer.
 func (s Sharding) parts(before, p *mpu.Param, shards int) bool {
@@ -76,7 +76,7 @@ func (s Sharding) parts(before, p *mpu.Param, shards int) bool {
 	return s.byUnit() && before.Unit != p.Unit
 }
 
-// byUnit tells whether a bucket is a layer.
+// byUnit reports whether a bucket is a layer.
 func (s Sharding) byUnit() bool { return s.shardsGradients() || s.transient() }
 
 func tied(p *mpu.Param) bool { return size(p.SumOver) > 1 && p.Role == mpu.Vocabulary }

@@ -166,7 +166,7 @@ func (o *Optimizer) shardOf(l local, r int) stretch {
 	return theirs
 }
 
-// takes tells whether rank r of those that share the state updates elements of the matrix.
+// takes reports whether rank r of those that share the state updates elements of the matrix.
 func (o *Optimizer) takes(m *matrix, r int) bool {
 	return slices.ContainsFunc(m.locals, func(l local) bool { return o.shardOf(l, r).n > 0 })
 }
@@ -274,7 +274,7 @@ func (o *Optimizer) assemble(s *device.Scope, m *matrix, u device.Tensor) (devic
 	return whole, nil
 }
 
-// inOrder tells whether the elements of the locals are those of the matrix, in its order.
+// inOrder reports whether the elements of the locals are those of the matrix, in its order.
 func (m *matrix) inOrder() bool {
 	for _, p := range m.pieces[0] {
 		if p.From[1] != 0 || p.Size[1] != m.columns || p.Local != p.From[0]*m.columns {

@@ -12,7 +12,7 @@ type bucket struct {
 	plan
 	family *family
 	frozen bool    // values alone
-	own    stretch // this rank's shard; the whole bucket where nothing is sharded
+	own    stretch // this rank's shard; the complete bucket where nothing is sharded
 	parts  []part  // of the shard, by where their state lies
 
 	values, grads       device.Tensor // [n]; not given while only shards are held
@@ -215,7 +215,7 @@ func (o *Optimizer) states(dtype, wide device.DType) (main, m, v bool) {
 	return dtype != wide || o.config.Kind == ScheduleFree, o.config.Kind != SGD || o.config.SGDMomentum != 0, adam
 }
 
-// secondMoment tells whether a part has f32 second moments of each element.
+// secondMoment reports whether a part has f32 second moments of each element.
 func (o *Optimizer) secondMoment(p part) bool {
 	switch {
 	case p.coded:

@@ -109,7 +109,7 @@ func (c *MuonConfig) scale(out, in int64) float64 {
 	return c.Extra * math.Sqrt(max(rows, columns))
 }
 
-// orthogonal tells whether Muon updates a parameter: a matrix, or one of each expert, that is
+// orthogonal reports whether Muon updates a parameter: a matrix, or one of each expert, that is
 // not the word embedding or the output layer.
 func (o *Optimizer) orthogonal(p *mpu.Param) bool {
 	dims := len(p.Global)

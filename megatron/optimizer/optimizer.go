@@ -112,7 +112,7 @@ const Besides = 3
 // toldPiece is the room of each piece of what is told, f64: each begins aligned.
 const toldPiece = 8
 
-// counts tells whether this rank counts what it has of a parameter: each global
+// counts reports whether this rank counts what it has of a parameter: each global
 // element is counted once in the group of sumStats.
 func (o *Optimizer) counts(p *mpu.Param) bool {
 	if o.worldwide {
@@ -293,7 +293,7 @@ func (o *Optimizer) result() Result {
 	return r
 }
 
-// ParamsNorm is the L2 norm of the main parameters of the whole model. Every
+// ParamsNorm is the L2 norm of the main parameters of the complete model. Every
 // rank of the world calls it.
 func (o *Optimizer) ParamsNorm() (float64, error) {
 	d := o.device

@@ -58,7 +58,7 @@ func (o *Optimizer) Hooks(last bool) mpu.Hooks {
 	return h
 }
 
-// reducesEarly tells whether gradients are reduced during the backward pass; last: the
+// reducesEarly reports whether gradients are reduced during the backward pass; last: the
 // stage's last of the step.
 func (f *family) reducesEarly(last bool) bool {
 	return f.sharding.bringsGradients() || last && f.sharding.OverlapGradReduce && size(f.Data) > 1
@@ -122,7 +122,7 @@ func (o *Optimizer) gradients(ps []*mpu.Param, last bool) error {
 func (o *Optimizer) reduce(b *bucket) error {
 	clear(b.ready)
 	f := b.family
-	if err := o.land(); err != nil { // one at a time: each holds a whole bucket
+	if err := o.land(); err != nil { // one at a time: each holds a complete bucket
 		return err
 	}
 	switch {
@@ -288,7 +288,7 @@ func (o *Optimizer) partial() (all []*parts) {
 	return all
 }
 
-// summedThere tells whether the gradients are summed where they lie: a single one, here.
+// summedThere reports whether the gradients are summed where they lie: a single one, here.
 func (p *parts) summedThere() bool { return len(p.grads) == 1 && !p.grads[0].Elsewhere() }
 
 // pack copies the gradients side by side, unless there is no need.

@@ -85,10 +85,10 @@ func (b *bucket) firstRun() *part {
 	return nil
 }
 
-// apart tells whether some parameters have a rate of their own.
+// apart reports whether some parameters have a rate of their own.
 func (c *Config) apart() bool { return c.DecoupledLR > 0 || c.AdapterUpRatio > 0 }
 
-// decoupled tells whether a parameter has the rate of --decoupled-lr or --loraplus-lr-ratio.
+// decoupled reports whether a parameter has the rate of --decoupled-lr or --loraplus-lr-ratio.
 func (o *Optimizer) decoupled(p *mpu.Param) bool {
 	role := mpu.Vocabulary
 	if o.config.AdapterUpRatio > 0 {
@@ -97,7 +97,7 @@ func (o *Optimizer) decoupled(p *mpu.Param) bool {
 	return o.rate.Given() && p.Role == role
 }
 
-// hidden tells whether a parameter is a matrix whose both sides grow with the model's width, or the output
+// hidden reports whether a parameter is a matrix whose both sides grow with the model's width, or the output
 // layer: not a norm, a bias, a table of embeddings.
 func (o *Optimizer) hidden(p *mpu.Param) bool {
 	dims := len(p.Global)
@@ -109,7 +109,7 @@ func (o *Optimizer) hidden(p *mpu.Param) bool {
 
 const positionTable = "embedding.position_embeddings.weight"
 
-// wide tells whether AdamW divides a parameter's rate and epsilon by WidthMult.
+// wide reports whether AdamW divides a parameter's rate and epsilon by WidthMult.
 func (o *Optimizer) wide(p *mpu.Param) bool {
 	return o.config.WidthMult != 0 && o.config.Kind == Adam && o.hidden(p)
 }

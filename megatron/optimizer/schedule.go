@@ -14,7 +14,7 @@ import (
 // Schedule is the course of learning rate and weight decay, in samples.
 type Schedule struct {
 	InitLR, MaxLR, MinLR float64
-	WarmupSamples        float64 // a fraction of a decay length need not be whole
+	WarmupSamples        float64 // a fraction of a decay length need not be an integer
 	DecaySamples         int64
 	WSDSamples           int64 // length of the final descent of WSD
 	Style, WSDStyle      string
@@ -157,7 +157,7 @@ func (p *ParamScheduler) State() SchedulerState {
 	return s
 }
 
-// constant tells whether both curves are flat: how long they are then changes nothing.
+// constant reports whether both curves are flat: how long they are then changes nothing.
 func constant(mine, saved string) bool { return mine == DecayConstant && saved == DecayConstant }
 
 // Load continues from a checkpoint's state. The position always comes from the

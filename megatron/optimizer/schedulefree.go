@@ -85,7 +85,7 @@ func (o *Optimizer) toGradients() error {
 	return o.gatherAll()
 }
 
-// storedAverage adds what the average goes on from.
+// storedAverage adds what the average continues from.
 func (o *Optimizer) storedAverage(all []mpu.Stored) []mpu.Stored {
 	if o.averaging == nil {
 		return all

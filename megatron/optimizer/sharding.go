@@ -68,9 +68,9 @@ func (s Sharding) shardsGradients() bool {
 }
 func (s Sharding) shardsParameters() bool { return s.Strategy == OptimGradsParams }
 
-// bringsGradients tells whether gradients are whole only while something is added to them.
+// bringsGradients reports whether gradients are complete only while something is added to them.
 func (s Sharding) bringsGradients() bool { return s.shardsGradients() || s.Elsewhere.Gradients }
 
-// transient tells whether values are whole only while somebody uses them: between the uses
+// transient reports whether values are complete only while somebody uses them: between the uses
 // there are the rank's shards, or what lies elsewhere.
 func (s Sharding) transient() bool { return s.shardsParameters() || s.Elsewhere.Parameters }

@@ -128,7 +128,7 @@ func (o Options) nearest(c config.Run, numbers []int, room Room) (found []string
 	return found, false
 }
 
-// doubled tells whether two changes of the set are about the same.
+// doubled reports whether two changes of the set are about the same.
 func doubled(list []Change, set uint) bool {
 	taken := map[subject]bool{}
 	for i, change := range list {
@@ -180,7 +180,7 @@ func (o Options) Exhausted(c config.Run, rank int, e *device.OutOfMemory) error 
 	return exitcode.Errorf(exitcode.Internal, "%w. The rank was planned to hold %s in the %s; %s", e, device.Size(planned.Peak), planned.At, strings.Join(lines[:min(4, len(lines))], "; "))
 }
 
-// IsUnfit tells whether err is the refusal of a run that does not fit.
+// IsUnfit reports whether err is the refusal of a run that does not fit.
 func IsUnfit(err error) bool {
 	var u *Unfit
 	var h *Overfull

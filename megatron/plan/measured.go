@@ -356,7 +356,7 @@ func (m *Machine) Need(r Rank) int64 {
 	return r.Peak + r.Scratch + r.Copies
 }
 
-// Has tells whether the machine has the memory that ranks hold: each on its device, or all
+// Has reports whether the machine has the memory that ranks hold: each on its device, or all
 // together where they share a host.
 func (m *Machine) Has(ranks []Rank) bool {
 	sum := int64(0)

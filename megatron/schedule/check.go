@@ -267,7 +267,7 @@ func virtual(t *Transfer, stage, stages int, sender bool) [3]int {
 }
 
 // rendezvous walks through all lists at once; an exchange ends when every one it
-// must meet has begun. Whoever cannot go on waits in a circle.
+// must meet has begun. Whoever cannot continue waits in a circle.
 func (m *matched) rendezvous() error {
 	lists := m.lists
 	at := make([]int, len(lists)) // the action a stage is at

@@ -6,7 +6,7 @@ package schedule
 // backward take turns, stage s runs 2(stages-s-1) + (chunks-1)group forwards.
 //
 // overlap is Megatron's default: each forward and each backward is followed by
-// its own exchange, which goes on under the next computation. Without it one
+// its own exchange, which continues under the next computation. Without it one
 // exchange follows a forward and a backward.
 func Interleaved(stage, stages, chunks, micros, group int, overlap bool) []Action {
 	warmup := min(2*(stages-stage-1)+(chunks-1)*group, chunks*micros)

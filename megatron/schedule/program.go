@@ -259,7 +259,7 @@ func (p *Program) walk(t Times, ran func(stage int, s *task, from, to float64)) 
 type Shared func(stage int, kind Kind, chunk, active int) float64
 
 // Share runs the program with stages that slow each other down: what is left of a forward or
-// backward goes on at the speed of as many stages as compute then.
+// backward continues at the speed of as many stages as compute then.
 func (p *Program) Share(seconds Shared, transfer float64) *Timeline {
 	c := p.clock(transfer)
 	line := &Timeline{Config: p.Config, Live: p.Live, Spans: make([][]Span, len(p.steps))}

@@ -105,7 +105,7 @@ func side(grad bool) int {
 	return 0
 }
 
-// brings tells whether an exchange receives the value of a place.
+// brings reports whether an exchange receives the value of a place.
 func brings(transfers []Transfer, at place) bool {
 	for _, t := range transfers {
 		if !t.Send && (place{t.Grad, t.Chunk, t.Micro}) == at {

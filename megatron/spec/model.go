@@ -138,7 +138,7 @@ type Model struct {
 	ApplyQKLayerScale bool // no change in exact maths; kept for the record
 }
 
-// Gated tells whether fc1 holds gate and up, gate rows first.
+// Gated reports whether fc1 holds gate and up, gate rows first.
 func (m *Model) Gated() bool {
 	a, err := activations.Of(m.Activation)
 	return err == nil && a.Gated()
@@ -190,10 +190,10 @@ func (m *Model) ChunkAt(layer int) int {
 	return m.Chunk
 }
 
-// HasProjBias tells whether attention's output projection has a bias.
+// HasProjBias reports whether attention's output projection has a bias.
 func (m *Model) HasProjBias() bool { return m.LinearBias && !m.NoProjBias || m.ProjBias }
 
-// HasNormBias tells whether norms have a bias.
+// HasNormBias reports whether norms have a bias.
 func (m *Model) HasNormBias() bool { return m.Normalization == LayerNorm && !m.NormNoBias }
 
 // PositionRows is how many rows the learned position embedding has; 0 without one.
@@ -231,7 +231,7 @@ func (m *Model) RotaryDims() int {
 	return int(float64(m.KVChannels) * m.RotaryPercent)
 }
 
-// RopeAt tells whether layer (0-based, global) rotates its queries and keys.
+// RopeAt reports whether layer (0-based, global) rotates its queries and keys.
 func (m *Model) RopeAt(layer int) bool {
 	return m.Position == PositionRope && (m.NoRope == nil || !m.NoRope[m.decoderLayer(layer)])
 }

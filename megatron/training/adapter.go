@@ -79,7 +79,7 @@ func findAdapters(c *config.Run) error {
 	return exitcode.With(exitcode.Internal, err)
 }
 
-// packsBase tells whether the weights of --quantize-base lie in memory as NF4: not where complete
+// packsBase reports whether the weights of --quantize-base lie in memory as NF4: not where complete
 // ones are needed (a new DoRA's magnitudes), where something else keeps the parameters
 // elsewhere, or has all of them on every rank after an update.
 func packsBase(c *config.Run) bool {
@@ -176,7 +176,7 @@ func baseModel(c *config.Checkpoint) (family, folder string) {
 	return src.Info().Family, folder
 }
 
-// holdsAdapter tells whether the checkpoint has the run's adapter.
+// holdsAdapter reports whether the checkpoint has the run's adapter.
 func (r *Run) holdsAdapter(dir string, step int64) bool {
 	before, err := storedRun(dir, step)
 	return foreign(dir, step) == "" && err == nil && len(before.Model.Adapters) > 0
@@ -223,7 +223,7 @@ func (r *Run) startMagnitudes() error {
 	return r.device.Sync()
 }
 
-// isMagnitude tells whether a parameter is a magnitude of DoRA.
+// isMagnitude reports whether a parameter is a magnitude of DoRA.
 func isMagnitude(name string) bool { return strings.HasSuffix(name, ".lora_magnitude_vector") }
 
 // readAdapter takes the adapter's values from --adapter.

@@ -32,7 +32,7 @@ func (r *Run) stored() []mpu.Stored {
 	return slices.DeleteFunc(all, func(t mpu.Stored) bool { return !strings.Contains(t.Name, mpu.AdapterPrefix) && !r.retrains(t.Name) })
 }
 
-// retrains tells whether a stored tensor is of a weight that is trained with the adapter.
+// retrains reports whether a stored tensor is of a weight that is trained with the adapter.
 func (r *Run) retrains(stored string) bool {
 	list := r.Config.Model.Retrained
 	return list != nil && slices.ContainsFunc(list.Names, func(name string) bool { return strings.HasSuffix(stored, "."+name) })

@@ -173,7 +173,7 @@ func (r *Run) finalEvaluations(ctx context.Context) error {
 	return nil
 }
 
-// interrupted tells whether a rank was asked to stop.
+// interrupted reports whether a rank was asked to stop.
 func (r *Run) interrupted(ctx context.Context) (bool, error) {
 	seen := nothing
 	if ctx.Err() != nil {

@@ -147,7 +147,7 @@ func (r *Run) iterate(ctx context.Context) error {
 	return r.tellWhySkipped(&step.result, batch, before)
 }
 
-// skips tells whether --iterations-to-skip names the iteration.
+// skips reports whether --iterations-to-skip names the iteration.
 func (r *Run) skips(iteration int64) bool {
 	for _, n := range r.Config.IterationsToSkip {
 		if int64(n) == iteration {

@@ -17,7 +17,7 @@ import (
 
 // sampling is the objective of GRPO on one rank: before a step answers are sampled to its prompts and
 // rewarded, and the step learns them by their advantages. What is known of the answers of a global batch
-// all ranks know, so that a run goes on in any layout.
+// all ranks know, so that a run continues in any layout.
 type sampling struct {
 	options policy.Options
 	rewards []policy.Reward
@@ -95,7 +95,7 @@ func (r *Run) continueAnswers(state native.State) error {
 	n := len(a.IDs)
 	for _, other := range []int{len(a.Ended), len(a.LogPs)} {
 		if other != n || n != r.Config.GlobalBatchSize {
-			return nil // of another batch: they are sampled anew
+			return nil // of another batch: they are sampled again
 		}
 	}
 	for i, ids := range a.IDs {

@@ -1,5 +1,5 @@
 // Package health knows what every rank is at, and says in one verdict why a run
-// does not go on.
+// does not continue.
 //
 // A Recorder belongs to one rank: it is told of phases, and wraps the rank's
 // groups, so that it sees every collective whatever carries the bytes. The last

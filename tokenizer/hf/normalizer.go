@@ -15,7 +15,7 @@ import (
 )
 
 // aligned is a text of which head bytes, the first ones, come from the character
-// that the whole text begins with. A splitter that asks where the text begins
+// that the complete text begins with. A splitter that asks where the text begins
 // goes by them: the original keeps an alignment for each byte, which a dropped
 // or joined character shifts.
 type aligned struct {
@@ -251,7 +251,7 @@ func (r *reader) replace(p pattern, content string) (normalizer, error) {
 }
 
 // precompiled is SentencePiece's table of replacements, asked as its Rust twin
-// asks it: a whole grapheme of under 6 bytes first, else each character.
+// asks it: a complete grapheme of under 6 bytes first, else each character.
 func (r *reader) precompiled(encoded string) (normalizer, error) {
 	// The table as SentencePiece stores it.
 	data, err := base64.StdEncoding.DecodeString(encoded)

@@ -1,4 +1,4 @@
-// Package trie finds which of many strings a text goes on with.
+// Package trie finds which of many strings a text continues with.
 package trie
 
 import "slices"

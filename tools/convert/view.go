@@ -41,7 +41,7 @@ func (o *options) view(original checkpoint.Source) (checkpoint.Source, error) {
 	return src, nil
 }
 
-// holdsAhead tells whether the family that a decoder is written as has layers of multi-token prediction as m has them.
+// holdsAhead reports whether the family that a decoder is written as has layers of multi-token prediction as m has them.
 func (o *options) holdsAhead(decoder checkpoint.Info, m *spec.Model) bool {
 	family, err := hf.ChooseFamily(decoder, o.write)
 	if err != nil || hf.Expresses(family, m) != nil {

@@ -273,7 +273,7 @@ func (l *listing) addFile(f *safetensors.File, values bool) error {
 	return nil
 }
 
-// stats sums a tensor's values up, a chunk of whole elements at a time.
+// stats sums a tensor's values up, a chunk of complete elements at a time.
 type stats struct {
 	dtype      string
 	width      int // bytes; 0: a dtype without values

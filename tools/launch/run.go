@@ -49,7 +49,7 @@ func (o *options) run(out, notes io.Writer) error {
 	return err
 }
 
-// ofNoUse tells whether nobody looks at flight records after such an end: the run was done
+// ofNoUse reports whether nobody looks at flight records after such an end: the run was done
 // or asked to stop, or a flag or file that was named for it is wrong.
 func ofNoUse(err error) bool {
 	switch exitcode.CodeOf(err) {
@@ -250,7 +250,7 @@ func stoppable(signals <-chan os.Signal, wait func(ctx context.Context) error) e
 	}
 }
 
-// again tells whether starting again can help: not with a wrong flag, bad or
+// again reports whether starting again can help: not with a wrong flag, bad or
 // missing data, nor where ranks were asked to stop.
 func again(err error) bool {
 	switch exitcode.CodeOf(err) {
@@ -260,7 +260,7 @@ func again(err error) bool {
 	return true
 }
 
-// resume has the command go on from what it has saved since it was begun first; before that
+// resume has the command continue from what it has saved since it was begun first; before that
 // it begins as it did.
 func (o *options) resume() {
 	if now := o.progress(); now >= 0 && now != o.begun {
@@ -268,7 +268,7 @@ func (o *options) resume() {
 	}
 }
 
-// goOn has the command go on from what it has saved.
+// goOn has the command continue from what it has saved.
 func (o *options) goOn() {
 	if o.resumes {
 		return

@@ -71,7 +71,7 @@ func (p *runPlan) failing(c *cli.Context) (*goodput, error) {
 	return g, nil
 }
 
-// known tells whether there is a goodput: it needs the time of a checkpoint.
+// known reports whether there is a goodput: it needs the time of a checkpoint.
 func (g *goodput) known() bool { return g.Best > 0 }
 
 // devices that are paid for: those of the spare nodes too.

@@ -168,7 +168,7 @@ func (p *runPlan) draw(c *cli.Context) error {
 	return nil
 }
 
-// fits tells whether every rank has the memory.
+// fits reports whether every rank has the memory.
 func (p *runPlan) fits() bool {
 	return p.machine == nil || p.machine.Has(p.ranks) && p.machine.HostHas(&p.config, p.ranks)
 }

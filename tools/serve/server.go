@@ -81,7 +81,7 @@ func (s *server) batcher() *inference.Batcher {
 	return nil
 }
 
-// open tells whether others than this host's programs reach the server without a key.
+// open reports whether others than this host's programs reach the server without a key.
 func (s *server) open() bool {
 	host, _, err := net.SplitHostPort(s.options.address)
 	if err != nil || len(s.options.keys) > 0 || host == "localhost" {

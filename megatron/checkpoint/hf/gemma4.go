@@ -190,7 +190,7 @@ func (c *reading) gemma4Rotary(f *fields) {
 		c.fail("rope_type %s of sliding_attention is not supported; default is", sliding.RopeRule.Type)
 		return
 	}
-	sliding = &rope{RopeRule: sliding.RopeRule, Theta: sliding.Theta} // its class turns whole heads
+	sliding = &rope{RopeRule: sliding.RopeRule, Theta: sliding.Theta} // its class turns complete heads
 	c.windowRope(sliding)
 }
 

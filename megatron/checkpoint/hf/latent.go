@@ -175,7 +175,7 @@ func layerStep(layers []bool, first int) int {
 	return 1 // what is read back then differs, and is refused
 }
 
-// writable tells whether transformers' class of a family can be what m is: those of these
+// writable reports whether transformers' class of a family can be what m is: those of these
 // families always have latent attention.
 func writable(family string, m *spec.Model) bool {
 	row := rows[family]

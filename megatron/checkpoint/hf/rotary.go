@@ -165,7 +165,7 @@ func (c *reading) windowRope(r *rope) {
 	}
 }
 
-// partialRotary: the classes of the other families turn whole heads, whatever
+// partialRotary: the classes of the other families turn complete heads, whatever
 // partial_rotary_factor says; a scaling that takes it makes them fail.
 func (c *reading) partialRotary(factor float64) {
 	m := c.Model

@@ -151,7 +151,7 @@ func isLinear(rest string) bool {
 	return strings.Contains(rest, "linear_") || strings.HasSuffix(rest, ".eh_proj.weight") || rest == checkpoint.OutputLayer
 }
 
-// SharesTable tells whether the first and last pipeline stage have a copy each of the word
+// SharesTable reports whether the first and last pipeline stage have a copy each of the word
 // embedding, whose gradients they sum.
 func SharesTable(m *spec.Model, l checkpoint.Layout) bool {
 	return (m.Tied || m.MTP != nil) && l.PP > 1

@@ -185,7 +185,7 @@ func match(state State, stored []checkpoint.Tensor, tensors []mpu.Stored, o Load
 }
 
 // misfit says why a stored tensor cannot fill t; empty where it can. converts
-// tells whether only the float type differs.
+// reports whether only the float type differs.
 func misfit(have *checkpoint.Tensor, t mpu.Stored) (why string, converts bool) {
 	want := dtypeName[t.Tensor.DType]
 	switch {

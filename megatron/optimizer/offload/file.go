@@ -135,7 +135,7 @@ func (f *File) around(dst []byte, at int64) error {
 	return nil
 }
 
-// paged tells whether bytes in memory and in the file begin and end at pages.
+// paged reports whether bytes in memory and in the file begin and end at pages.
 func paged(b []byte, at int64) bool {
 	return len(b) > 0 && uintptr(unsafe.Pointer(&b[0]))%device.PageSize == 0 && at%device.PageSize == 0 && len(b)%device.PageSize == 0
 }

@@ -92,7 +92,7 @@ func (f *Folder) sweep() {
 	all, _ := filepath.Glob(f.name("*")) // the pattern is one
 	for _, path := range all {
 		if !strings.HasSuffix(path, ".lock") {
-			_ = os.Remove(path) // who makes it anew will say what is wrong
+			_ = os.Remove(path) // the next attempt to make it reports what is wrong
 		}
 	}
 }

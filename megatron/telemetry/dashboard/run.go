@@ -52,7 +52,7 @@ type Source struct {
 	Price    float64  // of an hour of the run; 0: not known
 	Ongoing  bool     // this process trains it: the log may have no step yet
 	Beside   []string // folders that it writes to, wherever they lie; "": none
-	Finished bool     // no run goes on with it: a last line without its end counts
+	Finished bool     // no run continues with it: a last line without its end counts
 }
 
 // Open reads the run that s is.
@@ -200,7 +200,7 @@ func findLog(path string) (string, error) {
 	return "", exitcode.Errorf(exitcode.Usage, "%s has several logs; choose one of %s", path, strings.Join(found, ", "))
 }
 
-// isLog tells whether one of a file's first lines is a step.
+// isLog reports whether one of a file's first lines is a step.
 func isLog(path string) (bool, error) {
 	file, err := exitcode.Open(path)
 	if err != nil {

@@ -23,7 +23,7 @@ type Place struct {
 	Job        string // names the job, alike on all its ranks; "" where the launcher does not say
 }
 
-// Hosts tells whether the run spans several hosts.
+// Hosts reports whether the run spans several hosts.
 func (p *Place) Hosts() bool { return p.LocalSize < p.Size }
 
 // names are the variables of one launcher. The first that is set counts.
@@ -78,7 +78,7 @@ const Segments = "MONOTRON_MEMORY_SEGMENTS"
 // Restarts is the variable that says how often the run was restarted before.
 const Restarts = "TORCHELASTIC_RESTART_COUNT"
 
-// FewerRanks is set by monotron launch where it goes on with fewer ranks than it began with.
+// FewerRanks is set by monotron launch where it continues with fewer ranks than it began with.
 const FewerRanks = "MONOTRON_FEWER_RANKS"
 
 // Find reads the variables; nil where no launcher has set any. Errors are

@@ -62,7 +62,7 @@ func (r *ring) put(b []byte) error {
 		free, err := r.await(&r.state.writer, func() uint64 {
 			free := room - (at - r.state.read.Load())
 			if free < uint64(len(b)) {
-				free &^= ringAlign - 1 // the reader sees whole elements
+				free &^= ringAlign - 1 // the reader sees complete elements
 			}
 			return free
 		})

@@ -178,7 +178,7 @@ func (p *World) end(err error) error {
 	return err
 }
 
-// Err is why nothing goes on any more; nil: all is well.
+// Err is why nothing continues any more; nil: all is well.
 func (p *World) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -126,7 +126,7 @@ func (r *run) equalDicts(a, b *Dict, depth int) bool {
 	return true
 }
 
-// holds tells whether a comparison's result (-1, 0, 1) is what an operator asks for.
+// holds reports whether a comparison's result (-1, 0, 1) is what an operator asks for.
 func holds(op string, c int) bool {
 	switch op {
 	case "lt":

@@ -35,7 +35,7 @@ func guarded(inner expr) expr {
 	}
 }
 
-// isConstant tells whether Jinja may compute an expression before it runs the template.
+// isConstant reports whether Jinja may compute an expression before it runs the template.
 func (c *compiler) isConstant(n node) bool {
 	if known, found := c.known[n]; found {
 		return known

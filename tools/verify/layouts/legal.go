@@ -147,7 +147,7 @@ func perLayer(layers int) (all []mpu.ContextKind) {
 	return all
 }
 
-// oneSample tells whether every layout must have micro-batches of one sample, for another size is another
+// oneSample reports whether every layout must have micro-batches of one sample, for another size is another
 // loss: --moe-router-load-balancing-type aux_loss balances each micro-batch by itself, which
 // --layout-invariant refuses, --fp8-format has blocks of a micro-batch's tokens, and where samples count
 // different numbers of tokens the loss is a mean of means.
@@ -355,7 +355,7 @@ func microBatch(c *config.Run, l *config.Layout) int {
 	return 0
 }
 
-// legal tells whether the model can be trained so, and compared: no one rank has both the
+// legal reports whether the model can be trained so, and compared: no one rank has both the
 // micro-batches that aux_loss goes by and those that global_aux_loss does.
 func legal(c *config.Run, v Variant) bool {
 	m, l := &c.Model, &v.Layout

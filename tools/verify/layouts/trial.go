@@ -280,7 +280,7 @@ func newNumbers(c *config.Run, steps int) *numbers {
 		restarts: d.ResetPositionIDs || d.InterDocumentMasking, hidden: hidesDocuments(c), lossesEnded: d.EODMaskLoss}
 }
 
-// hidesDocuments tells whether documents do not see each other.
+// hidesDocuments reports whether documents do not see each other.
 func hidesDocuments(c *config.Run) bool {
 	return c.Data.ResetAttentionMask || c.Data.InterDocumentMasking
 }

@@ -160,7 +160,7 @@ func when(on bool, format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// parse reads the flags of a case, which need not be a whole command line.
+// parse reads the flags of a case, which need not be a complete command line.
 func (c *caseFile) parse(line []string) (config.Run, error) {
 	config, _, err := arguments.ParseWith(arguments.Options{Partial: true, Experts: true}, line)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 // runRanks: a parallel layout: every rank's parameters under Megatron's names,
 // their shards and gradients, the order of a step, the losses and the curve, on
-// goroutine ranks of this process. Gradients and parameters of the whole model are
+// goroutine ranks of this process. Gradients and parameters of the complete model are
 // compared with those of the case's model.
 func (r *run) runRanks() error {
 	var want modelExpected
@@ -135,7 +135,7 @@ func (r *run) compareTokens(m *spec.Model, i int, s *seen) {
 	}
 }
 
-// splits tells whether the rank holds two parts of p's tensor. Megatron cuts
+// splits reports whether the rank holds two parts of p's tensor. Megatron cuts
 // such a tensor evenly instead, through the query groups.
 func (s *seen) splits(p *held) bool {
 	n := 0
@@ -259,7 +259,7 @@ func (r *run) compareModel(c *caseFile, w *world, all []*seen, want modelExpecte
 	return r.compareTensors(c, w, all, file)
 }
 
-// keeps tells whether the layout has the losses and gradients of the case's model: those of
+// keeps reports whether the layout has the losses and gradients of the case's model: those of
 // experts are others where ranks see other micro-batches, or drop by themselves.
 func (r *run) keeps(c *caseFile, want modelExpected) (loss, gradient bool, err error) {
 	var model modelExpected

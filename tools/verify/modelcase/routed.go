@@ -139,7 +139,7 @@ func (r *run) compareWeights(t *trial, n *routedNumbers, layer int, expected *te
 	return nil
 }
 
-// compareExactly compares whole numbers.
+// compareExactly compares integers.
 func (r *run) compareExactly(group, name string, got []float64, want []int64) {
 	differ := 0
 	for i := range min(len(got), len(want)) {

@@ -47,7 +47,7 @@ type entry struct {
 
 // Open opens a save folder, an iter_ or release folder, or a rank's file of it.
 // Errors: exitcode.NoInput where there is none, exitcode.BadData with file and tensor
-// where its parts do not make a whole.
+// where its parts do not cover it.
 func Open(path string, o checkpoint.OpenOptions) (checkpoint.Source, error) {
 	dir, err := iterationFolder(path, o.Step)
 	if err != nil {

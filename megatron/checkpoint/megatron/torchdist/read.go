@@ -44,7 +44,7 @@ type entry struct {
 
 // Open opens a save folder or one of its iter_ folders.
 // Errors: exitcode.NoInput where there is none, exitcode.BadData with file and tensor
-// where it is not whole.
+// where it is not complete.
 func Open(path string, o checkpoint.OpenOptions) (checkpoint.Source, error) {
 	dir := filepath.Clean(path)
 	if !marked(dir) {
