@@ -254,8 +254,8 @@ func expertArgs(d *pickle.Dict, m *spec.Model) {
 	d.Set("moe_token_dispatcher_type", e.Dispatcher)
 	d.Set("moe_token_drop_policy", e.DropPolicy)
 	d.Set("moe_pad_expert_input_to_capacity", e.PadToCapacity)
-	for name, v := range map[string]float64{"moe_router_topk_scaling_factor": e.ScalingFactor, "moe_z_loss_coeff": e.ZLossCoeff,
-		"moe_input_jitter_eps": e.JitterEps, "moe_expert_capacity_factor": e.CapacityFactor} {
+	for name, v := range byName(map[string]float64{"moe_router_topk_scaling_factor": e.ScalingFactor, "moe_z_loss_coeff": e.ZLossCoeff,
+		"moe_input_jitter_eps": e.JitterEps, "moe_expert_capacity_factor": e.CapacityFactor}) {
 		if d.Set(name, nil); v != 0 {
 			d.Set(name, v)
 		}

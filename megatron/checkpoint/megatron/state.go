@@ -310,8 +310,8 @@ func (t *Target) fillArgs(info checkpoint.Info, precision string) {
 		seq = int64(m.Context)
 	}
 	set := func(name string, v pickle.Value) { a.Set(name, v) }
-	for name, n := range map[string]int{"tensor_model_parallel_size": l.TP, "pipeline_model_parallel_size": l.PP, "transformer_pipeline_model_parallel_size": l.PP,
-		"expert_model_parallel_size": l.EP, "expert_tensor_parallel_size": l.ETP, "context_parallel_size": 1, "data_parallel_size": l.DP, "world_size": l.TP * l.PP * l.DP} {
+	for name, n := range byName(map[string]int{"tensor_model_parallel_size": l.TP, "pipeline_model_parallel_size": l.PP, "transformer_pipeline_model_parallel_size": l.PP,
+		"expert_model_parallel_size": l.EP, "expert_tensor_parallel_size": l.ETP, "context_parallel_size": 1, "data_parallel_size": l.DP, "world_size": l.TP * l.PP * l.DP}) {
 		set(name, int64(n))
 	}
 	set("virtual_pipeline_model_parallel_size", virtual)
