@@ -14,14 +14,14 @@ import (
 // BatcherConfig bounds what a Batcher does at once.
 type BatcherConfig struct {
 	Blocks    int // of keys and values
-	Sequences int // that run beside each other
+	Sequences int // that run together
 	Tokens    int // rows of a pass
 	Queue     int // requests that may wait
 }
 
 // Batcher continues many texts at once. A pass takes one row of every text that has its
 // prompt behind it, and pieces of the prompts of the others, within a budget of rows. What a
-// request gets depends on nothing but itself: not on who runs beside it, whether its
+// request gets depends on nothing but itself: not on the requests that run with it, whether its
 // beginning was there already, or whether it had to give its blocks away meanwhile.
 //
 // One goroutine runs it: Run. Submit, Reload and Stats are for any.
@@ -334,7 +334,7 @@ func (b *Batcher) finish(s *sequence, why Reason, err error) {
 	}
 }
 
-// filled tells the pool of the blocks that have become full.
+// filled reports the blocks that have become full to the pool.
 func (b *Batcher) filled(s *sequence) {
 	for (s.hashed+1)*device.PagedBlock <= s.computed {
 		s.last = s.last.after(s.ids[s.hashed*device.PagedBlock:][:device.PagedBlock])

@@ -97,7 +97,7 @@ func (p *blockPool) join(table []int32) {
 // shared reports whether a block has more users than one.
 func (p *blockPool) shared(i int32) bool { return p.blocks[i].users > 1 }
 
-// full tells what a block holds from now on. A second block that holds the same stays unknown.
+// full records the contents of a block. A second block with the same contents stays unknown.
 func (p *blockPool) full(i int32, holds prefix, edition int32) {
 	if _, found := p.known[holds]; !found {
 		p.known[holds] = i

@@ -45,7 +45,7 @@ func NewBias(add map[int32]float64) Bias {
 	return b
 }
 
-// edits is all that looks at the text so far: ids, of which the first `prompt` were given. The
+// edits is all that depends on the text so far: ids, of which the first `prompt` were given. The
 // list may be s.Bias itself; nobody writes to it.
 func (s *Sampling) edits(ids []int32, prompt int) []edit {
 	list, at := []edit(slices.Clip(s.Bias)), map[int32]int(nil)
@@ -159,7 +159,7 @@ type wish struct {
 	tell  int   // the likeliest so many, with log-probabilities; negative: no log-probabilities at all
 }
 
-// draw is the random word for the choice: of Seed, Number and the token's place alone.
+// draw is the random word for the choice: of Seed, Number and the token's position alone.
 func (w *wish) draw() uint32 {
 	return device.Philox(device.StreamKey(w.Seed, "generate"), [4]uint32{uint32(w.nth), w.Number})[0]
 }

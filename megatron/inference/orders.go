@@ -6,7 +6,7 @@ import (
 	"monotron/mpu/comm"
 )
 
-// What rank 0 tells the others to do next, the first word of an order.
+// What rank 0 has the others do next, the first word of an order.
 const (
 	orderEnd    int32 = iota // nothing follows
 	orderSame                // have the weights of an iteration, as rank 0
@@ -35,7 +35,7 @@ const orderHead = 8
 // alone reports whether nobody follows.
 func (o *orders) alone() bool { return o.world == nil || o.world.Size() == 1 }
 
-// give tells all other ranks; each hears it.
+// give sends an order to all other ranks.
 func (o *orders) give(x *order) error {
 	if o.alone() {
 		return nil

@@ -15,7 +15,7 @@ type plan struct {
 	offer   *offer      // is taken instead
 	members []*sequence // whose rows there are
 	owners  []*sequence // of the wanted rows
-	scored  []int32     // the token of the prompt that a wanted row tells of; −1: the next is chosen
+	scored  []int32     // the token of the prompt that a wanted row is about; −1: the next is chosen
 }
 
 // plan waits for work and chooses the next pass; done: there will be none. With nothing to

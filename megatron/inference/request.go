@@ -14,7 +14,7 @@ import (
 type Request struct {
 	Prompt []int32
 	Sampling
-	MaxNew         int      // 0: the prompt is only looked at
+	MaxNew         int      // 0: the prompt is only scored
 	Ends           []int32  // ids that end the text, and are not part of it
 	KeepEnd        bool     // the id that ends it is part of it
 	Stops          []string // texts that end it, and are not part of it
@@ -43,7 +43,7 @@ type Choice struct {
 	LogProb float64
 }
 
-// Token is one of a text, with its place in the model's opinion.
+// Token is one of a text, with its log probability.
 type Token struct {
 	Choice
 	Top  []Choice // the likeliest, best first
@@ -139,7 +139,7 @@ type sequence struct {
 	ids      []int32 // prompt and what was generated
 	computed int     // positions whose keys and values are in blocks
 	table    []int32 // blocks
-	hashed   int     // blocks told to the pool
+	hashed   int     // blocks reported to the pool
 	last     prefix  // of the last of them
 	scored   int     // tokens of the prompt whose log-probability is known
 	text     *tokenizer.Stream
@@ -162,7 +162,7 @@ func newSequence(r *Request, wake func()) *sequence {
 	return s
 }
 
-// scoring reports whether positions of the prompt have still to be looked at one by one.
+// scoring reports whether positions of the prompt are still to be scored one by one.
 func (s *sequence) scoring() bool { return s.PromptLogProbs && s.scored < len(s.Prompt) }
 
 // generated is how many tokens are new.

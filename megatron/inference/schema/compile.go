@@ -313,8 +313,8 @@ func (c *compiler) array(s *fields, at string, depth int) (node, error) {
 		}
 		return sequence{literal("["), all, literal("]")}, nil
 	}
-	// The first item, then further ones with commas in front; [] where no item is required.
-	if most == 0 {
+	// The first item, then further ones with commas in front; [] where no item is required, or none is allowed.
+	if most == 0 || s.at("items") == false && least == 0 {
 		return literal("[]"), nil
 	}
 	further := many{sequence{comma, item}, max(0, least-1), most}
@@ -387,7 +387,7 @@ func (c *compiler) finite() error {
 	return nil
 }
 
-// mostBegins bounds the alternatives that begin at one place of a text.
+// mostBegins bounds the alternatives that begin at one position of a text.
 const mostBegins = 1024
 
 // begins counts the ways in which a node may begin. Every value begins with a byte, so that only
