@@ -86,7 +86,7 @@ func samples(micros []*Micro) (n int) {
 // positions, and describes it to the layers; train: what dropout and backward need too. The weight of a token
 // in the total loss is mask·tokenWeight; the last stage gets the mask, f32 [tokens]. micros: how many a rank
 // has in this step.
-func (e *Engine) load(s place, m *Micro, part schedule.Part, micros int, train bool) (p *model.Pass, mask device.Tensor) {
+func (e *Engine) load(s allocator, m *Micro, part schedule.Part, micros int, train bool) (p *model.Pass, mask device.Tensor) {
 	// b samples of `all` positions; here: this context-parallel rank's, in rows s·b.
 	b, all := int64(len(m.Tokens)), int64(len(m.Tokens[0]))
 	here := e.Positions(m)
@@ -126,7 +126,7 @@ func (e *Engine) load(s place, m *Micro, part schedule.Part, micros int, train b
 
 // placed are the rows of b sequences of n positions as generation has them: row r is position r/b of
 // sequence r mod b, and every sequence has blocks of its own.
-func (e *Engine) placed(s place, b, n int64) *model.Placed {
+func (e *Engine) placed(s allocator, b, n int64) *model.Placed {
 	each := (n + device.PagedBlock - 1) / device.PagedBlock
 	tables, rows := make([]int32, 0, b*each), make([]int32, 0, 2*b*n)
 	for i := range b * each {
@@ -159,9 +159,9 @@ func (e *Engine) gradFactor(r *Result) float64 {
 	return r.Scale
 }
 
-// place is where the numbers of a micro-batch are put: new tensors of a scope, or, for a
+// allocator gives memory for the numbers of a micro-batch: new tensors of a scope, or, for a
 // graph, the same ones each time.
-type place interface {
+type allocator interface {
 	Alloc(dtype device.DType, shape ...int64) device.Tensor
 }
 
@@ -186,7 +186,7 @@ func (in *inputs) Alloc(dtype device.DType, shape ...int64) device.Tensor {
 	return in.given[in.next-1]
 }
 
-func put[T any](d *device.Device, s place, dtype device.DType, host []T) device.Tensor {
+func put[T any](d *device.Device, s allocator, dtype device.DType, host []T) device.Tensor {
 	t := s.Alloc(dtype, int64(len(host)))
 	device.WriteSlice(d, t, host)
 	return t

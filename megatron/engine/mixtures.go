@@ -92,5 +92,5 @@ func toFloats[N int64 | float32](counts []N) (all []float64) {
 	return all
 }
 
-// mixtureKinds are the groups that experts need besides a step's.
+// mixtureKinds are the groups that experts need in addition to a step's.
 var mixtureKinds = []topology.Kind{topology.TPEP, topology.ExpertDP, topology.TPCP, topology.TPDPCP}

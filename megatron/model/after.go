@@ -39,14 +39,14 @@ func (b *branch) forwardParts(p *Pass, s *device.Scope, drop hiddenDropout, y, x
 		return nil, err
 	}
 	if needed {
-		b.leave(p, s, tmp, saved, drop, y, out, residual)
+		b.joinResidual(p, s, tmp, saved, drop, y, out, residual)
 	}
 	b.forget(saved)
 	return saved, nil
 }
 
-// leave makes y of the half's output, which it may change where nobody keeps it.
-func (b *branch) leave(p *Pass, s, tmp *device.Scope, saved *branchSaved, drop hiddenDropout, y, out, residual Tensor) {
+// joinResidual makes y of the half's output, which it may change where nobody keeps it.
+func (b *branch) joinResidual(p *Pass, s, tmp *device.Scope, saved *branchSaved, drop hiddenDropout, y, out, residual Tensor) {
 	if bias := b.half.bias(); bias.Given() {
 		p.D.DropoutAdd(device.DropoutAddArgs{Out: out, X: out, Bias: bias})
 	}

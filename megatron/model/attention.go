@@ -17,7 +17,7 @@ type attention struct {
 	layer        int   // global, 0-based
 	borrowed     bool  // keys and values are another layer's
 	source       int   // with borrowed, whose
-	elsewhere    bool  // who has this attention keeps keys and values of prompts that ranks share
+	latentCache  bool  // a cache has latents, which multi-latent attention keeps itself
 	lends        bool  // later layers read its keys and values
 	groups       int64 // query groups here
 	perGroup     int64 // query heads of each, here
@@ -171,7 +171,7 @@ func (a *attention) params() []*mpu.Param {
 type heads struct{ q, k, v, gate Tensor }
 
 // split views qkv [tokens, groups*(perGroup+2)*d]: per group its query heads, one key, one value;
-// with gates these stand behind the queries. Where keys are values there is no value: v is k; a layer that reads
+// with gates, these follow the queries. Where keys are values there is no value: v is k; a layer that reads
 // another's keys and values has queries alone.
 func (a *attention) split(qkv Tensor) heads {
 	tokens, d := qkv.Shape[0], a.channels

@@ -60,13 +60,13 @@ func (x *experts) params() []*mpu.Param { return append(x.fc1.Params(), x.fc2.Pa
 
 // expertsSaved is what backward needs in addition to the dispatched rows.
 type expertsSaved struct {
-	in  Tensor // [places, h]: what went into fc1
-	pre Tensor // [places, fc1 rows here]: into the activation
-	act Tensor // [places, ffn/etp]: what went into fc2; none: forgotten
-	out Tensor // [places, h]: of fc2, where the weight comes after it
+	in  Tensor // [sent rows, h]: input of fc1
+	pre Tensor // [sent rows, fc1 rows here]: input of the activation
+	act Tensor // [sent rows, ffn/etp]: input of fc2; none: recomputed
+	out Tensor // [sent rows, h]: output of fc2, where the weight comes after it
 }
 
-// forward is what the experts make of the places, in tmp, of type ExpertPlace.Partial; without
+// forward is the experts' output for the sent rows, in tmp, of type ExpertPlace.Partial; without
 // `last` it ends before fc2.
 func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, last bool) (out Tensor) {
 	d, at := p.D, saved.sent
@@ -153,8 +153,8 @@ func (x *experts) backward(p *Pass, s *device.Scope, saved *mixtureSaved, dout T
 	return drows, dweights
 }
 
-// byLeaf is where sums over a place's channels here go: to dweights [places], or of each leaf
-// by itself, in tmp [leaves here, places].
+// byLeaf is where sums over a row's channels here go: to dweights [sent rows], or of each leaf
+// by itself, in tmp [leaves here, sent rows].
 func (x *experts) byLeaf(p *Pass, tmp *device.Scope, dweights Tensor) Tensor {
 	if x.place.Leaves == 0 {
 		return dweights

@@ -25,7 +25,7 @@ type halfSaved interface {
 // mixer is a half in which positions see each other.
 type mixer interface {
 	half
-	// prepare takes what depends on the position and is no parameter.
+	// prepare takes the tables that depend on the position.
 	prepare(d *device.Device, t *positionTables)
 	// newBlocks makes the same in blocks, of blockBytes each.
 	newBlocks(d *device.Device, dtype device.DType, blocks int64) Tensor
@@ -33,7 +33,7 @@ type mixer interface {
 }
 
 // branch is one half of a layer with its norms: y = residual + drop(half(norm x) + bias), where
-// the residual is x itself but for a half that works beside another. See forwardParts for what
+// the residual is x itself, except for a half that runs in parallel with another. See forwardParts for what
 // some models do with the half's output.
 type branch struct {
 	norm  *norm // of the input; nil: none
@@ -50,7 +50,7 @@ type branch struct {
 	forgetHalf bool // what the half keeps
 }
 
-// plain tells that the half's output is added as it is.
+// plain reports whether the half's output is added without a norm or a scale.
 func (b *branch) plain() bool {
 	return b.norm != nil && b.post == nil && b.behind == nil && (b.scale == 0 || b.scale == 1)
 }

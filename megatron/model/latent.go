@@ -28,7 +28,7 @@ func newLatent(m *spec.Model, layer int, name string, p Parallel) *latent {
 	l, r := m.Latent, p.region()
 	heads := int64(m.NumAttentionHeads)
 	a := &latent{l: l, region: r, rank: int64(l.KVRank), ropeDim: int64(l.RopeDim), nope: int64(l.QKDim), v: int64(l.VDim), heads: heads / int64(r.Size()),
-		attention: &attention{m: m, layer: layer, elsewhere: true, groups: heads / int64(r.Size()), perGroup: 1, firstHead: heads / int64(r.Size()) * int64(r.Rank()), channels: int64(l.Channels()),
+		attention: &attention{m: m, layer: layer, latentCache: true, groups: heads / int64(r.Size()), perGroup: 1, firstHead: heads / int64(r.Size()) * int64(r.Rank()), channels: int64(l.Channels()),
 			proj: mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_proj", Out: int64(m.HiddenSize), In: heads * int64(l.VDim), Bias: m.LinearBias, Init: outputInit(m)})},
 	}
 	a.context, a.kind = p.contextOf(layer)

@@ -121,7 +121,7 @@ func (l *mtpLayer) backward(p *Pass, saved *mtpSaved, words *embedding, detached
 
 // Ahead is what a depth of multi-token prediction has of its own of a micro-batch.
 type Ahead struct {
-	IDs    Tensor // i32 [tokens]: the token d places on
+	IDs    Tensor // i32 [tokens]: the token d positions later
 	Labels Tensor // i32 [tokens]: the one after it
 	Weight Tensor // f32 [tokens]: d(total loss)/d(token loss)
 	Mean   Tensor // f32 [tokens]: what is reported of the depth is Σ Mean·loss

@@ -12,7 +12,7 @@ import (
 type Parallel struct {
 	TP               *comm.Group // ranks that share each layer
 	SequenceParallel bool        // outside the cut layers each holds its stretch of positions
-	Overlap          bool        // products beside what brings their rows, in pieces: mpu.Region
+	Overlap          bool        // products overlap the exchange of their rows, in pieces: mpu.Region
 	ByRow            bool        // forward, a row has the same bits whatever other rows there are: mpu.Region
 	// Of the axes that ranks cut (--reduction-leaves): mpu.Region; 0: sums have the order of the layout.
 	Leaves int
@@ -97,7 +97,7 @@ func (p Parallel) check(c *StageConfig) error {
 	return nil
 }
 
-// headsPerContext tells why heads cannot be exchanged for positions.
+// headsPerContext is the reason why heads cannot be exchanged for positions.
 func (p Parallel) headsPerContext(m *spec.Model) error {
 	for layer := range m.NumLayers {
 		groups := max(1, m.AttentionOf(layer).NumQueryGroups/p.TP.Size()) // on a rank

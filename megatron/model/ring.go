@@ -51,7 +51,7 @@ type part struct {
 }
 
 func (e ring) forward(p *Pass, s *device.Scope, c core, o Tensor, h heads) (attended, error) {
-	out := c.room(p, s, o, e.positions)
+	out := c.newAttended(p, s, o, e.positions)
 	tmp := p.D.Arena.Scope(device.Communication)
 	defer tmp.Release()
 	own := c.keys(p, tmp, p.DType, e.positions.Len())

@@ -42,7 +42,7 @@ func (s *Stage) Forward(p *Pass, x Tensor) (*Output, error) {
 	}
 	saved := &Saved{bounds: p.D.Arena.Scope(device.Activations), inputs: make([]kept, len(s.layers)), layers: make([]*layerSaved, len(s.layers)), soFar: map[int]Tensor{}, lent: map[int]*lent{}}
 	p.saved = saved
-	x, err := s.enter(p, saved, x)
+	x, err := s.forwardEmbedding(p, saved, x)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,8 @@ func (s *Stage) Forward(p *Pass, x Tensor) (*Output, error) {
 	return out, p.D.Err()
 }
 
-func (s *Stage) enter(p *Pass, saved *Saved, x Tensor) (Tensor, error) {
+// forwardEmbedding is the input of the first layer, [rows, h]: the embedding's output, or x from the stage before.
+func (s *Stage) forwardEmbedding(p *Pass, saved *Saved, x Tensor) (Tensor, error) {
 	if s.embedding == nil {
 		return x, nil
 	}
@@ -81,7 +82,7 @@ func (s *Stage) enter(p *Pass, saved *Saved, x Tensor) (Tensor, error) {
 func (s *Stage) forwardSegment(p *Pass, saved *Saved, c segment, x Tensor) (Tensor, error) {
 	first := x
 	for i := c.from; i < c.to; i++ {
-		saved.inputs[i] = kept{whole: x}
+		saved.inputs[i] = kept{uncut: x}
 		y := saved.bounds.Like(x)
 		back, err := s.forwardLayer(p, i, y, x)
 		if err != nil {
@@ -221,7 +222,7 @@ func (s *Stage) Backward(p *Pass, out *Output, dy, dx Tensor) error {
 	}
 	if s.embedding != nil {
 		// The first stage ends in the embedding; another one's dx goes to the stage before.
-		if err := s.leave(p, saved, dy); err != nil {
+		if err := s.backwardEmbedding(p, saved, dy); err != nil {
 			return err
 		}
 	} else if len(s.layers) == 0 {
@@ -235,7 +236,7 @@ func (s *Stage) backwardLayer(p *Pass, saved *Saved, i int, dx, dy Tensor) error
 		if err := p.Adds(s.uses.layers[i]); err != nil {
 			return err
 		}
-		return s.layers[i].backward(p, saved.layers[i], dx, dy, saved.inputs[i].whole)
+		return s.layers[i].backward(p, saved.layers[i], dx, dy, saved.inputs[i].uncut)
 	})
 	saved.layers[i] = nil
 	if err == nil {
@@ -247,8 +248,9 @@ func (s *Stage) backwardLayer(p *Pass, saved *Saved, i int, dx, dy Tensor) error
 	return nil
 }
 
-// leave is the embedding's backward; of its values it reads the norm's and its adapter's alone.
-func (s *Stage) leave(p *Pass, saved *Saved, dy Tensor) error {
+// backwardEmbedding is the embedding's backward. Of the parameters' values it reads only those of the norm and the
+// adapter, so the table need not be here.
+func (s *Stage) backwardEmbedding(p *Pass, saved *Saved, dy Tensor) error {
 	back := func() error {
 		if err := p.Adds(s.uses.embedding); err != nil {
 			return err
@@ -280,7 +282,7 @@ func (s *Stage) recall(p *Pass, tmp *device.Scope, saved *Saved, c segment) erro
 	defer func() { p.Again = false }()
 	x, err := s.join(tmp, saved.inputs[c.from])
 	for i := c.from; i < c.to && err == nil; i++ {
-		saved.inputs[i] = kept{whole: x}
+		saved.inputs[i] = kept{uncut: x}
 		var y Tensor
 		if i < c.to-1 {
 			y = tmp.Like(x)
@@ -294,7 +296,7 @@ func (s *Stage) recall(p *Pass, tmp *device.Scope, saved *Saved, c segment) erro
 	return nil
 }
 
-// Sent tells that Hidden has left for the next stage and is not read here again:
+// Sent reports that Hidden has left for the next stage and is not read here again:
 // its memory is given back. Not for a stage with a head.
 func (out *Output) Sent() {
 	if s := out.saved; s.head == nil && s.bounds.Has(out.Hidden) {

@@ -63,7 +63,7 @@ func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
 	if err := p.check(&c); err != nil {
 		return nil, err
 	}
-	if err := c.whole(); err != nil {
+	if err := c.checkOneStage(); err != nil {
 		return nil, err
 	}
 	if err := lacks(d, c.Model); err != nil {
@@ -101,8 +101,8 @@ func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
 	return s, nil
 }
 
-// whole refuses a part of a model whose layers must be together.
-func (c *StageConfig) whole() error {
+// checkOneStage rejects a part of a model whose layers must be on one stage.
+func (c *StageConfig) checkOneStage() error {
 	why := c.Model.OneStage()
 	if why == "" || c.Embedding && len(c.Layers) == c.Model.NumLayers {
 		return nil
@@ -162,7 +162,7 @@ func (s *Stage) addHead(p Parallel) {
 	}
 }
 
-// nameUnits tells parameters with which others they are used.
+// nameUnits names, for each parameter, the unit in which it is used.
 func (s *Stage) nameUnits() {
 	name := func(unit string, ps []*mpu.Param) {
 		for _, p := range ps {
@@ -236,7 +236,7 @@ func (s *Stage) Materialize(positions int, train bool) (grads Tensor) {
 	return Materialize(s.device, []*Stage{s}, positions, train)
 }
 
-// Prepare builds the tables that are no parameters, for sequences of up to
+// Prepare builds the tables that are not parameters, for sequences of up to
 // `positions`. Who gives the parameters memory himself calls it once.
 func (s *Stage) Prepare(positions int) {
 	tables := &positionTables{device: s.device, m: s.m, dtype: s.config.DType, positions: int64(positions)}
@@ -267,7 +267,7 @@ func (s *Stage) mixtures() (all []*mixture) {
 	return all
 }
 
-// BalanceExperts moves what experts are chosen by beside their scores: biases by the tokens
+// BalanceExperts updates what experts are chosen by in addition to their scores: biases by the tokens
 // [layer][expert] of a step (--moe-router-enable-expert-bias), quantiles by the step's.
 func (s *Stage) BalanceExperts(tokens, quantiles [][]float64) {
 	for _, x := range s.mixtures() {
@@ -279,7 +279,7 @@ func (s *Stage) BalanceExperts(tokens, quantiles [][]float64) {
 	}
 }
 
-// Buffers are what a checkpoint keeps of the stage besides parameters; write: this rank is
+// Buffers are what a checkpoint keeps of the stage in addition to parameters; write: this rank is
 // the one of its data-parallel group that does.
 func (s *Stage) Buffers(write bool) (all []mpu.Stored) {
 	for _, x := range s.mixtures() {
@@ -334,7 +334,7 @@ func (s *Stage) logitScale() float64 {
 	return scale
 }
 
-// Normed is the final norm of an output's rows, as the head sees them.
+// Normed sets y to the final norm of an output's rows hidden [n, h], before logits are scaled.
 func (s *Stage) Normed(p *Pass, y, hidden Tensor) {
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()

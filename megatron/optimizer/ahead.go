@@ -6,7 +6,7 @@ import (
 	"monotron/mpu"
 )
 
-// ahead brings parameters before they are used, where they lie elsewhere, and under ZeRO-3 with OverlapParamGather: what
+// ahead brings parameters before they are used, where they are offloaded, and under ZeRO-3 with OverlapParamGather: what
 // comes next, as in the last pass of the same kind, is on its way while something else
 // computes. All ranks that share parameters use them in one order, so that they foresee the
 // same. Where a pass leaves the order of the last one, what was foreseen is dropped, and the

@@ -8,7 +8,7 @@
 // updates), codes.go (moments of 8 bits), schedulefree.go (weights that are averages between steps), muon.go,
 // adaptive.go and matrices.go (matrices, of which a rank needs more than it updates), gather.go (parameters
 // brought together: after the update, under ZeRO-3 wherever a layer uses them), ahead.go (and before that),
-// elsewhere.go (what lies in files, or in the host's memory), parts.go (and how much of it), carry.go (a
+// elsewhere.go (what is offloaded to files or to the host's memory), parts.go (and how much of it), carry.go (a
 // bucket on its way there and back), stored.go (what a checkpoint keeps, as pieces of global tensors).
 //
 // One rank of a training run, in order:

@@ -17,7 +17,7 @@ import (
 // rounding: the sum then has one value whatever the order and the grouping.
 type Addends struct {
 	Leaves   int64 // sums of leaves, to every parameter
-	Tokens   int64 // rows of tokens, to tables that are looked up by token or position
+	Tokens   int64 // rows of tokens, to tables that are indexed by token or position
 	Heads    int64 // of a layer, at most: leaves of norms of heads are of a head each
 	Elements int64 // of all parameters of the model
 }
@@ -26,7 +26,7 @@ type Addends struct {
 // before the step is made again.
 const headroom = 6
 
-// exact is what sums on grids need besides the gradients themselves.
+// exact is what sums on grids need in addition to the gradients themselves.
 type exact struct {
 	addends Addends
 	of      []*mpu.Param  // trained here, of each global tensor one

@@ -28,7 +28,7 @@ type plan struct {
 
 const alignment = 64 // elements, of every parameter and shard; a multiple of them with Sharding.align
 
-// layout places params in buckets, each of which `shards` ranks can cut evenly.
+// layout assigns params to buckets, each of which `shards` ranks can cut evenly.
 func layout(params []*mpu.Param, shards, ranks int, s Sharding) (buckets []plan) {
 	total := int64(0)
 	for _, p := range params {

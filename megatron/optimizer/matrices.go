@@ -201,7 +201,7 @@ func (o *Optimizer) updateMatrix(m *matrix) error {
 }
 
 // addMomentum averages this rank's gradients of the matrix, and puts what is made orthogonal
-// to their places in u [n].
+// to their positions in u [n].
 func (o *Optimizer) addMomentum(m *matrix, u device.Tensor) {
 	c := &o.config.Muon
 	for _, l := range m.locals {

@@ -119,7 +119,7 @@ func (o *Optimizer) orthogonal(p *mpu.Param) bool {
 	return o.config.Matrices() && dims == 2 && p.Role != mpu.Vocabulary && !p.Frozen
 }
 
-// normEps takes the place of the norm of a matrix of zeros.
+// normEps replaces the norm of a matrix of zeros.
 const normEps = 1e-15
 
 // newtonSchulz drives the singular values of x [m, n] f32, contiguous, towards 1, in place:

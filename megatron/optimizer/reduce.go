@@ -72,7 +72,7 @@ func (o *Optimizer) accumulate(ps []*mpu.Param) error {
 			continue
 		}
 		if b.reducing != nil {
-			if err := o.land(); err != nil {
+			if err := o.waitInFlight(); err != nil {
 				return err
 			}
 		}
@@ -83,7 +83,7 @@ func (o *Optimizer) accumulate(ps []*mpu.Param) error {
 	return nil
 }
 
-// bringGrads makes room for gradients of a bucket: zeros, where several ranks have a shard of
+// bringGrads allocates gradients of a bucket: zeros, where several ranks have a shard of
 // their sum, else what there is of the step.
 func (o *Optimizer) bringGrads(b *bucket) {
 	if b.ownSums.Elsewhere() {
@@ -122,18 +122,18 @@ func (o *Optimizer) gradients(ps []*mpu.Param, last bool) error {
 func (o *Optimizer) reduce(b *bucket) error {
 	clear(b.ready)
 	f := b.family
-	if err := o.land(); err != nil { // one at a time: each holds a complete bucket
+	if err := o.waitInFlight(); err != nil { // one at a time: each has the memory of a complete bucket
 		return err
 	}
 	switch {
 	case b.reduced || !b.grads.Given():
 	case f.sharding.Elsewhere.Gradients && !f.sharded():
-		b.reducing, o.flying = o.put(b.ownSums, b.grads), b
+		b.reducing, o.inFlight = o.put(b.ownSums, b.grads), b
 	case size(f.Data) == 1:
 	case f.sharding.shardsGradients():
-		b.reducing, o.flying = f.sharers().ReduceScatter(b.ours(b.grads), b.grads), b
+		b.reducing, o.inFlight = f.sharers().ReduceScatter(b.ours(b.grads), b.grads), b
 		if !f.sharding.OverlapGradReduce {
-			return o.land()
+			return o.waitInFlight()
 		}
 	case f.sharding.Strategy == Optim:
 		b.reducing, b.reduced = f.sharers().ReduceScatter(b.ownSums, b.grads), true
@@ -143,10 +143,10 @@ func (o *Optimizer) reduce(b *bucket) error {
 	return nil
 }
 
-// land waits for the bucket under way, adds this rank's part to what it has of the
+// waitInFlight waits for the bucket under way, adds this rank's part to what it has of the
 // step, and gives the memory back.
-func (o *Optimizer) land() error {
-	b := o.flying
+func (o *Optimizer) waitInFlight() error {
+	b := o.inFlight
 	if b == nil {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (o *Optimizer) land() error {
 	}
 	o.device.Arena.Free(b.gradBlock)
 	b.begun = true
-	b.grads, b.gradBlock, b.reducing, o.flying = device.Tensor{}, device.Tensor{}, nil, nil
+	b.grads, b.gradBlock, b.reducing, o.inFlight = device.Tensor{}, device.Tensor{}, nil, nil
 	b.bindGrads()
 	return err
 }
@@ -186,7 +186,7 @@ func (o *Optimizer) add(sum, more device.Tensor) {
 	o.device.GridAdd(device.GridAddArgs{Sum: sum, X: more})
 }
 
-// zeroRest gives gradients that lie elsewhere, and to which nothing was added in this step.
+// zeroRest sets offloaded gradients to which nothing was added in this step to zero.
 func (o *Optimizer) zeroRest() {
 	for _, b := range o.buckets {
 		if b.begun || !b.ownSums.Elsewhere() {
@@ -209,7 +209,7 @@ func (o *Optimizer) finalize() error {
 			return err
 		}
 	}
-	if err := o.land(); err != nil {
+	if err := o.waitInFlight(); err != nil {
 		return err
 	}
 	if err := o.reduced(); err != nil {

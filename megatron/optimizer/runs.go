@@ -20,8 +20,8 @@ type run struct {
 }
 
 // addRuns makes the runs of a bucket's part: one, and others where the rate of --decoupled-lr or another
-// clip is for some of its parameters. Those of what lies elsewhere are never updated as one: they have the tables that
-// pieces look into.
+// clip is for some of its parameters. Those of offloaded state are never updated as one: they have the tables that
+// their pieces read.
 func (o *Optimizer) addRuns(b *bucket, p *part) {
 	if p.matrix {
 		return
@@ -173,7 +173,7 @@ type counted struct {
 }
 
 // allCounted are the segments that this rank counts, in the order of the model, which is that of the norm's
-// sum, but for those that lie elsewhere: neighbours of one bucket lie in it the last first, as the op adds
+// sum, but for offloaded ones: neighbours of one bucket are in it the last first, as the op adds
 // them.
 func (o *Optimizer) allCounted() (all []counted) {
 	free := map[*bucket]device.Tensor{} // rows of tables: as many on any rank, whatever its shard has

@@ -31,9 +31,9 @@ type Sharding struct {
 	LaterStage         bool  // not the first of a pipeline: by the rule one bucket, since nothing hides its reduction
 }
 
-// Elsewhere says what lies outside of the device's memory (offload).
+// Elsewhere says what is offloaded: kept outside of the device's memory.
 type Elsewhere struct {
-	Store      func(purpose string, bytes int64) (device.Store, error) // makes what it lies in; nil: nothing lies elsewhere
+	Store      func(purpose string, bytes int64) (device.Store, error) // makes the memory or file for n bytes; nil: nothing is offloaded
 	Parameters bool                                                    // values too: they come where they are used, as under ZeRO-3
 	// With Parameters: they come where something is added to them, with one state for all of the data group.
 	Gradients bool
@@ -72,5 +72,5 @@ func (s Sharding) shardsParameters() bool { return s.Strategy == OptimGradsParam
 func (s Sharding) bringsGradients() bool { return s.shardsGradients() || s.Elsewhere.Gradients }
 
 // transient reports whether values are complete only while somebody uses them: between the uses
-// there are the rank's shards, or what lies elsewhere.
+// there are the rank's shards, or offloaded values.
 func (s Sharding) transient() bool { return s.shardsParameters() || s.Elsewhere.Parameters }

@@ -60,7 +60,7 @@ func (p *Program) compile(stage int, acts []Action, w *wires) {
 		a := &acts[i]
 		if a.Kind != Exchange {
 			at := side(a.Kind == Backward)
-			if open[at] > 0 && brings(acts[open[at]-1].Transfers, place{a.Kind == Backward, a.Chunk, a.Micro}) {
+			if open[at] > 0 && brings(acts[open[at]-1].Transfers, valueKey{a.Kind == Backward, a.Chunk, a.Micro}) {
 				finish(at)
 			}
 			steps = append(steps, task{Kind: a.Kind, chunk: int32(a.Chunk), micro: int32(a.Micro)})

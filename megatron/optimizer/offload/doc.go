@@ -1,5 +1,5 @@
 // Package offload keeps what a rank has no memory for: in files, or in the host's memory
-// beside a GPU. Each is a device.Store.
+// next to a GPU. Each is a device.Store.
 //
 // A rank's files lie in one folder and are its alone while it lives. They are scratch: what
 // a run continues from is a checkpoint, never they. A clean end takes them away; those of a run that was

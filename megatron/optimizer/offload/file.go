@@ -23,7 +23,7 @@ type File struct {
 	direct *os.File // nil: this file system has no such access
 }
 
-// create makes the file, with room on the disk for all of it where the file system can say
+// create makes the file, with space on the disk for all of it where the file system can say
 // that beforehand.
 func create(path string, rank int, bytes int64) (*File, error) {
 	f := &File{path: path, rank: rank}
