@@ -190,8 +190,8 @@ func (l *ColumnParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.T
 	return nil
 }
 
-// Backward: dx = dy·W summed over the ranks; gradients of weight and bias +=.
-// Under sequence parallelism x is joined again, not kept; it travels while dx is
+// Backward: dx, shaped as x, = dy·W summed over the ranks; gradients of weight and bias +=.
+// Under sequence parallelism x is gathered again, not kept; it travels while dx is
 // made, and dx while the weight's gradient is.
 func (l *ColumnParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)

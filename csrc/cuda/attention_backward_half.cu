@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(THREADS) attention_dq_kernel(const __grid_cons
     __syncthreads();
   }
   copy_wait<0>();
-  // dq has been summed for unscaled queries.
+  // The scores' scale is applied once, to the sum.
   each_pair<D>(dq, [&](int r, int c, float x, float y) {
     if (i[r / 8] < sq) store_values<T>(a.dq, p, i[r / 8], c, x * f.scale, y * f.scale);
   });

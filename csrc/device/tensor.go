@@ -34,7 +34,7 @@ func View(data unsafe.Pointer, dtype DType, shape ...int64) Tensor {
 	return t
 }
 
-// Given tells a tensor from the zero Tensor.
+// Given reports whether t is a tensor and not the zero Tensor.
 func (t Tensor) Given() bool { return t.Rank > 0 }
 
 // Dims is the shape as a slice.

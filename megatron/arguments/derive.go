@@ -240,7 +240,7 @@ func (p *parser) derivePrecision() {
 	case p.Raw.FP16:
 		p.Precision = config.FP16
 		if p.Optimizer.LossScale == 0 {
-			p.CheckForNaN = false // overflow is how the dynamic scale finds its place
+			p.CheckForNaN = false // overflow is how the dynamic scale finds its value
 		}
 	default:
 		p.Precision = config.F32
@@ -356,7 +356,7 @@ func (p *parser) deriveState() {
 	}
 }
 
-// deriveScheduleFree checks what takes the place of a schedule.
+// deriveScheduleFree checks the optimizer that replaces a schedule.
 func (p *parser) deriveScheduleFree() {
 	o := &p.Optimizer
 	switch {
@@ -422,7 +422,7 @@ func (p *parser) deriveOptimizer() {
 	}
 	// The curve itself, if all it depends on is right.
 	if noLR || p.SkipTrain || !p.sound(scheduleFlags) || (p.TrainIters == 0) == (p.TrainSamples == 0) || p.GlobalBatchSize == 0 {
-		return // reported elsewhere, or nothing to schedule
+		return // reported already, or nothing to schedule
 	}
 	if p.warmupTooLong("iters", o.WarmupIters, o.DecayIters, p.TrainIters) || p.warmupTooLong("samples", o.WarmupSamples, o.DecaySamples, p.TrainSamples) {
 		return
@@ -597,7 +597,7 @@ func (p *parser) deriveReport() {
 }
 
 // checkMemoryCheckpoints refuses what checkpoints in memory do not hold: a base that is read from
-// another checkpoint, and references that are kept in files beside one.
+// another checkpoint, and references that are kept in files next to one.
 func (p *parser) checkMemoryCheckpoints() {
 	if p.Checkpoint.MemoryInterval == 0 {
 		return

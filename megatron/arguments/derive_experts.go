@@ -115,7 +115,7 @@ func (p *parser) checkQuantiles(e *spec.Experts) {
 	}
 }
 
-// checkSharedOverlap: as in Megatron the shared expert computes beside the all-to-all alone, and
+// checkSharedOverlap: as in Megatron the shared expert computes during the all-to-all alone, and
 // is not made again.
 func (p *parser) checkSharedOverlap() {
 	e := p.Model.Experts

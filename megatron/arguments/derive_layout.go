@@ -11,7 +11,7 @@ import (
 	"monotron/megatron/optimizer"
 )
 
-// deriveLayout places the model on ranks.
+// deriveLayout assigns the model to ranks.
 func (p *parser) deriveLayout() {
 	l := &p.Layout
 	if p.options.ModelOnly {

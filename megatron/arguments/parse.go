@@ -17,7 +17,7 @@ type Options struct {
 	Experts bool
 	// Partial: nothing is required (model, data, length); what is given is checked.
 	Partial bool
-	// ModelOnly: how the flags place the model on ranks is of no interest, and
+	// ModelOnly: how the flags assign the model to ranks does not matter, and
 	// need not fit the ranks there are; the Config is that of one rank.
 	ModelOnly bool
 	// Ranks started by a launcher; 0: none, --world-size decides.

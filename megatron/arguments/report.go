@@ -13,7 +13,7 @@ import (
 	"monotron/megatron/telemetry"
 )
 
-// Report is what reading a command line found besides the Config.
+// Report is what reading a command line found in addition to the Config.
 type Report struct {
 	// Notices for the user, each once: flags without effect, values that were
 	// filled in against expectation.

@@ -7,7 +7,7 @@ import (
 	"monotron/megatron/schedule"
 )
 
-// Beside is what a training does beside its steps.
+// Beside is what a training does in addition to its steps.
 type Beside struct {
 	Evaluation  float64 // seconds of one
 	Evaluations int

@@ -68,10 +68,10 @@ func (u *Unfit) Error() string {
 	return text + " (--no-plan starts it anyway)"
 }
 
-// searchTime is how long a refusal looks for layouts that would fit.
+// searchTime is how long a refusal searches for layouts that would fit.
 const searchTime = 500 * time.Millisecond
 
-// Check holds what some ranks of c's run take against the room that they share: Unfit, with
+// Check compares what some ranks of c's run take with the memory that they share: Unfit, with
 // the nearest changes that would do. The plan is theirs, by rank.
 func (o Options) Check(c config.Run, numbers []int, room Room) (plan []Rank, err error) {
 	if plan, err = o.Ranks(c, numbers); err != nil || total(plan) <= room.Bytes {

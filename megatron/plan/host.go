@@ -35,7 +35,7 @@ func (u *Overfull) Error() string {
 	return text + " (--no-plan starts it anyway)"
 }
 
-// inHost is what ranks keep in the host's memory beside their GPUs.
+// inHost is what ranks keep in the host's memory in addition to their GPUs'.
 func inHost(c *config.Run, ranks []Rank) (bytes int64) {
 	bytes = copies(ranks)
 	if !c.OptimizerCPUOffload {
@@ -57,7 +57,7 @@ func OnGPU(shared bool, room Room) func([]Rank) bool {
 	}
 }
 
-// CheckHost holds what the ranks of a host put into its memory beside their GPUs against the room
+// CheckHost compares what the ranks of a host put into its memory, next to their GPUs, with the memory
 // there: Overfull, with the changes that would do. here reports whether ranks fit their GPUs.
 func (o Options) CheckHost(c config.Run, numbers []int, room Room, here func([]Rank) bool) error {
 	// Only these put tensors into the host's memory.
@@ -95,7 +95,7 @@ func (o Options) CheckHost(c config.Run, numbers []int, room Room, here func([]R
 	return exitcode.With(exitcode.Internal, u)
 }
 
-// tryHost tries what could make a run fit a host that has a share of the room.
+// tryHost tries what could make a run fit a host that has a share of the memory.
 func (o Options) tryHost(c *config.Run, share float64, try func(string, func(*config.Run)) bool) {
 	if c.Checkpoint.ReplicationJump > 0 {
 		try("--replication-jump 0", func(c *config.Run) { c.Checkpoint.ReplicationJump = 0 })

@@ -100,7 +100,7 @@ type Constants struct {
 	Between float64 `yaml:"between" json:"between"` // times those of links between nodes, but for what stages send
 }
 
-// Checked says how far times were off where they could be held against measured ones.
+// Checked says how far times were off where they could be compared with measured ones.
 type Checked struct {
 	How   string  `yaml:"how"`
 	Rows  int     `yaml:"rows"`

@@ -103,7 +103,7 @@ func (m *Machine) index() {
 	m.measured = x
 }
 
-// checkMeasured looks at what `monotron measure` writes.
+// checkMeasured checks what `monotron measure` writes.
 func (m *Machine) checkMeasured() (problems []error) {
 	add := func(format string, a ...any) { problems = append(problems, fmt.Errorf(format, a...)) }
 	// Threads and ops belong together.

@@ -80,7 +80,7 @@ func (r *reading) merges(scores []float64) []string {
 			}
 		}
 	}
-	// SentencePiece merges the best score first, of equals the leftmost; the rest of the order is llama.cpp's.
+	// The best score first, as SentencePiece merges; of equals the longer left part, then the lower id.
 	slices.SortStableFunc(list, func(a, b merge) int {
 		if c := cmp.Compare(b.score, a.score); c != 0 {
 			return c

@@ -135,7 +135,7 @@ func (g *gathering) gather(ctx context.Context, notes io.Writer) (spare bool, er
 	return true, nil
 }
 
-// tellReplaced says which spare hosts have taken the places of which.
+// tellReplaced says which spare hosts have replaced which.
 func (g *gathering) tellReplaced(before []int, notes io.Writer) {
 	if len(before) != len(g.slots) {
 		return
@@ -214,7 +214,7 @@ func (g *gathering) leader() (number int, addr string) {
 	return 0, rendezvous.Address(host, port)
 }
 
-// join is this launcher's place at a meeting that another, or this one itself, leads.
+// join is this launcher's membership of a meeting that another, or this one itself, leads.
 func (g *gathering) join(ctx context.Context, lead int, addr string, limit time.Duration, notes io.Writer) (*rendezvous.Session, error) {
 	secret, err := (&launchenv.Place{Job: "launchers"}).Secret(os.Getenv)
 	if err != nil {

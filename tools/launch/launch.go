@@ -58,7 +58,7 @@ type options struct {
 	restartsAtAll      bool          // --auto-restart
 	least              int           // ranks of this host to continue with
 	fewer              bool          // it has gone on with fewer
-	wanted, spares     int           // hosts that run ranks and that wait to take a place, as the flags say
+	wanted, spares     int           // hosts that run ranks and spare hosts, as the flags say
 	all, number0       int           // hosts and this one's number among them; nodes and node may become others
 	given              string        // addr as the flags say
 	start              int           // of the run on several hosts that meet, from 1
@@ -71,7 +71,7 @@ type options struct {
 	saves              string       // what --save names; "": nothing
 	staged             string       // the folder in which its checkpoints are: itself, or of an s3:// URL this host's
 	begun              int64        // the iteration it held at first; -1: none
-	resumes            bool         // the command was told to continue from there
+	resumes            bool         // the command is asked to continue from there
 	segments           [][]*os.File // by local rank: memory for its memory checkpoints; nil: it keeps none
 	folder             string       // for flight records and the verdict
 	temporary          bool         // it is removed when the run ends well

@@ -70,7 +70,7 @@ func (f *fleet) answering(ctx context.Context, notes io.Writer) (up []remoteHost
 	}
 }
 
-// answers reports whether ssh reaches a host. The agent there is told nothing, and says
+// answers reports whether ssh reaches a host. The agent there gets no plan, and says
 // that it was not: any word of it will do.
 func (f *fleet) answers(ctx context.Context, host string) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)

@@ -88,5 +88,5 @@ func (k Kind) number(text string) (canonical string, x float64, err error) {
 	return strconv.FormatFloat(x, 'g', -1, 64), x, nil
 }
 
-// Numeric tells kinds whose values are numbers.
+// Numeric reports whether a kind's values are numbers.
 func (k Kind) Numeric() bool { return k != Switch && k != String && k != Strings }

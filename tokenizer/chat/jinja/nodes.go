@@ -186,7 +186,7 @@ type (
 // children are a node's parts in the order in which Jinja visits them.
 func children(n node) []node {
 	switch n := n.(type) {
-	// The order of fields in the classes of jinja2/nodes.py, by which names get their slots.
+	// The order of fields in the classes of jinja2/nodes.py.
 	case *outputNode:
 		return n.nodes
 	case *assignNode:
@@ -223,7 +223,7 @@ func children(n node) []node {
 
 func expressionChildren(n node) []node {
 	switch n := n.(type) {
-	// In the order of evaluation; none of some nodes' optional parts may be given.
+	// some leaves out optional parts that are not given.
 	case *tupleNode:
 		return n.items
 	case *listNode:
