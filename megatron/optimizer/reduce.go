@@ -72,7 +72,7 @@ func (o *Optimizer) accumulate(ps []*mpu.Param) error {
 			continue
 		}
 		if b.reducing != nil {
-			if err := o.waitInFlight(); err != nil {
+			if err := o.land(); err != nil {
 				return err
 			}
 		}
@@ -122,7 +122,7 @@ func (o *Optimizer) gradients(ps []*mpu.Param, last bool) error {
 func (o *Optimizer) reduce(b *bucket) error {
 	clear(b.ready)
 	f := b.family
-	if err := o.waitInFlight(); err != nil { // one at a time: each has the memory of a complete bucket
+	if err := o.land(); err != nil { // one at a time: each has the memory of a complete bucket
 		return err
 	}
 	switch {
@@ -133,7 +133,7 @@ func (o *Optimizer) reduce(b *bucket) error {
 	case f.sharding.shardsGradients():
 		b.reducing, o.inFlight = f.sharers().ReduceScatter(b.ours(b.grads), b.grads), b
 		if !f.sharding.OverlapGradReduce {
-			return o.waitInFlight()
+			return o.land()
 		}
 	case f.sharding.Strategy == Optim:
 		b.reducing, b.reduced = f.sharers().ReduceScatter(b.ownSums, b.grads), true
@@ -143,9 +143,9 @@ func (o *Optimizer) reduce(b *bucket) error {
 	return nil
 }
 
-// waitInFlight waits for the bucket under way, adds this rank's part to what it has of the
+// land waits for the bucket under way, adds this rank's part to what it has of the
 // step, and gives the memory back.
-func (o *Optimizer) waitInFlight() error {
+func (o *Optimizer) land() error {
 	b := o.inFlight
 	if b == nil {
 		return nil
@@ -209,7 +209,7 @@ func (o *Optimizer) finalize() error {
 			return err
 		}
 	}
-	if err := o.waitInFlight(); err != nil {
+	if err := o.land(); err != nil {
 		return err
 	}
 	if err := o.reduced(); err != nil {
