@@ -86,7 +86,7 @@ func rewritten(app *cli.App, args []string) []string {
 	return args
 }
 
-// groups tells whether the command of these words has flags that its --help folds.
+// groups reports whether the command of these words has flags that its --help folds.
 func groups(list []*cli.Command, words []string) bool {
 	for _, word := range words {
 		i := slices.IndexFunc(list, func(c *cli.Command) bool { return c.HasName(word) })

@@ -282,7 +282,8 @@ func (m *maker) blend(mix mixture, s Split, plain bool, one func(int, *int64) (*
 	if m.num[s] == nil {
 		return nil, exitcode.Errorf(exitcode.Usage, "a blend with weights needs a number of samples for the %s split; drop the weights to use all data once", s)
 	}
-	// Each member gets its share of the samples, rounded up, and a surplus, as it may be drawn more often than its weight says.
+	// Each member gets its share of the samples, rounded up, and a surplus, as it may be drawn more often
+	// than its weight says.
 	size, members := int64(0), make([]*GPT, len(mix.prefixes))
 	weights := normalize(mix.weights)
 	for i := range mix.prefixes {

@@ -12,7 +12,7 @@ import (
 )
 
 // cache keeps index arrays in files, under Megatron's names. One of the processes that need
-// them builds them (atomicfile.Lease); files are only ever renamed into place whole, so that any
+// them builds them (atomicfile.Lease); files are only ever renamed into place complete, so that any
 // number may. All read the files, which are mapped: a host holds them in memory once.
 type cache struct {
 	path    string // --data-cache-path; "" puts GPTDatasets beside their data

@@ -9,7 +9,7 @@
 // split.go, build.go (flags to datasets), sampler.go (which samples a rank reads), loader.go
 // (micro-batches, ahead of their use). random.go has numpy's and torch's generators;
 // cache.go, npy.go and pyjson.go have the cache files; atomic.go writes files
-// whole. Other sources of tokens: mock.go, rawtokens.go (llm.c, nanoGPT), oldindex.go;
+// complete. Other sources of tokens: mock.go, rawtokens.go (llm.c, nanoGPT), oldindex.go;
 // sidecar.go says what a pair was made with.
 //
 // What Megatron calls documents in GPTDataset are the sequences of the files.

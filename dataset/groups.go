@@ -101,7 +101,7 @@ func (c *Config) Prefixes() []string {
 	return all
 }
 
-// grouped tells whether data is given as groups.
+// grouped reports whether data is given as groups.
 func (c *Config) grouped() bool {
 	return slices.ContainsFunc(c.Groups[:], Groups.given)
 }

@@ -40,7 +40,7 @@ type Indexed struct {
 	idx, bin  *blob
 }
 
-// Open maps a pair and checks the whole index: after it every Slice within
+// Open maps a pair and checks the complete index: after it every Slice within
 // Size is readable.
 func Open(prefix string) (*Indexed, error) { return open(prefix, openOptions{mapBin: true, eod: -1}) }
 

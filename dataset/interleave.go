@@ -18,7 +18,7 @@ import (
 // step where it will be back.
 //
 // The result is exact whatever the height: a member below it is smaller than a
-// candidate above it. Where no candidate reaches it, it is set anew.
+// candidate above it. Where no candidate reaches it, it is set again.
 
 // lane is members with equal shares: they take turns, so one value stands for
 // them all, that of the next.
@@ -117,7 +117,7 @@ func (v *interleaver) step(t int64) (member int16, number int64) {
 
 // best is the place of the candidate to take, and its value; without candidates
 // that is below every height. Which one it is cannot be foreseen, so it is found
-// without branches: values are compared as whole numbers of the same order.
+// without branches: values are compared as integers of the same order.
 func (v *interleaver) best(at float64) (int, float64) {
 	if len(v.candidates) > len(v.order) {
 		return v.bestOfMany(at)
@@ -154,7 +154,7 @@ func (v *interleaver) bestOfMany(at float64) (place int, behind float64) {
 	return place, behind
 }
 
-// ordered gives whole numbers that compare as the floats do (a difference of equals is +0, never -0).
+// ordered gives integers that compare as the floats do (a difference of equals is +0, never -0).
 func ordered(e float64) int64 {
 	b := int64(math.Float64bits(e))
 	return b ^ int64(uint64(b>>63)>>1)

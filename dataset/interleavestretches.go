@@ -64,7 +64,7 @@ func interleaveIn(parts int64, shares []float64, left []int64, member []int16, n
 }
 
 // stretches fills the arrays from step t on, in pieces of size steps (the last one
-// goes on to the end) that begin with these counts, and gives the counts after each.
+// continues to the end) that begin with these counts, and gives the counts after each.
 func stretches(shares []float64, left []int64, counts [][]int64, t int64, size int, member []int16, number []int64) [][]int64 {
 	all := size * len(counts)
 	if after := blendKernel(shares, left, counts, t, member[:all], number[:all]); after != nil {

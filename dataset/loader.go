@@ -3,8 +3,8 @@ package dataset
 import "sync"
 
 // Loader reads micro-batches ahead of their use. What it reads next follows from
-// the place it was last asked for, so it guesses right as long as a run goes on;
-// asked for another place, it begins anew there.
+// the place it was last asked for, so it guesses right as long as a run continues;
+// asked for another place, it begins again there.
 //
 // It holds at most 2 micro-batches a worker. The goroutines that read end when
 // the queue is full and are started again when there is room, so a Loader that

@@ -24,7 +24,7 @@ func place(dir, objects, prefix string) string {
 	return filepath.Join(inDir(dir, objects), filepath.FromSlash(strings.TrimPrefix(prefix, "s3://")))
 }
 
-// Remote tells whether some prefix of the flags is an s3:// URL: then opening the data may take
+// Remote reports whether some prefix of the flags is an s3:// URL: then opening the data may take
 // as long as fetching it.
 func (c *Config) Remote() bool {
 	files := func(g Groups) bool { return g.File != "" }
@@ -38,6 +38,7 @@ func (m *maker) fetchPrefix(prefix string) error {
 	if err != nil {
 		return err
 	}
+	// bucket/folder and the common part of the objects' names.
 	folder, name := "s3://"+at.Bucket, at.Prefix
 	if i := strings.LastIndex(name, "/"); i >= 0 {
 		folder, name = folder+"/"+name[:i], name[i+1:]
@@ -52,12 +53,14 @@ func (m *maker) fetchPrefix(prefix string) error {
 	if err != nil {
 		return err
 	}
+	// One process fetches; others on this host wait for its lease to end, then find the files.
 	local := place(m.Dir, m.ObjectPath, prefix)
 	if err := os.MkdirAll(filepath.Dir(local), 0o777); err != nil {
 		return exitcode.With(exitcode.IO, err)
 	}
 	lease := atomicfile.NewLease(local+".fetching", func() bool { return false }, m.cache.wait)
 	defer lease.End()
+	// A pair of .idx and .bin, or a file of tokens alone; a sidecar may be missing.
 	ends := []string{".idx", ".bin"}
 	if IsTokenFile(prefix) {
 		ends = []string{""}

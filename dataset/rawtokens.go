@@ -57,12 +57,12 @@ func (b *Builder) fillLLMC() error {
 }
 
 // IsTokenFile says that path names a token file without index: llm.c's or
-// nanoGPT's, by a whole file name instead of a prefix.
+// nanoGPT's, by a complete file name instead of a prefix.
 func IsTokenFile(path string) bool { return strings.HasSuffix(path, ".bin") }
 
 // OpenTokens maps a file of tokens without index, llm.c's by its magic number, or
 // else nanoGPT's. A sequence, which is also a document, ends after each eod; for
-// llm.c's files that is their own. eod < 0: the whole file is one document.
+// llm.c's files that is their own. eod < 0: the complete file is one document.
 func OpenTokens(path string, eod int32) (*Indexed, error) {
 	bin, err := openBlob(path, true)
 	if err != nil {

@@ -42,6 +42,7 @@ func (g *GPT) Sample(k int64) (_ Sample, err error) {
 	if k < 0 || k >= g.Len() {
 		return Sample{}, exitcode.Errorf(exitcode.Internal, "%s: sample index %d is out of range: there are %d samples", g.label(), k, g.Len())
 	}
+	// Sample k is row ShuffleIndex[k] of the sample index.
 	row := g.ShuffleIndex.At(k)
 	if row < 0 || row >= g.SampleIndex.Len()/2-1 {
 		return Sample{}, g.damaged(k)
@@ -50,12 +51,14 @@ func (g *GPT) Sample(k int64) (_ Sample, err error) {
 	if err != nil {
 		return Sample{}, err
 	}
+	// seq+1 tokens give inputs and labels, each [seq]; padding does not count in the loss.
 	s := g.cut(text)
 	for i, label := range s.Labels {
 		if s.LossMask[i] = 1; label == g.pad {
 			s.LossMask[i] = 0
 		}
 	}
+	// Positions and documents, by the ends of sequences or by the end-of-document id.
 	if g.masks.interDocument {
 		g.byEnds(&s, ends)
 	} else {

@@ -91,7 +91,7 @@ func (s *Sampler) Batch(consumed int64, dst []int64) ([]int64, error) {
 // block is how many samples one micro-batch of all ranks had where the order was drawn.
 func (d Draw) block() int64 { return d.MicroBatch * d.DP }
 
-// active is the part of the samples that makes whole blocks.
+// active is the part of the samples that makes complete blocks.
 func (s *Sampler) active() int64 { return s.Total - s.Total%s.Drawn.block() }
 
 func (s *Sampler) cyclic(consumed int64, dst []int64) ([]int64, error) {

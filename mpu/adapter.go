@@ -293,7 +293,7 @@ func (l *RowParallelLinear) Adapt(branches []Branch) {
 	l.adapter = newAdapter(l.region, branches, l.parts(), true)
 }
 
-// Adapted tells whether the output is more than a product with the weight, so that nothing may
+// Adapted reports whether the output is more than a product with the weight, so that nothing may
 // be fused into that.
 func (l *ColumnParallelLinear) Adapted() bool { return l.adapter != nil }
 

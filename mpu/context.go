@@ -43,7 +43,7 @@ func (c Context) Positions(documents Positions, row int) Positions {
 	return all.inOrder(documents)
 }
 
-// Gather joins the ranks' rows `own` [s/cp·b, ...] to whole [s·b, ...], in the order of
+// Gather concatenates the ranks' rows `own` [s/cp·b, ...] to whole [s·b, ...], in the order of
 // positions.
 func (c Context) Gather(d *device.Device, documents Positions, whole, own device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
@@ -58,7 +58,7 @@ func (c Context) Gather(d *device.Device, documents Positions, whole, own device
 	return nil
 }
 
-// Scatter is Gather's backward: own is the sum over the ranks of its rows of whole.
+// Scatter is Gather's backward: own [s/cp·b, ...] is the sum over the ranks of its rows of whole [s·b, ...].
 func (c Context) Scatter(d *device.Device, documents Positions, own, whole device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
@@ -69,7 +69,7 @@ func (c Context) Scatter(d *device.Device, documents Positions, own, whole devic
 	return c.ReduceScatter(own, ranks).Wait()
 }
 
-// eachSpan tells where each span of `all` rows begins rank by rank, and where in the order
+// eachSpan calls f with where each span of `all` rows begins rank by rank, and where in the order
 // of positions.
 func (c Context) eachSpan(documents Positions, all int64, f func(inRanks, inWhole, rows int64)) {
 	b, at := all/documents.Len(), int64(0)
@@ -102,7 +102,8 @@ func (c Context) HeadsToPositions(d *device.Device, documents Positions, all dev
 	return c.Exchange(transfers).Wait()
 }
 
-// PositionsToHeads is the way back; parts are written.
+// PositionsToHeads is the inverse: from all [Heads·n·b, groups/Heads, Σ heads, d] it sets the parts [n·b, groups,
+// heads of a group, d].
 func (c Context) PositionsToHeads(d *device.Device, documents Positions, parts []device.Tensor, all device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
@@ -171,7 +172,7 @@ func (c Context) trade(d *device.Device, neighbour int, send, receive []device.T
 }
 
 // Around sends tensors to the next row's rank with this one's heads, and receives as many
-// from the row before. They are the collective's until Wait.
+// from the row before: pairs of equal shape and dtype. They are the collective's until Wait.
 func (c Context) Around(send, receive []device.Tensor) comm.Work {
 	rows := c.Rows()
 	to, from := (c.Row()+1)%rows*c.Heads+c.Head(), (c.Row()+rows-1)%rows*c.Heads+c.Head()

@@ -85,7 +85,7 @@ func (l *VocabParallelHead) Loss(d *device.Device, a LossArgs) error {
 	return nil
 }
 
-// sumsOnce tells whether the ranks' parts of hidden gradients are added up for all tokens at
+// sumsOnce reports whether the ranks' parts of hidden gradients are added up for all tokens at
 // once, else block by block, beside the table's gradient.
 func (l *VocabParallelHead) sumsOnce() bool { return l.region.Cut() || l.region.Leaves > 0 }
 
@@ -147,9 +147,11 @@ func (c *block) sum() Tensor    { return c.stats.At(1) }
 func (c *block) target() Tensor { return c.stats.At(2) }
 
 func (l *VocabParallelHead) block(d *device.Device, c block) error {
+	// Logits of this rank's part of the vocabulary, [n, vocab/tp].
 	d.Matmul(device.MatmulArgs{C: c.logits, A: c.hidden, B: l.Weight.Value, TransB: 1, ByRow: l.region.byRow(), Leaves: l.region.one()})
 	l.adapter.unless(c.hooks).forward(d, c.hooks, c.logits, c.hidden, c.row)
 	l.capped(d, c.logits)
+	// Largest logit, sum of exponentials and the label's logit, here and then over all ranks.
 	if l.region.Leaves == 0 || c.best.Given() {
 		d.CrossEntropyStats(device.CrossEntropyStatsArgs{Logits: c.logits, Labels: c.labels, Max: c.max(), Sum: c.sum(), Target: c.target(), Start: l.Start, Columns: l.Columns})
 	}
@@ -167,15 +169,19 @@ func (l *VocabParallelHead) block(d *device.Device, c block) error {
 	if c.best.Given() {
 		d.Copy(c.labelled, c.target())
 	}
+	// loss = log(sum) + max - target, f32 [n]
 	d.CrossEntropyLoss(device.CrossEntropyLossArgs{Loss: c.loss, Max: c.max(), Sum: c.sum(), Target: c.target()})
 	if !c.dhidden.Given() {
 		return nil
 	}
+	// Gradient of the logits, (softmax - onehot)·weight·scale, then of the logits before the cap.
 	d.CrossEntropyGrad(device.CrossEntropyGradArgs{D: c.grad, Logits: c.logits, Labels: c.labels, Max: c.max(), Sum: c.sum(),
 		Weight: c.weight, Scale: c.scale, Start: l.Start, Columns: l.Columns})
 	if l.Cap > 0 {
 		d.SoftCapBackward(device.SoftCapBackwardArgs{DX: c.grad, DY: c.grad, Y: c.logits, Cap: l.Cap})
 	}
+	// dhidden: [n, h], this rank's part of the sum over the vocabulary; while ranks add it up, the table's
+	// gradient is computed.
 	d.Matmul(device.MatmulArgs{C: c.dhidden, A: c.grad, B: l.Weight.Value, Leaves: l.region.Share()})
 	if err := l.adapter.backward(d, c.hooks, c.dhidden, c.grad, c.hidden, c.row); err != nil {
 		return err
@@ -199,7 +205,7 @@ func (l *VocabParallelHead) capped(d *device.Device, logits Tensor) {
 
 // combine turns the statistics of the columns here into those of all ranks'.
 // log Σ exp(x) of some columns stands for them all: the softmax's statistics of those few
-// numbers are the statistics of the whole row. So one gather of two numbers a token does, of the
+// numbers are the statistics of the complete row. So one gather of two numbers a token does, of the
 // columns of each rank or, with leaves, of each leaf. Where no column counts it is log 0.
 func (l *VocabParallelHead) combine(d *device.Device, c *block) error {
 	if l.region.Size() == 1 && l.region.Leaves == 0 {

@@ -45,8 +45,8 @@ func (e *VocabParallelEmbedding) Forward(d *device.Device, h *Hooks, out, ids de
 	return wait(leave(region, d, out, sum))
 }
 
-// Backward: the table's gradient += dout, in token order, and those of its adapter. dout has the
-// rows of all tokens: see WholeGradient.
+// Backward: the table's gradient [rows here, h] += dout [tokens, h] at ids i32 [tokens], in token order, and
+// those of its adapter. dout has the rows of all tokens: see WholeGradient.
 func (e *VocabParallelEmbedding) Backward(d *device.Device, dout, ids device.Tensor) {
 	e.branch.backward(d, dout, ids, e.Start)
 	if e.Weight.Frozen {
@@ -55,7 +55,7 @@ func (e *VocabParallelEmbedding) Backward(d *device.Device, dout, ids device.Ten
 	d.EmbeddingBackward(device.EmbeddingBackwardArgs{DTable: e.Weight.Grad, DOut: dout, IDs: ids, Start: e.Start, Grid: e.Weight.Grid, Peak: e.Weight.Peak})
 }
 
-// WholeGradient joins the ranks' rows of dout under sequence parallelism, into
+// WholeGradient gathers the ranks' rows of dout to [tokens, h] under sequence parallelism, in
 // memory of s; else it is dout itself.
 func (e *VocabParallelEmbedding) WholeGradient(s *device.Scope, dout device.Tensor) (device.Tensor, error) {
 	whole, w := entering(e.region, s, dout)

@@ -143,7 +143,7 @@ func (l *ExpertLinear) Backward(d *device.Device, dx, dy, x, offsets, leaf devic
 	}
 }
 
-// Linear is y = x·Wᵀ + b, whole on every rank of a region and outside of it: a router, a
+// Linear is y = x·Wᵀ + b, complete on every rank of a region and outside of it: a router, a
 // gate.
 type Linear struct {
 	Weight, Bias *Param // Bias nil: none
@@ -179,7 +179,7 @@ func (r Region) Product(d *device.Device, c, a, b device.Tensor) {
 	d.Matmul(device.MatmulArgs{C: c, A: a, B: b, TransB: 1, ByRow: r.byRow(), Leaves: r.one()})
 }
 
-// Backward: dx = dy·W; gradients of weight and bias +=.
+// Backward: dx [rows, in] = dy [rows, out]·W; gradients of weight and bias +=.
 func (l *Linear) Backward(d *device.Device, h *Hooks, dx, dy, x device.Tensor) {
 	d.Matmul(device.MatmulArgs{C: dx, A: dy, B: l.Weight.Value, Leaves: l.region.one()})
 	weightGradient(d, h, l.Weight, dy, x)

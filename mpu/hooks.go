@@ -39,7 +39,7 @@ func (h *Hooks) Using(params []*Param, work func() error) error {
 	return err
 }
 
-// Adds tells that work will add to the gradients of params.
+// Adds reports that work will add to the gradients of params.
 func (h *Hooks) Adds(params []*Param) error {
 	if h == nil || h.Accumulate == nil || len(params) == 0 {
 		return nil
@@ -47,7 +47,7 @@ func (h *Hooks) Adds(params []*Param) error {
 	return h.Accumulate(params)
 }
 
-// Final tells that the gradients of params are complete.
+// Final reports that the gradients of params are complete.
 func (h *Hooks) Final(params []*Param) error {
 	if h == nil || h.Gradients == nil || len(params) == 0 {
 		return nil

@@ -69,7 +69,7 @@ func (p *Param) fillPiece(host []float32, piece Piece, key uint64) {
 		return
 	}
 	const batch = 1 << 16
-	if len(runs) == 1 && length > batch { // whole rows: one long run, cut for the pool
+	if len(runs) == 1 && length > batch { // complete rows: one long run, cut for the pool
 		from, n := runs[0], (length+batch-1)/batch
 		device.SharedPool().Run(n, func(_ int, tile int64) {
 			lo, hi := tile*batch, min(length, (tile+1)*batch)

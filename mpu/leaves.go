@@ -7,7 +7,7 @@ import (
 
 // Leaves is where sums over the tokens of a micro-batch are cut, so that every layout and every
 // size of a micro-batch adds up the same numbers (--layout-invariant): a leaf is Chunk positions
-// of one sample. Rows are i·Batch+j, the i-th position here of sample j; a rank has whole chunks.
+// of one sample. Rows are i·Batch+j, the i-th position here of sample j; a rank has complete chunks.
 type Leaves struct {
 	Batch int64 // samples of the micro-batch
 	Chunk int64 // positions of a leaf; 0: sums are not cut
@@ -39,7 +39,7 @@ func (l Leaves) number(d *device.Device, leaf device.Tensor, first int64) {
 	device.WriteSlice(d, leaf, numbers)
 }
 
-// exact tells whether the gradient of p is a sum on a grid.
+// exact reports whether the gradient of p is a sum on a grid.
 func (p *Param) exact() bool { return p.Grid.Given() }
 
 // AddTo adds to the gradients of params what add makes of `rows` rows: of all of them at once, to

@@ -15,9 +15,11 @@ type LinearConfig struct {
 	// Of a column-parallel layer:
 	Rows         [][2]int64 // stretches {first, rows} of W here; nil: an even share
 	Shared       *SharedRows
-	QKV          [3]int64   // Param.QKV of the weight
-	GatherOutput bool       // y is [tokens, Out] on every rank
-	LeafOrder    [][2]int64 // with leaves: stretches {first, columns} of y here in the order of the leaves, of shared ones those that this rank counts; nil: as they lie
+	QKV          [3]int64 // Param.QKV of the weight
+	GatherOutput bool     // y is [tokens, Out] on every rank
+	// With leaves: stretches {first, columns} of y here in the order of the leaves, of shared ones those that
+	// this rank counts; nil: as they lie.
+	LeafOrder [][2]int64
 
 	// Tiles cuts the weight into as many stretches of rows and of columns, each block of which comes
 	// and goes by itself; 0: it is one.
@@ -188,8 +190,8 @@ func (l *ColumnParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.T
 	return nil
 }
 
-// Backward: dx = dy·W summed over the ranks; gradients of weight and bias +=.
-// Under sequence parallelism x is joined again, not kept; it travels while dx is
+// Backward: dx, shaped as x, = dy·W summed over the ranks; gradients of weight and bias +=.
+// Under sequence parallelism x is gathered again, not kept; it travels while dx is
 // made, and dx while the weight's gradient is.
 func (l *ColumnParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)

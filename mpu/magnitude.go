@@ -8,7 +8,7 @@ import (
 )
 
 // What DoRA adds to a linear layer: branches with a magnitude are in the weight that the layer
-// multiplies by, which is made anew for every pass.
+// multiplies by, which is made again for every pass.
 
 // scaled is V = W + Scale·B·A of a part's rows, f32 [rows, in here], with the norm of each row over
 // all columns, wherever they are.

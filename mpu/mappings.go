@@ -23,7 +23,7 @@ func (r Region) byRow() int32 {
 	return 0
 }
 
-// Cut tells whether activations outside the region are pieces of the sequence.
+// Cut reports whether activations outside the region are pieces of the sequence.
 func (r Region) Cut() bool { return r.Sequence && r.Size() > 1 }
 
 // Rows is how many of n rows a rank holds outside the region.
@@ -42,7 +42,7 @@ func (r Region) Positions(all Positions) Positions {
 	return all
 }
 
-// Own views the rank's rows of a tensor that is whole.
+// Own views the rank's rows [rows/tp, ...] of an uncut tensor [rows, ...].
 func (r Region) Own(whole device.Tensor) device.Tensor {
 	n := r.Rows(whole.Shape[0])
 	if n == whole.Shape[0] {
@@ -72,7 +72,7 @@ func ScatterToRegionForward(r Region, x device.Tensor) device.Tensor {
 	return x.Slice(1, n*int64(r.Rank()), n)
 }
 
-// ScatterToRegionBackward: each rank has the gradient of its columns.
+// ScatterToRegionBackward: each rank has the gradient of its columns, dy [rows, n/tp]; dx is [rows, n].
 func ScatterToRegionBackward(r Region, d *device.Device, dx, dy device.Tensor) error {
 	return gatherColumns(r, d, dx, dy)
 }
@@ -82,14 +82,14 @@ func GatherFromRegionForward(r Region, d *device.Device, y, x device.Tensor) err
 	return gatherColumns(r, d, y, x)
 }
 
-// GatherFromRegionBackward views the rank's columns of dy, which is the same on
+// GatherFromRegionBackward views the rank's columns [rows, n] of dy [rows, tp·n], which is the same on
 // every rank.
 func GatherFromRegionBackward(r Region, dy device.Tensor) device.Tensor {
 	return ScatterToRegionForward(r, dy)
 }
 
 // gatherColumns sets whole [rows, tp·n] from own [rows, n]. What arrives is rank
-// by rank, so it is laid beside each other here.
+// by rank, so columns are put next to each other here.
 func gatherColumns(r Region, d *device.Device, whole, own device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
@@ -119,7 +119,7 @@ func ReduceScatterToSequenceForward(r Region, own, y device.Tensor) comm.Work {
 	return r.ReduceScatter(own, y)
 }
 
-// entering is x as a layer of the region needs it: whole. Work is under way
+// entering is x as a layer of the region needs it: uncut. Work is under way
 // where it has to be joined first.
 func entering(r Region, s *device.Scope, x device.Tensor) (whole device.Tensor, w comm.Work) {
 	if !r.Cut() {
@@ -170,7 +170,7 @@ func Enter(r Region, s *device.Scope, x device.Tensor) (device.Tensor, error) {
 	return whole, wait(work)
 }
 
-// LeavePartial sets y, the rank's rows outside, to the sum over ranks of part, which each has
+// LeavePartial sets y [rows outside, ...] to the sum over ranks of part [tokens, ...], which each has
 // of all rows: the backward of Enter, where each rank used all of it. With leaves part is a tree of
 // those here, of type Region.Partial.
 func LeavePartial(r Region, d *device.Device, y, part device.Tensor) error {

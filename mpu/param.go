@@ -50,7 +50,9 @@ type Param struct {
 	Shape  []int64 // of the local part; rows beyond the pieces are padding
 	Pieces []Piece
 	Init   Init
-	Each   func(i int64) string // names slice i of the first dimension of Global, which files keep as a tensor of its own; nil: files keep Global
+	// Each names slice i of the first dimension of Global, which files keep as a tensor of its own; nil: files
+	// keep Global.
+	Each func(i int64) string
 
 	Family  Family
 	Role    Role
@@ -58,7 +60,7 @@ type Param struct {
 	QKV     [3]int64 // rows of Q, K and V of each query group, which Muon updates as matrices of their own; zeros: it is one
 	Tile    bool     // a part of a weight that comes and goes by itself (tiles.go)
 	Frozen  bool     // not trained: it has neither gradient nor optimizer state
-	ByToken bool     // a table that is looked up: rows of tokens are added to its gradient one by one
+	ByToken bool     // a table indexed by tokens: rows are added to its gradient one by one
 	ByHead  bool     // a norm of heads: leaves of its gradient are of a head each
 	NoDecay bool     // biases and norms: no weight decay
 	OwnClip bool     // clipped by the norm of all gradients that have this, apart from the others' (--mtp-detach-heads)
@@ -74,7 +76,7 @@ type Param struct {
 	Grid device.Tensor // f64 [1]: its unit, a power of two; not given: gradients are added as they come
 	Peak device.Tensor // f32 [1]: the largest magnitude of what was added in this step, of each leaf
 
-	tiles [][]*tile // by rows: what stands for the parameter, which then has no memory; nil: it is whole
+	tiles [][]*tile // by rows: what stands for the parameter, which then has no memory; nil: it is uncut
 }
 
 // Whole makes a parameter that this rank holds entirely.
@@ -97,7 +99,7 @@ func (p *Param) Outside(r Region) {
 	}
 }
 
-// PartialOn marks p as held by every rank of r, each with a partial gradient.
+// PartialOn marks p as present on every rank of r, each with a partial gradient.
 func (p *Param) PartialOn(r Region) {
 	r.Sequence = true
 	p.Outside(r)
@@ -158,7 +160,7 @@ func Allocate(d *device.Device, params []*Param, dtype device.DType, grads bool)
 	return place(d, device.MainGradients, params, gradType, func(p *Param, t device.Tensor) { p.Grad = t })
 }
 
-// place cuts one buffer into the params' tensors.
+// place cuts one buffer into the params' tensors, aligned to 64 elements.
 func place(d *device.Device, purpose device.Purpose, params []*Param, dtype device.DType, give func(*Param, device.Tensor)) device.Tensor {
 	const align = 64 // elements
 	total := int64(0)
@@ -174,7 +176,7 @@ func place(d *device.Device, purpose device.Purpose, params []*Param, dtype devi
 	return buffer
 }
 
-// Stored is a tensor that a checkpoint keeps: a buffer and its place in a
+// Stored is a tensor that a checkpoint keeps: a buffer and its position in a
 // global tensor. Name carries a prefix for its kind, such as
 // "optimizer.exp_avg.".
 type Stored struct {

@@ -55,7 +55,7 @@ func (p Piece) Runs(global []int64, f func(at, local, n int64)) {
 
 // Stretch translates elements [from, from+n) of a local buffer, a ZeRO shard for
 // one, into pieces of the global tensor: what the given pieces, which describe the
-// whole buffer, have in it. The results' Local counts from `from`; padding between
+// complete buffer, have in it. The results' Local counts from `from`; padding between
 // pieces is in none. A stretch that begins and ends inside rows of a box of rank r
 // is 2r-1 boxes at most.
 func Stretch(pieces []Piece, from, n int64) []Piece {
@@ -115,7 +115,7 @@ func (c *cutter) inside(d int, i, from, to int64) {
 	c.fixed = c.fixed[:d]
 }
 
-// add is n whole indices of dimension d.
+// add is n complete indices of dimension d.
 func (c *cutter) add(d int, first, n int64) {
 	p := Piece{Local: c.local}
 	for k, i := range c.fixed {

@@ -14,7 +14,7 @@ type Span struct{ From, N int64 }
 // counters, losses) asks it.
 type Positions []Span
 
-// AllPositions is a sample whole.
+// AllPositions is an uncut sample.
 func AllPositions(n int64) Positions { return Positions{{0, n}} }
 
 // Len is the number of positions.

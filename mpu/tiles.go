@@ -7,9 +7,9 @@ import (
 )
 
 // Memory-centric tiling (Rajbhandari et al., ZeRO-Infinity, arXiv 2104.07857, section 5.1.3): the
-// weight of a linear layer that has no room as a whole is n by n parameters of their own, its
+// weight of a linear layer that does not fit into memory uncut is n by n parameters of their own, its
 // tiles, each of which comes and goes by itself. A product takes a row of them at a time, or a
-// column, laid beside each other: so every element of an output, an input's gradient or a
+// column, next to each other: so every element of an output, an input's gradient or a
 // weight's gradient is one sum, made as without tiles.
 
 // tile is a block of a weight: rows from..from+n of it, columns likewise.
@@ -45,7 +45,7 @@ func cut(n int64, parts int) (all [][2]int64) {
 	return all
 }
 
-// tiled makes w [rows, columns] one of n by n tiles; 0: it stays whole.
+// tiled makes w [rows, columns] one of n by n tiles; 0: it stays uncut.
 func (w *Param) tiled(n int) *Param {
 	if n == 0 {
 		return w
@@ -108,7 +108,7 @@ func (w *Param) byColumns(d *device.Device, h *Hooks, dtype device.DType, produc
 	return nil
 }
 
-// beside lays tiles one after the other along a dimension, n long, for product.
+// beside puts tiles one after the other along a dimension, n long, for product.
 func beside(d *device.Device, h *Hooks, dtype device.DType, tiles []*tile, along int, n int64, product func(part device.Tensor, from, n int64)) error {
 	at := func(t *tile, dim int) [2]int64 { return [][2]int64{t.rows, t.columns}[dim] }
 	across := at(tiles[0], 1-along)

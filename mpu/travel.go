@@ -29,11 +29,11 @@ type travel struct {
 	// Of other ranks' tokens, which are here:
 	received, results []int64 // by rank of the group
 	bytes             int64   // that went from this rank to others since Dispatched.Bytes was asked
-	toResults         Tensor  // i32 [places]: the place of a result, in the order in which they go back
-	toPlaces          Tensor  // i32 [places]: the result of a place
+	toResults         Tensor  // i32 [sent rows]: the row of a result, in the order in which they go back
+	toPlaces          Tensor  // i32 [sent rows]: the result of a row
 }
 
-// plan makes the lists of what goes where, and tells all ranks how much.
+// plan makes the lists of which rows go where, and exchanges the counts with all ranks.
 func (m *Dispatcher) plan(d *device.Device, s *device.Scope, leaves Leaves, experts Tensor) (*travel, error) {
 	owners := m.at.Experts / m.at.Here
 	v := &travel{group: m.group, owners: owners, parts: m.at.Parts, tree: m.at.Leaves > 0, all: m.all, tokens: experts.Shape[0],
@@ -101,7 +101,7 @@ func (v *travel) learn(d *device.Device, offsets Tensor, m *Dispatcher) error {
 	return nil
 }
 
-// believable refuses offsets, as every rank of the group tells them, that no choices of so
+// believable rejects offsets, as every rank of the group sends them, that no choices of so
 // many can have: memory is taken, and rows are read, by what they say.
 func (v *travel) believable(host []int32, choices int64) error {
 	width := v.owners + 1
@@ -155,7 +155,7 @@ func (v *travel) even(owner int, k, experts int64) (tokens, choices int64) {
 	return int64(math.Ceil((1 - nobody) * float64(v.tokens))), (e+1)*all/owners - e*all/owners
 }
 
-// placed is how many places the experts here have.
+// placed is how many rows the experts here have.
 func (v *travel) placed() int64 { return max(1, sum(v.results)) }
 
 func sum(counts []int64) (n int64) {
@@ -261,7 +261,7 @@ func (v *travel) bringBack(d *device.Device, y, out Tensor) error {
 	return nil
 }
 
-// home brings what each place has back to its token's rank, by choice, and adds up the parts of an
+// home brings each row back to its token's rank, by choice, and adds up the parts of an
 // expert: [choices, c].
 func (v *travel) home(d *device.Device, s *device.Scope, out Tensor, dtype device.DType) (Tensor, error) {
 	going := s.Like(out)
@@ -310,7 +310,7 @@ func (v *travel) gradientByChoice(d *device.Device, dx, dweights, drows, dplaced
 	return nil
 }
 
-// sendGradient brings each result's gradient to its place.
+// sendGradient brings each result's gradient to its expert's rank.
 func (v *travel) sendGradient(d *device.Device, s *device.Scope, dy Tensor, beside Beside) (Tensor, error) {
 	tmp := d.Arena.Scope(device.Communication)
 	defer tmp.Release()

@@ -55,6 +55,7 @@ type Flag struct {
 // Flags is that table.
 func Flags() []Flag {
 	return []Flag{
+		// Which tokenizer, and its files.
 		{"tokenizer-type", argv.One, "", strings.Join(types, ", ") + "; GPT2BPETokenizer is implied by --vocab-file with --merge-file, NullTokenizer by --vocab-size alone",
 			func(c *Config, v []string) error { c.Type = TypeOf(v[0]); return nil }},
 		{"vocab-file", argv.One, "", "vocabulary: GPT-2's vocab.json, or a character tokenizer's JSON list",
@@ -63,12 +64,14 @@ func Flags() []Flag {
 			func(c *Config, v []string) error { c.MergeFile = v[0]; return nil }},
 		{"tokenizer-model", argv.One, "", "folder with tokenizer.json, SentencePiece .model, or list of ranks (JSON or .tiktoken)",
 			func(c *Config, v []string) error { c.Model = v[0]; return nil }},
+		// Special tokens.
 		{"tokenizer-special-tokens", argv.Many, "", "special tokens of a TikTokenizer, or further ones of a HuggingFaceTokenizer or, with --tokenizer-sentencepiece-legacy, of a SentencePiece one",
 			func(c *Config, v []string) error { c.SpecialTokens = v; return nil }},
 		{"tokenizer-hf-no-include-special-tokens", argv.Switch, "", "a HuggingFaceTokenizer puts no special tokens around a text",
 			func(c *Config, _ []string) error { c.NoSpecial = true; return nil }},
 		{"tokenizer-sentencepiece-legacy", argv.Switch, "", "a SentencePiece tokenizer takes --tokenizer-special-tokens and cuts them out of a text first",
 			func(c *Config, _ []string) error { c.Legacy = true; return nil }},
+		// Of one type each.
 		{"tiktoken-pattern", argv.One, "", "how a TikTokenizer splits text: v1 or v2 (v2)",
 			func(c *Config, v []string) error { c.TikPattern = v[0]; return nil }},
 		{"tiktoken-num-special-tokens", argv.One, "", "ids in front of a TikTokenizer's ranks (1000)",
@@ -105,7 +108,7 @@ func TypeOf(name string) string {
 	return name
 }
 
-// Known tells whether name is a --tokenizer-type of this program.
+// Known reports whether name is a --tokenizer-type of this program.
 func Known(name string) bool { return slices.Contains(types, name) }
 
 func wholeNumber(s string, least int) (int, error) {

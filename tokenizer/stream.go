@@ -6,7 +6,7 @@ import (
 	"monotron/tokenizer/uni"
 )
 
-// Stream decodes ids as they come and gives out whole characters only: the first
+// Stream decodes ids as they come and gives out complete characters only: the first
 // bytes of a character wait for the rest.
 type Stream struct {
 	t       Tokenizer

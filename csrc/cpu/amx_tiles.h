@@ -32,6 +32,7 @@ static inline void amx_end(void) { _tile_release(); } /* so that a thread switch
 /* 16 x 16 values of 32 bits, r[i] lane j <-> r[j] lane i. */
 AMX_INLINE void amx_transpose(__m512i r[16]) {
   __m512i t[16];
+  /* Pairs of 32-bit values, then of 64-bit ones: 4 x 4 blocks are transposed inside 128-bit lanes. */
 #pragma GCC unroll 8
   for (int i = 0; i < 16; i += 2) {
     t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
@@ -44,6 +45,7 @@ AMX_INLINE void amx_transpose(__m512i r[16]) {
     r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
     r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
   }
+  /* Lanes move between vectors i and i + 4, then between i and i + 8. */
 #pragma GCC unroll 4
   for (int i = 0; i < 4; i++) {
     t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);

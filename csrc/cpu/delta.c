@@ -371,7 +371,8 @@ V void K(delta_key_back)(const mt_delta_rule_backward_args *a, K(delta_room) *r,
   const mt_delta_rule_forward_args *f = &a->forward;
   int64_t per_key = f->v.shape[1] / f->q.shape[1];
   K(delta_head) h = K(delta_head_of)(f, sample, key * per_key);
-  /* From the last chunk to the first: queries and keys of length 1, all value heads of the key, then back through the length. */
+  /* From the last chunk to the first: queries and keys of length 1, all value heads of the key, then back
+   * through the length. */
   float root = sqrtf(h.dk);
   memset(r->dstates, 0, per_key * h.dk * r->width * sizeof(float));
   for (int64_t to = h.s, from; to > 0; to = from) {

@@ -13,7 +13,8 @@ static int64_t round_fp8_tiles(const void *args, int32_t phase) {
 MT_OP(round_fp8, round_fp8_tiles, NULL)
 #else
 
-/* y in the format, half to even: the mantissa is cut to 3 or 2 bits, below the least normal number to multiples of the least one. */
+/* y in the format, half to even: the mantissa is cut to 3 or 2 bits, below the least normal number to
+ * multiples of the least one. */
 V vf K(to_fp8)(vf y, int format) {
   int drop = format == E5M2 ? 21 : 20;
   vu u = (vu)y, r = (u + (uint32_t)((1 << (drop - 1)) - 1) + (u >> drop & 1)) & (uint32_t)-(1 << drop);

@@ -12,7 +12,7 @@ var InstructionSets = []string{"portable", "avx2", "avx512"}
 func commonISA() { C.mt_isa_common() }
 
 // LimitISA keeps kernels from using more than InstructionSets[level], for tests. It
-// tells whether this machine has that set.
+// reports whether this machine has that set.
 func LimitISA(level int) bool {
 	C.mt_isa_limit(C.int(level))
 	return int(C.mt_isa_level) == level

@@ -53,6 +53,8 @@ __device__ inline float probability(const query &q, int key, float where, float 
 /* dq: a block's rows are queries. */
 template <typename T, int D, bool DROP>
 __global__ void __launch_bounds__(THREADS) attention_dq_kernel(const __grid_constant__ mt_attention_backward_args a, const float *deltas, bool aligned) {
+  // A block has OWN queries of one head and sample, a warp 16 of them; keys and values come through shared
+  // memory in stages of KEYS rows, two of which are in use.
   const mt_attention_forward_args &f = a.forward;
   const int KEYS = streamed<D>::ROWS, SIZE = streamed<D>::SIZE, S = tile_row<D>::STRIDE;
   MT_DYN_SHARED(T, shared);
@@ -68,6 +70,7 @@ __global__ void __launch_bounds__(THREADS) attention_dq_kernel(const __grid_cons
     }
     copy_commit();
   };
+  // Keys before the first that any of these queries sees are skipped.
   if (threadIdx.x < OWN) first[threadIdx.x] = sight_of(f, sample, q0 + threadIdx.x).from;
   __syncthreads();
   int k0 = first[0];
@@ -77,6 +80,7 @@ __global__ void __launch_bounds__(THREADS) attention_dq_kernel(const __grid_cons
   fetch_rows<OWN, D, THREADS>(d_o, a.d_o, p, q0, sq, aligned);
   fetch(0, k0);
 
+  // A lane's two rows, as mma lays out its fragments; mask draws are made once where registers suffice.
   int i[2] = {q0 + warp * 16 + lane / 4, q0 + warp * 16 + lane / 4 + 8};
   query own[2] = {query_of(f, deltas, sample, head, i[0]), query_of(f, deltas, sample, head, i[1])};
   auto draw = [&] { return mask(f.drop, q0 + warp * 16 + lane / 4 + lane % 2 * 8, sample, f.drop.channel + head); };
@@ -89,12 +93,14 @@ __global__ void __launch_bounds__(THREADS) attention_dq_kernel(const __grid_cons
     __syncthreads();
     const T *k = stages + stage * 2 * SIZE, *v = k + SIZE;
     float s[KEYS / 8][4] = {}, dp[KEYS / 8][4] = {};
+    // s = q·kᵀ, dp = do·vᵀ: [16, KEYS] of a warp.
     multiply_rows<KEYS, D>(s, q + warp * 16 * S, k);
     multiply_rows<KEYS, D>(dp, d_o + warp * 16 * S, v);
     float where = (float)(k0 + lane % 4 * 2);
     uint32_t dropped[2] = {};
     mask drawn = DROP && D > 128 ? draw() : kept; /* wide heads have no registers left for it */
     if (DROP) drops_of_queries<KEYS / 8>(dropped, drawn, f.k_offset + k0);
+    // Probabilities, without masks where all keys are seen by both rows of every lane.
     bool whole = slope == 0 && own[0].s.sees_all(k0, k0 + KEYS) && own[1].s.sees_all(k0, k0 + KEYS);
     if (__all_sync(0xffffffff, whole)) {
 #pragma unroll
@@ -112,6 +118,7 @@ __global__ void __launch_bounds__(THREADS) attention_dq_kernel(const __grid_cons
     for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
       for (int e = 0; e < 4; e++) {
+        // dscore = p·(z·dp - delta), delta = Σ do·o; dq += dscore·k
         float z = dropped[e / 2] >> (4 * n + e % 2) & 1 ? 0 : drawn.keep;
         s[n][e] *= z * dp[n][e] - own[e / 2].delta;
       }
@@ -119,6 +126,7 @@ __global__ void __launch_bounds__(THREADS) attention_dq_kernel(const __grid_cons
     __syncthreads();
   }
   copy_wait<0>();
+  // The scores' scale is applied once, to the sum.
   each_pair<D>(dq, [&](int r, int c, float x, float y) {
     if (i[r / 8] < sq) store_values<T>(a.dq, p, i[r / 8], c, x * f.scale, y * f.scale);
   });

@@ -51,7 +51,7 @@ func wish() error {
 	return nil
 }
 
-// Wanted tells whether a library is here or was named: a machine that is meant to have a GPU.
+// Wanted reports whether a library is here or was named: a machine that is meant to have a GPU.
 func Wanted() bool {
 	_, err := library()
 	return err == nil || os.Getenv(LibraryVariable) != ""

@@ -19,8 +19,9 @@ struct pinned {
   struct { int32_t knob; int64_t value; } knobs[6];
 };
 
-/* Of a finished graph; only: the engine to take, NULL for what cuDNN's heuristics name; false with the reason in g->error. device: a described one
- * (kind DEVICE), for machines that have none; else NULL, and g->handle's is meant. */
+/* Of a finished graph; only: the engine to take, NULL for what cuDNN's heuristics name; false with the
+ * reason in g->error. device: a described one (kind DEVICE), for machines that have none; else NULL, and
+ * g->handle's is meant. */
 bool choose(graph *g, desc_t device, const pinned *only, plan *out);
 
 /* Where operands lie: pointers[i] is that of uids[i]; values by pointers to host memory. */

@@ -195,13 +195,16 @@ __device__ inline void back(const mt_delta_rule_backward_args &a, const delta_he
 }
 
 template <typename T, int DK> __global__ void __launch_bounds__(MOST) delta_rule_backward_kernel(const __grid_constant__ mt_delta_rule_backward_args a, delta_room r) {
+  // A block is one head of one sample; a thread is one value channel, with its column of the state [dk, dv].
   MT_SHARED(float[DK], q);
   MT_SHARED(float[DK], k);
   MT_SHARED(float[MOST / 32 * 2 * DK], parts);
   const mt_delta_rule_forward_args &f = a.forward;
   delta_head h = head_of<T>(f, blockIdx.x);
+  // ds: the column's gradient. states: those of a chunk, and of each of its positions what the rule adds.
   float ds[DK] = {}, *states = r.states + (int64_t)blockIdx.x * (CHUNK + 1) * (DK + 1) * blockDim.x;
   double log_sum = 0, bias_sum = 0;
+  // Chunks from last to first, as forward kept states at their starts only; inside, positions from last to first.
   for (int64_t to = h.s, from; to > 0; to = from) {
     from = to - 1 - (to - 1 - doc_first(f.doc_start, h.sample, to - 1)) % CHUNK;
     chunk_again<T, DK>(f, h, states, from, to, q, k);
@@ -211,12 +214,14 @@ template <typename T, int DK> __global__ void __launch_bounds__(MOST) delta_rule
       delta_step x = step_of<T, DK>(f, h, token, t == doc_first(f.doc_start, h.sample, t), q, k);
       back<T, DK>(a, h, x, states + (t - from) * (DK + 1) * blockDim.x, ds, q, k, parts, token, &dbeta, &dkeep);
       block_sums(dbeta, dkeep);
+      // dq and dk [dk] of this value head, summed over warps; a later kernel sums over the value heads of a key head.
       int64_t at = ((int64_t)blockIdx.x * h.s + t) * h.dk;
       for (int i = threadIdx.x; i < h.dk; i += blockDim.x) {
         float dq = 0, dk = 0;
         for (int w = 0; w < (int)blockDim.x / 32; w++) dq += parts[w * 2 * DK + i], dk += parts[w * 2 * DK + DK + i];
         r.dq[at + i] = dq, r.dk[at + i] = dk;
       }
+      // keep = exp(g), g = -exp(A_log)·softplus(a + dt_bias); beta = sigmoid(b).
       float dg = dkeep * x.keep, da = dg * h.rate / (1 + expf(-x.a));
       log_sum += dg * x.g, bias_sum += da;
       if (threadIdx.x == 0) {

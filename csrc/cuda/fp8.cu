@@ -18,10 +18,12 @@ __device__ inline float to_fp8(float y, int format) {
 template <typename T> __global__ void round_fp8_kernel(const __grid_constant__ mt_round_fp8_args a, int64_t across) {
   MT_SHARED(float[32], parts);
   MT_SHARED(int[1], odd);
+  // This block's rows and columns; the last ones of a tensor may be smaller.
   int64_t r = blockIdx.x / across * a.rows, c = blockIdx.x % across * a.columns;
   int64_t height = a.x.shape[0] - r < a.rows ? a.x.shape[0] - r : a.rows, width = a.x.shape[1] - c < a.columns ? a.x.shape[1] - c : a.columns;
   if (threadIdx.x == 0) odd[0] = 0;
   __syncthreads();
+  // The largest magnitude, and whether a value is not finite.
   float most = 0;
   for (int64_t i = threadIdx.x; i < height * width; i += SPREAD) {
     float x = fabsf(to_float(row_of<T>(a.x, r + i / width)[c + i % width]));
@@ -33,6 +35,8 @@ template <typename T> __global__ void round_fp8_kernel(const __grid_constant__ m
   __syncthreads();
   most = 0;
   for (int i = 0; i < SPREAD / 32; i++) most = fmaxf(most, parts[i]);
+  // The largest power of two that keeps `most` inside the format's range (448 or 57344): dividing by it is exact.
+  // Blocks of zeros, or with values that are not finite, stay as they are.
   float scale = 0;
   if (most > 0 && odd[0] == 0) {
     scale = fminf(__fdiv_rn(a.format == E5M2 ? 57344.f : 448.f, most), 3.402823466e38f);

@@ -52,6 +52,7 @@ template <bool TRANS, typename T> __device__ inline void fragment_b(uint32_t (&r
 /* The tile from row m0 and column n0 on. */
 template <typename T, bool TRANS_A, bool TRANS_B>
 __device__ inline void multiply_tile(const mt_matmul_args &a, int64_t depth, bool aligned_a, bool aligned_b, int64_t m0, int64_t n0) {
+  // A block makes 128 x 128 elements of C, a warp 64 x 32; depth comes in steps through STAGES shared buffers.
   typedef panel<TRANS_A> left;
   typedef panel<!TRANS_B> right;
   MT_DYN_SHARED(T, shared);
@@ -65,6 +66,7 @@ __device__ inline void multiply_tile(const mt_matmul_args &a, int64_t depth, boo
     }
     copy_commit();
   };
+  // m, n: the warp's corner; c: its sums, f32, in fragments of 16 x 8.
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, m = warp / 4 * 64, n = warp % 4 * 32;
   float c[4][4][4] = {};
   for (int s = 0; s < STAGES - 1; s++) fetch(s);
@@ -92,6 +94,7 @@ __device__ inline void multiply_tile(const mt_matmul_args &a, int64_t depth, boo
     for (int j = 0; j < 4; j++)
 #pragma unroll
       for (int e = 0; e < 4; e++) {
+        // Edges of C cut the tile.
         int64_t row = m0 + m + 16 * i + lane / 4 + e / 2 * 8, column = n0 + n + 8 * j + lane % 4 * 2 + e % 2;
         if (row < a.c.shape[0] && column < a.c.shape[1]) finish<T>(a, row, column, c[i][j][e]);
       }

@@ -122,6 +122,7 @@ template <int N> __global__ void schedule_free_kernel(const __grid_constant__ mt
   const double *rates = data_of<double>(a.rates);
   bool skip = hyper[MT_HYPER_SKIP] != 0;
   float scale = hyper[MT_HYPER_GRAD_SCALE], c = (float)rates[MT_RATE_AVERAGE], c2 = (float)(1 / rates[MT_RATE_CORRECTION2]);
+  // A segment has its own multipliers of rate and decay; f32 [len] each: x average, z iterate, v second moment.
   segmented<N>(a.segments, length(a.x), SPREAD * TURNS * N, [&](int64_t s) {
     float lr = (float)(rates[MT_RATE_LR] * mults[2 * s]), decay = (float)(rates[MT_RATE_WEIGHT_DECAY] * mults[2 * s + 1]);
     return [&, lr, decay](int64_t i, auto size) {
@@ -133,6 +134,7 @@ template <int N> __global__ void schedule_free_kernel(const __grid_constant__ mt
         load(g, data_of<float>(a.grad) + i);
         load(v, data_of<float>(a.v) + i);
         for (int j = 0; j < M; j++) {
+          // The gradient was taken at y, between the two (Defazio et al., arXiv 2405.15682).
           float y = a.beta1 * x[j] + (1 - a.beta1) * z[j], gj = g[j] * scale;
           v[j] = a.beta2 * v[j] + (1 - a.beta2) * gj * gj;
           z[j] -= lr * (gj / (sqrtf(v[j] * c2) + a.eps) + decay * y);
@@ -142,6 +144,7 @@ template <int N> __global__ void schedule_free_kernel(const __grid_constant__ mt
         store(data_of<float>(a.z) + i, z);
         store(data_of<float>(a.v) + i, v);
       }
+      // After a skipped step too: the model's values are those of x between steps, of y during one.
       store_model(a.model, i, x);
     };
   });

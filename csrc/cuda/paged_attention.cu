@@ -38,6 +38,7 @@ template <typename T> __global__ void keep_kernel(const __grid_constant__ mt_pag
 
 /* A lane makes up to EACH channels. */
 template <typename T, int EACH> __global__ void attend_kernel(const __grid_constant__ mt_paged_attention_args a) {
+  // A warp is one row and query head.
   int64_t d = last(a.q), heads = a.q.shape[1] * a.q.shape[2], item = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
   if (item >= a.q.shape[0] * heads) return;
   int lane = threadIdx.x % 32;
@@ -48,8 +49,10 @@ template <typename T, int EACH> __global__ void attend_kernel(const __grid_const
   const T *q = data_of<T>(a.q) + row * a.q.stride[0] + group * a.q.stride[1] + head % a.q.shape[2] * a.q.stride[2];
   float slope = given(a.slopes) ? data_of<float>(a.slopes)[head] : 0;
   int64_t step = given(a.v) ? BLOCK : 1, value_side = given(a.v) ? a.cache.stride[2] : 0;
+  // Softmax in one pass: top is the largest score so far, sum and out are relative to it.
   float out[EACH] = {}, top = -INFINITY, sum = 0;
   for (int64_t first = from / 32 * 32; first <= p.position; first += 32) {
+    // A lane scores one of 32 keys.
     int64_t key = first + lane;
     float score = -INFINITY;
     if (key >= from && key <= p.position) {
@@ -64,6 +67,7 @@ template <typename T, int EACH> __global__ void attend_kernel(const __grid_const
     if (score != score) x = score; /* nan stays nan */
     sum = sum * factor + warp_sum(x);
     for (int c = 0; c < EACH; c++) out[c] *= factor;
+    // All lanes together add the 32 values, each its channels.
     for (int k = 0; k < 32; k++) {
       float weight = __shfl_sync(ALL_LANES, x, k);
       if (first + k < from || first + k > p.position) continue;
@@ -71,6 +75,7 @@ template <typename T, int EACH> __global__ void attend_kernel(const __grid_const
       for (int c = 0; c < EACH && c * 32 + lane < d; c++) out[c] += weight * to_float(values[c * 32 + lane]);
     }
   }
+  // A sink is a key without a value.
   if (given(a.sinks)) {
     float sink = value_at(a.sinks, head), before = top;
     top = fmaxf(top, sink);

@@ -96,7 +96,7 @@ func newArena(d *Device) *Arena {
 
 // Alloc returns a contiguous tensor with undefined contents. When the device
 // has no memory left it panics with OutOfMemory, which the rank's edge turns
-// into an error: nothing between can go on without the tensor.
+// into an error: nothing between can continue without the tensor.
 func (a *Arena) Alloc(p Purpose, dtype DType, shape ...int64) Tensor {
 	t := View(nil, dtype, shape...)
 	t.Data = a.take(max(a.align, (t.Bytes()+a.align-1)&^(a.align-1)), p, t)
@@ -259,7 +259,7 @@ func (s *Scope) Free(t Tensor) {
 	panic(fmt.Sprintf("device: %v is not in this scope", t))
 }
 
-// Has tells whether t was allocated here and not freed.
+// Has reports whether t was allocated here and not freed.
 func (s *Scope) Has(t Tensor) bool {
 	for _, h := range s.held {
 		if h.Data == t.Data {

@@ -6,10 +6,10 @@ import (
 	"monotron/csrc/device/internal/spin"
 )
 
-// roomy tells whether every caller that is awake has a core.
+// roomy reports whether every caller that is awake has a core.
 func (p *Pool) roomy() bool { return p.awake.Load() <= int32(p.Threads()) }
 
-// spare tells whether more cores are free than callers will want in a moment.
+// spare reports whether more cores are free than callers will want in a moment.
 func (p *Pool) spare() bool { return p.free.Load() > p.kept() }
 
 // kept is how many free cores are not for helpers.

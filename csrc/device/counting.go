@@ -53,20 +53,20 @@ func Counting(name string, beside *Device, w Watching) *Device {
 	return New(name, c)
 }
 
-// Counts tells whether there is no memory behind tensors: their values are nobody's.
+// Counts reports whether there is no memory behind tensors: their values are nobody's.
 func (d *Device) Counts() bool {
 	_, is := d.backend.(*counting)
 	return is
 }
 
-// Unseen tells whether memory is only counted and nobody is shown the ops: what repeats need
+// Unseen reports whether memory is only counted and nobody is shown the ops: what repeats need
 // not be done again.
 func (d *Device) Unseen() bool {
 	c, is := d.backend.(*counting)
 	return is && c.watch.Ran == nil
 }
 
-// CountsMost tells whether sizes that only values would say are to be as large as they can be here.
+// CountsMost reports whether sizes that only values would say are to be as large as they can be here.
 func (d *Device) CountsMost() bool {
 	c, is := d.backend.(*counting)
 	return is && c.watch.Most

@@ -24,7 +24,7 @@ type Backend interface {
 	Run(op Op, args unsafe.Pointer) error
 	// Close gives back what the backend holds for itself. No call may follow.
 	Close()
-	// OnHost tells whether the memory is the host's, and an op done when Run returns.
+	// OnHost reports whether the memory is the host's, and an op done when Run returns.
 	OnHost() bool
 }
 
@@ -110,10 +110,10 @@ func (d *Device) Close() {
 	d.backend.Close()
 }
 
-// IsGPU tells whether the device is a GPU, be it emulated or counted only.
+// IsGPU reports whether the device is a GPU, be it emulated or counted only.
 func (d *Device) IsGPU() bool { return d.Name == "cuda" }
 
-// OnHost tells whether tensors can be read and written where they lie, between ops.
+// OnHost reports whether tensors can be read and written where they lie, between ops.
 func (d *Device) OnHost() bool { return d.backend.OnHost() }
 
 // Products names what makes matrix products, with its version, where that is another library

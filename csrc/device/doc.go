@@ -1,17 +1,18 @@
 // Package device is the seam between the trainer and whatever does its
 // arithmetic.
 //
-// Reading order: tensor.go (what an op sees), op.go and op_*.go (every op's description:
-// arguments, shapes, work), known.go (what a device may be asked for), device.go (how a
-// call travels), arena.go (where memory comes from), elsewhere.go (what lies in no memory of the device), pool.go (who works on a CPU), graph.go
-// (work enqueued as a whole), streams.go, trail.go (how far a device has come), table.go with device.h (the C side), library.go
-// (a device of another library: CUDA; librarygraphs.go, librarystreams.go). ops.go and ops.h
-// are made of the descriptions by go generate. philox.go has the random numbers, convert.go
-// the dtypes' values, peak.go what a device can do at most, instructions.go what its processor can, counting.go a device without memory, on which a plan is counted, outofmemory.go the error when the
-// arena is empty, fused.go whether a vendor's attention serves a call.
+// Reading order: tensor.go (what an op sees), op.go and op_*.go (every op's description: arguments, shapes,
+// work), known.go (what a device may be asked for), device.go (how a call travels), arena.go (where memory
+// comes from), elsewhere.go (what lies in no memory of the device), pool.go (who works on a CPU), graph.go
+// (work enqueued as one), streams.go, trail.go (how far a device has come), table.go with device.h (the C
+// side), library.go (a device of another library: CUDA; librarygraphs.go, librarystreams.go). ops.go and
+// ops.h are made of the descriptions by go generate. philox.go has the random numbers, convert.go the dtypes'
+// values, peak.go what a device can do at most, instructions.go what its processor can, counting.go a device
+// without memory, on which a plan is counted, outofmemory.go the error when the arena is empty, fused.go
+// whether a vendor's attention serves a call.
 //
 // Invariants
-//   - A call is a whole op. Argument structs have the same layout in Go and in
+//   - A call is a complete op. Argument structs have the same layout in Go and in
 //     C (ops.h), so nothing is translated on the way.
 //   - Ops only enqueue; values reach the host by Read alone, which waits.
 //   - What changes from step to step (learning rate, loss scale, clip factor,

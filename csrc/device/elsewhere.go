@@ -46,10 +46,10 @@ func (d *Device) Elsewhere(dtype DType, n int64, open func(bytes int64) (Store, 
 // they can be.
 const PageSize = 4096
 
-// Elsewhere tells whether the tensor lies in a store.
+// Elsewhere reports whether the tensor lies in a store.
 func (t Tensor) Elsewhere() bool { return uintptr(t.Data) >= elsewhere }
 
-// Addressable tells whether the host may read and write t where it lies, between ops.
+// Addressable reports whether the host may read and write t where it lies, between ops.
 func (d *Device) Addressable(t Tensor) bool { return d.OnHost() && !t.Elsewhere() }
 
 // Stored is the bytes that lie in stores.

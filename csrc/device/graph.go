@@ -7,7 +7,7 @@ import (
 )
 
 // graphs is what a Backend gives by its method Graphs that can take ops down, from begin to
-// end on one thread, and enqueue them again as a whole.
+// end on one thread, and enqueue them again as one.
 type graphs interface {
 	begin() error
 	end() (graph unsafe.Pointer, nodes int64, err error)

@@ -19,7 +19,7 @@ func SetOf[E ~int32](values ...E) (s Set) {
 	return s
 }
 
-// Has tells whether value v is in the set.
+// Has reports whether value v is in the set.
 func (s Set) Has(v int32) bool { return v >= 0 && v < 32 && s>>v&1 != 0 }
 
 // A tensorField is a tensor of an argument struct and the dtypes that it may have, which

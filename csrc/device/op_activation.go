@@ -55,7 +55,7 @@ func (a *ActivationBackwardArgs) check() bool {
 		optional(a.Weights, a.DY.Shape[0]) && a.Weights.Given() == a.DWeights.Given() && a.parts()
 }
 
-// parts tells whether DWeights fits a row, or equal parts of it.
+// parts reports whether DWeights fits a row, or equal parts of it.
 func (a *ActivationBackwardArgs) parts() bool {
 	w := &a.DWeights
 	if w.Rank != 2 {

@@ -24,9 +24,10 @@ const (
 // Param = p + (−lr/c1)·M/(√V/c2 + eps). The moments are then rounded again: of each block the new scale is the
 // largest magnitude, or 0, and the code of x is Nearest of x/scale, by the stretch whose middle is next to it.
 //
-// Param and Grad f32 [n] and the codes u8 [n] have equal lengths, MMax and VMax f32 [⌈n/256⌉]; Model, where given, receives Param in
-// the value dtype. Segments and Mults are AdamW's; a segment begins at a multiple of 256. lr, wd and the corrections c1 and c2 are Rates';
-// Hyper is read for its gradient scale and whether to skip. Maps f32 [2, 256] ascend; Nearest u8 [2, 65536].
+// Param and Grad f32 [n] and the codes u8 [n] have equal lengths, MMax and VMax f32 [⌈n/256⌉]; Model, where
+// given, receives Param in the value dtype. Segments and Mults are AdamW's; a segment begins at a multiple of
+// 256. lr, wd and the corrections c1 and c2 are Rates'; Hyper is read for its gradient scale and whether to
+// skip. Maps f32 [2, 256] ascend; Nearest u8 [2, 65536].
 //
 //op:adamw8
 type AdamW8Args struct {

@@ -19,20 +19,22 @@ const (
 //
 //op:attention_forward
 type AttentionForwardArgs struct {
-	O        Tensor  `dtype:"value|f32"`
-	Q, K, V  Tensor  `dtype:"value"`
-	LSE      Tensor  `dtype:"f32"`
-	DocStart Tensor  `dtype:"i32"` // [b, sq], rows any distance apart; none: 0
-	Slopes   Tensor  `dtype:"f32"` // [heads]: of ALiBi; or [heads, positions]: what is added to a head's score of the key at a position; none: nothing
-	Drop     Dropout // of queries from Drop.Position on; keys count as their positions
-	Batch    int32
-	QOffset  int32
-	KOffset  int32
-	Window   int32 // keys to the left; -1: all
-	Chunk    int32 // a query sees keys whose positions have its own quotient by it (Llama 4); 0: all
-	Scale    float32
-	Cap      float32 // with CappedScores
-	Rule     ScoreRule
+	O        Tensor `dtype:"value|f32"`
+	Q, K, V  Tensor `dtype:"value"`
+	LSE      Tensor `dtype:"f32"`
+	DocStart Tensor `dtype:"i32"` // [b, sq], rows any distance apart; none: 0
+	// [heads]: of ALiBi; or [heads, positions]: what is added to a head's score of the key at a position;
+	// none: nothing.
+	Slopes  Tensor  `dtype:"f32"`
+	Drop    Dropout // of queries from Drop.Position on; keys count as their positions
+	Batch   int32
+	QOffset int32
+	KOffset int32
+	Window  int32 // keys to the left; -1: all
+	Chunk   int32 // a query sees keys whose positions have its own quotient by it (Llama 4); 0: all
+	Scale   float32
+	Cap     float32 // with CappedScores
+	Rule    ScoreRule
 }
 
 func (a *AttentionForwardArgs) check() bool {
@@ -45,7 +47,7 @@ func (a *AttentionForwardArgs) check() bool {
 		shaped(a.LSE, b, heads, sq) && optional(a.DocStart, b, sq) && slopesFit(a.Slopes, heads, int64(a.KOffset)+a.K.Shape[0]/b) && a.KOffset >= 0 && a.QOffset >= a.KOffset
 }
 
-// slopesFit tells whether slopes are ALiBi's of so many heads, or a table of all positions.
+// slopesFit reports whether slopes are ALiBi's of so many heads, or a table of all positions.
 func slopesFit(slopes Tensor, heads, positions int64) bool {
 	if slopes.Rank == 2 {
 		return slopes.Shape[0] == heads && slopes.Shape[1] >= positions

@@ -178,7 +178,7 @@ func (a *PagedCausalConvArgs) main() Tensor { return a.X }
 func (a *PagedCausalConvArgs) work() Work { return streamed(a.Y, a.X, a.X) }
 
 // PagedDeltaRuleArgs is DeltaRuleForward for such rows: of each block, States has the state behind
-// the last position of it that was computed, from which the next goes on. States [blocks, value
+// the last position of it that was computed, from which the next continues. States [blocks, value
 // heads, dk, columns], the last two dimensions contiguous, columns the next multiple of 16 of dv:
 // those beyond dv are not looked at. The others as in DeltaRuleForwardArgs, for a batch of 1.
 //

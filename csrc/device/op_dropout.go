@@ -18,7 +18,7 @@ type Dropout struct {
 	Jitter   float32
 }
 
-// none tells that nothing is drawn.
+// none reports whether nothing is drawn.
 func (r *Dropout) none() bool { return r.Rate == 0 && r.Jitter == 0 }
 
 // of names a call by x's shape, and by whether it draws: at the same sizes that takes longer.

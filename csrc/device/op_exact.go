@@ -5,9 +5,9 @@ package device
 // and the grouping, over rows, micro-batches and ranks, a sum has the same bits. See
 // docs/invariance.md.
 
-// GridAddArgs: Sum += X, each element rounded to the nearest multiple of Grid f64 [1], a power of
-// two (half to even; |X| below 2^51 grids); 0, or not given: X as it is. X and Sum contiguous and equally long. Peak f32 [1],
-// where given, becomes the largest of Peak and |X|; not finite numbers are larger than others.
+// GridAddArgs: Sum += X, each element rounded to the nearest multiple of Grid f64 [1], a power of two (half
+// to even; |X| below 2^51 grids); 0, or not given: X as it is. X and Sum contiguous and equally long. Peak
+// f32 [1], where given, becomes the largest of Peak and |X|; not finite numbers are larger than others.
 //
 //op:grid_add
 type GridAddArgs struct {

@@ -111,7 +111,7 @@ func (a *GroupedMatmulArgs) check() bool {
 	return k == a.A.Last() && c == a.C.Last() && optional(a.Bias, groups, c) && !a.Grid.Given() && (a.C.DType != F64 || a.A.DType == F64) && leavesFit(a.Leaves, a.Stretches, k)
 }
 
-// onGrid tells whether a sum over rows, f64 where there is a grid, and what comes with it fit.
+// onGrid reports whether a sum over rows, f64 where there is a grid, and what comes with it fit.
 func onGrid(sum, rows, grid, peak, leaf Tensor) bool {
 	if !grid.Given() {
 		return !peak.Given() && !leaf.Given() && (sum.DType != F64 || rows.DType == F64)

@@ -6,10 +6,11 @@ const (
 	E5M2
 )
 
-// RoundFP8Args: Out is X [m,n] as numbers of 8 bits keep it, blocks of Rows x Columns from its first element on having a scale each:
-// the scale is the largest power of two with which no magnitude of the block is above the format's largest number, X·scale is rounded to the format, half to
-// even, and Out = that / scale. A block of zeros and one with a number that is not finite stay as they are. Out and X have one value dtype and adjacent elements in
-// a row; Columns is at most 1024, Format E4M3 or E5M2.
+// RoundFP8Args: Out is X [m,n] as numbers of 8 bits keep it, blocks of Rows x Columns from its first element
+// on having a scale each: the scale is the largest power of two with which no magnitude of the block is above
+// the format's largest number, X·scale is rounded to the format, half to even, and Out = that / scale. A
+// block of zeros and one with a number that is not finite stay as they are. Out and X have one value dtype
+// and adjacent elements in a row; Columns is at most 1024, Format E4M3 or E5M2.
 //
 //op:round_fp8
 type RoundFP8Args struct {

@@ -59,7 +59,7 @@ func (a *MatmulArgs) check() bool {
 		(a.ByRow == 0 || a.TransA == 0 && a.TransB != 0 && a.Accumulate == 0) && a.leaves(k)
 }
 
-// leaves tells whether the sums over k can be cut as asked.
+// leaves reports whether the sums over k can be cut as asked.
 func (a *MatmulArgs) leaves(k int64) bool {
 	if a.Grid.Given() {
 		return a.Leaves == 0 && a.TransA != 0 && a.TransB == 0 && a.Accumulate != 0 && a.C.DType == F64 && shaped(a.Grid, 1) && shaped(a.Peak, 1) &&
@@ -68,7 +68,7 @@ func (a *MatmulArgs) leaves(k int64) bool {
 	return (a.Leaves == 0 || a.Accumulate == 0) && leavesFit(a.Leaves, a.Stretches, k)
 }
 
-// leavesFit tells whether so many leaves of so many stretches can be cut out of k.
+// leavesFit reports whether so many leaves of so many stretches can be cut out of k.
 func leavesFit(leaves, stretches int32, k int64) bool {
 	if leaves == 0 {
 		return stretches == 0

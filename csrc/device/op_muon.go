@@ -81,9 +81,15 @@ func (a *FollowArgs) main() Tensor { return a.Param }
 
 func (a *FollowArgs) work() Work { return Work{Bytes: 2*size(a.Param) + size(a.Direction, a.Model)} }
 
-// NorMuonArgs (Li et al., arXiv 2510.05491): V averages the squares of X along its shorter side, V = β2·V + (1−β2)·mean(X²), and X becomes
-// X/√max(V, Eps), then as long as it was: times ‖X‖/max(‖X/√V‖, Eps). X f32 [m,n], contiguous; V f32 [m] of rows where m ≥ n, else [n] of columns.
-// Nothing changes when Hyper says skip.
+// NorMuonArgs (Li et al., arXiv 2510.05491) divides X by the root of V, an average of its squares along the
+// shorter side, and restores its length:
+//
+//	V = β2·V + (1−β2)·mean(X²)
+//	X' = X/√max(V, Eps)
+//	X = X'·‖X‖/max(‖X'‖, Eps)
+//
+// X f32 [m,n], contiguous; V f32 [m] of rows where m ≥ n, else [n] of columns. Nothing changes when Hyper
+// says skip.
 //
 //op:normuon
 type NorMuonArgs struct {
@@ -100,8 +106,8 @@ func (a *NorMuonArgs) main() Tensor { return a.X }
 
 func (a *NorMuonArgs) work() Work { return Work{Bytes: 2 * size(a.X, a.V)} }
 
-// AdaMuonArgs (Si et al., arXiv 2507.11005): V = β2·V + (1−β2)·X², X = X/(√V+Eps), of equal lengths, contiguous. Nothing changes when
-// Hyper says skip.
+// AdaMuonArgs (Si et al., arXiv 2507.11005): V = β2·V + (1−β2)·X², X = X/(√V+Eps), of equal lengths,
+// contiguous. Nothing changes when Hyper says skip.
 //
 //op:adamuon
 type AdaMuonArgs struct {

@@ -44,7 +44,7 @@ func segments(t Tensor) (n int64, ok bool) {
 	return t.Shape[0], shaped(t, t.Shape[0], 2) && t.Contiguous()
 }
 
-// multiplied tells whether there is a pair of multipliers for each segment.
+// multiplied reports whether there is a pair of multipliers for each segment.
 func multiplied(segmentsOf, mults Tensor) bool {
 	n, ok := segments(segmentsOf)
 	return ok && shaped(mults, n, 2) && mults.Contiguous()

@@ -9,11 +9,11 @@ const PagedBlock = 16
 // where a row sees its sequence from max(position−Window, ⌊position/Chunk⌋·Chunk) to its own position. A row of O
 // depends on its own sequence alone: not on the other rows, nor on their number.
 //
-// Q, O [rows, groups, heads per group, d]; K, V [rows, groups, 1, d], value dtype, any
-// strides on the first three dimensions. Cache [blocks, groups, 2, PagedBlock·d]: of a
-// block and group its keys [d, PagedBlock], then its values [PagedBlock, d]. Without a V the
-// values are the keys, which are kept once: Cache [blocks, groups, 1, PagedBlock·d], of a block
-// and group [PagedBlock, d]. Rows [rows, 2]: sequence and position; Tables [sequences, most]: a sequence's blocks, in order.
+// Q, O [rows, groups, heads per group, d]; K, V [rows, groups, 1, d], value dtype, any strides on the first
+// three dimensions. Cache [blocks, groups, 2, PagedBlock·d]: of a block and group its keys [d, PagedBlock],
+// then its values [PagedBlock, d]. Without a V the values are the keys, which are kept once: Cache [blocks,
+// groups, 1, PagedBlock·d], of a block and group [PagedBlock, d]. Rows [rows, 2]: sequence and position;
+// Tables [sequences, most]: a sequence's blocks, in order.
 //
 //op:paged_attention
 type PagedAttentionArgs struct {

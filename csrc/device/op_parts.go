@@ -71,7 +71,7 @@ func (a *AttentionSinkArgs) check() bool {
 	return sinkShapes(a.O, a.LSE, a.Sinks)
 }
 
-// sinkShapes tells whether O, LSE and Sinks are of the same attention.
+// sinkShapes reports whether O, LSE and Sinks are of the same attention.
 func sinkShapes(o, lse, sinks Tensor) bool {
 	return o.Rank == 4 && lse.Rank == 3 && lse.Contiguous() && o.Shape[0] == lse.Shape[0]*lse.Shape[2] && lse.Shape[1] == o.Shape[1]*o.Shape[2] && shaped(sinks, lse.Shape[1])
 }

@@ -1,9 +1,17 @@
 package device
 
-// ScheduleFreeArgs (Defazio et al., arXiv 2405.15682, AdamW's form): X is the average of the weights, Z where steps go, and gradients are
-// those at Y = β1·X + (1−β1)·Z. g = Grad·GradScale, V = β2·V + (1−β2)·g², Z −= lr·(g/(√(V/c2)+eps) + wd·Y), X = (1−c)·X + c·Z, c being Rates[RateAverage].
+// ScheduleFreeArgs (Defazio et al., arXiv 2405.15682, AdamW's form): X is the average of the weights, Z where
+// steps go, and gradients are those at Y, between the two:
+//
+//	Y = β1·X + (1−β1)·Z
+//	g = Grad·GradScale
+//	V = β2·V + (1−β2)·g²
+//	Z −= lr·(g/(√(V/c2)+eps) + wd·Y)
+//	X = (1−c)·X + c·Z
+//
 // Model, where given, receives X in the value dtype, also when Hyper says skip, and then nothing else changes.
-// X, Z, V, Grad f32, equal lengths; Segments and Mults are AdamW's; lr, wd, c and c2 = 1−β2^t are Rates'.
+// X, Z, V, Grad f32, equal lengths; Segments and Mults are AdamW's; lr, wd, c (RateAverage) and c2 = 1−β2^t
+// are Rates'.
 //
 //op:schedule_free
 type ScheduleFreeArgs struct {

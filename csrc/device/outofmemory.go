@@ -56,7 +56,7 @@ func (d *Device) afford(err error) error {
 }
 
 // CatchOutOfMemory, deferred, makes an Alloc's panic the error of the function it
-// ends; other panics go on.
+// ends; other panics continue.
 func CatchOutOfMemory(err *error) {
 	switch p := recover().(type) {
 	case nil:

@@ -100,6 +100,7 @@ const apart = 5 * time.Millisecond
 // and the mean of all. Where work is done behind the host's back, so many calls are
 // enqueued at once that waiting for them does not count.
 func repeat(d *Device, budget time.Duration, call func()) (best, mean time.Duration, err error) {
+	// run: the mean of n calls, waited for once.
 	run := func(n int) (each time.Duration, err error) {
 		start := time.Now()
 		for range n {
@@ -108,9 +109,11 @@ func repeat(d *Device, budget time.Duration, call func()) (best, mean time.Durat
 		err = d.Sync()
 		return max(1, time.Since(start)/time.Duration(n)), err
 	}
+	// The first call is not measured: it allocates, compiles and loads.
 	if _, err := run(1); err != nil {
 		return 1, 1, err
 	}
+	// On a device so many calls that they take `apart`, by the time of one.
 	together := 1
 	if !d.OnHost() {
 		once, err := run(1)

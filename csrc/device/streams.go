@@ -25,7 +25,7 @@ type Streams interface {
 	Mark(s Stream) (Mark, error)
 	// Follow lets what comes into s later wait for m.
 	Follow(s Stream, m Mark) error
-	// Reached tells whether all before m is done.
+	// Reached reports whether all before m is done.
 	Reached(m Mark) (bool, error)
 	// Drop frees a mark; what follows it already still does.
 	Drop(m Mark)

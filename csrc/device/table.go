@@ -141,6 +141,7 @@ func (t *hostTable) lastQueued() time.Duration { return t.queued }
 
 // phases has the pool do every tile of op, phase by phase; do returns not 0 for a tile that fails.
 func (t *hostTable) phases(op Op, args unsafe.Pointer, do func(c *C.mt_context, phase C.int32_t, tile C.int64_t) C.int32_t) error {
+	// Memory that the op needs while it runs, shared by its phases.
 	scratch, err := t.ask(op, args)
 	if err != nil {
 		return err
@@ -148,6 +149,7 @@ func (t *hostTable) phases(op Op, args unsafe.Pointer, do func(c *C.mt_context, 
 	if err := t.reserve(scratch); err != nil {
 		return err
 	}
+	// A phase reads what the one before has written, so all its tiles end before the next starts.
 	t.queued = 0
 	for phase := C.int32_t(0); ; phase++ {
 		tiles := int64(C.mt_tiles(t.api, C.int(op), args, phase))
@@ -156,6 +158,7 @@ func (t *hostTable) phases(op Op, args unsafe.Pointer, do func(c *C.mt_context, 
 		}
 		var failed atomic.Pointer[C.mt_context]
 		t.queued += t.pool.run(tiles, func(worker int, tile int64) {
+			// Every worker has a context, in which the C code leaves the text of its error.
 			c := t.context[worker]
 			if do(c, phase, C.int64_t(tile)) != 0 {
 				failed.CompareAndSwap(nil, c)

@@ -34,7 +34,7 @@ func View(data unsafe.Pointer, dtype DType, shape ...int64) Tensor {
 	return t
 }
 
-// Given tells a tensor from the zero Tensor.
+// Given reports whether t is a tensor and not the zero Tensor.
 func (t Tensor) Given() bool { return t.Rank > 0 }
 
 // Dims is the shape as a slice.
@@ -58,7 +58,7 @@ func (t Tensor) Last() int64 { return t.Shape[t.Rank-1] }
 // Rows is the number of vectors along the last dimension.
 func (t Tensor) Rows() int64 { return t.Len() / max(1, t.Last()) }
 
-// Contiguous tells whether the elements lie back to back in row-major order.
+// Contiguous reports whether the elements lie back to back in row-major order.
 func (t Tensor) Contiguous() bool {
 	step := int64(1)
 	for i := int(t.Rank) - 1; i >= 0; i-- {

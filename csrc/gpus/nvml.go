@@ -68,6 +68,7 @@ func survey(lib nvml.Interface) (s Survey, err error) {
 // look reads one GPU. What a card or a container does not tell stays zero; name,
 // UUID and memory must be there.
 func look(lib nvml.Interface, index int) (g GPU, err error) {
+	// Without these there is no GPU to speak of.
 	d, err := must(lib.DeviceGetHandleByIndex(index))
 	if err != nil {
 		return g, err
@@ -84,6 +85,7 @@ func look(lib nvml.Interface, index int) (g GPU, err error) {
 		return g, err
 	}
 	g.Memory, g.Free = memory.Total, memory.Free
+	// The rest may be missing.
 	if major, minor, r := d.GetCudaComputeCapability(); r == nvml.SUCCESS {
 		g.Capability = fmt.Sprintf("%d.%d", major, minor)
 	}

@@ -53,6 +53,7 @@ func (b *backend) ActivationBackward(a *device.ActivationBackwardArgs) {
 		for r := from; r < to; r++ {
 			loadRow(x, a.X, r)
 			loadRow(dy, a.DY, r)
+			// y = weight·act(x): dweight = Σ dy·act(x), with act(x) rounded as forward gave it; then dy·weight.
 			if weights != nil {
 				activated(y, x, a.Kind, a.Limit, a.Offset)
 				roundTo(y, a.X.DType)
@@ -61,6 +62,7 @@ func (b *backend) ActivationBackward(a *device.ActivationBackwardArgs) {
 				roundTo(dy, a.X.DType)
 			}
 			for i := range dy {
+				// y = act(gate)·(up + offset), both limited: outside of a limit the slope is 0. x becomes dx.
 				gate, inside := upTo(x[i], a.Limit, math.Inf(-1))
 				y, slope := formula(gate)
 				dx := dy[i] * slope * inside

@@ -73,12 +73,14 @@ func (b *backend) CausalConvBackward(a *device.CausalConvBackwardArgs) {
 		c := newConv(a.X, a.W, a.DocStart, a.Batch, sample)
 		dx := make([]float64, c.positions()*n)
 		for position := range c.positions() {
+			// z: the sums before the activation, again; dz = dy·act'(z).
 			c.sums(z, x, position)
 			loadRow(dz, a.DY, position*c.batch+sample)
 			for i := range z {
 				_, slope := unitOf(z[i], a.Plain)
 				dz[i] *= slope
 			}
+			// Tap j of position t read position t-k+1+j, unless that is in another document.
 			for j := range k {
 				from := position - k + 1 + j
 				if from < c.first(position) {

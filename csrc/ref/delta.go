@@ -37,7 +37,7 @@ func (h *deltaHead) first(position int64) int64 {
 	return int64(h.docStart[position])
 }
 
-// saves tells whether States has what was before a position.
+// saves reports whether States has what was before a position.
 func (h *deltaHead) saves(position int64) bool {
 	behind := position - h.first(position)
 	return behind > 0 && behind%device.DeltaChunk == 0

@@ -10,6 +10,7 @@ import (
 func (*backend) ExpertOrder(a *device.ExpertOrderArgs) {
 	rows, slots, offsets := ids(a.Rows), ids(a.Slots), ids(a.Offsets)
 	groups := groupsOf(a)
+	// offsets [groups+1]: counts of each group, summed up.
 	clear(offsets)
 	for _, g := range groups {
 		if g >= 0 {
@@ -19,10 +20,12 @@ func (*backend) ExpertOrder(a *device.ExpertOrderArgs) {
 	for g := range len(offsets) - 1 {
 		offsets[g+1] += offsets[g]
 	}
+	// next: the next free row of each group. -1: a row that nobody fills, a choice that is not sent.
 	next := slices.Clone(offsets)
 	for i := range rows {
 		rows[i], slots[i] = -1, -1
 	}
+	// Tokens in their order, so that rows of a group have one order in every layout.
 	k := int(a.Experts.Last())
 	for token := range a.Experts.Shape[0] {
 		row := int(rowInOrder(a, token))

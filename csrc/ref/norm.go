@@ -15,6 +15,7 @@ func (b *backend) NormForward(a *device.NormForwardArgs) {
 		x := make([]float64, h)
 		for r := from; r < to; r++ {
 			loadRow(x, a.X, r)
+			// Mean (0 for RMSNorm) and 1/√(variance + eps), in f64.
 			mean := 0.0
 			if a.Kind == device.LayerNormKind {
 				mean = sum(x) / float64(h)
@@ -25,6 +26,7 @@ func (b *backend) NormForward(a *device.NormForwardArgs) {
 				squares += x[i] * x[i]
 			}
 			rstd := 1 / math.Sqrt(squares/float64(h)+float64(a.Eps))
+			// y = (x - mean)·rstd·gamma + beta
 			for i := range x {
 				x[i] *= rstd * gamma[i]
 				if beta != nil {
@@ -55,6 +57,7 @@ func (b *backend) NormBackward(a *device.NormBackwardArgs) {
 			if a.Residual.Given() {
 				loadRow(rest, a.Residual, r)
 			}
+			// x has x̂ by now, g becomes dy·gamma; rest is the gradient by the residual, which is added to dx.
 			meanG, meanGX := 0.0, 0.0
 			for i := range g {
 				g[i] *= gamma[i]

@@ -47,6 +47,7 @@ func (p *paged) keep(row int64) {
 }
 
 func (p *paged) attend(row int64) {
+	// The keys that this row sees: [from, position], by window and chunk.
 	position := int64(p.rows[2*row+1])
 	from := int64(0)
 	if p.Window >= 0 {
@@ -55,6 +56,7 @@ func (p *paged) attend(row int64) {
 	if chunk := int64(p.Chunk); chunk > 0 {
 		from = max(from, position/chunk*chunk)
 	}
+	// Each query head: scores, softmax, with a sink that takes a share and has no value, and the sum of values.
 	q, o, v := make([]float64, p.d), make([]float64, p.d), make([]float64, p.d)
 	scores := make([]float64, position+1-from)
 	for head := range p.Q.Shape[1] * p.Q.Shape[2] {
@@ -73,6 +75,7 @@ func (p *paged) attend(row int64) {
 		clear(o)
 		for i, x := range scores {
 			x *= factor
+			// Values lie behind the keys of a block, [PagedBlock, d]; where keys are values there is nothing behind.
 			at, inside := p.block(row, from+int64(i), g)
 			if p.V.Given() {
 				at += p.Cache.Stride[2]

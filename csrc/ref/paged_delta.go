@@ -24,11 +24,13 @@ func (b *backend) PagedCausalConv(a *device.PagedCausalConvArgs) {
 	at := func(row, position int64) int64 {
 		return p.block(row, position)*a.Inputs.Stride[0] + position%device.PagedBlock*a.Inputs.Stride[1]
 	}
+	// All inputs go into their blocks first: a row may read those of rows in this call.
 	b.pool.Run(a.X.Shape[0], func(_ int, row int64) {
 		x := make([]float64, n)
 		loadRow(x, a.X, row)
 		store(a.Inputs, at(row, p.position(row)), x)
 	})
+	// Then each row reads its last `kernel` positions, from blocks.
 	b.pool.Run(a.X.Shape[0], func(_ int, row int64) {
 		x, z := make([]float64, n), make([]float64, n)
 		for j := range kernel {

@@ -111,6 +111,7 @@ func onlyBestGroups(keys []float64, rule *device.RouterRule) {
 
 // weigh sets the weights of the chosen experts.
 func weigh(w, x []float64, chosen []int32, rule *device.RouterRule) {
+	// w: the scores of the chosen experts, by the rule.
 	for j, e := range chosen {
 		w[j] = x[e]
 	}
@@ -124,6 +125,7 @@ func weigh(w, x []float64, chosen []int32, rule *device.RouterRule) {
 			w[j] = p[e]
 		}
 	default:
+		// Sigmoid and the like: of several, each its share of the sum; of one, its score.
 		total := tiny
 		for j := range w {
 			w[j] = routerScores[rule.Score].of(w[j])
@@ -168,6 +170,7 @@ func (b *backend) RouterBackward(a *device.RouterBackwardArgs) {
 
 // unweigh sets the gradient of the logits from that of the weights, which is used up.
 func unweigh(dx, dw, x []float64, chosen []int32, rule *device.RouterRule) {
+	// The weights again, before scaling, and inner = Σ w·dw, which the gradient of any normalised weight has.
 	for j := range dw {
 		dw[j] *= float64(rule.Scaling)
 	}
@@ -179,10 +182,12 @@ func unweigh(dx, dw, x []float64, chosen []int32, rule *device.RouterRule) {
 		inner += w[j] * dw[j]
 	}
 	switch rule.Score {
+	// dx_e = w_e·(dw_e - inner)
 	case device.SoftmaxOfChosen:
 		for j, e := range chosen {
 			dx[e] += w[j] * (dw[j] - inner)
 		}
+	// The experts that were not chosen are in the denominator too: dx_i = p_i·(dw_i - inner), dw_i = 0 for them.
 	case device.SoftmaxOfAll:
 		p := make([]float64, len(x))
 		softmaxTo(p, x)
@@ -192,6 +197,7 @@ func unweigh(dx, dw, x []float64, chosen []int32, rule *device.RouterRule) {
 		for j, e := range chosen {
 			dx[e] += w[j] * dw[j]
 		}
+	// w_e = s_e/Σs: dx_e = (dw_e - inner)/Σs·s'(x_e); of a single expert w = s.
 	default:
 		s, total := routerScores[rule.Score], tiny
 		for _, e := range chosen {
@@ -214,6 +220,9 @@ func (b *backend) RouterBalance(a *device.RouterBalanceArgs) {
 		x, p := make([]float64, experts), make([]float64, experts)
 		top := make([]int32, a.K)
 		for sample := from; sample < to; sample++ {
+			// Forward: [experts] sums of a sample's probabilities and counts of its choices. Backward, where
+			// DLogits is given: the loss is Coefficient·Scale·Σ counts·probs, so counts are the gradient of
+			// each row's probabilities.
 			probs, counts := make([]float64, experts), make([]float64, experts)
 			if a.DLogits.Given() {
 				load(counts, a.Counts, sample*experts)
@@ -229,6 +238,7 @@ func (b *backend) RouterBalance(a *device.RouterBalanceArgs) {
 					addTo(a.DLogits, rowAt(a.DLogits, r), x)
 					continue
 				}
+				// On a grid, sums of probabilities are exact in any order.
 				best(top, p)
 				for e := range p {
 					if a.Bits > 0 {
@@ -339,6 +349,7 @@ func (b *backend) RouterDrop(a *device.RouterDropArgs) {
 func (*backend) RouterSinkhorn(a *device.RouterSinkhornArgs) {
 	const tolerance, small = 1e-4, 1e-8
 	t, n := a.Logits.Shape[0], a.Logits.Last()
+	// cost = exp(logits) [tokens, experts]
 	cost := make([]float64, t*n)
 	for r := range t {
 		loadRow(cost[r*n:][:n], a.Logits, r)
@@ -346,6 +357,8 @@ func (*backend) RouterSinkhorn(a *device.RouterSinkhornArgs) {
 	for i := range cost {
 		cost[i] = math.Exp(cost[i])
 	}
+	// Alternating factors of rows and columns, until every token has 1/tokens and every expert 1/experts of the
+	// sum; Megatron's tolerance and the order of its two steps.
 	rows, columns := make([]float64, t), make([]float64, n)
 	for i := range columns {
 		columns[i] = 1
@@ -368,6 +381,7 @@ func (*backend) RouterSinkhorn(a *device.RouterSinkhornArgs) {
 		}
 	}
 	for r := range t {
+		// Keys: the balanced shares, by which experts are chosen.
 		line := cost[r*n:][:n]
 		for i := range line {
 			line[i] *= rows[r] * columns[i]

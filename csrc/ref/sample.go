@@ -18,12 +18,14 @@ func (b *backend) Sample(a *device.SampleArgs) {
 		if a.Best.Given() {
 			best = a.Best.Shape[1]
 		}
+		// -1: no token, as a logit of the row is not finite.
 		ids(a.IDs)[row] = -1
 		for _, x := range raw {
 			if math.IsNaN(x) || math.IsInf(x, 0) {
 				return
 			}
 		}
+		// The most probable ids and their logits, by falling logit; behind the last column -1.
 		r := newRanking(raw)
 		for i := range best {
 			id, x := int32(-1), 0.0
@@ -34,10 +36,12 @@ func (b *backend) Sample(a *device.SampleArgs) {
 			ids(a.Best)[row*best+i] = id
 			setOne(a.BestLogits, row*best+i, x)
 		}
+		// What log probabilities need.
 		if a.Max.Given() {
 			setOne(a.Max, row, raw[r.at(0)])
 			unsafe.Slice((*uint64)(a.Sum.Data), a.Sum.Len())[row] = newWeighed(r, 1).sum(len(raw))
 		}
+		// A token that is given, or one drawn by the row's rules.
 		id := ids(a.Rules)[4*row]
 		if id < 0 {
 			id = choose(a, row, raw)

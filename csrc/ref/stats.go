@@ -45,7 +45,8 @@ func (*backend) WeightedSum(a *device.WeightedSumArgs) {
 	addTo(a.Out, 0, []float64{weightedSum(x, w, a.Bits), sum(w)})
 }
 
-// GradScale: a step whose gradients are not finite is skipped; with MaxNorm, clipping by the global norm (Pascanu et al., arXiv 1211.5063).
+// GradScale: a step whose gradients are not finite is skipped; with MaxNorm, clipping by the global norm
+// (Pascanu et al., arXiv 1211.5063).
 func (*backend) GradScale(a *device.GradScaleArgs) {
 	scale := one(a.Hyper, device.HyperLossScale)
 	norm, factor, skip := math.Sqrt(one(a.Stats, device.StatSquares))/scale, 1.0, 0.0

@@ -33,7 +33,7 @@ func rowAt(t device.Tensor, r int64) int64 {
 func loadRow(dst []float64, t device.Tensor, r int64)  { load(dst, t, rowAt(t, r)) }
 func storeRow(t device.Tensor, r int64, src []float64) { store(t, rowAt(t, r), src) }
 
-// vector is a whole contiguous tensor; nil when it is not given.
+// vector is a complete contiguous tensor; nil when it is not given.
 func vector(t device.Tensor) []float64 {
 	if !t.Given() {
 		return nil

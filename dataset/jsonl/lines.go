@@ -218,7 +218,8 @@ func (r *Reader) Next(buf []byte) (Block, error) {
 	// The last block's incomplete line comes first.
 	buf = append(buf[:0], r.carry...)
 	for !r.ended {
-		// Memory for another block, or twice as much where a line is longer than what is here, up to the limit and one byte.
+		// Memory for another block, or twice as much where a line is longer than what is here, up to the
+		// limit and one byte.
 		n := max(r.size, 2*len(buf))
 		if int64(len(buf)) <= r.MaxLine {
 			n = int(min(int64(n), max(r.MaxLine+1, int64(r.size))))

@@ -308,7 +308,7 @@ func refuseKind(packed string, head []byte) error {
 	return fmt.Errorf("it is %s, and not JSON lines or text in UTF-8; %s", name, advice)
 }
 
-// isText tells whether head, which may end in the middle of a character, can begin a text.
+// isText reports whether head, which may end in the middle of a character, can begin a text.
 func isText(head []byte) bool {
 	if bytes.IndexByte(head, 0) >= 0 {
 		return false

@@ -14,7 +14,7 @@ import (
 )
 
 // Parser picks the values of some keys out of a line's JSON object. It checks
-// the whole line, but builds only what is asked for.
+// the complete line, but builds only what is asked for.
 type Parser struct {
 	keys   []string
 	values []value
@@ -157,6 +157,7 @@ func (p *Parser) object(depth int, top bool) error {
 		if p.next() != '"' {
 			return p.errorf("a key in double quotes is expected")
 		}
+		// A key. Of the top object only, keys that are asked for have a number.
 		from := p.at
 		end, escaped, err := p.skipString()
 		if err != nil {
@@ -168,6 +169,7 @@ func (p *Parser) object(depth int, top bool) error {
 				return err
 			}
 		}
+		// Its value, kept or skipped.
 		if p.space(); p.next() != ':' {
 			return p.errorf("a colon is expected")
 		}
@@ -182,6 +184,7 @@ func (p *Parser) object(depth int, top bool) error {
 			return err
 		}
 		p.space()
+		// The next pair or the end.
 		switch p.next() {
 		case '}':
 			p.at++

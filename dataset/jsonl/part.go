@@ -13,7 +13,7 @@ import (
 // Part is the bytes [From, To) of a file, both the start of a line or its end; the zero value is all of it.
 type Part struct{ From, To int64 }
 
-// Packed tells whether a file is packed, or holds rows in another form, so that it cannot be read from the middle.
+// Packed reports whether a file is packed, or holds rows in another form, so that it cannot be read from the middle.
 func Packed(path string) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {

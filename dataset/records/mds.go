@@ -21,8 +21,8 @@ const (
 //
 //	number of samples | where each begins, and where the last ends | settings as JSON | samples
 //
-// A sample has the sizes of its columns without a fixed one, then the columns' bytes. Columns of text, numbers and JSON are
-// fields; others, as images, are left out. most is the longest sample that is read.
+// A sample has the sizes of its columns without a fixed one, then the columns' bytes. Columns of text,
+// numbers and JSON are fields; others, as images, are left out. most is the longest sample that is read.
 func MDS(from io.Reader, most func() int64) io.Reader {
 	s := &shard{from: from, most: most}
 	return &lines{next: s.next}
@@ -204,7 +204,7 @@ func float(x float64, bits int) string {
 	return strconv.FormatFloat(x, 'g', -1, bits)
 }
 
-// isNumber tells whether a text is a number of JSON.
+// isNumber reports whether a text is a number of JSON.
 func isNumber(text string) bool {
 	var n json.Number
 	return json.Unmarshal([]byte(text), &n) == nil && text != "" && text[0] != '"'

@@ -16,7 +16,7 @@ const parquetMagic = "PAR1"
 // parquetRows are read at once.
 const parquetRows = 64
 
-// IsParquet tells whether a file of size bytes begins and ends as a complete Parquet file does.
+// IsParquet reports whether a file of size bytes begins and ends as a complete Parquet file does.
 func IsParquet(file io.ReaderAt, size int64) bool {
 	var first, last [len(parquetMagic)]byte
 	if size < 3*int64(len(first)) {
@@ -197,7 +197,7 @@ func elementOf(node parquet.Node) parquet.Node {
 	return nil
 }
 
-// isKind tells whether a group is marked so.
+// isKind reports whether a group is marked so.
 func isKind(node parquet.Node, kind string) bool {
 	t := node.Type()
 	return t != nil && t.LogicalType() != nil && t.LogicalType().String() == kind

@@ -18,7 +18,7 @@ const (
 	tarMagicAt = 257
 )
 
-// IsTar tells whether head begins a tar archive.
+// IsTar reports whether head begins a tar archive.
 func IsTar(head []byte) bool {
 	return len(head) > tarMagicAt && bytes.HasPrefix(head[tarMagicAt:], []byte(tarMagic))
 }
@@ -31,10 +31,10 @@ var (
 	linesMembers  = []string{"jsonl", "ndjson"}
 )
 
-// Tar is the rows of an archive. Members in a row whose names agree up to the first dot of the last part are a row:
-// __key__ is what they agree on, the rest of a name is a field. Fields of a .json object are fields of the row; one that a
-// member has too is the member's. Members of JSON lines are rows themselves. Members of other kinds, folders and
-// links are left out. most is the longest member that is read.
+// Tar is the rows of an archive. Members in a row whose names agree up to the first dot of the last part are
+// a row: __key__ is what they agree on, the rest of a name is a field. Fields of a .json object are fields of
+// the row; one that a member has too is the member's. Members of JSON lines are rows themselves. Members of
+// other kinds, folders and links are left out. most is the longest member that is read.
 func Tar(from io.Reader, most func() int64) io.Reader {
 	a := &archive{most: most}
 	a.tar = tar.NewReader(io.TeeReader(from, &a.end))
@@ -141,6 +141,7 @@ func (s *sample) add(key, name, kind string, from io.Reader, most int64) error {
 		return fmt.Errorf("a second one of the sample %q", key)
 	}
 	s.names = append(s.names, name)
+	// The extension says what a member is; others, as pictures, are not read.
 	text, number, object := slices.Contains(textMembers, kind), slices.Contains(numberMembers, kind), slices.Contains(jsonMembers, kind)
 	if !text && !number && !object {
 		return nil
@@ -158,6 +159,7 @@ func (s *sample) add(key, name, kind string, from io.Reader, most int64) error {
 		s.fields.raw(name, value)
 		return nil
 	}
+	// A JSON member: an object's fields become the row's, another value is a field by the member's name.
 	var fields row
 	if !fields.fields(value) {
 		s.fields.raw(name, value)
@@ -167,7 +169,7 @@ func (s *sample) add(key, name, kind string, from io.Reader, most int64) error {
 	return nil
 }
 
-// take is the row so far; its sample begins anew. Of equal keys a reader takes the last.
+// take is the row so far; its sample begins again. Of equal keys a reader takes the last.
 func (a *archive) take() []byte {
 	var r row
 	_ = r.text("__key__", bytes.ToValidUTF8([]byte(a.key), []byte("\ufffd"))) // UTF-8 by now

@@ -16,9 +16,11 @@ type Rule string
 
 // Rules.
 const (
-	RuleDPO  Rule = "dpo"  // pairs: texts end with the end-of-sequence token, messages as the template says
-	RuleORPO Rule = "orpo" // pairs, also for SimPO: messages are rendered to text, every text is put between the tokens for beginning and end
-	RuleKTO  Rule = "kto"  // answers with a label, as RuleDPO; of a pair one is good, one bad
+	RuleDPO Rule = "dpo" // pairs: texts end with the end-of-sequence token, messages as the template says
+	// Pairs, also for SimPO: messages are rendered to text, every text is put between the tokens for
+	// beginning and end.
+	RuleORPO Rule = "orpo"
+	RuleKTO  Rule = "kto" // answers with a label, as RuleDPO; of a pair one is good, one bad
 )
 
 // Preference is a row of preference data.
@@ -32,7 +34,7 @@ type Preference struct {
 // Last is the last token of the first answer, as a list; empty where that has none.
 func (r *Preference) Last() []int32 { return r.Answers[0].Last() }
 
-// Paired tells whether the row is two answers to learn from.
+// Paired reports whether the row is two answers to learn from.
 func (r Rule) Paired() bool { return r != RuleKTO }
 
 // From is where the answer begins: the number of its first token.
@@ -53,9 +55,9 @@ func cutAnswer(a answered, line int64, n int) Document {
 	return d
 }
 
-// ReadPreferences reads the rows of a file of JSON lines, a JSON array or Parquet, in its order, those included that training
-// drops: their prompts leave no token of an answer within c.Length. Of pairs RuleKTO makes two
-// rows, all good answers before all bad ones.
+// ReadPreferences reads the rows of a file of JSON lines, a JSON array or Parquet, in its order, those
+// included that training drops: their prompts leave no token of an answer within c.Length. Of pairs RuleKTO
+// makes two rows, all good answers before all bad ones.
 func ReadPreferences(path string, tok tokenizer.Tokenizer, c Config) (rows []Preference, err error) {
 	// Rows are rendered as they are read; a file has pairs or single answers, not both.
 	render := &renderer{tok: tok, config: c}
@@ -101,7 +103,7 @@ func unpaired(rows []Preference) (out []Preference) {
 	return out
 }
 
-// fits tells whether a row has tokens of each answer within n.
+// fits reports whether a row has tokens of each answer within n.
 func (r *Preference) fits(n int) bool {
 	for _, a := range r.full {
 		if a.from >= n {
@@ -182,7 +184,7 @@ func NewPreferences(path string, tok tokenizer.Tokenizer, c Config) (*Preference
 // Len is the number of rows.
 func (s *Preferences) Len() int64 { return int64(len(s.Rows)) }
 
-// Paired tells whether a sample has two sequences.
+// Paired reports whether a sample has two sequences.
 func (s *Preferences) Paired() bool { return s.Rule.Paired() }
 
 // Sample is row k: the better answer with the worse one in Also, or the answer that has a label.

@@ -149,7 +149,7 @@ func shared(n, m int, same func(i int) bool) int {
 	return i
 }
 
-// sameJSON tells whether two values are equal, whatever the order of their fields.
+// sameJSON reports whether two values are equal, whatever the order of their fields.
 func sameJSON(a, b json.RawMessage) bool {
 	var x, y any
 	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {

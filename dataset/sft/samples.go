@@ -38,7 +38,7 @@ func padOf(tok tokenizer.Tokenizer) int32 {
 	return int32(max(0, tok.EOD()))
 }
 
-// Packs tells whether samples hold several documents, which must not see each other.
+// Packs reports whether samples hold several documents, which must not see each other.
 func Packs(packing string) bool { return packing != "" && packing != PackNone }
 
 // Len is the number of samples.

@@ -113,7 +113,7 @@ func (r *renderer) upTo(t *chat.Template, row *row, n int, whole string) int {
 // errNoPrefix is why a template cannot say what the assistant wrote.
 var errNoPrefix = errors.New("give the template {% generation %} blocks, or learn all tokens with --train-on-prompts")
 
-// around is the assistant message i's part of the whole text.
+// around is the assistant message i's part of the complete text.
 func (r *renderer) around(t *chat.Template, row *row, i int, whole string) (from, to int, err error) {
 	wrong := func(format string, args ...any) error {
 		return fieldError("messages", "message %d (assistant): the chat template does not show where it begins and ends: %s; %w", i, fmt.Sprintf(format, args...), errNoPrefix)

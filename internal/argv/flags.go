@@ -146,7 +146,7 @@ func shortName(arg string) (letter string, ok bool) {
 	return arg[1:], true
 }
 
-// ends tells whether a short form ends the values of a flag that takes several; as its first
+// ends reports whether a short form ends the values of a flag that takes several; as its first
 // value it is one.
 func ends(values []string, arg string) bool {
 	_, short := shortName(arg)
@@ -192,7 +192,7 @@ func (u *Unknown) Error() string {
 }
 
 // Nearest lists up to three known names within a small edit distance of name, or
-// that go on where it ends; none for names far longer than any flag, whose distances would take long.
+// that continue where it ends; none for names far longer than any flag, whose distances would take long.
 func Nearest(set Set, name string) []string {
 	type near struct {
 		name string

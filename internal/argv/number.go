@@ -9,7 +9,7 @@ import (
 	"unicode"
 )
 
-// Int reads a whole number as Python's int() does: white space around it, a sign,
+// Int reads an integer as Python's int() does: white space around it, a sign,
 // single underscores between digits, leading zeros, decimal digits of any script.
 // A number beyond 64 bits is the nearest that fits.
 func Int(text string) (n int64, ok bool) {

@@ -1,4 +1,4 @@
-// Package atomicfile puts files and folders in place whole or not at all: each is made under
+// Package atomicfile puts files and folders in place complete or not at all: each is made under
 // a temporary name beside its own, brought to disk, renamed, and the rename brought to
 // disk too. What is there and no plain file, such as a device, is not replaced.
 //

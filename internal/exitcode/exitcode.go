@@ -64,7 +64,7 @@ func CodeOf(err error) Code {
 // fails. They say nothing about what a file holds.
 var broken = []error{syscall.EIO, syscall.ESTALE, syscall.ENXIO, syscall.ENODEV, syscall.ETIMEDOUT, syscall.EBADMSG, syscall.ENOTCONN}
 
-// ofDisk tells whether err comes from a read that failed, whatever its reader took it for.
+// ofDisk reports whether err comes from a read that failed, whatever its reader took it for.
 func ofDisk(err error) bool {
 	return slices.ContainsFunc(broken, func(e error) bool { return errors.Is(err, e) })
 }

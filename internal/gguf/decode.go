@@ -12,7 +12,7 @@ var le = binary.LittleEndian
 // half reads an IEEE half.
 func half(b []byte) float32 { return safetensors.FromF16(le.Uint16(b)) }
 
-// Decode turns the bytes of whole blocks into values: dst has Bytes' count of
+// Decode turns the bytes of complete blocks into values: dst has Bytes' count of
 // elements. The values are those of ggml's reference functions, bit for bit:
 // the products of scales and codes are exact in float32.
 func Decode(dst []float32, t Type, raw []byte) {

@@ -6,11 +6,11 @@ import (
 	"monotron/internal/safetensors"
 )
 
-// Writable tells whether Encode makes a type.
+// Writable reports whether Encode makes a type.
 func (t Type) Writable() bool { return t == F32 || t == F16 || t == BF16 || t == Q8_0 }
 
 // Encode turns values into the bytes of a type, which must be Writable and fill
-// whole blocks. F16 and BF16 are rounded to nearest even; Q8_0 is what ggml's
+// complete blocks. F16 and BF16 are rounded to nearest even; Q8_0 is what ggml's
 // reference function makes.
 func Encode(dst []byte, t Type, values []float32) {
 	switch t {

@@ -48,7 +48,7 @@ type File struct {
 	index  map[string]int
 }
 
-// Is tells whether path is a file that begins as GGUF does.
+// Is reports whether path is a file that begins as GGUF does.
 func Is(path string) bool {
 	f, err := exitcode.Open(path)
 	if err != nil {

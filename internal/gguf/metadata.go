@@ -178,6 +178,7 @@ func (h *header) value(key string, kind valueType) (v Value, err error) {
 
 // array reads a list. Its count is believed only as far as the file has bytes for it.
 func (h *header) array(key string) (v Value, err error) {
+	// Type and number of the elements.
 	head, err := h.take(12, "metadata "+quote(key))
 	if err != nil {
 		return v, err
@@ -190,6 +191,7 @@ func (h *header) array(key string) (v Value, err error) {
 	case v.elem == arrayValue:
 		return v, h.bad("metadata %q is an array of arrays, which is not supported", key)
 	}
+	// Elements of one width are taken at once; strings one by one, each with its length in front.
 	width := max(1, widths[v.elem])
 	if v.elem == stringValue {
 		width = 8 // its length

@@ -63,7 +63,7 @@ func (t Type) String() string {
 	return fmt.Sprintf("type %d", uint32(t))
 }
 
-// Known tells whether tensors of a type can be read.
+// Known reports whether tensors of a type can be read.
 func (t Type) Known() bool { return layouts[t].bytes > 0 }
 
 // Plain tells a type whose elements are stored one by one.

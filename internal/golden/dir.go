@@ -75,7 +75,7 @@ func Shared() string {
 	return ""
 }
 
-// Complete tells whether the complete set is there, and not the archives alone.
+// Complete reports whether the complete set is there, and not the archives alone.
 func Complete() bool { return Shared() != "" }
 
 func isDir(path string) bool {

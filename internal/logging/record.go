@@ -27,7 +27,7 @@ func (n *Notes) Failure(err error) {
 	})
 }
 
-// IsRecord tells whether a line of stderr is a note for machines: nothing may be put
+// IsRecord reports whether a line of stderr is a note for machines: nothing may be put
 // in front of it.
 func IsRecord(line string) bool {
 	return strings.HasPrefix(line, `{"level":`) && json.Valid([]byte(line))

@@ -121,7 +121,7 @@ type Files interface {
 	ReadAt(name string, dst []byte, at int64) error
 }
 
-// PartOf tells whether a tensor is a part of a quantised weight, other than its codes, and of which.
+// PartOf reports whether a tensor is a part of a quantised weight, other than its codes, and of which.
 func PartOf(name string) (weight string, is bool) {
 	for _, suffix := range []string{absmaxName, mapName, nestedAbsmaxName, nestedMapName, stateName, fp4Name} {
 		if weight, is = strings.CutSuffix(name, suffix); is {

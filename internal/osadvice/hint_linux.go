@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HugePages asks for large pages under those of data that are whole: filling small
+// HugePages asks for large pages under those of data that are complete: filling small
 // ones for the first time takes longer than a copy, and data that is visited at
 // random looks up its page first at every visit.
 func HugePages(data []byte) {

@@ -136,7 +136,7 @@ func aligned(size int) []byte {
 	return b[shift : shift+size : shift+size]
 }
 
-// send hands the chunk over, whole pages, and takes one to fill.
+// send hands the chunk over, complete pages, and takes one to fill.
 func (f *File) send() error {
 	chunk := f.chunk
 	f.hand(chunk, func() { f.idle <- chunk })
@@ -144,7 +144,7 @@ func (f *File) send() error {
 	return f.failed()
 }
 
-// hand gives whole pages to a transfer.
+// hand gives complete pages to a transfer.
 func (f *File) hand(pages []byte, back func()) {
 	if f.idle == nil {
 		f.start()
@@ -236,7 +236,7 @@ func (f *File) stop() {
 	}
 }
 
-// Sync writes what is left; when it returns nil the whole file is on disk. Nothing
+// Sync writes what is left; when it returns nil the complete file is on disk. Nothing
 // may be written after it.
 func (f *File) Sync() error {
 	if err := f.flush(); err != nil {

@@ -16,7 +16,7 @@ import (
 func Encode(v Value) ([]byte, error) { return encode(v, maxPickle, nil) }
 
 // encode writes at most about limit bytes: values that share parts are written
-// out each time, which could go on for ever.
+// out each time, which could continue for ever.
 func encode(v Value, limit int, persistent func(*Storage) (key string, err error)) ([]byte, error) {
 	e := &encoder{persistent: persistent, limit: limit}
 	e.out.WriteString("\x80\x02")
@@ -41,6 +41,7 @@ func (e *encoder) value(v Value, depth int) error {
 		return fmt.Errorf("more than %d bytes", e.limit)
 	}
 	switch v := v.(type) {
+	// Opcodes of protocol 2 for what Python has itself.
 	case nil:
 		e.out.WriteByte('N')
 	case bool:
@@ -58,6 +59,7 @@ func (e *encoder) value(v Value, depth int) error {
 		e.text(v)
 	case Bytes:
 		e.bytes(v)
+	// Globals, containers and objects, which recurse.
 	case DType:
 		e.global("torch." + string(v))
 	case Class:
@@ -270,7 +272,8 @@ func (e *encoder) tensor(t *Tensor) error {
 	if err != nil {
 		return err
 	}
-	// torch._utils._rebuild_tensor_v2((storage, class, key, device, elements), offset, size, strides, requires_grad, hooks)
+	// torch._utils._rebuild_tensor_v2((storage, class, key, device, elements), offset, size, strides,
+	// requires_grad, hooks)
 	e.global("torch._utils._rebuild_tensor_v2")
 	e.out.WriteByte('(')
 	e.out.WriteByte('(')

@@ -103,7 +103,7 @@ func (t *Tensor) ReadAt(dst []byte, at int64) error {
 	return t.Storage.record.readAt(dst, from, t.Width())
 }
 
-// Contiguous tells whether its elements lie one behind the other, row-major.
+// Contiguous reports whether its elements lie one behind the other, row-major.
 func (t *Tensor) Contiguous() bool {
 	n := int64(1)
 	for d := len(t.Shape) - 1; d >= 0; d-- {

@@ -264,8 +264,8 @@ func (m *member) compare(sum uint32) error {
 	return nil
 }
 
-// maxPacked bounds what a file's compressed members unpack to, together: each must
-// be held whole. torch.save compresses nothing.
+// maxPacked bounds what a file's compressed members unpack to, together: each is in
+// memory at once. torch.save compresses nothing.
 const maxPacked = 128 << 20
 
 func (m *member) unpack() error {

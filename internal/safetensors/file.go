@@ -133,7 +133,7 @@ func (s *File) ReadAt(name string, dst []byte, at int64) error {
 	return s.readAt(info, dst, at)
 }
 
-// Stream hands a tensor's bytes to each in chunks of whole elements, so that no
+// Stream hands a tensor's bytes to each in chunks of complete elements, so that no
 // second copy of a large tensor is needed. The chunk is valid during the call.
 func (s *File) Stream(name string, each func(chunk []byte) error) error {
 	const chunkBytes = 1 << 20

@@ -86,7 +86,7 @@ func (p *parser) text() (string, error) {
 	return s, nil
 }
 
-// numbers reads a list of at most limit whole numbers from 0 to 2^63-1.
+// numbers reads a list of at most limit integers from 0 to 2^63-1.
 func (p *parser) numbers(limit int) ([]int64, error) {
 	if err := p.delim('['); err != nil {
 		return nil, err

@@ -10,9 +10,9 @@ import (
 // blockBytes of a tensor are made at a time, more or less, or one row of it.
 const blockBytes = 8 << 20
 
-// WriteFile makes the file path of tensors that fill writes into memory, whole
+// WriteFile makes the file path of tensors that fill writes into memory, complete
 // rows [from, to) at a time: fill may be called from several goroutines. The file
-// is whole and on disk when it has its name; WriteFile returns its size.
+// is complete and on disk when it has its name; WriteFile returns its size.
 func WriteFile(ctx context.Context, path string, infos []Info, metadata map[string]string, fill func(i int, from, to int64, dst []byte) error) (int64, error) {
 	header, err := Header(infos, metadata)
 	if err != nil {

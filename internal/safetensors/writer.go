@@ -19,6 +19,7 @@ func Header(infos []Info, metadata map[string]string) ([]byte, error) {
 		Shape   []int64  `json:"shape"`
 		Offsets [2]int64 `json:"data_offsets"`
 	}
+	// JSON object after 8 bytes of length; keys in the order of the tensors, which a map would not keep.
 	seen := map[string]bool{metadataKey: true}
 	out := append(make([]byte, lengthBytes), '{')
 	add := func(key string, value any) error {
@@ -41,6 +42,7 @@ func Header(infos []Info, metadata map[string]string) ([]byte, error) {
 			return nil, err
 		}
 	}
+	// Offsets in the header count from its end.
 	at := int64(0)
 	for i := range infos {
 		info := &infos[i]
@@ -57,6 +59,7 @@ func Header(infos []Info, metadata map[string]string) ([]byte, error) {
 		at += size
 	}
 	out = append(out, '}')
+	// Blanks so that the data is aligned.
 	for len(out)%dataAlign != 0 {
 		out = append(out, ' ')
 	}

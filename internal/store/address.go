@@ -21,7 +21,7 @@ const scheme = "s3://"
 func IsURL(name string) bool { return strings.HasPrefix(name, scheme) }
 
 // Address is a place in a bucket.
-type Address struct{ Bucket, Prefix string } // the prefix has no slash at either end; "" is the whole bucket
+type Address struct{ Bucket, Prefix string } // the prefix has no slash at either end; "" is the complete bucket
 
 func (a Address) String() string { return strings.TrimSuffix(scheme+a.Bucket+"/"+a.Prefix, "/") }
 

@@ -1,4 +1,4 @@
-// Package store keeps objects, which are bytes under a key that are written whole: in an
+// Package store keeps objects, which are bytes under a key that are written complete: in an
 // S3 bucket (s3.go) or in a local folder (folder.go). It knows neither checkpoints nor
 // datasets.
 //

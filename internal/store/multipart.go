@@ -15,7 +15,7 @@ import (
 const (
 	mostParts   = 9000 // of 10,000 that a store takes
 	sentAtOnce  = 4
-	uploadTries = 3 // of a whole object, where its upload is lost
+	uploadTries = 3 // of a complete object, where its upload is lost
 )
 
 // errNoUpload is an upload that the store no longer has: aborted by another, or complete
@@ -33,7 +33,7 @@ func (s *S3) putParts(ctx context.Context, key string, from io.ReaderAt, size in
 	return o, err
 }
 
-// partSize is that of an object's parts: whole MiB where there would be too many.
+// partSize is that of an object's parts: a multiple of 1 MiB where there would be too many.
 func (s *S3) partSize(size int64) int64 {
 	const unit = 1 << 20
 	if size <= mostParts*s.part {

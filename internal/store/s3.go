@@ -138,6 +138,7 @@ func (s *S3) Put(ctx context.Context, key string, from io.ReaderAt, size int64, 
 	if size > s.part && when == (When{}) {
 		return s.putParts(ctx, key, from, size)
 	}
+	// The checksum that the server verifies, and the condition on what is there already.
 	sum, err := md5Of(io.NewSectionReader(from, 0, size))
 	if err != nil {
 		return Object{}, exitcode.With(exitcode.IO, err)
@@ -149,6 +150,7 @@ func (s *S3) Put(ctx context.Context, key string, from io.ReaderAt, size int64, 
 	case when.etag != "":
 		how.SetMatchETag(when.etag)
 	}
+	// With retries: an attempt whose answer was lost may have been done.
 	o, attempts := Object{Key: key, Size: size}, 0
 	r := s.request("put", key)
 	r.bytes = size
@@ -174,7 +176,7 @@ func (s *S3) Put(ctx context.Context, key string, from io.ReaderAt, size int64, 
 	return o, err
 }
 
-// holds tells whether the object has just this content.
+// holds reports whether the object has just this content.
 func (s *S3) holds(ctx context.Context, key string, from io.ReaderAt, size int64) (Object, bool) {
 	f, err := s.Open(ctx, key)
 	if err != nil || f.Size != size {

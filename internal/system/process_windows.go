@@ -21,7 +21,7 @@ func OwnGroup(attr *syscall.SysProcAttr) *syscall.SysProcAttr {
 }
 
 // SignalGroup ends the process that leads a group of OwnGroup, for SIGKILL. Processes
-// that it has started go on, and other signals are not delivered.
+// that it has started continue, and other signals are not delivered.
 func SignalGroup(leader int, s syscall.Signal) error {
 	if s != syscall.SIGKILL {
 		return unsupported(s)

@@ -83,7 +83,7 @@ func (g *Guard) allows(origin string) bool {
 	return slices.Contains(g.Origins, "*") || slices.Contains(g.Origins, origin)
 }
 
-// named tells whether the Host of a request may mean this server.
+// named reports whether the Host of a request may mean this server.
 func (g *Guard) named(r *http.Request) bool {
 	at, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if t, ok := at.(*net.TCPAddr); !ok || !t.IP.IsLoopback() {
@@ -101,7 +101,7 @@ func (g *Guard) named(r *http.Request) bool {
 	return err == nil && name != "" && same(name)
 }
 
-// own tells whether an origin is the server's, as the client names it.
+// own reports whether an origin is the server's, as the client names it.
 func own(origin string, r *http.Request) bool {
 	u, err := url.Parse(origin)
 	return err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host)

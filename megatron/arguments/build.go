@@ -145,7 +145,7 @@ func (b *build) field(path string) reflect.Value {
 	return v
 }
 
-// fieldSteps has, by path, []fieldStep: fields are looked for by name once.
+// fieldSteps has, by path, []fieldStep: fields are found by name once.
 var fieldSteps sync.Map
 
 // fieldStep leads to a field of a struct, or to an element of an array.

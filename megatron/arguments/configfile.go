@@ -15,7 +15,7 @@ import (
 const maxConfig = 16 << 20
 
 // configFile reads the YAML file of --config. The error is that of a file which
-// cannot be read as a whole; wrong entries are problems.
+// cannot be read at all; wrong entries are problems.
 func (p *parser) configFile() error {
 	if !p.given("config") {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"monotron/tokenizer"
 )
 
-// derive completes the Config from what was given and checks it as a whole: the
+// derive completes the Config from what was given and checks it together: the
 // rules of Megatron's validate_args (megatron/training/arguments.py).
 func (p *parser) derive() {
 	p.recordedTokenizer()
@@ -75,6 +75,7 @@ func (p *parser) deriveShape() {
 	p.need(m.NumLayers < 1, "num-layers", "the number of transformer layers, at least 1")
 	noHidden := p.need(m.HiddenSize < 1, "hidden-size", "the width of the model, at least 1")
 	noHeads := p.need(m.NumAttentionHeads < 1, "num-attention-heads", "the number of query heads, at least 1")
+	// Width of a head; groups of query heads, one each by default.
 	p.deriveLatent()
 	p.deriveDelta()
 	p.deriveConv()
@@ -94,6 +95,7 @@ func (p *parser) deriveShape() {
 	case p.given("num-query-groups") && p.Raw.QueryGroups != m.NumAttentionHeads:
 		p.notice("--num-query-groups %d has no effect without --group-query-attention: every query head has its own keys and values", p.Raw.QueryGroups)
 	}
+	// Biases and norms of QKV, initial values.
 	p.deriveFull()
 	if m.LinearBias {
 		m.QKVBias = !p.Raw.NoQKVBias
@@ -148,6 +150,7 @@ func (p *parser) deriveActivation() {
 
 func (p *parser) derivePositions() {
 	m, r := &p.Model, &p.Raw
+	// Older spellings of --position-embedding-type.
 	if r.UseRotary {
 		if p.given("position-embedding-type") && m.Position != spec.PositionRope {
 			p.clash("use-rotary-position-embeddings position-embedding-type", "--use-rotary-position-embeddings and --position-embedding-type %s exclude each other", m.Position)
@@ -160,6 +163,7 @@ func (p *parser) derivePositions() {
 		}
 		m.Position = spec.PositionNone
 	}
+	// The sequence must fit the positions.
 	p.need(p.SeqLength < 2, "seq-length", "the number of tokens of a training sequence, at least 2")
 	if m.Position == spec.PositionLearned {
 		p.need(m.Context < 1, "max-position-embeddings", "the rows of the learned position embedding, at least --seq-length")
@@ -170,6 +174,7 @@ func (p *parser) derivePositions() {
 	if m.Position == spec.PositionLearned {
 		m.MaxPositions = m.Context // else there are no rows to store
 	}
+	// RoPE: Llama 3's scaling (Megatron's constants), and how many channels of a head rotate.
 	if r.RopeScaling {
 		m.RopeScaling = &spec.RopeScaling{Factor: r.RopeScalingFactor, LowFreq: 1, HighFreq: 4, OriginalMax: 8192}
 	}
@@ -178,6 +183,7 @@ func (p *parser) derivePositions() {
 			p.clash("rotary-percent hidden-size num-attention-heads kv-channels", "--rotary-percent %g rotates %d of a head's %d channels; the number must be even", m.RotaryPercent, dims, m.KVChannels)
 		}
 	}
+	// Which layers have it, and windows.
 	p.deriveNoRope()
 	p.deriveParts()
 	if m.ParallelResidual && m.NormAfter {
@@ -234,7 +240,7 @@ func (p *parser) derivePrecision() {
 	case p.Raw.FP16:
 		p.Precision = config.FP16
 		if p.Optimizer.LossScale == 0 {
-			p.CheckForNaN = false // overflow is how the dynamic scale finds its place
+			p.CheckForNaN = false // overflow is how the dynamic scale finds its value
 		}
 	default:
 		p.Precision = config.F32
@@ -257,6 +263,8 @@ func (p *parser) deriveBatch() {
 	if p.need(p.MicroBatchSize < 1, "micro-batch-size", "the number of sequences per micro-batch and rank, at least 1") || !p.sound(batchFlags) {
 		return
 	}
+	// The default is one micro-batch per rank and step. A schedule or ramp-up makes the size vary; the final one
+	// is what the learning rate's lengths count in.
 	dp := max(1, p.Layout.DP)
 	if p.GlobalBatchSize == 0 && p.StepBatchSizeSchedule == "" {
 		p.GlobalBatchSize = p.MicroBatchSize * dp
@@ -273,6 +281,7 @@ func (p *parser) deriveBatch() {
 		p.clash("global-batch-size step-batch-size-schedule", "--global-batch-size %d is not the last batch size of --step-batch-size-schedule (%d); leave one out", p.GlobalBatchSize, sizes.Final())
 	}
 	p.GlobalBatchSize = sizes.Final()
+	// At most so many leaves are added to a gradient: the samples of the largest global batch.
 	if p.Raw.LayoutInvariant {
 		p.LeafSamples = sizes.Largest()
 	}
@@ -347,7 +356,7 @@ func (p *parser) deriveState() {
 	}
 }
 
-// deriveScheduleFree checks what takes the place of a schedule.
+// deriveScheduleFree checks the optimizer that replaces a schedule.
 func (p *parser) deriveScheduleFree() {
 	o := &p.Optimizer
 	switch {
@@ -386,6 +395,7 @@ func (p *parser) deriveOptimizer() {
 	p.deriveMuon()
 	p.deriveScheduleFree()
 	o := &p.Optimizer
+	// Weight decay: constant, or from a start to an end.
 	noLR := p.need(!p.given("lr") && !p.SkipTrain, "lr", "the peak learning rate")
 	growing := o.WeightDecayIncrStyle != optimizer.DecayConstant
 	given := p.given("start-weight-decay") || p.given("end-weight-decay")
@@ -397,6 +407,7 @@ func (p *parser) deriveOptimizer() {
 	case !growing:
 		o.StartWeightDecay, o.EndWeightDecay = o.WeightDecay, o.WeightDecay
 	}
+	// Whose schedule counts after a resume; the rate of embeddings and output layer.
 	if o.OverrideScheduler && o.UseCheckpointScheduler {
 		p.clash("override-opt-param-scheduler use-checkpoint-opt-param-scheduler", "--override-opt-param-scheduler and --use-checkpoint-opt-param-scheduler exclude each other")
 	}
@@ -409,8 +420,9 @@ func (p *parser) deriveOptimizer() {
 	if p.given("decoupled-lr") && o.DecoupledMinLR > o.DecoupledLR {
 		p.clash("decoupled-min-lr decoupled-lr", "--decoupled-min-lr %g is above --decoupled-lr %g", o.DecoupledMinLR, o.DecoupledLR)
 	}
+	// The curve itself, if all it depends on is right.
 	if noLR || p.SkipTrain || !p.sound(scheduleFlags) || (p.TrainIters == 0) == (p.TrainSamples == 0) || p.GlobalBatchSize == 0 {
-		return // reported elsewhere, or nothing to schedule
+		return // reported already, or nothing to schedule
 	}
 	if p.warmupTooLong("iters", o.WarmupIters, o.DecayIters, p.TrainIters) || p.warmupTooLong("samples", o.WarmupSamples, o.DecaySamples, p.TrainSamples) {
 		return
@@ -433,6 +445,7 @@ func (p *parser) warmupTooLong(unit string, warmup, decay, train int) bool {
 }
 
 func (p *parser) deriveRecompute() {
+	// Older spellings, in terms of --recompute-granularity.
 	r := &p.Recompute
 	if p.Raw.CheckpointActivations && p.Raw.CheckpointMethod == "" {
 		p.Raw.CheckpointMethod = "uniform"
@@ -447,6 +460,7 @@ func (p *parser) deriveRecompute() {
 		}
 		r.Granularity = "selective"
 	}
+	// What belongs to one granularity is an error with the other, and has no effect with none.
 	switch r.Granularity {
 	case "full":
 		if r.Method == "" || r.NumLayers < 1 {
@@ -461,6 +475,7 @@ func (p *parser) deriveRecompute() {
 			p.notice("nothing is recomputed without --recompute-granularity")
 		}
 	}
+	// The inputs of recomputed segments are cut over tensor-parallel ranks, if there are several.
 	if p.Layout.DistributeSavedActivation {
 		switch {
 		case p.Layout.TP <= 1:
@@ -474,6 +489,7 @@ func (p *parser) deriveRecompute() {
 
 func (p *parser) deriveCheckpoint() {
 	c := &p.Checkpoint
+	// When to save and what to keep.
 	if c.Save != "" && c.SaveInterval == 0 && !p.options.Partial {
 		p.notice("--save without --save-interval: only one checkpoint is written, when the run ends or is stopped")
 	}
@@ -493,10 +509,12 @@ func (p *parser) deriveCheckpoint() {
 		p.clash("save-on-load", "--save-on-load %s: the folder must not be that of --save or --load, whose checkpoints it would replace; name another folder", c.SaveOnLoad)
 	}
 	p.checkMemoryCheckpoints()
+	// Time limits of phases.
 	if f := p.Watch.TimeoutFactor; f > 0 && f < 1 {
 		p.clash("phase-timeout-factor", "--phase-timeout-factor %g would end every run: a phase may take as long again as it has taken; choose 1 or more, usually 5, or 0 for no time-outs", f)
 	}
 	p.deriveObjects()
+	// What is loaded.
 	if c.Step > 0 && c.Load == "" {
 		p.clash("ckpt-step load", "--ckpt-step needs --load")
 	}
@@ -511,6 +529,7 @@ func (p *parser) deriveCheckpoint() {
 func (p *parser) deriveData() {
 	d, t := &p.Data, &p.Tokenizer
 	d.SequenceLength, d.Seed = p.SeqLength, uint32(p.Seed)
+	// Exactly one source of samples.
 	perSplit, grouped := len(d.TrainDataPath)+len(d.ValidDataPath)+len(d.TestDataPath) > 0, false
 	for s, name := range []string{"train", "valid", "test"} {
 		flag := name + "-weighted-split-paths"
@@ -532,6 +551,7 @@ func (p *parser) deriveData() {
 		p.clash("data-path data-args-path train-data-path test-data-path per-split-data-args-path train-weighted-split-paths train-weighted-split-paths-path mock-data finetune-data", "--finetune-data, --data-path, --data-args-path, --train-data-path (with --valid- and --test-data-path), --per-split-data-args-path, --train-weighted-split-paths (with --valid- and --test-weighted-split-paths) and --mock-data exclude each other; give one")
 	}
 	p.need(sources == 0, "data-path data-args-path train-data-path valid-data-path test-data-path per-split-data-args-path mock-data", "the corpus as prefixes of .bin/.idx files; --mock-data needs none")
+	// --split belongs to sources that are one corpus for all splits; the default is Megatron's.
 	if (perSplit || grouped || d.PerSplitDataArgsPath != "") && d.Split != "" {
 		p.clash("split data-path", "--split divides --data-path; leave it out with one path list per split")
 	}
@@ -544,6 +564,7 @@ func (p *parser) deriveData() {
 	if d.Split == "" && d.Mock {
 		d.Split = "1,1,1"
 	}
+	// Without a tokenizer GPT-2's is meant, as in Megatron.
 	if t.Type == "" && t.Model == "" {
 		t.Type = "GPT2BPETokenizer"
 	}
@@ -576,7 +597,7 @@ func (p *parser) deriveReport() {
 }
 
 // checkMemoryCheckpoints refuses what checkpoints in memory do not hold: a base that is read from
-// another checkpoint, and references that are kept in files beside one.
+// another checkpoint, and references that are kept in files next to one.
 func (p *parser) checkMemoryCheckpoints() {
 	if p.Checkpoint.MemoryInterval == 0 {
 		return

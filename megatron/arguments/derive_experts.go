@@ -33,6 +33,7 @@ func (p *parser) deriveExperts() {
 }
 
 func (p *parser) checkRouter(e *spec.Experts) {
+	// Counts of experts and layers.
 	if e.TopK < 1 || e.TopK > e.Num {
 		p.clash("moe-router-topk num-experts", "--moe-router-topk %d must be from 1 to --num-experts %d", e.TopK, e.Num)
 	}
@@ -42,6 +43,7 @@ func (p *parser) checkRouter(e *spec.Experts) {
 	if e.SharedFFN > 0 && p.Model.LinearBias {
 		p.clash("moe-shared-expert-intermediate-size disable-bias-linear", "--moe-shared-expert-intermediate-size needs --disable-bias-linear, as shared experts have no biases")
 	}
+	// Scores.
 	if e.GlobalExact && !slices.Contains(e.Balancing, spec.GlobalAuxLoss) {
 		p.clash("moe-global-aux-exact moe-router-load-balancing-type", "--moe-global-aux-exact needs --moe-router-load-balancing-type global_aux_loss")
 	}
@@ -51,6 +53,7 @@ func (p *parser) checkRouter(e *spec.Experts) {
 	if e.TopK == 1 && e.Num > 1 && e.ScoreFunction == spec.ScoreSoftmax && !e.PreSoftmax {
 		p.clash("moe-router-topk moe-router-pre-softmax", "--moe-router-topk 1 with softmax scores needs --moe-router-pre-softmax: the softmax of one number has no gradient")
 	}
+	// Groups: a token chooses experts from its best groups only, so these must have enough of them.
 	if (e.NumGroups > 0) != (e.GroupTopK > 0) {
 		p.clash("moe-router-num-groups moe-router-group-topk", "--moe-router-num-groups and --moe-router-group-topk need each other; give both")
 	} else if e.NumGroups > 0 && (e.Num%e.NumGroups != 0 || e.GroupTopK > e.NumGroups || e.GroupBest == 0 && e.TopK%e.GroupTopK != 0) {
@@ -64,6 +67,7 @@ func (p *parser) checkRouter(e *spec.Experts) {
 		p.notice("--moe-router-group-best %d has no effect without --moe-router-num-groups", e.GroupBest)
 		e.GroupBest = 0
 	}
+	// Balancing losses, with one coefficient each; Sinkhorn balances by itself and has none.
 	for i, kind := range e.Balancing {
 		if slices.Contains(e.Balancing[:i], kind) {
 			p.clash("moe-router-load-balancing-type", "--moe-router-load-balancing-type has %s twice; give it once, with the sum of both coefficients", kind)
@@ -78,6 +82,7 @@ func (p *parser) checkRouter(e *spec.Experts) {
 		p.clash("moe-router-load-balancing-type moe-aux-loss-coeff", "--moe-router-load-balancing-type sinkhorn balances load by itself and needs --moe-aux-loss-coeff 0 and no other type")
 	}
 	p.checkQuantiles(e)
+	// Capacity, weights on the input and the shared expert's gate need what they refer to.
 	if e.CapacityFactor > 0 && slices.Contains(e.Balancing, spec.Sinkhorn) {
 		p.clash("moe-expert-capacity-factor moe-router-load-balancing-type", "--moe-expert-capacity-factor needs --moe-router-load-balancing-type aux_loss, seq_aux_loss, global_aux_loss or none, not sinkhorn")
 	}
@@ -110,7 +115,7 @@ func (p *parser) checkQuantiles(e *spec.Experts) {
 	}
 }
 
-// checkSharedOverlap: as in Megatron the shared expert computes beside the all-to-all alone, and
+// checkSharedOverlap: as in Megatron the shared expert computes during the all-to-all alone, and
 // is not made again.
 func (p *parser) checkSharedOverlap() {
 	e := p.Model.Experts
@@ -141,6 +146,7 @@ func windowLayers(text string, layers int) ([]bool, error) {
 // list of 0 and 1, one a layer.
 func layerPattern(text string, layers int, rule func(layer, n int) bool) ([]bool, error) {
 	out := make([]bool, 0, layers)
+	// A number.
 	if n, err := strconv.Atoi(text); err == nil {
 		if n < 1 {
 			return nil, fmt.Errorf("must be at least 1")
@@ -150,6 +156,7 @@ func layerPattern(text string, layers int, rule func(layer, n int) bool) ([]bool
 		}
 		return out, nil
 	}
+	// A list, in Megatron's syntax of products and sums, as in ([1]*3+[0]*1)*3.
 	l := &listReader{text: strings.ReplaceAll(text, " ", "")}
 	list := l.sum(0)
 	if l.err == nil && l.text != "" {

@@ -11,7 +11,7 @@ import (
 	"monotron/megatron/optimizer"
 )
 
-// deriveLayout places the model on ranks.
+// deriveLayout assigns the model to ranks.
 func (p *parser) deriveLayout() {
 	l := &p.Layout
 	if p.options.ModelOnly {
@@ -23,6 +23,7 @@ func (p *parser) deriveLayout() {
 	if !whole { // the rest is checked all the same, to tell everything at once
 		l.DP = 1
 	}
+	// Tensor parallelism and what depends on it.
 	if l.TP == 1 && l.SequenceParallel {
 		l.SequenceParallel = false
 		p.notice("--sequence-parallel has no effect with --tensor-model-parallel-size 1")
@@ -37,6 +38,7 @@ func (p *parser) deriveLayout() {
 	if l.ETP == 0 || p.Model.Experts == nil {
 		l.ETP = l.TP
 	}
+	// Each kind of parallelism with the model.
 	p.checkTensorParallel()
 	p.checkContextParallel()
 	p.deriveStages()
@@ -49,6 +51,7 @@ func (p *parser) deriveLayout() {
 	if l.MicroBatchGroup == 0 {
 		l.MicroBatchGroup = l.PP
 	}
+	// How data-parallel ranks share the optimizer.
 	p.deriveSharding()
 	switch ranks := l.DP * l.CP; {
 	case ranks%max(1, l.OptimizerInstances) != 0:
@@ -229,6 +232,7 @@ func (p *parser) sequenceCut() int {
 
 func (p *parser) checkContextParallel() {
 	l := &p.Layout
+	// The zig-zag cut gives each rank two stretches of a sequence, of equal length.
 	if l.CP > 1 && p.SeqLength%(2*l.CP) != 0 {
 		p.clash("seq-length context-parallel-size", "--seq-length %d is not a multiple of %d (twice --context-parallel-size): use --seq-length %s",
 			p.SeqLength, 2*l.CP, config.NearestMultiples(p.SeqLength, p.sequenceCut()))
@@ -236,6 +240,7 @@ func (p *parser) checkContextParallel() {
 	if n := len(l.CPCommType); n > 1 && n != p.Model.NumLayers {
 		p.clash("cp-comm-type", "--cp-comm-type takes one value, or one per layer (%d), found %d", p.Model.NumLayers, n)
 	}
+	// Cutting by document is right only if attention stays inside documents.
 	switch d := &p.Data; {
 	case l.ZigZagPerDocument && l.CP == 1:
 		p.notice("--cp-zigzag-per-document has no effect with --context-parallel-size 1")
@@ -248,6 +253,7 @@ func (p *parser) checkContextParallel() {
 		p.notice("--hierarchical-context-parallel-sizes has no effect with --context-parallel-size 1")
 		l.HierarchicalCP = nil
 	}
+	// Sizes of a2a+p2p, then the heads that each exchange needs to divide.
 	inside := slices.Contains(l.CPCommType, config.HeadsInsideRing)
 	sizes := p.checkHierarchy(inside)
 	if l.CP == 1 {
@@ -264,6 +270,7 @@ func (p *parser) checkContextParallel() {
 func (p *parser) checkHierarchy(needed bool) (heads int) {
 	l := &p.Layout
 	const flags = "hierarchical-context-parallel-sizes context-parallel-size cp-comm-type"
+	// pairs is the advice of every message: the factors of the ranks.
 	pairs := func() string {
 		var all []string
 		for _, a := range properDivisors(l.CP) {

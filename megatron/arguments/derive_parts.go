@@ -9,6 +9,7 @@ import (
 func (p *parser) deriveParts() {
 	m := &p.Model
 	m.Sinks = p.Raw.SoftmaxType == "learnable"
+	// Norms: at most one deviation from the norm of a sublayer's input.
 	ways := 0
 	for _, on := range []bool{m.NormAfter, m.NormSandwich, m.NormBehindSum} {
 		if on {
@@ -21,14 +22,17 @@ func (p *parser) deriveParts() {
 	p.refuseIf(m.QKNormAfterRope && !m.QKNorm, "qk-layernorm-after-rope qk-layernorm", "--qk-layernorm-after-rope needs --qk-layernorm")
 	p.refuseIf(m.QKL2Norm && m.QKNorm, "qk-l2-norm qk-layernorm", "--qk-l2-norm and --qk-layernorm exclude each other")
 	p.refuseIf(m.NormNoBias && m.Normalization != spec.LayerNorm, "norm-without-bias normalization", "--norm-without-bias needs --normalization LayerNorm")
+	// Biases and gates of linear layers.
 	p.refuseIf(m.ProjBias && m.LinearBias, "add-proj-bias disable-bias-linear", "--add-proj-bias needs --disable-bias-linear: else all linear layers have biases")
 	p.refuseIf(m.NoProjBias && !m.LinearBias, "disable-proj-bias disable-bias-linear", "--disable-proj-bias has no bias to omit with --disable-bias-linear; leave one out")
 	p.refuseIf((m.GateLimit != 0 || m.GateOffset != 0) && !m.Gated(), "activation-func-clamp-value glu-linear-offset", "--activation-func-clamp-value and --glu-linear-offset need a gated MLP, such as --swiglu or --quick-geglu")
+	// Positions.
 	p.refuseIf(m.PositionOffset > 0 && m.Position != spec.PositionLearned, "position-offset position-embedding-type", "--position-offset needs --position-embedding-type learned_absolute")
 	p.refuseIf(m.AlibiTable && m.Position != spec.PositionAlibi, "alibi-by-key position-embedding-type", "--alibi-by-key needs --position-embedding-type alibi")
 	p.refuseIf((m.QueryGrowth != 0) != (m.QueryGrowthFrom != 0), "query-growth query-growth-from", "--query-growth and --query-growth-from need each other; give both")
 	p.refuseIf(m.QueryGrowthAll && m.QueryGrowth == 0, "query-growth-everywhere query-growth", "--query-growth-everywhere needs --query-growth; give both")
 	p.refuseIf(m.QueryGrowth != 0 && m.KVChannels%2 != 0, "query-growth kv-channels", "--query-growth needs an even --kv-channels, which is %d", m.KVChannels)
+	// Layers that read an earlier layer's keys and values, which must be on the same stage.
 	p.refuseIf(m.WideShared && m.KVShared == 0, "double-wide-mlp kv-shared-layers", "--double-wide-mlp needs --kv-shared-layers")
 	p.refuseIf(m.KVShared > 0 && m.KVShared >= m.NumLayers, "kv-shared-layers num-layers", "--kv-shared-layers %d must be below --num-layers %d", m.KVShared, m.NumLayers)
 	if why := m.OneStage(); why != "" && p.Layout.PP > 1 {

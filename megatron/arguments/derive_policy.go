@@ -14,6 +14,7 @@ var policyFlags = []string{"grpo-group-size", "grpo-iterations", "grpo-clamp-eps
 // derivePolicy completes the flags of GRPO, and refuses what it does not have.
 func (p *parser) derivePolicy() {
 	t := &p.Tuning
+	// Without GRPO its flags are errors, unless the checkpoint gave them.
 	if t.Method != policy.GRPO {
 		for _, name := range policyFlags {
 			if p.given(name) && p.values[name].direct {
@@ -23,6 +24,8 @@ func (p *parser) derivePolicy() {
 		t.Policy = config.Policy{}
 		return
 	}
+	// Defaults that depend on other flags. Logits are divided by the temperature in training too, and attention
+	// is computed as generation does: else probabilities would differ between the two.
 	o := &t.Policy
 	o.Sequences, o.Exact = p.Raw.Importance == "sequence", len(p.Raw.Rewards) > 0
 	if !p.given("grpo-clamp-eps-upper") {
@@ -33,6 +36,7 @@ func (p *parser) derivePolicy() {
 	if o.Temperature != 1 {
 		p.LogitDivisor = o.Temperature
 	}
+	// At least one reward.
 	if _, err := regexp.Compile(o.Pattern); err != nil {
 		p.clash("reward-pattern", "--reward-pattern %q: %v; write it in Go's syntax of regular expressions", o.Pattern, err)
 	}
@@ -58,7 +62,7 @@ func (p *parser) checkPolicy() {
 	}
 }
 
-// checkGroups refuses what GRPO does not have, and batches that hold no whole groups.
+// checkGroups refuses what GRPO does not have, and batches that hold no complete groups.
 func (p *parser) checkGroups() {
 	if !p.Tuning.Samples() {
 		return

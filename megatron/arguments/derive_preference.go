@@ -30,6 +30,7 @@ var preferenceFlags = []struct {
 // derivePreference completes the flags of preference tuning, and refuses what it does not have.
 func (p *parser) derivePreference() {
 	t := &p.Tuning
+	// Flags of another method are errors, unless the checkpoint gave them.
 	for _, f := range preferenceFlags {
 		if p.given(f.name) && p.values[f.name].direct && !slices.Contains(f.of, t.Method) {
 			p.clash(f.name+" tuning", "--%s goes with --tuning %s; leave one out", f.name, strings.Join(f.of, ", "))
@@ -39,6 +40,7 @@ func (p *parser) derivePreference() {
 		return
 	}
 	o := &t.Preference
+	// Defaults of the methods' papers.
 	if !p.given("beta") {
 		if o.Beta = 0.1; t.Method == preference.SimPO {
 			o.Beta = 2
@@ -47,6 +49,7 @@ func (p *parser) derivePreference() {
 	if !p.given("sft-weight") && t.Method == preference.ORPO {
 		o.SFTWeight = 1
 	}
+	// Several losses become one weighted sum; sft among them is the weight of --sft-weight.
 	loss, sft := preference.Mix(t.Method, o.Losses, o.Weights)
 	switch {
 	case loss == nil:
@@ -61,6 +64,7 @@ func (p *parser) derivePreference() {
 	case sft > 0:
 		o.SFTWeight = sft
 	}
+	// Label smoothing: some losses have none, some are undefined at a value.
 	if p.given("label-smoothing") && o.LabelSmoothing > 0 && !loss.Smoothing {
 		p.clash("label-smoothing preference-loss", "--label-smoothing does not go with --preference-loss %s; leave it out", loss.Name)
 	}

@@ -48,6 +48,7 @@ func (p *parser) deriveTuning() {
 // deriveAdapter completes the flags of an adapter.
 func (p *parser) deriveAdapter() {
 	a := &p.Adapter
+	// Without an adapter its flags are errors, unless the checkpoint gave them.
 	if !a.Given() {
 		for _, name := range []string{"lora-alpha", "lora-rank-pattern", "lora-alpha-pattern", "loraplus-lr-ratio", "lora-dropout", "lora-target-modules", "lora-target-parameters", "lora-modules-to-save", "lora-train-bias", "use-rslora", "use-dora", "quantize-base", "save-adapter-only"} {
 			if p.given(name) && p.values[name].direct {
@@ -56,6 +57,7 @@ func (p *parser) deriveAdapter() {
 		}
 		return
 	}
+	// Lists may be separated by commas, as in PEFT. Alpha equal to the rank makes the scale 1.
 	for _, list := range []*[]string{&a.Targets, &a.Parameters, &a.Saved} {
 		var names []string
 		for _, text := range *list {
@@ -67,6 +69,7 @@ func (p *parser) deriveAdapter() {
 		a.Alpha = float64(a.Rank)
 	}
 	a.Ranks, a.Alphas = p.patterns("lora-rank-pattern", p.Raw.RankPattern), p.patterns("lora-alpha-pattern", p.Raw.AlphaPattern)
+	// Combinations that are not supported, and flags that need another.
 	switch {
 	case p.Optimizer.AdapterUpRatio > 0 && p.Optimizer.DecoupledLR > 0:
 		p.clash("loraplus-lr-ratio decoupled-lr", "--loraplus-lr-ratio and --decoupled-lr exclude each other")

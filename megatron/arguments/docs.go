@@ -9,7 +9,7 @@ import (
 	"monotron/megatron/arguments/table"
 )
 
-// Markdown is docs/flags.md: the whole table. A test keeps the file equal to it
+// Markdown is docs/flags.md: the complete table. A test keeps the file equal to it
 // (go test ./megatron/arguments -update rewrites it).
 func Markdown() string {
 	var out strings.Builder

@@ -27,6 +27,7 @@ A minimal run:
     --seq-length 64 --max-position-embeddings 64 --micro-batch-size 4 \
     --train-iters 100 --lr 1e-3 --mock-data --tokenizer-type NullTokenizer --vocab-size 255
 `)
+	// Groups come sorted by owner; a heading begins each owner's.
 	owner := ""
 	for _, group := range table.Groups() {
 		if f := group[0]; f.Owner != owner {

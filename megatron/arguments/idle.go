@@ -10,7 +10,7 @@ import (
 	"monotron/megatron/spec"
 )
 
-// dependents are flags that do something only beside another one (any of
+// dependents are flags that do something only with another one (any of
 // beside). Megatron-LM is silent about them; a run that ignores what was asked of
 // it is not what its user believes it to be.
 var dependents = []dependent{
@@ -86,8 +86,8 @@ func (p *parser) noteIdleExperts() {
 	p.noteRandom(e)
 }
 
-// noteRandom tells what chooses experts beside --moe-router-force-load-balancing: as in Megatron
-// random numbers are in the logits' place before anything chooses by them.
+// noteRandom notes what chooses experts with --moe-router-force-load-balancing: as in Megatron
+// random numbers replace the logits before anything chooses by them.
 func (p *parser) noteRandom(e *spec.Experts) {
 	if !e.ForceBalance {
 		return

@@ -17,7 +17,7 @@ type Options struct {
 	Experts bool
 	// Partial: nothing is required (model, data, length); what is given is checked.
 	Partial bool
-	// ModelOnly: how the flags place the model on ranks is of no interest, and
+	// ModelOnly: how the flags assign the model to ranks does not matter, and
 	// need not fit the ranks there are; the Config is that of one rank.
 	ModelOnly bool
 	// Ranks started by a launcher; 0: none, --world-size decides.
@@ -67,7 +67,7 @@ type parser struct {
 	values   map[string]value // by the row's name; defaults are not in it
 	wrong    map[string]bool  // flags whose value is a problem already
 	problems []error
-	refusals []refusal // of whole flags
+	refusals []refusal // of complete flags
 	report   *Report
 
 	emptyLoad string // folder of --use-checkpoint-args that holds no checkpoint
@@ -91,7 +91,8 @@ func (p *parser) isOn(name string) bool {
 
 func (p *parser) commandLine(args []string) {
 	if slices.Contains(args, "-h") || slices.Contains(args, "--help-all") {
-		args = append(slices.DeleteFunc(slices.Clone(args), func(word string) bool { return word == "--help-all" }), "--help") // it lists all flags
+		// --help lists all flags.
+		args = append(slices.DeleteFunc(slices.Clone(args), func(word string) bool { return word == "--help-all" }), "--help")
 	}
 	given, rest, err := argv.Split(table.Arities(), args)
 	for _, problem := range separate(err) {

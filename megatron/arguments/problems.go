@@ -22,7 +22,7 @@ func (p *parser) clash(between, format string, a ...any) {
 	}
 }
 
-// sound tells that no value of the flags, separated by spaces, is wrong.
+// sound reports whether no value of the flags, separated by spaces, is wrong.
 func (p *parser) sound(names string) bool {
 	return !slices.ContainsFunc(strings.Fields(names), func(name string) bool { return p.wrong[name] })
 }
@@ -53,7 +53,7 @@ func (p *parser) refuse(f *table.Flag) {
 	p.refusals = append(p.refusals, refusal{f.Why, []string{"--" + f.Name}})
 }
 
-// need reports a flag that is missing, or too small beside others, unless only
+// need reports a flag that is missing, or too small for others, unless only
 // parts of a command line are read. Names after the first are others that would
 // do as well.
 func (p *parser) need(missing bool, names, why string) bool {

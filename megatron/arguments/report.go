@@ -13,7 +13,7 @@ import (
 	"monotron/megatron/telemetry"
 )
 
-// Report is what reading a command line found besides the Config.
+// Report is what reading a command line found in addition to the Config.
 type Report struct {
 	// Notices for the user, each once: flags without effect, values that were
 	// filled in against expectation.
@@ -24,7 +24,7 @@ type Report struct {
 	parser *parser
 }
 
-// Given tells whether the flag was given on the command line, in the --config
+// Given reports whether the flag was given on the command line, in the --config
 // file or by the checkpoint.
 func (r *Report) Given(name string) bool { return r.parser.given(name) }
 

@@ -98,7 +98,7 @@ func (p *parser) tellShape(saved map[string][]string) {
 	p.notice("no flag says the model's shape: it is that of the checkpoint to load (%s; --print-config shows all)", strings.Join(list, " "))
 }
 
-// tellDropout says where Megatron's default of a dropout takes the place of the one that a Hugging Face folder gives.
+// tellDropout says where Megatron's default of a dropout replaces the one that a Hugging Face folder gives.
 func (p *parser) tellDropout() {
 	for _, from := range []string{"load", "pretrained-checkpoint"} {
 		if !p.given(from) || p.given("hidden-dropout") && p.given("attention-dropout") {
@@ -146,8 +146,8 @@ func (p *parser) savedValues() (saved map[string][]string, err error) {
 	return saved, err
 }
 
-// ofTheModelAndItsTraining tells flags that say what is trained and how from
-// those that concern one process: where it runs, reads, writes and stops.
+// ofTheModelAndItsTraining reports whether a flag says what is trained and how, and does not concern
+// one process alone: where it runs, reads, writes and stops.
 func ofTheModelAndItsTraining(f *table.Flag) bool {
 	switch f.Owner {
 	case table.Checkpoint, table.Logging, table.Own, table.Layout, table.Distributed:
@@ -156,8 +156,8 @@ func ofTheModelAndItsTraining(f *table.Flag) bool {
 	return !strings.HasPrefix(f.Name, "exit-") && f.Name != "skip-train" && f.Name != "data-cache-path" && f.Name != "object-storage-cache-path"
 }
 
-// ofTheModel tells flags that say which model and which tokenizer a checkpoint has from those of
-// how it was trained.
+// ofTheModel reports whether a flag says which model and which tokenizer a checkpoint has, and not how it was
+// trained.
 func ofTheModel(f *table.Flag) bool {
 	switch {
 	case isDropout(f):

@@ -73,7 +73,7 @@ func (o *Overlap) Take(n int64) {
 	o.OK = false
 }
 
-// Meets tells whether two boxes share an element.
+// Meets reports whether two boxes share an element.
 func Meets(a, b mpu.Piece) bool {
 	for d, from := range a.From {
 		if from >= b.From[d]+b.Size[d] || b.From[d] >= from+a.Size[d] {
@@ -88,7 +88,7 @@ func Whole(shape []int64) mpu.Piece {
 	return mpu.Piece{From: make([]int64, len(shape)), Size: shape}
 }
 
-// Inside tells whether a piece is a non-empty box of a tensor of this shape.
+// Inside reports whether a piece is a non-empty box of a tensor of this shape.
 func Inside(p mpu.Piece, shape []int64) bool {
 	if len(p.From) != len(shape) || len(p.Size) != len(shape) {
 		return false

@@ -103,7 +103,7 @@ func byRows(box mpu.Piece, n int64, each func(sub mpu.Piece, at int64) error) er
 	return nil
 }
 
-// BoxByRows cuts a box into boxes of about n elements, whole rows, front to back.
+// BoxByRows cuts a box into boxes of about n elements, complete rows, front to back.
 func BoxByRows(box mpu.Piece, n int64, each func(sub mpu.Piece)) {
 	_ = byRows(box, n, func(sub mpu.Piece, _ int64) error { each(sub); return nil })
 }

@@ -50,7 +50,7 @@ func (f *finite) Read(name string, box mpu.Piece, dst []byte) error {
 	return exitcode.Errorf(exitcode.BadData, "%s: %d values are NaN or infinite, the first at element %d; convert --allow-nan accepts them", where, count, first)
 }
 
-// count reads the whole tensor: a box says too little.
+// count reads the complete tensor: a box says too little.
 func (f *finite) count(name string) (count, first int64, err error) {
 	for _, t := range f.Tensors() {
 		if t.Name != name {

@@ -15,7 +15,7 @@ import (
 )
 
 // Folder makes the folder path: fill writes everything into a temporary folder
-// beside it, which gets its name when it is whole and on disk. A path that
+// beside it, which gets its name when it is complete and on disk. A path that
 // exists is refused; after an error nothing is left.
 func Folder(ctx context.Context, path string, fill func(tmp string) error) error {
 	if _, err := os.Lstat(path); err == nil {
@@ -61,8 +61,8 @@ func mkdirAll(dir string) (made []string, err error) {
 }
 
 // Iteration puts one checkpoint, the folder name (iter_0000003, release), into
-// a save folder and then names it in the tracker. A new save folder appears as
-// a whole.
+// a save folder and then names it in the tracker. A new save folder appears
+// complete.
 func Iteration(ctx context.Context, save string, t Tracked, fill func(tmp string) error) error {
 	tracker := []byte(t.Text())
 	if _, err := os.Lstat(save); errors.Is(err, fs.ErrNotExist) {

@@ -72,7 +72,7 @@ func (p *Part) gather(o *Overlap, width int64, dst []byte) error {
 	return nil
 }
 
-// RowMajor tells whether strides are those of a contiguous tensor; a dimension
+// RowMajor reports whether strides are those of a contiguous tensor; a dimension
 // of one element may have any.
 func RowMajor(shape, strides []int64) bool {
 	n := int64(1)

@@ -24,13 +24,13 @@ func (w *weights) State() State {
 	return s
 }
 
-// ReadAll reads a whole tensor.
+// ReadAll reads a complete tensor.
 func ReadAll(src Source, t Tensor) ([]byte, error) {
 	raw := make([]byte, t.Bytes())
 	return raw, src.Read(t.Name, Whole(t.Shape), raw)
 }
 
-// ReadFloat32 reads a whole float tensor as float32.
+// ReadFloat32 reads a complete float tensor as float32.
 func ReadFloat32(src Source, t Tensor) ([]float32, error) {
 	raw, err := ReadAll(src, t)
 	if err != nil {
@@ -50,7 +50,7 @@ func ReadFloat32(src Source, t Tensor) ([]float32, error) {
 	return values, nil
 }
 
-// ByRows reads a tensor in boxes of whole rows, front to back, of about limit
+// ByRows reads a tensor in boxes of complete rows, front to back, of about limit
 // bytes. chunk is valid during the call.
 func ByRows(src Source, t Tensor, limit int64, each func(box mpu.Piece, chunk []byte) error) error {
 	width := Width(t.DType)
@@ -75,6 +75,7 @@ func Check(src Source) error {
 	for _, t := range src.Tensors() {
 		have[t.Name] = t
 	}
+	// What the model needs.
 	var missing, extra, wrong []string
 	want := map[string]bool{}
 	for _, t := range Expected(info.Model) {
@@ -88,11 +89,13 @@ func Check(src Source) error {
 		}
 	}
 	for _, t := range src.Tensors() {
+		// What the source has and the model has not.
 		adapted := len(info.Model.Adapters) > 0 && strings.HasPrefix(t.Name, Model+mpu.AdapterPrefix) // who reads them checks them
 		if name, ok := strings.CutPrefix(t.Name, Model); ok && !want[t.Name] && !adapted {
 			extra = append(extra, name)
 		}
 	}
+	// One error for all.
 	var problems []string
 	for _, p := range []struct {
 		what string

@@ -8,7 +8,7 @@ import (
 
 // Retype shows the weights of src in another type; buffers, which a run keeps in f32
 // whatever its weights are, become F32. Where there are moments,
-// nothing is lost by it: f32 values that become narrow go on as main parameters, and
+// nothing is lost by it: f32 values that become narrow continue as main parameters, and
 // narrow values that become f32 are their main parameters.
 func Retype(src Source, dtype string) Source {
 	r := &retyped{Source: Cast(src, func(t Tensor) string {

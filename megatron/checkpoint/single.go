@@ -10,7 +10,7 @@ import (
 )
 
 // Single makes the file path by write, which gives it its name only when it is
-// whole. A path that exists is refused; after an error nothing is left.
+// complete. A path that exists is refused; after an error nothing is left.
 func Single(path string, write func() error) error {
 	if _, err := os.Lstat(path); err == nil {
 		return exitcode.Errorf(exitcode.Usage, "%s already exists; choose another output", path)

@@ -79,7 +79,7 @@ type Twice interface {
 	Copies() Source
 }
 
-// State is what a run needs beside its tensors to go on bit for bit. Raw parts
+// State is what a run needs beside its tensors to continue bit for bit. Raw parts
 // belong to whoever wrote them.
 type State struct {
 	Iteration     int64 `json:"iteration"`
@@ -90,9 +90,10 @@ type State struct {
 	Seed    uint64 `json:"seed"`    // random numbers are counted, so this is all of their state
 	Version string `json:"version"` // of the program that wrote
 
-	Config    json.RawMessage            `json:"config,omitempty"`    // of the run: training.Config
-	Scheduler json.RawMessage            `json:"scheduler,omitempty"` // learning rate and weight decay, with Megatron's names (optimizer.SchedulerState)
-	Scaler    json.RawMessage            `json:"scaler,omitempty"`    // loss scale, with Megatron's names (optimizer.ScalerState)
+	Config json.RawMessage `json:"config,omitempty"` // of the run: training.Config
+	// Learning rate and weight decay, with Megatron's names (optimizer.SchedulerState).
+	Scheduler json.RawMessage            `json:"scheduler,omitempty"`
+	Scaler    json.RawMessage            `json:"scaler,omitempty"` // loss scale, with Megatron's names (optimizer.ScalerState)
 	Extra     map[string]json.RawMessage `json:"extra,omitempty"`
 
 	RNG any `json:"-"` // Megatron's generator states (*megatron.RNG); only its formats give and take them
@@ -141,7 +142,7 @@ func (l Layout) Whole() Layout {
 // Watched is a Source that shows bytes while they are cached.
 type Watched interface {
 	Source
-	// ReadWatched is Read that also hands stored bytes to see, whole elements, from
+	// ReadWatched is Read that also hands stored bytes to see, complete elements, from
 	// several goroutines: all of the box, once or more, and maybe others of the tensor.
 	ReadWatched(name string, box mpu.Piece, dst []byte, see func(raw []byte)) error
 }

@@ -36,7 +36,7 @@ type Written struct {
 
 // Writer makes a checkpoint of one format at path from everything src lists.
 // Main parameters, moments and state that the format has no place for are left out with
-// a note. Until it is whole and on disk it has a temporary name beside path; on
+// a note. Until it is complete and on disk it has a temporary name beside path; on
 // an error or when ctx ends nothing is left. A path that exists is refused,
 // except a save folder of the same format, which gets one more iteration.
 type Writer func(ctx context.Context, path string, src Source, o WriteOptions) (Written, error)

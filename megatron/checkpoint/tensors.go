@@ -82,8 +82,8 @@ func Expected(m *spec.Model) []Tensor {
 	return l.list
 }
 
-// ParallelMLPNorms are those of a mixture in parallel with an MLP, below "mlp.": of what the MLP gives, of what the experts take and
-// give, and of what the router takes.
+// ParallelMLPNorms are those of a mixture in parallel with an MLP, below "mlp.": of what the MLP gives, of
+// what the experts take and give, and of what the router takes.
 var ParallelMLPNorms = []string{"post_mlp_layernorm", "pre_experts_layernorm", "post_experts_layernorm", "router.layernorm"}
 
 type lister struct {
@@ -222,6 +222,7 @@ func (l *lister) experts(name string) {
 	if m.Gated() {
 		wide = 2
 	}
+	// Router: [experts, h], and what its options add for each expert.
 	l.linear(name+"router", e.Num, h, m.LinearBias)
 	if m.ParallelMLP {
 		for _, norm := range ParallelMLPNorms {
@@ -235,6 +236,7 @@ func (l *lister) experts(name string) {
 	if slices.Contains(e.Balancing, spec.Quantiles) {
 		l.add(name+"router.qb_beta", int64(e.Num))
 	}
+	// Experts: fc1 [ffn, h], or [2·ffn, h] with a gate; fc2 [h, ffn].
 	for j := range e.Num {
 		expert := fmt.Sprintf("%sexperts.local_experts.%d.", name, j)
 		l.linear(expert+"linear_fc1", wide*e.FFNHiddenSize, h, m.LinearBias)

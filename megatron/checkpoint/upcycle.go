@@ -24,6 +24,7 @@ func Upcycle(src Source, m *spec.Model, router func(name string, out []float32))
 	if err := upcyclable(dense, m); err != nil {
 		return nil, exitcode.Errorf(exitcode.Usage, "%s cannot be converted to this mixture: %w", src.Info().Path, err)
 	}
+	// Which tensors are made, and from which stretch of the dense MLP.
 	e := m.Experts
 	u := &upcycled{Source: src, model: m, router: router, shards: int64(dense.FFNHiddenSize / e.FFNHiddenSize), made: map[string]shard{}}
 	u.scale = upcycleScale(m, int(u.shards))
@@ -36,6 +37,7 @@ func Upcycle(src Source, m *spec.Model, router func(name string, out []float32))
 			u.layer(i)
 		}
 	}
+	// The mixture's list: made of a dense tensor, of the router's start, or as the dense checkpoint has it.
 	for _, t := range Expected(m) {
 		t.Name = Model + t.Name
 		from, made := u.made[t.Name]

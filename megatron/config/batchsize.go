@@ -203,7 +203,7 @@ func (b *BatchSizes) rampEnd() int {
 	return 0
 }
 
-// Iterations is the number of whole batches in samples (--train-samples). While
+// Iterations is the number of complete batches in samples (--train-samples). While
 // the size still grows, and with a step schedule, a last partial batch counts
 // too, as in Megatron.
 func (b *BatchSizes) Iterations(samples int) (int, error) {
@@ -246,7 +246,7 @@ func (b *BatchSizes) Consumed(iterations int) (int, error) {
 	return consumed, nil
 }
 
-// Iterations is the length of the whole training in steps: --train-iters, or as
+// Iterations is the length of the complete training in steps: --train-iters, or as
 // many as --train-samples makes.
 func (c *Run) Iterations() (int, error) {
 	if c.TrainIters > 0 {
@@ -263,7 +263,7 @@ func (c *Run) Iterations() (int, error) {
 	return iterations, err
 }
 
-// CheckSchedule tells whether the pipeline can run every batch size of the run.
+// CheckSchedule reports whether the pipeline can run every batch size of the run.
 func (c *Run) CheckSchedule(b *BatchSizes) error {
 	sizes := []int{b.final}
 	for _, s := range b.steps {

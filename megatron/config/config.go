@@ -74,7 +74,7 @@ type Checkpoint struct {
 	KeepBest      bool   // that of the lowest validation loss is kept too
 	Format        string // of saving: native, torch, torch_dist; loading recognises each
 	Step          int    // iteration to load; 0: the latest
-	Resume        bool   // go on from Save, where it holds something, whatever is said of loading
+	Resume        bool   // continue from Save, where it holds something, whatever is said of loading
 	Remote        string // s3:// URL to which what is saved in Save is copied; "": none. A run's setup takes it from Save
 	LocalDir      string // --save-local-dir; "": in the user's cache
 	SaveOnLoad    string // folder for a checkpoint of what the run begins with; "": none

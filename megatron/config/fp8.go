@@ -22,7 +22,7 @@ const (
 	FP8Blockwise = "blockwise"
 )
 
-// Keeps tells whether a layer of so many keeps its operands.
+// Keeps reports whether a layer of so many keeps its operands.
 func (f *FP8) Keeps(layer, layers int) bool {
 	return f.FirstLastBF16 && (layer < f.AtStart || layer >= layers-f.AtEnd)
 }
@@ -36,6 +36,8 @@ func (c *Step) CheckFP8() error {
 		return nil
 	}
 	m, l := &c.Model, &c.Layout
+	// A block of FP8Block values has one scale, so no rank may have a part of one: of the channels that
+	// tensor-parallel ranks cut, and of the two chunks of positions of each context-parallel rank.
 	channels := func(tp int) bool {
 		for _, size := range []int{m.QKVRows(), m.NumAttentionHeads * m.KVChannels, m.FFNHiddenSize} {
 			if size%(tp*mpu.FP8Block) != 0 {
@@ -45,6 +47,7 @@ func (c *Step) CheckFP8() error {
 		return tp <= m.NumQueryGroups
 	}
 	tokens := func(cp int) bool { return c.SeqLength%(2*cp*mpu.FP8Block) == 0 }
+	// Name the next lower number of ranks that fits.
 	for _, cut := range []struct {
 		flag, what string
 		ranks      int

@@ -11,13 +11,13 @@ import (
 	"monotron/mpu"
 )
 
-// Freezing is what --freeze-parameters leaves to train, of the whole model.
+// Freezing is what --freeze-parameters leaves to train, of the complete model.
 type Freezing struct {
 	Frozen       []string // names
 	Trained, All int64    // elements
 }
 
-// Parameters are the whole model's as one rank would hold them, without memory.
+// Parameters are the complete model's as one rank would hold them, without memory.
 func (c *Step) Parameters() ([]*mpu.Param, error) {
 	whole, err := c.UncutStage()
 	if err != nil {
@@ -35,7 +35,7 @@ func (c *Step) UncutStage() (*model.Stage, error) {
 	return model.NewStage(nil, model.StageConfig{Model: &c.Model, Layers: layers, Embedding: true, Head: true}, model.Alone(nil))
 }
 
-// Freezes tells whether a parameter of this name is not trained.
+// Freezes reports whether a parameter of this name is not trained.
 func (c *Step) Freezes(name string) bool {
 	if len(c.Model.Adapters) > 0 && !model.IsAdapter(name) && !c.Model.Retrained.Has(name) {
 		return true // an adapter is trained instead

@@ -44,7 +44,9 @@ type LeafAxis struct {
 // LeafAxes are the axes of sums that layouts cut.
 func (c *Run) LeafAxes() []LeafAxis {
 	m := &c.Model
+	// Positions (weight gradients) and MLP channels (output sums) are cut in every model.
 	axes := []LeafAxis{{"seq-length", "positions of a sample", c.SeqLength}, {"ffn-hidden-size", "channels of the MLP", m.FFNHiddenSize}}
+	// Attention: channels of the heads. Layers may differ in them.
 	if l := m.Latent; l != nil {
 		heads, flags := m.NumAttentionHeads, "num-attention-heads qk-head-dim qk-pos-emb-head-dim v-head-dim"
 		axes = append(axes, LeafAxis{flags, "channels of all queries", heads * l.HeadDim()}, LeafAxis{flags, "channels of all keys and values", heads * (l.QKDim + l.VDim)},
@@ -54,6 +56,7 @@ func (c *Run) LeafAxes() []LeafAxis {
 			axes = append(axes, attentionAxes(m.AttentionOf(layer))...)
 		}
 	}
+	// Linear attention, convolutions, experts, multi-token prediction.
 	if d := m.Delta; d != nil {
 		axes = append(axes, LeafAxis{"linear-num-key-heads linear-key-head-dim", "channels of all keys", d.KeyHeads * d.KeyDim},
 			LeafAxis{"linear-num-value-heads", "value heads of gated delta nets", d.ValueHeads})
@@ -67,6 +70,7 @@ func (c *Run) LeafAxes() []LeafAxis {
 	if m.MTP != nil {
 		axes = append(axes, LeafAxis{"hidden-size", "channels of a layer's input", m.HiddenSize})
 	}
+	// Layers of one kind give the same axes.
 	var once []LeafAxis
 	for _, a := range axes {
 		if !slices.Contains(once, a) {

@@ -31,15 +31,17 @@ type Layout struct {
 	Schedule                          string // schedule.OneFOneBName, schedule.GPipeName
 	NoOverlapP2P                      bool   // exchanges of an interleaved schedule end before what follows
 
-	Backend                   string // nccl, gloo
-	NCCLRequested             bool   // the command line asks for nccl; it is the default too
-	Deterministic             bool   // NCCL sums in one way whatever network it finds
-	TimeoutMinutes            int
-	FastReduce                bool // Gloo's own sums between processes
-	DistributedOptimizer      bool
-	Sharding                  string // what data-parallel ranks share: "", optim, optim_grads, optim_grads_params (ZeRO 0 to 3)
-	MemoryCentricTiling       int    // under ZeRO-3, stretches of rows and columns of a linear layer's weight that come and go by themselves; 0: whole layers do
-	OptimizerInstances        int    // copies of the sharded state
+	Backend              string // nccl, gloo
+	NCCLRequested        bool   // the command line asks for nccl; it is the default too
+	Deterministic        bool   // NCCL sums in one way whatever network it finds
+	TimeoutMinutes       int
+	FastReduce           bool // Gloo's own sums between processes
+	DistributedOptimizer bool
+	Sharding             string // what data-parallel ranks share: "", optim, optim_grads, optim_grads_params (ZeRO 0 to 3)
+	// Under ZeRO-3, stretches of rows and columns of a linear layer's weight that come and go by themselves;
+	// 0: complete layers do.
+	MemoryCentricTiling       int
+	OptimizerInstances        int // copies of the sharded state
 	OverlapGradReduce         bool
 	OverlapParamGather        bool
 	BucketSize, BucketCount   int // parameters a bucket, buckets; 0: the rule
@@ -61,7 +63,7 @@ func (l Layout) ContextHeads() int {
 	return l.HierarchicalCP[0]
 }
 
-// wholeSequences tells whether every call of attention has all positions of a sequence.
+// wholeSequences reports whether every call of attention has all positions of a sequence.
 func (l Layout) UncutSequences() bool {
 	other := func(kind string) bool { return kind != ExchangeHeads }
 	return l.CP <= 1 || len(l.CPCommType) > 0 && !slices.ContainsFunc(l.CPCommType, other)

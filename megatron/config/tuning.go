@@ -54,10 +54,10 @@ func (t *Tuning) Prefers() *preference.Loss {
 	return l
 }
 
-// Samples tells whether the model learns from answers that it samples itself.
+// Samples reports whether the model learns from answers that it samples itself.
 func (t *Tuning) Samples() bool { return t.Data != "" && t.Method == policy.GRPO }
 
-// ByRows tells whether the loss is one of rows, not a mean over tokens.
+// ByRows reports whether the loss is one of rows, not a mean over tokens.
 func (t *Tuning) ByRows() bool { return t.Prefers() != nil || t.Samples() }
 
 // Sequences is how many sequences a sample has.
@@ -96,5 +96,5 @@ type Pattern struct {
 	Value float64
 }
 
-// Given tells whether there is an adapter.
+// Given reports whether there is an adapter.
 func (a *Adapter) Given() bool { return a.Folder != "" || a.Rank > 0 }

@@ -9,7 +9,7 @@ import (
 	"monotron/mpu/comm"
 )
 
-// moved is each row moved d places to the left; what comes in at its end is zero.
+// moved is each row moved d positions to the left; what comes in at its end is zero.
 func moved[T any](rows [][]T, d int) [][]T {
 	all := make([][]T, len(rows))
 	for i, row := range rows {
@@ -23,7 +23,7 @@ func moved[T any](rows [][]T, d int) [][]T {
 
 // loadAhead is what the depths of multi-token prediction have of their own of a micro-batch;
 // micros: how many a rank has in this step.
-func (e *Engine) loadAhead(s place, m *Micro, here mpu.Positions, micros int) (all []model.Ahead) {
+func (e *Engine) loadAhead(s allocator, m *Micro, here mpu.Positions, micros int) (all []model.Ahead) {
 	mtp := e.config.Model.MTP
 	if mtp == nil {
 		return nil
@@ -54,7 +54,7 @@ func (e *Engine) loadAhead(s place, m *Micro, here mpu.Positions, micros int) (a
 
 // aheadBySample is a depth where sums have leaves: each sample counts by itself, so that how many are
 // in a micro-batch changes nothing.
-func (e *Engine) aheadBySample(s place, m *Micro, here mpu.Positions, micros, d int) model.Ahead {
+func (e *Engine) aheadBySample(s allocator, m *Micro, here mpu.Positions, micros, d int) model.Ahead {
 	mtp, all := e.config.Model.MTP, float64(micros*len(m.Tokens)*e.rank.Sizes.DP)
 	mask := moved(m.LossMask, d)
 	weights, means := make([][]float32, len(mask)), make([][]float32, len(mask))

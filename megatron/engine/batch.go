@@ -17,7 +17,8 @@ type Micro struct {
 	PositionIDs    [][]int32   // [b][s]
 	DocStart       [][]int32   // [b][s]: first position each query sees; nil: all from 0
 	Samples        []int32     // [b]: number of each sample in the global batch
-	Rows           []int64     `json:",omitempty"` // of an Objective: number of each sample, of b/len(Rows) sequences each; -1: it does not count
+	// Of an Objective: number of each sample, of b/len(Rows) sequences each; -1: it does not count.
+	Rows []int64 `json:",omitempty"`
 }
 
 // counted is the sum of a loss mask [b][s] that a micro-batch's mean is over: of all positions,
@@ -42,7 +43,7 @@ func (e *Engine) means() int {
 	return e.rank.Sizes.DP
 }
 
-// documents are what ranks that share samples cut, where not these whole.
+// documents are what ranks that share samples cut, where it is not the samples.
 func (e *Engine) documents(m *Micro) mpu.Positions {
 	if !e.config.Layout.ZigZagPerDocument || m.DocStart == nil {
 		return nil
@@ -81,10 +82,11 @@ func samples(micros []*Micro) (n int) {
 	return n
 }
 
-// load copies what a stage needs of a micro-batch to the device, of context-parallel ranks
-// this one's positions, and describes it to the layers; train: what dropout and backward need too. The weight of a token in the
-// total loss is mask·tokenWeight; the last stage gets the mask, f32 [tokens]. micros: how many a rank has in this step.
-func (e *Engine) load(s place, m *Micro, part schedule.Part, micros int, train bool) (p *model.Pass, mask device.Tensor) {
+// load copies what a stage needs of a micro-batch to the device, of context-parallel ranks this one's
+// positions, and describes it to the layers; train: what dropout and backward need too. The weight of a token
+// in the total loss is mask·tokenWeight; the last stage gets the mask, f32 [tokens]. micros: how many a rank
+// has in this step.
+func (e *Engine) load(s allocator, m *Micro, part schedule.Part, micros int, train bool) (p *model.Pass, mask device.Tensor) {
 	// b samples of `all` positions; here: this context-parallel rank's, in rows s·b.
 	b, all := int64(len(m.Tokens)), int64(len(m.Tokens[0]))
 	here := e.Positions(m)
@@ -124,7 +126,7 @@ func (e *Engine) load(s place, m *Micro, part schedule.Part, micros int, train b
 
 // placed are the rows of b sequences of n positions as generation has them: row r is position r/b of
 // sequence r mod b, and every sequence has blocks of its own.
-func (e *Engine) placed(s place, b, n int64) *model.Placed {
+func (e *Engine) placed(s allocator, b, n int64) *model.Placed {
 	each := (n + device.PagedBlock - 1) / device.PagedBlock
 	tables, rows := make([]int32, 0, b*each), make([]int32, 0, 2*b*n)
 	for i := range b * each {
@@ -157,9 +159,9 @@ func (e *Engine) gradFactor(r *Result) float64 {
 	return r.Scale
 }
 
-// place is where the numbers of a micro-batch are put: new tensors of a scope, or, for a
+// allocator gives memory for the numbers of a micro-batch: new tensors of a scope, or, for a
 // graph, the same ones each time.
-type place interface {
+type allocator interface {
 	Alloc(dtype device.DType, shape ...int64) device.Tensor
 }
 
@@ -184,7 +186,7 @@ func (in *inputs) Alloc(dtype device.DType, shape ...int64) device.Tensor {
 	return in.given[in.next-1]
 }
 
-func put[T any](d *device.Device, s place, dtype device.DType, host []T) device.Tensor {
+func put[T any](d *device.Device, s allocator, dtype device.DType, host []T) device.Tensor {
 	t := s.Alloc(dtype, int64(len(host)))
 	device.WriteSlice(d, t, host)
 	return t

@@ -43,13 +43,13 @@ func (e *Engine) Capture() (why string) {
 	return ""
 }
 
-// countsMicroBatches tells whether what a micro-batch does goes by how many were before it.
+// countsMicroBatches reports whether what a micro-batch does goes by how many were before it.
 func (e *Engine) countsMicroBatches() bool {
 	x := e.config.Model.Experts
 	return x != nil && slices.Contains(x.Balancing, spec.GlobalAuxLoss)
 }
 
-// runGraphs trains on micro-batches one after the other. Forward is told the time of both.
+// runGraphs trains on micro-batches one after the other. Forward gets the time of both.
 func (e *Engine) runGraphs(micros []*Micro, r *Result) error {
 	for _, m := range micros {
 		e.rank.Enter(health.Forward, e.Iteration+1)
@@ -71,7 +71,7 @@ func (e *Engine) runGraphs(micros []*Micro, r *Result) error {
 	return nil
 }
 
-// GraphNews are lines for the log, each told once: what became of the graphs.
+// GraphNews are lines for the log, each returned once: what became of the graphs.
 func (e *Engine) GraphNews() (lines []string) {
 	if g := e.graphs; g != nil {
 		g.tell()

@@ -14,7 +14,7 @@ import (
 )
 
 // Engine is a rank's part of the model with its optimizer: what one training step
-// needs besides the data.
+// needs in addition to the data.
 type Engine struct {
 	config config.Step
 	rank   *ranks.Rank
@@ -29,7 +29,7 @@ type Engine struct {
 	Iteration int64 // done
 	Timers    *telemetry.Timers
 	Attention string         // on cuda, whose kernels: Flash (ours) or Fused (cuDNN's)
-	Look      Look           // is shown every step and evaluation that nobody else looks at
+	Look      Look           // receives every step and evaluation that has no other Look
 	Vote      func() float64 // what a rank has to say to all in this step, once; nil, 0: nothing
 	Settled   func()         // called before an update: returns when nobody reads the weights any more; nil: nobody does
 
@@ -44,7 +44,7 @@ type Engine struct {
 	book      schedule.Book    // of proved lists of actions
 	scale     device.Tensor    // f32 [1]: loss scale
 	iteration device.Tensor    // i64 [1]: names this step's dropout masks
-	sums      device.Tensor    // f64 [2]: Σ loss·mask, Σ mask; of the optimizer's Beside, whose third is for Vote
+	sums      device.Tensor    // f64 [2]: Σ loss·mask, Σ mask; of the optimizer's Extra, whose third is for Vote
 	ahead     device.Tensor    // f64 [depths, 2]: Σ mean loss of each depth of multi-token prediction; the second number is not used
 	micro     int              // micro-batch that goes forward
 	auxiliary *model.Auxiliary // nil: a dense model
@@ -73,7 +73,7 @@ func New(rank *ranks.Rank, c config.Step, s optimizer.Schedule) (*Engine, error)
 	if err := e.build(); err != nil {
 		return nil, err
 	}
-	// Parameters, and what the optimizer is told about them.
+	// Parameters, and what the optimizer must know about them.
 	e.Params = model.ParamsOf(e.Stages)
 	c.Optimizer.OwnClip = c.Model.MTP != nil && c.Model.MTP.DetachHeads
 	for _, p := range e.Params {
@@ -118,12 +118,12 @@ func (e *Engine) build() error {
 	return nil
 }
 
-// allocate makes what the device is told by.
+// allocate makes the tensors by which the device gets what changes from step to step.
 func (e *Engine) allocate() {
 	d := e.device
 	e.scale = d.Arena.Zeroed(device.Workspace, device.F32, 1)
 	e.iteration = d.Arena.Zeroed(device.Workspace, device.I64, 1)
-	e.sums = e.Optimizer.Beside.Slice(0, 0, 2)
+	e.sums = e.Optimizer.Extra.Slice(0, 0, 2)
 	if m := &e.config.Model; m.Experts != nil {
 		e.auxiliary = model.NewAuxiliary(d, int64(m.AllLayers()), int64(m.Experts.Num), e.DType)
 		e.auxiliary.PerToken, e.auxiliary.Bits = e.config.CalculatePerTokenLoss, e.routerLossBits()
@@ -133,9 +133,9 @@ func (e *Engine) allocate() {
 	}
 }
 
-// tell resets the sums and tells the device what changes this step.
+// tell resets the sums and gives the device what changes this step.
 func (e *Engine) tell(scale float64) {
-	e.device.Fill(e.Optimizer.Beside, 0)
+	e.device.Fill(e.Optimizer.Extra, 0)
 	if e.ahead.Given() {
 		e.device.Fill(e.ahead, 0)
 	}
@@ -144,7 +144,7 @@ func (e *Engine) tell(scale float64) {
 	device.WriteSlice(e.device, e.iteration, []int64{e.Iteration})
 }
 
-// elsewhere is what lies outside of the device's memory: the optimizer's state, over a packed
+// elsewhere is what is offloaded: the optimizer's state, over a packed
 // base all parameters, with --offload-folder under ZeRO-3 parameters too, and where these are tiled gradients.
 func (e *Engine) elsewhere(s optimizer.Strategy) (w optimizer.Elsewhere, err error) {
 	dir := e.config.OffloadFolder
@@ -166,7 +166,7 @@ func (e *Engine) elsewhere(s optimizer.Strategy) (w optimizer.Elsewhere, err err
 	return optimizer.Elsewhere{Store: e.offload.Store, Parameters: parameters, Gradients: parameters && e.config.Layout.MemoryCentricTiling > 0}, nil
 }
 
-// toHost tells whether optimizer's state lies in the host's memory, apart from the
+// toHost reports whether optimizer's state lies in the host's memory, apart from the
 // device's.
 func (e *Engine) toHost() bool {
 	apart := !e.device.OnHost()
@@ -179,7 +179,7 @@ func (e *Engine) toHost() bool {
 // PackedBytes is what the rank's weights take that lie in memory as NF4; 0: none do.
 func (e *Engine) PackedBytes() int64 { return e.host.PackedBytes() }
 
-// Close takes away what lies elsewhere. Nothing of the engine may be used afterwards.
+// Close removes offloaded state. Nothing of the engine may be used afterwards.
 func (e *Engine) Close() error {
 	if e == nil {
 		return nil

@@ -20,7 +20,7 @@ type graphs struct {
 	told   bool // what became of the graphs
 }
 
-// suits tells whether the micro-batches have the shape of the first one ever.
+// suits reports whether the micro-batches have the shape of the first one ever.
 func (g *graphs) suits(micros []*Micro) bool {
 	if g == nil {
 		return false

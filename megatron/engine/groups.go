@@ -17,7 +17,7 @@ import (
 // groupKinds are the groups that a step works with.
 var groupKinds = []topology.Kind{topology.TP, topology.PP, topology.DP, topology.Model, topology.Embedding, topology.QuerySharers, topology.Shard, topology.Across}
 
-// contextKinds are those that ranks which share sequences need besides.
+// contextKinds are those that ranks which share sequences need in addition.
 var contextKinds = []topology.Kind{topology.CP, topology.DPCP}
 
 // DataKind is the group that sums gradients of dense layers.

@@ -54,7 +54,7 @@ func (e *Engine) averaged(micros []*Micro) int {
 // routerLossLimit is below which a router's own loss of a sample must be for sums of these to be exact.
 const routerLossLimit = 4096
 
-// routerLossBits is to how many binary places these are rounded before they are added; 0: they are not.
+// routerLossBits is to how many binary digits these are rounded before they are added; 0: they are not.
 func (e *Engine) routerLossBits() int64 {
 	if e.config.Leaves == 0 {
 		return 0
@@ -65,7 +65,7 @@ func (e *Engine) routerLossBits() int64 {
 // lossLimit is below which the mean loss of a token must be for sums of losses to be exact.
 const lossLimit = 64
 
-// lossBits is to how many binary places the losses of tokens are rounded before they are added;
+// lossBits is to how many binary digits the losses of tokens are rounded before they are added;
 // 0: they are not.
 func (e *Engine) lossBits() int64 {
 	if e.config.Leaves == 0 {

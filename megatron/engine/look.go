@@ -9,15 +9,16 @@ import (
 	"monotron/mpu/comm"
 )
 
-// Look is shown what a pass computes; each of its functions may be nil.
+// Look receives what a pass computes; each of its functions may be nil.
 type Look struct {
 	Layer  func(depth int, x device.Tensor)                // the residual stream of this rank's layers: model.Pass.See
 	Done   func(*model.Pass, *model.Output)                // the last stage's output, before it is released
 	Routed func(layer int, r model.Routing)                // what layers of experts chose
 	Ahead  func(depth int, p *model.Pass, x device.Tensor) // the states of multi-token prediction: model.Pass.SeeAhead
 	Micro  func(micro, chunk int)                          // which forward or backward begins
-	Unit   func(name string)                               // whose parameters, or gradients, it uses next: embedding, decoder.layers.3, head
-	Again  bool                                            // of a training step that is run again: what --inject spoiled is spoiled again
+	// Whose parameters, or gradients, it uses next: embedding, decoder.layers.3, head.
+	Unit  func(name string)
+	Again bool // of a training step that is run again: what --inject spoiled is spoiled again
 }
 
 func (l Look) begin(micro, chunk int) {
@@ -34,7 +35,7 @@ func (l Look) ahead(p *model.Pass) func(depth int, x device.Tensor) {
 	return func(depth int, x device.Tensor) { l.Ahead(depth, p, x) }
 }
 
-// follow tells which units a pass comes to.
+// follow reports which units a pass reaches.
 func (l Look) follow(p *model.Pass) {
 	if l.Unit == nil {
 		return
@@ -53,7 +54,7 @@ func (l Look) follow(p *model.Pass) {
 	p.Use, p.Accumulate = told(p.Use), told(p.Accumulate)
 }
 
-// Peek runs micro-batches forward, without dropout, and shows them to look.
+// Peek runs micro-batches forward, without dropout, and passes what they compute to look.
 func (e *Engine) Peek(micros []*Micro, look Look) error {
 	e.device.Fill(e.sums, 0)
 	e.weighed = [2]float64{}
@@ -69,7 +70,7 @@ func (e *Engine) Loss(micros []*Micro) (sum, tokens float64, err error) {
 	return e.Totals()
 }
 
-// Micro is the micro-batch that goes forward, for what looks at a pass.
+// Micro is the micro-batch that goes forward, for code that inspects a pass.
 func (e *Engine) Micro() int { return e.micro }
 
 // Totals adds up the ranks' sums after a pass: Σ loss·mask and Σ mask of all samples.
@@ -87,7 +88,7 @@ func (e *Engine) sumTotals() error {
 	if e.rank.Place.TP != 0 {
 		e.device.Fill(e.sums, 0) // each rank of a tensor-parallel group has seen the same losses
 	}
-	return e.rank.World().AllReduce(e.Optimizer.Beside, comm.Sum).Wait()
+	return e.rank.World().AllReduce(e.Optimizer.Extra, comm.Sum).Wait()
 }
 
 // spoiled shows the residual stream to the look, after --inject has put a NaN into it

@@ -46,7 +46,7 @@ func (e *Engine) sumMixtures(r *Result, micros int) error {
 	for l := range layers {
 		for loss := range model.AuxiliaryLosses {
 			value := losses[2*(int(loss)*layers+l)] / float64(micros)
-			if loss != model.GlobalLoadBalancingLoss { // each rank has the whole of its samples'
+			if loss != model.GlobalLoadBalancingLoss { // each rank has all of its samples'
 				value /= float64(e.rank.Sizes.DP)
 			}
 			r.Mixtures.Losses[loss] = append(r.Mixtures.Losses[loss], value)
@@ -92,5 +92,5 @@ func toFloats[N int64 | float32](counts []N) (all []float64) {
 	return all
 }
 
-// mixtureKinds are the groups that experts need besides a step's.
+// mixtureKinds are the groups that experts need in addition to a step's.
 var mixtureKinds = []topology.Kind{topology.TPEP, topology.ExpertDP, topology.TPCP, topology.TPDPCP}

@@ -56,14 +56,14 @@ func (e *Engine) run(micros []*Micro, train bool, r *Result, look Look) error {
 		return schedule.Run(acts, w, l)
 	}
 	r.Pipeline, err = schedule.RunMeasured(acts, w, l, func() time.Time {
-		_ = e.device.Sync() // its error is the device's, and told at the end of the step
+		_ = e.device.Sync() // its error is the device's, and reported at the end of the step
 		return time.Now()
 	})
 	return err
 }
 
-// MeasuresStages tells whether steps tell what the stages did: waiting for the device around every action costs time, so it is
-// done where --timing-log-level asks for it.
+// MeasuresStages reports whether steps measure each stage's actions: waiting for the device around every
+// action costs time, so it is done only where --timing-log-level asks for it.
 func (e *Engine) MeasuresStages() bool {
 	return e.rank.Sizes.PP > 1 && e.Timers.Level() >= telemetry.LevelStep
 }
@@ -114,7 +114,7 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 	return a.out.Hidden, nil
 }
 
-// timed adds the device's time from here until the result is called to what a step tells.
+// timed adds the device's time from here until the result is called to a step's result.
 func (e *Engine) timed(to *time.Duration) (end func()) {
 	var began time.Time
 	e.device.At(func(at time.Time) { began = at })

@@ -8,7 +8,7 @@ import (
 	"monotron/megatron/schedule"
 )
 
-// Result is what one training step tells.
+// Result is what one training step reports.
 type Result struct {
 	Loss      float64   // Σ loss / Σ tokens of the global batch
 	Ahead     []float64 // of each depth of multi-token prediction: the mean over micro-batches of each one's mean over its counted tokens

@@ -48,7 +48,7 @@ func (e *Engine) attempt(micros []*Micro, look Look) (r Result, err error) {
 	return r, e.advance(r, samples(micros)*e.rank.Sizes.DP) // iteration, learning rate, loss scale
 }
 
-// begin resets the sums and tells the device what changes this step.
+// begin resets the sums and gives the device what changes this step.
 func (e *Engine) begin(r *Result, micros int) error {
 	r.LR, r.Scale, r.Decay = e.Scheduler.LR(), e.Scaler.Scale(), e.Scheduler.WeightDecay()
 	if err := e.Optimizer.ZeroGrad(); err != nil {
@@ -91,7 +91,7 @@ func (e *Engine) vote() {
 		return
 	}
 	if v := e.Vote(); v != 0 {
-		device.WriteSlice(e.device, e.Optimizer.Beside.Slice(0, 2, 1), []float64{v})
+		device.WriteSlice(e.device, e.Optimizer.Extra.Slice(0, 2, 1), []float64{v})
 	}
 }
 
@@ -111,8 +111,8 @@ func (e *Engine) update(r *Result) (err error) {
 		return err
 	}
 	e.device.Settle() // the result was waited for: all times before it are known
-	r.Tokens, r.Votes = r.Update.Beside[1], r.Update.Beside[2]
-	r.Loss, r.Ahead = r.Update.Beside[0]/math.Max(1, r.Tokens), e.aheadLosses()
+	r.Tokens, r.Votes = r.Update.Extra[1], r.Update.Extra[2]
+	r.Loss, r.Ahead = r.Update.Extra[0]/math.Max(1, r.Tokens), e.aheadLosses()
 	return nil
 }
 

@@ -14,13 +14,13 @@ import (
 	"monotron/mpu"
 )
 
-// Adapter is a low-rank adapter in PEFT's files that requests may ask for beside the model as it is.
+// Adapter is a low-rank adapter in PEFT's files that requests may ask for instead of the model as it is.
 type Adapter struct{ Name, Dir string }
 
 // bases are the editions of the model without adapters; those with one come behind them.
 const bases = 2
 
-// editionsOf are those that l serves: itself, a place for a newer iteration, and l with each of the
+// editionsOf are those that l serves: itself, an entry for a newer iteration, and l with each of the
 // adapters.
 func (l *Loaded) editionsOf(adapters []Adapter) (editions, error) {
 	e := editions{list: make([]*Loaded, bases)}

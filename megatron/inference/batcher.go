@@ -14,14 +14,14 @@ import (
 // BatcherConfig bounds what a Batcher does at once.
 type BatcherConfig struct {
 	Blocks    int // of keys and values
-	Sequences int // that run beside each other
+	Sequences int // that run together
 	Tokens    int // rows of a pass
 	Queue     int // requests that may wait
 }
 
 // Batcher continues many texts at once. A pass takes one row of every text that has its
 // prompt behind it, and pieces of the prompts of the others, within a budget of rows. What a
-// request gets depends on nothing but itself: not on who runs beside it, whether its
+// request gets depends on nothing but itself: not on the requests that run with it, whether its
 // beginning was there already, or whether it had to give its blocks away meanwhile.
 //
 // One goroutine runs it: Run. Submit, Reload and Stats are for any.
@@ -96,7 +96,7 @@ func (b *Batcher) Check(r *Request) error {
 	return nil
 }
 
-// fits tells whether a sequence can be admitted once all others have ended.
+// fits reports whether a sequence can be admitted once all others have ended.
 func (b *Batcher) fits(s *sequence) bool {
 	positions := b.editions.list[0].MaxContext
 	return blocksFor(len(s.ids)) <= b.config.Blocks && (positions == 0 || len(s.ids) <= positions)
@@ -108,6 +108,7 @@ var errNeverFits = errors.New("the text needs more positions than the model or i
 
 // Submit queues requests, all or none.
 func (b *Batcher) Submit(requests ...*Request) ([]*Stream, error) {
+	// Check all requests before any is queued.
 	var list []*sequence
 	for _, r := range requests {
 		if err := b.Check(r); err != nil {
@@ -117,6 +118,8 @@ func (b *Batcher) Submit(requests ...*Request) ([]*Stream, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	// The queue has a limit, but a request of several sequences may exceed it when nothing waits: otherwise it
+	// could never run.
 	switch {
 	case b.failed != nil:
 		return nil, b.failed
@@ -127,6 +130,7 @@ func (b *Batcher) Submit(requests ...*Request) ([]*Stream, error) {
 	}
 	b.waiting = append(b.waiting, list...)
 	b.changed.Signal()
+	// A sequence keeps the weights that are current now: a reload does not change it.
 	streams := make([]*Stream, len(list))
 	for i, s := range list {
 		s.edition = b.editions.of(s.Adapter)
@@ -262,6 +266,7 @@ func (b *Batcher) take(p *plan) error {
 	if err := b.told.give(&order{kind: orderPass, batch: p.batch}); err != nil {
 		return err
 	}
+	// The pass, and a token for each wanted row; one sequence's bad logits do not fail the others.
 	tokens, bad := make([]Token, len(p.wanted)), make([]error, len(p.wanted))
 	err := b.editions.rows(&p.batch, func(first int, logits model.Tensor) error {
 		var list []wish
@@ -276,6 +281,7 @@ func (b *Batcher) take(p *plan) error {
 	if err != nil {
 		return err
 	}
+	// Every sequence gets its token, and may end; b.running then has those that still own blocks.
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.failed != nil { // meanwhile
@@ -328,7 +334,7 @@ func (b *Batcher) finish(s *sequence, why Reason, err error) {
 	}
 }
 
-// filled tells the pool of the blocks that have become full.
+// filled reports the blocks that have become full to the pool.
 func (b *Batcher) filled(s *sequence) {
 	for (s.hashed+1)*device.PagedBlock <= s.computed {
 		s.last = s.last.after(s.ids[s.hashed*device.PagedBlock:][:device.PagedBlock])

@@ -38,17 +38,19 @@ type candidate struct {
 
 // Beam searches for the sequences of highest score after prompt. Each step keeps
 // the best 2·Beams candidates: one that ends counts when it ranks among the first
-// Beams, the best others go on.
+// Beams, the best others continue.
 func (g *Generator) Beam(prompt []int32, o BeamOptions) ([]Beam, error) {
 	if err := g.CheckPrompt(prompt, o.MaxNew); err != nil {
 		return nil, err
 	}
 	s := g.newSession(len(prompt)+o.MaxNew, o.Beams)
 	defer s.close()
+	// One hypothesis, the prompt, becomes up to Beams after the first step; s has a cache for each.
 	running := []hypothesis{{}}
 	feed := [][]int32{prompt}
 	var finished []Beam
 	for n := 1; n <= o.MaxNew; n++ {
+		// logits: of each running hypothesis, for its last token (first: the prompt's).
 		logits, err := s.logits(feed)
 		if err != nil {
 			return nil, err
@@ -60,8 +62,10 @@ func (g *Generator) Beam(prompt []int32, o BeamOptions) ([]Beam, error) {
 		if o.done(running, finished, n) {
 			return finished, nil
 		}
+		// The caches follow the hypotheses that continue, of which each has one new token.
 		s.branch(parents)
 		feed = feed[:0]
+		// Hypotheses that reached the limit count too.
 		for _, h := range running {
 			feed = append(feed, h.ids[n-1:])
 		}
@@ -114,7 +118,7 @@ func (o *BeamOptions) expand(prompt []int32, running []hypothesis, logits [][]fl
 	return top
 }
 
-// advance splits candidates into those that go on and those that end.
+// advance splits candidates into those that continue and those that end.
 func (o *BeamOptions) advance(cs []candidate, running []hypothesis) (next []hypothesis, parents []int, ended []Beam) {
 	for rank, c := range cs {
 		ids := append(append([]int32(nil), running[c.parent].ids...), c.id)
@@ -135,7 +139,7 @@ func (o *BeamOptions) finish(ids []int32, sum float64) Beam {
 	return Beam{ids, sum / math.Pow(float64(len(ids)), o.LengthPenalty)}
 }
 
-// done tells whether no running sequence can still matter after n tokens.
+// done reports whether no running sequence can still matter after n tokens.
 func (o *BeamOptions) done(running []hypothesis, finished []Beam, n int) bool {
 	if len(running) == 0 {
 		return true

@@ -10,7 +10,7 @@ import (
 // prefix names what a full block holds: all tokens from the start of its sequence to its end.
 type prefix [sha256.Size]byte
 
-// after is the prefix that goes on from p by the tokens of one block.
+// after is the prefix that continues from p by the tokens of one block.
 func (p prefix) after(tokens []int32) prefix {
 	h := sha256.New()
 	h.Write(p[:])
@@ -94,10 +94,10 @@ func (p *blockPool) join(table []int32) {
 	}
 }
 
-// shared tells whether a block has more users than one.
+// shared reports whether a block has more users than one.
 func (p *blockPool) shared(i int32) bool { return p.blocks[i].users > 1 }
 
-// full tells what a block holds from now on. A second block that holds the same stays unknown.
+// full records the contents of a block. A second block with the same contents stays unknown.
 func (p *blockPool) full(i int32, holds prefix, edition int32) {
 	if _, found := p.known[holds]; !found {
 		p.known[holds] = i

@@ -45,10 +45,11 @@ func NewBias(add map[int32]float64) Bias {
 	return b
 }
 
-// edits is all that looks at the text so far: ids, of which the first `prompt` were given. The
+// edits is all that depends on the text so far: ids, of which the first `prompt` were given. The
 // list may be s.Bias itself; nobody writes to it.
 func (s *Sampling) edits(ids []int32, prompt int) []edit {
 	list, at := []edit(slices.Clip(s.Bias)), map[int32]int(nil)
+	// of: the edit of a token, made when first asked for; s.Bias is cloned before the first change.
 	of := func(id int32) *edit {
 		if at == nil {
 			list, at = slices.Clone(list), map[int32]int{}
@@ -62,6 +63,7 @@ func (s *Sampling) edits(ids []int32, prompt int) []edit {
 		}
 		return &list[i]
 	}
+	// Repetition penalty: prompt and answer; presence and frequency: the answer only (OpenAI's definition).
 	if s.Repetition != 0 && s.Repetition != 1 {
 		for id := range counts(ids) {
 			of(id).ratio = s.Repetition
@@ -72,6 +74,7 @@ func (s *Sampling) edits(ids []int32, prompt int) []edit {
 			of(id).add -= s.Presence + s.Frequency*float64(n)
 		}
 	}
+	// Tokens that would repeat an n-gram are excluded.
 	for _, id := range repeats(ids, s.NoRepeatNgram) {
 		of(id).add = math.Inf(-1)
 	}
@@ -79,7 +82,7 @@ func (s *Sampling) edits(ids []int32, prompt int) []edit {
 }
 
 // banned is edits and bans of further tokens, ascending, of a vocabulary; a token is edited once.
-// Where the edits ban all that is left they ban nothing: a text within a schema goes on.
+// Where the edits ban all that is left they ban nothing: a text within a schema continues.
 func banned(edits []edit, ids []int32, vocabulary int) []edit {
 	all, bans := make([]edit, 0, len(edits)+len(ids)), 0
 	for _, e := range edits {
@@ -156,7 +159,7 @@ type wish struct {
 	tell  int   // the likeliest so many, with log-probabilities; negative: no log-probabilities at all
 }
 
-// draw is the random word for the choice: of Seed, Number and the token's place alone.
+// draw is the random word for the choice: of Seed, Number and the token's position alone.
 func (w *wish) draw() uint32 {
 	return device.Philox(device.StreamKey(w.Seed, "generate"), [4]uint32{uint32(w.nth), w.Number})[0]
 }
@@ -167,6 +170,8 @@ func (g *Generator) choose(logits device.Tensor, list []wish) (tokens []Token, b
 	d, rows, best := g.Device, int64(len(list)), -1
 	s := d.Arena.Scope(device.Activations)
 	defer s.Release()
+	// ids, chosen: [rows]; rules: i32 [rows, 4], the token asked about, top-k, random draw, start of the row's
+	// edits; numbers: f64 [rows, 3].
 	a := device.SampleArgs{Logits: logits, Columns: int64(g.Vocab), IDs: s.Alloc(device.I32, rows), Chosen: s.Alloc(device.F32, rows),
 		Rules: s.Alloc(device.I32, rows, 4), Numbers: s.Alloc(device.F64, rows, 3)}
 	var rules, edited []int32
@@ -183,11 +188,13 @@ func (g *Generator) choose(logits device.Tensor, list []wish) (tokens []Token, b
 	}
 	device.WriteSlice(d, a.Rules, rules)
 	device.WriteSlice(d, a.Numbers, numbers)
+	// Edits of all rows one after the other; a row's end where the next one's start.
 	if n := int64(len(edited)); n > 0 {
 		a.EditIDs, a.EditValues = s.Alloc(device.I32, n), s.Alloc(device.F32, n, 2)
 		device.WriteSlice(d, a.EditIDs, edited)
 		device.WriteSlice(d, a.EditValues, values)
 	}
+	// Log probabilities, and the most probable tokens, only if a row wants them.
 	if best >= 0 {
 		a.Max, a.Sum = s.Alloc(device.F32, rows), s.Alloc(device.I64, rows)
 	}
@@ -221,6 +228,7 @@ func (g *Generator) asLosses(a *device.SampleArgs, tokens []Token) error {
 // chosen reads what the op has found.
 func (g *Generator) chosen(a *device.SampleArgs, list []wish) (tokens []Token, bad []error, err error) {
 	d := g.Device
+	// Start all reads, then wait once.
 	ids, logits := device.ReadSlice[int32](d, a.IDs), device.ReadSlice[float32](d, a.Chosen)
 	var top, bestLogits []float32
 	var sum []int64
@@ -237,6 +245,7 @@ func (g *Generator) chosen(a *device.SampleArgs, list []wish) (tokens []Token, b
 	tokens, bad = make([]Token, len(list)), make([]error, len(list))
 	now := time.Now()
 	for i := range list {
+		// The op could not choose: find out why from the row's logits. Other rows are not affected.
 		if ids[i] < 0 {
 			row := device.ReadSlice[float32](d, a.Logits.Slice(0, int64(i), 1))
 			if err := d.Sync(); err != nil {
@@ -250,6 +259,7 @@ func (g *Generator) chosen(a *device.SampleArgs, list []wish) (tokens []Token, b
 		if list[i].tell < 0 {
 			continue
 		}
+		// log Σ exp = largest logit + log of the sum, which the op gives in units of 1/SampleWhole.
 		norm := float64(top[i]) + math.Log(float64(sum[i])/device.SampleWhole)
 		t.LogProb = float64(logits[i]) - norm
 		for k := range list[i].tell {

@@ -16,6 +16,7 @@ type Continued struct {
 // when all have ended; stepped, where given, is called after each pass. Where several ranks
 // share the model, all ranks call it; the first one's requests count, and it alone has the result.
 func (g *Generator) Continue(ctx context.Context, c BatcherConfig, requests []*Request, stepped func()) (list []Continued, err error) {
+	// The first rank schedules; the others carry out its orders until it sends the end.
 	told := &orders{world: g.Sharers, device: g.Device}
 	if told.world == nil {
 		told.world = g.Pipeline
@@ -28,6 +29,7 @@ func (g *Generator) Continue(ctx context.Context, c BatcherConfig, requests []*R
 	if err := told.give(&order{kind: orderBegin, number: int64(c.Blocks)}); err != nil {
 		return nil, err
 	}
+	// Queue all requests, run until they have ended.
 	b := newBatcher(e, c, told, "")
 	defer b.editions.free()
 	if stepped != nil {
@@ -44,6 +46,7 @@ func (g *Generator) Continue(ctx context.Context, c BatcherConfig, requests []*R
 	if err := told.give(&order{kind: orderEnd}); err != nil {
 		return nil, err
 	}
+	// All tokens are in the streams by now.
 	for _, s := range streams {
 		r, err := s.Next(ctx)
 		if err != nil {

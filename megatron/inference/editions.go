@@ -16,7 +16,7 @@ import (
 	"monotron/mpu/health"
 )
 
-// editions are the weights that a rank serves: those that new texts get, and beside them,
+// editions are the weights that a rank serves: those that new texts get, and with them,
 // once a newer iteration was taken, those that older texts began with. What is loaded goes
 // to the one that no text uses, so that nothing is lost where it cannot be loaded.
 type editions struct {
@@ -47,7 +47,7 @@ func (e *editions) rows(b *batch, use func(first int, logits model.Tensor) error
 	return e.list[b.edition].rows(b, e.kv, use)
 }
 
-// reload loads an iteration beside the weights that are used, on all ranks; new texts get
+// reload loads an iteration next to the weights that are in use, on all ranks; new texts get
 // it from then on. refused: this iteration cannot be had, and all is as before.
 func (e *editions) reload(told *orders, dir string, step int64) (refused, err error) {
 	l := e.list[e.now]
@@ -81,6 +81,7 @@ func (l *Loaded) reload(dir string, step int64) error {
 		return err
 	}
 	var report native.Report
+	// Our own checkpoint: the configuration says whether it is the same model.
 	if format == checkpoint.Native {
 		c, err := storedConfig(dir, step)
 		if err != nil {
@@ -93,6 +94,7 @@ func (l *Loaded) reload(dir string, step int64) error {
 			return err
 		}
 	} else {
+		// Another program's.
 		src, err := all.OpenAs(format, dir, checkpoint.OpenOptions{Step: step})
 		if err != nil {
 			return err

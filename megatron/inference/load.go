@@ -27,7 +27,7 @@ type LoadOptions struct {
 	rank *ranks.Rank // of several that share the model; nil: this one has all of it
 }
 
-// Loaded is a model ready to run, with what its folder says besides.
+// Loaded is a model ready to run, with the other settings of its folder.
 type Loaded struct {
 	Generator
 	Model     spec.Model

@@ -6,7 +6,7 @@ import (
 	"monotron/mpu/comm"
 )
 
-// What rank 0 tells the others to do next, the first word of an order.
+// What rank 0 has the others do next, the first word of an order.
 const (
 	orderEnd    int32 = iota // nothing follows
 	orderSame                // have the weights of an iteration, as rank 0
@@ -32,10 +32,10 @@ type orders struct {
 
 const orderHead = 8
 
-// alone tells whether nobody follows.
+// alone reports whether nobody follows.
 func (o *orders) alone() bool { return o.world == nil || o.world.Size() == 1 }
 
-// give tells all other ranks; each hears it.
+// give sends an order to all other ranks.
 func (o *orders) give(x *order) error {
 	if o.alone() {
 		return nil

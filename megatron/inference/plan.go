@@ -15,7 +15,7 @@ type plan struct {
 	offer   *offer      // is taken instead
 	members []*sequence // whose rows there are
 	owners  []*sequence // of the wanted rows
-	scored  []int32     // the token of the prompt that a wanted row tells of; −1: the next is chosen
+	scored  []int32     // the token of the prompt that a wanted row is about; −1: the next is chosen
 }
 
 // plan waits for work and chooses the next pass; done: there will be none. With nothing to
@@ -145,6 +145,7 @@ func (b *Batcher) advance(p *plan, s *sequence, n int) int {
 	if n < 1 {
 		return 0
 	}
+	// Blocks for all rows up to computed+n. Sequences that came first are never preempted for later ones.
 	for len(s.table) < blocksFor(s.computed+n) {
 		if b.pool.free > 0 {
 			s.table = append(s.table, b.pool.take())
@@ -156,11 +157,14 @@ func (b *Batcher) advance(p *plan, s *sequence, n int) int {
 			return 0
 		}
 	}
+	// The pass gets a copy of the table: s may lose its blocks before the pass runs.
 	number := int32(len(p.tables))
 	p.tables = append(p.tables, slices.Clone(s.table))
 	for i := s.computed; i < s.computed+n; i++ {
 		row := int32(len(p.ids))
 		p.ids, p.positions, p.sequence = append(p.ids, s.ids[i]), append(p.positions, int32(i)), append(p.sequence, number)
+		// Logits are wanted of the last row, which gives the next token, and of a prompt's row whose next token
+		// is to be scored (about).
 		about := int32(-1)
 		switch {
 		case s.PromptLogProbs && i+1 >= s.scored && i+1 < len(s.Prompt):

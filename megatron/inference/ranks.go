@@ -92,6 +92,8 @@ func part(r *ranks.Rank, m *spec.Model) (c model.StageConfig, p model.Parallel, 
 	if err = r.Join(topology.TP, topology.PP, topology.Embedding, topology.QuerySharers, topology.TPEP); err != nil {
 		return c, p, nil, err
 	}
+	// Contiguous layers for each stage, the embedding on the first, the head on the last; rows of the vocabulary are
+	// padded so that ranks have equally many.
 	stage, stages := r.Place.PP, r.Sizes.PP
 	if stages > m.NumLayers {
 		return c, p, nil, exitcode.Errorf(exitcode.Usage, "--pipeline-model-parallel-size %d: the model has %d layers; each stage needs one", stages, m.NumLayers)
@@ -104,6 +106,7 @@ func part(r *ranks.Rank, m *spec.Model) (c model.StageConfig, p model.Parallel, 
 	if stages > 1 {
 		pipeline = r.Groups[topology.PP]
 	}
+	// Ranks that share a prompt: layers with a state would need each other's.
 	if r.Sizes.CP > 1 {
 		if m.KeepsState() {
 			return c, p, nil, exitcode.Errorf(exitcode.Usage, "--context-parallel-size %d: ranks cannot share a prompt of a model whose layers keep a state (linear attention, convolutions); use 1", r.Sizes.CP)
@@ -112,6 +115,7 @@ func part(r *ranks.Rank, m *spec.Model) (c model.StageConfig, p model.Parallel, 
 			return c, p, nil, err
 		}
 	}
+	// ByRow: a sequence's bits do not depend on what it is computed with.
 	p = model.Parallel{ByRow: true, TP: r.Groups[topology.TP], Embedding: r.Groups[topology.Embedding], QuerySharers: r.Groups[topology.QuerySharers], Context: r.Groups[topology.CP]}
 	switch ep := r.Sizes.EP; { // every rank sends all tokens
 	case m.Experts == nil && ep > 1:

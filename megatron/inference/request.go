@@ -14,7 +14,7 @@ import (
 type Request struct {
 	Prompt []int32
 	Sampling
-	MaxNew         int      // 0: the prompt is only looked at
+	MaxNew         int      // 0: the prompt is only scored
 	Ends           []int32  // ids that end the text, and are not part of it
 	KeepEnd        bool     // the id that ends it is part of it
 	Stops          []string // texts that end it, and are not part of it
@@ -43,11 +43,11 @@ type Choice struct {
 	LogProb float64
 }
 
-// Token is one of a text, with its place in the model's opinion.
+// Token is one of a text, with its log probability.
 type Token struct {
 	Choice
 	Top  []Choice // the likeliest, best first
-	Text string   // what can be shown with it: whole characters that no stop text can still take back
+	Text string   // what can be shown with it: complete characters that no stop text can still take back
 	At   time.Time
 }
 
@@ -60,7 +60,7 @@ type Stream struct {
 	prompt    []Token // log-probabilities of the prompt's; the first has none
 	tokens    []Token // not yet fetched
 	rest      string  // text behind the last token
-	ended     Reason  // "": it goes on
+	ended     Reason  // "": it continues
 	err       error
 	count     int
 	cached    int
@@ -139,7 +139,7 @@ type sequence struct {
 	ids      []int32 // prompt and what was generated
 	computed int     // positions whose keys and values are in blocks
 	table    []int32 // blocks
-	hashed   int     // blocks told to the pool
+	hashed   int     // blocks reported to the pool
 	last     prefix  // of the last of them
 	scored   int     // tokens of the prompt whose log-probability is known
 	text     *tokenizer.Stream
@@ -162,7 +162,7 @@ func newSequence(r *Request, wake func()) *sequence {
 	return s
 }
 
-// scoring tells whether positions of the prompt have still to be looked at one by one.
+// scoring reports whether positions of the prompt are still to be scored one by one.
 func (s *sequence) scoring() bool { return s.PromptLogProbs && s.scored < len(s.Prompt) }
 
 // generated is how many tokens are new.
@@ -192,12 +192,14 @@ func (s *sequence) wish(about int32) wish {
 // add takes the next token, and says why the text ends with it, if it does.
 func (s *sequence) add(t Token) Reason {
 	s.ids = append(s.ids, t.ID)
+	// A token that ends the text.
 	for _, end := range s.Ends {
 		if t.ID == end {
 			s.give(t, s.KeepEnd, EndedByStop)
 			return EndedByStop
 		}
 	}
+	// A grammar that has no further token.
 	complete := false
 	if s.guide != nil {
 		var err error
@@ -206,6 +208,7 @@ func (s *sequence) add(t Token) Reason {
 			return EndedByError
 		}
 	}
+	// Text that is a stop word, or may become one with later tokens, is not given yet.
 	if s.text != nil {
 		s.held += s.text.Push(t.ID)
 	}
@@ -217,6 +220,7 @@ func (s *sequence) add(t Token) Reason {
 	}
 	keep := beginning(s.held, s.Stops)
 	t.Text, s.held = s.held[:len(s.held)-keep], s.held[len(s.held)-keep:]
+	// The length.
 	var ended Reason
 	switch {
 	case complete:

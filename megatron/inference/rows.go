@@ -42,7 +42,9 @@ func (g *Generator) rows(b *batch, kv []*model.Paged, use func(first int, logits
 		device.WriteSlice(d, t, values)
 		return t
 	}
+	// One pass of n rows from several sequences; which row is whose, rows say.
 	p := &model.Pass{D: d, DType: g.DType, Positions: mpu.AllPositions(n), Batch: 1, Whole: true, IDs: write(b.ids, n), PositionIDs: write(b.positions, n)}
+	// tables: i32 [sequences, longest table], block numbers by sequence; rows: i32 [n, 2], sequence and position.
 	most := 1
 	for _, t := range b.tables {
 		most = max(most, len(t))
@@ -58,6 +60,7 @@ func (g *Generator) rows(b *batch, kv []*model.Paged, use func(first int, logits
 	for _, k := range kv {
 		k.Tables, k.Rows = tableTensor, placeTensor
 	}
+	// hidden: [n, h] on the stage with the head. logits: f32 [wanted, vocab] would be large, so a few at a time.
 	return g.forward(p, kv, func(hidden model.Tensor) error {
 		for at := 0; at < len(b.wanted); at += logitRows {
 			wanted := b.wanted[at:min(at+logitRows, len(b.wanted))]

@@ -2,7 +2,7 @@ package inference
 
 import "monotron/megatron/model"
 
-// SampleOptions say how a text goes on, and when it ends.
+// SampleOptions say how a text continues, and when it ends.
 type SampleOptions struct {
 	Sampling
 	MaxNew int
@@ -23,6 +23,7 @@ func (g *Generator) Sample(prompt []int32, o SampleOptions) (*Sampled, error) {
 	}
 	s := g.newSession(len(prompt)+o.MaxNew, 1)
 	defer s.close()
+	// feed: what the cache does not have yet, the prompt, then the last token.
 	ids := append([]int32(nil), prompt...)
 	result := &Sampled{}
 	feed := prompt
@@ -30,6 +31,7 @@ func (g *Generator) Sample(prompt []int32, o SampleOptions) (*Sampled, error) {
 		w := wish{Sampling: &o.Sampling, edits: o.edits(ids, len(prompt)), nth: n, about: -1}
 		var tokens []Token
 		var bad []error
+		// One pass, and a token chosen from the logits of its last row.
 		err := s.extend([][]int32{feed}, func(_ int, logits model.Tensor) (err error) {
 			tokens, bad, err = g.choose(logits, []wish{w})
 			return err

@@ -16,7 +16,7 @@ const listening = 2 * time.Second
 // Serve loads the model of dir cut over l's ranks, as Run does, and continues what is
 // submitted to a Batcher until it is drained or ctx ends. Rank 0 chooses each pass and the
 // others follow it; with at.Process this process is one of them. size says how much runs at
-// once, from the bytes of a block on a rank; ready is told of the batcher before its first
+// once, from the bytes of a block on a rank; ready gets the batcher before its first
 // pass, on rank 0. When Serve returns, every request has its end.
 func Serve(ctx context.Context, l Layout, at ranks.Config, dir string, o LoadOptions,
 	size func(m *Loaded, blockBytes int64) (BatcherConfig, error), ready func(*Loaded, *Batcher) error) error {

@@ -40,7 +40,7 @@ type session struct {
 	used   int       // positions of each that are filled
 }
 
-// newSession has room for so many texts of `capacity` positions.
+// newSession has memory for so many texts of `capacity` positions.
 func (g *Generator) newSession(capacity, texts int) *session {
 	blocks := texts * blocksFor(capacity)
 	return &session{g: g, kv: g.newPaged(blocks), pool: newBlockPool(blocks), tables: make([][]int32, 1)}

@@ -60,7 +60,7 @@ func branchesOn(m *spec.Model, linear string) (branches []mpu.Branch) {
 	return branches
 }
 
-// IsAdapter tells whether a parameter of this name is an adapter's.
+// IsAdapter reports whether a parameter of this name is an adapter's.
 func IsAdapter(name string) bool { return strings.HasPrefix(name, mpu.AdapterPrefix) }
 
 // StartMagnitudes sets the magnitudes of adapters that are new, once the weights are loaded. The

@@ -9,6 +9,7 @@ import "monotron/csrc/device"
 func (b *branch) forwardParts(p *Pass, s *device.Scope, drop hiddenDropout, y, x, residual Tensor) (saved *branchSaved, err error) {
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
+	// What backward computes again is not kept: it lives in tmp until this returns.
 	norms, inner := s, s
 	if b.forgetNorm {
 		norms = tmp
@@ -17,6 +18,7 @@ func (b *branch) forwardParts(p *Pass, s *device.Scope, drop hiddenDropout, y, x
 		inner = tmp
 	}
 	saved = &branchSaved{}
+	// in, out: [rows, h]
 	in := x
 	if b.norm != nil {
 		saved.normed = norms.Like(x)
@@ -24,6 +26,7 @@ func (b *branch) forwardParts(p *Pass, s *device.Scope, drop hiddenDropout, y, x
 		in = saved.normed
 	}
 	needed := y.Given() || b.post != nil || b.behind != nil // by what is kept
+	// The output is kept where a norm of it follows, whose backward reads it.
 	var out Tensor
 	switch {
 	case b.post != nil:
@@ -36,14 +39,14 @@ func (b *branch) forwardParts(p *Pass, s *device.Scope, drop hiddenDropout, y, x
 		return nil, err
 	}
 	if needed {
-		b.leave(p, s, tmp, saved, drop, y, out, residual)
+		b.joinResidual(p, s, tmp, saved, drop, y, out, residual)
 	}
 	b.forget(saved)
 	return saved, nil
 }
 
-// leave makes y of the half's output, which it may change where nobody keeps it.
-func (b *branch) leave(p *Pass, s, tmp *device.Scope, saved *branchSaved, drop hiddenDropout, y, out, residual Tensor) {
+// joinResidual makes y of the half's output, which it may change where nobody keeps it.
+func (b *branch) joinResidual(p *Pass, s, tmp *device.Scope, saved *branchSaved, drop hiddenDropout, y, out, residual Tensor) {
 	if bias := b.half.bias(); bias.Given() {
 		p.D.DropoutAdd(device.DropoutAddArgs{Out: out, X: out, Bias: bias})
 	}

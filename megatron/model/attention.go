@@ -17,7 +17,7 @@ type attention struct {
 	layer        int   // global, 0-based
 	borrowed     bool  // keys and values are another layer's
 	source       int   // with borrowed, whose
-	elsewhere    bool  // who has this attention keeps keys and values of prompts that ranks share
+	latentCache  bool  // a cache has latents, which multi-latent attention keeps itself
 	lends        bool  // later layers read its keys and values
 	groups       int64 // query groups here
 	perGroup     int64 // query heads of each, here
@@ -42,13 +42,17 @@ func newAttention(m *spec.Model, layer int, name string, p Parallel) *attention 
 	m = m.AttentionOf(layer)
 	h, d, r := int64(m.HiddenSize), int64(m.KVChannels), p.region()
 	mine := p.share(m)
+	// linear_qkv: [groups·(perGroup+2)·d, h], by query group; linear_proj: [h, heads·d].
 	a := &attention{m: m, layer: layer, borrowed: source != layer, source: source, lends: lends, groups: mine.groups, perGroup: mine.perGroup, firstHead: mine.firstHead, channels: d,
 		qkv: mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_qkv", Tiles: p.Tiles, FP8: p.FP8, Out: int64(m.QKVRows()), In: h, Rows: mine.rows, Shared: mine.shared,
 			QKV:       [3]int64{int64(m.NumAttentionHeads/m.NumQueryGroups) * d, int64(min(1, m.KeyValues())) * d, int64(max(0, m.KeyValues()-1)) * d},
 			LeafOrder: p.leafOrder(m, mine), Bias: m.QKVBias, Init: mpu.Init{Std: m.InitStd}}),
 		proj: mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_proj", Tiles: p.Tiles, FP8: p.FP8, Out: h, In: int64(m.NumAttentionHeads) * d, Bias: m.HasProjBias(), Init: outputInit(m)}),
 	}
+	// How ranks that share a sequence exchange its positions.
 	a.context, a.kind = p.contextOf(layer)
+	// Norms of queries and keys have weights, or (Llama 4) divide by the root mean square alone, and these
+	// in layers with RoPE only.
 	switch {
 	case m.QKNorm:
 		if a.qNorm, a.kNorm = newQKNorms(m, name, p); a.borrowed {
@@ -64,6 +68,7 @@ func newAttention(m *spec.Model, layer int, name string, p Parallel) *attention 
 	if m.Sinks {
 		a.sinks = newSinks(name, m.NumAttentionHeads, mine)
 	}
+	// With fewer groups than ranks, several ranks have the same keys and values.
 	if m.NumQueryGroups < p.TP.Size() {
 		a.sharers = p.QuerySharers
 	}
@@ -166,7 +171,7 @@ func (a *attention) params() []*mpu.Param {
 type heads struct{ q, k, v, gate Tensor }
 
 // split views qkv [tokens, groups*(perGroup+2)*d]: per group its query heads, one key, one value;
-// with gates these stand behind the queries. Where keys are values there is no value: v is k; a layer that reads
+// with gates, these follow the queries. Where keys are values there is no value: v is k; a layer that reads
 // another's keys and values has queries alone.
 func (a *attention) split(qkv Tensor) heads {
 	tokens, d := qkv.Shape[0], a.channels
@@ -189,7 +194,7 @@ func (a *attention) split(qkv Tensor) heads {
 	return h
 }
 
-// attentionSaved is what backward needs besides the input x. All positions of the pass are
+// attentionSaved is what backward needs in addition to the input x. All positions of the pass are
 // here, whatever x holds.
 type attentionSaved struct {
 	attention *attention
@@ -205,13 +210,48 @@ type attentionSaved struct {
 func (a *attention) bias() Tensor { return a.proj.BiasValue() }
 
 // forward sets y = attention(x) without the projection's bias; without a y it ends
-// before the projection.
+// before the projection. x and y are [rows, h]: under sequence parallelism the rank's rows.
 func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, error) {
 	d := p.D
+	// qkv: [tokens, groups·(perGroup+2)·d], of all positions of the pass and the heads here.
 	saved := &attentionSaved{attention: a, qkv: s.Alloc(p.DType, p.Tokens(), a.qkv.Columns())}
 	if err := a.qkv.Forward(d, &p.Hooks, saved.qkv, x, device.NoEpilogue, Tensor{}); err != nil {
 		return nil, err
 	}
+	if err := a.normAndRotate(p, s, saved); err != nil {
+		return nil, err
+	}
+	if a.lend(p, saved.used); a.borrowed {
+		saved.used.k, saved.used.v = p.saved.lent[a.source].k, p.saved.lent[a.source].v
+	}
+
+	// o: [tokens, groups·perGroup·d] = softmax(QKᵀ)V. Rows of several sequences read their keys from
+	// blocks of the cache; no backward follows them.
+	saved.o = s.Alloc(p.DType, p.Tokens(), a.groups*a.perGroup*a.channels)
+	if p.Paged != nil && a.hasAll(p) {
+		a.overBlocks(p, saved)
+		a.gate(p, s, saved)
+		return saved, a.proj.Forward(d, &p.Hooks, y, saved.gated)
+	}
+	var err error
+	if saved.core, err = a.exchange(p).forward(p, s, a.core(), a.headsOf(saved.o), saved.used); err != nil {
+		return nil, err
+	}
+	if saved.core.turned.Given() && a.qNorm == nil && a.vNorm == nil && !a.m.OutputGate {
+		s.Free(saved.qkv) // backward reads the exchanged heads, which have all of it
+	}
+
+	a.gate(p, s, saved)
+	if !y.Given() {
+		return saved, nil
+	}
+	return saved, a.proj.Forward(d, &p.Hooks, y, saved.gated)
+}
+
+// normAndRotate sets saved.used to what the scores are made of: queries and keys normed and rotated, in the
+// model's order of the two, and values normed. Norms have outputs of their own, since their backward reads
+// qkv as it was projected; RoPE works in place, since its backward is the inverse rotation.
+func (a *attention) normAndRotate(p *Pass, s *device.Scope, saved *attentionSaved) error {
 	saved.used = a.split(saved.qkv)
 	if a.normLast {
 		a.rotate(p, saved.used, 0)
@@ -226,13 +266,13 @@ func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, e
 			saved.ks, err2 = a.kNorm.forward(p, s, saved.used.k, raw.k)
 		}
 		if err := errors.Join(err1, err2); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if a.vNorm != nil {
 		raw := saved.used.v
 		if a.m.KeysAreValues {
-			raw = a.split(saved.qkv).k // as it was projected
+			raw = a.split(saved.qkv).k // values are the keys before norm and RoPE
 		}
 		saved.used.v = s.Like(raw)
 		saved.vs = a.vNorm.norm.forward(p, s, saved.used.v, raw)
@@ -240,27 +280,7 @@ func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, e
 	if !a.normLast {
 		a.rotate(p, saved.used, 0)
 	}
-	if a.lend(p, saved.used); a.borrowed {
-		saved.used.k, saved.used.v = p.saved.lent[a.source].k, p.saved.lent[a.source].v
-	}
-	saved.o = s.Alloc(p.DType, p.Tokens(), a.groups*a.perGroup*a.channels)
-	if p.Paged != nil && a.hasAll(p) {
-		a.overBlocks(p, saved)
-		a.gate(p, s, saved)
-		return saved, a.proj.Forward(d, &p.Hooks, y, saved.gated)
-	}
-	var err error
-	if saved.core, err = a.exchange(p).forward(p, s, a.core(), a.headsOf(saved.o), saved.used); err != nil {
-		return nil, err
-	}
-	if saved.core.turned.Given() && a.qNorm == nil && a.vNorm == nil && !a.m.OutputGate {
-		s.Free(saved.qkv) // all of it is there
-	}
-	a.gate(p, s, saved)
-	if !y.Given() {
-		return saved, nil
-	}
-	return saved, a.proj.Forward(d, &p.Hooks, y, saved.gated)
+	return nil
 }
 
 // gate multiplies the output by the sigmoid of its gates, where there are any.
@@ -340,15 +360,19 @@ func (a *attention) rotate(p *Pass, h heads, inverse int32) {
 	}
 }
 
-// backward sets dx from dy; x is forward's input.
+// backward sets dx from dy; x is forward's input. All three are [rows, h].
 func (saved *attentionSaved) backward(p *Pass, dx, dy, x Tensor) error {
 	a, d := saved.attention, p.D
 	s := d.Arena.Scope(device.Activations)
 	defer s.Release()
+	// do: [tokens, groups·perGroup·d], the gradient of the attention's output, gated where there are gates.
 	do := s.Like(saved.o)
 	if err := a.proj.Backward(d, &p.Hooks, do, dy, saved.gated); err != nil {
 		return err
 	}
+
+	// A layer that reads another's keys and values has a gradient of its queries alone; backwardQueries
+	// gives those of keys and values to their layer.
 	if a.borrowed {
 		out := heads{q: s.Like(saved.used.q), k: s.Like(saved.used.k), v: s.Like(saved.used.v)}
 		if err := a.exchange(p).backward(p, a.core(), saved.core, saved.used, out, a.headsOf(do)); err != nil {
@@ -356,11 +380,15 @@ func (saved *attentionSaved) backward(p *Pass, dx, dy, x Tensor) error {
 		}
 		return saved.backwardQueries(p, s, dx, x, out)
 	}
+
 	dqkv := s.Like(saved.qkv)
 	grads := a.split(dqkv)
 	if a.m.OutputGate {
 		d.GateBackward(device.GateBackwardArgs{DX: a.headsOf(do), DG: grads.gate, DY: a.headsOf(do), X: a.headsOf(saved.o), G: a.split(saved.qkv).gate})
 	}
+
+	// out is the gradient of the heads that attention read; where a norm follows the projection, it is turned into
+	// the gradient of its input, in dqkv, and needs memory of its own.
 	out := grads
 	if a.qNorm != nil {
 		out.q, out.k = s.Like(grads.q), s.Like(grads.k)
@@ -372,10 +400,19 @@ func (saved *attentionSaved) backward(p *Pass, dx, dy, x Tensor) error {
 		return err
 	}
 	a.takeLent(p, out.k, out.v)
+	if err := saved.backwardNormAndRotate(p, s, grads, out); err != nil {
+		return err
+	}
+	return a.qkv.Backward(d, &p.Hooks, dx, dqkv, x)
+}
+
+// backwardNormAndRotate is backward of normAndRotate: it sets grads, views of dqkv, from out, the gradient
+// of the heads that attention read.
+func (saved *attentionSaved) backwardNormAndRotate(p *Pass, s *device.Scope, grads, out heads) error {
+	a, raw := saved.attention, saved.attention.split(saved.qkv)
 	if !a.normLast {
 		a.rotate(p, out, 1)
 	}
-	raw := a.split(saved.qkv)
 	if a.vNorm != nil && !a.m.KeysAreValues {
 		a.vNorm.norm.backward(p, saved.vs, grads.v, out.v, raw.v, Tensor{})
 	}
@@ -386,15 +423,17 @@ func (saved *attentionSaved) backward(p *Pass, dx, dy, x Tensor) error {
 			return err
 		}
 	}
+	// Where keys are values, the projected key has two gradients: through its own norm, in grads.k by now, and
+	// through the values' norm, which adds to it.
 	if a.vNorm != nil && a.m.KeysAreValues {
 		dk := s.Like(grads.k)
-		d.Copy(dk, grads.k)
+		p.D.Copy(dk, grads.k)
 		a.vNorm.norm.backward(p, saved.vs, grads.k, out.v, raw.k, dk)
 	}
 	if a.normLast {
 		a.rotate(p, grads, 1)
 	}
-	return a.qkv.Backward(d, &p.Hooks, dx, dqkv, x)
+	return nil
 }
 
 // statsType: statistics are f32, f64 on the f64 oracle.

@@ -8,8 +8,8 @@ import (
 	"monotron/megatron/spec"
 )
 
-// AuxiliaryLoss is a loss that enters in the middle of the model: it is no part of the
-// loss that is told, its gradient is of the step's. Names as Megatron's log has them.
+// AuxiliaryLoss is a loss that enters in the middle of the model: it is not part of the
+// logged loss, but its gradient is added to the step's. Names as Megatron's log has them.
 type AuxiliaryLoss int
 
 const (
@@ -24,7 +24,7 @@ func (l AuxiliaryLoss) String() string {
 	return [...]string{"load_balancing_loss", "seq_load_balancing_loss", "global_load_balancing_loss", "z_loss"}[l]
 }
 
-// OwnLosses are the losses of routers that are told, in Megatron's order. Its log looks for
+// OwnLosses are the losses of routers that are logged, in Megatron's order. Its log searches for
 // the text aux_loss in a single type, so that seq_aux_loss and global_aux_loss tell a
 // load_balancing_loss of 0 too; tools that parse the line expect it.
 func OwnLosses(e *spec.Experts) (all []AuxiliaryLoss) {
@@ -41,21 +41,23 @@ func OwnLosses(e *spec.Experts) (all []AuxiliaryLoss) {
 	return all
 }
 
-// Auxiliary is where the layers of a stage leave what they know beside their output, over
+// Auxiliary is where the layers of a stage report what they know apart from their output, over
 // the micro-batches of a step, and how strong their own losses are.
 type Auxiliary struct {
-	Scale     Tensor      // f32 [1]: a loss of one micro-batch's gradient is multiplied by it
-	Losses    Tensor      // f64 [AuxiliaryLosses, layers, 2]: sums over the micro-batches, without their coefficients; the second number is not used
+	Scale Tensor // f32 [1]: a loss of one micro-batch's gradient is multiplied by it
+	// f64 [AuxiliaryLosses, layers, 2]: sums over the micro-batches, without their coefficients; the second
+	// number is not used.
+	Losses    Tensor
 	Tokens    Tensor      // f32 [layers, experts]: tokens that came to the experts here; where they are padded to capacity, of all
 	Seen      Tensor      // f32 [layers, experts]: counts for the global loss, summed over the ranks that share it
 	Moved     []int64     // [layers]: bytes of tokens, results and gradients that this rank sent to others
 	Quantiles [][]float64 // [layers][experts]: sums over the micro-batches (--moe-router-load-balancing-type quantile_balancing)
 
 	PerToken bool  // losses are sums over tokens (--calculate-per-token-loss)
-	Bits     int64 // with --layout-invariant Losses are sums over samples, each rounded to so many binary places; 0: over micro-batches
+	Bits     int64 // with --layout-invariant Losses are sums over samples, each rounded to so many binary digits; 0: over micro-batches
 }
 
-// NewAuxiliary makes room for a model's layers and experts; dtype is that of values.
+// NewAuxiliary allocates memory for a model's layers and experts; dtype is that of values.
 func NewAuxiliary(d *device.Device, layers, experts int64, dtype device.DType) *Auxiliary {
 	stats := device.F32
 	if dtype == device.F64 {
@@ -85,7 +87,7 @@ func (a *Auxiliary) Begin(d *device.Device, scale float64) {
 	device.WriteSlice(d, a.Scale, []float32{float32(scale)})
 }
 
-// place is where a layer adds a loss's values.
-func (a *Auxiliary) place(loss AuxiliaryLoss, layer int) Tensor {
+// sums is the pair of numbers to which a layer adds a loss's values: f64 [2].
+func (a *Auxiliary) sums(loss AuxiliaryLoss, layer int) Tensor {
 	return a.Losses.At(int64(loss)).At(int64(layer))
 }

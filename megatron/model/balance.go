@@ -20,7 +20,7 @@ type balance struct {
 type sharing struct {
 	loss    AuxiliaryLoss
 	group   *comm.Group // ranks that share the tokens; nil: this one has all
-	samples int64       // told apart
+	samples int64       // that are counted separately
 }
 
 // balance adds this micro-batch's losses to the pass's.
@@ -84,7 +84,7 @@ func (r *router) count(p *Pass, s *device.Scope, out *routed, how sharing) (b ba
 }
 
 // counts are the tokens of each expert that a loss counts, whose value the first forward pass
-// tells. A second one finds the global loss's as the first left them: in a pipeline later
+// reports. A second one finds the global loss's as the first left them: in a pipeline later
 // micro-batches have been counted since.
 func (r *router) counts(p *Pass, s *device.Scope, out *routed, how sharing, coefficient float64) (Tensor, error) {
 	global := how.loss == GlobalLoadBalancingLoss
@@ -137,7 +137,7 @@ func (r *router) exactCounts(p *Pass, s *device.Scope, out *routed, how sharing,
 	losses, factor := tmp.Alloc(statsType(p), how.samples), tmp.Alloc(statsType(p), how.samples)
 	p.D.RowDots(losses, probs, counts)
 	p.D.Fill(factor, coefficient)
-	p.D.WeightedSum(device.WeightedSumArgs{Out: p.Auxiliary.place(how.loss, r.layer), X: losses, W: factor, Bits: p.Auxiliary.Bits})
+	p.D.WeightedSum(device.WeightedSumArgs{Out: p.Auxiliary.sums(how.loss, r.layer), X: losses, W: factor, Bits: p.Auxiliary.Bits})
 	return counts, nil
 }
 
@@ -150,7 +150,7 @@ func (r *router) addSoFar(p *Pass, counts Tensor) {
 	p.saved.soFar[r.layer] = counts
 }
 
-// addLoss adds coefficient·Σ x·w to what is told of a loss.
+// addLoss adds coefficient·Σ x·w to the logged sum of a loss.
 func (r *router) addLoss(p *Pass, loss AuxiliaryLoss, x, w Tensor, coefficient float64) {
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
@@ -158,7 +158,7 @@ func (r *router) addLoss(p *Pass, loss AuxiliaryLoss, x, w Tensor, coefficient f
 	p.D.Fill(factor, coefficient)
 	scaled := tmp.Like(w)
 	p.D.ScaleRows(scaled, w, factor)
-	p.D.WeightedSum(device.WeightedSumArgs{Out: p.Auxiliary.place(loss, r.layer), X: x.Reshape(x.Len()), W: scaled.Reshape(x.Len())})
+	p.D.WeightedSum(device.WeightedSumArgs{Out: p.Auxiliary.sums(loss, r.layer), X: x.Reshape(x.Len()), W: scaled.Reshape(x.Len())})
 }
 
 // zCoefficient is of Σ log²Σexp: the mean over the tokens here, a share of the ranks that
@@ -183,7 +183,7 @@ func (r *router) addZ(p *Pass, out *routed) {
 	p.D.RouterZ(device.RouterZArgs{Squares: squares.Reshape(rows), Logits: out.logits})
 	if p.Auxiliary.Bits > 0 { // a token's share of its sample
 		p.D.Fill(mean, float64(p.Batch)/float64(rows)/float64(size(r.tokens))/r.uses)
-		p.D.WeightedSum(device.WeightedSumArgs{Out: p.Auxiliary.place(ZLoss, r.layer), X: squares.Reshape(rows), W: mean.Reshape(rows), Bits: p.Auxiliary.Bits})
+		p.D.WeightedSum(device.WeightedSumArgs{Out: p.Auxiliary.sums(ZLoss, r.layer), X: squares.Reshape(rows), W: mean.Reshape(rows), Bits: p.Auxiliary.Bits})
 		return
 	}
 	p.D.Fill(mean, 1)

@@ -57,7 +57,7 @@ func (c core) addHeads(p *Pass, s *device.Scope, sums Tensor, grads heads) error
 
 // leafOrder is the order of a QKV projection's columns here by leaves, each of which has equal parts of
 // all queries, of their gates, and of all keys and values; of those of a shared group a rank counts
-// its part. nil: heads have keys of their own, or leaves have whole groups, and they are in order.
+// its part. nil: heads have keys of their own, or leaves have complete groups, and they are in order.
 func (p Parallel) leafOrder(m *spec.Model, mine share) [][2]int64 {
 	if p.Leaves == 0 || m.NumAttentionHeads == m.NumQueryGroups || m.NumQueryGroups%p.Leaves == 0 {
 		return nil

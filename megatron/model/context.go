@@ -28,22 +28,26 @@ func (p Parallel) contextOf(layer int) (mpu.Context, mpu.ContextKind) {
 	return c, kind
 }
 
-// hasAll tells whether no other rank has positions of the pass.
+// hasAll reports whether no other rank has positions of the pass.
 func (a *attention) hasAll(p *Pass) bool { return a.kind == "" || p.Whole }
 
 // exchange is the way for a pass.
 func (a *attention) exchange(p *Pass) exchange {
+	// No exchange: this rank has all positions.
 	if a.hasAll(p) {
-		whole := a.withSinks(alone{p.Positions[0]}, p.Positions[:1])
+		local := a.withSinks(alone{p.Positions[0]}, p.Positions[:1])
 		if p.AsGenerated != nil {
-			return generated{whole}
+			return generated{local}
 		}
-		return whole
+		return local
 	}
+	// A prompt whose keys and values go into blocks: all ranks need all of them, in order, to decode later.
 	shared := sharedSamples{a.context, p.documents(p.Seq() * int64(a.context.Size()))}
 	if p.Paged != nil {
 		return a.withSinks(gathered{shared, p.Positions}, p.Positions)
 	}
+	// Heads are exchanged for positions first (turned), then ranks that still share positions gather keys or
+	// send them around. One row of ranks: the exchange of heads has brought all positions.
 	positions := shared.context.Positions(shared.documents, shared.context.Row())
 	var inner exchange
 	switch {
@@ -103,12 +107,12 @@ func keysAt(p *Pass, all Tensor, at mpu.Span) heads {
 func (e gathered) forward(p *Pass, s *device.Scope, c core, o Tensor, h heads) (attended, error) {
 	tmp := p.D.Arena.Scope(device.Communication)
 	defer tmp.Release()
-	out := c.room(p, s, o, e.positions)
+	out := c.newAttended(p, s, o, e.positions)
 	all, err := e.gather(p, tmp, c, h)
 	if err != nil {
 		return out, err
 	}
-	if p.Paged != nil && !c.a.borrowed && !c.a.elsewhere {
+	if p.Paged != nil && !c.a.borrowed && !c.a.latentCache {
 		c.a.keep(p, all)
 	}
 	p.spans(e.positions, func(i int, at mpu.Span, rows func(Tensor) Tensor) {
@@ -156,8 +160,8 @@ type turned struct {
 	inner     exchange
 }
 
-// room is for queries, keys and values after the exchange, by group of heads.
-func (e turned) room(p *Pass, s *device.Scope, c core) Tensor {
+// alloc makes queries, keys and values after the exchange, by group of heads: [n·b, groups, perGroup+2, d].
+func (e turned) alloc(p *Pass, s *device.Scope, c core) Tensor {
 	return s.Alloc(p.DType, e.positions.Len()*p.Batch, c.groups, c.a.perGroup+2, c.a.channels)
 }
 
@@ -168,7 +172,7 @@ func (e turned) views(c core, all Tensor) heads {
 
 func (e turned) forward(p *Pass, s *device.Scope, c core, o Tensor, h heads) (at attended, err error) {
 	c = c.share(e.context.Head(), e.context.Heads)
-	all := e.room(p, s, c)
+	all := e.alloc(p, s, c)
 	if err := p.exchanged(func() error { return e.context.HeadsToPositions(p.D, e.documents, all, h.q, h.k, h.v) }); err != nil {
 		return at, err
 	}
@@ -183,7 +187,7 @@ func (e turned) backward(p *Pass, c core, at attended, _, grads heads, do Tensor
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
 	c = c.share(e.context.Head(), e.context.Heads)
-	more, dall := tmp.Like(at.o), e.room(p, tmp, c)
+	more, dall := tmp.Like(at.o), e.alloc(p, tmp, c)
 	if err := p.exchanged(func() error { return e.context.HeadsToPositions(p.D, e.documents, more, do) }); err != nil {
 		return err
 	}

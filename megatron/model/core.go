@@ -80,18 +80,18 @@ func (c core) firstSeen(p *Pass, at mpu.Span) int64 {
 	return first
 }
 
-// keys is room for keys and values of n positions: [n·b, groups, 2, d].
+// keys allocates keys and values of n positions: [n·b, groups, 2, d].
 func (c core) keys(p *Pass, s *device.Scope, t device.DType, n int64) Tensor {
 	return s.Alloc(t, n*p.Batch, c.groups, 2, c.a.channels)
 }
 
-// pack puts keys and values beside each other.
+// pack copies keys and values into kv [n·b, groups, 2, d].
 func pack(p *Pass, kv Tensor, h heads) {
 	p.D.Copy(kv.Slice(2, 0, 1), h.k)
 	p.D.Copy(kv.Slice(2, 1, 1), h.v)
 }
 
-// attended is what a core's backward needs besides queries, keys and values.
+// attended is what a core's backward needs in addition to queries, keys and values.
 type attended struct {
 	o      Tensor   // [n·b, groups, heads of a group, d], in the value dtype
 	lse    []Tensor // of each span of positions: f32 [b, heads, n], logs of the softmax's denominators
@@ -106,8 +106,8 @@ type exchange interface {
 	backward(p *Pass, c core, at attended, h, grads heads, do Tensor) error
 }
 
-// room for the statistics of spans of positions.
-func (c core) room(p *Pass, s *device.Scope, o Tensor, positions mpu.Positions) attended {
+// newAttended is o with memory for the statistics of spans of positions.
+func (c core) newAttended(p *Pass, s *device.Scope, o Tensor, positions mpu.Positions) attended {
 	at := attended{o: o}
 	for _, span := range positions {
 		at.lse = append(at.lse, s.Alloc(statsType(p), p.Batch, c.groups*c.a.perGroup, span.N))
@@ -119,7 +119,7 @@ func (c core) room(p *Pass, s *device.Scope, o Tensor, positions mpu.Positions) 
 type alone struct{ at mpu.Span }
 
 func (e alone) forward(p *Pass, s *device.Scope, c core, o Tensor, h heads) (attended, error) {
-	at := c.room(p, s, o, mpu.Positions{e.at})
+	at := c.newAttended(p, s, o, mpu.Positions{e.at})
 	p.D.AttentionForward(c.call(p, e.at, 0, at.o, at.lse[0], h))
 	return at, nil
 }

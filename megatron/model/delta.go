@@ -49,6 +49,8 @@ func newDeltaNet(m *spec.Model, layer int, name string, p Parallel) *deltaNet {
 	d, r := m.Delta, p.region()
 	size, rank := int64(r.Size()), int64(r.Rank())
 	n := &deltaNet{layer: layer, context: p.byHeads(), deltaHeads: deltaHeads{keys: int64(d.KeyHeads) / size, values: int64(d.ValueHeads) / size, keyDim: int64(d.KeyDim), valueDim: int64(d.ValueDim)}}
+	// in_proj: [sum of parts, h]; each part (q, k, v, z, b, a) is cut by heads, so a rank has a stretch of
+	// rows of each.
 	var rows [][2]int64 // of each part, the heads here
 	from := int64(0)
 	for _, part := range d.Parts() {
@@ -59,11 +61,13 @@ func newDeltaNet(m *spec.Model, layer int, name string, p Parallel) *deltaNet {
 	h, values := int64(m.HiddenSize), int64(d.ValueHeads)
 	n.in = mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".in_proj", Out: from, In: h, Rows: rows, LeafOrder: p.leavesOf(rows), Init: mpu.Init{Std: m.InitStd}})
 	n.proj = mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".out_proj", Out: h, In: values * n.valueDim, Bias: m.LinearBias, Init: outputInit(m)})
+	// conv1d.weight: [channels, taps], a filter for each channel of q, k and v (the first three parts).
 	taps := []int64{int64(d.Channels()), int64(d.Taps)}
 	n.conv = mpu.Rows(name+".conv1d.weight", mpu.Init{Kind: mpu.InitUniform, Value: 1 / math.Sqrt(float64(d.Taps))}, taps, rows[:3], n.channels())
 	heads := [][2]int64{{rank * n.values, n.values}}
 	n.aLog = mpu.Rows(name+".A_log", mpu.Init{Kind: mpu.InitLogUniform, Value: 16}, []int64{values}, heads, n.values)
 	n.dtBias = mpu.Rows(name+".dt_bias", mpu.Init{Kind: mpu.InitConstant, Value: 1}, []int64{values}, heads, n.values)
+	// One norm of [value channels] serves all heads.
 	one := mpu.Whole(name+".out_norm.weight", mpu.Init{Kind: mpu.InitConstant, Value: 1}, n.valueDim)
 	one.PartialOn(r) // each rank's heads give a part of its gradient
 	one.ByHead = true
@@ -127,7 +131,7 @@ func (h deltaHeads) convolved(t Tensor) (q, k, v Tensor) {
 	return byHeads(t, 0, h.keys, h.keyDim), byHeads(t, wide, h.keys, h.keyDim), byHeads(t, 2*wide, h.values, h.valueDim)
 }
 
-// deltaSaved is what backward needs besides the input x. All positions that the heads see are here,
+// deltaSaved is what backward needs in addition to the input x. All positions that the heads see are here,
 // whatever x holds.
 type deltaSaved struct {
 	net           *deltaNet
@@ -141,10 +145,13 @@ type deltaSaved struct {
 
 // forward sets y = net(x) without the projection's bias; without a y it ends before the projection.
 func (n *deltaNet) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, error) {
+	// in: [tokens, columns], q, k, v, z, b and a of the heads here.
 	saved := &deltaSaved{net: n, heads: n.deltaHeads, in: s.Alloc(p.DType, p.Tokens(), n.in.Columns())}
 	if err := n.in.Forward(p.D, &p.Hooks, saved.in, x, device.NoEpilogue, Tensor{}); err != nil {
 		return nil, err
 	}
+	// Of ranks that share sequences each gets all positions of a part of the heads: a recurrence cannot
+	// start in the middle of a sequence.
 	shared := exchangeHeads(p, n.context)
 	if shared.context.Heads > 1 {
 		if err := shared.spread(p, s, saved); err != nil {
@@ -152,6 +159,7 @@ func (n *deltaNet) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, er
 		}
 	}
 	h, tokens := saved.heads, saved.in.Shape[0]
+	// conv: [tokens, channels], the causal convolution of q, k and v; O: [tokens, value heads, d], the rule.
 	saved.conv = s.Alloc(p.DType, tokens, h.channels())
 	parts, r := h.parts(saved.in), &saved.rule
 	*r = device.DeltaRuleForwardArgs{O: s.Alloc(p.DType, tokens, h.values, h.valueDim), A: parts.a, B: parts.b, DocStart: p.DocStart, Batch: int32(p.Batch)}
@@ -162,9 +170,11 @@ func (n *deltaNet) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, er
 	} else {
 		n.overSamples(p, s, saved, parts.mixed)
 	}
+	// Output: norm of each head, times silu(z), [tokens, value heads·d].
 	saved.normed, saved.gated = s.Like(r.O), s.Like(r.O)
 	saved.stats = n.norm.forward(p, s, saved.normed, r.O)
 	p.D.GateForward(device.GateForwardArgs{Y: saved.gated, X: saved.normed, G: parts.z, Silu: 1})
+	// Back to this rank's positions with all of its heads.
 	if saved.out = saved.gated.Reshape(tokens, h.values*h.valueDim); shared.context.Heads > 1 {
 		saved.out = s.Alloc(p.DType, p.Tokens(), n.values*n.valueDim)
 		if err := shared.back(p, []Tensor{n.outputs(saved.out)}, h.outputs(saved.gated)); err != nil {
@@ -195,7 +205,7 @@ func (n *deltaNet) stretches(h deltaHeads) []stretch {
 	return []stretch{{first, 0, wide}, {keys + first, wide, wide}, {2*keys + h.firstValue()*h.valueDim, 2 * wide, h.values * h.valueDim}}
 }
 
-// overSamples is convolution and rule of whole samples.
+// overSamples is convolution and rule of complete samples.
 func (n *deltaNet) overSamples(p *Pass, s *device.Scope, saved *deltaSaved, x Tensor) {
 	h := saved.heads
 	for _, c := range n.stretches(h) {
@@ -237,6 +247,7 @@ func (saved *deltaSaved) backward(p *Pass, dx, dy, x Tensor) error {
 	s := d.Arena.Scope(device.Activations)
 	defer s.Release()
 	shared := exchangeHeads(p, n.context)
+	// do: [tokens, value heads, d], of the positions that the heads here see.
 	dout := s.Like(saved.out)
 	do := byHeads(dout, 0, n.values, n.valueDim)
 	if err := n.proj.Backward(d, &p.Hooks, dout, dy, saved.out); err != nil {
@@ -248,6 +259,7 @@ func (saved *deltaSaved) backward(p *Pass, dx, dy, x Tensor) error {
 			return err
 		}
 	}
+	// Gate, norm, rule and convolution backward, each into its columns of din: [tokens, columns].
 	din, dconv := s.Like(saved.in), s.Like(saved.conv)
 	parts, grads := h.parts(saved.in), h.parts(din)
 	d.GateBackward(device.GateBackwardArgs{DX: do, DG: grads.z, DY: do, X: saved.normed, G: parts.z, Silu: 1})
@@ -257,6 +269,7 @@ func (saved *deltaSaved) backward(p *Pass, dx, dy, x Tensor) error {
 		p.convolveBack(n.conv, func(t Tensor) Tensor { return t.Slice(0, c.row, c.n) },
 			device.CausalConvBackwardArgs{DX: grads.mixed.Slice(1, c.column, c.n), DY: dconv.Slice(1, c.column, c.n), X: parts.mixed.Slice(1, c.column, c.n)})
 	}
+	// din is of all positions and a part of the heads; the input projection takes the converse.
 	if shared.context.Heads > 1 {
 		var err error
 		if din, err = shared.collect(p, s, n, h, din); err != nil {

@@ -5,7 +5,7 @@ import (
 	"monotron/mpu"
 )
 
-// hiddenDropout is the dropout, or the jitter, of rows of the residual stream at one place of
+// hiddenDropout is the dropout, or the jitter, of rows of the residual stream at one point of
 // the model.
 // Its masks go by position: a rank that has several spans of positions asks span by span.
 type hiddenDropout struct {
@@ -30,7 +30,7 @@ func (h hiddenDropout) backward(dx, dy Tensor) {
 	})
 }
 
-// none tells that nothing is dropped in this pass.
+// none reports whether nothing is dropped in this pass.
 func (h hiddenDropout) none() bool { return h.rate == 0 && h.jitter == 0 || !h.pass.Step.Given() }
 
 // drawn names the random numbers of rows from a position on.

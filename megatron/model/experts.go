@@ -58,19 +58,20 @@ func newExperts(m *spec.Model, name string, p Parallel) *experts {
 
 func (x *experts) params() []*mpu.Param { return append(x.fc1.Params(), x.fc2.Params()...) }
 
-// expertsSaved is what backward needs besides the dispatched rows.
+// expertsSaved is what backward needs in addition to the dispatched rows.
 type expertsSaved struct {
-	in  Tensor // [places, h]: what went into fc1
-	pre Tensor // [places, fc1 rows here]: into the activation
-	act Tensor // [places, ffn/etp]: what went into fc2; none: forgotten
-	out Tensor // [places, h]: of fc2, where the weight comes after it
+	in  Tensor // [sent rows, h]: input of fc1
+	pre Tensor // [sent rows, fc1 rows here]: input of the activation
+	act Tensor // [sent rows, ffn/etp]: input of fc2; none: recomputed
+	out Tensor // [sent rows, h]: output of fc2, where the weight comes after it
 }
 
-// forward is what the experts make of the places, in tmp, of type ExpertPlace.Partial; without
+// forward is the experts' output for the sent rows, in tmp, of type ExpertPlace.Partial; without
 // `last` it ends before fc2.
 func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, last bool) (out Tensor) {
 	d, at := p.D, saved.sent
 	places := at.X.Shape[0]
+	// pre: [sent rows, fc1 rows here], rows sorted by expert, of which Offsets are the bounds.
 	k := &expertsSaved{in: at.X, pre: s.Alloc(p.DType, places, x.fc1.Weight.Shape[1])}
 	saved.experts = k
 	if x.at == weighInput {
@@ -78,6 +79,7 @@ func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, la
 		d.ScaleRows(k.in, at.X, at.Weights)
 	}
 	x.fc1.Forward(d, &p.Hooks, k.pre, k.in, at.Offsets)
+	// act: [sent rows, ffn/etp]
 	acts := s
 	if x.forgetActs {
 		acts = tmp
@@ -86,6 +88,7 @@ func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, la
 	if !x.forgetActs {
 		k.act = act
 	}
+	// The weight comes after fc2's bias: backward needs the output without it, for the weight's gradient.
 	if x.at == weighOutput {
 		k.out = s.Like(at.X)
 		x.fc2.Forward(d, &p.Hooks, k.out, act, at.Offsets)
@@ -93,6 +96,7 @@ func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, la
 	if !last {
 		return out
 	}
+	// out: [sent rows, h]; a part of the sum where ranks share an expert.
 	out = tmp.Alloc(x.place.Partial(p.DType), at.X.Dims()...)
 	if x.at == weighOutput {
 		d.ScaleRows(out, k.out, at.Weights)
@@ -149,8 +153,8 @@ func (x *experts) backward(p *Pass, s *device.Scope, saved *mixtureSaved, dout T
 	return drows, dweights
 }
 
-// byLeaf is where sums over a place's channels here go: to dweights [places], or of each leaf
-// by itself, in tmp [leaves here, places].
+// byLeaf is where sums over a row's channels here go: to dweights [sent rows], or of each leaf
+// by itself, in tmp [leaves here, sent rows].
 func (x *experts) byLeaf(p *Pass, tmp *device.Scope, dweights Tensor) Tensor {
 	if x.place.Leaves == 0 {
 		return dweights

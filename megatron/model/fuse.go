@@ -9,7 +9,7 @@ import (
 	"monotron/megatron/spec"
 )
 
-// AttentionRun is what decides, besides the model, about a run's attention calls.
+// AttentionRun is what determines a run's attention calls, in addition to the model.
 type AttentionRun struct {
 	DType      device.DType
 	Batch, Seq int64 // of a micro-batch
@@ -18,7 +18,7 @@ type AttentionRun struct {
 }
 
 // FuseAttention makes the attention of a run's micro-batches run in the vendor's library
-// (device.FuseAttention), after a trial beside the device's own kernels: forward and
+// (device.FuseAttention), after a trial against the device's own kernels: forward and
 // backward of random values must agree with theirs and repeat bit for bit. It returns the
 // largest relative difference (of root mean squares), or why the library is not taken.
 func FuseAttention(d *device.Device, m *spec.Model, p Parallel, r AttentionRun) (difference float64, err error) {
@@ -31,9 +31,11 @@ func FuseAttention(d *device.Device, m *spec.Model, p Parallel, r AttentionRun) 
 	s := d.Arena.Scope(device.Workspace)
 	defer s.Release()
 	t := newTrial(d, s, m, p, r)
+	// Reject what the library cannot run before the trial costs anything.
 	if err := d.FuseAttention(t.call, r.Workspace); err != nil {
 		return 0, err
 	}
+	// The same call by our kernels once, by the library twice.
 	d.OwnAttention()
 	own, err := t.run()
 	if err != nil {
@@ -50,6 +52,7 @@ func FuseAttention(d *device.Device, m *spec.Model, p Parallel, r AttentionRun) 
 	if err != nil {
 		return 0, err
 	}
+	// It must repeat bit for bit, so that a run does, and agree with ours within roundings.
 	for i, name := range []string{"output", "log of the softmax's sum", "gradients"} {
 		if !bytes.Equal(once[i], again[i]) {
 			return 0, fmt.Errorf("its %s did not repeat bit for bit in a trial", name)
@@ -85,7 +88,7 @@ func newTrial(d *device.Device, s *device.Scope, m *spec.Model, p Parallel, r At
 	scatter(d, s, do, 2)
 	d.Fill(dqkv, 0)
 	used, grads := a.split(qkv), a.split(dqkv)
-	if m.QKNorm && context.Heads == 1 { // the norms write queries and keys beside each other, an exchange of heads puts them together again
+	if m.QKNorm && context.Heads == 1 { // the norms write queries and keys next to each other, an exchange of heads puts them together again
 		raw := used
 		used.q, used.k = s.Like(raw.q), s.Like(raw.k)
 		d.Copy(used.q, raw.q)

@@ -25,7 +25,7 @@ type halfSaved interface {
 // mixer is a half in which positions see each other.
 type mixer interface {
 	half
-	// prepare takes what depends on the position and is no parameter.
+	// prepare takes the tables that depend on the position.
 	prepare(d *device.Device, t *positionTables)
 	// newBlocks makes the same in blocks, of blockBytes each.
 	newBlocks(d *device.Device, dtype device.DType, blocks int64) Tensor
@@ -33,7 +33,7 @@ type mixer interface {
 }
 
 // branch is one half of a layer with its norms: y = residual + drop(half(norm x) + bias), where
-// the residual is x itself but for a half that works beside another. See forwardParts for what
+// the residual is x itself, except for a half that runs in parallel with another. See forwardParts for what
 // some models do with the half's output.
 type branch struct {
 	norm  *norm // of the input; nil: none
@@ -50,12 +50,12 @@ type branch struct {
 	forgetHalf bool // what the half keeps
 }
 
-// plain tells that the half's output is added as it is.
+// plain reports whether the half's output is added without a norm or a scale.
 func (b *branch) plain() bool {
 	return b.norm != nil && b.post == nil && b.behind == nil && (b.scale == 0 || b.scale == 1)
 }
 
-// branchSaved is what a branch's backward needs besides its input.
+// branchSaved is what a branch's backward needs in addition to its input.
 type branchSaved struct {
 	normed Tensor // none: forgotten
 	stats  normSaved
@@ -75,6 +75,7 @@ func (b *branch) forward(p *Pass, s *device.Scope, drop hiddenDropout, y, x, res
 	}
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
+	// What backward computes again is not kept: it lives in tmp until this returns.
 	norms, inner := s, s
 	if b.forgetNorm {
 		norms = tmp
@@ -82,6 +83,7 @@ func (b *branch) forward(p *Pass, s *device.Scope, drop hiddenDropout, y, x, res
 	if b.forgetHalf {
 		inner = tmp
 	}
+	// normed, out: [rows, h]
 	saved = &branchSaved{normed: norms.Like(x)}
 	saved.stats = b.norm.forward(p, s, saved.normed, x)
 	var out Tensor
@@ -92,6 +94,7 @@ func (b *branch) forward(p *Pass, s *device.Scope, drop hiddenDropout, y, x, res
 		return nil, err
 	}
 	if y.Given() {
+		// y = residual + dropout(out + bias), one kernel.
 		drop.add(device.DropoutAddArgs{Out: y, X: out, Bias: b.half.bias(), Residual: residual})
 	}
 	b.forget(saved)
@@ -128,6 +131,7 @@ func (b *branch) backward(p *Pass, saved *branchSaved, drop hiddenDropout, dx, d
 func (b *branch) backwardHalf(p *Pass, saved *branchSaved, dx, dout, x, through Tensor) (err error) {
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
+	// in: [rows, h], the input of attention or MLP, computed again where it was not kept.
 	in := x
 	if b.norm != nil {
 		if in = saved.normed; !in.Given() {
@@ -140,6 +144,7 @@ func (b *branch) backwardHalf(p *Pass, saved *branchSaved, dx, dout, x, through 
 			return err
 		}
 	}
+	// din: gradient of the normed input; through: gradient by the residual, which skips norm and half.
 	din := tmp.Like(x)
 	if err := saved.half.backward(p, din, dout, in); err != nil {
 		return err

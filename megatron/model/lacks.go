@@ -10,6 +10,7 @@ import (
 // not fit the rest of the model.
 func lacks(d *device.Device, m *spec.Model) error {
 	bad := func(format string, args ...any) error { return exitcode.Errorf(exitcode.Usage, format, args...) }
+	// What kernels of a GPU do not compute.
 	if d != nil && d.IsGPU() { // lists of parameters need no device
 		switch {
 		case m.ScoreCap > 0:
@@ -18,6 +19,8 @@ func lacks(d *device.Device, m *spec.Model) error {
 			return bad("--alibi-by-key: the attention kernels of --device cuda add slopes only; use --device cpu")
 		}
 	}
+	// Multi-latent attention has its own projections, norms and rotary channels, for which these options do not
+	// exist.
 	if m.Latent != nil {
 		for _, part := range []struct {
 			given bool
@@ -33,6 +36,7 @@ func lacks(d *device.Device, m *spec.Model) error {
 		}
 	}
 	switch {
+	// Combinations of Gemma 4, whose layers are written for its own settings only.
 	case m.KeysAreValues && (!m.QKNorm || !m.ValueNorm || m.QKNormWhole || m.QKNormAfterRope || m.Latent != nil):
 		return bad("--keys-are-values needs --qk-layernorm of each head, before it rotates, and --v-layernorm")
 	case m.KVShared > 0 && (m.KVShared >= m.NumLayers || !m.QKNorm || m.QKNormWhole || m.QKNormAfterRope || !m.ValueNorm || m.OutputGate || m.QKVBias || m.Latent != nil || m.KeepsState()):
@@ -45,6 +49,7 @@ func lacks(d *device.Device, m *spec.Model) error {
 		return bad("--per-layer-input-size needs a gated MLP without limits, offsets and biases, and no --mtp-num-layers")
 	case m.ParallelMLP && (m.Experts == nil || !m.NormSandwich || m.Normalization != spec.RMSNorm || m.NormOnePlus || m.LinearBias || m.MTP != nil):
 		return bad("--moe-parallel-mlp needs --num-experts, --norm-sandwich and RMSNorm of plain weights, without biases and --mtp-num-layers")
+	// Other pairs that exclude each other.
 	case m.QueryGrowthAll && m.QKNormAfterRope:
 		return bad("--query-growth-everywhere: --qk-layernorm-after-rope would undo it; leave one out")
 	case m.ValueNorm && m.Latent != nil:
@@ -54,6 +59,7 @@ func lacks(d *device.Device, m *spec.Model) error {
 	case m.Full != nil && (m.Full.KVChannels < 2 || m.Full.KVChannels%2 != 0 || m.Full.NumQueryGroups < 1 || m.NumAttentionHeads%m.Full.NumQueryGroups != 0):
 		return bad("layers without a window with %d query groups and heads of %d channels do not fit %d attention heads; channels must be even, and groups a divisor of the heads", m.Full.NumQueryGroups, m.Full.KVChannels, m.NumAttentionHeads)
 	}
+	// Rules of frequencies that do not parse.
 	for _, text := range []string{m.RopeRule, m.WindowRope} {
 		if text == "" {
 			continue

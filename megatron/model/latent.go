@@ -10,7 +10,7 @@ import (
 // and values of all heads; what follows (softmax, exchange with other ranks, blocks of a cache,
 // output projection) is attention's, with as many query groups as heads.
 //
-// Down projections and the norms of latents are whole on every tensor-parallel rank and work on
+// Down projections and the norms of latents are complete on every tensor-parallel rank and work on
 // the rows that a rank has outside the cut layers; up projections are cut by heads.
 type latent struct {
 	*attention
@@ -28,13 +28,14 @@ func newLatent(m *spec.Model, layer int, name string, p Parallel) *latent {
 	l, r := m.Latent, p.region()
 	heads := int64(m.NumAttentionHeads)
 	a := &latent{l: l, region: r, rank: int64(l.KVRank), ropeDim: int64(l.RopeDim), nope: int64(l.QKDim), v: int64(l.VDim), heads: heads / int64(r.Size()),
-		attention: &attention{m: m, layer: layer, elsewhere: true, groups: heads / int64(r.Size()), perGroup: 1, firstHead: heads / int64(r.Size()) * int64(r.Rank()), channels: int64(l.Channels()),
+		attention: &attention{m: m, layer: layer, latentCache: true, groups: heads / int64(r.Size()), perGroup: 1, firstHead: heads / int64(r.Size()) * int64(r.Rank()), channels: int64(l.Channels()),
 			proj: mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_proj", Out: int64(m.HiddenSize), In: heads * int64(l.VDim), Bias: m.LinearBias, Init: outputInit(m)})},
 	}
 	a.context, a.kind = p.contextOf(layer)
 	linear := func(part string, out, in int64) mpu.LinearConfig {
 		return mpu.LinearConfig{Name: name + part, Out: out, In: in, Init: mpu.Init{Std: m.InitStd}}
 	}
+	// Queries: h -> QRank -> heads·(nope+rope), or h -> heads·(nope+rope) without a latent.
 	h, qRows := int64(m.HiddenSize), heads*int64(l.HeadDim())
 	if l.QRank > 0 {
 		a.qDown = mpu.NewLinear(r, linear(".linear_q_down_proj", int64(l.QRank), h))
@@ -42,6 +43,8 @@ func newLatent(m *spec.Model, layer int, name string, p Parallel) *latent {
 	} else {
 		a.qUp = mpu.NewColumnParallelLinear(r, linear(".linear_q_proj", qRows, h))
 	}
+	// Keys and values: h -> KVRank + rope -> heads·(nope+v). The rope channels skip the up projection: one
+	// rotary key serves all heads.
 	a.kvDown = mpu.NewLinear(r, linear(".linear_kv_down_proj", a.rank+a.ropeDim, h))
 	a.kvUp = mpu.NewColumnParallelLinear(r, linear(".linear_kv_up_proj", heads*(a.nope+a.v), a.rank))
 	if l.Norms {
@@ -74,7 +77,7 @@ func (a *latent) prepare(d *device.Device, t *positionTables) {
 	a.sumOverHeads = t.sumOverHeads(a)
 }
 
-// latentSaved is what backward needs besides the input x. Rows are those outside the cut
+// latentSaved is what backward needs in addition to the input x. Rows are those outside the cut
 // layers; tokens are all.
 type latentSaved struct {
 	a                *latent
@@ -291,12 +294,15 @@ func (saved *latentSaved) backwardKeys(p *Pass, dx Tensor, grads heads, x Tensor
 	a, tokens := saved.a, p.Tokens()
 	s := p.D.Arena.Scope(device.Activations)
 	defer s.Release()
+	// dkv: [rows, KVRank + rope]; the rope columns are the rotary key's gradient, summed over heads.
 	dkv := s.Like(saved.kv)
 	own := s.Alloc(p.DType, x.Shape[0], a.ropeDim)
 	if err := a.rotaryGradient(p, own, grads.k); err != nil {
 		return err
 	}
 	p.D.Copy(dkv.Slice(1, a.rank, a.ropeDim), own)
+	// dmade: [tokens, heads, nope+v], gradient of the up projection's output: keys without their rope
+	// channels, values without the padding to the width of keys.
 	dmade := s.Alloc(p.DType, tokens, a.heads, a.nope+a.v)
 	byHead := func(t Tensor) Tensor { return t.Reshape(tokens, a.heads, a.channels) }
 	p.D.Copy(dmade.Slice(2, 0, a.nope), byHead(grads.k).Slice(2, 0, a.nope))
@@ -305,6 +311,7 @@ func (saved *latentSaved) backwardKeys(p *Pass, dx Tensor, grads heads, x Tensor
 	if err := a.kvUp.Backward(p.D, &p.Hooks, dnormed, dmade.Reshape(tokens, a.heads*(a.nope+a.v)), saved.kNormed); err != nil {
 		return err
 	}
+	// Through the norm of the latent, [rows, KVRank].
 	low, dlow := saved.kv.Slice(1, 0, a.rank), dkv.Slice(1, 0, a.rank)
 	if a.kvNorm != nil {
 		a.kvNorm.backward(p, saved.kvStats, dlow, dnormed, low, Tensor{})

@@ -5,8 +5,9 @@ import (
 	"monotron/mpu"
 )
 
-// In generation the cache holds, for each position, the latent c and the rotary key r that keys and values of all heads
-// are made of, [rank + rope], and attention takes them as they are (DeepSeek-V2, section 2.1.2): with the rows Wk and Wv of a head's up projection
+// In generation the cache holds, for each position, the latent c and the rotary key r that keys and values of
+// all heads are made of, [rank + rope], and attention takes them as they are (DeepSeek-V2, section 2.1.2):
+// with the rows Wk and Wv of a head's up projection
 //
 //	q·k = q·(Wk c) + q'·r = (Wkᵀq)·c + q'·r        Σ p·v = Wv·(Σ p·c)
 //
@@ -33,7 +34,8 @@ func (a *latent) inCache() *attention {
 	return &attention{m: a.m, layer: a.layer, groups: 1, perGroup: a.heads, firstHead: a.firstHead, channels: a.cachedWidth()}
 }
 
-// cacheRows is what the cache has of the pass's positions, [tokens, 1, 1, rank + rope], in s; shared are their rotary keys.
+// cacheRows is what the cache has of the pass's positions, [tokens, 1, 1, rank + rope], in s; shared are
+// their rotary keys.
 func (a *latent) cacheRows(p *Pass, s *device.Scope, saved *latentSaved, shared Tensor) (Tensor, error) {
 	rows := s.Alloc(p.DType, p.Tokens(), 1, 1, a.cachedWidth())
 	latents, err := mpu.Enter(a.region, s, saved.kNormed)

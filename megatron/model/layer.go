@@ -95,7 +95,7 @@ func (l *layer) mixture() *mixture {
 	return nil
 }
 
-// prepare makes what depends on positions, and what is kept besides parameters.
+// prepare makes what depends on positions, and buffers that are not parameters.
 func (l *layer) prepare(d *device.Device, t *positionTables) {
 	l.attention.prepare(d, t)
 	if l.m.LayerScalar {
@@ -104,7 +104,7 @@ func (l *layer) prepare(d *device.Device, t *positionTables) {
 	}
 }
 
-// buffers are the layer's numbers that are no parameters.
+// buffers are the layer's tensors in a checkpoint that are not parameters.
 func (l *layer) buffers(write bool) []mpu.Stored {
 	if !l.scalar.Given() {
 		return nil
@@ -120,7 +120,7 @@ func (l *layer) params() []*mpu.Param {
 	return append(append(l.first.params(), l.second.params()...), l.own.params()...)
 }
 
-// layerSaved is what the layer's backward needs besides its input.
+// layerSaved is what the layer's backward needs in addition to its input.
 type layerSaved struct {
 	scope         *device.Scope
 	first, second *branchSaved
@@ -182,7 +182,7 @@ func (l *layer) backward(p *Pass, saved *layerSaved, dx, dy, x Tensor) error {
 	return l.first.backward(p, saved.first, l.drop(p, &l.first), dx, dmiddle, x, dmiddle)
 }
 
-// backwardParallel is backward where both branches take x; dx2 is room for the second's part.
+// backwardParallel is backward where both branches take x; dx2 is memory for the second's part.
 func (l *layer) backwardParallel(p *Pass, saved *layerSaved, dx2, dx, dy, x Tensor) error {
 	if err := l.second.backward(p, saved.second, l.drop(p, &l.second), dx2, dy, x, Tensor{}); err != nil {
 		return err

@@ -59,10 +59,13 @@ func (x *mixture) forwardSeeing(p *Pass, s *device.Scope, y, in, seen Tensor) (h
 	saved := &mixtureSaved{mixture: x}
 	defer x.lacking(saved)
 	defer x.moved(p, saved)
+	// Router: the experts of each token, and their weights [tokens, topk].
 	var err error
 	if saved.routed, err = x.router.forward(p, s, seen); err != nil {
 		return nil, err
 	}
+	// Dispatch: rows go to the ranks of their experts, [sent rows, h], sorted by expert. The shared expert
+	// computes in the meantime, or after the experts; it sets y.
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
 	shared := func() error { return x.forwardShared(p, s, tmp, saved, y, in) }
@@ -70,6 +73,7 @@ func (x *mixture) forwardSeeing(p *Pass, s *device.Scope, y, in, seen Tensor) (h
 	if saved.sent, err = x.dispatch.Forward(p.D, s, p.Leaves, in, saved.routed.sent, saved.routed.weights, beside); err != nil {
 		return nil, err
 	}
+	// Report the choices, in the first forward only: recompute makes the same ones.
 	if p.Routed != nil && !p.Again {
 		r := saved.routed
 		p.Routed(x.router.layer, Routing{r.logits, r.experts, r.sent, r.weights, saved.sent.Offsets, saved.sent.Exchange()})
@@ -77,6 +81,7 @@ func (x *mixture) forwardSeeing(p *Pass, s *device.Scope, y, in, seen Tensor) (h
 	if !p.Again && p.Auxiliary != nil {
 		x.router.note(p, saved.routed, x.at, saved.sent)
 	}
+	// Experts: [sent rows, h] to [sent rows, h].
 	out := x.experts.forward(p, s, tmp, saved, y.Given())
 	if err := after(); err != nil {
 		return nil, err
@@ -84,6 +89,7 @@ func (x *mixture) forwardSeeing(p *Pass, s *device.Scope, y, in, seen Tensor) (h
 	if !y.Given() {
 		return saved, nil
 	}
+	// Combine: every token's rows, which have their weights by now, come back and are summed, [rows, h].
 	combined := y
 	if x.shared != nil {
 		combined = tmp.Like(y)
@@ -143,6 +149,8 @@ func (saved *mixtureSaved) backwardSeeing(p *Pass, dx, dseen, dy, in, seen Tenso
 	defer s.Release()
 	defer x.lacking(saved)
 	defer x.moved(p, saved)
+	// Combine backward: dy goes to the ranks of the experts, [sent rows, h]; the shared expert's backward runs
+	// in the meantime, or at the end.
 	var dshared Tensor
 	beside, after := x.sharedPlace(func() error {
 		dshared = s.Like(dx)
@@ -152,11 +160,14 @@ func (saved *mixtureSaved) backwardSeeing(p *Pass, dx, dseen, dy, in, seen Tenso
 	if err != nil {
 		return err
 	}
+	// Experts backward: gradients of the rows that they took and of the rows' weights.
 	drows, dplaced := x.experts.backward(p, s, saved, dout)
+	// Dispatch backward: both return to the ranks of their tokens, dx [rows, h], dweights [tokens, topk].
 	dweights := s.Like(saved.routed.weights)
 	if err := x.dispatch.Backward(p.D, saved.sent, dx, dweights, drows, dplaced); err != nil {
 		return err
 	}
+	// Router backward: the weights' gradient and the auxiliary losses' become one gradient of the router's input.
 	more := dseen
 	if !more.Given() {
 		more = s.Like(dx)

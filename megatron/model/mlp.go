@@ -49,7 +49,7 @@ func (l *mlp) params() []*mpu.Param { return append(l.fc1.Params(), l.fc2.Params
 
 func (l *mlp) bias() Tensor { return l.fc2.BiasValue() }
 
-// mlpSaved is what backward needs besides the input x.
+// mlpSaved is what backward needs in addition to the input x.
 type mlpSaved struct {
 	mlp *mlp
 	pre Tensor // [tokens, fc1 rows here]: what goes into the activation

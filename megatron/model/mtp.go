@@ -94,10 +94,12 @@ func (l *mtpLayer) backward(p *Pass, saved *mtpSaved, words *embedding, detached
 	if err := l.layer.backward(p, saved.layer, din, dout, saved.in); err != nil {
 		return err
 	}
+	// all: [tokens, h]; the projection is cut by output columns, and each rank computes those of all rows.
 	all, err := mpu.Enter(l.region, s, din)
 	if err != nil {
 		return err
 	}
+	// dboth: [rows, 2h], the embedding's half first, then the state's.
 	dboth := s.Like(saved.both)
 	if err := l.proj.Backward(p.D, &p.Hooks, dboth, all, saved.both); err != nil {
 		return err
@@ -107,6 +109,7 @@ func (l *mtpLayer) backward(p *Pass, saved *mtpSaved, words *embedding, detached
 		dstate = s.Like(dy)
 	}
 	l.hnorm.backward(p, saved.hStats, dstate, dboth.Slice(1, h, h), saved.state, Tensor{})
+	// The norm's weights learn even where the embedding does not.
 	dembedded := s.Like(dy)
 	l.enorm.backward(p, saved.eStats, dembedded, dboth.Slice(1, 0, h), saved.embedded, Tensor{})
 	if detached {
@@ -118,7 +121,7 @@ func (l *mtpLayer) backward(p *Pass, saved *mtpSaved, words *embedding, detached
 
 // Ahead is what a depth of multi-token prediction has of its own of a micro-batch.
 type Ahead struct {
-	IDs    Tensor // i32 [tokens]: the token d places on
+	IDs    Tensor // i32 [tokens]: the token d positions later
 	Labels Tensor // i32 [tokens]: the one after it
 	Weight Tensor // f32 [tokens]: d(total loss)/d(token loss)
 	Mean   Tensor // f32 [tokens]: what is reported of the depth is Σ Mean·loss

@@ -45,7 +45,7 @@ func (n *norm) params() []*mpu.Param {
 	return []*mpu.Param{n.gamma, n.beta}
 }
 
-// normSaved is what a norm's backward needs besides its input.
+// normSaved is what a norm's backward needs in addition to its input.
 type normSaved struct{ mean, rstd Tensor }
 
 // forward sets y = norm(x).

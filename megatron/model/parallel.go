@@ -10,15 +10,20 @@ import (
 
 // Parallel says how a stage shares its layers with other ranks.
 type Parallel struct {
-	TP               *comm.Group          // ranks that share each layer
-	SequenceParallel bool                 // outside the cut layers each holds its stretch of positions
-	Overlap          bool                 // products beside what brings their rows, in pieces: mpu.Region
-	ByRow            bool                 // forward, a row has the same bits whatever other rows there are: mpu.Region
-	Leaves           int                  // of the axes that ranks cut (--reduction-leaves): mpu.Region; 0: sums have the order of the layout
-	Tiles            int                  // stretches of rows and of columns of each weight of a linear layer that come and go by themselves (--memory-centric-tiling); 0: layers come and go
-	FP8              *mpu.FP8             // of linear layers' products, but of those that KeepsOperands names; nil: none
-	KeepsOperands    func(layer int) bool // whether a layer's products keep their operands
-	DistributeSaved  bool                 // inputs kept of recomputed segments are cut over TP (--distribute-saved-activations); not those from another stage
+	TP               *comm.Group // ranks that share each layer
+	SequenceParallel bool        // outside the cut layers each holds its stretch of positions
+	Overlap          bool        // products overlap the exchange of their rows, in pieces: mpu.Region
+	ByRow            bool        // forward, a row has the same bits whatever other rows there are: mpu.Region
+	// Of the axes that ranks cut (--reduction-leaves): mpu.Region; 0: sums have the order of the layout.
+	Leaves int
+	// Stretches of rows and of columns of each weight of a linear layer that come and go by themselves
+	// (--memory-centric-tiling); 0: layers come and go.
+	Tiles         int
+	FP8           *mpu.FP8             // of linear layers' products, but of those that KeepsOperands names; nil: none
+	KeepsOperands func(layer int) bool // whether a layer's products keep their operands
+	// Inputs kept of recomputed segments are cut over TP (--distribute-saved-activations); not those from
+	// another stage.
+	DistributeSaved bool
 
 	// Context are the ranks that share every sequence (topology.CP), and how the attention of
 	// each layer, or of all, exchanges with them; none: mpu.Ring. ContextHeads is how many
@@ -60,6 +65,7 @@ func (p Parallel) check(c *StageConfig) error {
 		return exitcode.Errorf(exitcode.Usage, "%d tensor-parallel ranks: "+format, append([]any{tp}, args...)...)
 	}
 	switch {
+	// Attention is cut by heads; ranks may share a query group, but only evenly.
 	case m.NumAttentionHeads%tp != 0:
 		return bad("they cannot share %d attention heads evenly", m.NumAttentionHeads)
 	case m.NumQueryGroups%tp != 0 && tp%m.NumQueryGroups != 0:
@@ -68,16 +74,19 @@ func (p Parallel) check(c *StageConfig) error {
 		return exitcode.Errorf(exitcode.Internal, "%d query groups on %d ranks need the group of the %d ranks that share one", m.NumQueryGroups, tp, tp/m.NumQueryGroups)
 	case m.Full != nil && m.NumQueryGroups != m.Full.NumQueryGroups && (m.NumQueryGroups%tp != 0 || m.Full.NumQueryGroups%tp != 0):
 		return bad("they cannot share %d query groups of some layers and %d of the others evenly", m.NumQueryGroups, m.Full.NumQueryGroups)
+	// Linear attention and convolutions are cut by key heads and channels, over context-parallel ranks too.
 	case m.Delta != nil && (m.Delta.KeyHeads%tp != 0 || m.Delta.ValueHeads%m.Delta.KeyHeads != 0):
 		return bad("they cannot share --linear-num-key-heads %d and --linear-num-value-heads %d evenly", m.Delta.KeyHeads, m.Delta.ValueHeads)
 	case m.Delta != nil && m.Delta.KeyHeads/tp%size(p.Context) != 0:
 		return exitcode.Errorf(exitcode.Usage, "--context-parallel-size %d: these ranks exchange the heads of gated delta nets, and cannot share the %d key heads of a rank evenly", size(p.Context), m.Delta.KeyHeads/tp)
 	case m.Conv != nil && m.HiddenSize%(tp*size(p.Context)) != 0:
 		return exitcode.Errorf(exitcode.Usage, "--hidden-size %d: %d tensor-parallel and %d context-parallel ranks cannot share the channels of convolutions evenly", m.HiddenSize, tp, size(p.Context))
+	// MLPs are cut by columns, tables by rows.
 	case m.FFNHiddenSize%tp != 0:
 		return bad("they cannot share --ffn-hidden-size %d evenly", m.FFNHiddenSize)
 	case m.PaddedVocabSize%tp != 0:
 		return bad("they cannot share the %d rows of the padded vocabulary evenly", m.PaddedVocabSize)
+	// Combinations that exclude each other, and groups that the caller must give.
 	case p.SequenceParallel && p.DistributeSaved:
 		return bad("--distribute-saved-activations: with --sequence-parallel saved activations are already sharded; leave it out")
 	case p.headsPerContext(m) != nil:
@@ -88,7 +97,7 @@ func (p Parallel) check(c *StageConfig) error {
 	return nil
 }
 
-// headsPerContext tells why heads cannot be exchanged for positions.
+// headsPerContext is the reason why heads cannot be exchanged for positions.
 func (p Parallel) headsPerContext(m *spec.Model) error {
 	for layer := range m.NumLayers {
 		groups := max(1, m.AttentionOf(layer).NumQueryGroups/p.TP.Size()) // on a rank

@@ -20,10 +20,10 @@ type Pass struct {
 	Batch     int64         // b: samples of the micro-batch
 
 	// Where ranks share samples: the documents that are cut each by itself, none: the sample
-	// whole; and the first position that any sample's query at a position sees, nil: 0.
+	// uncut; and the first position that any sample's query at a position sees, nil: 0.
 	Documents mpu.Positions
 	FirstSeen []int32
-	Whole     bool // each of them has all rows of this pass: of a text that goes on
+	Whole     bool // each of them has all rows of this pass: of a text that continues
 
 	IDs         Tensor  // i32 [tokens], first stage
 	PositionIDs Tensor  // i32 [tokens], counted from the document's start where that is asked for
@@ -42,15 +42,15 @@ type Pass struct {
 	Samples Tensor // i32 [b]: number of each sample in the global batch
 	Seed    uint64
 
-	mpu.Hooks // of an optimizer that shards parameters or has them elsewhere
+	mpu.Hooks // of an optimizer that shards or offloads parameters
 
 	// Exchanged, where given, runs what brings the keys or heads of other ranks here, or waits
 	// for it; others may time it.
 	Exchanged func(wait func() error) error
 
 	Micro     int        // micro-batches of the step so far, with this one
-	Auxiliary *Auxiliary // losses of layers, and what else they tell; nil: nobody asks
-	Again     bool       // a forward that is run again for its backward: it tells nothing
+	Auxiliary *Auxiliary // losses of layers, and other statistics of theirs; nil: not collected
+	Again     bool       // a forward that is recomputed for its backward: it reports nothing
 	saved     *Saved     // of the stage that the micro-batch is on
 
 	Grad    bool   // backward follows: keep what it needs
@@ -118,7 +118,7 @@ func (p *Pass) hidden(r mpu.Region, rate float64, place string) hiddenDropout {
 	return hiddenDropout{pass: p, rate: rate, place: place, positions: r.Positions(p.Positions)}
 }
 
-// dropout names the masks of one place in the model, for rows from a position on.
+// dropout names the masks of one dropout of the model, for rows from a position on.
 func (p *Pass) dropout(rate float64, name string, position int64) device.Dropout {
 	if rate == 0 || !p.Step.Given() {
 		return device.Dropout{}

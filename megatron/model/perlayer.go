@@ -99,11 +99,11 @@ func (l *perLayer) backward(p *Pass, saved *perLayerSaved, drows Tensor) error {
 	l.proj.Backward(p.D, &p.Hooks, more, draw.Reshape(saved.inputs.Dims()...), saved.embedded)
 	p.D.Add(drows, drows, more)
 	l.times(p, saved.dinputs, rounded(p, math.Sqrt(l.width)))
-	whole, err := l.words.WholeGradient(s, saved.dinputs)
+	dembedding, err := l.words.WholeGradient(s, saved.dinputs)
 	if err != nil {
 		return err
 	}
-	l.words.Backward(p.D, whole, p.IDs)
+	l.words.Backward(p.D, dembedding, p.IDs)
 	return nil
 }
 

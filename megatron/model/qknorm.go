@@ -13,7 +13,7 @@ type qkNorm struct {
 	*norm
 	row *headRow // nil: each head
 
-	unit bool // without weights: gamma is no parameter, but 1
+	unit bool // without weights: gamma is not a parameter, but 1
 
 	// With leaves, of keys that another rank has too, which adds the gradient of the weights.
 	counted bool
@@ -34,7 +34,7 @@ func (n *qkNorm) ones(d *device.Device, dtype device.DType) {
 
 // headRow is the row of a token that the heads of all ranks make together. Where
 // query groups are fewer than ranks, ranks have the same keys: a rank joins those of
-// the ranks that stand at its place among their sharers. Of these keys' gradients it
+// the ranks that have its number among their sharers. Of these keys' gradients it
 // then has the same share everywhere in the row, and all is linear in them.
 type headRow struct {
 	region  mpu.Region
@@ -64,7 +64,7 @@ func (p Parallel) sharers(m *spec.Model) int64 {
 	return int64(max(1, p.TP.Size()/m.NumQueryGroups))
 }
 
-// shared marks the weights of a norm that every rank computes whole; parts are the
+// shared marks the weights of a norm of which every rank computes all rows; parts are the
 // ranks whose gradients are not the same, but add up.
 func (n *qkNorm) shared(p Parallel, parts *comm.Group) {
 	for _, w := range n.params() {
@@ -83,18 +83,20 @@ func (n *qkNorm) forward(p *Pass, s *device.Scope, y, x Tensor) (normSaved, erro
 	}
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
-	whole, err := n.row.join(p, tmp, x)
+	row, err := n.row.join(p, tmp, x)
 	if err != nil {
 		return normSaved{}, err
 	}
-	normed := tmp.Like(whole)
-	saved := n.norm.forward(p, s, normed, whole)
+	normed := tmp.Like(row)
+	saved := n.norm.forward(p, s, normed, row)
 	p.D.Copy(y, n.row.own(normed, y.Dims()))
 	return saved, nil
 }
 
 // backward sets dx = norm'(x)·dy.
 func (n *qkNorm) backward(p *Pass, saved normSaved, dx, dy, x Tensor) error {
+	// The weights' gradient of keys that another rank has too goes to memory that nobody reads: the other
+	// rank adds it.
 	if n.row == nil && n.counted {
 		s := p.D.Arena.Scope(device.Activations)
 		defer s.Release()
@@ -109,22 +111,24 @@ func (n *qkNorm) backward(p *Pass, saved normSaved, dx, dy, x Tensor) error {
 		n.norm.backward(p, saved, dx, dy, x, Tensor{})
 		return nil
 	}
+	// The norm's row is made of all ranks' heads: join x and dy to [tokens, width], then keep the columns of
+	// the heads here.
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
-	whole, err := n.row.join(p, tmp, x)
+	row, err := n.row.join(p, tmp, x)
 	if err != nil {
 		return err
 	}
-	dwhole, err := n.row.join(p, tmp, dy)
+	drow, err := n.row.join(p, tmp, dy)
 	if err != nil {
 		return err
 	}
-	n.norm.backward(p, saved, dwhole, dwhole, whole, Tensor{})
-	p.D.Copy(dx, n.row.own(dwhole, dx.Dims()))
+	n.norm.backward(p, saved, drow, drow, row, Tensor{})
+	p.D.Copy(dx, n.row.own(drow, dx.Dims()))
 	return nil
 }
 
-// join is x [tokens, groups, heads, d] of all ranks beside each other: [tokens, width].
+// join is x [tokens, groups, heads, d] of all ranks, concatenated: [tokens, width].
 func (r *headRow) join(p *Pass, s *device.Scope, x Tensor) (Tensor, error) {
 	own := s.Like(x)
 	p.D.Copy(own, x)
@@ -144,9 +148,9 @@ func (r *headRow) join(p *Pass, s *device.Scope, x Tensor) (Tensor, error) {
 	return once, nil
 }
 
-// own views the columns of a whole row that are this rank's, as its heads.
-func (r *headRow) own(whole Tensor, heads []int64) Tensor {
+// own views the columns of a complete row that are this rank's, as its heads.
+func (r *headRow) own(row Tensor, heads []int64) Tensor {
 	n := heads[1] * heads[2] * heads[3]
-	at := whole.Slice(1, int64(r.region.Rank())/r.sharers*n, n)
-	return device.Strided(at.Data, whole.DType, heads, []int64{whole.Stride[0], heads[2] * heads[3], heads[3], 1})
+	at := row.Slice(1, int64(r.region.Rank())/r.sharers*n, n)
+	return device.Strided(at.Data, row.DType, heads, []int64{row.Stride[0], heads[2] * heads[3], heads[3], 1})
 }

@@ -103,7 +103,7 @@ func (r *router) moveQuantiles(d *device.Device, step []float64) {
 	device.WriteSlice(d, r.beta, beta)
 }
 
-// buffers are the router's numbers that are no parameters, by their names in a checkpoint.
+// buffers are the router's tensors that are not parameters, by their names in a checkpoint.
 func (r *router) buffers(write bool) (all []mpu.Stored) {
 	name := storedModel + r.linear.Weight.Name[:len(r.linear.Weight.Name)-len("weight")]
 	for _, b := range []struct {

@@ -41,7 +41,7 @@ var modules = []struct {
 	{"shared_experts", true, func(f *Forget) { f.Shared = true }},
 }
 
-// Modules are the names of what can be made again: of every model, and of mixtures of experts alone.
+// Modules are the names of what can be recomputed: of every model, and of mixtures of experts alone.
 func Modules() (every, mixtures []string) {
 	for _, m := range modules {
 		if m.experts {
@@ -99,20 +99,20 @@ func (r Recompute) segments(layers int, distribute bool) []segment {
 	return cs
 }
 
-// kept is a tensor [tokens, h] that backward reads: whole, or in equal stretches,
+// kept is a tensor [tokens, h] that backward reads: uncut, or in equal stretches,
 // one a tensor-parallel rank.
 type kept struct {
-	whole   Tensor
-	stretch Tensor // this rank's; none: whole is there
+	uncut   Tensor
+	stretch Tensor // this rank's; none: it is uncut
 	shape   [2]int64
 }
 
 // cut keeps this rank's stretch of x, which is the same on all ranks, and frees x.
-// What cannot be cut evenly stays whole.
+// What cannot be cut evenly stays uncut.
 func (s *Stage) cut(p *Pass, bounds *device.Scope, x Tensor) kept {
 	n := int64(s.region.Size())
 	if x.Len()%n != 0 {
-		return kept{whole: x}
+		return kept{uncut: x}
 	}
 	k := kept{stretch: bounds.Alloc(x.DType, x.Len()/n), shape: [2]int64{x.Shape[0], x.Shape[1]}}
 	p.D.Copy(k.stretch, x.Reshape(x.Len()).Slice(0, k.stretch.Len()*int64(s.region.Rank()), k.stretch.Len()))
@@ -120,11 +120,11 @@ func (s *Stage) cut(p *Pass, bounds *device.Scope, x Tensor) kept {
 	return k
 }
 
-// join is what was kept, whole again, in memory of tmp where it was cut.
+// join is what was kept, uncut, in memory of tmp where it was cut.
 func (s *Stage) join(tmp *device.Scope, k kept) (Tensor, error) {
 	if !k.stretch.Given() {
-		return k.whole, nil
+		return k.uncut, nil
 	}
-	whole := tmp.Alloc(k.stretch.DType, k.shape[0], k.shape[1])
-	return whole, s.region.AllGather(whole, k.stretch).Wait()
+	x := tmp.Alloc(k.stretch.DType, k.shape[0], k.shape[1])
+	return x, s.region.AllGather(x, k.stretch).Wait()
 }

@@ -9,7 +9,7 @@ import (
 // ring lets keys and values travel around the ranks (Liu et al., arXiv 2310.01889): while a
 // block of them is used, the next one is on its way. With the zig-zag cut the ranks have
 // equal work in every step: of their own block the three parts below the diagonal, of
-// every other one two parts whole, of each document. What is summed over blocks is f32.
+// every other one two complete parts, of each document. What is summed over blocks is f32.
 type ring struct {
 	sharedSamples
 	positions mpu.Positions
@@ -51,7 +51,7 @@ type part struct {
 }
 
 func (e ring) forward(p *Pass, s *device.Scope, c core, o Tensor, h heads) (attended, error) {
-	out := c.room(p, s, o, e.positions)
+	out := c.newAttended(p, s, o, e.positions)
 	tmp := p.D.Arena.Scope(device.Communication)
 	defer tmp.Release()
 	own := c.keys(p, tmp, p.DType, e.positions.Len())
@@ -106,13 +106,18 @@ func (m *mergedParts) add(query, key part, q, kv Tensor) {
 func (e ring) backward(p *Pass, c core, out attended, h, grads heads, do Tensor) error {
 	tmp := p.D.Arena.Scope(device.Communication)
 	defer tmp.Release()
+	// kv, next: [n·b, groups, 2, d] in the value dtype, the block here and the one that arrives.
 	n, stats := e.positions.Len(), statsType(p)
 	kv := c.keys(p, tmp, p.DType, n)
 	next := tmp.Like(kv)
 	pack(p, kv, h)
 	g := partGrads{p: p, c: c, out: out, do: do, q: h.q, dq: tmp.Alloc(stats, h.q.Dims()...), begun: make([]bool, len(e.positions))}
 	g.partDQ, g.partDKV = tmp.Alloc(stats, c.shape(p, e.positions.Longest())...), c.keys(p, tmp, stats, e.longestKeys())
+	// dkv: gradients of the block here by the queries here. sum: those of the block before, complete up to
+	// this rank. arriving: those of the block here by the ranks that had it before. All f32, so that nothing is
+	// rounded on the way.
 	dkv, sum, arriving := c.keys(p, tmp, stats, n), c.keys(p, tmp, stats, n), c.keys(p, tmp, stats, n)
+	// A block and its gradients travel the same way, the gradients one step later.
 	for step := range e.context.Rows() {
 		var send, receive []Tensor
 		if step < e.context.Rows()-1 {
@@ -130,9 +135,11 @@ func (e ring) backward(p *Pass, c core, out attended, h, grads heads, do Tensor)
 		if step > 0 {
 			p.D.Add(dkv, dkv, arriving)
 		}
+		// dkv leaves in the next step, as sum.
 		kv, next = next, kv
 		dkv, sum = sum, dkv
 	}
+	// One more step brings the gradients of this rank's own block home.
 	if err := p.exchanged(e.context.Around([]Tensor{sum}, []Tensor{arriving}).Wait); err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func newRouter(m *spec.Model, layer int, name string, p Parallel) *router {
 	return r
 }
 
-// prepare gives what is kept beside the parameters its memory.
+// prepare allocates the buffers that are not parameters.
 func (r *router) prepare(d *device.Device) {
 	if r.e.ExpertBias {
 		r.bias = d.Arena.Zeroed(device.Parameters, device.F32, int64(r.e.Num))
@@ -100,7 +100,7 @@ func (r *router) score() device.RouterScore {
 type routed struct {
 	logits  Tensor // [rows, experts]
 	experts Tensor // i32 [rows, k]: chosen
-	sent    Tensor // i32 [rows, k]: those that are not dropped for lack of room; else −1
+	sent    Tensor // i32 [rows, k]: those that are not dropped for lack of capacity; else −1
 	weights Tensor // f32 [rows, k]
 	losses  []balance
 	scaled  *routerScaled // nil: as the router has them
@@ -113,7 +113,7 @@ func (r *router) forward(p *Pass, s *device.Scope, x Tensor) (*routed, error) {
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
 	if r.scale != nil {
-		out.scaled = r.scale.enter(p, s, x)
+		out.scaled = r.scale.forward(p, s, x)
 		x = out.scaled.in
 	}
 	r.linear.Forward(p.D, out.logits, r.jittered(p, tmp, x))
@@ -134,7 +134,7 @@ func (r *router) forward(p *Pass, s *device.Scope, x Tensor) (*routed, error) {
 	return out, r.balance(p, s, out)
 }
 
-// forced tells whether random numbers stand for the logits (--moe-router-force-load-balancing).
+// forced reports whether random numbers stand for the logits (--moe-router-force-load-balancing).
 func (r *router) forced(p *Pass) bool { return r.e.ForceBalance && p.Step.Given() }
 
 // randomLogits sets logits f32 [rows, experts] to uniform numbers in [0, 2), drawn by sample,
@@ -179,7 +179,7 @@ func (r *router) keys(p *Pass, tmp *device.Scope, logits Tensor) Tensor {
 	return keys
 }
 
-// drop leaves out what an expert has no room for.
+// drop leaves out choices beyond an expert's capacity.
 func (r *router) drop(p *Pass, s *device.Scope, out *routed) {
 	out.sent = out.experts
 	if r.e.CapacityFactor == 0 {
@@ -248,6 +248,6 @@ func (r *router) backward(p *Pass, saved *routed, dx, dweights, x Tensor) {
 	}
 	r.linear.Backward(p.D, &p.Hooks, din, narrow, r.jittered(p, s, in))
 	if r.unjitter(p, din); r.scale != nil {
-		r.scale.leave(p, saved.scaled, dx, din, x)
+		r.scale.backward(p, saved.scaled, dx, din, x)
 	}
 }

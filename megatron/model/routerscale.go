@@ -8,8 +8,9 @@ import (
 	"monotron/mpu"
 )
 
-// routerScale is what the router of a mixture in parallel with an MLP has besides its scores (Gemma 4): it sees the normed residual
-// stream by 1/√h, and the weights of the choices are multiplied by a trained factor of each expert.
+// routerScale is what the router of a mixture in parallel with an MLP has in addition to its scores (Gemma
+// 4): its input is the normed residual stream times 1/√h, and the weights of the choices are multiplied by a
+// trained factor of each expert.
 type routerScale struct {
 	norm   *norm
 	by     float64
@@ -41,8 +42,8 @@ type routerScaled struct {
 	weights Tensor // f32 [rows, k]: before they are multiplied
 }
 
-// enter makes what the scores are of, out of x [rows, h].
-func (t *routerScale) enter(p *Pass, s *device.Scope, x Tensor) *routerScaled {
+// forward makes what the scores are of, out of x [rows, h].
+func (t *routerScale) forward(p *Pass, s *device.Scope, x Tensor) *routerScaled {
 	saved := &routerScaled{in: s.Like(x)}
 	saved.stats = t.norm.forward(p, s, saved.in, x)
 	p.D.Scale(device.ScaleArgs{Out: saved.in, X: saved.in, By: float32(t.by)})
@@ -74,8 +75,8 @@ func (t *routerScale) divide(p *Pass, s *device.Scope, saved *routerScaled, dwei
 	return dbefore
 }
 
-// leave sets dx from the gradient of what the scores are of, which it uses up.
-func (t *routerScale) leave(p *Pass, saved *routerScaled, dx, din, x Tensor) {
+// backward sets dx from the gradient of the scores' input, which it uses up.
+func (t *routerScale) backward(p *Pass, saved *routerScaled, dx, din, x Tensor) {
 	p.D.Scale(device.ScaleArgs{Out: din, X: din, By: float32(t.by)})
 	t.norm.backward(p, saved.stats, dx, din, x, Tensor{})
 }

@@ -42,7 +42,7 @@ func (s *Stage) Forward(p *Pass, x Tensor) (*Output, error) {
 	}
 	saved := &Saved{bounds: p.D.Arena.Scope(device.Activations), inputs: make([]kept, len(s.layers)), layers: make([]*layerSaved, len(s.layers)), soFar: map[int]Tensor{}, lent: map[int]*lent{}}
 	p.saved = saved
-	x, err := s.enter(p, saved, x)
+	x, err := s.forwardEmbedding(p, saved, x)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,8 @@ func (s *Stage) Forward(p *Pass, x Tensor) (*Output, error) {
 	return out, p.D.Err()
 }
 
-func (s *Stage) enter(p *Pass, saved *Saved, x Tensor) (Tensor, error) {
+// forwardEmbedding is the input of the first layer, [rows, h]: the embedding's output, or x from the stage before.
+func (s *Stage) forwardEmbedding(p *Pass, saved *Saved, x Tensor) (Tensor, error) {
 	if s.embedding == nil {
 		return x, nil
 	}
@@ -81,7 +82,7 @@ func (s *Stage) enter(p *Pass, saved *Saved, x Tensor) (Tensor, error) {
 func (s *Stage) forwardSegment(p *Pass, saved *Saved, c segment, x Tensor) (Tensor, error) {
 	first := x
 	for i := c.from; i < c.to; i++ {
-		saved.inputs[i] = kept{whole: x}
+		saved.inputs[i] = kept{uncut: x}
 		y := saved.bounds.Like(x)
 		back, err := s.forwardLayer(p, i, y, x)
 		if err != nil {
@@ -125,6 +126,7 @@ func (s *Stage) forwardHead(p *Pass, out *Output) error {
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
 	saved := out.saved
+	// normed: [rows, h]. Multi-token prediction reads it before logits are scaled.
 	normed := tmp.Like(out.Hidden)
 	stats := s.finalNorm.forward(p, tmp, normed, out.Hidden)
 	state := normed
@@ -133,12 +135,15 @@ func (s *Stage) forwardHead(p *Pass, out *Output) error {
 		p.D.Copy(normed, state)
 	}
 	s.scaleLogits(p, normed)
+	// Loss, Best, Target: f32 [tokens]
 	out.Loss = saved.bounds.Alloc(statsType(p), p.Tokens())
 	a := mpu.LossArgs{Hidden: normed, Labels: p.Labels, Loss: out.Loss, Weight: p.Weight, Scale: p.LossScale, Hooks: &p.Hooks}
 	if p.Choices {
 		out.Best, out.Target = saved.bounds.Alloc(statsType(p), p.Tokens()), saved.bounds.Alloc(statsType(p), p.Tokens())
 		a.Best, a.Target = out.Best, out.Target
 	}
+	// Where a token's weight depends on the losses (preference, distillation), they are computed once without
+	// gradients first.
 	if p.Weigh != nil {
 		if err := s.head.Loss(p.D, a); err != nil {
 			return err
@@ -147,6 +152,8 @@ func (s *Stage) forwardHead(p *Pass, out *Output) error {
 			return err
 		}
 	}
+	// Losses again, or for the first time, with the hidden state's gradient, [rows, h]: the logits of a chunk
+	// of rows exist only inside this call.
 	if p.Grad {
 		a.DHidden = tmp.Like(normed)
 		if err := p.Adds(s.uses.head); err != nil {
@@ -157,6 +164,7 @@ func (s *Stage) forwardHead(p *Pass, out *Output) error {
 		return err
 	}
 	if p.Grad {
+		// Back through scale and final norm; backward starts from saved.head.dhidden.
 		saved.head = &headSaved{dhidden: saved.bounds.Like(out.Hidden)}
 		s.scaleLogits(p, a.DHidden)
 		if err := s.predictAhead(p, out, state, a.DHidden); err != nil {
@@ -175,6 +183,7 @@ func (s *Stage) Backward(p *Pass, out *Output, dy, dx Tensor) error {
 	saved := out.saved
 	p.saved = saved
 	defer saved.bounds.Release()
+	// The last stage's forward has made the gradients of the head's own parameters already.
 	if saved.head != nil {
 		dy = saved.head.dhidden
 		for _, made := range append(s.uses.ahead, s.uses.headOwn) { // forward made their gradients
@@ -183,15 +192,18 @@ func (s *Stage) Backward(p *Pass, out *Output, dy, dx Tensor) error {
 			}
 		}
 	}
+	// Gradients of per-layer embeddings are collected from all layers.
 	if all := saved.perLayer; all != nil {
 		all.dinputs = saved.bounds.Like(all.inputs)
 	}
+	// d: two gradients of the residual stream, [rows, h], used in turn: a layer reads one and sets the other.
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
 	var d [2]Tensor
 	if s.embedding != nil || len(s.layers) > 1 {
 		d = [2]Tensor{tmp.Like(dy), tmp.Like(dy)}
 	}
+	// Layers, last to first, each segment recomputed before its layers need it.
 	for k := len(s.segments) - 1; k >= 0; k-- {
 		c := s.segments[k]
 		if err := s.recall(p, tmp, saved, c); err != nil {
@@ -209,7 +221,8 @@ func (s *Stage) Backward(p *Pass, out *Output, dy, dx Tensor) error {
 		}
 	}
 	if s.embedding != nil {
-		if err := s.leave(p, saved, dy); err != nil {
+		// The first stage ends in the embedding; another one's dx goes to the stage before.
+		if err := s.backwardEmbedding(p, saved, dy); err != nil {
 			return err
 		}
 	} else if len(s.layers) == 0 {
@@ -223,7 +236,7 @@ func (s *Stage) backwardLayer(p *Pass, saved *Saved, i int, dx, dy Tensor) error
 		if err := p.Adds(s.uses.layers[i]); err != nil {
 			return err
 		}
-		return s.layers[i].backward(p, saved.layers[i], dx, dy, saved.inputs[i].whole)
+		return s.layers[i].backward(p, saved.layers[i], dx, dy, saved.inputs[i].uncut)
 	})
 	saved.layers[i] = nil
 	if err == nil {
@@ -235,8 +248,9 @@ func (s *Stage) backwardLayer(p *Pass, saved *Saved, i int, dx, dy Tensor) error
 	return nil
 }
 
-// leave is the embedding's backward; of its values it reads the norm's and its adapter's alone.
-func (s *Stage) leave(p *Pass, saved *Saved, dy Tensor) error {
+// backwardEmbedding is the embedding's backward. Of the parameters' values it reads only those of the norm and the
+// adapter, so the table need not be here.
+func (s *Stage) backwardEmbedding(p *Pass, saved *Saved, dy Tensor) error {
 	back := func() error {
 		if err := p.Adds(s.uses.embedding); err != nil {
 			return err
@@ -268,7 +282,7 @@ func (s *Stage) recall(p *Pass, tmp *device.Scope, saved *Saved, c segment) erro
 	defer func() { p.Again = false }()
 	x, err := s.join(tmp, saved.inputs[c.from])
 	for i := c.from; i < c.to && err == nil; i++ {
-		saved.inputs[i] = kept{whole: x}
+		saved.inputs[i] = kept{uncut: x}
 		var y Tensor
 		if i < c.to-1 {
 			y = tmp.Like(x)
@@ -282,7 +296,7 @@ func (s *Stage) recall(p *Pass, tmp *device.Scope, saved *Saved, c segment) erro
 	return nil
 }
 
-// Sent tells that Hidden has left for the next stage and is not read here again:
+// Sent reports that Hidden has left for the next stage and is not read here again:
 // its memory is given back. Not for a stage with a head.
 func (out *Output) Sent() {
 	if s := out.saved; s.head == nil && s.bounds.Has(out.Hidden) {

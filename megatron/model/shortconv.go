@@ -49,7 +49,7 @@ func (c *shortConv) blockBytes(device.DType) int64 {
 	return device.PagedBlock * c.channels * device.F32.Size()
 }
 
-// shortConvSaved is what backward needs besides the input x; all positions of the pass are here, of u
+// shortConvSaved is what backward needs in addition to the input x; all positions of the pass are here, of u
 // and the convolution those that the exchange brought.
 type shortConvSaved struct {
 	layer    *shortConv
@@ -99,13 +99,13 @@ func (c *shortConv) convolve(p *Pass, s *device.Scope, saved *shortConvSaved) er
 	defer tmp.Release()
 	mine := saved.product
 	saved.product = s.Alloc(p.DType, c.shared(e, mine.Shape[0])...)
-	if err := e.bring(p, whole(saved.product), c.byRank(e, mine)); err != nil {
+	if err := e.bring(p, byChannel(saved.product), c.byRank(e, mine)); err != nil {
 		return err
 	}
 	s.Free(mine) // all of it is there
 	out := tmp.Like(saved.product)
 	p.D.CausalConvForward(device.CausalConvForwardArgs{Y: out, X: saved.product, W: c.taps(e, c.conv.Value), DocStart: p.DocStart, Batch: int32(p.Batch), Plain: 1})
-	return e.back(p, []Tensor{c.byRank(e, saved.conved)}, whole(out))
+	return e.back(p, []Tensor{c.byRank(e, saved.conved)}, byChannel(out))
 }
 
 // shared is the shape of what the exchange brings of `rows` rows here.
@@ -120,8 +120,8 @@ func (c *shortConv) byRank(e headsShared, t Tensor) Tensor {
 	return device.Strided(t.Data, t.DType, []int64{t.Shape[0], n, c.channels / n, 1}, []int64{t.Stride[0], c.channels / n, 1, 1})
 }
 
-// whole views what the exchange brings, [rows, channels].
-func whole(t Tensor) Tensor { return t.Reshape(t.Shape[0], 1, t.Shape[1], 1) }
+// byChannel views t [rows, channels] as the exchange of heads does, a channel as a head: [rows, 1, channels, 1].
+func byChannel(t Tensor) Tensor { return t.Reshape(t.Shape[0], 1, t.Shape[1], 1) }
 
 // taps are those of the channels that are here after the exchange.
 func (c *shortConv) taps(e headsShared, t Tensor) Tensor {
@@ -158,9 +158,9 @@ func (saved *shortConvSaved) convolveBack(p *Pass, s *device.Scope, dy Tensor) (
 		return dx, nil
 	}
 	dall, dproduct := s.Like(saved.product), s.Like(saved.product)
-	if err := e.bring(p, whole(dall), c.byRank(e, dy)); err != nil {
+	if err := e.bring(p, byChannel(dall), c.byRank(e, dy)); err != nil {
 		return dx, err
 	}
 	p.convolveBack(c.conv, func(t Tensor) Tensor { return c.taps(e, t) }, device.CausalConvBackwardArgs{DX: dproduct, DY: dall, X: saved.product, Plain: 1})
-	return dx, e.back(p, []Tensor{c.byRank(e, dx)}, whole(dproduct))
+	return dx, e.back(p, []Tensor{c.byRank(e, dx)}, byChannel(dproduct))
 }

@@ -24,7 +24,7 @@ type StageConfig struct {
 }
 
 // Stage is a contiguous part of a GPT on one rank: one pipeline stage, one chunk
-// of several, or the whole model.
+// of several, or the complete model.
 type Stage struct {
 	config    StageConfig
 	m         *spec.Model
@@ -55,6 +55,7 @@ type units struct {
 // NewStage builds the stage's parameters, without memory; see Materialize. A
 // layout that cannot be is exitcode.Usage.
 func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
+	// Reject a model that this layout, stage or device cannot run.
 	forget, err := c.Recompute.forget()
 	if err != nil {
 		return nil, err
@@ -62,7 +63,7 @@ func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
 	if err := p.check(&c); err != nil {
 		return nil, err
 	}
-	if err := c.whole(); err != nil {
+	if err := c.checkOneStage(); err != nil {
 		return nil, err
 	}
 	if err := lacks(d, c.Model); err != nil {
@@ -71,6 +72,8 @@ func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
 	if _, err := activations.Of(c.Model.Activation); err != nil {
 		return nil, exitcode.With(exitcode.Usage, err)
 	}
+	// Parameters in the order of the forward pass, with the units in which they are used: an optimizer that
+	// gathers or offloads parameters does so by unit.
 	s := &Stage{config: c, m: c.Model, device: d, region: p.region(), segments: c.Recompute.segments(len(c.Layers), p.DistributeSaved && p.TP.Size() > 1)}
 	if c.Embedding {
 		s.embedding = newEmbedding(c.Model, p)
@@ -91,14 +94,15 @@ func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
 		s.addHead(p)
 	}
 	s.nameUnits()
+	// The other copy of a tied table is on another stage; both are kept equal.
 	if c.shares() {
 		s.tie(p)
 	}
 	return s, nil
 }
 
-// whole refuses a part of a model whose layers must be together.
-func (c *StageConfig) whole() error {
+// checkOneStage rejects a part of a model whose layers must be on one stage.
+func (c *StageConfig) checkOneStage() error {
 	why := c.Model.OneStage()
 	if why == "" || c.Embedding && len(c.Layers) == c.Model.NumLayers {
 		return nil
@@ -106,7 +110,7 @@ func (c *StageConfig) whole() error {
 	return exitcode.Errorf(exitcode.Usage, "%s; all %d layers and the embedding must be on one pipeline stage: use --pipeline-model-parallel-size 1", why, c.Model.NumLayers)
 }
 
-// shares tells whether another stage has a copy of the word embedding that this one has.
+// shares reports whether another stage has a copy of the word embedding that this one has.
 func (c *StageConfig) shares() bool {
 	return c.Embedding != c.Head && (c.Model.Tied || c.Model.MTP != nil)
 }
@@ -130,6 +134,7 @@ func (s *Stage) addHead(p Parallel) {
 	m := s.m
 	s.finalNorm = newNorm(m, "decoder.final_layernorm", m.HiddenSize).outside(p)
 	s.uses.headOwn = append(slices.Clone(s.uses.copied), s.finalNorm.params()...)
+	// The table [padded vocabulary, h]: the embedding's, a copy of it, or the output layer's own.
 	var table *mpu.VocabParallelEmbedding
 	if m.Tied && s.embedding != nil {
 		table = s.embedding.words
@@ -143,19 +148,21 @@ func (s *Stage) addHead(p Parallel) {
 	if !m.Tied {
 		s.output.Name = "output_layer.weight"
 	}
+	// The softmax is over keptVocab rows: those behind it are padding.
 	s.head = mpu.NewVocabParallelHead(p.region(), table.Weight, table.Start, keptVocab(m))
 	s.head.Cap = float32(m.LogitCap)
 	if branches := branchesOn(m, "output_layer"); branches != nil {
 		s.head.Adapt(branches)
 		s.uses.headOwn = append(s.uses.headOwn, s.head.AdapterParams()...)
 	}
+	// All that the head's forward reads, wherever it is from.
 	s.uses.head = append(append(s.finalNorm.params(), table.Weight), s.head.AdapterParams()...)
 	if s.words != nil && s.words.words != table {
 		s.uses.head = append(s.uses.head, s.words.params()...)
 	}
 }
 
-// nameUnits tells parameters with which others they are used.
+// nameUnits names, for each parameter, the unit in which it is used.
 func (s *Stage) nameUnits() {
 	name := func(unit string, ps []*mpu.Param) {
 		for _, p := range ps {
@@ -229,7 +236,7 @@ func (s *Stage) Materialize(positions int, train bool) (grads Tensor) {
 	return Materialize(s.device, []*Stage{s}, positions, train)
 }
 
-// Prepare builds the tables that are no parameters, for sequences of up to
+// Prepare builds the tables that are not parameters, for sequences of up to
 // `positions`. Who gives the parameters memory himself calls it once.
 func (s *Stage) Prepare(positions int) {
 	tables := &positionTables{device: s.device, m: s.m, dtype: s.config.DType, positions: int64(positions)}
@@ -260,7 +267,7 @@ func (s *Stage) mixtures() (all []*mixture) {
 	return all
 }
 
-// BalanceExperts moves what experts are chosen by beside their scores: biases by the tokens
+// BalanceExperts updates what experts are chosen by in addition to their scores: biases by the tokens
 // [layer][expert] of a step (--moe-router-enable-expert-bias), quantiles by the step's.
 func (s *Stage) BalanceExperts(tokens, quantiles [][]float64) {
 	for _, x := range s.mixtures() {
@@ -272,7 +279,7 @@ func (s *Stage) BalanceExperts(tokens, quantiles [][]float64) {
 	}
 }
 
-// Buffers are what a checkpoint keeps of the stage besides parameters; write: this rank is
+// Buffers are what a checkpoint keeps of the stage in addition to parameters; write: this rank is
 // the one of its data-parallel group that does.
 func (s *Stage) Buffers(write bool) (all []mpu.Stored) {
 	for _, x := range s.mixtures() {
@@ -327,7 +334,7 @@ func (s *Stage) logitScale() float64 {
 	return scale
 }
 
-// Normed is the final norm of an output's rows, as the head sees them.
+// Normed sets y to the final norm of an output's rows hidden [n, h], before logits are scaled.
 func (s *Stage) Normed(p *Pass, y, hidden Tensor) {
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()

@@ -5,14 +5,16 @@ import (
 	"monotron/mpu"
 )
 
-// Second moments of AdaptiveMuon's directions (--adaptive-muon-moment2-method), as in NVIDIA's Emerging-Optimizers: they average squares of
-// what Newton-Schulz gives, before it is scaled, and divide it by their roots.
+// Second moments of AdaptiveMuon's directions (--adaptive-muon-moment2-method), as in NVIDIA's
+// Emerging-Optimizers: they average squares of what Newton-Schulz gives, before it is scaled, and divide it
+// by their roots.
 const (
 	MomentElements = "adamuon" // of each element
 	MomentLines    = "normuon" // of each row, or of each column where a matrix has more of these; the direction keeps its norm
 )
 
-// allocateMoment2 gives a matrix its moments by lines, where this rank updates elements of it: every rank that does has all of them.
+// allocateMoment2 gives a matrix its moments by lines, where this rank updates elements of it: every rank
+// that does has all of them.
 func (o *Optimizer) allocateMoment2(m *matrix) {
 	if o.config.Kind == AdaptiveMuon && o.config.Muon.Moment2 == MomentLines && o.takes(m, m.family.shard()) {
 		m.moment2 = o.device.Arena.Zeroed(device.Optimizer, device.F32, max(m.rows, m.columns))
@@ -46,7 +48,7 @@ func (o *Optimizer) storedLines(all []mpu.Stored) []mpu.Stored {
 	return all
 }
 
-// firstOf tells whether this rank is the first of all that update elements of a matrix.
+// firstOf reports whether this rank is the first of all that update elements of a matrix.
 func (o *Optimizer) firstOf(m *matrix) bool {
 	f := m.family
 	if rank(f.Cut) > 0 {

@@ -6,7 +6,7 @@ import (
 	"monotron/mpu"
 )
 
-// ahead brings parameters before they are used, where they lie elsewhere, and under ZeRO-3 with OverlapParamGather: what
+// ahead brings parameters before they are used, where they are offloaded, and under ZeRO-3 with OverlapParamGather: what
 // comes next, as in the last pass of the same kind, is on its way while something else
 // computes. All ranks that share parameters use them in one order, so that they foresee the
 // same. Where a pass leaves the order of the last one, what was foreseen is dropped, and the
@@ -56,12 +56,12 @@ func (o *Optimizer) foresee(ps []*mpu.Param) error {
 	return nil
 }
 
-// foresees tells whether values that come and go come before they are used.
+// foresees reports whether values that come and go come before they are used.
 func (f *family) foresees() bool {
 	return f.sharding.Elsewhere.Parameters || f.sharding.shardsParameters() && f.sharding.OverlapParamGather
 }
 
-// keeps tells whether a bucket that nobody uses any more stays: it is used again at once.
+// keeps reports whether a bucket that nobody uses any more stays: it is used again at once.
 func (o *Optimizer) keeps(b *bucket) bool {
 	return b.family.foresees() && slices.ContainsFunc(o.ahead.next, func(p *mpu.Param) bool { return o.bucketOf[p] == b })
 }

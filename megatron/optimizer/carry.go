@@ -2,7 +2,7 @@ package optimizer
 
 import "monotron/csrc/device"
 
-// fetching is a bucket's values on their way from elsewhere.
+// fetching is a bucket's offloaded values on their way to the device.
 type fetching struct {
 	o    *Optimizer
 	b    *bucket
@@ -10,7 +10,7 @@ type fetching struct {
 	done chan error
 }
 
-// fetch starts to read this rank's shard of b into the whole values, and, when it is there,
+// fetch starts to read this rank's shard of b into the complete values and, when it is there,
 // gathers the others'.
 func (o *Optimizer) fetch(b *bucket) *fetching {
 	w := &fetching{o: o, b: b, done: make(chan error, 1)}
@@ -24,7 +24,7 @@ func (o *Optimizer) fetch(b *bucket) *fetching {
 	return w
 }
 
-// Wait returns when the values are whole.
+// Wait returns when the values are complete.
 func (w *fetching) Wait() error {
 	err := <-w.done
 	b, d := w.b, w.o.device
@@ -38,14 +38,14 @@ func (w *fetching) Wait() error {
 	return err
 }
 
-// putting is a tensor on its way elsewhere.
+// putting is a tensor on its way to offloaded memory.
 type putting struct {
 	a    *away
 	host []byte // it passes through; nil: it is read where it lies
 	done chan error
 }
 
-// put starts to write src to dst, which lies elsewhere; src is read until the work is over.
+// put starts to write src to dst, which is offloaded; src is read until the work is over.
 func (o *Optimizer) put(dst, src device.Tensor) *putting {
 	w := &putting{a: o.away, done: make(chan error, 1)}
 	from := []byte(nil)
@@ -69,7 +69,7 @@ func (w *putting) Wait() error {
 	return err
 }
 
-// stage is memory that bytes pass through where the host cannot look at the device's.
+// stage is memory that bytes pass through where the host cannot read the device's.
 func (a *away) stage(bytes int64) []byte {
 	for i, b := range a.staging {
 		if int64(len(b)) == bytes {

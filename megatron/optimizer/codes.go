@@ -35,7 +35,8 @@ func (c coded8) slice(from, n int64) coded8 {
 
 func blocksOf(n int64) int64 { return (n + device.CodeBlock - 1) / device.CodeBlock }
 
-// coded tells whether a parameter's moments are codes: those of large tensors but the embeddings' and the output layer's.
+// coded reports whether a parameter's moments are codes: those of large tensors but the embeddings' and the
+// output layer's.
 func (c *Config) coded(p *mpu.Param) bool {
 	n := int64(1)
 	for _, size := range p.Tensors()[0].Global {
@@ -47,7 +48,8 @@ func (c *Config) coded(p *mpu.Param) bool {
 // ErrCut is in the chain of CheckBlocks' error.
 var ErrCut = errors.New("a rank has a part of a block")
 
-// CheckBlocks tells whether each block of codes lies on one rank: an error names a parameter that this rank has otherwise, and what to change.
+// CheckBlocks checks that each block of codes is on one rank: the error names a parameter of which this rank
+// has a part of a block, and what to change.
 func CheckBlocks(c *Config, params []*mpu.Param) error {
 	for _, p := range params {
 		if len(p.Pieces) == 0 || !c.coded(p) {
@@ -63,7 +65,7 @@ func CheckBlocks(c *Config, params []*mpu.Param) error {
 	return nil
 }
 
-// inBlocks tells whether the pieces of a tensor begin and end with blocks, in it and in the local buffer.
+// inBlocks reports whether the pieces of a tensor begin and end with blocks, in it and in the local buffer.
 func inBlocks(t mpu.Stored) bool {
 	total, fits := mpu.Piece{Size: t.Global}.Len(), true
 	for _, piece := range t.Pieces {
@@ -119,7 +121,7 @@ func (s *codeStrips) next(n int64) coded8 {
 	return coded8{s.m.next(n), s.v.next(n), s.mScales.next(blocksOf(n)), s.vScales.next(blocksOf(n))}
 }
 
-// coder is what updates of coded moments read besides the step's hypers.
+// coder is what updates of coded moments read in addition to the step's hypers.
 type coder struct {
 	maps, nearest device.Tensor    // f32 [2, 256] and u8 [2, 65536]: the values of codes, and codes of values, of M and V
 	rates         [2]device.Tensor // f64 [device.Rates]: of all parameters, and of those with a rate of their own
@@ -140,7 +142,7 @@ func (o *Optimizer) newCoder() *coder {
 	return c
 }
 
-// prepareRates tells the device the rates of step t in the digits that bitsandbytes has them in.
+// prepareRates gives the device the rates of step t in the digits that bitsandbytes has them in.
 func (o *Optimizer) prepareRates(t float64, lr, apart, decay float64) {
 	c := &o.config
 	for i, lr := range []float64{lr, apart} {

@@ -47,9 +47,11 @@ type Config struct {
 	AdamBeta1, AdamBeta2, AdamEps float64
 	SGDMomentum                   float64
 	LionBeta1, LionBeta2          float64
-	AveragePower, AverageLRPower  float64 // of ScheduleFree: a step's weight in the average is a power of its number times one of the largest rate so far
-	Muon                          MuonConfig
-	Addends                       Addends // of a gradient, where layouts change no bit; zero: they do
+	// Of ScheduleFree: a step's weight in the average is a power of its number times one of the largest rate
+	// so far.
+	AveragePower, AverageLRPower float64
+	Muon                         MuonConfig
+	Addends                      Addends // of a gradient, where layouts change no bit; zero: they do
 
 	// WidthMult is how many times the width of muP's base the model's is; 0: no muP. AdamW divides the learning
 	// rate and epsilon of matrices by it, SGD multiplies the rate of everything else.
@@ -78,7 +80,7 @@ type Config struct {
 	LossScaleWindow, LossHysteresis int
 }
 
-// Matrices tells whether matrices are updated by Newton-Schulz, and the rest by another rule.
+// Matrices reports whether matrices are updated by Newton-Schulz, and the rest by another rule.
 func (c *Config) Matrices() bool { return c.Kind == Muon || c.Kind == AdaptiveMuon }
 
 // Indivisible says what an update takes at once; "": any piece of the state.
@@ -108,9 +110,11 @@ func (c *Config) MomentBytes() float64 {
 }
 
 // Schedule resolves c into lengths in samples. trainIters or trainSamples is
-// the whole training, globalBatch the final global batch size (iterations count
+// the complete training, globalBatch the final global batch size (iterations count
 // globalBatch samples each, ramp-up or not, as in Megatron).
 func (c *Config) Schedule(trainIters, trainSamples, globalBatch int) (Schedule, error) {
+	// The curve is a function of samples, as in Megatron: lengths in iterations are counted in samples of the
+	// final global batch size. A decay without a length lasts the training.
 	s := Schedule{
 		InitLR: c.WarmupInit, MaxLR: c.LR, MinLR: c.MinLR,
 		Style: c.DecayStyle, WSDStyle: c.WSDDecayStyle, Power: c.Power, Cycles: c.Cycles,
@@ -140,6 +144,7 @@ func (c *Config) Schedule(trainIters, trainSamples, globalBatch int) (Schedule, 
 	default:
 		return s, exitcode.Errorf(exitcode.Usage, "the length of the training is missing: give --train-iters or --train-samples")
 	}
+	// --lr-warmup-fraction is a part of the decay's length, not of the training's.
 	if c.WarmupFraction != 0 {
 		s.WarmupSamples = c.WarmupFraction * float64(s.DecaySamples)
 	}

@@ -2,13 +2,14 @@
 // rate and weight decay, the loss scale, the memory of parameters, gradients and
 // moments, how data-parallel ranks share them, and the update itself.
 //
-// Reading order: config.go, schedule.go (learning rate), scaler.go (loss scale); family.go
-// (which ranks share which parameters), sharding.go (the strategies), layout.go (the flat
-// buffer, its buckets and their shards), memory.go, reduce.go (gradients over ranks),
-// optimizer.go (the step), runs.go (what one call of it updates), codes.go (moments of 8 bits), schedulefree.go (weights that are averages between steps), muon.go, adaptive.go and matrices.go (matrices, of which a rank
-// needs more than it updates), gather.go (parameters brought together: after the update, under
-// ZeRO-3 wherever a layer uses them), ahead.go (and before that), elsewhere.go (what lies in files, or in the host's memory), parts.go (and how much of it), carry.go (a bucket on its way there and back), stored.go (what a checkpoint keeps, as
-// pieces of global tensors).
+// Reading order: config.go, schedule.go (learning rate), scaler.go (loss scale); family.go (which ranks share
+// which parameters), sharding.go (the strategies), layout.go (the flat buffer, its buckets and their shards),
+// memory.go, reduce.go (gradients over ranks), optimizer.go (the step), runs.go (what one call of it
+// updates), codes.go (moments of 8 bits), schedulefree.go (weights that are averages between steps), muon.go,
+// adaptive.go and matrices.go (matrices, of which a rank needs more than it updates), gather.go (parameters
+// brought together: after the update, under ZeRO-3 wherever a layer uses them), ahead.go (and before that),
+// elsewhere.go (what is offloaded to files or to the host's memory), parts.go (and how much of it), carry.go (a
+// bucket on its way there and back), stored.go (what a checkpoint keeps, as pieces of global tensors).
 //
 // One rank of a training run, in order:
 //
@@ -30,8 +31,8 @@
 //
 // Invariants
 //   - Every rank of a data-parallel group calls the hooks in the same order: they
-//     communicate. Step and ParamsNorm are calls of the whole world.
-//   - Param.Value, Grad and Main are given only while the whole tensor is here:
+//     communicate. Step and ParamsNorm are calls of all ranks of the world.
+//   - Param.Value, Grad and Main are given only while the complete tensor is here:
 //     Value always but under ZeRO-3, Grad always but under ZeRO-2 and 3, Main where
 //     nothing is sharded, or in f32 where it is Value.
 //   - Under ZeRO-1, outside this rank's shard Grad holds sums of this rank alone.

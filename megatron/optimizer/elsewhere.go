@@ -9,7 +9,7 @@ import (
 
 // away is the state of this rank's shards that lies outside of the device's memory: strips of
 // equal length, one a kind, in the order of the buckets and their parts (parts.go). An update takes them through the
-// device's memory piece by piece; values besides come and go by bucket (carry.go).
+// device's memory piece by piece; values also come and go by bucket (carry.go).
 type away struct {
 	values, mains, ms, vs, grads *strip // nil: here, or not kept
 	frozen                       *strip // values of what is not trained; of another length
@@ -34,7 +34,7 @@ const pageElements = device.PageSize / 2
 // FrozenStore is the purpose of the store of values that are not trained.
 const FrozenStore = "frozen"
 
-// slot is room for a piece of every strip.
+// slot is memory for a piece of every strip.
 type slot struct {
 	from, n int64           // of the strips
 	here    []device.Tensor // [piece] of each strip
@@ -48,6 +48,7 @@ func (o *Optimizer) placeElsewhere(dtype, wide device.DType, e Elsewhere) {
 	if e.Store == nil {
 		return
 	}
+	// a.n: elements of this rank that are trained and offloaded; frozen: those that are not trained.
 	a, frozen := &away{}, int64(0)
 	for _, b := range o.buckets {
 		for _, p := range b.parts {
@@ -57,6 +58,7 @@ func (o *Optimizer) placeElsewhere(dtype, wide device.DType, e Elsewhere) {
 		}
 		frozen += roundUp(b.own.n-b.trained(b.own.n), pageElements)
 	}
+	// One strip per kind of state, and in a.visited those that an update reads or writes.
 	place := func(wanted bool, name string, dtype device.DType, n int64) *strip {
 		if !wanted || n == 0 {
 			return nil
@@ -72,9 +74,10 @@ func (o *Optimizer) placeElsewhere(dtype, wide device.DType, e Elsewhere) {
 	a.mains, a.ms, a.vs = place(main, "main", wide, a.n), place(m, "exp_avg", wide, a.n), place(v, "exp_avg_sq", wide, a.n)
 	a.grads = place(e.Gradients, "grad", wide, a.n)
 	if len(a.visited) == 0 && a.frozen == nil {
-		o.divide(Elsewhere{}) // nothing is kept beside values and gradients
+		o.divide(Elsewhere{}) // nothing is kept except values and gradients
 		return
 	}
+	// Memory in which pieces of the strips are updated, several so that reading, updating and writing overlap.
 	a.piece = min(cmp.Or(e.Piece, pieceElements), a.n)
 	for range slotCount {
 		a.slots = append(a.slots, o.slot(a))
@@ -197,7 +200,7 @@ func (o *Optimizer) work(s *slot, f flow, work func(*segment)) {
 	}
 }
 
-// pieceOf is elements p of the strips of a segment, in the slot where they lie elsewhere.
+// pieceOf is elements p of the strips of a segment, in the slot where they are offloaded.
 func (a *away) pieceOf(seg *segment, s *slot, p stretch) *segment {
 	cut := func(t device.Tensor, of *strip) device.Tensor {
 		switch {
@@ -221,7 +224,7 @@ func (a *away) pieceOf(seg *segment, s *slot, p stretch) *segment {
 		value: cut(seg.value, a.values), main: cut(seg.main, mains), m: cut(seg.m, a.ms), v: cut(seg.v, a.vs)}
 }
 
-// updateElsewhere updates what lies elsewhere; a skipped step leaves it there.
+// updateElsewhere updates what is offloaded; a skipped step changes nothing.
 func (o *Optimizer) updateElsewhere() error {
 	a := o.away
 	if a == nil {
@@ -236,7 +239,7 @@ func (o *Optimizer) updateElsewhere() error {
 	}, func(s *segment) { o.update(s.alone(o.shares[s.param])) })
 }
 
-// statsElsewhere adds the statistics of gradients that lie elsewhere.
+// statsElsewhere adds the statistics of offloaded gradients.
 func (o *Optimizer) statsElsewhere() error {
 	a := o.away
 	if a == nil || a.grads == nil {
@@ -249,7 +252,7 @@ func (o *Optimizer) statsElsewhere() error {
 	})
 }
 
-// adoptElsewhere is AdoptValues of main parameters that lie elsewhere.
+// adoptElsewhere is AdoptValues of offloaded main parameters.
 func (o *Optimizer) adoptElsewhere(named func(string) bool) {
 	a := o.away
 	if a == nil || a.mains == nil {

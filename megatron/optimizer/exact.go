@@ -17,7 +17,7 @@ import (
 // rounding: the sum then has one value whatever the order and the grouping.
 type Addends struct {
 	Leaves   int64 // sums of leaves, to every parameter
-	Tokens   int64 // rows of tokens, to tables that are looked up by token or position
+	Tokens   int64 // rows of tokens, to tables that are indexed by token or position
 	Heads    int64 // of a layer, at most: leaves of norms of heads are of a head each
 	Elements int64 // of all parameters of the model
 }
@@ -26,7 +26,7 @@ type Addends struct {
 // before the step is made again.
 const headroom = 6
 
-// exact is what sums on grids need besides the gradients themselves.
+// exact is what sums on grids need in addition to the gradients themselves.
 type exact struct {
 	addends Addends
 	of      []*mpu.Param  // trained here, of each global tensor one
@@ -82,7 +82,7 @@ func (e *exact) grid(p *mpu.Param, peak float64) float64 {
 // least stands for the largest addend where all are 0.
 const least = 0x1p-100
 
-// settle is called when the gradients are complete. It tells whether the grids were fine enough
+// settle is called when the gradients are complete. It reports whether the grids were fine enough
 // and wide enough for them, on every rank; then it sets those of the next step, else those with
 // which this step is to be made again.
 func (o *Optimizer) settle() (fit bool, err error) {
@@ -177,7 +177,7 @@ func (o *Optimizer) exactSquares() error {
 	return nil
 }
 
-// storedGrids lists the grids, which a checkpoint keeps: with others a resumed run would go on
+// storedGrids lists the grids, which a checkpoint keeps: with others a resumed run would continue
 // with other bits.
 func (o *Optimizer) storedGrids(all []mpu.Stored, mine map[*mpu.Param]bool) []mpu.Stored {
 	if o.exact == nil {

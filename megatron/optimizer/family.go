@@ -103,7 +103,7 @@ func (f *family) shard() int {
 	return f.sharers().Rank()
 }
 
-// once tells whether this rank is the one of the world that counts what it has of a
+// once reports whether this rank is the one of the world that counts what it has of a
 // parameter.
 func (f *family) once(p *mpu.Param) bool {
 	if f.sharded() {

@@ -8,12 +8,12 @@ import (
 	"monotron/mpu"
 )
 
-// gathersLate tells whether updated values are on their way until they are used.
+// gathersLate reports whether updated values are on their way until they are used.
 func (f *family) gathersLate() bool {
 	return f.sharding.OverlapParamGather && f.sharded() && !f.sharding.shardsParameters()
 }
 
-// comes tells whether values must be asked for before they are used.
+// comes reports whether values must be asked for before they are used.
 func (f *family) comes() bool { return f.sharding.transient() || f.gathersLate() }
 
 // gatherAll gives every rank all updated values, where each holds all values but
@@ -50,7 +50,7 @@ func (b *bucket) arrived() error {
 	return w.Wait()
 }
 
-// use makes the values of ps whole, for as long as somebody uses them; those of several
+// use makes the values of ps complete, for as long as they are in use; those of several
 // buckets travel together.
 func (o *Optimizer) use(ps []*mpu.Param) error {
 	for _, p := range ps {
@@ -67,8 +67,8 @@ func (o *Optimizer) use(ps []*mpu.Param) error {
 	return nil
 }
 
-// bring starts to gather the values of a bucket of which only shards are held, or which lies
-// elsewhere.
+// bring starts to gather the values of a bucket of which a rank has its shard alone, or which is
+// offloaded.
 func (o *Optimizer) bring(b *bucket) {
 	if b.ownValues.Elsewhere() {
 		b.values, b.block = o.device.Arena.Paged(device.Parameters, b.ownValues.DType, b.n, b.own.from-b.from)
@@ -97,7 +97,7 @@ func (o *Optimizer) done(ps []*mpu.Param) {
 	}
 }
 
-// release gives the whole values back; the shard stays.
+// release frees the complete values; the shard stays.
 func (o *Optimizer) release(b *bucket) {
 	o.device.Arena.Free(b.block)
 	b.values, b.block = device.Tensor{}, device.Tensor{}
@@ -119,7 +119,7 @@ func (o *Optimizer) Initialize(seed uint64) error {
 	})
 }
 
-// Fill has start set every parameter's values, which are whole while it does, and
+// Fill has start set every parameter's values, which are complete while it does, and
 // makes main parameters of them, rounded as they are.
 func (o *Optimizer) Fill(start func(*mpu.Param) error) error {
 	if err := o.Rest(); err != nil {

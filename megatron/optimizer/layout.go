@@ -28,12 +28,14 @@ type plan struct {
 
 const alignment = 64 // elements, of every parameter and shard; a multiple of them with Sharding.align
 
-// layout places params in buckets, each of which `shards` ranks can cut evenly.
+// layout assigns params to buckets, each of which `shards` ranks can cut evenly.
 func layout(params []*mpu.Param, shards, ranks int, s Sharding) (buckets []plan) {
 	total := int64(0)
 	for _, p := range params {
 		total += p.Len()
 	}
+	// end: what a bucket's length is a multiple of. 128 elements and, where asked for, 2^16 are Megatron's, for
+	// the bandwidth of collectives.
 	limit, end := s.limit(total, ranks), s.alignment()*int64(shards)
 	if shards > 1 {
 		end = lcm(end, 128)
@@ -49,6 +51,7 @@ func layout(params []*mpu.Param, shards, ranks int, s Sharding) (buckets []plan)
 		}
 		now, numel = plan{stretch: stretch{from: now.from + now.n}}, 0
 	}
+	// A parameter that needs a bucket of its own, or is of another unit, begins one; a full bucket ends.
 	for _, p := range slices.Backward(params) {
 		if n := len(now.params); n > 0 && s.parts(now.params[n-1], p, shards) {
 			closed()
@@ -63,7 +66,7 @@ func layout(params []*mpu.Param, shards, ranks int, s Sharding) (buckets []plan)
 	return buckets
 }
 
-// parts tells whether a bucket must end between two neighbours. A tied table whose
+// parts reports whether a bucket must end between two neighbours. A tied table whose
 // gradient is summed with another stage's has a bucket of its own, so that both
 // stages cut it alike. What comes and goes by layer has a bucket a layer.
 func (s Sharding) parts(before, p *mpu.Param, shards int) bool {
@@ -73,7 +76,7 @@ func (s Sharding) parts(before, p *mpu.Param, shards int) bool {
 	return s.byUnit() && before.Unit != p.Unit
 }
 
-// byUnit tells whether a bucket is a layer.
+// byUnit reports whether a bucket is a layer.
 func (s Sharding) byUnit() bool { return s.shardsGradients() || s.transient() }
 
 func tied(p *mpu.Param) bool { return size(p.SumOver) > 1 && p.Role == mpu.Vocabulary }

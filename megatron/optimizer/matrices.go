@@ -34,6 +34,7 @@ type local struct {
 // allMatrices lists them in the order of the model, with the pieces of this rank.
 func (o *Optimizer) allMatrices() (all []*matrix) {
 	by := map[string]*matrix{}
+	// A matrix may consist of several pieces of one parameter, or of several parameters.
 	for _, p := range o.params {
 		if !o.orthogonal(p) {
 			continue
@@ -51,6 +52,8 @@ func (o *Optimizer) allMatrices() (all []*matrix) {
 			m.add(p, t.Pieces)
 		}
 	}
+	// Pieces that do not cover the matrix: the others are on tensor-parallel ranks. Blockwise, each rank's part
+	// is a matrix by itself.
 	for _, m := range all {
 		covered := int64(0)
 		for _, p := range m.pieces[0] {
@@ -116,12 +119,14 @@ const pieceWords = 5
 // exchangePieces gives each matrix the pieces of all ranks of g, which have equally many.
 func (o *Optimizer) exchangePieces(g *comm.Group, ms []*matrix) error {
 	d := o.device
+	// words: five numbers for each piece, as 2-d boxes with their offset in the local tensor.
 	var words []int64
 	for _, m := range ms {
 		for _, p := range m.pieces[0] {
 			words = append(words, p.From[0], p.From[1], p.Size[0], p.Size[1], p.Local)
 		}
 	}
+	// all: i64 [ranks, words]
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
 	n := int64(len(words))
@@ -131,6 +136,7 @@ func (o *Optimizer) exchangePieces(g *comm.Group, ms []*matrix) error {
 		return err
 	}
 	got := device.ReadSlice[int64](d, all)
+	// Back into pieces; every rank has equally many of each matrix, so positions in a row are the same.
 	at := 0
 	for _, m := range ms {
 		count, pieces := len(m.pieces[0]), make([][]mpu.Piece, g.Size())
@@ -160,7 +166,7 @@ func (o *Optimizer) shardOf(l local, r int) stretch {
 	return theirs
 }
 
-// takes tells whether rank r of those that share the state updates elements of the matrix.
+// takes reports whether rank r of those that share the state updates elements of the matrix.
 func (o *Optimizer) takes(m *matrix, r int) bool {
 	return slices.ContainsFunc(m.locals, func(l local) bool { return o.shardOf(l, r).n > 0 })
 }
@@ -195,7 +201,7 @@ func (o *Optimizer) updateMatrix(m *matrix) error {
 }
 
 // addMomentum averages this rank's gradients of the matrix, and puts what is made orthogonal
-// to their places in u [n].
+// to their positions in u [n].
 func (o *Optimizer) addMomentum(m *matrix, u device.Tensor) {
 	c := &o.config.Muon
 	for _, l := range m.locals {
@@ -223,10 +229,12 @@ func (o *Optimizer) gatherShards(m *matrix, u device.Tensor) error {
 	if !f.sharded() {
 		return nil
 	}
+	// part: the stretch of u that rank r's shard has of a local tensor, if any.
 	part := func(l local, r int) (device.Tensor, bool) {
 		theirs := o.shardOf(l, r)
 		return u.Slice(0, l.at+max(0, theirs.from-l.from), theirs.n), theirs.n > 0
 	}
+	// Ranks whose shards have none of the matrix take no part: both sides of a pair know that from the layout.
 	var transfers []comm.Transfer
 	for r := range f.shards() {
 		if r == f.shard() || !o.takes(m, r) {
@@ -266,7 +274,7 @@ func (o *Optimizer) assemble(s *device.Scope, m *matrix, u device.Tensor) (devic
 	return whole, nil
 }
 
-// inOrder tells whether the elements of the locals are those of the matrix, in its order.
+// inOrder reports whether the elements of the locals are those of the matrix, in its order.
 func (m *matrix) inOrder() bool {
 	for _, p := range m.pieces[0] {
 		if p.From[1] != 0 || p.Size[1] != m.columns || p.Local != p.From[0]*m.columns {
@@ -287,9 +295,9 @@ func (o *Optimizer) eachPiece(m *matrix, u, whole device.Tensor, r int, do func(
 	}
 }
 
-// orthogonalize makes the direction of a step of a matrix of momentum, in place: as it is, or
-// that of Q, K and V each. The step is `by` times as long: Muon's Q, K and V have their own lengths, AdaptiveMuon's the weight's,
-// since second moments come between.
+// orthogonalize makes the direction of a step of a matrix of momentum, in place: as it is, or that of Q, K
+// and V each. The step is `by` times as long: Muon's Q, K and V have their own lengths, AdaptiveMuon's the
+// weight's, since second moments come between.
 func (o *Optimizer) orthogonalize(m *matrix, whole device.Tensor) (by float32) {
 	d, c := o.device, &o.config.Muon
 	rows := m.qkv[0] + m.qkv[1] + m.qkv[2]

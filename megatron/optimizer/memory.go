@@ -12,10 +12,10 @@ type bucket struct {
 	plan
 	family *family
 	frozen bool    // values alone
-	own    stretch // this rank's shard; the whole bucket where nothing is sharded
+	own    stretch // this rank's shard; the complete bucket where nothing is sharded
 	parts  []part  // of the shard, by where their state lies
 
-	values, grads       device.Tensor // [n]; not given while only shards are held
+	values, grads       device.Tensor // [n]; not given while a rank has its shard alone
 	ownValues, ownGrads device.Tensor // [own.n]: in the above where these always exist
 	ownSums             device.Tensor // [own.n]: what ranks add up; ownGrads, or f64 on grids, of which these are read
 
@@ -25,7 +25,7 @@ type bucket struct {
 	gathering comm.Work
 	block     device.Tensor // what values that come and go lie in
 	gradBlock device.Tensor // the same of gradients
-	begun     bool          // gradients that lie elsewhere are this step's
+	begun     bool          // offloaded gradients are this step's
 	users     int           // uses under way of parameters that come and go
 }
 
@@ -40,7 +40,7 @@ type segment struct {
 	param   *mpu.Param
 	from, n int64
 	start   int64 // where the segment begins in the bucket's shard
-	at      int64 // of what lies elsewhere: where the segment begins in its strip
+	at      int64 // of offloaded state: where the segment begins in its strip
 	part    *part // that has it
 
 	run   *run // that has it as its place-th segment; nil: frozen
@@ -120,6 +120,7 @@ func (o *Optimizer) allocateValues(dtype device.DType) {
 
 // allocateGrads: all gradients, or under ZeRO-2 and 3 this rank's.
 func (o *Optimizer) allocateGrads(wide device.DType) {
+	// Sums on grids need f64; the update reads f32 copies of them, which allocateRead makes.
 	summed := wide
 	if o.exact != nil {
 		summed = device.F64
@@ -130,6 +131,8 @@ func (o *Optimizer) allocateGrads(wide device.DType) {
 		}
 		return b.trained(b.kept(b.family.sharding.shardsGradients()))
 	})
+	// grads: all of the bucket. ownSums, ownGrads: this rank's shard, summed and as the update reads it; they are
+	// offloaded, memory of their own, or a view of grads.
 	for _, b := range o.buckets {
 		switch {
 		case b.frozen:
@@ -206,13 +209,13 @@ func (o *Optimizer) statesHere(dtype, wide device.DType) kinds {
 	return kinds{own(main, here), own(m, func(p part) bool { return !p.away && !p.coded }), own(v, func(p part) bool { return !p.away && o.secondMoment(p) }), o.codeStrips(), o.secondMoment}
 }
 
-// states tells which states the optimizer keeps of each element: a main parameter, and moments.
+// states is which states the optimizer keeps of each element: a main parameter, and moments.
 func (o *Optimizer) states(dtype, wide device.DType) (main, m, v bool) {
 	adam := o.secondMoment(part{}) || o.secondMoment(part{sort: sort{matrix: true}})
 	return dtype != wide || o.config.Kind == ScheduleFree, o.config.Kind != SGD || o.config.SGDMomentum != 0, adam
 }
 
-// secondMoment tells whether a part has f32 second moments of each element.
+// secondMoment reports whether a part has f32 second moments of each element.
 func (o *Optimizer) secondMoment(p part) bool {
 	switch {
 	case p.coded:

@@ -68,8 +68,9 @@ type coefficientSet struct {
 	plus    float64 // and what is added to it
 }
 
-// newtonSchulzSets are the sets of NVIDIA's Emerging-Optimizers, by name (--muon-coefficient-type), and that of modded-nanogpt and
-// nanochat (five steps of Polar Express for a lower bound of 2e-2, which divide by 1.01 of the norm).
+// newtonSchulzSets are the sets of NVIDIA's Emerging-Optimizers, by name (--muon-coefficient-type), and that
+// of modded-nanogpt and nanochat (five steps of Polar Express for a lower bound of 2e-2, which divide by 1.01
+// of the norm).
 var newtonSchulzSets = map[string]coefficientSet{
 	"simple": {steps: []coefficients{{3.4445, -4.7750, 2.0315}}},
 	"quintic": {steps: []coefficients{{4.0848, -6.8946, 2.9270}, {3.9505, -6.3029, 2.6377}, {3.7418, -5.5913, 2.3037},
@@ -108,7 +109,7 @@ func (c *MuonConfig) scale(out, in int64) float64 {
 	return c.Extra * math.Sqrt(max(rows, columns))
 }
 
-// orthogonal tells whether Muon updates a parameter: a matrix, or one of each expert, that is
+// orthogonal reports whether Muon updates a parameter: a matrix, or one of each expert, that is
 // not the word embedding or the output layer.
 func (o *Optimizer) orthogonal(p *mpu.Param) bool {
 	dims := len(p.Global)
@@ -118,7 +119,7 @@ func (o *Optimizer) orthogonal(p *mpu.Param) bool {
 	return o.config.Matrices() && dims == 2 && p.Role != mpu.Vocabulary && !p.Frozen
 }
 
-// normEps takes the place of the norm of a matrix of zeros.
+// normEps replaces the norm of a matrix of zeros.
 const normEps = 1e-15
 
 // newtonSchulz drives the singular values of x [m, n] f32, contiguous, towards 1, in place:

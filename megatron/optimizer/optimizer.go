@@ -25,19 +25,19 @@ type Optimizer struct {
 	runs     []*run                  // what is updated here, a call each
 	matrices []*matrix               // what Muon updates, in the order of the model
 	counted  []counted               // what the norm is of, a call each
-	flying   *bucket                 // its gradients are being reduced, ZeRO-2 and 3
+	inFlight *bucket                 // its gradients are being reduced, ZeRO-2 and 3
 
 	// What ranks count is added up over the world, not over one copy of the model:
 	// ranks have shards, or families that other ranks share differently.
 	worldwide bool
 
-	told      device.Tensor // f64: stats, Beside and hypers, a piece each: what the host reads of a step, at once
+	readback  device.Tensor // f64: stats, Extra and hypers, a piece each: what the host reads of a step, at once
 	clips     []clip        // of all gradients but those with OwnClip; with Config.OwnClip then of these
 	rate      device.Tensor // f32 [1]: that of --decoupled-lr; not given without
 	stats     device.Tensor // f64 [Stats]: the first clip's
-	Beside    device.Tensor // f64 [Besides]: what others want the host to read with a step's result
+	Extra     device.Tensor // f64 [Extras]: what others want the host to read with a step's result
 	Steps     int64         // updates made, for Adam's bias correction
-	away      *away         // what lies elsewhere; nil: nothing does
+	away      *away         // what is offloaded; nil: nothing
 	ahead     ahead         // what is brought before it is used, ZeRO-3
 	exact     *exact        // nil: gradients have the order of the layout
 	averaging *averaging    // nil: values are the main parameters, or these rounded
@@ -54,7 +54,7 @@ func New(d *device.Device, c Config, params []*mpu.Param, dtype device.DType, g 
 	}
 	o := &Optimizer{device: d, config: c, groups: g, params: params, families: g.families(params, s), bucketOf: map[*mpu.Param]*bucket{},
 		worldwide: len(g.Families) > 1 || s.of(g.Families[mpu.Dense]).Strategy != NoShard}
-	o.allocateTold()
+	o.allocateReadback()
 	o.newExact()
 	o.coder, o.averaging = o.newCoder(), o.newAveraging()
 	o.allocate(dtype, s.Elsewhere)
@@ -68,17 +68,17 @@ type clip struct {
 	apart device.Tensor // the same with the rate of Config.apart; not given without
 }
 
-// allocateTold makes what a step is told and tells: the clips' statistics, Beside, their hypers.
-func (o *Optimizer) allocateTold() {
+// allocateReadback allocates what the host exchanges with a step: the clips' statistics, Extra, their hypers.
+func (o *Optimizer) allocateReadback() {
 	clips := int64(1)
 	if o.config.OwnClip {
 		clips = 2
 	}
 	d := o.device
-	o.told = d.Arena.Zeroed(device.Optimizer, device.F64, (2*clips+1)*toldPiece)
-	o.Beside = o.told.Slice(0, clips*toldPiece, Besides)
+	o.readback = d.Arena.Zeroed(device.Optimizer, device.F64, (2*clips+1)*readbackPiece)
+	o.Extra = o.readback.Slice(0, clips*readbackPiece, Extras)
 	for i := range clips {
-		c := clip{stats: o.told.Slice(0, i*toldPiece, device.Stats), hyper: device.View(o.told.Slice(0, (clips+1+i)*toldPiece, toldPiece).Data, device.F32, device.Hypers)}
+		c := clip{stats: o.readback.Slice(0, i*readbackPiece, device.Stats), hyper: device.View(o.readback.Slice(0, (clips+1+i)*readbackPiece, readbackPiece).Data, device.F32, device.Hypers)}
 		if o.config.apart() {
 			c.apart = d.Arena.Zeroed(device.Optimizer, device.F32, device.Hypers)
 		}
@@ -106,13 +106,13 @@ func (o *Optimizer) others(i int) device.Tensor {
 	return o.clips[1-i].stats
 }
 
-// Besides is how many numbers others can have read with a step's result.
-const Besides = 3
+// Extras is how many numbers others can have read with a step's result.
+const Extras = 3
 
-// toldPiece is the room of each piece of what is told, f64: each begins aligned.
-const toldPiece = 8
+// readbackPiece is the length of each piece of the readback, f64: each begins aligned.
+const readbackPiece = 8
 
-// counts tells whether this rank counts what it has of a parameter: each global
+// counts reports whether this rank counts what it has of a parameter: each global
 // element is counted once in the group of sumStats.
 func (o *Optimizer) counts(p *mpu.Param) bool {
 	if o.worldwide {
@@ -134,7 +134,7 @@ type StepArgs struct {
 // β that the moments are made with: in f32, 1−0.999 is 1.3e-5 off.
 func asKernel(beta float64) float64 { return float64(float32(beta)) }
 
-// Result is what a step tells; the same on every rank of the world.
+// Result is what a step reports; the same on every rank of the world.
 type Result struct {
 	GradNorm  float64 // global L2 norm before clipping, without the factor
 	OwnNorm   float64 // with Config.OwnClip: the same of gradients with OwnClip, which GradNorm leaves out
@@ -143,19 +143,21 @@ type Result struct {
 	NonFinite int64
 	Zeros     int64 // exact zeros among the gradients
 
-	Beside [Besides]float64 // Optimizer.Beside's values
+	Extra [Extras]float64 // Optimizer.Extra's values
 }
 
 // Step completes the gradients over the ranks, clips by the global norm and
 // updates every parameter, or nothing when a gradient is not finite. Every rank
 // of the world calls it. The host waits for the device once, for the result.
 func (o *Optimizer) Step(a StepArgs) (Result, error) {
+	// Complete the gradients: give back what ZeRO-3 has gathered, then sum over ranks.
 	if err := o.Rest(); err != nil {
 		return Result{}, err
 	}
 	if err := o.finalize(); err != nil {
 		return Result{}, err
 	}
+	// Sums on grids: too coarse or too narrow a grid on any rank means that the step is made again with others.
 	if o.exact != nil {
 		if fit, err := o.settle(); err != nil || !fit {
 			return Result{Again: true}, err
@@ -165,6 +167,7 @@ func (o *Optimizer) Step(a StepArgs) (Result, error) {
 	if a.Reduced != nil {
 		a.Reduced()
 	}
+	// Norm, clipping and update, without waiting for the host, so that they can be one graph.
 	if err := o.meet(); err != nil {
 		return Result{}, err
 	}
@@ -172,6 +175,7 @@ func (o *Optimizer) Step(a StepArgs) (Result, error) {
 	if err := o.Graph.Run(o.clipAndUpdate); err != nil {
 		return Result{}, err
 	}
+	// Updated shards go to the ranks that hold all values.
 	if err := o.gatherAll(); err != nil {
 		return Result{}, err
 	}
@@ -185,6 +189,7 @@ func (o *Optimizer) Step(a StepArgs) (Result, error) {
 // hyper, and rate.
 func (o *Optimizer) clipAndUpdate() error {
 	d := o.device
+	// Statistics of this rank's gradients (squares, non-finite values, zeros), then of all ranks.
 	for _, c := range o.clips {
 		d.Fill(c.stats, 0)
 	}
@@ -194,11 +199,13 @@ func (o *Optimizer) clipAndUpdate() error {
 	if err := cmp.Or(o.statsElsewhere(), o.sumStats()); err != nil {
 		return err
 	}
+	// The same norm bit for bit in every layout.
 	if o.exact != nil {
 		if err := o.exactSquares(); err != nil {
 			return err
 		}
 	}
+	// hyper: clip factor, and whether the step is skipped, which every kernel below reads on the device.
 	for i, c := range o.clips {
 		d.GradScale(device.GradScaleArgs{Hyper: c.hyper, Stats: c.stats, Others: o.others(i), MaxNorm: float32(o.config.ClipGrad)})
 		if c.apart.Given() {
@@ -206,6 +213,7 @@ func (o *Optimizer) clipAndUpdate() error {
 			d.Copy(c.apart.Slice(0, device.HyperLR, 1), o.rate)
 		}
 	}
+	// Elementwise updates, then those of matrices (Muon), then what is offloaded, bucket by bucket.
 	for _, r := range o.runs {
 		o.update(r)
 	}
@@ -217,7 +225,7 @@ func (o *Optimizer) clipAndUpdate() error {
 	return o.updateElsewhere()
 }
 
-// prepare tells the kernels what changes this step.
+// prepare gives the kernels what changes this step.
 func (o *Optimizer) prepare(a StepArgs) {
 	t := float64(o.Steps + 1)
 	var hyper [device.Hypers]float32
@@ -259,19 +267,19 @@ func (o *Optimizer) sumStats() error {
 	}
 	all := o.stats
 	if n := int64(len(o.clips)); n > 1 {
-		all = o.told.Slice(0, 0, n*toldPiece)
+		all = o.readback.Slice(0, 0, n*readbackPiece)
 	}
 	return g.AllReduce(all, comm.Sum).Wait()
 }
 
 func (o *Optimizer) result() Result {
-	stats := device.ReadSlice[float64](o.device, o.told)
+	stats := device.ReadSlice[float64](o.device, o.readback)
 	clips := len(o.clips)
 	var norms [2]float64
-	r := Result{Beside: [Besides]float64(stats[clips*toldPiece:])}
+	r := Result{Extra: [Extras]float64(stats[clips*readbackPiece:])}
 	for i := range clips {
-		own := stats[i*toldPiece:]
-		hyper := unsafe.Slice((*float32)(unsafe.Pointer(&stats[(clips+1+i)*toldPiece])), device.Hypers)
+		own := stats[i*readbackPiece:]
+		hyper := unsafe.Slice((*float32)(unsafe.Pointer(&stats[(clips+1+i)*readbackPiece])), device.Hypers)
 		norms[i], r.Skipped = float64(hyper[device.HyperGradNorm]), hyper[device.HyperSkip] != 0
 		r.NonFinite, r.Zeros = r.NonFinite+int64(own[device.StatNonFinite]), r.Zeros+int64(own[device.StatZeros])
 	}
@@ -285,7 +293,7 @@ func (o *Optimizer) result() Result {
 	return r
 }
 
-// ParamsNorm is the L2 norm of the main parameters of the whole model. Every
+// ParamsNorm is the L2 norm of the main parameters of the complete model. Every
 // rank of the world calls it.
 func (o *Optimizer) ParamsNorm() (float64, error) {
 	d := o.device

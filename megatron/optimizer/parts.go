@@ -10,7 +10,7 @@ import (
 type part struct {
 	stretch // of the shard
 	sort
-	place int64 // of what lies elsewhere: where the part begins in each strip
+	place int64 // of offloaded state: where the part begins in each strip
 
 	main, m, v device.Tensor // [n]; main is the values in f32 training
 	codes      coded8        // given: instead of m and v
@@ -18,12 +18,12 @@ type part struct {
 
 // sort is what parameters of one part have in common.
 type sort struct {
-	away   bool // state lies elsewhere
+	away   bool // state is offloaded
 	matrix bool // it is updated by Muon, which keeps one moment, or with one of each element two
 	coded  bool // its moments are codes
 }
 
-// divide says of which sort the state of each bucket is: all of it here or elsewhere, or with a
+// divide says of which sort the state of each bucket is: all of it here or offloaded, or with a
 // Fraction each parameter's in one of the two; matrices of Muon apart.
 func (o *Optimizer) divide(e Elsewhere) {
 	gone := map[*mpu.Param]bool{}
@@ -50,7 +50,7 @@ func (o *Optimizer) divide(e Elsewhere) {
 	}
 }
 
-// leaving adds those of a family's parameters whose state goes elsewhere, by the rule of Megatron-LM's
+// leaving adds those of a family's parameters whose state is offloaded, by the rule of Megatron-LM's
 // HybridDeviceOptimizer: in the order of the optimizer's groups, until what is gone has the
 // fraction of this rank's elements. The one that crosses the mark goes too.
 func (o *Optimizer) leaving(f *family, fraction float64, gone map[*mpu.Param]bool) {
@@ -136,7 +136,7 @@ func (b *bucket) elements(asked func(part) bool) (n int64) {
 	return n
 }
 
-// kinds are the strips of what an optimizer keeps of each element, here or elsewhere; nil:
+// kinds are the strips of what an optimizer keeps of each element, here or offloaded; nil:
 // of that kind it keeps nothing.
 type kinds struct {
 	mains, ms, vs *strip

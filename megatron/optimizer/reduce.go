@@ -8,7 +8,8 @@ import (
 	"monotron/mpu/comm"
 )
 
-// ZeroGrad begins a step: no gradients yet, and values at which they are taken. Every rank of a data-parallel group calls it.
+// ZeroGrad begins a step: no gradients yet, and values at which they are taken. Every rank of a data-parallel
+// group calls it.
 func (o *Optimizer) ZeroGrad() error {
 	if o.exact != nil {
 		o.device.Fill(o.exact.peaks, 0)
@@ -57,7 +58,7 @@ func (o *Optimizer) Hooks(last bool) mpu.Hooks {
 	return h
 }
 
-// reducesEarly tells whether gradients are reduced during the backward pass; last: the
+// reducesEarly reports whether gradients are reduced during the backward pass; last: the
 // stage's last of the step.
 func (f *family) reducesEarly(last bool) bool {
 	return f.sharding.bringsGradients() || last && f.sharding.OverlapGradReduce && size(f.Data) > 1
@@ -82,7 +83,7 @@ func (o *Optimizer) accumulate(ps []*mpu.Param) error {
 	return nil
 }
 
-// bringGrads makes room for gradients of a bucket: zeros, where several ranks have a shard of
+// bringGrads allocates gradients of a bucket: zeros, where several ranks have a shard of
 // their sum, else what there is of the step.
 func (o *Optimizer) bringGrads(b *bucket) {
 	if b.ownSums.Elsewhere() {
@@ -121,16 +122,16 @@ func (o *Optimizer) gradients(ps []*mpu.Param, last bool) error {
 func (o *Optimizer) reduce(b *bucket) error {
 	clear(b.ready)
 	f := b.family
-	if err := o.land(); err != nil { // one at a time: each holds a whole bucket
+	if err := o.land(); err != nil { // one at a time: each has the memory of a complete bucket
 		return err
 	}
 	switch {
 	case b.reduced || !b.grads.Given():
 	case f.sharding.Elsewhere.Gradients && !f.sharded():
-		b.reducing, o.flying = o.put(b.ownSums, b.grads), b
+		b.reducing, o.inFlight = o.put(b.ownSums, b.grads), b
 	case size(f.Data) == 1:
 	case f.sharding.shardsGradients():
-		b.reducing, o.flying = f.sharers().ReduceScatter(b.ours(b.grads), b.grads), b
+		b.reducing, o.inFlight = f.sharers().ReduceScatter(b.ours(b.grads), b.grads), b
 		if !f.sharding.OverlapGradReduce {
 			return o.land()
 		}
@@ -145,7 +146,7 @@ func (o *Optimizer) reduce(b *bucket) error {
 // land waits for the bucket under way, adds this rank's part to what it has of the
 // step, and gives the memory back.
 func (o *Optimizer) land() error {
-	b := o.flying
+	b := o.inFlight
 	if b == nil {
 		return nil
 	}
@@ -155,7 +156,7 @@ func (o *Optimizer) land() error {
 	}
 	o.device.Arena.Free(b.gradBlock)
 	b.begun = true
-	b.grads, b.gradBlock, b.reducing, o.flying = device.Tensor{}, device.Tensor{}, nil, nil
+	b.grads, b.gradBlock, b.reducing, o.inFlight = device.Tensor{}, device.Tensor{}, nil, nil
 	b.bindGrads()
 	return err
 }
@@ -185,7 +186,7 @@ func (o *Optimizer) add(sum, more device.Tensor) {
 	o.device.GridAdd(device.GridAddArgs{Sum: sum, X: more})
 }
 
-// zeroRest gives gradients that lie elsewhere, and to which nothing was added in this step.
+// zeroRest sets offloaded gradients to which nothing was added in this step to zero.
 func (o *Optimizer) zeroRest() {
 	for _, b := range o.buckets {
 		if b.begun || !b.ownSums.Elsewhere() {
@@ -287,7 +288,7 @@ func (o *Optimizer) partial() (all []*parts) {
 	return all
 }
 
-// summedThere tells whether the gradients are summed where they lie: a single one, here.
+// summedThere reports whether the gradients are summed where they lie: a single one, here.
 func (p *parts) summedThere() bool { return len(p.grads) == 1 && !p.grads[0].Elsewhere() }
 
 // pack copies the gradients side by side, unless there is no need.

@@ -20,13 +20,14 @@ type run struct {
 }
 
 // addRuns makes the runs of a bucket's part: one, and others where the rate of --decoupled-lr or another
-// clip is for some of its parameters. Those of what lies elsewhere are never updated as one: they have the tables that
-// pieces look into.
+// clip is for some of its parameters. Those of offloaded state are never updated as one: they have the tables that
+// their pieces read.
 func (o *Optimizer) addRuns(b *bucket, p *part) {
 	if p.matrix {
 		return
 	}
 	for kind := range 4 * len(o.clips) {
+		// A run has one clip, one learning rate and one epsilon: the parameters of the part that agree in them.
 		clip, apart, wide := kind/4, kind/2%2 == 1, kind%2 == 1
 		r := &run{eps: o.config.AdamEps, value: b.ownValues.Slice(0, p.from, p.n), main: p.main, m: p.m, v: p.v, codes: p.codes, hyper: o.clips[clip].hyper, apart: apart}
 		if r.grad = b.ownGrads; r.grad.Given() {
@@ -38,6 +39,7 @@ func (o *Optimizer) addRuns(b *bucket, p *part) {
 		if apart {
 			r.hyper = o.clips[clip].apart
 		}
+		// Segments [from, to) of the run's elements, each with multipliers of rate and weight decay.
 		var at []int64
 		var mults []float32
 		rows := int64(0) // on any rank, whatever its shard has
@@ -58,6 +60,7 @@ func (o *Optimizer) addRuns(b *bucket, p *part) {
 		if rows == 0 {
 			continue
 		}
+		// Memory for as many rows as any rank needs, so that plans of all ranks are alike.
 		segments, multipliers := o.device.Arena.Alloc(device.Optimizer, device.I64, rows, 2), o.device.Arena.Alloc(device.Optimizer, device.F32, rows, 2)
 		n := int64(len(at) / 2)
 		if n == 0 {
@@ -82,10 +85,10 @@ func (b *bucket) firstRun() *part {
 	return nil
 }
 
-// apart tells whether some parameters have a rate of their own.
+// apart reports whether some parameters have a rate of their own.
 func (c *Config) apart() bool { return c.DecoupledLR > 0 || c.AdapterUpRatio > 0 }
 
-// decoupled tells whether a parameter has the rate of --decoupled-lr or --loraplus-lr-ratio.
+// decoupled reports whether a parameter has the rate of --decoupled-lr or --loraplus-lr-ratio.
 func (o *Optimizer) decoupled(p *mpu.Param) bool {
 	role := mpu.Vocabulary
 	if o.config.AdapterUpRatio > 0 {
@@ -94,7 +97,7 @@ func (o *Optimizer) decoupled(p *mpu.Param) bool {
 	return o.rate.Given() && p.Role == role
 }
 
-// hidden tells whether a parameter is a matrix whose both sides grow with the model's width, or the output
+// hidden reports whether a parameter is a matrix whose both sides grow with the model's width, or the output
 // layer: not a norm, a bias, a table of embeddings.
 func (o *Optimizer) hidden(p *mpu.Param) bool {
 	dims := len(p.Global)
@@ -106,7 +109,7 @@ func (o *Optimizer) hidden(p *mpu.Param) bool {
 
 const positionTable = "embedding.position_embeddings.weight"
 
-// wide tells whether AdamW divides a parameter's rate and epsilon by WidthMult.
+// wide reports whether AdamW divides a parameter's rate and epsilon by WidthMult.
 func (o *Optimizer) wide(p *mpu.Param) bool {
 	return o.config.WidthMult != 0 && o.config.Kind == Adam && o.hidden(p)
 }
@@ -169,8 +172,9 @@ type counted struct {
 	clip            int
 }
 
-// allCounted are the segments that this rank counts, in the order of the model, which is that
-// of the norm's sum, but for those that lie elsewhere: neighbours of one bucket lie in it the last first, as the op adds them.
+// allCounted are the segments that this rank counts, in the order of the model, which is that of the norm's
+// sum, but for offloaded ones: neighbours of one bucket are in it the last first, as the op adds
+// them.
 func (o *Optimizer) allCounted() (all []counted) {
 	free := map[*bucket]device.Tensor{} // rows of tables: as many on any rank, whatever its shard has
 	for _, b := range o.buckets {

@@ -39,7 +39,7 @@ func NewScaler(c *Config, fp16 bool) *Scaler {
 // Scale is the factor of the next step.
 func (s *Scaler) Scale() float64 { return s.Value }
 
-// Dynamic tells whether Update can change the scale.
+// Dynamic reports whether Update can change the scale.
 func (s *Scaler) Dynamic() bool { return s.dynamic }
 
 // Update is called once an iteration; overflow says that some gradient on some

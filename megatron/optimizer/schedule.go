@@ -14,7 +14,7 @@ import (
 // Schedule is the course of learning rate and weight decay, in samples.
 type Schedule struct {
 	InitLR, MaxLR, MinLR float64
-	WarmupSamples        float64 // a fraction of a decay length need not be whole
+	WarmupSamples        float64 // a fraction of a decay length need not be an integer
 	DecaySamples         int64
 	WSDSamples           int64 // length of the final descent of WSD
 	Style, WSDStyle      string
@@ -72,8 +72,8 @@ type fall func(ratio float64) float64
 func alongLine(ratio float64) float64   { return 1 - ratio }
 func alongCosine(ratio float64) float64 { return 0.5 * (math.Cos(math.Pi*ratio) + 1) }
 
-// The curves by their names on the command line, which takes no others. Of learning rates that are no curve of a ratio, nil: LRBetween
-// and coefficient have them.
+// The curves by their names on the command line, which takes no others. Of learning rates that are no curve
+// of a ratio, nil: LRBetween and coefficient have them.
 var (
 	decays = map[string]fall{DecayConstant: nil, DecayLinear: alongLine, DecayCosine: alongCosine, DecayInvSqrt: nil, DecayWSD: nil,
 		DecayPower: nil, DecayRestarts: nil}
@@ -157,7 +157,7 @@ func (p *ParamScheduler) State() SchedulerState {
 	return s
 }
 
-// constant tells whether both curves are flat: how long they are then changes nothing.
+// constant reports whether both curves are flat: how long they are then changes nothing.
 func constant(mine, saved string) bool { return mine == DecayConstant && saved == DecayConstant }
 
 // Load continues from a checkpoint's state. The position always comes from the
@@ -169,6 +169,7 @@ func (p *ParamScheduler) Load(st SchedulerState, override, useCheckpoint bool) (
 	if override && useCheckpoint {
 		return nil, exitcode.Errorf(exitcode.Usage, "--override-opt-param-scheduler and --use-checkpoint-opt-param-scheduler exclude each other")
 	}
+	// reconcile decides one value: equal, the command line's, the checkpoint's, or a problem.
 	var problems []error
 	reconcile := func(what string, same bool, mine, saved any, take func()) {
 		switch {
@@ -182,6 +183,8 @@ func (p *ParamScheduler) Load(st SchedulerState, override, useCheckpoint bool) (
 			problems = append(problems, fmt.Errorf("%s: %v now, %v in the checkpoint", what, mine, saved))
 		}
 	}
+	// The learning rate's curve. Lengths do not matter to a constant one; power and cycles have defaults that
+	// depend on the style, and are compared under the same style only.
 	reconcile("learning rate", p.MaxLR == st.MaxLR, p.MaxLR, st.MaxLR, func() { p.MaxLR = st.MaxLR })
 	reconcile("minimum learning rate", p.MinLR == st.MinLR, p.MinLR, st.MinLR, func() { p.MinLR = st.MinLR })
 	reconcile("warm-up samples", p.WarmupSamples == st.WarmupSamples, p.WarmupSamples, st.WarmupSamples, func() { p.WarmupSamples = st.WarmupSamples })
@@ -192,6 +195,7 @@ func (p *ParamScheduler) Load(st SchedulerState, override, useCheckpoint bool) (
 		reconcile("decay power", mine.Power == st.Power, mine.Power, st.Power, func() { p.Power = st.Power })
 		reconcile("decay cycles", mine.Cycles == st.Cycles, mine.Cycles, st.Cycles, func() { p.Cycles = st.Cycles })
 	}
+	// The weight decay's curve.
 	reconcile("start weight decay", p.StartWD == st.StartWD, p.StartWD, st.StartWD, func() { p.StartWD = st.StartWD })
 	reconcile("end weight decay", p.EndWD == st.EndWD, p.EndWD, st.EndWD, func() { p.EndWD = st.EndWD })
 	reconcile("weight decay samples", p.WDSamples == st.WDSamples || constant(p.WDStyle, st.WDStyle), p.WDSamples, st.WDSamples, func() { p.WDSamples = st.WDSamples })

@@ -7,11 +7,12 @@ import (
 	"monotron/mpu"
 )
 
-// ScheduleFree keeps of each element an average x, which is the main parameter, a sequence z of steps, and AdamW's second moment. Values are x,
-// rounded, whenever nobody trains: ZeroGrad makes them y = β1·x + (1−β1)·z, where gradients are taken, and Step makes them x again, also
-// where it changes nothing. So evaluations, samples, checkpoints and whatever reads them see the average.
+// ScheduleFree keeps of each element an average x, which is the main parameter, a sequence z of steps, and
+// AdamW's second moment. Values are x, rounded, whenever nobody trains: ZeroGrad makes them y = β1·x +
+// (1−β1)·z, where gradients are taken, and Step makes them x again, also where it changes nothing. So
+// evaluations, samples, checkpoints and whatever reads them see the average.
 
-// averaging is what the average is made by besides the step's hypers.
+// averaging is what the average needs in addition to the step's hypers.
 type averaging struct {
 	rates [2]device.Tensor // f64 [device.Rates]: of all parameters, and of those with a rate of their own
 	state device.Tensor    // f64 [2]: sum of the weights of all steps, largest learning rate so far
@@ -30,7 +31,7 @@ func (o *Optimizer) newAveraging() *averaging {
 	return a
 }
 
-// prepareAverage tells the device the rates of step t, and the weight of its z in the average.
+// prepareAverage gives the device the rates of step t, and the weight of its z in the average.
 func (o *Optimizer) prepareAverage(t, lr, apart, decay float64) {
 	a, c := o.averaging, &o.config
 	sum, most := 0.0, 0.0
@@ -84,7 +85,7 @@ func (o *Optimizer) toGradients() error {
 	return o.gatherAll()
 }
 
-// storedAverage adds what the average goes on from.
+// storedAverage adds what the average continues from.
 func (o *Optimizer) storedAverage(all []mpu.Stored) []mpu.Stored {
 	if o.averaging == nil {
 		return all

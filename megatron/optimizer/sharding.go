@@ -18,24 +18,27 @@ func Strategies() []Strategy { return []Strategy{NoShard, Optim, OptimGrads, Opt
 
 // Sharding says how data-parallel ranks share the optimizer's work and memory.
 type Sharding struct {
-	Strategy           Strategy // "": NoShard
-	OverlapGradReduce  bool     // a bucket is reduced as soon as its gradients are complete
-	OverlapParamGather bool     // updated parameters are waited for where the next forward uses them; ZeRO-3: they travel while what comes before them computes
-	BucketSize         int64    // parameters of a bucket at least (--ddp-bucket-size); 0: by BucketCount, or the rule
-	BucketCount        int64    // buckets (--ddp-num-buckets); 0: the rule
-	PadForBandwidth    bool     // bucket ends at multiples of 65536 (--ddp-pad-buckets-for-high-nccl-busbw)
+	Strategy          Strategy // "": NoShard
+	OverlapGradReduce bool     // a bucket is reduced as soon as its gradients are complete
+	// Updated parameters are waited for where the next forward uses them; ZeRO-3: they travel while what
+	// comes before them computes.
+	OverlapParamGather bool
+	BucketSize         int64 // parameters of a bucket at least (--ddp-bucket-size); 0: by BucketCount, or the rule
+	BucketCount        int64 // buckets (--ddp-num-buckets); 0: the rule
+	PadForBandwidth    bool  // bucket ends at multiples of 65536 (--ddp-pad-buckets-for-high-nccl-busbw)
 	Elsewhere          Elsewhere
 	align              int64 // elements, of every parameter and shard; 0: alignment
 	LaterStage         bool  // not the first of a pipeline: by the rule one bucket, since nothing hides its reduction
 }
 
-// Elsewhere says what lies outside of the device's memory (offload).
+// Elsewhere says what is offloaded: kept outside of the device's memory.
 type Elsewhere struct {
-	Store      func(purpose string, bytes int64) (device.Store, error) // makes what it lies in; nil: nothing lies elsewhere
+	Store      func(purpose string, bytes int64) (device.Store, error) // makes the memory or file for n bytes; nil: nothing is offloaded
 	Parameters bool                                                    // values too: they come where they are used, as under ZeRO-3
-	Gradients  bool                                                    // with Parameters: they come where something is added to them, with one state for all of the data group
-	Fraction   float64                                                 // of the rank's trained elements, with neither of these two; 0: all
-	Piece      int64                                                   // elements that an update brings here at a time; 0: a million
+	// With Parameters: they come where something is added to them, with one state for all of the data group.
+	Gradients bool
+	Fraction  float64 // of the rank's trained elements, with neither of these two; 0: all
+	Piece     int64   // elements that an update brings here at a time; 0: a million
 }
 
 func (s Sharding) alignment() int64 { return max(alignment, s.align) }
@@ -65,9 +68,9 @@ func (s Sharding) shardsGradients() bool {
 }
 func (s Sharding) shardsParameters() bool { return s.Strategy == OptimGradsParams }
 
-// bringsGradients tells whether gradients are whole only while something is added to them.
+// bringsGradients reports whether gradients are complete only while something is added to them.
 func (s Sharding) bringsGradients() bool { return s.shardsGradients() || s.Elsewhere.Gradients }
 
-// transient tells whether values are whole only while somebody uses them: between the uses
-// there are the rank's shards, or what lies elsewhere.
+// transient reports whether values are complete only while somebody uses them: between the uses
+// there are the rank's shards, or offloaded values.
 func (s Sharding) transient() bool { return s.shardsParameters() || s.Elsewhere.Parameters }

@@ -14,7 +14,8 @@ const (
 	StoredExpV = "optimizer.exp_avg_sq."
 	StoredGrid = "optimizer.grid."
 
-	// Of ScheduleFree: the sequence of steps of a parameter; the sum of the weights of all steps and the largest learning rate.
+	// Of ScheduleFree: the sequence of steps of a parameter; the sum of the weights of all steps and the
+	// largest learning rate.
 	StoredSteps   = "optimizer.z."
 	StoredAverage = "optimizer.average"
 
@@ -32,7 +33,7 @@ const (
 // StoredStates are the prefixes of what the optimizer keeps of a parameter.
 var StoredStates = []string{StoredMain, StoredExpM, StoredExpV, StoredSteps, StoredMoment2, StoredCodesM, StoredScalesM, StoredCodesV, StoredScalesV}
 
-// Weights lists the values for a checkpoint: whole parameters, of which
+// Weights lists the values for a checkpoint: complete parameters, of which
 // data-parallel ranks write some each, or under ZeRO-3 this rank's shards. It
 // waits for values on their way; when they do not come, the next collective says why.
 func (o *Optimizer) Weights() []mpu.Stored {

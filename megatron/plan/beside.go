@@ -7,7 +7,7 @@ import (
 	"monotron/megatron/schedule"
 )
 
-// Beside is what a training does beside its steps.
+// Beside is what a training does in addition to its steps.
 type Beside struct {
 	Evaluation  float64 // seconds of one
 	Evaluations int
@@ -21,7 +21,7 @@ func (b Beside) Seconds() float64 {
 	return float64(b.Evaluations)*b.Evaluation + float64(b.Saves)*b.Saving
 }
 
-// Beside are the evaluations and checkpoints of the whole training: forward passes by the
+// Beside are the evaluations and checkpoints of the complete training: forward passes by the
 // run's own schedule, and all that a checkpoint keeps by way of every node's disk.
 func (k *Clock) Beside(by Constants) (b Beside, err error) {
 	c := &k.config

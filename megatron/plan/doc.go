@@ -10,5 +10,5 @@
 // the model), seconds.go (the schedule on a clock, and what follows it), fit.go (a machine's
 // constants from measured runs), measured.go, meetings.go and shared.go (machines whose ranks share
 // threads), search.go (the layouts that training takes, and which of them are fastest),
-// candidates.go (which are tried). formulas.go has the literature's rules, beside all this.
+// candidates.go (which are tried). formulas.go has the literature's rules, apart from all this.
 package plan

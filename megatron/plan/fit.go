@@ -84,7 +84,7 @@ func solve(a [3][4]float64) (x [3]float64) {
 	return x
 }
 
-// RankCorrelation is Spearman's: of the places in order, equal values sharing theirs.
+// RankCorrelation is Spearman's: of the ranks in order, equal values sharing theirs.
 func RankCorrelation(x, y []float64) float64 {
 	a, b := places(x), places(y)
 	mean := float64(len(a)-1) / 2

@@ -68,10 +68,10 @@ func (u *Unfit) Error() string {
 	return text + " (--no-plan starts it anyway)"
 }
 
-// searchTime is how long a refusal looks for layouts that would fit.
+// searchTime is how long a refusal searches for layouts that would fit.
 const searchTime = 500 * time.Millisecond
 
-// Check holds what some ranks of c's run take against the room that they share: Unfit, with
+// Check compares what some ranks of c's run take with the memory that they share: Unfit, with
 // the nearest changes that would do. The plan is theirs, by rank.
 func (o Options) Check(c config.Run, numbers []int, room Room) (plan []Rank, err error) {
 	if plan, err = o.Ranks(c, numbers); err != nil || total(plan) <= room.Bytes {
@@ -128,7 +128,7 @@ func (o Options) nearest(c config.Run, numbers []int, room Room) (found []string
 	return found, false
 }
 
-// doubled tells whether two changes of the set are about the same.
+// doubled reports whether two changes of the set are about the same.
 func doubled(list []Change, set uint) bool {
 	taken := map[subject]bool{}
 	for i, change := range list {
@@ -180,7 +180,7 @@ func (o Options) Exhausted(c config.Run, rank int, e *device.OutOfMemory) error 
 	return exitcode.Errorf(exitcode.Internal, "%w. The rank was planned to hold %s in the %s; %s", e, device.Size(planned.Peak), planned.At, strings.Join(lines[:min(4, len(lines))], "; "))
 }
 
-// IsUnfit tells whether err is the refusal of a run that does not fit.
+// IsUnfit reports whether err is the refusal of a run that does not fit.
 func IsUnfit(err error) bool {
 	var u *Unfit
 	var h *Overfull

@@ -83,7 +83,7 @@ func (k *known) state() float64 {
 func (k *known) activations() float64 { return float64(k.largest.AtPeak[device.Activations]) }
 func (k *known) bubble() float64      { return k.idle }
 
-// Compared is a formula beside what our own code has.
+// Compared is a formula and what our own code has.
 type Compared struct {
 	*Formula
 	Value float64

@@ -25,9 +25,10 @@ type Goodput struct {
 // Goodput is that of a run on so many devices, in nodes of perNode, that saves every so many
 // seconds of steps; 0: at the best interval.
 //
-// Failures are independent and equally likely at any time (a Poisson process), also during restarts
-// and checkpoints, as in Daly, A higher order estimate of the optimum checkpoint interval, 2006: a segment
-// of τ seconds of steps and a checkpoint of C takes M·exp(R/M)·(exp((τ+C)/M) − 1) in the mean, with M between failures and R for a restart.
+// Failures are independent and equally likely at any time (a Poisson process), also during restarts and
+// checkpoints, as in Daly, A higher order estimate of the optimum checkpoint interval, 2006: a segment of τ
+// seconds of steps and a checkpoint of C takes M·exp(R/M)·(exp((τ+C)/M) − 1) in the mean, with M between
+// failures and R for a restart.
 func (f Failures) Goodput(devices, perNode int, every float64) (g Goodput) {
 	g.Between = f.Between / float64(devices)
 	restart := f.Restart + f.Late

@@ -35,7 +35,7 @@ func (u *Overfull) Error() string {
 	return text + " (--no-plan starts it anyway)"
 }
 
-// inHost is what ranks keep in the host's memory beside their GPUs.
+// inHost is what ranks keep in the host's memory in addition to their GPUs'.
 func inHost(c *config.Run, ranks []Rank) (bytes int64) {
 	bytes = copies(ranks)
 	if !c.OptimizerCPUOffload {
@@ -47,7 +47,7 @@ func inHost(c *config.Run, ranks []Rank) (bytes int64) {
 	return bytes
 }
 
-// OnGPU tells whether ranks fit the GPU that they share, or one of their own each.
+// OnGPU reports whether ranks fit the GPU that they share, or one of their own each.
 func OnGPU(shared bool, room Room) func([]Rank) bool {
 	return func(ranks []Rank) bool {
 		if shared {
@@ -57,9 +57,10 @@ func OnGPU(shared bool, room Room) func([]Rank) bool {
 	}
 }
 
-// CheckHost holds what the ranks of a host put into its memory beside their GPUs against the room
-// there: Overfull, with the changes that would do. here tells whether ranks fit their GPUs.
+// CheckHost compares what the ranks of a host put into its memory, next to their GPUs, with the memory
+// there: Overfull, with the changes that would do. here reports whether ranks fit their GPUs.
 func (o Options) CheckHost(c config.Run, numbers []int, room Room, here func([]Rank) bool) error {
+	// Only these put tensors into the host's memory.
 	var flags []string
 	if c.OptimizerCPUOffload {
 		flags = append(flags, "--optimizer-cpu-offload")
@@ -78,6 +79,7 @@ func (o Options) CheckHost(c config.Run, numbers []int, room Room, here func([]R
 	if bytes <= room.Bytes {
 		return nil
 	}
+	// It does not fit: dry runs of smaller configurations find the changes that would.
 	u := &Overfull{What: strings.Join(flags, ", "), Ranks: len(numbers), Bytes: bytes, Room: room}
 	try := func(flags string, change func(*config.Run)) bool {
 		smaller := c
@@ -93,7 +95,7 @@ func (o Options) CheckHost(c config.Run, numbers []int, room Room, here func([]R
 	return exitcode.With(exitcode.Internal, u)
 }
 
-// tryHost tries what could make a run fit a host that has a share of the room.
+// tryHost tries what could make a run fit a host that has a share of the memory.
 func (o Options) tryHost(c *config.Run, share float64, try func(string, func(*config.Run)) bool) {
 	if c.Checkpoint.ReplicationJump > 0 {
 		try("--replication-jump 0", func(c *config.Run) { c.Checkpoint.ReplicationJump = 0 })
@@ -105,7 +107,7 @@ func (o Options) tryHost(c *config.Run, share float64, try func(string, func(*co
 		return
 	}
 	most := int(20 * c.OptimizerOffloadFraction * share)
-	for k := most; k > max(0, most-3); k-- { // whole parameters go: it may be one too many
+	for k := most; k > max(0, most-3); k-- { // complete parameters go: it may be one too many
 		f := float64(k) / 20
 		if try(fmt.Sprintf("--optimizer-offload-fraction %g", f), func(c *config.Run) { c.OptimizerOffloadFraction = f }) {
 			break
@@ -121,7 +123,7 @@ func (o Options) tryHost(c *config.Run, share float64, try func(string, func(*co
 	}
 }
 
-// HostHas tells whether every node's host has room for what its ranks keep there beside their
+// HostHas reports whether every node's host has room for what its ranks keep there beside their
 // devices; where the machine file does not say how much that is, it has.
 func (m *Machine) HostHas(c *config.Run, ranks []Rank) bool {
 	for node := range slices.Chunk(ranks, m.PerNode) {

@@ -50,11 +50,12 @@ type Machine struct {
 
 	GradientBytes int `yaml:"gradient_bytes,omitempty"` // that travel for a parameter's gradient; 0: 4, as here
 
-	Constants map[string]Constants `yaml:"constants,omitempty"`   // by regime; "": of all that have none
-	Flags     []string             `yaml:"flags,omitempty"`       // of the runs that rows of a table stand for
-	Regimes   map[string][]string  `yaml:"regimes,omitempty"`     // more of them, by regime
-	Held      map[string]Held      `yaml:"held_beside,omitempty"` // by regime: what the program of a table's rows held that this one does not
-	Checked   Checked              `yaml:"checked"`
+	Constants map[string]Constants `yaml:"constants,omitempty"` // by regime; "": of all that have none
+	Flags     []string             `yaml:"flags,omitempty"`     // of the runs that rows of a table stand for
+	Regimes   map[string][]string  `yaml:"regimes,omitempty"`   // more of them, by regime
+	// By regime: what the program of a table's rows held that this one does not.
+	Held    map[string]Held `yaml:"held_beside,omitempty"`
+	Checked Checked         `yaml:"checked"`
 
 	measured *measured // nil: ranks share nothing
 }
@@ -73,9 +74,10 @@ type Share struct {
 
 // Attention is how fast attention runs, and whether its scores pass through memory.
 type Attention struct {
-	Share       float64 `yaml:"share"`                      // of the peak
-	Scores      bool    `yaml:"keeps_scores,omitempty"`     // kernels of their own for products and softmax, over all pairs
-	OddShare    float64 `yaml:"odd_share,omitempty"`        // of the peak, where a head's channels are no multiple of OddMultiple; 0: as Share
+	Share  float64 `yaml:"share"`                  // of the peak
+	Scores bool    `yaml:"keeps_scores,omitempty"` // kernels of their own for products and softmax, over all pairs
+	// Of the peak, where a head's channels are no multiple of OddMultiple; 0: as Share.
+	OddShare    float64 `yaml:"odd_share,omitempty"`
 	OddMultiple int     `yaml:"aligned_channels,omitempty"` // 8 for tensor cores of 16-bit values
 }
 
@@ -98,7 +100,7 @@ type Constants struct {
 	Between float64 `yaml:"between" json:"between"` // times those of links between nodes, but for what stages send
 }
 
-// Checked says how far times were off where they could be held against measured ones.
+// Checked says how far times were off where they could be compared with measured ones.
 type Checked struct {
 	How   string  `yaml:"how"`
 	Rows  int     `yaml:"rows"`
@@ -228,6 +230,7 @@ func (m *Machine) check() error {
 			problems = append(problems, fmt.Errorf("%s is %g; it must be from %g to %g", name, x, low, high))
 		}
 	}
+	// The machine.
 	if m.Device != "cpu" && m.Device != "cuda" {
 		problems = append(problems, fmt.Errorf("device is %q; it must be cpu or cuda", m.Device))
 	}
@@ -243,6 +246,7 @@ func (m *Machine) check() error {
 	within("gradient_bytes", float64(m.GradientBytes), 0, 32)
 	within("checked.mean_error", m.Checked.Mean, 0, 10)
 	within("checked.worst_error", m.Checked.Worst, 0, 10)
+	// Rates: peaks by data type, curves of shares of them, links.
 	if len(m.Peak) == 0 {
 		problems = append(problems, errors.New("peak_flops is missing: operations a second by dtype (f32, bf16, f16)"))
 	}
@@ -268,6 +272,7 @@ func (m *Machine) check() error {
 		within(name+".latency_seconds", l.Latency, 0, 10)
 		within(name+".bytes_per_second", l.Rate, 1e3, 1e16)
 	}
+	// Constants that were fitted to tables of measured runs.
 	for name, h := range m.Held {
 		within("held_beside "+name+" per_parameter", h.PerParameter, -64, 64)
 	}

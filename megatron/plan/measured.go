@@ -103,7 +103,7 @@ func (m *Machine) index() {
 	m.measured = x
 }
 
-// checkMeasured looks at what `monotron measure` writes.
+// checkMeasured checks what `monotron measure` writes.
 func (m *Machine) checkMeasured() (problems []error) {
 	add := func(format string, a ...any) { problems = append(problems, fmt.Errorf(format, a...)) }
 	// Threads and ops belong together.
@@ -356,7 +356,7 @@ func (m *Machine) Need(r Rank) int64 {
 	return r.Peak + r.Scratch + r.Copies
 }
 
-// Has tells whether the machine has the memory that ranks hold: each on its device, or all
+// Has reports whether the machine has the memory that ranks hold: each on its device, or all
 // together where they share a host.
 func (m *Machine) Has(ranks []Rank) bool {
 	sum := int64(0)

@@ -12,7 +12,7 @@ import (
 	"monotron/mpu/ranks"
 )
 
-// MeetingTimes is what ranks that share threads lose at a collective beside what it moves: they
+// MeetingTimes is what ranks that share threads lose at a collective in addition to what it moves: they
 // do not come at the same moment, and those that slept have to be woken. Of several groups it
 // is what a rank's thread loses: while one group waits another computes, but not at once.
 type MeetingTimes struct {
@@ -100,7 +100,7 @@ func (m *Machine) Meet(c config.Run, micros int, step, work float64) (met Met, e
 	return met, err
 }
 
-// checkMeetings looks at what `monotron measure` writes of them.
+// checkMeetings checks what `monotron measure` writes of them.
 func (m *Machine) checkMeetings() (problems []error) {
 	for _, t := range m.Meetings {
 		if t.Ranks < 2 || t.Ranks > 1<<16 || t.Groups < 0 || t.Groups > 1<<16 || !(t.Seconds >= 0 && t.Seconds < 10) || !(t.Late >= 0 && t.Late < 10) {

@@ -7,7 +7,7 @@ import (
 	"monotron/mpu/health"
 )
 
-// Place is where in a run a rank is.
+// Place is a rank's point in a run.
 type Place struct {
 	Phase  health.Phase
 	Step   int64

@@ -19,7 +19,7 @@ type Room struct {
 	Of    string // whose it is, as a sentence names it
 }
 
-// Unlimited is room for whatever comes.
+// Unlimited is memory without a limit.
 var Unlimited = Room{math.MaxInt64, "not known here"}
 
 func (r Room) String() string { return fmt.Sprintf("%s (%s)", device.Size(r.Bytes), r.Of) }

@@ -275,11 +275,13 @@ func (k *Clock) run(by Constants, ends func(schedule.Config, schedule.Times) (fl
 		k.rates(s)
 		return s, nil
 	}
+	// The pipeline's end, by the times of a micro-batch on every stage and chunk.
 	t := k.times(by)
 	end, err := ends(k.config.PipelineSchedule(k.micros, false), t)
 	if err != nil {
 		return nil, err
 	}
+	// The stage with most work; the others wait for it.
 	s, busiest, busy, back := &Seconds{}, 0, 0.0, 0.0
 	for stage := range k.stages {
 		one, b := 0.0, 0.0
@@ -290,6 +292,7 @@ func (k *Clock) run(by Constants, ends func(schedule.Config, schedule.Times) (fl
 			busiest, busy, back = stage, one, b
 		}
 	}
+	// Its seconds by cause: computing, moving data on the host, between hosts; the rest of the step is waiting.
 	for chunk, c := range k.stages[busiest] {
 		sends := 2 * k.blocked(busiest, chunk) * float64(k.micros)
 		s.Move, s.Between = s.Move+sends*k.send.Move, s.Between+sends*k.send.Between
@@ -300,6 +303,7 @@ func (k *Clock) run(by Constants, ends func(schedule.Config, schedule.Times) (fl
 		}
 	}
 	s.Waiting = max(0, end-busy) // sums in another order
+	// Reducing gradients, as far as backward does not hide it, and the update.
 	s.Gradients, s.Update = k.after(by, back)
 	s.Step = end + s.Gradients + s.Update
 	k.rates(s)

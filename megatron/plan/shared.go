@@ -31,7 +31,7 @@ func (l *load) add(m load, times float64) {
 	l.carry += times * m.carry
 }
 
-// crowd is ranks that go on together, as those of a tensor-parallel group do, beside others.
+// crowd is ranks that continue together, as those of a tensor-parallel group do, beside others.
 type crowd struct {
 	threads float64
 	groups  float64 // that compute at the same time
@@ -207,7 +207,7 @@ func (w *shareMeter) started(p *comm.Membership, c *comm.Collective) {
 
 // walk is a program's forwards and backwards on the clock.
 func (s *sharing) walk(p *schedule.Program) *schedule.Timeline {
-	inside := s.sizes.World() / s.sizes.PP / s.sizes.DP // ranks that go on together
+	inside := s.sizes.World() / s.sizes.PP / s.sizes.DP // ranks that continue together
 	beside := float64(s.sizes.DP)
 	return p.Share(func(stage int, kind schedule.Kind, chunk, active int) float64 {
 		l := s.stages[stage].forward[chunk]

@@ -76,5 +76,5 @@ func sum(parts []*Loss, weights []float64) *Loss {
 	return l
 }
 
-// Includes tells whether a loss is one of a name, or has it among its parts.
+// Includes reports whether a loss is one of a name, or has it among its parts.
 func (l *Loss) Includes(name string) bool { return slices.Contains(strings.Split(l.Name, "+"), name) }

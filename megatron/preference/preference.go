@@ -46,10 +46,10 @@ type Loss struct {
 	single func(o *Options, a Answer, good bool, kl float64) (loss, slope float64)
 }
 
-// Paired tells whether a row has two answers.
+// Paired reports whether a row has two answers.
 func (l *Loss) Paired() bool { return l.pair != nil }
 
-// Mismatched tells whether the loss asks for the log-probabilities of mismatched answers.
+// Mismatched reports whether the loss asks for the log-probabilities of mismatched answers.
 func (l *Loss) Mismatched() bool { return l.mismatched || l.Name == KTO }
 
 // Pair is the loss of a pair of answers, and its slopes.

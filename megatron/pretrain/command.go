@@ -54,6 +54,7 @@ func shownFlags() (shown []cli.Flag) {
 
 // run is the command: Megatron's lines go to w.Out, everything else to w.Notes.
 func run(ctx context.Context, args []string, open func(string) (*device.Device, error), w training.Streams) (err error) {
+	// Launcher and signals first, so that a bad command line ends like any other run.
 	outcome := training.NewOutcome()
 	place, err := launchenv.Find(os.Getenv)
 	if err != nil {
@@ -66,17 +67,20 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	if place != nil && place.Size > 1 {
 		options.Ranks = place.Size
 	}
+	// The command line; a result file is written by the last rank, whatever happens.
 	config, report, err := arguments.ParseWith(options, args)
 	if !report.Help && !report.PrintConfig && (place == nil || place.Rank == place.Size-1) {
 		defer func() { err = outcome.Write(config.Log.Result, err) }()
 	}
-	if wrong := w.Notes.Choose(config.Log.Format, config.Log.Level); err == nil { // a command line that is refused has the format it asks for
+	// A command line that is refused has the format it asks for.
+	if wrong := w.Notes.Choose(config.Log.Format, config.Log.Level); err == nil {
 		err = exitcode.With(exitcode.Usage, wrong)
 	}
 	if err != nil {
 		return err
 	}
 	switch {
+	// Commands that print and end.
 	case report.Help:
 		return arguments.WriteHelp(w.Out)
 	case report.PrintConfig:
@@ -87,6 +91,7 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 			return err
 		}
 	}
+	// Standard output, the part of the run that this process has, notices of rank 0 only.
 	ctx, w.Out = endWithReader(ctx, w)
 	if options.Ranks > 1 {
 		share(place, &config, &w)
@@ -98,6 +103,7 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 			w.Notes.From("arguments").Info("%s", n)
 		}
 	}
+	// What the launcher decided.
 	if config.Watch.Folder == "" {
 		config.Watch.Folder = os.Getenv(launchenv.RunFolder)
 	}

@@ -10,8 +10,8 @@ import (
 	"monotron/megatron/arguments/table"
 )
 
-// complete prints what may follow the words so far, one a line: the values of a flag that has a fixed choice of them, else
-// flags. The last word of the process is urfave/cli's, by which a shell asks.
+// complete prints what may follow the words so far, one a line: the values of a flag that has a fixed choice
+// of them, else flags. The last word of the process is urfave/cli's, by which a shell asks.
 func complete(c *cli.Context) {
 	values := choices(os.Args[:max(0, len(os.Args)-1)])
 	if len(values) == 0 {
@@ -21,8 +21,8 @@ func complete(c *cli.Context) {
 	fmt.Fprintln(c.App.Writer, strings.Join(values, "\n"))
 }
 
-// choices are the values that the flag takes which the last word, or the one before it, names; nil: it takes any, or there is no
-// such flag. A shell gives no word for one that has not begun.
+// choices are the values that the flag takes which the last word, or the one before it, names; nil: it takes
+// any, or there is no such flag. A shell gives no word for one that has not begun.
 func choices(words []string) []string {
 	for i := len(words) - 1; i >= max(0, len(words)-2); i-- {
 		name, is := strings.CutPrefix(words[i], "--")

@@ -18,7 +18,8 @@ func endWithReader(ctx context.Context, w training.Streams) (context.Context, io
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, cancel := context.WithCancelCause(ctx)
 	return ctx, &readLines{out: w.Out, gone: sync.OnceFunc(func() {
-		go w.Notes.Warn("standard output is closed: saving after this step") // the line that is being written keeps the bar, which a note waits for
+		// The line that is being written keeps the bar, which a note waits for.
+		go w.Notes.Warn("standard output is closed: saving after this step")
 		cancel(errors.New("closed standard output"))
 	})}
 }

@@ -15,17 +15,17 @@ import (
 	"monotron/mpu/bootstrap/launchenv"
 )
 
-// begun tells whether this process is still setting up.
+// begun reports whether this process is still setting up.
 type begun struct {
 	ranks int64         // of this process; written before any begins
-	late  time.Duration // that the setup may go on after a signal
+	late  time.Duration // that the setup may continue after a signal
 	count atomic.Int64
 }
 
 // one is said by each rank that is set up.
 func (b *begun) one() { b.count.Add(1) }
 
-// all tells whether every rank of this process is set up: from there on a step is never far.
+// all reports whether every rank of this process is set up: from there on a step is never far.
 func (b *begun) all() bool { n := b.count.Load(); return n > 0 && n >= b.ranks }
 
 // How long a setup may go on after a signal: memory for a large model is filled in one go,

@@ -65,8 +65,8 @@ func (s *stageCheck) check(acts []Action) (live int, err error) {
 	return live, s.atEnd()
 }
 
-// at is the state of a place, nil where the model has none.
-func (s *stageCheck) at(p place) *state {
+// at is the state at a boundary, nil where the model has none.
+func (s *stageCheck) at(p valueKey) *state {
 	if p.chunk < 0 || p.chunk >= s.chunks || p.micro < 0 || p.micro >= s.micros {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (s *stageCheck) at(p place) *state {
 // run checks a forward or a backward.
 func (s *stageCheck) run(a Action) error {
 	// The value that the action computes: activation or gradient of a micro-batch in a chunk.
-	at := place{a.Kind == Backward, a.Chunk, a.Micro}
+	at := valueKey{a.Kind == Backward, a.Chunk, a.Micro}
 	value := s.at(at)
 	if value == nil {
 		return fmt.Errorf("there are %d chunks and %d micro-batches", s.chunks, s.micros)
@@ -90,7 +90,7 @@ func (s *stageCheck) run(a Action) error {
 		return fmt.Errorf("it has run before")
 	case *next != a.Micro:
 		return fmt.Errorf("micro-batch %d of chunk %d is next", *next, a.Chunk)
-	case at.grad && !s.at(place{false, a.Chunk, a.Micro}).ran:
+	case at.grad && !s.at(valueKey{false, a.Chunk, a.Micro}).ran:
 		return fmt.Errorf("its forward has not run")
 	case s.from(at) >= 0 && !value.here:
 		return fmt.Errorf("its input has not been received")
@@ -117,7 +117,7 @@ func (s *stageCheck) exchange(a Action) error {
 		return fmt.Errorf("an exchange without values")
 	}
 	for _, t := range a.Transfers {
-		at := place{t.Grad, t.Chunk, t.Micro}
+		at := valueKey{t.Grad, t.Chunk, t.Micro}
 		value := s.at(at)
 		switch {
 		case a.Overlap && t.Grad != a.Transfers[0].Grad:
@@ -137,16 +137,16 @@ func (s *stageCheck) exchange(a Action) error {
 	return nil
 }
 
-// from is the stage that gives what a run at this place needs, -1: none.
-func (s *stageCheck) from(at place) int {
+// from is the stage that gives the input of a run at this boundary, -1: none.
+func (s *stageCheck) from(at valueKey) int {
 	if at.grad {
 		return s.neighbour(at.chunk, +1)
 	}
 	return s.neighbour(at.chunk, -1)
 }
 
-// to is the stage that needs what a run at this place made.
-func (s *stageCheck) to(at place) int {
+// to is the stage that needs the output of a run at this boundary.
+func (s *stageCheck) to(at valueKey) int {
 	if at.grad {
 		return s.neighbour(at.chunk, -1)
 	}
@@ -174,10 +174,11 @@ func (s *stageCheck) atEnd() error {
 	return nil
 }
 
-// action is a place in the lists.
+// action is a position in the lists.
 type action struct{ stage, index int }
 
-// half is one end of a value's way: a transfer of its stage, counted from the stage's first, and the action that it is in.
+// half is one end of a value's way: a transfer of its stage, counted from the stage's first, and the action
+// that it is in.
 type half struct{ action, transfer int32 }
 
 // matched are lists whose transfers know the exchange at their other end.
@@ -266,7 +267,7 @@ func virtual(t *Transfer, stage, stages int, sender bool) [3]int {
 }
 
 // rendezvous walks through all lists at once; an exchange ends when every one it
-// must meet has begun. Whoever cannot go on waits in a circle.
+// must meet has begun. Whoever cannot continue waits in a circle.
 func (m *matched) rendezvous() error {
 	lists := m.lists
 	at := make([]int, len(lists)) // the action a stage is at
@@ -299,7 +300,7 @@ func (m *matched) rendezvous() error {
 	return nil
 }
 
-// circle tells who waits for whom, from a stage that is stuck.
+// circle says which stage waits for which, from a stage that is stuck.
 func circle(lists [][]Action, at []int, stage int, stuck func(int) (int, bool)) error {
 	var told []string
 	for seen := map[int]bool{}; !seen[stage]; {

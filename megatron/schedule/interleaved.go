@@ -6,7 +6,7 @@ package schedule
 // backward take turns, stage s runs 2(stages-s-1) + (chunks-1)group forwards.
 //
 // overlap is Megatron's default: each forward and each backward is followed by
-// its own exchange, which goes on under the next computation. Without it one
+// its own exchange, which continues under the next computation. Without it one
 // exchange follows a forward and a backward.
 func Interleaved(stage, stages, chunks, micros, group int, overlap bool) []Action {
 	warmup := min(2*(stages-stage-1)+(chunks-1)*group, chunks*micros)
@@ -98,24 +98,24 @@ func newLanes(stage, stages, chunks, micros, group int) lanes {
 	return l
 }
 
-// newLane is the lane of the stage at a place of the line, in the forward direction.
-func newLane(at []entry, place, stages, chunks int) lane {
+// newLane is the lane of the stage at a position of the line, in the forward direction.
+func newLane(at []entry, position, stages, chunks int) lane {
 	runs := func(tick int) entry {
 		if tick < 0 || tick >= len(at) {
 			return nothing
 		}
 		return at[tick]
 	}
-	before, after := (place+stages-1)%stages, (place+1)%stages
+	before, after := (position+stages-1)%stages, (position+1)%stages
 	l := lane{runs: make([]entry, 0, len(at)), batches: make([][]Transfer, 0, len(at)+1), ends: make([]int, 1, len(at)+1)}
 	room := make([]Transfer, 0, 2*len(at)+2)
 	for tick := range len(at) + stages - 1 {
-		from, own := len(room), runs(tick-place)
-		if own != nothing && !(place == stages-1 && own.chunk == chunks-1) {
+		from, own := len(room), runs(tick-position)
+		if own != nothing && !(position == stages-1 && own.chunk == chunks-1) {
 			room = append(room, Transfer{Send: true, Peer: after, Chunk: own.chunk, Micro: own.micro})
 		}
 		if e := runs(tick - before); e != nothing && !(before == stages-1 && e.chunk == chunks-1) {
-			if place == 0 {
+			if position == 0 {
 				e.chunk++
 			}
 			room = append(room, Transfer{Peer: before, Chunk: e.chunk, Micro: e.micro})

@@ -16,7 +16,7 @@ type Usage struct {
 // Busy is the time a stage computed.
 func (u Usage) Busy() time.Duration { return u.Forward + u.Backward }
 
-// RunMeasured is Run, and what the stage did with its time. now tells the time
+// RunMeasured is Run, and what the stage did with its time. now is the time
 // when all work given to the device is done; nil: the host's clock, right where
 // the worker computes on the host.
 func RunMeasured[T any](acts []Action, w Worker[T], l Link[T], now func() time.Time) (Usage, error) {
@@ -77,7 +77,7 @@ func (m Measured) Bubble() float64 {
 	return float64(time.Duration(len(m))*end-busy) / float64(busy)
 }
 
-// Line tells it in one line of a log, milliseconds a stage, the formula's bubble
+// Line is it as one line of a log, milliseconds a stage, the formula's bubble
 // last.
 func (m Measured) Line(c Config) string {
 	list := func(of func(Usage) time.Duration) string {

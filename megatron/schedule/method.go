@@ -38,7 +38,7 @@ func (p *splitting) byMethod(chunks int) []int {
 	return counts
 }
 
-// spread deals units over n places, the first ones taking what is left over.
+// spread deals units over n stages, the first ones taking what is left over.
 func spread(units, n int) []int {
 	counts := make([]int, n)
 	for i := range counts {

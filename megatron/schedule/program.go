@@ -60,7 +60,7 @@ func (p *Program) compile(stage int, acts []Action, w *wires) {
 		a := &acts[i]
 		if a.Kind != Exchange {
 			at := side(a.Kind == Backward)
-			if open[at] > 0 && brings(acts[open[at]-1].Transfers, place{a.Kind == Backward, a.Chunk, a.Micro}) {
+			if open[at] > 0 && brings(acts[open[at]-1].Transfers, valueKey{a.Kind == Backward, a.Chunk, a.Micro}) {
 				finish(at)
 			}
 			steps = append(steps, task{Kind: a.Kind, chunk: int32(a.Chunk), micro: int32(a.Micro)})
@@ -259,7 +259,7 @@ func (p *Program) walk(t Times, ran func(stage int, s *task, from, to float64)) 
 type Shared func(stage int, kind Kind, chunk, active int) float64
 
 // Share runs the program with stages that slow each other down: what is left of a forward or
-// backward goes on at the speed of as many stages as compute then.
+// backward continues at the speed of as many stages as compute then.
 func (p *Program) Share(seconds Shared, transfer float64) *Timeline {
 	c := p.clock(transfer)
 	line := &Timeline{Config: p.Config, Live: p.Live, Spans: make([][]Span, len(p.steps))}

@@ -13,7 +13,7 @@ type Worker[T any] interface {
 // Link moves values between this stage and others.
 type Link[T any] interface {
 	// Exchange begins all transfers as one: none waits for another. Between two
-	// stages they match in order. values has one place a transfer, filled at the
+	// stages they match in order. values has one entry a transfer, filled at the
 	// sends; wait ends all of them and returns the like, filled at the receives.
 	// What was sent belongs to the link until then.
 	Exchange(transfers []Transfer, values []T) (wait func() ([]T, error), err error)
@@ -23,7 +23,7 @@ type Link[T any] interface {
 // still under way then are left to the caller, who ends the link. A list without
 // exchanges needs no link.
 func Run[T any](acts []Action, w Worker[T], l Link[T]) error {
-	r := &runner[T]{worker: w, link: l, in: map[place]T{}, out: map[place]T{}}
+	r := &runner[T]{worker: w, link: l, in: map[valueKey]T{}, out: map[valueKey]T{}}
 	for _, a := range acts {
 		if err := r.do(a); err != nil {
 			return err
@@ -37,8 +37,8 @@ func Run[T any](acts []Action, w Worker[T], l Link[T]) error {
 	return nil
 }
 
-// place names a value at a boundary of a chunk.
-type place struct {
+// valueKey names a value at a boundary of a chunk.
+type valueKey struct {
 	grad         bool
 	chunk, micro int
 }
@@ -46,7 +46,7 @@ type place struct {
 type runner[T any] struct {
 	worker  Worker[T]
 	link    Link[T]
-	in, out map[place]T // received and not used; made and not sent
+	in, out map[valueKey]T // received and not used; made and not sent
 	pending [2]*pending[T]
 }
 
@@ -59,15 +59,15 @@ type pending[T any] struct {
 func (r *runner[T]) do(a Action) error {
 	switch a.Kind {
 	case Forward:
-		at := place{false, a.Chunk, a.Micro}
+		at := valueKey{false, a.Chunk, a.Micro}
 		in, err := r.take(at)
 		if err == nil {
 			r.out[at], err = r.worker.Forward(a.Micro, a.Chunk, in)
 		}
 		return named(err, "forward", a)
 	case Backward:
-		at := place{true, a.Chunk, a.Micro}
-		delete(r.out, place{false, a.Chunk, a.Micro}) // the last stage's output is not sent
+		at := valueKey{true, a.Chunk, a.Micro}
+		delete(r.out, valueKey{false, a.Chunk, a.Micro}) // the last stage's output is not sent
 		dout, err := r.take(at)
 		if err == nil {
 			r.out[at], err = r.worker.Backward(a.Micro, a.Chunk, dout)
@@ -89,7 +89,7 @@ func named(err error, what string, a Action) error {
 
 // take returns a received value, waiting for the exchange that brings it; T's
 // zero where none does.
-func (r *runner[T]) take(at place) (v T, err error) {
+func (r *runner[T]) take(at valueKey) (v T, err error) {
 	if p := r.pending[side(at.grad)]; p != nil && brings(p.transfers, at) {
 		err = r.finish(side(at.grad))
 	}
@@ -105,10 +105,10 @@ func side(grad bool) int {
 	return 0
 }
 
-// brings tells whether an exchange receives the value of a place.
-func brings(transfers []Transfer, at place) bool {
+// brings reports whether an exchange receives the value at a boundary.
+func brings(transfers []Transfer, at valueKey) bool {
 	for _, t := range transfers {
-		if !t.Send && (place{t.Grad, t.Chunk, t.Micro}) == at {
+		if !t.Send && (valueKey{t.Grad, t.Chunk, t.Micro}) == at {
 			return true
 		}
 	}
@@ -123,7 +123,7 @@ func (r *runner[T]) exchange(a Action) error {
 	}
 	values := make([]T, len(a.Transfers))
 	for i, t := range a.Transfers {
-		if at := (place{t.Grad, t.Chunk, t.Micro}); t.Send {
+		if at := (valueKey{t.Grad, t.Chunk, t.Micro}); t.Send {
 			values[i] = r.out[at]
 			delete(r.out, at)
 		}
@@ -153,7 +153,7 @@ func (r *runner[T]) finish(grad int) error {
 	}
 	for i, t := range p.transfers {
 		if !t.Send {
-			r.in[place{t.Grad, t.Chunk, t.Micro}] = values[i]
+			r.in[valueKey{t.Grad, t.Chunk, t.Micro}] = values[i]
 		}
 	}
 	return nil

@@ -61,7 +61,7 @@ func (t Times) check(c Config) error {
 }
 
 // Even are the times of a model cut into equal chunks: forward and backward of
-// one micro-batch through a whole stage.
+// one micro-batch through a complete stage.
 func Even(c Config, forward, backward, transfer float64) Times {
 	c = c.filled()
 	t := Times{Transfer: transfer}

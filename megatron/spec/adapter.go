@@ -23,5 +23,5 @@ type Retrained struct {
 	Names  []string // of parameters
 }
 
-// Has tells whether a parameter is one of them; r may be nil.
+// Has reports whether a parameter is one of them; r may be nil.
 func (r *Retrained) Has(name string) bool { return r != nil && slices.Contains(r.Names, name) }

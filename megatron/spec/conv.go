@@ -8,15 +8,15 @@ type ShortConv struct {
 	Layers []bool // [NumLayers], true where the layer has one
 }
 
-// ConvAt tells whether layer (0-based, global) has a short convolution in place of attention.
+// ConvAt reports whether layer (0-based, global) has a short convolution in place of attention.
 func (m *Model) ConvAt(layer int) bool {
 	return m.Conv != nil && m.Conv.Layers[m.decoderLayer(layer)]
 }
 
-// AttendsAt tells whether layer (0-based, global) has attention.
+// AttendsAt reports whether layer (0-based, global) has attention.
 func (m *Model) AttendsAt(layer int) bool { return !m.DeltaAt(layer) && !m.ConvAt(layer) }
 
-// KeepsState tells whether layers of the model have a state that positions change one after the
+// KeepsState reports whether layers of the model have a state that positions change one after the
 // other, in place of keys.
 func (m *Model) KeepsState() bool { return m.Delta != nil || m.Conv != nil }
 

@@ -19,7 +19,7 @@ type Delta struct {
 	Layers     []bool // [NumLayers], true where the layer has one
 }
 
-// DeltaAt tells whether layer (0-based, global) has a gated delta net in place of attention.
+// DeltaAt reports whether layer (0-based, global) has a gated delta net in place of attention.
 func (m *Model) DeltaAt(layer int) bool {
 	return m.Delta != nil && m.Delta.Layers[m.decoderLayer(layer)]
 }

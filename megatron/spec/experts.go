@@ -80,7 +80,7 @@ func (m *Model) ExpertParameters(layer int) int64 {
 }
 
 // RankParameters counts what one of ranks that share the experts holds, and else has the
-// whole model.
+// complete model.
 func (m *Model) RankParameters(ranks int) int64 {
 	n := m.Parameters()
 	for layer := range m.AllLayers() {
@@ -102,7 +102,7 @@ func (m *Model) ActiveParameters() int64 {
 	return n
 }
 
-// MixtureAt tells whether layer (0-based, global) is a mixture of experts.
+// MixtureAt reports whether layer (0-based, global) is a mixture of experts.
 func (m *Model) MixtureAt(layer int) bool {
 	layer = m.decoderLayer(layer)
 	return m.Experts != nil && layer < len(m.Experts.Layers) && m.Experts.Layers[layer]
@@ -121,7 +121,7 @@ func (m *Model) Places(tokens int, s topology.Sizes) (even, most int64) {
 	return min(even, most), most
 }
 
-// Choosable tells whether a token finds TopK experts: among all, and where there are groups, as
+// Choosable reports whether a token finds TopK experts: among all, and where there are groups, as
 // many in each that it uses.
 func (e *Experts) Choosable() bool {
 	if e.TopK < 1 || e.TopK > e.Num {

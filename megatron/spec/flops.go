@@ -136,11 +136,11 @@ func (m *Model) mlpParameters(ffn int) int64 {
 //
 //	6*tokens*(sum over layers of (h*(2q+2kv) + h*F) + h*V) + 6*batch*seq^2*q*L
 //
-// q and kv are the widths of all query and of all key heads, F is 2 (gated: 3)
-// times the intermediate width a token passes through, V the padded vocabulary.
-// With latent attention the terms of attention are Latent.operations, with a gated delta net Delta.operations, with a short
-// convolution ShortConv.operations. The attention term counts the causal half only. Every depth of
-// multi-token prediction counts as a layer more, its three norms and projection (3h + 2h^2) and the logits again. Recomputation, other norms, softmax
+// q and kv are the widths of all query and of all key heads, F is 2 (gated: 3) times the intermediate width a
+// token passes through, V the padded vocabulary. With latent attention the terms of attention are
+// Latent.operations, with a gated delta net Delta.operations, with a short convolution ShortConv.operations.
+// The attention term counts the causal half only. Every depth of multi-token prediction counts as a layer
+// more, its three norms and projection (3h + 2h^2) and the logits again. Recomputation, other norms, softmax
 // and the optimizer are not counted.
 func (m *Model) FLOPs(batch, seq int) float64 {
 	h, matrices := float64(m.HiddenSize), 2.0

@@ -13,7 +13,7 @@ type FullAttention struct {
 const queriesAlone = -1
 
 // AttentionOf is the model as the attention of a layer (0-based, global) takes it: widths and groups
-// are the layer's, and KVShared tells whether it makes keys and values (see KeyValues).
+// are the layer's, and KVShared reports whether it makes keys and values (see KeyValues).
 func (m *Model) AttentionOf(layer int) *Model {
 	if m.Full == nil && m.KVShared <= 0 {
 		return m
@@ -47,7 +47,7 @@ func (m *Model) KeysFrom(layer int) int {
 	return -1
 }
 
-// LendsKeys tells whether later layers read a layer's keys and values.
+// LendsKeys reports whether later layers read a layer's keys and values.
 func (m *Model) LendsKeys(layer int) bool {
 	for i := max(layer+1, m.NumLayers-m.KVShared); i < m.NumLayers; i++ {
 		if m.KeysFrom(i) == layer {
@@ -93,7 +93,7 @@ func (m *Model) FewestGroups() int {
 	return min(m.NumQueryGroups, m.Full.NumQueryGroups)
 }
 
-// AllHaveKeys tells whether KeysFrom finds a layer for every one.
+// AllHaveKeys reports whether KeysFrom finds a layer for every one.
 func (m *Model) AllHaveKeys() bool {
 	for i := range m.NumLayers {
 		if m.KeysFrom(i) < 0 {

@@ -76,8 +76,10 @@ type Model struct {
 	QKNormWhole      bool // of all heads of a token together (OLMo 2, OLMoE); with QKNorm
 	QKNormAfterRope  bool // queries and keys are normed when they have rotated (Hunyuan); with QKNorm
 	ValueNorm        bool // each head's values are divided by their root mean square (Gemma 4)
-	KeysAreValues    bool // values are the keys before norm and rotation, without a projection of their own; with Full, of layers without a window alone
-	QKL2Norm         bool // queries and keys of layers that rotate are divided by their root mean square afterwards (Llama 4)
+	// Values are the keys before norm and rotation, without a projection of their own; with Full, of layers
+	// without a window alone.
+	KeysAreValues bool
+	QKL2Norm      bool // queries and keys of layers that rotate are divided by their root mean square afterwards (Llama 4)
 
 	Activation string
 	LinearBias bool    // proj, fc1, fc2
@@ -94,8 +96,10 @@ type Model struct {
 	ScoreCap     float64 // scores are cap·tanh(score/cap) (Gemma 2); 0: not
 	OutputGate   bool    // attention's output is multiplied by sigmoid of a gate a channel, from the layer's input (Qwen3-Next)
 	Sinks        bool    // a trained score a head joins the softmax without a value (GPT-OSS)
-	Chunk        int     // in the layers that Windowed names, or all: a query sees keys of its own chunk of so many positions (Llama 4); 0: not
-	AlibiTable   bool    // ALiBi as Falcon-RW has it: slope·key, rounded to bf16, divided like the scores
+	// In the layers that Windowed names, or all: a query sees keys of its own chunk of so many positions
+	// (Llama 4); 0: not.
+	Chunk      int
+	AlibiTable bool // ALiBi as Falcon-RW has it: slope·key, rounded to bf16, divided like the scores
 
 	// Queries of layers without rotation, with QueryGrowthAll of all layers and with p in place of p+1 (Ministral 3), are
 	// multiplied by 1 + QueryGrowth·ln(1 + ⌊(p+1)/QueryGrowthFrom⌋) at
@@ -134,7 +138,7 @@ type Model struct {
 	ApplyQKLayerScale bool // no change in exact maths; kept for the record
 }
 
-// Gated tells whether fc1 holds gate and up, gate rows first.
+// Gated reports whether fc1 holds gate and up, gate rows first.
 func (m *Model) Gated() bool {
 	a, err := activations.Of(m.Activation)
 	return err == nil && a.Gated()
@@ -186,10 +190,10 @@ func (m *Model) ChunkAt(layer int) int {
 	return m.Chunk
 }
 
-// HasProjBias tells whether attention's output projection has a bias.
+// HasProjBias reports whether attention's output projection has a bias.
 func (m *Model) HasProjBias() bool { return m.LinearBias && !m.NoProjBias || m.ProjBias }
 
-// HasNormBias tells whether norms have a bias.
+// HasNormBias reports whether norms have a bias.
 func (m *Model) HasNormBias() bool { return m.Normalization == LayerNorm && !m.NormNoBias }
 
 // PositionRows is how many rows the learned position embedding has; 0 without one.
@@ -227,7 +231,7 @@ func (m *Model) RotaryDims() int {
 	return int(float64(m.KVChannels) * m.RotaryPercent)
 }
 
-// RopeAt tells whether layer (0-based, global) rotates its queries and keys.
+// RopeAt reports whether layer (0-based, global) rotates its queries and keys.
 func (m *Model) RopeAt(layer int) bool {
 	return m.Position == PositionRope && (m.NoRope == nil || !m.NoRope[m.decoderLayer(layer)])
 }

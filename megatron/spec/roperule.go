@@ -277,7 +277,7 @@ func (m *Model) RopeTable(windowed bool, length int) (RopeTable, error) {
 	return r.Table(m.RotaryBase, m.RotaryDims(), length, m.Context), nil
 }
 
-// WindowedAt tells whether a layer (0-based, global) has the window, or chunks.
+// WindowedAt reports whether a layer (0-based, global) has the window, or chunks.
 func (m *Model) WindowedAt(layer int) bool {
 	return (m.WindowLeft >= 0 || m.Chunk > 0) && (m.Windowed == nil || m.Windowed[m.decoderLayer(layer)])
 }

@@ -77,7 +77,7 @@ func (r *Rules) Check(s *Step) (alerts []Alert) {
 	return append(alerts, r.experts(s)...)
 }
 
-// fresh tells whether what holds at a step is new: it has not held for so many steps before.
+// fresh reports whether what holds at a step is new: it has not held for so many steps before.
 func (r *Rules) fresh(key string, iteration, quiet int) bool {
 	last, ever := r.held[key]
 	r.held[key] = iteration
@@ -304,7 +304,7 @@ func rounded(d time.Duration) string {
 	return fmt.Sprintf("%.1f days", d.Hours()/24)
 }
 
-// rewarded tells whether the step's loss is made of advantages: it lies around 0, and may be negative.
+// rewarded reports whether the step's loss is made of advantages: it lies around 0, and may be negative.
 func (s *Step) rewarded() bool {
 	return slices.ContainsFunc(s.Preference, func(v Value) bool { return v.Name == "reward" })
 }
@@ -339,7 +339,7 @@ func (r *recent) add(v float64) {
 
 func (r *recent) n() int { return len(r.values) }
 
-// enough tells whether there is something to compare with.
+// enough reports whether there is something to compare with.
 func (r *recent) enough() bool { return r.n() >= fewestSteps }
 
 func (r *recent) mean() float64 {

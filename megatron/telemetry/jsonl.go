@@ -228,9 +228,9 @@ type JSONL struct {
 // processes may still be ending when its successor starts.
 const handover = 3 * time.Second
 
-// OpenJSONL opens path for appending, in a folder that it makes where there is none, so that a resumed run goes on in the same
-// file. A last line that a crash cut short is ended first. A log that another run writes is
-// refused: their steps would mix.
+// OpenJSONL opens path for appending, in a folder that it makes where there is none, so that a resumed run
+// continues in the same file. A last line that a crash cut short is ended first. A log that another run writes
+// is refused: their steps would mix.
 func OpenJSONL(path string) (*JSONL, error) {
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
 	var file *os.File

@@ -11,7 +11,7 @@ type lasting struct {
 	lost int // steps since it began to fail
 }
 
-// Lasting is sink, asked for by the option name, for a run that goes on without it.
+// Lasting is sink, asked for by the option name, for a run that continues without it.
 func Lasting(name string, sink Sink, warn func(format string, args ...any)) Sink {
 	return &lasting{Sink: sink, name: name, warn: warn}
 }

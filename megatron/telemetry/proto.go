@@ -64,8 +64,9 @@ func textPayload(tag, text string) []byte {
 	return summaryPayload(v)
 }
 
-// hparamsPayload is a session of the table of hyperparameters: the summary _hparams_/session_start_info, whose plugin data is an
-// HParamsPluginData (plugins/hparams/plugin_data.proto of TensorBoard) with the flags as strings and numbers.
+// hparamsPayload is a session of the table of hyperparameters: the summary _hparams_/session_start_info,
+// whose plugin data is an HParamsPluginData (plugins/hparams/plugin_data.proto of TensorBoard) with the flags
+// as strings and numbers.
 func hparamsPayload(a *About) []byte {
 	const (
 		version, sessionStart                = 1, 3 // of HParamsPluginData

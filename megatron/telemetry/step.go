@@ -29,7 +29,7 @@ type Sample struct {
 type Step struct {
 	Time            time.Time // when it ended
 	Iteration       int       // trained so far, this one counted
-	TrainIters      int       // of the whole run
+	TrainIters      int       // of the complete run
 	ConsumedSamples int64     // sequences trained on so far
 	ConsumedTokens  int64
 	Split           string   // of an evaluation: Validation, Test, Train; "": a training step

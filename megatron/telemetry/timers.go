@@ -120,7 +120,7 @@ func (t *Timers) Elapsed(name string) time.Duration {
 	return 0
 }
 
-// so is the time so far, and whether it begins anew.
+// so is the time so far, and whether it begins again.
 func (tm *timer) so(anew bool) time.Duration {
 	tm.mu.Lock()
 	defer tm.mu.Unlock()
@@ -169,7 +169,7 @@ type TimerTable struct {
 	Seconds [][]float64 // by rank, then name
 }
 
-// timed tells whether there is anything to print.
+// timed reports whether there is anything to print.
 func (t *TimerTable) timed() bool {
 	for i := range t.Names {
 		if t.slowest(i) > 0 {

@@ -52,7 +52,7 @@ func (t *Trace) Record(on bool) {
 	}
 }
 
-// On tells whether spans are recorded now.
+// On reports whether spans are recorded now.
 func (t *Trace) On() bool { return t != nil && t.active.Load() }
 
 // Span records a phase of a rank.
@@ -123,7 +123,7 @@ func (t *Trace) print(text string) {
 }
 
 // Publish puts what was recorded until now under the trace's path, so that it can be looked
-// at while the run goes on.
+// at while the run continues.
 func (t *Trace) Publish() error {
 	if t == nil || t.file == nil {
 		return nil

@@ -36,6 +36,7 @@ func findAdapters(c *config.Run) error {
 	if len(c.Model.Adapters) > 0 {
 		return nil
 	}
+	// A resumed run has the adapter of its checkpoint.
 	if before, err := storedRun(c.Checkpoint.Load, wantedStep(&c.Checkpoint)); c.Checkpoint.Load != "" && err == nil && len(before.Model.Adapters) > 0 {
 		if a := c.Adapter; a.Rank > 0 && a.Folder == "" && (a.Rank != before.Adapter.Rank || a.Alpha != before.Adapter.Alpha || a.DoRA != before.Adapter.DoRA || a.RSLoRA != before.Adapter.RSLoRA) {
 			return exitcode.Errorf(exitcode.Usage, "--load %s holds an adapter of rank %d, alpha %g, DoRA %v, rsLoRA %v; give the same --lora flags, or merge it by monotron convert first",
@@ -47,6 +48,7 @@ func findAdapters(c *config.Run) error {
 	if !c.Adapter.Given() {
 		return nil
 	}
+	// A new one: the family names the modules, as PEFT's files do.
 	settings, err := adapterSettings(&c.Adapter)
 	if err != nil {
 		return err
@@ -60,6 +62,7 @@ func findAdapters(c *config.Run) error {
 	if settings.Base = base; c.Adapter.Folder == "" {
 		settings.FanInFanOut = family == hf.GPT2
 	}
+	// Which parameters of ours the names mean.
 	if c.Model.Adapters, err = peft.Resolve(&c.Model, family, settings); err != nil {
 		return err
 	}
@@ -76,7 +79,7 @@ func findAdapters(c *config.Run) error {
 	return exitcode.With(exitcode.Internal, err)
 }
 
-// packsBase tells whether the weights of --quantize-base lie in memory as NF4: not where complete
+// packsBase reports whether the weights of --quantize-base lie in memory as NF4: not where complete
 // ones are needed (a new DoRA's magnitudes), where something else keeps the parameters
 // elsewhere, or has all of them on every rank after an update.
 func packsBase(c *config.Run) bool {
@@ -173,7 +176,7 @@ func baseModel(c *config.Checkpoint) (family, folder string) {
 	return src.Info().Family, folder
 }
 
-// holdsAdapter tells whether the checkpoint has the run's adapter.
+// holdsAdapter reports whether the checkpoint has the run's adapter.
 func (r *Run) holdsAdapter(dir string, step int64) bool {
 	before, err := storedRun(dir, step)
 	return foreign(dir, step) == "" && err == nil && len(before.Model.Adapters) > 0
@@ -220,7 +223,7 @@ func (r *Run) startMagnitudes() error {
 	return r.device.Sync()
 }
 
-// isMagnitude tells whether a parameter is a magnitude of DoRA.
+// isMagnitude reports whether a parameter is a magnitude of DoRA.
 func isMagnitude(name string) bool { return strings.HasSuffix(name, ".lora_magnitude_vector") }
 
 // readAdapter takes the adapter's values from --adapter.

@@ -77,12 +77,12 @@ func (b *Best) add(iteration int64, loss float64) string {
 	return fmt.Sprintf("; the lowest is %.4f at iteration %d, evaluations since then: %d", b.Loss, b.Iteration, b.Worse)
 }
 
-// exhausted tells whether so many evaluations brought no lower loss that training ends.
+// exhausted reports whether so many evaluations brought no lower loss that training ends.
 func (r *Run) exhausted() bool {
 	return r.best != nil && r.Config.Patience > 0 && r.best.Worse >= r.Config.Patience
 }
 
-// unjudged tells whether the weights as they are lack the evaluation that a run with Best makes of them.
+// unjudged reports whether the weights as they are lack the evaluation that a run with Best makes of them.
 func (r *Run) unjudged() bool {
 	it := r.Engine.Iteration
 	return r.best != nil && it > 0 && r.best.Last != it && (due(it, r.Config.EvalInterval) || it >= r.iters)
@@ -110,7 +110,7 @@ func (r *Run) keptBest() int64 {
 }
 
 // continueBest takes over what a checkpoint says of evaluations before it. The best one's weights lie
-// beside that checkpoint, so that a run which saves elsewhere begins anew.
+// beside that checkpoint, so that a run which saves elsewhere begins again.
 func (r *Run) continueBest(s native.State) error {
 	c := &r.Config.Checkpoint
 	raw := s.Extra[bestKey]

@@ -32,7 +32,7 @@ func (r *Run) stored() []mpu.Stored {
 	return slices.DeleteFunc(all, func(t mpu.Stored) bool { return !strings.Contains(t.Name, mpu.AdapterPrefix) && !r.retrains(t.Name) })
 }
 
-// retrains tells whether a stored tensor is of a weight that is trained with the adapter.
+// retrains reports whether a stored tensor is of a weight that is trained with the adapter.
 func (r *Run) retrains(stored string) bool {
 	list := r.Config.Model.Retrained
 	return list != nil && slices.ContainsFunc(list.Names, func(name string) bool { return strings.HasSuffix(stored, "."+name) })
@@ -109,12 +109,14 @@ func CheckpointFlags(folder string, step int64) (map[string][]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Another program's checkpoint has flags of its own, in terms of ours.
 	if format := foreign(folder, step); format != "" {
 		return foreignFlags(format, folder, step)
 	}
 	if _, err := native.Latest(folder); errors.Is(err, native.ErrNone) {
 		return nil, nil
 	}
+	// Ours has the flags as they were given.
 	f, err := native.OpenSound(folder, step)
 	if err != nil {
 		return nil, err

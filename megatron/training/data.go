@@ -34,7 +34,7 @@ type Feed struct {
 	alike bool // micro-batches of a global batch have one length
 
 	all   bool // every sample once, one at a time
-	wraps bool // the data begins anew when it is used up
+	wraps bool // the data begins again when it is used up
 	note  func(format string, args ...any)
 
 	loader *dataset.Loader // reads ahead, --num-workers micro-batches at once
@@ -264,7 +264,7 @@ func (f *Feed) numbers(at int64) ([]int64, error) {
 	return f.sampler.Batch(at, nil)
 }
 
-// wrapped begins anew where all data is used: evaluations after a change of
+// wrapped begins again where all data is used: evaluations after a change of
 // --eval-iters, training on a blend without weights, which holds each sample
 // once. Megatron stops there.
 func (f *Feed) wrapped(at int64) int64 {

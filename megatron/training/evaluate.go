@@ -24,7 +24,8 @@ func (r *Run) evaluateAt(ctx context.Context, where string, f *Feed, test bool) 
 		consumed, micros, iters = new(int64), 1, int((f.set.Len()+f.sampler.Advance()-1)/f.sampler.Advance())
 	}
 	loss, cut, err := r.lossOf(ctx, where, f, *consumed, iters, micros)
-	*consumed += int64(iters) * int64(micros) * f.sampler.Advance() // of one that was cut short too: later ones see what they would have seen
+	// Of one that was cut short too: later ones see what they would have seen.
+	*consumed += int64(iters) * int64(micros) * f.sampler.Advance()
 	if cut || err != nil {
 		return err
 	}
@@ -172,7 +173,7 @@ func (r *Run) finalEvaluations(ctx context.Context) error {
 	return nil
 }
 
-// interrupted tells whether a rank was asked to stop.
+// interrupted reports whether a rank was asked to stop.
 func (r *Run) interrupted(ctx context.Context) (bool, error) {
 	seen := nothing
 	if ctx.Err() != nil {

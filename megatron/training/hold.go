@@ -20,7 +20,7 @@ const handover = 3 * time.Second
 // holdFolder keeps other runs from saving into folder until the file is closed,
 // or the process ends however it may. Two runs in one folder would take each
 // other's unfinished saves for those of a dead run. Where another run has it and saves
-// before it goes, a run that does not go on from there is refused: it would replace what
+// before it goes, a run that does not continue from there is refused: it would replace what
 // it has just waited for. The lock is the
 // folder's own (atomicfile.Lock); where the file system knows none, or it fails otherwise, nil.
 func holdFolder(folder string, goesOn bool) (*os.File, error) {

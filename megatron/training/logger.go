@@ -74,7 +74,7 @@ func (l *logger) open() error {
 			l.notes.Warn("--log-jsonl: what the run is cannot be written: %v", err)
 		}
 	}
-	// In this order; a sink that fails later is reported and left out, training goes on.
+	// In this order; a sink that fails later is reported and left out, training continues.
 	for _, sink := range []struct {
 		wanted bool
 		name   string

@@ -147,7 +147,7 @@ func (r *Run) iterate(ctx context.Context) error {
 	return r.tellWhySkipped(&step.result, batch, before)
 }
 
-// skips tells whether --iterations-to-skip names the iteration.
+// skips reports whether --iterations-to-skip names the iteration.
 func (r *Run) skips(iteration int64) bool {
 	for _, n := range r.Config.IterationsToSkip {
 		if int64(n) == iteration {
@@ -160,12 +160,14 @@ func (r *Run) skips(iteration int64) bool {
 // afterStep evaluates, saves and looks for a reason to stop.
 func (r *Run) afterStep(ctx context.Context) (stop bool, err error) {
 	it, c := r.Engine.Iteration, &r.Config
+	// Evaluate first: an evaluation may be the reason to stop, and decides which checkpoint is the best.
 	if due(it, c.EvalInterval) || r.unjudged() {
 		if err := r.evaluateNow(ctx); err != nil {
 			return true, err
 		}
 		r.voted = nil
 	}
+	// All ranks agree on the reason.
 	reason, err := r.reasonToStop(ctx)
 	if err != nil {
 		return true, err
@@ -175,6 +177,7 @@ func (r *Run) afterStep(ctx context.Context) (stop bool, err error) {
 			return true, err
 		}
 	}
+	// Save at intervals, before stopping, and what is best so far.
 	if due(it, c.Checkpoint.SaveInterval) || reason != nil || r.keptBest() == it {
 		if err := r.saver.save(ctx, r); err != nil {
 			return true, err
@@ -183,6 +186,7 @@ func (r *Run) afterStep(ctx context.Context) (stop bool, err error) {
 	if reason == nil {
 		return false, nil
 	}
+	// A save in the background ends before the run does.
 	if err := r.saver.finish(ctx, r); err != nil {
 		return true, err
 	}

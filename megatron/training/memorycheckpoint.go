@@ -30,7 +30,7 @@ func (r *Run) openMemory() (err error) {
 	return err
 }
 
-// checkJump refuses copies of shards on the ranks that have them. A run that goes on with fewer
+// checkJump refuses copies of shards on the ranks that have them. A run that continues with fewer
 // ranks than it began with has none then.
 func checkJump(c *config.Run, notes *logging.Notes) error {
 	jump, world := &c.Checkpoint.ReplicationJump, c.Layout.Sizes().World()
@@ -45,13 +45,13 @@ func checkJump(c *config.Run, notes *logging.Notes) error {
 	return exitcode.Errorf(exitcode.Usage, "--replication-jump %d is counted around the %d ranks of this run: choose 1 to %d, usually the number of ranks of a host, or 0 for no copies", *jump, world, max(1, world-1))
 }
 
-// complete lists all that a rank must have to go on: also what --no-save-optim leaves out of
+// complete lists all that a rank must have to continue: also what --no-save-optim leaves out of
 // files.
 func (r *Run) complete() []mpu.Stored {
 	return append(r.Engine.Weights(), r.Engine.Optimizer.Stored()...)
 }
 
-// restoreMemory goes on from the newest complete memory checkpoint; done is false where there is
+// restoreMemory continues from the newest complete memory checkpoint; done is false where there is
 // none, or where --save has a newer one. It says which, and why. All ranks come to the same.
 func (r *Run) restoreMemory() (done bool, err error) {
 	if r.memory == nil || r.device.Counts() {
@@ -100,7 +100,7 @@ func restored(tensors []mpu.Stored) (names []string) {
 	return names
 }
 
-// tellNoMemory says why a restart does not go on from memory.
+// tellNoMemory says why a restart does not continue from memory.
 func (r *Run) tellNoMemory(lacks string) {
 	if lacks == "" {
 		lacks = "none was saved by this layout before the restart"

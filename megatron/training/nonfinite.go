@@ -182,7 +182,7 @@ func (r *Run) shareSpots(mine *spot) ([]spot, error) {
 	return all, r.device.Sync()
 }
 
-// finite tells whether all elements are.
+// finite reports whether all elements are.
 func finite(d *device.Device, x device.Tensor) bool { return notFinite(d, x) == 0 }
 
 // notFinite counts the elements that are not.

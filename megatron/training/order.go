@@ -11,7 +11,7 @@ import (
 
 // sampleOrder is what the order of --dataloader-type cyclic was drawn for: the
 // layout in which the run began. It stays when a checkpoint is resumed under
-// another, so that samples go on as they would have.
+// another, so that samples continue as they would have.
 type sampleOrder struct{ Train, Valid dataset.Draw }
 
 // ownOrder is the order of a run that begins with c.

@@ -69,7 +69,7 @@ func (p *peak) believed() float64 {
 	return p.speed
 }
 
-// doubted tells whether a step's MFU asks for another look.
+// doubted reports whether a step's MFU asks for another look.
 func (p *peak) doubted(mfu float64, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 
 // preferenceData opens the rows of --finetune-data and --finetune-eval-data.
 func preferenceData(c *config.Run, tok tokenizer.Tokenizer, s sft.Config) (sets [3]dataset.Dataset, err error) {
-	// A file is read as a whole and its rows are reported.
+	// A file is read to its end and its rows are reported.
 	open := func(flag, path string) (*sft.Preferences, error) {
 		set, err := sft.NewPreferences(path, tok, s)
 		if err == nil && c.Data.Notice != nil {

@@ -24,7 +24,7 @@ type pulse struct {
 	step     int64
 	phase    health.Phase
 	forwards int    // forward passes begun
-	of       int    // of the whole step on this rank; 0: not known yet
+	of       int    // of the complete step on this rank; 0: not known yet
 	unit     string // what one is
 }
 

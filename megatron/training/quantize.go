@@ -8,7 +8,7 @@ import (
 )
 
 // loadQuantized takes the weights that a new adapter is on, those of linear layers rounded as
-// --quantize-base says. What the run saves has the rounded values: it goes on from there as it is.
+// --quantize-base says. What the run saves has the rounded values: it continues from there as it is.
 func (r *Run) loadQuantized(dir string, step int64, finetune bool) error {
 	// The checkpoint, in whatever format it is.
 	format := foreign(dir, step)

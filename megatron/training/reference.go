@@ -132,6 +132,7 @@ func (r *Run) referenceOf(set dataset.Dataset) error {
 		return err
 	}
 	r.cutPadding(feed)
+	// mine: f64 [rows, 2], log-probabilities of the chosen and the rejected answer; 0 for rows of other ranks.
 	mine := make([]float64, 2*rows.Len())
 	size := int64(c.GlobalBatchSize)
 	micros := max(1, c.GlobalBatchSize/(c.MicroBatchSize*r.rank.Sizes.DP))
@@ -144,6 +145,7 @@ func (r *Run) referenceOf(set dataset.Dataset) error {
 		if err != nil {
 			return err
 		}
+		// A forward pass of the global batch, which hands over the sums by sequence.
 		p.collect = func(row int64, sequence int32, answer int, logp float64) {
 			if at+int64(sequence)/int64(c.Tuning.Sequences()) < rows.Len() && r.rank.Place.TP == 0 { // later ones come a second time
 				mine[2*row+int64(answer)] = logp
@@ -158,6 +160,7 @@ func (r *Run) referenceOf(set dataset.Dataset) error {
 			}
 		}
 	}
+	// Every row is on one data-parallel rank, so the sum over ranks has all of them.
 	all, err := r.sum(mine)
 	if err != nil {
 		return err

@@ -147,7 +147,7 @@ func (p *replaying) batch(c *config.Run, dp int) (*recorded, error) {
 	return b, nil
 }
 
-// fits tells whether a micro-batch from outside is one of the model's.
+// fits reports whether a micro-batch from outside is one of the model's.
 func fits(m *engine.Micro, c *config.Run) bool {
 	rows, n := len(m.Tokens), c.SeqLength
 	if rows == 0 || len(m.Labels) != rows || len(m.LossMask) != rows || len(m.PositionIDs) != rows || len(m.Samples) != rows || (m.DocStart != nil && len(m.DocStart) != rows) {

@@ -32,9 +32,11 @@ func (r *Run) restore() error {
 	if r.saver.remote, err = r.openRemote(); err != nil {
 		return err
 	}
+	// Memory of the hosts, where a restart left a newer checkpoint than the disk has.
 	if done, err := r.restoreMemory(); done || err != nil {
 		return err
 	}
+	// Fresh weights.
 	dir, finetune, err := r.source()
 	if err != nil {
 		return err
@@ -48,6 +50,7 @@ func (r *Run) restore() error {
 	if r.device.Counts() {
 		return nil // what is loaded goes where the tensors are
 	}
+	// A checkpoint: --load continues it, --pretrained-checkpoint gives weights only.
 	step := int64(-1)
 	if dir == c.Load {
 		step = wantedStep(c)
@@ -56,6 +59,7 @@ func (r *Run) restore() error {
 		return r.upcycle(dir, step)
 	}
 	finetune = finetune || r.begins(dir, step)
+	// A base model to which a new adapter is added.
 	if len(r.Config.Model.Adapters) > 0 && !r.holdsAdapter(dir, step) {
 		if err := r.drawAdapter(); err != nil {
 			return err
@@ -88,7 +92,7 @@ func (r *Run) load(dir string, step int64, finetune bool) error {
 	return r.loadAll(r.native(dir, step))
 }
 
-// resume is --resume-from-save: a run whose save folder holds something goes on from there,
+// resume is --resume-from-save: a run whose save folder holds something continues from there,
 // with all that is stored. What is wrong with the folder, loading says.
 func resumeSaved(c *config.Checkpoint) {
 	if _, err := checkpoint.ReadTracker(c.Save); c.Resume && c.Save != "" && exitcode.CodeOf(err) != exitcode.NoInput {
@@ -140,7 +144,7 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 	return "", false, nil
 }
 
-// absent tells whether there is nothing at a path.
+// absent reports whether there is nothing at a path.
 func absent(path string) bool {
 	_, err := os.Stat(path)
 	return errors.Is(err, fs.ErrNotExist)
@@ -211,7 +215,7 @@ func modelOf(state native.State) *spec.Model {
 	return c.Model
 }
 
-// wasFrozen tells whether a checkpoint has no such tensor because its run did not train
+// wasFrozen reports whether a checkpoint has no such tensor because its run did not train
 // the parameter.
 func wasFrozen(s *native.State, name string) bool {
 	var before struct{ FreezeParameters []string }
@@ -219,11 +223,11 @@ func wasFrozen(s *native.State, name string) bool {
 	return is && json.Unmarshal(s.Config, &before) == nil && (&config.Step{FreezeParameters: before.FreezeParameters}).Freezes(param)
 }
 
-// isGrid tells whether a checkpoint's tensor is a grid of gradients, which runs without
+// isGrid reports whether a checkpoint's tensor is a grid of gradients, which runs without
 // --layout-invariant do not have.
 func isGrid(name string) bool { return strings.HasPrefix(name, optimizer.StoredGrid) }
 
-// sameLeaves refuses to go on with other leaves than the checkpoint's, which would change bits.
+// sameLeaves refuses to continue with other leaves than the checkpoint's, which would change bits.
 func (r *Run) sameLeaves(state native.State) error {
 	var before struct{ Leaves int }
 	if json.Unmarshal(state.Config, &before) != nil || before.Leaves == 0 || r.Config.Leaves == 0 || before.Leaves == r.Config.Leaves {
@@ -367,7 +371,7 @@ func (r *Run) sameModel(state native.State, report native.Report) error {
 	return nil
 }
 
-// parameterNames are those that files have for the tensors of the whole model, whatever
+// parameterNames are those that files have for the tensors of the complete model, whatever
 // ranks hold them.
 func parameterNames(c *config.Run) (map[string]bool, error) {
 	whole, err := c.UncutStage()

@@ -45,7 +45,7 @@ func (r *Run) samples() (written []telemetry.Sample, err error) {
 	defer release()
 	g := &inference.Generator{Device: r.device, Stages: r.Engine.Stages, DType: r.Engine.DType, Vocab: r.Config.Model.VocabSize, MaxContext: r.Config.SeqLength,
 		Hidden: int64(r.Config.Model.HiddenSize)}
-	if r.rank.Sizes.CP > 1 && !r.Config.Model.KeepsState() { // else each reads the whole prompt
+	if r.rank.Sizes.CP > 1 && !r.Config.Model.KeepsState() { // else each reads the complete prompt
 		g.Context = r.rank.Groups[topology.CP]
 	}
 	if stages := r.rank.Groups[topology.PP]; stages.Size() > 1 {

@@ -17,7 +17,7 @@ import (
 
 // sampling is the objective of GRPO on one rank: before a step answers are sampled to its prompts and
 // rewarded, and the step learns them by their advantages. What is known of the answers of a global batch
-// all ranks know, so that a run goes on in any layout.
+// all ranks know, so that a run continues in any layout.
 type sampling struct {
 	options policy.Options
 	rewards []policy.Reward
@@ -95,7 +95,7 @@ func (r *Run) continueAnswers(state native.State) error {
 	n := len(a.IDs)
 	for _, other := range []int{len(a.Ended), len(a.LogPs)} {
 		if other != n || n != r.Config.GlobalBatchSize {
-			return nil // of another batch: they are sampled anew
+			return nil // of another batch: they are sampled again
 		}
 	}
 	for i, ids := range a.IDs {
@@ -156,6 +156,7 @@ func (s *sampling) evaluate(ctx context.Context, r *Run, f *Feed, consumed int64
 	if r.device.Counts() || set == nil {
 		return e, nil
 	}
+	// The rows of all data-parallel ranks: 1 for those that this rank's micro-batches have.
 	mine := make([]float64, set.Len())
 	for range iters {
 		batch, err := f.Batch(consumed, micros)
@@ -175,6 +176,7 @@ func (s *sampling) evaluate(ctx context.Context, r *Run, f *Feed, consumed int64
 	if err != nil {
 		return e, err
 	}
+	// Each row is answered once, by one of them.
 	rows, list := make([]int64, len(counts)), []asked(nil)
 	for row, n := range counts { // data-parallel ranks take turns
 		if rows[row] = int64(row); n == 0 {
@@ -187,6 +189,7 @@ func (s *sampling) evaluate(ctx context.Context, r *Run, f *Feed, consumed int64
 	if err != nil {
 		return e, err
 	}
+	// Rewards as they are: groups of one, without a scale.
 	a = a.some(rows)
 	a.weigh(&policy.Options{Group: 1, Scale: policy.Unscaled})
 	e.preference, e.loss = a.values(s.rewards), -mean(a.sums())

@@ -111,7 +111,8 @@ func (s *sampling) continued(r *Run, set *sft.Prompts, list []asked) ([]inferenc
 	if stages := r.rank.Groups[topology.PP]; stages.Size() > 1 {
 		g.Pipeline = stages
 	}
-	draw := inference.Sampling{Temperature: 1, TopK: c.Tuning.Policy.TopK, TopP: c.Tuning.Policy.TopP, Seed: uint64(c.Seed)} // the stages divide by the temperature
+	// The stages divide by the temperature.
+	draw := inference.Sampling{Temperature: 1, TopK: c.Tuning.Policy.TopK, TopP: c.Tuning.Policy.TopP, Seed: uint64(c.Seed)}
 	var requests []*inference.Request
 	var lengths []int
 	for _, one := range list {

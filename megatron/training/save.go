@@ -30,6 +30,7 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 	if c.Save == "" || s.saved == r.Engine.Iteration {
 		return nil
 	}
+	// One save at a time.
 	if err := s.wait(r); err != nil {
 		return err
 	}
@@ -39,6 +40,7 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx) // a signal must not spoil the save it asks for
+	// What stays on disk, what is copied to object storage, and where asynchronous ranks meet.
 	options := r.saveOptions()
 	options.KeepLast, options.KeepEvery, options.Keep = c.KeepLast, int64(c.KeepEvery), r.keptBest()
 	if s.remote != nil {
@@ -50,6 +52,7 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 	}
 	options = options.Failing(r.rank.Inject.Disk(r.Engine.Iteration))
 	s.saved = r.Engine.Iteration
+	// In the format and the manner that were asked for.
 	format := formatOf(c.Format)
 	if format != checkpoint.Native && c.Async {
 		s.pending, err = r.saveAsLater(ctx, format, state, options)

@@ -124,7 +124,7 @@ func (r *Run) cause(ctx context.Context) string {
 // killSwitchEvery is how often --kill-switch-path is looked for: its folder may be a slow one.
 const killSwitchEvery = time.Second
 
-// killed tells whether the file of --kill-switch-path is there.
+// killed reports whether the file of --kill-switch-path is there.
 func (r *Run) killed() bool {
 	path := r.Config.KillSwitch
 	if path == "" || time.Since(r.killLooked) < killSwitchEvery {

@@ -11,7 +11,7 @@ import (
 // upcycle starts the run's mixture of experts from a dense checkpoint, at iteration 0
 // (--moe-use-upcycling). It is for the first run alone: what that has saved is a mixture.
 func (r *Run) upcycle(dir string, step int64) error {
-	// A run that has saved goes on from what it saved.
+	// A run that has saved continues from what it saved.
 	c := &r.Config.Checkpoint
 	if c.Save != "" {
 		if _, err := native.Latest(c.Save); err == nil || foreign(c.Save, -1) != "" {

@@ -35,7 +35,7 @@ func (op Op) String() string { return nameOf(opNames[:], uint32(op)) }
 func (op Op) MarshalText() ([]byte, error)     { return []byte(op.String()), nil }
 func (op *Op) UnmarshalText(text []byte) error { return numberOf(opNames[:], text, (*uint32)(op)) }
 
-// Rooted tells whether one rank of the group has a part of its own.
+// Rooted reports whether one rank of the group has a part of its own.
 func (op Op) Rooted() bool { return op == Reduce || op == Broadcast || op == Gather || op == Scatter }
 
 // ReduceOp combines the values of ranks; 0: they are not combined.
@@ -108,7 +108,7 @@ func (c *Collective) Share() device.Tensor {
 	return c.In
 }
 
-// InPlace tells whether what comes takes the place of what goes.
+// InPlace reports whether what comes takes the place of what goes.
 func (c *Collective) InPlace() bool {
 	return c.Out.Given() && c.Out.Data == c.In.Data && c.Out.Len() == c.In.Len()
 }

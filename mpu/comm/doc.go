@@ -15,10 +15,10 @@
 // engine over another. Sums are made in rank order by inproc and processes (package
 // sums), so that a run repeats bit for bit; NCCL has an order of its own.
 //
-// Reading order: collective.go (what ranks do together), group.go (the calls and their
-// check), solo.go (one rank), imagined.go (one without the others, for plans), ledger.go (a call as ledgers and errors know it; ranks that
-// differ), stage.go (tensors that the host cannot touch), carrier.go (what carries a
-// rank's tensors), words.go. Then the engines, each from its doc.go.
+// Reading order: collective.go (what ranks do together), group.go (the calls and their check), solo.go (one
+// rank), imagined.go (one without the others, for plans), ledger.go (a call as ledgers and errors know it;
+// ranks that differ), stage.go (tensors that the host cannot touch), carrier.go (what carries a rank's
+// tensors), words.go. Then the engines, each from its doc.go.
 //
 // Who sees a failure: a tensor that cannot be meant panics in Group.Start, for it is a bug
 // of one rank. Ranks that differ are seen by the engine whose bytes meet, as a Mismatch. A

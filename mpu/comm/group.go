@@ -121,7 +121,7 @@ func (g *Group) Exchange(transfers []Transfer) Work {
 // Barrier returns when all ranks have called it.
 func (g *Group) Barrier() error { return g.Start(&Collective{Op: Barrier}).Wait() }
 
-// fits tells whether the tensors can be meant.
+// fits reports whether the tensors can be meant.
 func (g *Group) fits(c *Collective) bool {
 	if c.Reduce != 0 && !summable(c.In) || c.Reduce == Tree && c.In.DType != device.F32 || c.Op.Rooted() && !g.has(c.Root) {
 		return false
@@ -148,7 +148,7 @@ func (g *Group) fits(c *Collective) bool {
 
 func (g *Group) has(rank int) bool { return rank >= 0 && rank < g.Size() }
 
-// times tells whether long is Size() times as long as short.
+// times reports whether long is Size() times as long as short.
 func (g *Group) times(long, short device.Tensor) bool {
 	return whole(long) && whole(short) && long.DType == short.DType && long.Len() == short.Len()*int64(g.Size())
 }

@@ -47,7 +47,7 @@ func (c *Call) What() string {
 	return text
 }
 
-// Agrees tells whether two ranks called the same thing.
+// Agrees reports whether two ranks called the same thing.
 func (c *Call) Agrees(o *Call) bool {
 	return c.Op == o.Op && c.Reduce == o.Reduce && c.Root == o.Root && c.Count == o.Count && c.DType == o.DType
 }
@@ -76,7 +76,7 @@ func (m *Mismatch) Fill(v *failure.Verdict) {
 	}
 }
 
-// ofMessage tells whether it is a message's two ends that differ, not a collective.
+// ofMessage reports whether it is a message's two ends that differ, not a collective.
 func (m *Mismatch) ofMessage() bool {
 	return !slices.ContainsFunc(m.Calls, func(c Call) bool { return c.Op != Send && c.Op != Receive })
 }

@@ -9,7 +9,7 @@ import (
 	"monotron/internal/system"
 )
 
-// activity tells whether this process has computed, moved bytes of files, or waits
+// activity reports whether this process has computed, moved bytes of files, or waits
 // for a disk or a processor.
 type activity struct {
 	at      time.Time

@@ -137,10 +137,10 @@ func (r *Recorder) hold() (h held) {
 	return h
 }
 
-// inCall tells whether the rank is in a call to its device.
+// inCall reports whether the rank is in a call to its device.
 func (h *held) inCall() bool { return h.progress.Begun > h.progress.Over }
 
-// since tells whether the rank has been held by its device ever since an earlier look: in
+// since reports whether the rank has been held by its device ever since an earlier look: in
 // one call, or in one collective, and the device has done nothing. What its process computes
 // meanwhile are waits that keep their processor, as CUDA's and NCCL's do.
 func (h *held) since(before held) bool {

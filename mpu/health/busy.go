@@ -17,7 +17,7 @@ type process struct {
 	held     map[*Recorder]bool // ranks that their devices hold up: the processor's time may be theirs
 }
 
-// busy tells whether the process has done something, or would if others let it, between
+// busy reports whether the process has done something, or would if others let it, between
 // the last two looks, the later at most half a beat ago. held: r has stood in its device
 // since its last beat.
 func (p *process) busy(r *Recorder, held bool) bool {

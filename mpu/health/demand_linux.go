@@ -18,7 +18,7 @@ type demand struct {
 	nano map[string]int64
 }
 
-// starved tells whether a thread has wanted a processor most of the time since the
+// starved reports whether a thread has wanted a processor most of the time since the
 // last call. The kernel counts both (schedstat, Linux's Documentation/scheduler).
 func (d *demand) starved() bool {
 	before := *d

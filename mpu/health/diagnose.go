@@ -26,7 +26,7 @@ type view struct {
 // grace is how old a beat may be that a verdict rests on.
 const grace = 4 * time.Second
 
-// standsStill tells whether no rank has done anything for limit, and all are heard of: never
+// standsStill reports whether no rank has done anything for limit, and all are heard of: never
 // without a limit, nor once all have ended.
 func standsStill(ranks []view, now time.Time, limit time.Duration) bool {
 	alive := 0
@@ -152,7 +152,7 @@ func (s *still) count(rank int, group string) (c Count, known bool) {
 	return v.beat.Groups[i], true
 }
 
-// lacks tells whether a rank waits for another, and lacking for how many and the first of them.
+// lacks reports whether a rank waits for another, and lacking for how many and the first of them.
 func (s *still) lacks(rank, other int) bool {
 	if s.at[rank] < 0 || rank == other {
 		return false
@@ -181,7 +181,7 @@ func (s *still) lacking(rank int) (n, first int) {
 
 func (s *still) known(rank int) bool { return rank >= 0 && rank < len(s.ranks) }
 
-// met tells whether the other end of a message of rank is there.
+// met reports whether the other end of a message of rank is there.
 func (s *still) met(m Message, rank int, group string) bool {
 	count, known := s.count(m.Peer, group)
 	if !known {
@@ -367,6 +367,7 @@ func (s *still) furthest() func(rank int, group string) int64 {
 		rank        int
 		first, next int64 // its count, and the largest of the others'
 	}
+	// The largest and second largest count of each name, so that a rank is compared with the others in one pass.
 	names := map[string]*leading{}
 	for rank := range s.ranks {
 		v := &s.ranks[rank]
@@ -389,6 +390,7 @@ func (s *still) furthest() func(rank int, group string) int64 {
 			}
 		}
 	}
+	// The leader is compared with the second, everybody else with the leader.
 	return func(rank int, group string) int64 {
 		name, _, _ := strings.Cut(group, " ")
 		switch l := names[name]; {

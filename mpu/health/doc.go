@@ -1,5 +1,5 @@
 // Package health knows what every rank is at, and says in one verdict why a run
-// does not go on.
+// does not continue.
 //
 // A Recorder belongs to one rank: it is told of phases, and wraps the rank's
 // groups, so that it sees every collective whatever carries the bytes. The last
@@ -27,10 +27,9 @@
 // What is decided is a failure.Verdict. Rank 0 writes it into the run's folder, the
 // launcher where rank 0 cannot.
 //
-// Reading order: phase.go, recorder.go (what a rank keeps), account.go (what
-// its time goes to), group.go (how collectives get there), behind.go (what a device does behind
-// the host's back), flight.go (the same as a file), beat.go and message.go (what is
-// told), numbers.go (lists of ranks in short), beater.go (by whom), busy.go (whether a process works), watcher.go (who hears),
-// diagnose.go (from beats to a verdict), blame.go (who differs), straggler.go, timeouts.go (who is slow),
-// postmortem.go, folder.go.
+// Reading order: phase.go, recorder.go (what a rank keeps), account.go (what its time goes to), group.go (how
+// collectives get there), behind.go (what a device does behind the host's back), flight.go (the same as a
+// file), beat.go and message.go (what is told), numbers.go (lists of ranks in short), beater.go (by whom),
+// busy.go (whether a process works), watcher.go (who hears), diagnose.go (from beats to a verdict), blame.go
+// (who differs), straggler.go, timeouts.go (who is slow), postmortem.go, folder.go.
 package health

@@ -11,7 +11,7 @@ import (
 // times, `apart` from one another.
 type block struct{ first, last, step, apart, times int }
 
-// elided stands in a list for blocks that go on as the two before it, up to the one after it.
+// elided stands in a list for blocks that continue as the two before it, up to the one after it.
 const elided = ".."
 
 // ranges writes ascending numbers in short: "1,3-5", evenly spaced ones as "0-12/4", and
@@ -138,7 +138,7 @@ func parseBlock(text string) (b block, ok bool) {
 // end is the largest number of a block.
 func (b block) end() int { return b.last + (b.times-1)*b.apart }
 
-// has tells whether a number is in a block.
+// has reports whether a number is in a block.
 func (b block) has(n int) bool {
 	n -= b.first
 	if n < 0 {

@@ -207,7 +207,7 @@ func (r *Recorder) resolve(pcs [depth]uintptr) (s site) {
 	}
 }
 
-// inGroup tells whether a function is of a group, or an engine over it.
+// inGroup reports whether a function is of a group, or an engine over it.
 func inGroup(function string) bool {
 	return strings.HasPrefix(function, "monotron/mpu/comm.") || strings.HasPrefix(function, "monotron/mpu/comm/") && strings.HasSuffix(function, ".Start")
 }

@@ -114,7 +114,7 @@ func (w *Watcher) frozen(now time.Time) *frozen {
 	return &frozen{slices.Clone(w.ranks), maps.Clone(w.groups)}
 }
 
-// moved tells whether a rank has done something since an earlier beat.
+// moved reports whether a rank has done something since an earlier beat.
 func (b *Beat) moved(before *Beat) bool {
 	return before == nil || b.Busy || b.Phase != before.Phase || b.Step != before.Step || b.Calls != before.Calls || b.Ended != before.Ended || b.Marks != before.Marks || b.Outside != before.Outside
 }

@@ -71,7 +71,7 @@ func (p *member) last(err error) error {
 	return p.final
 }
 
-// isVerdict tells whether an error names its rank itself.
+// isVerdict reports whether an error names its rank itself.
 func isVerdict(err error) bool {
 	var v *failure.Verdict
 	return errors.As(err, &v)

@@ -154,7 +154,7 @@ func (p *member) join(carrier comm.Carrier, d *device.Device) (*Rank, error) {
 	return r, r.joinSaves(comm.ByHost(p.process, d))
 }
 
-// severalHosts tells whether the ranks are on more than one.
+// severalHosts reports whether the ranks are on more than one.
 func (p *member) severalHosts() bool {
 	members := p.process.Members()
 	return slices.ContainsFunc(members, func(m rendezvous.Member) bool { return m.Host != members[0].Host })

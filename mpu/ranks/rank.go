@@ -80,7 +80,7 @@ func (r *Rank) joinSaves(over comm.Groups) error {
 // World is the group of all ranks.
 func (r *Rank) World() *comm.Group { return r.Groups[topology.All] }
 
-// First tells whether this is the rank that speaks for what all ranks share;
+// First reports whether this is the rank that speaks for what all ranks share;
 // Last is the one that knows the loss, and prints it as Megatron's does.
 func (r *Rank) First() bool { return r.Number == 0 }
 func (r *Rank) Last() bool  { return r.Number == r.Sizes.World()-1 }

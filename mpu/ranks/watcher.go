@@ -84,7 +84,7 @@ func (w *Watch) recorders(n int) (all []*health.Recorder, err error) {
 
 func closeRecorders(all []*health.Recorder) {
 	for _, r := range all {
-		_ = r.Close() // the file is whole without it
+		_ = r.Close() // the file is complete without it
 	}
 }
 

@@ -80,7 +80,7 @@ func (r *report) see(e event) {
 	}
 }
 
-// closing tells go test's line about a whole package.
+// closing tells go test's line about a complete package.
 func closing(line string) bool {
 	return strings.HasPrefix(line, "ok  \t") || strings.HasPrefix(line, "FAIL\t")
 }

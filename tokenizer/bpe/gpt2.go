@@ -76,7 +76,7 @@ func (s *splitter) run(text []byte, i int, kind class) int {
 	return i
 }
 
-// spaces is the end of a piece of white space: the whole run at the end of the
+// spaces is the end of a piece of white space: the complete run at the end of the
 // text; otherwise all but the run's last character, which belongs to what
 // follows, unless it is the only one.
 func (s *splitter) spaces(text []byte, i, n int) int {

@@ -440,6 +440,7 @@ target static inline void note(const mt_bpe_model *m, const uint8_t *p, uint64_t
 		at_most_8(1), at_most_8(2), at_most_8(3), at_most_8(4), at_most_8(5), at_most_8(6), at_most_8(7), at_most_8(8),
 		above_8(9), above_8(10), above_8(11), above_8(12), above_8(13), above_8(14), above_8(15),
 	};
+	// Short pieces, nearly all: 16 bytes with the size in the last are the key, bytes behind the piece cleared.
 	f->at = p;
 	if (likely(size <= short_bytes)) {
 		uint64_t low, high;
@@ -454,6 +455,7 @@ target static inline void note(const mt_bpe_model *m, const uint8_t *p, uint64_t
 		f->key[1] = high;
 		f->entry = e;
 	} else {
+		// Long pieces: a key that no short entry has; they have a table of their own, with two slots for each.
 		f->key[0] = f->key[1] = ~(uint64_t)0;
 		f->entry = m->shorts;
 		if (size <= long_bytes) {

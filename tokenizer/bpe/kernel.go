@@ -67,6 +67,7 @@ func pack(m *Model) *packed {
 	if !kernelUsable || !m.pattern.gpt2 || m.whole != nil || slices.Min(p.bytes) < 0 || slices.Max(p.bytes) >= C.mt_bpe_ids {
 		return p
 	}
+	// A table of 2^log slots is at most 4/5 full; ranks must fit the bits that an entry has for them.
 	log := bits.Len(uint(m.merges.count + m.merges.count/4))
 	top := int32(0)
 	for _, s := range m.merges.slots {
@@ -83,6 +84,7 @@ func pack(m *Model) *packed {
 		if s.pair == 0 {
 			continue
 		}
+		// An entry: 38 bits of the pair, 26 of its rank. `some` is a bit filter in front of the table.
 		left, right := s.pair>>32-1, s.pair&math.MaxUint32
 		if left >= C.mt_bpe_ids || right >= C.mt_bpe_ids || uint32(s.id) >= C.mt_bpe_ids {
 			return p
@@ -97,6 +99,7 @@ func pack(m *Model) *packed {
 		}
 		merges[i] = pair<<26 | uint64(s.rank+1)
 	}
+	// Pairs of bytes, by which every piece begins, have a table of their own.
 	for i := range p.pairs {
 		p.pairs[i] = math.MaxUint32
 		if rank, id := m.merges.Find(p.bytes[i>>8], p.bytes[i&0xff]); id >= 0 {

@@ -31,19 +31,6 @@ func (m *Model) Append(dst []int32, text []byte) []int32 {
 	return dst
 }
 
-// AppendPiece adds the ids of bytes that are one piece.
-func (m *Model) AppendPiece(dst []int32, piece []byte) []int32 {
-	if len(piece) == 0 {
-		return dst
-	}
-	e := m.encoder()
-	dst = e.piece(dst, piece, 0, len(piece))
-	m.mu.Lock()
-	m.free = append(m.free, e)
-	m.mu.Unlock()
-	return dst
-}
-
 // encoder takes an idle encoder, with what it has learnt, or makes one.
 func (m *Model) encoder() *encoder {
 	m.mu.Lock()

@@ -109,7 +109,7 @@ func (t *Template) CallFormat() (*CallFormat, error) {
 	return f, err
 }
 
-// writesObjects tells whether the template writes arguments that are given as an object, and not
+// writesObjects reports whether the template writes arguments that are given as an object, and not
 // as Python writes them.
 func (p *probes) writesObjects() bool {
 	one, err := p.answer(false, probeName)

@@ -109,7 +109,7 @@ func (f *CallFormat) readEach(text string, tools []Tool) (calls []Call) {
 }
 
 func (f *CallFormat) readCall(text string, tools []Tool) (c Call, rest string, ok bool) {
-	// The whole call is one JSON object.
+	// The complete call is one JSON object.
 	if f.object != nil {
 		d := json.NewDecoder(strings.NewReader(text))
 		var members map[string]json.RawMessage
@@ -210,7 +210,7 @@ func toolOf(tools []Tool, name string) *Tool {
 	return nil
 }
 
-// takesText tells whether an argument is a string and nothing else.
+// takesText reports whether an argument is a string and nothing else.
 func (t *Tool) takesText(name string) bool {
 	var schema struct {
 		Properties map[string]struct {

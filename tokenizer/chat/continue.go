@@ -9,11 +9,11 @@ import (
 	"monotron/tokenizer/chat/jinja"
 )
 
-// tag marks the end of the message to go on with while the template is rendered; it is that of
+// tag marks the end of the message to continue with while the template is rendered; it is that of
 // transformers.
 const tag = "CONTINUE_FINAL_MESSAGE_TAG "
 
-// continuation is a text that the model is to go on with.
+// continuation is a text that the model is to continue with.
 type continuation struct{ text string }
 
 // continued marks the end of the last message's content: of a list, that of its last text.

@@ -20,7 +20,7 @@ type Template struct {
 // Options are what a template may ask for besides the messages.
 type Options struct {
 	AddGenerationPrompt  bool
-	ContinueFinalMessage bool            // the text ends inside the last message, for the model to go on
+	ContinueFinalMessage bool            // the text ends inside the last message, for the model to continue
 	Tools, Documents     json.RawMessage // lists of objects; none: the template sees None
 	Variables            json.RawMessage // an object: more names for the template
 	Now                  time.Time       // zero: now

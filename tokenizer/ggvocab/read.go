@@ -50,7 +50,7 @@ func Path(path string) ([]File, error) {
 	return Files(f)
 }
 
-// Has tells whether a file holds a tokenizer that Files knows.
+// Has reports whether a file holds a tokenizer that Files knows.
 func Has(f *gguf.File) bool {
 	v, _ := f.Value(prefix + "model")
 	model, _ := v.String()

@@ -59,6 +59,7 @@ type merge struct {
 // merges are all pairs of pieces that make a piece, by the score of what they make.
 func (r *reading) merges(scores []float64) []string {
 	var list []merge
+	// joins: pieces that merging may make.
 	joins := func(id int) bool {
 		k := r.kind(id)
 		return k == normal || k == userDefined || k == unused
@@ -67,6 +68,7 @@ func (r *reading) merges(scores []float64) []string {
 		if r.kind(id) != normal || r.ids[token] != id || len(token) > longestPiece {
 			continue
 		}
+		// Every split of a piece into two pieces is a merge.
 		for at := range token {
 			if at == 0 {
 				continue
@@ -78,6 +80,7 @@ func (r *reading) merges(scores []float64) []string {
 			}
 		}
 	}
+	// The best score first, as SentencePiece merges; of equals the longer left part, then the lower id.
 	slices.SortStableFunc(list, func(a, b merge) int {
 		if c := cmp.Compare(b.score, a.score); c != 0 {
 			return c

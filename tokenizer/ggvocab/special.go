@@ -66,7 +66,7 @@ func Specials(f *gguf.File) (ids map[string][]int32) {
 // turnEnds are tokens that end a turn, and so an answer.
 var turnEnds = []struct{ name, key string }{{"eos", "eot_token_id"}, {"eos", "eom_token_id"}}
 
-// AddsBOS tells whether llama.cpp puts bos before each text.
+// AddsBOS reports whether llama.cpp puts bos before each text.
 func AddsBOS(f *gguf.File) bool {
 	r := &reading{f: f}
 	p := preNamed(r.text("pre"))

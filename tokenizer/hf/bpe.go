@@ -191,6 +191,7 @@ func (m *bpeModel) symbols(dst []int32, piece string) ([]int32, error) {
 			dst = append(dst, id)
 			continue
 		}
+		// Byte tokens.
 		if m.fallback != nil {
 			s := piece[at : at+n]
 			if m.prefix != "" || m.suffix != "" {
@@ -200,6 +201,7 @@ func (m *bpeModel) symbols(dst []int32, piece string) ([]int32, error) {
 				continue
 			}
 		}
+		// Unknown: one token for a run of them where they are fused.
 		switch {
 		case m.unk == unkMissing:
 			return dst, fmt.Errorf("the character %q is unknown, and so is the model's unk_token", c)

@@ -20,9 +20,11 @@ type decoder struct {
 
 // decoder reads the part of that name; whole is nil where it is null.
 func (r *reader) decoder(raw json.RawMessage) (decoder, error) {
+	// Without a decoder tokens are joined by a blank.
 	if isNull(raw) {
 		return decoder{alone: func(b []byte) []byte { return append(b, ' ') }}, nil
 	}
+	// The parameters of all kinds.
 	var d struct {
 		Type           string
 		Decoders       []json.RawMessage
@@ -37,6 +39,7 @@ func (r *reader) decoder(raw json.RawMessage) (decoder, error) {
 	if err := r.part("decoder", raw, &d); err != nil {
 		return decoder{}, err
 	}
+	// Each kind has a form for all tokens at once, and one for a token by itself, which streaming uses.
 	switch d.Type {
 	case "Sequence":
 		return r.decoders(d.Decoders)

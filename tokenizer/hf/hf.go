@@ -316,6 +316,8 @@ func (t *Tokenizer) Append(dst []int32, text string, special bool) ([]int32, err
 	if t.first {
 		_, begin = utf8.DecodeRuneInString(text)
 	}
+	// Added tokens are cut out of the text as it is, then others out of the normalized text; what is left goes to
+	// the model.
 	err := t.added.cut(text, t.added.raw, func(p part) (err error) {
 		s := aligned{p.text, begin}
 		begin = 0

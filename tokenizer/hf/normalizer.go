@@ -15,7 +15,7 @@ import (
 )
 
 // aligned is a text of which head bytes, the first ones, come from the character
-// that the whole text begins with. A splitter that asks where the text begins
+// that the complete text begins with. A splitter that asks where the text begins
 // goes by them: the original keeps an alignment for each byte, which a dropped
 // or joined character shifts.
 type aligned struct {
@@ -44,6 +44,7 @@ func (r *reader) normalizer(raw json.RawMessage) (normalizer, error) {
 	if isNull(raw) {
 		return nil, nil
 	}
+	// The parameters of all kinds.
 	var n struct {
 		Type        string
 		Normalizers []json.RawMessage
@@ -63,6 +64,7 @@ func (r *reader) normalizer(raw json.RawMessage) (normalizer, error) {
 		r.joins = true
 		return composing(func(s string) string { return uni.Normalize(f, s) }), nil
 	}
+	// All others.
 	switch n.Type {
 	case "Sequence":
 		return r.normalizers(n.Normalizers)
@@ -249,8 +251,9 @@ func (r *reader) replace(p pattern, content string) (normalizer, error) {
 }
 
 // precompiled is SentencePiece's table of replacements, asked as its Rust twin
-// asks it: a whole grapheme of under 6 bytes first, else each character.
+// asks it: a complete grapheme of under 6 bytes first, else each character.
 func (r *reader) precompiled(encoded string) (normalizer, error) {
+	// The table as SentencePiece stores it.
 	data, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
 		return nil, r.bad("the normalizer's precompiled_charsmap is not base64: %w", err)

@@ -36,6 +36,7 @@ func (r *reader) preTokenizer(raw json.RawMessage) (splitter, error) {
 	if isNull(raw) {
 		return nil, nil
 	}
+	// The parameters of all kinds, with the defaults of the original.
 	var p struct {
 		Type             string
 		Pretokenizers    []json.RawMessage
@@ -78,6 +79,7 @@ func (r *reader) preTokenizer(raw json.RawMessage) (splitter, error) {
 			}
 		}
 		return r.split(find, behavior, p.Invert)
+	// Kinds that split at a class of characters, which are kept, joined or removed.
 	case "Digits":
 		if p.IndividualDigits {
 			return r.split(characters(uni.Numerics()), "Isolated", false)

@@ -112,6 +112,7 @@ func (t *translator) alternatives(fold bool) (string, error) {
 
 // quantified adds what follows an atom; possessive is atomic in regexp2.
 func (t *translator) quantified(atom string) (string, error) {
+	// The count.
 	q, counted := "", false
 	switch t.peek() {
 	case '*', '+', '?':
@@ -139,6 +140,7 @@ func (t *translator) quantified(atom string) (string, error) {
 	default:
 		return atom, nil
 	}
+	// Lazy or possessive, where all engines agree what it means.
 	possessive := false
 	switch t.peek() {
 	case '?':
@@ -154,6 +156,7 @@ func (t *translator) quantified(atom string) (string, error) {
 		t.rune()
 		possessive = true
 	}
+	// Engines differ about a repetition of a repetition.
 	if c := t.peek(); c == '*' || c == '+' || c == '?' || c == '{' {
 		return "", fmt.Errorf("%s%c repeats a repetition", q, c)
 	}

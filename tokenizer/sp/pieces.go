@@ -8,7 +8,7 @@ type Piece struct {
 	Kind  int
 }
 
-// Pieces lists the vocabulary of a .model file by id, and tells whether it is a unigram
+// Pieces lists the vocabulary of a .model file by id, and reports whether it is a unigram
 // model and no BPE.
 func Pieces(data []byte) (list []Piece, unigram bool, err error) {
 	s, err := parse(data)

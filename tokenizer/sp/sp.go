@@ -239,7 +239,7 @@ func (m *Model) byteOf(id int32) byte {
 	return byte(strings.IndexByte(digits, t[3])<<4 | strings.IndexByte(digits, t[4]))
 }
 
-// appendChars adds whole characters, and U+FFFD for each byte that is part of none.
+// appendChars adds complete characters, and U+FFFD for each byte that is part of none.
 func appendChars(dst, run []byte) []byte {
 	for _, r := range string(run) {
 		dst = append(dst, string(r)...)

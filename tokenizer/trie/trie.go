@@ -1,4 +1,4 @@
-// Package trie finds which of many strings a text goes on with.
+// Package trie finds which of many strings a text continues with.
 package trie
 
 import "slices"
@@ -18,6 +18,7 @@ type node struct {
 
 // New makes a trie; of equal keys the last counts. Empty keys are left out.
 func New(keys []string, values []int32) *Trie {
+	// Sorted, keys with a common beginning are neighbours.
 	order := make([]int32, 0, len(keys))
 	for i, k := range keys {
 		if k != "" {
@@ -33,6 +34,7 @@ func New(keys []string, values []int32) *Trie {
 		}
 		return 0
 	})
+	// Breadth first: children of a node are neighbours too, [first, end), sorted by their byte.
 	t := &Trie{nodes: []node{{value: -1}}}
 	type span struct {
 		node, from, to int32 // order[from:to] begin with the node's bytes
@@ -42,6 +44,7 @@ func New(keys []string, values []int32) *Trie {
 	for len(queue) > 0 {
 		s := queue[0]
 		queue = queue[1:]
+		// The key that ends here, if any, then one child for each next byte.
 		i := s.from
 		for i < s.to && len(keys[order[i]]) == s.depth {
 			t.nodes[s.node].value = values[order[i]]
@@ -59,6 +62,7 @@ func New(keys []string, values []int32) *Trie {
 		}
 		t.nodes[s.node].end = int32(len(t.nodes))
 	}
+	// A table gives the node of a first byte.
 	for i := t.nodes[0].first; i < t.nodes[0].end; i++ {
 		t.root[t.nodes[i].b] = i
 	}

@@ -31,7 +31,7 @@ func Lossy(b []byte) string {
 }
 
 // Broken is the length of the longest beginning of b that begins a character.
-// b starts with no whole character and is not empty.
+// b starts with no complete character and is not empty.
 func Broken(b []byte) int {
 	low, high, most := byte(0x80), byte(0xbf), 1 // of the second byte; bytes before the last
 	switch c := b[0]; {

@@ -65,6 +65,7 @@ func (f Form) decompose(text string) []placed {
 	}
 	out := make([]placed, 0, len(text)+8)
 	marks := 0 // length of the run of marks at the end of out
+	// A character of class 0 ends a run of marks, which is then in canonical order.
 	add := func(r rune, ccc uint8) {
 		out = append(out, placed{r, ccc})
 		if ccc != 0 {
@@ -76,6 +77,7 @@ func (f Form) decompose(text string) []placed {
 	}
 	for _, r := range text {
 		switch {
+		// Hangul by formula (Unicode, section 3.12), others by the tables.
 		case r >= hangulFirst && r <= hangulLast:
 			i := r - hangulFirst
 			add(leadFirst+i/(vowels*tails), 0)

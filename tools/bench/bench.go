@@ -29,6 +29,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 			"serve: a server of OpenAI's API, ours or another, under Poisson-distributed requests: time to the first token, time between tokens, goodput.",
 		Flags: allFlags(),
 		Action: func(c *cli.Context) error {
+			// Only some kinds need a device: the others must run on hosts that have none.
 			if c.NArg() > 1 {
 				return exitcode.Errorf(exitcode.Usage, "bench takes one word, ops, peak, cores, step, start, data, layouts, contexts, experts, comm, ladder, plans or serve; found %q", c.Args().Slice())
 			}

@@ -62,6 +62,7 @@ func kindOf(op string) string {
 // benchExperts times a mixture's step beside that of a dense model in which a token meets as
 // many channels, and of four times as many experts a token of a quarter of the width, by turns.
 func benchExperts(c *cli.Context, open func(string) (*device.Device, error)) error {
+	// A mixture whose experts can be cut in four.
 	if !c.IsSet("model") {
 		if err := c.Set("model", "moe-237m"); err != nil {
 			return err

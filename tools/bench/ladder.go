@@ -19,7 +19,7 @@ import (
 	"monotron/tools/internal/timing"
 )
 
-// rung is a way to run the step on a GPU. What the environment says holds for a whole
+// rung is a way to run the step on a GPU. What the environment says holds for a complete
 // process: each rung is one.
 type rung struct {
 	name  string

@@ -41,7 +41,7 @@ func benchPeak(c *cli.Context, open func(string) (*device.Device, error)) error 
 	})
 }
 
-// hasOther tells whether the matrix library is there, while products of this dtype may go
+// hasOther reports whether the matrix library is there, while products of this dtype may go
 // past it to our own kernels.
 func hasOther(d *device.Device, own device.DType) bool {
 	return own != device.F16 && strings.Contains(d.Describe(), "oneDNN")

@@ -13,8 +13,9 @@ import (
 
 // cores is what a machine takes away from the steps that it shares with others.
 type cores struct {
-	Stolen       float64 `json:"stolen"`                          // of all processors' time, by the hypervisor for other guests
-	Waited       float64 `json:"waited"`                          // of the threads' time: ready, without a core, and the process not on all of its own
+	Stolen float64 `json:"stolen"` // of all processors' time, by the hypervisor for other guests
+	// Of the threads' time: ready, without a core, and the process not on all of its own.
+	Waited       float64 `json:"waited"`
 	Switches     float64 `json:"involuntary_switches_per_second"` // of this process's threads
 	Instructions float64 `json:"instructions_between_steps"`      // the median look at all threads, over the peak
 }

@@ -146,7 +146,7 @@ func (r *result) steps(e *engine.Engine, o options, enough time.Duration, begin 
 	return steps, used.Seconds() / (wall.Seconds() * float64(r.Threads)), nil
 }
 
-// done tells whether n timed steps are what was asked for, or enough.
+// done reports whether n timed steps are what was asked for, or enough.
 func done(asked, n int, enough bool) bool {
 	if asked > 0 {
 		return n >= asked

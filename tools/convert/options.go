@@ -21,6 +21,7 @@ import (
 
 func allFlags() []cli.Flag {
 	return []cli.Flag{
+		// What is read, written and checked.
 		&cli.StringFlag{Name: "input", Usage: "checkpoint to read: a save folder, one iteration's folder, a model's folder, a file, or the s3:// URL of a run's --save"},
 		&cli.StringFlag{Name: "to", Usage: "format to write: " + all.Names()},
 		&cli.StringFlag{Name: "output", Usage: "path to write; it must not exist, except a save folder, to which an iteration is added"},
@@ -32,6 +33,7 @@ func allFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "verify", Usage: "read the output back: every weight must be bit-equal, and a prompt must give the same logits; exit 1 if not"},
 		&cli.StringSliceFlag{Name: "verify-ids", Usage: "token ids of the prompt for --verify (default: some ids of the vocabulary)"},
 
+		// Layout and names of Megatron's checkpoints.
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "Megatron formats: tensor-parallel ranks to write for"}),
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "Megatron formats: pipeline stages"}),
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "num-virtual-stages-per-pipeline-rank", Value: 1, Usage: "Megatron formats: model chunks of a stage (interleaved schedule)"}),
@@ -44,12 +46,14 @@ func allFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "moe-grouped-gemm", DefaultText: "the input run's value, else off", Usage: "Megatron formats, with --transformer-impl transformer_engine: name experts as a run with this flag does"},
 		&cli.BoolFlag{Name: "release", Usage: "Megatron formats: write a folder named release, without iteration number"},
 
+		// Adapters.
 		&cli.StringFlag{Name: "adapter", Usage: "PEFT folder whose adapter is added to the weights: W + scale*B*A in f32, rounded once to the type of W"},
 		&cli.BoolFlag{Name: "adapter-only", Usage: "gguf, with --adapter: write the adapter alone, for llama.cpp's --lora or Ollama's ADAPTER with the model of --input (default: it is merged)"},
 		&cli.StringFlag{Name: "adapter-over", Usage: "`NAME`, with --adapter: quantisation of the base weights when the adapter was trained, nf4 (with --double-quant for its scales) or int8; prints how far the merged modules deviate (default: not quantised)"},
 		&cli.BoolFlag{Name: "merge-rounded", Usage: "with --adapter-over: merge the adapter into the rounded weights instead of those of the input"},
 		&cli.StringFlag{Name: "split-adapter", Usage: "folder to write the input's own adapter to, in PEFT's files; the output then has the weights without it (default: it is merged)"},
 
+		// Hugging Face and GGUF.
 		&cli.StringFlag{Name: "family", Usage: "hf, gguf: architecture, if several can represent the model: " + hf.Known},
 		&cli.StringFlag{Name: "tokenizer", Usage: "hf, gguf: folder whose tokenizer files are taken (default: the input, if it is a Hugging Face folder)"},
 		&cli.StringFlag{Name: "type", DefaultText: "that of most weights of the input", Usage: "gguf: how weights are stored: " + gguf.Kinds},

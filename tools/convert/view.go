@@ -9,6 +9,7 @@ import (
 
 // view shows the input as the output will hold it.
 func (o *options) view(original checkpoint.Source) (checkpoint.Source, error) {
+	// Values: checked, left out, retyped.
 	src := original
 	if !o.allowNaN {
 		src = checkpoint.Finite(src)
@@ -19,6 +20,7 @@ func (o *options) view(original checkpoint.Source) (checkpoint.Source, error) {
 	if o.dtype != "" {
 		src = checkpoint.Retype(src, o.dtype)
 	}
+	// Layers of multi-token prediction: left out where the output's format cannot represent them.
 	switch o.to {
 	case checkpoint.Native, checkpoint.MegatronTorch, checkpoint.MegatronTorchDist:
 	case checkpoint.HF:
@@ -28,6 +30,7 @@ func (o *options) view(original checkpoint.Source) (checkpoint.Source, error) {
 	default:
 		src, o.aheadLeft = checkpoint.WithoutMTP(src)
 	}
+	// What single formats need: zeros for biases, a tokenizer's files, a layout.
 	if o.to == checkpoint.NanoGPT {
 		src, o.zeroed = checkpoint.ZeroBiases(src)
 	}
@@ -38,7 +41,7 @@ func (o *options) view(original checkpoint.Source) (checkpoint.Source, error) {
 	return src, nil
 }
 
-// holdsAhead tells whether the family that a decoder is written as has layers of multi-token prediction as m has them.
+// holdsAhead reports whether the family that a decoder is written as has layers of multi-token prediction as m has them.
 func (o *options) holdsAhead(decoder checkpoint.Info, m *spec.Model) bool {
 	family, err := hf.ChooseFamily(decoder, o.write)
 	if err != nil || hf.Expresses(family, m) != nil {

@@ -42,7 +42,7 @@ type difference struct {
 	Different map[string][2]int `json:"different"` // by phase: fingerprints of the rank and iteration that differ, and all
 }
 
-// isRun tells whether path is a folder of fingerprints.
+// isRun reports whether path is a folder of fingerprints.
 func isRun(path string) bool {
 	_, err := os.Stat(training.PrintsOf(path, 0))
 	return err == nil
@@ -233,7 +233,7 @@ func firstOf(a, b []training.Print) *difference {
 	return d
 }
 
-// before tells whether d comes first in the computation of two ranks.
+// before reports whether d comes first in the computation of two ranks.
 func (d *difference) before(other *difference) bool {
 	if d.Iteration != other.Iteration {
 		return d.Iteration < other.Iteration
@@ -243,7 +243,7 @@ func (d *difference) before(other *difference) bool {
 
 var phases = []string{training.PrintData, training.PrintForward, training.PrintGradient, training.PrintWeight}
 
-// sooner tells whether x is computed before y: forward from the first layer on, gradients from
+// sooner reports whether x is computed before y: forward from the first layer on, gradients from
 // the last layer on.
 func sooner(x, y *training.Print) bool {
 	order := func(p *training.Print) []int {

@@ -110,7 +110,7 @@ func (o *options) readKeep(keep string) error {
 	return nil
 }
 
-// prefers tells whether the model learns from preferences or rewards.
+// prefers reports whether the model learns from preferences or rewards.
 func (o *options) prefers() bool { return o.method != config.TuneSupervised }
 
 // plan is what the rows come to.

@@ -109,7 +109,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	return o, o.check(sampling || c.IsSet("temperature"))
 }
 
-// check refuses values that mean nothing; sampling tells whether a flag of sampling was given.
+// check refuses values that mean nothing; sampling reports whether a flag of sampling was given.
 func (o *options) check(sampling bool) error {
 	s, b := &o.sample, &o.beam
 	for _, bad := range []struct {
@@ -162,7 +162,7 @@ type job struct {
 	err     error
 }
 
-// prompt is where texts start, and how they go on.
+// prompt is where texts start, and how they continue.
 type prompt struct {
 	ids []int32
 	o   options

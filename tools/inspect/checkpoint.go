@@ -39,12 +39,14 @@ func checkpointCommand() *cli.Command {
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
 		},
 		Action: func(c *cli.Context) error {
+			// Flags that contradict each other.
 			if c.NArg() != 1 {
 				return exitcode.Errorf(exitcode.Usage, "inspect checkpoint needs one path, found %d: %q", c.NArg(), c.Args().Slice())
 			}
 			if c.Bool("verify") && c.Bool("headers-only") {
 				return exitcode.Errorf(exitcode.Usage, "--verify reads all values, --headers-only none: choose one")
 			}
+			// An s3:// URL is copied to a local folder first.
 			path, err := command.Local(c, c.Args().First(), c.Int64("step"))
 			if err != nil {
 				return err
@@ -56,6 +58,7 @@ func checkpointCommand() *cli.Command {
 			if err := l.print(c.App.Writer, c.Bool("json")); err != nil {
 				return exitcode.With(exitcode.IO, err)
 			}
+			// Everything is printed before damage ends the command.
 			if c.Bool("verify") && len(l.Damage) > 0 {
 				return exitcode.Errorf(exitcode.IO, "%s is damaged: %s", l.Path, strings.Join(l.Damage, "\n"))
 			}
@@ -162,6 +165,7 @@ func inspectNative(f *native.Folder, values, verify bool) (*listing, error) {
 	m := f.Manifest
 	l := &listing{Path: f.Path, Format: "monotron", State: &m.State, Files: len(m.Files)}
 	buf := make([]byte, 1<<20)
+	// Each tensor piece by piece, through one buffer: checksums and statistics in one pass.
 	for i := range m.Tensors {
 		t := &m.Tensors[i]
 		s := newStats(t.DType)
@@ -190,6 +194,7 @@ func inspectNative(f *native.Folder, values, verify bool) (*listing, error) {
 		}
 		l.add(line)
 	}
+	// The hash of the weights, if all of them can be read.
 	if verify && len(l.Damage) == 0 {
 		return l, l.verify(f)
 	}
@@ -268,7 +273,7 @@ func (l *listing) addFile(f *safetensors.File, values bool) error {
 	return nil
 }
 
-// stats sums a tensor's values up, a chunk of whole elements at a time.
+// stats sums a tensor's values up, a chunk of complete elements at a time.
 type stats struct {
 	dtype      string
 	width      int // bytes; 0: a dtype without values

@@ -125,7 +125,7 @@ func document(p *command.Printer, x *dataset.Indexed, tok tokenizer.Tokenizer, n
 	return nil
 }
 
-// checkIDs reads the whole file and counts ids the tokenizer does not have.
+// checkIDs reads the complete file and counts ids the tokenizer does not have.
 func checkIDs(p *command.Printer, x *dataset.Indexed, tok tokenizer.Tokenizer) error {
 	outside, where, top := int64(0), "", int32(-1)
 	var ids []int32

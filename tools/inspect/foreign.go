@@ -13,7 +13,7 @@ type slicer interface {
 }
 
 // inspectForeign lists a checkpoint that another program wrote, by the names and
-// shapes of the whole model.
+// shapes of the complete model.
 func inspectForeign(path string, step int64, values bool) (*listing, error) {
 	src, err := all.Open(path, checkpoint.OpenOptions{Step: step})
 	if err != nil {

@@ -124,7 +124,7 @@ func printLabels(w *bufio.Writer, d *sft.Document, tok tokenizer.Tokenizer, what
 	}
 }
 
-// learns tells whether the prediction of token i is part of the loss.
+// learns reports whether the prediction of token i is part of the loss.
 func learns(d *sft.Document, i int) bool {
 	for _, s := range d.Learn {
 		if i >= max(1, s[0]) && i < s[1] {

@@ -27,6 +27,7 @@ func Samples() *cli.Command {
 		Name:  "samples",
 		Usage: "print samples as the trainer reads them, and their index arrays",
 		Flags: append([]cli.Flag{
+			// Megatron's flags of data sets: the same arrays and samples as in training.
 			&cli.StringSliceFlag{Name: "data-path", Usage: "prefixes of .bin/.idx files, or WEIGHT PREFIX pairs"},
 			&cli.StringSliceFlag{Name: "train-data-path"},
 			&cli.StringSliceFlag{Name: "valid-data-path"},
@@ -48,10 +49,12 @@ func Samples() *cli.Command {
 			&cli.StringFlag{Name: "train-samples", Usage: "samples of each split (default: one epoch)"},
 			&cli.StringFlag{Name: "valid-samples"},
 			&cli.StringFlag{Name: "test-samples"},
+			// What is printed.
 			&cli.StringFlag{Name: "show", Value: "train", Usage: "split to print samples of: train, valid or test"},
 			command.Between(0, command.Counts, &cli.Int64Flag{Name: "first", Usage: "index of the first sample to print"}),
 			command.Between(0, command.Counts, &cli.Int64Flag{Name: "count", Value: 1, Usage: "number of samples to print, one JSON object per line"}),
 			&cli.BoolFlag{Name: "text", Usage: "print the tokens as text too"},
+			// Rows of fine-tuning instead.
 			&cli.BoolFlag{Name: "labels", Usage: "print the rows of --finetune-data token by token: id, label, turn and text; the loss ignores a label of -100"},
 			&cli.StringFlag{Name: "finetune-data", Usage: "with --labels: JSON-lines file of rows"},
 			&cli.StringFlag{Name: "tuning", Value: runs.TuneSupervised, Usage: "with --labels: method that reads the rows: sft, dpo, ipo, orpo, simpo or kto"},

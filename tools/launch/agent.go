@@ -19,7 +19,7 @@ import (
 const longestPlan = 4 << 20
 
 // agent is what ssh starts on a host: it reads a plan, starts the launch that it
-// describes, passes on what else it is told, and ends the launch, and with it the
+// describes, passes on what else it receives, and ends the launch, and with it the
 // ranks, when nobody is left to tell it anything.
 func agent(in io.Reader) error {
 	input := bufio.NewReader(io.LimitReader(in, longestPlan))

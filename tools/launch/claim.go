@@ -13,7 +13,7 @@ import (
 type claim struct {
 	slot    int  // its node rank; -1: it has run no ranks
 	start   int  // the number of that start, from 1; 0: none
-	resumes bool // the run has saved since it began, and goes on from there
+	resumes bool // the run has saved since it began, and continues from there
 }
 
 // String and readClaim write and read it for a meeting.

@@ -141,7 +141,7 @@ func (e *ended) error(memoryKills int) error {
 }
 
 // notStarted is the error of a rank without a process: of a program that cannot be run,
-// or of a machine that has no room for one more.
+// or of a machine that has no memory for one more.
 func (e *ended) notStarted() error {
 	for _, wrong := range []error{fs.ErrNotExist, fs.ErrPermission, syscall.ENOEXEC, syscall.ENOTDIR} {
 		if errors.Is(e.err, wrong) {

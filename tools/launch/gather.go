@@ -20,7 +20,7 @@ import (
 )
 
 // With --auto-restart the launchers of several hosts (--nnodes) meet before every start. At
-// first all must come, at the port above the ranks' on host 0; after a failure those go on that
+// first all must come, at the port above the ranks' on host 0; after a failure those continue that
 // are there, led by the first of them by number. Each has a port for that, which is open while
 // its process lives: who finds it closed knows that the launcher is gone.
 
@@ -49,7 +49,7 @@ type gathering struct {
 	slots    []int               // by node rank: the launchers of the last start
 }
 
-// gathers tells whether the launchers of this run meet.
+// gathers reports whether the launchers of this run meet.
 func (o *options) gathers() bool { return o.restartsAtAll && o.all > 1 }
 
 // newGathering opens this launcher's port.
@@ -135,7 +135,7 @@ func (g *gathering) gather(ctx context.Context, notes io.Writer) (spare bool, er
 	return true, nil
 }
 
-// tellReplaced says which spare hosts have taken the places of which.
+// tellReplaced says which spare hosts have replaced which.
 func (g *gathering) tellReplaced(before []int, notes io.Writer) {
 	if len(before) != len(g.slots) {
 		return
@@ -161,7 +161,7 @@ func (g *gathering) ranksAddr() (string, error) {
 	return net.JoinHostPort(host, port), exitcode.With(exitcode.Usage, err)
 }
 
-// hostsToUse is on how many of the hosts that are there the run goes on.
+// hostsToUse is on how many of the hosts that are there the run continues.
 func (o *options) hostsToUse(here int, gone string, notes io.Writer) (hosts int, err error) {
 	if here >= o.wanted {
 		return o.wanted, nil
@@ -214,7 +214,7 @@ func (g *gathering) leader() (number int, addr string) {
 	return 0, rendezvous.Address(host, port)
 }
 
-// join is this launcher's place at a meeting that another, or this one itself, leads.
+// join is this launcher's membership of a meeting that another, or this one itself, leads.
 func (g *gathering) join(ctx context.Context, lead int, addr string, limit time.Duration, notes io.Writer) (*rendezvous.Session, error) {
 	secret, err := (&launchenv.Place{Job: "launchers"}).Secret(os.Getenv)
 	if err != nil {
@@ -342,7 +342,7 @@ func (g *gathering) leave() {
 func (g *gathering) standby(ctx context.Context, notes io.Writer) (over bool, err error) {
 	select {
 	case <-ctx.Done():
-		_ = g.session.Close() // the others go on
+		_ = g.session.Close() // the others continue
 		g.session = nil
 		return true, exitcode.Errorf(exitcode.Again, "stopped while waiting as a spare host")
 	case <-g.session.Lost():
@@ -367,12 +367,12 @@ func (g *gathering) close() {
 		return
 	}
 	if g.session != nil {
-		_ = g.session.Close() // others may go on
+		_ = g.session.Close() // others may continue
 	}
 	_ = g.listener.End() // nothing more is wanted of it
 }
 
-// wait decides, where this launcher leads, whether to go on without those that have not come.
+// wait decides, where this launcher leads, whether to continue without those that have not come.
 type wait struct {
 	g     *gathering
 	since time.Time

@@ -33,6 +33,7 @@ func readHostfile(path string) ([]remoteHost, error) {
 	var hosts []remoteHost
 	lines := bufio.NewScanner(bytes.NewReader(list))
 	for number := 1; lines.Scan(); number++ {
+		// A line is a host, a comment or empty.
 		text, _, _ := strings.Cut(lines.Text(), "#")
 		words := strings.Fields(text)
 		if len(words) == 0 {
@@ -42,6 +43,7 @@ func readHostfile(path string) ([]remoteHost, error) {
 		if err != nil {
 			return nil, exitcode.Errorf(exitcode.Usage, "--hostfile %s, line %d: %w", path, number, err)
 		}
+		// A host that is listed again has one more slot per line (PBS), or the slots of both lines.
 		if at := slices.IndexFunc(hosts, func(o remoteHost) bool { return o.name == h.name }); at >= 0 {
 			hosts[at].slots = max(1, hosts[at].slots) + max(1, h.slots)
 			continue

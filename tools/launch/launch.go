@@ -56,14 +56,14 @@ type options struct {
 	addr               string        // host:port at which ranks meet; "": a free port of this host
 	restarts           int           // in a row without a newer checkpoint
 	restartsAtAll      bool          // --auto-restart
-	least              int           // ranks of this host to go on with
+	least              int           // ranks of this host to continue with
 	fewer              bool          // it has gone on with fewer
-	wanted, spares     int           // hosts that run ranks and that wait to take a place, as the flags say
+	wanted, spares     int           // hosts that run ranks and spare hosts, as the flags say
 	all, number0       int           // hosts and this one's number among them; nodes and node may become others
 	given              string        // addr as the flags say
 	start              int           // of the run on several hosts that meet, from 1
-	leastNodes         int           // hosts to go on with
-	hostWait           time.Duration // for a host that is gone, before the run goes on without it
+	leastNodes         int           // hosts to continue with
+	hostWait           time.Duration // for a host that is gone, before the run continues without it
 	grace              time.Duration // for ranks to end after the first has failed
 	prefix             string
 	words              []string     // program and arguments
@@ -71,7 +71,7 @@ type options struct {
 	saves              string       // what --save names; "": nothing
 	staged             string       // the folder in which its checkpoints are: itself, or of an s3:// URL this host's
 	begun              int64        // the iteration it held at first; -1: none
-	resumes            bool         // the command was told to go on from there
+	resumes            bool         // the command is asked to continue from there
 	segments           [][]*os.File // by local rank: memory for its memory checkpoints; nil: it keeps none
 	folder             string       // for flight records and the verdict
 	temporary          bool         // it is removed when the run ends well
@@ -85,6 +85,7 @@ func Command() *cli.Command {
 		ArgsUsage:   "-- COMMAND [ARGUMENTS]",
 		Description: description,
 		Flags: []cli.Flag{
+			// Ranks and hosts.
 			command.Between(1, 4096, &cli.IntFlag{Name: "nproc-per-node", Aliases: []string{"nproc_per_node"}, Value: 1, Usage: "number of ranks on this host"}),
 			command.Between(1, 1<<20, &cli.IntFlag{Name: "nnodes", Value: 1, Usage: "number of hosts"}),
 			command.Between(0, 1<<20, &cli.IntFlag{Name: "node-rank", Usage: "index of this host, from 0"}),
@@ -92,21 +93,26 @@ func Command() *cli.Command {
 			&cli.StringFlag{Name: "master-addr", Value: "127.0.0.1", Usage: "address of rank 0's host, as the other hosts reach it"},
 			command.Between(0, 65535, &cli.IntFlag{Name: "master-port", Usage: "port on rank 0's host (default: a free port; 29500 with several hosts)"}),
 			&cli.StringFlag{Name: "rdzv-endpoint", Usage: "`HOST:PORT` of rank 0's host, in place of --master-addr and --master-port"},
+			// Starting the other hosts from here.
 			&cli.StringFlag{Name: "hostfile", Usage: "start the ranks on the hosts of `FILE` by ssh; each line is HOST slots=RANKS"},
 			&cli.StringFlag{Name: "ssh-config", Usage: "`FILE` that ssh reads its settings from (ssh -F)"},
 			&cli.BoolFlag{Name: "agent", Hidden: true},
+			// After a failure.
 			command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-restarts", Usage: "maximum number of restarts after failures without a newer checkpoint, on disk or in memory (default: 0; 3 with --auto-restart)"}),
 			&cli.BoolFlag{Name: "auto-restart", Usage: "restart after every failure from the last good checkpoint of --save, as long as checkpoints advance (gives up after three restarts, or --max-restarts, without a newer checkpoint)"},
 			command.Between(0, 1<<16, &cli.IntFlag{Name: "min-nproc-per-node", Usage: "minimum number of ranks of this host to continue with when the restarts are used up, by a smaller data-parallel size"}),
 			command.Between(1, 1<<20, &cli.IntFlag{Name: "min-nnodes", Value: 1, Usage: "with --auto-restart on several hosts: minimum number of hosts to continue with when others are lost"}),
 			command.Between(1, 366*24*3600, &cli.IntFlag{Name: "host-wait-seconds", Value: 60, Usage: "with --auto-restart on several hosts: seconds to wait for a lost host"}),
+			// Records and output.
 			&cli.StringFlag{Name: "run-folder", Usage: "`DIR`, readable by its owner alone, for flight records and the verdict (default: a temporary one, kept when the run fails)"},
 			&cli.StringFlag{Name: "log-prefix", Value: "stderr", Usage: "output whose lines are prefixed with the rank: stderr, both (stdout too) or none"},
 		},
 		Action: func(c *cli.Context) error {
+			// On another host: the fleet's plan comes on stdin.
 			if c.Bool("agent") {
 				return agent(os.Stdin)
 			}
+			// A scheduler's variables (Slurm, PBS) give hosts and ranks, unless a launcher above has done so.
 			by, err := "", error(nil)
 			if !c.IsSet("hostfile") && os.Getenv(launchenv.Own) == "" {
 				if by, err = scheduled(c); err != nil {
@@ -154,6 +160,7 @@ func read(c *cli.Context) (*options, error) {
 	o := &options{local: c.Int("nproc-per-node"), nodes: c.Int("nnodes"), node: c.Int("node-rank"), restarts: c.Int("max-restarts"), restartsAtAll: c.Bool("auto-restart"), least: c.Int("min-nproc-per-node"),
 		prefix: c.String("log-prefix"), folder: c.String("run-folder"), words: c.Args().Slice(), grace: 7 * time.Second,
 		wanted: c.Int("nnodes"), spares: c.Int("spares"), all: c.Int("nnodes") + c.Int("spares"), number0: c.Int("node-rank"), leastNodes: c.Int("min-nnodes"), hostWait: time.Duration(c.Int("host-wait-seconds")) * time.Second}
+	// Flags that exclude or need each other.
 	switch {
 	case len(o.words) == 0:
 		return nil, exitcode.Errorf(exitcode.Usage, "missing command to start; give it after --, for example: monotron launch --nproc-per-node 2 -- pretrain_gpt ...")
@@ -177,6 +184,7 @@ func read(c *cli.Context) (*options, error) {
 	if o.restartsAtAll && !c.IsSet("max-restarts") {
 		o.restarts = 3
 	}
+	// The command to start is read as it will read its flags: where it saves decides how a restart continues.
 	o.line = readLine(o.words, o.local*o.nodes)
 	var err error
 	if o.saves, o.staged, err = saves(&o.line.config.Checkpoint); err != nil {

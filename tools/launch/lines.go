@@ -14,7 +14,7 @@ import (
 	"monotron/mpu/comm/failure"
 )
 
-// console is where the ranks' lines come together, each whole.
+// console is where the ranks' lines come together, each complete.
 type console struct {
 	mu         sync.Mutex
 	out, notes io.Writer

@@ -39,6 +39,7 @@ func (f *fleet) answering(ctx context.Context, notes io.Writer) (up []remoteHost
 	limit := time.Now().Add(f.hostWait)
 	answers, told := make([]bool, len(f.hosts)), false
 	for {
+		// Ask all that have not answered yet, at once: a lost host takes as long as ssh's time limit.
 		var all sync.WaitGroup
 		for i := range f.hosts {
 			if !answers[i] {
@@ -46,6 +47,7 @@ func (f *fleet) answering(ctx context.Context, notes io.Writer) (up []remoteHost
 			}
 		}
 		all.Wait()
+		// Done when all are up, or when the wait is over.
 		up, down = nil, nil
 		for i, h := range f.hosts {
 			if answers[i] {
@@ -68,7 +70,7 @@ func (f *fleet) answering(ctx context.Context, notes io.Writer) (up []remoteHost
 	}
 }
 
-// answers tells whether ssh reaches a host. The agent there is told nothing, and says
+// answers reports whether ssh reaches a host. The agent there gets no plan, and says
 // that it was not: any word of it will do.
 func (f *fleet) answers(ctx context.Context, host string) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)

@@ -8,7 +8,7 @@ import (
 )
 
 // killsForMemory is how often the kernel has ended a process of this control group
-// for lack of memory; 0 where that is not told. root is "/", but in tests.
+// for lack of memory; 0 where that is not known. root is "/", but in tests.
 func killsForMemory(root string) int {
 	for _, g := range cgroup.Of(root, "memory") {
 		for line := range strings.Lines(g.Read("memory.events", "memory.oom_control")) {

@@ -49,7 +49,7 @@ func (o *options) run(out, notes io.Writer) error {
 	return err
 }
 
-// ofNoUse tells whether nobody looks at flight records after such an end: the run was done
+// ofNoUse reports whether nobody looks at flight records after such an end: the run was done
 // or asked to stop, or a flag or file that was named for it is wrong.
 func ofNoUse(err error) bool {
 	switch exitcode.CodeOf(err) {
@@ -250,7 +250,7 @@ func stoppable(signals <-chan os.Signal, wait func(ctx context.Context) error) e
 	}
 }
 
-// again tells whether starting again can help: not with a wrong flag, bad or
+// again reports whether starting again can help: not with a wrong flag, bad or
 // missing data, nor where ranks were asked to stop.
 func again(err error) bool {
 	switch exitcode.CodeOf(err) {
@@ -260,7 +260,7 @@ func again(err error) bool {
 	return true
 }
 
-// resume has the command go on from what it has saved since it was begun first; before that
+// resume has the command continue from what it has saved since it was begun first; before that
 // it begins as it did.
 func (o *options) resume() {
 	if now := o.progress(); now >= 0 && now != o.begun {
@@ -268,7 +268,7 @@ func (o *options) resume() {
 	}
 }
 
-// goOn has the command go on from what it has saved.
+// goOn has the command continue from what it has saved.
 func (o *options) goOn() {
 	if o.resumes {
 		return
@@ -305,6 +305,7 @@ func (o *options) progress() int64 {
 // environment is what all ranks of an attempt have in common. The secret goes this
 // way and no other: command lines can be read by everybody.
 func (o *options) environment(attempt int) ([]string, error) {
+	// A free port for every attempt: the last attempt's may still be in use.
 	addr := o.addr
 	if addr == "" {
 		var err error
@@ -318,12 +319,14 @@ func (o *options) environment(attempt int) ([]string, error) {
 	}
 	environment := os.Environ()
 	set := func(name, value string) { environment = append(environment, name+"="+value) }
+	// torchrun's variables, which programs of torch read too; what differs between ranks is added per rank.
 	set("MASTER_ADDR", host)
 	set("MASTER_PORT", port)
 	set("WORLD_SIZE", strconv.Itoa(o.local*o.nodes))
 	set("LOCAL_WORLD_SIZE", strconv.Itoa(o.local))
 	set("GROUP_RANK", strconv.Itoa(o.node))
 	set("TORCHELASTIC_USE_AGENT_STORE", "False")
+	// Our own.
 	set(launchenv.Restarts, strconv.Itoa(attempt))
 	set(launchenv.Own, "1")
 	set(launchenv.Launcher, strconv.Itoa(os.Getpid()))
@@ -331,6 +334,7 @@ func (o *options) environment(attempt int) ([]string, error) {
 	if o.fewer {
 		set(launchenv.FewerRanks, "1")
 	}
+	// Several hosts must have the same secret, so there the caller sets it.
 	if os.Getenv("MONOTRON_SECRET") == "" && o.nodes == 1 {
 		set("MONOTRON_SECRET", launchenv.NewSecret())
 	}

@@ -44,7 +44,7 @@ func (o *options) layout() layout {
 	return l
 }
 
-// holds tells whether whole copies of the model fill so many ranks, and the batch
+// holds reports whether complete copies of the model fill so many ranks, and the batch
 // divides among them.
 func (l layout) holds(ranks int) bool {
 	copies := l.tp * l.pp * l.cp

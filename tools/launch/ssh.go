@@ -50,7 +50,7 @@ const tellTerm = "TERM\n"
 // NVIDIA's libraries and networks are found and set by.
 var passedOn = []string{"MONOTRON_", "NCCL_", "CUDA_", "FI_", "UCX_", "LD_LIBRARY_PATH=", "VIRTUAL_ENV=", "CONDA_PREFIX="}
 
-// elsewhere tells whether a variable means something on other hosts too: GPUs that are
+// elsewhere reports whether a variable means something on other hosts too: GPUs that are
 // named by what they are, and not by their numbers, are those of one host.
 func elsewhere(entry string) bool {
 	shown, gpus := strings.CutPrefix(entry, "CUDA_VISIBLE_DEVICES=")
@@ -232,7 +232,7 @@ func (f *fleet) sshWords(host string) []string {
 	return append(words, "--", host, quoted(f.self)+" launch --agent")
 }
 
-// quoted is a word as a shell reads it whole.
+// quoted is a word as a shell reads it complete.
 func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 func (f *fleet) plan(node, port int, secret string) *plan {

@@ -75,7 +75,7 @@ func (o *options) stale(root string) (pids []int) {
 	return pids
 }
 
-// isOurs tells whether a process runs this launcher's command, whatever a restart has added to it.
+// isOurs reports whether a process runs this launcher's command, whatever a restart has added to it.
 func (o *options) isOurs(process string) bool {
 	line, err := exitcode.ReadFile(filepath.Join(process, "cmdline"), procText)
 	if err != nil || len(line) == 0 || bytes.Contains(zombie(process), []byte(") Z ")) {
@@ -92,7 +92,7 @@ func zombie(process string) []byte {
 	return text
 }
 
-// lives tells whether a process runs.
+// lives reports whether a process runs.
 func lives(root string, pid int) bool {
 	process := filepath.Join(root, strconv.Itoa(pid))
 	text := zombie(process)

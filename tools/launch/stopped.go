@@ -54,5 +54,5 @@ func (a *attemptRun) judgeStopped(lost []*process) {
 	a.limit = time.After(afterStop)
 }
 
-// stopped tells whether a process is, by SIGSTOP or the like.
+// stopped reports whether a process is, by SIGSTOP or the like.
 func stopped(pid int) bool { return system.AnyThread(pid, 'T') }

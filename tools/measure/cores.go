@@ -18,7 +18,7 @@ func (s *survey) apart() float64 {
 	return now
 }
 
-// near tells whether cores that were so far apart were as near as they were at any time.
+// near reports whether cores that were so far apart were as near as they were at any time.
 func (s *survey) near(apart float64) bool {
 	return len(s.distances) == 0 || apart <= 2*slices.Min(s.distances)
 }

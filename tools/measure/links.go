@@ -77,6 +77,7 @@ func (s *survey) rounds(groups, n int, dtype device.DType, bytes int64, by func(
 			return err
 		}
 		defer d.Close()
+		// Ranks are grouped in order: neighbours in one group.
 		members := make([]int, n)
 		for i := range members {
 			members[i] = rank/n*n + i
@@ -86,6 +87,7 @@ func (s *survey) rounds(groups, n int, dtype device.DType, bytes int64, by func(
 			return err
 		}
 		part, all := d.Arena.Zeroed(device.Communication, dtype, bytes/dtype.Size()), d.Arena.Zeroed(device.Communication, dtype, int64(n)*bytes/dtype.Size())
+		// Twice: a few calls to see how long one takes, then as many as the time allows.
 		count := 3 // to see how many are worth a clock
 		for range 2 {
 			if err := g.Barrier(); err != nil {
@@ -132,7 +134,8 @@ func (s *survey) processes() error {
 		}
 		s.machine.Collectives = append(s.machine.Collectives, row)
 		if n == 2 {
-			s.machine.Node = plan.Link{Latency: round(times[1] / 2), Rate: round(timing.Bytes[0] / times[0])} // a ring of two sends its tensor once
+			// A ring of two sends its tensor once.
+			s.machine.Node = plan.Link{Latency: round(times[1] / 2), Rate: round(timing.Bytes[0] / times[0])}
 		}
 	}
 	return nil
@@ -146,10 +149,12 @@ func (s *survey) disk() error {
 	}
 	defer made.Abort() // nothing of it is wanted
 	f := made.File
+	// Values that no file system compresses away.
 	block := make([]byte, 4<<20)
 	for i := range block {
 		block[i] = byte(i * 7 >> 3)
 	}
+	// Writing counts until the bytes are on the disk.
 	start := time.Now()
 	if err := parallelio.Fill(f, func(to *parallelio.File) error {
 		for range s.effort.disk / int64(len(block)) {
@@ -165,6 +170,7 @@ func (s *survey) disk() error {
 		return exitcode.With(exitcode.IO, err)
 	}
 	s.machine.Disk.Write = round(float64(s.effort.disk) / time.Since(start).Seconds())
+	// Reading, after the page cache has dropped them.
 	osadvice.Forget(f)
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return exitcode.With(exitcode.IO, err)

@@ -55,6 +55,7 @@ func measureMachine(c *cli.Context, open func(string) (*device.Device, error)) e
 		return err
 	}
 	defer file.Abort()
+	// The processor and the devices, then all measurements, as many as the time allows.
 	one, err := command.Opener(c, open)
 	if err != nil {
 		return err
@@ -75,6 +76,7 @@ func measureMachine(c *cli.Context, open func(string) (*device.Device, error)) e
 		return err
 	}
 	bar.Close()
+	// A machine file of the measurements, which plans must accept.
 	if err := s.conclude(); err != nil {
 		return err
 	}
@@ -91,6 +93,7 @@ func measureMachine(c *cli.Context, open func(string) (*device.Device, error)) e
 	if err := file.Commit(); err != nil {
 		return err
 	}
+	// What was found, and how far it predicts itself.
 	m, out := &s.machine, &command.Printer{W: c.App.Writer}
 	out.Printf("%s: %d threads of %s; %d ops and shapes, %d collectives in %.0f s\n", path, m.Threads, s.processor, s.rows(), len(m.Collectives), time.Since(began).Seconds())
 	if left > 0 {

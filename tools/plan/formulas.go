@@ -50,6 +50,7 @@ func planFormulas(c *cli.Context, open func(name string) (*device.Device, error)
 	if err != nil {
 		return err
 	}
+	// One object, or a table.
 	if c.Bool("json") {
 		var list []formulaReport
 		for _, f := range all {

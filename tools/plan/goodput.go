@@ -31,6 +31,7 @@ type goodput struct {
 
 // failing is the goodput of the run; nil: nobody says how often a device fails.
 func (p *runPlan) failing(c *cli.Context) (*goodput, error) {
+	// How often a device fails: the flag, else the machine file, else there is nothing to compute.
 	hours := p.machine.DeviceHours
 	if c.IsSet("device-mtbf") {
 		hours = c.Float64("device-mtbf")
@@ -43,6 +44,7 @@ func (p *runPlan) failing(c *cli.Context) (*goodput, error) {
 		}
 		return nil, nil
 	}
+	// What a save costs: a measured one or the flag's; an asynchronous one delays nothing.
 	f := plan.Failures{Between: hours * 3600, Restart: c.Float64("restart-seconds"), Save: p.beside.Writing, Spares: c.Int("spare-nodes"), Repair: c.Float64("repair-hours") * 3600}
 	if c.IsSet("save-seconds") {
 		f.Save = c.Float64("save-seconds")
@@ -59,6 +61,7 @@ func (p *runPlan) failing(c *cli.Context) (*goodput, error) {
 		between := f.Between / float64(world)
 		return &goodput{Goodput: plan.Goodput{Between: between}, failures: p.days() * 86400 / between}, nil
 	}
+	// Goodput of the run's own interval between saves, and the best interval.
 	every := float64(p.config.Checkpoint.SaveInterval) * p.seconds.Step
 	g := &goodput{Goodput: f.Goodput(world, p.machine.PerNode, every), spares: f.Spares}
 	steps := float64(n)*p.seconds.Step + float64(p.beside.Evaluations)*p.beside.Evaluation
@@ -68,7 +71,7 @@ func (p *runPlan) failing(c *cli.Context) (*goodput, error) {
 	return g, nil
 }
 
-// known tells whether there is a goodput: it needs the time of a checkpoint.
+// known reports whether there is a goodput: it needs the time of a checkpoint.
 func (g *goodput) known() bool { return g.Best > 0 }
 
 // devices that are paid for: those of the spare nodes too.

@@ -56,7 +56,7 @@ func (p *runPlan) report() memoryReport {
 	return out
 }
 
-// days of the whole training; cost of them, in the price's money.
+// days of the complete training; cost of them, in the price's money.
 func (p *runPlan) days() float64 {
 	n, err := p.config.Iterations()
 	if err != nil {

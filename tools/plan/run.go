@@ -55,6 +55,7 @@ func planRun(c *cli.Context, open func(name string) (*device.Device, error)) err
 	if p.options.Most = c.Bool("experts-at-most"); p.options.Most && p.config.Model.Experts == nil {
 		return exitcode.Errorf(exitcode.Usage, "--experts-at-most is about mixtures of experts: give --num-experts, or leave it out")
 	}
+	// A dry run of every rank that differs, then seconds and timeline by the machine file.
 	if p.ranks, err = plan.Memory(p.config, p.options); err != nil {
 		return err
 	}
@@ -64,6 +65,7 @@ func planRun(c *cli.Context, open func(name string) (*device.Device, error)) err
 	if err := p.draw(c); err != nil {
 		return err
 	}
+	// One object or a text; the exit code says whether it fits.
 	out := &command.Printer{W: c.App.Writer}
 	switch {
 	case c.Bool("json"):
@@ -166,7 +168,7 @@ func (p *runPlan) draw(c *cli.Context) error {
 	return nil
 }
 
-// fits tells whether every rank has the memory.
+// fits reports whether every rank has the memory.
 func (p *runPlan) fits() bool {
 	return p.machine == nil || p.machine.Has(p.ranks) && p.machine.HostHas(&p.config, p.ranks)
 }

@@ -24,6 +24,7 @@ func scheduleCommand() *cli.Command {
 		Description: "Simulates the schedule that a training run with the same flags executes, with the same checks: " +
 			"a transfer starts when both stages have reached it. With --num-layers the model is divided among stages as in training.",
 		Flags: []cli.Flag{
+			// The schedule.
 			command.Between(1, most, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 4, Usage: "number of pipeline stages"}),
 			command.Between(0, most, &cli.IntFlag{Name: "num-virtual-stages-per-pipeline-rank", Usage: "model chunks per stage (interleaved schedule)"}),
 			command.Between(0, 100000, &cli.IntFlag{Name: "num-layers-per-virtual-pipeline-stage", Usage: "layers per model chunk (interleaved schedule)"}),
@@ -33,6 +34,7 @@ func scheduleCommand() *cli.Command {
 			&cli.BoolFlag{Name: "no-overlap-p2p-communication", Usage: "interleaved: complete each exchange before the next forward or backward"},
 			&cli.BoolFlag{Name: "forward-only", Usage: "show an evaluation, which has no backward"},
 
+			// How layers are divided among stages.
 			command.Between(0, 100000, &cli.IntFlag{Name: "num-layers", Usage: "layers of the model (default: every chunk has equal work)"}),
 			&cli.StringFlag{Name: "pipeline-model-parallel-layout", Usage: "layers of each stage, as in 'Ettt|(tt|)*2L'"},
 			&cli.StringFlag{Name: "pp-partition-method", Usage: "Megatron-DeepSpeed's method to divide layers among stages, as in 'type:transformer|embedding'"},
@@ -41,15 +43,18 @@ func scheduleCommand() *cli.Command {
 			&cli.BoolFlag{Name: "account-for-embedding-in-pipeline-split", Usage: "count the embedding as a layer"},
 			&cli.BoolFlag{Name: "account-for-loss-in-pipeline-split", Usage: "count the output layer as a layer"},
 
+			// What work and transfers take.
 			command.Between(0, 1e9, &cli.Float64Flag{Name: "forward-ms", Value: 10, Usage: "milliseconds of a micro-batch's forward through a stage, mean of all stages"}),
 			command.Between(0, 1e9, &cli.Float64Flag{Name: "backward-ms", Value: 20, Usage: "milliseconds of a micro-batch's backward through a stage, mean of all stages"}),
 			command.Between(0, 1e9, &cli.Float64Flag{Name: "transfer-ms", Usage: "milliseconds to send an activation or gradient from one stage to the next"}),
 			command.Between(0, 1e9, &cli.Float64Flag{Name: "embedding-work", Usage: "work of the embedding in layers, with --num-layers"}),
 			command.Between(0, 1e9, &cli.Float64Flag{Name: "head-work", Usage: "work of output layer and loss in layers, with --num-layers"}),
 
+			// The work of context-parallel ranks.
 			command.Between(1, mostRanks, &cli.IntFlag{Name: "context-parallel-size", Value: 1, Usage: "ranks that share each sequence; shows the work of each in every ring step"}),
 			command.Between(1, mostTokens, &cli.IntFlag{Name: "seq-length", Value: 8192, Usage: "tokens per sequence, with --context-parallel-size"}),
 
+			// Output.
 			&cli.StringFlag{Name: "svg", Usage: "write the picture to this file"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object, with the times of every forward and backward"},
 			&cli.BoolFlag{Name: "actions", Usage: "print every stage's list of actions, including exchanges"},
@@ -189,7 +194,8 @@ type scheduleReport struct {
 	Bubble        float64       `json:"bubble"`         // idle over busy time
 	FormulaBubble float64       `json:"bubble_formula"` // of equal stages
 	PerStage      []stageReport `json:"per_stage"`
-	Ring          ring          `json:"ring_pairs,omitempty"` // [rank][step]: queries times keys under the causal mask, where sequences are shared
+	// [rank][step]: queries times keys under the causal mask, where sequences are shared.
+	Ring ring `json:"ring_pairs,omitempty"`
 }
 
 type stageReport struct {

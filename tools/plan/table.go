@@ -107,6 +107,7 @@ func planTable(c *cli.Context) error {
 func (l *layouts) read(text []byte, measured string) error {
 	r := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(text, []byte("\ufeff")))) // spreadsheets mark UTF-8 so
 	r.ReuseRecord = true
+	// Names of columns.
 	head, err := r.Read()
 	if errors.Is(err, io.EOF) {
 		return exitcode.Errorf(exitcode.BadData, "it is empty: its first line has the names of columns")
@@ -123,6 +124,7 @@ func (l *layouts) read(text []byte, measured string) error {
 		return exitcode.Errorf(exitcode.Usage, "--fit: column %s does not exist; choose from %s", measured, strings.Join(l.header, ", "))
 	}
 	for {
+		// Rows; a cell that is not a plausible number was not measured.
 		cells, err := r.Read()
 		if errors.Is(err, io.EOF) {
 			break

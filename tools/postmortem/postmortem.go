@@ -93,7 +93,7 @@ func read(folder string) ([]*health.Flight, error) {
 	return flights, nil
 }
 
-// write writes the trace, whole or not at all.
+// write writes the trace, complete or not at all.
 func write(path string, flights []*health.Flight) error {
 	return atomicfile.Write(path, 0o666, func(f *os.File) error {
 		out := bufio.NewWriter(f)

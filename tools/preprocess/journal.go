@@ -16,7 +16,7 @@ import (
 
 // journal is what an interrupted run leaves beside its unfinished files: how far
 // it had come when everything up to there was safe on disk. --resume cuts the
-// files to that and goes on.
+// files to that and continues.
 type journal struct {
 	Fingerprint string            `json:"fingerprint"` // of flags, tokenizer and inputs
 	At          position          `json:"at"`
@@ -54,7 +54,7 @@ func (o *options) fingerprint() (string, error) {
 // maxJournal bounds the journal of an interrupted run, in bytes.
 const maxJournal = 1 << 28
 
-// readJournal gives the state to go on from, nil to begin. Without --resume what
+// readJournal gives the state to continue from, nil to begin. Without --resume what
 // an earlier run left is dropped.
 func (o *options) readJournal() (*journal, error) {
 	text, err := exitcode.ReadFile(o.journalPath(), maxJournal)

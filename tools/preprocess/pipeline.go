@@ -218,7 +218,7 @@ func (o *options) part(file int) (all jsonl.Part) {
 	return o.parts[file]
 }
 
-// open opens an input, where a resumed run goes on.
+// open opens an input, where a resumed run continues.
 func (s *source) open(file int) (*jsonl.Reader, error) {
 	r, err := jsonl.OpenPart(s.inputs[file], blockBytes, s.part(file))
 	if err != nil {

@@ -38,6 +38,7 @@ func FastCommand() *cli.Command {
 
 func flagTable() []cli.Flag {
 	return append([]cli.Flag{
+		// Input and output.
 		&cli.StringSliceFlag{Name: "input", Usage: "files, globs, folders, or - for standard input; gzip, zstd, bzip2, xz and lzma are decompressed"},
 		&cli.StringFlag{Name: "input-format", Usage: "format of the input: jsonl; text, where each file is one document; or tokens: .bin/.idx pairs (by prefix), llm.c's or nanoGPT's .bin (default: by the names: .txt and .md are text, .bin and .idx tokens, others, and rows of Parquet, WebDataset and MDS, JSON lines)"},
 		&cli.StringFlag{Name: "output-prefix", Usage: "prefix of the output files PREFIX_KEY_document.bin and .idx"},
@@ -45,14 +46,17 @@ func flagTable() []cli.Flag {
 		command.Between(1, command.Threads, &cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "goroutines that tokenize; the output does not depend on it"}),
 		&cli.StringSliceFlag{Name: "json-keys", Value: cli.NewStringSlice("text"), Usage: "keys to read from each line; each makes its own output files"},
 		&cli.BoolFlag{Name: "append-eod", Usage: "add the end-of-document id to the end of each document that has tokens (llmc: to its start)"},
+		// Lines that cannot be read.
 		&cli.StringFlag{Name: "on-bad-line", Value: "error", Usage: "action for a line that cannot be read: error ends the run; skip leaves the line out and reports it"},
 		command.Between(1, 1<<40, &cli.Int64Flag{Name: "max-line-bytes", Value: jsonl.DefaultMaxLine, Usage: "maximum size of a line, in bytes; longer lines are an error"}),
+		// Large inputs: parts, restarts, estimates.
 		&cli.StringFlag{Name: "shard", Usage: "`I/N`: convert the I-th of N parts of the input to PREFIX_IofN_KEY_document, as one of N hosts; merge_datasets joins the parts"},
 		&cli.BoolFlag{Name: "resume", Usage: "continue a killed run with the same flags"},
 		&cli.DurationFlag{Name: "resume-interval", Value: 10 * time.Second, Usage: "`DURATION` between records of the progress, for --resume"},
 		&cli.BoolFlag{Name: "dry-run", Usage: "check flags and the first 8 MB of each input, and estimate size and time, without writing output"},
 		command.Between(1, 9999, &cli.IntFlag{Name: "partitions", Value: 1, Usage: "number of pairs to distribute the lines to, before they are joined"}),
 		&cli.BoolFlag{Name: "keep-sequential-samples", Usage: "make partitions blocks of lines instead of every Nth line"},
+		// Megatron's further flags.
 		command.Between(1, command.Counts, &cli.Int64Flag{Name: "log-interval", Value: 1000, Usage: "documents between Megatron's progress lines"}),
 		command.Between(0, 1, &cli.Float64Flag{Name: "text-split", Usage: "with --input-format text: `FRACTION` of the characters to write to PREFIX_train_document; the rest goes to PREFIX_val_document"}),
 		&cli.StringFlag{Name: "dataset-impl", Value: "mmap", Usage: "format of the pair: mmap; lazy and cached write the format from before 2021 (TNTIDX)"},

@@ -72,7 +72,7 @@ func (p *progress) line(seconds float64) string {
 	return text
 }
 
-// end says what the whole took.
+// end says what all of it took.
 func (p *progress) end() {
 	seconds := time.Since(p.start).Seconds()
 	p.say("%s of text in %.2f s, %.1f MB/s", size(p.bytes), seconds, float64(p.bytes)/1e6/seconds)

@@ -28,6 +28,7 @@ func (o *options) search(c *cli.Context) error {
 		workers int
 		speed   float64 // documents a second
 	}
+	// Each number of workers encodes the same documents.
 	var results []result
 	o.maxDocuments = c.Int64("max-documents")
 	for _, n := range counts {
@@ -40,6 +41,7 @@ func (o *options) search(c *cli.Context) error {
 		}
 		results = append(results, result{n, float64(docs) / time.Since(start).Seconds()})
 	}
+	// Megatron's table, fastest first.
 	slices.SortStableFunc(results, func(a, b result) int { return cmp.Compare(b.speed, a.speed) })
 	rule := "\n-----------------------------------"
 	fmt.Fprintf(c.App.Writer, "%s\nPerformance results (fastest → slowest):\n", rule)

@@ -33,6 +33,7 @@ type position struct {
 func (o *options) newWriter() (w *writer, err error) {
 	o.hash = dataset.TokenizerHash(o.tok) // now: it encodes, and later only the workers shall
 	w = &writer{options: o, saved: time.Now(), at: position{Line: 1}, given: make([]int64, o.partitions)}
+	// Blocks of lines need to know how many lines there are.
 	if o.partitions > 1 && o.sequential {
 		lines, err := o.countLines()
 		if err != nil {
@@ -40,6 +41,7 @@ func (o *options) newWriter() (w *writer, err error) {
 		}
 		w.perPart = max(1, (lines+int64(o.partitions)-1)/int64(o.partitions))
 	}
+	// An interrupted run continues where its journal says, or only has its last steps left.
 	j, err := o.readJournal()
 	if err != nil {
 		return nil, err
@@ -52,6 +54,7 @@ func (o *options) newWriter() (w *writer, err error) {
 		w.docs, w.bad, w.at = j.Docs, j.Bad, j.At
 		o.say("%s: continuing at %s:%d, after %d documents", o.prefix, o.inputs[min(w.at.File, len(o.inputs)-1)], w.at.Line, w.docs)
 	}
+	// A pair for each partition and key; one that cannot be opened closes those before it.
 	for p := range o.partitions {
 		row := make([]*dataset.Builder, 0, len(o.keys))
 		for k := range o.keys {

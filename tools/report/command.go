@@ -35,12 +35,14 @@ func Command() *cli.Command {
 			if c.Args().Len() != 1 {
 				return exitcode.Errorf(exitcode.Usage, "missing run directory; give it as FOLDER (more runs: --compare)")
 			}
+			// The format: as given, or by the suffix of the output.
 			path := c.String("output")
 			format, err := formatOf(c, path)
 			if err != nil {
 				return err
 			}
 			write := formats[format]
+			// The run comes first, then those that it is compared with.
 			sources, err := sources(c, append(c.Args().Slice(), c.StringSlice("compare")...), true)
 			if err != nil {
 				return err
@@ -49,6 +51,7 @@ func Command() *cli.Command {
 			if err != nil {
 				return err
 			}
+			// A page or picture is a file; text goes to standard output.
 			if path == "" && (format == "html" || format == "png") {
 				path = "report." + format
 			}

@@ -29,7 +29,7 @@ func newID(prefix string) string {
 	return prefix + hex.EncodeToString(b[:])
 }
 
-// reasonOf is a text's end as clients know it; nil: it goes on.
+// reasonOf is a text's end as clients know it; nil: it continues.
 func reasonOf(r inference.Reason) any {
 	switch r {
 	case "":
@@ -47,7 +47,7 @@ type asked interface {
 	forget() // what the request was made of: an answer may take long
 }
 
-// answer carries out what was asked, as a whole or as it comes.
+// answer carries out what was asked, at once or as it comes.
 func (s *server) answer(w http.ResponseWriter, r *http.Request, l *loaded, q *ask, a asked) error {
 	requests, err := a.requests()
 	if err != nil {

@@ -69,6 +69,7 @@ func (q *ask) request(s *server, l *loaded) (*inference.Request, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Sampling, with the limits of OpenAI's API and vLLM's names for what it has not.
 	var all []error
 	r := &inference.Request{Tokenizer: l.Tok, LogProbs: -1, Adapter: adapter}
 	r.Temperature = between(&all, "temperature", q.Temperature, 0, 100, 1)
@@ -86,6 +87,7 @@ func (q *ask) request(s *server, l *loaded) (*inference.Request, error) {
 	}
 	r.NoRepeatNgram = between(&all, "no_repeat_ngram_size", q.NoRepeatNgram, 0, math.MaxInt32, 0)
 	between(&all, "n", q.N, 1, mostChoices, 1)
+	// What ends or guides a text.
 	r.Bias, r.Stops = q.bias(&all, l), q.stops(&all, l)
 	if n := len(q.StopIDs); n > mostStopIDs {
 		all = append(all, wrong("stop_token_ids", "%d ids; at most %d", n, mostStopIDs))
@@ -103,6 +105,7 @@ func (q *ask) request(s *server, l *loaded) (*inference.Request, error) {
 	if q.BeamSearch {
 		all = append(all, wrong("use_beam_search", "this server samples; the command generate has beam search"))
 	}
+	// All problems in one answer.
 	if len(all) > 0 {
 		return nil, joined(all)
 	}

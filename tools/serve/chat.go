@@ -65,6 +65,7 @@ func (c *conversation) requests() (list []*inference.Request, err error) {
 	if err != nil {
 		return nil, err
 	}
+	// Tools, log-probabilities and messages.
 	var all []error
 	c.calls = c.q.calls(&all, c.l, base)
 	if c.q.Top != nil && !c.q.LogProbs {
@@ -80,6 +81,7 @@ func (c *conversation) requests() (list []*inference.Request, err error) {
 	if len(all) > 0 {
 		return nil, joined(all)
 	}
+	// The prompt, rendered by the chat template; the newer name of the limit wins.
 	_, ids, err := c.l.render(messages, &c.q.templateAsk)
 	if err != nil {
 		return nil, err
@@ -96,6 +98,7 @@ func (c *conversation) requests() (list []*inference.Request, err error) {
 	if asked == nil && c.l.Context == 0 {
 		length = 1024 // a model without a limit needs one here
 	}
+	// n texts with the same prompt and numbers of their own, by which their draws differ.
 	for i := range between(&all, "n", c.q.N, 1, mostChoices, 1) {
 		one := *base
 		one.Prompt, one.MaxNew, one.Number = ids, length, uint32(i)

@@ -65,7 +65,7 @@ func written(list json.RawMessage) string {
 	return text
 }
 
-// printsLists tells whether a text has a list as Python writes it, maybe in other letters.
+// printsLists reports whether a text has a list as Python writes it, maybe in other letters.
 func printsLists(text string, lists []string) bool {
 	text = strings.ToLower(text)
 	for _, list := range lists {

@@ -1,9 +1,9 @@
 // Package serve is the command serve: a trained model behind OpenAI's HTTP API, for many
 // clients at once.
 //
-// Reading order: serve.go (flags, from start to end), processes.go (ranks that a launcher
-// has started), follow.go (weights of a run that goes on), server.go (what every request passes), intake.go (memory of bodies),
-// ask.go (the fields that completions and chats share), completions.go, chat.go, answer.go
-// (waiting for texts, all at once or as they come), then the rest: models, tokens, Megatron's
-// own way (megatron.go), metrics.go, page.go. What computes is megatron/inference.
+// Reading order: serve.go (flags, from start to end), processes.go (ranks that a launcher has started),
+// follow.go (weights of a run that continues), server.go (what every request passes), intake.go (memory of
+// bodies), ask.go (the fields that completions and chats share), completions.go, chat.go, answer.go (waiting
+// for texts, all at once or as they come), then the rest: models, tokens, Megatron's own way (megatron.go),
+// metrics.go, page.go. What computes is megatron/inference.
 package serve

@@ -44,7 +44,7 @@ func (o *options) first(ctx context.Context, waits func()) (i iteration, err err
 }
 
 // follow takes each new iteration of the folder. One that cannot be had is told of once, and
-// what is in use goes on.
+// what is in use continues.
 func (s *server) follow(ctx context.Context, b *inference.Batcher, seen iteration, notes *command.Printer) {
 	trouble := ""
 	for {

@@ -73,6 +73,7 @@ func (s *server) megatron(w http.ResponseWriter, r *http.Request, l *loaded) err
 }
 
 func (q *megatronAsk) requests(s *server, l *loaded) (list []*inference.Request, err error) {
+	// Megatron's defaults and limits (text_generation_server.py).
 	var all []error
 	tokens := between(&all, "tokens_to_generate", q.Tokens, 0, 1<<20, 64)
 	base := inference.Request{Tokenizer: l.Tok, LogProbs: -1, Ends: l.Ends, MaxNew: tokens}
@@ -98,6 +99,7 @@ func (q *megatronAsk) requests(s *server, l *loaded) (list []*inference.Request,
 	if len(all) > 0 {
 		return nil, joined(all)
 	}
+	// A request for each prompt.
 	for i, text := range q.Prompts {
 		one := base
 		if one.Prompt, err = l.encodeText("prompts", text, false); err != nil {

@@ -93,6 +93,7 @@ func (s *server) tokenize(w http.ResponseWriter, r *http.Request, l *loaded) err
 	if q.Prompt == nil {
 		q.Prompt = q.Content
 	}
+	// Messages by the chat template, or a text.
 	var ids []int32
 	var err error
 	switch {

@@ -24,7 +24,7 @@ type seat struct {
 	launched *launchenv.Place // nil: all of them
 }
 
-// listens tells whether requests come here; the others follow.
+// listens reports whether requests come here; the others follow.
 func (at *seat) listens() bool { return at.launched == nil || at.launched.Rank == 0 }
 
 // here is how many of the model's ranks are on this host.

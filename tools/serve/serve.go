@@ -93,6 +93,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 			all = append(all, exitcode.Errorf(exitcode.Usage, "--%s is empty; leave it out, or give its value", name))
 		}
 	}
+	// Memory and limits.
 	o.sequence, o.rows = c.Int("max-num-seqs"), c.Int("max-num-batched-tokens")
 	if o.rows < o.sequence {
 		all = append(all, exitcode.Errorf(exitcode.Usage, "--max-num-batched-tokens %d: must be at least --max-num-seqs %d", o.rows, o.sequence))
@@ -105,6 +106,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	if o.follow && c.IsSet("ckpt-step") {
 		all = append(all, exitcode.Errorf(exitcode.Usage, "--follow conflicts with --ckpt-step %d; give one of them", o.load.Step))
 	}
+	// How the model is loaded, and who may ask.
 	take := func(err error) {
 		if err != nil {
 			all = append(all, err)

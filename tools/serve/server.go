@@ -81,7 +81,7 @@ func (s *server) batcher() *inference.Batcher {
 	return nil
 }
 
-// open tells whether others than this host's programs reach the server without a key.
+// open reports whether others than this host's programs reach the server without a key.
 func (s *server) open() bool {
 	host, _, err := net.SplitHostPort(s.options.address)
 	if err != nil || len(s.options.keys) > 0 || host == "localhost" {
@@ -105,7 +105,8 @@ func (s *server) serve(ctx context.Context, c *cli.Context, at ranks.Config, her
 		if s.open() {
 			notes.Printf("everyone who reaches %s can use this server: --api-key-file sets keys\n", s.options.address)
 		}
-		// The model and what its requests need, made when first needed: the vocabulary's words for schemas, the form of calls.
+		// The model and what its requests need, made when first needed: the vocabulary's words for schemas,
+		// the form of calls.
 		model, err := answering.Of(c, m, s.template)
 		if err != nil {
 			return err

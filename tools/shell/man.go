@@ -17,11 +17,13 @@ func Man() *cli.Command {
 		Description: `monotron man | man -l -
 monotron man pretrain_gpt > ~/.local/share/man/man1/pretrain_gpt.1`,
 		Action: func(c *cli.Context) error {
+			// The program's page lists commands without their flags.
 			page := *c.App
 			page.Commands = nil
 			for _, command := range c.App.Commands {
 				page.Commands = append(page.Commands, &cli.Command{Name: command.Name, Usage: command.Usage, ArgsUsage: command.ArgsUsage})
 			}
+			// A command's page is that of a program of its own.
 			if c.Args().Present() {
 				command := c.App.Command(c.Args().First())
 				if command == nil || c.Args().Len() > 1 {

@@ -39,6 +39,7 @@ func Command() *cli.Command {
 			if c.Bool("decode") && (c.Bool("count") || c.String("json-key") != "") {
 				return exitcode.Errorf(exitcode.Usage, "--decode goes with neither --count nor --json-key")
 			}
+			// The tokenizer, the files, and the key of the text in JSON lines.
 			tok, err := command.Tokenizer(c)
 			if err != nil {
 				return err
@@ -54,6 +55,7 @@ func Command() *cli.Command {
 			case key == "" && kind == command.JSONLines && !c.Bool("decode"):
 				key = "text"
 			}
+			// One line of output for each text, in order.
 			for _, f := range files {
 				if err := run(c, tok, f, key); err != nil {
 					return err

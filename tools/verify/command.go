@@ -42,6 +42,7 @@ func caseCommand(open func(string) (*device.Device, error)) *cli.Command {
 				return exitcode.Errorf(exitcode.Usage, "verify case takes one PATH, found %d", c.NArg())
 			}
 			path := c.Args().First()
+			// The file says what kind of case it is.
 			switch {
 			case filepath.Base(path) == "cases.json":
 				return runData(c, path)

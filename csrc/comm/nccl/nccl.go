@@ -138,7 +138,7 @@ var errOver = exitcode.Errorf(exitcode.Internal, "NCCL: the communicator was giv
 
 // Init joins rank of `ranks` to a communicator, within limit, which also bounds
 // how long any later call may take to be taken. What lost returns ends the wait
-// for peers that will not come; nil: go on.
+// for peers that will not come; nil: continue.
 func (l *Library) Init(id ID, rank, ranks int, limit time.Duration, lost func() error) (*Comm, error) {
 	c := &Comm{lib: l, limit: limit, lost: lost, made: (*C.mt_nccl_comm)(C.calloc(1, C.sizeof_mt_nccl_comm))}
 	err := c.call(fmt.Sprintf("joining as rank %d of %d", rank, ranks), func() C.int {

@@ -22,7 +22,6 @@
 #define __global__ static
 #define __device__
 #define __host__
-#define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __grid_constant__
 
@@ -110,9 +109,7 @@ void sync_warp(Place at, unsigned mask);
 #define __syncwarp() mt_emu::sync_warp(MT_HERE, ~0u)
 #define __shfl_sync(mask, v, lane) mt_emu::shuffle(MT_HERE, mask, v, (lane) & 31)
 #define __shfl_xor_sync(mask, v, by) mt_emu::shuffle(MT_HERE, mask, v, mt_emu::self->lane ^ (by))
-#define __shfl_down_sync(mask, v, by) mt_emu::shuffle(MT_HERE, mask, v, mt_emu::self->lane + (by) < 32 ? mt_emu::self->lane + (by) : mt_emu::self->lane)
 #define __ballot_sync(mask, v) mt_emu::ballot(MT_HERE, mask, v)
-#define __any_sync(mask, v) (mt_emu::ballot(MT_HERE, mask, v) != 0)
 #define __all_sync(mask, v) (mt_emu::ballot(MT_HERE, mask, v) == (mask))
 
 #define MT_SHARED(T, x)        \
@@ -133,7 +130,6 @@ template <typename T> T atomicAdd(T *at, T by) {
 inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a * b >> 32); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
-inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 inline float __fadd_rn(float x, float y) { return x + y; }
 inline float __fmul_rn(float x, float y) { return x * y; }
 inline float __fdiv_rn(float x, float y) { return x / y; }
@@ -142,6 +138,5 @@ inline float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
 inline double __dmul_rn(double x, double y) { return x * y; }
 inline int __float_as_int(float f) { int x; memcpy(&x, &f, 4); return x; }
 inline float __int_as_float(int x) { float f; memcpy(&f, &x, 4); return f; }
-template <typename T> T __ldg(const T *p) { return *p; }
 
 #endif

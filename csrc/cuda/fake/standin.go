@@ -53,7 +53,7 @@ func Build(dir string) (*Library, error) {
 	return l, nil
 }
 
-// Emulated tells whether the kernel library that is named (cuda.LibraryVariable) is the
+// Emulated reports whether the kernel library that is named (cuda.LibraryVariable) is the
 // emulated one.
 func Emulated() bool { return strings.Contains(os.Getenv("MONOTRON_CUDA_LIBRARY"), "cudaemu") }
 

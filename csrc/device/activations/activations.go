@@ -94,5 +94,5 @@ func (a Activation) Row() *Row {
 
 func (a Activation) String() string { return a.Row().Name }
 
-// Gated tells whether a's input is twice as wide as its output.
+// Gated reports whether a's input is twice as wide as its output.
 func (a Activation) Gated() bool { return a.Row().Gated }

@@ -73,6 +73,7 @@ func activationBackwardCase(d device.DType, kind device.Activation, s activation
 		name += " in place"
 	}
 	setup := func(e *Env) func() {
+		// X: [rows, f], or [rows, 2f] with a gate; DY: [rows, f]; Weights: f32 [rows]. Rows have padding between them.
 		a := device.ActivationBackwardArgs{Kind: kind}
 		if weighted {
 			a.Weights = e.In("Weights", device.F32, s.rows)
@@ -90,6 +91,7 @@ func activationBackwardCase(d device.DType, kind device.Activation, s activation
 		}
 		return func() { e.Dev.ActivationBackward(a) }
 	}
+	// Bytes that must move, and the operations of one element.
 	n, operations := float64(s.rows*s.f), 20.0
 	if weighted {
 		operations += 3

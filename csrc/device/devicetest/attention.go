@@ -33,6 +33,7 @@ type attentionOptions struct {
 }
 
 func (o attentionOptions) String() string {
+	// Only what is not the default: the string is part of the case's name.
 	s := ""
 	if o.window >= 0 {
 		s += fmt.Sprintf(" window %d", o.window)
@@ -145,9 +146,11 @@ func attentionInputs(e *Env, d device.DType, s attentionShape, o attentionOption
 	if o.limit > 0 {
 		a.Rule, a.Cap = device.CappedScores, o.limit
 	}
+	// Scores far apart: a softmax that does not subtract the maximum overflows.
 	if o.loud {
 		a.Scale *= 40
 	}
+	// qkv: [sq·b, groups·(heads+2)·d]; apart: Q [sq·b, groups, heads, d], K and V [sk·b, groups, 1, d].
 	if s.sq == s.sk {
 		qkv := e.In("QKV", d, s.sq*s.batch, s.groups*(s.heads+2)*s.d)
 		a.Q, a.K, a.V = splitHeads(qkv, s.groups, s.heads, s.d)
@@ -163,6 +166,7 @@ func attentionInputs(e *Env, d device.DType, s attentionShape, o attentionOption
 		a.K = e.Make("K", d, cache, s.sk*s.batch, s.groups, 1, s.d)
 		a.V = e.Make("V", d, cache, s.sk*s.batch, s.groups, 1, s.d)
 	}
+	// Documents, biases of heads or of heads and keys, dropout.
 	if o.doc {
 		a.DocStart = e.documents(s, o.keysAt)
 	}

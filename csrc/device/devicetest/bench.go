@@ -57,6 +57,7 @@ func benchCase(b *testing.B, c Case, dev, oracle *device.Device) {
 }
 
 func benchCases(d device.DType) []Case {
+	// Shapes of GPT-2 124M: 768 channels, 12 heads of 64.
 	forward, gelu := matmulOptions{transB: true, bias: true}, matmulOptions{transB: true, bias: true, epilogue: device.GeluTanhEpilogue}
 	weightGrad := matmulOptions{transA: true, accumulate: true, wideC: true}
 	heads := square(benchBatch, benchTokens/benchBatch, 12, 1, 64)
@@ -64,6 +65,7 @@ func benchCases(d device.DType) []Case {
 	logits := lossShape{benchChunk, benchVocab, 50257, 0, 50257}
 	tokens, queries := []int64{benchTokens, benchHidden}, []int64{benchTokens, 12, 64}
 	drop := dropoutOptions{rate: 0.1, bias: true, residual: true}
+	// In the order of a layer: products, norms, RoPE, attention, then the ends of the model and the update.
 	cases := []Case{
 		matmulCase(d, benchTokens, 3*benchHidden, benchHidden, forward), matmulCase(d, benchTokens, benchHidden, benchHidden, forward),
 		matmulCase(d, benchTokens, benchFFN, benchHidden, gelu), matmulCase(d, benchTokens, benchHidden, benchFFN, forward),

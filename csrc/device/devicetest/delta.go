@@ -47,7 +47,8 @@ func deltaCases() (cases []Case) {
 	return cases
 }
 
-// docStart is the documents of samples of s positions, of a few positions or of some chunks; none unless they are asked for.
+// docStart is the documents of samples of s positions, of a few positions or of some chunks; none unless they
+// are asked for.
 func (e *Env) docStart(batch, s int64, doc bool) (t device.Tensor) {
 	start, next := int64(0), int64(0)
 	if doc {
@@ -170,7 +171,8 @@ func (e *Env) placesOf(s pagedShape) (tables, rows device.Tensor, blocks int64) 
 		}
 	}
 	n := int64(len(s.sequences))
-	tables = e.Make("tables", device.I32, func(i int) float64 { return float64((int64(i)*5 + 3) % (n * most)) }, n, most) // n·most has no factor 5
+	// n·most has no factor 5.
+	tables = e.Make("tables", device.I32, func(i int) float64 { return float64((int64(i)*5 + 3) % (n * most)) }, n, most)
 	return tables, e.Make("rows", device.I32, func(i int) float64 { return places[i] }, int64(len(places)/2), 2), n * most
 }
 

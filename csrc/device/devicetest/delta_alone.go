@@ -36,6 +36,7 @@ const (
 // run makes outputs and gradients of rows from..from+n, with documents that begin at starts.
 func (p packedNet) run(from, n int64, starts ...int64) (out [][]byte) {
 	rows := func(t device.Tensor) device.Tensor { return t.Slice(0, from, n) }
+	// docStart: i32 [1, n], where the document of each row begins.
 	docs := make([]int32, n)
 	for _, s := range starts {
 		for i := s; i < n; i++ {
@@ -44,6 +45,7 @@ func (p packedNet) run(from, n int64, starts ...int64) (out [][]byte) {
 	}
 	docStart := p.scope.Alloc(device.I32, 1, n)
 	device.WriteSlice(p.dev, docStart, docs)
+	// Views of q, k and v [n, heads, d] in the columns of a convolution's result.
 	view := func(t device.Tensor, first, heads, d int64) device.Tensor {
 		return device.Strided(t.Slice(1, first, 1).Data, t.DType, []int64{n, heads, d}, []int64{t.Stride[0], d, 1})
 	}
@@ -51,6 +53,7 @@ func (p packedNet) run(from, n int64, starts ...int64) (out [][]byte) {
 		const wide = packedKeys * packedDK
 		return view(t, 0, packedKeys, packedDK), view(t, wide, packedKeys, packedDK), view(t, 2*wide, packedHeads, packedDV)
 	}
+	// Forward: convolution, then the rule.
 	new2 := func(columns int64) device.Tensor { return p.scope.Alloc(p.d, n, columns) }
 	conv, o := new2(packedChannels), p.scope.Alloc(p.d, n, packedHeads, packedDV)
 	p.dev.CausalConvForward(device.CausalConvForwardArgs{Y: conv, X: rows(p.x), W: p.w, DocStart: docStart, Batch: 1})
@@ -58,6 +61,7 @@ func (p packedNet) run(from, n int64, starts ...int64) (out [][]byte) {
 		States: p.scope.Alloc(device.F32, packedHeads, (n+device.DeltaChunk-1)/device.DeltaChunk, packedDK, packedDV)}
 	f.Q, f.K, f.V = split(conv)
 	p.dev.DeltaRuleForward(f)
+	// Backward, in the converse order.
 	dconv, dx, da, db := new2(packedChannels), new2(packedChannels), new2(packedHeads), new2(packedHeads)
 	zero := func(shape ...int64) device.Tensor {
 		t := p.scope.Alloc(device.F32, shape...)
@@ -68,6 +72,7 @@ func (p packedNet) run(from, n int64, starts ...int64) (out [][]byte) {
 	back.DQ, back.DK, back.DV = split(dconv)
 	p.dev.DeltaRuleBackward(back)
 	p.dev.CausalConvBackward(device.CausalConvBackwardArgs{DX: dx, DW: zero(packedChannels, 4), DY: dconv, X: rows(p.x), W: p.w, DocStart: docStart, Batch: 1})
+	// The convolution without its activation.
 	plain, dplain := new2(packedChannels), new2(packedChannels)
 	p.dev.CausalConvForward(device.CausalConvForwardArgs{Y: plain, X: rows(p.x), W: p.w, DocStart: docStart, Batch: 1, Plain: 1})
 	p.dev.CausalConvBackward(device.CausalConvBackwardArgs{DX: dplain, DW: zero(packedChannels, 4), DY: dconv, X: rows(p.x), W: p.w, DocStart: docStart, Batch: 1, Plain: 1})
@@ -106,11 +111,13 @@ func pagedDeltaByRow(t *testing.T, dev *device.Device, d device.DType) {
 	s := dev.Arena.Scope(device.Activations)
 	defer s.Release()
 	r := rand.New(rand.NewPCG(6, 6))
+	// Inputs of both sequences, one after the other, and blocks for each.
 	x, w := random(dev, s, r, d, 2*rows, channels), random(dev, s, r, d, channels, 4)
 	q, k, v := random(dev, s, r, d, 2*rows, 2, dk), random(dev, s, r, d, 2*rows, 2, dk), random(dev, s, r, d, 2*rows, heads, dv)
 	a, b, aLog, dtBias := random(dev, s, r, d, 2*rows, heads), random(dev, s, r, d, 2*rows, heads), random(dev, s, r, d, heads), random(dev, s, r, d, heads)
 	tables := s.Alloc(device.I32, 2, 3)
 	device.WriteSlice(dev, tables, []int32{3, 1, 7, 0, 8, 2})
+	// run makes their outputs in pieces of so many rows.
 	run := func(pieces ...int64) []byte {
 		inputs, states := s.Alloc(device.F32, blocks, device.PagedBlock, channels), s.Alloc(device.F32, blocks, heads, dk, (dv+15)/16*16)
 		y, o := s.Alloc(d, 2*rows, channels), s.Alloc(d, 2*rows, heads, dv)

@@ -29,7 +29,7 @@ type Work struct{ Bytes, FLOPs float64 }
 
 var valueTypes = []device.DType{device.F32, device.BF16, device.F16}
 
-// Cases is the whole table.
+// Cases is the complete table.
 func Cases() []Case {
 	var all []Case
 	for _, family := range []func() []Case{
@@ -96,7 +96,7 @@ func Smallest(t *testing.T, dev *device.Device) {
 	eachOpOnce(t, func(t *testing.T, cases []Case) { compareWithRef(t, cases[0], dev, oracle) })
 }
 
-// needsHost tells whether the case has a part that no kernel of a GPU has: a cap of scores, or a
+// needsHost reports whether the case has a part that no kernel of a GPU has: a cap of scores, or a
 // table of biases by key, or sums that are trees.
 func (c *Case) needsHost(dev *device.Device) bool {
 	return dev.IsGPU() && (strings.Contains(c.Name, " capped") || strings.Contains(c.Name, " biased") || strings.Contains(c.Name, " leaves"))

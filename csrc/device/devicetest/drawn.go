@@ -166,7 +166,9 @@ func (r drawer) attentions() []Case {
 			o.keysAt = r.size(0, 65)
 		}
 		s, d := r.attentionShape(o.part), r.dtype()
-		if o.part && (o.alibi || s.sq > s.sk) { // a key that many queries look at most adds up more probabilities, each rounded to bf16, than attentionTol counts
+		// A key that many queries look at most adds up more probabilities, each rounded to bf16, than
+		// attentionTol counts.
+		if o.part && (o.alibi || s.sq > s.sk) {
 			d = device.F32
 		}
 		o.alibi = o.alibi && s.sq <= s.sk // of a few keys that are far away, scores are large

@@ -72,6 +72,7 @@ func dropoutCases() []Case {
 
 func dropoutAddCase(d device.DType, positions, b, h int64, o dropoutOptions) Case {
 	setup := func(e *Env) func() {
+		// X, Out, residual: [positions·b, h]; bias: [h]. Without bias and residual a dropped value is exactly 0.
 		a := device.DropoutAddArgs{Drop: e.drawn(o, b)}
 		t := tol(d, 1, 4)
 		if !o.bias && !o.residual {
@@ -85,6 +86,7 @@ func dropoutAddCase(d device.DType, positions, b, h int64, o dropoutOptions) Cas
 		if o.residual {
 			a.Residual = narrow(e.In("residual", d, wide...), o.pad)
 		}
+		// The result may overwrite an input.
 		switch o.alias {
 		case "x":
 			a.Out = e.Changes(a.X, t)

@@ -233,15 +233,18 @@ func groupedMatmulCase(d device.DType, g grouping, k, c int64, o matmulOptions) 
 		if o.strided {
 			pad = 3
 		}
+		// A: [n, k], rows sorted by group.
 		part := func(t device.Tensor) device.Tensor { return narrow(t, pad) }
 		a := device.GroupedMatmulArgs{TransA: flag(o.transA), TransB: flag(o.transB), Offsets: e.offsets(g)}
 		a.A = part(e.In("A", d, n, k+pad))
+		// Gradients of the matrices are added to C: [groups, k, c], a sum over the rows of each group.
 		if o.transA {
 			depth := max(1, g.total())
 			a.B = part(e.In("B", d, n, c+pad))
 			a.C = part(e.Changes(e.In("C", device.F32, groups, k, c+pad), tol(device.F32, depth, math.Sqrt(float64(depth))+1)))
 			return func() { e.Dev.GroupedMatmul(a) }
 		}
+		// Products: B [groups, k, c] or its transpose, C [n, c].
 		a.B = part(e.In("B", d, append([]int64{groups}, padded(pad, swap(o.transB, k, c)...)...)...))
 		if o.bias {
 			a.Bias = e.In("bias", d, groups, c)

@@ -7,7 +7,8 @@ import (
 	"monotron/csrc/device"
 )
 
-// fp8Cases compare bits. Some blocks are zeros, some have numbers near the format's least ones, some one that is not finite.
+// fp8Cases compare bits. Some blocks are zeros, some have numbers near the format's least ones, some one that
+// is not finite.
 func fp8Cases() (cases []Case) {
 	for _, d := range valueTypes {
 		for _, format := range []int32{device.E4M3, device.E5M2} {

@@ -179,6 +179,7 @@ func attentionGradients(g *gradient) {
 		attentionShape
 		attentionOptions
 	}{
+		// Causal, window, ALiBi, documents, dropout, and combinations; a cache; caps; chunks with a table of biases.
 		{square(2, 5, 1, 1, 3), attentionOptions{window: -1}},
 		{square(1, 6, 2, 3, 2), attentionOptions{window: 2}},
 		{square(1, 6, 1, 2, 3), attentionOptions{window: -1, alibi: true}},
@@ -190,6 +191,7 @@ func attentionGradients(g *gradient) {
 		{square(1, 6, 1, 2, 3), attentionOptions{window: 3, limit: 0.9, alibi: true, rate: 0.2}},
 		{square(1, 7, 1, 2, 3), attentionOptions{window: -1, chunk: 3, table: true, limit: 0.9}},
 	} {
+		// Q: [sq·b, groups, heads, d]; K, V: [sk·b, groups, 1, d]; all f64, so that finite differences are precise.
 		s, heads := c.attentionShape, c.groups*c.heads
 		f := device.AttentionForwardArgs{Batch: int32(s.batch), QOffset: int32(s.offset), Window: c.window, Chunk: c.chunk, Scale: 0.5}
 		if c.limit > 0 {
@@ -208,6 +210,7 @@ func attentionGradients(g *gradient) {
 			f.Slopes = g.in(heads, s.sk)
 		}
 		f.Drop = g.dropout(c.rate, s.batch, int32(s.offset), 1)
+		// loss = Σ w·O, of which the gradient by O is w.
 		w := g.in(s.sq*s.batch, s.groups, s.heads, s.d)
 		loss := func() float64 {
 			g.Dev.AttentionForward(f)

@@ -65,12 +65,14 @@ func matmulCase(d device.DType, m, n, k int64, o matmulOptions) Case {
 		if o.strided {
 			pad = 3
 		}
+		// Strided operands have columns that do not belong to them.
 		a := device.MatmulArgs{TransA: flag(o.transA), TransB: flag(o.transB), Accumulate: flag(o.accumulate), Epilogue: o.epilogue, ByRow: flag(o.byRow)}
 		a.A = narrow(e.In("A", d, padded(pad, swap(o.transA, m, k)...)...), pad)
 		a.B = narrow(e.In("B", d, padded(pad, swap(o.transB, k, n)...)...), pad)
 		if o.bias {
 			a.Bias = e.In("bias", d, n)
 		}
+		// GELU of a rounded sum: its error is that of the sum times the slope, on top of its own.
 		t := tol(dc, k, math.Sqrt(float64(k)))
 		if o.epilogue != device.NoEpilogue {
 			a.Aux = narrow(e.Out("aux", tol(d, k, math.Sqrt(float64(k))), d, padded(pad, m, n)...), pad)

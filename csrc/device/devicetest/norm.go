@@ -133,6 +133,7 @@ func normForwardCase(d device.DType, shape []int64, o normOptions) Case {
 
 func normBackwardCase(d device.DType, shape []int64, o normOptions) Case {
 	setup := func(e *Env) func() {
+		// DY, X: [rows, h]; DGamma, DBeta: f32 [h], to which a sum over rows is added.
 		f := normInputs(e, d, shape, o)
 		e.normStatistics(&f, d, shape, o)
 		rows, h := f.X.Rows(), f.X.Last()
@@ -144,6 +145,7 @@ func normBackwardCase(d device.DType, shape []int64, o normOptions) Case {
 		if o.kind == device.LayerNormKind {
 			a.DBeta = e.Changes(e.In("dbeta", device.F32, h), sums)
 		}
+		// The gradient by the residual may be dx itself, dy, or a tensor of its own.
 		t := tol(d, k, scale)
 		if o.residual == "dx" {
 			a.DX = o.view(e.Changes(e.In("DX", d, o.buffer(shape)...), t))

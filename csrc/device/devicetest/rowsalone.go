@@ -87,10 +87,12 @@ func pagedByRow(t *testing.T, dev *device.Device, d device.DType, window int32, 
 	s := dev.Arena.Scope(device.Activations)
 	defer s.Release()
 	r := rand.New(rand.NewPCG(2, 2))
+	// Inputs of both sequences, one after the other, and blocks for each.
 	q := random(dev, s, r, d, 2*rows, groups, heads, channels)
 	k, v := random(dev, s, r, d, 2*rows, groups, 1, channels), random(dev, s, r, d, 2*rows, groups, 1, channels)
 	tables := s.Alloc(device.I32, 2, 5)
 	device.WriteSlice(dev, tables, []int32{3, 1, 7, 0, 10, 2, 4, 5, 8, 9})
+	// run makes their outputs in pieces of so many rows.
 	run := func(pieces ...int64) []byte {
 		sides := int64(2)
 		if one {

@@ -42,6 +42,7 @@ func sampleCases() []Case {
 // logits are alike.
 func sampleCase(s sampleShape, r sampleRule) Case {
 	setup := func(e *Env) func() {
+		// logits: f32 [rows, v]
 		a := sampleResults(e, s.rows, min(r.best, 2*s.columns), Tol{})
 		a.Columns = s.columns
 		a.Logits = e.Make("logits", device.F32, func(int) float64 {
@@ -50,6 +51,8 @@ func sampleCase(s sampleShape, r sampleRule) Case {
 			}
 			return 6 * e.unit()
 		}, s.rows, s.v)
+		// rules: i32 [rows, 4]: given token or -1, top-k, random draw, start of the row's edits. Row 1 has none: the
+		// rows behind it start one row earlier.
 		edits := min(r.edits, s.columns)
 		a.Rules = e.Make("rules", device.I32, func(i int) float64 {
 			row := int64(i) / 4
@@ -68,7 +71,9 @@ func sampleCase(s sampleShape, r sampleRule) Case {
 			}
 			return float64(row * edits)
 		}, s.rows, 4)
+		// numbers: f64 [rows, 3]
 		a.Numbers = e.Make("numbers", device.F64, func(i int) float64 { return []float64{r.temperature, r.topP, r.minP}[i%3] }, s.rows, 3)
+		// Pairs of ratio and addend; some tokens are excluded by -Inf.
 		if edits > 0 {
 			n := (s.rows - 1) * edits
 			a.EditIDs = e.Make("edited", device.I32, func(i int) float64 { return float64(int64(i) % edits * (s.columns / edits)) }, n)

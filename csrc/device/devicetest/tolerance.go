@@ -60,6 +60,7 @@ func (t Tol) masked() Tol {
 
 // compare says where the same buffer on another device is not equal.
 func (b *buffer) compare(got buffer) error {
+	// Inputs: the same on both devices, and unchanged.
 	if !bytes.Equal(b.before, got.before) {
 		return fmt.Errorf("the case is broken: its inputs differ between devices")
 	}
@@ -69,6 +70,7 @@ func (b *buffer) compare(got buffer) error {
 		}
 		return nil
 	}
+	// Outputs: each element within its tolerance.
 	d := b.whole.DType
 	want, have := device.ToFloat64(d, b.after), device.ToFloat64(d, got.after)
 	bad, worst, first := 0, 0.0, -1

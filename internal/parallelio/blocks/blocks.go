@@ -35,7 +35,7 @@ func Head(offset int64, raw []byte) Block {
 	return Block{offset, int64(len(raw)), func(dst []byte) error { copy(dst, raw); return nil }}
 }
 
-// Write makes the file path, which has its name only when it is whole and on
+// Write makes the file path, which has its name only when it is complete and on
 // disk; after an error nothing of it is left. Gaps between blocks read as zeros.
 func Write(ctx context.Context, path string, list []Block) (size int64, err error) {
 	list = slices.SortedFunc(slices.Values(list), func(a, b Block) int { return cmp.Compare(a.Offset, b.Offset) })

@@ -19,7 +19,7 @@ var elsewhereFlags = owned(Elsewhere,
 	accepted("te-rng-tracker", Switch, "", "random numbers come from counters, so there is no state to track"),
 )
 
-// otherProgramFlags belong to whole parts of Megatron-LM that are not here.
+// otherProgramFlags belong to complete parts of Megatron-LM that are not here.
 var otherProgramFlags = families(Elsewhere,
 	allRefused(noMamba,
 		switches("is-hybrid-model disable-mamba-mem-eff-path gdp-cutedsl-kernel"),

@@ -8,7 +8,7 @@ const (
 	noHybrid = "all sequences are sharded over the same ranks; use --context-parallel-size"
 )
 
-// layoutFlags place the model on ranks.
+// layoutFlags assign the model to ranks.
 var layoutFlags = owned(Layout,
 	works("world-size", Int, "", "Layout.WorldSize", "number of ranks, all in this process (for several processes use monotron launch)").from(1, lists),
 	works("tensor-model-parallel-size", Int, "1", "Layout.TP", "number of ranks that share each layer").from(1, lists),

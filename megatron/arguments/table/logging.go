@@ -5,7 +5,7 @@ const (
 	oneTrace  = "--profile writes a Chrome trace with every rank of this process"
 )
 
-// loggingFlags say what is told, and where.
+// loggingFlags say what is logged, and where.
 var loggingFlags = owned(Logging,
 	works("log-interval", Int, "100", "Log.Interval", "steps between log lines").from(1, sizes),
 	works("timing-log-level", Int, "0", "Log.TimingLevel", "level of detail of the timers").choices("0", "1", "2"),
@@ -35,7 +35,7 @@ var loggingFlags = owned(Logging,
 	refused("log-energy", Switch, "power use is not measured; leave it out"),
 )
 
-// otherLoggingFlags are of other ways to be told.
+// otherLoggingFlags are of other log sinks.
 var otherLoggingFlags = families(Logging,
 	allAccepted(noNetwork,
 		switches("otel-enabled no-one-logger one-logger-async"),

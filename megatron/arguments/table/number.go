@@ -27,7 +27,7 @@ func (f Flag) from(low, high float64) Flag  { f.Range = &Range{Low: low, High: h
 func (f Flag) above(low, high float64) Flag { f.Range = &Range{low, high, true, false}; return f }
 func (f Flag) below(low, high float64) Flag { f.Range = &Range{low, high, false, true}; return f }
 
-// holds tells whether x lies in r; not a number never does.
+// holds reports whether x lies in r; not a number never does.
 func (r *Range) holds(x float64) bool {
 	return x >= r.Low && x <= r.High && !(r.AboveLow && x == r.Low) && !(r.BelowHigh && x == r.High)
 }
@@ -43,7 +43,7 @@ func (r *Range) String() string {
 	return from + endText(r.Low) + to + endText(r.High)
 }
 
-// endText writes whole numbers with all digits: nobody counts in 2.147483647e+09.
+// endText writes integers with all digits: nobody counts in 2.147483647e+09.
 func endText(x float64) string {
 	if x == math.Trunc(x) && math.Abs(x) <= 1<<53 {
 		return strconv.FormatInt(int64(x), 10)
@@ -88,5 +88,5 @@ func (k Kind) number(text string) (canonical string, x float64, err error) {
 	return strconv.FormatFloat(x, 'g', -1, 64), x, nil
 }
 
-// Numeric tells kinds whose values are numbers.
+// Numeric reports whether a kind's values are numbers.
 func (k Kind) Numeric() bool { return k != Switch && k != String && k != Strings }

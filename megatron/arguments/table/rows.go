@@ -96,7 +96,7 @@ func (f *Flag) saysTheSame(g *Flag) bool {
 	return plain(f) && plain(g) && f.Class == g.Class && f.NotYet == g.NotYet && f.Owner == g.Owner && f.Why == g.Why
 }
 
-// Arities is the whole table for the reader of an argument list, the same at every call: a
+// Arities is the complete table for the reader of an argument list, the same at every call: a
 // search reads thousands of lists.
 func Arities() argv.Set { return arities() }
 

@@ -40,7 +40,7 @@ type Tensor struct {
 	FirstB    string  `json:"first_b,omitempty"`
 }
 
-// Equal tells whether nothing about the tensor counts as different.
+// Equal reports whether nothing about the tensor counts as different.
 func (t *Tensor) Equal() bool {
 	return t.DTypeA != "" && t.DTypeB != "" && slices.Equal(t.ShapeA, t.ShapeB) && t.Different == 0
 }

@@ -10,5 +10,5 @@
 // Reading order: family.go (the table), tensors.go (which of Hugging Face's tensors make
 // one of GGUF's), config.go (metadata to config.json), source.go (reading),
 // metadata.go and write.go (writing), rope.go (Llama 3's scaling, which is a tensor),
-// modelfile.go with template.go (what Ollama needs besides).
+// modelfile.go with template.go (what Ollama needs in addition).
 package gguf

@@ -154,7 +154,7 @@ func (s *store) Where(name string) string {
 	return fmt.Sprintf("%s: tensor %q", s.f.Path, s.c.list[p.tensor].name)
 }
 
-// ReadAt is a hf.Store's: whole elements of Hugging Face's tensor from byte at.
+// ReadAt is a hf.Store's: complete elements of Hugging Face's tensor from byte at.
 func (s *store) ReadAt(name string, dst []byte, at int64) error {
 	p, ok := s.c.where[name]
 	if !ok {

@@ -241,5 +241,5 @@ func (w *writing) read(t *tensor, name string, from, to int64, values []float32)
 	return nil
 }
 
-// Known tells whether Write makes a type.
+// Known reports whether Write makes a type.
 func Known(kind string) bool { _, ok := kinds[kind]; return ok }

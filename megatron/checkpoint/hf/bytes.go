@@ -295,7 +295,7 @@ func (r *rule) turnRows(dst []byte, run run, from, to, width int64, read ReadBox
 	return nil
 }
 
-// corner and extent are a box of whole rows of the global tensor.
+// corner and extent are a box of complete rows of the global tensor.
 func (r *rule) corner(row int64) []int64 {
 	from := make([]int64, len(r.shape))
 	from[0] = row

@@ -282,6 +282,7 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 	if err != nil {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)
 	}
+	// The family first: its defaults for absent fields must be set before the fields are read.
 	var named struct {
 		ModelType string `json:"model_type"`
 	}
@@ -292,6 +293,7 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 		row.absent(&f)
 	}
 	if err := json.Unmarshal(raw, &f); err != nil {
+		// Errors of JSON say where.
 		var syntax *json.SyntaxError
 		var kind *json.UnmarshalTypeError
 		switch {
@@ -304,6 +306,7 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 		}
 		return nil, exitcode.Errorf(exitcode.BadData, "%s is not the JSON of a model: %w", path, err)
 	}
+	// The family's own reader, then the quantisation that its weights may have.
 	c := &reading{Config: Config{Family: f.ModelType, Wrapped: wrapped, Model: &spec.Model{WindowLeft: -1}}, row: row}
 	if row == nil {
 		c.unknown(f.ModelType)

@@ -8,9 +8,9 @@
 // hold its rows, in which order, transposed or not. One gather and one scatter
 // then serve every family, for weights, gradients and optimizer state alike.
 //
-// Read config.go, reading.go, rotary.go and window.go (config.json to spec.Model), family.go (what each family can
-// express), mapping.go (the rules), experts.go (mixtures: all of these for their part),
-// mapped.go (a checkpoint seen through them), folder.go (safetensors), wrapper.go (the text part of models that take images) and torch.go (what
-// torch.save wrote), export.go and write.go. peer.go and peer_experts.go read config.json a
-// second time, as transformers' classes do, for `convert --verify`.
+// Read config.go, reading.go, rotary.go and window.go (config.json to spec.Model), family.go (what each
+// family can express), mapping.go (the rules), experts.go (mixtures: all of these for their part), mapped.go
+// (a checkpoint seen through them), folder.go (safetensors), wrapper.go (the text part of models that take
+// images) and torch.go (what torch.save wrote), export.go and write.go. peer.go and peer_experts.go read
+// config.json a second time, as transformers' classes do, for `convert --verify`.
 package hf

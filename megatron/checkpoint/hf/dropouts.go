@@ -7,8 +7,8 @@ import (
 	"monotron/internal/exitcode"
 )
 
-// Dropouts are what the config.json of a folder says of training: of the residual branches and of attention's probabilities; 0
-// where it says nothing.
+// Dropouts are what the config.json of a folder says of training: of the residual branches and of attention's
+// probabilities; 0 where it says nothing.
 func Dropouts(folder string) (hidden, attention float64, err error) {
 	path := filepath.Join(folder, "config.json")
 	data, err := exitcode.ReadFile(path, 64<<20)

@@ -182,7 +182,7 @@ func sameModel(family, m *spec.Model) []string {
 	return list
 }
 
-// allExperts tells whether every layer is a mixture.
+// allExperts reports whether every layer is a mixture.
 func allExperts(m *spec.Model) bool {
 	return m.Experts != nil && !slices.Contains(m.Experts.Layers, false)
 }

@@ -31,7 +31,7 @@ func FamilyOf(m *spec.Model) (string, error) {
 	return nearest, exitcode.With(exitcode.Usage, &inexpressible{holderOf(nearest), least})
 }
 
-// Expresses tells whether family's architecture can hold m; the error lists
+// Expresses reports whether family's architecture can hold m; the error lists
 // everything that it cannot.
 func Expresses(family string, m *spec.Model) error {
 	row := rows[family]

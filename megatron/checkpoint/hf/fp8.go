@@ -11,7 +11,7 @@ import (
 )
 
 // FP8 is Config.Quantization of weights in 8-bit floats with a scale for each block of rows and columns, as
-// DeepSeek V3's files have them (arXiv 2412.19437, section 3.3), or one for the whole weight: a weight is
+// DeepSeek V3's files have them (arXiv 2412.19437, section 3.3), or one for the complete weight: a weight is
 // its code times the scale of its block.
 const FP8 = "fp8"
 

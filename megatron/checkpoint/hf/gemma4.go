@@ -74,7 +74,8 @@ func (c *reading) gemma4Small(f *fields) {
 	}
 }
 
-// gemma4Experts reads the mixture of 26B-A4B, in parallel with the MLP of every layer. Its class has no loss that balances.
+// gemma4Experts reads the mixture of 26B-A4B, in parallel with the MLP of every layer. Its class has no loss
+// that balances.
 func (c *reading) gemma4Experts(f *fields) {
 	m := c.Model
 	m.ParallelMLP = true
@@ -189,7 +190,7 @@ func (c *reading) gemma4Rotary(f *fields) {
 		c.fail("rope_type %s of sliding_attention is not supported; default is", sliding.RopeRule.Type)
 		return
 	}
-	sliding = &rope{RopeRule: sliding.RopeRule, Theta: sliding.Theta} // its class turns whole heads
+	sliding = &rope{RopeRule: sliding.RopeRule, Theta: sliding.Theta} // its class turns complete heads
 	c.windowRope(sliding)
 }
 

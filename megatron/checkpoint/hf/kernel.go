@@ -10,7 +10,7 @@ import "C"
 
 import "unsafe"
 
-// turnTiles16 turns whole tiles: rows and columns are multiples of a cache line's elements.
+// turnTiles16 turns complete tiles: rows and columns are multiples of a cache line's elements.
 func turnTiles16(dst []uint16, dstStride int64, src []uint16, srcStride, rows, columns int64) {
 	C.mt_turn16((*C.uint16_t)(unsafe.SliceData(dst)), C.int64_t(dstStride), (*C.uint16_t)(unsafe.SliceData(src)), C.int64_t(srcStride), C.int64_t(rows), C.int64_t(columns))
 }

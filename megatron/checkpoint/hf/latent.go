@@ -71,6 +71,7 @@ func (c *reading) latentRope(l *spec.Latent) {
 		c.fail("latent attention with the rotary parameters %s is not supported; rope_type yarn without attention_factor is", m.RopeRule)
 		return
 	}
+	// Fields that are absent or 0 have a default.
 	value := func(x *float64, otherwise float64) float64 {
 		if x == nil || *x == 0 {
 			return otherwise
@@ -81,6 +82,7 @@ func (c *reading) latentRope(l *spec.Latent) {
 	l.FastTurns, l.SlowTurns = value(r.BetaFast, spec.YarnFastTurns), value(r.BetaSlow, spec.YarnSlowTurns)
 	l.MScale, l.MScaleAllDim = value(r.MScale, 0), value(r.MScaleAllDim, 0)
 	switch {
+	// mscale and mscale_all_dim scale cosines and sines, and the scores: DeepSeek gives both or neither.
 	case l.MScale != 0 && l.MScaleAllDim != 0:
 	case l.MScaleAllDim != 0:
 		c.fail("mscale_all_dim %v without mscale is not supported: the code of these models differs in what it means", l.MScaleAllDim)
@@ -173,7 +175,7 @@ func layerStep(layers []bool, first int) int {
 	return 1 // what is read back then differs, and is refused
 }
 
-// writable tells whether transformers' class of a family can be what m is: those of these
+// writable reports whether transformers' class of a family can be what m is: those of these
 // families always have latent attention.
 func writable(family string, m *spec.Model) bool {
 	row := rows[family]

@@ -488,7 +488,7 @@ func ToGlobal[T float32 | float64](mp *Mapping, global string, read func(name st
 }
 
 // ToHF makes one of their tensors, and its shape, out of Megatron's, which get
-// returns whole. Where get gives an embedding with padded rows, so is the result.
+// returns uncut. Where get gives an embedding with padded rows, so is the result.
 func ToHF[T float32 | float64](mp *Mapping, name string, get func(global string) ([]T, error)) ([]T, []int64, error) {
 	// A tensor of all experts is made expert by expert.
 	if shape := mp.slabs[name]; shape != nil {

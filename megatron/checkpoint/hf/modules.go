@@ -10,7 +10,9 @@ type Module struct {
 	Table   bool       // of token ids: an embedding or the output layer
 	Conv1D  bool       // its weight is stored [in, out]
 	Rows    [][3]int64 // stretches of its rows in ours: {first of ours, first of its, number}
-	Experts int64      // of a mixture, whose weights transformers keeps as one parameter [experts, Out, In] of this name; 0: it is no mixture
+	// Of a mixture, whose weights transformers keeps as one parameter [experts, Out, In] of this name; 0: it
+	// is no mixture.
+	Experts int64
 }
 
 // Modules lists the modules with a weight of two dimensions, in the order of the model. The experts of a mixture

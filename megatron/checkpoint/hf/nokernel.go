@@ -4,7 +4,7 @@ package hf
 
 import "unsafe"
 
-// turnTiles16 turns whole tiles: rows and columns are multiples of a cache line's elements.
+// turnTiles16 turns complete tiles: rows and columns are multiples of a cache line's elements.
 func turnTiles16(dst []uint16, dstStride int64, src []uint16, srcStride, rows, columns int64) {
 	turnByWords(dst, dstStride, src, srcStride, rows, columns, tile16)
 }

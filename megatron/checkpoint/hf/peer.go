@@ -237,6 +237,8 @@ func (p peer) neoKinds() (kinds []any) {
 // window is how many keys a query of a layer sees, itself included; 0: all.
 func (p peer) window(layer int) float64 {
 	switch p.family {
+	// Each case is the rule of that family's configuration class in transformers: which layers slide, whether
+	// a switch must be on, and the default width.
 	case GPTNeo:
 		if kinds := p.neoKinds(); layer < len(kinds) && kinds[layer] == "local" {
 			return p.number("window_size", 256)

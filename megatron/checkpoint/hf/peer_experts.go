@@ -19,7 +19,7 @@ func (p peer) expertCount() float64 {
 	return map[string]float64{Mixtral: 8, Qwen2MoE: 60, Qwen3MoE: 128, OLMoE: 64, GLM4MoE: 128}[p.family]
 }
 
-// sparse tells whether a layer is a mixture.
+// sparse reports whether a layer is a mixture.
 func (p peer) sparse(layer int) bool {
 	switch p.family {
 	case Mixtral, OLMoE:

@@ -8,7 +8,7 @@ type quantization struct {
 	In8Bit bool   `json:"load_in_8bit"`
 	Type   string `json:"bnb_4bit_quant_type"`
 
-	BlockSize []int64 `json:"weight_block_size"` // fp8: rows and columns; nil: a scale for the whole weight
+	BlockSize []int64 `json:"weight_block_size"` // fp8: rows and columns; nil: a scale for the complete weight
 	Format    string  `json:"fmt"`
 	Experts   string  `json:"expert_dtype"`
 }

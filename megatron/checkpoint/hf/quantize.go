@@ -170,7 +170,8 @@ func quantizationConfig(kind string, double bool) map[string]any {
 	return map[string]any{
 		"_load_in_4bit": four, "_load_in_8bit": !four, "load_in_4bit": four, "load_in_8bit": !four, "quant_method": "bitsandbytes",
 		"bnb_4bit_compute_dtype": "float32", "bnb_4bit_quant_storage": "uint8", "bnb_4bit_quant_type": kind4, "bnb_4bit_use_double_quant": double,
-		"llm_int8_enable_fp32_cpu_offload": false, "llm_int8_has_fp16_weight": false, "llm_int8_skip_modules": nil, "llm_int8_threshold": json.Number("6.0"), // transformers takes a float alone
+		// transformers accepts only a float.
+		"llm_int8_enable_fp32_cpu_offload": false, "llm_int8_has_fp16_weight": false, "llm_int8_skip_modules": nil, "llm_int8_threshold": json.Number("6.0"),
 	}
 }
 

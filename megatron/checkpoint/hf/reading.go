@@ -137,7 +137,7 @@ func (c *reading) activation(field string, given *string, otherwise string, gate
 	return a.String()
 }
 
-// queryKeyNorms reads the norms of queries and keys: of each head, or of the whole row.
+// queryKeyNorms reads the norms of queries and keys: of each head, or of the complete row.
 func (c *reading) queryKeyNorms(f *fields) {
 	m := c.Model
 	switch c.Family {

@@ -101,6 +101,7 @@ type ruleFields spec.RopeRule
 func (c *reading) rotary(f *fields) {
 	m := c.Model
 	m.Position = spec.PositionRope
+	// The newer spelling wins, also for base and partial factor.
 	theta, partial, r := f.RopeTheta, f.PartialRotary, f.RopeScaling
 	if p := f.RopeParameters; p != nil {
 		r = p
@@ -118,6 +119,7 @@ func (c *reading) rotary(f *fields) {
 	if r != nil && r.PartialRotary != nil {
 		partial = r.PartialRotary
 	}
+	// The table of all layers, or of those without a window.
 	m.RotaryBase = c.positive("rope_theta", theta, 10000)
 	if m.KVChannels%2 != 0 {
 		c.fail("head_dim %d is the number of rotating channels, which must be even", m.KVChannels)
@@ -125,6 +127,7 @@ func (c *reading) rotary(f *fields) {
 	if r != nil {
 		c.ropeScaling(r, f.OriginalMax)
 	}
+	// A second table, of layers with a window.
 	if window == nil && slices.Contains([]string{Gemma3, Olmo3}, c.Family) { // one table: of full layers
 		window = &rope{RopeRule: spec.RopeRule{Type: spec.RopeDefault}, Theta: theta}
 		if f.RopeLocalBase != nil {
@@ -162,7 +165,7 @@ func (c *reading) windowRope(r *rope) {
 	}
 }
 
-// partialRotary: the classes of the other families turn whole heads, whatever
+// partialRotary: the classes of the other families turn complete heads, whatever
 // partial_rotary_factor says; a scaling that takes it makes them fail.
 func (c *reading) partialRotary(factor float64) {
 	m := c.Model

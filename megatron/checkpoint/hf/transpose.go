@@ -6,7 +6,7 @@ import (
 )
 
 // lineBytes is the side of a transposition's tiles: lines of the caches are read
-// once and written whole, whatever the strides.
+// once and written complete, whatever the strides.
 const lineBytes = 64
 
 // transpose writes dst[j*dstStride+i] = src[i*srcStride+j] for i < rows and
@@ -28,7 +28,7 @@ func transpose(dst []byte, dstStride int64, src []byte, srcStride, rows, columns
 }
 
 // as views bytes as elements; buffers come from the allocator or from offsets of
-// whole elements in them.
+// complete elements in them.
 func as[T any](b []byte) []T {
 	var zero T
 	n := len(b) / int(unsafe.Sizeof(zero))
@@ -48,7 +48,7 @@ func wholeTiles(n, width int64) int64 {
 	return n - n%side
 }
 
-// turn goes by whole tiles, and element by element at the edges.
+// turn goes by complete tiles, and element by element at the edges.
 func turn[T uint16 | uint32](dst []T, dstStride int64, src []T, srcStride, rows, columns int64, tiles func(dst []T, dstStride int64, src []T, srcStride, rows, columns int64)) {
 	_, _ = src[(rows-1)*srcStride+columns-1], dst[(columns-1)*dstStride+rows-1] // all that is touched is before these
 	side := lineBytes / int64(unsafe.Sizeof(src[0]))

@@ -77,15 +77,17 @@ var leftOut = []struct {
 	{"the part that reads images", regexp.MustCompile(`^(model\.)?(visual|vision_tower|multi_modal_projector|embed_vision|audio_tower|embed_audio)\.`)},
 }
 
-// ownAheadProjection ends the name of the projection of the layer of multi-token prediction that Qwen3-Next and those after it have.
+// ownAheadProjection ends the name of the projection of the layer of multi-token prediction that Qwen3-Next
+// and those after it have.
 const ownAheadProjection = "mtp.fc.weight"
 
-// newTextPart lists the text model's tensors in files, and with mtp those of multi-token prediction. Those of a wrapper have names that
-// begin with "model.language_model." (transformers 5) or "language_model." (4).
+// newTextPart lists the text model's tensors in files, and with mtp those of multi-token prediction. Those of
+// a wrapper have names that begin with "model.language_model." (transformers 5) or "language_model." (4).
 func newTextPart(files Files, wrapped, mtp bool) *textPart {
 	p := &textPart{Files: files, names: map[string]part{}}
 	counts := make([]int, len(leftOut))
 files:
+	// A tensor is multi-token prediction's, left out (vision, audio), or the text model's.
 	for _, name := range files.Names() {
 		for i, kind := range leftOut {
 			if i == 0 && mtp && kind.name.MatchString(name) {
@@ -97,6 +99,7 @@ files:
 				continue files
 			}
 		}
+		// The text model's tensors get the names that they have without the wrapper.
 		text := name
 		if rest, ok := strings.CutPrefix(name, "model.language_model."); ok && wrapped {
 			text = "model." + rest
@@ -105,6 +108,7 @@ files:
 		}
 		p.add(text, name)
 	}
+	// What was left out is reported, by kind.
 	for i, n := range counts {
 		if n > 0 {
 			p.left = append(p.left, fmt.Sprintf("%d tensors of %s", n, leftOut[i].what))

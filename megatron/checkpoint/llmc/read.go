@@ -53,6 +53,7 @@ func choose(path string, step int64) (string, error) {
 	if err != nil {
 		return "", exitcode.With(exitcode.IO, err)
 	}
+	// The latest step with a DONE file, else the latest; a step that is asked for; else model.bin.
 	var steps, done []int64
 	for _, e := range entries {
 		m := modelName.FindStringSubmatch(e.Name())
@@ -129,6 +130,7 @@ func (r *reader) header(path string, magic int32) (f *os.File, h []int32, size i
 }
 
 func (r *reader) open() (checkpoint.Source, error) {
+	// The header: 256 integers, magic, version, sizes.
 	f, h, size, err := r.header(r.path, modelMagic)
 	if err != nil {
 		return nil, err
@@ -145,6 +147,7 @@ func (r *reader) open() (checkpoint.Source, error) {
 	if int64(h[7]) != l.vp {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s: byte 28: %d rows of padded vocabulary; %d ids are padded to %d", r.path, h[7], m.VocabSize, l.vp)
 	}
+	// The file has exactly the parameters of such a model.
 	width := checkpoint.Width(dtype)
 	if want := headerBytes + l.total*width; size != want {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s: %d bytes, but %d by its header: it is truncated, or has other sizes", r.path, size, want)
@@ -153,6 +156,7 @@ func (r *reader) open() (checkpoint.Source, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Values; with a step in the name also the optimizer's state, from files next to it.
 	kinds := []hf.Kind{{Prefix: checkpoint.Model, Store: &store{path: r.path, layout: l, dtype: dtype, read: flat(f, headerBytes, width)}}}
 	info := checkpoint.Info{Format: checkpoint.LLMC, Path: r.path, Family: hf.GPT2, Model: m, SeqLength: m.MaxPositions}
 	state := checkpoint.State{}
@@ -215,6 +219,7 @@ func (r *reader) state(l *layout, s *checkpoint.State) ([]hf.Kind, error) {
 	if _, err := os.Stat(first); err != nil {
 		return nil, nil
 	}
+	// Rank 0's file says how many ranks there are, and must be of this step.
 	f, h, size, err := r.header(first, stateMagic)
 	if err != nil {
 		return nil, err
@@ -223,10 +228,12 @@ func (r *reader) state(l *layout, s *checkpoint.State) ([]hf.Kind, error) {
 	if h[1] != 1 || ranks < 1 || ranks > 1<<16 || h[3] != 0 || int64(h[10]) != s.Iteration {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s: version %d, rank %d of %d, step %d: not rank 0's state of step %d", first, h[1], h[3], ranks, h[10], s.Iteration)
 	}
+	// Without its DONE file a checkpoint may be incomplete.
 	done := filepath.Join(filepath.Dir(r.path), doneName(s.Iteration))
 	if _, err := os.Stat(done); err != nil {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s is missing: llm.c writes it when a checkpoint is complete, so %s may be incomplete; move the state files away to load the weights only", done, first)
 	}
+	// Arrays of the complete buffer or of a rank's share, one after the other: m, v, and main parameters.
 	prefixes := []string{checkpoint.ExpAvg, checkpoint.ExpSq}
 	if h[4] != 0 {
 		prefixes = append(prefixes, checkpoint.Main)
@@ -247,6 +254,7 @@ func (r *reader) state(l *layout, s *checkpoint.State) ([]hf.Kind, error) {
 			return nil, exitcode.Errorf(exitcode.BadData, "%s: %d bytes; %d arrays of %d f32 do not fit: it is truncated, or from another model", f.Name(), st.Size(), len(prefixes), share)
 		}
 	}
+	// Each array is a store of its own over the files.
 	s.Extra = map[string]json.RawMessage{checkpoint.ExtraAdamSteps: json.RawMessage(strconv.FormatInt(s.Iteration, 10))}
 	var kinds []hf.Kind
 	for i, prefix := range prefixes {

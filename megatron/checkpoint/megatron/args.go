@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
+	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -19,6 +21,18 @@ import (
 
 // Args are Megatron's arguments: the attributes of an argparse.Namespace.
 type Args struct{ *pickle.Dict }
+
+// byName ranges over arguments in the order of their names: a namespace keeps the order in which they are set,
+// and a checkpoint must have the same bytes whenever it is written.
+func byName[T any](values map[string]T) iter.Seq2[string, T] {
+	return func(yield func(string, T) bool) {
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			if !yield(name, values[name]) {
+				return
+			}
+		}
+	}
+}
 
 // AsArgs takes the namespace out of a checkpoint.
 func AsArgs(v pickle.Value) (Args, error) {
@@ -317,12 +331,18 @@ func (a Args) JSON() json.RawMessage {
 	return out.Bytes()
 }
 
+// asJSON is a value as JSON text; false: it has none. Lists of a pickle may contain themselves, so values that nest
+// deeply have none either.
 func asJSON(v pickle.Value, depth int) (string, bool) {
 	const deepest = 20
+	if depth > deepest {
+		return "", false
+	}
 	quote := func(s string) string {
 		text, _ := json.Marshal(s) // a string never fails
 		return string(text)
 	}
+	// Scalars as JSON has them; a float keeps a point, so that reading gives a float again.
 	switch v := v.(type) {
 	case nil:
 		return "null", true
@@ -341,6 +361,7 @@ func asJSON(v pickle.Value, depth int) (string, bool) {
 		return text, true
 	case string:
 		return quote(v), true
+	// What JSON does not have is an object with one key.
 	case pickle.DType:
 		return `{"dtype":` + quote(string(v)) + `}`, true
 	case *pickle.List, *pickle.Tuple:
@@ -348,7 +369,7 @@ func asJSON(v pickle.Value, depth int) (string, bool) {
 		parts := make([]string, len(items))
 		for i, item := range items {
 			var ok bool
-			if parts[i], ok = asJSON(item, depth+1); !ok || depth > deepest {
+			if parts[i], ok = asJSON(item, depth+1); !ok {
 				return "", false
 			}
 		}

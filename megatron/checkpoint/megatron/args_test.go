@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"monotron/internal/pickle"
+	"monotron/megatron/checkpoint"
 	"monotron/megatron/spec"
+	"monotron/tokenizer"
 )
 
 // Claim: every scaling of RoPE comes back from Megatron's arguments; one that
@@ -52,5 +54,43 @@ func TestArgumentTypes(t *testing.T) {
 		if _, err := a.Model(); err == nil || !strings.Contains(err.Error(), "args."+name) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Claim: arguments are set in one order, so that a checkpoint has the same bytes whenever it is written.
+func TestArgumentsInOneOrder(t *testing.T) {
+	m, err := spec.Preset("moe-237m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	zero := 0
+	written := func() string {
+		target := &Target{Model: &m, Layout: checkpoint.Layout{}.Whole(), Args: Args{&pickle.Dict{}}}
+		target.Args.setTokenizer(tokenizer.Config{Type: "TikTokenizer", Model: "ranks", TikPattern: "v2", NullEOD: &zero, NullPad: &zero, NoSpecial: true, Legacy: true})
+		target.fillArgs(checkpoint.Info{Model: &m}, "BF16")
+		var names []string
+		for _, p := range target.Args.Pairs {
+			names = append(names, p.Key.(string))
+		}
+		return strings.Join(names, " ")
+	}
+	want := written()
+	for range 20 {
+		if got := written(); got != want {
+			t.Fatalf("arguments are %s, before they were %s", got, want)
+		}
+	}
+}
+
+// Claim: a list that contains itself, which a pickle can describe, has no JSON text and does not end the process.
+func TestListsThatContainThemselves(t *testing.T) {
+	list := &pickle.List{}
+	list.Items = []pickle.Value{int64(1), list}
+	if text, ok := asJSON(list, 0); ok {
+		t.Errorf("its text is %q", text)
+	}
+	args := Args{pickle.NewDict("num_layers", int64(2), "loop", list)}
+	if got := string(args.JSON()); got != `{"num_layers":2}` {
+		t.Errorf("arguments are %s", got)
 	}
 }

@@ -28,6 +28,7 @@ func NewContents(src checkpoint.Source) (*Contents, error) {
 	if err := checkpoint.Check(src); err != nil {
 		return nil, err
 	}
+	// Values have one type, which the formats store once for all.
 	c := &Contents{src: src, types: map[string]string{}, Optimizer: true}
 	for _, t := range src.Tensors() {
 		c.types[t.Name] = t.DType
@@ -44,12 +45,14 @@ func NewContents(src checkpoint.Source) (*Contents, error) {
 	if c.DType != "F32" && c.DType != "BF16" && c.DType != "F16" {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s: values are %s; Megatron's formats store F32, BF16 or F16; choose one with --dtype", src.Info().Path, c.DType)
 	}
+	// What a reader cannot see in the files is a note.
 	if note, ok := ropeNote(src.Info().Model.RopeScaling); ok {
 		c.Notes = append(c.Notes, note)
 	}
 	if note, ok := restNote(src.Info().Model); ok {
 		c.Notes = append(c.Notes, note)
 	}
+	// Moments of all parameters, or none.
 	found := 0
 	for _, t := range checkpoint.Expected(src.Info().Model) {
 		if checkpoint.IsBuffer(t.Name) {

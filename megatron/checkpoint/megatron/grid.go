@@ -151,7 +151,7 @@ func isLinear(rest string) bool {
 	return strings.Contains(rest, "linear_") || strings.HasSuffix(rest, ".eh_proj.weight") || rest == checkpoint.OutputLayer
 }
 
-// SharesTable tells whether the first and last pipeline stage have a copy each of the word
+// SharesTable reports whether the first and last pipeline stage have a copy each of the word
 // embedding, whose gradients they sum.
 func SharesTable(m *spec.Model, l checkpoint.Layout) bool {
 	return (m.Tied || m.MTP != nil) && l.PP > 1
@@ -164,11 +164,13 @@ func Locals(m *spec.Model, l checkpoint.Layout, r Rank, chunk int, layers []int)
 	l = l.Whole()
 	first := r.PP == 0 && chunk == 0
 	last := r.PP == l.PP-1 && chunk == l.VP-1
+	// Global layer numbers to those of the chunk, by which Megatron names them.
 	local := map[int]int{}
 	for i, layer := range layers {
 		local[layer] = i
 	}
 	var list []Local
+	// An expert's tensors are cut over expert-tensor-parallel ranks, and are only on the rank that has the expert.
 	add := func(t checkpoint.Tensor, key string) error {
 		parts, rank := l.TP, r.TP
 		k := Split(t.Name)
@@ -187,6 +189,7 @@ func Locals(m *spec.Model, l checkpoint.Layout, r Rank, chunk int, layers []int)
 		list = append(list, Local{Key: key, Name: t.Name, Cut: c, Expert: k.Expert != None, Linear: isLinear(k.Rest)})
 		return nil
 	}
+	// Layers of this chunk; the embedding at the first stage; the rest at the last.
 	for _, t := range checkpoint.Expected(m) {
 		k := Split(t.Name)
 		key, here := t.Name, false
@@ -207,6 +210,7 @@ func Locals(m *spec.Model, l checkpoint.Layout, r Rank, chunk int, layers []int)
 			}
 		}
 	}
+	// The copy of the tied table.
 	if last && m.Tied && l.PP > 1 {
 		words := checkpoint.Expected(m)[0]
 		c, err := CutOver(m, words.Name, words.Shape, l.TP, r.TP)

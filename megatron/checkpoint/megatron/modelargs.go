@@ -22,6 +22,7 @@ func modelArgs(m *spec.Model) []pickle.Pair {
 	if m.Position == spec.PositionLearned {
 		context = m.MaxPositions
 	}
+	// Arguments that every model has.
 	d := pickle.NewDict("num_layers", n(m.NumLayers), "hidden_size", n(m.HiddenSize), "ffn_hidden_size", n(m.FFNHiddenSize),
 		"num_attention_heads", n(m.NumAttentionHeads), "group_query_attention", grouped, "num_query_groups", n(groups), "kv_channels", n(m.KVChannels),
 		"vocab_size", n(m.VocabSize), "padded_vocab_size", n(m.PaddedVocabSize), "max_position_embeddings", n(context),
@@ -34,6 +35,7 @@ func modelArgs(m *spec.Model) []pickle.Pair {
 	for _, a := range activations.WithFlag() {
 		d.Set(a.Row().Argument(), m.Activation == a.String())
 	}
+	// Position, and what only some models have; Megatron reads an absent argument as off.
 	if base := int64(m.RotaryBase); float64(base) == m.RotaryBase {
 		d.Set("rotary_base", base)
 	} else {
@@ -232,6 +234,7 @@ func expertArgs(d *pickle.Dict, m *spec.Model) {
 		d.Set("num_experts", nil)
 		return
 	}
+	// Experts and router.
 	d.Set("num_experts", int64(e.Num))
 	d.Set("moe_ffn_hidden_size", int64(e.FFNHiddenSize))
 	d.Set("moe_router_topk", int64(e.TopK))
@@ -246,12 +249,13 @@ func expertArgs(d *pickle.Dict, m *spec.Model) {
 	}
 	d.Set("moe_router_group_topk", orNone(e.GroupTopK))
 	d.Set("moe_router_bias_update_rate", e.BiasUpdateRate)
+	// Dispatch and capacity.
 	d.Set("moe_apply_probs_on_input", e.ProbsOnInput)
 	d.Set("moe_token_dispatcher_type", e.Dispatcher)
 	d.Set("moe_token_drop_policy", e.DropPolicy)
 	d.Set("moe_pad_expert_input_to_capacity", e.PadToCapacity)
-	for name, v := range map[string]float64{"moe_router_topk_scaling_factor": e.ScalingFactor, "moe_z_loss_coeff": e.ZLossCoeff,
-		"moe_input_jitter_eps": e.JitterEps, "moe_expert_capacity_factor": e.CapacityFactor} {
+	for name, v := range byName(map[string]float64{"moe_router_topk_scaling_factor": e.ScalingFactor, "moe_z_loss_coeff": e.ZLossCoeff,
+		"moe_input_jitter_eps": e.JitterEps, "moe_expert_capacity_factor": e.CapacityFactor}) {
 		if d.Set(name, nil); v != 0 {
 			d.Set(name, v)
 		}

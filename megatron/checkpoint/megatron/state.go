@@ -154,6 +154,7 @@ func NewTarget(src checkpoint.Source, o checkpoint.WriteOptions, precision strin
 	if info.Model.LayersDiffer() {
 		return nil, exitcode.Errorf(exitcode.Usage, "Megatron's formats are not written for models whose layers differ in heads or are scaled (Gemma 4); use the native format or hf")
 	}
+	// Arguments of the run that the state is from, with what the command line changes.
 	kept, err := FromJSON(state.Extra[checkpoint.ExtraArgs])
 	if err != nil {
 		return nil, err
@@ -169,6 +170,7 @@ func NewTarget(src checkpoint.Source, o checkpoint.WriteOptions, precision strin
 		t.Args.Set("moe_grouped_gemm", true)
 	}
 	t.Layout.DP = max(t.Layout.DP, (t.Layout.EP*t.Layout.ETP+t.Layout.TP-1)/t.Layout.TP) // experts are spread over these
+	// Scheduler, loss scale and Adam's count of steps.
 	for _, part := range []struct {
 		text json.RawMessage
 		to   **pickle.Dict
@@ -187,6 +189,7 @@ func NewTarget(src checkpoint.Source, o checkpoint.WriteOptions, precision strin
 			return nil, exitcode.Errorf(exitcode.BadData, "%s: the count of optimizer steps: %w", info.Path, err)
 		}
 	}
+	// The padded vocabulary depends on the tensor-parallel size, other arguments on both.
 	t.settings(state)
 	if err := t.pad(src, o.VocabDivisor); err != nil {
 		return nil, err
@@ -307,8 +310,8 @@ func (t *Target) fillArgs(info checkpoint.Info, precision string) {
 		seq = int64(m.Context)
 	}
 	set := func(name string, v pickle.Value) { a.Set(name, v) }
-	for name, n := range map[string]int{"tensor_model_parallel_size": l.TP, "pipeline_model_parallel_size": l.PP, "transformer_pipeline_model_parallel_size": l.PP,
-		"expert_model_parallel_size": l.EP, "expert_tensor_parallel_size": l.ETP, "context_parallel_size": 1, "data_parallel_size": l.DP, "world_size": l.TP * l.PP * l.DP} {
+	for name, n := range byName(map[string]int{"tensor_model_parallel_size": l.TP, "pipeline_model_parallel_size": l.PP, "transformer_pipeline_model_parallel_size": l.PP,
+		"expert_model_parallel_size": l.EP, "expert_tensor_parallel_size": l.ETP, "context_parallel_size": 1, "data_parallel_size": l.DP, "world_size": l.TP * l.PP * l.DP}) {
 		set(name, int64(n))
 	}
 	set("virtual_pipeline_model_parallel_size", virtual)

@@ -37,18 +37,18 @@ func (t *Target) KeepTokenizer(dir, final string) (notes []string, err error) {
 
 // setTokenizer says c in Megatron's arguments; what c leaves open stays as it is.
 func (a Args) setTokenizer(c tokenizer.Config) {
-	for name, text := range map[string]string{"tokenizer_type": c.Type, "vocab_file": c.VocabFile, "merge_file": c.MergeFile,
-		"tokenizer_model": c.Model, "tiktoken_pattern": c.TikPattern} {
+	for name, text := range byName(map[string]string{"tokenizer_type": c.Type, "vocab_file": c.VocabFile, "merge_file": c.MergeFile,
+		"tokenizer_model": c.Model, "tiktoken_pattern": c.TikPattern}) {
 		if text != "" {
 			a.Set(name, text)
 		}
 	}
-	for name, n := range map[string]*int{"null_tokenizer_eod_id": c.NullEOD, "null_tokenizer_pad_id": c.NullPad, "tiktoken_num_special_tokens": c.TikSpecials} {
+	for name, n := range byName(map[string]*int{"null_tokenizer_eod_id": c.NullEOD, "null_tokenizer_pad_id": c.NullPad, "tiktoken_num_special_tokens": c.TikSpecials}) {
 		if n != nil {
 			a.Set(name, int64(*n))
 		}
 	}
-	for name, on := range map[string]bool{"tokenizer_hf_no_include_special_tokens": c.NoSpecial, "tokenizer_sentencepiece_legacy": c.Legacy} {
+	for name, on := range byName(map[string]bool{"tokenizer_hf_no_include_special_tokens": c.NoSpecial, "tokenizer_sentencepiece_legacy": c.Legacy}) {
 		if on {
 			a.Set(name, true)
 		}

@@ -1,4 +1,4 @@
-// Package memory keeps checkpoints in the memory of hosts, for a run that goes on after ranks
+// Package memory keeps checkpoints in the memory of hosts, for a run that continues after ranks
 // or a host are lost (docs/failures.md).
 //
 // Every rank has four segments (segment.go): memory that the process which started it holds, and
@@ -16,7 +16,7 @@
 //   - A save writes the segments of the older checkpoint. The newer one is complete until the
 //     save is.
 //
-//   - Only the layout that has saved can load: shards are never cut anew.
+//   - Only the layout that has saved can load: shards are never cut again.
 //
 // Reading order: segment.go, shard.go (tensors to bytes and back), store.go (saving), find.go
 // (which checkpoint is complete, and bringing its shards to who lost them), travel.go.

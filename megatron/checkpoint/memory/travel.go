@@ -68,7 +68,7 @@ func (s *Store) pass(to int, out *segment, from int, in *segment, n int64) error
 // words is how many i64 hold n bytes.
 func words(n int) int64 { return (int64(n) + 7) / 8 }
 
-// upload puts n bytes of from, filled up to whole words, at the front of a tensor.
+// upload puts n bytes of from, filled up to complete words, at the front of a tensor.
 func (s *Store) upload(t device.Tensor, from []byte, n int) device.Tensor {
 	t = t.Slice(0, 0, words(n))
 	s.device.Write(t, from[:8*words(n)])

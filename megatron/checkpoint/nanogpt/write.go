@@ -150,7 +150,7 @@ func (w *writing) optimizer() *pickle.Dict {
 	return pickle.NewDict("state", state, "param_groups", &pickle.List{Items: []pickle.Value{paramGroup(0.1, ids[0]), paramGroup(0, ids[1])}})
 }
 
-// paramGroup has nanoGPT's defaults; its training sets the learning rate anew.
+// paramGroup has nanoGPT's defaults; its training sets the learning rate again.
 func paramGroup(decay float64, ids []pickle.Value) *pickle.Dict {
 	return pickle.NewDict("weight_decay", decay, "lr", 6e-4, "betas", &pickle.Tuple{Items: []pickle.Value{0.9, 0.95}}, "eps", 1e-8,
 		"amsgrad", false, "maximize", false, "foreach", nil, "capturable", false, "differentiable", false, "fused", nil,

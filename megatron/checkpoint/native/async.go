@@ -11,7 +11,7 @@ import (
 	"monotron/mpu"
 )
 
-// Pending is a save that goes on while training does.
+// Pending is a save that continues while training does.
 type Pending struct {
 	copied chan struct{} // closed when the tensors may change
 	done   chan struct{}
@@ -28,7 +28,7 @@ func (p *Pending) Wait() (Report, error) {
 	return p.report, p.err
 }
 
-// Done tells whether Wait would return at once.
+// Done reports whether Wait would return at once.
 func (p *Pending) Done() bool {
 	select {
 	case <-p.done:
@@ -38,7 +38,7 @@ func (p *Pending) Done() bool {
 	}
 }
 
-// Then goes on with next in the background when the save is over, and is pending
+// Then continues with next in the background when the save is over, and is pending
 // until that is.
 func (p *Pending) Then(next func(Report, error) (Report, error)) *Pending {
 	q := &Pending{copied: p.copied, done: make(chan struct{})}
@@ -73,7 +73,7 @@ func SaveAsync(ctx context.Context, dir string, st State, tensors []mpu.Stored, 
 	return p, nil
 }
 
-// run is the whole of a save in the background.
+// run is all of a save in the background.
 func (p *Pending) run(ctx context.Context, s *saver) {
 	free, err := s.snapshot()
 	close(p.copied)

@@ -11,7 +11,7 @@
 //   - A folder has its final name only when it is complete and on disk. It is
 //     written as .tmp-iter_..., synced and renamed; replacing one swaps the two
 //     names. Whatever step a save dies at, the previous checkpoint or the new
-//     one is whole.
+//     one is complete.
 //
 //   - Every byte is under a checksum: the manifest under its own, each file's
 //     header and each piece under one in the manifest. A number that was read is

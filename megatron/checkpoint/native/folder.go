@@ -195,7 +195,7 @@ func (f *Folder) buffer() []byte {
 // readBytes are read and checked at a time: few enough to stay cached meanwhile.
 const readBytes = 4 * blockBytes
 
-// Stream reads a piece of t in chunks of whole elements, buf's size at most,
+// Stream reads a piece of t in chunks of complete elements, buf's size at most,
 // and checks it. A piece that fits buf is checked before each sees it; of a
 // longer one each sees chunks before the end of the check.
 func (f *Folder) Stream(t *Tensor, p Piece, buf []byte, each func(at int64, chunk []byte) error) error {
@@ -229,7 +229,7 @@ func into(buf []byte) func(at, n int64) []byte {
 }
 
 // readSpan is Stream for one of a piece's spans. buffer gives memory for at most
-// n bytes at.. of the piece, whole blocks or all n.
+// n bytes at.. of the piece, complete blocks or all n.
 func (f *Folder) readSpan(t *Tensor, p Piece, from, to int64, buffer func(at, n int64) []byte, each func(at int64, chunk []byte) error) error {
 	file, err := f.file(p.File)
 	if err != nil {
@@ -299,7 +299,7 @@ func (f *Folder) Verify() error {
 	return foundAs(found)
 }
 
-// foundAs joins what was found: damage, but where the whole checkpoint is gone.
+// foundAs joins what was found: damage, but where the complete checkpoint is gone.
 func foundAs(list []error) error {
 	err := errors.Join(list...)
 	var pruned *Pruned

@@ -32,7 +32,7 @@ type transfer struct {
 	to   device.Tensor // [elements of the box]
 }
 
-// transfers cuts a tensor's pieces into boxes of whole rows of about a chunk.
+// transfers cuts a tensor's pieces into boxes of complete rows of about a chunk.
 func transfers(have *checkpoint.Tensor, t mpu.Stored) []transfer {
 	var list []transfer
 	flat := t.Tensor.Reshape(t.Tensor.Len())
@@ -54,6 +54,7 @@ func move(src checkpoint.Source, work []transfer, dev *device.Device) error {
 		raw []byte
 		err error
 	}
+	// Reads run in goroutines, `ahead` of them at most; ready[i] receives transfer i.
 	ahead := 1 + device.Cores()
 	ready := make([]chan result, len(work))
 	start := func(i int) {
@@ -66,16 +67,22 @@ func move(src checkpoint.Source, work []transfer, dev *device.Device) error {
 	for i := range min(ahead, len(work)) {
 		start(i)
 	}
+	// Writes to the device are in order, one at a time. After an error the reads under way are waited for: src
+	// may be closed once this returns.
+	drain := func(i int) {
+		for j := i + 1; j < min(i+ahead, len(work)); j++ {
+			<-ready[j]
+		}
+	}
 	for i := range work {
 		r := <-ready[i]
 		if r.err != nil {
-			for j := i + 1; j < min(i+ahead, len(work)); j++ {
-				<-ready[j] // src may be closed once we return
-			}
+			drain(i)
 			return r.err
 		}
 		dev.Write(work[i].to, r.raw)
 		if err := dev.Err(); err != nil {
+			drain(i)
 			return exitcode.Errorf(exitcode.CodeOf(err), "checkpoint: writing tensor %q to the device: %w", work[i].name, err)
 		}
 		if i+ahead < len(work) {

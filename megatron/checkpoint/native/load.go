@@ -17,8 +17,9 @@ var ErrMisfit = errors.New("the checkpoint does not fit this run")
 
 // LoadOptions waive what is otherwise an error.
 type LoadOptions struct {
-	AllowMissing func(s *State, name string) bool // tensors that may keep their values where the checkpoint of this state has none; nil: none
-	Convert      bool                             // float tensors of another dtype are converted, and reported
+	// Tensors that may keep their values where the checkpoint of this state has none; nil: none.
+	AllowMissing func(s *State, name string) bool
+	Convert      bool // float tensors of another dtype are converted, and reported
 }
 
 // Load fills the tensors of this rank from a checkpoint of dir, whatever layout
@@ -184,7 +185,7 @@ func match(state State, stored []checkpoint.Tensor, tensors []mpu.Stored, o Load
 }
 
 // misfit says why a stored tensor cannot fill t; empty where it can. converts
-// tells whether only the float type differs.
+// reports whether only the float type differs.
 func misfit(have *checkpoint.Tensor, t mpu.Stored) (why string, converts bool) {
 	want := dtypeName[t.Tensor.DType]
 	switch {

@@ -70,7 +70,7 @@ func (r *restorer) add(have *Tensor, t mpu.Stored) {
 const spanBytes = 2 << 20
 
 // spans cuts what is wanted of a piece, bytes [from, to), into parts that can be
-// checked alone: whole blocks where it has their sums, else the whole piece.
+// checked alone: complete blocks where it has their sums, else the complete piece.
 func (t *Tensor) spans(p Piece, from, to int64) (list [][2]int64) {
 	total := t.Bytes(p)
 	if p.Blocks == "" {
@@ -100,6 +100,7 @@ func (r *restorer) run() error {
 			return exitcode.With(exitcode.IO, err)
 		}
 	}
+	// Jobs go to the readers by next, what they read comes back by out; stop ends both early.
 	next, out, stop := make(chan *copier), make(chan delivery), make(chan struct{})
 	var readers sync.WaitGroup
 	for range min(len(r.jobs), max(minReaders, device.Cores()), maxReaders) {
@@ -119,6 +120,7 @@ func (r *restorer) run() error {
 		readers.Wait()
 		close(out)
 	}()
+	// One goroutine writes to the tensors. After an error it only answers, so that no reader waits forever.
 	var first error
 	for d := range out {
 		err := d.err
@@ -170,7 +172,7 @@ type copier struct {
 	r      *restorer
 	have   *Tensor
 	piece  Piece
-	flat   device.Tensor // the whole local buffer
+	flat   device.Tensor // the complete local buffer
 	locals []mpu.Piece   // that share elements with the piece
 
 	from, to int64                 // bytes of the piece
@@ -187,7 +189,7 @@ func (c *copier) fill(buf []byte) error {
 	return c.r.folder.readSpan(c.have, c.piece, c.from, c.to, into(buf), c.chunk)
 }
 
-// place is the memory that the whole span belongs to, nil where it is not one
+// place is the memory that the complete span belongs to, nil where it is not one
 // stretch of the same type.
 func (c *copier) place() []byte {
 	width := dtypeOf[c.have.DType].Size()

@@ -259,7 +259,7 @@ func (s *saver) write(ctx context.Context) error {
 
 func partName(rank int) string { return fmt.Sprintf("rank_%05d.json", rank) }
 
-// header lays the parts out in a safetensors file: a whole tensor under its
+// header lays the parts out in a safetensors file: a complete tensor under its
 // name, a piece with its corner behind the name.
 func (s *saver) header() ([]byte, []safetensors.Info, error) {
 	infos := make([]safetensors.Info, len(s.parts))

@@ -93,7 +93,7 @@ func readable(dir string) ([]Entry, error) {
 	return []Entry{e}, nil
 }
 
-// IsOne tells whether dir is one checkpoint, and no folder of them.
+// IsOne reports whether dir is one checkpoint, and no folder of them.
 func IsOne(dir string) bool {
 	_, err := os.Lstat(filepath.Join(dir, manifestName))
 	return err == nil
@@ -176,7 +176,7 @@ func (d disk) clean(dir, tag string) error {
 	return nil
 }
 
-// unfinished tells whether a name in a save folder is that of a save under way or killed.
+// unfinished reports whether a name in a save folder is that of a save under way or killed.
 // Other files may be made there at the same time, such as a profile.
 func unfinished(name string) bool {
 	of, made := strings.CutPrefix(name, tmpPrefix)
@@ -260,6 +260,7 @@ func (d disk) prune(dir string, written int64, o SaveOptions) (removed []int64, 
 	if err != nil {
 		return nil, err
 	}
+	// From the newest: only checkpoints that can be opened count as kept.
 	kept := 1
 	for i := len(list) - 1; i >= 0; i-- {
 		e := list[i]

@@ -17,7 +17,7 @@ import (
 	"monotron/tokenizer"
 )
 
-// Write makes a native checkpoint of everything src lists: one file, whole
+// Write makes a native checkpoint of everything src lists: one file, complete
 // tensors. path is a save folder, new or not.
 func Write(ctx context.Context, path string, src checkpoint.Source, o checkpoint.WriteOptions) (checkpoint.Written, error) {
 	_, err := os.Lstat(path)
@@ -50,7 +50,7 @@ func tokenizerOf(src checkpoint.Source, o checkpoint.WriteOptions) tokenizer.Con
 	return src.Info().Tokenizer
 }
 
-// tasks read a tensor by whole rows.
+// tasks read a tensor by complete rows.
 func tasks(src checkpoint.Source, t checkpoint.Tensor) (list []blocks.Task) {
 	const taskBytes = 8 << 20
 	width := checkpoint.Width(t.DType)

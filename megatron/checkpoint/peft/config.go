@@ -47,7 +47,7 @@ type Config struct {
 	Init        json.RawMessage `json:"init_lora_weights"`
 }
 
-// Names is a list of names, or one pattern that a name must match as a whole.
+// Names is a list of names, or one pattern that a name must match from start to end.
 type Names struct {
 	Pattern string
 	List    []string
@@ -72,7 +72,7 @@ func (n Names) MarshalJSON() ([]byte, error) {
 	return json.Marshal(n.List)
 }
 
-// Given tells whether anything is named.
+// Given reports whether anything is named.
 func (n Names) Given() bool { return n.Pattern != "" || len(n.List) > 0 }
 
 // Layers are numbers of layers; nil: all.

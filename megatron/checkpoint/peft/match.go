@@ -74,7 +74,7 @@ type resolver struct {
 	used map[string]bool // targets that matched
 }
 
-// all tells whether every linear layer is a target.
+// all reports whether every linear layer is a target.
 func (r *resolver) all() bool {
 	t := r.c.Targets
 	return t.Pattern == AllLinear || len(t.List) == 1 && t.List[0] == AllLinear
@@ -157,7 +157,7 @@ func (r *resolver) mixture(m hf.Module) error {
 	return nil
 }
 
-// parameter tells whether the experts of a layer are to have an adapter.
+// parameter reports whether the experts of a layer are to have an adapter.
 func (r *resolver) parameter(m hf.Module) (bool, error) {
 	if r.all() {
 		return true, nil
@@ -165,7 +165,7 @@ func (r *resolver) parameter(m hf.Module) (bool, error) {
 	return r.matches(r.c.Parameters, m.Name)
 }
 
-// targets tells whether the module is to have an adapter.
+// targets reports whether the module is to have an adapter.
 func (r *resolver) targets(m hf.Module, linear bool) (bool, error) {
 	t := r.c.Targets
 	if m.Experts > 0 || r.saves(m.Name) {
@@ -216,7 +216,7 @@ func compile(pattern string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-// inLayer tells whether the module's layer is one of layers_to_transform.
+// inLayer reports whether the module's layer is one of layers_to_transform.
 func (r *resolver) inLayer(name string) (bool, error) {
 	if r.c.Layers == nil {
 		return true, nil

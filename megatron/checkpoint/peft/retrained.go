@@ -55,7 +55,7 @@ func Retrain(m *spec.Model, family string, c Config, adapters []spec.Adapter) (*
 
 const tiedWeight = "the embedding and the output layer of this model are one weight, which PEFT would train apart; leave it out of the modules to save"
 
-// retrains tells whether one of their tensors is trained.
+// retrains reports whether one of their tensors is trained.
 func (r *resolver) retrains(name, global string, adapters []spec.Adapter) bool {
 	module := name[:strings.LastIndexByte(name, '.')]
 	if r.ends(module) {
@@ -77,7 +77,7 @@ func (r *resolver) retrains(name, global string, adapters []spec.Adapter) bool {
 	return false
 }
 
-// ends tells whether the name of the module, or of one around it, has the end of one to save: PEFT's rule.
+// ends reports whether the name of the module, or of one around it, has the end of one to save: PEFT's rule.
 func (r *resolver) ends(module string) (found bool) {
 	for at := range len(module) + 1 {
 		if at < len(module) && module[at] != '.' {
@@ -92,7 +92,7 @@ func (r *resolver) ends(module string) (found bool) {
 	return found
 }
 
-// saves tells whether the module is one to save, or in one, and therefore has no adapter.
+// saves reports whether the module is one to save, or in one, and therefore has no adapter.
 func (r *resolver) saves(module string) bool {
 	for _, t := range r.c.Saved.List {
 		if t != "" && strings.Contains("."+module+".", "."+t+".") {

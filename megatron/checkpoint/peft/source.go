@@ -166,7 +166,7 @@ func (f *Folder) Whole() []string { return f.whole }
 // Retrained are those of Whole that were trained with the adapter; nil: none.
 func (f *Folder) Retrained() *spec.Retrained { return f.model.Retrained }
 
-// Holds tells whether the adapter has a weight of the base in full, by its name.
+// Holds reports whether the adapter has a weight of the base in full, by its name.
 func (f *Folder) Holds(name string) bool { return slices.Contains(f.whole, name) }
 
 // Replaces are the weights of the base that the adapter has and that were not trained with it: PEFT writes

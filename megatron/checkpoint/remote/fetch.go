@@ -153,7 +153,7 @@ func (r *Remote) bring(ctx context.Context, dir string, v version) (int64, error
 	return bytes, native.Adopt(dir, partial, v.iteration)
 }
 
-// sound tells whether a local checkpoint has this manifest and files of its sizes; loading
+// sound reports whether a local checkpoint has this manifest and files of its sizes; loading
 // it checks their bytes.
 func sound(folder string, manifest []byte) bool {
 	is, err := exitcode.ReadFile(filepath.Join(folder, checkpoint.ManifestName), maxManifest)

@@ -95,6 +95,8 @@ func (c *compiler) schema(value any, at string, depth int) (node, error) {
 // kind compiles a schema by the keyword that decides what it is.
 func (c *compiler) kind(s *fields, at string, depth int) (node, error) {
 	known := append(slices.Clone(annotations), "type", "nullable")
+	// Alternatives: any of several schemas. oneOf is treated as anyOf; of allOf only a list of one can be
+	// compiled.
 	for _, word := range []string{"anyOf", "oneOf", "allOf"} {
 		list, is := s.at(word).([]any)
 		if s.at(word) == nil {
@@ -119,6 +121,7 @@ func (c *compiler) kind(s *fields, at string, depth int) (node, error) {
 		}
 		return all, nil
 	}
+	// Listed values.
 	if list, is := s.at("enum").([]any); is && len(list) > 0 {
 		if len(list) > mostBegins {
 			return nil, fmt.Errorf("%s: enum has %d values; at most %d", at, len(list), mostBegins)
@@ -128,6 +131,7 @@ func (c *compiler) kind(s *fields, at string, depth int) (node, error) {
 	if s.has("const") {
 		return values([]any{s.at("const")}), only(s, at, append(known, "const"))
 	}
+	// Types, each with the keywords that apply to it. Without a type any value is allowed.
 	types, err := typesOf(s, at)
 	if err != nil {
 		return nil, err
@@ -240,6 +244,7 @@ func (c *compiler) object(s *fields, at string, depth int) (node, error) {
 	if len(names) > mostBegins {
 		return nil, fmt.Errorf("%s: %d properties; at most %d", at, len(names), mostBegins)
 	}
+	// Properties, in the schema's order.
 	required := s.list("required")
 	o := &object{}
 	for _, name := range names {
@@ -254,6 +259,7 @@ func (c *compiler) object(s *fields, at string, depth int) (node, error) {
 			return nil, fmt.Errorf("%s: required names %v, which properties lacks", at, name)
 		}
 	}
+	// Other properties: any name, and values of a schema.
 	switch more := s.at("additionalProperties").(type) {
 	case nil:
 		if len(names) == 0 {
@@ -281,12 +287,14 @@ func (c *compiler) array(s *fields, at string, depth int) (node, error) {
 	if err != nil {
 		return nil, err
 	}
+	// One schema for all items.
 	item := node(anyValue)
 	if s.at("items") != nil && s.at("items") != false {
 		if item, err = c.schema(s.at("items"), at+"/items", depth+1); err != nil {
 			return nil, err
 		}
 	}
+	// Or a tuple, of which the length is fixed: a schema for each position.
 	prefix, _ := s.at("prefixItems").([]any)
 	if len(prefix) > 0 {
 		var all sequence
@@ -305,7 +313,8 @@ func (c *compiler) array(s *fields, at string, depth int) (node, error) {
 		}
 		return sequence{literal("["), all, literal("]")}, nil
 	}
-	if most == 0 {
+	// The first item, then further ones with commas in front; [] where no item is required, or none is allowed.
+	if most == 0 || s.at("items") == false && least == 0 {
 		return literal("[]"), nil
 	}
 	further := many{sequence{comma, item}, max(0, least-1), most}
@@ -378,7 +387,7 @@ func (c *compiler) finite() error {
 	return nil
 }
 
-// mostBegins bounds the alternatives that begin at one place of a text.
+// mostBegins bounds the alternatives that begin at one position of a text.
 const mostBegins = 1024
 
 // begins counts the ways in which a node may begin. Every value begins with a byte, so that only

@@ -75,6 +75,7 @@ func value(d *json.Decoder, depth int) (any, error) {
 		return nil, errors.New("nested too deeply")
 	}
 	switch token {
+	// An object keeps the order of its names; of a name that comes twice the last value counts.
 	case json.Delim('{'):
 		f := &fields{values: map[string]any{}}
 		for d.More() {

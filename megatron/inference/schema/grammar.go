@@ -7,7 +7,7 @@ import (
 
 // node is a part of a grammar: what a text may hold next.
 type node interface {
-	// expand gives the ways to go on, where next is what follows the node; nodes that consume a
+	// expand gives the ways to continue, where next is what follows the node; nodes that consume a
 	// byte are not expanded.
 	expand(here, next *stack) []*stack
 }
@@ -17,7 +17,7 @@ type node interface {
 type stack struct {
 	node node
 	next *stack
-	ways []*stack // by which it goes on; nil: not known yet
+	ways []*stack // by which it continues; nil: not known yet
 }
 
 func push(n node, next *stack) *stack { return &stack{node: n, next: next} }
@@ -108,7 +108,7 @@ func reach(s *stack) []*stack {
 
 var atEnd = []*stack{nil}
 
-// State is where a text is in a grammar: all ways to go on, each to a byte or to the end.
+// State is where a text is in a grammar: all ways to continue, each to a byte or to the end.
 type State struct{ ways []*stack }
 
 // start is the state before a text.
@@ -141,7 +141,7 @@ func (s State) step(b byte) (after State, ok bool) {
 	return State{ways}, met > 0
 }
 
-// mayEnd tells whether the text may end here, mustEnd whether it can do nothing else.
+// mayEnd reports whether the text may end here, mustEnd whether it can do nothing else.
 func (s State) mayEnd() bool {
 	for _, w := range s.ways {
 		if w == nil {
@@ -180,7 +180,7 @@ func unique(ways []*stack) []*stack {
 	return out
 }
 
-// key names a state among those of one text: equal keys go on alike.
+// key names a state among those of one text: equal keys continue alike.
 func (s State) key() string {
 	b := make([]byte, 0, 40*len(s.ways))
 	for _, w := range s.ways {

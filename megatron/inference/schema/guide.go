@@ -64,7 +64,7 @@ func (g *Guide) allowed() []uint64 {
 	return bits
 }
 
-// Take goes on with a token; complete: nothing can follow. An error is a token that Banned has,
+// Take continues with a token; complete: nothing can follow. An error is a token that Banned has,
 // or one after which the vocabulary has none that the schema allows.
 func (g *Guide) Take(id int32) (complete bool, err error) {
 	for _, b := range g.tok.AppendBytes(nil, id) {

@@ -1,7 +1,7 @@
 package schema
 
 // The parts of JSON. One blank may follow a colon and a comma, as models write it; more would let
-// a text go on for ever without saying anything.
+// a text continue for ever without saying anything.
 var (
 	blank     = many{literal(" "), 0, 1}
 	comma     = sequence{literal(","), blank}

@@ -280,6 +280,21 @@ func TestOrderAndRecursion(t *testing.T) {
 	}
 }
 
+// Claim: where a schema allows no items, the only array is the empty one.
+func TestNoItems(t *testing.T) {
+	g, err := Compile([]byte(`{"type":"array","items":false}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, random := newTokens(), rand.New(rand.NewPCG(5, 5))
+	v := NewVocabulary(tok, len(tok.list), []int32{end})
+	for range 20 {
+		if text := strings.TrimSpace(write(t, g, tok, v, random)); text != "[]" {
+			t.Fatalf("it allows %s", text)
+		}
+	}
+}
+
 // Claim (docs/serve.md): what the grammar cannot hold to is refused by name.
 func TestRefusals(t *testing.T) {
 	for text, want := range map[string]string{

@@ -45,7 +45,7 @@ func (b *branch) add(text []byte, id int32) {
 	b.ids = append(b.ids, id)
 }
 
-// allowed are the tokens that a state goes on with, as a bit an id.
+// allowed are the tokens that a state continues with, as a bit an id.
 func (v *Vocabulary) allowed(s State) []uint64 {
 	bits := make([]uint64, (v.size+63)/64)
 	v.root.walk(s, bits)

@@ -23,7 +23,7 @@ type File struct {
 	direct *os.File // nil: this file system has no such access
 }
 
-// create makes the file, with room on the disk for all of it where the file system can say
+// create makes the file, with space on the disk for all of it where the file system can say
 // that beforehand.
 func create(path string, rank int, bytes int64) (*File, error) {
 	f := &File{path: path, rank: rank}
@@ -135,7 +135,7 @@ func (f *File) around(dst []byte, at int64) error {
 	return nil
 }
 
-// paged tells whether bytes in memory and in the file begin and end at pages.
+// paged reports whether bytes in memory and in the file begin and end at pages.
 func paged(b []byte, at int64) bool {
 	return len(b) > 0 && uintptr(unsafe.Pointer(&b[0]))%device.PageSize == 0 && at%device.PageSize == 0 && len(b)%device.PageSize == 0
 }
@@ -151,6 +151,7 @@ func (f *File) each(b []byte, at int64, work func(part []byte, at int64) error) 
 		next    int
 		failed  error
 	)
+	// Threads take the next part until none is left or one has failed: no part waits for a slow neighbour.
 	take := func() (from int, ok bool) {
 		mu.Lock()
 		defer mu.Unlock()

@@ -22,7 +22,7 @@ func openDirect(path string) *os.File {
 	return f
 }
 
-// reserve makes the file n bytes long, of zeros that have their place on the disk.
+// reserve makes the file n bytes long, of zeros for which the disk has reserved space.
 func reserve(f *os.File, n int64) error {
 	err := unix.Fallocate(int(f.Fd()), 0, 0, n)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {

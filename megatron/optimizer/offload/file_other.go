@@ -4,7 +4,7 @@ package offload
 
 import "os"
 
-// openDirect: elsewhere all goes through the page cache.
+// openDirect: on other systems everything passes through the page cache.
 func openDirect(string) *os.File { return nil }
 
 func reserve(f *os.File, n int64) error { return f.Truncate(n) }

@@ -51,7 +51,7 @@ func (f *Folder) name(what string) string {
 	return filepath.Join(f.dir, fmt.Sprintf("rank_%05d.%s", f.rank, what))
 }
 
-// take locks the file of that name for this run; held: another has it, or has just let it go.
+// take locks the file of that name for this run; held: another run has it, or has just released it.
 func (f *Folder) take(path string) (held bool, err error) {
 	lock, err := atomicfile.Scratch(path, 0o666)
 	if err != nil {
@@ -92,7 +92,7 @@ func (f *Folder) sweep() {
 	all, _ := filepath.Glob(f.name("*")) // the pattern is one
 	for _, path := range all {
 		if !strings.HasSuffix(path, ".lock") {
-			_ = os.Remove(path) // who makes it anew will say what is wrong
+			_ = os.Remove(path) // the next attempt to make it reports what is wrong
 		}
 	}
 }

@@ -74,7 +74,7 @@ type Summary struct {
 
 	Hours     telemetry.Number `json:"hours"`        // from the first step to the last
 	Left      telemetry.Number `json:"left_seconds"` // until the last of TrainIters, at the pace of the last steps
-	Cost      telemetry.Number `json:"cost"`         // so far, and of the whole run
+	Cost      telemetry.Number `json:"cost"`         // so far, and of the complete run
 	WholeCost telemetry.Number `json:"whole_cost"`
 
 	Skipped  int `json:"skipped"`

@@ -1,5 +1,5 @@
 // Package dashboard is a run, or several beside each other, as one page: written to a file
-// with its data inlined, or served while a run goes on (pretrain_gpt --dashboard-addr and
+// with its data inlined, or served while a run continues (pretrain_gpt --dashboard-addr and
 // monotron watch are the same server). What a run says is read from its --log-jsonl file
 // and from what lies beside it.
 //

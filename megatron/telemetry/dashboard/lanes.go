@@ -109,7 +109,7 @@ func firstStart(events []event) float64 {
 	return first
 }
 
-// readLanes takes the last whole step of a trace: what is between two marks of steps, or
+// readLanes takes the last complete step of a trace: what is between two marks of steps, or
 // all before the only one. nil: it has none, or cannot be read.
 func readLanes(path string) *Lanes {
 	// The trace comes from disk: its size is bounded, and what cannot be read has no lanes.

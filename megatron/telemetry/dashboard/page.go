@@ -46,7 +46,7 @@ type pageState struct {
 // pageData is all that the page shows.
 type pageData struct {
 	Fields      []string     `json:"fields"`
-	MostRows    int          `json:"most_rows"` // a page that follows a run asks anew when it has twice as many
+	MostRows    int          `json:"most_rows"` // a page that follows a run asks again when it has twice as many
 	Runs        []pageRun    `json:"runs"`
 	Differences []Difference `json:"differences"`
 	Position    string       `json:"position"` // of each log, as news are asked for

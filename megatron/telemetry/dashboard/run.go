@@ -42,15 +42,17 @@ type Run struct {
 
 // Source is where a run is read from, and what else is known of it.
 type Source struct {
-	Name     string                                                            // on the page; "": what the run says of itself, else its folder's
-	About    *telemetry.About                                                  // nil: read from the file beside the log
-	Path     string                                                            // a log, or the folder of one
-	FlagsOf  func(folder string, iteration int64) (map[string][]string, error) // what a checkpoint was trained with
-	Flags    map[string][]string                                               // those of the run, where they are known; FlagsOf is then not asked
-	Price    float64                                                           // of an hour of the run; 0: not known
-	Ongoing  bool                                                              // this process trains it: the log may have no step yet
-	Beside   []string                                                          // folders that it writes to, wherever they lie; "": none
-	Finished bool                                                              // no run goes on with it: a last line without its end counts
+	// On the page; "": what the run says of itself, else its folder's.
+	Name    string
+	About   *telemetry.About                                                  // nil: read from the file beside the log
+	Path    string                                                            // a log, or the folder of one
+	FlagsOf func(folder string, iteration int64) (map[string][]string, error) // what a checkpoint was trained with
+	// Those of the run, where they are known; FlagsOf is then not asked.
+	Flags    map[string][]string
+	Price    float64  // of an hour of the run; 0: not known
+	Ongoing  bool     // this process trains it: the log may have no step yet
+	Beside   []string // folders that it writes to, wherever they lie; "": none
+	Finished bool     // no run continues with it: a last line without its end counts
 }
 
 // Open reads the run that s is.
@@ -156,6 +158,7 @@ func findLog(path string) (string, error) {
 	if err != nil {
 		return "", exitcode.With(exitcode.IO, err)
 	}
+	// A file must be a log.
 	if !st.IsDir() {
 		found, err := isLog(path)
 		if err != nil {
@@ -166,6 +169,7 @@ func findLog(path string) (string, error) {
 		}
 		return path, nil
 	}
+	// In a folder, by content: names are the user's.
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		return "", exitcode.With(exitcode.IO, err)
@@ -186,6 +190,7 @@ func findLog(path string) (string, error) {
 	if len(found) == 0 && failed != nil {
 		return "", failed
 	}
+	// Exactly one, or the user must choose.
 	switch len(found) {
 	case 0:
 		return "", exitcode.Errorf(exitcode.NoInput, "%s has no log of a run; train with --log-jsonl %s", path, filepath.Join(path, "steps.jsonl"))
@@ -195,7 +200,7 @@ func findLog(path string) (string, error) {
 	return "", exitcode.Errorf(exitcode.Usage, "%s has several logs; choose one of %s", path, strings.Join(found, ", "))
 }
 
-// isLog tells whether one of a file's first lines is a step.
+// isLog reports whether one of a file's first lines is a step.
 func isLog(path string) (bool, error) {
 	file, err := exitcode.Open(path)
 	if err != nil {

@@ -159,7 +159,7 @@ func positions(runs []*Run) (p places) {
 	return p
 }
 
-// String is what a browser gives back to go on from here.
+// String is what a browser gives back to continue from here.
 func (p places) String() string {
 	var list []string
 	for _, n := range p {

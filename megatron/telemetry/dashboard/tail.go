@@ -15,7 +15,7 @@ const longestLine = 1 << 20
 // errShorter: a log that is followed has become another one.
 var errShorter = errors.New("the log is shorter than it was")
 
-// tail reads the whole lines that a log has got since it was last asked.
+// tail reads the complete lines that a log has got since it was last asked.
 type tail struct {
 	path     string
 	position int64 // behind the last line that was read
@@ -33,7 +33,7 @@ func (t *tail) next(take func(line []byte, position int64) error) error {
 	if size == t.position {
 		return nil // as at most looks
 	}
-	room := int(min(size-t.position, longestLine)) // a line is given whole, or is too long
+	room := int(min(size-t.position, longestLine)) // a line is given complete, or is too long
 	lines := bufio.NewReaderSize(io.NewSectionReader(file, t.position, size-t.position), room)
 	for {
 		line, err := lines.ReadSlice('\n')

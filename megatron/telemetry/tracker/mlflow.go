@@ -179,7 +179,7 @@ func (m *mlflow) batches(list []entry) (all []batch) {
 	return all
 }
 
-// begin makes the run, or finds the one that a resumed run goes on with.
+// begin makes the run, or finds the one that a resumed run continues with.
 func (m *mlflow) begin(ctx context.Context, iteration int) error {
 	experiment, err := m.experiment(ctx)
 	if err != nil {

@@ -24,9 +24,9 @@ type otlp struct {
 	resource *resource.Resource
 }
 
-// NewOTLP is a sink that sends gauges to an OpenTelemetry collector, whether or not it answers now: one a number under Megatron's
-// names, its points at the times of the steps. The OTEL_EXPORTER_OTLP variables of the environment hold as in every
-// program with OpenTelemetry's SDK (headers, certificates).
+// NewOTLP is a sink that sends gauges to an OpenTelemetry collector, whether or not it answers now: one a
+// number under Megatron's names, its points at the times of the steps. The OTEL_EXPORTER_OTLP variables of
+// the environment hold as in every program with OpenTelemetry's SDK (headers, certificates).
 func NewOTLP(endpoint string, a *telemetry.About, o Options) (telemetry.Sink, error) {
 	text, err := base("--otlp-endpoint", endpoint)
 	if err != nil {

@@ -38,7 +38,7 @@ func (r *refusal) Error() string {
 	return fmt.Sprintf("HTTP status %d: %.300q", r.status, r.Text)
 }
 
-// final tells whether a repetition of the request cannot help.
+// final reports whether a repetition of the request cannot help.
 func final(err error) bool {
 	var r *refusal
 	return errors.As(err, &r) && r.status >= 400 && r.status < 500 && r.status != http.StatusTooManyRequests && r.status != http.StatusRequestTimeout

@@ -23,7 +23,7 @@ type Place struct {
 	Job        string // names the job, alike on all its ranks; "" where the launcher does not say
 }
 
-// Hosts tells whether the run spans several hosts.
+// Hosts reports whether the run spans several hosts.
 func (p *Place) Hosts() bool { return p.LocalSize < p.Size }
 
 // names are the variables of one launcher. The first that is set counts.
@@ -78,7 +78,7 @@ const Segments = "MONOTRON_MEMORY_SEGMENTS"
 // Restarts is the variable that says how often the run was restarted before.
 const Restarts = "TORCHELASTIC_RESTART_COUNT"
 
-// FewerRanks is set by monotron launch where it goes on with fewer ranks than it began with.
+// FewerRanks is set by monotron launch where it continues with fewer ranks than it began with.
 const FewerRanks = "MONOTRON_FEWER_RANKS"
 
 // Find reads the variables; nil where no launcher has set any. Errors are
@@ -141,6 +141,7 @@ func (l *names) read(get func(string) string) (*Place, error) {
 	if get(Own) != "" {
 		p.Launcher = "monotron launch"
 	}
+	// number is the first of the names that is set; of several wrong ones the first is reported.
 	var err error
 	number := func(names []string, otherwise int) int {
 		name, text := which(get, names)
@@ -156,6 +157,7 @@ func (l *names) read(get func(string) string) (*Place, error) {
 		}
 		return n
 	}
+	// Rank and size of the run and of this host.
 	p.Rank, p.Size = number(l.rank, 0), number(l.size, 1)
 	p.Local = number(l.local, 0)
 	p.LocalSize = number(l.localSize, 1)
@@ -167,6 +169,7 @@ func (l *names) read(get func(string) string) (*Place, error) {
 	case p.LocalSize < 1 || p.LocalSize > p.Size:
 		return nil, exitcode.Errorf(exitcode.Usage, "%s gives the impossible number of %d of %d ranks on this host (%s)", p.Launcher, p.LocalSize, p.Size, l.localSize[0])
 	}
+	// Several runs of one launcher on a host need different rendezvous: the starter's process is part of the name.
 	if p.Job == "" && l.starter != "" && !p.Hosts() {
 		p.Job = ancestor(os.Getpid(), l.starter)
 	}

@@ -14,7 +14,7 @@ import (
 type Scheduled struct {
 	By            string // the scheduler, and the variable that tells it
 	Hosts, Number int    // how many, and this one's
-	Least         int    // hosts that the run may go on with; 0: not said
+	Least         int    // hosts that the run may continue with; 0: not said
 	Ranks         int    // on this host; 0: not said
 	Addr          string // of host 0; "": not said
 	Port          int    // 0: not said

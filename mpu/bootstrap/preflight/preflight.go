@@ -72,6 +72,7 @@ const (
 // kinds in the same order on all ranks. The error names what is wrong and the cure.
 func Run(p *process.World, d *device.Device, world *comm.Group, groups []*comm.Group, bytes int64) (*Report, error) {
 	began := time.Now()
+	// The speed of every group, and whether its members reach each other.
 	mine := make([]float64, ofRank+len(groups))
 	var err error
 	for i, g := range groups {
@@ -85,6 +86,7 @@ func Run(p *process.World, d *device.Device, world *comm.Group, groups []*comm.G
 			return nil, err
 		}
 	}
+	// Behind a barrier the clocks of all ranks should agree, but for its own duration.
 	if err := world.Barrier(); err != nil {
 		return nil, err
 	}
@@ -93,12 +95,14 @@ func Run(p *process.World, d *device.Device, world *comm.Group, groups []*comm.G
 	if err != nil {
 		return nil, err
 	}
+	// Every rank's device, as text of one length.
 	text := make([]int64, deviceText/8)
 	copy(device.AsBytes(text), d.Name+": "+d.Describe()) // cut where it is longer
 	devices, err := gather(d, world, text)
 	if err != nil {
 		return nil, err
 	}
+	// Rank 0 judges for all.
 	r := &Report{Ranks: p.Size(), Transports: p.Transports()}
 	if world.Rank() == 0 {
 		r.judge(p, all, groups)

@@ -10,7 +10,7 @@
 // Messages have a largest size and everything has a time limit. The bytes of
 // tensors do not pass here.
 //
-// Reading order: session.go (a rank's view), server.go (rank 0's part), secret.go, unproved.go
-// (connections that have proved nothing yet), listener.go (a port that outlives a gathering), retry.go, wire.go, port.go (where ranks of one host meet),
-// longwait.go (what a person is told of a wait that is long).
+// Reading order: session.go (a rank's view), server.go (rank 0's part), secret.go, unproved.go (connections
+// that have proved nothing yet), listener.go (a port that outlives a gathering), retry.go, wire.go, port.go
+// (where ranks of one host meet), longwait.go (what a person is told of a wait that is long).
 package rendezvous

@@ -32,7 +32,7 @@ func (l *Listener) End() error { return l.TCPListener.Close() }
 // Port is its number.
 func (l *Listener) Port() int { return l.Addr().(*net.TCPAddr).Port }
 
-// Lives tells whether a process has its port open at addr. A host that does not answer within
+// Lives reports whether a process has its port open at addr. A host that does not answer within
 // the limit has none.
 func Lives(addr string, limit time.Duration) bool {
 	if OwnName(addr, false) {

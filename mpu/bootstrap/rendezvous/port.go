@@ -36,7 +36,7 @@ func Address(host string, port int) string {
 	return net.JoinHostPort(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"), strconv.Itoa(port))
 }
 
-// OwnName tells whether the host of addr is this one, by a name that does not lead to an
+// OwnName reports whether the host of addr is this one, by a name that does not lead to an
 // address by which other hosts reach it: a name that this host cannot resolve, or that it
 // resolves to loopback, as Debian's 127.0.1.1. Who has it listens on all interfaces, and
 // is reached by the name, as other hosts resolve it. Rank 0 (first) must run on that host.

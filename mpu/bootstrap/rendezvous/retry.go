@@ -16,7 +16,7 @@ var ErrDropped = errors.New("the peer closed the connection before it identified
 // afterwards it is taken for another program.
 const DropTime = time.Minute
 
-// isClosed tells whether an error of a connection is its end, from the other side.
+// isClosed reports whether an error of a connection is its end, from the other side.
 func isClosed(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }

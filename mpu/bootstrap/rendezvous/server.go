@@ -150,7 +150,7 @@ func (s *server) greet(conn net.Conn) {
 }
 
 // admit adds a rank; the last one completes the run. One that does not fit ends a
-// run that is still gathering, since that cannot become whole; a run under way it
+// run that is still gathering, since that cannot become complete; a run under way it
 // does not disturb.
 func (s *server) admit(conn net.Conn, m *Member) *peer {
 	s.mu.Lock()
@@ -359,6 +359,7 @@ func (s *server) checkDone() {
 // watch beats, and finds ranks that are late or silent.
 func (s *server) watch() {
 	defer s.idle.Done()
+	// Three clocks: heartbeats, whether enough hosts are here to start without the others, the time limit.
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
 	asking := time.NewTicker(enoughEvery)
@@ -379,6 +380,7 @@ func (s *server) watch() {
 			s.mu.Unlock()
 		case <-asking.C:
 			s.enough()
+		// A tick that comes late means that this process was stopped: silence of others proves nothing then.
 		case now := <-tick.C:
 			s.mu.Lock()
 			s.look(now, now.Sub(last) > 5*beatEvery)
@@ -395,7 +397,7 @@ func (s *server) watch() {
 // enoughEvery is how often rank 0 asks whether those that have come are enough.
 const enoughEvery = 100 * time.Millisecond
 
-// enough goes on with those that have come, where they are (Config.Enough).
+// enough continues with those that have come, where they are (Config.Enough).
 func (s *server) enough() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -461,7 +463,7 @@ func (s *server) look(now time.Time, wasStopped bool) {
 	}
 }
 
-// lost tells whether a member that has been silent for so long counts as lost, as seen from
+// lost reports whether a member that has been silent for so long counts as lost, as seen from
 // another. One on the same host that only waits for a processor has longer: where hundreds of
 // processes share a few, a turn can take longer than a silence.
 func (c *Config) lost(silent time.Duration, m, from *Member) bool {
@@ -535,6 +537,6 @@ func (s *server) stop() {
 	s.idle.Wait()
 }
 
-// starved tells whether a process of this host wants a processor and is not given one, or
+// starved reports whether a process of this host wants a processor and is not given one, or
 // runs: it is not stopped, and will answer once it has its turn.
 func starved(pid int) bool { return system.AnyThread(pid, 'R') }

@@ -25,14 +25,14 @@ type Config struct {
 	Alike       map[string]string // what must be the same on all ranks, by what it is called
 	Timeout     time.Duration     // until all have joined; 0: usualTimeout
 	Silence     time.Duration     // of a rank, until it counts as lost; 0: usualSilence
-	Fewer       bool              // at Timeout, go on with those that have come; the others' Members are empty
+	Fewer       bool              // at Timeout, continue with those that have come; the others' Members are empty
 	Called      string            // what one that joins is, in messages; "rank"
 	Told        string            // passed on to all in Member.Told; up to longestName bytes
 	Notes       io.Writer         // hears whom this rank waits for; nil: nobody
 
 	// Of members that outlive what they have met for, as launchers do.
 	Listener *Listener                // of rank 0: where it serves, instead of Addr; it stays open
-	Enough   func(here []Member) bool // on rank 0: whether to go on without those that have not come; nil: not before Timeout
+	Enough   func(here []Member) bool // on rank 0: whether to continue without those that have not come; nil: not before Timeout
 	Loose    bool                     // who leaves, dies or is silent ends nothing; who comes late is asked to come again
 
 	unproved int // connections without proof at once, of tests; 0: by the files that may be open
@@ -290,7 +290,7 @@ func (s *Session) Err() error {
 	return s.err.Err()
 }
 
-// Fail tells all ranks that this one cannot go on. It returns the verdict: that
+// Fail tells all ranks that this one cannot continue. It returns the verdict: that
 // of whoever was first.
 func (s *Session) Fail(err error) error { return s.Judge(failure.Of(s.config.Rank, err)) }
 

@@ -55,6 +55,7 @@ func Elements(rank int, n int64) []float64 {
 func ByFormula(g *comm.Group, dtype device.DType, n int64) error {
 	size, me := int64(g.Size()), g.Rank()
 	root := g.Size() - 1
+	// The formulas: element i of each result as a function of all ranks' elements.
 	sum := func(i int64) (s float64) {
 		for r := range g.Size() {
 			s += Element(r, i)
@@ -70,6 +71,7 @@ func ByFormula(g *comm.Group, dtype device.DType, n int64) error {
 	}
 	mine := func(i int64) float64 { return Element(me, i) }
 	gathered := func(i int64) float64 { return Element(int(i/n), i%n) }
+	// Inputs [n] and [size·n], and outputs; roots alone have some of them.
 	one, long := func() device.Tensor { return Heap(dtype, Elements(me, n)) }, func() device.Tensor { return Heap(dtype, Elements(me, n*size)) }
 	empty := func(n int64) device.Tensor { return Heap(dtype, make([]float64, n)) }
 	none := func(at int, t device.Tensor) device.Tensor {
@@ -84,6 +86,7 @@ func ByFormula(g *comm.Group, dtype device.DType, n int64) error {
 		}
 		return elsewhere
 	}
+	// Start everything, then wait.
 	a, b, c, d, e := one(), one(), one(), one(), empty(n*size)
 	f, h, i, j := none(root, empty(n*size)), empty(n), empty(n), long()
 	rows := j.Slice(0, int64(me)*n, n)
@@ -101,6 +104,7 @@ func ByFormula(g *comm.Group, dtype device.DType, n int64) error {
 			return err
 		}
 	}
+	// Compare.
 	part := func(of func(int64) float64) func(int64) float64 {
 		return func(i int64) float64 { return of(int64(me)*n + i) }
 	}

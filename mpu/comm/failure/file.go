@@ -12,7 +12,7 @@ import (
 // File is where a run's verdict lies.
 func File(folder string) string { return filepath.Join(folder, "verdict.json") }
 
-// Write puts the verdict into the run's folder, whole or not at all.
+// Write puts the verdict into the run's folder, complete or not at all.
 func (v *Verdict) Write(folder string) error {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

@@ -99,7 +99,7 @@ func Of(rank int, err error) *Verdict {
 	return v
 }
 
-// By tells whether it is a rank's own failure that it reports, not another's.
+// By reports whether it is a rank's own failure that it reports, not another's.
 func (v *Verdict) By(rank int) bool { return v.Rank == rank && v.Kind != Other }
 
 // longestText is how much of a text is passed on.

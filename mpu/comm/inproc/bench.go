@@ -56,7 +56,8 @@ func Bench(open func() (*device.Device, error), ranks int, bytes int64, budget t
 		s.Copy, err = device.CopySpeed(d, bytes, budget)
 		return err
 	})
-	// The bytes that all ranks touch, in parts of a rank: reduce-scatter n·part read and part written, all-gather the others' parts read and written.
+	// The bytes that all ranks touch, in parts of a rank: reduce-scatter n·part read and part written,
+	// all-gather the others' parts read and written.
 	n, part := float64(ranks), float64(bytes)/float64(ranks)
 	touched := n * (n*part + part + 2*(n-1)*part)
 	s.Bound = time.Duration(touched / s.Copy * 1e9)

@@ -59,10 +59,12 @@ func (g *member) exchange(transfers []comm.Transfer) comm.Work {
 	if err := g.ready(); err != nil {
 		return comm.Finished(err)
 	}
+	// lacks is what a stall's message says of this exchange.
 	b := &batch{task: task{done: make(chan struct{})}, left: len(transfers)}
 	b.lacks = func() string {
 		return fmt.Sprintf("an exchange of %s, %d of %d messages not met", &g.Membership, b.left, len(transfers))
 	}
+	// Halves whose other end is there already are moved now, by the one that comes second.
 	var met [][2]*half
 	for _, t := range transfers {
 		mine, other := g.postHalf(b, t)
@@ -75,6 +77,7 @@ func (g *member) exchange(transfers []comm.Transfer) comm.Work {
 		}
 		met = append(met, pair)
 	}
+	// Both ends must agree on type and length before anything is written.
 	for _, p := range met {
 		if err := matches(p[0], p[1]); err != nil {
 			w.fail(err)

@@ -24,7 +24,7 @@ type World struct {
 
 	mu       sync.Mutex // of everything below and of all rounds and queues
 	still    *sync.Cond // nothing is being carried out
-	err      error      // why nothing goes on any more
+	err      error      // why nothing continues any more
 	carrying int        // collectives whose bytes are on their way
 	meetings map[string]*meeting
 	ranks    []rankState
@@ -104,7 +104,7 @@ func (w *World) Abort(err error) {
 	w.quiesce()
 }
 
-// Err is why nothing goes on any more; nil: all is well.
+// Err is why nothing continues any more; nil: all is well.
 func (w *World) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,5 +1,5 @@
 // Package nccl is the engine of ranks that have a GPU each: collectives are enqueued on
-// streams of NCCL's communicators, and the host goes on. Ranks meet, and barriers are
+// streams of NCCL's communicators, and the host continues. Ranks meet, and barriers are
 // made, over the groups of a host's world.
 //
 // Reading order: carrier.go (whether NCCL or the host carries a rank's tensors), world.go

@@ -127,7 +127,7 @@ func (e *enqueued) tell(note *bool, f *func()) {
 	}
 }
 
-// Wait orders the device's ops behind the collective; the host goes on.
+// Wait orders the device's ops behind the collective; the host continues.
 func (e *enqueued) Wait() error {
 	if e.err != nil {
 		return e.err

@@ -27,7 +27,7 @@ func Lead(addr string) error {
 	return nil
 }
 
-// has tells whether one of an interface's addresses is that of host:port.
+// has reports whether one of an interface's addresses is that of host:port.
 func has(addrs []net.Addr, addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -175,7 +175,7 @@ func onThread() func() {
 	return runtime.UnlockOSThread
 }
 
-// Err is why nothing goes on any more; nil: all is well.
+// Err is why nothing continues any more; nil: all is well.
 func (w *World) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -194,7 +194,7 @@ const leaving = 10 * time.Second
 // fail gives up all communicators, side by side: NCCL's abort waits until the other
 // ranks of the host give up the same one, and ranks that do it one after the other in
 // different orders would wait for each other. A peer that is stopped does not come at
-// all: after a while this rank goes on without NCCL's consent.
+// all: after a while this rank continues without NCCL's consent.
 func (w *World) fail(err error) {
 	w.mu.Lock()
 	first := w.err == nil
@@ -238,7 +238,7 @@ func (w *World) watch() {
 	}
 }
 
-// look asks the GPU without the lock of calls, which go on meanwhile.
+// look asks the GPU without the lock of calls, which continue meanwhile.
 func (w *World) look() error {
 	w.looking.Lock()
 	defer w.looking.Unlock()

@@ -144,7 +144,7 @@ func (e *glooEnd) head(bytes []byte) error {
 
 func (e *glooEnd) expect(n int64) { e.left, e.long = n, n > eager }
 
-// Read reads up to the end of a piece; it must be asked for whole pieces.
+// Read reads up to the end of a piece; it must be asked for complete pieces.
 func (e *glooEnd) Read(b []byte) (int, error) {
 	if !e.long {
 		return e.conn.Read(b)

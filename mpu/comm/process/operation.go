@@ -122,7 +122,7 @@ func (o *operation) peerExited(rank int) error {
 	return exitcode.Errorf(exitcode.Internal, "rank %d ended while rank %d was waiting for it in %s", rank, o.group.world.rank, o.call)
 }
 
-// matches tells whether a peer's message belongs to the same call as ours.
+// matches reports whether a peer's message belongs to the same call as ours.
 func (b *receive) matches(h *header) error {
 	theirs := b.call.group.callOf(h)
 	if !meets(theirs, b.want) {
@@ -134,7 +134,7 @@ func (b *receive) matches(h *header) error {
 	return nil
 }
 
-// meets tells whether what one rank has called fits what another has; of messages
+// meets reports whether what one rank has called fits what another has; of messages
 // each names the other.
 func meets(a, b *comm.Call) bool {
 	if a.Op == comm.Send && b.Op == comm.Receive || a.Op == comm.AllToAll && b.Op == comm.AllToAll {
@@ -284,7 +284,7 @@ func (o *operation) locked(f func()) func() {
 	}
 }
 
-// advance goes on with the next stage when one is complete; with the lock held.
+// advance continues with the next stage when one is complete; with the lock held.
 func (o *operation) advance() {
 	p := o.group.world
 	for !o.over && p.err == nil && o.left[o.stage] == 0 {

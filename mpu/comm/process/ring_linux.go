@@ -62,7 +62,7 @@ func (r *ring) put(b []byte) error {
 		free, err := r.await(&r.state.writer, func() uint64 {
 			free := room - (at - r.state.read.Load())
 			if free < uint64(len(b)) {
-				free &^= ringAlign - 1 // the reader sees whole elements
+				free &^= ringAlign - 1 // the reader sees complete elements
 			}
 			return free
 		})
@@ -138,7 +138,8 @@ func (s *sleeper) sleep(needed func() bool) {
 	s.asleep.Store(1)
 	if needed() {
 		limit := unix.Timespec{Sec: 1}
-		_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&s.bell)), futexWait, uintptr(bell), uintptr(unsafe.Pointer(&limit)), 0, 0) // woken, late or interrupted: all the same
+		// Woken, late or interrupted: all the same.
+		_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&s.bell)), futexWait, uintptr(bell), uintptr(unsafe.Pointer(&limit)), 0, 0)
 	}
 	s.asleep.Store(0)
 }

@@ -23,7 +23,7 @@ func (g *group) tree(root int) tree {
 	return tree{g.Size(), root, (g.Rank - root + g.Size()) % g.Size()}
 }
 
-// wide tells whether n bytes a rank travel along a tree.
+// wide reports whether n bytes a rank travel along a tree.
 func (g *group) wide(n int) bool { return g.Size() > treeFrom && n <= small }
 
 // member is the number in the group of a position, and the reverse.

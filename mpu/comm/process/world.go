@@ -117,7 +117,8 @@ func (p *World) watch() {
 	}
 }
 
-// Group is this rank's membership of a group; all members name the same ranks in the same order; another list is another group.
+// Group is this rank's membership of a group; all members name the same ranks in the same order; another list
+// is another group.
 func (p *World) Group(rank int, name string, members []int, d *device.Device) (*comm.Group, error) {
 	if rank != p.rank {
 		return nil, exitcode.Errorf(exitcode.Internal, "rank %d cannot join as rank %d group %s of ranks %v", p.rank, rank, name, members)
@@ -177,7 +178,7 @@ func (p *World) end(err error) error {
 	return err
 }
 
-// Err is why nothing goes on any more; nil: all is well.
+// Err is why nothing continues any more; nil: all is well.
 func (p *World) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

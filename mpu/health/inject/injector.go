@@ -35,7 +35,7 @@ type Ended struct {
 func (e *Ended) At() (health.Phase, int64) { return e.phase, e.step }
 
 // On prepares the faults of a recorder's rank; nil: there are none. It is to be
-// called before the recorder wraps groups. over tells whether the run has ended.
+// called before the recorder wraps groups. over reports whether the run has ended.
 func On(r *health.Recorder, faults []Fault, shared bool, over func() bool) *Injector {
 	if r == nil {
 		return nil
@@ -70,7 +70,7 @@ func (i *Injector) enter(p health.Phase, step int64) {
 			i.end(p, step, f.Code, fmt.Sprintf("left with exit code %d by --inject", f.Code), func() { os.Exit(f.Code) })
 		case Stop:
 			if !i.shared {
-				_ = system.Suspend() // it sleeps, too, where nobody lets it go on
+				_ = system.Suspend() // it sleeps, too, where nobody lets it continue
 			}
 			i.sleep(f.Seconds)
 		case Sleep:
@@ -143,13 +143,13 @@ func shorter(c *comm.Collective) *comm.Collective {
 	return &less
 }
 
-// Spoils tells whether a NaN is due in a step's forward pass as the residual stream
+// Spoils reports whether a NaN is due in a step's forward pass as the residual stream
 // leaves a layer (0: enters the first).
 func (i *Injector) Spoils(step int64, layer int) bool {
 	return i.find(NaN, step, func(f *Fault) bool { return f.Layer == layer }) != nil
 }
 
-// Corrupts tells whether the checkpoint of a step is to be damaged.
+// Corrupts reports whether the checkpoint of a step is to be damaged.
 func (i *Injector) Corrupts(step int64) bool { return i.find(Corrupt, step, nil) != nil }
 
 // Disk is what fails when the checkpoint of a step is written; nil: nothing.

@@ -22,7 +22,7 @@ type Kind struct {
 	Open func(local int) (*device.Device, error) // for a GPU: which of those visible
 	// OnePerRank: ranks of a host cannot share one.
 	OnePerRank bool
-	// Wanted tells whether this machine is meant to have it, so that a person wants to know
+	// Wanted reports whether this machine is meant to have it, so that a person wants to know
 	// why it cannot be opened; nil: it is not looked at.
 	Wanted func() bool
 }
@@ -84,7 +84,7 @@ func (c *choice) fastest() (d *device.Device, err error) {
 	return nil, exitcode.With(exitcode.Usage, fmt.Errorf("--device auto: %w", err))
 }
 
-// without lets auto go on without a kind, and says why where there should be one. Not
+// without lets auto continue without a kind, and says why where there should be one. Not
 // where other ranks of this host have theirs: one slow rank holds up all.
 func (c *choice) without(k Kind, why error) error {
 	rank := 0

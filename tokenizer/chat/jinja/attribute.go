@@ -45,6 +45,7 @@ func (r *run) safeAttribute(x Value, name string) Value {
 
 func (r *run) attribute(x Value, name string) Value {
 	switch x := x.(type) {
+	// Methods of Python's str, dict and sequences; what changes its object is unsafe in Jinja's sandbox.
 	case *Undefined:
 		x.use()
 	case string, Markup:
@@ -67,6 +68,7 @@ func (r *run) attribute(x Value, name string) Value {
 			return x.items[at]
 		}
 		return sequenceMethod(x, x.items, name)
+	// Objects of Jinja.
 	case *namespace:
 		return x.attrs.Get(name)
 	case *loopContext:
@@ -90,6 +92,8 @@ func (r *run) attribute(x Value, name string) Value {
 
 func (r *run) moreAttributes(x Value, name string) Value {
 	switch x := x.(type) {
+	// Objects of Jinja, then of Python, of which some attributes exist but are not supported: without an error they
+	// would count as undefined.
 	case *cycler:
 		return x.attribute(name)
 	case *joiner:
@@ -119,6 +123,7 @@ func (r *run) moreAttributes(x Value, name string) Value {
 
 func numberAttribute(x Value, name string) Value {
 	f, isFloat := x.(float64)
+	// method is a method without arguments that returns v.
 	method := func(v Value) Value {
 		return &callable{name, func(_ *run, g arguments) Value {
 			newSignature("").bind(name+"()", g)
@@ -129,6 +134,7 @@ func numberAttribute(x Value, name string) Value {
 	if isFloat {
 		zero = 0.0
 	}
+	// What int and float have in common; bool is an int.
 	switch name {
 	case "real":
 		return positive(x)
@@ -195,6 +201,7 @@ func (m *macroValue) attribute(r *run, name string) Value {
 }
 
 func (c *cycler) attribute(name string) Value {
+	// next and reset change the cycler, so they compute when they are called.
 	method := func(f func() Value) Value {
 		return &callable{name, func(_ *run, g arguments) Value {
 			newSignature("").bind(name+"()", g)

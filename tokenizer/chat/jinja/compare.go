@@ -57,6 +57,7 @@ func ratOf(v Value) *big.Rat {
 func (r *run) equal(x, y Value, depth int) bool {
 	r.step(1)
 	r.deep(depth)
+	// Numbers compare by value over bool, int and float; str and Markup by text.
 	if isNumber(x) && isNumber(y) {
 		return compareNumbers(x, y) == 0
 	}
@@ -67,6 +68,7 @@ func (r *run) equal(x, y Value, depth int) bool {
 		}
 		return is && a == b
 	}
+	// Other values are equal to those of their own type only.
 	switch a := x.(type) {
 	case None:
 		_, is := y.(None)
@@ -95,6 +97,7 @@ func (r *run) equal(x, y Value, depth int) bool {
 			unsupported("comparing functions")
 		}
 	}
+	// The same object, such as a macro.
 	return x == y
 }
 
@@ -123,7 +126,7 @@ func (r *run) equalDicts(a, b *Dict, depth int) bool {
 	return true
 }
 
-// holds tells whether a comparison's result (-1, 0, 1) is what an operator asks for.
+// holds reports whether a comparison's result (-1, 0, 1) is what an operator asks for.
 func holds(op string, c int) bool {
 	switch op {
 	case "lt":
@@ -183,6 +186,7 @@ func sequences(x, y Value) (a, b []Value, both bool) {
 
 // contains is x in y.
 func (r *run) contains(y, x Value) bool {
+	// Types that answer without iterating: text by substring, dicts by key.
 	switch c := y.(type) {
 	case string, Markup:
 		s, _ := textOf(c)
@@ -199,12 +203,14 @@ func (r *run) contains(y, x Value) bool {
 			return r.find(c.dict, x) != nil
 		}
 	case *rangeValue:
+		// A range has numbers only, and NaN equals none of them.
 		if f, is := x.(float64); is && math.IsNaN(f) || !isNumber(x) {
 			return false
 		}
 	case *loopContext:
 		unsupported("in on the variable loop")
 	}
+	// All others by comparing their items in turn.
 	if !iterable(y) {
 		typeError("argument of type '%s' is not iterable", typeName(y))
 	}

@@ -191,7 +191,7 @@ func leaveFrame(a *act, list []int) {
 	}
 }
 
-// template compiles a whole template.
+// template compiles a complete template.
 func (c *compiler) template(body []node) *compiledBlock {
 	root := &outputNode{nodes: body}
 	c.declareBlocks(root)

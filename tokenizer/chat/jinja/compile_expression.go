@@ -35,7 +35,7 @@ func guarded(inner expr) expr {
 	}
 }
 
-// isConstant tells whether Jinja may compute an expression before it runs the template.
+// isConstant reports whether Jinja may compute an expression before it runs the template.
 func (c *compiler) isConstant(n node) bool {
 	if known, found := c.known[n]; found {
 		return known
@@ -54,6 +54,7 @@ func (c *compiler) isConstant(n node) bool {
 
 func (c *compiler) bare(n node, f *frame) expr {
 	switch n := n.(type) {
+	// Leaves and containers.
 	case *constNode:
 		return c.constant(n)
 	case *nameNode:
@@ -68,6 +69,7 @@ func (c *compiler) bare(n node, f *frame) expr {
 		return func(r *run, a *act) Value { return r.list(items.values(r, a)) }
 	case *dictNode:
 		return c.dict(n, f)
+	// Operators.
 	case *binaryNode:
 		return c.binary(n, f)
 	case *unaryNode:
@@ -78,6 +80,7 @@ func (c *compiler) bare(n node, f *frame) expr {
 		return c.concat(n, f)
 	case *condNode:
 		return c.cond(n, f)
+	// Attributes, items, calls, filters and tests.
 	case *getattrNode:
 		object := c.expr(n.object, f)
 		return func(r *run, a *act) Value { return r.getattr(object(r, a), n.attr) }

@@ -1,6 +1,7 @@
 package jinja
 
 func (c *compiler) statement(n node, f *frame) stmt {
+	// Each kind of statement has its compiler.
 	var inner stmt
 	switch n := n.(type) {
 	case *outputNode:
@@ -30,6 +31,7 @@ func (c *compiler) statement(n node, f *frame) stmt {
 	default:
 		c.fail(n, "not a statement")
 	}
+	// Before a statement runs, errors get its line, and the statement counts as a step.
 	line := n.at()
 	return func(r *run, a *act, out *buffer) signal {
 		r.line = line

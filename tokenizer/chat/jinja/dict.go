@@ -90,6 +90,7 @@ func (r *run) copyDict(d *Dict) *Dict {
 func (r *run) hash(v Value, depth int) hashKey {
 	r.step(1)
 	r.deep(depth)
+	// Equal values have equal keys: str and Markup, True and 1, 1 and 1.0 (hashFloat).
 	switch v := v.(type) {
 	case string:
 		r.scan(len(v))
@@ -109,6 +110,7 @@ func (r *run) hash(v Value, depth int) hashKey {
 		return r.hashFloat(v)
 	case *Tuple:
 		text := []byte{}
+		// Length before text, so that ("ab", "c") differs from ("a", "bc").
 		for _, x := range v.items {
 			h := r.hash(x, depth+1)
 			text = binary.AppendUvarint(append(text, h.kind), uint64(len(h.text)))
@@ -123,6 +125,7 @@ func (r *run) hash(v Value, depth int) hashKey {
 	case *rangeValue:
 		unsupported("a range as a key")
 	}
+	// Other objects are equal only to themselves.
 	return hashKey{'p', fmt.Sprintf("%p", v)}
 }
 

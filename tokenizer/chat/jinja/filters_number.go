@@ -82,6 +82,7 @@ func floatFilter(r *run, v Value, args []Value) Value {
 }
 
 func roundFilter(r *run, v Value, args []Value) Value {
+	// Jinja's do_round: common is Python's round; ceil and floor scale by 10^precision.
 	method := "common"
 	if args[1] != nil {
 		method, _ = textOf(args[1])
@@ -99,6 +100,7 @@ func roundFilter(r *run, v Value, args []Value) Value {
 		if _, text := textOf(scaled); text || !isNumber(scaled) {
 			typeError("must be real number, not %s", typeName(scaled))
 		}
+		// math.ceil of an int is the int; of a float it is an int too, but the division makes a float again.
 		if f, is := scaled.(float64); is {
 			if method == "ceil" {
 				scaled = truncated(math.Ceil(f))
@@ -122,6 +124,7 @@ func (r *run) round(v, precision Value) Value {
 	if !none && isNumber(v) {
 		digits = index(precision, "round()")
 	}
+	// An int stays an int; a float without digits becomes one.
 	if b, is := bigOf(v); is {
 		return roundInt(r, b, digits)
 	}
@@ -135,10 +138,12 @@ func (r *run) round(v, precision Value) Value {
 			return truncated(f)
 		}
 		return truncated(math.RoundToEven(f))
+	// So many digits change nothing, or leave 0.
 	case math.IsNaN(f) || math.IsInf(f, 0) || digits > 330:
 		return f
 	case digits < -310:
 		return math.Copysign(0, f)
+	// Python rounds the decimal text, correctly rounded from the exact value.
 	case digits >= 0:
 		rounded, _ := strconv.ParseFloat(strconv.FormatFloat(f, 'f', digits, 64), 64)
 		return rounded

@@ -6,6 +6,7 @@ func init() {
 	if filters == nil {
 		filters = map[string]filter{}
 	}
+	// A signature lists parameters as Jinja's function has them; ? marks those with a default.
 	add := func(params string, do func(r *run, v Value, args []Value) Value, names ...string) {
 		for _, name := range names {
 			filters[name] = filter{params: newSignature(params), do: do}
@@ -29,6 +30,7 @@ func init() {
 	add("linecount fill_with?", batchFilter, "batch")
 	add("attribute? start?", sumFilter, "sum")
 	add("name", attrFilter, "attr")
+	// These take a filter's or test's name with its arguments, and bind them themselves.
 	filters["map"] = filter{raw: mapFilter}
 	for name, wants := range map[string]bool{"select": true, "reject": false} {
 		filters[name] = filter{raw: func(r *run, v Value, g arguments) Value { return r.choose(v, g, wants, false) }}

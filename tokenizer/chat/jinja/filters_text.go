@@ -10,6 +10,7 @@ func init() {
 	if filters == nil {
 		filters = map[string]filter{}
 	}
+	// A signature lists parameters as Jinja's function has them; ? marks those with a default.
 	add := func(params string, do func(r *run, v Value, args []Value) Value, names ...string) {
 		for _, name := range names {
 			filters[name] = filter{params: newSignature(params), do: do}
@@ -18,6 +19,7 @@ func init() {
 	method := func(name string) func(r *run, v Value, args []Value) Value {
 		return func(r *run, v Value, args []Value) Value { return r.softMethod(v, name, args...) }
 	}
+	// Filters that are methods of str, after soft_str: Markup stays Markup.
 	add("", method("upper"), "upper")
 	add("", method("lower"), "lower")
 	add("", method("capitalize"), "capitalize")
@@ -29,6 +31,7 @@ func init() {
 		return r.softMethod(v, "center", args[0])
 	}, "center")
 	add("", func(r *run, v Value, _ []Value) Value { return r.soft(v) }, "string")
+	// Filters with rules of their own.
 	add("", titleFilter, "title")
 	add("", wordCount, "wordcount")
 	add("old new count?", replaceFilter, "replace")
@@ -235,6 +238,7 @@ func (r *run) pprint(v Value) string {
 
 func (r *run) withSortedKeys(v Value, depth int) Value {
 	r.deep(depth)
+	// Containers are copied, since the value itself keeps its order.
 	inner := func(items []Value) []Value {
 		r.alloc(16 * len(items))
 		out := make([]Value, len(items))
@@ -249,6 +253,7 @@ func (r *run) withSortedKeys(v Value, depth int) Value {
 	case *Tuple:
 		return &Tuple{items: inner(v.items)}
 	case *Dict:
+		// pprint sorts keys of several types by their type's name and address, which differs from run to run.
 		for _, k := range v.keys {
 			if _, is := k.(string); !is {
 				unsupported("pprint of a dict whose keys are not str")
@@ -259,8 +264,6 @@ func (r *run) withSortedKeys(v Value, depth int) Value {
 			r.set(d, k, r.withSortedKeys(r.find(v, k), depth+1))
 		}
 		return d
-	case string:
-		return v
 	}
 	return v
 }

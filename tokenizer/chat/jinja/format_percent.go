@@ -176,6 +176,7 @@ func (r *run) byName(format string, i int, args *percentArgs) (Value, int) {
 func (r *run) converted(c *conversion, v Value, safe bool) string {
 	switch c.kind {
 	case 's', 'r', 'a':
+		// Text: %s, %r, %a, cut to the precision; in a Markup's format all but Markup is escaped.
 		text := ""
 		switch {
 		case c.kind == 'r':
@@ -192,11 +193,13 @@ func (r *run) converted(c *conversion, v Value, safe bool) string {
 			text = cut(text, 0, c.precision)
 		}
 		return r.padded(c, "", text, false)
+	// Characters and integers.
 	case 'c':
 		return r.padded(c, "", character(v), false)
 	case 'd', 'i', 'u', 'o', 'x', 'X':
 		return r.integer(c, v)
 	}
+	// Floats: e, f, g and their capitals.
 	f, is := floatOf(v)
 	if !is {
 		if u, is := v.(*Undefined); is {

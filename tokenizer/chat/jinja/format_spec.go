@@ -134,6 +134,7 @@ func (r *run) formatText(s string, f formatSpec) string {
 
 func (r *run) formatInt(v Value, f formatSpec) string {
 	n, _ := bigOf(v)
+	// A float's code makes a float of it.
 	if strings.IndexByte("eEfFgG%", f.kind) >= 0 && f.kind != 0 {
 		x, _ := floatOf(v)
 		return r.formatFloat(x, f)
@@ -159,6 +160,7 @@ func (r *run) formatInt(v Value, f formatSpec) string {
 	if f.group == "," && (size == 4 || f.kind == 'n') || f.group == "_" && f.kind == 'n' {
 		valueError("Cannot specify '%s' with '%c'.", f.group, f.kind)
 	}
+	// Digits without a sign, then sign and prefix in front, padded and grouped.
 	digits := ""
 	if base == 10 {
 		digits = strings.TrimPrefix(r.intText(n), "-")

@@ -57,7 +57,7 @@ func (r *run) item(x, key Value) Value {
 	case *callable, *macroValue:
 		return nil
 	}
-	// A sequence with a whole number.
+	// A sequence with an integer.
 	n, has := r.length(x)
 	if _, sequence := x.(*dictView); !has || sequence || !isInt(key) {
 		return nil

@@ -13,6 +13,7 @@ func newGenerator(next func() Value) *iterator { return &iterator{"generator", n
 // iterate is iter(v): a function that gives the items, then nil.
 func (r *run) iterate(v Value) func() Value {
 	i := -1
+	// count gives item(0) to item(n-1); each item counts as a step.
 	count := func(n int, item func(i int) Value) func() Value {
 		return func() Value {
 			if i++; i >= n {
@@ -41,6 +42,7 @@ func (r *run) iterate(v Value) func() Value {
 	case *loopContext:
 		unsupported("iterating over the variable loop")
 	}
+	// Text by character, as str.
 	if s, is := textOf(v); is {
 		return func() Value {
 			if s == "" {
@@ -79,10 +81,12 @@ func (r *run) all(v Value) []Value {
 
 // reversed is Python's reversed(v); has is false where that is a TypeError.
 func (r *run) reversed(v Value) (it *iterator, has bool) {
+	// The iterator's class as Python names it, which templates can print.
 	class := map[string]string{"list": "list_reverseiterator", "dict": "dict_reversekeyiterator", "range": "range_iterator"}[typeName(v)]
 	if class == "" {
 		class = "reversed"
 	}
+	// n items, of which at(i) is the i-th; items are read when they are asked for.
 	n, at := 0, func(int) Value { return nil }
 	switch v := v.(type) {
 	case *List:

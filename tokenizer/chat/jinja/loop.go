@@ -72,6 +72,7 @@ func (l *loopContext) call(r *run, items Value) Value {
 // attribute is loop.NAME, nil where there is none.
 func (l *loopContext) attribute(r *run, name string) Value {
 	switch name {
+	// Position and length; the length of an iterator is found by reading it to its end, as in Jinja.
 	case "index":
 		return l.index0 + 1
 	case "index0":
@@ -84,6 +85,7 @@ func (l *loopContext) attribute(r *run, name string) Value {
 		return l.length(r) - l.index0 - 1
 	case "first":
 		return l.index0 == 0
+	// What needs the next item reads one ahead.
 	case "last":
 		return l.peek() == nil
 	case "depth":
@@ -100,6 +102,7 @@ func (l *loopContext) attribute(r *run, name string) Value {
 			return v
 		}
 		return &Undefined{message: "there is no next item"}
+	// Methods.
 	case "cycle":
 		return &callable{"cycle", l.cycle}
 	case "changed":

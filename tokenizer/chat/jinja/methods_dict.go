@@ -3,10 +3,12 @@ package jinja
 import "slices"
 
 func dictMethod(d *Dict, name string) Value {
+	// Jinja's sandbox refuses methods that change a dict.
 	if slices.Contains(dictChanges, name) {
 		return unsafeAttribute(d, name)
 	}
 	switch name {
+	// Views, not copies.
 	case "keys", "values", "items":
 		return &callable{name, func(r *run, g arguments) Value {
 			newSignature("").bind(name+"()", g)
@@ -82,6 +84,7 @@ func newDict(r *run, g arguments) Value {
 // sequenceMethod is a method of a list or tuple.
 func sequenceMethod(x Value, items []Value, name string) Value {
 	switch name {
+	// Both compare with ==, as Python does.
 	case "count":
 		return &callable{name, func(r *run, g arguments) Value {
 			wanted := newSignature("/value").bind("count()", g)[0]
@@ -96,6 +99,7 @@ func sequenceMethod(x Value, items []Value, name string) Value {
 	case "index":
 		return &callable{name, func(r *run, g arguments) Value {
 			args := newSignature("/value start? stop?").bind("index()", g)
+			// start and stop count from the end where negative, as in slices.
 			from, _, count, _ := sliceBounds(given(args[1]), given(args[2]), None{}, len(items))
 			for i := from; i < from+count; i++ {
 				if r.equal(items[i], args[0], 0) {

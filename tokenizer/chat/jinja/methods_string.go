@@ -183,7 +183,7 @@ func every(is func(rune) bool) func(string) bool {
 	}
 }
 
-// casedAs tells whether s has cased characters and all of them are as wanted.
+// casedAs reports whether s has cased characters and all of them are as wanted.
 func casedAs(s string, is func(rune) bool) bool {
 	found := false
 	for _, c := range s {

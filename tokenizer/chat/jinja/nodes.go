@@ -186,6 +186,7 @@ type (
 // children are a node's parts in the order in which Jinja visits them.
 func children(n node) []node {
 	switch n := n.(type) {
+	// The order of fields in the classes of jinja2/nodes.py.
 	case *outputNode:
 		return n.nodes
 	case *assignNode:
@@ -222,6 +223,7 @@ func children(n node) []node {
 
 func expressionChildren(n node) []node {
 	switch n := n.(type) {
+	// some leaves out optional parts that are not given.
 	case *tupleNode:
 		return n.items
 	case *listNode:

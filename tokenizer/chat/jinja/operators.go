@@ -273,7 +273,7 @@ func (r *run) intPow(a, b *big.Int) Value {
 	return normal(new(big.Int).Exp(a, b, nil))
 }
 
-// floatPow knows what can be computed as exactly as C's pow does: whole exponents and roots.
+// floatPow knows what can be computed as exactly as C's pow does: integer exponents and roots.
 func floatPow(a, b float64) Value {
 	// Cases without a computation, and those that C may round otherwise.
 	switch {

@@ -219,6 +219,7 @@ func (p *parser) primary(withNamespace bool) node {
 	switch t.kind {
 	case "name":
 		return p.name(withNamespace)
+	// Neighbouring strings are one, as in Python.
 	case "string":
 		text := ""
 		for p.now().kind == "string" {
@@ -227,6 +228,7 @@ func (p *parser) primary(withNamespace bool) node {
 		return &constNode{line, text}
 	case "integer", "float":
 		return &constNode{line, p.next().value}
+	// Containers; parentheses around one expression are not a tuple.
 	case "lparen":
 		p.next()
 		n := p.tuple(tupleOptions{parenthesised: true, withCond: true})

@@ -67,6 +67,7 @@ func (p *parser) statement(depth int) node {
 		p.fail("tag name expected")
 	}
 	line := pos(t.line)
+	// A tag is parsed to its end tag; depth limits how deep tags nest.
 	switch t.text {
 	case "for":
 		return p.forLoop(line, depth)
@@ -88,6 +89,7 @@ func (p *parser) statement(depth int) node {
 		return p.block(line, depth)
 	case "print":
 		return p.print(line)
+	// Extensions that transformers turns on: loop controls and its generation tag, whose text a mask marks.
 	case "break":
 		p.next()
 		return &breakNode{line}
@@ -97,6 +99,7 @@ func (p *parser) statement(depth int) node {
 	case "generation":
 		p.next()
 		return &callBlockNode{pos: line, body: p.generationBody(depth), generation: true}
+	// Tags that are parsed, but fail when they run.
 	case "include", "import", "from", "extends":
 		return p.loader(line)
 	case "autoescape":
@@ -246,16 +249,19 @@ func (p *parser) print(line pos) node {
 func (p *parser) loader(line pos) node {
 	l := &loaderNode{pos: line, tag: p.next().text, parts: []node{p.expression(true)}}
 	switch l.tag {
+	// include TEMPLATE [ignore missing] [with context]
 	case "include":
 		if p.isName("ignore") && p.look().text == "missing" {
 			p.next()
 			p.next()
 		}
 		p.withContext()
+	// import TEMPLATE as NAME [with context]
 	case "import":
 		p.expectName("as")
 		l.targets = append(l.targets, p.targetName().name)
 		p.withContext()
+	// from TEMPLATE import NAME [as NAME], ... [with context]; a comma may end the list.
 	case "from":
 		p.expectName("import")
 		for first := true; ; first = false {

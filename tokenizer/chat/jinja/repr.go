@@ -33,6 +33,7 @@ func (r *run) repr(v Value) string {
 
 func (r *run) simpleRepr(v Value) (string, bool) {
 	switch v := v.(type) {
+	// Constants and numbers.
 	case None:
 		return "None", true
 	case bool:
@@ -46,12 +47,14 @@ func (r *run) simpleRepr(v Value) (string, bool) {
 		return r.intText(v), true
 	case float64:
 		return floatText(v), true
+	// Text, in quotes and with escapes: up to twice its size before any long escape.
 	case string:
 		r.allocTimes(len(v), 2)
 		return reprString(v), true
 	case Markup:
 		r.allocTimes(len(v), 2)
 		return "Markup(" + reprString(string(v)) + ")", true
+	// Objects without a depth of their own.
 	case *Undefined:
 		return "Undefined", true
 	case *rangeValue:
@@ -73,6 +76,7 @@ func (r *run) simpleRepr(v Value) (string, bool) {
 func (r *run) writeRepr(b *buffer, v Value, depth int) {
 	r.step(1)
 	r.deep(depth)
+	// Containers recurse, so depth has a limit, and write to one buffer.
 	if s, simple := r.simpleRepr(v); simple {
 		r.write(b, s)
 		return

@@ -42,9 +42,11 @@ var layouts = map[byte]string{
 }
 
 func directive(now time.Time, c byte) string {
+	// Directives for which Go's time has a layout, in the C locale.
 	if layout, known := layouts[c]; known {
 		return now.Format(layout)
 	}
+	// The others: literals, the time zone (a naive datetime has none), fractions, weeks, and glibc's k and l.
 	day := int(now.Weekday())
 	year, week := now.ISOWeek()
 	switch c {

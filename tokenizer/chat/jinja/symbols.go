@@ -217,6 +217,7 @@ func (s *symbols) visitAll(list []node) {
 // count only with what they evaluate outside of those.
 func (s *symbols) visit(n node) {
 	switch n := n.(type) {
+	// Names are parameters, stored or loaded.
 	case *nameNode:
 		switch n.ctx {
 		case 'p':
@@ -228,8 +229,10 @@ func (s *symbols) visit(n node) {
 		}
 	case *nsRefNode:
 		s.load(n.name)
+	// The branches of an if share the frame: a name that one of them stores may be undefined after it.
 	case *ifNode:
 		s.visitIf(n)
+	// Statements with a frame of their own.
 	case *macroNode:
 		s.store(n.name)
 	case *loaderNode:
@@ -253,6 +256,7 @@ func (s *symbols) visit(n node) {
 	case *assignBlockNode:
 		s.visit(n.target)
 	case *blockNode:
+	// All others evaluate all of their parts in this frame.
 	default:
 		s.visitAll(children(n))
 	}
@@ -286,6 +290,7 @@ func undeclared(list []node, wanted ...string) map[string]bool {
 		}
 		return len(found) < len(open) || len(open) == 0
 	}
+	// In the order of Jinja's visitor, which does not enter blocks.
 	var walk func(n node) bool
 	walk = func(n node) bool {
 		if _, is := n.(*blockNode); is {

@@ -61,6 +61,7 @@ func init() {
 
 // typeTests are the tests that look at a value's class alone.
 func typeTests(is func(name string, do func(v Value) bool)) {
+	// Constants and numbers; True is a number and a boolean, not an integer, as in Jinja.
 	is("defined", func(v Value) bool { _, undefined := v.(*Undefined); return !undefined })
 	is("undefined", func(v Value) bool { _, undefined := v.(*Undefined); return undefined })
 	is("none", func(v Value) bool { return v == None{} })
@@ -70,6 +71,7 @@ func typeTests(is func(name string, do func(v Value) bool)) {
 	is("integer", func(v Value) bool { _, b := v.(bool); return isInt(v) && !b })
 	is("float", func(v Value) bool { _, f := v.(float64); return f })
 	is("number", isNumber)
+	// Text and containers.
 	is("string", func(v Value) bool { _, s := textOf(v); return s })
 	is("mapping", func(v Value) bool { _, d := v.(*Dict); return d })
 	is("iterable", iterable)

@@ -69,6 +69,7 @@ type joiner struct {
 // typeName is the name of a value's class in Python.
 func typeName(v Value) string {
 	switch v := v.(type) {
+	// Python's own classes.
 	case None:
 		return "NoneType"
 	case bool:
@@ -95,6 +96,7 @@ func typeName(v Value) string {
 		return "dict_" + v.kind
 	case *iterator:
 		return v.class
+	// Classes of Jinja and transformers.
 	case *macroValue:
 		return "Macro"
 	case *namespace:

@@ -84,6 +84,7 @@ func (w *wrapper) chunk(s []rune, i int) int {
 	if j > i {
 		return j
 	}
+	// Without breaks at hyphens a word ends at a blank.
 	if !w.breakHyphs {
 		for j < len(s) && !isBlank(s[j]) {
 			j++
@@ -101,6 +102,7 @@ func (w *wrapper) chunk(s []rune, i int) int {
 	if end := dash(i); end > 0 {
 		return end
 	}
+	// A word ends behind a hyphen between letters, in front of an em-dash, or at a blank.
 	letter := func(at int) bool { return at >= 0 && at < len(s) && isLetterOf(s[at]) }
 	for j = i + 1; ; j++ {
 		w.r.step(1)

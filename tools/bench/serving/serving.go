@@ -56,6 +56,7 @@ type options struct {
 
 func readOptions(c *cli.Context) (o options, err error) {
 	var all []error
+	// take collects problems, so that all are reported at once.
 	take := func(ok bool, format string, args ...any) {
 		if !ok {
 			all = append(all, exitcode.Errorf(exitcode.Usage, format, args...))
@@ -63,6 +64,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	}
 	milliseconds := func(name string) time.Duration { return time.Duration(c.Int(name)) * time.Millisecond }
 	o = options{base: strings.TrimSuffix(c.String("base-url"), "/"), rates: c.Float64Slice("request-rate"), chat: c.Bool("chat"), ignoreEOS: c.Bool("ignore-eos"), seed: c.Uint64("seed")}
+	// The server and the rates of requests to try.
 	at, err := url.Parse(o.base)
 	take(err == nil && (at.Scheme == "http" || at.Scheme == "https") && at.Host != "", "--base-url %q: http://HOST:PORT", o.base)
 	take(len(o.rates) > 0, "--request-rate: at least one")
@@ -72,9 +74,11 @@ func readOptions(c *cli.Context) (o options, err error) {
 	if c.IsSet("model") {
 		o.model = c.String("model")
 	}
+	// The requests, and the limits that a good answer keeps.
 	o.requests, o.words, o.shared, o.tokens = c.Int("num-requests"), c.Int("prompt-words"), c.Int("shared-words"), c.Int("max-tokens")
 	take(o.shared <= o.words, "--shared-words %d: --prompt-words has %d", o.shared, o.words)
 	o.ttft, o.tpot, o.timeout = milliseconds("ttft-limit"), milliseconds("tpot-limit"), time.Duration(c.Int("request-timeout"))*time.Second
+	// The key is read from a file: command lines can be read by everybody.
 	if path := c.String("api-key-file"); path != "" {
 		text, err := exitcode.ReadFile(path, 1<<20)
 		take(err == nil, "--api-key-file: %v", err)

@@ -137,7 +137,7 @@ func kindsOr(format string) string {
 	return format
 }
 
-// besideShards tells whether a file lies next to shards of MosaicML's streaming.
+// besideShards reports whether a file lies next to shards of MosaicML's streaming.
 func besideShards(path string) bool {
 	shards, err := filepath.Glob(filepath.Join(globless(filepath.Dir(path)), "*.mds*"))
 	return err == nil && len(shards) > 0

@@ -76,12 +76,14 @@ func (w Way) Time(ctx context.Context, device string, world int) ([]float64, err
 
 // Rank is one of the processes that Way.Time starts: role is the value of RoleVariable.
 func Rank(role string, out io.Writer, open func() (*device.Device, error)) error {
+	// role: address of the rendezvous, rank, ranks, and whether sums use the fast path.
 	var addr string
 	var rank, world int
 	var fast bool
 	if _, err := fmt.Sscan(role, &addr, &rank, &world, &fast); err != nil {
 		return exitcode.Errorf(exitcode.Usage, "%s=%q: %w", RoleVariable, role, err)
 	}
+	// One thread a rank: the threads of several ranks would share processors.
 	device.SetThreads(1)
 	p, err := process.Join(context.Background(), rendezvous.Config{Rank: rank, World: world, Addr: addr, Secret: []byte(os.Getenv("MONOTRON_SECRET")), Timeout: time.Minute}, time.Minute)
 	if err != nil {
@@ -97,6 +99,7 @@ func Rank(role string, out io.Writer, open func() (*device.Device, error)) error
 		return p.End(err)
 	}
 	defer d.Close()
+	// Seconds of a message of each size, as one JSON list on `out`, which the parent reads.
 	var times []float64
 	for _, bytes := range Bytes {
 		took, err := p.Bench(d, int64(bytes), 2*time.Second)

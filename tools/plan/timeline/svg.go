@@ -218,6 +218,7 @@ func (c *Chart) heldShort(stage int) string {
 	if c.Parts == nil {
 		return ""
 	}
+	// Parts are the stage's chunks, as "embedding 0-3 | 8-11 head".
 	text := ""
 	for i, part := range c.Parts[stage] {
 		if i > 0 {

@@ -47,7 +47,7 @@ type caseFile struct {
 
 const maxCase = 16 << 20
 
-// Is tells whether dir is a case of this kind.
+// Is reports whether dir is a case of this kind.
 func Is(dir string) bool {
 	c, err := read(dir)
 	return err == nil && c.Format != "" && c.Expected.File != ""

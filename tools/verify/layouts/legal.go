@@ -103,6 +103,7 @@ func contexts(c *config.Run, l config.Layout) (all []func(*config.Layout)) {
 	if l.CP == 1 {
 		return []func(*config.Layout){func(*config.Layout) {}}
 	}
+	// kind adds a way: one exchange for all layers, or one for each.
 	kind := func(hierarchy []int, names ...mpu.ContextKind) {
 		all = append(all, func(l *config.Layout) {
 			l.HierarchicalCP, l.CPCommType = hierarchy, nil
@@ -111,6 +112,7 @@ func contexts(c *config.Run, l config.Layout) (all []func(*config.Layout)) {
 			}
 		})
 	}
+	// Keys can always be gathered or sent around; heads only if ranks can divide them.
 	groups := max(1, c.Model.FewestGroups()/l.TP) // on a rank
 	kind(nil, mpu.GatherKeys)
 	kind(nil, mpu.Ring)
@@ -126,6 +128,7 @@ func contexts(c *config.Run, l config.Layout) (all []func(*config.Layout)) {
 	if !hidesDocuments(c) {
 		return all
 	}
+	// Each of them with documents cut on their own.
 	for _, way := range slices.Clone(all) {
 		all = append(all, func(l *config.Layout) {
 			way(l)
@@ -144,9 +147,10 @@ func perLayer(layers int) (all []mpu.ContextKind) {
 	return all
 }
 
-// oneSample tells whether every layout must have micro-batches of one sample, for another
-// size is another loss: --moe-router-load-balancing-type aux_loss balances each micro-batch by
-// itself, which --layout-invariant refuses, --fp8-format has blocks of a micro-batch's tokens, and where samples count different numbers of tokens the loss is a mean of means.
+// oneSample reports whether every layout must have micro-batches of one sample, for another size is another
+// loss: --moe-router-load-balancing-type aux_loss balances each micro-batch by itself, which
+// --layout-invariant refuses, --fp8-format has blocks of a micro-batch's tokens, and where samples count
+// different numbers of tokens the loss is a mean of means.
 func oneSample(c *config.Run) bool {
 	return c.FP8.Format != "" || c.Model.Experts != nil && c.Leaves == 0 || c.Data.EODMaskLoss && !c.CalculatePerTokenLoss
 }
@@ -351,7 +355,7 @@ func microBatch(c *config.Run, l *config.Layout) int {
 	return 0
 }
 
-// legal tells whether the model can be trained so, and compared: no one rank has both the
+// legal reports whether the model can be trained so, and compared: no one rank has both the
 // micro-batches that aux_loss goes by and those that global_aux_loss does.
 func legal(c *config.Run, v Variant) bool {
 	m, l := &c.Model, &v.Layout

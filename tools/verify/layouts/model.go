@@ -24,7 +24,8 @@ var Shapes = []struct{ Name, Flags string }{
 	{"delta", "--position-embedding-type rope --rotary-percent 0.5 --normalization RMSNorm --swiglu --disable-bias-linear --untie-embeddings-and-output-weights " +
 		"--group-query-attention --num-query-groups 2 --qk-layernorm --apply-layernorm-1p --attention-output-gate --attention-dropout 0 --hidden-dropout 0.1 " +
 		"--experimental-attention-variant gated_delta_net --linear-attention-freq 4 --linear-key-head-dim 4 --linear-value-head-dim 6 --linear-num-key-heads 8 --linear-num-value-heads 16"},
-	// With Gemma 4's scale of 1 scores of so small a model are sharp, and rounding grows beyond the bounds in the second step.
+	// With Gemma 4's scale of 1 scores of so small a model are sharp, and rounding grows beyond the bounds in
+	// the second step.
 	{"gemma4", "--position-embedding-type rope --rope-parameters {\"rope_type\":\"proportional\",\"partial_rotary_factor\":0.5} --window-rope-parameters {\"rope_type\":\"default\",\"rope_theta\":100} " +
 		"--normalization RMSNorm --geglu --disable-bias-linear --group-query-attention --num-query-groups 8 --qk-layernorm --v-layernorm --norm-sandwich --layer-scalar --softmax-scale 0.3 " +
 		"--attention-dropout 0 --hidden-dropout 0.1 --window-size 3,0 --window-attn-skip-freq 4 --full-attention-kv-channels 12 --full-attention-query-groups 4 --keys-are-values " +
@@ -35,7 +36,8 @@ var Shapes = []struct{ Name, Flags string }{
 	{"lfm2", "--position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --group-query-attention --num-query-groups 2 --qk-layernorm " +
 		"--attention-dropout 0 --hidden-dropout 0.1 --short-conv-freq ([1]*2+[0]*1+[1]*3+[0]*1+[1]*1)"},
 	{"lora", llama + " --lora-rank 4 --lora-alpha 8 --lora-dropout 0.1 --lora-target-modules q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj,embed_tokens,lm_head --lora-modules-to-save norm"},
-	{"dora", llama + " --lora-rank 4 --use-dora --use-rslora --lora-modules-to-save embed_tokens"}, // trained embeddings: else nobody needs the first layer's input gradient
+	// Trained embeddings: else nobody needs the first layer's input gradient.
+	{"dora", llama + " --lora-rank 4 --use-dora --use-rslora --lora-modules-to-save embed_tokens"},
 	{"lora-moe", mixed + " --num-experts 4 --moe-ffn-hidden-size 24 --moe-router-topk 2 --lora-rank 4 --lora-alpha 8 --lora-modules-to-save embed_tokens"},
 	{"sft", llama + " --finetune-data rows --finetune-packing bfd --vocab-size 130"},
 	{"dpo", llama + " --finetune-data rows --vocab-size 130 --tuning dpo --lora-rank 4 --lora-alpha 8 --lora-modules-to-save embed_tokens"},
@@ -68,7 +70,8 @@ const small = "--num-layers 8 --hidden-size 32 --num-attention-heads 8 --seq-len
 	"--tokenizer-type NullTokenizer --vocab-size 131 --make-vocab-size-divisible-by 1 --micro-batch-size 1 --global-batch-size 24 " +
 	"--train-iters 10 --initial-loss-scale 1024 --lr 1e-3 --lr-decay-style constant --weight-decay 0.1 --clip-grad 1.0 --seed 1234 --adam-eps " + epsilon
 
-// blocks are sizes besides with --optimizer adamw_8bit and --fp8-format: two ranks can share every weight without cutting a block.
+// blocks are sizes besides with --optimizer adamw_8bit and --fp8-format: two ranks can share every weight
+// without cutting a block.
 const blocks = " --hidden-size 512 --ffn-hidden-size 512"
 
 // sizes are those of the model that is trained, with the optimizer that flags name.

@@ -294,7 +294,7 @@ func (m Model) broken(n int) []which {
 	return list
 }
 
-// idle tells whether a fault changes no bit of a model with leaves: two ranks have one order; the
+// idle reports whether a fault changes no bit of a model with leaves: two ranks have one order; the
 // squares that sumStats adds up are replaced by exact ones; and in settle all ranks mostly have the
 // same bound, rounded to a power of two.
 func idle(fault string, s site, m Model, v Variant) bool {

@@ -22,17 +22,19 @@ import (
 // Outcome is what a layout's training gave.
 type Outcome struct {
 	losses, norms []float64
-	tokens        []float64   // counted, by step
-	told          [][]float64 // by step: the loss, those of multi-token prediction and of layers of experts, the same on every rank; last the evaluation
-	moved         float64     // Σ learning rate: how far AdamW moves an element at most
-	evaluation    float64     // loss of the first batch after training, without dropout
-	samples       [][]int64   // read, by step, ascending
-	grads         []tensors   // by step, before clipping
-	weights       tensors     // after the last step
-	hidden        views       // of the first sample, before the training
-	after         views       // of each sample of the first batch, after it, by sketches
-	order         []string    // of the gradients, as the model has its parameters
-	seconds       float64
+	tokens        []float64 // counted, by step
+	// By step: the loss, those of multi-token prediction and of layers of experts, the same on every rank;
+	// last the evaluation.
+	told       [][]float64
+	moved      float64   // Σ learning rate: how far AdamW moves an element at most
+	evaluation float64   // loss of the first batch after training, without dropout
+	samples    [][]int64 // read, by step, ascending
+	grads      []tensors // by step, before clipping
+	weights    tensors   // after the last step
+	hidden     views     // of the first sample, before the training
+	after      views     // of each sample of the first batch, after it, by sketches
+	order      []string  // of the gradients, as the model has its parameters
+	seconds    float64
 }
 
 // Setup changes a rank before it trains: how mutants are made.
@@ -278,7 +280,7 @@ func newNumbers(c *config.Run, steps int) *numbers {
 		restarts: d.ResetPositionIDs || d.InterDocumentMasking, hidden: hidesDocuments(c), lossesEnded: d.EODMaskLoss}
 }
 
-// hidesDocuments tells whether documents do not see each other.
+// hidesDocuments reports whether documents do not see each other.
 func hidesDocuments(c *config.Run) bool {
 	return c.Data.ResetAttentionMask || c.Data.InterDocumentMasking
 }

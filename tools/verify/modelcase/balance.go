@@ -70,6 +70,7 @@ func (r *run) compareMixtures(m *spec.Model, name string, want mixturePoint, ste
 	if want.Gap != nil {
 		defer r.report.noteFailed(len(r.report.Checks), fmt.Sprintf("nearest tie of a choice in this step: %.3g", *want.Gap))
 	}
+	// Losses as the step logged them, by layer.
 	told := map[model.AuxiliaryLoss]*lossPoint{model.LoadBalancingLoss: want.Load, model.SeqLoadBalancingLoss: want.Seq, model.GlobalLoadBalancingLoss: want.Global, model.ZLoss: want.Z}
 	for loss := range model.AuxiliaryLosses {
 		if p := told[loss]; p != nil {
@@ -88,6 +89,7 @@ func (r *run) compareMixtures(m *spec.Model, name string, want mixturePoint, ste
 	if err := r.compareLoadAlone(m, name, want, step); err != nil {
 		return err
 	}
+	// Tokens of each expert, and what the router keeps for the next step.
 	for _, layer := range sorted(want.Tokens) {
 		r.report.exact("experts", name+"tokens_per_expert of layer "+layer, tokensOf(step, layer), want.Tokens[layer])
 	}

@@ -178,7 +178,7 @@ func (t *tensors) shaped(name string, shape ...int64) ([]int64, error) {
 	return info.Shape, nil
 }
 
-// has tells whether the file holds the tensor.
+// has reports whether the file holds the tensor.
 func (t *tensors) has(name string) bool {
 	_, ok := t.Info(name)
 	return ok

@@ -82,6 +82,7 @@ func (c *caseFile) commandLine(positions int) ([]string, error) {
 	if _, known := positionFlags[positionOf(m)]; !known { // transformers' words, or none: its config.json says all
 		return c.familyLine()
 	}
+	// Plain names to flags.
 	position, ok1 := positionFlags[m.Position]
 	activation, ok2 := activationFlags[m.Activation]
 	if a, err := activations.Of(m.Activation); err == nil && a.Row().Flag != "" {
@@ -94,6 +95,7 @@ func (c *caseFile) commandLine(positions int) ([]string, error) {
 	line := fmt.Sprintf("--num-layers %d --hidden-size %d --num-attention-heads %d --ffn-hidden-size %d --normalization %s --norm-epsilon %g "+
 		"--position-embedding-type %s %s %s --vocab-size %d --padded-vocab-size %d --hidden-dropout 0 --attention-dropout 0 --tokenizer-type NullTokenizer",
 		m.NumLayers, m.HiddenSize, m.Heads, m.FFN, m.Norm, m.Epsilon, position, activation, bias, m.VocabSize, m.PaddedVocabSize)
+	// What only some models have.
 	line += when(m.Groups != m.Heads, " --group-query-attention --num-query-groups %d", m.Groups)
 	line += when(m.KVChannels != 0, " --kv-channels %d", m.KVChannels)
 	line += when(m.RotaryBase != 0, " --rotary-base %d", int(m.RotaryBase))
@@ -136,7 +138,8 @@ func (c *caseFile) familyLine() ([]string, error) {
 	}
 	if t := c.Training; t != nil {
 		line = append(line, append(words(t.flags()), "--seq-length", fmt.Sprint(t.SeqLength))...)
-		if m.Experts != nil && m.LinearBias && strings.Contains(string(t.NoDecay), "names ending in .bias") { // GPT-OSS: gate_up_proj_bias is none of them
+		// GPT-OSS: the name gate_up_proj_bias does not end so.
+		if m.Experts != nil && m.LinearBias && strings.Contains(string(t.NoDecay), "names ending in .bias") {
 			line = append(line, "--decay-expert-biases")
 		}
 	}
@@ -157,7 +160,7 @@ func when(on bool, format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// parse reads the flags of a case, which need not be a whole command line.
+// parse reads the flags of a case, which need not be a complete command line.
 func (c *caseFile) parse(line []string) (config.Run, error) {
 	config, _, err := arguments.ParseWith(arguments.Options{Partial: true, Experts: true}, line)
 	if err != nil {

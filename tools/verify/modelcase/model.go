@@ -265,6 +265,7 @@ func (r *run) compareForward(t *trial, found *forwardNumbers, expected *tensors)
 		kind, rest, _ := strings.Cut(name, ".")
 		got, tolerance := []float64(nil), kind+"_abs"
 		switch kind {
+		// Names of tensors say what they are: losses, logits, hidden states by layer, router outputs.
 		case "token_loss":
 			got = found.tokenLoss
 		case "logits":

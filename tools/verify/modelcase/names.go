@@ -7,7 +7,7 @@ import (
 
 // naming is how the case's files name and lay out the model's tensors.
 type naming struct {
-	family *hf.Mapping // nil: whole, under Megatron's names with global numbers
+	family *hf.Mapping // nil: complete, under Megatron's names with global numbers
 }
 
 // megatronNaming is what a case calls it.

@@ -18,7 +18,7 @@ import (
 
 // runRanks: a parallel layout: every rank's parameters under Megatron's names,
 // their shards and gradients, the order of a step, the losses and the curve, on
-// goroutine ranks of this process. Gradients and parameters of the whole model are
+// goroutine ranks of this process. Gradients and parameters of the complete model are
 // compared with those of the case's model.
 func (r *run) runRanks() error {
 	var want modelExpected
@@ -109,7 +109,8 @@ func (r *run) compareLayout(m *spec.Model, i int, s *seen) {
 	slices.Sort(noDecay)
 	theirs := want.Parameters.names
 	if m.Tied && m.MTP != nil && !slices.Contains(names, checkpoint.OutputLayer) {
-		theirs = slices.DeleteFunc(slices.Clone(theirs), func(name string) bool { return name == checkpoint.OutputLayer }) // Megatron has it, and never uses it
+		// Megatron has it, and never uses it.
+		theirs = slices.DeleteFunc(slices.Clone(theirs), func(name string) bool { return name == checkpoint.OutputLayer })
 	}
 	r.report.exact(group, "parameters in order", names, theirs)
 	if want.NoDecay != nil {
@@ -134,7 +135,7 @@ func (r *run) compareTokens(m *spec.Model, i int, s *seen) {
 	}
 }
 
-// splits tells whether the rank holds two parts of p's tensor. Megatron cuts
+// splits reports whether the rank holds two parts of p's tensor. Megatron cuts
 // such a tensor evenly instead, through the query groups.
 func (s *seen) splits(p *held) bool {
 	n := 0
@@ -162,11 +163,13 @@ func (r *run) compareShards(all []*seen) error {
 	if _, given := r.Tolerance[params]; !given { // initial values, which are only cut
 		params = "gradient_rel_to_tensor_norm"
 	}
+	// Parameters, with their initial or updated values, and gradients.
 	kinds := map[string]shardKind{
 		"param": {func(p *held) []float64 { return p.start }, started, params},
 		"grad":  {func(p *held) []float64 { return p.grad }, finalGradients, "gradient_rel_to_tensor_norm"},
 	}
 	for _, name := range file.Names() {
+		// rank<N>.<kind>.<parameter>, or rank<N>.token_loss
 		number, rest, _ := strings.Cut(strings.TrimPrefix(name, "rank"), ".")
 		i, err := strconv.Atoi(number)
 		if err != nil || i < 0 || i >= len(all) {
@@ -256,7 +259,7 @@ func (r *run) compareModel(c *caseFile, w *world, all []*seen, want modelExpecte
 	return r.compareTensors(c, w, all, file)
 }
 
-// keeps tells whether the layout has the losses and gradients of the case's model: those of
+// keeps reports whether the layout has the losses and gradients of the case's model: those of
 // experts are others where ranks see other micro-batches, or drop by themselves.
 func (r *run) keeps(c *caseFile, want modelExpected) (loss, gradient bool, err error) {
 	var model modelExpected

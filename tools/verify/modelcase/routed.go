@@ -81,6 +81,7 @@ func (r *run) compareRouted(t *trial, all routings, name string, expected *tenso
 	if err != nil || n == nil {
 		return exitcode.Errorf(exitcode.BadData, "%s: %q: layer %s of the model has no router", expected.Path, name, parts[1])
 	}
+	// Numbers within a tolerance; choices exactly.
 	switch parts[2] {
 	case "logits":
 		return r.compare("routers", name, n.logits, expected, "logits_abs")
@@ -138,7 +139,7 @@ func (r *run) compareWeights(t *trial, n *routedNumbers, layer int, expected *te
 	return nil
 }
 
-// compareExactly compares whole numbers.
+// compareExactly compares integers.
 func (r *run) compareExactly(group, name string, got []float64, want []int64) {
 	differ := 0
 	for i := range min(len(got), len(want)) {

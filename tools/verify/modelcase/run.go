@@ -59,7 +59,7 @@ type run struct {
 	opened []*tensors // weights, closed at the end
 }
 
-// wanted tells whether a part is to be run.
+// wanted reports whether a part is to be run.
 func (r *run) wanted(part string) bool { return r.only == "" || r.only == part }
 
 // whole reads the expected values of a case that has no parts.

@@ -137,7 +137,7 @@ func (r *run) runBatchSize() error {
 }
 
 // batchAt compares one iteration: [consumed, global, running, micro-batches], or
-// [consumed, global, "error: .."] where the size is refused. Ours refuses a whole
+// [consumed, global, "error: .."] where the size is refused. Ours refuses a complete
 // ramp before it begins: that is early.
 func (r *run) batchAt(name string, sizes *config.BatchSizes, early error, raw json.RawMessage) error {
 	var parts []any

@@ -6,7 +6,7 @@ import (
 	"monotron/mpu"
 )
 
-// isCopy tells whether a parameter is the last stage's copy of tied embeddings, which
+// isCopy reports whether a parameter is the last stage's copy of tied embeddings, which
 // Megatron keeps under the output layer's name.
 func isCopy(p megatron.Local) bool {
 	return p.Name == checkpoint.WordEmbeddings && p.Key != checkpoint.WordEmbeddings

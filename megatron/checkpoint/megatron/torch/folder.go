@@ -244,6 +244,7 @@ func same(a, b *spec.Model) bool {
 func (s *source) numberLayers() error {
 	counts := map[int]int{} // (chunk, stage) -> layers
 	at := func(chunk, stage int) int { return chunk*s.layout.PP + stage }
+	// How many layers each chunk of a stage has: the highest local number.
 	for _, r := range s.ranks {
 		for c, d := range r.chunks {
 			n := 0
@@ -256,6 +257,7 @@ func (s *source) numberLayers() error {
 			counts[at(c, r.PP)] = max(counts[at(c, r.PP)], n)
 		}
 	}
+	// The first global number of each.
 	starts, total := map[int]int{}, 0
 	chunks := len(s.ranks[0].chunks)
 	for c := range chunks {
@@ -269,6 +271,7 @@ func (s *source) numberLayers() error {
 	}
 	for _, r := range s.ranks {
 		for c := range r.chunks {
+			// The global numbers of a rank's layers, by chunk.
 			layers := make([]int, counts[at(c, r.PP)])
 			for i := range layers {
 				layers[i] = starts[at(c, r.PP)] + i

@@ -138,6 +138,7 @@ func (o *optimizer) moments(groups []megatron.Group, stored []pickle.Value, v pi
 	if !ok {
 		return fmt.Errorf("its state is a %s", pickle.TypeName(v))
 	}
+	// torch numbers parameters through all groups.
 	byID := map[int64]*pickle.Dict{}
 	for _, p := range d.Pairs {
 		id, ok := p.Key.(int64)
@@ -149,6 +150,7 @@ func (o *optimizer) moments(groups []megatron.Group, stored []pickle.Value, v pi
 	if len(byID) == 0 {
 		return nil // nothing was trained yet
 	}
+	// Groups were matched with parameters in the same order.
 	for i, g := range groups {
 		list, _ := stored[i].(*pickle.Dict).Get("params")
 		ids, ok := pickle.Ints(list)
@@ -174,6 +176,7 @@ func (o *optimizer) moments(groups []megatron.Group, stored []pickle.Value, v pi
 
 // distributed reads distrib_optim.pt: flat buffers of all data-parallel ranks.
 func (o *optimizer) distributed() error {
+	// The file is next to the model's; weights can be read without it.
 	path := filepath.Join(filepath.Dir(o.r.path), optimizerFile)
 	f, err := pickle.Open(path)
 	if exitcode.CodeOf(err) == exitcode.NoInput {
@@ -184,6 +187,7 @@ func (o *optimizer) distributed() error {
 		return err
 	}
 	o.s.files = append(o.s.files, f)
+	// With experts there is a list: the dense parameters' optimizer and the experts'.
 	root := f.Root
 	if o.apart {
 		list, _ := pickle.Items(root)
@@ -198,6 +202,7 @@ func (o *optimizer) distributed() error {
 	if !ok {
 		return fmt.Errorf("%s holds a %s", path, pickle.TypeName(root))
 	}
+	// One entry per virtual stage.
 	if coalesced, _ := d.Get("buckets_coalesced"); coalesced != true {
 		return fmt.Errorf("%s does not store each buffer contiguously (buckets_coalesced), as Megatron-LM before 0.5 did; convert it with a newer version", path)
 	}
@@ -226,6 +231,7 @@ func (o *optimizer) buffer(path string, chunk int, v pickle.Value) error {
 	if !ok {
 		return fmt.Errorf("it is a %s", pickle.TypeName(d.Pairs[0].Value))
 	}
+	// param is the f32 main parameter: of a model in f32 it is the value, which is read already.
 	for _, k := range append(kinds, struct{ theirs, ours string }{"param", checkpoint.Main}) {
 		v, _ := flat.Get(k.theirs)
 		t, ok := v.(*pickle.Tensor)
@@ -239,6 +245,7 @@ func (o *optimizer) buffer(path string, chunk int, v pickle.Value) error {
 		if k.ours == checkpoint.Main && len(o.chunks[chunk]) > 0 && o.chunks[chunk][0].tensor.DType == "F32" {
 			continue // the values themselves
 		}
+		// Buckets lie one after the other, in each the parameters at their offsets; elements have 4 bytes.
 		at := int64(0)
 		for _, b := range buckets {
 			for _, p := range b.Params {

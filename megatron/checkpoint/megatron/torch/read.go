@@ -47,7 +47,7 @@ type entry struct {
 
 // Open opens a save folder, an iter_ or release folder, or a rank's file of it.
 // Errors: exitcode.NoInput where there is none, exitcode.BadData with file and tensor
-// where its parts do not make a whole.
+// where its parts do not cover it.
 func Open(path string, o checkpoint.OpenOptions) (checkpoint.Source, error) {
 	dir, err := iterationFolder(path, o.Step)
 	if err != nil {
@@ -68,12 +68,14 @@ func (s *source) open() error {
 	if err := s.numberLayers(); err != nil {
 		return err
 	}
+	// Shapes of the uncut tensors; a folder with a padded vocabulary keeps its padding.
 	for _, t := range checkpoint.Expected(s.model) {
 		if s.padding && checkpoint.IsVocabulary(t.Name) {
 			t.Shape[0] = int64(s.model.PaddedVocabSize)
 		}
 		s.shapes[t.Name] = t.Shape
 	}
+	// The training state is the same in every rank's file, but for random numbers.
 	s.state = megatron.ReadState(s.ranks[0].root, s.args)
 	if s.ranks[0].before {
 		s.notes = append(s.notes, "it was written by Megatron-LM before its core: weights are read, the optimizer's state is left out")
@@ -89,6 +91,7 @@ func (s *source) open() error {
 		s.state.Iteration, s.state.ConsumedTrain, s.state.ConsumedValid, s.state.SkippedTrain = 0, 0, 0, 0 // weights to begin with
 	}
 	for _, r := range s.ranks {
+		// Every rank's tensors become parts of the uncut ones, which must then be covered.
 		if err := s.addRank(r); err != nil {
 			return err
 		}

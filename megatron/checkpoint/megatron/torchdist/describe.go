@@ -23,7 +23,7 @@ func newDescription() *description {
 	return &description{tensors: map[string]*stored{}, objects: map[string]place{}, known: map[string]bool{}, shapes: map[string][]int64{}}
 }
 
-// claim tells whether nobody has this chunk or object yet, and gives it to the caller.
+// claim reports whether nobody has this chunk or object yet, and gives it to the caller.
 func (d *description) claim(key string, corner []int64) bool {
 	name := chunkKey(key, corner)
 	if d.known[name] {

@@ -2,7 +2,7 @@
 // (--ckpt-format torch_dist, megatron/core/dist_checkpointing over
 // torch.distributed.checkpoint):
 //
-//	<save>/iter_0000100/metadata.json   marks a whole checkpoint
+//	<save>/iter_0000100/metadata.json   marks a complete checkpoint
 //	                    .metadata       a pickle: chunks of tensors, and where they lie
 //	                    __R_N.distcp    chunks back to back, each a file of torch.save
 //	                    common.pt       what is not sharded; newer ones keep it as an object

@@ -47,7 +47,7 @@ type index struct {
 	objects map[string]place
 }
 
-// readMarker refuses folders that metadata.json does not call whole.
+// readMarker refuses folders that metadata.json does not call complete.
 func readMarker(dir string) error {
 	path := filepath.Join(dir, checkpoint.DistMarker)
 	text, err := exitcode.ReadFile(path, 1<<20)

@@ -44,7 +44,7 @@ type entry struct {
 
 // Open opens a save folder or one of its iter_ folders.
 // Errors: exitcode.NoInput where there is none, exitcode.BadData with file and tensor
-// where it is not whole.
+// where it is not complete.
 func Open(path string, o checkpoint.OpenOptions) (checkpoint.Source, error) {
 	dir := filepath.Clean(path)
 	if !marked(dir) {
@@ -197,6 +197,7 @@ func (s *source) split(prefix string, k megatron.Key, x *stored) error {
 
 // addSlice adds the tensor at one layer and expert of a stacked one.
 func (s *source) addSlice(name string, x *stored, shape []int64, lead int, k megatron.Key, layer, expert int64) error {
+	// at: the slice's index in the leading dimensions, [layer] [expert].
 	at := make([]int64, 0, 2)
 	if k.Layer == megatron.Stacked {
 		at = append(at, layer)
@@ -205,6 +206,7 @@ func (s *source) addSlice(name string, x *stored, shape []int64, lead int, k meg
 		at = append(at, expert)
 	}
 	t := checkpoint.Tensor{Name: name, DType: x.dtype, Shape: shape}
+	// Tables are stored with padding rows.
 	for _, prefix := range kinds {
 		if bare, ok := strings.CutPrefix(name, prefix); ok && checkpoint.IsVocabulary(bare) {
 			want := s.shapes[bare]
@@ -218,6 +220,7 @@ func (s *source) addSlice(name string, x *stored, shape []int64, lead int, k meg
 		return fmt.Errorf("%s is stored twice", name)
 	}
 	e := &entry{Tensor: t}
+	// Of each stored box that has the slice, the stretch that is in it: boxes are contiguous, leading index first.
 	for _, c := range x.chunks {
 		from, inside := int64(0), true
 		for d, n := range at {

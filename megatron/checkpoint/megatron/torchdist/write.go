@@ -56,7 +56,7 @@ type writer struct {
 	done     checkpoint.Written
 }
 
-// fill writes the folder; metadata.json, which calls it whole, comes last.
+// fill writes the folder; metadata.json, which calls it complete, comes last.
 func (w *writer) fill(dir string) error {
 	var err error
 	if w.done.Notes, err = w.KeepTokenizer(dir, w.done.Path); err != nil {
