@@ -73,12 +73,12 @@ func (c Config) Check() error {
 	case sources > 1:
 		add("data is given twice; use one of --data-path, --data-args-path, --train/valid/test-data-path (or --per-split-data-args-path), --train/valid/test-weighted-split-paths and --mock-data")
 	case (perSplit || c.grouped()) && c.Split != "":
-		add("--split %q has no meaning with data given per split", c.Split)
+		add("--split %q cannot be combined with data given per split; leave it out", c.Split)
 	case c.DataArgsPath != "" && c.Split == "":
 		add("--data-args-path needs --split")
 	}
 	if perSplit && c.PerSplitDataArgsPath != "" && len(c.TrainDataPath)+len(c.ValidDataPath)+len(c.TestDataPath) > 0 {
-		add("--per-split-data-args-path and --train/valid/test-data-path exclude each other; give one")
+		add("--per-split-data-args-path cannot be combined with --train/valid/test-data-path; give one")
 	}
 	// The numbers of the samples.
 	if c.Split != "" {

@@ -155,9 +155,9 @@ func memoryRefused(l *launching) {
 	}
 	for line, want := range map[string]string{
 		"pretrain_gpt " + atSix + "--world-size 8":                                                                                   "needs monotron launch, which keeps the memory",
-		"launch --hostfile hosts -- pretrain_gpt " + atSix:                                                                           "does not go with --hostfile",
+		"launch --hostfile hosts -- pretrain_gpt " + atSix:                                                                           "cannot be combined with --hostfile",
 		"pretrain_gpt " + atSix + "--replication-jump 8 --world-size 8":                                                              "--replication-jump 8",
-		"pretrain_gpt " + eight + "--replication-jump 4 --world-size 8 --train-iters 0 --memory-checkpoint-interval 2 --lora-rank 4": "does not go with adapters",
+		"pretrain_gpt " + eight + "--replication-jump 4 --world-size 8 --train-iters 0 --memory-checkpoint-interval 2 --lora-rank 4": "cannot be combined with adapters",
 	} {
 		cmd, notes := l.command(line)
 		if _ = cmd.Run(); cmd.ProcessState.ExitCode() != 2 || !strings.Contains(notes.String(), want) {

@@ -52,7 +52,7 @@ func (p *parser) checkRouter(e *spec.Experts) {
 		p.clash("moe-router-topk moe-router-pre-softmax", "--moe-router-topk 1 with softmax scores needs --moe-router-pre-softmax: the softmax of one number has no gradient")
 	}
 	if (e.NumGroups > 0) != (e.GroupTopK > 0) {
-		p.clash("moe-router-num-groups moe-router-group-topk", "--moe-router-num-groups and --moe-router-group-topk need each other; give both")
+		p.clash("moe-router-num-groups moe-router-group-topk", "--moe-router-num-groups needs --moe-router-group-topk, and the other way round; give both")
 	} else if e.NumGroups > 0 && (e.Num%e.NumGroups != 0 || e.GroupTopK > e.NumGroups || e.GroupBest == 0 && e.TopK%e.GroupTopK != 0) {
 		p.clash("num-experts moe-router-num-groups moe-router-group-topk moe-router-topk", "--num-experts %d, --moe-router-num-groups %d, --moe-router-group-topk %d, --moe-router-topk %d: the number of groups must divide the number of experts (%s do), and the groups per token the experts per token (%s do)",
 			e.Num, e.NumGroups, e.GroupTopK, e.TopK, divisors(e.Num, e.NumGroups), nearest(e.GroupTopK, min(e.TopK, e.NumGroups), func(n int) bool { return e.TopK%n == 0 }))
@@ -75,11 +75,11 @@ func (p *parser) checkRouter(e *spec.Experts) {
 		p.clash("moe-aux-loss-coeff moe-router-load-balancing-type", "--moe-aux-loss-coeff takes one number, or one per --moe-router-load-balancing-type (%d), found %d", n, len(e.AuxLossCoeff))
 	}
 	if len(e.Balancing) > 1 && slices.Contains(e.Balancing, spec.Sinkhorn) || slices.Contains(e.Balancing, spec.Sinkhorn) && slices.Max(e.AuxLossCoeff) > 0 {
-		p.clash("moe-router-load-balancing-type moe-aux-loss-coeff", "--moe-router-load-balancing-type sinkhorn balances load by itself and needs --moe-aux-loss-coeff 0 and no other type")
+		p.clash("moe-router-load-balancing-type moe-aux-loss-coeff", "--moe-router-load-balancing-type sinkhorn cannot be combined with another type or with --moe-aux-loss-coeff above 0: sinkhorn balances load without an auxiliary loss")
 	}
 	p.checkQuantiles(e)
 	if e.CapacityFactor > 0 && slices.Contains(e.Balancing, spec.Sinkhorn) {
-		p.clash("moe-expert-capacity-factor moe-router-load-balancing-type", "--moe-expert-capacity-factor needs --moe-router-load-balancing-type aux_loss, seq_aux_loss, global_aux_loss or none, not sinkhorn")
+		p.clash("moe-expert-capacity-factor moe-router-load-balancing-type", "--moe-expert-capacity-factor cannot be combined with --moe-router-load-balancing-type sinkhorn; use aux_loss, seq_aux_loss, global_aux_loss or none")
 	}
 	if e.PadToCapacity && e.CapacityFactor == 0 {
 		p.clash("moe-pad-expert-input-to-capacity moe-expert-capacity-factor", "--moe-pad-expert-input-to-capacity needs --moe-expert-capacity-factor")
@@ -92,7 +92,7 @@ func (p *parser) checkRouter(e *spec.Experts) {
 	}
 }
 
-// checkQuantiles: Megatron's quantile_balancing goes with no other balance, and takes the k+1st
+// checkQuantiles: Megatron's quantile_balancing cannot be combined with another balance, and takes the k+1st
 // choice of a token.
 func (p *parser) checkQuantiles(e *spec.Experts) {
 	if !slices.Contains(e.Balancing, spec.Quantiles) {
@@ -100,7 +100,7 @@ func (p *parser) checkQuantiles(e *spec.Experts) {
 	}
 	if len(e.Balancing) > 1 || slices.Max(append(e.AuxLossCoeff, 0)) > 0 || e.ExpertBias || e.NumGroups > 0 {
 		p.clash("moe-router-load-balancing-type moe-aux-loss-coeff moe-router-enable-expert-bias moe-router-num-groups",
-			"--moe-router-load-balancing-type quantile_balancing balances by the choice itself: it goes with no other type, --moe-aux-loss-coeff 0, no expert bias and no groups")
+			"--moe-router-load-balancing-type quantile_balancing cannot be combined with another type, --moe-aux-loss-coeff above 0, --moe-router-enable-expert-bias or --moe-router-num-groups: it balances load when it chooses experts; leave them out")
 	}
 	switch {
 	case e.Num == 1:

@@ -136,7 +136,7 @@ func TestPublishedLinesAreAnsweredInFull(t *testing.T) {
 			[]string{"--num-experts 8: ", "--expert-model-parallel-size 8 "}},
 		"Llama 3 8B": {`--num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --group-query-attention --num-query-groups 8
 			--kv-channels 128 --fp8-format hybrid --fp8-amax-history-len 1024 --fp8-amax-compute-algo max --fp8-param-gather --context-parallel-size 2`,
-			[]string{"--fp8-param-gather, --fp8-amax-history-len, --fp8-amax-compute-algo: ", "--fp8-format without --fp8-recipe "}},
+			[]string{"--fp8-param-gather, --fp8-amax-history-len, --fp8-amax-compute-algo: ", "--fp8-format needs --fp8-recipe blockwise"}},
 		"DeepSeek-V3": {`--num-layers 61 --hidden-size 7168 --ffn-hidden-size 18432 --num-attention-heads 128 --kv-channels 128 --multi-latent-attention
 			--qk-layernorm --num-experts 256 --moe-layer-freq ([0]*3+[1]*58) --moe-ffn-hidden-size 2048 --moe-router-topk 8 --moe-router-num-groups 8
 			--moe-router-group-topk 4 --moe-router-score-function sigmoid --moe-router-enable-expert-bias --moe-token-dispatcher-type flex --moe-enable-deepep
@@ -169,7 +169,7 @@ func TestAllProblemsTogether(t *testing.T) {
 		t.Fatalf("code %d, %v", exitcode.CodeOf(err), err)
 	}
 	for _, want := range []string{"--num-layers?", "65 is not a multiple", "longer than --max-position-embeddings 64", `"x" is not an integer`,
-		"--optimizer soap", "--bf16 and --fp16", "--train-iters and --train-samples", "--data-path is missing"} {
+		"--optimizer soap", "--bf16 cannot be combined with --fp16", "--train-iters cannot be combined with --train-samples", "--data-path is missing"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the list lacks %q:\n%v", want, err)
 		}
@@ -187,7 +187,7 @@ func TestContextProblemsTogether(t *testing.T) {
 	if exitcode.CodeOf(err) != exitcode.Usage {
 		t.Fatalf("code %d, %v", exitcode.CodeOf(err), err)
 	}
-	for _, want := range []string{"5 problems:", "use --seq-length 56 or 64", "one per layer (4), found 3", "add --reset-attention-mask",
+	for _, want := range []string{"5 problems:", "use --seq-length 56 or 64", "one per layer (4), found 3", "--cp-zigzag-per-document needs --reset-attention-mask",
 		"use --hierarchical-context-parallel-sizes 2 2", "--num-attention-heads 6 evenly, of which each of 1 tensor-parallel ranks has 6: use --cp-comm-type a2a+p2p with --hierarchical-context-parallel-sizes 2 2, or --cp-comm-type p2p or all_gather"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the list lacks %q:\n%v", want, err)
@@ -208,7 +208,7 @@ func TestImpossibleCombinations(t *testing.T) {
 		{"--step-batch-size-schedule 1K:8", "the first threshold must be 0"},
 		{"--step-batch-size-schedule 0:8,1X:16", `"1X:16" is not THRESHOLD:SIZE`},
 		{"--lr-warmup-iters 100", "must be less than the decay length"},
-		{"--lr-warmup-iters 5 --lr-warmup-fraction 0.1", "excludes --lr-warmup-iters"},
+		{"--lr-warmup-iters 5 --lr-warmup-fraction 0.1", "--lr-warmup-fraction cannot be combined with --lr-warmup-iters"},
 		{"--lr-decay-samples 100", "--lr-decay-samples needs --train-samples; use --lr-decay-iters with --train-iters"},
 		{"--lr-decay-style WSD", "needs --lr-wsd-decay-iters"},
 		{"--min-lr 1", "--min-lr 1 must be from 0 to --lr"},
@@ -216,15 +216,15 @@ func TestImpossibleCombinations(t *testing.T) {
 		{"--start-weight-decay 0.1", "need --weight-decay-incr-style"},
 		{"--save x --save-interval 10 --save-retain-interval 15", "not a multiple of --save-interval 10"},
 		{"--recompute-granularity full", "needs --recompute-method"},
-		{"--swiglu --squared-relu", "exclude each other"},
-		{"--mock-data", "--mock-data exclude each other; give one"},
-		{"--train-data-path b", "--mock-data exclude each other; give one"},
+		{"--swiglu --squared-relu", "--swiglu and --squared-relu cannot be combined; give one"},
+		{"--mock-data", "--mock-data cannot be combined; give one"},
+		{"--train-data-path b", "--mock-data cannot be combined; give one"},
 		{"--group-query-attention --num-query-groups 3", "not a multiple of --num-query-groups 3"},
 		{"--rampup-batch-size 2 1 100", "the global batch size 3 (during --rampup-batch-size) is not"},
 		{"--sgd-momentum 2 --optimizer sgd", "--sgd-momentum 2 is out of range: from 0, below 1"},
-		{"--optimizer muon --ckpt-format torch --save x", "--ckpt-format torch stores AdamW's state; use native with --optimizer muon"},
-		{"--optimizer muon --offload-folder x", "--optimizer muon complete matrices"},
-		{"--optimizer muon --optimizer-cpu-offload", "--optimizer muon complete matrices"},
+		{"--optimizer muon --ckpt-format torch --save x", "--ckpt-format torch cannot be combined with --optimizer muon: the format stores AdamW's moments only; use --ckpt-format native"},
+		{"--optimizer muon --offload-folder x", "--offload-folder cannot be combined with --optimizer muon: offload updates parts of the state one at a time, and this optimizer needs complete matrices at once"},
+		{"--optimizer muon --optimizer-cpu-offload", "--optimizer-cpu-offload cannot be combined with --optimizer muon: offload updates parts of the state one at a time, and this optimizer needs complete matrices at once"},
 		{"--optimizer dist_muon", "use muon with --use-distributed-optimizer"},
 		{"--optimizer muon --muon-coefficient-type none", "polar_express"},
 		{"--cpu-threads 100000", "--cpu-threads 100000 is out of range: from 0 to 4096"},
@@ -239,7 +239,7 @@ func TestImpossibleCombinations(t *testing.T) {
 		{"--no-rope-freq 3", "does not divide --num-layers 4"},
 		{"--window-size 4,1", "RIGHT must be 0"},
 		{"--window-attn-skip-freq 2", "needs --window-size or --attention-chunk-size; give both"},
-		{"--norm-after --norm-sandwich", "exclude each other"},
+		{"--norm-after --norm-sandwich", "--norm-after, --norm-sandwich and --norm-behind-sum cannot be combined; give one"},
 		{"--qk-layernorm-after-rope", "needs --qk-layernorm"},
 		{"--parallel-one-norm", "needs --parallel-residual"},
 		{"--glu-linear-offset 1", "need a gated MLP"},
@@ -256,7 +256,7 @@ func TestImpossibleCombinations(t *testing.T) {
 		{"--curriculum-learning", "the sequence length is constant"},
 		{"--cross-entropy-fusion-impl te", "use native"},
 		{"--log-memory-interval 30", "not a multiple of --log-interval"},
-		{"--override-opt_param-scheduler --use-checkpoint-opt_param-scheduler", "exclude each other"},
+		{"--override-opt_param-scheduler --use-checkpoint-opt_param-scheduler", "--override-opt-param-scheduler cannot be combined with --use-checkpoint-opt-param-scheduler"},
 		{"--use-checkpoint-args", "needs --load"},
 		{"--num-layers 99999999", "is out of range: from 1 to 100000"},
 		{"--micro-batch-size 4294967296", "is out of range: from 1 to 2147483647"},
@@ -287,12 +287,12 @@ func TestLayoutChecks(t *testing.T) {
 		{"--context-parallel-size 2 --world-size 2 --cp-comm-type a2a+p2p", "2 ranks are not a product of two sizes above 1"},
 		{"--context-parallel-size 4 --world-size 4 --hierarchical-context-parallel-sizes 4", "takes two sizes, of a2a and of p2p, found 1"},
 		{"--context-parallel-size 2 --world-size 2 --cp-comm-type a2a p2p", "takes one value, or one per layer (4), found 2"},
-		{"--context-parallel-size 2 --world-size 2 --cp-zigzag-per-document", "cuts documents that do not see each other: add --reset-attention-mask or --dataloader-inter-document-masking"},
+		{"--context-parallel-size 2 --world-size 2 --cp-zigzag-per-document", "--cp-zigzag-per-document needs --reset-attention-mask or --dataloader-inter-document-masking"},
 		{"--tensor-model-parallel-size 2 --sequence-parallel --world-size 2 --seq-length 63", "--seq-length 63 is not a multiple of 2: use --seq-length 62 or 64"},
 		{"--tensor-model-parallel-size 4 --sequence-parallel --context-parallel-size 3 --world-size 12 --seq-length 63", "--seq-length 63 is not a multiple of 12: use --seq-length 60 or 72"},
 		{"--context-parallel-size 3 --world-size 3", "--seq-length 64 is not a multiple of 6 (twice --context-parallel-size): use --seq-length 60 or 66"},
 		{"--pipeline-model-parallel-size 3 --world-size 3", "do not divide evenly over 3 pipeline stages"},
-		{"--num-layers-per-virtual-pipeline-stage 2 --num-virtual-stages-per-pipeline-rank 2", "exclude each other"},
+		{"--num-layers-per-virtual-pipeline-stage 2 --num-virtual-stages-per-pipeline-rank 2", "cannot be combined; give one"},
 		{"--num-virtual-stages-per-pipeline-rank 2", "needs --pipeline-model-parallel-size of at least 2"},
 		{"--pipeline-model-parallel-size 2 --world-size 2 --pipeline-model-parallel-layout Et|tL", "has 2 layers, but --num-layers is 4"},
 		{"--pipeline-model-parallel-layout (t", "missing )"},
@@ -323,19 +323,19 @@ func TestLayoutChecks(t *testing.T) {
 		{"--num-experts 1 --moe-router-topk 1 --moe-router-pre-softmax --moe-router-load-balancing-type quantile_balancing", "needs --num-experts 2 or more, found 1"},
 		{"--num-experts 4 --disable-bias-linear --moe-shared-expert-intermediate-size 7 --tensor-model-parallel-size 2 --sequence-parallel --world-size 2", "use --moe-shared-expert-intermediate-size 6 or 8"},
 		{"--num-experts 4 --expert-model-parallel-size 2", "1 rank does not divide into expert copies of 2 ranks"},
-		{"--num-experts 4 --moe-router-load-balancing-type sinkhorn --moe-expert-capacity-factor 1", "or none, not sinkhorn"},
+		{"--num-experts 4 --moe-router-load-balancing-type sinkhorn --moe-expert-capacity-factor 1", "cannot be combined with --moe-router-load-balancing-type sinkhorn; use aux_loss, seq_aux_loss, global_aux_loss or none"},
 		{"--num-experts 4 --moe-router-load-balancing-type sinkhorn --moe-aux-loss-coeff 0.1", "--moe-aux-loss-coeff 0"},
 		{"--num-experts 4 --moe-pad-expert-input-to-capacity", "needs --moe-expert-capacity-factor"},
 		{"--num-experts 4 --moe-apply-probs-on-input", "needs --moe-router-topk 1"},
 		{"--num-experts 4 --disable-bias-linear --moe-shared-expert-intermediate-size 32 --moe-shared-expert-overlap", "needs --moe-token-dispatcher-type alltoall, found allgather"},
 		{"--num-experts 4 --disable-bias-linear --moe-shared-expert-intermediate-size 32 --moe-shared-expert-overlap --moe-token-dispatcher-type alltoall --recompute-granularity selective --recompute-modules shared_experts", "leave out shared_experts of --recompute-modules"},
 		{"--num-experts 4 --moe-aux-loss-coeff 0.1 0.2", "takes one number, or one per"},
-		{"--num-experts 4 --tensor-model-parallel-size 2 --sequence-parallel --world-size 2", "need --expert-tensor-parallel-size 1, or --disable-bias-linear"},
+		{"--num-experts 4 --tensor-model-parallel-size 2 --sequence-parallel --world-size 2", "--expert-tensor-parallel-size above 1 needs --disable-bias-linear"},
 		{"--num-experts 4 --moe-router-topk 1", "needs --moe-router-pre-softmax"},
 		{"--num-experts 4 --moe-router-enable-expert-bias", "sigmoid or sqrtsoftplus"},
 		{"--num-experts 4 --moe-layer-freq [1,0]", "the list has 2 entries"},
 		{"--num-experts 4 --moe-layer-freq [1,0]*9999999", "expected a number"},
-		{"--num-experts 4 --disable-bias-linear --tensor-model-parallel-size 2 --world-size 2", "need --sequence-parallel"},
+		{"--num-experts 4 --disable-bias-linear --tensor-model-parallel-size 2 --world-size 2", "--num-experts with --tensor-model-parallel-size 2 needs --sequence-parallel"},
 	} {
 		_, _, err := ParseWith(everything, append(baseline(), strings.Fields(c.add)...))
 		if err == nil || !strings.Contains(err.Error(), c.want) {

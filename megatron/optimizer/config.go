@@ -81,7 +81,7 @@ type Config struct {
 // Matrices tells whether matrices are updated by Newton-Schulz, and the rest by another rule.
 func (c *Config) Matrices() bool { return c.Kind == Muon || c.Kind == AdaptiveMuon }
 
-// Indivisible says what an update takes at once; "": any piece of the state.
+// Indivisible says what an update needs at once; "": any part of the state.
 func (c *Config) Indivisible() string {
 	switch c.Kind {
 	case Muon, AdaptiveMuon:

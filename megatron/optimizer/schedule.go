@@ -167,7 +167,7 @@ func constant(mine, saved string) bool { return mine == DecayConstant && saved =
 // values changed hands; the error names every value that disagrees.
 func (p *ParamScheduler) Load(st SchedulerState, override, useCheckpoint bool) (notes []string, err error) {
 	if override && useCheckpoint {
-		return nil, exitcode.Errorf(exitcode.Usage, "--override-opt-param-scheduler and --use-checkpoint-opt-param-scheduler exclude each other")
+		return nil, exitcode.Errorf(exitcode.Usage, "--override-opt-param-scheduler cannot be combined with --use-checkpoint-opt-param-scheduler; leave one out")
 	}
 	var problems []error
 	reconcile := func(what string, same bool, mine, saved any, take func()) {

@@ -63,7 +63,7 @@ func TestBadInputHasOneClearError(t *testing.T) {
 		{data + "good --split 0,1,0", exitcode.BadData, "training split"},
 		{data + "good --split 0,0,0", exitcode.Usage, "one part must be above zero"},
 		{data + "good --vocab-size 20 --split 1,0,0", exitcode.BadData, "made with another tokenizer"},
-		{data + "one --split 1,0,0 --train-iters 1 --seq-length 2 --max-position-embeddings 2 --num-workers 0 --valid-data-path DIR/one", exitcode.Usage, "exclude each other; give one"},
+		{data + "one --split 1,0,0 --train-iters 1 --seq-length 2 --max-position-embeddings 2 --num-workers 0 --valid-data-path DIR/one", exitcode.Usage, "cannot be combined; give one"},
 		{tiny + someData + "--lr 1e30", exitcode.Internal, "are not finite"},
 	} {
 		r := call(t, dir, c.line)

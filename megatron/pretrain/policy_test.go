@@ -227,14 +227,14 @@ func TestPolicyRefusals(t *testing.T) {
 	plain := strings.Replace(line, "--reward-pattern a ", "", 1)
 	for _, c := range []struct{ line, says string }{
 		{plain, "--tuning grpo needs a reward"},
-		{line + "--world-size 2 --tensor-model-parallel-size 2 --sequence-parallel", "--sequence-parallel does not go with --tuning grpo"},
-		{line + "--world-size 2 --context-parallel-size 2", "--context-parallel-size 2 does not go with --tuning grpo"},
+		{line + "--world-size 2 --tensor-model-parallel-size 2 --sequence-parallel", "--sequence-parallel cannot be combined with --tuning grpo"},
+		{line + "--world-size 2 --context-parallel-size 2", "--context-parallel-size 2 cannot be combined with --tuning grpo"},
 		{line + "--global-batch-size 6", "--global-batch-size 6 is not a multiple of --grpo-group-size 4"},
-		{line + "--grpo-kl-beta 0.1", "give --lora-rank or --adapter"},
-		{line + "--finetune-packing bfd", "--finetune-packing bfd does not go with --tuning grpo"},
-		{line + "--beta 0.1", "--beta goes with --tuning dpo"},
+		{line + "--grpo-kl-beta 0.1", "--grpo-kl-beta 0.1 needs --lora-rank or --adapter"},
+		{line + "--finetune-packing bfd", "--finetune-packing bfd cannot be combined with --tuning grpo"},
+		{line + "--beta 0.1", "--beta needs --tuning dpo"},
 		{plain + "--reward-pattern (", "--reward-pattern"},
-		{strings.Replace(line, "--tuning grpo", "--tuning sft", 1), "--reward-pattern goes with --tuning grpo"},
+		{strings.Replace(line, "--tuning grpo", "--tuning sft", 1), "--reward-pattern needs --tuning grpo"},
 		{line + "--finetune-data " + filepath.Join(golden.Dir(t, "sft"), "messages.jsonl"), "--tuning grpo needs prompt"},
 		{line + "--seq-length 4 ", "has a prompt of fewer than 4 tokens"},
 	} {

@@ -166,7 +166,7 @@ func TestRefusedSplits(t *testing.T) {
 		{Split{Layers: 9, Stages: 4, First: 1, Last: 3}, []string{"ends with a sum of 3 or 5"}},
 		{Split{Layers: 4, Stages: 2, First: 3, Last: 3}, []string{"leave -2 of 4 layers"}},
 		{Split{Layers: 1 << 40, Stages: 1 << 30}, []string{"both are from 1 to"}},
-		{Split{Layers: 4, Stages: 2, VirtualStages: 2, LayersPerChunk: 1, Layout: "Ett|ttL", First: 1, HeadCounts: true}, []string{"exclude each other", "one way to cut", "needs an even split"}},
+		{Split{Layers: 4, Stages: 2, VirtualStages: 2, LayersPerChunk: 1, Layout: "Ett|ttL", First: 1, HeadCounts: true}, []string{"cannot be combined; give one", "one way to cut", "needs an even split"}},
 		{Split{Layers: 4, Stages: 2, Layout: "ttm|LE|t"}, []string{"has 3 layers", "multi-token", "only E", "only L", "has 3 stages", "fits: --pipeline-model-parallel-layout 'Ett|ttL'"}},
 		{Split{Layers: 4, Stages: 1, Layout: "Ett|ttL"}, []string{"at least 2"}},
 		{Split{Layers: 4, Stages: 2, Layout: "((((((((((Et))))))))))|L"}, []string{"too deep"}},

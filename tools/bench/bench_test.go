@@ -208,7 +208,7 @@ func TestFlagErrors(t *testing.T) {
 		{"--seq-length 2000", "gpt2-124m has 1024 positions"},
 		{"--steps -1", "--steps -1"},
 		{"--dropout 1", "--dropout 1"},
-		{"--bf16 --fp16", "exclude each other"},
+		{"--bf16 --fp16", "--fp32, --bf16 and --fp16 cannot be combined; give one"},
 		{"oops", "bench oops is unknown"},
 		{"ops start", "one word"},
 		{"experts --model gpt2-124m", "has no experts; moe-237m has"},

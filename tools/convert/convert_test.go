@@ -213,12 +213,12 @@ func TestVocabularyPadding(t *testing.T) {
 	}
 }
 
-// Claim (docs/checkpoints.md): --quantize goes with --to hf alone, of dense models, and not with
+// Claim (docs/checkpoints.md): --quantize needs --to hf and a dense model, and cannot be combined with
 // --verify; what it writes opens again and differs from its input.
 func TestQuantize(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	for _, c := range []struct{ flags, says string }{
-		{"--to hf --quantize nf5", "there are nf4, int8 and mxfp4"}, {"--to gguf --quantize nf4", "goes with --to hf"}, {"--to hf --double-quant", "goes with --quantize nf4"},
+		{"--to hf --quantize nf5", "there are nf4, int8 and mxfp4"}, {"--to gguf --quantize nf4", "--quantize needs --to hf"}, {"--to hf --double-quant", "--double-quant needs --quantize nf4"},
 		{"--to hf --quantize nf4 --verify", "compares bits"},
 	} {
 		if _, _, err := call(append(strings.Fields(c.flags), "--input", tiny, "--output", out)...); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), c.says) {

@@ -124,9 +124,9 @@ func (o *options) readAdapter(c *cli.Context) error {
 	o.adapterOnly = c.Bool("adapter-only")
 	switch {
 	case o.adapterOnly && (o.adapter == "" || o.to != checkpoint.GGUF):
-		return exitcode.Errorf(exitcode.Usage, "--adapter-only goes with --adapter and --to gguf")
+		return exitcode.Errorf(exitcode.Usage, "--adapter-only needs --adapter and --to gguf")
 	case o.adapterOnly && (o.over != "" || o.modelfile != "" || o.verify):
-		return exitcode.Errorf(exitcode.Usage, "--adapter-only does not go with --adapter-over, --ollama and --verify; leave them out")
+		return exitcode.Errorf(exitcode.Usage, "--adapter-only cannot be combined with --adapter-over, --ollama or --verify; leave them out")
 	case o.over != "" && o.over != hf.NF4 && o.over != hf.Int8:
 		return exitcode.Errorf(exitcode.Usage, "--adapter-over %q: choose from nf4, int8", o.over)
 	case o.over != "" && o.adapter == "":
@@ -134,7 +134,7 @@ func (o *options) readAdapter(c *cli.Context) error {
 	case o.intoRounded && o.over == "":
 		return exitcode.Errorf(exitcode.Usage, "--merge-rounded needs --adapter-over nf4")
 	case o.split != "" && o.adapter != "":
-		return exitcode.Errorf(exitcode.Usage, "--split-adapter takes the input's own adapter; leave --adapter out")
+		return exitcode.Errorf(exitcode.Usage, "--split-adapter cannot be combined with --adapter: it writes the input's own adapter; leave one out")
 	}
 	return nil
 }
@@ -144,7 +144,7 @@ func (o *options) readWriting(c *cli.Context) error {
 	for _, name := range []string{"tensor-model-parallel-size", "pipeline-model-parallel-size", "num-virtual-stages-per-pipeline-rank",
 		"expert-model-parallel-size", "data-parallel-size", "make-vocab-size-divisible-by", "transformer-impl", "moe-grouped-gemm"} {
 		if c.IsSet(name) && o.to != checkpoint.MegatronTorch && o.to != checkpoint.MegatronTorchDist {
-			return exitcode.Errorf(exitcode.Usage, "--%s: %s checkpoints have no layout and no names of Megatron's; it goes with megatron-torch and megatron-torch_dist", name, o.to)
+			return exitcode.Errorf(exitcode.Usage, "--%s needs --to megatron-torch or megatron-torch_dist, not %s", name, o.to)
 		}
 	}
 	o.write = checkpoint.WriteOptions{Family: c.String("family"), Tokenizer: c.String("tokenizer"), Release: c.Bool("release"),
@@ -174,18 +174,18 @@ func (o *options) readType(c *cli.Context) error {
 	o.write.Quantization = strings.ToLower(c.String("type"))
 	switch {
 	case c.IsSet("type") && o.to != checkpoint.GGUF:
-		return exitcode.Errorf(exitcode.Usage, "--type goes with --to gguf; use --dtype for %s", o.to)
+		return exitcode.Errorf(exitcode.Usage, "--type needs --to gguf; use --dtype for %s", o.to)
 	case c.IsSet("type") && !gguf.Known(o.write.Quantization):
 		return exitcode.Errorf(exitcode.Usage, "--type %q cannot be written; choose from %s", c.String("type"), gguf.Kinds)
 	}
 	if o.verify && o.write.Quantization == "q8_0" {
-		return exitcode.Errorf(exitcode.Usage, "--verify compares bits, which --type q8_0 rounds; use it with f32, f16 or bf16")
+		return exitcode.Errorf(exitcode.Usage, "--verify cannot be combined with --type q8_0, which rounds weights: it compares bits; leave one out")
 	}
 	if !c.Bool("ollama") {
 		return nil
 	}
 	if o.to != checkpoint.GGUF {
-		return exitcode.Errorf(exitcode.Usage, "--ollama goes with --to gguf")
+		return exitcode.Errorf(exitcode.Usage, "--ollama needs --to gguf")
 	}
 	o.modelfile = filepath.Join(filepath.Dir(o.output), gguf.ModelfileName)
 	if _, err := os.Lstat(o.modelfile); err == nil {
@@ -199,17 +199,17 @@ func (o *options) readQuantize(c *cli.Context) error {
 	kind := strings.ToLower(c.String("quantize"))
 	switch {
 	case kind == "" && c.Bool("double-quant") && c.String("adapter-over") == "":
-		return exitcode.Errorf(exitcode.Usage, "--double-quant goes with --quantize nf4 or --adapter-over nf4")
+		return exitcode.Errorf(exitcode.Usage, "--double-quant needs --quantize nf4 or --adapter-over nf4")
 	case kind == "":
 		return nil
 	case kind != hf.NF4 && kind != hf.Int8 && kind != hf.MXFP4:
 		return exitcode.Errorf(exitcode.Usage, "--quantize %q cannot be written; there are nf4, int8 and mxfp4", c.String("quantize"))
 	case kind != hf.NF4 && c.Bool("double-quant") && c.String("adapter-over") != hf.NF4:
-		return exitcode.Errorf(exitcode.Usage, "--double-quant goes with --quantize nf4, whose scales are of blocks; leave it out")
+		return exitcode.Errorf(exitcode.Usage, "--double-quant needs --quantize nf4, whose blocks have scales; leave it out")
 	case o.to != checkpoint.HF:
-		return exitcode.Errorf(exitcode.Usage, "--quantize goes with --to hf; use --type q8_0 for gguf")
+		return exitcode.Errorf(exitcode.Usage, "--quantize needs --to hf; use --type q8_0 for gguf")
 	case o.verify:
-		return exitcode.Errorf(exitcode.Usage, "--verify compares bits, which --quantize rounds; leave one of them out")
+		return exitcode.Errorf(exitcode.Usage, "--verify cannot be combined with --quantize, which rounds weights: it compares bits; leave one out")
 	}
 	o.write.Quantization, o.write.DoubleQuant = kind, c.Bool("double-quant")
 	return nil

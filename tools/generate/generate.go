@@ -103,7 +103,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	// How long a text may become.
 	if c.IsSet("max-length") {
 		if o.length = c.Int("max-length"); o.asked || o.length < 1 {
-			return o, exitcode.Errorf(exitcode.Usage, "--max-length %d: at least 1, and without --max-new-tokens", o.length)
+			return o, exitcode.Errorf(exitcode.Usage, "--max-length %d must be at least 1, and cannot be combined with --max-new-tokens", o.length)
 		}
 	}
 	return o, o.check(sampling || c.IsSet("temperature"))
@@ -116,11 +116,11 @@ func (o *options) check(sampling bool) error {
 		is   bool
 		text string
 	}{
-		{s.TopP == 0, "--top-p 0 leaves no token; above 0, at most 1"},
-		{b.Beams > maxBeams, fmt.Sprintf("--num-beams %d: must be at most %d, as each beam has its own cache and row of logits", b.Beams, maxBeams)},
-		{o.samples > 1 && b.Beams == 1 && s.Temperature == 0, fmt.Sprintf("--num-samples %d would give one text as often, as nothing asks for sampling: give --temperature, --top-k, --top-p or --seed", o.samples)},
-		{b.Beams > 1 && o.samples > b.Beams, fmt.Sprintf("--num-samples %d: --num-beams %d finds so many texts at most", o.samples, b.Beams)},
-		{b.Beams > 1 && sampling, "--num-beams searches for the likeliest text; --temperature, --top-k, --top-p and --seed do not go with it"},
+		{s.TopP == 0, "--top-p must be above 0 and at most 1, not 0"},
+		{b.Beams > maxBeams, fmt.Sprintf("--num-beams must be at most %[2]d, not %[1]d: each beam has its own cache and row of logits", b.Beams, maxBeams)},
+		{o.samples > 1 && b.Beams == 1 && s.Temperature == 0, fmt.Sprintf("--num-samples %d needs sampling, without which all texts are the same; give --temperature, --top-k, --top-p or --seed", o.samples)},
+		{b.Beams > 1 && o.samples > b.Beams, fmt.Sprintf("--num-samples %d must be at most --num-beams %d, the texts that beam search finds", o.samples, b.Beams)},
+		{b.Beams > 1 && sampling, "--num-beams cannot be combined with --temperature, --top-k, --top-p or --seed: beam search does not sample; leave them out"},
 	} {
 		if bad.is {
 			return exitcode.Errorf(exitcode.Usage, "%s", bad.text)

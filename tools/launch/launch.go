@@ -168,7 +168,7 @@ func read(c *cli.Context) (*options, error) {
 	case o.least > o.local:
 		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node %d: choose 1 to %d (--nproc-per-node)", o.least, o.local)
 	case o.least > 0 && o.all > 1:
-		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node works on one host only; with several use --min-nnodes")
+		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node needs a single host; with several hosts use --min-nnodes")
 	case o.leastNodes > o.nodes && !c.IsSet("hostfile"):
 		return nil, exitcode.Errorf(exitcode.Usage, "--min-nnodes %d: there are %d hosts (--nnodes)", o.leastNodes, o.nodes)
 	case o.prefix != "stderr" && o.prefix != "both" && o.prefix != "none":
@@ -196,18 +196,18 @@ func read(c *cli.Context) (*options, error) {
 	return o, err
 }
 
-// readFleet reads the flags that go with --hostfile.
+// readFleet reads --hostfile and the flags that need it.
 func readFleet(c *cli.Context, o *options) (*fleet, error) {
 	for _, flag := range []string{"nnodes", "node-rank", "spares"} {
 		if c.IsSet(flag) {
-			return nil, exitcode.Errorf(exitcode.Usage, "--%s conflicts with --hostfile; leave it out", flag)
+			return nil, exitcode.Errorf(exitcode.Usage, "--%s cannot be combined with --hostfile; leave it out", flag)
 		}
 	}
 	if c.IsSet("min-nproc-per-node") {
-		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node works on one host only; with --hostfile use --min-nnodes")
+		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node cannot be combined with --hostfile; use --min-nnodes")
 	}
 	if o.line.ours && o.line.config.Checkpoint.MemoryInterval > 0 {
-		return nil, exitcode.Errorf(exitcode.Usage, "--memory-checkpoint-interval does not go with --hostfile, whose launchers on the hosts end with every start; run monotron launch --nnodes N --node-rank I on each host")
+		return nil, exitcode.Errorf(exitcode.Usage, "--memory-checkpoint-interval cannot be combined with --hostfile, whose launchers on the hosts end at every restart; run monotron launch --nnodes N --node-rank I on each host")
 	}
 	addr, ranks := o.addr, 0
 	if !c.IsSet("master-addr") && !c.IsSet("rdzv-endpoint") {
@@ -229,7 +229,7 @@ func readFleet(c *cli.Context, o *options) (*fleet, error) {
 func meeting(c *cli.Context, nodes int) (string, error) {
 	if end := c.String("rdzv-endpoint"); end != "" {
 		if c.IsSet("master-addr") || c.IsSet("master-port") {
-			return "", exitcode.Errorf(exitcode.Usage, "--rdzv-endpoint conflicts with --master-addr and --master-port; give one of them")
+			return "", exitcode.Errorf(exitcode.Usage, "--rdzv-endpoint cannot be combined with --master-addr or --master-port; give one")
 		}
 		host, port, err := net.SplitHostPort(end)
 		if n, bad := strconv.Atoi(port); err != nil || bad != nil || n < 1 || n > 65535 || host == "" {

@@ -51,7 +51,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	case o.top < 1:
 		return o, exitcode.Errorf(exitcode.Usage, "--top-k %d: at least 1", o.top)
 	case o.output != "" && (o.json || c.IsSet("top-k")):
-		return o, exitcode.Errorf(exitcode.Usage, "--output writes every logit to a file; --json and --top-k do not go with it")
+		return o, exitcode.Errorf(exitcode.Usage, "--output cannot be combined with --json or --top-k: it writes every logit to a file; leave them out")
 	}
 	if err = command.CheckOnePrompt(c); err != nil {
 		return o, err

@@ -103,7 +103,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	o.address = net.JoinHostPort(c.String("host"), fmt.Sprint(c.Int("port")))
 	o.load.Step, o.follow = c.Int64("ckpt-step"), c.Bool("follow")
 	if o.follow && c.IsSet("ckpt-step") {
-		all = append(all, exitcode.Errorf(exitcode.Usage, "--follow conflicts with --ckpt-step %d; give one of them", o.load.Step))
+		all = append(all, exitcode.Errorf(exitcode.Usage, "--follow cannot be combined with --ckpt-step %d; give one", o.load.Step))
 	}
 	take := func(err error) {
 		if err != nil {
@@ -134,7 +134,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	o.load.Adapters, err = readAdapters(c.StringSlice("adapter"), o.name)
 	take(err)
 	if len(o.load.Adapters) > 0 && o.follow {
-		take(exitcode.Errorf(exitcode.Usage, "--follow conflicts with --adapter, which belongs to the weights as they are; give one of them"))
+		take(exitcode.Errorf(exitcode.Usage, "--follow cannot be combined with --adapter, which belongs to the weights of one iteration; give one"))
 	}
 	if len(all) > 0 {
 		return o, exitcode.With(exitcode.CodeOf(all[0]), errors.Join(all...))

@@ -400,7 +400,7 @@ func TestFlags(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                             "--load is missing; give the folder of the model",
 		"--load /nowhere --port 99999": "--port 99999: must be 0 to 65535",
-		"--load x --max-num-seqs 64 --max-num-batched-tokens 32 --fp32 --bf16": "--max-num-batched-tokens 32: must be at least --max-num-seqs 64\n--fp32, --bf16 and --fp16 exclude each other",
+		"--load x --max-num-seqs 64 --max-num-batched-tokens 32 --fp32 --bf16": "--max-num-batched-tokens 32: must be at least --max-num-seqs 64\n--fp32, --bf16 and --fp16 cannot be combined; give one",
 	} {
 		_, w := io.Pipe()
 		if err := call(context.Background(), w, strings.Fields(line)...); exitcode.CodeOf(err) != exitcode.Usage || err.Error() != want {
@@ -487,10 +487,10 @@ func TestAdaptersByName(t *testing.T) {
 func TestAdaptersAreRefused(t *testing.T) {
 	dir := filepath.Join(golden.Dir(t, "merge"), "gpt2-f32-dora")
 	for says, args := range map[string][]string{
-		"write NAME=DIR":       {"--adapter", "x"},
-		"the model or another": {"--adapter", "base=" + dir},
-		"--follow conflicts":   {"--adapter", "a=" + dir, "--follow"},
-		"adapter a:":           {"--adapter", "a=" + dir, "--port", "0"},
+		"write NAME=DIR":                             {"--adapter", "x"},
+		"the model or another":                       {"--adapter", "base=" + dir},
+		"--follow cannot be combined with --adapter": {"--adapter", "a=" + dir, "--follow"},
+		"adapter a:":                                 {"--adapter", "a=" + dir, "--port", "0"},
 	} {
 		notes, w := io.Pipe()
 		go io.Copy(io.Discard, notes)

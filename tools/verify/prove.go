@@ -111,7 +111,7 @@ func nothingChosen(models []layouts.Model, o layouts.Options) error {
 }
 
 // chosenModels is the model of the flags that are not verify's own, or the shapes.
-// A precision alone goes with the shapes.
+// A precision alone is combined with the shapes.
 func chosenModels(c *cli.Context) (models []layouts.Model, err error) {
 	flags := c.Args().Slice()
 	if c.Bool("bits") {

@@ -146,7 +146,7 @@ var convFlags = owned(Model,
 	works("short-conv-kernel-dim", Int, "3", "Raw.ConvTaps", "with --short-conv-freq, positions that the convolution sees").from(1, 16),
 )
 
-// deltaFlags are of gated delta nets, and of the gate of attention's output that goes with them.
+// deltaFlags are of gated delta nets, and of the gate of attention's output that models with them have.
 var deltaFlags = owned(Model,
 	works("experimental-attention-variant", String, "", "Raw.AttentionVariant", "linear attention in the layers that --linear-attention-freq chooses: gated delta nets (Qwen3-Next) (default: none)").choices("gated_delta_net").same("gdn", "gated_delta_net").but(noSparse, "dsa", "gdn2"),
 	works("linear-attention-freq", String, "", "Raw.DeltaFreq", "with --experimental-attention-variant, layers with linear attention: N for all but layers N-1, 2N-1, .., or a list such as ([1]*3+[0]*1)"),

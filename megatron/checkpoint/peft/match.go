@@ -141,7 +141,7 @@ func (r *resolver) table(m hf.Module) error {
 	case r.c.DoRA:
 		return fmt.Errorf("target %s: DoRA on embeddings and output layers is not supported; leave it out of the target modules, or --use-dora", m.Name)
 	case r.m.MTP != nil:
-		return fmt.Errorf("target %s: adapters on embeddings and output layers do not go with multi-token prediction; leave it out of the target modules", m.Name)
+		return fmt.Errorf("target %s: adapters on embeddings and output layers cannot be combined with multi-token prediction; leave it out of the target modules", m.Name)
 	}
 	return nil
 }
