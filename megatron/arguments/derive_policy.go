@@ -44,18 +44,12 @@ func (p *parser) derivePolicy() {
 
 // checkPolicy refuses what GRPO does not have.
 func (p *parser) checkPolicy() {
-	switch t, l, m := &p.Tuning, &p.Layout, &p.Model; {
-	case t.Policy.Beta > 0 && !p.Adapter.Given():
-		p.clash("grpo-kl-beta lora-rank", "--grpo-kl-beta %g needs --lora-rank or --adapter: it compares with the model without its adapter; leave it out otherwise", t.Policy.Beta)
-	case l.TP > 1 && l.SequenceParallel:
-		p.clash("sequence-parallel tuning", "--sequence-parallel cannot be combined with --tuning grpo, which samples answers one token at a time; leave it out")
-	case m.Delta != nil:
-		p.clash("experimental-attention-variant tuning", "--experimental-attention-variant cannot be combined with --tuning grpo yet; use --tuning sft or dpo")
-	case m.MTP != nil:
-		p.clash("mtp-num-layers tuning", "--mtp-num-layers cannot be combined with --tuning grpo; leave it out")
-	case p.RampupBatchSize != nil || p.StepBatchSizeSchedule != "" || p.DecreaseBatchSizeIfNeeded:
-		p.clash("rampup-batch-size tuning", "--rampup-batch-size, --step-batch-size-schedule and --decrease-batch-size-if-needed cannot be combined with --tuning grpo, whose batches have one size; leave them out")
-	}
+	t, l, m := &p.Tuning, &p.Layout, &p.Model
+	p.refuseIf(t.Policy.Beta > 0 && !p.Adapter.Given(), "grpo-kl-beta lora-rank", "--grpo-kl-beta %g needs --lora-rank or --adapter: it compares with the model without its adapter; leave it out otherwise", t.Policy.Beta)
+	p.refuseIf(l.TP > 1 && l.SequenceParallel, "sequence-parallel tuning", "--sequence-parallel cannot be combined with --tuning grpo, which samples answers one token at a time; leave it out")
+	p.refuseIf(m.Delta != nil, "experimental-attention-variant tuning", "--experimental-attention-variant cannot be combined with --tuning grpo yet; use --tuning sft or dpo")
+	p.refuseIf(m.MTP != nil, "mtp-num-layers tuning", "--mtp-num-layers cannot be combined with --tuning grpo; leave it out")
+	p.refuseIf(p.RampupBatchSize != nil || p.StepBatchSizeSchedule != "" || p.DecreaseBatchSizeIfNeeded, "rampup-batch-size tuning", "--rampup-batch-size, --step-batch-size-schedule and --decrease-batch-size-if-needed cannot be combined with --tuning grpo, whose batches have one size; leave them out")
 }
 
 // checkGroups refuses what GRPO does not have, and batches that hold no whole groups.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"monotron/dataset/sft"
+	"monotron/internal/argv"
 	"monotron/megatron/arguments/table"
 	"monotron/megatron/config"
 	"monotron/megatron/policy"
@@ -32,7 +33,7 @@ func (p *parser) derivePreference() {
 	t := &p.Tuning
 	for _, f := range preferenceFlags {
 		if p.given(f.name) && p.values[f.name].direct && !slices.Contains(f.of, t.Method) {
-			p.clash(f.name+" tuning", "--%s needs --tuning %s; leave it out", f.name, alternatives(f.of))
+			p.clash(f.name+" tuning", "--%s needs --tuning %s; leave it out", f.name, argv.Or(f.of...))
 		}
 	}
 	if t.Method == "" || t.Method == config.TuneSupervised || t.Method == policy.GRPO {
@@ -92,27 +93,10 @@ func (p *parser) checkPreference() {
 	dropout("hidden-dropout", &p.Model.HiddenDropout)
 	dropout("attention-dropout", &p.Model.AttentionDropout)
 	dropout("lora-dropout", &p.Adapter.Dropout)
-	switch {
-	case sft.Packs(t.Packing):
-		p.clash("finetune-packing tuning", "--finetune-packing %s cannot be combined with --tuning %s, which gives each answer its own sequence; leave it out", t.Packing, t.Method)
-	case t.LearnPrompts:
-		p.clash("train-on-prompts tuning", "--train-on-prompts needs --tuning sft; leave it out")
-	case p.Layout.CP > 1:
-		p.clash("context-parallel-size tuning", "--context-parallel-size %d cannot be combined with --tuning %s, which sums over complete sequences; use tensor, pipeline or data parallelism", p.Layout.CP, t.Method)
-	case p.Model.Experts != nil:
-		p.clash("num-experts tuning", "--num-experts cannot be combined with --tuning %s yet; use --tuning sft", t.Method)
-	case p.Raw.EnableGraph || p.Raw.GraphImpl != table.GraphsOff:
-		p.clash("cuda-graph-impl tuning", "--cuda-graph-impl cannot be combined with --tuning %s, which copies losses to the host in every micro-batch; leave it out", t.Method)
-	case p.EvalTrainIters > 0:
-		p.clash("eval-train-iters tuning", "--eval-train-iters cannot be combined with --tuning %s; leave it out", t.Method)
-	}
-}
-
-// alternatives joins the values of a flag that would do: "dpo, ipo or kto".
-func alternatives(list []string) string {
-	last := len(list) - 1
-	if last < 1 {
-		return strings.Join(list, "")
-	}
-	return strings.Join(list[:last], ", ") + " or " + list[last]
+	p.refuseIf(sft.Packs(t.Packing), "finetune-packing tuning", "--finetune-packing %s cannot be combined with --tuning %s, which gives each answer its own sequence; leave it out", t.Packing, t.Method)
+	p.refuseIf(t.LearnPrompts, "train-on-prompts tuning", "--train-on-prompts needs --tuning sft; leave it out")
+	p.refuseIf(p.Layout.CP > 1, "context-parallel-size tuning", "--context-parallel-size %d cannot be combined with --tuning %s, which sums over complete sequences; use tensor, pipeline or data parallelism", p.Layout.CP, t.Method)
+	p.refuseIf(p.Model.Experts != nil, "num-experts tuning", "--num-experts cannot be combined with --tuning %s yet; use --tuning sft", t.Method)
+	p.refuseIf(p.Raw.EnableGraph || p.Raw.GraphImpl != table.GraphsOff, "cuda-graph-impl tuning", "--cuda-graph-impl cannot be combined with --tuning %s, which copies losses to the host in every micro-batch; leave it out", t.Method)
+	p.refuseIf(p.EvalTrainIters > 0, "eval-train-iters tuning", "--eval-train-iters cannot be combined with --tuning %s; leave it out", t.Method)
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -283,5 +284,21 @@ func TestPolicyEvaluates(t *testing.T) {
 	r := must(t, dir, line+held+"--micro-batch-size 16 --save DIR/save --keep-best")
 	if !strings.Contains(r.notes, "validation loss -") {
 		t.Errorf("%s", r.notes)
+	}
+}
+
+// Claim: what is wrong with a line of tuning is reported at once, also where its rows are missing.
+func TestPolicyRefusalsTogether(t *testing.T) {
+	dir, line := prompts(t)
+	line = regexp.MustCompile(`--finetune-data \S+ `).ReplaceAllString(line, "")
+	r := call(t, dir, line+"--micro-batch-size 2 --world-size 4 --tensor-model-parallel-size 2 --sequence-parallel --context-parallel-size 2 --grpo-kl-beta 0.1 --train-on-prompts --beta 0.1")
+	if r.code() != exitcode.Usage || !strings.HasPrefix(r.err.Error(), "6 problems:") {
+		t.Fatalf("code %d: %v", r.code(), r.err)
+	}
+	for _, says := range []string{"--tuning grpo needs --finetune-data", "--sequence-parallel cannot be combined with --tuning grpo", "--context-parallel-size 2 cannot be combined with --tuning grpo",
+		"--grpo-kl-beta 0.1 needs --lora-rank or --adapter", "--train-on-prompts needs --tuning sft", "--beta needs --tuning dpo, ipo, orpo, simpo or kto"} {
+		if !strings.Contains(r.err.Error(), says) {
+			t.Errorf("the list lacks %q: %v", says, r.err)
+		}
 	}
 }
