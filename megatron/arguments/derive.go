@@ -175,7 +175,7 @@ func (p *parser) derivePositions() {
 	}
 	if m.Position == spec.PositionRope && m.Latent == nil {
 		if dims := m.RotaryDims(); m.KVChannels > 0 && (dims < 2 || dims%2 != 0 || dims > m.KVChannels) {
-			p.clash("rotary-percent hidden-size num-attention-heads kv-channels", "--rotary-percent %g rotates %d of a head's %d channels; the number must be even", m.RotaryPercent, dims, m.KVChannels)
+			p.clash("rotary-percent hidden-size num-attention-heads kv-channels", "--rotary-percent %g rotates %d of a head's %d channels; that number must be even, at least 2 and at most the head's", m.RotaryPercent, dims, m.KVChannels)
 		}
 	}
 	p.deriveNoRope()
@@ -371,9 +371,9 @@ func (p *parser) deriveMuon() {
 	case o.Kind == optimizer.AdaptiveMuon && o.Muon.TPMode == optimizer.MuonBlockwise:
 		p.clash("optimizer muon-tp-mode", "--optimizer adaptive_muon cannot be combined with --muon-tp-mode blockwise: its moments are of complete matrices; use --muon-tp-mode duplicated")
 	case m.LayersDiffer():
-		p.clash("optimizer full-attention-kv-channels full-attention-query-groups keys-are-values kv-shared-layers per-layer-input-size moe-parallel-mlp", "--optimizer %s does not know the matrices of layers that differ (Gemma 4); use adam", o.Kind)
+		p.clash("optimizer full-attention-kv-channels full-attention-query-groups keys-are-values kv-shared-layers per-layer-input-size moe-parallel-mlp", "--optimizer %s cannot be combined with Gemma 4's flags, such as --full-attention-kv-channels and --kv-shared-layers: it needs layers of one shape; use --optimizer adam", o.Kind)
 	case p.Model.KeepsState() || p.Model.OutputGate:
-		p.clash("optimizer experimental-attention-variant short-conv-freq attention-output-gate", "--optimizer %s does not know the matrices of gated delta nets, of short convolutions and of --attention-output-gate; use adam", o.Kind)
+		p.clash("optimizer experimental-attention-variant short-conv-freq attention-output-gate", "--optimizer %s cannot be combined with --experimental-attention-variant, --short-conv-freq or --attention-output-gate, whose matrices it does not know; use --optimizer adam", o.Kind)
 	case o.Muon.TPMode == optimizer.MuonBlockwise && p.Layout.TP > m.NumQueryGroups:
 		p.clash("muon-tp-mode tensor-model-parallel-size num-query-groups", "--muon-tp-mode blockwise needs a query group on each of the %d tensor-parallel ranks; use --muon-tp-mode duplicated", p.Layout.TP)
 	case o.Muon.TPMode == optimizer.MuonBlockwise && p.Layout.MemoryCentricTiling > 0:
@@ -428,7 +428,7 @@ func (p *parser) warmupTooLong(unit string, warmup, decay, train int) bool {
 	if decay == 0 || warmup < decay {
 		return false
 	}
-	p.problem("--lr-warmup-%s %d must be less than the decay length %d; lower it, or raise --lr-decay-%s", unit, warmup, decay, unit)
+	p.problem("--lr-warmup-%s must be less than the decay length %d, not %d; lower it, or raise --lr-decay-%s", unit, decay, warmup, unit)
 	return true
 }
 
@@ -570,7 +570,7 @@ func (p *parser) deriveReport() {
 		p.clash("log-memory-interval log-interval", "--log-memory-interval %d is not a multiple of --log-interval %d", l.MemoryInterval, l.Interval)
 	}
 	if l.Profile != "" && l.ProfileEnd <= l.ProfileStart {
-		p.clash("profile-step-end profile-step-start", "--profile-step-end %d must be greater than --profile-step-start %d", l.ProfileEnd, l.ProfileStart)
+		p.clash("profile-step-end profile-step-start", "--profile-step-end must be above --profile-step-start %d, not %d", l.ProfileStart, l.ProfileEnd)
 	}
 	p.Layout.NCCLRequested = p.given("distributed-backend") && p.Layout.Backend == "nccl"
 }

@@ -34,7 +34,7 @@ func (p *parser) deriveExperts() {
 
 func (p *parser) checkRouter(e *spec.Experts) {
 	if e.TopK < 1 || e.TopK > e.Num {
-		p.clash("moe-router-topk num-experts", "--moe-router-topk %d must be from 1 to --num-experts %d", e.TopK, e.Num)
+		p.clash("moe-router-topk num-experts", "--moe-router-topk must be from 1 to --num-experts %d, not %d", e.Num, e.TopK)
 	}
 	if !slices.Contains(e.Layers, true) && len(e.Layers) > 0 {
 		p.clash("moe-layer-freq", "--moe-layer-freq %s gives none of --num-layers %d experts, but --num-experts is %d; change one", p.Raw.LayerFreq, p.Model.NumLayers, e.Num)
@@ -85,7 +85,7 @@ func (p *parser) checkRouter(e *spec.Experts) {
 		p.clash("moe-pad-expert-input-to-capacity moe-expert-capacity-factor", "--moe-pad-expert-input-to-capacity needs --moe-expert-capacity-factor")
 	}
 	if e.ProbsOnInput && e.TopK != 1 {
-		p.clash("moe-apply-probs-on-input moe-router-topk", "--moe-apply-probs-on-input needs --moe-router-topk 1, found %d", e.TopK)
+		p.clash("moe-apply-probs-on-input moe-router-topk", "--moe-apply-probs-on-input needs --moe-router-topk 1, not %d", e.TopK)
 	}
 	if e.SharedGate && e.SharedFFN == 0 {
 		p.clash("moe-shared-expert-gate moe-shared-expert-intermediate-size", "--moe-shared-expert-gate needs --moe-shared-expert-intermediate-size")
@@ -104,9 +104,9 @@ func (p *parser) checkQuantiles(e *spec.Experts) {
 	}
 	switch {
 	case e.Num == 1:
-		p.clash("moe-router-topk num-experts", "--moe-router-load-balancing-type quantile_balancing needs --num-experts 2 or more, found 1")
+		p.clash("moe-router-topk num-experts", "--moe-router-load-balancing-type quantile_balancing needs --num-experts 2 or more, not 1")
 	case e.TopK >= e.Num:
-		p.clash("moe-router-topk num-experts", "--moe-router-load-balancing-type quantile_balancing needs --moe-router-topk of at most %d, found %d", e.Num-1, e.TopK)
+		p.clash("moe-router-topk num-experts", "--moe-router-load-balancing-type quantile_balancing needs --moe-router-topk of at most %d, not %d", e.Num-1, e.TopK)
 	}
 }
 
@@ -118,10 +118,10 @@ func (p *parser) checkSharedOverlap() {
 		return
 	}
 	if e.Dispatcher != spec.AllToAllDispatcher {
-		p.clash("moe-shared-expert-overlap moe-token-dispatcher-type", "--moe-shared-expert-overlap needs --moe-token-dispatcher-type alltoall, found %s", e.Dispatcher)
+		p.clash("moe-shared-expert-overlap moe-token-dispatcher-type", "--moe-shared-expert-overlap needs --moe-token-dispatcher-type alltoall, not %s", e.Dispatcher)
 	}
 	if p.Recompute.Granularity == "selective" && slices.Contains(p.Recompute.Modules, "shared_experts") {
-		p.clash("moe-shared-expert-overlap recompute-modules", "--moe-shared-expert-overlap stores the shared expert's activations; leave out shared_experts of --recompute-modules, or --moe-shared-expert-overlap")
+		p.clash("moe-shared-expert-overlap recompute-modules", "--moe-shared-expert-overlap cannot be combined with --recompute-modules shared_experts; leave one out")
 	}
 }
 

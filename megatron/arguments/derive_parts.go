@@ -30,7 +30,7 @@ func (p *parser) deriveParts() {
 	p.refuseIf(m.QueryGrowthAll && m.QueryGrowth == 0, "query-growth-everywhere query-growth", "--query-growth-everywhere needs --query-growth; give both")
 	p.refuseIf(m.QueryGrowth != 0 && m.KVChannels%2 != 0, "query-growth kv-channels", "--query-growth needs an even --kv-channels, not %d", m.KVChannels)
 	p.refuseIf(m.WideShared && m.KVShared == 0, "double-wide-mlp kv-shared-layers", "--double-wide-mlp needs --kv-shared-layers")
-	p.refuseIf(m.KVShared > 0 && m.KVShared >= m.NumLayers, "kv-shared-layers num-layers", "--kv-shared-layers %d must be below --num-layers %d", m.KVShared, m.NumLayers)
+	p.refuseIf(m.KVShared > 0 && m.KVShared >= m.NumLayers, "kv-shared-layers num-layers", "--kv-shared-layers must be below --num-layers %d, not %d", m.NumLayers, m.KVShared)
 	if why := m.OneStage(); why != "" && p.Layout.PP > 1 {
 		p.clash("pipeline-model-parallel-size kv-shared-layers per-layer-input-size", "%s: all layers must be on one stage; use --pipeline-model-parallel-size 1", why)
 	}

@@ -36,7 +36,7 @@ func lacks(d *device.Device, m *spec.Model) error {
 	case m.KeysAreValues && (!m.QKNorm || !m.ValueNorm || m.QKNormWhole || m.QKNormAfterRope || m.Latent != nil):
 		return bad("--keys-are-values needs --qk-layernorm (of each head, before RoPE) and --v-layernorm")
 	case m.KVShared > 0 && (m.KVShared >= m.NumLayers || !m.QKNorm || m.QKNormWhole || m.QKNormAfterRope || !m.ValueNorm || m.OutputGate || m.QKVBias || m.Latent != nil || m.KeepsState()):
-		return bad("--kv-shared-layers %d must be below --num-layers %d, needs --qk-layernorm (of each head, before RoPE) and --v-layernorm, and cannot be combined with biases of QKV or --attention-output-gate", m.KVShared, m.NumLayers)
+		return bad("--kv-shared-layers %d needs --num-layers above it (found %d), --qk-layernorm (of each head, before RoPE) and --v-layernorm, and cannot be combined with biases of QKV or --attention-output-gate", m.KVShared, m.NumLayers)
 	case m.KVShared > 0 && !m.AllHaveKeys():
 		return bad("--kv-shared-layers %d: a layer that shares keys and values has a window, and no layer before the shared ones has, or the other way round; lower it", m.KVShared)
 	case m.WideShared && m.KVShared == 0:

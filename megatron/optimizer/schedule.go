@@ -6,8 +6,8 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
+	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 )
 
@@ -121,7 +121,7 @@ func (s *Schedule) styles() error {
 		asked      bool
 	}{{"--lr-decay-style", s.Style, decays, true}, {"--lr-wsd-decay-style", s.WSDStyle, wsdDecays, s.Style == DecayWSD}, {"--weight-decay-incr-style", s.WDStyle, wdRises, true}} {
 		if _, known := one.known[one.name]; one.asked && !known {
-			return exitcode.Errorf(exitcode.Usage, "%s %q is unknown; choose from %s", one.flag, one.name, strings.Join(slices.Sorted(maps.Keys(one.known)), ", "))
+			return exitcode.Errorf(exitcode.Usage, "%s must be %s, not %s", one.flag, argv.Or(slices.Sorted(maps.Keys(one.known))...), argv.Shown(one.name))
 		}
 	}
 	return nil

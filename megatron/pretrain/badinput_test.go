@@ -123,7 +123,7 @@ func TestCheckpointThatDoesNotFit(t *testing.T) {
 	for _, c := range []struct {
 		add, want string
 	}{
-		{"--hidden-size 32", "[50 16] there, [50 32] here"},
+		{"--hidden-size 32", "[50 16] in the checkpoint, [50 32] in this run"},
 		{"--hidden-size 32", "--hidden-size 16 -> 32, --ffn-hidden-size 64 -> 128, --kv-channels 8 -> 16; give the checkpoint's"},
 		{"--num-layers 3", "layers.2"},
 		{"--num-layers 3", "(the model's flags differ: --num-layers 2 -> 3; give"},
@@ -136,7 +136,7 @@ func TestCheckpointThatDoesNotFit(t *testing.T) {
 		{"--bf16 --num-attention-heads 4 --no-load-optim", "--num-attention-heads 2 -> 4"},
 		{"--train-iters 8", "decay samples: 32 now, 24 in the checkpoint"},
 		{"--ckpt-step 4", "it has 3, 6"},
-		{"--vocab-size 60", "[50 16] there, [60 16] here"},
+		{"--vocab-size 60", "[50 16] in the checkpoint, [60 16] in this run"},
 	} {
 		r := call(t, dir, base+"--load DIR/c "+c.add)
 		if r.err == nil || !strings.Contains(r.err.Error(), c.want) {

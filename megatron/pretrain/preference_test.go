@@ -394,7 +394,7 @@ func TestPreferencesRefuse(t *testing.T) {
 		{text + "--tuning kto --preference-loss hinge", "--preference-loss hinge is not a loss of --tuning kto; choose kto, apo_zero_unpaired"},
 		{text + "--tuning dpo --preference-loss hinge --label-smoothing 0.1", "--label-smoothing cannot be combined with --preference-loss hinge"},
 		{text + "--tuning dpo --preference-loss robust --label-smoothing 0.5", "needs --label-smoothing below 0.5"},
-		{text + "--tuning dpo --beta 0", "--beta 0 is out of range"},
+		{text + "--tuning dpo --beta 0", "--beta must be above 0"},
 		{text + "--tuning dpo --ref-load DIR/none", "--ref-load: "},
 		{kto + "--tuning kto --global-batch-size 1", "--tuning kto needs --global-batch-size 2 or more"},
 		{kto + "--tuning dpo", "unpaired.jsonl:1: the row is one answer with a label, which --tuning kto learns from"},

@@ -126,8 +126,8 @@ func (p *splitting) exclusions() {
 		p.problem("--num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank and --pipeline-model-parallel-layout cannot be combined; give one")
 	}
 	if given(ends, counted, p.Layout != "", p.Method != "") > 1 {
-		p.problem("--decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers, --account-for-embedding-in-pipeline-split and " +
-			"--account-for-loss-in-pipeline-split, --pipeline-model-parallel-layout, --pp-partition-method: one way to cut stages at a time")
+		p.problem("--decoder-first-pipeline-num-layers or --decoder-last-pipeline-num-layers, --account-for-embedding-in-pipeline-split or " +
+			"--account-for-loss-in-pipeline-split, --pipeline-model-parallel-layout and --pp-partition-method cannot be combined; give one way to divide the layers")
 	}
 	if p.LayersPerChunk > 0 && (ends || p.Method != "") {
 		p.problem("--num-layers-per-virtual-pipeline-stage needs an even split; use --num-virtual-stages-per-pipeline-rank")

@@ -209,7 +209,7 @@ func TestFlagErrors(t *testing.T) {
 		{"--steps -1", "--steps -1"},
 		{"--dropout 1", "--dropout 1"},
 		{"--bf16 --fp16", "--fp32, --bf16 and --fp16 cannot be combined; give one"},
-		{"oops", "bench oops is unknown"},
+		{"oops", "bench oops: the part must be ops, peak,"},
 		{"ops start", "one word"},
 		{"experts --model gpt2-124m", "has no experts; moe-237m has"},
 		{"contexts --only nope", "is in no exchange's name; there are cp2 p2p,"},
