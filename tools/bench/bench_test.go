@@ -203,11 +203,11 @@ func TestFlagErrors(t *testing.T) {
 	open := func(string) (*device.Device, error) { return ref.Open(), nil }
 	for _, c := range []struct{ line, say string }{
 		{"--model gpt9", "gpt9"},
-		{"--micro-batch-size 0", "--micro-batch-size 0"},
-		{"--seq-length 0", "--seq-length 0"},
+		{"--micro-batch-size 0", "--micro-batch-size must be from 1 to 1048576, not 0"},
+		{"--seq-length 0", "--seq-length must be from 1 to 2147483647, not 0"},
 		{"--seq-length 2000", "gpt2-124m has 1024 positions"},
-		{"--steps -1", "--steps -1"},
-		{"--dropout 1", "--dropout 1"},
+		{"--steps -1", "--steps must be from 0 to 1000000, not -1"},
+		{"--dropout 1", "--dropout must be below 1, not 1"},
 		{"--bf16 --fp16", "--fp32, --bf16 and --fp16 cannot be combined; give one"},
 		{"oops", "bench oops: the part must be ops, peak,"},
 		{"ops start", "one word"},
