@@ -33,6 +33,29 @@ func TestUnknownCommands(t *testing.T) {
 	}
 }
 
+// Claim: README.md lists every command, and each of those under it.
+func TestReadmeListsEveryCommand(t *testing.T) {
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(page), "\n## Commands\n")
+	list, _, _ = strings.Cut(list, "\n## ")
+	var check func(path string, c *cli.Command)
+	check = func(path string, c *cli.Command) {
+		name := strings.TrimSpace(path + " " + c.Name)
+		if (c.Action != nil || len(c.Subcommands) == 0) && !c.Hidden && !strings.Contains(list, "`"+name+"`") {
+			t.Errorf("README.md does not list %s", name)
+		}
+		for _, inner := range c.Subcommands {
+			check(name, inner)
+		}
+	}
+	for _, c := range commands() {
+		check("", c)
+	}
+}
+
 // TestEveryCommandHasAnExample: a command without one is not done.
 func TestEveryCommandHasAnExample(t *testing.T) {
 	for _, c := range commands() {

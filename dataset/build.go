@@ -73,12 +73,12 @@ func (c Config) Check() error {
 	case sources > 1:
 		add("data is given twice; use one of --data-path, --data-args-path, --train/valid/test-data-path (or --per-split-data-args-path), --train/valid/test-weighted-split-paths and --mock-data")
 	case (perSplit || c.grouped()) && c.Split != "":
-		add("--split %q has no meaning with data given per split", c.Split)
+		add("--split %q cannot be combined with data given per split; leave it out", c.Split)
 	case c.DataArgsPath != "" && c.Split == "":
 		add("--data-args-path needs --split")
 	}
 	if perSplit && c.PerSplitDataArgsPath != "" && len(c.TrainDataPath)+len(c.ValidDataPath)+len(c.TestDataPath) > 0 {
-		add("--per-split-data-args-path and --train/valid/test-data-path exclude each other; give one")
+		add("--per-split-data-args-path cannot be combined with --train/valid/test-data-path; give one")
 	}
 	// The numbers of the samples.
 	if c.Split != "" {
@@ -87,10 +87,10 @@ func (c Config) Check() error {
 		}
 	}
 	if c.SequenceLength < 1 || c.SequenceLength > math.MaxInt32-1 {
-		add("--seq-length %d: samples need 1 to 2147483646 tokens", c.SequenceLength)
+		add("--seq-length must be from 1 to 2147483646, not %d", c.SequenceLength)
 	}
 	if !(c.Surplus >= 0 && c.Surplus < 1000) {
-		add("--mid-level-dataset-surplus %v is not a fraction from 0 on", c.Surplus)
+		add("--mid-level-dataset-surplus must be at least 0, not %v", c.Surplus)
 	}
 	return errors.Join(problems...)
 }
@@ -280,7 +280,7 @@ func (m *maker) blend(mix mixture, s Split, plain bool, one func(int, *int64) (*
 		return m.unweighted(mix, s, one)
 	}
 	if m.num[s] == nil {
-		return nil, exitcode.Errorf(exitcode.Usage, "a blend with weights needs a number of samples for the %s split; drop the weights to use all data once", s)
+		return nil, exitcode.Errorf(exitcode.Usage, "a blend with weights needs a number of samples for the %s split; leave the weights out to use all data once", s)
 	}
 	// Each member gets its share of the samples, rounded up, and a surplus, as it may be drawn more often
 	// than its weight says.

@@ -33,7 +33,7 @@ func (g Groups) mixture(s Split, dir string) (m mixture, err error) {
 		}
 		line := strings.TrimSpace(string(text))
 		if len(line) < 2 || line[0] != '"' || line[len(line)-1] != '"' || strings.Contains(line, "\n") {
-			return m, exitcode.Errorf(exitcode.BadData, "%s %s: must be one line \"NAME: WEIGHT START:END PREFIX, ...\", with its quotes", flag, g.File)
+			return m, exitcode.Errorf(exitcode.BadData, "%s %s: the file must be one line \"NAME: WEIGHT START:END PREFIX, ...\", with its quotes", flag, g.File)
 		}
 		texts = strings.Split(line[1:len(line)-1], `" "`)
 	}
@@ -56,7 +56,7 @@ func (g Groups) Check(s Split) error {
 func parseGroup(flag, text string) (m mixture, err error) {
 	_, list, named := strings.Cut(text, ":")
 	if !named {
-		return m, exitcode.Errorf(exitcode.Usage, "%s %q: must be NAME: WEIGHT START:END PREFIX, ...", flag, text)
+		return m, exitcode.Errorf(exitcode.Usage, "%s must be NAME: WEIGHT START:END PREFIX, ..., not %q", flag, text)
 	}
 	for _, one := range strings.Split(list, ",") {
 		// WEIGHT START:END PREFIX

@@ -22,7 +22,7 @@ type Sample struct {
 	// each document's tokens, then S to the end.
 	CuSeqlens []int32
 
-	Also []Sample // of preference data: the sequences that go with this one, each of the same length
+	Also []Sample // of preference data: the sequences that belong to this one, each of the same length
 	Row  int64    // of preference data: number of the row
 
 	Filled int // positions before the padding at the end, which nothing else sees; 0: not known

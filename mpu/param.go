@@ -56,7 +56,7 @@ type Param struct {
 
 	Family  Family
 	Role    Role
-	Unit    string   // what uses the parameter together with others, and comes and goes with them: decoder.layers.3
+	Unit    string   // what uses the parameter together with others, and is gathered and freed with them: decoder.layers.3
 	QKV     [3]int64 // rows of Q, K and V of each query group, which Muon updates as matrices of their own; zeros: it is one
 	Tile    bool     // a part of a weight that comes and goes by itself (tiles.go)
 	Frozen  bool     // not trained: it has neither gradient nor optimizer state

@@ -3,7 +3,9 @@ package tests
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -155,13 +157,16 @@ func memoryRefused(l *launching) {
 	}
 	for line, want := range map[string]string{
 		"pretrain_gpt " + atSix + "--world-size 8":                                                                                   "needs monotron launch, which keeps the memory",
-		"launch --hostfile hosts -- pretrain_gpt " + atSix:                                                                           "does not go with --hostfile",
-		"pretrain_gpt " + atSix + "--replication-jump 8 --world-size 8":                                                              "--replication-jump 8",
-		"pretrain_gpt " + eight + "--replication-jump 4 --world-size 8 --train-iters 0 --memory-checkpoint-interval 2 --lora-rank 4": "does not go with adapters",
+		"launch --hostfile hosts -- pretrain_gpt " + atSix:                                                                           "cannot be combined with --hostfile",
+		"pretrain_gpt " + atSix + "--replication-jump 8 --world-size 8":                                                              "--replication-jump must be from 1 to 7, usually the number of ranks of a host, or 0 for no copies, not 8",
+		"pretrain_gpt " + eight + "--replication-jump 4 --world-size 8 --train-iters 0 --memory-checkpoint-interval 2 --lora-rank 4": "cannot be combined with adapters",
 	} {
-		cmd, notes := l.command(line)
+		cmd, notes := l.command(line + " --save left")
 		if _ = cmd.Run(); cmd.ProcessState.ExitCode() != 2 || !strings.Contains(notes.String(), want) {
 			l.t.Errorf("%s: code %d: %s", line, cmd.ProcessState.ExitCode(), notes)
+		}
+		if _, err := os.Stat(filepath.Join(l.dir, "left")); !errors.Is(err, fs.ErrNotExist) {
+			l.t.Errorf("%s: the folder of --save: %v", line, err)
 		}
 	}
 }

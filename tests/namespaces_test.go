@@ -217,7 +217,7 @@ func refusedByTheLimit(t *testing.T, l *launching) {
 	run := func(flags string) (int, string, string) {
 		var code int
 		var said, held string
-		t.Run("run"+flags, func(t *testing.T) { // the group goes with each
+		t.Run("run"+flags, func(t *testing.T) { // each gets a group of its own
 			cmd, peak := controlGroup(t, l, append([]string{l.bin + "/pretrain_gpt"}, strings.Fields(large+flags)...)...)
 			out, _ := cmd.CombinedOutput()
 			code, said, held = cmd.ProcessState.ExitCode(), string(out), peak()

@@ -16,13 +16,13 @@ func TestSpares(t *testing.T) {
 	l := newLaunching(t, program(t))
 	l.must("pretrain_gpt " + eight + "--train-iters 12 --world-size 8 --save whole --save-interval 6 --log-jsonl whole.jsonl")
 	l.each(map[string]func(*launching){
-		"a spare takes a place":                func(l *launching) { spareTakesPlace(l, 1) },
-		"a spare takes host 0's place":         func(l *launching) { spareTakesPlace(l, 0) },
-		"from disk":                            spareFromDisk,
-		"a rank is lost, not its host":         spareNotNeeded,
-		"no spare is left":                     noSpareLeft,
-		"a spare that is stopped or killed":    spareGoes,
-		"flags that do not go with each other": spareRefused,
+		"a spare takes a place":             func(l *launching) { spareTakesPlace(l, 1) },
+		"a spare takes host 0's place":      func(l *launching) { spareTakesPlace(l, 0) },
+		"from disk":                         spareFromDisk,
+		"a rank is lost, not its host":      spareNotNeeded,
+		"no spare is left":                  noSpareLeft,
+		"a spare that is stopped or killed": spareGoes,
+		"flags that cannot be combined":     spareRefused,
 	})
 }
 

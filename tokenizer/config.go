@@ -147,7 +147,7 @@ func FromConfig(c Config) (Tokenizer, error) {
 	case "":
 		return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-type is missing, and cannot be derived from the other flags: %s", strings.Join(types, ", "))
 	}
-	return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-type %s is not among those that work here: %s", c.Type, strings.Join(types, ", "))
+	return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-type must be one of %s, not %s", strings.Join(types, ", "), c.Type)
 }
 
 // kind is Type; where that was not given, it follows from the files: old command

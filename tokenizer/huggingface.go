@@ -101,7 +101,7 @@ func loadWithoutJSON(c Config) (Tokenizer, error) {
 		return nil, exitcode.Errorf(exitcode.Usage, "%s has no tokenizer.json; for its SentencePiece model use --tokenizer-type Llama2Tokenizer --tokenizer-model %s", c.Model, model)
 	}
 	if len(c.SpecialTokens) > 0 {
-		return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-special-tokens goes with a tokenizer.json; %s has none", c.Model)
+		return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-special-tokens needs a tokenizer.json, and %s has none; leave it out", c.Model)
 	}
 	t, err := LoadGPT2(vocab, merges)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 	"monotron/tokenizer/bpe"
 	"monotron/tokenizer/trie"
@@ -38,7 +39,7 @@ func loadTik(c Config) (Tokenizer, error) {
 	case c.Model == "":
 		return nil, exitcode.Errorf(exitcode.Usage, "TikTokenizer needs --tokenizer-model, a JSON list of ranks or a .tiktoken file")
 	case !ok:
-		return nil, exitcode.Errorf(exitcode.Usage, "--tiktoken-pattern is v1 or v2, not %s", c.TikPattern)
+		return nil, argv.WrongChoice("tiktoken-pattern", c.TikPattern, "v1", "v2")
 	}
 	// Special tokens come first, then ranks up to the vocabulary's size.
 	specials, err := tikSpecialTokens(c)

@@ -113,7 +113,7 @@ func (g *Graph) uses(op Op, args unsafe.Pointer) {
 	}
 }
 
-// Close forgets what was taken down; the graph's own memory goes with the arena's.
+// Close forgets what was taken down; the graph's own memory is freed with the arena's.
 func (g *Graph) Close() {
 	if g.taken != nil {
 		g.graphs.drop(g.taken)

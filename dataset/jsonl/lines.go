@@ -199,7 +199,7 @@ func (r *Reader) All(most int64) ([]byte, error) {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s: it is longer than the %d bytes of text that fit in the memory of this machine; split it into files and run each, or convert it to JSON lines, which are read in blocks", r.name, most)
 	}
 	if err != nil {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: reading on after byte %d: %w", r.name, len(data), err)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: reading after byte %d: %w", r.name, len(data), err)
 	}
 	return data, nil
 }
@@ -235,7 +235,7 @@ func (r *Reader) Next(buf []byte) (Block, error) {
 				return Block{}, exitcode.Errorf(exitcode.IO, "%s: it ends at byte %d, but had %d when it was opened: it was truncated while being read", r.name, r.Consumed(), r.whole)
 			}
 			if err != nil && err != io.EOF {
-				return Block{}, exitcode.Errorf(exitcode.BadData, "%s: reading on after line %d: %w", r.name, r.line-1+countLines(buf), err)
+				return Block{}, exitcode.Errorf(exitcode.BadData, "%s: reading after line %d: %w", r.name, r.line-1+countLines(buf), err)
 			}
 		}
 		// A block ends at a line end. Without one the line is longer than the block: read on, or refuse it.

@@ -1,7 +1,7 @@
 // Package argv reads Megatron-style command lines: flags that take several
 // values (`--data-path 0.3 a 0.7 b`), a value that starts with a dash, one
 // spelling with dashes and underscores, unknown names answered with the nearest
-// ones, and all problems of a line reported together. urfave/cli sees the result. number.go reads
+// ones, and all problems of a line reported together. urfave/cli sees the result. choice.go words a wrong choice, number.go reads
 // numbers as Python does.
 package argv
 

@@ -49,12 +49,12 @@ func (n *Notes) Choose(format, level string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if format != "" && format != Text && format != JSON {
-		return fmt.Errorf("--log-format %s: choose from %s, %s", format, Text, JSON)
+		return fmt.Errorf("--log-format must be %s or %s, not %s", Text, JSON, format)
 	}
 	if level != "" {
 		l, known := levels[level]
 		if !known {
-			return fmt.Errorf("--log-level %s: choose from %s", level, strings.Join(Levels(), ", "))
+			return fmt.Errorf("--log-level must be one of %s, not %s", strings.Join(Levels(), ", "), level)
 		}
 		p.level = l
 	}

@@ -91,7 +91,7 @@ func TestIsRecord(t *testing.T) {
 func TestChoose(t *testing.T) {
 	for format, level := range map[string]string{"xml": "", "": "loud"} {
 		err := New(&bytes.Buffer{}).Choose(format, level)
-		if err == nil || !strings.Contains(err.Error(), "choose from") {
+		if err == nil || !strings.Contains(err.Error(), "must be ") {
 			t.Errorf("%q %q: %v", format, level, err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"monotron/internal/argv"
 	"monotron/megatron/arguments/table"
 )
 
@@ -109,7 +110,7 @@ func checkValue(f *table.Flag, text string) (string, error) {
 		return "", fmt.Errorf("--%s %s: %s", f.Name, text, why)
 	}
 	if f.Choices != nil && f.Kind != table.Switch && !slices.Contains(f.Choices, text) {
-		return "", fmt.Errorf("--%s %s: choose from %s", f.Name, text, strings.Join(f.Choices, ", "))
+		return "", argv.WrongChoice(f.Name, text, f.Choices...)
 	}
 	return text, nil
 }

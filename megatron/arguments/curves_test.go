@@ -48,7 +48,7 @@ func TestEveryCurveIsItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Optimizer.DecayStyle = "new"
-	if _, err := c.Optimizer.Schedule(100, 0, 1); err == nil || !strings.Contains(err.Error(), `--lr-decay-style "new" is unknown; choose from WSD, constant`) {
+	if _, err := c.Optimizer.Schedule(100, 0, 1); err == nil || !strings.Contains(err.Error(), `--lr-decay-style must be WSD, constant`) {
 		t.Errorf("a curve that the table has not: %v", err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Claim: --linear-attention-freq N names all layers but every N-th, as in Megatron-LM; what gated
-// delta nets do not go with is refused by name.
+// delta nets cannot be combined with is refused by name.
 func TestGatedDeltaNets(t *testing.T) {
 	line := func(more string) []string {
 		return append(baseline(), strings.Fields("--experimental-attention-variant gdn --linear-num-key-heads 2 --linear-num-value-heads 4 "+more)...)

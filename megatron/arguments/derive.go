@@ -101,7 +101,7 @@ func (p *parser) deriveShape() {
 		m.QKVBias = !p.Raw.NoQKVBias
 	}
 	if p.Raw.NoQKVBias && p.given("add-qkv-bias") && m.QKVBias {
-		p.clash("disable-qkv-bias add-qkv-bias", "--disable-qkv-bias and --add-qkv-bias exclude each other")
+		p.clash("disable-qkv-bias add-qkv-bias", "--disable-qkv-bias cannot be combined with --add-qkv-bias; leave one out")
 	}
 	if m.QKNormWhole && !m.QKNorm {
 		p.clash("qk-layernorm-whole qk-layernorm", "--qk-layernorm-whole needs --qk-layernorm; give both")
@@ -135,7 +135,7 @@ func (p *parser) deriveActivation() {
 		}
 	}
 	if len(chosen) > 1 {
-		p.clash(strings.Join(chosen, " "), "--%s exclude each other", strings.Join(chosen, " and --"))
+		p.clash(strings.Join(chosen, " "), "--%s cannot be combined; give one activation", strings.Join(chosen, " and --"))
 	}
 	if m.FFNHiddenSize == 0 {
 		m.FFNHiddenSize = 4 * m.HiddenSize
@@ -153,13 +153,13 @@ func (p *parser) derivePositions() {
 	// Older spellings of --position-embedding-type.
 	if r.UseRotary {
 		if p.given("position-embedding-type") && m.Position != spec.PositionRope {
-			p.clash("use-rotary-position-embeddings position-embedding-type", "--use-rotary-position-embeddings and --position-embedding-type %s exclude each other", m.Position)
+			p.clash("use-rotary-position-embeddings position-embedding-type", "--use-rotary-position-embeddings cannot be combined with --position-embedding-type %s; leave one out", m.Position)
 		}
 		m.Position = spec.PositionRope
 	}
 	if r.NoPositionEmbedding && m.Position == spec.PositionLearned {
 		if p.given("position-embedding-type") {
-			p.clash("no-position-embedding position-embedding-type", "--no-position-embedding and --position-embedding-type %s exclude each other", m.Position)
+			p.clash("no-position-embedding position-embedding-type", "--no-position-embedding cannot be combined with --position-embedding-type %s; leave one out", m.Position)
 		}
 		m.Position = spec.PositionNone
 	}
@@ -180,7 +180,7 @@ func (p *parser) derivePositions() {
 	}
 	if m.Position == spec.PositionRope && m.Latent == nil {
 		if dims := m.RotaryDims(); m.KVChannels > 0 && (dims < 2 || dims%2 != 0 || dims > m.KVChannels) {
-			p.clash("rotary-percent hidden-size num-attention-heads kv-channels", "--rotary-percent %g rotates %d of a head's %d channels; the number must be even", m.RotaryPercent, dims, m.KVChannels)
+			p.clash("rotary-percent hidden-size num-attention-heads kv-channels", "--rotary-percent %g rotates %d of a head's %d channels; that number must be even, at least 2 and at most the head's", m.RotaryPercent, dims, m.KVChannels)
 		}
 	}
 	// Which layers have it, and windows.
@@ -234,7 +234,7 @@ func (p *parser) deriveWindows() {
 func (p *parser) derivePrecision() {
 	switch {
 	case p.Raw.BF16 && p.Raw.FP16:
-		p.clash("bf16 fp16", "--bf16 and --fp16 exclude each other")
+		p.clash("bf16 fp16", "--bf16 cannot be combined with --fp16; give one")
 	case p.Raw.BF16:
 		p.Precision = config.BF16
 	case p.Raw.FP16:
@@ -312,7 +312,7 @@ func (p *parser) deriveLength() {
 	noLength := p.TrainIters == 0 && p.TrainSamples == 0 && !p.SkipTrain
 	p.need(noLength, "train-iters train-samples", "the length of the training, in steps or by --train-samples, at least 1")
 	if p.TrainIters > 0 && p.TrainSamples > 0 {
-		p.clash("train-iters train-samples", "--train-iters and --train-samples exclude each other")
+		p.clash("train-iters train-samples", "--train-iters cannot be combined with --train-samples; give one")
 	}
 	for _, form := range []struct{ unit, other string }{{"iters", "samples"}, {"samples", "iters"}} {
 		if p.field(table.Find("train-"+form.unit).To).Int() > 0 {
@@ -320,7 +320,7 @@ func (p *parser) deriveLength() {
 		}
 	}
 	if p.given("lr-warmup-fraction") && (o.WarmupIters > 0 || o.WarmupSamples > 0) {
-		p.clash("lr-warmup-fraction lr-warmup-iters lr-warmup-samples", "--lr-warmup-fraction excludes --lr-warmup-iters and --lr-warmup-samples")
+		p.clash("lr-warmup-fraction lr-warmup-iters lr-warmup-samples", "--lr-warmup-fraction cannot be combined with --lr-warmup-iters or --lr-warmup-samples; give one")
 	}
 }
 
@@ -342,7 +342,7 @@ const scheduleFlags = batchFlags + " lr min-lr lr-decay-style lr-decay-iters lr-
 func (p *parser) deriveState() {
 	o, c := &p.Optimizer, &p.Checkpoint
 	if c.Save != "" && c.Format != "" && c.Format != "native" && o.Kind != optimizer.Adam && o.Kind != optimizer.SGD {
-		p.clash("ckpt-format optimizer", "--ckpt-format %s stores AdamW's state; use native with --optimizer %s, and convert its weights", c.Format, o.Kind)
+		p.clash("ckpt-format optimizer", "--ckpt-format %s cannot be combined with --optimizer %s: the format stores AdamW's moments only; use --ckpt-format native, and convert the weights afterwards", c.Format, o.Kind)
 	}
 	if needs := o.Indivisible(); needs != "" {
 		for _, offload := range []struct {
@@ -350,7 +350,7 @@ func (p *parser) deriveState() {
 			given bool
 		}{{"offload-folder", p.OffloadFolder != ""}, {"optimizer-cpu-offload", p.OptimizerCPUOffload}} {
 			if offload.given {
-				p.clash(offload.flag+" optimizer", "--%s updates a piece of the state at a time, --optimizer %s %s; leave one of them out", offload.flag, o.Kind, needs)
+				p.clash(offload.flag+" optimizer", "--%s cannot be combined with --optimizer %s: offload updates parts of the state one at a time, and this optimizer needs %s at once; leave one out", offload.flag, o.Kind, needs)
 			}
 		}
 	}
@@ -362,11 +362,11 @@ func (p *parser) deriveScheduleFree() {
 	switch {
 	case o.Kind != optimizer.ScheduleFree:
 	case o.DecayStyle != optimizer.DecayConstant:
-		p.clash("optimizer lr-decay-style", "--optimizer %s averages weights where others lower the learning rate; give --lr-decay-style constant, with a warm-up if you like", o.Kind)
+		p.clash("optimizer lr-decay-style", "--optimizer %s needs --lr-decay-style constant, since it averages weights instead of lowering the learning rate; a warm-up is allowed", o.Kind)
 	case p.given("decoupled-lr"):
-		p.clash("optimizer decoupled-lr", "--optimizer %s averages all weights by one learning rate; leave --decoupled-lr out", o.Kind)
+		p.clash("optimizer decoupled-lr", "--optimizer %s cannot be combined with --decoupled-lr: it averages all weights by one learning rate; leave --decoupled-lr out", o.Kind)
 	case p.Tuning.Samples():
-		p.clash("optimizer tuning", "--optimizer %s trains at other weights than those that --tuning grpo samples answers from; use adam", o.Kind)
+		p.clash("optimizer tuning", "--optimizer %s cannot be combined with --tuning grpo, which would sample answers from other weights than those that are trained; use --optimizer adam", o.Kind)
 	}
 }
 
@@ -378,15 +378,15 @@ func (p *parser) deriveMuon() {
 	}
 	switch {
 	case o.Kind == optimizer.AdaptiveMuon && o.Muon.TPMode == optimizer.MuonBlockwise:
-		p.clash("optimizer muon-tp-mode", "--optimizer adaptive_muon keeps moments of complete matrices; use --muon-tp-mode duplicated")
+		p.clash("optimizer muon-tp-mode", "--optimizer adaptive_muon cannot be combined with --muon-tp-mode blockwise: its moments are of complete matrices; use --muon-tp-mode duplicated")
 	case m.LayersDiffer():
-		p.clash("optimizer full-attention-kv-channels full-attention-query-groups keys-are-values kv-shared-layers per-layer-input-size moe-parallel-mlp", "--optimizer %s does not know the matrices of layers that differ (Gemma 4); use adam", o.Kind)
+		p.clash("optimizer full-attention-kv-channels full-attention-query-groups keys-are-values kv-shared-layers per-layer-input-size moe-parallel-mlp", "--optimizer %s cannot be combined with Gemma 4's flags, such as --full-attention-kv-channels and --kv-shared-layers: it needs layers of one shape; use --optimizer adam", o.Kind)
 	case p.Model.KeepsState() || p.Model.OutputGate:
-		p.clash("optimizer experimental-attention-variant short-conv-freq attention-output-gate", "--optimizer %s does not know the matrices of gated delta nets, of short convolutions and of --attention-output-gate; use adam", o.Kind)
+		p.clash("optimizer experimental-attention-variant short-conv-freq attention-output-gate", "--optimizer %s cannot be combined with --experimental-attention-variant, --short-conv-freq or --attention-output-gate, whose matrices it does not know; use --optimizer adam", o.Kind)
 	case o.Muon.TPMode == optimizer.MuonBlockwise && p.Layout.TP > m.NumQueryGroups:
-		p.clash("muon-tp-mode tensor-model-parallel-size num-query-groups", "--muon-tp-mode blockwise needs a query group on each of the %d tensor-parallel ranks; use duplicated", p.Layout.TP)
+		p.clash("muon-tp-mode tensor-model-parallel-size num-query-groups", "--muon-tp-mode blockwise needs a query group on each of the %d tensor-parallel ranks; use --muon-tp-mode duplicated", p.Layout.TP)
 	case o.Muon.TPMode == optimizer.MuonBlockwise && p.Layout.MemoryCentricTiling > 0:
-		p.clash("muon-tp-mode memory-centric-tiling", "--muon-tp-mode blockwise would take each tile for a matrix; use duplicated")
+		p.clash("muon-tp-mode memory-centric-tiling", "--muon-tp-mode blockwise cannot be combined with --memory-centric-tiling, each tile of which it would treat as a matrix; use --muon-tp-mode duplicated")
 	}
 }
 
@@ -409,7 +409,7 @@ func (p *parser) deriveOptimizer() {
 	}
 	// Whose schedule counts after a resume; the rate of embeddings and output layer.
 	if o.OverrideScheduler && o.UseCheckpointScheduler {
-		p.clash("override-opt-param-scheduler use-checkpoint-opt-param-scheduler", "--override-opt-param-scheduler and --use-checkpoint-opt-param-scheduler exclude each other")
+		p.clash("override-opt-param-scheduler use-checkpoint-opt-param-scheduler", "--override-opt-param-scheduler cannot be combined with --use-checkpoint-opt-param-scheduler; leave one out")
 	}
 	if p.given("decoupled-lr") && !p.given("decoupled-min-lr") {
 		o.DecoupledMinLR = o.MinLR
@@ -440,7 +440,7 @@ func (p *parser) warmupTooLong(unit string, warmup, decay, train int) bool {
 	if decay == 0 || warmup < decay {
 		return false
 	}
-	p.problem("--lr-warmup-%s %d must be less than the decay length %d; lower it, or raise --lr-decay-%s", unit, warmup, decay, unit)
+	p.problem("--lr-warmup-%s must be less than the decay length %d, not %d; lower it, or raise --lr-decay-%s", unit, decay, warmup, unit)
 	return true
 }
 
@@ -456,7 +456,7 @@ func (p *parser) deriveRecompute() {
 	}
 	if p.Raw.RecomputeActivations {
 		if r.Granularity == "full" {
-			p.clash("recompute-activations recompute-granularity", "--recompute-activations means selective recomputation; --recompute-granularity full excludes it")
+			p.clash("recompute-activations recompute-granularity", "--recompute-activations, which means --recompute-granularity selective, cannot be combined with --recompute-granularity full; leave one out")
 		}
 		r.Granularity = "selective"
 	}
@@ -482,7 +482,7 @@ func (p *parser) deriveRecompute() {
 			p.Layout.DistributeSavedActivation = false
 			p.notice("--distribute-saved-activations has no effect with one tensor-parallel rank")
 		case r.Granularity != "full" || p.Layout.SequenceParallel:
-			p.clash("distribute-saved-activations recompute-granularity sequence-parallel", "--distribute-saved-activations needs --recompute-granularity full, without --sequence-parallel")
+			p.clash("distribute-saved-activations recompute-granularity sequence-parallel", "--distribute-saved-activations needs --recompute-granularity full and cannot be combined with --sequence-parallel, which already shards saved activations; leave it out")
 		}
 	}
 }
@@ -500,18 +500,18 @@ func (p *parser) deriveCheckpoint() {
 		c.KeepLast = 2 // the newest, and one to fall back to
 	}
 	if c.KeepBest && c.Save != "" && c.Format != "" && c.Format != "native" {
-		p.clash("keep-best ckpt-format", "--keep-best does not go with --ckpt-format %s, whose checkpoints do not tell of evaluations; leave one out", c.Format)
+		p.clash("keep-best ckpt-format", "--keep-best cannot be combined with --ckpt-format %s, whose checkpoints do not record evaluations; leave one out", c.Format)
 	}
 	if (c.KeepBest || p.Patience > 0) && p.EvalIters == 0 && !p.options.Partial {
-		p.clash("keep-best eval-iters", "--keep-best and --early-stopping-patience compare evaluations, and --eval-iters 0 makes none; give --eval-iters")
+		p.clash("keep-best eval-iters", "--keep-best and --early-stopping-patience need --eval-iters above 0: they compare evaluations")
 	}
 	if c.SaveOnLoad != "" && (c.SaveOnLoad == c.Save || c.SaveOnLoad == c.Load) {
-		p.clash("save-on-load", "--save-on-load %s: the folder must not be that of --save or --load, whose checkpoints it would replace; name another folder", c.SaveOnLoad)
+		p.clash("save-on-load", "--save-on-load %s: the folder must differ from those of --save and --load, whose checkpoints it would replace; name another folder", c.SaveOnLoad)
 	}
 	p.checkMemoryCheckpoints()
 	// Time limits of phases.
 	if f := p.Watch.TimeoutFactor; f > 0 && f < 1 {
-		p.clash("phase-timeout-factor", "--phase-timeout-factor %g would end every run: a phase may take as long again as it has taken; choose 1 or more, usually 5, or 0 for no time-outs", f)
+		p.clash("phase-timeout-factor", "--phase-timeout-factor must be at least 1, or 0 for no time-outs, not %g: below 1 a phase as long as usual would end the run; usual is 5", f)
 	}
 	p.deriveObjects()
 	// What is loaded.
@@ -534,7 +534,7 @@ func (p *parser) deriveData() {
 	for s, name := range []string{"train", "valid", "test"} {
 		flag := name + "-weighted-split-paths"
 		if len(d.Groups[s].Texts) > 0 && d.Groups[s].File != "" {
-			p.clash(flag+" "+flag+"-path", "--%s and --%[1]s-path exclude each other; give one", flag)
+			p.clash(flag+" "+flag+"-path", "--%s cannot be combined with --%[1]s-path; give one", flag)
 		}
 		if err := d.Groups[s].Check(dataset.Split(s)); err != nil {
 			p.clash(flag, "%s", err)
@@ -548,15 +548,15 @@ func (p *parser) deriveData() {
 		}
 	}
 	if sources > 1 {
-		p.clash("data-path data-args-path train-data-path test-data-path per-split-data-args-path train-weighted-split-paths train-weighted-split-paths-path mock-data finetune-data", "--finetune-data, --data-path, --data-args-path, --train-data-path (with --valid- and --test-data-path), --per-split-data-args-path, --train-weighted-split-paths (with --valid- and --test-weighted-split-paths) and --mock-data exclude each other; give one")
+		p.clash("data-path data-args-path train-data-path test-data-path per-split-data-args-path train-weighted-split-paths train-weighted-split-paths-path mock-data finetune-data", "--finetune-data, --data-path, --data-args-path, --train-data-path (with --valid- and --test-data-path), --per-split-data-args-path, --train-weighted-split-paths (with --valid- and --test-weighted-split-paths) and --mock-data cannot be combined; give one")
 	}
 	p.need(sources == 0, "data-path data-args-path train-data-path valid-data-path test-data-path per-split-data-args-path mock-data", "the corpus as prefixes of .bin/.idx files; --mock-data needs none")
 	// --split belongs to sources that are one corpus for all splits; the default is Megatron's.
 	if (perSplit || grouped || d.PerSplitDataArgsPath != "") && d.Split != "" {
-		p.clash("split data-path", "--split divides --data-path; leave it out with one path list per split")
+		p.clash("split data-path", "--split cannot be combined with data given per split: it divides --data-path; leave --split out")
 	}
 	if strings.ContainsFunc(d.Split, func(c rune) bool { return !strings.ContainsRune("0123456789., /'\"[]()", c) }) {
-		p.clash("split", "--split %s: must be one to three numbers, as in 969,30,1, the relative sizes of training, validation and test", d.Split)
+		p.clash("split", "--split must be one to three numbers, as in 969,30,1 (the relative sizes of training, validation and test), not %s", d.Split)
 	}
 	if d.Split == "" && (len(d.DataPath) > 0 || d.DataArgsPath != "") {
 		d.Split = "969,30,1"
@@ -591,7 +591,7 @@ func (p *parser) deriveReport() {
 		p.clash("log-memory-interval log-interval", "--log-memory-interval %d is not a multiple of --log-interval %d", l.MemoryInterval, l.Interval)
 	}
 	if l.Profile != "" && l.ProfileEnd <= l.ProfileStart {
-		p.clash("profile-step-end profile-step-start", "--profile-step-end %d must be greater than --profile-step-start %d", l.ProfileEnd, l.ProfileStart)
+		p.clash("profile-step-end profile-step-start", "--profile-step-end must be above --profile-step-start %d, not %d", l.ProfileStart, l.ProfileEnd)
 	}
 	p.Layout.NCCLRequested = p.given("distributed-backend") && p.Layout.Backend == "nccl"
 }
@@ -604,8 +604,8 @@ func (p *parser) checkMemoryCheckpoints() {
 	}
 	switch {
 	case p.Adapter.Rank > 0 || p.Adapter.Folder != "":
-		p.clash("memory-checkpoint-interval", "--memory-checkpoint-interval does not go with adapters, whose base is in another checkpoint; use --save-interval")
+		p.clash("memory-checkpoint-interval", "--memory-checkpoint-interval cannot be combined with adapters, whose base weights are in another checkpoint; use --save-interval")
 	case p.Tuning.ByRows():
-		p.clash("memory-checkpoint-interval", "--memory-checkpoint-interval does not go with --tuning %s, which keeps more files than its checkpoints; use --save-interval", p.Tuning.Method)
+		p.clash("memory-checkpoint-interval", "--memory-checkpoint-interval cannot be combined with --tuning %s, which keeps files next to its checkpoints; use --save-interval", p.Tuning.Method)
 	}
 }

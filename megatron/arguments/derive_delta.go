@@ -19,7 +19,7 @@ func (p *parser) deriveDelta() {
 	layers, err := windowLayers(r.DeltaFreq, m.NumLayers)
 	switch {
 	case r.DeltaFreq == "":
-		p.clash("experimental-attention-variant linear-attention-freq", "--experimental-attention-variant %s needs --linear-attention-freq, which says the layers; give 4 for three of four", r.AttentionVariant)
+		p.clash("experimental-attention-variant linear-attention-freq", "--experimental-attention-variant %s needs --linear-attention-freq, which chooses its layers; give 4 for three layers of four", r.AttentionVariant)
 	case err != nil:
 		p.clash("linear-attention-freq", "--linear-attention-freq %s: %v", cmp.Or(r.DeltaFreq, `""`), err)
 	}
@@ -27,7 +27,7 @@ func (p *parser) deriveDelta() {
 		p.clash("linear-num-key-heads context-parallel-size", "--context-parallel-size %d: these ranks exchange the heads of gated delta nets, and cannot share the %d key heads of a rank evenly", cp, d.KeyHeads/tp)
 	}
 	if f := p.Checkpoint.Format; f == "torch" || f == "torch_dist" {
-		p.clash("experimental-attention-variant ckpt-format", "--ckpt-format %s is not written for gated delta nets; leave it out, and convert the result to hf", f)
+		p.clash("experimental-attention-variant ckpt-format", "--ckpt-format %s cannot store gated delta nets; leave it out, and convert the result to hf", f)
 	}
 	d.Layers = layers
 	m.Delta = &d
@@ -44,15 +44,15 @@ func (p *parser) deriveConv() {
 	case err != nil:
 		p.clash("short-conv-freq", "--short-conv-freq %s: %v", r.ConvFreq, err)
 	case m.LinearBias:
-		p.clash("short-conv-freq disable-bias-linear", "--short-conv-freq: projections of short convolutions have no biases; give --disable-bias-linear")
+		p.clash("short-conv-freq disable-bias-linear", "--short-conv-freq needs --disable-bias-linear, as projections of short convolutions have no biases")
 	case m.Delta != nil || m.Latent != nil:
-		p.clash("short-conv-freq experimental-attention-variant multi-latent-attention", "--short-conv-freq goes with plain attention alone; leave out --experimental-attention-variant and --multi-latent-attention")
+		p.clash("short-conv-freq experimental-attention-variant multi-latent-attention", "--short-conv-freq cannot be combined with --experimental-attention-variant or --multi-latent-attention; leave them out")
 	}
 	if ranks := max(1, p.Layout.TP) * max(1, p.Layout.CP); m.HiddenSize%ranks != 0 {
 		p.clash("hidden-size short-conv-freq", "--hidden-size %d: %d tensor-parallel and context-parallel ranks cannot share the channels of short convolutions evenly", m.HiddenSize, ranks)
 	}
 	if f := p.Checkpoint.Format; f == "torch" || f == "torch_dist" {
-		p.clash("short-conv-freq ckpt-format", "--ckpt-format %s is not written for short convolutions; leave it out, and convert the result to hf", f)
+		p.clash("short-conv-freq ckpt-format", "--ckpt-format %s cannot store short convolutions; leave it out, and convert the result to hf", f)
 	}
 	m.Conv = &spec.ShortConv{Taps: r.ConvTaps, Layers: layers}
 }
@@ -66,7 +66,7 @@ func (p *parser) deriveFull() {
 	full.KVChannels, full.NumQueryGroups = cmp.Or(full.KVChannels, m.KVChannels), cmp.Or(full.NumQueryGroups, m.NumQueryGroups)
 	switch tp := max(1, p.Layout.TP); {
 	case p.Raw.WindowSkip == "":
-		p.clash("full-attention-kv-channels full-attention-query-groups window-attn-skip-freq", "--full-attention-kv-channels and --full-attention-query-groups need --window-attn-skip-freq, which says the layers without a window")
+		p.clash("full-attention-kv-channels full-attention-query-groups window-attn-skip-freq", "--full-attention-kv-channels and --full-attention-query-groups need --window-attn-skip-freq, which chooses the layers without a window")
 	case m.NumAttentionHeads%full.NumQueryGroups != 0:
 		p.clash("num-attention-heads full-attention-query-groups", "--num-attention-heads %d is not a multiple of --full-attention-query-groups %d", m.NumAttentionHeads, full.NumQueryGroups)
 	case m.NumQueryGroups != full.NumQueryGroups && (m.NumQueryGroups%tp != 0 || full.NumQueryGroups%tp != 0):

@@ -35,7 +35,7 @@ func (p *parser) deriveExperts() {
 func (p *parser) checkRouter(e *spec.Experts) {
 	// Counts of experts and layers.
 	if e.TopK < 1 || e.TopK > e.Num {
-		p.clash("moe-router-topk num-experts", "--moe-router-topk %d must be from 1 to --num-experts %d", e.TopK, e.Num)
+		p.clash("moe-router-topk num-experts", "--moe-router-topk must be from 1 to --num-experts %d, not %d", e.Num, e.TopK)
 	}
 	if !slices.Contains(e.Layers, true) && len(e.Layers) > 0 {
 		p.clash("moe-layer-freq", "--moe-layer-freq %s gives none of --num-layers %d experts, but --num-experts is %d; change one", p.Raw.LayerFreq, p.Model.NumLayers, e.Num)
@@ -55,7 +55,7 @@ func (p *parser) checkRouter(e *spec.Experts) {
 	}
 	// Groups: a token chooses experts from its best groups only, so these must have enough of them.
 	if (e.NumGroups > 0) != (e.GroupTopK > 0) {
-		p.clash("moe-router-num-groups moe-router-group-topk", "--moe-router-num-groups and --moe-router-group-topk need each other; give both")
+		p.clash("moe-router-num-groups moe-router-group-topk", "--moe-router-num-groups needs --moe-router-group-topk, and the other way round; give both")
 	} else if e.NumGroups > 0 && (e.Num%e.NumGroups != 0 || e.GroupTopK > e.NumGroups || e.GroupBest == 0 && e.TopK%e.GroupTopK != 0) {
 		p.clash("num-experts moe-router-num-groups moe-router-group-topk moe-router-topk", "--num-experts %d, --moe-router-num-groups %d, --moe-router-group-topk %d, --moe-router-topk %d: the number of groups must divide the number of experts (%s do), and the groups per token the experts per token (%s do)",
 			e.Num, e.NumGroups, e.GroupTopK, e.TopK, divisors(e.Num, e.NumGroups), nearest(e.GroupTopK, min(e.TopK, e.NumGroups), func(n int) bool { return e.TopK%n == 0 }))
@@ -79,25 +79,25 @@ func (p *parser) checkRouter(e *spec.Experts) {
 		p.clash("moe-aux-loss-coeff moe-router-load-balancing-type", "--moe-aux-loss-coeff takes one number, or one per --moe-router-load-balancing-type (%d), found %d", n, len(e.AuxLossCoeff))
 	}
 	if len(e.Balancing) > 1 && slices.Contains(e.Balancing, spec.Sinkhorn) || slices.Contains(e.Balancing, spec.Sinkhorn) && slices.Max(e.AuxLossCoeff) > 0 {
-		p.clash("moe-router-load-balancing-type moe-aux-loss-coeff", "--moe-router-load-balancing-type sinkhorn balances load by itself and needs --moe-aux-loss-coeff 0 and no other type")
+		p.clash("moe-router-load-balancing-type moe-aux-loss-coeff", "--moe-router-load-balancing-type sinkhorn cannot be combined with another type or with --moe-aux-loss-coeff above 0: sinkhorn balances load without an auxiliary loss")
 	}
 	p.checkQuantiles(e)
 	// Capacity, weights on the input and the shared expert's gate need what they refer to.
 	if e.CapacityFactor > 0 && slices.Contains(e.Balancing, spec.Sinkhorn) {
-		p.clash("moe-expert-capacity-factor moe-router-load-balancing-type", "--moe-expert-capacity-factor needs --moe-router-load-balancing-type aux_loss, seq_aux_loss, global_aux_loss or none, not sinkhorn")
+		p.clash("moe-expert-capacity-factor moe-router-load-balancing-type", "--moe-expert-capacity-factor cannot be combined with --moe-router-load-balancing-type sinkhorn; use aux_loss, seq_aux_loss, global_aux_loss or none")
 	}
 	if e.PadToCapacity && e.CapacityFactor == 0 {
 		p.clash("moe-pad-expert-input-to-capacity moe-expert-capacity-factor", "--moe-pad-expert-input-to-capacity needs --moe-expert-capacity-factor")
 	}
 	if e.ProbsOnInput && e.TopK != 1 {
-		p.clash("moe-apply-probs-on-input moe-router-topk", "--moe-apply-probs-on-input needs --moe-router-topk 1, found %d", e.TopK)
+		p.clash("moe-apply-probs-on-input moe-router-topk", "--moe-apply-probs-on-input needs --moe-router-topk 1, not %d", e.TopK)
 	}
 	if e.SharedGate && e.SharedFFN == 0 {
 		p.clash("moe-shared-expert-gate moe-shared-expert-intermediate-size", "--moe-shared-expert-gate needs --moe-shared-expert-intermediate-size")
 	}
 }
 
-// checkQuantiles: Megatron's quantile_balancing goes with no other balance, and takes the k+1st
+// checkQuantiles: Megatron's quantile_balancing cannot be combined with another balance, and takes the k+1st
 // choice of a token.
 func (p *parser) checkQuantiles(e *spec.Experts) {
 	if !slices.Contains(e.Balancing, spec.Quantiles) {
@@ -105,13 +105,13 @@ func (p *parser) checkQuantiles(e *spec.Experts) {
 	}
 	if len(e.Balancing) > 1 || slices.Max(append(e.AuxLossCoeff, 0)) > 0 || e.ExpertBias || e.NumGroups > 0 {
 		p.clash("moe-router-load-balancing-type moe-aux-loss-coeff moe-router-enable-expert-bias moe-router-num-groups",
-			"--moe-router-load-balancing-type quantile_balancing balances by the choice itself: it goes with no other type, --moe-aux-loss-coeff 0, no expert bias and no groups")
+			"--moe-router-load-balancing-type quantile_balancing cannot be combined with another type, --moe-aux-loss-coeff above 0, --moe-router-enable-expert-bias or --moe-router-num-groups: it balances load when it chooses experts; leave them out")
 	}
 	switch {
 	case e.Num == 1:
-		p.clash("moe-router-topk num-experts", "--moe-router-load-balancing-type quantile_balancing needs --num-experts 2 or more, found 1")
+		p.clash("moe-router-topk num-experts", "--moe-router-load-balancing-type quantile_balancing needs --num-experts 2 or more, not 1")
 	case e.TopK >= e.Num:
-		p.clash("moe-router-topk num-experts", "--moe-router-load-balancing-type quantile_balancing needs --moe-router-topk of at most %d, found %d", e.Num-1, e.TopK)
+		p.clash("moe-router-topk num-experts", "--moe-router-load-balancing-type quantile_balancing needs --moe-router-topk of at most %d, not %d", e.Num-1, e.TopK)
 	}
 }
 
@@ -123,10 +123,10 @@ func (p *parser) checkSharedOverlap() {
 		return
 	}
 	if e.Dispatcher != spec.AllToAllDispatcher {
-		p.clash("moe-shared-expert-overlap moe-token-dispatcher-type", "--moe-shared-expert-overlap needs --moe-token-dispatcher-type alltoall, found %s", e.Dispatcher)
+		p.clash("moe-shared-expert-overlap moe-token-dispatcher-type", "--moe-shared-expert-overlap needs --moe-token-dispatcher-type alltoall, not %s", e.Dispatcher)
 	}
 	if p.Recompute.Granularity == "selective" && slices.Contains(p.Recompute.Modules, "shared_experts") {
-		p.clash("moe-shared-expert-overlap recompute-modules", "--moe-shared-expert-overlap stores the shared expert's activations; leave out shared_experts of --recompute-modules, or --moe-shared-expert-overlap")
+		p.clash("moe-shared-expert-overlap recompute-modules", "--moe-shared-expert-overlap cannot be combined with --recompute-modules shared_experts; leave one out")
 	}
 }
 

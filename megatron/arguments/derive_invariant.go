@@ -19,10 +19,10 @@ func (p *parser) deriveInvariant() {
 	p.CalculatePerTokenLoss = true
 	p.checkLeaves()
 	for _, b := range p.LayoutBounds() {
-		p.clash("layout-invariant "+b.Flags, "--layout-invariant does not have %s; %s", b.What, b.Instead)
+		p.clash("layout-invariant "+b.Flags, "--layout-invariant cannot be combined with %s; %s", b.What, b.Instead)
 	}
 	if p.Raw.EnableGraph || p.Raw.GraphImpl != table.GraphsOff {
-		p.clash("layout-invariant cuda-graph-impl", "--layout-invariant does not have CUDA graphs; leave one of them out")
+		p.clash("layout-invariant cuda-graph-impl", "--layout-invariant cannot be combined with CUDA graphs; leave one out")
 	}
 }
 

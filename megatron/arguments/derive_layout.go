@@ -46,7 +46,7 @@ func (p *parser) deriveLayout() {
 		p.checkExpertParallel()
 	}
 	if len(p.SamplePrompt) > 0 && l.SequenceParallel {
-		p.clash("sample-prompt sequence-parallel", "--sample-prompt generates one token at a time, which --sequence-parallel cannot shard; leave one of them out")
+		p.clash("sample-prompt sequence-parallel", "--sample-prompt cannot be combined with --sequence-parallel, which cannot shard one token at a time; leave one out")
 	}
 	if l.MicroBatchGroup == 0 {
 		l.MicroBatchGroup = l.PP
@@ -60,7 +60,7 @@ func (p *parser) deriveLayout() {
 		p.clash("num-distributed-optimizer-instances use-distributed-optimizer", "--num-distributed-optimizer-instances %d needs --use-distributed-optimizer", l.OptimizerInstances)
 	}
 	if l.BucketSize > 0 && l.BucketCount > 0 {
-		p.clash("ddp-bucket-size ddp-num-buckets", "--ddp-bucket-size and --ddp-num-buckets exclude each other")
+		p.clash("ddp-bucket-size ddp-num-buckets", "--ddp-bucket-size cannot be combined with --ddp-num-buckets; give one")
 	}
 }
 
@@ -75,14 +75,14 @@ func (p *parser) deriveSharding() {
 		l.Sharding = "optim"
 	}
 	if l.DistributedOptimizer && l.Sharding == "no_shard" {
-		p.clash("use-distributed-optimizer data-parallel-sharding-strategy", "--use-distributed-optimizer and --data-parallel-sharding-strategy no_shard exclude each other")
+		p.clash("use-distributed-optimizer data-parallel-sharding-strategy", "--use-distributed-optimizer cannot be combined with --data-parallel-sharding-strategy no_shard; leave one out")
 	}
 	l.DistributedOptimizer = l.Sharding != "" && l.Sharding != "no_shard"
 	if p.OffloadFolder != "" && p.Checkpoint.Async {
-		p.clash("offload-folder async-save", "--async-save copies all tensors to memory, which --offload-folder avoids; leave one of them out")
+		p.clash("offload-folder async-save", "--async-save cannot be combined with --offload-folder: it copies all tensors to memory, which --offload-folder avoids; leave one out")
 	}
 	if p.OffloadFolder != "" && p.OptimizerCPUOffload {
-		p.clash("offload-folder optimizer-cpu-offload", "--offload-folder and --optimizer-cpu-offload exclude each other; leave one of them out")
+		p.clash("offload-folder optimizer-cpu-offload", "--offload-folder cannot be combined with --optimizer-cpu-offload; leave one out")
 	}
 	p.deriveTiling()
 	if l.OverlapParamGather && !(l.DistributedOptimizer && l.OverlapGradReduce) {
@@ -98,9 +98,9 @@ func (p *parser) deriveTiling() {
 	case l.Sharding != string(optimizer.OptimGradsParams):
 		p.clash("memory-centric-tiling zero-stage data-parallel-sharding-strategy", "--memory-centric-tiling %d needs --zero-stage 3, under which parameters are gathered where they are used", l.MemoryCentricTiling)
 	case l.TPCommOverlap:
-		p.clash("memory-centric-tiling tp-comm-overlap", "--tp-comm-overlap splits each product, and --memory-centric-tiling would gather the weight again for each part; leave one of them out")
+		p.clash("memory-centric-tiling tp-comm-overlap", "--memory-centric-tiling cannot be combined with --tp-comm-overlap, which would gather each tile again for each part of a product; leave one out")
 	case l.OptimizerInstances > 1:
-		p.clash("memory-centric-tiling num-distributed-optimizer-instances", "--memory-centric-tiling supports one copy of the sharded state; leave --num-distributed-optimizer-instances out")
+		p.clash("memory-centric-tiling num-distributed-optimizer-instances", "--memory-centric-tiling cannot be combined with --num-distributed-optimizer-instances above 1; leave --num-distributed-optimizer-instances out")
 	case l.DP*l.CP == 1 && p.OffloadFolder == "":
 		l.MemoryCentricTiling = 0
 		p.notice("--memory-centric-tiling has no effect: one rank without --offload-folder keeps all parameters in memory")
@@ -115,7 +115,7 @@ func (p *parser) deriveZeroStage() {
 	}
 	strategy := table.Find("data-parallel-sharding-strategy").Choices[*p.Raw.ZeroStage]
 	if l.Sharding != "" && l.Sharding != strategy {
-		p.clash("zero-stage data-parallel-sharding-strategy", "--zero-stage %d is --data-parallel-sharding-strategy %s, which contradicts %s", *p.Raw.ZeroStage, strategy, l.Sharding)
+		p.clash("zero-stage data-parallel-sharding-strategy", "--zero-stage %d, which means --data-parallel-sharding-strategy %s, cannot be combined with --data-parallel-sharding-strategy %s; leave one out", *p.Raw.ZeroStage, strategy, l.Sharding)
 		return
 	}
 	l.Sharding = strategy
@@ -247,7 +247,7 @@ func (p *parser) checkContextParallel() {
 		l.ZigZagPerDocument = false
 	case l.ZigZagPerDocument && !d.ResetAttentionMask && !d.InterDocumentMasking:
 		p.clash("cp-zigzag-per-document reset-attention-mask dataloader-inter-document-masking",
-			"--cp-zigzag-per-document cuts documents that do not see each other: add --reset-attention-mask or --dataloader-inter-document-masking, or leave it out")
+			"--cp-zigzag-per-document needs --reset-attention-mask or --dataloader-inter-document-masking; add one, or leave it out")
 	}
 	if l.CP == 1 && len(l.HierarchicalCP) > 0 {
 		p.notice("--hierarchical-context-parallel-sizes has no effect with --context-parallel-size 1")
@@ -414,12 +414,12 @@ func (p *parser) checkExpertParallel() {
 	}
 	if l.OrderTPPPDP && l.PP > 1 && l.ETP*l.EP != l.TP*l.CP {
 		// The stages of the experts would be other ranks than those of the layers around them.
-		p.clash("use-tp-pp-dp-mapping expert-model-parallel-size", "--use-tp-pp-dp-mapping with experts and a pipeline needs as many ranks to share the experts (expert tensor %d x expert %d) as share a sample (tensor %d x context %d)", l.ETP, l.EP, l.TP, l.CP)
+		p.clash("use-tp-pp-dp-mapping expert-model-parallel-size", "--use-tp-pp-dp-mapping with experts and a pipeline: as many ranks must share the experts (expert tensor %d x expert %d) as share a sample (tensor %d x context %d); change one of these sizes, or leave it out", l.ETP, l.EP, l.TP, l.CP)
 	}
 	if p.Model.LinearBias && l.ETP > 1 {
-		p.clash("expert-tensor-parallel-size disable-bias-linear", "experts with biases need --expert-tensor-parallel-size 1, or --disable-bias-linear")
+		p.clash("expert-tensor-parallel-size disable-bias-linear", "--expert-tensor-parallel-size above 1 needs --disable-bias-linear: experts with biases need --expert-tensor-parallel-size 1")
 	}
 	if l.TP > 1 && !l.SequenceParallel {
-		p.clash("tensor-model-parallel-size sequence-parallel", "experts with --tensor-model-parallel-size %d need --sequence-parallel", l.TP)
+		p.clash("tensor-model-parallel-size sequence-parallel", "--num-experts with --tensor-model-parallel-size %d needs --sequence-parallel", l.TP)
 	}
 }

@@ -24,10 +24,10 @@ func (p *parser) deriveMTP() {
 		{p.Adapter.Given(), "lora-rank", "an adapter; leave one out"},
 		{p.Checkpoint.Upcycle, "moe-use-upcycling", "--moe-use-upcycling; leave one out"},
 		{mtp.Repeated && m.Experts != nil && slices.Contains(m.Experts.Balancing, spec.GlobalAuxLoss), "mtp-use-repeated-layer moe-router-load-balancing-type",
-			"--mtp-use-repeated-layer and --moe-router-load-balancing-type global_aux_loss, whose counts go by micro-batch; use aux_loss or seq_aux_loss"},
+			"--mtp-use-repeated-layer and --moe-router-load-balancing-type global_aux_loss, which counts tokens once per micro-batch; use aux_loss or seq_aux_loss"},
 	} {
 		if c.bad {
-			p.clash("mtp-num-layers "+c.flags, "--mtp-num-layers %d does not go with %s", mtp.Depths, c.what)
+			p.clash("mtp-num-layers "+c.flags, "--mtp-num-layers %d cannot be combined with %s", mtp.Depths, c.what)
 		}
 	}
 }

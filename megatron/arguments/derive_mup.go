@@ -27,11 +27,11 @@ func (p *parser) deriveMuP() {
 		p.clash("use-mup mup-base-hidden-size", "--use-mup needs --mup-base-hidden-size, the width at which --lr was found")
 		return
 	case p.Optimizer.Kind != optimizer.Adam && p.Optimizer.Kind != optimizer.SGD:
-		p.clash("use-mup optimizer", "--use-mup: its learning rates are of adam and sgd, not of --optimizer %s", p.Optimizer.Kind)
+		p.clash("use-mup optimizer", "--use-mup needs --optimizer adam or sgd, not %s", p.Optimizer.Kind)
 	case m.Latent != nil || m.KeepsState() || m.Full != nil:
-		p.clash("use-mup multi-latent-attention experimental-attention-variant short-conv-freq full-attention-kv-channels", "--use-mup is for plain attention alone")
+		p.clash("use-mup multi-latent-attention experimental-attention-variant short-conv-freq full-attention-kv-channels", "--use-mup cannot be combined with multi-latent attention, gated delta nets, short convolutions or --full-attention-kv-channels; leave it out")
 	case p.given("softmax-scale") || p.given("embedding-multiplier") || p.given("logit-multiplier"):
-		p.clash("use-mup softmax-scale embedding-multiplier logit-multiplier", "--use-mup sets the factors on scores, embeddings and logits; leave --softmax-scale, --embedding-multiplier and --logit-multiplier out, or give --mup-embedding-mult and --mup-output-mult")
+		p.clash("use-mup softmax-scale embedding-multiplier logit-multiplier", "--use-mup cannot be combined with --softmax-scale, --embedding-multiplier or --logit-multiplier, which it sets; leave them out, or give --mup-embedding-mult and --mup-output-mult")
 	}
 	width := float64(m.HiddenSize) / float64(mup.BaseHidden)
 	p.Optimizer.WidthMult = width

@@ -14,10 +14,10 @@ func (p *parser) deriveObjects() {
 		}
 	}
 	if store.IsURL(c.Save) && c.Format != "" && c.Format != "native" {
-		p.clash("save ckpt-format", "--ckpt-format %s is for folders; leave it out, and convert what --save %s has by monotron convert", c.Format, c.Save)
+		p.clash("save ckpt-format", "--ckpt-format %s cannot be combined with --save %s: only native checkpoints are written to a bucket; leave it out, and convert them with monotron convert", c.Format, c.Save)
 	}
 	if store.IsURL(c.SaveOnLoad) {
-		p.clash("save-on-load", "--save-on-load %s: give a folder; only --save, --load and --pretrained-checkpoint take s3:// URLs", c.SaveOnLoad)
+		p.clash("save-on-load", "--save-on-load must be a folder, not %s: only --save, --load and --pretrained-checkpoint take s3:// URLs", c.SaveOnLoad)
 	}
 	if !store.IsURL(c.Save) && c.Save != "" {
 		p.idle([]string{"save-local-dir"}, "without an s3:// URL as --save")

@@ -7,7 +7,7 @@ import (
 	"monotron/megatron/policy"
 )
 
-// policyFlags go with --tuning grpo alone.
+// policyFlags need --tuning grpo.
 var policyFlags = []string{"grpo-group-size", "grpo-iterations", "grpo-clamp-eps-lower", "grpo-clamp-eps-upper", "grpo-kl-beta", "grpo-loss", "grpo-scale-rewards", "grpo-importance",
 	"rl-default-temperature", "rl-default-top-p", "rl-default-top-k", "max-completion-length", "reward", "reward-pattern", "reward-command", "reward-timeout"}
 
@@ -18,7 +18,7 @@ func (p *parser) derivePolicy() {
 	if t.Method != policy.GRPO {
 		for _, name := range policyFlags {
 			if p.given(name) && p.values[name].direct {
-				p.clash(name+" tuning", "--%s goes with --tuning grpo; leave one out", name)
+				p.clash(name+" tuning", "--%s needs --tuning grpo; leave it out", name)
 			}
 		}
 		t.Policy = config.Policy{}
@@ -48,18 +48,12 @@ func (p *parser) derivePolicy() {
 
 // checkPolicy refuses what GRPO does not have.
 func (p *parser) checkPolicy() {
-	switch t, l, m := &p.Tuning, &p.Layout, &p.Model; {
-	case t.Policy.Beta > 0 && !p.Adapter.Given():
-		p.clash("grpo-kl-beta lora-rank", "--grpo-kl-beta %g compares with the model without its adapter; give --lora-rank or --adapter, or leave it out", t.Policy.Beta)
-	case l.TP > 1 && l.SequenceParallel:
-		p.clash("sequence-parallel tuning", "--sequence-parallel does not go with --tuning grpo: answers are sampled a token at a time, which ranks cannot share; leave it out")
-	case m.Delta != nil:
-		p.clash("experimental-attention-variant tuning", "--tuning grpo does not train models with gated delta nets yet; use --tuning sft or dpo")
-	case m.MTP != nil:
-		p.clash("mtp-num-layers tuning", "--tuning grpo does not train multi-token prediction; leave --mtp-num-layers out")
-	case p.RampupBatchSize != nil || p.StepBatchSizeSchedule != "" || p.DecreaseBatchSizeIfNeeded:
-		p.clash("rampup-batch-size tuning", "--tuning grpo has groups of answers in batches of one size; leave --rampup-batch-size, --step-batch-size-schedule and --decrease-batch-size-if-needed out")
-	}
+	t, l, m := &p.Tuning, &p.Layout, &p.Model
+	p.refuseIf(t.Policy.Beta > 0 && !p.Adapter.Given(), "grpo-kl-beta lora-rank", "--grpo-kl-beta %g needs --lora-rank or --adapter: it compares with the model without its adapter; leave it out otherwise", t.Policy.Beta)
+	p.refuseIf(l.TP > 1 && l.SequenceParallel, "sequence-parallel tuning", "--sequence-parallel cannot be combined with --tuning grpo, which samples answers one token at a time; leave it out")
+	p.refuseIf(m.Delta != nil, "experimental-attention-variant tuning", "--experimental-attention-variant cannot be combined with --tuning grpo yet; use --tuning sft or dpo")
+	p.refuseIf(m.MTP != nil, "mtp-num-layers tuning", "--mtp-num-layers cannot be combined with --tuning grpo; leave it out")
+	p.refuseIf(p.RampupBatchSize != nil || p.StepBatchSizeSchedule != "" || p.DecreaseBatchSizeIfNeeded, "rampup-batch-size tuning", "--rampup-batch-size, --step-batch-size-schedule and --decrease-batch-size-if-needed cannot be combined with --tuning grpo, whose batches have one size; leave them out")
 }
 
 // checkGroups refuses what GRPO does not have, and batches that hold no complete groups.

@@ -5,13 +5,14 @@ import (
 	"strings"
 
 	"monotron/dataset/sft"
+	"monotron/internal/argv"
 	"monotron/megatron/arguments/table"
 	"monotron/megatron/config"
 	"monotron/megatron/policy"
 	"monotron/megatron/preference"
 )
 
-// preferenceFlags are those that go with some methods of preference tuning.
+// preferenceFlags are those that need certain methods of preference tuning.
 var preferenceFlags = []struct {
 	name string
 	of   []string // methods
@@ -33,7 +34,7 @@ func (p *parser) derivePreference() {
 	// Flags of another method are errors, unless the checkpoint gave them.
 	for _, f := range preferenceFlags {
 		if p.given(f.name) && p.values[f.name].direct && !slices.Contains(f.of, t.Method) {
-			p.clash(f.name+" tuning", "--%s goes with --tuning %s; leave one out", f.name, strings.Join(f.of, ", "))
+			p.clash(f.name+" tuning", "--%s needs --tuning %s; leave it out", f.name, argv.Or(f.of...))
 		}
 	}
 	if t.Method == "" || t.Method == config.TuneSupervised || t.Method == policy.GRPO {
@@ -58,21 +59,21 @@ func (p *parser) derivePreference() {
 	case len(o.Weights) > 0 && len(o.Weights) != len(o.Losses):
 		p.clash("preference-loss-weights preference-loss", "--preference-loss-weights has %d numbers for %d losses; give one each", len(o.Weights), len(o.Losses))
 	case sft > 0 && t.Method == preference.KTO:
-		p.clash("preference-loss tuning", "--preference-loss sft does not go with --tuning kto; use --tuning dpo")
+		p.clash("preference-loss tuning", "--preference-loss sft cannot be combined with --tuning kto; use --tuning dpo")
 	case sft > 0 && p.given("sft-weight"):
-		p.clash("preference-loss sft-weight", "--preference-loss sft and --sft-weight are the same; leave one out")
+		p.clash("preference-loss sft-weight", "--preference-loss sft cannot be combined with --sft-weight, which means the same; leave one out")
 	case sft > 0:
 		o.SFTWeight = sft
 	}
 	// Label smoothing: some losses have none, some are undefined at a value.
 	if p.given("label-smoothing") && o.LabelSmoothing > 0 && !loss.Smoothing {
-		p.clash("label-smoothing preference-loss", "--label-smoothing does not go with --preference-loss %s; leave it out", loss.Name)
+		p.clash("label-smoothing preference-loss", "--label-smoothing cannot be combined with --preference-loss %s; leave it out", loss.Name)
 	}
 	if loss.Includes("exo_pair") && o.LabelSmoothing == 0 {
 		p.clash("label-smoothing preference-loss", "--preference-loss exo_pair needs --label-smoothing above 0, for example 0.001")
 	}
 	if loss.Includes("robust") && o.LabelSmoothing == 0.5 {
-		p.clash("label-smoothing preference-loss", "--preference-loss robust needs --label-smoothing below 0.5: of pairs that are as often wrong as right it learns nothing")
+		p.clash("label-smoothing preference-loss", "--preference-loss robust needs --label-smoothing below 0.5: at 0.5 half of the pairs count as wrong, and nothing can be learned")
 	}
 	p.checkPreference()
 }
@@ -80,7 +81,7 @@ func (p *parser) derivePreference() {
 // checkMismatched refuses batches in which no answer has another one to be compared with.
 func (p *parser) checkMismatched() {
 	if loss := p.Tuning.Prefers(); loss != nil && loss.Mismatched() && p.GlobalBatchSize == 1 {
-		p.clash("tuning global-batch-size", "--tuning kto compares each answer with another one of its global batch, which --global-batch-size 1 does not have; use 2 or more")
+		p.clash("tuning global-batch-size", "--tuning kto needs --global-batch-size 2 or more: it compares each answer with another one of its global batch")
 	}
 }
 
@@ -89,25 +90,17 @@ func (p *parser) checkPreference() {
 	t := &p.Tuning
 	dropout := func(flag string, rate *float64) {
 		if p.given(flag) && p.values[flag].direct && *rate > 0 {
-			p.clash(flag+" tuning", "--%s %g does not go with --tuning %s, whose log-probabilities are compared without dropout; leave it out", flag, *rate, t.Method)
+			p.clash(flag+" tuning", "--%s %g cannot be combined with --tuning %s, which compares log-probabilities without dropout; leave it out", flag, *rate, t.Method)
 		}
 		*rate = 0
 	}
 	dropout("hidden-dropout", &p.Model.HiddenDropout)
 	dropout("attention-dropout", &p.Model.AttentionDropout)
 	dropout("lora-dropout", &p.Adapter.Dropout)
-	switch {
-	case sft.Packs(t.Packing):
-		p.clash("finetune-packing tuning", "--finetune-packing %s does not go with --tuning %s, whose answers have a sequence each; leave it out", t.Packing, t.Method)
-	case t.LearnPrompts:
-		p.clash("train-on-prompts tuning", "--train-on-prompts goes with --tuning sft alone; leave it out")
-	case p.Layout.CP > 1:
-		p.clash("context-parallel-size tuning", "--context-parallel-size %d does not go with --tuning %s, which sums over complete sequences; use tensor, pipeline or data parallelism", p.Layout.CP, t.Method)
-	case p.Model.Experts != nil:
-		p.clash("num-experts tuning", "--tuning %s does not train models with experts yet; use --tuning sft", t.Method)
-	case p.Raw.EnableGraph || p.Raw.GraphImpl != table.GraphsOff:
-		p.clash("cuda-graph-impl tuning", "--tuning %s reads losses back in every micro-batch, which a CUDA graph cannot; leave --cuda-graph-impl out", t.Method)
-	case p.EvalTrainIters > 0:
-		p.clash("eval-train-iters tuning", "--eval-train-iters does not go with --tuning %s; leave it out", t.Method)
-	}
+	p.refuseIf(sft.Packs(t.Packing), "finetune-packing tuning", "--finetune-packing %s cannot be combined with --tuning %s, which gives each answer its own sequence; leave it out", t.Packing, t.Method)
+	p.refuseIf(t.LearnPrompts, "train-on-prompts tuning", "--train-on-prompts needs --tuning sft; leave it out")
+	p.refuseIf(p.Layout.CP > 1, "context-parallel-size tuning", "--context-parallel-size %d cannot be combined with --tuning %s, which sums over complete sequences; use tensor, pipeline or data parallelism", p.Layout.CP, t.Method)
+	p.refuseIf(p.Model.Experts != nil, "num-experts tuning", "--num-experts cannot be combined with --tuning %s yet; use --tuning sft", t.Method)
+	p.refuseIf(p.Raw.EnableGraph || p.Raw.GraphImpl != table.GraphsOff, "cuda-graph-impl tuning", "--cuda-graph-impl cannot be combined with --tuning %s, which copies losses to the host in every micro-batch; leave it out", t.Method)
+	p.refuseIf(p.EvalTrainIters > 0, "eval-train-iters tuning", "--eval-train-iters cannot be combined with --tuning %s; leave it out", t.Method)
 }

@@ -16,17 +16,19 @@ import (
 func (p *parser) deriveTuning() {
 	p.deriveAdapter()
 	t := &p.Tuning
-	if t.Data == "" {
+	switch {
+	case t.Data == "" && !p.given("tuning"):
 		if !slices.ContainsFunc(policyFlags, p.given) {
 			t.Policy = config.Policy{}
 		}
-		if p.given("tuning") {
-			p.clash("tuning finetune-data", "--tuning %s needs --finetune-data; name a file of JSON lines", t.Method)
-		}
 		return
+	case t.Data == "":
+		p.clash("tuning finetune-data", "--tuning %s needs --finetune-data, a file of JSON lines", t.Method)
+		p.spoil("finetune-data")
+		t.Data = "missing" // what else is wrong is reported all the same
 	}
 	if p.DataloaderType == "cyclic" {
-		p.clash("dataloader-type finetune-data", "--dataloader-type cyclic does not go with --finetune-data, whose rows are shuffled in every epoch; leave it out, or add --no-data-shuffle to keep their order")
+		p.clash("dataloader-type finetune-data", "--dataloader-type cyclic cannot be combined with --finetune-data, whose rows are shuffled in every epoch; leave it out, or add --no-data-shuffle to keep their order")
 	}
 	p.CalculatePerTokenLoss = true
 	p.derivePreference()
@@ -70,24 +72,14 @@ func (p *parser) deriveAdapter() {
 	}
 	a.Ranks, a.Alphas = p.patterns("lora-rank-pattern", p.Raw.RankPattern), p.patterns("lora-alpha-pattern", p.Raw.AlphaPattern)
 	// Combinations that are not supported, and flags that need another.
-	switch {
-	case p.Optimizer.AdapterUpRatio > 0 && p.Optimizer.DecoupledLR > 0:
-		p.clash("loraplus-lr-ratio decoupled-lr", "--loraplus-lr-ratio and --decoupled-lr exclude each other")
-	case p.Optimizer.AdapterUpRatio > 0 && p.Optimizer.Matrices():
-		p.clash("loraplus-lr-ratio optimizer", "--loraplus-lr-ratio does not go with --optimizer %s; use adam", p.Optimizer.Kind)
-	case a.DoubleQuant && a.Quantize != "nf4":
-		p.clash("double-quant quantize-base", "--double-quant needs --quantize-base nf4")
-	case a.Quantize != "" && p.Checkpoint.Load == "" && p.Checkpoint.Pretrained == "" && !p.options.Partial:
-		p.clash("quantize-base load", "--quantize-base rounds the weights of a checkpoint; give --load")
-	case p.Checkpoint.AdapterOnly && p.Checkpoint.Load == "" && p.Checkpoint.Pretrained == "" && !p.options.Partial:
-		p.clash("save-adapter-only load", "--save-adapter-only leaves out the weights of a checkpoint; give --load")
-	case p.Layout.MemoryCentricTiling > 0:
-		p.clash("memory-centric-tiling lora-rank", "--memory-centric-tiling does not go with an adapter; leave one out")
-	case a.DoRA && (p.Raw.EnableGraph || p.Raw.GraphImpl != table.GraphsOff):
-		p.clash("use-dora cuda-graph-impl", "--use-dora reads norms back in every pass, which a CUDA graph cannot; leave --cuda-graph-impl out")
-	case p.Checkpoint.Format != "" && p.Checkpoint.Format != "native" && p.Checkpoint.Save != "":
-		p.clash("ckpt-format lora-rank", "--ckpt-format %s cannot hold an adapter; leave it out, and convert the result", p.Checkpoint.Format)
-	}
+	p.refuseIf(p.Optimizer.AdapterUpRatio > 0 && p.Optimizer.DecoupledLR > 0, "loraplus-lr-ratio decoupled-lr", "--loraplus-lr-ratio cannot be combined with --decoupled-lr; leave one out")
+	p.refuseIf(p.Optimizer.AdapterUpRatio > 0 && p.Optimizer.Matrices(), "loraplus-lr-ratio optimizer", "--loraplus-lr-ratio cannot be combined with --optimizer %s; use --optimizer adam", p.Optimizer.Kind)
+	p.refuseIf(a.DoubleQuant && a.Quantize != "nf4", "double-quant quantize-base", "--double-quant needs --quantize-base nf4")
+	p.refuseIf(a.Quantize != "" && p.Checkpoint.Load == "" && p.Checkpoint.Pretrained == "" && !p.options.Partial, "quantize-base load", "--quantize-base needs --load or --pretrained-checkpoint, whose weights it quantizes")
+	p.refuseIf(p.Checkpoint.AdapterOnly && p.Checkpoint.Load == "" && p.Checkpoint.Pretrained == "" && !p.options.Partial, "save-adapter-only load", "--save-adapter-only needs --load or --pretrained-checkpoint, from which the weights that it leaves out are read again")
+	p.refuseIf(p.Layout.MemoryCentricTiling > 0, "memory-centric-tiling lora-rank", "--memory-centric-tiling cannot be combined with an adapter; leave one out")
+	p.refuseIf(a.DoRA && (p.Raw.EnableGraph || p.Raw.GraphImpl != table.GraphsOff), "use-dora cuda-graph-impl", "--use-dora cannot be combined with --cuda-graph-impl: it copies norms to the host in every forward pass; leave --cuda-graph-impl out")
+	p.refuseIf(p.Checkpoint.Format != "" && p.Checkpoint.Format != "native" && p.Checkpoint.Save != "", "ckpt-format lora-rank", "--ckpt-format %s cannot be combined with an adapter, which the format cannot store; leave it out, and convert the result", p.Checkpoint.Format)
 }
 
 // patterns reads NAME=NUMBER pairs.

@@ -16,14 +16,14 @@ func Markdown() string {
 	out.WriteString(`# Flags of pretrain_gpt
 
 Made from the table in ` + "`megatron/arguments/table`" + `; do not edit. Every flag of Megatron-LM (d98e8a64, August 2026) is here.
-Names may be written with dashes or underscores. The command line wins over the ` + "`--config`" + ` file (YAML, the same
-names), that over a checkpoint's arguments (` + "`--use-checkpoint-args`" + `), that over the defaults. ` + "`--print-config`" + ` shows
-what a command line comes to. Numbers are read as Python reads them (` + "`9_765_625`, `+5`, `1e-5`" + `).
+Names may be written with dashes or underscores. A value comes from the command line, else from the ` + "`--config`" + ` file (YAML, the
+same names), else from a checkpoint's arguments (` + "`--use-checkpoint-args`" + `), else it is the default. ` + "`--print-config`" + ` prints
+every value and its source. Numbers are read as Python reads them (` + "`9_765_625`, `+5`, `1e-5`" + `).
 
-- **works**: does what it says. Where values, choices or default are not Megatron-LM's, "Megatron-LM:" says how and why.
-- **accepted**: understood, changes nothing here; said once when given.
-- **refused**: ends the run with the reason.
-- **not yet**: known; training with it is refused (checkpoints of mixtures of experts are read all the same).
+- **works**: supported. Where values, choices or default are not Megatron-LM's, "Megatron-LM:" says how they differ.
+- **accepted**: known, without effect here; a note says so.
+- **refused**: known, not supported; it ends the run with the reason and, where there is one, the flag to use instead.
+- **not yet**: refused until it is supported.
 `)
 	owner := ""
 	for _, group := range table.Groups() {

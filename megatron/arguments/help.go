@@ -14,13 +14,13 @@ func WriteHelp(w io.Writer) error {
 	var out strings.Builder
 	out.WriteString(`Trains a GPT model with Megatron-LM's flags.
 
-Values: the command line wins over the --config file, that over a checkpoint's
-arguments (--use-checkpoint-args), that over the defaults shown in brackets.
-Names may be written with dashes or underscores. --print-config shows what a
-command line comes to.
+A value comes from the command line, else from the --config file, else from a
+checkpoint's arguments (--use-checkpoint-args), else it is the default, shown in
+brackets. Names may be written with dashes or underscores. --print-config prints
+every value and its source.
 
-  -  accepted, changes nothing here        x  refused, with what to use instead
-  o  not yet: known, but not trained with
+  -  accepted without effect        x  refused, with what to use instead
+  o  not yet supported
 
 A minimal run:
   pretrain_gpt --num-layers 2 --hidden-size 64 --num-attention-heads 4 \

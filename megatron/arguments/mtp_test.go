@@ -10,12 +10,12 @@ import (
 func TestMTPWithOtherFlags(t *testing.T) {
 	const rope = "--position-embedding-type rope --num-experts 4 --moe-router-topk 2 --mtp-num-layers 2 "
 	for add, want := range map[string]string{
-		"--mtp-num-layers 1":                  "does not go with learned positions",
-		rope + "--embed-layernorm":            "does not go with --embed-layernorm",
-		rope + "--moe-use-upcycling --load x": "does not go with --moe-use-upcycling",
-		rope + "--lora-rank 4":                "does not go with an adapter",
+		"--mtp-num-layers 1":                  "cannot be combined with learned positions",
+		rope + "--embed-layernorm":            "cannot be combined with --embed-layernorm",
+		rope + "--moe-use-upcycling --load x": "cannot be combined with --moe-use-upcycling",
+		rope + "--lora-rank 4":                "cannot be combined with an adapter",
 		rope + "--mtp-hsm":                    "like the decoder's last",
-		rope + "--mtp-use-repeated-layer --moe-router-load-balancing-type global_aux_loss --moe-aux-loss-coeff 0.01": "whose counts go by micro-batch",
+		rope + "--mtp-use-repeated-layer --moe-router-load-balancing-type global_aux_loss --moe-aux-loss-coeff 0.01": "which counts tokens once per micro-batch",
 		rope + "--world-size 2 --pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Ett|ttL":            "has 0 layers of multi-token prediction (m), but --mtp-num-layers is 2",
 		rope + "--world-size 2 --pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Ettmm|ttL":          "let it end with mmL",
 	} {

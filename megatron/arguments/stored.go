@@ -35,7 +35,7 @@ var shape = []string{"num-layers", "hidden-size", "num-attention-heads", "seq-le
 // checkpoint takes what is still open from the arguments in a checkpoint.
 func (p *parser) checkpoint() {
 	loads, asked := p.given("load") || p.given("pretrained-checkpoint"), p.isOn("use-checkpoint-args")
-	tuned := p.given("finetune-data") && loads // a model that exists says what it is
+	tuned := (p.given("finetune-data") || p.given("tuning")) && loads // a model that exists says what it is
 	shapeless := loads && !slices.ContainsFunc(shape[:3], p.given)
 	if asked && !loads {
 		p.problem("--use-checkpoint-args needs --load or --pretrained-checkpoint")

@@ -20,7 +20,7 @@ const (
 	ManifestName = "manifest.json" // native
 	DistMetadata = ".metadata"     // torch_dist
 	DistMarker   = "metadata.json" // torch_dist, complete
-	RankPrefix   = "mp_rank_"      // megatron-torch
+	RankPrefix   = "mp_rank_"      // torch
 	RankFile     = "model_optim_rng.pt"
 	ReleaseName  = "release"
 	IterPrefix   = "iter_"

@@ -14,13 +14,24 @@ type Format string
 // The formats, as `convert --to` spells them.
 const (
 	Native            Format = "native"
-	MegatronTorch     Format = "megatron-torch"
-	MegatronTorchDist Format = "megatron-torch_dist"
+	MegatronTorch     Format = "torch" // this and the next as Megatron's --ckpt-format spells them
+	MegatronTorchDist Format = "torch_dist"
 	HF                Format = "hf"
 	NanoGPT           Format = "nanogpt"
 	LLMC              Format = "llmc"
 	GGUF              Format = "gguf"
 )
+
+// FormatOf is the format of a name, which may be an older one.
+func FormatOf(name string) Format {
+	switch name {
+	case "megatron-torch":
+		return MegatronTorch
+	case "megatron-torch_dist":
+		return MegatronTorchDist
+	}
+	return Format(name)
+}
 
 // Prefixes of stored names.
 const (

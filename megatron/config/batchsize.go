@@ -36,7 +36,7 @@ func NewBatchSizes(c *Run, dp int) (*BatchSizes, error) {
 		return nil, exitcode.Errorf(exitcode.Usage, "--micro-batch-size %d with %d data-parallel ranks: both must be at least 1", b.micro, dp)
 	}
 	if c.StepBatchSizeSchedule != "" && len(c.RampupBatchSize) > 0 {
-		return nil, exitcode.Errorf(exitcode.Usage, "--step-batch-size-schedule and --rampup-batch-size exclude each other")
+		return nil, exitcode.Errorf(exitcode.Usage, "--step-batch-size-schedule cannot be combined with --rampup-batch-size; give one")
 	}
 	var err error
 	switch {
@@ -89,7 +89,7 @@ func (b *BatchSizes) readRamp(ramp []int) error {
 
 func (b *BatchSizes) readSteps(text string, seqLength int) error {
 	if b.decrease {
-		return exitcode.Errorf(exitcode.Usage, "--step-batch-size-schedule and --decrease-batch-size-if-needed exclude each other")
+		return exitcode.Errorf(exitcode.Usage, "--step-batch-size-schedule cannot be combined with --decrease-batch-size-if-needed; leave one out")
 	}
 	for _, entry := range strings.Fields(strings.ReplaceAll(text, ",", " ")) {
 		from, size, found := strings.Cut(entry, ":")

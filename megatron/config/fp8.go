@@ -28,7 +28,7 @@ func (f *FP8) Keeps(layer, layers int) bool {
 }
 
 // ErrFP8Cut is in the chain of CheckFP8's error.
-var ErrFP8Cut = errors.New("--fp8-format: ranks would have parts of blocks")
+var ErrFP8Cut = errors.New("--fp8-format: a rank would have parts of blocks")
 
 // CheckFP8 refuses a layout in which a rank has parts of blocks, with the nearest legal number of ranks.
 func (c *Step) CheckFP8() error {

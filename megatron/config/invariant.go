@@ -87,18 +87,18 @@ func attentionAxes(m *spec.Model) []LeafAxis {
 		{"num-query-groups kv-channels", "channels of all keys and values", m.NumQueryGroups * m.KeyValues() * m.KVChannels}}
 }
 
-const leaveOut = "leave one of them out"
+const leaveOut = "leave one out"
 
 // boundModel are parts of models whose sums depend on the layout.
 func (c *Run) boundModel() []layoutBound {
 	m := &c.Model
 	return append(c.boundExperts(),
-		layoutBound{m.MTP != nil && m.MTP.DetachHeads, "mtp-detach-heads", "two norms of gradients", leaveOut},
-		layoutBound{m.PaddedVocabCounts, "padded-vocab-in-softmax", "a softmax over padding, whose size depends on the ranks", leaveOut},
+		layoutBound{m.MTP != nil && m.MTP.DetachHeads, "mtp-detach-heads", "--mtp-detach-heads, which has two norms of gradients", leaveOut},
+		layoutBound{m.PaddedVocabCounts, "padded-vocab-in-softmax", "--padded-vocab-in-softmax, whose softmax depends on the number of ranks", leaveOut},
 	)
 }
 
-// boundExperts are parts of mixtures that go by the tokens of a rank or of a micro-batch, and cuts that
+// boundExperts are parts of mixtures that depend on the tokens of a rank or of a micro-batch, and cuts that
 // do not fall between leaves.
 func (c *Run) boundExperts() []layoutBound {
 	e, n := c.Model.Experts, c.Leaves
@@ -112,13 +112,13 @@ func (c *Run) boundExperts() []layoutBound {
 	}
 	const balancing, bySample = "moe-router-load-balancing-type", "use --moe-router-load-balancing-type seq_aux_loss, which balances each sample"
 	return []layoutBound{
-		{has(spec.AuxLoss), balancing, "aux_loss, which balances each micro-batch", bySample},
-		{has(spec.GlobalAuxLoss), balancing, "global_aux_loss, which goes by the micro-batches before", bySample},
-		{slices.Contains(e.Balancing, spec.Sinkhorn), balancing, "sinkhorn, which goes by the tokens of a rank", bySample},
-		{slices.Contains(e.Balancing, spec.Quantiles), balancing, "quantile_balancing, which goes by the tokens of a micro-batch", bySample},
-		{e.CapacityFactor > 0, "moe-expert-capacity-factor", "capacities, which go by the tokens of a rank", leaveOut},
+		{has(spec.AuxLoss), balancing, "--moe-router-load-balancing-type aux_loss, which balances each micro-batch", bySample},
+		{has(spec.GlobalAuxLoss), balancing, "--moe-router-load-balancing-type global_aux_loss, which depends on the micro-batches before", bySample},
+		{slices.Contains(e.Balancing, spec.Sinkhorn), balancing, "--moe-router-load-balancing-type sinkhorn, which depends on the tokens of a rank", bySample},
+		{slices.Contains(e.Balancing, spec.Quantiles), balancing, "--moe-router-load-balancing-type quantile_balancing, which depends on the tokens of a micro-batch", bySample},
+		{e.CapacityFactor > 0, "moe-expert-capacity-factor", "--moe-expert-capacity-factor, which depends on the tokens of a rank", leaveOut},
 		{etp > 1 && n%etp != 0, "reduction-leaves expert-tensor-parallel-size", fmt.Sprintf("%d expert-tensor-parallel ranks with --reduction-leaves %d", etp, n), "use a multiple of the ranks"},
-		{etp > 1 && e.ProbsOnInput, "moe-apply-probs-on-input expert-tensor-parallel-size", "weights of the input of experts that ranks share", "use --expert-tensor-parallel-size 1"},
+		{etp > 1 && e.ProbsOnInput, "moe-apply-probs-on-input expert-tensor-parallel-size", "--moe-apply-probs-on-input under expert tensor parallelism", "use --expert-tensor-parallel-size 1"},
 	}
 }
 
@@ -134,23 +134,23 @@ func (c *Run) boundLayout() []layoutBound {
 	}
 	return []layoutBound{
 		{n%tp != 0, "reduction-leaves tensor-model-parallel-size", fmt.Sprintf("%d tensor-parallel ranks with --reduction-leaves %d", tp, n), "use a multiple of the ranks"},
-		{n%tp == 0 && n%parts != 0, "reduction-leaves context-parallel-size", fmt.Sprintf("samples in %d parts with --reduction-leaves %d", parts, n), fmt.Sprintf("use --reduction-leaves %d", parts)},
+		{n%tp == 0 && n%parts != 0, "reduction-leaves context-parallel-size", fmt.Sprintf("%d parts of a sequence with --reduction-leaves %d", parts, n), fmt.Sprintf("use --reduction-leaves %d", parts)},
 		{cp > 1 && !l.UncutSequences(), "cp-comm-type", "the sums of --cp-comm-type p2p, all_gather and a2a+p2p", "use --cp-comm-type a2a"},
-		{l.ZigZagPerDocument && cp > 1, "cp-zigzag-per-document", "leaves of documents", leaveOut},
-		{l.MemoryCentricTiling > 0, "memory-centric-tiling", "weights in tiles", leaveOut},
-		{l.FastReduce, "fast-reduce", "Gloo's own sums", leaveOut},
+		{l.ZigZagPerDocument && cp > 1, "cp-zigzag-per-document", "--cp-zigzag-per-document", leaveOut},
+		{l.MemoryCentricTiling > 0, "memory-centric-tiling", "--memory-centric-tiling", leaveOut},
+		{l.FastReduce, "fast-reduce", "--fast-reduce", leaveOut},
 	}
 }
 
 // boundRun is the rest of a run.
 func (c *Run) boundRun() []layoutBound {
 	return []layoutBound{
-		{c.Optimizer.Matrices() && c.Optimizer.Muon.TPMode == optimizer.MuonBlockwise, "muon-tp-mode", "Muon's updates of parts of matrices", "use --muon-tp-mode duplicated"},
-		{c.DecreaseBatchSizeIfNeeded, "decrease-batch-size-if-needed", "batch sizes that ranks and micro-batches round down", leaveOut},
-		{c.DataloaderType == "cyclic", "dataloader-type", "--dataloader-type cyclic, whose order of samples is drawn for the ranks", "use single"},
-		{c.OffloadFolder != "" || c.OptimizerCPUOffload, "offload-folder optimizer-cpu-offload", "gradients and states outside of the device's memory", leaveOut},
-		{c.Device == "cuda", "device", "products of CUDA", "use --device cpu"},
-		{c.Tuning.Data != "", "finetune-data", "rows to tune on", leaveOut},
+		{c.Optimizer.Matrices() && c.Optimizer.Muon.TPMode == optimizer.MuonBlockwise, "muon-tp-mode", "--muon-tp-mode blockwise", "use --muon-tp-mode duplicated"},
+		{c.DecreaseBatchSizeIfNeeded, "decrease-batch-size-if-needed", "--decrease-batch-size-if-needed", leaveOut},
+		{c.DataloaderType == "cyclic", "dataloader-type", "--dataloader-type cyclic, whose order of samples depends on the number of ranks", "use --dataloader-type single"},
+		{c.OffloadFolder != "" || c.OptimizerCPUOffload, "offload-folder optimizer-cpu-offload", "--offload-folder or --optimizer-cpu-offload", leaveOut},
+		{c.Device == "cuda", "device", "--device cuda", "use --device cpu"},
+		{c.Tuning.Data != "", "finetune-data", "--finetune-data", leaveOut},
 		{c.Adapter.Given(), "lora-rank", "adapters", leaveOut},
 	}
 }

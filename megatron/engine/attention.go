@@ -66,9 +66,9 @@ func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, ar
 			return err
 		}
 		if refusal != nil {
-			note("%s (flash), not cuDNN's (fused): %v; unfused and local are not here", own, refusal)
+			note("%s (flash), not cuDNN's (fused): %v; unfused and local are not available", own, refusal)
 		} else {
-			note("attention: %s; --attention-backend flash takes our own kernels, unfused and local are not here", chosen)
+			note("attention: %s; --attention-backend flash chooses our own kernels, unfused and local are not available", chosen)
 		}
 	}
 	return nil

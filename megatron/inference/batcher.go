@@ -324,7 +324,7 @@ func (b *Batcher) give(s *sequence, t Token, scored bool, bad error) {
 }
 
 // finish frees the blocks of a sequence whose text has ended. What older weights have
-// computed goes with their last text.
+// computed is freed with their last text.
 func (b *Batcher) finish(s *sequence, why Reason, err error) {
 	b.pool.release(s.table)
 	s.table = nil

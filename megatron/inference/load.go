@@ -233,5 +233,5 @@ func dtypeOf(precision string) (device.DType, error) {
 	case "fp16":
 		return device.F16, nil
 	}
-	return 0, exitcode.Errorf(exitcode.Usage, "precision %q is unknown; there are f32, bf16 and fp16", precision)
+	return 0, exitcode.Errorf(exitcode.Usage, "the precision must be f32, bf16 or fp16, not %q", precision)
 }

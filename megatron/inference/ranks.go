@@ -37,7 +37,7 @@ func (l Layout) check() error {
 	case tp%ep != 0 && ep%tp != 0:
 		return exitcode.Errorf(exitcode.Usage, "--expert-model-parallel-size %d and --tensor-model-parallel-size %d: one must divide the other", ep, tp)
 	case l.CP > 1 && ep > tp:
-		return exitcode.Errorf(exitcode.Usage, "--context-parallel-size %d: ranks that share a prompt have all experts, among those of --tensor-model-parallel-size %d: use --expert-model-parallel-size %d at most", l.CP, tp, tp)
+		return exitcode.Errorf(exitcode.Usage, "--context-parallel-size %d needs --expert-model-parallel-size of at most --tensor-model-parallel-size %d: the tensor-parallel ranks of each part of a prompt need all experts; use --expert-model-parallel-size %d", l.CP, tp, tp)
 	}
 	return nil
 }

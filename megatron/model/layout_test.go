@@ -546,7 +546,7 @@ func TestBadLayouts(t *testing.T) {
 		{ranks: 4, says: "2 query groups on 4 ranks"},
 		{ranks: 2, change: func(m *spec.Model, _ *model.Parallel) { m.FFNHiddenSize = 7 }, says: "--ffn-hidden-size 7"},
 		{ranks: 2, change: func(m *spec.Model, _ *model.Parallel) { m.PaddedVocabSize = 13 }, says: "13 rows"},
-		{ranks: 2, change: func(_ *spec.Model, p *model.Parallel) { p.SequenceParallel, p.DistributeSaved = true, true }, says: "already sharded"},
+		{ranks: 2, change: func(_ *spec.Model, p *model.Parallel) { p.SequenceParallel, p.DistributeSaved = true, true }, says: "already shards"},
 	} {
 		m := m
 		p := model.Parallel{TP: crowd(c.ranks)}

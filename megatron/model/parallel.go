@@ -88,7 +88,7 @@ func (p Parallel) check(c *StageConfig) error {
 		return bad("they cannot share the %d rows of the padded vocabulary evenly", m.PaddedVocabSize)
 	// Combinations that exclude each other, and groups that the caller must give.
 	case p.SequenceParallel && p.DistributeSaved:
-		return bad("--distribute-saved-activations: with --sequence-parallel saved activations are already sharded; leave it out")
+		return bad("--distribute-saved-activations cannot be combined with --sequence-parallel, which already shards saved activations; leave it out")
 	case p.headsPerContext(m) != nil:
 		return p.headsPerContext(m)
 	case c.shares() && p.Embedding == nil:

@@ -67,7 +67,7 @@ func (r Recompute) forget() (f Forget, err error) {
 		}
 		if !known {
 			every, mixtures := Modules()
-			return f, fmt.Errorf("--recompute-modules %s is unknown; choose from %s, and with experts also %s", name, strings.Join(every, ", "), strings.Join(mixtures, ", "))
+			return f, fmt.Errorf("--recompute-modules must be of %s, or with experts %s, not %s", strings.Join(every, ", "), strings.Join(mixtures, ", "), name)
 		}
 	}
 	return f, nil

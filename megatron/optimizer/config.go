@@ -83,7 +83,7 @@ type Config struct {
 // Matrices reports whether matrices are updated by Newton-Schulz, and the rest by another rule.
 func (c *Config) Matrices() bool { return c.Kind == Muon || c.Kind == AdaptiveMuon }
 
-// Indivisible says what an update takes at once; "": any piece of the state.
+// Indivisible says what an update needs at once; "": any part of the state.
 func (c *Config) Indivisible() string {
 	switch c.Kind {
 	case Muon, AdaptiveMuon:
@@ -158,9 +158,9 @@ func (s *Schedule) check() error {
 	bad := func(format string, a ...any) error { return exitcode.With(exitcode.Usage, fmt.Errorf(format, a...)) }
 	switch {
 	case s.MinLR < 0 || s.MinLR > s.MaxLR:
-		return bad("--min-lr %g must be from 0 to --lr %g", s.MinLR, s.MaxLR)
+		return bad("--min-lr must be from 0 to --lr %g, not %g", s.MaxLR, s.MinLR)
 	case s.InitLR > s.MaxLR:
-		return bad("--lr-warmup-init %g is above --lr %g", s.InitLR, s.MaxLR)
+		return bad("--lr-warmup-init must be at most --lr %g, not %g", s.MaxLR, s.InitLR)
 	case s.DecaySamples <= 0:
 		return bad("the learning rate decays over %d samples; --lr-decay-iters or --lr-decay-samples must be positive", s.DecaySamples)
 	case s.WarmupSamples >= float64(s.DecaySamples):
@@ -168,11 +168,11 @@ func (s *Schedule) check() error {
 	case s.Style == DecayWSD && s.WSDSamples <= 0:
 		return bad("--lr-decay-style WSD needs --lr-wsd-decay-iters or --lr-wsd-decay-samples")
 	case s.Style == DecayPower && !(s.Power > 0):
-		return bad("--lr-decay-power %g must be above 0", s.Power)
+		return bad("--lr-decay-power must be above 0, not %g", s.Power)
 	case s.Style == DecayRestarts && s.Cycles < 1:
-		return bad("--lr-decay-cycles %d must be at least 1", s.Cycles)
+		return bad("--lr-decay-cycles must be at least 1, not %d", s.Cycles)
 	case s.StartWD < 0 || s.EndWD < s.StartWD:
-		return bad("weight decay must not shrink: --start-weight-decay %g, --end-weight-decay %g", s.StartWD, s.EndWD)
+		return bad("--start-weight-decay %g is above --end-weight-decay %g; weight decay cannot decrease", s.StartWD, s.EndWD)
 	}
 	return nil
 }

@@ -6,8 +6,8 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
+	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 )
 
@@ -121,7 +121,7 @@ func (s *Schedule) styles() error {
 		asked      bool
 	}{{"--lr-decay-style", s.Style, decays, true}, {"--lr-wsd-decay-style", s.WSDStyle, wsdDecays, s.Style == DecayWSD}, {"--weight-decay-incr-style", s.WDStyle, wdRises, true}} {
 		if _, known := one.known[one.name]; one.asked && !known {
-			return exitcode.Errorf(exitcode.Usage, "%s %q is unknown; choose from %s", one.flag, one.name, strings.Join(slices.Sorted(maps.Keys(one.known)), ", "))
+			return exitcode.Errorf(exitcode.Usage, "%s must be %s, not %s", one.flag, argv.Or(slices.Sorted(maps.Keys(one.known))...), argv.Shown(one.name))
 		}
 	}
 	return nil
@@ -167,7 +167,7 @@ func constant(mine, saved string) bool { return mine == DecayConstant && saved =
 // values changed hands; the error names every value that disagrees.
 func (p *ParamScheduler) Load(st SchedulerState, override, useCheckpoint bool) (notes []string, err error) {
 	if override && useCheckpoint {
-		return nil, exitcode.Errorf(exitcode.Usage, "--override-opt-param-scheduler and --use-checkpoint-opt-param-scheduler exclude each other")
+		return nil, exitcode.Errorf(exitcode.Usage, "--override-opt-param-scheduler cannot be combined with --use-checkpoint-opt-param-scheduler; leave one out")
 	}
 	// reconcile decides one value: equal, the command line's, the checkpoint's, or a problem.
 	var problems []error

@@ -15,6 +15,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 )
 
@@ -158,7 +159,7 @@ func ReadMachine(name string) (*Machine, error) {
 	text, err := shipped.ReadFile("machines/" + name + ".yaml")
 	if err != nil {
 		if !strings.ContainsAny(name, "./"+string(filepath.Separator)) {
-			return nil, exitcode.Errorf(exitcode.Usage, "--machine %s is unknown; choose from %s, or give the path of a machine file", name, strings.Join(Machines(), ", "))
+			return nil, exitcode.Errorf(exitcode.Usage, "--machine must be %s, or the path of a machine file, not %s", strings.Join(Machines(), ", "), argv.Shown(name))
 		}
 		if text, err = exitcode.ReadFile(name, mostMachine); err != nil {
 			return nil, fmt.Errorf("--machine: %w", err)
@@ -252,7 +253,7 @@ func (m *Machine) check() error {
 	}
 	for dtype, peak := range m.Peak {
 		if !slices.Contains([]string{"f32", "bf16", "f16"}, dtype) {
-			problems = append(problems, fmt.Errorf("peak_flops has %q; choose from f32, bf16 and f16", dtype))
+			problems = append(problems, fmt.Errorf("peak_flops: the dtype must be f32, bf16 or f16, not %q", dtype))
 		}
 		within("peak_flops of "+dtype, peak, 1e6, 1e18)
 	}

@@ -126,7 +126,7 @@ func (o Options) Of(c config.Run, rank int) (Rank, error) {
 func (o Options) job(c config.Run) (*training.Job, error) {
 	if c.Leaves > 0 { // a changed c may be one that no flags can ask for
 		for _, b := range c.LayoutBounds() {
-			return nil, exitcode.Errorf(exitcode.Usage, "--layout-invariant does not have %s; %s", b.What, b.Instead)
+			return nil, exitcode.Errorf(exitcode.Usage, "--layout-invariant cannot be combined with %s; %s", b.What, b.Instead)
 		}
 	}
 	micros := 0

@@ -136,9 +136,9 @@ func TestAdapterRefusals(t *testing.T) {
 		"--lora-rank 2 --use-dora --lora-dropout 0.1":             "DoRA with a dropout of 0.1 is not supported",
 		"--lora-rank 3 --adapter DIR/save/adapter":                "has rank 2",
 		"--adapter DIR/none":                                      "no adapter_config.json",
-		"--lora-rank 2 --ckpt-format torch --save DIR/x":          "--ckpt-format torch cannot hold an adapter",
+		"--lora-rank 2 --ckpt-format torch --save DIR/x":          "--ckpt-format torch cannot be combined with an adapter",
 		"--load DIR/save --save DIR/save --lora-rank 3":           "holds an adapter of rank 2",
-		"--lora-rank 2 --use-dora --world-size 2 --zero-stage 3 ": "--use-dora: a new adapter starts from complete weights",
+		"--lora-rank 2 --use-dora --world-size 2 --zero-stage 3 ": "--use-dora needs complete weights to start a new adapter",
 	} {
 		r := call(t, dir, line+flags)
 		if r.err == nil || !strings.Contains(r.err.Error(), says) || strings.Contains(r.out, "iteration") {

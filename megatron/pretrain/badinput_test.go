@@ -63,7 +63,7 @@ func TestBadInputHasOneClearError(t *testing.T) {
 		{data + "good --split 0,1,0", exitcode.BadData, "training split"},
 		{data + "good --split 0,0,0", exitcode.Usage, "one part must be above zero"},
 		{data + "good --vocab-size 20 --split 1,0,0", exitcode.BadData, "made with another tokenizer"},
-		{data + "one --split 1,0,0 --train-iters 1 --seq-length 2 --max-position-embeddings 2 --num-workers 0 --valid-data-path DIR/one", exitcode.Usage, "exclude each other; give one"},
+		{data + "one --split 1,0,0 --train-iters 1 --seq-length 2 --max-position-embeddings 2 --num-workers 0 --valid-data-path DIR/one", exitcode.Usage, "cannot be combined; give one"},
 		{tiny + someData + "--lr 1e30", exitcode.Internal, "are not finite"},
 	} {
 		r := call(t, dir, c.line)
@@ -123,7 +123,7 @@ func TestCheckpointThatDoesNotFit(t *testing.T) {
 	for _, c := range []struct {
 		add, want string
 	}{
-		{"--hidden-size 32", "[50 16] there, [50 32] here"},
+		{"--hidden-size 32", "[50 16] in the checkpoint, [50 32] in this run"},
 		{"--hidden-size 32", "--hidden-size 16 -> 32, --ffn-hidden-size 64 -> 128, --kv-channels 8 -> 16; give the checkpoint's"},
 		{"--num-layers 3", "layers.2"},
 		{"--num-layers 3", "(the model's flags differ: --num-layers 2 -> 3; give"},
@@ -136,7 +136,7 @@ func TestCheckpointThatDoesNotFit(t *testing.T) {
 		{"--bf16 --num-attention-heads 4 --no-load-optim", "--num-attention-heads 2 -> 4"},
 		{"--train-iters 8", "decay samples: 32 now, 24 in the checkpoint"},
 		{"--ckpt-step 4", "it has 3, 6"},
-		{"--vocab-size 60", "[50 16] there, [60 16] here"},
+		{"--vocab-size 60", "[50 16] in the checkpoint, [60 16] in this run"},
 	} {
 		r := call(t, dir, base+"--load DIR/c "+c.add)
 		if r.err == nil || !strings.Contains(r.err.Error(), c.want) {

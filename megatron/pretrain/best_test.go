@@ -102,8 +102,8 @@ func TestBestUnderResume(t *testing.T) {
 func TestBestIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	for flags, says := range map[string]string{
-		"--keep-best --save DIR/a --ckpt-format torch": "--keep-best does not go with --ckpt-format torch",
-		"--keep-best --save DIR/b --eval-iters 0":      "--eval-iters 0 makes none",
+		"--keep-best --save DIR/a --ckpt-format torch": "--keep-best cannot be combined with --ckpt-format torch",
+		"--keep-best --save DIR/b --eval-iters 0":      "need --eval-iters above 0",
 		"--early-stopping-patience 2 --split 1,0,0":    "the run has no validation data",
 	} {
 		if r := call(t, dir, tiny+someData+flags); r.code() != exitcode.Usage || !strings.Contains(r.err.Error(), says) {

@@ -126,7 +126,7 @@ func train(ctx context.Context, config config.Run, asked training.Asked, place *
 	if place == nil {
 		begun.ranks = int64(config.Layout.Sizes().World())
 	}
-	// The job: checked, planned, before any rank starts.
+	// The job: checked, planned, its files opened, before any rank starts.
 	job, err := training.Prepare(config, w)
 	if err != nil {
 		return err
@@ -143,6 +143,9 @@ func train(ctx context.Context, config config.Run, asked training.Asked, place *
 		}
 	}
 	if err := checkMemory(job, place, device, w.Notes.From("plan")); err != nil {
+		return err
+	}
+	if err := job.OpenFiles(); err != nil {
 		return err
 	}
 	// One process with all ranks, or one of a launcher's.

@@ -40,6 +40,26 @@ func TestOneRunSavesIntoAFolder(t *testing.T) {
 	}
 }
 
+// Claim: a run that is refused before it starts leaves no folder of --save, and no trace.
+func TestRefusedRunsLeaveNothing(t *testing.T) {
+	for flags, says := range map[string]string{
+		"--memory-checkpoint-interval 2":                      "--memory-checkpoint-interval needs monotron launch",
+		"--memory-checkpoint-interval 2 --replication-jump 2": "--replication-jump must be from 1 to 1",
+		"--memory-checkpoint-interval 2 --lora-rank 2":        "--memory-checkpoint-interval cannot be combined with adapters",
+	} {
+		dir := t.TempDir()
+		r := call(t, dir, tiny+someData+"--world-size 2 --save DIR/left --save-on-load DIR/first --profile DIR/trace.json "+flags)
+		if r.code() != exitcode.Usage || !strings.Contains(r.err.Error(), says) {
+			t.Errorf("%s: code %d, %v", flags, r.code(), r.err)
+		}
+		for _, name := range []string{"left", "first", "trace.json"} {
+			if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+				t.Errorf("%s: %s is left", flags, name)
+			}
+		}
+	}
+}
+
 // Claim (docs/checkpoints.md): of two runs that are started at the same moment one is
 // refused, also where the other has ended before its patience has. One that goes on from
 // there is not.

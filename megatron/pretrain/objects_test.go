@@ -120,8 +120,8 @@ func TestBucketRefusals(t *testing.T) {
 	server.Fault(func(*http.Request) storetest.Kind { sent.Add(1); return storetest.None })
 	for line, want := range map[string]string{
 		"--save s3://": "s3://bucket/prefix",
-		"--save s3://tests/a --ckpt-format torch":  "--ckpt-format torch is for folders",
-		"--save DIR/x --save-on-load s3://tests/a": "--save-on-load s3://tests/a: give a folder",
+		"--save s3://tests/a --ckpt-format torch":  "--ckpt-format torch cannot be combined with --save s3://tests/a: only native checkpoints",
+		"--save DIR/x --save-on-load s3://tests/a": "--save-on-load must be a folder, not s3://tests/a",
 		"--save s3://user:geheim@tests/a":          "not an address",
 		"--load s3://tests/../a":                   "the prefix",
 	} {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -227,14 +228,14 @@ func TestPolicyRefusals(t *testing.T) {
 	plain := strings.Replace(line, "--reward-pattern a ", "", 1)
 	for _, c := range []struct{ line, says string }{
 		{plain, "--tuning grpo needs a reward"},
-		{line + "--world-size 2 --tensor-model-parallel-size 2 --sequence-parallel", "--sequence-parallel does not go with --tuning grpo"},
-		{line + "--world-size 2 --context-parallel-size 2", "--context-parallel-size 2 does not go with --tuning grpo"},
+		{line + "--world-size 2 --tensor-model-parallel-size 2 --sequence-parallel", "--sequence-parallel cannot be combined with --tuning grpo"},
+		{line + "--world-size 2 --context-parallel-size 2", "--context-parallel-size 2 cannot be combined with --tuning grpo"},
 		{line + "--global-batch-size 6", "--global-batch-size 6 is not a multiple of --grpo-group-size 4"},
-		{line + "--grpo-kl-beta 0.1", "give --lora-rank or --adapter"},
-		{line + "--finetune-packing bfd", "--finetune-packing bfd does not go with --tuning grpo"},
-		{line + "--beta 0.1", "--beta goes with --tuning dpo"},
+		{line + "--grpo-kl-beta 0.1", "--grpo-kl-beta 0.1 needs --lora-rank or --adapter"},
+		{line + "--finetune-packing bfd", "--finetune-packing bfd cannot be combined with --tuning grpo"},
+		{line + "--beta 0.1", "--beta needs --tuning dpo"},
 		{plain + "--reward-pattern (", "--reward-pattern"},
-		{strings.Replace(line, "--tuning grpo", "--tuning sft", 1), "--reward-pattern goes with --tuning grpo"},
+		{strings.Replace(line, "--tuning grpo", "--tuning sft", 1), "--reward-pattern needs --tuning grpo"},
 		{line + "--finetune-data " + filepath.Join(golden.Dir(t, "sft"), "messages.jsonl"), "--tuning grpo needs prompt"},
 		{line + "--seq-length 4 ", "has a prompt of fewer than 4 tokens"},
 	} {
@@ -283,5 +284,21 @@ func TestPolicyEvaluates(t *testing.T) {
 	r := must(t, dir, line+held+"--micro-batch-size 16 --save DIR/save --keep-best")
 	if !strings.Contains(r.notes, "validation loss -") {
 		t.Errorf("%s", r.notes)
+	}
+}
+
+// Claim: what is wrong with a line of tuning is reported at once, also where its rows are missing.
+func TestPolicyRefusalsTogether(t *testing.T) {
+	dir, line := prompts(t)
+	line = regexp.MustCompile(`--finetune-data \S+ `).ReplaceAllString(line, "")
+	r := call(t, dir, line+"--micro-batch-size 2 --world-size 4 --tensor-model-parallel-size 2 --sequence-parallel --context-parallel-size 2 --grpo-kl-beta 0.1 --train-on-prompts --beta 0.1")
+	if r.code() != exitcode.Usage || !strings.HasPrefix(r.err.Error(), "6 problems:") {
+		t.Fatalf("code %d: %v", r.code(), r.err)
+	}
+	for _, says := range []string{"--tuning grpo needs --finetune-data", "--sequence-parallel cannot be combined with --tuning grpo", "--context-parallel-size 2 cannot be combined with --tuning grpo",
+		"--grpo-kl-beta 0.1 needs --lora-rank or --adapter", "--train-on-prompts needs --tuning sft", "--beta needs --tuning dpo, ipo, orpo, simpo or kto"} {
+		if !strings.Contains(r.err.Error(), says) {
+			t.Errorf("the list lacks %q: %v", says, r.err)
+		}
 	}
 }

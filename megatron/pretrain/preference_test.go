@@ -383,20 +383,20 @@ func TestPreferencesRefuse(t *testing.T) {
 	c.folders(t, dir)
 	text, kto := "--finetune-data "+filepath.Join(c.dir, "text.jsonl")+" ", "--finetune-data "+filepath.Join(c.dir, "unpaired.jsonl")+" "
 	for _, w := range []struct{ flags, says string }{
-		{text + "--tuning dpo --finetune-packing bfd", "--finetune-packing bfd does not go with --tuning dpo"},
-		{text + "--tuning dpo --world-size 2 --context-parallel-size 2", "--context-parallel-size 2 does not go with --tuning dpo"},
-		{text + "--tuning dpo --train-on-prompts", "--train-on-prompts goes with --tuning sft alone"},
-		{text + "--tuning dpo --lora-rank 2 --lora-dropout 0.1", "--lora-dropout 0.1 does not go with --tuning dpo"},
-		{text + "--tuning dpo --hidden-dropout 0.1", "--hidden-dropout 0.1 does not go with --tuning dpo"},
-		{text + "--tuning dpo --kto-desirable-weight 2", "--kto-desirable-weight goes with --tuning kto"},
-		{text + "--tuning orpo --ref-load DIR/base", "--ref-load goes with --tuning dpo, ipo, kto"},
-		{text + "--tuning sft --beta 0.1", "--beta goes with --tuning dpo"},
+		{text + "--tuning dpo --finetune-packing bfd", "--finetune-packing bfd cannot be combined with --tuning dpo"},
+		{text + "--tuning dpo --world-size 2 --context-parallel-size 2", "--context-parallel-size 2 cannot be combined with --tuning dpo"},
+		{text + "--tuning dpo --train-on-prompts", "--train-on-prompts needs --tuning sft"},
+		{text + "--tuning dpo --lora-rank 2 --lora-dropout 0.1", "--lora-dropout 0.1 cannot be combined with --tuning dpo"},
+		{text + "--tuning dpo --hidden-dropout 0.1", "--hidden-dropout 0.1 cannot be combined with --tuning dpo"},
+		{text + "--tuning dpo --kto-desirable-weight 2", "--kto-desirable-weight needs --tuning kto"},
+		{text + "--tuning orpo --ref-load DIR/base", "--ref-load needs --tuning dpo, ipo or kto"},
+		{text + "--tuning sft --beta 0.1", "--beta needs --tuning dpo"},
 		{text + "--tuning kto --preference-loss hinge", "--preference-loss hinge is not a loss of --tuning kto; choose kto, apo_zero_unpaired"},
-		{text + "--tuning dpo --preference-loss hinge --label-smoothing 0.1", "--label-smoothing does not go with --preference-loss hinge"},
+		{text + "--tuning dpo --preference-loss hinge --label-smoothing 0.1", "--label-smoothing cannot be combined with --preference-loss hinge"},
 		{text + "--tuning dpo --preference-loss robust --label-smoothing 0.5", "needs --label-smoothing below 0.5"},
-		{text + "--tuning dpo --beta 0", "--beta 0 is out of range"},
+		{text + "--tuning dpo --beta 0", "--beta must be above 0"},
 		{text + "--tuning dpo --ref-load DIR/none", "--ref-load: "},
-		{kto + "--tuning kto --global-batch-size 1", "--global-batch-size 1 does not have; use 2 or more"},
+		{kto + "--tuning kto --global-batch-size 1", "--tuning kto needs --global-batch-size 2 or more"},
 		{kto + "--tuning dpo", "unpaired.jsonl:1: the row is one answer with a label, which --tuning kto learns from"},
 	} {
 		r := call(t, dir, strings.Replace(preferLine, "--global-batch-size 4", "", 1)+"--micro-batch-size 1 "+w.flags)
@@ -426,7 +426,7 @@ func TestPreferencesOfSeveralLosses(t *testing.T) {
 	if got, want := numbers(x.out), numbers(y.out); len(got) != 3 || !slices.Equal(got, want) {
 		t.Errorf("with sft\n%s\nwith --sft-weight\n%s", got, want)
 	}
-	for flags, says := range map[string]string{"--preference-loss sft": "sft needs another loss", "--preference-loss sigmoid hinge --preference-loss-weights 1": "1 numbers for 2 losses", "--preference-loss sigmoid sft --sft-weight 1": "are the same", "--preference-loss sigmoid kto": "is not a loss of --tuning dpo"} {
+	for flags, says := range map[string]string{"--preference-loss sft": "sft needs another loss", "--preference-loss sigmoid hinge --preference-loss-weights 1": "1 numbers for 2 losses", "--preference-loss sigmoid sft --sft-weight 1": "cannot be combined with --sft-weight, which means the same", "--preference-loss sigmoid kto": "is not a loss of --tuning dpo"} {
 		if r := call(t, dir, line+flags); r.err == nil || !strings.Contains(r.err.Error(), says) {
 			t.Errorf("%s: %v", flags, r.err)
 		}

@@ -49,10 +49,10 @@ func (c Config) Check() error {
 	var problems []string
 	problem := func(format string, a ...any) { problems = append(problems, fmt.Sprintf(format, a...)) }
 	if c.Name != OneFOneBName && c.Name != GPipeName {
-		problem("schedule %q is unknown; there are %s and %s", c.Name, OneFOneBName, GPipeName)
+		problem("--pipeline-schedule must be %s or %s, not %q", OneFOneBName, GPipeName, c.Name)
 	}
 	if c.Stages < 1 || c.Chunks < 1 || c.Micros < 1 || c.Group < 1 {
-		problem("stages (%d), chunks (%d), micro-batches (%d) and their group (%d) are at least 1", c.Stages, c.Chunks, c.Micros, c.Group)
+		problem("stages (%d), chunks (%d), micro-batches (%d) and their group (%d) must be at least 1", c.Stages, c.Chunks, c.Micros, c.Group)
 	} else if c.Micros > maxSlots/c.Chunks/c.Stages {
 		problem("a step of %d micro-batches on %d stages of %d chunks is a list of more than %d actions: lower --global-batch-size or raise --micro-batch-size", c.Micros, c.Stages, c.Chunks, 2*maxSlots)
 	} else if c.Chunks > 1 {
@@ -77,7 +77,7 @@ func (c Config) checkInterleaved(problem func(string, ...any)) {
 		problem("an interleaved schedule of %d stages needs at least %d micro-batches a step, found %d: raise --global-batch-size or lower --micro-batch-size",
 			c.Stages, c.Stages, c.Micros)
 	case c.Group < c.Stages || c.Group > c.Micros:
-		problem("--microbatch-group-size-per-virtual-pipeline-stage %d must be from %d (stages) to %d (micro-batches)", c.Group, c.Stages, c.Micros)
+		problem("--microbatch-group-size-per-virtual-pipeline-stage must be from %d (stages) to %d (micro-batches), not %d", c.Stages, c.Micros, c.Group)
 	case rest > 0 && rest < c.Stages:
 		lower, upper := c.Micros-rest, c.Micros-rest+c.Stages
 		problem("%d micro-batches in groups of %d leave %d in the last group, which must have 0 or at least %d (the number of stages): use %d or %d micro-batches, or --microbatch-group-size-per-virtual-pipeline-stage %d",

@@ -10,7 +10,7 @@ func (p *splitting) byMethod(chunks int) []int {
 		slots = p.Layers
 	}
 	if p.Method != ByLayers && p.Method != ByLayersAndEmbeddings && p.Method != Uniform && p.Method != ByParameters {
-		p.problem("--pp-partition-method %s is unknown; there are %s, %s, %s and %s", p.Method, ByLayersAndEmbeddings, ByLayers, Uniform, ByParameters)
+		p.problem("--pp-partition-method must be %s, %s, %s or %s, not %s", ByLayersAndEmbeddings, ByLayers, Uniform, ByParameters, p.Method)
 		return nil
 	}
 	if n > slots {

@@ -123,11 +123,11 @@ func (p *splitting) exclusions() {
 	}
 	ends, counted := p.First > 0 || p.Last > 0, p.EmbeddingCounts || p.HeadCounts
 	if given(p.LayersPerChunk > 0, p.VirtualStages > 0, p.Layout != "") > 1 {
-		p.problem("--num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank and --pipeline-model-parallel-layout exclude each other")
+		p.problem("--num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank and --pipeline-model-parallel-layout cannot be combined; give one")
 	}
 	if given(ends, counted, p.Layout != "", p.Method != "") > 1 {
-		p.problem("--decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers, --account-for-embedding-in-pipeline-split and " +
-			"--account-for-loss-in-pipeline-split, --pipeline-model-parallel-layout, --pp-partition-method: one way to cut stages at a time")
+		p.problem("--decoder-first-pipeline-num-layers or --decoder-last-pipeline-num-layers, --account-for-embedding-in-pipeline-split or " +
+			"--account-for-loss-in-pipeline-split, --pipeline-model-parallel-layout and --pp-partition-method cannot be combined; give one way to divide the layers")
 	}
 	if p.LayersPerChunk > 0 && (ends || p.Method != "") {
 		p.problem("--num-layers-per-virtual-pipeline-stage needs an even split; use --num-virtual-stages-per-pipeline-rank")

@@ -219,7 +219,7 @@ func TestRefusedConfigs(t *testing.T) {
 		{Config{Stages: 4, Chunks: 2, Micros: 8, Group: 3}, "must be from 4 (stages) to 8 (micro-batches)"},
 		{Config{Stages: 1, Chunks: 2, Micros: 8}, "at least 2"},
 		{Config{Stages: 2}, "micro-batches (0)"},
-		{Config{Stages: 2, Micros: 1, Name: "zb"}, `"zb" is unknown`},
+		{Config{Stages: 2, Micros: 1, Name: "zb"}, `--pipeline-schedule must be 1f1b or gpipe, not "zb"`},
 	} {
 		_, _, err := c.config.All()
 		if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), c.want) {

@@ -4,7 +4,7 @@
 // file here, and a line where training opens it.
 //
 // Reading order: step.go (the record, and what a sink is), line.go with window.go (the
-// log line, and what it averages), memory.go and timers.go (what goes with it),
+// log line, and what it averages), memory.go and timers.go (what is printed with it),
 // jsonl.go with about.go (what the run is), events.go with proto.go (TensorBoard), metrics.go (Prometheus), trace.go,
 // alert.go (what a person should look at) with work.go and disk.go, alertcommand.go.
 // Beside them: progress.go (a bar for people).

@@ -10,7 +10,7 @@ import (
 )
 
 // Lines prints what a rank has to say on standard output: the last rank, which knows the
-// loss, Megatron's lines and what goes with them, others their memory alone.
+// loss, Megatron's lines and what is printed with them, others their memory alone.
 type Lines struct {
 	Print      func(text string) error
 	Rank       int

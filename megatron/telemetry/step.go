@@ -67,7 +67,7 @@ type Step struct {
 	Peak   float64 // operations a second that a rank can do; 0: not measured
 	Memory Memory  // of this rank
 
-	Line   *Interval // what goes with a log line; nil: none is due
+	Line   *Interval // what a log line needs besides; nil: none is due
 	Alerts []Alert
 }
 

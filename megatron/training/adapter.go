@@ -95,11 +95,11 @@ func checkRetrained(c *config.Run) error {
 	name := c.Model.Retrained.Names[0]
 	switch {
 	case c.Tuning.Samples() && c.Tuning.Policy.Beta > 0:
-		return exitcode.Errorf(exitcode.Usage, "--grpo-kl-beta compares with the model without its adapter, and %s is trained in full with it; leave it out, or the modules to save and biases", name)
+		return exitcode.Errorf(exitcode.Usage, "--grpo-kl-beta cannot be combined with weights that are trained in full next to the adapter (%s); leave it out, or leave --lora-modules-to-save and --lora-train-bias out", name)
 	case c.Adapter.Quantize != "" && slices.ContainsFunc(c.Model.Retrained.Names, func(name string) bool {
 		return strings.Contains(name, ".linear_") && strings.HasSuffix(name, ".weight")
 	}):
-		return exitcode.Errorf(exitcode.Usage, "--quantize-base rounds the weights of linear layers, which then cannot be trained in full; leave linear layers out of the modules to save")
+		return exitcode.Errorf(exitcode.Usage, "--quantize-base cannot be combined with linear layers that are trained in full; leave linear layers out of --lora-modules-to-save")
 	}
 	return nil
 }
@@ -204,7 +204,7 @@ func (r *Run) beginAdapter() error {
 		return nil
 	}
 	if l := &r.Config.Layout; l.Sharding == string(optimizer.OptimGradsParams) || r.Config.OffloadFolder != "" {
-		return exitcode.Errorf(exitcode.Usage, "--use-dora: a new adapter starts from complete weights, which --zero-stage 3 and --offload-folder do not keep; use --zero-stage 2 or less for the first checkpoint")
+		return exitcode.Errorf(exitcode.Usage, "--use-dora needs complete weights to start a new adapter, which --zero-stage 3 and --offload-folder do not keep; use --zero-stage 2 or less up to the first checkpoint")
 	}
 	return r.startMagnitudes()
 }
@@ -235,7 +235,7 @@ func (r *Run) readAdapter() error {
 	}
 	defer f.Close()
 	if names := f.Replaces(); len(names) > 0 && r.base != nil {
-		return exitcode.Errorf(exitcode.Usage, "--adapter %s has %s of its own, which --save-adapter-only would lose; leave that flag out", r.Config.Adapter.Folder, names[0])
+		return exitcode.Errorf(exitcode.Usage, "--save-adapter-only cannot be combined with --adapter %s, which has %s in full; leave --save-adapter-only out", r.Config.Adapter.Folder, names[0])
 	}
 	var wanted []mpu.Stored
 	for _, s := range slices.Concat(r.Engine.Weights(), r.Engine.Optimizer.Stored()) {

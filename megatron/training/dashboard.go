@@ -11,7 +11,7 @@ import (
 )
 
 // page is the run's own page: a server beside the training, which reads the file that
-// --log-jsonl writes, or one of its own that goes with the run.
+// --log-jsonl writes, or one of its own that is removed with the run.
 type page struct {
 	log    *telemetry.JSONL // nil: --log-jsonl's
 	folder string           // of log

@@ -55,8 +55,8 @@ type Planned struct {
 	ByPurpose [device.Purposes]int64 // most of each, whenever
 }
 
-// Prepare checks what needs no model: tokenizer, batch sizes, schedule, and that
-// --save can be written. Checkpoints to load from s3:// URLs are fetched.
+// Prepare checks what needs no model: tokenizer, batch sizes, schedule. Checkpoints to load from
+// s3:// URLs are fetched; no folder of the run is made yet.
 func Prepare(c config.Run, w Streams) (*Job, error) {
 	// What ends a start at once; then checkpoints that are elsewhere.
 	if c.KillSwitch != "" && exists(c.KillSwitch) {
@@ -98,20 +98,24 @@ func Prepare(c config.Run, w Streams) (*Job, error) {
 	if err = checkJump(&j.Config, w.Notes); err != nil {
 		return nil, err
 	}
-	// Files that would fail later, when work is lost.
-	if err = errors.Join(probe("--save", c.Checkpoint.Save), probe("--save-on-load", c.Checkpoint.SaveOnLoad)); err != nil {
-		return nil, err
-	}
-	if st, err := os.Stat(c.Log.Profile); err == nil && st.IsDir() {
-		return nil, exitcode.Errorf(exitcode.IO, "--profile %s is a folder; name a file", c.Log.Profile)
-	}
-	if c.Log.Profile != "" {
-		if j.trace, err = telemetry.NewTrace(c.Log.Profile, j.Config.Layout.Sizes().World()); err != nil {
-			return nil, err
-		}
-	}
 	j.console = newConsole(w, j.iters)
 	return j, nil
+}
+
+// OpenFiles makes what would fail later, when work is lost: the folders of --save and --save-on-load, the
+// trace. A run that is refused before leaves none of them behind.
+func (j *Job) OpenFiles() (err error) {
+	c := &j.Config
+	if err := errors.Join(probe("--save", c.Checkpoint.Save), probe("--save-on-load", c.Checkpoint.SaveOnLoad)); err != nil {
+		return err
+	}
+	if st, err := os.Stat(c.Log.Profile); err == nil && st.IsDir() {
+		return exitcode.Errorf(exitcode.IO, "--profile %s is a folder; name a file", c.Log.Profile)
+	}
+	if c.Log.Profile != "" {
+		j.trace, err = telemetry.NewTrace(c.Log.Profile, c.Layout.Sizes().World())
+	}
+	return err
 }
 
 // Close ends what the ranks wrote to together.

@@ -42,7 +42,7 @@ func checkJump(c *config.Run, notes *logging.Notes) error {
 		*jump = 0
 		return nil
 	}
-	return exitcode.Errorf(exitcode.Usage, "--replication-jump %d is counted around the %d ranks of this run: choose 1 to %d, usually the number of ranks of a host, or 0 for no copies", *jump, world, max(1, world-1))
+	return exitcode.Errorf(exitcode.Usage, "--replication-jump must be from 1 to %d, usually the number of ranks of a host, or 0 for no copies, not %d: the run has %d ranks", max(1, world-1), *jump, world)
 }
 
 // complete lists all that a rank must have to continue: also what --no-save-optim leaves out of

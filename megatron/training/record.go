@@ -77,7 +77,7 @@ func (l *logger) flops(done stepLog) float64 {
 	return l.config.Model.FLOPs(done.batch.Running*l.config.Tuning.Sequences(), l.config.SeqLength) / float64(l.rank.Sizes.World())
 }
 
-// interval is what goes with a log line. With an error it has what could be gathered.
+// interval is what a log line needs besides. With an error it has what could be gathered.
 func (l *logger) interval(r *Run, done stepLog) (*telemetry.Interval, error) {
 	i := &telemetry.Interval{Iterations: l.iterations, Purposes: purposes(r.device.Arena.Usage().Peak), PlannedPurposes: purposes(r.Planned[l.rank.Number].ByPurpose)}
 	return i, errors.Join(l.memory(r, i), l.timing(r, i), l.stages(r, done, i))

@@ -40,7 +40,7 @@ func (r *Run) beginPreference() error {
 			return err
 		}
 		if t.Preference.Reference == "" && len(r.Config.Model.Adapters) == 0 {
-			return exitcode.Errorf(exitcode.NoInput, "%s: the log-probabilities of the reference are not there, or of other rows; name the model that the tuning started from by --ref-load", filepath.Join(dir, referenceFile))
+			return exitcode.Errorf(exitcode.NoInput, "%s: the reference's log-probabilities are missing, or are those of other rows; name the model that the tuning started from by --ref-load", filepath.Join(dir, referenceFile))
 		}
 	}
 	// Without --ref-load the reference is the model before it is tuned, or the base with the adapter off.

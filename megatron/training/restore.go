@@ -233,8 +233,8 @@ func (r *Run) sameLeaves(state native.State) error {
 	if json.Unmarshal(state.Config, &before) != nil || before.Leaves == 0 || r.Config.Leaves == 0 || before.Leaves == r.Config.Leaves {
 		return nil
 	}
-	return exitcode.Errorf(exitcode.Usage, "--reduction-leaves %d: the checkpoint was made with %d, and others change bits; give %d, or --finetune to start a new run from its weights",
-		r.Config.Leaves, before.Leaves, before.Leaves)
+	return exitcode.Errorf(exitcode.Usage, "--reduction-leaves must be %[2]d, as in the checkpoint, not %[1]d, which would change bits; give --reduction-leaves %[2]d, or --finetune to start a new run from its weights",
+		r.Config.Leaves, before.Leaves)
 }
 
 // optimizerState is the parameter whose main parameter or moment a checkpoint's tensor is.

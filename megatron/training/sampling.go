@@ -135,7 +135,7 @@ func (s *sampling) begin(ctx context.Context, r *Run, f *Feed, batch []*engine.M
 	s.set, s.fresh, s.tally = sft.PromptsOf(f.set), step%int64(s.options.Iterations) == 0, newSampledTally()
 	if s.answers == nil || s.answers.Generation != generation {
 		if !s.fresh {
-			r.log.note("the answers of step %d are not there: new ones are sampled with the weights as they are", step)
+			r.log.note("the sampled answers of step %d are missing; new ones are sampled with the current weights", step)
 			s.fresh = true
 		}
 		if err := s.sample(ctx, r, f, batch, generation); err != nil {

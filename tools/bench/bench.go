@@ -61,7 +61,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 			case "", "ops":
 				return run(c, open, what == "ops")
 			default:
-				return exitcode.Errorf(exitcode.Usage, "bench %s is unknown; there are ops, peak, cores, step, start, data, layouts, contexts, experts, comm, ladder, plans and serve, or no word at all", what)
+				return exitcode.Errorf(exitcode.Usage, "bench %s: the part must be ops, peak, cores, step, start, data, layouts, contexts, experts, comm, ladder, plans or serve", what)
 			}
 		},
 	})
@@ -117,9 +117,9 @@ func readOptions(c *cli.Context) (o options, err error) {
 		is   bool
 		text string
 	}{
-		{!o.graphs && c.String("cuda-graph-impl") != "none", fmt.Sprintf("--cuda-graph-impl %s: must be none or local", c.String("cuda-graph-impl"))},
+		{!o.graphs && c.String("cuda-graph-impl") != "none", fmt.Sprintf("--cuda-graph-impl must be none or local, not %s", c.String("cuda-graph-impl"))},
 		{o.model.MaxPositions > 0 && o.seq > o.model.MaxPositions, fmt.Sprintf("--seq-length %d: %s has %d positions", o.seq, o.name, o.model.MaxPositions)},
-		{rate == 1, "--dropout 1 leaves nothing: below 1"},
+		{rate == 1, "--dropout must be below 1, not 1"},
 	} {
 		if bad.is {
 			return o, exitcode.Errorf(exitcode.Usage, "%s", bad.text)

@@ -21,13 +21,13 @@ import (
 
 const description = `The input's format is detected from its content; any layout is accepted. Formats to write:
 
-  native               this program's own format, which loads under any layout
-  megatron-torch       Megatron-LM's mp_rank_XX/model_optim_rng.pt, one per rank
-  megatron-torch_dist  Megatron-LM's sharded format (--ckpt-format torch_dist)
-  hf                   Hugging Face: config.json, safetensors, tokenizer files
-  nanogpt              ckpt.pt of nanoGPT
-  llmc                 model_*.bin of llm.c, with state_*.bin if there are moments
-  gguf                 one file for llama.cpp and Ollama, tokenizer and chat template included
+  native      this program's own format, which loads under any layout
+  torch       Megatron-LM's --ckpt-format torch: mp_rank_XX/model_optim_rng.pt, one per rank
+  torch_dist  Megatron-LM's --ckpt-format torch_dist: .distcp and .metadata, which load under any layout
+  hf          Hugging Face: config.json, safetensors, tokenizer files
+  nanogpt     ckpt.pt of nanoGPT
+  llmc        model_*.bin of llm.c, with state_*.bin if there are moments
+  gguf        one file for llama.cpp and Ollama, tokenizer and chat template included
 
 Optimizer state, iteration, samples and schedule are converted where both formats store them,
 so that training can continue; the command reports what is left out. Weights stay equal bit for
@@ -35,7 +35,7 @@ bit unless --dtype names another type. Memory: about one tensor, for a checkpoin
 The output appears only when it is complete; after an error nothing of it remains.
 
 Examples:
-  monotron convert --input Llama-3.1-8B --to megatron-torch_dist --output ckpt \
+  monotron convert --input Llama-3.1-8B --to torch_dist --output ckpt \
       --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
   monotron convert --input ckpt --to hf --output my-model --tokenizer Llama-3.1-8B --dtype bf16 --verify
   monotron convert --input my-model --to gguf --type q8_0 --output my-model.gguf
@@ -158,7 +158,7 @@ func (o *options) writeModelfile(path string, notes *command.Printer) error {
 // interrupted gives an error that a signal caused its code.
 func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return exitcode.Errorf(exitcode.Again, "stopped by a signal; nothing is left of the output")
+		return exitcode.Errorf(exitcode.Again, "stopped by a signal; no output was written")
 	}
 	return err
 }

@@ -118,10 +118,10 @@ func TestConvertRefuses(t *testing.T) {
 		code exitcode.Code
 	}{
 		{[]string{"--to", "hf", "--output", out}, "--input is missing", exitcode.Usage},
-		{[]string{"--input", tiny, "--to", "pickle", "--output", out}, "is not a format", exitcode.Usage},
-		{[]string{"--input", tiny, "--to", "hf", "--output", out, "--dtype", "int4"}, "bf16", exitcode.Usage},
+		{[]string{"--input", tiny, "--to", "pickle", "--output", out}, "--to must be gguf, hf, llmc, nanogpt, native, torch or torch_dist, not pickle", exitcode.Usage},
+		{[]string{"--input", tiny, "--to", "hf", "--output", out, "--dtype", "int4"}, "--dtype must be f32, bf16 or fp16, not int4", exitcode.Usage},
 		{[]string{"--input", tiny, "--to", "hf", "--output", out, "--max-shard-size", "much"}, "500MB", exitcode.Usage},
-		{[]string{"--input", tiny, "--to", "hf", "--output", out, "--tensor-model-parallel-size", "2"}, "no layout", exitcode.Usage},
+		{[]string{"--input", tiny, "--to", "hf", "--output", out, "--tensor-model-parallel-size", "2"}, "--tensor-model-parallel-size needs --to torch or torch_dist, not hf", exitcode.Usage},
 		{[]string{"--input", tiny, "--to", "hf", "--output", out, "--family", "llama"}, "llama", exitcode.Usage},
 		{[]string{"--input", tiny, "--to", "llmc", "--output", out, "--dtype", "fp16"}, "--dtype", exitcode.Usage},
 		{[]string{"--input", tiny, "--to", "hf", "--output", out, "--type", "q8_0"}, "--to gguf", exitcode.Usage},
@@ -213,12 +213,12 @@ func TestVocabularyPadding(t *testing.T) {
 	}
 }
 
-// Claim (docs/checkpoints.md): --quantize goes with --to hf alone, of dense models, and not with
+// Claim (docs/checkpoints.md): --quantize needs --to hf and a dense model, and cannot be combined with
 // --verify; what it writes opens again and differs from its input.
 func TestQuantize(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	for _, c := range []struct{ flags, says string }{
-		{"--to hf --quantize nf5", "there are nf4, int8 and mxfp4"}, {"--to gguf --quantize nf4", "goes with --to hf"}, {"--to hf --double-quant", "goes with --quantize nf4"},
+		{"--to hf --quantize nf5", "--quantize must be nf4, int8 or mxfp4, not nf5"}, {"--to gguf --quantize nf4", "--quantize needs --to hf"}, {"--to hf --double-quant", "--double-quant needs --quantize nf4"},
 		{"--to hf --quantize nf4 --verify", "compares bits"},
 	} {
 		if _, _, err := call(append(strings.Fields(c.flags), "--input", tiny, "--output", out)...); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), c.says) {

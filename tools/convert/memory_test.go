@@ -93,10 +93,10 @@ func TestMemory(t *testing.T) {
 	fmt.Printf("%d MB of state, the largest tensor %d MB; at most %d MB for\n", total/1e6, largest/1e6, bound/1e6)
 	from := []string{"native"}
 	if os.Getenv("MONOTRON_SPEED") != "" {
-		from = []string{"native", "megatron-torch", "megatron-torch_dist", "hf", "nanogpt", "llmc", "distributed"}
+		from = []string{"native", "torch", "torch_dist", "hf", "nanogpt", "llmc", "distributed"}
 	}
 	for _, a := range from {
-		for _, to := range []string{"megatron-torch", "megatron-torch_dist", "hf", "nanogpt", "llmc", "native", "distributed"} {
+		for _, to := range []string{"torch", "torch_dist", "hf", "nanogpt", "llmc", "native", "distributed"} {
 			if a == to {
 				continue
 			}
@@ -107,9 +107,9 @@ func TestMemory(t *testing.T) {
 			}
 			args := []string{"--input", filepath.Join(dir, a), "--output", out, "--to", to}
 			if to == "distributed" {
-				args = append(args[:len(args)-1], "megatron-torch", "--use-distributed-optimizer")
+				args = append(args[:len(args)-1], "torch", "--use-distributed-optimizer")
 			}
-			if strings.HasPrefix(to, "megatron") || to == "distributed" {
+			if strings.HasPrefix(to, "torch") || to == "distributed" {
 				args = append(args, "--tensor-model-parallel-size", "2")
 			}
 			peak := peakOf(t, args...)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 	"monotron/internal/store"
 	"monotron/megatron/checkpoint"
@@ -23,14 +24,14 @@ func allFlags() []cli.Flag {
 	return []cli.Flag{
 		// What is read, written and checked.
 		&cli.StringFlag{Name: "input", Usage: "checkpoint to read: a save folder, one iteration's folder, a model's folder, a file, or the s3:// URL of a run's --save"},
-		&cli.StringFlag{Name: "to", Usage: "format to write: " + all.Names()},
-		&cli.StringFlag{Name: "output", Usage: "path to write; it must not exist, except a save folder, to which an iteration is added"},
-		&cli.StringFlag{Name: "from", Usage: "format of the input (default: detected from its content)"},
+		&cli.StringFlag{Name: "to", Usage: "format to write: " + argv.Or(all.Names()...)},
+		&cli.StringFlag{Name: "output", Usage: "path to write; it must not exist, except for a save folder, to which an iteration is added"},
+		&cli.StringFlag{Name: "from", Usage: "format of the input, as for --to (default: detected from its content)"},
 		command.Between(-1, command.Counts, &cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration of a save folder to read (-1 reads the latest)"}),
-		&cli.StringFlag{Name: "dtype", Usage: "data type of the weights: f32, bf16 or fp16 (default: that of the input). With bf16 and fp16, f32 values become main parameters if there is optimizer state"},
+		&cli.StringFlag{Name: "dtype", Usage: "data type of the weights: f32, bf16 or fp16 (default: that of the input); with bf16 and fp16, f32 values become main parameters if there is optimizer state"},
 		&cli.BoolFlag{Name: "weights-only", Usage: "leave out the optimizer, the schedule and Megatron's random states"},
 		&cli.BoolFlag{Name: "allow-nan", Usage: "accept weights that are NaN or infinite"},
-		&cli.BoolFlag{Name: "verify", Usage: "read the output back: every weight must be bit-equal, and a prompt must give the same logits; exit 1 if not"},
+		&cli.BoolFlag{Name: "verify", Usage: "read the output back: every weight must be bit-equal, and a prompt must give the same logits; exit with code 1 if not"},
 		&cli.StringSliceFlag{Name: "verify-ids", Usage: "token ids of the prompt for --verify (default: some ids of the vocabulary)"},
 
 		// Layout and names of Megatron's checkpoints.
@@ -42,26 +43,26 @@ func allFlags() []cli.Flag {
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "data-parallel-size", Value: 1, Usage: "Megatron formats, with --use-distributed-optimizer: ranks that share the optimizer"}),
 		&cli.BoolFlag{Name: "use-distributed-optimizer", Usage: "Megatron formats: write the optimizer as Megatron's distributed optimizer does"},
 		command.Between(1, command.Sizes, &cli.IntFlag{Name: "make-vocab-size-divisible-by", Value: 128, DefaultText: "the input run's value, else 128", Usage: "Megatron formats: pad the vocabulary to a multiple of this times the tensor-parallel ranks"}),
-		&cli.StringFlag{Name: "transformer-impl", DefaultText: "the input run's value, else local", Usage: "Megatron formats: local or transformer_engine, which in megatron-torch determines names of norms and omits the per-parameter step of torch's AdamW"},
+		&cli.StringFlag{Name: "transformer-impl", DefaultText: "the input run's value, else local", Usage: "Megatron formats: layers of the run that loads it: local or transformer_engine; in torch it determines names of norms, and transformer_engine omits the per-parameter step of torch's AdamW"},
 		&cli.BoolFlag{Name: "moe-grouped-gemm", DefaultText: "the input run's value, else off", Usage: "Megatron formats, with --transformer-impl transformer_engine: name experts as a run with this flag does"},
 		&cli.BoolFlag{Name: "release", Usage: "Megatron formats: write a folder named release, without iteration number"},
 
 		// Adapters.
 		&cli.StringFlag{Name: "adapter", Usage: "PEFT folder whose adapter is added to the weights: W + scale*B*A in f32, rounded once to the type of W"},
-		&cli.BoolFlag{Name: "adapter-only", Usage: "gguf, with --adapter: write the adapter alone, for llama.cpp's --lora or Ollama's ADAPTER with the model of --input (default: it is merged)"},
-		&cli.StringFlag{Name: "adapter-over", Usage: "`NAME`, with --adapter: quantisation of the base weights when the adapter was trained, nf4 (with --double-quant for its scales) or int8; prints how far the merged modules deviate (default: not quantised)"},
+		&cli.BoolFlag{Name: "adapter-only", Usage: "gguf, with --adapter: write only the adapter, for llama.cpp's --lora or Ollama's ADAPTER with the model of --input (default: it is merged)"},
+		&cli.StringFlag{Name: "adapter-over", Usage: "with --adapter: quantisation of the base weights when the adapter was trained: nf4 (with --double-quant for its scales) or int8; prints how far the merged modules deviate (default: none)"},
 		&cli.BoolFlag{Name: "merge-rounded", Usage: "with --adapter-over: merge the adapter into the rounded weights instead of those of the input"},
-		&cli.StringFlag{Name: "split-adapter", Usage: "folder to write the input's own adapter to, in PEFT's files; the output then has the weights without it (default: it is merged)"},
+		&cli.StringFlag{Name: "split-adapter", Usage: "folder to write the input's own adapter to, in PEFT's format; the output then has the weights without it (default: it is merged)"},
 
 		// Hugging Face and GGUF.
 		&cli.StringFlag{Name: "family", Usage: "hf, gguf: architecture, if several can represent the model: " + hf.Known},
-		&cli.StringFlag{Name: "tokenizer", Usage: "hf, gguf: folder whose tokenizer files are taken (default: the input, if it is a Hugging Face folder)"},
-		&cli.StringFlag{Name: "type", DefaultText: "that of most weights of the input", Usage: "gguf: how weights are stored: " + gguf.Kinds},
-		&cli.BoolFlag{Name: "mtp", Usage: "read layers of multi-token prediction of a Hugging Face folder too, where it has them (docs/mtp.md)"},
-		&cli.StringFlag{Name: "quantize", Usage: "hf: quantise the weights of linear layers as bitsandbytes does: nf4 or int8; the experts of gpt_oss as OpenAI does: mxfp4"},
-		&cli.BoolFlag{Name: "double-quant", Usage: "with --quantize nf4 or --adapter-over nf4: quantise the scales of blocks as well"},
+		&cli.StringFlag{Name: "tokenizer", Usage: "hf, gguf: folder with the tokenizer files (default: the input, if it is a Hugging Face folder)"},
+		&cli.StringFlag{Name: "type", DefaultText: "that of most weights of the input", Usage: "gguf: type of the weights: " + argv.Or(gguf.Kinds...)},
+		&cli.BoolFlag{Name: "mtp", Usage: "also read a Hugging Face folder's layers of multi-token prediction, if it has them (docs/mtp.md)"},
+		&cli.StringFlag{Name: "quantize", Usage: "hf: quantisation of the weights: nf4, int8 (linear layers, as bitsandbytes does) or mxfp4 (experts of gpt_oss, as OpenAI does)"},
+		&cli.BoolFlag{Name: "double-quant", Usage: "with --quantize nf4 or --adapter-over nf4: quantise the scales of blocks too"},
 		&cli.BoolFlag{Name: "ollama", Usage: "gguf: also write a Modelfile into the folder of the output, for ollama create"},
-		&cli.StringFlag{Name: "max-shard-size", Value: "5GB", Usage: "hf: maximum `SIZE` of one file, as 500MB or 2GiB"},
+		&cli.StringFlag{Name: "max-shard-size", Value: "5GB", Usage: "hf: maximum `SIZE` of one shard of the weights, as in 500MB or 2GiB"},
 	}
 }
 
@@ -92,7 +93,7 @@ type options struct {
 var dtypes = map[string]string{"": "", "f32": "F32", "fp32": "F32", "float32": "F32", "bf16": "BF16", "bfloat16": "BF16", "fp16": "F16", "f16": "F16", "float16": "F16"}
 
 func readOptions(c *cli.Context) (*options, error) {
-	o := &options{input: c.String("input"), adapter: c.String("adapter"), output: c.String("output"), from: checkpoint.Format(c.String("from")), to: checkpoint.Format(c.String("to")),
+	o := &options{input: c.String("input"), adapter: c.String("adapter"), output: c.String("output"), from: checkpoint.FormatOf(c.String("from")), to: checkpoint.FormatOf(c.String("to")),
 		step: c.Int64("ckpt-step"), weightsOnly: c.Bool("weights-only"), allowNaN: c.Bool("allow-nan"), verify: c.Bool("verify"), mtp: c.Bool("mtp")}
 	// What must be given, formats, types.
 	for _, name := range []string{"input", "to", "output"} {
@@ -102,15 +103,15 @@ func readOptions(c *cli.Context) (*options, error) {
 	}
 	for name, f := range map[string]checkpoint.Format{"to": o.to, "from": o.from} {
 		if f != "" && !slices.Contains(all.Known(), f) {
-			return nil, exitcode.Errorf(exitcode.Usage, "--%s %q is not a format; choose from %s", name, f, all.Names())
+			return nil, argv.WrongChoice(name, string(f), all.Names()...)
 		}
 	}
 	if store.IsURL(o.output) {
-		return nil, exitcode.Errorf(exitcode.Usage, "--output %s: a folder is written; copy it to the bucket afterwards", o.output)
+		return nil, exitcode.Errorf(exitcode.Usage, "--output must be a path on disk, not %s; copy it to the bucket afterwards", o.output)
 	}
 	var ok bool
 	if o.dtype, ok = dtypes[strings.ToLower(c.String("dtype"))]; !ok {
-		return nil, exitcode.Errorf(exitcode.Usage, "--dtype %q is unknown; there are f32, bf16 and fp16", c.String("dtype"))
+		return nil, argv.WrongChoice("dtype", c.String("dtype"), "f32", "bf16", "fp16")
 	}
 	// What belongs to the output, to an adapter, to the comparison.
 	if err := o.readWriting(c); err != nil {
@@ -128,17 +129,17 @@ func (o *options) readAdapter(c *cli.Context) error {
 	o.adapterOnly = c.Bool("adapter-only")
 	switch {
 	case o.adapterOnly && (o.adapter == "" || o.to != checkpoint.GGUF):
-		return exitcode.Errorf(exitcode.Usage, "--adapter-only goes with --adapter and --to gguf")
+		return exitcode.Errorf(exitcode.Usage, "--adapter-only needs --adapter and --to gguf")
 	case o.adapterOnly && (o.over != "" || o.modelfile != "" || o.verify):
-		return exitcode.Errorf(exitcode.Usage, "--adapter-only does not go with --adapter-over, --ollama and --verify; leave them out")
+		return exitcode.Errorf(exitcode.Usage, "--adapter-only cannot be combined with --adapter-over, --ollama or --verify; leave them out")
 	case o.over != "" && o.over != hf.NF4 && o.over != hf.Int8:
-		return exitcode.Errorf(exitcode.Usage, "--adapter-over %q: choose from nf4, int8", o.over)
+		return argv.WrongChoice("adapter-over", o.over, hf.NF4, hf.Int8)
 	case o.over != "" && o.adapter == "":
 		return exitcode.Errorf(exitcode.Usage, "--adapter-over needs --adapter")
 	case o.intoRounded && o.over == "":
 		return exitcode.Errorf(exitcode.Usage, "--merge-rounded needs --adapter-over nf4")
 	case o.split != "" && o.adapter != "":
-		return exitcode.Errorf(exitcode.Usage, "--split-adapter takes the input's own adapter; leave --adapter out")
+		return exitcode.Errorf(exitcode.Usage, "--split-adapter cannot be combined with --adapter: it writes the input's own adapter; leave one out")
 	}
 	return nil
 }
@@ -148,7 +149,7 @@ func (o *options) readWriting(c *cli.Context) error {
 	for _, name := range []string{"tensor-model-parallel-size", "pipeline-model-parallel-size", "num-virtual-stages-per-pipeline-rank",
 		"expert-model-parallel-size", "data-parallel-size", "make-vocab-size-divisible-by", "transformer-impl", "moe-grouped-gemm"} {
 		if c.IsSet(name) && o.to != checkpoint.MegatronTorch && o.to != checkpoint.MegatronTorchDist {
-			return exitcode.Errorf(exitcode.Usage, "--%s: %s checkpoints have no layout and no names of Megatron's; it goes with megatron-torch and megatron-torch_dist", name, o.to)
+			return exitcode.Errorf(exitcode.Usage, "--%s needs --to torch or torch_dist, not %s", name, o.to)
 		}
 	}
 	o.write = checkpoint.WriteOptions{Family: c.String("family"), Tokenizer: c.String("tokenizer"), Release: c.Bool("release"),
@@ -156,7 +157,7 @@ func (o *options) readWriting(c *cli.Context) error {
 			EP: c.Int("expert-model-parallel-size"), ETP: c.Int("expert-tensor-parallel-size"), DP: c.Int("data-parallel-size"),
 			DistributedOptimizer: c.Bool("use-distributed-optimizer")}}
 	if o.write.TransformerImpl = c.String("transformer-impl"); !slices.Contains([]string{"", "local", "transformer_engine"}, o.write.TransformerImpl) {
-		return exitcode.Errorf(exitcode.Usage, "--transformer-impl %q is unknown; there are local and transformer_engine", o.write.TransformerImpl)
+		return argv.WrongChoice("transformer-impl", o.write.TransformerImpl, "local", "transformer_engine")
 	}
 	o.write.GroupedExperts = c.Bool("moe-grouped-gemm")
 	if err := o.readType(c); err != nil {
@@ -178,18 +179,18 @@ func (o *options) readType(c *cli.Context) error {
 	o.write.Quantization = strings.ToLower(c.String("type"))
 	switch {
 	case c.IsSet("type") && o.to != checkpoint.GGUF:
-		return exitcode.Errorf(exitcode.Usage, "--type goes with --to gguf; use --dtype for %s", o.to)
+		return exitcode.Errorf(exitcode.Usage, "--type needs --to gguf; use --dtype for %s", o.to)
 	case c.IsSet("type") && !gguf.Known(o.write.Quantization):
-		return exitcode.Errorf(exitcode.Usage, "--type %q cannot be written; choose from %s", c.String("type"), gguf.Kinds)
+		return argv.WrongChoice("type", c.String("type"), gguf.Kinds...)
 	}
 	if o.verify && o.write.Quantization == "q8_0" {
-		return exitcode.Errorf(exitcode.Usage, "--verify compares bits, which --type q8_0 rounds; use it with f32, f16 or bf16")
+		return exitcode.Errorf(exitcode.Usage, "--verify cannot be combined with --type q8_0, which rounds weights: it compares bits; leave one out")
 	}
 	if !c.Bool("ollama") {
 		return nil
 	}
 	if o.to != checkpoint.GGUF {
-		return exitcode.Errorf(exitcode.Usage, "--ollama goes with --to gguf")
+		return exitcode.Errorf(exitcode.Usage, "--ollama needs --to gguf")
 	}
 	o.modelfile = filepath.Join(filepath.Dir(o.output), gguf.ModelfileName)
 	if _, err := os.Lstat(o.modelfile); err == nil {
@@ -203,17 +204,17 @@ func (o *options) readQuantize(c *cli.Context) error {
 	kind := strings.ToLower(c.String("quantize"))
 	switch {
 	case kind == "" && c.Bool("double-quant") && c.String("adapter-over") == "":
-		return exitcode.Errorf(exitcode.Usage, "--double-quant goes with --quantize nf4 or --adapter-over nf4")
+		return exitcode.Errorf(exitcode.Usage, "--double-quant needs --quantize nf4 or --adapter-over nf4")
 	case kind == "":
 		return nil
 	case kind != hf.NF4 && kind != hf.Int8 && kind != hf.MXFP4:
-		return exitcode.Errorf(exitcode.Usage, "--quantize %q cannot be written; there are nf4, int8 and mxfp4", c.String("quantize"))
+		return argv.WrongChoice("quantize", c.String("quantize"), hf.NF4, hf.Int8, hf.MXFP4)
 	case kind != hf.NF4 && c.Bool("double-quant") && c.String("adapter-over") != hf.NF4:
-		return exitcode.Errorf(exitcode.Usage, "--double-quant goes with --quantize nf4, whose scales are of blocks; leave it out")
+		return exitcode.Errorf(exitcode.Usage, "--double-quant needs --quantize nf4, whose blocks have scales; leave it out")
 	case o.to != checkpoint.HF:
-		return exitcode.Errorf(exitcode.Usage, "--quantize goes with --to hf; use --type q8_0 for gguf")
+		return exitcode.Errorf(exitcode.Usage, "--quantize needs --to hf; use --type q8_0 for gguf")
 	case o.verify:
-		return exitcode.Errorf(exitcode.Usage, "--verify compares bits, which --quantize rounds; leave one of them out")
+		return exitcode.Errorf(exitcode.Usage, "--verify cannot be combined with --quantize, which rounds weights: it compares bits; leave one out")
 	}
 	o.write.Quantization, o.write.DoubleQuant = kind, c.Bool("double-quant")
 	return nil
@@ -250,5 +251,5 @@ func bytesOf(text string) (int64, error) {
 		}
 		return int64(n * u.bytes), nil
 	}
-	return 0, exitcode.Errorf(exitcode.Usage, "--max-shard-size %q is not a size; write it as 500MB or 2GiB", text)
+	return 0, exitcode.Errorf(exitcode.Usage, "--max-shard-size must be a size, as in 500MB or 2GiB, not %q", text)
 }

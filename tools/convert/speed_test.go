@@ -296,8 +296,8 @@ func (s *speed) converting() {
 	layout := []string{"--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2"}
 	s.convert("named", "hf", "hf", "--weights-only")
 	s.must(os.RemoveAll(s.path("named")))
-	s.convert("hf", "torch", "megatron-torch", layout...)
-	s.convert("hf", "dist", "megatron-torch_dist", layout...)
+	s.convert("hf", "torch", "torch", layout...)
+	s.convert("hf", "dist", "torch_dist", layout...)
 	s.convert("hf", "native", "native")
 	s.convert("torch", "back", "hf")
 }

@@ -24,7 +24,7 @@ A row is one of:
   {"instruction": "...", "input": "...", "output": "..."}
   {"text": "..."}
 
-The loss learns the answers alone: of a conversation what the assistant says, of a prompt its completion.
+Training uses the answers only: of a conversation the assistant's messages, of a prompt its completion.
 "monotron inspect samples --labels" shows which tokens these are.
 
 With --tuning dpo, ipo, orpo or simpo the model learns to prefer answers, with kto also from single ones:
@@ -72,21 +72,21 @@ func allFlags() []cli.Flag {
 		&cli.StringFlag{Name: "data", Usage: "file of rows to train on: JSON lines or a JSON array, also compressed, or Parquet"},
 		&cli.StringFlag{Name: "eval-data", Usage: "file of validation rows to evaluate on before training and after each epoch"},
 		&cli.StringFlag{Name: "output", Usage: "folder for checkpoints, adapter and model"},
-		&cli.StringFlag{Name: "tuning", Value: config.TuneSupervised, Usage: "method: sft, to learn from preferences dpo, ipo, orpo, simpo or kto, or from rewards of its own answers grpo"},
-		command.Between(0, 1e6, &cli.Float64Flag{Name: "beta", Usage: "of preference tuning: how closely to keep to the model as it is; with orpo the weight of the preference term (default: 0.1, with simpo 2)"}),
-		&cli.StringFlag{Name: "keep", Usage: "weights that adapter and model hold: best, those of the lowest validation loss, or last (default: best with --eval-data)"},
+		&cli.StringFlag{Name: "tuning", Value: config.TuneSupervised, Usage: "method: sft, or to learn from preferences dpo, ipo, orpo, simpo or kto, or to learn from rewards of the model's own answers grpo"},
+		command.Between(0, 1e6, &cli.Float64Flag{Name: "beta", Usage: "preference tuning: how closely to keep to the initial model; with orpo the weight of the preference term (default: 0.1, with simpo 2)"}),
+		&cli.StringFlag{Name: "keep", Usage: "weights to store in adapter and model: best (of the lowest validation loss) or last (default: best with --eval-data)"},
 		command.Between(0, 1<<20, &cli.IntFlag{Name: "patience", Usage: "evaluations without a lower validation loss after which training ends (0 trains all epochs)"}),
 		command.Between(0.001, 10000, &cli.Float64Flag{Name: "epochs", Value: 3, Usage: "passes over the rows"}),
-		command.Between(1, 1<<20, &cli.IntFlag{Name: "batch-size", Value: 16, Usage: "sequences, or pairs of them, of a step"}),
-		command.Between(0, command.Sizes, &cli.IntFlag{Name: "batch-tokens", Usage: "tokens of a step, padding included, instead of --batch-size: as many sequences of --seq-length as fit (default: --batch-size says it)"}),
-		command.Between(0, 1<<16, &cli.IntFlag{Name: "micro-batch-size", Usage: "sequences that are computed at once; changes memory and speed, not the result (default: the largest divisor of --batch-size up to 4)"}),
-		command.Between(0, command.Sizes, &cli.IntFlag{Name: "seq-length", Usage: "tokens of a sequence; longer rows are truncated (default: 1024, or what the model knows)"}),
-		&cli.StringFlag{Name: "packing", Value: "bfd", Usage: "how rows fill sequences: bfd (best fit), bfd_split, in_order or none (preference tuning: none)"},
+		command.Between(1, 1<<20, &cli.IntFlag{Name: "batch-size", Value: 16, Usage: "sequences per step, or pairs of them with preference tuning"}),
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "batch-tokens", Usage: "tokens per step, padding included, instead of --batch-size: as many sequences of --seq-length as fit (default: --batch-size sets the step)"}),
+		command.Between(0, 1<<16, &cli.IntFlag{Name: "micro-batch-size", Usage: "sequences computed at once; changes memory and speed, not the result (default: the largest divisor of --batch-size up to 4)"}),
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "seq-length", Usage: "tokens per sequence; longer rows are truncated (default: 1024, or the model's context if it is shorter)"}),
+		&cli.StringFlag{Name: "packing", Value: "bfd", Usage: "how rows fill sequences: bfd (best fit), bfd_split (best fit, long rows cut), in_order or none (preference tuning: none)"},
 		command.Between(0, 10, &cli.Float64Flag{Name: "lr", Usage: "peak learning rate (default: 2e-4 for an adapter, 2e-5 for all weights; a twentieth of these with preference tuning)"}),
 		command.Between(0, 1<<16, &cli.IntFlag{Name: "lora-rank", Value: 16, Usage: "rank of the adapter (0 trains all weights)"}),
 		command.Between(0, 1e9, &cli.Float64Flag{Name: "lora-alpha", Usage: "scale of the adapter times its rank (default: twice the rank)"}),
 		&cli.StringFlag{Name: "chat-template", Usage: "file with the chat template, in Jinja (default: the tokenizer's)"},
-		command.Between(0, 1<<32-1, &cli.IntFlag{Name: "seed", Value: 1234, Usage: "seed of the order of rows and of the adapter's start"}),
+		command.Between(0, 1<<32-1, &cli.IntFlag{Name: "seed", Value: 1234, Usage: "seed of the order of rows and of the initial adapter"}),
 	}
 }
 

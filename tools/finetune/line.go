@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/dataset/sft"
+	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 	"monotron/megatron/arguments"
 	"monotron/megatron/config"
@@ -81,7 +82,7 @@ func (o *options) readBatchTokens(c *cli.Context) error {
 		return nil
 	}
 	if c.IsSet("batch-size") {
-		return exitcode.Errorf(exitcode.Usage, "--batch-size and --batch-tokens both say how large a batch is; leave one out")
+		return exitcode.Errorf(exitcode.Usage, "--batch-size cannot be combined with --batch-tokens; give one")
 	}
 	length, err := o.sequence()
 	if err != nil {
@@ -101,7 +102,7 @@ func (o *options) readKeep(keep string) error {
 	o.keepBest = keep == "best" || keep == "" && o.evalData != ""
 	switch {
 	case keep != "" && keep != "best" && keep != "last":
-		return exitcode.Errorf(exitcode.Usage, "--keep %s: there are best and last", keep)
+		return argv.WrongChoice("keep", keep, "best", "last")
 	case o.keepBest && o.evalData == "":
 		return exitcode.Errorf(exitcode.Usage, "--keep best needs --eval-data, a file of rows")
 	case o.patience > 0 && o.evalData == "":

@@ -103,7 +103,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	// How long a text may become.
 	if c.IsSet("max-length") {
 		if o.length = c.Int("max-length"); o.asked || o.length < 1 {
-			return o, exitcode.Errorf(exitcode.Usage, "--max-length %d: at least 1, and without --max-new-tokens", o.length)
+			return o, exitcode.Errorf(exitcode.Usage, "--max-length must be at least 1, not %d, and cannot be combined with --max-new-tokens", o.length)
 		}
 	}
 	return o, o.check(sampling || c.IsSet("temperature"))
@@ -116,11 +116,11 @@ func (o *options) check(sampling bool) error {
 		is   bool
 		text string
 	}{
-		{s.TopP == 0, "--top-p 0 leaves no token; above 0, at most 1"},
-		{b.Beams > maxBeams, fmt.Sprintf("--num-beams %d: must be at most %d, as each beam has its own cache and row of logits", b.Beams, maxBeams)},
-		{o.samples > 1 && b.Beams == 1 && s.Temperature == 0, fmt.Sprintf("--num-samples %d would give one text as often, as nothing asks for sampling: give --temperature, --top-k, --top-p or --seed", o.samples)},
-		{b.Beams > 1 && o.samples > b.Beams, fmt.Sprintf("--num-samples %d: --num-beams %d finds so many texts at most", o.samples, b.Beams)},
-		{b.Beams > 1 && sampling, "--num-beams searches for the likeliest text; --temperature, --top-k, --top-p and --seed do not go with it"},
+		{s.TopP == 0, "--top-p must be above 0 and at most 1, not 0"},
+		{b.Beams > maxBeams, fmt.Sprintf("--num-beams must be at most %[2]d, not %[1]d: each beam has its own cache and row of logits", b.Beams, maxBeams)},
+		{o.samples > 1 && b.Beams == 1 && s.Temperature == 0, fmt.Sprintf("--num-samples %d needs sampling, without which all texts are the same; give --temperature, --top-k, --top-p or --seed", o.samples)},
+		{b.Beams > 1 && o.samples > b.Beams, fmt.Sprintf("--num-samples must be at most --num-beams %d, the number of texts that beam search finds, not %d", b.Beams, o.samples)},
+		{b.Beams > 1 && sampling, "--num-beams cannot be combined with --temperature, --top-k, --top-p or --seed: beam search does not sample; leave them out"},
 	} {
 		if bad.is {
 			return exitcode.Errorf(exitcode.Usage, "%s", bad.text)
@@ -219,7 +219,7 @@ func (j *job) run(rank int, m *inference.Loaded, notes *command.Printer) error {
 func (o *options) setDefaults(tok tokenizer.Tokenizer, m *inference.Loaded, prompt int) error {
 	if o.length > 0 {
 		if o.sample.MaxNew, o.asked = o.length-prompt, true; o.sample.MaxNew < 1 {
-			return exitcode.Errorf(exitcode.Usage, "--max-length %d: the prompt has %d tokens already", o.length, prompt)
+			return exitcode.Errorf(exitcode.Usage, "--max-length %d is too short: the prompt already has %d tokens", o.length, prompt)
 		}
 	}
 	o.sample.Stop = -1
@@ -231,7 +231,7 @@ func (o *options) setDefaults(tok tokenizer.Tokenizer, m *inference.Loaded, prom
 	case o.stop != "" && o.stop != "none":
 		id, err := strconv.Atoi(o.stop)
 		if err != nil || id < 0 || id >= m.Vocab {
-			return exitcode.Errorf(exitcode.Usage, "--stop-token %s is neither none nor an id below %d", o.stop, m.Vocab)
+			return exitcode.Errorf(exitcode.Usage, "--stop-token must be none or a token id below %d, not %s", m.Vocab, o.stop)
 		}
 		o.sample.Stop = int32(id)
 	}

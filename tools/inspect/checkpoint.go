@@ -44,7 +44,7 @@ func checkpointCommand() *cli.Command {
 				return exitcode.Errorf(exitcode.Usage, "inspect checkpoint needs one path, found %d: %q", c.NArg(), c.Args().Slice())
 			}
 			if c.Bool("verify") && c.Bool("headers-only") {
-				return exitcode.Errorf(exitcode.Usage, "--verify reads all values, --headers-only none: choose one")
+				return exitcode.Errorf(exitcode.Usage, "--verify cannot be combined with --headers-only: one reads all values, the other none; give one")
 			}
 			// An s3:// URL is copied to a local folder first.
 			path, err := command.Local(c, c.Args().First(), c.Int64("step"))

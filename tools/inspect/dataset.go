@@ -41,7 +41,7 @@ func runDataset(c *cli.Context) (err error) {
 		}
 	}
 	if c.Bool("check-ids") && tok == nil {
-		return exitcode.Errorf(exitcode.Usage, "--check-ids needs --tokenizer-type, with whose vocabulary the ids are compared")
+		return exitcode.Errorf(exitcode.Usage, "--check-ids needs --tokenizer-type: it compares the ids with that tokenizer's vocabulary")
 	}
 	x, err := openTokens(c.Args().First(), tok)
 	if err != nil {
@@ -108,7 +108,7 @@ func summary(p *command.Printer, x *dataset.Indexed) {
 // document prints the sequences of one document.
 func document(p *command.Printer, x *dataset.Indexed, tok tokenizer.Tokenizer, n int64) error {
 	if n >= x.Documents() {
-		return exitcode.Errorf(exitcode.Usage, "--document %d: %s has %d documents, numbered from 0", n, x.Prefix(), x.Documents())
+		return exitcode.Errorf(exitcode.Usage, "--document %d is out of range: %s has %d documents, numbered from 0", n, x.Prefix(), x.Documents())
 	}
 	first, end := x.Document(n)
 	p.Printf("document %d: sequences %d to %d\n", n, first, end)

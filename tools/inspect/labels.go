@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/dataset/sft"
+	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 	runs "monotron/megatron/config"
 	"monotron/megatron/training"
@@ -19,7 +20,7 @@ import (
 // runLabels prints rows as tuning sees them.
 func runLabels(c *cli.Context) error {
 	if c.String("finetune-data") == "" {
-		return exitcode.Errorf(exitcode.Usage, "--labels needs --finetune-data; name a file of JSON lines")
+		return exitcode.Errorf(exitcode.Usage, "--labels needs --finetune-data, a file of JSON lines")
 	}
 	// Tokenizer and settings as tuning takes them.
 	named, err := labelTokenizer(c)
@@ -33,7 +34,7 @@ func runLabels(c *cli.Context) error {
 	run := runs.Run{Step: runs.Step{SeqLength: c.Int("seq-length")}, Tokenizer: named,
 		Tuning: runs.Tuning{Method: c.String("tuning"), Data: c.String("finetune-data"), ChatTemplate: c.String("chat-template"), LearnPrompts: c.Bool("train-on-prompts")}}
 	if run.Tuning.Method != runs.TuneSupervised && run.Tuning.Prefers() == nil {
-		return exitcode.Errorf(exitcode.Usage, "--tuning %s: choose sft, dpo, ipo, orpo, simpo or kto", run.Tuning.Method)
+		return argv.WrongChoice("tuning", run.Tuning.Method, "sft", "dpo", "ipo", "orpo", "simpo", "kto")
 	}
 	settings, err := training.TuningConfig(&run, tok)
 	if err != nil {
@@ -46,7 +47,7 @@ func runLabels(c *cli.Context) error {
 	// Rows from first on, each with one or more sequences.
 	first, count := c.Int64("first"), c.Int64("count")
 	if n := int64(len(rows)); first > n || count > n-first {
-		return exitcode.Errorf(exitcode.Usage, "--first %d --count %d: the file has %d rows", first, count, n)
+		return exitcode.Errorf(exitcode.Usage, "--first %d --count %d are out of range: the file has %d rows", first, count, n)
 	}
 	w := bufio.NewWriter(c.App.Writer)
 	for _, r := range rows[first : first+count] {

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/dataset"
+	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 	"monotron/mpu/topology"
 	"monotron/tools/internal/command"
@@ -25,7 +26,7 @@ func layoutFlags() []cli.Flag {
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "context-parallel-size", Value: 1}),
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1}),
 		&cli.BoolFlag{Name: "use-tp-pp-dp-mapping"},
-		&cli.StringFlag{Name: "dataloader-type", Value: "single", Usage: "order of samples: single or cyclic"},
+		&cli.StringFlag{Name: "dataloader-type", Value: "single", Usage: "order of samples: single (one pass in the built order) or cyclic (repeated shuffled passes)"},
 		&cli.BoolFlag{Name: "no-data-sharding"},
 	}
 }
@@ -50,7 +51,7 @@ func printRanks(c *cli.Context, w *bufio.Writer, d dataset.Dataset, sizes topolo
 	round, global := micro*int64(sizes.DP), globalBatch(c, sizes)
 	first, count := c.Int64("first"), c.Int64("count")
 	if last := d.Len() / global; first < 0 || count < 0 || first > last || count > last-first {
-		return exitcode.Errorf(exitcode.Usage, "--first %d --count %d: %d samples are %d iterations of %d", first, count, d.Len(), last, global)
+		return exitcode.Errorf(exitcode.Usage, "--first %d --count %d are out of range: %d samples make %d iterations of %d", first, count, d.Len(), last, global)
 	}
 	e := json.NewEncoder(w)
 	// A line for each rank, iteration and micro-batch.
@@ -100,7 +101,7 @@ func layout(c *cli.Context) (s topology.Sizes, err error) {
 		return s, exitcode.Errorf(exitcode.Usage, "--world-size %d does not divide among %d tensor, %d context and %d pipeline ranks", world, s.TP, s.CP, s.PP)
 	}
 	if kind := c.String("dataloader-type"); kind != "single" && kind != "cyclic" {
-		return s, exitcode.Errorf(exitcode.Usage, "--dataloader-type %s: single or cyclic", kind)
+		return s, argv.WrongChoice("dataloader-type", kind, "single", "cyclic")
 	}
 	s.DP = world / (s.TP * s.CP * s.PP)
 	micro, global := c.Int("micro-batch-size"), globalBatch(c, s)

@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/dataset"
+	"monotron/internal/argv"
 	"monotron/internal/atomicfile"
 	"monotron/internal/exitcode"
 	runs "monotron/megatron/config"
@@ -111,7 +112,7 @@ func runSamples(c *cli.Context) error {
 	}
 	show, known := sets[c.String("show")]
 	if !known {
-		return exitcode.Errorf(exitcode.Usage, "--show %s: the splits are train, valid and test", c.String("show"))
+		return argv.WrongChoice("show", c.String("show"), "train", "valid", "test")
 	}
 	w := bufio.NewWriter(c.App.Writer)
 	if c.Bool("ranks") {
@@ -134,13 +135,13 @@ func config(c *cli.Context) (config dataset.Config, sizes [3]*int64, err error) 
 		Notice: func(text string) { fmt.Fprintln(c.App.ErrWriter, text) },
 	}
 	if c.Uint64("seed") > 1<<32-1 {
-		return config, sizes, exitcode.Errorf(exitcode.Usage, "--seed %d: numpy takes 0 to 4294967295", c.Uint64("seed"))
+		return config, sizes, exitcode.Errorf(exitcode.Usage, "--seed must be from 0 to 4294967295, not %d", c.Uint64("seed"))
 	}
 	for i, name := range []string{"train-samples", "valid-samples", "test-samples"} {
 		if text := c.String(name); text != "" {
 			var n int64
 			if err := json.Unmarshal([]byte(text), &n); err != nil || n < 0 {
-				return config, sizes, exitcode.Errorf(exitcode.Usage, "--%s %q is not a number of samples", name, text)
+				return config, sizes, exitcode.Errorf(exitcode.Usage, "--%s must be a number of samples, not %q", name, text)
 			}
 			sizes[i] = &n
 		}
@@ -166,7 +167,7 @@ func printSamples(c *cli.Context, w *bufio.Writer, tok tokenizer.Tokenizer, d da
 	}
 	first, count := c.Int64("first"), c.Int64("count")
 	if first < 0 || count < 0 || first > d.Len() || count > d.Len()-first {
-		return exitcode.Errorf(exitcode.Usage, "--first %d --count %d: the split has %d samples", first, count, d.Len())
+		return exitcode.Errorf(exitcode.Usage, "--first %d --count %d are out of range: the split has %d samples", first, count, d.Len())
 	}
 	fmt.Fprintf(c.App.ErrWriter, "%s: %d samples\n", c.String("show"), d.Len())
 	e := json.NewEncoder(w)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 	"monotron/mpu/bootstrap/launchenv"
 	"monotron/mpu/bootstrap/rendezvous"
@@ -92,7 +93,7 @@ func Command() *cli.Command {
 			command.Between(0, 1<<16, &cli.IntFlag{Name: "spares", Usage: "with --auto-restart: number of hosts in addition to --nnodes that wait and replace one that is lost; start this command on each, with the next numbers as --node-rank"}),
 			&cli.StringFlag{Name: "master-addr", Value: "127.0.0.1", Usage: "address of rank 0's host, as the other hosts reach it"},
 			command.Between(0, 65535, &cli.IntFlag{Name: "master-port", Usage: "port on rank 0's host (default: a free port; 29500 with several hosts)"}),
-			&cli.StringFlag{Name: "rdzv-endpoint", Usage: "`HOST:PORT` of rank 0's host, in place of --master-addr and --master-port"},
+			&cli.StringFlag{Name: "rdzv-endpoint", Usage: "`HOST:PORT` of rank 0's host, instead of --master-addr and --master-port"},
 			// Starting the other hosts from here.
 			&cli.StringFlag{Name: "hostfile", Usage: "start the ranks on the hosts of `FILE` by ssh; each line is HOST slots=RANKS"},
 			&cli.StringFlag{Name: "ssh-config", Usage: "`FILE` that ssh reads its settings from (ssh -F)"},
@@ -100,7 +101,7 @@ func Command() *cli.Command {
 			// After a failure.
 			command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-restarts", Usage: "maximum number of restarts after failures without a newer checkpoint, on disk or in memory (default: 0; 3 with --auto-restart)"}),
 			&cli.BoolFlag{Name: "auto-restart", Usage: "restart after every failure from the last good checkpoint of --save, as long as checkpoints advance (gives up after three restarts, or --max-restarts, without a newer checkpoint)"},
-			command.Between(0, 1<<16, &cli.IntFlag{Name: "min-nproc-per-node", Usage: "minimum number of ranks of this host to continue with when the restarts are used up, by a smaller data-parallel size"}),
+			command.Between(0, 1<<16, &cli.IntFlag{Name: "min-nproc-per-node", Usage: "minimum number of ranks on this host: when the restarts are used up, the run continues with fewer ranks, by a smaller data-parallel size"}),
 			command.Between(1, 1<<20, &cli.IntFlag{Name: "min-nnodes", Value: 1, Usage: "with --auto-restart on several hosts: minimum number of hosts to continue with when others are lost"}),
 			command.Between(1, 366*24*3600, &cli.IntFlag{Name: "host-wait-seconds", Value: 60, Usage: "with --auto-restart on several hosts: seconds to wait for a lost host"}),
 			// Records and output.
@@ -165,21 +166,21 @@ func read(c *cli.Context) (*options, error) {
 	case len(o.words) == 0:
 		return nil, exitcode.Errorf(exitcode.Usage, "missing command to start; give it after --, for example: monotron launch --nproc-per-node 2 -- pretrain_gpt ...")
 	case o.node >= o.all && o.spares > 0:
-		return nil, exitcode.Errorf(exitcode.Usage, "--node-rank %d: hosts are numbered 0 to %d (--nnodes %d and --spares %d)", o.node, o.all-1, o.nodes, o.spares)
+		return nil, exitcode.Errorf(exitcode.Usage, "--node-rank must be from 0 to %d, not %d: --nnodes is %d and --spares %d", o.all-1, o.node, o.nodes, o.spares)
 	case o.node >= o.nodes && o.spares == 0:
-		return nil, exitcode.Errorf(exitcode.Usage, "--node-rank %d: hosts are numbered 0 to %d (--nnodes %d)", o.node, o.nodes-1, o.nodes)
+		return nil, exitcode.Errorf(exitcode.Usage, "--node-rank must be from 0 to %d, not %d: --nnodes is %d", o.nodes-1, o.node, o.nodes)
 	case o.spares > 0 && !o.restartsAtAll:
 		return nil, exitcode.Errorf(exitcode.Usage, "--spares %d needs --auto-restart: a spare host replaces another when the run restarts", o.spares)
 	case o.all > 1 && !c.IsSet("master-addr") && !c.IsSet("rdzv-endpoint"):
 		return nil, exitcode.Errorf(exitcode.Usage, "%d hosts need --master-addr, the address of rank 0's host, as the other hosts reach it", o.all)
 	case o.least > o.local:
-		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node %d: choose 1 to %d (--nproc-per-node)", o.least, o.local)
+		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node must be from 1 to --nproc-per-node %d, not %d", o.local, o.least)
 	case o.least > 0 && o.all > 1:
-		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node works on one host only; with several use --min-nnodes")
+		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node needs a single host; with several hosts use --min-nnodes")
 	case o.leastNodes > o.nodes && !c.IsSet("hostfile"):
-		return nil, exitcode.Errorf(exitcode.Usage, "--min-nnodes %d: there are %d hosts (--nnodes)", o.leastNodes, o.nodes)
+		return nil, exitcode.Errorf(exitcode.Usage, "--min-nnodes must be at most --nnodes %d, not %d", o.nodes, o.leastNodes)
 	case o.prefix != "stderr" && o.prefix != "both" && o.prefix != "none":
-		return nil, exitcode.Errorf(exitcode.Usage, "--log-prefix %s: choose from stderr, both, none", o.prefix)
+		return nil, argv.WrongChoice("log-prefix", o.prefix, "stderr", "both", "none")
 	}
 	if o.restartsAtAll && !c.IsSet("max-restarts") {
 		o.restarts = 3
@@ -197,25 +198,25 @@ func read(c *cli.Context) (*options, error) {
 		if exitcode.CodeOf(o.line.err) == exitcode.NoInput { // the --config file may have said it
 			return nil, o.line.err
 		}
-		return nil, exitcode.Errorf(exitcode.Usage, "--auto-restart needs --save (and --save-interval) in the command to start: without a checkpoint it would start from the beginning")
+		return nil, exitcode.Errorf(exitcode.Usage, "--auto-restart needs --save (and --save-interval) in the command to start: without a checkpoint a restart begins at step 1")
 	}
 	o.given, err = meeting(c, o.all)
 	o.addr = o.given
 	return o, err
 }
 
-// readFleet reads the flags that go with --hostfile.
+// readFleet reads --hostfile and the flags that need it.
 func readFleet(c *cli.Context, o *options) (*fleet, error) {
 	for _, flag := range []string{"nnodes", "node-rank", "spares"} {
 		if c.IsSet(flag) {
-			return nil, exitcode.Errorf(exitcode.Usage, "--%s conflicts with --hostfile; leave it out", flag)
+			return nil, exitcode.Errorf(exitcode.Usage, "--%s cannot be combined with --hostfile; leave it out", flag)
 		}
 	}
 	if c.IsSet("min-nproc-per-node") {
-		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node works on one host only; with --hostfile use --min-nnodes")
+		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node cannot be combined with --hostfile; use --min-nnodes")
 	}
 	if o.line.ours && o.line.config.Checkpoint.MemoryInterval > 0 {
-		return nil, exitcode.Errorf(exitcode.Usage, "--memory-checkpoint-interval does not go with --hostfile, whose launchers on the hosts end with every start; run monotron launch --nnodes N --node-rank I on each host")
+		return nil, exitcode.Errorf(exitcode.Usage, "--memory-checkpoint-interval cannot be combined with --hostfile, whose launchers on the hosts end at every restart; run monotron launch --nnodes N --node-rank I on each host")
 	}
 	addr, ranks := o.addr, 0
 	if !c.IsSet("master-addr") && !c.IsSet("rdzv-endpoint") {
@@ -237,7 +238,7 @@ func readFleet(c *cli.Context, o *options) (*fleet, error) {
 func meeting(c *cli.Context, nodes int) (string, error) {
 	if end := c.String("rdzv-endpoint"); end != "" {
 		if c.IsSet("master-addr") || c.IsSet("master-port") {
-			return "", exitcode.Errorf(exitcode.Usage, "--rdzv-endpoint conflicts with --master-addr and --master-port; give one of them")
+			return "", exitcode.Errorf(exitcode.Usage, "--rdzv-endpoint cannot be combined with --master-addr or --master-port; give one")
 		}
 		host, port, err := net.SplitHostPort(end)
 		if n, bad := strconv.Atoi(port); err != nil || bad != nil || n < 1 || n > 65535 || host == "" {

@@ -49,9 +49,9 @@ func readOptions(c *cli.Context) (o options, err error) {
 	case c.String("load") == "":
 		return o, exitcode.Errorf(exitcode.Usage, "--load is missing; give the folder of the model")
 	case o.top < 1:
-		return o, exitcode.Errorf(exitcode.Usage, "--top-k %d: at least 1", o.top)
+		return o, exitcode.Errorf(exitcode.Usage, "--top-k must be at least 1, not %d", o.top)
 	case o.output != "" && (o.json || c.IsSet("top-k")):
-		return o, exitcode.Errorf(exitcode.Usage, "--output writes every logit to a file; --json and --top-k do not go with it")
+		return o, exitcode.Errorf(exitcode.Usage, "--output cannot be combined with --json or --top-k: it writes every logit to a file; leave them out")
 	}
 	if err = command.CheckOnePrompt(c); err != nil {
 		return o, err

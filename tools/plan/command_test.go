@@ -188,17 +188,17 @@ func TestScheduleRefuses(t *testing.T) {
 		"--num-layers 10": "or --pipeline-model-parallel-layout 'Ettt|ttt|tt|ttL'",
 		"--num-virtual-stages-per-pipeline-rank 2 --micro-batches 9": "use 8 or 12 micro-batches",
 		"--pipeline-model-parallel-layout Ett|ttL":                   "needs --num-layers",
-		"--micro-batches 99999999":                                   "--micro-batches 99999999: must be 1 to",
+		"--micro-batches 99999999":                                   "--micro-batches must be from 1 to",
 		"--micro-batches 200000 --pipeline-model-parallel-size 64":   "lower --micro-batches",
-		"--pipeline-model-parallel-size 0":                           "--pipeline-model-parallel-size 0: must be 1 to",
-		"--forward-ms -1":                                            "--forward-ms -1: must be 0 to 1000000000",
-		"--head-work nan --num-layers 4":                             "--head-work NaN: must be 0 to 1000000000",
+		"--pipeline-model-parallel-size 0":                           "--pipeline-model-parallel-size must be from 1 to",
+		"--forward-ms -1":                                            "--forward-ms must be from 0 to 1000000000, not -1",
+		"--head-work nan --num-layers 4":                             "--head-work must be from 0 to 1000000000, not NaN",
 		"--micro-batchs 3":                                           "--micro-batches",
 		"--context-parallel-size 3 --seq-length 64":                  "not a multiple of 6 (twice --context-parallel-size): use --seq-length 60 or 66",
 		"stray": "stray",
 		"--num-layers 4 --pipeline-model-parallel-layout E((t|)*2":              "missing )",
-		"--num-layers 100000000 --pipeline-model-parallel-size 100000000":       "--num-layers 100000000: must be 0 to 100000",
-		"--num-layers 4 --num-virtual-stages-per-pipeline-rank 100000000000000": "--num-virtual-stages-per-pipeline-rank 100000000000000: must be 0 to",
+		"--num-layers 100000000 --pipeline-model-parallel-size 100000000":       "--num-layers must be from 0 to 100000, not 100000000",
+		"--num-layers 4 --num-virtual-stages-per-pipeline-rank 100000000000000": "--num-virtual-stages-per-pipeline-rank must be from 0 to",
 	} {
 		if _, err := run(strings.Fields(line)...); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", line, err, want)

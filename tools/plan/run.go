@@ -53,7 +53,7 @@ func planRun(c *cli.Context, open func(name string) (*device.Device, error)) err
 	}
 	defer p.close()
 	if p.options.Most = c.Bool("experts-at-most"); p.options.Most && p.config.Model.Experts == nil {
-		return exitcode.Errorf(exitcode.Usage, "--experts-at-most is about mixtures of experts: give --num-experts, or leave it out")
+		return exitcode.Errorf(exitcode.Usage, "--experts-at-most needs --num-experts; leave it out")
 	}
 	// A dry run of every rank that differs, then seconds and timeline by the machine file.
 	if p.ranks, err = plan.Memory(p.config, p.options); err != nil {

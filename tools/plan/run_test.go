@@ -56,7 +56,7 @@ func TestExpertsAtMost(t *testing.T) {
 	if even, most := planned("", four), planned("--experts-at-most", four); !slices.Equal(even, most) {
 		t.Errorf("ranks with all experts: %v and %v", even, most)
 	}
-	if _, err := peaks("--experts-at-most", ""); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "give --num-experts") {
+	if _, err := peaks("--experts-at-most", ""); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "--experts-at-most needs --num-experts") {
 		t.Errorf("a dense model: %v", err)
 	}
 }

@@ -94,7 +94,7 @@ func planSearch(c *cli.Context) error {
 
 func newSearch(c *cli.Context) (*plan.Search, error) {
 	if c.Int("gpus") == 0 || c.String("machine") == "" {
-		return nil, exitcode.Errorf(exitcode.Usage, "plan search --gpus N --machine FILE MODEL FLAGS: 1 to %d devices, and what they are", 1<<16)
+		return nil, exitcode.Errorf(exitcode.Usage, "plan search needs --gpus, from 1 to %d, and --machine; monotron plan search --help shows an example", 1<<16)
 	}
 	// The machine and its memory.
 	m, err := plan.ReadMachine(c.String("machine"))

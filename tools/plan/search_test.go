@@ -59,16 +59,16 @@ func TestSearchBeatsThePublishedLayout(t *testing.T) {
 // Claim: devices that cannot be, and a model that fits nowhere, have one clear answer.
 func TestSearchRefuses(t *testing.T) {
 	for line, want := range map[string]string{
-		"search --machine h100 " + bloom:                                           "--gpus N",
-		"search --gpus -3 --machine h100 " + bloom:                                 "--gpus -3",
-		"search --gpus 8 " + bloom:                                                 "--machine FILE",
+		"search --machine h100 " + bloom:                                           "plan search needs --gpus, from 1 to 65536, and --machine",
+		"search --gpus -3 --machine h100 " + bloom:                                 "--gpus must be from 1 to 65536, not -3",
+		"search --gpus 8 " + bloom:                                                 "plan search needs --gpus, from 1 to 65536, and --machine",
 		"search --gpus 8 --machine h100":                                           "needs the model",
 		"search --gpus 8 --machine h100 --memory lots " + bloom:                    "not a size",
 		"search --gpus 7 --machine h100 " + bloom:                                  "no layout of 7 devices",
-		"search --gpus 8 --machine h100 --best 0 " + bloom:                         "--best 0",
+		"search --gpus 8 --machine h100 --best 0 " + bloom:                         "--best must be from 1 to 100, not 0",
 		"search --gpus 8 --machine a100 " + bloom:                                  "no layout of 8 devices fits",
 		"run --jitter 1 pretrain_gpt --world-size 8":                               "--machine",
-		"run --machine h100 --jitter -1 pretrain_gpt --world-size 8":               "--jitter -1",
+		"run --machine h100 --jitter -1 pretrain_gpt --world-size 8":               "--jitter must be from 0 to 10, not -1",
 		"run --machine /nowhere/x.yaml pretrain_gpt --world-size 8 --num-layers 2": "does not exist",
 	} {
 		_, err := call(strings.Fields(line)...)

@@ -64,7 +64,7 @@ const mostTable = 64 << 20
 
 func planTable(c *cli.Context) error {
 	if c.Args().Len() != 1 || c.String("machine") == "" {
-		return exitcode.Errorf(exitcode.Usage, "plan table LAYOUTS.csv --machine FILE: one table, and a machine to plan for")
+		return exitcode.Errorf(exitcode.Usage, "plan table needs one file LAYOUTS.csv, and --machine; monotron plan table --help shows an example")
 	}
 	m, err := plan.ReadMachine(c.String("machine"))
 	if err != nil {
@@ -117,7 +117,7 @@ func (l *layouts) read(text []byte, measured string) error {
 	l.header = slices.Clone(head)
 	for i, name := range l.header {
 		if name != "" && slices.Contains(l.header[:i], name) {
-			return exitcode.Errorf(exitcode.BadData, "column %s is there twice", name)
+			return exitcode.Errorf(exitcode.BadData, "column %s is given twice", name)
 		}
 	}
 	if measured != "" && !slices.Contains(l.header, measured) {

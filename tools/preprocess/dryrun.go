@@ -19,7 +19,7 @@ const tried = 8 << 20
 // input. Nothing is written.
 func (o *options) try(c *cli.Context) error {
 	if o.format != "jsonl" {
-		return exitcode.Errorf(exitcode.Usage, "--dry-run goes with JSON lines, not with --input-format %s", o.format)
+		return exitcode.Errorf(exitcode.Usage, "--dry-run needs JSON lines, not --input-format %s", o.format)
 	}
 	e := &encoder{options: o, parser: jsonl.NewParser(o.keys...)}
 	var docs, tokens, bad, text, packed, total int64

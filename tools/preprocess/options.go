@@ -13,6 +13,7 @@ import (
 
 	"monotron/dataset"
 	"monotron/dataset/jsonl"
+	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 	"monotron/tokenizer"
 	"monotron/tools/internal/command"
@@ -86,7 +87,7 @@ func read(c *cli.Context) (o *options, err error) {
 		o.output = dataset.OldPair
 	}
 	if c.IsSet("make-vocab-size-divisible-by") {
-		o.say("--make-vocab-size-divisible-by is accepted and has no effect here")
+		o.say("--make-vocab-size-divisible-by has no effect here: the token type follows from the unpadded vocabulary")
 	}
 	if c.Bool("split-sentences") {
 		params, err := punkt.Find(c.String("lang"))
@@ -107,23 +108,22 @@ func (o *options) check(c *cli.Context) error {
 		}
 	}
 	lines := o.format == "jsonl"
-	_, known := outputFormats[c.String("output-format")]
 	stdin := slices.Contains(c.StringSlice("input"), "-")
 	// What must be given, and known words.
 	need(!c.Args().Present(), fmt.Sprintf("%q belongs to no flag", strings.Join(c.Args().Slice(), " ")))
 	need(len(c.StringSlice("input")) > 0, "--input is missing; give files, folders or -")
 	need(o.prefix != "", "--output-prefix is missing; give the path that output files begin with")
 	need(o.saveEvery >= 0, "--resume-interval must not be negative")
-	word := func(ok bool, flag, given, choices string) {
-		need(ok, fmt.Sprintf("--%s %s: choose from %s", flag, given, choices))
+	word := func(flag, given string, choices ...string) {
+		need(slices.Contains(choices, given) || flag == "dataset-impl" && given == "infer", argv.WrongChoice(flag, given, choices...).Error())
 	}
-	word(slices.Contains([]string{"jsonl", "text", "tokens"}, o.format), "input-format", o.format, "jsonl, text, tokens")
-	word(known, "output-format", c.String("output-format"), "megatron, llmc, nanogpt")
-	word(slices.Contains([]string{"error", "skip"}, c.String("on-bad-line")), "on-bad-line", c.String("on-bad-line"), "error, skip")
-	word(slices.Contains([]string{"mmap", "infer", "lazy", "cached"}, c.String("dataset-impl")), "dataset-impl", c.String("dataset-impl"), "mmap, lazy, cached")
-	// What goes together.
-	need(!slices.Contains([]string{"lazy", "cached"}, c.String("dataset-impl")) || o.output == dataset.Pair, "--dataset-impl lazy and cached need --output-format megatron")
-	need(!c.IsSet("text-split") || o.textSplit > 0 && o.textSplit < 1, fmt.Sprintf("--text-split %v: must be above 0 and below 1", o.textSplit))
+	word("input-format", o.format, "jsonl", "text", "tokens")
+	word("output-format", c.String("output-format"), "megatron", "llmc", "nanogpt")
+	word("on-bad-line", c.String("on-bad-line"), "error", "skip")
+	word("dataset-impl", c.String("dataset-impl"), "mmap", "lazy", "cached")
+	// Flags that need each other, and those that cannot be combined.
+	need(!slices.Contains([]string{"lazy", "cached"}, c.String("dataset-impl")) || o.output == dataset.Pair, "--dataset-impl lazy or cached needs --output-format megatron")
+	need(!c.IsSet("text-split") || o.textSplit > 0 && o.textSplit < 1, fmt.Sprintf("--text-split must be above 0 and below 1, not %v", o.textSplit))
 	need(!c.IsSet("text-split") || o.format == "text", "--text-split needs --input-format text")
 	need(o.partitions == 1 || o.output == dataset.Pair && !slices.Contains([]string{"lazy", "cached"}, c.String("dataset-impl")), "--partitions needs --output-format megatron and --dataset-impl mmap")
 	for flag, set := range map[string]bool{
@@ -132,13 +132,13 @@ func (o *options) check(c *cli.Context) error {
 	} {
 		need(lines || !set, flag+" needs JSON lines, not --input-format "+o.format)
 	}
-	need(o.format != "tokens" || !o.appendEOD, "--append-eod needs text; --input-format tokens takes tokens as they are")
-	need(o.format != "tokens" || !stdin, "--input-format tokens reads files, not standard input")
-	need(!stdin || o.partitions == 1 || !o.sequential, "--keep-sequential-samples counts the lines first, so it cannot read standard input")
-	need(!stdin || !c.Bool("find-optimal-num-workers"), "--find-optimal-num-workers reads its input several times, so it cannot read standard input")
-	need(!c.IsSet("shard") || !stdin, "--shard reads parts of files, not standard input")
-	need(!c.IsSet("shard") || !c.Bool("find-optimal-num-workers"), "--find-optimal-num-workers reads all of the input, so it cannot be combined with --shard")
-	need(!o.dryRun || !stdin, "--dry-run would swallow standard input")
+	need(o.format != "tokens" || !o.appendEOD, "--append-eod cannot be combined with --input-format tokens, whose tokens stay as they are; leave it out")
+	need(o.format != "tokens" || !stdin, "--input-format tokens cannot read standard input; give files")
+	need(!stdin || o.partitions == 1 || !o.sequential, "--keep-sequential-samples cannot read standard input, as it counts the lines first; give files")
+	need(!stdin || !c.Bool("find-optimal-num-workers"), "--find-optimal-num-workers cannot read standard input, as it reads its input several times; give files")
+	need(!c.IsSet("shard") || !stdin, "--shard cannot read standard input; give files")
+	need(!c.IsSet("shard") || !c.Bool("find-optimal-num-workers"), "--find-optimal-num-workers cannot be combined with --shard; leave one out")
+	need(!o.dryRun || !stdin, "--dry-run cannot read standard input, which the real run could not read again; give files")
 	if len(problems) > 0 {
 		slices.Sort(problems)
 		return exitcode.Errorf(exitcode.Usage, "%s", strings.Join(problems, "; "))
@@ -176,7 +176,7 @@ func (o *options) setTokenizer(c *cli.Context) error {
 
 func (o *options) use(tok tokenizer.Tokenizer) error {
 	if o.appendEOD && tok.EOD() < 0 {
-		return exitcode.Errorf(exitcode.Usage, "--append-eod: %s has no end-of-document id", tok.Name())
+		return exitcode.Errorf(exitcode.Usage, "--append-eod needs an end-of-document id, and %s has none; leave it out, or use another tokenizer", tok.Name())
 	}
 	o.tok = tok
 	switch o.output {
@@ -188,7 +188,7 @@ func (o *options) use(tok tokenizer.Tokenizer) error {
 		o.dtype = dataset.LLMCType(tok.VocabSize())
 	case dataset.Raw:
 		if o.dtype = dataset.U16; tok.VocabSize() > 1<<16 {
-			return exitcode.Errorf(exitcode.Usage, "--output-format nanogpt has 16 bits a token; the vocabulary of %s has %d ids", tok.Name(), tok.VocabSize())
+			return exitcode.Errorf(exitcode.Usage, "--output-format nanogpt has 16 bits per token, too few for the %[2]d ids of %[1]s; use --output-format megatron or llmc", tok.Name(), tok.VocabSize())
 		}
 	}
 	return nil

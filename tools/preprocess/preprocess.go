@@ -40,33 +40,33 @@ func flagTable() []cli.Flag {
 	return append([]cli.Flag{
 		// Input and output.
 		&cli.StringSliceFlag{Name: "input", Usage: "files, globs, folders, or - for standard input; gzip, zstd, bzip2, xz and lzma are decompressed"},
-		&cli.StringFlag{Name: "input-format", Usage: "format of the input: jsonl; text, where each file is one document; or tokens: .bin/.idx pairs (by prefix), llm.c's or nanoGPT's .bin (default: by the names: .txt and .md are text, .bin and .idx tokens, others, and rows of Parquet, WebDataset and MDS, JSON lines)"},
+		&cli.StringFlag{Name: "input-format", Usage: "format of the input: jsonl (JSON lines, or rows of Parquet, WebDataset and MDS), text (each file is one document) or tokens (.bin/.idx pairs by prefix, llm.c's or nanoGPT's .bin) (default: by the file names: .txt and .md are text, .bin and .idx tokens, others jsonl)"},
 		&cli.StringFlag{Name: "output-prefix", Usage: "prefix of the output files PREFIX_KEY_document.bin and .idx"},
-		&cli.StringFlag{Name: "output-format", Value: "megatron", Usage: "format of the output: megatron; llmc, llm.c's .bin; or nanogpt, a .bin of 16-bit tokens only"},
+		&cli.StringFlag{Name: "output-format", Value: "megatron", Usage: "format of the output: megatron (.bin/.idx pairs), llmc (llm.c's .bin) or nanogpt (a .bin of 16-bit tokens)"},
 		command.Between(1, command.Threads, &cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "goroutines that tokenize; the output does not depend on it"}),
 		&cli.StringSliceFlag{Name: "json-keys", Value: cli.NewStringSlice("text"), Usage: "keys to read from each line; each makes its own output files"},
 		&cli.BoolFlag{Name: "append-eod", Usage: "add the end-of-document id to the end of each document that has tokens (llmc: to its start)"},
 		// Lines that cannot be read.
-		&cli.StringFlag{Name: "on-bad-line", Value: "error", Usage: "action for a line that cannot be read: error ends the run; skip leaves the line out and reports it"},
+		&cli.StringFlag{Name: "on-bad-line", Value: "error", Usage: "action for a line that cannot be read: error (end the run) or skip (leave the line out and report it)"},
 		command.Between(1, 1<<40, &cli.Int64Flag{Name: "max-line-bytes", Value: jsonl.DefaultMaxLine, Usage: "maximum size of a line, in bytes; longer lines are an error"}),
-		// Large inputs: parts, restarts, estimates.
-		&cli.StringFlag{Name: "shard", Usage: "`I/N`: convert the I-th of N parts of the input to PREFIX_IofN_KEY_document, as one of N hosts; merge_datasets joins the parts"},
+		// Large inputs: shards, restarts, estimates.
+		&cli.StringFlag{Name: "shard", Usage: "`I/N`: convert the I-th of N shards of the input to PREFIX_IofN_KEY_document, as one of N hosts; merge_datasets joins the shards"},
 		&cli.BoolFlag{Name: "resume", Usage: "continue a killed run with the same flags"},
 		&cli.DurationFlag{Name: "resume-interval", Value: 10 * time.Second, Usage: "`DURATION` between records of the progress, for --resume"},
 		&cli.BoolFlag{Name: "dry-run", Usage: "check flags and the first 8 MB of each input, and estimate size and time, without writing output"},
-		command.Between(1, 9999, &cli.IntFlag{Name: "partitions", Value: 1, Usage: "number of pairs to distribute the lines to, before they are joined"}),
+		command.Between(1, 9999, &cli.IntFlag{Name: "partitions", Value: 1, Usage: "number of .bin/.idx pairs to write in parallel before they are joined, as in Megatron"}),
 		&cli.BoolFlag{Name: "keep-sequential-samples", Usage: "make partitions blocks of lines instead of every Nth line"},
 		// Megatron's further flags.
 		command.Between(1, command.Counts, &cli.Int64Flag{Name: "log-interval", Value: 1000, Usage: "documents between Megatron's progress lines"}),
 		command.Between(0, 1, &cli.Float64Flag{Name: "text-split", Usage: "with --input-format text: `FRACTION` of the characters to write to PREFIX_train_document; the rest goes to PREFIX_val_document"}),
-		&cli.StringFlag{Name: "dataset-impl", Value: "mmap", Usage: "format of the pair: mmap; lazy and cached write the format from before 2021 (TNTIDX)"},
-		&cli.BoolFlag{Name: "split-sentences", Usage: "make each sentence a sequence, by NLTK's Punkt; writes PREFIX_KEY_sentence"},
+		&cli.StringFlag{Name: "dataset-impl", Value: "mmap", Usage: "format of the pair: mmap, or lazy or cached (the format from before 2021, TNTIDX)"},
+		&cli.BoolFlag{Name: "split-sentences", Usage: "make each sentence a sequence, split by NLTK's Punkt; writes PREFIX_KEY_sentence"},
 		&cli.BoolFlag{Name: "keep-newlines", Usage: "with --split-sentences: keep the white space after a sentence"},
 		&cli.StringFlag{Name: "lang", Value: "english", Usage: "with --split-sentences: language of the Punkt parameters, read from NLTK_DATA"},
 		&cli.BoolFlag{Name: "find-optimal-num-workers", Usage: "time the first --max-documents documents with each of --workers-to-check; as in Megatron, only these documents are written"},
 		command.Between(1, command.Threads, &cli.IntSliceFlag{Name: "workers-to-check", Value: cli.NewIntSlice(16, 32, 64), Usage: "numbers of workers for --find-optimal-num-workers"}),
 		command.Between(1, command.Counts, &cli.Int64Flag{Name: "max-documents", Value: 100000, Usage: "documents of each partition for --find-optimal-num-workers"}),
-		command.Between(1, command.Sizes, &cli.IntFlag{Name: "make-vocab-size-divisible-by", Usage: "accepted, no effect: the token type follows from the unpadded vocabulary"}),
+		command.Between(1, command.Sizes, &cli.IntFlag{Name: "make-vocab-size-divisible-by", Usage: "accepted without effect: the token type follows from the unpadded vocabulary"}),
 	}, command.TokenizerFlags()...)
 }
 

@@ -171,7 +171,7 @@ func TestTextSplit(t *testing.T) {
 func TestFlagErrors(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for line, says := range map[string][]string{
-		"--workers 0":              {"--workers 0: must be 1 to 4096"},
+		"--workers 0":              {"--workers must be from 1 to 4096, not 0"},
 		"--inptu x":                {"did you mean --input?"},
 		"--input x --workers many": {"many"},
 		"--input none.jsonl --output-prefix y --tokenizer-type NullTokenizer --vocab-size 5":                            {"none.jsonl"},

@@ -13,14 +13,14 @@ import (
 // mostShards bounds N of --shard I/N.
 const mostShards = 1 << 20
 
-// setShard keeps the part of the inputs that --shard I/N asks for: of all bytes of the files, the I-th
+// setShard keeps the shard of the inputs that --shard I/N asks for: of all bytes of the files, the I-th
 // of N equal stretches. A line belongs to the stretch that has its first byte, a packed file likewise.
 func (o *options) setShard(text string) error {
 	first, last, _ := strings.Cut(text, "/")
 	i, err := strconv.ParseInt(first, 10, 64)
 	n, err2 := strconv.ParseInt(last, 10, 64)
 	if err != nil || err2 != nil || i < 1 || i > n || n > mostShards {
-		return exitcode.Errorf(exitcode.Usage, "--shard %q must be I/N, as in 3/8, with I from 1 to N and N at most %d", text, mostShards)
+		return exitcode.Errorf(exitcode.Usage, "--shard must be I/N, as in 3/8, with I from 1 to N and N at most %d, not %q", mostShards, text)
 	}
 	// Sizes of all files.
 	var total int64
@@ -31,12 +31,12 @@ func (o *options) setShard(text string) error {
 			return exitcode.With(exitcode.IO, err)
 		}
 		if !info.Mode().IsRegular() {
-			return exitcode.Errorf(exitcode.Usage, "--shard: %s has no size; give files", path)
+			return exitcode.Errorf(exitcode.Usage, "--shard needs regular files, and %s is not one; give files", path)
 		}
 		sizes[f] = info.Size()
 		total += sizes[f]
 	}
-	// The stretch of this part, file by file.
+	// The stretch of this shard, file by file.
 	low, high := stretch(total, i-1, n), stretch(total, i, n)
 	all, begin := o.inputs, int64(0)
 	o.inputs = nil
@@ -50,7 +50,7 @@ func (o *options) setShard(text string) error {
 		}
 	}
 	if len(o.inputs) == 0 {
-		return exitcode.Errorf(exitcode.Usage, "--shard %s: no line begins in this part of the input; use fewer shards", text)
+		return exitcode.Errorf(exitcode.Usage, "--shard %s: no line begins in this shard; use fewer shards", text)
 	}
 	o.prefix += fmt.Sprintf("_%0*dof%d", len(last), i, n)
 	return nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"monotron/internal/argv"
 	"monotron/internal/atomicfile"
 	"monotron/internal/exitcode"
 	"monotron/megatron/telemetry/dashboard"
@@ -75,7 +76,7 @@ func formatOf(c *cli.Context, path string) (string, error) {
 		}
 	}
 	if formats[format] == nil {
-		return "", exitcode.Errorf(exitcode.Usage, "--format %s is unknown; there are html, markdown, csv and png", format)
+		return "", argv.WrongChoice("format", format, "html", "markdown", "csv", "png")
 	}
 	return format, nil
 }

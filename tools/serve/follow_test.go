@@ -97,7 +97,7 @@ func TestFollow(t *testing.T) {
 // Claim: what cannot be followed is refused.
 func TestFollowRefuses(t *testing.T) {
 	for line, want := range map[string]string{
-		"--ckpt-step 3 --load x":                    "--follow conflicts with --ckpt-step 3; give one of them",
+		"--ckpt-step 3 --load x":                    "--follow cannot be combined with --ckpt-step 3; give one",
 		"--load " + golden.Dir(t, "serve", "model"): "is one checkpoint (format hf); name the folder that a run saves its iterations to",
 	} {
 		_, w := io.Pipe()

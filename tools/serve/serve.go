@@ -18,6 +18,7 @@ import (
 	"monotron/internal/cgroup"
 	"monotron/internal/exitcode"
 	"monotron/internal/web"
+	"monotron/megatron/checkpoint"
 	"monotron/megatron/inference"
 	"monotron/tools/internal/answering"
 	"monotron/tools/internal/command"
@@ -40,7 +41,7 @@ func allFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "follow", Usage: "switch to each new iteration that a run saves to --load's folder; wait for the first if there is none yet"},
 		&cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "address to listen on; 0.0.0.0 listens on all addresses of this host"},
 		command.Between(0, 65535, &cli.IntFlag{Name: "port", Value: 8000, Usage: "port to listen on (0 chooses a free port)"}),
-		&cli.StringSliceFlag{Name: "adapter", Usage: "`NAME=DIR`: PEFT folder with an adapter that requests choose by the model name NAME; may be repeated"},
+		&cli.StringSliceFlag{Name: "adapter", Usage: "`NAME=DIR`: PEFT folder of an adapter; requests choose it by the model name NAME; may be repeated"},
 		&cli.StringFlag{Name: "served-model-name", Usage: "model name that requests use (default: the folder's name)"},
 		&cli.StringFlag{Name: "chat-template", Usage: "file with a chat template (Jinja; default: the tokenizer's template)"},
 		&cli.StringFlag{Name: "api-key-file", Usage: "file with API keys, one per line; if unset, no authentication"},
@@ -90,13 +91,13 @@ func readOptions(c *cli.Context) (o options, err error) {
 	}
 	for _, name := range []string{"host", "api-key-file"} {
 		if c.IsSet(name) && c.String(name) == "" { // a variable of a script that is not set: it must not open the server to everybody
-			all = append(all, exitcode.Errorf(exitcode.Usage, "--%s is empty; leave it out, or give its value", name))
+			all = append(all, exitcode.Errorf(exitcode.Usage, "--%s is empty; give a value, or leave it out", name))
 		}
 	}
 	// Memory and limits.
 	o.sequence, o.rows = c.Int("max-num-seqs"), c.Int("max-num-batched-tokens")
 	if o.rows < o.sequence {
-		all = append(all, exitcode.Errorf(exitcode.Usage, "--max-num-batched-tokens %d: must be at least --max-num-seqs %d", o.rows, o.sequence))
+		all = append(all, exitcode.Errorf(exitcode.Usage, "--max-num-batched-tokens must be at least --max-num-seqs %d, not %d", o.sequence, o.rows))
 	}
 	o.cache, o.queue = int64(c.Int("kv-cache-memory"))<<20, c.Int("max-queue")
 	o.body = int64(c.Int("max-body")) << 20
@@ -104,7 +105,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	o.address = net.JoinHostPort(c.String("host"), fmt.Sprint(c.Int("port")))
 	o.load.Step, o.follow = c.Int64("ckpt-step"), c.Bool("follow")
 	if o.follow && c.IsSet("ckpt-step") {
-		all = append(all, exitcode.Errorf(exitcode.Usage, "--follow conflicts with --ckpt-step %d; give one of them", o.load.Step))
+		all = append(all, exitcode.Errorf(exitcode.Usage, "--follow cannot be combined with --ckpt-step %d; give one", o.load.Step))
 	}
 	// How the model is loaded, and who may ask.
 	take := func(err error) {
@@ -136,7 +137,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	o.load.Adapters, err = readAdapters(c.StringSlice("adapter"), o.name)
 	take(err)
 	if len(o.load.Adapters) > 0 && o.follow {
-		take(exitcode.Errorf(exitcode.Usage, "--follow conflicts with --adapter, which belongs to the weights as they are; give one of them"))
+		take(exitcode.Errorf(exitcode.Usage, "--follow cannot be combined with --adapter, which belongs to the weights of one iteration; give one"))
 	}
 	if len(all) > 0 {
 		return o, exitcode.With(exitcode.CodeOf(all[0]), errors.Join(all...))
@@ -163,7 +164,7 @@ func readAdapters(words []string, base string) (list []inference.Adapter, err er
 		name, dir, found := strings.Cut(word, "=")
 		switch {
 		case !found || name == "" || dir == "":
-			return nil, exitcode.Errorf(exitcode.Usage, "--adapter %s: write NAME=DIR, a name for requests and the adapter's folder", word)
+			return nil, exitcode.Errorf(exitcode.Usage, "--adapter must be NAME=DIR, the name that requests use and the adapter's folder, not %s", word)
 		case seen[name]:
 			return nil, exitcode.Errorf(exitcode.Usage, "--adapter %s: the model or another adapter has the name %s; choose another one", word, name)
 		}
@@ -173,9 +174,14 @@ func readAdapters(words []string, base string) (list []inference.Adapter, err er
 	return list, nil
 }
 
-// run listens, loads the model meanwhile, and serves until a signal or a rank's end. Where a
+// run checks that there is a checkpoint, listens, loads the model meanwhile, and serves until a signal or a rank's end. Where a
 // launcher has started several processes the first one listens, and the others follow it.
 func run(c *cli.Context, open func() (*device.Device, error), o options) error {
+	if !o.follow { // which waits for a first iteration
+		if _, err := checkpoint.DetectAt(o.dir, o.load.Step); err != nil {
+			return fmt.Errorf("--load: %w", err)
+		}
+	}
 	at, err := place(&o, open, c.IsSet("cpu-threads"))
 	if err != nil {
 		return err

@@ -399,19 +399,30 @@ func TestMegatronsWay(t *testing.T) {
 func TestFlags(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                             "--load is missing; give the folder of the model",
-		"--load /nowhere --port 99999": "--port 99999: must be 0 to 65535",
-		"--load x --max-num-seqs 64 --max-num-batched-tokens 32 --fp32 --bf16": "--max-num-batched-tokens 32: must be at least --max-num-seqs 64\n--fp32, --bf16 and --fp16 exclude each other",
+		"--load /nowhere --port 99999": "--port must be from 0 to 65535, not 99999",
+		"--load x --max-num-seqs 64 --max-num-batched-tokens 32 --fp32 --bf16": "--max-num-batched-tokens must be at least --max-num-seqs 64, not 32\n--fp32, --bf16 and --fp16 cannot be combined; give one",
 	} {
 		_, w := io.Pipe()
 		if err := call(context.Background(), w, strings.Fields(line)...); exitcode.CodeOf(err) != exitcode.Usage || err.Error() != want {
 			t.Errorf("%s: %v, want %q", line, err, want)
 		}
 	}
-	_, w := io.Pipe()
-	if err := call(context.Background(), discard{w}, "--load", "/nowhere", "--port", "0"); exitcode.CodeOf(err) != exitcode.NoInput {
-		t.Errorf("a folder that is not there: %v", err)
+}
+
+// Claim: a --load without a checkpoint is refused before the server listens.
+func TestNothingToLoad(t *testing.T) {
+	for _, dir := range []string{"/nowhere", t.TempDir()} {
+		var notes said
+		if err := call(context.Background(), &notes, "--load", dir, "--port", "0"); exitcode.CodeOf(err) != exitcode.NoInput || !strings.HasPrefix(err.Error(), "--load: ") || notes.Len() > 0 {
+			t.Errorf("%s: %v, after %q", dir, err, notes.String())
+		}
 	}
 }
+
+// said is what a command has written.
+type said struct{ bytes.Buffer }
+
+func (*said) Close() error { return nil }
 
 type discard struct{ io.Closer }
 
@@ -487,10 +498,10 @@ func TestAdaptersByName(t *testing.T) {
 func TestAdaptersAreRefused(t *testing.T) {
 	dir := filepath.Join(golden.Dir(t, "merge"), "gpt2-f32-dora")
 	for says, args := range map[string][]string{
-		"write NAME=DIR":       {"--adapter", "x"},
-		"the model or another": {"--adapter", "base=" + dir},
-		"--follow conflicts":   {"--adapter", "a=" + dir, "--follow"},
-		"adapter a:":           {"--adapter", "a=" + dir, "--port", "0"},
+		"--adapter must be NAME=DIR":                 {"--adapter", "x"},
+		"the model or another":                       {"--adapter", "base=" + dir},
+		"--follow cannot be combined with --adapter": {"--adapter", "a=" + dir, "--follow"},
+		"adapter a:": {"--adapter", "a=" + dir, "--port", "0"},
 	} {
 		notes, w := io.Pipe()
 		go io.Copy(io.Discard, notes)

@@ -37,7 +37,7 @@ func Command() *cli.Command {
 				return err
 			}
 			if c.Bool("decode") && (c.Bool("count") || c.String("json-key") != "") {
-				return exitcode.Errorf(exitcode.Usage, "--decode goes with neither --count nor --json-key")
+				return exitcode.Errorf(exitcode.Usage, "--decode cannot be combined with --count or --json-key; leave one out")
 			}
 			// The tokenizer, the files, and the key of the text in JSON lines.
 			tok, err := command.Tokenizer(c)

@@ -16,6 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/dataset/jsonl"
+	"monotron/internal/argv"
 	"monotron/internal/atomicfile"
 	"monotron/internal/exitcode"
 	"monotron/tokenizer/bpe"
@@ -54,9 +55,9 @@ func run(c *cli.Context) error {
 	case len(c.StringSlice("input")) == 0 || c.String("output-dir") == "":
 		return exitcode.Errorf(exitcode.Usage, "--input and --output-dir are needed")
 	case !ok:
-		return exitcode.Errorf(exitcode.Usage, "--pattern %s is unknown; choose from gpt2, llama3, qwen2 and o200k", c.String("pattern"))
+		return argv.WrongChoice("pattern", c.String("pattern"), "gpt2", "llama3", "qwen2", "o200k")
 	case !slices.Contains([]string{"", "jsonl", "text"}, c.String("input-format")):
-		return exitcode.Errorf(exitcode.Usage, "--input-format is jsonl or text, not %s", c.String("input-format"))
+		return argv.WrongChoice("input-format", c.String("input-format"), "jsonl", "text")
 	}
 	// Special tokens and inputs.
 	special := c.StringSlice("special-tokens")

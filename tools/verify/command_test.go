@@ -87,7 +87,7 @@ func TestUnknownLayout(t *testing.T) {
 	for add, want := range map[string]string{
 		"--only zzz":             "there are: dp2; dp2 optim; ",
 		"--only zzz --mutate":    "no layout that --mutate breaks of up to 2 ranks has all the words of --only \"zzz\"; there are: pp2 vp2; dp2 optim; ",
-		"--stride 0":             "--stride 0: must be 1 to",
+		"--stride 0":             "--stride must be from 1 to",
 		"--only tp2 --steps 1 x": `unexpected argument "x": every value must follow its flag`,
 	} {
 		var out strings.Builder

@@ -16,7 +16,7 @@ import (
 func mupCommand(open func(string) (*device.Device, error)) *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:  "mup",
-		Usage: "train a small model at several widths and print how far its activations move, which --use-mup keeps equal",
+		Usage: "train a small model at several widths and print how much its activations change, which --use-mup keeps equal",
 		Description: "The coordinate check of muP: a Llama of 3 layers takes the same steps at each width. The table has, for the output of each layer and the\n" +
 			"logits, the root mean square of how far they moved, and the power of the width by which that grows. With muP it is near 0; with --standard it is not.\n" +
 			"Exit code 0: every power is within --limit; 1: one is not.",
@@ -24,7 +24,7 @@ func mupCommand(open func(string) (*device.Device, error)) *cli.Command {
 			command.Between(16, 8192, &cli.IntSliceFlag{Name: "widths", Value: cli.NewIntSlice(64, 128, 256, 512), Usage: "train at these widths, ascending multiples of 16; the first is muP's base"}),
 			command.Between(1, 1000, &cli.IntFlag{Name: "steps", Value: 4, Usage: "number of steps at each width"}),
 			command.Between(1e-9, 10, &cli.Float64Flag{Name: "lr", Value: 0.01, Usage: "learning rate at the first width"}),
-			command.Between(0, 100, &cli.Float64Flag{Name: "limit", Value: 0.3, Usage: "largest power of the width, up or down"}),
+			command.Between(0, 100, &cli.Float64Flag{Name: "limit", Value: 0.3, Usage: "largest exponent of the width by which activations may grow or shrink"}),
 			&cli.BoolFlag{Name: "standard", Usage: "train without muP"},
 			&cli.StringFlag{Name: "device", Value: "auto", Usage: "device that trains: auto, cpu, cuda or ref"},
 			&cli.BoolFlag{Name: "json", Usage: "print the report as one JSON object"},
@@ -37,11 +37,11 @@ func checkMuP(c *cli.Context, open func(string) (*device.Device, error)) error {
 	widths, limit := c.IntSlice("widths"), c.Float64("limit")
 	for i, w := range widths {
 		if w%16 != 0 || i > 0 && w <= widths[i-1] {
-			return exitcode.Errorf(exitcode.Usage, "--widths %v must be multiples of 16, each above the one before", widths)
+			return exitcode.Errorf(exitcode.Usage, "--widths must be multiples of 16, each above the one before, not %v", widths)
 		}
 	}
 	if len(widths) < 2 {
-		return exitcode.Errorf(exitcode.Usage, "--widths %v: give at least two", widths)
+		return exitcode.Errorf(exitcode.Usage, "--widths must be at least two widths, not %v", widths)
 	}
 	r, err := coordinates.Check(coordinates.Options{Widths: widths, Steps: c.Int("steps"), LR: c.Float64("lr"), Standard: c.Bool("standard"),
 		Open: func() (*device.Device, error) { return open(c.String("device")) }, Told: func(int) {}})

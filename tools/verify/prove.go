@@ -49,7 +49,7 @@ func proveCommand(open func(string) (*device.Device, error)) cli.Command {
 
 func prove(c *cli.Context, open func(string) (*device.Device, error)) error {
 	if c.Bool("mutate") && c.String("png") != "" {
-		return exitcode.Errorf(exitcode.Usage, "--png draws the layouts; --mutate has none to draw")
+		return exitcode.Errorf(exitcode.Usage, "--png cannot be combined with --mutate: it draws the table of layouts; leave one out")
 	}
 	// Models and what to compare, then the comparison.
 	models, err := chosenModels(c)
@@ -111,7 +111,7 @@ func nothingChosen(models []layouts.Model, o layouts.Options) error {
 }
 
 // chosenModels is the model of the flags that are not verify's own, or the shapes.
-// A precision alone goes with the shapes.
+// A precision alone is combined with the shapes.
 func chosenModels(c *cli.Context) (models []layouts.Model, err error) {
 	flags := c.Args().Slice()
 	if c.Bool("bits") {

@@ -4,7 +4,7 @@ const (
 	f32Gradients = "gradients accumulate and reduce in f32 in every precision"
 	ncclsChoice  = "NCCL manages its own buffers"
 	oneSharding  = "buffers, groups and data types follow from --data-parallel-sharding-strategy"
-	noHSDP       = "two-level sharding is supported for optimizer state only; use --num-distributed-optimizer-instances"
+	noHSDP       = "two-level sharding is supported for the optimizer's state only; use --num-distributed-optimizer-instances"
 )
 
 // distributedFlags say how ranks meet and how gradients are summed.

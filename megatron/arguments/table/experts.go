@@ -1,7 +1,7 @@
 package table
 
 const (
-	noDeepEP  = "it needs NVIDIA's DeepEP or HybridEP; use --moe-token-dispatcher-type alltoall"
+	noDeepEP  = "NVIDIA's DeepEP and HybridEP are not supported; use --moe-token-dispatcher-type alltoall"
 	noGrouped = "expert weights have a single layout; leave it out"
 	noTrace   = "routing is not recorded; use --moe-per-layer-logging to see the load balance"
 )
@@ -29,10 +29,10 @@ var expertFlags = owned(Experts,
 	works("moe-z-loss-coeff", Float, "", "Raw.Experts.ZLossCoeff", "weight of the router's z-loss (default: no z-loss)").from(0, 1000),
 	works("moe-input-jitter-eps", Float, "", "Raw.Experts.JitterEps", "half-width of the random factor on the router's input, 1 ± eps, in training (default: no jitter)").from(0, 1),
 	works("moe-token-dispatcher-type", String, "allgather", "Raw.Experts.Dispatcher", "collective that brings tokens to experts on other ranks").
-		choices("allgather", "alltoall").but("it needs NVIDIA's DeepEP; use alltoall", "flex"),
+		choices("allgather", "alltoall").but("NVIDIA's DeepEP is not supported; use alltoall", "flex"),
 	works("moe-expert-capacity-factor", Float, "", "Raw.Experts.CapacityFactor", "per-expert capacity on each rank as a multiple of the mean load (default: unlimited)").above(0, 1e6),
 	works("moe-pad-expert-input-to-capacity", Switch, "", "Raw.Experts.PadToCapacity", "pad each expert's input to its capacity"),
-	works("moe-token-drop-policy", String, "probs", "Raw.Experts.DropPolicy", "which tokens to drop when an expert is full: those of least probability, or the last ones").choices("probs", "position"),
+	works("moe-token-drop-policy", String, "probs", "Raw.Experts.DropPolicy", "which tokens to drop when an expert is full: those of lowest probability, or the last ones").choices("probs", "position"),
 	works("moe-shared-expert-intermediate-size", Int, "", "Raw.Experts.SharedFFN", "intermediate width of the shared expert, which processes every token (default: no shared expert)").from(1, sizes),
 	works("moe-shared-expert-gate", Switch, "", "Raw.Experts.SharedGate", "add a gate to the shared expert"),
 	works("moe-shared-expert-overlap", Switch, "", "Raw.Experts.SharedOverlap", "compute the shared expert while tokens are exchanged; needs --moe-token-dispatcher-type alltoall"),

@@ -5,7 +5,7 @@ import "monotron/megatron/schedule"
 const (
 	overlaps = "communication and computation overlap where possible"
 	noGTP    = "re-gathered tensor-parallel weights (GTP) are not supported; use --data-parallel-sharding-strategy optim_grads_params to save memory"
-	noHybrid = "all sequences are sharded over the same ranks; use --context-parallel-size"
+	noHybrid = "all sequences are divided among the same ranks; use --context-parallel-size"
 )
 
 // layoutFlags assign the model to ranks.
@@ -16,9 +16,9 @@ var layoutFlags = owned(Layout,
 	works("context-parallel-size", Int, "1", "Layout.CP", "number of ranks that share each sequence").from(1, lists),
 	works("expert-model-parallel-size", Int, "1", "Layout.EP", "number of ranks that share the experts").from(1, lists),
 	works("expert-tensor-parallel-size", Int, "", "Layout.ETP", "number of ranks that share one expert (default: --tensor-model-parallel-size)").from(1, lists),
-	works("tp-comm-overlap", Switch, "", "Layout.TPCommOverlap", "overlap matrix products with the gathers and scatters of --sequence-parallel, in chunks; losses equal to rounding, where a library rounds products of fewer rows differently"),
+	works("tp-comm-overlap", Switch, "", "Layout.TPCommOverlap", "overlap matrix products with the all-gathers and reduce-scatters of --sequence-parallel, in chunks; losses are equal up to rounding"),
 	works("sequence-parallel", Switch, "", "Layout.SequenceParallel", "shard norms and dropout over the sequence; off when the tensor-parallel size is 1"),
-	works("cp-comm-type", Strings, "p2p", "Layout.CPCommType", "how context-parallel ranks exchange keys: one value, or one per layer").
+	works("cp-comm-type", Strings, "p2p", "Layout.CPCommType", "how context-parallel ranks exchange keys and values: one value, or one per layer").
 		choices("p2p", "all_gather", "a2a", "a2a+p2p").same("allgather", "all_gather").
 		differs("accepts any text"),
 	works("hierarchical-context-parallel-sizes", Ints, "", "Layout.HierarchicalCP", "group sizes of a2a and p2p for a2a+p2p").from(1, lists),
@@ -38,7 +38,7 @@ var layoutFlags = owned(Layout,
 		choices(schedule.OneFOneBName, schedule.GPipeName),
 	refused("model-parallel-size", Int, "use --tensor-model-parallel-size").instead("tensor-model-parallel-size"),
 	refused("standalone-embedding-stage", Switch, "use --pipeline-model-parallel-layout, as in E|tt|tt|L, or --pp-partition-method parameters"),
-	refused("pipeline-model-parallel-split-rank", Int, "it separates encoder from decoder, and GPT has no encoder; leave it out"),
+	refused("pipeline-model-parallel-split-rank", Int, "it divides encoder and decoder, and GPT has no encoder; leave it out"),
 )
 
 // otherLayoutFlags tune what is not tuned by hand here, or cut what is not cut.

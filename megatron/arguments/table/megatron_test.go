@@ -144,9 +144,9 @@ func difference(f *Flag, m theirs) string {
 // sameDefault compares numbers by value.
 func sameDefault(f *Flag, theirs string) bool {
 	if f.Kind.Numeric() && f.Default != "" && theirs != "" {
-		_, a, err1 := f.Kind.number(f.Default)
-		_, b, err2 := f.Kind.number(theirs)
-		return err1 == nil && err2 == nil && a == b
+		_, a, ok1 := f.Kind.number(f.Default)
+		_, b, ok2 := f.Kind.number(theirs)
+		return ok1 && ok2 && a == b
 	}
 	return f.Default == theirs
 }

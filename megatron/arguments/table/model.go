@@ -2,10 +2,10 @@ package table
 
 const (
 	fusion    = "the device decides which operations to fuse; results do not depend on it"
-	notBuilt  = "such models are not supported"
+	notBuilt  = "models of this kind are not supported"
 	oneStack  = "GPT has one stack of layers; use --num-layers and --seq-length"
 	noYarn    = "YaRN is not supported; use --position-embedding-type rope, with --use-rope-scaling or --rotary-base for long texts"
-	noMTP     = "layers of multi-token prediction are like the decoder's last, and lie on the last pipeline stage; leave it out"
+	noMTP     = "layers of multi-token prediction are like the decoder's last layer, and are on the last pipeline stage; leave it out"
 	noMuP     = "it follows from --hidden-size and --mup-base-hidden-size; leave it out"
 	noSparse  = "sparse and linear attention are not supported; use --window-size for long texts"
 	noHyper   = "hyper-connections are not supported; leave it out"
@@ -62,18 +62,18 @@ var modelFlags = owned(Model,
 	works("attention-softcap", Float, "", "Model.ScoreCap", "bound C of the attention scores: C*tanh(x/C); not on --device cuda (Gemma 2; default: no bound)").above(0, 1e6),
 	works("add-proj-bias", Switch, "", "Model.ProjBias", "with --disable-bias-linear, add a bias to the output projection of attention"),
 	works("disable-proj-bias", Switch, "", "Model.NoProjBias", "omit the bias of the output projection of attention while other linear layers have biases"),
-	works("activation-func-clamp-value", Float, "", "Model.GateLimit", "bound of a gated MLP: the gate is at most this, the other half between plus and minus this (GPT-OSS: 7; default: no bound)").above(0, 1e6),
-	works("glu-linear-offset", Float, "0.0", "Model.GateOffset", "number added to the half of a gated MLP that the gate multiplies (GPT-OSS: 1)").from(-1e6, 1e6),
+	works("activation-func-clamp-value", Float, "", "Model.GateLimit", "bound C of a gated MLP: the gate is clamped to at most C, the linear half to -C..C (GPT-OSS: 7; default: no bound)").above(0, 1e6),
+	works("glu-linear-offset", Float, "0.0", "Model.GateOffset", "number added to the linear half of a gated MLP (GPT-OSS: 1)").from(-1e6, 1e6),
 	works("untie-embeddings-and-output-weights", Switch, "", "!Model.Tied", "give the output layer its own weights"),
 	works("hidden-dropout", Float, "0.1", "Model.HiddenDropout", "dropout probability on embeddings and before residual additions").below(0, 1),
 	works("attention-dropout", Float, "0.1", "Model.AttentionDropout", "dropout probability on attention probabilities").below(0, 1),
 	works("window-size", String, "", "Raw.Window", "sliding window LEFT,RIGHT: query i sees keys i-LEFT..i; RIGHT must be 0 (default: no window)").differs("takes a pair of numbers; RIGHT must be 0 in a causal model"),
 	works("window-attn-skip-freq", String, "", "Raw.WindowSkip", "layers without --window-size: every Nth, or a list with 1 for a layer with the window"),
 	works("softmax-scale", Float, "", "Model.SoftmaxScale", "factor on attention scores (default: 1/sqrt(kv-channels))").above(0, 1000),
-	works("softmax-type", String, "vanilla", "Raw.SoftmaxType", "softmax of attention: learnable adds one trained score a head, which has no value (GPT-OSS)").choices("vanilla", "learnable").but(notBuilt, "off-by-one"),
+	works("softmax-type", String, "vanilla", "Raw.SoftmaxType", "softmax of attention: learnable adds one trained score per head to the denominator (attention sink, GPT-OSS)").choices("vanilla", "learnable").but(notBuilt, "off-by-one"),
 	works("attention-chunk-size", Int, "", "Model.Chunk", "let a query see only keys of its own chunk of this many positions, in the layers of --window-attn-skip-freq (Llama 4; default: no chunks)").from(1, sizes),
 	works("query-growth", Float, "", "Model.QueryGrowth", "in layers without RoPE, multiply the query at position p by 1 + this * ln(1 + floor((p+1)/F)), with F of --query-growth-from (Llama 4; default: no growth)").above(0, 1e6),
-	works("query-growth-everywhere", Switch, "", "Model.QueryGrowthAll", "let queries of all layers grow, by p in place of p+1 (Ministral 3)"),
+	works("query-growth-everywhere", Switch, "", "Model.QueryGrowthAll", "apply --query-growth in all layers, with p instead of p+1 (Ministral 3)"),
 	works("query-growth-from", Int, "", "Model.QueryGrowthFrom", "positions F of --query-growth").from(1, sizes),
 	works("alibi-by-key", Switch, "", "Model.AlibiTable", "with --position-embedding-type alibi, add slope*key, rounded to bf16, to the scores before their factor; not on --device cuda (Falcon-RW)"),
 	works("init-method-std", Float, "0.02", "Model.InitStd", "standard deviation of initial weights").from(0, 1000),
@@ -105,16 +105,16 @@ var modelFlags = owned(Model,
 
 // latentFlags are of multi-latent attention.
 var latentFlags = owned(Model,
-	works("multi-latent-attention", Switch, "", "Raw.MultiLatent", "make keys and values of all heads from one narrow row per token (DeepSeek); --qk-layernorm then normalizes these rows"),
-	works("q-lora-rank", Int, "", "Raw.Latent.QRank", "with --multi-latent-attention, width of the row that queries are made from (default: none, queries come from the layer input)").from(1, sizes),
-	works("kv-lora-rank", Int, "32", "Raw.Latent.KVRank", "with --multi-latent-attention, width of the row that keys and values are made from").from(1, sizes),
+	works("multi-latent-attention", Switch, "", "Raw.MultiLatent", "compute keys and values of all heads from one latent vector per token (DeepSeek); --qk-layernorm then normalizes the latent vectors"),
+	works("q-lora-rank", Int, "", "Raw.Latent.QRank", "with --multi-latent-attention, width of the latent vector of queries (default: none, queries are computed from the layer input)").from(1, sizes),
+	works("kv-lora-rank", Int, "32", "Raw.Latent.KVRank", "with --multi-latent-attention, width of the latent vector of keys and values").from(1, sizes),
 	works("qk-head-dim", Int, "128", "Raw.Latent.QKDim", "with --multi-latent-attention, channels of a query and key head without RoPE").from(1, 1<<20),
 	works("qk-pos-emb-head-dim", Int, "64", "Raw.Latent.RopeDim", "with --multi-latent-attention, channels of a query and key head with RoPE; an even number").from(2, 1<<20),
 	works("v-head-dim", Int, "128", "Raw.Latent.VDim", "with --multi-latent-attention, channels of a value head").from(1, 1<<20),
 	works("rope-type", String, "", "Raw.RopeType", "kind of RoPE with --multi-latent-attention (default: yarn)").choices("rope", "yarn"),
 	works("rotary-scaling-factor", Float, "1.0", "Raw.Latent.Factor", "with --multi-latent-attention, factor by which YaRN lengthens the model's 4096 positions").from(1, 1e6),
-	works("mscale", Float, "1.0", "Raw.Latent.MScale", "with --rope-type yarn, scale of rotated channels: 0.1*mscale*ln(factor)+1").from(0, 1000),
-	works("mscale-all-dim", Float, "0.0", "Raw.Latent.MScaleAllDim", "with --multi-latent-attention, as --mscale, squared on the attention scores").from(0, 1000),
+	works("mscale", Float, "1.0", "Raw.Latent.MScale", "with --rope-type yarn, scale of the channels with RoPE: 0.1*mscale*ln(factor)+1").from(0, 1000),
+	works("mscale-all-dim", Float, "0.0", "Raw.Latent.MScaleAllDim", "with --multi-latent-attention, scale like --mscale, whose square multiplies the attention scores").from(0, 1000),
 )
 
 // mupFlags are of muP.
@@ -122,31 +122,31 @@ var mupFlags = owned(Model,
 	works("use-mup", Switch, "", "Raw.MuP.On", "scale initial weights, learning rates, attention and logits with the width (muP), so that settings found at --mup-base-hidden-size hold at --hidden-size"),
 	works("mup-base-hidden-size", Int, "0", "Raw.MuP.BaseHidden", "with --use-mup, the width at which --lr and --init-method-std were found").from(0, sizes).differs("has no default; 0 here means that none is given"),
 	works("mup-embedding-mult", Float, "1.0", "Raw.MuP.Embedding", "with --use-mup, factor on the embeddings").above(0, 1e6),
-	works("mup-output-mult", Float, "1.0", "Raw.MuP.Output", "with --use-mup, factor on the logits; 1: the base width divided by the width").above(0, 1e6),
-	works("mup-base-head-dim", Float, "", "Raw.MuP.BaseHead", "with --use-mup, width of a head at the base width: scores are multiplied by its root (default: 1)").above(0, 1e6),
-	works("mup-attn-scale-power", Float, "1.0", "Raw.MuP.Power", "with --use-mup, scores are divided by this power of the width of a head").from(0, 4),
+	works("mup-output-mult", Float, "1.0", "Raw.MuP.Output", "with --use-mup, factor on the logits (1 uses the base width divided by the width)").above(0, 1e6),
+	works("mup-base-head-dim", Float, "", "Raw.MuP.BaseHead", "with --use-mup, width of a head at the base width; scores are multiplied by its square root (default: 1)").above(0, 1e6),
+	works("mup-attn-scale-power", Float, "1.0", "Raw.MuP.Power", "with --use-mup, power of the head width that scores are divided by").from(0, 4),
 )
 
 // fullFlags are of attention that differs in layers without a window.
 var fullFlags = owned(Model,
-	works("full-attention-kv-channels", Int, "0", "Raw.Full.KVChannels", "have heads of this width in layers without a window (Gemma 4); 0: as in the others").from(0, sizes),
-	works("full-attention-query-groups", Int, "0", "Raw.Full.NumQueryGroups", "have this many query groups in layers without a window (Gemma 4); 0: as in the others").from(0, 1<<20),
+	works("full-attention-kv-channels", Int, "0", "Raw.Full.KVChannels", "width of one head in layers without a window (Gemma 4; 0 uses --kv-channels)").from(0, sizes),
+	works("full-attention-query-groups", Int, "0", "Raw.Full.NumQueryGroups", "number of query groups in layers without a window (Gemma 4; 0 uses --num-query-groups)").from(0, 1<<20),
 	works("v-layernorm", Switch, "", "Model.ValueNorm", "divide the values of each head by their root mean square (Gemma 4)"),
-	works("keys-are-values", Switch, "", "Model.KeysAreValues", "take the keys before norm and rotation for values; with --full-attention-kv-channels or --full-attention-query-groups in layers without a window alone (Gemma 4)"),
-	works("kv-shared-layers", Int, "0", "Model.KVShared", "let so many last layers read the keys and values of the last layer before them that has a window, or has none, as they (Gemma 4 E2B and E4B)").from(0, 1<<20),
-	works("double-wide-mlp", Switch, "", "Model.WideShared", "with --kv-shared-layers, have MLPs twice as wide in these layers"),
-	works("per-layer-input-size", Int, "0", "Model.PerLayerInput", "give each layer a gated embedding of the token of so many channels (Gemma 4 E2B and E4B); 0: none").from(0, sizes),
-	works("moe-parallel-mlp", Switch, "", "Model.ParallelMLP", "with --num-experts and --norm-sandwich, have an MLP in parallel with the experts, each between norms of its own (Gemma 4 26B-A4B)"),
-	works("layer-scalar", Switch, "", "Model.LayerScalar", "multiply what a layer gives by a number that is not trained; it starts as 1 (Gemma 4)"),
+	works("keys-are-values", Switch, "", "Model.KeysAreValues", "use the keys, before norm and RoPE, as values; with --full-attention-kv-channels or --full-attention-query-groups only in layers without a window (Gemma 4)"),
+	works("kv-shared-layers", Int, "0", "Model.KVShared", "number of last layers without keys and values of their own; each reads those of the last earlier layer of its kind, with or without a window (Gemma 4 E2B and E4B)").from(0, 1<<20),
+	works("double-wide-mlp", Switch, "", "Model.WideShared", "with --kv-shared-layers, double the width of the MLP in these layers"),
+	works("per-layer-input-size", Int, "0", "Model.PerLayerInput", "width of the additional token embedding that each layer reads through a gate (Gemma 4 E2B and E4B; 0 disables)").from(0, sizes),
+	works("moe-parallel-mlp", Switch, "", "Model.ParallelMLP", "with --num-experts and --norm-sandwich, run a dense MLP in parallel with the experts, each with its own norms (Gemma 4 26B-A4B)"),
+	works("layer-scalar", Switch, "", "Model.LayerScalar", "multiply each layer's output by a number that is not trained, initially 1 (Gemma 4)"),
 )
 
 // convFlags are of short convolutions.
 var convFlags = owned(Model,
-	works("short-conv-freq", String, "", "Raw.ConvFreq", "have a short convolution in place of attention in these layers (LFM2): N for all but layers N-1, 2N-1, .., or a list such as ([1]*2+[0]*1) (default: none)"),
+	works("short-conv-freq", String, "", "Raw.ConvFreq", "layers with a short convolution instead of attention (LFM2): N for all but layers N-1, 2N-1, .., or a list such as ([1]*2+[0]*1) (default: none)"),
 	works("short-conv-kernel-dim", Int, "3", "Raw.ConvTaps", "with --short-conv-freq, positions that the convolution sees").from(1, 16),
 )
 
-// deltaFlags are of gated delta nets, and of the gate of attention's output that goes with them.
+// deltaFlags are of gated delta nets, and of the gate of attention's output that models with them have.
 var deltaFlags = owned(Model,
 	works("experimental-attention-variant", String, "", "Raw.AttentionVariant", "linear attention in the layers that --linear-attention-freq chooses: gated delta nets (Qwen3-Next) (default: none)").choices("gated_delta_net").same("gdn", "gated_delta_net").but(noSparse, "dsa", "gdn2"),
 	works("linear-attention-freq", String, "", "Raw.DeltaFreq", "with --experimental-attention-variant, layers with linear attention: N for all but layers N-1, 2N-1, .., or a list such as ([1]*3+[0]*1)"),

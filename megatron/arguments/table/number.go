@@ -54,38 +54,40 @@ func endText(x float64) string {
 // Number checks one value of a flag that takes numbers and writes it in the one
 // way that Go reads too.
 func (f *Flag) Number(text string) (string, error) {
-	canonical, x, err := f.Kind.number(text)
+	canonical, x, ok := f.Kind.number(text)
 	switch {
-	case err != nil:
-		return "", fmt.Errorf("--%s: %w%s", f.Name, err, f.span(", "))
+	case !ok:
+		return "", fmt.Errorf("--%s must be %s%s, not %s", f.Name, f.Kind.noun(), f.span(), argv.Shown(text))
 	case f.Range != nil && !f.Range.holds(x):
-		return "", fmt.Errorf("--%s %s is out of range%s", f.Name, text, f.span(": "))
+		return "", fmt.Errorf("--%s must be%s, not %s", f.Name, f.span(), text)
 	}
 	return canonical, nil
 }
 
 // span says where the numbers of f may lie, if that is said.
-func (f *Flag) span(before string) string {
+func (f *Flag) span() string {
 	if f.Range == nil {
 		return ""
 	}
-	return before + f.Range.String()
+	return " " + f.Range.String()
 }
 
 // number reads one value as Python does.
-func (k Kind) number(text string) (canonical string, x float64, err error) {
+func (k Kind) number(text string) (canonical string, x float64, ok bool) {
 	if k == Int || k == Ints {
 		n, ok := argv.Int(text)
-		if !ok {
-			return "", 0, fmt.Errorf("%q is not an integer", text)
-		}
-		return strconv.FormatInt(n, 10), float64(n), nil
+		return strconv.FormatInt(n, 10), float64(n), ok
 	}
-	x, ok := argv.Float(text)
-	if !ok {
-		return "", 0, fmt.Errorf("%q is not a number", text)
+	x, ok = argv.Float(text)
+	return strconv.FormatFloat(x, 'g', -1, 64), x, ok
+}
+
+// noun is what one value is, for messages.
+func (k Kind) noun() string {
+	if k == Int || k == Ints {
+		return "an integer"
 	}
-	return strconv.FormatFloat(x, 'g', -1, 64), x, nil
+	return "a number"
 }
 
 // Numeric reports whether a kind's values are numbers.

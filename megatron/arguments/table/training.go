@@ -3,7 +3,7 @@ package table
 const (
 	GraphsOff   = "none"
 	wholeGraphs = "a graph contains forward and backward of a complete micro-batch, or the update"
-	noFP8       = "fp4, and this of fp8, is not supported; see docs/fp8.md"
+	noFP8       = "fp4 and this option of fp8 are not supported; see docs/fp8.md"
 	collector   = "Python's garbage collector is not used"
 	noInjection = "use --inject, as in kill:rank=3:step=7 (docs/failures.md)"
 	noOffload   = "activations are not offloaded; use --recompute-granularity full to save memory"
@@ -15,12 +15,12 @@ var trainingFlags = owned(Training,
 	works("global-batch-size", Int, "", "GlobalBatchSize", "sequences per step over all ranks (default: micro-batch-size * data-parallel size)").from(1, sizes),
 	works("rampup-batch-size", Ints, "", "RampupBatchSize", "START INCREMENT SAMPLES: increase the global batch from START to --global-batch-size over SAMPLES").from(0, samples).count(3),
 	works("step-batch-size-schedule", String, "", "StepBatchSizeSchedule", "global batch sizes by consumed tokens, as in \"0:768 250B:1536\""),
-	works("decrease-batch-size-if-needed", Switch, "", "DecreaseBatchSizeIfNeeded", "round a global batch size that does not divide evenly down"),
+	works("decrease-batch-size-if-needed", Switch, "", "DecreaseBatchSizeIfNeeded", "round down a global batch size that is not a multiple of micro-batch size times data-parallel size"),
 	works("train-iters", Int, "", "TrainIters", "number of steps to train").from(0, sizes),
 	works("train-samples", Int, "", "TrainSamples", "number of sequences to train on, instead of --train-iters").from(0, samples),
 	works("seq-length", Int, "", "SeqLength", "tokens per sequence").from(2, sizes).alias("encoder-seq-length"),
 	works("seed", Int, "1234", "Seed", "seed of weights, dropout and data order").from(0, 1<<32-1),
-	works("calculate-per-token-loss", Switch, "", "CalculatePerTokenLoss", "weight gradients by tokens instead of by micro-batches"),
+	works("calculate-per-token-loss", Switch, "", "CalculatePerTokenLoss", "average the loss over all tokens of the global batch instead of over micro-batches"),
 	works("loss-mean-per-context-rank", Switch, "", "LossMeanPerContextRank", "average the loss of a micro-batch over each context-parallel rank's own tokens, as Megatron-LM does (default: over those of all ranks that share its sequences)"),
 	works("iterations-to-skip", Ints, "", "IterationsToSkip", "steps whose data is read but not trained on").from(1, sizes),
 	works("exit-interval", Int, "", "ExitInterval", "exit after a step whose number is a multiple of this").from(0, sizes),
@@ -63,9 +63,9 @@ var precisionFlags = owned(Precision,
 var recomputeFlags = owned(Recompute,
 	works("recompute-activations", Switch, "", "Raw.RecomputeActivations", "short for --recompute-granularity selective"),
 	works("recompute-granularity", String, "", "Recompute.Granularity", "what to recompute: complete layers, or selected modules (default: nothing)").choices("full", "selective"),
-	works("recompute-method", String, "", "Recompute.Method", "with full: recompute all layers in chunks of N, or only the first N (N is --recompute-num-layers)").choices("uniform", "block"),
+	works("recompute-method", String, "", "Recompute.Method", "with --recompute-granularity full: recompute all layers in chunks of N (uniform), or only the first N of a chunk of the model (block); N is --recompute-num-layers").choices("uniform", "block"),
 	works("recompute-num-layers", Int, "", "Recompute.NumLayers", "number of layers N of --recompute-method").from(1, lists).alias("activations-checkpoint-num-layers", "checkpoint-num-layers"),
-	works("recompute-modules", Strings, "core_attn", "Recompute.Modules", "modules to recompute with selective").
+	works("recompute-modules", Strings, "core_attn", "Recompute.Modules", "modules to recompute with --recompute-granularity selective").
 		choices("core_attn", "mlp", "moe", "shared_experts", "layernorm", "moe_act").
 		differs("accepts any text, and sets the default core_attn later").but("products of multi-latent attention are kept; leave it out", "mla_up_proj"),
 	works("distribute-saved-activations", Switch, "", "Layout.DistributeSavedActivation", "shard the saved inputs of recomputed layers over tensor-parallel ranks").
@@ -107,7 +107,7 @@ var otherTrainingFlags = families(Training,
 // fp8Flags are of products whose operands are rounded to 8 bits.
 var fp8Flags = owned(Precision,
 	works("fp8-format", String, "", "FP8.Format", "round the operands of linear layers to 8 bits: e4m3, or hybrid, which has gradients in e5m2 (docs/fp8.md)").choices("e4m3", "hybrid"),
-	works("fp8-recipe", String, "blockwise", "FP8.Recipe", "scales of these operands: of blocks of 1x128, of weights 128x128").choices("blockwise").
+	works("fp8-recipe", String, "blockwise", "FP8.Recipe", "scales of these operands: one per 1x128 block, for weights one per 128x128 block").choices("blockwise").
 		but("use blockwise", "delayed", "tensorwise", "mxfp8", "custom").differs("it must be given: the default is delayed there, which is not supported"),
 	works("first-last-layers-bf16", Switch, "", "FP8.FirstLastBF16", "do not round the operands of the first and the last layers"),
 	works("num-layers-at-start-in-bf16", Int, "1", "FP8.AtStart", "number of these first layers").from(0, sizes),

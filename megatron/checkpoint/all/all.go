@@ -7,8 +7,8 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 
+	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/gguf"
@@ -50,7 +50,7 @@ func Open(path string, o checkpoint.OpenOptions) (checkpoint.Source, error) {
 func OpenAs(f checkpoint.Format, path string, o checkpoint.OpenOptions) (checkpoint.Source, error) {
 	row, ok := table[f]
 	if !ok || row.open == nil {
-		return nil, exitcode.Errorf(exitcode.Usage, "%s: format %q cannot be read; choose from %s", path, f, Names())
+		return nil, exitcode.Errorf(exitcode.Usage, "%s: the format must be %s, not %q", path, argv.Or(Names()...), f)
 	}
 	src, err := row.open(path, o)
 	if err != nil || f != checkpoint.Native {
@@ -70,7 +70,7 @@ func OpenAs(f checkpoint.Format, path string, o checkpoint.OpenOptions) (checkpo
 func Write(ctx context.Context, f checkpoint.Format, path string, src checkpoint.Source, o checkpoint.WriteOptions) (checkpoint.Written, error) {
 	row, ok := table[f]
 	if !ok || row.write == nil {
-		return checkpoint.Written{}, exitcode.Errorf(exitcode.Usage, "format %q cannot be written; choose from %s", f, Names())
+		return checkpoint.Written{}, exitcode.Errorf(exitcode.Usage, "the format must be %s, not %q", argv.Or(Names()...), f)
 	}
 	return row.write(ctx, path, src, o)
 }
@@ -79,10 +79,9 @@ func Write(ctx context.Context, f checkpoint.Format, path string, src checkpoint
 func Known() []checkpoint.Format { return slices.Sorted(maps.Keys(table)) }
 
 // Names lists them for messages.
-func Names() string {
-	var list []string
+func Names() (list []string) {
 	for _, f := range Known() {
 		list = append(list, string(f))
 	}
-	return strings.Join(list, ", ")
+	return list
 }

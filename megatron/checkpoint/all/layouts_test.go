@@ -67,7 +67,7 @@ func written(t *testing.T, f checkpoint.Format, src checkpoint.Source, o checkpo
 // have, comes back number by number, and so does its state.
 func TestMegatronLayouts(t *testing.T) {
 	for _, c := range cases(t, func(c goldenCase) bool {
-		return strings.HasPrefix(c.Format, "megatron") && !strings.Contains(c.Case, "-te") && table[checkpoint.Format(c.Format)].open != nil
+		return strings.HasPrefix(c.Format, "megatron") && !strings.Contains(c.Case, "-te") && table[checkpoint.FormatOf(c.Format)].open != nil
 	}) {
 		src := open(t, c.dir)
 		want := weights(t, c.Family)

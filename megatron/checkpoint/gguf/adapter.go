@@ -33,7 +33,7 @@ func WriteAdapter(ctx context.Context, path string, base checkpoint.Info, f *pef
 		return done, err
 	}
 	if names := f.Whole(); len(names) > 0 {
-		return done, exitcode.Errorf(exitcode.Usage, "the adapter has %s in full (modules_to_save, bias), which GGUF adapters cannot hold; merge it: leave --adapter-only out", names[0])
+		return done, exitcode.Errorf(exitcode.Usage, "--adapter-only cannot be combined with an adapter that has weights in full (modules_to_save, bias: %s), which GGUF adapters cannot store; leave it out to merge the adapter", names[0])
 	}
 	w := &writingAdapter{c: c, f: f, kind: gguf.F32}
 	if o.Quantization != "" {
@@ -78,11 +78,11 @@ func (w *writingAdapter) outputs(a spec.Adapter) ([]gguf.Output, error) {
 	// What GGUF adapters cannot hold.
 	switch {
 	case a.Table || a.Experts > 0 || a.Linear == "output_layer":
-		return nil, exitcode.Errorf(exitcode.Usage, "module %s: adapters on embeddings, output layers and experts are not written to GGUF; merge the adapter: leave --adapter-only out", a.Module)
+		return nil, exitcode.Errorf(exitcode.Usage, "module %s: GGUF adapters cannot store adapters on embeddings, output layers and experts; leave --adapter-only out to merge the adapter", a.Module)
 	case !ok:
 		return nil, exitcode.Errorf(exitcode.Internal, "module %s has no tensor in GGUF", a.Module)
 	case a.Magnitude:
-		return nil, exitcode.Errorf(exitcode.Usage, "module %s has a magnitude (DoRA), which GGUF adapters cannot hold; merge the adapter: leave --adapter-only out", a.Module)
+		return nil, exitcode.Errorf(exitcode.Usage, "module %s: GGUF adapters cannot store magnitudes (DoRA); leave --adapter-only out to merge the adapter", a.Module)
 	}
 	// A [rank, in], B [out, rank].
 	t, r := &w.c.list[at.tensor], int64(a.Rank)

@@ -294,7 +294,7 @@ func (s *settling) sizes(c *hf.Config) error {
 		return nil
 	}
 	if !s.family.permute || c.Model.RotaryInterpolation > 1 {
-		return exitcode.Errorf(exitcode.BadData, "%s: tensor %q does not go with the architecture %s or its other scaling", s.f.Path, ropeFreqs, s.family.arch)
+		return exitcode.Errorf(exitcode.BadData, "%s: tensor %q contradicts the architecture %s or its other scaling", s.f.Path, ropeFreqs, s.family.arch)
 	}
 	scaling, err := scalingOf(s.f, t, c.Model.RotaryBase, c.Model.RotaryDims())
 	c.Model.RopeScaling = scaling

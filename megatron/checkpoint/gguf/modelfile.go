@@ -44,7 +44,7 @@ func Modelfile(path string) (text string, notes []string, err error) {
 		b.WriteString("TEMPLATE \"\"\"{{ .Prompt }}\"\"\"\n")
 	default:
 		if t, err = turnsOf(source, bos); err != nil {
-			notes = append(notes, fmt.Sprintf("the chat template has no equal in Ollama's language (%v): the Modelfile has none, and Ollama takes what it knows for the template in the GGUF file", err))
+			notes = append(notes, fmt.Sprintf("the chat template cannot be expressed in Ollama's template language (%v): the Modelfile has none, and Ollama uses the template that it knows for the one in the GGUF file", err))
 		} else {
 			fmt.Fprintf(&b, "TEMPLATE \"\"\"%s\"\"\"\n", t.template())
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 	"monotron/internal/gguf"
 	"monotron/megatron/checkpoint"
@@ -18,7 +19,7 @@ import (
 var kinds = map[string]gguf.Type{"f32": gguf.F32, "f16": gguf.F16, "bf16": gguf.BF16, "q8_0": gguf.Q8_0}
 
 // Kinds lists them for help and messages.
-const Kinds = "f32, f16, bf16, q8_0"
+var Kinds = []string{"f32", "f16", "bf16", "q8_0"}
 
 // Write makes the GGUF file path: weights in o.Quantization's type, tokenizer and chat
 // template included. Optimizer state is left out with a note.
@@ -102,7 +103,7 @@ func (w *writing) chooseKind() (gguf.Type, error) {
 	if w.o.Quantization != "" {
 		kind, ok := kinds[w.o.Quantization]
 		if !ok {
-			return 0, exitcode.Errorf(exitcode.Usage, "the type %q cannot be written to GGUF; choose from %s", w.o.Quantization, Kinds)
+			return 0, exitcode.Errorf(exitcode.Usage, "the type of weights in GGUF must be %s, not %q", argv.Or(Kinds...), w.o.Quantization)
 		}
 		return kind, nil
 	}

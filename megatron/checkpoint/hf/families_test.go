@@ -117,6 +117,28 @@ func TestFamiliesRefuseWhatTheyDoNotUnderstand(t *testing.T) {
 	}
 }
 
+// Claim (docs/models.md): the table says of a family that Muon and Megatron's formats refuse it where they do, and
+// of no other.
+func TestFamiliesSayWhatRefusesThem(t *testing.T) {
+	dirs := []string{}
+	for _, name := range golden.AtHand(t, familyCases) {
+		dirs = append(dirs, filepath.Join(golden.Dir(t, "model"), name))
+	}
+	for _, name := range []string{"qwen3-5", "qwen3-5-moe", "gemma4", "gemma4-small", "gemma4-experts", "ministral3"} {
+		dirs = append(dirs, filepath.Join(ownCases, name))
+	}
+	for _, dir := range dirs {
+		c, err := ReadConfig(filepath.Join(dir, ConfigName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused := c.Model.LayersDiffer() || c.Model.KeepsState() // arguments' deriveMuon and megatron.NewTarget
+		if says := strings.Contains(rows[c.Family].refused, "Muon and Megatron's formats"); says != refused {
+			t.Errorf("%s: refused %v, its row says %q", dir, refused, rows[c.Family].refused)
+		}
+	}
+}
+
 var update = flag.Bool("update", false, "rewrite the table of docs/models.md")
 
 // Claim: the table of docs/models.md is the table of families.

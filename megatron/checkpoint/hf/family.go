@@ -36,7 +36,7 @@ func FamilyOf(m *spec.Model) (string, error) {
 func Expresses(family string, m *spec.Model) error {
 	row := rows[family]
 	if row == nil {
-		return exitcode.Errorf(exitcode.Usage, "unknown family %q; choose from %s", family, Known)
+		return exitcode.Errorf(exitcode.Usage, "--family must be one of %s, not %s", Known, family)
 	}
 	if lacks, _ := row.lacks(family, m); len(lacks) > 0 {
 		return exitcode.With(exitcode.Usage, &inexpressible{holderOf(family), lacks})

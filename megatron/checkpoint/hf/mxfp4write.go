@@ -21,7 +21,7 @@ type fours struct {
 func (w *writing) quantizeExperts() error {
 	m := w.mapping.Model
 	if w.mapping.Family != GPTOSS || m.Experts == nil {
-		return exitcode.Errorf(exitcode.Usage, "--quantize mxfp4: only the experts of gpt_oss models are stored so; this is a %s model", w.mapping.Family)
+		return exitcode.Errorf(exitcode.Usage, "--quantize mxfp4 needs a gpt_oss model, whose experts it quantizes; this is a %s model", w.mapping.Family)
 	}
 	if m.HiddenSize%mxfp4Group != 0 || m.Experts.FFNHiddenSize%mxfp4Group != 0 {
 		return exitcode.Errorf(exitcode.Usage, "--quantize mxfp4: %d neighbours share a scale, which must divide the hidden size %d and the experts' %d", mxfp4Group, m.HiddenSize, m.Experts.FFNHiddenSize)

@@ -52,7 +52,7 @@ type encoded interface {
 // transformers gives to bitsandbytes, which leaves the output layer alone.
 func (w *writing) quantize() error {
 	if w.mapping.Model.Experts != nil {
-		return exitcode.Errorf(exitcode.Usage, "--quantize %s: transformers keeps experts as tensors that bitsandbytes does not quantise; quantise dense models only", w.o.Quantization)
+		return exitcode.Errorf(exitcode.Usage, "--quantize %s needs a dense model: bitsandbytes does not quantise transformers' tensors of experts", w.o.Quantization)
 	}
 	w.quantized = &quantizing{kind: w.o.Quantization, double: w.o.DoubleQuant, of: map[string]*weight{}, mp: w.mapping, read: ReadFrom(w.src, checkpoint.Model)}
 	var infos []safetensors.Info

@@ -149,10 +149,10 @@ func NewTarget(src checkpoint.Source, o checkpoint.WriteOptions, precision strin
 		return nil, exitcode.Errorf(exitcode.BadData, "%s does not describe its model, which Megatron's formats need", info.Path)
 	}
 	if info.Model.KeepsState() {
-		return nil, exitcode.Errorf(exitcode.Usage, "Megatron's formats are not written for models with gated delta nets (--experimental-attention-variant) or short convolutions (--short-conv-freq); use the native format or hf")
+		return nil, exitcode.Errorf(exitcode.Usage, "Megatron's formats cannot store gated delta nets (--experimental-attention-variant) or short convolutions (--short-conv-freq); use the format native or hf")
 	}
 	if info.Model.LayersDiffer() {
-		return nil, exitcode.Errorf(exitcode.Usage, "Megatron's formats are not written for models whose layers differ in heads or are scaled (Gemma 4); use the native format or hf")
+		return nil, exitcode.Errorf(exitcode.Usage, "Megatron's formats cannot store layers of different shapes or with scalars (Gemma 4); use the format native or hf")
 	}
 	// Arguments of the run that the state is from, with what the command line changes.
 	kept, err := FromJSON(state.Extra[checkpoint.ExtraArgs])

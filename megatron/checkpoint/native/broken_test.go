@@ -189,7 +189,7 @@ func TestOtherModel(t *testing.T) {
 	list := tensors(t, d, single, 0, false)
 	list[0].Global, list[0].Pieces = []int64{6, 13}, rows([]int64{6, 13}, single)
 	_, _, err := Load(dir, -1, list, d, LoadOptions{})
-	if exitcode.CodeOf(err) != exitcode.IO || !contains(err.Error(), "[13 6] there, [6 13] here") {
+	if exitcode.CodeOf(err) != exitcode.IO || !contains(err.Error(), "[13 6] in the checkpoint, [6 13] in this run") {
 		t.Errorf("got %v", err)
 	}
 	list = tensors(t, d, single, 0, false)[:2]

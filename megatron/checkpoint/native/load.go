@@ -192,9 +192,9 @@ func misfit(have *checkpoint.Tensor, t mpu.Stored) (why string, converts bool) {
 	case have == nil:
 		return "is not in it", false
 	case !equal(have.Shape, t.Global):
-		return fmt.Sprintf("has the shape %v there, %v here: the model's flags differ", have.Shape, t.Global), false
+		return fmt.Sprintf("has the shape %v in the checkpoint, %v in this run: the model's flags differ", have.Shape, t.Global), false
 	case have.DType != want:
-		return fmt.Sprintf("is %s there, %s here: the precision flags differ", have.DType, want), isFloat(have.DType) && isFloat(want)
+		return fmt.Sprintf("is %s in the checkpoint, %s in this run: the precision flags differ", have.DType, want), isFloat(have.DType) && isFloat(want)
 	}
 	return "", false
 }

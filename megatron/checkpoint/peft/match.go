@@ -23,7 +23,7 @@ var adaptable = []string{".self_attention.linear_qkv", ".self_attention.linear_p
 // modules that cannot have an adapter here, are refused by name.
 func Resolve(m *spec.Model, family string, c Config) (list []spec.Adapter, err error) {
 	if m.LayersDiffer() {
-		return nil, exitcode.Errorf(exitcode.Usage, "adapters are not supported on a model whose layers differ in heads (Gemma 4); tune all weights")
+		return nil, exitcode.Errorf(exitcode.Usage, "adapters cannot be combined with layers of different shapes (Gemma 4); train all weights")
 	}
 	mapping, err := mappingOf(m, family)
 	if err != nil {
@@ -141,7 +141,7 @@ func (r *resolver) table(m hf.Module) error {
 	case r.c.DoRA:
 		return fmt.Errorf("target %s: DoRA on embeddings and output layers is not supported; leave it out of the target modules, or --use-dora", m.Name)
 	case r.m.MTP != nil:
-		return fmt.Errorf("target %s: adapters on embeddings and output layers do not go with multi-token prediction; leave it out of the target modules", m.Name)
+		return fmt.Errorf("target %s: adapters on embeddings and output layers cannot be combined with multi-token prediction; leave it out of the target modules", m.Name)
 	}
 	return nil
 }

@@ -141,7 +141,7 @@ func (r *Remote) send(ctx context.Context, v version, folder string, files map[s
 		return err
 	}
 	if !bytes.Equal(is, manifest) {
-		return exitcode.Errorf(exitcode.IO, "checkpoint: %s reads back other bytes than were written; ask who runs the store", r.store.Name(key))
+		return exitcode.Errorf(exitcode.IO, "checkpoint: %s reads back other bytes than were written; report it to the operator of the store", r.store.Name(key))
 	}
 	return r.readBack(ctx, v, files, true)
 }

@@ -69,7 +69,7 @@ type partOf struct {
 	states []*stack
 }
 
-// expand goes with each byte to the longest beginning of the mark that the text then ends with.
+// expand follows each byte to the longest beginning of the mark that the text then ends with.
 func (p partOf) expand(_, next *stack) []*stack {
 	goes := make([]*set, len(p.mark)+1)
 	for b := range 256 {

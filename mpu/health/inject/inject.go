@@ -61,7 +61,7 @@ func parse(text string) (Fault, error) {
 	f := Fault{Kind: words[0], Phase: health.Forward, Code: 1, Seconds: 3600, What: "size"}
 	own, known := kinds[f.Kind]
 	if !known {
-		return f, exitcode.Errorf(exitcode.Usage, "--inject %s: unknown fault %q; choose from kill, exit, stop, sleep, mismatch, nan, corrupt, slow, diskfull", text, f.Kind)
+		return f, exitcode.Errorf(exitcode.Usage, "--inject %s: the fault must be kill, exit, stop, sleep, mismatch, nan, corrupt, slow or diskfull, not %q", text, f.Kind)
 	}
 	switch f.Kind {
 	case Slow:

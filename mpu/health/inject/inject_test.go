@@ -39,8 +39,8 @@ func TestParse(t *testing.T) {
 // Claim: what is no fault is one error that says what can be written.
 func TestParseProblems(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "choose from kill", "crash:rank=1": `unknown fault "crash"`, "kill:rank=x": `"x" is not a valid value of rank`, "kill:rank=-1": "is not a valid value of rank", "kill:ms=3": `not "ms"`,
-		"sleep:phase=lunch": `"lunch" is not a valid value of phase`, "mismatch:what=colour": "is not a valid value of what", "exit:code=999": `"999" is not a valid value of code`, "kill,": "choose from kill", "kill:step=NaN": `"NaN" is not a valid value of step`,
+		"": "the fault must be kill", "crash:rank=1": `diskfull, not "crash"`, "kill:rank=x": `"x" is not a valid value of rank`, "kill:rank=-1": "is not a valid value of rank", "kill:ms=3": `not "ms"`,
+		"sleep:phase=lunch": `"lunch" is not a valid value of phase`, "mismatch:what=colour": "is not a valid value of what", "exit:code=999": `"999" is not a valid value of code`, "kill,": "the fault must be kill", "kill:step=NaN": `"NaN" is not a valid value of step`,
 	} {
 		if _, err := Parse([]string{text}); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)

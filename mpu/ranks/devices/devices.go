@@ -55,7 +55,7 @@ func (c *choice) open(name string) (*device.Device, error) {
 			return d, exitcode.With(exitcode.Usage, err)
 		}
 	}
-	return nil, exitcode.Errorf(exitcode.Usage, "--device %s is unknown; there are auto%s", name, c.names())
+	return nil, exitcode.Errorf(exitcode.Usage, "--device must be auto%s, not %s", c.names(), name)
 }
 
 func (c *choice) names() string {
@@ -63,7 +63,7 @@ func (c *choice) names() string {
 	for i, k := range c.kinds {
 		separator := ", "
 		if i == len(c.kinds)-1 {
-			separator = " and "
+			separator = " or "
 		}
 		list.WriteString(separator + k.Name)
 	}

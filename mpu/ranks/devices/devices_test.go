@@ -50,7 +50,7 @@ func TestChoice(t *testing.T) {
 		{"card", "", 0, true, "no card"},
 		{"card", "1", 2, true, ""},
 		{"processor", "1", 0, true, ""},
-		{"tape", "", 1, true, "--device tape is unknown; there are auto, card and processor"},
+		{"tape", "", 1, true, "--device must be auto, card or processor, not tape"},
 	} {
 		t.Setenv("CUDA_VISIBLE_DEVICES", "")
 		for name, value := range map[string]string{"RANK": c.rank, "LOCAL_RANK": c.rank, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"} {

@@ -57,7 +57,7 @@ def model_cases():
         os.makedirs(source)
         os.symlink(f'{golden}/model/{name}/weights.safetensors', f'{source}/model.safetensors')
         os.symlink(f'{golden}/model/{name}/config.json', f'{source}/config.json')
-        there = convert(source, 'megatron-torch', 'torch-' + name, '--tensor-model-parallel-size', '2')
+        there = convert(source, 'torch', 'torch-' + name, '--tensor-model-parallel-size', '2')
         back = there and convert(there, 'hf', 'back-' + name)
         if not back:
             continue
@@ -89,18 +89,18 @@ def megatron():
     allowed = [argparse.Namespace, numpy._core.multiarray._reconstruct, numpy.ndarray, numpy.dtype, numpy.dtypes.UInt32DType]
     source = f'{cases}/gpt2-hf-f32'
     words = load_file(f'{source}/model.safetensors')['transformer.wte.weight']
-    out = convert(source, 'megatron-torch', 'megatron', '--tensor-model-parallel-size', '2')
+    out = convert(source, 'torch', 'megatron', '--tensor-model-parallel-size', '2')
     parts = []
     for rank in ['mp_rank_00', 'mp_rank_01']:
         with torch.serialization.safe_globals(allowed):
             c = torch.load(glob.glob(f'{out}/*/{rank}/model_optim_rng.pt')[0], weights_only=True)
         parts.append(c['model']['embedding.word_embeddings.weight'])
     whole = torch.cat(parts)
-    check('megatron-torch', torch.equal(whole[:len(words)], words), f"{c['args'].tensor_model_parallel_size} ranks, {len(whole)} rows for {len(words)} ids")
+    check('torch', torch.equal(whole[:len(words)], words), f"{c['args'].tensor_model_parallel_size} ranks, {len(whole)} rows for {len(words)} ids")
 
     from torch.distributed.checkpoint import FileSystemReader
     import torch.distributed.checkpoint as dcp
-    out = convert(source, 'megatron-torch_dist', 'dist', '--tensor-model-parallel-size', '2', '--pipeline-model-parallel-size', '2')
+    out = convert(source, 'torch_dist', 'dist', '--tensor-model-parallel-size', '2', '--pipeline-model-parallel-size', '2')
     folder = glob.glob(f'{out}/iter_*')[0]
     reader = FileSystemReader(folder)
     sizes = {k: v.size for k, v in reader.read_metadata().state_dict_metadata.items() if hasattr(v, 'size')}

@@ -34,11 +34,11 @@ check one-gb-line 65 'long.jsonl:1.*max-line-bytes' encode long.jsonl
 rm long.jsonl
 for i in $(seq 20000); do echo "{\"text\": \"some words $i\"}"; done >many.jsonl
 head -c 40000 <(gzip -c many.jsonl) >cut.jsonl.gz # gzip is not told that nobody reads on
-check truncated-gzip 65 'cut.jsonl.gz: reading on after line' encode cut.jsonl.gz
+check truncated-gzip 65 'cut.jsonl.gz: reading after line' encode cut.jsonl.gz
 for packer in zstd xz bzip2; do
   command -v $packer >/dev/null || { echo "skip truncated-$packer: it is not installed"; continue; }
   $packer -c many.jsonl | head -c -50 >cut.$packer
-  check truncated-$packer 65 "cut.$packer: reading on after line" encode cut.$packer
+  check truncated-$packer 65 "cut.$packer: reading after line" encode cut.$packer
 done
 printf '{"text": "\\udc00 x"}\n' >low.jsonl
 check low-surrogate 65 'low.jsonl:1' encode low.jsonl

@@ -137,7 +137,7 @@ def greedy(model, rng):
 def back(family, model, rng):
     """What we write of it, by way of ours: every tensor's bits, and transformers' logits of it."""
     run('monotron', 'convert', '--input', f'{work}/theirs', '--output', f'{work}/native', '--to', 'native')
-    run('monotron', 'convert', '--input', f'{work}/native', '--output', f'{work}/mcore', '--to', 'megatron-torch_dist', '--verify')
+    run('monotron', 'convert', '--input', f'{work}/native', '--output', f'{work}/mcore', '--to', 'torch_dist', '--verify')
     run('monotron', 'convert', '--input', f'{work}/mcore', '--output', f'{work}/back', '--to', 'hf', '--verify')
     ours, theirs = load_file(f'{work}/back/model.safetensors'), load_file(f'{work}/theirs/model.safetensors')
     same = ours.keys() == theirs.keys() and all(torch.equal(ours[k], theirs[k]) for k in theirs)

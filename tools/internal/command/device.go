@@ -32,7 +32,7 @@ func Precision(c *cli.Context) (string, error) {
 			continue
 		}
 		if chosen != "" {
-			return "", exitcode.Errorf(exitcode.Usage, "--fp32, --bf16 and --fp16 exclude each other")
+			return "", exitcode.Errorf(exitcode.Usage, "--fp32, --bf16 and --fp16 cannot be combined; give one")
 		}
 		chosen = p[1]
 	}

@@ -78,7 +78,7 @@ const outside = "numbers out of range"
 func within(c *cli.Context, name string, low, high, x float64, digits string) error {
 	if !(x >= low && x <= high) {
 		problems, _ := c.App.Metadata[outside].([]error)
-		c.App.Metadata[outside] = append(problems, fmt.Errorf("--%s %s: must be %s to %s", name, digits, plain(low), plain(high)))
+		c.App.Metadata[outside] = append(problems, fmt.Errorf("--%s must be from %s to %s, not %s", name, plain(low), plain(high), digits))
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func TestRanges(t *testing.T) {
 	if exitcode.CodeOf(err) != exitcode.Usage {
 		t.Errorf("not a fault of usage: %v", err)
 	}
-	for _, want := range []string{"--workers 1000000000: must be 1 to 4096", "--step 4611686018427387904: must be -1 to ", "--share NaN: must be 0 to 1", "--list 10: must be 1 to 9", "--seed 11: must be 0 to 10"} {
+	for _, want := range []string{"--workers must be from 1 to 4096, not 1000000000", "--step must be from -1 to ", "--share must be from 0 to 1, not NaN", "--list must be from 1 to 9, not 10", "--seed must be from 0 to 10, not 11"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}

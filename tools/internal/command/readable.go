@@ -27,9 +27,9 @@ func readable(list []cli.Flag, given []argv.Given) error {
 				continue
 			}
 			if err := parse(text); errors.Is(err, strconv.ErrRange) {
-				problems = append(problems, fmt.Errorf("--%s: %s is too large", g.Name, text))
+				problems = append(problems, fmt.Errorf("--%s %s is too large", g.Name, text))
 			} else if err != nil {
-				problems = append(problems, fmt.Errorf("--%s: %q is not %s", g.Name, text, kind))
+				problems = append(problems, fmt.Errorf("--%s must be %s, not %s", g.Name, kind, argv.Shown(text)))
 			}
 		}
 	}
@@ -42,7 +42,7 @@ func parser(f cli.Flag) (parse func(text string) error, kind string) {
 	case *cli.IntFlag, *cli.IntSliceFlag, *cli.Int64Flag:
 		return func(text string) error { _, err := strconv.ParseInt(text, 0, 64); return err }, "an integer"
 	case *cli.Uint64Flag:
-		return func(text string) error { _, err := strconv.ParseUint(text, 0, 64); return err }, "an integer of 0 or above"
+		return func(text string) error { _, err := strconv.ParseUint(text, 0, 64); return err }, "an integer of at least 0"
 	case *cli.Float64Flag, *cli.Float64SliceFlag:
 		return func(text string) error { _, err := strconv.ParseFloat(text, 64); return err }, "a number"
 	case *cli.DurationFlag:

@@ -28,7 +28,7 @@ type Way struct {
 }
 
 // RoleVariable has address, rank, ranks and way of a process that Way.Time has started;
-// it goes with MONOTRON_SECRET.
+// it is passed on with MONOTRON_SECRET.
 const RoleVariable = "MONOTRON_BENCH_RANK"
 
 // Time starts so many processes and gives their seconds for each of Bytes.

@@ -121,7 +121,7 @@ func Builtin(name string, more ...string) (Model, error) {
 			return parse(name, flags)
 		}
 	}
-	return Model{}, exitcode.Errorf(exitcode.Usage, "unknown shape %q; choose from %s", name, strings.Join(Names(), ", "))
+	return Model{}, exitcode.Errorf(exitcode.Usage, "--shape must be of %s, not %s", strings.Join(Names(), ", "), name)
 }
 
 // FromFlags is the model of a training command line, shrunk unless full is set:
@@ -176,14 +176,14 @@ func parse(name string, flags []string) (Model, error) {
 	switch o := &c.Optimizer; {
 	case c.Leaves > 0: // no layout rounds otherwise
 	case o.Kind == optimizer.Lion || o.Muon.Vectors == optimizer.Lion && o.Matrices():
-		return Model{}, exitcode.Errorf(exitcode.Usage, "Lion steps by signs of gradients, which rounding decides where these are nearly 0; verify the model with --optimizer adam, or the bits with --bits")
+		return Model{}, exitcode.Errorf(exitcode.Usage, "--optimizer lion steps by the sign of a gradient, which rounding decides where the gradient is nearly 0; verify the model with --optimizer adam, or the bits with --bits")
 	case c.FP8.Format != "":
-		return Model{}, exitcode.Errorf(exitcode.Usage, "--fp8-format rounds to 8 bits, and a rounding before decides which where two are as near; verify the bits, with --bits")
+		return Model{}, exitcode.Errorf(exitcode.Usage, "--fp8-format rounds to 8 bits, so that the smallest difference before can become a large one; verify the bits, with --bits")
 	case o.Kind == optimizer.Adam8:
-		return Model{}, exitcode.Errorf(exitcode.Usage, "--optimizer %s rounds moments to codes, and rounding decides which where two are as near; verify the bits, with --bits", o.Kind)
+		return Model{}, exitcode.Errorf(exitcode.Usage, "--optimizer %s rounds moments to 8 bits, so that the smallest difference before can become a large one; verify the bits, with --bits", o.Kind)
 	}
 	if c.Tuning.Samples() {
-		return Model{}, exitcode.Errorf(exitcode.Usage, "--tuning grpo learns from sampled answers, which a rounding may change; verify the model with --tuning sft or dpo")
+		return Model{}, exitcode.Errorf(exitcode.Usage, "--tuning grpo learns from sampled answers, which rounding can change; verify the model with --tuning sft or dpo")
 	}
 	c.Optimizer.Muon.Precision = precise
 	c.Layout = config.Layout{VP: 1, MicroBatchGroup: c.Layout.MicroBatchGroup}

@@ -1,0 +1,31 @@
+package argv
+
+import (
+	"strconv"
+	"strings"
+
+	"monotron/internal/exitcode"
+)
+
+// Or joins words for a sentence: "a, b or c".
+func Or(words ...string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// WrongChoice is the error of a flag that takes one of words and was given another:
+// "--dtype must be f32, bf16 or fp16, not f8".
+func WrongChoice(flag, given string, words ...string) error {
+	return exitcode.Errorf(exitcode.Usage, "--%s must be %s, not %s", flag, Or(words...), Shown(given))
+}
+
+// Shown is a value in a message: in quotes where it is empty or would run into the words around it.
+func Shown(value string) string {
+	if value == "" || strings.ContainsAny(value, " \t\r\n\"'") {
+		return strconv.Quote(value)
+	}
+	return value
+}
