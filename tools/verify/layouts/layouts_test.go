@@ -212,7 +212,7 @@ func TestBitsOfATrainingRun(t *testing.T) {
 		if m.Config.LeafSamples != m.Config.GlobalBatchSize {
 			t.Errorf("%q: grids for %d samples, batches of %d", batch, m.Config.LeafSamples, m.Config.GlobalBatchSize)
 		}
-		r, err := Prove([]Model{m}, Options{World: 2, Steps: 1, Stride: 60, Bits: true, Open: openRef, Told: func(Progress) {}})
+		r, err := Prove([]Model{m}, Options{World: 2, Steps: 1, Stride: 240, Bits: true, Open: openRef, Told: func(Progress) {}})
 		if err != nil {
 			t.Fatal(err)
 		}
