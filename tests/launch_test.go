@@ -418,7 +418,7 @@ func crashLoop(l *launching) {
 // Claim: one mistake in the flags is told once, whatever the number of ranks.
 func mistakeIsToldOnce(l *launching) {
 	t := l.t
-	for flag, want := range map[string]string{"--hidden-dropout 3": "out of range: from 0, below 1", "--sample-prompt zzz": "--sample-prompt"} {
+	for flag, want := range map[string]string{"--hidden-dropout 3": "must be at least 0 and below 1", "--sample-prompt zzz": "--sample-prompt"} {
 		cmd, notes := l.command("launch --nproc-per-node 4 -- pretrain_gpt " + eight + "--train-iters 3 " + flag)
 		temporary := t.TempDir()
 		cmd.Env = append(os.Environ(), "TMPDIR="+temporary)

@@ -128,7 +128,7 @@ func spareGoes(l *launching) {
 func spareRefused(l *launching) {
 	for flags, want := range map[string]string{
 		"--nnodes 2 --spares 1 --node-rank 2 --master-addr x":                "--spares 1 needs --auto-restart",
-		"--nnodes 2 --spares 1 --node-rank 3 --master-addr x --auto-restart": "hosts are numbered 0 to 2",
+		"--nnodes 2 --spares 1 --node-rank 3 --master-addr x --auto-restart": "must be from 0 to 2",
 		"--nnodes 1 --spares 1 --auto-restart":                               "need --master-addr",
 	} {
 		cmd, notes := l.command("launch " + flags + " -- pretrain_gpt --save x")

@@ -36,7 +36,7 @@ func TestBadInputHasOneClearError(t *testing.T) {
 		{tiny + someData + "--config DIR/none.yaml", exitcode.NoInput, "none.yaml does not exist"},
 		{tiny + someData + "--config DIR", exitcode.BadData, "is a folder, not a file"},
 		{tiny + someData + "--num-heads 3", exitcode.Usage, "unknown flag --num-heads"},
-		{tiny + someData + "--hidden-dropout 1", exitcode.Usage, "from 0, below 1"},
+		{tiny + someData + "--hidden-dropout 1", exitcode.Usage, "at least 0 and below 1"},
 		{tiny + someData + "--hidden-size 2000000000", exitcode.Usage, "no machine can store that"},
 		{tiny + someData + "--rampup-batch-size 1 1 8", exitcode.Usage, "the global batch size 1"},
 		{tiny + "--mock-data --tokenizer-type NullTokenizer", exitcode.Usage, "--vocab-size"},

@@ -34,11 +34,11 @@ func (r *Range) holds(x float64) bool {
 
 func (r *Range) String() string {
 	from, to := "from ", " to "
+	if r.BelowHigh {
+		from, to = "at least ", " and below "
+	}
 	if r.AboveLow {
 		from = "above "
-	}
-	if r.BelowHigh {
-		to = ", below "
 	}
 	return from + endText(r.Low) + to + endText(r.High)
 }
