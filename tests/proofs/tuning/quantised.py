@@ -28,6 +28,6 @@ for case in cases:
         codes = [n for n in differ if n.endswith(".weight")]
         scales = [n for n in differ if n in names and b.get_tensor(n).is_floating_point() and not torch.allclose(a.get_tensor(n), b.get_tensor(n), rtol=1e-6, atol=0)]
         wrong = not same or off > 0 or codes or scales or kind == "int8" and differ
-        bad = bad or wrong
+        bad = bad or bool(wrong)
         print(f"{'FAILED: ' if wrong else ''}{case} {kind}: {len(names)} tensors, {len(differ)} differ by rounding, logits by {off:.2g} at most")
 sys.exit(bad)
