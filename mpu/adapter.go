@@ -151,10 +151,33 @@ func (ad *adapter) forward(d *device.Device, h *Hooks, y, x device.Tensor, row i
 		for _, p := range b.pieces {
 			// y's columns of the piece += Scale·x·Aᵀ·Bᵀ.
 			for _, to := range p.stretches(y) {
-				d.LowRankAdd(device.LowRankAddArgs{Y: to.y, X: in, A: b.a.Value, B: p.b.Value.Slice(0, to.from, to.rows), Scale: float32(b.Scale), TransB: 1})
+				args := device.LowRankAddArgs{Y: to.y, X: in, A: b.a.Value, B: p.b.Value.Slice(0, to.from, to.rows), Scale: float32(b.Scale), TransB: 1}
+				if p.b.Turned.Given() {
+					args.B, args.TransB = p.b.Turned.Slice(1, to.from, to.rows), 0
+				}
+				d.LowRankAdd(args)
 			}
 		}
 		s.Release()
+	}
+}
+
+// TurnAdapters stores B of every adapter among the parameters as [rank, rows] too, for generation: their values must not change any more.
+func TurnAdapters(d *device.Device, params []*Param) {
+	for _, p := range params {
+		if p.Role != AdapterUp || len(p.Shape) != 2 {
+			continue
+		}
+		rows, rank, size := p.Shape[0], p.Shape[1], p.Value.DType.Size()
+		from, to := make([]byte, p.Value.Bytes()), make([]byte, p.Value.Bytes())
+		d.Read(from, p.Value)
+		for i := range rows {
+			for k := range rank {
+				copy(to[(k*rows+i)*size:][:size], from[(i*rank+k)*size:])
+			}
+		}
+		p.Turned = d.Arena.Alloc(device.Parameters, p.Value.DType, rank, rows)
+		d.Write(p.Turned, to)
 	}
 }
 

@@ -70,8 +70,11 @@ type Param struct {
 	SumOver  *comm.Group // ranks of a model whose gradients are partial sums; nil: none
 
 	Value device.Tensor // what forward and backward read, value dtype
-	Main  device.Tensor // f32 main parameter; Value itself in f32 training
-	Grad  device.Tensor // f32 main gradient; f64 where it is a sum on a grid
+	// Turned is Value [rows, columns] stored as [columns, rows], which products with few rows read faster: of B of an adapter that is
+	// not trained any more. Not given: there is none.
+	Turned device.Tensor
+	Main   device.Tensor // f32 main parameter; Value itself in f32 training
+	Grad   device.Tensor // f32 main gradient; f64 where it is a sum on a grid
 
 	Grid device.Tensor // f64 [1]: its unit, a power of two; not given: gradients are added as they come
 	Peak device.Tensor // f32 [1]: the largest magnitude of what was added in this step, of each leaf

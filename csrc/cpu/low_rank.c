@@ -3,6 +3,7 @@
  * their depth, whatever the number of rows. */
 #ifndef MT_ISA
 enum { DOWN, UP };
+enum { ALONE = 8 }; /* rows up to which packing op(B) costs more than it brings */
 
 #define MT_KERNELS "low_rank.c"
 #include "context.h"
@@ -95,8 +96,32 @@ V void K(up_panel)(const mt_low_rank_add_args *a, const float *t, int64_t rank, 
   for (; i < rows.to; i++) K(up_block)(t + i * rank, rank, panel, a->scale, y + i * ld * mt_element(T), ld, columns, 1, T);
 }
 
+/* y [columns] += scale·t·op(B), whose rows lie ld values apart: a row by itself reads them as they lie. */
+V void K(up_row)(const float *t, int64_t rank, const void *b, int64_t ld, float scale, void *y, int64_t columns, int BT, int T) {
+  V_EACH(columns, c, m,
+    vf sum = v_set(0);
+    for (int64_t k = 0; k < rank; k++) sum = v_fma(v_set(t[k]), v_load_n(b, BT, k * ld + c, m), sum);
+    v_store_n(y, T, c, m, v_load_n(y, T, c, m) + scale * sum););
+}
+
+/* The few rows of an op that has op(B) [rank,out] as it is stored. */
+static void K(up_rows_alone)(const mt_low_rank_add_args *a, const float *t, mt_range rows) {
+  const int64_t rank = rank_of(a), stretches = a->y.rank == 3 ? a->y.shape[1] : 1, size = mt_last(&a->y);
+  for (int64_t i = rows.from; i < rows.to; i++)
+    for (int64_t g = 0; g < stretches; g++) {
+      const char *b = (const char *)a->b.data + g * size * mt_element(a->b.dtype);
+      char *y = (char *)a->y.data + (i * a->y.stride[0] + (a->y.rank == 3 ? g * a->y.stride[1] : 0)) * mt_element(a->y.dtype);
+      if (a->y.dtype == a->b.dtype) V_BY_DTYPE(a->b.dtype, K(up_row)(t + i * rank, rank, b, a->b.stride[0], a->scale, y, size, T, T))
+      else V_BY_DTYPE(a->b.dtype, K(up_row)(t + i * rank, rank, b, a->b.stride[0], a->scale, y, size, T, MT_F32))
+    }
+}
+
 static int32_t K(up)(mt_context *ctx, const mt_low_rank_add_args *a, float *t, mt_range rows) {
   const int64_t rank = rank_of(a), stretches = a->y.rank == 3 ? a->y.shape[1] : 1, size = mt_last(&a->y);
+  if (!a->trans_b && a->y.shape[0] <= ALONE) {
+    K(up_rows_alone)(a, t, rows);
+    return 0;
+  }
   float *panel = (float *)mt_cpu_room(ctx, rank * WIDTH * (int64_t)sizeof(float));
   if (!panel) return 1;
   for (int64_t g = 0; g < stretches; g++)

@@ -69,6 +69,7 @@ func (l *Loaded) adapted(a Adapter) (*Loaded, error) {
 	if _, _, err = native.LoadSource(checkpoint.Finite(f), wanted, t.Device, native.LoadOptions{Convert: true}); err != nil {
 		return nil, err
 	}
+	mpu.TurnAdapters(t.Device, own)
 	return &t, t.Device.Err()
 }
 

@@ -72,6 +72,10 @@ func benchCases(d device.DType) []Case {
 		matmulCase(d, benchTokens, benchHidden, benchFFN, matmulOptions{}), matmulCase(d, benchFFN, benchHidden, benchTokens, weightGrad),
 		matmulCase(d, benchChunk, benchVocab, benchHidden, matmulOptions{transB: true, wideC: true}),
 		matmulCase(d, benchVocab, benchHidden, benchChunk, weightGrad),
+		// An adapter of rank 16 on the MLP's first layer: in training, of one token in generation, and its gradient of the input.
+		lowRankCase(d, lowRankShape{benchTokens, benchHidden, 16, 1, benchFFN}, lowRankOptions{transB: true}),
+		lowRankCase(d, lowRankShape{1, benchHidden, 16, 1, benchFFN}, lowRankOptions{}),
+		lowRankCase(d, lowRankShape{benchTokens, benchHidden, 16, 1, benchHidden}, lowRankOptions{product: true}),
 		normForwardCase(d, tokens, normOptions{}), normBackwardCase(d, tokens, normOptions{residual: "own"}),
 		normForwardCase(d, tokens, normOptions{kind: device.RMSNormKind}), normBackwardCase(d, tokens, normOptions{kind: device.RMSNormKind, residual: "own"}),
 		normForwardCase(d, queries, normOptions{kind: device.RMSNormKind, heads: true}), normBackwardCase(d, queries, normOptions{kind: device.RMSNormKind, heads: true}),

@@ -48,15 +48,24 @@ func lowRankByRow(t *testing.T, dev *device.Device, d device.DType, k int64) {
 	defer s.Release()
 	r := rand.New(rand.NewPCG(uint64(k), 2))
 	x, a, b, y := random(dev, s, r, d, rows, k), random(dev, s, r, d, rank, k), random(dev, s, r, d, n, rank), random(dev, s, r, d, rows, n)
-	added := func(from, rows int64) []byte {
+	turned := s.Alloc(d, rank, n) // B, the other way
+	from, to, size := readBytes(dev, b), make([]byte, turned.Bytes()), int(d.Size())
+	for i := range n {
+		for k := range rank {
+			copy(to[(k*n+i)*size:][:size], from[(i*rank+k)*size:])
+		}
+	}
+	dev.Write(turned, to)
+	added := func(from, rows int64, b device.Tensor, transB int32) []byte {
 		out := s.Alloc(d, rows, n)
 		dev.Copy(out, y.Slice(0, from, rows))
-		dev.LowRankAdd(device.LowRankAddArgs{Y: out, X: x.Slice(0, from, rows), A: a, B: b, TransB: 1, Scale: 0.75})
+		dev.LowRankAdd(device.LowRankAddArgs{Y: out, X: x.Slice(0, from, rows), A: a, B: b, TransB: transB, Scale: 0.75})
 		return readBytes(dev, out)
 	}
-	all, row := added(0, rows), int(n*d.Size())
+	all, row := added(0, rows, b, 1), int(n*d.Size())
 	for _, part := range [][2]int64{{0, 1}, {77, 1}, {3, 2}, {5, 3}, {20, 5}, {31, 17}, {10, 130}} {
-		if !bytes.Equal(added(part[0], part[1]), all[int(part[0])*row:int(part[0]+part[1])*row]) {
+		want := all[int(part[0])*row : int(part[0]+part[1])*row]
+		if !bytes.Equal(added(part[0], part[1], b, 1), want) || !bytes.Equal(added(part[0], part[1], turned, 0), want) {
 			t.Errorf("rows %d to %d have other bits than among %d rows", part[0], part[0]+part[1]-1, rows)
 		}
 	}
