@@ -90,8 +90,8 @@ func (p *parser) isOn(name string) bool {
 }
 
 func (p *parser) commandLine(args []string) {
-	if slices.Contains(args, "-h") || slices.Contains(args, "--help-all") {
-		args = append(slices.DeleteFunc(slices.Clone(args), func(word string) bool { return word == "--help-all" }), "--help") // it lists all flags
+	if p.report.HelpAll = slices.Contains(args, "--help-all"); p.report.HelpAll || slices.Contains(args, "-h") {
+		args = append(slices.DeleteFunc(slices.Clone(args), func(word string) bool { return word == "--help-all" }), "--help")
 	}
 	given, rest, err := argv.Split(table.Arities(), args)
 	for _, problem := range separate(err) {

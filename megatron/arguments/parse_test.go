@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"monotron/internal/exitcode"
 	"monotron/megatron/arguments/table"
@@ -488,12 +489,48 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 		t.Errorf("help %v, %v", report.Help, err)
 	}
 	var help bytes.Buffer
-	if err := WriteHelp(&help); err != nil {
+	if err := WriteAllHelp(&help); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range table.All() {
 		if !strings.Contains(help.String(), " --"+f.Name) {
-			t.Errorf("--help lacks --%s", f.Name)
+			t.Errorf("--help-all lacks --%s", f.Name)
+		}
+	}
+}
+
+// Claim (README.md): --help fits on a few screens of 100 columns, begins with the flags that a run
+// needs, all of which a bare command line misses, and lists only flags that work.
+func TestHelpIsShort(t *testing.T) {
+	for line, all := range map[string]bool{"--help": false, "-h": false, "--help-all": true} {
+		if _, report, err := Parse([]string{line}); err != nil || !report.Help || report.HelpAll != all {
+			t.Errorf("%s: %+v, %v", line, report, err)
+		}
+	}
+	var help bytes.Buffer
+	if err := WriteHelp(&help); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(help.String(), "\n")
+	if len(lines) > 130 {
+		t.Errorf("--help has %d lines", len(lines))
+	}
+	for _, line := range lines {
+		if utf8.RuneCountInString(line) > 100 {
+			t.Errorf("too wide: %s", line)
+		}
+	}
+	_, _, err := Parse(nil)
+	for _, name := range often[0].flags {
+		if err == nil || !strings.Contains(err.Error(), "--"+name+" is missing") {
+			t.Errorf("--%s is not needed: %v", name, err)
+		}
+	}
+	for _, group := range often {
+		for _, name := range group.flags {
+			if f := table.Find(name); f == nil || f.Name != name || f.Class != table.Works || f.NotYet {
+				t.Errorf("--%s of %s is no flag that works", name, group.subject)
+			}
 		}
 	}
 }

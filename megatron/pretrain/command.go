@@ -77,6 +77,8 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 		return err
 	}
 	switch {
+	case report.HelpAll:
+		return arguments.WriteAllHelp(w.Out)
 	case report.Help:
 		return arguments.WriteHelp(w.Out)
 	case report.PrintConfig:
