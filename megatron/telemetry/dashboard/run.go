@@ -283,4 +283,9 @@ func (r *Run) flags(saved []string) {
 		return
 	}
 	r.Flags = joined(given)
+	for name, value := range r.Flags { // its copies of the tokenizer's files are the same files for each run
+		if strings.HasPrefix(value, filepath.Clean(saved[0])+string(filepath.Separator)) {
+			delete(r.Flags, name)
+		}
+	}
 }
