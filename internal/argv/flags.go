@@ -8,6 +8,7 @@ package argv
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -106,6 +107,32 @@ func Part(set Set, args []string) (own, others []string) {
 		}
 	}
 	return own, others
+}
+
+// Dashed is args with a bare -- in front of the first word that is neither a flag of set nor a value of one, as
+// torchrun reads a command line. What follows an unknown flag may be its value, so there it is in front of the first
+// of the names. Without such a word, or with a -- already, args are as they were.
+func Dashed(set Set, args, names []string) []string {
+	for i := 0; i < len(args); i++ {
+		name, inline, isFlag := flagName(args[i])
+		if !isFlag {
+			return slices.Concat(args[:i], []string{"--"}, args[i:])
+		}
+		arity, known := set[name]
+		if name == "" {
+			return args
+		}
+		if !known {
+			if at := slices.IndexFunc(args[i:], func(word string) bool { return slices.Contains(names, word) }); at >= 0 && !slices.Contains(args[i:i+at], "--") {
+				return slices.Concat(args[:i+at], []string{"--"}, args[i+at:])
+			}
+			return args
+		}
+		if arity == One && inline == nil {
+			i++
+		}
+	}
+	return args
 }
 
 // ForCLI writes given back as a list that urfave/cli understands: every value

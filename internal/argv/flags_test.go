@@ -88,3 +88,23 @@ func TestNearestOfALongName(t *testing.T) {
 		t.Errorf("%v", near)
 	}
 }
+
+// Claim (docs/tutorials.md): the command that another starts begins at the first word that is no flag or value.
+func TestDashed(t *testing.T) {
+	for line, want := range map[string]string{
+		"--seed 1 train --num-layers 2": "--seed 1 -- train --num-layers 2",
+		"--seed=1 --fp16 train x":       "--seed=1 --fp16 -- train x",
+		"train":                         "-- train",
+		"--seed 1 -- train":             "--seed 1 -- train",
+		"--bogus 1 train --x":           "--bogus 1 -- train --x",
+		"--bogus 1 other --x":           "--bogus 1 other --x",
+		"--bogus 1 -- x train":          "--bogus 1 -- x train",
+		"--fp16":                        "--fp16",
+		"--seed":                        "--seed",
+		"":                              "",
+	} {
+		if got := strings.Join(Dashed(set, strings.Fields(line), []string{"train"}), " "); got != want {
+			t.Errorf("%s: %s, want %s", line, got, want)
+		}
+	}
+}

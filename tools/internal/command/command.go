@@ -31,6 +31,14 @@ func WrapOpen(c *cli.Command) *cli.Command {
 	})
 }
 
+// WrapStarter is Wrap for a command that starts another: its words, from the first that is no flag or value of
+// c's on, are left to the action's Args, with and without -- in front of them. Names are those that are started most.
+func WrapStarter(c *cli.Command, names []string) *cli.Command {
+	return wrap(c, func(set argv.Set, args []string) ([]argv.Given, []string, error) {
+		return argv.Split(set, argv.Dashed(set, args, names))
+	})
+}
+
 func wrap(c *cli.Command, split func(argv.Set, []string) ([]argv.Given, []string, error)) *cli.Command {
 	mustHaveRanges(c)
 	return &cli.Command{
