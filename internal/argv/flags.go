@@ -215,11 +215,11 @@ func (u *Unknown) Error() string {
 	if len(u.Near) > 0 {
 		return fmt.Sprintf("unknown flag %s%s; did you mean --%s?", dashes, u.Name, strings.Join(u.Near, " or --"))
 	}
-	return fmt.Sprintf("unknown flag %s%s; --help lists all", dashes, u.Name)
+	return fmt.Sprintf("unknown flag %s%s; --help-all lists all", dashes, u.Name)
 }
 
 // Nearest lists up to three known names within a small edit distance of name, or
-// that go on where it ends; none for names far longer than any flag, whose distances would take long.
+// that go on where it ends, else those that have all of its words; none for names far longer than any flag, whose distances would take long.
 func Nearest(set Set, name string) []string {
 	type near struct {
 		name string
@@ -235,6 +235,13 @@ func Nearest(set Set, name string) []string {
 			found = append(found, near{known, d})
 		}
 	}
+	if len(found) == 0 { // what others call num-heads is num-attention-heads here
+		for known := range set {
+			if words := strings.Split(known, "-"); within(strings.Split(name, "-"), words) {
+				found = append(found, near{known, len(words)})
+			}
+		}
+	}
 	sort.Slice(found, func(i, j int) bool {
 		if found[i].far != found[j].far {
 			return found[i].far < found[j].far
@@ -246,6 +253,19 @@ func Nearest(set Set, name string) []string {
 		names = append(names, f.name)
 	}
 	return names
+}
+
+// within tells whether words come in the same order in a longer list. A single short word is in too many.
+func within(words, list []string) bool {
+	if len(words) == 1 && len(words[0]) < 5 {
+		return false
+	}
+	for _, word := range list {
+		if len(words) > 0 && words[0] == word {
+			words = words[1:]
+		}
+	}
+	return len(words) == 0
 }
 
 // distance is Levenshtein's.

@@ -98,6 +98,7 @@ func (p *parser) commandLine(args []string) {
 		p.problems = append(p.problems, problem)
 		var unknown *argv.Unknown
 		if errors.As(problem, &unknown) {
+			meant(unknown)
 			p.spoil(unknown.Near...)
 		}
 	}

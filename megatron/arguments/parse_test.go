@@ -697,3 +697,28 @@ func TestModulesOfTheTable(t *testing.T) {
 		t.Errorf("the table has %v, the model %v", got, want)
 	}
 }
+
+// Claim (docs/tutorials.md): a flag of another program is answered with the one that does the same here; similar names are those of flags
+// that work, if there are any.
+func TestUnknownFlagsAreUnderstood(t *testing.T) {
+	for name, list := range synonyms {
+		if f := table.Find(name); f != nil {
+			t.Errorf("--%s is a flag", name)
+		}
+		for _, other := range list {
+			if f := table.Find(other); f == nil || f.Class != table.Works {
+				t.Errorf("--%s, for --%s, is no flag that works", other, name)
+			}
+		}
+	}
+	for line, want := range map[string]string{
+		"--learning_rate 1": "unknown flag --learning-rate; did you mean --lr?",
+		"--dropout 0":       "unknown flag --dropout; did you mean --hidden-dropout or --attention-dropout?",
+		"--num-layer 1":     "unknown flag --num-layer; did you mean --num-layers?",
+		"--batch-scheduler": "unknown flag --batch-scheduler; --help-all lists all",
+	} {
+		if _, _, err := Parse(append(baseline(), strings.Fields(line)...)); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", line, err, want)
+		}
+	}
+}

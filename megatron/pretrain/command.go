@@ -73,6 +73,11 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	if wrong := w.Notes.Choose(config.Log.Format, config.Log.Level); err == nil { // a command line that is refused has the format it asks for
 		err = exitcode.With(exitcode.Usage, wrong)
 	}
+	if !report.Help && !report.PrintConfig && (err == nil || exitcode.CodeOf(err) == exitcode.Usage) {
+		if missing := training.MissingInputs(&config); err != nil || len(missing) > 1 { // one alone is reported by what opens it
+			err = arguments.Together(err, missing)
+		}
+	}
 	if err != nil {
 		return err
 	}
