@@ -1,6 +1,7 @@
 package arguments
 
 import (
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -571,6 +572,9 @@ func (p *parser) deriveReport() {
 	}
 	if l.Profile != "" && l.ProfileEnd <= l.ProfileStart {
 		p.clash("profile-step-end profile-step-start", "--profile-step-end %d must be greater than --profile-step-start %d", l.ProfileEnd, l.ProfileStart)
+	}
+	if p.bare["profile"] && l.JSONL != "" { // where the run's page finds it
+		l.Profile = filepath.Join(filepath.Dir(l.JSONL), l.Profile)
 	}
 	p.Layout.NCCLRequested = p.given("distributed-backend") && p.Layout.Backend == "nccl"
 }

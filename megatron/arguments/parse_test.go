@@ -722,3 +722,18 @@ func TestUnknownFlagsAreUnderstood(t *testing.T) {
 		}
 	}
 }
+
+// Claim (docs/report.md): the trace of a --profile without a file is in the folder of the log, where the run's page finds it.
+func TestTraceIsWhereThePageFindsIt(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                                       "",
+		"--profile":                              "trace.json",
+		"--profile --log-jsonl run/steps.jsonl":  "run/trace.json",
+		"--profile trace.json --log-jsonl run/x": "trace.json",
+		"--log-jsonl x --profile":                "trace.json",
+	} {
+		if c, _, err := Parse(append(baseline(), strings.Fields(line)...)); err != nil || c.Log.Profile != want {
+			t.Errorf("%q: %q, %v; want %q", line, c.Log.Profile, err, want)
+		}
+	}
+}

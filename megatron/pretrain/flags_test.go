@@ -12,6 +12,15 @@ import (
 
 // Claim: flags of the class "works" act: each changes what the run prints, as
 // its help says.
+// Claim (docs/report.md): --profile without a file writes next to the log, whose folder is made for both.
+func TestTraceIsNextToTheLog(t *testing.T) {
+	dir := t.TempDir()
+	must(t, dir, tiny+someData+"--log-jsonl DIR/run/steps.jsonl --profile --profile-step-start 1 --profile-step-end 2 --train-iters 3")
+	if _, err := os.Stat(filepath.Join(dir, "run", "trace.json")); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestFlagsAct(t *testing.T) {
 	dir := t.TempDir()
 	plain := must(t, dir, tiny+someData)

@@ -3,6 +3,7 @@ package training
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -106,6 +107,11 @@ func Prepare(c config.Run, w Streams) (*Job, error) {
 		return nil, exitcode.Errorf(exitcode.IO, "--profile %s is a folder; name a file", c.Log.Profile)
 	}
 	if c.Log.Profile != "" {
+		if dir := filepath.Dir(c.Log.Profile); c.Log.JSONL != "" && dir == filepath.Dir(c.Log.JSONL) { // which is made for the log
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return nil, exitcode.Errorf(exitcode.IO, "--log-jsonl: %w", err)
+			}
+		}
 		if j.trace, err = telemetry.NewTrace(c.Log.Profile, j.Config.Layout.Sizes().World()); err != nil {
 			return nil, err
 		}
