@@ -401,6 +401,18 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// Claim (docs/report.md): without a checkpoint the flags are those that the run says of itself.
+func TestFlagsWithoutACheckpoint(t *testing.T) {
+	folder := logOf(t, "run", line(1, 9), "")
+	about := telemetry.About{Name: "GPT", Flags: []telemetry.Setting{{Name: "lr", Value: "0.001", Default: ""}}}
+	if err := about.Write(filepath.Join(folder, "steps.log")); err != nil {
+		t.Fatal(err)
+	}
+	if r := opened(t, folder)[0]; r.Note != "" || !maps.Equal(r.Flags, map[string]string{"lr": "0.001"}) {
+		t.Errorf("%v, note %q", r.Flags, r.Note)
+	}
+}
+
 // TestPageWithoutDataIsSmall: what every page costs.
 func TestPageWithoutDataIsSmall(t *testing.T) {
 	var b bytes.Buffer
