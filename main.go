@@ -165,10 +165,24 @@ func noCommand(c *cli.Context) error {
 	if meant, ok := meanings[c.Args().First()]; ok && path == "monotron" {
 		return exitcode.Errorf(exitcode.Usage, "monotron has no command %q; did you mean %s?", c.Args().First(), meant)
 	}
+	if kind := contents(c.Args().First()); kind != "" && path == "monotron inspect" {
+		return exitcode.Errorf(exitcode.Usage, "%s has no command %q; did you mean %s %s %s?", path, c.Args().First(), path, kind, c.Args().First())
+	}
 	if near := argv.Nearest(set, c.Args().First()); len(near) > 0 {
 		hint = "did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return exitcode.Errorf(exitcode.Usage, "%s has no command %q; %s", path, c.Args().First(), hint)
+}
+
+// contents is the command of inspect that shows what is at a path; "": nothing is there.
+func contents(path string) string {
+	if _, err := os.Stat(path + ".idx"); err == nil {
+		return "dataset"
+	}
+	if _, err := os.Stat(path); err == nil {
+		return "checkpoint"
+	}
+	return ""
 }
 
 // meanings are commands of other programs, by what does the same here.

@@ -19,11 +19,17 @@ import (
 // Claim (docs/exit-codes.md): a command that is not there, of monotron or of a
 // command with others under it, is a usage error that says what there is.
 func TestUnknownCommands(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "text.idx"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for line, want := range map[string]string{
-		"pretrain_gp":     `monotron has no command "pretrain_gp"; did you mean pretrain_gpt?`,
-		"zzzzzz":          `monotron has no command "zzzzzz"; monotron --help lists them`,
-		"inspect dateset": `monotron inspect has no command "dateset"; did you mean dataset?`,
-		"plan zzzzzz":     `monotron plan has no command "zzzzzz"; monotron plan --help lists them`,
+		"inspect " + dir:           `monotron inspect has no command "` + dir + `"; did you mean monotron inspect checkpoint ` + dir + `?`,
+		"inspect " + dir + "/text": `monotron inspect has no command "` + dir + `/text"; did you mean monotron inspect dataset ` + dir + `/text?`,
+		"pretrain_gp":              `monotron has no command "pretrain_gp"; did you mean pretrain_gpt?`,
+		"zzzzzz":                   `monotron has no command "zzzzzz"; monotron --help lists them`,
+		"inspect dateset":          `monotron inspect has no command "dateset"; did you mean dataset?`,
+		"plan zzzzzz":              `monotron plan has no command "zzzzzz"; monotron plan --help lists them`,
 	} {
 		app := newApp()
 		app.Writer, app.ErrWriter = io.Discard, io.Discard

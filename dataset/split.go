@@ -91,7 +91,7 @@ func smallSplit(n int64) string {
 	case n == 2:
 		return ", or give --split 1,1,0, which leaves no test data"
 	case n == 1:
-		return ", or give --split 1,0,0 --eval-iters 0, to train without validation"
+		return ", split one text by preprocess_data --text-split 0.9, or give --split 1,0,0 --eval-iters 0, to train without validation"
 	}
 	return ""
 }

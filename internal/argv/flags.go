@@ -8,6 +8,7 @@ package argv
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -108,6 +109,32 @@ func Part(set Set, args []string) (own, others []string) {
 	return own, others
 }
 
+// Dashed is args with a bare -- in front of the first word that is neither a flag of set nor a value of one, as
+// torchrun reads a command line. What follows an unknown flag may be its value, so there it is in front of the first
+// of the names. Without such a word, or with a -- already, args are as they were.
+func Dashed(set Set, args, names []string) []string {
+	for i := 0; i < len(args); i++ {
+		name, inline, isFlag := flagName(args[i])
+		if !isFlag {
+			return slices.Concat(args[:i], []string{"--"}, args[i:])
+		}
+		arity, known := set[name]
+		if name == "" {
+			return args
+		}
+		if !known {
+			if at := slices.IndexFunc(args[i:], func(word string) bool { return slices.Contains(names, word) }); at >= 0 && !slices.Contains(args[i:i+at], "--") {
+				return slices.Concat(args[:i+at], []string{"--"}, args[i+at:])
+			}
+			return args
+		}
+		if arity == One && inline == nil {
+			i++
+		}
+	}
+	return args
+}
+
 // ForCLI writes given back as a list that urfave/cli understands: every value
 // of a Many flag repeats the flag's name.
 func ForCLI(given []Given) []string {
@@ -188,11 +215,11 @@ func (u *Unknown) Error() string {
 	if len(u.Near) > 0 {
 		return fmt.Sprintf("unknown flag %s%s; did you mean --%s?", dashes, u.Name, strings.Join(u.Near, " or --"))
 	}
-	return fmt.Sprintf("unknown flag %s%s; --help lists all", dashes, u.Name)
+	return fmt.Sprintf("unknown flag %s%s; --help-all lists all", dashes, u.Name)
 }
 
 // Nearest lists up to three known names within a small edit distance of name, or
-// that continue where it ends; none for names far longer than any flag, whose distances would take long.
+// that continue where it ends, else those that have all of its words; none for names far longer than any flag, whose distances would take long.
 func Nearest(set Set, name string) []string {
 	type near struct {
 		name string
@@ -208,6 +235,13 @@ func Nearest(set Set, name string) []string {
 			found = append(found, near{known, d})
 		}
 	}
+	if len(found) == 0 { // what others call num-heads is num-attention-heads here
+		for known := range set {
+			if words := strings.Split(known, "-"); within(strings.Split(name, "-"), words) {
+				found = append(found, near{known, len(words)})
+			}
+		}
+	}
 	sort.Slice(found, func(i, j int) bool {
 		if found[i].far != found[j].far {
 			return found[i].far < found[j].far
@@ -219,6 +253,19 @@ func Nearest(set Set, name string) []string {
 		names = append(names, f.name)
 	}
 	return names
+}
+
+// within tells whether words come in the same order in a longer list. A single short word is in too many.
+func within(words, list []string) bool {
+	if len(words) == 1 && len(words[0]) < 5 {
+		return false
+	}
+	for _, word := range list {
+		if len(words) > 0 && words[0] == word {
+			words = words[1:]
+		}
+	}
+	return len(words) == 0
 }
 
 // distance is Levenshtein's.

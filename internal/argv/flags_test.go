@@ -44,7 +44,7 @@ func TestShortForms(t *testing.T) {
 		"--output -o":             "--output=-o | ",
 		"--compare -1 -2":         "--compare=-1 --compare=-2 | ",
 		"run -o":                  "--output needs a value",
-		"run -v":                  "unknown flag -v; --help lists all",
+		"run -v":                  "unknown flag -v; --help-all lists all",
 		"-p 80":                   "unknown flag -p; did you mean --port?",
 		"--compare a -f markdown": "unknown flag -f; did you mean --format?",
 		"-- -o":                   " | -o",
@@ -58,7 +58,7 @@ func TestShortForms(t *testing.T) {
 			t.Errorf("%s: %q, want %q", line, got, want)
 		}
 	}
-	if _, _, err := Split(Set{}, []string{"-o", "x"}); err == nil || err.Error() != "unknown flag -o; --help lists all" {
+	if _, _, err := Split(Set{}, []string{"-o", "x"}); err == nil || err.Error() != "unknown flag -o; --help-all lists all" {
 		t.Errorf("-o of a command without --output: %v", err)
 	}
 }
@@ -86,5 +86,25 @@ func TestNearestGoesOn(t *testing.T) {
 func TestNearestOfALongName(t *testing.T) {
 	if near := Nearest(set, strings.Repeat("seed", 1<<20)); near != nil {
 		t.Errorf("%v", near)
+	}
+}
+
+// Claim (docs/tutorials.md): the command that another starts begins at the first word that is no flag or value.
+func TestDashed(t *testing.T) {
+	for line, want := range map[string]string{
+		"--seed 1 train --num-layers 2": "--seed 1 -- train --num-layers 2",
+		"--seed=1 --fp16 train x":       "--seed=1 --fp16 -- train x",
+		"train":                         "-- train",
+		"--seed 1 -- train":             "--seed 1 -- train",
+		"--bogus 1 train --x":           "--bogus 1 -- train --x",
+		"--bogus 1 other --x":           "--bogus 1 other --x",
+		"--bogus 1 -- x train":          "--bogus 1 -- x train",
+		"--fp16":                        "--fp16",
+		"--seed":                        "--seed",
+		"":                              "",
+	} {
+		if got := strings.Join(Dashed(set, strings.Fields(line), []string{"train"}), " "); got != want {
+			t.Errorf("%s: %s, want %s", line, got, want)
+		}
 	}
 }

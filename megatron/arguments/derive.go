@@ -1,6 +1,7 @@
 package arguments
 
 import (
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -592,6 +593,9 @@ func (p *parser) deriveReport() {
 	}
 	if l.Profile != "" && l.ProfileEnd <= l.ProfileStart {
 		p.clash("profile-step-end profile-step-start", "--profile-step-end must be above --profile-step-start %d, not %d", l.ProfileStart, l.ProfileEnd)
+	}
+	if p.bare["profile"] && l.JSONL != "" { // where the run's page finds it
+		l.Profile = filepath.Join(filepath.Dir(l.JSONL), l.Profile)
 	}
 	p.Layout.NCCLRequested = p.given("distributed-backend") && p.Layout.Backend == "nccl"
 }

@@ -54,7 +54,7 @@ func allNames(group []*table.Flag) string {
 	for _, f := range group {
 		first := "--" + f.Name
 		if len(group) > 1 {
-			first = usage(f)
+			first = strings.TrimSpace("--" + f.Name + " " + placeholder(f, kindOf(f)))
 		}
 		names = append(names, "`"+first+"`")
 		for _, alias := range f.Aliases {
@@ -71,15 +71,19 @@ func class(f *table.Flag) string {
 	return f.Class.String()
 }
 
+// kindOf is the type of one value of f, in capitals.
+func kindOf(f *table.Flag) string { return strings.ToUpper(strings.TrimSuffix(f.Kind.String(), "s")) }
+
 // values says what f takes: choices, or a kind and from where to where.
 func values(f *table.Flag) string {
+	kind := placeholder(f, kindOf(f))
 	switch {
 	case len(f.Choices) > 0:
 		return strings.Join(f.Choices, ", ")
 	case f.Range != nil:
-		return placeholder(f) + " " + f.Range.String()
+		return kind + " " + f.Range.String()
 	}
-	return placeholder(f)
+	return kind
 }
 
 // reason is the help of f, or why it is not to be had, and how it differs.

@@ -8,9 +8,82 @@ import (
 	"monotron/megatron/arguments/table"
 )
 
-// WriteHelp prints --help: every flag by owner, with its default and its class;
-// flags with one reason stand together.
+// often are the flags of the first page of help, by what they are for; the first are those
+// that a run needs.
+var often = []struct {
+	subject string
+	flags   []string
+}{
+	{"Needed (--model NAME gives the model and --seq-length)", []string{"num-layers", "hidden-size", "num-attention-heads", "seq-length", "max-position-embeddings",
+		"micro-batch-size", "train-iters", "lr", "data-path"}},
+	{"Model", []string{"model", "position-embedding-type", "normalization", "swiglu", "num-query-groups", "num-experts", "hidden-dropout", "attention-dropout"}},
+	{"Data", []string{"split", "train-data-path", "valid-data-path", "tokenizer-type", "vocab-file", "merge-file", "tokenizer-model", "mock-data"}},
+	{"Training", []string{"global-batch-size", "bf16", "optimizer", "lr-decay-style", "lr-warmup-iters", "min-lr", "weight-decay", "clip-grad", "seed", "eval-interval", "eval-iters"}},
+	{"Checkpoints", []string{"save", "save-interval", "load", "finetune", "ckpt-format"}},
+	{"Ranks and memory", []string{"world-size", "tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size", "expert-model-parallel-size", "sequence-parallel",
+		"use-distributed-optimizer", "recompute-granularity", "device"}},
+	{"Following a run", []string{"log-interval", "log-jsonl", "dashboard-addr", "tensorboard-dir", "sample-prompt", "run-name"}},
+	{"This command line", []string{"config", "print-config"}},
+}
+
+// WriteHelp prints --help: the flags that a run needs and those that are used often.
 func WriteHelp(w io.Writer) error {
+	var out strings.Builder
+	out.WriteString(`monotron pretrain_gpt: train a GPT model; takes Megatron-LM's flags
+
+Usage: monotron pretrain_gpt [FLAGS]
+
+Names may be written with dashes or underscores. --print-config shows what a command line
+comes to.
+
+Examples:
+  monotron pretrain_gpt --num-layers 2 --hidden-size 64 --num-attention-heads 4 \
+      --seq-length 64 --max-position-embeddings 64 --micro-batch-size 4 \
+      --train-iters 100 --lr 1e-3 --mock-data --tokenizer-type NullTokenizer --vocab-size 255
+  monotron pretrain_gpt --model gpt2-124m --micro-batch-size 4 --global-batch-size 32 --bf16 \
+      --data-path text_text_document --train-iters 1000 --lr 6e-4 \
+      --save checkpoints --load checkpoints --save-interval 100 --log-jsonl checkpoints/steps.jsonl
+`)
+	for _, group := range often {
+		fmt.Fprintf(&out, "\n%s:\n", group.subject)
+		for _, name := range group.flags {
+			f := table.Find(name)
+			out.WriteString(entry(usage(f), describe(f)))
+		}
+	}
+	fmt.Fprintf(&out, "\n--help-all lists all %d flags, with those of Megatron-LM that change nothing here or are refused.\n", len(table.All()))
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// Widths of the first page in columns: of names, and of the page.
+const (
+	nameWidth = 32
+	pageWidth = 100
+)
+
+// entry is a flag and its text in two columns.
+func entry(name, text string) string {
+	var out strings.Builder
+	line := fmt.Sprintf("  %-*s", nameWidth, name)
+	if len(name) > nameWidth {
+		fmt.Fprintln(&out, line)
+		line = fmt.Sprintf("  %*s", nameWidth, "")
+	}
+	for _, word := range strings.Fields(text) {
+		if len(line)+1+len(word) > pageWidth {
+			fmt.Fprintln(&out, line)
+			line = fmt.Sprintf("  %*s", nameWidth, "")
+		}
+		line += " " + word
+	}
+	fmt.Fprintln(&out, line)
+	return out.String()
+}
+
+// WriteAllHelp prints --help-all: every flag by owner, with its default and its class;
+// flags with one reason stand together.
+func WriteAllHelp(w io.Writer) error {
 	var out strings.Builder
 	out.WriteString(`Trains a GPT model with Megatron-LM's flags.
 
@@ -68,19 +141,56 @@ func mark(f *table.Flag) string {
 }
 
 // usage is the name of f and a stand-in for its values.
-func usage(f *table.Flag) string { return strings.TrimSpace("--" + f.Name + " " + placeholder(f)) }
+func usage(f *table.Flag) string {
+	return strings.TrimSpace("--" + f.Name + " " + placeholder(f, metavariable(f)))
+}
 
-// placeholder stands for the values of f.
-func placeholder(f *table.Flag) string {
+// placeholder stands for the values of f, one of which is called as given.
+func placeholder(f *table.Flag, one string) string {
 	switch {
 	case f.Kind == table.Switch:
 		return ""
 	case f.Empty != "":
-		return "[" + strings.ToUpper(f.Kind.String()) + "]"
+		return "[" + one + "]"
 	case f.Kind >= table.Ints:
-		return strings.ToUpper(strings.TrimSuffix(f.Kind.String(), "s")) + ".."
+		return one + ".."
 	}
-	return strings.ToUpper(f.Kind.String())
+	return one
+}
+
+// metavariable says what a value of f is: by its kind, its choices, or the last word of its name.
+func metavariable(f *table.Flag) string {
+	switch f.Kind {
+	case table.Int, table.Ints:
+		return "N"
+	case table.Float, table.Floats:
+		return "X"
+	}
+	if len(f.Choices) > 0 {
+		return "NAME"
+	}
+	switch words := strings.Split(f.Name, "-"); words[len(words)-1] {
+	case "file", "jsonl", "config", "profile", "template", "result":
+		return "FILE"
+	case "dir", "folder", "save", "load", "checkpoint", "fingerprints":
+		return "DIR"
+	case "path", "data":
+		return "PATH"
+	case "model":
+		if f.Name == "model" { // of a preset
+			return "NAME"
+		}
+		return "PATH"
+	case "addr", "address":
+		return "ADDRESS"
+	case "uri", "url", "endpoint":
+		return "URL"
+	case "name", "type", "format", "style", "device", "method", "recipe", "experiment", "project":
+		return "NAME"
+	case "command":
+		return "COMMAND"
+	}
+	return "TEXT"
 }
 
 // describe is the text of f: help or reason, choices, default, older names.

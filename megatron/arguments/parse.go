@@ -41,7 +41,7 @@ func Parse(args []string) (config.Run, *Report, error) {
 // that over the defaults. The error lists every problem and exits with
 // exitcode.Usage. With --help nothing is checked.
 func ParseWith(o Options, args []string) (config.Run, *Report, error) {
-	p := &parser{options: o, build: defaulted(), values: map[string]value{}, wrong: map[string]bool{}, report: &Report{}}
+	p := &parser{options: o, build: defaulted(), values: map[string]value{}, wrong: map[string]bool{}, bare: map[string]bool{}, report: &Report{}}
 	p.report.parser = p
 	p.commandLine(args)
 	if p.given("help") {
@@ -66,6 +66,7 @@ type parser struct {
 	options  Options
 	values   map[string]value // by the row's name; defaults are not in it
 	wrong    map[string]bool  // flags whose value is a problem already
+	bare     map[string]bool  // flags that were given without their optional value
 	problems []error
 	refusals []refusal // of complete flags
 	report   *Report
@@ -90,8 +91,7 @@ func (p *parser) isOn(name string) bool {
 }
 
 func (p *parser) commandLine(args []string) {
-	if slices.Contains(args, "-h") || slices.Contains(args, "--help-all") {
-		// --help lists all flags.
+	if p.report.HelpAll = slices.Contains(args, "--help-all"); p.report.HelpAll || slices.Contains(args, "-h") {
 		args = append(slices.DeleteFunc(slices.Clone(args), func(word string) bool { return word == "--help-all" }), "--help")
 	}
 	given, rest, err := argv.Split(table.Arities(), args)
@@ -99,6 +99,7 @@ func (p *parser) commandLine(args []string) {
 		p.problems = append(p.problems, problem)
 		var unknown *argv.Unknown
 		if errors.As(problem, &unknown) {
+			meant(unknown)
 			p.spoil(unknown.Near...)
 		}
 	}
@@ -113,7 +114,7 @@ func (p *parser) commandLine(args []string) {
 // take notes the values of one flag on the command line.
 func (p *parser) take(f *table.Flag, texts []string) {
 	if len(texts) == 0 && f.Empty != "" {
-		texts = []string{f.Empty}
+		texts, p.bare[f.Name] = []string{f.Empty}, true
 	}
 	if len(texts) == 0 && f.Kind != table.Switch && f.Arity() != argv.Any {
 		p.spoil(f.Name) // Split said that the value is missing

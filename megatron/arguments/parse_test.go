@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"monotron/internal/exitcode"
 	"monotron/megatron/arguments/table"
@@ -488,12 +489,48 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 		t.Errorf("help %v, %v", report.Help, err)
 	}
 	var help bytes.Buffer
-	if err := WriteHelp(&help); err != nil {
+	if err := WriteAllHelp(&help); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range table.All() {
 		if !strings.Contains(help.String(), " --"+f.Name) {
-			t.Errorf("--help lacks --%s", f.Name)
+			t.Errorf("--help-all lacks --%s", f.Name)
+		}
+	}
+}
+
+// Claim (README.md): --help fits on a few screens of 100 columns, begins with the flags that a run
+// needs, all of which a bare command line misses, and lists only flags that work.
+func TestHelpIsShort(t *testing.T) {
+	for line, all := range map[string]bool{"--help": false, "-h": false, "--help-all": true} {
+		if _, report, err := Parse([]string{line}); err != nil || !report.Help || report.HelpAll != all {
+			t.Errorf("%s: %+v, %v", line, report, err)
+		}
+	}
+	var help bytes.Buffer
+	if err := WriteHelp(&help); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(help.String(), "\n")
+	if len(lines) > 130 {
+		t.Errorf("--help has %d lines", len(lines))
+	}
+	for _, line := range lines {
+		if utf8.RuneCountInString(line) > 100 {
+			t.Errorf("too wide: %s", line)
+		}
+	}
+	_, _, err := Parse(nil)
+	for _, name := range often[0].flags {
+		if err == nil || !strings.Contains(err.Error(), "--"+name+" is missing") {
+			t.Errorf("--%s is not needed: %v", name, err)
+		}
+	}
+	for _, group := range often {
+		for _, name := range group.flags {
+			if f := table.Find(name); f == nil || f.Name != name || f.Class != table.Works || f.NotYet {
+				t.Errorf("--%s of %s is no flag that works", name, group.subject)
+			}
 		}
 	}
 }
@@ -658,5 +695,45 @@ func TestModulesOfTheTable(t *testing.T) {
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		t.Errorf("the table has %v, the model %v", got, want)
+	}
+}
+
+// Claim (docs/tutorials.md): a flag of another program is answered with the one that does the same here; similar names are those of flags
+// that work, if there are any.
+func TestUnknownFlagsAreUnderstood(t *testing.T) {
+	for name, list := range synonyms {
+		if f := table.Find(name); f != nil {
+			t.Errorf("--%s is a flag", name)
+		}
+		for _, other := range list {
+			if f := table.Find(other); f == nil || f.Class != table.Works {
+				t.Errorf("--%s, for --%s, is no flag that works", other, name)
+			}
+		}
+	}
+	for line, want := range map[string]string{
+		"--learning_rate 1": "unknown flag --learning-rate; did you mean --lr?",
+		"--dropout 0":       "unknown flag --dropout; did you mean --hidden-dropout or --attention-dropout?",
+		"--num-layer 1":     "unknown flag --num-layer; did you mean --num-layers?",
+		"--batch-scheduler": "unknown flag --batch-scheduler; --help-all lists all",
+	} {
+		if _, _, err := Parse(append(baseline(), strings.Fields(line)...)); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", line, err, want)
+		}
+	}
+}
+
+// Claim (docs/report.md): the trace of a --profile without a file is in the folder of the log, where the run's page finds it.
+func TestTraceIsWhereThePageFindsIt(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                                       "",
+		"--profile":                              "trace.json",
+		"--profile --log-jsonl run/steps.jsonl":  "run/trace.json",
+		"--profile trace.json --log-jsonl run/x": "trace.json",
+		"--log-jsonl x --profile":                "trace.json",
+	} {
+		if c, _, err := Parse(append(baseline(), strings.Fields(line)...)); err != nil || c.Log.Profile != want {
+			t.Errorf("%q: %q, %v; want %q", line, c.Log.Profile, err, want)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package arguments
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -92,6 +93,25 @@ func (p *parser) err() error {
 		return exitcode.With(exitcode.Usage, all[0])
 	}
 	return exitcode.With(exitcode.Usage, problems(all))
+}
+
+// Together is the error of a command line with further problems, found outside of it, in one list; err may be nil.
+func Together(err error, further []error) error {
+	if len(further) == 0 {
+		return err
+	}
+	code := exitcode.CodeOf(further[0])
+	var all problems
+	if err != nil {
+		code = exitcode.CodeOf(err)
+		if !errors.As(err, &all) {
+			all = problems{err}
+		}
+	}
+	if all = append(slices.Clone(all), further...); len(all) == 1 {
+		return all[0]
+	}
+	return exitcode.With(code, all)
 }
 
 // problems is several errors of a command line; errors.As finds the list.

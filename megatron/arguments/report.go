@@ -18,8 +18,8 @@ type Report struct {
 	// Notices for the user, each once: flags without effect, values that were
 	// filled in against expectation.
 	Notices []string
-	// Help and PrintConfig were asked for.
-	Help, PrintConfig bool
+	// Help, HelpAll (Help is set as well) and PrintConfig were asked for.
+	Help, HelpAll, PrintConfig bool
 
 	parser *parser
 }

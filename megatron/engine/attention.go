@@ -37,6 +37,7 @@ func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, ar
 		e.Attention = Flash
 	}
 	switch {
+	case !e.device.IsGPU() && (backend == "" || backend == "auto"):
 	case !e.device.IsGPU():
 		note("attention: device %s has a single implementation, which does not store scores; --attention-backend %s has an effect on cuda only", e.device.Name, backend)
 	// Cut sequences need partial results, which only our own kernels return.

@@ -283,8 +283,8 @@ func TestEndsOfABatcher(t *testing.T) {
 	}{
 		{&Request{Prompt: nil, MaxNew: 1}, "the prompt has no tokens; give at least one"},
 		{&Request{Prompt: []int32{99}, MaxNew: 1}, "token 0 of the prompt is 99; the model's vocabulary has 11 ids"},
-		{&Request{Prompt: prompt, MaxNew: 92}, "5 tokens of prompt and 92 to generate exceed the model's 96 positions"},
-		{&Request{Prompt: prompt, MaxNew: math.MaxInt}, "5 tokens of prompt and 9223372036854775807 to generate exceed the model's 96 positions"},
+		{&Request{Prompt: prompt, MaxNew: 92}, "5 tokens of prompt and 92 to generate exceed the model's 96 positions; generate at most 91"},
+		{&Request{Prompt: prompt, MaxNew: math.MaxInt}, "5 tokens of prompt and 9223372036854775807 to generate exceed the model's 96 positions; generate at most 91"},
 		{&Request{Prompt: prompt, MaxNew: -1}, "-1 tokens to generate; give 0 or more"},
 	} {
 		if _, err := b.Submit(c.q); fmt.Sprint(err) != c.want {

@@ -178,7 +178,7 @@ func (g *Generator) CheckPrompt(prompt []int32, more int) error {
 	}
 	// Subtracted, because a client's number may be near the largest int.
 	if g.MaxContext > 0 && (len(prompt) > g.MaxContext || more > g.MaxContext-len(prompt)) {
-		return exitcode.Errorf(exitcode.Usage, "%d tokens of prompt and %d to generate exceed the model's %d positions", len(prompt), more, g.MaxContext)
+		return exitcode.Errorf(exitcode.Usage, "%d tokens of prompt and %d to generate exceed the model's %d positions; generate at most %d", len(prompt), more, g.MaxContext, max(0, g.MaxContext-len(prompt)))
 	}
 	return nil
 }

@@ -161,6 +161,9 @@ func (o *Optimizer) update(r *run) {
 		o.device.SGD(device.SGDArgs{Param: r.main, Grad: r.grad, Momentum: r.m, Model: model, Hyper: r.hyper,
 			Segments: r.segments, Mults: r.mults, Mu: float32(o.config.SGDMomentum)})
 		return
+	case Adam, Adam8: // of 8 bits what has no codes
+	default:
+		panic("optimizer: no update of " + o.config.vectors())
 	}
 	o.device.AdamW(device.AdamWArgs{Param: r.main, Grad: r.grad, M: r.m, V: r.v, Model: model, Hyper: r.hyper, Segments: r.segments, Mults: r.mults,
 		Beta1: float32(o.config.AdamBeta1), Beta2: float32(o.config.AdamBeta2), Eps: float32(r.eps)})

@@ -17,6 +17,7 @@ type Change struct {
 	about subject
 	make  func(*config.Run)
 	more  bool // it takes more ranks
+	order int  // in which people try changes: what costs the least first
 }
 
 // subject is what changes of a run are about: of those of one subject a run takes one.
@@ -49,6 +50,11 @@ func (o Options) Savings(c config.Run, rank int, peak int64) (all []Saving) {
 	return all
 }
 
+// InOrder is savings in the order in which people try them: what costs the least first.
+func InOrder(all []Saving) []Saving {
+	return slices.SortedStableFunc(slices.Values(all), func(x, y Saving) int { return cmp.Compare(x.order, y.order) })
+}
+
 // String says it as errors and plans do.
 func (s Saving) String() string { return fmt.Sprintf("%s saves %s", s.Flags, device.Size(s.Bytes)) }
 
@@ -61,11 +67,11 @@ func (o Options) changes(c *config.Run) (all []Change) {
 		}
 	}
 	add(alone, c.MicroBatchSize > 1 && c.MicroBatchSize%2 == 0, fmt.Sprintf("--micro-batch-size %d", c.MicroBatchSize/2), func(c *config.Run) { c.MicroBatchSize /= 2 })
+	add(alone, c.Precision == config.F32, "--bf16", func(c *config.Run) { c.Precision = config.BF16 })
+	add(alone, l.TP > 1 && !c.Layout.SequenceParallel && c.SeqLength%l.TP == 0, "--sequence-parallel", func(c *config.Run) { c.Layout.SequenceParallel, c.Layout.DistributeSavedActivation = true, false })
 	add(alone, c.Recompute.Granularity != "full", "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", func(c *config.Run) {
 		c.Recompute = model.Recompute{Granularity: "full", Method: "uniform", NumLayers: 1}
 	})
-	add(alone, l.TP > 1 && !c.Layout.SequenceParallel && c.SeqLength%l.TP == 0, "--sequence-parallel", func(c *config.Run) { c.Layout.SequenceParallel, c.Layout.DistributeSavedActivation = true, false })
-	add(alone, c.Precision == config.F32, "--bf16", func(c *config.Run) { c.Precision = config.BF16 })
 	sharding := func(to optimizer.Strategy) func(*config.Run) {
 		return func(c *config.Run) { c.Layout.DistributedOptimizer, c.Layout.Sharding = true, string(to) }
 	}
@@ -94,5 +100,8 @@ func (o Options) changes(c *config.Run) (all []Change) {
 	add(offloaded, folder && (c.OffloadFolder == "" || c.Layout.Sharding != string(optimizer.OptimGradsParams)), "--offload-folder DIR --zero-stage 3", parameters)
 	add(offloaded, folder && c.Layout.MemoryCentricTiling == 0 && !c.Layout.TPCommOverlap && c.Layout.OptimizerInstances <= 1, "--offload-folder DIR --zero-stage 3 --memory-centric-tiling 8", tiles)
 	add(alone, c.Graphs, "--cuda-graph-impl none", func(c *config.Run) { c.Graphs = false })
+	for i := range all {
+		all[i].order = i
+	}
 	return all
 }

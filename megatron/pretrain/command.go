@@ -76,11 +76,18 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	if wrong := w.Notes.Choose(config.Log.Format, config.Log.Level); err == nil {
 		err = exitcode.With(exitcode.Usage, wrong)
 	}
+	if !report.Help && !report.PrintConfig && (err == nil || exitcode.CodeOf(err) == exitcode.Usage) {
+		if missing := training.MissingInputs(&config); err != nil || len(missing) > 1 { // one alone is reported by what opens it
+			err = arguments.Together(err, missing)
+		}
+	}
 	if err != nil {
 		return err
 	}
 	switch {
 	// Commands that print and end.
+	case report.HelpAll:
+		return arguments.WriteAllHelp(w.Out)
 	case report.Help:
 		return arguments.WriteHelp(w.Out)
 	case report.PrintConfig:

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"monotron/internal/exitcode"
+	"monotron/megatron/arguments/table"
 )
 
 // Claim: flags of the class "works" act: each changes what the run prints, as
@@ -145,5 +146,29 @@ func TestFullStdout(t *testing.T) {
 	c.Stdout = full
 	if err := c.Run(); err == nil || c.ProcessState.ExitCode() != int(exitcode.IO) {
 		t.Errorf("%v: %s", err, c.notes.String())
+	}
+}
+
+// Claim (docs/developing.md): each optimizer that a flag names trains with an update of its own kind; one without a branch fails here.
+func TestEveryOptimizerTrains(t *testing.T) {
+	with := map[string]string{"schedule_free_adamw": "--lr-decay-style constant "}
+	seen := map[string]string{}
+	for _, kind := range table.Find("optimizer").Choices {
+		dir := t.TempDir()
+		r := must(t, dir, tiny+someData+with[kind]+"--train-iters 3 --eval-iters 0 --optimizer "+kind)
+		losses := strings.Join(numbers(r.out), "\n")
+		if other, same := seen[losses]; same && kind != "adamw_8bit" { // whose codes this model's small tensors do not have
+			t.Errorf("%s trains as %s", kind, other)
+		}
+		seen[losses] = kind
+	}
+}
+
+// Claim (docs/report.md): --profile without a file writes next to the log, whose folder is made for both.
+func TestTraceIsNextToTheLog(t *testing.T) {
+	dir := t.TempDir()
+	must(t, dir, tiny+someData+"--log-jsonl DIR/run/steps.jsonl --profile --profile-step-start 1 --profile-step-end 2 --train-iters 3")
+	if _, err := os.Stat(filepath.Join(dir, "run", "trace.json")); err != nil {
+		t.Error(err)
 	}
 }

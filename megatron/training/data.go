@@ -14,6 +14,7 @@ import (
 	"monotron/dataset"
 	"monotron/dataset/sft"
 	"monotron/internal/exitcode"
+	"monotron/internal/store"
 	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/tokenizer"
@@ -54,6 +55,27 @@ func openData(c *config.Run, tok tokenizer.Tokenizer, trainIters int) (sets [3]d
 		err = exitcode.Errorf(exitcode.NoInput, "%w%s", err, prefixHint(c))
 	}
 	return sets, err
+}
+
+// MissingInputs are an error for each input that c names and that is not there: the tokenizer's files, and the first of
+// the data's prefixes, in the words of the run that would meet it.
+func MissingInputs(c *config.Run) (list []error) {
+	for _, path := range []string{c.Tokenizer.VocabFile, c.Tokenizer.MergeFile, c.Tokenizer.Model} {
+		if path == "" || exists(path) {
+			continue
+		}
+		if _, err := tokenizer.FromConfig(c.Tokenizer); err != nil {
+			list = append(list, err)
+		}
+		break
+	}
+	for _, prefix := range c.Data.Prefixes() {
+		if _, err := strconv.ParseFloat(prefix, 64); err == nil || store.IsURL(prefix) || exists(prefix+".idx") {
+			continue
+		}
+		return append(list, exitcode.Errorf(exitcode.NoInput, "%s.idx does not exist%s", prefix, prefixHint(c)))
+	}
+	return list
 }
 
 // prefixHint says what a data path is, to whoever named one that is not there:

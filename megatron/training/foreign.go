@@ -1,9 +1,11 @@
 package training
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -141,6 +143,28 @@ func foreignFlags(format checkpoint.Format, folder string, step int64) (map[stri
 		flags["hidden-dropout"], flags["attention-dropout"] = []string{text(hidden)}, []string{text(attention)}
 	}
 	return withTokenizer(flags, info.Tokenizer), nil
+}
+
+// PlanFlags are CheckpointFlags for a plan, which needs no weights: of Hugging Face's files in a folder config.json
+// is enough. The vocabulary is the model's, without padding; 0: the flags say it.
+func PlanFlags(folder string, step int64) (flags map[string][]string, vocabulary int, err error) {
+	file := filepath.Join(folder, "config.json")
+	if _, err := os.Stat(file); err != nil {
+		flags, err = CheckpointFlags(folder, step)
+		return flags, 0, err
+	}
+	c, err := hf.ReadConfig(file)
+	if err != nil {
+		return nil, 0, err
+	}
+	hidden, attention, err := hf.Dropouts(folder)
+	if err != nil {
+		return nil, 0, err
+	}
+	c.Model.Context = cmp.Or(c.Model.Context, c.MaxPositions)
+	flags = shapeFlags(c.Model, 0)
+	flags["hidden-dropout"], flags["attention-dropout"] = []string{text(hidden)}, []string{text(attention)}
+	return flags, c.Model.VocabSize, nil
 }
 
 func text(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }

@@ -3,6 +3,7 @@ package training
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -113,6 +114,11 @@ func (j *Job) OpenFiles() (err error) {
 		return exitcode.Errorf(exitcode.IO, "--profile %s is a folder; name a file", c.Log.Profile)
 	}
 	if c.Log.Profile != "" {
+		if dir := filepath.Dir(c.Log.Profile); c.Log.JSONL != "" && dir == filepath.Dir(c.Log.JSONL) { // which is made for the log
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return exitcode.Errorf(exitcode.IO, "--log-jsonl: %w", err)
+			}
+		}
 		j.trace, err = telemetry.NewTrace(c.Log.Profile, c.Layout.Sizes().World())
 	}
 	return err

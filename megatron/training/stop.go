@@ -1,9 +1,11 @@
 package training
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"monotron/csrc/device"
@@ -51,10 +53,18 @@ func (r *Run) reasonToStop(ctx context.Context) (*reason, error) {
 
 // kept says what becomes of a run that stops.
 func (r *Run) kept() string {
-	if r.Config.Checkpoint.Save == "" {
+	c := &r.Config.Checkpoint
+	switch {
+	case c.Save == "":
 		return "; nothing is saved because --save is not given"
+	case c.Resume || filepath.Clean(c.Load) == filepath.Clean(c.Save) && !c.Finetune:
+		return "; the checkpoint of this iteration is saved, run the same command again to continue"
 	}
-	return "; the checkpoint of this iteration is saved, run the same command again to continue"
+	text := "; the checkpoint of this iteration is saved, run the same command with --load " + cmp.Or(c.Remote, c.Save)
+	if c.Finetune {
+		text += " and without --finetune"
+	}
+	return text + " to continue"
 }
 
 // What a rank may have seen that all must act on; the highest counts, also where the ranks'

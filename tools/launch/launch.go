@@ -2,12 +2,11 @@ package launch
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -20,7 +19,8 @@ import (
 )
 
 const description = `Starts --nproc-per-node processes, each one rank of the run, and waits until all are
-done. The command after -- is a monotron command, or a path with a slash:
+done. The command (-- in front of it may be left out) is a monotron command, or a path with a
+slash:
 
    monotron launch --nproc-per-node 8 -- pretrain_gpt --tensor-model-parallel-size 2 ...
 
@@ -49,7 +49,7 @@ Under torchrun (with --no-python), srun, mpirun and mpiexec this command is not 
 pretrain_gpt itself.`
 
 // startable are the commands that users start by this one.
-var startable = []string{"monotron", "pretrain_gpt", "serve", "doctor"}
+var startable = []string{"monotron", "bin/monotron", "pretrain_gpt", "bin/pretrain_gpt", "pretrain_gpt.py", "serve", "doctor"}
 
 // options are the command's flags.
 type options struct {
@@ -80,12 +80,12 @@ type options struct {
 
 // Command is launch.
 func Command() *cli.Command {
-	c := command.Wrap(&cli.Command{
+	return command.WrapStarter(&cli.Command{
 		Name:        "launch",
 		Usage:       "start the ranks of a run as processes, on this host or on several hosts",
 		ArgsUsage:   "-- COMMAND [ARGUMENTS]",
 		Description: description,
-		Flags: []cli.Flag{
+		Flags: append(torchruns(), []cli.Flag{
 			// Ranks and hosts.
 			command.Between(1, 4096, &cli.IntFlag{Name: "nproc-per-node", Aliases: []string{"nproc_per_node"}, Value: 1, Usage: "number of ranks on this host"}),
 			command.Between(1, 1<<20, &cli.IntFlag{Name: "nnodes", Value: 1, Usage: "number of hosts"}),
@@ -107,7 +107,7 @@ func Command() *cli.Command {
 			// Records and output.
 			&cli.StringFlag{Name: "run-folder", Usage: "`DIR`, readable by its owner alone, for flight records and the verdict (default: a temporary one, kept when the run fails)"},
 			&cli.StringFlag{Name: "log-prefix", Value: "stderr", Usage: "output whose lines are prefixed with the rank: stderr, both (stdout too) or none"},
-		},
+		}...),
 		Action: func(c *cli.Context) error {
 			// On another host: the fleet's plan comes on stdin.
 			if c.Bool("agent") {
@@ -127,6 +127,9 @@ func Command() *cli.Command {
 			if by != "" {
 				fmt.Fprintf(o.ownNotes(), "launch: host %d of %d, with %d ranks, as set by %s\n", o.node, o.nodes, o.local, by)
 			}
+			for _, note := range withoutEffect(c) {
+				fmt.Fprintf(o.ownNotes(), "launch: %s\n", note)
+			}
 			if c.IsSet("hostfile") {
 				f, err := readFleet(c, o)
 				if err != nil {
@@ -136,24 +139,35 @@ func Command() *cli.Command {
 			}
 			return o.run(os.Stdout, o.ownNotes())
 		},
-	})
-	c.Action = hintAtDashes(c.Action)
-	return c
+	}, startable)
 }
 
-// hintAtDashes says what is most likely wrong if the flags make no sense and there
-// is no -- in front of the command to start; if that is monotron's, it is the only problem.
-func hintAtDashes(action cli.ActionFunc) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		err := action(c)
-		if words := c.Args().Slice(); exitcode.CodeOf(err) == exitcode.Usage && len(words) > 1 && !slices.Contains(words, "--") && !slices.Contains(words, "--agent") {
-			if at := slices.IndexFunc(words, func(w string) bool { return slices.Contains(startable, filepath.Base(w)) }); at >= 0 {
-				return exitcode.Errorf(exitcode.Usage, "put -- before %s: monotron launch %s -- %s", words[at], strings.Join(words[:at], " "), strings.Join(words[at:], " "))
-			}
-			return exitcode.With(exitcode.Usage, fmt.Errorf("%w\nput -- before the command to start, as in: monotron launch --nproc-per-node 2 -- pretrain_gpt FLAGS", err))
+// without are torchrun's flags that have no effect here, and what does the same: "" where nothing needs to.
+var without = map[string]string{
+	"standalone": "", "no-python": "", "rdzv-backend": "", "rdzv-id": "", "rdzv-conf": "", "start-method": "", "role": "", "local-addr": "", "monitor-interval": "",
+	"log-dir": "redirect standard output and error", "redirects": "redirect standard output and error", "tee": "--log-prefix both puts the rank before each line",
+}
+
+// torchruns are those flags.
+func torchruns() (list []cli.Flag) {
+	for _, name := range slices.Sorted(maps.Keys(without)) {
+		if name == "standalone" || name == "no-python" {
+			list = append(list, &cli.BoolFlag{Name: name, Hidden: true})
+		} else {
+			list = append(list, &cli.StringFlag{Name: name, Hidden: true})
 		}
-		return err
 	}
+	return list
+}
+
+// withoutEffect says which of them were given in vain.
+func withoutEffect(c *cli.Context) (notes []string) {
+	for _, name := range slices.Sorted(maps.Keys(without)) {
+		if instead := without[name]; instead != "" && c.IsSet(name) {
+			notes = append(notes, fmt.Sprintf("--%s has no effect; %s", name, instead))
+		}
+	}
+	return notes
 }
 
 // read checks the flags.

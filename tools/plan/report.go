@@ -143,6 +143,17 @@ func money(x float64) string {
 	return fmt.Sprintf("%.0f", x)
 }
 
+// inWords is a number of parameters in the unit that people say it in.
+func inWords(n int64) string {
+	switch x := float64(n); {
+	case x >= 1e9:
+		return fmt.Sprintf("%.4g billion", x/1e9)
+	case x >= 1e6:
+		return fmt.Sprintf("%.4g million", x/1e6)
+	}
+	return fmt.Sprint(n)
+}
+
 // counted is "1 evaluation", "2 evaluations".
 func counted(n int, what string) string {
 	if n != 1 {
@@ -163,8 +174,11 @@ func purposes(bytes [device.Purposes]int64) map[string]int64 {
 func (p *runPlan) write(out *command.Printer) error {
 	// The model, the layout, the time.
 	l := p.config.Layout.Sizes()
-	out.Printf("%.4g billion parameters in %s on %d ranks (tensor %d, pipeline %d, data %d), device %s\n",
-		float64(p.config.Model.Parameters())/1e9, p.config.Precision, l.World(), l.TP, l.PP, l.DP, p.options.Device)
+	out.Printf("%s parameters in %s on %s (tensor %d, pipeline %d, data %d), device %s\n",
+		inWords(p.config.Model.Parameters()), p.config.Precision, counted(l.World(), "rank"), l.TP, l.PP, l.DP, p.options.Device)
+	if p.assumed != "" {
+		out.Printf("assumed, as not given: %s\n", p.assumed)
+	}
 	if p.machine != nil {
 		p.writeTime(out)
 	}
@@ -216,8 +230,14 @@ func (p *runPlan) write(out *command.Printer) error {
 	if n := p.ranks[worst].Copies; n > 0 {
 		out.Printf("rank %d has %s more in the host's memory for memory checkpoints\n", worst, device.Size(n))
 	}
-	for _, s := range p.options.Savings(p.config, worst, p.ranks[worst].Peak) {
+	if p.machine != nil && p.fits() { // it needs nothing that costs time
+		return out.Err
+	}
+	for _, s := range plan.InOrder(p.options.Savings(p.config, worst, p.ranks[worst].Peak)) {
 		out.Printf("of rank %d's %s, %s\n", worst, device.Size(p.ranks[worst].Peak), s)
+	}
+	if p.machine == nil {
+		out.Printf("--machine NAME says whether it fits there, and how long a step takes\n")
 	}
 	return out.Err
 }

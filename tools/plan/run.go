@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 	"monotron/megatron/arguments"
 	"monotron/megatron/config"
 	"monotron/megatron/plan"
+	"monotron/megatron/spec"
 	"monotron/megatron/training"
 	"monotron/tokenizer"
 	"monotron/tools/internal/command"
@@ -26,7 +28,7 @@ func runCommand(open func(name string) (*device.Device, error)) *cli.Command {
 		Name:      "run",
 		Usage:     "compute the memory of every rank of a training run",
 		ArgsUsage: "pretrain_gpt FLAGS...",
-		Description: "FLAGS are those of the training command, with --world-size for the number of ranks. Setup and steps of one rank of each " +
+		Description: "FLAGS are those of the training command, with --world-size for the number of ranks; those of data, length and learning rate may be missing. Setup and steps of one rank of each " +
 			"kind are executed as a dry run, without tensor storage, so that the bytes are those of the real run. Neither data nor weights are read.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "machine", Usage: "plan for a machine file, or one of " + strings.Join(plan.Machines(), ", ") + ": predicts seconds per step and whether the run fits"},
@@ -96,6 +98,7 @@ type runPlan struct {
 	beside  plan.Beside
 	chart   *timeline.Chart // nil: nobody wants a timeline
 	price   float64
+	assumed string   // flags that the command line lacked, and a plan depends on
 	goodput *goodput // nil: nobody says how often a device fails
 }
 
@@ -175,25 +178,84 @@ func (p *runPlan) fits() bool {
 
 // machine may be nil.
 func newRunPlan(args []string, machine *plan.Machine, open func(name string) (*device.Device, error)) (*runPlan, error) {
-	if len(args) == 0 || args[0] != "pretrain_gpt" {
+	if len(args) > 0 && args[0] == "pretrain_gpt" {
+		args = args[1:]
+	} else if len(args) == 0 || !strings.HasPrefix(args[0], "-") {
 		return nil, exitcode.Errorf(exitcode.Usage, "missing training command; give it as plan run pretrain_gpt FLAGS...")
 	}
-	config, report, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, CheckpointValues: training.CheckpointFlags, PresetValues: training.PresetFlags}, args[1:])
+	args = folders(args)
+	vocabulary := 0 // of --model, or of --load's config.json
+	options := arguments.Options{Layouts: true, Experts: true, CheckpointValues: func(path string, step int64) (flags map[string][]string, err error) {
+		flags, vocabulary, err = training.PlanFlags(path, step)
+		return flags, err
+	}, PresetValues: func(name string) (map[string][]string, error) {
+		if m, err := spec.Preset(name); err == nil {
+			vocabulary = m.VocabSize
+		}
+		return training.PresetFlags(name)
+	}}
+	args, assumed := completed(options, args)
+	config, report, err := arguments.ParseWith(options, args)
 	if err != nil {
 		return nil, err
 	}
 	if report.Help {
 		return nil, exitcode.Errorf(exitcode.Usage, "pretrain_gpt --help lists its flags")
 	}
-	if err := setVocab(&config); err != nil {
+	if vocabulary > 0 && !slices.ContainsFunc(tokenizer.Flags(), func(f tokenizer.Flag) bool { return report.Given(f.Name) }) {
+		err = config.SetVocab(vocabulary)
+	} else {
+		err = setVocab(&config)
+	}
+	if err != nil {
 		return nil, err
 	}
-	p := &runPlan{config: config, machine: machine}
+	p := &runPlan{config: config, machine: machine, assumed: assumed}
 	if machine != nil && (config.Device == "auto" || config.Device == machine.Device) {
 		p.options.Device = machine.Device
 		return p, nil
 	}
 	return p, p.device(open)
+}
+
+// folders is args with the folder of a config.json that --load names.
+func folders(args []string) []string {
+	args = slices.Clone(args)
+	for i, word := range args {
+		if path, inline := strings.CutPrefix(word, "--load="); inline && filepath.Base(path) == "config.json" {
+			args[i] = "--load=" + filepath.Dir(path)
+		} else if i > 0 && args[i-1] == "--load" && filepath.Base(word) == "config.json" {
+			args[i] = filepath.Dir(word)
+		}
+	}
+	return args
+}
+
+// completed is args with what a plan does not depend on, and with the smallest micro-batch and the model's context
+// where they do not say them; assumed are those two.
+func completed(o arguments.Options, args []string) (all []string, assumed string) {
+	o.Partial = true
+	c, report, err := arguments.ParseWith(o, args)
+	if err != nil || report.Help {
+		return args, ""
+	}
+	var of, free []string
+	if c.SeqLength == 0 && max(c.Model.Context, c.Model.MaxPositions) > 0 {
+		of = append(of, "--seq-length", fmt.Sprint(max(c.Model.Context, c.Model.MaxPositions)))
+	}
+	if c.MicroBatchSize == 0 {
+		of = append(of, "--micro-batch-size", "1")
+	}
+	if c.TrainIters == 0 && c.TrainSamples == 0 {
+		free = append(free, "--train-iters", "1")
+	}
+	if c.Optimizer.LR == 0 {
+		free = append(free, "--lr", "1e-4")
+	}
+	if len(c.Data.Prefixes()) == 0 && !c.Data.Mock && c.Tuning.Data == "" {
+		free = append(free, "--mock-data")
+	}
+	return slices.Concat(args, of, free), strings.Join(of, " ")
 }
 
 // setVocab takes the ids of the tokenizer where its files are here, else --vocab-size.

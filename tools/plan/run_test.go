@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +60,48 @@ func TestExpertsAtMost(t *testing.T) {
 	}
 	if _, err := peaks("--experts-at-most", ""); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "--experts-at-most needs --num-experts") {
 		t.Errorf("a dense model: %v", err)
+	}
+}
+
+// Claim (docs/plan.md): a model's name or its config.json is a plan's whole command line, with and without pretrain_gpt; the vocabulary is
+// the model's; the last line is the verdict; advice comes in the order in which people take it, and only where it is needed.
+func TestShortPlans(t *testing.T) {
+	folder := t.TempDir()
+	config := `{"model_type": "llama", "vocab_size": 1000, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "tie_word_embeddings": true}`
+	if err := os.WriteFile(filepath.Join(folder, "config.json"), []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	say := func(line string) (string, error) {
+		var out bytes.Buffer
+		app := &cli.App{Name: "monotron", Commands: []*cli.Command{Command(nil)}, Writer: &out, ErrWriter: io.Discard, ExitErrHandler: func(*cli.Context, error) {}}
+		err := app.Run(strings.Fields("monotron plan run --machine h100 " + line))
+		return out.String(), err
+	}
+	inOrder := func(text string, words ...string) bool {
+		for _, word := range words {
+			_, rest, found := strings.Cut(text, word)
+			if !found {
+				return false
+			}
+			text = rest
+		}
+		return true
+	}
+	// 1000 ids, padded to 1024, x 64; per layer 4 x 64 x 64 of attention, 3 x 64 x 128 of the MLP and two norms; the last norm.
+	for _, line := range []string{"--load " + folder, "--load=" + folder + "/config.json", "pretrain_gpt --seq-length 256 --micro-batch-size 1 --load " + folder + "/config.json"} {
+		text, err := say(line)
+		if err != nil || !inOrder(text, "147776 parameters in f32 on 1 rank ", "\nfits: ") || strings.Contains(text, "saves") || strings.Contains(text, "assumed") == strings.Contains(line, "pretrain_gpt") {
+			t.Errorf("%s: %v\n%s", line, err, text)
+		}
+	}
+	text, err := say("--model llama-3-8b --world-size 2 --micro-batch-size 2 --seq-length 2048")
+	if exitcode.CodeOf(err) != exitcode.Differs || !inOrder(text, "8.03 billion parameters", ", --micro-batch-size 1 saves", ", --recompute", ", --use-distributed-optimizer saves", ", --optimizer-cpu-offload") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	for line, want := range map[string]string{"": "missing training command", "--model zzz": `no model preset "zzz"`, "--num-layers 2": "--hidden-size is missing"} {
+		if _, err := say(line); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "--lr") && line != "--model zzz" {
+			t.Errorf("%q: %v", line, err)
+		}
 	}
 }
 

@@ -102,7 +102,7 @@ func wantError(t *testing.T, id string, err error) {
 			return
 		}
 	}
-	if err == nil || exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), ".jsonl:") {
+	if err == nil || exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), ".jsonl:") || !strings.Contains(err.Error(), "--on-bad-line skip leaves") {
 		t.Errorf("%v (exit code %d) does not name the line", err, exitcode.CodeOf(err))
 	}
 	if left, _ := os.ReadDir("out"); len(left) > 0 {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"monotron/internal/golden"
+	"monotron/tokenizer"
+	"monotron/tools/internal/answering"
 )
 
 // Claim (docs/serve.md): /props says what the model is: of 2 layers of 32, its parameters by the formula of a Llama of this shape.
@@ -76,5 +78,27 @@ func TestBoardShowsWhatIsServed(t *testing.T) {
 		if !strings.Contains(string(served), "\n"+name+"{") {
 			t.Errorf("the board shows %s, which is not served", name)
 		}
+	}
+}
+
+// Claim (docs/serve.md): the page proposes no text that the model cannot read, as one with the characters of a
+// small corpus, or that leaves no context for an answer.
+func TestExamplesAreReadable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "vocab.json")
+	if err := os.WriteFile(path, []byte(`["O"," ","n","c","e","u","p","o","a","t","i","m","T","h","s","r","g","k","w","b"]`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	tok, err := tokenizer.FromConfig(tokenizer.Config{Type: "CharTokenizer", VocabFile: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for context, want := range map[int]int{0: 2, 128: 2, 64: 1, 8: 0} {
+		l := &loaded{Model: &answering.Model{Tok: tok, Context: context}}
+		if got := l.readable(); len(got["text"]) != want || len(got["chat"]) != 0 || want > 0 && got["text"][0] != "Once upon a time" {
+			t.Errorf("context %d: %q", context, got)
+		}
+	}
+	if got := (&loaded{Model: &answering.Model{}}).readable(); len(got["text"]) != 0 || got["chat"] == nil {
+		t.Errorf("without a tokenizer: %q", got)
 	}
 }

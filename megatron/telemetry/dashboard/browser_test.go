@@ -222,6 +222,7 @@ func TestAxes(t *testing.T) {
 		"fit(Array.from({length: 100}, (_, i) => i === 50 ? 1e6 : i), {}).map(Math.round).join()": "0,114",
 		"fit(Array.from({length: 100}, (_, i) => i === 50 ? 1e6 : i), {all: true})[1] > 1e6":      "true",
 		"fit([5, 5, 5], {}).join()":                                                               "4.75,5.25",
+		"[heat(0), heat(1), heat(9)].join()":                                                      "hsl(215 70% 62%),hsl(8 75% 92%),hsl(8 75% 60%)", // dark text on the strongest has a contrast of 4.6
 		"fit([], {}).join()":                                                                      "0,1",
 		"quoted(\"it's\")":                                                                        `'it'\''s'`,
 		"commas({list: [{label: '=1+1'}], chart: {data: [[1, 2], [0.5, null]]}})":                 "\"iteration\",\"'=1+1\"\n1,0.5\n2,\n",

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -139,6 +140,18 @@ func TestDifferences(t *testing.T) {
 		if got[i].Flag != want[i].Flag || !slices.Equal(got[i].Values, want[i].Values) {
 			t.Errorf("%v, want %v", got[i], want[i])
 		}
+	}
+}
+
+// Claim (docs/report.md): runs differ in flags as they were given, not in the paths of the copies of one tokenizer
+// that are in their checkpoints.
+func TestCopiesInCheckpointsAreNoDifference(t *testing.T) {
+	r := &Run{source: Source{FlagsOf: func(folder string, _ int64) (map[string][]string, error) {
+		return map[string][]string{"lr": {"1e-3"}, "vocab-file": {filepath.Join(folder, "iter_0000001", "vocab.json")}, "merge-file": {"other/merges.txt"}}, nil
+	}}}
+	r.flags([]string{"run/"})
+	if want := map[string]string{"lr": "1e-3", "merge-file": "other/merges.txt"}; !maps.Equal(r.Flags, want) {
+		t.Errorf("%v, want %v", r.Flags, want)
 	}
 }
 
@@ -385,6 +398,18 @@ func TestNames(t *testing.T) {
 	}
 	if r := opened(t, folders["two"])[0]; r.Notes != "as asked" || r.Note != "flags are not known, as there is no checkpoint in the folder of the log" {
 		t.Errorf("notes: %q, note %q", r.Notes, r.Note)
+	}
+}
+
+// Claim (docs/report.md): without a checkpoint the flags are those that the run says of itself.
+func TestFlagsWithoutACheckpoint(t *testing.T) {
+	folder := logOf(t, "run", line(1, 9), "")
+	about := telemetry.About{Name: "GPT", Flags: []telemetry.Setting{{Name: "lr", Value: "0.001", Default: ""}}}
+	if err := about.Write(filepath.Join(folder, "steps.log")); err != nil {
+		t.Fatal(err)
+	}
+	if r := opened(t, folder)[0]; r.Note != "" || !maps.Equal(r.Flags, map[string]string{"lr": "0.001"}) {
+		t.Errorf("%v, note %q", r.Flags, r.Note)
 	}
 }
 

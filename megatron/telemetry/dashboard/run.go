@@ -269,10 +269,17 @@ func verdict(dir string) Mark {
 	return Mark{Iteration: int(v.Step), Kind: "verdict", Text: v.Text}
 }
 
-// flags takes the flags of the newest checkpoint.
+// flags takes the flags of the newest checkpoint, or while there is none those that the run says of itself.
 func (r *Run) flags(saved []string) {
 	switch len(saved) {
 	case 0:
+		if r.About != nil && len(r.About.Flags) > 0 {
+			r.Flags = map[string]string{}
+			for _, f := range r.About.Flags {
+				r.Flags[f.Name] = f.Value
+			}
+			return
+		}
 		r.Note = "flags are not known, as there is no checkpoint in the folder of the log"
 		return
 	case 1:
@@ -288,4 +295,9 @@ func (r *Run) flags(saved []string) {
 		return
 	}
 	r.Flags = joined(given)
+	for name, value := range r.Flags { // its copies of the tokenizer's files are the same files for each run
+		if strings.HasPrefix(value, filepath.Clean(saved[0])+string(filepath.Separator)) {
+			delete(r.Flags, name)
+		}
+	}
 }

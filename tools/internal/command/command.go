@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -28,6 +29,14 @@ func WrapOpen(c *cli.Command) *cli.Command {
 		own, others := argv.Part(set, args)
 		given, _, err := argv.Split(set, own)
 		return given, others, err
+	})
+}
+
+// WrapStarter is Wrap for a command that starts another: its words, from the first that is no flag or value of
+// c's on, are left to the action's Args, with and without -- in front of them. Names are those that are started most.
+func WrapStarter(c *cli.Command, names []string) *cli.Command {
+	return wrap(c, func(set argv.Set, args []string) ([]argv.Given, []string, error) {
+		return argv.Split(set, argv.Dashed(set, args, names))
 	})
 }
 
@@ -93,10 +102,20 @@ func arities(list []cli.Flag) argv.Set {
 
 // NoArgs refuses words that belong to no flag.
 func NoArgs(c *cli.Context) error {
-	if c.Args().Present() {
-		return exitcode.Errorf(exitcode.Usage, "%q belongs to no flag", strings.Join(c.Args().Slice(), " "))
+	if !c.Args().Present() {
+		return nil
 	}
-	return nil
+	text := fmt.Sprintf("%q belongs to no flag", strings.Join(c.Args().Slice(), " "))
+	if _, err := os.Stat(c.Args().First()); err == nil { // a path whose flag is clear
+		for _, name := range []string{"load", "input"} {
+			known := slices.ContainsFunc(c.App.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+			if known && !c.IsSet(name) {
+				text += fmt.Sprintf("; did you mean --%s %s?", name, c.Args().First())
+				break
+			}
+		}
+	}
+	return exitcode.Errorf(exitcode.Usage, "%s", text)
 }
 
 // TokenizerFlags is the shared table as urfave flags.
@@ -108,7 +127,11 @@ func TokenizerFlags() (list []cli.Flag) {
 		case argv.Many:
 			list = append(list, &cli.StringSliceFlag{Name: f.Name, Usage: f.Help})
 		default:
-			list = append(list, &cli.StringFlag{Name: f.Name, Value: f.Default, Usage: f.Help})
+			flag := &cli.StringFlag{Name: f.Name, Value: f.Default, Usage: f.Help}
+			if f.Name == "tokenizer-model" {
+				flag.Aliases = []string{"tokenizer-name-or-path"} // Megatron-DeepSpeed's
+			}
+			list = append(list, flag)
 		}
 	}
 	return In("tokenizer", list)

@@ -85,16 +85,29 @@ func (p page) print() {
 	p.printFlags()
 }
 
-// paragraphs prints a description: lines that are indented, or are followed by such, stay as
-// they are; others are broken at the page's width.
+// paragraphs prints a description: lines that are indented stay as they are; others are broken at the page's
+// width, and what is left of one goes in front of the next.
 func (p page) paragraphs(text string) {
+	left := ""
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, " \n")
+		if left != "" && (line == "" || strings.HasPrefix(line, " ")) {
+			fmt.Fprintln(p.w, left)
+			left = ""
+		}
+		if left != "" {
+			line, left = left+" "+line, ""
+		}
 		if strings.HasPrefix(line, " ") || len(line) <= pageWidth {
 			fmt.Fprintln(p.w, line)
 			continue
 		}
-		fmt.Fprintln(p.w, strings.Join(wrapped(line, pageWidth), "\n"))
+		lines := wrapped(line, pageWidth)
+		left = lines[len(lines)-1]
+		fmt.Fprintln(p.w, strings.Join(lines[:len(lines)-1], "\n"))
+	}
+	if left != "" {
+		fmt.Fprintln(p.w, left)
 	}
 }
 

@@ -8,11 +8,6 @@ let forgotten = 0; // turns at the beginning that are not sent any more
 let props = {}; // what the server says of its model
 let control = null; // of the answer under way
 
-const examples = {
-  chat: ['What can you help me with?', 'Explain how a bicycle stays upright, in three sentences.', 'Write a haiku about autumn.'],
-  text: ['Once upon a time', 'The most important thing to know about the sea is', 'def fibonacci(n):'],
-};
-
 const chatting = () => $('way').value === 'chat';
 const headers = () => ({'Content-Type': 'application/json', ...($('key').value ? {Authorization: 'Bearer ' + $('key').value} : {})});
 
@@ -58,12 +53,13 @@ function welcome() {
     ['vocabulary', `${props.vocabulary.toLocaleString('en')} tokens`], ['weights', props.weights]].filter(([, v]) => v);
   $('facts').replaceChildren(...facts.flatMap(([name, value]) => [element('dt', name), element('dd', value)]));
   $('hint').textContent = chat ? 'Answers may be wrong: check what matters.' : props.chat ? '' : 'This model has no chat template: it was trained to continue texts, not to answer.';
-  $('examples').replaceChildren(...examples[chat ? 'chat' : 'text'].map((text) => {
+  $('examples').replaceChildren(...props.examples[chat ? 'chat' : 'text'].map((text) => {
     const b = element('button', text);
     b.type = 'button';
     b.addEventListener('click', () => ask(text));
     return b;
   }));
+  $('system').parentElement.hidden = !chat;
   $('text').placeholder = chat ? 'Write a message' : 'Begin a text';
   $('welcome').hidden = turns.length > 0;
 }
@@ -222,7 +218,7 @@ async function proceed(turn) {
 async function run(turn, prepare) {
   control = new AbortController();
   busy(true);
-  let painting = 0, first = 0, usage, reason;
+  let painting = 0, first = 0, failed = false, usage, reason;
   const began = performance.now(), {body} = turn.element;
   const show = () => { painting = 0; const end = atEnd(); paint(turn); if (end) $('turns').scrollTop = $('turns').scrollHeight; };
   body.classList.add('waiting');
@@ -242,17 +238,18 @@ async function run(turn, prepare) {
       painting ||= requestAnimationFrame(show);
     }
   } catch (e) {
-    if (e.name !== 'AbortError') fail(e);
+    failed = e.name !== 'AbortError';
+    if (failed) fail(e);
   }
   if (painting) cancelAnimationFrame(painting);
   show();
   body.classList.remove('waiting');
   const seconds = (performance.now() - first) / 1000;
   turn.speed = usage && first ? `${usage.completion_tokens} tokens, ${short(Number((Math.max(0, usage.completion_tokens - 1) / Math.max(seconds, 1e-3)).toPrecision(3)))} tokens/s, first after ${((first - began) / 1000).toFixed(2)} s` : first ? 'stopped' : '';
-  if (usage && reason === 'length') turn.speed += props.context && usage.total_tokens >= props.context ? `; cut: the context of ${props.context} tokens is full` : '; cut at the most new tokens';
+  if (usage && reason === 'length') turn.speed += props.context && usage.total_tokens >= props.context ? `; cut: the context of ${props.context} tokens is full` : '; cut at the maximum of new tokens';
   control = null;
   busy(false);
-  $('said').textContent = turn.content ? 'The answer is complete.' : '';
+  $('said').textContent = failed || !turn.content ? '' : reason ? 'The answer is complete.' : 'The answer is stopped.';
 }
 
 // events are the JSON of a stream's parts.

@@ -125,7 +125,7 @@ const experts = {
 // heat is blue below an even part, red above, the stronger the further.
 function heat(v) {
   const far = Math.min(1, Math.abs(Math.log2(Math.max(v, 1e-3))) / 2);
-  return v < 1 ? `hsl(215 70% ${92 - 37 * far}%)` : `hsl(8 75% ${92 - 35 * far}%)`;
+  return v < 1 ? `hsl(215 70% ${92 - 30 * far}%)` : `hsl(8 75% ${92 - 32 * far}%)`;
 }
 
 const kinds = [['forward', 'run0'], ['backward', 'run1'], ['optimizer', 'run2'], ['send', 'run4'], ['recv', 'run4'], ['all-reduce', 'run3'], ['sync', 'run3'], ['gather', 'run3'], ['batch', 'run5']];
