@@ -310,7 +310,7 @@ func (m *maker) unweighted(mix mixture, s Split, one func(int, *int64) (*GPT, er
 			return nil, err
 		}
 		if g == nil || g.Len() == 0 {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s has less than one sample of %d tokens in the %s split; leave it out of the blend, or give weights, which repeat it", prefix, m.SequenceLength, s)
+			return nil, exitcode.Errorf(exitcode.BadData, "%s has less than one sample of %d tokens in the %s split; leave it out of the blend, or give every prefix a weight, so that its data may be repeated", prefix, m.SequenceLength, s)
 		}
 		members[i], weights[i] = g, float64(g.Len())
 		sum += g.Len()

@@ -37,7 +37,7 @@ type BuilderConfig struct {
 	From      *Mark
 }
 
-// Mark is a state of a resumable Builder: what was safe when it was made.
+// Mark is a position from which a Builder can be resumed: how much was safely on disk.
 type Mark struct {
 	Bytes     int64 `json:"bytes"` // of .bin
 	Documents int64 `json:"documents"`
@@ -183,7 +183,7 @@ func (b *Builder) Documents() int64 { return b.done.Documents }
 func (b *Builder) Sequences() int64 { return b.done.Sequences }
 func (b *Builder) Tokens() int64    { return b.done.Tokens }
 
-// Save makes everything added so far safe and says where that is.
+// Save writes everything added so far to disk, and returns how much that is.
 func (b *Builder) Save() (Mark, error) {
 	for _, f := range b.files() {
 		if err := f.save(); err != nil {

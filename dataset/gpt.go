@@ -24,7 +24,7 @@ type shape struct {
 }
 
 // GPT is Megatron's GPTDataset: one split of one source, cut into samples of a
-// fixed length that run on over the ends of sequences.
+// fixed length. A sample that reaches the end of a sequence continues in the next one.
 type GPT struct {
 	shape
 	source Source

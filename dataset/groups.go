@@ -8,9 +8,9 @@ import (
 	"monotron/internal/exitcode"
 )
 
-// Groups are datasets of one split as Megatron-DeepSpeed names them: texts
-// "NAME: WEIGHT START:END PREFIX, WEIGHT START:END PREFIX", where START:END is the part of the
-// dataset's sequences, from 0 to 1, or a file that holds such a text in double quotes.
+// Groups are the blends of one split in Megatron-DeepSpeed's form (--train-weighted-split-paths): Texts
+// "NAME: WEIGHT START:END PREFIX, WEIGHT START:END PREFIX", or a File that holds such texts in double
+// quotes. START:END, from 0 to 1, is the range of the dataset's sequences.
 type Groups struct {
 	Texts []string
 	File  string
@@ -87,7 +87,7 @@ func parseGroup(flag, text string) (m mixture, err error) {
 	return m, nil
 }
 
-// Prefixes are the words of all flags that name data: prefixes, and the weights among them.
+// Prefixes are all values of the flags that name data: prefixes, and the weights among the prefixes.
 func (c *Config) Prefixes() []string {
 	all := slices.Concat(c.DataPath, c.TrainDataPath, c.ValidDataPath, c.TestDataPath)
 	for s, g := range c.Groups {

@@ -169,7 +169,7 @@ func (x *Indexed) checkDocuments() error {
 	for i := int64(0); i <= x.Documents(); i++ {
 		v := x.document(i)
 		if v < last || v > x.n || (i == 0 && v != 0) {
-			return exitcode.Errorf(exitcode.BadData, "byte %d: document boundary %d is %d, after %d, of %d sequences", start+8*i, i, v, last, x.n)
+			return exitcode.Errorf(exitcode.BadData, "byte %d: document boundary %d is sequence %d, but must be from %d (the boundary before it) to %d (the number of sequences)", start+8*i, i, v, last, x.n)
 		}
 		last = v
 	}

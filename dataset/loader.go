@@ -2,13 +2,13 @@ package dataset
 
 import "sync"
 
-// Loader reads micro-batches ahead of their use. What it reads next follows from
-// the place it was last asked for, so it guesses right as long as a run continues;
-// asked for another place, it begins again there.
+// Loader reads micro-batches ahead of their use (--num-workers). It expects that the
+// micro-batches are asked for in order; if another one is asked for, it starts reading
+// from there.
 //
 // It holds at most 2 micro-batches a worker. The goroutines that read end when
-// the queue is full and are started again when there is room, so a Loader that
-// nobody uses any more holds memory but no thread.
+// the queue is full and are started again when there is space, so a Loader that
+// is no longer used holds memory but no goroutine.
 type Loader struct {
 	set     Dataset
 	numbers func(at int64) ([]int64, error)
@@ -29,14 +29,15 @@ type reading struct {
 	wait    sync.WaitGroup
 }
 
-// NewLoader reads samples of set with a number of goroutines, 0: as they are
-// asked for. numbers are those of the micro-batch at a place (consumed samples),
-// called by one goroutine at a time; the next place is advance further on.
+// NewLoader reads samples of set with `workers` goroutines; 0: only when they are
+// asked for. numbers gives the samples of the micro-batch at a position, which counts
+// consumed samples; the next micro-batch is at position + advance. It is called by one
+// goroutine at a time.
 func NewLoader(set Dataset, numbers func(at int64) ([]int64, error), advance int64, workers int) *Loader {
 	return &Loader{set: set, numbers: numbers, advance: advance, workers: workers, slots: make(chan struct{}, max(1, workers))}
 }
 
-// MicroBatch gives the samples of the micro-batch at a place, and their numbers.
+// MicroBatch gives the samples of the micro-batch at a position, and their numbers.
 func (l *Loader) MicroBatch(at int64) ([]Sample, []int64, error) {
 	if l.workers == 0 {
 		numbers, err := l.numbers(at)

@@ -306,18 +306,19 @@ func (p *branchPart) columns(d *device.Device, s *device.Scope, dy device.Tensor
 	return out
 }
 
-// Adapt gives the layer branches; before its parameters get memory.
+// Adapt adds low-rank branches (an adapter) to the layer. It must be called before the layer's
+// parameters are allocated.
 func (l *ColumnParallelLinear) Adapt(branches []Branch) {
 	l.adapter = newAdapter(l.region, branches, l.parts(), false)
 }
 
-// Adapt gives the layer branches; before its parameters get memory.
+// Adapt adds low-rank branches, as ColumnParallelLinear.Adapt.
 func (l *RowParallelLinear) Adapt(branches []Branch) {
 	l.adapter = newAdapter(l.region, branches, l.parts(), true)
 }
 
-// Adapted reports whether the output is more than a product with the weight, so that nothing may
-// be fused into that.
+// Adapted reports whether the layer has branches. Its output is then more than one product, so
+// that no activation may be fused into the product.
 func (l *ColumnParallelLinear) Adapted() bool { return l.adapter != nil }
 
 // StartMagnitudes sets the magnitudes of a new adapter from the weight, which must be loaded.

@@ -13,9 +13,9 @@ type expertBranch struct {
 	a, b *Param
 }
 
-// Adapt gives the experts branches; before their parameters get memory. What is not cut with the
-// weight, A of a layer cut by rows and B of one cut by columns, is on every rank that shares the
-// experts, with a partial gradient.
+// Adapt adds low-rank branches to the experts, before their parameters are allocated. A of a layer
+// cut by rows, and B of one cut by columns, are not cut: every rank that shares the experts has
+// them, with a partial gradient.
 func (l *ExpertLinear) Adapt(branches []Branch) {
 	for _, c := range branches {
 		name, all, here, first := AdapterPrefix+c.Name, int64(l.at.Experts), int64(l.at.Here), int64(l.at.First)

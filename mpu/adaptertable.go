@@ -11,7 +11,7 @@ type tableBranch struct {
 	a, b *Param
 }
 
-// Adapt gives the table a branch; before its parameters get memory. A is cut as the table is; B is
+// Adapt adds a low-rank branch to the table, before its parameters are allocated. A is cut as the table is; B is
 // on every rank, with a partial gradient, since each looks up its own rows.
 func (e *VocabParallelEmbedding) Adapt(c Branch) {
 	name := AdapterPrefix + c.Name

@@ -16,22 +16,23 @@ const (
 	HeadsInsideRing ContextKind = "a2a+p2p"    // heads among neighbours, keys among the groups of these
 )
 
-// Context is the ranks that share sequences: rank c of cp has stretches c and 2·cp−1−c of
-// 2·cp equal ones of each document (Positions.ZigZag). Neighbours may exchange heads for
-// positions; after that, a row of n of them stands for the positions of all n.
+// Context is the group of context-parallel ranks: each document is cut into 2·cp equal ranges,
+// of which rank c of cp has ranges c and 2·cp−1−c (Positions.ZigZag). With --cp-comm-type a2a
+// neighbours exchange heads for positions. Heads of them form a row: after the exchange each
+// has the positions of its row, for its part of the heads.
 type Context struct {
 	*comm.Group
 	Heads int // neighbours that exchange heads for positions, a divisor of the ranks; 1: none do
 }
 
-// Rows is how many groups of neighbours there are; Row is this rank's.
+// Rows is the number of rows of neighbours; Row is this rank's.
 func (c Context) Rows() int { return c.Size() / c.Heads }
 func (c Context) Row() int  { return c.Rank() / c.Heads }
 
 // Head is which part of the heads this rank has after the exchange.
 func (c Context) Head() int { return c.Rank() % c.Heads }
 
-// Positions are those of a row of neighbours, of samples of these documents.
+// Positions are those that a row of neighbours has together, in samples made of these documents.
 func (c Context) Positions(documents Positions, row int) Positions {
 	if c.Rows() == 1 {
 		return AllPositions(documents.Len())
@@ -171,8 +172,9 @@ func (c Context) trade(d *device.Device, neighbour int, send, receive []device.T
 	return transfers
 }
 
-// Around sends tensors to the next row's rank with this one's heads, and receives as many
-// from the row before: pairs of equal shape and dtype. They are the collective's until Wait.
+// Around is one step of the ring: it sends tensors to the rank of the next row that has the same
+// heads, and receives as many, of the same shapes and dtypes, from the previous row. The tensors
+// must not be used until Wait returns.
 func (c Context) Around(send, receive []device.Tensor) comm.Work {
 	rows := c.Rows()
 	to, from := (c.Row()+1)%rows*c.Heads+c.Head(), (c.Row()+rows-1)%rows*c.Heads+c.Head()

@@ -238,8 +238,9 @@ func joinParts(d *device.Device, s *device.Scope, all Tensor, c *block) {
 	d.ColumnSum(c.target(), device.Strided(all.Slice(1, 1, 1).Data, dtype, []int64{parts, rows}, []int64{2 * rows, 1}))
 }
 
-// LossesOf sets loss f32 [rows] to what VocabParallelHead gives rows of logits f32 [rows, width] that are all here, where
-// so many ranks share the head, by the same operations on the same shapes; `columns` count in the softmax.
+// LossesOf sets loss f32 [rows] to the losses of rows of complete logits f32 [rows, width]. They have the bits that
+// VocabParallelHead computes if `ranks` ranks share the head: the operations and shapes are the same. `columns` of
+// each row count in the softmax.
 func LossesOf(d *device.Device, loss, logits, labels Tensor, ranks int, columns int64) {
 	s := d.Arena.Scope(device.Activations)
 	defer s.Release()
@@ -277,8 +278,8 @@ func (l *VocabParallelHead) parts(d *device.Device, s *device.Scope, c *block, m
 	}
 }
 
-// Logits of hidden [tokens, h], for generation: f32 [tokens, n], the first n of the
-// vocabulary on every rank, no fewer than an adapter has.
+// Logits sets out f32 [tokens, n] to the logits of hidden [tokens, h], for generation: those of
+// the first n tokens of the vocabulary, on every rank. An adapter's rows must be among them.
 func (l *VocabParallelHead) Logits(d *device.Device, h *Hooks, out, hidden Tensor) error {
 	ad := l.adapter.unless(h)
 	if l.region.Size() == 1 {

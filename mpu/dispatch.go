@@ -26,7 +26,7 @@ func NewDispatcher(at ExpertPlace, group *comm.Group, all bool) *Dispatcher {
 	return &Dispatcher{at: at, group: group, all: all}
 }
 
-// Dispatched is tokens at their experts, and the way back.
+// Dispatched holds the tokens that this rank's experts received, and how results return.
 type Dispatched struct {
 	X       Tensor // [places, h], by expert
 	Weights Tensor // f32 [places]: of each choice
@@ -43,7 +43,7 @@ type Dispatched struct {
 // the experts, and gets of each.
 type Exchange struct{ Sent, Received []int64 }
 
-// Exchange is nil on both sides where no other rank has experts.
+// Exchange counts the tokens of this micro-batch; both counts are nil if this rank has all experts.
 func (at *Dispatched) Exchange() (x Exchange) {
 	v := at.travel
 	if v == nil {
@@ -67,7 +67,7 @@ func (at *Dispatched) Bytes() (n int64) {
 	return n
 }
 
-// Places is how many choices of an expert here there are.
+// Places is the number of rows that this rank's experts compute: one for each choice of one of them.
 func (at *Dispatched) Places() int64 { return at.X.Shape[0] }
 
 // Beside is what a rank computes while tokens or gradients travel; nil: nothing.
@@ -80,8 +80,8 @@ func (b Beside) run() error {
 	return b()
 }
 
-// Forward sends x [t,h] with its choices experts i32 [t,k] and their weights f32 [t,k]. With leaves
-// an expert's tokens of one rank lie leaf by leaf.
+// Forward sends tokens x [t,h] to the experts i32 [t,k] that they chose, with weights f32 [t,k]. With
+// leaves (--layout-invariant) an expert's tokens from one rank are ordered by leaf.
 func (m *Dispatcher) Forward(d *device.Device, s *device.Scope, leaves Leaves, x, experts, weights Tensor, beside Beside) (*Dispatched, error) {
 	tmp := d.Arena.Scope(device.Communication)
 	defer tmp.Release()
@@ -144,7 +144,7 @@ func (m *Dispatcher) sort(d *device.Device, s *device.Scope, leaves Leaves, cand
 	return out
 }
 
-// Combine sets y [t,h] from what the experts made of the places: out [places,h].
+// Combine returns the experts' results out [places,h] to their tokens and adds up those of each: y [t,h].
 func (m *Dispatcher) Combine(d *device.Device, at *Dispatched, y, out Tensor) error {
 	if at.travel == nil {
 		d.CombineRows(y, out, at.slots)

@@ -6,11 +6,13 @@
 // Reading order: param.go (a parameter, its family and how it starts), pieces.go (which
 // part of a global tensor lies where, also in a stretch of a ZeRO buffer), initialize.go
 // (initial values), positions.go (which rows are here), mappings.go (what enters and leaves
-// a tensor-parallel region), hooks.go (whom a pass tells what it uses), linear.go, fp8.go (operands of 8 bits), tiles.go
-// (weights that come in parts), embedding.go, crossentropy.go;
-// dispatch.go and travel.go (tokens to experts and back), experts.go.
+// a tensor-parallel region), hooks.go (how a pass announces the parameters that it uses), linear.go, fp8.go
+// (operands of 8 bits), tiles.go (weights that are gathered in parts), embedding.go, crossentropy.go,
+// context.go (context parallelism); dispatch.go and travel.go (tokens to experts and back), experts.go;
+// adapter.go (LoRA), magnitude.go (DoRA); leaves.go (sums for --layout-invariant).
 //
-// What must hold: initial values depend on the seed, the global name and the global index
-// alone; whatever must know about layouts goes by pieces and owners. Ranks, and the groups
-// that the layers are given, are made in mpu/ranks, of kinds in mpu/topology.
+// Invariants: initial values depend only on the seed, the global name and the global index.
+// Code that depends on the layout (checkpoints, norms, sharding) uses a parameter's Pieces and
+// Owner. Ranks and the groups of the layers are made in mpu/ranks; mpu/topology lists the kinds
+// of groups.
 package mpu

@@ -21,8 +21,8 @@ func (at ExpertPlace) share() int32 { return int32(at.Leaves / at.Parts) }
 // one is 1 where sums have an order that no shape changes.
 func (at ExpertPlace) one() int32 { return min(1, int32(at.Leaves)) }
 
-// Partial is the type of a sum over an expert's channels: with leaves those of several parts are
-// rounded to values once, when they have been added up.
+// Partial is the dtype of a partial sum over an expert's channels. With leaves (--layout-invariant)
+// it is f32, so that sums of several ranks are added before they are rounded once.
 func (at ExpertPlace) Partial(value device.DType) device.DType {
 	if at.Leaves == 0 || at.Parts == 1 || value == device.F64 {
 		return value

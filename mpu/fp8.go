@@ -4,8 +4,8 @@ import "monotron/csrc/device"
 
 // FP8 rounds the operands of a linear layer's products to numbers of 8 bits, with power-of-two scales of
 // blocks (Transformer Engine's blockwise recipe): inputs and gradients 1 x 128 along what a product sums,
-// weights 128 x 128. Products are of what these numbers stand for, in f32, so that a layer computes on any
-// device what one does whose products take 8 bits, but for the order of sums. A nil FP8 rounds nothing.
+// weights 128 x 128. The product is then made of the rounded values in f32. So any device computes what a device
+// with FP8 products computes, except for the order of sums. A nil FP8 rounds nothing.
 type FP8 struct {
 	Gradients int32 // format of gradients: device.E4M3, or with Megatron's hybrid device.E5M2; the rest has E4M3
 }

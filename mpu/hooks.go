@@ -2,13 +2,15 @@ package mpu
 
 import "monotron/csrc/device"
 
-// Hooks are what a model calls while a micro-batch goes through, in the order that all ranks
-// share which have the same parameters; each is nil where nobody needs it.
+// Hooks are functions that the model calls during the passes of a micro-batch, so that the
+// optimizer can gather parameters and reduce gradients. Ranks that share parameters call them in
+// the same order. A hook that is not needed is nil.
 //
-// Use comes before these values are read (of a layer, of the embedding, of the head, of a tile),
-// in forward and in backward, and Done after; Accumulate before anything is added to these
-// gradients (the head's: in forward), and Gradients, during backward, when this backward adds
-// no more to them. A tied table is used by embedding and head, and is the embedding's.
+// Use is called before the values of these parameters (of a layer, of the embedding, of the head,
+// of a tile) are read, in forward and in backward, and Done after. Accumulate is called before
+// anything is added to these gradients (the head's: in forward), and Gradients when this backward
+// has added everything to them. A tied table is used by embedding and head, but its gradients are
+// reported by the embedding only.
 type Hooks struct {
 	Use        func([]*Param) error
 	Done       func([]*Param)

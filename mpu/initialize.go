@@ -37,8 +37,8 @@ func boxMuller(a, b uint32) (float64, float64) {
 	return float64(radius * cos), float64(radius * sin)
 }
 
-// Initialize writes p's start into its value and main parameter tensors: it depends on
-// the seed, p's name and the global index of each element, whatever the layout.
+// Initialize writes p's initial values into its value and main parameter tensors. They depend
+// on the seed, p's name and the global index of each element, not on the layout.
 // In lower precision the main parameter is the rounded value, as in Megatron.
 func (p *Param) Initialize(d *device.Device, seed uint64) {
 	p.setMain(d, func(t device.Tensor) {
@@ -105,14 +105,14 @@ func uniforms(key uint64, first int64, out []float32, bound float64) {
 	}
 }
 
-// Normals fills out with the first elements of the start of the global tensor of that name,
-// normal with deviation std: those that Initialize gives it.
+// Normals fills out with the first initial values that Initialize gives the global tensor of that
+// name if they are normally distributed with deviation std.
 func Normals(seed uint64, name string, out []float32, std float64) {
 	normals(device.StreamKey(seed, name), 0, out, std)
 }
 
-// SetMain gives p new values: the main parameter holds them, rounded to the value
-// dtype, and Value the same numbers.
+// SetMain sets p's values: host is rounded to the value dtype, and Value and the main
+// parameter both hold the rounded numbers.
 func (p *Param) SetMain(d *device.Device, host []float32) {
 	p.setMain(d, func(t device.Tensor) { device.WriteSlice(d, t, host) })
 }

@@ -42,9 +42,10 @@ func (l Leaves) number(d *device.Device, leaf device.Tensor, first int64) {
 // exact reports whether the gradient of p is a sum on a grid.
 func (p *Param) exact() bool { return p.Grid.Given() }
 
-// AddTo adds to the gradients of params what add makes of `rows` rows: of all of them at once, to
-// the gradients themselves; or, where these are sums on a grid, of each leaf by itself to f32 zeros,
-// which are then added. of views an operand's rows of the leaf.
+// AddTo calls add to add what `rows` rows contribute to the gradients of params. Usually that is one
+// call for all rows, with the gradients themselves. If gradients are sums on a grid
+// (--layout-invariant), there is one call for each leaf, with f32 zeros, which are then added to the
+// grid. of gives the leaf's rows of an operand.
 func (l Leaves) AddTo(d *device.Device, params []*Param, rows int64, add func(grads []device.Tensor, of func(device.Tensor) device.Tensor)) {
 	var grads []device.Tensor
 	for _, p := range params {
@@ -76,15 +77,15 @@ func (l Leaves) AddTo(d *device.Device, params []*Param, rows int64, add func(gr
 	})
 }
 
-// Share is how many leaves of an axis that the ranks of the region cut a rank has; 0: its sums
-// are not cut.
+// Share is how many leaves each rank has of an axis that is cut over the region's ranks; 0: there
+// are no leaves.
 func (r Region) Share() int32 { return int32(r.Leaves / r.Size()) }
 
 // one is 1 where sums have an order that no shape changes.
 func (r Region) one() int32 { return min(1, int32(r.Leaves)) }
 
-// Partial is the type of sums that the ranks of the region add up: with leaves they are
-// rounded to values once, at their end.
+// Partial is the dtype of the partial sums that the region's ranks add up: with leaves it is f32,
+// so that the complete sum is rounded once.
 func (r Region) Partial(value device.DType) device.DType {
 	if r.Leaves == 0 || value == device.F64 {
 		return value
@@ -92,9 +93,9 @@ func (r Region) Partial(value device.DType) device.DType {
 	return device.F32
 }
 
-// AddTree leaves in the first of t [n, ...] the sum of all: with n = m·2^i of m neighbours one
-// after the other, m odd, then as a balanced binary tree. Ranks that have a power of two of the
-// parts of such a sum each have subtrees of it.
+// AddTree sets the first of t [n, ...] to the sum of all, in a fixed order. With n = m·2^i, m odd,
+// each run of m neighbours is added in order, then the 2^i results as a balanced binary tree. So
+// ranks that each have a power of two of the parts compute subtrees of the same tree.
 func AddTree(d *device.Device, t Tensor) {
 	odd := t.Shape[0]
 	for odd > 0 && odd%2 == 0 {

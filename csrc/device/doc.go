@@ -1,15 +1,15 @@
-// Package device is the seam between the trainer and whatever does its
-// arithmetic.
+// Package device is the interface between the trainer and what computes for it: the CPU's
+// kernels, CUDA, or the reference in Go.
 //
 // Reading order: tensor.go (what an op sees), op.go and op_*.go (every op's description: arguments, shapes,
-// work), known.go (what a device may be asked for), device.go (how a call travels), arena.go (where memory
-// comes from), elsewhere.go (what lies in no memory of the device), pool.go (who works on a CPU), graph.go
-// (work enqueued as one), streams.go, trail.go (how far a device has come), table.go with device.h (the C
-// side), library.go (a device of another library: CUDA; librarygraphs.go, librarystreams.go). ops.go and
-// ops.h are made of the descriptions by go generate. philox.go has the random numbers, convert.go the dtypes'
-// values, peak.go what a device can do at most, instructions.go what its processor can, counting.go a device
-// without memory, on which a plan is counted, outofmemory.go the error when the arena is empty, fused.go
-// whether a vendor's attention serves a call.
+// work), known.go (which values a device supports), device.go (how a call is made), arena.go (memory),
+// elsewhere.go (tensors in files or in the host's memory), pool.go (the threads of a CPU), graph.go (calls
+// that are enqueued together), streams.go, trail.go (how much of the enqueued work a device has done), table.go
+// with device.h (the C side), library.go (a device in a shared library: CUDA; librarygraphs.go,
+// librarystreams.go). go generate makes ops.go and ops.h from the descriptions. philox.go has the random
+// numbers, convert.go conversions between dtypes, peak.go a device's peak rates, instructions.go those of the
+// processor's instructions, counting.go a device without memory, on which plans are made, outofmemory.go the
+// error when memory is used up, fused.go the choice of a vendor's attention.
 //
 // Invariants
 //   - A call is a complete op. Argument structs have the same layout in Go and in
@@ -19,8 +19,8 @@
 //     step number) is read through a Tensor, never passed by value.
 //   - A result depends on the inputs and shapes only: work is cut and sums are
 //     ordered by shape, whatever the number of threads, ranks or the load.
-//   - A device is called with nothing that it does not say it knows: a value of an
-//     enumeration, a dtype. What it does not know is refused, never taken for another.
-//   - A shape mistake is a bug of ours and panics, naming op and shapes. Trouble
-//     of the device stays in the Device and is returned by Sync.
+//   - A device is called only with values of enumerations and dtypes that it lists as
+//     supported (known.go). A call with any other value is an error that names it.
+//   - A wrong shape is a bug of this program and panics, naming op and shapes. An error
+//     of the device is kept in the Device and returned by Sync.
 package device

@@ -79,7 +79,7 @@ func (s *shard) open() error {
 		return errors.New("it ends within its header")
 	}
 	if count > mostSamples {
-		return fmt.Errorf("it says that it has %d samples; at most %d are read", count, mostSamples)
+		return fmt.Errorf("its header declares %d samples; the limit is %d", count, mostSamples)
 	}
 	starts := make([]uint32, count+1)
 	if err := binary.Read(s.from, binary.LittleEndian, starts); err != nil {

@@ -1,6 +1,6 @@
-// Package arguments is the command line of pretrain_gpt: the flags of package
-// table, read into the typed Configs of their owners, derived and checked all at
-// once.
+// Package arguments is the command line of pretrain_gpt: it reads the flags of package
+// table into the typed Configs of the packages that use them, derives values as
+// Megatron's validate_args does, and reports all wrong values together.
 //
 // Reading order: table (what a flag is), parse.go (from argument list, file and
 // checkpoint to values; configfile.go, stored.go), assign.go and build.go (from
@@ -8,6 +8,6 @@
 // (what is wrong, each thing once), idle.go, report.go, help.go and docs.go (what
 // a user sees).
 //
-// A number's text is read in two steps: table/number.go holds a row's range against it,
-// internal/argv/number.go reads it as Python does.
+// A number is read in two steps: internal/argv/number.go reads its text as Python does,
+// table/number.go checks it against the range of the flag's row.
 package arguments

@@ -2,8 +2,8 @@ package checkpoint
 
 import "monotron/mpu"
 
-// Overlap walks the elements that two boxes of one tensor share, as stretches
-// that lie back to back in both, in row-major order.
+// Overlap iterates over the elements that two boxes of one tensor share: as runs of
+// elements that are contiguous in both boxes, in row-major order.
 type Overlap struct {
 	InA, InB, N int64 // what is left of the current stretch: element in a, in b, length
 	OK          bool  // there is one
@@ -14,7 +14,7 @@ type Overlap struct {
 	stepA, stepB []int64
 }
 
-// NewOverlap stands at the first stretch, if there is any.
+// NewOverlap starts at the first run; OK is false if the boxes share nothing.
 func NewOverlap(a, b mpu.Piece) *Overlap {
 	rank := len(a.From)
 	o := &Overlap{OK: true, size: make([]int64, rank), count: make([]int64, rank), stepA: make([]int64, rank), stepB: make([]int64, rank)}
@@ -41,8 +41,8 @@ func NewOverlap(a, b mpu.Piece) *Overlap {
 	return o
 }
 
-// Span is the stretch of a, from its first to behind its last shared element. It
-// is asked before anything is taken.
+// Span is the range of a's elements from the first shared one to the end of the last
+// shared one. Call it before Take.
 func (o *Overlap) Span() (from, to int64) {
 	to = o.InA + o.length
 	for d := range o.outer {
@@ -51,8 +51,8 @@ func (o *Overlap) Span() (from, to int64) {
 	return o.InA, to
 }
 
-// Take uses up n elements of the current stretch and goes to the next one when
-// it ends.
+// Take advances by n elements of the current run, and to the next run if that was
+// all of it.
 func (o *Overlap) Take(n int64) {
 	o.InA, o.InB, o.N = o.InA+n, o.InB+n, o.N-n
 	if o.N > 0 {

@@ -50,8 +50,8 @@ func SafeBytes(shape []int64, width int64) (bytes int64, ok bool) {
 	return int64(n), true
 }
 
-// Cast shows src with other float types: to names the wanted one of a tensor,
-// "" for as it is. Values are rounded to nearest even.
+// Cast is src with its tensors converted to other float types: to returns the type
+// for a tensor, or "" to keep its type. Values are rounded to nearest even.
 func Cast(src Source, to func(Tensor) string) Source {
 	c := &cast{Source: src, from: map[string]Tensor{}, to: map[string]string{}}
 	for _, t := range src.Tensors() {
@@ -110,8 +110,8 @@ func BoxByRows(box mpu.Piece, n int64, each func(sub mpu.Piece)) {
 
 var le = binary.LittleEndian
 
-// Convert turns raw elements of one float type into another's, rounded to
-// nearest even; dst must have their room.
+// Convert converts raw elements from one float type to another, rounded to
+// nearest even. dst must be as long as the result.
 func Convert(dst []byte, to string, raw []byte, from string) error {
 	n := len(raw) / int(Width(from))
 	// Types that are common are converted directly, others by way of float64.
@@ -145,7 +145,7 @@ func Convert(dst []byte, to string, raw []byte, from string) error {
 	return nil
 }
 
-// Select shows the tensors of src that keep wants.
+// Select is src with only the tensors for which keep returns true.
 func Select(src Source, keep func(Tensor) bool) Source {
 	s := &selected{Source: src}
 	for _, t := range src.Tensors() {

@@ -8,8 +8,8 @@ import (
 	"monotron/mpu"
 )
 
-// Finite shows src so that a float that is NaN or infinite is an error that
-// names its tensor and place.
+// Finite is src with a check: to read a float that is NaN or infinite is an error
+// that names tensor and index.
 func Finite(src Source) Source {
 	f := &finite{Source: src, types: map[string]string{}}
 	for _, t := range src.Tensors() {
@@ -18,7 +18,7 @@ func Finite(src Source) Source {
 	return f
 }
 
-// Origin is a Source that knows by which names its files call a tensor.
+// Origin is implemented by a Source whose files have other names for its tensors.
 type Origin interface {
 	// Origin names the files and tensors that a tensor is made of, for messages.
 	Origin(name string) string

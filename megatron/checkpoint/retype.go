@@ -6,10 +6,10 @@ import (
 	"monotron/mpu"
 )
 
-// Retype shows the weights of src in another type; buffers, which a run keeps in f32
-// whatever its weights are, become F32. Where there are moments,
-// nothing is lost by it: f32 values that become narrow continue as main parameters, and
-// narrow values that become f32 are their main parameters.
+// Retype is src with its weights in another type. Buffers, such as router biases, become F32,
+// as in every run. If the checkpoint has moments, no bit is lost: if weights become narrower,
+// their f32 values become main parameters; if they become f32, they are read from the main
+// parameters.
 func Retype(src Source, dtype string) Source {
 	r := &retyped{Source: Cast(src, func(t Tensor) string {
 		switch name, weight := strings.CutPrefix(t.Name, Model); {

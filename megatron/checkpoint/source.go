@@ -83,15 +83,16 @@ type Source interface {
 	Close() error
 }
 
-// Twice is a Source whose files hold some tensors a second time.
+// Twice is implemented by a Source whose files hold some tensors a second time, such as
+// tied embeddings on the first and the last pipeline stage.
 type Twice interface {
 	// Copies shows those tensors as they are in the second place. It is closed with
 	// the Source.
 	Copies() Source
 }
 
-// State is what a run needs beside its tensors to continue bit for bit. Raw parts
-// belong to whoever wrote them.
+// State is what a run needs in addition to its tensors to resume bit for bit. Only the
+// package that wrote a raw part (json.RawMessage) interprets it.
 type State struct {
 	Iteration     int64 `json:"iteration"`
 	ConsumedTrain int64 `json:"consumed_train_samples"`
@@ -139,7 +140,7 @@ type Layout struct {
 	DistributedOptimizer    bool
 }
 
-// Whole gives every size its meaning: 0 becomes 1, ETP of 0 becomes TP.
+// Whole replaces sizes that are not given: 0 becomes 1, an ETP of 0 becomes TP.
 func (l Layout) Whole() Layout {
 	for _, n := range []*int{&l.TP, &l.PP, &l.VP, &l.EP, &l.DP} {
 		*n = max(1, *n)
@@ -150,7 +151,8 @@ func (l Layout) Whole() Layout {
 	return l
 }
 
-// Watched is a Source that shows bytes while they are cached.
+// Watched is implemented by a Source that passes the stored bytes to the caller as it reads
+// them, while they are in the processor's cache.
 type Watched interface {
 	Source
 	// ReadWatched is Read that also hands stored bytes to see, complete elements, from

@@ -1,5 +1,5 @@
-// Package inference generates text: keys and values that are kept, sampling (greedy,
-// temperature, top-k, top-p, penalties), beam search, and many texts at once.
+// Package inference generates text: KV cache, sampling (greedy, temperature, top-k, top-p,
+// penalties), beam search, and continuous batching of many texts.
 //
 // Reading order: load.go (a checkpoint to a model), ranks.go (ranks of one process that share it), blocks.go
 // (who owns which keys and values), forward.go (a pass), rows.go (a pass over rows of several texts),

@@ -63,8 +63,8 @@ func branchesOn(m *spec.Model, linear string) (branches []mpu.Branch) {
 // IsAdapter reports whether a parameter of this name is an adapter's.
 func IsAdapter(name string) bool { return strings.HasPrefix(name, mpu.AdapterPrefix) }
 
-// StartMagnitudes sets the magnitudes of adapters that are new, once the weights are loaded. The
-// ranks of a model do so together.
+// StartMagnitudes sets the magnitudes of new DoRA adapters from the weights, after these are
+// loaded. All ranks of a model call it together.
 func (s *Stage) StartMagnitudes() error {
 	for _, l := range s.layers {
 		linears := l.linears()

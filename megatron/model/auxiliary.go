@@ -8,8 +8,8 @@ import (
 	"monotron/megatron/spec"
 )
 
-// AuxiliaryLoss is a loss that enters in the middle of the model: it is not part of the
-// logged loss, but its gradient is added to the step's. Names as Megatron's log has them.
+// AuxiliaryLoss is a loss of the model's routers: it is logged apart from the model's loss,
+// and its gradient is added to the step's. String gives the name in Megatron's log.
 type AuxiliaryLoss int
 
 const (
@@ -24,9 +24,9 @@ func (l AuxiliaryLoss) String() string {
 	return [...]string{"load_balancing_loss", "seq_load_balancing_loss", "global_load_balancing_loss", "z_loss"}[l]
 }
 
-// OwnLosses are the losses of routers that are logged, in Megatron's order. Its log searches for
-// the text aux_loss in a single type, so that seq_aux_loss and global_aux_loss tell a
-// load_balancing_loss of 0 too; tools that parse the line expect it.
+// OwnLosses are the losses of routers that are logged, in Megatron's order. With a single type,
+// Megatron-LM logs load_balancing_loss if the type's name contains aux_loss. So seq_aux_loss and
+// global_aux_loss also log a load_balancing_loss of 0, which tools that parse the line expect.
 func OwnLosses(e *spec.Experts) (all []AuxiliaryLoss) {
 	for loss, kind := range map[AuxiliaryLoss]string{LoadBalancingLoss: spec.AuxLoss, SeqLoadBalancingLoss: spec.SeqAuxLoss, GlobalLoadBalancingLoss: spec.GlobalAuxLoss} {
 		alone := loss == LoadBalancingLoss && len(e.Balancing) == 1 && strings.Contains(e.Balancing[0], kind)
@@ -41,8 +41,9 @@ func OwnLosses(e *spec.Experts) (all []AuxiliaryLoss) {
 	return all
 }
 
-// Auxiliary is where the layers of a stage report what they know apart from their output, over
-// the micro-batches of a step, and how strong their own losses are.
+// Auxiliary collects what the layers of a stage report next to their output, summed over the
+// micro-batches of a step: router losses and counts of tokens. Scale is the factor of these
+// losses' gradients.
 type Auxiliary struct {
 	Scale Tensor // f32 [1]: a loss of one micro-batch's gradient is multiplied by it
 	// f64 [AuxiliaryLosses, layers, 2]: sums over the micro-batches, without their coefficients; the second

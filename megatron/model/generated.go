@@ -4,8 +4,8 @@ import (
 	"monotron/csrc/device"
 )
 
-// Placed says where generation has the rows of a pass: of complete sequences, in blocks that hold
-// nothing yet.
+// Placed assigns the rows of a pass over complete sequences to empty blocks of a KV cache, as
+// generation does, so that attention computes the same bits (Pass.AsGenerated).
 type Placed struct {
 	Blocks int64  // of all sequences
 	Tables Tensor // i32 [b, blocks of each], as in PagedAttentionArgs

@@ -119,7 +119,8 @@ func (l *mtpLayer) backward(p *Pass, saved *mtpSaved, words *embedding, detached
 	return words.backward(p, saved.embedding, dembedded)
 }
 
-// Ahead is what a depth of multi-token prediction has of its own of a micro-batch.
+// Ahead holds the tokens, labels and weights of a micro-batch for one depth of multi-token
+// prediction.
 type Ahead struct {
 	IDs    Tensor // i32 [tokens]: the token d positions later
 	Labels Tensor // i32 [tokens]: the one after it
@@ -221,8 +222,8 @@ func (s *Stage) learnAhead(p *Pass, depths []*depth, tmp *device.Scope, dstate T
 	return err
 }
 
-// AheadLogits are the logits of a depth's state [rows, h], as Pass.SeeAhead shows it, to f32
-// [tokens, vocabulary] on every tensor-parallel rank.
+// AheadLogits sets logits f32 [tokens, vocabulary], on every tensor-parallel rank, to those of
+// the state [rows, h] of a depth of multi-token prediction, which Pass.SeeAhead is given.
 func (s *Stage) AheadLogits(p *Pass, logits, state Tensor) error {
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()

@@ -74,7 +74,7 @@ type Pass struct {
 	Routed func(layer int, r Routing)
 }
 
-// Routing is what a router says of the rows here, and what of it came to this rank.
+// Routing is what a router chose for the rows of this rank, and which rows its experts received.
 type Routing struct {
 	Logits  Tensor // [rows, experts]
 	Experts Tensor // i32 [rows, k]: chosen
@@ -126,10 +126,10 @@ func (p *Pass) dropout(rate float64, name string, position int64) device.Dropout
 	return device.Dropout{Stream: device.StreamKey(p.Seed, name), Step: p.Step, Samples: p.Samples, Rate: float32(rate), Position: int32(position)}
 }
 
-// Paged holds the keys and values of sequences in blocks that any of them may own: layer
-// by layer [blocks, groups, 2, PagedBlock·d]. The rows of a pass are of any of them, in
-// any number; see device.PagedAttentionArgs. Of a pass whose positions ranks share the rows
-// are the first of one sequence, which then has the first blocks.
+// Paged is the KV cache of generation: for each layer a tensor of blocks [blocks, groups, 2,
+// PagedBlock·d], each of which belongs to any sequence. A pass may contain any number of rows
+// of any sequences; see device.PagedAttentionArgs. If ranks share the positions of a pass, its
+// rows are the first ones of a single sequence, which has the first blocks.
 type Paged struct {
 	First        int      // global number of the stage's first layer; the others follow it
 	Layers       []Tensor // none where a layer reads another's

@@ -236,8 +236,9 @@ func (s *Stage) Materialize(positions int, train bool) (grads Tensor) {
 	return Materialize(s.device, []*Stage{s}, positions, train)
 }
 
-// Prepare builds the tables that are not parameters, for sequences of up to
-// `positions`. Who gives the parameters memory himself calls it once.
+// Prepare builds the tables that are not parameters, such as RoPE's angles, for
+// sequences of up to `positions`. A caller that allocates the parameters without
+// Materialize calls it once.
 func (s *Stage) Prepare(positions int) {
 	tables := &positionTables{device: s.device, m: s.m, dtype: s.config.DType, positions: int64(positions)}
 	for _, l := range s.allLayers() {
@@ -267,8 +268,9 @@ func (s *Stage) mixtures() (all []*mixture) {
 	return all
 }
 
-// BalanceExperts updates what experts are chosen by in addition to their scores: biases by the tokens
-// [layer][expert] of a step (--moe-router-enable-expert-bias), quantiles by the step's.
+// BalanceExperts updates the routers' values that are added to scores when experts are chosen: biases
+// (--moe-router-enable-expert-bias) from a step's tokens [layer][expert], or quantiles (quantile_balancing)
+// from the step's quantiles [layer][expert].
 func (s *Stage) BalanceExperts(tokens, quantiles [][]float64) {
 	for _, x := range s.mixtures() {
 		if r := x.router; r.byQuantiles() {
@@ -279,8 +281,8 @@ func (s *Stage) BalanceExperts(tokens, quantiles [][]float64) {
 	}
 }
 
-// Buffers are what a checkpoint keeps of the stage in addition to parameters; write: this rank is
-// the one of its data-parallel group that does.
+// Buffers lists the stage's tensors in a checkpoint that are not parameters, such as router biases. write:
+// this rank writes them for its data-parallel group.
 func (s *Stage) Buffers(write bool) (all []mpu.Stored) {
 	for _, x := range s.mixtures() {
 		all = append(all, x.router.buffers(write && s.region.Rank() == 0)...)
@@ -334,7 +336,8 @@ func (s *Stage) logitScale() float64 {
 	return scale
 }
 
-// Normed sets y to the final norm of an output's rows hidden [n, h], before logits are scaled.
+// Normed sets y to the final norm of hidden [n, h], rows of an output: the input of the output layer,
+// without the factor of the logits.
 func (s *Stage) Normed(p *Pass, y, hidden Tensor) {
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()

@@ -6,11 +6,10 @@ import (
 	"monotron/mpu"
 )
 
-// ahead brings parameters before they are used, where they are offloaded, and under ZeRO-3 with OverlapParamGather: what
-// comes next, as in the last pass of the same kind, is on its way while something else
-// computes. All ranks that share parameters use them in one order, so that they foresee the
-// same. Where a pass leaves the order of the last one, what was foreseen is dropped, and the
-// rest of it foresees nothing.
+// ahead gathers parameters before they are used, if they are offloaded, or sharded (ZeRO-3) with OverlapParamGather.
+// While one layer computes, the parameters are gathered that were used next in the last pass of the same kind
+// (step or evaluation). All ranks that share parameters use them in one order, so they predict the same. If a pass
+// deviates from the last one's order, prefetched parameters are dropped, and nothing is prefetched until its end.
 type ahead struct {
 	orders [2][][]*mpu.Param // of uses, in the last evaluation and the last step
 	train  int               // which of them is under way
@@ -21,7 +20,7 @@ type ahead struct {
 	coming []*bucket    // that nobody uses yet, or again: on their way, or there
 }
 
-// Begin says that a pass over micro-batches begins; train: a step's.
+// Begin is called before a pass over micro-batches: a step's if train, else an evaluation's.
 func (o *Optimizer) Begin(train bool) {
 	a := &o.ahead
 	a.train, a.at, a.lost = 0, 0, false
@@ -83,8 +82,8 @@ func (o *Optimizer) dropComing() error {
 	return nil
 }
 
-// Rest ends a pass: what was brought for it is given back, and of its order no more is known
-// than it has shown.
+// Rest ends a pass: prefetched parameters are released, and the recorded order of uses ends where
+// this pass ended.
 func (o *Optimizer) Rest() error {
 	a := &o.ahead
 	if order := &a.orders[a.train]; a.at < len(*order) && a.at > 0 {

@@ -83,7 +83,8 @@ type Config struct {
 // Matrices reports whether matrices are updated by Newton-Schulz, and the rest by another rule.
 func (c *Config) Matrices() bool { return c.Kind == Muon || c.Kind == AdaptiveMuon }
 
-// Indivisible says what an update needs at once; "": any part of the state.
+// Indivisible names what the update of this optimizer must see complete; "": it can update any
+// part of the state by itself.
 func (c *Config) Indivisible() string {
 	switch c.Kind {
 	case Muon, AdaptiveMuon:

@@ -4,12 +4,13 @@
 //
 // Reading order: config.go, schedule.go (learning rate), scaler.go (loss scale); family.go (which ranks share
 // which parameters), sharding.go (the strategies), layout.go (the flat buffer, its buckets and their shards),
-// memory.go, reduce.go (gradients over ranks), optimizer.go (the step), runs.go (what one call of it
-// updates), codes.go (moments of 8 bits), schedulefree.go (weights that are averages between steps), muon.go,
-// adaptive.go and matrices.go (matrices, of which a rank needs more than it updates), gather.go (parameters
-// brought together: after the update, under ZeRO-3 wherever a layer uses them), ahead.go (and before that),
-// elsewhere.go (what is offloaded to files or to the host's memory), parts.go (and how much of it), carry.go (a
-// bucket on its way there and back), stored.go (what a checkpoint keeps, as pieces of global tensors).
+// memory.go, reduce.go (sums of gradients over ranks), optimizer.go (the step), runs.go (the segments that one
+// call of the update's op takes), codes.go (moments of 8 bits), schedulefree.go (weights that are averages
+// between steps), muon.go, adaptive.go and matrices.go (Muon: a matrix is assembled from its shards for the
+// update), gather.go (parameters gathered: after the update, and under ZeRO-3 wherever a layer uses them),
+// ahead.go (gathered before they are used), elsewhere.go (state that is offloaded to files or to the host's
+// memory), parts.go (which parameters' state that is), carry.go (a bucket copied there and back), stored.go
+// (what a checkpoint keeps, as pieces of global tensors).
 //
 // One rank of a training run, in order:
 //
@@ -24,21 +25,22 @@
 //		result, err := o.Step(args)
 //	}
 //
-// `last` says that the stage has no backward after this micro-batch's. Without
-// the hooks NoShard and Optim still work, nothing overlapping; ZeRO-2 needs
-// Accumulate and Gradients, ZeRO-3 and OverlapParamGather also Use and Done,
-// in evaluation too. Whoever reads Param.Value outside of them asks Weights.
+// `last` says that this micro-batch's backward is the stage's last of the step.
+// Without the hooks NoShard and Optim still work, but nothing overlaps. ZeRO-2 needs
+// the hooks Accumulate and Gradients; ZeRO-3 and OverlapParamGather also need Use and
+// Done, in evaluation too. To read parameters outside of the hooks, call Weights, not
+// Param.Value.
 //
 // Invariants
 //   - Every rank of a data-parallel group calls the hooks in the same order: they
 //     communicate. Step and ParamsNorm are calls of all ranks of the world.
-//   - Param.Value, Grad and Main are given only while the complete tensor is here:
-//     Value always but under ZeRO-3, Grad always but under ZeRO-2 and 3, Main where
-//     nothing is sharded, or in f32 where it is Value.
+//   - Param.Value, Grad and Main are set only while the rank has the complete tensor:
+//     Value always, except under ZeRO-3; Grad always, except under ZeRO-2 and 3; Main
+//     if nothing is sharded, and in f32, where it is Value.
 //   - Under ZeRO-1, outside this rank's shard Grad holds sums of this rank alone.
 //     The step's final gradients are those of Gradients.
 //   - Sums run in rank order, shards are cut by shape: a run repeats bit for bit,
 //     and with exact sums every sharding gives the same bits.
-//   - Gradients of data-parallel ranks are added up; the update divides by a factor,
-//     no pass over them does.
+//   - Gradients of data-parallel ranks are summed, not averaged; the update itself
+//     applies the factor, so that no extra pass over the gradients does.
 package optimizer

@@ -9,12 +9,12 @@ import (
 	"monotron/mpu/comm"
 )
 
-// Addends is how many numbers are added to one element of a gradient in a step, at most; zero:
-// gradients are added as they come, in the order of the layout.
+// Addends bounds how many numbers are added to one element of a gradient in a step
+// (--layout-invariant). Zero: gradients are added in the order of the layout, with rounding.
 //
-// With them a gradient is a sum of f64 on a grid, whose unit is a power of two that lets so many
-// numbers as large as the last step's largest, and 2^headroom times as large, be added without a
-// rounding: the sum then has one value whatever the order and the grouping.
+// With bounds, gradients are summed in f64 on a grid: all addends are multiples of a power of
+// two. It is chosen so that as many addends, each up to 2^headroom times the last step's largest,
+// add up without rounding. The sum then does not depend on order or grouping.
 type Addends struct {
 	Leaves   int64 // sums of leaves, to every parameter
 	Tokens   int64 // rows of tokens, to tables that are indexed by token or position

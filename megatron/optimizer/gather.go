@@ -104,14 +104,14 @@ func (o *Optimizer) release(b *bucket) {
 	b.bindValues()
 }
 
-// Whole brings all values of the rank's parameters, for work outside of the hooks
-// such as generating text, until release is called. Every data-parallel rank calls it.
+// Whole gathers all values of the rank's parameters, for work outside of the hooks
+// such as generating text; release frees them. Every data-parallel rank calls it.
 func (o *Optimizer) Whole() (release func(), err error) {
 	return func() { o.done(o.params) }, errors.Join(o.Rest(), o.use(o.params))
 }
 
-// Initialize draws every parameter's start from the seed, the same whatever the
-// sharding.
+// Initialize draws every parameter's initial values from the seed. They do not
+// depend on the sharding.
 func (o *Optimizer) Initialize(seed uint64) error {
 	return o.Fill(func(p *mpu.Param) error {
 		p.Initialize(o.device, seed)
@@ -119,8 +119,8 @@ func (o *Optimizer) Initialize(seed uint64) error {
 	})
 }
 
-// Fill has start set every parameter's values, which are complete while it does, and
-// makes main parameters of them, rounded as they are.
+// Fill calls start for every parameter, with its complete tensor in Value, to set the values.
+// Main parameters then become equal to these, which are rounded to the values' dtype.
 func (o *Optimizer) Fill(start func(*mpu.Param) error) error {
 	if err := o.Rest(); err != nil {
 		return err

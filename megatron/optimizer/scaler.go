@@ -42,8 +42,8 @@ func (s *Scaler) Scale() float64 { return s.Value }
 // Dynamic reports whether Update can change the scale.
 func (s *Scaler) Dynamic() bool { return s.dynamic }
 
-// Update is called once an iteration; overflow says that some gradient on some
-// rank was not finite, and the step was skipped.
+// Update is called once per iteration and halves or doubles the scale. overflow: a
+// gradient on some rank was not finite, and the step was skipped.
 func (s *Scaler) Update(overflow bool) {
 	if !s.dynamic {
 		return

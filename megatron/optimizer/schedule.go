@@ -72,8 +72,8 @@ type fall func(ratio float64) float64
 func alongLine(ratio float64) float64   { return 1 - ratio }
 func alongCosine(ratio float64) float64 { return 0.5 * (math.Cos(math.Pi*ratio) + 1) }
 
-// The curves by their names on the command line, which takes no others. Of learning rates that are no curve
-// of a ratio, nil: LRBetween and coefficient have them.
+// The curves by their names on the command line, which accepts no others. nil: LRBetween or coefficient has a
+// branch for the style, since its curve depends on more than the ratio.
 var (
 	decays = map[string]fall{DecayConstant: nil, DecayLinear: alongLine, DecayCosine: alongCosine, DecayInvSqrt: nil, DecayWSD: nil,
 		DecayPower: nil, DecayRestarts: nil}
@@ -113,7 +113,7 @@ func (p *ParamScheduler) WeightDecay() float64 {
 	return p.StartWD + wdRises[p.WDStyle](float64(p.samples)/float64(p.WDSamples))*(p.EndWD-p.StartWD)
 }
 
-// styles says which name of a curve is none.
+// styles is an error if the name of a curve is unknown.
 func (s *Schedule) styles() error {
 	for _, one := range []struct {
 		flag, name string

@@ -3,10 +3,10 @@
 // (training.Rehearsal) on a device that only counts, so there is no second description of
 // a layer, a bucket or a schedule.
 //
-// Reading order: memory.go (what ranks hold, and when most), place.go (where in a run that
-// is), micros.go (how many micro-batches tell all), savings.go (what flags would save),
-// room.go and fits.go (what there is for a run, and the refusal of one that cannot have it).
-// Then time: machine.go (a machine file), units.go (what a micro-batch takes in each part of
+// Reading order: memory.go (each rank's memory and its peak), place.go (the point of a run at
+// which the peak is), micros.go (how many micro-batches must be counted), savings.go (what
+// flags would save), room.go and fits.go (free memory, and the refusal of a run that needs more).
+// Then time: machine.go (a machine file), units.go (seconds of a micro-batch in each part of
 // the model), seconds.go (the schedule on a clock, and what follows it), fit.go (a machine's
 // constants from measured runs), measured.go, meetings.go and shared.go (machines whose ranks share
 // threads), search.go (the layouts that training takes, and which of them are fastest),

@@ -9,18 +9,20 @@
 // record.go (the record of a step), nonfinite.go and replay.go (a step that is not finite:
 // where, and the same step again). hold.go checks that --save can be written and keeps other
 // runs out of it; rehearse.go is the dry run; pulse.go reports that a long step is in
-// progress, console.go where; gpus.go watches the GPUs; peak.go measures for MFU.
+// progress; console.go prints for all ranks of a process; gpus.go monitors the GPUs; peak.go
+// measures the peak for MFU.
 //
 // Who decides what: every decision that ranks must share is agreed on (Run.agree) before
 // any of them acts; exit codes are package exitcode's. The ranks are made and watched by
 // mpu/ranks.
 //
 // Preference tuning: prefer.go (the loss of rows from the losses of tokens), preferbatch.go (what
-// that takes from the global batch), reference.go (log-probabilities of the reference), tally.go
-// (what is logged), preferdata.go (rows).
+// that loss needs of the global batch), reference.go (log-probabilities of the reference), tally.go
+// (logged numbers), preferdata.go (rows).
 //
-// Rewards: sampling.go (GRPO's objective), samplinganswers.go (answers are sampled, rewarded and known to all
-// ranks), samplingvalues.go (what is logged). objective.go is what a loss of rows is to a run.
+// Rewards: sampling.go (GRPO's objective), samplinganswers.go (answers are sampled, rewarded and sent to all
+// ranks), samplingvalues.go (logged numbers). objective.go is the interface that preference tuning and GRPO
+// implement.
 //
 // Evaluations that are compared: best.go (the lowest validation loss, early stopping).
 //

@@ -262,7 +262,7 @@ func (s *still) absent(rank int) *failure.Verdict {
 		}
 		missed := "never entered"
 		if c.Op == comm.Exchange {
-			missed = "never came to its side of"
+			missed = "never took part in"
 		}
 		v.Text = fmt.Sprintf("rank %d %s %s, where rank %d waits%s; %s", rank, missed, s.named(c), other, calledAt(c), where)
 		break

@@ -2,8 +2,7 @@
 // all as goroutines of this process, or the one that this process is. It returns why
 // they ended, and leaves the end of the process to main.
 //
-// Reading order: rank.go (what a rank is and which groups it joins), ranks.go (what a
-// run of ranks is told), goroutines.go (all ranks here), process.go (one rank of a
+// Reading order: rank.go (what a rank is and which groups it joins), ranks.go (Config and Run), goroutines.go (all ranks here), process.go (one rank of a
 // launched run), watcher.go (who watches, and what is kept of the verdict), imagined.go (one rank alone, for plans).
 //
 // Who decides what. A rank that fails ends its groups; its peers return with its

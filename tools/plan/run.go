@@ -146,7 +146,7 @@ func (p *runPlan) time(c *cli.Context) error {
 	}
 	s := p.config.PipelineSchedule(p.config.GlobalBatchSize/max(1, p.config.MicroBatchSize*p.config.Layout.Sizes().DP), false)
 	if n := float64(s.Stages) * float64(s.Chunks) * float64(s.Micros); n > most {
-		return exitcode.Errorf(exitcode.Usage, "%.0f forwards are too many to draw, %d can be: lower --global-batch-size for the picture", n, most)
+		return exitcode.Errorf(exitcode.Usage, "the schedule has %.0f forward passes, and at most %d can be drawn: lower --global-batch-size for the picture", n, most)
 	}
 	line, err := clock.Timeline(by)
 	p.chart = &timeline.Chart{Line: line, Parts: parts}

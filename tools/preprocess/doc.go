@@ -5,7 +5,7 @@
 //
 // preprocess.go has the flags, options.go checks them, pipeline.go moves blocks
 // of lines from the reader through the workers to the writer, writer.go has the
-// output files, journal.go what --resume needs, progress.go what is told
-// meanwhile; text.go is plain text, convert.go token files, dryrun.go and
-// search.go the runs that only try.
+// output files, journal.go what --resume needs, progress.go the progress line;
+// text.go is plain text, convert.go token files, dryrun.go --dry-run, search.go
+// --find-optimal-num-workers.
 package preprocess

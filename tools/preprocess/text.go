@@ -116,7 +116,7 @@ func (e *encoder) oneText(t string) (doc encoded, err error) {
 	}
 	// Lengths in the index are 32-bit.
 	if int64(tokens) > math.MaxInt32 {
-		return doc, fmt.Errorf("%d tokens are too many for one document, which may have %d; split the file", tokens, math.MaxInt32)
+		return doc, fmt.Errorf("one document would have %d tokens; the limit is %d: split the file", tokens, math.MaxInt32)
 	}
 	if tokens > 0 || e.emptyToo {
 		doc.lengths = []int32{int32(tokens)}

@@ -25,7 +25,7 @@ var expertFlags = owned(Experts,
 		choices("aux_loss", "seq_aux_loss", "global_aux_loss", "sinkhorn", "quantile_balancing", "none"),
 	works("moe-aux-loss-coeff", Floats, "0", "Raw.Experts.AuxLossCoeff", "weight of the balancing loss, one per balancing type").from(0, 1000),
 	works("moe-global-aux-exact", Switch, "", "Raw.Experts.GlobalExact", "give global_aux_loss the same gradient as on one rank; Megatron's is 1/dp of it"),
-	works("moe-router-quantile-balancing-ema", Float, "0", "Raw.Experts.QuantileEMA", "with quantile_balancing, fraction of the previous quantiles in the next ones").from(0, 1),
+	works("moe-router-quantile-balancing-ema", Float, "0", "Raw.Experts.QuantileEMA", "with quantile_balancing, weight of the previous quantiles in their moving average").from(0, 1),
 	works("moe-z-loss-coeff", Float, "", "Raw.Experts.ZLossCoeff", "weight of the router's z-loss (default: no z-loss)").from(0, 1000),
 	works("moe-input-jitter-eps", Float, "", "Raw.Experts.JitterEps", "half-width of the random factor on the router's input, 1 ± eps, in training (default: no jitter)").from(0, 1),
 	works("moe-token-dispatcher-type", String, "allgather", "Raw.Experts.Dispatcher", "collective that brings tokens to experts on other ranks").

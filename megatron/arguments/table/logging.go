@@ -9,7 +9,7 @@ const (
 var loggingFlags = owned(Logging,
 	works("log-interval", Int, "100", "Log.Interval", "steps between log lines").from(1, sizes),
 	works("timing-log-level", Int, "0", "Log.TimingLevel", "level of detail of the timers").choices("0", "1", "2"),
-	works("timing-log-option", String, "minmax", "Log.TimingOption", "timers over ranks: the slowest, the fastest and slowest, or all").choices("max", "minmax", "all"),
+	works("timing-log-option", String, "minmax", "Log.TimingOption", "which ranks' timers are logged: the slowest (max), the fastest and the slowest (minmax), or all").choices("max", "minmax", "all"),
 	works("log-throughput", Switch, "", "Log.Throughput", "add TFLOP/s per device to the log line"),
 	works("log-params-norm", Switch, "", "Log.ParamsNorm", "add the norm of the parameters to the log line"),
 	works("log-num-zeros-in-grad", Switch, "", "Log.NumZeros", "add the number of zeros in the gradient to the log line"),

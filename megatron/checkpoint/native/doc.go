@@ -17,8 +17,9 @@
 //     header and each piece under one in the manifest. A number that was read is
 //     the number that was written.
 //
-//   - What is read is hostile until checked: names stay in the folder, boxes in
-//     their tensors, stretches in their files, and pieces tile tensor and file.
+//   - What is read is not trusted until it is checked: names stay in the folder,
+//     boxes in their tensors, byte ranges in their files, and pieces cover tensors
+//     and files without gaps or overlaps.
 //
 //   - A save holds one chunk in memory, not a second copy of the model; an
 //     asynchronous one holds its rank's snapshot.
@@ -26,11 +27,12 @@
 //   - A save by several ranks is agreed on: where one cannot do its part, every
 //     rank's Save is an error and nothing is left.
 //
-// Other programs' formats are packages of formats/, each a native.Source and a
-// native.Writer, as this one is in source.go and write.go.
+// Other programs' formats are the packages next to this one: hf, megatron, gguf,
+// nanogpt, llmc. Each has a checkpoint.Source and a checkpoint.Writer, as this one
+// has in source.go and write.go.
 //
-// Reading order: state.go, manifest.go (what is written), manifesttext.go (its text), check.go (what is
-// believed), disk.go (every change of the disk), storage.go (names in a save
+// Reading order: state.go, manifest.go (what is written), manifesttext.go (its text), check.go (what a
+// manifest must satisfy), disk.go (every change of the disk), storage.go (names in a save
 // folder), save.go, async.go, folder.go, load.go
 // (choice and fallback), restore.go (pieces to pieces), source.go, fromsource.go (a checkpoint
 // of any format into a run), write.go, hash.go and sums.go. inject.go makes its disk fail.

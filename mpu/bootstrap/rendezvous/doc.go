@@ -1,12 +1,12 @@
 // Package rendezvous brings the ranks of a run together and tells them when one
 // is lost. Rank 0 keeps a TCP server at an address that all know; a rank joins
 // with its number, and when all are there each gets the list of all. The
-// connection then stays: ranks beat once a second and say what they are at, so
-// that a death, a silence or an error of one becomes the same verdict on all. What
-// else a rank has to say to rank 0, package watch's reports, passes here, too.
+// connection then stays open: once a second each rank sends a heartbeat that says
+// what it is doing. If a rank dies, is silent or fails, rank 0 sends the same verdict
+// to all. The reports of mpu/health to rank 0 travel on these connections too.
 //
 // Both ends prove that they know the run's secret before anything else is read
-// (secret.go); what does not is dropped without a word and disturbs nobody.
+// (secret.go); a caller that does not is dropped without an answer.
 // Messages have a largest size and everything has a time limit. The bytes of
 // tensors do not pass here.
 //
