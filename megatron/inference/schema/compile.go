@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"unicode/utf16"
@@ -110,6 +111,9 @@ func (c *compiler) kind(s *fields, at string, depth int) (node, error) {
 		}
 		var all choice
 		for i, one := range list {
+			if err := sameTypes(s, one, fmt.Sprintf("%s/%s/%d", at, word, i)); err != nil {
+				return nil, err
+			}
 			n, err := c.schema(one, fmt.Sprintf("%s/%s/%d", at, word, i), depth+1)
 			if err != nil {
 				return nil, err
@@ -121,15 +125,23 @@ func (c *compiler) kind(s *fields, at string, depth int) (node, error) {
 		}
 		return all, nil
 	}
-	// Listed values.
+	// Listed values; of them, those of the type where there is one too.
 	if list, is := s.at("enum").([]any); is && len(list) > 0 {
 		if len(list) > mostBegins {
 			return nil, fmt.Errorf("%s: enum has %d values; at most %d", at, len(list), mostBegins)
 		}
+		list, err := ofTypes(s, at, list)
+		if err != nil {
+			return nil, err
+		}
 		return values(list), only(s, at, append(known, "enum"))
 	}
 	if s.has("const") {
-		return values([]any{s.at("const")}), only(s, at, append(known, "const"))
+		list, err := ofTypes(s, at, []any{s.at("const")})
+		if err != nil {
+			return nil, err
+		}
+		return values(list), only(s, at, append(known, "const"))
 	}
 	// Types, each with the keywords that apply to it. Without a type any value is allowed.
 	types, err := typesOf(s, at)
@@ -184,6 +196,68 @@ func typesOf(s *fields, at string) (types []string, err error) {
 		return nil, fmt.Errorf("%s: type is neither a name nor a list of names", at)
 	}
 	return types, nil
+}
+
+// sameTypes refuses an alternative that may be of other types than s, which lists them next to its alternatives.
+func sameTypes(s *fields, alternative any, at string) error {
+	if s.at("type") == nil {
+		return nil
+	}
+	types, err := typesOf(s, at)
+	if err != nil {
+		return err
+	}
+	own, _ := alternative.(*fields)
+	if own.at("type") == nil {
+		return fmt.Errorf("%s: needs a type of its own, as there is one next to the alternatives", at)
+	}
+	others, err := typesOf(own, at)
+	if err != nil {
+		return err
+	}
+	for _, t := range others {
+		if !slices.Contains(types, t) && (t != "integer" || !slices.Contains(types, "number")) {
+			return fmt.Errorf("%s: type %s is not among the types %v next to the alternatives", at, t, types)
+		}
+	}
+	return nil
+}
+
+// ofTypes is the listed values that have one of the types of s, all of them where it names none.
+func ofTypes(s *fields, at string, list []any) (kept []any, err error) {
+	if s.at("type") == nil {
+		return list, nil
+	}
+	types, err := typesOf(s, at)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range list {
+		if slices.ContainsFunc(types, func(t string) bool { return hasType(v, t) }) {
+			kept = append(kept, v)
+		}
+	}
+	if len(kept) == 0 {
+		return nil, fmt.Errorf("%s: no listed value is of type %s", at, strings.Join(types, " or "))
+	}
+	return kept, nil
+}
+
+// hasType reports whether a decoded value is of a type of JSON schema.
+func hasType(v any, t string) bool {
+	switch v := v.(type) {
+	case nil:
+		return t == "null"
+	case bool:
+		return t == "boolean"
+	case string:
+		return t == "string"
+	case float64:
+		return t == "number" || t == "integer" && v == math.Trunc(v)
+	case []any:
+		return t == "array"
+	}
+	return t == "object"
 }
 
 // only refuses keywords that the grammar does not hold to.

@@ -315,6 +315,9 @@ func TestRefusals(t *testing.T) {
 		`{"$ref":"http://x"}`:                                                                 "same schema",
 		`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/a"}}}`:                             "leads to itself",
 		`{"$ref":"#/$defs/a","$defs":{"a":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/a"}]}}}`: "leads to itself",
+		`{"type":"string","enum":[1,true]}`:                                                   "no listed value is of type string",
+		`{"type":"string","anyOf":[{"type":"string"},{"type":"integer"}]}`:                    "#/anyOf/1: type integer is not among the types",
+		`{"type":"string","anyOf":[{"$ref":"#"}]}`:                                            "needs a type of its own",
 		`{"allOf":[{},{}]}`:                                                                   "allOf of one",
 		strings.Repeat(`{"items":`, 100) + `{}` + strings.Repeat(`}`, 100):                    "inside each other",
 		strings.Repeat(`[`, 5000):                                                             "nested too deeply",
@@ -324,6 +327,22 @@ func TestRefusals(t *testing.T) {
 		if g, err := Compile([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.80s: %v, %v; want %q", text, g, err, want)
 		}
+	}
+}
+
+// Claim: listed values that are not of the type next to them are left out.
+func TestListedValuesHaveTheType(t *testing.T) {
+	g, err := Compile([]byte(`{"type":["string","null"],"enum":["a",1,null,[2]]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, random, seen := newTokens(), rand.New(rand.NewPCG(6, 6)), map[string]bool{}
+	v := NewVocabulary(tok, len(tok.list), []int32{end})
+	for range 60 {
+		seen[strings.TrimSpace(write(t, g, tok, v, random))] = true
+	}
+	if len(seen) != 2 || !seen[`"a"`] || !seen["null"] {
+		t.Errorf("it allows %v", seen)
 	}
 }
 
