@@ -259,9 +259,12 @@ func (p *parser) checkContextParallel() {
 	if l.CP == 1 {
 		return
 	}
-	for kind, heads := range map[string]int{config.ExchangeHeads: l.CP, config.HeadsInsideRing: sizes} {
-		if slices.Contains(l.CPCommType, kind) {
-			p.checkHeads(kind, heads)
+	for _, x := range []struct {
+		kind  string
+		heads int
+	}{{config.ExchangeHeads, l.CP}, {config.HeadsInsideRing, sizes}} {
+		if slices.Contains(l.CPCommType, x.kind) {
+			p.checkHeads(x.kind, x.heads)
 		}
 	}
 }

@@ -88,9 +88,15 @@ func (q *megatronAsk) requests(s *server, l *loaded) (list []*inference.Request,
 	if q.Seed != nil {
 		base.Seed = uint64(*q.Seed)
 	}
-	for name, asked := range map[string]bool{"beam_width": q.BeamWidth != nil && *q.BeamWidth > 1, "add_BOS": q.AddBOS, "stop_on_double_eol": q.StopOnDouble, "stop_on_eol": q.StopOnEOL, "prevent_newline_after_colon": q.PreventNewEOL} {
-		if asked {
-			all = append(all, wrong(name, "this server does not have it; monotron generate searches with beams"))
+	for _, field := range []struct {
+		name  string
+		asked bool
+	}{
+		{"beam_width", q.BeamWidth != nil && *q.BeamWidth > 1}, {"add_BOS", q.AddBOS}, {"stop_on_double_eol", q.StopOnDouble},
+		{"stop_on_eol", q.StopOnEOL}, {"prevent_newline_after_colon", q.PreventNewEOL},
+	} {
+		if field.asked {
+			all = append(all, wrong(field.name, "this server does not have it; monotron generate searches with beams"))
 		}
 	}
 	if len(q.Prompts) == 0 || len(q.Prompts) > mostChoices {
