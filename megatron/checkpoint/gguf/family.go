@@ -7,6 +7,7 @@ import (
 
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint/hf"
+	"monotron/megatron/spec"
 )
 
 // family is what llama.cpp makes of a family of Hugging Face's.
@@ -14,11 +15,13 @@ type family struct {
 	hf   string // model_type
 	arch string // general.architecture
 
-	names   map[string]string // of modules, where commonNames are others
-	permute bool              // rows of q and k lie as rotations of neighbouring pairs
-	fused   bool              // QKV of each head lie together in Hugging Face's files
-	linear  bool              // the weights are [out, in], unlike Hugging Face's
-	plusOne bool              // norm weights are stored as weight+1
+	names   map[string]string                                         // of modules, where commonNames are others
+	permute bool                                                      // rows of q and k lie as rotations of neighbouring pairs
+	fused   bool                                                      // QKV of each head lie together in Hugging Face's files
+	linear  bool                                                      // the weights are [out, in], unlike Hugging Face's
+	order   func(m *spec.Model, name string, rows int64) order        // of rows and columns of a tensor; nil: as they are
+	split   func(m *spec.Model, src hf.Source) (list []part, ok bool) // a source that several tensors are made of; nil: none
+	plusOne bool                                                      // norm weights are stored as weight+1
 
 	custom bool              // metadata is what keys say, without the common set
 	keys   map[string]string // metadata key, without architecture, to config.json's, where they differ from commonKeys
