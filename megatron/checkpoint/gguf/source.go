@@ -3,6 +3,8 @@ package gguf
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"monotron/internal/exitcode"
@@ -29,26 +31,29 @@ func Open(path string, _ checkpoint.OpenOptions) (checkpoint.Source, error) {
 }
 
 func open(f *gguf.File) (checkpoint.Source, error) {
-	config, fam, err := settle(f)
+	config, said, err := settle(f)
 	if err != nil {
 		return nil, err
 	}
-	c, err := newCorrespondence(config.Model, fam)
+	c, err := newCorrespondence(config.Model, said.family)
 	if err != nil {
 		return nil, exitcode.With(exitcode.BadData, fmt.Errorf("%s: %w", f.Path, err))
 	}
-	s := &store{f: f, c: c}
+	s := &store{f: f, c: c, layers: config.Model.NumLayers, ahead: int(said.ahead)}
 	if err := s.check(); err != nil {
 		return nil, err
 	}
 	m := *config.Model
 	m.Context = config.MaxPositions
-	info := checkpoint.Info{Format: checkpoint.GGUF, Path: f.Path, Family: fam.hf, Model: &m, Specials: ggvocab.Specials(f)}
+	info := checkpoint.Info{Format: checkpoint.GGUF, Path: f.Path, Family: said.family.hf, Model: &m, Specials: ggvocab.Specials(f)}
 	if ggvocab.Has(f) {
 		info.Tokenizer = tokenizer.Config{Type: "HuggingFaceTokenizer", Model: f.Path}
 	}
 	if s.quantised != "" {
 		info.Notes = append(info.Notes, "weights are dequantised to f32: "+s.quantised)
+	}
+	if s.ahead > 0 {
+		info.Notes = append(info.Notes, fmt.Sprintf("%d layers that predict further tokens (nextn_predict_layers) are left out, as transformers does", s.ahead))
 	}
 	return hf.NewMapped(info, checkpoint.State{}, c.mapping, []hf.Kind{{Prefix: checkpoint.Model, Store: s}}, f.Close)
 }
@@ -61,6 +66,8 @@ type store struct {
 	dtype     string        // of matrices
 	quantised string        // types of quantised tensors, for a person; "": none
 	kept      kept
+
+	layers, ahead int // of the model; those behind, which are not read
 }
 
 // check finds every tensor of the model in its shape, and no other.
@@ -81,7 +88,7 @@ func (s *store) check() error {
 		s.files[i] = found
 	}
 	for _, t := range s.f.Tensors {
-		if !used[t.Name] {
+		if !used[t.Name] && !s.further(t.Name) {
 			wrong = append(wrong, fmt.Errorf("%s: unexpected tensor %q for the model of the metadata; leaving it out would change the results", s.f.Path, t.Name))
 		}
 	}
@@ -90,6 +97,12 @@ func (s *store) check() error {
 	}
 	s.choose()
 	return nil
+}
+
+// further tells a tensor of a layer that predicts further tokens.
+func (s *store) further(name string) bool {
+	layer, err := strconv.Atoi(layerOf(name))
+	return err == nil && strings.HasPrefix(name, "blk.") && layer >= s.layers && layer < s.layers+s.ahead
 }
 
 // sameShape ignores leading dimensions of one.

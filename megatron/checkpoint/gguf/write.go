@@ -95,6 +95,9 @@ func (w *writing) plan() error {
 	if s := info.Model.RopeScaling; s != nil {
 		w.rope = factors(s, info.Model.RotaryBase, info.Model.RotaryDims())
 	}
+	if f.hf == hf.Gemma4 {
+		w.rope = gemma4Rope(info.Model)
+	}
 	return nil
 }
 
@@ -260,7 +263,8 @@ func (w *writing) read(t *tensor, p *piece, from, to int64, values []float32) er
 
 // source reads rows of a tensor of Hugging Face's.
 func (w *writing) source(name string, first, end, held int64) ([]float32, error) {
-	dtype := w.dtypes[name]
+	whole, _ := expertOf(name)
+	dtype := w.dtypes[whole]
 	raw := make([]byte, (end-first)*held*checkpoint.Width(dtype))
 	if err := w.c.mapping.ScatterRows(raw, name, first, end, checkpoint.Width(dtype), hf.ReadFrom(w.src, checkpoint.Model)); err != nil {
 		return nil, err
