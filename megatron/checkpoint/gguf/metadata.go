@@ -15,7 +15,7 @@ import (
 )
 
 // fileTypes are general.file_type's numbers.
-var fileTypes = map[gguf.Type]uint32{gguf.F32: 0, gguf.F16: 1, gguf.Q8_0: 7, gguf.BF16: 32}
+var fileTypes = map[gguf.Type]uint32{gguf.F32: 0, gguf.F16: 1, gguf.Q8_0: 7, gguf.BF16: 32, gguf.MXFP4: 38}
 
 // describing makes the metadata of a model.
 type describing struct {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"monotron/internal/argv"
 	"monotron/internal/exitcode"
@@ -51,6 +52,7 @@ type writing struct {
 	c        *correspondence
 	dtypes   map[string]string // of the source's, by Hugging Face's name
 	config   map[string]any
+	fours    bool      // experts stay MXFP4
 	rope     []float32 // factors of Llama 3's scaling; nil: none
 	metadata []gguf.Pair
 	notes    []string
@@ -74,6 +76,7 @@ func (w *writing) plan() error {
 	if w.c, err = newCorrespondence(info.Model, f); err != nil {
 		return err
 	}
+	w.fours = w.o.Quantization == "" && f.hf == hf.GPTOSS && info.Quantization == hf.MXFP4
 	infos, notes, err := hf.Plan(w.src, w.c.mapping)
 	if err != nil {
 		return err
@@ -88,7 +91,11 @@ func (w *writing) plan() error {
 	if d.config, d.own, err = hf.Settings(info, name); err != nil {
 		return err
 	}
-	if err := d.describe(info.Path, w.kind); err != nil {
+	kind := w.kind
+	if w.fours {
+		kind = gguf.MXFP4
+	}
+	if err := d.describe(info.Path, kind); err != nil {
 		return err
 	}
 	w.config, w.metadata, w.notes = d.config, d.out, d.notes
@@ -190,6 +197,9 @@ func (w *writing) outputs() (list []gguf.Output) {
 	for i := range w.c.list {
 		t := &w.c.list[i]
 		kind := t.stored(w.kind)
+		if w.fours && strings.HasSuffix(t.name, "_exps.weight") {
+			kind = gguf.MXFP4
+		}
 		dims := t.dims()
 		each := dims[0] / t.width // of our rows in one of the file
 		list = append(list, gguf.Output{Name: t.name, Dims: dims, Type: kind, Unit: (t.group() + each - 1) / each,
@@ -216,6 +226,9 @@ func (w *writing) fill(t *tensor, kind gguf.Type, from, to int64, dst []byte) er
 		for i, x := range values {
 			values[i] = t.encode(x)
 		}
+	}
+	if kind == gguf.MXFP4 && !gguf.HoldsMXFP4(values) {
+		return exitcode.Errorf(exitcode.Usage, "tensor %q: rows %d to %d have values that are not MXFP4's, as the rest of the experts; give --type, as in --type bf16", t.name, from, to)
 	}
 	gguf.Encode(dst, kind, values)
 	return nil
