@@ -7,6 +7,16 @@ import (
 
 // Qwen3-Next and Qwen3.5, most of whose layers have a gated delta net.
 
+// deltaFamily is a row of these families.
+func deltaFamily(name, arch string) family {
+	f := family{hf: name, arch: arch, exact: true, plusOne: true, names: deltaNames, order: deltaOrder, split: splitDelta, keys: deltaKeys,
+		describe: (*describing).delta, settle: (*settling).delta, check: (*describing).checkDelta}
+	if name == hf.Qwen3Next {
+		f.order, f.fixed = nil, map[string]any{"norm_topk_prob": true}
+	}
+	return f
+}
+
 var deltaNames = map[string]string{
 	"model.layers.N.post_attention_layernorm": "blk.N.post_attention_norm",
 	"model.layers.N.linear_attn.A_log":        "blk.N.ssm_a", "model.layers.N.linear_attn.dt_bias": "blk.N.ssm_dt.bias", "model.layers.N.linear_attn.conv1d": "blk.N.ssm_conv1d",
@@ -18,7 +28,7 @@ var deltaNames = map[string]string{
 // deltaKeys are keys of the delta net that are settings as they are.
 var deltaKeys = map[string]string{"ssm.conv_kernel": "linear_conv_kernel_dim", "ssm.state_size": "linear_key_head_dim", "ssm.group_count": "linear_num_key_heads", "ssm.time_step_rank": "linear_num_value_heads"}
 
-// deltaOrder: in Qwen3.5's files the value heads of all key heads take turns.
+// deltaOrder: in Qwen3.5's files the value heads of all key heads take turns. Qwen3-Next's have them as they are.
 func deltaOrder(m *spec.Model, name string, rows int64) order {
 	d := m.Delta
 	if d == nil {

@@ -219,6 +219,9 @@ func (s *settling) cohere() {
 
 var falconNames = map[string]string{"transformer.h.N.input_layernorm": "blk.N.attn_norm", "transformer.h.N.ln_attn": "blk.N.attn_norm_2", "transformer.h.N.ln_mlp": "blk.N.attn_norm"}
 
+var falconKeys = map[string]string{"context_length": "max_position_embeddings", "embedding_length": "hidden_size", "feed_forward_length": "ffn_hidden_size", "block_count": "num_hidden_layers",
+	"attention.head_count": "num_attention_heads", "attention.head_count_kv": "", "attention.layer_norm_epsilon": "layer_norm_epsilon"}
+
 // falconOrder: in the file all queries come first, then keys and values; in Hugging Face's tensor those of each group lie
 // together.
 func falconOrder(m *spec.Model, name string, rows int64) order {

@@ -11,6 +11,16 @@ import (
 // DeepSeek and those after it: llama.cpp multiplies queries by each head's part of the up projection (k_b, turned) and
 // outputs by the other (v_b), so that attention has one key, the latent.
 
+// latentFamily is a row of the architecture deepseek2.
+func latentFamily(name string, is func(s *settling) bool) family {
+	f := family{hf: name, arch: "deepseek2", exact: true, sizes: true, names: latentNames, split: splitLatent, keys: latentKeys, is: is,
+		describe: (*describing).latent, settle: (*settling).latent, check: (*describing).checkLatent}
+	if name == hf.GLM4MoELite {
+		f.pre = "glm4"
+	}
+	return f
+}
+
 var latentNames = map[string]string{
 	"model.layers.N.self_attn.q_a_proj": "blk.N.attn_q_a", "model.layers.N.self_attn.q_a_layernorm": "blk.N.attn_q_a_norm", "model.layers.N.self_attn.q_b_proj": "blk.N.attn_q_b",
 	"model.layers.N.self_attn.kv_a_proj_with_mqa": "blk.N.attn_kv_a_mqa", "model.layers.N.self_attn.kv_a_layernorm": "blk.N.attn_kv_a_norm",
@@ -108,7 +118,7 @@ func (s *settling) latent() {
 	key, okK := s.take("attention.key_length_mla")
 	value, okV := s.take("attention.value_length_mla")
 	if !okK || !okV {
-		s.fail("%s is missing: files with kv_b in one tensor are not supported; convert the model anew", s.key("attention.key_length_mla"))
+		s.fail("%s is missing: older files, with kv_b in one tensor, are not supported; convert the model again", s.key("attention.key_length_mla"))
 		return
 	}
 	if n, ok := s.take("attention.key_length"); ok && n != rank+rotary {

@@ -10,7 +10,7 @@ os.environ["HF_HUB_OFFLINE"] = os.environ["TQDM_DISABLE"] = "1"
 import numpy as np
 import torch
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 import conversion
 import gguf
 from conversion.base import ModelBase, ModelType, TextModel, get_model_architecture
@@ -94,7 +94,7 @@ def make(name, folder):
     model.save_pretrained(folder)
 
 
-def convert(folder, kind, out):
+def convert(folder, kind, out, further=False):
     """llama.cpp's own converter, without a tokenizer."""
     hparams = ModelBase.load_hparams(Path(folder), False)
     cls = conversion.get_model_class(get_model_architecture(hparams, ModelType.TEXT))
@@ -103,7 +103,7 @@ def convert(folder, kind, out):
             if "set_vocab" in vars(c) and "impl" not in getattr(c, "__annotations__", {}):
                 c.set_vocab = lambda self: self._set_vocab_none()
     if cls.supports_mtp_export:
-        cls.no_mtp = True
+        cls.no_mtp = not further
     types = {"f32": gguf.LlamaFileType.ALL_F32, "bf16": gguf.LlamaFileType.MOSTLY_BF16, "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0}
     Path(folder, "tokenizer.json").write_text('{"model": {"vocab": {%s}}, "added_tokens": []}' % ",".join(f'"{i}": {i}' for i in range(96)))
     try:
@@ -175,6 +175,31 @@ def fours():
     compare("gpt-oss-mxfp4", "bf16 with MXFP4", theirs, ours)
 
 
+def ahead(name, settings, layer, to, further):
+    """Layers that predict further tokens: we leave them out as --no-nextn does, and out of the converter's files with them."""
+    source, folder = os.path.join(work, name), os.path.join(work, name + "-ahead")
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(source, folder)
+    config = json.load(open(os.path.join(folder, "config.json")))
+    json.dump({**config, **settings}, open(os.path.join(folder, "config.json"), "w"))
+    tensors = load_file(os.path.join(source, "model.safetensors"))
+    more = {n.replace(layer, to): t.clone() for n, t in tensors.items() if n.startswith(layer)}
+    width = config["hidden_size"]
+    more |= {n: torch.randn(width, 2 * width if n.endswith(("fc.weight", "eh_proj.weight")) else 1).squeeze(-1).bfloat16() for n in further}
+    save_file({**tensors, **more}, os.path.join(folder, "model.safetensors"), {"format": "pt"})
+    ours = folder + ".gguf"
+    for file in (ours, folder + ".without.gguf", folder + ".with.gguf"):
+        if os.path.exists(file):
+            os.remove(file)
+    monotron("convert", "--input", folder, "--to", "gguf", "--type", "bf16", "--output", ours)
+    convert(folder, "bf16", folder + ".without.gguf")
+    compare(name + " with further layers", "bf16", folder + ".without.gguf", ours)
+    convert(folder, "bf16", folder + ".with.gguf", True)
+    n, m = (len(gguf.GGUFReader(folder + f).tensors) for f in (".with.gguf", ".without.gguf"))
+    check(n > m, f"{name}: the converter's file has {n} tensors, {m} without further layers")
+    back(name + " with further layers", source, folder + ".with.gguf")
+
+
 for name in wanted or models:
     folder = os.path.join(work, name)
     if not os.path.exists(os.path.join(folder, "config.json")):
@@ -193,4 +218,9 @@ for name in wanted or models:
         check(False, f"{name}: {type(e).__name__} {e} ({traceback.extract_tb(e.__traceback__)[-1]})")
 if "gpt-oss" in (wanted or models):
     fours()
+if "glm4_moe" in (wanted or models):
+    last = "model.layers.2."
+    ahead("glm4_moe", {"num_nextn_predict_layers": 1}, "model.layers.1.", last, [last + n for n in ("enorm.weight", "hnorm.weight", "eh_proj.weight", "shared_head.norm.weight")])
+if "qwen3_5" in (wanted or models):
+    ahead("qwen3_5", {"mtp_num_hidden_layers": 1}, "model.layers.3.", "mtp.layers.0.", ["mtp." + n + ".weight" for n in ("fc", "pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")])
 sys.exit(failed > 0)
