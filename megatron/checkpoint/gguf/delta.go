@@ -101,7 +101,10 @@ func (d *describing) delta() {
 }
 
 func (d *describing) checkDelta() {
-	d.need(d.m.Delta != nil, "a model without linear attention")
+	delta := d.m.Delta
+	if d.need(delta != nil, "a model without linear attention"); delta != nil {
+		d.need(delta.KeyDim == delta.ValueDim, "linear_key_head_dim %d with linear_value_head_dim %d: llama.cpp has one number", delta.KeyDim, delta.ValueDim)
+	}
 }
 
 func (s *settling) delta() {

@@ -20,7 +20,7 @@ func small(family string) map[string]any {
 	c := map[string]any{"model_type": family, "vocab_size": 40, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
 		"num_key_value_heads": 2, "max_position_embeddings": 32, "rms_norm_eps": 1e-5, "rope_theta": 5e4, "tie_word_embeddings": false}
 	four := []string{"sliding_attention", "sliding_attention", "sliding_attention", "full_attention"}
-	linear := map[string]any{"num_hidden_layers": 4, "head_dim": 16, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 6,
+	linear := map[string]any{"num_hidden_layers": 4, "head_dim": 16, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 6,
 		"partial_rotary_factor": 0.25, "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48}
 	latent := map[string]any{"num_key_value_heads": 4, "kv_lora_rank": 32, "q_lora_rank": 24, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 12, "n_routed_experts": 4, "num_experts_per_tok": 2,
 		"moe_intermediate_size": 32, "n_shared_experts": 1, "first_k_dense_replace": 1, "routed_scaling_factor": 2.5, "norm_topk_prob": true, "scoring_func": "sigmoid", "topk_method": "noaux_tc"}
@@ -163,6 +163,7 @@ func TestRefusesWhatLlamaCppLacks(t *testing.T) {
 		{hf.Falcon, "bias", true, "biases"},
 		{hf.Falcon, "alibi", true, "ALiBi"},
 		{hf.Falcon, "rope_theta", 5e5, "rope_theta 500000"},
+		{hf.Qwen35, "linear_key_head_dim", 8, "llama.cpp has one number"},
 		{hf.Exaone4, "sliding_window", 8, "sliding_window with 2 layers"},
 	} {
 		config := small(c.family)

@@ -25,7 +25,7 @@ latent = {"num_key_value_heads": 4, "kv_lora_rank": 32, "q_lora_rank": 24, "qk_n
           "num_experts_per_tok": 2, "moe_intermediate_size": 32, "n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 2, "topk_group": 1,
           "routed_scaling_factor": 2.5, "norm_topk_prob": True, "num_hidden_layers": 3, "scoring_func": "sigmoid"}
 mscale = {**yarn, "rope_theta": 10000.0, "mscale": 1.0, "mscale_all_dim": 1.0}
-delta = {"num_hidden_layers": 4, "head_dim": 32, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 32, "linear_num_key_heads": 2, "linear_num_value_heads": 6,
+delta = {"num_hidden_layers": 4, "head_dim": 32, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 32, "linear_value_head_dim": 32, "linear_num_key_heads": 2, "linear_num_value_heads": 6,
          "layer_types": ["linear_attention"] * 3 + ["full_attention"]}
 mrope = {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25, "mrope_section": [2, 1, 1], "mrope_interleaved": True}
 mixture = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48}
