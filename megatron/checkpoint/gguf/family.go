@@ -8,6 +8,7 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint/hf"
 	"monotron/megatron/spec"
+	"monotron/tokenizer/ggvocab"
 )
 
 // family is what llama.cpp makes of a family of Hugging Face's.
@@ -30,6 +31,7 @@ type family struct {
 	narrow bool              // a head is the hidden size divided by the heads: its width is not written
 	sizes  bool              // vocab_size and rope.dimension_count are written
 	spaces *bool             // add_space_prefix of the tokenizer
+	words  string            // kind of a tokenizer that is a BPE over characters; "": llama
 
 	noFileType bool // llama.cpp's converter leaves general.file_type out
 
@@ -67,7 +69,7 @@ var families = []family{
 	latentFamily(hf.DeepSeekV2, (*settling).softmaxRouter), latentFamily(hf.DeepSeekV3, nil), latentFamily(hf.KimiK2, nil), latentFamily(hf.GLM4MoELite, nil),
 	{hf: hf.Ministral3, arch: "mistral3", exact: true, permute: true, sizes: true, yarn: true,
 		describe: (*describing).ministral3, settle: (*settling).ministral3, check: (*describing).checkMinistral3},
-	{hf: hf.Gemma4, arch: "gemma4", exact: true, spaces: &no, names: gemma4Names, keys: gemma4Keys,
+	{hf: hf.Gemma4, arch: "gemma4", exact: true, spaces: &no, words: ggvocab.Gemma4, names: gemma4Names, keys: gemma4Keys,
 		describe: (*describing).gemma4, settle: (*settling).gemma4, check: (*describing).checkGemma4},
 	{hf: hf.Cohere, arch: "command-r", exact: true, pre: "command-r", describe: (*describing).cohere, settle: (*settling).cohere, check: (*describing).checkCohere,
 		keys: map[string]string{"attention.layer_norm_epsilon": "layer_norm_eps", "attention.layer_norm_rms_epsilon": "", "logit_scale": "logit_scale"}},

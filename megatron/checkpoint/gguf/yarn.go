@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 
+	"monotron/megatron/checkpoint/hf"
 	"monotron/megatron/spec"
 )
 
@@ -23,7 +24,7 @@ func rule(m *spec.Model) *spec.RopeRule {
 // architectures, and whose factor of cosines and sines follows from the other.
 func (d *describing) checkRule() {
 	r := rule(d.m)
-	if d.m.RopeRule == "" || d.f.hf == "gemma4_text" {
+	if d.m.RopeRule == "" || d.f.hf == hf.Gemma4 {
 		return
 	}
 	if r == nil || r.Type != spec.RopeYarn || d.f.custom {
@@ -36,10 +37,11 @@ func (d *describing) checkRule() {
 	}
 	is := func(x *float64, value float64) bool { return x == nil || *x == value }
 	d.need(d.f.yarn || is(r.BetaFast, 32) && is(r.BetaSlow, 1), "beta_fast and beta_slow other than 32 and 1")
-	if d.f.hf != "gpt_oss" {
+	if d.f.hf != hf.GPTOSS {
 		d.need(r.Truncate == nil || *r.Truncate, "truncate false: llama.cpp rounds the ends of YaRN's ramp")
 	}
-	d.need(d.f.hf == "ministral3" || r.MScale == nil && r.MScaleAllDim == nil, "mscale and mscale_all_dim")
+	d.need(d.m.WindowRope == "" || d.f.hf == hf.Olmo3, "YaRN with other rotations in layers with a window")
+	d.need(d.f.hf == hf.Ministral3 || r.MScale == nil && r.MScaleAllDim == nil, "mscale and mscale_all_dim")
 }
 
 // yarn adds YaRN's settings.

@@ -200,6 +200,37 @@ def ahead(name, settings, layer, to, further):
     back(name + " with further layers", source, folder + ".with.gguf")
 
 
+def gemma4_words():
+    """Gemma 4's kind of tokenizer: a small one of that form, by the converter's program."""
+    source, folder, blank = os.path.join(work, "gemma4"), os.path.join(work, "gemma4-words"), "\u2581"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(source, folder)
+    named, inner, merges = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "<|turn>", "<turn|>", "<|channel>"], ["<unused0>", "\n\n", blank * 2], [("t", "h"), ("th", "e"), (blank, "the"), ("i", "n")]
+    words = named + inner + [f"<0x{b:02X}>" for b in (9, 10, 65, 226)] + [blank, "\n", *"abcdefghijklmnopqrstuvwxyz"] + [a + b for a, b in merges]
+    vocab = {w: i for i, w in enumerate(words)}
+    behind = [("<|image|>", True), ("<extra>", False), ("<|tool_call>", True)]
+    added = [{"id": vocab.get(w, len(words) + i), "content": w, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": s}
+             for part in ([(w, True) for w in named] + [(w, False) for w in inner], behind) for i, (w, s) in enumerate(part)]
+    replaced = {"type": "Replace", "pattern": {"String": " "}, "content": blank}
+    json.dump({"version": "1.0", "added_tokens": added, "normalizer": replaced, "pre_tokenizer": None, "post_processor": None,
+               "decoder": {"type": "Sequence", "decoders": [{**replaced, "pattern": {"String": blank}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}]},
+               "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True, "vocab": vocab, "merges": merges}}, open(os.path.join(folder, "tokenizer.json"), "w"))
+    json.dump({"tokenizer_class": "GemmaTokenizer", "sot_token": "<|turn>", "eot_token": "<turn|>", "soc_token": "<|channel>", "extra_special_tokens": ["<|image|>"],
+               **{k + "_token": f"<{k}>" for k in ("bos", "eos", "pad", "unk", "mask")}}, open(os.path.join(folder, "tokenizer_config.json"), "w"))
+    config = json.load(open(os.path.join(folder, "config.json")))
+    config["vocab_size"] = config["vocab_size_per_layer_input"] = len(words) + len(behind)
+    json.dump(config, open(os.path.join(folder, "config.json"), "w"))
+    tensors = load_file(os.path.join(source, "model.safetensors"))
+    tensors["model.embed_tokens.weight"] = torch.randn(config["vocab_size"], config["hidden_size"]).bfloat16()
+    save_file(tensors, os.path.join(folder, "model.safetensors"), {"format": "pt"})
+    theirs, ours = folder + ".theirs.gguf", folder + ".gguf"
+    subprocess.run([sys.executable, os.path.join(llama_cpp, "convert_hf_to_gguf.py"), folder, "--outtype", "bf16", "--outfile", theirs], check=True, capture_output=True)
+    if os.path.exists(ours):
+        os.remove(ours)
+    monotron("convert", "--input", folder, "--to", "gguf", "--type", "bf16", "--output", ours)
+    compare("gemma4 with its tokenizer", "bf16", theirs, ours)
+
+
 for name in wanted or models:
     folder = os.path.join(work, name)
     if not os.path.exists(os.path.join(folder, "config.json")):
@@ -218,6 +249,8 @@ for name in wanted or models:
         check(False, f"{name}: {type(e).__name__} {e} ({traceback.extract_tb(e.__traceback__)[-1]})")
 if "gpt-oss" in (wanted or models):
     fours()
+if "gemma4" in (wanted or models):
+    gemma4_words()
 if "glm4_moe" in (wanted or models):
     last = "model.layers.2."
     ahead("glm4_moe", {"num_nextn_predict_layers": 1}, "model.layers.1.", last, [last + n for n in ("enorm.weight", "hnorm.weight", "eh_proj.weight", "shared_head.norm.weight")])
