@@ -30,14 +30,14 @@ func splitExperts(_ *spec.Model, src hf.Source) (list []part, ok bool) {
 	switch kind {
 	case "gate_up_proj":
 		for i, form := range []string{"ffn_gate_exps.weight", "ffn_up_exps.weight"} {
-			list = append(list, part{name: name(form), rows: src.Shape[1] / 2, width: src.Shape[0], stacked: true, first: -1, at: int64(i), step: 2, turned: true})
+			list = append(list, part{name: name(form), rows: src.Shape[1] / 2, width: src.Shape[0], stacked: true, first: -1, at: int64(i), step: 2, turned: true, own: true, ours: int64(i) * src.Shape[1] / 2})
 		}
 	case "gate_up_proj_bias":
 		for i, form := range []string{"ffn_gate_exps.bias", "ffn_up_exps.bias"} {
-			list = append(list, part{name: name(form), rows: src.Shape[0] / 2, width: 1, stacked: true, first: -1, at: int64(i), step: 2})
+			list = append(list, part{name: name(form), rows: src.Shape[0] / 2, width: 1, stacked: true, first: -1, at: int64(i), step: 2, own: true, ours: int64(i) * src.Shape[0] / 2})
 		}
 	case "down_proj":
-		list = append(list, part{name: name("ffn_down_exps.weight"), rows: src.Shape[1], width: src.Shape[0], stacked: true, first: -1, step: 1, turned: true})
+		list = append(list, part{name: name("ffn_down_exps.weight"), rows: src.Shape[1], width: src.Shape[0], stacked: true, first: -1, step: 1, turned: true, own: true})
 	case "down_proj_bias":
 		list = append(list, part{name: name("ffn_down_exps.bias"), rows: src.Shape[0], width: 1, stacked: true, first: -1, step: 1})
 	}

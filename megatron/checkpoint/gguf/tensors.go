@@ -43,6 +43,9 @@ type part struct {
 	at, step    int64  // the source's row of the first row, and how far the next one is
 	turned      bool   // rows of the file are columns of the source, from column at; its rows from `from` are the columns
 	from        int64
+	// Rows that are those of our own tensor, from `ours` on, are read from it: turned experts once, not row by row.
+	own  bool
+	ours int64
 }
 
 // piece is a part of a source.

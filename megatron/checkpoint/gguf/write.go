@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"monotron/internal/argv"
@@ -236,6 +237,9 @@ func (w *writing) fill(t *tensor, kind gguf.Type, from, to int64, dst []byte) er
 
 // read fills values with the file's rows [from, to) of one piece.
 func (w *writing) read(t *tensor, p *piece, from, to int64, values []float32) error {
+	if p.own {
+		return w.ours(p, from, to, values)
+	}
 	unit := max(1, t.unit)
 	low, high := from/unit*unit, (to+unit-1)/unit*unit
 	// Which rows of the source, and where the elements of a row of the file are among theirs.
@@ -271,6 +275,24 @@ func (w *writing) read(t *tensor, p *piece, from, to int64, values []float32) er
 			out[i] = in[column*across]
 		}
 	}
+	return nil
+}
+
+// ours fills values with rows of our own tensor that a source is part of.
+func (w *writing) ours(p *piece, from, to int64, values []float32) error {
+	global, shape := w.c.mapping.GlobalOf(p.source)
+	whole, _ := expertOf(p.source)
+	dtype := w.dtypes[whole]
+	raw, all := make([]byte, int64(len(values))*checkpoint.Width(dtype)), make([]byte, len(values)*4)
+	corner, size := make([]int64, len(shape)), slices.Clone(shape)
+	corner[0], size[0] = p.ours+from, to-from
+	if err := hf.ReadFrom(w.src, checkpoint.Model)(global, corner, size, raw); err != nil {
+		return err
+	}
+	if err := checkpoint.Convert(all, "F32", raw, dtype); err != nil {
+		return fmt.Errorf("tensor %q: %w", p.source, err)
+	}
+	gguf.Decode(values, gguf.F32, all)
 	return nil
 }
 
