@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -76,5 +78,33 @@ func TestQ8Rounds(t *testing.T) {
 	back := make([]float32, 32)
 	if Decode(back, Q8_0, raw); math.Float32bits(back[0]) != 0 {
 		t.Errorf("a block of zeros gives %g", back[0])
+	}
+}
+
+// Claim: values that MXFP4 stands for are written as they are, in the same bytes where the largest code is OpenAI's, 3 or
+// above, and others are reported. Source: the format.
+func TestMXFP4IsExact(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 8))
+	for range 2000 {
+		raw, values, again := make([]byte, 17), make([]float32, 32), make([]byte, 17)
+		raw[0] = byte(1 + r.IntN(250))
+		for i := range raw[1:] {
+			raw[1+i] = byte(r.Uint32())
+		}
+		raw[1] |= 7 // a largest code of 6
+		Decode(values, MXFP4, raw)
+		if !HoldsMXFP4(values) {
+			t.Fatalf("% x is not held", raw)
+		}
+		Encode(again, MXFP4, values)
+		back := make([]float32, 32)
+		Decode(back, MXFP4, again)
+		if !slices.Equal(values, back) {
+			t.Fatalf("% x is written as % x", raw, again)
+		}
+		values[3] = values[0] * 0.9
+		if HoldsMXFP4(values) {
+			t.Fatalf("%v is held", values)
+		}
 	}
 }

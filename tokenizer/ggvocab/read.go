@@ -54,7 +54,7 @@ func Path(path string) ([]File, error) {
 func Has(f *gguf.File) bool {
 	v, _ := f.Value(prefix + "model")
 	model, _ := v.String()
-	return model == "gpt2" || model == "llama"
+	return model == "gpt2" || model == "llama" || model == Gemma4
 }
 
 // Files makes tokenizer.json and tokenizer_config.json of a file's metadata. A kind of
@@ -69,12 +69,12 @@ func Files(f *gguf.File) ([]File, error) {
 	case r.err != nil:
 	case model == "gpt2":
 		object = r.byteLevel()
-	case model == "llama":
-		object = r.sentencePiece()
+	case model == "llama" || model == Gemma4:
+		object = r.sentencePiece(model)
 	case model == "":
 		r.fail("the file has no tokenizer; give one by --tokenizer-type and --tokenizer-model")
 	default:
-		r.fail("%smodel %q is not supported; gpt2 and llama are. Give another tokenizer by --tokenizer-type and --tokenizer-model", prefix, model)
+		r.fail("%smodel %q is not supported; gpt2, llama and gemma4 are. Give another tokenizer by --tokenizer-type and --tokenizer-model", prefix, model)
 	}
 	if r.err != nil {
 		return nil, r.err

@@ -18,9 +18,10 @@ const longestPiece = 1 << 10
 
 // sentencePiece is the tokenizer.json of a model llama: a BPE whose merges follow from the
 // pieces' scores, as transformers makes it of a SentencePiece model.
-func (r *reading) sentencePiece() map[string]any {
+// Files of the model gemma4 have the merges.
+func (r *reading) sentencePiece(model string) map[string]any {
 	scores, _ := value(r, "scores", gguf.Value.Floats)
-	if len(scores) != len(r.tokens) {
+	if model != Gemma4 && len(scores) != len(r.tokens) {
 		r.fail("%sscores has %d entries for %d tokens", prefix, len(scores), len(r.tokens))
 		return nil
 	}
@@ -28,7 +29,7 @@ func (r *reading) sentencePiece() map[string]any {
 	normalizers := []any{map[string]any{"type": "Replace", "pattern": map[string]any{"String": " "}, "content": blank}}
 	decoders := []any{map[string]any{"type": "Replace", "pattern": map[string]any{"String": blank}, "content": " "},
 		map[string]any{"type": "ByteFallback"}, map[string]any{"type": "Fuse"}}
-	if r.truth("add_space_prefix", true) {
+	if r.truth("add_space_prefix", model != Gemma4) {
 		normalizers = append([]any{map[string]any{"type": "Prepend", "prepend": blank}}, normalizers...)
 		decoders = append(decoders, map[string]any{"type": "Strip", "content": " ", "start": 1, "stop": 0})
 	}
@@ -41,11 +42,17 @@ func (r *reading) sentencePiece() map[string]any {
 	} else if id, ok := r.ids["<unk>"]; ok {
 		unk = r.tokens[id]
 	}
+	merges := []string{}
+	if model == Gemma4 {
+		merges, _ = value(r, "merges", gguf.Value.Strings)
+	} else {
+		merges = r.merges(scores)
+	}
 	return map[string]any{
 		"normalizer": map[string]any{"type": "Sequence", "normalizers": normalizers}, "pre_tokenizer": nil,
 		"decoder": map[string]any{"type": "Sequence", "decoders": decoders}, "post_processor": r.around(true),
 		"model": map[string]any{"type": "BPE", "dropout": nil, "unk_token": unk, "fuse_unk": true, "byte_fallback": slices.Contains(r.kinds, byteToken), "ignore_merges": false,
-			"vocab": r.vocabulary(), "merges": r.merges(scores)},
+			"vocab": r.vocabulary(), "merges": merges},
 	}
 }
 

@@ -79,7 +79,7 @@ func (w *writing) special() error {
 	around := w.postProcessor()
 	ids := w.specialIDs()
 	for _, s := range append(specials, struct{ name, key string }{"eot", "eot_token_id"}) {
-		if id, ok := ids[s.name]; ok {
+		if id, ok := ids[s.name]; ok && !(w.Model == Gemma4 && s.name == "eot") {
 			w.add(prefix+s.key, uint32(id))
 		}
 	}
@@ -89,6 +89,9 @@ func (w *writing) special() error {
 			on, ok = given, true
 		}
 		ok = ok || name == "bos" && w.addBOS
+		if name == "bos" && w.Model == Gemma4 {
+			on, ok = true, true
+		}
 		if ok {
 			w.add(prefix+"add_"+name+"_token", on)
 		}

@@ -2,6 +2,7 @@ package ggvocab
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -18,6 +19,7 @@ type Options struct {
 	Size   int            // ids of the model's vocabulary
 	Config map[string]any // config.json, for special ids that the tokenizer's files leave out; may be nil
 	Pre    string         // of several names of the way texts are cut, the model's; "": the commonest
+	Model  string         // tokenizer.ggml.model of a BPE over characters, where it is another than llama: Gemma4
 	Spaces *bool          // add_space_prefix of a SentencePiece tokenizer, where the model's class sets it
 }
 
@@ -67,6 +69,10 @@ func Metadata(o Options) (pairs []gguf.Pair, notes []string, err error) {
 	}
 	// The vocabulary, in the order in which llama.cpp's converter looks for it.
 	switch {
+	case w.Model == Gemma4 && w.json != nil && w.json.Model.Type == "BPE" && w.json.Model.ByteFallback:
+		err = w.gemma4()
+	case w.Model == Gemma4:
+		err = errors.New("there is no tokenizer.json with a BPE that falls back to bytes, which this family has")
 	case w.files["tokenizer.model"] != nil:
 		err = w.pieces(w.files["tokenizer.model"])
 	case w.json != nil && w.json.Model.Type == "BPE" && w.json.Model.ByteFallback:

@@ -84,8 +84,11 @@ func (w *writingAdapter) outputs(a spec.Adapter) ([]gguf.Output, error) {
 	case a.Magnitude:
 		return nil, exitcode.Errorf(exitcode.Usage, "module %s: GGUF adapters cannot store magnitudes (DoRA); leave --adapter-only out to merge the adapter", a.Module)
 	}
+	t, r := &w.c.list[at.pieces[0][0]], int64(a.Rank)
+	if len(at.pieces) > 1 || !t.pieces[at.pieces[0][1]].plain() || t.column != nil {
+		return nil, exitcode.Errorf(exitcode.Usage, "module %s: its weight has another layout in GGUF, where adapters cannot follow; leave --adapter-only out to merge the adapter", a.Module)
+	}
 	// A [rank, in], B [out, rank].
-	t, r := &w.c.list[at.tensor], int64(a.Rank)
 	down, err := w.f.Values(mpu.AdapterPrefix + a.Module + ".lora_A.weight")
 	if err != nil {
 		return nil, err

@@ -21,11 +21,12 @@ type settling struct {
 	config   map[string]any
 	used     map[string]bool // keys that are understood
 	problems []error
+	ahead    int64 // layers behind the model's that predict further tokens, and are not read
 }
 
 // settle reads the model that a file describes. Metadata of the architecture that is not
 // understood is an error: it might change results.
-func settle(f *gguf.File) (*hf.Config, *family, error) {
+func settle(f *gguf.File) (*hf.Config, *settling, error) {
 	s := &settling{f: f, config: map[string]any{}, used: map[string]bool{}}
 	if err := s.chooseFamily(); err != nil {
 		return nil, nil, err
@@ -38,9 +39,13 @@ func settle(f *gguf.File) (*hf.Config, *family, error) {
 	for key, v := range s.family.fixed {
 		s.config[key] = v
 	}
+	s.furtherLayers()
 	s.heads()
 	s.rope()
 	s.tensors()
+	if s.family.settle != nil {
+		s.family.settle(s)
+	}
 	s.rest()
 	if err := errors.Join(s.problems...); err != nil {
 		return nil, nil, exitcode.Errorf(exitcode.BadData, "%s: %w", f.Path, err)
@@ -54,7 +59,7 @@ func settle(f *gguf.File) (*hf.Config, *family, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return config, s.family, s.sizes(config)
+	return config, s, s.sizes(config)
 }
 
 func (s *settling) fail(format string, args ...any) {
@@ -78,7 +83,7 @@ func (s *settling) chooseFamily() error {
 		name = hf.Mixtral
 	}
 	for i := range families {
-		if families[i].hf == name || families[i].arch == arch && name == arch {
+		if f := &families[i]; f.hf == name || f.arch == arch && name == arch && (f.is == nil || f.is(s)) {
 			s.family = &families[i]
 			return nil
 		}
@@ -137,8 +142,20 @@ func fraction(x float64) json.Number {
 	return json.Number(strconv.FormatFloat(x, 'g', -1, 32))
 }
 
+// furtherLayers takes layers that predict further tokens off the number of layers.
+func (s *settling) furtherLayers() {
+	n, ok := s.take("nextn_predict_layers")
+	layers, _ := s.config["num_hidden_layers"].(int64)
+	if ok && n > 0 && n < layers {
+		s.ahead, s.config["num_hidden_layers"] = n, layers-n
+	}
+}
+
 // heads reads the width of a head.
 func (s *settling) heads() {
+	if s.family.arch == "deepseek2" {
+		return // latent reads them
+	}
 	k, okK := s.integer(s.key("attention.key_length"))
 	v, okV := s.integer(s.key("attention.value_length"))
 	s.used[s.key("attention.key_length")], s.used[s.key("attention.value_length")] = true, true
@@ -170,8 +187,10 @@ func (s *settling) rope() {
 		}
 		s.config["rope_scaling"] = map[string]any{"rope_type": "linear", "factor": fraction(factor)}
 		s.used[s.key("rope.scaling.factor")] = true
+	case "yarn":
+		s.yarn()
 	default:
-		s.fail("%s %q is not supported; linear is", s.key("rope.scaling.type"), kind)
+		s.fail("%s %q is not supported; linear and yarn are", s.key("rope.scaling.type"), kind)
 	}
 	s.used[s.key("rope.scaling.type")] = true
 	// Families whose own rules llama.cpp has in code.
@@ -255,14 +274,18 @@ func (s *settling) rest() {
 		s.fail("%s is false: only decoders are supported", s.key("attention.causal"))
 	}
 	gating, ok := s.integer(s.key("expert_gating_func"))
-	if want := map[bool]int64{true: 2, false: 1}[s.family.hf == hf.GLM4MoE]; ok && gating != 0 && gating != want {
+	if want := map[bool]int64{true: 2, false: 1}[s.family.sigmoid()]; ok && gating != 0 && gating != want {
 		s.fail("%s is %d; the architecture has %d", s.key("expert_gating_func"), gating, want)
 	}
 	turned, ok := s.integer(s.key("rope.dimension_count"))
 	head, known := s.config["head_dim"].(int64)
+	if full, ok := s.config["global_head_dim"].(int64); ok {
+		head = full
+	}
+	part := slices.Contains([]string{hf.GPTNeoX, hf.Phi3, hf.GLM4MoE, hf.Qwen3Next, hf.Qwen35, hf.Qwen35MoE, hf.MiniMax2}, s.family.hf)
 	switch {
 	case !ok || !known && s.family.hf != hf.GPTNeoX && s.family.hf != hf.Phi3:
-	case s.family.hf == hf.GPTNeoX, s.family.hf == hf.Phi3, s.family.hf == hf.GLM4MoE:
+	case part:
 		s.partial(turned, head)
 	case turned != head:
 		s.fail("%s is %d of %d channels of a head; all must rotate", s.key("rope.dimension_count"), turned, head)
@@ -290,10 +313,10 @@ func (s *settling) sizes(c *hf.Config) error {
 		return exitcode.Errorf(exitcode.BadData, "%s: %s is %d, but token_embd.weight has %d rows", s.f.Path, s.key("vocab_size"), n, c.Model.VocabSize)
 	}
 	t, ok := s.f.Tensor(ropeFreqs)
-	if !ok {
+	if !ok || s.family.hf == hf.Gemma4 {
 		return nil
 	}
-	if !s.family.permute || c.Model.RotaryInterpolation > 1 {
+	if !s.family.scales() || c.Model.RotaryInterpolation > 1 {
 		return exitcode.Errorf(exitcode.BadData, "%s: tensor %q contradicts the architecture %s or its other scaling", s.f.Path, ropeFreqs, s.family.arch)
 	}
 	scaling, err := scalingOf(s.f, t, c.Model.RotaryBase, c.Model.RotaryDims())

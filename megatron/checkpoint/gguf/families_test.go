@@ -19,7 +19,25 @@ import (
 func small(family string) map[string]any {
 	c := map[string]any{"model_type": family, "vocab_size": 40, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
 		"num_key_value_heads": 2, "max_position_embeddings": 32, "rms_norm_eps": 1e-5, "rope_theta": 5e4, "tie_word_embeddings": false}
+	four := []string{"sliding_attention", "sliding_attention", "sliding_attention", "full_attention"}
+	linear := map[string]any{"num_hidden_layers": 4, "head_dim": 16, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 6,
+		"partial_rotary_factor": 0.25, "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48}
+	latent := map[string]any{"num_key_value_heads": 4, "kv_lora_rank": 32, "q_lora_rank": 24, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 12, "n_routed_experts": 4, "num_experts_per_tok": 2,
+		"moe_intermediate_size": 32, "n_shared_experts": 1, "first_k_dense_replace": 1, "routed_scaling_factor": 2.5, "norm_topk_prob": true, "scoring_func": "sigmoid", "topk_method": "noaux_tc"}
+	yarn := map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 32.0, "beta_slow": 1.0}
 	more := map[string]map[string]any{
+		hf.GPTOSS: {"head_dim": 16, "num_local_experts": 3, "num_experts_per_tok": 2, "sliding_window": 8, "rope_theta": nil, "rope_parameters": with(yarn, map[string]any{"truncate": false})},
+		hf.Qwen35: linear, hf.Qwen35MoE: with(linear, map[string]any{"intermediate_size": nil}), hf.Qwen3Next: linear,
+		hf.LFM2:       {"num_hidden_layers": 4, "layer_types": []string{"conv", "conv", "full_attention", "conv"}, "norm_eps": 1e-5, "tie_word_embeddings": true},
+		hf.DeepSeekV3: latent, hf.KimiK2: latent, hf.GLM4MoELite: latent,
+		hf.DeepSeekV2: with(latent, map[string]any{"q_lora_rank": nil, "num_hidden_layers": 26, "scoring_func": "softmax", "topk_method": "greedy", "norm_topk_prob": false}),
+		hf.Ministral3: {"head_dim": 16, "rope_theta": nil, "rope_parameters": with(yarn, map[string]any{"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1})},
+		hf.Olmo3:      {"num_hidden_layers": 4, "sliding_window": 8, "layer_types": four},
+		hf.Gemma4: {"num_hidden_layers": 4, "head_dim": 16, "global_head_dim": 32, "sliding_window": 8, "layer_types": four, "final_logit_softcapping": 30.0, "tie_word_embeddings": true, "rope_theta": nil,
+			"hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0, "enable_moe_block": true, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 32, "attention_k_eq_v": true, "num_global_key_value_heads": 1},
+		hf.Cohere:   {"tie_word_embeddings": true, "logit_scale": 0.25, "layer_norm_eps": 1e-5},
+		hf.Falcon:   {"new_decoder_architecture": true, "num_kv_heads": 2, "bias": false, "alibi": false, "rope_theta": 1e4, "tie_word_embeddings": true},
+		hf.MiniMax2: {"head_dim": 16, "num_local_experts": 3, "num_experts_per_tok": 2, "rotary_dim": 8}, hf.Hunyuan: {"head_dim": 16}, hf.Exaone4: {"sliding_window": nil},
 		hf.GPT2: {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 32, "tie_word_embeddings": true}, hf.Bloom: {"n_layer": 2, "n_head": 4, "tie_word_embeddings": true, "seq_length": 32},
 		hf.Llama:   {"attention_bias": true, "mlp_bias": true, "rope_scaling": map[string]any{"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}},
 		hf.GPTNeoX: {"rotary_pct": 0.5, "use_parallel_residual": true}, hf.Qwen3: {"head_dim": 32},
@@ -40,6 +58,13 @@ func small(family string) map[string]any {
 			"rope_parameters": map[string]any{"full_attention": map[string]any{"rope_type": "default", "rope_theta": 1e6}, "sliding_attention": map[string]any{"rope_type": "default", "rope_theta": 1e4}}},
 	}
 	maps.Copy(c, more[family])
+	return c
+}
+
+// with is settings and more of them.
+func with(settings, more map[string]any) map[string]any {
+	c := maps.Clone(settings)
+	maps.Copy(c, more)
 	return c
 }
 
@@ -121,6 +146,25 @@ func TestRefusesWhatLlamaCppLacks(t *testing.T) {
 		{hf.Qwen3MoE, "mlp_only_layers", []int{0}, "layers without experts"},
 		{hf.Qwen2, "rope_scaling", map[string]any{"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}, "scaling"},
 		{hf.SmolLM3, "no_rope_layers", []int{1, 0, 1, 1}, "rotation of layer 1"},
+		{hf.Phi3, "rope_scaling", map[string]any{"rope_type": "longrope", "short_factor": []float64{1, 1, 1, 1}, "long_factor": []float64{2, 2, 2, 2}}, "longrope"},
+		{hf.Qwen3, "rope_scaling", map[string]any{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 16.0}, "beta_fast"},
+		{hf.GPTOSS, "layer_types", []string{"full_attention", "sliding_attention"}, "window in layer 0"},
+		{hf.GPTOSS, "swiglu_limit", 5.0, "swiglu_limit 5"},
+		{hf.GPTOSS, "rope_parameters", map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 16}, "truncate"},
+		{hf.GPTOSS, "attention_bias", false, "without biases"},
+		{hf.Ministral3, "sliding_window", 8, "sliding_window"},
+		{hf.Ministral3, "rope_parameters", map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 16, "llama_4_scaling_beta": 0.1}, "mscale"},
+		{hf.DeepSeekV3, "q_lora_rank", nil, "q_lora_rank 0 with 2 layers"},
+		{hf.DeepSeekV3, "rope_scaling", map[string]any{"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "mscale": 1.0, "mscale_all_dim": 0.5}, "mscale 1 with mscale_all_dim 0.5"},
+		{hf.Olmo3, "rope_parameters", map[string]any{"full_attention": map[string]any{"rope_type": "default", "rope_theta": 1e5}, "sliding_attention": map[string]any{"rope_type": "default", "rope_theta": 1e4}}, "in layers with a window"},
+		{hf.Olmo3, "attention_bias", true, "attention_bias"},
+		{hf.Gemma4, "rope_parameters", map[string]any{"full_attention": map[string]any{"rope_type": "default", "rope_theta": 1e6}, "sliding_attention": map[string]any{"rope_type": "default", "rope_theta": 1e4}}, "proportional"},
+		{hf.Cohere, "tie_word_embeddings", false, "output layer"},
+		{hf.Falcon, "bias", true, "biases"},
+		{hf.Falcon, "alibi", true, "ALiBi"},
+		{hf.Falcon, "rope_theta", 5e5, "rope_theta 500000"},
+		{hf.Qwen35, "linear_key_head_dim", 8, "llama.cpp has one number"},
+		{hf.Exaone4, "sliding_window", 8, "sliding_window with 2 layers"},
 	} {
 		config := small(c.family)
 		config[c.key] = c.value

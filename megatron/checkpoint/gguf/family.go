@@ -7,6 +7,8 @@ import (
 
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint/hf"
+	"monotron/megatron/spec"
+	"monotron/tokenizer/ggvocab"
 )
 
 // family is what llama.cpp makes of a family of Hugging Face's.
@@ -14,26 +16,37 @@ type family struct {
 	hf   string // model_type
 	arch string // general.architecture
 
-	names   map[string]string // of modules, where commonNames are others
-	permute bool              // rows of q and k lie as rotations of neighbouring pairs
-	fused   bool              // QKV of each head lie together in Hugging Face's files
-	linear  bool              // the weights are [out, in], unlike Hugging Face's
-	plusOne bool              // norm weights are stored as weight+1
+	names   map[string]string                                         // of modules, where commonNames are others
+	permute bool                                                      // rows of q and k lie as rotations of neighbouring pairs
+	fused   bool                                                      // QKV of each head lie together in Hugging Face's files
+	linear  bool                                                      // the weights are [out, in], unlike Hugging Face's
+	order   func(m *spec.Model, name string, rows int64) order        // of rows and columns of a tensor; nil: as they are
+	split   func(m *spec.Model, src hf.Source) (list []part, ok bool) // a source that several tensors are made of; nil: none
+	plusOne bool                                                      // norm weights are stored as weight+1
 
 	custom bool              // metadata is what keys say, without the common set
-	keys   map[string]string // metadata key, without architecture, to config.json's, where they differ from commonKeys
+	keys   map[string]string // metadata key, without architecture, to config.json's, where they differ from commonKeys; "": describe adds it, if anything
 	fixed  map[string]any    // settings of config.json that the architecture implies
 	pre    string            // name of the way texts are cut, where several fit
 	narrow bool              // a head is the hidden size divided by the heads: its width is not written
 	sizes  bool              // vocab_size and rope.dimension_count are written
 	spaces *bool             // add_space_prefix of the tokenizer
+	words  string            // kind of a tokenizer that is a BPE over characters; "": llama
 
 	noFileType bool // llama.cpp's converter leaves general.file_type out
+
+	// What some rows have besides.
+	describe func(d *describing)    // metadata
+	settle   func(s *settling)      // and back
+	check    func(d *describing)    // what llama.cpp computes otherwise
+	is       func(s *settling) bool // tells a file from those of further rows of its architecture; nil: any
+	yarn     bool                   // llama.cpp reads the ramp's ends (beta_fast, beta_slow)
+	exact    bool                   // settings that the file cannot hold are refused, not noted
 }
 
 var no = false
 
-// families are tried in this order for a file's architecture; match tells those of one
+// families are tried in this order for a file's architecture; is tells those of one
 // architecture apart.
 var families = []family{
 	{hf: hf.Llama, arch: "llama", permute: true, sizes: true},
@@ -45,10 +58,33 @@ var families = []family{
 	{hf: hf.Qwen2MoE, arch: "qwen2moe", fixed: map[string]any{"norm_topk_prob": false}},
 	{hf: hf.Qwen3MoE, arch: "qwen3moe", fixed: map[string]any{"norm_topk_prob": true}},
 	{hf: hf.OLMoE, arch: "olmoe", fixed: map[string]any{"norm_topk_prob": false}},
+	{hf: hf.Olmo3, arch: "olmo2", exact: true, names: map[string]string{"model.layers.N.post_attention_layernorm": "blk.N.post_attention_norm"}, is: (*settling).windowed,
+		keys: map[string]string{"attention.sliding_window": "sliding_window"}, describe: (*describing).olmo3, settle: (*settling).olmo3, check: (*describing).checkOlmo3},
 	{hf: hf.Olmo2, arch: "olmo2", names: map[string]string{"model.layers.N.post_attention_layernorm": "blk.N.post_attention_norm"}},
+	{hf: hf.GPTOSS, arch: "gpt-oss", exact: true, pre: "gpt-4o", names: gptOSSNames, split: splitExperts, settle: (*settling).gptOSS, check: (*describing).checkGPTOSS,
+		keys: map[string]string{"expert_count": "num_local_experts", "expert_feed_forward_length": "intermediate_size", "attention.sliding_window": "sliding_window"}},
+	deltaFamily(hf.Qwen35, "qwen35"), deltaFamily(hf.Qwen35MoE, "qwen35moe"), deltaFamily(hf.Qwen3Next, "qwen3next"),
+	{hf: hf.LFM2, arch: "lfm2", exact: true, pre: "lfm2", sizes: true, names: lfm2Names, describe: (*describing).lfm2, settle: (*settling).lfm2,
+		keys: map[string]string{"attention.head_count_kv": "", "feed_forward_length": "", "attention.layer_norm_rms_epsilon": "norm_eps", "shortconv.l_cache": "conv_L_cache"}},
+	latentFamily(hf.DeepSeekV2, (*settling).softmaxRouter), latentFamily(hf.DeepSeekV3, nil), latentFamily(hf.KimiK2, nil), latentFamily(hf.GLM4MoELite, nil),
+	{hf: hf.Ministral3, arch: "mistral3", exact: true, permute: true, sizes: true, yarn: true,
+		describe: (*describing).ministral3, settle: (*settling).ministral3, check: (*describing).checkMinistral3},
+	{hf: hf.Gemma4, arch: "gemma4", exact: true, spaces: &no, words: ggvocab.Gemma4, names: gemma4Names, keys: gemma4Keys,
+		describe: (*describing).gemma4, settle: (*settling).gemma4, check: (*describing).checkGemma4},
+	{hf: hf.Cohere, arch: "command-r", exact: true, pre: "command-r", describe: (*describing).cohere, settle: (*settling).cohere, check: (*describing).checkCohere,
+		keys: map[string]string{"attention.layer_norm_epsilon": "layer_norm_eps", "attention.layer_norm_rms_epsilon": "", "logit_scale": "logit_scale"}},
+	{hf: hf.Falcon, arch: "falcon", custom: true, exact: true, names: falconNames, order: falconOrder, keys: falconKeys,
+		describe: (*describing).falcon, settle: (*settling).falcon, check: (*describing).checkFalcon},
+	{hf: hf.MiniMax2, arch: "minimax-m2", exact: true, pre: "minimax-m2", names: map[string]string{"model.layers.N.block_sparse_moe.e_score_correction": "blk.N.exp_probs_b"},
+		keys:     map[string]string{"expert_count": "num_local_experts", "expert_feed_forward_length": "intermediate_size", "expert_shared_feed_forward_length": ""},
+		describe: (*describing).sigmoidRouter},
+	{hf: hf.Hunyuan, arch: "hunyuan-dense", exact: true, pre: "hunyuan-dense", check: (*describing).checkHunyuan,
+		names: map[string]string{"model.layers.N.self_attn.query_layernorm": "blk.N.attn_q_norm", "model.layers.N.self_attn.key_layernorm": "blk.N.attn_k_norm"}},
+	{hf: hf.Exaone4, arch: "exaone4", exact: true, sizes: true, names: map[string]string{"model.layers.N.post_attention_layernorm": "blk.N.post_attention_norm"},
+		keys: map[string]string{"attention.sliding_window": "sliding_window"}, describe: (*describing).exaone4, settle: (*settling).exaone4, check: (*describing).checkExaone4},
 	{hf: hf.GLM4MoE, arch: "glm4moe", names: map[string]string{"model.layers.N.post_attention_layernorm": "blk.N.post_attention_norm"}, pre: "glm4",
 		keys: map[string]string{"expert_count": "n_routed_experts", "expert_shared_count": "n_shared_experts", "leading_dense_block_count": "first_k_dense_replace",
-			"expert_weights_scale": "routed_scaling_factor", "expert_weights_norm": "norm_topk_prob", "expert_group_count": "n_group", "expert_group_used_count": "topk_group", "nextn_predict_layers": "num_nextn_predict_layers"}},
+			"expert_weights_scale": "routed_scaling_factor", "expert_weights_norm": "norm_topk_prob", "expert_group_count": "n_group", "expert_group_used_count": "topk_group"}},
 	{hf: hf.Starcoder2, arch: "starcoder2", keys: map[string]string{"attention.layer_norm_epsilon": "norm_epsilon"}, pre: "starcoder"},
 	{hf: hf.Phi3, arch: "phi3", custom: true, keys: map[string]string{"context_length": "max_position_embeddings", "embedding_length": "hidden_size", "feed_forward_length": "intermediate_size",
 		"block_count": "num_hidden_layers", "attention.head_count": "num_attention_heads", "attention.head_count_kv": "num_key_value_heads", "attention.layer_norm_rms_epsilon": "rms_norm_eps",
@@ -80,6 +116,14 @@ func gemmaKeys(more map[string]string) map[string]string {
 	}
 	maps.Copy(keys, more)
 	return keys
+}
+
+// scales reports that llama.cpp's converter writes Llama 3's scaling.
+func (f *family) scales() bool { return f.permute || f.arch == "exaone4" }
+
+// sigmoid reports that experts are chosen by sigmoids.
+func (f *family) sigmoid() bool {
+	return slices.Contains([]string{hf.GLM4MoE, hf.DeepSeekV3, hf.KimiK2, hf.GLM4MoELite, hf.MiniMax2}, f.hf)
 }
 
 // scoreDivisor is the number whose root divides Gemma's scores: a head's width, but in the
@@ -177,13 +221,14 @@ func (f *family) settings() (list []struct{ key, setting string }) {
 			if other, ok := f.keys[k.key]; ok {
 				k.setting = other
 			}
-			seen[k.key] = true
-			list = append(list, k)
+			if seen[k.key] = true; k.setting != "" {
+				list = append(list, k)
+			}
 		}
 	}
 	var more []struct{ key, setting string }
 	for key, setting := range f.keys {
-		if !seen[key] {
+		if !seen[key] && setting != "" {
 			more = append(more, struct{ key, setting string }{key, setting})
 		}
 	}

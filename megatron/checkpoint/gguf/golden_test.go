@@ -193,6 +193,9 @@ func TestReadsBack(t *testing.T) {
 // unit in the last place of a number below 8.
 func rounded(row *compare.Tensor, name string) bool {
 	f, err := familyOf(name)
+	if strings.HasSuffix(row.Name, "A_log") { // stored as -exp
+		return row.MaxAbs <= 0x1p-23
+	}
 	return err == nil && f.plusOne && strings.Contains(row.Name, "layernorm") && row.MaxAbs <= 0x1p-22
 }
 

@@ -10,11 +10,12 @@ import (
 	"monotron/csrc/device/activations"
 	"monotron/internal/exitcode"
 	"monotron/internal/gguf"
+	"monotron/megatron/checkpoint/hf"
 	"monotron/megatron/spec"
 )
 
 // fileTypes are general.file_type's numbers.
-var fileTypes = map[gguf.Type]uint32{gguf.F32: 0, gguf.F16: 1, gguf.Q8_0: 7, gguf.BF16: 32}
+var fileTypes = map[gguf.Type]uint32{gguf.F32: 0, gguf.F16: 1, gguf.Q8_0: 7, gguf.BF16: 32, gguf.MXFP4: 38}
 
 // describing makes the metadata of a model.
 type describing struct {
@@ -45,6 +46,9 @@ func (d *describing) describe(path string, kind gguf.Type) error {
 		d.scaling()
 	}
 	d.extra()
+	if d.f.describe != nil {
+		d.f.describe(d)
+	}
 	if !d.f.noFileType {
 		d.add("general.file_type", fileTypes[kind])
 	}
@@ -73,9 +77,11 @@ func (d *describing) setting(key, setting string) {
 	switch {
 	case key == "attention.head_count_kv" && v == nil:
 		v = float64(d.m.NumQueryGroups)
-	case key == "feed_forward_length" && v == nil:
+	case key == "feed_forward_length" && v == nil && !d.allExperts():
 		v = float64(d.m.FFNHiddenSize)
-	case key == "attention.sliding_window" && v == nil:
+	case key == "context_length" && d.f.hf == hf.Cohere && d.own["model_max_length"] != nil:
+		v = d.own["model_max_length"]
+	case key == "attention.sliding_window" && v == nil && d.f.custom:
 		v = float64(0) // as Phi-4: none
 	case setting == "original_max_position_embeddings" && v == nil:
 		v = d.config["max_position_embeddings"]
@@ -100,8 +106,16 @@ func (d *describing) setting(key, setting string) {
 	}
 }
 
+// allExperts reports that no layer has an MLP.
+func (d *describing) allExperts() bool {
+	return d.m.Experts != nil && !d.m.ParallelMLP && !slices.Contains(d.m.Experts.Layers, false)
+}
+
 // heads adds the width of a head, where the model says it.
 func (d *describing) heads() {
+	if d.m.Latent != nil || d.m.Full != nil {
+		return // describe adds them
+	}
 	if (d.f.narrow || d.own != nil && d.own["head_dim"] == nil) && d.m.NumAttentionHeads*d.m.KVChannels == d.m.HiddenSize {
 		return
 	}
@@ -114,6 +128,9 @@ func (d *describing) scaling() {
 	if d.m.RotaryInterpolation > 1 {
 		d.put("rope.scaling.type", "linear")
 		d.put("rope.scaling.factor", float32(d.m.RotaryInterpolation))
+	}
+	if r := rule(d.m); r != nil && r.Type == spec.RopeYarn {
+		d.yarn(r)
 	}
 	if rope, ok := d.config["rope_parameters"].(map[string]any); ok {
 		if local, ok := rope["sliding_attention"].(map[string]any); ok {
@@ -130,7 +147,7 @@ func (d *describing) extra() {
 		d.put("vocab_size", uint32(d.m.VocabSize))
 	}
 	switch d.f.arch {
-	case "llama", "smollm3", "granite", "phi3", "gptneox", "glm4moe":
+	case "llama", "smollm3", "granite", "phi3", "gptneox", "glm4moe", "mistral3", "minimax-m2", "deepseek2":
 		d.put("rope.dimension_count", uint32(d.m.RotaryDims()))
 	}
 	if d.f.arch == "glm4moe" {
@@ -142,23 +159,59 @@ func (d *describing) extra() {
 func (d *describing) check() {
 	m := d.m
 	d.need(!d.f.narrow || m.NumAttentionHeads*m.KVChannels == m.HiddenSize, "heads of width %d", m.KVChannels)
-	d.need(m.RopeScaling == nil || d.f.permute, "Llama 3's scaling of rotations")
+	d.need(m.RopeScaling == nil || d.f.scales(), "Llama 3's scaling of rotations")
 	d.need(m.RotaryInterpolation <= 1 || !d.f.custom, "interpolated positions")
-	if m.WindowLeft >= 0 && !d.f.plusOne {
-		d.notes = append(d.notes, fmt.Sprintf("llama.cpp applies no sliding window in the architecture %s: results differ for texts longer than %d tokens", d.f.arch, m.WindowLeft+1))
+	d.checkRule()
+	if m.WindowLeft >= 0 {
+		d.checkWindows()
 	}
 	for i := range m.NumLayers {
 		rotates := d.f.arch != "smollm3" || (i+1)%4 != 0
+		if d.f.arch == "exaone4" {
+			rotates = m.WindowLeft < 0 || m.WindowAt(i) >= 0
+		}
 		d.need(m.Position != spec.PositionRope || m.RopeAt(i) == rotates, "rotation of layer %d: %v", i, m.RopeAt(i))
 	}
 	d.checkGemma()
-	if a, err := activations.Of(m.Activation); err == nil && !d.f.plusOne {
-		d.need(a == activations.Swiglu || a == activations.GeluTanh || a == activations.GeluErf, "the %s activation", m.Activation)
-		if a == activations.GeluErf {
-			d.notes = append(d.notes, "llama.cpp computes GELU by its tanh approximation, this model by erf: results differ in the fourth digit")
-		}
-	}
+	d.checkActivation()
 	d.checkExperts()
+	if d.f.check != nil {
+		d.f.check(d)
+	}
+}
+
+// checkWindows refuses a sliding window that the file cannot hold; in older rows a note says so.
+func (d *describing) checkWindows() {
+	_, holds := d.f.keys["attention.sliding_window"]
+	switch {
+	case d.f.exact:
+		d.need(holds, "sliding_window")
+	case !d.f.plusOne:
+		d.notes = append(d.notes, fmt.Sprintf("llama.cpp applies no sliding window in the architecture %s: results differ for texts longer than %d tokens", d.f.arch, d.m.WindowLeft+1))
+	}
+}
+
+// checkActivation compares the activation with the architecture's.
+func (d *describing) checkActivation() {
+	a, err := activations.Of(d.m.Activation)
+	if err != nil {
+		return
+	}
+	ok := a == activations.Swiglu || a == activations.GeluTanh || a == activations.GeluErf
+	switch {
+	case d.f.hf == hf.GPTOSS:
+		ok = a == activations.QuickGeglu
+	case d.f.hf == hf.Gemma4:
+		ok = a == activations.Geglu
+	case d.f.plusOne && d.m.Delta == nil: // Gemma, of which package hf reads this one
+		ok = true
+	case d.f.exact && d.f.hf != hf.Falcon:
+		ok = a == activations.Swiglu
+	}
+	d.need(ok, "the %s activation", d.m.Activation)
+	if a == activations.GeluErf && !d.f.plusOne {
+		d.notes = append(d.notes, "llama.cpp computes GELU by its tanh approximation, this model by erf: results differ in the fourth digit")
+	}
 }
 
 // checkGemma compares windows and the scale of scores with what the architecture implies.
@@ -186,5 +239,5 @@ func (d *describing) checkExperts() {
 		d.need(e.PreSoftmax != fixed, "weights of the chosen experts that add up to one: %v", !e.PreSoftmax)
 	}
 	d.need(d.f.arch != "olmoe" || d.m.NumQueryGroups == d.m.NumAttentionHeads, "grouped queries")
-	d.need(d.f.arch == "glm4moe" || !slices.Contains(e.Layers, false), "layers without experts")
+	d.need(d.f.arch == "glm4moe" || d.f.arch == "deepseek2" || !slices.Contains(e.Layers, false), "layers without experts")
 }

@@ -3,6 +3,9 @@ package gguf
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 
 	"monotron/internal/exitcode"
 	"monotron/internal/gguf"
@@ -28,26 +31,29 @@ func Open(path string, _ checkpoint.OpenOptions) (checkpoint.Source, error) {
 }
 
 func open(f *gguf.File) (checkpoint.Source, error) {
-	config, fam, err := settle(f)
+	config, said, err := settle(f)
 	if err != nil {
 		return nil, err
 	}
-	c, err := newCorrespondence(config.Model, fam)
+	c, err := newCorrespondence(config.Model, said.family)
 	if err != nil {
 		return nil, exitcode.With(exitcode.BadData, fmt.Errorf("%s: %w", f.Path, err))
 	}
-	s := &store{f: f, c: c}
+	s := &store{f: f, c: c, layers: config.Model.NumLayers, ahead: int(said.ahead)}
 	if err := s.check(); err != nil {
 		return nil, err
 	}
 	m := *config.Model
 	m.Context = config.MaxPositions
-	info := checkpoint.Info{Format: checkpoint.GGUF, Path: f.Path, Family: fam.hf, Model: &m, Specials: ggvocab.Specials(f)}
+	info := checkpoint.Info{Format: checkpoint.GGUF, Path: f.Path, Family: said.family.hf, Model: &m, Specials: ggvocab.Specials(f)}
 	if ggvocab.Has(f) {
 		info.Tokenizer = tokenizer.Config{Type: "HuggingFaceTokenizer", Model: f.Path}
 	}
 	if s.quantised != "" {
 		info.Notes = append(info.Notes, "weights are dequantised to f32: "+s.quantised)
+	}
+	if s.ahead > 0 {
+		info.Notes = append(info.Notes, fmt.Sprintf("%d layers that predict further tokens (nextn_predict_layers) are left out, as transformers does", s.ahead))
 	}
 	return hf.NewMapped(info, checkpoint.State{}, c.mapping, []hf.Kind{{Prefix: checkpoint.Model, Store: s}}, f.Close)
 }
@@ -59,6 +65,9 @@ type store struct {
 	files     []gguf.Tensor // by the correspondence's number
 	dtype     string        // of matrices
 	quantised string        // types of quantised tensors, for a person; "": none
+	kept      kept
+
+	layers, ahead int // of the model; those behind, which are not read
 }
 
 // check finds every tensor of the model in its shape, and no other.
@@ -79,7 +88,7 @@ func (s *store) check() error {
 		s.files[i] = found
 	}
 	for _, t := range s.f.Tensors {
-		if !used[t.Name] {
+		if !used[t.Name] && !s.further(t.Name) {
 			wrong = append(wrong, fmt.Errorf("%s: unexpected tensor %q for the model of the metadata; leaving it out would change the results", s.f.Path, t.Name))
 		}
 	}
@@ -88,6 +97,12 @@ func (s *store) check() error {
 	}
 	s.choose()
 	return nil
+}
+
+// further tells a tensor of a layer that predicts further tokens.
+func (s *store) further(name string) bool {
+	layer, err := strconv.Atoi(layerOf(name))
+	return err == nil && strings.HasPrefix(name, "blk.") && layer >= s.layers && layer < s.layers+s.ahead
 }
 
 // sameShape ignores leading dimensions of one.
@@ -139,7 +154,7 @@ func (s *store) Info(name string) (dtype string, shape []int64, ok bool) {
 	if !ok {
 		return "", nil, false
 	}
-	if t := &s.c.list[p.tensor]; t.full {
+	if s.c.list[p.pieces[0][0]].full {
 		return "F32", p.shape, true
 	}
 	return s.dtype, p.shape, true
@@ -151,56 +166,155 @@ func (s *store) Where(name string) string {
 	if !ok {
 		return fmt.Sprintf("%s: tensor %q", s.f.Path, name)
 	}
-	return fmt.Sprintf("%s: tensor %q", s.f.Path, s.c.list[p.tensor].name)
+	return fmt.Sprintf("%s: tensor %q", s.f.Path, s.c.list[p.pieces[0][0]].name)
+}
+
+// request is a run of elements of a source that somebody reads.
+type request struct {
+	dst      []byte
+	first, n int64
+	dtype    string
+	width    int64 // bytes of an element
+}
+
+// part is the place of the elements [from, to) of the source.
+func (r *request) part(from, to int64) []byte {
+	return r.dst[(from-r.first)*r.width : (to-r.first)*r.width]
 }
 
 // ReadAt is a hf.Store's: complete elements of Hugging Face's tensor from byte at.
 func (s *store) ReadAt(name string, dst []byte, at int64) error {
-	p, ok := s.c.where[name]
+	where, ok := s.c.where[name]
 	if !ok {
 		return exitcode.Errorf(exitcode.Internal, "%s has no tensor %q", s.f.Path, name)
 	}
 	dtype, _, _ := s.Info(name)
 	width := checkpoint.Width(dtype)
-	n, first := int64(len(dst))/width, at/width
 	if int64(len(dst))%width != 0 || at%width != 0 {
 		return exitcode.Errorf(exitcode.Internal, "tensor %q: bytes %d to %d are not elements of %s", name, at, at+int64(len(dst)), dtype)
 	}
-	t := &s.c.list[p.tensor]
-	for n > 0 {
-		run, from := s.run(t, p, first, n)
-		if err := s.elements(p.tensor, from, run, dst[:run*width], dtype); err != nil {
+	r := &request{dst, at / width, int64(len(dst)) / width, dtype, width}
+	for _, k := range where.pieces {
+		t := &s.c.list[k[0]]
+		p, read := &t.pieces[k[1]], s.readTurned
+		if p.plain() {
+			read = s.readPlain
+		}
+		if err := read(r, k, t, p); err != nil {
 			return err
 		}
-		dst, first, n = dst[run*width:], first+run, n-run
 	}
 	return nil
 }
 
-// run tells how many of n elements from `first` of a source lie together in the file's
-// tensor, and where they begin there.
-func (s *store) run(t *tensor, p place, first, n int64) (run, from int64) {
-	if t.back == nil {
-		return n, p.first*t.width + first
+// readPlain reads what lies in a piece, in rows as the source has them.
+func (s *store) readPlain(r *request, k [2]int, t *tensor, p *piece) error {
+	low, high := max(r.first, p.at*p.held), min(r.first+r.n, (p.at+p.rows)*p.held)
+	for e := low; e < high; {
+		row, column := e/p.held-p.at, e%p.held
+		if t.back == nil && t.columnBack == nil {
+			return s.elements(k[0], (p.first+row)*t.width+column, high-e, r.part(e, high), r.dtype)
+		}
+		if t.back != nil {
+			row = t.back(row)
+		}
+		end := min(high, e+t.width-column)
+		if err := s.row(r, k[0], t, p.first+row, column, e, end); err != nil {
+			return err
+		}
+		e = end
 	}
-	row, column := first/t.width, first%t.width
-	run = min(n, t.width-column)
-	return run, (p.first+t.back(row))*t.width + column
+	return nil
+}
+
+// row reads elements [e, end) of a source, which are those of a row from column on.
+func (s *store) row(r *request, i int, t *tensor, row, column, e, end int64) error {
+	if t.columnBack == nil {
+		return s.elements(i, row*t.width+column, end-e, r.part(e, end), r.dtype)
+	}
+	all := make([]byte, t.width*r.width)
+	if err := s.elements(i, row*t.width, t.width, all, r.dtype); err != nil {
+		return err
+	}
+	for ; e < end; e, column = e+1, column+1 {
+		copy(r.part(e, e+1), all[t.columnBack(column)*r.width:])
+	}
+	return nil
+}
+
+// readTurned reads what lies in a piece whose rows are columns of the source, or not next to each other there.
+func (s *store) readTurned(r *request, k [2]int, t *tensor, p *piece) error {
+	across, down, corner := int64(1), p.step*p.held, p.at*p.held
+	if p.turned {
+		across, down, corner = p.held, p.step, p.from*p.held+p.at
+	}
+	if corner >= r.first+r.n || corner+(p.rows-1)*down+(p.width-1)*across < r.first {
+		return nil
+	}
+	all, err := s.piece(r, k, t, p)
+	if err != nil {
+		return err
+	}
+	for c := range p.width {
+		// Of this column's rows those that are asked for.
+		at := corner + c*across
+		low, high := max(0, (r.first-at+down-1)/down), min(p.rows, (r.first+r.n-at+down-1)/down)
+		for row := low; row < high; row++ {
+			e := at + row*down
+			copy(r.part(e, e+1), all[(row*p.width+c)*r.width:])
+		}
+	}
+	return nil
+}
+
+// keptBytes are of pieces that are kept for the next request of their source.
+const keptBytes = 64 << 20
+
+// kept are pieces in the order of their reading.
+type kept struct {
+	mu    sync.Mutex
+	order [][2]int
+	held  map[[2]int][]byte
+	bytes int
+}
+
+// piece reads a piece as the file has it.
+func (s *store) piece(r *request, k [2]int, t *tensor, p *piece) ([]byte, error) {
+	c := &s.kept
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if all, ok := c.held[k]; ok {
+		return all, nil
+	}
+	all := make([]byte, p.rows*p.width*r.width)
+	if err := s.elements(k[0], p.first*t.width, p.rows*p.width, all, r.dtype); err != nil {
+		return nil, err
+	}
+	for len(c.order) > 0 && c.bytes+len(all) > keptBytes {
+		c.bytes -= len(c.held[c.order[0]])
+		delete(c.held, c.order[0])
+		c.order = c.order[1:]
+	}
+	if c.held == nil {
+		c.held = map[[2]int][]byte{}
+	}
+	c.order, c.held[k], c.bytes = append(c.order, k), all, c.bytes+len(all)
+	return all, nil
 }
 
 // elements reads n elements of a file's tensor from `from` as dtype.
 func (s *store) elements(i int, from, n int64, dst []byte, dtype string) error {
 	found, t := s.files[i], &s.c.list[i]
-	if plainNames[found.Type] == dtype && !t.plusOne {
+	if plainNames[found.Type] == dtype && t.decode == nil {
 		return s.f.ReadAt(found, dst, from*checkpoint.Width(dtype))
 	}
 	values := make([]float32, n)
 	if err := s.f.Float32(found, values, from); err != nil {
 		return err
 	}
-	if t.plusOne {
-		for k := range values {
-			values[k]--
+	if t.decode != nil {
+		for k, x := range values {
+			values[k] = t.decode(x)
 		}
 	}
 	kind := gguf.F32

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"monotron/internal/argv"
 	"monotron/internal/exitcode"
@@ -51,6 +53,7 @@ type writing struct {
 	c        *correspondence
 	dtypes   map[string]string // of the source's, by Hugging Face's name
 	config   map[string]any
+	fours    bool      // experts stay MXFP4
 	rope     []float32 // factors of Llama 3's scaling; nil: none
 	metadata []gguf.Pair
 	notes    []string
@@ -74,6 +77,7 @@ func (w *writing) plan() error {
 	if w.c, err = newCorrespondence(info.Model, f); err != nil {
 		return err
 	}
+	w.fours = w.o.Quantization == "" && f.hf == hf.GPTOSS && info.Quantization == hf.MXFP4
 	infos, notes, err := hf.Plan(w.src, w.c.mapping)
 	if err != nil {
 		return err
@@ -88,12 +92,19 @@ func (w *writing) plan() error {
 	if d.config, d.own, err = hf.Settings(info, name); err != nil {
 		return err
 	}
-	if err := d.describe(info.Path, w.kind); err != nil {
+	kind := w.kind
+	if w.fours {
+		kind = gguf.MXFP4
+	}
+	if err := d.describe(info.Path, kind); err != nil {
 		return err
 	}
 	w.config, w.metadata, w.notes = d.config, d.out, d.notes
 	if s := info.Model.RopeScaling; s != nil {
 		w.rope = factors(s, info.Model.RotaryBase, info.Model.RotaryDims())
+	}
+	if f.hf == hf.Gemma4 {
+		w.rope = gemma4Rope(info.Model)
 	}
 	return nil
 }
@@ -133,7 +144,7 @@ func (w *writing) tokenizer() error {
 		w.metadata = append(w.metadata, gguf.Pair{Key: "tokenizer.ggml.model", Value: "none"})
 		return nil
 	}
-	pairs, notes, err := ggvocab.Metadata(ggvocab.Options{Files: files, Size: m.VocabSize, Config: w.config, Pre: w.c.family.pre, Spaces: w.c.family.spaces})
+	pairs, notes, err := ggvocab.Metadata(ggvocab.Options{Files: files, Size: m.VocabSize, Config: w.config, Pre: w.c.family.pre, Spaces: w.c.family.spaces, Model: w.c.family.words})
 	if err != nil {
 		return exitcode.Errorf(exitcode.CodeOf(err), "the tokenizer cannot be stored in GGUF: %w; use --tokenizer to give a folder with another", err)
 	}
@@ -187,14 +198,13 @@ func (w *writing) outputs() (list []gguf.Output) {
 	for i := range w.c.list {
 		t := &w.c.list[i]
 		kind := t.stored(w.kind)
-		dims, unit := t.dims(), t.unit
-		out := gguf.Output{Name: t.name, Dims: dims, Type: kind, Unit: unit}
-		if len(dims) == 1 { // a row of the file, rows of one element here
-			out.Fill = func(_, _ int64, dst []byte) error { return w.fill(t, kind, 0, dims[0], dst) }
-		} else {
-			out.Fill = func(from, to int64, dst []byte) error { return w.fill(t, kind, from, to, dst) }
+		if w.fours && strings.HasSuffix(t.name, "_exps.weight") {
+			kind = gguf.MXFP4
 		}
-		list = append(list, out)
+		dims := t.dims()
+		each := dims[0] / t.width // of our rows in one of the file
+		list = append(list, gguf.Output{Name: t.name, Dims: dims, Type: kind, Unit: (t.group() + each - 1) / each,
+			Fill: func(from, to int64, dst []byte) error { return w.fill(t, kind, from*each, to*each, dst) }})
 	}
 	return list
 }
@@ -202,44 +212,105 @@ func (w *writing) outputs() (list []gguf.Output) {
 // fill writes the rows [from, to) of a tensor in a type.
 func (w *writing) fill(t *tensor, kind gguf.Type, from, to int64, dst []byte) error {
 	values := make([]float32, (to-from)*t.width)
-	for row := from; row < to; {
-		source := row / t.height
-		end := min(to, (source+1)*t.height)
-		part := values[(row-from)*t.width : (end-from)*t.width]
-		if err := w.read(t, t.sources[source], row-source*t.height, end-source*t.height, part); err != nil {
+	for i := range t.pieces {
+		p := &t.pieces[i]
+		low, high := max(from, p.first), min(to, p.first+p.rows)
+		if low >= high {
+			continue
+		}
+		part := values[(low-from)*t.width : (high-from)*t.width]
+		if err := w.read(t, p, low-p.first, high-p.first, part); err != nil {
 			return err
 		}
-		row = end
 	}
-	if t.plusOne {
-		for i := range values {
-			values[i]++
+	if t.encode != nil {
+		for i, x := range values {
+			values[i] = t.encode(x)
 		}
+	}
+	if kind == gguf.MXFP4 && !gguf.HoldsMXFP4(values) {
+		return exitcode.Errorf(exitcode.Usage, "tensor %q: rows %d to %d have values that are not MXFP4's, as the rest of the experts; give --type, as in --type bf16", t.name, from, to)
 	}
 	gguf.Encode(dst, kind, values)
 	return nil
 }
 
-// read fills values with the file's rows [from, to) of one source.
-func (w *writing) read(t *tensor, name string, from, to int64, values []float32) error {
-	dtype := w.dtypes[name]
-	low, high := from/t.unit*t.unit, (to+t.unit-1)/t.unit*t.unit
-	raw := make([]byte, (high-low)*t.width*checkpoint.Width(dtype))
-	if err := w.c.mapping.ScatterRows(raw, name, low, high, checkpoint.Width(dtype), hf.ReadFrom(w.src, checkpoint.Model)); err != nil {
+// read fills values with the file's rows [from, to) of one piece.
+func (w *writing) read(t *tensor, p *piece, from, to int64, values []float32) error {
+	if p.own {
+		return w.ours(p, from, to, values)
+	}
+	unit := max(1, t.unit)
+	low, high := from/unit*unit, (to+unit-1)/unit*unit
+	// Which rows of the source, and where the elements of a row of the file are among theirs.
+	first, end, across, down := p.at+low, p.at+high, int64(1), p.held
+	switch {
+	case p.turned:
+		first, end, across, down = p.from, p.from+p.width, p.held, p.step
+	case p.step > 1:
+		first, end, down = p.at+low*p.step, p.at+(high-1)*p.step+1, p.step*p.held
+	}
+	all, err := w.source(p.source, first, end, p.held)
+	if err != nil {
 		return err
 	}
-	all := make([]byte, (high-low)*t.width*4)
-	if err := checkpoint.Convert(all, "F32", raw, dtype); err != nil {
-		return fmt.Errorf("tensor %q: %w", name, err)
+	if p.turned {
+		all = all[p.at+low*p.step:]
 	}
 	for row := from; row < to; row++ {
 		at := row
 		if t.row != nil {
 			at = t.row(row)
 		}
-		gguf.Decode(values[(row-from)*t.width:][:t.width], gguf.F32, all[(at-low)*t.width*4:][:t.width*4])
+		out, in := values[(row-from)*t.width:][:t.width], all[(at-low)*down:]
+		if across == 1 && t.column == nil {
+			copy(out, in)
+			continue
+		}
+		for i := range out {
+			column := int64(i)
+			if t.column != nil {
+				column = t.column(column)
+			}
+			out[i] = in[column*across]
+		}
 	}
 	return nil
+}
+
+// ours fills values with rows of our own tensor that a source is part of.
+func (w *writing) ours(p *piece, from, to int64, values []float32) error {
+	global, shape := w.c.mapping.GlobalOf(p.source)
+	whole, _ := expertOf(p.source)
+	dtype := w.dtypes[whole]
+	raw, all := make([]byte, int64(len(values))*checkpoint.Width(dtype)), make([]byte, len(values)*4)
+	corner, size := make([]int64, len(shape)), slices.Clone(shape)
+	corner[0], size[0] = p.ours+from, to-from
+	if err := hf.ReadFrom(w.src, checkpoint.Model)(global, corner, size, raw); err != nil {
+		return err
+	}
+	if err := checkpoint.Convert(all, "F32", raw, dtype); err != nil {
+		return fmt.Errorf("tensor %q: %w", p.source, err)
+	}
+	gguf.Decode(values, gguf.F32, all)
+	return nil
+}
+
+// source reads rows of a tensor of Hugging Face's.
+func (w *writing) source(name string, first, end, held int64) ([]float32, error) {
+	whole, _ := expertOf(name)
+	dtype := w.dtypes[whole]
+	raw := make([]byte, (end-first)*held*checkpoint.Width(dtype))
+	if err := w.c.mapping.ScatterRows(raw, name, first, end, checkpoint.Width(dtype), hf.ReadFrom(w.src, checkpoint.Model)); err != nil {
+		return nil, err
+	}
+	all := make([]byte, (end-first)*held*4)
+	if err := checkpoint.Convert(all, "F32", raw, dtype); err != nil {
+		return nil, fmt.Errorf("tensor %q: %w", name, err)
+	}
+	values := make([]float32, (end-first)*held)
+	gguf.Decode(values, gguf.F32, all)
+	return values, nil
 }
 
 // Known reports whether Write makes a type.

@@ -156,6 +156,7 @@ type fields struct {
 	SparseStep         *int64   `json:"decoder_sparse_step"`
 	DenseLayers        []int64  `json:"mlp_only_layers"`
 	FirstDense         *int64   `json:"first_k_dense_replace"`
+	MLPTypes           []string `json:"mlp_layer_types"` // GLM-4.7-Flash: dense or sparse, of each layer
 	LayerFreq          *int64   `json:"moe_layer_freq"`
 	Groups             *int64   `json:"n_group"`
 	GroupTopK          *int64   `json:"topk_group"`

@@ -107,6 +107,9 @@ func (c *reading) deepSeekExperts(f *fields) {
 	for i := range e.Layers {
 		e.Layers[i] = (f.FirstDense == nil || int64(i) >= *f.FirstDense) && i%step == 0
 	}
+	if c.Family == GLM4MoELite && len(f.MLPTypes) > 0 {
+		c.mlpTypes(f.MLPTypes)
+	}
 	// The router, of which three combinations exist.
 	factor := c.positive("routed_scaling_factor", f.RoutedScaling, 1)
 	if factor != 1 {
@@ -133,6 +136,20 @@ func (c *reading) deepSeekExperts(f *fields) {
 		}
 	default:
 		c.fail("scoring_func %q with topk_method %q is not supported; sigmoid with noaux_tc, and softmax with greedy or group_limited_greedy, are", score, method)
+	}
+}
+
+// mlpTypes are the layers with experts, layer by layer; its class reads these and no other key.
+func (c *reading) mlpTypes(kinds []string) {
+	e := c.Model.Experts
+	if len(kinds) != len(e.Layers) {
+		c.fail("mlp_layer_types has %d entries for %d layers", len(kinds), len(e.Layers))
+		return
+	}
+	for i, kind := range kinds {
+		if e.Layers[i] = kind == "sparse"; !e.Layers[i] && kind != "dense" {
+			c.fail("mlp_layer_types: %q is not supported", kind)
+		}
 	}
 }
 

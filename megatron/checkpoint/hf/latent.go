@@ -151,6 +151,15 @@ func deepSeekExpertConfig(c map[string]any, m *spec.Model) {
 	if len(e.AuxLossCoeff) > 0 {
 		put(c, "router_aux_loss_coef", e.AuxLossCoeff[0])
 	}
+	if c["model_type"] == GLM4MoELite {
+		kinds := make([]string, len(e.Layers))
+		for i := range kinds {
+			if kinds[i] = "dense"; e.Layers[i] {
+				kinds[i] = "sparse"
+			}
+		}
+		put(c, "mlp_layer_types", kinds)
+	}
 	if e.ScoreFunction == spec.ScoreSigmoid {
 		put(c, "norm_topk_prob", e.TopK > 1, "scoring_func", "sigmoid", "topk_method", "noaux_tc")
 		return

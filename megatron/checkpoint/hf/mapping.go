@@ -444,6 +444,15 @@ func (mp *Mapping) GlobalShape(global string) []int64 {
 	return nil
 }
 
+// GlobalOf is the Megatron tensor that one of theirs is part of, and its shape.
+func (mp *Mapping) GlobalOf(name string) (global string, shape []int64) {
+	at, ok := mp.byHF[name]
+	if !ok {
+		return "", nil
+	}
+	return mp.rules[at[0]].global, slices.Clone(mp.rules[at[0]].shape)
+}
+
 // Sources lists all of their tensors, in the order of the model.
 func (mp *Mapping) Sources() []Source {
 	var list []Source

@@ -152,7 +152,8 @@ for folder in sorted(glob.glob(os.path.join(cases, "*", ""))):
     except SystemExit as e:
         check(False, str(e))
 if importlib.util.find_spec("xllamacpp"):
-    for name in "bloom ernie4-5 gemma2 glm4-moe gpt-neox granite llama mistral mixtral olmo2 phi3 qwen2 qwen3 qwen3-moe seed-oss smollm3 starcoder2".split():
+    for name in ("bloom cohere deepseek-v2-groups deepseek-v2-lite deepseek-v3 ernie4-5 exaone4 falcon-7b falcon-new gemma2 glm4-moe gpt-neox gpt-oss granite hunyuan lfm2 llama minimax-m2 "
+                 "mistral mixtral olmo2 olmo3 phi3 qwen2 qwen3 qwen3-moe seed-oss smollm3 starcoder2").split():
         if os.path.isdir(os.path.join(cases, "..", "model", name)):
             family(name)
 speaks()
