@@ -42,7 +42,7 @@ func (r *reading) sentencePiece(model string) map[string]any {
 	} else if id, ok := r.ids["<unk>"]; ok {
 		unk = r.tokens[id]
 	}
-	merges := []string{}
+	var merges []string
 	if model == Gemma4 {
 		merges, _ = value(r, "merges", gguf.Value.Strings)
 	} else {
