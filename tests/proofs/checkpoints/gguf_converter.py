@@ -13,7 +13,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 import conversion
 import gguf
-from conversion.base import ModelBase, ModelType, TextModel, get_model_architecture
+from conversion.base import ModelBase, ModelType, get_model_architecture
 
 logging.disable(logging.CRITICAL)
 transformers.logging.set_verbosity_error()

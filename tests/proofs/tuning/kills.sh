@@ -22,7 +22,7 @@ for method in $METHODS; do
     sft) rows=("${examples[@]}") ;;
     dora) rows=("${examples[@]}" --use-dora) ;;
     nf4) rows=("${examples[@]}" --quantize-base nf4 --double-quant) ;;
-    saved) rows=("${examples[@]}" --lora-target-modules q_proj,down_proj --lora-modules-to-save norm --lora-train-bias all) ;;
+    saved) rows=("${examples[@]}" --lora-target-modules "q_proj,down_proj" --lora-modules-to-save norm --lora-train-bias all) ;;
     apart) rows=("${examples[@]}" --save-adapter-only) ;;
     dpo) rows=(--tuning dpo "${pairs[@]}") ;;
     kto) rows=(--tuning kto "${pairs[@]}") ;;
