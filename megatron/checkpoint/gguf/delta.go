@@ -1,6 +1,8 @@
 package gguf
 
 import (
+	"strings"
+
 	"monotron/megatron/checkpoint/hf"
 	"monotron/megatron/spec"
 )
@@ -53,7 +55,7 @@ func deltaOrder(m *spec.Model, name string, rows int64) order {
 
 // splitDelta: Qwen3-Next has, of each key head, [q | k | its values | their gates].
 func splitDelta(m *spec.Model, src hf.Source) (list []part, ok bool) {
-	whole, ok := cutSuffix(src.Name, ".linear_attn.in_proj_qkvz.weight")
+	whole, ok := strings.CutSuffix(src.Name, ".linear_attn.in_proj_qkvz.weight")
 	if !ok || m.Delta == nil {
 		return nil, false
 	}

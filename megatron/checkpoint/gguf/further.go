@@ -10,8 +10,6 @@ import (
 
 // What single families have besides their row.
 
-func cutSuffix(s, suffix string) (string, bool) { return strings.CutSuffix(s, suffix) }
-
 func layerTensor(layer int, name string) string { return fmt.Sprintf("blk.%d.%s", layer, name) }
 
 // GPT-OSS: experts in one tensor, [in, out], gate and up in turn.

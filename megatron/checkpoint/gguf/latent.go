@@ -1,6 +1,8 @@
 package gguf
 
 import (
+	"strings"
+
 	"math"
 	"slices"
 
@@ -31,7 +33,7 @@ var latentKeys = map[string]string{"attention.head_count_kv": "", "expert_shared
 
 // splitLatent cuts the up projection of keys and values by heads.
 func splitLatent(m *spec.Model, src hf.Source) (list []part, ok bool) {
-	whole, ok := cutSuffix(src.Name, ".self_attn.kv_b_proj.weight")
+	whole, ok := strings.CutSuffix(src.Name, ".self_attn.kv_b_proj.weight")
 	if !ok || m.Latent == nil {
 		return nil, false
 	}
@@ -105,7 +107,7 @@ func (s *settling) softmaxRouter() bool {
 // firstBias finds a bias of a router.
 func (s *settling) firstBias() (string, bool) {
 	for _, t := range s.f.Tensors {
-		if _, ok := cutSuffix(t.Name, ".exp_probs_b.bias"); ok {
+		if _, ok := strings.CutSuffix(t.Name, ".exp_probs_b.bias"); ok {
 			return t.Name, true
 		}
 	}
