@@ -1,10 +1,9 @@
 package gguf
 
 import (
-	"strings"
-
 	"math"
 	"slices"
+	"strings"
 
 	"monotron/megatron/checkpoint/hf"
 	"monotron/megatron/spec"
