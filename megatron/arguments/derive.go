@@ -360,13 +360,16 @@ func (p *parser) deriveState() {
 // deriveScheduleFree checks the optimizer that replaces a schedule.
 func (p *parser) deriveScheduleFree() {
 	o := &p.Optimizer
-	switch {
-	case o.Kind != optimizer.ScheduleFree:
-	case o.DecayStyle != optimizer.DecayConstant:
+	if o.Kind != optimizer.ScheduleFree {
+		return
+	}
+	if o.DecayStyle != optimizer.DecayConstant {
 		p.clash("optimizer lr-decay-style", "--optimizer %s needs --lr-decay-style constant, since it averages weights instead of lowering the learning rate; a warm-up is allowed", o.Kind)
-	case p.given("decoupled-lr"):
+	}
+	if p.given("decoupled-lr") {
 		p.clash("optimizer decoupled-lr", "--optimizer %s cannot be combined with --decoupled-lr: it averages all weights by one learning rate; leave --decoupled-lr out", o.Kind)
-	case p.Tuning.Samples():
+	}
+	if p.Tuning.Samples() {
 		p.clash("optimizer tuning", "--optimizer %s cannot be combined with --tuning grpo, which would sample answers from other weights than those that are trained; use --optimizer adam", o.Kind)
 	}
 }
@@ -377,16 +380,24 @@ func (p *parser) deriveMuon() {
 	if !o.Matrices() {
 		return
 	}
-	switch {
-	case o.Kind == optimizer.AdaptiveMuon && o.Muon.TPMode == optimizer.MuonBlockwise:
-		p.clash("optimizer muon-tp-mode", "--optimizer adaptive_muon cannot be combined with --muon-tp-mode blockwise: its moments are of complete matrices; use --muon-tp-mode duplicated")
-	case m.LayersDiffer():
+	// Models whose matrices it does not know.
+	if m.LayersDiffer() {
 		p.clash("optimizer full-attention-kv-channels full-attention-query-groups keys-are-values kv-shared-layers per-layer-input-size moe-parallel-mlp", "--optimizer %s cannot be combined with Gemma 4's flags, such as --full-attention-kv-channels and --kv-shared-layers: it needs layers of one shape; use --optimizer adam", o.Kind)
-	case p.Model.KeepsState() || p.Model.OutputGate:
+	}
+	if m.KeepsState() || m.OutputGate {
 		p.clash("optimizer experimental-attention-variant short-conv-freq attention-output-gate", "--optimizer %s cannot be combined with --experimental-attention-variant, --short-conv-freq or --attention-output-gate, whose matrices it does not know; use --optimizer adam", o.Kind)
-	case o.Muon.TPMode == optimizer.MuonBlockwise && p.Layout.TP > m.NumQueryGroups:
+	}
+	// Layouts in which each rank takes its part for a matrix.
+	if o.Muon.TPMode != optimizer.MuonBlockwise {
+		return
+	}
+	if o.Kind == optimizer.AdaptiveMuon {
+		p.clash("optimizer muon-tp-mode", "--optimizer adaptive_muon cannot be combined with --muon-tp-mode blockwise: its moments are of complete matrices; use --muon-tp-mode duplicated")
+	}
+	if p.Layout.TP > m.NumQueryGroups {
 		p.clash("muon-tp-mode tensor-model-parallel-size num-query-groups", "--muon-tp-mode blockwise needs a query group on each of the %d tensor-parallel ranks; use --muon-tp-mode duplicated", p.Layout.TP)
-	case o.Muon.TPMode == optimizer.MuonBlockwise && p.Layout.MemoryCentricTiling > 0:
+	}
+	if p.Layout.MemoryCentricTiling > 0 {
 		p.clash("muon-tp-mode memory-centric-tiling", "--muon-tp-mode blockwise cannot be combined with --memory-centric-tiling, each tile of which it would treat as a matrix; use --muon-tp-mode duplicated")
 	}
 }

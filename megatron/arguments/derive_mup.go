@@ -22,17 +22,21 @@ func (p *parser) deriveMuP() {
 	if !mup.On || m.HiddenSize < 1 || m.KVChannels < 1 {
 		return
 	}
-	switch {
-	case mup.BaseHidden < 1:
-		p.clash("use-mup mup-base-hidden-size", "--use-mup needs --mup-base-hidden-size, the width at which --lr was found")
-		return
-	case p.Optimizer.Kind != optimizer.Adam && p.Optimizer.Kind != optimizer.SGD:
+	// What the rules are not known for, or would be set twice.
+	if p.Optimizer.Kind != optimizer.Adam && p.Optimizer.Kind != optimizer.SGD {
 		p.clash("use-mup optimizer", "--use-mup needs --optimizer adam or sgd, not %s", p.Optimizer.Kind)
-	case m.Latent != nil || m.KeepsState() || m.Full != nil:
+	}
+	if m.Latent != nil || m.KeepsState() || m.Full != nil {
 		p.clash("use-mup multi-latent-attention experimental-attention-variant short-conv-freq full-attention-kv-channels", "--use-mup cannot be combined with multi-latent attention, gated delta nets, short convolutions or --full-attention-kv-channels; leave it out")
-	case p.given("softmax-scale") || p.given("embedding-multiplier") || p.given("logit-multiplier"):
+	}
+	if p.given("softmax-scale") || p.given("embedding-multiplier") || p.given("logit-multiplier") {
 		p.clash("use-mup softmax-scale embedding-multiplier logit-multiplier", "--use-mup cannot be combined with --softmax-scale, --embedding-multiplier or --logit-multiplier, which it sets; leave them out, or give --mup-embedding-mult and --mup-output-mult")
 	}
+	if mup.BaseHidden < 1 {
+		p.clash("use-mup mup-base-hidden-size", "--use-mup needs --mup-base-hidden-size, the width at which --lr was found")
+		return
+	}
+	// Initial values, scores, embeddings and logits.
 	width := float64(m.HiddenSize) / float64(mup.BaseHidden)
 	p.Optimizer.WidthMult = width
 	m.InitStd /= math.Sqrt(width)

@@ -46,3 +46,27 @@ func TestOptimizersWithOtherFlags(t *testing.T) {
 		t.Errorf("%q, %v", report.Notices, err)
 	}
 }
+
+// Claim: what an optimizer, muP or FP8 clashes with is one list, so that no correction of the command line meets the next problem.
+func TestEveryClashIsReported(t *testing.T) {
+	for line, want := range map[string][]string{
+		"--optimizer schedule_free_adamw --lr-decay-style cosine --decoupled-lr 0.1": {"needs --lr-decay-style constant", "leave --decoupled-lr out"},
+		"--optimizer adaptive_muon --muon-tp-mode blockwise --world-size 4 --tensor-model-parallel-size 4 --group-query-attention --num-query-groups 2 --memory-centric-tiling 2 --attention-output-gate": {
+			"its moments are of complete matrices", "whose matrices it does not know", "needs a query group on each of the 4", "each tile of which it would treat as a matrix"},
+		"--use-mup --optimizer lion --softmax-scale 1 --multi-latent-attention": {
+			"needs --mup-base-hidden-size", "needs --optimizer adam or sgd, not lion", "cannot be combined with --softmax-scale", "cannot be combined with multi-latent attention"},
+		"--fp8-format hybrid --fp8-recipe blockwise --fp16 --lora-rank 4 --first-last-layers-bf16 --num-layers-at-start-in-bf16 90": {
+			"cannot be combined with --fp16", "cannot be combined with adapters", "are more than the"},
+	} {
+		_, _, err := ParseWith(everything, append(baseline(), strings.Fields(line)...))
+		if err == nil {
+			t.Errorf("%s: nothing is wrong", line)
+			continue
+		}
+		for _, part := range want {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: no %q in:\n%v", line, part, err)
+			}
+		}
+	}
+}
