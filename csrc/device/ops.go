@@ -43,7 +43,10 @@ const (
 	OpScaleRows
 	OpRowDots
 	OpPlaceChoices
+	OpRoundNVFP4
 	OpRoundFP8
+	OpMaxAbs
+	OpRoundTensorFP8
 	OpLowRankAdd
 	OpMatmul
 	OpMomentum
@@ -116,7 +119,10 @@ var ops = [Ops]description{
 	OpScaleRows:             describe[ScaleRowsArgs]("scale_rows"),
 	OpRowDots:               describe[RowDotsArgs]("row_dots"),
 	OpPlaceChoices:          describe[PlaceChoicesArgs]("place_choices"),
+	OpRoundNVFP4:            describe[RoundNVFP4Args]("round_nvfp4"),
 	OpRoundFP8:              describe[RoundFP8Args]("round_fp8"),
+	OpMaxAbs:                describe[MaxAbsArgs]("max_abs"),
+	OpRoundTensorFP8:        describe[RoundTensorFP8Args]("round_tensor_fp8"),
 	OpLowRankAdd:            describe[LowRankAddArgs]("low_rank_add"),
 	OpMatmul:                describe[MatmulArgs]("matmul"),
 	OpMomentum:              describe[MomentumArgs]("momentum"),
@@ -160,6 +166,7 @@ type Known struct {
 	Epilogue    Set
 	NormKind    Set
 	RouterScore Set
+	ScaleRule   Set
 	ScoreRule   Set
 }
 
@@ -273,7 +280,15 @@ func (d *Device) RowDots(out Tensor, x Tensor, y Tensor) {
 
 func (d *Device) PlaceChoices(a PlaceChoicesArgs) { d.run(OpPlaceChoices, unsafe.Pointer(&a)) }
 
+func (d *Device) RoundNVFP4(a RoundNVFP4Args) { d.run(OpRoundNVFP4, unsafe.Pointer(&a)) }
+
 func (d *Device) RoundFP8(a RoundFP8Args) { d.run(OpRoundFP8, unsafe.Pointer(&a)) }
+
+func (d *Device) MaxAbs(most Tensor, x Tensor) {
+	d.run(OpMaxAbs, unsafe.Pointer(&MaxAbsArgs{most, x}))
+}
+
+func (d *Device) RoundTensorFP8(a RoundTensorFP8Args) { d.run(OpRoundTensorFP8, unsafe.Pointer(&a)) }
 
 func (d *Device) LowRankAdd(a LowRankAddArgs) { d.run(OpLowRankAdd, unsafe.Pointer(&a)) }
 
@@ -388,7 +403,10 @@ type Implementation interface {
 	ScaleRows(a *ScaleRowsArgs)
 	RowDots(a *RowDotsArgs)
 	PlaceChoices(a *PlaceChoicesArgs)
+	RoundNVFP4(a *RoundNVFP4Args)
 	RoundFP8(a *RoundFP8Args)
+	MaxAbs(a *MaxAbsArgs)
+	RoundTensorFP8(a *RoundTensorFP8Args)
 	LowRankAdd(a *LowRankAddArgs)
 	Matmul(a *MatmulArgs)
 	Momentum(a *MomentumArgs)
@@ -497,8 +515,14 @@ func Do(i Implementation, op Op, args unsafe.Pointer) {
 		i.RowDots((*RowDotsArgs)(args))
 	case OpPlaceChoices:
 		i.PlaceChoices((*PlaceChoicesArgs)(args))
+	case OpRoundNVFP4:
+		i.RoundNVFP4((*RoundNVFP4Args)(args))
 	case OpRoundFP8:
 		i.RoundFP8((*RoundFP8Args)(args))
+	case OpMaxAbs:
+		i.MaxAbs((*MaxAbsArgs)(args))
+	case OpRoundTensorFP8:
+		i.RoundTensorFP8((*RoundTensorFP8Args)(args))
 	case OpLowRankAdd:
 		i.LowRankAdd((*LowRankAddArgs)(args))
 	case OpMatmul:

@@ -2,13 +2,14 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0x29c139d6u /* of the rest of this file */
+#define MT_OPS_SUM 0xf32221edu /* of the rest of this file */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64, MT_U8 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU, MT_GEGLU, MT_RELU };
 enum { MT_RATE_LR, MT_RATE_WEIGHT_DECAY, MT_RATE_CORRECTION1, MT_RATE_CORRECTION2, MT_RATE_AVERAGE, MT_RATES };
 enum { MT_PLAIN_SCORES, MT_CAPPED_SCORES };
 enum { MT_E4_M3, MT_E5_M2 };
+enum { MT_SCALE_BELOW, MT_SCALE_E8_M0 };
 enum { MT_NO_EPILOGUE, MT_GELU_TANH_EPILOGUE, MT_GELU_ERF_EPILOGUE };
 enum { MT_LAYER_NORM_KIND, MT_RMS_NORM_KIND };
 enum { MT_HYPER_LR, MT_HYPER_WEIGHT_DECAY, MT_HYPER_CORRECTION1, MT_HYPER_CORRECTION2, MT_HYPER_LOSS_SCALE, MT_HYPER_GRAD_SCALE, MT_HYPER_SKIP, MT_HYPER_GRAD_NORM, MT_HYPERS };
@@ -53,7 +54,10 @@ typedef struct { mt_tensor out, x, offsets, leaf, grid, peak; } mt_grouped_sum_a
 typedef struct { mt_tensor y, x, weight; } mt_scale_rows_args;
 typedef struct { mt_tensor out, x, y; } mt_row_dots_args;
 typedef struct { mt_tensor placed, chosen, slots; int32_t back, pad4; } mt_place_choices_args;
-typedef struct { mt_tensor out, x; int32_t rows, columns, format, pad5; } mt_round_fp8_args;
+typedef struct { mt_tensor out, x, most; int32_t rows, columns; } mt_round_nvfp4_args;
+typedef struct { mt_tensor out, x; int32_t rows, columns, format, rule; } mt_round_fp8_args;
+typedef struct { mt_tensor most, x; } mt_max_abs_args;
+typedef struct { mt_tensor out, x, most; int32_t format, pad4; } mt_round_tensor_fp8_args;
 typedef struct { mt_tensor y, x, a, b; float scale; int32_t trans_b; } mt_low_rank_add_args;
 typedef struct { mt_tensor c, a, b, bias, aux, grid, peak; int32_t trans_a, trans_b, accumulate, epilogue, by_row, leaves, stretches, chunk, batch, pad16; } mt_matmul_args;
 typedef struct { mt_tensor m, out, grad, hyper; float mu; int32_t pad5; } mt_momentum_args;
@@ -90,11 +94,11 @@ typedef struct { mt_tensor out, x, segments; } mt_grad_stats_args;
 typedef struct { mt_tensor out, x, w; int64_t bits; } mt_weighted_sum_args;
 
 /* Values of each enumeration that a device knows, as bits: DTypes it can move, Values it computes in. */
-typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t epilogue; uint32_t norm_kind; uint32_t router_score; uint32_t score_rule; } mt_known;
+typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t epilogue; uint32_t norm_kind; uint32_t router_score; uint32_t scale_rule; uint32_t score_rule; } mt_known;
 #define MT_BIT(value) (1u << (value))
 
 /* X(name) of every such enumeration, for tables. */
-#define MT_EACH_ENUMERATION(X) X(dtypes) X(values) X(activation) X(epilogue) X(norm_kind) X(router_score) X(score_rule)
+#define MT_EACH_ENUMERATION(X) X(dtypes) X(values) X(activation) X(epilogue) X(norm_kind) X(router_score) X(scale_rule) X(score_rule)
 
 /* X(number, name) of every op, for tables. */
 #define MT_EACH_OP(X) \
@@ -133,7 +137,10 @@ typedef struct { uint32_t dtypes; uint32_t values; uint32_t activation; uint32_t
   X(MT_SCALE_ROWS, scale_rows) \
   X(MT_ROW_DOTS, row_dots) \
   X(MT_PLACE_CHOICES, place_choices) \
+  X(MT_ROUND_NVFP4, round_nvfp4) \
   X(MT_ROUND_FP8, round_fp8) \
+  X(MT_MAX_ABS, max_abs) \
+  X(MT_ROUND_TENSOR_FP8, round_tensor_fp8) \
   X(MT_LOW_RANK_ADD, low_rank_add) \
   X(MT_MATMUL, matmul) \
   X(MT_MOMENTUM, momentum) \

@@ -6,60 +6,125 @@ import (
 	"monotron/csrc/device"
 )
 
-// format8 is a format of 8 bits: bits of the mantissa, exponent of the least normal number, largest number.
-type format8 struct {
+// smallFloat is a format of 4 or 8 bits: bits of the mantissa, exponent of the least normal number, largest number.
+type smallFloat struct {
 	mantissa, least int
-	most            float64
+	most            float32
 }
 
-var formats8 = [...]format8{device.E4M3: {3, -6, 448}, device.E5M2: {2, -14, 57344}}
+var (
+	formats8 = [...]smallFloat{device.E4M3: {3, -6, 448}, device.E5M2: {2, -14, 57344}}
+	e2m1     = smallFloat{1, 0, 6}
+)
 
-// round is x in the format, half to even; |x| is at most f.most.
-func (f format8) round(x float64) float64 {
-	_, exponent := math.Frexp(x) // |x| < 2^exponent
+// round is x in the format, half to even; beyond the largest number it is that.
+func (f smallFloat) round(x float32) float32 {
+	most := float64(f.most)
+	v := max(-most, min(most, float64(x)))
+	_, exponent := math.Frexp(v) // |v| < 2^exponent
 	unit := math.Ldexp(1, max(exponent-1, f.least)-f.mantissa)
-	return math.RoundToEven(x/unit) * unit
+	return float32(math.RoundToEven(v/unit) * unit)
 }
 
 func (b *backend) RoundFP8(a *device.RoundFP8Args) {
-	m, n, f := a.X.Shape[0], a.X.Shape[1], formats8[a.Format]
-	rows, columns := int64(a.Rows), int64(a.Columns)
-	b.spread((m+rows-1)/rows, 1, func(from, to int64) {
-		for r := from * rows; r < min(m, to*rows); r += rows {
-			for c := int64(0); c < n; c += columns {
-				f.block(a, r, min(m, r+rows), c, min(n, c+columns))
+	f := formats8[a.Format]
+	b.blocks(a.Out, a.X, a.Rows, a.Columns, func(x [][]float64, most float32) {
+		if !rounds(most) {
+			return
+		}
+		scale := powerBelow(f.most / most)
+		if a.Rule == device.ScaleE8M0 {
+			scale = e8m0Scale(most * (1 / f.most))
+		}
+		for _, row := range x {
+			for j, v := range row {
+				row[j] = float64(f.round(float32(v)*scale)) / float64(scale)
 			}
 		}
 	})
 }
 
-// block rounds rows [r, r1) of columns [c, c1).
-func (f format8) block(a *device.RoundFP8Args, r, r1, c, c1 int64) {
-	x, most := make([][]float64, r1-r), 0.0
-	for i := range x {
-		x[i] = make([]float64, c1-c)
-		load(x[i], a.X, rowAt(a.X, r+int64(i))+c)
-		for _, v := range x[i] {
-			most = max(most, math.Abs(v)) // not a number is more than any
-		}
-	}
-	if most > 0 && !math.IsInf(most, 0) && !math.IsNaN(most) {
-		scale := powerBelow(float32(f.most) / float32(most))
-		for _, row := range x {
-			for j, v := range row {
-				row[j] = f.round(v*scale) / scale
+// rounds reports whether values of which this is the largest magnitude are rounded.
+func rounds(most float32) bool { return most > 0 && most <= math.MaxFloat32 }
+
+// blocks calls change with each block of x, rows of it and its largest magnitude, and stores what that leaves in out.
+func (b *backend) blocks(out, x device.Tensor, height, width int32, change func(x [][]float64, most float32)) {
+	m, n := x.Shape[0], x.Shape[1]
+	rows, columns := int64(height), int64(width)
+	b.spread((m+rows-1)/rows, 1, func(from, to int64) {
+		for r := from * rows; r < min(m, to*rows); r += rows {
+			for c := int64(0); c < n; c += columns {
+				block := make([][]float64, min(m, r+rows)-r)
+				for i := range block {
+					block[i] = make([]float64, min(n, c+columns)-c)
+					load(block[i], x, rowAt(x, r+int64(i))+c)
+				}
+				change(block, largest(block))
+				for i, row := range block {
+					store(out, rowAt(out, r+int64(i))+c, row)
+				}
 			}
 		}
+	})
+}
+
+// largest is the largest magnitude; not a number is more than any.
+func largest(x [][]float64) float32 {
+	most := 0.0
+	for _, row := range x {
+		for _, v := range row {
+			most = max(most, math.Abs(v))
+		}
 	}
-	for i, row := range x {
-		store(a.Out, rowAt(a.Out, r+int64(i))+c, row)
-	}
+	return float32(most)
 }
 
 // powerBelow is the largest power of two that is not above x, which is positive.
-func powerBelow(x float32) float64 {
-	if math.IsInf(float64(x), 0) {
-		x = math.MaxFloat32
+func powerBelow(x float32) float32 {
+	return math.Float32frombits(math.Float32bits(min(x, math.MaxFloat32)) & 0xff800000)
+}
+
+// e8m0Scale is 1 / 2^e with the least e of -127..127 with 2^e not below x.
+func e8m0Scale(x float32) float32 {
+	e := -127
+	for e < 127 && math.Ldexp(1, e) < float64(x) {
+		e++
 	}
-	return float64(math.Float32frombits(math.Float32bits(x) & 0xff800000))
+	return float32(math.Ldexp(1, -e))
+}
+
+// MaxAbs takes the largest magnitude by its bits: as integers they are in order, NaN above infinity.
+func (b *backend) MaxAbs(a *device.MaxAbsArgs) {
+	row := make([]float64, a.X.Shape[1])
+	for r := range a.X.Shape[0] {
+		loadRow(row, a.X, r)
+		raisePeak(a.Most, row)
+	}
+	setOne(a.Most, 0, finiteOrInf(one(a.Most, 0)))
+}
+
+// finiteOrInf is x, infinity for NaN.
+func finiteOrInf(x float64) float64 {
+	if math.IsNaN(x) {
+		return math.Inf(1)
+	}
+	return x
+}
+
+func (b *backend) RoundTensorFP8(a *device.RoundTensorFP8Args) {
+	most, f := float32(one(a.Most, 0)), formats8[a.Format]
+	scale := min(f.most/most, math.MaxFloat32)
+	inverse := 1 / scale
+	b.spread(a.X.Shape[0], each(a.X.Shape[1]), func(from, to int64) {
+		row := make([]float64, a.X.Shape[1])
+		for r := from; r < to; r++ {
+			loadRow(row, a.X, r)
+			for j, v := range row {
+				if rounds(most) {
+					row[j] = float64(f.round(float32(v)*scale) * inverse)
+				}
+			}
+			storeRow(a.Out, r, row)
+		}
+	})
 }

@@ -38,6 +38,7 @@ var known = &device.Known{
 	Epilogue:    keys(epilogues) | device.SetOf(device.NoEpilogue),
 	NormKind:    device.SetOf(device.LayerNormKind, device.RMSNormKind),
 	RouterScore: keys(routerScores),
+	ScaleRule:   device.SetOf(device.ScaleBelow, device.ScaleE8M0),
 	ScoreRule:   device.SetOf(device.PlainScores, device.CappedScores),
 }
 

@@ -23,7 +23,7 @@ func Drawn(seed uint64, rounds int) []Case {
 	for range rounds {
 		for _, draw := range []func() []Case{
 			r.matmuls, r.lowRanks, r.norms, r.activations, r.ropes, r.attentions, r.paged, r.embeddings, r.losses, r.samples, r.dropouts, r.elementwise, r.sums,
-			r.exact, r.optimizers, r.muon, r.routers, r.choices, r.rows, r.groups, r.parts, r.delta,
+			r.exact, r.optimizers, r.muon, r.fp8, r.routers, r.choices, r.rows, r.groups, r.parts, r.delta,
 		} {
 			for _, c := range draw() {
 				c.Name = fmt.Sprintf("#%d.%d %s", seed, len(all), c.Name) // its inputs come from the name
@@ -262,9 +262,20 @@ func (r drawer) optimizers() []Case {
 
 func (r drawer) muon() []Case {
 	o := optimizerOptions{model: r.dtype(), none: r.yes(3), skip: r.yes(5)}
-	blocks := pick(r, [][2]int64{{1, 128}, {128, 1}, {128, 128}})
-	return []Case{fp8Case(r.dtype(), int32(r.IntN(2)), [4]int64{r.size(0, 300), r.size(1, 300), blocks[0], blocks[1]}, r.pad()), momentumCase(r.size(0, 2049), r.yes(2), r.yes(5)), normuonCase(r.size(1, 129), r.size(1, 129), r.yes(5)), adamuonCase(r.size(0, 2049), r.yes(5)), normalizeCase(r.dtype(), r.size(0, 2049), pick(r, []float64{0, 2.5})),
+	return []Case{momentumCase(r.size(0, 2049), r.yes(2), r.yes(5)), normuonCase(r.size(1, 129), r.size(1, 129), r.yes(5)), adamuonCase(r.size(0, 2049), r.yes(5)), normalizeCase(r.dtype(), r.size(0, 2049), pick(r, []float64{0, 2.5})),
 		polynomialCase(r.dtype(), r.size(0, 129), pick(r, []float32{0, 0.3})), followCase(r.size(0, 2049), o)}
+}
+
+func (r drawer) fp8() []Case {
+	d, format := r.dtype(), int32(r.IntN(2))
+	out := pick(r, []device.DType{d, device.F32})
+	shape := func(blocks ...[2]int64) [4]int64 {
+		b := pick(r, blocks)
+		return [4]int64{r.size(0, 300), r.size(1, 300), b[0], b[1]}
+	}
+	return []Case{fp8Case(d, format, device.ScaleBelow, shape([2]int64{1, 128}, [2]int64{128, 1}, [2]int64{128, 128}), r.pad()),
+		fp8Case(d, format, device.ScaleE8M0, shape([2]int64{1, 32}, [2]int64{32, 1}), r.pad()), maxAbsCase(d, r.size(0, 300), r.size(1, 300), r.pad(), r.yes(2)),
+		tensorFP8Case(d, out, format, r.size(0, 300), r.size(1, 300), r.pad()), nvfp4Case(d, out, shape([2]int64{1, 16}, [2]int64{16, 1}, [2]int64{16, 16}), r.pad())}
 }
 
 func (r drawer) routerShape(tokens int64) routerShape {
