@@ -97,55 +97,209 @@ func TestFP8RoundsAsTorch(t *testing.T) {
 	})
 }
 
-// Claim: a linear layer with blockwise scales gives the output, the input's gradient and the weight's of torch's casts with products in float64, with
-// gradients in either format; the same whichever way it would be cut.
+// fp8Recipes are the recipes with the names that golden/fp8 has for their results.
+var fp8Recipes = map[string]mpu.FP8Recipe{"": mpu.FP8Blockwise, "mxfp8.": mpu.FP8MX, "tensorwise.": mpu.FP8Tensorwise}
+
+// fp8Layer is a linear layer whose operands are rounded, on one rank.
+type fp8Layer struct {
+	weight, bias *mpu.Param
+	forward      func(y, x device.Tensor) error
+	backward     func(dx, dy, x device.Tensor) error
+}
+
+func fp8Layers(d *device.Device, c mpu.LinearConfig) map[string]fp8Layer {
+	alone := mpu.Region{Group: comm.Solo("tp", 0, d)}
+	column, row := mpu.NewColumnParallelLinear(alone, c), mpu.NewRowParallelLinear(alone, c)
+	return map[string]fp8Layer{
+		"column": {column.Weight, column.Bias, func(y, x device.Tensor) error {
+			return column.Forward(d, &mpu.Hooks{}, y, x, device.NoEpilogue, device.Tensor{})
+		}, func(dx, dy, x device.Tensor) error { return column.Backward(d, &mpu.Hooks{}, dx, dy, x) }},
+		"row": {row.Weight, row.Bias, func(y, x device.Tensor) error { return row.Forward(d, &mpu.Hooks{}, y, x) },
+			func(dx, dy, x device.Tensor) error { return row.Backward(d, &mpu.Hooks{}, dx, dy, x) }},
+	}
+}
+
+// Claim: a linear layer gives with every recipe the output, the input's gradient and the weight's of torch's casts with products in float64, with
+// gradients in either format; the same whichever way it would be cut. In f32 results differ by the order of sums; in bf16 by their rounding as well.
 func TestFP8Layer(t *testing.T) {
 	const tokens, in, out = 130, 132, 136
 	onDevices(t, func(t *testing.T, d *device.Device) {
-		for name, f := range map[string]*mpu.FP8{"e4m3": {Gradients: device.E4M3}, "hybrid": {Gradients: device.E5M2}} {
-			alone := mpu.Region{Group: comm.Solo("tp", 0, d)}
-			c := mpu.LinearConfig{Name: "layer", Out: out, In: in, FP8: f}
-			column, row := mpu.NewColumnParallelLinear(alone, c), mpu.NewRowParallelLinear(alone, c)
-			for kind, l := range map[string]struct {
-				weight   *mpu.Param
-				forward  func(y, x device.Tensor) error
-				backward func(dx, dy, x device.Tensor) error
-			}{
-				"column": {column.Weight, func(y, x device.Tensor) error {
-					return column.Forward(d, &mpu.Hooks{}, y, x, device.NoEpilogue, device.Tensor{})
-				},
-					func(dx, dy, x device.Tensor) error { return column.Backward(d, &mpu.Hooks{}, dx, dy, x) }},
-				"row": {row.Weight, func(y, x device.Tensor) error { return row.Forward(d, &mpu.Hooks{}, y, x) },
-					func(dx, dy, x device.Tensor) error { return row.Backward(d, &mpu.Hooks{}, dx, dy, x) }},
-			} {
-				mpu.Allocate(d, []*mpu.Param{l.weight}, device.F32, true)
-				tensor := func(rows, columns int64, values []float32) device.Tensor {
-					x := d.Arena.Zeroed(device.Workspace, device.F32, rows, columns)
-					if values != nil {
-						device.WriteSlice(d, x, values)
-					}
-					return x
-				}
-				device.WriteSlice(d, l.weight.Value, fp8Floats(t, name+".w"))
-				x, dy, y, dx := tensor(tokens, in, fp8Floats(t, name+".x")), tensor(tokens, out, fp8Floats(t, name+".dy")), tensor(tokens, out, nil), tensor(tokens, in, nil)
-				if err := l.forward(y, x); err != nil {
-					t.Fatal(err)
-				}
-				if err := l.backward(dx, dy, x); err != nil {
-					t.Fatal(err)
-				}
-				for what, got := range map[string]device.Tensor{"y": y, "dx": dx, "dw": l.weight.Grad} {
-					diff, norm := 0.0, 0.0
-					values := device.ReadSlice[float32](d, got)
-					for i, want := range fp8Floats(t, name+"."+what) {
-						diff += math.Pow(float64(values[i]-want), 2)
-						norm += float64(want) * float64(want)
-					}
-					if !(math.Sqrt(diff/norm) < 1e-6) {
-						t.Errorf("%s %s: %s is off by %g of its norm", name, kind, what, math.Sqrt(diff/norm))
+		for name, gradients := range map[string]int32{"e4m3": device.E4M3, "hybrid": device.E5M2} {
+			for prefix, recipe := range fp8Recipes {
+				for _, dtype := range []device.DType{device.F32, device.BF16} {
+					c := mpu.LinearConfig{Name: "layer", Out: out, In: in, FP8: &mpu.FP8{Recipe: recipe, Gradients: gradients}}
+					for kind, l := range fp8Layers(d, c) {
+						mpu.Allocate(d, []*mpu.Param{l.weight}, dtype, true)
+						tensor := func(rows, columns int64, from string) device.Tensor {
+							x := d.Arena.Zeroed(device.Workspace, dtype, rows, columns)
+							if from != "" {
+								writeFP8(d, x, fp8Floats(t, name+"."+from))
+							}
+							return x
+						}
+						writeFP8(d, l.weight.Value, fp8Floats(t, name+".w"))
+						x, dy, y, dx := tensor(tokens, in, "x"), tensor(tokens, out, "dy"), tensor(tokens, out, ""), tensor(tokens, in, "")
+						if err := l.forward(y, x); err != nil {
+							t.Fatal(err)
+						}
+						if err := l.backward(dx, dy, x); err != nil {
+							t.Fatal(err)
+						}
+						for what, got := range map[string]device.Tensor{"y": y, "dx": dx, "dw": l.weight.Grad} {
+							fp8Near(t, prefix+name+"."+what+" "+kind, readFP8(d, got), fp8Floats(t, prefix+name+"."+what), got.DType)
+						}
 					}
 				}
 			}
+		}
+	})
+}
+
+// fp8Near compares results of f32 sums, which other orders change by 1e-6 of their norm, rounded to a dtype.
+func fp8Near(t *testing.T, name string, got, want []float32, dtype device.DType) {
+	t.Helper()
+	ulp := map[device.DType]float64{device.F32: 0, device.BF16: 1.0 / 256}[dtype]
+	diff, norm := 0.0, 0.0
+	for i, w := range want {
+		off := max(0, math.Abs(float64(got[i]-w))-ulp*math.Abs(float64(w)))
+		diff += off * off
+		norm += float64(w) * float64(w)
+	}
+	if len(got) != len(want) || !(math.Sqrt(diff/norm) < 1e-6) {
+		t.Errorf("%s in %s is off by %g of its norm", name, dtype, math.Sqrt(diff/norm))
+	}
+}
+
+func writeFP8(d *device.Device, t device.Tensor, values []float32) {
+	wide := make([]float64, len(values))
+	for i, v := range values {
+		wide[i] = float64(v)
+	}
+	d.Write(t, device.FromFloat64(t.DType, wide))
+}
+
+func readFP8(d *device.Device, t device.Tensor) []float32 {
+	raw := make([]byte, t.Bytes())
+	d.Read(raw, t)
+	var values []float32
+	for _, v := range device.ToFloat64(t.DType, raw) {
+		values = append(values, float32(v))
+	}
+	return values
+}
+
+// Claim: what follows a product is that of the sum in f32 where operands are f32 and results bf16: bias, the tensor before an activation, and the
+// activation of the unrounded sum.
+func TestFP8Epilogue(t *testing.T) {
+	const tokens, in, out = 130, 132, 136
+	onDevices(t, func(t *testing.T, d *device.Device) {
+		alone := mpu.Region{Group: comm.Solo("tp", 0, d)}
+		l := mpu.NewColumnParallelLinear(alone, mpu.LinearConfig{Name: "layer", Out: out, In: in, Bias: true, FP8: &mpu.FP8{Recipe: mpu.FP8Tensorwise}})
+		mpu.Allocate(d, []*mpu.Param{l.Weight, l.Bias}, device.BF16, true)
+		bias := make([]float32, out)
+		for i := range bias {
+			bias[i] = float32(i%17) / 16
+		}
+		writeFP8(d, l.Weight.Value, fp8Floats(t, "e4m3.w"))
+		writeFP8(d, l.Bias.Value, bias)
+		x, y, aux := d.Arena.Alloc(device.Workspace, device.BF16, tokens, in), d.Arena.Alloc(device.Workspace, device.BF16, tokens, out), d.Arena.Alloc(device.Workspace, device.BF16, tokens, out)
+		writeFP8(d, x, fp8Floats(t, "e4m3.x"))
+		if err := l.Forward(d, &mpu.Hooks{}, y, x, device.GeluErfEpilogue, aux); err != nil {
+			t.Fatal(err)
+		}
+		before := fp8Floats(t, "tensorwise.e4m3.y")
+		after := make([]float32, len(before))
+		for i := range before {
+			before[i] += bias[i%out]
+			v := float64(before[i])
+			after[i] = float32(v / 2 * math.Erfc(-v/math.Sqrt2))
+		}
+		fp8Near(t, "before", readFP8(d, aux), before, device.BF16)
+		fp8Near(t, "after", readFP8(d, y), after, device.BF16)
+	})
+}
+
+// Claim: numbers of 4 bits stand for what the OCP Microscaling Formats Specification lists and ml_dtypes has; every bf16 number in their range is
+// rounded as ml_dtypes casts it.
+func TestFP4RoundsAsTheTable(t *testing.T) {
+	values := fp8Floats(t, "values.e2m1")
+	for i, want := range []float32{0, 0.5, 1, 1.5, 2, 3, 4, 6} {
+		if values[i] != want || values[i+8] != -want {
+			t.Errorf("code %d: %g and %g, want ±%g", i, values[i], values[i+8], want)
+		}
+	}
+	const most = 448 * 6 // of a tensor whose scale is 1, with blocks whose scale is 1
+	var x, want []float32
+	for bits, code := range fp8File(t, "cast.bf16.e2m1") {
+		v := math.Float32frombits(uint32(bits) << 16)
+		if !(v >= -6 && v <= 6) {
+			continue
+		}
+		if len(x)%16 == 0 {
+			x, want = append(x, 6), append(want, 6)
+		}
+		x, want = append(x, v), append(want, values[code])
+	}
+	for len(x)%16 != 0 {
+		x, want = append(x, 0), append(want, 0)
+	}
+	if t.Logf("%d numbers of bf16", len(x)); len(x) < 33000 {
+		t.Errorf("%d numbers of bf16", len(x))
+	}
+	onDevices(t, func(t *testing.T, d *device.Device) {
+		sameFP4(t, d, "casts", x, want, most, int64(len(x)/16), 1, 16)
+	})
+}
+
+// sameFP4 compares the bits of NVFP4's values of x [rows, ...].
+func sameFP4(t *testing.T, d *device.Device, name string, x, want []float32, most float32, rows int64, height, width int32) {
+	t.Helper()
+	in, out := d.Arena.Alloc(device.Workspace, device.F32, rows, int64(len(x))/rows), d.Arena.Alloc(device.Workspace, device.F32, rows, int64(len(x))/rows)
+	largest := d.Arena.Alloc(device.Workspace, device.F32, 1)
+	device.WriteSlice(d, in, x)
+	device.WriteSlice(d, largest, []float32{most})
+	d.RoundNVFP4(device.RoundNVFP4Args{Out: out, X: in, Most: largest, Rows: height, Columns: width})
+	sameBits(t, name, device.ReadSlice[float32](d, out), want)
+}
+
+// sameBits compares numbers; zeros of either sign are equal.
+func sameBits(t *testing.T, name string, got, want []float32) {
+	t.Helper()
+	wrong := 0
+	for i := range want {
+		if got[i] != want[i] {
+			if wrong++; wrong < 4 {
+				t.Errorf("%s, number %d: %g, want %g", name, i, got[i], want[i])
+			}
+		}
+	}
+	if len(got) != len(want) || wrong > 0 {
+		t.Errorf("%s: %d of %d wrong", name, wrong, len(want))
+	}
+}
+
+// Claim: NVFP4's two levels of scales, and MXFP8's scales of blocks of every magnitude, give the bits of their rules step by step with the casts of
+// torch and ml_dtypes; a scale of MXFP8 is a number of E8M0.
+func TestBlockScalesAsTheirRules(t *testing.T) {
+	x := fp8Floats(t, "nvfp4.x")
+	most := float32(0)
+	for _, v := range x {
+		most = max(most, v, -v)
+	}
+	for code, v := range fp8Floats(t, "values.e8m0")[:255] {
+		if float64(v) != math.Ldexp(1, code-127) {
+			t.Errorf("code %d of E8M0: %g", code, v)
+		}
+	}
+	onDevices(t, func(t *testing.T, d *device.Device) {
+		sameFP4(t, d, "1x16", x, fp8Floats(t, "nvfp4.row"), most, 64, 1, 16)
+		sameFP4(t, d, "16x16", x, fp8Floats(t, "nvfp4.square"), most, 64, 16, 16)
+		blocks := fp8Floats(t, "mx.x")
+		in, out := d.Arena.Alloc(device.Workspace, device.F32, int64(len(blocks)/64), 64), d.Arena.Alloc(device.Workspace, device.F32, int64(len(blocks)/64), 64)
+		device.WriteSlice(d, in, blocks)
+		for format, name := range map[int32]string{device.E4M3: "mx.e4m3", device.E5M2: "mx.e5m2"} {
+			d.RoundFP8(device.RoundFP8Args{Out: out, X: in, Rows: 1, Columns: 32, Format: format, Rule: device.ScaleE8M0})
+			sameBits(t, name, device.ReadSlice[float32](d, out), fp8Floats(t, name))
 		}
 	})
 }

@@ -159,19 +159,23 @@ func (l *ColumnParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.T
 	if l.gather {
 		own = s.Alloc(y.DType, whole.Shape[0], l.Columns())
 	}
+	f, err := l.fp8.of(d, s, l.region, x, device.Tensor{}, parts)
+	if err != nil {
+		return err
+	}
 	// Rows from..from+n: a product for each part of the weight [rows, in], in stretches that fit memory.
 	err = l.region.gathered(w, whole, x, func(x device.Tensor, from, n int64) error {
-		operand := l.fp8.input(d, s, x)
+		operand := f.x(x)
 		for _, p := range parts {
 			err := p.weight.byRows(d, h, x.DType, func(weight device.Tensor, row, rows int64) {
-				a := device.MatmulArgs{C: own.Slice(0, from, n).Slice(1, p.from+row, rows), A: operand, B: l.fp8.weight(d, s, weight), TransB: 1, Epilogue: epilogue, ByRow: l.region.byRow(), Leaves: l.region.one()}
+				a := device.MatmulArgs{C: own.Slice(0, from, n).Slice(1, p.from+row, rows), A: operand, B: f.w(weight), TransB: 1, Epilogue: epilogue, ByRow: l.region.byRow(), Leaves: l.region.one()}
 				if aux.Given() {
 					a.Aux = aux.Slice(0, from, n).Slice(1, p.from+row, rows)
 				}
 				if p.bias != nil {
 					a.Bias = p.bias.Value.Slice(0, row, rows)
 				}
-				d.Matmul(a)
+				f.product(a)
 			})
 			if err != nil {
 				return err
@@ -205,7 +209,11 @@ func (l *ColumnParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x de
 	}
 	whole, joining := entering(l.region, s, x)
 	dwhole := leaving(l.region, s, dx)
-	if err := l.inputGradient(d, h, s, parts, dwhole, l.fp8.gradient(d, s, dy)); err != nil {
+	f, err := l.fp8.of(d, s, l.region, x, dy, parts)
+	if err != nil {
+		return err
+	}
+	if err := l.inputGradient(d, h, f, parts, dwhole, f.dy(dy)); err != nil {
 		return err
 	}
 	if err := wait(joining); err != nil {
@@ -215,7 +223,7 @@ func (l *ColumnParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x de
 		return err
 	}
 	summing := leave(l.region, d, dx, dwhole)
-	dy8, x8 := l.fp8.gradientOverTokens(d, s, dy), l.fp8.inputOverTokens(d, s, whole)
+	dy8, x8 := f.dyOverTokens(dy), f.xOverTokens(whole)
 	for _, p := range l.parts() { // a weight with a magnitude is frozen
 		if l.region.Leaves > 0 && p.sharers != nil && p.sharers.Rank() > 0 {
 			continue // all sharers have the complete dy of these rows, and the first adds their gradient
@@ -230,9 +238,9 @@ func (l *ColumnParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x de
 
 // inputGradient sets dx = dy·W over this rank's columns of dy. Several parts are
 // added up in f32.
-func (l *ColumnParallelLinear) inputGradient(d *device.Device, h *Hooks, s *device.Scope, parts []part, dx, dy device.Tensor) error {
+func (l *ColumnParallelLinear) inputGradient(d *device.Device, h *Hooks, f operands, parts []part, dx, dy device.Tensor) error {
 	if l.order != nil {
-		l.orderedGradient(d, parts, dx, dy)
+		l.orderedGradient(d, f, parts, dx, dy)
 		return nil
 	}
 	sum := dx
@@ -242,7 +250,7 @@ func (l *ColumnParallelLinear) inputGradient(d *device.Device, h *Hooks, s *devi
 	}
 	for i, p := range parts {
 		err := p.weight.byColumns(d, h, dy.DType, func(weight device.Tensor, from, n int64) {
-			d.Matmul(device.MatmulArgs{C: sum.Slice(1, from, n), A: dy.Slice(1, p.from, p.n), B: l.fp8.weight(d, s, weight), Accumulate: int32(min(i, 1)), Leaves: l.region.Share(), Stretches: l.stretches})
+			f.product(device.MatmulArgs{C: sum.Slice(1, from, n), A: dy.Slice(1, p.from, p.n), B: f.wOverOut(weight), Accumulate: int32(min(i, 1)), Leaves: l.region.Share(), Stretches: l.stretches})
 		})
 		if err != nil {
 			return err
@@ -255,7 +263,7 @@ func (l *ColumnParallelLinear) inputGradient(d *device.Device, h *Hooks, s *devi
 }
 
 // orderedGradient is inputGradient over the columns of dy in the order of the leaves.
-func (l *ColumnParallelLinear) orderedGradient(d *device.Device, parts []part, dx, dy device.Tensor) {
+func (l *ColumnParallelLinear) orderedGradient(d *device.Device, f operands, parts []part, dx, dy device.Tensor) {
 	s := d.Arena.Scope(device.Workspace)
 	defer s.Release()
 	n := int64(0)
@@ -265,7 +273,7 @@ func (l *ColumnParallelLinear) orderedGradient(d *device.Device, parts []part, d
 	columns, weight := s.Alloc(dy.DType, dy.Shape[0], n), s.Alloc(dy.DType, n, dx.Last())
 	values := make([]device.Tensor, len(parts))
 	for i, p := range parts {
-		values[i] = l.fp8.weight(d, s, p.weight.Value)
+		values[i] = f.wOverOut(p.weight.Value)
 	}
 	at := int64(0)
 	for _, c := range l.order {
@@ -278,7 +286,7 @@ func (l *ColumnParallelLinear) orderedGradient(d *device.Device, parts []part, d
 		}
 		at += c[1]
 	}
-	d.Matmul(device.MatmulArgs{C: dx, A: columns, B: weight, Leaves: l.region.Share()})
+	f.product(device.MatmulArgs{C: dx, A: columns, B: weight, Leaves: l.region.Share()})
 }
 
 // RowParallelLinear is y = x·Wᵀ with the columns of W [out, in] cut over the
@@ -329,10 +337,14 @@ func (l *RowParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.Tens
 	if err != nil {
 		return err
 	}
-	operand := l.fp8.input(d, s, x)
+	f, err := l.fp8.of(d, s, l.region, x, device.Tensor{}, parts)
+	if err != nil {
+		return err
+	}
+	operand := f.x(x)
 	err = l.region.scattered(d, s, y, func(sum device.Tensor, from, n int64) error {
 		err := parts[0].weight.byRows(d, h, x.DType, func(weight device.Tensor, row, rows int64) {
-			d.Matmul(device.MatmulArgs{C: sum.Slice(1, row, rows), A: operand.Slice(0, from, n), B: l.fp8.weight(d, s, weight), TransB: 1, ByRow: l.region.byRow(), Leaves: l.region.Share()})
+			f.product(device.MatmulArgs{C: sum.Slice(1, row, rows), A: operand.Slice(0, from, n), B: f.w(weight), TransB: 1, ByRow: l.region.byRow(), Leaves: l.region.Share()})
 		})
 		ad.forward(d, h, sum, x.Slice(0, from, n), from)
 		return err
@@ -364,10 +376,14 @@ func (l *RowParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x devic
 	if err != nil {
 		return err
 	}
+	f, err := l.fp8.of(d, s, l.region, x, dy, parts)
+	if err != nil {
+		return err
+	}
 	// dx, in rows as they arrive; the weight [out, in/tp] in stretches of columns.
 	err = l.region.gathered(joining, whole, dy, func(dy device.Tensor, from, n int64) error {
 		return parts[0].weight.byColumns(d, h, dy.DType, func(weight device.Tensor, column, columns int64) {
-			d.Matmul(device.MatmulArgs{C: own.Slice(0, from, n).Slice(1, column, columns), A: l.fp8.gradient(d, s, dy), B: l.fp8.weight(d, s, weight), Leaves: l.region.one()})
+			f.product(device.MatmulArgs{C: own.Slice(0, from, n).Slice(1, column, columns), A: f.dy(dy), B: f.wOverOut(weight), Leaves: l.region.one()})
 		})
 	})
 	if err != nil {
@@ -377,7 +393,7 @@ func (l *RowParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x devic
 	if err := l.adapter.backward(d, h, own, whole, x, 0); err != nil {
 		return err
 	}
-	if err := l.Weight.addGradient(d, h, l.fp8.gradientOverTokens(d, s, whole), l.fp8.inputOverTokens(d, s, x)); err != nil {
+	if err := l.Weight.addGradient(d, h, f.dyOverTokens(whole), f.xOverTokens(x)); err != nil {
 		return err
 	}
 	if l.whole {

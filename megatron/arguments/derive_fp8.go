@@ -10,7 +10,7 @@ func (p *parser) deriveFP8() {
 		return
 	}
 	if !p.given("fp8-recipe") {
-		p.clash("fp8-format fp8-recipe", "--fp8-format needs --fp8-recipe blockwise: without it Megatron-LM uses delayed scaling, which is not supported")
+		p.clash("fp8-format fp8-recipe", "--fp8-format needs --fp8-recipe blockwise, mxfp8 or tensorwise: without it Megatron-LM uses delayed scaling, which is not supported")
 	}
 	if p.Precision == config.FP16 {
 		p.clash("fp8-format fp16", "--fp8-format cannot be combined with --fp16; use --bf16")

@@ -137,7 +137,7 @@ func TestPublishedLinesAreAnsweredInFull(t *testing.T) {
 			[]string{"--num-experts 8: ", "--expert-model-parallel-size 8 "}},
 		"Llama 3 8B": {`--num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --group-query-attention --num-query-groups 8
 			--kv-channels 128 --fp8-format hybrid --fp8-amax-history-len 1024 --fp8-amax-compute-algo max --fp8-param-gather --context-parallel-size 2`,
-			[]string{"--fp8-param-gather, --fp8-amax-history-len, --fp8-amax-compute-algo: ", "--fp8-format needs --fp8-recipe blockwise"}},
+			[]string{"--fp8-param-gather, --fp8-amax-history-len, --fp8-amax-compute-algo: ", "--fp8-format needs --fp8-recipe blockwise, mxfp8 or tensorwise"}},
 		"DeepSeek-V3": {`--num-layers 61 --hidden-size 7168 --ffn-hidden-size 18432 --num-attention-heads 128 --kv-channels 128 --multi-latent-attention
 			--qk-layernorm --num-experts 256 --moe-layer-freq ([0]*3+[1]*58) --moe-ffn-hidden-size 2048 --moe-router-topk 8 --moe-router-num-groups 8
 			--moe-router-group-topk 4 --moe-router-score-function sigmoid --moe-router-enable-expert-bias --moe-token-dispatcher-type flex --moe-enable-deepep

@@ -10,17 +10,19 @@ import (
 
 // FP8 is how operands of linear layers' products are rounded to 8 bits: see mpu.FP8.
 type FP8 struct {
-	Format, Recipe string // FP8E4M3, FP8Hybrid, ""; FP8Blockwise
+	Format, Recipe string // FP8E4M3, FP8Hybrid, ""; a key of FP8Recipes
 	FirstLastBF16  bool   // the first AtStart and the last AtEnd layers keep theirs
 	AtStart, AtEnd int
 }
 
-// Formats and recipes of FP8.
+// Formats of FP8.
 const (
-	FP8E4M3      = "e4m3"
-	FP8Hybrid    = "hybrid" // gradients in E5M2
-	FP8Blockwise = "blockwise"
+	FP8E4M3   = "e4m3"
+	FP8Hybrid = "hybrid" // gradients in E5M2
 )
+
+// FP8Recipes are the names of recipes for --fp8-recipe.
+var FP8Recipes = map[string]mpu.FP8Recipe{"blockwise": mpu.FP8Blockwise, "mxfp8": mpu.FP8MX, "tensorwise": mpu.FP8Tensorwise}
 
 // Keeps reports whether a layer of so many keeps its operands.
 func (f *FP8) Keeps(layer, layers int) bool {
@@ -30,36 +32,41 @@ func (f *FP8) Keeps(layer, layers int) bool {
 // ErrFP8Cut is in the chain of CheckFP8's error.
 var ErrFP8Cut = errors.New("--fp8-format: a rank would have parts of blocks")
 
-// CheckFP8 refuses a layout in which a rank has parts of blocks, with the nearest legal number of ranks.
+// CheckFP8 refuses a layout in which a rank has parts of blocks, or of a query group, with the nearest legal number
+// of ranks.
 func (c *Step) CheckFP8() error {
 	if c.FP8.Format == "" {
 		return nil
 	}
-	m, l := &c.Model, &c.Layout
-	// A block of FP8Block values has one scale, so no rank may have a part of one: of the channels that
+	m, l, block := &c.Model, &c.Layout, FP8Recipes[c.FP8.Recipe].Block()
+	// The values of a block have one scale, so no rank may have a part of one: of the channels that
 	// tensor-parallel ranks cut, and of the two chunks of positions of each context-parallel rank.
 	channels := func(tp int) bool {
 		for _, size := range []int{m.QKVRows(), m.NumAttentionHeads * m.KVChannels, m.FFNHiddenSize} {
-			if size%(tp*mpu.FP8Block) != 0 {
+			if size%(tp*block) != 0 {
 				return false
 			}
 		}
-		return tp <= m.NumQueryGroups
+		return tp <= m.NumQueryGroups // else ranks have parts of the gradients of keys and values
 	}
-	tokens := func(cp int) bool { return c.SeqLength%(2*cp*mpu.FP8Block) == 0 }
+	tokens := func(cp int) bool { return c.SeqLength%(2*cp*block) == 0 }
 	// Name the next lower number of ranks that fits.
 	for _, cut := range []struct {
 		flag, what string
 		ranks      int
 		fits       func(int) bool
 	}{{"tensor-model-parallel-size", "channels", l.TP, channels}, {"context-parallel-size", "tokens", l.CP, tokens}} {
-		if cut.ranks > 1 && !cut.fits(cut.ranks) {
-			legal := cut.ranks - 1
-			for legal > 1 && !cut.fits(legal) {
-				legal--
-			}
-			return exitcode.With(exitcode.Usage, fmt.Errorf("%w of %d %s; use --%s %d", ErrFP8Cut, mpu.FP8Block, cut.what, cut.flag, legal))
+		if cut.ranks == 1 || cut.fits(cut.ranks) {
+			continue
 		}
+		legal := cut.ranks - 1
+		for legal > 1 && !cut.fits(legal) {
+			legal--
+		}
+		if block == 1 {
+			return exitcode.With(exitcode.Usage, fmt.Errorf("%w of query groups; use --%s %d", ErrFP8Cut, cut.flag, legal))
+		}
+		return exitcode.With(exitcode.Usage, fmt.Errorf("%w of %d %s; use --%s %d", ErrFP8Cut, block, cut.what, cut.flag, legal))
 	}
 	return nil
 }

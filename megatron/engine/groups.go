@@ -53,10 +53,13 @@ func parallelOf(r *ranks.Rank, c *config.Step) model.Parallel {
 	p := model.Parallel{TP: r.Groups[topology.TP], ByRow: c.AsGenerated, SequenceParallel: l.SequenceParallel, Overlap: l.TPCommOverlap, Tiles: l.MemoryCentricTiling, Leaves: c.Leaves, DistributeSaved: l.DistributeSavedActivation,
 		Embedding: r.Groups[topology.Embedding], QuerySharers: r.Groups[topology.QuerySharers]}
 	if c.FP8.Format != "" {
-		p.FP8, p.KeepsOperands = &mpu.FP8{}, func(layer int) bool { return c.FP8.Keeps(layer, c.Model.NumLayers) }
+		p.FP8, p.KeepsOperands = &mpu.FP8{Recipe: config.FP8Recipes[c.FP8.Recipe]}, func(layer int) bool { return c.FP8.Keeps(layer, c.Model.NumLayers) }
 		if c.FP8.Format == config.FP8Hybrid {
 			p.FP8.Gradients = device.E5M2
 		}
+	}
+	if p.FP8 != nil && r.Sizes.CP > 1 {
+		p.FP8.Tokens = r.Groups[topology.CP]
 	}
 	if r.Sizes.CP > 1 {
 		p.Context, p.ContextHeads = r.Groups[topology.CP], l.ContextHeads()

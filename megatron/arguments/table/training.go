@@ -107,8 +107,9 @@ var otherTrainingFlags = families(Training,
 // fp8Flags are of products whose operands are rounded to 8 bits.
 var fp8Flags = owned(Precision,
 	works("fp8-format", String, "", "FP8.Format", "round the operands of linear layers to 8 bits: e4m3, or hybrid, which has gradients in e5m2 (docs/fp8.md)").choices("e4m3", "hybrid"),
-	works("fp8-recipe", String, "blockwise", "FP8.Recipe", "scales of these operands: one per 1x128 block, for weights one per 128x128 block").choices("blockwise").
-		but("use blockwise", "delayed", "tensorwise", "mxfp8", "custom").differs("it must be given: the default is delayed there, which is not supported"),
+	works("fp8-recipe", String, "blockwise", "FP8.Recipe", "scales of these operands: blockwise, one per 1x128 block, for weights one per 128x128 block; mxfp8, one per 1x32 block; tensorwise, one per tensor").choices("blockwise", "mxfp8", "tensorwise").
+		but("use tensorwise, whose scales are those of the tensor itself", "delayed").but("use blockwise, mxfp8 or tensorwise", "custom").
+		differs("it must be given: the default is delayed there, which is not supported; scales of tensors are those of the complete tensor in every layout"),
 	works("first-last-layers-bf16", Switch, "", "FP8.FirstLastBF16", "do not round the operands of the first and the last layers"),
 	works("num-layers-at-start-in-bf16", Int, "1", "FP8.AtStart", "number of these first layers").from(0, sizes),
 	works("num-layers-at-end-in-bf16", Int, "1", "FP8.AtEnd", "number of these last layers").from(0, sizes),
