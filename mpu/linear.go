@@ -16,6 +16,7 @@ type LinearConfig struct {
 	Rows         [][2]int64 // stretches {first, rows} of W here; nil: an even share
 	Shared       *SharedRows
 	QKV          [3]int64 // Param.QKV of the weight
+	Head         int64    // Param.Head of the weight
 	GatherOutput bool     // y is [tokens, Out] on every rank
 	// With leaves: stretches {first, columns} of y here in the order of the leaves, of shared ones those that
 	// this rank counts; nil: as they lie.
@@ -87,7 +88,7 @@ func (c *LinearConfig) params(rows [][2]int64) (weight, bias *Param) {
 		n += s[1]
 	}
 	weight = Rows(c.Name+".weight", c.Init, []int64{c.Out, c.In}, rows, n)
-	weight.QKV = c.QKV
+	weight.QKV, weight.Head = c.QKV, c.Head
 	if c.Bias {
 		bias = Rows(c.Name+".bias", Init{Kind: InitConstant}, []int64{c.Out}, rows, n)
 	}

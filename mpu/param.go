@@ -58,6 +58,7 @@ type Param struct {
 	Role    Role
 	Unit    string   // what uses the parameter together with others, and is gathered and freed with them: decoder.layers.3
 	QKV     [3]int64 // rows of Q, K and V of each query group, which Muon updates as matrices of their own; zeros: it is one
+	Head    int64    // rows of each head of such a weight, which Muon can update as matrices of their own; 0: it has none
 	Tile    bool     // a part of a weight that comes and goes by itself (tiles.go)
 	Frozen  bool     // not trained: it has neither gradient nor optimizer state
 	ByToken bool     // a table indexed by tokens: rows are added to its gradient one by one

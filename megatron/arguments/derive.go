@@ -387,6 +387,10 @@ func (p *parser) deriveMuon() {
 	if m.KeepsState() || m.OutputGate {
 		p.clash("optimizer experimental-attention-variant short-conv-freq attention-output-gate", "--optimizer %s cannot be combined with --experimental-attention-variant, --short-conv-freq or --attention-output-gate, whose matrices it does not know; use --optimizer adam", o.Kind)
 	}
+	// What heads are part of.
+	if o.Muon.PerHead && o.Muon.WholeQKV {
+		p.clash("muon-per-head muon-no-split-qkv", "--muon-per-head cannot be combined with --muon-no-split-qkv, which updates all heads as one matrix; leave one out")
+	}
 	// Layouts in which each rank takes its part for a matrix.
 	if o.Muon.TPMode != optimizer.MuonBlockwise {
 		return

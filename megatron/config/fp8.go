@@ -56,7 +56,7 @@ func (c *Step) CheckFP8() error {
 		ranks      int
 		fits       func(int) bool
 	}{{"tensor-model-parallel-size", "channels", l.TP, channels}, {"context-parallel-size", "tokens", l.CP, tokens}} {
-		if cut.ranks == 1 || cut.fits(cut.ranks) {
+		if cut.ranks <= 1 || cut.fits(cut.ranks) {
 			continue
 		}
 		legal := cut.ranks - 1

@@ -45,8 +45,8 @@ func newAttention(m *spec.Model, layer int, name string, p Parallel) *attention 
 	// linear_qkv: [groups·(perGroup+2)·d, h], by query group; linear_proj: [h, heads·d].
 	a := &attention{m: m, layer: layer, borrowed: source != layer, source: source, lends: lends, groups: mine.groups, perGroup: mine.perGroup, firstHead: mine.firstHead, channels: d,
 		qkv: mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_qkv", Tiles: p.Tiles, FP8: p.FP8, Out: int64(m.QKVRows()), In: h, Rows: mine.rows, Shared: mine.shared,
-			QKV:       [3]int64{int64(m.NumAttentionHeads/m.NumQueryGroups) * d, int64(min(1, m.KeyValues())) * d, int64(max(0, m.KeyValues()-1)) * d},
-			LeafOrder: p.leafOrder(m, mine), Bias: m.QKVBias, Init: mpu.Init{Std: m.InitStd}}),
+			QKV:  [3]int64{int64(m.NumAttentionHeads/m.NumQueryGroups) * d, int64(min(1, m.KeyValues())) * d, int64(max(0, m.KeyValues()-1)) * d},
+			Head: d, LeafOrder: p.leafOrder(m, mine), Bias: m.QKVBias, Init: mpu.Init{Std: m.InitStd}}),
 		proj: mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_proj", Tiles: p.Tiles, FP8: p.FP8, Out: h, In: int64(m.NumAttentionHeads) * d, Bias: m.HasProjBias(), Init: outputInit(m)}),
 	}
 	// How ranks that share a sequence exchange its positions.

@@ -39,14 +39,14 @@ func newLatent(m *spec.Model, layer int, name string, p Parallel) *latent {
 	h, qRows := int64(m.HiddenSize), heads*int64(l.HeadDim())
 	if l.QRank > 0 {
 		a.qDown = mpu.NewLinear(r, linear(".linear_q_down_proj", int64(l.QRank), h))
-		a.qUp = mpu.NewColumnParallelLinear(r, linear(".linear_q_up_proj", qRows, int64(l.QRank)))
+		a.qUp = mpu.NewColumnParallelLinear(r, perHead(linear(".linear_q_up_proj", qRows, int64(l.QRank)), int64(l.HeadDim())))
 	} else {
-		a.qUp = mpu.NewColumnParallelLinear(r, linear(".linear_q_proj", qRows, h))
+		a.qUp = mpu.NewColumnParallelLinear(r, perHead(linear(".linear_q_proj", qRows, h), int64(l.HeadDim())))
 	}
 	// Keys and values: h -> KVRank + rope -> heads·(nope+v). The rope channels skip the up projection: one
 	// rotary key serves all heads.
 	a.kvDown = mpu.NewLinear(r, linear(".linear_kv_down_proj", a.rank+a.ropeDim, h))
-	a.kvUp = mpu.NewColumnParallelLinear(r, linear(".linear_kv_up_proj", heads*(a.nope+a.v), a.rank))
+	a.kvUp = mpu.NewColumnParallelLinear(r, perHead(linear(".linear_kv_up_proj", heads*(a.nope+a.v), a.rank), a.nope+a.v))
 	if l.Norms {
 		a.kvNorm = newNorm(m, name+".kv_layernorm", l.KVRank).outside(p)
 		if l.QRank > 0 {
@@ -54,6 +54,12 @@ func newLatent(m *spec.Model, layer int, name string, p Parallel) *latent {
 		}
 	}
 	return a
+}
+
+// perHead is c of a layer that makes so many rows for each head.
+func perHead(c mpu.LinearConfig, rows int64) mpu.LinearConfig {
+	c.Head = rows
+	return c
 }
 
 // params are in Megatron's order.

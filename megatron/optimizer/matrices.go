@@ -18,6 +18,7 @@ type matrix struct {
 	locals        []local
 	n             int64 // elements of the locals together
 	qkv           [3]int64
+	head          int64         // rows of each head, where they are matrices of their own; 0: they are not
 	cut           bool          // other ranks of family.Cut have parts too
 	moment2       device.Tensor // f32 [max(rows, columns)]: of AdaptiveMuon by lines, where this rank updates elements
 	name          string        // the tensor's
@@ -45,6 +46,9 @@ func (o *Optimizer) allMatrices() (all []*matrix) {
 				m = &matrix{name: t.Name, rows: t.Global[0], columns: t.Global[1], family: o.bucketOf[p].family, pieces: make([][]mpu.Piece, 1)}
 				if !o.config.Muon.WholeQKV {
 					m.qkv = p.QKV
+				}
+				if o.config.Muon.PerHead {
+					m.head = p.Head
 				}
 				by[t.Name] = m
 				all = append(all, m)
@@ -296,12 +300,15 @@ func (o *Optimizer) eachPiece(m *matrix, u, whole device.Tensor, r int, do func(
 }
 
 // orthogonalize makes the direction of a step of a matrix of momentum, in place: as it is, or that of Q, K
-// and V each. The step is `by` times as long: Muon's Q, K and V have their own lengths, AdaptiveMuon's the
-// weight's, since second moments come between.
+// and V each, or of each head. The step is `by` times as long: Muon's parts have their own lengths,
+// AdaptiveMuon's the weight's, since second moments come between.
 func (o *Optimizer) orthogonalize(m *matrix, whole device.Tensor) (by float32) {
 	d, c := o.device, &o.config.Muon
 	rows := m.qkv[0] + m.qkv[1] + m.qkv[2]
-	if rows == 0 {
+	switch {
+	case m.head > 0:
+		return o.orthogonalizeHeads(m, whole)
+	case rows == 0:
 		o.newtonSchulz(whole)
 		return float32(c.scale(m.rows, m.columns))
 	}
@@ -322,6 +329,17 @@ func (o *Optimizer) orthogonalize(m *matrix, whole device.Tensor) (by float32) {
 		return float32(c.scale(m.rows, m.columns))
 	}
 	return 1
+}
+
+// orthogonalizeHeads is orthogonalize of the rows of each head.
+func (o *Optimizer) orthogonalizeHeads(m *matrix, whole device.Tensor) (by float32) {
+	for at := int64(0); at < m.rows; at += m.head {
+		o.newtonSchulz(whole.Slice(0, at, m.head))
+	}
+	if o.config.Kind == AdaptiveMuon {
+		return float32(o.config.Muon.scale(m.rows, m.columns))
+	}
+	return float32(o.config.Muon.scale(m.head, m.columns))
 }
 
 // follow moves this rank's elements of a local along u [n].

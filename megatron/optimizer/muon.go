@@ -33,6 +33,7 @@ type MuonConfig struct {
 	Momentum     float64
 	Nesterov     bool
 	WholeQKV     bool   // Q, K and V are one matrix
+	PerHead      bool   // each head's rows of a weight that makes queries, keys or values are one
 	Scale        string // ScaleSpectral, ..
 	Extra        float64
 	Precision    string
