@@ -109,13 +109,15 @@ type fp8Layer struct {
 
 func fp8Layers(d *device.Device, c mpu.LinearConfig) map[string]fp8Layer {
 	alone := mpu.Region{Group: comm.Solo("tp", 0, d)}
-	column, row := mpu.NewColumnParallelLinear(alone, c), mpu.NewRowParallelLinear(alone, c)
+	column, row, complete := mpu.NewColumnParallelLinear(alone, c), mpu.NewRowParallelLinear(alone, c), mpu.NewRoundedLinear(alone, c)
 	return map[string]fp8Layer{
 		"column": {column.Weight, column.Bias, func(y, x device.Tensor) error {
 			return column.Forward(d, &mpu.Hooks{}, y, x, device.NoEpilogue, device.Tensor{})
 		}, func(dx, dy, x device.Tensor) error { return column.Backward(d, &mpu.Hooks{}, dx, dy, x) }},
 		"row": {row.Weight, row.Bias, func(y, x device.Tensor) error { return row.Forward(d, &mpu.Hooks{}, y, x) },
 			func(dx, dy, x device.Tensor) error { return row.Backward(d, &mpu.Hooks{}, dx, dy, x) }},
+		"complete": {complete.Weight, complete.Bias, func(y, x device.Tensor) error { return complete.Forward(d, y, x) },
+			func(dx, dy, x device.Tensor) error { return complete.Backward(d, &mpu.Hooks{}, dx, dy, x) }},
 	}
 }
 

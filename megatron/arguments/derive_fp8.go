@@ -9,15 +9,17 @@ func (p *parser) deriveFP8() {
 		p.FP8 = config.FP8{}
 		return
 	}
+	// What the flags themselves need.
 	if !p.given("fp8-recipe") {
 		p.clash("fp8-format fp8-recipe", "--fp8-format needs --fp8-recipe blockwise, mxfp8 or tensorwise: without it Megatron-LM uses delayed scaling, which is not supported")
 	}
 	if p.Precision == config.FP16 {
 		p.clash("fp8-format fp16", "--fp8-format cannot be combined with --fp16; use --bf16")
 	}
-	if m.Experts != nil || m.Latent != nil || m.KeepsState() || m.MTP != nil || m.Full != nil || m.KVShared > 0 || m.PerLayerInput > 0 {
-		p.clash("fp8-format num-experts multi-latent-attention experimental-attention-variant short-conv-freq mtp-num-layers full-attention-kv-channels",
-			"--fp8-format cannot be combined with experts, multi-latent attention, gated delta nets, short convolutions, multi-token prediction or layers of different shapes; leave it out")
+	// Models and runs whose products keep their operands.
+	if m.Experts != nil || m.KeepsState() || m.Full != nil || m.KVShared > 0 || m.PerLayerInput > 0 {
+		p.clash("fp8-format num-experts experimental-attention-variant short-conv-freq full-attention-kv-channels",
+			"--fp8-format cannot be combined with experts, gated delta nets, short convolutions or layers of different shapes; leave it out")
 	}
 	if p.Adapter.Given() || p.Tuning.Samples() {
 		p.clash("fp8-format lora-rank tuning", "--fp8-format cannot be combined with adapters or --tuning grpo; leave it out")
@@ -28,6 +30,7 @@ func (p *parser) deriveFP8() {
 	if p.FP8.FirstLastBF16 && p.FP8.AtStart+p.FP8.AtEnd > m.NumLayers {
 		p.clash("num-layers-at-start-in-bf16 num-layers-at-end-in-bf16 num-layers", "--num-layers-at-start-in-bf16 %d and --num-layers-at-end-in-bf16 %d are more than the %d layers", p.FP8.AtStart, p.FP8.AtEnd, m.NumLayers)
 	}
+	// Layouts.
 	if err := p.CheckFP8(); err != nil {
 		p.clash("fp8-format tensor-model-parallel-size context-parallel-size hidden-size ffn-hidden-size seq-length", "%v", err)
 	}

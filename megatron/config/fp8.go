@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"monotron/internal/exitcode"
+	"monotron/megatron/spec"
 	"monotron/mpu"
 )
 
@@ -39,15 +40,19 @@ func (c *Step) CheckFP8() error {
 		return nil
 	}
 	m, l, block := &c.Model, &c.Layout, FP8Recipes[c.FP8.Recipe].Block()
-	// The values of a block have one scale, so no rank may have a part of one: of the channels that
-	// tensor-parallel ranks cut, and of the two chunks of positions of each context-parallel rank.
+	// The values of a block have one scale, so no rank may have a part of one: of the channels that tensor-parallel
+	// ranks cut, and of the two chunks of positions of each context-parallel rank. Down projections of latent
+	// attention sum over the positions of a sequence-parallel rank.
 	channels := func(tp int) bool {
-		for _, size := range []int{m.QKVRows(), m.NumAttentionHeads * m.KVChannels, m.FFNHiddenSize} {
+		for _, size := range fp8Channels(m) {
 			if size%(tp*block) != 0 {
 				return false
 			}
 		}
 		return tp <= m.NumQueryGroups // else ranks have parts of the gradients of keys and values
+	}
+	rows := func(tp int) bool {
+		return channels(tp) && (m.Latent == nil || !l.SequenceParallel || c.SeqLength%(max(1, l.CP)*tp*block) == 0)
 	}
 	tokens := func(cp int) bool { return c.SeqLength%(2*cp*block) == 0 }
 	// Name the next lower number of ranks that fits.
@@ -55,7 +60,7 @@ func (c *Step) CheckFP8() error {
 		flag, what string
 		ranks      int
 		fits       func(int) bool
-	}{{"tensor-model-parallel-size", "channels", l.TP, channels}, {"context-parallel-size", "tokens", l.CP, tokens}} {
+	}{{"tensor-model-parallel-size", "channels", l.TP, channels}, {"tensor-model-parallel-size", "tokens", l.TP, rows}, {"context-parallel-size", "tokens", l.CP, tokens}} {
 		if cut.ranks <= 1 || cut.fits(cut.ranks) {
 			continue
 		}
@@ -69,4 +74,18 @@ func (c *Step) CheckFP8() error {
 		return exitcode.With(exitcode.Usage, fmt.Errorf("%w of %d %s; use --%s %d", ErrFP8Cut, block, cut.what, cut.flag, legal))
 	}
 	return nil
+}
+
+// fp8Channels are the sizes of the axes of weights that tensor-parallel ranks cut.
+func fp8Channels(m *spec.Model) []int {
+	sizes := []int{m.FFNHiddenSize}
+	if l := m.Latent; l != nil {
+		sizes = append(sizes, m.NumAttentionHeads*l.HeadDim(), m.NumAttentionHeads*(l.QKDim+l.VDim), m.NumAttentionHeads*l.VDim)
+	} else {
+		sizes = append(sizes, m.QKVRows(), m.NumAttentionHeads*m.KVChannels)
+	}
+	if m.MTP != nil {
+		sizes = append(sizes, m.HiddenSize)
+	}
+	return sizes
 }

@@ -16,7 +16,7 @@ type latent struct {
 	*attention
 	l              *spec.Latent
 	region         mpu.Region
-	qDown, kvDown  *mpu.Linear // qDown nil: queries come from x
+	qDown, kvDown  *mpu.RoundedLinear // qDown nil: queries come from x
 	qUp, kvUp      *mpu.ColumnParallelLinear
 	qNorm, kvNorm  *norm  // nil: none
 	sumOverHeads   Tensor // [heads·d, rope]: ones that add up a rotary key's gradient over heads
@@ -29,23 +29,23 @@ func newLatent(m *spec.Model, layer int, name string, p Parallel) *latent {
 	heads := int64(m.NumAttentionHeads)
 	a := &latent{l: l, region: r, rank: int64(l.KVRank), ropeDim: int64(l.RopeDim), nope: int64(l.QKDim), v: int64(l.VDim), heads: heads / int64(r.Size()),
 		attention: &attention{m: m, layer: layer, latentCache: true, groups: heads / int64(r.Size()), perGroup: 1, firstHead: heads / int64(r.Size()) * int64(r.Rank()), channels: int64(l.Channels()),
-			proj: mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_proj", Out: int64(m.HiddenSize), In: heads * int64(l.VDim), Bias: m.LinearBias, Init: outputInit(m)})},
+			proj: mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_proj", FP8: p.FP8, Out: int64(m.HiddenSize), In: heads * int64(l.VDim), Bias: m.LinearBias, Init: outputInit(m)})},
 	}
 	a.context, a.kind = p.contextOf(layer)
 	linear := func(part string, out, in int64) mpu.LinearConfig {
-		return mpu.LinearConfig{Name: name + part, Out: out, In: in, Init: mpu.Init{Std: m.InitStd}}
+		return mpu.LinearConfig{Name: name + part, FP8: p.FP8, Out: out, In: in, Init: mpu.Init{Std: m.InitStd}}
 	}
 	// Queries: h -> QRank -> heads·(nope+rope), or h -> heads·(nope+rope) without a latent.
 	h, qRows := int64(m.HiddenSize), heads*int64(l.HeadDim())
 	if l.QRank > 0 {
-		a.qDown = mpu.NewLinear(r, linear(".linear_q_down_proj", int64(l.QRank), h))
+		a.qDown = mpu.NewRoundedLinear(r, linear(".linear_q_down_proj", int64(l.QRank), h))
 		a.qUp = mpu.NewColumnParallelLinear(r, perHead(linear(".linear_q_up_proj", qRows, int64(l.QRank)), int64(l.HeadDim())))
 	} else {
 		a.qUp = mpu.NewColumnParallelLinear(r, perHead(linear(".linear_q_proj", qRows, h), int64(l.HeadDim())))
 	}
 	// Keys and values: h -> KVRank + rope -> heads·(nope+v). The rope channels skip the up projection: one
 	// rotary key serves all heads.
-	a.kvDown = mpu.NewLinear(r, linear(".linear_kv_down_proj", a.rank+a.ropeDim, h))
+	a.kvDown = mpu.NewRoundedLinear(r, linear(".linear_kv_down_proj", a.rank+a.ropeDim, h))
 	a.kvUp = mpu.NewColumnParallelLinear(r, perHead(linear(".linear_kv_up_proj", heads*(a.nope+a.v), a.rank), a.nope+a.v))
 	if l.Norms {
 		a.kvNorm = newNorm(m, name+".kv_layernorm", l.KVRank).outside(p)
@@ -154,7 +154,9 @@ func (a *latent) queries(p *Pass, s *device.Scope, saved *latentSaved, x Tensor)
 	in := x
 	if a.qDown != nil {
 		saved.q = s.Alloc(p.DType, x.Shape[0], int64(a.l.QRank))
-		a.qDown.Forward(p.D, saved.q, x)
+		if err := a.qDown.Forward(p.D, saved.q, x); err != nil {
+			return err
+		}
 		saved.qNormed = saved.q
 		if a.qNorm != nil {
 			saved.qNormed = s.Like(saved.q)
@@ -179,7 +181,9 @@ func (a *latent) queries(p *Pass, s *device.Scope, saved *latentSaved, x Tensor)
 // tokens, rotated, in tmp.
 func (a *latent) latents(p *Pass, s, tmp *device.Scope, saved *latentSaved, x Tensor) (shared Tensor, err error) {
 	saved.kv = s.Alloc(p.DType, x.Shape[0], a.rank+a.ropeDim)
-	a.kvDown.Forward(p.D, saved.kv, x)
+	if err := a.kvDown.Forward(p.D, saved.kv, x); err != nil {
+		return shared, err
+	}
 	low := saved.kv.Slice(1, 0, a.rank)
 	saved.kNormed = s.Alloc(p.DType, x.Shape[0], a.rank)
 	if a.kvNorm != nil {
@@ -291,8 +295,7 @@ func (saved *latentSaved) backwardQueries(p *Pass, dx, dq, x Tensor) error {
 		dlow = s.Like(saved.q)
 		a.qNorm.backward(p, saved.qStats, dlow, dnormed, saved.q, Tensor{})
 	}
-	a.qDown.Backward(p.D, &p.Hooks, dx, dlow, x)
-	return nil
+	return a.qDown.Backward(p.D, &p.Hooks, dx, dlow, x)
 }
 
 // backwardKeys sets dx from the gradients of keys and values.
@@ -324,8 +327,7 @@ func (saved *latentSaved) backwardKeys(p *Pass, dx Tensor, grads heads, x Tensor
 	} else {
 		p.D.Copy(dlow, dnormed)
 	}
-	a.kvDown.Backward(p.D, &p.Hooks, dx, dkv, x)
-	return nil
+	return a.kvDown.Backward(p.D, &p.Hooks, dx, dkv, x)
 }
 
 // rotaryGradient sets own, the rows here [rows, rope], to the gradient of the rotary key before it was

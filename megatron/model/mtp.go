@@ -21,13 +21,13 @@ type mtpLayer struct {
 }
 
 // newMTPLayer makes the i-th such layer. Its activations live only while the head's do, so
-// nothing of it is recomputed.
+// nothing of it is recomputed. It is none of the last layers whose products keep their operands.
 func newMTPLayer(m *spec.Model, i int, p Parallel) *mtpLayer {
-	p.Tiles = 0
+	p.Tiles, p.KeepsOperands = 0, func(int) bool { return false }
 	name := spec.MTPName(i)
 	made := func(part string) *norm { return newNorm(m, name+part, m.HiddenSize).outside(p) }
 	l := &mtpLayer{name: name, region: p.region(), enorm: made(".enorm"), hnorm: made(".hnorm"), norm: made(".final_layernorm"),
-		proj: mpu.NewColumnParallelLinear(p.region(), mpu.LinearConfig{Name: name + ".eh_proj", Out: int64(m.HiddenSize), In: 2 * int64(m.HiddenSize),
+		proj: mpu.NewColumnParallelLinear(p.region(), mpu.LinearConfig{Name: name + ".eh_proj", FP8: p.FP8, Out: int64(m.HiddenSize), In: 2 * int64(m.HiddenSize),
 			GatherOutput: true, Init: mpu.Init{Std: m.InitStd}}),
 		layer: newLayer(m, m.NumLayers+i, p, Forget{})}
 	l.uses = append(append(append(l.enorm.params(), l.hnorm.params()...), l.proj.Params()...), l.layer.params()...)
