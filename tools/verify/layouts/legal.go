@@ -362,7 +362,7 @@ func legal(c *config.Run, v Variant) bool {
 	if l.DP > 1 && globalLoss(c) >= 0 && slices.Contains(m.Experts.Balancing, spec.AuxLoss) {
 		return false
 	}
-	if c.Tuning.Prefers() != nil && l.CP > 1 || c.Adapter.Given() && l.MemoryCentricTiling > 0 || c.Adapter.DoRA && l.Sharding == string(optimizer.OptimGradsParams) {
+	if c.Tuning.Prefers() != nil && l.CP > 1 || (c.Adapter.Given() || c.FP8.Format != "") && l.MemoryCentricTiling > 0 || c.Adapter.DoRA && l.Sharding == string(optimizer.OptimGradsParams) {
 		return false // refused
 	}
 	shares := func(a, b int) bool { return a%b == 0 || b%a == 0 }

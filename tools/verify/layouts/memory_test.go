@@ -87,6 +87,9 @@ func plannedOfShape(t *testing.T, shape, precision string, world int, choose fun
 	if err != nil {
 		t.Fatal(err)
 	}
+	if shape == "mla" { // operands of products are copies then, wider ones in bf16
+		m.Config.FP8 = config.FP8{Format: config.FP8Hybrid, Recipe: "tensorwise"}
+	}
 	list := Legal(&m.Config, world)
 	some := choose(list)
 	for _, v := range some {

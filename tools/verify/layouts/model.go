@@ -70,9 +70,12 @@ const small = "--num-layers 8 --hidden-size 32 --num-attention-heads 8 --seq-len
 	"--tokenizer-type NullTokenizer --vocab-size 131 --make-vocab-size-divisible-by 1 --micro-batch-size 1 --global-batch-size 24 " +
 	"--train-iters 10 --initial-loss-scale 1024 --lr 1e-3 --lr-decay-style constant --weight-decay 0.1 --clip-grad 1.0 --seed 1234 --adam-eps " + epsilon
 
-// blocks are sizes besides with --optimizer adamw_8bit and with --fp8-format whose scales are those of blocks: two
-// ranks can share every weight without cutting a block.
-const blocks = " --hidden-size 512 --ffn-hidden-size 512"
+// blocks are sizes besides with --optimizer adamw_8bit and with --fp8-format whose scales are those of blocks, smallBlocks
+// of --fp8-recipe mxfp8: two ranks can share every weight without cutting a block.
+const (
+	blocks      = " --hidden-size 512 --ffn-hidden-size 512"
+	smallBlocks = " --hidden-size 128 --ffn-hidden-size 128"
+)
 
 // sizes are those of the model that is trained, with the optimizer and the recipe that flags name.
 func sizes(flags []string) string {
@@ -80,8 +83,11 @@ func sizes(flags []string) string {
 		return slices.ContainsFunc(flags, func(flag string) bool { return strings.HasSuffix(flag, end) })
 	}
 	fp8 := slices.ContainsFunc(flags, func(flag string) bool { return strings.HasPrefix(flag, "--fp8-format") })
-	if named(optimizer.Adam8) || fp8 && !named("tensorwise") {
+	switch {
+	case named(optimizer.Adam8), fp8 && named("blockwise"):
 		return small + blocks
+	case fp8 && named("mxfp8"):
+		return small + smallBlocks
 	}
 	return small
 }
