@@ -158,6 +158,26 @@ func TestAdviceUnderOneOrder(t *testing.T) {
 	}
 }
 
+// Claim: with operands of 8 bits, whose scales are of complete tensors, advice has no tiles, which are refused.
+func TestAdviceWithFP8(t *testing.T) {
+	for _, recipe := range []string{"blockwise", "mxfp8", "tensorwise"} {
+		c, o := parsed(t, small+"--bf16 --fp8-format hybrid --fp8-recipe "+recipe), Options{Device: "cpu"}
+		now, err := o.Of(c, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := o.Savings(c, 0, now.Peak)
+		if len(all) == 0 {
+			t.Errorf("%s: nothing is advised", recipe)
+		}
+		for _, s := range all {
+			if strings.Contains(s.Flags, "tiling") {
+				t.Errorf("%s: advised: %s", recipe, s)
+			}
+		}
+	}
+}
+
 // Claim: of two ways to share the optimizer's state, and of two places for it, a set of flags has
 // one; other changes go together.
 func TestChangesOfOneSubject(t *testing.T) {

@@ -98,7 +98,8 @@ func (o Options) changes(c *config.Run) (all []Change) {
 	add(offloaded, pieces && o.Device == "cuda" && !c.OptimizerCPUOffload && c.OffloadFolder == "", "--optimizer-cpu-offload", func(c *config.Run) { c.OptimizerCPUOffload, c.OptimizerOffloadFraction = true, 1 })
 	add(offloaded, folder && c.OffloadFolder == "", "--offload-folder DIR", files)
 	add(offloaded, folder && (c.OffloadFolder == "" || c.Layout.Sharding != string(optimizer.OptimGradsParams)), "--offload-folder DIR --zero-stage 3", parameters)
-	add(offloaded, folder && c.Layout.MemoryCentricTiling == 0 && !c.Layout.TPCommOverlap && c.Layout.OptimizerInstances <= 1, "--offload-folder DIR --zero-stage 3 --memory-centric-tiling 8", tiles)
+	tiled := folder && c.Layout.MemoryCentricTiling == 0 && !c.Layout.TPCommOverlap && c.Layout.OptimizerInstances <= 1 && c.FP8.Format == "" // can be
+	add(offloaded, tiled, "--offload-folder DIR --zero-stage 3 --memory-centric-tiling 8", tiles)
 	add(alone, c.Graphs, "--cuda-graph-impl none", func(c *config.Run) { c.Graphs = false })
 	for i := range all {
 		all[i].order = i
