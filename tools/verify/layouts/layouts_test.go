@@ -231,6 +231,10 @@ func TestLayoutsGiveTheSameBits(t *testing.T) {
 		{"llama", "--optimizer muon", "tp2 sp dp2 recompute-full-block", 1},
 		{"llama", "--optimizer adaptive_muon --adaptive-muon-moment2-method normuon --muon-coefficient-type polar_express_nanochat", "tp2 sp dp2 optim", 1},
 		{"llama", "--fp8-format hybrid --fp8-recipe blockwise --num-layers 2 --global-batch-size 8", "tp2 sp dp2 optim_grads", 1},
+		{"gpt2", "--bf16 --fp8-format hybrid --fp8-recipe tensorwise", "tp2 cp2 a2a optim overlap late-gather", 1},
+		{"mla", "--fp8-format e4m3 --fp8-recipe tensorwise", "tp2 sp dp2 recompute-full-block", 1},
+		{"mtp", "--fp8-format hybrid --fp8-recipe mxfp8", "tp2 sp dp2 recompute-full-block", 1},
+		{"llama", "--optimizer muon --muon-per-head", "tp2 sp dp2 recompute-full-block", 1},
 		{"llama", "--optimizer adamw_8bit --num-layers 2 --global-batch-size 8", "tp2 sp dp2 optim_grads_params", 1},
 	} {
 		m, err := Builtin(c.shape, strings.Fields("--layout-invariant "+c.flags)...)
