@@ -101,6 +101,9 @@ func (q *ask) request(s *server, l *loaded) (*inference.Request, error) {
 	}
 	if r.Grammar = q.grammar(&all, l); r.Grammar != nil {
 		r.Vocabulary = l.words()
+		if err := r.Grammar.Spelled(r.Vocabulary); err != nil {
+			all = append(all, wrong("response_format", "%s", err))
+		}
 	}
 	if q.BeamSearch {
 		all = append(all, wrong("use_beam_search", "this server samples; the command generate has beam search"))

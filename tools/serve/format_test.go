@@ -3,8 +3,13 @@ package serve
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
+
+	"monotron/megatron/inference/schema"
+	"monotron/tokenizer"
+	"monotron/tools/internal/answering"
 )
 
 // Claim (docs/serve.md): with response_format every text that ends is JSON of the schema, greedy
@@ -70,3 +75,28 @@ func TestResponseFormat(t *testing.T) {
 		t.Errorf("text: %d %+v", status, answer)
 	}
 }
+
+// Claim (docs/serve.md): a schema whose texts the model's tokens cannot spell is refused with status 400, which names
+// what is missing.
+func TestFormatThatCannotBeSpelled(t *testing.T) {
+	letters := []string{"{", "}", ":", ",", " ", "1"}
+	tok := spelling{letters: letters}
+	l := &loaded{Model: &answering.Model{Tok: tok, Vocab: len(letters)}, words: func() *schema.Vocabulary { return schema.NewVocabulary(tok, len(letters), nil) }}
+	var q ask
+	if err := json.Unmarshal([]byte(`{"response_format":{"type":"json_schema","json_schema":{"name":"a","schema":{"type":"string"}}}}`), &q); err != nil {
+		t.Fatal(err)
+	}
+	_, err := q.request(&server{}, l)
+	if p := problemOf(err); p.Status != http.StatusBadRequest || p.Param != "response_format" || !strings.Contains(p.Message, `no token with '"'`) {
+		t.Errorf("%d %s", p.Status, p.Message)
+	}
+}
+
+// spelling is a vocabulary of letters.
+type spelling struct {
+	tokenizer.Tokenizer
+	letters []string
+}
+
+func (s spelling) VocabSize() int                          { return len(s.letters) }
+func (s spelling) AppendBytes(dst []byte, id int32) []byte { return append(dst, s.letters[id]...) }

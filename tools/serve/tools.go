@@ -85,6 +85,9 @@ func (q *chatAsk) calls(all *[]error, l *loaded, base *inference.Request) *calls
 			return refuse("tools", "%s", err)
 		}
 		base.Vocabulary = l.words()
+		if err := base.Grammar.Spelled(base.Vocabulary); err != nil {
+			return refuse("tools", "%s", err)
+		}
 	}
 	return c
 }

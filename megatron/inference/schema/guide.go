@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"monotron/internal/exitcode"
 	"monotron/tokenizer"
 )
 
@@ -65,7 +66,7 @@ func (g *Guide) allowed() []uint64 {
 }
 
 // Take continues with a token; complete: nothing can follow. An error is a token that Banned has,
-// or one after which the vocabulary has none that the schema allows.
+// or one after which the vocabulary has none that the schema allows, which is the request's fault (exitcode.BadData).
 func (g *Guide) Take(id int32) (complete bool, err error) {
 	for _, b := range g.tok.AppendBytes(nil, id) {
 		after, ok := g.state.step(b)
@@ -82,5 +83,5 @@ func (g *Guide) Take(id int32) (complete bool, err error) {
 	case g.state.mayEnd():
 		return true, nil
 	}
-	return false, fmt.Errorf("the vocabulary has no token that the schema allows after token %d", id)
+	return false, exitcode.Errorf(exitcode.BadData, "the vocabulary has no token with which this text can continue within its schema: the next character has to be %s", shown(g.state.bytes()))
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"monotron/internal/exitcode"
 	"monotron/tokenizer"
 )
 
@@ -388,5 +389,63 @@ func BenchmarkBanned(b *testing.B) {
 				guide.Banned()
 			}
 		})
+	}
+}
+
+// Claim (docs/serve.md): a schema whose texts the vocabulary cannot spell is refused with what is missing; one that
+// has another way is not.
+func TestSpelled(t *testing.T) {
+	without := func(gone string) *Vocabulary {
+		tok := &tokens{list: []string{"<end>"}}
+		for b := range 256 {
+			if !strings.ContainsRune(gone, rune(b)) {
+				tok.list = append(tok.list, string([]byte{byte(b)}))
+			}
+		}
+		return NewVocabulary(tok, len(tok.list), []int32{end})
+	}
+	for _, c := range []struct{ schema, gone, want string }{
+		{`{"type":"string"}`, `"`, `'"'`},
+		{`{"type":"object","properties":{"ab":{"type":"integer"}},"required":["ab"],"additionalProperties":false}`, "b:", `':', 'b'`},
+		{`{"type":"object","properties":{"ab":{"type":"integer"}},"additionalProperties":false}`, "b", ""},
+		{`{"enum":["x","y"]}`, "x", ""},
+		{`{"enum":["x","yz"]}`, "xyz", `'x'`},
+		{`{"enum":["é"]}`, "\u00c3\u00a9", ""}, // it may be escaped
+		{`{"type":"array","items":{"type":"string","minLength":1},"minItems":1}`, "[", `'['`},
+		{`{"type":"array","items":{"$ref":"#"}}`, "0123456789", ""},
+		{`{"type":"number"}`, "0123456789", "no token with"},
+		{`{}`, "", ""},
+	} {
+		g, err := Compile([]byte(c.schema))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = g.Spelled(without(c.gone))
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s without %q: %v, want %q", c.schema, c.gone, err, c.want)
+		}
+	}
+	// A byte that only longer tokens have does not begin a text.
+	v := NewVocabulary(&tokens{list: []string{"<end>", `a"`, `b`}}, 3, []int32{end})
+	g, err := Compile([]byte(`{"type":"string"}`))
+	if err == nil {
+		err = g.Spelled(v)
+	}
+	if err == nil || !strings.Contains(err.Error(), "begins with") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Claim (docs/serve.md): a text that cannot continue within its schema is the request's fault, and the error names
+// what would have to follow.
+func TestTextWithoutContinuation(t *testing.T) {
+	tok := &tokens{list: []string{"<end>", `"a`, `b"c`, "b"}}
+	g, err := Compile([]byte(`{"type":"string","maxLength":1}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	guide := g.NewGuide(NewVocabulary(tok, 4, []int32{end}), tok, []int32{end})
+	if _, err = guide.Take(1); exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), `the next character has to be '"'`) {
+		t.Errorf("%v", err)
 	}
 }

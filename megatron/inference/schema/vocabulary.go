@@ -10,6 +10,7 @@ import (
 type Vocabulary struct {
 	root branch
 	size int
+	has  [256]bool // bytes that are in any token
 }
 
 type branch struct {
@@ -26,6 +27,9 @@ func NewVocabulary(tok tokenizer.Tokenizer, size int, special []int32) *Vocabula
 	for id := range int32(min(size, tok.VocabSize())) {
 		if text = tok.AppendBytes(text[:0], id); len(text) > 0 && !slices.Contains(special, id) {
 			v.root.add(text, id)
+			for _, b := range text {
+				v.has[b] = true
+			}
 		}
 	}
 	return v
