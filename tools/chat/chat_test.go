@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -136,12 +138,36 @@ func TestTextIsContinued(t *testing.T) {
 	}
 }
 
-// Claim: a full context ends an answer with a note, and the next question with an error.
+// Claim (docs/chat.md): where the context is full, the first messages are no longer sent, and a note says so; the
+// answer is that of the conversation without them. A message that fills the context alone is not answered.
 func TestContextIsFull(t *testing.T) {
 	dir := model(t, true)
-	long := strings.Repeat("word ", 40)
-	_, notes, err := talkTo(long+"\n"+long+"\n"+long+"\n"+long+"\n"+long+"\n"+long+"\n", dir, "--temperature", "0")
-	if err == nil || exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "this was not answered") || !strings.Contains(notes, "is full; /reset") {
+	words := func(first string) string { return first + strings.Repeat(" word", 30) }
+	out, notes, err := talkTo(words("one")+"\n"+words("two")+"\n"+words("three")+"\n"+words("four")+"\n", dir, "--temperature", "0", "--max-new-tokens", "5")
+	found := regexp.MustCompile(`the context of \d+ tokens is full: the first (\d+) messages are no longer sent; /reset begins a new conversation`).FindAllStringSubmatch(notes, -1)
+	if err != nil || len(found) == 0 {
+		t.Fatalf("%v; notes %q", err, notes)
+	}
+	answers := strings.Split(out, "\n")
+	var turns []turn
+	for i, first := range []string{"one", "two", "three"} {
+		turns = append(turns, turn{"user", words(first)}, turn{"assistant", answers[i]})
+	}
+	from, _ := strconv.Atoi(found[len(found)-1][1])
+	last := greedy(t, dir, rendered(t, append(turns[from:], turn{"user", words("four")})...), true, 5)
+	if answers[3] != last {
+		t.Errorf("%q, want %q, without the first %d messages", answers[3], last, from)
+	}
+	_, _, err = talkTo(words("one")+"\n"+strings.Repeat("word ", 2000)+"\n", dir, "--temperature", "0")
+	if err == nil || exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "this was not answered") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Claim (docs/chat.md): of a text that the context does not hold, the model sees the end.
+func TestLongText(t *testing.T) {
+	_, notes, err := talkTo(strings.Repeat("word ", 300)+"\nmore\n", model(t, false), "--temperature", "0")
+	if err != nil || !strings.Contains(notes, "tokens is full: the model sees the last") {
 		t.Errorf("%v; notes %q", err, notes)
 	}
 }

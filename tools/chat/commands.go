@@ -50,6 +50,6 @@ func (t *talk) command(name, rest string) (end bool, err error) {
 
 // reset begins a new conversation.
 func (t *talk) reset() {
-	t.turns, t.text = nil, ""
+	t.turns, t.forgotten, t.text = nil, 0, ""
 	t.notes.Printf("a new conversation\n")
 }

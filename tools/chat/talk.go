@@ -29,9 +29,10 @@ type talk struct {
 	out, notes *command.Printer
 	room       int // tokens of context and answer together
 
-	turns   []turn // without the system text
-	text    string // of a model without a chat template: all so far
-	answers uint32 // so far
+	turns     []turn // without the system text
+	forgotten int    // the first turns that are no longer sent: the context has no space for them
+	text      string // of a model without a chat template: all so far
+	answers   uint32 // so far
 }
 
 // tokensOfText is the length of a continuation that nobody asked for.
@@ -105,15 +106,12 @@ func (t *talk) failed() error { return errors.Join(t.out.Err, t.notes.Err) }
 // answer prints the answer to a question as it comes, and takes both into the conversation. An answer
 // that ctx stops is kept as far as it came.
 func (t *talk) answer(ctx context.Context, question string) error {
-	// The conversation so far as tokens, and what room is left for the answer.
-	ids, err := t.prompt(question)
+	// As much of the conversation as the context holds, and what is left for the answer.
+	ids, err := t.fitting(question)
 	if err != nil {
 		return err
 	}
 	left := t.room - len(ids)
-	if left < 1 {
-		return exitcode.Errorf(exitcode.BadData, "the conversation has %d tokens and the context %d: this was not answered; /reset begins a new conversation", len(ids), t.room)
-	}
 	most := left
 	if t.NoChat != nil {
 		most = min(left, tokensOfText)
@@ -141,13 +139,53 @@ func (t *talk) answer(ctx context.Context, question string) error {
 	return t.failed()
 }
 
-// prompt is the ids of the conversation with a question.
-func (t *talk) prompt(question string) ([]int32, error) {
-	if t.NoChat != nil {
-		return t.Encode(t.continued(question), false)
+// reserve is how many tokens an answer has at least.
+func (t *talk) reserve() int {
+	most := max(8, t.room/4)
+	switch {
+	case t.options.most > 0:
+		return min(most, t.options.most)
+	case t.NoChat != nil:
+		return min(most, tokensOfText)
 	}
+	return most
+}
+
+// fitting is the ids of the conversation with a question, without its first turns, or the text's beginning, where
+// the context does not hold them. What is left out stays left out, with a note.
+func (t *talk) fitting(question string) ([]int32, error) {
+	// A text without turns: its last tokens.
+	if t.NoChat != nil {
+		ids, err := t.Encode(t.continued(question), false)
+		if last := max(1, t.room-t.reserve()); err == nil && len(ids) > last {
+			t.notes.Printf("the context of %d tokens is full: the model sees the last %d of %d tokens\n", t.room, last, len(ids))
+			ids = ids[len(ids)-last:]
+		}
+		return ids, err
+	}
+	// A question and its answer less, until there is space for another answer.
+	from := t.forgotten
+	ids, err := t.prompt(question, from)
+	for err == nil && len(ids)+t.reserve() > t.room && from < len(t.turns) {
+		from += 2
+		ids, err = t.prompt(question, from)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case len(ids) >= t.room:
+		return nil, exitcode.Errorf(exitcode.BadData, "the message has %d tokens and the context %d: this was not answered", len(ids), t.room)
+	case from > t.forgotten:
+		t.forgotten = from
+		t.notes.Printf("the context of %d tokens is full: the first %d messages are no longer sent; /reset begins a new conversation\n", t.room, from)
+	}
+	return ids, nil
+}
+
+// prompt is the ids of the conversation from a turn on, with a question.
+func (t *talk) prompt(question string, from int) ([]int32, error) {
 	var messages []json.RawMessage
-	all := append(append([]turn(nil), t.turns...), turn{"user", question})
+	all := append(append([]turn(nil), t.turns[from:]...), turn{"user", question})
 	if t.options.system != "" {
 		all = append([]turn{{"system", t.options.system}}, all...)
 	}
@@ -203,17 +241,14 @@ func (t *talk) print(ctx context.Context, s *inference.Stream) (text string, end
 	return text, end, nil
 }
 
-// tell says why an answer ended early, and that the context is nearly full.
+// tell says why an answer ended early.
 func (t *talk) tell(end inference.Result, most, left int) {
-	rest := left - end.Generated
 	switch {
 	case end.Ended == inference.EndedByCancel:
 		t.notes.Printf("stopped\n")
 	case end.Ended == inference.EndedByLength && most == left:
-		t.notes.Printf("the answer is cut: the context of %d tokens is full; /reset begins a new conversation\n", t.room)
+		t.notes.Printf("the answer is cut: the context of %d tokens is full\n", t.room)
 	case end.Ended == inference.EndedByLength && t.NoChat == nil:
 		t.notes.Printf("the answer is cut at --max-new-tokens %d\n", most)
-	case rest < t.room/8:
-		t.notes.Printf("%d tokens of the context of %d are left; /reset begins a new conversation\n", rest, t.room)
 	}
 }
