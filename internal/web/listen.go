@@ -47,3 +47,13 @@ func Port(addr string) (net.Listener, error) {
 	}
 	return l, err
 }
+
+// Reachable is a listener's address as a browser on this host can open it: who listens on all addresses is reached
+// at the loopback address too. everywhere: it is one that listens so.
+func Reachable(at net.Addr) (address string, everywhere bool) {
+	tcp, is := at.(*net.TCPAddr)
+	if !is || !tcp.IP.IsUnspecified() {
+		return at.String(), false
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port)), true
+}

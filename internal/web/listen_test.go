@@ -78,3 +78,26 @@ func TestPortAlone(t *testing.T) {
 		t.Errorf("%s, %v", l.Addr(), err)
 	}
 }
+
+// Claim (docs/serve.md): the address that is printed can be opened, also of who listens everywhere.
+func TestReachable(t *testing.T) {
+	for addr, want := range map[string]string{"0.0.0.0:0": "127.0.0.1", ":0": "127.0.0.1", "127.0.0.1:0": "127.0.0.1", "[::1]:0": "::1"} {
+		l, err := Port(addr)
+		if err != nil {
+			t.Logf("%s: %v", addr, err) // a host without IPv6
+			continue
+		}
+		at, everywhere := Reachable(l.Addr())
+		host, _, err := net.SplitHostPort(at)
+		if err != nil || host != want || everywhere != (addr == ":0" || addr == "0.0.0.0:0") {
+			t.Errorf("%s: %s, everywhere %v, %v", addr, at, everywhere, err)
+		}
+		c, err := net.Dial("tcp", at)
+		if err != nil {
+			t.Errorf("%s: %v", addr, err)
+			continue
+		}
+		c.Close()
+		l.Close()
+	}
+}

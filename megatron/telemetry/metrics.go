@@ -81,7 +81,10 @@ func ServeMetrics(addr, version string) (*Metrics, error) {
 }
 
 // Addr is where it listens.
-func (m *Metrics) Addr() string { return m.listener.Addr().String() }
+func (m *Metrics) Addr() string {
+	address, _ := web.Reachable(m.listener.Addr())
+	return address
+}
 
 // Take shows the numbers of a step, or the losses of an evaluation.
 func (m *Metrics) Take(s *Step) error {

@@ -207,7 +207,12 @@ func run(c *cli.Context, open func() (*device.Device, error), o options) error {
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(listener) }()
-	notes.Printf("listening at http://%s/, loading %s\n", listener.Addr(), o.dir)
+	address, everywhere := web.Reachable(listener.Addr())
+	also := ""
+	if everywhere {
+		also = " and at all other addresses of this host,"
+	}
+	notes.Printf("listening at http://%s/,%s loading %s\n", address, also, o.dir)
 	work, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	go func() { // the end: new requests are refused, those that are there may end for a while

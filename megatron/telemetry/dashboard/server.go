@@ -51,7 +51,10 @@ func Serve(addr string, sources []Source, opened []*Run) (*Server, error) {
 }
 
 // Addr is where it listens.
-func (s *Server) Addr() string { return s.listener.Addr().String() }
+func (s *Server) Addr() string {
+	address, _ := web.Reachable(s.listener.Addr())
+	return address
+}
 
 // Done gives the error that ended it.
 func (s *Server) Done() <-chan error { return s.done }
