@@ -127,6 +127,25 @@ func TestWhichLog(t *testing.T) {
 	}
 }
 
+// TestLogOfASaveFolder: the checkpoints of a folder name the run's log; without one the error says what to give.
+func TestLogOfASaveFolder(t *testing.T) {
+	log := filepath.Join(logOf(t, "run", line(1, 9), ""), "steps.log")
+	folder := t.TempDir()
+	if err := os.Mkdir(filepath.Join(folder, "iter_0000001"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	named := func(string, int64) (map[string][]string, error) {
+		return map[string][]string{"log-jsonl": {log}}, nil
+	}
+	if runs, err := OpenAll([]Source{{Path: folder, FlagsOf: named}}); err != nil || runs[0].Log() != log {
+		t.Errorf("%v", err)
+	}
+	_, err := OpenAll([]Source{{Path: folder, FlagsOf: noFlags}})
+	if exitcode.CodeOf(err) != exitcode.NoInput || !strings.Contains(err.Error(), "only checkpoints; give the file that --log-jsonl wrote") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestDifferences: flags with the same value everywhere are left out; a run whose flags
 // are not known makes none.
 func TestDifferences(t *testing.T) {

@@ -83,7 +83,16 @@ func (s *Source) log() (string, error) {
 	if s.Ongoing {
 		return s.Path, nil
 	}
-	return findLog(s.Path)
+	log, err := findLog(s.Path)
+	if err != nil && exitcode.CodeOf(err) == exitcode.NoInput && s.FlagsOf != nil {
+		// A folder of --save: its newest checkpoint has the flags of the run, and so the name of the log.
+		if flags, _ := s.FlagsOf(s.Path, -1); len(flags["log-jsonl"]) == 1 {
+			if named, failed := findLog(flags["log-jsonl"][0]); failed == nil {
+				return named, nil
+			}
+		}
+	}
+	return log, err
 }
 
 // OpenAll opens runs, all as one of their paths.
@@ -193,11 +202,21 @@ func findLog(path string) (string, error) {
 	// Exactly one, or the user must choose.
 	switch len(found) {
 	case 0:
-		return "", exitcode.Errorf(exitcode.NoInput, "%s has no log of a run; train with --log-jsonl %s", path, filepath.Join(path, "steps.jsonl"))
+		return "", exitcode.Errorf(exitcode.NoInput, "%s has no log of a run's steps%s; give the file that --log-jsonl wrote, or its folder (the next run: --log-jsonl %s)", path, checkpointsOnly(entries), filepath.Join(path, "steps.jsonl"))
 	case 1:
 		return found[0], nil
 	}
 	return "", exitcode.Errorf(exitcode.Usage, "%s has several logs; choose one of %s", path, strings.Join(found, ", "))
+}
+
+// checkpointsOnly says so of a folder that has checkpoints: nothing in them is a log.
+func checkpointsOnly(entries []os.DirEntry) string {
+	for _, e := range entries {
+		if e.IsDir() && strings.HasPrefix(e.Name(), "iter_") {
+			return ", only checkpoints"
+		}
+	}
+	return ""
 }
 
 // isLog reports whether one of a file's first lines is a step.
