@@ -137,8 +137,8 @@ func (ad *adapter) unless(h *Hooks) *adapter {
 }
 
 // forward adds the branches of x [n, in here] to y [n, out here]; row is the number of x's first
-// row in the pass. A branch with a magnitude adds nothing: it is in the weight.
-func (ad *adapter) forward(d *device.Device, h *Hooks, y, x device.Tensor, row int64) {
+// row in the pass, which has `rows`. A branch with a magnitude adds nothing: it is in the weight.
+func (ad *adapter) forward(d *device.Device, h *Hooks, y, x device.Tensor, row, rows int64) {
 	if ad == nil {
 		return
 	}
@@ -148,6 +148,7 @@ func (ad *adapter) forward(d *device.Device, h *Hooks, y, x device.Tensor, row i
 		}
 		s := d.Arena.Scope(device.Activations)
 		in := ad.dropped(d, h, s, b, x, row)
+		kept := h.kept(b, x, row, rows)
 		for _, p := range b.pieces {
 			// y's columns of the piece += Scale·x·Aᵀ·Bᵀ.
 			for _, to := range p.stretches(y) {
@@ -155,6 +156,7 @@ func (ad *adapter) forward(d *device.Device, h *Hooks, y, x device.Tensor, row i
 				if p.b.Turned.Given() {
 					args.B, args.TransB = p.b.Turned.Slice(1, to.from, to.rows), 0
 				}
+				args.T, kept = kept, device.Tensor{} // the first call makes what all of them make
 				d.LowRankAdd(args)
 			}
 		}
@@ -207,19 +209,16 @@ func (p *branchPart) stretches(y device.Tensor) (all []stretch) {
 func (b *branch) down(d *device.Device, s *device.Scope, x device.Tensor) device.Tensor {
 	t := s.Alloc(x.DType, x.Shape[0], b.Rank)
 	d.Matmul(device.MatmulArgs{C: t, A: x, B: b.a.Value, TransB: 1})
-	b.scale(d, s, t)
+	b.scale(d, t)
 	return t
 }
 
 // scale multiplies t [n, any] by Scale.
-func (b *Branch) scale(d *device.Device, s *device.Scope, t device.Tensor) {
+func (b *Branch) scale(d *device.Device, t device.Tensor) {
 	if b.Scale == 1 {
 		return
 	}
-	w := s.Alloc(device.F32, t.Shape[0])
-	d.Fill(w, b.Scale)
-	d.ScaleRows(t, t, w)
-	s.Free(w)
+	d.Scale(device.ScaleArgs{Out: t, X: t, By: float32(b.Scale)})
 }
 
 // addTo adds x to y, both [n, columns] with any distance between rows.
@@ -260,9 +259,13 @@ func (ad *adapter) backward(d *device.Device, h *Hooks, dx, dy, x device.Tensor,
 }
 
 func (ad *adapter) branchBackward(d *device.Device, h *Hooks, s *device.Scope, b *branch, dx, dy, x device.Tensor, row int64) {
-	// t = A·x [rows, rank]; dt = sum over the parts of dy·B, each adding its gradient of B.
+	// t = Scale·x·Aᵀ [rows, rank], which forward has kept if it could; dt = sum over the parts of dy·B, each
+	// adding its gradient of B.
 	n, in := x.Shape[0], ad.dropped(d, h, s, b, x, row)
-	t := b.down(d, s, in)
+	t := h.made(b)
+	if !t.Given() && len(b.pieces) > 0 {
+		t = b.down(d, s, in)
+	}
 	dt := s.Alloc(x.DType, n, b.Rank)
 	for i, p := range b.pieces {
 		du := p.columns(d, s, dy)
@@ -282,7 +285,7 @@ func (ad *adapter) branchBackward(d *device.Device, h *Hooks, s *device.Scope, b
 		d.Fill(dt, 0)
 	}
 	// The gradient of A, and dx += dt·A through the same dropout.
-	b.scale(d, s, dt)
+	b.scale(d, dt)
 	weightGradient(d, nil, b.a, dt, in)
 	if b.Dropout == 0 || h == nil || h.Drop == nil {
 		d.LowRankAdd(device.LowRankAddArgs{Y: dx, X: dt, B: b.a.Value, Scale: 1})
@@ -300,8 +303,12 @@ func (p *branchPart) columns(d *device.Device, s *device.Scope, dy device.Tensor
 		return dy.Slice(1, p.from+p.runs[0][0], p.rows)
 	}
 	out := s.Alloc(dy.DType, dy.Shape[0], p.rows)
-	for _, run := range p.runs {
-		d.Copy(out.Slice(1, run[1], run[2]), dy.Slice(1, p.from+run[0], run[2]))
+	for _, from := range p.stretches(dy) {
+		to := out.Slice(1, from.from, from.rows)
+		if from.y.Rank == 3 {
+			to = out.Reshape(from.y.Dims()...)
+		}
+		d.Copy(to, from.y)
 	}
 	return out
 }

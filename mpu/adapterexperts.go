@@ -46,7 +46,7 @@ func (l *ExpertLinear) Adapt(branches []Branch) {
 func (b *expertBranch) low(d *device.Device, s *device.Scope, x, offsets device.Tensor) device.Tensor {
 	low := s.Alloc(x.DType, x.Shape[0], b.Rank)
 	d.GroupedMatmul(device.GroupedMatmulArgs{C: low, A: x, B: b.a.Value, Offsets: offsets, TransB: 1})
-	b.scale(d, s, low)
+	b.scale(d, low)
 	return low
 }
 
@@ -68,7 +68,7 @@ func (b *expertBranch) backward(d *device.Device, dx, dy, x, offsets device.Tens
 	}
 	dlow := s.Alloc(dy.DType, dy.Shape[0], b.Rank)
 	d.GroupedMatmul(device.GroupedMatmulArgs{C: dlow, A: dy, B: b.b.Value, Offsets: offsets})
-	b.scale(d, s, dlow)
+	b.scale(d, dlow)
 	if !b.a.Frozen {
 		d.GroupedMatmul(device.GroupedMatmulArgs{C: b.a.Grad, A: dlow, B: x, Offsets: offsets, TransA: 1})
 	}

@@ -41,7 +41,7 @@ func (e *VocabParallelEmbedding) AdapterParams() []*Param { return e.branch.para
 func (t *tableBranch) low(d *device.Device, s *device.Scope, dtype device.DType, ids device.Tensor, start int64) device.Tensor {
 	low := s.Alloc(dtype, ids.Shape[0], t.Rank)
 	d.EmbeddingForward(device.EmbeddingForwardArgs{Out: low, Table: t.a.Value, IDs: ids, Start: start})
-	t.scale(d, s, low)
+	t.scale(d, low)
 	return low
 }
 
@@ -67,6 +67,6 @@ func (t *tableBranch) backward(d *device.Device, dout, ids device.Tensor, start 
 	}
 	dlow := s.Alloc(dout.DType, dout.Shape[0], t.Rank)
 	d.Matmul(device.MatmulArgs{C: dlow, A: dout, B: t.b.Value})
-	t.scale(d, s, dlow)
+	t.scale(d, dlow)
 	d.EmbeddingBackward(device.EmbeddingBackwardArgs{DTable: t.a.Grad, DOut: dlow, IDs: ids, Start: start})
 }

@@ -149,7 +149,7 @@ func (c *block) target() Tensor { return c.stats.At(2) }
 func (l *VocabParallelHead) block(d *device.Device, c block) error {
 	// Logits of this rank's part of the vocabulary, [n, vocab/tp].
 	d.Matmul(device.MatmulArgs{C: c.logits, A: c.hidden, B: l.Weight.Value, TransB: 1, ByRow: l.region.byRow(), Leaves: l.region.one()})
-	l.adapter.unless(c.hooks).forward(d, c.hooks, c.logits, c.hidden, c.row)
+	l.adapter.unless(c.hooks).forward(d, c.hooks, c.logits, c.hidden, c.row, c.row+c.hidden.Shape[0])
 	l.capped(d, c.logits)
 	// Largest logit, sum of exponentials and the label's logit, here and then over all ranks.
 	if l.region.Leaves == 0 || c.best.Given() {
@@ -284,7 +284,7 @@ func (l *VocabParallelHead) Logits(d *device.Device, h *Hooks, out, hidden Tenso
 	ad := l.adapter.unless(h)
 	if l.region.Size() == 1 {
 		d.Matmul(device.MatmulArgs{C: out, A: hidden, B: l.Weight.Value.Slice(0, 0, out.Last()), TransB: 1, ByRow: l.region.byRow(), Leaves: l.region.one()})
-		ad.forward(d, h, out, hidden, 0)
+		ad.forward(d, h, out, hidden, 0, hidden.Shape[0])
 		l.capped(d, out)
 		return nil
 	}
@@ -293,7 +293,7 @@ func (l *VocabParallelHead) Logits(d *device.Device, h *Hooks, out, hidden Tenso
 	rows, n := hidden.Shape[0], l.Weight.Shape[0]
 	own, whole := s.Alloc(out.DType, rows, n), s.Alloc(out.DType, rows, n*int64(l.region.Size()))
 	d.Matmul(device.MatmulArgs{C: own, A: hidden, B: l.Weight.Value, TransB: 1, ByRow: l.region.byRow(), Leaves: l.region.one()})
-	ad.forward(d, h, own, hidden, 0)
+	ad.forward(d, h, own, hidden, 0, rows)
 	l.capped(d, own)
 	if err := GatherFromRegionForward(l.region, d, whole, own); err != nil {
 		return err

@@ -19,7 +19,8 @@ type Hooks struct {
 
 	Leaves Leaves // of the micro-batch's tokens
 
-	Bare bool // adapters are off
+	Bare bool  // adapters are off
+	Kept *Kept // of the sublayer that is in its forward or backward pass; nil: nothing is kept
 
 	// Drop sets dst to the dropout of src [n, columns], or, going back, to its gradient: of rows
 	// of the pass from `row` on and columns from `column` on, by the masks of that name. nil:

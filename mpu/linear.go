@@ -182,7 +182,7 @@ func (l *ColumnParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.T
 				return err
 			}
 		}
-		ad.forward(d, h, own.Slice(0, from, n), x, from)
+		ad.forward(d, h, own.Slice(0, from, n), x, from, whole.Shape[0])
 		return nil
 	})
 	if err != nil {
@@ -347,7 +347,7 @@ func (l *RowParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.Tens
 		err := parts[0].weight.byRows(d, h, x.DType, func(weight device.Tensor, row, rows int64) {
 			f.product(device.MatmulArgs{C: sum.Slice(1, row, rows), A: operand.Slice(0, from, n), B: f.w(weight), TransB: 1, ByRow: l.region.byRow(), Leaves: l.region.Share()})
 		})
-		ad.forward(d, h, sum, x.Slice(0, from, n), from)
+		ad.forward(d, h, sum, x.Slice(0, from, n), from, x.Shape[0])
 		return err
 	})
 	if err != nil {

@@ -25,7 +25,7 @@ func (ad *adapter) sum(d *device.Device, s *device.Scope, b *branch, p *branchPa
 	}
 	ba := s.Like(out.v)
 	d.Matmul(device.MatmulArgs{C: ba, A: p.b.Value, B: b.a.Value})
-	b.scale(d, s, ba)
+	b.scale(d, ba)
 	d.Add(out.v, out.v, ba)
 	s.Free(ba)
 	squares := s.Alloc(device.F32, p.rows)
@@ -136,7 +136,7 @@ func (ad *adapter) magnitudeBackward(d *device.Device, s *device.Scope, b *branc
 			d.Add(p.m.Grad, p.m.Grad, dots.Reshape(p.rows))
 		}
 		d.ScaleRows(g, g, v.factors(d, s, p.m.Value, false))
-		b.scale(d, s, g)
+		b.scale(d, g)
 		a, wide := s.Alloc(g.DType, b.a.Shape...), s.Alloc(g.DType, p.b.Shape...)
 		d.Copy(a, b.a.Value)
 		d.Copy(wide, p.b.Value)

@@ -133,6 +133,13 @@ static int32_t K(up)(mt_context *ctx, const mt_low_rank_add_args *a, float *t, m
   return 0;
 }
 
+/* Rows of Scale·X·Aᵀ to where the caller keeps them. */
+static void K(keep)(const mt_low_rank_add_args *a, const float *t, mt_range rows) {
+  const int64_t rank = rank_of(a);
+  for (int64_t i = rows.from; i < rows.to; i++)
+    V_BY_DTYPE(a->t.dtype, V_EACH(rank, k, m, v_store_n(mt_row(&a->t, i), T, k, m, a->scale * v_load_n(t + i * rank, MT_F32, k, m));););
+}
+
 static int32_t K(low_rank_add)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
   const mt_low_rank_add_args *a = args;
   const int64_t n = a->y.shape[0], each = phase == DOWN ? down_rows(a) : up_rows(a);
@@ -151,6 +158,7 @@ static int32_t K(low_rank_add)(mt_context *ctx, const void *args, void *scratch,
   if (!workspace) return 1;
   gemm_by_row *by_row = job.dtype == MT_BF16 ? mt_gemm_bf16_by_row() : NULL;
   (by_row ? by_row : mt_gemm_kernels()->by_row)(&job, &(gemm_tile){rows.from, rows.to, 0, job.n}, workspace);
+  if (mt_given(&a->t)) K(keep)(a, scratch, rows);
   return 0;
 }
 #endif

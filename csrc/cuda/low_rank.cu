@@ -22,6 +22,11 @@ template <typename T, typename X, typename Y> __global__ void up_kernel(const __
   });
 }
 
+/* T = Scale·t, which lies in rows of `rank` elements. */
+template <typename T> __global__ void keep_kernel(mt_tensor to, const float *t, int64_t rank, float scale) {
+  flat<1>(length(to), [&](int64_t i, auto) { data_of<T>(to)[i / rank * to.stride[0] + i % rank] = from_float<T>(scale * t[i]); });
+}
+
 /* Y is f32, or of B's type. */
 template <typename T, typename X> void up(mt_context *ctx, const mt_low_rank_add_args &a, const X *t, int64_t step) {
   unsigned blocks = spread_blocks(length(a.y), 1);
@@ -41,6 +46,7 @@ static void low_rank_add(mt_context *ctx, const mt_low_rank_add_args &a, void *s
     down.c = {t, MT_F32, 2, {a.x.shape[0], rank}, {rank, 1}};
     if (a.x.dtype == MT_F32) mt_gemm_f32(stream_of(ctx), down);
     else mt_gemm_half(stream_of(ctx), down);
+    if (given(a.t)) MT_BY_TYPE(a.t.dtype, MT_LAUNCH(keep_kernel<T>, spread_blocks(length(a.t), 1), SPREAD, 0, stream_of(ctx), a.t, t, rank, a.scale))
     MT_BY_TYPE(a.b.dtype, up<T>(ctx, a, (const float *)t, rank))
   } else {
     MT_BY_TYPE(a.b.dtype, up<T>(ctx, a, (const T *)data_of<T>(a.x), a.x.stride[0]))

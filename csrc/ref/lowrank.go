@@ -14,7 +14,7 @@ func (b *backend) LowRankAdd(a *device.LowRankAddArgs) {
 	}
 	in := a.X.Last()
 	b.spread(a.X.Shape[0], each(out), func(from, to int64) {
-		x, t, sums := make([]float64, in), make([]float64, rank), make([]float64, out)
+		x, t, kept, sums := make([]float64, in), make([]float64, rank), make([]float64, rank), make([]float64, out)
 		for row := from; row < to; row++ {
 			loadRow(x, a.X, row)
 			if down == nil {
@@ -23,6 +23,12 @@ func (b *backend) LowRankAdd(a *device.LowRankAddArgs) {
 				for k := range t {
 					t[k] = dot(x, down[int64(k)*in:][:in])
 				}
+			}
+			if a.T.Given() {
+				for k := range t {
+					kept[k] = float64(a.Scale) * t[k]
+				}
+				storeRow(a.T, row, kept)
 			}
 			clear(sums)
 			for k, scaled := range t {

@@ -35,7 +35,7 @@ func (b *branch) forwardParts(p *Pass, s *device.Scope, drop hiddenDropout, y, x
 	case needed:
 		out = tmp.Like(x)
 	}
-	if saved.half, err = b.half.forward(p, inner, out, in); err != nil {
+	if err = b.forwardHalf(p, inner, saved, out, in); err != nil {
 		return nil, err
 	}
 	if needed {

@@ -60,6 +60,7 @@ type branchSaved struct {
 	normed Tensor // none: forgotten
 	stats  normSaved
 	half   halfSaved // nil: forgotten
+	kept   *mpu.Kept // of the half's adapters
 
 	out         Tensor // what the norm of the output takes
 	outStats    normSaved
@@ -90,7 +91,7 @@ func (b *branch) forward(p *Pass, s *device.Scope, drop hiddenDropout, y, x, res
 	if y.Given() {
 		out = tmp.Like(x)
 	}
-	if saved.half, err = b.half.forward(p, inner, out, saved.normed); err != nil {
+	if err = b.forwardHalf(p, inner, saved, out, saved.normed); err != nil {
 		return nil, err
 	}
 	if y.Given() {
@@ -101,13 +102,24 @@ func (b *branch) forward(p *Pass, s *device.Scope, drop hiddenDropout, y, x, res
 	return saved, nil
 }
 
+// forwardHalf sets y = half(x), and in saved what backward needs, which lives in s.
+func (b *branch) forwardHalf(p *Pass, s *device.Scope, saved *branchSaved, y, x Tensor) (err error) {
+	if p.Grad {
+		saved.kept = mpu.Keep(s)
+	}
+	p.Kept = saved.kept
+	saved.half, err = b.half.forward(p, s, y, x)
+	p.Kept = nil
+	return err
+}
+
 // forget drops what backward computes again.
 func (b *branch) forget(saved *branchSaved) {
 	if b.forgetNorm {
 		saved.normed = Tensor{}
 	}
 	if b.forgetHalf {
-		saved.half = nil
+		saved.half, saved.kept = nil, nil
 	}
 }
 
@@ -140,13 +152,15 @@ func (b *branch) backwardHalf(p *Pass, saved *branchSaved, dx, dout, x, through 
 		}
 	}
 	if saved.half == nil {
-		if saved.half, err = b.halfAgain(p, tmp, in); err != nil {
+		if err = b.halfAgain(p, tmp, saved, in); err != nil {
 			return err
 		}
 	}
 	// din: gradient of the normed input; through: gradient by the residual, which skips norm and half.
 	din := tmp.Like(x)
-	if err := saved.half.backward(p, din, dout, in); err != nil {
+	p.Kept = saved.kept
+	err = saved.half.backward(p, din, dout, in)
+	if p.Kept = nil; err != nil {
 		return err
 	}
 	switch {
@@ -161,10 +175,10 @@ func (b *branch) backwardHalf(p *Pass, saved *branchSaved, dx, dout, x, through 
 }
 
 // halfAgain makes what the half did not keep; x is its input.
-func (b *branch) halfAgain(p *Pass, tmp *device.Scope, x Tensor) (halfSaved, error) {
+func (b *branch) halfAgain(p *Pass, tmp *device.Scope, saved *branchSaved, x Tensor) error {
 	p.Again = true
 	defer func() { p.Again = false }()
-	return b.half.forward(p, tmp, Tensor{}, x)
+	return b.forwardHalf(p, tmp, saved, Tensor{}, x)
 }
 
 // params has the norms of the input first, those of what comes out last.

@@ -93,7 +93,9 @@ func (r drawer) matmuls() []Case {
 
 func (r drawer) lowRanks() []Case {
 	s := lowRankShape{r.rowCount(129), r.size(1, 257), r.size(1, 33), r.size(1, 4), r.size(1, 129)}
-	return []Case{lowRankCase(r.dtype(), s, lowRankOptions{product: r.yes(3), transB: !r.yes(3), strided: r.yes(3), wideY: r.yes(3)})}
+	o := lowRankOptions{product: r.yes(3), transB: !r.yes(3), strided: r.yes(3), wideY: r.yes(3)}
+	o.keep = !o.product && r.yes(3)
+	return []Case{lowRankCase(r.dtype(), s, o)}
 }
 
 func (r drawer) norms() []Case {

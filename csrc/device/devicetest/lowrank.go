@@ -16,12 +16,13 @@ type lowRankOptions struct {
 	transB  bool
 	strided bool
 	wideY   bool // Y f32 whatever X is
+	keep    bool // T is asked for
 }
 
 func lowRankCases() (cases []Case) {
 	for _, d := range valueTypes {
 		for _, s := range []lowRankShape{{1, 1, 1, 1, 1}, {0, 5, 4, 1, 7}, {1, 576, 16, 1, 1536}, {3, 65, 8, 3, 64}, {5, 17, 3, 2, 33}, {70, 130, 16, 1, 100}, {129, 64, 5, 4, 47}} {
-			for _, o := range []lowRankOptions{{transB: true}, {}, {product: true}, {product: true, transB: true, strided: true}, {transB: true, strided: true}, {transB: true, wideY: true}} {
+			for _, o := range []lowRankOptions{{transB: true}, {}, {product: true}, {product: true, transB: true, strided: true}, {transB: true, strided: true}, {transB: true, wideY: true}, {transB: true, keep: true}, {keep: true, strided: true}} {
 				cases = append(cases, lowRankCase(d, s, o))
 			}
 		}
@@ -59,6 +60,9 @@ func lowRankCase(d device.DType, s lowRankShape, o lowRankOptions) Case {
 		} else {
 			a.Y = narrow(e.Changes(e.In("Y", dy, padded(pad, s.n, out)...), t), pad)
 		}
+		if o.keep {
+			a.T = narrow(e.Out("T", tol(d, in, scale*math.Sqrt(float64(in))), d, padded(pad, s.n, s.rank)...), pad)
+		}
 		return func() { e.Dev.LowRankAdd(a) }
 	}
 	bytes := float64(d.Size())*float64(s.n*in+s.rank*out) + float64(2*dy.Size()*s.n*out)
@@ -67,6 +71,6 @@ func lowRankCase(d device.DType, s lowRankShape, o lowRankOptions) Case {
 		work.Bytes += float64(d.Size() * s.rank * in)
 		work.FLOPs += 2 * float64(s.n*s.rank*in)
 	}
-	name := map[bool]string{false: "X·Aᵀ", true: "product"}[o.product] + map[bool]string{true: ", B transposed"}[o.transB] + map[bool]string{true: ", strided"}[o.strided] + map[bool]string{true: ", f32 Y"}[o.wideY]
+	name := map[bool]string{false: "X·Aᵀ", true: "product"}[o.product] + map[bool]string{true: ", B transposed"}[o.transB] + map[bool]string{true: ", strided"}[o.strided] + map[bool]string{true: ", f32 Y"}[o.wideY] + map[bool]string{true: ", keeps Scale·X·Aᵀ"}[o.keep]
 	return Case{device.OpLowRankAdd, fmt.Sprintf("%s %dx%d rank %d to %dx%d, %s", d, s.n, in, s.rank, s.groups, s.size, name), setup, work}
 }
