@@ -54,6 +54,11 @@ type LossArgs struct {
 	DHidden Tensor // like Hidden, out
 	Weight  Tensor // f32 [tokens]: d(total loss)/d(token loss)
 	Scale   Tensor // f32 [1]: loss scale; none: 1
+	// Rows are stretches {first, number} of tokens, ascending, outside of which losses and gradients are 0 and
+	// no logits are made; nil: all tokens. They are the same on every rank; with leaves there are none.
+	Rows [][2]int64
+	// Weigh, where given, is called when all losses are there, and sets Weight.
+	Weigh func() error
 	// TableStays: the table gets no gradient.
 	TableStays bool
 	Hooks      *Hooks // of the pass; nil: none
@@ -98,37 +103,106 @@ func (l *VocabParallelHead) blockRows(d *device.Device, a *LossArgs) int64 {
 	return min(rows, a.Hidden.Shape[0])
 }
 
-// blocks works on all tokens, a few rows of logits at a time.
+// blocks works on the tokens, a few rows of logits at a time.
 func (l *VocabParallelHead) blocks(d *device.Device, a LossArgs) error {
-	tokens := a.Hidden.Shape[0]
 	s := d.Arena.Scope(device.Activations)
 	defer s.Release()
-	size := l.blockRows(d, &a)
-	logits := s.Alloc(logitsType(a.Hidden.DType), size, l.Weight.Shape[0])
-	grad := logits                                                          // of the logits; in place where the dtypes agree
-	if a.DHidden.Given() && (a.Hidden.DType != logits.DType || l.Cap > 0) { // the cap's gradient reads the logits
-		grad = s.Alloc(a.Hidden.DType, size, l.Weight.Shape[0])
+	size, all := l.blockRows(d, &a), int64(0)
+	stretches := a.stretches(size)
+	for _, c := range stretches {
+		all += c[1]
 	}
-	stats := s.Alloc(logits.DType, 3, size)
-	for at := int64(0); at < tokens; at += size {
-		n := min(size, tokens-at)
-		cut := func(t Tensor) Tensor { return t.Slice(0, at, n) }
-		c := block{
-			hidden: cut(a.Hidden), labels: cut(a.Labels), loss: cut(a.Loss), scale: a.Scale,
-			hooks: a.Hooks, row: at, logits: logits.Slice(0, 0, n), grad: grad.Slice(0, 0, n),
-			stats: stats.Reshape(3*size).Slice(0, 0, 3*n).Reshape(3, n),
+	a.clear(d)
+	w := l.newWorkspace(s, &a, size)
+	// Losses first where they decide on weights. Logits that all fit stay for the gradient, others are made again.
+	stay := a.Weigh != nil && all <= size
+	each := func(f func(c block) error) error {
+		at := int64(0)
+		for _, c := range stretches {
+			if err := f(w.block(&a, c, at)); err != nil {
+				return err
+			}
+			if stay {
+				at += c[1]
+			}
 		}
-		if a.DHidden.Given() {
-			c.dhidden, c.weight, c.tableStays = cut(a.DHidden), cut(a.Weight), a.TableStays
+		return nil
+	}
+	if a.Weigh != nil {
+		if err := each(func(c block) error { return l.losses(d, c) }); err != nil {
+			return err
 		}
-		if a.Best.Given() {
-			c.best, c.labelled = cut(a.Best), cut(a.Target)
-		}
-		if err := l.block(d, c); err != nil {
+		if err := a.Weigh(); err != nil || !a.DHidden.Given() {
 			return err
 		}
 	}
-	return nil
+	return each(func(c block) error {
+		if !stay {
+			if err := l.losses(d, c); err != nil {
+				return err
+			}
+		}
+		return l.gradient(d, c)
+	})
+}
+
+// stretches are those of Rows, cut where they are longer than `size`.
+func (a *LossArgs) stretches(size int64) (all [][2]int64) {
+	rows := a.Rows
+	if rows == nil {
+		rows = [][2]int64{{0, a.Hidden.Shape[0]}}
+	}
+	for _, r := range rows {
+		for at := int64(0); at < r[1]; at += size {
+			all = append(all, [2]int64{r[0] + at, min(size, r[1]-at)})
+		}
+	}
+	return all
+}
+
+// clear sets what is out to 0 where Rows leaves tokens out.
+func (a *LossArgs) clear(d *device.Device) {
+	if a.Rows == nil {
+		return
+	}
+	for _, t := range []Tensor{a.Loss, a.Best, a.Target, a.DHidden} {
+		if t.Given() {
+			d.Fill(t, 0)
+		}
+	}
+}
+
+// workspace is memory for `size` rows of logits.
+type workspace struct{ logits, grad, stats Tensor }
+
+func (l *VocabParallelHead) newWorkspace(s *device.Scope, a *LossArgs, size int64) (w workspace) {
+	w.logits = s.Alloc(logitsType(a.Hidden.DType), size, l.Weight.Shape[0])
+	w.grad = w.logits                                                         // of the logits; in place where the dtypes agree
+	if a.DHidden.Given() && (a.Hidden.DType != w.logits.DType || l.Cap > 0) { // the cap's gradient reads the logits
+		w.grad = s.Alloc(a.Hidden.DType, size, l.Weight.Shape[0])
+	}
+	w.stats = s.Alloc(w.logits.DType, 3, size)
+	return w
+}
+
+// block is the tokens of a stretch, with logits from row `row` of the workspace on.
+func (w *workspace) block(a *LossArgs, stretch [2]int64, row int64) block {
+	at, n := stretch[0], stretch[1]
+	cut := func(t Tensor) Tensor {
+		if !t.Given() {
+			return t
+		}
+		return t.Slice(0, at, n)
+	}
+	c := block{
+		hidden: cut(a.Hidden), labels: cut(a.Labels), loss: cut(a.Loss), scale: a.Scale, best: cut(a.Best), labelled: cut(a.Target),
+		hooks: a.Hooks, row: at, logits: w.logits.Slice(0, row, n), grad: w.grad.Slice(0, row, n),
+		stats: w.stats.Reshape(w.stats.Len()).Slice(0, 3*row, 3*n).Reshape(3, n),
+	}
+	if a.DHidden.Given() {
+		c.dhidden, c.weight, c.tableStays = cut(a.DHidden), cut(a.Weight), a.TableStays
+	}
+	return c
 }
 
 // block is a few tokens on their way through the head.
@@ -146,7 +220,8 @@ func (c *block) max() Tensor    { return c.stats.At(0) }
 func (c *block) sum() Tensor    { return c.stats.At(1) }
 func (c *block) target() Tensor { return c.stats.At(2) }
 
-func (l *VocabParallelHead) block(d *device.Device, c block) error {
+// losses makes the losses of a block; logits and statistics stay for its gradient.
+func (l *VocabParallelHead) losses(d *device.Device, c block) error {
 	// Logits of this rank's part of the vocabulary, [n, vocab/tp].
 	d.Matmul(device.MatmulArgs{C: c.logits, A: c.hidden, B: l.Weight.Value, TransB: 1, ByRow: l.region.byRow(), Leaves: l.region.one()})
 	l.adapter.unless(c.hooks).forward(d, c.hooks, c.logits, c.hidden, c.row, c.row+c.hidden.Shape[0])
@@ -171,6 +246,11 @@ func (l *VocabParallelHead) block(d *device.Device, c block) error {
 	}
 	// loss = log(sum) + max - target, f32 [n]
 	d.CrossEntropyLoss(device.CrossEntropyLossArgs{Loss: c.loss, Max: c.max(), Sum: c.sum(), Target: c.target()})
+	return nil
+}
+
+// gradient makes the gradients of a block whose losses are there; without a dhidden there are none.
+func (l *VocabParallelHead) gradient(d *device.Device, c block) error {
 	if !c.dhidden.Given() {
 		return nil
 	}

@@ -1,9 +1,11 @@
 package mpu_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"monotron/csrc/device"
@@ -385,6 +387,57 @@ func TestHeadRows(t *testing.T) {
 		if got, want := d.Arena.Usage().Peak[device.Activations], rows*(vocabulary*(4+2)+3*4); got != want {
 			t.Errorf("%s: %d bytes of logits, their gradients and statistics, want %d", name, got, want)
 		}
+	}
+}
+
+// Claim: with Rows the other tokens have no loss and no gradient, and the rows have those that they have without; weights
+// that depend on the losses (Weigh) are set before the first gradient, whether the logits of all rows fit or not.
+func TestHeadOfSomeRows(t *testing.T) {
+	const h, vocabulary = 6, 16
+	for _, c := range []struct {
+		tokens int64
+		rows   [][2]int64
+	}{{100, nil}, {100, [][2]int64{{3, 20}, {90, 10}}}, {100, [][2]int64{}}, {3000, [][2]int64{{0, 1}, {100, 1500}, {2000, 900}}}} {
+		onRanks(t, 1, false, func(r rank) error {
+			weight := mpu.Whole("e", mpu.Init{}, vocabulary, h)
+			mpu.Allocate(r.d, []*mpu.Param{weight}, device.F64, true)
+			device.WriteSlice(r.d, weight.Value, noise(2, vocabulary*h))
+			labels := r.d.Arena.Alloc(device.Workspace, device.I32, c.tokens)
+			r.d.Fill(labels, 5)
+			head := mpu.NewVocabParallelHead(r.Region, weight, 0, vocabulary)
+			within := func(i int64) bool {
+				return c.rows == nil || slices.ContainsFunc(c.rows, func(s [2]int64) bool { return i >= s[0] && i < s[0]+s[1] })
+			}
+			// All rows, where those that are left out weigh nothing.
+			weights := noise(3, c.tokens)
+			for i := range weights {
+				if !within(int64(i)) {
+					weights[i] = 0
+				}
+			}
+			all := mpu.LossArgs{Hidden: r.with(noise(1, c.tokens*h), c.tokens, h), Labels: labels, Loss: r.alloc(c.tokens), DHidden: r.alloc(c.tokens, h), Weight: r.with(weights, c.tokens)}
+			some := all
+			if err := head.Loss(r.d, all); err != nil {
+				return err
+			}
+			loss, table := device.ReadSlice[float64](r.d, all.Loss), device.ReadSlice[float64](r.d, weight.Grad)
+			for i := range loss {
+				if !within(int64(i)) {
+					loss[i] = 0
+				}
+			}
+			// The same by Rows and Weigh.
+			r.d.Fill(weight.Grad, 0)
+			some.Loss, some.DHidden, some.Weight, some.Rows = r.alloc(c.tokens), r.alloc(c.tokens, h), r.alloc(c.tokens), c.rows
+			some.Weigh = func() error {
+				device.WriteSlice(r.d, some.Weight, weights)
+				return r.same("losses before the weights", some.Loss, loss)
+			}
+			if err := head.Loss(r.d, some); err != nil {
+				return err
+			}
+			return errors.Join(r.same("loss", some.Loss, loss), r.same("dHidden", some.DHidden, device.ReadSlice[float64](r.d, all.DHidden)), r.same("dTable", weight.Grad, table))
+		})
 	}
 }
 

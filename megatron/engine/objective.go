@@ -15,6 +15,9 @@ type Objective interface {
 	// and adds up what the samples contribute: their losses and what they count. Every rank that
 	// has the losses calls it.
 	Weigh(m *Micro, losses []float32) (slopes []float32, loss, count float64)
+
+	// ReadsAll reports whether Weigh reads losses of tokens that LossMask leaves out. Otherwise these may be 0.
+	ReadsAll() bool
 }
 
 // setObjective has a pass on the last stage weigh its tokens by the objective.

@@ -91,6 +91,9 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 	a.pass.Leaves = e.leaves(m)
 	e.setObjective(a.pass, m, e.parts[chunk])
 	w.look.follow(a.pass)
+	if e.parts[chunk].Head && w.look.Done == nil { // else all losses are shown
+		a.pass.Learned = e.learned(m, a.pass.Positions)
+	}
 	// Layers: hidden states [rows, hidden] in and out.
 	var err error
 	if a.out, err = e.Stages[chunk].Forward(a.pass, in); err != nil {

@@ -25,16 +25,21 @@ type Pass struct {
 	FirstSeen []int32
 	Whole     bool // each of them has all rows of this pass: of a text that continues
 
-	IDs         Tensor  // i32 [tokens], first stage
-	PositionIDs Tensor  // i32 [tokens], counted from the document's start where that is asked for
-	DocStart    Tensor  // i32 [b, positions of the sample, wherever they are]: first key a query may see; none: 0
-	Labels      Tensor  // i32 [tokens], last stage
-	Weight      Tensor  // f32 [tokens]: d(total loss)/d(token loss), last stage
-	Ahead       []Ahead // of each depth of multi-token prediction, last stage, in training
-	LossScale   Tensor  // f32 [1]; none: 1
+	IDs         Tensor // i32 [tokens], first stage
+	PositionIDs Tensor // i32 [tokens], counted from the document's start where that is asked for
+	DocStart    Tensor // i32 [b, positions of the sample, wherever they are]: first key a query may see; none: 0
+	Labels      Tensor // i32 [tokens], last stage
+	Weight      Tensor // f32 [tokens]: d(total loss)/d(token loss), last stage
 
-	// Weigh, where given, sets Weight from the tokens' losses, f32 [tokens], which are then computed
-	// before their gradient: the loss of a step is not their mean. Last stage.
+	// Learned are stretches {first, number} of tokens outside of which no loss counts: there it is 0, and no
+	// logits are made. nil: all tokens. Last stage.
+	Learned [][2]int64
+
+	Ahead     []Ahead // of each depth of multi-token prediction, last stage, in training
+	LossScale Tensor  // f32 [1]; none: 1
+
+	// Weigh, where given, sets Weight from the tokens' losses, f32 [tokens], which are then all computed
+	// before the first gradient: the loss of a step is not their mean. Last stage.
 	Weigh func(loss Tensor) error
 
 	// Dropout is on where Step is given.

@@ -137,23 +137,16 @@ func (s *Stage) forwardHead(p *Pass, out *Output) error {
 	s.scaleLogits(p, normed)
 	// Loss, Best, Target: f32 [tokens]
 	out.Loss = saved.bounds.Alloc(statsType(p), p.Tokens())
-	a := mpu.LossArgs{Hidden: normed, Labels: p.Labels, Loss: out.Loss, Weight: p.Weight, Scale: p.LossScale, Hooks: &p.Hooks}
+	a := mpu.LossArgs{Hidden: normed, Labels: p.Labels, Loss: out.Loss, Weight: p.Weight, Scale: p.LossScale, Rows: p.Learned, Hooks: &p.Hooks}
 	if p.Choices {
 		out.Best, out.Target = saved.bounds.Alloc(statsType(p), p.Tokens()), saved.bounds.Alloc(statsType(p), p.Tokens())
 		a.Best, a.Target = out.Best, out.Target
 	}
-	// Where a token's weight depends on the losses (preference, distillation), they are computed once without
-	// gradients first.
+	// A token's weight may depend on the losses (preference).
 	if p.Weigh != nil {
-		if err := s.head.Loss(p.D, a); err != nil {
-			return err
-		}
-		if err := p.Weigh(out.Loss); err != nil || !p.Grad {
-			return err
-		}
+		a.Weigh = func() error { return p.Weigh(out.Loss) }
 	}
-	// Losses again, or for the first time, with the hidden state's gradient, [rows, h]: the logits of a chunk
-	// of rows exist only inside this call.
+	// With the losses the hidden state's gradient, [rows, h]: the logits of a chunk of rows exist only inside this call.
 	if p.Grad {
 		a.DHidden = tmp.Like(normed)
 		if err := p.Adds(s.uses.head); err != nil {

@@ -60,6 +60,9 @@ func (p *preferring) Weigh(m *engine.Micro, losses []float32) (slopes []float32,
 	return slopes, loss, count
 }
 
+// ReadsAll is that of engine.Objective: prompts are learned too, which LossMask does not have.
+func (p *preferring) ReadsAll() bool { return p.allTokens }
+
 // seenAnswer is an answer with where its tokens' losses are: token t of the sequence is predicted at
 // (t−1)·step + sequence.
 type seenAnswer struct {

@@ -258,6 +258,9 @@ func (s *sampling) Weigh(m *engine.Micro, losses []float32) (slopes []float32, l
 	return slopes, loss, count
 }
 
+// ReadsAll is that of engine.Objective.
+func (s *sampling) ReadsAll() bool { return false }
+
 // sampledTally is what a rank's answers tell of a step.
 type sampledTally struct {
 	answers, tokens       float64
