@@ -138,13 +138,13 @@ func TestTextIsContinued(t *testing.T) {
 	}
 }
 
-// Claim (docs/chat.md): where the context is full, the first messages are no longer sent, and a note says so; the
+// Claim (docs/chat.md): where the context is full, the first messages are not sent any more, and a note says so; the
 // answer is that of the conversation without them. A message that fills the context alone is not answered.
 func TestContextIsFull(t *testing.T) {
 	dir := model(t, true)
 	words := func(first string) string { return first + strings.Repeat(" word", 30) }
 	out, notes, err := talkTo(words("one")+"\n"+words("two")+"\n"+words("three")+"\n"+words("four")+"\n", dir, "--temperature", "0", "--max-new-tokens", "5")
-	found := regexp.MustCompile(`the context of \d+ tokens is full: the first (\d+) messages are no longer sent; /reset begins a new conversation`).FindAllStringSubmatch(notes, -1)
+	found := regexp.MustCompile(`the context of \d+ tokens is full: the first (\d+) messages are not sent any more; /reset begins a new conversation`).FindAllStringSubmatch(notes, -1)
 	if err != nil || len(found) == 0 {
 		t.Fatalf("%v; notes %q", err, notes)
 	}

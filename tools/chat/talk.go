@@ -30,7 +30,7 @@ type talk struct {
 	room       int // tokens of context and answer together
 
 	turns     []turn // without the system text
-	forgotten int    // the first turns that are no longer sent: the context has no space for them
+	forgotten int    // the first turns that are not sent any more: the context has no space for them
 	text      string // of a model without a chat template: all so far
 	answers   uint32 // so far
 }
@@ -177,7 +177,7 @@ func (t *talk) fitting(question string) ([]int32, error) {
 		return nil, exitcode.Errorf(exitcode.BadData, "the message has %d tokens and the context %d: this was not answered", len(ids), t.room)
 	case from > t.forgotten:
 		t.forgotten = from
-		t.notes.Printf("the context of %d tokens is full: the first %d messages are no longer sent; /reset begins a new conversation\n", t.room, from)
+		t.notes.Printf("the context of %d tokens is full: the first %d messages are not sent any more; /reset begins a new conversation\n", t.room, from)
 	}
 	return ids, nil
 }

@@ -140,9 +140,9 @@ try:
         answered = ask(f'And {n}?')
         if b.run('forgotten') > 0:
             break
-    if 'no longer sent' not in b.run('document.querySelector(".note").textContent') or not answered[-1]:
+    if 'not sent any more' not in b.run('document.querySelector(".note").textContent') or not answered[-1]:
         raise SystemExit('a full context is not said, or not answered')
-    print(f'the context was full at message {2 * n + 5}: {b.run("forgotten")} messages are no longer sent, and the answer came')
+    print(f'the context was full at message {2 * n + 5}: {b.run("forgotten")} messages are not sent any more, and the answer came')
     b.run('document.getElementById("new").click()')
     b.until('turns.length === 0 && !document.getElementById("welcome").hidden')
     b.run('(() => { const t = {role: "assistant", content: ' + json.dumps(MARKDOWN) + ', element: add("assistant", "Model")}; turns.push(t); paint(t); tools(t); document.getElementById("welcome").hidden = true })()')

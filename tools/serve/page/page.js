@@ -165,7 +165,7 @@ async function fitting(signal) {
   if (used >= props.context) throw new Error(`the message has ${used} tokens and the context ${props.context}: this was not answered`);
   if (from > forgotten) {
     forgotten = from;
-    note(`The context of ${props.context} tokens is full: the first ${from} messages are no longer sent. New chat begins a new conversation.`);
+    note(`The context of ${props.context} tokens is full: the first ${from} messages are not sent any more. New chat begins a new conversation.`);
   }
   return {messages: ask(from), left: props.context - used};
 }
