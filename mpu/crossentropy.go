@@ -197,7 +197,7 @@ func (w *workspace) block(a *LossArgs, stretch [2]int64, row int64) block {
 	c := block{
 		hidden: cut(a.Hidden), labels: cut(a.Labels), loss: cut(a.Loss), scale: a.Scale, best: cut(a.Best), labelled: cut(a.Target),
 		hooks: a.Hooks, row: at, logits: w.logits.Slice(0, row, n), grad: w.grad.Slice(0, row, n),
-		stats: w.stats.Reshape(w.stats.Len()).Slice(0, 3*row, 3*n).Reshape(3, n),
+		stats: w.stats.Reshape(w.stats.Len()).Slice(0, 3*row, 3*n).Reshape(3, n), most: w.logits.Shape[0],
 	}
 	if a.DHidden.Given() {
 		c.dhidden, c.weight, c.tableStays = cut(a.DHidden), cut(a.Weight), a.TableStays
@@ -214,6 +214,18 @@ type block struct {
 	tableStays                         bool
 	hooks                              *Hooks
 	row                                int64 // number of the first token in the pass
+	most                               int64 // rows of the largest block, which what all blocks need is made for; 0: this one
+}
+
+// alloc is memory for [each..., rows] elements, as much as the largest block has: how much memory a pass takes does not
+// depend on which tokens are learned.
+func (c *block) alloc(s *device.Scope, dtype device.DType, each ...int64) Tensor {
+	rows := c.stats.Last()
+	n := int64(1)
+	for _, e := range each {
+		n *= e
+	}
+	return s.Alloc(dtype, n*max(rows, c.most)).Slice(0, 0, n*rows).Reshape(append(each, rows)...)
 }
 
 func (c *block) max() Tensor    { return c.stats.At(0) }
@@ -294,9 +306,8 @@ func (l *VocabParallelHead) combine(d *device.Device, c *block) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
 	here := int64(max(1, l.region.Share()))
-	parts, rows, dtype := here*int64(l.region.Size()), c.stats.Last(), c.stats.DType
-	all := s.Alloc(dtype, parts, 2, rows)
-	mine := s.Alloc(dtype, here, 2, rows)
+	parts, dtype := here*int64(l.region.Size()), c.stats.DType
+	all, mine := c.alloc(s, dtype, parts, 2), c.alloc(s, dtype, here, 2)
 	l.parts(d, s, c, mine)
 	if l.region.Size() == 1 {
 		all = mine
@@ -310,7 +321,7 @@ func (l *VocabParallelHead) combine(d *device.Device, c *block) error {
 // joinParts sets the statistics of rows from those of parts of their columns, all [parts, 2, rows].
 func joinParts(d *device.Device, s *device.Scope, all Tensor, c *block) {
 	parts, rows, dtype := all.Shape[0], all.Last(), all.DType
-	beside, nobody := s.Alloc(dtype, rows, parts), s.Alloc(device.I32, rows)
+	beside, nobody := c.alloc(s, dtype, parts).Reshape(rows, parts), c.alloc(s, device.I32)
 	d.Copy(beside, device.Strided(all.Data, dtype, []int64{rows, parts}, []int64{1, 2 * rows}))
 	d.Fill(nobody, -1)
 	d.CrossEntropyStats(device.CrossEntropyStatsArgs{Logits: beside, Labels: nobody, Max: c.max(), Sum: c.sum(), Target: c.target(), Columns: parts})
@@ -345,7 +356,7 @@ func LossesOf(d *device.Device, loss, logits, labels Tensor, ranks int, columns 
 // parts sets mine [parts, 2, rows] to log Σ exp(x) and the label's logit of each part of the
 // columns here: all of them, or a leaf's.
 func (l *VocabParallelHead) parts(d *device.Device, s *device.Scope, c *block, mine Tensor) {
-	none := s.Alloc(c.stats.DType, c.stats.Last())
+	none := c.alloc(s, c.stats.DType)
 	d.Fill(none, 0)
 	width := l.Weight.Shape[0] / mine.Shape[0]
 	for i := range mine.Shape[0] {
