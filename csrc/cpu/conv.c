@@ -41,14 +41,15 @@ MT_OP(gate_backward, gate_backward_tiles, NULL)
 typedef struct {
   const mt_tensor *x, *doc_start;
   int64_t c, n, kernel, batch, sample;
-  float taps[CONV_TAPS][CONV_BLOCK];
+  float taps[CONV_TAPS][CONV_BLOCK], bias[CONV_BLOCK];
 } K(conv);
 
-V void K(conv_init)(K(conv) *v, const mt_tensor *x, const mt_tensor *w, const mt_tensor *doc_start, int64_t batch, int64_t block) {
+V void K(conv_init)(K(conv) *v, const mt_tensor *x, const mt_tensor *w, const mt_tensor *bias, const mt_tensor *doc_start, int64_t batch, int64_t block) {
   *v = (K(conv)){.x = x, .doc_start = doc_start, .c = block * CONV_BLOCK, .n = mt_min(CONV_BLOCK, mt_last(x) - block * CONV_BLOCK), .kernel = mt_last(w), .batch = batch};
   for (int64_t i = 0; i < v->n; i++)
     for (int64_t j = 0; j < v->kernel; j++)
       V_BY_DTYPE(w->dtype, v->taps[j][i] = v_load_n(w->data, T, (v->c + i) * v->kernel + j, 1)[0]);
+  for (int64_t i = 0; i < v->n && mt_given(bias); i++) V_BY_DTYPE(bias->dtype, v->bias[i] = v_load_n(bias->data, T, v->c + i, 1)[0]);
 }
 
 /* The first tap of position t whose position is of its document. */
@@ -56,9 +57,9 @@ V int64_t K(conv_first)(const K(conv) *v, int64_t t) { return mt_max(0, doc_firs
 
 V const void *K(conv_row)(const K(conv) *v, const mt_tensor *x, int64_t t) { return mt_row(x, t * v->batch + v->sample); }
 
-/* The sum of taps at t, for m channels from c + i on. */
+/* The sum of bias and taps at t, for m channels from c + i on. */
 V vf K(conv_sum)(const K(conv) *v, int T, int64_t t, int64_t first, int64_t i, int64_t m) {
-  vf z = {0};
+  vf z = v_load_n(v->bias, MT_F32, i, m);
   for (int64_t j = first; j < v->kernel; j++) z += v_load_n(v->taps[j], MT_F32, i, m) * v_load_n(K(conv_row)(v, v->x, t - v->kernel + 1 + j), T, v->c + i, m);
   return z;
 }
@@ -66,7 +67,7 @@ V vf K(conv_sum)(const K(conv) *v, int T, int64_t t, int64_t first, int64_t i, i
 static int32_t K(causal_conv_forward)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
   const mt_causal_conv_forward_args *a = args;
   K(conv) v;
-  K(conv_init)(&v, &a->x, &a->w, &a->doc_start, a->batch, tile / a->batch);
+  K(conv_init)(&v, &a->x, &a->w, &a->bias, &a->doc_start, a->batch, tile / a->batch);
   v.sample = tile % a->batch;
   for (int64_t t = 0; t < a->x.shape[0] / a->batch; t++) {
     int64_t first = K(conv_first)(&v, t);
@@ -76,10 +77,10 @@ static int32_t K(causal_conv_forward)(mt_context *ctx, const void *args, void *s
   return 0;
 }
 
-/* Gradients of a block: of the taps, and of the inputs of the last positions, each in the place
+/* Gradients of a block: of the taps, of the biases, and of the inputs of the last positions, each in the place
  * position % taps. */
 typedef struct {
-  float dw[CONV_TAPS][CONV_BLOCK], dx[CONV_TAPS][CONV_BLOCK];
+  float dw[CONV_TAPS][CONV_BLOCK], dbias[CONV_BLOCK], dx[CONV_TAPS][CONV_BLOCK];
 } K(conv_grads);
 
 V void K(conv_leave)(const K(conv) *v, K(conv_grads) *g, const mt_tensor *dx, int64_t t) {
@@ -94,6 +95,7 @@ V void K(conv_back)(const mt_causal_conv_backward_args *a, const K(conv) *v, K(c
   V_EACH(v->n, i, m,
     vf rest, z = K(conv_sum)(v, T, t, first, i, m), s = v_sigmoid_pair(z, &rest), dz = v_load_n(dy, T, v->c + i, m);
     if (!a->plain) dz *= s + z * s * rest;
+    v_store_n(g->dbias, MT_F32, i, m, v_load_n(g->dbias, MT_F32, i, m) + dz);
     for (int64_t j = first; j < v->kernel; j++) {
       int64_t from = t - v->kernel + 1 + j;
       float *dx = g->dx[from % v->kernel];
@@ -102,11 +104,13 @@ V void K(conv_back)(const mt_causal_conv_backward_args *a, const K(conv) *v, K(c
     });
 }
 
-/* Adds the taps' gradients of the last positions to those of all. */
+/* Adds the gradients of taps and biases at the last positions to those of all. */
 V void K(conv_add)(const mt_causal_conv_backward_args *a, const K(conv) *v, K(conv_grads) *g) {
   for (int64_t i = 0; i < v->n; i++)
     for (int64_t j = 0; j < v->kernel; j++) ((float *)a->dw.data)[(v->c + i) * v->kernel + j] += g->dw[j][i];
+  for (int64_t i = 0; i < v->n && mt_given(&a->dbias); i++) ((float *)a->dbias.data)[v->c + i] += g->dbias[i];
   memset(g->dw, 0, sizeof g->dw);
+  memset(g->dbias, 0, sizeof g->dbias);
 }
 
 static int32_t K(causal_conv_backward)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
@@ -114,7 +118,7 @@ static int32_t K(causal_conv_backward)(mt_context *ctx, const void *args, void *
   int64_t s = a->x.shape[0] / a->batch;
   K(conv) v;
   K(conv_grads) g = {0};
-  K(conv_init)(&v, &a->x, &a->w, &a->doc_start, a->batch, tile);
+  K(conv_init)(&v, &a->x, &a->w, &a->bias, &a->doc_start, a->batch, tile);
   for (; v.sample < a->batch; v.sample++) {
     for (int64_t t = 0; t < s; t++) {
       V_BY_DTYPE(a->x.dtype, K(conv_back)(a, &v, &g, T, t));
@@ -148,6 +152,7 @@ static int32_t K(paged_causal_conv)(mt_context *ctx, const void *args, void *scr
     }
     V_BY_DTYPE(a->x.dtype, V_EACH(n, i, m,
       vf z = {0};
+      if (mt_given(&a->bias)) z = v_load_n(a->bias.data, T, i, m);
       for (int64_t j = 0; j < kernel; j++) {
         vf w = {0};
         if (at[j] == NULL) continue;

@@ -1,4 +1,4 @@
-/* The gated delta rule as the recurrence it is: the columns of a state depend on each other in
+/* The gated delta rule, and Mamba-2's scan, as the recurrence they are: the columns of a state depend on each other in
  * nothing, so a block of them stays in the first cache while positions pass, which needs about half
  * the operations of the form in products of chunks. Backward goes chunk by chunk from the last: it
  * makes the states of a chunk again from the one that forward kept. */
@@ -32,9 +32,10 @@ static int64_t delta_backward_floats(const mt_delta_rule_backward_args *a) {
          2 * DELTA_CHUNK * dk * 16;
 }
 
-/* Slots take key heads in turn; sums are those of ALog and DtBias, by sample and head. */
+/* Slots take key heads in turn; sums are those of ALog, DtBias and Skip, by sample and head. */
+enum { DELTA_SUMS = 3 };
 static int64_t delta_slots(const mt_delta_rule_backward_args *a) { return mt_min(DELTA_SLOTS, a->forward.batch * a->forward.q.shape[1]); }
-static int64_t delta_sums(const mt_delta_rule_backward_args *a) { return 2 * a->forward.batch * a->forward.v.shape[1]; } /* doubles */
+static int64_t delta_sums(const mt_delta_rule_backward_args *a) { return DELTA_SUMS * a->forward.batch * a->forward.v.shape[1]; } /* doubles */
 
 #include "isa.h"
 
@@ -76,7 +77,8 @@ MT_OP(delta_rule_backward, delta_backward_tiles, delta_backward_scratch)
 typedef struct {
   const mt_delta_rule_forward_args *a;
   int64_t sample, head, key, heads, keys, batch, s, dk, dv;
-  float rate, bias; /* -e^ALog, DtBias */
+  float rate, bias, skip; /* -e^ALog, DtBias, Skip */
+  int space;              /* StateSpace */
 } K(delta_head);
 
 V float K(delta_value)(const mt_tensor *t, int64_t at) {
@@ -92,6 +94,8 @@ V K(delta_head) K(delta_head_of)(const mt_delta_rule_forward_args *a, int64_t sa
   h.key = head * h.keys / h.heads;
   h.rate = -expf(K(delta_value)(&a->a_log, head));
   h.bias = K(delta_value)(&a->dt_bias, head);
+  h.space = a->state_space != 0;
+  if (h.space) h.skip = K(delta_value)(&a->skip, head);
   return h;
 }
 
@@ -107,25 +111,36 @@ V float *K(delta_saved)(const K(delta_head) *h, int64_t t) {
   return (float *)h->a->states.data + ((h->sample * h->heads + h->head) * h->a->states.shape[1] + t / DELTA_CHUNK) * h->dk * h->dv;
 }
 
-/* y = x of a row times scale/|x|, |x| = √(Σx² + 1e-6); it returns 1/|x|. */
-V float K(delta_unit)(float *y, const mt_tensor *x, int64_t row, float scale) {
+/* y = x of a row times scale/|x|, |x| = √(Σx² + 1e-6); it returns 1/|x|. In a state space y = x. */
+V float K(delta_unit)(const K(delta_head) *h, float *y, const mt_tensor *x, int64_t row, float scale) {
   const void *from = mt_row(x, row);
   int64_t n = mt_last(x);
   vf sum = {0};
   V_BY_DTYPE(x->dtype, V_EACH(n, i, m, vf e = v_load_n(from, T, i, m); sum += e * e; v_store_n(y, MT_F32, i, m, e);));
+  if (h->space) return 1;
   float inverse = 1 / sqrtf(v_sum(sum) + 1e-6f);
   V_EACH(n, i, m, v_store_n(y, MT_F32, i, m, v_load_n(y, MT_F32, i, m) * (inverse * scale)););
   return inverse;
 }
 
-/* A position's numbers of a value head; keep is e^g, 0 where a document begins. */
-typedef struct { float a, g, keep, beta; } K(delta_step);
+/* A position's numbers of a value head; keep is e^g, 0 where a document begins. In a state space beta is Δ,
+ * and held whether a limit holds it. */
+typedef struct {
+  float a, g, keep, beta;
+  int held, space;
+} K(delta_step);
 
 V K(delta_step) K(delta_step_of)(const K(delta_head) *h, int64_t token, int fresh) {
   const mt_delta_rule_forward_args *a = h->a;
   K(delta_step) x = {.a = K(delta_value)(&a->a, mt_row_offset(&a->a, token) + h->head) + h->bias};
-  x.beta = 1 / (1 + expf(-K(delta_value)(&a->b, mt_row_offset(&a->b, token) + h->head)));
-  x.g = h->rate * ((x.a > 0 ? x.a : 0) + log1pf(expf(-fabsf(x.a))));
+  float dt = (x.a > 0 ? x.a : 0) + log1pf(expf(-fabsf(x.a))); /* softplus */
+  if (h->space) {
+    float low = dt < a->dt_min ? a->dt_min : dt, high = a->dt_max > 0 && low > a->dt_max ? a->dt_max : low;
+    x.space = 1, x.held = high != dt, x.beta = dt = high;
+  } else {
+    x.beta = 1 / (1 + expf(-K(delta_value)(&a->b, mt_row_offset(&a->b, token) + h->head)));
+  }
+  x.g = h->rate * dt;
   x.keep = fresh ? 0 : expf(x.g);
   return x;
 }
@@ -136,12 +151,12 @@ V K(delta_step) K(delta_step_at)(const K(delta_head) *h, int64_t t) { return K(d
  * may be the state itself, and rest. Sums are of 4 rows at a time, so that they need not wait. */
 V void K(delta_move)(int nv, float *next, const float *state, int64_t step, int64_t dk, const float *k, const vf *v, K(delta_step) x, vf *rest) {
   vf sum[4][4] = {0};
-  if (x.keep != 0)
+  if (x.keep != 0 && !x.space)
     for (int64_t i = 0; i < dk; i++)
       for (int c = 0; c < nv; c++) sum[i % 4][c] += k[i] * v_load(state + i * step, MT_F32, c * LANES);
   vf delta[4];
   for (int c = 0; c < nv; c++) {
-    rest[c] = v[c] - x.keep * ((sum[0][c] + sum[1][c]) + (sum[2][c] + sum[3][c]));
+    rest[c] = x.space ? v[c] : v[c] - x.keep * ((sum[0][c] + sum[1][c]) + (sum[2][c] + sum[3][c]));
     delta[c] = x.beta * rest[c];
   }
   for (int64_t i = 0; i < dk; i++)
@@ -169,6 +184,8 @@ V void K(delta_columns)(int nv, const K(delta_head) *h, float *state, int64_t st
     K(delta_move)(nv, state, state, step, h->dk, k + (t - from) * wide, v, x[t - from], rest);
     for (int64_t i = 0; i < h->dk; i++)
       for (int j = 0; j < nv; j++) o[j] += q[(t - from) * wide + i] * v_load(state + i * step, MT_F32, j * LANES);
+    if (h->space)
+      for (int j = 0; j < nv; j++) o[j] += h->skip * v[j];
     for (int j = 0; j < nv; j++) V_BY_DTYPE(a->o.dtype, if (j * LANES < n) v_store_n(out, T, c + j * LANES, mt_min(LANES, n - j * LANES), o[j]));
   }
 }
@@ -184,8 +201,8 @@ static int32_t K(delta_rule_forward)(mt_context *ctx, const void *args, void *sc
     K(delta_step) x[DELTA_CHUNK];
     for (int64_t t = from; t < to; t++) {
       int64_t row = K(delta_token)(&h, t) * h.keys + h.key;
-      K(delta_unit)(q + (t - from) * wide, &a->q, row, scale);
-      K(delta_unit)(k + (t - from) * wide, &a->k, row, 1);
+      K(delta_unit)(&h, q + (t - from) * wide, &a->q, row, scale);
+      K(delta_unit)(&h, k + (t - from) * wide, &a->k, row, 1);
       x[t - from] = K(delta_step_at)(&h, t);
     }
     int64_t c = 0;
@@ -207,12 +224,14 @@ V void K(delta_row)(int nv, const K(delta_head) *h, float *next, const float *st
   K(delta_move)(nv, next + c, state + c, step, h->dk, k, v, x, rest);
   for (int64_t i = 0; i < h->dk; i++)
     for (int j = 0; j < nv; j++) o[j] += q[i] * v_load(next + c + i * step, MT_F32, j * LANES);
+  if (h->space)
+    for (int j = 0; j < nv; j++) o[j] += h->skip * v[j];
   for (int j = 0; j < nv; j++) V_BY_DTYPE(h->a->o.dtype, if (j * LANES < n) v_store_n(out, T, c + j * LANES, mt_min(LANES, n - j * LANES), o[j]));
 }
 
 static int32_t K(paged_delta_rule)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
   const mt_paged_delta_rule_args *a = args;
-  mt_delta_rule_forward_args f = {.o = a->o, .q = a->q, .k = a->k, .v = a->v, .a = a->a, .b = a->b, .a_log = a->a_log, .dt_bias = a->dt_bias, .batch = 1};
+  mt_delta_rule_forward_args f = {.o = a->o, .q = a->q, .k = a->k, .v = a->v, .a = a->a, .b = a->b, .a_log = a->a_log, .dt_bias = a->dt_bias, .skip = a->skip, .batch = 1, .state_space = a->state_space, .dt_min = a->dt_min, .dt_max = a->dt_max};
   K(delta_head) h = K(delta_head_of)(&f, 0, tile);
   int64_t wide = delta_width(h.dk), step = mt_last(&a->states);
   float *q = (float *)scratch + tile * 2 * wide, *k = q + wide, scale = 1 / sqrtf(h.dk);
@@ -221,8 +240,8 @@ static int32_t K(paged_delta_rule)(mt_context *ctx, const void *args, void *scra
     float *states = (float *)a->states.data + tile * a->states.stride[1];
     float *next = states + doc_block(&a->tables, &a->rows, row, t) * a->states.stride[0];
     const float *state = t == 0 ? next : states + doc_block(&a->tables, &a->rows, row, t - 1) * a->states.stride[0];
-    K(delta_unit)(q, &a->q, row * h.keys + h.key, scale);
-    K(delta_unit)(k, &a->k, row * h.keys + h.key, 1);
+    K(delta_unit)(&h, q, &a->q, row * h.keys + h.key, scale);
+    K(delta_unit)(&h, k, &a->k, row * h.keys + h.key, 1);
     K(delta_step) x = K(delta_step_of)(&h, row, t == 0);
     int64_t c = 0;
     for (; c + 4 * LANES <= step; c += 4 * LANES) K(delta_row)(4, &h, next, state, step, q, k, x, c, row);
@@ -283,13 +302,13 @@ V void K(delta_again)(const K(delta_head) *h, K(delta_room) *r, const K(delta_st
 
 /* The gradients of one position, of a block of columns; dstate, rows r->width apart, becomes that
  * of the state before. It adds to those of beta and keep. */
-V void K(delta_back)(const mt_delta_rule_backward_args *a, const K(delta_head) *h, K(delta_room) *r, K(delta_step) x, float *dstate, int64_t c, int64_t n, int64_t t, int64_t at, float *dbeta, float *dkeep) {
+V void K(delta_back)(const mt_delta_rule_backward_args *a, const K(delta_head) *h, K(delta_room) *r, K(delta_step) x, float *dstate, int64_t c, int64_t n, int64_t t, int64_t at, float *dbeta, float *dkeep, float *dskip) {
   enum { NV = K(BACK_VECTORS) };
   int64_t row = K(delta_token)(h, t) * h->heads + h->head, size = h->dk * DELTA_BACK;
   const float *before = r->states + at * size, *behind = before + size, *q = r->q + at * r->wide, *k = r->k + at * r->wide;
   float *dq = r->dq + at * h->dk * LANES, *dk = r->dk + at * h->dk * LANES;
   /* dS += q·do; dq = state after · do; the gradient of what was left of v, and of k through the update. */
-  vf d_o[NV], rest[NV], drest[NV] = {0}, keep_sum = {0}, beta_sum = {0};
+  vf d_o[NV], rest[NV], drest[NV] = {0}, keep_sum = {0}, beta_sum = {0}, skip_sum = {0};
   K(delta_load)(d_o, &a->d_o, row, c, n);
   for (int j = 0; j < NV; j++) rest[j] = v_load(r->rests + at * DELTA_BACK, MT_F32, j * LANES);
   for (int64_t i = 0; i < h->dk; i++) {
@@ -311,8 +330,13 @@ V void K(delta_back)(const mt_delta_rule_backward_args *a, const K(delta_head) *
     drest[j] *= x.beta;
   }
   void *dv = mt_row(&a->dv, row);
-  for (int j = 0; j < NV; j++) V_BY_DTYPE(a->dv.dtype, if (j * LANES < n) v_store_n(dv, T, c + j * LANES, mt_min(LANES, n - j * LANES), drest[j]));
+  for (int j = 0; j < NV; j++) {
+    vf d = h->space ? drest[j] + h->skip * d_o[j] : drest[j];
+    skip_sum += d_o[j] * rest[j];
+    V_BY_DTYPE(a->dv.dtype, if (j * LANES < n) v_store_n(dv, T, c + j * LANES, mt_min(LANES, n - j * LANES), d));
+  }
   *dbeta += v_sum(beta_sum);
+  *dskip += v_sum(skip_sum); /* in a state space rest is v */
   /* Through what the state before gave for k: k, keep, and the state before itself. */
   for (int64_t i = 0; i < h->dk; i++) {
     vf to_k = {0};
@@ -321,8 +345,11 @@ V void K(delta_back)(const mt_delta_rule_backward_args *a, const K(delta_head) *
       vf ds = {0};
       if (x.keep != 0) {
         vf old = v_load(before + i * DELTA_BACK, MT_F32, j * LANES);
-        ds = v_load(d, MT_F32, 0) - k[i] * drest[j];
-        to_k += old * drest[j];
+        ds = v_load(d, MT_F32, 0);
+        if (!h->space) {
+          ds -= k[i] * drest[j];
+          to_k += old * drest[j];
+        }
         keep_sum += ds * old;
       }
       v_store(d, MT_F32, 0, ds * x.keep);
@@ -332,33 +359,38 @@ V void K(delta_back)(const mt_delta_rule_backward_args *a, const K(delta_head) *
   *dkeep += v_sum(keep_sum);
 }
 
-/* One value head over a chunk; sums gets what ALog and DtBias do. */
+/* One value head over a chunk; sums gets what ALog, DtBias and Skip do. */
 V void K(delta_head_back)(const mt_delta_rule_backward_args *a, const K(delta_head) *h, K(delta_room) *r, float *dstate, int64_t from, int64_t to, double *sums) {
   K(delta_step) x[DELTA_CHUNK];
-  float dbeta[DELTA_CHUNK] = {0}, dkeep[DELTA_CHUNK] = {0};
+  float dbeta[DELTA_CHUNK] = {0}, dkeep[DELTA_CHUNK] = {0}, dskip[DELTA_CHUNK] = {0};
   for (int64_t t = from; t < to; t++) x[t - from] = K(delta_step_at)(h, t);
   for (int64_t c = 0; c < h->dv; c += DELTA_BACK) {
     int64_t n = mt_min(DELTA_BACK, h->dv - c);
     K(delta_again)(h, r, x, c, n, from, to);
-    for (int64_t t = to - 1; t >= from; t--) K(delta_back)(a, h, r, x[t - from], dstate + c, c, n, t, t - from, &dbeta[t - from], &dkeep[t - from]);
+    for (int64_t t = to - 1; t >= from; t--) K(delta_back)(a, h, r, x[t - from], dstate + c, c, n, t, t - from, &dbeta[t - from], &dkeep[t - from], &dskip[t - from]);
   }
   for (int64_t t = to - 1; t >= from; t--) {
     K(delta_step) y = x[t - from];
     int64_t token = K(delta_token)(h, t);
-    float dg = dkeep[t - from] * y.keep, da = dg * h->rate / (1 + expf(-y.a));
+    float dg = dkeep[t - from] * y.keep, ddt = dg * h->rate;
+    if (h->space)
+      ddt = y.held ? 0 : ddt + dbeta[t - from];
+    else
+      K(delta_store)(&a->db, mt_row_offset(&a->db, token) + h->head, dbeta[t - from] * y.beta * (1 - y.beta));
+    float da = ddt / (1 + expf(-y.a));
     K(delta_store)(&a->da, mt_row_offset(&a->da, token) + h->head, da);
-    K(delta_store)(&a->db, mt_row_offset(&a->db, token) + h->head, dbeta[t - from] * y.beta * (1 - y.beta));
     sums[0] += dg * y.g;
     sums[1] += da;
+    sums[2] += dskip[t - from];
   }
 }
 
-/* dx of a row from the lanes of the gradient of y = x·inverse, times scale. */
-V void K(delta_unit_back)(const mt_tensor *dx, int64_t row, const float *lanes, const float *y, float inverse, float scale) {
+/* dx of a row from the lanes of the gradient of y = x·inverse, times scale; of y = x in a state space. */
+V void K(delta_unit_back)(const K(delta_head) *h, const mt_tensor *dx, int64_t row, const float *lanes, const float *y, float inverse, float scale) {
   int64_t n = mt_last(dx);
   void *to = mt_row(dx, row);
   float d[16], along = 0;
-  for (int64_t i = 0; i < n; i++) along += v_sum(v_load(lanes, MT_F32, i * LANES)) * scale * y[i];
+  for (int64_t i = 0; i < n && !h->space; i++) along += v_sum(v_load(lanes, MT_F32, i * LANES)) * scale * y[i];
   for (int64_t i = 0; i < n; i += LANES) {
     int64_t m = mt_min(LANES, n - i);
     for (int64_t j = 0; j < m; j++) d[j] = (v_sum(v_load(lanes, MT_F32, (i + j) * LANES)) * scale - along * y[i + j]) * inverse;
@@ -373,27 +405,27 @@ V void K(delta_key_back)(const mt_delta_rule_backward_args *a, K(delta_room) *r,
   K(delta_head) h = K(delta_head_of)(f, sample, key * per_key);
   /* From the last chunk to the first: queries and keys of length 1, all value heads of the key, then back
    * through the length. */
-  float root = sqrtf(h.dk);
+  float root = h.space ? 1 : sqrtf(h.dk);
   memset(r->dstates, 0, per_key * h.dk * r->width * sizeof(float));
   for (int64_t to = h.s, from; to > 0; to = from) {
     from = to - 1 - (to - 1 - K(delta_first)(&h, to - 1)) % DELTA_CHUNK;
     for (int64_t t = from; t < to; t++) {
       int64_t row = K(delta_token)(&h, t) * h.keys + key;
-      r->q_inverse[t - from] = K(delta_unit)(r->q + (t - from) * r->wide, &f->q, row, 1 / root);
-      r->k_inverse[t - from] = K(delta_unit)(r->k + (t - from) * r->wide, &f->k, row, 1);
+      r->q_inverse[t - from] = K(delta_unit)(&h, r->q + (t - from) * r->wide, &f->q, row, 1 / root);
+      r->k_inverse[t - from] = K(delta_unit)(&h, r->k + (t - from) * r->wide, &f->k, row, 1);
     }
     memset(r->dq, 0, (to - from) * h.dk * LANES * sizeof(float));
     memset(r->dk, 0, (to - from) * h.dk * LANES * sizeof(float));
     for (int64_t i = 0; i < per_key; i++) {
       K(delta_head) value = K(delta_head_of)(f, sample, key * per_key + i);
-      K(delta_head_back)(a, &value, r, r->dstates + i * h.dk * r->width, from, to, sums + 2 * (sample * h.heads + value.head));
+      K(delta_head_back)(a, &value, r, r->dstates + i * h.dk * r->width, from, to, sums + DELTA_SUMS * (sample * h.heads + value.head));
     }
     for (int64_t t = from; t < to; t++) {
       int64_t row = K(delta_token)(&h, t) * h.keys + key, at = (t - from) * h.dk * LANES;
       float *q = r->q + (t - from) * r->wide;
       for (int64_t i = 0; i < h.dk; i++) q[i] *= root;
-      K(delta_unit_back)(&a->dq, row, r->dq + at, q, r->q_inverse[t - from], 1 / root);
-      K(delta_unit_back)(&a->dk, row, r->dk + at, r->k + (t - from) * r->wide, r->k_inverse[t - from], 1);
+      K(delta_unit_back)(&h, &a->dq, row, r->dq + at, q, r->q_inverse[t - from], 1 / root);
+      K(delta_unit_back)(&h, &a->dk, row, r->dk + at, r->k + (t - from) * r->wide, r->k_inverse[t - from], 1);
     }
   }
 }
@@ -404,20 +436,21 @@ static int32_t K(delta_rule_backward)(mt_context *ctx, const void *args, void *s
   double *sums = scratch;
   if (phase == 1) {
     for (int64_t h = 0; h < heads; h++) {
-      double log = 0, bias = 0;
+      double log = 0, bias = 0, skip = 0;
       for (int64_t sample = 0; sample < batch; sample++) {
-        log += sums[2 * (sample * heads + h)];
-        bias += sums[2 * (sample * heads + h) + 1];
+        const double *own = sums + DELTA_SUMS * (sample * heads + h);
+        log += own[0], bias += own[1], skip += own[2];
       }
       ((float *)a->da_log.data)[h] += (float)log;
       ((float *)a->ddt_bias.data)[h] += (float)bias;
+      if (a->forward.state_space) ((float *)a->dskip.data)[h] += (float)skip;
     }
     return 0;
   }
   K(delta_room) r = K(delta_room_of)(a, (float *)(sums + delta_sums(a)) + tile * delta_backward_floats(a));
   for (int64_t i = tile; i < batch * keys; i += delta_slots(a)) {
     int64_t sample = i / keys, key = i % keys, per_key = heads / keys;
-    memset(sums + 2 * (sample * heads + key * per_key), 0, 2 * per_key * sizeof(double));
+    memset(sums + DELTA_SUMS * (sample * heads + key * per_key), 0, DELTA_SUMS * per_key * sizeof(double));
     K(delta_key_back)(a, &r, sample, key, sums);
   }
   return 0;

@@ -9,10 +9,13 @@ enum { TAPS = 16, CHANNELS = 32, SLICES = 8 }; /* most taps; channels and slices
 
 __device__ inline float sigmoid(float x) { return 1 / (1 + expf(-x)); }
 
-/* The sum of taps of channel c at position t of a sample. */
-template <typename T> __device__ inline float conv_sum(const mt_tensor &x, const mt_tensor &w, int64_t first, int64_t batch, int64_t sample, int64_t t, int64_t c) {
+/* The bias of channel c; none: 0. */
+template <typename T> __device__ inline float conv_bias(const mt_tensor &bias, int64_t c) { return given(bias) ? to_float(data_of<T>(bias)[c]) : 0; }
+
+/* The sum of bias and taps of channel c at position t of a sample. */
+template <typename T> __device__ inline float conv_sum(const mt_tensor &x, const mt_tensor &w, const mt_tensor &bias, int64_t first, int64_t batch, int64_t sample, int64_t t, int64_t c) {
   int64_t kernel = last(w);
-  float z = 0;
+  float z = conv_bias<T>(bias, c);
   for (int64_t j = 0; j < kernel; j++) {
     int64_t from = t - kernel + 1 + j;
     if (from >= first) z += to_float(data_of<T>(w)[c * kernel + j]) * to_float(row_of<T>(x, from * batch + sample)[c]);
@@ -24,13 +27,13 @@ template <typename T> __global__ void causal_conv_forward_kernel(const __grid_co
   cell at = cell_of<1>(a.x.shape[0], last(a.x));
   if (!at.here) return;
   int64_t sample = at.row % a.batch, t = at.row / a.batch;
-  float z = conv_sum<T>(a.x, a.w, doc_first(a.doc_start, sample, t), a.batch, sample, t, at.column);
+  float z = conv_sum<T>(a.x, a.w, a.bias, doc_first(a.doc_start, sample, t), a.batch, sample, t, at.column);
   row_of<T>(a.y, at.row)[at.column] = from_float<T>(a.plain ? z : z * sigmoid(z));
 }
 
 /* The gradient of the sum at position t. */
 template <typename T> __device__ inline float conv_slope(const mt_causal_conv_backward_args &a, int64_t first, int64_t sample, int64_t t, int64_t c) {
-  float z = conv_sum<T>(a.x, a.w, first, a.batch, sample, t, c), s = sigmoid(z);
+  float z = conv_sum<T>(a.x, a.w, a.bias, first, a.batch, sample, t, c), s = sigmoid(z);
   return to_float(row_of<T>(a.dy, t * a.batch + sample)[c]) * (a.plain ? 1 : s + z * s * (1 - s));
 }
 
@@ -46,17 +49,18 @@ template <typename T> __global__ void conv_input_kernel(const __grid_constant__ 
   row_of<T>(a.dx, at.row)[at.column] = from_float<T>(dx);
 }
 
-/* A lane a channel; the slices' sums are added in order. */
+/* A lane a channel; the slices' sums are added in order. After the taps comes the bias. */
 template <typename T> __global__ void conv_taps_kernel(const __grid_constant__ mt_causal_conv_backward_args a) {
   MT_SHARED(float[SLICES][CHANNELS], parts);
   int lane = threadIdx.x % CHANNELS, slice = threadIdx.x / CHANNELS;
   int64_t c = (int64_t)blockIdx.x * CHANNELS + lane, kernel = last(a.w);
-  float sums[TAPS] = {};
+  float sums[TAPS] = {}, bias = 0;
   /* A slice has every SLICES-th row. */
   if (c < last(a.x))
     for (int64_t row = slice; row < a.x.shape[0]; row += SLICES) {
       int64_t sample = row % a.batch, t = row / a.batch, first = doc_first(a.doc_start, sample, t);
       float dz = conv_slope<T>(a, first, sample, t, c);
+      bias += dz;
 #pragma unroll
       for (int j = 0; j < TAPS; j++) {
         int64_t from = t - kernel + 1 + j;
@@ -75,6 +79,13 @@ template <typename T> __global__ void conv_taps_kernel(const __grid_constant__ m
     }
     __syncthreads();
   }
+  if (!given(a.dbias)) return;
+  parts[slice][lane] = bias;
+  __syncthreads();
+  if (slice > 0 || c >= last(a.x)) return;
+  float sum = 0;
+  for (int i = 0; i < SLICES; i++) sum += parts[i][lane];
+  data_of<float>(a.dbias)[c] += sum;
 }
 
 __device__ inline float *conv_input(const mt_paged_causal_conv_args &a, int64_t row, int64_t position) {
@@ -90,7 +101,7 @@ template <typename T> __global__ void paged_causal_conv_kernel(const __grid_cons
   cell at = cell_of<1>(a.x.shape[0], last(a.x));
   if (!at.here) return;
   int64_t t = doc_position(a.rows, at.row), kernel = last(a.w);
-  float z = 0;
+  float z = conv_bias<T>(a.bias, at.column);
   for (int64_t j = 0; j < kernel; j++) {
     int64_t from = t - kernel + 1 + j;
     if (from >= 0) z += to_float(data_of<T>(a.w)[at.column * kernel + j]) * conv_input(a, at.row, from)[at.column];

@@ -1,4 +1,4 @@
-/* The gated delta rule as the recurrence it is. A block has a value head of a sample; a thread has a
+/* The gated delta rule, and Mamba-2's scan, as the recurrence they are. A block has a value head of a sample; a thread has a
  * column of its state in registers, DK rows of it, as columns depend on each other in nothing. */
 #include "documents.h"
 #include "op.h"
@@ -11,7 +11,8 @@ enum { CHUNK = 64, MOST = 256 }; /* device.DeltaChunk; most channels of a key he
 /* A value head of a sample. */
 struct delta_head {
   int64_t sample, head, heads, keys, batch, s, dk, dv;
-  float rate, bias; /* -e^ALog, DtBias */
+  float rate, bias, skip; /* -e^ALog, DtBias, Skip */
+  bool space;             /* StateSpace */
 };
 
 template <typename T> __device__ inline delta_head head_of(const mt_delta_rule_forward_args &a, int64_t tile) {
@@ -20,6 +21,8 @@ template <typename T> __device__ inline delta_head head_of(const mt_delta_rule_f
   h.sample = tile / h.heads, h.head = tile % h.heads;
   h.rate = -expf(to_float(data_of<T>(a.a_log)[h.head]));
   h.bias = to_float(data_of<T>(a.dt_bias)[h.head]);
+  h.space = a.state_space != 0;
+  h.skip = h.space ? to_float(data_of<T>(a.skip)[h.head]) : 0;
   return h;
 }
 
@@ -32,13 +35,15 @@ __device__ inline float *saved(const mt_delta_rule_forward_args &a, const delta_
   return data_of<float>(a.states) + ((h.sample * h.heads + h.head) * a.states.shape[1] + t / CHUNK) * h.dk * h.dv;
 }
 
-/* A position's numbers; keep is e^g, 0 where a document begins. */
+/* A position's numbers; keep is e^g, 0 where a document begins. In a state space beta is Δ, and held whether a
+ * limit holds it. */
 struct delta_step {
-  float a, g, keep, beta, q_inverse, k_inverse; /* 1/|q|, 1/|k| */
+  float a, g, keep, beta;
+  bool held, space;
 };
 
-/* Brings the queries and keys of a token, divided by their lengths, into shared memory, zeros
- * behind them, and the token's numbers. Every thread of the block takes part. */
+/* Brings the queries and keys of a token, divided by their lengths but in a state space, into shared memory,
+ * zeros behind them, and the token's numbers. Every thread of the block takes part. */
 template <typename T, int DK> __device__ inline delta_step step_of(const mt_delta_rule_forward_args &a, const delta_head &h, int64_t token, bool fresh, float *q, float *k) {
   const T *from_q = row_of<T>(a.q, token * h.keys + h.head * h.keys / h.heads), *from_k = row_of<T>(a.k, token * h.keys + h.head * h.keys / h.heads);
   float qq = 0, kk = 0;
@@ -47,28 +52,37 @@ template <typename T, int DK> __device__ inline delta_step step_of(const mt_delt
     q[i] = i < h.dk ? to_float(from_q[i]) : 0, k[i] = i < h.dk ? to_float(from_k[i]) : 0;
     qq += q[i] * q[i], kk += k[i] * k[i];
   }
-  block_sums(qq, kk);
   delta_step x;
-  x.q_inverse = 1 / sqrtf(qq + 1e-6f), x.k_inverse = 1 / sqrtf(kk + 1e-6f);
-  float scale = x.q_inverse / sqrtf((float)h.dk);
-  for (int i = threadIdx.x; i < DK; i += blockDim.x) q[i] *= scale, k[i] *= x.k_inverse;
+  x.space = h.space, x.held = false;
   x.a = to_float(row_of<T>(a.a, token)[h.head]) + h.bias;
-  x.beta = 1 / (1 + expf(-to_float(row_of<T>(a.b, token)[h.head])));
-  x.g = h.rate * (fmaxf(x.a, 0) + log1pf(expf(-fabsf(x.a))));
+  float dt = fmaxf(x.a, 0) + log1pf(expf(-fabsf(x.a))); /* softplus */
+  if (h.space) {
+    x.beta = fmaxf(dt, a.dt_min);
+    if (a.dt_max > 0) x.beta = fminf(x.beta, a.dt_max);
+    x.held = x.beta != dt, dt = x.beta;
+  } else {
+    block_sums(qq, kk);
+    float k_scale = 1 / sqrtf(kk + 1e-6f), q_scale = 1 / sqrtf(qq + 1e-6f) / sqrtf((float)h.dk);
+    for (int i = threadIdx.x; i < DK; i += blockDim.x) q[i] *= q_scale, k[i] *= k_scale;
+    x.beta = 1 / (1 + expf(-to_float(row_of<T>(a.b, token)[h.head])));
+  }
+  x.g = h.rate * dt;
   x.keep = fresh ? 0 : expf(x.g);
   __syncthreads();
   return x;
 }
 
-/* A column of the state moves over a position; it returns what the rule has not known of v. */
+/* A column of the state moves over a position; it returns what the rule has not known of v, in a state space v. */
 template <int DK> __device__ inline float move(float (&state)[DK], const float *k, const delta_step &x, float v) {
   float known = 0;
   if (x.keep == 0) { /* nothing passes a document's beginning, not even infinity */
 #pragma unroll
     for (int i = 0; i < DK; i++) state[i] = 0;
   }
+  if (!x.space) {
 #pragma unroll
-  for (int i = 0; i < DK; i++) known += k[i] * state[i];
+    for (int i = 0; i < DK; i++) known += k[i] * state[i];
+  }
   float rest = v - x.keep * known, delta = x.beta * rest;
 #pragma unroll
   for (int i = 0; i < DK; i++) state[i] = state[i] * x.keep + k[i] * delta;
@@ -91,8 +105,8 @@ template <typename T, int DK> __global__ void __launch_bounds__(MOST) delta_rule
       for (int i = 0; i < DK; i++)
         if (i < h.dk) to[i * h.dv] = state[i];
     }
-    move<DK>(state, k, x, to_float(row_of<T>(a.v, row)[c]));
-    float o = 0;
+    float v = to_float(row_of<T>(a.v, row)[c]), o = h.skip * v;
+    move<DK>(state, k, x, v);
 #pragma unroll
     for (int i = 0; i < DK; i++) o += q[i] * state[i];
     row_of<T>(a.o, row)[c] = from_float<T>(o);
@@ -110,10 +124,11 @@ template <typename T, int DK> __global__ void __launch_bounds__(MOST) paged_delt
     delta_step x = step_of<T, DK>(a, h, row, t == 0, q, k);
     if (c >= h.dv) continue;
     const float *from = states + (t == 0 ? 0 : doc_block(p.tables, p.rows, row, t - 1) * p.states.stride[0]);
-    float *to = states + doc_block(p.tables, p.rows, row, t) * p.states.stride[0], state[DK], o = 0;
+    float *to = states + doc_block(p.tables, p.rows, row, t) * p.states.stride[0], state[DK];
+    float v = to_float(row_of<T>(a.v, row * h.heads + h.head)[c]), o = h.skip * v;
 #pragma unroll
     for (int i = 0; i < DK; i++) state[i] = t > 0 && i < h.dk ? from[i * columns] : 0;
-    move<DK>(state, k, x, to_float(row_of<T>(a.v, row * h.heads + h.head)[c]));
+    move<DK>(state, k, x, v);
 #pragma unroll
     for (int i = 0; i < DK; i++) {
       o += q[i] * state[i];
@@ -125,9 +140,10 @@ template <typename T, int DK> __global__ void __launch_bounds__(MOST) paged_delt
 
 /* ---- backward ---- */
 
-/* Scratch: the sums of ALog and DtBias by tile [2]; by tile and position the gradients of the normed
+/* Scratch: the sums of ALog, DtBias and Skip by tile [SUMS]; by tile and position the gradients of the normed
  * queries and of the keys [s, dk]; by tile the states of a chunk, before its positions and behind the
  * last, and its rests [CHUNK + 1, DK + 1, threads]. */
+enum { SUMS = 3 };
 struct delta_room {
   double *sums;
   float *dq, *dk, *states;
@@ -140,7 +156,7 @@ __host__ __device__ inline int64_t gradients_of(const mt_delta_rule_forward_args
 __host__ __device__ inline delta_room room_of(const mt_delta_rule_forward_args &a, void *scratch) {
   delta_room r;
   r.sums = static_cast<double *>(scratch);
-  r.dq = reinterpret_cast<float *>(r.sums + 2 * tiles_of(a));
+  r.dq = reinterpret_cast<float *>(r.sums + SUMS * tiles_of(a));
   r.dk = r.dq + gradients_of(a);
   r.states = r.dk + gradients_of(a);
   return r;
@@ -169,7 +185,7 @@ template <typename T, int DK> __device__ inline void chunk_again(const mt_delta_
 /* One position: ds, the column of the gradient of the state behind it, becomes that of the state
  * before. parts [warps][2][DK] is shared; after it the block has dq and dk of the position in part 0. */
 template <typename T, int DK>
-__device__ inline void back(const mt_delta_rule_backward_args &a, const delta_head &h, const delta_step &x, const float *states, float (&ds)[DK], const float *q, const float *k, float *parts, int64_t token, float *beta_sum, float *keep_sum) {
+__device__ inline void back(const mt_delta_rule_backward_args &a, const delta_head &h, const delta_step &x, const float *states, float (&ds)[DK], const float *q, const float *k, float *parts, int64_t token, float *beta_sum, float *keep_sum, float *skip_sum) {
   int64_t n = blockDim.x, c = threadIdx.x, row = token * h.heads + h.head;
   const float *before = states + c, *behind = before + (DK + 1) * n;
   float d_o = c < h.dv ? to_float(row_of<T>(a.d_o, row)[c]) : 0, rest = before[DK * n], drest = 0, dkeep = 0;
@@ -178,16 +194,17 @@ __device__ inline void back(const mt_delta_rule_backward_args &a, const delta_he
     ds[i] += q[i] * d_o;
     drest += k[i] * ds[i];
   }
-  *beta_sum = drest * rest;
+  *beta_sum = drest * rest, *skip_sum = d_o * rest; /* in a state space rest is v */
   drest *= x.beta;
-  if (c < h.dv) row_of<T>(a.dv, row)[c] = from_float<T>(drest);
+  if (c < h.dv) row_of<T>(a.dv, row)[c] = from_float<T>(drest + h.skip * d_o);
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
   for (int i = 0; i < DK; i++) {
     float old = x.keep == 0 ? 0 : before[i * n];
-    float to_q = warp_sum(behind[i * n] * d_o), to_k = warp_sum(x.beta * ds[i] * rest - x.keep * old * drest);
+    float known = x.space ? 0 : old; /* a state space takes nothing from v */
+    float to_q = warp_sum(behind[i * n] * d_o), to_k = warp_sum(x.beta * ds[i] * rest - x.keep * known * drest);
     if (lane == 0) parts[warp * 2 * DK + i] = to_q, parts[warp * 2 * DK + DK + i] = to_k;
-    float moved = x.keep == 0 ? 0 : ds[i] - k[i] * drest;
+    float moved = x.keep == 0 ? 0 : x.space ? ds[i] : ds[i] - k[i] * drest;
     dkeep += moved * old;
     ds[i] = moved * x.keep;
   }
@@ -203,17 +220,18 @@ template <typename T, int DK> __global__ void __launch_bounds__(MOST) delta_rule
   delta_head h = head_of<T>(f, blockIdx.x);
   // ds: the column's gradient. states: those of a chunk, and of each of its positions what the rule adds.
   float ds[DK] = {}, *states = r.states + (int64_t)blockIdx.x * (CHUNK + 1) * (DK + 1) * blockDim.x;
-  double log_sum = 0, bias_sum = 0;
+  double log_sum = 0, bias_sum = 0, skip_total = 0;
   // Chunks from last to first, as forward kept states at their starts only; inside, positions from last to first.
   for (int64_t to = h.s, from; to > 0; to = from) {
     from = to - 1 - (to - 1 - doc_first(f.doc_start, h.sample, to - 1)) % CHUNK;
     chunk_again<T, DK>(f, h, states, from, to, q, k);
     for (int64_t t = to - 1; t >= from; t--) {
       int64_t token = t * h.batch + h.sample;
-      float dbeta, dkeep;
+      float dbeta, dkeep, dskip;
       delta_step x = step_of<T, DK>(f, h, token, t == doc_first(f.doc_start, h.sample, t), q, k);
-      back<T, DK>(a, h, x, states + (t - from) * (DK + 1) * blockDim.x, ds, q, k, parts, token, &dbeta, &dkeep);
+      back<T, DK>(a, h, x, states + (t - from) * (DK + 1) * blockDim.x, ds, q, k, parts, token, &dbeta, &dkeep, &dskip);
       block_sums(dbeta, dkeep);
+      if (h.space) dskip = block_sum(dskip);
       // dq and dk [dk] of this value head, summed over warps; a later kernel sums over the value heads of a key head.
       int64_t at = ((int64_t)blockIdx.x * h.s + t) * h.dk;
       for (int i = threadIdx.x; i < h.dk; i += blockDim.x) {
@@ -221,20 +239,24 @@ template <typename T, int DK> __global__ void __launch_bounds__(MOST) delta_rule
         for (int w = 0; w < (int)blockDim.x / 32; w++) dq += parts[w * 2 * DK + i], dk += parts[w * 2 * DK + DK + i];
         r.dq[at + i] = dq, r.dk[at + i] = dk;
       }
-      // keep = exp(g), g = -exp(A_log)·softplus(a + dt_bias); beta = sigmoid(b).
-      float dg = dkeep * x.keep, da = dg * h.rate / (1 + expf(-x.a));
-      log_sum += dg * x.g, bias_sum += da;
+      // keep = exp(g), g = -exp(A_log)·Δ, Δ = softplus(a + dt_bias); beta = sigmoid(b), in a state space Δ.
+      float dg = dkeep * x.keep, ddt = dg * h.rate;
+      if (h.space) ddt = x.held ? 0 : ddt + dbeta;
+      float da = ddt / (1 + expf(-x.a));
+      log_sum += dg * x.g, bias_sum += da, skip_total += dskip;
       if (threadIdx.x == 0) {
         row_of<T>(a.da, token)[h.head] = from_float<T>(da);
-        row_of<T>(a.db, token)[h.head] = from_float<T>(dbeta * x.beta * (1 - x.beta));
+        if (!h.space) row_of<T>(a.db, token)[h.head] = from_float<T>(dbeta * x.beta * (1 - x.beta));
       }
     }
   }
-  if (threadIdx.x == 0) r.sums[2 * blockIdx.x] = log_sum, r.sums[2 * blockIdx.x + 1] = bias_sum;
+  double *sums = r.sums + SUMS * blockIdx.x;
+  if (threadIdx.x == 0) sums[0] = log_sum, sums[1] = bias_sum, sums[2] = skip_total;
 }
 
-/* dx of a row from the gradients of x/|x| of several heads, step apart, times scale; a warp. */
-template <typename T> __device__ inline void unit_back(T *dx, const T *x, const float *from, int64_t step, int64_t heads, int64_t n, float scale) {
+/* dx of a row from the gradients of x/|x| of several heads, step apart, times scale; in a state space of those of x.
+ * A warp. */
+template <typename T> __device__ inline void unit_back(T *dx, const T *x, const float *from, int64_t step, int64_t heads, int64_t n, float scale, bool space) {
   float squares = 0, along = 0;
   for (int64_t i = threadIdx.x; i < n; i += 32) {
     float d = 0, v = to_float(x[i]);
@@ -243,6 +265,7 @@ template <typename T> __device__ inline void unit_back(T *dx, const T *x, const 
   }
   squares = warp_sum(squares), along = warp_sum(along);
   float inverse = 1 / sqrtf(squares + 1e-6f);
+  if (space) inverse = scale = 1, along = 0;
   for (int64_t i = threadIdx.x; i < n; i += 32) {
     float d = 0;
     for (int64_t j = 0; j < heads; j++) d += from[j * step + i];
@@ -256,18 +279,22 @@ template <typename T> __global__ void delta_keys_kernel(const __grid_constant__ 
   int64_t keys = f.q.shape[1], heads = f.v.shape[1] / keys, s = f.q.shape[0] / f.batch, dk = last(f.q), row = blockIdx.x;
   int64_t key = row % keys, sample = row / keys % f.batch, t = row / keys / f.batch, step = s * dk;
   int64_t at = ((sample * f.v.shape[1] + key * heads) * s + t) * dk;
-  unit_back<T>(row_of<T>(a.dq, row), row_of<T>(f.q, row), r.dq + at, step, heads, dk, 1 / sqrtf((float)dk));
-  unit_back<T>(row_of<T>(a.dk, row), row_of<T>(f.k, row), r.dk + at, step, heads, dk, 1);
+  unit_back<T>(row_of<T>(a.dq, row), row_of<T>(f.q, row), r.dq + at, step, heads, dk, 1 / sqrtf((float)dk), f.state_space != 0);
+  unit_back<T>(row_of<T>(a.dk, row), row_of<T>(f.k, row), r.dk + at, step, heads, dk, 1, f.state_space != 0);
 }
 
 /* Sums over samples, a thread a head. */
 __global__ void delta_sums_kernel(const __grid_constant__ mt_delta_rule_backward_args a, delta_room r) {
   int64_t heads = a.forward.v.shape[1], h = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (h >= heads) return;
-  double log_sum = 0, bias_sum = 0;
-  for (int64_t sample = 0; sample < a.forward.batch; sample++) log_sum += r.sums[2 * (sample * heads + h)], bias_sum += r.sums[2 * (sample * heads + h) + 1];
+  double log_sum = 0, bias_sum = 0, skip_sum = 0;
+  for (int64_t sample = 0; sample < a.forward.batch; sample++) {
+    const double *sums = r.sums + SUMS * (sample * heads + h);
+    log_sum += sums[0], bias_sum += sums[1], skip_sum += sums[2];
+  }
   data_of<float>(a.da_log)[h] += (float)log_sum;
   data_of<float>(a.ddt_bias)[h] += (float)bias_sum;
+  if (a.forward.state_space) data_of<float>(a.dskip)[h] += (float)skip_sum;
 }
 
 /* Whether the kernels have the shape; else ctx->error says so. */
@@ -297,7 +324,7 @@ static void delta_rule_forward(mt_context *ctx, const mt_delta_rule_forward_args
 
 static void paged_delta_rule(mt_context *ctx, const mt_paged_delta_rule_args &p, void *) {
   mt_delta_rule_forward_args a = {};
-  a.o = p.o, a.q = p.q, a.k = p.k, a.v = p.v, a.a = p.a, a.b = p.b, a.a_log = p.a_log, a.dt_bias = p.dt_bias, a.batch = 1;
+  a.o = p.o, a.q = p.q, a.k = p.k, a.v = p.v, a.a = p.a, a.b = p.b, a.a_log = p.a_log, a.dt_bias = p.dt_bias, a.skip = p.skip, a.batch = 1, a.state_space = p.state_space, a.dt_min = p.dt_min, a.dt_max = p.dt_max;
   if (length(a.v) == 0 || !fits(ctx, a, false)) return;
   int64_t threads = at_most(columns_of(a), 64);
   dim3 grid((unsigned)tiles_of(a), (unsigned)ceil_div(last(a.v), threads));
@@ -307,7 +334,7 @@ static void paged_delta_rule(mt_context *ctx, const mt_paged_delta_rule_args &p,
 static int64_t backward_bytes(const void *args) {
   const mt_delta_rule_forward_args &a = static_cast<const mt_delta_rule_backward_args *>(args)->forward;
   int64_t states = (CHUNK + 1) * (rows_of_state(last(a.q)) + 1) * columns_of(a);
-  return tiles_of(a) * 2 * (int64_t)sizeof(double) + (2 * gradients_of(a) + tiles_of(a) * states) * (int64_t)sizeof(float);
+  return tiles_of(a) * SUMS * (int64_t)sizeof(double) + (2 * gradients_of(a) + tiles_of(a) * states) * (int64_t)sizeof(float);
 }
 
 static void delta_rule_backward(mt_context *ctx, const mt_delta_rule_backward_args &a, void *scratch) {

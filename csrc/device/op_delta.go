@@ -3,14 +3,15 @@ package device
 // MostTaps is the longest causal convolution.
 const MostTaps = 16
 
-// CausalConvForwardArgs: Y = SiLU(Σ_j W[c, j]·X[position − (kernel−1) + j, c]), with Plain the sum
+// CausalConvForwardArgs: Y = SiLU(Bias[c] + Σ_j W[c, j]·X[position − (kernel−1) + j, c]), with Plain the sum
 // itself, each channel by itself, over the positions of a sample from its document's first on. X, Y [s·b, channels],
 // rows any distance apart; W [channels, kernel], kernel at most MostTaps: the last tap is the present
-// position's.
+// position's. Bias [channels]; none: 0.
 //
 //op:causal_conv_forward
 type CausalConvForwardArgs struct {
 	Y, X, W  Tensor `dtype:"value"`
+	Bias     Tensor `dtype:"value"`
 	DocStart Tensor `dtype:"i32"` // [b, s]: as of attention; none: 0
 	Batch    int32
 	Plain    int32
@@ -19,7 +20,7 @@ type CausalConvForwardArgs struct {
 func (a *CausalConvForwardArgs) check() bool {
 	b := int64(a.Batch)
 	return b > 0 && a.X.Rank == 2 && a.X.Shape[0]%b == 0 && same(a.Y, a.X) && a.W.Rank == 2 && a.W.Last() <= MostTaps && a.W.Contiguous() && a.W.Shape[0] == a.X.Shape[1] &&
-		optional(a.DocStart, b, a.X.Shape[0]/b)
+		optional(a.Bias, a.X.Last()) && optional(a.DocStart, b, a.X.Shape[0]/b)
 }
 
 func (a *CausalConvForwardArgs) main() Tensor { return a.X }
@@ -28,21 +29,22 @@ func (a *CausalConvForwardArgs) work() Work {
 	return Work{2 * float64(a.X.Len()) * float64(a.W.Last()), size(a.X, a.Y, a.W)}
 }
 
-// CausalConvBackwardArgs: DX (=) and DW (+=) from DY and what forward took; DX and DY as X.
+// CausalConvBackwardArgs: DX (=), DW and, with Bias, DBias (+=) from DY and what forward took; DX and DY as X.
 //
 //op:causal_conv_backward
 type CausalConvBackwardArgs struct {
-	DX       Tensor `dtype:"value"`
-	DW       Tensor `dtype:"f32"`
-	DY, X, W Tensor `dtype:"value"`
-	DocStart Tensor `dtype:"i32"`
-	Batch    int32
-	Plain    int32
+	DX        Tensor `dtype:"value"`
+	DW, DBias Tensor `dtype:"f32"`
+	DY, X, W  Tensor `dtype:"value"`
+	Bias      Tensor `dtype:"value"`
+	DocStart  Tensor `dtype:"i32"`
+	Batch     int32
+	Plain     int32
 }
 
 func (a *CausalConvBackwardArgs) check() bool {
-	f := CausalConvForwardArgs{Y: a.DY, X: a.X, W: a.W, DocStart: a.DocStart, Batch: a.Batch}
-	return f.check() && same(a.DX, a.X) && same(a.DW, a.W) && a.DW.Contiguous()
+	f := CausalConvForwardArgs{Y: a.DY, X: a.X, W: a.W, Bias: a.Bias, DocStart: a.DocStart, Batch: a.Batch}
+	return f.check() && same(a.DX, a.X) && same(a.DW, a.W) && a.DW.Contiguous() && same(a.DBias, a.Bias)
 }
 
 func (a *CausalConvBackwardArgs) main() Tensor { return a.X }
@@ -65,6 +67,12 @@ const DeltaChunk = 64
 // [s·b, key heads, dk]; A, B [s·b, value heads]; ALog, DtBias [value heads]. All but the last two
 // have any strides on the dimensions before the last.
 //
+// With StateSpace it is the scan of Mamba-2 (arXiv 2405.21060), which corrects nothing: Q is its C, K its B,
+// V its x, A its dt, and B is not given. With Skip [value heads], its D, and Δ = softplus(A + DtBias), but at
+// least DtMin and at most DtMax (0: no limit):
+//
+//	S = e^(−e^ALog·Δ)·S + K·(Δ·V)ᵀ,  O = SᵀQ + Skip·V
+//
 // States [b·value heads, ⌈s/DeltaChunk⌉, dk, dv], for the backward, contiguous: S before the
 // positions that stand a multiple of DeltaChunk, but 0, behind their document's first, each at its
 // own position / DeltaChunk; the others are not set. None: not kept.
@@ -73,10 +81,12 @@ const DeltaChunk = 64
 type DeltaRuleForwardArgs struct {
 	O, Q, K, V, A, B Tensor `dtype:"value"`
 	ALog, DtBias     Tensor `dtype:"value"`
+	Skip             Tensor `dtype:"value"`
 	States           Tensor `dtype:"f32"`
 	DocStart         Tensor `dtype:"i32"` // [b, s]: as of attention; none: 0
 	Batch            int32
-	_                int32
+	StateSpace       int32
+	DtMin, DtMax     float32
 }
 
 func (a *DeltaRuleForwardArgs) check() bool {
@@ -85,9 +95,17 @@ func (a *DeltaRuleForwardArgs) check() bool {
 		return false
 	}
 	rows, heads := a.Q.Shape[0], a.V.Shape[1]
-	return same(a.K, a.Q) && same(a.O, a.V) && a.V.Shape[0] == rows && heads%a.Q.Shape[1] == 0 && shaped(a.A, rows, heads) && shaped(a.B, rows, heads) &&
+	return same(a.K, a.Q) && same(a.O, a.V) && a.V.Shape[0] == rows && heads%a.Q.Shape[1] == 0 && shaped(a.A, rows, heads) && a.parts(rows, heads) &&
 		shaped(a.ALog, heads) && shaped(a.DtBias, heads) && optional(a.DocStart, b, rows/b) &&
 		optional(a.States, b*heads, (rows/b+DeltaChunk-1)/DeltaChunk, a.Q.Last(), a.V.Last()) && (!a.States.Given() || a.States.Contiguous())
+}
+
+// parts checks what either of the two rules has and the other has not.
+func (a *DeltaRuleForwardArgs) parts(rows, heads int64) bool {
+	if a.StateSpace == 0 {
+		return shaped(a.B, rows, heads) && !a.Skip.Given() && a.DtMin == 0 && a.DtMax == 0
+	}
+	return !a.B.Given() && shaped(a.Skip, heads) && a.DtMin >= 0 && (a.DtMax == 0 || a.DtMax >= a.DtMin)
 }
 
 func (a *DeltaRuleForwardArgs) main() Tensor { return a.V }
@@ -97,12 +115,14 @@ func (a *DeltaRuleForwardArgs) work() Work {
 }
 
 // DeltaRuleBackwardArgs: DQ, DK, DV, DA, DB (=, shapes and freedom of strides of Q, K, V, A, B),
-// DALog, DDtBias (+=) from DO and what forward took; Forward has States, and an O that is not read.
+// DALog, DDtBias and, with StateSpace in place of DB, DSkip (+=) from DO and what forward took; Forward has
+// States, and an O that is not read. Δ has no slope beyond its limits.
 //
 //op:delta_rule_backward
 type DeltaRuleBackwardArgs struct {
 	DQ, DK, DV, DA, DB Tensor `dtype:"value"`
 	DALog, DDtBias     Tensor `dtype:"f32"`
+	DSkip              Tensor `dtype:"f32"`
 	DO                 Tensor `dtype:"value"`
 	Forward            DeltaRuleForwardArgs
 }
@@ -110,7 +130,7 @@ type DeltaRuleBackwardArgs struct {
 func (a *DeltaRuleBackwardArgs) check() bool {
 	f := &a.Forward
 	return f.check() && f.States.Given() && same(a.DQ, f.Q) && same(a.DK, f.K) && same(a.DV, f.V) && same(a.DA, f.A) && same(a.DB, f.B) &&
-		same(a.DO, f.V) && same(a.DALog, f.ALog) && same(a.DDtBias, f.DtBias)
+		same(a.DO, f.V) && same(a.DALog, f.ALog) && same(a.DDtBias, f.DtBias) && same(a.DSkip, f.Skip)
 }
 
 func (a *DeltaRuleBackwardArgs) main() Tensor { return a.Forward.V }
@@ -162,6 +182,7 @@ func (a *GateBackwardArgs) work() Work { return streamed(a.DX, a.DG, a.DY, a.X, 
 //op:paged_causal_conv
 type PagedCausalConvArgs struct {
 	Y, X, W      Tensor `dtype:"value"`
+	Bias         Tensor `dtype:"value"`
 	Inputs       Tensor `dtype:"f32"`
 	Tables, Rows Tensor `dtype:"i32"`
 	Plain        int32
@@ -169,7 +190,7 @@ type PagedCausalConvArgs struct {
 }
 
 func (a *PagedCausalConvArgs) check() bool {
-	f := CausalConvForwardArgs{Y: a.Y, X: a.X, W: a.W, Batch: 1}
+	f := CausalConvForwardArgs{Y: a.Y, X: a.X, W: a.W, Bias: a.Bias, Batch: 1}
 	return f.check() && a.Inputs.Rank == 3 && shaped(a.Inputs, a.Inputs.Shape[0], PagedBlock, a.X.Last()) && a.Tables.Rank == 2 && shaped(a.Rows, a.X.Shape[0], 2)
 }
 
@@ -186,23 +207,27 @@ func (a *PagedCausalConvArgs) work() Work { return streamed(a.Y, a.X, a.X) }
 type PagedDeltaRuleArgs struct {
 	O, Q, K, V, A, B Tensor `dtype:"value"`
 	ALog, DtBias     Tensor `dtype:"value"`
+	Skip             Tensor `dtype:"value"`
 	States           Tensor `dtype:"f32"`
 	Tables, Rows     Tensor `dtype:"i32"`
+	StateSpace       int32
+	_                int32
+	DtMin, DtMax     float32
 }
 
 func (a *PagedDeltaRuleArgs) check() bool {
-	f := a.forward()
+	f := a.Forward()
 	return f.check() && a.States.Rank == 4 && shaped(a.States, a.States.Shape[0], a.V.Shape[1], a.Q.Last(), (a.V.Last()+15)/16*16) && a.Tables.Rank == 2 && shaped(a.Rows, a.Q.Shape[0], 2)
 }
 
-// forward is the rule of the rows as if they were one sequence.
-func (a *PagedDeltaRuleArgs) forward() DeltaRuleForwardArgs {
-	return DeltaRuleForwardArgs{O: a.O, Q: a.Q, K: a.K, V: a.V, A: a.A, B: a.B, ALog: a.ALog, DtBias: a.DtBias, Batch: 1}
+// Forward is the rule of the rows as if they were one sequence.
+func (a *PagedDeltaRuleArgs) Forward() DeltaRuleForwardArgs {
+	return DeltaRuleForwardArgs{O: a.O, Q: a.Q, K: a.K, V: a.V, A: a.A, B: a.B, ALog: a.ALog, DtBias: a.DtBias, Skip: a.Skip, Batch: 1, StateSpace: a.StateSpace, DtMin: a.DtMin, DtMax: a.DtMax}
 }
 
 func (a *PagedDeltaRuleArgs) main() Tensor { return a.V }
 
 func (a *PagedDeltaRuleArgs) work() Work {
-	f := a.forward()
+	f := a.Forward()
 	return f.work()
 }

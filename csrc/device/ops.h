@@ -2,7 +2,7 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0x70979c9fu /* of the rest of this file */
+#define MT_OPS_SUM 0x3dc151e1u /* of the rest of this file */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64, MT_U8 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU, MT_GEGLU, MT_RELU };
@@ -28,14 +28,14 @@ typedef struct { mt_tensor o, part, lse, part_lse; } mt_attention_merge_args;
 typedef struct { mt_tensor logits, labels, max, sum, target; int64_t start, columns; } mt_cross_entropy_stats_args;
 typedef struct { mt_tensor loss, max, sum, target; } mt_cross_entropy_loss_args;
 typedef struct { mt_tensor d, logits, labels, max, sum, weight, scale; int64_t start, columns; } mt_cross_entropy_grad_args;
-typedef struct { mt_tensor y, x, w, doc_start; int32_t batch, plain; } mt_causal_conv_forward_args;
-typedef struct { mt_tensor dx, dw, dy, x, w, doc_start; int32_t batch, plain; } mt_causal_conv_backward_args;
-typedef struct { mt_tensor o, q, k, v, a, b, a_log, dt_bias, states, doc_start; int32_t batch, pad11; } mt_delta_rule_forward_args;
-typedef struct { mt_tensor dq, dk, dv, da, db, da_log, ddt_bias, d_o; mt_delta_rule_forward_args forward; } mt_delta_rule_backward_args;
+typedef struct { mt_tensor y, x, w, bias, doc_start; int32_t batch, plain; } mt_causal_conv_forward_args;
+typedef struct { mt_tensor dx, dw, dbias, dy, x, w, bias, doc_start; int32_t batch, plain; } mt_causal_conv_backward_args;
+typedef struct { mt_tensor o, q, k, v, a, b, a_log, dt_bias, skip, states, doc_start; int32_t batch, state_space; float dt_min, dt_max; } mt_delta_rule_forward_args;
+typedef struct { mt_tensor dq, dk, dv, da, db, da_log, ddt_bias, dskip, d_o; mt_delta_rule_forward_args forward; } mt_delta_rule_backward_args;
 typedef struct { mt_tensor y, x, g; int32_t silu, plain; } mt_gate_forward_args;
 typedef struct { mt_tensor dx, dg, dy, x, g; int32_t silu, plain; } mt_gate_backward_args;
-typedef struct { mt_tensor y, x, w, inputs, tables, rows; int32_t plain, pad7; } mt_paged_causal_conv_args;
-typedef struct { mt_tensor o, q, k, v, a, b, a_log, dt_bias, states, tables, rows; } mt_paged_delta_rule_args;
+typedef struct { mt_tensor y, x, w, bias, inputs, tables, rows; int32_t plain, pad8; } mt_paged_causal_conv_args;
+typedef struct { mt_tensor o, q, k, v, a, b, a_log, dt_bias, skip, states, tables, rows; int32_t state_space, pad13; float dt_min, dt_max; } mt_paged_delta_rule_args;
 typedef struct { mt_tensor out, x, bias, residual; mt_dropout drop; } mt_dropout_add_args;
 typedef struct { mt_tensor dx, dy; mt_dropout drop; } mt_dropout_backward_args;
 typedef struct { mt_tensor out, a, b; } mt_add_args;

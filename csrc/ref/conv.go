@@ -6,18 +6,27 @@ import "monotron/csrc/device"
 type conv struct {
 	x, w     device.Tensor
 	taps     []float64 // [channels, kernel]
+	bias     []float64 // [channels]
 	kernel   int64
 	sample   int64
 	batch    int64
 	docStart []int32 // nil: 0
 }
 
-func newConv(x, w, docStart device.Tensor, batch int32, sample int64) *conv {
-	c := &conv{x: x, w: w, taps: vector(w), kernel: w.Last(), sample: sample, batch: int64(batch)}
+func newConv(x, w, bias, docStart device.Tensor, batch int32, sample int64) *conv {
+	c := &conv{x: x, w: w, taps: vector(w), bias: biasOf(bias, x.Last()), kernel: w.Last(), sample: sample, batch: int64(batch)}
 	if docStart.Given() {
 		c.docStart = ids(docStart.At(sample))
 	}
 	return c
+}
+
+// biasOf are the biases of n channels; none: zeros.
+func biasOf(t device.Tensor, n int64) []float64 {
+	if !t.Given() {
+		return make([]float64, n)
+	}
+	return vector(t)
 }
 
 func (c *conv) positions() int64 { return c.x.Shape[0] / c.batch }
@@ -32,7 +41,7 @@ func (c *conv) first(position int64) int64 {
 
 // sums are the convolutions at a position, before SiLU; x is room for a row.
 func (c *conv) sums(z, x []float64, position int64) {
-	clear(z)
+	copy(z, c.bias)
 	for j := range c.kernel {
 		if from := position - c.kernel + 1 + j; from >= c.first(position) {
 			loadRow(x, c.x, from*c.batch+c.sample)
@@ -53,7 +62,7 @@ func unitOf(z float64, plain int32) (y, slope float64) {
 
 func (b *backend) CausalConvForward(a *device.CausalConvForwardArgs) {
 	b.pool.Run(int64(a.Batch), func(_ int, sample int64) {
-		c := newConv(a.X, a.W, a.DocStart, a.Batch, sample)
+		c := newConv(a.X, a.W, a.Bias, a.DocStart, a.Batch, sample)
 		z, x := make([]float64, a.X.Last()), make([]float64, a.X.Last())
 		for position := range c.positions() {
 			c.sums(z, x, position)
@@ -68,9 +77,9 @@ func (b *backend) CausalConvForward(a *device.CausalConvForwardArgs) {
 // CausalConvBackward goes through samples in order: the sum of DW has one order.
 func (b *backend) CausalConvBackward(a *device.CausalConvBackwardArgs) {
 	n, k := a.X.Last(), a.W.Last()
-	dw, z, x, dz := make([]float64, n*k), make([]float64, n), make([]float64, n), make([]float64, n)
+	dw, dbias, z, x, dz := make([]float64, n*k), make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
 	for sample := range int64(a.Batch) {
-		c := newConv(a.X, a.W, a.DocStart, a.Batch, sample)
+		c := newConv(a.X, a.W, a.Bias, a.DocStart, a.Batch, sample)
 		dx := make([]float64, c.positions()*n)
 		for position := range c.positions() {
 			// z: the sums before the activation, again; dz = dy·act'(z).
@@ -80,6 +89,7 @@ func (b *backend) CausalConvBackward(a *device.CausalConvBackwardArgs) {
 				_, slope := unitOf(z[i], a.Plain)
 				dz[i] *= slope
 			}
+			axpy(dbias, 1, dz)
 			// Tap j of position t read position t-k+1+j, unless that is in another document.
 			for j := range k {
 				from := position - k + 1 + j
@@ -98,6 +108,9 @@ func (b *backend) CausalConvBackward(a *device.CausalConvBackwardArgs) {
 		}
 	}
 	addTo(a.DW, 0, dw)
+	if a.DBias.Given() {
+		addTo(a.DBias, 0, dbias)
+	}
 }
 
 func (b *backend) GateForward(a *device.GateForwardArgs) {

@@ -59,16 +59,18 @@ func (h *deltaHead) at(t device.Tensor, position int64) int64 {
 	return rowAt(t, position*h.batch+h.sample) + h.head
 }
 
-// deltaStep is what a position gives; the vectors are normed.
+// deltaStep is what a position gives; the vectors are normed, but in a state space.
 type deltaStep struct {
+	space            bool
 	q, k, v          []float64
 	qLen, kLen       float64 // that q and k were divided by
-	a, beta, g, keep float64 // keep is e^g, 0 where a document begins
+	a, beta, g, keep float64 // keep is e^g, 0 where a document begins; in a state space beta is Δ
+	free             float64 // in a state space: 1, or 0 where a limit holds Δ
 	rest             []float64
 }
 
 func (h *deltaHead) newStep() *deltaStep {
-	return &deltaStep{q: make([]float64, h.dk), k: make([]float64, h.dk), v: make([]float64, h.dv), rest: make([]float64, h.dv)}
+	return &deltaStep{space: h.a.StateSpace != 0, q: make([]float64, h.dk), k: make([]float64, h.dk), v: make([]float64, h.dv), rest: make([]float64, h.dv)}
 }
 
 // read takes a position's inputs; fresh: a document begins.
@@ -76,14 +78,39 @@ func (h *deltaHead) read(x *deltaStep, position int64, fresh bool) {
 	loadRow(x.q, h.a.Q, h.row(h.a.Q, position))
 	loadRow(x.k, h.a.K, h.row(h.a.K, position))
 	loadRow(x.v, h.a.V, h.row(h.a.V, position))
-	x.qLen, x.kLen = math.Sqrt(dot(x.q, x.q)+1e-6), math.Sqrt(dot(x.k, x.k)+1e-6)
-	times(x.q, 1/(x.qLen*math.Sqrt(float64(h.dk))))
-	times(x.k, 1/x.kLen)
-	x.a, x.beta = one(h.a.A, h.at(h.a.A, position))+h.bias, sigmoid(one(h.a.B, h.at(h.a.B, position)))
-	x.g = h.rate * softplus(x.a)
+	x.a = one(h.a.A, h.at(h.a.A, position)) + h.bias
+	if x.space {
+		x.beta, x.free = h.limited(softplus(x.a))
+		x.g = h.rate * x.beta
+	} else {
+		x.qLen, x.kLen = math.Sqrt(dot(x.q, x.q)+1e-6), math.Sqrt(dot(x.k, x.k)+1e-6)
+		times(x.q, 1/(x.qLen*math.Sqrt(float64(h.dk))))
+		times(x.k, 1/x.kLen)
+		x.beta = sigmoid(one(h.a.B, h.at(h.a.B, position)))
+		x.g = h.rate * softplus(x.a)
+	}
 	x.keep = math.Exp(x.g)
 	if fresh {
 		x.keep = 0
+	}
+}
+
+// limited is Δ between its limits, and its slope there.
+func (h *deltaHead) limited(dt float64) (at, slope float64) {
+	low, high := float64(h.a.DtMin), float64(h.a.DtMax)
+	switch {
+	case dt < low:
+		return low, 0
+	case high > 0 && dt > high:
+		return high, 0
+	}
+	return dt, 1
+}
+
+// passBy adds to the output of a state space what goes by the state.
+func (h *deltaHead) passBy(o, v []float64) {
+	if h.a.StateSpace != 0 {
+		axpy(o, one(h.a.Skip, h.head), v)
 	}
 }
 
@@ -103,7 +130,9 @@ func (x *deltaStep) move(state []float64) {
 	for i, k := range x.k {
 		row := state[i*dv:][:dv]
 		decay(row, x.keep)
-		axpy(x.rest, -k, row)
+		if !x.space {
+			axpy(x.rest, -k, row)
+		}
 	}
 	for i, k := range x.k {
 		axpy(state[i*dv:][:dv], k*x.beta, x.rest)
@@ -124,6 +153,7 @@ func (b *backend) DeltaRuleForward(a *device.DeltaRuleForwardArgs) {
 			for i, q := range x.q {
 				axpy(o, q, state[int64(i)*h.dv:][:h.dv])
 			}
+			h.passBy(o, x.v)
 			storeRow(a.O, h.row(a.O, position), o)
 		}
 	})
@@ -147,10 +177,12 @@ func (b *backend) DeltaRuleBackward(a *device.DeltaRuleBackwardArgs) {
 			x := h.newStep()
 			for position := range h.positions() {
 				h.read(x, position, position == h.first(position))
-				times(dq[position], 1/math.Sqrt(float64(h.dk)))
-				times(x.q, math.Sqrt(float64(h.dk)))
-				unitBackward(dq[position], x.q, x.qLen)
-				unitBackward(dk[position], x.k, x.kLen)
+				if !x.space {
+					times(dq[position], 1/math.Sqrt(float64(h.dk)))
+					times(x.q, math.Sqrt(float64(h.dk)))
+					unitBackward(dq[position], x.q, x.qLen)
+					unitBackward(dk[position], x.k, x.kLen)
+				}
 				storeRow(a.DQ, h.row(a.DQ, position), dq[position])
 				storeRow(a.DK, h.row(a.DK, position), dk[position])
 			}
@@ -169,7 +201,7 @@ func unitBackward(d, y []float64, length float64) {
 func (h *deltaHead) backward(a *device.DeltaRuleBackwardArgs, dq, dk [][]float64) {
 	n := h.positions()
 	dstate := make([]float64, h.dk*h.dv)
-	var dALog, dBias float64
+	var sums deltaSums
 	for end := n; end > 0; {
 		from := end - 1 // where its chunk begins
 		from -= (from - h.first(from)) % device.DeltaChunk
@@ -185,19 +217,22 @@ func (h *deltaHead) backward(a *device.DeltaRuleBackwardArgs, dq, dk [][]float64
 			x.move(states[i-from+1])
 		}
 		for i := end - 1; i >= from; i-- {
-			da, dg := h.stepBackward(a, x, i, states[i-from], states[i-from+1], dstate, dq[i], dk[i])
-			dBias += da
-			dALog += dg
+			h.stepBackward(a, x, i, states[i-from], states[i-from+1], dstate, dq[i], dk[i], &sums)
 		}
 		end = from
 	}
-	addTo(a.DALog, h.head, []float64{dALog})
-	addTo(a.DDtBias, h.head, []float64{dBias})
+	addTo(a.DALog, h.head, []float64{sums.aLog})
+	addTo(a.DDtBias, h.head, []float64{sums.dtBias})
+	if h.a.StateSpace != 0 {
+		addTo(a.DSkip, h.head, []float64{sums.skip})
+	}
 }
 
-// stepBackward makes of dstate behind a position that before it; it returns the gradients of
-// A and of ALog.
-func (h *deltaHead) stepBackward(a *device.DeltaRuleBackwardArgs, x *deltaStep, position int64, before, behind, dstate, dq, dk []float64) (da, dALog float64) {
+// deltaSums are the gradients of a head's own numbers.
+type deltaSums struct{ aLog, dtBias, skip float64 }
+
+// stepBackward makes of dstate behind a position that before it; it adds to sums.
+func (h *deltaHead) stepBackward(a *device.DeltaRuleBackwardArgs, x *deltaStep, position int64, before, behind, dstate, dq, dk []float64, sums *deltaSums) {
 	h.read(x, position, position == h.first(position))
 	x.move(append([]float64(nil), before...)) // for the rest
 	do, drest := make([]float64, h.dv), make([]float64, h.dv)
@@ -214,15 +249,24 @@ func (h *deltaHead) stepBackward(a *device.DeltaRuleBackwardArgs, x *deltaStep, 
 	dkeep := 0.0
 	for i := range x.k {
 		row, old := dstate[int64(i)*h.dv:][:h.dv], before[int64(i)*h.dv:][:h.dv]
-		dk[i] -= x.keep * dot(old, drest)
-		axpy(row, -x.k[i], drest)
+		if !x.space { // what the state knew of v was taken from it
+			dk[i] -= x.keep * dot(old, drest)
+			axpy(row, -x.k[i], drest)
+		}
 		dkeep += dot(row, old)
 		decay(row, x.keep)
 	}
 	dg := dkeep * x.keep
-	da = dg * h.rate * sigmoid(x.a)
+	da := dg * h.rate * sigmoid(x.a)
+	if x.space {
+		da = (dbeta + dg*h.rate) * x.free * sigmoid(x.a)
+		h.passBy(drest, do)
+		sums.skip += dot(do, x.v)
+	} else {
+		setOne(a.DB, h.at(a.DB, position), dbeta*x.beta*(1-x.beta))
+	}
 	storeRow(a.DV, h.row(a.DV, position), drest)
 	setOne(a.DA, h.at(a.DA, position), da)
-	setOne(a.DB, h.at(a.DB, position), dbeta*x.beta*(1-x.beta))
-	return da, dg * x.g
+	sums.dtBias += da
+	sums.aLog += dg * x.g
 }

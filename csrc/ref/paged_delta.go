@@ -32,7 +32,7 @@ func (b *backend) PagedCausalConv(a *device.PagedCausalConvArgs) {
 	})
 	// Then each row reads its last `kernel` positions, from blocks.
 	b.pool.Run(a.X.Shape[0], func(_ int, row int64) {
-		x, z := make([]float64, n), make([]float64, n)
+		x, z := make([]float64, n), biasOf(a.Bias, n)
 		for j := range kernel {
 			from := p.position(row) - kernel + 1 + j
 			if from < 0 {
@@ -52,7 +52,7 @@ func (b *backend) PagedCausalConv(a *device.PagedCausalConvArgs) {
 
 func (b *backend) PagedDeltaRule(a *device.PagedDeltaRuleArgs) {
 	p := newPlaces(a.Tables, a.Rows)
-	f := device.DeltaRuleForwardArgs{O: a.O, Q: a.Q, K: a.K, V: a.V, A: a.A, B: a.B, ALog: a.ALog, DtBias: a.DtBias, Batch: 1}
+	f := a.Forward()
 	b.pool.Run(a.V.Shape[1], func(_ int, head int64) {
 		h := newDeltaHead(&f, head)
 		x, o, state, columns := h.newStep(), make([]float64, h.dv), make([]float64, h.dk*h.dv), a.States.Shape[3]
@@ -73,6 +73,7 @@ func (b *backend) PagedDeltaRule(a *device.PagedDeltaRuleArgs) {
 				axpy(o, q, state[int64(i)*h.dv:][:h.dv])
 				store(a.States, at(row, position)+int64(i)*columns, state[int64(i)*h.dv:][:h.dv])
 			}
+			h.passBy(o, x.v)
 			storeRow(a.O, h.row(a.O, row), o)
 		}
 	})

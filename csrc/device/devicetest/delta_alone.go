@@ -14,18 +14,30 @@ import (
 // they come in.
 func deltaAlone(t *testing.T, dev *device.Device) {
 	for _, d := range valueTypes {
-		t.Run(fmt.Sprint(d, " packed documents"), func(t *testing.T) { packedAlone(t, dev, d) })
-		t.Run(fmt.Sprint(d, " paged delta rule"), func(t *testing.T) { pagedDeltaByRow(t, dev, d) })
+		for _, space := range []bool{false, true} {
+			t.Run(fmt.Sprint(d, " packed documents, space ", space), func(t *testing.T) { packedAlone(t, dev, d, space) })
+			t.Run(fmt.Sprint(d, " paged delta rule, space ", space), func(t *testing.T) { pagedDeltaByRow(t, dev, d, space) })
+		}
 	}
 }
 
-// packedNet is convolution and rule of one sample: 2 key heads of 5, 4 value heads of 19.
+// packedNet is convolution and rule of one sample: 2 key heads of 5, 4 value heads of 19. With space the
+// rule is that of a state space.
 type packedNet struct {
 	dev             *device.Device
 	scope           *device.Scope
 	d               device.DType
+	space           bool
 	x, a, b, do     device.Tensor // [rows, ..]
 	w, aLog, dtBias device.Tensor
+	bias, skip      device.Tensor // [channels], [value heads]
+}
+
+// kind makes f, with all inputs of either rule, one of its kind.
+func (p packedNet) kind(f *device.DeltaRuleForwardArgs) {
+	if p.space {
+		f.B, f.StateSpace, f.Skip, f.DtMin, f.DtMax = device.Tensor{}, 1, p.skip, 0.2, 1.5
+	}
 }
 
 const (
@@ -56,10 +68,11 @@ func (p packedNet) run(from, n int64, starts ...int64) (out [][]byte) {
 	// Forward: convolution, then the rule.
 	new2 := func(columns int64) device.Tensor { return p.scope.Alloc(p.d, n, columns) }
 	conv, o := new2(packedChannels), p.scope.Alloc(p.d, n, packedHeads, packedDV)
-	p.dev.CausalConvForward(device.CausalConvForwardArgs{Y: conv, X: rows(p.x), W: p.w, DocStart: docStart, Batch: 1})
+	p.dev.CausalConvForward(device.CausalConvForwardArgs{Y: conv, X: rows(p.x), W: p.w, Bias: p.bias, DocStart: docStart, Batch: 1})
 	f := device.DeltaRuleForwardArgs{O: o, A: rows(p.a), B: rows(p.b), ALog: p.aLog, DtBias: p.dtBias, DocStart: docStart, Batch: 1,
 		States: p.scope.Alloc(device.F32, packedHeads, (n+device.DeltaChunk-1)/device.DeltaChunk, packedDK, packedDV)}
 	f.Q, f.K, f.V = split(conv)
+	p.kind(&f)
 	p.dev.DeltaRuleForward(f)
 	// Backward, in the converse order.
 	dconv, dx, da, db := new2(packedChannels), new2(packedChannels), new2(packedHeads), new2(packedHeads)
@@ -69,9 +82,13 @@ func (p packedNet) run(from, n int64, starts ...int64) (out [][]byte) {
 		return t
 	}
 	back := device.DeltaRuleBackwardArgs{DA: da, DB: db, DALog: zero(packedHeads), DDtBias: zero(packedHeads), DO: rows(p.do), Forward: f}
+	if p.space {
+		p.dev.Fill(db, 0)
+		back.DB, back.DSkip = device.Tensor{}, zero(packedHeads)
+	}
 	back.DQ, back.DK, back.DV = split(dconv)
 	p.dev.DeltaRuleBackward(back)
-	p.dev.CausalConvBackward(device.CausalConvBackwardArgs{DX: dx, DW: zero(packedChannels, 4), DY: dconv, X: rows(p.x), W: p.w, DocStart: docStart, Batch: 1})
+	p.dev.CausalConvBackward(device.CausalConvBackwardArgs{DX: dx, DW: zero(packedChannels, 4), DBias: zero(packedChannels), DY: dconv, X: rows(p.x), W: p.w, Bias: p.bias, DocStart: docStart, Batch: 1})
 	// The convolution without its activation.
 	plain, dplain := new2(packedChannels), new2(packedChannels)
 	p.dev.CausalConvForward(device.CausalConvForwardArgs{Y: plain, X: rows(p.x), W: p.w, DocStart: docStart, Batch: 1, Plain: 1})
@@ -82,12 +99,12 @@ func (p packedNet) run(from, n int64, starts ...int64) (out [][]byte) {
 	return out
 }
 
-func packedAlone(t *testing.T, dev *device.Device, d device.DType) {
+func packedAlone(t *testing.T, dev *device.Device, d device.DType, space bool) {
 	const n = 250
 	s := dev.Arena.Scope(device.Activations)
 	defer s.Release()
 	r := rand.New(rand.NewPCG(5, 5))
-	p := packedNet{dev: dev, scope: s, d: d, x: random(dev, s, r, d, n, packedChannels), a: random(dev, s, r, d, n, packedHeads), b: random(dev, s, r, d, n, packedHeads),
+	p := packedNet{dev: dev, scope: s, d: d, space: space, bias: random(dev, s, r, d, packedChannels), skip: random(dev, s, r, d, packedHeads), x: random(dev, s, r, d, n, packedChannels), a: random(dev, s, r, d, n, packedHeads), b: random(dev, s, r, d, n, packedHeads),
 		do: random(dev, s, r, d, n, packedHeads, packedDV), w: random(dev, s, r, d, packedChannels, 4), aLog: random(dev, s, r, d, packedHeads), dtBias: random(dev, s, r, d, packedHeads)}
 	starts := []int64{0, 1, 38, 40, 190}
 	all := p.run(0, n, starts...)
@@ -106,7 +123,7 @@ func packedAlone(t *testing.T, dev *device.Device, d device.DType) {
 }
 
 // pagedDeltaByRow runs two sequences at once, in pieces and row by row.
-func pagedDeltaByRow(t *testing.T, dev *device.Device, d device.DType) {
+func pagedDeltaByRow(t *testing.T, dev *device.Device, d device.DType, space bool) {
 	const rows, heads, dk, dv, channels, blocks = 45, 4, 20, 35, 70, 9
 	s := dev.Arena.Scope(device.Activations)
 	defer s.Release()
@@ -115,6 +132,7 @@ func pagedDeltaByRow(t *testing.T, dev *device.Device, d device.DType) {
 	x, w := random(dev, s, r, d, 2*rows, channels), random(dev, s, r, d, channels, 4)
 	q, k, v := random(dev, s, r, d, 2*rows, 2, dk), random(dev, s, r, d, 2*rows, 2, dk), random(dev, s, r, d, 2*rows, heads, dv)
 	a, b, aLog, dtBias := random(dev, s, r, d, 2*rows, heads), random(dev, s, r, d, 2*rows, heads), random(dev, s, r, d, heads), random(dev, s, r, d, heads)
+	bias, skip := random(dev, s, r, d, channels), random(dev, s, r, d, heads)
 	tables := s.Alloc(device.I32, 2, 3)
 	device.WriteSlice(dev, tables, []int32{3, 1, 7, 0, 8, 2})
 	// run makes their outputs in pieces of so many rows.
@@ -129,8 +147,12 @@ func pagedDeltaByRow(t *testing.T, dev *device.Device, d device.DType) {
 			where := s.Alloc(device.I32, n, 2)
 			device.WriteSlice(dev, where, places)
 			part := func(t device.Tensor) device.Tensor { return t.Slice(0, first+at, n) }
-			dev.PagedCausalConv(device.PagedCausalConvArgs{Y: part(y), X: part(x), W: w, Inputs: inputs, Tables: tables, Rows: where})
-			dev.PagedDeltaRule(device.PagedDeltaRuleArgs{O: part(o), Q: part(q), K: part(k), V: part(v), A: part(a), B: part(b), ALog: aLog, DtBias: dtBias, States: states, Tables: tables, Rows: where})
+			dev.PagedCausalConv(device.PagedCausalConvArgs{Y: part(y), X: part(x), W: w, Bias: bias, Inputs: inputs, Tables: tables, Rows: where})
+			rule := device.PagedDeltaRuleArgs{O: part(o), Q: part(q), K: part(k), V: part(v), A: part(a), B: part(b), ALog: aLog, DtBias: dtBias, States: states, Tables: tables, Rows: where}
+			if space {
+				rule.B, rule.StateSpace, rule.Skip = device.Tensor{}, 1, skip
+			}
+			dev.PagedDeltaRule(rule)
 		}
 		at := int64(0)
 		for _, n := range pieces {
