@@ -62,7 +62,7 @@ func (p *Param) fillPiece(host []float32, piece Piece, key uint64) {
 		return
 	}
 	runs, length := piece.runs(p.Global)
-	if p.Init.Kind == InitUniform || p.Init.Kind == InitLogUniform {
+	if p.Init.Kind != InitNormal {
 		for i, at := range runs {
 			p.Init.uniform(key, at, part[int64(i)*length:int64(i+1)*length])
 		}
@@ -86,6 +86,14 @@ func (p *Param) fillPiece(host []float32, piece Piece, key uint64) {
 func (c Init) uniform(key uint64, first int64, out []float32) {
 	if c.Kind == InitUniform {
 		uniforms(key, first, out, c.Value)
+		return
+	}
+	if c.Kind == InitTimeStep {
+		low, half := math.Log(c.Value/100), math.Log(10.0)
+		uniforms(key, first, out, half)
+		for i, x := range out {
+			out[i] = float32(math.Log(math.Expm1(math.Exp(low + half + float64(x)))))
+		}
 		return
 	}
 	half := (c.Value - 1) / 2

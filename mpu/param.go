@@ -15,6 +15,7 @@ const (
 	InitConstant                   // Value everywhere
 	InitUniform                    // within ±Value
 	InitLogUniform                 // logarithms of numbers uniform from 1 to Value
+	InitTimeStep                   // softplus of it is uniform by its logarithm from Value/100 to Value
 )
 
 // Init is a parameter's start.

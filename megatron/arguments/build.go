@@ -43,6 +43,9 @@ type raw struct {
 	Full                spec.FullAttention
 	MuP                 muP
 	ConvTaps            int
+	MambaFreq           string
+	Mamba               spec.Mamba
+	NoMambaConvBias     bool
 	MTP                 spec.MTP
 
 	Activations [activations.Activations]bool

@@ -80,6 +80,7 @@ func (p *parser) deriveShape() {
 	p.deriveLatent()
 	p.deriveDelta()
 	p.deriveConv()
+	p.deriveMamba()
 	if m.KVChannels == 0 && !noHidden && !noHeads {
 		if m.HiddenSize%m.NumAttentionHeads != 0 {
 			p.clash("hidden-size num-attention-heads kv-channels", "--hidden-size %d is not a multiple of --num-attention-heads %d; change one, or give --kv-channels", m.HiddenSize, m.NumAttentionHeads)
@@ -385,7 +386,7 @@ func (p *parser) deriveMuon() {
 		p.clash("optimizer full-attention-kv-channels full-attention-query-groups keys-are-values kv-shared-layers per-layer-input-size moe-parallel-mlp", "--optimizer %s cannot be combined with Gemma 4's flags, such as --full-attention-kv-channels and --kv-shared-layers: it needs layers of one shape; use --optimizer adam", o.Kind)
 	}
 	if m.KeepsState() || m.OutputGate {
-		p.clash("optimizer experimental-attention-variant short-conv-freq attention-output-gate", "--optimizer %s cannot be combined with --experimental-attention-variant, --short-conv-freq or --attention-output-gate, whose matrices it does not know; use --optimizer adam", o.Kind)
+		p.clash("optimizer experimental-attention-variant short-conv-freq mamba-layer-freq attention-output-gate", "--optimizer %s cannot be combined with --experimental-attention-variant, --short-conv-freq, --mamba-layer-freq or --attention-output-gate, whose matrices it does not know; use --optimizer adam", o.Kind)
 	}
 	// What heads are part of.
 	if o.Muon.PerHead && o.Muon.WholeQKV {

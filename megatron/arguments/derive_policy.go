@@ -52,6 +52,7 @@ func (p *parser) checkPolicy() {
 	p.refuseIf(t.Policy.Beta > 0 && !p.Adapter.Given(), "grpo-kl-beta lora-rank", "--grpo-kl-beta %g needs --lora-rank or --adapter: it compares with the model without its adapter; leave it out otherwise", t.Policy.Beta)
 	p.refuseIf(l.TP > 1 && l.SequenceParallel, "sequence-parallel tuning", "--sequence-parallel cannot be combined with --tuning grpo, which samples answers one token at a time; leave it out")
 	p.refuseIf(m.Delta != nil, "experimental-attention-variant tuning", "--experimental-attention-variant cannot be combined with --tuning grpo yet; use --tuning sft or dpo")
+	p.refuseIf(m.Mamba != nil, "mamba-layer-freq tuning", "--mamba-layer-freq cannot be combined with --tuning grpo yet; use --tuning sft or dpo")
 	p.refuseIf(m.MTP != nil, "mtp-num-layers tuning", "--mtp-num-layers cannot be combined with --tuning grpo; leave it out")
 	p.refuseIf(p.RampupBatchSize != nil || p.StepBatchSizeSchedule != "" || p.DecreaseBatchSizeIfNeeded, "rampup-batch-size tuning", "--rampup-batch-size, --step-batch-size-schedule and --decrease-batch-size-if-needed cannot be combined with --tuning grpo, whose batches have one size; leave them out")
 }

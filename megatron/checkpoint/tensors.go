@@ -135,6 +135,8 @@ func (l *lister) layer(i int) {
 		l.delta(name + "self_attention.")
 	case m.ConvAt(i):
 		l.shortConv(name + "self_attention.")
+	case m.MambaAt(i):
+		l.mamba(name + "mixer.")
 	case m.Latent != nil:
 		l.latent(name + "self_attention.")
 	default:
@@ -214,6 +216,21 @@ func (l *lister) shortConv(name string) {
 	l.add(name+"conv1d.weight", int64(h), int64(l.m.Conv.Taps))
 	l.linear(name+"in_proj", 3*h, h, false)
 	l.linear(name+"out_proj", h, h, false)
+}
+
+// mamba lists a state-space scan with its projections.
+func (l *lister) mamba(name string) {
+	s, h := l.m.Mamba, l.m.HiddenSize
+	l.add(name+"dt_bias", int64(s.Heads))
+	l.add(name+"A_log", int64(s.Heads))
+	l.add(name+"D", int64(s.Heads))
+	l.linear(name+"in_proj", s.Rows(), h, false)
+	l.add(name+"conv1d.weight", int64(s.Channels()), int64(s.Taps))
+	if s.ConvBias {
+		l.add(name+"conv1d.bias", int64(s.Channels()))
+	}
+	l.add(name+"norm.weight", int64(s.Inner()))
+	l.linear(name+"out_proj", h, s.Inner(), false)
 }
 
 func (l *lister) experts(name string) {

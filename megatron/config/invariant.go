@@ -64,6 +64,9 @@ func (c *Run) LeafAxes() []LeafAxis {
 	if m.Conv != nil {
 		axes = append(axes, LeafAxis{"hidden-size", "channels of a convolution", m.HiddenSize})
 	}
+	if s := m.Mamba; s != nil {
+		axes = append(axes, LeafAxis{"mamba-num-heads", "heads of state-space scans", s.Heads}, LeafAxis{"mamba-num-groups mamba-state-dim", "channels of all Bs", s.Groups * s.StateDim})
+	}
 	if e := m.Experts; e != nil {
 		axes = append(axes, LeafAxis{"moe-ffn-hidden-size", "channels of an expert", e.FFNHiddenSize}, LeafAxis{"moe-shared-expert-intermediate-size", "channels of the shared expert", e.SharedFFN})
 	}
@@ -138,8 +141,16 @@ func (c *Run) boundLayout() []layoutBound {
 		{cp > 1 && !l.UncutSequences(), "cp-comm-type", "the sums of --cp-comm-type p2p, all_gather and a2a+p2p", "use --cp-comm-type a2a"},
 		{l.ZigZagPerDocument && cp > 1, "cp-zigzag-per-document", "--cp-zigzag-per-document", leaveOut},
 		{l.MemoryCentricTiling > 0, "memory-centric-tiling", "--memory-centric-tiling", leaveOut},
+		{c.sharedGroups(), "mamba-num-groups tensor-model-parallel-size context-parallel-size", "state-space scans whose groups of B and C are on several ranks", "use --mamba-num-groups N, a multiple of these ranks"},
 		{l.FastReduce, "fast-reduce", "--fast-reduce", leaveOut},
 	}
+}
+
+// sharedGroups reports whether tensor-parallel or context-parallel ranks have the same group of B and C, whose
+// gradient then is a sum over the heads of each.
+func (c *Run) sharedGroups() bool {
+	ranks := max(1, c.Layout.TP) * max(1, c.Layout.CP)
+	return c.Model.Mamba != nil && c.Model.Mamba.Groups%ranks != 0
 }
 
 // boundRun is the rest of a run.

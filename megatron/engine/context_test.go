@@ -51,6 +51,16 @@ var contextModels = map[string]func(*config.Step){
 		c.Model.Conv = &spec.ShortConv{Taps: 3, Layers: make([]bool, c.Model.NumLayers)}
 		c.Model.Conv.Layers[0], c.Model.Conv.Layers[c.Model.NumLayers-1] = true, true
 	},
+	"state-space scans": func(c *config.Step) {
+		c.Model.LinearBias, c.Model.QKVBias, c.Model.Normalization = false, false, spec.RMSNorm
+		c.Model.Mamba = &spec.Mamba{Heads: 8, Groups: 1, HeadDim: 3, StateDim: 2, Taps: 3, ConvBias: true, DtMin: 0.2, Layers: make([]bool, c.Model.NumLayers)}
+		c.Model.Mamba.Layers[0], c.Model.Mamba.Layers[c.Model.NumLayers-1] = true, true
+	},
+	"state-space scans of groups": func(c *config.Step) {
+		c.Model.LinearBias, c.Model.QKVBias, c.Model.Normalization = false, false, spec.RMSNorm
+		c.Model.Mamba = &spec.Mamba{Heads: 8, Groups: 4, HeadDim: 3, StateDim: 2, Taps: 3, DtMin: 0.2, Layers: make([]bool, c.Model.NumLayers)}
+		c.Model.Mamba.Layers[0], c.Model.Mamba.Layers[c.Model.NumLayers-1] = true, true
+	},
 	"delta nets": func(c *config.Step) {
 		c.Model.Delta = &spec.Delta{KeyHeads: 4, ValueHeads: 8, KeyDim: 3, ValueDim: 2, Taps: 3, Layers: make([]bool, c.Model.NumLayers)}
 		c.Model.Delta.Layers[0], c.Model.Delta.Layers[c.Model.NumLayers-1] = true, true

@@ -39,6 +39,9 @@ func addends(c *config.Step) optimizer.Addends {
 	if c.Model.Delta != nil {
 		heads = max(heads, c.Model.Delta.ValueHeads)
 	}
+	if c.Model.Mamba != nil {
+		heads = max(heads, c.Model.Mamba.Heads)
+	}
 	return optimizer.Addends{Leaves: int64(passes * c.LeafSamples * c.Leaves), Tokens: int64(passes * c.LeafSamples * c.SeqLength), Heads: int64(heads), Elements: c.Model.Parameters()}
 }
 

@@ -158,7 +158,7 @@ func headsByLayer(m *spec.Model) {
 
 // Claim: extending a cache gives the numbers of one pass over the whole text,
 // for learned positions, RoPE with grouped queries, ALiBi, latent attention, whose cache holds latents, layers that read
-// the keys of others, and states of gated delta nets and convolutions.
+// the keys of others, and states of gated delta nets, convolutions and state-space scans.
 func TestCacheEqualsWholePass(t *testing.T) {
 	for name, change := range map[string]func(*spec.Model){
 		"latent": latent, "shared keys": sharedKeys,
@@ -171,6 +171,10 @@ func TestCacheEqualsWholePass(t *testing.T) {
 			m.Delta, m.OutputGate = &spec.Delta{KeyHeads: 2, ValueHeads: 4, KeyDim: 5, ValueDim: 18, Taps: 4, Layers: []bool{true, false}}, true
 		},
 		"heads by layer": headsByLayer,
+		"state-space scan": func(m *spec.Model) {
+			m.LinearBias, m.QKVBias, m.Normalization = false, false, spec.RMSNorm
+			m.Mamba = &spec.Mamba{Heads: 4, Groups: 2, HeadDim: 18, StateDim: 5, Taps: 4, ConvBias: true, DtMin: 0.2, Layers: []bool{true, false}}
+		},
 		"short convolution": func(m *spec.Model) {
 			m.LinearBias, m.QKVBias, m.Conv = false, false, &spec.ShortConv{Taps: 3, Layers: []bool{true, false}}
 		},

@@ -109,7 +109,7 @@ func part(r *ranks.Rank, m *spec.Model) (c model.StageConfig, p model.Parallel, 
 	// Ranks that share a prompt: layers with a state would need each other's.
 	if r.Sizes.CP > 1 {
 		if m.KeepsState() {
-			return c, p, nil, exitcode.Errorf(exitcode.Usage, "--context-parallel-size %d: ranks cannot share a prompt of a model whose layers keep a state (linear attention, convolutions); use 1", r.Sizes.CP)
+			return c, p, nil, exitcode.Errorf(exitcode.Usage, "--context-parallel-size %d: ranks cannot share a prompt of a model whose layers keep a state (linear attention, convolutions, state-space scans); use 1", r.Sizes.CP)
 		}
 		if err = r.Join(topology.CP); err != nil {
 			return c, p, nil, err

@@ -65,8 +65,9 @@ func (v sample) gradient(s *device.Scope, w *mpu.Param, part func(Tensor) Tensor
 	return leaf, func() { p.D.GridAdd(device.GridAddArgs{Sum: sum, X: leaf, Grid: w.Grid, Peak: w.Peak}) }
 }
 
-// convolveBack is a convolution's backward, with a part of its weight w: DX (=) and the gradient of w (+=).
-func (p *Pass) convolveBack(w *mpu.Param, part func(Tensor) Tensor, a device.CausalConvBackwardArgs) {
+// convolveBack is a convolution's backward, with a part of its weight w and of its bias; nil: none. DX (=) and the
+// gradients of both (+=).
+func (p *Pass) convolveBack(w, bias *mpu.Param, part func(Tensor) Tensor, a device.CausalConvBackwardArgs) {
 	s := p.D.Arena.Scope(device.Activations)
 	defer s.Release()
 	all := a
@@ -74,7 +75,15 @@ func (p *Pass) convolveBack(w *mpu.Param, part func(Tensor) Tensor, a device.Cau
 		dw, add := v.gradient(s, w, part)
 		a.DX, a.DY, a.X, a.DW, a.W = v.rows(all.DX), v.rows(all.DY), v.rows(all.X), dw, part(w.Value)
 		a.DocStart, a.Batch = v.of(p.DocStart), v.batch()
+		if bias == nil {
+			p.D.CausalConvBackward(a)
+			add()
+			continue
+		}
+		dbias, addBias := v.gradient(s, bias, part)
+		a.DBias, a.Bias = dbias, part(bias.Value)
 		p.D.CausalConvBackward(a)
 		add()
+		addBias()
 	}
 }

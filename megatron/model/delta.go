@@ -266,7 +266,7 @@ func (saved *deltaSaved) backward(p *Pass, dx, dy, x Tensor) error {
 	n.norm.backward(p, saved.stats, headByHead(do), headByHead(do), headByHead(r.O), Tensor{})
 	saved.backwardRule(p, s, grads, dconv, do)
 	for _, c := range n.stretches(h) {
-		p.convolveBack(n.conv, func(t Tensor) Tensor { return t.Slice(0, c.row, c.n) },
+		p.convolveBack(n.conv, nil, func(t Tensor) Tensor { return t.Slice(0, c.row, c.n) },
 			device.CausalConvBackwardArgs{DX: grads.mixed.Slice(1, c.column, c.n), DY: dconv.Slice(1, c.column, c.n), X: parts.mixed.Slice(1, c.column, c.n)})
 	}
 	// din is of all positions and a part of the heads; the input projection takes the converse.

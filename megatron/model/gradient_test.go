@@ -71,9 +71,15 @@ func shapes() map[string]spec.Model {
 	conv := llama
 	conv.NumQueryGroups = 2
 	conv.Conv = &spec.ShortConv{Taps: 3, Layers: []bool{true, false, true}}
+	scan := llama // one group of B and C, which a tensor-parallel rank shares with others
+	scan.NumQueryGroups, scan.QKNorm, scan.Position, scan.NormEpsilon = 2, false, spec.PositionNone, 0.05
+	scan.InitStd = 0.5 // B, C and time steps by which states change much
+	scan.Mamba = &spec.Mamba{Heads: 4, Groups: 1, HeadDim: 3, StateDim: 5, Taps: 3, ConvBias: true, DtMin: 0.3, DtMax: 2, Layers: []bool{true, false, true}}
+	scans := scan
+	scans.Mamba = &spec.Mamba{Heads: 8, Groups: 4, HeadDim: 3, StateDim: 5, Taps: 4, Layers: []bool{true, true, true}}
 	gated := llama // with the norms of queries and keys left out
 	gated.NumQueryGroups, gated.QKNorm, gated.OutputGate, gated.QKVBias = 2, false, true, true
-	all := map[string]spec.Model{"gated delta net": delta, "short convolution": conv, "growing queries": growing, "heads by layer": full, "shared keys and embeddings of layers": small, "experts in parallel with an MLP": besides, "normed values": valued, "gated attention": gated, "latent": latent, "latent, wide values": wide, "olmo2": olmo2, "olmo2 with biases": olmoBiased, "gpt-neo": neo, "gpt2": gpt2, "llama": llama, "bloom": bloom, "odd": odd, "squared relu": squared, "gpt-neox": neox}
+	all := map[string]spec.Model{"gated delta net": delta, "short convolution": conv, "state-space scan": scan, "state-space scans of groups": scans, "growing queries": growing, "heads by layer": full, "shared keys and embeddings of layers": small, "experts in parallel with an MLP": besides, "normed values": valued, "gated attention": gated, "latent": latent, "latent, wide values": wide, "olmo2": olmo2, "olmo2 with biases": olmoBiased, "gpt-neo": neo, "gpt2": gpt2, "llama": llama, "bloom": bloom, "odd": odd, "squared relu": squared, "gpt-neox": neox}
 	for name, e := range mixtures() {
 		m := llama
 		if strings.Contains(name, "biases") {
@@ -156,7 +162,7 @@ func newRigOn(t *testing.T, d *device.Device, m spec.Model, dtype device.DType, 
 	}
 	g := &rig{d: d, stage: stage, grads: stage.Materialize(testSeq, true), seq: testSeq, m: m}
 	for _, p := range stage.Params() {
-		if strings.HasSuffix(p.Name, ".A_log") { // states that last, or a few positions show no gradient
+		if strings.HasSuffix(p.Name, ".A_log") || p.Init.Kind == mpu.InitTimeStep { // states that last and move, or a few positions show no gradient
 			p.Init = mpu.Init{Std: 0.5}
 		}
 		p.Initialize(d, 7)

@@ -33,6 +33,8 @@ func newLayer(m *spec.Model, number int, p Parallel, f Forget) *layer {
 		l.attention = newDeltaNet(m, number, name+".self_attention", p)
 	case m.ConvAt(number):
 		l.attention = newShortConv(m, number, name+".self_attention", p)
+	case m.MambaAt(number):
+		l.attention = newMamba(m, number, name+".mixer", p)
 	case m.Latent != nil:
 		l.attention = newLatent(m, number, name+".self_attention", p)
 	default:

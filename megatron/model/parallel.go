@@ -81,6 +81,8 @@ func (p Parallel) check(c *StageConfig) error {
 		return exitcode.Errorf(exitcode.Usage, "--context-parallel-size %d: these ranks exchange the heads of gated delta nets, and cannot share the %d key heads of a rank evenly", size(p.Context), m.Delta.KeyHeads/tp)
 	case m.Conv != nil && m.HiddenSize%(tp*size(p.Context)) != 0:
 		return exitcode.Errorf(exitcode.Usage, "--hidden-size %d: %d tensor-parallel and %d context-parallel ranks cannot share the channels of convolutions evenly", m.HiddenSize, tp, size(p.Context))
+	case m.Mamba != nil && m.Mamba.Uncut(tp, size(p.Context)) != "":
+		return exitcode.Errorf(exitcode.Usage, "%s", m.Mamba.Uncut(tp, size(p.Context)))
 	// MLPs are cut by columns, tables by rows.
 	case m.FFNHiddenSize%tp != 0:
 		return bad("they cannot share --ffn-hidden-size %d evenly", m.FFNHiddenSize)

@@ -154,13 +154,13 @@ func (saved *shortConvSaved) convolveBack(p *Pass, s *device.Scope, dy Tensor) (
 	c, e := saved.layer, saved.exchange
 	dx := s.Like(dy)
 	if e.context.Heads == 1 {
-		p.convolveBack(c.conv, func(t Tensor) Tensor { return t }, device.CausalConvBackwardArgs{DX: dx, DY: dy, X: saved.product, Plain: 1})
+		p.convolveBack(c.conv, nil, func(t Tensor) Tensor { return t }, device.CausalConvBackwardArgs{DX: dx, DY: dy, X: saved.product, Plain: 1})
 		return dx, nil
 	}
 	dall, dproduct := s.Like(saved.product), s.Like(saved.product)
 	if err := e.bring(p, byChannel(dall), c.byRank(e, dy)); err != nil {
 		return dx, err
 	}
-	p.convolveBack(c.conv, func(t Tensor) Tensor { return c.taps(e, t) }, device.CausalConvBackwardArgs{DX: dproduct, DY: dall, X: saved.product, Plain: 1})
+	p.convolveBack(c.conv, nil, func(t Tensor) Tensor { return c.taps(e, t) }, device.CausalConvBackwardArgs{DX: dproduct, DY: dall, X: saved.product, Plain: 1})
 	return dx, e.back(p, []Tensor{c.byRank(e, dx)}, byChannel(dproduct))
 }

@@ -14,11 +14,13 @@ func (m *Model) ConvAt(layer int) bool {
 }
 
 // AttendsAt reports whether layer (0-based, global) has attention.
-func (m *Model) AttendsAt(layer int) bool { return !m.DeltaAt(layer) && !m.ConvAt(layer) }
+func (m *Model) AttendsAt(layer int) bool {
+	return !m.DeltaAt(layer) && !m.ConvAt(layer) && !m.MambaAt(layer)
+}
 
 // KeepsState reports whether layers of the model have a state that positions change one after the
 // other, in place of keys.
-func (m *Model) KeepsState() bool { return m.Delta != nil || m.Conv != nil }
+func (m *Model) KeepsState() bool { return m.Delta != nil || m.Conv != nil || m.Mamba != nil }
 
 // parameters counts the weights of one layer's convolution with its projections.
 func (c *ShortConv) parameters(m *Model) int64 {

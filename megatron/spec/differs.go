@@ -102,6 +102,7 @@ func (m *Model) meaning() []setting {
 		{"Full", "--full-attention-kv-channels and --full-attention-query-groups", m.full()},
 		{"Delta", "--experimental-attention-variant, its widths and layers", m.delta()},
 		{"Conv", "--short-conv-freq and --short-conv-kernel-dim", m.conv()},
+		{"Mamba", "--mamba-layer-freq, its widths and time-step limits", m.mamba()},
 		{"MTP", "multi-token prediction", m.MTP != nil},
 	}
 }
@@ -136,6 +137,14 @@ func (m *Model) conv() string {
 		return "none"
 	}
 	return fmt.Sprintf("%+v", *m.Conv)
+}
+
+// mamba is all of state-space scans, as latent.
+func (m *Model) mamba() string {
+	if m.Mamba == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%+v", *m.Mamba)
 }
 
 func (p *MTP) meaning() []setting {

@@ -89,7 +89,7 @@ func TestShapesAreToldByFlags(t *testing.T) {
 
 // sample is a model that uses all that there is.
 func sample() *Model {
-	return &Model{Position: PositionRope, RopeScaling: &RopeScaling{Factor: 8}, Latent: &Latent{KVRank: 4}, Delta: &Delta{Taps: 4}, Conv: &ShortConv{Taps: 3}, Full: &FullAttention{KVChannels: 4}, Experts: &Experts{Num: 4}, MTP: &MTP{Depths: 1}}
+	return &Model{Position: PositionRope, RopeScaling: &RopeScaling{Factor: 8}, Latent: &Latent{KVRank: 4}, Delta: &Delta{Taps: 4}, Conv: &ShortConv{Taps: 3}, Mamba: &Mamba{Taps: 4}, Full: &FullAttention{KVChannels: 4}, Experts: &Experts{Num: 4}, MTP: &MTP{Depths: 1}}
 }
 
 // change gives a field another value.

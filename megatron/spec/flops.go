@@ -89,6 +89,8 @@ func (m *Model) mixerParameters(layer int) int64 {
 		return m.Delta.parameters(m)
 	case m.ConvAt(layer):
 		return m.Conv.parameters(m)
+	case m.MambaAt(layer):
+		return m.Mamba.parameters(m)
 	}
 	return m.AttentionOf(layer).attentionParameters()
 }
@@ -138,7 +140,8 @@ func (m *Model) mlpParameters(ffn int) int64 {
 //
 // q and kv are the widths of all query and of all key heads, F is 2 (gated: 3) times the intermediate width a
 // token passes through, V the padded vocabulary. With latent attention the terms of attention are
-// Latent.operations, with a gated delta net Delta.operations, with a short convolution ShortConv.operations.
+// Latent.operations, with a gated delta net Delta.operations, with a short convolution ShortConv.operations,
+// with a state-space scan Mamba.operations.
 // The attention term counts the causal half only. Every depth of multi-token prediction counts as a layer
 // more, its three norms and projection (3h + 2h^2) and the logits again. Recomputation, other norms, softmax
 // and the optimizer are not counted.
@@ -175,6 +178,8 @@ func (m *Model) mixerOperations(layer int, seq float64) float64 {
 		return m.Delta.operations(m)
 	case m.ConvAt(layer):
 		return m.Conv.operations(m)
+	case m.MambaAt(layer):
+		return m.Mamba.operations(m)
 	case m.Latent != nil:
 		return m.Latent.operations(m, seq)
 	}

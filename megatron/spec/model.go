@@ -123,6 +123,7 @@ type Model struct {
 	Latent  *Latent        // multi-latent attention; nil: queries, keys and values come from the layer's input
 	Delta   *Delta         `json:",omitempty"` // layers with a gated delta net; nil: none
 	Conv    *ShortConv     `json:",omitempty"` // layers with a short convolution; nil: none
+	Mamba   *Mamba         `json:",omitempty"` // layers with a state-space scan; nil: none
 	Experts *Experts       // nil: dense
 	MTP     *MTP           `json:",omitempty"` // multi-token prediction; nil: the next token alone
 

@@ -265,6 +265,9 @@ func ModelFlags(m *spec.Model) map[string][]string {
 	if m.Conv != nil {
 		flags["short-conv-freq"], flags["short-conv-kernel-dim"] = []string{pattern(m.Conv.Layers)}, []string{fmt.Sprint(m.Conv.Taps)}
 	}
+	if m.Mamba != nil {
+		mambaFlags(flags, m.Mamba)
+	}
 	if m.MTP != nil {
 		mtpFlags(flags, m.MTP)
 	}
@@ -366,6 +369,22 @@ func deltaFlags(flags map[string][]string, d *spec.Delta) {
 	for name, n := range map[string]int{"linear-conv-kernel-dim": d.Taps, "linear-key-head-dim": d.KeyDim, "linear-value-head-dim": d.ValueDim,
 		"linear-num-key-heads": d.KeyHeads, "linear-num-value-heads": d.ValueHeads} {
 		flags[name] = []string{fmt.Sprint(n)}
+	}
+}
+
+// mambaFlags are those of state-space scans.
+func mambaFlags(flags map[string][]string, s *spec.Mamba) {
+	flags["mamba-layer-freq"] = []string{pattern(s.Layers)}
+	for name, n := range map[string]int{"mamba-state-dim": s.StateDim, "mamba-head-dim": s.HeadDim, "mamba-num-groups": s.Groups, "mamba-num-heads": s.Heads, "mamba-conv-kernel-dim": s.Taps} {
+		flags[name] = []string{fmt.Sprint(n)}
+	}
+	for name, x := range map[string]float64{"mamba-dt-min": s.DtMin, "mamba-dt-max": s.DtMax} {
+		if x != 0 {
+			flags[name] = []string{strconv.FormatFloat(x, 'g', -1, 64)}
+		}
+	}
+	if !s.ConvBias {
+		flags["no-mamba-conv-bias"] = []string{"true"}
 	}
 }
 

@@ -1,14 +1,15 @@
 package table
 
 const (
-	noMamba   = "Mamba and hybrid models are not supported; use the GPT flags"
-	noRL      = "reinforcement learning of that kind is not supported; use --tuning grpo"
-	noVision  = "vision models are not supported; this program pretrains GPT models"
-	noBERT    = "BERT, T5 and retrieval models are not supported; this program pretrains GPT models"
-	noEngine  = "inference has its own commands; use `monotron generate` or `monotron serve`"
-	useLaunch = "use `monotron launch` with --auto-restart or --max-restarts, which restarts ranks"
-	noResume  = "use SIGTERM instead: the run saves and exits with code 75"
-	noTuning  = "prompt formats by name are not supported; use --finetune-data FILE.jsonl, which takes the tokenizer's chat template"
+	noHybridLayers = "layers that have a mixer or an MLP alone are not supported; use --mamba-layer-freq, which chooses the mixer of layers that have both"
+	f32States      = "states of scans and convolutions are always f32; leave it out"
+	noRL           = "reinforcement learning of that kind is not supported; use --tuning grpo"
+	noVision       = "vision models are not supported; this program pretrains GPT models"
+	noBERT         = "BERT, T5 and retrieval models are not supported; this program pretrains GPT models"
+	noEngine       = "inference has its own commands; use `monotron generate` or `monotron serve`"
+	useLaunch      = "use `monotron launch` with --auto-restart or --max-restarts, which restarts ranks"
+	noResume       = "use SIGTERM instead: the run saves and exits with code 75"
+	noTuning       = "prompt formats by name are not supported; use --finetune-data FILE.jsonl, which takes the tokenizer's chat template"
 )
 
 // elsewhereFlags belong to other programs in Megatron's tree that share its parser.
@@ -21,11 +22,12 @@ var elsewhereFlags = owned(Elsewhere,
 
 // otherProgramFlags belong to complete parts of Megatron-LM that are not here.
 var otherProgramFlags = families(Elsewhere,
-	allRefused(noMamba,
-		switches("is-hybrid-model disable-mamba-mem-eff-path gdp-cutedsl-kernel"),
-		ints("mamba-state-dim mamba-head-dim mamba-num-groups mamba-num-heads gdp-num-householder gdp-num-chunk-states-to-recompute"),
-		texts("hybrid-layer-pattern hybrid-override-pattern mamba-training-ssm-states-dtype mamba-inference-conv-states-dtype "+
-			"mamba-inference-ssm-states-dtype")),
+	allRefused(noHybridLayers,
+		switches("is-hybrid-model gdp-cutedsl-kernel"),
+		ints("gdp-num-householder gdp-num-chunk-states-to-recompute"),
+		texts("hybrid-layer-pattern hybrid-override-pattern")),
+	allRefused(f32States,
+		texts("mamba-training-ssm-states-dtype mamba-inference-conv-states-dtype mamba-inference-ssm-states-dtype")),
 	allRefused(noRL,
 		switches("perform-rl-step rl-durable-rollout-bank grpo-filter-groups-with-same-reward rl-offload-optimizer-during-inference "+
 			"rl-persist-cuda-graphs/no-rl-persist-cuda-graphs rl-partial-rollouts/no-rl-partial-rollouts "+

@@ -146,6 +146,20 @@ var convFlags = owned(Model,
 	works("short-conv-kernel-dim", Int, "3", "Raw.ConvTaps", "with --short-conv-freq, positions that the convolution sees").from(1, 16),
 )
 
+// mambaFlags are of state-space scans.
+var mambaFlags = owned(Model,
+	works("mamba-layer-freq", String, "", "Raw.MambaFreq", "layers with a state-space scan (Mamba-2) instead of attention: N for all but layers N-1, 2N-1, .., or a list such as ([1]*5+[0]*1) (default: none)"),
+	works("mamba-state-dim", Int, "128", "Raw.Mamba.StateDim", "with --mamba-layer-freq, rows of a head's state: channels of a B and of a C").from(1, 1<<20),
+	works("mamba-head-dim", Int, "64", "Raw.Mamba.HeadDim", "with --mamba-layer-freq, channels of a head").from(1, 1<<20),
+	works("mamba-num-groups", Int, "8", "Raw.Mamba.Groups", "with --mamba-layer-freq, groups of B and C, each of which neighbouring heads share; a multiple of --tensor-model-parallel-size, or 1").from(1, 1<<20),
+	works("mamba-num-heads", Int, "", "Raw.Mamba.Heads", "with --mamba-layer-freq, heads; a multiple of --mamba-num-groups (default: 2 * --hidden-size / --mamba-head-dim)").from(1, 1<<20),
+	works("mamba-conv-kernel-dim", Int, "4", "Raw.Mamba.Taps", "with --mamba-layer-freq, positions that the convolution of x, B and C sees").from(1, 16),
+	works("no-mamba-conv-bias", Switch, "", "Raw.NoMambaConvBias", "with --mamba-layer-freq, leave out the convolution's biases"),
+	works("mamba-dt-min", Float, "0", "Raw.Mamba.DtMin", "with --mamba-layer-freq, smallest time step").from(0, 1e6),
+	works("mamba-dt-max", Float, "0", "Raw.Mamba.DtMax", "with --mamba-layer-freq, largest time step (0: no limit)").from(0, 1e6),
+	accepted("disable-mamba-mem-eff-path", Switch, "", "the scan has a single implementation"),
+)
+
 // deltaFlags are of gated delta nets, and of the gate of attention's output that models with them have.
 var deltaFlags = owned(Model,
 	works("experimental-attention-variant", String, "", "Raw.AttentionVariant", "linear attention in the layers that --linear-attention-freq chooses: gated delta nets (Qwen3-Next) (default: none)").choices("gated_delta_net").same("gdn", "gated_delta_net").but(noSparse, "dsa", "gdn2"),

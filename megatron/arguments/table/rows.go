@@ -31,7 +31,7 @@ const (
 
 var (
 	rows = slices.Concat(
-		modelFlags, latentFlags, mupFlags, fullFlags, convFlags, deltaFlags, mtpFlags, activationFlags, oldModelFlags, otherModelFlags,
+		modelFlags, latentFlags, mupFlags, fullFlags, convFlags, mambaFlags, deltaFlags, mtpFlags, activationFlags, oldModelFlags, otherModelFlags,
 		expertFlags, otherExpertFlags,
 		layoutFlags, otherLayoutFlags,
 		distributedFlags, otherDistributedFlags,

@@ -85,6 +85,9 @@ func Legal(c *config.Run, world int) []Variant {
 					if n%(tp*pp*cp) != 0 || cp > 1 && (c.SeqLength%(2*cp) != 0 || c.Model.Delta != nil && c.Model.Delta.KeyHeads%(tp*cp) != 0) {
 						continue
 					}
+					if s := c.Model.Mamba; s != nil && s.Uncut(tp, cp) != "" {
+						continue
+					}
 					sizes := config.Layout{WorldSize: n, TP: tp, PP: pp, CP: cp, EP: 1, DP: n / (tp * pp * cp), VP: 1}
 					if c.Model.Experts != nil {
 						all = append(all, mixtures(c, sizes)...)

@@ -35,6 +35,9 @@ var Shapes = []struct{ Name, Flags string }{
 		"--num-experts 8 --moe-ffn-hidden-size 16 --moe-router-topk 3 --moe-router-load-balancing-type none --moe-aux-loss-coeff 0 --moe-parallel-mlp --init-method-std 0.1"},
 	{"lfm2", "--position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --group-query-attention --num-query-groups 2 --qk-layernorm " +
 		"--attention-dropout 0 --hidden-dropout 0.1 --short-conv-freq ([1]*2+[0]*1+[1]*3+[0]*1+[1]*1)"},
+	// Time steps of up to 0.1, as scans start with, let a state grow so little that errors in it would not show.
+	{"granite4-h", scans + "--mamba-num-groups 1 --mamba-state-dim 8 --num-experts 4 --moe-ffn-hidden-size 24 --moe-router-topk 2 --moe-shared-expert-intermediate-size 16 --moe-aux-loss-coeff 0.02 --init-method-std 0.1"},
+	{"mamba", scans + "--mamba-num-groups 4 --mamba-state-dim 6 --mamba-dt-max 2"},
 	{"lora", llama + " --lora-rank 4 --lora-alpha 8 --lora-dropout 0.1 --lora-target-modules q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj,embed_tokens,lm_head --lora-modules-to-save norm"},
 	// Trained embeddings: else nobody needs the first layer's input gradient.
 	{"dora", llama + " --lora-rank 4 --use-dora --use-rslora --lora-modules-to-save embed_tokens"},
@@ -54,6 +57,10 @@ var Shapes = []struct{ Name, Flags string }{
 const gemma = "--position-embedding-type rope --rope-parameters {\"rope_type\":\"proportional\",\"partial_rotary_factor\":0.5} --window-rope-parameters {\"rope_type\":\"default\",\"rope_theta\":100} " +
 	"--normalization RMSNorm --geglu --disable-bias-linear --group-query-attention --qk-layernorm --v-layernorm --norm-sandwich --layer-scalar --attention-dropout 0 --hidden-dropout 0 " +
 	"--window-size 3,0 --embedding-multiplier 4 --logit-softcap 30 "
+
+// scans are what shapes with state-space scans have in common.
+const scans = "--position-embedding-type none --normalization RMSNorm --swiglu --disable-bias-linear --group-query-attention --num-query-groups 2 --attention-dropout 0 --hidden-dropout 0 " +
+	"--embedding-multiplier 3 --residual-multiplier 0.5 --logit-multiplier 0.5 --softmax-scale 0.2 --mamba-layer-freq ([1]*3+[0]*1+[1]*4) --mamba-head-dim 8 --mamba-dt-min 0.2 "
 
 // llama is Llama's architecture.
 const llama = "--position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear --untie-embeddings-and-output-weights " +
@@ -245,6 +252,9 @@ func shrink(c, s *config.Run) {
 	if m.Conv != nil {
 		m.Conv = &spec.ShortConv{Taps: m.Conv.Taps, Layers: repeated(m.Conv.Layers, m.NumLayers)}
 	}
+	if m.Mamba != nil {
+		m.Mamba = shrinkMamba(m)
+	}
 	m.Windowed, m.NoRope = repeated(m.Windowed, m.NumLayers), repeated(m.NoRope, m.NumLayers)
 	c.Model.VocabSize, c.PaddedVocab, c.VocabDivisor = 0, 0, 1
 	c.Tokenizer = s.Tokenizer
@@ -272,6 +282,17 @@ func shrinkDelta(m *spec.Model) *spec.Delta {
 	d.KeyHeads, d.ValueHeads, d.KeyDim, d.ValueDim = m.NumAttentionHeads, m.NumAttentionHeads*ratio, 4, 6
 	d.Layers = repeated(d.Layers, m.NumLayers)
 	return &d
+}
+
+// shrinkMamba has as many heads as m, of one group of B and C, or of a group for every two.
+func shrinkMamba(m *spec.Model) *spec.Mamba {
+	s := *m.Mamba
+	s.Heads, s.HeadDim, s.StateDim = m.NumAttentionHeads, 4, 6
+	if s.Groups > 1 {
+		s.Groups = max(1, s.Heads/2)
+	}
+	s.Layers = repeated(s.Layers, m.NumLayers)
+	return &s
 }
 
 // repeated is a setting of n layers, as its first ones have it in turn; nil stays.

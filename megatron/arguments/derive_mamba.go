@@ -1,0 +1,46 @@
+package arguments
+
+import "monotron/megatron/spec"
+
+// deriveMamba completes layers with state-space scans, where they are asked for.
+func (p *parser) deriveMamba() {
+	m, r := &p.Model, &p.Raw
+	if r.MambaFreq == "" {
+		return
+	}
+	s := r.Mamba
+	if s.Heads == 0 && s.HeadDim > 0 {
+		if s.Heads = 2 * m.HiddenSize / s.HeadDim; s.Heads*s.HeadDim != 2*m.HiddenSize {
+			p.clash("hidden-size mamba-head-dim mamba-num-heads", "twice --hidden-size %d is not a multiple of --mamba-head-dim %d; change one, or give --mamba-num-heads", m.HiddenSize, s.HeadDim)
+		}
+		s.Heads = max(1, s.Heads)
+	}
+	layers, err := windowLayers(r.MambaFreq, m.NumLayers)
+	if err != nil {
+		p.clash("mamba-layer-freq", "--mamba-layer-freq %s: %v", r.MambaFreq, err)
+	}
+	s.Layers, s.ConvBias = layers, !r.NoMambaConvBias
+	p.mambaClashes(&s)
+	m.Mamba = &s
+}
+
+// mambaClashes reports settings that scans cannot be combined with.
+func (p *parser) mambaClashes(s *spec.Mamba) {
+	m := &p.Model
+	switch {
+	case m.LinearBias:
+		p.clash("mamba-layer-freq disable-bias-linear", "--mamba-layer-freq needs --disable-bias-linear, as projections of state-space scans have no biases")
+	case m.Normalization != spec.RMSNorm:
+		p.clash("mamba-layer-freq normalization", "--mamba-layer-freq needs --normalization RMSNorm")
+	case m.Delta != nil || m.Conv != nil || m.Latent != nil:
+		p.clash("mamba-layer-freq experimental-attention-variant short-conv-freq multi-latent-attention", "--mamba-layer-freq cannot be combined with --experimental-attention-variant, --short-conv-freq or --multi-latent-attention; leave them out")
+	case s.DtMax > 0 && s.DtMax < s.DtMin:
+		p.clash("mamba-dt-min mamba-dt-max", "--mamba-dt-max %g is below --mamba-dt-min %g", s.DtMax, s.DtMin)
+	}
+	if text := s.Uncut(max(1, p.Layout.TP), max(1, p.Layout.CP)); text != "" {
+		p.clash("mamba-num-heads mamba-num-groups tensor-model-parallel-size context-parallel-size", "%s", text)
+	}
+	if f := p.Checkpoint.Format; f == "torch" || f == "torch_dist" {
+		p.clash("mamba-layer-freq ckpt-format", "--ckpt-format %s cannot store state-space scans; leave it out, and convert the result to hf", f)
+	}
+}
