@@ -56,6 +56,8 @@ const (
 	LFM2        = "lfm2"
 	Gemma4      = "gemma4_text"
 	Ministral3  = "ministral3"
+
+	GraniteHybrid = "granitemoehybrid"
 )
 
 // Known names all families.
@@ -64,6 +66,9 @@ var Known = strings.Join(order, ", ")
 // unheld are families that are known well enough to say what of them is lacking here.
 var unheld = map[string]string{
 	"deepseek_v32": "latent attention, sparse attention",
+	"nemotron_h":   "layers that have a mixer or an MLP alone",
+	"mamba2":       "layers without an MLP",
+	"falcon_h1":    "attention and a state-space scan in one layer",
 }
 
 // Config is what a config.json says. Dropouts of the model are 0: they belong
@@ -255,6 +260,19 @@ type fields struct {
 	BlockFF         *int64   `json:"block_ff_dim"`
 	FullLayers      []int64  `json:"full_attn_idxs"`
 	TieEmbedding    *bool    `json:"tie_embedding"`
+
+	SharedMLP      *int64     `json:"shared_intermediate_size"` // Granite 4
+	PositionKind   *string    `json:"position_embedding_type"`
+	NormFunction   *string    `json:"normalization_function"`
+	MambaHeads     *int64     `json:"mamba_n_heads"`
+	MambaGroups    *int64     `json:"mamba_n_groups"`
+	MambaState     *int64     `json:"mamba_d_state"`
+	MambaHeadDim   any        `json:"mamba_d_head"`
+	MambaTaps      *int64     `json:"mamba_d_conv"`
+	MambaExpand    *int64     `json:"mamba_expand"`
+	MambaConvBias  *bool      `json:"mamba_conv_bias"`
+	MambaProjBias  *bool      `json:"mamba_proj_bias"`
+	TimeStepLimits timeLimits `json:"time_step_limit"`
 
 	Quantization *quantization   `json:"quantization_config"`
 	DType        json.RawMessage `json:"dtype"`

@@ -38,7 +38,7 @@ func (c *reading) experts(f *fields) {
 	e.TopK = c.size("num_experts_per_tok", int64(e.Num), f.ExpertsPerTok)
 	e.Layers = repeated(m.NumLayers, true)
 	e.FFNHiddenSize = m.FFNHiddenSize
-	if !slices.Contains([]string{Mixtral, OLMoE, MiniMax2, GPTOSS}, c.Family) {
+	if !slices.Contains([]string{Mixtral, OLMoE, MiniMax2, GPTOSS, GraniteHybrid}, c.Family) {
 		e.FFNHiddenSize = c.size("moe_intermediate_size", maxSize, f.MoEIntermediate)
 	}
 	m.Experts = e

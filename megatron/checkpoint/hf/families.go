@@ -32,11 +32,14 @@ type row struct {
 // order is that in which families are tried for a model: of two that can hold it the one with fewer parts
 // comes first.
 var order = []string{GPT2, GPTNeo, Bloom, GPTNeoX, Llama, Mistral, Qwen2, Qwen3, Phi3, SmolLM3, Olmo2, Starcoder2,
-	Mixtral, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE, Qwen3Next, DeepSeekV3, DeepSeekV2, Cohere, Ernie45, Exaone4, Falcon, Gemma2, Gemma3, Gemma4, GLM4MoELite, GPTOSS, Granite, Hunyuan,
+	Mixtral, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE, Qwen3Next, DeepSeekV3, DeepSeekV2, Cohere, Ernie45, Exaone4, Falcon, Gemma2, Gemma3, Gemma4, GLM4MoELite, GPTOSS, Granite, GraniteHybrid, Hunyuan,
 	KimiK2, LFM2, Llama4, MiniMax2, Ministral3, Olmo3, OPT, Qwen35, Qwen35MoE, SeedOSS}
 
 // noState is what does not know linear attention and short convolutions.
 const noState = "Muon and Megatron's formats, which have no linear attention and short convolutions"
+
+// noScans is the same of state-space scans.
+const noScans = "mamba_proj_bias; adapters on state-space scans, GGUF, Muon and Megatron's formats, which have no state-space scans"
 
 // rows are the families, by config.json's model_type.
 var rows = map[string]*row{
@@ -76,6 +79,8 @@ var rows = map[string]*row{
 		about: "MoE with a sigmoid router and router bias, shared experts, partial RoPE"},
 	Granite: {architecture: "GraniteForCausalLM", absent: graniteAbsent, read: (*reading).granite, config: graniteConfig,
 		about: "multipliers of embeddings, residual branches, attention scores and logits"},
+	GraniteHybrid: {architecture: "GraniteMoeHybridForCausalLM", mixture: &mixtureNames{experts: 8, mixture: "block_sparse_moe."}, absent: graniteHybridAbsent, read: (*reading).graniteHybrid, config: graniteHybridConfig, names: (*Mapping).graniteHybrid,
+		about: "state-space scans (Mamba-2) in most layers, none or all with MoE and a shared expert, multipliers of embeddings, residual branches, attention scores and logits, with or without RoPE (NoPE); Granite 4", refused: noScans},
 	Gemma2: {architecture: "Gemma2ForCausalLM", absent: gemma2Absent, read: (*reading).gemma, config: gemmaConfig,
 		about: "sandwich norm (pre- and post-norm) with weight+1, GeGLU, sliding window by layer, softcapping of attention scores and logits, scaled embeddings, attention scale of query_pre_attn_scalar", refused: "softcapping of attention scores on CUDA; bidirectional attention"},
 	Gemma3: {architecture: "Gemma3ForCausalLM", absent: gemma3Absent, read: (*reading).gemma, config: gemmaConfig,
@@ -196,7 +201,7 @@ var unread = strings.Fields("architectures dtype torch_dtype transformers_versio
 	"use_return_dict problem_type id2label label2id chunk_size_feed_forward is_encoder_decoder is_decoder torchscript use_bfloat16 unsloth_fixed unsloth_version prefix task_specific_params " +
 	"attention_dropout hidden_dropout dropout activation_dropout layerdrop embd_pdrop resid_pdrop init_std experts_per_token initial_context_length org_vocab_size pruned_heads tie_encoder_decoder " +
 	"finetuning_task model_max_length _sliding_window_pattern router_jitter_noise for_llm_class attention_head_dim ep_size seq_aux aux_loss_alpha mtp_use_dedicated_embeddings mamba_ssm_dtype " +
-	"block_dim block_mlp_init_scale block_norm_eps block_out_init_scale block_use_swiglu block_use_xavier_init conv_dim conv_dim_out conv_use_xavier_init theta use_pos_enc")
+	"mamba_chunk_size init_method block_dim block_mlp_init_scale block_norm_eps block_out_init_scale block_use_swiglu block_use_xavier_init conv_dim conv_dim_out conv_use_xavier_init theta use_pos_enc")
 
 // understood refuses keys that nobody here reads: a setting that is lost makes another model.
 func (c *reading) understood(raw []byte) {

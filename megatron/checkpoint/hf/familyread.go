@@ -77,10 +77,15 @@ func graniteAbsent(f *fields) {
 }
 
 func (c *reading) granite(f *fields) {
-	m := c.Model
 	c.decoder(f, false)
 	attention := given(f.AttentionBias, false)
 	c.separateBiases(attention, attention, given(f.MLPBias, false))
+	c.graniteFactors(f)
+}
+
+// graniteFactors reads Granite's multipliers.
+func (c *reading) graniteFactors(f *fields) {
+	m := c.Model
 	m.EmbeddingScale = not1(c.positive("embedding_multiplier", f.EmbeddingMultiplier, 1))
 	m.ResidualScale = not1(c.positive("residual_multiplier", f.ResidualMultiplier, 1))
 	m.LogitScale = not1(1 / c.positive("logits_scaling", f.LogitsScaling, 1))

@@ -27,7 +27,13 @@ func windowConfig(c map[string]any, m *spec.Model) {
 
 func graniteConfig(c map[string]any, m *spec.Model, positions int) {
 	decoderConfig(c, m, positions)
-	put(c, "attention_bias", m.QKVBias, "mlp_bias", m.LinearBias, "embedding_multiplier", otherwise(m.EmbeddingScale, 1), "residual_multiplier", otherwise(m.ResidualScale, 1),
+	put(c, "attention_bias", m.QKVBias, "mlp_bias", m.LinearBias)
+	graniteFactorConfig(c, m)
+}
+
+// graniteFactorConfig writes Granite's multipliers.
+func graniteFactorConfig(c map[string]any, m *spec.Model) {
+	put(c, "embedding_multiplier", otherwise(m.EmbeddingScale, 1), "residual_multiplier", otherwise(m.ResidualScale, 1),
 		"logits_scaling", inverse(otherwise(m.LogitScale, 1)), "attention_multiplier", m.ScoreScale())
 }
 

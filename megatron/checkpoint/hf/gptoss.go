@@ -115,8 +115,8 @@ type slabbed struct {
 	fused *regexp.Regexp
 }
 
-// ofExperts are the tensors of GPT-OSS and Gemma 4 that hold all experts of a layer.
-var ofExperts = regexp.MustCompile(`\.experts\.(gate_up_proj|down_proj)(_bias)?$`)
+// ofExperts are the tensors of GPT-OSS, Gemma 4 and Granite 4 that hold all experts of a layer.
+var ofExperts = regexp.MustCompile(`\.experts\.(gate_up_proj|down_proj)(_bias)?$|\.block_sparse_moe\.(in|out)put_linear\.weight$`)
 
 func (s slabbed) Names() (names []string) {
 	for _, name := range s.Files.Names() {

@@ -109,6 +109,27 @@ def ministral3(rng):
     return c
 
 
+def granite(rng):
+    """As Granite 4: state-space scans in most layers."""
+    heads, layers, scans = rng.choice([2, 4]), rng.choice([2, 3, 4]), rng.choice([2, 4, 6])
+    c = dict(hidden_size=heads * 6, intermediate_size=rng.choice([24, 40]), shared_intermediate_size=rng.choice([16, 28]), num_hidden_layers=layers, num_attention_heads=heads,
+             num_key_value_heads=divisor(rng, heads), rms_norm_eps=rng.choice([1e-5, 1e-3]), tie_word_embeddings=rng.random() < .7, attention_bias=rng.random() < .3, num_local_experts=0,
+             embedding_multiplier=rng.choice([1.0, 3.0]), residual_multiplier=rng.choice([1.0, .5]), attention_multiplier=rng.choice([.2, .4]), logits_scaling=rng.choice([1.0, 2.0]),
+             mamba_n_heads=scans, mamba_n_groups=divisor(rng, scans), mamba_d_state=rng.choice([3, 8, 16]), mamba_d_conv=rng.choice([2, 3, 4]), mamba_chunk_size=rng.choice([6, 16, 256]),
+             mamba_conv_bias=rng.random() < .7)
+    if rng.random() < .8:
+        c['layer_types'] = [rng.choice(['linear_attention', 'linear_attention', 'full_attention']) for _ in range(layers)]
+    if rng.random() < .4:
+        c['position_embedding_type'] = 'rope'
+    if rng.random() < .4:
+        c['time_step_limit'] = rng.choice([(.1, 1.5), (.3, 50.0), (.0, .7)])
+    return c
+
+
+def granite_experts(rng):
+    return dict(granite(rng), model_type='granitemoehybrid', num_local_experts=rng.choice([4, 5]), num_experts_per_tok=rng.choice([2, 3]), router_aux_loss_coef=0.0)
+
+
 def divisor(rng, n):
     return rng.choice([d for d in (1, 2, n) if n % d == 0])
 
@@ -118,6 +139,8 @@ SHAPES = {
     'qwen3_5_text': lambda rng: dict(delta(rng), intermediate_size=rng.choice([24, 40])),
     'qwen3_5_moe_text': lambda rng: dict(delta(rng), **experts(rng)),
     'lfm2': lfm2,
+    'granitemoehybrid': granite,
+    'granite4_experts': granite_experts,
     'gemma4_text': gemma4,
     'gemma4_small': gemma4_small,
     'gemma4_experts': gemma4_experts,
@@ -139,7 +162,7 @@ def randomize(model, rng):
                 p.add_(.3 * torch.randn_like(p))
             elif 'conv' in name:
                 p.copy_(.5 * torch.randn_like(p))
-            elif name.endswith('gate.weight'):
+            elif name.endswith(('gate.weight', 'router.weight')):
                 p.copy_(torch.randn_like(p))
             else:
                 p.copy_(torch.randn_like(p) * (.6 if 'embed' in name else 1 / math.sqrt(p.shape[-1])))
@@ -232,7 +255,7 @@ def make(folder, family, seed):
     torch.manual_seed(seed)
     f64(False)
     c = dict({'model_type': family, **SHAPES[family](rng)}, vocab_size=VOCAB, max_position_embeddings=64, pad_token_id=None)
-    eager = {'attn_implementation': 'eager', **({'experts_implementation': 'eager'} if 'num_experts' in c else {})}
+    eager = {'attn_implementation': 'eager', **({'experts_implementation': 'eager'} if c.get('num_experts', c.get('num_local_experts')) else {})}
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**c), **eager)
     randomize(model, rng)
     model.tie_weights()

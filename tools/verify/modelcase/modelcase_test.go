@@ -103,6 +103,8 @@ func TestTinyCases(t *testing.T) {
 	check(t, "testdata/gemma4-small", 83)
 	check(t, "testdata/gemma4-experts", 63)
 	check(t, "testdata/ministral3", 30)
+	check(t, "testdata/granite4-h", 54)
+	check(t, "testdata/granite4-h-experts", 51)
 	check(t, "testdata/megatron-gpt2-tp2-pp2-sp", 157)
 	check(t, "testdata/megatron-gpt2-dp2-zero1", 149)
 }
