@@ -152,6 +152,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add([]byte(`{"model_type":"llama","vocab_size":64,"hidden_size":32,"intermediate_size":64,"num_hidden_layers":4,"num_attention_heads":4,"rope_scaling":{"type":"linear","factor":4.0}}`))
 	f.Add([]byte(`{"model_type":"gpt2","vocab_size":64,"n_embd":32,"n_layer":2,"n_head":4,"n_positions":16}`))
 	f.Add([]byte(`{"model_type":"gpt_neo","vocab_size":64,"hidden_size":32,"num_layers":2,"num_heads":4,"attention_types":[[["global","local"],1]]}`))
+	f.Add([]byte(`{"model_type":"granitemoehybrid","vocab_size":64,"hidden_size":32,"num_hidden_layers":2,"num_attention_heads":4,"mamba_n_heads":4,"layer_types":["mamba","attention"],"time_step_limit":[0.1,{"__float__":"Infinity"}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		c, err := ParseConfig("config.json", text)
 		if err != nil || c.Model.NumLayers > 100 {

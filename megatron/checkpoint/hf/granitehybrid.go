@@ -98,6 +98,8 @@ func (c *reading) scans(f *fields) {
 	switch {
 	case s.Inner() != inner:
 		c.fail("mamba_n_heads %d of mamba_d_head %d channels are not mamba_expand times hidden_size, %d", s.Heads, s.HeadDim, inner)
+	case s.Channels() > maxSize:
+		c.fail("mamba_expand, mamba_n_groups and mamba_d_state make %d channels of a convolution; at most %d are supported", s.Channels(), maxSize)
 	case s.Heads%s.Groups != 0:
 		c.fail("mamba_n_heads %d is not a multiple of mamba_n_groups %d", s.Heads, s.Groups)
 	}

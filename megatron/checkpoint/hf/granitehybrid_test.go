@@ -48,7 +48,7 @@ func TestGraniteHybridConfigs(t *testing.T) {
 // Claim: what transformers' class refuses, and what is not supported, is refused by name.
 func TestGraniteHybridRefusals(t *testing.T) {
 	for key, value := range map[string]string{"mamba_proj_bias": "true", "mamba_n_heads": "3", "mamba_d_head": "5", "mamba_n_groups": "3", "time_step_limit": "[2, 1]", "hidden_act": `"gelu"`, "position_embedding_type": `"alibi"`,
-		"normalization_function": `"layernorm"`, "layer_types": `["mamba", "sliding_attention", "mamba"]`, "mamba_d_conv": "17", "num_local_experts": "null", "shared_intermediate_size": "0", "mamba_gate": "1"} {
+		"normalization_function": `"layernorm"`, "layer_types": `["mamba", "sliding_attention", "mamba"]`, "mamba_d_conv": "17", "mamba_expand": "16777216", "num_local_experts": "null", "shared_intermediate_size": "0", "mamba_gate": "1"} {
 		text := fmt.Sprintf(`{"model_type": "granitemoehybrid", "vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2, "mamba_n_heads": 4, %q: %s}`, key, value)
 		if key == "mamba_n_heads" {
 			text = strings.Replace(text, `"mamba_n_heads": 4, `, "", 1)
