@@ -57,6 +57,8 @@ type LossArgs struct {
 	// Rows are stretches {first, number} of tokens, ascending, outside of which losses and gradients are 0 and
 	// no logits are made; nil: all tokens. They are the same on every rank; with leaves there are none.
 	Rows [][2]int64
+	// Batch is the samples of a position, whose tokens stand together: an adapter's dropout goes by position.
+	Batch int64
 	// Weigh, where given, is called when all losses are there, and sets Weight.
 	Weigh func() error
 	// TableStays: the table gets no gradient.
@@ -94,10 +96,13 @@ func (l *VocabParallelHead) Loss(d *device.Device, a LossArgs) error {
 // once, else block by block, beside the table's gradient.
 func (l *VocabParallelHead) sumsOnce() bool { return l.region.Cut() || l.region.Leaves > 0 }
 
-// blockRows is how many tokens a block has: whole leaves.
+// blockRows is how many tokens a block has: complete leaves, and with an adapter complete positions.
 func (l *VocabParallelHead) blockRows(d *device.Device, a *LossArgs) int64 {
-	rows := HeadRows(d)
-	if unit := a.Hooks.leaves().Chunk * a.Hooks.leaves().Batch; unit > 0 {
+	rows, unit := HeadRows(d), a.Hooks.leaves().Chunk*a.Hooks.leaves().Batch
+	if l.adapter != nil && unit == 0 {
+		unit = a.Batch
+	}
+	if unit > 0 {
 		rows = max(1, rows/unit) * unit
 	}
 	return min(rows, a.Hidden.Shape[0])

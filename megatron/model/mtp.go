@@ -191,7 +191,7 @@ func (s *Stage) lossAhead(at *depth, out *Output, d int) error {
 		p.D.Copy(hidden, at.y)
 		s.scaleLogits(p, hidden)
 	}
-	err := s.head.Loss(p.D, mpu.LossArgs{Hidden: hidden, Labels: p.Labels, Loss: loss, DHidden: at.dy, Weight: p.Weight, Scale: p.LossScale, Hooks: &p.Hooks, TableStays: s.m.MTP.DetachHeads})
+	err := s.head.Loss(p.D, mpu.LossArgs{Hidden: hidden, Labels: p.Labels, Loss: loss, DHidden: at.dy, Weight: p.Weight, Scale: p.LossScale, Batch: p.Batch, Hooks: &p.Hooks, TableStays: s.m.MTP.DetachHeads})
 	s.scaleLogits(p, at.dy)
 	return err
 }

@@ -137,7 +137,7 @@ func (s *Stage) forwardHead(p *Pass, out *Output) error {
 	s.scaleLogits(p, normed)
 	// Loss, Best, Target: f32 [tokens]
 	out.Loss = saved.bounds.Alloc(statsType(p), p.Tokens())
-	a := mpu.LossArgs{Hidden: normed, Labels: p.Labels, Loss: out.Loss, Weight: p.Weight, Scale: p.LossScale, Rows: p.Learned, Hooks: &p.Hooks}
+	a := mpu.LossArgs{Hidden: normed, Labels: p.Labels, Loss: out.Loss, Weight: p.Weight, Scale: p.LossScale, Rows: p.Learned, Batch: p.Batch, Hooks: &p.Hooks}
 	if p.Choices {
 		out.Best, out.Target = saved.bounds.Alloc(statsType(p), p.Tokens()), saved.bounds.Alloc(statsType(p), p.Tokens())
 		a.Best, a.Target = out.Best, out.Target
