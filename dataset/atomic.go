@@ -47,8 +47,8 @@ func continueFile(path string, at int64) (*newFile, error) {
 		return nil, exitcode.With(exitcode.IO, err)
 	}
 	// Only one process writes a file: a second would cut what the first has written.
-	held, err := atomicfile.Lock(f)
-	if held {
+	locked, err := atomicfile.Lock(f)
+	if locked {
 		err = errors.New("another process is writing it")
 	}
 	if err != nil {

@@ -195,7 +195,7 @@ func (m *maker) build() (sets [3]Dataset, err error) {
 		if len(list) == 0 {
 			continue
 		}
-		if sets[s], err = m.whole(Split(s), list); err != nil {
+		if sets[s], err = m.ownSet(Split(s), list); err != nil {
 			return sets, err
 		}
 	}
@@ -254,8 +254,8 @@ func (m *maker) split(flag string, words []string) (sets [3]Dataset, err error) 
 	return sets, nil
 }
 
-// whole makes the dataset of a split that has prefixes of its own.
-func (m *maker) whole(s Split, words []string) (Dataset, error) {
+// ownSet makes the dataset of a split that has prefixes of its own.
+func (m *maker) ownSet(s Split, words []string) (Dataset, error) {
 	mix, err := parseMixture("--"+s.String()+"-data-path", words)
 	if err != nil {
 		return nil, err
@@ -357,7 +357,7 @@ func (m *maker) open(prefix string) (*Indexed, error) {
 			return nil, err
 		}
 	}
-	path := place(m.Dir, m.ObjectPath, prefix)
+	path := located(m.Dir, m.ObjectPath, prefix)
 	x, err := open(path, openOptions{mapBin: !m.NoMmapBinFiles, eod: m.shape.eod})
 	if err != nil {
 		return nil, err

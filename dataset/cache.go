@@ -78,7 +78,7 @@ func (c *cache) dir(g *GPT) string {
 	if c.path != "" || g.Prefix == "" {
 		return c.path
 	}
-	return filepath.Join(place(c.base, c.objects, g.Prefix), "cache", g.Name+"_indices")
+	return filepath.Join(located(c.base, c.objects, g.Prefix), "cache", g.Name+"_indices")
 }
 
 func cacheFile(dir, hash, class string, split Split, what string) string {
@@ -120,7 +120,7 @@ func (c *cache) load(g *GPT, p plan, say func(string)) bool {
 // older says that the token files may have changed since the cache was written.
 func (c *cache) older(g *GPT, description string) bool {
 	cached, err := os.Stat(description)
-	data, err2 := os.Stat(place(c.base, c.objects, g.Prefix) + ".idx")
+	data, err2 := os.Stat(located(c.base, c.objects, g.Prefix) + ".idx")
 	return g.Prefix != "" && (err != nil || err2 != nil || !changed(data).Before(cached.ModTime()))
 }
 
@@ -129,7 +129,7 @@ func (c *cache) older(g *GPT, description string) bool {
 // What stands between is checked where it is used.
 func sampled(n int64, fits func(i int64) bool) bool {
 	const block, blocks = 1024, 1024
-	look := func(from, to int64) bool {
+	read := func(from, to int64) bool {
 		for i := from; i < to; i++ {
 			if !fits(i) {
 				return false
@@ -138,15 +138,15 @@ func sampled(n int64, fits func(i int64) bool) bool {
 		return true
 	}
 	if n <= block*blocks {
-		return look(0, n)
+		return read(0, n)
 	}
 	for b := range int64(blocks) {
 		from := n / blocks * b
-		if !look(from, from+block) {
+		if !read(from, from+block) {
 			return false
 		}
 	}
-	return look(n-block, n)
+	return read(n-block, n)
 }
 
 // fitsData looks for signs that the token files changed under the cache: it
@@ -160,10 +160,10 @@ func (g *GPT) fitsData(p plan, all bool) bool {
 	if !fits {
 		return false
 	}
-	const look = 1024
+	const checked = 1024
 	for row := int64(0); row < p.samples; row++ {
-		if row == look && p.samples > 2*look && !all {
-			row = p.samples - look
+		if row == checked && p.samples > 2*checked && !all {
+			row = p.samples - checked
 		}
 		at, off := g.SampleIndex.At(2*row), g.SampleIndex.At(2*row+1)
 		if at >= g.DocumentIndex.Len() || off > g.source.Size(g.DocumentIndex.At(at)) {

@@ -40,8 +40,8 @@ func TestReadOldIndex(t *testing.T) {
 		}
 		return Open(prefix)
 	}
-	whole := []int64{1, 8, 2, 2, 2, 3, 0, 1, 2, 0, 3, 5, 3, 2, 0, 2, 2} // an empty document last
-	x, err := put(longs(oldMagic, whole...), 10, 11, 12, 13, 14)
+	words := []int64{1, 8, 2, 2, 2, 3, 0, 1, 2, 0, 3, 5, 3, 2, 0, 2, 2} // an empty document last
+	x, err := put(longs(oldMagic, words...), 10, 11, 12, 13, 14)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestReadOldIndex(t *testing.T) {
 		t.Errorf("without boundaries: %d documents, %v, %v", first.Documents(), ids, err)
 	}
 	for at, value := range map[int]int64{0: 2, 1: 6, 2: 4, 3: 1 << 60, 5: 4, 7: 7, 10: 9, 12: -3, 13: 1 << 40, 15: 5} {
-		bad := slices.Clone(whole)
+		bad := slices.Clone(words)
 		bad[at] = value
 		if _, err := put(longs(oldMagic, bad...), 10, 11, 12, 13, 14); exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "byte ") {
 			t.Errorf("word %d = %d: %v", at, value, err)

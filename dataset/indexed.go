@@ -34,7 +34,7 @@ type Indexed struct {
 	documents []byte // i64[documents+1]
 	modes     []byte // i8[n], multimodal files only
 	shift     int32  // how much higher than the ids tokens are stored
-	at        places
+	at        tables
 	tokens    int64
 	longest   int64
 	idx, bin  *blob
@@ -47,8 +47,8 @@ func Open(prefix string) (*Indexed, error) { return open(prefix, openOptions{map
 // OpenUnmapped reads .bin through a file handle (--no-mmap-bin-files).
 func OpenUnmapped(prefix string) (*Indexed, error) { return open(prefix, openOptions{eod: -1}) }
 
-// places are where the arrays begin in the index file, for messages.
-type places struct{ sizes, sizeStep, pointers, documents int64 }
+// tables are where the arrays begin in the index file, for messages.
+type tables struct{ sizes, sizeStep, pointers, documents int64 }
 
 type openOptions struct {
 	mapBin     bool
@@ -117,7 +117,7 @@ func (x *Indexed) parse(idx []byte, multimodal bool) error {
 		return exitcode.Errorf(exitcode.BadData, "byte %d: the index has modes of sequences: %v; --multimodal says %v", headerBytes+12*n+8*d, hasModes, multimodal)
 	}
 	x.n = int64(n)
-	x.at = places{headerBytes, 4, headerBytes + 4*x.n, headerBytes + 12*x.n}
+	x.at = tables{headerBytes, 4, headerBytes + 4*x.n, headerBytes + 12*x.n}
 	x.sizes, idx = idx[headerBytes:headerBytes+4*n], idx[headerBytes+4*n:]
 	x.pointers, x.documents, x.modes = idx[:8*n], idx[8*n:8*n+8*d], idx[8*n+8*d:]
 	return nil
@@ -127,7 +127,7 @@ func (x *Indexed) parse(idx []byte, multimodal bool) error {
 const firstHeaderMM = 26
 
 func (x *Indexed) parseFirst(idx []byte, n int64) error {
-	x.n, x.at = n, places{firstHeaderMM, 4, firstHeaderMM + 4*n, 0}
+	x.n, x.at = n, tables{firstHeaderMM, 4, firstHeaderMM + 4*n, 0}
 	x.sizes, x.pointers = idx[firstHeaderMM:firstHeaderMM+4*n], idx[firstHeaderMM+4*n:]
 	x.documents = everySequence(n)
 	return nil

@@ -130,28 +130,28 @@ func (v *interleaver) best(at float64) (int, float64) {
 		order[i] = e
 		top = max(top, e)
 	}
-	place, equal := 0, 0
+	index, equal := 0, 0
 	for i, e := range order {
 		is := int(bit(e == top))
-		place |= i & -is
+		index |= i & -is
 		equal += is
 	}
 	if equal != 1 {
 		return v.bestOfMany(at)
 	}
-	return place, v.candidates[place].value(at)
+	return index, v.candidates[index].value(at)
 }
 
 // bestOfMany is best as its definition says it.
-func (v *interleaver) bestOfMany(at float64) (place int, behind float64) {
+func (v *interleaver) bestOfMany(at float64) (index int, behind float64) {
 	behind = math.Inf(-1)
 	for i := range v.candidates {
 		r := &v.candidates[i]
-		if e := r.value(at); e > behind || e == behind && r.member < v.candidates[place].member {
-			place, behind = i, e
+		if e := r.value(at); e > behind || e == behind && r.member < v.candidates[index].member {
+			index, behind = i, e
 		}
 	}
-	return place, behind
+	return index, behind
 }
 
 // ordered gives integers that compare as the floats do (a difference of equals is +0, never -0).
@@ -169,8 +169,8 @@ func bit(is bool) int64 {
 
 // take counts a sample of a candidate, and drops it where it falls below the
 // height.
-func (v *interleaver) take(place int, t int64) {
-	l := &v.lanes[v.candidates[place].lane]
+func (v *interleaver) take(index int, t int64) {
+	l := &v.lanes[v.candidates[index].lane]
 	v.taken[l.member]++
 	l.left[l.next]--
 	if l.left[l.next] == 0 { // equal shares of an end are equal numbers: the lane's members end in turn
@@ -184,13 +184,13 @@ func (v *interleaver) take(place int, t int64) {
 	if len(l.members) > 0 {
 		l.member = l.members[l.next]
 		if l.value(float64(t+1)) >= v.height {
-			v.candidates[place] = l.runner
+			v.candidates[index] = l.runner
 			return
 		}
 		v.enter(l, t+1)
 	}
 	last := len(v.candidates) - 1
-	v.candidates[place] = v.candidates[last]
+	v.candidates[index] = v.candidates[last]
 	v.candidates = v.candidates[:last]
 }
 

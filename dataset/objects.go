@@ -15,9 +15,9 @@ import (
 	"monotron/internal/store"
 )
 
-// place is the path of a prefix on this host: from dir where it is relative, and of an
+// located is the path of a prefix on this host: from dir where it is relative, and of an
 // s3:// URL in the folder objects, under the names of bucket and key.
-func place(dir, objects, prefix string) string {
+func located(dir, objects, prefix string) string {
 	if !store.IsURL(prefix) {
 		return inDir(dir, prefix)
 	}
@@ -54,7 +54,7 @@ func (m *maker) fetchPrefix(prefix string) error {
 		return err
 	}
 	// One process fetches; others on this host wait for its lease to end, then find the files.
-	local := place(m.Dir, m.ObjectPath, prefix)
+	local := located(m.Dir, m.ObjectPath, prefix)
 	if err := os.MkdirAll(filepath.Dir(local), 0o777); err != nil {
 		return exitcode.With(exitcode.IO, err)
 	}

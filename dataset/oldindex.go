@@ -75,7 +75,7 @@ func (x *Indexed) parseOld(idx []byte) error {
 func (x *Indexed) convertOld(idx []byte, start, n, d int64) error {
 	long := func(array, i int64) int64 { return int64(binary.LittleEndian.Uint64(idx[start+8*(array+i):])) }
 	dims, data, sizes, bounds := int64(0), n+1, 2*n+2, 3*n+2
-	x.at = places{start + 8*sizes, 8, start + 8*data, start + 8*bounds}
+	x.at = tables{start + 8*sizes, 8, start + 8*data, start + 8*bounds}
 	x.n, x.sizes, x.pointers = n, make([]byte, 0, 4*n), make([]byte, 0, 8*n)
 	for i := range n {
 		length := long(sizes, i)

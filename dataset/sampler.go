@@ -106,10 +106,10 @@ func (s *Sampler) cyclic(consumed int64, dst []int64) ([]int64, error) {
 
 // number is the sample at a place of the order: blocks follow one another, in a
 // block the micro-batches of the ranks it was drawn for.
-func (s *Sampler) number(place int64) int64 {
-	s.permute(place / s.active())
+func (s *Sampler) number(index int64) int64 {
+	s.permute(index / s.active())
 	d := s.Drawn
-	at := place % s.active()
+	at := index % s.active()
 	start, rank, i := at-at%d.block(), at%d.block()/d.MicroBatch, at%d.MicroBatch
 	if s.Unsharded {
 		return s.perm[start+rank+i*d.DP]

@@ -67,10 +67,10 @@ func (m *mersenne) draw(dst []uint32, top uint32) int {
 	return n
 }
 
-// fetch reads the places, so that the processor loads them side by side.
-func fetch[T uint32 | int64](a []T, places []uint32) {
+// fetch reads the rows, so that the processor loads them side by side.
+func fetch[T uint32 | int64](a []T, rows []uint32) {
 	var sum T
-	for _, j := range places {
+	for _, j := range rows {
 		sum += a[j]
 	}
 	fetched(sum)

@@ -65,10 +65,10 @@ func RecordedTokenizer(words []string) (settings tokenizer.Config, from string) 
 		}
 		settings = *s.Settings
 		for _, path := range settings.Paths() {
-			beside := filepath.Join(filepath.Dir(prefix), filepath.Base(*path))
+			local := filepath.Join(filepath.Dir(prefix), filepath.Base(*path))
 			if _, err := os.Stat(*path); *path != "" && err != nil {
-				if _, err := os.Stat(beside); err == nil {
-					*path = beside
+				if _, err := os.Stat(local); err == nil {
+					*path = local
 				}
 			}
 		}

@@ -22,7 +22,7 @@ func (e *VocabParallelEmbedding) Adapt(c Branch) {
 	t := &tableBranch{Branch: c}
 	t.a = Rows(name+".lora_embedding_A", Init{Kind: InitConstant}, []int64{c.In, c.Rank}, stretches, e.Weight.Shape[0])
 	t.a.ByToken = true
-	t.b = Whole(name+".lora_embedding_B", Init{Std: 1}, c.Out, c.Rank)
+	t.b = Uncut(name+".lora_embedding_B", Init{Std: 1}, c.Out, c.Rank)
 	t.b.PartialOn(e.region)
 	e.branch = t
 }

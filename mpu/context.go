@@ -46,33 +46,33 @@ func (c Context) Positions(documents Positions, row int) Positions {
 
 // Gather concatenates the ranks' rows `own` [s/cp·b, ...] to whole [s·b, ...], in the order of
 // positions.
-func (c Context) Gather(d *device.Device, documents Positions, whole, own device.Tensor) error {
+func (c Context) Gather(d *device.Device, documents Positions, full, own device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
-	ranks := s.Like(whole)
+	ranks := s.Like(full)
 	if err := c.AllGather(ranks, own).Wait(); err != nil {
 		return err
 	}
-	c.eachSpan(documents, whole.Shape[0], func(inRanks, inWhole, rows int64) {
-		d.Copy(whole.Slice(0, inWhole, rows), ranks.Slice(0, inRanks, rows))
+	c.eachSpan(documents, full.Shape[0], func(inRanks, inFull, rows int64) {
+		d.Copy(full.Slice(0, inFull, rows), ranks.Slice(0, inRanks, rows))
 	})
 	return nil
 }
 
 // Scatter is Gather's backward: own [s/cp·b, ...] is the sum over the ranks of its rows of whole [s·b, ...].
-func (c Context) Scatter(d *device.Device, documents Positions, own, whole device.Tensor) error {
+func (c Context) Scatter(d *device.Device, documents Positions, own, full device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
-	ranks := s.Like(whole)
-	c.eachSpan(documents, whole.Shape[0], func(inRanks, inWhole, rows int64) {
-		d.Copy(ranks.Slice(0, inRanks, rows), whole.Slice(0, inWhole, rows))
+	ranks := s.Like(full)
+	c.eachSpan(documents, full.Shape[0], func(inRanks, inFull, rows int64) {
+		d.Copy(ranks.Slice(0, inRanks, rows), full.Slice(0, inFull, rows))
 	})
 	return c.ReduceScatter(own, ranks).Wait()
 }
 
 // eachSpan calls f with where each span of `all` rows begins rank by rank, and where in the order
 // of positions.
-func (c Context) eachSpan(documents Positions, all int64, f func(inRanks, inWhole, rows int64)) {
+func (c Context) eachSpan(documents Positions, all int64, f func(inRanks, inFull, rows int64)) {
 	b, at := all/documents.Len(), int64(0)
 	for rank := range c.Size() {
 		for _, s := range documents.ZigZag(rank, c.Size()) {

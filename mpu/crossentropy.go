@@ -81,9 +81,9 @@ func (l *VocabParallelHead) Loss(d *device.Device, a LossArgs) error {
 	if a.DHidden.Given() {
 		dhidden = leaving(l.region, s, a.DHidden)
 	}
-	whole := a
-	whole.Hidden, whole.DHidden = hidden, dhidden
-	if err := l.blocks(d, whole); err != nil {
+	full := a
+	full.Hidden, full.DHidden = hidden, dhidden
+	if err := l.blocks(d, full); err != nil {
 		return err
 	}
 	if l.sumsOnce() && a.DHidden.Given() {
@@ -326,10 +326,10 @@ func (l *VocabParallelHead) combine(d *device.Device, c *block) error {
 // joinParts sets the statistics of rows from those of parts of their columns, all [parts, 2, rows].
 func joinParts(d *device.Device, s *device.Scope, all Tensor, c *block) {
 	parts, rows, dtype := all.Shape[0], all.Last(), all.DType
-	beside, nobody := c.alloc(s, dtype, parts).Reshape(rows, parts), c.alloc(s, device.I32)
-	d.Copy(beside, device.Strided(all.Data, dtype, []int64{rows, parts}, []int64{1, 2 * rows}))
+	parted, nobody := c.alloc(s, dtype, parts).Reshape(rows, parts), c.alloc(s, device.I32)
+	d.Copy(parted, device.Strided(all.Data, dtype, []int64{rows, parts}, []int64{1, 2 * rows}))
 	d.Fill(nobody, -1)
-	d.CrossEntropyStats(device.CrossEntropyStatsArgs{Logits: beside, Labels: nobody, Max: c.max(), Sum: c.sum(), Target: c.target(), Columns: parts})
+	d.CrossEntropyStats(device.CrossEntropyStatsArgs{Logits: parted, Labels: nobody, Max: c.max(), Sum: c.sum(), Target: c.target(), Columns: parts})
 	d.Fill(c.target(), 0)
 	d.ColumnSum(c.target(), device.Strided(all.Slice(1, 1, 1).Data, dtype, []int64{parts, rows}, []int64{2 * rows, 1}))
 }
@@ -387,14 +387,14 @@ func (l *VocabParallelHead) Logits(d *device.Device, h *Hooks, out, hidden Tenso
 	s := d.Arena.Scope(device.Activations)
 	defer s.Release()
 	rows, n := hidden.Shape[0], l.Weight.Shape[0]
-	own, whole := s.Alloc(out.DType, rows, n), s.Alloc(out.DType, rows, n*int64(l.region.Size()))
+	own, full := s.Alloc(out.DType, rows, n), s.Alloc(out.DType, rows, n*int64(l.region.Size()))
 	d.Matmul(device.MatmulArgs{C: own, A: hidden, B: l.Weight.Value, TransB: 1, ByRow: l.region.byRow(), Leaves: l.region.one()})
 	ad.forward(d, h, own, hidden, 0, rows)
 	l.capped(d, own)
-	if err := GatherFromRegionForward(l.region, d, whole, own); err != nil {
+	if err := GatherFromRegionForward(l.region, d, full, own); err != nil {
 		return err
 	}
-	d.Copy(out, whole.Slice(1, 0, out.Last()))
+	d.Copy(out, full.Slice(1, 0, out.Last()))
 	return nil
 }
 

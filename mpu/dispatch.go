@@ -10,16 +10,16 @@ import (
 // expert in the order (source rank, token), and a token's results are added up at home in
 // the order of its choices: the result does not depend on how many ranks share the experts.
 type Dispatcher struct {
-	at    ExpertPlace
+	at    ExpertCoordinates
 	group *comm.Group // ranks that hold all experts once, the parts of an expert side by side; nil: this one does
 	all   bool        // every token goes to every rank (Megatron's allgather dispatcher); else to those that it has chosen (alltoall)
 
-	Room func(tokens int64) int64 // choices of one expert by a rank's tokens that are not dropped; nil: all
+	Capacity func(tokens int64) int64 // choices of one expert by a rank's tokens that are not dropped; nil: all
 }
 
 // NewDispatcher makes a dispatcher for the ranks of a group, topology.TPEP; all: see
 // --moe-token-dispatcher-type allgather.
-func NewDispatcher(at ExpertPlace, group *comm.Group, all bool) *Dispatcher {
+func NewDispatcher(at ExpertCoordinates, group *comm.Group, all bool) *Dispatcher {
 	if group != nil && group.Size() == 1 {
 		group = nil
 	}
@@ -67,13 +67,13 @@ func (at *Dispatched) Bytes() (n int64) {
 	return n
 }
 
-// Places is the number of rows that this rank's experts compute: one for each choice of one of them.
-func (at *Dispatched) Places() int64 { return at.X.Shape[0] }
+// Rows is the number of rows that this rank's experts compute: one for each choice of one of them.
+func (at *Dispatched) Rows() int64 { return at.X.Shape[0] }
 
-// Beside is what a rank computes while tokens or gradients travel; nil: nothing.
-type Beside func() error
+// During is what a rank computes while tokens or gradients travel; nil: nothing.
+type During func() error
 
-func (b Beside) run() error {
+func (b During) run() error {
 	if b == nil {
 		return nil
 	}
@@ -82,7 +82,7 @@ func (b Beside) run() error {
 
 // Forward sends tokens x [t,h] to the experts i32 [t,k] that they chose, with weights f32 [t,k]. With
 // leaves (--layout-invariant) an expert's tokens from one rank are ordered by leaf.
-func (m *Dispatcher) Forward(d *device.Device, s *device.Scope, leaves Leaves, x, experts, weights Tensor, beside Beside) (*Dispatched, error) {
+func (m *Dispatcher) Forward(d *device.Device, s *device.Scope, leaves Leaves, x, experts, weights Tensor, during During) (*Dispatched, error) {
 	tmp := d.Arena.Scope(device.Communication)
 	defer tmp.Release()
 	sent := []Tensor{x, experts, weights}
@@ -92,13 +92,13 @@ func (m *Dispatcher) Forward(d *device.Device, s *device.Scope, leaves Leaves, x
 		sent = append(sent, leaf)
 	}
 	if m.group == nil {
-		return m.sort(d, s, leaves, sent, experts.Len()), beside.run()
+		return m.sort(d, s, leaves, sent, experts.Len()), during.run()
 	}
 	v, err := m.plan(d, s, leaves, experts)
 	if err != nil {
 		return nil, err
 	}
-	arrived, err := v.send(d, tmp, beside, sent...)
+	arrived, err := v.send(d, tmp, during, sent...)
 	if err != nil {
 		return nil, err
 	}
@@ -126,20 +126,20 @@ func (l Leaves) order(d *device.Device, a device.ExpertOrderArgs) {
 }
 
 // sort lays candidates (tokens, their choices, weights and leaves) out by expert.
-func (m *Dispatcher) sort(d *device.Device, s *device.Scope, leaves Leaves, candidates []Tensor, places int64) *Dispatched {
+func (m *Dispatcher) sort(d *device.Device, s *device.Scope, leaves Leaves, candidates []Tensor, slots int64) *Dispatched {
 	x, experts, weights := candidates[0], candidates[1], candidates[2]
 	tmp := d.Arena.Scope(device.Communication)
 	defer tmp.Release()
 	out := &Dispatched{candidates: x.Shape[0], slots: s.Alloc(device.I32, experts.Dims()...), Offsets: s.Alloc(device.I32, int64(m.at.Here)+1),
-		X: s.Alloc(x.DType, places, x.Last()), Weights: s.Alloc(weights.DType, places), rows: s.Alloc(device.I32, places)}
+		X: s.Alloc(x.DType, slots, x.Last()), Weights: s.Alloc(weights.DType, slots), rows: s.Alloc(device.I32, slots)}
 	rows := tmp.Alloc(device.I32, experts.Len())
 	leaves.order(d, device.ExpertOrderArgs{Rows: rows, Slots: out.slots, Offsets: out.Offsets, Experts: experts, Start: int64(m.at.First), Width: 1})
-	d.Copy(out.rows, rows.Slice(0, 0, places))
+	d.Copy(out.rows, rows.Slice(0, 0, slots))
 	d.GatherRows(out.X, x, out.rows)
 	d.PlaceChoices(device.PlaceChoicesArgs{Placed: out.Weights, Chosen: weights, Slots: out.slots})
 	if len(candidates) > 3 {
-		out.Leaf = s.Alloc(device.I32, places)
-		d.GatherRows(out.Leaf.Reshape(places, 1), candidates[3], out.rows)
+		out.Leaf = s.Alloc(device.I32, slots)
+		d.GatherRows(out.Leaf.Reshape(slots, 1), candidates[3], out.rows)
 	}
 	return out
 }
@@ -154,17 +154,17 @@ func (m *Dispatcher) Combine(d *device.Device, at *Dispatched, y, out Tensor) er
 }
 
 // CombineBackward is the gradient of the experts' results, [places,h].
-func (m *Dispatcher) CombineBackward(d *device.Device, s *device.Scope, at *Dispatched, dy Tensor, beside Beside) (Tensor, error) {
+func (m *Dispatcher) CombineBackward(d *device.Device, s *device.Scope, at *Dispatched, dy Tensor, during During) (Tensor, error) {
 	if at.travel != nil {
-		return at.travel.sendGradient(d, s, dy, beside)
+		return at.travel.sendGradient(d, s, dy, during)
 	}
 	dout := s.Alloc(dy.DType, at.X.Dims()...)
 	d.GatherRows(dout, dy, at.rows)
-	return dout, beside.run()
+	return dout, during.run()
 }
 
 // Backward sets dx [t,h] and dweights [t,k] from the gradients of X and Weights, dX of type
-// ExpertPlace.Partial.
+// ExpertCoordinates.Partial.
 func (m *Dispatcher) Backward(d *device.Device, at *Dispatched, dx, dweights, dX, dWeights Tensor) error {
 	if at.travel == nil {
 		d.CombineRows(dx, dX, at.slots)

@@ -64,7 +64,7 @@ func expertly(r routing, tokens, ranks, parts int, all bool) (dispatched, error)
 		d := ref.Open()
 		defer d.Arena.Close()
 		var group *comm.Group
-		at := mpu.ExpertPlace{Experts: dispatchExperts, Here: dispatchExperts, Parts: parts}
+		at := mpu.ExpertCoordinates{Experts: dispatchExperts, Here: dispatchExperts, Parts: parts}
 		if ranks > 1 {
 			members := make([]int, ranks)
 			for i := range members {
@@ -90,14 +90,14 @@ func expertly(r routing, tokens, ranks, parts int, all bool) (dispatched, error)
 		outs[rank] = out
 		return err
 	})
-	whole := dispatched{ranks: outs}
+	full := dispatched{ranks: outs}
 	for _, o := range outs {
-		whole.y, whole.dx, whole.dweights = append(whole.y, o.y...), append(whole.dx, o.dx...), append(whole.dweights, o.dweights...)
+		full.y, full.dx, full.dweights = append(full.y, o.y...), append(full.dx, o.dx...), append(full.dweights, o.dweights...)
 	}
-	return whole, err
+	return full, err
 }
 
-func expertsOf(d *device.Device, s *device.Scope, m *mpu.Dispatcher, at mpu.ExpertPlace, x, e, w device.Tensor) (out dispatched, err error) {
+func expertsOf(d *device.Device, s *device.Scope, m *mpu.Dispatcher, at mpu.ExpertCoordinates, x, e, w device.Tensor) (out dispatched, err error) {
 	sent, err := m.Forward(d, s, mpu.Leaves{}, x, e, w, nil)
 	if err != nil {
 		return out, err
@@ -223,30 +223,30 @@ func TestExchangesAreCounted(t *testing.T) {
 	}
 }
 
-// told is an engine that writes down when collectives begin, and are waited for.
-type told struct {
+// recording is an engine that writes down when collectives begin, and are waited for.
+type recording struct {
 	comm.Engine
 	words *[]string
 }
 
-func (e told) Start(c *comm.Collective) comm.Work {
+func (e recording) Start(c *comm.Collective) comm.Work {
 	*e.words = append(*e.words, "begin")
-	return toldWork{e.Engine.Start(c), e.words}
+	return recordingWork{e.Engine.Start(c), e.words}
 }
 
-type toldWork struct {
+type recordingWork struct {
 	comm.Work
 	words *[]string
 }
 
-func (w toldWork) Wait() error {
+func (w recordingWork) Wait() error {
 	*w.words = append(*w.words, "wait")
 	return w.Work.Wait()
 }
 
 // Claim: what is computed beside an exchange is computed once, after all of it has begun and
 // before any of it is waited for; its error ends the exchange.
-func TestBesideTheExchange(t *testing.T) {
+func TestDuringTheExchange(t *testing.T) {
 	failed := errors.New("of what is beside")
 	world := inproc.NewWorld(2)
 	err := world.Run(func(rank int) error {
@@ -257,19 +257,19 @@ func TestBesideTheExchange(t *testing.T) {
 			return err
 		}
 		var words []string
-		group = group.Over(func(e comm.Engine) comm.Engine { return told{e, &words} })
-		beside := func() error {
+		group = group.Over(func(e comm.Engine) comm.Engine { return recording{e, &words} })
+		during := func() error {
 			words = append(words, "beside")
 			return nil
 		}
-		at := mpu.ExpertPlace{Experts: 2, First: rank, Here: 1, Parts: 1}
+		at := mpu.ExpertCoordinates{Experts: 2, First: rank, Here: 1, Parts: 1}
 		m := mpu.NewDispatcher(at, group, false)
 		s := d.Arena.Scope(device.Activations)
 		x, w, e := s.Alloc(device.F32, 2, 3), s.Alloc(device.F32, 2, 1), s.Alloc(device.I32, 2, 1)
 		d.Fill(x, 1)
 		d.Fill(w, 1)
 		device.WriteSlice(d, e, []int32{0, 1})
-		sent, err := m.Forward(d, s, mpu.Leaves{}, x, e, w, beside)
+		sent, err := m.Forward(d, s, mpu.Leaves{}, x, e, w, during)
 		if err != nil {
 			return err
 		}
@@ -277,7 +277,7 @@ func TestBesideTheExchange(t *testing.T) {
 			t.Errorf("forward: %s; want %s", got, want)
 		}
 		words = nil
-		if _, err := m.CombineBackward(d, s, sent, x, beside); err != nil {
+		if _, err := m.CombineBackward(d, s, sent, x, during); err != nil {
 			return err
 		}
 		if got, want := strings.Join(words, " "), "begin beside wait"; got != want {
@@ -333,7 +333,7 @@ func TestCountsAreBelievable(t *testing.T) {
 			d.Fill(x, 1)
 			d.Fill(weights, 1)
 			device.WriteSlice(d, experts, []int32{0, 1, 2, 3})
-			at := mpu.ExpertPlace{Experts: 4, First: 2 * rank, Here: 2, Parts: 1}
+			at := mpu.ExpertCoordinates{Experts: 4, First: 2 * rank, Here: 2, Parts: 1}
 			_, err = mpu.NewDispatcher(at, group, false).Forward(d, s, mpu.Leaves{}, x, experts, weights, nil)
 			return err
 		})

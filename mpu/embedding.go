@@ -46,7 +46,7 @@ func (e *VocabParallelEmbedding) Forward(d *device.Device, h *Hooks, out, ids de
 }
 
 // Backward: the table's gradient [rows here, h] += dout [tokens, h] at ids i32 [tokens], in token order, and
-// those of its adapter. dout has the rows of all tokens: see WholeGradient.
+// those of its adapter. dout has the rows of all tokens: see FullGradient.
 func (e *VocabParallelEmbedding) Backward(d *device.Device, dout, ids device.Tensor) {
 	e.branch.backward(d, dout, ids, e.Start)
 	if e.Weight.Frozen {
@@ -55,9 +55,9 @@ func (e *VocabParallelEmbedding) Backward(d *device.Device, dout, ids device.Ten
 	d.EmbeddingBackward(device.EmbeddingBackwardArgs{DTable: e.Weight.Grad, DOut: dout, IDs: ids, Start: e.Start, Grid: e.Weight.Grid, Peak: e.Weight.Peak})
 }
 
-// WholeGradient gathers the ranks' rows of dout to [tokens, h] under sequence parallelism, in
+// FullGradient gathers the ranks' rows of dout to [tokens, h] under sequence parallelism, in
 // memory of s; else it is dout itself.
-func (e *VocabParallelEmbedding) WholeGradient(s *device.Scope, dout device.Tensor) (device.Tensor, error) {
-	whole, w := entering(e.region, s, dout)
-	return whole, wait(w)
+func (e *VocabParallelEmbedding) FullGradient(s *device.Scope, dout device.Tensor) (device.Tensor, error) {
+	full, w := entering(e.region, s, dout)
+	return full, wait(w)
 }

@@ -5,8 +5,8 @@ import (
 	"monotron/mpu/comm"
 )
 
-// ExpertPlace is which experts a rank has, and which part of each.
-type ExpertPlace struct {
+// ExpertCoordinates is which experts a rank has, and which part of each.
+type ExpertCoordinates struct {
 	Experts     int // of a layer, on all ranks
 	First, Here int // those of this rank
 	Part, Parts int // of each: expert tensor parallelism
@@ -16,14 +16,14 @@ type ExpertPlace struct {
 }
 
 // share is how many leaves a rank has of an axis that the parts of an expert cut; 0: its sums are not cut.
-func (at ExpertPlace) share() int32 { return int32(at.Leaves / at.Parts) }
+func (at ExpertCoordinates) share() int32 { return int32(at.Leaves / at.Parts) }
 
 // one is 1 where sums have an order that no shape changes.
-func (at ExpertPlace) one() int32 { return min(1, int32(at.Leaves)) }
+func (at ExpertCoordinates) one() int32 { return min(1, int32(at.Leaves)) }
 
 // Partial is the dtype of a partial sum over an expert's channels. With leaves (--layout-invariant)
 // it is f32, so that sums of several ranks are added before they are rounded once.
-func (at ExpertPlace) Partial(value device.DType) device.DType {
+func (at ExpertCoordinates) Partial(value device.DType) device.DType {
 	if at.Leaves == 0 || at.Parts == 1 || value == device.F64 {
 		return value
 	}
@@ -35,14 +35,14 @@ func (at ExpertPlace) Partial(value device.DType) device.DType {
 // cut by columns a part of its sum.
 type ExpertLinear struct {
 	Weight, Bias *Param // Bias nil: none
-	at           ExpertPlace
+	at           ExpertCoordinates
 	rows         [][2]int64      // stretches of each expert's rows here; nil: the layer is cut by columns
 	branches     []*expertBranch // nil: none
 }
 
 // NewExpertLinear makes the layer from what c says of one expert's: Rows are the stretches
 // of W[e] here of a layer that is cut by rows; nil: it is cut by columns.
-func NewExpertLinear(at ExpertPlace, c LinearConfig) *ExpertLinear {
+func NewExpertLinear(at ExpertCoordinates, c LinearConfig) *ExpertLinear {
 	l := &ExpertLinear{at: at, rows: c.Rows, Weight: &Param{Name: c.Name + ".weight", Init: c.Init, Global: []int64{int64(at.Experts), c.Out, c.In}}}
 	if c.Rows == nil {
 		n := c.In / int64(at.Parts)
@@ -63,7 +63,7 @@ func NewExpertLinear(at ExpertPlace, c LinearConfig) *ExpertLinear {
 }
 
 // stackRows gives p stretches of rows of each expert here, one expert after the other.
-func (p *Param) stackRows(at ExpertPlace, stretches [][2]int64) {
+func (p *Param) stackRows(at ExpertCoordinates, stretches [][2]int64) {
 	width, rows := int64(1), int64(0)
 	for _, n := range p.Global[2:] {
 		width *= n
@@ -95,7 +95,7 @@ func (l *ExpertLinear) Params() []*Param {
 }
 
 // Forward: x [rows, in here] -> y [rows, out here], of a layer that is cut by columns a partial
-// sum of type ExpertPlace.Partial; the rows of expert e lie between offsets e and e+1.
+// sum of type ExpertCoordinates.Partial; the rows of expert e lie between offsets e and e+1.
 func (l *ExpertLinear) Forward(d *device.Device, h *Hooks, y, x, offsets device.Tensor) {
 	a := device.GroupedMatmulArgs{C: y, A: x, B: l.Weight.Value, Offsets: offsets, TransB: 1, Leaves: l.at.share()}
 	if l.rows != nil {
@@ -152,9 +152,9 @@ type Linear struct {
 
 // NewLinear makes the layer; what c says of cuts is not used.
 func NewLinear(r Region, c LinearConfig) *Linear {
-	l := &Linear{region: r, Weight: Whole(c.Name+".weight", c.Init, c.Out, c.In)}
+	l := &Linear{region: r, Weight: Uncut(c.Name+".weight", c.Init, c.Out, c.In)}
 	if c.Bias {
-		l.Bias = Whole(c.Name+".bias", Init{Kind: InitConstant}, c.Out)
+		l.Bias = Uncut(c.Name+".bias", Init{Kind: InitConstant}, c.Out)
 	}
 	for _, p := range l.Params() {
 		p.Outside(r)

@@ -27,7 +27,7 @@ func TestTimeStepsStartBetweenTheirLimits(t *testing.T) {
 		return all
 	}
 	init := mpu.Init{Kind: mpu.InitTimeStep, Value: 0.1}
-	all := steps(mpu.Whole("dt_bias", init, n))
+	all := steps(mpu.Uncut("dt_bias", init, n))
 	if part := steps(mpu.Rows("dt_bias", init, []int64{n}, [][2]int64{{100, 50}}, 50)); !slices.Equal(part, all[100:150]) {
 		t.Error("a part differs from the complete parameter")
 	}

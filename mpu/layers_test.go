@@ -125,7 +125,7 @@ type numbers struct {
 	yWithoutTheSum []float64 // y without bias
 }
 
-func wholeLayer() numbers {
+func fullLayer() numbers {
 	n := numbers{x: noise(1, tokens*in), w: noise(2, out*in), b: noise(3, out), dy: noise(4, tokens*out)}
 	n.yWithoutTheSum = product(n.x, n.w, tokens, in, out, false, true)
 	for i, v := range n.yWithoutTheSum {
@@ -141,7 +141,7 @@ func wholeLayer() numbers {
 // all, gathered), its rows of the gradients, and the input's whole gradient; under
 // sequence parallelism from and to the rank's rows.
 func TestColumnParallelLinear(t *testing.T) {
-	n := wholeLayer()
+	n := fullLayer()
 	for _, size := range []int{1, 2, 4} {
 		for _, sequence := range []bool{false, true} {
 			for _, gather := range []bool{false, true} {
@@ -186,7 +186,7 @@ func TestColumnParallelLinear(t *testing.T) {
 // Claim: rows that several ranks hold come after a rank's own in the output, and
 // the sum of the holders' gradients is theirs.
 func TestSharedRows(t *testing.T) {
-	n := wholeLayer()
+	n := fullLayer()
 	onRanks(t, 2, false, func(r rank) error {
 		own := [][2]int64{{int64(8 * r.Rank()), 8}} // 0..7 and 8..15; both have 16..19
 		l := mpu.NewColumnParallelLinear(r.Region, mpu.LinearConfig{Name: "l", Out: out, In: in, Bias: true, Rows: own,
@@ -234,13 +234,13 @@ func TestSharedRows(t *testing.T) {
 // added; under sequence parallelism it leaves the rank's rows, and the bias's
 // gradient is to be summed.
 func TestRowParallelLinear(t *testing.T) {
-	n := wholeLayer()
+	n := fullLayer()
 	for _, size := range []int{1, 2, 4} {
 		for _, sequence := range []bool{false, true} {
-			for _, whole := range []bool{false, true} {
+			for _, full := range []bool{false, true} {
 				for _, add := range []bool{false, true} {
 					onRanks(t, size, sequence, func(r rank) error {
-						l := mpu.NewRowParallelLinear(r.Region, mpu.LinearConfig{Name: "l", Out: out, In: in, Bias: true, InputIsWhole: whole, AddBias: add})
+						l := mpu.NewRowParallelLinear(r.Region, mpu.LinearConfig{Name: "l", Out: out, In: in, Bias: true, InputIsFull: full, AddBias: add})
 						mpu.Allocate(r.d, l.Params(), device.F64, true)
 						share, mine := in/size, in/size*r.Rank()
 						device.WriteSlice(r.d, l.Weight.Value, columns(n.w, in, mine, share))
@@ -251,7 +251,7 @@ func TestRowParallelLinear(t *testing.T) {
 							first = here * r.Rank()
 						}
 						x, dx, wantDX := r.with(columns(n.x, in, mine, share), tokens, int64(share)), r.alloc(tokens, int64(share)), columns(n.dx, in, mine, share)
-						if whole {
+						if full {
 							x, dx, wantDX = r.with(n.x, tokens, in), r.alloc(tokens, in), n.dx
 						}
 						wantY := n.yWithoutTheSum
@@ -373,7 +373,7 @@ func TestHeadRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		weight := mpu.Whole("e", mpu.Init{}, vocabulary, h)
+		weight := mpu.Uncut("e", mpu.Init{}, vocabulary, h)
 		mpu.Allocate(d, []*mpu.Param{weight}, device.BF16, true)
 		alloc := func(t device.DType, shape ...int64) device.Tensor {
 			return d.Arena.Alloc(device.Workspace, t, shape...)
@@ -399,7 +399,7 @@ func TestHeadOfSomeRows(t *testing.T) {
 		rows   [][2]int64
 	}{{100, nil}, {100, [][2]int64{{3, 20}, {90, 10}}}, {100, [][2]int64{}}, {3000, [][2]int64{{0, 1}, {100, 1500}, {2000, 900}}}} {
 		onRanks(t, 1, false, func(r rank) error {
-			weight := mpu.Whole("e", mpu.Init{}, vocabulary, h)
+			weight := mpu.Uncut("e", mpu.Init{}, vocabulary, h)
 			mpu.Allocate(r.d, []*mpu.Param{weight}, device.F64, true)
 			device.WriteSlice(r.d, weight.Value, noise(2, vocabulary*h))
 			labels := r.d.Arena.Alloc(device.Workspace, device.I32, c.tokens)

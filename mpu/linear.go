@@ -30,8 +30,8 @@ type LinearConfig struct {
 	Each func(name string) func(i int64) string
 
 	// Of a row-parallel layer:
-	InputIsWhole bool // x is [tokens, In] on every rank; else its columns here
-	AddBias      bool // else the bias is left to a fused op after the layer (Megatron's skip_bias_add)
+	InputIsFull bool // x is [tokens, In] on every rank; else its columns here
+	AddBias     bool // else the bias is left to a fused op after the layer (Megatron's skip_bias_add)
 }
 
 // SharedRows are rows of W that several ranks hold: keys and values where query
@@ -155,17 +155,17 @@ func (l *ColumnParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.T
 		return err
 	}
 	// Under sequence parallelism x is gathered while its first rows are multiplied.
-	whole, w := entering(l.region, s, x)
+	full, w := entering(l.region, s, x)
 	own := y
 	if l.gather {
-		own = s.Alloc(y.DType, whole.Shape[0], l.Columns())
+		own = s.Alloc(y.DType, full.Shape[0], l.Columns())
 	}
 	f, err := l.fp8.of(d, s, l.region, x, device.Tensor{}, parts)
 	if err != nil {
 		return err
 	}
 	// Rows from..from+n: a product for each part of the weight [rows, in], in stretches that fit memory.
-	err = l.region.gathered(w, whole, x, func(x device.Tensor, from, n int64) error {
+	err = l.region.gathered(w, full, x, func(x device.Tensor, from, n int64) error {
 		operand := f.x(x)
 		for _, p := range parts {
 			err := p.weight.byRows(d, h, x.DType, func(weight device.Tensor, row, rows int64) {
@@ -182,7 +182,7 @@ func (l *ColumnParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.T
 				return err
 			}
 		}
-		ad.forward(d, h, own.Slice(0, from, n), x, from, whole.Shape[0])
+		ad.forward(d, h, own.Slice(0, from, n), x, from, full.Shape[0])
 		return nil
 	})
 	if err != nil {
@@ -208,7 +208,7 @@ func (l *ColumnParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x de
 	if err != nil {
 		return err
 	}
-	whole, joining := entering(l.region, s, x)
+	full, joining := entering(l.region, s, x)
 	dwhole := leaving(l.region, s, dx)
 	f, err := l.fp8.of(d, s, l.region, x, dy, parts)
 	if err != nil {
@@ -220,11 +220,11 @@ func (l *ColumnParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x de
 	if err := wait(joining); err != nil {
 		return err
 	}
-	if err := l.adapter.backward(d, h, dwhole, dy, whole, 0); err != nil {
+	if err := l.adapter.backward(d, h, dwhole, dy, full, 0); err != nil {
 		return err
 	}
 	summing := leave(l.region, d, dx, dwhole)
-	dy8, x8 := f.dyOverTokens(dy), f.xOverTokens(whole)
+	dy8, x8 := f.dyOverTokens(dy), f.xOverTokens(full)
 	for _, p := range l.parts() { // a weight with a magnitude is frozen
 		if l.region.Leaves > 0 && p.sharers != nil && p.sharers.Rank() > 0 {
 			continue // all sharers have the complete dy of these rows, and the first adds their gradient
@@ -296,7 +296,7 @@ func (l *ColumnParallelLinear) orderedGradient(d *device.Device, f operands, par
 type RowParallelLinear struct {
 	Weight, Bias *Param // Bias nil: none
 	region       Region
-	whole, add   bool
+	full, add    bool
 	adapter      *adapter // nil: none
 	fp8          *FP8
 }
@@ -308,9 +308,9 @@ func NewRowParallelLinear(r Region, c LinearConfig) *RowParallelLinear {
 	w := &Param{Name: c.Name + ".weight", Init: c.Init, Global: []int64{c.Out, c.In}, Shape: []int64{c.Out, n}, Owner: true,
 		Pieces: []Piece{{From: []int64{0, n * int64(r.Rank())}, Size: []int64{c.Out, n}}}}
 	w.tiled(c.Tiles)
-	l := &RowParallelLinear{region: r, Weight: w, whole: c.InputIsWhole && r.Size() > 1, add: c.AddBias && c.Bias, fp8: c.FP8}
+	l := &RowParallelLinear{region: r, Weight: w, full: c.InputIsFull && r.Size() > 1, add: c.AddBias && c.Bias, fp8: c.FP8}
 	if c.Bias {
-		l.Bias = Whole(c.Name+".bias", Init{Kind: InitConstant}, c.Out)
+		l.Bias = Uncut(c.Name+".bias", Init{Kind: InitConstant}, c.Out)
 		l.Bias.Outside(r)
 	}
 	return l
@@ -325,12 +325,12 @@ func (l *RowParallelLinear) parts() []part {
 	return []part{{weight: l.Weight, n: l.Weight.Shape[0]}}
 }
 
-// Forward: x [tokens, in/tp], with InputIsWhole [tokens, in] -> y [tokens, out]
+// Forward: x [tokens, in/tp], with InputIsFull [tokens, in] -> y [tokens, out]
 // (its rows here), summed over the ranks.
 func (l *RowParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
-	if l.whole {
+	if l.full {
 		x = ScatterToRegionForward(l.region, x)
 	}
 	ad := l.adapter.unless(h)
@@ -359,17 +359,17 @@ func (l *RowParallelLinear) Forward(d *device.Device, h *Hooks, y, x device.Tens
 	return nil
 }
 
-// Backward: dx [tokens, in/tp] = dy·W, with InputIsWhole [tokens, in]; gradients
+// Backward: dx [tokens, in/tp] = dy·W, with InputIsFull [tokens, in]; gradients
 // of weight and bias +=. The bias saw the rows of dy that are here, so under
 // sequence parallelism its gradient is a partial sum.
 func (l *RowParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
 	// Under sequence parallelism dy is gathered; the bias sees the rows here alone.
-	whole, joining := entering(l.region, s, dy)
+	full, joining := entering(l.region, s, dy)
 	biasGradient(d, h, l.Bias, dy)
 	own := dx
-	if l.whole {
+	if l.full {
 		x = ScatterToRegionForward(l.region, x)
 		own = s.Alloc(dx.DType, x.Dims()...)
 	}
@@ -382,7 +382,7 @@ func (l *RowParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x devic
 		return err
 	}
 	// dx, in rows as they arrive; the weight [out, in/tp] in stretches of columns.
-	err = l.region.gathered(joining, whole, dy, func(dy device.Tensor, from, n int64) error {
+	err = l.region.gathered(joining, full, dy, func(dy device.Tensor, from, n int64) error {
 		return parts[0].weight.byColumns(d, h, dy.DType, func(weight device.Tensor, column, columns int64) {
 			f.product(device.MatmulArgs{C: own.Slice(0, from, n).Slice(1, column, columns), A: f.dy(dy), B: f.wOverOut(weight), Leaves: l.region.one()})
 		})
@@ -391,13 +391,13 @@ func (l *RowParallelLinear) Backward(d *device.Device, h *Hooks, dx, dy, x devic
 		return err
 	}
 	// Gradients of adapter and weight, over all rows.
-	if err := l.adapter.backward(d, h, own, whole, x, 0); err != nil {
+	if err := l.adapter.backward(d, h, own, full, x, 0); err != nil {
 		return err
 	}
-	if err := l.Weight.addGradient(d, h, f.dyOverTokens(whole), f.xOverTokens(x)); err != nil {
+	if err := l.Weight.addGradient(d, h, f.dyOverTokens(full), f.xOverTokens(x)); err != nil {
 		return err
 	}
-	if l.whole {
+	if l.full {
 		return ScatterToRegionBackward(l.region, d, dx, own)
 	}
 	return nil

@@ -43,12 +43,12 @@ func (r Region) Positions(all Positions) Positions {
 }
 
 // Own views the rank's rows [rows/tp, ...] of an uncut tensor [rows, ...].
-func (r Region) Own(whole device.Tensor) device.Tensor {
-	n := r.Rows(whole.Shape[0])
-	if n == whole.Shape[0] {
-		return whole
+func (r Region) Own(full device.Tensor) device.Tensor {
+	n := r.Rows(full.Shape[0])
+	if n == full.Shape[0] {
+		return full
 	}
-	return whole.Slice(0, n*int64(r.Rank()), n)
+	return full.Slice(0, n*int64(r.Rank()), n)
 }
 
 // The mappings between the region and what lies outside come in pairs: what is
@@ -90,7 +90,7 @@ func GatherFromRegionBackward(r Region, dy device.Tensor) device.Tensor {
 
 // gatherColumns sets whole [rows, tp·n] from own [rows, n]. What arrives is rank
 // by rank, so columns are put next to each other here.
-func gatherColumns(r Region, d *device.Device, whole, own device.Tensor) error {
+func gatherColumns(r Region, d *device.Device, full, own device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()
 	size, rows, n := int64(r.Size()), own.Shape[0], own.Last()
@@ -103,8 +103,8 @@ func gatherColumns(r Region, d *device.Device, whole, own device.Tensor) error {
 	if err := r.AllGather(ranks, own).Wait(); err != nil {
 		return err
 	}
-	beside := device.Strided(whole.Data, whole.DType, []int64{size, rows, n}, []int64{n, whole.Stride[0], 1})
-	d.Copy(beside, ranks)
+	columns := device.Strided(full.Data, full.DType, []int64{size, rows, n}, []int64{n, full.Stride[0], 1})
+	d.Copy(columns, ranks)
 	return nil
 }
 
@@ -121,12 +121,12 @@ func ReduceScatterToSequenceForward(r Region, own, y device.Tensor) comm.Work {
 
 // entering is x as a layer of the region needs it: uncut. Work is under way
 // where it has to be joined first.
-func entering(r Region, s *device.Scope, x device.Tensor) (whole device.Tensor, w comm.Work) {
+func entering(r Region, s *device.Scope, x device.Tensor) (full device.Tensor, w comm.Work) {
 	if !r.Cut() {
 		return x, nil
 	}
-	whole = s.Alloc(x.DType, x.Shape[0]*int64(r.Size()), x.Shape[1])
-	return whole, GatherFromSequenceForward(r, whole, x)
+	full = s.Alloc(x.DType, x.Shape[0]*int64(r.Size()), x.Shape[1])
+	return full, GatherFromSequenceForward(r, full, x)
 }
 
 // leaving is where a layer of the region writes its partial sum of y: y itself,
@@ -166,8 +166,8 @@ func wait(w comm.Work) error {
 // Enter joins the rows of x [rows, n] that the ranks of the region hold outside to all rows, in
 // scope s: x itself without sequence parallelism.
 func Enter(r Region, s *device.Scope, x device.Tensor) (device.Tensor, error) {
-	whole, work := entering(r, s, x)
-	return whole, wait(work)
+	full, work := entering(r, s, x)
+	return full, wait(work)
 }
 
 // LeavePartial sets y [rows outside, ...] to the sum over ranks of part [tokens, ...], which each has

@@ -9,13 +9,13 @@ import (
 
 // gathered makes a product of all rows from x, the rank's rows of them: with Overlap its own
 // first, while whole [rows, ...], where all are gathered, is on its way by w.
-func (r Region) gathered(w comm.Work, whole, x device.Tensor, product func(x device.Tensor, from, n int64) error) error {
-	rows := whole.Shape[0]
+func (r Region) gathered(w comm.Work, full, x device.Tensor, product func(x device.Tensor, from, n int64) error) error {
+	rows := full.Shape[0]
 	if w == nil || !r.Overlap {
 		if err := wait(w); err != nil {
 			return err
 		}
-		return product(whole, 0, rows)
+		return product(full, 0, rows)
 	}
 	n := x.Shape[0]
 	at := n * int64(r.Rank())
@@ -24,7 +24,7 @@ func (r Region) gathered(w comm.Work, whole, x device.Tensor, product func(x dev
 	}
 	for _, rest := range [][2]int64{{0, at}, {at + n, rows - at - n}} {
 		if rest[1] > 0 {
-			if err := product(whole.Slice(0, rest[0], rest[1]), rest[0], rest[1]); err != nil {
+			if err := product(full.Slice(0, rest[0], rest[1]), rest[0], rest[1]); err != nil {
 				return err
 			}
 		}

@@ -84,8 +84,8 @@ type Param struct {
 	tiles [][]*tile // by rows: what stands for the parameter, which then has no memory; nil: it is uncut
 }
 
-// Whole makes a parameter that this rank holds entirely.
-func Whole(name string, init Init, shape ...int64) *Param {
+// Uncut makes a parameter that this rank holds entirely.
+func Uncut(name string, init Init, shape ...int64) *Param {
 	return &Param{
 		Name: name, Global: shape, Shape: shape, Init: init, Owner: true, NoDecay: len(shape) == 1,
 		Pieces: []Piece{{From: make([]int64, len(shape)), Size: shape}},
@@ -148,7 +148,7 @@ func (p *Param) String() string { return fmt.Sprintf("%s%v", p.Name, p.Shape) }
 // f32 main gradients, each kind in one buffer in the order given, parts aligned
 // to 64 elements. In f32 Main is Value; else it gets its own buffer.
 func Allocate(d *device.Device, params []*Param, dtype device.DType, grads bool) (gradBuffer device.Tensor) {
-	place(d, device.Parameters, params, dtype, func(p *Param, t device.Tensor) { p.Value = t })
+	allocate(d, device.Parameters, params, dtype, func(p *Param, t device.Tensor) { p.Value = t })
 	for _, p := range params {
 		p.Main = p.Value
 	}
@@ -156,17 +156,17 @@ func Allocate(d *device.Device, params []*Param, dtype device.DType, grads bool)
 		return device.Tensor{}
 	}
 	if dtype != device.F32 && dtype != device.F64 {
-		place(d, device.Optimizer, params, device.F32, func(p *Param, t device.Tensor) { p.Main = t })
+		allocate(d, device.Optimizer, params, device.F32, func(p *Param, t device.Tensor) { p.Main = t })
 	}
 	gradType := device.F32
 	if dtype == device.F64 {
 		gradType = device.F64
 	}
-	return place(d, device.MainGradients, params, gradType, func(p *Param, t device.Tensor) { p.Grad = t })
+	return allocate(d, device.MainGradients, params, gradType, func(p *Param, t device.Tensor) { p.Grad = t })
 }
 
-// place cuts one buffer into the params' tensors, aligned to 64 elements.
-func place(d *device.Device, purpose device.Purpose, params []*Param, dtype device.DType, give func(*Param, device.Tensor)) device.Tensor {
+// allocate cuts one buffer into the params' tensors, aligned to 64 elements.
+func allocate(d *device.Device, purpose device.Purpose, params []*Param, dtype device.DType, give func(*Param, device.Tensor)) device.Tensor {
 	const align = 64 // elements
 	total := int64(0)
 	at := make([]int64, len(params))
@@ -195,14 +195,14 @@ type Stored struct {
 // Stored lists p's tensor t (its value, main parameter or a moment) under a prefix: elements
 // [from, from+t.Len()) of the local buffer.
 func (p *Param) Stored(prefix string, t device.Tensor, from int64, write bool) []Stored {
-	whole := Stored{Name: prefix + p.Name, Global: p.Global, Tensor: t, Pieces: p.Pieces, Write: write}
+	full := Stored{Name: prefix + p.Name, Global: p.Global, Tensor: t, Pieces: p.Pieces, Write: write}
 	if t.Len() < p.Len() {
-		whole.Pieces = Stretch(p.Pieces, from, t.Len())
+		full.Pieces = Stretch(p.Pieces, from, t.Len())
 	}
 	if p.Each == nil {
-		return []Stored{whole}
+		return []Stored{full}
 	}
-	all := whole.slices(func(i int64) string { return prefix + p.Each(i) })
+	all := full.slices(func(i int64) string { return prefix + p.Each(i) })
 	for i := range all {
 		all[i].narrow()
 	}
@@ -211,11 +211,11 @@ func (p *Param) Stored(prefix string, t device.Tensor, from int64, write bool) [
 
 // Tensors lists the tensors that files keep of p, with their pieces of its local buffer.
 func (p *Param) Tensors() []Stored {
-	whole := Stored{Name: p.Name, Global: p.Global, Pieces: p.Pieces}
+	full := Stored{Name: p.Name, Global: p.Global, Pieces: p.Pieces}
 	if p.Each == nil {
-		return []Stored{whole}
+		return []Stored{full}
 	}
-	return whole.slices(p.Each)
+	return full.slices(p.Each)
 }
 
 // slices are the slices of s along its first dimension.

@@ -36,7 +36,7 @@ func TestStretchOfEveryBox(t *testing.T) {
 				p.Size = append(p.Size, int64(c%3+1))
 				p.From = append(p.From, int64(10*d+1))
 			}
-			whole := elementsOf(t, []Piece{p})
+			full := elementsOf(t, []Piece{p})
 			end := p.Len() + 4 // padding before and after
 			for from := int64(0); from <= end; from++ {
 				for to := from; to <= end; to++ {
@@ -44,7 +44,7 @@ func TestStretchOfEveryBox(t *testing.T) {
 					if len(got) > 2*rank-1 {
 						t.Fatalf("box %v: %d..%d becomes %d boxes", p.Size, from, to, len(got))
 					}
-					checkStretch(t, whole, elementsOf(t, got), from, to)
+					checkStretch(t, full, elementsOf(t, got), from, to)
 				}
 			}
 		}
@@ -58,10 +58,10 @@ func pow(b, n int) int {
 	return b * pow(b, n-1)
 }
 
-func checkStretch(t *testing.T, whole, got map[int64]string, from, to int64) {
+func checkStretch(t *testing.T, full, got map[int64]string, from, to int64) {
 	t.Helper()
 	n := 0
-	for e, index := range whole {
+	for e, index := range full {
 		if e < from || e >= to {
 			continue
 		}
@@ -79,10 +79,10 @@ func checkStretch(t *testing.T, whole, got map[int64]string, from, to int64) {
 // whole buffer gives its own pieces back.
 func TestStretchOfSeveralPieces(t *testing.T) {
 	p := []Piece{{From: []int64{4, 0}, Size: []int64{2, 3}, Local: 0}, {From: []int64{20, 0}, Size: []int64{3, 3}, Local: 8}}
-	whole := elementsOf(t, p)
+	full := elementsOf(t, p)
 	for from := int64(0); from <= 20; from++ {
 		for to := from; to <= 20; to++ {
-			checkStretch(t, whole, elementsOf(t, Stretch(p, from, to-from)), from, to)
+			checkStretch(t, full, elementsOf(t, Stretch(p, from, to-from)), from, to)
 		}
 	}
 	if got := Stretch(p, 0, 20); fmt.Sprint(got) != fmt.Sprint(p) {

@@ -54,10 +54,10 @@ func (p Positions) ZigZag(part, parts int) Positions {
 	var own, rest Positions
 	unit := int64(2 * parts)
 	for _, s := range p {
-		whole := s.N / unit * unit
-		own = append(own, Positions{{s.From, whole}}.stretches(part, parts)...)
-		if whole < s.N {
-			rest = append(rest, Span{s.From + whole, s.N - whole})
+		full := s.N / unit * unit
+		own = append(own, Positions{{s.From, full}}.stretches(part, parts)...)
+		if full < s.N {
+			rest = append(rest, Span{s.From + full, s.N - full})
 		}
 	}
 	if rest == nil {

@@ -83,7 +83,7 @@ func (w *Param) byRows(d *device.Device, h *Hooks, dtype device.DType, product f
 		return nil
 	}
 	for _, line := range w.tiles {
-		if err := beside(d, h, dtype, line, 1, w.Shape[1], product); err != nil {
+		if err := adjoin(d, h, dtype, line, 1, w.Shape[1], product); err != nil {
 			return err
 		}
 	}
@@ -101,15 +101,15 @@ func (w *Param) byColumns(d *device.Device, h *Hooks, dtype device.DType, produc
 		for _, line := range w.tiles {
 			column = append(column, line[j])
 		}
-		if err := beside(d, h, dtype, column, 0, w.Shape[0], product); err != nil {
+		if err := adjoin(d, h, dtype, column, 0, w.Shape[0], product); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// beside puts tiles one after the other along a dimension, n long, for product.
-func beside(d *device.Device, h *Hooks, dtype device.DType, tiles []*tile, along int, n int64, product func(part device.Tensor, from, n int64)) error {
+// adjoin puts tiles one after the other along a dimension, n long, for product.
+func adjoin(d *device.Device, h *Hooks, dtype device.DType, tiles []*tile, along int, n int64, product func(part device.Tensor, from, n int64)) error {
 	at := func(t *tile, dim int) [2]int64 { return [][2]int64{t.rows, t.columns}[dim] }
 	across := at(tiles[0], 1-along)
 	if len(tiles) == 1 {

@@ -30,7 +30,7 @@ type travel struct {
 	received, results []int64 // by rank of the group
 	bytes             int64   // that went from this rank to others since Dispatched.Bytes was asked
 	toResults         Tensor  // i32 [sent rows]: the row of a result, in the order in which they go back
-	toPlaces          Tensor  // i32 [sent rows]: the result of a row
+	toRows            Tensor  // i32 [sent rows]: the result of a row
 }
 
 // plan makes the lists of which rows go where, and exchanges the counts with all ranks.
@@ -106,10 +106,10 @@ func (v *travel) learn(d *device.Device, offsets Tensor, m *Dispatcher) error {
 func (v *travel) believable(host []int32, choices int64) error {
 	width := v.owners + 1
 	for i := 0; i < len(host); i += width {
-		told := host[i:][:width]
-		if told[0] != 0 || !slices.IsSorted(told) || int64(told[v.owners]) > choices {
+		counts := host[i:][:width]
+		if counts[0] != 0 || !slices.IsSorted(counts) || int64(counts[v.owners]) > choices {
 			return exitcode.Errorf(exitcode.Internal, "rank %d of group %s reports that its %d expert choices begin at %v, by rank with the experts: the exchange of counts is corrupt",
-				v.group.Members()[i/(2*width)], v.group.Name(), choices, told)
+				v.group.Members()[i/(2*width)], v.group.Name(), choices, counts)
 		}
 	}
 	return nil
@@ -118,9 +118,9 @@ func (v *travel) believable(host []int32, choices int64) error {
 // imagine fills in what every rank would tell of its offsets where tokens choose all experts
 // evenly, or, most, those of this rank first.
 func (v *travel) imagine(host []int32, m *Dispatcher, most bool) {
-	k, here, room := v.sendSlots.Last(), int64(m.at.Here), int64(math.MaxInt64)
-	if m.Room != nil {
-		room = here * m.Room(v.tokens)
+	k, here, space := v.sendSlots.Last(), int64(m.at.Here), int64(math.MaxInt64)
+	if m.Capacity != nil {
+		space = here * m.Capacity(v.tokens)
 	}
 	fall := func(owner int) (tokens, choices int64) { return v.even(owner, k, int64(m.at.Experts)) }
 	if most {
@@ -136,8 +136,8 @@ func (v *travel) imagine(host []int32, m *Dispatcher, most bool) {
 		to, back := host[at:][:width], host[at+width:][:width]
 		for e := range v.owners {
 			tokens, choices := fall(e)
-			if choices > room {
-				tokens, choices = min(tokens, room), room
+			if choices > space {
+				tokens, choices = min(tokens, space), space
 			}
 			to[e+1], back[e+1] = to[e]+int32(tokens), back[e]+int32(choices)
 		}
@@ -167,7 +167,7 @@ func sum(counts []int64) (n int64) {
 
 // send brings tokens with their choices and weights to the owners: what has arrived, by rank
 // and there in the order of tokens.
-func (v *travel) send(d *device.Device, s *device.Scope, beside Beside, tensors ...Tensor) (arrived []Tensor, err error) {
+func (v *travel) send(d *device.Device, s *device.Scope, during During, tensors ...Tensor) (arrived []Tensor, err error) {
 	var waits []comm.Work
 	for _, t := range tensors {
 		out := s.Alloc(t.DType, max(1, sum(v.received)), t.Last())
@@ -184,7 +184,7 @@ func (v *travel) send(d *device.Device, s *device.Scope, beside Beside, tensors 
 		d.GatherRows(packed, t, v.sendRows)
 		waits = append(waits, v.group.AllToAllV(parts(out, v.received), v.leaving(v.toRanks(packed, v.sent))))
 	}
-	if err := beside.run(); err != nil {
+	if err := during.run(); err != nil {
 		return nil, err
 	}
 	for _, w := range waits {
@@ -238,14 +238,14 @@ func parts(t Tensor, counts []int64) (all []Tensor) {
 }
 
 // arrange finds the order in which results go back: by rank, token and choice.
-func (v *travel) arrange(d *device.Device, s *device.Scope, at ExpertPlace, leaves Leaves, experts Tensor, out *Dispatched) {
+func (v *travel) arrange(d *device.Device, s *device.Scope, at ExpertCoordinates, leaves Leaves, experts Tensor, out *Dispatched) {
 	tmp := d.Arena.Scope(device.Communication)
 	defer tmp.Release()
 	rows, order, end := tmp.Alloc(device.I32, experts.Len()), tmp.Alloc(device.I32, experts.Dims()...), tmp.Alloc(device.I32, 2)
 	leaves.order(d, device.ExpertOrderArgs{Rows: rows, Slots: order, Offsets: end, Experts: experts, Start: int64(at.First), Width: int64(at.Here)})
-	v.toResults, v.toPlaces = s.Alloc(device.I32, v.placed()), s.Alloc(device.I32, v.placed())
+	v.toResults, v.toRows = s.Alloc(device.I32, v.placed()), s.Alloc(device.I32, v.placed())
 	d.PlaceChoices(device.PlaceChoicesArgs{Placed: v.toResults, Chosen: out.slots, Slots: order})
-	d.PlaceChoices(device.PlaceChoicesArgs{Placed: v.toPlaces, Chosen: order, Slots: out.slots})
+	d.PlaceChoices(device.PlaceChoicesArgs{Placed: v.toRows, Chosen: order, Slots: out.slots})
 }
 
 // bringBack sets y from the results: the parts of an expert's are added up, then a token's in the
@@ -311,20 +311,20 @@ func (v *travel) gradientByChoice(d *device.Device, dx, dweights, drows, dplaced
 }
 
 // sendGradient brings each result's gradient to its expert's rank.
-func (v *travel) sendGradient(d *device.Device, s *device.Scope, dy Tensor, beside Beside) (Tensor, error) {
+func (v *travel) sendGradient(d *device.Device, s *device.Scope, dy Tensor, during During) (Tensor, error) {
 	tmp := d.Arena.Scope(device.Communication)
 	defer tmp.Release()
 	going, arrived := tmp.Alloc(dy.DType, max(1, sum(v.back)), dy.Last()), tmp.Alloc(dy.DType, v.placed(), dy.Last())
 	d.GatherRows(going, dy, v.backRows)
 	travels := v.group.AllToAllV(parts(arrived, v.results), v.leaving(v.toRanks(going, v.back)))
-	if err := beside.run(); err != nil {
+	if err := during.run(); err != nil {
 		return Tensor{}, err
 	}
 	if err := travels.Wait(); err != nil {
 		return Tensor{}, err
 	}
 	dout := s.Like(arrived)
-	d.GatherRows(dout, arrived, v.toPlaces)
+	d.GatherRows(dout, arrived, v.toRows)
 	return dout, nil
 }
 

@@ -129,16 +129,16 @@ func garbage(ports []int) int {
 
 // loris holds connections open and sends a byte now and then.
 func loris(ports []int, over <-chan struct{}) int {
-	var held []net.Conn
-	n := each(ports, func(c net.Conn) { held = append(held, c) })
-	for _, c := range held {
+	var kept []net.Conn
+	n := each(ports, func(c net.Conn) { kept = append(kept, c) })
+	for _, c := range kept {
 		_, _ = c.Write([]byte("m")) // it may be cut off
 	}
 	select {
 	case <-over:
 	case <-time.After(300 * time.Millisecond):
 	}
-	for _, c := range held {
+	for _, c := range kept {
 		c.Close()
 	}
 	return n
@@ -154,7 +154,7 @@ func signalInAnyPhase(l *launching) {
 		delete(phases, "save:step=4")
 	}
 	l.must("pretrain_gpt " + eight + "--train-iters 12 --world-size 8 --log-jsonl whole.jsonl")
-	whole := l.numbers("whole.jsonl")
+	full := l.numbers("whole.jsonl")
 	for phase, s := range phases {
 		name := phase[:4]
 		line := fmt.Sprintf("launch --nproc-per-node 8 --run-folder rf%s -- pretrain_gpt %s--train-iters 12 --save %s --load %s --save-interval 4 --log-jsonl ", name, eight, name, name)
@@ -178,8 +178,8 @@ func signalInAnyPhase(l *launching) {
 		}
 		gone(t, pids)
 		l.must(line + name + "2.jsonl")
-		if rest := l.numbers(name + "2.jsonl"); rest == "" || !strings.HasSuffix(whole, rest) {
-			t.Errorf("%s: it went on with\n%s\nwant the end of\n%s", phase, rest, whole)
+		if rest := l.numbers(name + "2.jsonl"); rest == "" || !strings.HasSuffix(full, rest) {
+			t.Errorf("%s: it went on with\n%s\nwant the end of\n%s", phase, rest, full)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func nanAmongExperts(l *launching) {
 
 // Claim (docs/experts.md): the shared expert gives the same bits beside the exchange as after the
 // experts, as goroutines and as processes, where its own ranks exchange meanwhile.
-func expertsBesideShared(l *launching) {
+func expertsDuringShared(l *launching) {
 	t := l.t
 	const line = mixed + "--moe-token-dispatcher-type alltoall --tensor-model-parallel-size 2 --expert-tensor-parallel-size 1 --sequence-parallel --train-iters 4 --save-interval 4 "
 	l.must("pretrain_gpt --world-size 4 " + line + "--log-jsonl after.jsonl --save after")

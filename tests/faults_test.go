@@ -93,13 +93,13 @@ func table(t *testing.T, bin string, reworded bool) {
 	}
 	if !all {
 		seed := seedOr(8)
-		whole := len(cells)
-		rand.New(rand.NewPCG(seed, 0)).Shuffle(whole, func(i, j int) { cells[i], cells[j] = cells[j], cells[i] })
+		full := len(cells)
+		rand.New(rand.NewPCG(seed, 0)).Shuffle(full, func(i, j int) { cells[i], cells[j] = cells[j], cells[i] })
 		cells = cells[:7]
 		if testing.Short() || reworded { // that one's build takes its time
 			cells = cells[:3]
 		}
-		t.Logf("%d of %d cells, SEED %d; FAULTS=all does all", len(cells), whole, seed)
+		t.Logf("%d of %d cells, SEED %d; FAULTS=all does all", len(cells), full, seed)
 	}
 	l, limit := newLaunching(t, bin), slow
 	if all {
@@ -229,8 +229,8 @@ func corruptedCheckpoint(l *launching) {
 		t.Fatalf("%v: %s", err, notes)
 	}
 	l.must("pretrain_gpt " + eight + "--world-size 8 --train-iters 8 --log-jsonl whole.jsonl")
-	if rest, whole := l.numbers("on.jsonl"), l.numbers("whole.jsonl"); rest == "" || !strings.HasSuffix(whole, rest) {
-		t.Errorf("it went on with\n%s\nwant the end of\n%s", rest, whole)
+	if rest, full := l.numbers("on.jsonl"), l.numbers("whole.jsonl"); rest == "" || !strings.HasSuffix(full, rest) {
+		t.Errorf("it went on with\n%s\nwant the end of\n%s", rest, full)
 	}
 }
 

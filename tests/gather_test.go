@@ -102,8 +102,8 @@ func hostsStartAgainTogether(l *launching) {
 			t.Errorf("host %d: %v: %s", node, err, notes[node])
 		}
 	}
-	whole, rest := l.numbers("whole.jsonl"), l.numbers("t.jsonl")
-	if tail := whole[strings.LastIndex(whole[:len(whole)*3/4], `"iteration"`):]; !strings.HasSuffix(rest, tail) {
-		t.Errorf("it went on with\n%s\nwant the end of\n%s", rest, whole)
+	full, rest := l.numbers("whole.jsonl"), l.numbers("t.jsonl")
+	if tail := full[strings.LastIndex(full[:len(full)*3/4], `"iteration"`):]; !strings.HasSuffix(rest, tail) {
+		t.Errorf("it went on with\n%s\nwant the end of\n%s", rest, full)
 	}
 }

@@ -233,7 +233,7 @@ func hostsGoOnWithout(l *launching, launch string) {
 
 // wentOn compares the last losses of a run that has gone on with fewer ranks with those
 // of one that was not disturbed: the same but for the order of sums.
-func (l *launching) wentOn(name, whole string, iterations int) {
+func (l *launching) wentOn(name, full string, iterations int) {
 	l.t.Helper()
 	last := func(name string) (loss float64) {
 		for _, line := range strings.Split(l.read(name), "\n") {
@@ -247,7 +247,7 @@ func (l *launching) wentOn(name, whole string, iterations int) {
 		}
 		return loss
 	}
-	if got, want := last(name), last(whole); want == 0 || math.Abs(got-want) > 1e-3*want {
+	if got, want := last(name), last(full); want == 0 || math.Abs(got-want) > 1e-3*want {
 		l.t.Errorf("the loss at step %d is %v, %v in a run that was not disturbed", iterations, got, want)
 	}
 }

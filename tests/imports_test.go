@@ -163,8 +163,8 @@ func TestForbiddenArrowsAreCaught(t *testing.T) {
 	}
 }
 
-// TestDesignIsWhole: one row a folder, each with its reason.
-func TestDesignIsWhole(t *testing.T) {
+// TestDesignIsComplete: one row a folder, each with its reason.
+func TestDesignIsComplete(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range importTable {
 		if r.why == "" || seen[r.folder] {

@@ -45,11 +45,11 @@ func TestLaunch(t *testing.T) {
 		"all ranks stopped":                   allStopped,
 		"restarts":                            restarts,
 		"a crash loop":                        crashLoop,
-		"a mistake in the flags is told once": mistakeIsToldOnce,
+		"a mistake in the flags is told once": mistakeIsReportedOnce,
 		"replay and postmortem":               replayAndPostmortem,
 		"a NaN among experts":                 nanAmongExperts,
 		"skipped at the least loss scale":     skippedAtTheLeastScale,
-		"experts beside the shared one":       expertsBesideShared,
+		"experts beside the shared one":       expertsDuringShared,
 		"a corrupted checkpoint":              corruptedCheckpoint,
 		"stragglers":                          stragglers,
 		"fewer ranks":                         shrinks,
@@ -294,9 +294,9 @@ func signalToOneRank(l *launching) {
 	gone(t, pids)
 	l.must(line + "continued.jsonl")
 	l.must("pretrain_gpt " + eight + "--train-iters 60 --world-size 8 --log-jsonl whole.jsonl")
-	whole := l.numbers("whole.jsonl")
-	if rest := l.numbers("continued.jsonl"); rest == "" || !strings.HasSuffix(whole, rest) {
-		t.Errorf("it went on with\n%s\nwant the end of\n%s", rest, whole)
+	full := l.numbers("whole.jsonl")
+	if rest := l.numbers("continued.jsonl"); rest == "" || !strings.HasSuffix(full, rest) {
+		t.Errorf("it went on with\n%s\nwant the end of\n%s", rest, full)
 	}
 }
 
@@ -416,7 +416,7 @@ func crashLoop(l *launching) {
 }
 
 // Claim: one mistake in the flags is told once, whatever the number of ranks.
-func mistakeIsToldOnce(l *launching) {
+func mistakeIsReportedOnce(l *launching) {
 	t := l.t
 	for flag, want := range map[string]string{"--hidden-dropout 3": "must be at least 0 and below 1", "--sample-prompt zzz": "--sample-prompt"} {
 		cmd, notes := l.command("launch --nproc-per-node 4 -- pretrain_gpt " + eight + "--train-iters 3 " + flag)

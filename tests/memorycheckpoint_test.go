@@ -36,9 +36,9 @@ const atSix = eight + paused + "--memory-checkpoint-interval 3 "
 // sameEnd checks that a run has ended with the numbers and the bytes of the undisturbed one.
 func (l *launching) sameEnd(log, save string) {
 	l.t.Helper()
-	whole, rest := l.numbers("whole.jsonl"), l.numbers(log)
-	if tail := whole[strings.LastIndex(whole[:len(whole)*3/4], `"iteration"`):]; !strings.HasSuffix(rest, tail) {
-		l.t.Errorf("it went on with\n%s\nwant the end of\n%s", rest, whole)
+	full, rest := l.numbers("whole.jsonl"), l.numbers(log)
+	if tail := full[strings.LastIndex(full[:len(full)*3/4], `"iteration"`):]; !strings.HasSuffix(rest, tail) {
+		l.t.Errorf("it went on with\n%s\nwant the end of\n%s", rest, full)
 	}
 	l.sameCheckpoint(save, 12)
 }
@@ -190,7 +190,7 @@ func memoryPlanned(l *launching) {
 		t.Fatalf("%v: %s %s", err, text, notes)
 	}
 	run, notes := l.start("launch --nproc-per-node 8 -- pretrain_gpt "+flags+"--log-jsonl m.jsonl", "m.jsonl", 8)
-	held := int64(0)
+	kept := int64(0)
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", run.Process.Pid))
 	for _, file := range files {
 		if name, _ := os.Readlink(file); !strings.Contains(name, "monotron memory checkpoint") {
@@ -201,7 +201,7 @@ func memoryPlanned(l *launching) {
 			_, _ = f.ReadAt(header[:], 0) // an empty one has none
 			f.Close()
 		}
-		held += int64(binary.LittleEndian.Uint64(header[8:]))
+		kept += int64(binary.LittleEndian.Uint64(header[8:]))
 	}
 	if ended := run.Wait(); err != nil || ended != nil {
 		t.Fatalf("%v, %v: %s", err, ended, notes)
@@ -210,7 +210,7 @@ func memoryPlanned(l *launching) {
 	for _, r := range planned.Ranks {
 		want += r.Copies
 	}
-	if held != want || held == 0 {
-		t.Errorf("the segments hold %d bytes, the plan says %d", held, want)
+	if kept != want || kept == 0 {
+		t.Errorf("the segments hold %d bytes, the plan says %d", kept, want)
 	}
 }

@@ -216,22 +216,22 @@ func refusedByTheLimit(t *testing.T, l *launching) {
 		"--train-iters 2 --lr 1e-3 --tokenizer-type NullTokenizer --vocab-size 1000 --mock-data --world-size 2"
 	run := func(flags string) (int, string, string) {
 		var code int
-		var said, held string
+		var said, kept string
 		t.Run("run"+flags, func(t *testing.T) { // each gets a group of its own
 			cmd, peak := controlGroup(t, l, append([]string{l.bin + "/pretrain_gpt"}, strings.Fields(large+flags)...)...)
 			out, _ := cmd.CombinedOutput()
-			code, said, held = cmd.ProcessState.ExitCode(), string(out), peak()
+			code, said, kept = cmd.ProcessState.ExitCode(), string(out), peak()
 		})
-		return code, said, held
+		return code, said, kept
 	}
-	code, said, held := run("")
+	code, said, kept := run("")
 	if said == "" {
 		t.Skip("no control group")
 	}
 	if code != 70 || !strings.Contains(said, "the run does not fit: the 2 ranks here take ") || !strings.Contains(said, "left of the control group's limit") {
 		t.Errorf("exit code %d: %s", code, said)
 	}
-	if n, err := strconv.Atoi(held); err == nil && n > 128<<20 {
+	if n, err := strconv.Atoi(kept); err == nil && n > 128<<20 {
 		t.Errorf("it held %d bytes before it was refused", n)
 	}
 	if code, said, _ = run(" --no-plan"); code != -1 {

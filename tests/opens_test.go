@@ -20,7 +20,7 @@ var opens = map[string]string{
 	"internal/atomicfile/folder.go":        "a folder, to sync it",
 	"megatron/training/hold.go":            "a folder, to lock it",
 	"tools/launch/old.go":                  "folders, to lock them",
-	"megatron/plan/room.go":                "the kernel's files",
+	"megatron/plan/capacity.go":            "the kernel's files",
 	"mpu/bootstrap/preflight/preflight.go": "this program itself",
 	"mpu/health/activity_linux.go":         "the kernel's files",
 	"mpu/health/demand_linux.go":           "the kernel's files",
@@ -35,8 +35,8 @@ var opens = map[string]string{
 	"tools/internal/command/prompt.go":     "a prompt may come through a pipe; 64 MiB of it are read at most",
 }
 
-// TestFilesAreOpenedInOnePlace: what a user or a checkpoint names is opened by package exitcode.
-func TestFilesAreOpenedInOnePlace(t *testing.T) {
+// TestFilesAreOpenedInOneFunction: what a user or a checkpoint names is opened by package exitcode.
+func TestFilesAreOpenedInOneFunction(t *testing.T) {
 	found := map[string]bool{}
 	err := walkSources(func(path string) error {
 		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "scripts/") || strings.HasPrefix(path, "internal/golden/") {

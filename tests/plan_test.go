@@ -52,19 +52,19 @@ func TestPlanIsWhatTheRunHolds(t *testing.T) {
 		for _, r := range plan.Ranks {
 			planned = append(planned, r.Peak)
 		}
-		if held := heldAtEnd(t, log); !slices.Equal(planned, held) {
-			t.Errorf("%s: planned %v, held %v", name, planned, held)
+		if kept := keptAtEnd(t, log); !slices.Equal(planned, kept) {
+			t.Errorf("%s: planned %v, held %v", name, planned, kept)
 		}
 	}
 }
 
-// heldAtEnd is every rank's memory in the last step of a JSON log.
-func heldAtEnd(t *testing.T, log string) []int64 {
+// keptAtEnd is every rank's memory in the last step of a JSON log.
+func keptAtEnd(t *testing.T, log string) []int64 {
 	text, err := os.ReadFile(log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var held []int64
+	var kept []int64
 	for line := range bytes.Lines(text) {
 		var step struct {
 			Memory int64   `json:"memory_bytes"`
@@ -74,10 +74,10 @@ func heldAtEnd(t *testing.T, log string) []int64 {
 			t.Fatal(err)
 		}
 		if n := len(step.Ranks); n > 0 {
-			if held = step.Ranks; step.Memory != held[n-1] {
-				t.Errorf("%s: the last rank has %d bytes, and %d", log, step.Memory, held[n-1])
+			if kept = step.Ranks; step.Memory != kept[n-1] {
+				t.Errorf("%s: the last rank has %d bytes, and %d", log, step.Memory, kept[n-1])
 			}
 		}
 	}
-	return held
+	return kept
 }

@@ -13,9 +13,9 @@ func skippedAtTheLeastScale(l *launching) {
 		if err := cmd.Run(); err != nil {
 			l.t.Fatalf("%s: %v: %s", flags, err, notes)
 		}
-		told := strings.Count(notes.String(), "was skipped at the least loss scale, ")
-		if want := min(len(where), 1); told != want || !strings.Contains(notes.String(), where) {
-			l.t.Errorf("%s: told %d times, want %d with %q: %s", flags, told, want, where, notes)
+		reported := strings.Count(notes.String(), "was skipped at the least loss scale, ")
+		if want := min(len(where), 1); reported != want || !strings.Contains(notes.String(), where) {
+			l.t.Errorf("%s: told %d times, want %d with %q: %s", flags, reported, want, where, notes)
 		}
 	}
 }

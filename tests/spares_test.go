@@ -16,8 +16,8 @@ func TestSpares(t *testing.T) {
 	l := newLaunching(t, program(t))
 	l.must("pretrain_gpt " + eight + "--train-iters 12 --world-size 8 --save whole --save-interval 6 --log-jsonl whole.jsonl")
 	l.each(map[string]func(*launching){
-		"a spare takes a place":             func(l *launching) { spareTakesPlace(l, 1) },
-		"a spare takes host 0's place":      func(l *launching) { spareTakesPlace(l, 0) },
+		"a spare takes a place":             func(l *launching) { spareReplaces(l, 1) },
+		"a spare takes host 0's place":      func(l *launching) { spareReplaces(l, 0) },
 		"from disk":                         spareFromDisk,
 		"a rank is lost, not its host":      spareNotNeeded,
 		"no spare is left":                  noSpareLeft,
@@ -53,7 +53,7 @@ func (l *launching) says(said string, lines ...string) {
 // Claim (docs/failures.md): a spare host takes the place of one that is killed, of host 0, where
 // they met, too; the run continues from the memory checkpoint with the numbers and bytes of
 // an undisturbed one.
-func spareTakesPlace(l *launching, lost int) {
+func spareReplaces(l *launching, lost int) {
 	name := "s" + string(rune('0'+lost))
 	cmds, notes := l.nodesAndSpares(1, atSix+"--replication-jump 4 --save "+name+" --log-jsonl "+name+".jsonl")
 	l.await(name+".jsonl", 8, cmds[0], notes[0])

@@ -232,9 +232,9 @@ func (s *starving) starve(w way, model int) {
 	what := fmt.Sprintf("%s, %v", p.name, w)
 	s.checkSteps(what, p, w, log)
 	for e := range starvedExperts {
-		told := strings.Contains(notes, fmt.Sprintf("layer 0: expert %d got no token", e))
-		if want := strings.Contains(p.starved, fmt.Sprint(e)) && w.capacity != "pad"; told != want {
-			s.t.Errorf("%s: that expert %d got no token is told: %v\n%s", what, e, told, notes)
+		reported := strings.Contains(notes, fmt.Sprintf("layer 0: expert %d got no token", e))
+		if want := strings.Contains(p.starved, fmt.Sprint(e)) && w.capacity != "pad"; reported != want {
+			s.t.Errorf("%s: that expert %d got no token is told: %v\n%s", what, e, reported, notes)
 		}
 	}
 	if w.ranks > 1 {
@@ -320,20 +320,20 @@ func (s *starving) checkExchanges(what string, p preference, w way, notes string
 // checkMemory: no rank holds more than it was planned to at most, and the one that has all tokens
 // holds just that; a rank that is alone always does.
 func (s *starving) checkMemory(what string, p preference, w way, model int, log string) {
-	held, most := heldAtEnd(s.t, log), s.planned(w, model, "--experts-at-most")
-	if len(held) != w.ranks || len(most) != w.ranks {
-		s.t.Fatalf("%s: %v bytes held, %v planned", what, held, most)
+	kept, most := keptAtEnd(s.t, log), s.planned(w, model, "--experts-at-most")
+	if len(kept) != w.ranks || len(most) != w.ranks {
+		s.t.Fatalf("%s: %v bytes held, %v planned", what, kept, most)
 	}
-	for rank := range held {
-		if held[rank] > most[rank] {
-			s.t.Errorf("%s: rank %d holds %d bytes, planned were %d at most", what, rank, held[rank], most[rank])
+	for rank := range kept {
+		if kept[rank] > most[rank] {
+			s.t.Errorf("%s: rank %d holds %d bytes, planned were %d at most", what, rank, kept[rank], most[rank])
 		}
 	}
-	if even := s.planned(w, model, ""); w.ranks == 1 && !slices.Equal(held, even) {
-		s.t.Errorf("%s: %v bytes held, %v planned", what, held, even)
+	if even := s.planned(w, model, ""); w.ranks == 1 && !slices.Equal(kept, even) {
+		s.t.Errorf("%s: %v bytes held, %v planned", what, kept, even)
 	}
-	if w.capacity == "" && p.starved != "[]" && held[0] != most[0] {
-		s.t.Errorf("%s: rank 0, which has all tokens, holds %d bytes, planned were %d", what, held[0], most[0])
+	if w.capacity == "" && p.starved != "[]" && kept[0] != most[0] {
+		s.t.Errorf("%s: rank 0, which has all tokens, holds %d bytes, planned were %d", what, kept[0], most[0])
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 // Claim (docs/where.md): every name of the page is declared in the file that stands
 // before it, and every flag that it names is one.
-func TestPageOfPlacesIsTrue(t *testing.T) {
+func TestPageOfDecisionsIsTrue(t *testing.T) {
 	rows := 0
 	for line := range strings.Lines(read(t, "docs/where.md")) {
 		cells := strings.Split(line, " | ")
@@ -39,22 +39,22 @@ var (
 
 // rowFaults is what is wrong with a row of a question and its places: files, behind each
 // the names that are declared there.
-func rowFaults(t *testing.T, question, places string) (faults []string) {
+func rowFaults(t *testing.T, question, files string) (faults []string) {
 	file := ""
-	for _, name := range inBackquotes.FindAllStringSubmatch(places, -1) {
+	for _, name := range inBackquotes.FindAllStringSubmatch(files, -1) {
 		switch isFile := strings.Contains(name[1], "/") || name[1] == "main.go"; {
 		case isFile && exists(name[1]):
 			file = name[1]
 		case isFile:
 			faults = append(faults, name[1]+" is not there")
 		case file == "":
-			return append(faults, fmt.Sprintf("%s stands behind no file, in %q", name[1], places))
+			return append(faults, fmt.Sprintf("%s stands behind no file, in %q", name[1], files))
 		case !declares(t, file, name[1]):
 			faults = append(faults, fmt.Sprintf("%s is not in %s", name[1], file))
 		}
 	}
 	if file == "" {
-		faults = append(faults, fmt.Sprintf("%q names no file", places))
+		faults = append(faults, fmt.Sprintf("%q names no file", files))
 	}
 	for _, flag := range flagNames.FindAllStringSubmatch(question, -1) {
 		if !anyFlag(t, flag[1]) {
@@ -148,7 +148,7 @@ func anyFlag(t *testing.T, name string) (found bool) {
 
 // TestRottenRowsAreCaught shows that the test above can fail.
 func TestRottenRowsAreCaught(t *testing.T) {
-	for question, places := range map[string]string{
+	for question, files := range map[string]string{
 		"a name that is not there": "`internal/exitcode/exitcode.go` `Codes`",
 		"another type's method":    "`mpu/positions.go` `Span.Cut`",
 		"no such field":            "`mpu/param.go` `Param.Decay`",
@@ -159,12 +159,12 @@ func TestRottenRowsAreCaught(t *testing.T) {
 		"`--no-such-flag-at-all`":  "`main.go` `main`",
 		"no function of that name": "`csrc/cpu/isa.c` `mt_isa_nothing`",
 	} {
-		if len(rowFaults(t, question, places)) == 0 {
-			t.Errorf("%s: %s was let through", question, places)
+		if len(rowFaults(t, question, files)) == 0 {
+			t.Errorf("%s: %s was let through", question, files)
 		}
 	}
-	for _, places := range []string{"`internal/exitcode/exitcode.go` `Code`, `CodeOf`, by `main.go` `main`", "`mpu/param.go` `Param.NoDecay`", "`csrc/cpu/isa.c` `detect`", "`megatron/arguments/table/own.go` `--stall-seconds`"} {
-		if faults := rowFaults(t, "", places); faults != nil {
+	for _, files := range []string{"`internal/exitcode/exitcode.go` `Code`, `CodeOf`, by `main.go` `main`", "`mpu/param.go` `Param.NoDecay`", "`csrc/cpu/isa.c` `detect`", "`megatron/arguments/table/own.go` `--stall-seconds`"} {
+		if faults := rowFaults(t, "", files); faults != nil {
 			t.Errorf("a good row was refused: %v", faults)
 		}
 	}

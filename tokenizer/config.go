@@ -33,9 +33,9 @@ func (c Config) IsZero() bool {
 		c.NullEOD == nil && c.NullPad == nil && c.TikPattern == "" && c.TikSpecials == nil && !c.NoSpecial && !c.Legacy
 }
 
-// Place is a file or folder of the tokenizer, for what lies with it, as a chat template does; "": it has
+// File is a file or folder of the tokenizer, for what lies with it, as a chat template does; "": it has
 // none.
-func (c Config) Place() string { return cmp.Or(c.Model, c.VocabFile) }
+func (c Config) File() string { return cmp.Or(c.Model, c.VocabFile) }
 
 // Paths are the fields that name files or folders.
 func (c *Config) Paths() []*string { return []*string{&c.VocabFile, &c.MergeFile, &c.Model} }
@@ -76,21 +76,21 @@ func Flags() []Flag {
 			func(c *Config, v []string) error { c.TikPattern = v[0]; return nil }},
 		{"tiktoken-num-special-tokens", argv.One, "", "ids in front of a TikTokenizer's ranks (1000)",
 			func(c *Config, v []string) error {
-				n, err := wholeNumber(v[0], 0)
+				n, err := integerFrom(v[0], 0)
 				c.TikSpecials = &n
 				return err
 			}},
 		{"vocab-size", argv.One, "", "number of ids of a NullTokenizer or TikTokenizer",
-			func(c *Config, v []string) (err error) { c.VocabSize, err = wholeNumber(v[0], 1); return err }},
+			func(c *Config, v []string) (err error) { c.VocabSize, err = integerFrom(v[0], 1); return err }},
 		{"null-tokenizer-eod-id", argv.One, "", "end-of-document id of a NullTokenizer; default the last id",
 			func(c *Config, v []string) error {
-				n, err := wholeNumber(v[0], 0)
+				n, err := integerFrom(v[0], 0)
 				c.NullEOD = &n
 				return err
 			}},
 		{"null-tokenizer-pad-id", argv.One, "", "padding id of a NullTokenizer, excluded from the loss (default: -1, an id of no token)",
 			func(c *Config, v []string) error {
-				n, err := wholeNumber(v[0], NoPad)
+				n, err := integerFrom(v[0], NoPad)
 				c.NullPad = &n
 				return err
 			}},
@@ -111,7 +111,7 @@ func TypeOf(name string) string {
 // Known reports whether name is a --tokenizer-type of this program.
 func Known(name string) bool { return slices.Contains(types, name) }
 
-func wholeNumber(s string, least int) (int, error) {
+func integerFrom(s string, least int) (int, error) {
 	n, ok := argv.Int(s)
 	if !ok || n < int64(least) || n > 1<<31-1 {
 		return 0, exitcode.Errorf(exitcode.Usage, "%q must be an integer from %d to 2147483647", s, least)

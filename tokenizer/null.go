@@ -53,11 +53,11 @@ func (n *Null) Encode(text string) ([]int32, error) { return n.Append(nil, text)
 
 func (n *Null) Append(dst []int32, text string) ([]int32, error) {
 	start := len(dst)
-	for place := 0; ; place++ {
+	for candidate := 0; ; candidate++ {
 		word, rest, more := strings.Cut(text, " ")
 		id, ok := argv.Int(word)
 		if !ok || id < 0 || id > math.MaxInt32 {
-			return dst[:start], exitcode.Errorf(exitcode.BadData, "word %d, %.40q, is not an id: the NullTokenizer takes numbers from 0 to 2147483647 with single spaces between", place+1, word)
+			return dst[:start], exitcode.Errorf(exitcode.BadData, "word %d, %.40q, is not an id: the NullTokenizer takes numbers from 0 to 2147483647 with single spaces between", candidate+1, word)
 		}
 		dst = append(dst, int32(id))
 		if !more {

@@ -40,7 +40,7 @@ func TestNullReadsPythonNumbers(t *testing.T) {
 }
 
 // Claim: a stream of ids never yields a part of a character, and nothing is lost.
-func TestStreamGivesWholeCharacters(t *testing.T) {
+func TestStreamGivesCompleteCharacters(t *testing.T) {
 	text := "naïve 你好 👩‍🚀 done"
 	ids, err := embedded().Encode(text)
 	if err != nil {

@@ -7,7 +7,7 @@ package comm
 #include <dlfcn.h>
 #include <stdlib.h>
 #include "comm.h"
-#include "../device/whole.h"
+#include "../device/cutshort.h"
 
 static void *open_library(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL); }
 static const char *why(void) {
@@ -121,11 +121,11 @@ func Open(host string) (*Engine, error) {
 	e := &Engine{api: api}
 	text := C.CString(host)
 	defer C.free(unsafe.Pointer(text))
-	return e, call(func(t *C.char, room C.int64_t) C.int32_t { return C.open_engine(api, text, &e.engine, t, room) })
+	return e, call(func(t *C.char, capacity C.int64_t) C.int32_t { return C.open_engine(api, text, &e.engine, t, capacity) })
 }
 
 // call runs a function of the table and takes its error.
-func call(f func(text *C.char, room C.int64_t) C.int32_t) error {
+func call(f func(text *C.char, capacity C.int64_t) C.int32_t) error {
 	var text [512]byte
 	if f((*C.char)(unsafe.Pointer(&text[0])), C.int64_t(len(text))) == 0 {
 		return nil
@@ -157,8 +157,8 @@ type Mesh struct {
 // Every wait of the mesh ends after limit.
 func (e *Engine) NewMesh(rank, size int, limit time.Duration) (*Mesh, error) {
 	m := &Mesh{api: e.api, rank: rank, size: size, limit: limit}
-	return m, call(func(t *C.char, room C.int64_t) C.int32_t {
-		return C.mesh_new(e.api, e.engine, C.int32_t(rank), C.int32_t(size), C.int64_t(limit.Milliseconds()), &m.mesh, t, room)
+	return m, call(func(t *C.char, capacity C.int64_t) C.int32_t {
+		return C.mesh_new(e.api, e.engine, C.int32_t(rank), C.int32_t(size), C.int64_t(limit.Milliseconds()), &m.mesh, t, capacity)
 	})
 }
 
@@ -171,8 +171,8 @@ func (m *Mesh) AddressBytes() int { return int(m.api.address_bytes) }
 // Addresses are this rank's, one for each other rank, in order.
 func (m *Mesh) Addresses() ([]byte, error) {
 	all := make([]byte, m.AddressBytes()*(m.size-1))
-	return all, call(func(t *C.char, room C.int64_t) C.int32_t {
-		return C.addresses(m.api, m.mesh, (*C.char)(unsafe.Pointer(&all[0])), t, room)
+	return all, call(func(t *C.char, capacity C.int64_t) C.int32_t {
+		return C.addresses(m.api, m.mesh, (*C.char)(unsafe.Pointer(&all[0])), t, capacity)
 	})
 }
 
@@ -182,8 +182,8 @@ func (m *Mesh) Connect(addresses []byte) error {
 	if len(addresses) != m.AddressBytes()*(m.size-1) {
 		return exitcode.Errorf(exitcode.Internal, "%d bytes of addresses among %d ranks", len(addresses), m.size)
 	}
-	return m.enter(func(t *C.char, room C.int64_t) C.int32_t {
-		return C.connect_mesh(m.api, m.mesh, (*C.char)(unsafe.Pointer(&addresses[0])), t, room)
+	return m.enter(func(t *C.char, capacity C.int64_t) C.int32_t {
+		return C.connect_mesh(m.api, m.mesh, (*C.char)(unsafe.Pointer(&addresses[0])), t, capacity)
 	})
 }
 
@@ -196,20 +196,20 @@ func (m *Mesh) one(rank int, slot uint64, data []byte, send C.int32_t) error {
 	if len(data) == 0 {
 		return nil
 	}
-	return m.enter(func(t *C.char, room C.int64_t) C.int32_t {
-		return C.one(m.api, m.mesh, unsafe.Pointer(&data[0]), C.int64_t(len(data)), C.uint64_t(slot), C.int32_t(rank), send, C.int64_t(m.limit.Milliseconds()), t, room)
+	return m.enter(func(t *C.char, capacity C.int64_t) C.int32_t {
+		return C.one(m.api, m.mesh, unsafe.Pointer(&data[0]), C.int64_t(len(data)), C.uint64_t(slot), C.int32_t(rank), send, C.int64_t(m.limit.Milliseconds()), t, capacity)
 	})
 }
 
 // AllReduce combines count numbers in Gloo's own order; one at a time in a mesh.
 func (m *Mesh) AllReduce(data unsafe.Pointer, count int64, dtype, op int) error {
-	return m.enter(func(t *C.char, room C.int64_t) C.int32_t {
-		return C.all_reduce(m.api, m.mesh, data, C.int64_t(count), C.int32_t(dtype), C.int32_t(op), C.int64_t(m.limit.Milliseconds()), t, room)
+	return m.enter(func(t *C.char, capacity C.int64_t) C.int32_t {
+		return C.all_reduce(m.api, m.mesh, data, C.int64_t(count), C.int32_t(dtype), C.int32_t(op), C.int64_t(m.limit.Milliseconds()), t, capacity)
 	})
 }
 
 // enter makes a call, unless the mesh is closed.
-func (m *Mesh) enter(f func(text *C.char, room C.int64_t) C.int32_t) error {
+func (m *Mesh) enter(f func(text *C.char, capacity C.int64_t) C.int32_t) error {
 	m.inside.RLock()
 	defer m.inside.RUnlock()
 	if m.freed { // written with inside locked

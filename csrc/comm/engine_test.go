@@ -98,23 +98,23 @@ func TestGlooCarriesAndSums(t *testing.T) {
 // Claim: a wait ends at its deadline, by Abort from another goroutine, and when
 // the peer is gone, each with an error and no exception.
 func TestGlooWaitsEnd(t *testing.T) {
-	room := make([]byte, 1<<20)
+	buffer := make([]byte, 1<<20)
 	late := meshes(t, 2, 2*time.Second)
-	if err := late[0].Recv(1, 1, room); err == nil || !strings.Contains(err.Error(), "Timed out") {
+	if err := late[0].Recv(1, 1, buffer); err == nil || !strings.Contains(err.Error(), "Timed out") {
 		t.Errorf("the deadline: %v", err)
 	}
 	aborted := meshes(t, 2, time.Minute)
 	time.AfterFunc(100*time.Millisecond, aborted[0].Abort)
 	start := time.Now()
-	if err := aborted[0].Recv(1, 1, room); err == nil || !strings.Contains(err.Error(), "ended by the caller") {
+	if err := aborted[0].Recv(1, 1, buffer); err == nil || !strings.Contains(err.Error(), "ended by the caller") {
 		t.Errorf("abort: %v", err)
 	}
-	if err := aborted[0].Send(1, 2, room); err == nil {
+	if err := aborted[0].Send(1, 2, buffer); err == nil {
 		t.Error("a send after abort")
 	}
 	dead := meshes(t, 2, time.Minute)
 	time.AfterFunc(100*time.Millisecond, dead[1].Close)
-	if err := dead[0].Recv(1, 1, room); err == nil {
+	if err := dead[0].Recv(1, 1, buffer); err == nil {
 		t.Error("a peer that is gone sends")
 	}
 	if took := time.Since(start); took > 40*time.Second {

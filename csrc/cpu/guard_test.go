@@ -23,16 +23,16 @@ type guarded struct {
 func (g guarded) make(dtype device.DType, shape ...int64) device.Tensor {
 	t := device.View(nil, dtype, shape...)
 	page := int64(unix.Getpagesize())
-	room := (t.Bytes() + page - 1) / page * page
-	m, err := unix.Mmap(-1, 0, int(room+page), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	size := (t.Bytes() + page - 1) / page * page
+	m, err := unix.Mmap(-1, 0, int(size+page), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		g.t.Fatal(err)
 	}
 	g.t.Cleanup(func() { _ = unix.Munmap(m) })
-	if err := unix.Mprotect(m[room:], unix.PROT_NONE); err != nil {
+	if err := unix.Mprotect(m[size:], unix.PROT_NONE); err != nil {
 		g.t.Fatal(err)
 	}
-	t.Data = unsafe.Pointer(&m[room-t.Bytes()])
+	t.Data = unsafe.Pointer(&m[size-t.Bytes()])
 	return t
 }
 

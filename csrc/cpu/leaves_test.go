@@ -47,17 +47,17 @@ func TestLeavesOfProductsAddUp(t *testing.T) {
 				m, n, k := s[0], s[1], s[2]
 				r := rand.New(rand.NewPCG(1, uint64(k)))
 				a, b, all := random(d, r, m, k), random(d, r, n, k), random(d, r, m, n)
-				whole := device.MatmulArgs{C: all, A: a, B: b, TransB: 1, Leaves: 8, Stretches: stretches}
-				d.Matmul(whole)
+				full := device.MatmulArgs{C: all, A: a, B: b, TransB: 1, Leaves: 8, Stretches: stretches}
+				d.Matmul(full)
 				want := bytesOf(d, all)
 
-				sum := halves(d, whole)
+				sum := halves(d, full)
 				if !bytes.Equal(bytesOf(d, sum), want) {
 					t.Error("two halves of the leaves add up to other bits")
 				}
 				rows, columns := (m+1)/2, (n+1)/2
 				part := random(d, r, rows, columns)
-				cut := whole
+				cut := full
 				cut.C, cut.A, cut.B = part, a.Slice(0, m-rows, rows), b.Slice(0, n-columns, columns)
 				d.Matmul(cut)
 				if !bytes.Equal(bytesOf(d, part), bytesOf(d, all.Slice(0, m-rows, rows).Slice(1, n-columns, columns))) {
@@ -65,7 +65,7 @@ func TestLeavesOfProductsAddUp(t *testing.T) {
 				}
 				if best >= 2 {
 					limitISA(1)
-					d.Matmul(whole)
+					d.Matmul(full)
 					limitISA(best)
 					if !bytes.Equal(bytesOf(d, all), want) {
 						t.Error("AVX2 has other bits than AVX-512")
@@ -77,8 +77,8 @@ func TestLeavesOfProductsAddUp(t *testing.T) {
 }
 
 // halves is the sum of two products, of half of the leaves of each stretch.
-func halves(d *device.Device, whole device.MatmulArgs) device.Tensor {
-	stretches, k := int64(max(1, whole.Stretches)), whole.A.Shape[1]
+func halves(d *device.Device, full device.MatmulArgs) device.Tensor {
+	stretches, k := int64(max(1, full.Stretches)), full.A.Shape[1]
 	part := k / stretches / 2
 	var sums [2]device.Tensor
 	for half := range int64(2) {
@@ -89,9 +89,9 @@ func halves(d *device.Device, whole device.MatmulArgs) device.Tensor {
 			}
 			return own
 		}
-		sums[half] = d.Arena.Alloc(device.Workspace, device.F32, whole.C.Dims()...)
-		p := whole
-		p.C, p.A, p.B, p.Leaves = sums[half], cut(whole.A), cut(whole.B), whole.Leaves/2
+		sums[half] = d.Arena.Alloc(device.Workspace, device.F32, full.C.Dims()...)
+		p := full
+		p.C, p.A, p.B, p.Leaves = sums[half], cut(full.A), cut(full.B), full.Leaves/2
 		d.Matmul(p)
 	}
 	d.Add(sums[0], sums[0], sums[1])

@@ -67,9 +67,9 @@ func TestBlocksSideBySide(t *testing.T) {
 				dev.Read(sums, lse)
 				return raw, sums
 			}
-			whole := a
-			whole.O, whole.LSE = s.Alloc(dtype, seq, heads, 1, channels), s.Alloc(device.F32, 1, heads, seq)
-			dev.AttentionForward(whole)
+			full := a
+			full.O, full.LSE = s.Alloc(dtype, seq, heads, 1, channels), s.Alloc(device.F32, 1, heads, seq)
+			dev.AttentionForward(full)
 			alone := s.Alloc(dtype, seq, heads, 1, channels)
 			for first := int64(0); first < seq; first += block {
 				n := min(block, seq-first)
@@ -80,15 +80,15 @@ func TestBlocksSideBySide(t *testing.T) {
 				}
 				dev.AttentionForward(one)
 				for head := range int64(heads) {
-					_, got := outcome(whole.O, whole.LSE.Slice(1, head, 1).Slice(2, first, n))
+					_, got := outcome(full.O, full.LSE.Slice(1, head, 1).Slice(2, first, n))
 					_, want := outcome(alone, one.LSE.Slice(1, head, 1))
 					if !bytes.Equal(got, want) {
 						t.Errorf("%s, %s: sums of head %d from query %d on differ", dtype, mask, head, first)
 					}
 				}
 			}
-			got, _ := outcome(whole.O, whole.LSE)
-			if want, _ := outcome(alone, whole.LSE); !bytes.Equal(got, want) {
+			got, _ := outcome(full.O, full.LSE)
+			if want, _ := outcome(alone, full.LSE); !bytes.Equal(got, want) {
 				t.Errorf("%s, %s: outputs differ", dtype, mask)
 			}
 			if err := dev.Sync(); err != nil {

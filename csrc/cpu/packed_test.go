@@ -159,7 +159,7 @@ func TestProductsOfEveryCut(t *testing.T) {
 
 // Claim (mpu/tiles.go): by our own kernels an element of a product is the same bits whatever other
 // rows and columns are made with it; so a weight can come in parts.
-func TestPartsOfAProductAreTheWhole(t *testing.T) {
+func TestPartsOfAProductAreTheProduct(t *testing.T) {
 	d := opened(t)
 	defer d.Arena.Close()
 	for _, b := range []big{{m: 250, n: 520, k: 30011, transB: true}, {m: 250, n: 520, k: 30011}, {m: 250, n: 520, k: 30011, transA: true, accumulate: true}, {m: 64, n: 96, k: 100}} {

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "beside.h"
+#include "torchlibs.h"
 
 namespace {
 
@@ -116,7 +116,7 @@ bool start_first(functions *f, handle_t *handle) {
   for (const char *name : names)
     if (start(name, f, handle)) return true;
   for (const char *wheel : wheels) {
-    mt_beside_torch(path, wheel);
+    mt_torch_library(path, wheel);
     if (start(path, f, handle)) return true;
   }
   return false;

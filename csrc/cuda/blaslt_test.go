@@ -74,7 +74,7 @@ func TestProductsByAlignment(t *testing.T) {
 }
 
 // Claim: products that the library refuses are told with their shapes, and how often.
-func TestRefusedProductsAreTold(t *testing.T) {
+func TestRefusedProductsAreReported(t *testing.T) {
 	emulated(t)
 	t.Setenv("MONOTRON_CUBLASLT", fake.CuBLASLt(t, "130000", "0", true))
 	d := openCopy(t)

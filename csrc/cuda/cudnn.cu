@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "beside.h"
+#include "torchlibs.h"
 #include "cudnn_attention.h"
 #include "cudnn_plan.h"
 
@@ -55,7 +55,7 @@ bool open_library(mt_context *ctx, api *call) {
   if (MT_EMULATED && !named) return refuse(ctx, "an emulated GPU has no cuDNN");
   if (open_api(call, named ? named : "", &why)) return true;
   char path[PATH_MAX] = "";
-  if (!named) mt_beside_torch(path, "cudnn/lib/libcudnn.so.9");
+  if (!named) mt_torch_library(path, "cudnn/lib/libcudnn.so.9");
   return (path[0] && open_api(call, path, &why)) || refuse(ctx, why);
 }
 

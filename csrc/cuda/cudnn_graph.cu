@@ -1,6 +1,6 @@
 #include "cudnn_graph.h"
 
-#include "../device/whole.h"
+#include "../device/cutshort.h"
 
 #include <dlfcn.h>
 

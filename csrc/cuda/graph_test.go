@@ -63,8 +63,8 @@ func TestGraphRuns(t *testing.T) {
 	if calls != 2 || g.Runs != 4 || g.Nodes != 2 || g.Err != nil {
 		t.Errorf("called %d times, %d launches of %d nodes: %v", calls, g.Runs, g.Nodes, g.Err)
 	}
-	if held := d.Arena.Usage().Now[device.Activations]; held < 64<<20 {
-		t.Errorf("%d bytes of activations: the graph's memory does not count", held)
+	if used := d.Arena.Usage().Now[device.Activations]; used < 64<<20 {
+		t.Errorf("%d bytes of activations: the graph's memory does not count", used)
 	}
 }
 

@@ -22,14 +22,14 @@ import (
 type recorder struct {
 	device.Backend
 	out  *bufio.Writer
-	held []device.Tensor // what the arena was given, as bytes
+	used []device.Tensor // what the arena was given, as bytes
 	err  error
 }
 
 func (r *recorder) Alloc(bytes int64) (unsafe.Pointer, error) {
 	p, err := r.Backend.Alloc(bytes)
 	if err == nil {
-		r.held = append(r.held, device.View(p, device.U16, bytes/2))
+		r.used = append(r.used, device.View(p, device.U16, bytes/2))
 	}
 	return p, err
 }
@@ -50,7 +50,7 @@ func (r *recorder) Run(op device.Op, args unsafe.Pointer) error {
 }
 
 func (r *recorder) holds(p unsafe.Pointer) bool {
-	return slices.ContainsFunc(r.held, func(t device.Tensor) bool {
+	return slices.ContainsFunc(r.used, func(t device.Tensor) bool {
 		return uintptr(p) >= uintptr(t.Data) && uintptr(p) < uintptr(t.Data)+uintptr(t.Bytes())
 	})
 }
@@ -95,7 +95,7 @@ func (r *recorder) write(op device.Op, raw []byte, tensors []pointer) {
 
 // at is the pointer to an address inside what is held.
 func (r *recorder) at(address uintptr) unsafe.Pointer {
-	for _, t := range r.held {
+	for _, t := range r.used {
 		if by := address - uintptr(t.Data); address >= uintptr(t.Data) && by < uintptr(t.Bytes()) {
 			return unsafe.Add(t.Data, by)
 		}

@@ -223,7 +223,7 @@ func (a *Arena) Close() {
 type Scope struct {
 	arena   *Arena
 	purpose Purpose
-	held    []Tensor
+	tensors []Tensor
 }
 
 // Scope opens an empty scope.
@@ -232,7 +232,7 @@ func (a *Arena) Scope(p Purpose) *Scope { return &Scope{arena: a, purpose: p} }
 // Alloc is Arena.Alloc into the scope.
 func (s *Scope) Alloc(dtype DType, shape ...int64) Tensor {
 	t := s.arena.Alloc(s.purpose, dtype, shape...)
-	s.held = append(s.held, t)
+	s.tensors = append(s.tensors, t)
 	return t
 }
 
@@ -241,18 +241,18 @@ func (s *Scope) Like(t Tensor) Tensor { return s.Alloc(t.DType, t.Dims()...) }
 
 // Release frees the scope's tensors. The scope can be used again.
 func (s *Scope) Release() {
-	for i := len(s.held) - 1; i >= 0; i-- {
-		s.arena.Free(s.held[i])
+	for i := len(s.tensors) - 1; i >= 0; i-- {
+		s.arena.Free(s.tensors[i])
 	}
-	s.held = s.held[:0]
+	s.tensors = s.tensors[:0]
 }
 
 // Free releases one tensor of the scope early.
 func (s *Scope) Free(t Tensor) {
-	for i := len(s.held) - 1; i >= 0; i-- {
-		if s.held[i].Data == t.Data {
+	for i := len(s.tensors) - 1; i >= 0; i-- {
+		if s.tensors[i].Data == t.Data {
 			s.arena.Free(t)
-			s.held = append(s.held[:i], s.held[i+1:]...)
+			s.tensors = append(s.tensors[:i], s.tensors[i+1:]...)
 			return
 		}
 	}
@@ -261,7 +261,7 @@ func (s *Scope) Free(t Tensor) {
 
 // Has reports whether t was allocated here and not freed.
 func (s *Scope) Has(t Tensor) bool {
-	for _, h := range s.held {
+	for _, h := range s.tensors {
 		if h.Data == t.Data {
 			return true
 		}

@@ -111,7 +111,7 @@ func (p *Pool) Away(done <-chan struct{}) {
 // assist does tiles of others until done is closed; false: there were none for a while.
 func (p *Pool) assist(done <-chan struct{}) bool {
 	var s stint
-	for start, i := time.Now(), 1; i%spin.Looks != 0 || time.Since(start) < standing; i++ {
+	for start, i := time.Now(), 1; i%spin.Reads != 0 || time.Since(start) < standing; i++ {
 		if over(done) {
 			return true
 		}

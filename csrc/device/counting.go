@@ -10,7 +10,7 @@ import (
 // run takes.
 type counting struct {
 	name    string
-	beside  Backend // nil: this machine need not have the device
+	backing Backend // nil: this machine need not have the device
 	given   int64   // bytes of addresses
 	scratch int64   // most that an op worked in
 	watch   Watching
@@ -45,10 +45,10 @@ const beyond = 1 << 52
 
 // Counting makes a device of that name on which ops are only looked at, and memory is only
 // counted. Beside another it takes what that one takes; nil: any of ours.
-func Counting(name string, beside *Device, w Watching) *Device {
+func Counting(name string, backing *Device, w Watching) *Device {
 	c := &counting{name: name, watch: w}
-	if beside != nil {
-		c.beside = beside.backend
+	if backing != nil {
+		c.backing = backing.backend
 	}
 	return New(name, c)
 }
@@ -107,7 +107,7 @@ func (c *counting) Run(op Op, args unsafe.Pointer) error {
 	if c.watch.Ran != nil {
 		c.watch.Ran(Shown{op, ops[op].work(args), valueOf(op, args), args})
 	}
-	b, is := c.beside.(asked)
+	b, is := c.backing.(asked)
 	if !is {
 		return nil
 	}
@@ -118,13 +118,13 @@ func (c *counting) Run(op Op, args unsafe.Pointer) error {
 
 // Graphs are those of the real one, or of any GPU's.
 func (c *counting) Graphs() graphs {
-	if c.beside == nil {
+	if c.backing == nil {
 		if c.name == "cuda" {
 			return countedGraphs{}
 		}
 		return nil
 	}
-	if b, ok := c.beside.(interface{ Graphs() graphs }); ok && b.Graphs() != nil {
+	if b, ok := c.backing.(interface{ Graphs() graphs }); ok && b.Graphs() != nil {
 		return countedGraphs{}
 	}
 	return nil

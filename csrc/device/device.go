@@ -146,7 +146,7 @@ func (d *Device) Write(t Tensor, src []byte) {
 		d.keep(errHost)
 		return
 	}
-	if t.Elsewhere() {
+	if t.Offloaded() {
 		d.keep(d.Put(t, src))
 		return
 	}
@@ -162,7 +162,7 @@ func (d *Device) Read(dst []byte, t Tensor) {
 		d.keep(errHost)
 		return
 	}
-	if t.Elsewhere() {
+	if t.Offloaded() {
 		d.keep(d.Fetch(dst, t))
 		return
 	}

@@ -3,7 +3,7 @@
 //
 // Reading order: tensor.go (what an op sees), op.go and op_*.go (every op's description: arguments, shapes,
 // work), known.go (which values a device supports), device.go (how a call is made), arena.go (memory),
-// elsewhere.go (tensors in files or in the host's memory), pool.go (the threads of a CPU), graph.go (calls
+// offloaded.go (tensors in files or in the host's memory), pool.go (the threads of a CPU), graph.go (calls
 // that are enqueued together), streams.go, trail.go (how much of the enqueued work a device has done), table.go
 // with device.h (the C side), library.go (a device in a shared library: CUDA; librarygraphs.go,
 // librarystreams.go). go generate makes ops.go and ops.h from the descriptions. philox.go has the random

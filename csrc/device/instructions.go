@@ -51,12 +51,12 @@ func (d *Device) Instructions(dtype DType) *Instructions {
 }
 
 // Alone is one look at one thread while the others rest, in operations a second.
-func (i *Instructions) Alone() float64 { return i.look(1) }
+func (i *Instructions) Alone() float64 { return i.measure(1) }
 
 // Together is one look at all threads of the pool.
-func (i *Instructions) Together() float64 { return i.look(i.pieces) }
+func (i *Instructions) Together() float64 { return i.measure(i.pieces) }
 
-func (i *Instructions) look(pieces int64) float64 {
+func (i *Instructions) measure(pieces int64) float64 {
 	began := time.Now()
 	_, done := i.backend.instruct(i.dtype, i.rounds, pieces)
 	return done / max(time.Since(began), 1).Seconds()

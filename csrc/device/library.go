@@ -7,7 +7,7 @@ package device
 #include <dlfcn.h>
 #include <stdlib.h>
 #include "device.h"
-#include "whole.h"
+#include "cutshort.h"
 
 typedef const mt_device_api *(*mt_get)(void);
 static const mt_device_api *mt_call_get(void *f) { return ((mt_get)f)(); }
@@ -41,14 +41,14 @@ import (
 // library runs a table whose memory is a device's own and whose ops only
 // enqueue. The file stays loaded as long as the process lives.
 type library struct {
-	api     *C.mt_device_api
-	context *C.mt_context
-	scratch unsafe.Pointer // shared by all ops: one stream runs them in order
-	room    int64
-	graphs  int              // there are
-	trail   *Trail           // nil: ops are done when their calls return
-	taking  bool             // what is enqueued is taken down for a graph
-	kept    []unsafe.Pointer // former scratch that graphs work in
+	api      *C.mt_device_api
+	context  *C.mt_context
+	scratch  unsafe.Pointer // shared by all ops: one stream runs them in order
+	capacity int64
+	graphs   int              // there are
+	trail    *Trail           // nil: ops are done when their calls return
+	taking   bool             // what is enqueued is taken down for a graph
+	kept     []unsafe.Pointer // former scratch that graphs work in
 }
 
 // OpenLibrary loads the kernel library at path and opens GPU `ordinal`. The
@@ -172,7 +172,7 @@ func (l *library) Close() {
 	l.trail.close()
 	C.mt_close(l.api, l.context)
 	C.free(unsafe.Pointer(l.context))
-	l.scratch, l.room, l.context, l.kept = nil, 0, nil, nil
+	l.scratch, l.capacity, l.context, l.kept = nil, 0, nil, nil
 }
 
 // OnHost is true of emulated kernels.
@@ -196,7 +196,7 @@ func (l *library) Run(op Op, args unsafe.Pointer) error {
 	if err != nil {
 		return err
 	}
-	if bytes > l.room {
+	if bytes > l.capacity {
 		if err := l.reserve(bytes); err != nil {
 			return &shortage{op, bytes, err}
 		}
@@ -215,9 +215,9 @@ func (l *library) reserve(bytes int64) error {
 	case l.scratch != nil && l.graphs > 0:
 		l.kept = append(l.kept, l.scratch)
 	case l.scratch != nil:
-		l.Free(l.scratch, l.room)
+		l.Free(l.scratch, l.capacity)
 	}
-	l.scratch, l.room = nil, 0
+	l.scratch, l.capacity = nil, 0
 	step := max(bytes+bytes/4, 16<<20)
 	p, err := l.Alloc(step)
 	if err != nil {
@@ -227,7 +227,7 @@ func (l *library) reserve(bytes int64) error {
 	if err != nil {
 		return err
 	}
-	l.scratch, l.room = p, step
+	l.scratch, l.capacity = p, step
 	return nil
 }
 

@@ -1,18 +1,18 @@
 package device
 
-// SampleWhole is what the likeliest token weighs: weights are integers, so that they
+// SampleFull is what the likeliest token weighs: weights are integers, so that they
 // have the same sum in any order.
-const SampleWhole = 1 << 44
+const SampleFull = 1 << 44
 
 // SampleIDs is how many ids a row has at most: their weights add up in 64 bits.
 const SampleIDs = 1<<20 - 1
 
 // SampleArgs chooses a token for each row of logits. First its edits: x of a row's id that has (r, add)
 // becomes (x > 0 ? x/r : x·r) + add, in f32; a row has an id once at most. Ids are then ranked by falling x,
-// of equals the lower first, and weigh round(SampleWhole·exp((x − the largest x)/temperature)), below e^−32
+// of equals the lower first, and weigh round(SampleFull·exp((x − the largest x)/temperature)), below e^−32
 // nothing; csrc/device/sample.h has the formula, which all devices share to the bit. Left are the ids up to
 // the first that is the top-k-th (0: all), or brings their sum to floor(top-p·the sum of the top k) (0 or 1:
-// all), or weighs SampleWhole·min-p the last of all (0: all), whichever weighs least. The token is the first
+// all), or weighs SampleFull·min-p the last of all (0: all), whichever weighs least. The token is the first
 // that brings the sum of weights beyond floor(draw/2³²·the weight of what is left). Temperature 0 takes the
 // first id, and so does a row whose largest x is infinite.
 //

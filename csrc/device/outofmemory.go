@@ -13,10 +13,10 @@ type OutOfMemory struct {
 	Purpose Purpose // of what was asked
 	Bytes   int64
 	For     Tensor          // its dtype and shape
-	Held    [Purposes]int64 // bytes
+	Used    [Purposes]int64 // bytes
 	Largest []Holder        // at most five, the largest first
-	Graphs  int64           // bytes of Held that graphs keep, and nothing lies in
-	Fused   int64           // bytes of Held that FuseAttention asked for
+	Graphs  int64           // bytes of Used that graphs keep, and nothing lies in
+	Fused   int64           // bytes of Used that FuseAttention asked for
 	While   string          // what was computed, where a layer can say more; ""
 	Cause   error
 }
@@ -32,7 +32,7 @@ func (a *Arena) lack(bytes int64, p Purpose, t Tensor, cause error) error {
 	if errors.As(cause, &failed) {
 		return failed
 	}
-	return &OutOfMemory{Purpose: p, Bytes: bytes, For: t, Held: a.now, Largest: a.largest(), Graphs: a.idle(), Fused: a.device.FusedWorkspace(), Cause: cause}
+	return &OutOfMemory{Purpose: p, Bytes: bytes, For: t, Used: a.now, Largest: a.largest(), Graphs: a.idle(), Fused: a.device.FusedWorkspace(), Cause: cause}
 }
 
 // shortage is an op's lack of memory for what it works in.
@@ -83,7 +83,7 @@ func (h Holder) String() string {
 
 // Total is all that was held, in bytes.
 func (e *OutOfMemory) Total() (n int64) {
-	for _, bytes := range e.Held {
+	for _, bytes := range e.Used {
 		n += bytes
 	}
 	return n

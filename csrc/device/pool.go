@@ -96,14 +96,14 @@ func SharedPool() *Pool {
 	return shared.pool
 }
 
-// beside is how many goroutines Go may run beside the threads of the pool. With none, it
+// extraGoroutines is how many goroutines Go may run beside the threads of the pool. With none, it
 // takes every long call of C for a processor that stands idle and starts threads to look
 // for work; those push ranks off their cores, for 3 ms each time.
-const beside = 4
+const extraGoroutines = 4
 
 // share makes the shared pool, with the lock held.
 func share(threads int) {
-	runtime.GOMAXPROCS(threads + beside)
+	runtime.GOMAXPROCS(threads + extraGoroutines)
 	shared.pool = NewPool(threads)
 }
 
@@ -195,7 +195,7 @@ const patience = 2000
 
 // await returns when the job's last tile is finished.
 func (p *Pool) await(j *job) {
-	for i := 0; i < patience && (i%spin.Looks != 0 || p.roomy() && p.free.Load() > 0); i++ {
+	for i := 0; i < patience && (i%spin.Reads != 0 || p.roomy() && p.free.Load() > 0); i++ {
 		if j.left.Load() == 0 {
 			return
 		}
@@ -218,7 +218,7 @@ func (p *Pool) help() {
 
 // take waits for a job, and a core to do it on.
 func (p *Pool) take() (*job, int) {
-	for i := 0; i < patience && (i%spin.Looks != 0 || p.roomy() && p.spare()); i++ {
+	for i := 0; i < patience && (i%spin.Reads != 0 || p.roomy() && p.spare()); i++ {
 		if p.open.Load() > 0 {
 			p.mu.Lock()
 			j, worker := p.pick(p.kept())

@@ -74,9 +74,9 @@ func TestPoolHelpComesLate(t *testing.T) {
 		away := wait > 0
 		p := NewPool(2)
 		p.SetCallers(2)
-		hold, held, left, over := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+		hold, holding, left, over := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
 		go func() {
-			p.Run(1, func(int, int64) { close(held); <-hold })
+			p.Run(1, func(int, int64) { close(holding); <-hold })
 			if away {
 				time.AfterFunc(wait, func() { close(left) })
 				p.Away(over)
@@ -84,7 +84,7 @@ func TestPoolHelpComesLate(t *testing.T) {
 			}
 			close(left)
 		}()
-		<-held
+		<-holding
 		helped := make(chan struct{})
 		var once sync.Once
 		p.Run(30, func(worker int, tile int64) {

@@ -34,13 +34,13 @@ import (
 // hostTable runs a C table whose tiles the pool hands out.
 type hostTable struct {
 	HostBackend
-	api     *C.mt_device_api
-	pool    *Pool
-	context []*C.mt_context // one a pool worker; [0] is the caller's
-	scratch unsafe.Pointer  // shared by the tiles of one call
-	room    int64
-	stint   stint         // of the caller
-	queued  time.Duration // of the last op
+	api      *C.mt_device_api
+	pool     *Pool
+	context  []*C.mt_context // one a pool worker; [0] is the caller's
+	scratch  unsafe.Pointer  // shared by the tiles of one call
+	capacity int64
+	stint    stint         // of the caller
+	queued   time.Duration // of the last op
 }
 
 // OpenHostTable wraps a table whose memory is the host's. api points to an
@@ -97,10 +97,10 @@ func (t *hostTable) Close() {
 		HostFree(c.workspace, workspaceBytes(t.api))
 		C.free(unsafe.Pointer(c))
 	}
-	if t.room > 0 {
-		HostFree(t.scratch, t.room)
+	if t.capacity > 0 {
+		HostFree(t.scratch, t.capacity)
 	}
-	t.context, t.room = nil, 0
+	t.context, t.capacity = nil, 0
 }
 
 func workspaceBytes(api *C.mt_device_api) int64 { return max(int64(api.workspace_bytes), 4096) }
@@ -175,18 +175,18 @@ func (t *hostTable) phases(op Op, args unsafe.Pointer, do func(c *C.mt_context, 
 
 // reserve makes the shared scratch at least `bytes` large.
 func (t *hostTable) reserve(bytes int64) error {
-	if bytes <= t.room {
+	if bytes <= t.capacity {
 		return nil
 	}
-	if t.room > 0 {
-		HostFree(t.scratch, t.room)
+	if t.capacity > 0 {
+		HostFree(t.scratch, t.capacity)
 	}
-	t.room = 0
+	t.capacity = 0
 	mem, err := HostAlloc(bytes)
 	if err != nil {
 		return fmt.Errorf("scratch of %d bytes: %w", bytes, err)
 	}
-	t.scratch, t.room = mem, bytes
+	t.scratch, t.capacity = mem, bytes
 	return nil
 }
 

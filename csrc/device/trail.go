@@ -19,10 +19,10 @@ type Trail struct {
 	ahead   atomic.Int64 // marks that are not
 	ops     int          // since the last mark; of the device's goroutine
 
-	mu     sync.Mutex // of what follows
-	places []marked   // not passed, oldest first
-	last   marked     // the last stamp that was passed; its mark is kept to count from
-	closed bool
+	mu      sync.Mutex // of what follows
+	pending []marked   // not passed, oldest first
+	last    marked     // the last stamp that was passed; its mark is kept to count from
+	closed  bool
 }
 
 // stamper is Streams with marks that know when they were reached.
@@ -78,7 +78,7 @@ func (d *Device) At(f func(time.Time)) {
 // Settle has everybody told whom At owes that for what the device has done.
 func (d *Device) Settle() {
 	if t := d.Trail(); t != nil {
-		t.Look()
+		t.Poll()
 	}
 }
 
@@ -88,20 +88,20 @@ func (t *Trail) Progress() Progress {
 	return Progress{Passed: t.passed.Load(), Ahead: t.ahead.Load(), Over: over, Begun: t.begun.Load()}
 }
 
-// Look finds out how far the device has come. It may wait for the driver.
-func (t *Trail) Look() {
+// Poll finds out how far the device has come. It may wait for the driver.
+func (t *Trail) Poll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.look()
+	t.poll()
 }
 
-func (t *Trail) look() {
-	for len(t.places) > 0 && !t.closed {
-		p := t.places[0]
+func (t *Trail) poll() {
+	for len(t.pending) > 0 && !t.closed {
+		p := t.pending[0]
 		if reached, err := t.streams.Reached(p.mark); err != nil || !reached {
 			return // an error is the device's, which tells of it
 		}
-		t.places = t.places[1:]
+		t.pending = t.pending[1:]
 		t.ahead.Add(-1)
 		t.passed.Add(1)
 		if p.then == nil {
@@ -138,7 +138,7 @@ func (t *Trail) passing() {
 func (t *Trail) mark() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.look() // so that few are kept, however seldom others look
+	t.poll() // so that few are kept, however seldom others look
 	t.put(t.streams.Mark, nil)
 	t.ops = 0
 }
@@ -151,7 +151,7 @@ func (t *Trail) put(make func(Stream) (Mark, error), then func(time.Time)) bool 
 	if err != nil {
 		return false
 	}
-	t.places = append(t.places, marked{mark: m, then: then})
+	t.pending = append(t.pending, marked{mark: m, then: then})
 	t.ahead.Add(1)
 	return true
 }
@@ -176,9 +176,9 @@ func (t *Trail) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
-	for _, p := range t.places {
+	for _, p := range t.pending {
 		t.streams.Drop(p.mark)
 	}
 	t.streams.Drop(t.last.mark)
-	t.places = nil
+	t.pending = nil
 }

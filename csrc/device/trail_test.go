@@ -10,11 +10,11 @@ import (
 // slowGPU is a stream whose marks are reached when a test says so.
 type slowGPU struct {
 	Streams
-	marks   []*place
+	marks   []*mark
 	reached int // how many of them
 }
 
-type place struct {
+type mark struct {
 	number  int
 	stamped bool
 	dropped bool
@@ -22,18 +22,18 @@ type place struct {
 
 func (g *slowGPU) Ops() Stream { return nil }
 func (g *slowGPU) put(stamped bool) (Mark, error) {
-	p := &place{number: len(g.marks), stamped: stamped}
+	p := &mark{number: len(g.marks), stamped: stamped}
 	g.marks = append(g.marks, p)
 	return Mark(unsafe.Pointer(p)), nil
 }
 func (g *slowGPU) Mark(Stream) (Mark, error)    { return g.put(false) }
 func (g *slowGPU) stamp(Stream) (Mark, error)   { return g.put(true) }
-func (g *slowGPU) Reached(m Mark) (bool, error) { return (*place)(m).number < g.reached, nil }
-func (g *slowGPU) Drop(m Mark)                  { (*place)(m).dropped = true }
+func (g *slowGPU) Reached(m Mark) (bool, error) { return (*mark)(m).number < g.reached, nil }
+func (g *slowGPU) Drop(m Mark)                  { (*mark)(m).dropped = true }
 
 // between is a second from each mark to the next.
 func (g *slowGPU) between(from, to Mark) (time.Duration, error) {
-	a, b := (*place)(from), (*place)(to)
+	a, b := (*mark)(from), (*mark)(to)
 	if !a.stamped || !b.stamped || a.dropped || b.dropped {
 		panic("these marks have no times")
 	}
@@ -46,33 +46,33 @@ func (g *slowGPU) between(from, to Mark) (time.Duration, error) {
 func TestTrail(t *testing.T) {
 	g := &slowGPU{reached: 1}
 	trail := newTrail(g)
-	began, told := trail.last.at, []time.Duration{}
-	ask := func() { trail.stamp(func(at time.Time) { told = append(told, at.Sub(began)) }) }
+	began, durations := trail.last.at, []time.Duration{}
+	ask := func() { trail.stamp(func(at time.Time) { durations = append(durations, at.Sub(began)) }) }
 	ask() // mark 1
 	over := trail.call()
 	for range 2 * markEvery {
 		trail.passing() // marks 2 and 3
 	}
 	ask() // mark 4
-	if p := trail.Progress(); len(told) != 0 || p != (Progress{Ahead: 4, Begun: 1}) {
-		t.Errorf("%v before anything was done: %+v", told, p)
+	if p := trail.Progress(); len(durations) != 0 || p != (Progress{Ahead: 4, Begun: 1}) {
+		t.Errorf("%v before anything was done: %+v", durations, p)
 	}
 	over()
 	g.reached = 4
-	trail.Look()
-	if p := trail.Progress(); !slices.Equal(told, []time.Duration{time.Second}) || p != (Progress{Passed: 3, Ahead: 1, Begun: 1, Over: 1}) {
-		t.Errorf("%v, %+v", told, p)
+	trail.Poll()
+	if p := trail.Progress(); !slices.Equal(durations, []time.Duration{time.Second}) || p != (Progress{Passed: 3, Ahead: 1, Begun: 1, Over: 1}) {
+		t.Errorf("%v, %+v", durations, p)
 	}
 	g.reached = 5
-	trail.Look()
-	if !slices.Equal(told, []time.Duration{time.Second, 4 * time.Second}) {
-		t.Errorf("%v", told)
+	trail.Poll()
+	if !slices.Equal(durations, []time.Duration{time.Second, 4 * time.Second}) {
+		t.Errorf("%v", durations)
 	}
 	ask()
 	trail.close()
 	g.reached = 6
-	trail.Look()
-	if len(told) != 2 || trail.stamp(nil) {
+	trail.Poll()
+	if len(durations) != 2 || trail.stamp(nil) {
 		t.Error("a closed trail goes on")
 	}
 	for _, m := range g.marks {

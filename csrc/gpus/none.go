@@ -8,8 +8,8 @@ import (
 	"monotron/internal/exitcode"
 )
 
-// Look needs C and Linux, where NVIDIA's driver is asked.
-func Look() (Survey, error) { return Survey{}, unbuilt() }
+// Read needs C and Linux, where NVIDIA's driver is asked.
+func Read() (Survey, error) { return Survey{}, unbuilt() }
 
 // Watch needs C and Linux too.
 func Watch(context.Context, func(line string)) error { return unbuilt() }

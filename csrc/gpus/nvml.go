@@ -11,8 +11,8 @@ import (
 	"monotron/internal/exitcode"
 )
 
-// Look asks the driver's NVML. Without a driver: an error saying so.
-func Look() (Survey, error) {
+// Read asks the driver's NVML. Without a driver: an error saying so.
+func Read() (Survey, error) {
 	lib, err := open()
 	if err != nil {
 		return Survey{}, err
@@ -56,7 +56,7 @@ func survey(lib nvml.Interface) (s Survey, err error) {
 		return s, fmt.Errorf("counting GPUs: %w", err)
 	}
 	for i := range n {
-		g, err := look(lib, i)
+		g, err := readGPU(lib, i)
 		if err != nil {
 			return s, fmt.Errorf("GPU %d: %w", i, err)
 		}
@@ -65,9 +65,9 @@ func survey(lib nvml.Interface) (s Survey, err error) {
 	return s, nil
 }
 
-// look reads one GPU. What a card or a container does not tell stays zero; name,
+// readGPU reads one GPU. What a card or a container does not tell stays zero; name,
 // UUID and memory must be there.
-func look(lib nvml.Interface, index int) (g GPU, err error) {
+func readGPU(lib nvml.Interface, index int) (g GPU, err error) {
 	// Without these there is no GPU to speak of.
 	d, err := must(lib.DeviceGetHandleByIndex(index))
 	if err != nil {

@@ -99,7 +99,7 @@ func (s Survey) Seat(e Environment, rank, ranks int) (GPU, error) {
 // CUDA_VISIBLE_DEVICES names is believed.
 func Shares(ranks int) []string {
 	e := Here()
-	if s, err := Look(); err == nil {
+	if s, err := Read(); err == nil {
 		return s.Shares(e, ranks)
 	}
 	if list := strings.Split(e.Value, ","); e.Value != "" && len(list) >= ranks {

@@ -138,13 +138,13 @@ func (b *backend) addLeaves(a *device.MatmulArgs) {
 
 // addLeaf adds the product xᵀ·y of one leaf's rows, rounded to f32, to sum [m,n] on a grid.
 func (b *backend) addLeaf(sum, x, y, grid, peak device.Tensor) {
-	leaf := narrowRoom(sum.Shape[0], sum.Shape[1])
+	leaf := narrowBuffer(sum.Shape[0], sum.Shape[1])
 	b.Matmul(&device.MatmulArgs{C: leaf, A: x, B: y, TransA: 1, Leaves: 1})
 	b.GridAdd(&device.GridAddArgs{Sum: sum, X: leaf, Grid: grid, Peak: peak})
 }
 
-// narrowRoom is a tensor of f32 zeros.
-func narrowRoom(shape ...int64) device.Tensor {
+// narrowBuffer is a tensor of f32 zeros.
+func narrowBuffer(shape ...int64) device.Tensor {
 	n := int64(1)
 	for _, s := range shape {
 		n *= s

@@ -146,7 +146,7 @@ func (b *backend) GroupedSum(a *device.GroupedSumArgs) {
 		case n == 0:
 		case a.Grid.Given():
 			eachLeaf(a.Leaf, from, n, func(from, n int64) {
-				leaf := narrowRoom(a.X.Last())
+				leaf := narrowBuffer(a.X.Last())
 				b.ColumnSum(&device.ColumnSumArgs{Out: leaf, X: a.X.Slice(0, from, n)})
 				b.GridAdd(&device.GridAddArgs{Sum: a.Out.At(g), X: leaf, Grid: a.Grid, Peak: a.Peak})
 			})

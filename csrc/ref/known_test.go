@@ -439,8 +439,8 @@ func TestSGDKnown(t *testing.T) {
 	k.want("skipped", p, 4.4375-0.5*2.109375)
 }
 
-func setHyper(k known, hyper device.Tensor, place int64, value float64) {
-	k.Fill(hyper.Slice(0, place, 1), value)
+func setHyper(k known, hyper device.Tensor, index int64, value float64) {
+	k.Fill(hyper.Slice(0, index, 1), value)
 }
 
 // Claim: with a softmax over all experts the best groups are those with the largest sums of

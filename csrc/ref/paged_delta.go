@@ -2,25 +2,25 @@ package ref
 
 import "monotron/csrc/device"
 
-// places says where rows of sequences lie in blocks.
-type places struct {
+// slots says where rows of sequences lie in blocks.
+type slots struct {
 	rows, tables []int32
 	most         int64 // blocks of a sequence
 }
 
-func newPlaces(tables, rows device.Tensor) places {
-	return places{ids(rows), ids(tables), tables.Shape[1]}
+func newSlots(tables, rows device.Tensor) slots {
+	return slots{ids(rows), ids(tables), tables.Shape[1]}
 }
 
-func (p places) position(row int64) int64 { return int64(p.rows[2*row+1]) }
+func (p slots) position(row int64) int64 { return int64(p.rows[2*row+1]) }
 
 // block is the one that has a position of a row's sequence.
-func (p places) block(row, position int64) int64 {
+func (p slots) block(row, position int64) int64 {
 	return int64(p.tables[int64(p.rows[2*row])*p.most+position/device.PagedBlock])
 }
 
 func (b *backend) PagedCausalConv(a *device.PagedCausalConvArgs) {
-	p, kernel, n, taps := newPlaces(a.Tables, a.Rows), a.W.Last(), a.X.Last(), vector(a.W)
+	p, kernel, n, taps := newSlots(a.Tables, a.Rows), a.W.Last(), a.X.Last(), vector(a.W)
 	at := func(row, position int64) int64 {
 		return p.block(row, position)*a.Inputs.Stride[0] + position%device.PagedBlock*a.Inputs.Stride[1]
 	}
@@ -51,7 +51,7 @@ func (b *backend) PagedCausalConv(a *device.PagedCausalConvArgs) {
 }
 
 func (b *backend) PagedDeltaRule(a *device.PagedDeltaRuleArgs) {
-	p := newPlaces(a.Tables, a.Rows)
+	p := newSlots(a.Tables, a.Rows)
 	f := a.Forward()
 	b.pool.Run(a.V.Shape[1], func(_ int, head int64) {
 		h := newDeltaHead(&f, head)

@@ -65,7 +65,7 @@ func choose(a *device.SampleArgs, row int64, raw []float64) int32 {
 	}
 	left := w.sum(most)
 	if minP > 0 {
-		left = min(left, w.atLeast(minP*device.SampleWhole))
+		left = min(left, w.atLeast(minP*device.SampleFull))
 	}
 	if topP > 0 && topP < 1 {
 		_, through := w.first(max(1, uint64(topP*float64(w.sum(most)))))
@@ -149,7 +149,7 @@ func (w weighed) first(goal uint64) (id int32, sum uint64) {
 
 // weight is mt_weight of sample.h.
 func weight(d float64) uint64 {
-	const least, magic, whole = -32, 0x1.8p52, 0x1p52
+	const least, magic, integers = -32, 0x1.8p52, 0x1p52
 	if d < least {
 		return 0
 	}
@@ -161,7 +161,7 @@ func weight(d float64) uint64 {
 		p = math.FMA(p, r, c)
 	}
 	scale := math.Float64frombits((math.Float64bits(t) - math.Float64bits(magic) + 44 + 1023) << 52)
-	return math.Float64bits(p*scale+whole) - math.Float64bits(whole)
+	return math.Float64bits(p*scale+integers) - math.Float64bits(integers)
 }
 
 // ranking is ids by falling x, of equals the lower first, sorted as far as somebody looks.

@@ -10,13 +10,13 @@ import (
 // Claim: a weight is 2^44·e^d to the nearest whole number but for one, falls with d, and is
 // nothing below e^−32.
 func TestWeights(t *testing.T) {
-	if weight(0) != device.SampleWhole || weight(math.Inf(-1)) != 0 || weight(-32.001) != 0 {
+	if weight(0) != device.SampleFull || weight(math.Inf(-1)) != 0 || weight(-32.001) != 0 {
 		t.Errorf("weights of 1, 0 and e^−32.001: %d, %d, %d", weight(0), weight(math.Inf(-1)), weight(-32.001))
 	}
 	last := weight(0)
 	for i := range 64001 {
 		d := -float64(i) / 2000
-		w, want := weight(d), math.Round(device.SampleWhole*math.Exp(d))
+		w, want := weight(d), math.Round(device.SampleFull*math.Exp(d))
 		if math.Abs(float64(w)-want) > 1 || w > last {
 			t.Fatalf("e^%g weighs %d, want %g; before it %d", d, w, want, last)
 		}

@@ -66,8 +66,8 @@ func ids(t device.Tensor) []int32 {
 // roundTo makes of x what a tensor of type d would hold.
 func roundTo(x []float64, d device.DType) {
 	if len(x) > 0 {
-		room := make([]float64, len(x)) // no type is wider
-		device.StoreFloat64(unsafe.Pointer(&room[0]), d, x)
-		device.LoadFloat64(x, d, unsafe.Pointer(&room[0]))
+		wide := make([]float64, len(x)) // no type is wider
+		device.StoreFloat64(unsafe.Pointer(&wide[0]), d, x)
+		device.LoadFloat64(x, d, unsafe.Pointer(&wide[0]))
 	}
 }

@@ -56,17 +56,17 @@ type Reader struct {
 	// MaxLine is the longest line, in bytes, that is read; it bounds the memory.
 	MaxLine int64
 
-	name  string
-	src   io.Reader
-	raw   *counter // what src unpacks; nil for NewReader's
-	close []func() error
-	size  int
-	whole int64  // bytes of a plain file when it was opened; 0: not known
-	carry []byte // the beginning of a line
-	line  int64
-	at    int64 // in the unpacked stream, of carry's first byte
-	inner bool  // the stream begins within a file
-	ended bool
+	name   string
+	src    io.Reader
+	raw    *counter // what src unpacks; nil for NewReader's
+	close  []func() error
+	size   int
+	stored int64  // bytes of a plain file when it was opened; 0: not known
+	carry  []byte // the beginning of a line
+	line   int64
+	at     int64 // in the unpacked stream, of carry's first byte
+	inner  bool  // the stream begins within a file
+	ended  bool
 }
 
 // NewReader reads src; name stands in messages. Blocks have about size bytes,
@@ -119,7 +119,7 @@ func OpenPart(path string, size int, part Part) (*Reader, error) {
 		case st.Mode()&os.ModeDevice != 0 && path != os.DevNull && path != "/dev/stdin": // it may never end
 			return nil, errors.Join(exitcode.Errorf(exitcode.BadData, "%s is a device, not a file", path), r.Close())
 		case st.Mode().IsRegular():
-			r.whole = st.Size()
+			r.stored = st.Size()
 		}
 	}
 	r.raw = &counter{Reader: file}
@@ -127,7 +127,7 @@ func OpenPart(path string, size int, part Part) (*Reader, error) {
 		if _, err := file.Seek(part.From, io.SeekStart); err != nil {
 			return nil, errors.Join(exitcode.With(exitcode.IO, err), r.Close())
 		}
-		r.raw.Reader, r.whole = io.LimitReader(file, part.To-part.From), part.To-part.From
+		r.raw.Reader, r.stored = io.LimitReader(file, part.To-part.From), part.To-part.From
 		if r.inner = part.From > 0; r.inner {
 			r.name = fmt.Sprintf("%s from byte %d", path, part.From)
 		}
@@ -137,8 +137,8 @@ func OpenPart(path string, size int, part Part) (*Reader, error) {
 		return nil, errors.Join(exitcode.Errorf(exitcode.IO, "%s: %w", r.name, err), r.Close())
 	}
 	head, _ := buffered.Peek(min(headBytes, buffered.Buffered())) // a pipe may have no more for a while
-	if part == (Part{}) && r.whole > 0 && records.IsParquet(file, r.whole) {
-		if err := r.openParquet(file, r.whole); err != nil {
+	if part == (Part{}) && r.stored > 0 && records.IsParquet(file, r.stored) {
+		if err := r.openParquet(file, r.stored); err != nil {
 			return nil, errors.Join(exitcode.Errorf(exitcode.BadData, "%s: %w", r.name, err), r.Close())
 		}
 		return r, nil
@@ -231,8 +231,8 @@ func (r *Reader) Next(buf []byte) (Block, error) {
 		for len(buf) < n && !r.ended {
 			got, err := r.src.Read(buf[len(buf):n])
 			buf = buf[:len(buf)+got]
-			if r.ended = err == io.EOF; r.ended && r.Consumed() < r.whole {
-				return Block{}, exitcode.Errorf(exitcode.IO, "%s: it ends at byte %d, but had %d when it was opened: it was truncated while being read", r.name, r.Consumed(), r.whole)
+			if r.ended = err == io.EOF; r.ended && r.Consumed() < r.stored {
+				return Block{}, exitcode.Errorf(exitcode.IO, "%s: it ends at byte %d, but had %d when it was opened: it was truncated while being read", r.name, r.Consumed(), r.stored)
 			}
 			if err != nil && err != io.EOF {
 				return Block{}, exitcode.Errorf(exitcode.BadData, "%s: reading after line %d: %w", r.name, r.line-1+countLines(buf), err)

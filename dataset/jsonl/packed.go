@@ -38,7 +38,7 @@ func (r *Reader) unpack(head []byte, from *bufio.Reader) error {
 		r.src = from
 		return r.rowsOrText("", head)
 	}
-	r.whole = 0
+	r.stored = 0
 	if c, ok := src.(interface{ Close() }); ok {
 		r.close = append(r.close, func() error { c.Close(); return nil })
 	}
@@ -53,10 +53,10 @@ func (r *Reader) rowsOrText(packed string, head []byte) error {
 	longest := func() int64 { return r.MaxLine }
 	switch {
 	case records.IsTar(head):
-		r.src, r.whole = records.Tar(r.src, longest), 0
+		r.src, r.stored = records.Tar(r.src, longest), 0
 		return nil
 	case isMDS(r.name):
-		r.src, r.whole = records.MDS(r.src, longest), 0
+		r.src, r.stored = records.MDS(r.src, longest), 0
 		return nil
 	}
 	return refuseKind(packed, head)
@@ -69,7 +69,7 @@ func (r *Reader) openParquet(file io.ReaderAt, size int64) error {
 		return err
 	}
 	rows.Binary = true
-	r.src, r.whole = rows.Lines(), 0
+	r.src, r.stored = rows.Lines(), 0
 	r.close = append([]func() error{rows.Close}, r.close...)
 	return nil
 }
@@ -102,7 +102,7 @@ func unpacker(head []byte, from *bufio.Reader) (src io.Reader, format string, er
 		src, err = newStreams(from)
 		return src, "xz", err
 	case isLZMA(head):
-		src, err = newWhole(from)
+		src, err = newLZMA(from)
 		return src, "lzma", err
 	case magic == 0x184d2204 || magic == 0x184c2102:
 		return nil, "", fmt.Errorf("lz4 compression is not supported; decompress it: `lz4 -dc FILE | ... --input -`")
@@ -228,22 +228,22 @@ func (t *tail) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// whole reads a .lzma file, of which the library takes a cut one for a short one.
-type whole struct {
+// lzmaReader reads a .lzma file, of which the library takes a cut one for a short one.
+type lzmaReader struct {
 	*lzma.Reader
 	left int64 // bytes until the size that the header says; negative: it says none
 }
 
-func newWhole(from io.Reader) (*whole, error) {
+func newLZMA(from io.Reader) (*lzmaReader, error) {
 	z, err := lzma.ReaderConfig{DictCap: mostWindow}.NewReader(from)
 	if err != nil {
 		return nil, err
 	}
 	h, _ := z.Header()
-	return &whole{z, h.Size}, nil
+	return &lzmaReader{z, h.Size}, nil
 }
 
-func (w *whole) Read(p []byte) (int, error) {
+func (w *lzmaReader) Read(p []byte) (int, error) {
 	n, err := w.Reader.Read(p)
 	if w.left >= 0 {
 		w.left -= int64(n)

@@ -98,8 +98,8 @@ func (s *textScan) stringEnd(i int) (end, lone int) {
 		n := 1
 		if s.data[i] == '\\' {
 			if n = max(1, escapeLen(s.data[i:])); n == 6 {
-				var room [utf8.UTFMax]byte
-				if n, _ = unicodeEscape(room[:0], s.data[i:]); n == 0 {
+				var buffer [utf8.UTFMax]byte
+				if n, _ = unicodeEscape(buffer[:0], s.data[i:]); n == 0 {
 					if n = 6; lone < 0 {
 						lone = i
 					}

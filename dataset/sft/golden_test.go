@@ -199,7 +199,7 @@ func (c *prefixCase) check(t *testing.T, r *renderer, q chatRow) {
 		t.Errorf("%s: %v", c.Conversation, err)
 		return
 	}
-	p := r.places(c.IDs, *c.Text)
+	p := r.positions(c.IDs, *c.Text)
 	var got [][2]int
 	for _, s := range spans {
 		got = append(got, [2]int{p.first(s[0]), p.first(s[1])})

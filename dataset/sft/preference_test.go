@@ -45,7 +45,7 @@ func preferenceConfig(t *testing.T) (dir string, c preferenceCase, tok tokenizer
 	golden.ReadJSON(t, filepath.Join(dir, "case.json"), &c)
 	tok = tokenizerOf(t)
 	source := chat.Source{BOS: "<s>", EOS: "</s>"}
-	if err := source.Beside(dir); err != nil {
+	if err := source.ReadFolder(dir); err != nil {
 		t.Fatal(err)
 	}
 	template, err := chat.New(source)

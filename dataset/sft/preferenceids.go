@@ -94,7 +94,7 @@ func (r *renderer) renderedParts(a *answers, answer *passage) (before, after str
 	if before, err = t.Render(a.prompt.messages, o); err != nil {
 		return "", "", fieldError("prompt", "%w", err)
 	}
-	var whole string
+	var full string
 	for i := range a.list {
 		text, err := t.Render(slices.Concat(a.prompt.messages, a.list[i].messages), r.options(&a.row, false))
 		if err != nil {
@@ -102,10 +102,10 @@ func (r *renderer) renderedParts(a *answers, answer *passage) (before, after str
 		}
 		before = before[:commonText(before, text)]
 		if &a.list[i] == answer {
-			whole = text
+			full = text
 		}
 	}
-	return before, whole[len(before):], nil
+	return before, full[len(before):], nil
 }
 
 // answerNames are the fields of a pair.
@@ -135,14 +135,14 @@ func (r *renderer) conversationParts(row *row, prompt, answer []json.RawMessage)
 	if err != nil {
 		return nil, nil, fieldError("prompt", "%w", err)
 	}
-	whole, err := t.Render(slices.Concat(prompt, answer), r.options(row, false))
+	full, err := t.Render(slices.Concat(prompt, answer), r.options(row, false))
 	if err != nil {
 		return nil, nil, fieldError("prompt", "with the answer: %w", err)
 	}
 	if before, err = tokenizer.AppendPlain(r.tok, nil, text); err != nil {
 		return nil, nil, fieldError("prompt", "%w", err)
 	}
-	if all, err = tokenizer.AppendPlain(r.tok, nil, whole); err != nil {
+	if all, err = tokenizer.AppendPlain(r.tok, nil, full); err != nil {
 		return nil, nil, fieldError("prompt", "with the answer: %w", err)
 	}
 	return before, all, nil

@@ -163,8 +163,8 @@ func Grouped(set *Prompts, c Config, g Groups) dataset.Dataset {
 
 func (s *grouped) Sample(k int64) (dataset.Sample, error) {
 	batch, size := int64(s.groups.Batch), int64(s.groups.Size)
-	place := k/batch/int64(s.groups.Iterations)*(batch/size) + k%batch/size
-	return s.epochs.Sample(place)
+	index := k/batch/int64(s.groups.Iterations)*(batch/size) + k%batch/size
+	return s.epochs.Sample(index)
 }
 
 // PromptsOf are the prompts under a dataset; nil: it has none.

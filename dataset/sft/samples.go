@@ -138,16 +138,16 @@ func (e *epochs) Sample(k int64) (dataset.Sample, error) {
 }
 
 // number is the sample at a place of an epoch.
-func (e *epochs) number(epoch, place int64) int64 {
+func (e *epochs) number(epoch, index int64) int64 {
 	if !e.shuffle {
-		return place
+		return index
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.epoch != epoch {
 		e.order, e.epoch = permutation(int(e.set.Len()), e.seed, uint64(epoch)), epoch
 	}
-	return int64(e.order[place])
+	return int64(e.order[index])
 }
 
 // permutation is Fisher and Yates' shuffle by PCG of seed and epoch.

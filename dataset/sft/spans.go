@@ -28,11 +28,11 @@ func (r *renderer) conversation(row *row) (d Document, err error) {
 	if d.IDs, err = tokenizer.AppendPlain(r.tok, nil, out.Text); err != nil {
 		return d, fieldError("messages", "%w", err)
 	}
-	places := r.places(d.IDs, out.Text)
+	positions := r.positions(d.IDs, out.Text)
 	// What each message adds to the text before it: the turns, and spans for templates without generation blocks.
 	spans, turns, wrong := r.prefixes(t, row, out.Text)
 	for _, turn := range turns {
-		d.Turns = append(d.Turns, Turn{At: places.first(turn.from), Role: turn.role})
+		d.Turns = append(d.Turns, Turn{At: positions.first(turn.from), Role: turn.role})
 	}
 	// Characters that are learned become ranges of tokens.
 	switch {
@@ -40,7 +40,7 @@ func (r *renderer) conversation(row *row) (d Document, err error) {
 		return d, nil
 	case len(out.Spans) > 0:
 		for _, s := range out.Spans {
-			d.Learn = append(d.Learn, [2]int{places.touching(s[0]), places.first(s[1])})
+			d.Learn = append(d.Learn, [2]int{positions.touching(s[0]), positions.first(s[1])})
 		}
 	case wrong != nil:
 		return d, wrong
@@ -49,7 +49,7 @@ func (r *renderer) conversation(row *row) (d Document, err error) {
 	}
 	if len(out.Spans) == 0 {
 		for _, s := range spans {
-			d.Learn = append(d.Learn, [2]int{places.first(s[0]), places.first(s[1])})
+			d.Learn = append(d.Learn, [2]int{positions.first(s[0]), positions.first(s[1])})
 		}
 	}
 	d.Learn = joined(d.Learn)
@@ -80,18 +80,18 @@ type turn struct {
 // prefixes finds each assistant message's bytes [from, to) by rendering the messages before it
 // and those up to it. A template that writes something else for them than at the beginning of
 // the text has no such spans: the error names the message.
-func (r *renderer) prefixes(t *chat.Template, row *row, whole string) (spans [][2]int, turns []turn, err error) {
+func (r *renderer) prefixes(t *chat.Template, row *row, full string) (spans [][2]int, turns []turn, err error) {
 	at := 0
 	for i, m := range row.messages {
 		role := roleOf(m)
 		if role != "assistant" {
 			if i > 0 && turns[i-1].role != "assistant" {
-				at = max(at, r.upTo(t, row, i, whole))
+				at = max(at, r.upTo(t, row, i, full))
 			}
 			turns = append(turns, turn{role, at})
 			continue
 		}
-		from, to, err := r.around(t, row, i, whole)
+		from, to, err := r.around(t, row, i, full)
 		if err != nil {
 			return spans, turns, err
 		}
@@ -102,9 +102,9 @@ func (r *renderer) prefixes(t *chat.Template, row *row, whole string) (spans [][
 }
 
 // upTo is where the text of the first n messages ends, 0 where they do not begin the text.
-func (r *renderer) upTo(t *chat.Template, row *row, n int, whole string) int {
+func (r *renderer) upTo(t *chat.Template, row *row, n int, full string) int {
 	text, err := t.Render(row.messages[:n], r.options(row, false))
-	if err != nil || !strings.HasPrefix(whole, text) {
+	if err != nil || !strings.HasPrefix(full, text) {
 		return 0
 	}
 	return len(text)
@@ -114,7 +114,7 @@ func (r *renderer) upTo(t *chat.Template, row *row, n int, whole string) int {
 var errNoPrefix = errors.New("give the template {% generation %} blocks, or learn all tokens with --train-on-prompts")
 
 // around is the assistant message i's part of the complete text.
-func (r *renderer) around(t *chat.Template, row *row, i int, whole string) (from, to int, err error) {
+func (r *renderer) around(t *chat.Template, row *row, i int, full string) (from, to int, err error) {
 	wrong := func(format string, args ...any) error {
 		return fieldError("messages", "message %d (assistant): the chat template does not show where it begins and ends: %s; %w", i, fmt.Sprintf(format, args...), errNoPrefix)
 	}
@@ -127,7 +127,7 @@ func (r *renderer) around(t *chat.Template, row *row, i int, whole string) (from
 		return 0, 0, wrong("the messages up to it do not render: %v", err)
 	}
 	switch {
-	case !strings.HasPrefix(whole, upto):
+	case !strings.HasPrefix(full, upto):
 		return 0, 0, wrong("the text of the messages up to it is not the beginning of the complete text")
 	case !strings.HasPrefix(upto, before):
 		return 0, 0, wrong("the text before it with the generation prompt is not the beginning of the text up to it")
@@ -135,16 +135,16 @@ func (r *renderer) around(t *chat.Template, row *row, i int, whole string) (from
 	return len(before), len(upto), nil
 }
 
-// places says which token a byte of the text is in.
-type places struct {
+// positions says which token a byte of the text is in.
+type positions struct {
 	ends []int // of each token, in bytes; nil: tokens do not spell the text
 	ids  []int32
 	text string
 	tok  tokenizer.Tokenizer
 }
 
-func (r *renderer) places(ids []int32, text string) places {
-	p := places{ids: ids, text: text, tok: r.tok}
+func (r *renderer) positions(ids []int32, text string) positions {
+	p := positions{ids: ids, text: text, tok: r.tok}
 	var spelled []byte
 	for _, id := range ids {
 		spelled = r.tok.AppendBytes(spelled, id)
@@ -157,7 +157,7 @@ func (r *renderer) places(ids []int32, text string) places {
 }
 
 // first is the first token that begins at the byte or after it.
-func (p *places) first(at int) int {
+func (p *positions) first(at int) int {
 	if p.ends == nil {
 		return p.byPrefix(at)
 	}
@@ -172,7 +172,7 @@ func (p *places) first(at int) int {
 }
 
 // touching is the token that the byte is in.
-func (p *places) touching(at int) int {
+func (p *positions) touching(at int) int {
 	if p.ends == nil {
 		return p.byPrefix(at)
 	}
@@ -185,7 +185,7 @@ func (p *places) touching(at int) int {
 }
 
 // byPrefix is how many tokens the text up to the byte has in common with all of it.
-func (p *places) byPrefix(at int) int {
+func (p *positions) byPrefix(at int) int {
 	if at >= len(p.text) {
 		return len(p.ids)
 	}

@@ -59,7 +59,7 @@ func Split(set Set, args []string) (given []Given, rest []string, err error) {
 		arity, known := set[name]
 		if !known {
 			problems = append(problems, &Unknown{Name: name, Near: Nearest(set, name)})
-			for inline == nil && i+1 < len(args) && !looksLikeFlag(args[i+1]) {
+			for inline == nil && i+1 < len(args) && !isFlagLike(args[i+1]) {
 				i++
 			}
 			continue
@@ -68,7 +68,7 @@ func Split(set Set, args []string) (given []Given, rest []string, err error) {
 		if inline != nil {
 			g.Values = append(g.Values, *inline)
 		} else if arity != Switch {
-			for i+1 < len(args) && !looksLikeFlag(args[i+1]) && !ends(g.Values, args[i+1]) {
+			for i+1 < len(args) && !isFlagLike(args[i+1]) && !ends(g.Values, args[i+1]) {
 				i++
 				g.Values = append(g.Values, args[i])
 				if arity == One {
@@ -98,7 +98,7 @@ func Part(set Set, args []string) (own, others []string) {
 			continue
 		}
 		own = append(own, args[i])
-		for inline == nil && arity != Switch && i+1 < len(args) && !looksLikeFlag(args[i+1]) {
+		for inline == nil && arity != Switch && i+1 < len(args) && !isFlagLike(args[i+1]) {
 			i++
 			own = append(own, args[i])
 			if arity == One {
@@ -193,8 +193,8 @@ func beginning(set Set, letter string) (names []string) {
 	return names
 }
 
-// looksLikeFlag tells a flag from a value; `-1` and `-` are values.
-func looksLikeFlag(arg string) bool {
+// isFlagLike tells a flag from a value; `-1` and `-` are values.
+func isFlagLike(arg string) bool {
 	_, _, ok := flagName(arg)
 	return ok
 }

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	leaseLook  = 100 * time.Millisecond // how often who waits looks
+	leasePoll  = 100 * time.Millisecond // how often who waits looks
 	leaseSign  = time.Second            // how often who builds gives a sign
 	leaseStale = 30 * time.Second       // without a sign: who builds is stopped
 )
@@ -31,12 +31,12 @@ func NewLease(path string, ready func() bool, waiting func()) *Lease {
 		if err != nil {
 			return nil
 		}
-		held, err := Lock(f)
+		locked, err := Lock(f)
 		switch {
 		case err != nil:
 			f.Close() // nothing was written
 			return nil
-		case !held:
+		case !locked:
 			l := &Lease{file: f, quit: make(chan struct{})}
 			l.idle.Go(l.sign)
 			return l
@@ -53,7 +53,7 @@ func NewLease(path string, ready func() bool, waiting func()) *Lease {
 			return nil
 		}
 		waiting()
-		time.Sleep(leaseLook)
+		time.Sleep(leasePoll)
 	}
 }
 

@@ -5,4 +5,4 @@ package atomicfile
 import "os"
 
 // Lock does nothing where files cannot be locked.
-func Lock(*os.File) (held bool, err error) { return false, nil }
+func Lock(*os.File) (locked bool, err error) { return false, nil }

@@ -107,7 +107,7 @@ func (g *File) read() error {
 		g.index[t.Name] = i
 		g.Tensors = append(g.Tensors, t)
 	}
-	return h.place(g.Tensors, alignment)
+	return h.locate(g.Tensors, alignment)
 }
 
 // Close closes the file.
@@ -141,15 +141,15 @@ func (g *File) Float32(t Tensor, dst []float32, first int64) error {
 	for len(dst) > 0 {
 		skip := first % block
 		n := min(int64(len(dst)), most-skip)
-		whole := (skip + n + block - 1) / block * block
-		raw = grown(raw, t.Type.Bytes(whole))
+		padded := (skip + n + block - 1) / block * block
+		raw = grown(raw, t.Type.Bytes(padded))
 		if err := g.ReadAt(t, raw, t.Type.Bytes(first-skip)); err != nil {
 			return err
 		}
-		if whole == n {
+		if padded == n {
 			Decode(dst[:n], t.Type, raw)
 		} else {
-			spare = grown(spare, whole)
+			spare = grown(spare, padded)
 			Decode(spare, t.Type, raw)
 			copy(dst, spare[skip:skip+n])
 		}

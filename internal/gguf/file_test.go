@@ -87,8 +87,8 @@ func raw(tensors, keys uint64, rest ...any) []byte {
 	return out
 }
 
-// room is space behind what is being tested.
-func room(b []byte) []byte { return append(b, make([]byte, 4096)...) }
+// withSpace is space behind what is being tested.
+func withSpace(b []byte) []byte { return append(b, make([]byte, 4096)...) }
 
 // Claim: each way in which a file can be wrong is one error that says it, with the byte and
 // the code of bad data.
@@ -98,25 +98,25 @@ func TestBadFiles(t *testing.T) {
 		for _, d := range dims {
 			parts = append(parts, d)
 		}
-		return room(raw(1, 0, append(parts, kind, offset)...))
+		return withSpace(raw(1, 0, append(parts, kind, offset)...))
 	}
 	for says, file := range map[string][]byte{
 		"too few":                     []byte(magic),
-		"begins with":                 room([]byte("GGML\x03\x00\x00\x00")),
-		"big-endian":                  room([]byte("GGUF\x00\x00\x00\x03")),
-		"version 1":                   room([]byte("GGUF\x01\x00\x00\x00")),
-		"tensors; its":                room(raw(1<<50, 0)),
-		"metadata keys; its":          room(raw(0, 1<<50)),
-		"printable":                   room(raw(0, 1, "a\x00b", uint32(4), uint32(1))),
-		"the file has 4096 more":      room(raw(0, 1, uint64(1<<60))),
-		"types are 0 to 12":           room(raw(0, 1, "a", uint32(99))),
-		"array of arrays":             room(raw(0, 1, "a", uint32(9), uint32(9), uint64(1))),
-		"too short":                   room(raw(0, 1, "a", uint32(9), uint32(4), uint64(1<<61))),
-		"an element of":               room(raw(0, 1, "a", uint32(9), uint32(8), uint64(2), uint64(1<<40))),
-		"occurs twice":                room(raw(0, 2, "a", uint32(4), uint32(1), "a", uint32(4), uint32(1))),
-		"boolean 2":                   room(raw(0, 1, "a", uint32(7), uint32(2))),
-		"power of two":                room(raw(0, 1, alignmentKey, uint32(4), uint32(48))),
-		"9 dimensions":                room(raw(1, 0, "t", uint32(9))),
+		"begins with":                 withSpace([]byte("GGML\x03\x00\x00\x00")),
+		"big-endian":                  withSpace([]byte("GGUF\x00\x00\x00\x03")),
+		"version 1":                   withSpace([]byte("GGUF\x01\x00\x00\x00")),
+		"tensors; its":                withSpace(raw(1<<50, 0)),
+		"metadata keys; its":          withSpace(raw(0, 1<<50)),
+		"printable":                   withSpace(raw(0, 1, "a\x00b", uint32(4), uint32(1))),
+		"the file has 4096 more":      withSpace(raw(0, 1, uint64(1<<60))),
+		"types are 0 to 12":           withSpace(raw(0, 1, "a", uint32(99))),
+		"array of arrays":             withSpace(raw(0, 1, "a", uint32(9), uint32(9), uint64(1))),
+		"too short":                   withSpace(raw(0, 1, "a", uint32(9), uint32(4), uint64(1<<61))),
+		"an element of":               withSpace(raw(0, 1, "a", uint32(9), uint32(8), uint64(2), uint64(1<<40))),
+		"occurs twice":                withSpace(raw(0, 2, "a", uint32(4), uint32(1), "a", uint32(4), uint32(1))),
+		"boolean 2":                   withSpace(raw(0, 1, "a", uint32(7), uint32(2))),
+		"power of two":                withSpace(raw(0, 1, alignmentKey, uint32(4), uint32(48))),
+		"9 dimensions":                withSpace(raw(1, 0, "t", uint32(9))),
 		"are too large, or 0":         one([]uint64{1 << 32, 1 << 32}, 0, 0),
 		"dimensions [] and 0":         one([]uint64{0}, 0, 0),
 		"stored as IQ4_NL":            one([]uint64{32}, 20, 0),
@@ -125,9 +125,9 @@ func TestBadFiles(t *testing.T) {
 		"multiples of the alignment":  one([]uint64{32}, 0, 4),
 		"behind the end":              one([]uint64{32}, 0, 1<<40),
 		"truncated, or damaged":       one([]uint64{1 << 20}, 0, 0),
-		"overlap":                     room(raw(2, 0, "t", uint32(1), uint64(32), uint32(0), uint64(0), "u", uint32(1), uint64(32), uint32(0), uint64(64))),
-		`tensor "t" occurs twice`:     room(raw(2, 0, "t", uint32(1), uint64(32), uint32(0), uint64(0), "t", uint32(1), uint64(32), uint32(0), uint64(128))),
-		"has 65 bytes; the file has ": room(raw(1, 0, strings.Repeat("n", 65))),
+		"overlap":                     withSpace(raw(2, 0, "t", uint32(1), uint64(32), uint32(0), uint64(0), "u", uint32(1), uint64(32), uint32(0), uint64(64))),
+		`tensor "t" occurs twice`:     withSpace(raw(2, 0, "t", uint32(1), uint64(32), uint32(0), uint64(0), "t", uint32(1), uint64(32), uint32(0), uint64(128))),
+		"has 65 bytes; the file has ": withSpace(raw(1, 0, strings.Repeat("n", 65))),
 	} {
 		path := filepath.Join(t.TempDir(), "bad.gguf")
 		if err := os.WriteFile(path, file, 0o666); err != nil {

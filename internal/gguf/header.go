@@ -206,9 +206,9 @@ func (h *header) tensor(i int) (t Tensor, err error) {
 	return t, nil
 }
 
-// place checks where the tensors lie, and makes their offsets the file's. The data
+// locate checks where the tensors lie, and makes their offsets the file's. The data
 // starts at the next multiple of the alignment.
-func (h *header) place(list []Tensor, alignment int64) error {
+func (h *header) locate(list []Tensor, alignment int64) error {
 	start := (h.at + alignment - 1) / alignment * alignment
 	order := make([]int, len(list))
 	for i := range list {

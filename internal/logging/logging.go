@@ -14,14 +14,14 @@ import (
 // Notes prints what somebody has to say. Values that From, Rank and At make print to the
 // same place. Safe for several goroutines; a nil Notes is silent.
 type Notes struct {
-	place     *place
+	sink      *sink
 	component string
 	rank      int // -1: not of one rank
 	step      int64
 }
 
-// place is where notes go, each whole.
-type place struct {
+// sink is where notes go, each whole.
+type sink struct {
 	mu     sync.Mutex
 	to     io.Writer
 	level  zerolog.Level
@@ -37,15 +37,15 @@ func Stderr() *Notes { return stderr() }
 
 // New prints to w as text, from level info on.
 func New(w io.Writer) *Notes {
-	p := &place{to: w, level: zerolog.InfoLevel, format: Text}
+	p := &sink{to: w, level: zerolog.InfoLevel, format: Text}
 	p.log = zerolog.New(writer(w, p.format))
-	return &Notes{place: p, rank: -1}
+	return &Notes{sink: p, rank: -1}
 }
 
 // Choose sets the format and the lowest level printed, for everything that prints to
 // the same place; "" leaves one as it is.
 func (n *Notes) Choose(format, level string) error {
-	p := n.place
+	p := n.sink
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if format != "" && format != Text && format != JSON {
@@ -70,9 +70,9 @@ func (n *Notes) Around(f func(print func())) {
 	if n == nil {
 		return
 	}
-	n.place.mu.Lock()
-	defer n.place.mu.Unlock()
-	n.place.around = f
+	n.sink.mu.Lock()
+	defer n.sink.mu.Unlock()
+	n.sink.around = f
 }
 
 // From are the notes of a component, as in "checkpoint".
@@ -119,7 +119,7 @@ func (n *Notes) say(level zerolog.Level, text string) {
 	if n == nil {
 		return
 	}
-	p := n.place
+	p := n.sink
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if level < p.level {
@@ -129,7 +129,7 @@ func (n *Notes) say(level zerolog.Level, text string) {
 }
 
 // print keeps the bar out of the way; the caller holds the place.
-func (p *place) print(f func()) {
+func (p *sink) print(f func()) {
 	if p.around == nil {
 		f()
 		return
@@ -164,8 +164,8 @@ type lines struct {
 func (l *lines) Write(b []byte) (int, error) {
 	l.part = append(l.part, b...)
 	for {
-		line, rest, whole := bytes.Cut(l.part, []byte("\n"))
-		if !whole {
+		line, rest, complete := bytes.Cut(l.part, []byte("\n"))
+		if !complete {
 			return len(b), nil
 		}
 		l.notes.Info("%s", line)

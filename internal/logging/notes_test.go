@@ -101,7 +101,7 @@ func TestChoose(t *testing.T) {
 func TestTerminal(t *testing.T) {
 	var out bytes.Buffer
 	n := New(&out)
-	n.place.log = n.place.log.Output(terminal(&out))
+	n.sink.log = n.sink.log.Output(terminal(&out))
 	n.From("gpus").Rank(1).Warn("hot")
 	if text := out.String(); !strings.Contains(text, "WRN") || !strings.Contains(text, "hot") || !strings.Contains(text, "component=") || !strings.Contains(text, "\x1b[") {
 		t.Errorf("%q", text)
@@ -109,7 +109,7 @@ func TestTerminal(t *testing.T) {
 }
 
 // Claim: notes of many goroutines stand whole and none is lost, a bar steps aside for each.
-func TestWholeLines(t *testing.T) {
+func TestCompleteLines(t *testing.T) {
 	var out bytes.Buffer
 	n, aside := New(&out), 0
 	n.Around(func(print func()) { aside++; print() })

@@ -15,7 +15,7 @@ const program = "monotron: "
 // Failure prints the error that ends this process, whatever the level: in text as a line
 // that begins with "monotron: ", with no colour.
 func (n *Notes) Failure(err error) {
-	p := n.place
+	p := n.sink
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.print(func() {

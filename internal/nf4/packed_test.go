@@ -40,8 +40,8 @@ func TestPackedKeepsBits(t *testing.T) {
 				}
 				at += k
 			}
-			whole := make([]byte, len(raw))
-			if err := p.ReadAt(whole, 0); err != nil || !bytes.Equal(got, raw) || !bytes.Equal(whole, raw) {
+			full := make([]byte, len(raw))
+			if err := p.ReadAt(full, 0); err != nil || !bytes.Equal(got, raw) || !bytes.Equal(full, raw) {
 				t.Errorf("%s of %s: other bytes are read, %v", name, dtype, err)
 			}
 			at := newPacked(t, dtype, n)

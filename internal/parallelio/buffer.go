@@ -34,8 +34,8 @@ func NewBuffer(n, at int64) *Buffer {
 	return b
 }
 
-// Room is the memory that a Buffer of n bytes takes.
-func Room(n int64) int64 {
+// Grain is the memory that a Buffer of n bytes takes.
+func Grain(n int64) int64 {
 	if n > least {
 		return max(n, most)
 	}

@@ -29,7 +29,7 @@ func Save(ctx context.Context, w io.Writer, root string, v Value) (written int64
 func SaveAll(ctx context.Context, w io.Writer, root string, values []Value, done func(i int, bytes int64)) error {
 	list := make([]*saving, len(values))
 	var tasks []blocks.Task
-	var places []int64
+	var offsets []int64
 	at := int64(0)
 	for i, v := range values {
 		s, err := newSaving(root, v)
@@ -37,10 +37,10 @@ func SaveAll(ctx context.Context, w io.Writer, root string, values []Value, done
 			return err
 		}
 		t, p := s.tasks(at)
-		list[i], tasks, places = s, append(tasks, t...), append(places, p...)
+		list[i], tasks, offsets = s, append(tasks, t...), append(offsets, p...)
 		at += s.size
 	}
-	q := blocks.Ahead(ctx, tasks, places)
+	q := blocks.Ahead(ctx, tasks, offsets)
 	defer q.Stop()
 	for i, s := range list {
 		if err := s.write(w, q); err != nil {
@@ -98,21 +98,21 @@ func newSaving(root string, v Value) (*saving, error) {
 
 // tasks make all storages, one behind the other; places are where their bytes go,
 // for an archive that begins at `at`.
-func (s *saving) tasks(at int64) (all []blocks.Task, places []int64) {
+func (s *saving) tasks(at int64) (all []blocks.Task, offsets []int64) {
 	i := 0
 	for k := range s.members {
 		if _, ok := s.texts[k]; ok {
 			continue
 		}
-		place, list := at+s.members[k].data, s.stores[i].tasks()
+		offset, list := at+s.members[k].data, s.stores[i].tasks()
 		for _, t := range list {
-			places = append(places, place)
-			place += t.Bytes
+			offsets = append(offsets, offset)
+			offset += t.Bytes
 		}
 		all, s.counts = append(all, list...), append(s.counts, len(list))
 		i++
 	}
-	return all, places
+	return all, offsets
 }
 
 // write takes from q what tasks made.

@@ -53,7 +53,7 @@ func (f *File) readStream(r io.ReaderAt, size int64) error {
 	if err != nil {
 		return err
 	}
-	return s.place(r, size, keys)
+	return s.locate(r, size, keys)
 }
 
 type stream struct {
@@ -76,9 +76,9 @@ func (s *stream) next() (Value, error) {
 	return v, err
 }
 
-// place finds each storage behind the pickles and checks the tensors, which
+// locate finds each storage behind the pickles and checks the tensors, which
 // were made before any size was known.
-func (s *stream) place(r io.ReaderAt, size int64, keys Value) error {
+func (s *stream) locate(r io.ReaderAt, size int64, keys Value) error {
 	list, ok := Items(keys)
 	if !ok {
 		return exitcode.Errorf(exitcode.BadData, "%s: the list of storages is a %s", s.file.Name, TypeName(keys))

@@ -160,7 +160,7 @@ func parse(path string, raw []byte, dataBytes int64) (infos []Info, metadata map
 		}
 		info, err := p.entry(name)
 		if err == nil {
-			err = p.place(&info, int64(len(raw)), dataBytes)
+			err = p.locate(&info, int64(len(raw)), dataBytes)
 		}
 		infos = append(infos, info)
 		return err
@@ -208,8 +208,8 @@ func (p *parser) entry(name string) (Info, error) {
 	return info, nil
 }
 
-// place turns begin and end into a checked place in the file.
-func (p *parser) place(info *Info, headerBytes, dataBytes int64) error {
+// locate turns begin and end into a checked place in the file.
+func (p *parser) locate(info *Info, headerBytes, dataBytes int64) error {
 	begin, end := info.Offset, info.Bytes
 	if dtypeBits[info.DType] == 0 {
 		return p.bad("tensor %q has the unknown dtype %q", info.Name, info.DType)

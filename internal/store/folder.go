@@ -110,8 +110,8 @@ func (d Folder) lock(ctx context.Context) (unlock func(), err error) {
 		return nil, exitcode.With(exitcode.IO, err)
 	}
 	for {
-		held, err := atomicfile.Lock(f)
-		if err != nil || !held { // a file system without locks is taken as it is
+		locked, err := atomicfile.Lock(f)
+		if err != nil || !locked { // a file system without locks is taken as it is
 			return func() { _ = f.Close() }, nil // nothing was written
 		}
 		select {

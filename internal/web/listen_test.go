@@ -22,9 +22,9 @@ func TestPortIsTaken(t *testing.T) {
 	}
 }
 
-// TestConnectionsWaitForAPlace: of more who come than there are places, as many are let in, the
+// TestConnectionsWaitForASlot: of more who come than there are places, as many are let in, the
 // next when one has gone; closing ends the waiting.
-func TestConnectionsWaitForAPlace(t *testing.T) {
+func TestConnectionsWaitForASlot(t *testing.T) {
 	l, err := ListenUpTo("127.0.0.1:0", 2)
 	if err != nil {
 		t.Fatal(err)

@@ -105,7 +105,7 @@ func (p *parser) deriveShape() {
 	if p.Raw.NoQKVBias && p.given("add-qkv-bias") && m.QKVBias {
 		p.clash("disable-qkv-bias add-qkv-bias", "--disable-qkv-bias cannot be combined with --add-qkv-bias; leave one out")
 	}
-	if m.QKNormWhole && !m.QKNorm {
+	if m.QKNormFull && !m.QKNorm {
 		p.clash("qk-layernorm-whole qk-layernorm", "--qk-layernorm-whole needs --qk-layernorm; give both")
 	}
 	if !p.given("embedding-init-method-std") {
@@ -389,7 +389,7 @@ func (p *parser) deriveMuon() {
 		p.clash("optimizer experimental-attention-variant short-conv-freq mamba-layer-freq attention-output-gate", "--optimizer %s cannot be combined with --experimental-attention-variant, --short-conv-freq, --mamba-layer-freq or --attention-output-gate, whose matrices it does not know; use --optimizer adam", o.Kind)
 	}
 	// What heads are part of.
-	if o.Muon.PerHead && o.Muon.WholeQKV {
+	if o.Muon.PerHead && o.Muon.FullQKV {
 		p.clash("muon-per-head muon-no-split-qkv", "--muon-per-head cannot be combined with --muon-no-split-qkv, which updates all heads as one matrix; leave one out")
 	}
 	// Layouts in which each rank takes its part for a matrix.

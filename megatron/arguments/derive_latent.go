@@ -15,7 +15,7 @@ func (p *parser) deriveLatent() {
 	if r.GroupQueryAttention {
 		p.clash("multi-latent-attention group-query-attention", "--multi-latent-attention cannot be combined with --group-query-attention: every query head has its own keys and values; leave --group-query-attention out")
 	}
-	if m.QKNormWhole {
+	if m.QKNormFull {
 		p.clash("multi-latent-attention qk-layernorm-whole", "--multi-latent-attention cannot be combined with --qk-layernorm-whole: its norms are of latents; leave --qk-layernorm-whole out")
 	}
 	if m.Position != spec.PositionRope && !r.UseRotary {

@@ -19,8 +19,8 @@ func (p *parser) deriveLayout() {
 		p.Raw.VirtualStages, p.Raw.LayersPerVirtual, p.Raw.FSDP = 0, 0, false
 	}
 	p.refuseLayouts()
-	whole := p.deriveWorld()
-	if !whole { // the rest is checked all the same, to tell everything at once
+	full := p.deriveWorld()
+	if !full { // the rest is checked all the same, to tell everything at once
 		l.DP = 1
 	}
 	// Tensor parallelism and what depends on it.
@@ -42,7 +42,7 @@ func (p *parser) deriveLayout() {
 	p.checkTensorParallel()
 	p.checkContextParallel()
 	p.deriveStages()
-	if whole {
+	if full {
 		p.checkExpertParallel()
 	}
 	if len(p.SamplePrompt) > 0 && l.SequenceParallel {

@@ -38,7 +38,7 @@ var expertDependents = []dependent{
 	{[]string{"moe-expert-capacity-factor"}, []string{"moe-token-drop-policy"}},
 }
 
-type dependent struct{ beside, flags []string }
+type dependent struct{ companions, flags []string }
 
 // noteIdle names the flags given that have no effect because of another one that
 // is not. Flags read from a checkpoint are not the user's.
@@ -56,8 +56,8 @@ func (p *parser) noteIdle() {
 
 func (p *parser) noteDependents(list []dependent) {
 	for _, d := range list {
-		if !slices.ContainsFunc(d.beside, p.isOn) {
-			p.idle(d.flags, "without --"+strings.Join(d.beside, " or --"))
+		if !slices.ContainsFunc(d.companions, p.isOn) {
+			p.idle(d.flags, "without --"+strings.Join(d.companions, " or --"))
 		}
 	}
 }

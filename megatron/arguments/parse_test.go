@@ -680,7 +680,7 @@ func TestNearestSizesAreFew(t *testing.T) {
 }
 
 // Claim: what upcycling and --use-checkpoint-args both lack is told once.
-func TestLackOfLoadIsToldOnce(t *testing.T) {
+func TestLackOfLoadIsReportedOnce(t *testing.T) {
 	_, _, err := ParseWith(everything, append(baseline(), strings.Fields("--num-experts 4 --moe-use-upcycling --use-checkpoint-args")...))
 	if err == nil || err.Error() != "--use-checkpoint-args needs --load or --pretrained-checkpoint" {
 		t.Errorf("%v", err)

@@ -83,8 +83,8 @@ func Meets(a, b mpu.Piece) bool {
 	return true
 }
 
-// Whole is the box of a tensor of this shape.
-func Whole(shape []int64) mpu.Piece {
+// Uncut is the box of a tensor of this shape.
+func Uncut(shape []int64) mpu.Piece {
 	return mpu.Piece{From: make([]int64, len(shape)), Size: shape}
 }
 

@@ -119,17 +119,17 @@ const maxComparisons = 1 << 26
 // Tile checks that boxes cover a tensor of this shape exactly once. used counts
 // comparisons over several calls, so that hostile lists cannot take forever.
 func Tile(shape []int64, boxes []mpu.Piece, used *int) error {
-	total, held := Volume(shape), int64(0)
+	total, kept := Volume(shape), int64(0)
 	for i, b := range boxes {
 		if !Inside(b, shape) {
 			return fmt.Errorf("piece %d, from %v size %v, is not a box of the tensor", i, b.From, b.Size)
 		}
-		if held += b.Len(); held > total {
+		if kept += b.Len(); kept > total {
 			return fmt.Errorf("its pieces have more elements than the tensor")
 		}
 	}
-	if held != total {
-		return fmt.Errorf("its pieces cover %d of %d elements: a part is missing", held, total)
+	if kept != total {
+		return fmt.Errorf("its pieces cover %d of %d elements: a part is missing", kept, total)
 	}
 	return Disjoint(boxes, used)
 }

@@ -27,7 +27,7 @@ func (w *weights) State() State {
 // ReadAll reads a complete tensor.
 func ReadAll(src Source, t Tensor) ([]byte, error) {
 	raw := make([]byte, t.Bytes())
-	return raw, src.Read(t.Name, Whole(t.Shape), raw)
+	return raw, src.Read(t.Name, Uncut(t.Shape), raw)
 }
 
 // ReadFloat32 reads a complete float tensor as float32.
@@ -55,7 +55,7 @@ func ReadFloat32(src Source, t Tensor) ([]float32, error) {
 func ByRows(src Source, t Tensor, limit int64, each func(box mpu.Piece, chunk []byte) error) error {
 	width := Width(t.DType)
 	var buf []byte
-	return byRows(Whole(t.Shape), max(1, limit/width), func(sub mpu.Piece, _ int64) error {
+	return byRows(Uncut(t.Shape), max(1, limit/width), func(sub mpu.Piece, _ int64) error {
 		if n := sub.Len() * width; int64(len(buf)) < n {
 			buf = make([]byte, n)
 		}

@@ -140,8 +140,8 @@ type Layout struct {
 	DistributedOptimizer    bool
 }
 
-// Whole replaces sizes that are not given: 0 becomes 1, an ETP of 0 becomes TP.
-func (l Layout) Whole() Layout {
+// Complete replaces sizes that are not given: 0 becomes 1, an ETP of 0 becomes TP.
+func (l Layout) Complete() Layout {
 	for _, n := range []*int{&l.TP, &l.PP, &l.VP, &l.EP, &l.DP} {
 		*n = max(1, *n)
 	}

@@ -122,7 +122,7 @@ type shard struct {
 	dtype   string
 	at      int64 // number of the shard
 	columns bool  // of the last dimension
-	whole   bool  // not cut, nor multiplied
+	uncut   bool  // not cut, nor multiplied
 }
 
 func (u *upcycled) layer(i int) {
@@ -133,7 +133,7 @@ func (u *upcycled) layer(i int) {
 		u.made[name+"linear_fc2.weight"] = shard{of: mlp + "linear_fc2.weight", at: at, columns: true}
 		if u.model.LinearBias {
 			u.made[name+"linear_fc1.bias"] = shard{of: mlp + "linear_fc1.bias", at: at}
-			u.made[name+"linear_fc2.bias"] = shard{of: mlp + "linear_fc2.bias", whole: true}
+			u.made[name+"linear_fc2.bias"] = shard{of: mlp + "linear_fc2.bias", uncut: true}
 		}
 	}
 }
@@ -159,7 +159,7 @@ func (u *upcycled) Read(name string, box mpu.Piece, dst []byte) error {
 		return nil
 	case !made:
 		return u.Source.Read(name, box, dst)
-	case from.whole:
+	case from.uncut:
 		return u.Source.Read(from.of, box, dst)
 	case from.columns:
 		box.From = append([]int64{}, box.From...)

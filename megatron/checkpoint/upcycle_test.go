@@ -13,24 +13,24 @@ import (
 )
 
 // held is a Source of tensors in memory.
-type heldTensors struct {
+type memoryTensors struct {
 	model  *spec.Model
 	dtype  string
 	list   []Tensor
 	values map[string][]float64
 }
 
-func (h *heldTensors) Info() Info        { return Info{Path: "dense", Model: h.model} }
-func (h *heldTensors) Tensors() []Tensor { return h.list }
-func (h *heldTensors) State() State      { return State{Iteration: 7} }
-func (h *heldTensors) Close() error      { return nil }
+func (h *memoryTensors) Info() Info        { return Info{Path: "dense", Model: h.model} }
+func (h *memoryTensors) Tensors() []Tensor { return h.list }
+func (h *memoryTensors) State() State      { return State{Iteration: 7} }
+func (h *memoryTensors) Close() error      { return nil }
 
-func (h *heldTensors) Read(name string, box mpu.Piece, dst []byte) error {
-	whole := h.values[name]
-	if whole == nil {
+func (h *memoryTensors) Read(name string, box mpu.Piece, dst []byte) error {
+	uncut := h.values[name]
+	if uncut == nil {
 		return fmt.Errorf("no tensor %q", name)
 	}
-	width := int64(len(whole))
+	width := int64(len(uncut))
 	for _, t := range h.list {
 		if t.Name == name {
 			width /= t.Shape[0]
@@ -42,15 +42,15 @@ func (h *heldTensors) Read(name string, box mpu.Piece, dst []byte) error {
 	}
 	var out []float64
 	for r := range box.Size[0] {
-		out = append(out, whole[(box.From[0]+r)*width+from:][:columns]...)
+		out = append(out, uncut[(box.From[0]+r)*width+from:][:columns]...)
 	}
 	_, _ = safetensors.Encode(dst[:0], h.dtype, out)
 	return nil
 }
 
 // dense is a model whose elements are all different and exact in bf16's eight bits.
-func dense(m *spec.Model, dtype string) *heldTensors {
-	h := &heldTensors{model: m, dtype: dtype, values: map[string][]float64{}}
+func dense(m *spec.Model, dtype string) *memoryTensors {
+	h := &memoryTensors{model: m, dtype: dtype, values: map[string][]float64{}}
 	for i, t := range Expected(m) {
 		t.Name, t.DType = Model+t.Name, dtype
 		h.list = append(h.list, t)
@@ -131,7 +131,7 @@ func TestUpcyclingIsMegatrons(t *testing.T) {
 			t.Errorf("%s: %+v, %d tensors", name, u.State(), len(u.Tensors()))
 		}
 		for _, tensor := range u.Tensors() {
-			got := readWhole(t, u, tensor)
+			got := readFull(t, u, tensor)
 			short := strings.TrimPrefix(tensor.Name, Model)
 			want := from.values[tensor.Name]
 			switch {
@@ -170,7 +170,7 @@ func rounded(v float64, dtype string) float64 {
 	return out[0]
 }
 
-func asRows(h *heldTensors, name string) (rows [][]float64) {
+func asRows(h *memoryTensors, name string) (rows [][]float64) {
 	for _, t := range h.list {
 		if t.Name == name {
 			for r := range t.Shape[0] {
@@ -181,8 +181,8 @@ func asRows(h *heldTensors, name string) (rows [][]float64) {
 	return rows
 }
 
-// readWhole reads a tensor at once, and again in quarters, which must agree.
-func readWhole(t *testing.T, src Source, tensor Tensor) []float64 {
+// readFull reads a tensor at once, and again in quarters, which must agree.
+func readFull(t *testing.T, src Source, tensor Tensor) []float64 {
 	t.Helper()
 	read := func(from, size []int64) []float64 {
 		raw := make([]byte, Width(tensor.DType)*Volume(size))
@@ -193,9 +193,9 @@ func readWhole(t *testing.T, src Source, tensor Tensor) []float64 {
 		safetensors.Decode(out, tensor.DType, raw)
 		return out
 	}
-	whole := read(make([]int64, len(tensor.Shape)), tensor.Shape)
+	uncut := read(make([]int64, len(tensor.Shape)), tensor.Shape)
 	if len(tensor.Shape) < 2 {
-		return whole
+		return uncut
 	}
 	rows, columns := tensor.Shape[0], tensor.Shape[1]
 	for _, r := range [][2]int64{{0, rows / 2}, {rows / 2, rows - rows/2}} {
@@ -204,13 +204,13 @@ func readWhole(t *testing.T, src Source, tensor Tensor) []float64 {
 				continue
 			}
 			for i, v := range read([]int64{r[0], c[0]}, []int64{r[1], c[1]}) {
-				if at := (r[0]+int64(i)/c[1])*columns + c[0] + int64(i)%c[1]; whole[at] != v {
-					t.Fatalf("%s: element %d is %v in a box, %v in the whole", tensor.Name, at, v, whole[at])
+				if at := (r[0]+int64(i)/c[1])*columns + c[0] + int64(i)%c[1]; uncut[at] != v {
+					t.Fatalf("%s: element %d is %v in a box, %v in the whole", tensor.Name, at, v, uncut[at])
 				}
 			}
 		}
 	}
-	return whole
+	return uncut
 }
 
 // Claim: what cannot become the mixture is refused with every reason.

@@ -19,11 +19,11 @@ type Freezing struct {
 
 // Parameters are the complete model's as one rank would hold them, without memory.
 func (c *Step) Parameters() ([]*mpu.Param, error) {
-	whole, err := c.UncutStage()
+	full, err := c.UncutStage()
 	if err != nil {
 		return nil, err
 	}
-	return whole.Params(), nil
+	return full.Params(), nil
 }
 
 // UncutStage is the complete model on one rank, without memory.

@@ -85,7 +85,7 @@ func (e *Engine) sumAhead() error {
 	if !e.ahead.Given() {
 		return nil
 	}
-	if e.rank.Place.TP != 0 {
+	if e.rank.Coordinates.TP != 0 {
 		e.device.Fill(e.ahead, 0) // each rank of a tensor-parallel group has seen the same losses
 	}
 	return e.rank.World().AllReduce(e.ahead, comm.Sum).Wait()

@@ -57,7 +57,7 @@ func (e *Engine) Positions(m *Micro) mpu.Positions {
 	if documents == nil {
 		documents = mpu.AllPositions(int64(len(m.Tokens[0])))
 	}
-	return documents.ZigZag(e.rank.Place.CP, e.rank.Sizes.CP)
+	return documents.ZigZag(e.rank.Coordinates.CP, e.rank.Sizes.CP)
 }
 
 // firstSeen is, by position, the first one that a query of any sample sees there.

@@ -116,12 +116,12 @@ func runShared(t *testing.T, c config.Step, open func() (*device.Device, error),
 		}
 		here := e.Positions(mine[0])
 		if c.Layout.SequenceParallel {
-			here = here.Cut(r.Place.TP, r.Sizes.TP)
+			here = here.Cut(r.Coordinates.TP, r.Sizes.TP)
 		}
-		look := Look{Layer: func(depth int, x device.Tensor) {
+		observer := Observer{Layer: func(depth int, x device.Tensor) {
 			mu.Lock()
 			defer mu.Unlock()
-			if r.Place.DP > 0 || e.Micro() > 0 {
+			if r.Coordinates.DP > 0 || e.Micro() > 0 {
 				return
 			}
 			if run.stream[depth] == nil {
@@ -140,7 +140,7 @@ func runShared(t *testing.T, c config.Step, open func() (*device.Device, error),
 				}
 			}
 		}}
-		if err := e.Peek(mine, look); err != nil {
+		if err := e.Peek(mine, observer); err != nil {
 			return err
 		}
 		for range steps {
@@ -322,7 +322,7 @@ func TestContextParallelBytes(t *testing.T) {
 				return err
 			}
 			batch := unevenBatch(b*micros, s)
-			if err := e.Peek(batch, Look{}); err != nil {
+			if err := e.Peek(batch, Observer{}); err != nil {
 				return err
 			}
 			if want := forward * b * micros * int64(m.NumLayers); sent != want {

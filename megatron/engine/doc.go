@@ -7,7 +7,7 @@
 // works with), batch.go (a micro-batch on its way to the device), ahead.go
 // (what of it the tokens after the next one need), pipeline.go (the
 // schedule's actions on the rank's stages) and link.go (what passes between stages). Next to
-// the step: look.go (passes without training), capture.go and graphs.go (steady parts of a
+// the step: observer.go (passes without training), capture.go and graphs.go (steady parts of a
 // step as CUDA graphs), attention.go (which attention kernels run), result.go (what a step
 // reports).
 //

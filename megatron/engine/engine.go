@@ -29,7 +29,7 @@ type Engine struct {
 	Iteration int64 // done
 	Timers    *telemetry.Timers
 	Attention string         // on cuda, whose kernels: Flash (ours) or Fused (cuDNN's)
-	Look      Look           // receives every step and evaluation that has no other Look
+	Observer  Observer       // receives every step and evaluation that has no other Look
 	Vote      func() float64 // what a rank has to say to all in this step, once; nil, 0: nothing
 	Settled   func()         // called before an update: returns when nobody reads the weights any more; nil: nobody does
 
@@ -69,7 +69,7 @@ func New(rank *ranks.Rank, c config.Step, s optimizer.Schedule) (*Engine, error)
 	if err != nil {
 		return nil, exitcode.With(exitcode.Usage, err)
 	}
-	e.parts = parts[rank.Place.PP]
+	e.parts = parts[rank.Coordinates.PP]
 	if err := e.build(); err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func New(rank *ranks.Rank, c config.Step, s optimizer.Schedule) (*Engine, error)
 	}
 	// Who holds which part of gradients and state, and what lies on disk or on the host.
 	sharding := shardingOf(rank, &c.Layout)
-	if sharding.Elsewhere, err = e.elsewhere(sharding.Strategy); err != nil {
+	if sharding.Offloaded, err = e.offloaded(sharding.Strategy); err != nil {
 		return nil, err
 	}
 	e.Optimizer = optimizer.New(d, c.Optimizer, e.Params, e.DType, sharersOf(rank, &c), sharding)
@@ -144,13 +144,13 @@ func (e *Engine) tell(scale float64) {
 	device.WriteSlice(e.device, e.iteration, []int64{e.Iteration})
 }
 
-// elsewhere is what is offloaded: the optimizer's state, over a packed
+// offloaded is what is offloaded: the optimizer's state, over a packed
 // base all parameters, with --offload-folder under ZeRO-3 parameters too, and where these are tiled gradients.
-func (e *Engine) elsewhere(s optimizer.Strategy) (w optimizer.Elsewhere, err error) {
+func (e *Engine) offloaded(s optimizer.Strategy) (w optimizer.Offloaded, err error) {
 	dir := e.config.OffloadFolder
 	if dir == "" {
 		if e.config.PackedBase {
-			return optimizer.Elsewhere{Store: e.host.Packed(e.DType, optimizer.FrozenStore), Parameters: true}, nil
+			return optimizer.Offloaded{Store: e.host.Packed(e.DType, optimizer.FrozenStore), Parameters: true}, nil
 		}
 		if e.toHost() {
 			w.Store, w.Fraction = e.host.Store, e.config.OptimizerOffloadFraction
@@ -163,7 +163,7 @@ func (e *Engine) elsewhere(s optimizer.Strategy) (w optimizer.Elsewhere, err err
 		}
 	}
 	parameters := s == optimizer.OptimGradsParams
-	return optimizer.Elsewhere{Store: e.offload.Store, Parameters: parameters, Gradients: parameters && e.config.Layout.MemoryCentricTiling > 0}, nil
+	return optimizer.Offloaded{Store: e.offload.Store, Parameters: parameters, Gradients: parameters && e.config.Layout.MemoryCentricTiling > 0}, nil
 }
 
 // toHost reports whether optimizer's state lies in the host's memory, apart from the
@@ -197,7 +197,7 @@ func (e *Engine) Initialize() error {
 func (e *Engine) Weights() []mpu.Stored {
 	all := e.Optimizer.Weights()
 	for _, s := range e.Stages {
-		all = append(all, s.Buffers(e.rank.Place.DP == 0 && e.rank.Place.CP == 0)...)
+		all = append(all, s.Buffers(e.rank.Coordinates.DP == 0 && e.rank.Coordinates.CP == 0)...)
 	}
 	return all
 }

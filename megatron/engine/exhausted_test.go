@@ -12,10 +12,10 @@ import (
 
 // Claim: where memory runs out beside graphs and cuDNN's attention, the error knows what each
 // of them holds: what the purposes table has without them is less by as much.
-func TestExhaustedBesideGraphsAndFusedAttention(t *testing.T) {
+func TestExhaustedWithGraphsAndFusedAttention(t *testing.T) {
 	fake.Use(t)
 	t.Setenv("MONOTRON_EMU_MEMORY", "1000000000")
-	held := func(graphs bool, backend string) (*device.OutOfMemory, device.Usage, int64) {
+	used := func(graphs bool, backend string) (*device.OutOfMemory, device.Usage, int64) {
 		c := tinyConfig()
 		c.Precision, c.AttentionBackend = config.BF16, backend
 		e := newTestEngineOn(t, gpu(t), c)
@@ -43,16 +43,16 @@ func TestExhaustedBesideGraphsAndFusedAttention(t *testing.T) {
 		}
 		return lack, usage, e.device.FusedWorkspace()
 	}
-	plain, base, _ := held(false, "flash")
+	plain, base, _ := used(false, "flash")
 	if plain.Graphs != 0 || plain.Fused != 0 {
 		t.Errorf("without graphs and cuDNN they hold %d and %d bytes", plain.Graphs, plain.Fused)
 	}
-	fused, beside, workspace := held(false, "fused")
-	if more := beside.Now[device.Workspace] - base.Now[device.Workspace]; fused.Fused != workspace || more < workspace || more > workspace+64 {
+	fused, usage, workspace := used(false, "fused")
+	if more := usage.Now[device.Workspace] - base.Now[device.Workspace]; fused.Fused != workspace || more < workspace || more > workspace+64 {
 		t.Errorf("cuDNN's workspace is %d bytes, the error says %d, the table has %d more", workspace, fused.Fused, more)
 	}
-	graphs, beside, _ := held(true, "flash")
-	if more := beside.Now[device.Activations] - base.Now[device.Activations]; graphs.Graphs == 0 || graphs.Graphs > more || more-graphs.Graphs > 1<<20 {
+	graphs, usage, _ := used(true, "flash")
+	if more := usage.Now[device.Activations] - base.Now[device.Activations]; graphs.Graphs == 0 || graphs.Graphs > more || more-graphs.Graphs > 1<<20 {
 		t.Errorf("the error says that graphs keep %d bytes, the table has %d more", graphs.Graphs, more)
 	}
 }

@@ -53,8 +53,8 @@ func lead(t *testing.T, c config.Step, first, second int) []led {
 			}
 		}
 		var mine led
-		look := Look{Done: func(*model.Pass, *model.Output) { mine.kept = r.Device.Arena.Usage().Now[device.Activations] }}
-		mine.result, err = e.StepSeen(batch[r.Place.DP:][:1], look)
+		observer := Observer{Done: func(*model.Pass, *model.Output) { mine.kept = r.Device.Arena.Usage().Now[device.Activations] }}
+		mine.result, err = e.StepSeen(batch[r.Coordinates.DP:][:1], observer)
 		all[r.Number] = mine
 		return err
 	})
@@ -80,11 +80,11 @@ func TestEveryTokenToOneRank(t *testing.T) {
 		if r := full[0].result; r.Update.Skipped || !(r.Loss > 0) || !(r.Update.GradNorm > 0) {
 			t.Errorf("%s: the step: %+v", dispatcher, r)
 		}
-		_, most := c.Model.Places(c.SeqLength, c.Layout.Sizes())
+		_, most := c.Model.Slots(c.SeqLength, c.Layout.Sizes())
 		layers := int64(c.Model.NumLayers)
-		told, more := layers*most*c.Model.PlaceBytes(1, 4), full[0].kept-none[0].kept
-		if room := layers * 12 * 64; more > told+room || more < told-layers*c.Model.PlaceBytes(1, 4)-room-layers*most*8 {
-			t.Errorf("%s: a rank with all tokens keeps %d bytes more than one with none, told were %d", dispatcher, more, told)
+		reported, more := layers*most*c.Model.SlotBytes(1, 4), full[0].kept-none[0].kept
+		if slack := layers * 12 * 64; more > reported+slack || more < reported-layers*c.Model.SlotBytes(1, 4)-slack-layers*most*8 {
+			t.Errorf("%s: a rank with all tokens keeps %d bytes more than one with none, told were %d", dispatcher, more, reported)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func TestOutOfMemoryAmongExperts(t *testing.T) {
 		if err := e.Initialize(); err != nil {
 			return err
 		}
-		_, err = e.Step(testBatch(2, 1, c.SeqLength)[r.Place.DP:][:1])
+		_, err = e.Step(testBatch(2, 1, c.SeqLength)[r.Coordinates.DP:][:1])
 		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "it was for the experts of layer 0, where tokens chose those of this rank ") || !strings.Contains(err.Error(), " times; evenly spread it were 2048") {

@@ -11,13 +11,13 @@ import (
 // device: forward and backward of a micro-batch, whose numbers come into the same tensors
 // each time, and the update. Nil: all is enqueued op by op.
 type graphs struct {
-	micro  *device.Graph
-	update *device.Graph // the optimizer's
-	in     inputs
-	shape  string // of the first micro-batch
-	varied bool   // another has another
-	news   []string
-	told   bool // what became of the graphs
+	micro    *device.Graph
+	update   *device.Graph // the optimizer's
+	in       inputs
+	shape    string // of the first micro-batch
+	varied   bool   // another has another
+	news     []string
+	reported bool // what became of the graphs
 }
 
 // suits reports whether the micro-batches have the shape of the first one ever.
@@ -45,7 +45,7 @@ func (g *graphs) suits(micros []*Micro) bool {
 func (g *graphs) tell() {
 	micro, update := g.micro, g.update
 	switch {
-	case g.told:
+	case g.reported:
 		return
 	case micro.Err != nil || update.Err != nil:
 		g.news = append(g.news, fmt.Sprintf("no CUDA graphs: %v", cmp.Or(micro.Err, update.Err)))
@@ -54,5 +54,5 @@ func (g *graphs) tell() {
 	default:
 		return
 	}
-	g.told = true
+	g.reported = true
 }

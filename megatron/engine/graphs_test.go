@@ -34,9 +34,9 @@ func gpu(t *testing.T) *device.Device {
 
 // trace is all that a run of a few steps computes.
 type trace struct {
-	told    []string // losses, norms, scales of each step
-	tensors map[string][]byte
-	engine  *Engine
+	reported []string // losses, norms, scales of each step
+	tensors  map[string][]byte
+	engine   *Engine
 }
 
 const tracedSteps = 3
@@ -65,7 +65,7 @@ func traced(t *testing.T, c config.Step, graphs bool) trace {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out.told = append(out.told, fmt.Sprint(r.Loss, r.Update, r.Scale, loss, tokens))
+		out.reported = append(out.reported, fmt.Sprint(r.Loss, r.Update, r.Scale, loss, tokens))
 	}
 	for _, p := range e.Params {
 		for name, x := range map[string]device.Tensor{"value": p.Value, "gradient": p.Grad, "main parameter": p.Main} {
@@ -103,9 +103,9 @@ func TestGraphsChangeNothing(t *testing.T) {
 			c := tinyConfig()
 			set(&c)
 			plain, graphs := traced(t, c, false), traced(t, c, true)
-			for i := range plain.told {
-				if plain.told[i] != graphs.told[i] {
-					t.Errorf("step %d: %s with graphs, %s without", i+1, graphs.told[i], plain.told[i])
+			for i := range plain.reported {
+				if plain.reported[i] != graphs.reported[i] {
+					t.Errorf("step %d: %s with graphs, %s without", i+1, graphs.reported[i], plain.reported[i])
 				}
 			}
 			for name, raw := range plain.tensors {

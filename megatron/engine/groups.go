@@ -88,7 +88,7 @@ func sharersOf(r *ranks.Rank, c *config.Step) optimizer.Groups {
 // shardingOf is how data-parallel ranks share the optimizer's work and memory.
 func shardingOf(r *ranks.Rank, l *config.Layout) optimizer.Sharding {
 	s := optimizer.Sharding{OverlapGradReduce: l.OverlapGradReduce, OverlapParamGather: l.OverlapParamGather, BucketSize: int64(l.BucketSize),
-		BucketCount: int64(l.BucketCount), PadForBandwidth: l.PadBucketsForHighBusBW, LaterStage: r.Place.PP > 0}
+		BucketCount: int64(l.BucketCount), PadForBandwidth: l.PadBucketsForHighBusBW, LaterStage: r.Coordinates.PP > 0}
 	s.Strategy = optimizer.Strategy(l.Sharding)
 	if s.Strategy == "" && l.DistributedOptimizer {
 		s.Strategy = optimizer.Optim

@@ -41,7 +41,7 @@ func begun(r *ranks.Rank, c config.Step, batch []*Micro) (e *Engine, mine []*Mic
 	if e, err = New(r, c, s); err != nil {
 		return nil, nil, err
 	}
-	for i := r.Place.DP; i < len(batch); i += r.Sizes.DP {
+	for i := r.Coordinates.DP; i < len(batch); i += r.Sizes.DP {
 		mine = append(mine, batch[i])
 	}
 	return e, mine, e.Initialize()

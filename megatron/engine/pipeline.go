@@ -14,12 +14,12 @@ import (
 // that flows between stages is the hidden tensor [s·b, h], under sequence
 // parallelism the rank's rows of it.
 type microBatches struct {
-	engine *Engine
-	micros []*Micro
-	train  bool
-	alive  map[cell]*alive
-	result *Result
-	look   Look
+	engine   *Engine
+	micros   []*Micro
+	train    bool
+	alive    map[cell]*alive
+	result   *Result
+	observer Observer
 }
 
 // cell is a micro-batch in a chunk of the model.
@@ -35,16 +35,16 @@ type alive struct {
 }
 
 // run carries the schedule for micros out on this rank.
-func (e *Engine) run(micros []*Micro, train bool, r *Result, look Look) error {
+func (e *Engine) run(micros []*Micro, train bool, r *Result, observer Observer) error {
 	if train && e.graphs.suits(micros) {
 		return e.runGraphs(micros, r)
 	}
 	e.Optimizer.Begin(train)
-	acts, err := e.book.Actions(e.config.PipelineSchedule(len(micros), !train), e.rank.Place.PP)
+	acts, err := e.book.Actions(e.config.PipelineSchedule(len(micros), !train), e.rank.Coordinates.PP)
 	if err != nil {
 		return err
 	}
-	w := &microBatches{engine: e, micros: micros, train: train, alive: map[cell]*alive{}, result: r, look: look}
+	w := &microBatches{engine: e, micros: micros, train: train, alive: map[cell]*alive{}, result: r, observer: observer}
 	l := &link{engine: e, work: w, rows: e.hiddenRows(micros[0])}
 	if !train {
 		if err := schedule.Run(acts, w, l); err != nil {
@@ -75,7 +75,7 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 	}
 	// What is timed and seen of this pass.
 	timed := e.timed(&w.result.Forward)
-	w.look.begin(i, chunk)
+	w.observer.begin(i, chunk)
 	e.Timers.Start("forward-compute", telemetry.LevelMicro)
 	defer e.Timers.Stop("forward-compute")
 	// The pass lives until its backward: input, micro-batch, saved activations.
@@ -86,12 +86,12 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 	// Who looks on, what travels meanwhile, how gradients are summed.
 	a.pass.Micro = i + 1
 	a.pass.Exchanged = e.exchanged
-	a.pass.See, a.pass.Routed, a.pass.SeeAhead = e.spoiled(w.train, i, w.look), w.look.Routed, w.look.ahead(a.pass)
+	a.pass.See, a.pass.Routed, a.pass.SeeAhead = e.spoiled(w.train, i, w.observer), w.observer.Routed, w.observer.ahead(a.pass)
 	e.hook(a.pass, w.train && i == len(w.micros)-1)
 	a.pass.Leaves = e.leaves(m)
 	e.setObjective(a.pass, m, e.parts[chunk])
-	w.look.follow(a.pass)
-	if e.parts[chunk].Head && w.look.Done == nil { // else all losses are shown
+	w.observer.follow(a.pass)
+	if e.parts[chunk].Head && w.observer.Done == nil { // else all losses are shown
 		a.pass.Learned = e.learned(m, a.pass.Positions)
 	}
 	// Layers: hidden states [rows, hidden] in and out.
@@ -105,8 +105,8 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 			e.addLosses(a.pass, a.out, mask)
 		}
 		e.countRight(a.pass, a.out, mask)
-		if w.look.Done != nil {
-			w.look.Done(a.pass, a.out)
+		if w.observer.Done != nil {
+			w.observer.Done(a.pass, a.out)
 		}
 		if !w.train {
 			w.drop(cell{i, chunk})
@@ -161,7 +161,7 @@ func (w *microBatches) Backward(i, chunk int, dout device.Tensor) (din device.Te
 	a := w.alive[at]
 	delete(w.alive, at)
 	defer w.end(a)
-	w.look.begin(i, chunk)
+	w.observer.begin(i, chunk)
 	e.Timers.Start("backward-compute", telemetry.LevelMicro)
 	defer e.Timers.Stop("backward-compute")
 	if a.in.Given() {

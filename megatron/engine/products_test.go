@@ -27,9 +27,9 @@ func TestProductsChosenAlike(t *testing.T) {
 	displaced = 100
 	defer func() { displaced = 0 }()
 	for name, other := range map[string]trace{"with graphs": traced(t, c, true), "behind other memory": traced(t, c, false)} {
-		for i := range plain.told {
-			if plain.told[i] != other.told[i] {
-				t.Errorf("step %d: %s %s, %s plain", i+1, other.told[i], name, plain.told[i])
+		for i := range plain.reported {
+			if plain.reported[i] != other.reported[i] {
+				t.Errorf("step %d: %s %s, %s plain", i+1, other.reported[i], name, plain.reported[i])
 			}
 		}
 		for tensor, raw := range plain.tensors {

@@ -13,24 +13,24 @@ import (
 // Step trains on one global batch: forward and backward of every micro-batch,
 // clip, update. With a loss or gradient that is not finite nothing changes; with
 // fp16 that is a skipped step, else an error unless the check is off.
-func (e *Engine) Step(micros []*Micro) (r Result, err error) { return e.StepSeen(micros, e.Look) }
+func (e *Engine) Step(micros []*Micro) (r Result, err error) { return e.StepSeen(micros, e.Observer) }
 
 // StepSeen is a step that shows what it computes.
-func (e *Engine) StepSeen(micros []*Micro, look Look) (r Result, err error) {
+func (e *Engine) StepSeen(micros []*Micro, observer Observer) (r Result, err error) {
 	for {
-		if r, err = e.attempt(micros, look); err != nil || !r.Update.Again {
+		if r, err = e.attempt(micros, observer); err != nil || !r.Update.Again {
 			return r, err
 		}
-		look.Again = true // a sum did not fit its grid: once more, on a wider one
+		observer.Again = true // a sum did not fit its grid: once more, on a wider one
 	}
 }
 
 // attempt is a step, unless sums on grids did not fit: then nothing has changed but the grids.
-func (e *Engine) attempt(micros []*Micro, look Look) (r Result, err error) {
+func (e *Engine) attempt(micros []*Micro, observer Observer) (r Result, err error) {
 	if err = e.begin(&r, len(micros)); err != nil { // the gradients are 0; the device knows what is new in this step
 		return r, err
 	}
-	if err = e.forwardBackward(micros, &r, look); err != nil { // stages of the model by the pipeline's schedule: run, in pipeline.go
+	if err = e.forwardBackward(micros, &r, observer); err != nil { // stages of the model by the pipeline's schedule: run, in pipeline.go
 		return r, err
 	}
 	if err = e.sumLosses(&r, micros); err != nil { // over all ranks
@@ -59,9 +59,9 @@ func (e *Engine) begin(r *Result, micros int) error {
 	return nil
 }
 
-func (e *Engine) forwardBackward(micros []*Micro, r *Result, look Look) error {
+func (e *Engine) forwardBackward(micros []*Micro, r *Result, observer Observer) error {
 	e.Timers.Start("forward-backward", telemetry.LevelStep)
-	if err := e.run(micros, true, r, look); err != nil {
+	if err := e.run(micros, true, r, observer); err != nil {
 		return err
 	}
 	e.Timers.Stop("forward-backward")

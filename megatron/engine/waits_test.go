@@ -161,16 +161,16 @@ func TestGathersAhead(t *testing.T) {
 
 // Claim (docs/cuda.md): with --tp-comm-overlap no gather of rows is waited for at once,
 // and of the scatters one each; a product in pieces has the whole one's numbers.
-func TestProductsBesideGathers(t *testing.T) {
+func TestProductsDuringGathers(t *testing.T) {
 	for name, l := range map[string]config.Layout{"tp2": {TP: 2}, "tp4": {TP: 4}, "tp2 pp2": {TP: 2, PP: 2}} {
 		l.SequenceParallel = true
 		c := layoutConfig(l)
-		whole, want := waitsOf(t, c)
+		full, want := waitsOf(t, c)
 		c.Layout.TPCommOverlap = true
 		pieces, got := waitsOf(t, c)
-		t.Logf("%s: waited for at once: %v, in pieces %v", name, whole.bare, pieces.bare)
-		if pieces.bare[comm.AllGather] >= whole.bare[comm.AllGather]/2 {
-			t.Errorf("%s: %d gathers waited for at once, in pieces %d", name, whole.bare[comm.AllGather], pieces.bare[comm.AllGather])
+		t.Logf("%s: waited for at once: %v, in pieces %v", name, full.bare, pieces.bare)
+		if pieces.bare[comm.AllGather] >= full.bare[comm.AllGather]/2 {
+			t.Errorf("%s: %d gathers waited for at once, in pieces %d", name, full.bare[comm.AllGather], pieces.bare[comm.AllGather])
 		}
 		for i := range want {
 			if got[i] != want[i] {

@@ -85,7 +85,7 @@ func answersOf(t *testing.T, e editions, requests []*Request) (list []answer) {
 // Claim (golden/merge, PEFT 0.21): beside a base, an adapter's answers are those of the model that PEFT
 // merged it into, to rounding; the base's, and each adapter's, are bit for bit what they are alone, also
 // where their texts run at once and begin alike.
-func TestAdaptersBesideTheBase(t *testing.T) {
+func TestAdaptersWithTheBase(t *testing.T) {
 	for dir, most := range mergeCases(t) {
 		name := filepath.Base(dir)
 		l := opened(t, filepath.Join(dir, "base"))
@@ -133,7 +133,7 @@ func TestAdaptersBesideTheBase(t *testing.T) {
 
 // Claim (adapters of PEFT 0.21, tools/verify/modelcase): so are adapters on embeddings and output layers, and with
 // weights that were trained in full.
-func TestAdapterPartsBesideTheBase(t *testing.T) {
+func TestAdapterPartsWithTheBase(t *testing.T) {
 	for name, model := range map[string]string{"llama-tables": "llama", "llama-saved": "llama", "qwen2-bias": "qwen2"} {
 		base := t.TempDir()
 		for to, from := range map[string]string{"config.json": "config.json", "model.safetensors": "weights.safetensors"} {

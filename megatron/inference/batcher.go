@@ -26,11 +26,11 @@ type BatcherConfig struct {
 //
 // One goroutine runs it: Run. Submit, Reload and Stats are for any.
 type Batcher struct {
-	config   BatcherConfig
-	editions editions
-	told     *orders // the other ranks of the model
-	dir      string  // of the weights
-	pool     *blockPool
+	config    BatcherConfig
+	editions  editions
+	followers *orders // the other ranks of the model
+	dir       string  // of the weights
+	pool      *blockPool
 
 	Stepped func(rows int) // where given, is called after each pass
 
@@ -66,9 +66,9 @@ type Stats struct {
 }
 
 // newBatcher makes the blocks on the device of e; dir is where iterations are taken from.
-func newBatcher(e editions, c BatcherConfig, told *orders, dir string) *Batcher {
+func newBatcher(e editions, c BatcherConfig, followers *orders, dir string) *Batcher {
 	e.kv = e.list[0].newPaged(c.Blocks)
-	b := &Batcher{config: c, editions: e, told: told, dir: dir, pool: newBlockPool(c.Blocks), texts: make([]int, len(e.list)), roots: make([]prefix, len(e.list))}
+	b := &Batcher{config: c, editions: e, followers: followers, dir: dir, pool: newBlockPool(c.Blocks), texts: make([]int, len(e.list)), roots: make([]prefix, len(e.list))}
 	for i := bases; i < len(e.list); i++ {
 		b.roots[i] = root(int64(bases - 1 - i))
 	}
@@ -216,19 +216,19 @@ func (b *Batcher) carryOut(p *plan) error {
 	case p.offer != nil:
 		return b.reload(p.offer)
 	case len(p.ids) == 0:
-		return b.told.give(&order{kind: orderNone})
+		return b.followers.give(&order{kind: orderNone})
 	}
 	return b.take(p)
 }
 
 // reload takes an iteration; the edition that it replaces has no texts.
 func (b *Batcher) reload(o *offer) error {
-	if err := b.told.give(&order{kind: orderReload, number: o.step}); err != nil {
+	if err := b.followers.give(&order{kind: orderReload, number: o.step}); err != nil {
 		return err
 	}
 	e := b.editions
 	e.list = slices.Clone(e.list) // b's own stays what it is until all is there: others read it
-	refused, err := e.reload(b.told, b.dir, o.step)
+	refused, err := e.reload(b.followers, b.dir, o.step)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.editions, b.offered = e, nil
@@ -263,7 +263,7 @@ func (b *Batcher) fail(err error) {
 
 // take runs the pass on all ranks and gives every sequence what is its own.
 func (b *Batcher) take(p *plan) error {
-	if err := b.told.give(&order{kind: orderPass, batch: p.batch}); err != nil {
+	if err := b.followers.give(&order{kind: orderPass, batch: p.batch}); err != nil {
 		return err
 	}
 	// The pass, and a token for each wanted row; one sequence's bad logits do not fail the others.

@@ -231,9 +231,9 @@ func TestBatcherAgreesWithSample(t *testing.T) {
 						}
 						ids = append(ids, x.ID)
 					}
-					whole := logProbs(t, l, ids)
+					full := logProbs(t, l, ids)
 					for n, x := range got.Tokens {
-						if p := whole[len(q.Prompt)+n-1][x.ID]; !(x.LogProb-p < 1e-5 && p-x.LogProb < 1e-5) {
+						if p := full[len(q.Prompt)+n-1][x.ID]; !(x.LogProb-p < 1e-5 && p-x.LogProb < 1e-5) {
 							t.Errorf("token %d has log-probability %g, in a pass over all %g", n, x.LogProb, p)
 						}
 					}

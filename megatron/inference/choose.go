@@ -259,8 +259,8 @@ func (g *Generator) chosen(a *device.SampleArgs, list []wish) (tokens []Token, b
 		if list[i].tell < 0 {
 			continue
 		}
-		// log Σ exp = largest logit + log of the sum, which the op gives in units of 1/SampleWhole.
-		norm := float64(top[i]) + math.Log(float64(sum[i])/device.SampleWhole)
+		// log Σ exp = largest logit + log of the sum, which the op gives in units of 1/SampleFull.
+		norm := float64(top[i]) + math.Log(float64(sum[i])/device.SampleFull)
 		t.LogProb = float64(logits[i]) - norm
 		for k := range list[i].tell {
 			if at := i*int(a.Best.Shape[1]) + k; best[at] >= 0 {

@@ -17,20 +17,20 @@ type Continued struct {
 // share the model, all ranks call it; the first one's requests count, and it alone has the result.
 func (g *Generator) Continue(ctx context.Context, c BatcherConfig, requests []*Request, stepped func()) (list []Continued, err error) {
 	// The first rank schedules; the others carry out its orders until it sends the end.
-	told := &orders{world: g.Sharers, device: g.Device}
-	if told.world == nil {
-		told.world = g.Pipeline
+	followers := &orders{world: g.Sharers, device: g.Device}
+	if followers.world == nil {
+		followers.world = g.Pipeline
 	}
 	e := editions{list: []*Loaded{{Generator: *g}, nil}}
-	if !told.alone() && told.world.Rank() > 0 {
+	if !followers.alone() && followers.world.Rank() > 0 {
 		defer func() { e.free() }()
-		return nil, e.list[0].follow(&e, told, "")
+		return nil, e.list[0].follow(&e, followers, "")
 	}
-	if err := told.give(&order{kind: orderBegin, number: int64(c.Blocks)}); err != nil {
+	if err := followers.give(&order{kind: orderBegin, number: int64(c.Blocks)}); err != nil {
 		return nil, err
 	}
 	// Queue all requests, run until they have ended.
-	b := newBatcher(e, c, told, "")
+	b := newBatcher(e, c, followers, "")
 	defer b.editions.free()
 	if stepped != nil {
 		b.Stepped = func(int) { stepped() }
@@ -43,7 +43,7 @@ func (g *Generator) Continue(ctx context.Context, c BatcherConfig, requests []*R
 	if err := b.Run(ctx); err != nil {
 		return nil, err
 	}
-	if err := told.give(&order{kind: orderEnd}); err != nil {
+	if err := followers.give(&order{kind: orderEnd}); err != nil {
 		return nil, err
 	}
 	// All tokens are in the streams by now.

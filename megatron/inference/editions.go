@@ -49,7 +49,7 @@ func (e *editions) rows(b *batch, use func(first int, logits model.Tensor) error
 
 // reload loads an iteration next to the weights that are in use, on all ranks; new texts get
 // it from then on. refused: this iteration cannot be had, and all is as before.
-func (e *editions) reload(told *orders, dir string, step int64) (refused, err error) {
+func (e *editions) reload(followers *orders, dir string, step int64) (refused, err error) {
 	l := e.list[e.now]
 	refused = func() (err error) {
 		if e.list[e.other()] == nil {
@@ -59,7 +59,7 @@ func (e *editions) reload(told *orders, dir string, step int64) (refused, err er
 		}
 		return e.list[e.other()].reload(dir, step)
 	}()
-	if refused, err = told.agree(refused); refused == nil && err == nil {
+	if refused, err = followers.agree(refused); refused == nil && err == nil {
 		e.now = e.other()
 	}
 	return refused, err

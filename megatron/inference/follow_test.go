@@ -128,7 +128,7 @@ func TestExpertsServed(t *testing.T) {
 	}), t.TempDir()
 	save(t, dir, l, 1, stored{Model: l.Model, Precision: "f32", SeqLength: 96})
 	want := sample(t, l, SampleOptions{MaxNew: 40, Stop: -1})
-	whole := logProbs(t, l, slices.Concat(prompt, want))
+	full := logProbs(t, l, slices.Concat(prompt, want))
 	for _, layout := range []Layout{{}, {EP: 2}, {EP: 4}, {TP: 2, EP: 2}, {TP: 2, EP: 4}, {EP: 2, PP: 2}} {
 		served(t, layout, dir, LoadOptions{Step: -1}, func(b *Batcher) {
 			q := &Request{Prompt: prompt, MaxNew: 40, PromptLogProbs: true}
@@ -139,7 +139,7 @@ func TestExpertsServed(t *testing.T) {
 					return
 				}
 				for i, x := range append(got.Prompt, got.Tokens...) {
-					if p := whole[max(0, i-1)][x.ID]; i > 0 && !(math.Abs(x.LogProb-p) < 1e-5) {
+					if p := full[max(0, i-1)][x.ID]; i > 0 && !(math.Abs(x.LogProb-p) < 1e-5) {
 						t.Errorf("%+v: token %d has log-probability %g, in a pass over all %g", layout, i, x.LogProb, p)
 					}
 				}

@@ -159,7 +159,7 @@ func headsByLayer(m *spec.Model) {
 // Claim: extending a cache gives the numbers of one pass over the whole text,
 // for learned positions, RoPE with grouped queries, ALiBi, latent attention, whose cache holds latents, layers that read
 // the keys of others, and states of gated delta nets, convolutions and state-space scans.
-func TestCacheEqualsWholePass(t *testing.T) {
+func TestCacheEqualsFullPass(t *testing.T) {
 	for name, change := range map[string]func(*spec.Model){
 		"latent": latent, "shared keys": sharedKeys,
 		"learned": nil,
@@ -184,9 +184,9 @@ func TestCacheEqualsWholePass(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		whole := logProbs(t, l, slices.Concat(prompt, out.IDs))
+		full := logProbs(t, l, slices.Concat(prompt, out.IDs))
 		for i, id := range out.IDs {
-			if want := whole[len(prompt)+i-1][id]; math.Abs(out.LogProbs[i]-want) > 1e-4 {
+			if want := full[len(prompt)+i-1][id]; math.Abs(out.LogProbs[i]-want) > 1e-4 {
 				t.Errorf("%s: token %d has log p %.6f with the cache, %.6f in one pass", name, i, out.LogProbs[i], want)
 			}
 		}

@@ -21,7 +21,7 @@ func (g *Generator) Logits(prompt []int32, each func(position int, logits []floa
 	}
 	if g.Context == nil {
 		all := mpu.Span{N: int64(len(prompt))}
-		return g.whole(prompt, mpu.Positions{all}, nil, func(p *model.Pass, hidden model.Tensor) error {
+		return g.full(prompt, mpu.Positions{all}, nil, func(p *model.Pass, hidden model.Tensor) error {
 			return g.eachLogits(p, hidden, everyRank, 0, all, each)
 		})
 	}

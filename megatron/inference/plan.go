@@ -35,7 +35,7 @@ func (b *Batcher) plan(ctx context.Context) (p *plan, done bool) {
 			return b.pass(), false
 		case b.draining:
 			return nil, true
-		case !b.told.alone() && time.Since(idle) >= listening:
+		case !b.followers.alone() && time.Since(idle) >= listening:
 			return &plan{}, false
 		}
 		b.rest()
@@ -44,7 +44,7 @@ func (b *Batcher) plan(ctx context.Context) (p *plan, done bool) {
 
 // rest waits for news, not for long where other ranks wait for orders.
 func (b *Batcher) rest() {
-	if !b.told.alone() {
+	if !b.followers.alone() {
 		t := time.AfterFunc(listening, b.wake)
 		defer t.Stop()
 	}

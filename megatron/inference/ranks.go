@@ -94,7 +94,7 @@ func part(r *ranks.Rank, m *spec.Model) (c model.StageConfig, p model.Parallel, 
 	}
 	// Contiguous layers for each stage, the embedding on the first, the head on the last; rows of the vocabulary are
 	// padded so that ranks have equally many.
-	stage, stages := r.Place.PP, r.Sizes.PP
+	stage, stages := r.Coordinates.PP, r.Sizes.PP
 	if stages > m.NumLayers {
 		return c, p, nil, exitcode.Errorf(exitcode.Usage, "--pipeline-model-parallel-size %d: the model has %d layers; each stage needs one", stages, m.NumLayers)
 	}

@@ -37,11 +37,11 @@ func TestRanksAgreeWithOne(t *testing.T) {
 	} {
 		l, dir, prompt := tiny(t, change), t.TempDir(), []int32{3, 1, 4, 1, 5, 2, 6, 5, 3, 5, 7}
 		save(t, dir, l, 1, stored{Model: l.Model, Precision: "f32", SeqLength: 24})
-		whole, err := l.Sample(prompt, SampleOptions{MaxNew: 12, Stop: -1, Sampling: Sampling{NoRepeatNgram: 3}})
+		full, err := l.Sample(prompt, SampleOptions{MaxNew: 12, Stop: -1, Sampling: Sampling{NoRepeatNgram: 3}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		greedy := whole.IDs
+		greedy := full.IDs
 		search := BeamOptions{Beams: 5, MaxNew: 10, LengthPenalty: 1, NoRepeatNgram: 4, Stop: 2}
 		beams, err := l.Beam(prompt, search)
 		if err != nil {

@@ -143,7 +143,7 @@ type sequence struct {
 	last     prefix  // of the last of them
 	scored   int     // tokens of the prompt whose log-probability is known
 	text     *tokenizer.Stream
-	held     string        // text that may be the beginning of a stop
+	kept     string        // text that may be the beginning of a stop
 	guide    *schema.Guide // through Grammar; nil: none
 }
 
@@ -210,16 +210,16 @@ func (s *sequence) add(t Token) Reason {
 	}
 	// Text that is a stop word, or may become one with later tokens, is not given yet.
 	if s.text != nil {
-		s.held += s.text.Push(t.ID)
+		s.kept += s.text.Push(t.ID)
 	}
-	if cut, found := cutAt(s.held, s.Stops); found {
-		t.Text, s.held = s.held[:cut], ""
+	if cut, found := cutAt(s.kept, s.Stops); found {
+		t.Text, s.kept = s.kept[:cut], ""
 		s.text = nil // nothing follows
 		s.give(t, true, EndedByStop)
 		return EndedByStop
 	}
-	keep := beginning(s.held, s.Stops)
-	t.Text, s.held = s.held[:len(s.held)-keep], s.held[len(s.held)-keep:]
+	keep := beginning(s.kept, s.Stops)
+	t.Text, s.kept = s.kept[:len(s.kept)-keep], s.kept[len(s.kept)-keep:]
 	// The length.
 	var ended Reason
 	switch {
@@ -236,7 +236,7 @@ func (s *sequence) add(t Token) Reason {
 func (s *sequence) give(t Token, given bool, ended Reason) {
 	rest := ""
 	if ended != "" {
-		rest = s.held
+		rest = s.kept
 		if s.text != nil {
 			rest += s.text.Flush()
 		}

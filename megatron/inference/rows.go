@@ -43,22 +43,22 @@ func (g *Generator) rows(b *batch, kv []*model.Paged, use func(first int, logits
 		return t
 	}
 	// One pass of n rows from several sequences; which row is whose, rows say.
-	p := &model.Pass{D: d, DType: g.DType, Positions: mpu.AllPositions(n), Batch: 1, Whole: true, IDs: write(b.ids, n), PositionIDs: write(b.positions, n)}
+	p := &model.Pass{D: d, DType: g.DType, Positions: mpu.AllPositions(n), Batch: 1, Full: true, IDs: write(b.ids, n), PositionIDs: write(b.positions, n)}
 	// tables: i32 [sequences, longest table], block numbers by sequence; rows: i32 [n, 2], sequence and position.
 	most := 1
 	for _, t := range b.tables {
 		most = max(most, len(t))
 	}
-	tables, places := make([]int32, len(b.tables)*most), make([]int32, 0, 2*n)
+	tables, slots := make([]int32, len(b.tables)*most), make([]int32, 0, 2*n)
 	for i, t := range b.tables {
 		copy(tables[i*most:], t)
 	}
 	for i, s := range b.sequence {
-		places = append(places, s, b.positions[i])
+		slots = append(slots, s, b.positions[i])
 	}
-	tableTensor, placeTensor := write(tables, int64(len(b.tables)), int64(most)), write(places, n, 2)
+	tableTensor, slotTensor := write(tables, int64(len(b.tables)), int64(most)), write(slots, n, 2)
 	for _, k := range kv {
-		k.Tables, k.Rows = tableTensor, placeTensor
+		k.Tables, k.Rows = tableTensor, slotTensor
 	}
 	// hidden: [n, h] on the stage with the head. logits: f32 [wanted, vocab] would be large, so a few at a time.
 	return g.forward(p, kv, func(hidden model.Tensor) error {

@@ -23,24 +23,24 @@ func Serve(ctx context.Context, l Layout, at ranks.Config, dir string, o LoadOpt
 	var b atomic.Pointer[Batcher] // rank 0's
 	var drained error             // that the ranks ended in order with
 	err := runOn(l, at, dir, o, func(rank int, m *Loaded) error {
-		told := m.orders()
+		followers := m.orders()
 		e, err := m.editionsOf(o.Adapters)
 		if err != nil {
 			return err
 		}
 		if rank > 0 {
-			return m.follow(&e, told, dir)
+			return m.follow(&e, followers, dir)
 		}
 		c, err := size(m, m.blockBytes())
 		if err != nil {
 			return err
 		}
 		for _, x := range []order{{kind: orderSame, number: m.iteration}, {kind: orderBegin, number: int64(c.Blocks)}} {
-			if err := told.give(&x); err != nil {
+			if err := followers.give(&x); err != nil {
 				return err
 			}
 		}
-		x := newBatcher(e, c, told, dir)
+		x := newBatcher(e, c, followers, dir)
 		b.Store(x)
 		if err := ready(m, x); err != nil {
 			return err
@@ -48,7 +48,7 @@ func Serve(ctx context.Context, l Layout, at ranks.Config, dir string, o LoadOpt
 		if drained = x.Run(ctx); drained != nil && ctx.Err() == nil {
 			return drained
 		}
-		return told.give(&order{kind: orderEnd})
+		return followers.give(&order{kind: orderEnd})
 	})
 	if err == nil {
 		err = drained
@@ -60,9 +60,9 @@ func Serve(ctx context.Context, l Layout, at ranks.Config, dir string, o LoadOpt
 }
 
 // follow takes part in everything that rank 0 orders.
-func (l *Loaded) follow(e *editions, told *orders, dir string) error {
+func (l *Loaded) follow(e *editions, followers *orders, dir string) error {
 	for {
-		x, err := told.hear()
+		x, err := followers.hear()
 		if err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func (l *Loaded) follow(e *editions, told *orders, dir string) error {
 		case orderBegin:
 			e.kv = l.newPaged(int(x.number))
 		case orderReload:
-			if _, err := e.reload(told, dir, x.number); err != nil {
+			if _, err := e.reload(followers, dir, x.number); err != nil {
 				return err
 			}
 		case orderPass:

@@ -144,12 +144,12 @@ func (s *session) share(tokens []int32, use func(p *model.Pass, hidden model.Ten
 	c := s.g.Context
 	s.grow(len(tokens))
 	s.used += len(tokens)
-	return s.g.whole(tokens, mpu.AllPositions(int64(len(tokens))).ZigZag(c.Rank(), c.Size()), s.kv, use)
+	return s.g.full(tokens, mpu.AllPositions(int64(len(tokens))).ZigZag(c.Rank(), c.Size()), s.kv, use)
 }
 
-// whole runs those positions of a text from its start that are here; use gets the last
+// full runs those positions of a text from its start that are here; use gets the last
 // stage's output.
-func (g *Generator) whole(tokens []int32, here mpu.Positions, kv []*model.Paged, use func(p *model.Pass, hidden model.Tensor) error) error {
+func (g *Generator) full(tokens []int32, here mpu.Positions, kv []*model.Paged, use func(p *model.Pass, hidden model.Tensor) error) error {
 	scope := g.Device.Arena.Scope(device.Activations)
 	defer scope.Release()
 	positions := make([]int32, len(tokens))

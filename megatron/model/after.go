@@ -2,19 +2,19 @@ package model
 
 import "monotron/csrc/device"
 
-// forwardParts is forward of a branch that does more with the half's output than add it:
+// forwardParts is forward of a branch that does more with the sublayer's output than add it:
 //
-//	out = scale·post(half(norm x) + bias)   post: OLMo 2, Gemma 2; scale: Granite
+//	out = scale·post(sublayer(norm x) + bias)   post: OLMo 2, Gemma 2; scale: Granite
 //	y = behind(residual + drop(out))        behind: OPT-350m
 func (b *branch) forwardParts(p *Pass, s *device.Scope, drop hiddenDropout, y, x, residual Tensor) (saved *branchSaved, err error) {
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
 	// What backward computes again is not kept: it lives in tmp until this returns.
 	norms, inner := s, s
-	if b.forgetNorm {
+	if b.recomputeNorm {
 		norms = tmp
 	}
-	if b.forgetHalf {
+	if b.recomputeSublayer {
 		inner = tmp
 	}
 	saved = &branchSaved{}
@@ -35,19 +35,19 @@ func (b *branch) forwardParts(p *Pass, s *device.Scope, drop hiddenDropout, y, x
 	case needed:
 		out = tmp.Like(x)
 	}
-	if err = b.forwardHalf(p, inner, saved, out, in); err != nil {
+	if err = b.forwardSublayer(p, inner, saved, out, in); err != nil {
 		return nil, err
 	}
 	if needed {
 		b.joinResidual(p, s, tmp, saved, drop, y, out, residual)
 	}
-	b.forget(saved)
+	b.recomputed(saved)
 	return saved, nil
 }
 
-// joinResidual makes y of the half's output, which it may change where nobody keeps it.
+// joinResidual makes y of the sublayer's output, which it may change where nobody keeps it.
 func (b *branch) joinResidual(p *Pass, s, tmp *device.Scope, saved *branchSaved, drop hiddenDropout, y, out, residual Tensor) {
-	if bias := b.half.bias(); bias.Given() {
+	if bias := b.sublayer.bias(); bias.Given() {
 		p.D.DropoutAdd(device.DropoutAddArgs{Out: out, X: out, Bias: bias})
 	}
 	if b.post != nil {
@@ -97,9 +97,9 @@ func (b *branch) backwardParts(p *Pass, saved *branchSaved, drop hiddenDropout, 
 		dout = scaled
 	}
 	if b.post != nil {
-		dhalf := tmp.Like(x)
-		b.post.backward(p, saved.outStats, dhalf, dout, saved.out, Tensor{})
-		dout = dhalf
+		dsublayer := tmp.Like(x)
+		b.post.backward(p, saved.outStats, dsublayer, dout, saved.out, Tensor{})
+		dout = dsublayer
 	}
-	return b.backwardHalf(p, saved, dx, dout, x, through)
+	return b.backwardSublayer(p, saved, dx, dout, x, through)
 }

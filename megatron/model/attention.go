@@ -10,7 +10,7 @@ import (
 	"monotron/mpu/comm"
 )
 
-// attention is the first half of a layer without norm and residual:
+// attention is the first sublayer without norm and residual:
 // QKV projection, QK norm, RoPE, softmax(QKᵀ)V, output projection.
 type attention struct {
 	m            *spec.Model
@@ -211,7 +211,7 @@ func (a *attention) bias() Tensor { return a.proj.BiasValue() }
 
 // forward sets y = attention(x) without the projection's bias; without a y it ends
 // before the projection. x and y are [rows, h]: under sequence parallelism the rank's rows.
-func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, error) {
+func (a *attention) forward(p *Pass, s *device.Scope, y, x Tensor) (sublayerSaved, error) {
 	d := p.D
 	// qkv: [tokens, groups·(perGroup+2)·d], of all positions of the pass and the heads here.
 	saved := &attentionSaved{attention: a, qkv: s.Alloc(p.DType, p.Tokens(), a.qkv.Columns())}

@@ -29,7 +29,7 @@ func (p Parallel) contextOf(layer int) (mpu.Context, mpu.ContextKind) {
 }
 
 // hasAll reports whether no other rank has positions of the pass.
-func (a *attention) hasAll(p *Pass) bool { return a.kind == "" || p.Whole }
+func (a *attention) hasAll(p *Pass) bool { return a.kind == "" || p.Full }
 
 // exchange is the way for a pass.
 func (a *attention) exchange(p *Pass) exchange {

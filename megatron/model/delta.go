@@ -68,7 +68,7 @@ func newDeltaNet(m *spec.Model, layer int, name string, p Parallel) *deltaNet {
 	n.aLog = mpu.Rows(name+".A_log", mpu.Init{Kind: mpu.InitLogUniform, Value: 16}, []int64{values}, heads, n.values)
 	n.dtBias = mpu.Rows(name+".dt_bias", mpu.Init{Kind: mpu.InitConstant, Value: 1}, []int64{values}, heads, n.values)
 	// One norm of [value channels] serves all heads.
-	one := mpu.Whole(name+".out_norm.weight", mpu.Init{Kind: mpu.InitConstant, Value: 1}, n.valueDim)
+	one := mpu.Uncut(name+".out_norm.weight", mpu.Init{Kind: mpu.InitConstant, Value: 1}, n.valueDim)
 	one.PartialOn(r) // each rank's heads give a part of its gradient
 	one.ByHead = true
 	n.norm = &norm{gamma: one, kind: device.RMSNormKind, eps: float32(m.NormEpsilon)}
@@ -144,7 +144,7 @@ type deltaSaved struct {
 }
 
 // forward sets y = net(x) without the projection's bias; without a y it ends before the projection.
-func (n *deltaNet) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, error) {
+func (n *deltaNet) forward(p *Pass, s *device.Scope, y, x Tensor) (sublayerSaved, error) {
 	// in: [tokens, columns], q, k, v, z, b and a of the heads here.
 	saved := &deltaSaved{net: n, heads: n.deltaHeads, in: s.Alloc(p.DType, p.Tokens(), n.in.Columns())}
 	if err := n.in.Forward(p.D, &p.Hooks, saved.in, x, device.NoEpilogue, Tensor{}); err != nil {

@@ -1,8 +1,8 @@
 // Package model is the GPT of Megatron as pairs of forward and backward.
 //
 // Reading order: pass.go (what one micro-batch shares), parallel.go (how ranks share layers), stage.go
-// (embedding, layers, head: what a stage is), run.go (its forward and backward), layer.go and half.go (a layer
-// is two sublayers, each with a norm and a residual branch; the code calls a sublayer a half). Sublayers:
+// (embedding, layers, head: what a stage is), run.go (its forward and backward), layer.go and sublayer.go (a layer
+// is two sublayers, each with a norm and a residual branch). Sublayers:
 // attention.go with core.go, context.go and ring.go; latent.go and latentcache.go (multi-latent attention);
 // shared.go (layers that use the keys and values of others); delta.go (linear attention); shortconv.go; mamba.go with groupnorm.go (state-space scans); mlp.go and
 // parallelmlp.go; router.go, mixture.go and experts.go (mixtures of experts). Then embedding.go, perlayer.go,

@@ -12,7 +12,7 @@ type hiddenDropout struct {
 	pass      *Pass
 	rate      float64 // 0: none
 	jitter    float64 // 0: none; not both
-	place     string
+	at        string
 	positions mpu.Positions // of the rows
 }
 
@@ -38,7 +38,7 @@ func (h hiddenDropout) drawn(position int64) device.Dropout {
 	if h.none() {
 		return device.Dropout{}
 	}
-	return device.Dropout{Stream: device.StreamKey(h.pass.Seed, h.place), Step: h.pass.Step, Samples: h.pass.Samples,
+	return device.Dropout{Stream: device.StreamKey(h.pass.Seed, h.at), Step: h.pass.Step, Samples: h.pass.Samples,
 		Rate: float32(h.rate), Jitter: float32(h.jitter), Position: int32(position)}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // Claim (docs/parallel.md, what stays equal): a hidden dropout mask goes by position and sample. Ranks that
 // have several spans of positions drop, forward and backward, what one rank drops there.
-func TestDropoutOfSpansIsThatOfTheWhole(t *testing.T) {
+func TestDropoutOfSpansIsThatOfTheFullPass(t *testing.T) {
 	const s, b, h = 24, 2, 8
 	d := ref.Open()
 	defer d.Arena.Close()
@@ -22,7 +22,7 @@ func TestDropoutOfSpansIsThatOfTheWhole(t *testing.T) {
 		p := &Pass{D: d, DType: device.F32, Positions: here, Batch: b, Step: step, Samples: samples, Seed: 1}
 		x, y, dx := d.Arena.Alloc(device.Activations, device.F32, p.Tokens(), h), d.Arena.Alloc(device.Activations, device.F32, p.Tokens(), h), d.Arena.Alloc(device.Activations, device.F32, p.Tokens(), h)
 		d.Fill(x, 1)
-		drop := hiddenDropout{pass: p, rate: 0.5, place: "here", positions: here}
+		drop := hiddenDropout{pass: p, rate: 0.5, at: "here", positions: here}
 		drop.add(device.DropoutAddArgs{Out: y, X: x, Residual: x})
 		drop.backward(dx, x)
 		return device.ReadSlice[float32](d, y), device.ReadSlice[float32](d, dx)

@@ -20,7 +20,7 @@ func newEmbedding(m *spec.Model, p Parallel) *embedding {
 	init := mpu.Init{Std: m.EmbeddingInitStd}
 	e := &embedding{m: m, region: p.region(), words: wordTable(m, p)}
 	if m.Position == spec.PositionLearned {
-		e.position = mpu.Whole("embedding.position_embeddings.weight", init, int64(m.PositionRows()), int64(m.HiddenSize))
+		e.position = mpu.Uncut("embedding.position_embeddings.weight", init, int64(m.PositionRows()), int64(m.HiddenSize))
 		e.position.ByToken = true
 		e.position.Outside(mpu.Region{Group: p.TP}) // its backward sees all positions
 	}
@@ -136,7 +136,7 @@ func (e *embedding) backward(p *Pass, saved *embeddingSaved, dy Tensor) error {
 		dy = dsum
 	}
 	e.scale(p, dy)
-	dy, err := e.words.WholeGradient(saved.scope, dy)
+	dy, err := e.words.FullGradient(saved.scope, dy)
 	if err != nil {
 		return err
 	}

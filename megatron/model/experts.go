@@ -16,9 +16,9 @@ type experts struct {
 	kind     device.Activation
 	gate     gate
 	at       weighing
-	place    mpu.ExpertPlace
+	cut      mpu.ExpertCoordinates
 
-	forgetActs bool // activations are not kept, but made again (--recompute-modules moe_act)
+	recomputeActs bool // activations are not kept, but made again (--recompute-modules moe_act)
 }
 
 // weighing is where the weight of a choice is multiplied.
@@ -31,7 +31,7 @@ const (
 )
 
 func newExperts(m *spec.Model, name string, p Parallel) *experts {
-	at := p.expertPlace(m)
+	at := p.expertCoordinates(m)
 	f, h := int64(m.Experts.FFNHiddenSize), int64(m.HiddenSize)
 	n := f / int64(at.Parts)
 	rows := [][2]int64{{n * int64(at.Part), n}}
@@ -44,7 +44,7 @@ func newExperts(m *spec.Model, name string, p Parallel) *experts {
 			return fmt.Sprintf("%s.local_experts.%d%s", name, i, strings.TrimPrefix(param, name))
 		}
 	}
-	x := &experts{kind: activationOf(m), gate: gateOf(m), place: at,
+	x := &experts{kind: activationOf(m), gate: gateOf(m), cut: at,
 		fc1: mpu.NewExpertLinear(at, mpu.LinearConfig{Name: name + ".linear_fc1", Out: out, In: h, Rows: rows, Bias: m.LinearBias, Each: each, Init: mpu.Init{Std: m.InitStd}}),
 		fc2: mpu.NewExpertLinear(at, mpu.LinearConfig{Name: name + ".linear_fc2", Out: h, In: f, Bias: m.LinearBias, Each: each, Init: outputInit(m)})}
 	switch {
@@ -66,13 +66,13 @@ type expertsSaved struct {
 	out Tensor // [sent rows, h]: output of fc2, where the weight comes after it
 }
 
-// forward is the experts' output for the sent rows, in tmp, of type ExpertPlace.Partial; without
+// forward is the experts' output for the sent rows, in tmp, of type ExpertCoordinates.Partial; without
 // `last` it ends before fc2.
 func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, last bool) (out Tensor) {
 	d, at := p.D, saved.sent
-	places := at.X.Shape[0]
+	slots := at.X.Shape[0]
 	// pre: [sent rows, fc1 rows here], rows sorted by expert, of which Offsets are the bounds.
-	k := &expertsSaved{in: at.X, pre: s.Alloc(p.DType, places, x.fc1.Weight.Shape[1])}
+	k := &expertsSaved{in: at.X, pre: s.Alloc(p.DType, slots, x.fc1.Weight.Shape[1])}
 	saved.experts = k
 	if x.at == weighInput {
 		k.in = s.Like(at.X)
@@ -81,11 +81,11 @@ func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, la
 	x.fc1.Forward(d, &p.Hooks, k.pre, k.in, at.Offsets)
 	// act: [sent rows, ffn/etp]
 	acts := s
-	if x.forgetActs {
+	if x.recomputeActs {
 		acts = tmp
 	}
 	act := x.activate(p, acts, k.pre, at)
-	if !x.forgetActs {
+	if !x.recomputeActs {
 		k.act = act
 	}
 	// The weight comes after fc2's bias: backward needs the output without it, for the weight's gradient.
@@ -97,7 +97,7 @@ func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, la
 		return out
 	}
 	// out: [sent rows, h]; a part of the sum where ranks share an expert.
-	out = tmp.Alloc(x.place.Partial(p.DType), at.X.Dims()...)
+	out = tmp.Alloc(x.cut.Partial(p.DType), at.X.Dims()...)
 	if x.at == weighOutput {
 		d.ScaleRows(out, k.out, at.Weights)
 		return out
@@ -116,7 +116,7 @@ func (x *experts) activate(p *Pass, s *device.Scope, pre Tensor, at *mpu.Dispatc
 	return a.Y
 }
 
-// backward is the gradient of the dispatched rows, of type ExpertPlace.Partial, and of their
+// backward is the gradient of the dispatched rows, of type ExpertCoordinates.Partial, and of their
 // weights; dout is used up.
 func (x *experts) backward(p *Pass, s *device.Scope, saved *mixtureSaved, dout Tensor) (drows, dweights Tensor) {
 	d, at, k := p.D, saved.sent, saved.experts
@@ -145,7 +145,7 @@ func (x *experts) backward(p *Pass, s *device.Scope, saved *mixtureSaved, dout T
 		mpu.AddTree(d, back.DWeights)
 		d.Copy(dweights, back.DWeights.At(0))
 	}
-	drows = s.Alloc(x.place.Partial(p.DType), at.X.Dims()...)
+	drows = s.Alloc(x.cut.Partial(p.DType), at.X.Dims()...)
 	x.fc1.Backward(d, drows, k.pre, k.in, at.Offsets, at.Leaf)
 	if x.at == weighInput {
 		unweigh(drows, at.X)
@@ -156,10 +156,10 @@ func (x *experts) backward(p *Pass, s *device.Scope, saved *mixtureSaved, dout T
 // byLeaf is where sums over a row's channels here go: to dweights [sent rows], or of each leaf
 // by itself, in tmp [leaves here, sent rows].
 func (x *experts) byLeaf(p *Pass, tmp *device.Scope, dweights Tensor) Tensor {
-	if x.place.Leaves == 0 {
+	if x.cut.Leaves == 0 {
 		return dweights
 	}
-	return tmp.Alloc(dweights.DType, int64(x.place.Leaves/x.place.Parts), dweights.Len())
+	return tmp.Alloc(dweights.DType, int64(x.cut.Leaves/x.cut.Parts), dweights.Len())
 }
 
 // sharedExpert is an MLP that sees every token, its output times sigmoid(gate·x) where
@@ -191,7 +191,7 @@ func (e *sharedExpert) params() []*mpu.Param {
 
 type sharedSaved struct {
 	expert *sharedExpert
-	mlp    halfSaved
+	mlp    sublayerSaved
 	logit  Tensor // [rows, 1]: of the gate
 	open   Tensor // f32 [rows]: sigmoid of it
 	out    Tensor // [rows, h]: of the MLP, before the gate

@@ -58,8 +58,8 @@ func TestFuseAttention(t *testing.T) {
 			if (err == nil) != (c.refusal == "") || err != nil && !strings.Contains(err.Error(), c.refusal) {
 				t.Errorf("off by %g, %v; want %q", off, err, c.refusal)
 			}
-			if held := d.Arena.Usage().Allocated - before; held > d.FusedWorkspace()+512 {
-				t.Errorf("the trial keeps %d bytes besides the workspace", held-d.FusedWorkspace())
+			if kept := d.Arena.Usage().Allocated - before; kept > d.FusedWorkspace()+512 {
+				t.Errorf("the trial keeps %d bytes besides the workspace", kept-d.FusedWorkspace())
 			}
 			if err := d.Sync(); err != nil {
 				t.Errorf("after the trial: %v", err)

@@ -38,7 +38,7 @@ func shapes() map[string]spec.Model {
 	neox := gpt2
 	neox.ParallelResidual, neox.Position, neox.RotaryBase, neox.RotaryPercent, neox.Tied = true, spec.PositionRope, 100, 0.5, false
 	olmo2 := llama
-	olmo2.NormAfter, olmo2.QKNormWhole, olmo2.NumQueryGroups = true, true, 2
+	olmo2.NormAfter, olmo2.QKNormFull, olmo2.NumQueryGroups = true, true, 2
 	olmo2.HiddenDropout = 0.2
 	olmoBiased := olmo2
 	olmoBiased.LinearBias, olmoBiased.QKVBias, olmoBiased.Normalization = true, true, spec.LayerNorm
@@ -62,10 +62,10 @@ func shapes() map[string]spec.Model {
 	small := valued // one layer with a window, one without, and a third that reads its keys
 	small.KVShared, small.WideShared, small.PerLayerInput, small.NormSandwich, small.LinearBias, small.QKVBias = 1, true, 4, true, false, false
 	small.NormEpsilon = 0.3 // norms of small outputs are too curved for differences
-	besides := small
-	besides.KVShared, besides.WideShared, besides.PerLayerInput = 0, false, 0
-	besides.ParallelMLP = true
-	besides.Experts = &spec.Experts{Num: 4, FFNHiddenSize: 6, Layers: []bool{false, true, true}, TopK: 2, ScoreFunction: spec.ScoreSoftmax, Balancing: []string{spec.NoBalancing}, AuxLossCoeff: []float64{0}}
+	parallel := small
+	parallel.KVShared, parallel.WideShared, parallel.PerLayerInput = 0, false, 0
+	parallel.ParallelMLP = true
+	parallel.Experts = &spec.Experts{Num: 4, FFNHiddenSize: 6, Layers: []bool{false, true, true}, TopK: 2, ScoreFunction: spec.ScoreSoftmax, Balancing: []string{spec.NoBalancing}, AuxLossCoeff: []float64{0}}
 	growing := llama
 	growing.QueryGrowth, growing.QueryGrowthFrom, growing.QueryGrowthAll = 0.7, 2, true
 	conv := llama
@@ -79,7 +79,7 @@ func shapes() map[string]spec.Model {
 	scans.Mamba = &spec.Mamba{Heads: 8, Groups: 4, HeadDim: 3, StateDim: 5, Taps: 4, Layers: []bool{true, true, true}}
 	gated := llama // with the norms of queries and keys left out
 	gated.NumQueryGroups, gated.QKNorm, gated.OutputGate, gated.QKVBias = 2, false, true, true
-	all := map[string]spec.Model{"gated delta net": delta, "short convolution": conv, "state-space scan": scan, "state-space scans of groups": scans, "growing queries": growing, "heads by layer": full, "shared keys and embeddings of layers": small, "experts in parallel with an MLP": besides, "normed values": valued, "gated attention": gated, "latent": latent, "latent, wide values": wide, "olmo2": olmo2, "olmo2 with biases": olmoBiased, "gpt-neo": neo, "gpt2": gpt2, "llama": llama, "bloom": bloom, "odd": odd, "squared relu": squared, "gpt-neox": neox}
+	all := map[string]spec.Model{"gated delta net": delta, "short convolution": conv, "state-space scan": scan, "state-space scans of groups": scans, "growing queries": growing, "heads by layer": full, "shared keys and embeddings of layers": small, "experts in parallel with an MLP": parallel, "normed values": valued, "gated attention": gated, "latent": latent, "latent, wide values": wide, "olmo2": olmo2, "olmo2 with biases": olmoBiased, "gpt-neo": neo, "gpt2": gpt2, "llama": llama, "bloom": bloom, "odd": odd, "squared relu": squared, "gpt-neox": neox}
 	for name, e := range mixtures() {
 		m := llama
 		if strings.Contains(name, "biases") {
@@ -427,8 +427,8 @@ func TestGlobalAuxExact(t *testing.T) {
 	}
 	none, one, two, exact := of(1, 0, false), of(1, 3, false), of(2, 3, false), of(2, 3, true)
 	for i := range none {
-		if whole := one[i] - none[i]; math.Abs(exact[i]-one[i]) > 1e-9 || math.Abs(two[i]-none[i]-whole/2) > 1e-9 {
-			t.Fatalf("element %d: %g of the loss on one rank, %g on two, exact %g", i, whole, two[i]-none[i], exact[i]-none[i])
+		if uncut := one[i] - none[i]; math.Abs(exact[i]-one[i]) > 1e-9 || math.Abs(two[i]-none[i]-uncut/2) > 1e-9 {
+			t.Fatalf("element %d: %g of the loss on one rank, %g on two, exact %g", i, uncut, two[i]-none[i], exact[i]-none[i])
 		}
 	}
 	if slices.Equal(none, one) {

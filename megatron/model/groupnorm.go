@@ -25,7 +25,7 @@ func newGroupNorm(m *spec.Model, name string, groups int, width int64, p Paralle
 		return n
 	}
 	n.row = &headRow{region: mpu.Region{Group: p.TP}, sharers: 1}
-	n.gamma = mpu.Whole(name+".weight", one, width)
+	n.gamma = mpu.Uncut(name+".weight", one, width)
 	n.gamma.Outside(n.row.region)
 	return n
 }

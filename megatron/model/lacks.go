@@ -37,9 +37,9 @@ func lacks(d *device.Device, m *spec.Model) error {
 	}
 	switch {
 	// Combinations of Gemma 4, whose layers are written for its own settings only.
-	case m.KeysAreValues && (!m.QKNorm || !m.ValueNorm || m.QKNormWhole || m.QKNormAfterRope || m.Latent != nil):
+	case m.KeysAreValues && (!m.QKNorm || !m.ValueNorm || m.QKNormFull || m.QKNormAfterRope || m.Latent != nil):
 		return bad("--keys-are-values needs --qk-layernorm (of each head, before RoPE) and --v-layernorm")
-	case m.KVShared > 0 && (m.KVShared >= m.NumLayers || !m.QKNorm || m.QKNormWhole || m.QKNormAfterRope || !m.ValueNorm || m.OutputGate || m.QKVBias || m.Latent != nil || m.KeepsState()):
+	case m.KVShared > 0 && (m.KVShared >= m.NumLayers || !m.QKNorm || m.QKNormFull || m.QKNormAfterRope || !m.ValueNorm || m.OutputGate || m.QKVBias || m.Latent != nil || m.KeepsState()):
 		return bad("--kv-shared-layers %d needs --num-layers above it (found %d), --qk-layernorm (of each head, before RoPE) and --v-layernorm, and cannot be combined with biases of QKV or --attention-output-gate", m.KVShared, m.NumLayers)
 	case m.KVShared > 0 && !m.AllHaveKeys():
 		return bad("--kv-shared-layers %d: a layer that shares keys and values has a window, and no layer before the shared ones has, or the other way round; lower it", m.KVShared)
@@ -54,7 +54,7 @@ func lacks(d *device.Device, m *spec.Model) error {
 		return bad("--query-growth-everywhere cannot be combined with --qk-layernorm-after-rope, which would undo it; leave one out")
 	case m.ValueNorm && m.Latent != nil:
 		return bad("--v-layernorm cannot be combined with --multi-latent-attention; leave it out")
-	case m.Full != nil && (m.Latent != nil || m.QKNormWhole || m.Windowed == nil || m.Position != spec.PositionRope):
+	case m.Full != nil && (m.Latent != nil || m.QKNormFull || m.Windowed == nil || m.Position != spec.PositionRope):
 		return bad("--full-attention-kv-channels and --full-attention-query-groups need --position-embedding-type rope and --window-attn-skip-freq, and cannot be combined with --multi-latent-attention or --qk-layernorm-whole")
 	case m.Full != nil && (m.Full.KVChannels < 2 || m.Full.KVChannels%2 != 0 || m.Full.NumQueryGroups < 1 || m.NumAttentionHeads%m.Full.NumQueryGroups != 0):
 		return bad("layers without a window with %d query groups and heads of %d channels do not fit %d attention heads; channels must be even, and groups a divisor of the heads", m.Full.NumQueryGroups, m.Full.KVChannels, m.NumAttentionHeads)

@@ -97,7 +97,7 @@ type latentSaved struct {
 
 // forward sets y = attention(x) without the projection's bias; without a y it ends before
 // the projection.
-func (a *latent) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, error) {
+func (a *latent) forward(p *Pass, s *device.Scope, y, x Tensor) (sublayerSaved, error) {
 	saved := &latentSaved{a: a}
 	if err := a.queries(p, s, saved, x); err != nil {
 		return nil, err

@@ -48,7 +48,7 @@ func (a *latent) cacheRows(p *Pass, s *device.Scope, saved *latentSaved, shared 
 }
 
 // overLatents sets saved.o [tokens, heads·v] to the attention of rows whose latents go to blocks of a cache.
-func (a *latent) overLatents(p *Pass, saved *latentSaved, shared, cache, tables, places Tensor) error {
+func (a *latent) overLatents(p *Pass, saved *latentSaved, shared, cache, tables, slots Tensor) error {
 	s := p.D.Arena.Scope(device.Activations)
 	defer s.Release()
 	rows, err := a.cacheRows(p, s, saved, shared)
@@ -68,7 +68,7 @@ func (a *latent) overLatents(p *Pass, saved *latentSaved, shared, cache, tables,
 	}
 	rotated := saved.used.q.Slice(3, a.nope, a.ropeDim)
 	p.D.Copy(q.Slice(3, a.rank, a.ropeDim), device.Strided(rotated.Data, q.DType, []int64{tokens, 1, a.heads, a.ropeDim}, []int64{rotated.Stride[0], 1, rotated.Stride[1], 1}))
-	a.inCache().paged(p, o, heads{q: q, k: rows}, cache, tables, places)
+	a.inCache().paged(p, o, heads{q: q, k: rows}, cache, tables, slots)
 	// Outputs by way of each head's values.
 	for head := range a.heads {
 		values := weight.Slice(0, head*(a.nope+a.v)+a.nope, a.v)

@@ -22,7 +22,7 @@ type layer struct {
 	scalar    Tensor    // f32 [1]: of what the layer gives; none: 1
 }
 
-func newLayer(m *spec.Model, number int, p Parallel, f Forget) *layer {
+func newLayer(m *spec.Model, number int, p Parallel, f Recomputed) *layer {
 	l := &layer{m: m, number: number, region: p.region()}
 	name := l.name()
 	if p.FP8 != nil && p.KeepsOperands(number) {
@@ -40,12 +40,12 @@ func newLayer(m *spec.Model, number int, p Parallel, f Forget) *layer {
 	default:
 		l.attention = newAttention(m, number, name+".self_attention", p)
 	}
-	l.first = branch{half: l.attention, place: "attention_output", scale: m.ResidualScale, forgetNorm: f.Norms}
-	l.second = branch{half: newSecondHalf(m, number, name, p, f), place: "mlp_output", scale: m.ResidualScale, forgetNorm: f.Norms, forgetHalf: f.MLP}
+	l.first = branch{sublayer: l.attention, at: "attention_output", scale: m.ResidualScale, recomputeNorm: f.Norms}
+	l.second = branch{sublayer: newSecondSublayer(m, number, name, p, f), at: "mlp_output", scale: m.ResidualScale, recomputeNorm: f.Norms, recomputeSublayer: f.MLP}
 	l.norms(p)
 	l.own = newOwnInput(m, number, name, p)
 	if m.MixtureAt(number) {
-		l.second.forgetHalf = f.Mixture
+		l.second.recomputeSublayer = f.Mixture
 	}
 	return l
 }
@@ -60,7 +60,7 @@ func (l *layer) norms(p Parallel) {
 		switch {
 		case m.ParallelOneNorm:
 			l.second.norm = l.first.norm
-		case !m.ParallelMLP || !m.MixtureAt(l.number): // else it is the half's
+		case !m.ParallelMLP || !m.MixtureAt(l.number): // else it is the sublayer's
 			l.second.norm = made(".pre_mlp_layernorm")
 		}
 	}
@@ -75,8 +75,8 @@ func (l *layer) norms(p Parallel) {
 	}
 }
 
-// newSecondHalf is the layer's MLP, its mixture of experts, or both.
-func newSecondHalf(m *spec.Model, number int, name string, p Parallel, f Forget) half {
+// newSecondSublayer is the layer's MLP, its mixture of experts, or both.
+func newSecondSublayer(m *spec.Model, number int, name string, p Parallel, f Recomputed) sublayer {
 	switch {
 	case m.MixtureAt(number) && m.ParallelMLP:
 		return newParallelMLP(m, number, name, p, f)
@@ -88,11 +88,11 @@ func newSecondHalf(m *spec.Model, number int, name string, p Parallel, f Forget)
 
 // mixture is the layer's; nil: it has none.
 func (l *layer) mixture() *mixture {
-	switch half := l.second.half.(type) {
+	switch sublayer := l.second.sublayer.(type) {
 	case *mixture:
-		return half
+		return sublayer
 	case *parallelMLP:
-		return half.mixture
+		return sublayer.mixture
 	}
 	return nil
 }
@@ -198,5 +198,5 @@ func (l *layer) backwardParallel(p *Pass, saved *layerSaved, dx2, dx, dy, x Tens
 
 // drop is the dropout of a branch's output.
 func (l *layer) drop(p *Pass, b *branch) hiddenDropout {
-	return p.hidden(l.region, l.m.HiddenDropout, fmt.Sprintf("layers.%d.%s", l.number, b.place))
+	return p.hidden(l.region, l.m.HiddenDropout, fmt.Sprintf("layers.%d.%s", l.number, b.at))
 }

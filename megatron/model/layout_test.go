@@ -34,7 +34,7 @@ func families() map[string]spec.Model {
 	shared := all["odd"] // one query group, norms of queries and keys, trained padding
 	shared.WindowLeft = -1
 	olmo2 := llama // on 4 ranks two share each group
-	olmo2.NormAfter, olmo2.QKNorm, olmo2.QKNormWhole = true, true, true
+	olmo2.NormAfter, olmo2.QKNorm, olmo2.QKNormFull = true, true, true
 	olmo2.HiddenSize = 32 // of 8 outputs all may be near 0, and normed they are bf16's noise
 	neo := gpt2
 	neo.QKVBias, neo.WindowLeft, neo.Windowed, neo.SoftmaxScale = false, 1, []bool{false, true, false}, 1
@@ -74,7 +74,7 @@ type rankModel struct {
 	rig
 	stages []*model.Stage
 	before int64 // bytes held when nothing runs
-	held   int64 // bytes of activations between forward and backward
+	kept   int64 // bytes of activations between forward and backward
 }
 
 func newRankModel(d *device.Device, m *spec.Model, dtype device.DType, l layout, p model.Parallel) (*rankModel, error) {
@@ -114,7 +114,7 @@ func (g *rankModel) step() ([]float64, error) {
 		outs[i], x = out, out.Hidden
 	}
 	loss := g.read(outs[len(outs)-1].Loss)
-	g.held = g.d.Arena.Usage().Now[device.Activations]
+	g.kept = g.d.Arena.Usage().Now[device.Activations]
 	scope := g.d.Arena.Scope(device.Workspace)
 	defer scope.Release()
 	var dy device.Tensor
@@ -137,9 +137,9 @@ type globals map[string][]float64
 // put places a rank's values of p. What another rank has put there must be the
 // same.
 func (g globals) put(p *mpu.Param, local []float64, add bool) error {
-	whole := mpu.Piece{Size: p.Global}
+	uncut := mpu.Piece{Size: p.Global}
 	if g[p.Name] == nil {
-		g[p.Name] = make([]float64, whole.Len())
+		g[p.Name] = make([]float64, uncut.Len())
 		for i := range g[p.Name] {
 			g[p.Name][i] = math.NaN()
 		}
@@ -197,7 +197,7 @@ func (g globals) take(p *mpu.Param) []float64 {
 type answer struct {
 	loss  []float64
 	grads globals
-	held  int64 // bytes of activations on rank 0 between forward and backward
+	kept  int64 // bytes of activations on rank 0 between forward and backward
 }
 
 // run computes losses and gradients under a layout, from the given values.
@@ -236,7 +236,7 @@ func (l layout) run(t *testing.T, m spec.Model, dtype device.DType, open func() 
 			t.Errorf("rank %d: %d bytes are left behind", rank, now-g.before)
 		}
 	}
-	return answer{losses[0], assemble(t, ranks, losses), ranks[0].held}
+	return answer{losses[0], assemble(t, ranks, losses), ranks[0].kept}
 }
 
 // trainFrom sets the parameters, makes a step and completes the gradients.
@@ -450,22 +450,22 @@ func TestLayoutsInBF16(t *testing.T) {
 // activations (Korthikanti et al., arXiv 2205.05198, section 4.2.2), but for the
 // losses and small blocks' rounding; distributed inputs of recomputed layers take
 // 1/tp of their memory.
-func TestActivationsHeld(t *testing.T) {
+func TestActivationsKept(t *testing.T) {
 	m := families()["gpt2"]
 	m.HiddenSize, m.KVChannels, m.FFNHiddenSize = 64, 16, 256
 	values := start(t, m)
-	held := func(l layout) int64 { return l.run(t, m, device.F32, ref.Open, values).held }
-	one := held(layout{tp: 1})
+	kept := func(l layout) int64 { return l.run(t, m, device.F32, ref.Open, values).kept }
+	one := kept(layout{tp: 1})
 	for _, tp := range []int64{2, 4} {
-		if got := held(layout{tp: int(tp), sequence: true}); got > one/tp*11/10 {
+		if got := kept(layout{tp: int(tp), sequence: true}); got > one/tp*11/10 {
 			t.Errorf("tp %d: %d bytes, one rank holds %d", tp, got, one)
 		}
 		full := layout{tp: int(tp), recompute: model.Recompute{Granularity: "full", Method: "uniform", NumLayers: 1}}
-		whole := held(full)
+		uncut := kept(full)
 		full.saved = true
 		inputs := int64(m.NumLayers) * layoutSeq * testBatch * int64(m.HiddenSize) * 4
-		if got, want := held(full), whole-inputs+inputs/tp; got != want {
-			t.Errorf("tp %d: distributed inputs leave %d bytes, want %d of %d", tp, got, want, whole)
+		if got, want := kept(full), uncut-inputs+inputs/tp; got != want {
+			t.Errorf("tp %d: distributed inputs leave %d bytes, want %d of %d", tp, got, want, uncut)
 		}
 	}
 }

@@ -194,7 +194,7 @@ func (h mambaHeads) convolved(t Tensor) (x, b, c Tensor) {
 }
 
 // forward sets y = layer(x); without a y it ends before the projection.
-func (n *mamba) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, error) {
+func (n *mamba) forward(p *Pass, s *device.Scope, y, x Tensor) (sublayerSaved, error) {
 	saved := &mambaSaved{layer: n, heads: n.mambaHeads, in: s.Alloc(p.DType, p.Tokens(), n.in.Columns())}
 	if err := n.in.Forward(p.D, &p.Hooks, saved.in, x, device.NoEpilogue, Tensor{}); err != nil {
 		return nil, err

@@ -8,22 +8,22 @@ import (
 	"monotron/mpu"
 )
 
-// mixture is a half that sends each token to the few experts that its router chose:
+// mixture is a sublayer that sends each token to the few experts that its router chose:
 // y = Σ over the choices of weight·expert(x), + the shared expert's. Its stations are pairs:
 // router, dispatch, experts, combine.
 type mixture struct {
-	m        *spec.Model
-	router   *router
-	dispatch *mpu.Dispatcher
-	experts  *experts
-	shared   *sharedExpert // nil: none
-	forget   Forget
-	at       mpu.ExpertPlace
+	m          *spec.Model
+	router     *router
+	dispatch   *mpu.Dispatcher
+	experts    *experts
+	shared     *sharedExpert // nil: none
+	recomputed Recomputed
+	at         mpu.ExpertCoordinates
 }
 
-func newMixture(m *spec.Model, layer int, name string, p Parallel, f Forget) *mixture {
-	x := &mixture{m: m, router: newRouter(m, layer, name, p), experts: newExperts(m, name+".experts", p), dispatch: p.dispatcher(m), forget: f, at: p.expertPlace(m)}
-	x.experts.forgetActs = f.ExpertActs
+func newMixture(m *spec.Model, layer int, name string, p Parallel, f Recomputed) *mixture {
+	x := &mixture{m: m, router: newRouter(m, layer, name, p), experts: newExperts(m, name+".experts", p), dispatch: p.dispatcher(m), recomputed: f, at: p.expertCoordinates(m)}
+	x.experts.recomputeActs = f.ExpertActs
 	if m.Experts.SharedFFN > 0 {
 		x.shared = newSharedExpert(m, name+".shared_experts", p)
 	}
@@ -50,12 +50,12 @@ type mixtureSaved struct {
 }
 
 // forward sets y = mixture(x) of the rows here; without a y it ends before the combination.
-func (x *mixture) forward(p *Pass, s *device.Scope, y, in Tensor) (halfSaved, error) {
+func (x *mixture) forward(p *Pass, s *device.Scope, y, in Tensor) (sublayerSaved, error) {
 	return x.forwardSeeing(p, s, y, in, in)
 }
 
 // forwardSeeing is forward whose router sees other rows than the experts take.
-func (x *mixture) forwardSeeing(p *Pass, s *device.Scope, y, in, seen Tensor) (halfSaved, error) {
+func (x *mixture) forwardSeeing(p *Pass, s *device.Scope, y, in, seen Tensor) (sublayerSaved, error) {
 	saved := &mixtureSaved{mixture: x}
 	defer x.lacking(saved)
 	defer x.moved(p, saved)
@@ -69,8 +69,8 @@ func (x *mixture) forwardSeeing(p *Pass, s *device.Scope, y, in, seen Tensor) (h
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
 	shared := func() error { return x.forwardShared(p, s, tmp, saved, y, in) }
-	beside, after := x.sharedPlace(shared)
-	if saved.sent, err = x.dispatch.Forward(p.D, s, p.Leaves, in, saved.routed.sent, saved.routed.weights, beside); err != nil {
+	during, after := x.sharedExpert(shared)
+	if saved.sent, err = x.dispatch.Forward(p.D, s, p.Leaves, in, saved.routed.sent, saved.routed.weights, during); err != nil {
 		return nil, err
 	}
 	// Report the choices, in the first forward only: recompute makes the same ones.
@@ -105,7 +105,7 @@ func (x *mixture) forwardSeeing(p *Pass, s *device.Scope, y, in, seen Tensor) (h
 
 // forwardShared sets y = shared(x).
 func (x *mixture) forwardShared(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, y, in Tensor) (err error) {
-	if x.forget.Shared {
+	if x.recomputed.Shared {
 		_, err = x.shared.forward(p, tmp, y, in)
 		return err
 	}
@@ -124,9 +124,9 @@ func (saved *mixtureSaved) backwardShared(p *Pass, s *device.Scope, dx, dy, in T
 	return shared.backward(p, dx, dy, in)
 }
 
-// sharedPlace is when the shared expert computes: while tokens travel
+// sharedExpert is when the shared expert computes: while tokens travel
 // (--moe-shared-expert-overlap), or after the experts.
-func (x *mixture) sharedPlace(shared func() error) (beside mpu.Beside, after func() error) {
+func (x *mixture) sharedExpert(shared func() error) (during mpu.During, after func() error) {
 	switch {
 	case x.shared == nil:
 		return nil, func() error { return nil }
@@ -152,11 +152,11 @@ func (saved *mixtureSaved) backwardSeeing(p *Pass, dx, dseen, dy, in, seen Tenso
 	// Combine backward: dy goes to the ranks of the experts, [sent rows, h]; the shared expert's backward runs
 	// in the meantime, or at the end.
 	var dshared Tensor
-	beside, after := x.sharedPlace(func() error {
+	during, after := x.sharedExpert(func() error {
 		dshared = s.Like(dx)
 		return saved.backwardShared(p, s, dshared, dy, in)
 	})
-	dout, err := x.dispatch.CombineBackward(p.D, s, saved.sent, dy, beside)
+	dout, err := x.dispatch.CombineBackward(p.D, s, saved.sent, dy, during)
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (x *mixture) lacking(saved *mixtureSaved) {
 		e.While = fmt.Sprintf("experts of layer %d", x.router.layer)
 		if saved.sent != nil {
 			e.While += fmt.Sprintf(", where tokens chose those of this rank %d times; evenly spread it were %d",
-				saved.sent.Places(), saved.routed.experts.Len()*int64(x.at.Parts))
+				saved.sent.Rows(), saved.routed.experts.Len()*int64(x.at.Parts))
 		}
 	}
 	if lack != nil {

@@ -57,7 +57,7 @@ type mlpSaved struct {
 }
 
 // forward sets y = mlp(x) without fc2's bias; without a y it ends after the activation.
-func (l *mlp) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, error) {
+func (l *mlp) forward(p *Pass, s *device.Scope, y, x Tensor) (sublayerSaved, error) {
 	saved, err := l.inner(p, s, x)
 	if err != nil || !y.Given() {
 		return saved, err

@@ -29,7 +29,7 @@ func newMTPLayer(m *spec.Model, i int, p Parallel) *mtpLayer {
 	l := &mtpLayer{name: name, region: p.region(), enorm: made(".enorm"), hnorm: made(".hnorm"), norm: made(".final_layernorm"),
 		proj: mpu.NewColumnParallelLinear(p.region(), mpu.LinearConfig{Name: name + ".eh_proj", FP8: p.FP8, Out: int64(m.HiddenSize), In: 2 * int64(m.HiddenSize),
 			GatherOutput: true, Init: mpu.Init{Std: m.InitStd}}),
-		layer: newLayer(m, m.NumLayers+i, p, Forget{})}
+		layer: newLayer(m, m.NumLayers+i, p, Recomputed{})}
 	l.uses = append(append(append(l.enorm.params(), l.hnorm.params()...), l.proj.Params()...), l.layer.params()...)
 	l.uses = append(l.uses, l.norm.params()...)
 	for _, w := range l.uses {

@@ -20,12 +20,12 @@ func newNorm(m *spec.Model, name string, width int) *norm {
 	if m.NormOnePlus {
 		n.onePlus, one.Value = 1, 0
 	}
-	n.gamma = mpu.Whole(name+".weight", one, int64(width))
+	n.gamma = mpu.Uncut(name+".weight", one, int64(width))
 	if m.Normalization == spec.RMSNorm {
 		n.kind = device.RMSNormKind
 	}
 	if m.HasNormBias() {
-		n.beta = mpu.Whole(name+".bias", mpu.Init{Kind: mpu.InitConstant}, int64(width))
+		n.beta = mpu.Uncut(name+".bias", mpu.Init{Kind: mpu.InitConstant}, int64(width))
 	}
 	return n
 }

@@ -110,9 +110,9 @@ func (p Parallel) headsPerContext(m *spec.Model) error {
 	return nil
 }
 
-// expertPlace is which experts of a layer are here.
-func (p Parallel) expertPlace(m *spec.Model) mpu.ExpertPlace {
-	at := mpu.ExpertPlace{Experts: m.Experts.Num, Here: m.Experts.Num, Parts: 1, Leaves: p.Leaves}
+// expertCoordinates is which experts of a layer are here.
+func (p Parallel) expertCoordinates(m *spec.Model) mpu.ExpertCoordinates {
+	at := mpu.ExpertCoordinates{Experts: m.Experts.Num, Here: m.Experts.Num, Parts: 1, Leaves: p.Leaves}
 	if n := size(p.Experts); n > 1 {
 		at.Parts = max(1, p.ExpertParts)
 		at.Here = m.Experts.Num / (n / at.Parts)
@@ -125,9 +125,9 @@ func (p Parallel) expertPlace(m *spec.Model) mpu.ExpertPlace {
 }
 
 func (p Parallel) dispatcher(m *spec.Model) *mpu.Dispatcher {
-	d := mpu.NewDispatcher(p.expertPlace(m), p.Experts, p.AllGather)
+	d := mpu.NewDispatcher(p.expertCoordinates(m), p.Experts, p.AllGather)
 	if m.Experts.CapacityFactor > 0 {
-		d.Room = m.Experts.Capacity
+		d.Capacity = m.Experts.Capacity
 	}
 	return d
 }

@@ -18,7 +18,7 @@ type parallelMLP struct {
 	expertsIn, expertsOut *norm
 }
 
-func newParallelMLP(m *spec.Model, layer int, name string, p Parallel, f Forget) *parallelMLP {
+func newParallelMLP(m *spec.Model, layer int, name string, p Parallel, f Recomputed) *parallelMLP {
 	made := func(name string) *norm { return newNorm(m, name, m.HiddenSize).outside(p) }
 	return &parallelMLP{mlp: newMLP(m.MLPOf(layer), name+".mlp", p), mixture: newMixture(m, layer, name+".mlp", p, f),
 		mlpIn: made(name + ".pre_mlp_layernorm"), mlpOut: made(name + ".mlp.post_mlp_layernorm"),
@@ -36,18 +36,18 @@ func (b *parallelMLP) params() (ps []*mpu.Param) {
 func (b *parallelMLP) bias() Tensor { return Tensor{} }
 
 type parallelSaved struct {
-	half *parallelMLP
+	sublayer *parallelMLP
 
 	mlpNormed, mlpOut         Tensor // what the MLP takes and gives, [rows, h]
 	expertsNormed, expertsOut Tensor // what the experts take and give
 	mlpStats, expertsStats    [2]normSaved
-	mlp                       halfSaved
-	mixture                   halfSaved
+	mlp                       sublayerSaved
+	mixture                   sublayerSaved
 }
 
 // forward sets y of the rows here; without a y it makes only what is kept.
-func (b *parallelMLP) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, error) {
-	saved := &parallelSaved{half: b, mlpNormed: s.Like(x), mlpOut: s.Like(x), expertsNormed: s.Like(x), expertsOut: s.Like(x)}
+func (b *parallelMLP) forward(p *Pass, s *device.Scope, y, x Tensor) (sublayerSaved, error) {
+	saved := &parallelSaved{sublayer: b, mlpNormed: s.Like(x), mlpOut: s.Like(x), expertsNormed: s.Like(x), expertsOut: s.Like(x)}
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
 	var err error
@@ -73,7 +73,7 @@ func (b *parallelMLP) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved,
 
 // backward sets dx from dy; x is forward's input.
 func (saved *parallelSaved) backward(p *Pass, dx, dy, x Tensor) error {
-	b := saved.half
+	b := saved.sublayer
 	s := p.D.Arena.Scope(device.Activations)
 	defer s.Release()
 	dout, din := s.Like(dy), s.Like(dy)

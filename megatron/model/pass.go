@@ -23,7 +23,7 @@ type Pass struct {
 	// uncut; and the first position that any sample's query at a position sees, nil: 0.
 	Documents mpu.Positions
 	FirstSeen []int32
-	Whole     bool // each of them has all rows of this pass: of a text that continues
+	Full      bool // each of them has all rows of this pass: of a text that continues
 
 	IDs         Tensor // i32 [tokens], first stage
 	PositionIDs Tensor // i32 [tokens], counted from the document's start where that is asked for
@@ -119,8 +119,8 @@ func (p *Pass) documents(n int64) mpu.Positions {
 func (p *Pass) Tokens() int64 { return p.Seq() * p.Batch }
 
 // hidden is the dropout of what lies outside the region.
-func (p *Pass) hidden(r mpu.Region, rate float64, place string) hiddenDropout {
-	return hiddenDropout{pass: p, rate: rate, place: place, positions: r.Positions(p.Positions)}
+func (p *Pass) hidden(r mpu.Region, rate float64, at string) hiddenDropout {
+	return hiddenDropout{pass: p, rate: rate, at: at, positions: r.Positions(p.Positions)}
 }
 
 // dropout names the masks of one dropout of the model, for rows from a position on.

@@ -99,7 +99,7 @@ func (l *perLayer) backward(p *Pass, saved *perLayerSaved, drows Tensor) error {
 	l.proj.Backward(p.D, &p.Hooks, more, draw.Reshape(saved.inputs.Dims()...), saved.embedded)
 	p.D.Add(drows, drows, more)
 	l.times(p, saved.dinputs, rounded(p, math.Sqrt(l.width)))
-	dembedding, err := l.words.WholeGradient(s, saved.dinputs)
+	dembedding, err := l.words.FullGradient(s, saved.dinputs)
 	if err != nil {
 		return err
 	}

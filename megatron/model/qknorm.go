@@ -45,7 +45,7 @@ type headRow struct {
 func newQKNorms(m *spec.Model, name string, p Parallel) (q, k *qkNorm) {
 	wideQ, wideK := m.QKNormWidths()
 	q, k = &qkNorm{norm: newNorm(m, name+".q_layernorm", wideQ)}, &qkNorm{norm: newNorm(m, name+".k_layernorm", wideK)}
-	if m.QKNormWhole {
+	if m.QKNormFull {
 		q.row, k.row = &headRow{region: mpu.Region{Group: p.TP}, sharers: 1}, &headRow{region: mpu.Region{Group: p.TP}, sharers: p.sharers(m)}
 		q.shared(p, nil)
 		k.shared(p, p.QuerySharers)

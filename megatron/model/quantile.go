@@ -27,9 +27,9 @@ func (r *router) lessQuantiles(p *Pass, tmp *device.Scope, choice *device.Router
 	if err != nil {
 		return err
 	}
-	told := p.Auxiliary.Quantiles[r.layer]
+	reported := p.Auxiliary.Quantiles[r.layer]
 	for i, q := range quantiles(all, read(p.D, r.beta), r.e.TopK) {
-		told[i] += q
+		reported[i] += q
 	}
 	return p.D.Err()
 }

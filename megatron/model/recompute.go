@@ -7,10 +7,10 @@ import (
 	"monotron/csrc/device"
 )
 
-// Forget says what a layer does not keep between forward and backward
+// Recomputed says what a layer does not keep between forward and backward
 // (--recompute-granularity selective). Core attention is not listed: it never
 // keeps scores.
-type Forget struct {
+type Recomputed struct {
 	MLP   bool // what lies between fc1 and fc2
 	Norms bool // the normed inputs
 
@@ -29,16 +29,16 @@ type Recompute struct {
 
 // modules are what --recompute-modules can name.
 var modules = []struct {
-	name    string
-	experts bool // a mixture of experts alone has it
-	forget  func(*Forget)
+	name       string
+	experts    bool // a mixture of experts alone has it
+	recomputed func(*Recomputed)
 }{
-	{"core_attn", false, func(*Forget) {}}, // nothing to forget: scores are never stored
-	{"mlp", false, func(f *Forget) { f.MLP = true }},
-	{"layernorm", false, func(f *Forget) { f.Norms = true }},
-	{"moe", true, func(f *Forget) { f.Mixture = true }},
-	{"moe_act", true, func(f *Forget) { f.ExpertActs = true }},
-	{"shared_experts", true, func(f *Forget) { f.Shared = true }},
+	{"core_attn", false, func(*Recomputed) {}}, // nothing to recompute: scores are never stored
+	{"mlp", false, func(f *Recomputed) { f.MLP = true }},
+	{"layernorm", false, func(f *Recomputed) { f.Norms = true }},
+	{"moe", true, func(f *Recomputed) { f.Mixture = true }},
+	{"moe_act", true, func(f *Recomputed) { f.ExpertActs = true }},
+	{"shared_experts", true, func(f *Recomputed) { f.Shared = true }},
 }
 
 // Modules are the names of what can be recomputed: of every model, and of mixtures of experts alone.
@@ -53,7 +53,7 @@ func Modules() (every, mixtures []string) {
 	return every, mixtures
 }
 
-func (r Recompute) forget() (f Forget, err error) {
+func (r Recompute) recomputed() (f Recomputed, err error) {
 	if r.Granularity != "selective" {
 		return f, nil
 	}
@@ -61,7 +61,7 @@ func (r Recompute) forget() (f Forget, err error) {
 		known := false
 		for _, m := range modules {
 			if m.name == name {
-				m.forget(&f)
+				m.recomputed(&f)
 				known = true
 			}
 		}

@@ -142,13 +142,13 @@ func (r *router) forced(p *Pass) bool { return r.e.ForceBalance && p.Step.Given(
 func (r *router) randomLogits(p *Pass, tmp *device.Scope, logits Tensor) {
 	ones := tmp.Like(logits)
 	p.D.Fill(ones, 1)
-	draw := hiddenDropout{pass: p, jitter: 1, place: fmt.Sprintf("layers.%d.router", r.layer), positions: r.region.Positions(p.Positions)}
+	draw := hiddenDropout{pass: p, jitter: 1, at: fmt.Sprintf("layers.%d.router", r.layer), positions: r.region.Positions(p.Positions)}
 	draw.add(device.DropoutAddArgs{Out: logits, X: ones})
 }
 
 // noise is what the router's input is multiplied by.
 func (r *router) noise(p *Pass) hiddenDropout {
-	return hiddenDropout{pass: p, jitter: r.e.JitterEps, place: fmt.Sprintf("layers.%d.router_jitter", r.layer), positions: r.region.Positions(p.Positions)}
+	return hiddenDropout{pass: p, jitter: r.e.JitterEps, at: fmt.Sprintf("layers.%d.router_jitter", r.layer), positions: r.region.Positions(p.Positions)}
 }
 
 // jittered is the router's input with noise, in training (--moe-input-jitter-eps).
@@ -199,7 +199,7 @@ func flag(on bool) int32 {
 
 // note counts the tokens of the experts here; with padding to capacity each expert works on
 // as many, whoever has it, and counts as full, as in Megatron.
-func (r *router) note(p *Pass, out *routed, at mpu.ExpertPlace, sent *mpu.Dispatched) {
+func (r *router) note(p *Pass, out *routed, at mpu.ExpertCoordinates, sent *mpu.Dispatched) {
 	s := p.D.Arena.Scope(device.Activations)
 	defer s.Release()
 	all := p.Auxiliary.Tokens.At(int64(r.layer))
@@ -212,7 +212,7 @@ func (r *router) note(p *Pass, out *routed, at mpu.ExpertPlace, sent *mpu.Dispat
 	if at.Part > 0 { // the first part's rank counts
 		return
 	}
-	ones := s.Alloc(p.DType, sent.Places(), 1)
+	ones := s.Alloc(p.DType, sent.Rows(), 1)
 	p.D.Fill(ones, 1)
 	p.D.GroupedSum(device.GroupedSumArgs{Out: all.Slice(0, int64(at.First), int64(at.Here)).Reshape(int64(at.Here), 1), X: ones, Offsets: sent.Offsets})
 }

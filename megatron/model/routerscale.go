@@ -22,7 +22,7 @@ func newRouterScale(m *spec.Model, name string, p Parallel) *routerScale {
 		return nil
 	}
 	t := &routerScale{norm: newNorm(m, name+".layernorm", m.HiddenSize).outside(p), by: 1 / math.Sqrt(float64(m.HiddenSize)),
-		factor: mpu.Whole(name+".expert_scale", mpu.Init{Kind: mpu.InitConstant, Value: 1}, int64(m.Experts.Num))}
+		factor: mpu.Uncut(name+".expert_scale", mpu.Init{Kind: mpu.InitConstant, Value: 1}, int64(m.Experts.Num))}
 	t.factor.Outside(p.region())
 	return t
 }

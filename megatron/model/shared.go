@@ -5,7 +5,7 @@ import (
 )
 
 // Layers that have no keys and values read those of an earlier layer (Gemma 4 E2B and E4B): these are kept
-// with the micro-batch, whatever its layers forget, and their gradients are added up there until that
+// with the micro-batch, whatever its layers recompute, and their gradients are added up there until that
 // layer's backward takes them.
 
 // lent are keys and values of a layer that later ones read, [tokens, groups, 1, d] as attention saw them.

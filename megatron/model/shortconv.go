@@ -66,7 +66,7 @@ func (c *shortConv) parts(in Tensor) (b, gate, u Tensor) {
 }
 
 // forward sets y = layer(x); without a y it ends before the projection.
-func (c *shortConv) forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, error) {
+func (c *shortConv) forward(p *Pass, s *device.Scope, y, x Tensor) (sublayerSaved, error) {
 	saved := &shortConvSaved{layer: c, exchange: exchangeHeads(p, c.context), in: s.Alloc(p.DType, p.Tokens(), c.in.Columns()), product: s.Alloc(p.DType, p.Tokens(), c.channels)}
 	if err := c.in.Forward(p.D, &p.Hooks, saved.in, x, device.NoEpilogue, Tensor{}); err != nil {
 		return nil, err

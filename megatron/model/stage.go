@@ -56,7 +56,7 @@ type units struct {
 // layout that cannot be is exitcode.Usage.
 func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
 	// Reject a model that this layout, stage or device cannot run.
-	forget, err := c.Recompute.forget()
+	recomputed, err := c.Recompute.recomputed()
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
 		s.uses.embedding = s.embedding.params()
 	}
 	for _, n := range c.Layers {
-		l := newLayer(c.Model, n, p, forget)
+		l := newLayer(c.Model, n, p, recomputed)
 		l.adapt(c.Model)
 		s.layers = append(s.layers, l)
 		tiles, rest := mpu.Tiles(l.params())

@@ -22,9 +22,9 @@ func (o *Optimizer) allocateMoment2(m *matrix) {
 }
 
 // scaleLines divides the direction of a matrix [rows, columns] by the roots of its moments by lines.
-func (o *Optimizer) scaleLines(m *matrix, whole device.Tensor) {
+func (o *Optimizer) scaleLines(m *matrix, full device.Tensor) {
 	c := &o.config.Muon
-	o.device.NorMuon(device.NorMuonArgs{X: whole, V: m.moment2, Hyper: o.clips[o.clipOf(m.locals[0].param)].hyper, Beta2: float32(c.Beta2), Eps: float32(c.Eps)})
+	o.device.NorMuon(device.NorMuonArgs{X: full, V: m.moment2, Hyper: o.clips[o.clipOf(m.locals[0].param)].hyper, Beta2: float32(c.Beta2), Eps: float32(c.Eps)})
 }
 
 // scaleElements divides elements of a direction by the roots of their moments v.

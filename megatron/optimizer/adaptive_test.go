@@ -51,7 +51,7 @@ func (c *adaptiveCase) steps(t *testing.T, variant int, inputs, expected *safete
 	for _, name := range inputs.Names() {
 		if matrix, ok := strings.CutPrefix(name, "init."); ok {
 			info, _ := inputs.Info(name)
-			p := mpu.Whole(matrix, mpu.Init{}, info.Shape...)
+			p := mpu.Uncut(matrix, mpu.Init{}, info.Shape...)
 			if matrix == "qkv" && v.Split {
 				p.QKV = c.QKV
 			}

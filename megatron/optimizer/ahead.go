@@ -57,7 +57,7 @@ func (o *Optimizer) foresee(ps []*mpu.Param) error {
 
 // foresees reports whether values that come and go come before they are used.
 func (f *family) foresees() bool {
-	return f.sharding.Elsewhere.Parameters || f.sharding.shardsParameters() && f.sharding.OverlapParamGather
+	return f.sharding.Offloaded.Parameters || f.sharding.shardsParameters() && f.sharding.OverlapParamGather
 }
 
 // keeps reports whether a bucket that nobody uses any more stays: it is used again at once.

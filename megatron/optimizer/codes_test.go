@@ -75,7 +75,7 @@ func onDevices(t *testing.T, name string, test func(*testing.T, *device.Device))
 func adam8Steps(t *testing.T, d *device.Device, c *adam8Case, inputs, expected *safetensors.File) {
 	var params []*mpu.Param
 	for name, shape := range c.Shapes {
-		params = append(params, mpu.Whole(name, mpu.Init{}, shape...))
+		params = append(params, mpu.Uncut(name, mpu.Init{}, shape...))
 		params[len(params)-1].NoDecay = false
 	}
 	slices.SortFunc(params, func(a, b *mpu.Param) int { return strings.Compare(a.Name, b.Name) })
@@ -130,9 +130,9 @@ func large(n int) func(*inproc.World, int, *device.Device) (*toy, error) {
 			return nil, err
 		}
 		normal := mpu.Init{Std: 0.5}
-		experts := mpu.Whole("experts.weight", normal, 3, 32, 128)
+		experts := mpu.Uncut("experts.weight", normal, 3, 32, 128)
 		experts.Each = func(i int64) string { return fmt.Sprintf("experts.%d.weight", i) }
-		m.units = append(m.units, []*mpu.Param{mpu.Whole("odd", normal, 70, 67), mpu.Whole("rows", normal, 8, 512)}, []*mpu.Param{mpu.Whole("bias", normal, 4100), experts})
+		m.units = append(m.units, []*mpu.Param{mpu.Uncut("odd", normal, 70, 67), mpu.Uncut("rows", normal, 8, 512)}, []*mpu.Param{mpu.Uncut("bias", normal, 4100), experts})
 		m.nameUnits()
 		return m, nil
 	}
@@ -174,9 +174,9 @@ func TestCodesOfEverySharding(t *testing.T) {
 	for _, sharding := range shardings() {
 		s := rest(base, half)
 		s.sharding, s.world, s.model = sharding, 2, large(2)
-		whole, err := train(s)
+		full, err := train(s)
 		if err == nil {
-			err = errors.Join(whole.state.sameAs(want.state, 0), whole.grads.sameAs(want.grads, 0))
+			err = errors.Join(full.state.sameAs(want.state, 0), full.grads.sameAs(want.grads, 0))
 		}
 		if err != nil {
 			t.Errorf("%+v: %v", sharding, err)
@@ -187,7 +187,7 @@ func TestCodesOfEverySharding(t *testing.T) {
 // Claim: a parameter of which a rank would have parts of blocks is refused with the widest legal cut.
 func TestCutBlocks(t *testing.T) {
 	columns := func(width, ranks int64) *mpu.Param {
-		p := mpu.Whole("linear_fc2.weight", mpu.Init{}, 64, width)
+		p := mpu.Uncut("linear_fc2.weight", mpu.Init{}, 64, width)
 		p.Pieces[0].Size, p.Shape = []int64{64, width / ranks}, []int64{64, width / ranks}
 		return p
 	}

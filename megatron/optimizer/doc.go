@@ -8,7 +8,7 @@
 // call of the update's op takes), codes.go (moments of 8 bits), schedulefree.go (weights that are averages
 // between steps), muon.go, adaptive.go and matrices.go (Muon: a matrix is assembled from its shards for the
 // update), gather.go (parameters gathered: after the update, and under ZeRO-3 wherever a layer uses them),
-// ahead.go (gathered before they are used), elsewhere.go (state that is offloaded to files or to the host's
+// ahead.go (gathered before they are used), offloaded.go (state that is offloaded to files or to the host's
 // memory), parts.go (which parameters' state that is), carry.go (a bucket copied there and back), stored.go
 // (what a checkpoint keeps, as pieces of global tensors).
 //

@@ -42,7 +42,7 @@ func expertParallel(ranks, ep int) func(*inproc.World, int, *device.Device) (*to
 		each := toyExperts / ep
 		for l := range 2 {
 			for e := me % ep * each; e < (me%ep+1)*each; e++ {
-				p := mpu.Whole(expertName(l, e), mpu.Init{Std: 0.5}, 7, int64(9+e))
+				p := mpu.Uncut(expertName(l, e), mpu.Init{Std: 0.5}, 7, int64(9+e))
 				p.Family = mpu.Experts
 				m.units[1+l] = append(m.units[1+l], p)
 			}

@@ -70,7 +70,7 @@ func (o *Optimizer) use(ps []*mpu.Param) error {
 // bring starts to gather the values of a bucket of which a rank has its shard alone, or which is
 // offloaded.
 func (o *Optimizer) bring(b *bucket) {
-	if b.ownValues.Elsewhere() {
+	if b.ownValues.Offloaded() {
 		b.values, b.block = o.device.Arena.Paged(device.Parameters, b.ownValues.DType, b.n, b.own.from-b.from)
 		b.bindValues()
 		b.gathering = o.fetch(b)
@@ -104,9 +104,9 @@ func (o *Optimizer) release(b *bucket) {
 	b.bindValues()
 }
 
-// Whole gathers all values of the rank's parameters, for work outside of the hooks
+// Gather gathers all values of the rank's parameters, for work outside of the hooks
 // such as generating text; release frees them. Every data-parallel rank calls it.
-func (o *Optimizer) Whole() (release func(), err error) {
+func (o *Optimizer) Gather() (release func(), err error) {
 	return func() { o.done(o.params) }, errors.Join(o.Rest(), o.use(o.params))
 }
 
@@ -126,8 +126,8 @@ func (o *Optimizer) Fill(start func(*mpu.Param) error) error {
 		return err
 	}
 	for _, b := range o.buckets {
-		whole := b.values
-		if !whole.Given() {
+		full := b.values
+		if !full.Given() {
 			b.values = o.device.Arena.Zeroed(device.Parameters, b.ownValues.DType, b.n)
 			b.bindValues()
 		}
@@ -136,10 +136,10 @@ func (o *Optimizer) Fill(start func(*mpu.Param) error) error {
 				return err
 			}
 		}
-		if !whole.Given() {
+		if !full.Given() {
 			o.device.Move(b.ownValues, b.ours(b.values))
 			o.device.Arena.Free(b.values)
-			b.values = whole
+			b.values = full
 			b.bindValues()
 		}
 	}
@@ -151,12 +151,12 @@ func (o *Optimizer) Fill(start func(*mpu.Param) error) error {
 // after loading weights without main parameters.
 func (o *Optimizer) AdoptValues(named func(string) bool) {
 	for _, s := range o.segments {
-		if s.hasMaster() && !s.main.Elsewhere() && named(s.param.Name) {
+		if s.hasMaster() && !s.main.Offloaded() && named(s.param.Name) {
 			o.device.Copy(s.main, s.value)
 			if o.averaging != nil {
 				o.device.Copy(s.m, s.value)
 			}
 		}
 	}
-	o.adoptElsewhere(named)
+	o.adoptOffloaded(named)
 }

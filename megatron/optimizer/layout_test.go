@@ -13,7 +13,7 @@ import (
 
 func named(sizes map[string]int64, names ...string) (ps []*mpu.Param) {
 	for _, n := range names {
-		ps = append(ps, mpu.Whole(n, mpu.Init{}, sizes[n]))
+		ps = append(ps, mpu.Uncut(n, mpu.Init{}, sizes[n]))
 	}
 	return ps
 }
@@ -114,7 +114,7 @@ func TestOneCallABucket(t *testing.T) {
 		d := ref.Open()
 		var params []*mpu.Param
 		for i, n := range []int64{70, 3, 5, 200, 7, 64, 9} {
-			p := mpu.Whole(fmt.Sprint("p", i), mpu.Init{Kind: mpu.InitConstant, Value: 1}, n)
+			p := mpu.Uncut(fmt.Sprint("p", i), mpu.Init{Kind: mpu.InitConstant, Value: 1}, n)
 			p.NoDecay = i == 1 || i == 2 || i == 4
 			params = append(params, p)
 		}
@@ -184,8 +184,8 @@ func TestMuPRates(t *testing.T) {
 	} {
 		d := ref.Open()
 		one := mpu.Init{Kind: mpu.InitConstant, Value: 1}
-		params := []*mpu.Param{mpu.Whole("embedding.word_embeddings.weight", one, 4, 2), mpu.Whole("decoder.layers.0.mlp.linear_fc1.weight", one, 3, 2),
-			mpu.Whole("decoder.layers.0.input_layernorm.weight", one, 5), mpu.Whole("output_layer.weight", one, 4, 2)}
+		params := []*mpu.Param{mpu.Uncut("embedding.word_embeddings.weight", one, 4, 2), mpu.Uncut("decoder.layers.0.mlp.linear_fc1.weight", one, 3, 2),
+			mpu.Uncut("decoder.layers.0.input_layernorm.weight", one, 5), mpu.Uncut("output_layer.weight", one, 4, 2)}
 		params[0].Role, params[3].Role = mpu.Vocabulary, mpu.Vocabulary
 		o := New(d, Config{Kind: kind, WidthMult: 4, AdamBeta1: 0.9, AdamBeta2: 0.99, AdamEps: eps}, params, device.F32, Groups{}, Sharding{})
 		if err := o.Initialize(1); err != nil {

@@ -44,7 +44,7 @@ func (o *Optimizer) allMatrices() (all []*matrix) {
 			m := by[t.Name]
 			if m == nil {
 				m = &matrix{name: t.Name, rows: t.Global[0], columns: t.Global[1], family: o.bucketOf[p].family, pieces: make([][]mpu.Piece, 1)}
-				if !o.config.Muon.WholeQKV {
+				if !o.config.Muon.FullQKV {
 					m.qkv = p.QKV
 				}
 				if o.config.Muon.PerHead {
@@ -187,16 +187,16 @@ func (o *Optimizer) updateMatrix(m *matrix) error {
 	if err := o.gatherShards(m, u); err != nil {
 		return err
 	}
-	whole, err := o.assemble(s, m, u)
+	full, err := o.assemble(s, m, u)
 	if err != nil {
 		return err
 	}
-	by := o.orthogonalize(m, whole)
+	by := o.orthogonalize(m, full)
 	if m.moment2.Given() {
-		o.scaleLines(m, whole)
+		o.scaleLines(m, full)
 	}
-	if whole.Data != u.Data {
-		o.eachPiece(m, u, whole, rank(m.family.Cut), func(local, global device.Tensor) { o.device.Copy(local, global) })
+	if full.Data != u.Data {
+		o.eachPiece(m, u, full, rank(m.family.Cut), func(local, global device.Tensor) { o.device.Copy(local, global) })
 	}
 	for _, l := range m.locals {
 		o.follow(l, u, by)
@@ -265,17 +265,17 @@ func (o *Optimizer) assemble(s *device.Scope, m *matrix, u device.Tensor) (devic
 	if m.inOrder() {
 		return u.Reshape(m.rows, m.columns), nil
 	}
-	whole, all := s.Alloc(device.F32, m.rows, m.columns), u.Reshape(1, m.n)
+	full, all := s.Alloc(device.F32, m.rows, m.columns), u.Reshape(1, m.n)
 	if m.cut {
 		all = s.Alloc(device.F32, int64(m.family.Cut.Size()), m.n)
 		if err := m.family.Cut.AllGather(all, u).Wait(); err != nil {
-			return whole, err
+			return full, err
 		}
 	}
 	for r := range m.pieces {
-		o.eachPiece(m, all.At(int64(r)), whole, r, func(local, global device.Tensor) { o.device.Copy(global, local) })
+		o.eachPiece(m, all.At(int64(r)), full, r, func(local, global device.Tensor) { o.device.Copy(global, local) })
 	}
-	return whole, nil
+	return full, nil
 }
 
 // inOrder reports whether the elements of the locals are those of the matrix, in its order.
@@ -290,29 +290,29 @@ func (m *matrix) inOrder() bool {
 
 // eachPiece shows do the pieces of rank r of those among which the matrix is cut, each in its
 // elements u [n] and in the matrix.
-func (o *Optimizer) eachPiece(m *matrix, u, whole device.Tensor, r int, do func(local, global device.Tensor)) {
+func (o *Optimizer) eachPiece(m *matrix, u, full device.Tensor, r int, do func(local, global device.Tensor)) {
 	if len(m.pieces) == 1 {
 		r = 0
 	}
 	for _, p := range m.pieces[r] {
-		do(u.Slice(0, p.Local, p.Len()).Reshape(p.Size...), whole.Slice(0, p.From[0], p.Size[0]).Slice(1, p.From[1], p.Size[1]))
+		do(u.Slice(0, p.Local, p.Len()).Reshape(p.Size...), full.Slice(0, p.From[0], p.Size[0]).Slice(1, p.From[1], p.Size[1]))
 	}
 }
 
 // orthogonalize makes the direction of a step of a matrix of momentum, in place: as it is, or that of Q, K
 // and V each, or of each head. The step is `by` times as long: Muon's parts have their own lengths,
 // AdaptiveMuon's the weight's, since second moments come between.
-func (o *Optimizer) orthogonalize(m *matrix, whole device.Tensor) (by float32) {
+func (o *Optimizer) orthogonalize(m *matrix, full device.Tensor) (by float32) {
 	d, c := o.device, &o.config.Muon
 	rows := m.qkv[0] + m.qkv[1] + m.qkv[2]
 	switch {
 	case m.head > 0:
-		return o.orthogonalizeHeads(m, whole)
+		return o.orthogonalizeHeads(m, full)
 	case rows == 0:
-		o.newtonSchulz(whole)
+		o.newtonSchulz(full)
 		return float32(c.scale(m.rows, m.columns))
 	}
-	groups, at := whole.Reshape(m.rows/rows, rows, m.columns), int64(0)
+	groups, at := full.Reshape(m.rows/rows, rows, m.columns), int64(0)
 	for _, n := range m.qkv {
 		s := d.Arena.Scope(device.Workspace)
 		one, theirs := s.Alloc(device.F32, groups.Shape[0], n, m.columns), groups.Slice(1, at, n)
@@ -332,9 +332,9 @@ func (o *Optimizer) orthogonalize(m *matrix, whole device.Tensor) (by float32) {
 }
 
 // orthogonalizeHeads is orthogonalize of the rows of each head.
-func (o *Optimizer) orthogonalizeHeads(m *matrix, whole device.Tensor) (by float32) {
+func (o *Optimizer) orthogonalizeHeads(m *matrix, full device.Tensor) (by float32) {
 	for at := int64(0); at < m.rows; at += m.head {
-		o.newtonSchulz(whole.Slice(0, at, m.head))
+		o.newtonSchulz(full.Slice(0, at, m.head))
 	}
 	if o.config.Kind == AdaptiveMuon {
 		return float32(o.config.Muon.scale(m.rows, m.columns))

@@ -43,8 +43,8 @@ type segment struct {
 	at      int64 // of offloaded state: where the segment begins in its strip
 	part    *part // that has it
 
-	run   *run // that has it as its place-th segment; nil: frozen
-	place int64
+	run   *run // that has it as its index-th segment; nil: frozen
+	index int64
 
 	value, main, grad device.Tensor // main is value in f32 training
 	sum               device.Tensor // what ranks add up: grad, or f64 on a grid
@@ -55,7 +55,7 @@ type segment struct {
 func (s *segment) hasMaster() bool { return s.main.Data != s.value.Data }
 
 // allocate makes all memory that lasts, and binds parameters to it.
-func (o *Optimizer) allocate(dtype device.DType, elsewhere Elsewhere) {
+func (o *Optimizer) allocate(dtype device.DType, offloaded Offloaded) {
 	for _, f := range o.families {
 		trained, frozen := f.plans()
 		for _, p := range trained {
@@ -69,7 +69,7 @@ func (o *Optimizer) allocate(dtype device.DType, elsewhere Elsewhere) {
 	if dtype == device.F64 {
 		wide = device.F64
 	}
-	o.placeElsewhere(dtype, wide, elsewhere)
+	o.allocateOffloaded(dtype, wide, offloaded)
 	o.allocateValues(dtype)
 	o.allocateGrads(wide)
 	o.allocateState(dtype, wide)
@@ -85,7 +85,7 @@ func (o *Optimizer) allocate(dtype device.DType, elsewhere Elsewhere) {
 		}
 		if s.hasMaster() {
 			p.Main = device.Tensor{}
-			if s.n == p.Len() && !s.main.Elsewhere() && !o.bucketOf[p].family.sharded() {
+			if s.n == p.Len() && !s.main.Offloaded() && !o.bucketOf[p].family.sharded() {
 				p.Main = s.main.Reshape(p.Shape...)
 			}
 		}
@@ -97,16 +97,16 @@ func (o *Optimizer) allocate(dtype device.DType, elsewhere Elsewhere) {
 // allocateValues: all values, or under ZeRO-3 this rank's.
 func (o *Optimizer) allocateValues(dtype device.DType) {
 	values := o.strip(device.Parameters, dtype, func(b *bucket) int64 {
-		if b.family.sharding.Elsewhere.Parameters {
+		if b.family.sharding.Offloaded.Parameters {
 			return 0
 		}
 		return b.kept(b.family.sharding.transient())
 	})
 	for _, b := range o.buckets {
 		switch {
-		case b.family.sharding.Elsewhere.Parameters && b.frozen:
+		case b.family.sharding.Offloaded.Parameters && b.frozen:
 			b.ownValues = o.away.frozen.next(b.own.n)
-		case b.family.sharding.Elsewhere.Parameters:
+		case b.family.sharding.Offloaded.Parameters:
 			b.ownValues = o.away.values.next(b.own.n)
 		case b.family.sharding.transient():
 			b.ownValues = values.next(b.own.n)
@@ -126,7 +126,7 @@ func (o *Optimizer) allocateGrads(wide device.DType) {
 		summed = device.F64
 	}
 	grads := o.strip(device.MainGradients, summed, func(b *bucket) int64 {
-		if b.family.sharding.Elsewhere.Gradients {
+		if b.family.sharding.Offloaded.Gradients {
 			return 0
 		}
 		return b.trained(b.kept(b.family.sharding.shardsGradients()))
@@ -137,7 +137,7 @@ func (o *Optimizer) allocateGrads(wide device.DType) {
 		switch {
 		case b.frozen:
 			continue
-		case b.family.sharding.Elsewhere.Gradients:
+		case b.family.sharding.Offloaded.Gradients:
 			b.ownGrads = o.away.grads.next(b.own.n)
 			b.ownSums = b.ownGrads
 		case b.family.sharding.shardsGradients():
@@ -292,7 +292,7 @@ func (b *bucket) segment(i int) *segment {
 	if mine.n > 0 {
 		codes = p.codes.slice(start-p.from, mine.n)
 	}
-	return &segment{param: b.params[i], codes: codes, from: mine.from - b.from - b.at[i], n: mine.n, start: start, at: p.place + start - p.from, part: p,
+	return &segment{param: b.params[i], codes: codes, from: mine.from - b.from - b.at[i], n: mine.n, start: start, at: p.start + start - p.from, part: p,
 		value: cut(b.ownValues, 0), grad: cut(b.ownGrads, 0), sum: cut(b.ownSums, 0), main: cut(p.main, p.from), m: cut(p.m, p.from), v: cut(p.v, p.from)}
 }
 

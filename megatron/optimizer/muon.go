@@ -32,7 +32,7 @@ const MuonMedium = "medium"
 type MuonConfig struct {
 	Momentum     float64
 	Nesterov     bool
-	WholeQKV     bool   // Q, K and V are one matrix
+	FullQKV      bool   // Q, K and V are one matrix
 	PerHead      bool   // each head's rows of a weight that makes queries, keys or values are one
 	Scale        string // ScaleSpectral, ..
 	Extra        float64

@@ -89,7 +89,7 @@ func muonSteps(t *testing.T, v muonVariant, inputs, expected *safetensors.File) 
 	for _, name := range inputs.Names() {
 		if matrix, ok := strings.CutPrefix(name, "init."); ok {
 			info, _ := inputs.Info(name)
-			p := mpu.Whole(matrix, mpu.Init{}, info.Shape...)
+			p := mpu.Uncut(matrix, mpu.Init{}, info.Shape...)
 			if matrix == "qkv" && v.SplitQKV != nil {
 				p.QKV = [3]int64(v.SplitQKV)
 			}
@@ -141,11 +141,11 @@ func TestMuonPerHeadIsMuonOfEachHead(t *testing.T) {
 	d := ref.Open()
 	defer d.Close()
 	c := Config{Kind: Muon, Muon: MuonConfig{Momentum: 0.9, Nesterov: true, Scale: ScaleShape, Extra: 0.3, Precision: "high", Coefficients: "quintic", Steps: 5, PerHead: true}}
-	fused := mpu.Whole("qkv", mpu.Init{}, heads*channels, width)
+	fused := mpu.Uncut("qkv", mpu.Init{}, heads*channels, width)
 	fused.QKV, fused.Head = [3]int64{queries * channels, channels, channels}, channels
-	params := []*mpu.Param{fused, mpu.Whole("proj", mpu.Init{}, width, heads*channels)}
+	params := []*mpu.Param{fused, mpu.Uncut("proj", mpu.Init{}, width, heads*channels)}
 	for i := range heads {
-		params = append(params, mpu.Whole(fmt.Sprint("head", i), mpu.Init{}, channels, width))
+		params = append(params, mpu.Uncut(fmt.Sprint("head", i), mpu.Init{}, channels, width))
 	}
 	o := New(d, c, params, device.F32, Groups{Families: map[mpu.Family]Family{}}, Sharding{})
 	for step := range 3 {

@@ -57,7 +57,7 @@ func New(d *device.Device, c Config, params []*mpu.Param, dtype device.DType, g 
 	o.allocateReadback()
 	o.newExact()
 	o.coder, o.averaging = o.newCoder(), o.newAveraging()
-	o.allocate(dtype, s.Elsewhere)
+	o.allocate(dtype, s.Offloaded)
 	return o
 }
 
@@ -196,7 +196,7 @@ func (o *Optimizer) clipAndUpdate() error {
 	for _, c := range o.counted {
 		d.GradStats(o.clips[c.clip].stats, c.grads, c.segments)
 	}
-	if err := cmp.Or(o.statsElsewhere(), o.sumStats()); err != nil {
+	if err := cmp.Or(o.statsOffloaded(), o.sumStats()); err != nil {
 		return err
 	}
 	// The same norm bit for bit in every layout.
@@ -222,7 +222,7 @@ func (o *Optimizer) clipAndUpdate() error {
 			return err
 		}
 	}
-	return o.updateElsewhere()
+	return o.updateOffloaded()
 }
 
 // prepare gives the kernels what changes this step.

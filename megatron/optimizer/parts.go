@@ -10,7 +10,7 @@ import (
 type part struct {
 	stretch // of the shard
 	sort
-	place int64 // of offloaded state: where the part begins in each strip
+	start int64 // of offloaded state: where the part begins in each strip
 
 	main, m, v device.Tensor // [n]; main is the values in f32 training
 	codes      coded8        // given: instead of m and v
@@ -25,7 +25,7 @@ type sort struct {
 
 // divide says of which sort the state of each bucket is: all of it here or offloaded, or with a
 // Fraction each parameter's in one of the two; matrices of Muon apart.
-func (o *Optimizer) divide(e Elsewhere) {
+func (o *Optimizer) divide(e Offloaded) {
 	gone := map[*mpu.Param]bool{}
 	some := e.Store != nil && e.Fraction > 0 && e.Fraction < 1
 	for _, f := range o.families {
@@ -33,7 +33,7 @@ func (o *Optimizer) divide(e Elsewhere) {
 			o.leaving(f, e.Fraction, gone)
 		}
 	}
-	place := int64(0)
+	start := int64(0)
 	for _, b := range o.buckets {
 		b.parts = b.divided(func(p *mpu.Param) sort {
 			if b.frozen {
@@ -43,8 +43,8 @@ func (o *Optimizer) divide(e Elsewhere) {
 		})
 		for i := range b.parts {
 			if p := &b.parts[i]; p.away {
-				p.place = place
-				place += roundUp(p.n, pageElements)
+				p.start = start
+				start += roundUp(p.n, pageElements)
 			}
 		}
 	}

@@ -160,7 +160,7 @@ type setup struct {
 	model    func(world *inproc.World, rank int, d *device.Device) (*toy, error)
 	world    int
 
-	elsewhere func(rank int) Elsewhere // nil: nothing lies elsewhere
+	offloaded func(rank int) Offloaded // nil: nothing lies elsewhere
 }
 
 // outcome is what a run leaves.
@@ -195,8 +195,8 @@ func train(s setup) (out outcome, err error) {
 		}
 		ranks[rank].model = m
 		sharding := s.sharding
-		if s.elsewhere != nil {
-			sharding.Elsewhere = s.elsewhere(rank)
+		if s.offloaded != nil {
+			sharding.Offloaded = s.offloaded(rank)
 		}
 		o := New(d, toyConfig(s.kind), m.params(), s.dtype, m.groups, sharding)
 		l := &ranks[rank]
@@ -224,14 +224,14 @@ func train(s setup) (out outcome, err error) {
 		l.stored, l.grads, l.use = append(o.Weights(), o.Stored()...), o.Gradients(), d.Arena.Usage()
 		for _, all := range [][]mpu.Stored{l.stored, l.grads} {
 			for i, t := range all {
-				if t.Tensor.Elsewhere() {
+				if t.Tensor.Offloaded() {
 					all[i].Tensor = d.Arena.Alloc(device.Workspace, t.Tensor.DType, t.Tensor.Dims()...)
 					d.Move(all[i].Tensor, t.Tensor)
 					l.use = d.Arena.Usage()
 				}
 			}
 		}
-		if err := m.readWhole(o); err != nil {
+		if err := m.readFull(o); err != nil {
 			return err
 		}
 		if now := d.Arena.Usage().Now; now != l.use.Now {
@@ -333,9 +333,9 @@ func (m *toy) sampling(p *mpu.Param, me int) []int {
 	return []int{me}
 }
 
-// readWhole reads all values at once, outside of the hooks.
-func (m *toy) readWhole(o *Optimizer) error {
-	release, err := o.Whole()
+// readFull reads all values at once, outside of the hooks.
+func (m *toy) readFull(o *Optimizer) error {
+	release, err := o.Gather()
 	if err != nil {
 		return err
 	}
@@ -398,13 +398,13 @@ func dataParallel(n int) func(*inproc.World, int, *device.Device) (*toy, error) 
 		}
 		m := &toy{groups: Groups{World: g, Families: dense(Family{Data: g})}}
 		normal := mpu.Init{Std: 0.5}
-		m.units = append(m.units, []*mpu.Param{mpu.Rows("embedding.word_embeddings.weight", normal, []int64{37, 5}, [][2]int64{{0, 37}}, 40), mpu.Whole("embedding.position_embeddings.weight", normal, 7, 5)})
+		m.units = append(m.units, []*mpu.Param{mpu.Rows("embedding.word_embeddings.weight", normal, []int64{37, 5}, [][2]int64{{0, 37}}, 40), mpu.Uncut("embedding.position_embeddings.weight", normal, 7, 5)})
 		for l := range 3 {
 			name := fmt.Sprintf("decoder.layers.%d.", l)
-			m.units = append(m.units, []*mpu.Param{mpu.Whole(name+"norm.weight", mpu.Init{Kind: mpu.InitConstant, Value: 1}, 5),
-				mpu.Whole(name+"mlp.linear_fc1.weight", normal, 11, 13), mpu.Whole(name+"mlp.linear_fc1.bias", normal, 11)})
+			m.units = append(m.units, []*mpu.Param{mpu.Uncut(name+"norm.weight", mpu.Init{Kind: mpu.InitConstant, Value: 1}, 5),
+				mpu.Uncut(name+"mlp.linear_fc1.weight", normal, 11, 13), mpu.Uncut(name+"mlp.linear_fc1.bias", normal, 11)})
 		}
-		m.units = append(m.units, []*mpu.Param{mpu.Whole("decoder.final_layernorm.weight", normal, 5), mpu.Whole("output_layer.weight", normal, 3, 4, 5)})
+		m.units = append(m.units, []*mpu.Param{mpu.Uncut("decoder.final_layernorm.weight", normal, 5), mpu.Uncut("output_layer.weight", normal, 3, 4, 5)})
 		m.nameUnits()
 		return m, nil
 	}
@@ -604,9 +604,9 @@ func pipelined(w *inproc.World, rank int, d *device.Device) (*toy, error) {
 	table.SumOver, table.Replicas, table.Owner = pp, pp, stage == 0
 	m := &toy{groups: Groups{World: all, Families: dense(Family{Data: dp, Model: pp})}}
 	if stage == 0 {
-		m.units = [][]*mpu.Param{{table}, {mpu.Whole("decoder.layers.0.a.weight", normal, 9, 7)}}
+		m.units = [][]*mpu.Param{{table}, {mpu.Uncut("decoder.layers.0.a.weight", normal, 9, 7)}}
 	} else {
-		m.units = [][]*mpu.Param{{mpu.Whole("decoder.layers.1.a.weight", normal, 6, 7), mpu.Whole("decoder.layers.1.a.bias", normal, 9)}, {mpu.Whole("decoder.final_layernorm.weight", normal, 7), table}}
+		m.units = [][]*mpu.Param{{mpu.Uncut("decoder.layers.1.a.weight", normal, 6, 7), mpu.Uncut("decoder.layers.1.a.bias", normal, 9)}, {mpu.Uncut("decoder.final_layernorm.weight", normal, 7), table}}
 	}
 	m.nameUnits()
 	return m, nil
@@ -631,11 +631,11 @@ func tensorParallel(w *inproc.World, rank int, d *device.Device) (*toy, error) {
 	r, normal := int64(rank&1), mpu.Init{Std: 0.5}
 	cut := &mpu.Param{Name: "decoder.layers.0.proj.weight", Init: normal, Global: []int64{9, 14}, Shape: []int64{9, 7}, Owner: true,
 		Pieces: []mpu.Piece{{From: []int64{0, 7 * r}, Size: []int64{9, 7}}}}
-	norms := []*mpu.Param{mpu.Whole("decoder.layers.0.norm.weight", normal, 11), mpu.Whole("decoder.layers.1.norm.weight", normal, 70)}
+	norms := []*mpu.Param{mpu.Uncut("decoder.layers.0.norm.weight", normal, 11), mpu.Uncut("decoder.layers.1.norm.weight", normal, 70)}
 	for _, p := range norms {
 		p.SumOver, p.Replicas, p.Owner = tp, tp, r == 0
 	}
-	bias := mpu.Whole("decoder.layers.1.proj.bias", normal, 13)
+	bias := mpu.Uncut("decoder.layers.1.proj.bias", normal, 13)
 	bias.Replicas, bias.Owner = tp, r == 0
 	m := &toy{groups: Groups{World: all, Families: dense(Family{Data: dp, Model: tp})}, units: [][]*mpu.Param{{cut, norms[0]}, {norms[1], bias}}}
 	m.nameUnits()
@@ -649,7 +649,7 @@ func merged(units [][]*mpu.Param) func(*inproc.World, int, *device.Device) (*toy
 		for _, u := range units {
 			var here []*mpu.Param
 			for _, p := range u {
-				here = append(here, mpu.Whole(p.Name, p.Init, p.Global...))
+				here = append(here, mpu.Uncut(p.Name, p.Init, p.Global...))
 			}
 			m.units = append(m.units, here)
 		}
@@ -668,10 +668,10 @@ func TestPartialGradientsUnderSharding(t *testing.T) {
 		model func(*inproc.World, int, *device.Device) (*toy, error)
 		twin  [][]*mpu.Param
 	}{
-		{"pp2 dp2", pipelined, [][]*mpu.Param{{mpu.Whole("embedding.word_embeddings.weight", normal, 29, 5)}, {mpu.Whole("decoder.layers.0.a.weight", normal, 9, 7)},
-			{mpu.Whole("decoder.layers.1.a.weight", normal, 6, 7), mpu.Whole("decoder.layers.1.a.bias", normal, 9), mpu.Whole("decoder.final_layernorm.weight", normal, 7)}}},
-		{"tp2 dp2", tensorParallel, [][]*mpu.Param{{mpu.Whole("decoder.layers.0.proj.weight", normal, 9, 14), mpu.Whole("decoder.layers.0.norm.weight", normal, 11)},
-			{mpu.Whole("decoder.layers.1.norm.weight", normal, 70), mpu.Whole("decoder.layers.1.proj.bias", normal, 13)}}},
+		{"pp2 dp2", pipelined, [][]*mpu.Param{{mpu.Uncut("embedding.word_embeddings.weight", normal, 29, 5)}, {mpu.Uncut("decoder.layers.0.a.weight", normal, 9, 7)},
+			{mpu.Uncut("decoder.layers.1.a.weight", normal, 6, 7), mpu.Uncut("decoder.layers.1.a.bias", normal, 9), mpu.Uncut("decoder.final_layernorm.weight", normal, 7)}}},
+		{"tp2 dp2", tensorParallel, [][]*mpu.Param{{mpu.Uncut("decoder.layers.0.proj.weight", normal, 9, 14), mpu.Uncut("decoder.layers.0.norm.weight", normal, 11)},
+			{mpu.Uncut("decoder.layers.1.norm.weight", normal, 70), mpu.Uncut("decoder.layers.1.proj.bias", normal, 13)}}},
 	}
 	for _, c := range cases {
 		for _, dtype := range []device.DType{device.F32, device.BF16} {
@@ -788,7 +788,7 @@ func TestMemoryFollowsTheFormulas(t *testing.T) {
 func TestStoredOfOneRank(t *testing.T) {
 	d := ref.Open()
 	defer d.Arena.Close()
-	p := mpu.Whole("decoder.layers.0.mlp.linear_fc1.weight", mpu.Init{}, 3, 5)
+	p := mpu.Uncut("decoder.layers.0.mlp.linear_fc1.weight", mpu.Init{}, 3, 5)
 	o := New(d, toyConfig(""), []*mpu.Param{p}, device.BF16, Groups{}, Sharding{Strategy: OptimGradsParams})
 	var names []string
 	for _, s := range append(o.Weights(), o.Stored()...) {

@@ -17,7 +17,7 @@ func (o *Optimizer) ZeroGrad() error {
 	for _, b := range o.buckets {
 		b.reduced, b.begun = false, false
 		clear(b.ready)
-		if t := b.stepGrads(); !b.frozen && !t.Elsewhere() {
+		if t := b.stepGrads(); !b.frozen && !t.Offloaded() {
 			o.device.Fill(t, 0)
 		}
 	}
@@ -86,7 +86,7 @@ func (o *Optimizer) accumulate(ps []*mpu.Param) error {
 // bringGrads allocates gradients of a bucket: zeros, where several ranks have a shard of
 // their sum, else what there is of the step.
 func (o *Optimizer) bringGrads(b *bucket) {
-	if b.ownSums.Elsewhere() {
+	if b.ownSums.Offloaded() {
 		b.grads, b.gradBlock = o.device.Arena.Paged(device.MainGradients, b.ownSums.DType, b.n, b.own.from-b.from)
 	} else {
 		b.grads = o.device.Arena.Alloc(device.MainGradients, b.ownSums.DType, b.n)
@@ -127,7 +127,7 @@ func (o *Optimizer) reduce(b *bucket) error {
 	}
 	switch {
 	case b.reduced || !b.grads.Given():
-	case f.sharding.Elsewhere.Gradients && !f.sharded():
+	case f.sharding.Offloaded.Gradients && !f.sharded():
 		b.reducing, o.inFlight = o.put(b.ownSums, b.grads), b
 	case size(f.Data) == 1:
 	case f.sharding.shardsGradients():
@@ -164,7 +164,7 @@ func (o *Optimizer) land() error {
 // addShard adds this rank's part of a reduced bucket to what it has of the step.
 func (o *Optimizer) addShard(b *bucket) {
 	ours := b.ours(b.grads)
-	if !b.ownSums.Elsewhere() {
+	if !b.ownSums.Offloaded() {
 		o.add(b.ownSums, ours)
 		return
 	}
@@ -189,7 +189,7 @@ func (o *Optimizer) add(sum, more device.Tensor) {
 // zeroRest sets offloaded gradients to which nothing was added in this step to zero.
 func (o *Optimizer) zeroRest() {
 	for _, b := range o.buckets {
-		if b.begun || !b.ownSums.Elsewhere() {
+		if b.begun || !b.ownSums.Offloaded() {
 			continue
 		}
 		none, block := o.device.Arena.Paged(device.MainGradients, b.ownSums.DType, b.own.n, 0)
@@ -289,7 +289,7 @@ func (o *Optimizer) partial() (all []*parts) {
 }
 
 // summedThere reports whether the gradients are summed where they lie: a single one, here.
-func (p *parts) summedThere() bool { return len(p.grads) == 1 && !p.grads[0].Elsewhere() }
+func (p *parts) summedThere() bool { return len(p.grads) == 1 && !p.grads[0].Offloaded() }
 
 // pack copies the gradients side by side, unless there is no need.
 func (o *Optimizer) pack(p *parts) {

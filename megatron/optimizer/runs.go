@@ -54,7 +54,7 @@ func (o *Optimizer) addRuns(b *bucket, p *part) {
 			if rows++; s.n == 0 {
 				continue
 			}
-			s.run, s.place = r, int64(len(at)/2)
+			s.run, s.index = r, int64(len(at)/2)
 			at, mults = append(at, s.start-p.from, s.start-p.from+s.n), append(mults, o.rateMult(param), o.decay(param))
 		}
 		if rows == 0 {
@@ -136,7 +136,7 @@ func (o *Optimizer) decay(p *mpu.Param) float32 {
 // alone is the run of a segment, or of a piece of it: one segment with the multipliers of its
 // parameter's.
 func (s *segment) alone(of *segment) *run {
-	return &run{value: s.value, main: s.main, grad: s.grad, m: s.m, v: s.v, hyper: of.run.hyper, eps: of.run.eps, mults: of.run.mults.Slice(0, of.place, 1)}
+	return &run{value: s.value, main: s.main, grad: s.grad, m: s.m, v: s.v, hyper: of.run.hyper, eps: of.run.eps, mults: of.run.mults.Slice(0, of.index, 1)}
 }
 
 func (o *Optimizer) update(r *run) {
@@ -181,7 +181,7 @@ type counted struct {
 func (o *Optimizer) allCounted() (all []counted) {
 	free := map[*bucket]device.Tensor{} // rows of tables: as many on any rank, whatever its shard has
 	for _, b := range o.buckets {
-		if !b.ownGrads.Elsewhere() {
+		if !b.ownGrads.Offloaded() {
 			free[b] = o.device.Arena.Alloc(device.Optimizer, device.I64, int64(len(b.params)), 2)
 		}
 	}
@@ -201,7 +201,7 @@ func (o *Optimizer) allCounted() (all []counted) {
 		neighbours = nil
 	}
 	for _, s := range o.segments {
-		if !o.counts(s.param) || s.grad.Elsewhere() {
+		if !o.counts(s.param) || s.grad.Offloaded() {
 			continue
 		}
 		if neighbours != nil && (o.bucketOf[s.param] != o.bucketOf[neighbours[0].param] || o.clipOf(s.param) != o.clipOf(neighbours[0].param)) {

@@ -40,7 +40,7 @@ func (c *scheduleFreeCase) steps(t *testing.T, d *device.Device, variant int, in
 	for _, name := range inputs.Names() {
 		if tensor, ok := strings.CutPrefix(name, "init."); ok {
 			info, _ := inputs.Info(name)
-			params = append(params, mpu.Whole(tensor, mpu.Init{}, info.Shape...))
+			params = append(params, mpu.Uncut(tensor, mpu.Init{}, info.Shape...))
 			params[len(params)-1].NoDecay = false
 		}
 	}

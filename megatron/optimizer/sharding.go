@@ -26,13 +26,13 @@ type Sharding struct {
 	BucketSize         int64 // parameters of a bucket at least (--ddp-bucket-size); 0: by BucketCount, or the rule
 	BucketCount        int64 // buckets (--ddp-num-buckets); 0: the rule
 	PadForBandwidth    bool  // bucket ends at multiples of 65536 (--ddp-pad-buckets-for-high-nccl-busbw)
-	Elsewhere          Elsewhere
+	Offloaded          Offloaded
 	align              int64 // elements, of every parameter and shard; 0: alignment
 	LaterStage         bool  // not the first of a pipeline: by the rule one bucket, since nothing hides its reduction
 }
 
-// Elsewhere says what is offloaded: kept outside of the device's memory.
-type Elsewhere struct {
+// Offloaded says what is offloaded: kept outside of the device's memory.
+type Offloaded struct {
 	Store      func(purpose string, bytes int64) (device.Store, error) // makes the memory or file for n bytes; nil: nothing is offloaded
 	Parameters bool                                                    // values too: they come where they are used, as under ZeRO-3
 	// With Parameters: they come where something is added to them, with one state for all of the data group.
@@ -69,8 +69,8 @@ func (s Sharding) shardsGradients() bool {
 func (s Sharding) shardsParameters() bool { return s.Strategy == OptimGradsParams }
 
 // bringsGradients reports whether gradients are complete only while something is added to them.
-func (s Sharding) bringsGradients() bool { return s.shardsGradients() || s.Elsewhere.Gradients }
+func (s Sharding) bringsGradients() bool { return s.shardsGradients() || s.Offloaded.Gradients }
 
 // transient reports whether values are complete only while somebody uses them: between the uses
 // there are the rank's shards, or offloaded values.
-func (s Sharding) transient() bool { return s.shardsParameters() || s.Elsewhere.Parameters }
+func (s Sharding) transient() bool { return s.shardsParameters() || s.Offloaded.Parameters }

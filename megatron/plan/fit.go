@@ -86,7 +86,7 @@ func solve(a [3][4]float64) (x [3]float64) {
 
 // RankCorrelation is Spearman's: of the ranks in order, equal values sharing theirs.
 func RankCorrelation(x, y []float64) float64 {
-	a, b := places(x), places(y)
+	a, b := order(x), order(y)
 	mean := float64(len(a)-1) / 2
 	var ab, aa, bb float64
 	for i := range a {
@@ -95,7 +95,7 @@ func RankCorrelation(x, y []float64) float64 {
 	return ab / math.Sqrt(aa*bb)
 }
 
-func places(x []float64) []float64 {
+func order(x []float64) []float64 {
 	order := make([]int, len(x))
 	for i := range order {
 		order[i] = i

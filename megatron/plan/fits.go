@@ -15,10 +15,10 @@ import (
 
 // Unfit is a run that cannot have the memory that it takes.
 type Unfit struct {
-	Ranks   []Rank // that share the room
-	Room    Room
-	Nearest []string // flags with which it would fit, the fewest first
-	Every   bool     // nothing that was looked at would
+	Ranks    []Rank // that share the room
+	Capacity Capacity
+	Nearest  []string // flags with which it would fit, the fewest first
+	Every    bool     // nothing that was looked at would
 }
 
 // Total is what the ranks hold together, at the same time where they reach their peaks so.
@@ -54,7 +54,7 @@ func (u *Unfit) Error() string {
 	if n := len(u.Ranks); n > 1 {
 		whose = fmt.Sprintf("the %d ranks here take", n)
 	}
-	text := fmt.Sprintf("the run does not fit: %s %s, and there are %s. The largest is rank %d with %s in the %s: %s", whose, device.Size(u.Total()), u.Room,
+	text := fmt.Sprintf("the run does not fit: %s %s, and there are %s. The largest is rank %d with %s in the %s: %s", whose, device.Size(u.Total()), u.Capacity,
 		worst.Number, device.Size(worst.Peak), worst.At, strings.Join(parts, ", "))
 	if n := copies(u.Ranks); n > 0 {
 		text += fmt.Sprintf("; --memory-checkpoint-interval takes %s", device.Size(n))
@@ -73,18 +73,18 @@ const searchTime = 500 * time.Millisecond
 
 // Check compares what some ranks of c's run take with the memory that they share: Unfit, with
 // the nearest changes that would do. The plan is theirs, by rank.
-func (o Options) Check(c config.Run, numbers []int, room Room) (plan []Rank, err error) {
-	if plan, err = o.Ranks(c, numbers); err != nil || total(plan) <= room.Bytes {
+func (o Options) Check(c config.Run, numbers []int, capacity Capacity) (plan []Rank, err error) {
+	if plan, err = o.Ranks(c, numbers); err != nil || total(plan) <= capacity.Bytes {
 		return plan, err
 	}
-	u := &Unfit{Ranks: plan, Room: room}
-	u.Nearest, u.Every = o.nearest(c, numbers, room)
+	u := &Unfit{Ranks: plan, Capacity: capacity}
+	u.Nearest, u.Every = o.nearest(c, numbers, capacity)
 	return plan, exitcode.With(exitcode.Internal, u)
 }
 
 // nearest are up to three sets of flags with which the run fits, no set within another,
 // those with the fewest flags first; none: not even all together would do.
-func (o Options) nearest(c config.Run, numbers []int, room Room) (found []string, none bool) {
+func (o Options) nearest(c config.Run, numbers []int, capacity Capacity) (found []string, none bool) {
 	var list []Change
 	for _, change := range o.changes(&c) {
 		if !change.more {
@@ -106,7 +106,7 @@ func (o Options) nearest(c config.Run, numbers []int, room Room) (found []string
 			}
 		}
 		plan, err := o.Ranks(smaller, numbers)
-		return err == nil && total(plan) <= room.Bytes
+		return err == nil && total(plan) <= capacity.Bytes
 	}
 	if len(sets) == 0 || !fits(sets[len(sets)-1]) {
 		return nil, true

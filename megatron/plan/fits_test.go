@@ -40,19 +40,19 @@ func TestCheck(t *testing.T) {
 	if at := plan[0].At; at.Micro < 1 || at.Unit == "" {
 		t.Errorf("the peak is in the %v: of no layer", at)
 	}
-	held := total(plan)
-	if _, err := o.Check(c, all, Room{held, "here"}); err != nil {
+	memory := total(plan)
+	if _, err := o.Check(c, all, Capacity{memory, "here"}); err != nil {
 		t.Errorf("as much as it takes: %v", err)
 	}
-	_, err = o.Check(c, all, Room{held / 3, "here"})
+	_, err = o.Check(c, all, Capacity{memory / 3, "here"})
 	var u *Unfit
-	if !errors.As(err, &u) || exitcode.CodeOf(err) != exitcode.Internal || u.Total() != held || len(u.Nearest) == 0 {
+	if !errors.As(err, &u) || exitcode.CodeOf(err) != exitcode.Internal || u.Total() != memory || len(u.Nearest) == 0 {
 		t.Fatalf("a third of it: %v", err)
 	}
 	for _, flags := range u.Nearest {
 		smaller := parsed(t, small+"--world-size 4 "+flags)
-		if plan, err := o.Ranks(smaller, all); err != nil || total(plan) > held/3 {
-			t.Errorf("%q is said to fit: %d of %d bytes, %v", flags, total(plan), held/3, err)
+		if plan, err := o.Ranks(smaller, all); err != nil || total(plan) > memory/3 {
+			t.Errorf("%q is said to fit: %d of %d bytes, %v", flags, total(plan), memory/3, err)
 		}
 	}
 	for _, want := range []string{"the 4 ranks here take", "(here)", "The largest is rank", "activations", "What would fit: --", "--no-plan"} {
@@ -60,7 +60,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("no %q in: %v", want, err)
 		}
 	}
-	if _, err = o.Check(c, all, Room{1000, "here"}); !errors.As(err, &u) || !u.Every || !strings.Contains(err.Error(), "with all flags that save memory either") {
+	if _, err = o.Check(c, all, Capacity{1000, "here"}); !errors.As(err, &u) || !u.Every || !strings.Contains(err.Error(), "with all flags that save memory either") {
 		t.Errorf("1000 bytes: %v", err)
 	}
 }
@@ -69,7 +69,7 @@ func TestCheck(t *testing.T) {
 // whose pieces are all alike.
 func TestCheckOfHugeExperts(t *testing.T) {
 	c := parsed(t, strings.Replace(small, "--mock-data", "--mock-data --num-experts 4 --disable-bias-linear --swiglu --moe-ffn-hidden-size 2147483647", 1))
-	_, err := Options{Device: "cpu"}.Check(c, []int{0}, Room{20 << 30, "here"})
+	_, err := Options{Device: "cpu"}.Check(c, []int{0}, Capacity{20 << 30, "here"})
 	if !IsUnfit(err) || !strings.Contains(err.Error(), "does not fit") {
 		t.Error(err)
 	}
@@ -121,16 +121,16 @@ func TestHostIsAdvisedOnGPUs(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := &device.OutOfMemory{Purpose: device.Optimizer, Bytes: 100, For: device.View(nil, device.F32, 25), Cause: errors.New("no more")}
-		told := o.Exhausted(c, 0, e).Error()
-		if strings.Contains(told, "--optimizer-cpu-offload") != want {
-			t.Errorf("%s: %s", kind, told)
+		reported := o.Exhausted(c, 0, e).Error()
+		if strings.Contains(reported, "--optimizer-cpu-offload") != want {
+			t.Errorf("%s: %s", kind, reported)
 		}
 		if !want {
 			continue
 		}
 		after, err := o.Of(parsed(t, few+"--optimizer-cpu-offload"), 0)
-		if saves := "--optimizer-cpu-offload saves " + device.Size(before.Peak-after.Peak); err != nil || !strings.Contains(told, saves) {
-			t.Errorf("no %q in: %s; %v", saves, told, err)
+		if saves := "--optimizer-cpu-offload saves " + device.Size(before.Peak-after.Peak); err != nil || !strings.Contains(reported, saves) {
+			t.Errorf("no %q in: %s; %v", saves, reported, err)
 		}
 	}
 }
@@ -209,8 +209,8 @@ func TestChangesOfOneSubject(t *testing.T) {
 }
 
 // Claim: a place counts micro-batches from 0, as errors and layers do.
-func TestPlacesCountFromZero(t *testing.T) {
-	for want, p := range map[string]Place{
+func TestCoordinatesCountFromZero(t *testing.T) {
+	for want, p := range map[string]Point{
 		"backward of micro-batch 0, layer 3": {Phase: health.Backward, Micro: 1, Unit: "decoder.layers.3"},
 		"evaluation, micro-batch 1, head":    {Phase: health.Eval, Micro: 2, Unit: "head"},
 		"update":                             {Phase: health.Optimizer},
@@ -233,7 +233,7 @@ func TestEnoughMicroBatches(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, err := Memory(c, Options{Device: "cpu", Whole: true})
+		all, err := Memory(c, Options{Device: "cpu", Full: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -254,29 +254,29 @@ func TestCheckHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held := plan[0].Stored + plan[1].Stored
-	for _, enough := range []Room{Unlimited, {held, "here"}} {
+	memory := plan[0].Stored + plan[1].Stored
+	for _, enough := range []Capacity{Unlimited, {memory, "here"}} {
 		if err := o.CheckHost(c, all, enough, OnGPU(false, Unlimited)); err != nil {
-			t.Errorf("%v of %d: %v", enough, held, err)
+			t.Errorf("%v of %d: %v", enough, memory, err)
 		}
 	}
 	var u *Overfull
-	err = o.CheckHost(c, all, Room{held / 2, "here"}, OnGPU(false, Unlimited))
-	if !errors.As(err, &u) || !IsUnfit(err) || exitcode.CodeOf(err) != exitcode.Internal || u.Bytes != held || len(u.Nearest) != 3 {
+	err = o.CheckHost(c, all, Capacity{memory / 2, "here"}, OnGPU(false, Unlimited))
+	if !errors.As(err, &u) || !IsUnfit(err) || exitcode.CodeOf(err) != exitcode.Internal || u.Bytes != memory || len(u.Nearest) != 3 {
 		t.Fatalf("a half of it: %v", err)
 	}
 	for _, change := range u.Nearest[:2] {
 		smaller, err := o.Ranks(parsed(t, flags+change), all)
-		if err != nil || smaller[0].Stored+smaller[1].Stored > held/2 {
+		if err != nil || smaller[0].Stored+smaller[1].Stored > memory/2 {
 			t.Errorf("%q is said to fit: %v", change, err)
 		}
 	}
-	for _, want := range []string{device.Size(held) + " of the 2 ranks here", "(here)", "--optimizer-offload-fraction 0.", "--use-distributed-optimizer", "--offload-folder DIR", "--no-plan"} {
+	for _, want := range []string{device.Size(memory) + " of the 2 ranks here", "(here)", "--optimizer-offload-fraction 0.", "--use-distributed-optimizer", "--offload-folder DIR", "--no-plan"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in: %v", want, err)
 		}
 	}
-	err = o.CheckHost(c, all, Room{held / 2, "here"}, OnGPU(false, Room{1000, "there"}))
+	err = o.CheckHost(c, all, Capacity{memory / 2, "here"}, OnGPU(false, Capacity{1000, "there"}))
 	if !errors.As(err, &u) || len(u.Nearest) > 0 || !strings.Contains(err.Error(), "No smaller part") {
 		t.Errorf("no room on the GPU: %v", err)
 	}
@@ -286,7 +286,7 @@ func TestCheckHost(t *testing.T) {
 		}
 	}
 	o.Device = "cpu"
-	if c = parsed(t, small+"--optimizer-cpu-offload"); o.CheckHost(c, []int{0}, Room{}, OnGPU(true, Unlimited)) != nil {
+	if c = parsed(t, small+"--optimizer-cpu-offload"); o.CheckHost(c, []int{0}, Capacity{}, OnGPU(true, Unlimited)) != nil {
 		t.Error("a device whose memory is the host's keeps nothing beside it")
 	}
 }

@@ -14,11 +14,11 @@ import (
 // Overfull is a run that puts more into the host's memory than there is (--optimizer-cpu-offload,
 // --memory-checkpoint-interval).
 type Overfull struct {
-	What    string // the flags that ask for it
-	Ranks   int    // of the host
-	Bytes   int64  // that these put there
-	Room    Room
-	Nearest []string // what would fit, by the count
+	What     string // the flags that ask for it
+	Ranks    int    // of the host
+	Bytes    int64  // that these put there
+	Capacity Capacity
+	Nearest  []string // what would fit, by the count
 }
 
 func (u *Overfull) Error() string {
@@ -26,7 +26,7 @@ func (u *Overfull) Error() string {
 	if u.Ranks > 1 {
 		whose = fmt.Sprintf("the %d ranks", u.Ranks)
 	}
-	text := fmt.Sprintf("the run does not fit: %s of %s here go into the host's memory (%s), and there are %s", device.Size(u.Bytes), whose, u.What, u.Room)
+	text := fmt.Sprintf("the run does not fit: %s of %s here go into the host's memory (%s), and there are %s", device.Size(u.Bytes), whose, u.What, u.Capacity)
 	if len(u.Nearest) > 0 {
 		text += ". What would fit: " + strings.Join(u.Nearest, "; or ")
 	} else {
@@ -48,18 +48,18 @@ func inHost(c *config.Run, ranks []Rank) (bytes int64) {
 }
 
 // OnGPU reports whether ranks fit the GPU that they share, or one of their own each.
-func OnGPU(shared bool, room Room) func([]Rank) bool {
+func OnGPU(shared bool, capacity Capacity) func([]Rank) bool {
 	return func(ranks []Rank) bool {
 		if shared {
-			return peaks(ranks) <= room.Bytes
+			return peaks(ranks) <= capacity.Bytes
 		}
-		return !slices.ContainsFunc(ranks, func(r Rank) bool { return r.Peak > room.Bytes })
+		return !slices.ContainsFunc(ranks, func(r Rank) bool { return r.Peak > capacity.Bytes })
 	}
 }
 
 // CheckHost compares what the ranks of a host put into its memory, next to their GPUs, with the memory
 // there: Overfull, with the changes that would do. here reports whether ranks fit their GPUs.
-func (o Options) CheckHost(c config.Run, numbers []int, room Room, here func([]Rank) bool) error {
+func (o Options) CheckHost(c config.Run, numbers []int, capacity Capacity, here func([]Rank) bool) error {
 	// Only these put tensors into the host's memory.
 	var flags []string
 	if c.OptimizerCPUOffload {
@@ -76,22 +76,22 @@ func (o Options) CheckHost(c config.Run, numbers []int, room Room, here func([]R
 		return err
 	}
 	bytes := inHost(&c, plan)
-	if bytes <= room.Bytes {
+	if bytes <= capacity.Bytes {
 		return nil
 	}
 	// It does not fit: dry runs of smaller configurations find the changes that would.
-	u := &Overfull{What: strings.Join(flags, ", "), Ranks: len(numbers), Bytes: bytes, Room: room}
+	u := &Overfull{What: strings.Join(flags, ", "), Ranks: len(numbers), Bytes: bytes, Capacity: capacity}
 	try := func(flags string, change func(*config.Run)) bool {
 		smaller := c
 		change(&smaller)
 		plan, err := o.Ranks(smaller, numbers)
-		fits := err == nil && inHost(&smaller, plan) <= room.Bytes && here(plan)
+		fits := err == nil && inHost(&smaller, plan) <= capacity.Bytes && here(plan)
 		if fits {
 			u.Nearest = append(u.Nearest, flags)
 		}
 		return fits
 	}
-	o.tryHost(&c, float64(room.Bytes)/float64(bytes), try)
+	o.tryHost(&c, float64(capacity.Bytes)/float64(bytes), try)
 	return exitcode.With(exitcode.Internal, u)
 }
 

@@ -55,14 +55,14 @@ type Machine struct {
 	Flags     []string             `yaml:"flags,omitempty"`     // of the runs that rows of a table stand for
 	Regimes   map[string][]string  `yaml:"regimes,omitempty"`   // more of them, by regime
 	// By regime: what the program of a table's rows held that this one does not.
-	Held    map[string]Held `yaml:"held_beside,omitempty"`
-	Checked Checked         `yaml:"checked"`
+	ProgramMemory map[string]ProgramMemory `yaml:"held_beside,omitempty"`
+	Checked       Checked                  `yaml:"checked"`
 
 	measured *measured // nil: ranks share nothing
 }
 
-// Held is memory of a rank.
-type Held struct {
+// ProgramMemory is memory of a rank.
+type ProgramMemory struct {
 	Bytes        Bytes   `yaml:"bytes"`
 	PerParameter float64 `yaml:"per_parameter"` // bytes for each parameter of the rank; negative: it held less
 }
@@ -274,7 +274,7 @@ func (m *Machine) check() error {
 		within(name+".bytes_per_second", l.Rate, 1e3, 1e16)
 	}
 	// Constants that were fitted to tables of measured runs.
-	for name, h := range m.Held {
+	for name, h := range m.ProgramMemory {
 		within("held_beside "+name+" per_parameter", h.PerParameter, -64, 64)
 	}
 	for name, k := range m.Constants {

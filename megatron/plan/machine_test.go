@@ -55,7 +55,7 @@ func TestBadMachines(t *testing.T) {
 		"collectives: [{op: all_reduce, dtype: f32, ranks: 1, groups: 1, times: [[1, 1]]}]": "at least 2 in 1",
 		"disk: {write_bytes_per_second: -1}":                                                "disk",
 	} {
-		whole := text
+		full := text
 		if key, _, found := strings.Cut(text, ":"); found && key != "nothing" && !strings.HasSuffix(text, "[") {
 			var lines []string
 			for _, line := range strings.Split(tinyMachine, "\n") {
@@ -63,9 +63,9 @@ func TestBadMachines(t *testing.T) {
 					lines = append(lines, line)
 				}
 			}
-			whole = strings.Join(append(lines, text), "\n")
+			full = strings.Join(append(lines, text), "\n")
 		}
-		if _, err := ParseMachine([]byte(whole)); err == nil || exitcode.CodeOf(err) == exitcode.Internal || !strings.Contains(err.Error(), want) {
+		if _, err := ParseMachine([]byte(full)); err == nil || exitcode.CodeOf(err) == exitcode.Internal || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
@@ -155,10 +155,10 @@ func TestSends(t *testing.T) {
 		}
 		return k
 	}
-	whole, sliced, blocking := clock(Sends{}), clock(Sends{Sliced: true}), clock(Sends{Blocking: true})
-	m, bytes := whole.machine, 4*256*256*2.0
-	if got, want := whole.send.Between-m.Between.Latency, bytes/(m.Between.Rate/8); math.Abs(got/want-1) > 1e-9 || whole.send.Move != 0 {
-		t.Errorf("whole: %+v, want %g s between nodes", whole.send, want)
+	full, sliced, blocking := clock(Sends{}), clock(Sends{Sliced: true}), clock(Sends{Blocking: true})
+	m, bytes := full.machine, 4*256*256*2.0
+	if got, want := full.send.Between-m.Between.Latency, bytes/(m.Between.Rate/8); math.Abs(got/want-1) > 1e-9 || full.send.Move != 0 {
+		t.Errorf("whole: %+v, want %g s between nodes", full.send, want)
 	}
 	if got, want := sliced.send.Between-m.Between.Latency, bytes/8/(m.Between.Rate/8); math.Abs(got/want-1) > 1e-9 {
 		t.Errorf("sliced: %g s between nodes, want %g", got, want)
@@ -166,12 +166,12 @@ func TestSends(t *testing.T) {
 	if got, want := sliced.send.Move, bytes*7/8/m.Node.Rate+7*m.Node.Latency; math.Abs(got/want-1) > 1e-9 {
 		t.Errorf("sliced: %g s of gathering, want %g", got, want)
 	}
-	free, held, send := whole.times(nominal), blocking.times(nominal), whole.send.seconds(nominal)
-	if free.Transfer != send || held.Transfer != 0 {
-		t.Errorf("transfers %g and %g, want %g and 0", free.Transfer, held.Transfer, send)
+	free, blocked, send := full.times(nominal), blocking.times(nominal), full.send.seconds(nominal)
+	if free.Transfer != send || blocked.Transfer != 0 {
+		t.Errorf("transfers %g and %g, want %g and 0", free.Transfer, blocked.Transfer, send)
 	}
 	for stage, values := range []float64{1, 2, 1} {
-		f, b := held.Forward[stage][0]-free.Forward[stage][0], held.Backward[stage][0]-free.Backward[stage][0]
+		f, b := blocked.Forward[stage][0]-free.Forward[stage][0], blocked.Backward[stage][0]-free.Backward[stage][0]
 		if math.Abs(f/send-values) > 1e-6 || math.Abs(b/send-values) > 1e-6 {
 			t.Errorf("stage %d blocks for %g and %g s, want %g times %g", stage, f, b, values, send)
 		}

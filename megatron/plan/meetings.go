@@ -85,7 +85,7 @@ func (m *Machine) Meet(c config.Run, micros int, step, work float64) (met Met, e
 		return met, err
 	}
 	rank.Heard = w.heard
-	_, err = job.Rehearse(rank, 2, w.look())
+	_, err = job.Rehearse(rank, 2, w.observe())
 	// Everything that this rank does, and what all ranks need on shared threads.
 	all := w.into.rest
 	all.add(w.into.forward[0], 1)

@@ -20,8 +20,8 @@ import (
 // Options say on what a run is counted.
 type Options struct {
 	Device string         // cpu, cuda, ref
-	Beside *device.Device // that this machine has: its ops say what they work in; nil: none
-	Whole  bool           // every micro-batch of a step is counted, also those that are like others
+	Real   *device.Device // that this machine has: its ops say what they work in; nil: none
+	Full   bool           // every micro-batch of a step is counted, also those that are like others
 	Most   bool           // every rank is counted as if tokens chose its experts as often as they can; else evenly
 
 	Read func(rank int, dst []byte) // what a rank's host reads of the device; nil: zeros, and tokens choose experts evenly
@@ -32,7 +32,7 @@ type Rank struct {
 	Number    int
 	Peak      int64                  // most bytes at once
 	ByPurpose [device.Purposes]int64 // most bytes of each, whenever
-	At        Place                  // of the peak
+	At        Point                  // of the peak
 	AtPeak    [device.Purposes]int64 // bytes then
 	Reserved  int64                  // asked of the device, with what lies between blocks
 	Stored    int64                  // in files (--offload-folder), or in the host's memory beside a GPU
@@ -80,7 +80,7 @@ func (o Options) Ranks(c config.Run, numbers []int) ([]Rank, error) {
 		if c.Checkpoint.ReplicationJump == 0 {
 			kept = 0
 		}
-		all[i].Copies = memory.Held(all[i].shard, kept)
+		all[i].Copies = memory.KeptBytes(all[i].shard, kept)
 	}
 	return all[:len(numbers)], nil
 }
@@ -130,7 +130,7 @@ func (o Options) job(c config.Run) (*training.Job, error) {
 		}
 	}
 	micros := 0
-	if !o.Whole {
+	if !o.Full {
 		micros = enough(&c)
 	}
 	return training.Rehearsal(c, micros)
@@ -190,20 +190,20 @@ func (o Options) count(job *training.Job, number int) (Rank, error) {
 	if o.Read != nil {
 		watching.Read = func(dst []byte) { o.Read(number, dst) }
 	}
-	d := device.Counting(o.Device, o.Beside, watching)
+	d := device.Counting(o.Device, o.Real, watching)
 	defer d.Close()
 	rank, err := ranks.Imagine(engine.Ranks(&job.Config.Step, nil), number, d, comm.Imagined{})
 	if err != nil {
 		return Rank{}, err
 	}
-	out, here := Rank{Number: number}, Place{}
-	rank.Heard = func(p health.Phase, step int64) { here = Place{Phase: p, Step: step} }
+	out, here := Rank{Number: number}, Point{}
+	rank.Heard = func(p health.Phase, step int64) { here = Point{Phase: p, Step: step} }
 	d.Arena.Peaked = func() { out.At, out.AtPeak = here, d.Arena.Usage().Now }
 	steps := 2 // what is gathered late is there from the second on
 	if job.Config.Graphs {
 		steps = 3 // done, taken down, launched
 	}
-	out.shard, err = job.Rehearse(rank, steps, engine.Look{
+	out.shard, err = job.Rehearse(rank, steps, engine.Observer{
 		Micro: func(micro, chunk int) { here.Micro, here.Chunk = micro+1, chunk },
 		Unit:  func(name string) { here.Unit = name },
 	})

@@ -125,11 +125,11 @@ func (s *Search) count(f *Found) int64 {
 	}
 	most := int64(0)
 	for _, rank := range ends(sizes) {
-		held, err := o.Of(f.Config, rank)
+		memory, err := o.Of(f.Config, rank)
 		if err != nil {
 			return math.MaxInt64
 		}
-		if most = max(most, held.Peak); most > s.Memory {
+		if most = max(most, memory.Peak); most > s.Memory {
 			break // what it holds beyond that, nobody asks
 		}
 	}
@@ -140,7 +140,7 @@ func (s *Search) count(f *Found) int64 {
 // alive, one of them without the embedding, and the last has the head.
 func ends(l topology.Sizes) (ranks []int) {
 	for _, stage := range []int{0, 1, l.PP - 1} {
-		if r := l.Rank(topology.Place{PP: min(stage, l.PP-1)}); !slices.Contains(ranks, r) {
+		if r := l.Rank(topology.Coordinates{PP: min(stage, l.PP-1)}); !slices.Contains(ranks, r) {
 			ranks = append(ranks, r)
 		}
 	}

@@ -33,17 +33,17 @@ type Clock struct {
 	hidden  bool        // behind the last backward
 	update  Cost
 	micros  int
-	most    float64  // parameters of the rank that has most
-	least   held     // of the first stage's layers: that it has at least
-	kept    [2]int64 // bytes that a layer of each kind keeps of a micro-batch for its backward
+	most    float64    // parameters of the rank that has most
+	least   parameters // of the first stage's layers: that it has at least
+	kept    [2]int64   // bytes that a layer of each kind keeps of a micro-batch for its backward
 	book    *schedule.Programs
 	parts   [][]schedule.Part
 	shared  *sharing // nil: a rank has a device of its own
 }
 
-// Held is what the rows' own program held beside this one's tensors, by the machine file.
-func (k *Clock) Held(regime string) int64 {
-	h := k.machine.Held[regime]
+// ProgramMemory is what the rows' own program held beside this one's tensors, by the machine file.
+func (k *Clock) ProgramMemory(regime string) int64 {
+	h := k.machine.ProgramMemory[regime]
 	return int64(h.Bytes) + int64(h.PerParameter*k.most)
 }
 
@@ -129,13 +129,13 @@ func (m *Machine) between(c *config.Run, l topology.Sizes) Cost {
 // times (zeroed, measured, used), main parameter and moments read and written, the value written.
 const updateBytes = 3*4 + 6*4 + 2
 
-// held is parameters of a rank: those that every rank of a stage has, and its experts' own.
-type held struct{ dense, experts float64 }
+// parameters is the number of parameters of a rank: those that every rank of a stage has, and its experts' own.
+type parameters struct{ dense, experts float64 }
 
-func (h held) all() float64 { return h.dense + h.experts }
+func (h parameters) all() float64 { return h.dense + h.experts }
 
-// heldBy is what a rank of a stage holds; layers alone: without embedding and head.
-func heldBy(c *config.Run, stage []schedule.Part, l topology.Sizes, layersAlone bool) (h held) {
+// memoryOf is what a rank of a stage holds; layers alone: without embedding and head.
+func memoryOf(c *config.Run, stage []schedule.Part, l topology.Sizes, layersAlone bool) (h parameters) {
 	for _, part := range stage {
 		for _, layer := range part.Layers {
 			experts := c.Model.ExpertParameters(layer)
@@ -151,13 +151,13 @@ func heldBy(c *config.Run, stage []schedule.Part, l topology.Sizes, layersAlone 
 
 // reduce counts gradients, parameters and update of the stage that has most.
 func (k *Clock) reduce(parts [][]schedule.Part, l topology.Sizes) {
-	most := held{}
+	most := parameters{}
 	for _, stage := range parts {
-		if h := heldBy(&k.config, stage, l, false); h.all() > most.all() {
+		if h := memoryOf(&k.config, stage, l, false); h.all() > most.all() {
 			most = h
 		}
 	}
-	k.most, k.least = most.all(), heldBy(&k.config, parts[0], l, true)
+	k.most, k.least = most.all(), memoryOf(&k.config, parts[0], l, true)
 	c, m := &k.config, k.machine
 	strategy := optimizer.Strategy(c.Layout.Sharding)
 	sharded := c.Layout.DistributedOptimizer || strategy != "" && strategy != optimizer.NoShard

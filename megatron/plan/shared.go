@@ -96,12 +96,12 @@ func share(c config.Run, m *Machine) (*sharing, error) {
 		return nil, err
 	}
 	// One rank of each stage, all at once.
-	places := make([]int, l.PP)
-	for i := range places {
-		places[i] = i
+	slots := make([]int, l.PP)
+	for i := range slots {
+		slots[i] = i
 	}
-	err = each(places, func(stage int) (err error) {
-		s.stages[stage], err = stageLoadOf(job, m, l.Rank(topology.Place{PP: stage}), counted, program.Config.Chunks)
+	err = each(slots, func(stage int) (err error) {
+		s.stages[stage], err = stageLoadOf(job, m, l.Rank(topology.Coordinates{PP: stage}), counted, program.Config.Chunks)
 		return err
 	})
 	// What a stage sends to the next: activations [seq, batch, hidden] of this rank's tokens.
@@ -129,7 +129,7 @@ func stageLoadOf(job *training.Job, m *Machine, number, micros, chunks int) (sta
 		return w.into, err
 	}
 	rank.Heard = w.heard
-	if _, err := job.Rehearse(rank, 2, w.look()); err != nil {
+	if _, err := job.Rehearse(rank, 2, w.observe()); err != nil {
 		return w.into, err
 	}
 	for chunk := range chunks {
@@ -156,8 +156,8 @@ type shareMeter struct {
 
 func (w *shareMeter) heard(p health.Phase, step int64) { w.phase, w.step = p, step }
 
-func (w *shareMeter) look() engine.Look {
-	return engine.Look{Micro: func(_, chunk int) { w.chunk = chunk }}
+func (w *shareMeter) observe() engine.Observer {
+	return engine.Observer{Micro: func(_, chunk int) { w.chunk = chunk }}
 }
 
 // at is where loads go now; nil: nowhere.
@@ -208,13 +208,13 @@ func (w *shareMeter) started(p *comm.Membership, c *comm.Collective) {
 // walk is a program's forwards and backwards on the clock.
 func (s *sharing) walk(p *schedule.Program) *schedule.Timeline {
 	inside := s.sizes.World() / s.sizes.PP / s.sizes.DP // ranks that continue together
-	beside := float64(s.sizes.DP)
+	apart := float64(s.sizes.DP)
 	return p.Share(func(stage int, kind schedule.Kind, chunk, active int) float64 {
 		l := s.stages[stage].forward[chunk]
 		if kind == schedule.Backward {
 			l = s.stages[stage].backward[chunk]
 		}
-		return crowd{s.threads, float64(active) * beside, float64(inside)}.seconds(l)
+		return crowd{s.threads, float64(active) * apart, float64(inside)}.seconds(l)
 	}, s.send)
 }
 

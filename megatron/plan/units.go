@@ -77,7 +77,7 @@ func unitsOf(c config.Run, m *Machine, kind string) (*units, error) {
 		return nil, err
 	}
 	rank.Heard = func(p health.Phase, _ int64) { meter.phase, meter.unit = p, "" }
-	if _, err := job.Rehearse(rank, 1, engine.Look{Unit: func(name string) { meter.enter(name, d.Arena.Usage().Now[device.Activations]) }}); err != nil {
+	if _, err := job.Rehearse(rank, 1, engine.Observer{Unit: func(name string) { meter.enter(name, d.Arena.Usage().Now[device.Activations]) }}); err != nil {
 		return nil, err
 	}
 	return u, nil

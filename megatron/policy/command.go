@@ -133,9 +133,9 @@ type limited struct {
 }
 
 func (l *limited) Write(p []byte) (int, error) {
-	room := l.most - l.kept.Len()
-	l.kept.Write(p[:min(len(p), room)])
-	if len(p) > room && l.full != nil && !l.over {
+	slots := l.most - l.kept.Len()
+	l.kept.Write(p[:min(len(p), slots)])
+	if len(p) > slots && l.full != nil && !l.over {
 		l.over = true
 		l.full()
 	}

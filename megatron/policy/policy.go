@@ -45,12 +45,12 @@ const leastDeviation = 1e-4
 // deviation is 0: there nothing is learned.
 func Advantages(rewards []float64, group int, scale string) (list []float64, same float64) {
 	list = make([]float64, len(rewards))
-	_, whole := meanAndDeviation(rewards)
+	_, batchDeviation := meanAndDeviation(rewards)
 	for from := 0; from < len(rewards); from += group {
 		own := rewards[from : from+group]
 		mean, deviation := meanAndDeviation(own)
 		if scale == ByBatch {
-			deviation = whole
+			deviation = batchDeviation
 		}
 		for i, r := range own {
 			list[from+i] = r - mean
@@ -117,9 +117,9 @@ func (o *Options) Of(a *Answer) (t Terms) {
 	n := len(a.Policy)
 	_, each := o.Weight(n)
 	t.Slopes, t.Ratio = make([]float64, n), [2]float64{math.Inf(1), math.Inf(-1)}
-	whole := 0.0
+	meanRatio := 0.0
 	for i := range a.Policy {
-		whole += (a.Policy[i] - a.Sampled[i]) / float64(n)
+		meanRatio += (a.Policy[i] - a.Sampled[i]) / float64(n)
 	}
 	var slope float64 // of all tokens, by the answer's log ratio
 	share := 1.0      // of a clipped ratio that a token stands for
@@ -129,7 +129,7 @@ func (o *Options) Of(a *Answer) (t Terms) {
 	for i := range a.Policy {
 		log := a.Policy[i] - a.Sampled[i]
 		if o.Sequences {
-			log = whole
+			log = meanRatio
 		}
 		ratio := math.Exp(log)
 		t.Ratio = [2]float64{math.Min(t.Ratio[0], ratio), math.Max(t.Ratio[1], ratio)}

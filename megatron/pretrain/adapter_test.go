@@ -92,9 +92,9 @@ func TestAdapterResumes(t *testing.T) {
 	for _, flags := range []string{"--lora-rank 4 --lora-dropout 0.2 ", "--lora-rank 4 --use-dora --bf16 "} {
 		dir := t.TempDir()
 		line := adaptLine(t, dir) + flags + "--train-iters 6 --micro-batch-size 2 --world-size 2 --use-distributed-optimizer --save-interval 3 "
-		whole := numbers(must(t, dir, line+"--save DIR/whole").out)
+		full := numbers(must(t, dir, line+"--save DIR/whole").out)
 		got := inTwoParts(t, dir, line)
-		if a, b := strings.Join(got, "\n"), strings.Join(whole, "\n"); a != b {
+		if a, b := strings.Join(got, "\n"), strings.Join(full, "\n"); a != b {
 			t.Errorf("in parts\n%s\nat once\n%s", a, b)
 		}
 		if a, b := weights(t, filepath.Join(dir, "part")), weights(t, filepath.Join(dir, "whole")); a != b {

@@ -23,9 +23,9 @@ func TestAdapterOnlyCheckpoints(t *testing.T) {
 	for _, flags := range []string{"--lora-rank 2", "--lora-rank 2 --use-dora --bf16", "--lora-rank 2 --quantize-base nf4 --double-quant"} {
 		dir := t.TempDir()
 		line := strings.Replace(adaptLine(t, dir), "--train-iters 4", "--train-iters 8", 1) + "--micro-batch-size 2 --save-interval 4 " + flags + " "
-		whole := must(t, dir, line+"--save DIR/whole")
+		full := must(t, dir, line+"--save DIR/whole")
 		got := inTwoParts(t, dir, line+"--save-adapter-only ")
-		if a, b := strings.Join(got, "\n"), strings.Join(numbers(whole.out), "\n"); a != b || len(got) != 8 {
+		if a, b := strings.Join(got, "\n"), strings.Join(numbers(full.out), "\n"); a != b || len(got) != 8 {
 			t.Errorf("%s: in parts\n%s\nat once\n%s", flags, a, b)
 		}
 		f, err := native.Open(filepath.Join(dir, "part"), -1)
@@ -70,7 +70,7 @@ func opened(t *testing.T, dir string) checkpoint.Source {
 func rawOf(t *testing.T, src checkpoint.Source, tensor checkpoint.Tensor) []byte {
 	t.Helper()
 	raw := make([]byte, tensor.Bytes())
-	if err := src.Read(tensor.Name, checkpoint.Whole(tensor.Shape), raw); err != nil {
+	if err := src.Read(tensor.Name, checkpoint.Uncut(tensor.Shape), raw); err != nil {
 		t.Fatal(err)
 	}
 	return raw

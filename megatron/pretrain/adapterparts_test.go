@@ -101,11 +101,11 @@ func resumes(t *testing.T, dir, line string) {
 			t.Fatal(err)
 		}
 	}
-	whole := numbers(must(t, dir, line+"--save DIR/whole").out)
+	full := numbers(must(t, dir, line+"--save DIR/whole").out)
 	must(t, dir, line+"--save DIR/part --exit-interval 2")
 	rest := numbers(must(t, dir, strings.Replace(line, "--load DIR/start", "--load DIR/part", 1)+"--save DIR/part").out)
-	if len(whole) != 4 || len(rest) != 2 || strings.Join(rest, "\n") != strings.Join(whole[2:], "\n") {
-		t.Errorf("%s: after a stop\n%s\nat once\n%s", line, strings.Join(rest, "\n"), strings.Join(whole, "\n"))
+	if len(full) != 4 || len(rest) != 2 || strings.Join(rest, "\n") != strings.Join(full[2:], "\n") {
+		t.Errorf("%s: after a stop\n%s\nat once\n%s", line, strings.Join(rest, "\n"), strings.Join(full, "\n"))
 	}
 	for _, file := range []string{"adapter_model.safetensors", "adapter_config.json"} {
 		a, err1 := os.ReadFile(filepath.Join(dir, "part", "adapter", file))
@@ -146,13 +146,13 @@ func TestAdapterPartsOfAFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer m.Close()
-		held := ""
+		kept := ""
 		for _, tensor := range m.Manifest.Tensors {
-			held += tensor.Name + " "
+			kept += tensor.Name + " "
 		}
-		if strings.Contains(held, "model.decoder.layers.0.self_attention.linear_qkv") || strings.Contains(held, "model.decoder.final_layernorm") != strings.Contains(flags, "model.norm") ||
-			strings.Contains(held, "optimizer.exp_avg.output_layer.weight") != strings.Contains(flags, "save lm_head") {
-			t.Errorf("%s: the checkpoint holds %s", flags, held)
+		if strings.Contains(kept, "model.decoder.layers.0.self_attention.linear_qkv") || strings.Contains(kept, "model.decoder.final_layernorm") != strings.Contains(flags, "model.norm") ||
+			strings.Contains(kept, "optimizer.exp_avg.output_layer.weight") != strings.Contains(flags, "save lm_head") {
+			t.Errorf("%s: the checkpoint holds %s", flags, kept)
 		}
 	}
 }

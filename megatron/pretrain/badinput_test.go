@@ -174,12 +174,12 @@ func TestDamagedCheckpoints(t *testing.T) {
 	want := numbers(must(t, dir, tiny+someData+"--save DIR/c --save-interval 3").out)
 	for _, file := range []string{"manifest.json", "rank_00000.safetensors"} {
 		path := filepath.Join(dir, "c", "iter_0000006", file)
-		whole, err := os.ReadFile(path)
+		full, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, at := range []int{0, 60, len(whole) / 2, len(whole) - 2, -1} {
-			broken := append([]byte{}, whole...)
+		for _, at := range []int{0, 60, len(full) / 2, len(full) - 2, -1} {
+			broken := append([]byte{}, full...)
 			if at >= 0 {
 				broken[at] ^= 0x55
 			} else {
@@ -197,7 +197,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 				t.Errorf("%s byte %d: went on with\n%s\nwant\n%s", file, at, strings.Join(got, "\n"), strings.Join(want[3:], "\n"))
 			}
 		}
-		if err := os.WriteFile(path, whole, 0o644); err != nil {
+		if err := os.WriteFile(path, full, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

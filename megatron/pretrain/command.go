@@ -56,20 +56,20 @@ func shownFlags() (shown []cli.Flag) {
 func run(ctx context.Context, args []string, open func(string) (*device.Device, error), w training.Streams) (err error) {
 	// Launcher and signals first, so that a bad command line ends like any other run.
 	outcome := training.NewOutcome()
-	place, err := launchenv.Find(os.Getenv)
+	env, err := launchenv.Find(os.Getenv)
 	if err != nil {
 		return err
 	}
-	begun := newBegun(place)
+	begun := newBegun(env)
 	ctx, stop := stopOnSignal(ctx, w.Notes, begun, os.Exit)
 	defer stop()
 	options := arguments.Options{Layouts: true, Experts: true, CheckpointValues: training.CheckpointFlags, PresetValues: training.PresetFlags}
-	if place != nil && place.Size > 1 {
-		options.Ranks = place.Size
+	if env != nil && env.Size > 1 {
+		options.Ranks = env.Size
 	}
 	// The command line; a result file is written by the last rank, whatever happens.
 	config, report, err := arguments.ParseWith(options, args)
-	if !report.Help && !report.PrintConfig && (place == nil || place.Rank == place.Size-1) {
+	if !report.Help && !report.PrintConfig && (env == nil || env.Rank == env.Size-1) {
 		defer func() { err = outcome.Write(config.Log.Result, err) }()
 	}
 	// A command line that is refused has the format it asks for.
@@ -93,7 +93,7 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	case report.PrintConfig:
 		return report.WriteConfig(w.Out)
 	}
-	if place == nil && !report.Given("world-size") {
+	if env == nil && !report.Given("world-size") {
 		if err := launchenv.Unsure(os.Getenv); err != nil {
 			return err
 		}
@@ -101,11 +101,11 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	// Standard output, the part of the run that this process has, notices of rank 0 only.
 	ctx, w.Out = endWithReader(ctx, w)
 	if options.Ranks > 1 {
-		share(place, &config, &w)
+		share(env, &config, &w)
 	} else {
-		place = nil
+		env = nil
 	}
-	if place == nil || place.Rank == 0 {
+	if env == nil || env.Rank == 0 {
 		for _, n := range report.Notices {
 			w.Notes.From("arguments").Info("%s", n)
 		}
@@ -119,18 +119,18 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 		device.SetThreads(config.CPUThreads)
 	}
 	asked := training.Asked{Command: append([]string{"pretrain_gpt"}, args...), Flags: report.Changed()}
-	return train(ctx, config, asked, place, open, w, begun, outcome)
+	return train(ctx, config, asked, env, open, w, begun, outcome)
 }
 
 // train runs every rank of this process; place is not nil where that is one of a
 // launcher's.
-func train(ctx context.Context, config config.Run, asked training.Asked, place *launchenv.Place, open func(string) (*device.Device, error), w training.Streams, begun *begun, outcome *training.Outcome) (err error) {
-	if c := &config.Checkpoint; place != nil && place.Hosts() && store.IsURL(c.Save) && c.LocalDir == "" {
+func train(ctx context.Context, config config.Run, asked training.Asked, env *launchenv.Env, open func(string) (*device.Device, error), w training.Streams, begun *begun, outcome *training.Outcome) (err error) {
+	if c := &config.Checkpoint; env != nil && env.Hosts() && store.IsURL(c.Save) && c.LocalDir == "" {
 		return exitcode.Errorf(exitcode.Usage, "--save %s: the ranks of several hosts make a checkpoint in one folder before it is copied; give --save-local-dir a folder that all hosts share", c.Save)
 	}
 	// How many ranks this process must have set up before a signal can wait for a checkpoint.
 	begun.ranks = 1
-	if place == nil {
+	if env == nil {
 		begun.ranks = int64(config.Layout.Sizes().World())
 	}
 	// The job: checked, planned, its files opened, before any rank starts.
@@ -139,7 +139,7 @@ func train(ctx context.Context, config config.Run, asked training.Asked, place *
 		return err
 	}
 	job.Outcome, job.Asked = outcome, asked
-	if err := holdMemory(job, place); err != nil {
+	if err := holdMemory(job, env); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, job.Close()) }()
@@ -149,7 +149,7 @@ func train(ctx context.Context, config config.Run, asked training.Asked, place *
 			return err
 		}
 	}
-	if err := checkMemory(job, place, device, w.Notes.From("plan")); err != nil {
+	if err := checkMemory(job, env, device, w.Notes.From("plan")); err != nil {
 		return err
 	}
 	if err := job.OpenFiles(); err != nil {
@@ -157,10 +157,10 @@ func train(ctx context.Context, config config.Run, asked training.Asked, place *
 	}
 	// One process with all ranks, or one of a launcher's.
 	work := func(rank *ranks.Rank) error { return trainRank(ctx, job, rank, begun) }
-	if place == nil {
+	if env == nil {
 		return job.Ranks(nil, device, work)
 	}
-	process, err := meet(ctx, place, &config, w.Notes)
+	process, err := meet(ctx, env, &config, w.Notes)
 	if err != nil {
 		return err
 	}

@@ -99,12 +99,12 @@ func labelsInPlace(t *testing.T, dir, line string) {
 		}
 		return list[0]
 	}
-	whole, sum := loss(func(int) bool { return true }), 0.0
+	full, sum := loss(func(int) bool { return true }), 0.0
 	for k := 1; k < len(ids); k++ {
 		sum += loss(func(i int) bool { return i == k })
 	}
-	if mean := sum / float64(len(ids)-1); math.Abs(whole-mean) > 2e-6*mean {
-		t.Errorf("the row's loss is %g, the mean of its tokens' %g", whole, mean)
+	if mean := sum / float64(len(ids)-1); math.Abs(full-mean) > 2e-6*mean {
+		t.Errorf("the row's loss is %g, the mean of its tokens' %g", full, mean)
 	}
 }
 
@@ -161,11 +161,11 @@ func mergeIsNotTheBase(t *testing.T, dir, line string) {
 	merged, moved := peft.Merge(base, f), 0
 	for _, tensor := range base.Tensors() {
 		a, b := make([]byte, checkpoint.Volume(tensor.Shape)*4), make([]byte, checkpoint.Volume(tensor.Shape)*4)
-		whole := mpu.Piece{From: make([]int64, len(tensor.Shape)), Size: tensor.Shape}
-		if err := base.Read(tensor.Name, whole, a); err != nil {
+		full := mpu.Piece{From: make([]int64, len(tensor.Shape)), Size: tensor.Shape}
+		if err := base.Read(tensor.Name, full, a); err != nil {
 			t.Fatal(err)
 		}
-		if err := merged.Read(tensor.Name, whole, b); err != nil {
+		if err := merged.Read(tensor.Name, full, b); err != nil {
 			t.Fatal(err)
 		}
 		if linear := strings.Contains(tensor.Name, ".linear_") && !strings.Contains(tensor.Name, "norm"); linear == slices.Equal(a, b) {

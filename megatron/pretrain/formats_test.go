@@ -31,11 +31,11 @@ func TestMegatronFormatsContinueBitForBit(t *testing.T) {
 			dir := t.TempDir()
 			base := tiny + someData + flags + " --save-interval 3 "
 			native := strings.ReplaceAll(strings.ReplaceAll(base, "--ckpt-format torch_dist", ""), "--ckpt-format torch", "")
-			whole := numbers(must(t, dir, native+"--save DIR/whole").out)
+			full := numbers(must(t, dir, native+"--save DIR/whole").out)
 			first := must(t, dir, base+"--save DIR/part --exit-interval 3").out
 			second := must(t, dir, native+"--load DIR/part --save DIR/end --train-iters 6").out
 			got := append(numbers(first), numbers(second)...)
-			if a, b := strings.Join(got, "\n"), strings.Join(whole, "\n"); a != b {
+			if a, b := strings.Join(got, "\n"), strings.Join(full, "\n"); a != b {
 				t.Errorf("in parts\n%s\nat once\n%s", a, b)
 			}
 			if have, want := weights(t, filepath.Join(dir, "end")), weights(t, filepath.Join(dir, "whole")); have != want {

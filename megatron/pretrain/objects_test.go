@@ -40,7 +40,7 @@ func TestBucketContinuesBitForBit(t *testing.T) {
 			dir := t.TempDir()
 			bucket(t, dir)
 			base := tiny + someData + flags + " --save-interval 2 --keep-last 2 "
-			whole := numbers(must(t, dir, base+"--save DIR/whole").out)
+			full := numbers(must(t, dir, base+"--save DIR/whole").out)
 			const url = "--save s3://tests/run/a --load s3://tests/run/a "
 			first := must(t, dir, base+url+"--exit-interval 4")
 			if !strings.Contains(first.notes, "no checkpoint in s3://tests/run/a; starting from random weights") || !strings.Contains(first.notes, "copied iteration 4 to s3://tests/run/a") {
@@ -52,7 +52,7 @@ func TestBucketContinuesBitForBit(t *testing.T) {
 				t.Errorf("notes:\n%s", second.notes)
 			}
 			got := append(numbers(first.out), numbers(second.out)...)
-			if a, b := strings.Join(got, "\n"), strings.Join(whole, "\n"); a != b {
+			if a, b := strings.Join(got, "\n"), strings.Join(full, "\n"); a != b {
 				t.Errorf("in parts\n%s\nat once\n%s", a, b)
 			}
 			want := weights(t, filepath.Join(dir, "whole"))
@@ -75,7 +75,7 @@ func TestBucketResumes(t *testing.T) {
 	dir := t.TempDir()
 	server := bucket(t, dir)
 	base := tiny + someData + "--save-interval 2 --save s3://tests/b --resume-from-save "
-	whole := numbers(must(t, dir, tiny+someData+"--save DIR/whole").out)
+	full := numbers(must(t, dir, tiny+someData+"--save DIR/whole").out)
 	first := must(t, dir, base+"--exit-interval 2")
 	server.Fault(func(r *http.Request) storetest.Kind { // from here on nothing is complete in the bucket
 		if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "iter_0000004") {
@@ -89,7 +89,7 @@ func TestBucketResumes(t *testing.T) {
 	}
 	server.Fault(nil)
 	second := must(t, dir, base)
-	if a, b := strings.Join(append(numbers(first.out), numbers(second.out)...), "\n"), strings.Join(whole, "\n"); a != b {
+	if a, b := strings.Join(append(numbers(first.out), numbers(second.out)...), "\n"), strings.Join(full, "\n"); a != b {
 		t.Errorf("in parts\n%s\nat once\n%s", a, b)
 	}
 	newHost(t, dir)

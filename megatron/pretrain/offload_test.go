@@ -25,11 +25,11 @@ func TestOffloadedRunIsTheSame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			base := tiny + someData + flags + " --eval-interval 3 --eval-iters 1 --save-interval 4 "
-			whole := strings.Join(numbers(must(t, dir, base+"--save DIR/whole").out), "\n")
+			full := strings.Join(numbers(must(t, dir, base+"--save DIR/whole").out), "\n")
 			want := weights(t, filepath.Join(dir, "whole"))
 			const away = " --offload-folder DIR/away "
-			if got := strings.Join(numbers(must(t, dir, base+"--save DIR/all"+away).out), "\n"); got != whole {
-				t.Errorf("in files\n%s\nin memory\n%s", got, whole)
+			if got := strings.Join(numbers(must(t, dir, base+"--save DIR/all"+away).out), "\n"); got != full {
+				t.Errorf("in files\n%s\nin memory\n%s", got, full)
 			}
 			must(t, dir, base+"--save DIR/part --exit-interval 2"+away)
 			must(t, dir, base+"--save DIR/part --load DIR/part --exit-interval 3")
@@ -65,9 +65,9 @@ func TestTiledRunIsTheSame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			base := tiny + someData + flags + " --zero-stage 3 --train-iters 4 --eval-interval 3 --eval-iters 1 --save-interval 4 "
-			whole := strings.Join(numbers(must(t, dir, base+"--save DIR/whole").out), "\n")
-			if got := strings.Join(numbers(must(t, dir, base+"--save DIR/tiled --memory-centric-tiling 3").out), "\n"); got != whole {
-				t.Errorf("tiled\n%s\nwhole\n%s", got, whole)
+			full := strings.Join(numbers(must(t, dir, base+"--save DIR/whole").out), "\n")
+			if got := strings.Join(numbers(must(t, dir, base+"--save DIR/tiled --memory-centric-tiling 3").out), "\n"); got != full {
+				t.Errorf("tiled\n%s\nwhole\n%s", got, full)
 			}
 			if got, want := weights(t, filepath.Join(dir, "tiled")), weights(t, filepath.Join(dir, "whole")); got != want {
 				t.Errorf("weights %s, whole %s", got, want)

@@ -40,15 +40,15 @@ func TestPaddingChangesNothing(t *testing.T) {
 		}
 		must(t, dir, line+flags+"--seq-length "+length+" --log-jsonl DIR/whole")
 		must(t, dir, line+flags+"--seq-length 128 --log-jsonl DIR/cut")
-		whole, cut := stepsOf(t, filepath.Join(dir, "whole")), stepsOf(t, filepath.Join(dir, "cut"))
-		for i := range whole {
-			a, b := whole[i], cut[i]
+		full, cut := stepsOf(t, filepath.Join(dir, "whole")), stepsOf(t, filepath.Join(dir, "cut"))
+		for i := range full {
+			a, b := full[i], cut[i]
 			if math.Abs(float64(*a.LMLoss-*b.LMLoss)) > 1e-6 || math.Abs(float64(*a.GradNorm / *b.GradNorm - 1)) > 1e-6 {
 				t.Errorf("%s, step %d: loss %v, gradient norm %v; at %s positions %v, %v", name, i+1, *b.LMLoss, *b.GradNorm, length, *a.LMLoss, *a.GradNorm)
 			}
 		}
-		if len(whole) != 3 || len(cut) != 3 {
-			t.Errorf("%s: %d and %d steps", name, len(whole), len(cut))
+		if len(full) != 3 || len(cut) != 3 {
+			t.Errorf("%s: %d and %d steps", name, len(full), len(cut))
 		}
 		for _, f := range []string{"whole", "cut"} {
 			if err := os.Remove(filepath.Join(dir, f)); err != nil {

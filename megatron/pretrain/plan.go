@@ -16,36 +16,36 @@ import (
 // them: later ones would take what the first have for somebody else's.
 //
 // The index arrays of the data, which are built later, are held against what is left then.
-func checkMemory(job *training.Job, place *launchenv.Place, open func() (*device.Device, error), told *logging.Notes) error {
+func checkMemory(job *training.Job, env *launchenv.Env, open func() (*device.Device, error), notes *logging.Notes) error {
 	if job.Config.NoPlan {
 		return nil
 	}
 	job.Config.Data.Left = func() (int64, string) {
-		room := plan.ProcessRoom()
-		return room.Bytes, room.Of
+		capacity := plan.ProcessCapacity()
+		return capacity.Bytes, capacity.Of
 	}
-	defer whileLong(told)()
+	defer whileLong(notes)()
 	d, err := open()
 	if err != nil {
 		return nil // the ranks will say so
 	}
 	defer d.Close()
-	o, numbers, room := plan.Options{Device: d.Name, Beside: d}, ours(job, place), plan.HostRoom()
+	o, numbers, capacity := plan.Options{Device: d.Name, Real: d}, ours(job, env), plan.HostCapacity()
 	switch s := d.Streams(); {
 	case !d.OnHost() && s != nil:
-		if place != nil {
-			numbers = []int{place.Rank}
+		if env != nil {
+			numbers = []int{env.Rank}
 		}
 		free, err := s.FreeMemory()
 		if err != nil {
 			return nil // the ranks will say so
 		}
-		room = plan.Room{Bytes: free, Of: "free on the GPU"}
-	case place != nil && place.Local > 0:
-		numbers, room = []int{place.Rank}, plan.Unlimited
+		capacity = plan.Capacity{Bytes: free, Of: "free on the GPU"}
+	case env != nil && env.Local > 0:
+		numbers, capacity = []int{env.Rank}, plan.Unlimited
 	}
-	if room != plan.Unlimited {
-		job.MemoryFree = room.Bytes / int64(len(numbers))
+	if capacity != plan.Unlimited {
+		job.MemoryFree = capacity.Bytes / int64(len(numbers))
 	}
 	c := job.Config
 	if job.Restarts > 0 { // the memory of memory checkpoints is taken, and no longer free
@@ -55,35 +55,35 @@ func checkMemory(job *training.Job, place *launchenv.Place, open func() (*device
 	if !d.OnHost() {
 		onDevice.Checkpoint.MemoryInterval = 0
 	}
-	held, err := o.Check(onDevice, numbers, room)
-	if err == nil && !d.OnHost() && (place == nil || place.Local == 0) {
-		err = o.CheckHost(c, ours(job, place), plan.HostRoom(), plan.OnGPU(place == nil, room))
+	kept, err := o.Check(onDevice, numbers, capacity)
+	if err == nil && !d.OnHost() && (env == nil || env.Local == 0) {
+		err = o.CheckHost(c, ours(job, env), plan.HostCapacity(), plan.OnGPU(env == nil, capacity))
 	}
 	if err != nil && !plan.IsUnfit(err) {
-		told.Warn("the run could not be planned: %v", err)
+		notes.Warn("the run could not be planned: %v", err)
 		return nil
 	}
 	job.Planned = map[int]training.Planned{}
-	for _, r := range held {
+	for _, r := range kept {
 		job.Planned[r.Number] = training.Planned{Most: r.Peak, ByPurpose: r.ByPurpose}
 	}
 	return err
 }
 
 // whileLong says what goes on where counting takes long; what it returns ends that.
-func whileLong(told *logging.Notes) func() {
+func whileLong(notes *logging.Notes) func() {
 	const long = 2 * time.Second
 	t := time.AfterFunc(long, func() {
-		told.Info("computing the memory of every rank, which takes long for many layers; --no-plan skips it")
+		notes.Info("computing the memory of every rank, which takes long for many layers; --no-plan skips it")
 	})
 	return func() { t.Stop() }
 }
 
 // ours are the ranks of this process, or, of several processes, of this host.
-func ours(job *training.Job, place *launchenv.Place) (numbers []int) {
+func ours(job *training.Job, env *launchenv.Env) (numbers []int) {
 	first, n := 0, job.Config.Layout.Sizes().World()
-	if place != nil {
-		first, n = place.Rank-place.Local, place.LocalSize
+	if env != nil {
+		first, n = env.Rank-env.Local, env.LocalSize
 	}
 	for i := range n {
 		numbers = append(numbers, first+i)

@@ -116,9 +116,9 @@ func TestPolicyResumes(t *testing.T) {
 	for _, flags := range []string{"--grpo-iterations 3", "--grpo-iterations 1", "--grpo-iterations 3 --lora-rank 2 --grpo-kl-beta 0.05"} {
 		dir, line := prompts(t)
 		line += "--micro-batch-size 2 --world-size 2 --use-distributed-optimizer --save-interval 2 " + flags + " "
-		whole := must(t, dir, line+"--save DIR/whole")
+		full := must(t, dir, line+"--save DIR/whole")
 		got := inTwoParts(t, dir, line)
-		if a, b := strings.Join(got, "\n"), strings.Join(numbers(whole.out), "\n"); a != b || len(got) != 8 {
+		if a, b := strings.Join(got, "\n"), strings.Join(numbers(full.out), "\n"); a != b || len(got) != 8 {
 			t.Errorf("%s: in parts\n%s\nat once\n%s", flags, a, b)
 		}
 		if a, b := weights(t, filepath.Join(dir, "part")), weights(t, filepath.Join(dir, "whole")); a != b {
@@ -211,9 +211,9 @@ func TestPolicyStopsDuringRewards(t *testing.T) {
 			}
 		}
 		rest := numbers(must(t, dir, line+"--resume-from-save --save DIR/save").out)
-		whole := numbers(must(t, dir, line).out)
-		if len(whole) != 3 || len(rest) != 2 || strings.Join(rest, "\n") != strings.Join(whole[1:], "\n") {
-			t.Errorf("after the stop\n%s\nat once\n%s", strings.Join(rest, "\n"), strings.Join(whole, "\n"))
+		full := numbers(must(t, dir, line).out)
+		if len(full) != 3 || len(rest) != 2 || strings.Join(rest, "\n") != strings.Join(full[1:], "\n") {
+			t.Errorf("after the stop\n%s\nat once\n%s", strings.Join(rest, "\n"), strings.Join(full, "\n"))
 		}
 		if err := errors.Join(os.RemoveAll(filepath.Join(dir, "save")), os.WriteFile(filepath.Join(dir, "slow"), nil, 0o644)); err != nil {
 			t.Fatal(err)
@@ -252,7 +252,7 @@ func TestPolicyRefusals(t *testing.T) {
 func TestPolicyEvaluates(t *testing.T) {
 	dir, line := prompts(t)
 	line += "--train-iters 4 --lr 1e-2 --min-lr 1e-2 "
-	held := "--finetune-eval-data DIR/held.jsonl --eval-interval 2 --eval-at-start "
+	kept := "--finetune-eval-data DIR/held.jsonl --eval-interval 2 --eval-at-start "
 	var rows strings.Builder
 	for i := range 7 {
 		fmt.Fprintf(&rows, "{\"prompt\": \"Say %d\"}\n", i)
@@ -264,7 +264,7 @@ func TestPolicyEvaluates(t *testing.T) {
 	var want []telemetry.Entry
 	for i, layout := range []string{"--micro-batch-size 16", "--micro-batch-size 2", "--micro-batch-size 2 --world-size 4", "--micro-batch-size 2 --world-size 2 --pipeline-model-parallel-size 2", "--micro-batch-size 4 --world-size 4 --pipeline-model-parallel-size 2"} {
 		log := fmt.Sprint("log", i)
-		r := must(t, dir, line+held+layout+" --log-jsonl DIR/"+log)
+		r := must(t, dir, line+kept+layout+" --log-jsonl DIR/"+log)
 		got := evaluations(t, filepath.Join(dir, log))
 		if i == 0 {
 			want = got
@@ -281,7 +281,7 @@ func TestPolicyEvaluates(t *testing.T) {
 			}
 		}
 	}
-	r := must(t, dir, line+held+"--micro-batch-size 16 --save DIR/save --keep-best")
+	r := must(t, dir, line+kept+"--micro-batch-size 16 --save DIR/save --keep-best")
 	if !strings.Contains(r.notes, "validation loss -") {
 		t.Errorf("%s", r.notes)
 	}

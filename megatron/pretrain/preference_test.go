@@ -293,9 +293,9 @@ func TestPreferencesResume(t *testing.T) {
 			dir := t.TempDir()
 			c.folders(t, dir)
 			line := strings.ReplaceAll(c.line(kind, method), "--no-data-shuffle", "") + "--micro-batch-size 1 --world-size 2 --use-distributed-optimizer --save-interval 4 "
-			whole := must(t, dir, line+"--save DIR/whole")
+			full := must(t, dir, line+"--save DIR/whole")
 			got := inTwoParts(t, dir, line)
-			if a, b := strings.Join(got, "\n"), strings.Join(numbers(whole.out), "\n"); a != b {
+			if a, b := strings.Join(got, "\n"), strings.Join(numbers(full.out), "\n"); a != b {
 				t.Errorf("%s: in parts\n%s\nat once\n%s", method, a, b)
 			}
 			if a, b := weights(t, filepath.Join(dir, "part")), weights(t, filepath.Join(dir, "whole")); a != b {

@@ -77,9 +77,9 @@ func callUntil(t *testing.T, ctx context.Context, dir, line string, see func(tex
 	for _, word := range strings.Fields(line) {
 		args = append(args, strings.ReplaceAll(strings.ReplaceAll(word, "DIR", dir), "~", " "))
 	}
-	var out, told bytes.Buffer
-	err := run(ctx, args, openRef, training.Streams{Out: &watched{&out, see}, Notes: logging.New(&told)})
-	return result{out.String(), told.String(), err}
+	var out, notes bytes.Buffer
+	err := run(ctx, args, openRef, training.Streams{Out: &watched{&out, see}, Notes: logging.New(&notes)})
+	return result{out.String(), notes.String(), err}
 }
 
 type watched struct {

@@ -27,21 +27,21 @@ import (
 
 // share fits a run's settings to one process of several: each has its part of the
 // host's cores, its own profile, and only the last draws a progress bar.
-func share(place *launchenv.Place, c *config.Run, w *training.Streams) {
+func share(env *launchenv.Env, c *config.Run, w *training.Streams) {
 	if c.CPUThreads == 0 {
-		c.CPUThreads = max(1, device.Cores()/place.LocalSize)
+		c.CPUThreads = max(1, device.Cores()/env.LocalSize)
 	}
-	if c.Log.Profile != "" && place.Rank > 0 {
+	if c.Log.Profile != "" && env.Rank > 0 {
 		ext := filepath.Ext(c.Log.Profile)
-		c.Log.Profile = fmt.Sprintf("%s.rank%05d%s", strings.TrimSuffix(c.Log.Profile, ext), place.Rank, ext)
+		c.Log.Profile = fmt.Sprintf("%s.rank%05d%s", strings.TrimSuffix(c.Log.Profile, ext), env.Rank, ext)
 	}
-	if place.Rank != place.Size-1 {
+	if env.Rank != env.Size-1 {
 		w.Screen = nil
 	}
 }
 
 // meet waits for the other processes of the run.
-func meet(ctx context.Context, place *launchenv.Place, c *config.Run, told *logging.Notes) (*process.World, error) {
+func meet(ctx context.Context, env *launchenv.Env, c *config.Run, notes *logging.Notes) (*process.World, error) {
 	alike, err := facts(c)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func meet(ctx context.Context, place *launchenv.Place, c *config.Run, told *logg
 	ctx, stop := patient(ctx)
 	defer stop()
 	limit := time.Duration(c.Layout.TimeoutMinutes) * time.Minute
-	return preflight.Meet(ctx, place, alike, limit, told.From("rendezvous").Rank(place.Rank).Lines())
+	return preflight.Meet(ctx, env, alike, limit, notes.From("rendezvous").Rank(env.Rank).Lines())
 }
 
 // patient is ctx cancelled 10 seconds late: a rank that is asked to stop while the

@@ -22,7 +22,7 @@ func TestExpertsResumeInAnyLayout(t *testing.T) {
 	const ep2 = "--world-size 2 --expert-model-parallel-size 2 "
 	dir := t.TempDir()
 	base := tiny + someData + experts + "--save-interval 3 "
-	whole := numbers(must(t, dir, base+ep2+"--save DIR/whole").out)
+	full := numbers(must(t, dir, base+ep2+"--save DIR/whole").out)
 	for _, format := range []string{"native", "torch", "torch_dist"} {
 		from := "--load DIR/" + format + " "
 		must(t, dir, base+ep2+"--exit-interval 3 --save DIR/"+format+" --ckpt-format "+format)
@@ -32,7 +32,7 @@ func TestExpertsResumeInAnyLayout(t *testing.T) {
 			"pp": "--world-size 4 --pipeline-model-parallel-size 2 --expert-model-parallel-size 2",
 		} {
 			rest := numbers(must(t, dir, base+from+layout).out)
-			nearly(t, format+" as "+name, rest, whole[len(whole)-len(rest):])
+			nearly(t, format+" as "+name, rest, full[len(full)-len(rest):])
 		}
 	}
 	must(t, dir, base+ep2+"--load DIR/native --save DIR/native --ckpt-format native")

@@ -13,7 +13,7 @@ func TestMTPResumesInAnyLayout(t *testing.T) {
 	const pp2 = "--world-size 4 --pipeline-model-parallel-size 2 --expert-model-parallel-size 2 --use-distributed-optimizer "
 	dir := t.TempDir()
 	base := tiny + someData + experts + ahead + "--save-interval 3 "
-	whole := numbers(must(t, dir, base+pp2+"--save DIR/whole").out)
+	full := numbers(must(t, dir, base+pp2+"--save DIR/whole").out)
 	for _, format := range []string{"native", "torch", "torch_dist"} {
 		from := "--load DIR/" + format + " "
 		must(t, dir, base+pp2+"--exit-interval 3 --save DIR/"+format+" --ckpt-format "+format)
@@ -22,7 +22,7 @@ func TestMTPResumesInAnyLayout(t *testing.T) {
 			"tp": "--world-size 2 --tensor-model-parallel-size 2 --sequence-parallel --expert-model-parallel-size 2 --expert-tensor-parallel-size 1",
 		} {
 			rest := numbers(must(t, dir, base+from+layout).out)
-			nearly(t, format+" as "+name, rest, whole[len(whole)-len(rest):])
+			nearly(t, format+" as "+name, rest, full[len(full)-len(rest):])
 		}
 	}
 	must(t, dir, base+pp2+"--load DIR/native --save DIR/native --ckpt-format native")

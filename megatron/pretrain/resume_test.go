@@ -39,7 +39,7 @@ func TestStoppedRunContinuesBitForBit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			base := tiny + someData + flags + " --save-interval 4 "
-			whole := numbers(must(t, dir, base+"--save DIR/whole").out)
+			full := numbers(must(t, dir, base+"--save DIR/whole").out)
 			want := weights(t, filepath.Join(dir, "whole"))
 
 			part := base + "--save DIR/part --load DIR/part"
@@ -57,7 +57,7 @@ func TestStoppedRunContinuesBitForBit(t *testing.T) {
 				}
 				got = append(got, numbers(r.out)...)
 			}
-			if a, b := strings.Join(got, "\n"), strings.Join(whole, "\n"); a != b {
+			if a, b := strings.Join(got, "\n"), strings.Join(full, "\n"); a != b {
 				t.Errorf("in parts\n%s\nat once\n%s", a, b)
 			}
 			if have := weights(t, filepath.Join(dir, "part")); have != want {
@@ -92,7 +92,7 @@ func TestEvaluatesTheAverage(t *testing.T) {
 func TestStoppedEvaluation(t *testing.T) {
 	dir := t.TempDir()
 	base := tiny + someData + "--eval-interval 2 --eval-iters 3 --save-interval 6 "
-	whole := numbers(must(t, dir, base+"--save DIR/whole").out)
+	full := numbers(must(t, dir, base+"--save DIR/whole").out)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r := callUntil(t, ctx, dir, base+"--save DIR/part", func(text string) {
 		if strings.Contains(text, fmt.Sprintf("iteration %8d/", 2)) {
@@ -103,7 +103,7 @@ func TestStoppedEvaluation(t *testing.T) {
 		t.Fatalf("%v\n%s", r.err, r.notes)
 	}
 	got := append(numbers(r.out), numbers(must(t, dir, base+"--load DIR/part").out)...)
-	want := slices.DeleteFunc(whole, func(line string) bool { return strings.Contains(line, "validation loss at iteration 2 |") })
+	want := slices.DeleteFunc(full, func(line string) bool { return strings.Contains(line, "validation loss at iteration 2 |") })
 	if a, b := strings.Join(got, "\n"), strings.Join(want, "\n"); a != b {
 		t.Errorf("in parts\n%s\nat once\n%s", a, b)
 	}
@@ -122,12 +122,12 @@ func TestKilledRunContinuesBitForBit(t *testing.T) {
 	dir := t.TempDir()
 	base := tiny + someData + "--train-iters 12 --save-interval 2 "
 	began := time.Now()
-	whole := child(t, dir, base+"--save DIR/whole")
-	if err := whole.Run(); err != nil {
-		t.Fatalf("%v\n%s", err, whole.notes.String())
+	full := child(t, dir, base+"--save DIR/whole")
+	if err := full.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, full.notes.String())
 	}
 	took := time.Since(began)
-	want, wantLines := weights(t, filepath.Join(dir, "whole")), numbers(whole.out.String())
+	want, wantLines := weights(t, filepath.Join(dir, "whole")), numbers(full.out.String())
 
 	for life, done := 0, 0; done < kills; life++ {
 		name := fmt.Sprintf("life%d", life)
@@ -166,8 +166,8 @@ func TestSignalledRunContinuesBitForBit(t *testing.T) {
 	dir := t.TempDir()
 	base := tiny + someData + "--train-iters 12 --save-interval 20 "
 	began := time.Now()
-	whole := child(t, dir, base+"--save DIR/whole")
-	if err := whole.Run(); err != nil {
+	full := child(t, dir, base+"--save DIR/whole")
+	if err := full.Run(); err != nil {
 		t.Fatal(err)
 	}
 	took := time.Since(began)
@@ -177,7 +177,7 @@ func TestSignalledRunContinuesBitForBit(t *testing.T) {
 			c := child(t, dir, line)
 			signalled, err := c.killAfter(time.Duration(random.Float64()*float64(took)), s)
 			if err == nil {
-				sameEnd(t, numbers(c.out.String()), numbers(whole.out.String()))
+				sameEnd(t, numbers(c.out.String()), numbers(full.out.String()))
 				break
 			}
 			var exit *exec.ExitError
@@ -196,10 +196,10 @@ func TestSignalledRunContinuesBitForBit(t *testing.T) {
 }
 
 // sameEnd compares what a resumed run printed with the end of a whole one.
-func sameEnd(t *testing.T, got, whole []string) {
+func sameEnd(t *testing.T, got, full []string) {
 	t.Helper()
-	if len(got) > len(whole) || !slices.Equal(got, whole[len(whole)-len(got):]) {
-		t.Errorf("the last part\n%s\nis not the end of\n%s", strings.Join(got, "\n"), strings.Join(whole, "\n"))
+	if len(got) > len(full) || !slices.Equal(got, full[len(full)-len(got):]) {
+		t.Errorf("the last part\n%s\nis not the end of\n%s", strings.Join(got, "\n"), strings.Join(full, "\n"))
 	}
 }
 
@@ -260,7 +260,7 @@ func (p *program) killAfter(after time.Duration, s syscall.Signal) (sent bool, e
 func TestLoadOfOneCheckpoint(t *testing.T) {
 	dir := t.TempDir()
 	base := tiny + someData + "--save-interval 2 "
-	whole := numbers(must(t, dir, base+"--save DIR/whole").out)
+	full := numbers(must(t, dir, base+"--save DIR/whole").out)
 	must(t, dir, base+"--seed 3 --save DIR/other --exit-interval 2")
 	best := filepath.Join(dir, "other", "best")
 	if err := os.CopyFS(best, os.DirFS(filepath.Join(dir, "whole", "iter_0000002"))); err != nil {
@@ -268,7 +268,7 @@ func TestLoadOfOneCheckpoint(t *testing.T) {
 	}
 	for _, from := range []string{"DIR/whole/iter_0000002", "DIR/whole/iter_0000002/", "DIR/other/best"} {
 		r := must(t, dir, base+"--use-checkpoint-args --load "+from)
-		if a, b := strings.Join(numbers(r.out), "\n"), strings.Join(whole[2:], "\n"); a != b {
+		if a, b := strings.Join(numbers(r.out), "\n"), strings.Join(full[2:], "\n"); a != b {
 			t.Errorf("%s: after iteration 2\n%s\nat once\n%s\n%s", from, a, b, r.notes)
 		}
 	}
@@ -283,7 +283,7 @@ func TestLoadOfOneCheckpoint(t *testing.T) {
 func TestMixedFormatsInOneFolder(t *testing.T) {
 	dir := t.TempDir()
 	base := tiny + someData + "--save-interval 2 "
-	whole := numbers(must(t, dir, base+"--save DIR/whole").out)
+	full := numbers(must(t, dir, base+"--save DIR/whole").out)
 	mixed := base + "--save DIR/mixed --load DIR/mixed "
 	must(t, dir, mixed+"--exit-interval 2")
 	must(t, dir, mixed+"--exit-interval 4 --ckpt-format torch")
@@ -297,7 +297,7 @@ func TestMixedFormatsInOneFolder(t *testing.T) {
 	}
 	for _, step := range []int{2, 4} {
 		r := must(t, dir, base+fmt.Sprintf("--use-checkpoint-args --load DIR/mixed --ckpt-step %d", step))
-		if a, b := strings.Join(numbers(r.out), "\n"), strings.Join(whole, "\n"); !strings.HasSuffix(b, a) || !strings.Contains(numbers(r.out)[0], fmt.Sprintf("iteration %8d/", step+1)) {
+		if a, b := strings.Join(numbers(r.out), "\n"), strings.Join(full, "\n"); !strings.HasSuffix(b, a) || !strings.Contains(numbers(r.out)[0], fmt.Sprintf("iteration %8d/", step+1)) {
 			t.Errorf("after iteration %d\n%s\nat once\n%s\n%s", step, a, b, r.notes)
 		}
 	}

@@ -36,8 +36,8 @@ const (
 	patienceOfOthers = 5 * time.Second
 )
 
-func newBegun(place *launchenv.Place) *begun {
-	if place != nil && place.Size > 1 {
+func newBegun(env *launchenv.Env) *begun {
+	if env != nil && env.Size > 1 {
 		return &begun{late: patienceOfOthers}
 	}
 	return &begun{late: patience}
@@ -47,7 +47,7 @@ func newBegun(place *launchenv.Place) *begun {
 // that it saves at the next step; a run that is not set up ends, as it has nothing to
 // save. A later signal ends the process at once. Launchers pass a signal on that a batch
 // system has sent to the ranks, too: within a second it is the same one.
-func stopOnSignal(ctx context.Context, told *logging.Notes, b *begun, exit func(code int)) (context.Context, func()) {
+func stopOnSignal(ctx context.Context, notes *logging.Notes, b *begun, exit func(code int)) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, append(launchenv.Stops(), system.StopSignals...)...)
@@ -62,10 +62,10 @@ func stopOnSignal(ctx context.Context, told *logging.Notes, b *begun, exit func(
 		// Nothing is saved while the model is not set up; then the process ends after a while.
 		first, late := time.Now(), time.After(b.late)
 		if b.all() {
-			told.Warn("%s: saving after this step; send it again to stop at once", name)
+			notes.Warn("%s: saving after this step; send it again to stop at once", name)
 			late = nil
 		} else {
-			told.Warn("%s during the setup: the run ends within %v without training or saving, or at its first step", name, b.late)
+			notes.Warn("%s during the setup: the run ends within %v without training or saving, or at its first step", name, b.late)
 		}
 		// Copies of the first signal arrive within a second and are ignored; a later one ends at once.
 		for {

@@ -39,12 +39,12 @@ func TestResumeFrozen(t *testing.T) {
 	const frozen = "--freeze-parameters embedding.* decoder.layers.0.* "
 	for _, precision := range []string{"", "--bf16 "} {
 		dir := t.TempDir()
-		whole := must(t, dir, tiny+someData+precision+frozen+"--save DIR/whole --save-interval 3")
-		if !strings.Contains(whole.notes, "3312 of 7648 parameters of the model are trained; 14 tensors are frozen") {
-			t.Errorf("nothing is told of what is trained:\n%s", whole.notes)
+		full := must(t, dir, tiny+someData+precision+frozen+"--save DIR/whole --save-interval 3")
+		if !strings.Contains(full.notes, "3312 of 7648 parameters of the model are trained; 14 tensors are frozen") {
+			t.Errorf("nothing is told of what is trained:\n%s", full.notes)
 		}
 		part := must(t, dir, tiny+someData+precision+frozen+"--load DIR/whole --ckpt-step 3 --save DIR/part")
-		sameEnd(t, numbers(part.out), numbers(whole.out))
+		sameEnd(t, numbers(part.out), numbers(full.out))
 		if got, want := weights(t, filepath.Join(dir, "part")), weights(t, filepath.Join(dir, "whole")); got != want {
 			t.Errorf("%s: weights %s, want %s", precision, got, want)
 		}

@@ -21,14 +21,14 @@ func TestTrainSeconds(t *testing.T) {
 		dir := t.TempDir()
 		line := strings.Fields("--num-layers 2 --hidden-size 16 --num-attention-heads 2 --seq-length 8 --max-position-embeddings 8 --micro-batch-size 1 --global-batch-size 2 --train-iters 1000000 " +
 			"--train-seconds 1 --lr 1e-3 --tokenizer-type NullTokenizer --vocab-size 100 --mock-data --eval-iters 1 --eval-interval 1000000 --log-interval 1000000 --save " + dir + " " + layout)
-		var out, told bytes.Buffer
+		var out, notes bytes.Buffer
 		open := func(string) (*device.Device, error) { return ref.Open(), nil }
-		if err := run(context.Background(), line, open, training.Streams{Out: &out, Notes: logging.New(&told)}); err != nil {
+		if err := run(context.Background(), line, open, training.Streams{Out: &out, Notes: logging.New(&notes)}); err != nil {
 			t.Fatalf("%q: %v", layout, err)
 		}
 		saved, err := os.ReadFile(filepath.Join(dir, "latest_checkpointed_iteration.txt"))
-		if err != nil || len(saved) == 0 || !strings.Contains(told.String(), "training ends at iteration "+string(saved)+": --train-seconds 1 are over") {
-			t.Errorf("%q: saved %q, %v; told %s", layout, saved, err, told.String())
+		if err != nil || len(saved) == 0 || !strings.Contains(notes.String(), "training ends at iteration "+string(saved)+": --train-seconds 1 are over") {
+			t.Errorf("%q: saved %q, %v; told %s", layout, saved, err, notes.String())
 		}
 		if !strings.Contains(out.String(), "iteration "+string(saved)+" on test set") {
 			t.Errorf("%q: no last evaluation in %s", layout, out.String())

@@ -303,12 +303,12 @@ func TestTuningResumes(t *testing.T) {
 	baseFolder(t, dir, c.dir, filepath.Join(golden.Dir(t, "chat"), "tokenizer.json"))
 	line := "--finetune-data " + filepath.Join(c.dir, "messages.jsonl") + " --finetune-eval-data " + filepath.Join(c.dir, "prompt-completion.jsonl") +
 		" --eval-interval 5 --finetune-packing bfd --micro-batch-size 2 --world-size 2 --use-distributed-optimizer " + strings.ReplaceAll(tuneLine, "--no-data-shuffle", "") + "--save-interval 4 "
-	whole := must(t, dir, line+"--save DIR/whole")
-	if n := strings.Count(whole.out, "validation loss"); n < 2 {
-		t.Errorf("%d evaluations in\n%s", n, whole.out)
+	full := must(t, dir, line+"--save DIR/whole")
+	if n := strings.Count(full.out, "validation loss"); n < 2 {
+		t.Errorf("%d evaluations in\n%s", n, full.out)
 	}
 	got := inTwoParts(t, dir, line)
-	if a, b := strings.Join(got, "\n"), strings.Join(numbers(whole.out), "\n"); a != b {
+	if a, b := strings.Join(got, "\n"), strings.Join(numbers(full.out), "\n"); a != b {
 		t.Errorf("in parts\n%s\nat once\n%s", a, b)
 	}
 	if a, b := weights(t, filepath.Join(dir, "part")), weights(t, filepath.Join(dir, "whole")); a != b {

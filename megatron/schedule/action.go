@@ -81,21 +81,21 @@ func backward(chunk, micro int) Action { return Action{Kind: Backward, Chunk: ch
 
 // list is a stage's actions being written, their transfers side by side.
 type list struct {
-	acts []Action
-	room []Transfer
-	from int // in room: of the exchange that is being written
+	acts    []Action
+	buffers []Transfer
+	from    int // in room: of the exchange that is being written
 }
 
 func (l *list) forward(chunk, micro int)  { l.acts = append(l.acts, forward(chunk, micro)) }
 func (l *list) backward(chunk, micro int) { l.acts = append(l.acts, backward(chunk, micro)) }
 
 // with adds a transfer to the exchange that is being written.
-func (l *list) with(t Transfer) { l.room = append(l.room, t) }
+func (l *list) with(t Transfer) { l.buffers = append(l.buffers, t) }
 
 // exchange ends it; without transfers it is nothing.
 func (l *list) exchange() {
-	if n := len(l.room); n > l.from {
-		l.acts = append(l.acts, Action{Kind: Exchange, Transfers: l.room[l.from:n:n]})
+	if n := len(l.buffers); n > l.from {
+		l.acts = append(l.acts, Action{Kind: Exchange, Transfers: l.buffers[l.from:n:n]})
 		l.from = n
 	}
 }

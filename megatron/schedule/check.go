@@ -41,7 +41,7 @@ type stageCheck struct {
 	values []state // of each forward and backward
 	next   []int   // micro-batch that a chunk runs next, forward and backward
 	ran    int     // forwards and backwards
-	held   int     // values received and not used, or made and not sent
+	kept   int     // values received and not used, or made and not sent
 	alive  int
 }
 
@@ -99,11 +99,11 @@ func (s *stageCheck) run(a Action) error {
 	*next++
 	s.ran++
 	if value.here {
-		s.held--
+		s.kept--
 	}
 	*value = state{ran: true, unsent: s.to(at) >= 0}
 	if value.unsent {
-		s.held++
+		s.kept++
 	}
 	// A forward keeps activations, a backward frees them.
 	s.alive += 1 - 2*side(at.grad)
@@ -128,10 +128,10 @@ func (s *stageCheck) exchange(a Action) error {
 			return fmt.Errorf("%v: send and receive do not match: that stage does not have the value, or it was already received", t)
 		case t.Send:
 			value.unsent = false
-			s.held--
+			s.kept--
 		default:
 			value.here = true
-			s.held++
+			s.kept++
 		}
 	}
 	return nil
@@ -167,9 +167,9 @@ func (s *stageCheck) atEnd() error {
 	if s.forwardOnly {
 		want /= 2
 	}
-	if s.ran != want || s.held > 0 {
+	if s.ran != want || s.kept > 0 {
 		return exitcode.Errorf(exitcode.Internal, "schedule: stage %d runs %d of %d forwards and backwards, and %d values are neither used nor sent",
-			s.stage, s.ran, want, s.held)
+			s.stage, s.ran, want, s.kept)
 	}
 	return nil
 }
@@ -302,12 +302,12 @@ func (m *matched) rendezvous() error {
 
 // circle says which stage waits for which, from a stage that is stuck.
 func circle(lists [][]Action, at []int, stage int, stuck func(int) (int, bool)) error {
-	var told []string
+	var faults []string
 	for seen := map[int]bool{}; !seen[stage]; {
 		seen[stage] = true
 		on, _ := stuck(stage)
-		told = append(told, fmt.Sprintf("stage %d at action %d, %v, waits for stage %d", stage, at[stage], lists[stage][at[stage]], on))
+		faults = append(faults, fmt.Sprintf("stage %d at action %d, %v, waits for stage %d", stage, at[stage], lists[stage][at[stage]], on))
 		stage = on
 	}
-	return exitcode.Errorf(exitcode.Internal, "schedule: deadlock: stages wait for each other: %s", strings.Join(told, "; "))
+	return exitcode.Errorf(exitcode.Internal, "schedule: deadlock: stages wait for each other: %s", strings.Join(faults, "; "))
 }

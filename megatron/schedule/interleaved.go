@@ -108,19 +108,19 @@ func newLane(at []entry, position, stages, chunks int) lane {
 	}
 	before, after := (position+stages-1)%stages, (position+1)%stages
 	l := lane{runs: make([]entry, 0, len(at)), batches: make([][]Transfer, 0, len(at)+1), ends: make([]int, 1, len(at)+1)}
-	room := make([]Transfer, 0, 2*len(at)+2)
+	buffers := make([]Transfer, 0, 2*len(at)+2)
 	for tick := range len(at) + stages - 1 {
-		from, own := len(room), runs(tick-position)
+		from, own := len(buffers), runs(tick-position)
 		if own != nothing && !(position == stages-1 && own.chunk == chunks-1) {
-			room = append(room, Transfer{Send: true, Peer: after, Chunk: own.chunk, Micro: own.micro})
+			buffers = append(buffers, Transfer{Send: true, Peer: after, Chunk: own.chunk, Micro: own.micro})
 		}
 		if e := runs(tick - before); e != nothing && !(before == stages-1 && e.chunk == chunks-1) {
 			if position == 0 {
 				e.chunk++
 			}
-			room = append(room, Transfer{Peer: before, Chunk: e.chunk, Micro: e.micro})
+			buffers = append(buffers, Transfer{Peer: before, Chunk: e.chunk, Micro: e.micro})
 		}
-		l.add(own, room[from:len(room):len(room)])
+		l.add(own, buffers[from:len(buffers):len(buffers)])
 	}
 	return l
 }

@@ -28,7 +28,7 @@ type straight struct{ stage, stages int }
 // with Megatron's exchanges: in turn, a send always goes along with a receive of
 // the opposite direction, for the neighbour is at the opposite half of its turn.
 func (p straight) list(warmup, micros int, forwardOnly bool) []Action {
-	l := &list{acts: make([]Action, 0, 4*micros+2), room: make([]Transfer, 0, 4*micros)}
+	l := &list{acts: make([]Action, 0, 4*micros+2), buffers: make([]Transfer, 0, 4*micros)}
 	// Warmup: a forward for each stage that follows.
 	for m := range warmup {
 		p.takes(l, m)

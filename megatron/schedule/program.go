@@ -290,11 +290,11 @@ func (p *Program) Share(seconds Shared, transfer float64) *Timeline {
 				next = at
 			}
 		}
-		whole := make([]float64, len(p.steps))
+		full := make([]float64, len(p.steps))
 		for stage, s := range running {
 			if s != nil {
-				whole[stage] = max(1e-12, seconds(stage, s.Kind, int(s.chunk), active))
-				sooner(now + left[stage]*whole[stage])
+				full[stage] = max(1e-12, seconds(stage, s.Kind, int(s.chunk), active))
+				sooner(now + left[stage]*full[stage])
 			} else if c.now[stage] > now { // a value is on its way
 				sooner(c.now[stage])
 			}
@@ -307,7 +307,7 @@ func (p *Program) Share(seconds Shared, transfer float64) *Timeline {
 			if s == nil {
 				continue
 			}
-			if left[stage] -= (next - now) / whole[stage]; left[stage] < 1e-9 {
+			if left[stage] -= (next - now) / full[stage]; left[stage] < 1e-9 {
 				line.Spans[stage] = append(line.Spans[stage], Span{s.Kind, int(s.chunk), int(s.micro), from[stage], next})
 				running[stage], c.now[stage] = nil, next
 				c.next[stage]++

@@ -90,7 +90,7 @@ func (m *Model) meaning() []setting {
 		{"NormAfter", "--norm-after", m.NormAfter},
 		{"ParallelResidual", "--parallel-residual", m.ParallelResidual},
 		{"QKNorm", "--qk-layernorm", m.QKNorm},
-		{"QKNormWhole", "--qk-layernorm-whole", m.QKNormWhole},
+		{"QKNormFull", "--qk-layernorm-whole", m.QKNormFull},
 		{"SoftmaxScale", "--softmax-scale", m.SoftmaxScale},
 		{"EmbedNorm", "--embed-layernorm", m.EmbedNorm},
 		{"Activation", "activation", m.Activation},

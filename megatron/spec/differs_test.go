@@ -26,7 +26,7 @@ var alike = map[string]string{
 // renamed one in the wrong place.
 func TestNoFieldIsForgotten(t *testing.T) {
 	seen := map[string]bool{}
-	look := func(path string, of func(m *Model) reflect.Value) {
+	walk := func(path string, of func(m *Model) reflect.Value) {
 		kind := of(sample()).Type()
 		for i := range kind.NumField() {
 			name := path + kind.Field(i).Name
@@ -34,18 +34,18 @@ func TestNoFieldIsForgotten(t *testing.T) {
 			a, b := sample(), sample()
 			change(t, of(b).Field(i))
 			list := a.differences(b)
-			told := slices.ContainsFunc(list, func(d difference) bool { return d.field == name })
-			if _, isAlike := alike[name]; told == isAlike {
-				t.Errorf("%s: told %v (%q), said to be alike %v: it belongs into Differs or, with a reason, into this test", name, told, list, isAlike)
+			listed := slices.ContainsFunc(list, func(d difference) bool { return d.field == name })
+			if _, isAlike := alike[name]; listed == isAlike {
+				t.Errorf("%s: told %v (%q), said to be alike %v: it belongs into Differs or, with a reason, into this test", name, listed, list, isAlike)
 			}
 			if len(a.Differs(a)) > 0 || len(a.Differs(sample())) > 0 {
 				t.Fatal("a model differs from itself")
 			}
 		}
 	}
-	look("", func(m *Model) reflect.Value { return reflect.ValueOf(m).Elem() })
-	look("Experts.", func(m *Model) reflect.Value { return reflect.ValueOf(m.Experts).Elem() })
-	look("MTP.", func(m *Model) reflect.Value { return reflect.ValueOf(m.MTP).Elem() })
+	walk("", func(m *Model) reflect.Value { return reflect.ValueOf(m).Elem() })
+	walk("Experts.", func(m *Model) reflect.Value { return reflect.ValueOf(m.Experts).Elem() })
+	walk("MTP.", func(m *Model) reflect.Value { return reflect.ValueOf(m.MTP).Elem() })
 	for name := range alike {
 		if !seen[name] {
 			t.Errorf("%s is no field", name)
@@ -66,9 +66,9 @@ func TestUnusedSettingsDoNotDiffer(t *testing.T) {
 	}
 }
 
-// TestShapesAreToldByFlags: what makes tensors larger or fewer is said by its flag, a mixture
+// TestShapesAreGivenByFlags: what makes tensors larger or fewer is said by its flag, a mixture
 // beside a dense model too.
-func TestShapesAreToldByFlags(t *testing.T) {
+func TestShapesAreGivenByFlags(t *testing.T) {
 	a, b := sample(), sample()
 	a.Experts.FFNHiddenSize, b.Experts.FFNHiddenSize, b.HiddenSize, b.Experts.Num, b.MaxPositions = 8, 16, 32, 5, 7
 	if got, want := a.Reshaped(b), []string{"--hidden-size 0 -> 32", "--moe-ffn-hidden-size 8 -> 16", "--num-experts 4 -> 5"}; !slices.Equal(got, want) {

@@ -108,9 +108,9 @@ func (m *Model) MixtureAt(layer int) bool {
 	return m.Experts != nil && layer < len(m.Experts.Layers) && m.Experts.Layers[layer]
 }
 
-// Places are how often the tokens of a micro-batch choose the experts of one rank, in a layer:
+// Slots are how often the tokens of a micro-batch choose the experts of one rank, in a layer:
 // where they choose evenly, and at most. tokens: those of a rank outside the experts.
-func (m *Model) Places(tokens int, s topology.Sizes) (even, most int64) {
+func (m *Model) Slots(tokens int, s topology.Sizes) (even, most int64) {
 	e, parts := m.Experts, int64(s.ExpertTP())
 	here, sources := int64(e.Num/s.EP), parts*int64(s.EP)
 	even = int64(tokens*e.TopK) * parts
@@ -150,9 +150,9 @@ func (e *Experts) Capacity(tokens int64) int64 {
 	return int64(math.Ceil(float64(tokens*int64(e.TopK)) / float64(e.Num) * e.CapacityFactor))
 }
 
-// PlaceBytes is what a layer keeps for its backward of one choice of an expert of which a
+// SlotBytes is what a layer keeps for its backward of one choice of an expert of which a
 // rank has one of so many parts; size: bytes of a value.
-func (m *Model) PlaceBytes(parts int, size int64) int64 {
+func (m *Model) SlotBytes(parts int, size int64) int64 {
 	h, ffn, matrices := int64(m.HiddenSize), int64(m.Experts.FFNHiddenSize/parts), int64(1)
 	if m.Gated() {
 		matrices = 2

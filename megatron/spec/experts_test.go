@@ -22,11 +22,11 @@ func TestChoosable(t *testing.T) {
 }
 
 // Claim: an even choice is never told as more than all choices that a capacity leaves.
-func TestPlacesUnderCapacity(t *testing.T) {
+func TestSlotsUnderCapacity(t *testing.T) {
 	one := topology.Sizes{TP: 1, PP: 1, CP: 1, DP: 1, EP: 1, ETP: 1}
 	for factor, want := range map[float64][2]int64{0: {14, 14}, 0.01: {6, 6}, 1: {14, 14}, 100: {14, 14}} {
 		m := Model{Experts: &Experts{Num: 6, TopK: 2, CapacityFactor: factor}}
-		if even, most := m.Places(7, one); [2]int64{even, most} != want {
+		if even, most := m.Slots(7, one); [2]int64{even, most} != want {
 			t.Errorf("capacity factor %g: even %d, most %d, want %v", factor, even, most, want)
 		}
 	}

@@ -73,7 +73,7 @@ type Model struct {
 	NormNoBias       bool // LayerNorm without its bias (Cohere)
 	NormAfter        bool // OLMo 2: norms of what attention and MLP give, not of what they take
 	QKNorm           bool // norms of queries and keys, of each head
-	QKNormWhole      bool // of all heads of a token together (OLMo 2, OLMoE); with QKNorm
+	QKNormFull       bool // of all heads of a token together (OLMo 2, OLMoE); with QKNorm
 	QKNormAfterRope  bool // queries and keys are normed when they have rotated (Hunyuan); with QKNorm
 	ValueNorm        bool // each head's values are divided by their root mean square (Gemma 4)
 	// Values are the keys before norm and rotation, without a projection of their own; with Full, of layers
@@ -218,7 +218,7 @@ func (m *Model) ScoreScale() float64 {
 
 // QKNormWidths are how many channels the norms of queries and of keys have weights for.
 func (m *Model) QKNormWidths() (q, k int) {
-	if m.QKNormWhole {
+	if m.QKNormFull {
 		return m.NumAttentionHeads * m.KVChannels, m.NumQueryGroups * m.KVChannels
 	}
 	return m.KVChannels, m.KVChannels

@@ -58,7 +58,7 @@ type Rules struct {
 	disks                        map[string]*growth
 	began                        time.Time // of the first step
 	before                       int       // iteration before it
-	held                         map[string]int
+	quiet                        map[string]int
 }
 
 // Check are the alerts of a step.
@@ -67,7 +67,7 @@ func (r *Rules) Check(s *Step) (alerts []Alert) {
 		return nil
 	}
 	if r.began.IsZero() {
-		r.began, r.before, r.held = s.Time.Add(-s.Elapsed), s.Iteration-1, map[string]int{}
+		r.began, r.before, r.quiet = s.Time.Add(-s.Elapsed), s.Iteration-1, map[string]int{}
 	}
 	for _, check := range []func(*Step) *Alert{r.spike, r.learned, r.norm, r.wait, r.rank, r.disk} {
 		if a := check(s); a != nil {
@@ -79,8 +79,8 @@ func (r *Rules) Check(s *Step) (alerts []Alert) {
 
 // fresh reports whether what holds at a step is new: it has not held for so many steps before.
 func (r *Rules) fresh(key string, iteration, quiet int) bool {
-	last, ever := r.held[key]
-	r.held[key] = iteration
+	last, ever := r.quiet[key]
+	r.quiet[key] = iteration
 	return !ever || iteration-last > quiet
 }
 
@@ -207,8 +207,8 @@ func (r *Rules) rank(s *Step) *Alert {
 	// Of ranks that are slow in turn the first alone is told.
 	quiet := 10 * slowLines * s.Line.Iterations
 	if r.slow.lines++; r.slow.lines < slowLines {
-		if last, told := r.held[SlowRank]; told && s.Iteration-last <= quiet {
-			r.held[SlowRank] = s.Iteration
+		if last, alerted := r.quiet[SlowRank]; alerted && s.Iteration-last <= quiet {
+			r.quiet[SlowRank] = s.Iteration
 		}
 		return nil
 	}

@@ -20,8 +20,8 @@ func plain(i int) *Step {
 		Losses: []Value{{"lm loss", 4 + 6*math.Exp(-float64(i)/300) + 0.02*math.Sin(7*float64(i))}}}
 }
 
-// told are the alerts of steps, as "step kind".
-func told(r *Rules, steps int, change func(*Step)) (all []string) {
+// alerted are the alerts of steps, as "step kind".
+func alerted(r *Rules, steps int, change func(*Step)) (all []string) {
 	for i := 1; i <= steps; i++ {
 		s := plain(i)
 		change(s)
@@ -111,7 +111,7 @@ func TestAlertRules(t *testing.T) {
 			if c.free != nil {
 				r.Disks, r.Free = []string{"out"}, func(string) (int64, bool) { return c.free(at), true }
 			}
-			if got := strings.Join(told(r, 1000, func(s *Step) { c.change(s); at = s }), " "); got != c.want {
+			if got := strings.Join(alerted(r, 1000, func(s *Step) { c.change(s); at = s }), " "); got != c.want {
 				t.Errorf("told %q, want %q", got, c.want)
 			}
 		})
@@ -177,12 +177,12 @@ func waitLines(t *testing.T, path string, n int) string {
 // what waits when the run ends is handed over then.
 func TestAlertCommand(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "got")
-	held := out + ".held" // the command does not end while it is there
-	if err := os.WriteFile(held, nil, 0o666); err != nil {
+	gate := out + ".held" // the command does not end while it is there
+	if err := os.WriteFile(gate, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
 	var warned []string
-	c := runAlertCommand(fmt.Sprintf("cat >>%[1]s; echo end >>%[1]s; while [ -e %[2]s ]; do sleep 0.05; done; echo broken; exit 3", out, held), time.Hour, time.Minute, func(format string, args ...any) {
+	c := runAlertCommand(fmt.Sprintf("cat >>%[1]s; echo end >>%[1]s; while [ -e %[2]s ]; do sleep 0.05; done; echo broken; exit 3", out, gate), time.Hour, time.Minute, func(format string, args ...any) {
 		warned = append(warned, fmt.Sprintf(format, args...))
 	})
 	take := func(i int) {
@@ -194,7 +194,7 @@ func TestAlertCommand(t *testing.T) {
 	waitLines(t, out, 2)
 	take(2) // would wait for ever, if it waited for the command
 	take(3)
-	if err := os.Remove(held); err != nil {
+	if err := os.Remove(gate); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Close(); err != nil {

@@ -139,7 +139,7 @@ func TestEventFile(t *testing.T) {
 
 // Claim: a folder that cannot be made, a disk that is full: an I/O error with
 // the place, not a panic.
-func TestUnwritablePlaces(t *testing.T) {
+func TestUnwritableFolders(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)

@@ -263,9 +263,9 @@ func OpenJSONL(path string) (*JSONL, error) {
 // hold keeps other runs from the log, where the file system can; false: one has it.
 func (j *JSONL) hold() bool {
 	for end := time.Now().Add(handover); ; time.Sleep(50 * time.Millisecond) {
-		held, _ := atomicfile.Lock(j.file) // a system without locks holds nobody up
-		if !held || time.Now().After(end) {
-			return !held
+		quiet, _ := atomicfile.Lock(j.file) // a system without locks holds nobody up
+		if !quiet || time.Now().After(end) {
+			return !quiet
 		}
 	}
 }

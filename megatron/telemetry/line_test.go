@@ -13,7 +13,7 @@ import (
 )
 
 type goldenLog struct {
-	Whole      []string `json:"log_of_the_whole_run"`
+	Full       []string `json:"log_of_the_whole_run"`
 	Resumed    []string `json:"log_of_the_resumed_run"`
 	Iterations []struct {
 		Iteration    int
@@ -47,13 +47,13 @@ func TestGoldenLog(t *testing.T) {
 			return nil
 		}
 		lines := &Lines{Print: print, Last: true}
-		parameters := golden.Whole[0][strings.LastIndex(golden.Whole[0], " ")+1:]
+		parameters := golden.Full[0][strings.LastIndex(golden.Full[0], " ")+1:]
 		count, err := strconv.ParseInt(parameters, 10, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
 		got = append(got, ParameterCount(0, 0, count))
-		blocks := validations(golden.Whole)
+		blocks := validations(golden.Full)
 		for _, g := range golden.Iterations {
 			at := time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC)
 			steps := []*Step{{Time: at, Iteration: g.Iteration, TrainIters: last, ConsumedSamples: g.Consumed, Elapsed: 12345 * time.Microsecond,
@@ -68,12 +68,12 @@ func TestGoldenLog(t *testing.T) {
 				}
 			}
 		}
-		if len(got) != len(golden.Whole) {
-			t.Fatalf("%s: %d lines, want %d", name, len(got), len(golden.Whole))
+		if len(got) != len(golden.Full) {
+			t.Fatalf("%s: %d lines, want %d", name, len(got), len(golden.Full))
 		}
 		for i := range got {
-			if got[i] = strings.Replace(got[i], "2026-01-02 03:04:05.000000", "DATE", 1); got[i] != golden.Whole[i] {
-				t.Errorf("%s, line %d:\n%q\nwant\n%q", name, i+1, got[i], golden.Whole[i])
+			if got[i] = strings.Replace(got[i], "2026-01-02 03:04:05.000000", "DATE", 1); got[i] != golden.Full[i] {
+				t.Errorf("%s, line %d:\n%q\nwant\n%q", name, i+1, got[i], golden.Full[i])
 			}
 		}
 	}

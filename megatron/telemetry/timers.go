@@ -121,11 +121,11 @@ func (t *Timers) Elapsed(name string) time.Duration {
 }
 
 // so is the time so far, and whether it begins again.
-func (tm *timer) so(anew bool) time.Duration {
+func (tm *timer) so(restarted bool) time.Duration {
 	tm.mu.Lock()
 	defer tm.mu.Unlock()
 	elapsed := tm.elapsed
-	if anew {
+	if restarted {
 		tm.elapsed = 0
 	}
 	return elapsed

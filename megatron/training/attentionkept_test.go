@@ -15,7 +15,7 @@ import (
 
 // Claim: a run that goes on from a checkpoint whose steps the other attention made says so,
 // once; from one of the same attention, of another device or of an older version it does not.
-func TestResumeTellsOfOtherAttention(t *testing.T) {
+func TestResumeReportsOtherAttention(t *testing.T) {
 	kept := func(attention string) native.State {
 		e := &engine.Engine{Attention: attention, Iteration: 7, Optimizer: &optimizer.Optimizer{}, Scheduler: optimizer.NewParamScheduler(optimizer.Schedule{}),
 			Scaler: optimizer.NewScaler(&optimizer.Config{}, false)}
@@ -32,11 +32,11 @@ func TestResumeTellsOfOtherAttention(t *testing.T) {
 		{"", engine.Flash, ""},
 		{engine.Fused, "", ""},
 	} {
-		var told bytes.Buffer
+		var reported bytes.Buffer
 		rank := ranks.Alone(ref.Open())
-		r := &Run{rank: rank, Engine: &engine.Engine{Attention: c.now}, log: &logger{rank: rank, notes: logging.New(&told)}}
+		r := &Run{rank: rank, Engine: &engine.Engine{Attention: c.now}, log: &logger{rank: rank, notes: logging.New(&reported)}}
 		r.tellAttention(kept(c.before))
-		if got := told.String(); (got == "") != (c.want == "") || !strings.Contains(got, c.want) || strings.Count(got, "\n") > 1 {
+		if got := reported.String(); (got == "") != (c.want == "") || !strings.Contains(got, c.want) || strings.Count(got, "\n") > 1 {
 			t.Errorf("%q, then %q: %q", c.before, c.now, got)
 		}
 	}

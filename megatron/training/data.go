@@ -290,13 +290,13 @@ func (f *Feed) numbers(at int64) ([]int64, error) {
 // --eval-iters, training on a blend without weights, which holds each sample
 // once. Megatron stops there.
 func (f *Feed) wrapped(at int64) int64 {
-	whole := f.set.Len() / f.sampler.Advance() * f.sampler.Advance()
-	if !f.wraps || whole == 0 || at+f.sampler.Advance() <= f.set.Len() {
+	full := f.set.Len() / f.sampler.Advance() * f.sampler.Advance()
+	if !f.wraps || full == 0 || at+f.sampler.Advance() <= f.set.Len() {
 		return at
 	}
 	f.note("all %d samples of the %s data are used; they repeat from the first one", f.set.Len(), f.split)
 	f.note = func(string, ...any) {}
-	return at % whole / f.sampler.Advance() * f.sampler.Advance()
+	return at % full / f.sampler.Advance() * f.sampler.Advance()
 }
 
 // leaveOut has nothing of a micro-batch count.

@@ -40,18 +40,18 @@ func (l *logger) mixtures(m *engine.Mixtures, tokens int) (means []telemetry.Val
 
 // exchanges tells, where --log-moe-exchanges asks for it, how many tokens each micro-batch
 // sends to the experts of each rank, and gets.
-func (r *Run) exchanges() engine.Look {
-	look := r.Engine.Look
+func (r *Run) exchanges() engine.Observer {
+	observer := r.Engine.Observer
 	if !r.Config.Log.Exchanges {
-		return look
+		return observer
 	}
-	look.Routed = func(layer int, x model.Routing) {
+	observer.Routed = func(layer int, x model.Routing) {
 		if e := x.Exchange; e.Received != nil {
 			r.log.notes.At(r.log.current).Info("rank %d: layer %d, micro-batch %d: sent %s, received %s",
 				r.rank.Number, layer, r.Engine.Micro(), counts(e.Sent), counts(e.Received))
 		}
 	}
-	return look
+	return observer
 }
 
 func counts(tokens []int64) string {
@@ -69,8 +69,8 @@ func (r *Run) tellExperts() {
 	if l.SequenceParallel {
 		tokens /= l.TP
 	}
-	even, most := m.Places(tokens, l.Sizes())
-	size := m.PlaceBytes(r.rank.Sizes.ExpertTP(), r.Engine.DType.Size())
+	even, most := m.Slots(tokens, l.Sizes())
+	size := m.SlotBytes(r.rank.Sizes.ExpertTP(), r.Engine.DType.Size())
 	r.log.note("experts: a rank's experts get %d tokens per micro-batch and layer at even load (%s of activations), at most %d (%s)",
 		even, device.Size(even*size), most, device.Size(most*size))
 }

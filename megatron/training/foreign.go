@@ -272,7 +272,7 @@ func ModelFlags(m *spec.Model) map[string][]string {
 		mtpFlags(flags, m.MTP)
 	}
 	// Norms, embeddings, windows.
-	on("qk-layernorm-whole", m.QKNormWhole)
+	on("qk-layernorm-whole", m.QKNormFull)
 	on("norm-after", m.NormAfter)
 	on("parallel-residual", m.ParallelResidual)
 	on("apply-layernorm-1p", m.NormOnePlus)

@@ -31,7 +31,7 @@ func formatOf(name string) checkpoint.Format {
 func (r *Run) saveAs(ctx context.Context, format checkpoint.Format, state native.State, o native.SaveOptions) (native.Report, error) {
 	if o.World < 2 {
 		report := native.Report{Iteration: state.Iteration}
-		return report, r.writeForeign(ctx, format, &held{r: r, state: state, tensors: r.stored()}, &report)
+		return report, r.writeForeign(ctx, format, &gathered{r: r, state: state, tensors: r.stored()}, &report)
 	}
 	meanwhile, o := r.meanwhile(o)
 	report, err := native.Save(ctx, meanwhile, state, r.stored(), r.device, o)
@@ -99,8 +99,8 @@ func (r *Run) writeForeign(ctx context.Context, format checkpoint.Format, src ch
 	return nil
 }
 
-// held shows the tensors of a run on one rank as a Source.
-type held struct {
+// gathered shows the tensors of a run on one rank as a Source.
+type gathered struct {
 	r       *Run
 	state   native.State
 	tensors []mpu.Stored
@@ -108,25 +108,25 @@ type held struct {
 	mu sync.Mutex // a device is used by one goroutine at a time
 }
 
-func (h *held) Info() checkpoint.Info {
+func (h *gathered) Info() checkpoint.Info {
 	m := h.r.Config.Model
 	return checkpoint.Info{Format: checkpoint.Native, Path: "the run", Model: &m, SeqLength: h.r.Config.SeqLength, Tokenizer: h.r.Config.Tokenizer.Absolute()}
 }
 
-func (h *held) State() checkpoint.State { return h.state }
-func (h *held) Close() error            { return nil }
+func (h *gathered) State() checkpoint.State { return h.state }
+func (h *gathered) Close() error            { return nil }
 
-func (h *held) Tensors() []checkpoint.Tensor {
+func (h *gathered) Tensors() []checkpoint.Tensor {
 	list := make([]checkpoint.Tensor, len(h.tensors))
 	for i, t := range h.tensors {
-		list[i] = checkpoint.Tensor{Name: t.Name, DType: heldTypes[t.Tensor.DType], Shape: t.Global}
+		list[i] = checkpoint.Tensor{Name: t.Name, DType: gatheredTypes[t.Tensor.DType], Shape: t.Global}
 	}
 	return list
 }
 
-var heldTypes = map[device.DType]string{device.F32: "F32", device.BF16: "BF16", device.F16: "F16", device.F64: "F64"}
+var gatheredTypes = map[device.DType]string{device.F32: "F32", device.BF16: "BF16", device.F16: "F16", device.F64: "F64"}
 
-func (h *held) Read(name string, box mpu.Piece, dst []byte) error {
+func (h *gathered) Read(name string, box mpu.Piece, dst []byte) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, t := range h.tensors {

@@ -66,7 +66,7 @@ func (r *Run) compareGPUs(ctx context.Context, before gpus.Survey) {
 
 // visibleGPUs are those that CUDA shows this process.
 func visibleGPUs() (gpus.Survey, error) {
-	s, err := gpus.Look()
+	s, err := gpus.Read()
 	if err != nil {
 		return s, err
 	}

@@ -30,13 +30,13 @@ func holdFolder(folder string, goesOn bool) (*os.File, error) {
 	}
 	first := newestSave(folder)
 	for end := time.Now().Add(handover); ; time.Sleep(50 * time.Millisecond) {
-		switch held, err := atomicfile.Lock(f); {
+		switch locked, err := atomicfile.Lock(f); {
 		case err != nil:
 			return nil, f.Close()
-		case !held && !goesOn && newestSave(folder) != first:
+		case !locked && !goesOn && newestSave(folder) != first:
 			_ = f.Close() // nothing was written
 			return nil, exitcode.Errorf(exitcode.IO, "--save %s: another run that was started at the same time has saved to it; name another folder, or continue from it with --load %s", folder, folder)
-		case !held:
+		case !locked:
 			return f, nil
 		case time.Now().After(end):
 			_ = f.Close() // it holds nothing
@@ -59,7 +59,7 @@ func newestSave(folder string) string {
 func (j *Job) hold(rank *ranks.Rank) (err error) {
 	c := &j.Config.Checkpoint
 	if c.Save != "" && rank.First() {
-		j.held, err = holdFolder(c.Save, sameFolder(c.Load, c.Save))
+		j.locked, err = holdFolder(c.Save, sameFolder(c.Load, c.Save))
 	}
 	return err
 }

@@ -42,8 +42,8 @@ type Job struct {
 	trace    *telemetry.Trace // nil: none
 	faults   []inject.Fault
 
-	held *os.File // --save's folder, kept from other runs; nil: none
-	peak *peak    // of this process, for MFU; nil: not measured
+	locked *os.File // --save's folder, kept from other runs; nil: none
+	peak   *peak    // of this process, for MFU; nil: not measured
 
 	open sync.Once // by the first rank that wants data
 	sets [3]dataset.Dataset
@@ -127,8 +127,8 @@ func (j *Job) OpenFiles() (err error) {
 // Close ends what the ranks wrote to together.
 func (j *Job) Close() error {
 	j.console.close()
-	if j.held != nil {
-		_ = j.held.Close() // opened to be read, nothing is lost
+	if j.locked != nil {
+		_ = j.locked.Close() // opened to be read, nothing is lost
 	}
 	if err := j.trace.Close(); err != nil { // what was trained does not depend on it
 		j.console.Notes.Warn("%v", err)

@@ -29,10 +29,10 @@ type logger struct {
 	sinks   telemetry.Sinks
 	about   *telemetry.About // of the last rank; nil: another's
 
-	iterations int   // since the log line before
-	lines      int   // log lines so far
-	memoryTold bool  // memory has been told when all of it was in use
-	current    int64 // iteration under way
+	iterations     int   // since the log line before
+	lines          int   // log lines so far
+	memoryReported bool  // memory has been told when all of it was in use
+	current        int64 // iteration under way
 
 	rules  *telemetry.Rules // of the last rank; nil: another's
 	worked worked
@@ -177,10 +177,10 @@ func (l *logger) parameters(params []*mpu.Param) error {
 	for _, p := range params {
 		n += p.Len()
 	}
-	if l.rank.Place.DP != 0 {
+	if l.rank.Coordinates.DP != 0 {
 		return nil
 	}
-	return l.console.line(telemetry.ParameterCount(l.rank.Place.TP, l.rank.Place.PP, n))
+	return l.console.line(telemetry.ParameterCount(l.rank.Coordinates.TP, l.rank.Coordinates.PP, n))
 }
 
 // tellFreezing says what --freeze-parameters, or an adapter, leaves to train.

@@ -104,7 +104,7 @@ func (r *Run) tellWhySkipped(done *engine.Result, batch []*engine.Micro, consume
 // same. see, where given, is shown what it looks at.
 func (r *Run) locate(micros []*engine.Micro, consumed int64, see func(micro, depth int, x device.Tensor)) (*spot, error) {
 	e, mine := r.Engine, spot{Rank: r.rank.Number, Depth: nowhere}
-	look := func(depth int, x device.Tensor) {
+	check := func(depth int, x device.Tensor) {
 		if see != nil {
 			see(e.Micro(), depth, x)
 		}
@@ -117,8 +117,8 @@ func (r *Run) locate(micros []*engine.Micro, consumed int64, see func(micro, dep
 			}
 		}
 	}
-	atLoss := func(_ *model.Pass, out *model.Output) { look(lossDepth, out.Loss) }
-	if err := e.Peek(micros, engine.Look{Layer: look, Done: atLoss, Again: true}); err != nil {
+	atLoss := func(_ *model.Pass, out *model.Output) { check(lossDepth, out.Loss) }
+	if err := e.Peek(micros, engine.Observer{Layer: check, Done: atLoss, Again: true}); err != nil {
 		return nil, err
 	}
 	mine.Tensor = e.Optimizer.FirstNonFinite()
@@ -242,12 +242,12 @@ func (r *Run) dump(ctx context.Context, batch []*engine.Micro, consumed int64) (
 		return "", err
 	}
 	// One rank of each data-parallel group keeps the samples.
-	if r.rank.Place.TP == 0 && r.rank.Place.PP == 0 && r.rank.Place.CP == 0 {
+	if r.rank.Coordinates.TP == 0 && r.rank.Coordinates.PP == 0 && r.rank.Coordinates.CP == 0 {
 		text, err := json.Marshal(recorded{step, consumed, batch})
 		if err != nil {
 			return "", exitcode.With(exitcode.Internal, err)
 		}
-		if err := atomicfile.WriteFile(batchFile(folder, r.rank.Place.DP), 0o600, text); err != nil {
+		if err := atomicfile.WriteFile(batchFile(folder, r.rank.Coordinates.DP), 0o600, text); err != nil {
 			return "", err
 		}
 	}

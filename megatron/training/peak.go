@@ -13,7 +13,7 @@ import (
 // A short look may come at a bad time, and machines grow slower and faster: a step that
 // does not fit to it has it measured again.
 type peak struct {
-	look func() (float64, error) // operations a second
+	measure func() (float64, error) // operations a second
 
 	mu     sync.Mutex
 	speed  float64
@@ -34,7 +34,7 @@ const (
 // shows only what training takes.
 func (j *Job) MeasurePeak(open func() (*device.Device, error)) error {
 	var what string
-	look := func() (_ float64, err error) {
+	measure := func() (_ float64, err error) {
 		defer device.CatchOutOfMemory(&err)
 		d, err := open()
 		if err != nil {
@@ -50,11 +50,11 @@ func (j *Job) MeasurePeak(open func() (*device.Device, error)) error {
 		speed, err := device.MatmulSpeed(d, dtype, device.Product{M: side, N: side, K: side}, 200*time.Millisecond)
 		return speed.Sustained, err
 	}
-	speed, err := look()
+	speed, err := measure()
 	if err != nil {
 		return err
 	}
-	j.peak = &peak{look: look, speed: speed, at: time.Now(), looked: 1}
+	j.peak = &peak{measure: measure, speed: speed, at: time.Now(), looked: 1}
 	j.console.note("peak for MFU: %.0f GFLOP/s (%s)", speed/1e9, what)
 	return nil
 }
@@ -87,7 +87,7 @@ func (p *peak) again(now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.at, p.share, p.looked = now, 0, p.looked+1
-	speed, err := p.look()
+	speed, err := p.measure()
 	if err == nil {
 		p.speed = speed
 	}

@@ -12,13 +12,13 @@ import (
 func TestPeakIsMeasuredAgain(t *testing.T) {
 	start := time.Unix(1e9, 0)
 	next, failure := 100.0, error(nil)
-	p := &peak{speed: 10, at: start, looked: 1, look: func() (float64, error) { return next, failure }}
+	p := &peak{speed: 10, at: start, looked: 1, measure: func() (float64, error) { return next, failure }}
 	for _, step := range []struct {
 		at      time.Duration
 		speed   float64 // of the step
 		truth   float64 // what a look would say
 		failure error
-		looks   bool
+		checks  bool
 		want    float64 // believed then
 	}{
 		{1, 5, 10, nil, false, 10},
@@ -34,15 +34,15 @@ func TestPeakIsMeasuredAgain(t *testing.T) {
 	} {
 		now := start.Add(step.at * time.Second)
 		next, failure = step.truth, step.failure
-		looks := p.doubted(step.speed/p.believed(), now)
-		if looks {
+		checks := p.doubted(step.speed/p.believed(), now)
+		if checks {
 			if err := p.again(now); !errors.Is(err, step.failure) {
 				t.Error(err)
 			}
 		}
 		p.reached(step.speed)
-		if looks != step.looks || p.believed() != step.want {
-			t.Errorf("at %d s: looks %v, believes %g; want %v, %g", step.at, looks, p.believed(), step.looks, step.want)
+		if checks != step.checks || p.believed() != step.want {
+			t.Errorf("at %d s: looks %v, believes %g; want %v, %g", step.at, checks, p.believed(), step.checks, step.want)
 		}
 	}
 	var none *peak

@@ -34,7 +34,7 @@ func (p *preferring) begin(_ context.Context, r *Run, f *Feed, batch []*engine.M
 		return nil
 	}
 	var rows, tokens float64
-	if at := r.rank.Place; at.TP == 0 && at.PP == 0 { // other ranks have the samples of one of these
+	if at := r.rank.Coordinates; at.TP == 0 && at.PP == 0 { // other ranks have the samples of one of these
 		rows, tokens = p.size(p.rowsOf(batch))
 	}
 	sums, err := r.sum([]float64{rows, tokens})
@@ -75,7 +75,7 @@ func (p *preferring) mismatchedRatios(r *Run, batch []*engine.Micro) (sum, rows 
 		sum, rows = sum+logp-p.reference[p.set][row][answer], rows+1
 	}
 	defer func() { p.collect = nil }()
-	if err := p.peekMismatched(r, batch); err != nil || r.rank.Place.TP != 0 {
+	if err := p.peekMismatched(r, batch); err != nil || r.rank.Coordinates.TP != 0 {
 		return 0, 0, err
 	}
 	return sum, rows, nil
@@ -131,7 +131,7 @@ func (p *preferring) peekMismatched(r *Run, batch []*engine.Micro) error {
 	}
 	p.mismatched = true
 	defer func() { p.mismatched = false }()
-	return r.Engine.Peek(mixed, engine.Look{})
+	return r.Engine.Peek(mixed, engine.Observer{})
 }
 
 // sum adds up numbers over all ranks.
@@ -152,7 +152,7 @@ func (r *Run) sum(numbers []float64) ([]float64, error) {
 // values are what the rows since begin or beginEvaluation tell, of all ranks.
 func (p *preferring) values(r *Run) ([]telemetry.Value, error) {
 	own := p.tally
-	if r.rank.Place.TP != 0 { // it has seen the same answers as the first of its group
+	if r.rank.Coordinates.TP != 0 { // it has seen the same answers as the first of its group
 		own = tally{}
 	}
 	var mine []float64

@@ -84,25 +84,25 @@ func (r *Run) openPrints() error {
 }
 
 // watch adds to look what makes fingerprints of a step's data and layers.
-func (p *prints) watch(r *Run, batch []*engine.Micro, look engine.Look) engine.Look {
+func (p *prints) watch(r *Run, batch []*engine.Micro, observer engine.Observer) engine.Observer {
 	if p == nil {
-		return look
+		return observer
 	}
 	if p.on = due(r.Engine.Iteration+1, r.Config.Log.FingerprintN); !p.on {
-		return look
+		return observer
 	}
 	p.step.Iteration = r.Engine.Iteration + 1
 	for i, m := range batch {
 		p.data(i, m)
 	}
-	before := look.Layer
-	look.Layer = func(depth int, x device.Tensor) {
+	before := observer.Layer
+	observer.Layer = func(depth int, x device.Tensor) {
 		p.forward(r, depth, x)
 		if before != nil {
 			before(depth, x)
 		}
 	}
-	return look
+	return observer
 }
 
 // data adds what a micro-batch is made of.

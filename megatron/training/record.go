@@ -85,17 +85,17 @@ func (l *logger) interval(r *Run, done stepLog) (*telemetry.Interval, error) {
 
 // memory is told after the first two steps, as by Megatron, and at --log-memory-interval.
 func (l *logger) memory(r *Run, i *telemetry.Interval) (err error) {
-	if l.memoryTold && !due(r.Engine.Iteration, l.config.Log.MemoryInterval) {
+	if l.memoryReported && !due(r.Engine.Iteration, l.config.Log.MemoryInterval) {
 		return nil
 	}
-	if refused := r.device.Refused(); refused != "" && r.Engine.Iteration > 1 && !l.memoryTold {
+	if refused := r.device.Refused(); refused != "" && r.Engine.Iteration > 1 && !l.memoryReported {
 		l.note("rank %d: %s refused matrix products, which our own kernels compute: %s", l.rank.Number, r.device.Products(), refused)
 	}
-	l.memoryTold = r.Engine.Iteration > 1
-	if planned := r.Planned[l.rank.Number].Most; planned > 0 && l.memoryTold {
+	l.memoryReported = r.Engine.Iteration > 1
+	if planned := r.Planned[l.rank.Number].Most; planned > 0 && l.memoryReported {
 		l.note("rank %d: peak memory of tensors so far %s; planned %s", l.rank.Number, device.Size(r.device.Arena.Usage().Max), device.Size(planned))
 	}
-	i.MemoryLine = l.rank.Place.DP == 0
+	i.MemoryLine = l.rank.Coordinates.DP == 0
 	if l.config.Log.Memory {
 		i.Usage, err = l.usage(r.device.Arena.Usage())
 	}
@@ -103,13 +103,13 @@ func (l *logger) memory(r *Run, i *telemetry.Interval) (err error) {
 }
 
 // purposes are bytes by purpose with their names, without those that nothing is held for.
-func purposes(bytes [device.Purposes]int64) (held []telemetry.Value) {
+func purposes(bytes [device.Purposes]int64) (values []telemetry.Value) {
 	for p := range device.Purposes {
 		if bytes[p] > 0 {
-			held = append(held, telemetry.Value{Name: p.String(), Value: float64(bytes[p])})
+			values = append(values, telemetry.Value{Name: p.String(), Value: float64(bytes[p])})
 		}
 	}
-	return held
+	return values
 }
 
 // usage is what each rank holds for what.

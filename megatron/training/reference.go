@@ -127,7 +127,7 @@ func (r *Run) computeReference(what string) error {
 func (r *Run) referenceOf(set dataset.Dataset) error {
 	c, p := &r.Config, r.prefer
 	rows := sft.PreferencesOf(set)
-	feed, err := newFeed(c, set, dataset.Train, r.rank.Place.DP, ownOrder(c))
+	feed, err := newFeed(c, set, dataset.Train, r.rank.Coordinates.DP, ownOrder(c))
 	if err != nil {
 		return err
 	}
@@ -147,11 +147,11 @@ func (r *Run) referenceOf(set dataset.Dataset) error {
 		}
 		// A forward pass of the global batch, which hands over the sums by sequence.
 		p.collect = func(row int64, sequence int32, answer int, logp float64) {
-			if at+int64(sequence)/int64(c.Tuning.Sequences()) < rows.Len() && r.rank.Place.TP == 0 { // later ones come a second time
+			if at+int64(sequence)/int64(c.Tuning.Sequences()) < rows.Len() && r.rank.Coordinates.TP == 0 { // later ones come a second time
 				mine[2*row+int64(answer)] = logp
 			}
 		}
-		if err := r.Engine.Peek(batch, engine.Look{}); err != nil {
+		if err := r.Engine.Peek(batch, engine.Observer{}); err != nil {
 			return err
 		}
 		if p.loss.Mismatched() {

@@ -52,14 +52,14 @@ func Rehearsal(c config.Run, micros int) (*Job, error) {
 // Rehearse sets a rank up and takes its first steps, and an evaluation where the run has
 // any; look is shown them. shard is what each of the rank's memory checkpoints takes in the memory of a
 // host; 0: there are none.
-func (j *Job) Rehearse(rank *ranks.Rank, steps int, look engine.Look) (shard int64, err error) {
+func (j *Job) Rehearse(rank *ranks.Rank, steps int, observer engine.Observer) (shard int64, err error) {
 	defer device.CatchOutOfMemory(&err)
 	r, err := j.Start(rank)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, r.log.close(), r.Engine.Close()) }()
-	r.Engine.Look = look
+	r.Engine.Observer = observer
 	ctx := context.Background()
 	for range steps {
 		if err := r.iterate(ctx); err != nil {

@@ -105,7 +105,7 @@ func (p *replaying) rank(j *Job, rank *ranks.Rank) error {
 	if err = r.restore(); err != nil {
 		return err
 	}
-	batch, err := p.batch(&r.Config, rank.Place.DP)
+	batch, err := p.batch(&r.Config, rank.Coordinates.DP)
 	if err != nil {
 		return err
 	}

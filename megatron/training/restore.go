@@ -374,17 +374,17 @@ func (r *Run) sameModel(state native.State, report native.Report) error {
 // parameterNames are those that files have for the tensors of the complete model, whatever
 // ranks hold them.
 func parameterNames(c *config.Run) (map[string]bool, error) {
-	whole, err := c.UncutStage()
+	full, err := c.UncutStage()
 	if err != nil {
 		return nil, err
 	}
 	names := map[string]bool{}
-	for _, p := range whole.Params() {
+	for _, p := range full.Params() {
 		for _, t := range p.Tensors() {
 			names[t.Name] = true
 		}
 	}
-	for _, b := range whole.Buffers(false) {
+	for _, b := range full.Buffers(false) {
 		names[strings.TrimPrefix(b.Name, optimizer.StoredModel)] = true
 	}
 	return names, nil
@@ -412,18 +412,18 @@ func (r *Run) creditOthers(report *native.Report) {
 			kinds = append(kinds, kind)
 		}
 	}
-	elsewhere := func(name string) bool {
+	otherFormat := func(name string) bool {
 		return slices.ContainsFunc(kinds, func(kind string) bool {
 			param, is := strings.CutPrefix(name, kind)
 			return is && known[param]
 		})
 	}
 	for _, name := range report.Extra {
-		if elsewhere(name) {
+		if otherFormat(name) {
 			report.Restored = append(report.Restored, name)
 		}
 	}
-	report.Extra = slices.DeleteFunc(report.Extra, elsewhere)
+	report.Extra = slices.DeleteFunc(report.Extra, otherFormat)
 }
 
 // tellAttention warns where a checkpoint's steps were made by the other attention: what

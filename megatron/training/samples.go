@@ -25,8 +25,8 @@ func (r *Run) checkPrompts() error {
 				return exitcode.Errorf(exitcode.Usage, "--sample-prompt %q: token %d is outside the vocabulary of %d", prompt, id, r.Config.Model.VocabSize)
 			}
 		}
-		if room := r.Config.SeqLength - len(ids); room < r.Config.SampleTokens {
-			r.log.note("--sample-prompt %q has %d tokens: %d of --sample-tokens %d fit --seq-length %d", prompt, len(ids), room, r.Config.SampleTokens, r.Config.SeqLength)
+		if left := r.Config.SeqLength - len(ids); left < r.Config.SampleTokens {
+			r.log.note("--sample-prompt %q has %d tokens: %d of --sample-tokens %d fit --seq-length %d", prompt, len(ids), left, r.Config.SampleTokens, r.Config.SeqLength)
 		}
 	}
 	return nil
@@ -38,7 +38,7 @@ func (r *Run) samples() (written []telemetry.Sample, err error) {
 	if len(r.Config.SamplePrompt) == 0 {
 		return nil, nil
 	}
-	release, err := r.Engine.Optimizer.Whole()
+	release, err := r.Engine.Optimizer.Gather()
 	if err != nil {
 		return nil, err
 	}

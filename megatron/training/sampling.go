@@ -28,7 +28,7 @@ type sampling struct {
 	fresh   bool // the weights are those that the answers were sampled with
 	tally   sampledTally
 
-	collect func(place int, logps []float64) // where given, nothing is weighed
+	collect func(index int, logps []float64) // where given, nothing is weighed
 }
 
 // answers are those of a global batch, by their place in it.
@@ -181,7 +181,7 @@ func (s *sampling) evaluate(ctx context.Context, r *Run, f *Feed, consumed int64
 	for row, n := range counts { // data-parallel ranks take turns
 		if rows[row] = int64(row); n == 0 {
 			rows[row] = -1
-		} else if row%r.rank.Sizes.DP == r.rank.Place.DP {
+		} else if row%r.rank.Sizes.DP == r.rank.Coordinates.DP {
 			list = append(list, asked{int64(row), row, 1<<31 | uint32(row)})
 		}
 	}
@@ -230,22 +230,22 @@ func (s *sampling) Weigh(m *engine.Micro, losses []float32) (slopes []float32, l
 	slopes = make([]float32, len(losses))
 	b := len(m.Rows)
 	for i, row := range m.Rows {
-		place := int(m.Samples[i])
-		ids, from := s.answers.IDs[place], len(s.set.Rows[row].IDs)
+		index := int(m.Samples[i])
+		ids, from := s.answers.IDs[index], len(s.set.Rows[row].IDs)
 		a := policy.Answer{Policy: make([]float64, len(ids)), Sampled: make([]float64, len(ids))}
 		for t := range ids { // token t of the answer is predicted at from+t−1
 			a.Policy[t] = -float64(losses[(from+t-1)*b+i])
 			if s.collect == nil {
-				a.Sampled[t] = float64(s.answers.LogPs[place][t])
+				a.Sampled[t] = float64(s.answers.LogPs[index][t])
 			}
 		}
 		if s.collect != nil {
-			s.collect(place, a.Policy)
+			s.collect(index, a.Policy)
 			continue
 		}
-		a.Advantage = s.answers.advantages[place]
+		a.Advantage = s.answers.advantages[index]
 		if s.answers.Reference != nil {
-			a.Reference = s.answers.Reference[place]
+			a.Reference = s.answers.Reference[index]
 		}
 		terms := s.options.Of(&a)
 		n, _ := s.options.Weight(len(ids))

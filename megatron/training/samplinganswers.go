@@ -31,14 +31,14 @@ func promptData(c *config.Run, tok tokenizer.Tokenizer, s sft.Config) (sets [3]d
 	if c.Tuning.EvalData == "" {
 		return sets, nil
 	}
-	held, err := sft.NewPrompts(c.Tuning.EvalData, tok, s)
+	evaluated, err := sft.NewPrompts(c.Tuning.EvalData, tok, s)
 	if err != nil {
 		return sets, fmt.Errorf("--finetune-eval-data: %w", err)
 	}
 	if c.Data.Notice != nil {
-		c.Data.Notice(fmt.Sprintf("%s: %s", c.Tuning.EvalData, held))
+		c.Data.Notice(fmt.Sprintf("%s: %s", c.Tuning.EvalData, evaluated))
 	}
-	sets[dataset.Valid] = held
+	sets[dataset.Valid] = evaluated
 	return sets, nil
 }
 
@@ -78,7 +78,7 @@ func (s *sampling) sample(ctx context.Context, r *Run, f *Feed, batch []*engine.
 // which its tokens are drawn.
 type asked struct {
 	row    int64
-	place  int
+	index  int
 	number uint32
 }
 
@@ -99,7 +99,7 @@ func (s *sampling) answered(ctx context.Context, r *Run, set *sft.Prompts, list 
 
 // continued are this rank's answers. The weights that sample are those of the coming step.
 func (s *sampling) continued(r *Run, set *sft.Prompts, list []asked) ([]inference.Continued, error) {
-	release, err := r.Engine.Optimizer.Whole()
+	release, err := r.Engine.Optimizer.Gather()
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (s *sampling) continued(r *Run, set *sft.Prompts, list []asked) ([]inferenc
 func (a *answers) gather(r *Run, n int, own []inference.Continued, list []asked, ends []int32) error {
 	lengths := make([]float64, n)
 	for i, one := range own {
-		lengths[list[i].place] = float64(len(one.IDs))
+		lengths[list[i].index] = float64(len(one.IDs))
 	}
 	lengths, err := r.sum(lengths)
 	if err != nil {
@@ -142,7 +142,7 @@ func (a *answers) gather(r *Run, n int, own []inference.Continued, list []asked,
 	flat := make([]float64, 2*total) // ids, then log-probabilities
 	for i, one := range own {
 		for k, id := range one.IDs {
-			flat[at[list[i].place]+k], flat[total+at[list[i].place]+k] = float64(id), one.LogProbs[k]
+			flat[at[list[i].index]+k], flat[total+at[list[i].index]+k] = float64(id), one.LogProbs[k]
 		}
 	}
 	if flat, err = r.sum(flat); err != nil {
@@ -164,7 +164,7 @@ func (s *sampling) reward(ctx context.Context, r *Run, a *answers, set *sft.Prom
 	n := len(rows)
 	flat := make([]float64, n*len(s.rewards)+1) // the last one: the first rank was asked to stop
 	if r.rank.First() {
-		judged, places, err := s.judged(r, a, set, rows)
+		judged, indices, err := s.judged(r, a, set, rows)
 		if err != nil {
 			return err
 		}
@@ -178,7 +178,7 @@ func (s *sampling) reward(ctx context.Context, r *Run, a *answers, set *sft.Prom
 				return err
 			}
 			for k, x := range list {
-				flat[i*n+places[k]] = x
+				flat[i*n+indices[k]] = x
 			}
 		}
 	}
@@ -196,7 +196,7 @@ func (s *sampling) reward(ctx context.Context, r *Run, a *answers, set *sft.Prom
 }
 
 // judged are the answers as rewards see them, and their places.
-func (s *sampling) judged(r *Run, a *answers, set *sft.Prompts, rows []int64) (list []policy.Sampled, places []int, err error) {
+func (s *sampling) judged(r *Run, a *answers, set *sft.Prompts, rows []int64) (list []policy.Sampled, indices []int, err error) {
 	for i, ids := range a.IDs {
 		if rows[i] < 0 {
 			continue
@@ -205,7 +205,7 @@ func (s *sampling) judged(r *Run, a *answers, set *sft.Prompts, rows []int64) (l
 			ids = ids[:len(ids)-1]
 		}
 		row := &set.Rows[rows[i]]
-		list, places = append(list, policy.Sampled{Prompt: row.Text, Completion: r.Tokenizer.Decode(ids), Answer: row.Answer, Fields: row.Fields}), append(places, i)
+		list, indices = append(list, policy.Sampled{Prompt: row.Text, Completion: r.Tokenizer.Decode(ids), Answer: row.Answer, Fields: row.Fields}), append(indices, i)
 		if _, exact := s.rewards[0].(policy.Exact); exact && row.Answer == nil {
 			path := r.Config.Tuning.Data
 			if set != s.set {
@@ -214,7 +214,7 @@ func (s *sampling) judged(r *Run, a *answers, set *sft.Prompts, rows []int64) (l
 			return nil, nil, exitcode.Errorf(exitcode.BadData, "%s:%d: field \"answer\": missing; --reward exact compares with it", path, row.Line)
 		}
 	}
-	return list, places, nil
+	return list, indices, nil
 }
 
 // refer finds the log-probabilities of the answers without the adapter.
@@ -227,14 +227,14 @@ func (s *sampling) refer(r *Run, f *Feed, batch []*engine.Micro) error {
 		at[i] = len(mine)
 		mine = append(mine, make([]float64, len(ids))...)
 	}
-	s.collect = func(place int, logps []float64) {
-		if r.rank.Place.TP == 0 { // others have seen the same
-			copy(mine[at[place]:], logps)
+	s.collect = func(index int, logps []float64) {
+		if r.rank.Coordinates.TP == 0 { // others have seen the same
+			copy(mine[at[index]:], logps)
 		}
 	}
 	r.Engine.Bare = true
 	defer func() { s.collect, r.Engine.Bare = nil, false }()
-	if err := r.Engine.Peek(batch, engine.Look{}); err != nil {
+	if err := r.Engine.Peek(batch, engine.Observer{}); err != nil {
 		return err
 	}
 	all, err := r.sum(mine)

@@ -60,14 +60,14 @@ func (s *saver) save(ctx context.Context, r *Run) error {
 	}
 	if format != checkpoint.Native {
 		report, err := r.saveAs(ctx, format, state, options)
-		return s.told(r, report, err)
+		return s.reported(r, report, err)
 	}
 	if c.Async {
 		s.pending, err = native.SaveAsync(ctx, c.Save, state, r.stored(), r.device, options)
 		return err
 	}
 	report, err := native.Save(ctx, c.Save, state, r.stored(), r.device, options)
-	return s.told(r, report, err)
+	return s.reported(r, report, err)
 }
 
 // saveOptions are those of every save of all ranks together.
@@ -113,10 +113,10 @@ func (s *saver) wait(r *Run) error {
 	}
 	report, err := s.pending.Wait()
 	s.pending = nil
-	return s.told(r, report, err)
+	return s.reported(r, report, err)
 }
 
-func (s *saver) told(r *Run, report native.Report, err error) error {
+func (s *saver) reported(r *Run, report native.Report, err error) error {
 	if err != nil {
 		return fmt.Errorf("saving iteration %d to %s: %w", s.saved, cmp.Or(r.Config.Checkpoint.Remote, r.Config.Checkpoint.Save), err)
 	}

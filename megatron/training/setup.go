@@ -100,7 +100,7 @@ func (r *Run) feed() error {
 	if err != nil {
 		return err
 	}
-	r.feeds, err = newFeeds(&r.Config, sets, r.rank.Place.DP, r.order, r.log.note)
+	r.feeds, err = newFeeds(&r.Config, sets, r.rank.Coordinates.DP, r.order, r.log.note)
 	for _, f := range []*Feed{r.feeds.train, r.feeds.valid, r.feeds.test, r.feeds.again} {
 		r.cutPadding(f)
 	}

@@ -59,7 +59,7 @@ func (b *textBytes) length(id int32) int32 {
 // bitsPerByte is nil where no bytes are known. All ranks call it together; each has counted
 // the bytes of its own samples.
 func (l *logger) bitsPerByte(nats, bytes float64) (*float64, error) {
-	if at := l.rank.Place; at.TP != 0 || at.CP != 0 || at.PP != 0 {
+	if at := l.rank.Coordinates; at.TP != 0 || at.CP != 0 || at.PP != 0 {
 		bytes = 0 // these ranks have the samples of another one
 	}
 	total, err := l.total(bytes)

@@ -32,8 +32,8 @@ func TuningConfig(c *config.Run, tok tokenizer.Tokenizer) (s sft.Config, err err
 		}
 		source.Text = string(text)
 	}
-	if _, err := os.Stat(c.Tokenizer.Place()); err == nil {
-		if err := source.Beside(c.Tokenizer.Place()); err != nil {
+	if _, err := os.Stat(c.Tokenizer.File()); err == nil {
+		if err := source.ReadFolder(c.Tokenizer.File()); err != nil {
 			return s, err
 		}
 	}

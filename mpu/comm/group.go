@@ -15,7 +15,7 @@ import (
 // A tensor of the wrong size or dtype on one rank alone is a bug and panics,
 // whatever the engine; ranks that disagree all get the same error.
 type Group struct {
-	place  Membership
+	member Membership
 	engine Engine
 }
 
@@ -36,14 +36,14 @@ func Join(name string, rank int, members []int, world int) (m Membership, err er
 	return m, nil
 }
 
-func (g *Group) Name() string           { return g.place.Name }
-func (g *Group) Rank() int              { return g.place.Rank }
-func (g *Group) Size() int              { return g.place.Size() }
-func (g *Group) Members() []int         { return g.place.Members }
-func (g *Group) Membership() Membership { return g.place }
+func (g *Group) Name() string           { return g.member.Name }
+func (g *Group) Rank() int              { return g.member.Rank }
+func (g *Group) Size() int              { return g.member.Size() }
+func (g *Group) Members() []int         { return g.member.Members }
+func (g *Group) Membership() Membership { return g.member }
 
 // Over is the same group with another engine, which wraps this one's.
-func (g *Group) Over(wrap func(Engine) Engine) *Group { return &Group{g.place, wrap(g.engine)} }
+func (g *Group) Over(wrap func(Engine) Engine) *Group { return &Group{g.member, wrap(g.engine)} }
 
 // Start begins a collective, once its tensors have been checked.
 func (g *Group) Start(c *Collective) Work {
@@ -129,13 +129,13 @@ func (g *Group) fits(c *Collective) bool {
 	here := g.Rank() == c.Root
 	switch c.Op {
 	case AllReduce, Reduce, Broadcast:
-		return whole(c.In)
+		return contiguous(c.In)
 	case AllGather:
 		return g.times(c.Out, c.In)
 	case Gather:
-		return whole(c.In) && (!here || g.times(c.Out, c.In))
+		return contiguous(c.In) && (!here || g.times(c.Out, c.In))
 	case Scatter:
-		return whole(c.Out) && (!here || g.times(c.In, c.Out))
+		return contiguous(c.Out) && (!here || g.times(c.In, c.Out))
 	case ReduceScatter:
 		return g.times(c.In, c.Out)
 	case AllToAll:
@@ -150,21 +150,21 @@ func (g *Group) has(rank int) bool { return rank >= 0 && rank < g.Size() }
 
 // times reports whether long is Size() times as long as short.
 func (g *Group) times(long, short device.Tensor) bool {
-	return whole(long) && whole(short) && long.DType == short.DType && long.Len() == short.Len()*int64(g.Size())
+	return contiguous(long) && contiguous(short) && long.DType == short.DType && long.Len() == short.Len()*int64(g.Size())
 }
 
 func (g *Group) reachable(transfers []Transfer) bool {
-	return !slices.ContainsFunc(transfers, func(t Transfer) bool { return !whole(t.T) || !g.has(t.Peer) })
+	return !slices.ContainsFunc(transfers, func(t Transfer) bool { return !contiguous(t.T) || !g.has(t.Peer) })
 }
 
 func alike(a, b device.Tensor) bool { return a.DType == b.DType && a.Len() == b.Len() }
 
-func whole(t device.Tensor) bool { return t.Given() && t.Contiguous() }
+func contiguous(t device.Tensor) bool { return t.Given() && t.Contiguous() }
 
 // summed are the dtypes that every engine can combine.
 var summed = []device.DType{device.F32, device.F64, device.BF16, device.F16, device.I32, device.I64}
 
-func summable(t device.Tensor) bool { return whole(t) && slices.Contains(summed, t.DType) }
+func summable(t device.Tensor) bool { return contiguous(t) && slices.Contains(summed, t.DType) }
 
 // tensors are all that take part.
 func (c *Collective) tensors() (list []device.Tensor) {

@@ -20,12 +20,12 @@ func (i Imagined) Group(rank int, name string, members []int, _ *device.Device) 
 
 type imagined struct {
 	Imagined
-	place Membership
+	member Membership
 }
 
 func (i imagined) Start(c *Collective) Work {
 	if i.Started != nil {
-		i.Started(&i.place, c)
+		i.Started(&i.member, c)
 	}
 	return Finished(nil)
 }

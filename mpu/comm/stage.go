@@ -35,7 +35,7 @@ type staged struct {
 type passage struct {
 	device *device.Device
 	work   Work
-	room   unsafe.Pointer
+	buffer unsafe.Pointer
 	bytes  int64
 	next   unsafe.Pointer // what of the room is not taken yet
 	back   []twin         // written to the device by Wait
@@ -53,11 +53,11 @@ func (s staged) Start(c *Collective) Work {
 		p.bytes += aligned(t.Bytes())
 	}
 	p.bytes = max(p.bytes, 64)
-	room, err := device.HostAlloc(p.bytes)
+	buffer, err := device.HostAlloc(p.bytes)
 	if err != nil {
 		return Finished(exitcode.Errorf(exitcode.Internal, "%d bytes of host memory for messages between ranks: %w", p.bytes, err))
 	}
-	p.room, p.next = room, room
+	p.buffer, p.next = buffer, buffer
 	p.work = s.host.Start(p.copied(c))
 	return p
 }
@@ -89,7 +89,7 @@ func (p *passage) copied(c *Collective) *Collective {
 // goes is a copy of what the device has, comes one that the device will have. A tensor
 // that is not given stays so.
 func (p *passage) goes(t device.Tensor) device.Tensor {
-	here := p.place(t)
+	here := p.take(t)
 	if t.Given() {
 		p.device.Read(unsafe.Slice((*byte)(here.Data), t.Bytes()), t)
 	}
@@ -97,14 +97,14 @@ func (p *passage) goes(t device.Tensor) device.Tensor {
 }
 
 func (p *passage) comes(t device.Tensor) device.Tensor {
-	here := p.place(t)
+	here := p.take(t)
 	if t.Given() {
 		p.back = append(p.back, twin{t, here})
 	}
 	return here
 }
 
-func (p *passage) place(t device.Tensor) device.Tensor {
+func (p *passage) take(t device.Tensor) device.Tensor {
 	if !t.Given() {
 		return t
 	}
@@ -126,6 +126,6 @@ func (p *passage) Wait() error {
 		p.device.Write(t.there, unsafe.Slice((*byte)(t.here.Data), t.there.Bytes()))
 	}
 	p.over = true
-	device.HostFree(p.room, p.bytes)
+	device.HostFree(p.buffer, p.bytes)
 	return p.device.Err()
 }

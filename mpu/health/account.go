@@ -12,7 +12,7 @@ type account struct {
 	slept  time.Time // since when it waits for others
 
 	own   [Phases]float64
-	whole [Phases]float64 // the same when the step began
+	full  [Phases]float64 // the same when the step began
 	steps int64           // begun
 }
 
@@ -22,7 +22,7 @@ func (a *account) enter(p Phase, step int64, at time.Time) {
 	}
 	if step > a.step && p != Startup {
 		a.steps++
-		a.whole = a.own
+		a.full = a.own
 	}
 	a.phase, a.step, a.began, a.waited = p, step, at, 0
 }

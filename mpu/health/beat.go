@@ -18,7 +18,7 @@ type Beat struct {
 	Ended   int64           `json:"e"`           // of them over
 	Marks   int64           `json:"k,omitempty"` // passed by its device, where that works behind the host's back
 	Outside int64           `json:"x,omitempty"` // signs of life of what it waits for outside of the run
-	Held    bool            `json:"h,omitempty"` // by its device, which has done nothing since the last beat
+	Stalled bool            `json:"h,omitempty"` // by its device, which has done nothing since the last beat
 	Busy    bool            `json:"b"`           // it has computed or moved bytes of files since the last beat
 	Waiting *Call           `json:"w,omitempty"`
 	Waited  int64           `json:"m,omitempty"` // milliseconds in it
@@ -66,7 +66,7 @@ func (r *Recorder) Beat() *Beat {
 	h, now := r.page.head, time.Now()
 	d := r.hold()
 	b := &Beat{Phase: Phase(h.Phase), Step: h.Step, Since: now.Sub(r.began).Milliseconds(), Calls: h.Written, Ended: h.Ended, Marks: d.progress.Passed, Outside: r.outside,
-		Own: r.account.whole, Steps: r.account.steps, Longest: r.longest, Held: d.since(r.before)}
+		Own: r.account.full, Steps: r.account.steps, Longest: r.longest, Stalled: d.since(r.before)}
 	r.before = d
 	switch {
 	case h.Waiting > 0:
@@ -77,7 +77,7 @@ func (r *Recorder) Beat() *Beat {
 	for _, g := range r.groups {
 		b.Groups = append(b.Groups, r.count(g, &d))
 	}
-	b.Busy = own.busy(r, b.Held)
+	b.Busy = own.busy(r, b.Stalled)
 	return b
 }
 
@@ -110,14 +110,14 @@ func (r *Recorder) hello(host string) *Hello {
 
 // told is how many calls and how many bytes of stack a report holds.
 const (
-	toldCalls = 64
-	toldStack = 16 << 10
+	sentCalls = 64
+	sentStack = 16 << 10
 )
 
 // report is the rank's stack and last calls.
 func (r *Recorder) report(why error) *Report {
 	calls := r.Calls()
-	p := &Report{Stack: r.stack(), Calls: calls[max(0, len(calls)-toldCalls):]}
+	p := &Report{Stack: r.stack(), Calls: calls[max(0, len(calls)-sentCalls):]}
 	if why != nil {
 		p.Failure = failure.Of(r.Rank(), why).Brief()
 	}
@@ -136,7 +136,7 @@ func (r *Recorder) stack() string {
 	all = all[:runtime.Stack(all, true)]
 	for _, one := range bytes.Split(all, []byte("\n\n")) {
 		if strings.HasPrefix(string(one), thread) {
-			return cut(string(one), toldStack)
+			return cut(string(one), sentStack)
 		}
 	}
 	return ""

@@ -33,11 +33,11 @@ func Straight(r *Recorder, w *Watcher) *Beater {
 func Over(r *Recorder, s *rendezvous.Session) *Beater {
 	b := &Beater{recorder: r, quit: make(chan struct{}), named: -1}
 	b.send = func(m *message) error {
-		told, err := json.Marshal(m)
+		sent, err := json.Marshal(m)
 		if err != nil {
 			return err
 		}
-		return s.Tell(told)
+		return s.Tell(sent)
 	}
 	s.Speak(b.say, b.Answer)
 	_ = b.send(b.news()) // a broken connection ends the run
@@ -59,18 +59,18 @@ func (b *Beater) beat() {
 }
 
 // say is a beat of the session, and what the rank is at in words.
-func (b *Beater) say() (at string, told []byte) {
+func (b *Beater) say() (at string, sent []byte) {
 	at = At(b.recorder.Now())
 	select {
 	case <-b.quit: // it has said how it ends
 		return at, nil
 	default:
 	}
-	told, err := json.Marshal(b.news())
+	sent, err := json.Marshal(b.news())
 	if err != nil {
 		return at, nil
 	}
-	return at, told
+	return at, sent
 }
 
 // news is a beat, with the rank's groups where there are more than the watcher knows.

@@ -8,8 +8,8 @@ import (
 	"monotron/mpu/comm"
 )
 
-// lookEvery is how often a device is asked how far it has come.
-const lookEvery = 100 * time.Millisecond
+// checkEvery is how often a device is asked how far it has come.
+const checkEvery = 100 * time.Millisecond
 
 // On says which device the rank computes on: where that does its ops behind the host's back,
 // what it has done counts, and not what the host does meanwhile.
@@ -21,35 +21,35 @@ func (r *Recorder) On(d *device.Device) {
 	r.device, r.trail = d, d.Trail()
 	r.account.began = time.Now()
 	r.mu.Unlock()
-	go r.look() // it may wait for a driver that does not answer, so that nobody waits for it
+	go r.check() // it may wait for a driver that does not answer, so that nobody waits for it
 }
 
-// look asks until the recorder's end.
-func (r *Recorder) look() {
-	tick := time.NewTicker(lookEvery)
+// check asks until the recorder's end.
+func (r *Recorder) check() {
+	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-r.quit:
 			return
 		case <-tick.C:
-			r.trail.Look()
+			r.trail.Poll()
 		}
 	}
 }
 
 // at tells f when the rank comes to here, on its device.
 func (r *Recorder) at(f func(*account, time.Time)) {
-	told := func(at time.Time) {
+	sent := func(at time.Time) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		f(&r.account, at)
 	}
 	if r.device != nil {
-		r.device.At(told)
+		r.device.At(sent)
 		return
 	}
-	told(time.Now())
+	sent(time.Now())
 }
 
 // pending is a collective that has been called and that the device has not done.
@@ -117,14 +117,14 @@ func (r *Recorder) forget(p *pending) {
 	}
 }
 
-// held is what of the rank's standing is the device's; with the lock held.
-type held struct {
+// deviceStanding is what of the rank's standing is the device's; with the lock held.
+type deviceStanding struct {
 	progress device.Progress
 	oldest   *pending // collective that the device, or the engine, is in; nil: none
 }
 
 // hold looks at the device without waiting for it.
-func (r *Recorder) hold() (h held) {
+func (r *Recorder) hold() (h deviceStanding) {
 	if r.trail != nil {
 		h.progress = r.trail.Progress()
 	}
@@ -138,12 +138,12 @@ func (r *Recorder) hold() (h held) {
 }
 
 // inCall reports whether the rank is in a call to its device.
-func (h *held) inCall() bool { return h.progress.Begun > h.progress.Over }
+func (h *deviceStanding) inCall() bool { return h.progress.Begun > h.progress.Over }
 
 // since reports whether the rank has been held by its device ever since an earlier look: in
 // one call, or in one collective, and the device has done nothing. What its process computes
 // meanwhile are waits that keep their processor, as CUDA's and NCCL's do.
-func (h *held) since(before held) bool {
+func (h *deviceStanding) since(before deviceStanding) bool {
 	if h.progress.Passed != before.progress.Passed {
 		return false
 	}
@@ -152,7 +152,7 @@ func (h *held) since(before held) bool {
 
 // count is how far the rank is in a group: of what a device does by itself, as far as that
 // has come.
-func (r *Recorder) count(g *Group, h *held) Count {
+func (r *Recorder) count(g *Group, h *deviceStanding) Count {
 	c := Count{Entered: g.entered}
 	if len(g.sent)+len(g.received) > 0 {
 		c.Sent, c.Received = copied(g.sent), copied(g.received)

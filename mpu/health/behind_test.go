@@ -90,19 +90,19 @@ func TestStallBehind(t *testing.T) {
 
 // Claim: a rank is held by its device where it has been in one call, or one collective, since
 // the last beat, and the device has passed no mark.
-func TestHeld(t *testing.T) {
+func TestStalledDevice(t *testing.T) {
 	in := device.Progress{Begun: 7, Over: 6, Passed: 3, Ahead: 1}
 	first := &pending{}
 	for name, c := range map[string]struct {
-		before, now held
+		before, now deviceStanding
 		want        bool
 	}{
-		"in one call":                     {held{progress: in}, held{progress: in}, true},
-		"in another call":                 {held{progress: device.Progress{Begun: 6, Over: 5, Passed: 3}}, held{progress: in}, false},
-		"the device goes on":              {held{progress: device.Progress{Begun: 7, Over: 6, Passed: 2}}, held{progress: in}, false},
-		"in none":                         {held{progress: device.Progress{Begun: 6, Over: 6}}, held{progress: device.Progress{Begun: 6, Over: 6}}, false},
-		"in one collective":               {held{oldest: first}, held{oldest: first}, true},
-		"in one collective after another": {held{oldest: first}, held{oldest: &pending{}}, false},
+		"in one call":                     {deviceStanding{progress: in}, deviceStanding{progress: in}, true},
+		"in another call":                 {deviceStanding{progress: device.Progress{Begun: 6, Over: 5, Passed: 3}}, deviceStanding{progress: in}, false},
+		"the device goes on":              {deviceStanding{progress: device.Progress{Begun: 7, Over: 6, Passed: 2}}, deviceStanding{progress: in}, false},
+		"in none":                         {deviceStanding{progress: device.Progress{Begun: 6, Over: 6}}, deviceStanding{progress: device.Progress{Begun: 6, Over: 6}}, false},
+		"in one collective":               {deviceStanding{oldest: first}, deviceStanding{oldest: first}, true},
+		"in one collective after another": {deviceStanding{oldest: first}, deviceStanding{oldest: &pending{}}, false},
 	} {
 		if got := c.now.since(c.before); got != c.want {
 			t.Errorf("%s: %v", name, got)

@@ -88,7 +88,7 @@ func firstApart(calls map[int][]Call, name, group string, end int64, sign signer
 		}
 		odd, usual := lesser(one, other, func(s string) int { return seqs[seq].count(s) })
 		if odd == "" {
-			odd, usual = lesser(one, other, func(s string) int { return elsewhere(calls, name, group, seq, s, sign) })
+			odd, usual = lesser(one, other, func(s string) int { return otherGroups(calls, name, group, seq, s, sign) })
 		}
 		if odd == "" {
 			odd, usual = lesser(one, other, func(s string) int { return habit(calls, name, group, seq, s, sign) })
@@ -155,8 +155,8 @@ func lesser(a, b string, count func(string) int) (odd, usual string) {
 	return "", ""
 }
 
-// elsewhere counts who says text at that place of other groups of the name.
-func elsewhere(calls map[int][]Call, name, group string, seq int64, text string, sign signer) (n int) {
+// otherGroups counts who says text at that place of other groups of the name.
+func otherGroups(calls map[int][]Call, name, group string, seq int64, text string, sign signer) (n int) {
 	for _, list := range calls {
 		for i := range list {
 			c := &list[i]

@@ -14,25 +14,25 @@ type process struct {
 	activity activity
 	looked   time.Time
 	was      bool
-	held     map[*Recorder]bool // ranks that their devices hold up: the processor's time may be theirs
+	waiting  map[*Recorder]bool // ranks that their devices hold up: the processor's time may be theirs
 }
 
 // busy reports whether the process has done something, or would if others let it, between
 // the last two looks, the later at most half a beat ago. held: r has stood in its device
 // since its last beat.
-func (p *process) busy(r *Recorder, held bool) bool {
+func (p *process) busy(r *Recorder, waiting bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if held {
-		if p.held == nil {
-			p.held = map[*Recorder]bool{}
+	if waiting {
+		if p.waiting == nil {
+			p.waiting = map[*Recorder]bool{}
 		}
-		p.held[r] = true
+		p.waiting[r] = true
 	} else {
-		delete(p.held, r)
+		delete(p.waiting, r)
 	}
 	if now := time.Now(); now.Sub(p.looked) > beatEvery/2 {
-		p.looked, p.was = now, p.activity.busy(len(p.held) > 0)
+		p.looked, p.was = now, p.activity.busy(len(p.waiting) > 0)
 	}
 	return p.was
 }
@@ -41,5 +41,5 @@ func (p *process) busy(r *Recorder, held bool) bool {
 func (p *process) forget(r *Recorder) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.held, r)
+	delete(p.waiting, r)
 }

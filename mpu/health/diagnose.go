@@ -250,7 +250,7 @@ func (s *still) absent(rank int) *failure.Verdict {
 	where := "it has ended"
 	if !state.over {
 		where = fmt.Sprintf("it is in %s and has done nothing for %d s", At(state.beat.Phase, state.beat.Step), int(time.Since(state.moved).Seconds()))
-		if state.beat.Held {
+		if state.beat.Stalled {
 			where += ": its GPU does not complete its work"
 		}
 	}

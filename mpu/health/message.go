@@ -15,9 +15,9 @@ type message struct {
 }
 
 // read reads a message of another process.
-func read(told []byte) (*message, error) {
+func read(sent []byte) (*message, error) {
 	m := &message{}
-	if err := json.Unmarshal(told, m); err != nil {
+	if err := json.Unmarshal(sent, m); err != nil {
 		return nil, fmt.Errorf("invalid message: %w", err)
 	}
 	return m, m.check()

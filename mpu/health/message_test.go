@@ -88,13 +88,13 @@ func TestBeatsOverTheRendezvous(t *testing.T) {
 func TestFailuresPassInFields(t *testing.T) {
 	w := NewWatcher(3, Settings{Limit: time.Hour}, func(int) {}, nil)
 	defer w.Close()
-	failures := []error{exitcode.With(exitcode.IO, failure.Elsewheref("not mine")), exitcode.Errorf(exitcode.BadData, "mine"), exitcode.With(exitcode.IO, failure.Elsewheref("nor mine"))}
+	failures := []error{exitcode.With(exitcode.IO, failure.Remotef("not mine")), exitcode.Errorf(exitcode.BadData, "mine"), exitcode.With(exitcode.IO, failure.Remotef("nor mine"))}
 	for rank, err := range failures {
-		told, bad := json.Marshal(&message{Report: recorder(t, rank, 3).report(err), Bye: true})
+		sent, bad := json.Marshal(&message{Report: recorder(t, rank, 3).report(err), Bye: true})
 		if bad != nil {
 			t.Fatal(bad)
 		}
-		w.Hear(rank, told)
+		w.Hear(rank, sent)
 	}
 	w.Hear(0, []byte("no message"))
 	v := w.Verdict(failures[0])
@@ -107,15 +107,15 @@ func TestFailuresPassInFields(t *testing.T) {
 func FuzzMessage(f *testing.F) {
 	for _, m := range []*message{{Hello: &Hello{Groups: []Named{{"tp", "0,1"}}}}, {Beat: &Beat{Phase: Data, Groups: []Count{{Entered: 3}}}},
 		{Report: &Report{Stack: "goroutine 1", Calls: []Call{{Op: comm.Barrier}}}}} {
-		told, err := json.Marshal(m)
+		sent, err := json.Marshal(m)
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(told)
+		f.Add(sent)
 	}
-	f.Fuzz(func(t *testing.T, told []byte) {
+	f.Fuzz(func(t *testing.T, sent []byte) {
 		w := newWatcher(2, Settings{Limit: time.Second}, nil, nil)
-		w.Hear(0, told)
+		w.Hear(0, sent)
 		w.ranks[1] = w.ranks[0]
 		if f := w.frozen(time.Now().Add(3 * time.Second)); f != nil {
 			f.diagnose()

@@ -20,8 +20,8 @@ const (
 
 var phaseNames = [Phases]string{"startup", "data", "forward", "backward", "reduce", "optimizer", "save", "eval"}
 
-// places are phases as sentences name them.
-var places = [Phases]string{"the set-up", "the data loader", "the forward pass", "the backward pass", "the gradients' reduction", "the optimizer", "saving", "the evaluation"}
+// phaseTexts are phases as sentences name them.
+var phaseTexts = [Phases]string{"the set-up", "the data loader", "the forward pass", "the backward pass", "the gradients' reduction", "the optimizer", "saving", "the evaluation"}
 
 func (p Phase) String() string {
 	if p < Phases {
@@ -42,15 +42,15 @@ func ParsePhase(name string) (Phase, bool) {
 
 // At says where a rank is: "the backward pass of step 7".
 func At(p Phase, step int64) string {
-	place := "what nobody knows"
+	phase := "what nobody knows"
 	if p < Phases {
-		place = places[p]
+		phase = phaseTexts[p]
 	}
 	if p == Startup || step <= 0 {
-		return place
+		return phase
 	}
 	if p == Eval || p == Save {
-		return fmt.Sprintf("%s at step %d", place, step)
+		return fmt.Sprintf("%s at step %d", phase, step)
 	}
-	return fmt.Sprintf("%s of step %d", place, step)
+	return fmt.Sprintf("%s of step %d", phase, step)
 }

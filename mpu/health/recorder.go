@@ -29,7 +29,7 @@ type Recorder struct {
 	device  *device.Device // nil: its ops are done when their calls return
 	trail   *device.Trail  // of device
 	pending []*pending     // in the order of the calls
-	before  held           // at the last beat
+	before  deviceStanding // at the last beat
 	quit    chan struct{}
 	closing sync.Once
 }
@@ -122,7 +122,7 @@ func (r *Recorder) Worked() (own [Phases]float64, steps int64) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.account.whole, r.account.steps
+	return r.account.full, r.account.steps
 }
 
 // Now is what the rank is at.

@@ -38,12 +38,12 @@ func large(t *testing.T, world int) (w *Watcher, now time.Time, bytes int) {
 		for range m.Hello.Groups {
 			m.Beat.Groups = append(m.Beat.Groups, Count{Entered: 40})
 		}
-		told, err := json.Marshal(m)
+		sent, err := json.Marshal(m)
 		if err != nil {
 			t.Fatal(err)
 		}
-		bytes += len(told)
-		w.Hear(rank, told)
+		bytes += len(sent)
+		w.Hear(rank, sent)
 		w.ranks[rank].heard, w.ranks[rank].moved = now, now.Add(-20*time.Second)
 	}
 	return w, now, bytes

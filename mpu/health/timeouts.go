@@ -18,8 +18,8 @@ const (
 	learntSteps = 3
 	// leastTimeouts is how many of Settings.Limit a time-out is at least.
 	leastTimeouts = 2
-	// grownTold is by how much a time-out grows before it is told again.
-	grownTold = 1.5
+	// grownReported is by how much a time-out grows before it is told again.
+	grownReported = 1.5
 )
 
 // limits are the time-outs of phases; 0: none has been learnt. With the lock held.
@@ -49,7 +49,7 @@ func (w *Watcher) learnt(limits [Phases]time.Duration) string {
 		if limit == 0 {
 			continue
 		}
-		due = due || float64(limit) > grownTold*float64(w.limited[p])
+		due = due || float64(limit) > grownReported*float64(w.limited[p])
 		parts = append(parts, fmt.Sprintf("%s %.0f s", Phase(p), limit.Seconds()))
 	}
 	if !due {

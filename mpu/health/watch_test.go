@@ -113,13 +113,13 @@ func TestFlightOutlivesItsRank(t *testing.T) {
 func TestDamagedFlight(t *testing.T) {
 	folder := t.TempDir()
 	inWorld(t, 2, folder, func(r *Recorder, g *comm.Group) error { return g.Barrier() })
-	whole, err := os.ReadFile(FlightFile(folder, 0))
+	full, err := os.ReadFile(FlightFile(folder, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
-		broken := bytes.Clone(whole)
+		broken := bytes.Clone(full)
 		for range 1 + random.IntN(8) {
 			at := random.IntN(400)
 			broken[at] = byte(random.IntN(256))
@@ -129,7 +129,7 @@ func TestDamagedFlight(t *testing.T) {
 			Timeline(io.Discard, []*Flight{f}, 0)
 		}
 	}
-	if err := os.WriteFile(FlightFile(folder, 0), whole[:100], 0o600); err != nil {
+	if err := os.WriteFile(FlightFile(folder, 0), full[:100], 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := ReadFlight(FlightFile(folder, 0)); exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "100 bytes") {

@@ -21,7 +21,7 @@ type Watcher struct {
 	verdict *failure.Verdict
 	limited [Phases]time.Duration // the time-outs that were told last
 	marked  []Beat                // where the last remark on slow ranks was
-	told    chan struct{}         // a report has come
+	sent    chan struct{}         // a report has come
 	quit    chan struct{}
 	idle    sync.WaitGroup
 	closing sync.Once
@@ -51,13 +51,13 @@ func NewWatcher(world int, s Settings, ask func(int), act func(*failure.Verdict)
 // newWatcher makes a watcher that hears, and looks only when it is told to.
 func newWatcher(world int, s Settings, ask func(int), act func(*failure.Verdict)) *Watcher {
 	s.Every = max(1, s.Every)
-	return &Watcher{settings: s, ask: ask, act: act, ranks: make([]view, world), groups: map[string][]int{}, told: make(chan struct{}, 1), quit: make(chan struct{})}
+	return &Watcher{settings: s, ask: ask, act: act, ranks: make([]view, world), groups: map[string][]int{}, sent: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
 // Hear takes what a rank that is another process has told; what is no message is not
 // taken.
-func (w *Watcher) Hear(rank int, told []byte) {
-	if m, err := read(told); err == nil {
+func (w *Watcher) Hear(rank int, sent []byte) {
+	if m, err := read(sent); err == nil {
 		w.hear(rank, m)
 	}
 }
@@ -80,7 +80,7 @@ func (w *Watcher) hear(rank int, m *message) {
 	if m.Report != nil {
 		v.report = m.Report
 		select {
-		case w.told <- struct{}{}:
+		case w.sent <- struct{}{}:
 		default:
 		}
 	}
@@ -195,7 +195,7 @@ func (w *Watcher) until(true func() bool) {
 			return
 		}
 		select {
-		case <-w.told:
+		case <-w.sent:
 		case <-limit:
 			return
 		}

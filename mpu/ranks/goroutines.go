@@ -106,7 +106,7 @@ func (g *goroutines) join(number int, d *device.Device, recorder *health.Recorde
 		return r, nil
 	}
 	carrier := comm.ByHost(g.main, d)
-	r := &Rank{Number: number, Sizes: g.Sizes, Place: g.Sizes.At(number), Device: d, Carrier: carrier.Note(),
+	r := &Rank{Number: number, Sizes: g.Sizes, Coordinates: g.Sizes.At(number), Device: d, Carrier: carrier.Note(),
 		Groups: map[topology.Kind]*comm.Group{}, carrier: carrier, watch: recorder}
 	if err := r.Join(append([]topology.Kind{topology.All}, g.Kinds...)...); err != nil {
 		return nil, err

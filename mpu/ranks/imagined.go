@@ -12,7 +12,7 @@ func Imagine(c Config, number int, d *device.Device, over comm.Imagined) (*Rank,
 	if c.Sizes.World() == 1 {
 		return alone(c.Sizes, d), nil
 	}
-	r := &Rank{Number: number, Sizes: c.Sizes, Place: c.Sizes.At(number), Device: d, Groups: map[topology.Kind]*comm.Group{}, carrier: over}
+	r := &Rank{Number: number, Sizes: c.Sizes, Coordinates: c.Sizes.At(number), Device: d, Groups: map[topology.Kind]*comm.Group{}, carrier: over}
 	if err := r.Join(append([]topology.Kind{topology.All}, c.Kinds...)...); err != nil {
 		return nil, err
 	}

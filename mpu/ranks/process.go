@@ -145,7 +145,7 @@ func unlessAgain(err error) error {
 // join makes the rank and its groups.
 func (p *member) join(carrier comm.Carrier, d *device.Device) (*Rank, error) {
 	number := p.process.Rank()
-	r := &Rank{Number: number, Sizes: p.Sizes, Place: p.Sizes.At(number), Device: d, RunName: p.process.Run(),
+	r := &Rank{Number: number, Sizes: p.Sizes, Coordinates: p.Sizes.At(number), Device: d, RunName: p.process.Run(),
 		Groups: map[topology.Kind]*comm.Group{}, carrier: carrier, watch: p.recorder}
 	if err := r.Join(append([]topology.Kind{topology.All}, p.Kinds...)...); err != nil {
 		return nil, err

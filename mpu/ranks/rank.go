@@ -11,10 +11,10 @@ import (
 // Rank is one rank of a run: its number, its place in the layout, its device and
 // the groups it is in.
 type Rank struct {
-	Number int
-	Sizes  topology.Sizes
-	Place  topology.Place
-	Device *device.Device
+	Number      int
+	Sizes       topology.Sizes
+	Coordinates topology.Coordinates
+	Device      *device.Device
 
 	Groups map[topology.Kind]*comm.Group // that it has joined; nil of a kind that it is not in
 	Saves  *comm.Group                   // all ranks, for saving beside the training

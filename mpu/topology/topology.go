@@ -58,27 +58,27 @@ func (s Sizes) Check() error {
 	return exitcode.With(exitcode.Usage, errors.Join(problems...))
 }
 
-// Place is a rank's coordinates among the dense layers.
-type Place struct{ TP, CP, DP, PP int }
+// Coordinates is a rank's coordinates among the dense layers.
+type Coordinates struct{ TP, CP, DP, PP int }
 
-// ExpertPlace is a rank's coordinates among the experts.
-type ExpertPlace struct{ TP, EP, DP, PP int }
+// ExpertCoordinates is a rank's coordinates among the experts.
+type ExpertCoordinates struct{ TP, EP, DP, PP int }
 
 // At is the place of a rank.
-func (s Sizes) At(rank int) Place {
+func (s Sizes) At(rank int) Coordinates {
 	c := s.dense().split(rank)
-	return Place{TP: c[tp], CP: c[cp], DP: c[dp], PP: c[pp]}
+	return Coordinates{TP: c[tp], CP: c[cp], DP: c[dp], PP: c[pp]}
 }
 
 // Rank is the rank at a place.
-func (s Sizes) Rank(p Place) int {
+func (s Sizes) Rank(p Coordinates) int {
 	return s.dense().join(coords{tp: p.TP, cp: p.CP, dp: p.DP, pp: p.PP})
 }
 
 // ExpertAt is the place of a rank among the experts.
-func (s Sizes) ExpertAt(rank int) ExpertPlace {
+func (s Sizes) ExpertAt(rank int) ExpertCoordinates {
 	c := s.experts().split(rank)
-	return ExpertPlace{TP: c[tp], EP: c[ep], DP: c[dp], PP: c[pp]}
+	return ExpertCoordinates{TP: c[tp], EP: c[ep], DP: c[dp], PP: c[pp]}
 }
 
 // axis is a direction of a grid.

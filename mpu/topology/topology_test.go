@@ -73,7 +73,7 @@ func TestExpertGrid(t *testing.T) {
 			t.Errorf("%s: %v, want %v", kind, got, want)
 		}
 	}
-	if got := s.ExpertAt(13); got != (ExpertPlace{TP: 0, EP: 1, DP: 1, PP: 1}) {
+	if got := s.ExpertAt(13); got != (ExpertCoordinates{TP: 0, EP: 1, DP: 1, PP: 1}) {
 		t.Errorf("rank 13 among the experts: %+v", got)
 	}
 }

@@ -99,7 +99,7 @@ type looked struct {
 // looked up before any is used: the loads overlap, and no guess about one piece
 // waits for memory.
 func (e *encoder) window(dst []int32, text []byte, i int, s uint64) ([]int32, int) {
-	count := lookUp(e.hot, text[i:], s, &e.all)
+	count := find(e.hot, text[i:], s, &e.all)
 	if cap(dst)-len(dst) < window+shortIDs {
 		dst = grow(dst)
 	}
@@ -124,8 +124,8 @@ func (e *encoder) window(dst []int32, text []byte, i int, s uint64) ([]int32, in
 	return dst[:n], i + at
 }
 
-// lookUp asks the table for each piece of a window and counts them.
-func lookUp(hot []shortPiece, text []byte, s uint64, all *[window]looked) int {
+// find asks the table for each piece of a window and counts them.
+func find(hot []shortPiece, text []byte, s uint64, all *[window]looked) int {
 	base, table := unsafe.Pointer(&text[0]), unsafe.Pointer(&hot[0])
 	at, count := 0, 0
 	for s &= s - 1; s != 0; s &= s - 1 {
@@ -254,7 +254,7 @@ func (e *encoder) longPiece(dst []int32, piece []byte) []int32 {
 
 // merge starts from the piece's bytes and joins them.
 func (e *encoder) merge(dst []int32, piece []byte) []int32 {
-	if id, ok := e.m.whole[string(piece)]; ok {
+	if id, ok := e.m.tokens[string(piece)]; ok {
 		return append(dst, id)
 	}
 	e.parts = e.parts[:0]

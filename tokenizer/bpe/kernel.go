@@ -64,7 +64,7 @@ func newKernel(m *Model) *kernel {
 // pack is empty where kernel.c cannot do the model.
 func pack(m *Model) *packed {
 	p := &packed{classes: classTable(), bytes: slices.Clone(m.bytes[:])}
-	if !kernelUsable || !m.pattern.gpt2 || m.whole != nil || slices.Min(p.bytes) < 0 || slices.Max(p.bytes) >= C.mt_bpe_ids {
+	if !kernelUsable || !m.pattern.gpt2 || m.tokens != nil || slices.Min(p.bytes) < 0 || slices.Max(p.bytes) >= C.mt_bpe_ids {
 		return p
 	}
 	// A table of 2^log slots is at most 4/5 full; ranks must fit the bits that an entry has for them.

@@ -8,7 +8,7 @@ type Model struct {
 	pattern Pattern
 	bytes   [256]int32
 	merges  *Merges
-	whole   map[string]int32
+	tokens  map[string]int32
 
 	mu     sync.Mutex
 	free   []*encoder
@@ -17,8 +17,8 @@ type Model struct {
 
 // NewModel joins the parts. bytes are the ids of the single bytes. whole, which
 // may be nil, are tokens that a piece becomes without merging.
-func NewModel(p Pattern, bytes [256]int32, m *Merges, whole map[string]int32) *Model {
-	return &Model{pattern: p, bytes: bytes, merges: m, whole: whole}
+func NewModel(p Pattern, bytes [256]int32, m *Merges, tokens map[string]int32) *Model {
+	return &Model{pattern: p, bytes: bytes, merges: m, tokens: tokens}
 }
 
 // Append adds the ids of text, which is UTF-8 and is neither changed nor kept.

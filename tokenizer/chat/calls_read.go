@@ -11,9 +11,9 @@ type Call struct{ Name, Arguments string }
 // longestName bounds the name of a tool.
 const longestName = 128
 
-// Held is how many bytes at the end of a text that is not complete have to wait: they may be
+// Kept is how many bytes at the end of a text that is not complete have to wait: they may be
 // the beginning of calls. calls: everything from there on is calls, as far as it is known.
-func (f *CallFormat) Held(text string) (n int, calls bool) {
+func (f *CallFormat) Kept(text string) (n int, calls bool) {
 	begin := strings.TrimSpace(f.begin)
 	if begin == "" {
 		start := strings.TrimLeft(text, " \t\r\n")
@@ -34,11 +34,11 @@ func (f *CallFormat) Held(text string) (n int, calls bool) {
 // Read takes the calls out of an answer. content is the text before them. An answer whose calls cannot
 // be read, as where it was cut off, is all content.
 func (f *CallFormat) Read(answer string, tools []Tool) (content string, calls []Call) {
-	held, found := f.Held(answer)
+	kept, found := f.Kept(answer)
 	if !found {
 		return answer, nil
 	}
-	content = answer[:len(answer)-held]
+	content = answer[:len(answer)-kept]
 	rest := answer[len(content):]
 	if begin := strings.TrimSpace(f.begin); begin != "" {
 		_, rest, _ = strings.Cut(rest, begin)

@@ -113,10 +113,10 @@ func TestCallsAreReadAsTheTemplateWritesThem(t *testing.T) {
 			sent := 0
 			for n := range len(before + answer) {
 				part := (before + answer)[:n]
-				if held, _ := f.Held(part); len(part)-held > len(before) || len(part)-held < sent {
-					t.Fatalf("%s: of %q all but %d bytes would be sent", name, part, held)
+				if kept, _ := f.Kept(part); len(part)-kept > len(before) || len(part)-kept < sent {
+					t.Fatalf("%s: of %q all but %d bytes would be sent", name, part, kept)
 				} else {
-					sent = len(part) - held
+					sent = len(part) - kept
 				}
 			}
 			if sent != len(before) {

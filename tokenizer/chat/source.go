@@ -33,11 +33,11 @@ func (s *Source) token(name string) string {
 	return s.Others[name]
 }
 
-// Beside takes what Text, BOS and EOS lack from the files of a tokenizer's folder:
+// ReadFolder takes what Text, BOS and EOS lack from the files of a tokenizer's folder:
 // chat_template.jinja, or chat_template in tokenizer_config.json, where of several by name
 // the one called default counts. As in transformers the file goes before the entry. dir may also
 // be a GGUF file, whose metadata has both.
-func (s *Source) Beside(dir string) error {
+func (s *Source) ReadFolder(dir string) error {
 	if dir == "" {
 		return nil
 	}

@@ -18,7 +18,7 @@ func TestSources(t *testing.T) {
 	}
 	text := func() string {
 		var s Source
-		if err := s.Beside(dir); err != nil {
+		if err := s.ReadFolder(dir); err != nil {
 			t.Fatal(err)
 		}
 		template, err := New(s)

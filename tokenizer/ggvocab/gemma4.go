@@ -24,7 +24,7 @@ func (w *writing) gemma4() error {
 	if err != nil {
 		return fmt.Errorf("tokenizer.json: %w", err)
 	}
-	w.room()
+	w.reserve()
 	named := w.meant()
 	kind := func(token string, otherwise int32) int32 {
 		switch {

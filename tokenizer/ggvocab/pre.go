@@ -8,10 +8,10 @@ import (
 
 // pre is a way to cut a text before merges, by llama.cpp's names of it.
 type pre struct {
-	names  []string // the first is written
-	steps  []string // of tokenizer.json's pre_tokenizer: see step.text
-	whole  bool     // ignore_merges: a piece that is a token is not merged
-	addBOS bool     // where the metadata does not say so
+	names        []string // the first is written
+	steps        []string // of tokenizer.json's pre_tokenizer: see step.text
+	ignoreMerges bool     // ignore_merges: a piece that is a token is not merged
+	addBOS       bool     // where the metadata does not say so
 }
 
 // Regular expressions as tokenizer.json files spell them.
@@ -32,8 +32,8 @@ var pres = []pre{
 	{names: []string{"gpt-2", "phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "gigachat", "a.x-4.0", "mellum", "modern-bert", "mpt", "olmo", "jais", "trillion", "granite-docling"},
 		steps: []string{"ByteLevel words"}},
 	{names: []string{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"},
-		steps: []string{"Split " + llama3Words, "ByteLevel"}, whole: true, addBOS: true},
-	{names: []string{"glm4", "glm5", "chatglm-bpe"}, steps: []string{"Split " + llama3Words, "ByteLevel"}, whole: true},
+		steps: []string{"Split " + llama3Words, "ByteLevel"}, ignoreMerges: true, addBOS: true},
+	{names: []string{"glm4", "glm5", "chatglm-bpe"}, steps: []string{"Split " + llama3Words, "ByteLevel"}, ignoreMerges: true},
 	{names: []string{"dbrx", "smaug-bpe"}, steps: []string{"Split " + llama3Words, "ByteLevel"}},
 	{names: []string{"qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "stablelm2", "hunyuan", "solar-open", "megrez", "grok-2"},
 		steps: []string{"Split " + endings + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}` + marksWhite, "ByteLevel"}},
@@ -41,7 +41,7 @@ var pres = []pre{
 		steps: []string{"Split " + endings + `|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`, "ByteLevel"}},
 	{names: []string{"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b", "mellum2"},
 		steps: []string{"Digits", "ByteLevel words"}},
-	{names: []string{"tekken"}, steps: []string{"Split " + lowerWord + `|` + upperWord + `|\p{N}` + marksSlash, "ByteLevel"}, whole: true, addBOS: true},
+	{names: []string{"tekken"}, steps: []string{"Split " + lowerWord + `|` + upperWord + `|\p{N}` + marksSlash, "ByteLevel"}, ignoreMerges: true, addBOS: true},
 	{names: []string{"gpt-4o", "llama4", "kanana2", "minimax-m2"},
 		steps: []string{"Split " + lowerWord + endings + `?|` + upperWord + endings + `?|\p{N}{1,3}` + marksSlash, "ByteLevel"}},
 	{names: []string{"deepseek-v3", "hunyuan-dense"},

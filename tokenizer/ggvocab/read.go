@@ -215,7 +215,7 @@ func (r *reading) byteLevel() map[string]any {
 	bytes := map[string]any{"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true}
 	return map[string]any{
 		"normalizer": nil, "pre_tokenizer": p.json(), "decoder": bytes, "post_processor": r.around(p.addBOS),
-		"model": map[string]any{"type": "BPE", "dropout": nil, "unk_token": nil, "fuse_unk": false, "byte_fallback": false, "ignore_merges": p.whole,
+		"model": map[string]any{"type": "BPE", "dropout": nil, "unk_token": nil, "fuse_unk": false, "byte_fallback": false, "ignore_merges": p.ignoreMerges,
 			"vocab": r.vocabulary(), "merges": merges},
 	}
 }

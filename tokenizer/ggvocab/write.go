@@ -111,8 +111,8 @@ func (w *writing) add(key string, value any) {
 	w.out = append(w.out, gguf.Pair{Key: key, Value: value})
 }
 
-// room makes a list of Size tokens that nothing uses.
-func (w *writing) room() {
+// reserve makes a list of Size tokens that nothing uses.
+func (w *writing) reserve() {
 	w.tokens, w.kinds = make([]string, w.Size), make([]int32, w.Size)
 	for i := range w.tokens {
 		w.tokens[i], w.kinds[i] = fmt.Sprintf("[PAD%d]", i), unused
@@ -134,7 +134,7 @@ func (w *writing) words(raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, &vocab); err != nil {
 		return fmt.Errorf("the vocabulary: %w", err)
 	}
-	w.room()
+	w.reserve()
 	for token, id := range vocab {
 		if err := w.set(id, token, normal); err != nil {
 			return err
@@ -146,7 +146,7 @@ func (w *writing) words(raw json.RawMessage) error {
 	named := w.named()
 	for _, a := range w.json.Added {
 		kind, token := int32(control), a.Content
-		if !a.Special && !named[token] && !looksSpecial(token) {
+		if !a.Special && !named[token] && !isSpecial(token) {
 			kind, token = userDefined, strings.ReplaceAll(token, blank, " ")
 		}
 		if err := w.set(a.ID, token, kind); err != nil {
@@ -190,7 +190,7 @@ func content(v any) string {
 // llama.cpp's converter.
 var specialForm = regexp.MustCompile(`^(<pad>|<mask>|<2mass>|\[@BOS@\]|<\|.*\|>|<｜.*｜>|<unused.*>)$`)
 
-func looksSpecial(token string) bool { return specialForm.MatchString(token) }
+func isSpecial(token string) bool { return specialForm.MatchString(token) }
 
 // byteLevel writes a byte-level BPE.
 func (w *writing) byteLevel() error {

@@ -16,7 +16,7 @@ const (
 
 // spare makes lists of Size pieces that nothing uses.
 func (w *writing) spare() {
-	w.room()
+	w.reserve()
 	w.scores = make([]float32, w.Size)
 	for i := range w.scores {
 		w.scores[i] = fillerScore
@@ -74,7 +74,7 @@ func (w *writing) addedPieces() error {
 		entry, _ := v.(map[string]any)
 		special, _ := entry["special"].(bool)
 		token := content(entry)
-		if special || looksSpecial(token) {
+		if special || isSpecial(token) {
 			enter(id, token, control)
 		} else {
 			enter(id, strings.ReplaceAll(token, blank, " "), userDefined)

@@ -16,15 +16,15 @@ type model interface {
 
 // bpeModel is byte-pair encoding over characters.
 type bpeModel struct {
-	vocab    map[string]int32
-	chars    map[rune]int32 // the tokens of one character
-	merges   *bpe.Merges
-	prefix   string // of every character but the first
-	suffix   string // of the last character
-	unk      int32  // -1: unknown characters are dropped
-	fuse     bool   // neighbouring unknown characters are one unk
-	fallback *[256]int32
-	whole    bool // a piece that is a token is not merged
+	vocab        map[string]int32
+	chars        map[rune]int32 // the tokens of one character
+	merges       *bpe.Merges
+	prefix       string // of every character but the first
+	suffix       string // of the last character
+	unk          int32  // -1: unknown characters are dropped
+	fuse         bool   // neighbouring unknown characters are one unk
+	fallback     *[256]int32
+	ignoreMerges bool // a piece that is a token is not merged
 }
 
 func (r *reader) bpe(raw json.RawMessage) (*bpeModel, error) {
@@ -51,7 +51,7 @@ func (r *reader) bpe(raw json.RawMessage) (*bpeModel, error) {
 		return nil, err
 	}
 	// The vocabulary: characters, the unknown token, bytes.
-	out := &bpeModel{vocab: m.Vocab, chars: map[rune]int32{}, unk: -1, fuse: m.FuseUnk, whole: m.IgnoreMerges}
+	out := &bpeModel{vocab: m.Vocab, chars: map[rune]int32{}, unk: -1, fuse: m.FuseUnk, ignoreMerges: m.IgnoreMerges}
 	if m.Prefix != nil {
 		out.prefix = *m.Prefix
 	}
@@ -160,7 +160,7 @@ func bytesOf(dst []int32, fallback *[256]int32, s string) ([]int32, bool) {
 }
 
 func (m *bpeModel) append(dst []int32, piece string) ([]int32, error) {
-	if m.whole {
+	if m.ignoreMerges {
 		if id, ok := m.vocab[piece]; ok {
 			return append(dst, id), nil
 		}

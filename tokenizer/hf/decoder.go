@@ -14,8 +14,8 @@ import (
 // decoder turns tokens into text, step by step; each alone is what it does to
 // the bytes of one token without its neighbours.
 type decoder struct {
-	whole func(tokens []string) ([]string, error)
-	alone func(token []byte) []byte
+	joined func(tokens []string) ([]string, error)
+	alone  func(token []byte) []byte
 }
 
 // decoder reads the part of that name; whole is nil where it is null.
@@ -44,7 +44,7 @@ func (r *reader) decoder(raw json.RawMessage) (decoder, error) {
 	case "Sequence":
 		return r.decoders(d.Decoders)
 	case "ByteLevel":
-		return decoder{byteLevelWhole, unspell}, nil
+		return decoder{byteLevelFull, unspell}, nil
 	case "ByteFallback":
 		return decoder{byteFallback, byteToken}, nil
 	case "Fuse":
@@ -55,7 +55,7 @@ func (r *reader) decoder(raw json.RawMessage) (decoder, error) {
 		return r.replacing(d.Pattern, d.Content)
 	case "Metaspace":
 		never := d.PrependScheme == "never" || d.AddPrefixSpace != nil && !*d.AddPrefixSpace
-		return decoder{metaspaceWhole(d.Replacement, never), func(b []byte) []byte {
+		return decoder{metaspaceFull(d.Replacement, never), func(b []byte) []byte {
 			return bytes.ReplaceAll(b, []byte(d.Replacement), []byte(" "))
 		}}, nil
 	case "BPEDecoder":
@@ -118,7 +118,7 @@ func (r *reader) decoders(parts []json.RawMessage) (decoder, error) {
 	}
 	return decoder{func(t []string) (_ []string, err error) {
 		for _, d := range list {
-			if t, err = d.whole(t); err != nil {
+			if t, err = d.joined(t); err != nil {
 				return nil, err
 			}
 		}
@@ -143,9 +143,9 @@ func eachToken(f func(string) (string, error)) func([]string) ([]string, error) 
 	}
 }
 
-// byteLevelWhole joins the bytes of all tokens; a token that is not in the
+// byteLevelFull joins the bytes of all tokens; a token that is not in the
 // byte spelling stands for itself.
-func byteLevelWhole(tokens []string) ([]string, error) {
+func byteLevelFull(tokens []string) ([]string, error) {
 	var b []byte
 	for _, t := range tokens {
 		b = append(b, unspell([]byte(t))...)
@@ -218,9 +218,9 @@ func stripRunes(s, content string, start, stop int) string {
 	return s
 }
 
-// metaspaceWhole turns the replacement back into blanks; the first token loses
+// metaspaceFull turns the replacement back into blanks; the first token loses
 // every one of them.
-func metaspaceWhole(replacement string, never bool) func([]string) ([]string, error) {
+func metaspaceFull(replacement string, never bool) func([]string) ([]string, error) {
 	return func(t []string) ([]string, error) {
 		for i := range t {
 			by := " "

@@ -246,16 +246,16 @@ func fastPath(raw json.RawMessage, m *bpeModel) *bpe.Model {
 		}
 		single[b] = id
 	}
-	var whole map[string]int32
-	if m.whole {
-		whole = make(map[string]int32, len(m.vocab))
+	var pieces map[string]int32
+	if m.ignoreMerges {
+		pieces = make(map[string]int32, len(m.vocab))
 		for token, id := range m.vocab {
 			if b := bpe.Unspell(token); b != nil {
-				whole[string(b)] = id
+				pieces[string(b)] = id
 			}
 		}
 	}
-	return bpe.NewModel(p, single, m.merges, whole)
+	return bpe.NewModel(p, single, m.merges, pieces)
 }
 
 // finish is called once all tokens are there.
@@ -396,13 +396,13 @@ func (t *Tokenizer) Decode(ids []int32) string {
 			tokens = append(tokens, s)
 		}
 	}
-	if t.decode.whole == nil {
+	if t.decode.joined == nil {
 		return strings.Join(tokens, " ")
 	}
 	if len(tokens) == 0 {
 		return ""
 	}
-	out, err := t.decode.whole(tokens)
+	out, err := t.decode.joined(tokens)
 	if err != nil { // only a pattern that ran out of time can fail
 		return uni.Lossy([]byte(strings.Join(tokens, "")))
 	}

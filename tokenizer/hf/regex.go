@@ -45,16 +45,16 @@ func compile(pattern string) (*expression, error) {
 // each calls visit with the bytes [from, to) of every match in text.
 func (e *expression) each(text string, visit func(from, to int)) error {
 	runes := []rune(text)
-	place := make([]int, len(runes)+1)
+	position := make([]int, len(runes)+1)
 	at := 0
 	for i, r := range runes {
-		place[i] = at
+		position[i] = at
 		at += utf8.RuneLen(r)
 	}
-	place[len(runes)] = at
+	position[len(runes)] = at
 	m, err := e.re.FindRunesMatch(runes)
 	for ; err == nil && m != nil; m, err = e.re.FindNextMatch(m) {
-		visit(place[m.Index], place[m.Index+m.Length])
+		visit(position[m.Index], position[m.Index+m.Length])
 	}
 	return err
 }

@@ -72,19 +72,19 @@ func rustFloat(s string) (float64, bool) {
 	}
 	// All digits as one integer, as many as fit it, and the exponent that belongs to it.
 	mantissa, e, _ := strings.Cut(strings.ToLower(strings.TrimPrefix(s, "-")), "e")
-	whole, decimals, _ := strings.Cut(mantissa, ".")
+	integers, decimals, _ := strings.Cut(mantissa, ".")
 	exponent, _ := strconv.Atoi(e)
 	digits := uint64(0)
-	for i, c := range whole + decimals {
+	for i, c := range integers + decimals {
 		d := uint64(c - '0')
 		if hi, lo := bits.Mul64(digits, 10); hi != 0 || lo > math.MaxUint64-d {
-			if i < len(whole) {
+			if i < len(integers) {
 				return exact, true
 			}
 			break
 		}
 		digits = digits*10 + d
-		if i >= len(whole) {
+		if i >= len(integers) {
 			exponent--
 		}
 	}

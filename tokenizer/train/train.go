@@ -61,7 +61,7 @@ type trainer struct {
 	words  [][]int32
 	counts []int64
 	pairs  map[pair]int64
-	places map[pair][]int32 // words where a pair turned up since the last push
+	within map[pair][]int32 // words where a pair turned up since the last push
 	queue  queue
 }
 
@@ -71,7 +71,7 @@ func Words(counts map[string]int64, c Config) (*Result, error) {
 	if least := 256 + len(c.Special); c.VocabSize < least {
 		return nil, exitcode.Errorf(exitcode.Usage, "--vocab-size %d is less than the %d bytes and special tokens that every vocabulary has", c.VocabSize, least)
 	}
-	t := &trainer{ids: map[string]int32{}, pairs: map[pair]int64{}, places: map[pair][]int32{}}
+	t := &trainer{ids: map[string]int32{}, pairs: map[pair]int64{}, within: map[pair][]int32{}}
 	if err := t.alphabet(c.Special); err != nil {
 		return nil, err
 	}
@@ -130,20 +130,20 @@ func (t *trainer) load(counts map[string]int64) {
 func (t *trainer) change(p pair, word int32, n int64) {
 	t.pairs[p] += n
 	if n > 0 {
-		if at := t.places[p]; len(at) == 0 || at[len(at)-1] != word {
-			t.places[p] = append(at, word)
+		if at := t.within[p]; len(at) == 0 || at[len(at)-1] != word {
+			t.within[p] = append(at, word)
 		}
 	}
 }
 
 // push puts the pairs with new places into the queue.
 func (t *trainer) push() {
-	for p, words := range t.places {
+	for p, words := range t.within {
 		if n := t.pairs[p]; n > 0 {
 			heap.Push(&t.queue, queued{p, n, words})
 		}
 	}
-	clear(t.places)
+	clear(t.within)
 }
 
 // run merges until the vocabulary is full or no pair is left.
@@ -161,7 +161,7 @@ func (t *trainer) run(c Config) [][2]int32 {
 		}
 		into := t.id(t.tokens[top.pair[0]] + t.tokens[top.pair[1]])
 		rank[top.pair] = n
-		slices.Sort(top.words) // the order of places must not show in later ones
+		slices.Sort(top.words) // the order of words must not show in later ones
 		for _, w := range top.words {
 			t.merge(w, top.pair, into)
 		}

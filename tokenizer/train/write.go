@@ -25,7 +25,7 @@ func (r *Result) Files(pattern string, special []string, end string) map[string]
 	return map[string][]byte{
 		"vocab.json":            r.vocab(),
 		"merges.txt":            []byte(merges.String()),
-		"tokenizer.json":        r.whole(pattern, special, pairs),
+		"tokenizer.json":        r.tokenizerJSON(pattern, special, pairs),
 		"tokenizer_config.json": spell(names),
 	}
 }
@@ -48,7 +48,7 @@ func (r *Result) vocab() []byte {
 
 type object = map[string]any
 
-func (r *Result) whole(pattern string, special []string, pairs [][2]string) []byte {
+func (r *Result) tokenizerJSON(pattern string, special []string, pairs [][2]string) []byte {
 	added := []object{}
 	for id, s := range special {
 		added = append(added, object{"id": id, "content": s, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true})

@@ -57,7 +57,7 @@ func TestNormalizeDiffersFromText(t *testing.T) {
 }
 
 // Claim: the categories are whole: every code point is in exactly one.
-func TestCategoriesAreWhole(t *testing.T) {
+func TestCategoriesAreComplete(t *testing.T) {
 	n := 0
 	for _, major := range []string{"L", "M", "N", "P", "S", "Z", "C"} {
 		for _, r := range mustRanges(major) {

@@ -70,14 +70,14 @@ func TestMeasure(t *testing.T) {
 		if r.Steps != 2 || share > 1 || share <= 0 || math.Abs(r.Loss-math.Log(20)) > 0.2 || r.ArenaPeak <= 0 {
 			t.Errorf("%s: %d steps, ops take %.2f of them, loss %.3f, arena %d", precision, r.Steps, share, r.Loss, r.ArenaPeak)
 		}
-		if held := d.Arena.Usage().Reserved; held != 0 {
-			t.Errorf("%s: %d bytes of the arena are still held", precision, held)
+		if reserved := d.Arena.Usage().Reserved; reserved != 0 {
+			t.Errorf("%s: %d bytes of the arena are still held", precision, reserved)
 		}
 	}
 }
 
 // Claim: what `bench step` does not measure is absent from its object, and is not told as 0.
-func TestStepTellsWhatItMeasures(t *testing.T) {
+func TestStepReportsWhatItMeasures(t *testing.T) {
 	o, r := small(), &result{Threads: 1}
 	o.steps = 1
 	if err := r.train(ref.Open(), o, 0); err != nil {

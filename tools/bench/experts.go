@@ -79,7 +79,7 @@ func benchExperts(c *cli.Context, open func(string) (*device.Device, error)) err
 		return exitcode.Errorf(exitcode.Usage, "bench experts --model %s: experts of %d channels cannot be quartered", o.name, o.model.Experts.FFNHiddenSize)
 	}
 	// Three models on devices of their own, whose steps alternate.
-	times := shapesBeside(o.model)
+	times := extraShapes(o.model)
 	for i := range times {
 		d, err := open(c.String("device"))
 		if err != nil {
@@ -105,9 +105,9 @@ func benchExperts(c *cli.Context, open func(string) (*device.Device, error)) err
 	return out.Err
 }
 
-// shapesBeside are a dense model, the mixture itself, and one of finer experts: all of as
+// extraShapes are a dense model, the mixture itself, and one of finer experts: all of as
 // many operations a token.
-func shapesBeside(m spec.Model) []mixtureTime {
+func extraShapes(m spec.Model) []mixtureTime {
 	m.NumLayers = min(m.NumLayers, expertLayers)
 	m.VocabSize, m.PaddedVocabSize = expertVocab, expertVocab
 	dense, finer := m, m
@@ -141,7 +141,7 @@ func byTurns(times []mixtureTime, o options) error {
 		for i := range times {
 			t := &times[i]
 			began := time.Now()
-			told, err := t.train.Step([]*engine.Micro{micro})
+			trained, err := t.train.Step([]*engine.Micro{micro})
 			if err != nil {
 				return err
 			}
@@ -149,7 +149,7 @@ func byTurns(times []mixtureTime, o options) error {
 				clear(t.ops)
 				continue
 			}
-			t.took = append(t.took, oneStep{total: time.Since(began), optimizer: told.UpdateFor})
+			t.took = append(t.took, oneStep{total: time.Since(began), optimizer: trained.UpdateFor})
 		}
 		if n == 0 {
 			start = time.Now()

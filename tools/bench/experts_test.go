@@ -7,17 +7,17 @@ import (
 	"monotron/megatron/spec"
 )
 
-// TestShapesBeside: the shapes of bench experts cost a token alike, and a turn of each is told.
-func TestShapesBeside(t *testing.T) {
+// TestExtraShapes: the shapes of bench experts cost a token alike, and a turn of each is told.
+func TestExtraShapes(t *testing.T) {
 	m, err := spec.Preset("moe-237m")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := alike(shapesBeside(m)); err != "" {
+	if err := alike(extraShapes(m)); err != "" {
 		t.Error(err)
 	}
 	m.HiddenSize, m.FFNHiddenSize, m.NumAttentionHeads, m.NumQueryGroups, m.KVChannels, m.Experts.FFNHiddenSize = 8, 8, 2, 2, 4, 8
-	times, o := shapesBeside(m), options{model: m, batch: 2, seq: 8, steps: 1, precision: "f32"}
+	times, o := extraShapes(m), options{model: m, batch: 2, seq: 8, steps: 1, precision: "f32"}
 	for i := range times {
 		d := ref.Open()
 		defer d.Close()

@@ -111,7 +111,7 @@ func timeLayout(l layout, o options, open func() (*device.Device, error)) (layou
 		if err != nil {
 			return err
 		}
-		batch := layoutBatch(o, r.Place.DP, sizes.DP)
+		batch := layoutBatch(o, r.Coordinates.DP, sizes.DP)
 		for n := range 1 + o.steps {
 			if err := r.World().Barrier(); err != nil {
 				return err

@@ -36,12 +36,12 @@ type peaks struct {
 	alone, together float64
 }
 
-// instructionLooks at the peak of instructions, before the steps and after them.
-const instructionLooks = 8
+// instructionRuns at the peak of instructions, before the steps and after them.
+const instructionRuns = 8
 
-// held is how many products of a dtype, the fastest in a burst, are timed for long
+// reserved is how many products of a dtype, the fastest in a burst, are timed for long
 // besides the first one, the cube.
-const held = 3
+const reserved = 3
 
 // products are the model's own, three for each linear (forward, gradient of the
 // input, gradient of the weight), the head's in its chunks of rows, and a cube.
@@ -95,17 +95,17 @@ func (p *peaks) again(dtypes ...device.DType) error {
 			speeds[i] = speeds[i].Better(s)
 		}
 	}
-	p.lookAtInstructions()
+	p.measureInstructions()
 	copies, err := device.CopySpeed(p.device, p.effort.copied, p.effort.product)
 	p.copies = max(p.copies, copies)
 	return err
 }
 
-func (p *peaks) lookAtInstructions() {
+func (p *peaks) measureInstructions() {
 	if p.instructions == nil {
 		return
 	}
-	for range instructionLooks {
+	for range instructionRuns {
 		p.alone = max(p.alone, p.instructions.Alone())
 		p.together = max(p.together, p.instructions.Together())
 	}
@@ -121,7 +121,7 @@ func fastest(speeds []device.Speed) []int {
 	slices.SortStableFunc(order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(speeds[b].Sustained, speeds[a].Sustained), cmp.Compare(speeds[b].Burst, speeds[a].Burst))
 	})
-	return append([]int{0}, order[:min(held, len(order))]...)
+	return append([]int{0}, order[:min(reserved, len(order))]...)
 }
 
 // speeds are all that was found, dtype by dtype.

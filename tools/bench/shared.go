@@ -53,7 +53,7 @@ func accountNow() account {
 type watcher struct {
 	instructions *device.Instructions // nil: the device has none
 	begin, end   account
-	looks        []float64
+	runs         []float64
 }
 
 // start is called before the first step that counts.
@@ -70,7 +70,7 @@ func (w *watcher) between() {
 	}
 	w.end = accountNow()
 	if w.instructions != nil {
-		w.looks = append(w.looks, w.instructions.Together())
+		w.runs = append(w.runs, w.instructions.Together())
 	}
 }
 
@@ -83,9 +83,9 @@ func (w *watcher) tell(threads, processors int, busy, peak float64) *cores {
 	c.Stolen = (w.end.stolen - w.begin.stolen).Seconds() / (wall * float64(processors))
 	c.Waited = min((w.end.waited-w.begin.waited).Seconds()/(wall*float64(threads)), max(0, 1-busy))
 	c.Switches = float64(w.end.switches-w.begin.switches) / wall
-	if len(w.looks) > 0 && peak > 0 {
-		looks := slices.Sorted(slices.Values(w.looks))
-		c.Instructions = looks[len(looks)/2] / peak
+	if len(w.runs) > 0 && peak > 0 {
+		runs := slices.Sorted(slices.Values(w.runs))
+		c.Instructions = runs[len(runs)/2] / peak
 	}
 	return c
 }

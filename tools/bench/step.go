@@ -129,14 +129,14 @@ func (r *result) steps(e *engine.Engine, o options, enough time.Duration, begin 
 		began, spent := time.Now(), processorTime()
 		micro := timing.RandomTokens(random, o.shape())
 		s := oneStep{data: time.Since(began)}
-		told, err := e.Step([]*engine.Micro{micro})
+		trained, err := e.Step([]*engine.Micro{micro})
 		if err != nil {
 			return nil, 0, err
 		}
 		// The engine's own times of its phases.
 		s.total = time.Since(began)
-		s.forward, s.backward, s.optimizer = told.Forward, told.Backward, told.UpdateFor
-		r.Loss = told.Loss
+		s.forward, s.backward, s.optimizer = trained.Forward, trained.Backward, trained.UpdateFor
+		r.Loss = trained.Loss
 		if n >= warm {
 			steps = append(steps, s)
 			used, wall = used+processorTime()-spent, wall+s.total

@@ -127,8 +127,8 @@ func run(c *cli.Context, open func() (*device.Device, error), o options) error {
 	defer in.close()
 	notes := &command.Printer{W: c.App.ErrWriter}
 	size := func(m *inference.Loaded, blockBytes int64) (inference.BatcherConfig, error) {
-		room, sharers := answering.RoomOf(m.Device, o.layout.Ranks())
-		return answering.Batching(inference.BatcherConfig{Sequences: 1, Tokens: rowsAtOnce, Queue: 1}, o.cache, m.MaxContext, blockBytes, room, sharers)
+		capacity, sharers := answering.CapacityOf(m.Device, o.layout.Ranks())
+		return answering.Batching(inference.BatcherConfig{Sequences: 1, Tokens: rowsAtOnce, Queue: 1}, o.cache, m.MaxContext, blockBytes, capacity, sharers)
 	}
 	talked := make(chan error, 1)
 	err := inference.Serve(ctx, o.layout, ranks.Config{Open: open}, o.dir, o.load, size, func(m *inference.Loaded, b *inference.Batcher) error {

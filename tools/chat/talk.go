@@ -27,7 +27,7 @@ type talk struct {
 	batcher    *inference.Batcher
 	options    options
 	out, notes *command.Printer
-	room       int // tokens of context and answer together
+	capacity   int // tokens of context and answer together
 
 	turns     []turn // without the system text
 	forgotten int    // the first turns that are not sent any more: the context has no space for them
@@ -39,9 +39,9 @@ type talk struct {
 const tokensOfText = 128
 
 func newTalk(m *answering.Model, b *inference.Batcher, o options, out, notes *command.Printer) (*talk, error) {
-	t := &talk{Model: m, batcher: b, options: o, out: out, notes: notes, room: b.Stats().Blocks * device.PagedBlock}
+	t := &talk{Model: m, batcher: b, options: o, out: out, notes: notes, capacity: b.Stats().Blocks * device.PagedBlock}
 	if m.Context > 0 {
-		t.room = min(t.room, m.Context)
+		t.capacity = min(t.capacity, m.Context)
 	}
 	switch {
 	case m.Tok == nil:
@@ -60,7 +60,7 @@ func newTalk(m *answering.Model, b *inference.Batcher, o options, out, notes *co
 func (t *talk) run(ctx context.Context, in *lines) error {
 	in.begin()
 	if in.interactive() {
-		t.notes.Printf("context: %d tokens; /help lists commands, Ctrl-C stops an answer, /exit or Ctrl-D ends\n", t.room)
+		t.notes.Printf("context: %d tokens; /help lists commands, Ctrl-C stops an answer, /exit or Ctrl-D ends\n", t.capacity)
 	}
 	for {
 		// A command, an empty line, or a question.
@@ -111,7 +111,7 @@ func (t *talk) answer(ctx context.Context, question string) error {
 	if err != nil {
 		return err
 	}
-	left := t.room - len(ids)
+	left := t.capacity - len(ids)
 	most := left
 	if t.NoChat != nil {
 		most = min(left, tokensOfText)
@@ -141,7 +141,7 @@ func (t *talk) answer(ctx context.Context, question string) error {
 
 // reserve is how many tokens an answer has at least.
 func (t *talk) reserve() int {
-	most := max(8, t.room/4)
+	most := max(8, t.capacity/4)
 	switch {
 	case t.options.most > 0:
 		return min(most, t.options.most)
@@ -157,8 +157,8 @@ func (t *talk) fitting(question string) ([]int32, error) {
 	// A text without turns: its last tokens.
 	if t.NoChat != nil {
 		ids, err := t.Encode(t.continued(question), false)
-		if last := max(1, t.room-t.reserve()); err == nil && len(ids) > last {
-			t.notes.Printf("the context of %d tokens is full: the model sees the last %d of %d tokens\n", t.room, last, len(ids))
+		if last := max(1, t.capacity-t.reserve()); err == nil && len(ids) > last {
+			t.notes.Printf("the context of %d tokens is full: the model sees the last %d of %d tokens\n", t.capacity, last, len(ids))
 			ids = ids[len(ids)-last:]
 		}
 		return ids, err
@@ -166,18 +166,18 @@ func (t *talk) fitting(question string) ([]int32, error) {
 	// A question and its answer less, until there is space for another answer.
 	from := t.forgotten
 	ids, err := t.prompt(question, from)
-	for err == nil && len(ids)+t.reserve() > t.room && from < len(t.turns) {
+	for err == nil && len(ids)+t.reserve() > t.capacity && from < len(t.turns) {
 		from += 2
 		ids, err = t.prompt(question, from)
 	}
 	switch {
 	case err != nil:
 		return nil, err
-	case len(ids) >= t.room:
-		return nil, exitcode.Errorf(exitcode.BadData, "the message has %d tokens and the context %d: this was not answered", len(ids), t.room)
+	case len(ids) >= t.capacity:
+		return nil, exitcode.Errorf(exitcode.BadData, "the message has %d tokens and the context %d: this was not answered", len(ids), t.capacity)
 	case from > t.forgotten:
 		t.forgotten = from
-		t.notes.Printf("the context of %d tokens is full: the first %d messages are not sent any more; /reset begins a new conversation\n", t.room, from)
+		t.notes.Printf("the context of %d tokens is full: the first %d messages are not sent any more; /reset begins a new conversation\n", t.capacity, from)
 	}
 	return ids, nil
 }
@@ -247,7 +247,7 @@ func (t *talk) tell(end inference.Result, most, left int) {
 	case end.Ended == inference.EndedByCancel:
 		t.notes.Printf("stopped\n")
 	case end.Ended == inference.EndedByLength && most == left:
-		t.notes.Printf("the answer is cut: the context of %d tokens is full\n", t.room)
+		t.notes.Printf("the answer is cut: the context of %d tokens is full\n", t.capacity)
 	case end.Ended == inference.EndedByLength && t.NoChat == nil:
 		t.notes.Printf("the answer is cut at --max-new-tokens %d\n", most)
 	}

@@ -87,12 +87,12 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 		return o.writeAdapter(ctx, c, original, notes)
 	}
 	// The adapter is merged or taken apart; then types, what is left out, names.
-	whole, done, err := o.merge(original, notes)
+	full, done, err := o.merge(original, notes)
 	if err != nil {
 		return err
 	}
 	defer done()
-	src, err := o.view(whole)
+	src, err := o.view(full)
 	if err != nil {
 		return err
 	}

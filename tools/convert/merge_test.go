@@ -204,7 +204,7 @@ func sorted(names []string) []string {
 
 // Claim (golden/qlora): --merge-rounded gives what merging into the folder that transformers quantised gives;
 // and the distance that is told is that of the merged folders, module by module.
-func TestMergeTellsTheDistance(t *testing.T) {
+func TestMergeReportsTheDistance(t *testing.T) {
 	for _, name := range []string{"llama-f32-double", "llama-f32-single"} {
 		dir, out := golden.Dir(t, "qlora", name), t.TempDir()
 		flags := []string{"--adapter", filepath.Join(dir, "adapter"), "--to", "hf"}
@@ -220,7 +220,7 @@ func TestMergeTellsTheDistance(t *testing.T) {
 		if strings.HasSuffix(name, "double") {
 			over = append(over, "--double-quant")
 		}
-		plain, told := merge("base", "plain", over...)
+		plain, merged := merge("base", "plain", over...)
 		rounded, _ := merge("base", "rounded", append(over, "--merge-rounded")...)
 		theirs, _ := merge("quantised", "theirs")
 		base := openFolder(t, filepath.Join(dir, "base"))
@@ -239,8 +239,8 @@ func TestMergeTellsTheDistance(t *testing.T) {
 				most = math.Max(most, q/u)
 			}
 		}
-		if most == 0 || !strings.Contains(told, " to "+strconv.FormatFloat(most, 'g', 3, 64)+" (") {
-			t.Errorf("%s: the largest ratio is %.3g, told is %s", name, most, told)
+		if most == 0 || !strings.Contains(merged, " to "+strconv.FormatFloat(most, 'g', 3, 64)+" (") {
+			t.Errorf("%s: the largest ratio is %.3g, told is %s", name, most, merged)
 		}
 	}
 }

@@ -193,14 +193,14 @@ func (f *printsFile) index(rank int) error {
 }
 
 func (f *printsFile) read(iteration int64) ([]training.Print, error) {
-	place := f.at[iteration]
-	line := make([]byte, place[1])
-	if _, err := f.file.ReadAt(line, place[0]); err != nil {
+	position := f.at[iteration]
+	line := make([]byte, position[1])
+	if _, err := f.file.ReadAt(line, position[0]); err != nil {
 		return nil, exitcode.Errorf(exitcode.IO, "%s: %w", f.path, err)
 	}
 	var step training.Fingerprints
 	if err := json.Unmarshal(line, &step); err != nil {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s, byte %d: %w; the file is damaged", f.path, place[0], err)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s, byte %d: %w; the file is damaged", f.path, position[0], err)
 	}
 	return step.Prints, nil
 }

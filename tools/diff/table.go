@@ -132,10 +132,10 @@ func grid(p *command.Printer, width int, rows [][]string) {
 	for _, w := range widest[1:last] {
 		fixed += w + 2
 	}
-	room := max(40, width-fixed-2)
-	widest[last] = min(widest[last], max(room/3, room-widest[0]))
-	widest[0] = distinct(rows, min(widest[0], max(20, room-widest[last])))
-	widest[last] = min(widest[last], max(20, room-widest[0]))
+	space := max(40, width-fixed-2)
+	widest[last] = min(widest[last], max(space/3, space-widest[0]))
+	widest[0] = distinct(rows, min(widest[0], max(20, space-widest[last])))
+	widest[last] = min(widest[last], max(20, space-widest[0]))
 	for _, row := range rows {
 		var line strings.Builder
 		for i, cell := range row {
@@ -154,16 +154,16 @@ func grid(p *command.Printer, width int, rows [][]string) {
 // distinct is the least width from n on at which the first cells, shortened, still differ
 // where they did: those of optimizer.exp_avg and optimizer.exp_avg_sq lose the same middle.
 func distinct(rows [][]string, n int) int {
-	whole := map[string]bool{}
+	full := map[string]bool{}
 	for _, row := range rows {
-		whole[row[0]] = true
+		full[row[0]] = true
 	}
 	for ; ; n++ {
 		shortened := map[string]bool{}
-		for name := range whole {
+		for name := range full {
 			shortened[middle(name, n)] = true
 		}
-		if len(shortened) == len(whole) {
+		if len(shortened) == len(full) {
 			return n
 		}
 	}

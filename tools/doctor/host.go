@@ -26,7 +26,7 @@ type host struct {
 
 func thisHost() host {
 	value, set := os.LookupEnv("CUDA_VISIBLE_DEVICES")
-	return host{root: "/", cwd: ".", libraries: knownLibraries(), gpus: gpus.Look, visible: gpus.Environment{Value: value, Set: set}}
+	return host{root: "/", cwd: ".", libraries: knownLibraries(), gpus: gpus.Read, visible: gpus.Environment{Value: value, Set: set}}
 }
 
 // read is a file's text, "" where it cannot be read.

@@ -36,15 +36,15 @@ const (
 // examineHosts is doctor --hosts: this process is one rank of those that a launcher
 // has started. Rank 0 writes what all have found.
 func examineHosts(ctx context.Context, open func(string) (*device.Device, error), out io.Writer, asJSON bool) error {
-	place, err := launchenv.Find(os.Getenv)
+	env, err := launchenv.Find(os.Getenv)
 	if err != nil {
 		return err
 	}
-	if place == nil {
+	if env == nil {
 		return exitcode.Errorf(exitcode.Usage, "doctor --hosts runs on all hosts at once; start it so: monotron launch --hostfile FILE -- doctor --hosts, or by srun, mpirun or torchrun")
 	}
 	// All ranks meet as a run's do.
-	p, err := preflight.Meet(ctx, place, map[string]string{}, hostsWait, logging.Stderr().From("rendezvous").Lines())
+	p, err := preflight.Meet(ctx, env, map[string]string{}, hostsWait, logging.Stderr().From("rendezvous").Lines())
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func examineHosts(ctx context.Context, open func(string) (*device.Device, error)
 			return err
 		}
 		defer d.Close()
-		r, err := lookAround(p, d)
+		r, err := checkHosts(p, d)
 		if err != nil {
 			return err
 		}
@@ -71,9 +71,9 @@ func examineHosts(ctx context.Context, open func(string) (*device.Device, error)
 	}())
 }
 
-// lookAround runs the preflight on all ranks and on those of each host, then
+// checkHosts runs the preflight on all ranks and on those of each host, then
 // measures between hosts.
-func lookAround(p *process.World, d *device.Device) (*hostsReport, error) {
+func checkHosts(p *process.World, d *device.Device) (*hostsReport, error) {
 	var everybody, mine, first []int
 	r := &hostsReport{}
 	for _, m := range p.Members() {
@@ -142,8 +142,8 @@ func between(p *process.World, d *device.Device, from, to int) (best float64, er
 	if err != nil {
 		return 0, err
 	}
-	room := make([]float32, hostProbe/4)
-	t := device.View(unsafe.Pointer(&room[0]), device.F32, int64(len(room)))
+	buffer := make([]float32, hostProbe/4)
+	t := device.View(unsafe.Pointer(&buffer[0]), device.F32, int64(len(buffer)))
 	for range 4 {
 		if err := g.Barrier(); err != nil {
 			return 0, err

@@ -235,8 +235,8 @@ func (o *options) setDefaults(tok tokenizer.Tokenizer, m *inference.Loaded, prom
 		}
 		o.sample.Stop = int32(id)
 	}
-	if room := m.MaxContext - prompt; m.MaxContext > 0 && !o.asked && room > 0 {
-		o.sample.MaxNew = min(o.sample.MaxNew, room)
+	if left := m.MaxContext - prompt; m.MaxContext > 0 && !o.asked && left > 0 {
+		o.sample.MaxNew = min(o.sample.MaxNew, left)
 	}
 	o.beam.MaxNew, o.beam.Stop = o.sample.MaxNew, o.sample.Stop
 	return nil

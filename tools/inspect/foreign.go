@@ -51,6 +51,6 @@ func layoutOf(l checkpoint.Layout) *checkpoint.Layout {
 	if l.TP == 0 && l.PP == 0 {
 		return nil
 	}
-	l = l.Whole()
+	l = l.Complete()
 	return &l
 }

@@ -78,8 +78,8 @@ func (e *ended) code() exitcode.Code {
 // a file that has outlived it: it says what the rank was at.
 func (o *options) death(e *ended, memoryKills int) error {
 	v := &failure.Verdict{Kind: failure.Death, Rank: e.rank, PID: e.pid, Code: e.code(), Signal: int(e.signal()), Time: time.Now()}
-	if told, err := failure.Read(o.folder); err == nil {
-		v.Ranks, v.Host = told.Ranks, told.Host
+	if verdict, err := failure.Read(o.folder); err == nil {
+		v.Ranks, v.Host = verdict.Ranks, verdict.Host
 	}
 	at := o.lastSeen(v)
 	if v.Signal > 0 {

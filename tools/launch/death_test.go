@@ -61,15 +61,15 @@ func TestEnds(t *testing.T) {
 func TestFirst(t *testing.T) {
 	other := func(rank int) ended { return ended{rank: rank, said: &failure.Verdict{Kind: failure.Own, Rank: 2}} }
 	own := ended{rank: 2, said: &failure.Verdict{Kind: failure.Own, Rank: 2}}
-	elsewhere := ended{rank: 3, said: &failure.Verdict{Kind: failure.Other, Rank: 3}}
-	if f := firstOf([]ended{elsewhere, other(0), own}); f.rank != 2 {
+	onOtherHost := ended{rank: 3, said: &failure.Verdict{Kind: failure.Other, Rank: 3}}
+	if f := firstOf([]ended{onOtherHost, other(0), own}); f.rank != 2 {
 		t.Errorf("rank %d", f.rank)
 	}
 	dead := endOf(t, "exit 3", nil)
-	if f := firstOf([]ended{elsewhere, own, dead}); f.rank != 1 {
+	if f := firstOf([]ended{onOtherHost, own, dead}); f.rank != 1 {
 		t.Errorf("rank %d", f.rank)
 	}
-	if f := firstOf([]ended{elsewhere, other(0)}); f.rank != 3 {
+	if f := firstOf([]ended{onOtherHost, other(0)}); f.rank != 3 {
 		t.Errorf("rank %d", f.rank)
 	}
 }
@@ -141,10 +141,10 @@ func TestStopped(t *testing.T) {
 	p := &process{rank: 5, cmd: cmd}
 	a := &attemptRun{options: &options{folder: t.TempDir(), local: 8}, ranks: []*process{p}, console: newConsole(io.Discard, io.Discard, "none")}
 	now := time.Now()
-	look := func(seconds int) {
+	tick := func(seconds int) {
 		for range seconds {
 			now = now.Add(time.Second)
-			a.lookForStopped(now)
+			a.findStopped(now)
 		}
 	}
 	send := func(s syscall.Signal, want bool) {
@@ -158,19 +158,19 @@ func TestStopped(t *testing.T) {
 			}
 		}
 	}
-	look(40)
+	tick(40)
 	send(syscall.SIGSTOP, true)
-	look(15)
+	tick(15)
 	send(syscall.SIGCONT, false)
-	look(1)
+	tick(1)
 	send(syscall.SIGSTOP, true)
-	look(15)
+	tick(15)
 	now = now.Add(time.Minute) // the launcher was stopped
-	look(15)
+	tick(15)
 	if p.killed {
 		t.Error("a rank was judged too early")
 	}
-	look(15)
+	tick(15)
 	v, err := failure.Read(a.folder)
 	if err != nil || !p.killed || v.Kind != failure.Silence || v.Rank != 5 || v.Code != exitcode.IO || a.limit == nil {
 		t.Errorf("killed %v, %+v, %v", p.killed, v, err)

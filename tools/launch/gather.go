@@ -98,7 +98,7 @@ func (g *gathering) gather(ctx context.Context, notes io.Writer) (spare bool, er
 			continue
 		}
 		g.addrs[number] = m.Addr
-		here = append(here, arrival{number, readClaim(m.Told)})
+		here = append(here, arrival{number, readClaim(m.Report)})
 	}
 	// How many hosts run ranks, and which.
 	if lead != 0 && len(here) < g.wanted && 2*len(here) <= g.all { // others may have met without these
@@ -216,16 +216,16 @@ func (g *gathering) leader() (number int, addr string) {
 
 // join is this launcher's membership of a meeting that another, or this one itself, leads.
 func (g *gathering) join(ctx context.Context, lead int, addr string, limit time.Duration, notes io.Writer) (*rendezvous.Session, error) {
-	secret, err := (&launchenv.Place{Job: "launchers"}).Secret(os.Getenv)
+	secret, err := (&launchenv.Env{Job: "launchers"}).Secret(os.Getenv)
 	if err != nil {
 		return nil, err
 	}
 	own := g.had
 	own.resumes = g.resumes
-	c := rendezvous.Config{Rank: g.place(g.number0, lead), World: g.all, Addr: addr, Secret: fmt.Appendf(secret, " of launchers that host %d leads", lead),
+	c := rendezvous.Config{Rank: g.ordinal(g.number0, lead), World: g.all, Addr: addr, Secret: fmt.Appendf(secret, " of launchers that host %d leads", lead),
 		Alike: map[string]string{"--nproc-per-node": strconv.Itoa(g.local), "layout": g.layout().String(), "--min-nnodes": strconv.Itoa(g.leastNodes),
 			"--nnodes": strconv.Itoa(g.wanted)},
-		Timeout: limit, Called: "host", Notes: notes, Told: own.String(), Loose: true, Data: g.data()}
+		Timeout: limit, Called: "host", Notes: notes, Report: own.String(), Loose: true, Data: g.data()}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if lead == g.number0 {
@@ -282,13 +282,13 @@ func untilEarlier(ctx context.Context, addrs []string, end func()) {
 	}
 }
 
-// place is a launcher's number in a meeting, in which the leader's is 0.
-func (g *gathering) place(number, lead int) int { return (number - lead + g.all) % g.all }
+// ordinal is a launcher's number in a meeting, in which the leader's is 0.
+func (g *gathering) ordinal(number, lead int) int { return (number - lead + g.all) % g.all }
 
 func (g *gathering) byNumber(members []rendezvous.Member, lead int) []rendezvous.Member {
 	list := make([]rendezvous.Member, len(members))
 	for number := range list {
-		list[number] = members[g.place(number, lead)]
+		list[number] = members[g.ordinal(number, lead)]
 	}
 	return list
 }
@@ -414,7 +414,7 @@ func (w *wait) enough(here []rendezvous.Member) bool {
 	came, again := map[int]bool{}, false
 	for _, m := range here {
 		came[(m.Rank+w.g.number0)%w.g.all] = true
-		again = again || readClaim(m.Told).start > 0
+		again = again || readClaim(m.Report).start > 0
 	}
 	// As many as are needed, and which others to wait for.
 	switch {

@@ -37,7 +37,7 @@ func (f *fleet) withoutLost(ctx context.Context, notes io.Writer) error {
 // answering are the hosts that ssh reaches, now or before the wait is over.
 func (f *fleet) answering(ctx context.Context, notes io.Writer) (up []remoteHost, down []string) {
 	limit := time.Now().Add(f.hostWait)
-	answers, told := make([]bool, len(f.hosts)), false
+	answers, noted := make([]bool, len(f.hosts)), false
 	for {
 		// Ask all that have not answered yet, at once: a lost host takes as long as ssh's time limit.
 		var all sync.WaitGroup
@@ -59,9 +59,9 @@ func (f *fleet) answering(ctx context.Context, notes io.Writer) (up []remoteHost
 		if len(down) == 0 || ctx.Err() != nil || !time.Now().Before(limit) {
 			return up, down
 		}
-		if !told {
+		if !noted {
 			fmt.Fprintf(notes, "launch: %s does not answer; waiting %v for it\n", strings.Join(down, ", "), f.hostWait)
-			told = true
+			noted = true
 		}
 		select {
 		case <-ctx.Done():

@@ -41,7 +41,7 @@ func removeOld(now time.Time) {
 		if err != nil {
 			continue
 		}
-		if held, _ := atomicfile.Lock(f); !held {
+		if locked, _ := atomicfile.Lock(f); !locked {
 			os.RemoveAll(folder)
 		}
 		f.Close()

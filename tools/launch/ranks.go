@@ -23,8 +23,8 @@ type attemptRun struct {
 	environment []string
 	console     *console
 	gpus        []string // of each rank; none: as it comes
-	told        bool     // to stop: by a signal, or since the log is lost
-	toldAt      time.Time
+	stopping    bool     // to stop: by a signal, or since the log is lost
+	reportedAt  time.Time
 
 	ranks    []*process
 	failures []ended
@@ -70,13 +70,13 @@ func (a *attemptRun) run(signals <-chan os.Signal) error {
 			full = nil
 			a.kill(a.ranks, syscall.SIGTERM)
 		case now := <-tick.C:
-			a.lookForStopped(now)
+			a.findStopped(now)
 		case s := <-signals:
 			a.signalled(s)
 		}
 	}
 	if err := a.console.err(); err != nil { // whatever came after it
-		a.told = true
+		a.stopping = true
 		return err
 	}
 	if len(a.failures) == 0 {
@@ -117,14 +117,14 @@ func (a *attemptRun) over(e *ended) {
 
 // signalled has the ranks save and end; the second signal ends them at once.
 func (a *attemptRun) signalled(s os.Signal) {
-	if a.told && (s == syscall.SIGPIPE || time.Since(a.toldAt) < time.Second) {
+	if a.stopping && (s == syscall.SIGPIPE || time.Since(a.reportedAt) < time.Second) {
 		return // the same one, passed on to us, or one more line
 	}
-	if a.told {
+	if a.stopping {
 		a.kill(a.ranks, syscall.SIGKILL)
 		return
 	}
-	a.told, a.toldAt = true, time.Now()
+	a.stopping, a.reportedAt = true, time.Now()
 	a.console.note(ending(s))
 	a.kill(a.ranks, syscall.SIGTERM)
 }

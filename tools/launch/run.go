@@ -154,7 +154,7 @@ func (o *options) attempt(number int, tries *tries, signals <-chan os.Signal, ou
 	}
 	a := &attemptRun{options: o, environment: environment, console: newConsole(out, notes, o.prefix), gpus: gpus.Shares(o.local)}
 	err = a.run(signals)
-	if err == nil || a.told || !again(err) {
+	if err == nil || a.stopping || !again(err) {
 		return false, err
 	}
 	tries.failed(max(o.progress(), o.inMemory()), err)

@@ -61,7 +61,7 @@ func indexed(c *cli.Context) (by string, err error) {
 
 // visible counts the GPUs that this process sees.
 func visible() int {
-	s, err := gpus.Look()
+	s, err := gpus.Read()
 	if err != nil {
 		return 0
 	}

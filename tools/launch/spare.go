@@ -57,7 +57,7 @@ func (g *gathering) check(signals <-chan os.Signal, notes io.Writer) error {
 	a := &attemptRun{options: &o, environment: environment, console: newConsole(io.Discard, notes, o.prefix)}
 	err = a.run(signals)
 	switch {
-	case a.told:
+	case a.stopping:
 		return exitcode.Errorf(exitcode.Again, "stopped while checking a spare host")
 	case err != nil:
 		return exitcode.With(exitcode.CodeOf(err), fmt.Errorf("spare host %d failed its check: %w", g.number0, err))

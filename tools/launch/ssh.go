@@ -50,9 +50,9 @@ const tellTerm = "TERM\n"
 // NVIDIA's libraries and networks are found and set by.
 var passedOn = []string{"MONOTRON_", "NCCL_", "CUDA_", "FI_", "UCX_", "LD_LIBRARY_PATH=", "VIRTUAL_ENV=", "CONDA_PREFIX="}
 
-// elsewhere reports whether a variable means something on other hosts too: GPUs that are
+// onOtherHost reports whether a variable means something on other hosts too: GPUs that are
 // named by what they are, and not by their numbers, are those of one host.
-func elsewhere(entry string) bool {
+func onOtherHost(entry string) bool {
 	shown, gpus := strings.CutPrefix(entry, "CUDA_VISIBLE_DEVICES=")
 	return !(gpus && strings.ContainsFunc(shown, unicode.IsLetter)) &&
 		slices.ContainsFunc(passedOn, func(beginning string) bool { return strings.HasPrefix(entry, beginning) })
@@ -65,8 +65,8 @@ func (f *fleet) run(out, notes io.Writer) error {
 	out, notes = heard{out, signals}, heard{notes, signals}
 	tries := f.newTries()
 	for {
-		told, err := f.attempt(signals, newConsole(out, notes, "none"))
-		if err == nil || told || (!again(err) && !f.lost) {
+		stopping, err := f.attempt(signals, newConsole(out, notes, "none"))
+		if err == nil || stopping || (!again(err) && !f.lost) {
 			return err
 		}
 		if tries.failed(f.progress(), err); tries.futile > f.restarts {
@@ -98,7 +98,7 @@ type remote struct {
 
 // attempt starts all hosts and gives the failure that explains the others; told: a
 // signal asked to stop.
-func (f *fleet) attempt(signals <-chan os.Signal, c *console) (told bool, err error) {
+func (f *fleet) attempt(signals <-chan os.Signal, c *console) (stopping bool, err error) {
 	port, secret := f.port, launchenv.NewSecret()
 	if port == 0 {
 		port = rendezvous.AnyPort()
@@ -137,14 +137,14 @@ func (f *fleet) attempt(signals <-chan os.Signal, c *console) (told bool, err er
 			f.lost = true
 			abandon(all)
 		case s := <-signals:
-			if told && s == syscall.SIGPIPE {
+			if stopping && s == syscall.SIGPIPE {
 				continue // one more line
 			}
-			if told {
+			if stopping {
 				tell(all, "")
 				continue
 			}
-			told = true
+			stopping = true
 			c.note(ending(s))
 			tell(all, tellTerm)
 		}
@@ -152,7 +152,7 @@ func (f *fleet) attempt(signals <-chan os.Signal, c *console) (told bool, err er
 	if err := c.err(); err != nil {
 		return true, err
 	}
-	return told, judge(failures)
+	return stopping, judge(failures)
 }
 
 // abandon ends ssh to the hosts that have not ended. Their agents end the ranks there when
@@ -167,7 +167,7 @@ func abandon(all []*remote) {
 
 // patience is how long the other hosts may take to end by themselves, and then when they
 // are told to.
-func (f *fleet) patience(r *remote) (byThemselves, told time.Duration) {
+func (f *fleet) patience(r *remote) (byThemselves, stopping time.Duration) {
 	usual := f.grace + 5*time.Second // the launchers there have their own
 	switch {
 	case codeOf(r.err) == sshFailed: // they may not know of it
@@ -244,7 +244,7 @@ func (f *fleet) plan(node, port int, secret string) *plan {
 	p.Args = append(p.Args, "--")
 	p.Args = append(p.Args, f.words...)
 	for _, entry := range os.Environ() {
-		if elsewhere(entry) {
+		if onOtherHost(entry) {
 			p.Environment = append(p.Environment, entry)
 		}
 	}

@@ -56,7 +56,7 @@ func TestVariablesForOtherHosts(t *testing.T) {
 		"CUDA_VISIBLE_DEVICES=GPU-5f2a": false, "CUDA_VISIBLE_DEVICES=0,MIG-1": false,
 		"PATH=/bin": false, "HOME=/root": false, "VIRTUAL_ENV_PROMPT=v": false, "LD_LIBRARY_PATH_64=/x": false,
 	} {
-		if elsewhere(entry) != want {
+		if onOtherHost(entry) != want {
 			t.Errorf("%s: %v", entry, !want)
 		}
 	}

@@ -27,7 +27,7 @@ const procText = 8 << 20
 // was killed. The kernel ends such ranks with their launcher, but for one that it cannot yet, as
 // where a driver holds it: that keeps its GPU's memory, ports and locks from the new ranks.
 func (o *options) endStale(notes io.Writer) error {
-	told := false
+	noted := false
 	for end := time.Now().Add(staleLimit); ; time.Sleep(100 * time.Millisecond) {
 		left := o.stale("/proc")
 		if len(left) == 0 {
@@ -36,9 +36,9 @@ func (o *options) endStale(notes io.Writer) error {
 		if time.Now().After(end) {
 			return exitcode.Errorf(exitcode.IO, "processes %v, ranks of an earlier start of this command, do not end: a driver or a disk may hold them; restart this host", left)
 		}
-		if !told {
+		if !noted {
 			fmt.Fprintf(notes, "launch: ending processes %v, which an earlier start of this command has left\n", left)
-			told = true
+			noted = true
 		}
 		for _, pid := range left {
 			_ = system.SignalGroup(pid, syscall.SIGKILL) // it may have ended meanwhile

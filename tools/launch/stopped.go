@@ -17,8 +17,8 @@ const (
 	afterStop   = 5 * time.Second // for the others to end by themselves
 )
 
-// lookForStopped judges ranks that have been stopped for too long.
-func (a *attemptRun) lookForStopped(now time.Time) {
+// findStopped judges ranks that have been stopped for too long.
+func (a *attemptRun) findStopped(now time.Time) {
 	own := now.Sub(a.looked) > 5*time.Second // this process was stopped itself
 	a.looked = now
 	var lost []*process

@@ -36,8 +36,8 @@ func nearOnes[T any](all []T, near func(T) bool) (some []T) {
 	return some
 }
 
-// told says what apart noted; nothing where there is one core.
-func (s *survey) told() string {
+// summary says what apart noted; nothing where there is one core.
+func (s *survey) summary() string {
 	if len(s.distances) == 0 {
 		return ""
 	}

@@ -28,15 +28,15 @@ func round(x float64) float64 {
 // timed are the collectives that training uses.
 var timed = []struct {
 	op comm.Op
-	by func(g *comm.Group, part, whole device.Tensor) comm.Work
+	by func(g *comm.Group, part, full device.Tensor) comm.Work
 }{
 	{comm.AllReduce, func(g *comm.Group, part, _ device.Tensor) comm.Work { return g.AllReduce(part, comm.Sum) }},
-	{comm.AllGather, func(g *comm.Group, part, whole device.Tensor) comm.Work { return g.AllGather(whole, part) }},
-	{comm.ReduceScatter, func(g *comm.Group, part, whole device.Tensor) comm.Work { return g.ReduceScatter(part, whole) }},
+	{comm.AllGather, func(g *comm.Group, part, full device.Tensor) comm.Work { return g.AllGather(full, part) }},
+	{comm.ReduceScatter, func(g *comm.Group, part, full device.Tensor) comm.Work { return g.ReduceScatter(part, full) }},
 	{comm.Broadcast, func(g *comm.Group, part, _ device.Tensor) comm.Work { return g.Broadcast(part, 0) }},
-	{comm.Exchange, func(g *comm.Group, part, whole device.Tensor) comm.Work { // around a ring, as stages do
+	{comm.Exchange, func(g *comm.Group, part, full device.Tensor) comm.Work { // around a ring, as stages do
 		n, at := g.Size(), g.Rank()
-		return g.Exchange([]comm.Transfer{{Peer: (at + 1) % n, Send: true, T: part}, {Peer: (at + n - 1) % n, T: whole.Slice(0, 0, part.Len())}})
+		return g.Exchange([]comm.Transfer{{Peer: (at + 1) % n, Send: true, T: part}, {Peer: (at + n - 1) % n, T: full.Slice(0, 0, part.Len())}})
 	}},
 }
 
@@ -68,7 +68,7 @@ func (s *survey) collectives(n int) error {
 }
 
 // rounds is the seconds of one collective in each of `groups` groups of n goroutines.
-func (s *survey) rounds(groups, n int, dtype device.DType, bytes int64, by func(g *comm.Group, part, whole device.Tensor) comm.Work) (float64, error) {
+func (s *survey) rounds(groups, n int, dtype device.DType, bytes int64, by func(g *comm.Group, part, full device.Tensor) comm.Work) (float64, error) {
 	w := inproc.NewWorld(groups * n)
 	took := make([]float64, groups)
 	err := w.Run(func(rank int) error {

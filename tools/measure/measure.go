@@ -64,7 +64,7 @@ func measureMachine(c *cli.Context, open func(string) (*device.Device, error)) e
 	if c.Bool("quick") {
 		s.effort = brief
 	}
-	if err := s.look(c.String("name")); err != nil {
+	if err := s.one(c.String("name")); err != nil {
 		return err
 	}
 	tasks := s.tasks()
@@ -99,7 +99,7 @@ func measureMachine(c *cli.Context, open func(string) (*device.Device, error)) e
 	if left > 0 {
 		out.Printf("%d of %d measurements were left out after %v: other programs take the processors; measure again on an idle machine\n", left, len(tasks), s.effort.limit)
 	}
-	if apart := s.told(); apart != "" {
+	if apart := s.summary(); apart != "" {
 		out.Printf("%s\n", apart)
 	}
 	out.Printf("leave-one-out error of the predicted seconds: mean %.1f%%, worst op %.1f%%\n", 100*m.Checked.Mean, 100*m.Checked.Worst)
@@ -178,8 +178,8 @@ func carryOut(tasks []surveyTask, limit time.Duration, since func(time.Time) tim
 	return left, nil
 }
 
-// look finds what needs no clock.
-func (s *survey) look(name string) error {
+// one finds what needs no clock.
+func (s *survey) one(name string) error {
 	d, err := s.open()
 	if err != nil {
 		return err
@@ -191,11 +191,11 @@ func (s *survey) look(name string) error {
 	s.normals = make([]float32, 1<<16)
 	mpu.Normals(timing.Seed, "measured", s.normals, 0.02)
 	s.processor, s.ops, s.peaks = cmp.Or(system.Processor(), "a processor without a name"), map[opKey]*opTimes{}, map[device.DType]float64{}
-	room := plan.HostRoom().Bytes
-	if room > 1<<50 {
-		room = 1 << 34 // the system does not say
+	capacity := plan.HostCapacity().Bytes
+	if capacity > 1<<50 {
+		capacity = 1 << 34 // the system does not say
 	}
-	s.machine = plan.Machine{Name: name, Device: "cpu", PerNode: 1024, Memory: plan.Bytes(room), Threads: device.SharedPool().Threads(),
+	s.machine = plan.Machine{Name: name, Device: "cpu", PerNode: 1024, Memory: plan.Bytes(capacity), Threads: device.SharedPool().Threads(),
 		About: fmt.Sprintf("monotron measure on %s, %d threads, %d cores, %s: %s", s.processor, device.SharedPool().Threads(), runtime.NumCPU(), d.Name, d.Describe())}
 	return nil
 }

@@ -24,7 +24,7 @@ func TestMeasuredMachine(t *testing.T) {
 	tiny := surveyEffort{hidden: []int{64}, batches: [][2]int{{4, 1}, {8, 2}}, most: 1 << 20, cuts: []int{1}, visits: 1, layers: 1, step: time.Nanosecond, groups: []int{2}, bytes: []float64{64, 4096},
 		collective: time.Microsecond, cubes: []int64{8, 16}, copies: []int64{1024, 8192}, product: time.Microsecond, disk: 4 << 20}
 	s := &survey{open: func() (*device.Device, error) { return ref.Open(), nil }, effort: tiny, folder: t.TempDir()}
-	if err := s.look("tiny"); err != nil {
+	if err := s.one("tiny"); err != nil {
 		t.Fatal(err)
 	}
 	for _, task := range s.tasks() {
@@ -77,7 +77,7 @@ func TestCoresApart(t *testing.T) {
 	}
 	for want, distances := range map[string][]float64{"": nil, "a word from core to core and back: 80 to 99 ns": {99e-9, 80e-9},
 		"a word from core to core and back: 80 to 400 ns; what was seen while the cores were far apart is left out where they were near too": {80e-9, 400e-9, 90e-9}} {
-		if got := (&survey{distances: distances}).told(); got != want {
+		if got := (&survey{distances: distances}).summary(); got != want {
 			t.Errorf("of %v it says %q", distances, got)
 		}
 	}

@@ -127,7 +127,7 @@ func (s *survey) steps(c stepCase) error {
 		mine := &seen[r.Number]
 		mine.calls = map[[2]string]*shapeCalls{}
 		runtime.GC() // what made the engine is not collected during steps
-		random, began := rand.New(rand.NewPCG(timing.Seed, uint64(r.Place.DP))), time.Time{}
+		random, began := rand.New(rand.NewPCG(timing.Seed, uint64(r.Coordinates.DP))), time.Time{}
 		for n := 0; ; n++ {
 			if n == coldSteps {
 				r.Device.Observe, began = mine.add, time.Now()

@@ -45,7 +45,7 @@ func (p *runPlan) failing(c *cli.Context) (*goodput, error) {
 		return nil, nil
 	}
 	// What a save costs: a measured one or the flag's; an asynchronous one delays nothing.
-	f := plan.Failures{Between: hours * 3600, Restart: c.Float64("restart-seconds"), Save: p.beside.Writing, Spares: c.Int("spare-nodes"), Repair: c.Float64("repair-hours") * 3600}
+	f := plan.Failures{Between: hours * 3600, Restart: c.Float64("restart-seconds"), Save: p.extras.Writing, Spares: c.Int("spare-nodes"), Repair: c.Float64("repair-hours") * 3600}
 	if c.IsSet("save-seconds") {
 		f.Save = c.Float64("save-seconds")
 	}
@@ -64,7 +64,7 @@ func (p *runPlan) failing(c *cli.Context) (*goodput, error) {
 	// Goodput of the run's own interval between saves, and the best interval.
 	every := float64(p.config.Checkpoint.SaveInterval) * p.seconds.Step
 	g := &goodput{Goodput: f.Goodput(world, p.machine.PerNode, every), spares: f.Spares}
-	steps := float64(n)*p.seconds.Step + float64(p.beside.Evaluations)*p.beside.Evaluation
+	steps := float64(n)*p.seconds.Step + float64(p.extras.Evaluations)*p.extras.Evaluation
 	g.days = steps / g.Share / 86400
 	g.failures = g.days * 86400 / g.Between
 	g.steps, g.best = g.Every/p.seconds.Step, g.Best/p.seconds.Step

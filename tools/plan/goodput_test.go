@@ -65,7 +65,7 @@ func TestGoodputOfARun(t *testing.T) {
 	}
 }
 
-// Claim: the lines say the goodput, or what it needs; flags without their companions are refused.
+// Claim: the lines say the goodput, or what it needs; flags without their extras are refused.
 func TestGoodputInText(t *testing.T) {
 	for flags, want := range map[string]string{
 		"--machine h100 --save-seconds 20": "goodput 9",

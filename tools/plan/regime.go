@@ -10,18 +10,18 @@ import (
 
 // regime is what rows of one kind have in common.
 type regime struct {
-	Name      string         `json:"regime"`
-	Constants plan.Constants `json:"constants"`
-	Fitted    int            `json:"fitted_rows"`
-	Judged    int            `json:"judged_rows"`
-	Mean      float64        `json:"mean_error"`  // of the judged rows
-	Worst     float64        `json:"worst_error"` // of them
-	Rank      float64        `json:"rank_correlation"`
-	Held      int            `json:"memory_rows"`
-	HeldMean  float64        `json:"memory_mean_error"` // of rows with max_memory_gb
-	HeldWorst float64        `json:"memory_worst_error"`
-	Lost      int            `json:"oom_rows"`
-	LostSeen  int            `json:"oom_rows_predicted"` // not to fit, or within 5 percent of it
+	Name        string         `json:"regime"`
+	Constants   plan.Constants `json:"constants"`
+	Fitted      int            `json:"fitted_rows"`
+	Judged      int            `json:"judged_rows"`
+	Mean        float64        `json:"mean_error"`  // of the judged rows
+	Worst       float64        `json:"worst_error"` // of them
+	Rank        float64        `json:"rank_correlation"`
+	MemoryRows  int            `json:"memory_rows"`
+	MemoryMean  float64        `json:"memory_mean_error"` // of rows with max_memory_gb
+	MemoryWorst float64        `json:"memory_worst_error"`
+	Lost        int            `json:"oom_rows"`
+	LostSeen    int            `json:"oom_rows_predicted"` // not to fit, or within 5 percent of it
 
 	fitted map[*layout]bool
 }
@@ -97,10 +97,10 @@ func (l *layouts) judgeMemory(g *regime) {
 		}
 		if was, err := strconv.ParseFloat(text, 64); err == nil && was > 0 {
 			off := math.Abs(float64(r.memory)/(1<<30)/was - 1)
-			g.Held, g.HeldMean, g.HeldWorst = g.Held+1, g.HeldMean+off, max(g.HeldWorst, off)
+			g.MemoryRows, g.MemoryMean, g.MemoryWorst = g.MemoryRows+1, g.MemoryMean+off, max(g.MemoryWorst, off)
 		}
 	}
-	g.HeldMean /= float64(max(1, g.Held))
+	g.MemoryMean /= float64(max(1, g.MemoryRows))
 }
 
 func sorted(regimes map[string]*regime) (names []string) {

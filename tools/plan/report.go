@@ -47,7 +47,7 @@ func (p *runPlan) report() memoryReport {
 	if p.machine != nil {
 		fits, s := p.fits(), p.seconds
 		out.Machine, out.Fits, out.Seconds, out.Low, out.High, out.TFLOPs, out.MFU, out.Waiting = p.machine.Name, &fits, s.Step, s.Low, s.High, s.TFLOPs, s.MFU, s.Waiting
-		out.Eval, out.Saving, out.Days, out.Cost = p.beside.Evaluation, p.beside.Saving, p.days(), p.cost()
+		out.Eval, out.Saving, out.Days, out.Cost = p.extras.Evaluation, p.extras.Saving, p.days(), p.cost()
 		out.Failing = p.goodput.report(p)
 	}
 	for _, r := range p.ranks {
@@ -62,7 +62,7 @@ func (p *runPlan) days() float64 {
 	if err != nil {
 		return 0
 	}
-	return (float64(n)*p.seconds.Step + p.beside.Seconds()) / 86400
+	return (float64(n)*p.seconds.Step + p.extras.Seconds()) / 86400
 }
 
 func (p *runPlan) cost() float64 {
@@ -77,10 +77,10 @@ func (p *runPlan) writeTime(out *command.Printer) {
 		s.Compute, s.Move, s.Between, s.Waiting, s.Gradients, s.Update)
 	if n, err := p.config.Iterations(); err == nil {
 		out.Printf("  %s for %s", lasting(p.days()), counted(n, "iteration"))
-		if b := p.beside; b.Evaluations > 0 {
+		if b := p.extras; b.Evaluations > 0 {
 			out.Printf(" with %s of %.3g s", counted(b.Evaluations, "evaluation"), b.Evaluation)
 		}
-		if b := p.beside; b.Saves > 0 && b.Saving > 0 {
+		if b := p.extras; b.Saves > 0 && b.Saving > 0 {
 			out.Printf(", %s of %.3g s", counted(b.Saves, "checkpoint"), b.Saving)
 		}
 		if p.price > 0 {

@@ -95,7 +95,7 @@ type runPlan struct {
 	machine *plan.Machine // nil: the one that it is planned on, of which no speeds are known
 	ranks   []plan.Rank
 	seconds *plan.Seconds // nil: no machine
-	beside  plan.Beside
+	extras  plan.Extras
 	chart   *timeline.Chart // nil: nobody wants a timeline
 	price   float64
 	assumed string   // flags that the command line lacked, and a plan depends on
@@ -130,7 +130,7 @@ func (p *runPlan) time(c *cli.Context) error {
 	if p.seconds, err = clock.Run(by); err != nil {
 		return err
 	}
-	if p.beside, err = clock.Beside(by); err != nil {
+	if p.extras, err = clock.Extras(by); err != nil {
 		return err
 	}
 	if p.goodput, err = p.failing(c); err != nil {
@@ -278,13 +278,13 @@ func (p *runPlan) device(open func(name string) (*device.Device, error)) error {
 	}
 	p.options.Device = p.config.Device
 	if err == nil {
-		p.options.Device, p.options.Beside = d.Name, d
+		p.options.Device, p.options.Real = d.Name, d
 	}
 	return nil
 }
 
 func (p *runPlan) close() {
-	if p.options.Beside != nil {
-		p.options.Beside.Close()
+	if p.options.Real != nil {
+		p.options.Real.Close()
 	}
 }

@@ -48,10 +48,10 @@ func TestExpertsAtMost(t *testing.T) {
 	}
 	for _, dispatcher := range []string{"allgather", "alltoall"} {
 		line := four + "--expert-model-parallel-size 4 --moe-token-dispatcher-type " + dispatcher
-		even, most, room := planned("", line), planned("--experts-at-most", line), planned("--experts-at-most", line+" --moe-expert-capacity-factor 2")
+		even, most, capacity := planned("", line), planned("--experts-at-most", line), planned("--experts-at-most", line+" --moe-expert-capacity-factor 2")
 		for rank := range even {
-			if !(even[rank] < room[rank] && room[rank] < most[rank]) {
-				t.Errorf("%s: rank %d: %d bytes where tokens choose evenly, %d with twice the room, %d without a limit", dispatcher, rank, even[rank], room[rank], most[rank])
+			if !(even[rank] < capacity[rank] && capacity[rank] < most[rank]) {
+				t.Errorf("%s: rank %d: %d bytes where tokens choose evenly, %d with twice the room, %d without a limit", dispatcher, rank, even[rank], capacity[rank], most[rank])
 			}
 		}
 	}

@@ -158,10 +158,10 @@ func rules(s *plan.Search, best []*plan.Found) (lines []string) {
 	}
 	n, memory := float64(c.Model.Parameters()), float64(s.Memory)
 	say := func(format string, a ...any) { lines = append(lines, fmt.Sprintf(format, a...)) }
-	if whole := n * each; whole < memory {
-		say("\"the model fits on one device, so data parallelism alone\": it does (%.1f of %.1f GiB for weights, gradients and optimizer)", whole/(1<<30), memory/(1<<30))
+	if full := n * each; full < memory {
+		say("\"the model fits on one device, so data parallelism alone\": it does (%.1f of %.1f GiB for weights, gradients and optimizer)", full/(1<<30), memory/(1<<30))
 	} else {
-		say("\"the model does not fit on one device, so shard it or cut it\": at %s bytes a parameter it takes %.0f devices", width, math.Ceil(whole/memory))
+		say("\"the model does not fit on one device, so shard it or cut it\": at %s bytes a parameter it takes %.0f devices", width, math.Ceil(full/memory))
 	}
 	layer := float64(c.Model.LayerParameters(0)) * each
 	if layer > memory {

@@ -173,7 +173,7 @@ func (l *layouts) count(r *layout) {
 		if err != nil {
 			return err
 		}
-		r.memory = plan.Largest(ranks).Peak + r.clock.Held(r.regime)
+		r.memory = plan.Largest(ranks).Peak + r.clock.ProgramMemory(r.regime)
 		r.fits = r.memory <= int64(l.machine.Memory) && l.machine.HostHas(&r.config, ranks) && (l.machine.Threads == 0 || l.machine.Has(ranks))
 		return nil
 	}()
@@ -272,9 +272,9 @@ func (l *layouts) write(w io.Writer, regimes map[string]*regime) error {
 	// How good the predictions are, by regime.
 	for _, name := range sorted(regimes) {
 		g := regimes[name]
-		if g.Held+g.Lost > 0 {
+		if g.MemoryRows+g.Lost > 0 {
 			fmt.Fprintf(l.notes, "%s: memory of %d rows: mean error %.1f%%, worst %.1f%%; %d of %d rows that ran out of it are predicted to, or within 5%% of it\n",
-				g.Name, g.Held, 100*g.HeldMean, 100*g.HeldWorst, g.LostSeen, g.Lost)
+				g.Name, g.MemoryRows, 100*g.MemoryMean, 100*g.MemoryWorst, g.LostSeen, g.Lost)
 		}
 		if g.Judged > 0 {
 			fmt.Fprintf(l.notes, "%s: constants compute %.3f, move %.3f, between %.3f by %d rows; on the other %d mean error %.1f%%, worst %.1f%%; rank correlation %.3f\n",

@@ -52,8 +52,8 @@ func TestBloomTable(t *testing.T) {
 		if g.Judged < 5 || g.Mean > 0.05 {
 			t.Errorf("%s: mean error %.1f%% on %d rows", g.Name, 100*g.Mean, g.Judged)
 		}
-		if g.HeldMean > 0.051 || g.LostSeen < g.Lost-1 {
-			t.Errorf("%s: memory's mean error %.1f%%; %d of %d rows run out", g.Name, 100*g.HeldMean, g.LostSeen, g.Lost)
+		if g.MemoryMean > 0.051 || g.LostSeen < g.Lost-1 {
+			t.Errorf("%s: memory's mean error %.1f%%; %d of %d rows run out", g.Name, 100*g.MemoryMean, g.LostSeen, g.Lost)
 		}
 	}
 }

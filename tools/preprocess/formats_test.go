@@ -242,7 +242,7 @@ func TestFindOptimalNumWorkers(t *testing.T) {
 
 // Claim: a pair is found by its prefix where a folder of that name, such as the
 // one that holds the cache of its index arrays, lies beside it.
-func TestPrefixBesideFolder(t *testing.T) {
+func TestPrefixNextToFolder(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeFile(t, "in.jsonl", []byte(small))
 	mustCall(t, "preprocess_data", "--input", "in.jsonl", "--output-prefix", "a", "--tokenizer-type", "GPT2BPETokenizer", "--append-eod")

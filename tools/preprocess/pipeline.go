@@ -62,7 +62,7 @@ func (o *options) jsonl() (err error) {
 	defer w.end()
 	var buffers stock
 	defer buffers.free() // when nobody uses them any more
-	in := &source{options: o, from: w.at, free: make(chan *job, o.workers+2), rest: buffers.buffer(roomFor(o.maxLine, o.dtype).text)}
+	in := &source{options: o, from: w.at, free: make(chan *job, o.workers+2), rest: buffers.buffer(sizeFor(o.maxLine, o.dtype).text)}
 	for range cap(in.free) {
 		in.free <- o.newJob(&buffers)
 	}
@@ -116,7 +116,7 @@ const collectEvery = 64 << 20
 
 // newJob has the buffers that the run's blocks go through.
 func (o *options) newJob(s *stock) *job {
-	r := roomFor(o.maxLine, o.dtype)
+	r := sizeFor(o.maxLine, o.dtype)
 	j := &job{out: make(chan struct{}, 1), keys: make([]encoded, len(o.keys)), text: s.buffer(r.text)}
 	for range j.keys {
 		j.raw = append(j.raw, s.buffer(r.raw))
@@ -244,7 +244,7 @@ type encoder struct {
 }
 
 func (o *options) newEncoder(s *stock) *encoder {
-	r := roomFor(o.maxLine, o.dtype)
+	r := sizeFor(o.maxLine, o.dtype)
 	return &encoder{options: o, parser: jsonl.NewParser(o.keys...), own: s.ids(r.ids), text: s.buffer(r.text)}
 }
 

@@ -17,16 +17,16 @@ type stock struct{ all [][]byte }
 const longLine = 32 << 20
 
 // buffer is an empty slice with that much room.
-func (s *stock) buffer(room int) []byte {
-	b := reserve(room)
+func (s *stock) buffer(capacity int) []byte {
+	b := reserve(capacity)
 	s.all = append(s.all, b)
 	return b[:0]
 }
 
 // ids is a buffer for that many ids.
-func (s *stock) ids(room int) []int32 {
-	b := s.buffer(4 * room)
-	return unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(b))), room)[:0]
+func (s *stock) ids(capacity int) []int32 {
+	b := s.buffer(4 * capacity)
+	return unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(b))), capacity)[:0]
 }
 
 // free ends the use of all buffers.
@@ -37,11 +37,11 @@ func (s *stock) free() {
 	s.all = nil
 }
 
-// room is that of the buffers for a block: of its text, of the tokens as in the
+// capacity is that of the buffers for a block: of its text, of the tokens as in the
 // file, and of the ids. A text has no more ids than bytes.
-type room struct{ text, raw, ids int }
+type capacity struct{ text, raw, ids int }
 
-func roomFor(line int64, d dataset.DType) room {
+func sizeFor(line int64, d dataset.DType) capacity {
 	n := int(min(line, longLine)) + blockBytes
-	return room{text: 2 * n, raw: d.Size() * n, ids: n}
+	return capacity{text: 2 * n, raw: d.Size() * n, ids: n}
 }

@@ -127,7 +127,7 @@ func (e *encoder) oneText(t string) (doc encoded, err error) {
 
 // mostText is how many bytes all texts together may unpack to: of the memory left, a text
 // takes its length, its tokens and what either outgrows.
-func mostText() int64 { return plan.ProcessRoom().Bytes / 6 }
+func mostText() int64 { return plan.ProcessCapacity().Bytes / 6 }
 
 // characterAt is the place of character n in text.
 func characterAt(text string, n int) int {

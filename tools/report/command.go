@@ -59,7 +59,7 @@ func Command() *cli.Command {
 			if path == "" || path == "-" {
 				return write(os.Stdout, runs)
 			}
-			if err := besideLogs(path, runs); err != nil {
+			if err := nextToLogs(path, runs); err != nil {
 				return err
 			}
 			return atomicfile.Write(path, 0o644, func(f *os.File) error { return write(f, runs) })
@@ -81,8 +81,8 @@ func formatOf(c *cli.Context, path string) (string, error) {
 	return format, nil
 }
 
-// besideLogs refuses to write over a log that was read.
-func besideLogs(path string, runs []*dashboard.Run) error {
+// nextToLogs refuses to write over a log that was read.
+func nextToLogs(path string, runs []*dashboard.Run) error {
 	there, err := os.Stat(path)
 	if err != nil {
 		return nil // nothing is there; what else hinders is told by the writing

@@ -63,7 +63,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, l *loaded, q *as
 	if q.Stream {
 		return s.stream(w, r, streams, a, q.StreamOptions != nil && q.StreamOptions.IncludeUsage)
 	}
-	return s.whole(w, r, streams, a)
+	return s.complete(w, r, streams, a)
 }
 
 // usage counts the tokens of an answer.
@@ -71,8 +71,8 @@ func usage(prompt, cached, generated int) map[string]any {
 	return map[string]any{"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated, "prompt_tokens_details": map[string]any{"cached_tokens": cached}}
 }
 
-// whole answers when all texts have ended.
-func (s *server) whole(w http.ResponseWriter, r *http.Request, streams []*inference.Stream, f shape) error {
+// complete answers when all texts have ended.
+func (s *server) complete(w http.ResponseWriter, r *http.Request, streams []*inference.Stream, f shape) error {
 	all, err := s.wait(r.Context(), streams)
 	if err != nil {
 		return err

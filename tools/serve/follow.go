@@ -9,8 +9,8 @@ import (
 	"monotron/tools/internal/command"
 )
 
-// lookEvery is the time between two looks into a folder that is followed.
-const lookEvery = time.Second
+// checkEvery is the time between two looks into a folder that is followed.
+const checkEvery = time.Second
 
 // iteration is one of a save folder, as it was written at a time.
 type iteration struct {
@@ -27,17 +27,17 @@ func newest(dir string) (i iteration, err error) {
 // first waits, where the folder is followed, for an iteration to begin with; waits is told
 // when there is none yet.
 func (o *options) first(ctx context.Context, waits func()) (i iteration, err error) {
-	for told := false; o.follow && ctx.Err() == nil; told = true {
+	for reported := false; o.follow && ctx.Err() == nil; reported = true {
 		i, err = newest(o.dir)
 		if exitcode.CodeOf(err) != exitcode.NoInput {
 			return i, err
 		}
-		if !told {
+		if !reported {
 			waits()
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(lookEvery):
+		case <-time.After(checkEvery):
 		}
 	}
 	return i, nil
@@ -51,7 +51,7 @@ func (s *server) follow(ctx context.Context, b *inference.Batcher, seen iteratio
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(lookEvery):
+		case <-time.After(checkEvery):
 		}
 		// The newest iteration of the folder; the same trouble is told once.
 		now, err := newest(s.dir)

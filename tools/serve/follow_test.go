@@ -44,7 +44,7 @@ func TestFollow(t *testing.T) {
 	golden.Dir(t, "serve", "model")
 	dir, apart := filepath.Join(t.TempDir(), "run"), filepath.Join(t.TempDir(), "run")
 	time.AfterFunc(100*time.Millisecond, func() { saveIteration(t, dir, 10) })
-	url, told := startTelling(t, "--load", dir, "--follow")
+	url, reported := startTelling(t, "--load", dir, "--follow")
 	answers := func(want string) {
 		t.Helper()
 		_, body := request(t, "POST", url+"/v1/completions", `{"prompt": "O", "max_tokens": 2}`)
@@ -59,7 +59,7 @@ func TestFollow(t *testing.T) {
 		t.Helper()
 		for {
 			select {
-			case line := <-told:
+			case line := <-reported:
 				if strings.Contains(line, part) {
 					return
 				}

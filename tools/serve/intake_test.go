@@ -20,13 +20,13 @@ func post(n int) *http.Request {
 func TestIntakeBoundsLargeBodies(t *testing.T) {
 	in := newIntake(1 << 20)
 	in.wait = 50 * time.Millisecond
-	var held []*inFlight
+	var waiting []*inFlight
 	for range largeBodies {
 		b, err := in.read(httptest.NewRecorder(), post(1<<20))
 		if err != nil || len(b.data) != 1<<20 {
 			t.Fatal(err)
 		}
-		held = append(held, b)
+		waiting = append(waiting, b)
 	}
 	if _, err := in.read(httptest.NewRecorder(), post(smallBody+1)); !errors.Is(err, busy) {
 		t.Errorf("a third large body: %v", err)
@@ -38,8 +38,8 @@ func TestIntakeBoundsLargeBodies(t *testing.T) {
 		}
 		b.Close()
 	}
-	held[0].Close()
-	held[0].Close() // gives its share once
+	waiting[0].Close()
+	waiting[0].Close() // gives its share once
 	b, err := in.read(httptest.NewRecorder(), post(smallBody))
 	if err != nil {
 		t.Fatal("a large body after one has ended: ", err)

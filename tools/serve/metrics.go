@@ -15,12 +15,12 @@ const prefixOf = "monotron"
 
 // metrics is what /metrics shows.
 type metrics struct {
-	registry                *prometheus.Registry
-	labels                  prometheus.Labels
-	success                 *prometheus.CounterVec
-	rows                    prometheus.Histogram
-	first, between, whole   prometheus.Histogram
-	queued, prefill, decode prometheus.Histogram
+	registry                 *prometheus.Registry
+	labels                   prometheus.Labels
+	success                  *prometheus.CounterVec
+	rows                     prometheus.Histogram
+	first, between, complete prometheus.Histogram
+	queued, prefill, decode  prometheus.Histogram
 }
 
 func newMetrics(model string) *metrics {
@@ -33,7 +33,7 @@ func newMetrics(model string) *metrics {
 	}
 	m.first = histogram("time_to_first_token_seconds", "From a text's arrival to its first token.", seconds)
 	m.between = histogram("inter_token_latency_seconds", "Between two tokens of a text.", seconds)
-	m.whole = histogram("e2e_request_latency_seconds", "From a text's arrival to its end.", seconds)
+	m.complete = histogram("e2e_request_latency_seconds", "From a text's arrival to its end.", seconds)
 	m.queued = histogram("request_queue_time_seconds", "That a text waited before it began.", seconds)
 	m.prefill = histogram("request_prefill_time_seconds", "From its beginning to its first token.", seconds)
 	m.decode = histogram("request_decode_time_seconds", "From its first token to its end.", seconds)
@@ -76,7 +76,7 @@ func (m *metrics) ended(r inference.Result) {
 		}
 	}
 	since(m.first, t.Came, t.First)
-	since(m.whole, t.Came, t.Ended)
+	since(m.complete, t.Came, t.Ended)
 	since(m.queued, t.Came, t.Began)
 	since(m.prefill, t.Began, t.First)
 	since(m.decode, t.First, t.Ended)

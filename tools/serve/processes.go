@@ -21,7 +21,7 @@ const meetWithin = 10 * time.Minute
 // seat is where this process's ranks are: all of them, or one of a launcher's.
 type seat struct {
 	ranks.Config
-	launched *launchenv.Place // nil: all of them
+	launched *launchenv.Env // nil: all of them
 }
 
 // listens reports whether requests come here; the others follow.
@@ -35,8 +35,8 @@ func (at *seat) here(l inference.Layout) int {
 	return at.launched.LocalSize
 }
 
-// place finds out which ranks this process has; each of several gets its part of the cores.
-func place(o *options, open func() (*device.Device, error), threads bool) (*seat, error) {
+// seatOf finds out which ranks this process has; each of several gets its part of the cores.
+func seatOf(o *options, open func() (*device.Device, error), threads bool) (*seat, error) {
 	p, err := launchenv.Find(os.Getenv)
 	if err != nil {
 		return nil, err
@@ -60,15 +60,15 @@ func (at *seat) meet(ctx context.Context, o options) (ranks.Config, error) {
 	if at.launched == nil {
 		return at.Config, nil
 	}
-	told := logging.Stderr().Rank(at.launched.Rank)
+	notes := logging.Stderr().Rank(at.launched.Rank)
 	alike := map[string]string{"settings (flags)": fmt.Sprint(o.layout, o.load, o.follow)}
-	world, err := preflight.Meet(ctx, at.launched, alike, meetWithin, told.From("rendezvous").Lines())
+	world, err := preflight.Meet(ctx, at.launched, alike, meetWithin, notes.From("rendezvous").Lines())
 	if err != nil {
 		return at.Config, err
 	}
 	c := at.Config
 	c.Process = world
-	c.Watch = &ranks.Watch{Folder: os.Getenv(launchenv.RunFolder), Note: told.From("serve").Warn}
+	c.Watch = &ranks.Watch{Folder: os.Getenv(launchenv.RunFolder), Note: notes.From("serve").Warn}
 	return c, nil
 }
 

@@ -182,7 +182,7 @@ func run(c *cli.Context, open func() (*device.Device, error), o options) error {
 			return fmt.Errorf("--load: %w", err)
 		}
 	}
-	at, err := place(&o, open, c.IsSet("cpu-threads"))
+	at, err := seatOf(&o, open, c.IsSet("cpu-threads"))
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func start(t *testing.T, args ...string) string {
 }
 
 // startTelling is start with the lines that the server tells after it is ready.
-func startTelling(t *testing.T, args ...string) (url string, told <-chan string) {
+func startTelling(t *testing.T, args ...string) (url string, reported <-chan string) {
 	t.Helper()
 	notes, w := io.Pipe()
 	ctx, stop := context.WithCancel(context.Background())
@@ -430,7 +430,7 @@ func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
 // Claim: a server whose keys and values cannot be in this machine's memory ends at its start.
 func TestTooMuchMemory(t *testing.T) {
-	if plan.HostRoom().Bytes == math.MaxInt64 {
+	if plan.HostCapacity().Bytes == math.MaxInt64 {
 		t.Skip("what is free is not known here")
 	}
 	notes, w := io.Pipe()

@@ -95,8 +95,8 @@ func (s *server) open() bool {
 func (s *server) serve(ctx context.Context, c *cli.Context, at ranks.Config, here int, seen iteration, notes *command.Printer) error {
 	// Memory for keys and values: what the device has left, shared with the ranks here.
 	size := func(m *inference.Loaded, blockBytes int64) (inference.BatcherConfig, error) {
-		room, sharers := answering.RoomOf(m.Device, here)
-		return answering.Batching(inference.BatcherConfig{Sequences: s.sequence, Tokens: s.rows, Queue: s.queue}, s.cache, m.MaxContext, blockBytes, room, sharers)
+		capacity, sharers := answering.CapacityOf(m.Device, here)
+		return answering.Batching(inference.BatcherConfig{Sequences: s.sequence, Tokens: s.rows, Queue: s.queue}, s.cache, m.MaxContext, blockBytes, capacity, sharers)
 	}
 	return inference.Serve(ctx, s.layout, at, s.dir, s.load, size, func(m *inference.Loaded, b *inference.Batcher) error {
 		for _, n := range m.Notes {

@@ -191,8 +191,8 @@ func (c *calls) next(i int, text string, ended bool) (content string, made []map
 	c.texts[i] += text
 	full := c.texts[i]
 	if !ended {
-		held, _ := c.format.Held(full)
-		content = full[min(c.sent[i], len(full)-held) : len(full)-held]
+		waiting, _ := c.format.Kept(full)
+		content = full[min(c.sent[i], len(full)-waiting) : len(full)-waiting]
 		c.sent[i] += len(content)
 		return content, nil
 	}

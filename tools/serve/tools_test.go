@@ -220,8 +220,8 @@ func streamedCalls(t *testing.T, url string) {
 				content += *c.Delta.Content
 			}
 			for _, call := range c.Delta.ToolCalls {
-				if whole := want.Choices[0].Message.ToolCalls[made]; call.Index == nil || *call.Index != made || call.Function != whole.Function {
-					t.Errorf("streamed %+v, else %+v", call, whole)
+				if complete := want.Choices[0].Message.ToolCalls[made]; call.Index == nil || *call.Index != made || call.Function != complete.Function {
+					t.Errorf("streamed %+v, else %+v", call, complete)
 				}
 				made++
 			}

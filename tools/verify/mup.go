@@ -44,7 +44,7 @@ func checkMuP(c *cli.Context, open func(string) (*device.Device, error)) error {
 		return exitcode.Errorf(exitcode.Usage, "--widths must be at least two widths, not %v", widths)
 	}
 	r, err := coordinates.Check(coordinates.Options{Widths: widths, Steps: c.Int("steps"), LR: c.Float64("lr"), Standard: c.Bool("standard"),
-		Open: func() (*device.Device, error) { return open(c.String("device")) }, Told: func(int) {}})
+		Open: func() (*device.Device, error) { return open(c.String("device")) }, OnWidth: func(int) {}})
 	if err != nil {
 		return err
 	}

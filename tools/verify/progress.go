@@ -39,8 +39,8 @@ func newProgress() *progress {
 	return p
 }
 
-// told hears what has ended and what begins.
-func (p *progress) told(now layouts.Progress) {
+// report hears what has ended and what begins.
+func (p *progress) report(now layouts.Progress) {
 	if now.Last.Model != "" {
 		p.result(&now)
 	}

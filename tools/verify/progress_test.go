@@ -34,7 +34,7 @@ func TestProgress(t *testing.T) {
 	} {
 		out.Reset()
 		clock = time.Unix(1e9, 0).Add(step.at * time.Second)
-		p.told(step.now)
+		p.report(step.now)
 		if out.String() != step.want {
 			t.Errorf("%+v:\n%q, want\n%q", step.now, out.String(), step.want)
 		}
@@ -45,9 +45,9 @@ func TestProgress(t *testing.T) {
 func TestProgressOnATerminal(t *testing.T) {
 	var screen bytes.Buffer
 	p := &progress{notes: logging.New(&screen), screen: &screen, every: glance, now: time.Now, began: time.Now()}
-	p.told(layouts.Progress{All: 2, Next: "gpt2: tp2"})
-	p.told(layouts.Progress{Done: 1, All: 2, Next: "gpt2: dp2", Last: layouts.Row{Model: "gpt2", Layout: "tp2", Problem: "bad"}})
-	p.told(layouts.Progress{Done: 2, All: 2})
+	p.report(layouts.Progress{All: 2, Next: "gpt2: tp2"})
+	p.report(layouts.Progress{Done: 1, All: 2, Next: "gpt2: dp2", Last: layouts.Row{Model: "gpt2", Layout: "tp2", Problem: "bad"}})
+	p.report(layouts.Progress{Done: 2, All: 2})
 	if text := screen.String(); !strings.HasPrefix(text, "\r\x1b[2Ktraining gpt2: tp2\r\x1b[2Kgpt2: tp2: bad\n") || !strings.HasSuffix(text, "\r\x1b[2K") {
 		t.Errorf("%q", text)
 	}

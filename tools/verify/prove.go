@@ -57,7 +57,7 @@ func prove(c *cli.Context, open func(string) (*device.Device, error)) error {
 		return err
 	}
 	options := layouts.Options{World: c.Int("world-size"), Steps: c.Int("steps"), Only: c.String("only"), Stride: c.Int("stride"),
-		Mutate: c.Bool("mutate"), Bits: c.Bool("bits"), Mutant: c.String("mutant"), Open: func() (*device.Device, error) { return open(c.String("device")) }, Told: newProgress().told}
+		Mutate: c.Bool("mutate"), Bits: c.Bool("bits"), Mutant: c.String("mutant"), Open: func() (*device.Device, error) { return open(c.String("device")) }, Reported: newProgress().report}
 	report, err := layouts.Prove(models, options)
 	if err != nil {
 		return err

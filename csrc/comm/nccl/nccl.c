@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "../../device/whole.h"
+#include "../../device/cutshort.h"
 
 #define BYTES 1 /* ncclUint8: copies move bytes, whatever they mean */
 

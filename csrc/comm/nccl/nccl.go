@@ -56,7 +56,7 @@ func Open() (*Library, error) {
 func find() (*Library, error) {
 	paths, cure := []string{os.Getenv("MONOTRON_NCCL")}, "MONOTRON_NCCL"
 	if paths[0] == "" {
-		paths = append([]string{"libnccl.so.2"}, besideTorch(os.Getenv)...)
+		paths = append([]string{"libnccl.so.2"}, nextToTorch(os.Getenv)...)
 		cure = "install NCCL 2.14 or newer (pip install nvidia-nccl-cu12), add its folder to LD_LIBRARY_PATH, or set MONOTRON_NCCL to the file"
 	}
 	var first error
@@ -83,9 +83,9 @@ func open(path string) (*Library, error) {
 	return l, nil
 }
 
-// besideTorch are the files that pip has laid into the Python in use, where no linker looks
-// for them; csrc/cuda/beside.h looks in the same folders for NVIDIA's other libraries.
-func besideTorch(getenv func(string) string) (paths []string) {
+// nextToTorch are the files that pip has laid into the Python in use, where no linker looks
+// for them; csrc/cuda/torchlibs.h looks in the same folders for NVIDIA's other libraries.
+func nextToTorch(getenv func(string) string) (paths []string) {
 	for _, root := range []string{getenv("VIRTUAL_ENV"), getenv("CONDA_PREFIX"), "/usr/local", "/usr"} {
 		if root == "" {
 			continue
@@ -328,9 +328,9 @@ func (c *Comm) Batch(transfers []Transfer, stream device.Stream) error {
 	if len(transfers) == 0 {
 		return nil
 	}
-	room := C.malloc(C.size_t(len(transfers)) * C.sizeof_mt_nccl_p2p) // pointers to memory that is not Go's
-	defer C.free(room)
-	ops := unsafe.Slice((*C.mt_nccl_p2p)(room), len(transfers))
+	buffer := C.malloc(C.size_t(len(transfers)) * C.sizeof_mt_nccl_p2p) // pointers to memory that is not Go's
+	defer C.free(buffer)
+	ops := unsafe.Slice((*C.mt_nccl_p2p)(buffer), len(transfers))
 	for i, t := range transfers {
 		ops[i] = C.mt_nccl_p2p{data: t.T.Data, bytes: C.size_t(t.T.Bytes()), peer: C.int(t.Peer)}
 		if t.Send {

@@ -45,12 +45,12 @@ func well() error { return nil }
 // floats are n of them, as C's memory holds them.
 func floats(t testing.TB, n int64) device.Tensor {
 	t.Helper()
-	room, err := device.HostAlloc(4 * n)
+	buffer, err := device.HostAlloc(4 * n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { device.HostFree(room, 4*n) })
-	return device.View(room, device.F32, n)
+	t.Cleanup(func() { device.HostFree(buffer, 4*n) })
+	return device.View(buffer, device.F32, n)
 }
 
 // Claim: NCCL says "in progress" to every call; one that it takes soon costs the host no
@@ -90,7 +90,7 @@ func TestCallsAreTaken(t *testing.T) {
 
 // Claim: NCCL is found where pip lays it, in the Python of VIRTUAL_ENV before that of
 // CONDA_PREFIX, after what the linker knows; MONOTRON_NCCL alone counts where it is set.
-func TestFoundBesideTorch(t *testing.T) {
+func TestFoundNextToTorch(t *testing.T) {
 	roots := map[string]string{"VIRTUAL_ENV": t.TempDir(), "CONDA_PREFIX": t.TempDir()}
 	var want []string
 	for _, name := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
@@ -103,7 +103,7 @@ func TestFoundBesideTorch(t *testing.T) {
 		}
 		want = append(want, filepath.Join(dir, "libnccl.so.2"))
 	}
-	got := besideTorch(func(name string) string { return roots[name] })
+	got := nextToTorch(func(name string) string { return roots[name] })
 	if len(got) < 2 || !slices.Equal(got[:2], want) {
 		t.Errorf("%q, want first %q", got, want)
 	}
@@ -127,14 +127,14 @@ func TestFoundBesideTorch(t *testing.T) {
 // is up, with the interface that NCCL meets over.
 func TestCallIsNeverTaken(t *testing.T) {
 	lost := errors.New("rank 1 is lost")
-	var told error
-	lib, c, gpu := alone(t, func() error { return told }, func() { time.Sleep(time.Microsecond) })
+	var reported error
+	lib, c, gpu := alone(t, func() error { return reported }, func() { time.Sleep(time.Microsecond) })
 	lib.Slow(1 << 30)
-	told = lost
+	reported = lost
 	if err := c.AllReduce(floats(t, 8), Sum, gpu.Ops()); !errors.Is(err, lost) {
 		t.Errorf("%v, want %v", err, lost)
 	}
-	told, c.limit = nil, time.Millisecond
+	reported, c.limit = nil, time.Millisecond
 	t.Setenv("NCCL_SOCKET_IFNAME", "=eth7")
 	err := c.AllReduce(floats(t, 8), Sum, gpu.Ops())
 	if err == nil || !strings.Contains(err.Error(), "all_reduce took longer than 1ms") || !strings.HasSuffix(err.Error(), "(NCCL_SOCKET_IFNAME is =eth7)") {

@@ -3,7 +3,7 @@ package activations
 import "testing"
 
 // Claim: every activation has a row, and no name of any kind stands for two.
-func TestTableIsWhole(t *testing.T) {
+func TestTableIsComplete(t *testing.T) {
 	names, flags := map[string]Activation{}, map[string]Activation{}
 	hf := map[bool]map[string]Activation{true: {}, false: {}}
 	once := func(seen map[string]Activation, name string, a Activation) {

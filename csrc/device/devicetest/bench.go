@@ -114,7 +114,7 @@ func expertBenchCases(d device.DType) []Case {
 			groupedMatmulCase(d, g, s.ffn, benchHidden, matmulOptions{}), groupedMatmulCase(d, g, benchHidden, s.ffn, matmulOptions{}), groupedMatmulCase(d, g, s.ffn, benchHidden, matmulOptions{transA: true}),
 			matmulCase(d, s.k*benchTokens, s.ffn, benchHidden, matmulOptions{transB: true}))
 		if d == device.F32 {
-			cases = append(cases, orderCase(r, orderOptions{0, 1, s.experts, false}), placeCase(d, benchTokens, s.k, s.k*benchTokens, false))
+			cases = append(cases, orderCase(r, orderOptions{0, 1, s.experts, false}), placeChoicesCase(d, benchTokens, s.k, s.k*benchTokens, false))
 		}
 	}
 	return cases

@@ -212,27 +212,27 @@ func convBackwardCase(d device.DType, s convShape) Case {
 	}, Work: Work{Bytes: float64(3 * s.batch * s.s * s.channels * d.Size())}}
 }
 
-// placesOf are the tables and rows of sequences whose blocks follow each other.
-func (e *Env) placesOf(s pagedShape) (tables, rows device.Tensor, blocks int64) {
-	var places []float64
+// slotsOf are the tables and rows of sequences whose blocks follow each other.
+func (e *Env) slotsOf(s pagedShape) (tables, rows device.Tensor, blocks int64) {
+	var entries []float64
 	most := int64(1)
 	for i, q := range s.sequences {
 		most = max(most, (q[0]+q[1]+device.PagedBlock-1)/device.PagedBlock)
 		for r := range q[1] {
-			places = append(places, float64(i), float64(q[0]+r))
+			entries = append(entries, float64(i), float64(q[0]+r))
 		}
 	}
 	n := int64(len(s.sequences))
 	// n·most has no factor 5.
 	tables = e.Make("tables", device.I32, func(i int) float64 { return float64((int64(i)*5 + 3) % (n * most)) }, n, most)
-	return tables, e.Make("rows", device.I32, func(i int) float64 { return places[i] }, int64(len(places)/2), 2), n * most
+	return tables, e.Make("rows", device.I32, func(i int) float64 { return entries[i] }, int64(len(entries)/2), 2), n * most
 }
 
 func pagedConvCase(d device.DType, s pagedShape, plain int32, bias bool) Case {
 	return Case{Op: device.OpPagedCausalConv, Name: fmt.Sprintf("%s %v channels %d plain %d bias %v", d, s.sequences, s.d, plain, bias), Setup: func(e *Env) func() {
 		a := device.PagedCausalConvArgs{Plain: plain}
 		var blocks int64
-		a.Tables, a.Rows, blocks = e.placesOf(s)
+		a.Tables, a.Rows, blocks = e.slotsOf(s)
 		rows := a.Rows.Shape[0]
 		a.X, a.W = e.In("X", d, rows, s.d), e.In("W", d, s.d, 4)
 		if bias {
@@ -248,7 +248,7 @@ func pagedDeltaCase(d device.DType, s pagedShape, space bool) Case {
 	return Case{Op: device.OpPagedDeltaRule, Name: fmt.Sprintf("%s %v %dx%d heads of %d space %v", d, s.sequences, s.groups, s.heads, s.d, space), Setup: func(e *Env) func() {
 		a := device.PagedDeltaRuleArgs{}
 		var blocks int64
-		a.Tables, a.Rows, blocks = e.placesOf(s)
+		a.Tables, a.Rows, blocks = e.slotsOf(s)
 		rows, heads, dk := a.Rows.Shape[0], s.groups*s.heads, int64(11)
 		a.Q, a.K, a.V = e.Scaled("Q", d, 0, 0.3, rows, s.groups, dk), e.Scaled("K", d, 0, 0.3, rows, s.groups, dk), e.In("V", d, rows, heads, s.d)
 		a.A, a.ALog, a.DtBias = e.In("A", d, rows, heads), e.Scaled("ALog", d, -2, 0.3, heads), e.In("DtBias", d, heads)
@@ -304,7 +304,7 @@ func (r drawer) delta() []Case {
 }
 
 // sequences are some that have up to two blocks of positions behind them and as many rows to
-// come: at most four of four blocks, as placesOf needs.
+// come: at most four of four blocks, as slotsOf needs.
 func (r drawer) sequences(groups, heads, d int64) pagedShape {
 	s := pagedShape{groups: groups, heads: heads, d: d}
 	for range r.size(1, 4) {

@@ -140,12 +140,12 @@ func pagedDeltaByRow(t *testing.T, dev *device.Device, d device.DType, space boo
 		inputs, states := s.Alloc(device.F32, blocks, device.PagedBlock, channels), s.Alloc(device.F32, blocks, heads, dk, (dv+15)/16*16)
 		y, o := s.Alloc(d, 2*rows, channels), s.Alloc(d, 2*rows, heads, dv)
 		pass := func(first, sequence, at, n int64) { // n rows of a sequence from `at` on
-			places := make([]int32, 0, 2*n)
+			entries := make([]int32, 0, 2*n)
 			for i := range n {
-				places = append(places, int32(sequence), int32(at+i))
+				entries = append(entries, int32(sequence), int32(at+i))
 			}
 			where := s.Alloc(device.I32, n, 2)
-			device.WriteSlice(dev, where, places)
+			device.WriteSlice(dev, where, entries)
 			part := func(t device.Tensor) device.Tensor { return t.Slice(0, first+at, n) }
 			dev.PagedCausalConv(device.PagedCausalConvArgs{Y: part(y), X: part(x), W: w, Bias: bias, Inputs: inputs, Tables: tables, Rows: where})
 			rule := device.PagedDeltaRuleArgs{O: part(o), Q: part(q), K: part(k), V: part(v), A: part(a), B: part(b), ALog: aLog, DtBias: dtBias, States: states, Tables: tables, Rows: where}
@@ -162,11 +162,11 @@ func pagedDeltaByRow(t *testing.T, dev *device.Device, d device.DType, space boo
 		}
 		return append(readBytes(dev, y), readBytes(dev, o)...)
 	}
-	whole, single := run(rows), make([]int64, rows)
+	full, single := run(rows), make([]int64, rows)
 	for i := range single {
 		single[i] = 1
 	}
-	if !bytes.Equal(whole, run(7, 9, 16, 13)) || !bytes.Equal(whole, run(single...)) {
+	if !bytes.Equal(full, run(7, 9, 16, 13)) || !bytes.Equal(full, run(single...)) {
 		t.Error("rows have other bits in pieces than at once")
 	}
 }

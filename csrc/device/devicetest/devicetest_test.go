@@ -8,7 +8,7 @@ import (
 )
 
 // Claim: every op has cases, and a case's name is its own (its seed comes from it).
-func TestTableIsWhole(t *testing.T) {
+func TestTableIsComplete(t *testing.T) {
 	seen, ops := map[string]bool{}, map[device.Op]int{}
 	for _, c := range Cases() {
 		ops[c.Op]++
@@ -26,7 +26,7 @@ func TestTableIsWhole(t *testing.T) {
 }
 
 // Claim: whoever draws cases draws of every op, and a case's name is its own.
-func TestDrawnIsWhole(t *testing.T) {
+func TestDrawnIsComplete(t *testing.T) {
 	seen, ops := map[string]bool{}, map[device.Op]int{}
 	for _, c := range Drawn(1, 1) {
 		ops[c.Op]++
@@ -50,7 +50,7 @@ func TestDrawnIsWhole(t *testing.T) {
 // lost NaN, and lets pass what is within the tolerance.
 func TestCompare(t *testing.T) {
 	made := func(before, after []float32, out bool, tol Tol) buffer {
-		return buffer{whole: device.View(nil, device.F32, int64(len(after))), before: device.AsBytes(before), after: device.AsBytes(after), out: out, tol: tol}
+		return buffer{full: device.View(nil, device.F32, int64(len(after))), before: device.AsBytes(before), after: device.AsBytes(after), out: out, tol: tol}
 	}
 	nan := float32(math.NaN())
 	start := []float32{0, 0, 0}

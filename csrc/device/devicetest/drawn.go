@@ -304,9 +304,9 @@ func (r drawer) routers() []Case {
 func (r drawer) choices() []Case {
 	s := r.routerShape(r.rowCount(257))
 	o := orderOptions{start: r.size(0, s.experts), width: r.size(1, 5), groups: r.size(1, 65), once: r.yes(2)}
-	places := r.size(1, 2*s.tokens*s.k+9)
+	entries := r.size(1, 2*s.tokens*s.k+9)
 	return []Case{
-		routerDropCase(s, r.size(0, 33), r.yes(2), r.yes(2)), orderCase(s, o), placeCase(pick(r, []device.DType{device.F32, device.I32}), s.tokens, s.k, places, r.yes(2)),
+		routerDropCase(s, r.size(0, 33), r.yes(2), r.yes(2)), orderCase(s, o), placeChoicesCase(pick(r, []device.DType{device.F32, device.I32}), s.tokens, s.k, entries, r.yes(2)),
 	}
 }
 

@@ -23,7 +23,7 @@ type Env struct {
 // buffer is a piece of memory and, after the call, what became of it.
 type buffer struct {
 	name          string
-	whole         device.Tensor
+	full          device.Tensor
 	before, after []byte
 	out           bool
 	tol           Tol
@@ -62,7 +62,7 @@ func (e *Env) Make(name string, d device.DType, f func(i int) float64, shape ...
 
 func (e *Env) write(name string, t device.Tensor, raw []byte) device.Tensor {
 	e.Dev.Write(t, raw)
-	e.buffers = append(e.buffers, buffer{name: name, whole: t, before: raw})
+	e.buffers = append(e.buffers, buffer{name: name, full: t, before: raw})
 	return t
 }
 
@@ -96,7 +96,7 @@ func (e *Env) Out(name string, tol Tol, d device.DType, shape ...int64) device.T
 // Changes marks a tensor made before as one the op writes.
 func (e *Env) Changes(t device.Tensor, tol Tol) device.Tensor {
 	for i := range e.buffers {
-		if e.buffers[i].whole.Data == t.Data {
+		if e.buffers[i].full.Data == t.Data {
 			e.buffers[i].out, e.buffers[i].tol = true, tol
 		}
 	}
@@ -121,8 +121,8 @@ func (e *Env) Values(t device.Tensor) []float64 {
 func (e *Env) collect() {
 	for i := range e.buffers {
 		b := &e.buffers[i]
-		b.after = make([]byte, b.whole.Bytes())
-		e.Dev.Read(b.after, b.whole)
+		b.after = make([]byte, b.full.Bytes())
+		e.Dev.Read(b.after, b.full)
 	}
 }
 

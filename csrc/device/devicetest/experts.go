@@ -29,7 +29,7 @@ func orderCases() []Case {
 	}
 	for _, d := range []device.DType{device.F32, device.I32} {
 		for _, s := range [][3]int64{{1, 1, 1}, {0, 2, 3}, {17, 2, 40}, {300, 8, 1000}, {33, 4, 20}} {
-			cases = append(cases, placeCase(d, s[0], s[1], s[2], false), placeCase(d, s[0], s[1], s[2], true))
+			cases = append(cases, placeChoicesCase(d, s[0], s[1], s[2], false), placeChoicesCase(d, s[0], s[1], s[2], true))
 		}
 	}
 	return cases
@@ -68,21 +68,21 @@ func orderArgs(e *Env, s routerShape, o orderOptions) device.ExpertOrderArgs {
 // slots are different places below n for each of tokens·k choices, in a random order; some
 // choices have none.
 func (e *Env) slots(tokens, k, n int64) device.Tensor {
-	places := make([]int64, max(n, tokens*k))
-	for i := range places {
-		places[i] = int64(i)
+	entries := make([]int64, max(n, tokens*k))
+	for i := range entries {
+		entries[i] = int64(i)
 		j := e.below(int64(i) + 1)
-		places[i], places[j] = places[j], places[i]
+		entries[i], entries[j] = entries[j], entries[i]
 	}
 	return e.Make("Slots", device.I32, func(i int) float64 {
-		if i%7 == 3 || places[i] >= n {
+		if i%7 == 3 || entries[i] >= n {
 			return -1
 		}
-		return float64(places[i])
+		return float64(entries[i])
 	}, tokens, k)
 }
 
-func placeCase(d device.DType, tokens, k, n int64, back bool) Case {
+func placeChoicesCase(d device.DType, tokens, k, n int64, back bool) Case {
 	name := fmt.Sprintf("%s %dx%d in %d", d, tokens, k, n)
 	if back {
 		name += " back"
@@ -137,8 +137,8 @@ func gatherCase(d device.DType, rows, n, pad int64) Case {
 
 func combineCase(d device.DType, tokens, n, k, pad int64) Case {
 	setup := func(e *Env) func() {
-		places := tokens*k + 2
-		in, slots := narrow(e.In("In", d, places, n+pad), pad), e.slots(tokens, k, places)
+		entries := tokens*k + 2
+		in, slots := narrow(e.In("In", d, entries, n+pad), pad), e.slots(tokens, k, entries)
 		out := narrow(e.Out("Out", tol(d, k, math.Sqrt(float64(k))), d, tokens, n+pad), pad)
 		return func() { e.Dev.CombineRows(out, in, slots) }
 	}
@@ -297,17 +297,17 @@ func groupedRowsAlone(t *testing.T, dev *device.Device) {
 }
 
 // sameAlone multiplies n rows of a group with nothing else.
-func (e *Env) sameAlone(t *testing.T, whole device.GroupedMatmulArgs, group int, from, n int64) {
+func (e *Env) sameAlone(t *testing.T, full device.GroupedMatmulArgs, group int, from, n int64) {
 	t.Helper()
 	if n == 0 || from < 0 {
 		return
 	}
-	alone := grouping{rows: make([]int64, whole.B.Shape[0])}
+	alone := grouping{rows: make([]int64, full.B.Shape[0])}
 	alone.rows[group] = n
-	a := whole
-	a.A, a.C, a.Offsets = whole.A.Slice(0, from, n), e.Out("C", exact, whole.C.DType, n, whole.C.Last()), e.offsets(alone)
+	a := full
+	a.A, a.C, a.Offsets = full.A.Slice(0, from, n), e.Out("C", exact, full.C.DType, n, full.C.Last()), e.offsets(alone)
 	e.Dev.GroupedMatmul(a)
-	if want := whole.C.Slice(0, from, n); !bytes.Equal(e.bytes(a.C), e.bytes(want)) {
+	if want := full.C.Slice(0, from, n); !bytes.Equal(e.bytes(a.C), e.bytes(want)) {
 		t.Errorf("group %d: rows %d to %d have other bits alone", group, from, from+n-1)
 	}
 }

@@ -65,7 +65,7 @@ func (g *gradient) check(name string, x, dx device.Tensor, loss func() float64) 
 		}
 		want := (move(step) - move(-step)) / (2 * step)
 		if !(math.Abs(got[i]-want) <= 1e-7*(1+math.Abs(want))) {
-			g.t.Errorf("%s %v: %.12g, differences say %.12g", name, place(x, i), got[i], want)
+			g.t.Errorf("%s %v: %.12g, differences say %.12g", name, indexOf(x, i), got[i], want)
 		}
 	}
 	device.WriteSlice(g.Dev, x, at)
@@ -335,11 +335,11 @@ func groupedMatmulGradient(g *gradient) {
 
 // Tokens go to places and come back; a place's row has a weight.
 func expertRowGradients(g *gradient) {
-	const tokens, h, k, places = 3, 4, 2, 5
+	const tokens, h, k, entries = 3, 4, 2, 5
 	slots := g.Make("", device.I32, func(i int) float64 { return []float64{4, 0, -1, 2, 1, 3}[i] }, tokens, k)
-	rows := g.Make("", device.I32, func(i int) float64 { return []float64{0, 2, 1, 2, 0}[i] }, places)
-	x, weight, w := g.in(tokens, h), g.in(places), g.in(tokens, h)
-	placed, scaled, out := g.out(places, h), g.out(places, h), g.out(tokens, h)
+	rows := g.Make("", device.I32, func(i int) float64 { return []float64{0, 2, 1, 2, 0}[i] }, entries)
+	x, weight, w := g.in(tokens, h), g.in(entries), g.in(tokens, h)
+	placed, scaled, out := g.out(entries, h), g.out(entries, h), g.out(tokens, h)
 	loss := func() float64 {
 		g.Dev.GatherRows(placed, x, rows)
 		g.Dev.ScaleRows(scaled, placed, weight)
@@ -347,7 +347,7 @@ func expertRowGradients(g *gradient) {
 		return g.loss(w, out)
 	}
 	loss()
-	dplaced, dweight, dx := g.out(places, h), g.out(places), g.out(tokens, h)
+	dplaced, dweight, dx := g.out(entries, h), g.out(entries), g.out(tokens, h)
 	g.Dev.GatherRows(dplaced, w, rows)
 	g.Dev.RowDots(dweight, dplaced, placed)
 	g.Dev.ScaleRows(dplaced, dplaced, weight)

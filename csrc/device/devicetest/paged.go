@@ -56,7 +56,7 @@ func pagedCase(d device.DType, s pagedShape, o attentionOptions) Case {
 		if o.loud {
 			a.Scale *= 40
 		}
-		tables, places, filled := make([]float64, int64(len(s.sequences))*most), make([]float64, 0, 2*rows), make([]int64, blocks)
+		tables, entries, filled := make([]float64, int64(len(s.sequences))*most), make([]float64, 0, 2*rows), make([]int64, blocks)
 		next := int64(0)
 		for i, q := range s.sequences {
 			for at := int64(0); at < q[0]+q[1]; at += device.PagedBlock {
@@ -66,11 +66,11 @@ func pagedCase(d device.DType, s pagedShape, o attentionOptions) Case {
 				next++
 			}
 			for r := range q[1] {
-				places = append(places, float64(i), float64(q[0]+r))
+				entries = append(entries, float64(i), float64(q[0]+r))
 			}
 		}
 		a.Tables = e.Make("tables", device.I32, func(i int) float64 { return tables[i] }, int64(len(s.sequences)), most)
-		a.Rows = e.Make("rows", device.I32, func(i int) float64 { return places[i] }, rows, 2)
+		a.Rows = e.Make("rows", device.I32, func(i int) float64 { return entries[i] }, rows, 2)
 		qkv := e.In("QKV", d, rows, s.groups*(s.heads+2)*s.d)
 		a.Q, a.K, a.V = splitHeads(qkv, s.groups, s.heads, s.d)
 		sides := int64(2)

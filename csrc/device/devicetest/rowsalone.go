@@ -117,12 +117,12 @@ func pagedByRow(t *testing.T, dev *device.Device, d device.DType, window int32, 
 		at := int64(0)
 		for _, n := range pieces { // of both sequences, the rows of the second behind
 			for _, n := range [][2]int64{{at, n}, {rows + at, n}} {
-				places := make([]int32, 0, 2*n[1])
+				entries := make([]int32, 0, 2*n[1])
 				for i := range n[1] {
-					places = append(places, int32(n[0]/rows), int32(n[0]%rows+i))
+					entries = append(entries, int32(n[0]/rows), int32(n[0]%rows+i))
 				}
 				at := s.Alloc(device.I32, n[1], 2)
-				device.WriteSlice(dev, at, places)
+				device.WriteSlice(dev, at, entries)
 				call := device.PagedAttentionArgs{O: o.Slice(0, n[0], n[1]), Q: q.Slice(0, n[0], n[1]), K: k.Slice(0, n[0], n[1]),
 					Cache: cache, Tables: tables, Rows: at, Window: window, Scale: 0.2}
 				if !one {
@@ -134,9 +134,9 @@ func pagedByRow(t *testing.T, dev *device.Device, d device.DType, window int32, 
 		}
 		return readBytes(dev, o)
 	}
-	whole := run(rows)
+	full := run(rows)
 	for _, pieces := range [][]int64{{1, 69}, {33, 37}, {16, 3, 1, 1, 1, 8, 40}} {
-		if !bytes.Equal(run(pieces...), whole) {
+		if !bytes.Equal(run(pieces...), full) {
 			t.Errorf("in pieces of %d rows the output has other bits than at once", pieces)
 		}
 	}

@@ -28,11 +28,11 @@ var sampleRules = []sampleRule{
 
 func sampleCases() []Case {
 	var cases []Case
-	small, whole := sampleShape{9, 80, 77}, sampleShape{2, 50304, 50257}
+	small, full := sampleShape{9, 80, 77}, sampleShape{2, 50304, 50257}
 	for _, r := range sampleRules {
 		cases = append(cases, sampleCase(small, r), sampleCase(sampleShape{3, 1, 1}, r))
 		if r.edits < 10 && r.best < 10 {
-			cases = append(cases, sampleCase(whole, r))
+			cases = append(cases, sampleCase(full, r))
 		}
 	}
 	return append(cases, sampleCase(sampleShape{0, 8, 8}, sampleRule{temperature: 1}), sampleCase(sampleShape{40, 513, 513}, sampleRule{temperature: 1, topP: 0.95}), oddLogits())

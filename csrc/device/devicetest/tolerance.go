@@ -71,7 +71,7 @@ func (b *buffer) compare(got buffer) error {
 		return nil
 	}
 	// Outputs: each element within its tolerance.
-	d := b.whole.DType
+	d := b.full.DType
 	want, have := device.ToFloat64(d, b.after), device.ToFloat64(d, got.after)
 	bad, worst, first := 0, 0.0, -1
 	for i, w := range want {
@@ -88,7 +88,7 @@ func (b *buffer) compare(got buffer) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %d of %d elements wrong, first at %v: %.9g, want %.9g (±%.2g); largest error %.3g",
-		b.whole, bad, len(want), place(b.whole, first), have[first], want[first], b.tol.Abs+b.tol.Rel*math.Abs(want[first]), worst)
+		b.full, bad, len(want), indexOf(b.full, first), have[first], want[first], b.tol.Abs+b.tol.Rel*math.Abs(want[first]), worst)
 }
 
 func (t Tol) equal(got, want float64) bool {
@@ -101,8 +101,8 @@ func (t Tol) equal(got, want float64) bool {
 	return math.Abs(got-want) <= t.Abs+t.Rel*math.Abs(want) // false for NaN and inf
 }
 
-// place is the index of element i of a contiguous tensor.
-func place(t device.Tensor, i int) []int64 {
+// indexOf is the index of element i of a contiguous tensor.
+func indexOf(t device.Tensor, i int) []int64 {
 	at := make([]int64, t.Rank)
 	for k := int(t.Rank) - 1; k >= 0; k-- {
 		at[k] = int64(i) % t.Shape[k]

@@ -54,11 +54,11 @@ func Write(ctx context.Context, path string, list []Block) (size int64, err erro
 // write puts each block to its place, behind zeros where the one before ends
 // earlier. A file goes to disk from its start to its end.
 func write(ctx context.Context, file *parallelio.File, list []Block) (at int64, err error) {
-	tasks, places := make([]Task, len(list)), make([]int64, len(list))
+	tasks, offsets := make([]Task, len(list)), make([]int64, len(list))
 	for i, b := range list {
-		tasks[i], places[i] = Task{b.Bytes, b.Fill}, b.Offset
+		tasks[i], offsets[i] = Task{b.Bytes, b.Fill}, b.Offset
 	}
-	q := Ahead(ctx, tasks, places)
+	q := Ahead(ctx, tasks, offsets)
 	defer q.Stop()
 	for _, b := range list {
 		raw, back, err := q.Next()

@@ -34,7 +34,7 @@ type Queue struct {
 	ready   []*parallelio.Buffer // filled, by task
 	next    int                  // to be filled
 	taken   int                  // handed out
-	held    int64                // memory
+	kept    int64                // memory
 	failed  error
 }
 
@@ -82,7 +82,7 @@ func (q *Queue) Stop() {
 func (q *Queue) give(buf *parallelio.Buffer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.held -= parallelio.Room(int64(len(buf.Bytes)))
+	q.kept -= parallelio.Grain(int64(len(buf.Bytes)))
 	buf.Free()
 	q.changed.Broadcast()
 }
@@ -108,7 +108,7 @@ func (q *Queue) work(ctx context.Context) {
 func (q *Queue) take(ctx context.Context) (int, *parallelio.Buffer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.failed == nil && q.next < len(q.tasks) && q.held > 0 && q.held+parallelio.Room(q.tasks[q.next].Bytes) > inFlight {
+	for q.failed == nil && q.next < len(q.tasks) && q.kept > 0 && q.kept+parallelio.Grain(q.tasks[q.next].Bytes) > inFlight {
 		q.changed.Wait()
 	}
 	if q.failed == nil && ctx.Err() != nil {
@@ -124,6 +124,6 @@ func (q *Queue) take(ctx context.Context) (int, *parallelio.Buffer) {
 	}
 	n := q.tasks[i].Bytes
 	q.next++
-	q.held += parallelio.Room(n)
+	q.kept += parallelio.Grain(n)
 	return i, parallelio.NewBuffer(n, at)
 }

@@ -8,7 +8,7 @@
 // found), then the rows by subject: model.go, experts.go, layout.go,
 // distributed.go, training.go, optimizer.go, checkpoint.go, data.go, logging.go,
 // own.go (this program's own), deepspeed.go (Megatron-DeepSpeed's), and
-// elsewhere.go (complete parts of Megatron-LM that are not here).
+// outside.go (complete parts of Megatron-LM that are not here).
 //
 // A flag that this program gets is one row changed: from refused, or out of its
 // family or allNotYet, to works.

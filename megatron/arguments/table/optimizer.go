@@ -56,7 +56,7 @@ var optimizerFlags = owned(Optimizer,
 var muonFlags = owned(Optimizer,
 	works("muon-momentum", Float, "0.9", "Optimizer.Muon.Momentum", "decay rate of Muon's mean of gradients").below(0, 1),
 	works("muon-nesterov", Switch, "", "Optimizer.Muon.Nesterov", "step along the mean of the mean and the gradient (Nesterov)"),
-	works("muon-no-split-qkv", Switch, "", "Optimizer.Muon.WholeQKV", "update the weight of queries, keys and values as one matrix, not as three"),
+	works("muon-no-split-qkv", Switch, "", "Optimizer.Muon.FullQKV", "update the weight of queries, keys and values as one matrix, not as three"),
 	works("muon-per-head", Switch, "", "Optimizer.Muon.PerHead", "update the rows of each head, in weights that make queries, keys or values, as a matrix"),
 	works("muon-scale-mode", String, "spectral", "Optimizer.Muon.Scale", "length of the step of a matrix [out, in]: √max(out, in), √(out/in) or √max(1, out/in)").
 		choices("spectral", "unit_rms_norm", "shape_scaling"),

@@ -26,7 +26,7 @@ const (
 	Logging     = "logging"
 	Own         = "monotron"
 	DeepSpeed   = "Megatron-DeepSpeed"
-	Elsewhere   = "other parts of Megatron-LM"
+	Outside     = "other parts of Megatron-LM"
 )
 
 var (
@@ -44,7 +44,7 @@ var (
 		tuneFlags,
 		loggingFlags, otherLoggingFlags,
 		ownFlags, deepspeedFlags,
-		elsewhereFlags, tuningFlags, otherProgramFlags)
+		outsideFlags, tuningFlags, otherProgramFlags)
 	index = indexOf(rows)
 )
 

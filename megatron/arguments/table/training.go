@@ -2,7 +2,7 @@ package table
 
 const (
 	GraphsOff   = "none"
-	wholeGraphs = "a graph contains forward and backward of a complete micro-batch, or the update"
+	fullGraphs  = "a graph contains forward and backward of a complete micro-batch, or the update"
 	noFP8       = "fp4 and this option of fp8 are not supported; see docs/fp8.md"
 	collector   = "Python's garbage collector is not used"
 	noInjection = "use --inject, as in kill:rank=3:step=7 (docs/failures.md)"
@@ -76,7 +76,7 @@ var recomputeFlags = owned(Recompute,
 
 // otherTrainingFlags steer what needs no steering here, or are not trained with.
 var otherTrainingFlags = families(Training,
-	allAccepted(wholeGraphs,
+	allAccepted(fullGraphs,
 		switches("optimizer-cuda-graph"),
 		ints("cuda-graph-warmup-steps"),
 		several("cuda-graph-scope cuda-graph-modules")),

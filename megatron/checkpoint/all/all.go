@@ -59,11 +59,11 @@ func OpenAs(f checkpoint.Format, path string, o checkpoint.OpenOptions) (checkpo
 	if o.NoBase {
 		return src, nil
 	}
-	whole, err := completed(src, o)
+	full, err := completed(src, o)
 	if err != nil {
 		return nil, errors.Join(err, src.Close())
 	}
-	return whole, nil
+	return full, nil
 }
 
 // Write makes a checkpoint of format f at path from all that src shows.

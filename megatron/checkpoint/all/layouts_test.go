@@ -34,7 +34,7 @@ var layouts = map[string]checkpoint.Layout{
 
 // fits tells which layouts a family of the corpus can have.
 func fits(family string, l checkpoint.Layout) bool {
-	l = l.Whole()
+	l = l.Complete()
 	switch {
 	case l.EP > 1 && family != "mixtral" && family != "qwen2-moe":
 		return false

@@ -11,18 +11,18 @@ import (
 	"monotron/mpu"
 )
 
-// held is a Source in memory.
-type held struct {
+// side is a Source in memory.
+type side struct {
 	checkpoint.Source
 	list   []checkpoint.Tensor
 	values map[string][]float64
 	state  checkpoint.State
 }
 
-func (h *held) Info() checkpoint.Info        { return checkpoint.Info{Path: "memory"} }
-func (h *held) Tensors() []checkpoint.Tensor { return h.list }
-func (h *held) State() checkpoint.State      { return h.state }
-func (h *held) add(name, dtype string, shape []int64, values ...float64) *held {
+func (h *side) Info() checkpoint.Info        { return checkpoint.Info{Path: "memory"} }
+func (h *side) Tensors() []checkpoint.Tensor { return h.list }
+func (h *side) State() checkpoint.State      { return h.state }
+func (h *side) add(name, dtype string, shape []int64, values ...float64) *side {
 	h.list = append(h.list, checkpoint.Tensor{Name: name, DType: dtype, Shape: shape})
 	if h.values == nil {
 		h.values = map[string][]float64{}
@@ -31,7 +31,7 @@ func (h *held) add(name, dtype string, shape []int64, values ...float64) *held {
 	return h
 }
 
-func (h *held) Read(name string, box mpu.Piece, dst []byte) error {
+func (h *side) Read(name string, box mpu.Piece, dst []byte) error {
 	i := slices.IndexFunc(h.list, func(t checkpoint.Tensor) bool { return t.Name == name })
 	row := box.Len() / box.Size[0]
 	at := box.From[0] * row
@@ -43,9 +43,9 @@ func (h *held) Read(name string, box mpu.Piece, dst []byte) error {
 // of one side, another shape; equal values in another type are equal; NaN meets NaN.
 func TestTensors(t *testing.T) {
 	nan := math.NaN()
-	a := new(held).add("same", "F32", []int64{2, 2}, 1, 2, 3, nan).add("moved", "F32", []int64{2, 3}, 1, 2, 3, 4, 5, 6).
+	a := new(side).add("same", "F32", []int64{2, 2}, 1, 2, 3, nan).add("moved", "F32", []int64{2, 3}, 1, 2, 3, 4, 5, 6).
 		add("typed", "F32", []int64{2}, 1, 0.5).add("gone", "F32", []int64{1}, 1).add("shape", "F32", []int64{4}, 1, 2, 3, 4)
-	b := new(held).add("same", "F32", []int64{2, 2}, 1, 2, 3, nan).add("moved", "F32", []int64{2, 3}, 1, 2, 3, 4, 5.5, nan).
+	b := new(side).add("same", "F32", []int64{2, 2}, 1, 2, 3, nan).add("moved", "F32", []int64{2, 3}, 1, 2, 3, 4, 5.5, nan).
 		add("typed", "BF16", []int64{2}, 1, 0.5).add("shape", "F32", []int64{2, 2}, 1, 2, 3, 4).add("new", "F32", []int64{1}, 1)
 	list, err := Tensors(a, b, Options{})
 	if err != nil {

@@ -32,7 +32,7 @@ func WriteAdapter(ctx context.Context, path string, base checkpoint.Info, f *pef
 	if err != nil {
 		return done, err
 	}
-	if names := f.Whole(); len(names) > 0 {
+	if names := f.Replaced(); len(names) > 0 {
 		return done, exitcode.Errorf(exitcode.Usage, "--adapter-only cannot be combined with an adapter that has weights in full (modules_to_save, bias: %s), which GGUF adapters cannot store; leave it out to merge the adapter", names[0])
 	}
 	w := &writingAdapter{c: c, f: f, kind: gguf.F32}

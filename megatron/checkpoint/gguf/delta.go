@@ -55,7 +55,7 @@ func deltaOrder(m *spec.Model, name string, rows int64) order {
 
 // splitDelta: Qwen3-Next has, of each key head, [q | k | its values | their gates].
 func splitDelta(m *spec.Model, src hf.Source) (list []part, ok bool) {
-	whole, ok := strings.CutSuffix(src.Name, ".linear_attn.in_proj_qkvz.weight")
+	stem, ok := strings.CutSuffix(src.Name, ".linear_attn.in_proj_qkvz.weight")
 	if !ok || m.Delta == nil {
 		return nil, false
 	}
@@ -64,7 +64,7 @@ func splitDelta(m *spec.Model, src hf.Source) (list []part, ok bool) {
 	for h := range keys {
 		at := h * 2 * (key + value)
 		add := func(name string, first, rows int64) {
-			list = append(list, part{name: in(whole+".", name), rows: rows, width: src.Shape[1], first: first + h*rows, at: at, step: 1})
+			list = append(list, part{name: in(stem+".", name), rows: rows, width: src.Shape[1], first: first + h*rows, at: at, step: 1})
 			at += rows
 		}
 		add("attn_qkv.weight", 0, key)

@@ -19,11 +19,11 @@ var gptOSSNames = map[string]string{
 }
 
 func splitExperts(_ *spec.Model, src hf.Source) (list []part, ok bool) {
-	whole, expert := expertOf(src.Name)
+	stem, expert := expertOf(src.Name)
 	if expert < 0 {
 		return nil, false
 	}
-	layer, kind, _ := strings.Cut(whole, ".mlp.experts.")
+	layer, kind, _ := strings.Cut(stem, ".mlp.experts.")
 	name := func(form string) string { return in(layer+".", form) }
 	switch kind {
 	case "gate_up_proj":

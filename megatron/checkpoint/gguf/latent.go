@@ -32,7 +32,7 @@ var latentKeys = map[string]string{"attention.head_count_kv": "", "expert_shared
 
 // splitLatent cuts the up projection of keys and values by heads.
 func splitLatent(m *spec.Model, src hf.Source) (list []part, ok bool) {
-	whole, ok := strings.CutSuffix(src.Name, ".self_attn.kv_b_proj.weight")
+	stem, ok := strings.CutSuffix(src.Name, ".self_attn.kv_b_proj.weight")
 	if !ok || m.Latent == nil {
 		return nil, false
 	}
@@ -40,8 +40,8 @@ func splitLatent(m *spec.Model, src hf.Source) (list []part, ok bool) {
 	qk, v, rank := int64(l.QKDim), int64(l.VDim), int64(l.KVRank)
 	for h := range int64(m.NumAttentionHeads) {
 		at := h * (qk + v)
-		list = append(list, part{name: in(whole+".", "attn_k_b.weight"), rows: rank, width: qk, stacked: true, first: -1, step: 1, turned: true, from: at},
-			part{name: in(whole+".", "attn_v_b.weight"), rows: v, width: rank, stacked: true, first: -1, at: at + qk, step: 1})
+		list = append(list, part{name: in(stem+".", "attn_k_b.weight"), rows: rank, width: qk, stacked: true, first: -1, step: 1, turned: true, from: at},
+			part{name: in(stem+".", "attn_v_b.weight"), rows: v, width: rank, stacked: true, first: -1, at: at + qk, step: 1})
 	}
 	return list, true
 }

@@ -31,7 +31,7 @@ func Modelfile(path string) (text string, notes []string, err error) {
 	var t *turns
 	source, bos := chat.Source{}, ""
 	if ggvocab.Has(f) {
-		if err := source.Beside(path); err != nil {
+		if err := source.ReadFolder(path); err != nil {
 			return "", nil, err
 		}
 		if ggvocab.AddsBOS(f) {

@@ -209,9 +209,9 @@ func (s *store) ReadAt(name string, dst []byte, at int64) error {
 
 // readPlain reads what lies in a piece, in rows as the source has them.
 func (s *store) readPlain(r *request, k [2]int, t *tensor, p *piece) error {
-	low, high := max(r.first, p.at*p.held), min(r.first+r.n, (p.at+p.rows)*p.held)
+	low, high := max(r.first, p.at*p.sourceWidth), min(r.first+r.n, (p.at+p.rows)*p.sourceWidth)
 	for e := low; e < high; {
-		row, column := e/p.held-p.at, e%p.held
+		row, column := e/p.sourceWidth-p.at, e%p.sourceWidth
 		if t.back == nil && t.columnBack == nil {
 			return s.elements(k[0], (p.first+row)*t.width+column, high-e, r.part(e, high), r.dtype)
 		}
@@ -244,9 +244,9 @@ func (s *store) row(r *request, i int, t *tensor, row, column, e, end int64) err
 
 // readTurned reads what lies in a piece whose rows are columns of the source, or not next to each other there.
 func (s *store) readTurned(r *request, k [2]int, t *tensor, p *piece) error {
-	across, down, corner := int64(1), p.step*p.held, p.at*p.held
+	across, down, corner := int64(1), p.step*p.sourceWidth, p.at*p.sourceWidth
 	if p.turned {
-		across, down, corner = p.held, p.step, p.from*p.held+p.at
+		across, down, corner = p.sourceWidth, p.step, p.from*p.sourceWidth+p.at
 	}
 	if corner >= r.first+r.n || corner+(p.rows-1)*down+(p.width-1)*across < r.first {
 		return nil
@@ -274,7 +274,7 @@ const keptBytes = 64 << 20
 type kept struct {
 	mu    sync.Mutex
 	order [][2]int
-	held  map[[2]int][]byte
+	raw   map[[2]int][]byte
 	bytes int
 }
 
@@ -283,7 +283,7 @@ func (s *store) piece(r *request, k [2]int, t *tensor, p *piece) ([]byte, error)
 	c := &s.kept
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if all, ok := c.held[k]; ok {
+	if all, ok := c.raw[k]; ok {
 		return all, nil
 	}
 	all := make([]byte, p.rows*p.width*r.width)
@@ -291,14 +291,14 @@ func (s *store) piece(r *request, k [2]int, t *tensor, p *piece) ([]byte, error)
 		return nil, err
 	}
 	for len(c.order) > 0 && c.bytes+len(all) > keptBytes {
-		c.bytes -= len(c.held[c.order[0]])
-		delete(c.held, c.order[0])
+		c.bytes -= len(c.raw[c.order[0]])
+		delete(c.raw, c.order[0])
 		c.order = c.order[1:]
 	}
-	if c.held == nil {
-		c.held = map[[2]int][]byte{}
+	if c.raw == nil {
+		c.raw = map[[2]int][]byte{}
 	}
-	c.order, c.held[k], c.bytes = append(c.order, k), all, c.bytes+len(all)
+	c.order, c.raw[k], c.bytes = append(c.order, k), all, c.bytes+len(all)
 	return all, nil
 }
 

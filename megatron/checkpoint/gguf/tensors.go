@@ -51,8 +51,8 @@ type part struct {
 // piece is a part of a source.
 type piece struct {
 	part
-	source string
-	held   int64 // elements of a row of the source
+	source      string
+	sourceWidth int64 // elements of a row of the source
 }
 
 // plain reports that rows lie together on both sides.
@@ -63,11 +63,11 @@ type correspondence struct {
 	family  *family
 	mapping *hf.Mapping
 	list    []tensor
-	where   map[string]place // by Hugging Face's name
+	where   map[string]location // by Hugging Face's name
 }
 
-// place is where a source lies.
-type place struct {
+// location is which tensors have a source.
+type location struct {
 	shape  []int64
 	pieces [][2]int // numbers of tensors and of their pieces
 }
@@ -81,14 +81,14 @@ func newCorrespondence(m *spec.Model, f *family) (*correspondence, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &correspondence{family: f, mapping: mapping, where: map[string]place{}}
+	c := &correspondence{family: f, mapping: mapping, where: map[string]location{}}
 	at := map[string]int{}
 	for _, src := range mapping.Sources() {
 		parts, err := f.parts(m, src)
 		if err != nil {
 			return nil, err
 		}
-		where := place{shape: slices.Clone(src.Shape)}
+		where := location{shape: slices.Clone(src.Shape)}
 		for _, p := range parts {
 			i, there := at[p.name]
 			if !there {
@@ -135,7 +135,7 @@ var (
 func (f *family) translate(name string) (translated string, stacked bool, err error) {
 	const bias = "e_score_correction_bias"
 	layer, count := "", 0
-	whole := numbers.ReplaceAllStringFunc(slab.ReplaceAllString(name, ""), func(number string) string {
+	stem := numbers.ReplaceAllStringFunc(slab.ReplaceAllString(name, ""), func(number string) string {
 		if count++; count == 1 {
 			layer = strings.Trim(number, ".")
 			return ".N."
@@ -144,14 +144,14 @@ func (f *family) translate(name string) (translated string, stacked bool, err er
 	})
 	stacked = count > 1 || slab.MatchString(name)
 	// A name of its own, or a module's with the suffix that it has.
-	own, ok := f.module(whole)
+	own, ok := f.module(stem)
 	if !ok {
-		module, suffix := whole, ""
-		switch cut := strings.LastIndexByte(whole, '.'); {
-		case strings.HasSuffix(whole, bias):
-			module, suffix = strings.TrimSuffix(whole, "_bias"), ".bias"
+		module, suffix := stem, ""
+		switch cut := strings.LastIndexByte(stem, '.'); {
+		case strings.HasSuffix(stem, bias):
+			module, suffix = strings.TrimSuffix(stem, "_bias"), ".bias"
 		case cut >= 0:
-			module, suffix = whole[:cut], whole[cut:]
+			module, suffix = stem[:cut], stem[cut:]
 		}
 		if own, ok = f.module(module); !ok {
 			return "", false, exitcode.Errorf(exitcode.Usage, "tensor %q of %s models has no name in GGUF", name, f.hf)
@@ -202,7 +202,7 @@ func (t *tensor) add(p part, src hf.Source) {
 		p.first = t.rows
 	}
 	t.rows = max(t.rows, p.first+p.rows)
-	t.pieces = append(t.pieces, piece{part: p, source: src.Name, held: volume(src.Shape[1:])})
+	t.pieces = append(t.pieces, piece{part: p, source: src.Name, sourceWidth: volume(src.Shape[1:])})
 	t.shape = []int64{t.rows}
 	if p.stacked {
 		t.shape = []int64{t.rows / p.rows, p.rows}
@@ -285,7 +285,7 @@ func (t *tensor) group() int64 {
 }
 
 // expertOf is the number of a slab, name[j].
-func expertOf(name string) (whole string, j int) {
+func expertOf(name string) (stem string, j int) {
 	at := slab.FindStringIndex(name)
 	if at == nil {
 		return name, -1

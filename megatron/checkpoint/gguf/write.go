@@ -243,14 +243,14 @@ func (w *writing) read(t *tensor, p *piece, from, to int64, values []float32) er
 	unit := max(1, t.unit)
 	low, high := from/unit*unit, (to+unit-1)/unit*unit
 	// Which rows of the source, and where the elements of a row of the file are among theirs.
-	first, end, across, down := p.at+low, p.at+high, int64(1), p.held
+	first, end, across, down := p.at+low, p.at+high, int64(1), p.sourceWidth
 	switch {
 	case p.turned:
-		first, end, across, down = p.from, p.from+p.width, p.held, p.step
+		first, end, across, down = p.from, p.from+p.width, p.sourceWidth, p.step
 	case p.step > 1:
-		first, end, down = p.at+low*p.step, p.at+(high-1)*p.step+1, p.step*p.held
+		first, end, down = p.at+low*p.step, p.at+(high-1)*p.step+1, p.step*p.sourceWidth
 	}
-	all, err := w.source(p.source, first, end, p.held)
+	all, err := w.source(p.source, first, end, p.sourceWidth)
 	if err != nil {
 		return err
 	}
@@ -281,8 +281,8 @@ func (w *writing) read(t *tensor, p *piece, from, to int64, values []float32) er
 // ours fills values with rows of our own tensor that a source is part of.
 func (w *writing) ours(p *piece, from, to int64, values []float32) error {
 	global, shape := w.c.mapping.GlobalOf(p.source)
-	whole, _ := expertOf(p.source)
-	dtype := w.dtypes[whole]
+	stem, _ := expertOf(p.source)
+	dtype := w.dtypes[stem]
 	raw, all := make([]byte, int64(len(values))*checkpoint.Width(dtype)), make([]byte, len(values)*4)
 	corner, size := make([]int64, len(shape)), slices.Clone(shape)
 	corner[0], size[0] = p.ours+from, to-from
@@ -297,18 +297,18 @@ func (w *writing) ours(p *piece, from, to int64, values []float32) error {
 }
 
 // source reads rows of a tensor of Hugging Face's.
-func (w *writing) source(name string, first, end, held int64) ([]float32, error) {
-	whole, _ := expertOf(name)
-	dtype := w.dtypes[whole]
-	raw := make([]byte, (end-first)*held*checkpoint.Width(dtype))
+func (w *writing) source(name string, first, end, width int64) ([]float32, error) {
+	stem, _ := expertOf(name)
+	dtype := w.dtypes[stem]
+	raw := make([]byte, (end-first)*width*checkpoint.Width(dtype))
 	if err := w.c.mapping.ScatterRows(raw, name, first, end, checkpoint.Width(dtype), hf.ReadFrom(w.src, checkpoint.Model)); err != nil {
 		return nil, err
 	}
-	all := make([]byte, (end-first)*held*4)
+	all := make([]byte, (end-first)*width*4)
 	if err := checkpoint.Convert(all, "F32", raw, dtype); err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", name, err)
 	}
-	values := make([]float32, (end-first)*held)
+	values := make([]float32, (end-first)*width)
 	gguf.Decode(values, gguf.F32, all)
 	return values, nil
 }

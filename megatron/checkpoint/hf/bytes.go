@@ -81,13 +81,13 @@ func (mp *Mapping) Gather(dst []byte, global string, from, size []int64, width i
 
 // gatherRows reads rows, or the asked columns of each.
 func gatherRows(dst []byte, src *Source, run run, first, columns, width int64, read ReadAt) error {
-	whole := run.sourceRowWidth * width
+	full := run.sourceRowWidth * width
 	if columns == run.sourceRowWidth {
 		n := (int64(len(dst)) + bandBytes - 1) / bandBytes
 		return sideBySide(n, func(next func() (int64, bool)) error {
 			for k, ok := next(); ok; k, ok = next() {
 				at := k * bandBytes
-				if err := read(src.Name, dst[at:min(at+bandBytes, int64(len(dst)))], run.theirs*whole+at); err != nil {
+				if err := read(src.Name, dst[at:min(at+bandBytes, int64(len(dst)))], run.theirs*full+at); err != nil {
 					return err
 				}
 			}
@@ -95,7 +95,7 @@ func gatherRows(dst []byte, src *Source, run run, first, columns, width int64, r
 		})
 	}
 	parts := []stretch{{first, first + columns, 0}}
-	band := max(1, bandBytes/whole)
+	band := max(1, bandBytes/full)
 	return sideBySide((run.n+band-1)/band, func(next func() (int64, bool)) error {
 		for k, ok := next(); ok; k, ok = next() {
 			at, n := k*band, min(band, run.n-k*band)
@@ -112,22 +112,22 @@ func gatherRows(dst []byte, src *Source, run run, first, columns, width int64, r
 func gatherColumns(dst []byte, src *Source, list []run, first, columns, width int64, read ReadAt) error {
 	stretches, at := columnStretches(list)
 	last := stretches[len(stretches)-1]
-	whole := last.at + last.to - last.from
-	band := min(columns, wholeTiles(max(1, bandBytes/(whole*width)), width))
+	full := last.at + last.to - last.from
+	band := min(columns, fullTiles(max(1, bandBytes/(full*width)), width))
 	return sideBySide((columns+band-1)/band, func(next func() (int64, bool)) error {
 		buf := bands.Get().(*[]byte)
 		defer bands.Put(buf)
-		*buf = slices.Grow((*buf)[:0], int(band*whole*width))[:band*whole*width]
+		*buf = slices.Grow((*buf)[:0], int(band*full*width))[:band*full*width]
 		for k, ok := next(); ok; k, ok = next() {
 			c := k * band
 			n := min(band, columns-c)
-			part := (*buf)[:n*whole*width]
+			part := (*buf)[:n*full*width]
 			if err := readStretches(part, src, stretches, first+c, n, width, read); err != nil {
 				return err
 			}
 			for i, run := range list {
 				row := run.ours - list[0].ours
-				transpose(dst[(row*columns+c)*width:], columns, part[at[i]*width:], whole, n, run.n, width)
+				transpose(dst[(row*columns+c)*width:], columns, part[at[i]*width:], full, n, run.n, width)
 			}
 		}
 		return nil
@@ -166,16 +166,16 @@ func columnStretches(list []run) (stretches []stretch, at []int64) {
 	}
 	slices.SortFunc(order, func(a, b int) int { return int(list[a].theirs - list[b].theirs) })
 	at = make([]int64, len(list))
-	held := int64(0)
+	inMemory := int64(0)
 	for _, i := range order {
 		r := list[i]
-		at[i] = held
+		at[i] = inMemory
 		if k := len(stretches) - 1; k >= 0 && stretches[k].to == r.theirs {
 			stretches[k].to += r.n
 		} else {
-			stretches = append(stretches, stretch{r.theirs, r.theirs + r.n, held})
+			stretches = append(stretches, stretch{r.theirs, r.theirs + r.n, inMemory})
 		}
-		held += r.n
+		inMemory += r.n
 	}
 	return stretches, at
 }
@@ -188,16 +188,16 @@ const shortest = 4096
 func readStretches(dst []byte, src *Source, list []stretch, first, n, width int64, read ReadAt) error {
 	row := src.Shape[1]
 	last := list[len(list)-1]
-	held := last.at + last.to - last.from
-	if held == row {
+	inMemory := last.at + last.to - last.from
+	if inMemory == row {
 		return read(src.Name, dst, first*row*width)
 	}
-	if held*width/int64(len(list)) < shortest && row < 16*held {
-		return readRows(dst, src, list, held, first, n, width, read)
+	if inMemory*width/int64(len(list)) < shortest && row < 16*inMemory {
+		return readRows(dst, src, list, inMemory, first, n, width, read)
 	}
 	for r := range n {
 		for _, s := range list {
-			if err := read(src.Name, dst[(r*held+s.at)*width:(r*held+s.at+s.to-s.from)*width], ((first+r)*row+s.from)*width); err != nil {
+			if err := read(src.Name, dst[(r*inMemory+s.at)*width:(r*inMemory+s.at+s.to-s.from)*width], ((first+r)*row+s.from)*width); err != nil {
 				return err
 			}
 		}
@@ -206,7 +206,7 @@ func readStretches(dst []byte, src *Source, list []stretch, first, n, width int6
 }
 
 // readRows is readStretches by whole rows.
-func readRows(dst []byte, src *Source, list []stretch, held, first, n, width int64, read ReadAt) error {
+func readRows(dst []byte, src *Source, list []stretch, inMemory, first, n, width int64, read ReadAt) error {
 	row := src.Shape[1] * width
 	buf := bands.Get().(*[]byte)
 	defer bands.Put(buf)
@@ -219,7 +219,7 @@ func readRows(dst []byte, src *Source, list []stretch, held, first, n, width int
 		}
 		for r := int64(0); r*row < int64(len(raw)); r++ {
 			for _, s := range list {
-				copy(dst[((at+r)*held+s.at)*width:], raw[r*row+s.from*width:r*row+s.to*width])
+				copy(dst[((at+r)*inMemory+s.at)*width:], raw[r*row+s.from*width:r*row+s.to*width])
 			}
 		}
 	}
@@ -283,7 +283,7 @@ func (mp *Mapping) ScatterRows(dst []byte, name string, from, to, width int64, r
 func (r *rule) turnRows(dst []byte, run run, from, to, width int64, read ReadBox) error {
 	buf := bands.Get().(*[]byte)
 	defer bands.Put(buf)
-	band := min(run.n, wholeTiles(max(1, bandBytes/((to-from)*width)), width))
+	band := min(run.n, fullTiles(max(1, bandBytes/((to-from)*width)), width))
 	for k := int64(0); k < run.n; k += band {
 		n := min(band, run.n-k)
 		*buf = slices.Grow((*buf)[:0], int(n*(to-from)*width))[:n*(to-from)*width]

@@ -66,7 +66,7 @@ func TestConfigDetails(t *testing.T) {
 			return m.WindowLeft == 2 && m.WindowAt(0) == -1 && m.WindowAt(1) == 2 && m.WindowAt(3) == 2
 		}},
 		"qwen last": {`{"model_type":"qwen3",` + base + `,"use_sliding_window":true,"sliding_window":3,"max_window_layers":3}`, func(m *spec.Model) bool { return m.WindowAt(2) == -1 && m.WindowAt(3) == 2 }},
-		"olmo2":     {`{"model_type":"olmo2",` + base + `}`, func(m *spec.Model) bool { return m.NormAfter && m.QKNorm && m.QKNormWhole && m.NormEpsilon == 1e-5 }},
+		"olmo2":     {`{"model_type":"olmo2",` + base + `}`, func(m *spec.Model) bool { return m.NormAfter && m.QKNorm && m.QKNormFull && m.NormEpsilon == 1e-5 }},
 		"gpt_neo": {`{"model_type":"gpt_neo","vocab_size":64,"hidden_size":32,"num_layers":3,"num_heads":4,"attention_types":[[["global","local"],1],[["local"],1]]}`, func(m *spec.Model) bool {
 			return m.ScoreScale() == 1 && m.WindowAt(0) == -1 && m.WindowAt(1) == 255 && m.WindowAt(2) == 255 && m.LinearBias && !m.QKVBias && m.MaxPositions == 2048 && m.Tied
 		}},

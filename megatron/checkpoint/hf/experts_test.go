@@ -43,7 +43,7 @@ func TestMixtureConfigs(t *testing.T) {
 			return !m.QKVBias && e.SharedFFN == 12 && slices.Equal(m.Windowed, []bool{true, false, false, false})
 		}},
 		{OLMoE, ``, func(m *spec.Model, e *spec.Experts) bool {
-			return e.Num == 64 && e.FFNHiddenSize == 64 && m.QKNormWhole && !m.NormAfter && m.NormEpsilon == 1e-5 && e.AuxLossCoeff[0] == 0.01
+			return e.Num == 64 && e.FFNHiddenSize == 64 && m.QKNormFull && !m.NormAfter && m.NormEpsilon == 1e-5 && e.AuxLossCoeff[0] == 0.01
 		}},
 		{GLM4MoE, `,"n_routed_experts":8,"routed_scaling_factor":2.5`, func(m *spec.Model, e *spec.Experts) bool {
 			return m.RotaryDims() == 4 && e.ScoreFunction == spec.ScoreSigmoid && e.ExpertBias && e.SharedFFN == 8 && !e.SharedGate && e.ScalingFactor == 2.5 && e.NumGroups == 0 &&
@@ -318,9 +318,9 @@ func TestOwnFurtherLayerIsRead(t *testing.T) {
 		if err := Export(dir, m, zerosOf(t, m, family), ExportOptions{Family: family}); err != nil {
 			t.Fatal(err)
 		}
-		for _, told := range []bool{true, false} {
+		for _, reported := range []bool{true, false} {
 			path := filepath.Join(dir, ConfigName)
-			if text, err := os.ReadFile(path); err != nil || !told && os.WriteFile(path, regexp.MustCompile(`\s*"mtp_num_hidden_layers": 1,`).ReplaceAll(text, nil), 0o600) != nil {
+			if text, err := os.ReadFile(path); err != nil || !reported && os.WriteFile(path, regexp.MustCompile(`\s*"mtp_num_hidden_layers": 1,`).ReplaceAll(text, nil), 0o600) != nil {
 				t.Fatal(err)
 			}
 			for _, asked := range []bool{false, true} {
@@ -333,7 +333,7 @@ func TestOwnFurtherLayerIsRead(t *testing.T) {
 					decoder.MTP = nil
 				}
 				if want, got := len(checkpoint.Expected(&decoder)), src.Info().Model.MTP; len(src.Tensors()) != want || (got != nil) != asked || asked && *got != *m.MTP {
-					t.Errorf("%s, told %v, asked %v: %d tensors of %d, %+v", name, told, asked, len(src.Tensors()), want, got)
+					t.Errorf("%s, told %v, asked %v: %d tensors of %d, %+v", name, reported, asked, len(src.Tensors()), want, got)
 				}
 				if left := strings.Contains(strings.Join(src.Info().Notes, " "), "layers that predict further tokens are left out"); left == asked {
 					t.Errorf("notes %q", src.Info().Notes)

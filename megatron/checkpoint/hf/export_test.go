@@ -59,7 +59,7 @@ func withExperts(m *spec.Model, family string) {
 	case Mixtral:
 		e.Layers[0], e.FFNHiddenSize, m.WindowLeft = true, m.FFNHiddenSize, 7
 	case OLMoE:
-		e.Layers[0], e.FFNHiddenSize, m.KVChannels, m.QKNorm, m.QKNormWhole, e.PreSoftmax = true, m.FFNHiddenSize, 4, true, true, true
+		e.Layers[0], e.FFNHiddenSize, m.KVChannels, m.QKNorm, m.QKNormFull, e.PreSoftmax = true, m.FFNHiddenSize, 4, true, true, true
 	case Qwen2MoE:
 		m.QKVBias, e.SharedFFN, e.SharedGate, e.PreSoftmax, m.WindowLeft, m.Windowed = true, 14, true, true, 7, []bool{false, true}
 	case Qwen3MoE:

@@ -132,7 +132,7 @@ func olmo3Absent(f *fields) {
 func (c *reading) olmo3(f *fields) {
 	m := c.Model
 	c.decoder(f, false)
-	m.NormAfter, m.QKNorm, m.QKNormWhole = true, true, true
+	m.NormAfter, m.QKNorm, m.QKNormFull = true, true, true
 	c.layerWindows(f, c.every(nil, 4))
 	attention := given(f.AttentionBias, false)
 	c.separateBiases(attention, attention, false)
@@ -285,7 +285,7 @@ func (c *reading) miniMax(f *fields) {
 		f.PartialRotary = decimal(float64(*f.RotaryDim) / float64(*f.HeadDim))
 	}
 	c.decoder(f, false)
-	m.QKNorm, m.QKNormWhole = true, true
+	m.QKNorm, m.QKNormFull = true, true
 	c.experts(f)
 	e := m.Experts
 	e.ScoreFunction, e.ExpertBias, e.BiasUpdateRate, e.RouterDtype = spec.ScoreSigmoid, true, 0.001, "fp32"

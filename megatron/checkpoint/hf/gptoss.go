@@ -84,7 +84,7 @@ func slabName(name string, j int) string { return fmt.Sprintf("%s[%d]", name, j)
 var slabForm = regexp.MustCompile(`^(.+)\[(\d+)\]$`)
 
 // slabOf takes a slab's name apart.
-func slabOf(name string) (whole string, j int64, is bool) {
+func slabOf(name string) (full string, j int64, is bool) {
 	parts := slabForm.FindStringSubmatch(name)
 	if parts == nil {
 		return name, 0, false
@@ -98,12 +98,12 @@ func slabOf(name string) (whole string, j int64, is bool) {
 func (mp *Mapping) Stored() []Source {
 	var list []Source
 	for _, s := range mp.Sources() {
-		whole, j, slab := slabOf(s.Name)
+		full, j, slab := slabOf(s.Name)
 		switch {
 		case !slab:
 			list = append(list, s)
 		case j == 0:
-			list = append(list, Source{Name: whole, Shape: mp.slabs[whole]})
+			list = append(list, Source{Name: full, Shape: mp.slabs[full]})
 		}
 	}
 	return list
@@ -133,8 +133,8 @@ func (s slabbed) Names() (names []string) {
 }
 
 func (s slabbed) Info(name string) (safetensors.Info, bool) {
-	whole, j, slab := slabOf(name)
-	info, ok := s.Files.Info(whole)
+	full, j, slab := slabOf(name)
+	info, ok := s.Files.Info(full)
 	if !slab || !ok {
 		return info, ok
 	}
@@ -146,28 +146,28 @@ func (s slabbed) Info(name string) (safetensors.Info, bool) {
 }
 
 func (s slabbed) ReadAt(name string, dst []byte, at int64) error {
-	whole, j, slab := slabOf(name)
+	full, j, slab := slabOf(name)
 	if slab {
-		info, _ := s.Files.Info(whole)
+		info, _ := s.Files.Info(full)
 		at += j * (info.Bytes / info.Shape[0])
 	}
-	return s.Files.ReadAt(whole, dst, at)
+	return s.Files.ReadAt(full, dst, at)
 }
 
 func (s slabbed) Where(name string) string {
-	whole, _, _ := slabOf(name)
-	return s.Files.Where(whole)
+	full, _, _ := slabOf(name)
+	return s.Files.Where(full)
 }
 
 // readSlab is a tensor of theirs that may be a slab of what read returns.
 func readSlab[T float32 | float64](name string, read func(name string) ([]T, []int64, error)) ([]T, []int64, error) {
-	whole, j, slab := slabOf(name)
-	values, shape, err := read(whole)
+	full, j, slab := slabOf(name)
+	values, shape, err := read(full)
 	if err != nil || !slab {
 		return values, shape, err
 	}
 	if len(shape) < 2 || j >= shape[0] {
-		return nil, nil, exitcode.Errorf(exitcode.BadData, "tensor %q has the shape %v, which holds no expert %d", whole, shape, j)
+		return nil, nil, exitcode.Errorf(exitcode.BadData, "tensor %q has the shape %v, which holds no expert %d", full, shape, j)
 	}
 	n := int64(len(values)) / shape[0]
 	return values[j*n : (j+1)*n], shape[1:], nil

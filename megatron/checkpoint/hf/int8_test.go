@@ -74,8 +74,8 @@ func TestInt8Folders(t *testing.T) {
 		}
 		differ := 0
 		for _, tensor := range base.Tensors() {
-			whole := checkpoint.Whole(tensor.Shape)
-			a, b, c := boxOf(t, rounded, tensor, whole), boxOf(t, read, tensor, whole), boxOf(t, base, tensor, whole)
+			full := checkpoint.Uncut(tensor.Shape)
+			a, b, c := boxOf(t, rounded, tensor, full), boxOf(t, read, tensor, full), boxOf(t, base, tensor, full)
 			if !slices.Equal(a, b) {
 				t.Errorf("%s: %s differs", name, tensor.Name)
 			}

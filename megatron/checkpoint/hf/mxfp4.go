@@ -59,8 +59,8 @@ func newMXFP4(files Files, mp *Mapping, dtype string) (*mxfp4, error) {
 		case scales.DType != "U8" || !slices.Equal(scales.Shape, shape[:3]):
 			return bad("tensor %q is %s %v; by %q it is U8 %v", scales.Name, scales.DType, scales.Shape, blocks.Name, shape[:3])
 		default:
-			whole := []int64{shape[0], shape[1], shape[2] * mxfp4Group}
-			q.weights[name] = safetensors.Info{Name: name, DType: dtype, Shape: whole, Bytes: elements(whole) * checkpoint.Width(dtype)}
+			full := []int64{shape[0], shape[1], shape[2] * mxfp4Group}
+			q.weights[name] = safetensors.Info{Name: name, DType: dtype, Shape: full, Bytes: elements(full) * checkpoint.Width(dtype)}
 		}
 	}
 	return q, nil
@@ -71,13 +71,13 @@ func (mp *Mapping) byRow() {
 	for i := range mp.rules {
 		for k := range mp.rules[i].sources {
 			src := &mp.rules[i].sources[k]
-			whole, _, slab := slabOf(src.Name)
+			full, _, slab := slabOf(src.Name)
 			if !slab || !src.Transposed {
 				continue
 			}
 			src.Transposed, src.Shape = false, slices.Clone(src.Shape)
 			slices.Reverse(src.Shape)
-			mp.slabs[whole] = append([]int64{mp.slabs[whole][0]}, src.Shape...)
+			mp.slabs[full] = append([]int64{mp.slabs[full][0]}, src.Shape...)
 		}
 	}
 }

@@ -71,7 +71,7 @@ func TestQuantizedBase(t *testing.T) {
 			t.Errorf("%s: what is quantised is quantised again: %v", name, err)
 		}
 		for _, tensor := range theirs.Tensors() {
-			boxes := []mpu.Piece{checkpoint.Whole(tensor.Shape)}
+			boxes := []mpu.Piece{checkpoint.Uncut(tensor.Shape)}
 			if len(tensor.Shape) == 2 {
 				boxes = append(boxes, mpu.Piece{From: []int64{3, 5}, Size: []int64{7, 11}})
 			}
@@ -139,18 +139,18 @@ func readAll(t *testing.T, f *Folder, name string) []byte {
 func quantizedBytes(raw []byte, dtype string, shape []int64, transposed, double bool) []byte {
 	wide := make([]float64, elements(shape))
 	safetensors.Decode(wide, dtype, raw)
-	place := func(i int) int { return i }
+	index := func(i int) int { return i }
 	if transposed {
-		place = func(i int) int { return i%int(shape[1])*int(shape[0]) + i/int(shape[1]) }
+		index = func(i int) int { return i%int(shape[1])*int(shape[0]) + i/int(shape[1]) }
 	}
 	values := make([]float32, len(wide))
 	for i, v := range wide {
-		values[place(i)] = float32(v)
+		values[index(i)] = float32(v)
 	}
 	q, after := nf4.Quantize(values, double), make([]float32, len(values))
 	q.Dequantize(after, 0)
 	for i := range wide {
-		wide[i] = float64(after[place(i)])
+		wide[i] = float64(after[index(i)])
 	}
 	out, _ := safetensors.Encode(nil, dtype, wide)
 	return out

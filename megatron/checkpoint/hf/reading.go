@@ -146,7 +146,7 @@ func (c *reading) queryKeyNorms(f *fields) {
 	case GLM4MoE:
 		m.QKNorm = given(f.QueryKeyNorm, false)
 	case Olmo2, OLMoE:
-		m.QKNorm, m.QKNormWhole, m.NormAfter = true, true, c.Family == Olmo2
+		m.QKNorm, m.QKNormFull, m.NormAfter = true, true, c.Family == Olmo2
 	}
 	if c.Family == OLMoE {
 		if m.NumAttentionHeads*m.KVChannels != m.HiddenSize {

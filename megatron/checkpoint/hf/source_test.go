@@ -54,7 +54,7 @@ func TestSourceReadsBoxes(t *testing.T) {
 }
 
 // boxesAgree reads a middle box of a tensor and compares it with the whole.
-func boxesAgree(t *testing.T, src checkpoint.Source, tensor checkpoint.Tensor, whole []byte) {
+func boxesAgree(t *testing.T, src checkpoint.Source, tensor checkpoint.Tensor, full []byte) {
 	t.Helper()
 	box := mpu.Piece{From: make([]int64, len(tensor.Shape)), Size: slices.Clone(tensor.Shape)}
 	for d, n := range tensor.Shape {
@@ -66,8 +66,8 @@ func boxesAgree(t *testing.T, src checkpoint.Source, tensor checkpoint.Tensor, w
 		t.Fatal(err)
 	}
 	want := make([]byte, len(got))
-	for o := checkpoint.NewOverlap(checkpoint.Whole(tensor.Shape), box); o.OK; o.Take(o.N) {
-		copy(want[o.InB*width:(o.InB+o.N)*width], whole[o.InA*width:])
+	for o := checkpoint.NewOverlap(checkpoint.Uncut(tensor.Shape), box); o.OK; o.Take(o.N) {
+		copy(want[o.InB*width:(o.InB+o.N)*width], full[o.InA*width:])
 	}
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s: the box from %v size %v differs", tensor.Name, box.From, box.Size)

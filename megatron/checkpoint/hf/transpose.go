@@ -38,9 +38,9 @@ func as[T any](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), n)
 }
 
-// wholeTiles is the largest multiple of a tile's side, in elements of width bytes,
+// fullTiles is the largest multiple of a tile's side, in elements of width bytes,
 // that is not above n; n itself where that is none.
-func wholeTiles(n, width int64) int64 {
+func fullTiles(n, width int64) int64 {
 	side := lineBytes / width
 	if n < side {
 		return n

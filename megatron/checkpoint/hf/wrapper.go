@@ -63,7 +63,7 @@ type textPart struct {
 
 // part is where a tensor lies: bytes from At on of the files' tensor Whole, in the shape Shape.
 type part struct {
-	Whole string
+	Outer string
 	At    int64
 	Shape []int64 // nil: all of it
 }
@@ -126,7 +126,7 @@ func (p *textPart) add(text, name string) {
 	info, _ := p.Files.Info(name)
 	found := fusedExperts.FindStringSubmatch(text)
 	if found == nil || len(info.Shape) != 3 || elements(info.Shape) < 1 || info.Shape[0] > maxMixed || found[2] == "gate_up_proj" && info.Shape[1]%2 != 0 {
-		p.names[text] = part{Whole: name}
+		p.names[text] = part{Outer: name}
 		return
 	}
 	halves := []string{"down_proj"}
@@ -151,7 +151,7 @@ func (p *textPart) Info(name string) (safetensors.Info, bool) {
 	if !ok {
 		return safetensors.Info{}, false
 	}
-	info, ok := p.Files.Info(at.Whole)
+	info, ok := p.Files.Info(at.Outer)
 	if info.Name = name; at.Shape != nil {
 		info.Bytes, info.Shape = info.Bytes/elements(info.Shape)*elements(at.Shape), at.Shape
 	}
@@ -160,8 +160,8 @@ func (p *textPart) Info(name string) (safetensors.Info, bool) {
 
 // ReadAt fills dst from a tensor's byte at on.
 func (p *textPart) ReadAt(name string, dst []byte, at int64) error {
-	return p.Files.ReadAt(p.names[name].Whole, dst, p.names[name].At+at)
+	return p.Files.ReadAt(p.names[name].Outer, dst, p.names[name].At+at)
 }
 
 // Where is the path of the file.
-func (p *textPart) Where(name string) string { return p.Files.Where(p.names[name].Whole) }
+func (p *textPart) Where(name string) string { return p.Files.Where(p.names[name].Outer) }

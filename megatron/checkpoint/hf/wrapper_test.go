@@ -160,10 +160,10 @@ func TestTextPartsOfModelsThatTakeImages(t *testing.T) {
 			for _, x := range plain.Tensors() {
 				n := elements(x.Shape) * checkpoint.Width(x.DType)
 				a, b := make([]byte, n), make([]byte, n)
-				if err := plain.Read(x.Name, checkpoint.Whole(x.Shape), a); err != nil {
+				if err := plain.Read(x.Name, checkpoint.Uncut(x.Shape), a); err != nil {
 					t.Fatal(err)
 				}
-				if err := src.Read(x.Name, checkpoint.Whole(x.Shape), b); err != nil {
+				if err := src.Read(x.Name, checkpoint.Uncut(x.Shape), b); err != nil {
 					t.Fatal(err)
 				}
 				if !slices.Equal(a, b) {

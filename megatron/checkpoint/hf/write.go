@@ -130,12 +130,12 @@ func Plan(src checkpoint.Source, mp *Mapping) (infos []safetensors.Info, notes [
 			wrong = append(wrong, fmt.Errorf("tensor %q is %s, which is not a float type", r.global, t.DType))
 		}
 		for _, s := range r.sources {
-			whole, j, slab := slabOf(s.Name)
+			full, j, slab := slabOf(s.Name)
 			if slab {
-				s.Shape = mp.slabs[whole]
+				s.Shape = mp.slabs[full]
 			}
 			if j == 0 {
-				infos = append(infos, safetensors.Info{Name: whole, DType: t.DType, Shape: s.Shape})
+				infos = append(infos, safetensors.Info{Name: full, DType: t.DType, Shape: s.Shape})
 			}
 		}
 		delete(have, r.global)
@@ -201,14 +201,14 @@ func (w *writing) folder(ctx context.Context, dir string, done *checkpoint.Writt
 // shards cuts the tensors, in order, into files of at most ShardSize where one
 // tensor allows it.
 func (w *writing) shards() (list [][]safetensors.Info) {
-	held := int64(0)
+	kept := int64(0)
 	for _, info := range w.infos {
 		n := checkpoint.Width(info.DType) * elements(info.Shape)
-		if len(list) == 0 || held+n > w.o.ShardSize {
-			list, held = append(list, nil), 0
+		if len(list) == 0 || kept+n > w.o.ShardSize {
+			list, kept = append(list, nil), 0
 		}
 		list[len(list)-1] = append(list[len(list)-1], info)
-		held += n
+		kept += n
 	}
 	return list
 }

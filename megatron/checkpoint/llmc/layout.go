@@ -22,22 +22,22 @@ const (
 	geluErf = 1
 )
 
-// place is a tensor in the row of all parameters, in elements.
-type place struct {
+// span is a tensor in the row of all parameters, in elements.
+type span struct {
 	shape     []int64
 	at, width int64 // first element; elements that the file has, padding included
 }
 
 // layout gives every tensor, by GPT-2's name with weights [out, in], its place.
 type layout struct {
-	places map[string]place
-	order  []string // as in the file
-	total  int64    // elements
-	vp     int64    // rows of the word embedding
+	spans map[string]span
+	order []string // as in the file
+	total int64    // elements
+	vp    int64    // rows of the word embedding
 }
 
 func newLayout(m *spec.Model) *layout {
-	l := &layout{places: map[string]place{}, vp: int64(spec.PadVocab(m.VocabSize, 128, 1))}
+	l := &layout{spans: map[string]span{}, vp: int64(spec.PadVocab(m.VocabSize, 128, 1))}
 	v, c, layers := int64(m.VocabSize), int64(m.HiddenSize), m.NumLayers
 	l.add("transformer.wte.weight", l.vp*c, v, c)
 	l.add("transformer.wpe.weight", 0, int64(m.MaxPositions), c)
@@ -68,7 +68,7 @@ func (l *layout) add(name string, padded int64, shape ...int64) {
 		n *= d
 	}
 	n = max(n, padded)
-	l.places[name] = place{shape: shape, at: l.total, width: n}
+	l.spans[name] = span{shape: shape, at: l.total, width: n}
 	l.order = append(l.order, name)
 	l.total += n
 }

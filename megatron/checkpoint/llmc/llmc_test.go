@@ -167,17 +167,17 @@ func split(t *testing.T, from, to string, src checkpoint.Source) {
 	}
 	write("model_00000005.bin", read("model_00000005.bin"))
 	write(doneName(5), nil)
-	whole := read("state_00000005_00000.bin")
+	full := read("state_00000005_00000.bin")
 	l := newLayout(src.Info().Model)
 	for rank := range int64(2) {
-		out := bytes.Clone(whole[:headerBytes])
+		out := bytes.Clone(full[:headerBytes])
 		le.PutUint32(out[8:], 2)
 		le.PutUint32(out[12:], uint32(rank))
 		for array := range int64(3) {
 			for _, name := range l.order {
-				p := l.places[name]
+				p := l.spans[name]
 				at := headerBytes + 4*(array*l.total+p.at+rank*p.width/2)
-				out = append(out, whole[at:at+4*p.width/2]...)
+				out = append(out, full[at:at+4*p.width/2]...)
 			}
 		}
 		write([]string{"state_00000005_00000.bin", "state_00000005_00001.bin"}[rank], out)

@@ -194,8 +194,8 @@ func shape(path string, h []int32) (*spec.Model, error) {
 }
 
 // flat reads elements of the row of all parameters that starts at offset of f.
-func flat(f *os.File, offset, width int64) func(p place, dst []byte, at int64) error {
-	return func(p place, dst []byte, at int64) error {
+func flat(f *os.File, offset, width int64) func(p span, dst []byte, at int64) error {
+	return func(p span, dst []byte, at int64) error {
 		return readAt(f, dst, offset+p.at*width+at)
 	}
 }
@@ -289,9 +289,9 @@ func (r *reader) shares(first *os.File, step, ranks int64) ([]*os.File, error) {
 
 // shared reads parameters of which each rank holds the same share of every
 // layer of every tensor.
-func shared(files []*os.File, offset int64) func(p place, dst []byte, at int64) error {
+func shared(files []*os.File, offset int64) func(p span, dst []byte, at int64) error {
 	ranks := int64(len(files))
-	return func(p place, dst []byte, at int64) error {
+	return func(p span, dst []byte, at int64) error {
 		share := 4 * (p.width / ranks) // bytes of the tensor that a rank has
 		for len(dst) > 0 {
 			rank := ranks
@@ -316,16 +316,16 @@ type store struct {
 	path   string
 	layout *layout
 	dtype  string
-	read   func(p place, dst []byte, at int64) error
+	read   func(p span, dst []byte, at int64) error
 }
 
 func (s *store) Info(name string) (string, []int64, bool) {
-	p, ok := s.layout.places[name]
+	p, ok := s.layout.spans[name]
 	return s.dtype, p.shape, ok
 }
 
 func (s *store) ReadAt(name string, dst []byte, at int64) error {
-	return s.read(s.layout.places[name], dst, at)
+	return s.read(s.layout.spans[name], dst, at)
 }
 
 func (s *store) Where(name string) string { return fmt.Sprintf("%s: tensor %q", s.path, name) }

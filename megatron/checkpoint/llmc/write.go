@@ -182,10 +182,10 @@ func (w *writing) array(prefix string, offset, width int64) []blocks.Block {
 	read := hf.ReadFrom(w.src, prefix)
 	var list []blocks.Block
 	for _, name := range w.layout.order {
-		p := w.layout.places[name]
+		p := w.layout.spans[name]
 		row := checkpoint.Volume(p.shape[1:])
 		at := offset + p.at*width
-		checkpoint.BoxByRows(checkpoint.Whole(p.shape), blockBytes/width, func(sub mpu.Piece) {
+		checkpoint.BoxByRows(checkpoint.Uncut(p.shape), blockBytes/width, func(sub mpu.Piece) {
 			first, end := sub.From[0], sub.From[0]+sub.Size[0]
 			list = append(list, blocks.Block{Offset: at + first*row*width, Bytes: sub.Len() * width, Fill: func(dst []byte) error {
 				return w.mapping.ScatterRows(dst, name, first, end, width, read)

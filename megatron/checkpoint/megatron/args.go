@@ -294,7 +294,7 @@ func (a Args) Layout() checkpoint.Layout {
 	l := checkpoint.Layout{TP: a.Int("tensor_model_parallel_size", 1), PP: a.Int("pipeline_model_parallel_size", 1), VP: a.Int("virtual_pipeline_model_parallel_size", 1),
 		EP: a.Int("expert_model_parallel_size", 1), ETP: a.Int("expert_tensor_parallel_size", 0), DP: a.Int("data_parallel_size", 1),
 		DistributedOptimizer: a.Bool("use_distributed_optimizer")}
-	return l.Whole()
+	return l.Complete()
 }
 
 // JSON keeps the arguments for State.Extra: objects with one key "enum" or

@@ -16,8 +16,8 @@ import (
 // Megatron would not compute is told, its own is not.
 func TestRopeScalingTravels(t *testing.T) {
 	for _, c := range []struct {
-		scaling *spec.RopeScaling
-		told    bool
+		scaling  *spec.RopeScaling
+		reported bool
 	}{
 		{nil, false},
 		{&spec.RopeScaling{Factor: 8, LowFreq: 1, HighFreq: 4, OriginalMax: 8192}, false},
@@ -33,8 +33,8 @@ func TestRopeScalingTravels(t *testing.T) {
 		if got := args.ropeScaling(); !reflect.DeepEqual(got, c.scaling) {
 			t.Errorf("%+v came back as %+v", c.scaling, got)
 		}
-		note, told := ropeNote(c.scaling)
-		if told != c.told || told != strings.Contains(note, "Megatron-LM") {
+		note, reported := ropeNote(c.scaling)
+		if reported != c.reported || reported != strings.Contains(note, "Megatron-LM") {
 			t.Errorf("%+v: %q", c.scaling, note)
 		}
 	}
@@ -65,7 +65,7 @@ func TestArgumentsInOneOrder(t *testing.T) {
 	}
 	zero := 0
 	written := func() string {
-		target := &Target{Model: &m, Layout: checkpoint.Layout{}.Whole(), Args: Args{&pickle.Dict{}}}
+		target := &Target{Model: &m, Layout: checkpoint.Layout{}.Complete(), Args: Args{&pickle.Dict{}}}
 		target.Args.setTokenizer(tokenizer.Config{Type: "TikTokenizer", Model: "ranks", TikPattern: "v2", NullEOD: &zero, NullPad: &zero, NoSpecial: true, Legacy: true})
 		target.fillArgs(checkpoint.Info{Model: &m}, "BF16")
 		var names []string

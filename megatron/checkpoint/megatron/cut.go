@@ -23,7 +23,7 @@ type Cut struct {
 func CutOver(m *spec.Model, name string, shape []int64, parts, rank int) (Cut, error) {
 	rest := Split(name).Rest
 	p, r := int64(parts), int64(rank)
-	whole := Cut{Shape: shape, Pieces: []mpu.Piece{checkpoint.Whole(shape)}}
+	full := Cut{Shape: shape, Pieces: []mpu.Piece{checkpoint.Uncut(shape)}}
 	switch {
 	case checkpoint.IsVocabulary(name):
 		return cutVocabulary(m, shape, p, r)
@@ -40,7 +40,7 @@ func CutOver(m *spec.Model, name string, shape []int64, parts, rank int) (Cut, e
 	case strings.HasSuffix(rest, "linear_fc2.weight") || strings.HasSuffix(rest, "linear_proj.weight"):
 		return cutColumns(name, shape, p, r)
 	}
-	return whole, nil
+	return full, nil
 }
 
 func cutVocabulary(m *spec.Model, shape []int64, parts, rank int64) (Cut, error) {

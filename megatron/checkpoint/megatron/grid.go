@@ -30,7 +30,7 @@ func (r Rank) ETP(l checkpoint.Layout) int { return r.TP % max(1, l.ETP) }
 // Ranks lists the grid, tp fastest, then ep, then pp. With fewer expert-tensor
 // ranks than tensor ranks it has holes.
 func Ranks(l checkpoint.Layout) []Rank {
-	l = l.Whole()
+	l = l.Complete()
 	var list []Rank
 	for pp := range l.PP {
 		seen := map[Rank]bool{}
@@ -47,7 +47,7 @@ func Ranks(l checkpoint.Layout) []Rank {
 
 // Check refuses layouts that Megatron could not have.
 func Check(m *spec.Model, l checkpoint.Layout) error {
-	l = l.Whole()
+	l = l.Complete()
 	bad := func(format string, args ...any) error {
 		return exitcode.Errorf(exitcode.Usage, "layout tp %d, pp %d, vp %d, ep %d: %s", l.TP, l.PP, l.VP, l.EP, fmt.Sprintf(format, args...))
 	}
@@ -75,7 +75,7 @@ func Check(m *spec.Model, l checkpoint.Layout) error {
 
 // Stages lists the layers of every chunk: [stage][chunk][]layer.
 func Stages(m *spec.Model, l checkpoint.Layout) ([][][]int, error) {
-	l = l.Whole()
+	l = l.Complete()
 	counts, err := stageCounts(m.NumLayers, l)
 	if err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func SharesTable(m *spec.Model, l checkpoint.Layout) bool {
 // dict (local layer spec). A tied output layer is there, under its own key, on a
 // last stage that is not the first.
 func Locals(m *spec.Model, l checkpoint.Layout, r Rank, chunk int, layers []int) ([]Local, error) {
-	l = l.Whole()
+	l = l.Complete()
 	first := r.PP == 0 && chunk == 0
 	last := r.PP == l.PP-1 && chunk == l.VP-1
 	// Global layer numbers to those of the chunk, by which Megatron names them.

@@ -125,7 +125,7 @@ func ropeScalingArgs(d *pickle.Dict, s *spec.RopeScaling) {
 
 // What Megatron's models do not have goes along under names that it does not look at.
 const (
-	softmaxScaleArg, normAfterArg, parallelArg, qkWholeArg, noQKVBiasArg = "monotron_softmax_scale", "monotron_norm_after", "monotron_parallel_residual", "monotron_qk_layernorm_whole", "monotron_disable_qkv_bias"
+	softmaxScaleArg, normAfterArg, parallelArg, qkFullArg, noQKVBiasArg = "monotron_softmax_scale", "monotron_norm_after", "monotron_parallel_residual", "monotron_qk_layernorm_whole", "monotron_disable_qkv_bias"
 )
 
 func restArgs(d *pickle.Dict, m *spec.Model) {
@@ -139,7 +139,7 @@ func restArgs(d *pickle.Dict, m *spec.Model) {
 	}
 	on(normAfterArg, m.NormAfter)
 	on(parallelArg, m.ParallelResidual)
-	on(qkWholeArg, m.QKNormWhole)
+	on(qkFullArg, m.QKNormFull)
 	on(noQKVBiasArg, m.LinearBias && !m.QKVBias)
 	for _, p := range spec.Parts() {
 		if value, given := p.Value(m); given {
@@ -186,7 +186,7 @@ func (a Args) parts(m *spec.Model) {
 func (a Args) rest(m *spec.Model) {
 	m.SoftmaxScale = a.Float(softmaxScaleArg, 0)
 	m.ParallelResidual = a.Bool(parallelArg)
-	m.NormAfter, m.QKNormWhole = a.Bool(normAfterArg), m.QKNorm && a.Bool(qkWholeArg)
+	m.NormAfter, m.QKNormFull = a.Bool(normAfterArg), m.QKNorm && a.Bool(qkFullArg)
 	m.QKVBias = m.QKVBias && !a.Bool(noQKVBiasArg)
 	a.parts(m)
 }
@@ -197,7 +197,7 @@ func restNote(m *spec.Model) (note string, differs bool) {
 	for _, has := range []struct {
 		is   bool
 		what string
-	}{{m.SoftmaxScale != 0, "a custom softmax scale"}, {m.NormAfter, "norms after attention and MLP"}, {m.ParallelResidual, "attention and MLP in parallel"}, {m.QKNormWhole, "norms of all heads together"},
+	}{{m.SoftmaxScale != 0, "a custom softmax scale"}, {m.NormAfter, "norms after attention and MLP"}, {m.ParallelResidual, "attention and MLP in parallel"}, {m.QKNormFull, "norms of all heads together"},
 		{m.LinearBias && !m.QKVBias, "biases of all linear layers but QKV"}} {
 		if has.is {
 			lacks = append(lacks, has.what)

@@ -51,7 +51,7 @@ type RNG struct {
 // same, or a fresh one. Megatron itself skips the states of another grid.
 func (t *Target) RNGOf(r Rank) pickle.Value {
 	if kept, ok := t.State.RNG.(*RNG); ok && kept != nil {
-		if l := kept.Layout.Whole(); l.TP == t.Layout.TP && l.PP == t.Layout.PP && l.EP == t.Layout.EP && kept.States[r] != nil {
+		if l := kept.Layout.Complete(); l.TP == t.Layout.TP && l.PP == t.Layout.PP && l.EP == t.Layout.EP && kept.States[r] != nil {
 			return kept.States[r]
 		}
 	}

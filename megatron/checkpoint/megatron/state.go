@@ -159,7 +159,7 @@ func NewTarget(src checkpoint.Source, o checkpoint.WriteOptions, precision strin
 	if err != nil {
 		return nil, err
 	}
-	t := &Target{Args: kept, Layout: o.Layout.Whole(), State: state, tokenizer: info.Tokenizer, noFiles: o.NoTokenizerFiles}
+	t := &Target{Args: kept, Layout: o.Layout.Complete(), State: state, tokenizer: info.Tokenizer, noFiles: o.NoTokenizerFiles}
 	if o.TransformerImpl != "" {
 		t.Args.Set("transformer_impl", o.TransformerImpl)
 	}

@@ -79,9 +79,9 @@ func (s *Store) Close() {
 // Shard is the size of the rank's shard.
 func (s *Store) Shard() int64 { return s.bytes }
 
-// Held is the host memory that a rank's segments take, by the size of its own shard and that of
+// KeptBytes is the host memory that a rank's segments take, by the size of its own shard and that of
 // the one whose copies it has.
-func Held(own, kept int64) int64 { return generations * (own + kept) }
+func KeptBytes(own, kept int64) int64 { return generations * (own + kept) }
 
 // keeper has the copy of a rank's shard, owner the shard that a rank has a copy of.
 func (s *Store) keeper(rank int) int { return (rank + s.jump) % s.world.Size() }

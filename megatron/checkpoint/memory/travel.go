@@ -105,7 +105,7 @@ func (s *Store) agree(err error, own int64) ([]int64, error) {
 	said := make([]int64, s.world.Size())
 	for rank := range said {
 		if said[rank] = all[2*rank+1]; all[2*rank] != 0 {
-			return nil, exitcode.With(exitcode.IO, failure.Elsewheref("memory checkpoint: rank %d has failed to keep its part; read its error", rank))
+			return nil, exitcode.With(exitcode.IO, failure.Remotef("memory checkpoint: rank %d has failed to keep its part; read its error", rank))
 		}
 	}
 	return said, nil

@@ -156,12 +156,12 @@ func (r *reader) model() (*spec.Model, error) {
 
 // known refuses tensors that have no place in the model.
 func (r *reader) known(mp *hf.Mapping, values *hf.Torch) error {
-	places := map[string]bool{"lm_head.weight": true}
+	names := map[string]bool{"lm_head.weight": true}
 	for _, s := range mp.Sources() {
-		places[s.Name] = true
+		names[s.Name] = true
 	}
 	for _, name := range values.Names() {
-		if !places[name] && !strings.HasSuffix(name, ".attn.bias") { // the causal mask of old torch
+		if !names[name] && !strings.HasSuffix(name, ".attn.bias") { // the causal mask of old torch
 			return r.bad("unexpected tensor %q for the model of model_args", name)
 		}
 	}

@@ -101,7 +101,7 @@ func (w *writing) tensor(prefix, name, dtype string, shape []int64) *pickle.Tens
 	const taskBytes = 8 << 20
 	read, width := hf.ReadFrom(w.src, prefix), checkpoint.Width(dtype)
 	var tasks []blocks.Task
-	checkpoint.BoxByRows(checkpoint.Whole(shape), taskBytes/width, func(sub mpu.Piece) {
+	checkpoint.BoxByRows(checkpoint.Uncut(shape), taskBytes/width, func(sub mpu.Piece) {
 		tasks = append(tasks, blocks.Task{Bytes: sub.Len() * width, Fill: func(dst []byte) error {
 			return w.mapping.ScatterRows(dst, name, sub.From[0], sub.From[0]+sub.Size[0], width, read)
 		}})

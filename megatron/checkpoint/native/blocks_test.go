@@ -24,13 +24,13 @@ func TestPartsOfLongPieces(t *testing.T) {
 		pieces := rows(shape, l)
 		return mpu.Stored{Name: "long", Global: shape, Tensor: d.Arena.Alloc(device.Parameters, device.F32, pieces[0].Len()), Pieces: pieces, Write: true}
 	}
-	whole := stored(single)
-	host := make([]float32, whole.Tensor.Len())
+	full := stored(single)
+	host := make([]float32, full.Tensor.Len())
 	for i := range host {
 		host[i] = float32(i)
 	}
-	device.WriteSlice(d, whole.Tensor, host)
-	report, err := Save(context.Background(), dir, stateAt(1), []mpu.Stored{whole}, d, SaveOptions{})
+	device.WriteSlice(d, full.Tensor, host)
+	report, err := Save(context.Background(), dir, stateAt(1), []mpu.Stored{full}, d, SaveOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -105,7 +105,7 @@ func TestTruncationIsFound(t *testing.T) {
 }
 
 // Verify names every broken tensor, its file and its bytes.
-func TestVerifyNamesThePlace(t *testing.T) {
+func TestVerifyNamesThePosition(t *testing.T) {
 	dir := t.TempDir()
 	mustSave(t, dir, 1, SaveOptions{})
 	path := filepath.Join(iterPath(dir, 1), "rank_00000.safetensors")

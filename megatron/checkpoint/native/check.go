@@ -86,13 +86,13 @@ func (t *Tensor) check(files []File, stretches [][]stretch, comparisons *int) er
 		return fmt.Errorf("impossible shape")
 	}
 	// Each piece is a box of the tensor and a stretch of a file.
-	held := int64(0)
+	kept := int64(0)
 	for i, p := range t.Pieces {
 		if !checkpoint.Inside(p.box(), t.Shape) {
 			return fmt.Errorf("piece %d, from %v size %v, is not a box of the tensor", i, p.From, p.Size)
 		}
 		n := t.Bytes(p)
-		if held += n; held > total {
+		if kept += n; kept > total {
 			return fmt.Errorf("its pieces have more elements than the tensor")
 		}
 		if p.File < 0 || p.File >= len(files) || !isSum(p.XXH3) {
@@ -108,8 +108,8 @@ func (t *Tensor) check(files []File, stretches [][]stretch, comparisons *int) er
 		stretches[p.File] = append(stretches[p.File], stretch{p.Offset, p.Offset + n})
 	}
 	// As many bytes as the tensor has, and no two boxes overlap: then nothing is missing.
-	if held != total {
-		return fmt.Errorf("its pieces cover %d of %d bytes: a rank's part is missing", held, total)
+	if kept != total {
+		return fmt.Errorf("its pieces cover %d of %d bytes: a rank's part is missing", kept, total)
 	}
 	return t.disjoint(comparisons)
 }

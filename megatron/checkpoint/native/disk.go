@@ -154,8 +154,8 @@ func (d disk) replace(path string, content []byte, tag string) error {
 	return d.sync(filepath.Dir(path))
 }
 
-// room checks that need bytes are free where dir lies.
-func (d disk) room(dir string, iteration, need int64) error {
+// checkSpace checks that need bytes are free where dir lies.
+func (d disk) checkSpace(dir string, iteration, need int64) error {
 	total, free, err := system.DiskSpace(dir)
 	if err != nil || total == 0 || need <= free {
 		return nil // nothing known, or enough: writing will tell

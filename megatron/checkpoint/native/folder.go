@@ -344,7 +344,7 @@ func open(dir string, step int64) (*Folder, error) {
 	}
 	for _, e := range list {
 		if e.Iteration == step {
-			return openHeld(e.Path)
+			return openLocked(e.Path)
 		}
 	}
 	if latest {
@@ -353,17 +353,17 @@ func open(dir string, step int64) (*Folder, error) {
 	return nil, exitcode.Errorf(exitcode.NoInput, "checkpoint: %s has no iteration %d", dir, step)
 }
 
-// openHeld is OpenFolder that also opens the files: their bytes are there then, whoever
-// removes their names. Files beyond mostHeld are opened when they are read; what is
+// openLocked is OpenFolder that also opens the files: their bytes are there then, whoever
+// removes their names. Files beyond mostKept are opened when they are read; what is
 // wrong with one is said then, too.
-func openHeld(path string) (*Folder, error) {
-	const mostHeld = 16 // of each of many ranks
+func openLocked(path string) (*Folder, error) {
+	const mostKept = 16 // of each of many ranks
 	f, err := OpenFolder(path)
 	if err != nil {
 		return nil, err
 	}
 	var pruned *Pruned
-	for i := range min(len(f.files), mostHeld) {
+	for i := range min(len(f.files), mostKept) {
 		if _, err := f.file(i); errors.As(err, &pruned) {
 			f.Close()
 			return nil, err
@@ -397,7 +397,7 @@ func OpenSound(dir string, step int64) (*Folder, error) {
 		return nil, err
 	}
 	for i := len(list) - 1; i >= 0; i-- {
-		if f, err := openHeld(list[i].Path); err == nil {
+		if f, err := openLocked(list[i].Path); err == nil {
 			return f, nil
 		}
 	}

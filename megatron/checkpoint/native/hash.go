@@ -80,7 +80,7 @@ type pieceSum struct {
 }
 
 func newPieceSum(name string, dtype device.DType, p mpu.Piece, global []int64) *pieceSum {
-	return &pieceSum{key: fingerprint.KeyOf(name, dtype.String(), global), width: dtype.Size(), at: checkpoint.NewOverlap(p, checkpoint.Whole(global))}
+	return &pieceSum{key: fingerprint.KeyOf(name, dtype.String(), global), width: dtype.Size(), at: checkpoint.NewOverlap(p, checkpoint.Uncut(global))}
 }
 
 func (s *pieceSum) add(chunk []byte) {

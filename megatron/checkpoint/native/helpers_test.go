@@ -90,7 +90,7 @@ func gated(shape []int64, l layout) []mpu.Piece {
 }
 
 func flat(shape []int64, l layout) []mpu.Piece {
-	n := checkpoint.Whole(shape).Len()
+	n := checkpoint.Uncut(shape).Len()
 	from, to := n*int64(l.rank)/int64(l.world), n*int64(l.rank+1)/int64(l.world)
 	if len(shape) == 1 {
 		if from == to {

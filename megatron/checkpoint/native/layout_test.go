@@ -210,7 +210,7 @@ func TestHashSeesChanges(t *testing.T) {
 func TestLargeTensorsCrossChunks(t *testing.T) {
 	shape := []int64{3, 5 << 20} // 60 MiB of f32: four chunks
 	dir := t.TempDir()
-	n := checkpoint.Whole(shape).Len()
+	n := checkpoint.Uncut(shape).Len()
 	stored := func(d *device.Device, l layout, fill bool) mpu.Stored {
 		pieces := l.pieces(shape, l)
 		buf := d.Arena.Alloc(device.Parameters, device.F32, pieces[0].Len())
@@ -255,7 +255,7 @@ func TestConversion(t *testing.T) {
 	values := []float32{1, -2.5, 3.14159, 1e-8, 65504}
 	source := d.Arena.Alloc(device.Parameters, device.F32, 5)
 	device.WriteSlice(d, source, values)
-	piece := []mpu.Piece{checkpoint.Whole([]int64{5})}
+	piece := []mpu.Piece{checkpoint.Uncut([]int64{5})}
 	list := []mpu.Stored{{Name: "w", Global: []int64{5}, Tensor: source, Pieces: piece, Write: true}}
 	if _, err := Save(context.Background(), dir, stateAt(1), list, d, SaveOptions{}); err != nil {
 		t.Fatal(err)

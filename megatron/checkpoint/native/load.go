@@ -101,7 +101,7 @@ func iterations(list []Entry) string {
 }
 
 func loadEntry(e Entry, tensors []mpu.Stored, dev *device.Device, o LoadOptions, touched map[string]bool) (State, Report, error) {
-	f, err := openHeld(e.Path)
+	f, err := openLocked(e.Path)
 	if err != nil {
 		return State{}, Report{}, err
 	}

@@ -14,7 +14,7 @@ import (
 
 // Claim: beside a run that saves and keeps one checkpoint, the latest can be read at any
 // moment, by every way there is: loaded, opened, listed with its values.
-func TestReadingBesidePruning(t *testing.T) {
+func TestReadingDuringPruning(t *testing.T) {
 	dir := fastDir(t)
 	mustSave(t, dir, 1, SaveOptions{})
 	stop, saved := make(chan struct{}), make(chan int64)

@@ -181,19 +181,19 @@ type copier struct {
 
 // fill reads the span into host memory: straight to its place, or through buf.
 func (c *copier) fill(buf []byte) error {
-	if place := c.place(); place != nil {
+	if target := c.target(); target != nil {
 		c.touch()
-		direct := func(at int64, n int64) []byte { return place[at-c.from:][:n] }
+		direct := func(at int64, n int64) []byte { return target[at-c.from:][:n] }
 		return c.r.folder.readSpan(c.have, c.piece, c.from, c.to, direct, func(int64, []byte) error { return nil })
 	}
 	return c.r.folder.readSpan(c.have, c.piece, c.from, c.to, into(buf), c.chunk)
 }
 
-// place is the memory that the complete span belongs to, nil where it is not one
+// target is the memory that the complete span belongs to, nil where it is not one
 // stretch of the same type.
-func (c *copier) place() []byte {
+func (c *copier) target() []byte {
 	width := dtypeOf[c.have.DType].Size()
-	if c.shared = c.overlaps(); len(c.shared) != 1 || c.flat.Elsewhere() || dtypeName[c.flat.DType] != c.have.DType {
+	if c.shared = c.overlaps(); len(c.shared) != 1 || c.flat.Offloaded() || dtypeName[c.flat.DType] != c.have.DType {
 		return nil
 	}
 	o := c.shared[0]
@@ -258,7 +258,7 @@ func (c *copier) write(dst device.Tensor, raw []byte) error {
 		}
 		raw = converted
 	}
-	if dst.Elsewhere() {
+	if dst.Offloaded() {
 		return c.r.dev.Put(dst, raw) // whose goroutine it is does not matter
 	}
 	if c.r.dev.OnHost() {

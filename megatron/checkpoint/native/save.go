@@ -202,7 +202,7 @@ func (s *saver) agree(err error) error {
 		return err
 	}
 	if _, gone := os.Stat(mark); gone != nil {
-		return exitcode.With(exitcode.IO, failure.Elsewheref("checkpoint: another rank failed to save its part; read its error (or %s is not shared by all ranks)", s.dir))
+		return exitcode.With(exitcode.IO, failure.Remotef("checkpoint: another rank failed to save its part; read its error (or %s is not shared by all ranks)", s.dir))
 	}
 	return nil
 }
@@ -218,7 +218,7 @@ func (s *saver) begin() error {
 	}
 	const perPiece, once = 512, 1 << 16
 	blocks := 2 * blocksOf(s.report.Bytes) // in this rank's part of the manifest and in the manifest
-	return s.agree(s.disk.room(s.dir, s.state.Iteration, s.report.Bytes+blocks+int64(len(s.parts))*perPiece+once))
+	return s.agree(s.disk.checkSpace(s.dir, s.state.Iteration, s.report.Bytes+blocks+int64(len(s.parts))*perPiece+once))
 }
 
 // prepare makes the folders, after what earlier saves left is gone.
@@ -296,7 +296,7 @@ func (s *saver) writeFile(ctx context.Context) (*Manifest, error) {
 			return err
 		}
 		// Pieces come from the device a few at a time, ahead of what is written.
-		ahead := blocks.Ahead(ctx, s.tasks(), s.places(infos))
+		ahead := blocks.Ahead(ctx, s.tasks(), s.offsets(infos))
 		defer ahead.Stop()
 		for i, p := range s.parts {
 			hash, blocks, err := p.write(ctx, infos[i].Bytes, ahead, out)
@@ -324,8 +324,8 @@ func (s *saver) tasks() (all []blocks.Task) {
 	return all
 }
 
-// places are where the bytes of tasks go.
-func (s *saver) places(infos []safetensors.Info) (all []int64) {
+// offsets are where the bytes of tasks go.
+func (s *saver) offsets(infos []safetensors.Info) (all []int64) {
 	for i, p := range s.parts {
 		at := infos[i].Offset
 		for _, t := range p.tasks {
@@ -350,7 +350,7 @@ func (p *part) write(ctx context.Context, bytes int64, ahead *blocks.Queue, out 
 		}
 		at += n
 	}
-	return hexSum(hash.whole.Sum128()), hash.finish(), nil
+	return hexSum(hash.full.Sum128()), hash.finish(), nil
 }
 
 // writeSome appends some of the left bytes, from at on.

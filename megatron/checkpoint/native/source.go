@@ -117,7 +117,7 @@ func (s *source) parts(t *Tensor, see func([]byte)) ([]checkpoint.Part, error) {
 // that were written; of one without sums of blocks, whether it all has.
 type checked struct {
 	blocks []atomic.Bool
-	whole  func() error
+	full   func() error
 	asked  atomic.Int64 // bytes, from the first on, that the disk was asked for
 }
 
@@ -130,7 +130,7 @@ func (s *source) checksOf(t *Tensor) []*checked {
 	}
 	for _, p := range t.Pieces {
 		c := &checked{blocks: make([]atomic.Bool, len(p.Blocks)/blockDigits)}
-		c.whole = sync.OnceValue(func() error {
+		c.full = sync.OnceValue(func() error {
 			buf := make([]byte, min(t.Bytes(p), checkBytes))
 			return s.folder.Stream(t, p, buf, func(int64, []byte) error { return nil })
 		})
@@ -144,7 +144,7 @@ func (s *source) checksOf(t *Tensor) []*checked {
 // they are checked and seen while they are cached.
 func (c *checked) readAt(file *os.File, t *Tensor, p Piece, dst []byte, at int64, see func([]byte)) error {
 	if p.Blocks == "" {
-		if err := c.whole(); err != nil {
+		if err := c.full(); err != nil {
 			return exitcode.With(exitcode.IO, fmt.Errorf("checkpoint: %w", err))
 		}
 	}

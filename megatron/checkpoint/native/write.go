@@ -32,7 +32,7 @@ func Write(ctx context.Context, path string, src checkpoint.Source, o checkpoint
 		if !ok {
 			return checkpoint.Written{}, exitcode.Errorf(exitcode.BadData, "%s: tensor %q: native checkpoints do not support %s", src.Info().Path, t.Name, t.DType)
 		}
-		s.parts = append(s.parts, part{t.Name, dtype, t.Shape, checkpoint.Whole(t.Shape), nil, tasks(src, t)})
+		s.parts = append(s.parts, part{t.Name, dtype, t.Shape, checkpoint.Uncut(t.Shape), nil, tasks(src, t)})
 		s.report.Bytes += t.Bytes()
 	}
 	s.order()
@@ -54,7 +54,7 @@ func tokenizerOf(src checkpoint.Source, o checkpoint.WriteOptions) tokenizer.Con
 func tasks(src checkpoint.Source, t checkpoint.Tensor) (list []blocks.Task) {
 	const taskBytes = 8 << 20
 	width := checkpoint.Width(t.DType)
-	checkpoint.BoxByRows(checkpoint.Whole(t.Shape), taskBytes/width, func(box mpu.Piece) {
+	checkpoint.BoxByRows(checkpoint.Uncut(t.Shape), taskBytes/width, func(box mpu.Piece) {
 		list = append(list, blocks.Task{Bytes: box.Len() * width, Fill: func(dst []byte) error { return src.Read(t.Name, box, dst) }})
 	})
 	return list

@@ -191,11 +191,11 @@ func (r *resolver) targets(m hf.Module, linear bool) (bool, error) {
 // matches is PEFT's rule: a pattern matches all of the name, a name in a list its end.
 func (r *resolver) matches(t Names, name string) (bool, error) {
 	if t.Pattern != "" {
-		whole, err := compile("^(?:" + t.Pattern + ")$")
+		replacing, err := compile("^(?:" + t.Pattern + ")$")
 		if err != nil {
 			return false, err
 		}
-		is := whole.MatchString(name)
+		is := replacing.MatchString(name)
 		r.used[t.Pattern] = r.used[t.Pattern] || is
 		return is, nil
 	}

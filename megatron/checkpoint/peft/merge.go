@@ -34,7 +34,7 @@ func MergeOwn(src checkpoint.Source) checkpoint.Source {
 
 // over shows src with the weights that f has in full.
 func (f *Folder) over(src checkpoint.Source) checkpoint.Source {
-	if len(f.whole) == 0 {
+	if len(f.replacing) == 0 {
 		return src
 	}
 	o := &replaced{Source: src, folder: f, dtypes: map[string][2]string{}}

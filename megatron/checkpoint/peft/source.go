@@ -20,14 +20,14 @@ type Folder struct {
 	Config   Config
 	Adapters []spec.Adapter
 
-	path    string
-	file    *safetensors.File
-	model   *spec.Model
-	mapping *hf.Mapping
-	tensors map[string]tensor // by our name, with the key that the file has
-	keys    map[string]string // of weights of the base that the file holds too, by Hugging Face's names
-	whole   []string          // these weights, by our names
-	list    []checkpoint.Tensor
+	path      string
+	file      *safetensors.File
+	model     *spec.Model
+	mapping   *hf.Mapping
+	tensors   map[string]tensor // by our name, with the key that the file has
+	keys      map[string]string // of weights of the base that the file holds too, by Hugging Face's names
+	replacing []string          // these weights, by our names
+	list      []checkpoint.Tensor
 
 	mu     sync.Mutex
 	turned map[string][]byte // tensors that lie otherwise in the file, as ours
@@ -86,7 +86,7 @@ func (f *Folder) check() error {
 		known[t.key], f.tensors[t.name] = true, t
 		f.add(t.name, info.DType, t.shape)
 	}
-	if err := f.checkWhole(known); err != nil {
+	if err := f.checkComplete(known); err != nil {
 		return err
 	}
 	for _, name := range f.file.Names() {
@@ -119,9 +119,9 @@ func (f *Folder) add(name, dtype string, shape []int64) {
 	}
 }
 
-// checkWhole finds the weights that are in the file in full: those that were trained with the adapter, and an adapted
+// checkComplete finds the weights that are in the file in full: those that were trained with the adapter, and an adapted
 // table's own, which PEFT writes next to its adapter.
-func (f *Folder) checkWhole(known map[string]bool) error {
+func (f *Folder) checkComplete(known map[string]bool) error {
 	// What adapter_config.json says, and tables that PEFT keeps beside their adapters.
 	wanted := []string{}
 	if f.model.Retrained != nil {
@@ -154,25 +154,25 @@ func (f *Folder) checkWhole(known map[string]bool) error {
 			}
 			known[keys[0]], f.keys[s.Name], dtype = true, keys[0], info.DType
 		}
-		f.whole = append(f.whole, global)
+		f.replacing = append(f.replacing, global)
 		f.add(global, dtype, f.mapping.GlobalShape(global))
 	}
 	return nil
 }
 
-// Whole are the weights of the base that the adapter has in full, by their names.
-func (f *Folder) Whole() []string { return f.whole }
+// Replaced are the weights of the base that the adapter has in full, by their names.
+func (f *Folder) Replaced() []string { return f.replacing }
 
 // Retrained are those of Whole that were trained with the adapter; nil: none.
 func (f *Folder) Retrained() *spec.Retrained { return f.model.Retrained }
 
 // Holds reports whether the adapter has a weight of the base in full, by its name.
-func (f *Folder) Holds(name string) bool { return slices.Contains(f.whole, name) }
+func (f *Folder) Holds(name string) bool { return slices.Contains(f.replacing, name) }
 
 // Replaces are the weights of the base that the adapter has and that were not trained with it: PEFT writes
 // those of adapted tables. They take the place of the base's all the same.
 func (f *Folder) Replaces() (names []string) {
-	for _, name := range f.whole {
+	for _, name := range f.replacing {
 		if !f.model.Retrained.Has(name) {
 			names = append(names, name)
 		}
@@ -198,7 +198,7 @@ func (f *Folder) Close() error { return f.file.Close() }
 func (f *Folder) Read(name string, box mpu.Piece, dst []byte) error {
 	name = strings.TrimPrefix(strings.TrimPrefix(name, checkpoint.Model), checkpoint.Main)
 	if f.Holds(name) {
-		return f.readWhole(name, box, dst)
+		return f.readReplaced(name, box, dst)
 	}
 	t, ok := f.tensors[name]
 	if !ok {
@@ -222,8 +222,8 @@ func (f *Folder) Read(name string, box mpu.Piece, dst []byte) error {
 	return err
 }
 
-// readWhole is Read of a weight of the base.
-func (f *Folder) readWhole(name string, box mpu.Piece, dst []byte) error {
+// readReplaced is Read of a weight of the base.
+func (f *Folder) readReplaced(name string, box mpu.Piece, dst []byte) error {
 	info, _ := f.file.Info(f.keys[f.mapping.SourcesOf(name)[0].Name])
 	return f.mapping.Gather(dst, name, box.From, box.Size, checkpoint.Width(info.DType), func(theirs string, dst []byte, at int64) error {
 		return f.file.ReadAt(f.keys[theirs], dst, at)

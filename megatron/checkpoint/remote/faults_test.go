@@ -257,7 +257,7 @@ func killedAfter(t *testing.T, s store.Store, next int64, steps int) (done bool)
 // for, bit for bit; the next fetch has it.
 func TestFetchFaults(t *testing.T) {
 	server := storetest.New(t)
-	r, _ := place(t)
+	r, _ := newRemote(t)
 	here := scratch(t)
 	for _, n := range []int64{10, 20} {
 		if err := save(t, here, n, 1, r); err != nil {

@@ -28,8 +28,8 @@ import (
 // quick is a patience for tests; few attempts, so that some faults are final.
 var quick = store.Patience{Attempts: 3, Wait: time.Microsecond, MaxWait: time.Microsecond, Deadline: 5 * time.Second, Floor: 1 << 20}
 
-// place is a remote save folder of the running server.
-func place(t testing.TB) (*remote.Remote, store.Store) {
+// newRemote is a remote save folder of the running server.
+func newRemote(t testing.TB) (*remote.Remote, store.Store) {
 	s, err := store.Connect("s3://"+storetest.Bucket+"/run", store.Options{Patience: quick, PartBytes: 8 << 10})
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func keys(t testing.TB, s store.Store) (names []string) {
 // fetches the latest, or a given one, bit for bit.
 func TestSaveAndFetch(t *testing.T) {
 	storetest.New(t)
-	r, s := place(t)
+	r, s := newRemote(t)
 	r.KeepLast = 2
 	ctx, here := context.Background(), scratch(t)
 	for _, n := range []int64{10, 20, 30} {
@@ -123,7 +123,7 @@ func TestSaveAndFetch(t *testing.T) {
 	if list, err := native.List(here); err != nil || len(list) != 2 {
 		t.Error(list, err)
 	}
-	other, there := place(t)
+	other, there := newRemote(t)
 	_ = there
 	dir := scratch(t)
 	f, err := other.Fetch(ctx, dir, -1, func() {})
@@ -151,7 +151,7 @@ func TestSaveAndFetch(t *testing.T) {
 // the new one is, and then gone. The same content is not sent again.
 func TestSavedAgain(t *testing.T) {
 	server := storetest.New(t)
-	r, s := place(t)
+	r, s := newRemote(t)
 	here := scratch(t)
 	if err := errors.Join(save(t, here, 10, 1, r), save(t, here, 10, 2, r)); err != nil {
 		t.Fatal(err)
@@ -179,8 +179,8 @@ func TestSavedAgain(t *testing.T) {
 // Claim: of two runs that save to one place, the second to move the tracker ends with an error that says so.
 func TestTwoRuns(t *testing.T) {
 	storetest.New(t)
-	a, _ := place(t)
-	b, _ := place(t)
+	a, _ := newRemote(t)
+	b, _ := newRemote(t)
 	for _, r := range []*remote.Remote{a, b} {
 		if _, err := r.Start(context.Background()); err != nil {
 			t.Fatal(err)
@@ -197,7 +197,7 @@ func TestTwoRuns(t *testing.T) {
 // Claim: a damaged object is noticed when it is fetched, and the checkpoint before it is taken, with a note.
 func TestDamagedIsNotTaken(t *testing.T) {
 	storetest.New(t)
-	r, s := place(t)
+	r, s := newRemote(t)
 	ctx, here := context.Background(), scratch(t)
 	if err := errors.Join(save(t, here, 10, 1, r), save(t, here, 20, 1, r)); err != nil {
 		t.Fatal(err)
@@ -227,7 +227,7 @@ func TestDamagedIsNotTaken(t *testing.T) {
 // Claim: of ranks that fetch to one folder at once, one does.
 func TestFetchedOnce(t *testing.T) {
 	server := storetest.New(t)
-	r, _ := place(t)
+	r, _ := newRemote(t)
 	if err := save(t, scratch(t), 10, 1, r); err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestFetchedOnce(t *testing.T) {
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {
-			other, _ := place(t)
+			other, _ := newRemote(t)
 			if f, err := other.Fetch(context.Background(), dir, -1, func() {}); err != nil || f.Iteration != 10 {
 				t.Error(f, err)
 			}
@@ -260,7 +260,7 @@ func TestFetchedOnce(t *testing.T) {
 // Claim: nothing is there for who loads from an empty place: native.ErrNone.
 func TestNone(t *testing.T) {
 	storetest.New(t)
-	r, _ := place(t)
+	r, _ := newRemote(t)
 	if _, err := r.Fetch(context.Background(), scratch(t), -1, func() {}); !errors.Is(err, native.ErrNone) || exitcode.CodeOf(err) != exitcode.NoInput {
 		t.Error(err)
 	}

@@ -46,7 +46,7 @@ func (r *Remote) Save(ctx context.Context, folder string) error {
 	if err != nil {
 		return err
 	}
-	v, there, err := r.place(ctx, all, iteration, files, manifest)
+	v, there, err := r.chooseVersion(ctx, all, iteration, files, manifest)
 	if err != nil {
 		return err
 	}
@@ -82,9 +82,9 @@ func localFiles(folder string) (map[string]int64, error) {
 	return sizes, exitcode.With(exitcode.IO, err)
 }
 
-// place chooses the version to write: that of an upload that was not completed, else a new
+// chooseVersion chooses the version to write: that of an upload that was not completed, else a new
 // one, for a checkpoint is never changed. there: the last one has this content already.
-func (r *Remote) place(ctx context.Context, all []version, iteration int64, files map[string]int64, manifest []byte) (v version, there bool, err error) {
+func (r *Remote) chooseVersion(ctx context.Context, all []version, iteration int64, files map[string]int64, manifest []byte) (v version, there bool, err error) {
 	next := 1
 	for _, old := range all {
 		if old.iteration != iteration {

@@ -36,8 +36,8 @@ func forget(f *os.File, at, n int64, written bool) error {
 	from := at &^ (device.PageSize - 1)
 	n = (at+n+device.PageSize-1)&^(device.PageSize-1) - from
 	if written {
-		const whole = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
-		if err := unix.SyncFileRange(int(f.Fd()), from, n, whole); err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ESPIPE) {
+		const waitAndWrite = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
+		if err := unix.SyncFileRange(int(f.Fd()), from, n, waitAndWrite); err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ESPIPE) {
 			return err
 		}
 	}

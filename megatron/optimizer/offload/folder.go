@@ -33,11 +33,11 @@ func Open(dir string, rank, world int) (*Folder, error) {
 	}
 	f := &Folder{dir: dir, rank: rank}
 	for end := time.Now().Add(handover); ; time.Sleep(50 * time.Millisecond) {
-		held, err := f.take(f.name("lock"))
+		locked, err := f.take(f.name("lock"))
 		switch {
 		case err != nil:
 			return nil, exitcode.Errorf(exitcode.IO, "--offload-folder %s: %w", dir, err)
-		case !held:
+		case !locked:
 			f.sweep()
 			f.clean(world)
 			return f, nil
@@ -52,18 +52,18 @@ func (f *Folder) name(what string) string {
 }
 
 // take locks the file of that name for this run; held: another run has it, or has just released it.
-func (f *Folder) take(path string) (held bool, err error) {
+func (f *Folder) take(path string) (locked bool, err error) {
 	lock, err := atomicfile.Scratch(path, 0o666)
 	if err != nil {
 		return false, err
 	}
-	held, err = atomicfile.Lock(lock)
+	locked, err = atomicfile.Lock(lock)
 	if err != nil { // a file system that knows no locks
-		held = false
+		locked = false
 	}
 	here, gone := os.Stat(path)
 	mine, err := lock.Stat()
-	if held || err != nil || gone != nil || !os.SameFile(here, mine) {
+	if locked || err != nil || gone != nil || !os.SameFile(here, mine) {
 		_ = lock.Close() // nothing was written
 		return true, nil
 	}
@@ -80,7 +80,7 @@ func (f *Folder) clean(world int) {
 			continue
 		}
 		old := &Folder{dir: f.dir, rank: rank}
-		if held, err := old.take(path); err == nil && !held {
+		if locked, err := old.take(path); err == nil && !locked {
 			old.sweep()
 			_ = old.Close() // others' remains: this run can do without knowing
 		}

@@ -117,9 +117,9 @@ func TestWhatAKilledRunLeft(t *testing.T) {
 	}
 }
 
-// TestNoRoom: a file that the disk has no room for is refused before the first step, and
+// TestNoSpace: a file that the disk has no room for is refused before the first step, and
 // says what, where and how much.
-func TestNoRoom(t *testing.T) {
+func TestNoSpace(t *testing.T) {
 	f := open(t, t.TempDir(), 7, 8)
 	_, err := f.Store("exp_avg", 1<<62)
 	if exitcode.CodeOf(err) != exitcode.IO {

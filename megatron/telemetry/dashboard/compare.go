@@ -72,10 +72,10 @@ type Summary struct {
 	Clipped         telemetry.Number `json:"clipped"` // share of the last steps, and the norm from which on they are
 	ClipAt          telemetry.Number `json:"clip_at"`
 
-	Hours     telemetry.Number `json:"hours"`        // from the first step to the last
-	Left      telemetry.Number `json:"left_seconds"` // until the last of TrainIters, at the pace of the last steps
-	Cost      telemetry.Number `json:"cost"`         // so far, and of the complete run
-	WholeCost telemetry.Number `json:"whole_cost"`
+	Hours    telemetry.Number `json:"hours"`        // from the first step to the last
+	Left     telemetry.Number `json:"left_seconds"` // until the last of TrainIters, at the pace of the last steps
+	Cost     telemetry.Number `json:"cost"`         // so far, and of the complete run
+	FullCost telemetry.Number `json:"whole_cost"`
 
 	Skipped  int `json:"skipped"`
 	Restarts int `json:"restarts"`
@@ -89,7 +89,7 @@ const lastSteps = 1000
 // Summary is the run as it is.
 func (r *Run) Summary() Summary {
 	s := Summary{Torn: r.Torn, Replaced: r.Replaced, Restarts: len(r.Restarts), TrainIters: r.latest.TrainIters,
-		Validation: unknown, Best: unknown, Bits: unknown, Left: unknown, Cost: unknown, WholeCost: unknown, Clipped: unknown, ClipAt: unknown}
+		Validation: unknown, Best: unknown, Bits: unknown, Left: unknown, Cost: unknown, FullCost: unknown, Clipped: unknown, ClipAt: unknown}
 	s.Loss = telemetry.Number(r.Steps.Last("loss"))
 	n := r.Steps.Len()
 	if n == 0 {
@@ -153,7 +153,7 @@ func (s *Summary) pace(r *Run) {
 	}
 	if price := r.source.Price; price > 0 {
 		s.Cost = telemetry.Number(price) * s.Hours
-		s.WholeCost = s.Cost + telemetry.Number(price)*s.Left/3600
+		s.FullCost = s.Cost + telemetry.Number(price)*s.Left/3600
 	}
 }
 

@@ -108,11 +108,11 @@ var fieldAt = func() map[string]int {
 }()
 
 // rankSeconds is the rank at a place in the order of their own work.
-func rankSeconds(t *telemetry.Trained, place int) telemetry.Number {
+func rankSeconds(t *telemetry.Trained, rank int) telemetry.Number {
 	if len(t.RankSeconds) == 0 {
 		return unknown
 	}
-	return slices.Sorted(slices.Values(t.RankSeconds))[place]
+	return slices.Sorted(slices.Values(t.RankSeconds))[rank]
 }
 
 func dataSeconds(t *telemetry.Trained) telemetry.Number {

@@ -47,8 +47,8 @@ type traced struct {
 	lanes *Lanes
 }
 
-// lookForTrace reads the newest trace in the run's folder where it is a new one.
-func (r *Run) lookForTrace() {
+// findTrace reads the newest trace in the run's folder where it is a new one.
+func (r *Run) findTrace() {
 	path, at := newestTrace(r.Folder)
 	if path == r.traced.path && at.Equal(r.traced.at) {
 		return

@@ -31,7 +31,7 @@ func WritePicture(w io.Writer, runs []*Run) error {
 	columns := min(2, len(panels))
 	rows := (len(panels) + columns - 1) / columns
 	canvas := vgimg.New(vg.Length(columns)*panelWidth, vg.Length(rows)*panelHeight)
-	whole := draw.New(canvas)
+	full := draw.New(canvas)
 	tiles := draw.Tiles{Rows: rows, Cols: columns, PadX: vg.Millimeter * 4, PadY: vg.Millimeter * 4,
 		PadTop: vg.Millimeter * 3, PadBottom: vg.Millimeter * 3, PadLeft: vg.Millimeter * 3, PadRight: vg.Millimeter * 5}
 	for i := range panels {
@@ -39,7 +39,7 @@ func WritePicture(w io.Writer, runs []*Run) error {
 		if err != nil {
 			return exitcode.With(exitcode.Internal, err)
 		}
-		p.Draw(tiles.At(whole, i%columns, i/columns))
+		p.Draw(tiles.At(full, i%columns, i/columns))
 	}
 	_, err := vgimg.PngCanvas{Canvas: canvas}.WriteTo(w)
 	return exitcode.With(exitcode.IO, err)

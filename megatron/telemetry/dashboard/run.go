@@ -51,7 +51,7 @@ type Source struct {
 	Flags    map[string][]string
 	Price    float64  // of an hour of the run; 0: not known
 	Ongoing  bool     // this process trains it: the log may have no step yet
-	Beside   []string // folders that it writes to, wherever they lie; "": none
+	Extra    []string // folders that it writes to, wherever they lie; "": none
 	Finished bool     // no run continues with it: a last line without its end counts
 }
 
@@ -72,7 +72,7 @@ func Open(s Source) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r, r.look()
+	return r, r.refresh()
 }
 
 // Log is the file that the run was read from.
@@ -111,7 +111,7 @@ func OpenAll(sources []Source) (runs []*Run, err error) {
 // Renewed are runs with what is new; one whose log became shorter is read again.
 func Renewed(runs []*Run) (renewed []*Run, err error) {
 	for _, r := range runs {
-		if err = errors.Join(r.read(), r.look()); errors.Is(err, errShorter) {
+		if err = errors.Join(r.read(), r.refresh()); errors.Is(err, errShorter) {
 			r, err = Open(r.source)
 		}
 		if err != nil {
@@ -239,11 +239,11 @@ func isLog(path string) (bool, error) {
 	return false, nil
 }
 
-// look reads what lies beside the log: checkpoints, the flags they keep, verdicts.
-func (r *Run) look() error {
+// refresh reads what lies beside the log: checkpoints, the flags they keep, verdicts.
+func (r *Run) refresh() error {
 	r.kept, r.Note = nil, ""
 	r.describe()
-	saved := r.places(func(dir string) bool { list, err := native.List(dir); return err == nil && len(list) > 0 })
+	saved := r.folders(func(dir string) bool { list, err := native.List(dir); return err == nil && len(list) > 0 })
 	for _, dir := range saved {
 		list, err := native.List(dir)
 		if err != nil {
@@ -253,18 +253,18 @@ func (r *Run) look() error {
 			r.kept = append(r.kept, Mark{Iteration: int(c.Iteration), Kind: "checkpoint", Text: c.Path})
 		}
 	}
-	for _, dir := range r.places(func(dir string) bool { _, err := os.Stat(failure.File(dir)); return err == nil }) {
+	for _, dir := range r.folders(func(dir string) bool { _, err := os.Stat(failure.File(dir)); return err == nil }) {
 		r.kept = append(r.kept, verdict(dir))
 	}
 	if r.Flags == nil {
 		r.flags(saved)
 	}
-	r.lookForTrace()
+	r.findTrace()
 	return nil
 }
 
-// places are the run's folder, those in it and those that it is known to write to, that fit.
-func (r *Run) places(fit func(dir string) bool) []string {
+// folders are the run's folder, those in it and those that it is known to write to, that fit.
+func (r *Run) folders(fit func(dir string) bool) []string {
 	dirs := []string{r.Folder}
 	entries, _ := os.ReadDir(r.Folder) // a folder that cannot be listed has nothing to show
 	for _, e := range entries {
@@ -272,7 +272,7 @@ func (r *Run) places(fit func(dir string) bool) []string {
 			dirs = append(dirs, filepath.Join(r.Folder, e.Name()))
 		}
 	}
-	for _, dir := range r.source.Beside {
+	for _, dir := range r.source.Extra {
 		if dir != "" && !slices.Contains(dirs, filepath.Clean(dir)) {
 			dirs = append(dirs, filepath.Clean(dir))
 		}

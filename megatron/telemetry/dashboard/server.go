@@ -20,10 +20,10 @@ import (
 // How often logs are looked at for a viewer, and what lies beside them for all; how long a
 // viewer may take to receive something; how many there may be.
 const (
-	glance     = time.Second / 2
-	lookAround = 2 * time.Second
-	patience   = 10 * time.Second
-	mostViews  = 100
+	glance    = time.Second / 2
+	rescan    = 2 * time.Second
+	patience  = 10 * time.Second
+	mostViews = 100
 )
 
 // Server is the page of some runs, at an address.
@@ -71,10 +71,10 @@ type viewer struct {
 	sources []Source
 	views   chan struct{} // a place for each that follows
 
-	mu     sync.Mutex
-	runs   []*Run // as last read; nil: to be opened
-	looked time.Time
-	beside beside // the logs, then
+	mu        sync.Mutex
+	runs      []*Run // as last read; nil: to be opened
+	looked    time.Time
+	neighbors neighbors // the logs, then
 }
 
 func newViewer(sources []Source) *viewer {
@@ -125,16 +125,16 @@ func (v *viewer) refresh() (err error) {
 	return err
 }
 
-// beside is what of each run is no curve, as the page takes it. Lanes are long and seldom
+// neighbors is what of each run is no curve, as the page takes it. Lanes are long and seldom
 // others.
-type beside struct{ state, lanes string }
+type neighbors struct{ state, lanes string }
 
-// look looks at the runs, for all viewers together.
-func (v *viewer) look() (b beside, err error) {
+// news reads the runs, for all viewers together.
+func (v *viewer) news() (b neighbors, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if time.Since(v.looked) < lookAround {
-		return v.beside, nil
+	if time.Since(v.looked) < rescan {
+		return v.neighbors, nil
 	}
 	if err := v.refresh(); err != nil {
 		return b, err
@@ -148,14 +148,14 @@ func (v *viewer) look() (b beside, err error) {
 		return b, err
 	}
 	lane, err := json.Marshal(lanes)
-	v.beside, v.looked = beside{string(state), string(lane)}, time.Now()
-	return v.beside, err
+	v.neighbors, v.looked = neighbors{string(state), string(lane)}, time.Now()
+	return v.neighbors, err
 }
 
-// places are positions in the logs of all runs.
-type places []int64
+// offsets are positions in the logs of all runs.
+type offsets []int64
 
-func positions(runs []*Run) (p places) {
+func positions(runs []*Run) (p offsets) {
 	for _, r := range runs {
 		p = append(p, r.log.position)
 	}
@@ -163,7 +163,7 @@ func positions(runs []*Run) (p places) {
 }
 
 // String is what a browser gives back to continue from here.
-func (p places) String() string {
+func (p offsets) String() string {
 	var list []string
 	for _, n := range p {
 		list = append(list, strconv.FormatInt(n, 10))
@@ -171,7 +171,7 @@ func (p places) String() string {
 	return strings.Join(list, ",")
 }
 
-func parsePlaces(text string, runs int) (p places, ok bool) {
+func parsePositions(text string, runs int) (p offsets, ok bool) {
 	for word := range strings.SplitSeq(text, ",") {
 		n, err := strconv.ParseInt(word, 10, 64)
 		if err != nil || n < 0 {
@@ -195,7 +195,7 @@ type follower struct {
 	w     http.ResponseWriter
 	out   *http.ResponseController
 	tails []tail
-	sent  beside
+	sent  neighbors
 }
 
 // events follows the logs, from where the browser was when it lost the connection.
@@ -211,7 +211,7 @@ func (v *viewer) events(w http.ResponseWriter, r *http.Request) {
 	if from == "" {
 		from = r.URL.Query().Get("from")
 	}
-	at, ok := parsePlaces(from, len(v.sources))
+	at, ok := parsePositions(from, len(v.sources))
 	if !ok {
 		http.Error(w, "from: must be a position in each log", http.StatusBadRequest)
 		return
@@ -226,7 +226,7 @@ func (v *viewer) events(w http.ResponseWriter, r *http.Request) {
 	f.follow(r.Context())
 }
 
-func (f *follower) open(at places) error {
+func (f *follower) open(at offsets) error {
 	for i, source := range f.sources {
 		log, err := source.log()
 		if err != nil {
@@ -245,7 +245,7 @@ func (f *follower) follow(ctx context.Context) {
 	var looked time.Time
 	for {
 		err := f.rows()
-		if err == nil && time.Since(looked) > lookAround {
+		if err == nil && time.Since(looked) > rescan {
 			looked, err = time.Now(), f.others()
 		}
 		if errors.Is(err, errShorter) {
@@ -274,7 +274,7 @@ func (f *follower) rows() error {
 			if err != nil {
 				return err
 			}
-			at := f.places()
+			at := f.offsets()
 			at[i] = position
 			return f.send("row", at.String(), text)
 		})
@@ -285,7 +285,7 @@ func (f *follower) rows() error {
 	return f.flush()
 }
 
-func (f *follower) places() (at places) {
+func (f *follower) offsets() (at offsets) {
 	for _, t := range f.tails {
 		at = append(at, t.position)
 	}
@@ -295,13 +295,13 @@ func (f *follower) places() (at places) {
 // others sends what of the runs is no curve where it is other than before, else a comment,
 // so that a browser that has gone is found out.
 func (f *follower) others() error {
-	now, err := f.look()
+	now, err := f.news()
 	if err != nil {
 		return err
 	}
 	for _, part := range []struct{ event, now, sent string }{{"state", now.state, f.sent.state}, {"lanes", now.lanes, f.sent.lanes}} {
 		if part.now != part.sent {
-			err = errors.Join(err, f.send(part.event, f.places().String(), []byte(part.now)))
+			err = errors.Join(err, f.send(part.event, f.offsets().String(), []byte(part.now)))
 		}
 	}
 	if now == f.sent {

@@ -33,8 +33,8 @@ func (t *tail) next(take func(line []byte, position int64) error) error {
 	if size == t.position {
 		return nil // as at most looks
 	}
-	room := int(min(size-t.position, longestLine)) // a line is given complete, or is too long
-	lines := bufio.NewReaderSize(io.NewSectionReader(file, t.position, size-t.position), room)
+	limit := int(min(size-t.position, longestLine)) // a line is given complete, or is too long
+	lines := bufio.NewReaderSize(io.NewSectionReader(file, t.position, size-t.position), limit)
 	for {
 		line, err := lines.ReadSlice('\n')
 		switch err {

@@ -58,8 +58,8 @@ func evaluation(i int) *telemetry.Step {
 		Written: []telemetry.Sample{{Prompt: "a", Text: "a text"}}}
 }
 
-// TestSenderLosesNothingWhileItHasRoom: a server that fails for a while gets every step, in order; one warning, and one when it answers again.
-func TestSenderLosesNothingWhileItHasRoom(t *testing.T) {
+// TestSenderLosesNothingWhileItHasSpace: a server that fails for a while gets every step, in order; one warning, and one when it answers again.
+func TestSenderLosesNothingWhileItHasSpace(t *testing.T) {
 	w, failures := &warnings{}, 3
 	var got []int
 	arrived := make(chan struct{})

@@ -13,8 +13,8 @@ import (
 	"monotron/mpu/comm/failure"
 )
 
-// Place is this process among those of a run.
-type Place struct {
+// Env is this process among those of a run.
+type Env struct {
 	Launcher   string // what set the variables
 	Rank, Size int
 	Local      int    // number of this rank among those of its host
@@ -24,7 +24,7 @@ type Place struct {
 }
 
 // Hosts reports whether the run spans several hosts.
-func (p *Place) Hosts() bool { return p.LocalSize < p.Size }
+func (p *Env) Hosts() bool { return p.LocalSize < p.Size }
 
 // names are the variables of one launcher. The first that is set counts.
 type names struct {
@@ -84,7 +84,7 @@ const FewerRanks = "MONOTRON_FEWER_RANKS"
 // Find reads the variables; nil where no launcher has set any. Errors are
 // exitcode.Usage and name the variable, also one that is missing: a rank that took itself for
 // the only one would train by itself, beside all others.
-func Find(get func(string) string) (*Place, error) {
+func Find(get func(string) string) (*Env, error) {
 	var missing error
 	for _, l := range launchers {
 		switch lack := l.lacks(get); {
@@ -136,8 +136,8 @@ func Unsure(get func(string) string) error {
 	return nil
 }
 
-func (l *names) read(get func(string) string) (*Place, error) {
-	p := &Place{Launcher: l.launcher, Job: first(get, l.job)}
+func (l *names) read(get func(string) string) (*Env, error) {
+	p := &Env{Launcher: l.launcher, Job: first(get, l.job)}
 	if get(Own) != "" {
 		p.Launcher = "monotron launch"
 	}
@@ -183,7 +183,7 @@ func (l *names) read(get func(string) string) (*Place, error) {
 
 // meeting is where the ranks meet: MASTER_ADDR and MASTER_PORT, else what follows
 // from the launcher's variables.
-func (l *names) meeting(get func(string) string, p *Place) (string, error) {
+func (l *names) meeting(get func(string) string, p *Env) (string, error) {
 	host, port := get("MASTER_ADDR"), get("MASTER_PORT")
 	switch {
 	case host != "":
@@ -305,14 +305,14 @@ func firstNode(list string) string {
 }
 
 // String says all of it, for messages.
-func (p *Place) String() string {
+func (p *Env) String() string {
 	return fmt.Sprintf("rank %d of %d (%s; %d of %d on this host), meeting at %s", p.Rank, p.Size, p.Launcher, p.Local, p.LocalSize, p.Addr)
 }
 
 // Secret is what the ranks of a run prove to each other: MONOTRON_SECRET, else,
 // where all are on one host, one that follows from a file that only this user can
 // read. It is not in any command line.
-func (p *Place) Secret(get func(string) string) ([]byte, error) {
+func (p *Env) Secret(get func(string) string) ([]byte, error) {
 	if text := get("MONOTRON_SECRET"); text != "" {
 		if len(text) < 16 {
 			return nil, exitcode.Errorf(exitcode.Usage, "MONOTRON_SECRET is shorter than 16 characters; make one with: openssl rand -hex 32")

@@ -156,13 +156,13 @@ func TestFindProblems(t *testing.T) {
 // only that user can read; one that others can read is refused.
 func TestSecret(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	p := &Place{Job: "j"}
+	p := &Env{Job: "j"}
 	a, err := p.Secret(environ(""))
 	b, err2 := p.Secret(environ(""))
 	if err != nil || err2 != nil || len(a) < 64 || string(a) != string(b) {
 		t.Errorf("%d bytes, %v, %v", len(a), err, err2)
 	}
-	other := &Place{Job: "k"}
+	other := &Env{Job: "k"}
 	if c, _ := other.Secret(environ("")); string(c) == string(a) {
 		t.Error("two jobs with the same secret")
 	}

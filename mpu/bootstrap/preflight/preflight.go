@@ -90,7 +90,7 @@ func Run(p *process.World, d *device.Device, world *comm.Group, groups []*comm.G
 	if err := world.Barrier(); err != nil {
 		return nil, err
 	}
-	mine[0], mine[1] = float64(time.Now().UnixMicro()), float64(sharedRoom())
+	mine[0], mine[1] = float64(time.Now().UnixMicro()), float64(sharedSpace())
 	all, err := gather(d, world, mine)
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func Run(p *process.World, d *device.Device, world *comm.Group, groups []*comm.G
 // gather brings everybody's numbers to rank 0, in rank order; the others get none.
 func gather[T float64 | int64](d *device.Device, world *comm.Group, mine []T) ([]T, error) {
 	kind := device.F64
-	if _, whole := any(mine).([]int64); whole {
+	if _, integers := any(mine).([]int64); integers {
 		kind = device.I64
 	}
 	in := d.Arena.Alloc(device.Communication, kind, int64(len(mine)))
@@ -216,27 +216,27 @@ func (r *Report) judge(p *process.World, all []float64, groups []*comm.Group) {
 	}
 }
 
-// placesShown is how many hosts, or devices of hosts, are listed one by one.
-const placesShown = 32
+// clashesShown is how many hosts, or devices of hosts, are listed one by one.
+const clashesShown = 32
 
 // placing says which ranks each host has, and on what device; devices has deviceText
 // bytes a rank.
 func placing(members []rendezvous.Member, devices []byte) (lines []string) {
-	type place struct{ host, device string }
-	var places []place
-	ranks := map[place][]string{}
+	type hostDevice struct{ host, device string }
+	var owners []hostDevice
+	ranks := map[hostDevice][]string{}
 	for rank, m := range members {
 		text, _, _ := strings.Cut(string(devices[rank*deviceText:(rank+1)*deviceText]), "\x00")
-		at := place{m.Host, strings.ToValidUTF8(text, "")}
+		at := hostDevice{m.Host, strings.ToValidUTF8(text, "")}
 		if ranks[at] == nil {
-			places = append(places, at)
+			owners = append(owners, at)
 		}
 		ranks[at] = append(ranks[at], strconv.Itoa(rank))
 	}
-	for _, at := range places[:min(len(places), placesShown)] {
+	for _, at := range owners[:min(len(owners), clashesShown)] {
 		lines = append(lines, fmt.Sprintf("%s: %s (%s) on %s", at.host, logging.Count(len(ranks[at]), "rank"), strings.Join(ranks[at], " "), at.device))
 	}
-	if more := len(places) - placesShown; more > 0 {
+	if more := len(owners) - clashesShown; more > 0 {
 		lines = append(lines, fmt.Sprintf("and so on, %d lines more", more))
 	}
 	return lines
@@ -282,8 +282,8 @@ func (r *Report) Write(w io.Writer) error {
 // Meet waits for the other processes of a run, which must run the same program and have the
 // same values in alike; told takes a line on whom it waits for. limit is how long, and the
 // longest that a collective may wait for its peers.
-func Meet(ctx context.Context, place *launchenv.Place, alike map[string]string, limit time.Duration, told io.Writer) (*process.World, error) {
-	secret, err := place.Secret(os.Getenv)
+func Meet(ctx context.Context, env *launchenv.Env, alike map[string]string, limit time.Duration, notes io.Writer) (*process.World, error) {
+	secret, err := env.Secret(os.Getenv)
 	if err != nil {
 		return nil, err
 	}
@@ -291,9 +291,9 @@ func Meet(ctx context.Context, place *launchenv.Place, alike map[string]string, 
 	if alike["binary"], err = binary(); err != nil {
 		return nil, err
 	}
-	config := rendezvous.Config{Rank: place.Rank, World: place.Size, Addr: place.Addr, Secret: secret, Alike: alike, Timeout: limit}
-	if place.Local == 0 {
-		config.Notes = told // one of each host says whom it waits for
+	config := rendezvous.Config{Rank: env.Rank, World: env.Size, Addr: env.Addr, Secret: secret, Alike: alike, Timeout: limit}
+	if env.Local == 0 {
+		config.Notes = notes // one of each host says whom it waits for
 	}
 	return process.Join(ctx, config, limit)
 }

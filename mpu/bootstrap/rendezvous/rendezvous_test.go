@@ -307,7 +307,7 @@ func disturb(t *testing.T, addr string) {
 
 // Claim (docs/launch.md): where hosts have different secrets rank 0 says so, instead of only that
 // it waits.
-func TestOtherSecretIsTold(t *testing.T) {
+func TestOtherSecretIsReported(t *testing.T) {
 	addr := freeAddr(t)
 	first, other := config(addr, 0, 2), config(addr, 1, 2)
 	first.Timeout = 2 * time.Second
@@ -366,11 +366,11 @@ func FuzzAnswer(f *testing.F) {
 // FuzzReadMessage: whatever comes is a message or an error, and nothing larger
 // than the limit is held.
 func FuzzReadMessage(f *testing.F) {
-	whole, err := frame(&message{Kind: kindJoin, Member: &Member{Rank: 1, World: 2}})
+	full, err := frame(&message{Kind: kindJoin, Member: &Member{Rank: 1, World: 2}})
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(whole)
+	f.Add(full)
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, '{'})
 	f.Add([]byte{0, 0, 0, 2, '{', '}'})
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -34,7 +34,7 @@ type server struct {
 	foreign int           // callers that speak as ranks do, but not with this run's secret
 	from    string        // the last of them
 	verdict *failure.Verdict
-	hears   func(rank int, told []byte) // what ranks tell; nil: nobody wants it yet
+	hears   func(rank int, report []byte) // what ranks tell; nil: nobody wants it yet
 	stopped bool
 	quit    chan struct{}
 	done    chan struct{} // all ranks are done, or a verdict is told
@@ -156,7 +156,7 @@ func (s *server) admit(conn net.Conn, m *Member) *peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// What a stranger sends is cut to what a message may hold.
-	m.Host, m.Addr, m.Told = cut(m.Host, longestName), cut(m.Addr, longestName), cut(m.Told, longestName)
+	m.Host, m.Addr, m.Report = cut(m.Host, longestName), cut(m.Addr, longestName), cut(m.Report, longestName)
 	p := &peer{Member: *m, conn: conn, out: make(chan []byte, 16), heard: time.Now()}
 	s.idle.Add(1)
 	go s.write(p)
@@ -296,8 +296,8 @@ func (s *server) follow(p *peer) {
 		}
 		left, hears := p.left, s.hears
 		s.mu.Unlock()
-		if err == nil && hears != nil && len(m.Told) > 0 {
-			hears(p.Rank, m.Told)
+		if err == nil && hears != nil && len(m.Report) > 0 {
+			hears(p.Rank, m.Report)
 		}
 		if left {
 			return
@@ -383,7 +383,7 @@ func (s *server) watch() {
 		// A tick that comes late means that this process was stopped: silence of others proves nothing then.
 		case now := <-tick.C:
 			s.mu.Lock()
-			s.look(now, now.Sub(last) > 5*beatEvery)
+			s.expire(now, now.Sub(last) > 5*beatEvery)
 			missing, strangers := s.missing(), s.strangers()
 			s.mu.Unlock()
 			last = now
@@ -447,8 +447,8 @@ func (s *server) missing() (ranks []int) {
 	return ranks
 }
 
-// look beats to all and judges who is silent; not after a stop of this process.
-func (s *server) look(now time.Time, wasStopped bool) {
+// expire beats to all and judges who is silent; not after a stop of this process.
+func (s *server) expire(now time.Time, wasStopped bool) {
 	for _, p := range s.peers {
 		if p.left {
 			continue

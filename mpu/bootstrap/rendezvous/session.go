@@ -27,7 +27,7 @@ type Config struct {
 	Silence     time.Duration     // of a rank, until it counts as lost; 0: usualSilence
 	Fewer       bool              // at Timeout, continue with those that have come; the others' Members are empty
 	Called      string            // what one that joins is, in messages; "rank"
-	Told        string            // passed on to all in Member.Told; up to longestName bytes
+	Report      string            // passed on to all in Member.Report; up to longestName bytes
 	Notes       io.Writer         // hears whom this rank waits for; nil: nobody
 
 	// Of members that outlive what they have met for, as launchers do.
@@ -46,7 +46,7 @@ type Member struct {
 	PID         int               // 0: it has not come (Config.Fewer)
 	Alike       map[string]string `json:",omitempty"`
 	Called      string            `json:",omitempty"` // "": rank
-	Told        string            `json:",omitempty"` // Config.Told
+	Report      string            `json:",omitempty"` // Config.Report
 }
 
 func (m *Member) String() string {
@@ -66,8 +66,8 @@ type Session struct {
 	run     string
 	members []Member
 
-	mu    sync.Mutex                      // of all below, and of writing
-	say   func() (at string, told []byte) // what beats carry; nil: nothing yet
+	mu    sync.Mutex                        // of all below, and of writing
+	say   func() (at string, report []byte) // what beats carry; nil: nothing yet
 	asked func()
 	heard time.Time
 	over  bool // closed here
@@ -159,7 +159,7 @@ func (s *Session) enter(ctx context.Context) (heard bool, err error) {
 	if err != nil {
 		host = "unknown"
 	}
-	me := Member{Rank: c.Rank, World: c.World, Addr: reachable(c.Data, conn), Host: cut(host, longestName), PID: os.Getpid(), Alike: c.Alike, Called: c.Called, Told: cut(c.Told, longestName)}
+	me := Member{Rank: c.Rank, World: c.World, Addr: reachable(c.Data, conn), Host: cut(host, longestName), PID: os.Getpid(), Alike: c.Alike, Called: c.Called, Report: cut(c.Report, longestName)}
 	if err := s.send(&message{Kind: kindJoin, Member: &me}); err != nil {
 		return false, s.joinError(ctx, err)
 	}
@@ -252,17 +252,19 @@ func (s *Session) Key() []byte { return proof(s.config.Secret, "run", []byte(s.r
 
 // Speak has every beat carry what say gives: what this rank is at, for a verdict on it,
 // and what whoever hears on rank 0 is to know. asked is called when rank 0 asks.
-func (s *Session) Speak(say func() (at string, told []byte), asked func()) {
+func (s *Session) Speak(say func() (at string, report []byte), asked func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.say, s.asked = say, asked
 }
 
 // Tell tells who hears on rank 0 something between two beats.
-func (s *Session) Tell(told []byte) error { return s.send(&message{Kind: kindTold, Told: told}) }
+func (s *Session) Tell(report []byte) error {
+	return s.send(&message{Kind: kindReport, Report: report})
+}
 
 // Hear gives rank 0 what ranks tell from now on.
-func (s *Session) Hear(heard func(rank int, told []byte)) {
+func (s *Session) Hear(heard func(rank int, report []byte)) {
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()
 	s.server.hears = heard
@@ -297,14 +299,14 @@ func (s *Session) Fail(err error) error { return s.Judge(failure.Of(s.config.Ran
 // Judge ends the run with a verdict on whatever rank. It returns the verdict that all
 // get: the first.
 func (s *Session) Judge(v *failure.Verdict) error {
-	told := v.Brief()
-	if s.send(&message{Kind: kindFail, Verdict: told}) != nil {
-		s.lose(told)
+	report := v.Brief()
+	if s.send(&message{Kind: kindFail, Verdict: report}) != nil {
+		s.lose(report)
 	}
 	select { // the server answers with the first
 	case <-s.lost:
 	case <-time.After(3 * time.Second):
-		s.lose(told)
+		s.lose(report)
 	}
 	return s.Err()
 }
@@ -405,7 +407,7 @@ func (s *Session) beat() {
 		}
 		m := &message{Kind: kindBeat}
 		if say != nil {
-			m.At, m.Told = say()
+			m.At, m.Report = say()
 		}
 		_ = s.send(m) // a broken connection shows in listen
 	}

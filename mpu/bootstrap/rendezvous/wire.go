@@ -18,7 +18,7 @@ type message struct {
 	Run    string  `json:",omitempty"` // joined
 	List   []byte  `json:",omitempty"` // joined: all ranks, packed
 	At     string  `json:",omitempty"` // beat: what the rank is at
-	Told   []byte  `json:",omitempty"` // beat, told: for who hears on rank 0
+	Report []byte  `json:",omitempty"` // beat, told: for who hears on rank 0
 
 	Verdict *failure.Verdict `json:",omitempty"` // fail, verdict
 }
@@ -28,7 +28,7 @@ const (
 	kindJoin    = "join"
 	kindJoined  = "joined"
 	kindBeat    = "beat"
-	kindTold    = "told"
+	kindReport  = "told"
 	kindAsk     = "ask"
 	kindFail    = "fail"
 	kindBye     = "bye"
@@ -89,7 +89,7 @@ func writeMessage(w io.Writer, m *message) error {
 // thousand ranks read a list of a thousand, so it is not JSON.
 func pack(members []Member) (list []byte) {
 	for _, m := range members {
-		for _, text := range []string{m.Addr, m.Host, m.Told} {
+		for _, text := range []string{m.Addr, m.Host, m.Report} {
 			list = append(binary.AppendUvarint(list, uint64(len(text))), text...)
 		}
 		list = binary.AppendUvarint(list, uint64(m.PID))
@@ -123,12 +123,12 @@ func unpack(list []byte, world int) ([]Member, error) {
 	for rank := range world {
 		addr, err1 := text()
 		host, err2 := text()
-		told, err3 := text()
+		report, err3 := text()
 		pid, err4 := number()
 		if err := errors.Join(err1, err2, err3, err4); err != nil {
 			return nil, bad
 		}
-		members = append(members, Member{Rank: rank, World: world, Addr: addr, Host: host, Told: told, PID: int(pid)})
+		members = append(members, Member{Rank: rank, World: world, Addr: addr, Host: host, Report: report, PID: int(pid)})
 	}
 	return members, nil
 }

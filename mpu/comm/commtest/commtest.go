@@ -80,11 +80,11 @@ func ByFormula(g *comm.Group, dtype device.DType, n int64) error {
 		}
 		return t
 	}
-	at := func(rank int, there, elsewhere func(int64) float64) func(int64) float64 {
+	at := func(rank int, there, other func(int64) float64) func(int64) float64 {
 		if me == rank {
 			return there
 		}
-		return elsewhere
+		return other
 	}
 	// Start everything, then wait.
 	a, b, c, d, e := one(), one(), one(), one(), empty(n*size)

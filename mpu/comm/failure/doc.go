@@ -7,6 +7,6 @@
 // An error that knows more than its text is a Fact: it fills in what it knows. Any
 // other is a rank's own failure.
 //
-// Reading order: verdict.go (kinds and fields), elsewhere.go, say.go (the last
+// Reading order: verdict.go (kinds and fields), remote.go, say.go (the last
 // words of a program), file.go (the verdict in a run's folder).
 package failure

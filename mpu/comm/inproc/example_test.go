@@ -12,7 +12,7 @@ import (
 // show runs f on three ranks of a group and prints what each holds afterwards.
 func show(f func(g *comm.Group, d *device.Device) (device.Tensor, error)) {
 	w := inproc.NewWorld(3)
-	held := make([][]float32, 3)
+	kept := make([][]float32, 3)
 	err := w.Run(func(rank int) error {
 		d := ref.Open()
 		defer d.Arena.Close()
@@ -22,7 +22,7 @@ func show(f func(g *comm.Group, d *device.Device) (device.Tensor, error)) {
 		}
 		t, err := f(g, d)
 		if t.Given() {
-			held[rank] = device.ReadSlice[float32](d, t)
+			kept[rank] = device.ReadSlice[float32](d, t)
 		}
 		return err
 	})
@@ -30,7 +30,7 @@ func show(f func(g *comm.Group, d *device.Device) (device.Tensor, error)) {
 		fmt.Println(err)
 		return
 	}
-	for rank, values := range held {
+	for rank, values := range kept {
 		fmt.Println("rank", rank, values)
 	}
 }

@@ -179,8 +179,8 @@ func (r *round) crossings(m *meeting) ([]reduce.Move, error) {
 }
 
 // crossing is what a place has to do with one peer in an all-to-all.
-func (r *round) crossing(place, peer int, t device.Tensor) *comm.Call {
-	c := *r.calls[place]
+func (r *round) crossing(own, peer int, t device.Tensor) *comm.Call {
+	c := *r.calls[own]
 	c.Root, c.Count, c.DType = peer, t.Len(), t.DType
 	return &c
 }

@@ -59,11 +59,11 @@ func (w *World) Size() int { return len(w.ranks) }
 // Group is rank's membership of the group `name` of the given ranks. All members
 // name the same ranks in the same order; another list is another group.
 func (w *World) Group(rank int, name string, members []int, d *device.Device) (*comm.Group, error) {
-	place, err := comm.Join(name, rank, members, w.Size())
+	own, err := comm.Join(name, rank, members, w.Size())
 	if err != nil {
 		return nil, err
 	}
-	if place.Size() == 1 {
+	if own.Size() == 1 {
 		return comm.Solo(name, rank, d), nil
 	}
 	w.mu.Lock()
@@ -71,10 +71,10 @@ func (w *World) Group(rank int, name string, members []int, d *device.Device) (*
 	key := fmt.Sprint(name, members)
 	m := w.meetings[key]
 	if m == nil {
-		m = &meeting{members: place.Members, next: make([]int64, len(members)), rounds: map[int64]*round{}, queues: map[[2]int]*queue{}}
+		m = &meeting{members: own.Members, next: make([]int64, len(members)), rounds: map[int64]*round{}, queues: map[[2]int]*queue{}}
 		w.meetings[key] = m
 	}
-	return comm.NewGroup(place, &member{Membership: place, world: w, meeting: m, device: d}), nil
+	return comm.NewGroup(own, &member{Membership: own, world: w, meeting: m, device: d}), nil
 }
 
 // Run calls f once a rank, each on a goroutine of its own, and returns when all
@@ -155,13 +155,13 @@ func (w *World) fail(err error) {
 // unfinished is a call of rank that waits for its peers; nil: none.
 func (w *World) unfinished(rank int) *comm.Call {
 	for _, m := range w.meetings {
-		place := slices.Index(m.members, rank)
-		if place < 0 {
+		own := slices.Index(m.members, rank)
+		if own < 0 {
 			continue
 		}
 		for _, r := range m.rounds {
-			if r.calls[place] != nil {
-				return r.calls[place]
+			if r.calls[own] != nil {
+				return r.calls[own]
 			}
 		}
 		for _, q := range m.queues {

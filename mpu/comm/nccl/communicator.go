@@ -22,9 +22,9 @@ type communicator struct {
 	open []*enqueued // not known to be done, oldest first; of World.mu
 }
 
-// lookAt drops what is done. A call that has taken too long, or a communicator in trouble,
+// checkOne drops what is done. A call that has taken too long, or a communicator in trouble,
 // is an error.
-func (w *World) lookAt(c *communicator) error {
+func (w *World) checkOne(c *communicator) error {
 	// Calls end in the order in which they began: stop at the first that has not.
 	for {
 		first := w.oldest(c)

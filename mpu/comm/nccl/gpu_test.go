@@ -147,7 +147,7 @@ func TestNCCLFollowsTheOps(t *testing.T) {
 	err := gpus(t, 2, time.Minute, func(g *comm.Group, gpu *fake.GPU) error {
 		gpu.Waits = false
 		x, goOn := commtest.Heap(device.F32, make([]float64, 64)), gpu.Hold()
-		held := time.AfterFunc(20*time.Second, goOn) // a host that waits is let go, and told of
+		stalled := time.AfterFunc(20*time.Second, goOn) // a host that waits is let go, and told of
 		gpu.Fill(x, 10+g.Rank())
 		work := g.AllReduce(x, comm.Sum)
 		if err := work.Wait(); err != nil {
@@ -155,7 +155,7 @@ func TestNCCLFollowsTheOps(t *testing.T) {
 		}
 		late := commtest.Heap(device.F32, make([]float64, 1))
 		gpu.Fill(late, 1) // after the collective
-		if !held.Stop() {
+		if !stalled.Stop() {
 			return errors.New("the host waited for the ops before the collective")
 		}
 		goOn()
@@ -171,24 +171,24 @@ func TestNCCLFollowsTheOps(t *testing.T) {
 
 // Claim (comm.Behind): it is told when the GPU comes to a collective, not when the host calls
 // it, and when that is done, not when Wait has ordered streams; who asks late is told too.
-func TestNCCLTells(t *testing.T) {
+func TestNCCLReports(t *testing.T) {
 	err := gpus(t, 2, time.Minute, func(g *comm.Group, gpu *fake.GPU) error {
 		gpu.Waits = false
 		x, goOn := commtest.Heap(device.F32, make([]float64, 64)), gpu.Hold()
 		work := g.AllReduce(x, comm.Sum)
-		told := make(chan string, 2)
-		work.(comm.Behind).Tell(func() { told <- "begun" }, func() { told <- "over" })
+		reported := make(chan string, 2)
+		work.(comm.Behind).Tell(func() { reported <- "begun" }, func() { reported <- "over" })
 		if err := work.Wait(); err != nil {
 			return err
 		}
 		select {
-		case what := <-told:
+		case what := <-reported:
 			goOn()
 			return fmt.Errorf("%s while the ops before it are not done", what)
 		case <-time.After(5 * glance):
 		}
 		goOn()
-		if a, b := <-told, <-told; a != "begun" || b != "over" {
+		if a, b := <-reported, <-reported; a != "begun" || b != "over" {
 			return fmt.Errorf("told %s, %s", a, b)
 		}
 		late := 0
@@ -214,18 +214,18 @@ func TestNCCLIsNotOverAlone(t *testing.T) {
 			<-come
 			return g.AllReduce(x, comm.Sum).Wait()
 		}
-		told := make(chan string, 2)
+		reported := make(chan string, 2)
 		work := g.AllReduce(x, comm.Sum)
-		work.(comm.Behind).Tell(func() { told <- "begun" }, func() { told <- "over" })
-		first, early := <-told, ""
+		work.(comm.Behind).Tell(func() { reported <- "begun" }, func() { reported <- "over" })
+		first, early := <-reported, ""
 		select {
-		case early = <-told:
+		case early = <-reported:
 		case <-time.After(5 * glance):
 		}
 		if close(come); first != "begun" || early != "" {
 			return fmt.Errorf("told %s, and %q before the peer has come", first, early)
 		}
-		if last := <-told; last != "over" {
+		if last := <-reported; last != "over" {
 			return fmt.Errorf("told %s at the end", last)
 		}
 		return work.Wait()
@@ -368,8 +368,8 @@ func TestNCCLOneCommunicatorForTheSameRanks(t *testing.T) {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
-		if n, note := len(over.all()), over.note(); n != 2 || over.held < 2*fake.Memory || !strings.Contains(note, "2 communicators, which took ") {
-			return fmt.Errorf("%d communicators in %d bytes: %s", n, over.held, note)
+		if n, note := len(over.all()), over.note(); n != 2 || over.kept < 2*fake.Memory || !strings.Contains(note, "2 communicators, which took ") {
+			return fmt.Errorf("%d communicators in %d bytes: %s", n, over.kept, note)
 		}
 		return nil
 	})

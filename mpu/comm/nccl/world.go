@@ -31,7 +31,7 @@ type World struct {
 	mu      sync.Mutex // of all below
 	err     error
 	joined  []*communicator // in the order of their making: any two ranks have theirs in one order
-	held    int64           // bytes of the GPU that they took
+	kept    int64           // bytes of the GPU that they took
 	done    chan struct{}   // closed by End
 	watched sync.WaitGroup
 	looking sync.Mutex // of look: who looks holds up nobody else
@@ -66,7 +66,7 @@ func openNCCL() (over opener, version string, err error) {
 func (w *World) note() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return fmt.Sprintf("%s, %s, which took %d MiB of the GPU", w.library.Describe(), logging.Count(len(w.joined), "communicator"), w.held>>20)
+	return fmt.Sprintf("%s, %s, which took %d MiB of the GPU", w.library.Describe(), logging.Count(len(w.joined), "communicator"), w.kept>>20)
 }
 
 // Group joins the communicator of a group's ranks; all its members call it together.
@@ -144,7 +144,7 @@ func (w *World) take(c *communicator, bytes int64) error {
 	defer w.mu.Unlock()
 	if w.err == nil {
 		w.joined = append(w.joined, c)
-		w.held += max(bytes, 0)
+		w.kept += max(bytes, 0)
 	}
 	return w.err
 }
@@ -156,14 +156,14 @@ func (w *World) share(via *comm.Group) (id nccl.ID, err error) {
 			return id, err
 		}
 	}
-	room, err := device.HostAlloc(int64(len(id)))
+	buffer, err := device.HostAlloc(int64(len(id)))
 	if err != nil {
 		return id, exitcode.Errorf(exitcode.Internal, "memory for an id: %w", err)
 	}
-	defer device.HostFree(room, int64(len(id)))
-	bytes := unsafe.Slice((*byte)(room), len(id))
+	defer device.HostFree(buffer, int64(len(id)))
+	bytes := unsafe.Slice((*byte)(buffer), len(id))
 	copy(bytes, id[:])
-	err = via.Broadcast(device.View(room, device.I32, int64(len(id)/4)), 0).Wait()
+	err = via.Broadcast(device.View(buffer, device.I32, int64(len(id)/4)), 0).Wait()
 	copy(id[:], bytes)
 	return id, err
 }
@@ -231,15 +231,15 @@ func (w *World) watch() {
 			return
 		case <-time.After(glance):
 		}
-		if err := w.look(); err != nil {
+		if err := w.check(); err != nil {
 			w.Abort(err)
 			return
 		}
 	}
 }
 
-// look asks the GPU without the lock of calls, which continue meanwhile.
-func (w *World) look() error {
+// check asks the GPU without the lock of calls, which continue meanwhile.
+func (w *World) check() error {
 	w.looking.Lock()
 	defer w.looking.Unlock()
 	if err := w.host.Err(); err != nil {
@@ -252,7 +252,7 @@ func (w *World) look() error {
 		if w.Err() != nil {
 			return nil
 		}
-		if err := w.lookAt(c); err != nil {
+		if err := w.checkOne(c); err != nil {
 			return err
 		}
 	}
@@ -272,7 +272,7 @@ func (w *World) End(failed error) error {
 	var err error
 	for err == nil && w.Err() == nil && w.busy() {
 		time.Sleep(glance / 10)
-		err = w.look()
+		err = w.check()
 	}
 	if err != nil {
 		w.Abort(err)

@@ -227,11 +227,11 @@ func (o *operation) reduce(c *comm.Collective) {
 
 func (o *operation) broadcast(c *comm.Collective) {
 	if g := o.group; g.wide(len(bytesOf(c.In))) {
-		whole := bytesOf(c.Out)
+		full := bytesOf(c.Out)
 		if g.Rank == c.Root {
-			whole = bytesOf(c.In)
+			full = bytesOf(c.In)
 		}
-		o.down(g.tree(c.Root), whole)
+		o.down(g.tree(c.Root), full)
 		return
 	}
 	if o.group.Rank != c.Root {

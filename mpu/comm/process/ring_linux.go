@@ -58,9 +58,9 @@ func newRing(memory []byte, spin time.Duration) *ring {
 // put writes all of b.
 func (r *ring) put(b []byte) error {
 	for len(b) > 0 {
-		at, room := r.state.written.Load(), uint64(len(r.data))
+		at, capacity := r.state.written.Load(), uint64(len(r.data))
 		free, err := r.await(&r.state.writer, func() uint64 {
-			free := room - (at - r.state.read.Load())
+			free := capacity - (at - r.state.read.Load())
 			if free < uint64(len(b)) {
 				free &^= ringAlign - 1 // the reader sees complete elements
 			}
@@ -69,8 +69,8 @@ func (r *ring) put(b []byte) error {
 		if err != nil {
 			return err
 		}
-		from := at % room
-		n := min(uint64(len(b)), free, room-from, ringStep)
+		from := at % capacity
+		n := min(uint64(len(b)), free, capacity-from, ringStep)
 		copy(r.data[from:from+n], b[:n])
 		r.state.written.Store(at + n)
 		r.state.reader.wake()
@@ -81,13 +81,13 @@ func (r *ring) put(b []byte) error {
 
 // view is what can be read next, at most n bytes; it stays until skip.
 func (r *ring) view(n int64) ([]byte, error) {
-	at, room := r.state.read.Load(), uint64(len(r.data))
+	at, capacity := r.state.read.Load(), uint64(len(r.data))
 	there, err := r.await(&r.state.reader, func() uint64 { return r.state.written.Load() - at })
 	if err != nil {
 		return nil, err
 	}
-	from := at % room
-	return r.data[from : from+min(there, uint64(n), room-from, ringStep)], nil
+	from := at % capacity
+	return r.data[from : from+min(there, uint64(n), capacity-from, ringStep)], nil
 }
 
 // skip gives n bytes back to the writer.
@@ -109,7 +109,7 @@ func (r *ring) Read(b []byte) (int, error) {
 // await waits until ready gives more than 0.
 func (r *ring) await(me *sleeper, ready func() uint64) (uint64, error) {
 	var since time.Time
-	for looks := 1; ; looks++ {
+	for reads := 1; ; reads++ {
 		if r.over.Load() {
 			return 0, net.ErrClosed
 		}
@@ -123,7 +123,7 @@ func (r *ring) await(me *sleeper, ready func() uint64) (uint64, error) {
 			return 0, io.ErrUnexpectedEOF
 		case r.spin > 0 && since.IsZero():
 			since = time.Now()
-		case r.spin > 0 && (looks%32 > 0 || time.Since(since) < r.spin):
+		case r.spin > 0 && (reads%32 > 0 || time.Since(since) < r.spin):
 			runtime.Gosched()
 		default:
 			me.sleep(func() bool { return ready() == 0 && !r.over.Load() && !r.gone.Load() })

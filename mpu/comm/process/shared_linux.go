@@ -42,15 +42,15 @@ const (
 // soon as the other end has opened it.
 func (l *links) offerShared(conn net.Conn) (sender, error) {
 	here := l.ranksHere()
-	room := int64(largestRing)
-	for room > smallestRing && room*int64(here*(here-1)) > allRings {
-		room /= 2
+	capacity := int64(largestRing)
+	for capacity > smallestRing && capacity*int64(here*(here-1)) > allRings {
+		capacity /= 2
 	}
 	var name [16]byte
 	rand.Read(name[:]) // never fails: it ends the program instead
-	o := &offer{Transport: transportShared, Name: "monotron-" + hex.EncodeToString(name[:]), Room: room}
+	o := &offer{Transport: transportShared, Name: "monotron-" + hex.EncodeToString(name[:]), RingBytes: capacity}
 	path := filepath.Join(sharedFolder, o.Name)
-	memory, err := makeSegment(path, room)
+	memory, err := makeSegment(path, capacity)
 	if err != nil {
 		return nil, refusal(err.Error())
 	}
@@ -61,10 +61,10 @@ func (l *links) offerShared(conn net.Conn) (sender, error) {
 
 // answerShared opens the segment.
 func (l *links) answerShared(conn net.Conn, o *offer) (receiver, error) {
-	if !sharedName.MatchString(o.Name) || o.Room < smallestRing || o.Room > largestRing || o.Room%ringAlign != 0 {
+	if !sharedName.MatchString(o.Name) || o.RingBytes < smallestRing || o.RingBytes > largestRing || o.RingBytes%ringAlign != 0 {
 		return nil, errors.New("invalid offer of shared memory")
 	}
-	memory, err := openSegment(filepath.Join(sharedFolder, o.Name), o.Room)
+	memory, err := openSegment(filepath.Join(sharedFolder, o.Name), o.RingBytes)
 	if err != nil {
 		return nil, refusal(err.Error())
 	}
@@ -107,13 +107,13 @@ func spinning(here int) time.Duration {
 // makeSegment makes a file of shared memory that only this user may open. Its
 // pages are there before it is used: a full /dev/shm is an error here, and no
 // signal later.
-func makeSegment(path string, room int64) ([]byte, error) {
+func makeSegment(path string, capacity int64) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", sharedFolder, err)
 	}
 	defer unix.Close(fd)
-	size := ringHead + room
+	size := ringHead + capacity
 	err = unix.Fallocate(fd, 0, 0, size)
 	if err != nil {
 		err = fmt.Errorf("%s has less than %d KiB free: %w; enlarge it: mount -o remount,size=1G %s, in a container --shm-size=1g", sharedFolder, size>>10, err, sharedFolder)
@@ -129,7 +129,7 @@ func makeSegment(path string, room int64) ([]byte, error) {
 }
 
 // openSegment maps what another process of this user has made.
-func openSegment(path string, room int64) ([]byte, error) {
+func openSegment(path string, capacity int64) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, fmt.Errorf("a file that another rank created in %s is not visible to this process: %w", sharedFolder, err)
@@ -139,7 +139,7 @@ func openSegment(path string, room int64) ([]byte, error) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, err
 	}
-	if int(st.Uid) != os.Geteuid() || st.Mode&0o777 != 0o600 || st.Size != ringHead+room {
+	if int(st.Uid) != os.Geteuid() || st.Mode&0o777 != 0o600 || st.Size != ringHead+capacity {
 		return nil, fmt.Errorf("a segment in %s differs from its offer", sharedFolder)
 	}
 	return unix.Mmap(fd, 0, int(st.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)

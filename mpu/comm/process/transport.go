@@ -53,7 +53,7 @@ type offer struct {
 	Transport string
 	From      int    `json:",omitempty"`
 	Name      string `json:",omitempty"` // shm: the segment
-	Room      int64  `json:",omitempty"` // shm: bytes of its ring
+	RingBytes int64  `json:",omitempty"` // shm: bytes of its ring
 	Addresses []byte `json:",omitempty"` // gloo: of the offering end
 	Refused   string `json:",omitempty"`
 }

@@ -66,21 +66,21 @@ var sums = sync.Pool{New: func() any { return new([3 * Tile]float64) }}
 // Tile does the elements from `at` on.
 func (m *Move) tile(at int64) {
 	n, size := min(Tile, m.N-at), m.DType.Size()
-	place := func(p unsafe.Pointer) unsafe.Pointer { return unsafe.Add(p, at*size) }
-	source := place(m.From[0])
+	advance := func(p unsafe.Pointer) unsafe.Pointer { return unsafe.Add(p, at*size) }
+	source := advance(m.From[0])
 	if len(m.From) > 1 {
 		buffer := sums.Get().(*[3 * Tile]float64)
 		defer sums.Put(buffer)
 		from := make([]unsafe.Pointer, len(m.From))
 		for i, p := range m.From {
-			from[i] = place(p)
+			from[i] = advance(p)
 		}
 		source = unsafe.Pointer(buffer)
 		combineTile(source, from, int(n), m.DType, m.Reduce)
 	}
 	bytes := unsafe.Slice((*byte)(source), n*size)
 	for _, p := range m.To {
-		copy(unsafe.Slice((*byte)(place(p)), n*size), bytes)
+		copy(unsafe.Slice((*byte)(advance(p)), n*size), bytes)
 	}
 }
 

@@ -34,15 +34,15 @@ func Everywhere(name string, open func() (*device.Device, error)) Kind {
 
 // Opener opens a kind by its name; auto and "" take the first, in the order given, that opens.
 func Opener(kinds ...Kind) func(name string) (*device.Device, error) {
-	c := &choice{kinds: kinds, look: gpus.Look}
+	c := &choice{kinds: kinds, survey: gpus.Read}
 	return c.open
 }
 
 type choice struct {
-	kinds []Kind
-	told  sync.Once
-	look  func() (gpus.Survey, error)
-	turn  atomic.Int64 // how many have been opened by a process that is all its ranks
+	kinds    []Kind
+	reported sync.Once
+	survey   func() (gpus.Survey, error)
+	turn     atomic.Int64 // how many have been opened by a process that is all its ranks
 }
 
 func (c *choice) open(name string) (*device.Device, error) {
@@ -98,7 +98,7 @@ func (c *choice) without(k Kind, why error) error {
 		}
 	}
 	if rank == 0 && k.Wanted != nil && k.Wanted() {
-		c.told.Do(func() { logging.Stderr().From("device").Warn("device auto: %v", why) })
+		c.reported.Do(func() { logging.Stderr().From("device").Warn("device auto: %v", why) })
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (c *choice) seat() (at int, uuid string, err error) {
 	}
 	// The visible GPUs, where the driver can be asked.
 	here, shown := gpus.Here(), []gpus.GPU(nil)
-	s, unknown := c.look()
+	s, unknown := c.survey()
 	if unknown == nil {
 		if shown, err = s.Visible(here); err != nil {
 			return 0, "", err

@@ -86,18 +86,18 @@ func TestSeats(t *testing.T) {
 	for name, c := range map[string]struct {
 		visible string
 		rank    string // of four ranks of this host; "": not launched
-		look    func() (gpus.Survey, error)
+		survey  func() (gpus.Survey, error)
 		want    string // units of five openings in a row, or the error
 	}{
-		"by number":          {rank: "2", look: cards("a", "b", "c", "d"), want: "2c 2c 2c 2c 2c"},
-		"own by variable":    {rank: "2", visible: "3", look: cards("a", "b", "c", "d"), want: "0d 0d 0d 0d 0d"},
-		"own by a cgroup":    {rank: "2", visible: "0", look: cards("x"), want: "0x 0x 0x 0x 0x"},
-		"one shown, unnamed": {rank: "2", look: cards("x"), want: "0x 0x 0x 0x 0x"},
-		"one process":        {look: cards("a", "b", "c"), want: "0a 1b 2c 0a 1b"},
-		"no driver":          {rank: "2", look: silent, want: "2 2 2 2 2"},
-		"no driver, no rank": {look: silent, want: "0 0 0 0 0"},
-		"too few":            {rank: "1", look: cards("a", "b"), want: "2 GPUs are visible, but 4 are needed"},
-		"no such GPU":        {visible: "7", look: cards("a", "b"), want: "there is no GPU 7"},
+		"by number":          {rank: "2", survey: cards("a", "b", "c", "d"), want: "2c 2c 2c 2c 2c"},
+		"own by variable":    {rank: "2", visible: "3", survey: cards("a", "b", "c", "d"), want: "0d 0d 0d 0d 0d"},
+		"own by a cgroup":    {rank: "2", visible: "0", survey: cards("x"), want: "0x 0x 0x 0x 0x"},
+		"one shown, unnamed": {rank: "2", survey: cards("x"), want: "0x 0x 0x 0x 0x"},
+		"one process":        {survey: cards("a", "b", "c"), want: "0a 1b 2c 0a 1b"},
+		"no driver":          {rank: "2", survey: silent, want: "2 2 2 2 2"},
+		"no driver, no rank": {survey: silent, want: "0 0 0 0 0"},
+		"too few":            {rank: "1", survey: cards("a", "b"), want: "2 GPUs are visible, but 4 are needed"},
+		"no such GPU":        {visible: "7", survey: cards("a", "b"), want: "there is no GPU 7"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("CUDA_VISIBLE_DEVICES", c.visible)
@@ -111,7 +111,7 @@ func TestSeats(t *testing.T) {
 				}
 			}
 			at := -1
-			chosen := &choice{look: c.look, kinds: []Kind{{Name: "card", OnePerRank: true, Open: func(local int) (*device.Device, error) {
+			chosen := &choice{survey: c.survey, kinds: []Kind{{Name: "card", OnePerRank: true, Open: func(local int) (*device.Device, error) {
 				at = local
 				return ref.Open(), nil
 			}}}}

@@ -102,26 +102,26 @@ func (c *compiler) fail(n node, format string, args ...any) {
 	panic(&Error{Class: "TemplateAssertionError", Message: sprintf(format, args...), Line: n.at()})
 }
 
-// place is where an identifier's value is: how many functions out, and which slot.
-type place struct{ out, slot int }
+// address is where an identifier's value is: how many functions out, and which slot.
+type address struct{ out, slot int }
 
-func (c *compiler) place(fn *function, id string) place {
+func (c *compiler) address(fn *function, id string) address {
 	for out, f := 0, fn; f != nil; out, f = out+1, f.parent {
 		if slot, found := f.slots[id]; found {
-			return place{out, slot}
+			return address{out, slot}
 		}
 	}
 	panic(&Error{Class: "Unsupported", Message: "a name whose value no frame has: " + id})
 }
 
-func (p place) get(a *act) Value {
+func (p address) get(a *act) Value {
 	for range p.out {
 		a = a.parent
 	}
 	return a.slots[p.slot]
 }
 
-func (p place) set(a *act, v Value) {
+func (p address) set(a *act, v Value) {
 	for range p.out {
 		a = a.parent
 	}
@@ -142,7 +142,7 @@ type entry struct {
 	slot    int
 	action  int
 	name    string
-	outward place
+	outward address
 }
 
 // enter declares a frame's identifiers in its function and says what they begin as.
@@ -156,7 +156,7 @@ func (c *compiler) enter(f *frame) (list []entry) {
 		case loadParameter:
 			continue
 		case loadAlias:
-			e.outward = c.place(f.fn, l.param)
+			e.outward = c.address(f.fn, l.param)
 		}
 		list = append(list, e)
 	}

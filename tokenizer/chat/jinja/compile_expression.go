@@ -106,7 +106,7 @@ func (c *compiler) constant(n *constNode) expr {
 
 func (c *compiler) name(n *nameNode, f *frame) expr {
 	id := c.ref(n, f, n.name)
-	from := c.place(f.fn, id)
+	from := c.address(f.fn, id)
 	sure := false // Jinja trusts parameters to have a value
 	if l, found := f.symbols.findLoad(id); found && l.action == loadParameter {
 		sure = len(c.params) == 0 || !c.params[len(c.params)-1][id]

@@ -112,7 +112,7 @@ func (c *compiler) loopTest(n *forNode, f *frame) func(*run, *act, Value) Value 
 // loadTarget is what a loop's target holds, as the values it was given.
 func (c *compiler) loadTarget(n node, f *frame) expr {
 	if name, is := n.(*nameNode); is {
-		from := c.place(f.fn, c.ref(name, f, name.name))
+		from := c.address(f.fn, c.ref(name, f, name.name))
 		return func(_ *run, a *act) Value { return from.get(a) }
 	}
 	var items []expr

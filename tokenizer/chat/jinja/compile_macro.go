@@ -82,7 +82,7 @@ func (c *compiler) defaults(m *macroCode, args []*nameNode, defaults []node, f *
 func (c *compiler) macro(n *macroNode, f *frame) stmt {
 	m := c.macroBody(n, n.args, n.defaults, n.body, f)
 	m.name, m.hasName = n.name, true
-	to := c.place(f.fn, c.ref(n, f, n.name))
+	to := c.address(f.fn, c.ref(n, f, n.name))
 	return func(r *run, a *act, _ *buffer) signal {
 		r.alloc(64)
 		v := &macroValue{m, a}

@@ -75,7 +75,7 @@ type assigner func(r *run, a *act, v Value)
 func (c *compiler) assigner(n node, f *frame) assigner {
 	switch n := n.(type) {
 	case *nameNode:
-		to := c.place(f.fn, c.ref(n, f, n.name))
+		to := c.address(f.fn, c.ref(n, f, n.name))
 		export := f.toplevel && !f.loop && !f.block
 		return func(r *run, a *act, v Value) {
 			to.set(a, v)
@@ -84,7 +84,7 @@ func (c *compiler) assigner(n node, f *frame) assigner {
 			}
 		}
 	case *nsRefNode:
-		from := c.place(f.fn, c.ref(n, f, n.name))
+		from := c.address(f.fn, c.ref(n, f, n.name))
 		return func(r *run, a *act, v Value) { r.setAttribute(from.get(a), n.attr, v) }
 	}
 	var items []assigner
@@ -131,10 +131,10 @@ func (r *run) unpack(v Value, n int) []Value {
 }
 
 func (c *compiler) assign(n *assignNode, f *frame) stmt {
-	var spaces []place
+	var spaces []address
 	findAll(n, func(child node) bool {
 		if ref, is := child.(*nsRefNode); is {
-			spaces = append(spaces, c.place(f.fn, c.ref(ref, f, ref.name)))
+			spaces = append(spaces, c.address(f.fn, c.ref(ref, f, ref.name)))
 		}
 		return true
 	})
@@ -275,10 +275,10 @@ func (c *compiler) with(n *withNode, f *frame) stmt {
 // block runs a block where it stands; its names come from the context.
 func (c *compiler) block(n *blockNode, f *frame) stmt {
 	made := c.blocks[n.name]
-	locals := map[string]place{}
+	locals := map[string]address{}
 	if n.scoped {
 		for name, id := range f.symbols.stored() {
-			locals[name] = c.place(f.fn, id)
+			locals[name] = c.address(f.fn, id)
 		}
 	}
 	return func(r *run, a *act, out *buffer) signal {

@@ -134,8 +134,8 @@ func (r *run) hashFloat(v float64) hashKey {
 		unsupported("nan as a key")
 	}
 	if v == math.Trunc(v) && !math.IsInf(v, 0) {
-		whole, _ := big.NewFloat(v).Int(nil)
-		return r.hash(normal(whole), 0)
+		integer, _ := big.NewFloat(v).Int(nil)
+		return r.hash(normal(integer), 0)
 	}
 	return hashKey{'f', strconv.FormatUint(math.Float64bits(v), 16)}
 }

@@ -151,8 +151,8 @@ func (r *run) round(v, precision Value) Value {
 	// Rounded before the point: exactly, halves to even.
 	unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(-digits)), nil)
 	quotient := new(big.Rat).Quo(new(big.Rat).SetFloat64(f), new(big.Rat).SetInt(unit))
-	whole := roundHalfEven(quotient)
-	result, _ := new(big.Float).SetInt(whole.Mul(whole, unit)).Float64()
+	integer := roundHalfEven(quotient)
+	result, _ := new(big.Float).SetInt(integer.Mul(integer, unit)).Float64()
 	if math.IsInf(result, 0) {
 		fail("OverflowError", "rounded value too large to represent")
 	}
@@ -167,8 +167,8 @@ func roundInt(r *run, b *big.Int, digits int) Value {
 		return 0
 	}
 	unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(-digits)), nil)
-	whole := roundHalfEven(new(big.Rat).SetFrac(b, unit))
-	return normal(whole.Mul(whole, unit))
+	integer := roundHalfEven(new(big.Rat).SetFrac(b, unit))
+	return normal(integer.Mul(integer, unit))
 }
 
 func roundHalfEven(q *big.Rat) *big.Int {

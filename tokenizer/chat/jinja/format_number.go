@@ -73,16 +73,16 @@ func grouped(digits string, separator string, size int) string {
 			break
 		}
 	}
-	whole, rest := digits[:end], digits[end:]
-	if separator == "" || whole == "" {
+	integer, rest := digits[:end], digits[end:]
+	if separator == "" || integer == "" {
 		return digits
 	}
 	var parts []string
-	for len(whole) > size {
-		parts = append([]string{whole[len(whole)-size:]}, parts...)
-		whole = whole[:len(whole)-size]
+	for len(integer) > size {
+		parts = append([]string{integer[len(integer)-size:]}, parts...)
+		integer = integer[:len(integer)-size]
 	}
-	return strings.Join(append([]string{whole}, parts...), separator) + rest
+	return strings.Join(append([]string{integer}, parts...), separator) + rest
 }
 
 func isHex(c byte) bool {

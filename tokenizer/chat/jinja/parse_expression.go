@@ -16,7 +16,7 @@ const (
 
 func (p *parser) now() *token { return &p.tokens[p.i] }
 
-func (p *parser) look() *token { return &p.tokens[min(p.i+1, len(p.tokens)-1)] }
+func (p *parser) peek() *token { return &p.tokens[min(p.i+1, len(p.tokens)-1)] }
 
 func (p *parser) next() *token {
 	t := p.now()
@@ -158,7 +158,7 @@ func (p *parser) compare() node {
 			op = p.next().kind
 		case p.skipName("in"):
 			op = "in"
-		case p.isName("not") && p.look().kind == "name" && p.look().text == "in":
+		case p.isName("not") && p.peek().kind == "name" && p.peek().text == "in":
 			p.next()
 			p.next()
 			op = "notin"

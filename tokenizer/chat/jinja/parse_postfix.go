@@ -108,7 +108,7 @@ func (p *parser) callArgs() (a argsNode) {
 		case p.skip("pow"):
 			ensure(a.dynKwargs == nil)
 			a.dynKwargs = p.expression(true)
-		case p.now().kind == "name" && p.look().kind == "assign":
+		case p.now().kind == "name" && p.peek().kind == "assign":
 			ensure(a.dynKwargs == nil && !seen[p.now().text])
 			key := p.next().text
 			seen[key] = true

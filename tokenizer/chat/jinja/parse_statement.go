@@ -251,7 +251,7 @@ func (p *parser) loader(line pos) node {
 	switch l.tag {
 	// include TEMPLATE [ignore missing] [with context]
 	case "include":
-		if p.isName("ignore") && p.look().text == "missing" {
+		if p.isName("ignore") && p.peek().text == "missing" {
 			p.next()
 			p.next()
 		}
@@ -288,7 +288,7 @@ func (p *parser) loader(line pos) node {
 }
 
 func (p *parser) withContext() bool {
-	if (p.isName("with") || p.isName("without")) && p.look().text == "context" {
+	if (p.isName("with") || p.isName("without")) && p.peek().text == "context" {
 		p.next()
 		p.next()
 		return true

@@ -24,7 +24,7 @@ type answer struct {
 	failed string // why it was not answered, in few words; "": it was
 	first  time.Duration
 	gaps   []time.Duration // between two parts with text
-	whole  time.Duration
+	full   time.Duration
 	tokens int // as the server counts them; else parts with text
 }
 
@@ -33,7 +33,7 @@ func (a *answer) perToken() time.Duration {
 	if a.tokens < 2 {
 		return 0
 	}
-	return (a.whole - a.first) / time.Duration(a.tokens-1)
+	return (a.full - a.first) / time.Duration(a.tokens-1)
 }
 
 // chunk is an event of a stream.
@@ -96,7 +96,7 @@ func (a *answer) read(r io.Reader, began time.Time) error {
 		}
 		now := time.Since(began)
 		if string(data) == "[DONE]" {
-			a.whole, a.tokens = now, max(a.tokens, parts)
+			a.full, a.tokens = now, max(a.tokens, parts)
 			return nil
 		}
 		var c chunk

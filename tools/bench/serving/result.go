@@ -35,7 +35,7 @@ type result struct {
 	Output   float64        `json:"generated_tokens_per_second"`
 	First    times          `json:"time_to_first_token_seconds"`
 	Between  times          `json:"time_between_tokens_seconds"`
-	Whole    times          `json:"whole_answer_seconds"`
+	Complete times          `json:"whole_answer_seconds"`
 	Good     int            `json:"good"`
 	Goodput  float64        `json:"goodput_requests_per_second"`
 }
@@ -66,7 +66,7 @@ func timesOf(list []time.Duration) (t times) {
 // answer had come.
 func (k *client) summary(rate float64, answers []answer, sent, took time.Duration) *result {
 	r := &result{Rate: rate, Sent: float64(len(answers)) / sent.Seconds(), Requests: len(answers), Failed: map[string]int{}, Seconds: took.Seconds()}
-	var first, between, whole []time.Duration
+	var first, between, full []time.Duration
 	for i := range answers {
 		a := &answers[i]
 		if a.failed != "" {
@@ -75,7 +75,7 @@ func (k *client) summary(rate float64, answers []answer, sent, took time.Duratio
 		}
 		r.Answered++
 		r.Tokens += a.tokens
-		whole, between = append(whole, a.whole), append(between, a.gaps...)
+		full, between = append(full, a.full), append(between, a.gaps...)
 		if a.first > 0 { // an answer may be empty
 			first = append(first, a.first)
 		}
@@ -83,7 +83,7 @@ func (k *client) summary(rate float64, answers []answer, sent, took time.Duratio
 			r.Good++
 		}
 	}
-	r.First, r.Between, r.Whole = timesOf(first), timesOf(between), timesOf(whole)
+	r.First, r.Between, r.Complete = timesOf(first), timesOf(between), timesOf(full)
 	r.Output, r.Goodput = float64(r.Tokens)/took.Seconds(), float64(r.Good)/took.Seconds()
 	return r
 }
@@ -96,7 +96,7 @@ func (r *results) print(out *command.Printer) {
 	to.Printf("requests/s\tanswered\ttokens/s\tfirst token ms\tp95\tp99\tbetween tokens ms\tp95\tp99\ttotal s\tp99\tgoodput/s\tgood\t\n")
 	for _, x := range r.Rates {
 		to.Printf("%.2f\t%d of %d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.2f\t%.2f\t%.2f\t%.0f%%\t\n", x.Sent, x.Answered, x.Requests, x.Output,
-			1e3*x.First.P50, 1e3*x.First.P95, 1e3*x.First.P99, 1e3*x.Between.P50, 1e3*x.Between.P95, 1e3*x.Between.P99, x.Whole.P50, x.Whole.P99,
+			1e3*x.First.P50, 1e3*x.First.P95, 1e3*x.First.P99, 1e3*x.Between.P50, 1e3*x.Between.P95, 1e3*x.Between.P99, x.Complete.P50, x.Complete.P99,
 			x.Goodput, 100*float64(x.Good)/float64(x.Requests))
 	}
 	if to.Err == nil {

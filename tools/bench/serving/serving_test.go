@@ -61,7 +61,7 @@ func fake(each func(n int, w http.ResponseWriter, body map[string]any)) http.Han
 	return mux
 }
 
-const whole = "data: {\"choices\": [{\"text\": \"a\"}]}\n\ndata: {\"choices\": [{\"text\": \"\"}]}\n\ndata: {\"choices\": [{\"text\": \"b\"}]}\n\n" +
+const full = "data: {\"choices\": [{\"text\": \"a\"}]}\n\ndata: {\"choices\": [{\"text\": \"\"}]}\n\ndata: {\"choices\": [{\"text\": \"b\"}]}\n\n" +
 	"data: {\"choices\": [], \"usage\": {\"completion_tokens\": 7}}\n\ndata: [DONE]\n\n"
 
 // Claim: every request is counted once, by what came of it; the first, which only greets, is not.
@@ -74,11 +74,11 @@ func TestCounts(t *testing.T) {
 		mu.Unlock()
 		switch {
 		case n == 0 || n%4 > 1:
-			fmt.Fprint(w, whole)
+			fmt.Fprint(w, full)
 		case n%4 == 1:
 			w.WriteHeader(http.StatusTooManyRequests)
 		default:
-			fmt.Fprint(w, strings.TrimSuffix(whole, "data: [DONE]\n\n"))
+			fmt.Fprint(w, strings.TrimSuffix(full, "data: [DONE]\n\n"))
 		}
 		if body["model"] != "parrot" || len(strings.Fields(body["prompt"].(string))) != 5 {
 			t.Errorf("asked %v", body)

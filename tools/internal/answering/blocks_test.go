@@ -28,7 +28,7 @@ func TestBlocksFitMemory(t *testing.T) {
 		"too much":            {101, 100, 1, 0, "--kv-cache-memory 101: keys and values of 1 ranks need 101.0 MiB, but 100.0 MiB is free here; use --kv-cache-memory 100 at most"},
 		"too much for two":    {60, 100, 2, 0, "use --kv-cache-memory 50 at most"},
 	} {
-		got, err := Batching(inference.BatcherConfig{Sequences: 4, Tokens: 64}, c.cache*mib, 1024, mib, plan.Room{Bytes: c.free * mib, Of: "free here"}, c.sharers)
+		got, err := Batching(inference.BatcherConfig{Sequences: 4, Tokens: 64}, c.cache*mib, 1024, mib, plan.Capacity{Bytes: c.free * mib, Of: "free here"}, c.sharers)
 		switch {
 		case c.refused == "" && (err != nil || got.Blocks != c.blocks):
 			t.Errorf("%s: %d blocks, %v; want %d", name, got.Blocks, err, c.blocks)

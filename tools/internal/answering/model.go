@@ -47,11 +47,11 @@ func Of(c *cli.Context, m *inference.Loaded, template string) (a *Model, err err
 // templateOf is the template that a flag or the tokenizer's folder gives, or why there is none.
 func templateOf(c *cli.Context, m *inference.Loaded, text string) (*chat.Template, error) {
 	source := chat.Source{Text: text}
-	dir := m.Tokenizer.Place()
+	dir := m.Tokenizer.File()
 	if given := c.String("tokenizer-model"); given != "" {
 		dir = given
 	}
-	if err := source.Beside(dir); err != nil {
+	if err := source.ReadFolder(dir); err != nil {
 		return nil, err
 	}
 	return chat.New(source)

@@ -106,7 +106,7 @@ func folder(dir, format string) (files []string, err error) {
 			return nil
 		case d.IsDir() || !d.Type().IsRegular():
 			return nil
-		case d.Name() == "index.json" && besideShards(path): // which says what each shard says itself
+		case d.Name() == "index.json" && nextToShards(path): // which says what each shard says itself
 			return nil
 		}
 		take := format == Text || format == JSONLines // whatever the names
@@ -137,8 +137,8 @@ func kindsOr(format string) string {
 	return format
 }
 
-// besideShards reports whether a file lies next to shards of MosaicML's streaming.
-func besideShards(path string) bool {
+// nextToShards reports whether a file lies next to shards of MosaicML's streaming.
+func nextToShards(path string) bool {
 	shards, err := filepath.Glob(filepath.Join(globless(filepath.Dir(path)), "*.mds*"))
 	return err == nil && len(shards) > 0
 }

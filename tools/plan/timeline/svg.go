@@ -57,7 +57,7 @@ func (c *Chart) picture() *picture {
 	if c.Parts != nil {
 		longest := 0
 		for stage := range c.Parts {
-			longest = max(longest, len(c.heldShort(stage)))
+			longest = max(longest, len(c.shortStall(stage)))
 		}
 		p.left = math.Max(p.left, math.Min(360, pad+16+6.1*float64(longest)))
 	}
@@ -120,9 +120,9 @@ func (p *picture) grid() {
 func (p *picture) row(stage int) {
 	y := rowTop(stage)
 	middle := y + rowHeight/2
-	if held := p.heldShort(stage); held != "" {
+	if stall := p.shortStall(stage); stall != "" {
 		p.text(pad, middle-3, `font-weight="600" fill="`+ink+`"`, fmt.Sprintf("stage %d", stage))
-		p.text(pad, middle+11, `font-size="10.5" fill="`+faint+`"`, clip(held, 56))
+		p.text(pad, middle+11, `font-size="10.5" fill="`+faint+`"`, clip(stall, 56))
 	} else {
 		p.text(pad, middle+4, `font-weight="600" fill="`+ink+`"`, fmt.Sprintf("stage %d", stage))
 	}
@@ -213,8 +213,8 @@ func (p *picture) word(x, y float64, text string) float64 {
 	return x + 6.4*float64(len(text)) + 26
 }
 
-// heldShort is holds with few letters: E, layers, L.
-func (c *Chart) heldShort(stage int) string {
+// shortStall is holds with few letters: E, layers, L.
+func (c *Chart) shortStall(stage int) string {
 	if c.Parts == nil {
 		return ""
 	}

@@ -25,7 +25,7 @@ type Options struct {
 	LR       float64
 	Standard bool // without muP
 	Open     func() (*device.Device, error)
-	Told     func(width int) // hears a width before it is trained
+	OnWidth  func(width int) // hears a width before it is trained
 }
 
 const (
@@ -59,7 +59,7 @@ func Check(o Options) (*Report, error) {
 	}
 	r.Rows = append(r.Rows, Row{Name: "logits"})
 	for _, width := range o.Widths {
-		o.Told(width)
+		o.OnWidth(width)
 		moved, err := train(o, width)
 		if err != nil {
 			return nil, fmt.Errorf("width %d: %w", width, err)
@@ -171,7 +171,7 @@ func train(o Options, width int) (moved []float64, err error) {
 // seen are the outputs of the layers, and the logits.
 func seen(e *engine.Engine, d *device.Device, micros []*engine.Micro) (all [][]float32, failed error) {
 	read := func(t device.Tensor) []float32 { return device.ReadSlice[float32](d, t) }
-	err := e.Peek(micros, engine.Look{
+	err := e.Peek(micros, engine.Observer{
 		Layer: func(depth int, x device.Tensor) {
 			if depth > 0 {
 				all = append(all, read(x))

@@ -12,7 +12,7 @@ import (
 // without it every layer moves by more than the root of the width.
 func TestMuPKeepsActivations(t *testing.T) {
 	check := func(standard bool) *Report {
-		r, err := Check(Options{Widths: []int{64, 128, 256}, Steps: 4, LR: 0.01, Standard: standard, Open: func() (*device.Device, error) { return ref.Open(), nil }, Told: func(int) {}})
+		r, err := Check(Options{Widths: []int{64, 128, 256}, Steps: 4, LR: 0.01, Standard: standard, Open: func() (*device.Device, error) { return ref.Open(), nil }, OnWidth: func(int) {}})
 		if err != nil {
 			t.Fatal(err)
 		}

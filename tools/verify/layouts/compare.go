@@ -36,7 +36,7 @@ func BoundsOf(precision string) Bounds {
 // Difference is how far a layout's numbers are from one rank's.
 type Difference struct {
 	Loss, Norm, Grad, Weight float64 // the worst
-	Told                     float64 // of the losses of multi-token prediction and of layers of experts, as a share of the gradients' bound
+	Reported                 float64 // of the losses of multi-token prediction and of layers of experts, as a share of the gradients' bound
 	Forward                  float64 // of residual streams and token losses, by norm, as a share of their bound
 	WorstGrad, WorstWeight   string
 	Samples                  bool // other ones were read, or counted in the loss
@@ -51,9 +51,9 @@ func compare(got, want *Outcome, b Bounds) Difference {
 		d.Loss = worse(d.Loss, apart(got.losses[i], want.losses[i]))
 		d.Norm = worse(d.Norm, apart(got.norms[i], want.norms[i]))
 	}
-	for step, theirs := range want.told {
+	for step, theirs := range want.reported {
 		for i, x := range theirs[1:] {
-			d.Told = worse(d.Told, share(apart(got.told[step][1+i], x), b.Grad))
+			d.Reported = worse(d.Reported, share(apart(got.reported[step][1+i], x), b.Grad))
 		}
 	}
 	d.Loss = worse(d.Loss, apart(got.evaluation, want.evaluation))
@@ -65,7 +65,7 @@ func compare(got, want *Outcome, b Bounds) Difference {
 		}
 	}
 	d.Weight, d.WorstWeight = farthest(got.weights, want.weights, want.fullMove, &d.Missing)
-	d.Over = d.Samples || d.Missing != "" || !(d.Loss <= b.Loss && d.Forward <= 1 && d.Told <= 1 && d.Norm <= b.Grad && d.Grad <= b.Grad && d.Weight <= b.Weight)
+	d.Over = d.Samples || d.Missing != "" || !(d.Loss <= b.Loss && d.Forward <= 1 && d.Reported <= 1 && d.Norm <= b.Grad && d.Grad <= b.Grad && d.Weight <= b.Weight)
 	return d
 }
 
@@ -99,7 +99,7 @@ func apart(got, want float64) float64 { return math.Abs(got-want) / max(math.Abs
 // gradientScale: a tensor whose exact gradient is zero holds rounding alone, so
 // that its norm is no measure; a millionth of all gradients' norm is the least.
 func gradientScale(want tensors) func(*tensor) float64 {
-	least := 1e-6 * want.whole()
+	least := 1e-6 * want.norm()
 	return func(t *tensor) float64 { return max(norm(t.values), least) }
 }
 
@@ -150,7 +150,7 @@ func (d *Difference) where(b Bounds) string {
 		return "other samples or tokens were counted"
 	case d.Missing != "":
 		return d.Missing + " is missing on all ranks, or incomplete"
-	case !(d.Told <= 1):
+	case !(d.Reported <= 1):
 		return "losses of multi-token prediction or of layers of experts"
 	case !(d.Forward <= 1):
 		return "residual stream or token losses"

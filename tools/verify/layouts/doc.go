@@ -5,7 +5,7 @@
 // padded column at a time and expects to see it.
 //
 // Reading order: model.go (the small model), legal.go (which layouts), trial.go
-// (training under one), look.go (what its passes show), tensors.go (complete tensors
+// (training under one), observe.go (what its passes show), tensors.go (complete tensors
 // from the ranks' pieces), compare.go, locate.go (where a difference starts),
 // mutants.go, print.go, picture.go.
 package layouts

@@ -68,7 +68,7 @@ func (d *drawn) agree(t *testing.T, m Model, o Options) {
 	for _, v := range d.choose(o.candidates(m)) {
 		kept[name(v)] = true
 	}
-	o.Keep, o.Open, o.Told = func(v Variant) bool { return kept[name(v)] }, open, func(Progress) {}
+	o.Keep, o.Open, o.Reported = func(v Variant) bool { return kept[name(v)] }, open, func(Progress) {}
 	r, err := Prove([]Model{m}, o)
 	if err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ func TestPlannedMemory(t *testing.T) {
 		defer chosen.said(t)
 	}
 	for i, name := range slices.Sorted(maps.Keys(kinds)) {
-		beside, err := kinds[name]()
+		reference, err := kinds[name]()
 		if err != nil && proof != "" {
 			t.Fatalf("%s: %v", name, err) // a proof without its device would prove nothing
 		} else if err != nil {
@@ -67,15 +67,15 @@ func TestPlannedMemory(t *testing.T) {
 				if proof == "" && (i+k+n)%2 != 0 {
 					continue // each shape on each device in one of the precisions
 				}
-				t.Run(name+"/"+shape+"/"+precision, func(t *testing.T) { plannedOfShape(t, shape, precision, world, choose, beside, kinds[name]) })
+				t.Run(name+"/"+shape+"/"+precision, func(t *testing.T) { plannedOfShape(t, shape, precision, world, choose, reference, kinds[name]) })
 			}
 		}
-		beside.Close()
+		reference.Close()
 	}
 }
 
 // plannedOfShape: the layouts that choose takes of a shape's.
-func plannedOfShape(t *testing.T, shape, precision string, world int, choose func([]Variant) []Variant, beside *device.Device, open func() (*device.Device, error)) {
+func plannedOfShape(t *testing.T, shape, precision string, world int, choose func([]Variant) []Variant, reference *device.Device, open func() (*device.Device, error)) {
 	more := []string{"--log-memory"}
 	if shape == "dora" { // whose dry run reads less, so that what is repeated to it are other values
 		more = append(more, "--no-check-for-nan-in-loss-and-grad")
@@ -93,15 +93,15 @@ func plannedOfShape(t *testing.T, shape, precision string, world int, choose fun
 	list := Legal(&m.Config, world)
 	some := choose(list)
 	for _, v := range some {
-		if err := plannedLikeHeld(m, v, beside, open); err != nil {
+		if err := plannedLikeUsed(m, v, reference, open); err != nil {
 			t.Errorf("%v: %v", v, err)
 		}
 	}
 	t.Logf("%d of %d layouts", len(some), len(list))
 }
 
-// plannedLikeHeld rehearses one layout with memory and without.
-func plannedLikeHeld(m Model, v Variant, beside *device.Device, open func() (*device.Device, error)) error {
+// plannedLikeUsed rehearses one layout with memory and without.
+func plannedLikeUsed(m Model, v Variant, reference *device.Device, open func() (*device.Device, error)) error {
 	c, err := m.under(v)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func plannedLikeHeld(m Model, v Variant, beside *device.Device, open func() (*de
 		return err
 	}
 	var mu sync.Mutex
-	held, heard := make([]device.Usage, c.Layout.Sizes().World()), make([]*hearing, c.Layout.Sizes().World())
+	used, heard := make([]device.Usage, c.Layout.Sizes().World()), make([]*hearing, c.Layout.Sizes().World())
 	err = job.Ranks(nil, func() (*device.Device, error) {
 		d, err := open()
 		if err != nil {
@@ -119,10 +119,10 @@ func plannedLikeHeld(m Model, v Variant, beside *device.Device, open func() (*de
 		}
 		return d.Through(func(b device.Backend) device.Backend { return &hearing{Backend: b} }), nil
 	}, func(r *ranks.Rank) error {
-		_, err := job.Rehearse(r, 2, engine.Look{})
+		_, err := job.Rehearse(r, 2, engine.Observer{})
 		mu.Lock()
 		defer mu.Unlock()
-		held[r.Number] = r.Device.Arena.Usage()
+		used[r.Number] = r.Device.Arena.Usage()
 		r.Device.Through(func(b device.Backend) device.Backend {
 			heard[r.Number] = b.(*hearing)
 			return b
@@ -132,16 +132,16 @@ func plannedLikeHeld(m Model, v Variant, beside *device.Device, open func() (*de
 	if err != nil {
 		return err
 	}
-	planned, err := plan.Memory(c, plan.Options{Device: beside.Name, Beside: beside, Whole: c.Model.Experts != nil, Read: func(rank int, dst []byte) {
+	planned, err := plan.Memory(c, plan.Options{Device: reference.Name, Real: reference, Full: c.Model.Experts != nil, Read: func(rank int, dst []byte) {
 		heard[rank].repeat(dst)
 	}})
 	if err != nil {
 		return err
 	}
 	for i, p := range planned {
-		if p.Peak != held[i].Max || p.ByPurpose != held[i].Peak || p.Reserved != held[i].Reserved {
+		if p.Peak != used[i].Max || p.ByPurpose != used[i].Peak || p.Reserved != used[i].Reserved {
 			return fmt.Errorf("rank %d was planned to hold %d bytes (%v, %d reserved, most in %v), and held %d (%v, %d reserved)",
-				i, p.Peak, p.ByPurpose, p.Reserved, p.At, held[i].Max, held[i].Peak, held[i].Reserved)
+				i, p.Peak, p.ByPurpose, p.Reserved, p.At, used[i].Max, used[i].Peak, used[i].Reserved)
 		}
 	}
 	return nil
@@ -193,11 +193,11 @@ func (h *hearing) repeat(dst []byte) {
 
 // Claim: the same of tiled weights (--memory-centric-tiling), with files and without.
 func TestPlannedTiledMemory(t *testing.T) {
-	beside, err := cpu.Open()
+	reference, err := cpu.Open()
 	if err != nil {
 		t.Skip(err)
 	}
-	defer beside.Close()
+	defer reference.Close()
 	m, err := Builtin("llama", "--log-memory")
 	if err != nil {
 		t.Fatal(err)
@@ -207,7 +207,7 @@ func TestPlannedTiledMemory(t *testing.T) {
 			v, with := Variant{Layout: sizes, MicroBatch: 1}, m
 			v.Layout.VP, v.Layout.CP, v.Layout.EP, v.Layout.Sharding, v.Layout.MemoryCentricTiling = 1, 1, 1, "optim_grads_params", 3
 			with.Config.OffloadFolder, with.Config.GlobalBatchSize = folder, 4 // two micro-batches of two ranks
-			if err := plannedLikeHeld(with, v, beside, cpu.Open); err != nil {
+			if err := plannedLikeUsed(with, v, reference, cpu.Open); err != nil {
 				t.Errorf("%v, folder %q: %v", v, folder, err)
 			}
 		}

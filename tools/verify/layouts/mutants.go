@@ -83,7 +83,7 @@ func (c *collectives) wrap(r *ranks.Rank) {
 	for kind, g := range r.Groups {
 		if g.Size() > 1 {
 			r.Groups[kind] = g.Over(func(e comm.Engine) comm.Engine {
-				return &watched{engine: e, kind: string(kind), rank: r.Number, place: g.Rank(), device: r.Device, watch: c}
+				return &watched{engine: e, kind: string(kind), rank: r.Number, member: g.Rank(), device: r.Device, watch: c}
 			})
 		}
 	}
@@ -135,7 +135,7 @@ type watched struct {
 	engine comm.Engine
 	kind   string
 	rank   int // of the world
-	place  int // in the group
+	member int // in the group
 	device *device.Device
 	watch  *collectives
 }
@@ -204,7 +204,7 @@ func (w *watched) keep(c *comm.Collective) {
 		return
 	}
 	own, from := c.Out.Reshape(c.Out.Len()), c.In.Reshape(c.In.Len())
-	switch n := int64(w.place); c.Op {
+	switch n := int64(w.member); c.Op {
 	case comm.AllGather:
 		own = own.Slice(0, n*c.In.Len(), c.In.Len())
 	case comm.ReduceScatter:
@@ -220,7 +220,7 @@ func (w *watched) keepParts(transfers []comm.Transfer) {
 	for i, t := range transfers {
 		switch {
 		case t.Send || t.T.Len() == 0:
-		case t.Peer == w.place: // stands behind what this rank sends to itself
+		case t.Peer == w.member: // stands behind what this rank sends to itself
 			w.device.Copy(t.T, transfers[i-1].T)
 		default:
 			w.device.Fill(t.T, 0)

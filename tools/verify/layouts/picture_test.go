@@ -31,9 +31,9 @@ func TestPicture(t *testing.T) {
 	row := func(share float64, ok bool) Row {
 		return Row{Model: "gpt2", Layout: "tp2 sp", World: 2, Grad: share * 1e-4, OK: ok}
 	}
-	half, whole, broken := drawn(row(0.5, true)), drawn(row(0.5, true), row(0.5, true)), drawn(row(0.5, true), row(0.01, false))
+	half, full, broken := drawn(row(0.5, true)), drawn(row(0.5, true), row(0.5, true)), drawn(row(0.5, true), row(0.01, false))
 	edge := 20 // pixels of a bar's edges that are mixed with the ground
-	if n := half[holds]; n < 20*edge || whole[holds] < 2*n-edge || broken[holds] < n-edge || broken[holds] > n+edge || half[fails] != 0 || broken[fails] < 2*n-2*edge {
-		t.Errorf("blue pixels %d, of two layouts %d, beside one that differs %d; red ones %d, %d", n, whole[holds], broken[holds], half[fails], broken[fails])
+	if n := half[holds]; n < 20*edge || full[holds] < 2*n-edge || broken[holds] < n-edge || broken[holds] > n+edge || half[fails] != 0 || broken[fails] < 2*n-2*edge {
+		t.Errorf("blue pixels %d, of two layouts %d, beside one that differs %d; red ones %d, %d", n, full[holds], broken[holds], half[fails], broken[fails])
 	}
 }

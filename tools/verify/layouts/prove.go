@@ -15,16 +15,16 @@ import (
 
 // Options say how much is proved.
 type Options struct {
-	World  int                // largest number of ranks
-	Steps  int                // trained under each layout
-	Only   string             // layouts whose name contains all of its words
-	Stride int                // every Stride-th layout alone; 0 and 1: all
-	Keep   func(Variant) bool // of these the ones that it keeps; nil: all
-	Mutate bool               // break things instead
-	Bits   bool               // layouts must give the bits of one rank: of models with --layout-invariant
-	Mutant string             // the mutants whose name contains this, as a table of mutants prints it
-	Open   func() (*device.Device, error)
-	Told   func(Progress)
+	World    int                // largest number of ranks
+	Steps    int                // trained under each layout
+	Only     string             // layouts whose name contains all of its words
+	Stride   int                // every Stride-th layout alone; 0 and 1: all
+	Keep     func(Variant) bool // of these the ones that it keeps; nil: all
+	Mutate   bool               // break things instead
+	Bits     bool               // layouts must give the bits of one rank: of models with --layout-invariant
+	Mutant   string             // the mutants whose name contains this, as a table of mutants prints it
+	Open     func() (*device.Device, error)
+	Reported func(Progress)
 }
 
 // Progress is how far a proof is. Told hears it before each training, and at the end.
@@ -39,7 +39,7 @@ type Progress struct {
 // next tells what has ended, once, and what begins.
 func (p *Progress) next(o *Options, what string) {
 	p.Next = what
-	o.Told(*p)
+	o.Reported(*p)
 	p.Last, p.Unseen = Row{}, ""
 }
 
@@ -54,38 +54,38 @@ func Prove(models []Model, o Options) (*Report, error) {
 		r.refuse(models, o)
 	}
 	defer func() { r.Seconds = time.Since(began).Seconds() }()
-	told := Progress{}
+	reported := Progress{}
 	if !o.Mutate {
 		for _, m := range models {
-			told.All += len(o.chosen(o.candidates(m)))
+			reported.All += len(o.chosen(o.candidates(m)))
 		}
 	}
 	var err error
 	for _, m := range models {
 		wanted, variants := &references{m: m, o: &o, made: map[int]*Outcome{}}, o.chosen(o.candidates(m))
 		if o.Mutate {
-			if told, err = r.mutate(m, variants, o, wanted); err != nil {
+			if reported, err = r.mutate(m, variants, o, wanted); err != nil {
 				return nil, err
 			}
 			continue
 		}
 		for _, v := range variants {
-			want, err := wanted.of(v, &told)
+			want, err := wanted.of(v, &reported)
 			if err != nil {
 				return nil, err
 			}
-			told.next(&o, m.Name+": "+v.String())
+			reported.next(&o, m.Name+": "+v.String())
 			row, err := r.row(m, v, o, want)
-			told.Done++
+			reported.Done++
 			if errors.Is(err, optimizer.ErrCut) || errors.Is(err, config.ErrFP8Cut) {
 				r.Refused["parts of blocks"]++
 				continue
 			}
 			r.Rows = append(r.Rows, row)
-			told.Last, told.Share = row, r.share(row)
+			reported.Last, reported.Share = row, r.share(row)
 		}
 	}
-	told.next(&o, "")
+	reported.next(&o, "")
 	return r, nil
 }
 
@@ -99,7 +99,7 @@ type references struct {
 	made map[int]*Outcome // by data-parallel ranks, where these matter
 }
 
-func (r *references) of(v Variant, told *Progress) (*Outcome, error) {
+func (r *references) of(v Variant, reported *Progress) (*Outcome, error) {
 	dp := 1
 	if globalLoss(&r.m.Config) >= 0 {
 		dp = v.Layout.DP
@@ -107,7 +107,7 @@ func (r *references) of(v Variant, told *Progress) (*Outcome, error) {
 	if r.made[dp] != nil {
 		return r.made[dp], nil
 	}
-	told.next(r.o, r.m.Name+" on one rank, which the others are compared with")
+	reported.next(r.o, r.m.Name+" on one rank, which the others are compared with")
 	m, one := r.m.reference(dp)
 	out, err := Train(m, one, r.o.Steps, r.o.Open, Setup{})
 	if err != nil {
@@ -144,28 +144,28 @@ var mutated = []string{"tp2 dp2", "tp2 sp pp2 dp2", "pp2 vp2", "dp2 optim", "dp2
 var mutatedMixtures = []string{"dp2 ep2 allgather", "dp2 ep2 alltoall optim", "dp2 ep2 alltoall beside-shared optim", "dp4 ep2 alltoall optim_grads_params",
 	"tp2 sp ep2 etp1 alltoall", "tp2 sp ep2 etp1 alltoall beside-shared", "tp2 sp dp2 ep2 alltoall", "tp2 sp dp2 ep2 alltoall beside-shared"}
 
-func (r *Report) mutate(m Model, variants []Variant, o Options, wanted *references) (told Progress, err error) {
+func (r *Report) mutate(m Model, variants []Variant, o Options, wanted *references) (reported Progress, err error) {
 	mutants, err := Mutants(m, variants, o.Steps, o.Open)
 	if err != nil {
-		return told, err
+		return reported, err
 	}
 	mutants = slices.DeleteFunc(mutants, func(mu *Mutant) bool { return !strings.Contains(mu.Name, o.Mutant) })
-	told.All = len(mutants)
+	reported.All = len(mutants)
 	for _, mutant := range mutants {
-		want, err := wanted.of(mutant.variant, &told)
+		want, err := wanted.of(mutant.variant, &reported)
 		if err != nil {
-			return told, err
+			return reported, err
 		}
 		mutant.Name = m.Name + ": " + mutant.Name
-		told.next(&o, mutant.Name)
+		reported.next(&o, mutant.Name)
 		mutant.Run(m, o.Steps, o.Open, want, r.Bounds)
 		if !mutant.Caught {
-			told.Unseen = mutant.Name
+			reported.Unseen = mutant.Name
 		}
-		told.Done++
+		reported.Done++
 	}
 	r.Mutants = append(r.Mutants, mutants...)
-	return told, nil
+	return reported, nil
 }
 
 // candidates are the layouts that there are for a model.

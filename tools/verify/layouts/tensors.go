@@ -13,11 +13,11 @@ import (
 type tensor struct {
 	shape  []int64
 	values []float32 // what ranks hold of gradients, weights and streams has no more digits
-	from   []held
+	from   []given
 }
 
-// held says which rank gave a box.
-type held struct {
+// given says which rank gave a box.
+type given struct {
 	rank  int
 	piece mpu.Piece
 }
@@ -36,11 +36,11 @@ func (ts tensors) add(rank int, d *device.Device, s mpu.Stored, factor float64) 
 	if err := d.Err(); err != nil {
 		return err
 	}
-	return ts.place(rank, s.Name, s.Global, local, s.Pieces)
+	return ts.addBoxes(rank, s.Name, s.Global, local, s.Pieces)
 }
 
-// place copies a rank's boxes of a tensor into the whole.
-func (ts tensors) place(rank int, name string, global []int64, local []float64, pieces []mpu.Piece) error {
+// addBoxes copies a rank's boxes of a tensor into the whole.
+func (ts tensors) addBoxes(rank int, name string, global []int64, local []float64, pieces []mpu.Piece) error {
 	// A tensor that is met for the first time is all NaN: what no rank gives stays so.
 	t := ts[name]
 	if t == nil {
@@ -68,7 +68,7 @@ func (ts tensors) place(rank int, name string, global []int64, local []float64, 
 		if clash != nil {
 			return clash
 		}
-		t.from = append(t.from, held{rank, p})
+		t.from = append(t.from, given{rank, p})
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (t *tensor) each(p mpu.Piece, visit func(global, local int64)) {
 // giver is the first rank whose pieces hold an element.
 func (t *tensor) giver(global int64) int {
 	at := coordinates(t.shape, global)
-	i := slices.IndexFunc(t.from, func(h held) bool {
+	i := slices.IndexFunc(t.from, func(h given) bool {
 		for axis, x := range at {
 			if x < h.piece.From[axis] || x >= h.piece.From[axis]+h.piece.Size[axis] {
 				return false
@@ -132,8 +132,8 @@ func norm(values []float32) float64 {
 	return math.Sqrt(sum)
 }
 
-// whole is the norm of all tensors together.
-func (ts tensors) whole() float64 {
+// norm is the norm of all tensors together.
+func (ts tensors) norm() float64 {
 	sum := 0.0
 	for _, t := range ts {
 		n := norm(t.values)

@@ -25,7 +25,7 @@ type Outcome struct {
 	tokens        []float64 // counted, by step
 	// By step: the loss, those of multi-token prediction and of layers of experts, the same on every rank;
 	// last the evaluation.
-	told       [][]float64
+	reported   [][]float64
 	moved      float64   // Σ learning rate: how far AdamW moves an element at most
 	evaluation float64   // loss of the first batch after training, without dropout
 	samples    [][]int64 // read, by step, ascending
@@ -135,7 +135,7 @@ func (t *trial) rank(r *ranks.Rank) error {
 	if err := e.Initialize(); err != nil {
 		return err
 	}
-	feed, err := training.NewFeed(&c, t.data.set(), dataset.Train, r.Place.DP)
+	feed, err := training.NewFeed(&c, t.data.set(), dataset.Train, r.Coordinates.DP)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (t *trial) train(r *ranks.Rank, e *engine.Engine, learner *training.Learner
 		}
 		if step == 0 {
 			first = batch
-			if err := t.look(r, e, batch[0]); err != nil {
+			if err := t.observe(r, e, batch[0]); err != nil {
 				return err
 			}
 		}
@@ -181,7 +181,7 @@ func (t *trial) note(r *ranks.Rank, step int, batch []*engine.Micro) {
 		if t.setup.micro != nil {
 			t.setup.micro(m, r)
 		}
-		if r.Place.TP != 0 || r.Place.PP != 0 || r.Place.CP != 0 {
+		if r.Coordinates.TP != 0 || r.Coordinates.PP != 0 || r.Coordinates.CP != 0 {
 			continue
 		}
 		t.mu.Lock()
@@ -197,7 +197,7 @@ func (t *trial) keep(r *ranks.Rank, e *engine.Engine, step int, result engine.Re
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	// What every rank says must be the same.
-	if err := t.out.hear(r.Number, step, told(result)); err != nil {
+	if err := t.out.hear(r.Number, step, reported(result)); err != nil {
 		return err
 	}
 	if r.Last() {
@@ -228,8 +228,8 @@ func (t *trial) keep(r *ranks.Rank, e *engine.Engine, step int, result engine.Re
 	return nil
 }
 
-// told is what a step tells on every rank.
-func told(r engine.Result) []float64 {
+// reported is what a step tells on every rank.
+func reported(r engine.Result) []float64 {
 	all := append([]float64{r.Loss}, r.Ahead...)
 	if r.Mixtures != nil {
 		all = append(all, slices.Concat(r.Mixtures.Losses[:]...)...)
@@ -240,12 +240,12 @@ func told(r engine.Result) []float64 {
 // hear keeps what the first rank tells of a step, or of the evaluation behind the last; the
 // others must tell the same.
 func (o *Outcome) hear(rank, step int, numbers []float64) error {
-	if step == len(o.told) {
-		o.told = append(o.told, numbers)
+	if step == len(o.reported) {
+		o.reported = append(o.reported, numbers)
 		return nil
 	}
-	if !slices.Equal(numbers, o.told[step]) {
-		return exitcode.Errorf(exitcode.Differs, "step %d: rank %d reports losses %v, another rank %v", step+1, rank, numbers, o.told[step])
+	if !slices.Equal(numbers, o.reported[step]) {
+		return exitcode.Errorf(exitcode.Differs, "step %d: rank %d reports losses %v, another rank %v", step+1, rank, numbers, o.reported[step])
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func (r *run) accumulate(name string, want accumulated, expected *tensors) error
 		return err
 	}
 	// The case's rows as micro-batches.
-	micros, whole, err := r.microBatches(strings.TrimSuffix(name, "_per_token"), &s.config)
+	micros, full, err := r.microBatches(strings.TrimSuffix(name, "_per_token"), &s.config)
 	if err != nil {
 		return err
 	}
@@ -82,14 +82,14 @@ func (r *run) accumulate(name string, want accumulated, expected *tensors) error
 	}
 	// Equal to one batch of all rows.
 	if name == "full_mask" {
-		return r.compareWhole(s, step.Factor, whole, norm)
+		return r.compareFull(s, step.Factor, full, norm)
 	}
 	return nil
 }
 
-// compareWhole: with nothing masked the gradient of the micro-batches is that of
+// compareFull: with nothing masked the gradient of the micro-batches is that of
 // one batch of all rows.
-func (r *run) compareWhole(s *subject, factor float64, whole *engine.Micro, limit float64) error {
+func (r *run) compareFull(s *subject, factor float64, full *engine.Micro, limit float64) error {
 	parts := map[string][]float64{}
 	for _, name := range s.fileNames() {
 		g, err := s.gradient(name, factor)
@@ -102,7 +102,7 @@ func (r *run) compareWhole(s *subject, factor float64, whole *engine.Micro, limi
 	if err != nil {
 		return err
 	}
-	step, err := again.Step([]*engine.Micro{whole})
+	step, err := again.Step([]*engine.Micro{full})
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (r *run) compareWhole(s *subject, factor float64, whole *engine.Micro, limi
 }
 
 // microBatches cuts the case's rows; whole is all of them as one.
-func (r *run) microBatches(mask string, c *config.Run) (micros []*engine.Micro, whole *engine.Micro, err error) {
+func (r *run) microBatches(mask string, c *config.Run) (micros []*engine.Micro, full *engine.Micro, err error) {
 	f, err := openTensors(r.path(r.Batches, "batches.safetensors"))
 	if err != nil {
 		return nil, nil, err
@@ -149,15 +149,15 @@ func (r *run) microBatches(mask string, c *config.Run) (micros []*engine.Micro, 
 		return nil, nil, err
 	}
 	// All in one, then cut.
-	if whole, err = newMicro(c, tokens, labels, weights, nil); err != nil {
+	if full, err = newMicro(c, tokens, labels, weights, nil); err != nil {
 		return nil, nil, err
 	}
 	for at := 0; at < len(tokens); at += r.MicroRows {
 		to := at + r.MicroRows
 		micros = append(micros, &engine.Micro{Tokens: tokens[at:to], Labels: labels[at:to], LossMask: weights[at:to],
-			PositionIDs: whole.PositionIDs[at:to], Samples: whole.Samples[at:to]})
+			PositionIDs: full.PositionIDs[at:to], Samples: full.Samples[at:to]})
 	}
-	return micros, whole, nil
+	return micros, full, nil
 }
 
 // lossMask reads a mask [rows, n]; full_mask is stored nowhere: every token counts.

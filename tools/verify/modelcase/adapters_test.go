@@ -178,7 +178,7 @@ func (c *adapterCase) wanted(t *testing.T, s *trial, kind string, p *mpu.Param, 
 	}
 	defer f.Close()
 	raw := make([]byte, 8*checkpoint.Volume(p.Global))
-	if err := f.Read(p.Name, checkpoint.Whole(p.Global), raw); err != nil {
+	if err := f.Read(p.Name, checkpoint.Uncut(p.Global), raw); err != nil {
 		t.Fatal(err)
 	}
 	values := make([]float64, checkpoint.Volume(p.Global))

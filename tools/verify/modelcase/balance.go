@@ -71,9 +71,9 @@ func (r *run) compareMixtures(m *spec.Model, name string, want mixturePoint, ste
 		defer r.report.noteFailed(len(r.report.Checks), fmt.Sprintf("nearest tie of a choice in this step: %.3g", *want.Gap))
 	}
 	// Losses as the step logged them, by layer.
-	told := map[model.AuxiliaryLoss]*lossPoint{model.LoadBalancingLoss: want.Load, model.SeqLoadBalancingLoss: want.Seq, model.GlobalLoadBalancingLoss: want.Global, model.ZLoss: want.Z}
+	reported := map[model.AuxiliaryLoss]*lossPoint{model.LoadBalancingLoss: want.Load, model.SeqLoadBalancingLoss: want.Seq, model.GlobalLoadBalancingLoss: want.Global, model.ZLoss: want.Z}
 	for loss := range model.AuxiliaryLosses {
-		if p := told[loss]; p != nil {
+		if p := reported[loss]; p != nil {
 			if err := r.compareLoss(m, name+loss.String(), *p, step, loss); err != nil {
 				return err
 			}

@@ -9,7 +9,7 @@ import (
 
 // Claim: a number of experts that is off is told with the step's nearest tie, one that is
 // right is not.
-func TestWhatIsOffTellsTheNearestTie(t *testing.T) {
+func TestWhatIsOffReportsTheNearestTie(t *testing.T) {
 	gap := 1.25e-5
 	r := &run{report: &Report{}}
 	want := mixturePoint{Tokens: map[string][]float64{"0": {3, 1}, "1": {2, 2}}, Gap: &gap}

@@ -28,8 +28,8 @@ func (r *run) train(t *trial, want modelExpected, expected *tensors) error {
 			}
 		}
 		if i < len(want.Curve) {
-			told := stepSeen{step, t.Scheduler.LR(), decay, expertBias(t.Engine, &t.config.Model, t.device)}
-			if err := r.comparePoint(&t.config.Model, want.Curve[i], told); err != nil {
+			reported := stepSeen{step, t.Scheduler.LR(), decay, expertBias(t.Engine, &t.config.Model, t.device)}
+			if err := r.comparePoint(&t.config.Model, want.Curve[i], reported); err != nil {
 				return err
 			}
 		}

@@ -47,7 +47,7 @@ type curvePoint struct {
 // with the initial weights.
 func (r *run) runModel() error {
 	var want modelExpected
-	if err := r.whole(&want); err != nil {
+	if err := r.full(&want); err != nil {
 		return err
 	}
 	t, err := r.newTrial(r.caseFile)
@@ -187,7 +187,7 @@ func megatrons(c *config.Run) { c.Model.PaddedVocabCounts, c.LossMeanPerContextR
 // forward runs micro-batches with the weights as they are.
 func (s *subject) forward(micros []*engine.Micro) (*forwardNumbers, error) {
 	found := newForwardNumbers()
-	if err := s.Peek(micros, s.look(found, micros)); err != nil {
+	if err := s.Peek(micros, s.observe(found, micros)); err != nil {
 		return nil, err
 	}
 	sum, counted, err := s.Loss(micros)
@@ -198,14 +198,14 @@ func (s *subject) forward(micros []*engine.Micro) (*forwardNumbers, error) {
 // stepSeen is a step with what it shows.
 func (s *subject) stepSeen(micros []*engine.Micro) (engine.Result, *forwardNumbers, error) {
 	found := newForwardNumbers()
-	step, err := s.StepSeen(micros, s.look(found, micros))
+	step, err := s.StepSeen(micros, s.observe(found, micros))
 	return step, found, errors.Join(err, found.failed)
 }
 
-// look keeps what a pass over the micro-batches shows.
-func (s *subject) look(found *forwardNumbers, micros []*engine.Micro) engine.Look {
+// observe keeps what a pass over the micro-batches shows.
+func (s *subject) observe(found *forwardNumbers, micros []*engine.Micro) engine.Observer {
 	batch := func() int { return len(micros[s.Micro()].Tokens) }
-	return engine.Look{
+	return engine.Observer{
 		Layer: func(depth int, x device.Tensor) {
 			if s.Micro() == 0 && depth < s.config.Model.NumLayers {
 				found.hidden = append(found.hidden, batchFirst(read(s.device, x), batch(), s.config.Model.HiddenSize))

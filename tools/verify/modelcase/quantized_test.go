@@ -42,12 +42,12 @@ func dequantisedCase(t *testing.T, qlora, from string, double bool) string {
 		t.Fatal(err)
 	}
 	defer src.Close()
-	whole, err := hf.Quantized(src, hf.NF4, double)
+	full, err := hf.Quantized(src, hf.NF4, double)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "case")
-	if _, err := hf.Write(t.Context(), dir, whole, checkpoint.WriteOptions{}); err != nil {
+	if _, err := hf.Write(t.Context(), dir, full, checkpoint.WriteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	writeBatches(t, filepath.Join(qlora, "batches.safetensors"), filepath.Join(dir, "batches.safetensors"))

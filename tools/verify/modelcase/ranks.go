@@ -22,7 +22,7 @@ import (
 // compared with those of the case's model.
 func (r *run) runRanks() error {
 	var want modelExpected
-	if err := r.whole(&want); err != nil {
+	if err := r.full(&want); err != nil {
 		return err
 	}
 	c, err := r.modelCase()
@@ -92,7 +92,7 @@ const maxRanks = 64
 // order of a rank.
 func (r *run) compareLayout(m *spec.Model, i int, s *seen) {
 	want, group := r.Ranks[i], fmt.Sprintf("layout of rank %d", i)
-	r.report.exact(group, "place", []int{s.place.TP, s.place.PP, s.place.DP}, []int{want.TP, want.PP, want.DP})
+	r.report.exact(group, "place", []int{s.coordinates.TP, s.coordinates.PP, s.coordinates.DP}, []int{want.TP, want.PP, want.DP})
 	var names, noDecay []string
 	for _, p := range s.params {
 		if slices.Contains(names, p.named) {
@@ -137,7 +137,7 @@ func (r *run) compareTokens(m *spec.Model, i int, s *seen) {
 
 // splits reports whether the rank holds two parts of p's tensor. Megatron cuts
 // such a tensor evenly instead, through the query groups.
-func (s *seen) splits(p *held) bool {
+func (s *seen) splits(p *value) bool {
 	n := 0
 	for _, other := range s.params {
 		if other.named == p.named {
@@ -165,8 +165,8 @@ func (r *run) compareShards(all []*seen) error {
 	}
 	// Parameters, with their initial or updated values, and gradients.
 	kinds := map[string]shardKind{
-		"param": {func(p *held) []float64 { return p.start }, started, params},
-		"grad":  {func(p *held) []float64 { return p.grad }, finalGradients, "gradient_rel_to_tensor_norm"},
+		"param": {func(p *value) []float64 { return p.start }, started, params},
+		"grad":  {func(p *value) []float64 { return p.grad }, finalGradients, "gradient_rel_to_tensor_norm"},
 	}
 	for _, name := range file.Names() {
 		// rank<N>.<kind>.<parameter>, or rank<N>.token_loss
@@ -199,7 +199,7 @@ func (r *run) compareShards(all []*seen) error {
 
 // shardKind is what shards are of.
 type shardKind struct {
-	local     func(*held) []float64
+	local     func(*value) []float64
 	parts     func(*seen) []boxes
 	tolerance string
 }
@@ -207,7 +207,7 @@ type shardKind struct {
 // shard is rank i's shard of a tensor as Megatron cuts it.
 func (k shardKind) shard(all []*seen, i int, named string) ([]float64, error) {
 	s := all[i]
-	at := slices.IndexFunc(s.params, func(p *held) bool { return p.named == named })
+	at := slices.IndexFunc(s.params, func(p *value) bool { return p.named == named })
 	if at < 0 {
 		return nil, fmt.Errorf("the rank has no such parameter")
 	}
@@ -215,15 +215,15 @@ func (k shardKind) shard(all []*seen, i int, named string) ([]float64, error) {
 	if !s.splits(p) {
 		return k.local(p), nil
 	}
-	whole := assembled(all, p.Name, k.parts)
+	full := assembled(all, p.Name, k.parts)
 	sharers := 0 // ranks of this stage and copy of the model
 	for _, other := range all {
-		if other.place.PP == s.place.PP && other.place.DP == s.place.DP {
+		if other.coordinates.PP == s.coordinates.PP && other.coordinates.DP == s.coordinates.DP {
 			sharers++
 		}
 	}
-	n := len(whole) / sharers
-	return whole[n*s.place.TP:][:n], nil
+	n := len(full) / sharers
+	return full[n*s.coordinates.TP:][:n], nil
 }
 
 // compareModel compares the losses, the curve, and gradients and parameters of the
@@ -244,7 +244,7 @@ func (r *run) compareModel(c *caseFile, w *world, all []*seen, want modelExpecte
 			return err
 		}
 	}
-	steps := told(all)
+	steps := reported(all)
 	if err := r.compareLosses(steps[0].Result, want); err != nil {
 		return err
 	}
@@ -278,8 +278,8 @@ func (r *run) keeps(c *caseFile, want modelExpected) (loss, gradient bool, err e
 	return loss, loss && math.Abs(model.GradNorm-want.GradNorm) <= rel*want.GradNorm, nil
 }
 
-// told is what the last rank's steps told, with every rank's biases.
-func told(all []*seen) []stepSeen {
+// reported is what the last rank's steps told, with every rank's biases.
+func reported(all []*seen) []stepSeen {
 	steps := slices.Clone(all[len(all)-1].steps)
 	for i := range steps {
 		steps[i].bias = biases{}

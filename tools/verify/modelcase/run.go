@@ -62,8 +62,8 @@ type run struct {
 // wanted reports whether a part is to be run.
 func (r *run) wanted(part string) bool { return r.only == "" || r.only == part }
 
-// whole reads the expected values of a case that has no parts.
-func (r *run) whole(want any) error {
+// full reads the expected values of a case that has no parts.
+func (r *run) full(want any) error {
 	if r.only != "" {
 		return exitcode.Errorf(exitcode.Usage, "%s has no parts; leave --only %s out", r.report.Case, r.only)
 	}

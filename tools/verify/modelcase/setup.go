@@ -86,9 +86,9 @@ func (w *weights) fill(d *device.Device, p *mpu.Param) error {
 			p.Initialize(d, 0)
 			return nil
 		}
-		whole := mpu.Piece{Size: t.Global}
-		if int64(len(values)) < whole.Len() {
-			return exitcode.Errorf(exitcode.BadData, "%s: %s has %d elements, the model needs %d", w.file.Path, t.Name, len(values), whole.Len())
+		full := mpu.Piece{Size: t.Global}
+		if int64(len(values)) < full.Len() {
+			return exitcode.Errorf(exitcode.BadData, "%s: %s has %d elements, the model needs %d", w.file.Path, t.Name, len(values), full.Len())
 		}
 		fillPieces(host, t, values)
 	}
@@ -138,7 +138,7 @@ func (s *subject) parameter(name string) ([]float64, error) {
 func (s *subject) pull(name string, values func(*mpu.Param) []float64) ([]float64, error) {
 	return s.names.ofFile(name, func(global string) ([]float64, error) {
 		for _, p := range s.Params {
-			for _, h := range heldOf(p) {
+			for _, h := range valuesOf(p) {
 				if h.Name == global {
 					return h.part(values(p)), nil
 				}

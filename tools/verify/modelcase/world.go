@@ -15,14 +15,14 @@ import (
 
 // seen is what one rank of a layout held and computed.
 type seen struct {
-	place     topology.Place
-	order     string // of the first step
-	params    []*held
-	grads     []boxes   // its part of the first step's final gradients
-	tokenLoss []float64 // of its rows of batch 0, where it has the head
-	routed    routings  // of the same
-	experts   topology.ExpertPlace
-	steps     []stepSeen
+	coordinates topology.Coordinates
+	order       string // of the first step
+	params      []*value
+	grads       []boxes   // its part of the first step's final gradients
+	tokenLoss   []float64 // of its rows of batch 0, where it has the head
+	routed      routings  // of the same
+	experts     topology.ExpertCoordinates
+	steps       []stepSeen
 }
 
 // boxes are values of pieces of a global tensor.
@@ -73,7 +73,7 @@ func (w *world) on(rank *ranks.Rank) (*seen, error) {
 		return nil, err
 	}
 	// Parameters under Megatron's names, filled with the case's weights.
-	s := &seen{place: rank.Place, experts: rank.Sizes.ExpertAt(rank.Number), routed: routings{}}
+	s := &seen{coordinates: rank.Coordinates, experts: rank.Sizes.ExpertAt(rank.Number), routed: routings{}}
 	for chunk, stage := range e.Stages {
 		s.params = append(s.params, megatronNames(stage.Params(), chunk, len(e.Stages))...)
 	}
@@ -97,10 +97,10 @@ func (w *world) on(rank *ranks.Rank) (*seen, error) {
 }
 
 func (w *world) train(e *engine.Engine, rank *ranks.Rank, s *seen) error {
-	first := w.rows(w.batches[0], rank.Place.DP)
+	first := w.rows(w.batches[0], rank.Coordinates.DP)
 	plan := w.config.PipelineSchedule(len(first), false)
-	s.order = schedule.Order(plan.Actions(rank.Place.PP), plan.Chunks)
-	look := engine.Look{
+	s.order = schedule.Order(plan.Actions(rank.Coordinates.PP), plan.Chunks)
+	observe := engine.Observer{
 		Done: func(p *model.Pass, out *model.Output) {
 			s.tokenLoss = append(s.tokenLoss, batchFirst(read(rank.Device, out.Loss), int(p.Batch), 1)...)
 		},
@@ -110,11 +110,11 @@ func (w *world) train(e *engine.Engine, rank *ranks.Rank, s *seen) error {
 	}
 	for i := range w.steps {
 		decay := e.Scheduler.WeightDecay()
-		step, err := e.StepSeen(w.rows(w.batches[i], rank.Place.DP), look)
+		step, err := e.StepSeen(w.rows(w.batches[i], rank.Coordinates.DP), observe)
 		if err != nil {
 			return err
 		}
-		look = engine.Look{} // it is shown the first step
+		observe = engine.Observer{} // it is shown the first step
 		s.steps = append(s.steps, stepSeen{step, e.Scheduler.LR(), decay, expertBias(e, &w.config.Model, rank.Device)})
 		if i == 0 {
 			s.keepGradients(e, rank.Device, 1/step.Factor)
@@ -130,7 +130,7 @@ func (w *world) train(e *engine.Engine, rank *ranks.Rank, s *seen) error {
 
 // keepValues reads the parameters, of which other ranks may have shards.
 func (s *seen) keepValues(e *engine.Engine, d *device.Device, iteration int) error {
-	release, err := e.Optimizer.Whole()
+	release, err := e.Optimizer.Gather()
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (w *world) tokenLosses(all []*seen) (losses []float64) {
 		for dp := range sizes.DP {
 			part := make([]float64, rows*seq)
 			for _, s := range all {
-				if s.place.TP == 0 && s.place.DP == dp && len(s.tokenLoss) > 0 {
+				if s.coordinates.TP == 0 && s.coordinates.DP == dp && len(s.tokenLoss) > 0 {
 					w.spread(part, s, micro)
 				}
 			}
@@ -193,7 +193,7 @@ func (w *world) spread(part []float64, s *seen, micro int) {
 	seq, cp := len(w.batches[0].Tokens[0]), w.config.Layout.Sizes().CP
 	own := s.tokenLoss[micro*len(part)/cp:][:len(part)/cp]
 	for sample := 0; sample < len(part); sample += seq {
-		for _, span := range mpu.AllPositions(int64(seq)).ZigZag(s.place.CP, cp) {
+		for _, span := range mpu.AllPositions(int64(seq)).ZigZag(s.coordinates.CP, cp) {
 			own = own[copy(part[sample+int(span.From):][:span.N], own):]
 		}
 	}
@@ -209,8 +209,8 @@ func assembled(all []*seen, name string, parts func(*seen) []boxes) []float64 {
 				continue
 			}
 			if out == nil {
-				whole := mpu.Piece{Size: b.global}
-				out = make([]float64, whole.Len())
+				full := mpu.Piece{Size: b.global}
+				out = make([]float64, full.Len())
 			}
 			for _, piece := range b.pieces {
 				piece.Runs(b.global, func(at, from, n int64) { copy(out[at:at+n], b.values[from:from+n]) })

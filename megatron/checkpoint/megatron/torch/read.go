@@ -97,7 +97,7 @@ func (s *source) open() error {
 		}
 	}
 	s.tellApart()
-	return s.checkWhole()
+	return s.checkComplete()
 }
 
 // local is a parameter of a rank's state dict.
@@ -146,7 +146,7 @@ func (s *source) locals(r *rank, chunk int) ([]local, error) {
 		if !ok {
 			return nil, exitcode.Errorf(exitcode.BadData, "%s: %q is a %s, not a tensor", r.path, key, pickle.TypeName(pair.Value))
 		}
-		p, err := s.place(r, chunk, key, k, t)
+		p, err := s.locate(r, chunk, key, k, t)
 		if err != nil {
 			return nil, err
 		}
@@ -155,8 +155,8 @@ func (s *source) locals(r *rank, chunk int) ([]local, error) {
 	return list, nil
 }
 
-// place finds which part of which global tensor a rank's tensor is.
-func (s *source) place(r *rank, chunk int, key string, k megatron.Key, t *pickle.Tensor) (local, error) {
+// locate finds which part of which global tensor a rank's tensor is.
+func (s *source) locate(r *rank, chunk int, key string, k megatron.Key, t *pickle.Tensor) (local, error) {
 	p := local{tensor: t}
 	p.Key, p.Expert = key, k.Expert >= 0
 	// Numbers of layer and expert are the rank's own: they become the model's.
@@ -179,7 +179,7 @@ func (s *source) place(r *rank, chunk int, key string, k megatron.Key, t *pickle
 	}
 	shape, known := s.shapes[p.Name]
 	if !known {
-		p.Cut = megatron.Cut{Shape: t.Shape, Pieces: []mpu.Piece{checkpoint.Whole(t.Shape)}}
+		p.Cut = megatron.Cut{Shape: t.Shape, Pieces: []mpu.Piece{checkpoint.Uncut(t.Shape)}}
 		return p, nil
 	}
 	// The rank's part of the global shape must be what is stored.
@@ -303,8 +303,8 @@ func (s *source) without(e *entry) string {
 	return fmt.Sprintf(" (it is not in %s)", strings.Join(lack, ", "))
 }
 
-// checkWhole lists the tensors that the ranks' parts do not make up.
-func (s *source) checkWhole() error {
+// checkComplete lists the tensors that the ranks' parts do not make up.
+func (s *source) checkComplete() error {
 	used := 0
 	var wrong []error
 	for _, t := range s.list {

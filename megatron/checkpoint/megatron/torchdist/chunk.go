@@ -23,11 +23,11 @@ type bytesOf struct {
 
 	mu     sync.Mutex
 	files  map[string]*os.File
-	opened map[place]*pickle.Tensor
+	opened map[location]*pickle.Tensor
 }
 
 // at is the file that lies at a place.
-func (b *bytesOf) at(p place) (*pickle.File, error) {
+func (b *bytesOf) at(p location) (*pickle.File, error) {
 	f := b.files[p.file]
 	if f == nil {
 		var err error
@@ -40,7 +40,7 @@ func (b *bytesOf) at(p place) (*pickle.File, error) {
 }
 
 // object reads [value], as objects are stored.
-func (b *bytesOf) object(p place) (pickle.Value, error) {
+func (b *bytesOf) object(p location) (pickle.Value, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f, err := b.at(p)
@@ -57,10 +57,10 @@ func (b *bytesOf) object(p place) (pickle.Value, error) {
 func (b *bytesOf) tensor(s *stored, c chunk) (*pickle.Tensor, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if t := b.opened[c.place]; t != nil {
+	if t := b.opened[c.location]; t != nil {
 		return t, nil
 	}
-	f, err := b.at(c.place)
+	f, err := b.at(c.location)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (b *bytesOf) tensor(s *stored, c chunk) (*pickle.Tensor, error) {
 	if len(b.opened) >= maxOpen {
 		clear(b.opened)
 	}
-	b.opened[c.place] = t
+	b.opened[c.location] = t
 	return t, nil
 }
 

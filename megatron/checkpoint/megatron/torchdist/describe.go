@@ -14,13 +14,13 @@ import (
 type description struct {
 	order   []string
 	tensors map[string]*stored
-	objects map[string]place
+	objects map[string]location
 	known   map[string]bool // chunks and objects, by chunkKey
 	shapes  map[string][]int64
 }
 
 func newDescription() *description {
-	return &description{tensors: map[string]*stored{}, objects: map[string]place{}, known: map[string]bool{}, shapes: map[string][]int64{}}
+	return &description{tensors: map[string]*stored{}, objects: map[string]location{}, known: map[string]bool{}, shapes: map[string][]int64{}}
 }
 
 // claim reports whether nobody has this chunk or object yet, and gives it to the caller.
@@ -33,7 +33,7 @@ func (d *description) claim(key string, corner []int64) bool {
 	return true
 }
 
-func (d *description) object(key string, where place) {
+func (d *description) object(key string, where location) {
 	d.objects[key] = where
 	d.order = append(d.order, key)
 }
@@ -105,11 +105,11 @@ func instance(class string, state pickle.Value) *pickle.Object {
 
 // metadata is the object of .metadata.
 func (d *description) metadata(id string) *pickle.Object {
-	described, places := &pickle.Dict{}, &pickle.Dict{}
-	put := func(key string, corner pickle.Value, where place) {
+	described, locations := &pickle.Dict{}, &pickle.Dict{}
+	put := func(key string, corner pickle.Value, where location) {
 		index := instance(classes+"MetadataIndex", pickle.NewDict("fqn", key, "offset", corner, "index", nil))
 		info := instance(storage+"_StorageInfo", pickle.NewDict("relative_path", where.file, "offset", where.offset, "length", where.length, "transform_descriptors", nil))
-		places.Pairs = append(places.Pairs, pickle.Pair{Key: index, Value: info})
+		locations.Pairs = append(locations.Pairs, pickle.Pair{Key: index, Value: info})
 	}
 	for _, key := range d.order {
 		if where, ok := d.objects[key]; ok {
@@ -121,13 +121,13 @@ func (d *description) metadata(id string) *pickle.Object {
 		chunks := &pickle.List{}
 		for _, c := range s.chunks {
 			chunks.Items = append(chunks.Items, instance(classes+"ChunkStorageMetadata", pickle.NewDict("offsets", pickle.Size(c.box.From), "sizes", pickle.Size(c.box.Size))))
-			put(key, pickle.Size(c.box.From), c.place)
+			put(key, pickle.Size(c.box.From), c.location)
 		}
 		described.Pairs = append(described.Pairs, pickle.Pair{Key: key, Value: instance(classes+"TensorStorageMetadata",
 			pickle.NewDict("properties", properties(s.dtype), "size", pickle.Size(s.shape), "chunks", chunks))})
 	}
 	meta := instance(classes+"StorageMeta", pickle.NewDict("checkpoint_id", id, "save_id", nil, "load_id", nil, "modules", &pickle.List{}))
-	return instance(classes+"Metadata", pickle.NewDict("state_dict_metadata", described, "planner_data", nil, "storage_data", places, "storage_meta", meta, "version", "1.0.0"))
+	return instance(classes+"Metadata", pickle.NewDict("state_dict_metadata", described, "planner_data", nil, "storage_data", locations, "storage_meta", meta, "version", "1.0.0"))
 }
 
 // properties is TensorProperties: type, layout, no gradient, contiguous, not

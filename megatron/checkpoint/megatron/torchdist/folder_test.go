@@ -116,7 +116,7 @@ func TestFlippedBits(t *testing.T) {
 			if c.file != "__0_0.distcp" {
 				continue
 			}
-			b := &bytesOf{dir: filepath.Join(dir, iteration), files: map[string]*os.File{}, opened: map[place]*pickle.Tensor{}}
+			b := &bytesOf{dir: filepath.Join(dir, iteration), files: map[string]*os.File{}, opened: map[location]*pickle.Tensor{}}
 			want, err := b.tensor(s, c)
 			if err != nil {
 				t.Fatal(err)
@@ -155,8 +155,8 @@ func FuzzMetadata(f *testing.F) {
 	}
 	f.Add(good)
 	d := newDescription()
-	d.object("common_state/shard_0_1", place{"__0_0.distcp", 0, 10})
-	d.chunk("a", "F32", []int64{2}, chunk{place: place{"__0_0.distcp", 10, 20}})
+	d.object("common_state/shard_0_1", location{"__0_0.distcp", 0, 10})
+	d.chunk("a", "F32", []int64{2}, chunk{location: location{"__0_0.distcp", 10, 20}})
 	d.tensors["a"].chunks[0].box.From, d.tensors["a"].chunks[0].box.Size = []int64{0}, []int64{2}
 	small, err := pickle.Encode(d.metadata("x"))
 	if err != nil {
@@ -169,7 +169,7 @@ func FuzzMetadata(f *testing.F) {
 		if err != nil {
 			return
 		}
-		x := &index{byKey: map[string]*stored{}, objects: map[string]place{}}
+		x := &index{byKey: map[string]*stored{}, objects: map[string]location{}}
 		if x.fill(dir, root) != nil {
 			return
 		}

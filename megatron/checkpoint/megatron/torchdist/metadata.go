@@ -31,11 +31,11 @@ type stored struct {
 // chunk is a box of a tensor as a file of its own inside a .distcp file.
 type chunk struct {
 	box mpu.Piece
-	place
+	location
 }
 
-// place is a stretch of a .distcp file.
-type place struct {
+// location is a stretch of a .distcp file.
+type location struct {
 	file           string
 	offset, length int64
 }
@@ -44,7 +44,7 @@ type place struct {
 type index struct {
 	tensors []*stored // in the order of their first chunk's place
 	byKey   map[string]*stored
-	objects map[string]place
+	objects map[string]location
 }
 
 // readMarker refuses folders that metadata.json does not call complete.
@@ -77,7 +77,7 @@ func readIndex(dir string) (*index, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &index{byKey: map[string]*stored{}, objects: map[string]place{}}
+	x := &index{byKey: map[string]*stored{}, objects: map[string]location{}}
 	if err := x.fill(dir, root); err != nil {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)
 	}
@@ -112,11 +112,11 @@ func (x *index) fill(dir string, root pickle.Value) error {
 	if err != nil {
 		return err
 	}
-	places, err := dictOf(o.Attributes(), "storage_data")
+	locations, err := dictOf(o.Attributes(), "storage_data")
 	if err != nil {
 		return err
 	}
-	at, err := x.places(dir, places)
+	at, err := x.locations(dir, locations)
 	if err != nil {
 		return err
 	}
@@ -150,11 +150,11 @@ func (x *index) fill(dir string, root pickle.Value) error {
 		x.tensors = append(x.tensors, s)
 	}
 	// In the order of the files, so that reading goes forward.
-	slices.SortStableFunc(x.tensors, func(a, b *stored) int { return compare(a.chunks[0].place, b.chunks[0].place) })
+	slices.SortStableFunc(x.tensors, func(a, b *stored) int { return compare(a.chunks[0].location, b.chunks[0].location) })
 	return nil
 }
 
-func compare(a, b place) int {
+func compare(a, b location) int {
 	if c := strings.Compare(a.file, b.file); c != 0 {
 		return c
 	}
@@ -175,12 +175,12 @@ func chunkKey(fqn string, corner []int64) string {
 	return fmt.Sprint(fqn, corner)
 }
 
-// places reads storage_data: {MetadataIndex: _StorageInfo}. Every file is in the
+// locations reads storage_data: {MetadataIndex: _StorageInfo}. Every file is in the
 // folder, and every stretch in its file.
-func (x *index) places(dir string, d *pickle.Dict) (map[string]place, error) {
+func (x *index) locations(dir string, d *pickle.Dict) (map[string]location, error) {
 	// The size of each file, asked for once.
 	sizes := map[string]int64{}
-	at := map[string]place{}
+	at := map[string]location{}
 	for _, p := range d.Pairs {
 		key, err := attributes(p.Key, "MetadataIndex")
 		if err != nil {
@@ -200,7 +200,7 @@ func (x *index) places(dir string, d *pickle.Dict) (map[string]place, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", fqn, err)
 		}
-		where, err := placeOf(dir, info, sizes)
+		where, err := locationOf(dir, info, sizes)
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", fqn, err)
 		}
@@ -221,7 +221,7 @@ func cornerOf(key *pickle.Dict) ([]int64, error) {
 	return append([]int64{}, corner...), nil
 }
 
-func placeOf(dir string, info *pickle.Dict, sizes map[string]int64) (place, error) {
+func locationOf(dir string, info *pickle.Dict, sizes map[string]int64) (location, error) {
 	path, _ := info.Get("relative_path")
 	offset, _ := info.Get("offset")
 	length, _ := info.Get("length")
@@ -229,34 +229,34 @@ func placeOf(dir string, info *pickle.Dict, sizes map[string]int64) (place, erro
 	from, okFrom := pickle.Int(offset)
 	n, okLength := pickle.Int(length)
 	if !ok || !okFrom || !okLength {
-		return place{}, fmt.Errorf("its location must be a file, an offset and a length")
+		return location{}, fmt.Errorf("its location must be a file, an offset and a length")
 	}
 	// A file in this folder, and nothing else.
 	if name == "" || filepath.Base(name) != name || strings.HasPrefix(name, "..") || name == "." {
-		return place{}, fmt.Errorf("%q is not the name of a file in this folder", name)
+		return location{}, fmt.Errorf("%q is not the name of a file in this folder", name)
 	}
 	if v, _ := info.Get("transform_descriptors"); v != nil {
 		if list, ok := pickle.Items(v); !ok || len(list) > 0 {
-			return place{}, fmt.Errorf("its bytes in %s are transformed (transform_descriptors), which is not supported", name)
+			return location{}, fmt.Errorf("its bytes in %s are transformed (transform_descriptors), which is not supported", name)
 		}
 	}
 	size, ok := sizes[name]
 	if !ok {
 		st, err := os.Stat(filepath.Join(dir, name))
 		if err != nil || !st.Mode().IsRegular() {
-			return place{}, fmt.Errorf("%s is missing or not a regular file", filepath.Join(dir, name))
+			return location{}, fmt.Errorf("%s is missing or not a regular file", filepath.Join(dir, name))
 		}
 		size = st.Size()
 		sizes[name] = size
 	}
 	// The stretch lies in it.
 	if from < 0 || n < 0 || from > size-n {
-		return place{}, fmt.Errorf("bytes %d+%d exceed the %d bytes of %s: it is truncated, or from another save", from, n, size, filepath.Join(dir, name))
+		return location{}, fmt.Errorf("bytes %d+%d exceed the %d bytes of %s: it is truncated, or from another save", from, n, size, filepath.Join(dir, name))
 	}
-	return place{name, from, n}, nil
+	return location{name, from, n}, nil
 }
 
-func readTensor(key string, v pickle.Value, at map[string]place) (*stored, error) {
+func readTensor(key string, v pickle.Value, at map[string]location) (*stored, error) {
 	d, err := attributes(v, "TensorStorageMetadata")
 	if err != nil {
 		return nil, err

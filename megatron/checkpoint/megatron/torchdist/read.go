@@ -53,7 +53,7 @@ func Open(path string, o checkpoint.OpenOptions) (checkpoint.Source, error) {
 			return nil, err
 		}
 	}
-	s := &source{dir: dir, bytes: &bytesOf{dir: dir, files: map[string]*os.File{}, opened: map[place]*pickle.Tensor{}},
+	s := &source{dir: dir, bytes: &bytesOf{dir: dir, files: map[string]*os.File{}, opened: map[location]*pickle.Tensor{}},
 		shapes: map[string][]int64{}, parts: map[string]*entry{}}
 	if err := s.open(o); err != nil {
 		_ = s.Close() // the error before it is the one to tell
@@ -230,8 +230,8 @@ func (s *source) addSlice(name string, x *stored, shape []int64, lead int, k meg
 		if !inside {
 			continue
 		}
-		if !slices.Contains(e.files, c.place.file) {
-			e.files = append(e.files, c.place.file)
+		if !slices.Contains(e.files, c.location.file) {
+			e.files = append(e.files, c.location.file)
 		}
 		box := mpu.Piece{From: c.box.From[lead:], Size: c.box.Size[lead:]}
 		e.parts = append(e.parts, checkpoint.Part{Box: box, ReadAt: s.bytes.reader(x, c, from*box.Len()*checkpoint.Width(x.dtype))})

@@ -152,24 +152,24 @@ type distcp struct {
 	w     *writer
 	name  string
 	items []pickle.Value
-	tell  []func(place) // called with each item's place when it is written
+	tell  []func(location) // called with each item's place when it is written
 }
 
-func (f *distcp) item(v pickle.Value, tell func(place)) {
+func (f *distcp) item(v pickle.Value, tell func(location)) {
 	f.items, f.tell = append(f.items, v), append(f.tell, tell)
 }
 
 func (f *distcp) write(out io.Writer) error {
 	at := int64(0)
 	return pickle.SaveAll(f.w.ctx, out, zipRoot, f.items, func(i int, n int64) {
-		f.tell[i](place{f.name, at, n})
+		f.tell[i](location{f.name, at, n})
 		at += n
 	})
 }
 
 func (f *distcp) object(key string, v pickle.Value) {
 	if f.w.index.claim(key, nil) {
-		f.item(&pickle.List{Items: []pickle.Value{v}}, func(where place) { f.w.index.object(key, where) })
+		f.item(&pickle.List{Items: []pickle.Value{v}}, func(where location) { f.w.index.object(key, where) })
 	}
 }
 
@@ -235,7 +235,7 @@ func (f *distcp) tensor(kind, key string, p megatron.Local, dtype string) {
 		}
 		size := append(s.ones(), piece.Size...)
 		global := append(append([]int64{}, s.stack...), s.global...)
-		f.item(pickle.NewTensor(dtype, size, w.contents.Tasks(kind, local, dtype)), func(where place) {
+		f.item(pickle.NewTensor(dtype, size, w.contents.Tasks(kind, local, dtype)), func(where location) {
 			w.index.chunk(key+s.key, dtype, global, chunk{mpu.Piece{From: corner, Size: size}, where})
 		})
 	}

@@ -1,7 +1,7 @@
 /* NVIDIA's libraries where no loader looks for them: pip lays what torch brings into folders
  * of its own. */
-#ifndef MT_BESIDE_H
-#define MT_BESIDE_H
+#ifndef MT_TORCHLIBS_H
+#define MT_TORCHLIBS_H
 
 #include <glob.h>
 #include <limits.h>
@@ -10,7 +10,7 @@
 #include <cstdlib>
 
 /* The path of a file below site-packages/nvidia of the Python in use; "" where there is none. */
-inline void mt_beside_torch(char (&path)[PATH_MAX], const char *file) {
+inline void mt_torch_library(char (&path)[PATH_MAX], const char *file) {
   const char *roots[] = {getenv("VIRTUAL_ENV"), getenv("CONDA_PREFIX"), "/usr/local", "/usr"};
   path[0] = 0;
   for (const char *root : roots) {

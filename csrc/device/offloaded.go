@@ -18,15 +18,15 @@ type shelf struct {
 	store       Store // nil on a device that counts
 }
 
-// elsewhere is where the addresses of what lies in stores begin: above all memory, and
+// offloadedAddress is where the addresses of what lies in stores begin: above all memory, and
 // above what is counted.
-const elsewhere = 1 << 53
+const offloadedAddress = 1 << 53
 
-// Elsewhere makes a tensor [n] in a store that open makes for that many bytes. No op can
+// Offloaded makes a tensor [n] in a store that open makes for that many bytes. No op can
 // take it: Read, Write and Move can, and views of it are as those of any tensor. A store
 // that cannot be had is the device's first trouble.
-func (d *Device) Elsewhere(dtype DType, n int64, open func(bytes int64) (Store, error)) Tensor {
-	s, bytes := &shelf{from: elsewhere}, (n*dtype.Size()+PageSize-1)&^(PageSize-1)
+func (d *Device) Offloaded(dtype DType, n int64, open func(bytes int64) (Store, error)) Tensor {
+	s, bytes := &shelf{from: offloadedAddress}, (n*dtype.Size()+PageSize-1)&^(PageSize-1)
 	if k := len(d.shelves); k > 0 {
 		s.from = d.shelves[k-1].from + d.shelves[k-1].bytes + PageSize
 	}
@@ -46,11 +46,11 @@ func (d *Device) Elsewhere(dtype DType, n int64, open func(bytes int64) (Store, 
 // they can be.
 const PageSize = 4096
 
-// Elsewhere reports whether the tensor lies in a store.
-func (t Tensor) Elsewhere() bool { return uintptr(t.Data) >= elsewhere }
+// Offloaded reports whether the tensor lies in a store.
+func (t Tensor) Offloaded() bool { return uintptr(t.Data) >= offloadedAddress }
 
 // Addressable reports whether the host may read and write t where it lies, between ops.
-func (d *Device) Addressable(t Tensor) bool { return d.OnHost() && !t.Elsewhere() }
+func (d *Device) Addressable(t Tensor) bool { return d.OnHost() && !t.Offloaded() }
 
 // Stored is the bytes that lie in stores.
 func (d *Device) Stored() (bytes int64) {
@@ -99,7 +99,7 @@ func (d *Device) Move(dst, src Tensor) {
 	}
 	dst, src = dst.Reshape(dst.Len()), src.Reshape(src.Len())
 	switch {
-	case !dst.Elsewhere() && !src.Elsewhere():
+	case !dst.Offloaded() && !src.Offloaded():
 		d.Copy(dst, src)
 	case d.Counts():
 	case d.Addressable(dst):

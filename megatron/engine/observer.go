@@ -9,8 +9,8 @@ import (
 	"monotron/mpu/comm"
 )
 
-// Look receives what a pass computes; each of its functions may be nil.
-type Look struct {
+// Observer receives what a pass computes; each of its functions may be nil.
+type Observer struct {
 	Layer  func(depth int, x device.Tensor)                // the residual stream of this rank's layers: model.Pass.See
 	Done   func(*model.Pass, *model.Output)                // the last stage's output, before it is released
 	Routed func(layer int, r model.Routing)                // what layers of experts chose
@@ -21,14 +21,14 @@ type Look struct {
 	Again bool // of a training step that is run again: what --inject spoiled is spoiled again
 }
 
-func (l Look) begin(micro, chunk int) {
+func (l Observer) begin(micro, chunk int) {
 	if l.Micro != nil {
 		l.Micro(micro, chunk)
 	}
 }
 
 // ahead is what a pass shows its states of multi-token prediction to.
-func (l Look) ahead(p *model.Pass) func(depth int, x device.Tensor) {
+func (l Observer) ahead(p *model.Pass) func(depth int, x device.Tensor) {
 	if l.Ahead == nil {
 		return nil
 	}
@@ -36,11 +36,11 @@ func (l Look) ahead(p *model.Pass) func(depth int, x device.Tensor) {
 }
 
 // follow reports which units a pass reaches.
-func (l Look) follow(p *model.Pass) {
+func (l Observer) follow(p *model.Pass) {
 	if l.Unit == nil {
 		return
 	}
-	told := func(then func([]*mpu.Param) error) func([]*mpu.Param) error {
+	reported := func(then func([]*mpu.Param) error) func([]*mpu.Param) error {
 		return func(ps []*mpu.Param) error {
 			if len(ps) > 0 {
 				l.Unit(ps[0].Unit)
@@ -51,20 +51,20 @@ func (l Look) follow(p *model.Pass) {
 			return then(ps)
 		}
 	}
-	p.Use, p.Accumulate = told(p.Use), told(p.Accumulate)
+	p.Use, p.Accumulate = reported(p.Use), reported(p.Accumulate)
 }
 
 // Peek runs micro-batches forward, without dropout, and passes what they compute to look.
-func (e *Engine) Peek(micros []*Micro, look Look) error {
+func (e *Engine) Peek(micros []*Micro, observer Observer) error {
 	e.device.Fill(e.sums, 0)
 	e.weighed = [2]float64{}
-	return e.run(micros, false, &Result{}, look)
+	return e.run(micros, false, &Result{}, observer)
 }
 
 // Loss computes the mean loss over micro-batches without training: Σ loss and
 // Σ counted tokens of all ranks.
 func (e *Engine) Loss(micros []*Micro) (sum, tokens float64, err error) {
-	if err = e.Peek(micros, e.Look); err != nil {
+	if err = e.Peek(micros, e.Observer); err != nil {
 		return 0, 0, fmt.Errorf("evaluating: %w", err)
 	}
 	return e.Totals()
@@ -85,7 +85,7 @@ func (e *Engine) Totals() (loss, tokens float64, err error) {
 // sumTotals adds up the ranks' sums, and votes, where they lie.
 func (e *Engine) sumTotals() error {
 	e.writeWeighed()
-	if e.rank.Place.TP != 0 {
+	if e.rank.Coordinates.TP != 0 {
 		e.device.Fill(e.sums, 0) // each rank of a tensor-parallel group has seen the same losses
 	}
 	return e.rank.World().AllReduce(e.Optimizer.Extra, comm.Sum).Wait()
@@ -93,17 +93,17 @@ func (e *Engine) sumTotals() error {
 
 // spoiled shows the residual stream to the look, after --inject has put a NaN into it
 // where that is asked for: in a step's first micro-batch.
-func (e *Engine) spoiled(train bool, micro int, look Look) func(int, device.Tensor) {
+func (e *Engine) spoiled(train bool, micro int, observer Observer) func(int, device.Tensor) {
 	e.micro = micro
-	if e.rank.Inject == nil || micro > 0 || !(train || look.Again) {
-		return look.Layer
+	if e.rank.Inject == nil || micro > 0 || !(train || observer.Again) {
+		return observer.Layer
 	}
 	return func(depth int, x device.Tensor) {
 		if e.rank.Inject.Spoils(e.Iteration+1, depth) {
 			e.poison(x)
 		}
-		if look.Layer != nil {
-			look.Layer(depth, x)
+		if observer.Layer != nil {
+			observer.Layer(depth, x)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func (e *Engine) poison(x device.Tensor) {
 
 // countRight adds the counted tokens whose label has the largest logit.
 func (e *Engine) countRight(p *model.Pass, out *model.Output, mask device.Tensor) {
-	if !p.Choices || e.device.Counts() || e.rank.Place.TP > 0 { // each rank of a tensor-parallel group sees the same
+	if !p.Choices || e.device.Counts() || e.rank.Coordinates.TP > 0 { // each rank of a tensor-parallel group sees the same
 		return
 	}
 	best, labelled, counts := device.ReadSlice[float32](e.device, out.Best), device.ReadSlice[float32](e.device, out.Target), device.ReadSlice[float32](e.device, mask)

@@ -42,8 +42,8 @@ type slot struct {
 	err     error           // of reading
 }
 
-// placeElsewhere makes the strips and what they are worked on in.
-func (o *Optimizer) placeElsewhere(dtype, wide device.DType, e Elsewhere) {
+// allocateOffloaded makes the strips and what they are worked on in.
+func (o *Optimizer) allocateOffloaded(dtype, wide device.DType, e Offloaded) {
 	o.divide(e)
 	if e.Store == nil {
 		return
@@ -53,28 +53,28 @@ func (o *Optimizer) placeElsewhere(dtype, wide device.DType, e Elsewhere) {
 	for _, b := range o.buckets {
 		for _, p := range b.parts {
 			if p.away {
-				a.n = p.place + roundUp(p.n, pageElements)
+				a.n = p.start + roundUp(p.n, pageElements)
 			}
 		}
 		frozen += roundUp(b.own.n-b.trained(b.own.n), pageElements)
 	}
 	// One strip per kind of state, and in a.visited those that an update reads or writes.
-	place := func(wanted bool, name string, dtype device.DType, n int64) *strip {
+	start := func(wanted bool, name string, dtype device.DType, n int64) *strip {
 		if !wanted || n == 0 {
 			return nil
 		}
-		s := &strip{page: pageElements, t: o.device.Elsewhere(dtype, n, func(bytes int64) (device.Store, error) { return e.Store(name, bytes) })}
+		s := &strip{page: pageElements, t: o.device.Offloaded(dtype, n, func(bytes int64) (device.Store, error) { return e.Store(name, bytes) })}
 		if name != FrozenStore {
 			a.visited = append(a.visited, s)
 		}
 		return s
 	}
 	main, m, v := o.states(dtype, wide)
-	a.values, a.frozen = place(e.Parameters, "values", dtype, a.n), place(e.Parameters, FrozenStore, dtype, frozen)
-	a.mains, a.ms, a.vs = place(main, "main", wide, a.n), place(m, "exp_avg", wide, a.n), place(v, "exp_avg_sq", wide, a.n)
-	a.grads = place(e.Gradients, "grad", wide, a.n)
+	a.values, a.frozen = start(e.Parameters, "values", dtype, a.n), start(e.Parameters, FrozenStore, dtype, frozen)
+	a.mains, a.ms, a.vs = start(main, "main", wide, a.n), start(m, "exp_avg", wide, a.n), start(v, "exp_avg_sq", wide, a.n)
+	a.grads = start(e.Gradients, "grad", wide, a.n)
 	if len(a.visited) == 0 && a.frozen == nil {
-		o.divide(Elsewhere{}) // nothing is kept except values and gradients
+		o.divide(Offloaded{}) // nothing is kept except values and gradients
 		return
 	}
 	// Memory in which pieces of the strips are updated, several so that reading, updating and writing overlap.
@@ -206,7 +206,7 @@ func (a *away) pieceOf(seg *segment, s *slot, p stretch) *segment {
 		switch {
 		case !t.Given():
 			return t
-		case !t.Elsewhere():
+		case !t.Offloaded():
 			return t.Slice(0, p.from-seg.at, p.n)
 		}
 		for i, strip := range a.visited {
@@ -224,8 +224,8 @@ func (a *away) pieceOf(seg *segment, s *slot, p stretch) *segment {
 		value: cut(seg.value, a.values), main: cut(seg.main, mains), m: cut(seg.m, a.ms), v: cut(seg.v, a.vs)}
 }
 
-// updateElsewhere updates what is offloaded; a skipped step changes nothing.
-func (o *Optimizer) updateElsewhere() error {
+// updateOffloaded updates what is offloaded; a skipped step changes nothing.
+func (o *Optimizer) updateOffloaded() error {
 	a := o.away
 	if a == nil {
 		return o.device.Err()
@@ -239,8 +239,8 @@ func (o *Optimizer) updateElsewhere() error {
 	}, func(s *segment) { o.update(s.alone(o.shares[s.param])) })
 }
 
-// statsElsewhere adds the statistics of offloaded gradients.
-func (o *Optimizer) statsElsewhere() error {
+// statsOffloaded adds the statistics of offloaded gradients.
+func (o *Optimizer) statsOffloaded() error {
 	a := o.away
 	if a == nil || a.grads == nil {
 		return nil
@@ -252,8 +252,8 @@ func (o *Optimizer) statsElsewhere() error {
 	})
 }
 
-// adoptElsewhere is AdoptValues of offloaded main parameters.
-func (o *Optimizer) adoptElsewhere(named func(string) bool) {
+// adoptOffloaded is AdoptValues of offloaded main parameters.
+func (o *Optimizer) adoptOffloaded(named func(string) bool) {
 	a := o.away
 	if a == nil || a.mains == nil {
 		return
@@ -270,12 +270,12 @@ func (o *Optimizer) adoptElsewhere(named func(string) bool) {
 
 // statsOf adds t's statistics, wherever it lies.
 func (o *Optimizer) statsOf(t device.Tensor) {
-	if !t.Elsewhere() {
+	if !t.Offloaded() {
 		o.device.GradStats(o.stats, t, device.Tensor{})
 		return
 	}
-	whole := o.device.Arena.Alloc(device.Workspace, t.DType, t.Dims()...) // summed in the order of one that is here
-	o.device.Move(whole, t)
-	o.device.GradStats(o.stats, whole, device.Tensor{})
-	o.device.Arena.Free(whole)
+	full := o.device.Arena.Alloc(device.Workspace, t.DType, t.Dims()...) // summed in the order of one that is here
+	o.device.Move(full, t)
+	o.device.GradStats(o.stats, full, device.Tensor{})
+	o.device.Arena.Free(full)
 }

@@ -12,8 +12,8 @@ const (
 	noTuning       = "prompt formats by name are not supported; use --finetune-data FILE.jsonl, which takes the tokenizer's chat template"
 )
 
-// elsewhereFlags belong to other programs in Megatron's tree that share its parser.
-var elsewhereFlags = owned(Elsewhere,
+// outsideFlags belong to other programs in Megatron's tree that share its parser.
+var outsideFlags = owned(Outside,
 	refused("yaml-cfg", String, "use --config, a flat YAML file with these flags' names"),
 	refused("check-for-spiky-loss", Switch, "loss spikes are always reported; use --alert-command to act on them"),
 	accepted("enable-experimental", Switch, "", "no feature is experimental"),
@@ -21,7 +21,7 @@ var elsewhereFlags = owned(Elsewhere,
 )
 
 // otherProgramFlags belong to complete parts of Megatron-LM that are not here.
-var otherProgramFlags = families(Elsewhere,
+var otherProgramFlags = families(Outside,
 	allRefused(noHybridLayers,
 		switches("is-hybrid-model gdp-cutedsl-kernel"),
 		ints("gdp-num-householder gdp-num-chunk-states-to-recompute"),
@@ -92,4 +92,4 @@ var otherProgramFlags = families(Elsewhere,
 		ints("adlr-autoresume-interval")))
 
 // tuningFlags are Megatron's for training on conversations; tuneFlags do that here.
-var tuningFlags = owned(Elsewhere, allRefused(noTuning, switches("sft"), texts("sft-tokenizer-prompt-format"))...)
+var tuningFlags = owned(Outside, allRefused(noTuning, switches("sft"), texts("sft-tokenizer-prompt-format"))...)

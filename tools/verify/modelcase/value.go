@@ -10,8 +10,8 @@ import (
 	"monotron/mpu"
 )
 
-// held is a tensor of a rank: a parameter, or one expert's part of one.
-type held struct {
+// value is a tensor of a rank: a parameter, or one expert's part of one.
+type value struct {
 	mpu.Stored                    // its pieces count from the tensor's first element here
 	param       *mpu.Param        //
 	shape       []int64           // here
@@ -21,10 +21,10 @@ type held struct {
 	after       map[int][]float64 // by iteration
 }
 
-// heldOf lists the tensors of a parameter.
-func heldOf(p *mpu.Param) (all []*held) {
+// valuesOf lists the tensors of a parameter.
+func valuesOf(p *mpu.Param) (all []*value) {
 	for i, t := range p.Tensors() {
-		h := &held{Stored: t, param: p, shape: p.Shape}
+		h := &value{Stored: t, param: p, shape: p.Shape}
 		if p.Each != nil {
 			h.shape = p.Shape[1:]
 			h.from = int64(i) * checkpoint.Volume(h.shape)
@@ -39,24 +39,24 @@ func heldOf(p *mpu.Param) (all []*held) {
 }
 
 // part is the tensor's values among those of the parameter.
-func (h *held) part(x []float64) []float64 {
+func (h *value) part(x []float64) []float64 {
 	return x[h.from:][:checkpoint.Volume(h.shape)]
 }
 
 // of is the tensor's pieces with the local values x.
-func (h *held) of(x []float64) boxes { return boxes{h.Name, h.Global, h.Pieces, x} }
+func (h *value) of(x []float64) boxes { return boxes{h.Name, h.Global, h.Pieces, x} }
 
-// heldBy lists the tensors of a stage's parameters in Megatron's order, which goes from
+// valuesBy lists the tensors of a stage's parameters in Megatron's order, which goes from
 // expert to expert.
-func heldBy(params []*mpu.Param) (all []*held) {
+func valuesBy(params []*mpu.Param) (all []*value) {
 	for i := 0; i < len(params); {
 		n := 1
 		for params[i].Each != nil && i+n < len(params) && params[i+n].Each != nil && params[i].Unit == params[i+n].Unit {
 			n++
 		}
-		var tensors [][]*held
+		var tensors [][]*value
 		for _, p := range params[i : i+n] {
-			tensors = append(tensors, heldOf(p))
+			tensors = append(tensors, valuesOf(p))
 		}
 		for j := range tensors[0] {
 			for _, t := range tensors {
@@ -71,8 +71,8 @@ func heldBy(params []*mpu.Param) (all []*held) {
 // megatronNames gives the parameters of a stage the names that Megatron's rank
 // uses: layers are counted from the stage's first, experts from the rank's, chunks of
 // several are told apart, and the copy of a tied table on the last stage is its output layer.
-func megatronNames(params []*mpu.Param, chunk, chunks int) []*held {
-	out := heldBy(params)
+func megatronNames(params []*mpu.Param, chunk, chunks int) []*value {
+	out := valuesBy(params)
 	layers, experts := -1, -1
 	for i, h := range out {
 		name := renumbered(renumbered(h.Name, layerPrefix, &layers), expertInfix, &experts)

@@ -5,26 +5,26 @@ import (
 	"monotron/mpu"
 )
 
-// half is what stands between a norm and the residual stream: attention, an MLP, a
+// sublayer is what stands between a norm and the residual stream: attention, an MLP, a
 // mixture of experts.
-type half interface {
+type sublayer interface {
 	params() []*mpu.Param
-	// forward sets y = half(x) without the bias, keeping in s what backward needs.
+	// forward sets y = sublayer(x) without the bias, keeping in s what backward needs.
 	// Without a y it makes only what is kept.
-	forward(p *Pass, s *device.Scope, y, x Tensor) (halfSaved, error)
-	// bias is added to y where the half joins the residual stream; none is possible.
+	forward(p *Pass, s *device.Scope, y, x Tensor) (sublayerSaved, error)
+	// bias is added to y where the sublayer joins the residual stream; none is possible.
 	bias() Tensor
 }
 
-// halfSaved is what a half's forward kept.
-type halfSaved interface {
+// sublayerSaved is what a sublayer's forward kept.
+type sublayerSaved interface {
 	// backward sets dx from dy; x is forward's input. What was kept is used up.
 	backward(p *Pass, dx, dy, x Tensor) error
 }
 
-// mixer is a half in which positions see each other.
+// mixer is a sublayer in which positions see each other.
 type mixer interface {
-	half
+	sublayer
 	// prepare takes the tables that depend on the position.
 	prepare(d *device.Device, t *positionTables)
 	// newBlocks makes the same in blocks, of blockBytes each.
@@ -32,35 +32,35 @@ type mixer interface {
 	blockBytes(dtype device.DType) int64
 }
 
-// branch is one half of a layer with its norms: y = residual + drop(half(norm x) + bias), where
-// the residual is x itself, except for a half that runs in parallel with another. See forwardParts for what
-// some models do with the half's output.
+// branch is one sublayer with its norms: y = residual + drop(sublayer(norm x) + bias), where
+// the residual is x itself, except for a sublayer that runs in parallel with another. See forwardParts for what
+// some models do with the sublayer's output.
 type branch struct {
-	norm  *norm // of the input; nil: none
-	half  half
-	place string // of its dropout, in the layer
+	norm     *norm // of the input; nil: none
+	sublayer sublayer
+	at       string // of its dropout, in the layer
 
-	post   *norm   // of the half's output; nil: none
+	post   *norm   // of the sublayer's output; nil: none
 	scale  float64 // of what is added to the residual; 0: 1
 	behind *norm   // of the sum with the residual; nil: none
 	shared bool    // the norm is the other branch's too
 
 	// Not kept between forward and backward, but computed again:
-	forgetNorm bool // the normed input
-	forgetHalf bool // what the half keeps
+	recomputeNorm     bool // the normed input
+	recomputeSublayer bool // what the sublayer keeps
 }
 
-// plain reports whether the half's output is added without a norm or a scale.
+// plain reports whether the sublayer's output is added without a norm or a scale.
 func (b *branch) plain() bool {
 	return b.norm != nil && b.post == nil && b.behind == nil && (b.scale == 0 || b.scale == 1)
 }
 
 // branchSaved is what a branch's backward needs in addition to its input.
 type branchSaved struct {
-	normed Tensor // none: forgotten
-	stats  normSaved
-	half   halfSaved // nil: forgotten
-	kept   *mpu.Kept // of the half's adapters
+	normed   Tensor // none: recomputed
+	stats    normSaved
+	sublayer sublayerSaved // nil: recomputed
+	kept     *mpu.Kept     // of the sublayer's adapters
 
 	out         Tensor // what the norm of the output takes
 	outStats    normSaved
@@ -78,10 +78,10 @@ func (b *branch) forward(p *Pass, s *device.Scope, drop hiddenDropout, y, x, res
 	defer tmp.Release()
 	// What backward computes again is not kept: it lives in tmp until this returns.
 	norms, inner := s, s
-	if b.forgetNorm {
+	if b.recomputeNorm {
 		norms = tmp
 	}
-	if b.forgetHalf {
+	if b.recomputeSublayer {
 		inner = tmp
 	}
 	// normed, out: [rows, h]
@@ -91,35 +91,35 @@ func (b *branch) forward(p *Pass, s *device.Scope, drop hiddenDropout, y, x, res
 	if y.Given() {
 		out = tmp.Like(x)
 	}
-	if err = b.forwardHalf(p, inner, saved, out, saved.normed); err != nil {
+	if err = b.forwardSublayer(p, inner, saved, out, saved.normed); err != nil {
 		return nil, err
 	}
 	if y.Given() {
 		// y = residual + dropout(out + bias), one kernel.
-		drop.add(device.DropoutAddArgs{Out: y, X: out, Bias: b.half.bias(), Residual: residual})
+		drop.add(device.DropoutAddArgs{Out: y, X: out, Bias: b.sublayer.bias(), Residual: residual})
 	}
-	b.forget(saved)
+	b.recomputed(saved)
 	return saved, nil
 }
 
-// forwardHalf sets y = half(x), and in saved what backward needs, which lives in s.
-func (b *branch) forwardHalf(p *Pass, s *device.Scope, saved *branchSaved, y, x Tensor) (err error) {
+// forwardSublayer sets y = sublayer(x), and in saved what backward needs, which lives in s.
+func (b *branch) forwardSublayer(p *Pass, s *device.Scope, saved *branchSaved, y, x Tensor) (err error) {
 	if p.Grad {
 		saved.kept = mpu.Keep(s)
 	}
 	p.Kept = saved.kept
-	saved.half, err = b.half.forward(p, s, y, x)
+	saved.sublayer, err = b.sublayer.forward(p, s, y, x)
 	p.Kept = nil
 	return err
 }
 
-// forget drops what backward computes again.
-func (b *branch) forget(saved *branchSaved) {
-	if b.forgetNorm {
+// recomputed drops what backward computes again.
+func (b *branch) recomputed(saved *branchSaved) {
+	if b.recomputeNorm {
 		saved.normed = Tensor{}
 	}
-	if b.forgetHalf {
-		saved.half, saved.kept = nil, nil
+	if b.recomputeSublayer {
+		saved.sublayer, saved.kept = nil, nil
 	}
 }
 
@@ -136,11 +136,11 @@ func (b *branch) backward(p *Pass, saved *branchSaved, drop hiddenDropout, dx, d
 		dout = tmp.Like(x)
 		drop.backward(dout, dy)
 	}
-	return b.backwardHalf(p, saved, dx, dout, x, through)
+	return b.backwardSublayer(p, saved, dx, dout, x, through)
 }
 
-// backwardHalf is backward of norm and half, whose output has the gradient dout.
-func (b *branch) backwardHalf(p *Pass, saved *branchSaved, dx, dout, x, through Tensor) (err error) {
+// backwardSublayer is backward of norm and sublayer, whose output has the gradient dout.
+func (b *branch) backwardSublayer(p *Pass, saved *branchSaved, dx, dout, x, through Tensor) (err error) {
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
 	// in: [rows, h], the input of attention or MLP, computed again where it was not kept.
@@ -151,15 +151,15 @@ func (b *branch) backwardHalf(p *Pass, saved *branchSaved, dx, dout, x, through 
 			b.norm.forward(p, tmp, in, x)
 		}
 	}
-	if saved.half == nil {
-		if err = b.halfAgain(p, tmp, saved, in); err != nil {
+	if saved.sublayer == nil {
+		if err = b.sublayerAgain(p, tmp, saved, in); err != nil {
 			return err
 		}
 	}
-	// din: gradient of the normed input; through: gradient by the residual, which skips norm and half.
+	// din: gradient of the normed input; through: gradient by the residual, which skips norm and sublayer.
 	din := tmp.Like(x)
 	p.Kept = saved.kept
-	err = saved.half.backward(p, din, dout, in)
+	err = saved.sublayer.backward(p, din, dout, in)
 	if p.Kept = nil; err != nil {
 		return err
 	}
@@ -174,11 +174,11 @@ func (b *branch) backwardHalf(p *Pass, saved *branchSaved, dx, dout, x, through 
 	return nil
 }
 
-// halfAgain makes what the half did not keep; x is its input.
-func (b *branch) halfAgain(p *Pass, tmp *device.Scope, saved *branchSaved, x Tensor) error {
+// sublayerAgain makes what the sublayer did not keep; x is its input.
+func (b *branch) sublayerAgain(p *Pass, tmp *device.Scope, saved *branchSaved, x Tensor) error {
 	p.Again = true
 	defer func() { p.Again = false }()
-	return b.forwardHalf(p, tmp, saved, Tensor{}, x)
+	return b.forwardSublayer(p, tmp, saved, Tensor{}, x)
 }
 
 // params has the norms of the input first, those of what comes out last.
@@ -186,7 +186,7 @@ func (b *branch) params() (ps []*mpu.Param) {
 	if b.norm != nil && !b.shared {
 		ps = b.norm.params()
 	}
-	ps = append(ps, b.half.params()...)
+	ps = append(ps, b.sublayer.params()...)
 	for _, n := range []*norm{b.post, b.behind} {
 		if n != nil {
 			ps = append(ps, n.params()...)

@@ -30,12 +30,12 @@ func (v *views) at(depth int) tensors {
 	return (*v)[depth]
 }
 
-// look records the first sample's pass forward, without dropout: the residual
+// observe records the first sample's pass forward, without dropout: the residual
 // stream [s, h] as it enters the first layer and leaves each, and the token losses.
-func (t *trial) look(r *ranks.Rank, e *engine.Engine, first *engine.Micro) error {
+func (t *trial) observe(r *ranks.Rank, e *engine.Engine, first *engine.Micro) error {
 	micros := []*engine.Micro{first}
-	if r.Place.DP != 0 {
-		return e.Peek(micros, engine.Look{})
+	if r.Coordinates.DP != 0 {
+		return e.Peek(micros, engine.Observer{})
 	}
 	return t.peek(e, micros, func(depth int, name string, x device.Tensor) error {
 		rows, here := t.rows(r, e, x, first)
@@ -50,7 +50,7 @@ func (t *trial) look(r *ranks.Rank, e *engine.Engine, first *engine.Micro) error
 			pieces = append(pieces, mpu.Piece{From: []int64{span.From, 0}, Size: []int64{span.N, int64(width)}, Local: at * int64(width)})
 			at += span.N
 		}
-		return t.out.hidden.at(depth).place(r.Number, name, []int64{int64(t.config.SeqLength), int64(width)}, own, pieces)
+		return t.out.hidden.at(depth).addBoxes(r.Number, name, []int64{int64(t.config.SeqLength), int64(width)}, own, pieces)
 	})
 }
 
@@ -79,7 +79,7 @@ func (t *trial) evaluate(r *ranks.Rank, e *engine.Engine, batch []*engine.Micro)
 				pieces = append(pieces, mpu.Piece{From: []int64{span.From}, Size: []int64{span.N}, Local: at})
 				at += span.N
 			}
-			if err := t.out.after.at(depth).place(r.Number, fmt.Sprintf("%s of sample %d", name, number), []int64{int64(t.config.SeqLength)}, own, pieces); err != nil {
+			if err := t.out.after.at(depth).addBoxes(r.Number, fmt.Sprintf("%s of sample %d", name, number), []int64{int64(t.config.SeqLength)}, own, pieces); err != nil {
 				return err
 			}
 		}
@@ -112,7 +112,7 @@ func (t *trial) peek(e *engine.Engine, micros []*engine.Micro, keep func(depth i
 			trouble = keep(depth, name, x)
 		}
 	}
-	err := e.Peek(micros, engine.Look{
+	err := e.Peek(micros, engine.Observer{
 		Layer: func(depth int, x device.Tensor) { show(depth, stream, x) },
 		Done: func(_ *model.Pass, out *model.Output) {
 			show(t.config.Model.NumLayers+1, tokenLosses, out.Loss.Reshape(out.Loss.Len(), 1))
@@ -131,7 +131,7 @@ func (t *trial) rows(r *ranks.Rank, e *engine.Engine, x device.Tensor, m *engine
 	}
 	here = e.Positions(m)
 	if int64(len(rows)/len(m.Tokens)) < here.Len() { // sequence parallelism
-		here = here.Cut(r.Place.TP, r.Sizes.TP)
+		here = here.Cut(r.Coordinates.TP, r.Sizes.TP)
 	}
 	return rows, here
 }

@@ -7,8 +7,8 @@ import (
 	"monotron/megatron/schedule"
 )
 
-// Beside is what a training does in addition to its steps.
-type Beside struct {
+// Extras is what a training does in addition to its steps.
+type Extras struct {
 	Evaluation  float64 // seconds of one
 	Evaluations int
 	Writing     float64 // seconds that one checkpoint takes; 0 where the disk's rate is not known
@@ -17,13 +17,13 @@ type Beside struct {
 }
 
 // Seconds of all together.
-func (b Beside) Seconds() float64 {
+func (b Extras) Seconds() float64 {
 	return float64(b.Evaluations)*b.Evaluation + float64(b.Saves)*b.Saving
 }
 
-// Beside are the evaluations and checkpoints of the complete training: forward passes by the
+// Extras are the evaluations and checkpoints of the complete training: forward passes by the
 // run's own schedule, and all that a checkpoint keeps by way of every node's disk.
-func (k *Clock) Beside(by Constants) (b Beside, err error) {
+func (k *Clock) Extras(by Constants) (b Extras, err error) {
 	c := &k.config
 	n, err := c.Iterations()
 	if err != nil {

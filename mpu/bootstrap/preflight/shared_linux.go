@@ -2,8 +2,8 @@ package preflight
 
 import "golang.org/x/sys/unix"
 
-// sharedRoom is what /dev/shm has left, in bytes; -1: not known.
-func sharedRoom() int64 {
+// sharedSpace is what /dev/shm has left, in bytes; -1: not known.
+func sharedSpace() int64 {
 	var s unix.Statfs_t
 	if err := unix.Statfs("/dev/shm", &s); err != nil {
 		return -1

@@ -7,8 +7,8 @@ import (
 	"monotron/mpu/health"
 )
 
-// Place is a rank's point in a run.
-type Place struct {
+// Point is a moment of a rank's run: phase, step, micro-batch and part of the model.
+type Point struct {
 	Phase  health.Phase
 	Step   int64
 	Micro  int    // of a pass, the first is 1; 0: none has begun
@@ -18,7 +18,7 @@ type Place struct {
 }
 
 // String says it as in "forward of micro-batch 3, layer 17"; both count from 0, as everywhere else.
-func (p Place) String() string {
+func (p Point) String() string {
 	if p.Micro == 0 {
 		return map[health.Phase]string{health.Startup: "set-up", health.Data: "begin of a step", health.Reduce: "sum of the losses and gradients",
 			health.Optimizer: "update", health.Eval: "evaluation"}[p.Phase]

@@ -1,7 +1,7 @@
 /* dlopen maps a library by its headers and trusts them: a file whose end is missing (a copy
  * that was cut short, a full disk) kills the process at the first page behind its end. */
-#ifndef MT_WHOLE_H
-#define MT_WHOLE_H
+#ifndef MT_CUTSHORT_H
+#define MT_CUTSHORT_H
 
 #include <stddef.h>
 

@@ -38,9 +38,9 @@ func reads(t *testing.T, path, want string) {
 	}
 }
 
-// TestOldContentStaysUntilTheNewIsWhole: a reader finds the old file or the new one,
+// TestOldContentStaysUntilTheNewIsComplete: a reader finds the old file or the new one,
 // and after an error the old one and nothing else.
-func TestOldContentStaysUntilTheNewIsWhole(t *testing.T) {
+func TestOldContentStaysUntilTheNewIsComplete(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
 	if err := WriteFile(path, 0o600, []byte("ol"), []byte("d")); err != nil {

@@ -19,8 +19,8 @@ var renames = map[string]string{
 	"mpu/health/folder.go":               "moves what an earlier run finished",
 }
 
-// TestFilesAreFinishedInOnePlace: no file gets its name by a rename of its own.
-func TestFilesAreFinishedInOnePlace(t *testing.T) {
+// TestFilesAreFinishedInOneFunction: no file gets its name by a rename of its own.
+func TestFilesAreFinishedInOneFunction(t *testing.T) {
 	found := map[string]bool{}
 	err := walkSources(func(path string) error {
 		if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {

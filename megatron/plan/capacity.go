@@ -13,54 +13,54 @@ import (
 	"monotron/internal/system"
 )
 
-// Room is memory that a run may still take.
-type Room struct {
+// Capacity is memory that a run may still take.
+type Capacity struct {
 	Bytes int64
 	Of    string // whose it is, as a sentence names it
 }
 
 // Unlimited is memory without a limit.
-var Unlimited = Room{math.MaxInt64, "not known here"}
+var Unlimited = Capacity{math.MaxInt64, "not known here"}
 
-func (r Room) String() string { return fmt.Sprintf("%s (%s)", device.Size(r.Bytes), r.Of) }
+func (r Capacity) String() string { return fmt.Sprintf("%s (%s)", device.Size(r.Bytes), r.Of) }
 
-// HostRoom is what this process may still take of the host's memory: what the machine has
+// HostCapacity is what this process may still take of the host's memory: what the machine has
 // left, or less where the process's control group has a limit. Not known: no limit.
-func HostRoom() Room { return hostRoom("/") }
+func HostCapacity() Capacity { return hostCapacity("/") }
 
-// ProcessRoom is HostRoom, or less where the process may not map as much (ulimit -v).
-func ProcessRoom() Room {
-	room := HostRoom()
+// ProcessCapacity is HostCapacity, or less where the process may not map as much (ulimit -v).
+func ProcessCapacity() Capacity {
+	capacity := HostCapacity()
 	limit, known := system.AddressSpace()
 	statm, err := os.ReadFile("/proc/self/statm")
 	if err != nil || !known {
-		return room
+		return capacity
 	}
 	pages, _, _ := strings.Cut(string(statm), " ")
 	mapped, err := strconv.ParseUint(pages, 10, 64)
 	if mapped *= uint64(os.Getpagesize()); err == nil && limit < math.MaxInt64 {
-		if left := int64(limit - min(limit, mapped)); left < room.Bytes {
-			room = Room{left, "left of the address space that ulimit -v allows"}
+		if left := int64(limit - min(limit, mapped)); left < capacity.Bytes {
+			capacity = Capacity{left, "left of the address space that ulimit -v allows"}
 		}
 	}
-	return room
+	return capacity
 }
 
-func hostRoom(root string) Room {
-	room := Unlimited
+func hostCapacity(root string) Capacity {
+	capacity := Unlimited
 	text, err := os.ReadFile(filepath.Join(root, "proc/meminfo"))
 	if err != nil {
-		return room // no Linux
+		return capacity // no Linux
 	}
 	if kib, found := field(string(text), "MemAvailable:"); found {
-		room = Room{kib << 10, "free on this machine"}
+		capacity = Capacity{kib << 10, "free on this machine"}
 	}
 	for _, g := range cgroup.Of(root, "memory") {
-		if left, limited := leftOf(g); limited && left < room.Bytes {
-			room = Room{left, "left of the control group's limit"}
+		if left, limited := leftOf(g); limited && left < capacity.Bytes {
+			capacity = Capacity{left, "left of the control group's limit"}
 		}
 	}
-	return room
+	return capacity
 }
 
 // leftOf is what a group has left of its limit; files that are cached go when memory is

@@ -14,33 +14,33 @@ import (
 	"monotron/mpu"
 )
 
-// TestElsewhereIsTheSame: what lies in files has, after some steps, the bits of what lies in
+// TestOffloadedIsTheSame: what lies in files has, after some steps, the bits of what lies in
 // memory: values, main parameters, moments, norms, with every optimizer, dtype and sharding, also
 // where a step is skipped; under ZeRO-3 with gradients in files as well.
-func TestElsewhereIsTheSame(t *testing.T) {
+func TestOffloadedIsTheSame(t *testing.T) {
 	for _, world := range []int{1, 2} {
 		for _, strategy := range Strategies() {
 			for _, s := range []setup{{dtype: device.F32}, {dtype: device.BF16}, {dtype: device.F16, spoil: 1}, {dtype: device.F32, kind: SGD}} {
 				s.world, s.steps, s.model = world, 3, dataParallel(world)
 				s.sharding = Sharding{Strategy: strategy, BucketSize: 150}
-				t.Run(fmt.Sprintf("%d/%s/%s/%s", world, strategy, s.dtype, s.kind), func(t *testing.T) { sameElsewhere(t, s) })
+				t.Run(fmt.Sprintf("%d/%s/%s/%s", world, strategy, s.dtype, s.kind), func(t *testing.T) { sameOffloaded(t, s) })
 			}
 		}
 	}
 	t.Run("instances", func(t *testing.T) {
-		sameElsewhere(t, setup{dtype: device.BF16, world: 4, steps: 3, model: instances, sharding: Sharding{Strategy: Optim}})
+		sameOffloaded(t, setup{dtype: device.BF16, world: 4, steps: 3, model: instances, sharding: Sharding{Strategy: Optim}})
 	})
 }
 
 // Claim: the same of a mixture, whose experts have a data group, buckets and shards of their own,
 // in layouts of expert parallelism and with every sharding, also overlapping.
-func TestExpertsElsewhereAreTheSame(t *testing.T) {
+func TestOffloadedExpertsAreTheSame(t *testing.T) {
 	for _, c := range []struct{ ranks, ep int }{{2, 1}, {2, 2}, {4, 2}} {
 		for _, strategy := range Strategies() {
 			for _, s := range []setup{{dtype: device.F32}, {dtype: device.BF16}} {
 				s.world, s.steps, s.model, s.sharding = c.ranks, 3, expertParallel(c.ranks, c.ep), Sharding{Strategy: strategy, BucketSize: 150}
 				s.sharding.OverlapGradReduce, s.sharding.OverlapParamGather = s.dtype == device.BF16, s.dtype == device.BF16
-				t.Run(fmt.Sprintf("%d ranks/ep %d/%s/%s", c.ranks, c.ep, strategy, s.dtype), func(t *testing.T) { sameElsewhere(t, s) })
+				t.Run(fmt.Sprintf("%d ranks/ep %d/%s/%s", c.ranks, c.ep, strategy, s.dtype), func(t *testing.T) { sameOffloaded(t, s) })
 			}
 		}
 	}
@@ -48,7 +48,7 @@ func TestExpertsElsewhereAreTheSame(t *testing.T) {
 
 // Claim: whatever fraction of the state lies elsewhere, the bits are those of what lies in memory;
 // and as many elements lie there as the rule says.
-func TestAnyFractionElsewhereIsTheSame(t *testing.T) {
+func TestAnyOffloadedFractionIsTheSame(t *testing.T) {
 	for _, world := range []int{1, 2} {
 		for _, strategy := range Strategies() {
 			for _, dtype := range []device.DType{device.F32, device.BF16} {
@@ -77,8 +77,8 @@ func sameFractions(t *testing.T, s setup) {
 	last := int64(0)
 	for _, fraction := range []float64{1e-9, 0.3, 0.5, 0.9, 1} {
 		var stored atomic.Int64
-		s.elsewhere = func(int) Elsewhere {
-			return Elsewhere{Fraction: fraction, Piece: pageElements, Store: func(_ string, bytes int64) (device.Store, error) {
+		s.offloaded = func(int) Offloaded {
+			return Offloaded{Fraction: fraction, Piece: pageElements, Store: func(_ string, bytes int64) (device.Store, error) {
 				stored.Add(bytes)
 				return offload.NewHost(bytes)
 			}}
@@ -114,11 +114,11 @@ func TestFractionRule(t *testing.T) {
 		gone     string
 	}{{1e-9, "0"}, {700. / 1560, "0"}, {701. / 1560, "0 2"}, {0.5, "0 2"}, {0.7, "0 2 4"}, {1505. / 1560, "0 1 2 4"}, {0.99, "0 1 2 3 4 5"}} {
 		d := ref.Open()
-		o := New(d, toyConfig(""), params, device.BF16, Groups{}, Sharding{BucketSize: 900, Elsewhere: Elsewhere{Fraction: c.fraction,
+		o := New(d, toyConfig(""), params, device.BF16, Groups{}, Sharding{BucketSize: 900, Offloaded: Offloaded{Fraction: c.fraction,
 			Store: func(_ string, bytes int64) (device.Store, error) { return offload.NewHost(bytes) }}})
 		var gone []string
 		for _, s := range o.segments {
-			if s.main.Elsewhere() != s.part.away || s.m.Elsewhere() != s.part.away || s.start < s.part.from || s.start+s.n > s.part.from+s.part.n {
+			if s.main.Offloaded() != s.part.away || s.m.Offloaded() != s.part.away || s.start < s.part.from || s.start+s.n > s.part.from+s.part.n {
 				t.Errorf("%g: %s: %+v in %+v", c.fraction, s.param.Name, s, s.part)
 			}
 			if s.part.away {
@@ -144,9 +144,9 @@ func TestFractionRule(t *testing.T) {
 	}
 }
 
-// sameElsewhere trains s in memory, and with files; under ZeRO-3 twice: without and with the
+// sameOffloaded trains s in memory, and with files; under ZeRO-3 twice: without and with the
 // gradients.
-func sameElsewhere(t *testing.T, s setup) {
+func sameOffloaded(t *testing.T, s setup) {
 	t.Helper()
 	want, err := train(s)
 	if err != nil {
@@ -161,13 +161,13 @@ func sameElsewhere(t *testing.T, s setup) {
 func sameIn(t *testing.T, s setup, want outcome, gradients bool) {
 	t.Helper()
 	stored, dir := atomic.Int64{}, t.TempDir()
-	s.elsewhere = func(rank int) Elsewhere {
+	s.offloaded = func(rank int) Offloaded {
 		f := storesOf(t, dir, rank, s.world)
 		store := func(purpose string, bytes int64) (device.Store, error) {
 			stored.Add(bytes)
 			return f(purpose, bytes)
 		}
-		return Elsewhere{Store: store, Parameters: s.sharding.Strategy == OptimGradsParams, Gradients: gradients, Piece: pageElements}
+		return Offloaded{Store: store, Parameters: s.sharding.Strategy == OptimGradsParams, Gradients: gradients, Piece: pageElements}
 	}
 	got, err := train(s)
 	if err != nil {
@@ -227,16 +227,16 @@ func (f failing) WriteAt(src []byte, at int64) error {
 	return f.Store.WriteAt(src, at)
 }
 
-// TestElsewhereFails: whichever read or write fails, the run ends with that error, and does
+// TestOffloadedFails: whichever read or write fails, the run ends with that error, and does
 // not hang.
-func TestElsewhereFails(t *testing.T) {
+func TestOffloadedFails(t *testing.T) {
 	for _, c := range []struct{ read, gradients bool }{{}, {read: true}, {gradients: true}, {read: true, gradients: true}} {
 		for after := int64(0); after < 40; after += 3 {
 			var left atomic.Int64
 			left.Store(after)
 			s := setup{dtype: device.BF16, world: 1, steps: 4, model: dataParallel(1), sharding: Sharding{Strategy: OptimGradsParams}}
-			s.elsewhere = func(int) Elsewhere {
-				return Elsewhere{Parameters: true, Gradients: c.gradients, Piece: pageElements, Store: func(_ string, bytes int64) (device.Store, error) {
+			s.offloaded = func(int) Offloaded {
+				return Offloaded{Parameters: true, Gradients: c.gradients, Piece: pageElements, Store: func(_ string, bytes int64) (device.Store, error) {
 					h, err := offload.NewHost(bytes)
 					return failing{h, &left, c.read}, err
 				}}
