@@ -254,7 +254,7 @@ type mixture struct {
 	rows     []splitRow // parts of the data that are taken; nil: what the split is
 }
 
-// parseMixture tells `0.3 a 0.7 b` from `a b`: an even list whose every second
+// parseMixture distinguishes `0.3 a 0.7 b` from `a b`: an even list whose every second
 // entry is a number has weights.
 func parseMixture(flag string, words []string) (m mixture, err error) {
 	if len(words)%2 == 1 {

@@ -268,7 +268,7 @@ func (m *maker) ownSet(s Split, words []string) (Dataset, error) {
 
 // blend makes a plain dataset of one prefix, or a blend of several.
 func (m *maker) blend(mix mixture, s Split, plain bool, one func(int, *int64) (*GPT, error)) (Dataset, error) {
-	// One prefix without a weight is no blend.
+	// One prefix without a weight is not a blend.
 	if plain {
 		g, err := one(0, m.num[s])
 		if g == nil || err != nil {
@@ -441,7 +441,7 @@ func readArgs(flag, path string) ([]byte, error) {
 	return text, nil
 }
 
-// inDir places a relative path; "" stays.
+// inDir joins a relative path to the folder; "" stays.
 func inDir(dir, path string) string {
 	if dir == "" || path == "" || filepath.IsAbs(path) {
 		return path

@@ -236,7 +236,7 @@ func (b *Builder) makeIndex() (err error) {
 }
 
 // Finalize completes the files and gives them their names. An older .idx goes
-// first, so that no moment shows it beside the new .bin.
+// first, so that it never exists with the new .bin.
 func (b *Builder) Finalize() error {
 	defer b.Abort()
 	if err := b.Prepare(); err != nil {

@@ -12,10 +12,10 @@ import (
 )
 
 // cache keeps index arrays in files, under Megatron's names. One of the processes that need
-// them builds them (atomicfile.Lease); files are only ever renamed into place complete, so that any
+// them builds them (atomicfile.Lease); files are renamed only when they are complete, so that any
 // number may. All read the files, which are mapped: a host holds them in memory once.
 type cache struct {
-	path    string // --data-cache-path; "" puts GPTDatasets beside their data
+	path    string // --data-cache-path; "" puts GPTDatasets next to their data
 	base    string // what relative prefixes start from
 	objects string // where files of s3:// prefixes are
 	none    bool   // nothing is read or written
@@ -24,7 +24,7 @@ type cache struct {
 	waiting func()                          // is called while another process builds; nil: nobody
 }
 
-// make gives arrays from the cache, or has them built and stored under a lease. load tells
+// make gives arrays from the cache, or has them built and stored under a lease. load reports
 // whether they are there, and takes them; why not it says once.
 func (c *cache) make(path string, load func(say func(string)) bool, build, store func() error) error {
 	if load(c.say) {
@@ -124,7 +124,7 @@ func (c *cache) older(g *GPT, description string) bool {
 	return g.Prefix != "" && (err != nil || err2 != nil || !changed(data).Before(cached.ModTime()))
 }
 
-// sampled are the numbers below n that a check of a cached array looks at: all of the first
+// sampled are the numbers below n that a check of a cached array reads: all of the first
 // 2^20, beyond that a block of 1,024 in each of 1,024 equal parts, and the last block.
 // What stands between is checked where it is used.
 func sampled(n int64, fits func(i int64) bool) bool {
@@ -149,9 +149,9 @@ func sampled(n int64, fits func(i int64) bool) bool {
 	return read(n-block, n)
 }
 
-// fitsData looks for signs that the token files changed under the cache: it
+// fitsData checks whether the token files changed under the cache: it
 // walks the samples again, all of them where the files are younger than the
-// cache, else the first and last ones, and looks at document numbers.
+// cache, else the first and last ones, and reads document numbers.
 func (g *GPT) fitsData(p plan, all bool) bool {
 	fits := sampled(g.DocumentIndex.Len(), func(i int64) bool {
 		doc := g.DocumentIndex.At(i)
@@ -177,7 +177,7 @@ func (g *GPT) fitsData(p plan, all bool) bool {
 	return sampled(p.samples, func(i int64) bool { return g.ShuffleIndex.At(i) < p.samples })
 }
 
-// store writes g's arrays, the description last. The folder beside the data may
+// store writes g's arrays, the description last. The folder next to the data may
 // be read-only; then the arrays live in memory only.
 func (c *cache) store(g *GPT) error {
 	dir := c.dir(g)

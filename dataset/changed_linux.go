@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// changed is when a file's content or name last changed: a file moved into place
+// changed is when a file's content or name last changed: a file renamed to its final name
 // may be older than what it replaced.
 func changed(info fs.FileInfo) time.Time {
 	t := info.ModTime()

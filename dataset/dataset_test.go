@@ -211,8 +211,8 @@ func TestConcurrentBuilds(t *testing.T) {
 	}
 }
 
-// Claim (docs/data.md): the check of a cached array looks at all of a small one, and at blocks
-// over the whole of a large one.
+// Claim (docs/data.md): the check of a cached array reads all of a small one, and at blocks
+// of a large one, from its start to its end.
 func TestSampled(t *testing.T) {
 	for _, n := range []int64{0, 1, 1 << 20, 1<<20 + 1, 5_000_003} {
 		looked, last, gap := int64(0), int64(-1), int64(0)
@@ -328,7 +328,7 @@ func TestRecordedTokenizer(t *testing.T) {
 	}
 }
 
-// Claim: a token outside the vocabulary is refused with its place when it is read.
+// Claim: a token outside the vocabulary is refused with its position when it is read.
 func TestTokenOutsideVocabulary(t *testing.T) {
 	prefix := filepath.Join(t.TempDir(), "x")
 	write(t, prefix, U16, [][]int32{{1, 2, 3, 50, 5, 6}})
@@ -387,7 +387,7 @@ func TestBuildErrors(t *testing.T) {
 }
 
 // Claim: data given per split, by flags or by a JSON file of lists, strings and
-// nulls, weights as strings or numbers, is the same data. A key that is no split is said.
+// nulls, weights as strings or numbers, is the same data. A key that is not a split is reported.
 func TestPerSplitFile(t *testing.T) {
 	dir := t.TempDir()
 	worked(t, dir)
@@ -478,7 +478,7 @@ func TestCyclicOrderOutlivesItsLayout(t *testing.T) {
 	}
 }
 
-// cyclicOrder is what all ranks read of 50 samples, from the 12th place to the 120th.
+// cyclicOrder is what all ranks read of 50 samples, from the 12th to the 120th.
 func cyclicOrder(t *testing.T, c SamplerConfig) (numbers []int64) {
 	t.Helper()
 	c.Order, c.Total = Cyclic, 50

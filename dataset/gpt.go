@@ -42,7 +42,7 @@ type GPT struct {
 	tokens   int64 // of one epoch
 
 	// DocumentIndex is every sequence number, epochs times, shuffled. Row i of
-	// SampleIndex (place in DocumentIndex, token) is where sample i starts.
+	// SampleIndex (index in DocumentIndex, token) is where sample i starts.
 	// ShuffleIndex is the order in which samples are read.
 	DocumentIndex, SampleIndex, ShuffleIndex Array
 
@@ -143,7 +143,7 @@ func product(a, b int64) (int64, bool) {
 // build fills the arrays. The order of the draws from one generator is part of
 // the format: documents (all epochs but a separate last, then that one), then
 // the shuffle in the same two parts. The sample index draws nothing, so it is
-// made beside the shuffle.
+// made during the shuffle.
 func (g *GPT) build(p plan) error {
 	if g.End > math.MaxInt32 {
 		return exitcode.Errorf(exitcode.BadData, "%s: at most %d sequences are supported", g.label(), math.MaxInt32)
@@ -164,7 +164,7 @@ func (g *GPT) build(p plan) error {
 	shuffle(rng, docs[:cut])
 	shuffle(rng, docs[cut:])
 
-	// The sample index reads the documents' order and draws nothing: it runs beside the shuffle.
+	// The sample index reads the documents' order and draws nothing: it runs during the shuffle.
 	failed := make(chan error, 1)
 	g.SampleIndex = newArray(g.sampleType(), p.samples+1, 2)
 	go func() { failed <- Guard(g.label(), func() error { return g.fillSamples(p) }) }()
@@ -220,7 +220,7 @@ func (g *GPT) fillSamples(p plan) error {
 	return nil
 }
 
-// fillRows fills rows with pairs (place in docs, token) and says how many there
+// fillRows fills rows with pairs (index in docs, token) and returns how many there
 // are. A sample starts extra tokens before the end of the one before it, and
 // the document that counts is the one that holds the last of these: next is the
 // distance from the start of the current document to that token. Where the
@@ -288,7 +288,7 @@ func (g *GPT) lengths() []uint32 {
 }
 
 // step goes from the start of one sample to the start of the next; ok is false
-// where the documents end first (then the place is their last token).
+// where the documents end first (then the result is their last token).
 func (g *GPT) step(at, off int64) (nextAt, nextOff int64, ok bool) {
 	need := g.sequence + g.extra
 	docs := g.DocumentIndex.Data

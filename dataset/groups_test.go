@@ -50,7 +50,7 @@ func TestWeightedSplitPaths(t *testing.T) {
 	}
 }
 
-// Claim: a text or file that is no group is refused with the flag and what it must be.
+// Claim: a text or file that is not a group is refused with the flag and what it must be.
 func TestWrongWeightedSplitPaths(t *testing.T) {
 	dir := t.TempDir()
 	worked(t, dir)

@@ -250,7 +250,7 @@ func (x *Indexed) Slice(i, off, n int64, dst []int32) ([]int32, error) {
 	return dst, nil
 }
 
-// Where names a token: file, byte, sequence and place in it.
+// Where names a token: file, byte, sequence and position in it.
 func (x *Indexed) Where(i, off int64) string {
 	return fmt.Sprintf("%s, byte %d (sequence %d, token %d)", x.bin.path, x.pointer(i)+off*int64(x.dtype.Size()), i, off)
 }

@@ -115,7 +115,7 @@ func (v *interleaver) step(t int64) (member int16, number int64) {
 	return member, number
 }
 
-// best is the place of the candidate to take, and its value; without candidates
+// best is the index of the candidate to take, and its value; without candidates
 // that is below every height. Which one it is cannot be foreseen, so it is found
 // without branches: values are compared as integers of the same order.
 func (v *interleaver) best(at float64) (int, float64) {

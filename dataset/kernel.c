@@ -37,7 +37,7 @@ __attribute__((target("avx2"))) static void refill(mt_mersenne *m) {
 
 enum { many = 256 };
 
-// draw fills places with numbers for top, top-1, ..., asks for the memory they
+// draw fills slots with numbers for top, top-1, ..., asks for the memory they
 // name, and says how many there are: fewer than many where the mask changes.
 __attribute__((target("avx2,lzcnt"))) static int draw(mt_mersenne *m, const uint32_t *a, uint32_t top, uint32_t *places) {
 	int width = 32 - (int)_lzcnt_u32(top), n = 0;
@@ -64,7 +64,7 @@ void mt_shuffle(mt_mersenne *m, uint32_t *a, int64_t n) {
 	uint32_t places[2][many + 1];
 	int64_t i = n - 1;
 	int turn = 0, count = i > 0 ? draw(m, a, (uint32_t)i, places[0]) : 0;
-	while (count > 0) { // the places of the next batch are on their way while those of this are swapped
+	while (count > 0) { // the elements of the next batch are on their way while those of this are swapped
 		int64_t rest = i - count;
 		int next = rest > 0 ? draw(m, a, (uint32_t)rest, places[!turn]) : 0;
 		for (int k = 0; k < count; k++, i--) {
@@ -98,7 +98,7 @@ wide static inline __attribute__((always_inline)) uint64_t where(const __m512d *
 	return has[0] | has[1];
 }
 
-// take finds the first of the largest and counts it. Counts are stored by whole
+// take finds the first of the largest and counts it. Counts are stored by complete
 // vectors, since a load of a vector waits for a smaller store into it.
 wide static inline __attribute__((always_inline)) int take(const double *shares, double *counts, int64_t *left, int groups, int64_t t, int64_t *number) {
 	__m512d behind[mt_blend_members / 8], at = _mm512_set1_pd(t > 1 ? (double)t : 1.0);

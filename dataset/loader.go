@@ -15,7 +15,7 @@ type Loader struct {
 	advance int64
 	workers int
 	queue   []*reading // in order, the first is asked for next
-	end     int64      // place of the next reading
+	end     int64      // position of the next reading
 	stopped bool       // the last reading failed: nothing follows it
 	slots   chan struct{}
 }

@@ -24,7 +24,7 @@ func (c *counted) Sample(k int64) (Sample, error) {
 	return Sample{Tokens: []int32{int32(k)}}, nil
 }
 
-// Claim: with any number of workers, on any rank and from any place, the loader
+// Claim: with any number of workers, on any rank and from any position, the loader
 // gives the sampler's micro-batches, and reads a bounded number ahead.
 func TestLoader(t *testing.T) {
 	for _, order := range []Order{Single, Cyclic} {
@@ -36,7 +36,7 @@ func TestLoader(t *testing.T) {
 			set := &counted{n: 600}
 			l := NewLoader(set, func(at int64) ([]int64, error) { return sampler.Batch(at, nil) }, sampler.Advance(), workers)
 			asked := int64(0)
-			for _, start := range []int64{0, 300, 6, 120} { // resumed at other places
+			for _, start := range []int64{0, 300, 6, 120} { // resumed at other positions
 				for at := start; at < start+60; at += sampler.Advance() {
 					want, err := sampler.Batch(at, nil)
 					if err != nil {
@@ -56,8 +56,8 @@ func TestLoader(t *testing.T) {
 	}
 }
 
-// Claim: an error comes at its place and not before, also the end of the data;
-// the loader goes on after it.
+// Claim: an error comes at its position and not before, also the end of the data;
+// the loader continues after it.
 func TestLoaderErrors(t *testing.T) {
 	sampler, err := NewSampler(SamplerConfig{Total: 700, MicroBatch: 2, DP: 1})
 	if err != nil {

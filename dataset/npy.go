@@ -77,7 +77,7 @@ func (a Array) NPYHeader() []byte {
 		dims += ","
 	}
 	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", a.DType, dims)
-	// numpy leaves room for the first dimension to grow to 21 digits, then fills
+	// numpy leaves space for the first dimension to grow to 21 digits, then fills
 	// up to a multiple of 64, the last byte being a newline.
 	n := 10 + len(dict) + 21 - len(shape[0]) + 1
 	n = (n + 63) / 64 * 64

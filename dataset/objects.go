@@ -76,7 +76,7 @@ func (m *maker) fetchPrefix(prefix string) error {
 	return nil // a pair without sidecar is fine
 }
 
-// fetchObject has path be the object's content. Beside it path.etag says which content it is:
+// fetchObject has path be the object's content. Next to it, path.etag says which content it is:
 // the object's next one is an error, for nobody has asked for other data.
 func (m *maker) fetchObject(from store.Store, key, path string) error {
 	ctx, record := context.Background(), path+".etag"

@@ -182,7 +182,7 @@ func (g *GPT) read(j int64) (text []int32, ends []int32, err error) {
 }
 
 // damaged is the error of index arrays that cannot be of this data; the check at the start
-// looks at a part of large ones.
+// reads a part of large ones.
 func (g *GPT) damaged(sample int64) error {
 	return exitcode.Errorf(exitcode.BadData, "%s: the cached index of the %s split (%s) is damaged at sample %d; remove its files from the cache folder to have them rebuilt", g.label(), g.Split, g.Hash, sample)
 }

@@ -16,7 +16,7 @@ const (
 )
 
 // SamplerConfig says who reads what. MicroBatch, Rank and DP are the micro-batch
-// size and the place in the data-parallel group.
+// size and the rank in the data-parallel group.
 type SamplerConfig struct {
 	Order      Order
 	Total      int64 // samples in the dataset
@@ -30,7 +30,7 @@ type SamplerConfig struct {
 	Drawn Draw
 }
 
-// Draw is what the order of Cyclic hangs on beside the epoch: Megatron permutes
+// Draw is what the order of Cyclic depends on in addition to the epoch: Megatron permutes
 // parts of the data as wide as the layout makes them. Zero is the sampler's own.
 type Draw struct{ MicroBatch, DP int64 }
 
@@ -104,7 +104,7 @@ func (s *Sampler) cyclic(consumed int64, dst []int64) ([]int64, error) {
 	return dst, nil
 }
 
-// number is the sample at a place of the order: blocks follow one another, in a
+// number is the sample at a position of the order: blocks follow one another, in a
 // block the micro-batches of the ranks it was drawn for.
 func (s *Sampler) number(index int64) int64 {
 	s.permute(index / s.active())

@@ -5,12 +5,12 @@ import (
 	"math/bits"
 )
 
-// shuffle is RandomState.shuffle: for i from the last place down to the second,
-// swap with a place drawn from 0..i.
+// shuffle is RandomState.shuffle: for i from the last element down to the second,
+// swap with an element drawn from 0..i.
 //
 // Written so, each swap of a large array waits for memory and each rejected draw
 // for a mispredicted branch. So draws are made many at a time without branches,
-// the places they name are touched together, and only then are they swapped, in
+// the elements they name are read together, and only then are they swapped, in
 // the order that numpy has.
 func shuffle[T uint32 | int64](m *mersenne, a []T) {
 	if short, ok := any(a).([]uint32); ok && shuffleInC && len(a) <= math.MaxUint32 {
@@ -39,7 +39,7 @@ func shuffleInGo[T uint32 | int64](m *mersenne, a []T) {
 	}
 }
 
-// draw fills dst with numbers for the places top, top-1, ... and says how many
+// draw fills dst with numbers for the elements top, top-1, ... and returns how many
 // those are: all of dst, or fewer where the mask changes, at a power of two.
 func (m *mersenne) draw(dst []uint32, top uint32) int {
 	width := bits.Len32(top)

@@ -14,7 +14,7 @@ import (
 	"monotron/tokenizer"
 )
 
-// Sidecar is <prefix>.json beside a pair: what the tokens were made with. Its
+// Sidecar is <prefix>.json next to a pair: what the tokens were made with. Its
 // name is one that Megatron's merge_datasets lets pass. Training compares it; a
 // pair without one is fine.
 type Sidecar struct {
@@ -55,7 +55,7 @@ func NewSidecar(tok tokenizer.Tokenizer, settings tokenizer.Config, b *Builder, 
 
 // RecordedTokenizer is the tokenizer that the first of some data was made with, as its
 // sidecar records it, and that file; the zero Config where none does. words are --data-path's,
-// with or without weights. Of files that are not where they were, those beside the data are
+// with or without weights. Of files that are not where they were, those next to the data are
 // taken.
 func RecordedTokenizer(words []string) (settings tokenizer.Config, from string) {
 	for _, prefix := range words {
@@ -77,7 +77,7 @@ func RecordedTokenizer(words []string) (settings tokenizer.Config, from string) 
 	return settings, ""
 }
 
-// Write writes it beside the pair.
+// Write writes it next to the pair.
 func (s Sidecar) Write(prefix string) error {
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {

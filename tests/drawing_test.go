@@ -67,7 +67,7 @@ func boxesOf(arrows []arrow) map[string]map[string]bool {
 	return boxes
 }
 
-// levels are the rows of the drawing, the bottom one first: a box stands above all it imports.
+// levels are the rows of the drawing, the bottom one first: a box is above all it imports.
 // Boxes that import each other in both directions, folder by folder, share a level.
 func levels(boxes map[string]map[string]bool) (rows [][]string) {
 	level := map[string]int{}
@@ -97,7 +97,7 @@ func levels(boxes map[string]map[string]bool) (rows [][]string) {
 	return rows
 }
 
-// reaches tells whether from imports to through another box.
+// reaches reports whether from imports to through another box.
 func reaches(boxes map[string]map[string]bool, from, to string, seen map[string]bool) bool {
 	for next := range boxes[from] {
 		if next != to && !seen[next] {

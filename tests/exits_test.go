@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// ender is a place that may end the process, or panic, all the same: a file, or all
+// ender is code that may end the process, or panic, all the same: a file, or all
 // files of a folder.
 type ender struct{ where, what, why string }
 
@@ -88,7 +88,7 @@ func (e ending) complaint() string {
 	return "ends the process, which only main may: return an error with its exit code (package fault)"
 }
 
-// endings lists those of every file under root that is no test and no main package.
+// endings lists those of every file under root that is neither a test nor in a main package.
 func endings(root string) (all []ending, err error) {
 	files := token.NewFileSet()
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

@@ -35,7 +35,7 @@ func nanAmongExperts(l *launching) {
 	}
 }
 
-// Claim (docs/experts.md): the shared expert gives the same bits beside the exchange as after the
+// Claim (docs/experts.md): the shared expert gives the same bits during the exchange as after the
 // experts, as goroutines and as processes, where its own ranks exchange meanwhile.
 func expertsDuringShared(l *launching) {
 	t := l.t

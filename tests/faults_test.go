@@ -61,7 +61,7 @@ func faultTable() (cells []cell) {
 
 // TestFaultTable (docs/failures.md): every injection x phase: the verdict names the
 // right rank and cause, in time; the exit code says it; no process is left behind.
-// FAULTS=all does the whole table and prints it, FAULTS=eval the rows with that word;
+// FAULTS=all does the complete table and prints it, FAULTS=eval the rows with that word;
 // else it is a few cells, drawn by SEED.
 func TestFaultTable(t *testing.T) { table(t, program(t), false) }
 
@@ -118,8 +118,8 @@ func table(t *testing.T, bin string, reworded bool) {
 }
 
 // try runs one cell. The seconds are those from the moment at which the fault hits to
-// the end of everything, where the record of the victim's process tells it, and those of
-// the whole run.
+// the end of everything, where the record of the victim's process has it, and those of
+// the complete run.
 func (c *cell) try(l *launching, number int, limit time.Duration, reworded bool) (line string, err error) {
 	const victim = 3
 	folder := filepath.Join(l.dir, fmt.Sprintf("run%d", number))
@@ -195,7 +195,7 @@ func leftBehind(folder string) error {
 }
 
 // Claim (docs/failures.md): a step that is not finite is kept and runs again alone, to
-// the same place; the records of the dead run join to a time line and a trace.
+// the same position; the records of the dead run join to a time line and a trace.
 func replayAndPostmortem(l *launching) {
 	t := l.t
 	cmd, notes := l.command("launch --nproc-per-node 8 --run-folder rf -- pretrain_gpt " + eight + "--train-iters 5 --inject nan:rank=6:step=3:layer=3")
@@ -219,7 +219,7 @@ func replayAndPostmortem(l *launching) {
 }
 
 // Claim (docs/failures.md): a checkpoint with a byte changed is not trusted: the run
-// goes on from the one before it.
+// continues from the one before it.
 func corruptedCheckpoint(l *launching) {
 	t := l.t
 	line := eight + "--world-size 8 --save ck --load ck --save-interval 2 "
@@ -235,7 +235,7 @@ func corruptedCheckpoint(l *launching) {
 }
 
 // Claim (docs/failures.md): a rank behind a slow network, and one that works slowly,
-// are named by the straggler line; the run goes on.
+// are named by the straggler line; the run continues.
 func stragglers(l *launching) {
 	t := l.t
 	cmd, notes := l.command("launch --nproc-per-node 4 -- pretrain_gpt " + eight + "--train-iters 8 --log-straggler --log-interval 2 --log-jsonl slow.jsonl --inject sleep:rank=1:phase=data:seconds=0.4,slow:rank=2:ms=5")
@@ -256,7 +256,7 @@ func stragglers(l *launching) {
 	}
 }
 
-// Claim (docs/failures.md): where a rank fails again and again, --auto-restart goes on
+// Claim (docs/failures.md): where a rank fails again and again, --auto-restart continues
 // with fewer ranks, from the last good checkpoint.
 func shrinks(l *launching) {
 	t := l.t

@@ -54,7 +54,7 @@ func (l *launching) nodesAndSpares(spares int, line string) (cmds []*exec.Cmd, n
 }
 
 // Claim (docs/failures.md): where the launcher of one of two hosts is gone for good,
-// --auto-restart goes on with the ranks of the other, from the last good checkpoint.
+// --auto-restart continues with the ranks of the other, from the last good checkpoint.
 func goesOnWithoutHost(l *launching) {
 	t := l.t
 	l.must("pretrain_gpt " + eight + steady + "--train-iters 12 --world-size 8 --log-jsonl whole.jsonl")
@@ -86,8 +86,8 @@ func cannotGoOnWithoutHost(l *launching) {
 	}
 }
 
-// Claim (docs/failures.md): a rank that is killed on one of two hosts is no reason to go
-// on without the host: both start again together, to the numbers of a run that was not
+// Claim (docs/failures.md): a rank that is killed on one of two hosts does not continue
+// without the host: both start again together, to the numbers of a run that was not
 // disturbed.
 func hostsStartAgainTogether(l *launching) {
 	t := l.t

@@ -217,7 +217,7 @@ func perish(pid int) {
 	_ = syscall.Kill(pid, syscall.SIGKILL)
 }
 
-// Claim (docs/failures.md): --auto-restart goes on without a host that is gone, from
+// Claim (docs/failures.md): --auto-restart continues without a host that is gone, from
 // the last good checkpoint, with half of the data-parallel size, whichever host it is.
 func hostsGoOnWithout(l *launching, launch string) {
 	t := l.t

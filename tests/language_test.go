@@ -192,7 +192,7 @@ func faultsOf(text string, used map[string]bool) (faults []string) {
 type literal struct{ where, text string }
 
 // textsOf are the string literals of a Go file that may be shown to a user: those with a
-// space that are no import path, struct tag, regular expression or key.
+// space other than an import path, struct tag, regular expression or key.
 func textsOf(name string, source []byte) (texts []literal, err error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, source, parser.SkipObjectResolution)

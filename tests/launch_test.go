@@ -25,7 +25,7 @@ const eight = "--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-len
 	"--make-vocab-size-divisible-by 2 --tokenizer-type NullTokenizer --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 " +
 	"--use-distributed-optimizer --split 8,1,1 --data-path text_text_document "
 
-// steady leaves out what differs between data-parallel sizes: the places of dropout.
+// steady leaves out what differs between data-parallel sizes: the positions of dropout.
 const steady = "--hidden-dropout 0 --attention-dropout 0 "
 
 // paused is a run of 12 steps that stands still for a while in the eighth, for what is to
@@ -131,7 +131,7 @@ func (l *launching) must(line string) {
 	}
 }
 
-// read is a file of the folder; "" where there is none yet.
+// read is a file of the folder; "" where it does not exist yet.
 func (l *launching) read(name string) string {
 	text, err := os.ReadFile(filepath.Join(l.dir, name))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -257,7 +257,7 @@ func killedRankIsNamed(l *launching) {
 		if len(pids) != 8 {
 			t.Errorf("there are %d ranks", len(pids))
 		}
-		time.Sleep(2500 * time.Millisecond) // a beat a second tells what a rank is at
+		time.Sleep(2500 * time.Millisecond) // a beat a second says what a rank does
 		start := time.Now()
 		if err := syscall.Kill(pids[victim], syscall.SIGKILL); err != nil {
 			t.Error(err)
@@ -278,7 +278,7 @@ func killedRankIsNamed(l *launching) {
 }
 
 // Claim (docs/failures.md): SIGTERM to one rank of eight ends all after the step,
-// saved, with 75; the same command goes on from there to the same numbers.
+// saved, with 75; the same command continues from there to the same numbers.
 func signalToOneRank(l *launching) {
 	t := l.t
 	line := "launch --nproc-per-node 8 -- pretrain_gpt " + eight + "--train-iters 60 --save ck --load ck --save-interval 1000 --log-jsonl "
@@ -378,9 +378,9 @@ func killedLauncherLeavesNothing(l *launching) {
 	gone(t, pids)
 }
 
-// Claim (docs/launch.md): with --max-restarts a run that has lost a rank to a crash goes on
+// Claim (docs/launch.md): with --max-restarts a run that has lost a rank to a crash continues
 // by itself from its checkpoint, to the numbers of one that was not disturbed; what it was
-// told to load counts for its first start. (That a killed one does is a long proof.)
+// ordered to load counts for its first start. (That a killed one does is a long proof.)
 func restarts(l *launching) {
 	t := l.t
 	l.must("pretrain_gpt " + eight + "--train-iters 2 --world-size 8 --save first")
@@ -415,7 +415,7 @@ func crashLoop(l *launching) {
 	}
 }
 
-// Claim: one mistake in the flags is told once, whatever the number of ranks.
+// Claim: one mistake in the flags is reported once, whatever the number of ranks.
 func mistakeIsReportedOnce(l *launching) {
 	t := l.t
 	for flag, want := range map[string]string{"--hidden-dropout 3": "must be at least 0 and below 1", "--sample-prompt zzz": "--sample-prompt"} {

@@ -138,7 +138,7 @@ func diskIsNewer(l *launching) {
 	l.sameEnd("d.jsonl", "d")
 }
 
-// Claim (docs/failures.md): the count of --max-restarts begins anew with a newer checkpoint in
+// Claim (docs/failures.md): the count of --max-restarts restarts with a newer checkpoint in
 // memory, also where nothing is on disk.
 func memoryIsProgress(l *launching) {
 	cmd, notes := l.start("launch --nproc-per-node 8 --max-restarts 1 -- pretrain_gpt "+atSix+"--log-jsonl p.jsonl", "p.jsonl", 8)

@@ -173,7 +173,7 @@ func fullSharedMemory(t *testing.T, l *launching) {
 }
 
 // controlGroup is a command of l in a control group with 256 MiB of memory, and what that
-// has held at most; or the test is skipped.
+// has used at most; or the test is skipped.
 func controlGroup(t *testing.T, l *launching, words ...string) (cmd *exec.Cmd, peak func() string) {
 	t.Helper()
 	group := fmt.Sprintf("/sys/fs/cgroup/memory/mt%d", os.Getpid())
@@ -199,7 +199,7 @@ func controlGroup(t *testing.T, l *launching, words ...string) (cmd *exec.Cmd, p
 }
 
 // Claim (docs/failures.md): a rank that the kernel ends for lack of memory in the run's
-// control group is named, with that reason and what it held.
+// control group is named, with that reason and what it used.
 func outOfMemory(t *testing.T, l *launching) {
 	cmd, _ := controlGroup(t, l, l.bin+"/monotron", "launch", "--nproc-per-node", "2", "--", "/usr/bin/tail", "/dev/zero")
 	out, err := cmd.CombinedOutput()
@@ -208,7 +208,7 @@ func outOfMemory(t *testing.T, l *launching) {
 	}
 }
 
-// Claim (docs/plan.md): a run that the limit of its control group leaves no room for is
+// Claim (docs/plan.md): a run that the limit of its control group leaves no memory for is
 // refused before it asks for memory; the same with --no-plan is ended by the kernel.
 func refusedByTheLimit(t *testing.T, l *launching) {
 	t.Setenv("GOGC", "") // make test raises it

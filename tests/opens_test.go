@@ -61,8 +61,8 @@ func TestFilesAreOpenedInOneFunction(t *testing.T) {
 	}
 }
 
-// Claim (docs/exit-codes.md): a pipe that nobody writes, or a device that never ends, in the
-// place of any file is bad data, told at once and by its name.
+// Claim (docs/exit-codes.md): a pipe that nobody writes, or a device that never ends, in place
+// of any file, is bad data, reported at once and by its name.
 func TestPipesAndDevicesAreNoFiles(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

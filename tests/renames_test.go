@@ -10,7 +10,7 @@ import (
 )
 
 // renames are the files that may rename or link, and why. Whoever finishes a file does
-// it by package whole.
+// it by package atomicfile.
 var renames = map[string]string{
 	"internal/atomicfile/file.go":        "the place itself",
 	"internal/atomicfile/folder.go":      "the place itself",

@@ -2,8 +2,8 @@ package tests
 
 import "strings"
 
-// Claim (docs/schedules.md): steps that are skipped although the loss scale is the least are told of
-// once in a row, with the place; training goes on, as in Megatron.
+// Claim (docs/schedules.md): steps that are skipped although the loss scale is the least are reported
+// once in a row, with the layer; training continues, as in Megatron.
 func skippedAtTheLeastScale(l *launching) {
 	for flags, where := range map[string]string{
 		"--min-loss-scale 1099511627776 --initial-loss-scale 1099511627776":              "the forward pass is finite; the gradient is not, first in ",

@@ -9,7 +9,7 @@ import (
 )
 
 // Claim: every HTTP server is made by web.NewServer, which has the limits on what a client may
-// take; none is made beside it.
+// take; none is made next to it.
 func TestServersHaveLimits(t *testing.T) {
 	found := 0
 	err := filepath.WalkDir("..", func(path string, e fs.DirEntry, err error) error {

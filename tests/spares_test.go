@@ -50,7 +50,7 @@ func (l *launching) says(said string, lines ...string) {
 	}
 }
 
-// Claim (docs/failures.md): a spare host takes the place of one that is killed, of host 0, where
+// Claim (docs/failures.md): a spare host replaces one that is killed, of host 0, where
 // they met, too; the run continues from the memory checkpoint with the numbers and bytes of
 // an undisturbed one.
 func spareReplaces(l *launching, lost int) {
@@ -80,7 +80,7 @@ func spareFromDisk(l *launching) {
 	l.sameEnd("disk.jsonl", "disk")
 }
 
-// Claim: a rank that is killed costs no host its place.
+// Claim: a rank that is killed costs no host its rank.
 func spareNotNeeded(l *launching) {
 	cmds, notes := l.nodesAndSpares(1, atSix+"--replication-jump 4 --save kept --log-jsonl kept.jsonl")
 	l.await("kept.jsonl", 8, cmds[0], notes[0])

@@ -223,7 +223,7 @@ func (s *starving) planned(w way, model int, more string) (peaks []int64) {
 	return peaks
 }
 
-// starve runs one model one way: the run ends well, tells which experts got nothing, sends
+// starve runs one model one way: the run ends well, reports which experts got nothing, sends
 // what the router says, and holds what the plan says.
 func (s *starving) starve(w way, model int) {
 	p, log := preferences[model], filepath.Join(s.dir, "log.jsonl")
@@ -243,7 +243,7 @@ func (s *starving) starve(w way, model int) {
 	s.checkMemory(what, p, w, model, log)
 }
 
-// checkSteps looks at the JSON log.
+// checkSteps checks the JSON log.
 func (s *starving) checkSteps(what string, p preference, w way, log string) {
 	text, err := os.ReadFile(log)
 	if err != nil {

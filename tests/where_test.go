@@ -37,7 +37,7 @@ var (
 	flagNames    = regexp.MustCompile(`--([a-z][\w-]+)`)
 )
 
-// rowFaults is what is wrong with a row of a question and its places: files, behind each
+// rowFaults is what is wrong with a row of a question and its files, behind each
 // the names that are declared there.
 func rowFaults(t *testing.T, question, files string) (faults []string) {
 	file := ""
@@ -64,7 +64,7 @@ func rowFaults(t *testing.T, question, files string) (faults []string) {
 	return faults
 }
 
-// declares tells whether a file has a name: of Go, a declaration, a method or a field; of
+// declares reports whether a file has a name: of Go, a declaration, a method or a field; of
 // C, a function. A flag is there by its name in quotes.
 func declares(t *testing.T, file, name string) bool {
 	if flag, is := strings.CutPrefix(name, "--"); is {

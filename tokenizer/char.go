@@ -11,7 +11,7 @@ import (
 	"monotron/internal/exitcode"
 )
 
-// Char gives one id a character: the place of the character in a list that
+// Char gives one id a character: the index of the character in a list that
 // is usually the sorted set of a text's characters, as in nanoGPT's
 // shakespeare_char. It has no EOD and no padding.
 type Char struct {
@@ -20,7 +20,7 @@ type Char struct {
 	ascii   [128]int32 // id, -1 where there is none
 }
 
-// NewChar makes a tokenizer of the given characters, id = place in the list.
+// NewChar makes a tokenizer of the given characters, id = index in the list.
 func NewChar(symbols []rune) (*Char, error) {
 	c := &Char{symbols: symbols, ids: make(map[rune]int32, len(symbols))}
 	for i := range c.ascii {
@@ -167,7 +167,7 @@ func (c *Char) AppendBytes(dst []byte, id int32) []byte {
 	return utf8.AppendRune(dst, c.symbols[id])
 }
 
-// invalidAt is the place of the first byte of text that is not UTF-8, or -1.
+// invalidAt is the position of the first byte of text that is not UTF-8, or -1.
 func invalidAt(text string) int {
 	if utf8.ValidString(text) {
 		return -1

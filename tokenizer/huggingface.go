@@ -23,7 +23,7 @@ type huggingFace struct {
 	pad    int
 }
 
-// loadHuggingFace reads a folder, or a tokenizer.json with what lies beside it.
+// loadHuggingFace reads a folder, or a tokenizer.json with the files next to it.
 func loadHuggingFace(c Config) (Tokenizer, error) {
 	if c.Model == "" {
 		return nil, exitcode.Errorf(exitcode.Usage, "HuggingFaceTokenizer needs --tokenizer-model, a folder with tokenizer.json, or with vocab.json and merges.txt")

@@ -14,7 +14,7 @@ import (
 	"monotron/tokenizer/ggvocab"
 )
 
-// KeptFolder is where a checkpoint keeps the files of its tokenizer, beside its
+// KeptFolder is where a checkpoint keeps the files of its tokenizer, next to its
 // tensors, as Megatron-LM does.
 const KeptFolder = "tokenizer"
 
@@ -42,7 +42,7 @@ const (
 )
 
 // Files reads the files that c is made of, 32 MB at most; builtIn asks for those
-// of GPT-2 too where c takes what is built in. None is no error: a NullTokenizer
+// of GPT-2 too where c takes what is built in. None is not an error: a NullTokenizer
 // has no files.
 func (c Config) Files(builtIn bool) (list []File, err error) {
 	if builtIn && c.builtIn() {
@@ -100,7 +100,7 @@ func (c Config) sources() (list []source) {
 	return nil
 }
 
-// huggingFaceSources are the files of a folder, or a tokenizer.json with what lies beside it.
+// huggingFaceSources are the files of a folder, or a tokenizer.json with the files next to it.
 func huggingFaceSources(model string) (list []source) {
 	dir, own := model, "tokenizer.json"
 	if st, err := os.Stat(model); err == nil && !st.IsDir() {
@@ -150,7 +150,7 @@ func (c Config) In(dir string) Config {
 	return moved
 }
 
-// Absolute is c whose files are found from any folder. What is no file here stays as it
+// Absolute is c whose files are found from any folder. What is not a file here stays as it
 // is, such as a name that another program looks up.
 func (c Config) Absolute() Config {
 	for _, path := range []*string{&c.VocabFile, &c.MergeFile, &c.Model} {

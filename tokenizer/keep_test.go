@@ -73,7 +73,7 @@ func TestKeptFilesAreFound(t *testing.T) {
 	}
 }
 
-// Claim: what is no plain file, or larger than a tokenizer is, is refused without reading it.
+// Claim: what is not a plain file, or larger than a tokenizer is, is refused without reading it.
 func TestKeepsNoGiantsNorPipes(t *testing.T) {
 	dir := t.TempDir()
 	pipe, giant := filepath.Join(dir, "pipe"), filepath.Join(dir, "giant")

@@ -79,7 +79,7 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// Claim: streamed pieces of any tokenizer are whole characters, and together
+// Claim: streamed pieces of any tokenizer are complete characters, and together
 // they are the decoded text, but for the blank that some styles drop in front.
 func TestStreamsOfPeers(t *testing.T) {
 	const text = "Naïve 你好 👩‍🚀, done: 3.14 e\u0301!"

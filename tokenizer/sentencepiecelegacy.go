@@ -45,7 +45,7 @@ func (l *legacyPieces) Encode(text string) ([]int32, error) {
 	return l.Append(make([]int32, 0, len(text)/3+2), text)
 }
 
-// Append cuts at the token that comes first, of several at one place the one given
+// Append cuts at the token that comes first, of several at one position the one given
 // first. A blank that the model puts before what follows a token is dropped, but not
 // before what follows the last one: so Megatron.
 func (l *legacyPieces) Append(dst []int32, text string) ([]int32, error) {

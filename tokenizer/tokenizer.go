@@ -19,7 +19,7 @@ type Tokenizer interface {
 	// EOD is the id put between documents, -1 where there is none.
 	EOD() int
 	// Pad is the padding id; ok is false where padding is impossible. The Null
-	// tokenizer pads with -1, which is no id of its vocabulary.
+	// tokenizer pads with -1, which is not an id of its vocabulary.
 	Pad() (id int, ok bool)
 	// Description enters the name of index caches.
 	Description() Description

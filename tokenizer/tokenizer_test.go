@@ -67,7 +67,7 @@ func TestStreamGivesCompleteCharacters(t *testing.T) {
 }
 
 // Claim: a character vocabulary survives its file, and other characters are
-// refused with their place.
+// refused with their position.
 func TestCharFile(t *testing.T) {
 	c, err := CharFromText("ba\n<é\U0001F600")
 	if err != nil {

@@ -23,7 +23,7 @@ static int32_t hex(const uint8_t *s) {
 }
 
 // escaped writes the character of a \uXXXX, or of the two of a pair; it returns the
-// length of what it read, 0 for what is no character.
+// number of bytes read, 0 for bytes that are not a character.
 static int escaped(const uint8_t *s, int64_t n, uint8_t **dst) {
 	// A character of four digits, or of two times four: a high and a low surrogate.
 	int length = 6;

@@ -12,7 +12,7 @@ import "unsafe"
 
 var kernelUsable = C.mt_json_usable() != 0
 
-// copyText copies the string that begins at src to dst, which has room for 32 bytes
+// copyText copies the string that begins at src to dst, which has space for 32 bytes
 // more than src holds, without its escapes: up to its closing quote, or to what is
 // wrong with it. It says how much it read and wrote.
 func copyText(dst, src []byte) (read, made int) {

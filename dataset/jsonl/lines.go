@@ -14,13 +14,13 @@ import (
 	"monotron/internal/exitcode"
 )
 
-// Block is some whole lines of a file.
+// Block is some complete lines of a file.
 type Block struct {
 	Name  string // of the file
 	Line  int64  // number of the first line, from 1
 	Data  []byte
 	Lines int64
-	End   int64 // place after it in the unpacked stream
+	End   int64 // position after it in the unpacked stream
 }
 
 // Each gives every line with its number, without its end.
@@ -92,7 +92,7 @@ func (c *counter) Read(p []byte) (int, error) {
 
 // Open reads a file, "-" for standard input. What is packed by gzip, zstd, bzip2, xz
 // or lzma is unpacked, whatever its name is; the rows of Parquet files, tar archives and MDS shards become
-// lines (records); a file of another kind that is no text is refused by its kind's name.
+// lines (records); a file of another kind that is not text is refused by its kind's name.
 func Open(path string, size int) (*Reader, error) { return OpenPart(path, size, Part{}) }
 
 // OpenPart is Open for a part of a plain file. Lines are counted from its start.
@@ -256,7 +256,7 @@ func (r *Reader) block(buf []byte, end int) Block {
 	r.carry = append(r.carry[:0], buf[end:]...)
 	r.at += int64(end)
 	b := Block{Name: r.name, Line: r.line, Data: buf[:end], End: r.at}
-	if r.line == 1 && !r.inner { // a byte order mark is no part of the text
+	if r.line == 1 && !r.inner { // a byte order mark is not part of the text
 		b.Data = bytes.TrimPrefix(b.Data, []byte("\ufeff"))
 	}
 	b.Lines = countLines(b.Data)
@@ -264,7 +264,7 @@ func (r *Reader) block(buf []byte, end int) Block {
 	return b
 }
 
-// lastLineEnd is the place after the last line end that cannot be continued: a
+// lastLineEnd is the position after the last line end that cannot be continued: a
 // \r at the very end may be half of \r\n.
 func lastLineEnd(buf []byte) int {
 	if n := bytes.LastIndexByte(buf, '\n'); n >= 0 {

@@ -74,7 +74,7 @@ func (r *Reader) openParquet(file io.ReaderAt, size int64) error {
 	return nil
 }
 
-// isMDS tells a shard of MosaicML's streaming, which has no magic number, by its name.
+// isMDS recognizes a shard of MosaicML's streaming, which has no magic number, by its name.
 func isMDS(path string) bool {
 	for slices.Contains([]string{".zst", ".zstd", ".gz", ".bz2", ".xz"}, filepath.Ext(path)) {
 		path = strings.TrimSuffix(path, filepath.Ext(path))
@@ -82,7 +82,7 @@ func isMDS(path string) bool {
 	return filepath.Ext(path) == ".mds"
 }
 
-// unpacker is a reader of what is packed in from, and the name of the format: that which
+// unpacker is a reader of the unpacked contents of from, and the name of the format: that which
 // the first bytes tell, or "" for none.
 func unpacker(head []byte, from *bufio.Reader) (src io.Reader, format string, err error) {
 	magic := uint32(0)
@@ -112,9 +112,9 @@ func unpacker(head []byte, from *bufio.Reader) (src io.Reader, format string, er
 	return nil, "", nil
 }
 
-// isLZMA tells a .lzma file, which has no magic number, as xz does: by properties that
+// isLZMA recognizes a .lzma file, which has no magic number, as xz does: by properties that
 // exist, a dictionary of 2^n or 2^n + 2^(n-1) bytes, and a size that is unknown or below
-// 256 GiB. Such bytes are no text: most of the dictionary's are zero.
+// 256 GiB. Such bytes are not text: most of the dictionary's are zero.
 func isLZMA(head []byte) bool {
 	if len(head) < lzma.HeaderLen || head[0] >= 9*5*5 {
 		return false
@@ -206,7 +206,7 @@ func (s *streams) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// tail keeps the last two bytes before the zeros at the end of what was read.
+// tail keeps the last two bytes before the zeros at the end of the bytes read.
 type tail struct {
 	from  io.Reader
 	last  [2]byte

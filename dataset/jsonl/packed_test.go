@@ -84,7 +84,7 @@ func TestPacked(t *testing.T) {
 }
 
 // Claim: a packed file that is cut at any byte, or has something behind it, is an error
-// and never a shorter text. (A bare gzip cut behind its first members is a whole one.)
+// and never a shorter text. (A bare gzip cut behind its first members is complete.)
 func TestPackedAndCut(t *testing.T) {
 	for name, open := range map[string]func(io.Writer) (io.WriteCloser, error){"gzip": packedGzip, "zstd": packedZstd, "xz": packedXZ, "lzma": packedLZMA, "sized lzma": sizedLZMA} {
 		content := packedBy(t, open, packedText)

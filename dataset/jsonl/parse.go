@@ -40,7 +40,7 @@ const (
 	otherKind
 )
 
-// NewParser looks for the given keys.
+// NewParser returns a parser of the given keys.
 func NewParser(keys ...string) *Parser {
 	return &Parser{keys: keys, values: make([]value, len(keys)), inC: kernelUsable}
 }
@@ -48,7 +48,7 @@ func NewParser(keys ...string) *Parser {
 // Use has strings with escapes made in buf, as far as they fit.
 func (p *Parser) Use(buf []byte) { p.buf = buf[:0] }
 
-// instead is what a line that is no object may be of, and what to do then.
+// instead is what a line that is not an object may be, and what to do then.
 func (p *Parser) instead() string {
 	switch c := p.line[p.at]; {
 	case c == '[':
@@ -337,7 +337,7 @@ func plain(s []byte) int {
 	return n
 }
 
-// skipString goes over the string at p.at; end is the place after it.
+// skipString goes over the string at p.at; end is the position after it.
 func (p *Parser) skipString() (end int, escaped bool, err error) {
 	from := p.at
 	for i := from + 1; ; i++ {
@@ -447,7 +447,7 @@ func (p *Parser) array(depth int, item func() error) error {
 	}
 }
 
-// words are the values without quotes that are no numbers; the last three are
+// words are the values without quotes that are not numbers; the last three are
 // Python's own.
 var words = [][]byte{[]byte("true"), []byte("false"), []byte("null"), []byte("NaN"), []byte("Infinity"), []byte("-Infinity")}
 

@@ -19,8 +19,8 @@ func (e *NotText) Error() string {
 // surrogate says what a half of a surrogate pair is.
 const surrogate = "a lone surrogate (\\ud800 to \\udfff without its other half), which is not a character"
 
-// CheckText finds the first string of a JSON value that is no text: bytes that are not UTF-8, or
-// a lone surrogate. Nil: there is none. Where data is no JSON otherwise it reports nothing of that.
+// CheckText finds the first string of a JSON value that is not text: bytes that are not UTF-8, or
+// a lone surrogate. Nil: there is none. Other errors of JSON are not reported.
 func CheckText(data []byte) error {
 	s := textScan{data: data}
 	if !utf8.Valid(data) {
@@ -87,7 +87,7 @@ func (s *textScan) find(bad bool) error {
 const longestKey = 64
 
 // stringEnd is the closing quote of the string whose first byte is at i, or the end of data;
-// lone is the place of a lone surrogate in it, or -1.
+// lone is the position of a lone surrogate in it, or -1.
 func (s *textScan) stringEnd(i int) (end, lone int) {
 	lone = -1
 	for i < len(s.data) {

@@ -14,7 +14,7 @@ import (
 
 const (
 	mostSamples  = 1 << 24 // of a shard
-	mostSettings = 1 << 20 // bytes of what a shard says of itself
+	mostSettings = 1 << 20 // bytes of a shard's settings
 )
 
 // MDS is the rows of a shard of MosaicML's streaming, unpacked. The shard is, all numbers u32 in little-endian order:
@@ -172,7 +172,7 @@ func (r *row) column(name, encoding string, value []byte) error {
 	return nil
 }
 
-// number is a binary one as text, "" for another size than the encoding's; known is false for what is no number.
+// number is a binary one as text, "" for another size than the encoding's; known is false for anything but a number.
 func number(encoding string, b []byte) (text string, known bool) {
 	le := binary.LittleEndian
 	kinds := map[string]struct {

@@ -172,7 +172,7 @@ func appendPlain(to []byte, v any) ([]byte, error) {
 	return append(to, text...), err
 }
 
-// isBinary tells a value of bytes: the library has them as text where the schema does not say what they are.
+// isBinary recognizes a value of bytes: the library has them as text where the schema does not say what they are.
 func isBinary(node parquet.Node, v any) bool {
 	switch v := v.(type) {
 	case []byte:

@@ -125,7 +125,7 @@ func (a *archive) member(head *tar.Header) (done []byte, err error) {
 	return done, nil
 }
 
-// split cuts a name at the first dot of its last part; end is "" for what is no member of a sample.
+// split cuts a name at the first dot of its last part; end is "" for anything but a member of a sample.
 func split(name string) (key, end string) {
 	folder, file := path.Split(name)
 	stem, end, _ := strings.Cut(file, ".")

@@ -20,7 +20,7 @@ type given struct {
 // source reads the rows of a file some at a time, in its order.
 type source interface {
 	next() ([]given, error)    // io.EOF behind the last
-	where(number int64) string // what an error calls the place of a row
+	where(number int64) string // where a row is, for errors
 	Close() error
 }
 

@@ -9,7 +9,7 @@ var shareGPT = map[string]string{"human": "user", "user": "user", "gpt": "assist
 	"model": "assistant", "system": "system", "tool": "tool", "function": "tool", "observation": "tool"}
 
 // conversations reads ShareGPT's rows: a list of {from, value}, or of messages, with an optional
-// system text beside it.
+// a system text with it.
 func (f fields) conversations() (*row, error) {
 	const field = "conversations"
 	var list []map[string]json.RawMessage

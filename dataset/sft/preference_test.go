@@ -230,7 +230,7 @@ func TestImplicitPrompts(t *testing.T) {
 	}
 }
 
-// Claim: mismatched answers go round in blocks of a global batch, in the last of what is left.
+// Claim: mismatched answers go round in blocks of a global batch, the last with the rest.
 func TestMismatched(t *testing.T) {
 	_, _, tok, config := preferenceConfig(t)
 	config.Rule, config.Block, config.Length = RuleKTO, 3, 3

@@ -87,7 +87,7 @@ func alike(prompt, answer *passage, name string) error {
 	return fieldError(name, "%s, and prompt is %s; write both as texts or both as lists of messages", answer.kind(), prompt.kind())
 }
 
-// pair reads chosen and rejected. Where there is no prompt, or a text next to conversations that
+// pair reads chosen and rejected. Without a prompt, or a text next to conversations that
 // contain it, the prompt is what both answers begin with.
 func (f fields) pair() (*answers, error) {
 	a := &answers{list: make([]passage, 2)}

@@ -19,7 +19,7 @@ type Prompt struct {
 	Fields map[string]json.RawMessage // all fields
 }
 
-// Prompts is the rows of a file whose prompts leave room for an answer. It is a dataset.Dataset of one
+// Prompts is the rows of a file whose prompts leave space for an answer. It is a dataset.Dataset of one
 // pass over them, without anything to learn.
 type Prompts struct {
 	Rows   []Prompt
@@ -96,7 +96,7 @@ func (r *renderer) promptIDs(p *passage, options *row) ([]int32, error) {
 	return tokenizer.AppendPlain(r.tok, nil, text)
 }
 
-// answer reads the field of what is right: a text, or a number as it is written; nil: there is none.
+// answer reads the field of the right answer: a text, or a number as it is written; nil: there is none.
 func (f fields) answer() (*string, error) {
 	if !f.has("answer") {
 		return nil, nil

@@ -47,7 +47,7 @@ func TestPrompts(t *testing.T) {
 	}
 }
 
-// Claim: a row that is no prompt is an error that names file, line and field.
+// Claim: a row that is not a prompt is an error that names file, line and field.
 func TestPromptsRefused(t *testing.T) {
 	_, _, _, c := preferenceConfig(t)
 	c.Length = 64

@@ -110,7 +110,7 @@ func (f fields) names() string {
 	return strings.Join(names, ", ")
 }
 
-// options are what a template may use besides the messages.
+// options are what a template may use in addition to the messages.
 func (f fields) options(r *row) error {
 	if f.has("tools") {
 		raw := f["tools"]

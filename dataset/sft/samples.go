@@ -137,7 +137,7 @@ func (e *epochs) Sample(k int64) (dataset.Sample, error) {
 	return e.set.Sample(e.number(k/n, k%n))
 }
 
-// number is the sample at a place of an epoch.
+// number is the sample at a position of an epoch.
 func (e *epochs) number(epoch, index int64) int64 {
 	if !e.shuffle {
 		return index

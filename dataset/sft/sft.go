@@ -70,7 +70,7 @@ func (d *Document) Last() []int32 {
 	return d.IDs[end-1 : end]
 }
 
-// Counts tells what became of the rows of a file.
+// Counts is what became of the rows of a file.
 type Counts struct {
 	Rows      int // that were read
 	Dropped   int // without a learned token

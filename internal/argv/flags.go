@@ -32,7 +32,7 @@ type Set map[string]Arity
 type Given struct {
 	Name   string // with dashes only, no leading ones
 	Values []string
-	Index  int // place in the argument list, for messages
+	Index  int // index in the argument list, for messages
 }
 
 // Split takes args (without the program's name) apart. Everything that is not a
@@ -52,7 +52,7 @@ func Split(set Set, args []string) (given []Given, rest []string, err error) {
 			rest = append(rest, args[i])
 			continue
 		}
-		if name == "" { // a bare --: what follows is no flag
+		if name == "" { // a bare --: what follows is not a flag
 			rest = append(rest, args[i+1:]...)
 			break
 		}
@@ -165,7 +165,7 @@ func flagName(arg string) (name string, inline *string, ok bool) {
 // shorts are the flags that have a short form in the commands that know them.
 var shorts = map[string]string{"o": "output"}
 
-// shortName is the letter of a short form as -o. In place of a flag's value it is a value.
+// shortName is the letter of a short form as -o. Where a flag's value is due, it is a value.
 func shortName(arg string) (letter string, ok bool) {
 	if len(arg) != 2 || arg[0] != '-' || (arg[1]|0x20 < 'a' || arg[1]|0x20 > 'z') {
 		return "", false
@@ -193,7 +193,7 @@ func beginning(set Set, letter string) (names []string) {
 	return names
 }
 
-// isFlagLike tells a flag from a value; `-1` and `-` are values.
+// isFlagLike reports whether arg is a flag; `-1` and `-` are values.
 func isFlagLike(arg string) bool {
 	_, _, ok := flagName(arg)
 	return ok
@@ -255,7 +255,7 @@ func Nearest(set Set, name string) []string {
 	return names
 }
 
-// within tells whether words come in the same order in a longer list. A single short word is in too many.
+// within reports whether words come in the same order in a longer list. A single short word is in too many.
 func within(words, list []string) bool {
 	if len(words) == 1 && len(words[0]) < 5 {
 		return false

@@ -10,7 +10,7 @@ import (
 
 var set = Set{"num-layers": One, "data-path": Many, "fp16": Switch, "profile": Any, "seed": One}
 
-// Claim: flags with several values end at the next flag; a dash is no flag; one
+// Claim: flags with several values end at the next flag; a dash is not a flag; one
 // spelling with dashes and underscores; --name=value.
 func TestSplit(t *testing.T) {
 	given, rest, err := Split(set, strings.Fields("--num_layers 4 --data-path 0.3 a 0.7 b --fp16 --profile --seed=-1 stray - --profile out.json"))
@@ -89,7 +89,7 @@ func TestNearestOfALongName(t *testing.T) {
 	}
 }
 
-// Claim (docs/tutorials.md): the command that another starts begins at the first word that is no flag or value.
+// Claim (docs/tutorials.md): the command that another starts begins at the first word that is neither a flag nor a value.
 func TestDashed(t *testing.T) {
 	for line, want := range map[string]string{
 		"--seed 1 train --num-layers 2": "--seed 1 -- train --num-layers 2",

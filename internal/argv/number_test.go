@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Claim: whole numbers are read as Python's int() reads them (CPython 3.11).
+// Claim: integers are read as Python's int() reads them (CPython 3.11).
 func TestIntIsPythons(t *testing.T) {
 	for text, want := range map[string]int64{"7": 7, "+5": 5, "-3": -3, "9_765_625": 9765625, "007": 7, " 12\t": 12, "\u20094\u0085": 4, "٣": 3, "1_٣": 13,
 		"𝟗": 9, "-0": 0, "0_0": 0, "9223372036854775807": math.MaxInt64, "99999999999999999999999": math.MaxInt64, "4611686018427387904": 1 << 62} {

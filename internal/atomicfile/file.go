@@ -15,7 +15,7 @@ import (
 	"monotron/internal/exitcode"
 )
 
-// Prefix begins the names of what is being made. A killed run leaves such names.
+// Prefix begins the names of files that are being written. A killed run leaves such names.
 const Prefix = ".tmp-"
 
 // File is being written; it has its name after Commit.
@@ -25,7 +25,7 @@ type File struct {
 	done bool
 }
 
-// Temporary is a name beside path that nobody else has.
+// Temporary is a name next to path that nobody else has.
 func Temporary(path string) string {
 	var b [6]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -72,7 +72,7 @@ func (f *File) Abort() {
 	}
 }
 
-// Write makes the file path of what fill writes. Errors of fill's that come from the
+// Write creates the file path with the bytes that fill writes. Errors of fill's that come from the
 // file system say so in their code, others are returned as they are.
 func Write(path string, perm fs.FileMode, fill func(f *os.File) error) error {
 	f, err := Create(path, perm)
@@ -131,7 +131,7 @@ func WriteFiles(dir string, perm fs.FileMode, files map[string][]byte) error {
 }
 
 // WriteNew is WriteFile for a file that several may make at once: the first wins, and
-// one that is there stays.
+// an existing one stays.
 func WriteNew(path string, perm fs.FileMode, content []byte) error {
 	if _, err := os.Lstat(path); err == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	leasePoll  = 100 * time.Millisecond // how often who waits looks
+	leasePoll  = 100 * time.Millisecond // how often a waiting process checks
 	leaseSign  = time.Second            // how often who builds gives a sign
 	leaseStale = 30 * time.Second       // without a sign: who builds is stopped
 )
@@ -57,7 +57,7 @@ func NewLease(path string, ready func() bool, waiting func()) *Lease {
 	}
 }
 
-// sign tells those that wait that this process still builds.
+// sign shows those that wait that this process still builds.
 func (l *Lease) sign() {
 	tick := time.NewTicker(leaseSign)
 	defer tick.Stop()

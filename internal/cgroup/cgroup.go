@@ -80,7 +80,7 @@ func Processors(root string) float64 {
 		if len(words) != 2 {
 			continue
 		}
-		time, err := strconv.ParseFloat(words[0], 64) // "max" and -1 are no limit
+		time, err := strconv.ParseFloat(words[0], 64) // "max" and -1 mean no limit
 		period, bad := strconv.ParseFloat(words[1], 64)
 		if err == nil && bad == nil && time > 0 && period > 0 {
 			least = min(least, time/period)

@@ -35,7 +35,7 @@ func Open(path string) (*os.File, error) {
 }
 
 // ReadFile reads a plain file of at most `most` bytes. A missing one is NoInput, a
-// larger one or one that is no plain file BadData.
+// larger one or one that is not a plain file BadData.
 func ReadFile(path string, most int64) ([]byte, error) {
 	f, err := Open(path)
 	if err != nil {

@@ -3,7 +3,7 @@
 // and the element's index. Ranks add up what they hold in any order.
 //
 // Two tensors that differ in one element always have different sums. It detects mistakes; it
-// is no protection against a person who wants two tensors of one sum.
+// does not protect against a person who wants two tensors of one sum.
 package fingerprint
 
 import (

@@ -183,7 +183,7 @@ func (h *header) tensor(i int) (t Tensor, err error) {
 		elements = product
 		t.Dims = append(t.Dims, int64(n))
 	}
-	// The type and the place of the data: complete blocks in each row, and within the file.
+	// The type and the position of the data: complete blocks in each row, and within the file.
 	kind, err := h.uint32(what)
 	if err != nil {
 		return t, err

@@ -66,7 +66,7 @@ func (t Type) String() string {
 // Known reports whether tensors of a type can be read.
 func (t Type) Known() bool { return layouts[t].bytes > 0 }
 
-// Plain tells a type whose elements are stored one by one.
+// Plain reports a type whose elements are stored one by one.
 func (t Type) Plain() bool { return t.Known() && layouts[t].decode == nil }
 
 // BlockElements is how many elements of a row one block holds; 1 for plain types.

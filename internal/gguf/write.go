@@ -19,7 +19,7 @@ type Pair struct {
 	Value any
 }
 
-// Output is a tensor that is to be written.
+// Output is a tensor to write.
 type Output struct {
 	Name string
 	Dims []int64 // ggml's order: elements of a row first
@@ -122,7 +122,7 @@ func appendValue(out []byte, p Pair) ([]byte, error) {
 	list := func(k valueType, n int) {
 		out = le.AppendUint64(le.AppendUint32(kind(arrayValue), uint32(k)), uint64(n))
 	}
-	// Each type has its number; those of lists stand behind that of a list.
+	// Each type has its number; those of lists follow that of a list.
 	switch v := p.Value.(type) {
 	case string:
 		return appendText(kind(stringValue), v), nil

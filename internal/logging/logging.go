@@ -12,7 +12,7 @@ import (
 )
 
 // Notes prints what somebody has to say. Values that From, Rank and At make print to the
-// same place. Safe for several goroutines; a nil Notes is silent.
+// same sink. Safe for several goroutines; a nil Notes is silent.
 type Notes struct {
 	sink      *sink
 	component string
@@ -20,7 +20,7 @@ type Notes struct {
 	step      int64
 }
 
-// sink is where notes go, each whole.
+// sink is where notes go, each complete.
 type sink struct {
 	mu     sync.Mutex
 	to     io.Writer
@@ -43,7 +43,7 @@ func New(w io.Writer) *Notes {
 }
 
 // Choose sets the format and the lowest level printed, for everything that prints to
-// the same place; "" leaves one as it is.
+// the same sink; "" leaves one as it is.
 func (n *Notes) Choose(format, level string) error {
 	p := n.sink
 	p.mu.Lock()
@@ -95,7 +95,7 @@ func (n *Notes) with(set func(*Notes)) *Notes {
 	return &m
 }
 
-// Debug is for those who look for a cause.
+// Debug is for finding a cause.
 func (n *Notes) Debug(format string, args ...any) {
 	n.say(zerolog.DebugLevel, fmt.Sprintf(format, args...))
 }
@@ -105,7 +105,7 @@ func (n *Notes) Info(format string, args ...any) {
 	n.say(zerolog.InfoLevel, fmt.Sprintf(format, args...))
 }
 
-// Warn is what a person should look at.
+// Warn is what a person should check.
 func (n *Notes) Warn(format string, args ...any) {
 	n.say(zerolog.WarnLevel, fmt.Sprintf(format, args...))
 }
@@ -128,7 +128,7 @@ func (n *Notes) say(level zerolog.Level, text string) {
 	p.print(func() { n.fields(p.log.WithLevel(level)).Msg(text) })
 }
 
-// print keeps the bar out of the way; the caller holds the place.
+// print keeps the bar out of the way; the caller has the sink's lock.
 func (p *sink) print(f func()) {
 	if p.around == nil {
 		f()

@@ -67,7 +67,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// Claim: what is a note for machines is told from what is for people.
+// Claim: what is a note for machines differs from what is for people.
 func TestIsRecord(t *testing.T) {
 	for _, format := range []string{Text, JSON} {
 		var out bytes.Buffer
@@ -108,7 +108,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// Claim: notes of many goroutines stand whole and none is lost, a bar steps aside for each.
+// Claim: notes of many goroutines are complete and none is lost, a bar steps aside for each.
 func TestCompleteLines(t *testing.T) {
 	var out bytes.Buffer
 	n, aside := New(&out), 0

@@ -26,7 +26,7 @@ type Packed struct {
 	alloc func(bytes int64) ([]byte, error)
 	locks [64]sync.Mutex
 
-	mu    sync.Mutex // of what follows
+	mu    sync.Mutex // of the fields below
 	slots [][]byte   // pages that are kept as they are
 	chunk []byte     // of which the next slots are made
 	free  []int32    // numbers of slots that nobody uses any more
@@ -217,7 +217,7 @@ func (p *Packed) spread16(dst []byte, values *[16]float32, codes []byte) {
 	}
 }
 
-// encode is a page in codes; nil: it is none of NF4's, or zeros.
+// encode is a page in codes; nil: it is not one of NF4's, or zeros.
 func (p *Packed) encode(page []byte) []byte {
 	if zeros(page) {
 		return nil

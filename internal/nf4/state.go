@@ -10,7 +10,7 @@ import (
 	"monotron/internal/safetensors"
 )
 
-// Suffixes of the tensors that a file keeps of a weight of that name, besides the codes,
+// Suffixes of the tensors that a file keeps of a weight of that name, in addition to the codes,
 // which have the name itself.
 const (
 	absmaxName       = ".absmax"
@@ -37,7 +37,7 @@ type State struct {
 // dtypes are safetensors' names of PyTorch's.
 var dtypes = map[string]string{"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 
-// DTypeName is PyTorch's name of a type that safetensors spells dtype; "": it is none of a weight.
+// DTypeName is PyTorch's name of a type that safetensors spells dtype; "": weights do not have it.
 func DTypeName(dtype string) string {
 	for theirs, ours := range dtypes {
 		if ours == dtype {
@@ -78,7 +78,7 @@ func stateOf(dtype string, shape []int64, double bool, offset float32) []byte {
 	}
 	text, err := json.Marshal(s)
 	if err != nil || !double {
-		return text // of finite numbers there is no error
+		return text // finite numbers give no error
 	}
 	digits, _ := json.Marshal(float64(offset))
 	return append(text, strings.Repeat(" ", offsetWidth-len(digits))...)

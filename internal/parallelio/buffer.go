@@ -20,7 +20,7 @@ const pooled = most + 2*alignment // Bytes may begin anywhere in a page
 
 var pool = sync.Pool{New: func() any { return &Buffer{all: make([]byte, pooled)} }}
 
-// NewBuffer is a Buffer of n bytes for what goes to byte `at` of a file: its place
+// NewBuffer is a Buffer of n bytes for what goes to byte `at` of a file: its position
 // in a page of memory is that in a page of the file, so that Take needs no copy.
 func NewBuffer(n, at int64) *Buffer {
 	b := &Buffer{}

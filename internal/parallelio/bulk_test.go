@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// folders to write in: the disk's, and memory, where there is no way past the
+// folders to write in: the disk's, and memory, which cannot be written without the
 // page cache.
 func folders(t *testing.T) []string {
 	list := []string{t.TempDir()}
@@ -20,7 +20,7 @@ func folders(t *testing.T) []string {
 }
 
 // Claim: a file holds what was written, in pieces of any size, whether it fits a
-// chunk, ends with one or beside one, and no byte more.
+// chunk, ends with one or near one, and no byte more.
 func TestFileHoldsWhatWasWritten(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	data := make([]byte, 3*chunkBytes+5000)
@@ -55,8 +55,8 @@ func TestFileHoldsWhatWasWritten(t *testing.T) {
 	}
 }
 
-// Claim: bytes that are taken without a copy, or with one where they lie elsewhere in
-// a page, small or large, arrive at their place among written ones; who gets them
+// Claim: bytes that are taken without a copy, or with one where they lie at another offset in
+// a page, small or large, arrive at their offset among written ones; who gets them
 // back may use them at once.
 func TestTake(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))

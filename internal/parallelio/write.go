@@ -70,7 +70,7 @@ func (f *File) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Space is room for the next bytes, some of n, for who can make them in place;
+// Space is memory for the next bytes, some of n, for who can make them in place;
 // Commit then appends what was put there.
 func (f *File) Space(n int) ([]byte, error) {
 	if len(f.chunk) == chunkBytes {
@@ -116,7 +116,7 @@ func (f *File) Take(b []byte, back func()) error {
 	return f.failed()
 }
 
-// grow makes room for n more bytes, or as many as a chunk takes. A file that fits
+// grow makes space for n more bytes, or as many as a chunk takes. A file that fits
 // none gets no more memory than it needs.
 func (f *File) grow(n int) {
 	if cap(f.chunk)-len(f.chunk) >= min(n, chunkBytes-len(f.chunk)) {
@@ -164,8 +164,8 @@ func (f *File) start() {
 }
 
 // ahead reserves blocks that the next n bytes need, so that transfers need not wait
-// for each other to make the file longer. Where there is no room or no such call,
-// the transfer itself tells.
+// for each other to make the file longer. Without space or such a call,
+// the transfer itself reports it.
 func (f *File) ahead(n int64) {
 	if f.at+n > f.reserved {
 		more := max(n, aheadBytes)
@@ -191,7 +191,7 @@ func (f *File) write(w write) error {
 		}
 	}
 	if err == nil && !f.isDirect() {
-		osadvice.WriteBack(f.file, w.at, int64(len(w.bytes))) // a head start; Sync waits and tells
+		osadvice.WriteBack(f.file, w.at, int64(len(w.bytes))) // a head start; Sync waits and reports errors
 	}
 	return err
 }
@@ -252,7 +252,7 @@ func (f *File) flush() error {
 		return err
 	}
 	if f.isDirect() {
-		if err := f.setDirect(false); err != nil { // the rest is no multiple of anything
+		if err := f.setDirect(false); err != nil { // the rest is not a multiple of the block
 			return err
 		}
 	}

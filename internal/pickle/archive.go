@@ -8,7 +8,7 @@ import (
 	"monotron/internal/parallelio"
 )
 
-// A zip archive of stored members, as torch.save writes it. All places follow from
+// A zip archive of stored members, as torch.save writes it. All offsets follow from
 // names and sizes before a byte is made, so that bytes can be made where they will
 // be written from. CRCs follow their members in descriptors.
 
@@ -29,7 +29,7 @@ type packed struct {
 
 func (p *packed) wide() bool { return p.size >= wideSize }
 
-// descriptor is the size of what follows the bytes.
+// descriptor is the size of the record after the bytes.
 func (p *packed) descriptor() int64 {
 	if p.wide() {
 		return 24
@@ -39,7 +39,7 @@ func (p *packed) descriptor() int64 {
 
 func (p *packed) end() int64 { return p.data + p.size + p.descriptor() }
 
-// layout places members one behind the other and returns where their directory
+// layout puts members one behind the other and returns where their directory
 // begins. The last one is put so that the archive ends at a multiple of alignment:
 // in a file of several, bytes of the next one are aligned too.
 func layout(members []packed) (start int64) {

@@ -54,7 +54,7 @@ func TestSavedArchives(t *testing.T) {
 	}
 }
 
-// Claim: sizes and places beyond 4 GB are written as APPNOTE 4.3 has them wide:
+// Claim: sizes and offsets beyond 4 GB are written as APPNOTE 4.3 has them wide:
 // archive/zip reads them back.
 func TestWideArchive(t *testing.T) {
 	members := []packed{{name: "a/huge", size: 5 << 30, crc: 7}, {name: "a/behind", size: 3, crc: 9}}

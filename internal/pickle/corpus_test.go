@@ -77,7 +77,7 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// What is written is read back the same: every file of the corpus saved anew.
+// What is written is read back the same: every file of the corpus saved again.
 func TestCorpusWrittenAgain(t *testing.T) {
 	c := openCorpus(t)
 	done := 0

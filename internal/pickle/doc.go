@@ -11,5 +11,5 @@
 // Reading order: value.go (what a pickle becomes), classes.go (what is
 // allowed), machine.go and opcodes.go (the interpreter), build.go (who refuses a
 // name; REDUCE and BUILD), tensor.go, zip.go and stream.go (torch's two containers), encode.go
-// and save.go (writing). Of numpy's arrays there are records, which only the tests look into.
+// and save.go (writing). Of numpy's arrays there are records, which only the tests read.
 package pickle

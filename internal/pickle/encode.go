@@ -104,7 +104,7 @@ func (e *encoder) integer(n int64) {
 	}
 }
 
-// long is LONG1: two's complement, little-endian, with room for the sign.
+// long is LONG1: two's complement, little-endian, with a bit for the sign.
 func (e *encoder) long(n *big.Int) {
 	length := n.BitLen()/8 + 1
 	b := make([]byte, length)

@@ -75,7 +75,7 @@ func FuzzPickle(f *testing.F) {
 		}
 		text, err := encode(v, 1<<20, nil)
 		if err != nil {
-			return // contains itself, or is no value to write
+			return // contains itself, or is not a value to write
 		}
 		if _, _, err := Decode("again", text); err != nil {
 			t.Fatalf("what was written is refused: %v", err)

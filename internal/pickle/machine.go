@@ -37,7 +37,7 @@ type machine struct {
 	persistent func(id []Value) (Value, error) // nil: none allowed
 }
 
-// Decode reads one pickle from the start of data and tells how long it is.
+// Decode reads one pickle from the start of data and returns its length.
 // name is the file's, for messages; persistent ids are refused.
 // Errors are exitcode.BadData with file, byte and class.
 func Decode(name string, data []byte) (v Value, n int, err error) {

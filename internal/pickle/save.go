@@ -24,7 +24,7 @@ func Save(ctx context.Context, w io.Writer, root string, v Value) (written int64
 	return written, err
 }
 
-// SaveAll writes several such files one behind the other, and tells the size of
+// SaveAll writes several such files one behind the other, and returns the size of
 // each when it is written.
 func SaveAll(ctx context.Context, w io.Writer, root string, values []Value, done func(i int, bytes int64)) error {
 	list := make([]*saving, len(values))
@@ -54,7 +54,7 @@ func SaveAll(ctx context.Context, w io.Writer, root string, values []Value, done
 // saving is one file under way.
 type saving struct {
 	members   []packed
-	texts     map[int]string // of those that are no storages
+	texts     map[int]string // of those that are not storages
 	stores    []*Storage
 	counts    []int // of tasks, by storage
 	directory int64
@@ -96,7 +96,7 @@ func newSaving(root string, v Value) (*saving, error) {
 	return s, nil
 }
 
-// tasks make all storages, one behind the other; places are where their bytes go,
+// tasks make all storages, one behind the other; offsets are where their bytes go,
 // for an archive that begins at `at`.
 func (s *saving) tasks(at int64) (all []blocks.Task, offsets []int64) {
 	i := 0

@@ -86,7 +86,7 @@ func (t *Tensor) Len() int64 {
 // Bytes is the size of the elements, each once.
 func (t *Tensor) Bytes() int64 { return t.Len() * t.Width() }
 
-// Check tells why a tensor cannot be read: nonsensical sizes, or a storage that
+// Check reports why a tensor cannot be read: nonsensical sizes, or a storage that
 // is too short, or missing.
 func (t *Tensor) Check() error { return t.problem }
 
@@ -167,7 +167,7 @@ func (t *Tensor) span() int64 {
 	return last + 1
 }
 
-// check looks for a reason why the tensor cannot be read.
+// check finds why the tensor cannot be read.
 func (t *Tensor) check() error {
 	// n: bytes of all elements; last: the last element that is reached. Both without overflow.
 	n, last := uint64(t.Width()), uint64(t.Offset)

@@ -17,7 +17,7 @@ import (
 )
 
 // File is an open file of torch.save: its object, and the storages that the
-// object's tensors look at.
+// object's tensors refer to.
 type File struct {
 	Name string
 	Root Value
@@ -87,7 +87,7 @@ type zipFile struct {
 	unsaid  bool // CRCs were not written
 	big     bool // elements are big-endian
 
-	unpacked atomic.Int64 // bytes of compressed members that are held
+	unpacked atomic.Int64 // bytes of compressed members in memory
 }
 
 func (f *File) readZip(r io.ReaderAt, size int64) error {

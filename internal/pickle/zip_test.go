@@ -63,7 +63,7 @@ func archive(t *testing.T, n int64, raw []byte, deflated bool, size uint64) []by
 }
 
 // Records that are longer or shorter than the pickle says, that claim to unpack to
-// more than deflate can give, or more than is held, are refused before memory is
+// more than deflate can give, or more than may be in memory, are refused before memory is
 // taken; a modest compressed one is read.
 func TestRecords(t *testing.T) {
 	for name, c := range map[string]struct {

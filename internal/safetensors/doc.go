@@ -1,5 +1,5 @@
 // Package safetensors reads and writes Hugging Face's safetensors files: eight
-// bytes of length N, N bytes of JSON that place each tensor, then the data,
+// bytes of length N, N bytes of JSON that give each tensor's position, then the data,
 // little-endian and row-major, tiling the rest of the file without a gap.
 //
 // A file is hostile until its header has passed every check of parse: nothing

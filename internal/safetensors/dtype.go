@@ -14,7 +14,7 @@ var dtypeBits = map[string]uint64{
 }
 
 // byteSize is the memory of shape in dtype; ok is false where it overflows or
-// is no whole number of bytes.
+// is not a multiple of 8 bits.
 func byteSize(dtype string, shape []int64) (size int64, ok bool) {
 	n := uint64(1)
 	for _, d := range shape {

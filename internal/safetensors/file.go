@@ -81,7 +81,7 @@ func (s *File) Names() []string {
 	return names
 }
 
-// Info tells where and what a tensor is; ok is false for an unknown name.
+// Info returns where and what a tensor is; ok is false for an unknown name.
 func (s *File) Info(name string) (info Info, ok bool) {
 	i, ok := s.index[name]
 	if !ok {

@@ -116,7 +116,7 @@ func (d *Folder) openShards(index string, weights map[string]string) error {
 	return nil
 }
 
-// PlainName tells a name that stays in its folder.
+// PlainName recognizes a name that stays in its folder.
 func PlainName(name string) bool {
 	return name != "" && name != "." && name != ".." && filepath.Base(name) == name && !strings.ContainsRune(name, 0)
 }

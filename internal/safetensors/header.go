@@ -19,7 +19,7 @@ const (
 	metadataKey = "__metadata__"
 )
 
-// Info places one tensor.
+// Info is one tensor's entry.
 type Info struct {
 	Name   string
 	DType  string  // F32, BF16, I64, ..
@@ -208,7 +208,7 @@ func (p *parser) entry(name string) (Info, error) {
 	return info, nil
 }
 
-// locate turns begin and end into a checked place in the file.
+// locate turns begin and end into a checked range of the file.
 func (p *parser) locate(info *Info, headerBytes, dataBytes int64) error {
 	begin, end := info.Offset, info.Bytes
 	if dtypeBits[info.DType] == 0 {

@@ -17,10 +17,10 @@ import (
 
 const scheme = "s3://"
 
-// IsURL tells s3:// URLs from paths.
+// IsURL distinguishes s3:// URLs from paths.
 func IsURL(name string) bool { return strings.HasPrefix(name, scheme) }
 
-// Address is a place in a bucket.
+// Address is a key or prefix in a bucket.
 type Address struct{ Bucket, Prefix string } // the prefix has no slash at either end; "" is the complete bucket
 
 func (a Address) String() string { return strings.TrimSuffix(scheme+a.Bucket+"/"+a.Prefix, "/") }

@@ -56,7 +56,7 @@ func (d Folder) Open(_ context.Context, key string) (*File, error) {
 	return &File{Object{key, st.Size(), etagOf(st)}, path, read, f.Close}, nil
 }
 
-// Put writes a file beside the object's and gives it the name. Conditions hold among the
+// Put writes a file next to the object's and gives it the name. Conditions hold among the
 // processes that use this package.
 func (d Folder) Put(ctx context.Context, key string, from io.ReaderAt, size int64, when When) (o Object, err error) {
 	path, err := d.path(key)
@@ -66,7 +66,7 @@ func (d Folder) Put(ctx context.Context, key string, from io.ReaderAt, size int6
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return o, exitcode.With(exitcode.IO, err)
 	}
-	// A condition is checked with the folder's lock held until the file has its name.
+	// A condition is checked with the folder locked until the file has its name.
 	if when != (When{}) {
 		unlock, err := d.lock(ctx)
 		if err != nil {

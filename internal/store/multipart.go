@@ -23,7 +23,7 @@ const (
 var errNoUpload = errors.New("the upload is no longer there")
 
 // putParts sends an object in parts. Where the store has lost the upload, all of it is
-// sent again: whether the object is complete then, nothing tells.
+// sent again: whether the object is complete then, nothing shows.
 func (s *S3) putParts(ctx context.Context, key string, from io.ReaderAt, size int64) (o Object, err error) {
 	for range uploadTries {
 		if o, err = s.upload(ctx, key, from, size); !errors.Is(err, errNoUpload) {

@@ -21,7 +21,7 @@ type Patience struct {
 	Attempts int           // in all
 	Wait     time.Duration // before the second attempt, at most; it doubles with each
 	MaxWait  time.Duration
-	Deadline time.Duration // of an attempt, beside its bytes
+	Deadline time.Duration // of an attempt, in addition to the time of its bytes
 	Floor    int64         // bytes a second below which a transfer counts as stopped
 }
 
@@ -157,13 +157,13 @@ func judge(err error) (status int, why error, again bool) {
 	return status, errors.New(text), false
 }
 
-// isOurs tells an error of reading what is to be sent.
+// isOurs recognizes an error of reading what is to be sent.
 func isOurs(err error) bool {
 	var source *sourceError
 	return errors.As(err, &source)
 }
 
-// sourceError is an error of what Put reads from.
+// sourceError is an error of the reader that Put was given.
 type sourceError struct{ err error }
 
 func (s *sourceError) Error() string { return s.err.Error() }

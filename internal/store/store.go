@@ -25,7 +25,7 @@ type Store interface {
 	Put(ctx context.Context, key string, from io.ReaderAt, size int64, when When) (Object, error)
 	// List lists the objects whose keys begin with prefix, in the order of their keys.
 	List(ctx context.Context, prefix string) ([]Object, error)
-	// Delete removes an object; a missing one is no error.
+	// Delete removes an object; a missing one is not an error.
 	Delete(ctx context.Context, key string) error
 	// Abort ends the uploads under prefix that are not complete, and returns how many.
 	Abort(ctx context.Context, prefix string) (int, error)
@@ -37,7 +37,7 @@ type When struct {
 	etag   string
 }
 
-// IfAbsent: there is no object under the key.
+// IfAbsent: no object has the key.
 var IfAbsent = When{absent: true}
 
 // IfMatch: the object under the key has this ETag.

@@ -174,7 +174,7 @@ func TestErrorsName(t *testing.T) {
 	}
 }
 
-// Claim: what is no address in a bucket is refused, without repeating a password.
+// Claim: what is not an address in a bucket is refused, without repeating a password.
 func TestAddresses(t *testing.T) {
 	for name, want := range map[string]store.Address{
 		"s3://bucket":          {Bucket: "bucket"},

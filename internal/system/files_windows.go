@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// NoFollow is no flag of Windows: symbolic links are followed there.
+// NoFollow is not a flag of Windows: symbolic links are followed there.
 const NoFollow = 0
 
 // DiskSpace returns the bytes of the disk that path lies on, and those that

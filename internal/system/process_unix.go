@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StopSignals are signals besides SIGTERM, SIGINT and SIGHUP that ask a run to save and end.
+// StopSignals are signals other than SIGTERM, SIGINT and SIGHUP that ask a run to save and end.
 var StopSignals = []os.Signal{syscall.SIGUSR1}
 
 // OwnGroup has a command start in a process group of its own.

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// StopSignals are signals besides SIGTERM, SIGINT and SIGHUP that ask a run to save
+// StopSignals are signals other than SIGTERM, SIGINT and SIGHUP that ask a run to save
 // and end: none on Windows.
 var StopSignals []os.Signal
 

@@ -57,7 +57,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// Claim: what is no origin, or no host name, is said by Check.
+// Claim: Check reports what is not an origin or a host name.
 func TestGuardCheck(t *testing.T) {
 	if err := (&Guard{Origins: []string{"*", "https://a.example", "http://b:80"}, Hosts: []string{"a.example"}}).Check(); err != nil {
 		t.Error(err)

@@ -15,8 +15,8 @@ import (
 // mostConnections are open at once to what a run serves.
 const mostConnections = 256
 
-// Listen listens on a TCP address for who looks at a run. Of the files that this process may have
-// open, who looks gets a quarter at most: whoever comes then waits, and the run can save.
+// Listen listens on a TCP address for viewers of a run. Of the files that this process may have
+// open, viewers get a quarter at most: whoever comes then waits, and the run can save.
 func Listen(addr string) (net.Listener, error) {
 	return ListenUpTo(addr, cgroup.Files(4, mostConnections))
 }

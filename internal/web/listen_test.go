@@ -22,7 +22,7 @@ func TestPortIsTaken(t *testing.T) {
 	}
 }
 
-// TestConnectionsWaitForASlot: of more who come than there are places, as many are let in, the
+// TestConnectionsWaitForASlot: of more connections than slots, as many are let in, the
 // next when one has gone; closing ends the waiting.
 func TestConnectionsWaitForASlot(t *testing.T) {
 	l, err := ListenUpTo("127.0.0.1:0", 2)
@@ -56,7 +56,7 @@ func TestConnectionsWaitForASlot(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_ = first.Close() // gives its place back once
+	_ = first.Close() // gives its slot back once
 	third := <-accepted
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestPortAlone(t *testing.T) {
 	}
 }
 
-// Claim (docs/serve.md): the address that is printed can be opened, also of who listens everywhere.
+// Claim (docs/serve.md): the address that is printed can be opened, also of a server on all addresses.
 func TestReachable(t *testing.T) {
 	for addr, want := range map[string]string{"0.0.0.0:0": "127.0.0.1", ":0": "127.0.0.1", "127.0.0.1:0": "127.0.0.1", "[::1]:0": "::1"} {
 		l, err := Port(addr)

@@ -1,5 +1,5 @@
 // testreport runs `go test` with the given arguments and prints what a person
-// needs: a line a package, the output of what failed, every skipped test with
+// needs: a line a package, the output of failed tests, every skipped test with
 // its reason, how much of long tables was drawn, how to run again what failed, and the counts.
 //
 //	go run ./scripts/testreport -short ./...
@@ -80,7 +80,7 @@ func (r *report) see(e event) {
 	}
 }
 
-// closing tells go test's line about a complete package.
+// closing recognizes go test's line about a complete package.
 func closing(line string) bool {
 	return strings.HasPrefix(line, "ok  \t") || strings.HasPrefix(line, "FAIL\t")
 }

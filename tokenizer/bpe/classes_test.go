@@ -27,7 +27,7 @@ func TestClassesOnEveryCodePoint(t *testing.T) {
 	s := newSplitter(GPT2)
 	for r := rune(0); r < 0x110000; r++ {
 		if r >= 0xd800 && r < 0xe000 {
-			continue // surrogates are no characters
+			continue // surrogates are not characters
 		}
 		if got, _ := s.at([]byte(string(r)), 0); got&kindMask != want[r] {
 			t.Fatalf("%U is classed %d, want %d", r, got, want[r])

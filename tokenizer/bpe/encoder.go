@@ -86,7 +86,7 @@ func (e *encoder) text(dst []int32, text []byte) []int32 {
 	return dst
 }
 
-// looked is what the table has for one piece: the ids and their count, which
+// looked is the table's entry for one piece: the ids and their count, which
 // are good where differs is 0.
 type looked struct {
 	found   [shortIDs + 1]int32

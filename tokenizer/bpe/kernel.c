@@ -36,12 +36,12 @@ enum {
 
 // A short entry's key is the bytes, zeros, and the length as its last byte, so that
 // no entry in use is 0; behind the ids, of 16 bits, stands their count. Two entries
-// are a cache line: a piece may stand in either, and is looked for first in the one
+// are a cache line: a piece may stand in either, and is sought first in the one
 // that it hashes to. A key with the top bit set says that the piece has ids that no
 // short entry can hold: they are in the long table.
 typedef struct { uint8_t key[16]; uint16_t ids[short_ids + 1]; } short_entry;
 
-// word holds up to three ids; the count (of the whole entry) stands at bit 57.
+// word holds up to three ids; the count (of the complete entry) is at bit 57.
 typedef uint64_t word;
 
 typedef struct { uint8_t key[32]; word ids[long_ids / 3]; } long_entry; // key: the bytes, zeros, the length
@@ -55,7 +55,7 @@ typedef struct {
 	long_entry entries[1 << mt_bpe_long_log];
 	more more[1 << mt_bpe_more_log];
 	uint64_t next; // of more
-	uint64_t turn; // of the places that are given up
+	uint64_t turn; // of the slots that are reused
 } long_table;
 
 size_t mt_bpe_shorts_size(void) { return sizeof(short_entry) << mt_bpe_short_log; }
@@ -191,7 +191,7 @@ static int64_t next_piece(const mt_bpe_model *m, const uint8_t *text, int64_t n,
 
 // --- ids of pieces ---
 
-// A pair's place in the order of merging: its rank, then where it stands.
+// A pair's position in the order of merging: its rank, then where it stands.
 enum { place_bits = 5, unmerged = -1 }; // as unsigned, behind all
 
 static inline uint64_t pair_of(uint32_t left, uint32_t right) { return (uint64_t)left << id_bits | right; }
@@ -226,7 +226,7 @@ target static inline uint32_t least(__m256i v) {
 target static inline __attribute__((always_inline)) int merge_in(const mt_bpe_model *m, const uint8_t *piece, int n, int words, int32_t *dst) {
 	uint32_t ids[long_bytes + 1], start[long_bytes + 1];
 	int8_t next[long_bytes + 2], before[long_bytes + 2];
-	// Parts as a list, pairs as rank and place in one number; lanes without a pair have the largest.
+	// Parts as a list, pairs as rank and position in one number; lanes without a pair have the largest.
 	for (int i = 0; i < 8 * words; i++) start[i] = (uint32_t)unmerged;
 	for (int i = 0; i < n; i++) {
 		ids[i] = (uint32_t)m->bytes[piece[i]];
@@ -332,8 +332,8 @@ target static inline int same(__m256i key, const long_entry *e) {
 	return _mm256_movemask_epi8(_mm256_cmpeq_epi8(key, _mm256_loadu_si256((const void *)e->key))) == -1;
 }
 
-// A piece of at most long_bytes may stand in four places of the table: two that its
-// slot names, and two elsewhere, since places side by side run full while others
+// A piece of at most long_bytes may be in four slots of the table: two that its
+// slot names, and two others, since neighbouring slots run full while others
 // are empty.
 #define places_of(slot) {slot, slot ^ 1, elsewhere(slot), elsewhere(slot) ^ 1}
 
@@ -347,7 +347,7 @@ target static int known(long_table *t, __m256i key, uint32_t slot, int32_t *dst)
 }
 
 // enter puts a piece into the table: where it stands, where nothing does, or in
-// any place, if all are taken.
+// any slot, if all are taken.
 target static void enter(long_table *t, __m256i key, uint32_t slot, const int32_t *ids, int n) {
 	const uint32_t places[] = places_of(slot);
 	uint32_t to = places[t->turn++ & 3];
@@ -393,7 +393,7 @@ static inline short_entry *neighbour(const mt_bpe_model *m, const short_entry *e
 
 #define elsewhere_mark ((uint64_t)1 << 63)
 
-// remember puts a short piece next to the one in its place, or in its place where
+// remember puts a short piece next to the one in its slot, or in its slot where
 // there is none; its ids into the long table where no short entry can hold them.
 target static void remember(const mt_bpe_model *m, const found *f, uint32_t size, const int32_t *ids, int n) {
 	short_entry *to = f->entry->key[15] ? neighbour(m, f->entry) : f->entry;
@@ -412,7 +412,7 @@ target static void remember(const mt_bpe_model *m, const found *f, uint32_t size
 }
 
 // other_piece gives the ids of a piece that does not stand where it hashes to:
-// from the entry beside, where the two change places, or by merging.
+// from the next entry, where the two are swapped, or by merging.
 target static __attribute__((noinline)) int other_piece(const mt_bpe_model *m, const found *f, int32_t *dst) {
 	uint32_t size = (uint32_t)(f[1].at - f->at);
 	if (size > short_bytes) return long_piece(m, f->at, size, dst);
@@ -432,7 +432,7 @@ target static __attribute__((noinline)) int other_piece(const mt_bpe_model *m, c
 }
 
 // note makes the piece of size bytes at p ready for lookup, and has the memory
-// loaded where it will be looked for; 32 bytes can be read at p.
+// loaded where it will be read; 32 bytes can be read at p.
 target static inline void note(const mt_bpe_model *m, const uint8_t *p, uint64_t size, found *f) {
 	static const struct { uint64_t mask, size; } tail[short_bytes + 1] = {
 #define at_most_8(n) [n] = {0, (uint64_t)(n) << 56}
@@ -515,7 +515,7 @@ target int64_t mt_bpe_gpt2(mt_bpe_model m, const uint8_t *text, int64_t n, int32
 	int full = 0;
 	*hard = 0;
 	while (n - at > slack) {
-		int64_t need = n - at < most ? n - at : most; // ids are no more than bytes
+		int64_t need = n - at < most ? n - at : most; // there are at most as many ids as bytes
 		full = end - out < need + long_ids;
 		if (full) break;
 		int count = split(&m, text, n, at, all);

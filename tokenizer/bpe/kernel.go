@@ -111,7 +111,7 @@ func pack(m *Model) *packed {
 	return p
 }
 
-// offsetOf is what all ids have above their ranks; 0 where there is no such number.
+// offsetOf is what all ids have above their ranks; 0 without such a number.
 func offsetOf(into []int32) uint32 {
 	for rank, id := range into {
 		if id-int32(rank) != into[0] {
@@ -143,7 +143,7 @@ func large(n int) []byte {
 	return b
 }
 
-// spare is room for ids that the kernel wants behind those of a text.
+// spare is space for ids that the kernel wants behind those of a text.
 const spare = 16
 
 // text adds the ids of text; hard does a piece that is long.

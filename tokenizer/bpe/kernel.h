@@ -35,7 +35,7 @@ size_t mt_bpe_longs_size(void);
 void mt_bpe_advise(void *p, size_t n);
 
 // mt_bpe_gpt2 encodes text, n bytes of UTF-8, and returns how far it came: to the
-// end; or until dst, which takes room ids, may be too small for what comes next;
+// end; or until dst, which takes that many ids, may be too small for what comes next;
 // or to a piece that is left to the caller, which ends at *hard (else 0).
 // *made is how many ids were written.
 int64_t mt_bpe_gpt2(mt_bpe_model m, const uint8_t *text, int64_t n, int32_t *dst, int64_t room, int64_t *made, int64_t *hard);

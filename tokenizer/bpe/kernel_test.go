@@ -56,7 +56,7 @@ func TestKernelEqualsGo(t *testing.T) {
 	}
 }
 
-// Claim: long texts, which fill the kernel's batches and outgrow the room for ids,
+// Claim: long texts, which fill the kernel's batches and outgrow the space for ids,
 // come out the same too.
 func TestKernelOnLongTexts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))

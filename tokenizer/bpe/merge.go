@@ -19,7 +19,7 @@ type mergeSlot struct {
 	id   int32
 }
 
-// NewMerges has room for n pairs.
+// NewMerges has space for n pairs.
 func NewMerges(n int) *Merges {
 	log := bits.Len(uint(2 * n))
 	return &Merges{slots: make([]mergeSlot, 1<<log), shift: 64 - log}
@@ -73,7 +73,7 @@ func (m *Merges) Find(left, right int32) (rank, id int32) {
 type Part struct {
 	ID         int32
 	rank, into int32 // of the pair (this, next)
-	prev, next int32 // places in the list; used by mergeLong only
+	prev, next int32 // positions in the list; used by mergeLong only
 }
 
 // longPiece is where the quadratic loop gives way to the queue.
@@ -119,7 +119,7 @@ func (m *Merges) Merge(dst []int32, parts []Part) []int32 {
 	return dst
 }
 
-// candidate is a possible merge in mergeLong's queue. Order: rank, then place.
+// candidate is a possible merge in mergeLong's queue. Order: rank, then position.
 type candidate struct {
 	rank, at int32
 	id, with int32 // the two tokens it was found for; stale when they changed

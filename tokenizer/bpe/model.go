@@ -15,7 +15,7 @@ type Model struct {
 	packed *packed
 }
 
-// NewModel joins the parts. bytes are the ids of the single bytes. whole, which
+// NewModel joins the parts. bytes are the ids of the single bytes. tokens, which
 // may be nil, are tokens that a piece becomes without merging.
 func NewModel(p Pattern, bytes [256]int32, m *Merges, tokens map[string]int32) *Model {
 	return &Model{pattern: p, bytes: bytes, merges: m, tokens: tokens}

@@ -2,7 +2,7 @@
 
 package bpe
 
-// kernel is what C does elsewhere.
+// kernel is what C does where it is compiled.
 type (
 	kernel struct{}
 	packed struct{}

@@ -17,7 +17,7 @@ var Spelling = func() (table [256]rune) {
 	return table
 }()
 
-// Unspell undoes Spelling; nil where a character is none of the 256.
+// Unspell undoes Spelling; nil where a character is not one of the 256.
 func Unspell(token string) []byte {
 	out := make([]byte, 0, utf8.RuneCountInString(token))
 	for _, r := range token {

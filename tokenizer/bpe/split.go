@@ -65,7 +65,7 @@ func (s *splitter) word(text []byte, i int, c class, n int) int {
 }
 
 // casedWord tries, in this order, upper* lower+ and upper+ lower*, each first
-// behind one character that is no letter, number or line end, then without.
+// behind one character other than a letter, number or line end, then without.
 func (s *splitter) casedWord(text []byte, i int, c class, n int) int {
 	prefix := c&kindMask != letter && c != number && text[i] != '\n' && text[i] != '\r'
 	if prefix {

@@ -8,7 +8,7 @@ import (
 // GPT-2's pattern on ASCII, 64 bytes at a time: eight bytes are classed by one
 // chain of additions, a class is one bit a byte of a word, and where pieces
 // start follows from shifts of such words. Nothing depends on what a piece
-// holds, so the processor can look many pieces ahead.
+// holds, so the processor can load many pieces ahead.
 
 const (
 	window  = 64 // bytes classed at once
@@ -57,7 +57,7 @@ func starts(text []byte) uint64 {
 			return 1
 		}
 	}
-	// A piece starts where a class begins; one blank belongs to what follows it; the last of several whites stands alone.
+	// A piece starts where a class begins; one blank belongs to what follows it; the last of several whites is a piece of its own.
 	others := ^(letters | numbers | whites)
 	words := letters&^(letters<<1) | numbers&^(numbers<<1) | others&^(others<<1)
 	s := words&^(blanks<<1) | whites&^(whites<<1) | whites&^(whites>>1) | 1

@@ -145,7 +145,7 @@ func (p *probes) answer(text bool, names ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// What a plain answer has before and behind its text is no part of the calls.
+	// What a plain answer has before and behind its text is not part of the calls.
 	head, tail, found := strings.Cut(p.plain, probeAnswer)
 	if !found || !strings.HasPrefix(full, head) {
 		head = full[:commonPrefix(full, p.prompt)]
@@ -226,7 +226,7 @@ func (f *CallFormat) read(text, name string) (span, error) {
 		if i := strings.Index(text[behind:], arguments); i >= 0 {
 			f.middle = text[behind : behind+i]
 			if strings.TrimSpace(f.middle) == "" {
-				return span{}, errors.New(unsupportedCalls) // a name's end could not be told
+				return span{}, errors.New(unsupportedCalls) // a name's end could not be found
 			}
 			return span{at, behind + i + len(arguments)}, nil
 		}

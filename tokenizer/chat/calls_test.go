@@ -12,7 +12,7 @@ import (
 	"monotron/internal/golden"
 )
 
-// Templates in the manner of families whose calls are no JSON objects, with the tools named as they
+// Templates in the manner of families whose calls are not JSON objects, with the tools named as they
 // show them.
 const (
 	tagsTemplate = `{% for t in tools %}{{ t.function.name }} {% endfor %}{% for m in messages %}<|im_start|>{{ m.role }}
@@ -225,7 +225,7 @@ func TestTemplatesWithoutCalls(t *testing.T) {
 	}
 }
 
-// Claim: literals of Python and of templates become JSON; what is no literal is no call.
+// Claim: literals of Python and of templates become JSON; anything but a literal is not a call.
 func TestLiterals(t *testing.T) {
 	python, gemma := &literals{"(", "=", `"`, ")"}, &literals{"{", ":", `<|"|>`, "}"}
 	for _, c := range []struct {

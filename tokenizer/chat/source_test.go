@@ -41,7 +41,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// Claim (transformers' apply_chat_template): what messages and variables are not is an error that names the place.
+// Claim (transformers' apply_chat_template): what messages and variables are not is an error that names the position.
 func TestWrongMessages(t *testing.T) {
 	template, err := New(Source{Text: "{{ messages[0].content }}{{ x }}"})
 	if err != nil {

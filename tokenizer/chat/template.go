@@ -17,7 +17,7 @@ type Template struct {
 	inner  *jinja.Template
 }
 
-// Options are what a template may ask for besides the messages.
+// Options are what a template may ask for in addition to the messages.
 type Options struct {
 	AddGenerationPrompt  bool
 	ContinueFinalMessage bool            // the text ends inside the last message, for the model to continue
@@ -52,7 +52,7 @@ func (t *Template) Render(messages []json.RawMessage, o Options) (string, error)
 	return out.Text, err
 }
 
-// RenderSpans is Render with the spans of generation blocks. Blocks whose place in the text is
+// RenderSpans is Render with the spans of generation blocks. Blocks whose position in the text is
 // not known, because they write inside a macro, a filter, a set block or a recursive loop, are
 // an error.
 func (t *Template) RenderSpans(messages []json.RawMessage, o Options) (Rendered, error) {

@@ -62,7 +62,7 @@ func preNamed(name string) *pre {
 	return nil
 }
 
-// preOf finds the pattern that a tokenizer.json's pre_tokenizer is; nil: it is none of
+// preOf finds the pattern that a tokenizer.json's pre_tokenizer is; nil: it is not one of
 // those that llama.cpp is known to have.
 func preOf(raw json.RawMessage) *pre {
 	steps := stepsOf(raw, nil)

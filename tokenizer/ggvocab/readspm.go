@@ -63,7 +63,7 @@ type merge struct {
 	ids         [2]int
 }
 
-// merges are all pairs of pieces that make a piece, by the score of what they make.
+// merges are all pairs of pieces that make a piece, by the score of the piece they make.
 func (r *reading) merges(scores []float64) []string {
 	var list []merge
 	// joins: pieces that merging may make.

@@ -148,7 +148,7 @@ type templatePart struct {
 	} `json:"Sequence"`
 }
 
-// postProcessor tells, as llama.cpp's converter, which tokens the post_processor puts
+// postProcessor finds, as llama.cpp's converter does, which tokens the post_processor puts
 // around a text; tokens that tokenizer_config.json does not name are named by it.
 func (w *writing) postProcessor() map[string]bool {
 	around := map[string]bool{}

@@ -33,7 +33,7 @@ type writing struct {
 	tokens []string
 	kinds  []int32
 	scores []float32 // SentencePiece
-	addBOS bool      // llama.cpp puts bos before texts unless it is told not to
+	addBOS bool      // llama.cpp puts bos before texts unless this is false
 	out    []gguf.Pair
 	Notes  []string
 }
@@ -58,7 +58,7 @@ type tokenizerJSON struct {
 }
 
 // Metadata makes the metadata of a tokenizer out of its files. Files that GGUF has no
-// place for are an error: llama.cpp would give other ids. Notes are for a person.
+// entry for are an error: llama.cpp would give other ids. Notes are for a person.
 func Metadata(o Options) (pairs []gguf.Pair, notes []string, err error) {
 	w := &writing{Options: o, files: map[string][]byte{}}
 	for _, f := range o.Files {
@@ -67,7 +67,7 @@ func Metadata(o Options) (pairs []gguf.Pair, notes []string, err error) {
 	if err := w.parse(); err != nil {
 		return nil, nil, err
 	}
-	// The vocabulary, in the order in which llama.cpp's converter looks for it.
+	// The vocabulary, in the order in which llama.cpp's converter searches for it.
 	switch {
 	case w.Model == Gemma4 && w.json != nil && w.json.Model.Type == "BPE" && w.json.Model.ByteFallback:
 		err = w.gemma4()

@@ -237,7 +237,7 @@ func fastPath(raw json.RawMessage, m *bpeModel) *bpe.Model {
 	if last.Type != "ByteLevel" || last.AddPrefixSpace == nil || *last.AddPrefixSpace || m.prefix != "" || m.suffix != "" {
 		return nil
 	}
-	// An id for each byte, and whole pieces that need no merges.
+	// An id for each byte, and pieces that need no merges.
 	var single [256]int32
 	for b := range single {
 		id, ok := m.vocab[string(bpe.Spelling[b])]

@@ -23,7 +23,7 @@ type aligned struct {
 	head int
 }
 
-// cut is the part between two places.
+// cut is the part between two positions.
 func (a aligned) cut(from, to int) aligned {
 	return aligned{a.text[from:to], max(0, min(a.head, to)-from)}
 }

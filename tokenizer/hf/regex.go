@@ -359,7 +359,7 @@ func (t *translator) escape(fold bool) (set, error) {
 	}
 }
 
-// scripts are the classes besides general categories.
+// scripts are the classes other than general categories.
 var scripts = []string{"Han", "Hiragana", "Katakana", "Hangul"}
 
 func (t *translator) property(negated, fold bool) (set, error) {

@@ -35,7 +35,7 @@ func (r *reader) unigram(raw json.RawMessage) (*unigramModel, []string, error) {
 	out := &unigramModel{vocab: map[string]int32{}, unk: -1, scores: make([]float64, len(m.Vocab))}
 	tokens, ids := make([]string, len(m.Vocab)), make([]int32, len(m.Vocab))
 	least := math.Inf(1)
-	// Ids are places in the list.
+	// Ids are indices in the list.
 	for i, entry := range m.Vocab {
 		ok := len(entry) == 2 && json.Unmarshal(entry[0], &tokens[i]) == nil
 		if ok {

@@ -122,7 +122,7 @@ func (m *Model) index() error {
 			}
 		}
 	}
-	// Tries to look pieces up in a text.
+	// Tries to find pieces of a text.
 	if len(symbols) > 0 {
 		m.symbols = trie.New(symbols, make([]int32, len(symbols)))
 	}
@@ -266,7 +266,7 @@ func (m *Model) show(id int32, start bool) (text string, dropped bool) {
 	return strings.ReplaceAll(text, blank, " "), dropped
 }
 
-// AppendBytes adds the bytes of one piece in the middle of a text.
+// AppendBytes adds the bytes of one piece within a text.
 func (m *Model) AppendBytes(dst []byte, id int32) []byte {
 	if id < 0 || int(id) >= len(m.pieces) {
 		return dst

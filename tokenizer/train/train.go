@@ -30,7 +30,7 @@ type Result struct {
 
 type pair [2]int32
 
-// queued is a pair that was found in new places.
+// queued is a pair that was found in new positions.
 type queued struct {
 	pair  pair
 	count int64
@@ -136,7 +136,7 @@ func (t *trainer) change(p pair, word int32, n int64) {
 	}
 }
 
-// push puts the pairs with new places into the queue.
+// push puts the pairs with new positions into the queue.
 func (t *trainer) push() {
 	for p, words := range t.within {
 		if n := t.pairs[p]; n > 0 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Claim: prefixes, the longest one and the leftmost place are those a search
+// Claim: prefixes, the longest one and the leftmost position are those a search
 // of every key finds.
 func TestAgainstSearch(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// Lossy is b as text. Bytes that are no character become U+FFFD, one for each
+// Lossy is b as text. Bytes that are not a character become U+FFFD, one for each
 // longest beginning of a character, as Rust and Python have it.
 func Lossy(b []byte) string {
 	if utf8.Valid(b) {

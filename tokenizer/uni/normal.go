@@ -114,7 +114,7 @@ func sortMarks(run []placed) {
 // between them has the mark's class or is a starter.
 func compose(p []placed) []placed {
 	out := p[:0]
-	starter := -1 // its place in out
+	starter := -1 // its position in out
 	for _, c := range p {
 		if starter >= 0 {
 			last := out[len(out)-1]

@@ -56,7 +56,7 @@ func TestNormalizeDiffersFromText(t *testing.T) {
 	}
 }
 
-// Claim: the categories are whole: every code point is in exactly one.
+// Claim: the categories are complete: every code point is in exactly one.
 func TestCategoriesAreComplete(t *testing.T) {
 	n := 0
 	for _, major := range []string{"L", "M", "N", "P", "S", "Z", "C"} {

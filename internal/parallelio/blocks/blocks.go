@@ -16,7 +16,7 @@ import (
 // Block is a part of a file.
 type Block struct {
 	Offset, Bytes int64
-	Fill          func(dst []byte) error // may run beside others'
+	Fill          func(dst []byte) error // may run at the same time as others'
 }
 
 // Step is how many rows of a size make a part of about limit: all where they are not
@@ -30,7 +30,7 @@ func Step(rows, row, limit int64) int64 {
 	return (rows + parts - 1) / parts
 }
 
-// Head is a block of bytes that are there already.
+// Head is a block of existing bytes.
 func Head(offset int64, raw []byte) Block {
 	return Block{offset, int64(len(raw)), func(dst []byte) error { copy(dst, raw); return nil }}
 }
@@ -51,7 +51,7 @@ func Write(ctx context.Context, path string, list []Block) (size int64, err erro
 	return size, nil
 }
 
-// write puts each block to its place, behind zeros where the one before ends
+// write writes each block at its offset, behind zeros where the one before ends
 // earlier. A file goes to disk from its start to its end.
 func write(ctx context.Context, file *parallelio.File, list []Block) (at int64, err error) {
 	tasks, offsets := make([]Task, len(list)), make([]int64, len(list))

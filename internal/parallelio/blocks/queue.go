@@ -9,8 +9,8 @@ import (
 	"monotron/internal/parallelio"
 )
 
-// inFlight bounds the memory that is held at a time, until it is given back; a task
-// that needs more is held alone.
+// inFlight bounds the memory in use at a time, until it is given back; a task
+// that needs more runs alone.
 const inFlight = 84 << 20
 
 // minWorkers fill tasks also where there are fewer cores: they wait for the disk.
@@ -19,7 +19,7 @@ const minWorkers = 4
 // Task makes a known number of bytes.
 type Task struct {
 	Bytes int64
-	Fill  func(dst []byte) error // may run beside others'
+	Fill  func(dst []byte) error // may run at the same time as others'
 }
 
 // Queue hands out what tasks make, in their order, and fills the next ones
@@ -104,7 +104,7 @@ func (q *Queue) work(ctx context.Context) {
 	}
 }
 
-// take waits for room for the next task and names it; -1: there is no more to do.
+// take waits for memory for the next task and returns its number; -1: none is left.
 func (q *Queue) take(ctx context.Context) (int, *parallelio.Buffer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -28,7 +28,7 @@ func numbered(n int, size int64) []Task {
 	return list
 }
 
-// Tasks of all sizes, small, common and larger than all that may be held, come
+// Tasks of all sizes, small, common and larger than all that may be in use, come
 // out in their order with their bytes, though their buffers are used again.
 func TestQueueOrder(t *testing.T) {
 	tasks := append(numbered(300, 400<<10), numbered(40, 3<<20)...)

@@ -58,7 +58,7 @@ func (s *signature) bind(what string, g arguments) []Value {
 		typeError("%s takes at most %d arguments (%d given)", what, len(s.names), len(g.pos))
 	}
 	values := make([]Value, len(s.names))
-	// By place, then by name; each once.
+	// By position, then by name; each once.
 	copy(values, g.pos)
 	for _, k := range g.named {
 		at := -1
@@ -83,7 +83,7 @@ func (s *signature) bind(what string, g arguments) []Value {
 	return values
 }
 
-// function is what templates can call besides macros.
+// function is what templates can call in addition to macros.
 type callable struct {
 	name string
 	call func(r *run, g arguments) Value

@@ -3,7 +3,7 @@ package jinja
 // Limits bound a render. They are counts, so that the same template and values end the same way
 // on every machine.
 type Limits struct {
-	Steps  int64 // nodes evaluated, items taken, and pieces of 32 bytes looked at
+	Steps  int64 // nodes evaluated, items taken, and pieces of 32 bytes read
 	Memory int64 // bytes of all values made, whether still in use or not
 	Output int64 // bytes of text
 	Depth  int   // macros and recursive loops in each other

@@ -138,7 +138,7 @@ func (c *compiler) generation(m *macroCode, f *frame) stmt {
 // callMacro is Macro.__call__: it shares the arguments out and renders the body.
 func (r *run) callMacro(v *macroValue, given arguments) string {
 	m := v.code
-	// By place, then by name.
+	// By position, then by name.
 	values := append([]Value{}, given.pos[:min(len(given.pos), len(m.args))]...)
 	found := len(values) == len(m.args) && m.hasCallerIn
 	kwargs := given.kwargs()

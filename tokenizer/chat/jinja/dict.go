@@ -27,7 +27,7 @@ func NewDict() *Dict { return &Dict{at: map[hashKey]int{}} }
 // Len is the number of keys.
 func (d *Dict) Len() int { return len(d.keys) }
 
-// Set gives a name a value; a name that is there keeps its place.
+// Set gives a name a value; an existing name keeps its position.
 func (d *Dict) Set(name string, v Value) { d.put(hashKey{'s', name}, name, v) }
 
 // Get is the value of a name, nil where there is none.

@@ -14,6 +14,6 @@
 //     bytes written, depth. Whatever allocates or loops charges before it does.
 //   - Inside the package an error is a panic with *Error, as in encoding/json; Parse and
 //     Template.Render recover it. A runtime error becomes an *Error of class InternalError, which the tests
-//     look for.
+//     find.
 //   - Values are never changed once made, but for namespaces, loops, cyclers and joiners.
 package jinja

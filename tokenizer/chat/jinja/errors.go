@@ -42,7 +42,7 @@ func valueError(format string, args ...any)  { fail("ValueError", format, args..
 func unsupported(format string, args ...any) { fail("Unsupported", format, args...) }
 
 // catch runs f and returns the error it ended with, if that is of one of the classes; any other
-// goes on.
+// continues.
 func catch(f func(), classes ...string) (caught *Error) {
 	defer func() {
 		p := recover()
@@ -69,7 +69,7 @@ func catch(f func(), classes ...string) (caught *Error) {
 const Internal = "InternalError"
 
 // recovered stores the *Error that ended a call, or makes one of a runtime error; other panics
-// go on.
+// continue.
 func recovered(line *int, err *error) {
 	p := recover()
 	if p == nil {

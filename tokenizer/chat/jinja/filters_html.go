@@ -58,7 +58,7 @@ func stripTags(r *run, v Value, _ []Value) Value {
 				break
 			}
 			r.step(1)
-			// What is left may join to a new mark, as Python looks at the text from its beginning.
+			// What is left may join to a new mark, as Python reads the text from its beginning.
 			b.WriteString(s[:from])
 			s = s[from+to+len(end):]
 			if tail := b.String(); strings.HasSuffix(tail, "<") || strings.HasSuffix(tail, "-") || strings.HasSuffix(tail, "!") {

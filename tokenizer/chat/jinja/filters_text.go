@@ -227,7 +227,7 @@ func (r *run) toFloat(v Value) float64 {
 	return f
 }
 
-// pprint is pprint.pformat of what fits one line.
+// pprint is pprint.pformat of values that fit one line.
 func (r *run) pprint(v Value) string {
 	s := r.repr(r.withSortedKeys(v, 0))
 	if utf8.RuneCountInString(s) > 80 {

@@ -64,7 +64,7 @@ func general(f float64, precision int, alternate bool) string {
 	return trim(strconv.FormatFloat(f, 'f', precision-1-n, 64))
 }
 
-// grouped puts a separator between every size digits of the whole part.
+// grouped puts a separator between every size digits of the integer part.
 func grouped(digits string, separator string, size int) string {
 	end := len(digits)
 	for i := 0; i < len(digits); i++ {

@@ -225,7 +225,7 @@ func (r *run) floatDefault(x float64, precision int) (negative bool, digits stri
 	negative, digits = r.floatDigits(x, 'g', precision, false)
 	if !strings.ContainsAny(digits, ".en") {
 		if len(digits) >= precision {
-			// As many digits as the precision leave no place for one behind the point.
+			// As many digits as the precision leave none after the point.
 			_, scientific := r.floatDigits(x, 'e', precision-1, false)
 			mantissa, exponent, _ := strings.Cut(scientific, "e")
 			if strings.Contains(mantissa, ".") {

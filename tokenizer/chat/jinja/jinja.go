@@ -20,7 +20,7 @@ func Parse(source string) (t *Template, err error) {
 // Options are what a render may take and what it sees.
 type Options struct {
 	Limits Limits    // zero: DefaultLimits
-	Now    time.Time // what strftime_now tells
+	Now    time.Time // the result of strftime_now
 }
 
 // Rendered is a template's text.
@@ -28,8 +28,8 @@ type Rendered struct {
 	Text string
 	// Spans are the bytes [from, to) of Text that generation blocks wrote, in their order.
 	Spans [][2]int
-	// LostSpans tells that a generation block wrote inside a macro, a filter, a set block or a
-	// recursive loop, where its place in Text is not known.
+	// LostSpans reports that a generation block wrote inside a macro, a filter, a set block or a
+	// recursive loop, where its position in Text is not known.
 	LostSpans bool
 }
 

@@ -55,7 +55,7 @@ func init() {
 	padMethods(add)
 }
 
-// findMethods are the methods that look for a text.
+// findMethods are the methods that find a text.
 func findMethods(add func(name, params string, do func(r *run, s string, args []Value) Value)) {
 	for name, find := range map[string]func(string, string) int{"find": strings.Index, "rfind": strings.LastIndex, "index": strings.Index, "rindex": strings.LastIndex} {
 		add(name, "/sub start? end?", func(r *run, s string, args []Value) Value {
@@ -251,7 +251,7 @@ func (r *run) partition(s string, sep Value, find func(string, string) int) Valu
 	return r.tuple("", "", s)
 }
 
-// section is s[start:end] as methods that look for text take it; shift is the number of its
+// section is s[start:end] as methods that find text take it; shift is the number of its
 // first character, and good is false where start lies behind the end.
 func (r *run) section(s string, start, end Value) (part string, shift int, good bool) {
 	r.scan(len(s))

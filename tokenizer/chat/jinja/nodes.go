@@ -71,7 +71,7 @@ type (
 		body             []node
 		scoped, required bool
 	}
-	loaderNode struct { // include, import, from, extends: there is no loader
+	loaderNode struct { // include, import, from, extends: a loader does not exist
 		pos
 		tag     string
 		parts   []node

@@ -182,7 +182,7 @@ func parseInt(text string, base int) (v Value, good bool) {
 		return nil, false
 	}
 	digits = strings.ReplaceAll(digits, "_", "")
-	// Python bounds the digits of bases that are no power of two.
+	// Python bounds the digits of bases that are not powers of two.
 	if len(digits) > mostDigits {
 		if base&(base-1) == 0 {
 			unsupported("int() of a text of more than %d digits", mostDigits)

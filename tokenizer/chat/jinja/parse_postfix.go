@@ -1,6 +1,6 @@
 package jinja
 
-// What stands behind a value: attributes, subscripts, calls, filters, tests.
+// What follows a value: attributes, subscripts, calls, filters, tests.
 
 func (p *parser) postfix(n node) node {
 	for {

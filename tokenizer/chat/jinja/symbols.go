@@ -165,7 +165,7 @@ func (s *symbols) stored() map[string]string {
 	return found
 }
 
-// analyze enters the names of what a statement's own frame runs.
+// analyze enters the names in a statement's own frame.
 func (s *symbols) analyze(n node) {
 	switch n := n.(type) {
 	case *assignBlockNode:
@@ -279,7 +279,7 @@ func undeclared(list []node, wanted ...string) map[string]bool {
 	for _, w := range wanted {
 		open[w] = true
 	}
-	// A name that is read first is found, one that is assigned first is not looked for any more.
+	// A name that is read first is found, one that is assigned first is not looked up.
 	visit := func(n node) bool {
 		if name, is := n.(*nameNode); is {
 			if name.ctx == 'l' && open[name.name] {

@@ -16,7 +16,7 @@ func (f filter) call(r *run, v Value, g arguments) Value {
 	return f.do(r, v, f.params.bind("the filter or test", g))
 }
 
-// tests are what stands behind "is"; filters are what stands behind a bar.
+// tests are what follows "is"; filters are what follows a bar.
 var tests, filters map[string]filter
 
 func init() {
@@ -59,7 +59,7 @@ func init() {
 	}
 }
 
-// typeTests are the tests that look at a value's class alone.
+// typeTests are the tests that check a value's class alone.
 func typeTests(is func(name string, do func(v Value) bool)) {
 	// Constants and numbers; True is a number and a boolean, not an integer, as in Jinja.
 	is("defined", func(v Value) bool { _, undefined := v.(*Undefined); return !undefined })

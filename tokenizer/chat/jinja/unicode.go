@@ -121,7 +121,7 @@ func casefold(s string) string {
 	return b.String()
 }
 
-// isCherokee tells capitals that are folded to themselves, which the library has otherwise.
+// isCherokee recognizes capitals that are folded to themselves, which the library has otherwise.
 func isCherokee(c rune) bool { return c >= 0x13a0 && c <= 0x13f5 }
 
 // titleOf is the title case of one character, which may be several.
