@@ -18,7 +18,7 @@ import (
 	"monotron/csrc/cuda"
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
-	_ "monotron/csrc/start" // looks at the process's limits
+	_ "monotron/csrc/start" // reads the process's limits
 	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 	"monotron/megatron/pretrain"
@@ -70,7 +70,7 @@ func main() {
 	}
 }
 
-// rewritten are the arguments of what people also write: "monotron help COMMAND" for "monotron
+// rewritten are the arguments of forms that people also write: "monotron help COMMAND" for "monotron
 // COMMAND --help", and COMMAND --version for "monotron version".
 func rewritten(app *cli.App, args []string) []string {
 	switch {
@@ -101,7 +101,7 @@ func groups(list []*cli.Command, words []string) bool {
 	return false
 }
 
-// output remembers the first error of what is written, for help is printed by who looks at none.
+// output remembers the first error of writing, since the code that prints help ignores errors.
 type output struct {
 	to  io.Writer
 	err error
@@ -128,7 +128,7 @@ func newApp() *cli.App {
 		HideVersion:               true,
 		Flags:                     []cli.Flag{&cli.BoolFlag{Name: "version", Aliases: []string{"v"}, Usage: "print version and exit"}},
 		OnUsageError:              wrongFlag,
-		ExitErrHandler:            func(*cli.Context, error) {}, // one place prints: main
+		ExitErrHandler:            func(*cli.Context, error) {}, // main alone prints
 		Action:                    noCommand,
 	}
 	for _, c := range app.Commands {

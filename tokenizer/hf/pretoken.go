@@ -16,10 +16,10 @@ type piece = aligned
 // splitter cuts each piece into more of them.
 type splitter func([]piece) ([]piece, error)
 
-// cutter adds the parts of one piece.
+// cutter adds the parts of a piece.
 type cutter func(dst []piece, p piece) ([]piece, error)
 
-// each makes a splitter from a function of one piece.
+// each makes a splitter from a function of a piece.
 func each(cut cutter) splitter {
 	return func(in []piece) (out []piece, err error) {
 		for _, p := range in {

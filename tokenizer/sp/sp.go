@@ -266,7 +266,7 @@ func (m *Model) show(id int32, start bool) (text string, dropped bool) {
 	return strings.ReplaceAll(text, blank, " "), dropped
 }
 
-// AppendBytes adds the bytes of one piece within a text.
+// AppendBytes adds the bytes of a piece within a text.
 func (m *Model) AppendBytes(dst []byte, id int32) []byte {
 	if id < 0 || int(id) >= len(m.pieces) {
 		return dst

@@ -128,7 +128,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	return o, nil
 }
 
-// tableOf is where lines go that are printed while it measures: with --json beside it.
+// tableOf is where lines go that are printed while it measures: with --json to stderr.
 func tableOf(c *cli.Context) *command.Printer {
 	if c.Bool("json") {
 		return &command.Printer{W: c.App.ErrWriter}

@@ -76,7 +76,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// Claim: what `bench step` does not measure is absent from its object, and is not told as 0.
+// Claim: what `bench step` does not measure is absent from its object, and is not reported as 0.
 func TestStepReportsWhatItMeasures(t *testing.T) {
 	o, r := small(), &result{Threads: 1}
 	o.steps = 1

@@ -14,8 +14,8 @@ import (
 	"monotron/tools/internal/timing"
 )
 
-// benchComm times all-reduces among goroutines beside the memory's own speed, then
-// among two processes by every transport, beside Gloo's own sums and, where PYTHON has
+// benchComm times all-reduces among goroutines and the memory's own speed, then
+// among two processes by every transport, with Gloo's own sums and, where PYTHON has
 // torch, torch.distributed's.
 func benchComm(c *cli.Context, open func(string) (*device.Device, error)) error {
 	// A process that this one has started measures; this one compares.

@@ -41,10 +41,10 @@ type exchangeTime struct {
 	Bytes    int64   `json:"largest_rank_bytes"`
 }
 
-// contextLayers is how many layers of the model are measured: what is told is per layer.
+// contextLayers is how many layers of the model are measured: results are per layer.
 const contextLayers = 1
 
-// fewWords is a vocabulary so small that its head is no work beside attention.
+// fewWords is a vocabulary so small that its head costs nothing next to attention.
 const fewWords = 512
 
 func contextFlags() []cli.Flag {

@@ -13,7 +13,7 @@ import (
 	"monotron/tools/internal/timing"
 )
 
-// benchCores tells how far two cores are apart.
+// benchCores prints how far two cores are apart.
 func benchCores(c *cli.Context) error {
 	if runtime.GOMAXPROCS(0) < 2 {
 		return exitcode.Errorf(exitcode.Usage, "bench cores: this process has one core")

@@ -32,7 +32,7 @@ func dataFlags() []cli.Flag {
 }
 
 // dataResult is what `bench data --json` prints. Sums are MD5s of the arrays, so
-// that another program's can be held against them.
+// that another program's can be compared with them.
 type dataResult struct {
 	Processor  string         `json:"processor"`
 	Cores      int            `json:"cores"`

@@ -59,8 +59,8 @@ func kindOf(op string) string {
 	return ""
 }
 
-// benchExperts times a mixture's step beside that of a dense model in which a token meets as
-// many channels, and of four times as many experts a token of a quarter of the width, by turns.
+// benchExperts times a mixture's step and that of a dense model in which a token meets as
+// many channels, and of four times as many experts a token of a quarter of the width, alternating.
 func benchExperts(c *cli.Context, open func(string) (*device.Device, error)) error {
 	// A mixture whose experts can be cut in four.
 	if !c.IsSet("model") {

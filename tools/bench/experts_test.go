@@ -7,7 +7,7 @@ import (
 	"monotron/megatron/spec"
 )
 
-// TestExtraShapes: the shapes of bench experts cost a token alike, and a turn of each is told.
+// TestExtraShapes: the shapes of bench experts cost a token alike, and a turn of each is reported.
 func TestExtraShapes(t *testing.T) {
 	m, err := spec.Preset("moe-237m")
 	if err != nil {

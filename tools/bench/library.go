@@ -48,7 +48,7 @@ func hasOther(d *device.Device, own device.DType) bool {
 }
 
 // libraryPeak times the same products by the library, in a process of this program
-// that is told to leave our own kernels alone where it can.
+// that is set to leave our own kernels alone where it can.
 func libraryPeak(ctx context.Context, o options) ([]speed, error) {
 	words := []string{"bench", "peak", "--json", "--model", o.name, "--micro-batch-size", strconv.Itoa(o.batch), "--seq-length", strconv.Itoa(o.seq),
 		"--cpu-threads", strconv.Itoa(device.SharedPool().Threads())}

@@ -9,7 +9,7 @@ import (
 	"monotron/tools/internal/command"
 )
 
-// Claim: an op is held against the larger of copying and computing, one that misses its mark has a
+// Claim: an op is compared with the larger of copying and computing, one that misses its mark has a
 // line with the reason that its times tell, and products have none.
 func TestMarks(t *testing.T) {
 	op := func(name string, call, bytes float64) opSum {

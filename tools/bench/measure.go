@@ -54,7 +54,7 @@ type result struct {
 
 	onHost bool     // ops are done when they return; else phases are the host's alone
 	watch  bool     // ops are asked for, where watching them takes steps of their own
-	seen   *watcher // of the machine beside the steps; may be nil
+	seen   *watcher // of the machine during the steps; may be nil
 	warm   warmth   // of ops, from a step of their own
 }
 
@@ -94,7 +94,7 @@ func newPeaks(d *device.Device, o options, e effort) *peaks {
 }
 
 // measure times the machine, then the step, then the machine's best products
-// again: on a shared machine the better look counts.
+// again: on a shared machine the better measurement counts.
 func measure(ctx context.Context, d *device.Device, o options, e effort, note func(string)) (*result, error) {
 	r := &result{Model: o.name, MicroBatchSize: o.batch, SeqLength: o.seq, Precision: o.precision, Dropout: o.model.HiddenDropout,
 		Device: d.Name + ": " + d.Describe(), Processor: system.Processor(), Threads: device.SharedPool().Threads(), Processors: runtime.NumCPU(), watch: true}

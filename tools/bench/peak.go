@@ -31,7 +31,7 @@ type peaks struct {
 	found    map[device.DType][]device.Speed // as products; sustained of the fastest only
 	library  []speed                         // of the same products, where training does not use it
 	copies   float64
-	// instructions in registers: the best looks of a thread alone and of all together
+	// instructions in registers: the best runs of a thread alone and of all together
 	instructions    *device.Instructions
 	alone, together float64
 }
@@ -40,7 +40,7 @@ type peaks struct {
 const instructionRuns = 8
 
 // reserved is how many products of a dtype, the fastest in a burst, are timed for long
-// besides the first one, the cube.
+// in addition to the first one, the cube.
 const reserved = 3
 
 // products are the model's own, three for each linear (forward, gradient of the

@@ -17,7 +17,7 @@ type cores struct {
 	// Of the threads' time: ready, without a core, and the process not on all of its own.
 	Waited       float64 `json:"waited"`
 	Switches     float64 `json:"involuntary_switches_per_second"` // of this process's threads
-	Instructions float64 `json:"instructions_between_steps"`      // the median look at all threads, over the peak
+	Instructions float64 `json:"instructions_between_steps"`      // the median run of all threads, over the peak
 }
 
 // account is what the system has counted so far.
@@ -49,7 +49,7 @@ func accountNow() account {
 	return a
 }
 
-// watcher looks at the machine while steps run, and between them.
+// watcher measures the machine while steps run, and between them.
 type watcher struct {
 	instructions *device.Instructions // nil: the device has none
 	begin, end   account
@@ -76,7 +76,7 @@ func (w *watcher) between() {
 
 // tell is what was lost between start and the last step, by so many threads on so many processors,
 // of whose time the process had the share busy: what threads waited for while others of the process
-// used all of it, as Go's do that look for work, is not lost.
+// used all of it, as Go's do that search for work, is not lost.
 func (w *watcher) tell(threads, processors int, busy, peak float64) *cores {
 	c := &cores{}
 	wall := max(w.end.at.Sub(w.begin.at), 1).Seconds()

@@ -25,7 +25,7 @@ var startLine = strings.Fields(`pretrain_gpt --num-layers 4 --hidden-size 128 --
 const startRuns = 5
 
 // start runs this program as pretrain_gpt and times the first finished step, as
-// its log line tells it, from before the process exists.
+// its log line gives it, from before the process exists.
 func start(c *cli.Context) error {
 	line := append(slices.Clone(startLine), "--device", c.String("device"), "--cpu-threads", strconv.Itoa(c.Int("cpu-threads")))
 	var times []float64

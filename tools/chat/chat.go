@@ -119,7 +119,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 // rowsAtOnce of a prompt go through the model together.
 const rowsAtOnce = 256
 
-// run loads the model and talks until there are no more lines.
+// run loads the model and talks until the lines end.
 func run(c *cli.Context, open func() (*device.Device, error), o options) error {
 	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()

@@ -106,7 +106,7 @@ func rendered(t *testing.T, turns ...turn) string {
 }
 
 // Claim: an answer is what the model says to the conversation so far as its template writes it; /reset
-// and /system begin anew; standard output has the answers alone.
+// and /system restart; standard output has the answers alone.
 func TestConversation(t *testing.T) {
 	dir := model(t, true)
 	out, notes, err := talkTo("Hello\n\nAgain\n/reset\nHello\n/system Be brief\nHello\n/exit\nnever\n", dir, "--temperature", "0", "--max-new-tokens", "5")

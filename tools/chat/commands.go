@@ -24,7 +24,7 @@ func commandOf(line string) (name, rest string, is bool) {
 	return name, strings.TrimSpace(rest), true
 }
 
-// command carries a command out; end tells that it was the last.
+// command carries a command out; end reports that it was the last.
 func (t *talk) command(name, rest string) (end bool, err error) {
 	switch {
 	case name == "/exit" || name == "/quit":

@@ -61,7 +61,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	})
 }
 
-// run converts and tells what was done; the path of the result goes to standard
+// run converts and reports what was done; the path of the result goes to standard
 // output.
 func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) error {
 	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM)
@@ -98,7 +98,7 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 	}
 	o.noteLeft(notes)
 	o.noteZeros(notes)
-	// The result, and what is made beside it.
+	// The result, and what is made with it.
 	written, err := all.Write(ctx, o.to, o.output, src, o.write)
 	if err != nil {
 		return interrupted(ctx, err)
@@ -139,7 +139,7 @@ func (o *options) noteZeros(notes *command.Printer) {
 	}
 }
 
-// writeModelfile makes what Ollama needs beside the GGUF file at path.
+// writeModelfile makes what Ollama needs with the GGUF file at path.
 func (o *options) writeModelfile(path string, notes *command.Printer) error {
 	text, more, err := gguf.Modelfile(path)
 	if err != nil {

@@ -92,7 +92,7 @@ func TestConvertVerifies(t *testing.T) {
 	}
 }
 
-// --dtype rounds the weights; with moments the f32 values go on as main parameters, and
+// --dtype rounds the weights; with moments the f32 values remain as main parameters, and
 // come back from them.
 func TestDtypeKeepsMasters(t *testing.T) {
 	dir := t.TempDir()

@@ -70,7 +70,7 @@ func startState(t *testing.T, dir string) string {
 	return path
 }
 
-// Claim: a file that the disk has no room for, at its start or behind it, is one
+// Claim: a file that the disk has no space for, at its start or behind it, is one
 // I/O error; nothing is left of the output.
 func TestDiskFull(t *testing.T) {
 	dir := t.TempDir()
@@ -90,7 +90,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// Claim: killed at any moment, a conversion leaves an output that is whole under
+// Claim: killed at any moment, a conversion leaves an output that is complete under
 // its name, or none.
 func TestConversionKilled(t *testing.T) {
 	dir := t.TempDir()

@@ -61,7 +61,7 @@ func (o *options) mergeFolder(src checkpoint.Source, notes *command.Printer) (me
 	return peft.Merge(src, f), f.Close, nil
 }
 
-// rounded is src as --adapter-over says that the adapter was trained over it, and tells how far that is.
+// rounded is src as --adapter-over says that the adapter was trained over it, and reports the distance.
 func (o *options) rounded(src checkpoint.Source, f *peft.Folder, notes *command.Printer) (checkpoint.Source, error) {
 	if hf.OfBitsandbytes(src.Info()) {
 		notes.Printf("--adapter-over %s: the weights of %s have these values already\n", o.over, src.Info().Path)

@@ -17,7 +17,7 @@ import (
 
 // Claim (golden/merge, PEFT 0.21): a folder with an adapter merged has the names, types and shapes
 // that merge_and_unload writes; weights without an adapter keep their bytes, and merged ones are
-// equal to a unit in the last place in all but 2 % of the elements (float32: to 64 units).
+// equal to a unit in the last digit in all but 2 % of the elements (float32: to 64 units).
 func TestMergesOfPEFT(t *testing.T) {
 	dirs, _ := filepath.Glob(filepath.Join(golden.Dir(t, "merge"), "*", "case.json"))
 	if len(dirs) < 6 {
@@ -203,7 +203,7 @@ func sorted(names []string) []string {
 }
 
 // Claim (golden/qlora): --merge-rounded gives what merging into the folder that transformers quantised gives;
-// and the distance that is told is that of the merged folders, module by module.
+// and the reported distance is that of the merged folders, module by module.
 func TestMergeReportsTheDistance(t *testing.T) {
 	for _, name := range []string{"llama-f32-double", "llama-f32-single"} {
 		dir, out := golden.Dir(t, "qlora", name), t.TempDir()

@@ -302,8 +302,8 @@ func (s *speed) converting() {
 	s.convert("torch", "back", "hf")
 }
 
-// convert measures one conversion, its input cold and in memory, beside a raw writer
-// of as many bytes, and beside one raw reader and one raw writer at once: a disk that
+// convert measures one conversion, its input cold and in memory, next to a raw writer
+// of as many bytes, and to one raw reader and one raw writer at once: a disk that
 // has one rate for both bounds a cold conversion there.
 func (s *speed) convert(from, to, format string, more ...string) {
 	args := append([]string{"--input", s.path(from), "--to", format, "--output", s.path(to)}, more...)

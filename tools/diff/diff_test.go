@@ -107,8 +107,8 @@ func TestOneBit(t *testing.T) {
 }
 
 // Claim (docs/checkpoints.md): where tied embeddings lie in the files of the first and the
-// last pipeline stage, a copy that has come apart is told with its first element; alike
-// they are no difference.
+// last pipeline stage, a copy that has come apart is reported with its first element; alike
+// they are not a difference.
 func TestTiedCopies(t *testing.T) {
 	theirs := golden.Dir(t, "checkpoint/gpt2-mcore-torch-tp2pp2") // by Megatron-LM
 	dir := filepath.Join(t.TempDir(), "megatron")
@@ -141,7 +141,7 @@ func TestTiedCopies(t *testing.T) {
 }
 
 // editCopy sets the first element of a second tensor-parallel rank's output layer to 0.5,
-// and says which row of the whole that is.
+// and says which row of the complete tensor that is.
 func editCopy(t *testing.T, path string) (row int64) {
 	f, err := pickle.Open(path)
 	if err != nil {
@@ -201,7 +201,7 @@ func TestShortNamesDiffer(t *testing.T) {
 	}
 }
 
-// Wrong calls are told apart from differences.
+// Wrong calls are distinguished from differences.
 func TestRefuses(t *testing.T) {
 	for _, args := range [][]string{{tiny}, {tiny, tiny, "--rtol", "-1"}} {
 		if _, err := call(args...); exitcode.CodeOf(err) != exitcode.Usage {

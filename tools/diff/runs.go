@@ -140,7 +140,7 @@ func (r *runs) rank(rank int) error {
 	return nil
 }
 
-// printsFile is a rank's file with the places of its iterations; of an iteration that a
+// printsFile is a rank's file with the offsets of its iterations; of an iteration that a
 // resumed run computed again the later line counts.
 type printsFile struct {
 	path   string
@@ -258,7 +258,7 @@ func sooner(x, y *training.Print) bool {
 
 var layerNumber = regexp.MustCompile(`\blayers\.(\d+)\.`)
 
-// layerOf is the layer that a parameter's name tells; what comes after all layers has a
+// layerOf is the layer that a parameter's name gives; what comes after all layers has a
 // large number, and embeddings -1.
 func layerOf(name string) int {
 	if m := layerNumber.FindStringSubmatch(name); m != nil {

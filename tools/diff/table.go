@@ -13,7 +13,7 @@ import (
 	"monotron/tools/internal/command"
 )
 
-// defaultWidth of what is no terminal.
+// defaultWidth where output is not a terminal.
 const defaultWidth = 120
 
 func terminalWidth(w io.Writer) int {

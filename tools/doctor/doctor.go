@@ -13,7 +13,7 @@ import (
 	"monotron/megatron/training"
 )
 
-// State of one thing that was looked at.
+// State of one thing that was checked.
 type State string
 
 const (
@@ -22,7 +22,7 @@ const (
 	Note    State = "note" // works, but could do harm or be faster
 )
 
-// Finding is one thing that was looked at.
+// Finding is one thing that was checked.
 type Finding struct {
 	Name  string `json:"name"`
 	State State  `json:"state"`
@@ -41,7 +41,7 @@ type Report struct {
 	Devices  []Speed   `json:"devices"`
 }
 
-// Command looks at this machine. open makes the device of a name ("cpu", "ref",
+// Command checks this machine. open makes the device of a name ("cpu", "ref",
 // "cuda") for one rank, or says why it cannot.
 func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return &cli.Command{

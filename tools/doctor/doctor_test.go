@@ -36,7 +36,7 @@ func run(t *testing.T, open func(string) (*device.Device, error), args ...string
 	return out.String(), err
 }
 
-// TestOneDeviceIsEnough: something missing is no failure; the JSON names it.
+// TestOneDeviceIsEnough: something missing is not a failure; the JSON names it.
 func TestOneDeviceIsEnough(t *testing.T) {
 	out, err := run(t, onlyRef, "--json")
 	if err != nil {

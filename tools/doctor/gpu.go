@@ -7,7 +7,7 @@ import (
 	"monotron/csrc/gpus"
 )
 
-// gpu is what the driver tells of this host's GPUs, and which of them a run
+// gpu is what the driver reports of this host's GPUs, and which of them a run
 // started from here would see.
 func (h host) gpu() Finding {
 	s, err := h.gpus()

@@ -8,7 +8,7 @@ import (
 )
 
 // knownLibraries lists LD_LIBRARY_PATH's files, then the linker's cache: the
-// order in which a library is looked for.
+// order in which a library is searched.
 func knownLibraries() []string {
 	var paths []string
 	for _, dir := range filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")) {

@@ -171,7 +171,7 @@ func TestBeams(t *testing.T) {
 	}
 }
 
-// Claim: characters cut over several tokens come out whole, and what is left of
+// Claim: characters cut over several tokens come out complete, and what is left of
 // one at the end is one U+FFFD (GPT-2's ids 12859 and 112 are halves of a character).
 func TestStreamIsUTF8(t *testing.T) {
 	tok, err := tokenizer.EmbeddedGPT2()

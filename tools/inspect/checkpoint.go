@@ -343,7 +343,7 @@ func (l *listing) print(w io.Writer, asJSON bool) error {
 	return tab.Flush()
 }
 
-// head is what stands above the list of tensors.
+// head is what precedes the list of tensors.
 func (l *listing) head() [][2]string {
 	rows := [][2]string{{"path", l.Path}, {"format", l.Format}}
 	add := func(key, format string, args ...any) {

@@ -42,7 +42,7 @@ func pair(t *testing.T) string {
 }
 
 // Claim: inspect dataset counts, prints a document, and finds ids outside the
-// vocabulary with their place.
+// vocabulary with their position.
 func TestInspectDataset(t *testing.T) {
 	prefix := pair(t)
 	for _, name := range []string{prefix, prefix + ".idx", prefix + ".bin"} {

@@ -31,7 +31,7 @@ func layoutFlags() []cli.Flag {
 	}
 }
 
-// reading is one micro-batch: the ranks, all of one place in the data-parallel group, that
+// reading is one micro-batch: the ranks, all with one rank in the data-parallel group, that
 // work on the samples.
 type reading struct {
 	Iteration int64   `json:"iteration"` // that the samples are trained on in, from 1
@@ -82,7 +82,7 @@ func printRanks(c *cli.Context, w *bufio.Writer, d dataset.Dataset, sizes topolo
 	return nil
 }
 
-// readers are the ranks of one place in the data-parallel group. All stages of the
+// readers are the ranks with one rank in the data-parallel group. All stages of the
 // pipeline work on a micro-batch, though only the outer ones read its ids.
 func readers(s topology.Sizes, dp int) (list []int) {
 	for rank := range s.World() {

@@ -31,7 +31,7 @@ func ask(line string) (list []reading, err error) {
 }
 
 // Claim: in each iteration the data-parallel ranks read each sample of the global batch
-// once, in Megatron's order; all ranks of the world are named, each in one place.
+// once, in Megatron's order; all ranks of the world are named, each once.
 func TestWhichRankReadsWhichSample(t *testing.T) {
 	const layout = "--world-size 8 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 2 --global-batch-size 8 "
 	list, err := ask(layout + "--first 1 --count 2")

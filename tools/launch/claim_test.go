@@ -32,7 +32,7 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// Claim: a claim is read as it was written; what is none claims nothing.
+// Claim: a claim is read as it was written; other text claims nothing.
 func TestClaim(t *testing.T) {
 	for _, c := range []claim{{slot: -1}, {3, 7, true}, {0, 1, false}} {
 		if got := readClaim(c.String()); got != c {

@@ -43,7 +43,7 @@ func TestFlagsOfTheCommand(t *testing.T) {
 	}
 }
 
-// TestConfigFileThatIsMissing: it may have named --save, so its absence is what is told.
+// TestConfigFileThatIsMissing: it may have named --save, so its absence is what is reported.
 func TestConfigFileThatIsMissing(t *testing.T) {
 	line := readLine([]string{"pretrain_gpt", "--config", filepath.Join(t.TempDir(), "none.yaml")}, 1)
 	if exitcode.CodeOf(line.err) != exitcode.NoInput {

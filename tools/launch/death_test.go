@@ -85,13 +85,13 @@ func TestNotStarted(t *testing.T) {
 	}
 }
 
-// full is a device without room.
+// full is a device without space.
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
 // Claim (docs/launch.md): why a program ends is taken from its line of fields, and what it
-// prints after that is not passed on; a line that only looks so is.
+// prints after that is not passed on; a line that only resembles one is.
 func TestLastWords(t *testing.T) {
 	var errs bytes.Buffer
 	l := newConsole(io.Discard, &errs, "stderr").of(3, true)
@@ -108,8 +108,8 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// Claim (docs/launch.md): a log that cannot be written ends the run with 74, and is told
-// once; output that nobody reads is no error of that kind.
+// Claim (docs/launch.md): a log that cannot be written ends the run with 74, and is reported
+// once; output that nobody reads is not an error of that kind.
 func TestLogLost(t *testing.T) {
 	c := newConsole(full{}, io.Discard, "stderr")
 	l := c.of(0, false)
@@ -130,7 +130,7 @@ func TestLogLost(t *testing.T) {
 }
 
 // Claim (docs/failures.md): ranks that are stopped are judged by the launcher, where no
-// rank can; not those that go on meanwhile, nor when the launcher was stopped itself.
+// rank can; not those that continue meanwhile, nor when the launcher was stopped itself.
 func TestStopped(t *testing.T) {
 	cmd := exec.Command("sleep", "600")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

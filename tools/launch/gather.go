@@ -161,7 +161,7 @@ func (g *gathering) ranksAddr() (string, error) {
 	return net.JoinHostPort(host, port), exitcode.With(exitcode.Usage, err)
 }
 
-// hostsToUse is on how many of the hosts that are there the run continues.
+// hostsToUse is on how many of the present hosts the run continues.
 func (o *options) hostsToUse(here int, gone string, notes io.Writer) (hosts int, err error) {
 	if here >= o.wanted {
 		return o.wanted, nil

@@ -71,7 +71,7 @@ type options struct {
 	line               commandLine  // what their flags say
 	saves              string       // what --save names; "": nothing
 	staged             string       // the folder in which its checkpoints are: itself, or of an s3:// URL this host's
-	begun              int64        // the iteration it held at first; -1: none
+	begun              int64        // the iteration it had at first; -1: none
 	resumes            bool         // the command is asked to continue from there
 	segments           [][]*os.File // by local rank: memory for its memory checkpoints; nil: it keeps none
 	folder             string       // for flight records and the verdict

@@ -28,7 +28,7 @@ func newConsole(out, errs io.Writer, prefix string) *console {
 }
 
 // pass writes a line of a rank. Where nobody reads the output any more, a signal says so;
-// of notes that cannot be written nobody can be told.
+// notes that cannot be written cannot be reported.
 func (c *console) pass(to io.Writer, line string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

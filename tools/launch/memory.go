@@ -13,7 +13,7 @@ func killsForMemory(root string) int {
 	for _, g := range cgroup.Of(root, "memory") {
 		for line := range strings.Lines(g.Read("memory.events", "memory.oom_control")) {
 			if count, is := strings.CutPrefix(line, "oom_kill "); is {
-				n, _ := strconv.Atoi(strings.TrimSpace(count)) // 0: not told
+				n, _ := strconv.Atoi(strings.TrimSpace(count)) // 0: not given
 				return n
 			}
 		}

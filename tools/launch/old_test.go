@@ -9,7 +9,7 @@ import (
 )
 
 // Claim (docs/launch.md): the temporary folders of runs that failed over a week ago are removed, but
-// not those of a run that is still going on, newer ones, links, files and other folders.
+// not those of a run that still runs, newer ones, links, files and other folders.
 func TestOldRunFoldersAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)

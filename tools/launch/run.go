@@ -49,7 +49,7 @@ func (o *options) run(out, notes io.Writer) error {
 	return err
 }
 
-// ofNoUse reports whether nobody looks at flight records after such an end: the run was done
+// ofNoUse reports whether nobody reads flight records after such an end: the run was done
 // or asked to stop, or a flag or file that was named for it is wrong.
 func ofNoUse(err error) bool {
 	switch exitcode.CodeOf(err) {
@@ -89,7 +89,7 @@ func (h heard) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// ending is what a person is told of such a signal.
+// ending is the note for a person about such a signal.
 func ending(s os.Signal) string {
 	if s == syscall.SIGPIPE {
 		return "launch: nobody reads the output any more: the ranks save and end"
@@ -143,7 +143,7 @@ func (o *options) attempts(signals <-chan os.Signal, out, notes io.Writer) (err 
 	}
 }
 
-// attempt starts the ranks once; again tells that they are to be started again.
+// attempt starts the ranks once; again reports that they must be started again.
 func (o *options) attempt(number int, tries *tries, signals <-chan os.Signal, out, notes io.Writer) (bool, error) {
 	environment, err := o.environment(number)
 	if err != nil {
@@ -228,7 +228,7 @@ func (o *options) givenUp(err error, t tries) error {
 	return exitcode.With(exitcode.CodeOf(err), fmt.Errorf("%w (%s)", err, text))
 }
 
-// startAgain prepares and tells the next start, after one that ended with err.
+// startAgain prepares and reports the next start, after one that ended with err.
 func (o *options) startAgain(err error, t tries, notes io.Writer) {
 	o.resume()
 	fmt.Fprintf(notes, "launch: %v\nlaunch: restarting (%d of %d since iteration %d)\n", err, t.futile, o.restarts, max(0, t.newest))

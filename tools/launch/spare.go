@@ -41,7 +41,7 @@ func (g *gathering) turn(signals <-chan os.Signal, notes io.Writer) (over bool, 
 }
 
 // check runs the preflight and ten steps of a small model on as many ranks as this spare host
-// would have, so that it is known now if it cannot take a place.
+// would have, so that it is known now if it cannot replace a host.
 func (g *gathering) check(signals <-chan os.Signal, notes io.Writer) error {
 	o := *g.options
 	o.nodes, o.node, o.addr, o.segments, o.words = 1, 0, "", nil, []string{"doctor", "--hosts"}

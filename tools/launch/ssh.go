@@ -36,14 +36,14 @@ type fleet struct {
 	lost      bool   // the last attempt has not reached a host, or has lost it
 }
 
-// plan is what an agent is told in its first line.
+// plan is the first line that an agent reads.
 type plan struct {
 	Args        []string // of the launch that it starts
 	Environment []string
 	Folder      string
 }
 
-// What an agent is told afterwards; the end of its input ends the ranks at once.
+// What an agent reads afterwards; the end of its input ends the ranks at once.
 const tellTerm = "TERM\n"
 
 // passedOn are the variables, by their beginning, that all hosts get: ours, and what
@@ -96,7 +96,7 @@ type remote struct {
 	asked bool // to end, before it did
 }
 
-// attempt starts all hosts and gives the failure that explains the others; told: a
+// attempt starts all hosts and gives the failure that explains the others; stopping: a
 // signal asked to stop.
 func (f *fleet) attempt(signals <-chan os.Signal, c *console) (stopping bool, err error) {
 	port, secret := f.port, launchenv.NewSecret()
@@ -166,7 +166,7 @@ func abandon(all []*remote) {
 }
 
 // patience is how long the other hosts may take to end by themselves, and then when they
-// are told to.
+// are ordered to.
 func (f *fleet) patience(r *remote) (byThemselves, stopping time.Duration) {
 	usual := f.grace + 5*time.Second // the launchers there have their own
 	switch {

@@ -69,7 +69,7 @@ func TestMeasuredMachine(t *testing.T) {
 	}
 }
 
-// Claim: how far cores are apart is told, and more of it where that changed; then what was seen while they
+// Claim: how far cores are apart is reported, and more of it where that changed; then what was seen while they
 // were near counts, and all of it where that is nothing.
 func TestCoresApart(t *testing.T) {
 	if far := timing.RoundTrip(10, 2); far <= 0 || far > 1 {
@@ -91,7 +91,7 @@ func TestCoresApart(t *testing.T) {
 	}
 }
 
-// Claim: a place where no file can be is refused before anything is measured.
+// Claim: a path where no file can be is refused before anything is measured.
 func TestMeasureRefuses(t *testing.T) {
 	folder := t.TempDir()
 	for name, line := range map[string][]string{"no output": nil, "no folder": {"--output", filepath.Join(folder, "none", "x.yaml")}, "a folder": {"--output", folder}, "a word": {"x", "--output", filepath.Join(folder, "x")},

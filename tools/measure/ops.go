@@ -273,7 +273,7 @@ func (t *shapeTimes) step(took time.Duration) {
 	t.spent, t.count = 0, 0
 }
 
-// usual are the steps that are told: without the quarter that took longest, in which something
+// usual are the steps that are reported: without the quarter that took longest, in which something
 // else ran on the machine. What slows single calls down in every step belongs to the step.
 func (t *shapeTimes) usual() []int {
 	order := make([]int, len(t.steps))
@@ -309,7 +309,7 @@ type opTimes struct {
 
 type visit struct{ seconds, apart float64 }
 
-// conclude tells of each shape the visit in the middle, of those that saw the cores near where there are
+// conclude returns of each shape the visit in the middle, of those that saw the cores near where there are
 // any: what disturbs a machine goes by, and cases are visited again later.
 func (o *opTimes) conclude(near func(apart float64) bool) plan.OpTimes {
 	for i, row := range o.Times {

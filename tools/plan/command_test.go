@@ -96,7 +96,7 @@ func TestScheduleOfAModel(t *testing.T) {
 func near(a, b float64) bool { return a-b < 1e-6 && b-a < 1e-6 }
 
 // Claim: the picture is well-formed XML with a box a forward and backward, and
-// replaces an older one whole.
+// replaces an older one completely.
 func TestScheduleSVG(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.svg")
 	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {

@@ -57,7 +57,7 @@ func (p *runPlan) failing(c *cli.Context) (*goodput, error) {
 		return nil, err
 	}
 	world := p.config.Layout.Sizes().World()
-	if f.Save+f.Late == 0 && !c.IsSet("save-seconds") { // then there is no goodput to compute
+	if f.Save+f.Late == 0 && !c.IsSet("save-seconds") { // then goodput cannot be computed
 		between := f.Between / float64(world)
 		return &goodput{Goodput: plan.Goodput{Between: between}, failures: p.days() * 86400 / between}, nil
 	}

@@ -50,7 +50,7 @@ func (l *layouts) fit(column string) map[string]*regime {
 			}
 		}
 		if g.Fitted = len(samples); g.Fitted >= 3 {
-			if k, err := plan.Fit(samples); err == nil { // else Run tells of the row
+			if k, err := plan.Fit(samples); err == nil { // else Run reports the row
 				g.Constants = k
 			}
 		}

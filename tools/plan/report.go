@@ -19,7 +19,7 @@ type rankReport struct {
 	At        string           `json:"at"`         // of the peak
 	AtPeak    map[string]int64 `json:"at_peak"`    // bytes then
 	Reserved  int64            `json:"reserved_bytes"`
-	Stored    int64            `json:"stored_bytes,omitempty"` // in files, or in the host's memory beside a GPU
+	Stored    int64            `json:"stored_bytes,omitempty"` // in files, or in the host's memory of a GPU
 	Scratch   int64            `json:"scratch_bytes"`
 	Copies    int64            `json:"memory_checkpoint_bytes,omitempty"` // in the host's memory
 }
@@ -69,7 +69,7 @@ func (p *runPlan) cost() float64 {
 	return p.days() * 24 * p.price * float64(p.config.Layout.Sizes().World())
 }
 
-// writeTime tells the seconds and where they go.
+// writeTime writes the seconds and where they go.
 func (p *runPlan) writeTime(out *command.Printer) {
 	s, m := p.seconds, p.machine
 	out.Printf("%.4g s a step (%.4g to %.4g: %s), %.1f TFLOP/s a device, MFU %.1f%%\n", s.Step, s.Low, s.High, m.Checked.How, s.TFLOPs, 100*s.MFU)

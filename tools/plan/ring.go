@@ -39,7 +39,7 @@ func ringOf(c *cli.Context) (r ring, err error) {
 	return r, nil
 }
 
-// print tells the work of each step; ranks that are equal are told once.
+// print writes the work of each step; ranks that are equal are written once.
 func (r ring) print(out *command.Printer) {
 	if r == nil {
 		return

@@ -124,7 +124,7 @@ func (p *runPlan) time(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	// The step, what runs beside it, what failures cost.
+	// The step, what runs in addition, what failures cost.
 	by := p.machine.ConstantsOf("")
 	by.Compute, by.Move = by.Compute*(1+c.Float64("jitter")), by.Move*(1+c.Float64("jitter"))
 	if p.seconds, err = clock.Run(by); err != nil {

@@ -35,7 +35,7 @@ func peaks(flags, more string) (all []int64, err error) {
 }
 
 // Claim (docs/plan.md): --experts-at-most counts a rank as if every token chose its experts, as
-// far as these have room; a rank that has all experts holds the same.
+// far as these have space; a rank that has all experts holds the same.
 func TestExpertsAtMost(t *testing.T) {
 	const four = "--num-experts 4 --moe-router-topk 1 --moe-router-pre-softmax --world-size 4 "
 	planned := func(flags, more string) []int64 {
@@ -63,7 +63,7 @@ func TestExpertsAtMost(t *testing.T) {
 	}
 }
 
-// Claim (docs/plan.md): a model's name or its config.json is a plan's whole command line, with and without pretrain_gpt; the vocabulary is
+// Claim (docs/plan.md): a model's name or its config.json is a plan's complete command line, with and without pretrain_gpt; the vocabulary is
 // the model's; the last line is the verdict; advice comes in the order in which people take it, and only where it is needed.
 func TestShortPlans(t *testing.T) {
 	folder := t.TempDir()
@@ -105,7 +105,7 @@ func TestShortPlans(t *testing.T) {
 	}
 }
 
-// Claim: one of a thing is told in the singular.
+// Claim: one of a thing is written in the singular.
 func TestOneEvaluation(t *testing.T) {
 	for n, want := range map[int]string{0: "0 evaluations", 1: "1 evaluation", 2: "2 evaluations"} {
 		if got := counted(n, "evaluation"); got != want {

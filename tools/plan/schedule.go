@@ -132,7 +132,7 @@ func planOf(c *cli.Context) (p schedulePlan, err error) {
 var cutFlags = []string{"num-layers-per-virtual-pipeline-stage", "pipeline-model-parallel-layout", "pp-partition-method", "decoder-first-pipeline-num-layers",
 	"decoder-last-pipeline-num-layers", "account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split", "embedding-work", "head-work"}
 
-// cut gives every chunk its layers, where the model's are told.
+// cut gives every chunk its layers, where the model's are given.
 func (p *schedulePlan) cut(c *cli.Context) (err error) {
 	if !c.IsSet("num-layers") {
 		for _, name := range cutFlags {

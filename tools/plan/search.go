@@ -75,7 +75,7 @@ func planSearch(c *cli.Context) error {
 		r := searchReport{Looked: s.Looked, Small: s.Small, Counted: s.Counted, Seconds: took.Seconds(), Best: founds(best), Front: founds(front), Rules: rules(s, best)}
 		return exitcode.With(exitcode.IO, json.NewEncoder(c.App.Writer).Encode(r))
 	}
-	// How many were looked at, the fastest, and those that trade time for memory.
+	// How many were tried, the fastest, and those that trade time for memory.
 	out := &command.Printer{W: c.App.Writer}
 	out.Printf("%d layouts in %.1f s (%.0f a second), %d of them too large by a bound, the others on the clock, %d counted to the byte; the fastest that fit %s (%s):\n", s.Looked, took.Seconds(), float64(s.Looked)/took.Seconds(), s.Small, s.Counted, device.Size(s.Memory), s.Machine.Checked.How)
 	if err := writeFound(out, best); err != nil {

@@ -53,7 +53,7 @@ type layout struct {
 	regime   string
 	config   config.Run
 	clock    *plan.Clock
-	measured float64 // 0: not told
+	measured float64 // 0: not given
 	seconds  *plan.Seconds
 	memory   int64 // of the largest rank
 	fits     bool
@@ -218,7 +218,7 @@ func (l *layouts) flags(r *layout) ([]string, error) {
 	return joined(append(lists, append(own, "--world-size", strconv.Itoa(world)))), nil
 }
 
-// joined are lists of flags as one, a flag of a later list taking the place of an earlier one's.
+// joined are lists of flags as one, a flag of a later list replacing an earlier one's.
 func joined(lists [][]string) (all []string) {
 	for _, list := range lists {
 		for i := 0; i < len(list); {

@@ -58,7 +58,7 @@ func TestBloomTable(t *testing.T) {
 	}
 }
 
-// Claim: rows go through as they came; what is wrong with one is told in its place, what is
+// Claim: rows go through as they came; what is wrong with one is reported in its row, what is
 // wrong with the table at once.
 func TestTable(t *testing.T) {
 	file := func(text string) string {

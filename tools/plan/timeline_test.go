@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Claim: plan run draws the step that it tells the seconds of, as a picture, as a trace and as
+// Claim: plan run draws the step whose seconds it prints, as a picture, as a trace and as
 // text; evaluations count in the days, and checkpoints where the disk's rate is known.
 func TestPlannedTimeline(t *testing.T) {
 	folder := t.TempDir()

@@ -241,7 +241,7 @@ func TestFindOptimalNumWorkers(t *testing.T) {
 }
 
 // Claim: a pair is found by its prefix where a folder of that name, such as the
-// one that holds the cache of its index arrays, lies beside it.
+// one that holds the cache of its index arrays, lies next to it.
 func TestPrefixNextToFolder(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeFile(t, "in.jsonl", []byte(small))

@@ -14,7 +14,7 @@ import (
 	"monotron/internal/exitcode"
 )
 
-// journal is what an interrupted run leaves beside its unfinished files: how far
+// journal is what an interrupted run leaves next to its unfinished files: how far
 // it had come when everything up to there was safe on disk. --resume cuts the
 // files to that and continues.
 type journal struct {
@@ -27,7 +27,7 @@ type journal struct {
 	Summaries   []dataset.Sidecar `json:"summaries,omitempty"`
 }
 
-// journalPath is hidden beside the output.
+// journalPath is hidden next to the output.
 func (o *options) journalPath() string {
 	return filepath.Join(o.folder(), "."+filepath.Base(o.prefix)+"_"+o.level()+".resume")
 }

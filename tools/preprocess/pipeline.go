@@ -147,7 +147,7 @@ func (j *job) mark() chan struct{} {
 	return j.gone
 }
 
-// usual is a block that is no reason to give memory back.
+// usual is a block for which no memory is given back.
 const usual = blockBytes + blockBytes/4
 
 // readAll sends every block to a worker (jobs) and, in order, to the writer,
@@ -165,7 +165,7 @@ func (s *source) readAll(jobs, order chan<- *job, stop <-chan struct{}) {
 	}
 	send := func(j *job) {
 		gone := j.mark()
-		order <- j // both have room for every job
+		order <- j // both have space for every job
 		jobs <- j
 		if gone != nil { // one long line at a time: the peak does not depend on where in the input they stand
 			select {
@@ -185,7 +185,7 @@ func (s *source) readAll(jobs, order chan<- *job, stop <-chan struct{}) {
 	}
 }
 
-// readFile sends the blocks of one file; nil at its end or when there is no job.
+// readFile sends the blocks of one file; nil at its end or without a job.
 func (s *source) readFile(file int, take func() *job, send func(*job)) error {
 	r, err := s.open(file)
 	if err != nil {

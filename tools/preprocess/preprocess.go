@@ -98,7 +98,7 @@ func run(c *cli.Context, fast bool) error {
 }
 
 // memory is how much the collector may let stand, in bytes: what is there when
-// the tokenizer is loaded, room for every worker, and for lines of a length that
+// the tokenizer is loaded, memory for every worker, and for lines of a length that
 // is not usual. The buffers of a run are taken at its start and used again, so its
 // peak does not depend on the length of the input; tokenizers that leave garbage
 // are collected at this limit, whenever they reach it.

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/term"
 )
 
-// progress tells how far a run is: Megatron's line after every --log-interval
+// progress prints how far a run is: Megatron's line after every --log-interval
 // documents, and bytes, speed and the time left at intervals of its own.
 type progress struct {
 	*options

@@ -29,7 +29,7 @@ func TestRecordsMakeTheSamePair(t *testing.T) {
 		lines.WriteByte('\n')
 	}
 	writeFile(t, filepath.Join(dir, "rows.jsonl"), lines.Bytes())
-	// A folder of shards, as the streaming package leaves it, whose index.json is no data.
+	// A folder of shards, as the streaming package leaves it, whose index.json is not data.
 	shard, err := os.ReadFile(filepath.Join(data, "shard.mds"))
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ func reserve(n int) []byte {
 }
 
 // release undoes reserve.
-func release(b []byte) { _ = unix.Munmap(b) } // what came from the heap is no mapping, and stays
+func release(b []byte) { _ = unix.Munmap(b) } // what came from the heap is not a mapping, and stays
 
 // giveBack gives up the memory of a reserved buffer between keep and used.
 func giveBack(b []byte, keep, used int) {

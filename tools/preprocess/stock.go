@@ -16,7 +16,7 @@ type stock struct{ all [][]byte }
 // longLine is the longest line, in bytes, that the buffers are reserved for.
 const longLine = 32 << 20
 
-// buffer is an empty slice with that much room.
+// buffer is an empty slice with that much capacity.
 func (s *stock) buffer(capacity int) []byte {
 	b := reserve(capacity)
 	s.all = append(s.all, b)

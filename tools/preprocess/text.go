@@ -20,7 +20,7 @@ import (
 // text makes one document of every file. With --text-split the characters (as
 // nanoGPT counts them) before the cut go to one pair and the rest to another.
 // A CharTokenizer's vocabulary, where none was given, is that of all files
-// together; it is written beside the output.
+// together; it is written next to the output.
 func (o *options) text(c *cli.Context) error {
 	texts, most := make([]string, len(o.inputs)), mostText()
 	for i, path := range o.inputs {
@@ -129,7 +129,7 @@ func (e *encoder) oneText(t string) (doc encoded, err error) {
 // takes its length, its tokens and what either outgrows.
 func mostText() int64 { return plan.ProcessCapacity().Bytes / 6 }
 
-// characterAt is the place of character n in text.
+// characterAt is the position of character n in text.
 func characterAt(text string, n int) int {
 	for at := range text {
 		if n == 0 {

@@ -85,7 +85,7 @@ func formatOf(c *cli.Context, path string) (string, error) {
 func nextToLogs(path string, runs []*dashboard.Run) error {
 	there, err := os.Stat(path)
 	if err != nil {
-		return nil // nothing is there; what else hinders is told by the writing
+		return nil // nothing is there; the writing reports other errors
 	}
 	for _, r := range runs {
 		if log, err := os.Stat(r.Log()); err == nil && os.SameFile(there, log) {

@@ -54,7 +54,7 @@ func WatchCommand() *cli.Command {
 
 // watch serves the page of some runs until ctx ends.
 func watch(ctx context.Context, addr string, sources []dashboard.Source) error {
-	runs, err := dashboard.OpenAll(sources) // now, not when somebody looks
+	runs, err := dashboard.OpenAll(sources) // now, not when somebody views it
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func between[T int | float64](all *[]error, param string, x *T, least, most, oth
 	return *x
 }
 
-// request is what each text of the ask is told; its prompt, length and log-probabilities
+// request is what each text of the ask receives; its prompt, length and log-probabilities
 // are the caller's.
 func (q *ask) request(s *server, l *loaded) (*inference.Request, error) {
 	adapter, err := s.named(q.Model)

@@ -9,7 +9,7 @@ import (
 	"monotron/tools/internal/command"
 )
 
-// checkEvery is the time between two looks into a folder that is followed.
+// checkEvery is the time between two checks of a folder that is followed.
 const checkEvery = time.Second
 
 // iteration is one of a save folder, as it was written at a time.
@@ -24,8 +24,8 @@ func newest(dir string) (i iteration, err error) {
 	return i, err
 }
 
-// first waits, where the folder is followed, for an iteration to begin with; waits is told
-// when there is none yet.
+// first waits, where the folder is followed, for an iteration to begin with; waits is called
+// when none exists yet.
 func (o *options) first(ctx context.Context, waits func()) (i iteration, err error) {
 	for reported := false; o.follow && ctx.Err() == nil; reported = true {
 		i, err = newest(o.dir)
@@ -43,7 +43,7 @@ func (o *options) first(ctx context.Context, waits func()) (i iteration, err err
 	return i, nil
 }
 
-// follow takes each new iteration of the folder. One that cannot be had is told of once, and
+// follow takes each new iteration of the folder. One that cannot be read is reported once, and
 // what is in use continues.
 func (s *server) follow(ctx context.Context, b *inference.Batcher, seen iteration, notes *command.Printer) {
 	trouble := ""
@@ -53,7 +53,7 @@ func (s *server) follow(ctx context.Context, b *inference.Batcher, seen iteratio
 			return
 		case <-time.After(checkEvery):
 		}
-		// The newest iteration of the folder; the same trouble is told once.
+		// The newest iteration of the folder; the same trouble is reported once.
 		now, err := newest(s.dir)
 		if err != nil {
 			if err.Error() != trouble {
@@ -65,7 +65,7 @@ func (s *server) follow(ctx context.Context, b *inference.Batcher, seen iteratio
 		if now == seen || s.draining.Load() {
 			continue
 		}
-		// It is loaded between two passes, beside what is in use.
+		// It is loaded between two passes, next to the weights in use.
 		seen, trouble = now, ""
 		began := time.Now()
 		if err := b.Reload(ctx, now.step); err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // Claim (docs/serve.md): with response_format every text that ends is JSON of the schema, greedy
-// or sampled, with several choices and beside texts without one; a schema that cannot be held to
+// or sampled, with several choices and together with texts without one; a schema that cannot be followed
 // is refused with its field.
 func TestResponseFormat(t *testing.T) {
 	url, _ := goldenServer(t)

@@ -12,7 +12,7 @@ import (
 )
 
 // Claim (docs/serve.md, Pages of other sites): programs ask as before; pages of other sites only
-// where --cors-origin names them, and a body that says it is no JSON is refused.
+// where --cors-origin names them, and a body that says it is not JSON is refused.
 func TestWhoMayAsk(t *testing.T) {
 	url := start(t, "--load", golden.Dir(t, "serve", "model"), "--cors-origin", "https://ok.example", "--cors-origin", "https://too.example")
 	for _, c := range []struct {

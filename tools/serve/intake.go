@@ -67,7 +67,7 @@ func (in *intake) read(w http.ResponseWriter, r *http.Request) (*inFlight, error
 	return b, nil
 }
 
-// turn waits for a share of what bodies may take.
+// turn waits for a share of the memory that bodies may take.
 func (in *intake) turn(ctx context.Context, s *semaphore.Weighted, n int64) error {
 	ctx, cancel := context.WithTimeout(ctx, in.wait)
 	defer cancel()
@@ -82,7 +82,7 @@ func appendAll(data []byte, r io.Reader) ([]byte, error) {
 	return append(data, rest...), err
 }
 
-// unread is what a client is told whose body could not be read.
+// unread is the answer to a client whose body could not be read.
 func unread(err error) error {
 	var large *http.MaxBytesError
 	var p *problem

@@ -16,7 +16,7 @@ func post(n int) *http.Request {
 }
 
 // Claim (docs/serve.md, Memory and limits): of large bodies two are in flight at once, a third
-// waits and gets 503 with Retry-After; small ones never wait for them; Close makes place.
+// waits and gets 503 with Retry-After; small ones never wait for them; Close frees its share.
 func TestIntakeBoundsLargeBodies(t *testing.T) {
 	in := newIntake(1 << 20)
 	in.wait = 50 * time.Millisecond

@@ -72,7 +72,7 @@ type options struct {
 	template string
 	keys     []string
 	origins  []string // of pages that may ask
-	hosts    []string // names of the server besides its own
+	hosts    []string // names of the server in addition to its own
 	sequence int
 	rows     int
 	cache    int64 // bytes; 0: by the sequences
@@ -174,7 +174,7 @@ func readAdapters(words []string, base string) (list []inference.Adapter, err er
 	return list, nil
 }
 
-// run checks that there is a checkpoint, listens, loads the model meanwhile, and serves until a signal or a rank's end. Where a
+// run checks for a checkpoint, listens, loads the model meanwhile, and serves until a signal or the end of a rank. Where a
 // launcher has started several processes the first one listens, and the others follow it.
 func run(c *cli.Context, open func() (*device.Device, error), o options) error {
 	if !o.follow { // which waits for a first iteration
@@ -215,7 +215,7 @@ func run(c *cli.Context, open func() (*device.Device, error), o options) error {
 	notes.Printf("listening at http://%s/,%s loading %s\n", address, also, o.dir)
 	work, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	go func() { // the end: new requests are refused, those that are there may end for a while
+	go func() { // the end: new requests are refused, running ones may end for a while
 		<-signals.Done()
 		stop() // a second signal ends at once
 		s.drain()

@@ -36,7 +36,7 @@ func start(t *testing.T, args ...string) string {
 	return url
 }
 
-// startTelling is start with the lines that the server tells after it is ready.
+// startTelling is start with the lines that the server prints after it is ready.
 func startTelling(t *testing.T, args ...string) (url string, reported <-chan string) {
 	t.Helper()
 	notes, w := io.Pipe()
@@ -154,7 +154,7 @@ func parsed(t *testing.T, status int, body []byte) (a completionAnswer) {
 	return a
 }
 
-// Claim: texts and log-probabilities are transformers' (golden/serve), whole and streamed,
+// Claim: texts and log-probabilities are transformers' (golden/serve), complete and streamed,
 // with stops across tokens, as completions and as chats.
 func TestAnswersOfAnotherProgram(t *testing.T) {
 	url, want := goldenServer(t)

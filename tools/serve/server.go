@@ -265,7 +265,7 @@ func wrong(param, format string, args ...any) error {
 	return &problem{Status: http.StatusBadRequest, Message: param + ": " + fmt.Sprintf(format, args...), Param: param}
 }
 
-// problemOf is what a client is told of err.
+// problemOf is the answer to a client about err.
 func problemOf(err error) *problem {
 	var p *problem
 	var large *http.MaxBytesError
@@ -283,7 +283,7 @@ func problemOf(err error) *problem {
 		return &problem{Status: http.StatusRequestTimeout, Message: "the request took longer than the server allows", Type: "timeout_error"}
 	case errors.Is(err, context.Canceled):
 		return &problem{Status: 499, Message: "the client has left"} // nobody reads it
-	case errors.As(err, &broken): // no request's fault: it goes on below
+	case errors.As(err, &broken): // no request's fault: continue below
 	case exitcode.CodeOf(err) == exitcode.Usage || exitcode.CodeOf(err) == exitcode.BadData:
 		return &problem{Status: http.StatusBadRequest, Message: err.Error()}
 	}
@@ -322,7 +322,7 @@ func reply(w http.ResponseWriter, v any) error {
 }
 
 // encode writes JSON as it is read best: without escapes for HTML. A reader that has gone
-// is no error of ours.
+// is not an error of ours.
 func encode(w io.Writer, v any) {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
@@ -349,7 +349,7 @@ func decode(r *http.Request, v any) error {
 	}
 }
 
-// checkText refuses strings that are no text: encoding/json would put U+FFFD in their place, and
+// checkText refuses strings that are not text: encoding/json would replace them by U+FFFD, and
 // the answer would be of another text.
 func checkText(data []byte) error {
 	var bad *jsonl.NotText

@@ -14,7 +14,7 @@ import (
 // mostTools bounds the tools of a request.
 const mostTools = 128
 
-// toolsAsk are the fields about calls of tools, besides the tools themselves.
+// toolsAsk are the fields about calls of tools, in addition to the tools themselves.
 type toolsAsk struct {
 	Choice    json.RawMessage `json:"tool_choice"`
 	Parallel  *bool           `json:"parallel_tool_calls"`
@@ -102,7 +102,7 @@ func toolsOf(raw json.RawMessage) (list []chat.Tool, strict bool, err error) {
 		return nil, false, fmt.Errorf("%d tools; at most %d", len(all), mostTools)
 	}
 	known := map[string]bool{}
-	// Names are told apart by the model, so each is there once.
+	// The model distinguishes names, so each is there once.
 	for i, t := range all {
 		name := t.Function.Name
 		switch {

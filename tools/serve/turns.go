@@ -35,7 +35,7 @@ func (l *loaded) turns(raw json.RawMessage) (list []message, err error) {
 }
 
 // checkTurn checks that a turn is a text or a list of texts, which is what models here know.
-// The template sees the list as it is. Beside calls there need be no content.
+// The template sees the list as it is. With calls, content is optional.
 func checkTurn(turn map[string]any) error {
 	role, is := turn["role"].(string)
 	if !is {

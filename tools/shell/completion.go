@@ -44,7 +44,7 @@ end
 
 var scripts = map[string]string{"bash": bash, "zsh": zsh, "fish": fish}
 
-// Completion prints a completion script for a shell; links are the names, beside
+// Completion prints a completion script for a shell; links are the names, in addition to
 // monotron's own, that the program is called by.
 func Completion(links ...string) *cli.Command {
 	return &cli.Command{

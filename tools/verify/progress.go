@@ -13,7 +13,7 @@ import (
 	"monotron/tools/verify/layouts"
 )
 
-// progress tells how far a proof is: on a terminal in one line that is written over, else
+// progress prints how far a proof is: on a terminal in one line that is written over, else
 // by a note at the first result and then each time that `every` has passed. What differs
 // is a note at once.
 type progress struct {
@@ -69,7 +69,7 @@ func (p *progress) result(now *layouts.Progress) {
 	}
 }
 
-// warn says at once what has failed, in the place of the line.
+// warn says at once what has failed, instead of the line.
 func (p *progress) warn(format string, args ...any) {
 	p.clear()
 	p.notes.Warn(format, args...)
@@ -81,7 +81,7 @@ func (p *progress) clear() {
 	}
 }
 
-// say tells the state of the proof.
+// say prints the state of the proof.
 func (p *progress) say(now *layouts.Progress) {
 	switch text := p.text(now); {
 	case p.screen == nil && now.Next != "":

@@ -10,7 +10,7 @@ import (
 	"monotron/tools/verify/layouts"
 )
 
-// Claim: in a file the first result is told at once, later ones no oftener than `every`,
+// Claim: in a file the first result is printed at once, later ones no oftener than `every`,
 // a layout that differs at once and once; each note says how many are done, which is worst
 // and how long the rest will take.
 func TestProgress(t *testing.T) {
@@ -41,7 +41,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// Claim: on a terminal one line is written over, and what differs stands above it.
+// Claim: on a terminal one line is written over, and what differs is above it.
 func TestProgressOnATerminal(t *testing.T) {
 	var screen bytes.Buffer
 	p := &progress{notes: logging.New(&screen), screen: &screen, every: glance, now: time.Now, began: time.Now()}

@@ -11,8 +11,8 @@ import (
 const unlimited = 4096
 
 // Batching is how much runs at once on a model of this many positions (0: no limit of its
-// own), whose ranks, `sharers` of them, have their blocks from one room. c says what was asked for;
-// cache is the bytes of keys and values on a rank, 0: by the sequences. What is asked for and the room
+// own), whose ranks, `sharers` of them, have their blocks from one memory. c says what was asked for;
+// cache is the bytes of keys and values on a rank, 0: by the sequences. What is asked for and the memory
 // has not is refused: the command would die of it later, under load.
 func Batching(c inference.BatcherConfig, cache int64, positions int, blockBytes int64, capacity plan.Capacity, sharers int) (inference.BatcherConfig, error) {
 	const most = 1 << 30 // bytes, where nobody said how many

@@ -10,7 +10,7 @@ import (
 )
 
 // Claim: blocks are as many as the flag says, without it as --max-num-seqs texts need within 1 GiB and
-// what is free; what memory has no room for is refused, for all ranks that share it.
+// what is free; what memory has no space for is refused, for all ranks that share it.
 func TestBlocksFitMemory(t *testing.T) {
 	const mib = 1 << 20
 	for name, c := range map[string]struct {

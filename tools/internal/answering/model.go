@@ -1,5 +1,5 @@
 // Package answering is what the commands share that answer people with a model: what a request needs
-// of it besides the weights, and how much runs at once.
+// of it in addition to the weights, and how much runs at once.
 package answering
 
 import (
@@ -15,7 +15,7 @@ import (
 	"monotron/tools/internal/command"
 )
 
-// Model is what requests need besides the weights.
+// Model is what requests need in addition to the weights.
 type Model struct {
 	Tok      tokenizer.Tokenizer // nil: ids only
 	Template *chat.Template      // nil: NoChat says why

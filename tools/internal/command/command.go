@@ -32,7 +32,7 @@ func WrapOpen(c *cli.Command) *cli.Command {
 	})
 }
 
-// WrapStarter is Wrap for a command that starts another: its words, from the first that is no flag or value of
+// WrapStarter is Wrap for a command that starts another: its words, from the first that is neither a flag nor a value of
 // c's on, are left to the action's Args, with and without -- in front of them. Names are those that are started most.
 func WrapStarter(c *cli.Command, names []string) *cli.Command {
 	return wrap(c, func(set argv.Set, args []string) ([]argv.Given, []string, error) {
@@ -82,7 +82,7 @@ func wrap(c *cli.Command, split func(argv.Set, []string) ([]argv.Given, []string
 	}
 }
 
-// arities tells package flags what follows each flag.
+// arities gives package flags what follows each flag.
 func arities(list []cli.Flag) argv.Set {
 	set := argv.Set{}
 	for _, f := range list {

@@ -22,8 +22,8 @@ type numbers interface {
 	*cli.IntFlag | *cli.Int64Flag | *cli.Uint64Flag | *cli.Float64Flag | *cli.IntSliceFlag
 }
 
-// Between is f, which takes numbers from low to high alone. Wrap tells of all that
-// lie elsewhere at once.
+// Between is f, which takes numbers from low to high alone. Wrap reports all that
+// lie outside at once.
 func Between[F numbers](low, high float64, f F) F {
 	switch f := any(f).(type) {
 	case *cli.IntFlag:

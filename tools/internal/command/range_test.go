@@ -9,7 +9,7 @@ import (
 	"monotron/internal/exitcode"
 )
 
-// All numbers outside their ranges are told of in one error of usage, before the
+// All numbers outside their ranges are reported in one error of usage, before the
 // command does anything; a flag that takes any number is a mistake of ours.
 func TestRanges(t *testing.T) {
 	ran := 0

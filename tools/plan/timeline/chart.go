@@ -11,7 +11,7 @@ import (
 // Chart is a timeline to be drawn.
 type Chart struct {
 	Line  *schedule.Timeline
-	Parts [][]schedule.Part // [stage][chunk] what each holds; nil: not told
+	Parts [][]schedule.Part // [stage][chunk] what each holds; nil: not given
 }
 
 // title names the schedule.
@@ -37,7 +37,7 @@ func (c *Chart) title() string {
 	return text
 }
 
-// summary tells the step's time and how much of it is lost.
+// summary is the step's time and how much of it is lost.
 func (c *Chart) summary() string {
 	s := c.Line.Config
 	return fmt.Sprintf("step %s, bubble %.1f%% of the work (equal stages: (p-1)/%s = %.1f%%)",

@@ -207,7 +207,7 @@ func (p *picture) legend() {
 	p.word(x, y, "numbers: micro-batches; live: most of them alive at once, each chunk counted")
 }
 
-// word writes a text of the legend and tells where the next one begins.
+// word writes a text of the legend and returns where the next one begins.
 func (p *picture) word(x, y float64, text string) float64 {
 	p.text(x, y, `fill="`+ink+`"`, text)
 	return x + 6.4*float64(len(text)) + 26

@@ -67,7 +67,7 @@ type textRows struct {
 	dense bool    // boxes are narrower than a column
 }
 
-// rows scales time so that every box has place for its number, over several
+// rows scales time so that every box has space for its number, over several
 // blocks if need be.
 func (c *Chart) rows(width int) textRows {
 	label := len(c.label(c.Line.Config.Chunks-1, c.Line.Config.Micros-1))
@@ -112,8 +112,8 @@ func (c *Chart) box(cells []rune, s schedule.Span, scale float64) {
 	}
 }
 
-// shares tells of each column what most of its time goes to, where boxes are too
-// narrow to be told apart.
+// shares writes for each column what most of its time goes to, where boxes are too
+// narrow to be distinguished.
 func shares(spans []schedule.Span, columns int, scale float64) []rune {
 	forward, backward := make([]float64, columns), make([]float64, columns)
 	for _, s := range spans {

@@ -106,7 +106,7 @@ const (
 	no
 )
 
-// starts says whether t looks like the first word of a sentence, from the case
+// starts says whether t has the form of the first word of a sentence, from the case
 // of its first letter and the cases it was seen with.
 func (p *Params) starts(t *token) judgement {
 	if len(t.text) == 1 && strings.Contains(";:,.!?", t.text) {

@@ -17,7 +17,7 @@ type Params struct {
 	context       map[string]int // how a word was seen: bits below
 }
 
-// Bits of Params.context: case of the first letter, by place in the sentence.
+// Bits of Params.context: case of the first letter, by position in the sentence.
 const (
 	internalUpper = 1 << 2
 	anyUpper      = 1<<1 | 1<<2 | 1<<3
@@ -25,8 +25,8 @@ const (
 	anyLower      = 1<<4 | 1<<5 | 1<<6
 )
 
-// Find reads the parameters of a language from a punkt_tab folder, looked for
-// where NLTK looks: the folders of NLTK_DATA, then the usual ones. English is
+// Find reads the parameters of a language from a punkt_tab folder, searched
+// where NLTK searches: the folders of NLTK_DATA, then the usual ones. English is
 // built in for where there is none.
 func Find(language string) (*Params, error) {
 	if language == "" || strings.ContainsAny(language, "/\\.") {

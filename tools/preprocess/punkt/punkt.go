@@ -95,9 +95,9 @@ func (s *Splitter) spans(text string) (list []span) {
 	return append(list, span{last, len(strings.TrimRightFunc(text, isSpace))})
 }
 
-// candidate is a place where a sentence may end: text[start:end] is the sign (in
+// candidate is a position where a sentence may end: text[start:end] is the sign (in
 // keep mode the word and the space around it), text[after:afterEnd] what follows,
-// next the place of the next word, -1 where punctuation follows.
+// next the position of the next word, -1 where punctuation follows.
 type candidate struct {
 	start, end, after, afterEnd int
 	next                        int

@@ -1,4 +1,4 @@
-// Package coordinates trains one small model at several widths and tells how far its activations move
+// Package coordinates trains one small model at several widths and reports how far its activations move
 // in a few steps, by width: the coordinate check of muP (Yang et al., arXiv 2203.03466).
 package coordinates
 

@@ -38,7 +38,7 @@ func TestGoldenCases(t *testing.T) {
 
 // Claim: every tokenizer option of a case reaches the tokenizer, and the names of
 // cache files with it. The hashes are Python's md5 of the descriptions that
-// Megatron-LM wrote for this case, with eod_id and pad_id put in their places.
+// Megatron-LM wrote for this case, with eod_id and pad_id set.
 func TestTokenizerOptions(t *testing.T) {
 	for _, c := range []struct {
 		options            map[string]any
@@ -65,7 +65,7 @@ func TestUnknownTokenizerOption(t *testing.T) {
 }
 
 // withTokenizer writes the worked example with further tokenizer options and the
-// hashes that follow, beside its data.
+// hashes that follow, next to its data.
 func withTokenizer(t *testing.T, options map[string]any, hashes map[string]string) (file string) {
 	t.Helper()
 	var all struct{ Dataset []map[string]any }

@@ -16,7 +16,7 @@ import (
 )
 
 // runDataset works in a folder of its own, with links to the token files, so
-// that caches are never written beside the cases.
+// that caches are never written next to the cases.
 func runDataset(root string, c datasetCase) (l list) {
 	dir, err := os.MkdirTemp("", "datacase-")
 	if err != nil {
@@ -81,7 +81,7 @@ func (r *run) prepare() error {
 	return r.makeTokenizer()
 }
 
-// defaultCache: the case's cache files lie beside the data.
+// defaultCache: the case's cache files lie next to the data.
 func (r *run) defaultCache() bool {
 	for name := range r.CacheFiles {
 		if strings.Contains(name, "/") {
@@ -91,7 +91,7 @@ func (r *run) defaultCache() bool {
 	return false
 }
 
-// link gives every prefix of the case its place under dir.
+// link gives every prefix of the case its path under dir.
 func (r *run) link() error {
 	words := slices.Clone(r.DataPath)
 	if r.PerSplit != nil {
@@ -121,7 +121,7 @@ type described struct {
 func (d described) Description() tokenizer.Description { return d.description }
 
 // makeTokenizer takes GPT-2's own vocabulary for its two files: the arrays
-// depend on their names only. Other files lie beside the case, which names them
+// depend on their names only. Other files lie next to the case, which names them
 // by its own path.
 func (r *run) makeTokenizer() (err error) {
 	t := r.Tokenizer
@@ -304,7 +304,7 @@ func (r *run) checkCacheFiles(l *list) {
 	}
 	base := filepath.Join(r.dir, r.config.CachePath)
 	found := 0
-	// Every file that is there must be expected, and its bytes with it.
+	// Every existing file must be expected, and its bytes with it.
 	err := filepath.WalkDir(base, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err

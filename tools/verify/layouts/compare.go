@@ -18,7 +18,7 @@ type Bounds struct {
 
 // BoundsOf: in f32 sums of some thousand products round to a few 1e-7, and the
 // gradients of eight layers carry that through. In bf16 and fp16 every activation
-// is rounded to 2⁻⁹ and 2⁻¹² of itself; a layout rounds at other places, some ten
+// is rounded to 2⁻⁹ and 2⁻¹² of itself; a layout rounds at other points, some ten
 // a layer and each at random, so that about ten times that is left. AdamW moves an
 // element by g/(|g|+ε) of the learning rate in its first step: with an ε of about the
 // gradients' size (see epsilon) weights are off by no larger share of a full move
@@ -97,7 +97,7 @@ func worse(a, b float64) float64 {
 func apart(got, want float64) float64 { return math.Abs(got-want) / max(math.Abs(want), 1e-12) }
 
 // gradientScale: a tensor whose exact gradient is zero holds rounding alone, so
-// that its norm is no measure; a millionth of all gradients' norm is the least.
+// that its norm does not measure it; a millionth of all gradients' norm is the least.
 func gradientScale(want tensors) func(*tensor) float64 {
 	least := 1e-6 * want.norm()
 	return func(t *tensor) float64 { return max(norm(t.values), least) }

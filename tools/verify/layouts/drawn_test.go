@@ -83,7 +83,7 @@ func (d *drawn) agree(t *testing.T, m Model, o Options) {
 	}
 }
 
-// said tells how much was tried.
+// said reports how much was tried.
 func (d *drawn) said(t *testing.T) {
 	t.Helper()
 	t.Logf("%d of %d layouts, SEED %d: each word of their names, and %d of each model", d.kept, d.of, d.seed, d.more)

@@ -98,7 +98,7 @@ func TestTunedFaults(t *testing.T) {
 
 // Claim: the global balancing loss of data-parallel ranks is that of one rank whose
 // micro-batches have as many samples as theirs together, with --moe-global-aux-exact as
-// strong, else a dp-th of it; and it is no other one's.
+// strong, else a dp-th of it; and it belongs to no other.
 func TestGlobalLossOfTheRanksTogether(t *testing.T) {
 	for _, exact := range []bool{false, true} {
 		m, err := Builtin("global-moe")

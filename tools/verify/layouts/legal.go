@@ -222,7 +222,7 @@ func (a *varying) add(change func(*Variant)) {
 	}
 }
 
-// cuts are those of stages and of what data-parallel ranks hold.
+// cuts are those of stages and of the data-parallel ranks' shards.
 func (a *varying) cuts() {
 	for _, sharding := range a.shardings {
 		for _, sequence := range []bool{false, true} {
@@ -254,7 +254,7 @@ func (a *varying) again() {
 	}
 }
 
-// tensor is what ranks that share layers may do otherwise: products beside gathers, activations kept in parts.
+// tensor is what ranks that share layers may do otherwise: products during gathers, activations kept in parts.
 func (a *varying) tensor() {
 	if a.sizes.TP > 1 {
 		a.add(func(v *Variant) { v.Layout.SequenceParallel, v.Layout.TPCommOverlap = true, true })
@@ -262,7 +262,7 @@ func (a *varying) tensor() {
 	}
 }
 
-// overlaps are exchanges beside compute.
+// overlaps are exchanges during compute.
 func (a *varying) overlaps() {
 	if a.sizes.DP*a.sizes.CP == 1 {
 		return

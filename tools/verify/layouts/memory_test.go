@@ -59,7 +59,7 @@ func TestPlannedMemory(t *testing.T) {
 			continue
 		}
 		for k, shape := range Names() {
-			// With memory the loss of preferences looks at rows, which a dry run does not have.
+			// With memory the loss of preferences reads rows, which a dry run does not have.
 			if shape == "dpo" {
 				continue
 			}
@@ -169,7 +169,7 @@ func (h *hearing) Streams() device.Streams {
 	return nil
 }
 
-// carried tells whether who reads is a collective that goes by way of the host (comm.Staged): one
+// carried reports whether the reader is a collective that goes by way of the host (comm.Staged): one
 // that is imagined reads nothing.
 func carried() bool {
 	var at [8]uintptr

@@ -77,7 +77,7 @@ const small = "--num-layers 8 --hidden-size 32 --num-attention-heads 8 --seq-len
 	"--tokenizer-type NullTokenizer --vocab-size 131 --make-vocab-size-divisible-by 1 --micro-batch-size 1 --global-batch-size 24 " +
 	"--train-iters 10 --initial-loss-scale 1024 --lr 1e-3 --lr-decay-style constant --weight-decay 0.1 --clip-grad 1.0 --seed 1234 --adam-eps " + epsilon
 
-// blocks are sizes besides with --optimizer adamw_8bit and with --fp8-format whose scales are those of blocks, smallBlocks
+// blocks are additional sizes with --optimizer adamw_8bit and with --fp8-format whose scales are those of blocks, smallBlocks
 // of --fp8-recipe mxfp8: two ranks can share every weight without cutting a block.
 const (
 	blocks      = " --hidden-size 512 --ffn-hidden-size 512"

@@ -33,7 +33,7 @@ const (
 	inline = "added in rank order" // instead of as a tree
 )
 
-// site is a place in the program that calls a collective of a kind of group.
+// site is a line of the program that calls a collective of a kind of group.
 type site struct {
 	group  string
 	op     comm.Op
@@ -89,7 +89,7 @@ func (c *collectives) wrap(r *ranks.Rank) {
 	}
 }
 
-// broken notes a call and tells which fault it is to have.
+// broken records a call and returns which fault it gets.
 func (c *collectives) broken(rank int, kind string, op *comm.Collective) string {
 	var s stack
 	runtime.Callers(2, s[:])
@@ -154,8 +154,8 @@ func (l late) Wait() error {
 }
 
 // Start carries a collective out as the fault says. An exchange without a receive
-// changes no number here, and a barrier none at all; gathers and scatters, of what is
-// told and saved, are left alone.
+// changes no number here, and a barrier none at all; gathers and scatters of results
+// and saved values, are left alone.
 func (w *watched) Start(c *comm.Collective) comm.Work {
 	outs := received(c)
 	if len(outs) == 0 {
@@ -220,7 +220,7 @@ func (w *watched) keepParts(transfers []comm.Transfer) {
 	for i, t := range transfers {
 		switch {
 		case t.Send || t.T.Len() == 0:
-		case t.Peer == w.member: // stands behind what this rank sends to itself
+		case t.Peer == w.member: // comes after what this rank sends to itself
 			w.device.Copy(t.T, transfers[i-1].T)
 		default:
 			w.device.Fill(t.T, 0)
@@ -276,7 +276,7 @@ type which struct {
 	name   string
 }
 
-// broken picks of n calls in a training, from the look before it to the evaluation
+// broken picks of n calls in a training, from the observation before it to the evaluation
 // after it: all, and a few alone; of a model with leaves all, for its first step is made twice,
 // and what is broken in a single call of the first time is not in the second.
 func (m Model) broken(n int) []which {
@@ -324,7 +324,7 @@ func faultsOf(s site) []string {
 	return []string{drop, double, scale}
 }
 
-// others are the mutants that are no collectives.
+// others are the mutants that are not collectives.
 func others(m Model, v Variant) []*Mutant {
 	var all []*Mutant
 	add := func(name string, s Setup) {
@@ -362,7 +362,7 @@ func sorted(seen map[site]int) []site {
 	return list
 }
 
-// Run trains the mutant and tells how it shows against want.
+// Run trains the mutant and reports how it shows against want.
 func (mu *Mutant) Run(m Model, steps int, open func() (*device.Device, error), want *Outcome, b Bounds) {
 	got, err := Train(m, mu.variant, steps, open, mu.setup())
 	if err != nil {

@@ -27,7 +27,7 @@ type Options struct {
 	Reported func(Progress)
 }
 
-// Progress is how far a proof is. Told hears it before each training, and at the end.
+// Progress is how far a proof is. Reported receives it before each training, and at the end.
 type Progress struct {
 	Done, All int     // layouts of all models, or mutants of this one
 	Next      string  // what is trained now; "": nothing more
@@ -36,7 +36,7 @@ type Progress struct {
 	Unseen    string  // the mutant that has just ended, where nobody saw it; "": it was caught
 }
 
-// next tells what has ended, once, and what begins.
+// next reports what has ended, once, and what begins.
 func (p *Progress) next(o *Options, what string) {
 	p.Next = what
 	o.Reported(*p)
@@ -168,7 +168,7 @@ func (r *Report) mutate(m Model, variants []Variant, o Options, wanted *referenc
 	return reported, nil
 }
 
-// candidates are the layouts that there are for a model.
+// candidates are the possible layouts of a model.
 func (o *Options) candidates(m Model) []Variant {
 	all := Legal(&m.Config, o.World)
 	if o.Bits {

@@ -39,7 +39,7 @@ func (ts tensors) add(rank int, d *device.Device, s mpu.Stored, factor float64) 
 	return ts.addBoxes(rank, s.Name, s.Global, local, s.Pieces)
 }
 
-// addBoxes copies a rank's boxes of a tensor into the whole.
+// addBoxes copies a rank's boxes of a tensor into the complete one.
 func (ts tensors) addBoxes(rank int, name string, global []int64, local []float64, pieces []mpu.Piece) error {
 	// A tensor that is met for the first time is all NaN: what no rank gives stays so.
 	t := ts[name]

@@ -228,7 +228,7 @@ func (t *trial) keep(r *ranks.Rank, e *engine.Engine, step int, result engine.Re
 	return nil
 }
 
-// reported is what a step tells on every rank.
+// reported is what a step reports on every rank.
 func reported(r engine.Result) []float64 {
 	all := append([]float64{r.Loss}, r.Ahead...)
 	if r.Mixtures != nil {
@@ -237,7 +237,7 @@ func reported(r engine.Result) []float64 {
 	return all
 }
 
-// hear keeps what the first rank tells of a step, or of the evaluation behind the last; the
+// hear keeps what the first rank reports of a step, or of the evaluation behind the last; the
 // others must tell the same.
 func (o *Outcome) hear(rank, step int, numbers []float64) error {
 	if step == len(o.reported) {

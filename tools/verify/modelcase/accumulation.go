@@ -116,7 +116,7 @@ func (r *run) compareFull(s *subject, factor float64, full *engine.Micro, limit 
 	return nil
 }
 
-// microBatches cuts the case's rows; whole is all of them as one.
+// microBatches cuts the case's rows; full is all of them as one.
 func (r *run) microBatches(mask string, c *config.Run) (micros []*engine.Micro, full *engine.Micro, err error) {
 	f, err := openTensors(r.path(r.Batches, "batches.safetensors"))
 	if err != nil {

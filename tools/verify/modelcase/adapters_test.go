@@ -161,7 +161,7 @@ func (c *adapterCase) build(t *testing.T, made *trial, d *device.Device, setting
 	}
 }
 
-// isTrained tells whether a parameter is an adapter's, or trained with one.
+// isTrained reports whether a parameter is an adapter's, or trained with one.
 func isTrained(c *config.Run, p *mpu.Param) bool {
 	return strings.HasPrefix(p.Name, mpu.AdapterPrefix) || c.Model.Retrained.Has(p.Name)
 }

@@ -14,7 +14,7 @@ import (
 	"monotron/megatron/spec"
 )
 
-// mixturePoint is what a curve tells of layers of experts after a step. Layers are counted
+// mixturePoint is what a curve has of layers of experts after a step. Layers are counted
 // from 0, as text.
 type mixturePoint struct {
 	Load         *lossPoint           `json:"load_balancing_loss"`
@@ -64,8 +64,8 @@ func layerOf(m *spec.Model, name string) int {
 	return -1
 }
 
-// compareMixtures compares what a step told of its experts, and their biases after it. What
-// is off is told with the step's nearest tie: rounding may have chosen the other expert.
+// compareMixtures compares what a step reported of its experts, and their biases after it. What
+// is off is reported with the step's nearest tie: rounding may have chosen the other expert.
 func (r *run) compareMixtures(m *spec.Model, name string, want mixturePoint, step engine.Result, after biases) error {
 	if want.Gap != nil {
 		defer r.report.noteFailed(len(r.report.Checks), fmt.Sprintf("nearest tie of a choice in this step: %.3g", *want.Gap))
@@ -145,7 +145,7 @@ func (r *run) compareLoss(m *spec.Model, name string, want lossPoint, step engin
 	return nil
 }
 
-// tokensOf are a layer's; nil: there is no such layer.
+// tokensOf are a layer's; nil: the layer does not exist.
 func tokensOf(step engine.Result, layer string) []float64 {
 	if i, err := strconv.Atoi(layer); err == nil && i >= 0 && i < len(step.Mixtures.Tokens) {
 		return step.Mixtures.Tokens[i]

@@ -7,7 +7,7 @@ import (
 	"monotron/megatron/spec"
 )
 
-// Claim: a number of experts that is off is told with the step's nearest tie, one that is
+// Claim: a number of experts that is off is reported with the step's nearest tie, one that is
 // right is not.
 func TestWhatIsOffReportsTheNearestTie(t *testing.T) {
 	gap := 1.25e-5

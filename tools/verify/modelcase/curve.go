@@ -99,7 +99,7 @@ func (r *run) compareGradients(s *subject, prefix string, factor float64, expect
 	return nil
 }
 
-// exactlyZero tells a tensor of which the case leaves every element out of later comparisons,
+// exactlyZero reports a tensor of which the case leaves every element out of later comparisons,
 // since the exact gradient is zero (exclude_from_param_comparison): the file has another
 // program's rounding errors there, whose norm says nothing.
 func (r *run) exactlyZero(name string, n int) (bool, error) {

@@ -40,7 +40,7 @@ func (e *exclusion) elements(n int) ([]bool, error) {
 	return out, nil
 }
 
-// excluded tells which elements of the tensor `name` with n elements the case
+// excluded returns which elements of the tensor `name` with n elements the case
 // leaves out of a comparison; nil: none.
 func (c *caseFile) excluded(name string, n int) ([]bool, error) {
 	for pattern, which := range c.Exclude {

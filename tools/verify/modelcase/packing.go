@@ -15,7 +15,7 @@ type packedExpected struct {
 }
 
 // runPacking: one batch of documents under several masks and position ids; the
-// attention mask is told to the model as each query's first visible key.
+// attention mask is given to the model as each query's first visible key.
 func (r *run) runPacking() error {
 	var want map[string]packedExpected
 	if err := r.caseFile.expected(&want); err != nil {

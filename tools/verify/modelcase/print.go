@@ -99,7 +99,7 @@ func (r *Report) Worst() Check {
 	return worst(r.Checks)[0]
 }
 
-// WriteJSON prints the report as one JSON object. An error that is no number
+// WriteJSON prints the report as one JSON object. An error that is not a number
 // is -1.
 func (r *Report) WriteJSON(w io.Writer) error {
 	passed, failed := r.Counts()

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// rankFile is what one of Megatron's ranks held and did.
+// rankFile is what one of Megatron's ranks had and did.
 type rankFile struct {
 	TP, PP, DP int
 	CP, EP     int

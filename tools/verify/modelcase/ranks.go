@@ -88,7 +88,7 @@ func (r *run) world(c *caseFile, steps int) (*world, error) {
 // maxRanks bounds the goroutines of a case.
 const maxRanks = 64
 
-// compareLayout compares place, names, order, shapes, decay groups and the step's
+// compareLayout compares coordinates, names, order, shapes, decay groups and the step's
 // order of a rank.
 func (r *run) compareLayout(m *spec.Model, i int, s *seen) {
 	want, group := r.Ranks[i], fmt.Sprintf("layout of rank %d", i)
@@ -147,7 +147,7 @@ func (s *seen) splits(p *value) bool {
 	return n > 1
 }
 
-// compareShards compares what each rank held with the case's file of it, where
+// compareShards compares what each rank had with the case's file of it, where
 // the case has one.
 func (r *run) compareShards(all []*seen) error {
 	path := r.path("", "ranks.safetensors")
@@ -227,7 +227,7 @@ func (k shardKind) shard(all []*seen, i int, named string) ([]float64, error) {
 }
 
 // compareModel compares the losses, the curve, and gradients and parameters of the
-// whole model with those of the case's model, as far as the layout keeps its numbers.
+// complete model with those of the case's model, as far as the layout keeps its numbers.
 func (r *run) compareModel(c *caseFile, w *world, all []*seen, want modelExpected) error {
 	file, err := openTensors(c.path("", "expected.safetensors"))
 	if err != nil {
@@ -278,7 +278,7 @@ func (r *run) keeps(c *caseFile, want modelExpected) (loss, gradient bool, err e
 	return loss, loss && math.Abs(model.GradNorm-want.GradNorm) <= rel*want.GradNorm, nil
 }
 
-// reported is what the last rank's steps told, with every rank's biases.
+// reported is what the last rank's steps reported, with every rank's biases.
 func reported(all []*seen) []stepSeen {
 	steps := slices.Clone(all[len(all)-1].steps)
 	for i := range steps {
@@ -305,7 +305,7 @@ func (r *run) compareTensors(c *caseFile, w *world, all []*seen, file *tensors) 
 		default:
 			continue
 		}
-		// The whole tensor, out of their parts.
+		// The complete tensor, from their parts.
 		got, err := w.weights.names.ofFile(theirs, func(global string) ([]float64, error) {
 			x := assembled(all, global, parts)
 			if x == nil {

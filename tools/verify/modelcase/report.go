@@ -78,7 +78,7 @@ func (r *Report) relative(group, name string, got, want, tolerance float64) {
 	r.add(group, name, math.Abs(got-want)/math.Max(math.Abs(want), math.SmallestNonzeroFloat64), tolerance)
 }
 
-// exact compares anything; a difference is told in words.
+// exact compares anything; a difference is reported in words.
 func (r *Report) exact(group, name string, got, want any) {
 	c := Check{Group: group, Name: name, OK: reflect.DeepEqual(got, want)}
 	if !c.OK {

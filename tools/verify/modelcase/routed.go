@@ -14,7 +14,7 @@ import (
 // routedNumbers is what a layer's router said of the rows of all micro-batches, samples first.
 type routedNumbers struct {
 	logits   []float64 // [rows, experts]
-	probs    []float64 // [rows, experts]: weights of what is sent, else 0
+	probs    []float64 // [rows, experts]: weights of sent choices, else 0
 	sent     []float64 // [rows, experts]: 1 where a row is sent there
 	chosen   []float64 // [rows, k], ascending
 	micros   [][]int   // rows sent to each expert, a micro-batch

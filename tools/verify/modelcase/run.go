@@ -15,8 +15,8 @@ type Options struct {
 
 // Run runs the case at path, a folder with a case.json, on devices that open
 // gives; a case of several ranks takes one each. A missing file is exitcode.NoInput, a
-// malformed one exitcode.BadData, a case that is no dense model's exitcode.Usage. Numbers
-// over their tolerance are no error here: the report tells.
+// malformed one exitcode.BadData, a case that is not of a dense model exitcode.Usage. Numbers
+// over their tolerance are not an error here: the report lists them.
 func Run(path string, open func() (*device.Device, error), o Options) (*Report, error) {
 	c, err := readCase(path)
 	if err != nil {

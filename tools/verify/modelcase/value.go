@@ -70,7 +70,7 @@ func valuesBy(params []*mpu.Param) (all []*value) {
 
 // megatronNames gives the parameters of a stage the names that Megatron's rank
 // uses: layers are counted from the stage's first, experts from the rank's, chunks of
-// several are told apart, and the copy of a tied table on the last stage is its output layer.
+// several are distinguished, and the copy of a tied table on the last stage is its output layer.
 func megatronNames(params []*mpu.Param, chunk, chunks int) []*value {
 	out := valuesBy(params)
 	layers, experts := -1, -1

@@ -17,7 +17,7 @@ type variant struct {
 	mixturePoint
 }
 
-// byPosition is what Megatron leaves to torch.topk's choice among equals, which is no rule.
+// byPosition is what Megatron leaves to torch.topk's choice among equals, which is not a rule.
 const byPosition = "--moe-token-drop-policy position"
 
 // runVariants: the case's flags changed one at a time, same weights and batches.

@@ -13,7 +13,7 @@ import (
 	"monotron/mpu/topology"
 )
 
-// seen is what one rank of a layout held and computed.
+// seen is what one rank of a layout had and computed.
 type seen struct {
 	coordinates topology.Coordinates
 	order       string // of the first step
@@ -33,7 +33,7 @@ type boxes struct {
 	values []float64
 }
 
-// stepSeen is what a step told, with the rates before and after it.
+// stepSeen is what a step reported, with the rates before and after it.
 type stepSeen struct {
 	engine.Result
 	next, decay float64
@@ -187,7 +187,7 @@ func (w *world) tokenLosses(all []*seen) (losses []float64) {
 	return losses
 }
 
-// spread puts a rank's losses of a micro-batch in their places among those of complete samples:
+// spread puts a rank's losses of a micro-batch at their positions among those of complete samples:
 // with context parallelism a rank has some of their positions.
 func (w *world) spread(part []float64, s *seen, micro int) {
 	seq, cp := len(w.batches[0].Tokens[0]), w.config.Layout.Sizes().CP
