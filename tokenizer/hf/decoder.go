@@ -18,7 +18,7 @@ type decoder struct {
 	alone  func(token []byte) []byte
 }
 
-// decoder reads the part of that name; ignoreMerges is nil where it is null.
+// decoder reads the part of that name; joined is nil where it is null.
 func (r *reader) decoder(raw json.RawMessage) (decoder, error) {
 	// Without a decoder tokens are joined by a blank.
 	if isNull(raw) {
