@@ -1,6 +1,6 @@
 /* The C side of package comm: one table of functions that an engine for bytes
  * between processes exports. Engines are shared libraries of their own, opened at
- * run time; no C++ exception leaves them, and errors are text in the caller's room. */
+ * run time; no C++ exception leaves them, and errors are text in the caller's buffer. */
 #ifndef MT_COMM_H
 #define MT_COMM_H
 

@@ -3,5 +3,5 @@
 // `make gloo`). The program is built and started without it.
 //
 // Reading order: comm.h (the table), find.go (where the library is), engine.go (its calls,
-// in Go; nocgo.go where there is no C), gloo/ (the library). NCCL is opened in nccl/.
+// in Go; nocgo.go without cgo), gloo/ (the library). NCCL is opened in nccl/.
 package comm

@@ -216,7 +216,7 @@ func (m *Mesh) enter(f func(text *C.char, capacity C.int64_t) C.int32_t) error {
 		return exitcode.Errorf(exitcode.IO, "Gloo: closed")
 	}
 	err := call(f)
-	if err != nil && m.aborted.Load() { // Gloo tells whichever trouble the end made first
+	if err != nil && m.aborted.Load() { // Gloo reports whichever error the abort caused first
 		return exitcode.Errorf(exitcode.IO, "Gloo: ended by the caller")
 	}
 	return err

@@ -67,7 +67,7 @@ func meshes(t testing.TB, n int, limit time.Duration) []*Mesh {
 	return all
 }
 
-// Claim: bytes arrive whole, in slots, and Gloo's own sum is the sum.
+// Claim: bytes arrive complete, in slots, and Gloo's own sum is the sum.
 func TestGlooCarriesAndSums(t *testing.T) {
 	ranks := meshes(t, 3, 10*time.Second)
 	var all sync.WaitGroup

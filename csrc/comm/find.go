@@ -10,8 +10,8 @@ import (
 // Library is the file that holds Gloo.
 const Library = "libmt_gloo.so"
 
-// Find is the path of the library: what MONOTRON_GLOO names, else the file beside
-// this program. The error says why there is none and what to do.
+// Find is the path of the library: what MONOTRON_GLOO names, else the file next to
+// this program. The error says why it is missing and what to do.
 func Find() (string, error) {
 	switch path := os.Getenv("MONOTRON_GLOO"); path {
 	case "off":

@@ -114,7 +114,7 @@ V float K(backward_row)(const mt_activation_backward_args *a, int T, int kind, i
       sum += d * v_rounded(K(gated)(kind) ? y * gate : K(act)(kind, T, v), T);
       d = v_rounded(d * *weight, T);
     }
-    /* Where a clamp held a value its gradient is 0. */
+    /* Where a clamp limited a value, its gradient is 0. */
     if (K(gated)(kind)) {
       slope *= gate;
       vf dup = d * y;

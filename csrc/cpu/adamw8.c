@@ -29,7 +29,7 @@ V void K(values8)(float *x, const uint8_t *codes, const float *map, float most, 
   for (int64_t i = 0; i < n; i++) x[i] = map[codes[i]] * most;
 }
 
-/* Rounds the n values of a block to codes; x has room for whole vectors. */
+/* Rounds the n values of a block to codes; x has space for full vectors. */
 V void K(codes8)(uint8_t *codes, float *most, const float *x, const uint8_t *nearest, int64_t n) {
   vf largest = v_set(0);
   V_EACH(n, i, m, largest = v_max(largest, v_abs(v_load_n(x, MT_F32, i, m))););

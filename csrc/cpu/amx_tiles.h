@@ -20,8 +20,8 @@ typedef struct {
   uint8_t rows[16];
 } amx_config;
 
-/* Eight full tiles. A constant in memory: GCC's intrinsic tells the optimiser of
- * the first eight bytes only. */
+/* Eight full tiles. A constant in memory: GCC's intrinsic declares only the
+ * first eight bytes to the optimiser. */
 static const amx_config amx_eight __attribute__((aligned(64))) = {
     .palette = 1, .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
 

@@ -71,7 +71,7 @@ static inline int64_t att_blocks(const attention_call *c) { return mt_ceil(c->sq
 
 static inline int64_t att_together(const attention_call *c) { return att_shared_group(c) > ATT_NEAR ? ATT_TOGETHER : 1; }
 
-/* Room of a tile, in the order in which the tiles lay it out. */
+/* Space of a tile, in the order in which the tiles lay it out. */
 static inline int64_t att_common_room(const attention_call *c) { return ATT_QUERIES * (ATT_KEYS * (4 + c->element) + c->padded * 4); }
 
 static inline int64_t att_own_room(const attention_call *c) { return ATT_QUERIES * (c->padded * (c->element + 4) + 20); }

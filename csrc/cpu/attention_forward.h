@@ -91,7 +91,7 @@ static void K(rescale)(K(forward_state) *s) {
   }
 }
 
-/* Of blocks that are made together each has its sums, and all the same room for scores. */
+/* Blocks that are computed together each have their own sums, and share the space for scores. */
 static void K(lay_out)(K(forward_state) *s, char *own, char *common) {
   const int64_t padded = s->c->padded;
   s->q = (K(value) *)own;

@@ -5,7 +5,7 @@ static void K(load_row)(float *to, const void *from, int32_t dtype, int64_t d) {
   V_BY_DTYPE(dtype, V_EACH(d, j, m, v_store_n(to, MT_F32, j, m, v_load_n(from, T, j, m));););
 }
 
-/* Rows lie pages apart, where no processor looks ahead by itself. */
+/* Rows lie pages apart, too far for hardware prefetch. */
 V void K(fetch_rows)(const attention_call *c, const mt_tensor *t, attention_head h, int64_t i, int64_t n, int64_t rows) {
   for (int64_t end = mt_min(i + n, rows); i < end; i++)
     for (int64_t at = 0; at < c->d * mt_element(t->dtype); at += 64) __builtin_prefetch(att_row(c, t, h, i) + at, 1);
@@ -36,17 +36,17 @@ static void K(visible)(const attention_call *c, int64_t sample, int64_t i, int32
   *width = first < end ? (int32_t)(end - first) : 0;
 }
 
-/* What masks the scores of one head besides causality. */
+/* What masks the scores of one head in addition to causality. */
 typedef struct {
   float scale, slope; /* times log2(e): scores are exponents of 2 */
   float keep;         /* what a kept probability is multiplied by */
   float cap, inner;   /* of capped scores cap·tanh(inner·x), cap times log2(e); 0: plain */
-  const float *bias;  /* by key, of `biases` keys, where ALiBi is no slope */
+  const float *bias;  /* by key, of `biases` keys, where ALiBi is not a slope */
   int64_t biases;
   int32_t alibi, drop;
   uint64_t key;
   uint32_t threshold, sample, head, position; /* position: of query 0, for the mask's counter */
-  int32_t offset;                             /* place of query 0 among the keys */
+  int32_t offset;                             /* position of query 0 among the keys */
   uint32_t keys;                              /* position of key 0, for the mask's counter */
 } K(masks);
 

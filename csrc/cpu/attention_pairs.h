@@ -31,7 +31,7 @@ static void K(pack_rows)(K(value) *to, int64_t padded, const void *from, int32_t
 }
 
 /* Runs statements for both halves of every block b of 32 rows from i on by 32 channels from
- * j on; r is room for the half's lines. */
+ * j on; r is space for the half's lines. */
 #define EACH_HALF(...)                                \
   for (int64_t i = 0; i < rows; i += 32)              \
     for (int64_t j = 0; j < padded; j += 32) {        \

@@ -1,4 +1,4 @@
-/* What hangs on a context besides its workspace. */
+/* What a context owns in addition to its workspace. */
 #ifndef MT_CONTEXT_H
 #define MT_CONTEXT_H
 

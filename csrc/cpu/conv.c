@@ -77,7 +77,7 @@ static int32_t K(causal_conv_forward)(mt_context *ctx, const void *args, void *s
   return 0;
 }
 
-/* Gradients of a block: of the taps, of the biases, and of the inputs of the last positions, each in the place
+/* Gradients of a block: of the taps, of the biases, and of the inputs of the last positions, each at index
  * position % taps. */
 typedef struct {
   float dw[CONV_TAPS][CONV_BLOCK], dbias[CONV_BLOCK], dx[CONV_TAPS][CONV_BLOCK];

@@ -9,7 +9,7 @@ import (
 )
 
 // Claim (matmul.c): every shape is cut in finitely many tries. The sizes step
-// through all that rounding to whole units can do.
+// through all effects of rounding to full units.
 func TestMatmulCutsEveryShape(t *testing.T) {
 	d, err := Open()
 	if err != nil {

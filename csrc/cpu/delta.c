@@ -124,7 +124,7 @@ V float K(delta_unit)(const K(delta_head) *h, float *y, const mt_tensor *x, int6
 }
 
 /* A position's numbers of a value head; keep is e^g, 0 where a document begins. In a state space beta is Δ,
- * and held whether a limit holds it. */
+ * and held says whether a limit clamps it. */
 typedef struct {
   float a, g, keep, beta;
   int held, space;
@@ -307,7 +307,7 @@ V void K(delta_back)(const mt_delta_rule_backward_args *a, const K(delta_head) *
   int64_t row = K(delta_token)(h, t) * h->heads + h->head, size = h->dk * DELTA_BACK;
   const float *before = r->states + at * size, *behind = before + size, *q = r->q + at * r->wide, *k = r->k + at * r->wide;
   float *dq = r->dq + at * h->dk * LANES, *dk = r->dk + at * h->dk * LANES;
-  /* dS += q·do; dq = state after · do; the gradient of what was left of v, and of k through the update. */
+  /* dS += q·do; dq = state after · do; the gradient of v's remainder, and of k through the update. */
   vf d_o[NV], rest[NV], drest[NV] = {0}, keep_sum = {0}, beta_sum = {0}, skip_sum = {0};
   K(delta_load)(d_o, &a->d_o, row, c, n);
   for (int j = 0; j < NV; j++) rest[j] = v_load(r->rests + at * DELTA_BACK, MT_F32, j * LANES);

@@ -8,7 +8,7 @@ import (
 	"monotron/csrc/device"
 )
 
-// What an op costs beside its work, from the call until it is done: its arguments, the way into C
+// BenchmarkDispatch measures an op's overhead, from the call until it is done: its arguments, the way into C
 // and back, and of a product the choice of its kernel.
 func BenchmarkDispatch(b *testing.B) {
 	d := open(b)

@@ -1,7 +1,7 @@
 // Package cpu is the CPU device: C kernels, one file an op, run by the process's
 // one pool of threads; GEMM by oneDNN where it is found at run time.
 //
-// Reading order: cpu.go (the device in Go; nocgo.go where there is no C), settings.go (what the environment
+// Reading order: cpu.go (the device in Go; nocgo.go without cgo), settings.go (what the environment
 // may switch off), isa.go (the same for tests), table.c (its ops), context.h (what a call has),
 // tile.h and simd.h (how a kernel is written once for every instruction set), isa.c (which
 // of them runs), then the ops by name. A product: matmul.c (who makes it), gemm_cut.c (how

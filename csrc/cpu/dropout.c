@@ -24,7 +24,7 @@ MT_OP(dropout_backward, backward_tiles, NULL)
 typedef struct {
   uint64_t key;
   uint32_t threshold, position, sample;
-  float scale; /* of what is kept */
+  float scale; /* of kept values */
 } K(mask);
 
 /* The mask of a row of tokens; step and samples exist only where something is drawn. */

@@ -56,7 +56,7 @@ static int32_t K(embedding_forward)(mt_context *ctx, const void *args, void *scr
   return 0;
 }
 
-/* The place in the table of a token's row, or NULL. */
+/* The address of a token's row in the table, or NULL. */
 V void *K(table_row)(const mt_embedding_backward_args *a, int64_t token) {
   int64_t id = ((const int32_t *)a->ids.data)[token] - a->start;
   return id >= 0 && id < a->dtable.shape[0] ? mt_row(&a->dtable, id) : NULL;

@@ -1,4 +1,4 @@
-/* Tokens' choices sorted by group, and numbers moved between choices and places: linear
+/* Tokens' choices sorted by group, and numbers moved between choices and slots: linear
  * passes over integers, in their order. */
 #include <string.h>
 
@@ -9,7 +9,7 @@ static int64_t one_tile(const void *args, int32_t phase) { return phase == 0; }
 
 static int64_t order_scratch(const void *args) { return ((const mt_expert_order_args *)args)->offsets.shape[0] * (int64_t)sizeof(int32_t); }
 
-/* The group of a token's choice j; −1: it has no place. earlier: the groups of those before it. */
+/* The group of a token's choice j; −1: it has no slot. earlier: the groups of those before it. */
 static int32_t group_of(const mt_expert_order_args *a, int32_t expert, const int32_t *earlier, int64_t j) {
   int64_t from = expert - a->start, groups = a->offsets.shape[0] - 1;
   if (from < 0 || from >= groups * a->width) return -1;
@@ -33,7 +33,7 @@ static void count_groups(const mt_expert_order_args *a) {
     }
 }
 
-/* The row of a token by its place: of a chunk of all samples sample by sample. */
+/* The row of a token by its position: of a chunk of all samples sample by sample. */
 static int64_t row_of(const mt_expert_order_args *a, int64_t token) {
   if (!a->chunk) return token;
   int64_t within = token % ((int64_t)a->chunk * a->batch);

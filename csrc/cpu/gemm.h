@@ -53,10 +53,10 @@ typedef struct {
   int32_t splits;                  /* 1: nan may stand for infinity: where one is, f32 products decide */
   /* c [mr,nr] (+)= A panel · B panel, depth a multiple of k_unit. `next` will be read soon. */
   void (*micro)(int64_t depth, const void *a, const void *b, float *c, int32_t add, const void *next);
-  void (*finish)(const gemm_job *job, int64_t i, int64_t j, const float *sums); /* of a whole micro tile; may be NULL */
+  void (*finish)(const gemm_job *job, int64_t i, int64_t j, const float *sums); /* of a full micro tile; may be NULL */
 } gemm_kernel;
 
-/* C and Aux of the tile from its sums [rows, columns]; C += where told. */
+/* C and Aux of the tile from its sums [rows, columns]; C += where the job accumulates. */
 typedef void gemm_finish(const gemm_job *job, const gemm_tile *tile, const float *sums, int64_t ld);
 
 /* Adds the sums of a leaf to those of all leaves, on a grid; returns the bits of the larger of most
@@ -93,7 +93,7 @@ enum { MT_GEMM_ROWS = 512, MT_GEMM_COLUMNS = 768, MT_GEMM_SUMS = MT_GEMM_ROWS * 
 typedef struct { int64_t ahead; uint32_t columns; } gemm_fetch;
 
 /* The share of rows i..i+count-1 in the next columns, where all rows pass over a few columns
- * before they go on: memory then has work all the time, not with the first rows alone. */
+ * before they advance: memory then has work all the time, not with the first rows alone. */
 static inline gemm_fetch gemm_next(int64_t ahead, int columns, int64_t i, int64_t count, int64_t rows) {
   gemm_fetch f = {ahead, 0};
   for (int c = 0; c < columns; c++) f.columns |= (uint32_t)(c * rows / columns >= i && c * rows / columns < i + count) << c;

@@ -61,7 +61,7 @@ static void micro(int64_t depth, const void *pa, const void *pb, float *c, int32
   const int32_t *a = pa;
   const char *b = pb;
   __m512 sum[ROWS][VECTORS];
-  (void)next; /* a panel is used long enough for the processor to look ahead by itself */
+  (void)next; /* a panel is used long enough for the processor to prefetch by itself */
 #pragma GCC unroll 8
   for (int i = 0; i < ROWS; i++)
 #pragma GCC unroll 3

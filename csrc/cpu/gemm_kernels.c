@@ -66,7 +66,7 @@ static void K(pack_b)(void *panel, const gemm_operand *b, int64_t j, int64_t col
 
 static void K(micro)(int64_t depth, const void *pa, const void *pb, float *c, int32_t add, const void *next) {
   const float *a = pa, *b = pb;
-  (void)next; /* a panel is used long enough for the processor to look ahead by itself */
+  (void)next; /* a panel is used long enough for the processor to prefetch by itself */
   vf sum[MR][NV];
 #pragma GCC unroll 16
   for (int i = 0; i < MR; i++)

@@ -1,6 +1,6 @@
 /* A part of C by our own kernels: k in blocks in rising order, so every sum has
  * one order; A's block in the L2 cache, a panel of B's in L1. Operands come packed,
- * or are packed here, A's block whole, B's a panel at a time. Where sums are a tree
+ * or are packed here, A's block at once, B's a panel at a time. Where sums are a tree
  * the leaves come one after the other, and a micro tile has sums of every level. */
 #include <string.h>
 
@@ -10,8 +10,8 @@ typedef struct {
   const gemm_kernel *kernel;
   const gemm_job *job;
   const gemm_part *part;
-  char *a, *b;      /* room for packing */
-  float *rest;      /* room behind all else */
+  char *a, *b;      /* packing buffers */
+  float *rest;      /* space after all else */
   float *sums;      /* a micro tile's after another's, unless k is one block */
   int64_t k, depth; /* this block of k */
   int32_t first, last; /* of the leaf, or of all of k */
@@ -19,7 +19,7 @@ typedef struct {
   double *exact;        /* of a sum on a grid: a micro tile's after another's; NULL: it is none */
   int32_t later;        /* the leaf is not the first */
   int32_t most;         /* the bits of the largest magnitude so far */
-  int32_t single;   /* k is one block: there is room for one micro tile's sums */
+  int32_t single;   /* k is one block: there is space for one micro tile's sums */
 } own_call;
 
 void mt_gemm_pack(const gemm_kernel *kr, const gemm_job *job, int32_t of_b, char *to, int64_t panel, int64_t line, int64_t end, int64_t k, int64_t depth) {

@@ -21,7 +21,7 @@ typedef struct {
   const gemm_kernel *kernel;
   int32_t along;
   int64_t m, n, k, chunks;             /* of a chunk; their number */
-  int64_t depth;                       /* of a block of k: by k alone, so that parts of C are made as the whole is */
+  int64_t depth;                       /* of a block of k: by k alone, so that parts of C are made as all of C is */
   int64_t segment;                     /* of k, which blocks do not cross: all, or a leaf's part of a stretch */
   int64_t a_bytes, b_bytes;            /* of a buffer */
   int32_t a_buffers, b_buffers;        /* none where a tile packs for itself */

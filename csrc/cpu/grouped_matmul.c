@@ -20,7 +20,7 @@ enum {
 static int32_t ordered(const mt_grouped_matmul_args *a) { return a->leaves || mt_given(&a->grid); }
 
 /* f16's AMX kernel makes products again where it meets NaN, of all rows near it; and a
- * kernel's own way from whole micro tiles to C may round others than the rest's. */
+ * kernel's own store of full micro tiles to C may round unlike that of the rest. */
 static gemm_kernel kernel_of(const mt_grouped_matmul_args *a) {
   const gemm_kernel *kr = NULL;
   if (a->a.dtype == MT_BF16 && !ordered(a)) kr = mt_amx() ? mt_gemm_amx() : mt_gemm_bf16();
@@ -40,7 +40,7 @@ static int64_t rows_of(const mt_grouped_matmul_args *a, int64_t group) {
   return offsets[group + 1] - offsets[group];
 }
 
-/* The first group whose rows are none of A's, as where ranks disagree about how many tokens
+/* The first group whose rows are not all in A, as where ranks disagree about how many tokens
  * an expert has; -1: there is none. */
 static int64_t astray(const mt_grouped_matmul_args *a) {
   const int32_t *offsets = a->offsets.data;
@@ -67,7 +67,7 @@ static int64_t all_tiles(const mt_grouped_matmul_args *a, const grouped_plan *p)
   return tiles;
 }
 
-/* Tiles of sums with leaves have those of every level, or of all leaves, besides a leaf's. */
+/* Tiles of sums with leaves have those of every level, or of all leaves, in addition to a leaf's. */
 static grouped_plan tree_plan(grouped_plan p) {
   p.rows = TREE_ROWS;
   p.columns = mt_up(mt_ceil(p.n, mt_max(1, mt_ceil(p.n, TREE_COLUMNS))), p.kernel.nr);
@@ -113,7 +113,7 @@ static gemm_job job_of(const mt_grouped_matmul_args *a, const grouped_plan *p, i
 
 static int64_t tiles(const void *args, int32_t phase) {
   if (phase > 0) return 0;
-  if (astray(args) >= 0) return 1; /* which tells */
+  if (astray(args) >= 0) return 1; /* the tile reports it */
   grouped_plan p = plan_of(args);
   return all_tiles(args, &p);
 }

@@ -1,5 +1,5 @@
 /* The multiply-adds of this processor in registers, with nothing to wait for: what
- * products are held against. Enough chains to hide an instruction's latency. */
+ * products are compared with. Enough chains to hide an instruction's latency. */
 #ifndef MT_ISA
 #define MT_CHAINS 12
 #define MT_KERNELS "instructions.c"

@@ -9,7 +9,7 @@ import (
 )
 
 // Claim (instructions.c): every instruction set has multiply-adds whose operations are
-// counted, dtypes without own ones are told those of f32, and looks end.
+// counted, dtypes without own ones get those of f32, and measurements end.
 func TestInstructions(t *testing.T) {
 	d, err := Open()
 	if err != nil {

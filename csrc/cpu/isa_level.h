@@ -12,7 +12,7 @@ void mt_isa_limit(int level);
 
 /* Has kernels use AVX2 where there is more, as sums along a row and exponentials are others with
  * other vectors: processors with AVX2 and with AVX-512 then give the same bits. Products in one order
- * (mt_gemm_ordered), which are the same with either, go on with mt_isa_ordered, the best set. */
+ * (mt_gemm_ordered), which are the same with either, continue with mt_isa_ordered, the best set. */
 extern int mt_isa_ordered;
 extern int mt_isa_invariant; /* mt_isa_common was called: products go by leaves, by no library */
 void mt_isa_common(void);

@@ -13,7 +13,7 @@ import (
 )
 
 // lengthCalls are attention's two calls on one sequence: of one head of twelve, as they lie
-// beside each other in a model.
+// next to each other in a model.
 func lengthCalls(dev *device.Device, s *device.Scope, dtype device.DType, seq int64) (forward, backward func()) {
 	const heads, channels = 12, 64
 	head := func() device.Tensor {
@@ -99,8 +99,8 @@ func TestBlocksSideBySide(t *testing.T) {
 	}
 }
 
-// BenchmarkAttentionByLength tells attention's rate over 32,768 positions beside that over
-// 2,048, on one thread, by turns: -benchtime 3x is three of them.
+// BenchmarkAttentionByLength reports attention's rate over 32,768 positions and over
+// 2,048, on one thread, alternating: -benchtime 3x is three of each.
 func BenchmarkAttentionByLength(b *testing.B) {
 	const short, long = 2048, 32768
 	threads := device.SharedPool().Threads()

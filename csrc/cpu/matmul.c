@@ -28,7 +28,7 @@ static gemm_job job_of(const mt_matmul_args *p) {
 
 typedef enum { NOTHING, BY_ROW, LIBRARY, SINGLE, PACKED } route;
 
-/* Whether oneDNN makes it: all that it can where it is told so; else bf16 only by instructions
+/* Whether oneDNN makes it: all that it can with MONOTRON_ONEDNN=all; else bf16 only by instructions
  * that it has for it, short of AMX: with AVX2 our own kernels widen as they pack. */
 static int32_t by_library(const gemm_job *job) {
   if (job->dtype == MT_F16 || !mt_onednn_open()) return 0;

@@ -14,7 +14,7 @@ enum { ARG_SRC = 1, ARG_DST = 17, ARG_WEIGHTS = 33, ARG_SCRATCHPAD = 80 };
 enum { ONEDNN_BF16 = 2, ONEDNN_F32 = 3 };
 
 typedef struct { int32_t arg; void *memory; } onednn_arg;
-typedef union { char bytes[65536]; void *align; } onednn_struct; /* room for whatever version 2 fills in place */
+typedef union { char bytes[65536]; void *align; } onednn_struct; /* space for whatever version 2 fills in place */
 
 static struct {
   int32_t ready, all;
@@ -78,7 +78,7 @@ static int32_t find_all(void) {
 }
 
 /* MONOTRON_ISA holds for the library too: else kernels of two instruction sets are compared. It
- * must be told before anything is made with it; where it cannot be, it is not used. The numbers
+ * must be applied before anything is made with the library, which is not used where that fails. The numbers
  * are dnnl_cpu_isa_sse41, its least, and dnnl_cpu_isa_avx2, alike in versions 2 and 3. */
 static int32_t limit_isa(const char **held) {
   enum { SSE41 = 0x1, AVX2 = 0x7 };
@@ -135,7 +135,7 @@ typedef struct { int64_t m, n, k, a_row, a_col, b_row, b_col, ld; int32_t dtype,
 typedef struct { matmul_key key; void *primitive, *a, *b, *c, *scratch; int64_t scratch_bytes; } matmul_entry;
 
 /* A context's primitives, found by key; the context's use is serialised, so
- * there is no lock. Training has some thirty shapes; a flood of them (generation
+ * it needs no lock. Training has some thirty shapes; a flood of them (generation
  * at every length) overwrites. */
 enum { ENTRIES = 1024, PROBES = 8 };
 typedef struct { void *stream; matmul_entry entry[ENTRIES]; } matmul_cache;

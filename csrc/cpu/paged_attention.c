@@ -50,7 +50,7 @@ static const char *head_row(const mt_tensor *t, int64_t row, int64_t group, int6
   return (const char *)t->data + (row * t->stride[0] + group * t->stride[1] + head * t->stride[2]) * mt_element(t->dtype);
 }
 
-/* The keys and values of a row to their places. */
+/* Stores the keys and values of a row in the cache. */
 static void keep_row(const mt_paged_attention_args *a, int64_t row) {
   const int32_t *at = place(a, row);
   int32_t block = table_of(a, at[0])[at[1] / BLOCK], inside = at[1] % BLOCK;

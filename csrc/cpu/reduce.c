@@ -98,7 +98,7 @@ V int64_t K(non_finite)(const void *x, int T, mt_range r) {
   return r.to - r.from - finite;
 }
 
-/* Squares of f32 are finite in f64, so their sum tells whether there is something to count. */
+/* Squares of f32 are finite in f64, so values are checked only where their sum is not finite. */
 V void K(stats)(const void *x, int T, mt_range r, double *out) {
   enum { AHEAD = 1024 }; /* elements */
   vd lo = {0}, hi = {0};

@@ -26,7 +26,7 @@ typedef struct {
   const mt_router_rule *rule;
   int64_t experts, k;
   double *x, *keys, *p, *w, *dw;
-  int32_t *list; /* room for numbers of groups and experts */
+  int32_t *list; /* space for numbers of groups and experts */
 } row;
 
 static row row_in(void *workspace, const mt_router_rule *rule, int64_t experts, int64_t k) {

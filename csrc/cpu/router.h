@@ -1,4 +1,4 @@
-/* A token's row of logits, in f64: near scores are told apart as the oracle tells them, and
+/* A token's row of logits, in f64: near scores compare as in the oracle, and
  * rows are short. E: the number of experts. */
 #ifndef MT_ROUTER_H
 #define MT_ROUTER_H
@@ -10,7 +10,7 @@
 static inline double mt_sigmoid(double x) { return 1 / (1 + exp(-x)); }
 static inline double mt_softplus(double x) { return fmax(x, 0) + log1p(exp(-fabs(x))); }
 
-/* Score functions that look at one logit: the others are softmax, over some or all of them. */
+/* Score functions that read one logit: the others are softmax, over some or all of them. */
 static inline int mt_scores_alone(int32_t score) { return score == MT_SIGMOID_SCORE || score == MT_SQRT_SOFTPLUS_SCORE; }
 static inline double mt_score(int32_t score, double x) { return score == MT_SIGMOID_SCORE ? mt_sigmoid(x) : sqrt(mt_softplus(x)); }
 static inline double mt_score_slope(int32_t score, double x) {

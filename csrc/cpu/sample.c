@@ -161,7 +161,7 @@ static int32_t K(sample)(mt_context *ctx, const void *args, void *scratch, int32
   int32_t *chosen = (int32_t *)a->ids.data + row;
   *chosen = -1;
   if (!K(finite)(raw, a->columns)) return 0;
-  /* Room for a weight and a place of each column, and for an edited copy. */
+  /* Space for a weight and an id of each column, and for an edited copy. */
   K(sampled) *s = (K(sampled) *)mt_cpu_room(ctx, sizeof *s + a->columns * 16);
   if (!s) return 1;
   s->x = raw;

@@ -23,12 +23,12 @@ __host__ __device__ inline int queries(const mt_attention_forward_args &a) { ret
 __host__ __device__ inline int keys(const mt_attention_forward_args &a) { return (int)(a.k.shape[0] / a.batch); }
 __host__ __device__ inline int heads_of(const mt_attention_forward_args &a) { return (int)(a.q.shape[1] * a.q.shape[2]); }
 
-/* The place of head `head` among all of this call's. */
+/* The coordinates of head `head` among all of this call's. */
 __device__ inline place place_of(const mt_attention_forward_args &a, int sample, int head) {
   int a_group = (int)a.q.shape[2];
   return {a.batch, sample, head / a_group, head % a_group};
 }
-/* The same head's place in k and v, where a group has one. */
+/* The same head's coordinates in k and v, where a group has one. */
 __device__ inline place shared_place(place p) {
   p.head = 0;
   return p;
@@ -42,14 +42,14 @@ __host__ __device__ inline int keys_until(const mt_attention_forward_args &a, in
   return end < keys(a) ? end : keys(a);
 }
 
-/* What query i stands for: it sees the keys from..last; its place is that of its own key. */
+/* What query i sees: the keys from..last; its position is that of its own key. */
 struct sight {
   int from, last, position;
   __device__ bool sees(int key) const { return key >= from && key <= last; }
   __device__ bool sees_all(int first, int end) const { return first >= from && end - 1 <= last; } /* keys first..end-1 */
 };
 
-/* The first key of query i's document, counted as the whole sequence's are. */
+/* The first key of query i's document, counted in the complete sequence. */
 __device__ inline const int32_t *document_of(const mt_attention_forward_args &a, int sample, int i) {
   return data_of<int32_t>(a.doc_start) + sample * a.doc_start.stride[0] + i;
 }

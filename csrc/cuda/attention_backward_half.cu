@@ -3,7 +3,7 @@
  * queries of a head and goes over the keys. Both compute a warp's scores again from
  * lse, 16 own rows against a streamed tile, so that the probabilities lie in registers as
  * the next product wants them. Of the scores' gradients p·(z·dp − delta) is rounded to T.
- * Scores are times log2 e, and so is lse; where a warp's rows see a tile whole, and without
+ * Scores are times log2 e, and so is lse; where a warp's rows see a complete tile, and without
  * ALiBi, there is nothing to mask or to add. */
 #include "attention_drop.h"
 #include "tiles.h"
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(THREADS) attention_dkv_kernel(const __grid_con
       drawn.head = (uint32_t)(f.drop.channel + head);
       drops_of_keys(dropped, drawn, (uint32_t)f.drop.position, f.k_offset + k0 + warp * 16, q0);
     }
-    int first_here = k0 + warp * 16; /* of the warp's keys; a lane looks for one query */
+    int first_here = k0 + warp * 16; /* of the warp's keys; a lane checks one query */
     bool whole = slope == 0 && seen[lane].s.sees_all(first_here, first_here + 16);
     whole = __all_sync(0xffffffff, whole);
     auto finish = [&](int c, int e, float p, float delta) {

@@ -7,7 +7,7 @@
 #include "philox.h"
 
 /* Bit 4n + j: whether key `first` + 8n + j is dropped. first counts from the sequence's start;
- * where it is no multiple of four, which only pieces of odd lengths make, each key takes a
+ * where it is not a multiple of four, which only pieces of odd lengths make, each key takes a
  * Philox of its own. */
 template <int N> __device__ inline uint32_t dropped_keys(const mask &m, int first) {
   uint32_t bits = 0;
@@ -28,7 +28,7 @@ template <int N> __device__ inline uint32_t dropped_keys(const mask &m, int firs
   return bits;
 }
 
-/* Rows are queries: bit 4n + e of bits[h] tells of a lane's row h and its key 8n + e. m is that of
+/* Rows are queries: bit 4n + e of bits[h] is for a lane's row h and its key 8n + e. m is that of
  * row lane % 2; the other's come from the neighbour. first: the tile's first key. */
 template <int N> __device__ inline void drops_of_queries(uint32_t (&bits)[2], const mask &m, int first) {
   int lane = threadIdx.x % 32;
@@ -37,7 +37,7 @@ template <int N> __device__ inline void drops_of_queries(uint32_t (&bits)[2], co
   for (int h = 0; h < 2; h++) bits[h] = (h == lane % 2 ? mine : theirs) >> lane % 2 * 2;
 }
 
-/* Rows are keys, columns 32 queries: bit 4h + 8e of bits[c] tells of a lane's row h and its query
+/* Rows are keys, columns 32 queries: bit 4h + 8e of bits[c] is for a lane's row h and its query
  * 8c + e, of which the lanes of four keys each draw for two. first: the warp's first key; query:
  * the tile's first. m: of the head, and of query 0 at `position`. */
 __device__ inline void drops_of_keys(uint32_t (&bits)[4], mask m, uint32_t position, int first, int query) {

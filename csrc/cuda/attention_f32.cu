@@ -9,7 +9,7 @@ namespace {
 
 enum { ROWS = 32, WARPS = 8, OWN = ROWS / WARPS, THREADS = 32 * WARPS };
 
-/* Brings rows at.. of a place in t, zeros from row `end` on, to [ROWS][d + 1]: with the
+/* Copies rows at.. of t at p, zeros from row `end` on, to [ROWS][d + 1]: with the
  * odd length lanes read one column of different rows without conflict. */
 __device__ inline void fetch(float *to, const mt_tensor &t, const place &p, int at, int end) {
   int d = (int)last(t);
@@ -43,7 +43,7 @@ template <int NC> __device__ inline void put(const mt_tensor &t, const place &p,
   }
 }
 
-/* The first key that one of the block's queries sees, rounded down to whole tiles. */
+/* The first key that one of the block's queries sees, rounded down to full tiles. */
 __device__ inline int first_tile(const mt_attention_forward_args &a, int sample, int q0) {
   float least = 1 << 30; /* exact as f32 */
   int i = q0 + (int)threadIdx.x % 32;
@@ -70,7 +70,7 @@ template <int NC> __global__ void __launch_bounds__(THREADS) attention_forward_f
   fetch(q, a.q, p, q0, sq);
   float o[OWN][NC] = {}, max[OWN], sum[OWN] = {};
   for (float &m : max) m = -INFINITY;
-  /* Tiles of keys: a lane has a key, and the softmax goes on from the highest score so far. */
+  /* Tiles of keys: a lane has a key, and the softmax continues from the highest score so far. */
   for (int k0 = first_tile(a, sample, q0); k0 < end; k0 += ROWS) {
     fetch(k, a.k, kv, k0, end);
     fetch(v, a.v, kv, k0, end);

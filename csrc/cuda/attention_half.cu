@@ -4,7 +4,7 @@
  * Two of each would leave an A100 one block an SM for heads of 128 channels (87 KB), this
  * three (52 KB, with 16 queries a warp). Scores, the softmax and the sums are f32 in registers, scores
  * times log2 e; a probability is rounded to T for its product with the values. Most tiles are seen
- * whole: their scores need no mask, and without ALiBi but a factor, which the exponent takes. */
+ * completely: their scores need no mask, and without ALiBi only a factor, which the exponent takes. */
 #include "attention_drop.h"
 #include "tiles.h"
 
@@ -14,7 +14,7 @@ enum { WARPS = 4, THREADS = 32 * WARPS };
 
 template <int D> struct stream_of_keys { enum { ROWS = D <= 128 ? 64 : 32, SIZE = ROWS * tile_row<D>::STRIDE }; };
 
-/* Blocks of an SM that registers are to leave room for: as many as an A100 has shared memory for
+/* Blocks of an SM that registers must suffice for: as many as an A100 has shared memory for
  * (heads of 64 channels: five, and with 32 queries a warp four, for which there are never registers). */
 constexpr int blocks_an_sm(int channels, int rows, bool drop) { return channels > 128 || rows > 16 ? 2 : channels > 64 || drop ? 3 : 4; }
 

@@ -50,7 +50,7 @@ struct functions {
 struct shape {
   int64_t m, n, k, stride_a, stride_b, stride_c, stride_aux;
   int32_t dtype, dtype_c, trans_a, trans_b, accumulate, epilogue;
-  int32_t align_a, align_b, align_c, align_bias; /* 0: there is no bias */
+  int32_t align_a, align_b, align_c, align_bias; /* 0: no bias */
 };
 
 struct plan {
@@ -102,7 +102,7 @@ bool start(const char *path, functions *f, handle_t *handle) {
 }
 
 /* The file that MONOTRON_CUBLASLT names, or several between colons; else as the loader finds
- * it, else beside a Python's torch. */
+ * it, else next to a Python's torch. */
 bool start_first(functions *f, handle_t *handle) {
   char path[PATH_MAX];
   if (const char *named = getenv("MONOTRON_CUBLASLT")) {
@@ -247,14 +247,14 @@ int choose(const mt_blaslt *b, plan *p) {
   return failed;
 }
 
-/* Bias and aux of a call; the choice of an algorithm looks how they are aligned. */
+/* Bias and aux of a call; the choice of an algorithm depends on their alignment. */
 bool point(const mt_blaslt *b, plan *p, const mt_matmul_args &a) {
   const void *bias = a.bias.data;
   void *aux = a.aux.data;
   return !(p->key.align_bias && set(b, p->desc, DESC_BIAS, bias)) && !(p->key.epilogue && set(b, p->desc, DESC_AUX, aux));
 }
 
-/* The plan of a's shape, made at its first use; NULL when there is no room for more. */
+/* The plan of a's shape, made at its first use; NULL when the table is full. */
 plan *plan_of(mt_blaslt *b, const mt_matmul_args &a) {
   shape s = shape_of(a);
   for (int i = 0; i < b->used; i++)

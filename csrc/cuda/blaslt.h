@@ -12,7 +12,7 @@ mt_blaslt *mt_blaslt_open(); /* of the current GPU; NULL where the library is mi
 void mt_blaslt_close(mt_blaslt *b);
 const char *mt_blaslt_describe(const mt_blaslt *b);
 
-/* What our own kernels have made in its place since it was opened, a line; NULL: nothing. */
+/* The products that our own kernels made instead since it was opened, a line; NULL: none. */
 const char *mt_blaslt_refused(mt_blaslt *b);
 
 /* Enqueues a; false where the library has no way to compute it: the caller has one. */

@@ -73,7 +73,7 @@ func TestProductsByAlignment(t *testing.T) {
 	}
 }
 
-// Claim: products that the library refuses are told with their shapes, and how often.
+// Claim: products that the library refuses are reported with their shapes, and how often.
 func TestRefusedProductsAreReported(t *testing.T) {
 	emulated(t)
 	t.Setenv("MONOTRON_CUBLASLT", fake.CuBLASLt(t, "130000", "0", true))

@@ -1,4 +1,4 @@
-/* Cross entropy over a chunk of logits, whole or one rank's columns. The largest
+/* Cross entropy over a chunk of logits, all columns or one rank's. The largest
  * logit and the sum come from one pass over memory. */
 #include "reduce.h"
 #include "spread.h"

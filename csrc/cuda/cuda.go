@@ -57,7 +57,7 @@ func Wanted() bool {
 	return err == nil || os.Getenv(LibraryVariable) != ""
 }
 
-// library is the file to load: the named one, or beside this program.
+// library is the file to load: the named one, or the one next to this program.
 func library() (string, error) {
 	if path := os.Getenv(LibraryVariable); path != "" {
 		if _, err := os.Stat(path); err != nil {

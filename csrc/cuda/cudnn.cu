@@ -1,6 +1,6 @@
 /* Which attention calls cuDNN computes, and how: plans are kept by shape; strides are part
  * of a shape. Heads must lie at one distance from each other, which those of grouped
- * queries beside their keys do not: they are copied together first. */
+ * queries next to their keys do not: they are copied together first. */
 #include "cudnn.h"
 
 #include <cstdio>
@@ -142,7 +142,7 @@ void strides_of(int64_t (&out)[3], const mt_tensor &t, int64_t batch) {
   out[0] = t.stride[0], out[1] = t.shape[2] == 1 ? t.stride[1] : t.stride[2], out[2] = batch * t.stride[0];
 }
 
-/* Heads beside each other in rows without gaps. */
+/* Heads next to each other in rows without gaps. */
 mt_tensor together(const mt_tensor &like, void *data) {
   mt_tensor t = like;
   t.data = data;
@@ -212,7 +212,7 @@ bool prepare(mt_context *ctx, mt_cudnn *c, const mt_attention_forward_args &a, c
   return true;
 }
 
-/* The plan of a call, where it was announced and there is room. */
+/* The plan of a call, where it was announced and the workspace suffices. */
 entry *announced(mt_context *ctx, const mt_attention_forward_args &a, const mt_attention_backward_args *b) {
   mt_cudnn *c = state_of(ctx)->cudnn;
   if (!c || !c->on || a.q.dtype == MT_F32 || a.drop.rate > 0 || given(a.slopes) || given(a.doc_start)) return nullptr;

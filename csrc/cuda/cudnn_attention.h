@@ -20,7 +20,7 @@ struct attention_shape {
 
 /* o and stats [batch, heads, positions] (log of the softmax's sum) from q, k, v. */
 void forward_graph(graph *g, const attention_shape &s);
-/* d_q, d_k, d_v; DELTA is room for f32 [batch, heads, positions]. Each gradient is one product with an order of its own. */
+/* d_q, d_k, d_v; DELTA is f32 [batch, heads, positions]. Each gradient is one product with an order of its own. */
 void backward_graph(graph *g, const attention_shape &s);
 
 /* Whether NVIDIA says that a cuDNN computes this backward with the same bits each time on a

@@ -39,7 +39,7 @@ edge real(graph *g, int64_t uid, data type, const sizes &dims, const sizes &stri
 edge value(graph *g, int64_t uid);
 
 edge pointwise_op(graph *g, pointwise mode, const edge &x, const edge *b, data out = F32);
-/* The same into an edge that is there already. */
+/* The same into an existing edge. */
 void pointwise_into(graph *g, pointwise mode, const edge &x, const edge &b, const edge &y);
 /* x where row >= column (of the last two dimensions), else *other. */
 edge causal(graph *g, const edge &x, const edge &other);
@@ -52,7 +52,7 @@ void product_into(graph *g, const edge &a, const edge &b, const edge &c);
 edge reduce(graph *g, reduction how, const edge &x, const sizes &dims);
 void reduce_into(graph *g, reduction how, const edge &x, const edge &y);
 
-/* x with its last two dimensions exchanged: another way of looking at the same memory. */
+/* x with its last two dimensions exchanged: another view of the same memory. */
 edge transposed(graph *g, const edge &x, data out);
 
 /* Descriptors by their attributes; used by plans too. */

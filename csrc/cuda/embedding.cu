@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(CHUNK / 2) sort_tokens_kernel(const __grid_con
   for (int i = threadIdx.x; i < size && from + i < tokens; i += blockDim.x) sorted[from + i] = keys[i];
 }
 
-/* Merges runs of `run` sorted keys, WAYS of them to one: a key's place is the number of keys in
+/* Merges runs of `run` sorted keys, WAYS of them to one: a key's index is the number of keys in
  * these runs that come before it. */
 __global__ void merge_tokens_kernel(const token_key *sorted, token_key *merged, int64_t tokens, int64_t run) {
   int64_t i = (int64_t)blockIdx.x * SPREAD + threadIdx.x;
@@ -88,7 +88,7 @@ __global__ void merge_tokens_kernel(const token_key *sorted, token_key *merged, 
   merged[place] = key;
 }
 
-/* A lane's N columns of the sum of the tokens whose row begins at this place among the sorted. */
+/* A lane's N columns of the sum of the tokens whose row begins at index `at` of sorted. */
 template <typename T, int N> __device__ inline void add_run(const mt_embedding_backward_args &a, const token_key *sorted, int64_t at, int64_t c) {
   int64_t tokens = a.dout.shape[0], h = a.dout.shape[1];
   uint32_t row = row_of_key(sorted[at]);
@@ -115,8 +115,8 @@ template <typename T, int N> __device__ inline void add_run(const mt_embedding_b
   store(to, sum);
 }
 
-/* Block (32 places among the sorted, slice of 32·N columns): its warps take the rows that begin
- * at these places by turns. */
+/* Block (32 indexes of sorted, slice of 32·N columns): its warps take the rows that begin
+ * at these in turn. */
 template <typename T, int N>
 __global__ void __launch_bounds__(SPREAD) embedding_backward_kernel(const __grid_constant__ mt_embedding_backward_args a, const token_key *sorted) {
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(SPREAD) embedding_backward_kernel(const __grid
     if (n % (SPREAD / 32) == warp) add_run<T, N>(a, sorted, base + __ffs((int)rows) - 1, c);
 }
 
-/* The tokens sorted, in one half of the room or the other. */
+/* The tokens sorted, in either half of room. */
 const token_key *sort_tokens(cudaStream_t stream, const mt_embedding_backward_args &a, token_key *room) {
   int64_t tokens = a.dout.shape[0];
   int size = 64; /* two keys a thread of a warp */

@@ -10,7 +10,7 @@ import (
 )
 
 // Claim (op_embedding.go): a row of the table gets its tokens' gradients added in the order of
-// tokens, and their sum added to what it held, digit for digit, however many tokens there are.
+// tokens, and their sum added to its earlier value, digit for digit, however many tokens there are.
 func TestEmbeddingGradientsInOrder(t *testing.T) {
 	d := open(t)
 	defer d.Close()

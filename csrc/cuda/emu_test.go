@@ -59,8 +59,8 @@ func openCopy(t *testing.T) *device.Device {
 	return device.New("cuda", b)
 }
 
-// Claim: memory that is not there ends in OutOfMemory with the numbers, and the
-// device goes on.
+// Claim: memory that the device lacks ends in OutOfMemory with the numbers, and the
+// device continues.
 func TestOutOfMemory(t *testing.T) {
 	emulated(t)
 	d := open(t)
@@ -84,8 +84,8 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// Claim: an op that lacks room to work in says what any lack of memory says, and the device
-// goes on.
+// Claim: an op that lacks workspace fails as any lack of memory does, and the device
+// continues.
 func TestOutOfMemoryOfAnOp(t *testing.T) {
 	emulated(t)
 	d := openCopy(t)
@@ -142,7 +142,7 @@ func faulted(t *testing.T, fault, want string) {
 	}
 }
 
-// Claim: the host cannot touch the emulated GPU's memory, as beside a real one; a line
+// Claim: the host cannot touch the emulated GPU's memory, as with a real one; a line
 // that does dies in every test that trains on it.
 func TestMemoryIsApart(t *testing.T) {
 	emulated(t)
@@ -228,7 +228,7 @@ func TestFreeMemory(t *testing.T) {
 	}
 }
 
-// Claim: copies of any size, far beyond the pinned ring, arrive whole and in order with
+// Claim: copies of any size, far beyond the pinned ring, arrive complete and in order with
 // the ops, and the source may change as soon as Write has returned.
 func TestCopiesThroughPinnedMemory(t *testing.T) {
 	emulated(t)
@@ -256,7 +256,7 @@ func TestCopiesThroughPinnedMemory(t *testing.T) {
 	}
 }
 
-// Claim: a head that no kernel has room for is refused, by name.
+// Claim: a head too wide for all kernels is refused, by name.
 func TestWideHeadIsRefused(t *testing.T) {
 	emulated(t)
 	d := open(t)

@@ -1,11 +1,11 @@
-/* Tokens' choices sorted by group, and numbers moved between choices and places. No atomics:
+/* Tokens' choices sorted by group, and numbers moved between choices and slots. No atomics:
  * a block walks all choices for one group, in order. */
 #include "reduce.h"
 #include "spread.h"
 
 namespace {
 
-/* Each choice's group, −1 where it has no place; and no slot or row yet. */
+/* Each choice's group, −1 where it has no slot; clears slots and rows to −1. */
 __global__ void groups_kernel(const __grid_constant__ mt_expert_order_args a, int32_t *groups, int64_t n) {
   int64_t i = (int64_t)blockIdx.x * SPREAD + threadIdx.x, k = last(a.experts), count = a.offsets.shape[0] - 1;
   if (i >= n) return;

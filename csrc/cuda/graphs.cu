@@ -1,15 +1,15 @@
-/* What the ops' stream is given, taken down as a CUDA graph (device.h, mt_graphs): one call
- * then enqueues a whole micro-batch, where single launches would keep the GPU waiting. */
+/* What the ops' stream is given, recorded as a CUDA graph (device.h, mt_graphs): one call
+ * then enqueues a complete micro-batch, where single launches would keep the GPU waiting. */
 #include "graphs.h"
 #include "op.h"
 
 static const char *why(cudaError_t e) {
   if (e == cudaSuccess) return nullptr;
-  cudaGetLastError(); /* the caller goes on without the graph: it is no error of the next call */
+  cudaGetLastError(); /* the caller continues without the graph: the next call must not report it */
   return cudaGetErrorString(e);
 }
 
-/* Calls that are not allowed meanwhile fail on this thread alone: other ranks' and NCCL's go on. */
+/* Calls that are not allowed meanwhile fail on this thread alone: other ranks' and NCCL's continue. */
 static const char *begin(mt_context *ctx) {
   cudaError_t e = cudaSetDevice(ctx->ordinal);
   return why(e == cudaSuccess ? cudaStreamBeginCapture(stream_of(ctx), cudaStreamCaptureModeThreadLocal) : e);

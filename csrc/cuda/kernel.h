@@ -1,5 +1,5 @@
-/* What every kernel file starts with: CUDA's headers, or the emulator in their
- * place; and the three things whose syntax differs between them. */
+/* What every kernel file starts with: CUDA's headers, or the emulator instead;
+ * and the three things whose syntax differs between them. */
 #ifndef MT_KERNEL_H
 #define MT_KERNEL_H
 

@@ -1,5 +1,5 @@
 /* A row of T in the registers of the threads that have it, N elements a pack, so that a
- * kernel that looks at a row several times reads it once. PACKS 0: too long a row, or
+ * kernel that uses a row several times reads it once. PACKS 0: too long a row, or
  * one that is not aligned; it is read again each time. */
 #ifndef MT_LINE_H
 #define MT_LINE_H
@@ -8,7 +8,7 @@
 #include "reduce.h"
 
 /* The threads that have a row: LANES of a warp, so that a block has several rows at once, or
- * (0) the whole block. */
+ * (0) all of the block. */
 template <int LANES> struct row_threads {
   static const unsigned SHARE = LANES ? LANES : 1;
   __device__ static int count() { return LANES ? LANES : (int)blockDim.x; }

@@ -1,5 +1,5 @@
 /* LayerNorm (arXiv 1607.06450) and RMSNorm (arXiv 1910.07467), forward; norm_backward.cu has
- * their gradients. A row is held in registers between its sums: by a block, or by some lanes
+ * their gradients. A row is kept in registers between its sums: by a block, or by some lanes
  * of a warp where it is as short as a head's. */
 #include "line.h"
 

@@ -1,8 +1,8 @@
 /* Gradients of LayerNorm and RMSNorm. With x̂ = (x−mean)·rstd and g = dy·gamma:
  * dx = rstd·(g − mean(g) − x̂·mean(g·x̂)), without mean(g) for RMSNorm; dgamma += Σ dy·x̂ and
  * dbeta += Σ dy over the rows, which blocks leave as parts: [blocks, h] of dgamma, then of
- * dbeta. dx may take the place of dy, x's or the residual's: of a row, who writes an element
- * has read it before, and nobody else reads it afterwards.
+ * dbeta. dx may overwrite dy, x or the residual: the thread that writes an element of a row
+ * has read it before, and no other reads it afterwards.
  *
  * A block walks several rows, so that its threads keep the sums of their columns in registers,
  * and fetches the next row while it is at one. Rows too long for that, or not aligned, go
@@ -18,11 +18,11 @@ enum { SHORT_PACKS = 4, LONG_PACKS = 2, LONG_THREADS = 512, MOST_PARTS = 512 };
 
 constexpr int short_threads(int packs) { return packs == 1 ? 256 : 128; }
 
-/* How many blocks an SM shall have room for, by registers. */
+/* How many blocks must fit on an SM, by registers. */
 constexpr int blocks_at_least(int packs, int lanes) { return lanes == 0 ? 1 : packs == 4 ? 3 : packs == 1 ? 3 : 4; }
 
 /* What a thread has of a row and of the one that comes after it: packs of x, dy and the
- * residual, each where no other thread looks, so that a wait for its own copies is enough. */
+ * residual, each read by no other thread, so that a wait for its own copies is enough. */
 template <typename T, int N, int PACKS, int LANES> struct fetched_rows {
   typedef row_threads<LANES> threads;
   pack<T, N> *room; /* [2 rows][x, dy, residual][PACKS][threads] */
@@ -76,7 +76,7 @@ __device__ inline void leave_sums(float *to, float *second, int h, float *room, 
   }
   const int WIDTH = PACKS * (int)threads::SHARE * N;
   int rows = threads::rows();
-  __syncthreads(); /* the room was others' while they fetched rows */
+  __syncthreads(); /* other threads fetched rows into room */
 #pragma unroll
   for (int p = 0; p < PACKS; p++) {
     store_sums(room + threads::row() * WIDTH + column(p), sum[p]);
@@ -156,13 +156,13 @@ __global__ void __launch_bounds__(LANES ? short_threads(PACKS) : LONG_THREADS, b
 enum { ROW_THREADS = 8 };
 
 /* The sums over rows of any length: a block has 32·N columns of the rows of its part, which
- * its ROW_THREADS rows of threads take by turns. */
+ * its ROW_THREADS rows of threads take in turn. */
 template <typename T, int N> __global__ void norm_weights_kernel(const __grid_constant__ mt_norm_backward_args a, float *parts, int64_t rows_a_part) {
   MT_SHARED(float[2][ROW_THREADS][32 * N], sums);
   int64_t h = last(a.x), c = ((int64_t)blockIdx.x * 32 + threadIdx.x) * N, total = a.rstd.shape[0];
   int64_t from = blockIdx.y * rows_a_part, to = from + rows_a_part < total ? from + rows_a_part : total;
   float sum[2][N] = {};
-  /* Rows by turns. */
+  /* Rows in turn. */
   if (c < h) {
 #pragma unroll 2
     for (int64_t r = from + threadIdx.y; r < to; r += ROW_THREADS) {

@@ -25,7 +25,7 @@ func TestOpenSaysWhatIsMissing(t *testing.T) {
 // Claim: before CUDA starts it is asked for as many queues to the GPU as there can be, and to
 // load every kernel at once, unless somebody has chosen.
 func TestOpenAsksBeforeCUDAStarts(t *testing.T) {
-	t.Setenv(cuda.LibraryVariable, os.DevNull) // which is no library: CUDA does not start
+	t.Setenv(cuda.LibraryVariable, os.DevNull) // which is not a library: CUDA does not start
 	for name, cases := range map[string]map[string]string{
 		"CUDA_DEVICE_MAX_CONNECTIONS": {"": "32", "1": "1"},
 		"CUDA_MODULE_LOADING":         {"": "EAGER", "LAZY": "LAZY"},

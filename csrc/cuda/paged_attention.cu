@@ -21,7 +21,7 @@ template <typename T> __device__ inline T *keys_at(const mt_paged_attention_args
   return data_of<T>(a.cache) + p.table[position / BLOCK] * a.cache.stride[0] + group * a.cache.stride[1];
 }
 
-/* Channel j of a row and group: to its place among keys and values. */
+/* Stores channel j of a row and group among keys and values. */
 template <typename T> __global__ void keep_kernel(const __grid_constant__ mt_paged_attention_args a) {
   int64_t d = last(a.k), groups = a.k.shape[1], i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= a.k.shape[0] * groups * d) return;

@@ -1,4 +1,4 @@
-/* Every instruction that CUDA C++ has no name for, each beside a C++ version for the
+/* Every instruction that CUDA C++ has no name for, each with a C++ version for the
  * emulator. Fragment layouts are those of the PTX manual, "Matrix fragments for
  * mma.m16n8k16": with g = lane/4 and t = lane%4, a lane holds of A [16,16] rows g and
  * g+8, columns 2t, 2t+1, 2t+8, 2t+9; of B [16,8] the same rows of column g; of C
@@ -52,7 +52,7 @@ __device__ inline void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t 
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* 2^x to 2 units of the last place, 0 where that would be below the normal numbers: one
+/* 2^x to 2 ulp, 0 where that would be below the normal numbers: one
  * instruction, where exp2f scales what is small before and after it. */
 __device__ inline float power_of_two(float x) {
   float y;

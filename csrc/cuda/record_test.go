@@ -93,7 +93,7 @@ func (r *recorder) write(op device.Op, raw []byte, tensors []pointer) {
 	}
 }
 
-// at is the pointer to an address inside what is held.
+// at is the pointer to an address inside a used tensor.
 func (r *recorder) at(address uintptr) unsafe.Pointer {
 	for _, t := range r.used {
 		if by := address - uintptr(t.Data); address >= uintptr(t.Data) && by < uintptr(t.Bytes()) {

@@ -1,5 +1,5 @@
 /* Sums and maxima over the threads of a warp and of a block, in an order that the
- * block's size alone decides. Blocks are whole warps, 32 of them at most. */
+ * block's size alone decides. Blocks are full warps, 32 of them at most. */
 #ifndef MT_REDUCE_H
 #define MT_REDUCE_H
 

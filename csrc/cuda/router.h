@@ -1,5 +1,5 @@
-/* A token's row of logits, in f64 in shared memory, by one warp: near scores are told apart
- * as the oracle tells them, and rows are short. Loops of lanes are over the row's numbers. */
+/* A token's row of logits, in f64 in shared memory, by one warp: near scores compare
+ * as in the oracle, and rows are short. Loops of lanes are over the row's numbers. */
 #ifndef MT_ROUTER_H
 #define MT_ROUTER_H
 
@@ -13,7 +13,7 @@ enum { WARP = 32, MOST_EXPERTS = 1024 /* whose row fits into 48 KiB */ };
 __device__ inline double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 __device__ inline double softplus(double x) { return fmax(x, 0.0) + log1p(exp(-fabs(x))); }
 
-/* Score functions that look at one logit: the others are softmax, over some or all of them. */
+/* Score functions that read one logit: the others are softmax, over some or all of them. */
 __device__ inline bool scores_alone(int score) { return score == MT_SIGMOID_SCORE || score == MT_SQRT_SOFTPLUS_SCORE; }
 __device__ inline double score_of(int score, double x) { return score == MT_SIGMOID_SCORE ? sigmoid(x) : sqrt(softplus(x)); }
 __device__ inline double score_slope(int score, double x) {

@@ -1,4 +1,4 @@
-/* A token for each row of logits, by a block. Weights are whole numbers, so that threads may
+/* A token for each row of logits, by a block. Weights are integers, so that threads may
  * add them in any order; an id is found by its rank's bits, eight at a time. */
 #include "op.h"
 #include "reduce.h"

@@ -21,8 +21,8 @@ template <int N> __device__ inline cell cell_of(int64_t rows, int64_t width) {
   return {row, (i - row * across) * N, true};
 }
 
-/* f(i, N) for this thread's N of n adjacent elements, and f(i, 1) for each of what
- * is left at the end; the size is a type (std::integral_constant). */
+/* f(i, N) for this thread's N of n adjacent elements, and f(i, 1) for each
+ * left at the end; the size is a type (std::integral_constant). */
 template <int N, typename F> __device__ inline void flat(int64_t n, F f) {
   int64_t i = ((int64_t)blockIdx.x * SPREAD + threadIdx.x) * N;
   if (i + N <= n) {

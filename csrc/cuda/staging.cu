@@ -20,7 +20,7 @@ mt_staging *mt_staging_open() {
   bool whole = cudaHostAlloc(reinterpret_cast<void **>(&s->memory), QUARTERS * QUARTER, cudaHostAllocDefault) == cudaSuccess;
   for (cudaEvent_t &e : s->left) whole = whole && cudaEventCreateWithFlags(&e, cudaEventDisableTiming) == cudaSuccess;
   if (whole) return s;
-  cudaGetLastError(); /* going without is no fault of later calls */
+  cudaGetLastError(); /* later calls must not report it */
   mt_staging_close(s);
   return nullptr;
 }
@@ -33,7 +33,7 @@ void mt_staging_close(mt_staging *s) {
   free(s);
 }
 
-/* Room for a part of `bytes`, in *part, free of earlier copies. */
+/* Space for a part of `bytes`, in *part, free of earlier copies. */
 static cudaError_t room(mt_staging *s, cudaStream_t stream, int64_t bytes, char **out, int64_t *part) {
   if (s->used == QUARTER) {
     cudaError_t e = cudaEventRecord(s->left[s->at], stream);

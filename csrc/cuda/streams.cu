@@ -1,4 +1,4 @@
-/* Streams beside the ops' own: communication runs in them (device.h, mt_streams). */
+/* Streams in addition to the ops' own: communication runs in them (device.h, mt_streams). */
 #include "op.h"
 #include "streams.h"
 
@@ -52,7 +52,7 @@ static const char *reached(mt_context *ctx, void *event, int32_t *yes) {
   if (e == cudaSuccess) e = cudaEventQuery((cudaEvent_t)event);
   *yes = e == cudaSuccess;
   if (e != cudaErrorNotReady) return why(e);
-  cudaGetLastError(); /* not being ready is no error of the next call */
+  cudaGetLastError(); /* the next call must not report that it is not ready */
   return nullptr;
 }
 

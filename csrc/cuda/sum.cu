@@ -1,7 +1,7 @@
 /* Sums over rows: bias gradients, and the second step of every such sum. */
 #include "sum.h"
 
-/* A block adds 32 columns of one of the sums (blockIdx.y); PART_ROWS threads a column take the parts by turns. */
+/* A block adds 32 columns of one of the sums (blockIdx.y); PART_ROWS threads a column take the parts in turn. */
 enum { PART_ROWS = 32 };
 
 __global__ void add_parts_kernel(float *first, float *second, const float *parts, int64_t count, int64_t n) {
@@ -25,7 +25,7 @@ void mt_add_parts(cudaStream_t stream, float *out, const float *parts, int64_t c
 }
 
 /* A block sums 32·N columns of the rows of its part, which its ROW_THREADS rows of
- * threads take by turns. */
+ * threads take in turn. */
 enum { ROW_THREADS = 8 };
 
 template <typename T, int N> __global__ void column_sum_kernel(float *parts, const __grid_constant__ mt_tensor x, int64_t rows_a_part) {

@@ -1,4 +1,4 @@
-/* The table of the CUDA device, and the calls that are no ops. */
+/* The table of the CUDA device, and the calls that are not ops. */
 #include <cstdio>
 #include <cstdlib>
 
@@ -92,7 +92,7 @@ static int32_t open_device(mt_context *ctx, int32_t ordinal) {
     snprintf(ctx->error, sizeof ctx->error, "%s is sm_%d%d; the kernels here are for " MT_ARCHITECTURES ": %s", gpu.name, gpu.major, gpu.minor, cudaGetErrorString(e));
     return 1;
   }
-  /* The stream, and the libraries that are there. */
+  /* The stream, and the libraries that exist. */
   mt_stream *state = static_cast<mt_stream *>(calloc(1, sizeof *state));
   if (!state || mt_cuda_check(ctx, cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking), "making a stream")) {
     free(state);
@@ -122,7 +122,7 @@ static int32_t allocate(mt_context *ctx, int64_t bytes, void **out) {
   if (mt_cuda_enter(ctx)) return 1;
   cudaError_t e = cudaMalloc(out, bytes);
   if (e == cudaSuccess) return 0;
-  cudaGetLastError(); /* running out is no fault of later calls */
+  cudaGetLastError(); /* later calls must not report it */
   if (e != cudaErrorMemoryAllocation) return mt_cuda_check(ctx, e, "taking memory");
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);

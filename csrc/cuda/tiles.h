@@ -18,9 +18,9 @@ inline bool moves(const mt_tensor &t) {
   return true;
 }
 
-/* Brings rows at.. of a place in t, zeros from row `end` on, without waiting. A thread has the
- * same channels of every row it brings, and goes from one to the next by an addition; of what
- * is not there no byte is read. Rows are aligned but where heads are of odd sizes. */
+/* Copies rows at.. of t at p, zeros from row `end` on, without waiting. A thread has the
+ * same channels of every row it copies, and advances from one to the next by an addition; no byte
+ * outside the rows is read. Rows are aligned but where heads are of odd sizes. */
 template <int ROWS, int D, int THREADS, typename T>
 __device__ inline void fetch_rows(T *to, const mt_tensor &t, const place &p, int at, int end, bool aligned) {
   const int S = tile_row<D>::STRIDE, EACH = THREADS / (D / 8); /* rows at once */
@@ -119,7 +119,7 @@ template <typename T> __device__ inline void store_pair(T *row, int column, int 
   if (column + 1 < d) row[column + 1] = from_float<T>(y);
 }
 
-/* The same into a row of a place in t, whose values are T, or f32 where they are parts of sums. */
+/* The same into a row of t at p, whose values are T, or f32 where they are parts of sums. */
 template <typename T> __device__ inline void store_values(const mt_tensor &t, const place &p, int row, int column, float x, float y) {
   if (t.dtype == MT_F32) store_pair(row_at_place<float>(t, p, row), column, (int)last(t), x, y);
   else store_pair(row_at_place<T>(t, p, row), column, (int)last(t), x, y);

@@ -1,4 +1,4 @@
-/* NVIDIA's libraries where no loader looks for them: pip lays what torch brings into folders
+/* NVIDIA's libraries outside the loader's search path: pip installs torch's into folders
  * of its own. */
 #ifndef MT_TORCHLIBS_H
 #define MT_TORCHLIBS_H

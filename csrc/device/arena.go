@@ -25,14 +25,14 @@ func (p Purpose) String() string { return purposeNames[p] }
 
 const (
 	alignment    = 64       // bytes, of every block
-	gpuAlignment = 256      // the same on a GPU: a library of products looks so far, and may sum otherwise elsewhere
+	gpuAlignment = 256      // the same on a GPU: a matmul library checks up to this, and may sum otherwise below it
 	segmentSize  = 64 << 20 // bytes asked of the backend at least
 )
 
 // Arena hands out device memory: best fit over large segments, neighbours
 // merged when freed. Used by the one goroutine of its Device.
 type Arena struct {
-	Peaked func() // called when more is held than ever before; nil: nobody asks
+	Peaked func() // called at each new peak of allocated memory; may be nil
 
 	device    *Device
 	align     int64 // bytes, of every block
@@ -162,7 +162,7 @@ func (a *Arena) take(bytes int64, p Purpose, t Tensor) unsafe.Pointer {
 	return best.at
 }
 
-// count notes that bytes more are held for p.
+// count adds bytes to what is allocated for p.
 func (a *Arena) count(p Purpose, bytes int64) {
 	a.now[p] += bytes
 	a.peak[p] = max(a.peak[p], a.now[p])
@@ -200,7 +200,7 @@ type Usage struct {
 	Blocks         int64 // live
 }
 
-// Usage tells what is held now and was held at most.
+// Usage reports what is allocated now and the peaks.
 func (a *Arena) Usage() Usage {
 	return Usage{a.now, a.peak, a.total, a.totalPeak, a.reserved, int64(len(a.used))}
 }

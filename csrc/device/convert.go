@@ -151,7 +151,7 @@ func f16Bits(x float32) uint16 {
 		return sign | 0x7e00 | uint16(b>>13)&0x3ff
 	case b >= 0x477ff000: // 65520, half way past the largest
 		return sign | 0x7c00
-	case b < 0x38800000: // 2^-14: adding 1/2 puts the last place at 2^-24
+	case b < 0x38800000: // 2^-14: adding 1/2 puts the last bit at 2^-24
 		return sign | uint16(math.Float32bits(math.Float32frombits(b)+0.5)-0x3f000000)
 	}
 	return sign | uint16((b-0x38000000+0xfff+b>>13&1)>>13)

@@ -15,7 +15,7 @@ func (p *Pool) spare() bool { return p.free.Load() > p.kept() }
 // kept is how many free cores are not for helpers.
 func (p *Pool) kept() int32 { return max(0, p.soon.Load()) }
 
-// enter takes a core for a caller, and tells how long that took where others had them all.
+// enter takes a core for a caller, and returns how long that took where others had them all.
 func (p *Pool) enter() (queued time.Duration) {
 	if !p.core() {
 		began := time.Now()
@@ -35,7 +35,7 @@ func (p *Pool) enter() (queued time.Duration) {
 	return queued
 }
 
-// lull is how long a caller that wants a core sleeps before it looks whether another has left its
+// lull is how long a caller that wants a core sleeps before it checks whether another has left its
 // own: nobody wakes it for one that is left between two ops.
 const lull = 2 * time.Millisecond
 
@@ -61,7 +61,7 @@ func (p *Pool) core() bool {
 	}
 }
 
-// leave gives a core back, and the number of who worked for another.
+// leave gives back a core, and the number that the worker ran under.
 func (p *Pool) leave(worker int) {
 	p.free.Add(1)
 	p.mu.Lock()
@@ -77,7 +77,7 @@ func (p *Pool) hand() {
 	p.mu.Unlock()
 }
 
-// wake finds someone for a free core: a caller, or else a helper. With the lock held.
+// wake finds someone for a free core: a caller, or else a helper. It runs under the lock.
 func (p *Pool) wake() {
 	switch {
 	case p.free.Load() == 0:

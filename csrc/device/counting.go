@@ -5,8 +5,8 @@ import (
 )
 
 // counting is a Backend without memory and without arithmetic. A block has an address, and
-// nothing lies there; an op is looked at for its shapes and, beside a real backend, for
-// whether that would do it and what it would work in. So a run's own code says what the
+// no storage; an op is checked for its shapes and, with a real backend, for
+// whether that would run it and in how much workspace. So a run's own code says what the
 // run takes.
 type counting struct {
 	name    string
@@ -31,10 +31,10 @@ type Shown struct {
 	args unsafe.Pointer
 }
 
-// Shape is the sizes of what it computes, as a Call has them; to be asked before Ran returns.
+// Shape is the sizes of the computation, as a Call has them; valid until Ran returns.
 func (a *Shown) Shape() string { return ops[a.Op].shape(a.args) }
 
-// asked is a backend that says what an op would need: what it works in beside the arena,
+// asked is a backend that says what an op would need: its workspace outside the arena,
 // or why it would be refused.
 type asked interface {
 	ask(op Op, args unsafe.Pointer) (scratch int64, err error)
@@ -43,8 +43,8 @@ type asked interface {
 // beyond is where counted blocks lie: above every address that a process can have.
 const beyond = 1 << 52
 
-// Counting makes a device of that name on which ops are only looked at, and memory is only
-// counted. Beside another it takes what that one takes; nil: any of ours.
+// Counting makes a device of that name on which ops are only checked, and memory is only
+// counted. With another device it takes the ops that that one takes; nil: any of ours.
 func Counting(name string, backing *Device, w Watching) *Device {
 	c := &counting{name: name, watch: w}
 	if backing != nil {
@@ -53,7 +53,7 @@ func Counting(name string, backing *Device, w Watching) *Device {
 	return New(name, c)
 }
 
-// Counts reports whether there is no memory behind tensors: their values are nobody's.
+// Counts reports whether tensors have no storage: their values are undefined.
 func (d *Device) Counts() bool {
 	_, is := d.backend.(*counting)
 	return is

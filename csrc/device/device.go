@@ -35,7 +35,7 @@ type Observer func(Call)
 // Call is one op as an Observer sees it.
 type Call struct {
 	Op     Op
-	Shape  string // sizes of what it computes
+	Shape  string // sizes of the computation
 	Work          // what it has to do at least
 	Start  time.Time
 	Took   time.Duration
@@ -125,7 +125,7 @@ func (d *Device) Products() string {
 	return ""
 }
 
-// Refused tells of products that Products has not made, but our own kernels: their shapes, and
+// Refused lists products that our own kernels made instead of Products: their shapes, and
 // how often; "": none.
 func (d *Device) Refused() string {
 	if b, ok := d.backend.(interface{ Refused() string }); ok {

@@ -26,30 +26,30 @@ typedef struct {
  * scratch is shared by all tiles of one call and not cleared. A backend that
  * queues work itself has one phase of one tile. */
 typedef struct {
-  int64_t (*tiles)(const void *args, int32_t phase); /* 0: there is no such phase */
+  int64_t (*tiles)(const void *args, int32_t phase); /* 0: no such phase */
   int64_t (*scratch)(const void *args);              /* bytes; may be NULL */
   int32_t (*run)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile);
 } mt_op;
 
-/* Streams beside the ops' own, for communication. Each call chooses the context's
+/* Streams in addition to the ops' own, for communication. Each call chooses the context's
  * GPU first, may come from any thread, and returns NULL or why it failed. A mark
- * stands behind all that is in a stream when it is made; a stamp is a mark that knows when
+ * follows all that is in a stream when it is made; a stamp is a mark that records when
  * it was reached. */
 typedef struct {
   const char *(*enter)(mt_context *ctx); /* the calling thread uses this GPU from now on */
   void *(*ops)(mt_context *ctx);
-  const char *(*make)(mt_context *ctx, void **stream); /* goes before the ops, where both could go on */
+  const char *(*make)(mt_context *ctx, void **stream); /* runs before the ops, where both could run */
   void (*drop_stream)(mt_context *ctx, void *stream); /* when all in it is done */
   const char *(*mark)(mt_context *ctx, void *stream, void **mark);
   const char *(*follow)(mt_context *ctx, void *stream, void *mark);
   const char *(*reached)(mt_context *ctx, void *mark, int32_t *yes);
   void (*drop_mark)(mt_context *ctx, void *mark); /* who follows it still does */
-  const char *(*free_memory)(mt_context *ctx, int64_t *bytes); /* of the whole GPU */
+  const char *(*free_memory)(mt_context *ctx, int64_t *bytes); /* of the entire GPU */
   const char *(*stamp)(mt_context *ctx, void *stream, void **mark);
   const char *(*between)(mt_context *ctx, void *from, void *to, double *seconds); /* two stamps that were reached */
 } mt_streams;
 
-/* Work that is taken down instead of being done, to be enqueued as a whole later, as often
+/* Work that is recorded instead of being done, to be enqueued at once later, as often
  * as wanted: what the ops are given between begin and end, on one thread, with nothing in
  * between but ops. What its tensors hold is read each time; where they lie stays. Each call
  * returns NULL or why it failed; end must follow begin, and leaves the stream as before. */
@@ -83,7 +83,7 @@ typedef struct {
   /* Attention of like's shapes and strides is computed by the vendor's library from now on
    * (where no gradient is given, forward alone), in a workspace of *bytes that the caller
    * hands over in ctx; 1 with the reason in ctx->error where it cannot be. like NULL: our own
-   * kernels again. NULL: there is no such library for this device. */
+   * kernels again. NULL: this device has no such library. */
   int32_t (*fuse_attention)(mt_context *ctx, const mt_attention_backward_args *like, int64_t *bytes);
   const mt_graphs *graphs;   /* NULL: there are none */
   /* Does so many rounds of the fastest multiply-adds of dtype on the calling thread; 0 where

@@ -18,7 +18,7 @@ type fuser interface {
 
 // FuseAttention makes attention of like's shapes and strides run in the vendor's library
 // (cuDNN) from now on, in a workspace of `most` bytes at most; where DQ is not given, forward
-// alone. Values are not looked at. The error says why it cannot be; then such calls continue
+// alone. Values are not read. The error says why it cannot be; then such calls continue
 // running in the device's own kernels.
 func (d *Device) FuseAttention(like AttentionBackwardArgs, most int64) error {
 	b, ok := d.backend.(fuser)

@@ -9,18 +9,18 @@ type Instructions struct {
 	backend instructed
 	dtype   DType
 	rounds  int64 // of a piece
-	pieces  int64 // of a look at all threads
+	pieces  int64 // of a measurement of all threads
 }
 
 // instructed is a backend whose processor can be asked for its multiply-adds.
 type instructed interface {
 	// instruct does `pieces` times `rounds` of those of dtype, on all threads where there
-	// are pieces enough; operations is 0 where there are none for this dtype.
+	// are pieces enough; operations is 0 where this dtype has none.
 	instruct(dtype DType, rounds, pieces int64) (name string, operations float64)
 	threads() int
 }
 
-// A look at all threads hands out so many pieces a thread, of about this time each.
+// A measurement of all threads hands out so many pieces a thread, of about this time each.
 const (
 	instructionPieces = 8
 	instructionPiece  = time.Millisecond
@@ -50,10 +50,10 @@ func (d *Device) Instructions(dtype DType) *Instructions {
 	return i
 }
 
-// Alone is one look at one thread while the others rest, in operations a second.
+// Alone measures one thread while the others rest, in operations a second.
 func (i *Instructions) Alone() float64 { return i.measure(1) }
 
-// Together is one look at all threads of the pool.
+// Together measures all threads of the pool.
 func (i *Instructions) Together() float64 { return i.measure(i.pieces) }
 
 func (i *Instructions) measure(pieces int64) float64 {

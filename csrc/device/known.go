@@ -158,7 +158,7 @@ func (s Set) dtypes() string {
 	return strings.Join(names, ", ")
 }
 
-// Enumeration is a place in the arguments of a call that holds one of a list of values.
+// Enumeration is a field in the arguments of a call that has one of a list of values.
 type Enumeration struct {
 	Name  string // as a Refusal calls it
 	Value *int32

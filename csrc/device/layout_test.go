@@ -37,7 +37,7 @@ func TestPhiloxKnownAnswers(t *testing.T) {
 }
 
 // Claim: on a GPU blocks lie at multiples of 256, whatever was taken before: what a library of
-// products chooses, and so its sums, cannot depend on where the arena had room.
+// products chooses, and so its sums, cannot depend on where the arena had space.
 func TestBlocksOnGPULieAlike(t *testing.T) {
 	for name, want := range map[string]uintptr{"cuda": 256, "cpu": 64} {
 		d := Counting(name, nil, Watching{})

@@ -39,7 +39,7 @@ func (l *library) Streams() Streams {
 	return libraryStreams{l.api.streams, l.context}
 }
 
-// trouble makes an error of what a call returned, a text that stays.
+// trouble makes an error from what a call returned, a text that stays.
 func trouble(what string, why *C.char) error {
 	if why == nil {
 		return nil

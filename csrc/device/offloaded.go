@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// Store is a stretch of bytes outside of a device's memory: a file, or the host's memory
-// beside a GPU. Several goroutines may call it at once, for bytes that none of them share.
+// Store is a stretch of bytes outside of a device's memory: a file, or the memory
+// of a GPU's host. Several goroutines may call it at once, for bytes that none of them share.
 type Store interface {
 	ReadAt(dst []byte, at int64) error
 	WriteAt(src []byte, at int64) error
@@ -14,11 +14,11 @@ type Store interface {
 
 // shelf is a store and the addresses under which tensors name its bytes.
 type shelf struct {
-	from, bytes int64 // the first is `elsewhere` and more
+	from, bytes int64 // the first is offloadedAddress or more
 	store       Store // nil on a device that counts
 }
 
-// offloadedAddress is where the addresses of what lies in stores begin: above all memory, and
+// offloadedAddress is where the addresses of bytes in stores begin: above all memory, and
 // above what is counted.
 const offloadedAddress = 1 << 53
 

@@ -12,7 +12,7 @@ import (
 // ref), the same for all tensors of a call so marked. Last dimensions are contiguous
 // (stride 1). "tokens" is a flattened [s, b]: row i*b+j is position i of sample j.
 
-// A description is all that is said of an op in one place: the file op_*.go of its
+// A description is all that is declared of an op: the file op_*.go of its
 // family has its arguments, which shapes they must have (check) and what it has to do
 // (work). `go generate` makes the rest of them: the constants, the table of
 // descriptions, the Device's methods, and ops.h for the devices in C.
@@ -23,7 +23,7 @@ type description struct {
 	choices []choiceField
 	check   func(args unsafe.Pointer) bool
 	work    func(args unsafe.Pointer) Work
-	shape   func(args unsafe.Pointer) string // sizes of what it computes, for profiles
+	shape   func(args unsafe.Pointer) string // sizes of the computation, for profiles
 }
 
 // arguments is what each argument struct says of itself.

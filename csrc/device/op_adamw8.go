@@ -5,10 +5,10 @@ package device
 // CodeBlock is how many elements share a scale.
 const CodeBlock = 256
 
-// NearestCodes is how many equal stretches of [-1, 1] are looked up for the code nearest to a number.
+// NearestCodes is how many equal stretches of [-1, 1] the table of nearest codes has.
 const NearestCodes = 1 << 16
 
-// Places in the f64 [Rates] that AdamW8 and ScheduleFree read, in more digits than Hyper has.
+// Indexes in the f64 [Rates] that AdamW8 and ScheduleFree read, in more digits than Hyper has.
 const (
 	RateLR          = iota // learning rate
 	RateWeightDecay        // before a group's multiplier

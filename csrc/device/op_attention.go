@@ -14,8 +14,8 @@ const (
 // = log of the softmax's denominator. Query i stands at position QOffset+i, key j
 // at KOffset+j, not behind the first query; a query sees the keys that are here
 // from max(DocStart, position−Window, ⌊position/Chunk⌋·Chunk) to its own position. One that sees none has
-// O 0 and LSE −inf. O may be f32 beside other values: then it is a part of an
-// attention whose other keys are elsewhere, for AttentionMerge.
+// O 0 and LSE −inf. O may be f32 where Q, K, V are not: then it is a part of an
+// attention whose other keys are in other calls, for AttentionMerge.
 //
 //op:attention_forward
 type AttentionForwardArgs struct {

@@ -175,7 +175,7 @@ func (a *GateBackwardArgs) main() Tensor { return a.X }
 func (a *GateBackwardArgs) work() Work { return streamed(a.DX, a.DG, a.DY, a.X, a.G) }
 
 // PagedCausalConvArgs is CausalConvForward for rows of several sequences whose earlier inputs lie in
-// blocks, as keys do (PagedAttentionArgs). First X goes to its place in Inputs; then Y is made of
+// blocks, as keys do (PagedAttentionArgs). First X is stored in Inputs; then Y is made of
 // these. X, Y [rows, channels], Rows, Tables as there; Inputs [blocks, PagedBlock, channels], rows
 // contiguous. The rows of a sequence stand in order; a row of Y depends on its sequence alone.
 //
@@ -201,7 +201,7 @@ func (a *PagedCausalConvArgs) work() Work { return streamed(a.Y, a.X, a.X) }
 // PagedDeltaRuleArgs is DeltaRuleForward for such rows: of each block, States has the state behind
 // the last position of it that was computed, from which the next continues. States [blocks, value
 // heads, dk, columns], the last two dimensions contiguous, columns the next multiple of 16 of dv:
-// those beyond dv are not looked at. The others as in DeltaRuleForwardArgs, for a batch of 1.
+// those beyond dv are not read. The others as in DeltaRuleForwardArgs, for a batch of 1.
 //
 //op:paged_delta_rule
 type PagedDeltaRuleArgs struct {

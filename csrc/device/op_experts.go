@@ -3,11 +3,11 @@ package device
 import "fmt"
 
 // ExpertOrderArgs sorts what tokens have chosen by group, a group's tokens in their order:
-// Rows i32 [t·k] the token of each place, Slots i32 [t,k] the place of each choice, Offsets
-// i32 [n+1] where each group's places begin. Of Experts i32 [t,k] those in
+// Rows i32 [t·k] the token of each slot, Slots i32 [t,k] the slot of each choice, Offsets
+// i32 [n+1] where each group's slots begin. Of Experts i32 [t,k] those in
 // [Start, Start+n·Width) count, Width of them a group: one where groups are experts, more
-// where they are ranks. With Once a token has one place in a group, its first choice's.
-// Slots of choices without a place, and Rows past the last place, are −1.
+// where they are ranks. With Once a token has one slot in a group, its first choice's.
+// Slots of choices without one, and Rows past the last slot, are −1.
 //
 // With Chunk tokens are rows of samples, i·Batch+j the i-th of sample j, and a group's tokens are
 // in the order of their leaves, each Chunk rows of one sample: chunk by chunk, sample by sample.
@@ -186,8 +186,8 @@ func (a *RowDotsArgs) main() Tensor { return a.X }
 
 func (a *RowDotsArgs) work() Work { return streamed(a.X, a.Y, a.Out) }
 
-// PlaceChoicesArgs moves numbers between tokens' choices and places: with Back unset
-// Placed[Slots[i]] = Chosen[i] for each i of [t·k] with a slot, places
+// PlaceChoicesArgs moves numbers between tokens' choices and slots: with Back unset
+// Placed[Slots[i]] = Chosen[i] for each i of [t·k] with a slot, slots
 // without a choice 0; with Back set Chosen[i] = Placed[Slots[i]], 0 without a slot. Both
 // f32 or both i32, Placed [n], Chosen and Slots [t,k].
 //

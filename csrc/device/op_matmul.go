@@ -17,7 +17,7 @@ const (
 // f32; Bias [n] and Aux [m,n] of the value dtype of A. Sums in f32.
 //
 // ByRow (B stored [n,k], no Accumulate): a row of C depends on its row of A alone, not
-// on how many there are; elsewhere other kernels may do for other shapes.
+// on how many there are; otherwise other shapes may take other kernels.
 //
 // Leaves > 0: every element is Σ over k in an order that depends on k, Leaves and Stretches
 // alone, whatever m and n are. k is Stretches equal stretches, each cut into Leaves equal parts;
@@ -104,7 +104,7 @@ func (a *MatmulArgs) describe() string {
 	return text
 }
 
-// dims are rows and columns of a matrix as an operand, transposed where told.
+// dims are rows and columns of a matrix as an operand, transposed where trans is set.
 func dims(t Tensor, trans int32) (rows, columns int64) {
 	if trans != 0 {
 		return t.Shape[1], t.Shape[0]

@@ -43,7 +43,7 @@ func (a *NormalizeArgs) main() Tensor { return a.Out }
 func (a *NormalizeArgs) work() Work { return streamed(a.Out, a.X) }
 
 // PolynomialArgs: Out = A·I + B·X + C·Y, all [n,n], contiguous, of one value dtype; Y, the
-// square of X, is none where C is 0. Out may be X or Y.
+// square of X, is not given where C is 0. Out may be X or Y.
 //
 //op:polynomial
 type PolynomialArgs struct {

@@ -1,6 +1,6 @@
 package device
 
-// Places in the f32 [Hypers] that an optimizer step reads.
+// Indexes in the f32 [Hypers] that an optimizer step reads.
 const (
 	HyperLR          = iota // learning rate
 	HyperWeightDecay        // before a group's multiplier
@@ -22,7 +22,7 @@ const (
 type GradScaleArgs struct {
 	Hyper   Tensor `dtype:"f32"` // [Hypers]
 	Stats   Tensor `dtype:"f64"` // [Stats]
-	Others  Tensor `dtype:"f64"` // [Stats]; none: there are no others
+	Others  Tensor `dtype:"f64"` // [Stats]; not given: no others
 	MaxNorm float32
 	_       int32
 }

@@ -5,7 +5,7 @@ const PagedBlock = 16
 
 // PagedAttentionArgs is causal attention for rows of several sequences whose keys and
 // values lie in blocks (Kwon et al., arXiv 2309.06180). First K and V, of the rows
-// themselves, go to their places in Cache; then O = softmax(scale·QKᵀ + slope·(k−q))·V,
+// themselves, are stored in Cache; then O = softmax(scale·QKᵀ + slope·(k−q))·V,
 // where a row sees its sequence from max(position−Window, ⌊position/Chunk⌋·Chunk) to its own position. A row of O
 // depends on its own sequence alone: not on the other rows, nor on their number.
 //

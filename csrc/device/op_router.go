@@ -74,7 +74,7 @@ func (a *RouterBackwardArgs) main() Tensor { return a.Logits }
 func (a *RouterBackwardArgs) work() Work { return streamed(a.DLogits, a.Logits, a.DWeights, a.Experts) }
 
 // RouterBalanceArgs is what balancing losses are made of (Fedus et al., arXiv 2101.03961, eq. 4), by sample
-// where several are told apart: row i belongs to sample i % Samples. Probs [Samples,E] = Σ p over a sample's
+// where several are distinguished: row i belongs to sample i % Samples. Probs [Samples,E] = Σ p over a sample's
 // tokens, p the softmax over all experts, or scores divided by their sum; Counts f32 [Samples,E] = how often
 // an expert is among the K with the highest p. Bits > 0: Probs f64, each p rounded to a multiple of 2^-Bits,
 // whose sums have no order. With DLogits given the op is the backward: of Counts it makes DLogits +=

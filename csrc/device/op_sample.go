@@ -13,7 +13,7 @@ const SampleIDs = 1<<20 - 1
 // nothing; csrc/device/sample.h has the formula, which all devices share to the bit. Left are the ids up to
 // the first that is the top-k-th (0: all), or brings their sum to floor(top-p·the sum of the top k) (0 or 1:
 // all), or weighs SampleFull·min-p the last of all (0: all), whichever weighs least. The token is the first
-// that brings the sum of weights beyond floor(draw/2³²·the weight of what is left). Temperature 0 takes the
+// that brings the sum of weights beyond floor(draw/2³²·the weight of those left). Temperature 0 takes the
 // first id, and so does a row whose largest x is infinite.
 //
 // Logits f32 [rows, V], Columns of which, at most SampleIDs, count. Rules i32 [rows, 4]: a token to take without

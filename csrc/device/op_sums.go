@@ -16,7 +16,7 @@ func (a *ColumnSumArgs) main() Tensor { return a.X }
 
 func (a *ColumnSumArgs) work() Work { return streamed(a.X) }
 
-// Places in the f64 [3] of GradStatsArgs.
+// Indexes in the f64 [3] of GradStatsArgs.
 const (
 	StatSquares   = iota // Σ x² over finite and non-finite alike
 	StatNonFinite        // count of inf and nan

@@ -10,7 +10,7 @@ import (
 
 // OutOfMemory is the panic value of Alloc.
 type OutOfMemory struct {
-	Purpose Purpose // of what was asked
+	Purpose Purpose // of the request
 	Bytes   int64
 	For     Tensor          // its dtype and shape
 	Used    [Purposes]int64 // bytes
@@ -81,7 +81,7 @@ func (h Holder) String() string {
 	return fmt.Sprintf("%s %s: %d of %s", Size(h.Bytes), h.Purpose, h.Blocks, kind(h.Of))
 }
 
-// Total is all that was held, in bytes.
+// Total is all memory in use, in bytes.
 func (e *OutOfMemory) Total() (n int64) {
 	for _, bytes := range e.Used {
 		n += bytes

@@ -93,7 +93,7 @@ func CopySpeed(d *Device, bytes int64, budget time.Duration) (float64, error) {
 }
 
 // apart is how long a wait for a device is made to take: it then counts for little
-// beside what is waited for.
+// next to the awaited work.
 const apart = 5 * time.Millisecond
 
 // repeat calls until `budget` is spent, three times at least; the shortest call

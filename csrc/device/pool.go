@@ -23,8 +23,8 @@ import (
 //
 // Waking a thread takes longer than many an op, and ops come close together. So
 // who waits, a helper for the next op, a caller for the last tile or for its peers,
-// looks again and again for a short while before it sleeps, as long as it holds up
-// nobody. A caller that waits for its peers does tiles of theirs.
+// polls for a short while before it sleeps, as long as it holds up nobody. A caller
+// that waits for its peers does tiles of theirs.
 type Pool struct {
 	helpers int
 	callers atomic.Int32 // ranks that call
@@ -81,7 +81,7 @@ var cores = func() int {
 	return runtime.GOMAXPROCS(0)
 }()
 
-// Cores is how many cores the process may use, of which runtime.GOMAXPROCS tells no more once there
+// Cores is how many cores the process may use, which runtime.GOMAXPROCS no longer reports once there
 // is a shared pool.
 func Cores() int { return cores }
 
@@ -96,12 +96,12 @@ func SharedPool() *Pool {
 	return shared.pool
 }
 
-// extraGoroutines is how many goroutines Go may run beside the threads of the pool. With none, it
-// takes every long call of C for a processor that stands idle and starts threads to look
+// extraGoroutines is how many goroutines Go may run in addition to the pool's threads. With none, it
+// takes every long call of C for an idle processor and starts threads to search
 // for work; those push ranks off their cores, for 3 ms each time.
 const extraGoroutines = 4
 
-// share makes the shared pool, with the lock held.
+// share makes the shared pool; it runs under the lock.
 func share(threads int) {
 	runtime.GOMAXPROCS(threads + extraGoroutines)
 	shared.pool = NewPool(threads)
@@ -118,7 +118,7 @@ func SetThreads(n int) {
 // Threads is the number of threads that work when one caller calls.
 func (p *Pool) Threads() int { return p.helpers + 1 }
 
-// SetCallers says how many ranks will call, 1 unless told.
+// SetCallers sets how many ranks will call, by default 1.
 func (p *Pool) SetCallers(n int) {
 	more := int32(n) - p.callers.Swap(int32(n))
 	p.awake.Add(more)
@@ -130,7 +130,7 @@ func (p *Pool) SetCallers(n int) {
 // once. body must not panic, and not call Run.
 func (p *Pool) Run(tiles int64, body func(worker int, tile int64)) { p.run(tiles, body) }
 
-// run is Run, and tells how long the caller had no core to begin on.
+// run is Run, and returns how long the caller had no core to begin on.
 func (p *Pool) run(tiles int64, body func(worker int, tile int64)) (queued time.Duration) {
 	if tiles <= 0 {
 		return 0
@@ -190,7 +190,7 @@ func (p *Pool) withdraw(j *job) {
 	p.mu.Unlock()
 }
 
-// patience is how often who waits looks before it sleeps: some 100 µs.
+// patience is how often a waiting goroutine polls before it sleeps: some 100 µs.
 const patience = 2000
 
 // await returns when the job's last tile is finished.
@@ -240,7 +240,7 @@ func (p *Pool) take() (*job, int) {
 }
 
 // pick takes a core for the oldest job with a tile left, and a number to work under, if more cores
-// are free than so many; nil: nothing to do, or nowhere. With the lock held.
+// are free than so many; nil: nothing to do, or no core. It runs under the lock.
 func (p *Pool) pick(kept int32) (*job, int) {
 	last := len(p.workers) - 1
 	if p.want.Load() > 0 || p.free.Load() <= kept || last < 0 {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Claim: a caller is told how long others had all the cores before it began; one that finds a core free has not waited.
+// Claim: Run returns how long others had all the cores before it began; one that finds a core free has not waited.
 func TestQueued(t *testing.T) {
 	p := NewPool(1)
 	p.SetCallers(2)

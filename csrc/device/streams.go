@@ -2,14 +2,14 @@ package device
 
 import "unsafe"
 
-// Stream is where a device's work waits its turn; Mark is a place in one.
+// Stream is where a device's work waits its turn; Mark is a position in one.
 type (
 	Stream unsafe.Pointer
 	Mark   unsafe.Pointer
 )
 
 // Streams is what a Backend gives by its method Streams, whose ops run behind the host's
-// back: so that communication can run beside them, in the right order. It may be
+// back: so that communication can run concurrently, in the right order. It may be
 // called by any goroutine.
 type Streams interface {
 	// Enter makes the calling thread use this device's GPU; what follows on the
@@ -21,7 +21,7 @@ type Streams interface {
 	// on. FreeStream waits for what is in it.
 	NewStream() (Stream, error)
 	FreeStream(s Stream)
-	// Mark stands behind all that is in s now.
+	// Mark makes a mark after all that is in s now.
 	Mark(s Stream) (Mark, error)
 	// Follow lets what comes into s later wait for m.
 	Follow(s Stream, m Mark) error

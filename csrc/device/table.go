@@ -121,7 +121,7 @@ func (t *hostTable) Run(op Op, args unsafe.Pointer) error {
 	})
 }
 
-// warm does op with every tile twice, and tells what the second passes took, evenly shared by
+// warm does op with every tile twice, and returns what the second passes took, evenly shared by
 // all threads.
 func (t *hostTable) warm(op Op, args unsafe.Pointer) (time.Duration, error) {
 	var took atomic.Int64

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Trail is how far a device has come whose ops run behind the host's back, as seen from
-// beside the goroutine that uses it: marks that it has passed, and when it passed some.
+// Trail is how far a device has come whose ops run asynchronously, as seen by goroutines
+// other than its user: marks that it has passed, and when it passed some.
 //
 // A host that waits for a GPU keeps its processor, as NCCL's threads do, so that only what
-// the GPU has done tells work from a stall.
+// the GPU has done distinguishes work from a stall.
 type Trail struct {
 	streams stamper
 	begun   atomic.Int64 // calls of the backend
@@ -19,7 +19,7 @@ type Trail struct {
 	ahead   atomic.Int64 // marks that are not
 	ops     int          // since the last mark; of the device's goroutine
 
-	mu      sync.Mutex // of what follows
+	mu      sync.Mutex // of the fields below
 	pending []marked   // not passed, oldest first
 	last    marked     // the last stamp that was passed; its mark is kept to count from
 	closed  bool
@@ -32,14 +32,14 @@ type stamper interface {
 	between(from, to Mark) (time.Duration, error)
 }
 
-// marked is a place in the stream of the ops.
+// marked is a position in the stream of the ops.
 type marked struct {
 	mark Mark
 	at   time.Time       // when it was passed: of stamps
 	then func(time.Time) // nil: it is a mark, and no stamp
 }
 
-// Progress is what a Trail tells.
+// Progress is what a Trail reports.
 type Progress struct {
 	Passed, Ahead int64 // marks: passed, and not yet
 	Begun, Over   int64 // calls to the device; while they differ its goroutine is in one
@@ -65,9 +65,9 @@ func (d *Device) Trail() *Trail {
 	return nil
 }
 
-// At tells f when the device comes to here: now, where its ops are done when their calls
+// At calls f when the device comes to here: now, where its ops are done when their calls
 // return, else later, in the order of the calls and one at a time, on whatever goroutine
-// looks then.
+// polls then.
 func (d *Device) At(f func(time.Time)) {
 	t := d.Trail()
 	if t == nil || d.taking != nil || !t.stamp(f) {
@@ -75,14 +75,14 @@ func (d *Device) At(f func(time.Time)) {
 	}
 }
 
-// Settle has everybody told whom At owes that for what the device has done.
+// Settle makes the calls that At owes for what the device has done.
 func (d *Device) Settle() {
 	if t := d.Trail(); t != nil {
 		t.Poll()
 	}
 }
 
-// Progress does not wait, whatever the device is at. It is as of the last Look.
+// Progress does not wait, whatever the device is at. It is as of the last Poll.
 func (t *Trail) Progress() Progress {
 	over := t.over.Load()
 	return Progress{Passed: t.passed.Load(), Ahead: t.ahead.Load(), Over: over, Begun: t.begun.Load()}
@@ -99,7 +99,7 @@ func (t *Trail) poll() {
 	for len(t.pending) > 0 && !t.closed {
 		p := t.pending[0]
 		if reached, err := t.streams.Reached(p.mark); err != nil || !reached {
-			return // an error is the device's, which tells of it
+			return // the device itself reports its error
 		}
 		t.pending = t.pending[1:]
 		t.ahead.Add(-1)
@@ -119,7 +119,7 @@ func (t *Trail) poll() {
 	}
 }
 
-// stamp has f told when the device comes to here; false: it cannot be.
+// stamp has f called when the device comes to here; false: it cannot.
 func (t *Trail) stamp(f func(time.Time)) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,11 +134,11 @@ func (t *Trail) passing() {
 	t.mark()
 }
 
-// mark stands behind what was enqueued.
+// mark enqueues a mark behind the ops so far.
 func (t *Trail) mark() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.poll() // so that few are kept, however seldom others look
+	t.poll() // so that few are kept, however seldom others poll
 	t.put(t.streams.Mark, nil)
 	t.ops = 0
 }
@@ -168,7 +168,7 @@ func (t *Trail) call() (over func()) {
 
 func (t *Trail) ended() { t.over.Add(1) }
 
-// close drops the marks; nobody is told of anything any more.
+// close drops the marks; nothing more is reported.
 func (t *Trail) close() {
 	if t == nil {
 		return

@@ -40,9 +40,9 @@ func (g *slowGPU) between(from, to Mark) (time.Duration, error) {
 	return time.Duration(b.number-a.number) * time.Second, nil
 }
 
-// Claim (trail.go): who asks when the device comes to a place is told that, in order, by the
-// device's clock, however late somebody looks; a mark stands for some ops, and what has been
-// passed shows from beside without waiting.
+// Claim (trail.go): who asks when the device comes to a position gets that, in order, by the
+// device's clock, however late somebody polls; a mark stands for some ops, and what has been
+// passed shows to other goroutines without waiting.
 func TestTrail(t *testing.T) {
 	g := &slowGPU{reached: 1}
 	trail := newTrail(g)

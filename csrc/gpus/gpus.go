@@ -22,7 +22,7 @@ type GPU struct {
 	Uncorrected uint64   `json:"ecc_uncorrected"`
 }
 
-// Survey is one look at a host.
+// Survey is the state of a host's GPUs at one time.
 type Survey struct {
 	Driver string `json:"driver"` // "580.82.07"
 	CUDA   string `json:"cuda"`   // newest CUDA that the driver runs, "13.0"
@@ -43,7 +43,7 @@ func (g GPU) String() string {
 	return s
 }
 
-// Changes are lines on what grew worse, or well again, since an earlier look:
+// Changes are lines on what grew worse, or well again, since an earlier survey:
 // for the log of a long run.
 func (s Survey) Changes(before Survey) []string {
 	var lines []string

@@ -68,7 +68,7 @@ func survey(lib nvml.Interface) (s Survey, err error) {
 // readGPU reads one GPU. What a card or a container does not tell stays zero; name,
 // UUID and memory must be there.
 func readGPU(lib nvml.Interface, index int) (g GPU, err error) {
-	// Without these there is no GPU to speak of.
+	// These are required of every GPU.
 	d, err := must(lib.DeviceGetHandleByIndex(index))
 	if err != nil {
 		return g, err
@@ -113,8 +113,8 @@ func may[T any](v T, r nvml.Return) T {
 	return v
 }
 
-// Watch tells of each Xid error (the driver's word for a GPU's fault) until ctx
-// ends. It returns at once where the driver tells none.
+// Watch reports each Xid error (the driver's word for a GPU's fault) until ctx
+// ends. It returns at once where the driver reports none.
 func Watch(ctx context.Context, tell func(line string)) error {
 	lib, err := open()
 	if err != nil {
@@ -124,7 +124,7 @@ func Watch(ctx context.Context, tell func(line string)) error {
 	return watch(ctx, lib, tell)
 }
 
-const waitFor = 1000 // milliseconds until ctx is looked at again
+const waitFor = 1000 // milliseconds until ctx is checked again
 
 func watch(ctx context.Context, lib nvml.Interface, tell func(string)) error {
 	set, err := must(lib.EventSetCreate())
@@ -149,7 +149,7 @@ func watch(ctx context.Context, lib nvml.Interface, tell func(string)) error {
 		e, r := set.Wait(waitFor)
 		switch r {
 		case nvml.SUCCESS:
-			index, _ := e.Device.GetIndex() // 0 where the GPU no longer tells
+			index, _ := e.Device.GetIndex() // 0 where the GPU no longer answers
 			tell(fmt.Sprintf("GPU %d: Xid %d: %s", index, e.EventData, meaning(e.EventData)))
 		case nvml.ERROR_TIMEOUT:
 		default:

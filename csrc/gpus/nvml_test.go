@@ -136,7 +136,7 @@ func TestSeat(t *testing.T) {
 	}
 }
 
-// TestXid: an event is told with the GPU and what it means, and the watch ends
+// TestXid: an event is reported with the GPU and what it means, and the watch ends
 // with its context.
 func TestXid(t *testing.T) {
 	m := eight()

@@ -114,7 +114,7 @@ func fused(x, y, z float32) float32 {
 	sum := p + float64(z)
 	back := sum - p
 	rest := (p - (sum - back)) + (float64(z) - back) // what the sum lost
-	// Its last bit set says that there is more, so that the second rounding is of the exact sum.
+	// A last bit of 1 says that more follows, so that the second rounding is of the exact sum.
 	if bits := math.Float64bits(sum); bits&1 == 0 && (rest < 0 || rest > 0) {
 		if (rest > 0) == (sum > 0) {
 			sum = math.Float64frombits(bits + 1)

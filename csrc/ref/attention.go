@@ -92,7 +92,7 @@ func (g *group) at(t device.Tensor, i, h int64) int64 {
 // head is the number of head h of the group among this call's heads.
 func (g *group) head(h int64) int64 { return g.group*g.Q.Shape[2] + h }
 
-// row is the place in LSE [b, heads, sq].
+// row is the index in LSE [b, heads, sq].
 func (g *group) row(i, h int64) int64 {
 	return (g.sample*g.Q.Shape[1]*g.Q.Shape[2]+g.head(h))*g.sq + i
 }

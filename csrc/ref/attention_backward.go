@@ -29,7 +29,7 @@ func (b *backend) AttentionBackward(a *device.AttentionBackwardArgs) {
 	})
 }
 
-// queryWork is one query's room: vectors of d, and one number a key.
+// queryWork is one query's workspace: vectors of d, and one number a key.
 type queryWork struct{ q, o, do, dq, p, z, slope []float64 }
 
 func newQueryWork(g *group) *queryWork {

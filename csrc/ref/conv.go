@@ -39,7 +39,7 @@ func (c *conv) first(position int64) int64 {
 	return int64(c.docStart[position])
 }
 
-// sums are the convolutions at a position, before SiLU; x is room for a row.
+// sums are the convolutions at a position, before SiLU; x is space for a row.
 func (c *conv) sums(z, x []float64, position int64) {
 	copy(z, c.bias)
 	for j := range c.kernel {

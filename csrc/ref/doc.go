@@ -1,5 +1,5 @@
 // Package ref is the plain Go device: the oracle that every other device is
-// compared with, and what trains where there is no C compiler.
+// compared with, and what trains without a C compiler.
 //
 // One rule holds everywhere: values are widened to float64, the formula is
 // computed as the paper writes it, sums run in index order, and what is stored

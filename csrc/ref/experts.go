@@ -49,7 +49,7 @@ func rowInOrder(a *device.ExpertOrderArgs, token int64) int64 {
 	return token - within + within%chunk*batch + within/chunk
 }
 
-// groupsOf is the group of each choice; −1: it has no place.
+// groupsOf is the group of each choice; −1: it has no slot.
 func groupsOf(a *device.ExpertOrderArgs) []int64 {
 	k, n := a.Experts.Last(), a.Offsets.Shape[0]-1
 	groups := make([]int64, a.Experts.Len())

@@ -381,7 +381,7 @@ func TestGradScaleKnown(t *testing.T) {
 	k.want("others not finite", hyper, 1, 2, 3, 4, 2, 0.5, 1, 5)
 }
 
-// AdamW's first step is lr·sign(g) beside the decay lr·wd·p; M and V are (1−β)g, (1−β)g².
+// AdamW's first step is lr·sign(g) plus the decay lr·wd·p; M and V are (1−β)g, (1−β)g².
 func TestAdamWKnown(t *testing.T) {
 	k := open(t)
 	hyper := k.f64([]float64{0.1, 0.25, 1 - 0.5, 1 - 0.75, 1, 0.5, 0, 0})

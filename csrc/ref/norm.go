@@ -44,7 +44,7 @@ func (b *backend) NormForward(a *device.NormForwardArgs) {
 
 // NormBackward: with x̂ = (x−mean)·rstd and g = dy·gamma,
 // dx = rstd·(g − mean(g) − x̂·mean(g·x̂)), without mean(g) for RMSNorm;
-// dgamma += Σ dy·x̂, dbeta += Σ dy. These come first: dx may take dy's place.
+// dgamma += Σ dy·x̂, dbeta += Σ dy. These come first: dx may overwrite dy.
 func (b *backend) NormBackward(a *device.NormBackwardArgs) {
 	normWeightGrads(b, a)
 	h := a.X.Last()

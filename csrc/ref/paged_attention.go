@@ -23,7 +23,7 @@ type paged struct {
 }
 
 // block is where keys of a group begin that hold the position of row's sequence, and the
-// place inside.
+// index inside.
 func (p *paged) block(row, position, group int64) (at, inside int64) {
 	n := p.tables[int64(p.rows[2*row])*p.Tables.Shape[1]+position/device.PagedBlock]
 	return int64(n)*p.Cache.Stride[0] + group*p.Cache.Stride[1], position % device.PagedBlock

@@ -10,7 +10,7 @@ import (
 	"monotron/csrc/device"
 )
 
-// Sample ranks the ids of each row by sorting them, as far as somebody looks.
+// Sample ranks the ids of each row by sorting them, as far as needed.
 func (b *backend) Sample(a *device.SampleArgs) {
 	b.spread(a.Logits.Shape[0], 1, func(row, _ int64) {
 		raw, best := make([]float64, a.Columns), int64(0)
@@ -164,7 +164,7 @@ func weight(d float64) uint64 {
 	return math.Float64bits(p*scale+integers) - math.Float64bits(integers)
 }
 
-// ranking is ids by falling x, of equals the lower first, sorted as far as somebody looks.
+// ranking is ids by falling x, of equals the lower first, sorted as far as needed.
 type ranking struct {
 	x      []float64
 	ids    []int32

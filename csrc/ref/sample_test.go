@@ -7,7 +7,7 @@ import (
 	"monotron/csrc/device"
 )
 
-// Claim: a weight is 2^44·e^d to the nearest whole number but for one, falls with d, and is
+// Claim: a weight is 2^44·e^d to the nearest integer but for one, falls with d, and is
 // nothing below e^−32.
 func TestWeights(t *testing.T) {
 	if weight(0) != device.SampleFull || weight(math.Inf(-1)) != 0 || weight(-32.001) != 0 {
@@ -24,7 +24,7 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// Claim: the token is the one at which the likeliest together pass the drawn share of what
+// Claim: the token is the one at which the likeliest together pass the drawn share of those that
 // the rules leave; worked out by hand.
 func TestSampleKnown(t *testing.T) {
 	d := Open()

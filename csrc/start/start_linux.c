@@ -47,7 +47,7 @@ static void *wait_at_gate(void *unused) {
   return unused;
 }
 
-// Processes and threads of the same user count together, so only a trial tells.
+// Processes and threads of the same user count together, so only a trial shows it.
 static void try_threads(void) {
   struct rlimit l;
   if (getrlimit(RLIMIT_NPROC, &l) != 0 || l.rlim_cur > FEW_THREADS) return;

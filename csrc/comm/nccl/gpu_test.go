@@ -124,7 +124,7 @@ func TestEveryCallOnGPU(t *testing.T) {
 	}
 }
 
-// latency tells how long the host is held up by a call.
+// latency measures how long a call blocks the host.
 func (a *alone) latency(t *testing.T) {
 	x := a.d.Arena.Zeroed(device.Workspace, device.F32, 1000)
 	defer a.d.Arena.Free(x)

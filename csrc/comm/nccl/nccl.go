@@ -38,7 +38,7 @@ type Library struct {
 }
 
 // Open finds NCCL: at MONOTRON_NCCL where that is set, else where the linker
-// knows libnccl.so.2, else beside a Python's torch.
+// knows libnccl.so.2, else next to a Python's torch.
 func Open() (*Library, error) {
 	l, err := find()
 	if err != nil {
@@ -47,12 +47,12 @@ func Open() (*Library, error) {
 	if v := l.Version(); v < oldest {
 		return nil, exitcode.Errorf(exitcode.Usage, "NCCL cannot be used: %s is version %s; 2.14 or newer is needed", l.path, Spell(v))
 	}
-	l.log, err = newWarnings() // NCCL looks at its settings when it first has to say something
+	l.log, err = newWarnings() // NCCL reads its settings at its first message
 	return l, err
 }
 
-// find opens the first library that there is. What the linker says of the usual name tells
-// most where there is none.
+// find opens the first library that loads. If none does, the error is that of the first path,
+// usually the linker's for libnccl.so.2.
 func find() (*Library, error) {
 	paths, cure := []string{os.Getenv("MONOTRON_NCCL")}, "MONOTRON_NCCL"
 	if paths[0] == "" {
@@ -83,15 +83,15 @@ func open(path string) (*Library, error) {
 	return l, nil
 }
 
-// nextToTorch are the files that pip has laid into the Python in use, where no linker looks
-// for them; csrc/cuda/torchlibs.h looks in the same folders for NVIDIA's other libraries.
+// nextToTorch are the files that pip has installed into the Python in use, outside the linker's
+// search path; csrc/cuda/torchlibs.h searches the same folders for NVIDIA's other libraries.
 func nextToTorch(getenv func(string) string) (paths []string) {
 	for _, root := range []string{getenv("VIRTUAL_ENV"), getenv("CONDA_PREFIX"), "/usr/local", "/usr"} {
 		if root == "" {
 			continue
 		}
 		found, err := filepath.Glob(filepath.Join(root, "lib/python3*/*-packages/nvidia/nccl/lib/libnccl.so.2"))
-		if err == nil { // a root with a bracket in it is no pattern
+		if err == nil { // a root with a bracket in it is not a valid pattern
 			paths = append(paths, found...)
 		}
 	}
@@ -191,7 +191,7 @@ func (c *Comm) locked(f func() C.int) (C.int, error) {
 	return f(), nil
 }
 
-// state is the result of the last call that was in progress, with the lock held.
+// state is the result of the last call that was in progress; the caller holds the lock.
 func (c *Comm) state() C.int {
 	var r C.int
 	if asked := C.mt_nccl_async(&c.lib.api, *c.made, &r); asked != C.MT_NCCL_SUCCESS {
@@ -274,7 +274,7 @@ const (
 	Max Op = 2
 )
 
-// types are NCCL's numbers of what can be combined.
+// types are NCCL's numbers of the dtypes that it reduces.
 var types = map[device.DType]C.int{device.F32: 7, device.F64: 8, device.BF16: 9, device.F16: 6, device.I32: 2, device.I64: 4}
 
 // typed is call with NCCL's number of a dtype that is combined.

@@ -123,7 +123,7 @@ func TestFoundNextToTorch(t *testing.T) {
 	}
 }
 
-// Claim: a call that is never taken ends with what its rank is told meanwhile, or when its time
+// Claim: a call that is never taken ends with the error that its rank gets meanwhile, or when its time
 // is up, with the interface that NCCL meets over.
 func TestCallIsNeverTaken(t *testing.T) {
 	lost := errors.New("rank 1 is lost")

@@ -55,7 +55,7 @@ func (w *warnings) fresh() string {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	text, _ := os.ReadFile(w.path) // there is no file before the first warning
+	text, _ := os.ReadFile(w.path) // the file does not exist before the first warning
 	lines := text[min(w.seen, len(text)):]
 	w.seen = len(text)
 	if len(lines) > most {

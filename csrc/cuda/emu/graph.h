@@ -10,8 +10,8 @@
 
 namespace mt_emu {
 
-/* Enqueues work, or takes it down where the stream is captured. Its arguments are looked
- * through for device memory: a graph whose memory was freed since does not run. */
+/* Enqueues work, or records it where the stream is captured. Its arguments are searched
+ * for device memory: a graph whose memory was freed since does not run. */
 cudaError_t submit(cudaStream_t stream, const char *what, std::function<void()> work, const void *arguments, size_t bytes);
 
 bool captured(cudaStream_t stream);

@@ -1,5 +1,5 @@
 /* Memory of the emulated GPU. Where the CPU has protection keys, only streams may touch
- * it: a host that reads or writes a device pointer dies at that line, as it would beside
+ * it: a host that reads or writes a device pointer dies at that line, as it would with
  * a real GPU. Fresh memory holds NaN. */
 #ifndef MT_EMU_MEMORY_H
 #define MT_EMU_MEMORY_H
@@ -10,7 +10,7 @@
 
 namespace mt_emu {
 
-/* A block that cudaMalloc gave; the number tells it from a later one at its place. */
+/* A block that cudaMalloc gave; the number distinguishes it from a later one at its address. */
 struct Block {
   const void *at;
   uint64_t number;

@@ -41,7 +41,7 @@ inline void *mt_emu_stack(char *stack, size_t bytes, void (*entry)()) {
   return top;
 }
 #else
-/* Elsewhere the C library's contexts: slower, the same. */
+/* On other processors the C library's contexts: slower, the same. */
 #include <ucontext.h>
 #include <new>
 

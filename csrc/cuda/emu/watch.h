@@ -1,6 +1,6 @@
-/* What the race and address checkers have to be told about fibers. Without a checker
+/* What the race and address checkers must know about fibers. Without a checker
  * every function here is empty. The emulator itself is compiled without them: they are to
- * look at kernels. */
+ * check kernels. */
 #ifndef MT_EMU_WATCH_H
 #define MT_EMU_WATCH_H
 

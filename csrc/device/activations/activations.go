@@ -32,7 +32,7 @@ type Row struct {
 	// GELU: tanh, or erf with --no-bias-gelu-fusion.
 	Flag, Help string
 	// HF are its names in Hugging Face's configs, the first of which is written; of a
-	// gated one the name of what its first half goes through.
+	// gated one its first half's activation.
 	HF []string
 }
 

@@ -12,7 +12,7 @@ import (
 	"monotron/csrc/ref"
 )
 
-// attentionShape: sq queries of groups x heads, at the places from offset on of
+// attentionShape: sq queries of groups x heads, at the positions from offset on of
 // sk keys.
 type attentionShape struct {
 	batch, sq, sk, offset, groups, heads, d int64
@@ -124,7 +124,7 @@ func attentionCases() []Case {
 	return cases
 }
 
-// hostAttentionCases are capped scores and tables of what is added to scores, which GPUs refuse.
+// hostAttentionCases are capped scores and tables that are added to scores, which GPUs refuse.
 func hostAttentionCases(d device.DType) (cases []Case) {
 	masks := square(2, 70, 2, 2, 32)
 	for _, o := range []attentionOptions{
@@ -139,8 +139,8 @@ func hostAttentionCases(d device.DType) (cases []Case) {
 }
 
 // attentionInputs makes Q, K and V inside one buffer as the model does for
-// square shapes, and apart with a longer K (a cache) otherwise. Cache places
-// that no query sees hold NaN: they may never be looked at.
+// square shapes, and apart with a longer K (a cache) otherwise. Cache positions
+// that no query sees hold NaN: they must never be read.
 func attentionInputs(e *Env, d device.DType, s attentionShape, o attentionOptions) device.AttentionForwardArgs {
 	a := device.AttentionForwardArgs{Batch: int32(s.batch), QOffset: int32(o.keysAt + s.offset), KOffset: int32(o.keysAt), Window: o.window, Chunk: o.chunk, Scale: float32(1 / math.Sqrt(float64(s.d)))}
 	if o.limit > 0 {

@@ -57,7 +57,7 @@ func crossEntropyStatsCase(s lossShape, spread float64, pad int64) Case {
 	return Case{device.OpCrossEntropyStats, lossName(device.F32, s, spread, pad), setup, Work{Bytes: 4 * float64(s.rows*s.columns), FLOPs: 4 * float64(s.rows*s.columns)}}
 }
 
-// crossEntropyGradCase: with D in Logits' place where d is f32 and inPlace;
+// crossEntropyGradCase: with D in Logits' memory where d is f32 and inPlace;
 // scale 0: none is given. D is about weight·scale, below 2·scale.
 func crossEntropyGradCase(d device.DType, s lossShape, spread float64, strided bool, scale float64) Case {
 	inPlace := d == device.F32 && strided && scale == 0
@@ -82,7 +82,7 @@ func crossEntropyGradCase(d device.DType, s lossShape, spread float64, strided b
 		if scale > 0 {
 			a.Scale = e.List("scale", device.F32, size)
 		}
-		// p's relative error is half a place of x−max; p·|x−max| stays below 0.4.
+		// p's relative error is half an ulp of x−max; p·|x−max| stays below 0.4.
 		t := tol(d, 1, 2*size)
 		if inPlace {
 			a.D = e.Changes(a.Logits, t)
@@ -127,7 +127,7 @@ func columnsOfNothing(v int64) Case {
 }
 
 // nonFiniteLogits: a NaN or an inf makes the row's sum NaN, so that the loss
-// shows it; what stands in Max is free, and here not looked at.
+// shows it; the value in Max is free, and not checked here.
 func nonFiniteLogits() Case {
 	const v = 40
 	return Case{Op: device.OpCrossEntropyStats, Name: "f32 3x40 non-finite", Setup: func(e *Env) func() {

@@ -67,7 +67,7 @@ func (r drawer) size(least, most int64) int64 {
 	}
 }
 
-// rowCount is none once in a while.
+// rowCount is 0 once in a while.
 func (r drawer) rowCount(most int64) int64 {
 	if r.IntN(12) == 0 {
 		return 0
@@ -168,7 +168,7 @@ func (r drawer) attentions() []Case {
 			o.keysAt = r.size(0, 65)
 		}
 		s, d := r.attentionShape(o.part), r.dtype()
-		// A key that many queries look at most adds up more probabilities, each rounded to bf16, than
+		// A key that many queries attend to most adds up more probabilities, each rounded to bf16, than
 		// attentionTol counts.
 		if o.part && (o.alibi || s.sq > s.sk) {
 			d = device.F32

@@ -103,7 +103,7 @@ func (e *Env) Changes(t device.Tensor, tol Tol) device.Tensor {
 	return t
 }
 
-// From makes an input of what the twin has computed.
+// From makes an input from the twin's result.
 func (e *Env) From(twin *Env, name string, src device.Tensor) device.Tensor {
 	raw := make([]byte, src.Bytes())
 	twin.Dev.Read(raw, src)

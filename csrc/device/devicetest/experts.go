@@ -65,7 +65,7 @@ func orderArgs(e *Env, s routerShape, o orderOptions) device.ExpertOrderArgs {
 	return a
 }
 
-// slots are different places below n for each of tokens·k choices, in a random order; some
+// slots are different numbers below n for each of tokens·k choices, in a random order; some
 // choices have none.
 func (e *Env) slots(tokens, k, n int64) device.Tensor {
 	entries := make([]int64, max(n, tokens*k))

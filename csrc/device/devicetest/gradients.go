@@ -333,7 +333,7 @@ func groupedMatmulGradient(g *gradient) {
 	}
 }
 
-// Tokens go to places and come back; a place's row has a weight.
+// Tokens go to slots and come back; a slot's row has a weight.
 func expertRowGradients(g *gradient) {
 	const tokens, h, k, entries = 3, 4, 2, 5
 	slots := g.Make("", device.I32, func(i int) float64 { return []float64{4, 0, -1, 2, 1, 3}[i] }, tokens, k)

@@ -90,9 +90,9 @@ func matmulCase(d device.DType, m, n, k int64, o matmulOptions) Case {
 	return Case{device.OpMatmul, fmt.Sprintf("%s %dx%dx%d %s", d, m, n, k, o), setup, work}
 }
 
-// geluOfRounded: a kernel may take gelu of aux as stored, half a place off. For
-// x < 0 that moves gelu by |x·gelu'(x)|/2 places, at most 0.11; for x > 0 it is
-// near the value's own place, twice it at most.
+// geluOfRounded: a kernel may take gelu of aux as stored, half an ulp off. For
+// x < 0 that moves gelu by |x·gelu'(x)|/2 ulps, at most 0.11; for x > 0 it is
+// near the value's own ulp, twice it at most.
 func geluOfRounded(t Tol, d device.DType) Tol {
 	t.Rel += ulp(d)
 	return t.rounded(d, 0.125).rounded(device.F32, 8)

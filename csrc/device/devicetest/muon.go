@@ -50,7 +50,7 @@ func momentumCase(n int64, nesterov, skip bool) Case {
 	}, Work: Work{Bytes: float64(4 * n * 4), FLOPs: 5 * float64(n)}}
 }
 
-// normalizeCase: of a norm, or of none, where Eps takes its place.
+// normalizeCase: of a norm, or of norm 0, where Eps replaces it.
 func normalizeCase(d device.DType, n int64, norm float64) Case {
 	return Case{Op: device.OpNormalize, Name: fmt.Sprintf("%s %d of norm %g", d, n, norm), Setup: func(e *Env) func() {
 		a := device.NormalizeArgs{Out: e.Out("Out", tol(d, 1, 1), d, n), X: e.In("X", device.F32, n), Eps: 0.7, Stretch: 1.01, Plus: 1e-6}

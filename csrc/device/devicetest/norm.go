@@ -72,7 +72,7 @@ func normCases() []Case {
 	return append(cases, normForwardCase(device.F32, large, normOptions{}), normBackwardCase(device.F32, large, normOptions{residual: "own"}), nonFiniteNorm())
 }
 
-// buffer is the shape of what a tensor of `shape` is a view of: in strided cases rows are 3
+// buffer is the shape of the buffer that a tensor of `shape` views: in strided cases rows are 3
 // elements wider, and of heads a token has two more.
 func (o normOptions) buffer(shape []int64) []int64 {
 	wide := append([]int64{}, shape...)

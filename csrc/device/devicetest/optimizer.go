@@ -84,7 +84,7 @@ func (e *Env) optimizerInputs(n int64, o optimizerOptions) (param, grad, model, 
 	param = e.Changes(e.In("param", device.F32, n), optimizerTol)
 	grad = e.Scaled("grad", device.F32, 0, 1024, n)
 	if !o.none {
-		// It follows the stored parameter, so it may fall to the next place.
+		// It follows the stored parameter, so it may round to the next value.
 		model = e.Changes(e.In("model", o.model, n), tol(o.model, 1, 4))
 	}
 	hyper = e.List("hyper", device.F32, 0.01, 0.1, 1-math.Pow(0.9, 3), 1-math.Pow(0.95, 3), 1024, 1.0/1024, float64(flag(o.skip)), 1)

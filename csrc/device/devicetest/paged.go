@@ -38,7 +38,7 @@ func pagedCases() []Case {
 }
 
 // pagedCase gives each sequence blocks in an order of no meaning. What the cache holds
-// before is what earlier rows left; places that nobody has filled hold NaN.
+// before is what earlier rows left; positions that nobody has filled hold NaN.
 func pagedCase(d device.DType, s pagedShape, o attentionOptions) Case {
 	blocks, most, rows, longest := int64(0), int64(0), int64(0), int64(0)
 	for _, q := range s.sequences {

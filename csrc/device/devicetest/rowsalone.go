@@ -96,7 +96,7 @@ func sameAlone(t *testing.T, all []byte, rows int64, some func(from, rows int64)
 	}
 }
 
-// pagedByRow prefills a sequence at once, in pieces, and row by row beside others.
+// pagedByRow prefills a sequence at once, in pieces, and row by row with others.
 func pagedByRow(t *testing.T, dev *device.Device, d device.DType, window int32, one bool) {
 	const rows, groups, heads, channels, blocks = 70, 2, 2, 40, 12
 	s := dev.Arena.Scope(device.Activations)

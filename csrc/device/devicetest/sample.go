@@ -101,8 +101,8 @@ func sampleResults(e *Env, rows, best int64, t Tol) (a device.SampleArgs) {
 	return a
 }
 
-// oddLogits: a row with a logit that is not finite has no token; what else is said of it is
-// not looked at.
+// oddLogits: a row with a logit that is not finite has no token; its other outputs are
+// not checked.
 func oddLogits() Case {
 	const v = 300
 	return Case{Op: device.OpSample, Name: "f32 4x300 not finite", Setup: func(e *Env) func() {

@@ -11,12 +11,12 @@ import (
 // Tol bounds |got − want| by Abs + Rel·|want|.
 type Tol struct {
 	Abs, Rel float64
-	Zeros    bool // exact zeros stand in the same places: masks are equal
+	Zeros    bool // exact zeros are at the same indexes: masks are equal
 }
 
 var (
 	exact    = Tol{}
-	anything = Tol{Abs: math.Inf(1)} // not looked at
+	anything = Tol{Abs: math.Inf(1)} // not checked
 )
 
 const eps32 = 0x1p-23 // distance of 1 and the next float32
@@ -29,9 +29,9 @@ func ulp(d device.DType) float64 {
 // tol is for results of dtype d that are sums of k terms in f32 where the
 // oracle sums in f64. A sum of k terms whose partial sums are as large as `scale`
 // makes k roundings of random sign, about √k·eps·scale/2 together; 4 instead of
-// 1/2 leaves room for other orders and for a few steps around the sum. Storing
-// rounds both sides once: they may end one place apart in d (f32: 4, because its
-// last operations round in d as well). Half a place of f16's subnormals is Abs.
+// 1/2 allows for other orders and for a few steps around the sum. Storing
+// rounds both sides once: they may end one ulp apart in d (f32: 4, because its
+// last operations round in d as well). Half an ulp of f16's subnormals is Abs.
 func tol(d device.DType, k int64, scale float64) Tol {
 	t := Tol{Abs: 4 * eps32 * math.Sqrt(float64(max(1, k))) * scale, Rel: ulp(d)}
 	switch d {
@@ -45,7 +45,7 @@ func tol(d device.DType, k int64, scale float64) Tol {
 	return t
 }
 
-// rounded adds room for a value of size `scale` inside the op that a kernel may
+// rounded allows for a value of size `scale` inside the op that a kernel may
 // keep in dtype d.
 func (t Tol) rounded(d device.DType, scale float64) Tol {
 	t.Abs += ulp(d) * scale

@@ -117,7 +117,7 @@ type GPU struct {
 	device.HostBackend
 	lib   *Library
 	ops   device.Stream
-	Waits bool // Follow of the ops' stream waits on the host, so that results can be looked at
+	Waits bool // Follow of the ops' stream waits on the host, so that results can be inspected
 
 	OnNewStream func() // unless nil
 }
@@ -174,7 +174,7 @@ func (g *GPU) Sync() error {
 	return nil
 }
 
-// Hold keeps the ops' stream from going on until the result is called.
+// Hold stops the ops' stream until the result is called.
 func (g *GPU) Hold() (goOn func()) {
 	gate := C.standin_gate(g.lib.api)
 	C.standin_order(g.lib.api, unsafe.Pointer(g.ops), gate)

@@ -1,7 +1,7 @@
 /* A libcublasLt for tests without a GPU: VERSION is its number, START what its creation
  * returns (0: it starts). Without SUMS it refuses every product, so that our own kernels make
  * them. With it products are made, but those with a depth of 7 or an epilogue; where a sum
- * begins depends on the alignment that the choice was told of, as if an algorithm for wide
+ * begins depends on the alignment that the choice was given, as if an algorithm for wide
  * loads summed otherwise than one for narrow ones. */
 #include <stdint.h>
 #include <stdlib.h>
@@ -53,7 +53,7 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(preference *p, int attribute, co
   return 0;
 }
 
-/* As cublasLt.h has it: the algorithm, its workspace, whether it can, waves, and room. */
+/* As cublasLt.h has it: the algorithm, its workspace, whether it can, waves, and reserved fields. */
 typedef struct { uint64_t algo[8]; size_t workspace; int32_t state; float waves; int32_t reserved[4]; } result;
 
 EXPORT int cublasLtMatmulAlgoGetHeuristic(void *h, desc *d, layout *a, layout *b, layout *c, layout *e, preference *p, int asked, result *out, int *found) {

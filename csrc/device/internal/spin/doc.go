@@ -2,5 +2,5 @@
 // assembler and cgo cannot be combined.
 //
 // Reading order: spin.go, what a loop calls; pause_asm.go and pause_amd64.s, pause_arm64.s,
-// the processor's hint (pause_other.go elsewhere); yield_linux.go, yield_other.go.
+// the processor's hint (pause_other.go for other processors); yield_linux.go, yield_other.go.
 package spin

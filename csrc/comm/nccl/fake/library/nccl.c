@@ -1,7 +1,7 @@
 /* A stand-in for libnccl.so.2 that the tests build: ranks are threads of one
  * process, device memory is the host's, a stream is a thread with a queue. It moves
- * the bytes truly, and keeps a list of what a user of NCCL must not do: calls that
- * ranks do not agree on, unbalanced groups, messages outside a group, use of a
+ * the bytes truly, and lists misuse of NCCL: calls that ranks do not agree on,
+ * unbalanced groups, messages outside a group, use of a
  * communicator after its end, a call while the one before is in progress, an end with
  * work under way. Every call returns "in progress", and a thread enqueues it a little
  * later. The end of a communicator takes a while, and waits for those of its other
@@ -39,7 +39,7 @@ static void sin_of(const char *format, ...) {
 typedef struct mark { int reached; } mark;
 
 typedef struct task {
-  void (*run)(struct task *); /* with the lock held */
+  void (*run)(struct task *); /* the caller holds the lock */
   struct task *next;
   struct stream *on; /* of a call that is not taken yet */
   mark *mark;
@@ -293,7 +293,7 @@ static void *taker(void *unused) {
   return unused;
 }
 
-/* Begins a call, on a stream or none, with the lock held. */
+/* Begins a call, on a stream or none; the caller holds the lock. */
 static int begin(comm *c, stream *on, task *t) {
   static int started;
   pthread_t thread;
@@ -426,7 +426,7 @@ static void store(void *p, size_t i, int dtype, double v) {
   }
 }
 
-/* combined is element i of what all ranks brought. */
+/* combined reduces element i over all ranks. */
 static double combined(clique *q, size_t i, int dtype, int red) {
   double v = load(q->called[0]->in, i, dtype);
   for (int r = 1; r < q->ranks; r++) {
