@@ -237,7 +237,7 @@ func (ad *adapter) dropped(d *device.Device, h *Hooks, s *device.Scope, b *branc
 }
 
 // backward adds the branches' part to dx [n, in here], and to the gradients of A, B and M; x and
-// dy [n, out here] are rows of the pass from number row on. Gradients of what is frozen are not made.
+// dy [n, out here] are rows of the pass from number row on. Gradients of frozen parameters are not made.
 func (ad *adapter) backward(d *device.Device, h *Hooks, dx, dy, x device.Tensor, row int64) error {
 	if ad == nil {
 		return nil

@@ -4,7 +4,7 @@ import (
 	"monotron/csrc/device"
 )
 
-// tableBranch is a low-rank addition to a table that is looked up: row i gets Scale·B·A[i], with
+// tableBranch is a low-rank addition to a lookup table: row i gets Scale·B·A[i], with
 // A [rows, rank], which PEFT keeps the other way round, and B [h, rank].
 type tableBranch struct {
 	Branch
@@ -12,7 +12,7 @@ type tableBranch struct {
 }
 
 // Adapt adds a low-rank branch to the table, before its parameters are allocated. A is cut as the table is; B is
-// on every rank, with a partial gradient, since each looks up its own rows.
+// on every rank, with a partial gradient, since each reads its own rows.
 func (e *VocabParallelEmbedding) Adapt(c Branch) {
 	name := AdapterPrefix + c.Name
 	var stretches [][2]int64

@@ -44,7 +44,7 @@ func (c Context) Positions(documents Positions, row int) Positions {
 	return all.inOrder(documents)
 }
 
-// Gather concatenates the ranks' rows `own` [s/cp·b, ...] to whole [s·b, ...], in the order of
+// Gather concatenates the ranks' rows `own` [s/cp·b, ...] to full [s·b, ...], in the order of
 // positions.
 func (c Context) Gather(d *device.Device, documents Positions, full, own device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
@@ -59,7 +59,7 @@ func (c Context) Gather(d *device.Device, documents Positions, full, own device.
 	return nil
 }
 
-// Scatter is Gather's backward: own [s/cp·b, ...] is the sum over the ranks of its rows of whole [s·b, ...].
+// Scatter is Gather's backward: own [s/cp·b, ...] is the sum over the ranks of its rows of full [s·b, ...].
 func (c Context) Scatter(d *device.Device, documents Positions, own, full device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)
 	defer s.Release()

@@ -18,7 +18,7 @@ type VocabParallelHead struct {
 	adapter *adapter // nil: none
 }
 
-// HeadRows is how many tokens' logits exist at once. The head's products stream the whole
+// HeadRows is how many tokens' logits exist at once. The head's products stream the complete
 // table, and the gradient of its weight in f32, so more rows a pass mean less traffic: on AMX
 // they are a fifth faster with 1024 than with 512; a GPU, which computes far more in the time
 // of a byte, has 8192.
@@ -30,7 +30,7 @@ func HeadRows(d *device.Device) int64 {
 }
 
 // NewVocabParallelHead joins weight (the word embedding's table where tied). kept
-// columns of the whole vocabulary count in the softmax; the rest is padding.
+// columns of the uncut vocabulary count in the softmax; the rest is padding.
 func NewVocabParallelHead(r Region, weight *Param, start, kept int64) *VocabParallelHead {
 	return &VocabParallelHead{Weight: weight, Start: start, Columns: max(0, min(weight.Shape[0], kept-start)), region: r}
 }
@@ -93,7 +93,7 @@ func (l *VocabParallelHead) Loss(d *device.Device, a LossArgs) error {
 }
 
 // sumsOnce reports whether the ranks' parts of hidden gradients are added up for all tokens at
-// once, else block by block, beside the table's gradient.
+// once, else block by block, with the table's gradient.
 func (l *VocabParallelHead) sumsOnce() bool { return l.region.Cut() || l.region.Leaves > 0 }
 
 // blockRows is how many tokens a block has: complete leaves, and with an adapter complete positions.

@@ -28,14 +28,14 @@ func NewDispatcher(at ExpertCoordinates, group *comm.Group, all bool) *Dispatche
 
 // Dispatched holds the tokens that this rank's experts received, and how results return.
 type Dispatched struct {
-	X       Tensor // [places, h], by expert
-	Weights Tensor // f32 [places]: of each choice
-	Offsets Tensor // i32 [experts here + 1]: where each expert's places begin
-	Leaf    Tensor // i32 [places]: of each place, a number that no other leaf has here; none: sums over tokens are not cut
+	X       Tensor // [slots, h], by expert
+	Weights Tensor // f32 [slots]: of each choice
+	Offsets Tensor // i32 [experts here + 1]: where each expert's slots begin
+	Leaf    Tensor // i32 [slots]: of each slot, a number that no other leaf has here; none: sums over tokens are not cut
 
 	candidates int64  // tokens here that have chosen some expert of this rank
-	rows       Tensor // i32 [places]: the candidate
-	slots      Tensor // i32 [candidates, k]: the place of each choice; −1: it is not here
+	rows       Tensor // i32 [slots]: the candidate
+	slots      Tensor // i32 [candidates, k]: the slot of each choice; −1: it is not here
 	travel     *travel
 }
 
@@ -144,7 +144,7 @@ func (m *Dispatcher) sort(d *device.Device, s *device.Scope, leaves Leaves, cand
 	return out
 }
 
-// Combine returns the experts' results out [places,h] to their tokens and adds up those of each: y [t,h].
+// Combine returns the experts' results out [slots,h] to their tokens and adds up those of each: y [t,h].
 func (m *Dispatcher) Combine(d *device.Device, at *Dispatched, y, out Tensor) error {
 	if at.travel == nil {
 		d.CombineRows(y, out, at.slots)
@@ -153,7 +153,7 @@ func (m *Dispatcher) Combine(d *device.Device, at *Dispatched, y, out Tensor) er
 	return at.travel.bringBack(d, y, out)
 }
 
-// CombineBackward is the gradient of the experts' results, [places,h].
+// CombineBackward is the gradient of the experts' results, [slots,h].
 func (m *Dispatcher) CombineBackward(d *device.Device, s *device.Scope, at *Dispatched, dy Tensor, during During) (Tensor, error) {
 	if at.travel != nil {
 		return at.travel.sendGradient(d, s, dy, during)

@@ -244,7 +244,7 @@ func (w recordingWork) Wait() error {
 	return w.Work.Wait()
 }
 
-// Claim: what is computed beside an exchange is computed once, after all of it has begun and
+// Claim: what is computed during an exchange is computed once, after all of it has begun and
 // before any of it is waited for; its error ends the exchange.
 func TestDuringTheExchange(t *testing.T) {
 	failed := errors.New("of what is beside")
@@ -297,7 +297,7 @@ func TestDuringTheExchange(t *testing.T) {
 type liar struct {
 	comm.Engine
 	d    *device.Device
-	says []int32 // in place of what the other rank told
+	says []int32 // instead of the other rank's numbers
 }
 
 func (e liar) Start(c *comm.Collective) comm.Work {

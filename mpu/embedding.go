@@ -4,7 +4,7 @@ import (
 	"monotron/csrc/device"
 )
 
-// VocabParallelEmbedding looks tokens up in a table [vocab, h] whose rows are
+// VocabParallelEmbedding maps tokens to rows of a table [vocab, h], which are
 // cut over the tensor-parallel ranks; ids of other ranks give zero here, and the
 // ranks' rows are summed.
 type VocabParallelEmbedding struct {

@@ -12,7 +12,7 @@ type Kept struct {
 // Keep is empty; what it will hold lives in s.
 func Keep(s *device.Scope) *Kept { return &Kept{s, map[*branch]device.Tensor{}} }
 
-// kept is the rows of x, from number row of `rows` on, of what the branch keeps, [n, rank]; none: nothing is
+// kept is the branch's kept tensor for the rows of x, from number row of `rows` on, [n, rank]; none: nothing is
 // kept. A forward pass that is recomputed writes it again.
 func (h *Hooks) kept(b *branch, x device.Tensor, row, rows int64) device.Tensor {
 	if h == nil || h.Kept == nil || len(b.pieces) == 0 {

@@ -78,7 +78,7 @@ func (r rank) same(what string, got device.Tensor, want []float64) error {
 	return nil
 }
 
-// product is a [m,k]·b [k,n], each transposed where told.
+// product is a [m,k]·b [k,n], each transposed where ta, tb are set.
 func product(a, b []float64, m, k, n int, ta, tb bool) []float64 {
 	out := make([]float64, m*n)
 	at := func(x []float64, i, j, rows, columns int, trans bool) float64 {
@@ -117,7 +117,7 @@ func columns(x []float64, width, from, n int) []float64 {
 
 const tokens, in, out = 8, 12, 20
 
-// numbers are a layer's input, parameters and output gradient, whole, and what
+// numbers are a layer's input, parameters and output gradient, uncut, and what
 // one rank computes of them.
 type numbers struct {
 	x, w, b, dy    []float64
@@ -137,8 +137,8 @@ func fullLayer() numbers {
 	return n
 }
 
-// Claim: a column-parallel layer is the whole layer: its columns of the output (or
-// all, gathered), its rows of the gradients, and the input's whole gradient; under
+// Claim: a column-parallel layer equals the uncut layer: its columns of the output (or
+// all, gathered), its rows of the gradients, and the input's complete gradient; under
 // sequence parallelism from and to the rank's rows.
 func TestColumnParallelLinear(t *testing.T) {
 	n := fullLayer()
@@ -230,7 +230,7 @@ func TestSharedRows(t *testing.T) {
 	})
 }
 
-// Claim: a row-parallel layer is the whole layer, its bias left to the caller or
+// Claim: a row-parallel layer equals the uncut layer, its bias left to the caller or
 // added; under sequence parallelism it leaves the rank's rows, and the bias's
 // gradient is to be summed.
 func TestRowParallelLinear(t *testing.T) {
@@ -442,7 +442,7 @@ func TestHeadOfSomeRows(t *testing.T) {
 }
 
 // Claim: the vocabulary cut over ranks, with padding on the last and with a rank
-// that has nothing else, gives the losses and gradients of the whole one, for more
+// that has nothing else, gives the losses and gradients of the uncut one, for more
 // tokens than one pass of the head takes.
 func TestVocabParallelHead(t *testing.T) {
 	const many, h, kept, padded = 1024 + 37, 6, 9, 16

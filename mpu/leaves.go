@@ -77,8 +77,8 @@ func (l Leaves) AddTo(d *device.Device, params []*Param, rows int64, add func(gr
 	})
 }
 
-// Share is how many leaves each rank has of an axis that is cut over the region's ranks; 0: there
-// are no leaves.
+// Share is how many leaves each rank has of an axis that is cut over the region's ranks; 0: no
+// leaves.
 func (r Region) Share() int32 { return int32(r.Leaves / r.Size()) }
 
 // one is 1 where sums have an order that no shape changes.

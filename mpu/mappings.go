@@ -12,7 +12,7 @@ type Region struct {
 	Sequence bool // outside, a rank holds [s/tp·b, h], its stretch of positions, instead of [s·b, h]
 	ByRow    bool // forward, a row has the same bits whatever other rows there are
 	Leaves   int  // of the axes that the ranks cut, whose sums are trees of these (--reduction-leaves); 0: sums are not cut
-	Overlap  bool // where rows are gathered or scattered, products are made in pieces beside them
+	Overlap  bool // where rows are gathered or scattered, products are made in pieces meanwhile
 }
 
 // byRow is the flag as products take it.
@@ -88,7 +88,7 @@ func GatherFromRegionBackward(r Region, dy device.Tensor) device.Tensor {
 	return ScatterToRegionForward(r, dy)
 }
 
-// gatherColumns sets whole [rows, tp·n] from own [rows, n]. What arrives is rank
+// gatherColumns sets full [rows, tp·n] from own [rows, n]. What arrives is rank
 // by rank, so columns are put next to each other here.
 func gatherColumns(r Region, d *device.Device, full, own device.Tensor) error {
 	s := d.Arena.Scope(device.Communication)

@@ -8,7 +8,7 @@ import (
 )
 
 // gathered makes a product of all rows from x, the rank's rows of them: with Overlap its own
-// first, while whole [rows, ...], where all are gathered, is on its way by w.
+// first, while full [rows, ...], where all are gathered, is on its way by w.
 func (r Region) gathered(w comm.Work, full, x device.Tensor, product func(x device.Tensor, from, n int64) error) error {
 	rows := full.Shape[0]
 	if w == nil || !r.Overlap {

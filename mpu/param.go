@@ -30,7 +30,7 @@ type Init struct {
 type Family int
 
 const (
-	Dense   Family = iota // whole, or cut over tensor-parallel ranks, on every data-parallel rank
+	Dense   Family = iota // uncut, or cut over tensor-parallel ranks, on every data-parallel rank
 	Experts               // cut over expert-parallel ranks, which are data-parallel for the rest
 )
 
@@ -79,7 +79,7 @@ type Param struct {
 	Grad   device.Tensor // f32 main gradient; f64 where it is a sum on a grid
 
 	Grid device.Tensor // f64 [1]: its unit, a power of two; not given: gradients are added as they come
-	Peak device.Tensor // f32 [1]: the largest magnitude of what was added in this step, of each leaf
+	Peak device.Tensor // f32 [1]: the largest magnitude of the values added in this step, of each leaf
 
 	tiles [][]*tile // by rows: what stands for the parameter, which then has no memory; nil: it is uncut
 }

@@ -26,7 +26,7 @@ func elementsOf(t *testing.T, pieces []Piece) map[int64]string {
 }
 
 // Claim (pieces.go): a flat stretch of a local buffer is translated to
-// pieces that hold exactly its elements, each at its place; all stretches of all
+// pieces that hold exactly its elements, each at its position; all stretches of all
 // small boxes of rank 1 to 4.
 func TestStretchOfEveryBox(t *testing.T) {
 	for rank := 1; rank <= 4; rank++ {
@@ -76,7 +76,7 @@ func checkStretch(t *testing.T, full, got map[int64]string, from, to int64) {
 }
 
 // Claim: pieces of one buffer, with padding between them, are cut together, and the
-// whole buffer gives its own pieces back.
+// complete buffer gives its own pieces back.
 func TestStretchOfSeveralPieces(t *testing.T) {
 	p := []Piece{{From: []int64{4, 0}, Size: []int64{2, 3}, Local: 0}, {From: []int64{20, 0}, Size: []int64{3, 3}, Local: 8}}
 	full := elementsOf(t, p)

@@ -54,7 +54,7 @@ func TestStackedParametersAreKeptApart(t *testing.T) {
 	}
 }
 
-// numbered is every local element's place in the global tensor as one number.
+// numbered is every local element's index in the global tensor as one number.
 func numbered(p *Param) []float32 {
 	x := make([]float32, p.Len())
 	for _, piece := range p.Pieces {

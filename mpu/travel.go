@@ -172,7 +172,7 @@ func (v *travel) send(d *device.Device, s *device.Scope, during During, tensors 
 	for _, t := range tensors {
 		out := s.Alloc(t.DType, max(1, sum(v.received)), t.Last())
 		if t.DType == device.I32 && sum(v.received) == 0 {
-			d.Fill(out, -1) // a candidate that is none chooses nobody
+			d.Fill(out, -1) // an unused row chooses no expert
 		}
 		arrived = append(arrived, out)
 		if v.all {

@@ -108,7 +108,7 @@ func (c *Collective) Share() device.Tensor {
 	return c.In
 }
 
-// InPlace reports whether what comes takes the place of what goes.
+// InPlace reports whether the output overwrites the input.
 func (c *Collective) InPlace() bool {
 	return c.Out.Given() && c.Out.Data == c.In.Data && c.Out.Len() == c.In.Len()
 }
@@ -139,7 +139,7 @@ func (f finished) Wait() error { return f.err }
 // over another.
 type Engine interface{ Start(c *Collective) Work }
 
-// Membership is a rank's place in a group.
+// Membership is a rank's position in a group.
 type Membership struct {
 	Name    string
 	Members []int // ranks of the world, in the group's order

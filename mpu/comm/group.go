@@ -8,7 +8,7 @@ import (
 	"monotron/internal/exitcode"
 )
 
-// Group is a set of ranks, in order, and this rank's place among them. Every
+// Group is a set of ranks, in order, and this rank's position among them. Every
 // rank calls the same collectives in the same order, with equal sizes and
 // dtypes. Tensors are contiguous, of dtype f32, f64, bf16, f16, i32 or i64 where
 // they are reduced; bf16 and f16 are summed in f32 and rounded once.

@@ -32,7 +32,7 @@ func (c *Call) String() string {
 	return fmt.Sprintf("%s #%d of group %s %v", c.What(), c.Seq, c.Group, c.Members)
 }
 
-// What is the call without its place: what ranks must agree on.
+// What is the call without its group and number: what ranks must agree on.
 func (c *Call) What() string {
 	text := c.Op.String()
 	if c.Reduce != 0 {
@@ -68,7 +68,7 @@ func Differ(a, b *Call) error {
 	return exitcode.With(exitcode.Internal, m)
 }
 
-// Fill tells a verdict what is known: who has noticed is not who is wrong.
+// Fill sets in a verdict what is known: who has noticed is not who is wrong.
 func (m *Mismatch) Fill(v *failure.Verdict) {
 	v.Kind, v.Rank = failure.Mismatch, -1
 	if !m.ofMessage() {
@@ -90,7 +90,7 @@ func (m *Mismatch) Error() string {
 		m.Group, m.Members, m.Seq, a.What(), a.Rank, b.What(), b.Rank)
 }
 
-// message tells of two halves that differ.
+// message describes two halves that differ.
 func (m *Mismatch) message(from, to *Call) string {
 	if from.Op == Receive {
 		from, to = to, from

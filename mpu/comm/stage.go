@@ -37,7 +37,7 @@ type passage struct {
 	work   Work
 	buffer unsafe.Pointer
 	bytes  int64
-	next   unsafe.Pointer // what of the room is not taken yet
+	next   unsafe.Pointer // the rest of buffer that is not taken yet
 	back   []twin         // written to the device by Wait
 	over   bool
 }
@@ -86,7 +86,7 @@ func (p *passage) copied(c *Collective) *Collective {
 	return &here
 }
 
-// goes is a copy of what the device has, comes one that the device will have. A tensor
+// goes is a copy of data that the device has, comes one of data that it will have. A tensor
 // that is not given stays so.
 func (p *passage) goes(t device.Tensor) device.Tensor {
 	here := p.take(t)
@@ -120,7 +120,7 @@ func (p *passage) Wait() error {
 	}
 	err := p.work.Wait()
 	if err != nil {
-		return err // peers may still be reading the room: it is left to them
+		return err // peers may still be reading the buffer: it is left to them
 	}
 	for _, t := range p.back {
 		p.device.Write(t.there, unsafe.Slice((*byte)(t.here.Data), t.there.Bytes()))

@@ -24,7 +24,7 @@ const (
 	idleBytes = 1 << 18 // a second
 )
 
-// busy tells it of the time since the last call. spins: a processor that was used, or
+// busy reports it for the time since the last call. spins: a processor that was used, or
 // wanted, may be that of threads that wait for a device, and says nothing.
 func (a *activity) busy(spins bool) bool {
 	now, bytes := time.Now(), fileBytes()
@@ -41,7 +41,7 @@ func (a *activity) busy(spins bool) bool {
 func fileBytes() (n int64) {
 	text, err := os.ReadFile("/proc/self/io")
 	if err != nil {
-		return 0 // not told here
+		return 0 // not available here
 	}
 	for _, line := range strings.Split(string(text), "\n") {
 		name, value, _ := strings.Cut(line, ": ")

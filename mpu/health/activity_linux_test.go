@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Claim: where a rank is held by its device, processors that are used are no work.
+// Claim: where a rank waits for its device, used processors do not count as work.
 func TestSpinningIsNoWork(t *testing.T) {
 	var a activity
 	a.busy(false)

@@ -2,7 +2,7 @@
 
 package health
 
-// activity cannot be told here: only what a rank says of itself counts.
+// activity cannot be measured here: only what a rank says of itself counts.
 type activity struct{}
 
 func (a *activity) busy(bool) bool { return false }

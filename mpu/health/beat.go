@@ -17,7 +17,7 @@ type Beat struct {
 	Calls   int64           `json:"c"`           // made so far
 	Ended   int64           `json:"e"`           // of them over
 	Marks   int64           `json:"k,omitempty"` // passed by its device, where that works behind the host's back
-	Outside int64           `json:"x,omitempty"` // signs of life of what it waits for outside of the run
+	Outside int64           `json:"x,omitempty"` // signs of life from outside the run that it waits for
 	Stalled bool            `json:"h,omitempty"` // by its device, which has done nothing since the last beat
 	Busy    bool            `json:"b"`           // it has computed or moved bytes of files since the last beat
 	Waiting *Call           `json:"w,omitempty"`
@@ -108,7 +108,7 @@ func (r *Recorder) hello(host string) *Hello {
 	return hello
 }
 
-// told is how many calls and how many bytes of stack a report holds.
+// Calls and bytes of stack in a report.
 const (
 	sentCalls = 64
 	sentStack = 16 << 10

@@ -9,7 +9,7 @@ import (
 	"monotron/mpu/bootstrap/rendezvous"
 )
 
-// Beater tells the watcher of one rank.
+// Beater reports one rank to the watcher.
 type Beater struct {
 	recorder *Recorder
 	send     func(*message) error

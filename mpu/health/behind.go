@@ -38,7 +38,7 @@ func (r *Recorder) check() {
 	}
 }
 
-// at tells f when the rank comes to here, on its device.
+// at calls f when the rank comes to here, on its device.
 func (r *Recorder) at(f func(*account, time.Time)) {
 	sent := func(at time.Time) {
 		r.mu.Lock()
@@ -117,13 +117,13 @@ func (r *Recorder) forget(p *pending) {
 	}
 }
 
-// deviceStanding is what of the rank's standing is the device's; with the lock held.
+// deviceStanding is the device's part of the rank's standing; it is read under the lock.
 type deviceStanding struct {
 	progress device.Progress
 	oldest   *pending // collective that the device, or the engine, is in; nil: none
 }
 
-// hold looks at the device without waiting for it.
+// hold reads the device's progress without waiting for it.
 func (r *Recorder) hold() (h deviceStanding) {
 	if r.trail != nil {
 		h.progress = r.trail.Progress()
@@ -140,7 +140,7 @@ func (r *Recorder) hold() (h deviceStanding) {
 // inCall reports whether the rank is in a call to its device.
 func (h *deviceStanding) inCall() bool { return h.progress.Begun > h.progress.Over }
 
-// since reports whether the rank has been held by its device ever since an earlier look: in
+// since reports whether the rank has waited for its device ever since an earlier standing: in
 // one call, or in one collective, and the device has done nothing. What its process computes
 // meanwhile are waits that keep their processor, as CUDA's and NCCL's do.
 func (h *deviceStanding) since(before deviceStanding) bool {
@@ -150,7 +150,7 @@ func (h *deviceStanding) since(before deviceStanding) bool {
 	return h.inCall() && h.progress.Begun == before.progress.Begun || h.oldest != nil && h.oldest == before.oldest
 }
 
-// count is how far the rank is in a group: of what a device does by itself, as far as that
+// count is how far the rank is in a group: where a device runs collectives by itself, as far as that
 // has come.
 func (r *Recorder) count(g *Group, h *deviceStanding) Count {
 	c := Count{Entered: g.entered}

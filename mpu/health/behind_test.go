@@ -88,7 +88,7 @@ func TestStallBehind(t *testing.T) {
 	}
 }
 
-// Claim: a rank is held by its device where it has been in one call, or one collective, since
+// Claim: a rank waits for its device where it has been in one call, or one collective, since
 // the last beat, and the device has passed no mark.
 func TestStalledDevice(t *testing.T) {
 	in := device.Progress{Begun: 7, Over: 6, Passed: 3, Ahead: 1}

@@ -25,7 +25,7 @@ func (w *Watcher) accuse(v *failure.Verdict) {
 }
 
 // origin is the failure of the rank that has one of its own, where v is another's; v
-// where none has told of it.
+// where none has reported it.
 func (w *Watcher) origin(v *failure.Verdict) *failure.Verdict {
 	for rank := range w.ranks {
 		if r := w.ranks[rank].report; r != nil && r.Failure != nil && r.Failure.By(rank) {
@@ -46,7 +46,7 @@ func blame(d *failure.Differing, calls map[int][]Call) (rank int, why string) {
 		return -1, ""
 	}
 	group := groupOf(calls[d.Ranks[0]], d.Group, d.Seq)
-	for _, sign := range []signer{(*Call).What, sited} { // the root of a call may make it elsewhere than the others
+	for _, sign := range []signer{(*Call).What, sited} { // the root of a call may make it at another line
 		if rank, why = firstApart(calls, d.Group, group, d.Seq, sign); rank >= 0 {
 			return rank, why
 		}
@@ -54,7 +54,7 @@ func blame(d *failure.Differing, calls map[int][]Call) (rank int, why string) {
 	return -1, ""
 }
 
-// signer is how a call is told from others.
+// signer is how calls are distinguished.
 type signer func(*Call) string
 
 func sited(c *Call) string {
@@ -155,7 +155,7 @@ func lesser(a, b string, count func(string) int) (odd, usual string) {
 	return "", ""
 }
 
-// otherGroups counts who says text at that place of other groups of the name.
+// otherGroups counts calls of text with that number in other groups of the name.
 func otherGroups(calls map[int][]Call, name, group string, seq int64, text string, sign signer) (n int) {
 	for _, list := range calls {
 		for i := range list {
@@ -169,7 +169,7 @@ func otherGroups(calls map[int][]Call, name, group string, seq int64, text strin
 }
 
 // habit counts how often text followed, in groups of the name, what came before it at
-// that place.
+// that number.
 func habit(calls map[int][]Call, name, group string, seq int64, text string, sign signer) (n int) {
 	before := ""
 	for _, list := range calls {

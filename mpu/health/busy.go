@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// own is what this process does. Its ranks share one look: to look costs some time of a
-// processor, which many looks would make look like work.
+// own is what this process does. Its ranks share one reading: each costs some time of a
+// processor, and many would appear as work.
 var own process
 
 type process struct {
@@ -18,7 +18,7 @@ type process struct {
 }
 
 // busy reports whether the process has done something, or would if others let it, between
-// the last two looks, the later at most half a beat ago. held: r has stood in its device
+// the last two readings, the later at most half a beat ago. waiting: r has been in its device
 // since its last beat.
 func (p *process) busy(r *Recorder, waiting bool) bool {
 	p.mu.Lock()

@@ -27,7 +27,7 @@ func TestDemand(t *testing.T) {
 	}
 }
 
-// Claim: the kernel's counts show a thread that computes, alone or beside others.
+// Claim: the kernel's counts show a thread that computes, alone or with others.
 func TestDemandOfAThread(t *testing.T) {
 	var stop atomic.Bool
 	defer stop.Store(true)

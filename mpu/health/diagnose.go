@@ -15,7 +15,7 @@ import (
 // view is what is known of a rank.
 type view struct {
 	hello  *Hello
-	groups map[string]int // place in hello.Groups by its key
+	groups map[string]int // index in hello.Groups by its key
 	beat   *Beat
 	heard  time.Time
 	moved  time.Time // when it last did something
@@ -61,7 +61,7 @@ func (f *frozen) diagnose() *failure.Verdict {
 	return s.cycle()
 }
 
-// still is the graph of who waits for whom: from ranks to the stops they wait at, and from
+// still is the wait-for graph: from ranks to the stops they wait at, and from
 // there to the ranks that have not come.
 type still struct {
 	*frozen
@@ -360,7 +360,7 @@ func (s *still) odd() int {
 	return best
 }
 
-// furthest tells the largest count of collectives of the other ranks in groups of the
+// furthest returns the largest count of collectives of the other ranks in groups of the
 // name of a group.
 func (s *still) furthest() func(rank int, group string) int64 {
 	type leading struct {

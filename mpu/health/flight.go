@@ -43,7 +43,7 @@ type head struct {
 	_          [48]byte
 }
 
-// slot is one call. Texts are places in the page's texts; 0 is no text.
+// slot is one call. Texts are offsets in the page's texts; 0: none.
 type slot struct {
 	Number, Seq, Count, Step, Start, End int64
 	Group, Op, Reduce, Site, Outer       uint32
@@ -89,7 +89,7 @@ func newPage(rank, world int, folder string) (*page, error) {
 	return p, nil
 }
 
-// lay places the parts in the memory.
+// lay lays the parts out in the memory.
 func (p *page) lay() {
 	at := unsafe.Pointer(&p.memory[0])
 	p.head = (*head)(at)
@@ -99,7 +99,7 @@ func (p *page) lay() {
 
 func (p *page) slot(number int64) *slot { return &p.slots[(number-1)%kept] }
 
-// put appends a text; 0 where there is no room.
+// put appends a text; 0 where it does not fit.
 func (p *page) put(text string) uint32 {
 	text = cut(text, 4<<10)
 	at := p.head.Strings
@@ -112,7 +112,7 @@ func (p *page) put(text string) uint32 {
 	return at
 }
 
-// text is one that put has written; "" where the place cannot be one.
+// text is one that put has written; "" where at cannot be one.
 func (p *page) text(at uint32) string {
 	if at < 4 || int(at)+2 > textBytes {
 		return ""
@@ -233,7 +233,7 @@ type Flight struct {
 }
 
 // ReadFlight reads the record of a rank, also of one that was killed. A file that
-// is none is exitcode.BadData.
+// is not one is exitcode.BadData.
 func ReadFlight(path string) (*Flight, error) {
 	bytes, err := exitcode.ReadFile(path, int64(pageBytes))
 	if err != nil {

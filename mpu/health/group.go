@@ -9,7 +9,7 @@ type Group struct {
 	named    Named
 	name     uint32 // in the page
 	members  []int
-	aside    bool // used by a goroutine beside the rank's own
+	aside    bool // used by a goroutine other than the rank's own
 
 	entered, exchanges int64
 	sent, received     map[int32]uint32 // messages by rank of the world
@@ -18,7 +18,7 @@ type Group struct {
 // Meddler is put before what records: it may change the rank's calls, or make others.
 type Meddler func(recorded comm.Engine) comm.Engine
 
-// Wrap records what the rank calls in g; aside: it is called from a goroutine beside
+// Wrap records what the rank calls in g; aside: it is called from a goroutine other than
 // the rank's own. A group of one has nothing to wait for and is left as it is.
 func (r *Recorder) Wrap(g *comm.Group, aside bool) *comm.Group {
 	if r == nil || g.Size() == 1 {
@@ -53,7 +53,7 @@ type work struct {
 	group  *Group
 	number int64
 	inner  comm.Work
-	behind bool // the device tells when it is over
+	behind bool // the device reports when it is over
 }
 
 func (w work) Wait() error {
@@ -88,7 +88,7 @@ func (g *Group) Start(c *comm.Collective) comm.Work {
 	return g.recorder.start(g, g.recorder.enter(g, s, messages), c)
 }
 
-// number counts the messages of an exchange; with the recorder's lock held.
+// number counts the messages of an exchange; the caller holds the recorder's lock.
 func (g *Group) number(transfers []comm.Transfer) (list [slotMoves]move) {
 	for i, t := range transfers {
 		peer := int32(g.members[t.Peer])

@@ -18,7 +18,7 @@ func mapFile(path string, n int) (memory []byte, unmap func() error, err error) 
 		return nil, nil, err
 	}
 	defer f.Close()                                     // the mapping stays
-	if _, err := f.Write(make([]byte, n)); err != nil { // not a hole: a full disk is told now
+	if _, err := f.Write(make([]byte, n)); err != nil { // not a hole: a full disk is reported now
 		return nil, nil, err
 	}
 	mapped, err := mmap.MapRegion(f, n, mmap.RDWR, 0, 0)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// message is what a rank tells the watcher; between processes it is JSON, inside a
+// message is what a rank sends the watcher; between processes it is JSON, inside a
 // message of the rendezvous.
 type message struct {
 	Hello  *Hello  `json:",omitempty"`

@@ -84,7 +84,7 @@ func TestBeatsOverTheRendezvous(t *testing.T) {
 
 // Claim (docs/failures.md): why a rank fails reaches the watcher in fields, also from
 // another process: an error that only says that another rank has failed is never the
-// verdict where that rank has told.
+// verdict where that rank has reported.
 func TestFailuresPassInFields(t *testing.T) {
 	w := NewWatcher(3, Settings{Limit: time.Hour}, func(int) {}, nil)
 	defer w.Close()
@@ -103,7 +103,7 @@ func TestFailuresPassInFields(t *testing.T) {
 	}
 }
 
-// FuzzMessage: whatever a rank tells is an error or a message.
+// FuzzMessage: whatever a rank sends is an error or a message.
 func FuzzMessage(f *testing.F) {
 	for _, m := range []*message{{Hello: &Hello{Groups: []Named{{"tp", "0,1"}}}}, {Beat: &Beat{Phase: Data, Groups: []Count{{Entered: 3}}}},
 		{Report: &Report{Stack: "goroutine 1", Calls: []Call{{Op: comm.Barrier}}}}} {

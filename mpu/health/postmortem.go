@@ -35,7 +35,7 @@ func (f *Flight) sleepsIn() *Call {
 // parting is a call at which the members of a group part.
 type parting struct {
 	text  string
-	awake bool // a rank that did not come was not waiting elsewhere itself
+	awake bool // a rank that did not come was not waiting in another call itself
 	start int64
 }
 
@@ -64,7 +64,7 @@ func Divergence(flights []*Flight) string {
 	return "first divergence: " + first.text
 }
 
-// byGroup lists the ranks, as places in flights, that have called in each group.
+// byGroup lists the ranks, as indexes in flights, that have called in each group.
 func byGroup(flights []*Flight) map[string][]int {
 	groups := map[string][]int{}
 	for i, f := range flights {
@@ -91,7 +91,7 @@ func byGroup(flights []*Flight) map[string][]int {
 
 // partsAt is the first collective of a group at which its members part; nil: none.
 func partsAt(flights []*Flight, group string, ranks []int) *parting {
-	calls := map[int64]map[int]*Call{} // by number in the group, then by place in flights
+	calls := map[int64]map[int]*Call{} // by number in the group, then by index in flights
 	oldest, newest := map[int]int64{}, map[int]int64{}
 	for _, i := range ranks {
 		oldest[i], newest[i] = 1<<62, -1
@@ -120,7 +120,7 @@ func partsAt(flights []*Flight, group string, ranks []int) *parting {
 	return nil
 }
 
-// partsIn compares one call of a group; absent tells who never came so far.
+// partsIn compares one call of a group; absent reports which ranks never came so far.
 func partsIn(flights []*Flight, ranks []int, there map[int]*Call, absent func(int) bool) *parting {
 	var first *Call
 	who := 0

@@ -105,7 +105,7 @@ func (r *Recorder) Enter(p Phase, step int64) {
 }
 
 // Outside says that what the rank waits for outside of the run, such as another run that builds
-// the same files, is alive: the wait is no stall.
+// the same files, is alive: the wait is not a stall.
 func (r *Recorder) Outside() {
 	if r == nil {
 		return

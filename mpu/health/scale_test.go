@@ -51,7 +51,7 @@ func large(t *testing.T, world int) (w *Watcher, now time.Time, bytes int) {
 
 // Claim (docs/failures.md): the verdict of a stall does not wait for the squares of many
 // ranks: an eighth of 16,384 ranks absent from the world's group, and 2,048 from groups of
-// their own, each beside the one rank to blame. What the ranks say of their groups fits into 1 KiB
+// their own, each with the one rank to blame. What the ranks say of their groups fits into 1 KiB
 // each, however many there are.
 func TestVerdictOfManyRanks(t *testing.T) {
 	const world = 16384
@@ -139,7 +139,7 @@ func (s *still) byPairs(rank int) int {
 	return len(seen) - 1
 }
 
-// Claim: ranks of a group name it alike, and a group with ranks that are none of the run's is
+// Claim: ranks of a group name it alike, and a group with ranks outside the run is
 // not taken.
 func TestGroupsAreKeptOnce(t *testing.T) {
 	w, _, _ := large(t, 1024)

@@ -7,7 +7,7 @@ import (
 )
 
 // stragglers is a remark on the slowest rank of each phase since the last one; ""
-// where none is due. With the lock held.
+// where none is due. The caller holds the lock.
 func (w *Watcher) stragglers() string {
 	if w.settings.Remark == nil || len(w.ranks) < 2 {
 		return ""

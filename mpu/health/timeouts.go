@@ -11,18 +11,18 @@ import (
 
 // Time-outs of phases that are learnt from the run (Settings.Factor): a rank that stays in a phase
 // for longer than some times what any rank has stayed in it so far ends the run, also where it is
-// busy, which is no stall.
+// busy, which is not a stall.
 
 const (
 	// learntSteps are to be over on every rank before time-outs hold.
 	learntSteps = 3
 	// leastTimeouts is how many of Settings.Limit a time-out is at least.
 	leastTimeouts = 2
-	// grownReported is by how much a time-out grows before it is told again.
+	// grownReported is by how much a time-out grows before it is reported again.
 	grownReported = 1.5
 )
 
-// limits are the time-outs of phases; 0: none has been learnt. With the lock held.
+// limits are the time-outs of phases; 0: none has been learnt. The caller holds the lock.
 func (w *Watcher) limits() (limits [Phases]time.Duration) {
 	if w.settings.Factor <= 0 {
 		return limits
@@ -41,8 +41,8 @@ func (w *Watcher) limits() (limits [Phases]time.Duration) {
 	return limits
 }
 
-// learnt is a line on the time-outs where they are new or have grown; "": it is not due. With the
-// lock held.
+// learnt is a line on the time-outs where they are new or have grown; "": it is not due. The caller
+// holds the lock.
 func (w *Watcher) learnt(limits [Phases]time.Duration) string {
 	due, parts := false, []string(nil)
 	for p, limit := range limits {

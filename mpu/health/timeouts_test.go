@@ -52,7 +52,7 @@ func TestLearntTimeouts(t *testing.T) {
 			t.Errorf("%s: verdict %+v", name, v)
 		}
 	}
-	// What is told.
+	// What is reported.
 	all(Forward, 9, 0)
 	line := w.learnt(w.limits())
 	if want := "data 50 s, forward 30 s, save 90 s (5 times the longest so far, at least 30 s)"; !strings.HasSuffix(line, want) {

@@ -179,8 +179,8 @@ func TestHostileRanges(t *testing.T) {
 	}
 }
 
-// Claim (docs/failures.md): the verdict file is whole and private, and an earlier
-// run's is kept beside it.
+// Claim (docs/failures.md): the verdict file is complete and private, and an earlier
+// run's is kept next to it.
 func TestVerdictFile(t *testing.T) {
 	folder := t.TempDir() + "/run"
 	for range 2 {

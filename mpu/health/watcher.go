@@ -19,7 +19,7 @@ type Watcher struct {
 	ranks   []view
 	groups  map[string][]int // members by key: one list a group, however many ranks name it
 	verdict *failure.Verdict
-	limited [Phases]time.Duration // the time-outs that were told last
+	limited [Phases]time.Duration // the time-outs that were reported last
 	marked  []Beat                // where the last remark on slow ranks was
 	sent    chan struct{}         // a report has come
 	quit    chan struct{}
@@ -29,7 +29,7 @@ type Watcher struct {
 
 // Settings of a watcher.
 type Settings struct {
-	Limit  time.Duration // without anybody doing anything, until that is a stall; 0: that is no stall
+	Limit  time.Duration // without anybody doing anything, until that is a stall; 0: it never is
 	Remark func(string)  // takes a line on the slowest rank of each phase; nil: none
 	Every  int64         // steps between those
 	Factor float64       // of the longest stay in a phase, until a longer one ends the run; 0: none does
@@ -48,13 +48,13 @@ func NewWatcher(world int, s Settings, ask func(int), act func(*failure.Verdict)
 	return w
 }
 
-// newWatcher makes a watcher that hears, and looks only when it is told to.
+// newWatcher makes a watcher that hears, and checks only when called.
 func newWatcher(world int, s Settings, ask func(int), act func(*failure.Verdict)) *Watcher {
 	s.Every = max(1, s.Every)
 	return &Watcher{settings: s, ask: ask, act: act, ranks: make([]view, world), groups: map[string][]int{}, sent: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
-// Hear takes what a rank that is another process has told; what is no message is not
+// Hear takes a message of a rank that is another process; what cannot be read is not
 // taken.
 func (w *Watcher) Hear(rank int, sent []byte) {
 	if m, err := read(sent); err == nil {
@@ -88,7 +88,7 @@ func (w *Watcher) hear(rank int, m *message) {
 }
 
 // greet takes which groups a rank is in; a group with ranks that the run has not is left
-// out. With the lock held.
+// out. The caller holds the lock.
 func (w *Watcher) greet(v *view, h *Hello) {
 	v.hello, v.groups, v.over = h, map[string]int{}, false
 	for i, g := range h.Groups {
@@ -104,8 +104,8 @@ func (w *Watcher) greet(v *view, h *Hello) {
 	}
 }
 
-// frozen is what is known of a run that stands still; nil: it does not. With the lock held;
-// it is a copy, so that ranks are heard while it is looked at: what views point to is
+// frozen is what is known of a run that stands still; nil: it does not. The caller holds the lock;
+// the result is a copy, so that ranks are heard while it is read: what views point to is
 // replaced, never changed.
 func (w *Watcher) frozen(now time.Time) *frozen {
 	if !standsStill(w.ranks, now, w.settings.Limit) {
@@ -119,7 +119,7 @@ func (b *Beat) moved(before *Beat) bool {
 	return before == nil || b.Busy || b.Phase != before.Phase || b.Step != before.Step || b.Calls != before.Calls || b.Ended != before.Ended || b.Marks != before.Marks || b.Outside != before.Outside
 }
 
-// watch looks once a second.
+// watch checks once a second.
 func (w *Watcher) watch() {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()

@@ -21,7 +21,7 @@ type goroutines struct {
 	work func(*Rank) error
 
 	recorders []*health.Recorder        // by rank; nil: nobody watches
-	ends      func(rank int, err error) // is told as soon as a rank ends; nil: nobody is
+	ends      func(rank int, err error) // is called as soon as a rank ends; may be nil
 
 	main, saves *inproc.World
 	devices     []*device.Device
@@ -90,7 +90,7 @@ func (g *goroutines) rank(number int) (err error) {
 	return g.work(r)
 }
 
-// injector is to be had before the recorder wraps groups.
+// injector must be made before the recorder wraps groups.
 func (g *goroutines) injector(r *health.Recorder) *inject.Injector {
 	if g.Watch == nil {
 		return nil

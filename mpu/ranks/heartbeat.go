@@ -42,7 +42,7 @@ func (p *member) beat() {
 	p.beater = health.Over(p.recorder, p.process.Session())
 }
 
-// farewell tells the watcher why the rank fails, before anybody else hears of it.
+// farewell reports to the watcher why the rank fails, before anybody else hears of it.
 func (p *member) farewell(err error) {
 	p.mu.Lock()
 	beater := p.beater

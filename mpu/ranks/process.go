@@ -68,7 +68,7 @@ func (p *member) lost(worked <-chan struct{}, left chan<- error) {
 	left <- err
 }
 
-// conclude tells the other ranks how this one has ended, and hears how the run has.
+// conclude reports to the other ranks how this one has ended, and hears how the run has.
 func (p *member) conclude(err error) error {
 	if exitcode.CodeOf(err) == exitcode.Again { // all ranks have agreed to stop
 		_ = p.last(nil) // nobody has failed

@@ -8,7 +8,7 @@ import (
 	"monotron/mpu/topology"
 )
 
-// Rank is one rank of a run: its number, its place in the layout, its device and
+// Rank is one rank of a run: its number, its layout coordinates, its device and
 // the groups it is in.
 type Rank struct {
 	Number      int
@@ -17,13 +17,13 @@ type Rank struct {
 	Device      *device.Device
 
 	Groups map[topology.Kind]*comm.Group // that it has joined; nil of a kind that it is not in
-	Saves  *comm.Group                   // all ranks, for saving beside the training
+	Saves  *comm.Group                   // all ranks, for saving during the training
 
 	Carrier string           // how tensors travel between ranks, where that is worth a line
 	RunName string           // alike on all ranks of a run of processes; "": all ranks are in this process
 	Inject  *inject.Injector // faults made on purpose; nil: none
 
-	Heard func(p health.Phase, step int64) // is told what the rank enters; nil: nobody
+	Heard func(p health.Phase, step int64) // is called when the rank enters a phase; may be nil
 
 	carrier comm.Groups      // where it joins groups
 	watch   *health.Recorder // nil: nobody watches
@@ -65,8 +65,8 @@ func (r *Rank) Join(kinds ...topology.Kind) error {
 // savesName is the group of Rank.Saves.
 const savesName = "saves"
 
-// joinSaves makes Saves, of another meeting place than the groups: it is used by a
-// goroutine beside the rank's own.
+// joinSaves makes Saves, in another world than the groups: it is used by a
+// goroutine other than the rank's own.
 func (r *Rank) joinSaves(over comm.Groups) error {
 	all := r.Sizes.Group(topology.All, r.Number)
 	g, err := over.Group(r.Number, savesName, all, r.Device)

@@ -28,7 +28,7 @@ type Watch struct {
 	health.Settings
 	Folder string // for flight records and the verdict; "": none are kept
 	Faults []inject.Fault
-	Note   func(format string, args ...any) // tells a person
+	Note   func(format string, args ...any) // writes a note
 }
 
 // unwinding is how long a rank may take to end by itself once the run is lost.

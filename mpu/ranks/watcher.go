@@ -8,7 +8,7 @@ import (
 	"monotron/mpu/health"
 )
 
-// runWatched runs all ranks here, and a watcher beside them.
+// runWatched runs all ranks here, and their watcher.
 func runWatched(c Config, work func(*Rank) error) error {
 	n := c.Sizes.World()
 	if err := c.Watch.fresh(); err != nil {

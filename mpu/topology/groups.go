@@ -80,7 +80,7 @@ func (s Sizes) Group(kind Kind, rank int) []int {
 	panic(fmt.Sprintf("topology: no groups of kind %q", kind))
 }
 
-// ends keeps the given stages of rank's pipeline, each once; nil when rank is none of them.
+// ends keeps the given stages of rank's pipeline, each once; nil when rank is not one of them.
 func (s Sizes) ends(rank int, stages ...int) []int {
 	line := s.dense().along(rank, pp)
 	var ranks []int
@@ -149,7 +149,7 @@ func (s Sizes) across(rank int) (ranks []int) {
 }
 
 // instances are the ranks of rank's DPCP, how many share a copy (0: there is one copy,
-// which nobody asks for), and rank's place among all.
+// which nobody asks for), and rank's index among all.
 func (s Sizes) instances(rank int) (line []int, each, at int) {
 	line = s.dense().along(rank, dp, cp)
 	if s.Instances > 1 {

@@ -1,4 +1,4 @@
-// Package topology says which rank does what: rank numbers, places in the
+// Package topology says which rank does what: rank numbers, coordinates in the
 // parallel layout, and the rank list of every group. Arithmetic only.
 //
 // Ranks are numbered as Megatron-LM numbers them (megatron/core/parallel_state.py,
@@ -64,18 +64,18 @@ type Coordinates struct{ TP, CP, DP, PP int }
 // ExpertCoordinates is a rank's coordinates among the experts.
 type ExpertCoordinates struct{ TP, EP, DP, PP int }
 
-// At is the place of a rank.
+// At returns the coordinates of a rank.
 func (s Sizes) At(rank int) Coordinates {
 	c := s.dense().split(rank)
 	return Coordinates{TP: c[tp], CP: c[cp], DP: c[dp], PP: c[pp]}
 }
 
-// Rank is the rank at a place.
+// Rank is the rank at coordinates p.
 func (s Sizes) Rank(p Coordinates) int {
 	return s.dense().join(coords{tp: p.TP, cp: p.CP, dp: p.DP, pp: p.PP})
 }
 
-// ExpertAt is the place of a rank among the experts.
+// ExpertAt returns the coordinates of a rank among the experts.
 func (s Sizes) ExpertAt(rank int) ExpertCoordinates {
 	c := s.experts().split(rank)
 	return ExpertCoordinates{TP: c[tp], EP: c[ep], DP: c[dp], PP: c[pp]}

@@ -97,7 +97,7 @@ func TestOrderWithPipelineInside(t *testing.T) {
 	}
 }
 
-// Claim: in every layout rank and place are each other's inverse, rank follows
+// Claim: in every layout rank and coordinates are each other's inverse, rank follows
 // Megatron's formula, and the groups of a kind split the ranks they hold.
 func TestEveryLayout(t *testing.T) {
 	for tp := 1; tp <= 3; tp++ {

@@ -52,13 +52,13 @@ var launchers = []names{
 		localSize: []string{"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}, job: []string{"SLURM_JOB_ID"}},
 }
 
-// Own is set by monotron launch beside torchrun's names.
+// Own is set by monotron launch in addition to torchrun's names.
 const Own = "MONOTRON_LAUNCHED"
 
 // Launcher is the variable in which monotron launch gives its ranks its process's number.
 const Launcher = "MONOTRON_LAUNCHER"
 
-// Farewell prints why this process ends, and tells it to monotron launch where that has
+// Farewell prints why this process ends, and reports it to monotron launch where that has
 // started it.
 func Farewell(err error) {
 	if os.Getenv(Own) != "" {
@@ -83,7 +83,7 @@ const FewerRanks = "MONOTRON_FEWER_RANKS"
 
 // Find reads the variables; nil where no launcher has set any. Errors are
 // exitcode.Usage and name the variable, also one that is missing: a rank that took itself for
-// the only one would train by itself, beside all others.
+// the only one would train by itself, in parallel to all others.
 func Find(get func(string) string) (*Env, error) {
 	var missing error
 	for _, l := range launchers {
@@ -104,7 +104,7 @@ const none = "all"
 // lacks names a variable that a launcher must have set and has not; "": it has set all,
 // none: it has set nothing that says there are several ranks. Slurm sets its variables in
 // a batch script, too, where the script is rank 0 of whatever srun may start in it: that
-// is no rank of a run.
+// is not a rank of a run.
 func (l *names) lacks(get func(string) string) string {
 	rank, size := first(get, l.rank), first(get, l.size)
 	switch {

@@ -21,8 +21,8 @@ func environ(text string) func(string) string {
 	return func(name string) string { return values[name] }
 }
 
-// Claim (docs/launch.md): every launcher's variables give the process its rank and a
-// place to meet.
+// Claim (docs/launch.md): every launcher's variables give the process its rank and an
+// address to meet.
 func TestFind(t *testing.T) {
 	for _, test := range []struct{ name, environment, want string }{
 		{"none", "PATH=/bin", ""},

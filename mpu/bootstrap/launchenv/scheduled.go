@@ -12,7 +12,7 @@ import (
 // Scheduled is what a scheduler says of a process that it starts once a host: the values
 // that monotron launch takes where its flags do not say them.
 type Scheduled struct {
-	By            string // the scheduler, and the variable that tells it
+	By            string // the scheduler, and the variable that names it
 	Hosts, Number int    // how many, and this one's
 	Least         int    // hosts that the run may continue with; 0: not said
 	Ranks         int    // on this host; 0: not said

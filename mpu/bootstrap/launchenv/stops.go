@@ -18,7 +18,7 @@ func Stops() []os.Signal {
 	return stops
 }
 
-// SignalName is a signal as people look it up: SIGTERM, not "terminated".
+// SignalName is a signal's usual name: SIGTERM, not "terminated".
 func SignalName(s os.Signal) string {
 	if number, ok := s.(syscall.Signal); ok {
 		if name := system.SignalName(number); name != "" {

@@ -1,5 +1,5 @@
-// Package preflight looks, before the first step, at what a run of processes would
-// otherwise trip over later: the same program everywhere, clocks, room in shared
+// Package preflight checks, before the first step, what a run of processes would
+// otherwise fail on later: the same program everywhere, clocks, space in shared
 // memory, a way from every rank to those it will talk to, and a small all-reduce on
 // every group, checked and timed.
 package preflight
@@ -61,7 +61,7 @@ type Timing struct {
 	Where   int // a rank of the slowest group
 }
 
-// A rank tells rank 0, all float64: its clock, its room in shared memory, then the
+// A rank sends rank 0, all float64: its clock, its space in shared memory, then the
 // speed of each group, 0 where it is alone; in a message of its own, its device.
 const (
 	ofRank     = 2
@@ -190,14 +190,14 @@ const (
 	laggard    = 4 // a group so many times slower than the fastest of its kind
 )
 
-// judge makes rank 0's report of what all have told.
+// judge makes rank 0's report of all ranks' numbers.
 func (r *Report) judge(p *process.World, all []float64, groups []*comm.Group) {
 	members, each := p.Members(), len(all)/p.Size()
 	var hosts []string
 	for rank, m := range members {
 		mine := all[rank*each : (rank+1)*each]
 		if slices.Contains(hosts, m.Host) {
-			continue // its first rank has told
+			continue // its first rank has reported
 		}
 		hosts = append(hosts, m.Host)
 		if off := time.Duration(mine[0]-all[0]) * time.Microsecond; off.Abs() > clockOff {
@@ -280,7 +280,7 @@ func (r *Report) Write(w io.Writer) error {
 }
 
 // Meet waits for the other processes of a run, which must run the same program and have the
-// same values in alike; told takes a line on whom it waits for. limit is how long, and the
+// same values in alike; notes takes a line on whom it waits for. limit is how long, and the
 // longest that a collective may wait for its peers.
 func Meet(ctx context.Context, env *launchenv.Env, alike map[string]string, limit time.Duration, notes io.Writer) (*process.World, error) {
 	secret, err := env.Secret(os.Getenv)

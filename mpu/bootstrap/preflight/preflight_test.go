@@ -147,7 +147,7 @@ func (onGPU) Streams() device.Streams             { return streams{} }
 
 type streams struct{ device.Streams }
 
-// Claim (docs/cuda.md): between GPUs 8 MiB are tried, elsewhere one.
+// Claim (docs/cuda.md): between GPUs 8 MiB are tried, otherwise one.
 func TestPreflightSize(t *testing.T) {
 	gpu, cpu := device.New("cuda", onGPU{}), ref.Open()
 	defer gpu.Arena.Close()
@@ -157,7 +157,7 @@ func TestPreflightSize(t *testing.T) {
 	}
 }
 
-// Claim (docs/hosts.md): each host is told with its ranks, those of another device apart.
+// Claim (docs/hosts.md): each host is reported with its ranks, those of another device apart.
 func TestPlacing(t *testing.T) {
 	var members []rendezvous.Member
 	devices := make([]byte, 5*deviceText)

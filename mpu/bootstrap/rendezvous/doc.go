@@ -1,4 +1,4 @@
-// Package rendezvous brings the ranks of a run together and tells them when one
+// Package rendezvous brings the ranks of a run together and notifies them when one
 // is lost. Rank 0 keeps a TCP server at an address that all know; a rank joins
 // with its number, and when all are there each gets the list of all. The
 // connection then stays open: once a second each rank sends a heartbeat that says
@@ -12,5 +12,5 @@
 //
 // Reading order: session.go (a rank's view), server.go (rank 0's part), secret.go, unproved.go (connections
 // that have proved nothing yet), listener.go (a port that outlives a gathering), retry.go, wire.go, port.go
-// (where ranks of one host meet), longwait.go (what a person is told of a wait that is long).
+// (where ranks of one host meet), longwait.go (notes on a long wait).
 package rendezvous

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// longWait is a wait of which a person is told: when it begins to be long, then at
+// longWait is a wait that is noted: when it begins to be long, then at
 // growing intervals, once a minute in the end.
 type longWait struct {
 	notes        io.Writer
@@ -21,7 +21,7 @@ func newLongWait(notes io.Writer) *longWait {
 	return &longWait{notes: notes, since: now, again: now.Add(firstWord)}
 }
 
-// say tells what is waited for, where it is time to.
+// say notes what is waited for, where it is time to.
 func (w *longWait) say(now time.Time, format string, a ...any) {
 	if now.Before(w.again) {
 		return

@@ -133,8 +133,8 @@ func TestMisfits(t *testing.T) {
 	}
 }
 
-// Claim (docs/launch.md): the second of two jobs on one port is told so, and the
-// first goes on.
+// Claim (docs/launch.md): the second of two jobs on one port gets an error that says so, and the
+// first continues.
 func TestTwoJobsOnOnePort(t *testing.T) {
 	addr := freeAddr(t)
 	sessions := run(t, addr, []int{0, 1})
@@ -364,7 +364,7 @@ func FuzzAnswer(f *testing.F) {
 }
 
 // FuzzReadMessage: whatever comes is a message or an error, and nothing larger
-// than the limit is held.
+// than the limit is allocated.
 func FuzzReadMessage(f *testing.F) {
 	full, err := frame(&message{Kind: kindJoin, Member: &Member{Rank: 1, World: 2}})
 	if err != nil {
@@ -384,8 +384,8 @@ func FuzzReadMessage(f *testing.F) {
 	})
 }
 
-// Claim (docs/failures.md): those that have come by the time limit go on without the
-// others; one that comes later is told so, and disturbs nobody.
+// Claim (docs/failures.md): those that have come by the time limit continue without the
+// others; one that comes later gets an error that says so, and disturbs nobody.
 func TestFewer(t *testing.T) {
 	addr := freeAddr(t)
 	var configs []Config
@@ -413,7 +413,7 @@ func TestFewer(t *testing.T) {
 	closeAll(t, sessions)
 }
 
-// Claim (docs/launch.md): a wait that is long is told, with whom it is for, and again
+// Claim (docs/launch.md): a wait that is long is noted, with whom it is for, and again
 // at growing intervals.
 func TestLongWait(t *testing.T) {
 	var said strings.Builder

@@ -37,7 +37,7 @@ type server struct {
 	hears   func(rank int, report []byte) // what ranks tell; nil: nobody wants it yet
 	stopped bool
 	quit    chan struct{}
-	done    chan struct{} // all ranks are done, or a verdict is told
+	done    chan struct{} // all ranks are done, or a verdict is sent
 	closing sync.Once
 	idle    sync.WaitGroup
 }
@@ -160,7 +160,7 @@ func (s *server) admit(conn net.Conn, m *Member) *peer {
 	p := &peer{Member: *m, conn: conn, out: make(chan []byte, 16), heard: time.Now()}
 	s.idle.Add(1)
 	go s.write(p)
-	// A run that has ended, one with a verdict, or a member that does not fit: it is told, and stays outside.
+	// The run has ended or has a verdict, or the member does not fit: it stays outside, with the verdict if any.
 	wrong := s.misfit(p)
 	switch {
 	case s.stopped:
@@ -186,7 +186,7 @@ func (s *server) admit(conn net.Conn, m *Member) *peer {
 	return p
 }
 
-// misfit tells why a rank cannot be one of the run.
+// misfit returns why a rank cannot be one of the run.
 func (s *server) misfit(p *peer) *failure.Verdict {
 	code := exitcode.Usage
 	no := func(format string, a ...any) *failure.Verdict {
@@ -234,7 +234,7 @@ func (s *server) announce() {
 	}
 }
 
-// say queues a message; a rank that does not read them is told nothing more.
+// say queues a message; a rank that does not read them gets no more.
 func (p *peer) say(frame []byte) {
 	select {
 	case p.out <- frame:
@@ -331,7 +331,7 @@ func (s *server) leave(p *peer, why *failure.Verdict) {
 	s.checkDone()
 }
 
-// judge makes the verdict, unless there is one, and tells it to all.
+// judge makes the verdict, unless there is one, and sends it to all.
 func (s *server) judge(v *failure.Verdict) {
 	if s.verdict != nil {
 		return
@@ -344,7 +344,7 @@ func (s *server) judge(v *failure.Verdict) {
 	}
 }
 
-// checkDone tells who waits for it that no rank is left to serve.
+// checkDone closes done when no rank is left to serve.
 func (s *server) checkDone() {
 	for _, p := range s.peers {
 		if !p.left && p.Rank != 0 {

@@ -58,7 +58,7 @@ func (m *Member) verdict(kind failure.Kind, code exitcode.Code, what string) *fa
 	return &failure.Verdict{Kind: kind, Rank: m.Rank, PID: m.PID, Host: m.Host, Code: code, Text: m.String() + " " + what, Time: time.Now()}
 }
 
-// Session is a rank's place in a run.
+// Session is a rank's membership in a run.
 type Session struct {
 	config  Config
 	server  *server // of rank 0
@@ -258,7 +258,7 @@ func (s *Session) Speak(say func() (at string, report []byte), asked func()) {
 	s.say, s.asked = say, asked
 }
 
-// Tell tells who hears on rank 0 something between two beats.
+// Tell sends a report to the listener on rank 0 between two beats.
 func (s *Session) Tell(report []byte) error {
 	return s.send(&message{Kind: kindReport, Report: report})
 }
@@ -292,7 +292,7 @@ func (s *Session) Err() error {
 	return s.err.Err()
 }
 
-// Fail tells all ranks that this one cannot continue. It returns the verdict: that
+// Fail reports to all ranks that this one cannot continue. It returns the verdict: that
 // of whoever was first.
 func (s *Session) Fail(err error) error { return s.Judge(failure.Of(s.config.Rank, err)) }
 

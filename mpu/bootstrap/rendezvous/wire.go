@@ -18,7 +18,7 @@ type message struct {
 	Run    string  `json:",omitempty"` // joined
 	List   []byte  `json:",omitempty"` // joined: all ranks, packed
 	At     string  `json:",omitempty"` // beat: what the rank is at
-	Report []byte  `json:",omitempty"` // beat, told: for who hears on rank 0
+	Report []byte  `json:",omitempty"` // kindBeat, kindReport: for the listener on rank 0
 
 	Verdict *failure.Verdict `json:",omitempty"` // fail, verdict
 }
@@ -35,7 +35,7 @@ const (
 	kindVerdict = "verdict"
 )
 
-// Largest messages: of who joins, of a rank that has, and of the server about so many
+// Largest messages: of a joining rank, of a joined one, and of the server about so many
 // ranks.
 const (
 	fromCaller = 1 << 16
@@ -44,7 +44,7 @@ const (
 
 func fromServer(world int) int { return 1<<20 + 1024*world }
 
-// longestName is how much is passed on of what a rank calls itself or is at.
+// longestName is how many bytes are passed on of a text that a rank sends.
 const longestName = 256
 
 func frame(m *message) ([]byte, error) {

@@ -1,4 +1,4 @@
-// Package commtest is the one table of what collectives do, for the tests of every
+// Package commtest is the one table of collectives' results, for the tests of every
 // engine: values by formula, for any group, dtype and size.
 package commtest
 

@@ -12,7 +12,7 @@ import (
 // then the verdict as JSON.
 const mark = "\x1everdict "
 
-// Tell tells a launcher, in a line before a program's last words, why the program ends. It
+// Tell reports to a launcher, in a line before a program's last words, why the program ends. It
 // takes both away, and prints one program's words at the very end.
 func Tell(w io.Writer, err error) {
 	v := Of(-1, err).Brief()

@@ -8,7 +8,7 @@ import (
 	"monotron/mpu/comm"
 )
 
-// Speed is how fast a collective went, beside what the memory allows.
+// Speed is how fast a collective was, and the bound that memory sets.
 type Speed struct {
 	Ranks int
 	Bytes int64         // of each rank's tensor

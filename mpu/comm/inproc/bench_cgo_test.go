@@ -9,7 +9,7 @@ import (
 	"monotron/csrc/cpu"
 )
 
-// The speed of an all-reduce as a share of what the copy rate allows.
+// BenchmarkAllReduce measures an all-reduce as a share of the speed that the copy rate allows.
 func BenchmarkAllReduce(b *testing.B) {
 	for _, ranks := range []int{2, 4} {
 		s, err := Bench(cpu.Open, ranks, 64<<20, time.Second)

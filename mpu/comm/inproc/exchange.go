@@ -128,7 +128,7 @@ func matches(to, from *half) error {
 }
 
 // carryPairs moves the bytes of messages that have met, unless the world has
-// failed; the lock is held before and after, not meanwhile.
+// failed. The caller holds the lock, which is released meanwhile.
 func (g *member) carryPairs(met [][2]*half) {
 	w := g.world
 	var moves []reduce.Move

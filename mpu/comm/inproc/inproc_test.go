@@ -237,7 +237,7 @@ func TestMismatchIsOneError(t *testing.T) {
 	}
 }
 
-// Claim: ranks that wait for each other are told so, each with what it waits for,
+// Claim: ranks that wait for each other get an error, each with what it waits for,
 // instead of hanging; also where one has ended.
 func TestStandstillIsNamed(t *testing.T) {
 	x := func() device.Tensor { return commtest.Heap(device.F32, make([]float64, 4)) }
@@ -274,7 +274,7 @@ func TestStandstillIsNamed(t *testing.T) {
 }
 
 // Claim: a rank that stays away longer than the timeout, busy with something that
-// is no communication, is named, with what it last called.
+// is not communication, is named, with what it last called.
 func TestTimeoutNamesWhoIsAway(t *testing.T) {
 	w := NewWorld(2)
 	w.Timeout = 4 * time.Second // the barrier's too, which a busy machine must not miss
@@ -350,7 +350,7 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// Claim: a rank that ends with a collective under way is told of: its memory must
+// Claim: a rank that ends with a collective under way is reported: its memory must
 // not be touched afterwards.
 func TestEndWithWorkUnderWay(t *testing.T) {
 	err := spmd(2, func(g *comm.Group) error {
@@ -389,7 +389,7 @@ func TestBadGroups(t *testing.T) {
 }
 
 // Claim: a storm of collectives of random sizes over random splits of ranks ends
-// with the right sums: nothing is lost, reused too early or held up.
+// with the right sums: nothing is lost, reused too early or delayed.
 func TestStorm(t *testing.T) {
 	const ranks, rounds = 6, 60
 	w := NewWorld(ranks)

@@ -19,7 +19,7 @@ type member struct {
 	device  *device.Device
 }
 
-// round is one collective of a group: what its members call, by place.
+// round is one collective of a group: what its members call, by position.
 type round struct {
 	task
 	calls []*comm.Call
@@ -56,7 +56,7 @@ func (g *member) Start(c *comm.Collective) comm.Work {
 	return comm.Finished(r.err)
 }
 
-// ready tells why the rank cannot communicate; with the lock held.
+// ready returns why the rank cannot communicate; the caller holds the lock.
 func (g *member) ready() error {
 	if err := g.device.Err(); err != nil {
 		g.world.fail(failure.Of(g.number(), err).Err())
@@ -83,7 +83,7 @@ func (m *meeting) round(seq int64) *round {
 	return r
 }
 
-// first is the lowest place that has called; -1: none.
+// first is the lowest position that has called; -1: none.
 func (r *round) first() int {
 	return slices.IndexFunc(r.calls, func(c *comm.Call) bool { return c != nil })
 }
@@ -98,8 +98,8 @@ func (r *round) lacking(m *meeting) string {
 	return fmt.Sprintf("%s, without ranks %v", r.calls[r.first()], missing)
 }
 
-// carryRound moves the bytes of a round that everybody has entered. The lock is
-// held before and after, not meanwhile.
+// carryRound moves the bytes of a round that everybody has entered. The caller
+// holds the lock, which is released meanwhile.
 func (g *member) carryRound(r *round) {
 	w := g.world
 	moves, err := r.moves(g.meeting)
@@ -178,7 +178,7 @@ func (r *round) crossings(m *meeting) ([]reduce.Move, error) {
 	return moves, nil
 }
 
-// crossing is what a place has to do with one peer in an all-to-all.
+// crossing is what a position has to do with one peer in an all-to-all.
 func (r *round) crossing(own, peer int, t device.Tensor) *comm.Call {
 	c := *r.calls[own]
 	c.Root, c.Count, c.DType = peer, t.Len(), t.DType

@@ -9,8 +9,8 @@ import (
 )
 
 // checkStandstill ends the world when every rank that has not ended sleeps for
-// something that only another sleeper, or one that has ended, could bring. With
-// the lock held.
+// something that only another sleeper, or one that has ended, could bring. The
+// caller holds the lock.
 func (w *World) checkStandstill() {
 	if w.err != nil || w.carrying > 0 {
 		return

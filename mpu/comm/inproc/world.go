@@ -44,8 +44,8 @@ type meeting struct {
 	queues  map[[2]int]*queue
 }
 
-// NewWorld makes the meeting place of n ranks and tells the process's pool how
-// many callers it will have.
+// NewWorld makes the world of n ranks and sets how many callers the process's pool
+// will have.
 func NewWorld(n int) *World {
 	w := &World{pool: device.SharedPool(), meetings: map[string]*meeting{}, ranks: make([]rankState, n)}
 	w.still = sync.NewCond(&w.mu)
@@ -127,7 +127,7 @@ func (w *World) End(rank int, err error) {
 	w.quiesce()
 }
 
-// quiesce waits, with the lock held, until nothing is being carried out.
+// quiesce waits until nothing is being carried out; the caller holds the lock.
 func (w *World) quiesce() {
 	for w.carrying > 0 {
 		w.still.Wait()
@@ -179,7 +179,7 @@ type task struct {
 	done  chan struct{}
 	over  bool
 	err   error
-	lacks func() string // what it waits for, with the lock held
+	lacks func() string // what it waits for, under the lock
 }
 
 func (t *task) end(err error) {
@@ -223,7 +223,7 @@ func (w *World) await(t *task, rank int) {
 	w.pool.Away(t.done)
 }
 
-// begin and finish enclose, with the lock held, the moving of bytes without it.
+// begin and finish, called under the lock, enclose the moving of bytes without it.
 func (w *World) begin() { w.carrying++ }
 
 func (w *World) finish() {

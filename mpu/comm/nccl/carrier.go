@@ -67,8 +67,8 @@ type opener func(h comm.Host, d *device.Device, limit time.Duration) comm.Carrie
 type seat struct {
 	device string
 	unit   string // which GPU; "": not known, or ranks may share it
-	nccl   string // its version; "": not asked for, or not to be had
-	lack   string // why it is not to be had
+	nccl   string // its version; "": not asked for, or not available
+	lack   string // why it is not available
 
 	products string // what makes its matrix products, with its version; "": the device alone says it
 }
@@ -82,7 +82,7 @@ func seatOf(word string) (s seat) {
 	return seat{device: parts[0], unit: parts[1], products: parts[2], nccl: parts[3], lack: strings.TrimRight(parts[4], "\n")}
 }
 
-// agree tells from all ranks' seats why NCCL is not to be had, "" where nobody lacks it.
+// agree returns from all ranks' seats why NCCL is not available, "" where nobody lacks it.
 // Ranks on different devices would compute different numbers; NCCL's versions do not
 // understand each other, nor can it join two ranks on one GPU.
 func agree(words []string) (lack string, err error) {

@@ -110,7 +110,7 @@ func TestPin(t *testing.T) {
 }
 
 // Claim (docs/cuda.md): NCCL meets over the interface that has the rank's address, but over what
-// somebody has set; an address that is no interface's leaves it to NCCL.
+// somebody has set; an address that no interface has leaves it to NCCL.
 func TestLead(t *testing.T) {
 	t.Setenv("NCCL_SOCKET_IFNAME", "") // brought back afterwards
 	led := func(addr string) string {

@@ -56,8 +56,8 @@ func (w *World) checkOne(c *communicator) error {
 	return nil
 }
 
-// oldest is the call that has been under way for longest; nil: none is. Nobody but who
-// looks drops its mark.
+// oldest is the call that has been under way for longest; nil: none is. Nobody but the
+// caller drops its mark.
 func (w *World) oldest(c *communicator) *enqueued {
 	w.mu.Lock()
 	defer w.mu.Unlock()

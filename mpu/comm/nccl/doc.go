@@ -8,5 +8,5 @@
 //
 // Who sees a failure: World.watch, every 20 ms: a call that is not done in time, a
 // communicator in trouble, the host's world at its end. It gives up all communicators, and
-// tells the host's world, so that peers do the same.
+// reports it to the host's world, so that peers do the same.
 package nccl

@@ -142,12 +142,12 @@ func TestNCCLExchange(t *testing.T) {
 }
 
 // Claim: a collective starts after the ops before it, and the ops after Wait
-// start after it, while the host goes on: streams are ordered, not waited for.
+// start after it, while the host continues: streams are ordered, not waited for.
 func TestNCCLFollowsTheOps(t *testing.T) {
 	err := gpus(t, 2, time.Minute, func(g *comm.Group, gpu *fake.GPU) error {
 		gpu.Waits = false
 		x, goOn := commtest.Heap(device.F32, make([]float64, 64)), gpu.Hold()
-		stalled := time.AfterFunc(20*time.Second, goOn) // a host that waits is let go, and told of
+		stalled := time.AfterFunc(20*time.Second, goOn) // a host that waits is released, and reported
 		gpu.Fill(x, 10+g.Rank())
 		work := g.AllReduce(x, comm.Sum)
 		if err := work.Wait(); err != nil {
@@ -169,8 +169,8 @@ func TestNCCLFollowsTheOps(t *testing.T) {
 	}
 }
 
-// Claim (comm.Behind): it is told when the GPU comes to a collective, not when the host calls
-// it, and when that is done, not when Wait has ordered streams; who asks late is told too.
+// Claim (comm.Behind): it reports when the GPU comes to a collective, not when the host calls
+// it, and when that is done, not when Wait has ordered streams; late callers get both too.
 func TestNCCLReports(t *testing.T) {
 	err := gpus(t, 2, time.Minute, func(g *comm.Group, gpu *fake.GPU) error {
 		gpu.Waits = false
@@ -236,7 +236,7 @@ func TestNCCLIsNotOverAlone(t *testing.T) {
 }
 
 // Claim: a rank that fails, a rank that never comes, and ranks that disagree end
-// all ranks, with the cause on each; who waits in vain is told of NCCL's interface.
+// all ranks, with the cause on each; the error of a wait in vain names NCCL's interface.
 func TestNCCLFailures(t *testing.T) {
 	t.Setenv("NCCL_SOCKET_IFNAME", "=eth7")
 	for name, c := range map[string]struct {
@@ -250,7 +250,7 @@ func TestNCCLFailures(t *testing.T) {
 			}
 			x := commtest.Heap(device.F32, make([]float64, 8))
 			err := g.AllReduce(x, comm.Sum).Wait()
-			for range 500 { // the host is not held up by a collective; the next call tells
+			for range 500 { // the host is not blocked by a collective; the next call reports
 				if err != nil {
 					return err
 				}
@@ -301,7 +301,7 @@ func TestNCCLFailsWhileOpening(t *testing.T) {
 	}
 }
 
-// Claim: a rank whose peers have the id, and fail before they join, is told.
+// Claim: a rank whose peers have the id, and fail before they join, gets the error.
 func TestNCCLFailsBeforeOpening(t *testing.T) {
 	lost := errors.New("lost before opening")
 	err := ranks(t, 2, time.Minute, func(over *World, d *device.Device, rank int, gpu *fake.GPU) error {
@@ -355,7 +355,7 @@ func TestNCCLLeavesSeveralGroups(t *testing.T) {
 }
 
 // Claim: groups of the same ranks share one communicator, whatever their names; calls of
-// both are right, and the log tells how many there are and that they took memory.
+// both are right, and the log says how many there are and that they took memory.
 func TestNCCLOneCommunicatorForTheSameRanks(t *testing.T) {
 	lists := map[string][]int{"tp": {0, 1, 2}, "world": {0, 1, 2}, "tp-pp": {0, 1, 2}, "turned": {2, 1, 0}}
 	err := ranks(t, 3, time.Minute, func(over *World, d *device.Device, rank int, _ *fake.GPU) error {

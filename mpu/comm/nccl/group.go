@@ -53,7 +53,7 @@ func (g *group) Start(c *comm.Collective) comm.Work {
 	}
 	if e.err != nil {
 		w.Abort(e.err)
-		e.err = w.Err() // of what failed first
+		e.err = w.Err() // the first failure
 	}
 	return e
 }
@@ -101,7 +101,7 @@ func (g *group) behind(ready device.Mark, e *enqueued, c *comm.Collective) (devi
 	return s.Mark(g.on.stream)
 }
 
-// Tell has what World.watch sees told; what it has seen already, at once.
+// Tell has begun and over called when World.watch sees these, at once where it already has.
 func (e *enqueued) Tell(begun, over func()) {
 	if e.err != nil {
 		return
@@ -117,7 +117,7 @@ func (e *enqueued) Tell(begun, over func()) {
 	}
 }
 
-// tell calls one of what Tell has set, once what it tells of is noted.
+// tell sets note, then calls the function that Tell has set for it.
 func (e *enqueued) tell(note *bool, f *func()) {
 	mu := &e.group.world.telling
 	mu.Lock()

@@ -19,7 +19,7 @@ import (
 )
 
 // World gives groups whose tensors are on GPUs, one GPU a rank. The ranks meet
-// over a host world, which also tells them that one of them has failed. NCCL
+// over a host world, which also notifies them that one of them has failed. NCCL
 // orders its sums itself: alike in every run of one layout and version.
 type World struct {
 	host    comm.Host
@@ -34,11 +34,11 @@ type World struct {
 	kept    int64           // bytes of the GPU that they took
 	done    chan struct{}   // closed by End
 	watched sync.WaitGroup
-	looking sync.Mutex // of look: who looks holds up nobody else
-	telling sync.Mutex // of what enqueued.Tell sets
+	looking sync.Mutex // of check, which does not block calls
+	telling sync.Mutex // of the functions that enqueued.Tell sets
 }
 
-// glance is how often what is under way is looked at.
+// glance is how often what is under way is checked.
 const glance = 20 * time.Millisecond
 
 // NewWorld is a rank's world on its GPU d. limit is the longest that a collective
@@ -90,7 +90,7 @@ func (w *World) Group(rank int, name string, members []int, d *device.Device) (*
 	}), nil
 }
 
-// of is the communicator of these ranks, in this order; nil: there is none yet.
+// of is the communicator of these ranks, in this order; nil: none yet.
 func (w *World) of(members []int) *communicator {
 	for _, c := range w.all() {
 		if slices.Equal(c.members, members) {
@@ -221,7 +221,7 @@ func (w *World) fail(err error) {
 	}
 }
 
-// watch looks at what is under way until the end: a trouble, a peer's failure or
+// watch checks what is under way until the end: a trouble, a peer's failure or
 // a call that takes too long gives up everything.
 func (w *World) watch() {
 	defer onThread()()
@@ -261,7 +261,7 @@ func (w *World) check() error {
 
 // End waits for what is under way and leaves every communicator. A rank that has failed
 // gives them up instead, and does not wait for that: its peers, who have to give them up
-// too, are told of the failure after this.
+// too, get the failure after this.
 func (w *World) End(failed error) error {
 	defer w.library.Forget()
 	if failed != nil {

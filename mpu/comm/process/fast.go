@@ -34,8 +34,8 @@ func (g *group) glooSums(dtype device.DType) bool {
 }
 
 // fastReduce lets Gloo sum x once all have said that they call the same; what they
-// say at the group's first call carries the addresses of its connections. With the
-// lock held.
+// say at the group's first call carries the addresses of its connections. The
+// caller holds the lock.
 func (o *operation) fastReduce(x device.Tensor, op comm.ReduceOp) {
 	g := o.group
 	// The first call opens the group's connections and carries their addresses.

@@ -53,7 +53,7 @@ func (g *group) Start(c *comm.Collective) comm.Work {
 	return t
 }
 
-// plan says what goes and what comes; with the lock held.
+// plan sets what is sent and received; the caller holds the lock.
 func (o *operation) plan(c *comm.Collective) {
 	switch c.Op {
 	case comm.AllReduce:

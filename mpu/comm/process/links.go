@@ -74,7 +74,7 @@ const (
 	kindBye  = 0x6d6f6e62
 )
 
-// biggest is the longest message that is taken: more is no tensor.
+// biggest is the longest message that is taken: more is not a tensor.
 const biggest = 1 << 40
 
 func newLinks(p *World, listener net.Listener) *links {
@@ -170,7 +170,7 @@ func (l *links) receive(conn net.Conn) {
 	}
 }
 
-// broken tells of a connection that has ended before its time.
+// broken reports a connection that has ended before its time.
 func (l *links) broken(rank int, err error) {
 	l.mu.Lock()
 	closed := l.closed
@@ -298,7 +298,7 @@ func (l *links) cut() {
 	l.end()
 }
 
-// end lets the senders go once they have sent what is queued; with the lock held.
+// end lets the senders go once they have sent what is queued; the caller holds the lock.
 func (l *links) end() {
 	for _, o := range l.out {
 		o.over = true

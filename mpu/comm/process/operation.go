@@ -52,7 +52,7 @@ type receive struct {
 	data  []byte
 }
 
-// Parts of a call's messages; the number of the piece stands above partBits.
+// Parts of a call's messages; the bits above partBits are the piece's number.
 const (
 	partBrought = iota
 	partResult
@@ -76,13 +76,13 @@ func (g *group) callOf(h *header) *comm.Call {
 	return c
 }
 
-// send queues bytes for a member; with the lock held.
+// send queues bytes for a member; the caller holds the lock.
 func (o *operation) send(stage, member int, c *comm.Call, part uint32, data []byte) {
 	o.left[stage]++
 	o.group.world.links.send(o.group.Members[member], message{o.head(c, part, len(data)), data, o, stage})
 }
 
-// expect says where a member's bytes are to go; with the lock held.
+// expect says where a member's bytes are to go; the caller holds the lock.
 func (o *operation) expect(stage, member int, c *comm.Call, part uint32, dst []byte) {
 	o.expectFolded(stage, member, c, part, dst, nil)
 }
@@ -284,7 +284,7 @@ func (o *operation) locked(f func()) func() {
 	}
 }
 
-// advance continues with the next stage when one is complete; with the lock held.
+// advance continues with the next stage when one is complete; the caller holds the lock.
 func (o *operation) advance() {
 	p := o.group.world
 	for !o.over && p.err == nil && o.left[o.stage] == 0 {
@@ -305,7 +305,7 @@ func (o *operation) advance() {
 	}
 }
 
-// end ends the call; with the lock held.
+// end ends the call; the caller holds the lock.
 func (o *operation) end(err error) {
 	if o.over {
 		return
@@ -323,7 +323,7 @@ func (o *operation) end(err error) {
 }
 
 // cut makes the call of n pieces, of which a few are under way at once: what one
-// leaves in the cache is there when its result passes. With the lock held.
+// leaves in the cache is there when its result passes. The caller holds the lock.
 func (o *operation) cut(n int, plan func(piece *operation, i int)) {
 	for i := range n {
 		o.rest = append(o.rest, func() {

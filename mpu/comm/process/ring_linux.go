@@ -14,7 +14,7 @@ import (
 )
 
 // ring is memory that two processes share, through which one writes a stream of
-// bytes and the other reads it. Who waits looks for a few microseconds where every
+// bytes and the other reads it. A waiter polls for a few microseconds where every
 // rank has a core, then sleeps in the kernel.
 type ring struct {
 	state *ringState

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharedEnd is either end of a transport through shared memory. The connection tells
+// sharedEnd is either end of a transport through shared memory. The connection shows
 // when the other end is gone.
 type sharedEnd struct {
 	*ring
@@ -95,7 +95,7 @@ func (l *links) ranksHere() (n int) {
 	return n
 }
 
-// spinning is how long an end may look for what it waits for before it sleeps,
+// spinning is how long an end may poll for what it waits for before it sleeps,
 // among so many ranks of a host.
 func spinning(here int) time.Duration {
 	if here > runtime.NumCPU() {

@@ -119,7 +119,7 @@ func TestTransportsWithoutGloo(t *testing.T) {
 }
 
 // Claim (docs/hosts.md): --fast-reduce takes Gloo's own sums: right to
-// rounding, alike on all ranks; ranks that call different things are told all the same.
+// rounding, alike on all ranks; ranks that call different things are still reported.
 func TestFastReduce(t *testing.T) {
 	glooHere(t)
 	const ranks, n = 3, 50_001

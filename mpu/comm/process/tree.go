@@ -50,7 +50,7 @@ func (t tree) children() (list []int) {
 }
 
 // up brings n bytes of every rank to the root, whose `all` has them by position; then is
-// called there. own are this rank's. With the lock held.
+// called there. own are this rank's. The caller holds the lock.
 func (o *operation) up(at tree, own []byte, then func(all []byte)) {
 	n := len(own)
 	bundle := staging(int64(at.span(at.at) * n))

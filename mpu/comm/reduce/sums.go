@@ -96,7 +96,7 @@ func (m *Move) Pair() {
 	}
 }
 
-// combineTile sets n elements at out, which has room for three tiles of eight
+// combineTile sets n elements at out, which has space for three tiles of eight
 // bytes, to the combination of those at from.
 func combineTile(out unsafe.Pointer, from []unsafe.Pointer, n int, dtype device.DType, reduce comm.ReduceOp) {
 	switch dtype {

@@ -1,5 +1,5 @@
 // Package inject makes faults on purpose: what --inject asks for. Tests use it, and
-// people who want to see what a fault looks like before it comes by itself.
+// people who want to see a fault before one occurs by itself.
 //
 // A fault is KIND:key=value:..., for example kill:rank=3:step=7:phase=backward. Keys:
 // rank (0), step (any), phase (forward), and what the kind takes.
@@ -27,7 +27,7 @@ const (
 	FullDisk = "diskfull" // its next write of a checkpoint finds the disk full
 )
 
-// kinds are the keys that each kind takes beside rank, step and phase.
+// kinds are the keys that each kind takes in addition to rank, step and phase.
 var kinds = map[string][]string{Kill: nil, Stop: nil, Exit: {"code"}, Sleep: {"seconds"}, Mismatch: {"what"}, NaN: {"layer"}, Corrupt: nil, Slow: {"ms"}, FullDisk: nil}
 
 // Fault is one thing that is to go wrong.

@@ -36,7 +36,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Claim: what is no fault is one error that says what can be written.
+// Claim: text that is not a fault is one error that says what can be written.
 func TestParseProblems(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "the fault must be kill", "crash:rank=1": `diskfull, not "crash"`, "kill:rank=x": `"x" is not a valid value of rank`, "kill:rank=-1": "is not a valid value of rank", "kill:ms=3": `not "ms"`,

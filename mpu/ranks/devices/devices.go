@@ -23,7 +23,7 @@ type Kind struct {
 	// OnePerRank: ranks of a host cannot share one.
 	OnePerRank bool
 	// Wanted reports whether this machine is meant to have it, so that a person wants to know
-	// why it cannot be opened; nil: it is not looked at.
+	// why it cannot be opened; nil: it is not checked.
 	Wanted func() bool
 }
 
