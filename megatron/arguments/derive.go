@@ -174,7 +174,7 @@ func (p *parser) derivePositions() {
 		p.clash("seq-length max-position-embeddings", "--seq-length %d is longer than --max-position-embeddings %d", p.SeqLength, m.Context)
 	}
 	if m.Position == spec.PositionLearned {
-		m.MaxPositions = m.Context // else there are no rows to store
+		m.MaxPositions = m.Context // else a stage has no rows to store
 	}
 	// RoPE: Llama 3's scaling (Megatron's constants), and how many channels of a head rotate.
 	if r.RopeScaling {

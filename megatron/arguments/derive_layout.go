@@ -200,8 +200,8 @@ func divisors(n, near int) string {
 	return nearest(near, n, func(d int) bool { return n%d == 0 })
 }
 
-// nearest are the numbers around near, from 1 to most, that fit; beyond what flags of parallel
-// sizes take nobody looks: the next divisor of a prime width is that width.
+// nearest are the numbers around near, from 1 to most, that fit; values above the range of parallel
+// size flags are not searched: the next divisor of a prime width is that width.
 func nearest(near, most int, fits func(int) bool) string {
 	most = min(most, int(table.Find("tensor-model-parallel-size").Range.High))
 	below, above := min(near, most), near
@@ -301,7 +301,7 @@ func (p *parser) checkHierarchy(needed bool) (heads int) {
 	return 1
 }
 
-// checkHeads: an exchange of heads for positions gives each rank whole query groups.
+// checkHeads: an exchange of heads for positions gives each rank complete query groups.
 func (p *parser) checkHeads(kind string, heads int) {
 	tp, all := p.Layout.TP, p.Model.FewestGroups()
 	groups := max(1, all/tp) // on a rank
@@ -317,7 +317,7 @@ func (p *parser) checkHeads(kind string, heads int) {
 		kind, heads, what, tp, groups, p.fittingHierarchy(kind, groups))
 }
 
-// fittingHierarchy are the sizes of a2a+p2p that give each rank whole query groups, as flags to use
+// fittingHierarchy are the sizes of a2a+p2p that give each rank complete query groups, as flags to use
 // instead; "": there are none.
 func (p *parser) fittingHierarchy(kind string, groups int) string {
 	var fit []string
@@ -366,7 +366,7 @@ func (p *parser) deriveStages() {
 	}
 }
 
-// ranksDo is the beginning of what n ranks do not do.
+// ranksDo begins the sentence that says what n ranks do not do.
 func ranksDo(n int) string {
 	if n == 1 {
 		return "1 rank does"

@@ -86,7 +86,7 @@ func values(f *table.Flag) string {
 	return kind
 }
 
-// reason is the help of f, or why it is not to be had, and how it differs.
+// reason is the help of f, or why it is not supported, and how it differs.
 func reason(f *table.Flag) string {
 	text := f.Help
 	if f.Class != table.Works {

@@ -202,7 +202,7 @@ func compareDerived(t *testing.T, name string, c *config.Run, want map[string]an
 	}
 	channels := c.Model.KVChannels
 	if c.Model.Latent != nil {
-		channels = c.Model.HiddenSize / c.Model.NumAttentionHeads // which Megatron derives, and does not look at
+		channels = c.Model.HiddenSize / c.Model.NumAttentionHeads // which Megatron derives, and does not read
 	}
 	got := map[string]any{"ffn_hidden_size": c.Model.FFNHiddenSize, "kv_channels": channels,
 		"data_parallel_size": c.Layout.DP, "sequence_parallel": c.Layout.SequenceParallel, "virtual_pipeline_model_parallel_size": virtual}

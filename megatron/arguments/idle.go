@@ -10,8 +10,8 @@ import (
 	"monotron/megatron/spec"
 )
 
-// dependents are flags that do something only with another one (any of
-// beside). Megatron-LM is silent about them; a run that ignores what was asked of
+// dependents are flags that have an effect only with another one (any of
+// companions). Megatron-LM is silent about them; a run that ignores what was asked of
 // it is not what its user believes it to be.
 var dependents = []dependent{
 	{[]string{"save"}, []string{"save-interval", "keep-last", "keep-best", "save-retain-interval", "async-save", "no-save-optim", "resume-from-save", "save-local-dir"}},

@@ -68,7 +68,7 @@ func asFloat(number string) string {
 	return strconv.FormatFloat(x, 'g', -1, 64)
 }
 
-// wrongWithAnyNumber tells flags that the baseline excludes, or that need another.
+// wrongWithAnyNumber reports flags that the baseline excludes, or that need another.
 func wrongWithAnyNumber(f *table.Flag) bool {
 	_, _, err := ParseWith(everything, append(baseline(), withValue(f)...))
 	return err != nil

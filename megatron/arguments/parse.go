@@ -24,7 +24,7 @@ type Options struct {
 	Ranks int
 	// CheckpointValues reads a checkpoint's arguments for --use-checkpoint-args,
 	// of the iteration step or (-1) the latest: flag names without dashes to
-	// values (a switch: "true" or "false"); nil where there is no checkpoint.
+	// values (a switch: "true" or "false"); nil without a checkpoint.
 	CheckpointValues func(folder string, step int64) (map[string][]string, error)
 	// PresetValues are the flags of a known model, for --model.
 	PresetValues func(name string) (map[string][]string, error)

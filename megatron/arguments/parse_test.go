@@ -180,7 +180,7 @@ func TestAllProblemsTogether(t *testing.T) {
 	}
 }
 
-// Claim: what context parallelism cannot do is told at once, each with the nearest values that it can.
+// Claim: all problems of context parallelism are reported at once, each with the nearest values that fit.
 func TestContextProblemsTogether(t *testing.T) {
 	args := append(baseline(), strings.Fields(`--num-layers 4 --hidden-size 96 --num-attention-heads 6 --seq-length 62 --world-size 4 --context-parallel-size 4
 		--cp-comm-type a2a a2a+p2p a2a --hierarchical-context-parallel-sizes 3 2 --cp-zigzag-per-document`)...)
@@ -669,7 +669,7 @@ func TestWindowsByLayer(t *testing.T) {
 	}
 }
 
-// Claim: neighbours of a parallel size are looked for among the sizes that its flag takes, however
+// Claim: neighbours of a parallel size are searched among the sizes that its flag takes, however
 // wide what they must divide is.
 func TestNearestSizesAreFew(t *testing.T) {
 	const prime = 1<<31 - 1
@@ -679,7 +679,7 @@ func TestNearestSizesAreFew(t *testing.T) {
 	}
 }
 
-// Claim: what upcycling and --use-checkpoint-args both lack is told once.
+// Claim: what upcycling and --use-checkpoint-args both lack is reported once.
 func TestLackOfLoadIsReportedOnce(t *testing.T) {
 	_, _, err := ParseWith(everything, append(baseline(), strings.Fields("--num-experts 4 --moe-use-upcycling --use-checkpoint-args")...))
 	if err == nil || err.Error() != "--use-checkpoint-args needs --load or --pretrained-checkpoint" {

@@ -34,7 +34,7 @@ func TestModelPreset(t *testing.T) {
 }
 
 // TestLoadWithoutAShape: where no flag says a shape, it is the checkpoint's with its dropouts, and a note says so; where one does, a
-// note says which default takes the place of a Hugging Face folder's dropout.
+// note says which default replaces a Hugging Face folder's dropout.
 func TestLoadWithoutAShape(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.WriteFile(filepath.Join(folder, "config.json"), []byte("{}"), 0o644); err != nil {

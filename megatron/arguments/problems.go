@@ -14,8 +14,8 @@ func (p *parser) problem(format string, a ...any) {
 	p.problems = append(p.problems, fmt.Errorf(format, a...))
 }
 
-// clash is a problem of several flags with each other. It is none while the value
-// of one of them is wrong in itself: that has been said, and what follows from it
+// clash is a problem of several flags with each other. It is not reported while the
+// value of one of them is invalid itself: that has been said, and what follows from it
 // would only mislead.
 func (p *parser) clash(between, format string, a ...any) {
 	if p.sound(between) {

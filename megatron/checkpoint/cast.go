@@ -18,7 +18,7 @@ var widths = map[string]int64{"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M
 // Width is the bytes of one element; 0 for types that checkpoints do not hold.
 func Width(dtype string) int64 { return widths[dtype] }
 
-// IsFloat tells the types that Cast converts into each other.
+// IsFloat reports the types that Cast converts into each other.
 func IsFloat(dtype string) bool {
 	return dtype == "F64" || dtype == "F32" || dtype == "BF16" || dtype == "F16"
 }
@@ -33,7 +33,7 @@ func Volume(shape []int64) int64 {
 }
 
 // SafeBytes is the size of shape in elements of width bytes; ok is false where
-// that is no tensor that memory could hold.
+// the tensor could not fit in memory.
 func SafeBytes(shape []int64, width int64) (bytes int64, ok bool) {
 	const maxRank = 8
 	if len(shape) == 0 || len(shape) > maxRank || width < 1 {

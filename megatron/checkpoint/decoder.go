@@ -9,8 +9,8 @@ import (
 // mtpPrefix begins the names of layers of multi-token prediction.
 const mtpPrefix = "mtp."
 
-// WithoutMTP shows src without its layers of multi-token prediction, of which formats and programs
-// that compute the next token alone know nothing; left tells how many there were.
+// WithoutMTP shows src without its layers of multi-token prediction, which formats and programs
+// that compute only the next token do not know; left is their number.
 func WithoutMTP(src Source) (decoder Source, left int) {
 	m := src.Info().Model
 	if m == nil || m.MTP == nil {

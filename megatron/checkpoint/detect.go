@@ -29,7 +29,7 @@ const (
 	ggufMagic = "GGUF"
 )
 
-// Detect tells the format of a checkpoint by what is in it.
+// Detect finds the format of a checkpoint from its content.
 // exitcode.NoInput where path is missing or holds no checkpoint.
 func Detect(path string) (Format, error) {
 	st, err := os.Stat(path)
@@ -206,7 +206,7 @@ func filesLike(dir, pattern string) []string {
 
 // SavedFolder is the folder of one checkpoint in a save folder: the given
 // iteration's, or where step is negative the one that the tracker names. Foreign
-// checkpoints have no checksums, so nothing takes the place of one that is
+// checkpoints have no checksums, so no other checkpoint replaces one that is
 // missing.
 func SavedFolder(save string, step int64) (string, error) {
 	t := Tracked{Iteration: step}

@@ -77,7 +77,7 @@ func (f *finite) count(name string) (count, first int64, err error) {
 
 // exponent is the bits that are all set in NaN and infinity: of one element, and
 // of all elements of a word of eight bytes. Adding the lowest of them to such an
-// element, and to no other, reaches the sign's place.
+// element, and to no other, carries into the sign bit.
 type exponent struct {
 	width           int64
 	one             uint64
@@ -91,7 +91,7 @@ var exponents = map[string]exponent{
 	"F16":  {2, 0x1f << 10, 0x7c007c007c007c00, 0x0400040004000400, 0x8000800080008000},
 }
 
-// FirstNonFinite is the first element of raw that is no finite number; -1: none.
+// FirstNonFinite is the index of the first element of raw that is not finite; -1: none.
 func FirstNonFinite(dtype string, raw []byte) int64 {
 	e, ok := exponents[dtype]
 	if !ok {

@@ -7,8 +7,8 @@ import (
 	"monotron/internal/safetensors"
 )
 
-// A NaN or infinity of either sign is found at its place, whatever the type and
-// the place in a word; the largest finite numbers are none.
+// A NaN or infinity of either sign is found at its index, whatever the type and
+// the position in a word; the largest finite numbers are not reported.
 func TestFirstNonFinite(t *testing.T) {
 	largest := map[string]float64{"F64": math.MaxFloat64, "F32": math.MaxFloat32, "BF16": 0x1.fep127, "F16": 65504}
 	for dtype, top := range largest {

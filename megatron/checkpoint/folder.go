@@ -15,7 +15,7 @@ import (
 )
 
 // Folder makes the folder path: fill writes everything into a temporary folder
-// beside it, which gets its name when it is complete and on disk. A path that
+// next to it, which gets its name when it is complete and on disk. A path that
 // exists is refused; after an error nothing is left.
 func Folder(ctx context.Context, path string, fill func(tmp string) error) error {
 	if _, err := os.Lstat(path); err == nil {
@@ -90,7 +90,7 @@ func (t Tracked) Text() string {
 	return fmt.Sprint(t.Iteration)
 }
 
-// WriteFile makes a file of what write puts into it.
+// WriteFile makes a file with the bytes that write puts into it.
 func WriteFile(path string, write func(w io.Writer) error) error {
 	return ioFault(atomicfile.Write(path, 0o666, func(f *os.File) error {
 		return parallelio.Fill(f, func(file *parallelio.File) error { return write(file) })

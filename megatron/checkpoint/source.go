@@ -76,7 +76,7 @@ type Source interface {
 	// where that is possible.
 	Tensors() []Tensor
 	// Read fills dst, row-major and exactly as long as the box, with the box of a
-	// listed tensor (Piece.Local is not looked at). It may be called from several
+	// listed tensor (Piece.Local is not read). It may be called from several
 	// goroutines. Errors name file and tensor.
 	Read(name string, box mpu.Piece, dst []byte) error
 	State() State
@@ -86,7 +86,7 @@ type Source interface {
 // Twice is implemented by a Source whose files hold some tensors a second time, such as
 // tied embeddings on the first and the last pipeline stage.
 type Twice interface {
-	// Copies shows those tensors as they are in the second place. It is closed with
+	// Copies shows those tensors as they are in the second location. It is closed with
 	// the Source.
 	Copies() Source
 }
@@ -160,7 +160,7 @@ type Watched interface {
 	ReadWatched(name string, box mpu.Piece, dst []byte, see func(raw []byte)) error
 }
 
-// ReadWatched reads a box of any Source for someone who looks at all of it.
+// ReadWatched reads a box of any Source and passes all of it to see.
 func ReadWatched(src Source, name string, box mpu.Piece, dst []byte, see func(raw []byte)) error {
 	if w, ok := src.(Watched); ok {
 		return w.ReadWatched(name, box, dst, see)

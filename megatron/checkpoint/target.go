@@ -6,7 +6,7 @@ import "context"
 type WriteOptions struct {
 	Layout    Layout
 	Family    string // of hf, where several could hold the model; "": the source's or the natural one
-	Tokenizer string // folder whose tokenizer files are copied beside the weights (hf); "": those that src names
+	Tokenizer string // folder whose tokenizer files are copied next to the weights (hf); "": those that src names
 	// NoTokenizerFiles: a checkpoint names its tokenizer, and keeps no copies of its files.
 	NoTokenizerFiles bool
 	// Quantization is how weights are stored: GGUF's f32, f16, bf16 or q8_0, Hugging Face's nf4;
@@ -35,8 +35,8 @@ type Written struct {
 }
 
 // Writer makes a checkpoint of one format at path from everything src lists.
-// Main parameters, moments and state that the format has no place for are left out with
-// a note. Until it is complete and on disk it has a temporary name beside path; on
+// Main parameters, moments and state that the format cannot hold are left out with
+// a note. Until it is complete and on disk it has a temporary name next to path; on
 // an error or when ctx ends nothing is left. A path that exists is refused,
 // except a save folder of the same format, which gets one more iteration.
 type Writer func(ctx context.Context, path string, src Source, o WriteOptions) (Written, error)

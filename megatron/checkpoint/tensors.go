@@ -14,10 +14,10 @@ const (
 	OutputLayer    = "output_layer.weight"
 )
 
-// IsVocabulary tells, without prefix, a tensor whose rows are token ids.
+// IsVocabulary reports, without prefix, a tensor whose rows are token ids.
 func IsVocabulary(name string) bool { return name == WordEmbeddings || name == OutputLayer }
 
-// IsBuffer tells, without prefix, a tensor of the model that is not trained: it has no
+// IsBuffer reports, without prefix, a tensor of the model that is not trained: it has no
 // optimizer state.
 func IsBuffer(name string) bool {
 	return strings.HasSuffix(name, ".router.expert_bias") || strings.HasSuffix(name, ".router.qb_beta") || strings.HasSuffix(name, ".layer_scalar")
@@ -82,8 +82,8 @@ func Expected(m *spec.Model) []Tensor {
 	return l.list
 }
 
-// ParallelMLPNorms are those of a mixture in parallel with an MLP, below "mlp.": of what the MLP gives, of
-// what the experts take and give, and of what the router takes.
+// ParallelMLPNorms are those of a mixture in parallel with an MLP, below "mlp.": of the MLP's output, of
+// the experts' input and output, and of the router's input.
 var ParallelMLPNorms = []string{"post_mlp_layernorm", "pre_experts_layernorm", "post_experts_layernorm", "router.layernorm"}
 
 type lister struct {

@@ -192,7 +192,7 @@ func (u *upcycled) readRows(from shard, box mpu.Piece, dst []byte) error {
 	return nil
 }
 
-// multiply multiplies raw elements; in f32 where they are no wider, as torch does.
+// multiply multiplies raw elements; in f32 unless they are wider, as torch does.
 func (u *upcycled) multiply(dtype string, raw []byte) error {
 	values := make([]float64, int64(len(raw))/max(1, Width(dtype)))
 	known := safetensors.Decode(values, dtype, raw)

@@ -12,7 +12,7 @@ import (
 	"monotron/mpu"
 )
 
-// held is a Source of tensors in memory.
+// memoryTensors is a Source of tensors in memory.
 type memoryTensors struct {
 	model  *spec.Model
 	dtype  string
@@ -68,7 +68,7 @@ func tinyDense(activation string) *spec.Model {
 		Position: spec.PositionRope, RotaryBase: 1e4, RotaryPercent: 1, Normalization: spec.RMSNorm, NormEpsilon: 1e-5, Activation: activation, WindowLeft: -1}
 }
 
-// megatron is upcycling_utils.py of Megatron-LM d98e8a64 said with whole matrices: an expert's
+// megatron is upcycling_utils.py of Megatron-LM d98e8a64 with uncut matrices: an expert's
 // tensor out of the MLP's, given as rows.
 func megatron(rows [][]float64, tensor string, gated bool, granularity, expert int, scale float64) (out [][]float64) {
 	var scaled [][]float64
@@ -98,7 +98,7 @@ func megatron(rows [][]float64, tensor string, gated bool, granularity, expert i
 }
 
 // Claim: every element of an upcycled mixture is Megatron's, for gated and other activations,
-// granularities, softmaxes before and after the choice, in f32 and bf16, read whole or in boxes.
+// granularities, softmaxes before and after the choice, in f32 and bf16, read uncut or in boxes.
 func TestUpcyclingIsMegatrons(t *testing.T) {
 	for _, c := range []struct {
 		activation  string

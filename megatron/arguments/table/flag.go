@@ -54,10 +54,10 @@ type Flag struct {
 	Same    map[string]string // other spellings of a value
 	Range   *Range            // of each number; nil: any
 	Count   int               // exact number of values; 0: any
-	Empty   string            // value when the name stands alone (optional value)
+	Empty   string            // value when the name has none (optional value)
 	Repeat  bool              // values of several occurrences add up
 
-	row int // place in the table
+	row int // position in the table
 }
 
 // works is a row whose value ends in the Config field named to.

@@ -79,7 +79,7 @@ var muonFlags = owned(Optimizer,
 	works("lion-beta2", Float, "0.98", "Optimizer.LionBeta2", "decay rate of Lion's mean of gradients").below(0, 1),
 )
 
-// stateOnHostFlags are of what this program is to have.
+// stateOnHostFlags tune Megatron's optimizer offload.
 var (
 	stateOnHostFlags = allNotYet(owned(Optimizer, allRefused(stateHere,
 		switches("use-torch-optimizer-for-cpu-offload overlap-cpu-optimizer-d2h-h2d no-pin-cpu-grads "+

@@ -37,7 +37,7 @@ var table = map[checkpoint.Format]format{
 	checkpoint.MegatronTorchDist: {torchdist.Open, torchdist.Write},
 }
 
-// Open opens a checkpoint of any format, told by its content.
+// Open opens a checkpoint of any format, recognized by its content.
 func Open(path string, o checkpoint.OpenOptions) (checkpoint.Source, error) {
 	f, err := checkpoint.DetectAt(path, o.Step)
 	if err != nil {

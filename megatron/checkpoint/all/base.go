@@ -29,7 +29,7 @@ type Base struct {
 	Step     int64  `json:"step"`   // of a save folder; -1: it is none
 	Quantize string `json:"quantize,omitempty"`
 	Double   bool   `json:"double_quant,omitempty"`
-	Sum      string `json:"sum"` // of what the weights are
+	Sum      string `json:"sum"` // of the contents of the weights' files
 }
 
 // NewBase is the base in dir, whose linear layers are rounded as quantize says.
@@ -87,7 +87,7 @@ func knownSum(src checkpoint.Source) (string, error) {
 		if err != nil || e.IsDir() {
 			return err
 		}
-		st, err := os.Stat(path) // of what a link leads to
+		st, err := os.Stat(path) // of a link's target
 		if err == nil {
 			key += fmt.Sprintln(path, st.Size(), st.ModTime().UnixNano())
 		}
@@ -115,7 +115,7 @@ func baseOf(where string, s checkpoint.State) (*Base, error) {
 
 // open opens the base, and refuses other weights.
 func (b *Base) open(where string, o checkpoint.OpenOptions) (checkpoint.Source, error) {
-	if slices.Contains(o.Over, where) { // a folder that was moved to its base's place
+	if slices.Contains(o.Over, where) { // a folder that was moved to its base's path
 		return nil, exitcode.Errorf(exitcode.BadData, "%s contains only an adapter, and names itself as its base; restore the weights that the adapter was trained over", where)
 	}
 	o.Step, o.Over = b.Step, append(slices.Clone(o.Over), where)

@@ -32,7 +32,7 @@ var layouts = map[string]checkpoint.Layout{
 	"pp2vp2-tp2-zero": {PP: 2, VP: 2, TP: 2, DistributedOptimizer: true},
 }
 
-// fits tells which layouts a family of the corpus can have.
+// fits reports whether a family of the corpus can have a layout.
 func fits(family string, l checkpoint.Layout) bool {
 	l = l.Complete()
 	switch {

@@ -45,7 +45,7 @@ func tiny(t *testing.T, c tokenizer.Config) checkpoint.Source {
 }
 
 // Claim: whatever format a run saves, the tokenizer is found in the checkpoint after the
-// original is gone and the checkpoint has another place, and it is the same one; on the
+// original is gone and the checkpoint has moved, and it is the same one; on the
 // way through another format too.
 func TestCheckpointsKeepTheirTokenizer(t *testing.T) {
 	all := []checkpoint.Format{checkpoint.Native, checkpoint.MegatronTorch, checkpoint.MegatronTorchDist, checkpoint.HF}

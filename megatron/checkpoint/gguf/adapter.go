@@ -13,7 +13,7 @@ import (
 	"monotron/mpu"
 )
 
-// WriteAdapter makes the GGUF file path of an adapter alone, for a model of llama.cpp that is loaded beside it
+// WriteAdapter makes the GGUF file path of an adapter alone, for a model of llama.cpp that is loaded with it
 // (--lora): of each module A as NAME.lora_a [rank, in] and B as NAME.lora_b [out, rank], rows in the order of the base's.
 // llama.cpp's scale is alpha over the rank of each module; where a module's own is another one, its B is
 // multiplied by what is missing, and a note says so.

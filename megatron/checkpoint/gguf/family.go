@@ -35,19 +35,19 @@ type family struct {
 
 	noFileType bool // llama.cpp's converter leaves general.file_type out
 
-	// What some rows have besides.
+	// Only for some rows.
 	describe func(d *describing)    // metadata
 	settle   func(s *settling)      // and back
 	check    func(d *describing)    // what llama.cpp computes otherwise
-	is       func(s *settling) bool // tells a file from those of further rows of its architecture; nil: any
+	is       func(s *settling) bool // distinguishes a file from those of further rows of its architecture; nil: any
 	yarn     bool                   // llama.cpp reads the ramp's ends (beta_fast, beta_slow)
 	exact    bool                   // settings that the file cannot hold are refused, not noted
 }
 
 var no = false
 
-// families are tried in this order for a file's architecture; is tells those of one
-// architecture apart.
+// families are tried in this order for a file's architecture; is distinguishes those of one
+// architecture.
 var families = []family{
 	{hf: hf.Llama, arch: "llama", permute: true, sizes: true},
 	{hf: hf.Mistral, arch: "llama", permute: true, sizes: true},

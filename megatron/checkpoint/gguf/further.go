@@ -8,7 +8,7 @@ import (
 	"monotron/megatron/spec"
 )
 
-// What single families have besides their row.
+// Code of single families in addition to their row.
 
 func layerTensor(layer int, name string) string { return fmt.Sprintf("blk.%d.%s", layer, name) }
 
@@ -311,7 +311,7 @@ func (d *describing) sigmoidRouter() {
 	d.put("expert_gating_func", uint32(2))
 }
 
-// hasKey reports a key of the architecture that is there already.
+// hasKey reports whether a key of the architecture has been written.
 func hasKey(d *describing, key string) bool {
 	for _, p := range d.out {
 		if p.Key == d.f.arch+"."+key {

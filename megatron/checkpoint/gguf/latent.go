@@ -96,7 +96,7 @@ func (d *describing) checkLatent() {
 	}
 }
 
-// softmaxRouter tells DeepSeek V2 from V3, whose router is a sigmoid.
+// softmaxRouter distinguishes DeepSeek V2 from V3, whose router is a sigmoid.
 func (s *settling) softmaxRouter() bool {
 	n, ok := s.integer("deepseek2.expert_gating_func")
 	_, bias := s.firstBias()

@@ -141,7 +141,7 @@ func (d *describing) scaling() {
 	}
 }
 
-// extra adds what some architectures have besides.
+// extra adds further keys of some architectures.
 func (d *describing) extra() {
 	if d.f.sizes {
 		d.put("vocab_size", uint32(d.m.VocabSize))

@@ -15,8 +15,8 @@ import (
 // ModelfileName is the file that `ollama create` reads.
 const ModelfileName = "Modelfile"
 
-// Modelfile makes the text that tells Ollama how to use the GGUF file at path, which lies
-// beside it: the chat template in Ollama's own language and the texts at which an answer
+// Modelfile makes the text that configures Ollama for the GGUF file at path, in the same
+// folder: the chat template in Ollama's own language and the texts at which an answer
 // ends. Notes say what could not be translated.
 func Modelfile(path string) (text string, notes []string, err error) {
 	f, err := gguf.Open(path)
@@ -79,7 +79,7 @@ func stops(f *gguf.File, t *turns) (list []string) {
 	return list
 }
 
-// conversation renders messages, which are roles and texts by turns.
+// conversation renders messages, given as alternating roles and texts.
 func conversation(t *chat.Template, generation bool, roleAndText ...string) (string, error) {
 	var messages []json.RawMessage
 	for i := 0; i < len(roleAndText); i += 2 {

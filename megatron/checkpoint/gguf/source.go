@@ -99,7 +99,7 @@ func (s *store) check() error {
 	return nil
 }
 
-// further tells a tensor of a layer that predicts further tokens.
+// further reports a tensor of a layer that predicts further tokens.
 func (s *store) further(name string) bool {
 	layer, err := strconv.Atoi(layerOf(name))
 	return err == nil && strings.HasPrefix(name, "blk.") && layer >= s.layers && layer < s.layers+s.ahead
@@ -177,7 +177,7 @@ type request struct {
 	width    int64 // bytes of an element
 }
 
-// part is the place of the elements [from, to) of the source.
+// part is the bytes of dst for the elements [from, to) of the source.
 func (r *request) part(from, to int64) []byte {
 	return r.dst[(from-r.first)*r.width : (to-r.first)*r.width]
 }

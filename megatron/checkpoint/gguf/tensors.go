@@ -164,7 +164,7 @@ func (f *family) translate(name string) (translated string, stacked bool, err er
 // layerOf is the first number of a name.
 func layerOf(name string) string { return strings.Trim(numbers.FindString(name), ".") }
 
-// alwaysFull are weights that llama.cpp wants in F32, besides norms and vectors.
+// alwaysFull are weights that llama.cpp requires in F32, in addition to norms and vectors.
 var alwaysFull = []string{"ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight", "position_embd.weight", "ssm_conv1d.weight", "conv.weight"}
 
 // newTensor makes the tensor of a first part.

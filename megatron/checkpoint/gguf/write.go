@@ -235,7 +235,7 @@ func (w *writing) fill(t *tensor, kind gguf.Type, from, to int64, dst []byte) er
 	return nil
 }
 
-// read fills values with the file's rows [from, to) of one piece.
+// read fills values with the file's rows [from, to) of p.
 func (w *writing) read(t *tensor, p *piece, from, to int64, values []float32) error {
 	if p.own {
 		return w.ours(p, from, to, values)

@@ -18,7 +18,7 @@ type ReadAt func(name string, dst []byte, at int64) error
 // ReadBox fills dst, row-major, with a box of a Megatron tensor.
 type ReadBox func(global string, from, size []int64, dst []byte) error
 
-// bandBytes is what a transposition holds beside its result, in each goroutine.
+// bandBytes is what a transposition allocates in addition to its result, in each goroutine.
 const bandBytes = 1 << 20
 
 // run is a stretch of rows that lie together on both sides.
@@ -184,7 +184,7 @@ func columnStretches(list []run) (stretches []stretch, at []int64) {
 const shortest = 4096
 
 // readStretches fills dst with stretches of n stored rows from first. Where they
-// are short, whole rows are read and the rest dropped.
+// are short, complete rows are read and the rest dropped.
 func readStretches(dst []byte, src *Source, list []stretch, first, n, width int64, read ReadAt) error {
 	row := src.Shape[1]
 	last := list[len(list)-1]
@@ -205,7 +205,7 @@ func readStretches(dst []byte, src *Source, list []stretch, first, n, width int6
 	return nil
 }
 
-// readRows is readStretches by whole rows.
+// readRows is readStretches by complete rows.
 func readRows(dst []byte, src *Source, list []stretch, inMemory, first, n, width int64, read ReadAt) error {
 	row := src.Shape[1] * width
 	buf := bands.Get().(*[]byte)

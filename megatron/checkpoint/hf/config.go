@@ -340,5 +340,5 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 	return &c.Config, nil
 }
 
-// turnsPart are the families whose classes look at partial_rotary_factor.
+// turnsPart are the families whose classes read partial_rotary_factor.
 var turnsPart = []string{GLM4MoE, Phi3, GPTNeoX, MiniMax2, Qwen3Next, Qwen35, Qwen35MoE}

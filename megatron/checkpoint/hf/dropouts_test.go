@@ -8,7 +8,7 @@ import (
 	"monotron/internal/exitcode"
 )
 
-// TestDropouts: under the names of the families, 0 where nothing is said; what is no dropout is refused.
+// TestDropouts: under the names of the families, 0 where the key is absent; an invalid dropout is refused.
 func TestDropouts(t *testing.T) {
 	for text, want := range map[string][2]float64{
 		`{"resid_pdrop":0.1,"attn_pdrop":0.2}`:             {0.1, 0.2},

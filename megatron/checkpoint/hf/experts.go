@@ -42,7 +42,7 @@ func (c *reading) experts(f *fields) {
 		e.FFNHiddenSize = c.size("moe_intermediate_size", maxSize, f.MoEIntermediate)
 	}
 	m.Experts = e
-	// What each family has besides.
+	// Further settings of each family.
 	switch c.Family {
 	case OLMoE:
 		e.PreSoftmax = !given(f.NormTopK, false)

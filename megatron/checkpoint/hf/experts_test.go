@@ -192,8 +192,8 @@ func TestPeerSeesErrorsOfMixtures(t *testing.T) {
 	}
 }
 
-// Claim: layers that predict further tokens are left out and told of, as transformers leaves
-// them out, and where config.json does not speak of them they are refused.
+// Claim: layers that predict further tokens are left out and reported, as transformers leaves
+// them out; without an entry for them in config.json they are refused.
 func TestFurtherLayersAreLeftOut(t *testing.T) {
 	m := shape(GLM4MoE)
 	m.NumLayers, m.Experts.Layers = 3, []bool{false, true, true}
@@ -227,7 +227,7 @@ func TestFurtherLayersAreLeftOut(t *testing.T) {
 	}
 }
 
-// firstSources are the names in a file by ours: of what several tensors make, the first.
+// firstSources are the names in a file by ours: of a tensor made from several, the first.
 func firstSources(m *Mapping) map[string]string {
 	theirs := map[string]string{}
 	for _, r := range m.rules {

@@ -184,7 +184,7 @@ func llamaConfig(c map[string]any, m *spec.Model, positions int) {
 	}
 }
 
-// rotating tells by 1 which layers rotate.
+// rotating has 1 for each layer that rotates.
 func rotating(m *spec.Model) []int {
 	list := make([]int, m.NumLayers)
 	for i := range list {

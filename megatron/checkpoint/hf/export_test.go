@@ -125,8 +125,8 @@ func TestExportRoundTrip(t *testing.T) {
 	}
 }
 
-// Claim: an error that writer and reader share does not pass: the folder is held
-// against the rules of transformers' classes, each setting and each tensor.
+// Claim: an error that writer and reader share does not pass: the folder is compared
+// with the rules of transformers' classes, each setting and each tensor.
 func TestPeerSeesSharedErrors(t *testing.T) {
 	for name, spoil := range map[string]func(config map[string]any, m *spec.Model){
 		"rotary":  func(_ map[string]any, m *spec.Model) { m.RotaryPercent = 0.5 },

@@ -12,7 +12,7 @@ import (
 )
 
 // row is all that a family is: how its config.json is read and written, and its tensors'
-// names. Whether a family can hold a model is no list of its own: its config.json is written
+// names. No list says whether a family can hold a model: its config.json is written
 // and read again, and what comes back must be the model.
 type row struct {
 	architecture string                                               // transformers' class
@@ -141,7 +141,7 @@ func canonical(family string) string {
 	return family
 }
 
-// lacks lists what the family's config.json does not say of m, by writing and reading it; unread tells
+// lacks lists what the family's config.json does not say of m, by writing and reading it; unread reports
 // that it cannot be read, and the list why.
 func (r *row) lacks(family string, m *spec.Model) (list []string, unread bool) {
 	decoder := *m
@@ -149,7 +149,7 @@ func (r *row) lacks(family string, m *spec.Model) (list []string, unread bool) {
 		return []string{fmt.Sprintf("--mtp-num-layers 1 -> %d", m.MTP.Depths)}, false
 	}
 	if r.predicts && m.MTP != nil {
-		if decoder.MTP = nil; m.MTP.Repeated { // config.json tells of further layers by a number, which is read apart
+		if decoder.MTP = nil; m.MTP.Repeated { // config.json gives further layers by a number, which is read apart
 			return []string{"--mtp-use-repeated-layer false -> true"}, false
 		}
 	}

@@ -161,8 +161,8 @@ func OpenSource(dir string, o checkpoint.OpenOptions) (checkpoint.Source, error)
 // Close closes the weights.
 func (f *Folder) Close() error { return f.files.Close() }
 
-// check finds every needed tensor and reports all that are missing, of another
-// shape or without a place, together.
+// check finds every needed tensor and reports together all that are missing, of another
+// shape, or without a position in the model.
 func (f *Folder) check() error {
 	var wrong []error
 	used := map[string]bool{}
@@ -198,7 +198,7 @@ func (f *Folder) check() error {
 	return exitcode.With(exitcode.BadData, Some(wrong))
 }
 
-// predictsFurther tells a tensor of a layer behind the model's, which transformers leaves
+// predictsFurther reports a tensor of a layer after the model's, which transformers leaves
 // out as well: it is for predicting several tokens at once. Where these layers are read, it is
 // a copy of the embedding or the output layer in one.
 func (f *Folder) predictsFurther(name string) bool {
@@ -212,8 +212,8 @@ func (f *Folder) predictsFurther(name string) bool {
 }
 
 // checkHead refuses an output layer that is not the embedding though config.json
-// ties the two: versions of transformers differ in which of them counts. It looks
-// at both ends and the middle; a trained layer differs everywhere.
+// ties the two: versions of transformers differ in which of them counts. It compares
+// both ends and the middle; a trained layer differs everywhere.
 func (f *Folder) checkHead() []error {
 	headName := headName(f.Family)
 	words := f.stored[f.Mapping.rules[0].sources[0].Name]
@@ -249,7 +249,7 @@ func Some(list []error) error {
 	return errors.Join(list...)
 }
 
-// find looks a tensor up under its name or, in files of the bare model, without
+// find finds a tensor under its name or, in files of the bare model, without
 // the name's first part.
 func (f *Folder) find(name string) (string, safetensors.Info, bool) {
 	info, ok := f.files.Info(name)

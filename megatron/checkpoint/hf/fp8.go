@@ -16,7 +16,7 @@ import (
 const FP8 = "fp8"
 
 // Parts of a weight NAME.weight: NAME.weight_scale_inv has what its codes are multiplied by, whatever the name says;
-// NAME.activation_scale is of what goes into it, which is not quantised here.
+// NAME.activation_scale scales its input, which is not quantised here.
 const (
 	fp8Scales     = ".weight_scale_inv"
 	fp8Activation = ".activation_scale"

@@ -271,7 +271,7 @@ func (mp *Mapping) gemma4Mixture(ours, theirs string) {
 	}
 }
 
-// keysUnread tells a tensor of keys and values in a layer that reads another's: files may have them, and transformers
+// keysUnread reports a tensor of keys and values in a layer that reads another's: files may have them, and transformers
 // leaves them out.
 func (mp *Mapping) keysUnread(name string) bool {
 	for i := mp.Model.NumLayers - max(0, mp.Model.KVShared); i < mp.Model.NumLayers; i++ {

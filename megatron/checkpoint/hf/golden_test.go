@@ -116,7 +116,7 @@ func TestGoldenGradientNames(t *testing.T) {
 	}
 }
 
-// Megatron-LM itself, given the same weights, held them under these names in
+// Megatron-LM itself, given the same weights, had them under these names in
 // this order: parameters and gradients of one rank (GPT-2) and of two (Llama:
 // grouped QKV, [gate; up] of each rank).
 func TestMappingEqualsMegatron(t *testing.T) {
@@ -149,7 +149,7 @@ func TestMappingEqualsMegatron(t *testing.T) {
 }
 
 // joinRanks puts tp shards of a Megatron tensor together (Megatron-LM, tensor_parallel/layers.py:
-// rows of linear_proj and linear_fc2 are whole, gated fc1 is [gate_r; up_r]).
+// rows of linear_proj and linear_fc2 are uncut, gated fc1 is [gate_r; up_r]).
 func joinRanks(t *testing.T, f *safetensors.File, global string, tp int) []float64 {
 	var parts [][]float64
 	for r := range tp {

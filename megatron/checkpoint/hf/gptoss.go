@@ -159,7 +159,7 @@ func (s slabbed) Where(name string) string {
 	return s.Files.Where(full)
 }
 
-// readSlab is a tensor of theirs that may be a slab of what read returns.
+// readSlab reads a tensor of theirs, which may be a slab of a tensor that read returns.
 func readSlab[T float32 | float64](name string, read func(name string) ([]T, []int64, error)) ([]T, []int64, error) {
 	full, j, slab := slabOf(name)
 	values, shape, err := read(full)

@@ -2,7 +2,7 @@
 
 // Transposition with the vectors that every x86-64 has. It goes by tiles whose rows
 // are cache lines on both sides. Lines of the result are written past the caches
-// where they are whole there: fetching them first, to be overwritten, takes most of
+// where they are complete there: fetching them first, to be overwritten, takes most of
 // the time otherwise.
 
 #include "kernel.h"
@@ -17,8 +17,8 @@ enum {
 	ahead = 4 * line, // bytes of a row that are asked for before they are needed
 };
 
-// A tile is copied before it is turned: rows of an even stride share places in the
-// first cache and would push each other out.
+// A tile is copied before it is turned: rows of an even stride share sets of the
+// first cache and would evict each other.
 typedef union {
 	_Alignas(line) uint16_t of16[tile16][tile16];
 	uint32_t of32[tile32][tile32];
@@ -36,7 +36,7 @@ static inline void write_line(void *to, const __m128i *from, int step, int past)
 	}
 }
 
-// whole tells whether lines of the result are lines of memory.
+// whole reports whether lines of the result are lines of memory.
 static inline int whole(const void *dst, int64_t stride_bytes) { return (((uintptr_t)dst | (uintptr_t)stride_bytes) & (line - 1)) == 0; }
 
 static inline __m128i at(const void *p) { return _mm_load_si128((const __m128i *)p); }

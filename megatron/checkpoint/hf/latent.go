@@ -33,7 +33,7 @@ func (c *reading) deepSeek(f *fields) {
 		c.llama(f)
 		return
 	}
-	f.HeadDim = f.RotaryHeadDim // as these classes set it: what RoPE looks at
+	f.HeadDim = f.RotaryHeadDim // as these classes set it: RoPE reads it
 	c.llama(f)
 	m := c.Model
 	if m.NumQueryGroups != m.NumAttentionHeads {

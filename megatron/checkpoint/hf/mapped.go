@@ -13,7 +13,7 @@ import (
 // Store holds tensors under Hugging Face's names, whatever their files call
 // them. Methods may be called from several goroutines.
 type Store interface {
-	// Info tells dtype and shape as stored.
+	// Info returns dtype and shape as stored.
 	Info(name string) (dtype string, shape []int64, ok bool)
 	// ReadAt fills dst with the tensor's row-major bytes from at.
 	ReadAt(name string, dst []byte, at int64) error
@@ -85,7 +85,7 @@ func isFloat(dtype string) bool {
 // Info is what the checkpoint says of itself.
 func (s *Mapped) Info() checkpoint.Info { return s.info }
 
-// State is what the checkpoint keeps beside tensors.
+// State is what the checkpoint keeps in addition to tensors.
 func (s *Mapped) State() checkpoint.State { return s.state }
 
 // Tensors lists every kind in the order of the model.

@@ -229,7 +229,7 @@ func (mp *Mapping) llama() {
 			mp.ahead(spec.MTPName(ahead)+".", theirs)
 		}
 		mp.layerNorms(ours, theirs)
-		// Attention, or what is in its place.
+		// Attention, or the mixer that replaces it.
 		attention := theirs + "self_attn."
 		switch {
 		case m.DeltaAt(i):
@@ -258,7 +258,7 @@ func (mp *Mapping) llama() {
 		if !m.DeltaAt(i) {
 			mp.linear(ours+"self_attention.linear_proj", []string{attention + "o_proj"}, []int{h}, q, m.HasProjBias(), false, nil)
 		}
-		// What a layer has besides.
+		// Further tensors of a layer.
 		if m.LayerScalar {
 			mp.same(ours+"layer_scalar", theirs+"layer_scalar", 1)
 		}
@@ -565,7 +565,7 @@ func (r *rule) at(row int64) (source int, sourceRow int64) {
 	return r.row(row)
 }
 
-// line tells where the elements of an output row lie in the stored tensor.
+// line is the position of an output row's elements in the stored tensor.
 func (s *Source) line(row, width int64) (start, step int64) {
 	if s.Transposed {
 		return row, s.Shape[1]

@@ -2,7 +2,7 @@ package hf
 
 import "strings"
 
-// Module is a linear layer or table of a family's model, with its place in ours.
+// Module is a linear layer or table of a family's model, with its position in ours.
 type Module struct {
 	Name    string // model.layers.0.self_attn.q_proj
 	Linear  string // decoder.layers.0.self_attention.linear_qkv
@@ -10,8 +10,8 @@ type Module struct {
 	Table   bool       // of token ids: an embedding or the output layer
 	Conv1D  bool       // its weight is stored [in, out]
 	Rows    [][3]int64 // stretches of its rows in ours: {first of ours, first of its, number}
-	// Of a mixture, whose weights transformers keeps as one parameter [experts, Out, In] of this name; 0: it
-	// is no mixture.
+	// Of a mixture, whose weights transformers keeps as one parameter [experts, Out, In] of this name; 0: not
+	// a mixture.
 	Experts int64
 }
 
@@ -44,7 +44,7 @@ func (mp *Mapping) Modules() (list []Module) {
 	return list
 }
 
-// stretches tells each source where its rows lie.
+// stretches gives each source the position of its rows.
 func (r *rule) stretches(modules []Module) {
 	for row := range r.shape[0] {
 		s, theirs := r.at(row)

@@ -48,7 +48,7 @@ func CheckPeer(dir string, m *spec.Model) (judged bool, err error) {
 	return true, nil
 }
 
-// number is a key's value, or what the class has in its place.
+// number is a key's value, or the class's default for it.
 func (p peer) number(key string, otherwise float64) float64 {
 	if v, ok := p.config[key].(float64); ok {
 		return v

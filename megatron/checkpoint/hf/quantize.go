@@ -175,7 +175,7 @@ func quantizationConfig(kind string, double bool) map[string]any {
 	}
 }
 
-// OfBitsandbytes tells that weights are NF4 or Int8 already.
+// OfBitsandbytes reports whether weights are already NF4 or Int8.
 func OfBitsandbytes(info checkpoint.Info) bool {
 	return info.Quantization == NF4 || info.Quantization == Int8
 }

@@ -210,7 +210,7 @@ func (c *reading) gptNeoX(f *fields) {
 	m.Activation = c.activation("hidden_act", f.HiddenAct, "gelu", false)
 	f.RopeTheta, f.PartialRotary = f.NeoXTheta, f.NeoXPartial
 	c.rotary(f)
-	c.refuse("attention_bias", f.AttentionBias, false) // beside an MLP with biases
+	c.refuse("attention_bias", f.AttentionBias, false) // together with an MLP with biases
 	m.ParallelResidual = given(f.Parallel, true)
 }
 

@@ -10,8 +10,8 @@ import (
 
 // Settings is the config.json of an open checkpoint whose model is of a family: the
 // checkpoint's own, where it is such a folder, completed by what Write would say; values
-// are as encoding/json decodes them. own tells which keys the folder's file has; nil
-// where there is none.
+// are as encoding/json decodes them. own has the keys of the folder's file; nil
+// without one.
 func Settings(info checkpoint.Info, family string) (config map[string]any, own map[string]any, err error) {
 	positions := info.Model.Context
 	if info.Model.MaxPositions > 0 {

@@ -30,9 +30,9 @@ func openGolden(t *testing.T, name string) (*Mapped, *Folder) {
 	return src.(*Mapped), f
 }
 
-// Every tensor that a golden folder's model must have is there, and its bytes,
-// whole and by boxes that cut rows and columns, are those that going element by
-// element gives.
+// Every tensor that a golden folder's model must have exists, and its bytes,
+// complete and by boxes that cut rows and columns, equal those of reading element by
+// element.
 func TestSourceReadsBoxes(t *testing.T) {
 	for _, name := range goldenFolders {
 		src, f := openGolden(t, name)
@@ -53,7 +53,7 @@ func TestSourceReadsBoxes(t *testing.T) {
 	}
 }
 
-// boxesAgree reads a middle box of a tensor and compares it with the whole.
+// boxesAgree reads a middle box of a tensor and compares it with the complete tensor.
 func boxesAgree(t *testing.T, src checkpoint.Source, tensor checkpoint.Tensor, full []byte) {
 	t.Helper()
 	box := mpu.Piece{From: make([]int64, len(tensor.Shape)), Size: slices.Clone(tensor.Shape)}

@@ -8,7 +8,7 @@ import (
 	"monotron/tokenizer"
 )
 
-// tokenizerOf is the tokenizer whose files lie beside the weights; zero where there are none.
+// tokenizerOf is the tokenizer whose files are next to the weights; zero without any.
 func tokenizerOf(dir string) tokenizer.Config {
 	const full, pieces, vocab, merges = "tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt"
 	has := func(name string) bool {
@@ -26,8 +26,8 @@ func tokenizerOf(dir string) tokenizer.Config {
 	return tokenizer.Config{}
 }
 
-// writeTokenizer puts the files of src's tokenizer beside the weights, under the names that
-// transformers looks for.
+// writeTokenizer puts the files of src's tokenizer next to the weights, under the names that
+// transformers reads.
 func (w *writing) writeTokenizer(dir string) error {
 	c := w.src.Info().Tokenizer
 	files, err := c.Files(true)

@@ -117,7 +117,7 @@ func (t *Torch) Add(f *pickle.File, dict *pickle.Dict, as func(name string) stri
 // Names lists the tensors in the order of the files.
 func (t *Torch) Names() []string { return t.names }
 
-// Info tells what a tensor is; its place in the file is not said.
+// Info describes a tensor, without its position in the file.
 func (t *Torch) Info(name string) (safetensors.Info, bool) {
 	v := t.tensors[name]
 	if v == nil {

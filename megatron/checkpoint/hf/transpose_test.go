@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Elements of every width arrive at their place, in whole tiles and at edges,
-// with any strides; nothing beside the result is written.
+// Elements of every width arrive at their index, in complete tiles and at edges,
+// with any strides; nothing outside the result is written.
 func TestTranspose(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, width := range []int64{2, 4, 8} {

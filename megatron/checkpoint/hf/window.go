@@ -32,7 +32,7 @@ func (c *reading) window(f *fields) {
 			c.windows("sliding_window", f.SlidingWindow, repeated(c.Model.NumLayers, true))
 		}
 	case OLMoE:
-		if f.SlidingWindow != nil { // some of its attentions look at it, others do not
+		if f.SlidingWindow != nil { // some of its attentions read it, others do not
 			c.fail("sliding_window %d in an olmoe model is not supported", *f.SlidingWindow)
 		}
 	}

@@ -61,7 +61,7 @@ type textPart struct {
 	left  []string        // kinds of tensors that are left out, with their number
 }
 
-// part is where a tensor lies: bytes from At on of the files' tensor Whole, in the shape Shape.
+// part is the position of a tensor: bytes from At on of the files' tensor Outer, in the shape Shape.
 type part struct {
 	Outer string
 	At    int64

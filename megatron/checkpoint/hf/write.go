@@ -283,7 +283,7 @@ func (w *writing) commonType() string {
 	return best
 }
 
-// specialIDs are the ids that a config.json beside the tokenizer names. Without
+// specialIDs are the ids that a config.json next to the tokenizer names. Without
 // one they are absent, and not transformers' defaults: null.
 func specialIDs(dir string) (map[string]any, error) {
 	ids := map[string]any{"bos_token_id": nil, "eos_token_id": nil, "pad_token_id": nil}
@@ -327,7 +327,7 @@ func EndIDs(dir string) []int32 {
 	return nil
 }
 
-// readObject reads a JSON object; nil where there is no such file.
+// readObject reads a JSON object; nil if the file does not exist.
 func readObject(path string) (map[string]any, error) {
 	raw, err := exitcode.ReadFile(path, maxConfig)
 	switch exitcode.CodeOf(err) {

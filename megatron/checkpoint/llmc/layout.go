@@ -28,7 +28,7 @@ type span struct {
 	at, width int64 // first element; elements that the file has, padding included
 }
 
-// layout gives every tensor, by GPT-2's name with weights [out, in], its place.
+// layout gives every tensor, by GPT-2's name with weights [out, in], its position.
 type layout struct {
 	spans map[string]span
 	order []string // as in the file
@@ -61,7 +61,7 @@ func newLayout(m *spec.Model) *layout {
 	return l
 }
 
-// add appends a tensor; padded is its room where that is more than it needs.
+// add appends a tensor; padded is its space where that is more than it needs.
 func (l *layout) add(name string, padded int64, shape ...int64) {
 	n := int64(1)
 	for _, d := range shape {

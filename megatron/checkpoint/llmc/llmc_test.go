@@ -107,7 +107,7 @@ func TestWriteGivesTheBytesBack(t *testing.T) {
 	}
 }
 
-// A state that two ranks with ZeRO share reads like the whole one.
+// A state that two ranks with ZeRO share reads like the uncut one.
 func TestSharedState(t *testing.T) {
 	src := goldenCase(t, "gpt2-llmc-state")
 	dir := t.TempDir()

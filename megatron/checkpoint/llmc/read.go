@@ -25,7 +25,7 @@ var le = binary.LittleEndian
 var modelName = regexp.MustCompile(`^model_(\d{8})\.bin$`)
 
 // Open opens a model file, or the newest complete step of a folder of them, with
-// the state files beside it.
+// the state files next to it.
 func Open(path string, o checkpoint.OpenOptions) (checkpoint.Source, error) {
 	file, err := choose(path, o.Step)
 	if err != nil {
@@ -213,7 +213,7 @@ func readAt(f *os.File, dst []byte, at int64) error {
 	return nil
 }
 
-// state adds moments and main parameters, where state files lie beside the model.
+// state adds moments and main parameters, where state files are next to the model.
 func (r *reader) state(l *layout, s *checkpoint.State) ([]hf.Kind, error) {
 	first := stateName(r.path, s.Iteration, 0)
 	if _, err := os.Stat(first); err != nil {

@@ -102,7 +102,7 @@ func oneType(infos []safetensors.Info) (string, error) {
 	return dtype, nil
 }
 
-// findMoments tells which arrays of the optimizer are complete.
+// findMoments finds which arrays of the optimizer are complete.
 func (w *writing) findMoments() {
 	have := map[string]bool{}
 	for _, t := range w.src.Tensors() {
@@ -176,7 +176,7 @@ func header(fields map[int]int64) blocks.Block {
 	return blocks.Head(0, raw)
 }
 
-// array places one kind of all parameters, some rows at a time; padding stays zero.
+// array writes one kind of all parameters, some rows at a time; padding stays zero.
 func (w *writing) array(prefix string, offset, width int64) []blocks.Block {
 	const blockBytes = 8 << 20
 	read := hf.ReadFrom(w.src, prefix)

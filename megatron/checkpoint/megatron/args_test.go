@@ -13,7 +13,7 @@ import (
 )
 
 // Claim: every scaling of RoPE comes back from Megatron's arguments; one that
-// Megatron would not compute is told, its own is not.
+// Megatron would not compute is reported, its own is not.
 func TestRopeScalingTravels(t *testing.T) {
 	for _, c := range []struct {
 		scaling  *spec.RopeScaling

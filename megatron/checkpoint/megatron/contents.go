@@ -22,7 +22,7 @@ type Contents struct {
 	Notes     []string // what is left out
 }
 
-// NewContents looks at what src shows: all of a model's values, and moments of
+// NewContents checks what src shows: all of a model's values, and moments of
 // all of them or of none.
 func NewContents(src checkpoint.Source) (*Contents, error) {
 	if err := checkpoint.Check(src); err != nil {

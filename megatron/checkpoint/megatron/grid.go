@@ -9,7 +9,7 @@ import (
 	"monotron/megatron/spec"
 )
 
-// Rank is a place in the grid of model-parallel ranks.
+// Rank is a position in the grid of model-parallel ranks.
 type Rank struct{ TP, PP, EP int }
 
 // Folder is the rank's name in a checkpoint of the older format.
@@ -24,7 +24,7 @@ func (r Rank) Folder(l checkpoint.Layout) string {
 	return name
 }
 
-// ETP is the rank's place among those that share an expert.
+// ETP is the rank's position among those that share an expert.
 func (r Rank) ETP(l checkpoint.Layout) int { return r.TP % max(1, l.ETP) }
 
 // Ranks lists the grid, tp fastest, then ep, then pp. With fewer expert-tensor
@@ -146,7 +146,7 @@ type Local struct {
 	Linear bool // it has an _extra_state behind its weight or bias
 }
 
-// isLinear tells a tensor of a linear layer by its name in its layer.
+// isLinear reports a tensor of a linear layer by its name in its layer.
 func isLinear(rest string) bool {
 	return strings.Contains(rest, "linear_") || strings.HasSuffix(rest, ".eh_proj.weight") || rest == checkpoint.OutputLayer
 }

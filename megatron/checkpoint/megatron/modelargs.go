@@ -85,7 +85,7 @@ func mtpArgs(d *pickle.Dict, p *spec.MTP) {
 func latentArgs(d *pickle.Dict, m *spec.Model) {
 	l, n := m.Latent, func(v int) pickle.Value { return int64(v) }
 	d.Set("multi_latent_attention", true)
-	d.Set("kv_channels", n(m.HiddenSize/m.NumAttentionHeads)) // which it then does not look at
+	d.Set("kv_channels", n(m.HiddenSize/m.NumAttentionHeads)) // which it then does not read
 	d.Set("qk_layernorm", l.Norms)
 	d.Set("q_lora_rank", nil)
 	if l.QRank > 0 {
@@ -105,7 +105,7 @@ func latentArgs(d *pickle.Dict, m *spec.Model) {
 }
 
 // Megatron has one number for the scaling of RoPE; the other three are its code's.
-// Where they differ they go along under names of ours, which it does not look at.
+// Where they differ they are saved under names of ours, which it does not read.
 const (
 	groupBestArg = "monotron_moe_router_group_best"
 
@@ -123,7 +123,7 @@ func ropeScalingArgs(d *pickle.Dict, s *spec.RopeScaling) {
 	}
 }
 
-// What Megatron's models do not have goes along under names that it does not look at.
+// What Megatron's models do not have is saved under names that it does not read.
 const (
 	softmaxScaleArg, normAfterArg, parallelArg, qkFullArg, noQKVBiasArg = "monotron_softmax_scale", "monotron_norm_after", "monotron_parallel_residual", "monotron_qk_layernorm_whole", "monotron_disable_qkv_bias"
 )
@@ -154,7 +154,7 @@ func restArgs(d *pickle.Dict, m *spec.Model) {
 	}
 }
 
-// partArg is the argument of a part: Megatron's, or one that it does not look at.
+// partArg is the argument of a part: Megatron's, or one that it does not read.
 func partArg(p *spec.Part) string {
 	name := strings.ReplaceAll(p.Flag, "-", "_")
 	if p.Mine {
@@ -245,7 +245,7 @@ func expertArgs(d *pickle.Dict, m *spec.Model) {
 	d.Set("moe_shared_expert_gate", e.SharedGate)
 	d.Set("moe_router_num_groups", orNone(e.NumGroups))
 	if e.GroupBest > 0 {
-		d.Set(groupBestArg, int64(e.GroupBest)) // a name of ours, which Megatron does not look at
+		d.Set(groupBestArg, int64(e.GroupBest)) // a name of ours, which Megatron does not read
 	}
 	d.Set("moe_router_group_topk", orNone(e.GroupTopK))
 	d.Set("moe_router_bias_update_rate", e.BiasUpdateRate)

@@ -26,11 +26,11 @@ const (
 	None          = -1
 )
 
-// norms in Transformer Engine's places, as ours.
+// norms by Transformer Engine's names, as ours.
 var norms = strings.NewReplacer("self_attention.linear_qkv.layer_norm_", "input_layernorm.", "mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm.",
 	"self_attention.linear_q_up_proj.layer_norm_", "self_attention.q_layernorm.", "self_attention.linear_kv_up_proj.layer_norm_", "self_attention.kv_layernorm.")
 
-// ParseKey reads a name; ok is false for what is no parameter (_extra_state).
+// ParseKey reads a name; ok is false for anything but a parameter (_extra_state).
 func ParseKey(name string) (k Key, ok bool) {
 	name = strings.TrimPrefix(name, "module.")
 	if strings.HasSuffix(name, "_extra_state") || strings.Contains(name, "._extra_state") {
@@ -124,17 +124,17 @@ func (k Key) prefix(layer int) string {
 	return checkpoint.LayerName(layer)
 }
 
-// Outside tells what is in no layer.
+// Outside reports that k is in no layer.
 func (k Key) Outside() bool { return k.Layer == None && k.Ahead == None }
 
-// Split takes one of our names apart; layer and expert are None where it has none.
+// Split takes one of our names apart; layer and expert are None if absent.
 func Split(name string) Key {
 	k, _ := ParseKey(name)
 	return k
 }
 
 // DistKey is the name under which torch_dist stacks a tensor over layers (and
-// experts): with Transformer Engine's places of the norms, also where they are
+// experts): with Transformer Engine's names of the norms, also where they are
 // modules of their own.
 func DistKey(m *spec.Model, k Key) string {
 	prefix := layersPrefix

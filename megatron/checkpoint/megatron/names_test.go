@@ -8,7 +8,7 @@ import (
 
 // Claim: names of tensors in a layer of multi-token prediction are read in both of Megatron's
 // spellings, and torch_dist has them under transformer_layer, not stacked, with Transformer
-// Engine's places of norms.
+// Engine's names of norms.
 func TestNamesOfMTP(t *testing.T) {
 	m := &spec.Model{NumLayers: 2}
 	for _, c := range []struct{ stored, name, dist string }{

@@ -13,7 +13,7 @@ import (
 	"monotron/tokenizer"
 )
 
-// ReadState takes what is beside the tensors out of a rank's (or torch_dist's
+// ReadState takes everything but the tensors out of a rank's (or torch_dist's
 // common) dict.
 func ReadState(root *pickle.Dict, a Args) checkpoint.State {
 	iteration, _ := root.Get("iteration")
@@ -121,7 +121,7 @@ func SetSteps(s *checkpoint.State, n int64) {
 	s.Extra[checkpoint.ExtraAdamSteps] = text
 }
 
-// Target is everything that a writer of Megatron's formats needs beside tensors.
+// Target is everything that a writer of Megatron's formats needs in addition to tensors.
 type Target struct {
 	Model     *spec.Model // with the layout's padded vocabulary
 	Args      Args
@@ -271,7 +271,7 @@ func (t *Target) ParamGroup(g Group, ids []int64) *pickle.Dict {
 
 // Step is the count of updates as torch's own AdamW keeps it with the moments of
 // each parameter, a tensor that it counts up in place; nil where Transformer
-// Engine's stands in its place, which takes no state that it does not know.
+// Engine's optimizer is used, which takes no state that it does not know.
 // Without the distributed optimizer Megatron hands the states on as they are.
 func (t *Target) Step() *pickle.Tensor {
 	if t.Layout.DistributedOptimizer || t.Args.Text("transformer_impl", "local") == "transformer_engine" {
@@ -346,8 +346,8 @@ func (t *Target) fillArgs(info checkpoint.Info, precision string) {
 }
 
 // dropNewEnums leaves out arguments whose classes only some versions have: a
-// Megatron that has not heard of one cannot read the file at all, and none looks
-// for them in a checkpoint.
+// Megatron without one of them cannot read the file at all, and none reads
+// them from a checkpoint.
 func (t *Target) dropNewEnums() {
 	common := map[string]bool{"megatron.core.enums.ModelType": true, "megatron.core.transformer.enums.AttnBackend": true, "signal.Signals": true}
 	kept := &pickle.Dict{}

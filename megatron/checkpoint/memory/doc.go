@@ -8,7 +8,7 @@
 // Invariants:
 //
 //   - A segment counts only while its header does: the header is taken away before anything else
-//     changes and written after everything else. It has a checksum of what follows.
+//     changes and written after everything else. It has a checksum of the data after it.
 //
 //   - A checkpoint counts only when every rank's shard is in its own segment or in the copy
 //     (find.go). All ranks find that out together, so they come to the same.

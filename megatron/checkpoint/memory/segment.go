@@ -27,14 +27,14 @@ const (
 	magic       = 0x31504b434d454d4d // "MMEMCKP1"
 )
 
-// about is what a shard says beside its tensors.
+// about is what a shard says in addition to its tensors.
 type about struct {
 	Rank, World int
 	Layout      uint64 // of the tensors
 	State       checkpoint.State
 }
 
-// segment is memory for one shard. Its file is held by another process too.
+// segment is memory for one shard. Another process also keeps its file open.
 type segment struct {
 	file  *os.File
 	bytes []byte // mapped

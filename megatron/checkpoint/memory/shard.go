@@ -22,7 +22,7 @@ func Bytes(tensors []mpu.Stored) (bytes int64) {
 	return bytes
 }
 
-// layoutOf tells shards of other tensors, or other pieces of them, apart.
+// layoutOf distinguishes shards of other tensors, or other pieces of them.
 func layoutOf(tensors []mpu.Stored) (uint64, error) {
 	type row struct {
 		Name   string

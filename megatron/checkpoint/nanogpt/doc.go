@@ -4,5 +4,5 @@
 // are zero.
 //
 // nanoGPT computes the exact (erf) GELU; what was trained with the tanh form says
-// so in config.activation_function, which nanoGPT does not look at.
+// so in config.activation_function, which nanoGPT does not read.
 package nanogpt

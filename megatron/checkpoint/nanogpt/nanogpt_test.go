@@ -44,7 +44,7 @@ func same(t *testing.T, a, b checkpoint.Source) {
 }
 
 // nanoGPT's own file under torch.compile's names holds the family's weights;
-// what is written reads back whole: moments, step, iteration, activation.
+// what is written reads back completely: moments, step, iteration, activation.
 func TestGoldenRoundTrip(t *testing.T) {
 	root := golden.Dir(t, "checkpoint")
 	src := open(t, filepath.Join(root, "gpt2-nanogpt-compiled"))
@@ -95,7 +95,7 @@ func TestNoBias(t *testing.T) {
 	}
 }
 
-// What is no checkpoint of nanoGPT, or not of the model it says, is refused.
+// An invalid nanoGPT checkpoint, or one not of the model it says, is refused.
 func TestRefuses(t *testing.T) {
 	args := func(heads int64) *pickle.Dict {
 		return pickle.NewDict("n_layer", int64(1), "n_head", heads, "n_embd", int64(8), "block_size", int64(4), "vocab_size", int64(10), "bias", true)
@@ -126,7 +126,7 @@ func TestRefuses(t *testing.T) {
 }
 
 // Claim (docs/checkpoints.md): a model whose linear layers have no biases is
-// written with zeros in their place, in its moments too, which nanoGPT's file
+// written with zeros for them, in its moments too, which nanoGPT's file
 // gives back; one with biases stays as it is.
 func TestZeroBiases(t *testing.T) {
 	m := &spec.Model{NumLayers: 1, HiddenSize: 8, FFNHiddenSize: 32, NumAttentionHeads: 2, NumQueryGroups: 2, KVChannels: 4, VocabSize: 5,

@@ -154,7 +154,7 @@ func (r *reader) model() (*spec.Model, error) {
 	return m, nil
 }
 
-// known refuses tensors that have no place in the model.
+// known refuses tensors that are not part of the model.
 func (r *reader) known(mp *hf.Mapping, values *hf.Torch) error {
 	names := map[string]bool{"lm_head.weight": true}
 	for _, s := range mp.Sources() {
@@ -217,7 +217,7 @@ func (s *store) Where(name string) string {
 }
 
 // moments finds AdamW's state: parameters are numbered through the groups, those
-// of two dimensions first. note says why there is none to take.
+// of two dimensions first. note says why none can be taken.
 func (r *reader) moments(mp *hf.Mapping, values *hf.Torch, state *checkpoint.State) (kinds []hf.Kind, note string) {
 	// A checkpoint may be without it.
 	v, _ := r.root.Get("optimizer")

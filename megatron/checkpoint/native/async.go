@@ -49,7 +49,7 @@ func (p *Pending) Then(next func(Report, error) (Report, error)) *Pending {
 	return q
 }
 
-// SaveAsync copies this rank's pieces to host memory, which must have room for
+// SaveAsync copies this rank's pieces to host memory, which must have space for
 // them, and writes them in the background. Where the device's memory is the
 // host's, copying is in the background too: the tensors may be read, but not
 // change before Copied returns. One save of a run is under way at a time: Wait

@@ -15,7 +15,7 @@ import (
 )
 
 // Claim: a rank reads of a long piece the blocks that it needs, and no more; a
-// wrong byte in them is named with its block, one elsewhere is not its matter. A
+// wrong byte in them is named with its block, one in another block is not reported. A
 // manifest without sums of blocks, as earlier versions wrote, loads the same.
 func TestPartsOfLongPieces(t *testing.T) {
 	shape := []int64{4, 200_000} // 3.2 MB of f32: 13 blocks
@@ -95,7 +95,7 @@ func TestPartsOfLongPieces(t *testing.T) {
 }
 
 // Claim: a source checks the blocks that a box touches, also by short reads, and
-// says which one is wrong; boxes beside it are read.
+// says which one is wrong; boxes outside it are read.
 func TestSourceChecksBlocks(t *testing.T) {
 	const rows, row = 4, 200_000
 	dir, d := fastDir(t), newDevice(t)
@@ -128,7 +128,7 @@ func TestSourceChecksBlocks(t *testing.T) {
 		{[]int64{3, 0}, []int64{1, row}, false},
 		{[]int64{2, 0}, []int64{1, row}, true},
 		{[]int64{0, 10}, []int64{2, 5}, false},
-		{[]int64{2, 60_000}, []int64{1, 7}, true}, // elsewhere in the block
+		{[]int64{2, 60_000}, []int64{1, 7}, true}, // in another part of the block
 		{[]int64{0, 0}, []int64{rows, row}, true},
 	} {
 		box := mpu.Piece{From: c.from, Size: c.size}

@@ -28,7 +28,7 @@ func twoSaved(t testing.TB) string {
 }
 
 // fallsBack asserts that the latest is refused for the file's sake and
-// iteration 1 is loaded in its place, and that asking for 2 is an error.
+// iteration 1 is loaded instead, and that asking for 2 is an error.
 func fallsBack(t *testing.T, dir, file, what string) {
 	t.Helper()
 	step, report, err := load(t, dir, -1)
@@ -73,8 +73,8 @@ func overwrite(t testing.TB, path string, content []byte) {
 	}
 }
 
-// Every file cut at every length, made longer, emptied, removed, or a pipe in
-// its place.
+// Every file cut at every length, made longer, emptied, removed, or replaced by
+// a pipe.
 func TestTruncationIsFound(t *testing.T) {
 	dir := twoSaved(t)
 	for _, name := range names(t, iterPath(dir, 2)) {
@@ -181,7 +181,7 @@ func TestAllDamaged(t *testing.T) {
 	}
 }
 
-// A checkpoint of another model is no damage: no falling back, one error that
+// A checkpoint of another model is not damaged: no falling back, one error that
 // names the tensors. Missing ones can be waived, and extra ones are reported.
 func TestOtherModel(t *testing.T) {
 	dir := twoSaved(t)

@@ -73,7 +73,7 @@ func isSum(s string) bool {
 	return err == nil && len(s) == sumDigits
 }
 
-// stretch is the place of a piece in its file.
+// stretch is the position of a piece in its file.
 type stretch struct{ from, to int64 }
 
 func (t *Tensor) check(files []File, stretches [][]stretch, comparisons *int) error {
@@ -114,7 +114,7 @@ func (t *Tensor) check(files []File, stretches [][]stretch, comparisons *int) er
 	return t.disjoint(comparisons)
 }
 
-// volume is the number of bytes of shape; ok is false where that is no tensor.
+// volume is the number of bytes of shape; ok is false for an invalid tensor.
 func volume(shape []int64, size int64) (bytes int64, ok bool) {
 	return checkpoint.SafeBytes(shape, size)
 }

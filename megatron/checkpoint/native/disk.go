@@ -90,7 +90,7 @@ func (o *output) take(b []byte, back func()) error {
 	return o.d.do("write", o.path, func() error { return o.f.Take(b, back) })
 }
 
-// make appends some of n bytes, which fill makes in their place. An error of
+// make appends some of n bytes, which fill writes directly into the buffer. An error of
 // fill's is returned as it is.
 func (o *output) make(n int64, fill func(dst []byte) error) (done int64, err error) {
 	var dst []byte

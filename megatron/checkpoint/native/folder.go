@@ -123,7 +123,7 @@ func megatrons(folder string) string {
 }
 
 // ours are the errors that say nothing about a file, but that this process may not read
-// it, or cannot now: no other checkpoint may take its place for that.
+// it, or cannot now: they do not permit replacing it by another checkpoint.
 var ours = []error{fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM}
 
 // because is d with err, without the path that d says, as its reason.

@@ -24,7 +24,7 @@ func fillByBoxes(src checkpoint.Source, found []*checkpoint.Tensor, tensors []mp
 	return move(src, work, dev)
 }
 
-// transfer is a box of a stored tensor and its place on the device.
+// transfer is a box of a stored tensor and its position on the device.
 type transfer struct {
 	name string
 	from string // dtype as stored

@@ -26,7 +26,7 @@ func Hash(tensors []mpu.Stored, dev *device.Device) (total fingerprint.Sum, err 
 	return total, nil
 }
 
-// Fingerprint is that of what this rank holds of one tensor.
+// Fingerprint is that of this rank's pieces of one tensor.
 func Fingerprint(t mpu.Stored, dev *device.Device) (total fingerprint.Sum, err error) {
 	if err := checkStored(t); err != nil {
 		return total, err

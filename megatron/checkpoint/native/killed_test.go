@@ -37,7 +37,7 @@ func (s *stops) fail(op, path string) error {
 }
 
 // A save killed before any of its steps: the folder then loads as the old state
-// or the new one, whole; the next save works and clears what was left. Cases:
+// or the new one, complete; the next save works and clears what was left. Cases:
 // a new iteration, the same one again (also where names cannot be exchanged),
 // and with pruning.
 func TestKilledAtEveryStep(t *testing.T) {
@@ -117,7 +117,7 @@ func TestSavingProcess(t *testing.T) {
 }
 
 // A process killed by SIGKILL at random moments of saving, 20 times over: each
-// time what loads is whole, and the iterations never go back.
+// time what loads is complete, and the iterations never decrease.
 func TestKilledProcess(t *testing.T) {
 	dir := fastDir(t)
 	last := int64(0)

@@ -27,7 +27,7 @@ type LoadOptions struct {
 // the next older one is taken, and the report's notes say what was wrong. A
 // given step has no substitute.
 //
-// Errors: ErrNone in the chain (exitcode.NoInput) where there is no checkpoint at
+// Errors: ErrNone in the chain (exitcode.NoInput) if no checkpoint exists at
 // all, exitcode.IO where all are damaged or the tensors do not fit this run. After
 // an error the tensors' values are undefined.
 func Load(dir string, step int64, tensors []mpu.Stored, dev *device.Device, o LoadOptions) (State, Report, error) {

@@ -106,7 +106,7 @@ func hexSum(h xxh3.Uint128) string {
 
 const sumDigits = 32
 
-// merge makes one manifest of what the ranks wrote; the state is the first's.
+// merge makes one manifest of the ranks' own; the state is the first's.
 func merge(parts []*Manifest) (*Manifest, error) {
 	m := &Manifest{Format: manifestFormat, Version: manifestVersion, State: parts[0].State}
 	index := map[string]int{}

@@ -105,7 +105,7 @@ func readText(r io.Reader, size int64) (*Manifest, error) {
 	hash := xxh3.New()
 	rest := io.TeeReader(bufio.NewReaderSize(r, 1<<20), hash)
 	m, wrong := readBody(rest)
-	// A wrong checksum explains whatever else is wrong, so it is looked at first.
+	// A wrong checksum explains every other error, so it is checked first.
 	if _, err := io.Copy(io.Discard, rest); err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func TestManifestTextIsJSON(t *testing.T) {
 	}
 }
 
-// Claim: what stands in or behind a manifest and is none is refused, with a right checksum.
+// Claim: invalid text in or after a manifest is refused, with a right checksum.
 func TestManifestTextIsHostile(t *testing.T) {
 	good, err := json.Marshal(tiny())
 	if err != nil {
@@ -74,7 +74,7 @@ func TestSaveThatCannotBeLoaded(t *testing.T) {
 	}
 }
 
-// Claim: a manifest's limit grows with the data beside it, and not without it.
+// Claim: a manifest's limit grows with the data next to it, and not without it.
 func TestManifestLimit(t *testing.T) {
 	dir := fastDir(t)
 	mustSave(t, dir, 5, SaveOptions{})

@@ -12,8 +12,8 @@ import (
 	"monotron/mpu"
 )
 
-// Claim: beside a run that saves and keeps one checkpoint, the latest can be read at any
-// moment, by every way there is: loaded, opened, listed with its values.
+// Claim: while a run saves and keeps one checkpoint, the latest can be read at any
+// moment, in every way: loaded, opened, listed with its values.
 func TestReadingDuringPruning(t *testing.T) {
 	dir := fastDir(t)
 	mustSave(t, dir, 1, SaveOptions{})

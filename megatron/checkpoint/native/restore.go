@@ -140,7 +140,7 @@ func (r *restorer) run() error {
 // than buffers should be.
 const minReaders, maxReaders = 4, 8
 
-// read does spans until there are no more.
+// read does spans until none are left.
 func (r *restorer) read(next <-chan *copier, out chan<- delivery, stop <-chan struct{}) {
 	buf := r.folder.buffer()
 	done := make(chan error)
@@ -179,7 +179,7 @@ type copier struct {
 	shared   []*checkpoint.Overlap // with locals, from the span's first element on
 }
 
-// fill reads the span into host memory: straight to its place, or through buf.
+// fill reads the span into host memory: straight to its destination, or through buf.
 func (c *copier) fill(buf []byte) error {
 	if target := c.target(); target != nil {
 		c.touch()

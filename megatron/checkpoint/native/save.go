@@ -37,8 +37,8 @@ type SaveOptions struct {
 
 	Tokenizer tokenizer.Config // whose files the checkpoint keeps; zero: none
 
-	// Copy takes the finished checkpoint in folder to a second place, on rank 0, before
-	// anything older is removed; nil: there is none.
+	// Copy takes the finished checkpoint in folder to a second location, on rank 0, before
+	// anything older is removed; nil: no copy.
 	Copy func(ctx context.Context, folder string) error
 
 	fail func(op, path string) error // tests
@@ -176,12 +176,12 @@ func (s *saver) run(ctx context.Context) (Report, error) {
 	return s.report, exitcode.Errorf(exitcode.CodeOf(err), "%w; iteration %d is not saved, earlier checkpoints are untouched", err, s.state.Iteration)
 }
 
-// phases of a save by several ranks: folders, room, files, the whole.
+// phases of a save by several ranks: folders, space, files, publishing.
 const phases = 4
 
-// alive is a file that stands while no rank has failed in a phase. Taking it away
-// needs no room on the disk, and every rank sees it gone. Each phase has its own:
-// a fast rank may fail in the next one before a slow one has looked.
+// alive is a file that exists while no rank has failed in a phase. Removing it needs
+// no space on the disk, and every rank sees it gone. Each phase has its own: a fast
+// rank may fail in the next one before a slow one has checked.
 func (s *saver) alive(phase int) string { return fmt.Sprintf("%s.alive%d", s.tmp, phase) }
 
 // agree ends a phase: it returns when all ranks are through it, with an error on
@@ -207,7 +207,7 @@ func (s *saver) agree(err error) error {
 	return nil
 }
 
-// begin makes the temporary folder and looks for room.
+// begin makes the temporary folder and checks for space.
 func (s *saver) begin() error {
 	var err error
 	if s.o.Rank == 0 {
@@ -287,7 +287,7 @@ func (s *saver) writeFile(ctx context.Context) (*Manifest, error) {
 		return nil, err
 	}
 	name := fmt.Sprintf("rank_%05d.safetensors", s.o.Rank)
-	// The file's header is known before its data: sizes and places do not depend on them.
+	// The file's header is known before its data: sizes and offsets do not depend on them.
 	m := &Manifest{Format: manifestFormat, Version: manifestVersion, State: s.state}
 	m.Files = []File{{Name: name, Bytes: int64(len(header)) + s.report.Bytes, HeaderBytes: int64(len(header)), HeaderXXH3: sum(header)}}
 	index := map[string]int{}
@@ -295,7 +295,7 @@ func (s *saver) writeFile(ctx context.Context) (*Manifest, error) {
 		if err := out.write(header); err != nil {
 			return err
 		}
-		// Pieces come from the device a few at a time, ahead of what is written.
+		// Pieces come from the device a few at a time, ahead of the writes.
 		ahead := blocks.Ahead(ctx, s.tasks(), s.offsets(infos))
 		defer ahead.Stop()
 		for i, p := range s.parts {

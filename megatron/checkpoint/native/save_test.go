@@ -35,7 +35,7 @@ func TestSaveAndLoad(t *testing.T) {
 	}
 }
 
-// The data file is plain safetensors: whole tensors under their own names.
+// The data file is plain safetensors: uncut tensors under their own names.
 func TestFilesAreSafetensors(t *testing.T) {
 	dir := t.TempDir()
 	mustSave(t, dir, 7, SaveOptions{})
@@ -144,7 +144,7 @@ func TestIncompleteLayoutIsRefused(t *testing.T) {
 	}
 }
 
-// A save that is told to stop leaves nothing.
+// A save that is asked to stop leaves nothing.
 func TestStoppedSave(t *testing.T) {
 	dir := t.TempDir()
 	mustSave(t, dir, 1, SaveOptions{})
@@ -160,7 +160,7 @@ func TestStoppedSave(t *testing.T) {
 	}
 }
 
-// A state that is no JSON is our mistake and changes nothing.
+// A state that is not JSON is our mistake and changes nothing.
 func TestBrokenState(t *testing.T) {
 	dir := t.TempDir()
 	d := newDevice(t)

@@ -7,7 +7,7 @@ import (
 	"monotron/megatron/checkpoint"
 )
 
-// State is what a run needs beside its tensors to continue bit for bit.
+// State is what a run needs in addition to its tensors to continue bit for bit.
 type State = checkpoint.State
 
 // Report says what a save or load did, for a person.

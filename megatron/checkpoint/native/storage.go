@@ -29,7 +29,7 @@ const (
 // checkpoint at all: a new run may start.
 var ErrNone = errors.New("no checkpoint found")
 
-// processTag tells what this process is writing from what a dead one left.
+// processTag distinguishes what this process is writing from what a dead one left.
 var processTag = func() string {
 	var b [6]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -48,7 +48,7 @@ func iteration(name string) (n int64, ok bool) {
 	return n, err == nil && n >= 0 && iterName(n) == name
 }
 
-// Entry is a checkpoint of a save folder; whether it is sound, only reading tells.
+// Entry is a checkpoint of a save folder; only reading shows whether it is sound.
 type Entry struct {
 	Iteration int64
 	Path      string
@@ -87,7 +87,7 @@ func readable(dir string) ([]Entry, error) {
 		return List(dir)
 	}
 	e := Entry{Path: dir}
-	if m, err := readManifest(dir); err == nil { // what is wrong with it, opening it tells
+	if m, err := readManifest(dir); err == nil { // opening it reports what is wrong with it
 		e.Iteration = m.State.Iteration
 	}
 	return []Entry{e}, nil
@@ -192,7 +192,7 @@ func (d disk) putBack(old, name string) error {
 }
 
 // publish gives a finished folder its name, in place of an older one if there
-// is one; at every moment one of the two has it, or is beside it as .old-.
+// is one; at every moment one of the two has it, or is next to it as .old-.
 func (d disk) publish(tmp, final string) error {
 	if _, err := os.Lstat(final); err != nil {
 		return d.rename(tmp, final)
@@ -220,8 +220,8 @@ func (d disk) point(dir string, iteration int64, tag string) error {
 	return d.replace(filepath.Join(dir, trackerName), []byte(fmt.Sprint(iteration)), tag)
 }
 
-// Adopt gives a complete checkpoint that was made in dir under the name tmp its own, in
-// place of an older one of that iteration.
+// Adopt gives a complete checkpoint that was made in dir under the name tmp its own name. It
+// replaces an older one of that iteration.
 func Adopt(dir, tmp string, iteration int64) error {
 	if err := (disk{}).publish(filepath.Join(dir, tmp), filepath.Join(dir, iterName(iteration))); err != nil {
 		return err
@@ -242,7 +242,7 @@ func Partial(iteration int64) string { return tmpPrefix + iterName(iteration) + 
 // Iteration reads the name of a checkpoint's folder; ok is false for other names.
 func Iteration(name string) (n int64, ok bool) { return iteration(name) }
 
-// foreign tells that a folder holds another program's checkpoint, which is not
+// foreign reports whether a folder holds another program's checkpoint, which is not
 // ours to remove.
 func foreign(path string) bool {
 	f, err := checkpoint.Detect(path)

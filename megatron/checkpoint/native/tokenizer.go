@@ -36,7 +36,7 @@ func (s *saver) keepTokenizer() (list []Kept, err error) {
 	return list, s.disk.sync(dir)
 }
 
-// checkKept believes nothing of what a manifest says of kept files.
+// checkKept trusts nothing that a manifest says about kept files.
 func checkKept(list []Kept) error {
 	names := map[string]bool{}
 	for _, k := range list {

@@ -13,8 +13,8 @@ import (
 )
 
 // Claim: a checkpoint that this process may not read, or cannot for want of file
-// descriptors or memory, is no damaged one: a run that took an older one in its place
-// would train again what is there, and save over it.
+// descriptors or memory, is not damaged: a run that took an older one instead
+// would repeat the training since, and save over it.
 func TestUnreadableIsNotDamaged(t *testing.T) {
 	dir := twoSaved(t)
 	list, err := List(dir)

@@ -9,7 +9,7 @@ import (
 	"monotron/megatron/checkpoint/hf"
 )
 
-// Claim: adapters go on attention and on dense MLPs of a model with gated delta nets; the nets'
+// Claim: adapters fit attention and dense MLPs of a model with gated delta nets; the nets'
 // own layers refuse them by name.
 func TestGatedDeltaNetsRefuseAdapters(t *testing.T) {
 	c, err := hf.ReadConfig(filepath.Join(golden.Dir(t, "model"), "qwen3-next", "config.json"))

@@ -7,7 +7,7 @@ import (
 	"monotron/megatron/checkpoint/hf"
 )
 
-// Claim: adapters go on attention and on MLPs of a model with state-space scans; the projections of these are
+// Claim: adapters fit attention and MLPs of a model with state-space scans; the projections of these are
 // refused by name.
 func TestStateSpaceScansRefuseAdapters(t *testing.T) {
 	c, err := hf.ReadConfig("../../../tools/verify/modelcase/testdata/granite4-h/config.json")

@@ -9,7 +9,7 @@ import (
 	"monotron/megatron/checkpoint/hf"
 )
 
-// Claim: adapters go on attention and on MLPs of a model with short convolutions; a name that the
+// Claim: adapters fit attention and MLPs of a model with short convolutions; a name that the
 // projections of these have too is refused.
 func TestShortConvolutionsRefuseAdapters(t *testing.T) {
 	c, err := hf.ReadConfig(filepath.Join(golden.Dir(t, "model"), "lfm2", "config.json"))

@@ -16,7 +16,7 @@ import (
 
 // Merge shows the weights of src with the sums of the adapter f in them. Adapter tensors and
 // weights are taken as f32, W + Scale·B·A, for DoRA scaled by row, is made in f32, and is rounded
-// once to the weight's type, to nearest even. Weights that f has in full take the place of the base's, rounded to
+// once to the weight's type, to nearest even. Weights that f has in full replace the base's, rounded to
 // their type. Tensors without an adapter keep their bytes; the optimizer's are left out.
 func Merge(src checkpoint.Source, f *Folder) checkpoint.Source {
 	return newMerged(f.over(src), f.Adapters, f.Values)
@@ -193,12 +193,12 @@ func (m *merged) make(t checkpoint.Tensor) ([]byte, error) {
 	return raw, nil
 }
 
-// factors are A [rank, in] and B [out, rank] of what an adapter adds to a weight [out, in], with the stretches of
+// factors are A [rank, in] and B [out, rank] of an adapter of a weight [out, in], with the stretches of
 // rows that get it.
 func (m *merged) factors(a onto) (down, up []float32, rows [][3]int64, err error) {
 	name, r := mpu.AdapterPrefix+a.Module, int64(a.Rank)
 	first, second := name+".lora_A.weight", name+".lora_B.weight"
-	if a.Table { // the weight is [ids, hidden]: A and B change places
+	if a.Table { // the weight is [ids, hidden]: A and B are exchanged
 		first, second = name+".lora_embedding_B", name+".lora_embedding_A"
 	}
 	values := m.values

@@ -122,7 +122,7 @@ func (f *Folder) add(name, dtype string, shape []int64) {
 // checkComplete finds the weights that are in the file in full: those that were trained with the adapter, and an adapted
 // table's own, which PEFT writes next to its adapter.
 func (f *Folder) checkComplete(known map[string]bool) error {
-	// What adapter_config.json says, and tables that PEFT keeps beside their adapters.
+	// What adapter_config.json says, and tables that PEFT keeps with their adapters.
 	wanted := []string{}
 	if f.model.Retrained != nil {
 		wanted = slices.Clone(f.model.Retrained.Names)
@@ -163,14 +163,14 @@ func (f *Folder) checkComplete(known map[string]bool) error {
 // Replaced are the weights of the base that the adapter has in full, by their names.
 func (f *Folder) Replaced() []string { return f.replacing }
 
-// Retrained are those of Whole that were trained with the adapter; nil: none.
+// Retrained are those of Replaced that were trained with the adapter; nil: none.
 func (f *Folder) Retrained() *spec.Retrained { return f.model.Retrained }
 
 // Holds reports whether the adapter has a weight of the base in full, by its name.
 func (f *Folder) Holds(name string) bool { return slices.Contains(f.replacing, name) }
 
 // Replaces are the weights of the base that the adapter has and that were not trained with it: PEFT writes
-// those of adapted tables. They take the place of the base's all the same.
+// those of adapted tables. They replace the base's all the same.
 func (f *Folder) Replaces() (names []string) {
 	for _, name := range f.replacing {
 		if !f.model.Retrained.Has(name) {

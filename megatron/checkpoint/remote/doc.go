@@ -1,4 +1,4 @@
-// Package remote keeps native checkpoints in a store of objects, beside a local folder in
+// Package remote keeps native checkpoints in a store of objects, and in a local folder in
 // which they are made and to which they are fetched (docs/object-storage.md).
 //
 //	<prefix>/latest_checkpointed_iteration.txt      "50"
@@ -18,7 +18,7 @@
 //   - So whatever request a run dies at, the checkpoint before or the new one is what is
 //     fetched, and it is complete.
 //
-//   - What is fetched takes its place in the local folder after every byte was checked
+//   - A fetched checkpoint gets its name in the local folder after every byte was checked
 //     against the manifest's sums.
 //
 // Reading order: remote.go (versions and the tracker), save.go, prune.go, fetch.go,

@@ -33,7 +33,7 @@ type Fetched struct {
 // Fetch brings a checkpoint into the local save folder dir and names it in dir's tracker;
 // step -1 is the latest. Where that turns out to be damaged the next older one is taken, as in native.Load.
 // One process of those that share dir fetches; waiting is called meanwhile in the others.
-// A step that does not exist is exitcode.NoInput; where there is no checkpoint at all,
+// A step that does not exist is exitcode.NoInput; if no checkpoint exists at all,
 // native.ErrNone is in the chain.
 func (r *Remote) Fetch(ctx context.Context, dir string, step int64, waiting func()) (Fetched, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {

@@ -6,7 +6,7 @@ import (
 	"monotron/megatron/checkpoint"
 )
 
-// prune removes what is not to be kept beside written, which is the tracker's: unfinished
+// prune keeps written, which is the tracker's, and removes what need not be kept: unfinished
 // versions, versions that another of their iteration has replaced, and checkpoints that are
 // older than the newest KeepLast. Checkpoints of later iterations, of a run that was rewound, stay.
 func (r *Remote) prune(ctx context.Context, written version) error {
@@ -43,7 +43,7 @@ func (r *Remote) prune(ctx context.Context, written version) error {
 	return nil
 }
 
-// remove deletes a version, its manifest first: what is left then is no checkpoint.
+// remove deletes a version, its manifest first: the rest is then not a checkpoint.
 func (r *Remote) remove(ctx context.Context, v version) error {
 	if v.complete() {
 		if err := r.store.Delete(ctx, v.folder+checkpoint.ManifestName); err != nil {

@@ -19,7 +19,7 @@ import (
 type Remote struct {
 	KeepLast  int   // checkpoints to keep, the new one included; 0: all
 	KeepEvery int64 // iterations divisible by it are kept for good; 0: none
-	Keep      int64 // an iteration that is kept besides; 0: none
+	Keep      int64 // a further iteration that is kept; 0: none
 
 	store store.Store
 	left  *string // the tracker as this run knows it, "" where there was none; nil: not read yet
@@ -53,7 +53,7 @@ func versionName(iteration int64, number int) string {
 	return name + "/"
 }
 
-// complete tells a checkpoint from what is not one yet.
+// complete distinguishes a checkpoint from an unfinished one.
 func (v *version) complete() bool {
 	_, has := v.sizes[checkpoint.ManifestName]
 	return has
@@ -133,7 +133,7 @@ func (r *Remote) readTracker(ctx context.Context) (string, store.Object, error) 
 	return strings.TrimSpace(string(text)), o, err
 }
 
-// Start looks at what there is before a run saves: uploads that a killed run has left are
+// Start inspects the store before a run saves: uploads that a killed run has left are
 // aborted, and another run that saves meanwhile will be noticed. It returns how many uploads.
 func (r *Remote) Start(ctx context.Context) (aborted int, err error) {
 	if aborted, err = r.store.Abort(ctx, checkpoint.IterPrefix); err != nil {

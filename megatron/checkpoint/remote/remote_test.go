@@ -147,7 +147,7 @@ func TestSaveAndFetch(t *testing.T) {
 	}
 }
 
-// Claim: an iteration that is saved again with another content gets a version of its own; the old one is whole until
+// Claim: an iteration that is saved again with another content gets a version of its own; the old one is complete until
 // the new one is, and then gone. The same content is not sent again.
 func TestSavedAgain(t *testing.T) {
 	server := storetest.New(t)
@@ -176,7 +176,7 @@ func TestSavedAgain(t *testing.T) {
 	}
 }
 
-// Claim: of two runs that save to one place, the second to move the tracker ends with an error that says so.
+// Claim: of two runs that save to one URL, the second to move the tracker ends with an error that says so.
 func TestTwoRuns(t *testing.T) {
 	storetest.New(t)
 	a, _ := newRemote(t)
@@ -257,7 +257,7 @@ func TestFetchedOnce(t *testing.T) {
 	}
 }
 
-// Claim: nothing is there for who loads from an empty place: native.ErrNone.
+// Claim: loading from an empty URL finds nothing: native.ErrNone.
 func TestNone(t *testing.T) {
 	storetest.New(t)
 	r, _ := newRemote(t)

@@ -79,13 +79,13 @@ func today(name string) string {
 	return name
 }
 
-// completeArgs gives arguments that did not exist yet the value of what was the
-// only way.
+// completeArgs gives arguments that did not exist yet the value of the only
+// behaviour at that time.
 func (r *rank) completeArgs() {
 	v, _ := r.root.Get("args")
 	o, ok := v.(*pickle.Object)
 	if !ok || o.Attributes() == nil {
-		return // its absence is told elsewhere
+		return // openRanks reports its absence
 	}
 	if a := o.Attributes(); !has(a, "add_bias_linear") {
 		a.Set("add_bias_linear", true)

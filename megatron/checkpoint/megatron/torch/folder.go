@@ -98,7 +98,7 @@ func (s *source) openRanks(dir string) error {
 	return s.noteStrangers(dir)
 }
 
-// noteStrangers tells of folders that another layout must have left.
+// noteStrangers reports folders that another layout must have left.
 func (s *source) noteStrangers(dir string) error {
 	found, err := filepath.Glob(filepath.Join(escape(dir), checkpoint.RankPrefix+"*"))
 	if err != nil {

@@ -41,7 +41,7 @@ func readAll(dir string) (int, error) {
 	return len(src.Tensors()), nil
 }
 
-// A save of Megatron-LM's own is read whole, from each of its folders and files.
+// A save of Megatron-LM's own is read completely, from each of its folders and files.
 func TestGood(t *testing.T) {
 	dir := copied(t)
 	for _, path := range []string{dir, filepath.Join(dir, iteration), filepath.Join(dir, iteration, "mp_rank_01"), filepath.Join(dir, iteration, "mp_rank_00", rankFile)} {
@@ -157,7 +157,7 @@ func TestRankFaults(t *testing.T) {
 	}
 }
 
-// Norms that have come apart between ranks, and folders of another layout, are told.
+// Norms that have diverged between ranks, and folders of another layout, are reported.
 func TestRankNotes(t *testing.T) {
 	dir := copied(t)
 	rewritten(t, dir, "mp_rank_01", inModel(func(m *pickle.Dict) { m.Set(someNorm, pickle.Constant("F32", []int64{8}, make([]byte, 32))) }))

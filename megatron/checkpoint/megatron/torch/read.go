@@ -193,7 +193,7 @@ func (s *source) locate(r *rank, chunk int, key string, k megatron.Key, t *pickl
 	return p, nil
 }
 
-// add places a rank's tensor as a part of the global one under a prefix.
+// add records a rank's tensor as a part of the global one under a prefix.
 func (s *source) add(prefix, path string, p megatron.Local, t *pickle.Tensor) error {
 	if checkpoint.Width(t.DType) == 0 || len(t.Shape) == 0 {
 		return exitcode.Errorf(exitcode.BadData, "%s: tensor %q has the type and shape %s%v, which no parameter has", path, p.Key, t.DType, t.Shape)

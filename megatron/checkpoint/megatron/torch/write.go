@@ -86,7 +86,7 @@ func (w *writer) rank(dir string, r megatron.Rank) error {
 		root.Set(name, w.stateDict(list, c == len(w.stages[r.PP])-1 && r.PP == w.Layout.PP-1))
 		params, chunks = append(params, list...), append(chunks, list)
 	}
-	// Optimizer and schedule, then what Megatron looks for in every file.
+	// Optimizer and schedule, then what Megatron reads from every file.
 	if w.contents.Optimizer {
 		root.Set("optimizer", w.optimizer(params))
 		if w.Scheduler != nil {

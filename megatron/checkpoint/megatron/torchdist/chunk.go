@@ -26,7 +26,7 @@ type bytesOf struct {
 	opened map[location]*pickle.Tensor
 }
 
-// at is the file that lies at a place.
+// at is the file at a location.
 func (b *bytesOf) at(p location) (*pickle.File, error) {
 	f := b.files[p.file]
 	if f == nil {

@@ -43,7 +43,7 @@ func readAll(dir string) (int, error) {
 	return len(src.Tensors()), nil
 }
 
-// A save of Megatron-LM's own is read whole, from each of its folders.
+// A save of Megatron-LM's own is read completely, from each of its folders.
 func TestGood(t *testing.T) {
 	dir := copied(t)
 	for _, path := range []string{dir, filepath.Join(dir, iteration)} {

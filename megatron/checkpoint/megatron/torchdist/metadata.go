@@ -42,7 +42,7 @@ type location struct {
 
 // index is what .metadata says, checked.
 type index struct {
-	tensors []*stored // in the order of their first chunk's place
+	tensors []*stored // in the order of their first chunk's location
 	byKey   map[string]*stored
 	objects map[string]location
 }

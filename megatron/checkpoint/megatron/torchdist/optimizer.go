@@ -111,7 +111,7 @@ func (s *source) readFlat() error {
 	return s.checkFlat()
 }
 
-// checkFlat looks whether the ranks' buffers make complete tensors.
+// checkFlat checks whether the ranks' buffers make complete tensors.
 func (s *source) checkFlat() error {
 	used := 0
 	for _, t := range s.list {

@@ -158,7 +158,7 @@ func (s *source) addStored(x *stored) error {
 	return s.split(prefix, k, x)
 }
 
-// valuesAreF32 tells runs whose main parameters are the values.
+// valuesAreF32 reports runs whose main parameters are the values.
 func (s *source) valuesAreF32() bool { return !s.args.Bool("bf16") && !s.args.Bool("fp16") }
 
 // split takes a stacked tensor apart, layer by layer and expert by expert.

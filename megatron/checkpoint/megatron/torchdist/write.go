@@ -147,12 +147,12 @@ func (w *writer) rank(dir string, number int, r megatron.Rank) error {
 	return w.file(filepath.Join(dir, f.name), f.write)
 }
 
-// distcp is the list of what a file will hold.
+// distcp is the list of a file's future items.
 type distcp struct {
 	w     *writer
 	name  string
 	items []pickle.Value
-	tell  []func(location) // called with each item's place when it is written
+	tell  []func(location) // called with each item's location when it is written
 }
 
 func (f *distcp) item(v pickle.Value, tell func(location)) {
@@ -173,7 +173,7 @@ func (f *distcp) object(key string, v pickle.Value) {
 	}
 }
 
-// objects adds what is no tensor: the common state on the first rank, generators
+// objects adds everything but tensors: the common state on the first rank, generators
 // once a model-parallel rank, the state of Megatron's rerun machine once a rank.
 func (f *distcp) objects(number int, r megatron.Rank) {
 	w, l := f.w, f.w.Layout
@@ -241,7 +241,7 @@ func (f *distcp) tensor(kind, key string, p megatron.Local, dtype string) {
 	}
 }
 
-// extraState adds the object that Megatron expects beside each linear layer:
+// extraState adds the object that Megatron expects with each linear layer:
 // an empty tensor, as Transformer Engine keeps without FP8.
 func (f *distcp) extraState(k megatron.Key) {
 	s := f.w.index.stacking(f.w.Model, k)
