@@ -17,7 +17,7 @@ type BatchSize struct {
 	Micros  int // micro-batches per data-parallel rank
 }
 
-// BatchSizes tells the batch size of an iteration from the samples consumed
+// BatchSizes gives the batch size of an iteration from the samples consumed
 // before it. Three rules: constant, ramp-up (the rule of Megatron core up to
 // 0.16: --rampup-batch-size), steps (--step-batch-size-schedule).
 type BatchSizes struct {
@@ -50,7 +50,7 @@ func NewBatchSizes(c *Run, dp int) (*BatchSizes, error) {
 	return b, err
 }
 
-// Check looks at every size of the rule, so that none stops a run half-way.
+// Check checks every size of the rule, so that none stops a run half-way.
 func (b *BatchSizes) Check() error {
 	if b.ramp != nil {
 		for _, size := range []int{b.ramp[0], min(b.final, b.ramp[0]+b.ramp[1])} { // where these divide, all do

@@ -42,7 +42,7 @@ type Run struct {
 
 	EvalInterval        int
 	EvalIters           int
-	EvalTrainIters      int // of the training set, for an estimate beside the validation loss
+	EvalTrainIters      int // of the training set, for an estimate next to the validation loss
 	EvalGlobalBatchSize int
 	EvalMicroBatchSize  int
 	SkipTrain           bool
@@ -77,7 +77,7 @@ type Checkpoint struct {
 	Resume        bool   // continue from Save, where it holds something, whatever is said of loading
 	Remote        string // s3:// URL to which what is saved in Save is copied; "": none. A run's setup takes it from Save
 	LocalDir      string // --save-local-dir; "": in the user's cache
-	SaveOnLoad    string // folder for a checkpoint of what the run begins with; "": none
+	SaveOnLoad    string // folder for a checkpoint of the run's initial state; "": none
 	NoSaveOptim   bool
 	AdapterOnly   bool // checkpoints hold the adapter without its base
 	NoTokenizer   bool // --no-save-tokenizer-assets
@@ -98,7 +98,7 @@ type Checkpoint struct {
 // Log says what is reported where.
 type Log struct {
 	Format         string // of notes: text, json
-	Level          string // of notes, the lowest that is told
+	Level          string // of notes, the lowest that is logged
 	Interval       int
 	Throughput     bool
 	ParamsNorm     bool
@@ -119,7 +119,7 @@ type Log struct {
 	LossScaleToTensorboard   bool
 	MoEPerLayer              bool
 	Exchanges                bool    // each micro-batch's sent and received tokens (--log-moe-exchanges)
-	ImbalanceLimit           float64 // times an even part, from which an expert's tokens are told of; 0: never
+	ImbalanceLimit           float64 // times an even part, from which an expert's tokens are reported; 0: never
 
 	RunName          string // for people; "": made from model and data
 	RunNotes         string // for people; "": none
@@ -129,7 +129,7 @@ type Log struct {
 	OTLPEndpoint     string  // of a collector; "": none
 	Result           string  // file for the run's outcome as one JSON object; "": none
 	WeightsHash      int     // steps between hashes of the weights; 0: none
-	Fingerprints     string  // folder for fingerprints of what steps compute; "": none
+	Fingerprints     string  // folder for fingerprints of the steps' values; "": none
 	FingerprintN     int     // steps between them
 	AlertCommand     string  // what alerts are handed to; "": none
 	Dashboard        string  // address for the page; "": none

@@ -7,7 +7,7 @@ import (
 	"monotron/mpu/topology"
 )
 
-// Layout places the model on ranks. Rank order is tp-cp-ep-dp-pp.
+// Layout distributes the model over ranks. Rank order is tp-cp-ep-dp-pp.
 type Layout struct {
 	WorldSize      int
 	TP, PP, CP, EP int
@@ -16,7 +16,7 @@ type Layout struct {
 	DP             int // WorldSize / (TP*PP*CP)
 
 	SequenceParallel  bool
-	TPCommOverlap     bool     // products are made in pieces beside the gathers and scatters of sequence parallelism
+	TPCommOverlap     bool     // products are made in pieces during the gathers and scatters of sequence parallelism
 	CPCommType        []string // of mpu.ContextKind; one, or one per layer; none: p2p
 	HierarchicalCP    []int    // of a2a+p2p: neighbours that exchange heads, and groups of these that exchange keys
 	ZigZagPerDocument bool     // documents that do not see each other are cut one by one, not with their sequence

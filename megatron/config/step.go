@@ -15,7 +15,7 @@ const (
 	FP16 = "fp16"
 )
 
-// Config is what a step has to know besides its batch.
+// Step is the configuration of a step, without its batch.
 type Step struct {
 	Model     spec.Model
 	Layout    Layout
@@ -32,7 +32,7 @@ type Step struct {
 
 	OptimizerCPUOffload      bool     // the optimizer's state in the host's memory; on a device whose memory that is: as ever
 	OptimizerOffloadFraction float64  // of it, 0 to 1
-	OffloadFolder            string   // where what lies elsewhere has its files; "": nothing does
+	OffloadFolder            string   // folder of the files of offloaded tensors; "": none are in files
 	FreezeParameters         []string // shell patterns of names: not trained
 	PackedBase               bool     // what is not trained lies in memory as NF4 (--quantize-base), and comes where it is used
 

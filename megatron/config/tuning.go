@@ -7,7 +7,7 @@ import (
 	"monotron/megatron/preference"
 )
 
-// Tuning says which rows a model is tuned on, and how. Data is "" where the run is no tuning.
+// Tuning says which rows a model is tuned on, and how. Data is "" unless the run is a tuning.
 type Tuning struct {
 	Method       string // TuneSupervised, also where empty, policy.GRPO, or one of preference.DPO and the others
 	Data         string // file of JSON lines

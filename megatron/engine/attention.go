@@ -114,7 +114,7 @@ func (e *Engine) hasLayers() bool {
 }
 
 // tryFused tries cuDNN's attention for each kind of micro-batch; the first one's trial is
-// told.
+// reported.
 func (e *Engine) tryFused(coming MicroShapes, most int64) attentionTrial {
 	c, first := &e.config, 0.0
 	for i, batch := range coming.Batches {

@@ -11,7 +11,7 @@ import (
 )
 
 // Claim (docs/context-parallel.md): on the cpu device too the forward pass of all_gather and
-// a2a has the bits of one rank, where stretches are whole blocks of its kernel (64 positions).
+// a2a has the bits of one rank, where stretches are complete blocks of its kernel (64 positions).
 func TestContextParallelForwardBitsOnCPU(t *testing.T) {
 	const s = 256
 	for name, change := range contextModels {

@@ -190,7 +190,7 @@ func TestContextParallelTrainsAlike(t *testing.T) {
 }
 
 // Claim: with all_gather and a2a the forward pass has the bits of one rank: each query's
-// keys are added up in one order. (A ring joins blocks of keys: it rounds elsewhere.)
+// keys are added up in one order. (A ring joins blocks of keys: it rounds at other points.)
 func TestContextParallelForwardBits(t *testing.T) {
 	open := func() (*device.Device, error) { return ref.Open(), nil }
 	for name, change := range contextModels {

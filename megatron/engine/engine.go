@@ -29,7 +29,7 @@ type Engine struct {
 	Iteration int64 // done
 	Timers    *telemetry.Timers
 	Attention string         // on cuda, whose kernels: Flash (ours) or Fused (cuDNN's)
-	Observer  Observer       // receives every step and evaluation that has no other Look
+	Observer  Observer       // receives every step and evaluation that has no other observer
 	Vote      func() float64 // what a rank has to say to all in this step, once; nil, 0: nothing
 	Settled   func()         // called before an update: returns when nobody reads the weights any more; nil: nobody does
 
@@ -50,7 +50,7 @@ type Engine struct {
 	auxiliary *model.Auxiliary // nil: a dense model
 	graphs    *graphs          // nil: none
 	offload   *offload.Folder  // nil: nothing lies in files
-	host      offload.Memory   // of what lies beside the device's memory
+	host      offload.Memory   // of what is kept outside the device's memory
 }
 
 // New builds the rank's model and optimizer; parameters are not yet set.

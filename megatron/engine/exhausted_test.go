@@ -10,8 +10,8 @@ import (
 	"monotron/megatron/config"
 )
 
-// Claim: where memory runs out beside graphs and cuDNN's attention, the error knows what each
-// of them holds: what the purposes table has without them is less by as much.
+// Claim: where memory runs out with graphs and cuDNN's attention, the error knows how much each
+// of them allocates: the purposes table without them is less by as much.
 func TestExhaustedWithGraphsAndFusedAttention(t *testing.T) {
 	fake.Use(t)
 	t.Setenv("MONOTRON_EMU_MEMORY", "1000000000")

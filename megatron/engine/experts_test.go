@@ -66,7 +66,7 @@ func lead(t *testing.T, c config.Step, first, second int) []led {
 
 // TestEveryTokenToOneRank: routers that send all tokens to the experts of one rank, and none
 // to the other's, are a step like others; the rank that has them keeps the memory that was
-// told to be the most, and the other one none.
+// planned as the most, and the other one none.
 func TestEveryTokenToOneRank(t *testing.T) {
 	for _, dispatcher := range []string{spec.AllToAllDispatcher, spec.AllGatherDispatcher} {
 		c := expertConfig(dispatcher)

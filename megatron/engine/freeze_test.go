@@ -23,7 +23,7 @@ func frozenModel(l config.Layout) config.Step {
 	return c
 }
 
-// trainWeights gives the norms of the gradients and the weights of the whole model.
+// trainWeights gives the norms of the gradients and the weights of the complete model.
 func trainWeights(t *testing.T, c config.Step, steps int) (norms []float64, weights map[string][]float32) {
 	t.Helper()
 	var mu sync.Mutex
@@ -83,7 +83,7 @@ func TestFrozenParametersUnderLayouts(t *testing.T) {
 	}
 }
 
-// farthest is by root mean square: AdamW makes full steps of what is rounding noise, and a few
+// farthest is by root mean square: AdamW takes full steps on rounding noise, and a few
 // elements may go the other way.
 func farthest(a, b []float32) float64 {
 	sum := 0.0
@@ -93,8 +93,8 @@ func farthest(a, b []float32) float64 {
 	return math.Sqrt(sum / float64(len(a)))
 }
 
-// Claim: what the patterns leave is counted over the whole model, and a pattern that is
-// none, that matches nothing, or that leaves nothing is a usage error before memory is taken.
+// Claim: what the patterns leave is counted over the complete model, and an invalid pattern, or
+// one that matches nothing or leaves nothing, is a usage error before memory is taken.
 func TestFreezePatterns(t *testing.T) {
 	c := frozenModel(config.Layout{})
 	f, err := c.Freezing()

@@ -131,7 +131,7 @@ func TestGraphsChangeNothing(t *testing.T) {
 var displaced int64
 
 // Claim: a batch of another shape is trained on without a graph, and the log says so once;
-// the graph goes on afterwards.
+// the graph is used again afterwards.
 func TestGraphOfAnotherShape(t *testing.T) {
 	e := newTestEngineOn(t, gpu(t), tinyConfig())
 	if why := e.Capture(); why != "" {

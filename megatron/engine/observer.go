@@ -54,7 +54,7 @@ func (l Observer) follow(p *model.Pass) {
 	p.Use, p.Accumulate = reported(p.Use), reported(p.Accumulate)
 }
 
-// Peek runs micro-batches forward, without dropout, and passes what they compute to look.
+// Peek runs micro-batches forward, without dropout, and passes the results to observer.
 func (e *Engine) Peek(micros []*Micro, observer Observer) error {
 	e.device.Fill(e.sums, 0)
 	e.weighed = [2]float64{}
@@ -91,7 +91,7 @@ func (e *Engine) sumTotals() error {
 	return e.rank.World().AllReduce(e.Optimizer.Extra, comm.Sum).Wait()
 }
 
-// spoiled shows the residual stream to the look, after --inject has put a NaN into it
+// spoiled shows the residual stream to observer, after --inject has put a NaN into it
 // where that is asked for: in a step's first micro-batch.
 func (e *Engine) spoiled(train bool, micro int, observer Observer) func(int, device.Tensor) {
 	e.micro = micro

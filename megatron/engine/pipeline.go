@@ -83,7 +83,7 @@ func (w *microBatches) Forward(i, chunk int, in device.Tensor) (device.Tensor, e
 	w.alive[cell{i, chunk}] = a
 	var mask device.Tensor
 	a.pass, mask = e.load(a.scope, m, e.parts[chunk], len(w.micros), w.train)
-	// Who looks on, what travels meanwhile, how gradients are summed.
+	// The pass's observers, its exchanges, how gradients are summed.
 	a.pass.Micro = i + 1
 	a.pass.Exchanged = e.exchanged
 	a.pass.See, a.pass.Routed, a.pass.SeeAhead = e.spoiled(w.train, i, w.observer), w.observer.Routed, w.observer.ahead(a.pass)

@@ -11,7 +11,7 @@ import (
 	"monotron/megatron/config"
 )
 
-// Claim: where a library of products chooses by the alignment of what it is given, a run with
+// Claim: where a library of products chooses by the alignment of its operands, a run with
 // graphs, a plain one, and one that has taken other memory before all have the same bits.
 func TestProductsChosenAlike(t *testing.T) {
 	if !fake.Emulated() {

@@ -13,7 +13,7 @@ type Result struct {
 	Loss      float64   // Σ loss / Σ tokens of the global batch
 	Ahead     []float64 // of each depth of multi-token prediction: the mean over micro-batches of each one's mean over its counted tokens
 	Tokens    float64   // counted
-	Votes     float64   // the sum of what the ranks had to say: Engine.Vote
+	Votes     float64   // the sum of the ranks' values of Engine.Vote
 	LR        float64   // used by this step
 	Decay     float64   // weight decay of this step
 	Scale     float64   // loss scale of this step

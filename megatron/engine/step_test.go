@@ -96,7 +96,7 @@ func TestStepLearnsABatch(t *testing.T) {
 	}
 }
 
-// Claim (docs/parallel.md, what stays equal): masks depend on the place in the global batch,
+// Claim (docs/parallel.md, what stays equal): masks depend on the position in the global batch,
 // not in the micro-batch: one batch of four and four of one take the same step
 // but for rounding, with dropout on.
 func TestMicroBatchesDoNotChangeTheStep(t *testing.T) {

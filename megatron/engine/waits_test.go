@@ -19,7 +19,7 @@ type waits struct {
 	ops   int             // enqueued so far
 	reads int             // by the host, each of which waits for the device
 	syncs int             // by the host, without reading
-	bare  map[comm.Op]int // collectives that were waited for at once: nothing ran beside them
+	bare  map[comm.Op]int // collectives that were waited for at once, with nothing during them
 }
 
 func (w *waits) Run(op device.Op, args unsafe.Pointer) error {
@@ -160,7 +160,7 @@ func TestGathersAhead(t *testing.T) {
 }
 
 // Claim (docs/cuda.md): with --tp-comm-overlap no gather of rows is waited for at once,
-// and of the scatters one each; a product in pieces has the whole one's numbers.
+// and of the scatters one each; a product in pieces has the uncut one's numbers.
 func TestProductsDuringGathers(t *testing.T) {
 	for name, l := range map[string]config.Layout{"tp2": {TP: 2}, "tp4": {TP: 4}, "tp2 pp2": {TP: 2, PP: 2}} {
 		l.SequenceParallel = true

@@ -82,7 +82,7 @@ func answersOf(t *testing.T, e editions, requests []*Request) (list []answer) {
 	return list
 }
 
-// Claim (golden/merge, PEFT 0.21): beside a base, an adapter's answers are those of the model that PEFT
+// Claim (golden/merge, PEFT 0.21): served with a base, an adapter's answers are those of the model that PEFT
 // merged it into, to rounding; the base's, and each adapter's, are bit for bit what they are alone, also
 // where their texts run at once and begin alike.
 func TestAdaptersWithTheBase(t *testing.T) {

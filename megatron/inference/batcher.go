@@ -176,7 +176,7 @@ func (b *Batcher) wake() {
 	b.mu.Unlock()
 }
 
-// Drain lets no more requests in; Run ends with the last that is there.
+// Drain accepts no more requests; Run ends with the last accepted one.
 func (b *Batcher) Drain() {
 	b.mu.Lock()
 	b.draining = true

@@ -43,7 +43,7 @@ var batchModels = map[string]func(*spec.Model){
 	},
 }
 
-// batchModel is tiny on a device, with room for longer texts.
+// batchModel is tiny on a device, with space for longer texts.
 func batchModel(t *testing.T, d *device.Device, precision string, change func(*spec.Model)) *Loaded {
 	t.Helper()
 	m := tiny(t, func(m *spec.Model) {
@@ -209,8 +209,8 @@ func mix(t *testing.T, l *Loaded, seed uint64, requests []*Request, want []answe
 	})
 }
 
-// Claim: greedy ids of the batcher are those of Sample, which feeds a prompt whole, and
-// log-probabilities those of a pass over the whole text within rounding; sampled ones draw
+// Claim: greedy ids of the batcher are those of Sample, which feeds a prompt at once, and
+// log-probabilities those of a pass over the complete text within rounding; sampled ones draw
 // alike.
 func TestBatcherAgreesWithSample(t *testing.T) {
 	for name, change := range batchModels {
@@ -277,7 +277,7 @@ func TestLengthsNearTheLargestInt(t *testing.T) {
 	}
 }
 
-// Claim: a batcher that fails, or is told to end, answers everybody.
+// Claim: a batcher that fails, or is asked to end, answers everybody.
 func TestEndsOfABatcher(t *testing.T) {
 	l := batchModel(t, ref.Open(), "f32", func(*spec.Model) {})
 	b := newBatcher(editions{list: []*Loaded{l, nil}}, BatcherConfig{Blocks: 20, Sequences: 2, Tokens: 8, Queue: 3}, l.orders(), "")

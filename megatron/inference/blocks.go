@@ -105,7 +105,7 @@ func (p *blockPool) full(i int32, holds prefix, edition int32) {
 	}
 }
 
-// forget ends all sharing of what weights have computed that new texts do not get.
+// forget ends the sharing of blocks computed with weights that new texts do not get.
 func (p *blockPool) forget(edition int32) {
 	for i := range p.blocks[:p.anchor()] {
 		b := &p.blocks[i]

@@ -15,7 +15,7 @@ import (
 type Sampling struct {
 	Temperature float64 // divides the logits; 0: greedy
 	TopK        int     // the likeliest so many; 0: all
-	TopP        float64 // of what TopK left, the fewest that hold this much; 0 or 1: all
+	TopP        float64 // of the tokens TopK left, the fewest that hold this much; 0 or 1: all
 	MinP        float64 // of those, what has this fraction of the likeliest's probability; 0: all
 	Seed        uint64
 	Number      uint32 // of this text among those of a request: each draws its own

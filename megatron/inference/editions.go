@@ -119,11 +119,11 @@ func (l *Loaded) same(m *spec.Model) error {
 	return nil
 }
 
-// Newest is the iteration of a save folder that loading takes now, and what tells it from
+// Newest is the iteration of a save folder that loading takes now, and what distinguishes it from
 // another of the same number.
 //
-// Errors: native.ErrNone in the chain, or exitcode.NoInput, where there is none yet;
-// exitcode.Usage where dir is no folder that iterations are saved to.
+// Errors: native.ErrNone in the chain, or exitcode.NoInput, while none exists yet;
+// exitcode.Usage where dir is not a folder that iterations are saved to.
 func Newest(dir string) (step int64, written time.Time, err error) {
 	format, err := checkpoint.Detect(dir)
 	switch {

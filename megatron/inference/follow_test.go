@@ -57,7 +57,7 @@ func TestFollowsARun(t *testing.T) {
 			}
 			for i, s := range streams {
 				got, want := idsOf(gather(t, s).Tokens), says[s.Weights()]
-				if i%2 == 1 { // what was looked at already
+				if i%2 == 1 { // its first result was read above
 					want = want[len(want)-len(got):]
 				}
 				if s.Weights() != []string{"iter-1", "iter-2", "iter-3", "iter-2"}[i/2] || !slices.Equal(got, want) {
@@ -68,8 +68,8 @@ func TestFollowsARun(t *testing.T) {
 	}
 }
 
-// Claim: an iteration that cannot be had is refused with the reason, on all ranks, and what
-// was served goes on.
+// Claim: an iteration that cannot be loaded is refused with the reason, on all ranks, and
+// serving continues.
 func TestPassesOverWhatCannotBeHad(t *testing.T) {
 	dir := t.TempDir()
 	says, model := iterations(t, dir, 1, 2, 3, 4)

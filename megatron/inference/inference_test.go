@@ -78,7 +78,7 @@ func TestSeed(t *testing.T) {
 }
 
 // Claim: top-k 1, a tiny top-p and a tiny temperature are greedy; top-k of the
-// whole vocabulary and top-p 1 change nothing.
+// complete vocabulary and top-p 1 change nothing.
 func TestSamplingEdges(t *testing.T) {
 	l := tiny(t, nil)
 	greedy := sample(t, l, SampleOptions{MaxNew: 10, Stop: -1})
@@ -112,7 +112,7 @@ func TestChoose(t *testing.T) {
 		{SampleOptions{Sampling: Sampling{Temperature: 1}}, map[int32]float64{0: 0.1, 1: 0.4, 2: 0.05, 3: 0.25, 4: 0.2}},
 		{SampleOptions{Sampling: Sampling{Temperature: 1, TopK: 2}}, map[int32]float64{1: 0.4 / 0.65, 3: 0.25 / 0.65}},
 		{SampleOptions{Sampling: Sampling{Temperature: 1, TopP: 0.6}}, map[int32]float64{1: 0.4 / 0.65, 3: 0.25 / 0.65}},
-		{SampleOptions{Sampling: Sampling{Temperature: 1, TopK: 3, TopP: 0.7}}, map[int32]float64{1: 0.4 / 0.65, 3: 0.25 / 0.65}}, // p of what top-k left
+		{SampleOptions{Sampling: Sampling{Temperature: 1, TopK: 3, TopP: 0.7}}, map[int32]float64{1: 0.4 / 0.65, 3: 0.25 / 0.65}}, // p of the probability top-k left
 		{SampleOptions{Sampling: Sampling{Temperature: 0.5}}, map[int32]float64{0: 0.01 / 0.275, 1: 0.16 / 0.275, 2: 0.0025 / 0.275, 3: 0.0625 / 0.275, 4: 0.04 / 0.275}},
 	} {
 		const draws = 20000
@@ -156,7 +156,7 @@ func headsByLayer(m *spec.Model) {
 	m.Full = &spec.FullAttention{KVChannels: m.KVChannels + 2, NumQueryGroups: 1}
 }
 
-// Claim: extending a cache gives the numbers of one pass over the whole text,
+// Claim: extending a cache gives the numbers of one pass over the complete text,
 // for learned positions, RoPE with grouped queries, ALiBi, latent attention, whose cache holds latents, layers that read
 // the keys of others, and states of gated delta nets, convolutions and state-space scans.
 func TestCacheEqualsFullPass(t *testing.T) {

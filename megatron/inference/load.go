@@ -58,7 +58,7 @@ type stored struct {
 // Load opens a model from dir: a save folder or one iteration of native
 // checkpoints, a folder of Hugging Face, or any other format of package all.
 //
-// Errors: exitcode.NoInput where there is no model, exitcode.IO and exitcode.BadData
+// Errors: exitcode.NoInput if no model exists, exitcode.IO and exitcode.BadData
 // where it is damaged, exitcode.Usage for an unknown precision.
 func Load(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
 	if _, err := dtypeOf(o.Precision); err != nil {

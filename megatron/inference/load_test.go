@@ -68,7 +68,7 @@ func TestLoadNative(t *testing.T) {
 	check("latest", dir, LoadOptions{Step: -1})
 	check("step 5", dir, LoadOptions{Step: 5})
 	check("one folder", filepath.Join(dir, "iter_0000005"), LoadOptions{Step: -1})
-	other := t.TempDir() // with another model of the same iteration beside it
+	other := t.TempDir() // with another model of the same iteration next to it
 	save(t, other, tiny(t, func(m *spec.Model) { m.HiddenSize *= 2 }), 5, config)
 	if err := os.CopyFS(filepath.Join(other, "best"), os.DirFS(filepath.Join(dir, "iter_0000005"))); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"monotron/mpu"
 )
 
-// weights are those of a model in memory, each element by its tensor and place.
+// weights are those of a model in memory, each element by its tensor and index.
 type weights struct{ model *spec.Model }
 
 func (w weights) Info() checkpoint.Info   { return checkpoint.Info{Path: "memory", Model: w.model} }

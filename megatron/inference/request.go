@@ -78,7 +78,7 @@ func (s *Stream) Weights() string { return s.weights }
 type Result struct {
 	Prompt    []Token // where asked for; complete with the first token
 	Tokens    []Token
-	Rest      string // text that belongs to no token of Tokens: held back until the end was known
+	Rest      string // text that belongs to no token of Tokens: kept back until the end was known
 	Ended     Reason
 	Generated int // tokens in all
 	Cached    int // of the prompt's: their keys and values were there
@@ -177,7 +177,7 @@ func (s *sequence) score(t Token) {
 }
 
 // wish is what is asked of the logits after its last token, or, with a token of the prompt
-// that is only looked at, of those before it.
+// that is only scored, of those before it.
 func (s *sequence) wish(about int32) wish {
 	w := wish{Sampling: &s.Sampling, nth: s.generated(), about: about, tell: s.LogProbs}
 	if about < 0 {
@@ -232,7 +232,7 @@ func (s *sequence) add(t Token) Reason {
 	return ended
 }
 
-// give passes a token on, and with the last one the text that was held back.
+// give passes a token on, and with the last one the text that was kept back.
 func (s *sequence) give(t Token, given bool, ended Reason) {
 	rest := ""
 	if ended != "" {

@@ -9,8 +9,8 @@ import (
 	"monotron/mpu/ranks"
 )
 
-// listening is the longest time between two orders: a rank that is gone is seen so when
-// nobody asks for anything, and who waits for orders knows that there is somebody.
+// listening is the longest time between two orders: a lost rank is noticed even without
+// requests, and ranks that wait for orders know that rank 0 is alive.
 const listening = 2 * time.Second
 
 // Serve loads the model of dir cut over l's ranks, as Run does, and continues what is

@@ -17,7 +17,7 @@ type Generator struct {
 	Device     *device.Device
 	Stages     []*model.Stage // the rank's chunks, in the order of the pipeline
 	Pipeline   *comm.Group    // the stages of the model; nil: this rank has all
-	Context    *comm.Group    // ranks that share the positions of what is fed at once; nil: this rank takes all
+	Context    *comm.Group    // ranks that share the positions of one pass; nil: this rank takes all
 	Hidden     int64          // width between stages; not used without Pipeline
 	DType      device.DType   // of values
 	Vocab      int            // logits that count

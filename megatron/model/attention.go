@@ -171,7 +171,7 @@ func (a *attention) params() []*mpu.Param {
 type heads struct{ q, k, v, gate Tensor }
 
 // split views qkv [tokens, groups*(perGroup+2)*d]: per group its query heads, one key, one value;
-// with gates, these follow the queries. Where keys are values there is no value: v is k; a layer that reads
+// with gates, these follow the queries. Where keys are values, a group has no value: v is k; a layer that reads
 // another's keys and values has queries alone.
 func (a *attention) split(qkv Tensor) heads {
 	tokens, d := qkv.Shape[0], a.channels

@@ -110,7 +110,7 @@ func (p Parallel) byLeaf(kinds ...[][2]int64) (order [][2]int64) {
 	return order
 }
 
-// stretchesOf is the part'th of so many equal parts of what stretches {first, n} have together.
+// stretchesOf is the part'th of so many equal parts of the rows of all stretches {first, n} together.
 func stretchesOf(stretches [][2]int64, part, parts int64) (some [][2]int64) {
 	total := int64(0)
 	for _, s := range stretches {

@@ -5,8 +5,8 @@ import (
 	"monotron/mpu"
 )
 
-// Layers that go through the positions of a sample in order have all of them on one rank. With leaves
-// a leaf of the gradients of what is cut by heads or channels there is a sample.
+// Layers that go through the positions of a sample in order have all of them on one rank. With leaves,
+// the gradients of parameters cut by heads or channels have a leaf for each sample.
 
 // sample views one sample of a pass, or all of them.
 type sample struct {

@@ -110,7 +110,7 @@ func (n *deltaNet) overBlocks(p *Pass, saved *deltaSaved, x Tensor) {
 	p.D.PagedDeltaRule(device.PagedDeltaRuleArgs{O: r.O, Q: r.Q, K: r.K, V: r.V, A: r.A, B: r.B, ALog: r.ALog, DtBias: r.DtBias, States: states, Tables: p.Paged.Tables, Rows: p.Paged.Rows})
 }
 
-// deltaParts are views of what the input projection gives, or of its gradient: z [tokens, value
+// deltaParts are views of the input projection's output, or of its gradient: z [tokens, value
 // heads, value channels], and of each value head b and a [tokens, value heads].
 type deltaParts struct{ mixed, z, b, a Tensor }
 
@@ -192,7 +192,7 @@ func (n *deltaNet) of(h deltaHeads, t Tensor) Tensor {
 	return t.Slice(0, h.firstValue(), h.values)
 }
 
-// stretch is neighbouring channels of a convolution: rows of its weight, and columns of what it takes.
+// stretch is neighbouring channels of a convolution: rows of its weight, and columns of its input.
 type stretch struct{ row, column, n int64 }
 
 // stretches are those of h's queries, keys and values; one of all channels here.

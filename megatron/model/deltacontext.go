@@ -39,7 +39,7 @@ func (h deltaHeads) keyed(t Tensor, from, n int64) Tensor {
 	return device.Strided(t.Slice(1, from, 1).Data, t.DType, []int64{t.Shape[0], h.keys, n, 1}, []int64{t.Stride[0], n, 1, 1})
 }
 
-// columnsByKey are views of what the input projection gives, or of its gradient, by key head: queries,
+// columnsByKey are views of the input projection's output, or of its gradient, by key head: queries,
 // keys, values, gates, b and a.
 func (h deltaHeads) columnsByKey(all Tensor) (parts []Tensor) {
 	each, at := h.values/h.keys, int64(0)

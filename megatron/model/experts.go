@@ -123,7 +123,7 @@ func (x *experts) backward(p *Pass, s *device.Scope, saved *mixtureSaved, dout T
 	tmp := d.Arena.Scope(device.Activations)
 	defer tmp.Release()
 	dweights = s.Like(at.Weights)
-	// unweigh makes of the gradient of what was weighted that of x, and of the weights.
+	// unweigh turns the gradient of the weighted rows into those of x and of the weights.
 	unweigh := func(dy, x Tensor) {
 		d.RowDots(dweights, dy, x)
 		d.ScaleRows(dy, dy, at.Weights)
@@ -197,8 +197,8 @@ type sharedSaved struct {
 	out    Tensor // [rows, h]: of the MLP, before the gate
 }
 
-// forward sets y = shared(x); without a y it ends before the MLP's second product, where
-// there is no gate.
+// forward sets y = shared(x); without a y it ends before the MLP's second product, unless
+// it has a gate.
 func (e *sharedExpert) forward(p *Pass, s *device.Scope, y, x Tensor) (*sharedSaved, error) {
 	saved := &sharedSaved{expert: e}
 	var err error

@@ -399,7 +399,7 @@ func TestDropoutFollowsTheSample(t *testing.T) {
 }
 
 // TestGlobalAuxExact: on two ranks that have the same samples the global loss's part of the
-// gradients is half of one rank's, as Megatron's is, and with GlobalExact the whole.
+// gradients is half of one rank's, as Megatron's is, and with GlobalExact all of it.
 func TestGlobalAuxExact(t *testing.T) {
 	of := func(ranks int, coefficient float64, exact bool) (grads []float64) {
 		m := shapes()["softmax experts"]

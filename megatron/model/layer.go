@@ -19,7 +19,7 @@ type layer struct {
 	first     branch
 	second    branch
 	own       *ownInput // after both: of an embedding of the layer's own; nil: none
-	scalar    Tensor    // f32 [1]: of what the layer gives; none: 1
+	scalar    Tensor    // f32 [1]: scales the layer's output; none: 1
 }
 
 func newLayer(m *spec.Model, number int, p Parallel, f Recomputed) *layer {

@@ -73,7 +73,7 @@ const layoutSeq = 8
 type rankModel struct {
 	rig
 	stages []*model.Stage
-	before int64 // bytes held when nothing runs
+	before int64 // bytes allocated when nothing runs
 	kept   int64 // bytes of activations between forward and backward
 }
 
@@ -102,7 +102,7 @@ func newRankModel(d *device.Device, m *spec.Model, dtype device.DType, l layout,
 func (g *rankModel) params() []*mpu.Param { return model.ParamsOf(g.stages) }
 
 // step runs forward and backward through the stages and returns the tokens' losses.
-// In between it notes the activations held.
+// In between it notes the bytes of activations.
 func (g *rankModel) step() ([]float64, error) {
 	outs := make([]*model.Output, len(g.stages))
 	var x device.Tensor
@@ -134,7 +134,7 @@ func (g *rankModel) step() ([]float64, error) {
 // globals are tensors put together from pieces.
 type globals map[string][]float64
 
-// put places a rank's values of p. What another rank has put there must be the
+// put stores a rank's values of p. Values that another rank has stored there must be the
 // same.
 func (g globals) put(p *mpu.Param, local []float64, add bool) error {
 	uncut := mpu.Piece{Size: p.Global}
@@ -159,7 +159,7 @@ func (g globals) put(p *mpu.Param, local []float64, add bool) error {
 	return clash
 }
 
-// eachElement calls f with the place of each element in the global tensor and in
+// eachElement calls f with the index of each element in the global tensor and in
 // the local one.
 func eachElement(p *mpu.Param, f func(global, local int64)) {
 	for _, piece := range p.Pieces {
@@ -470,7 +470,7 @@ func TestActivationsKept(t *testing.T) {
 	}
 }
 
-// Claim: what shards parameters is told in time: every parameter that a pass reads
+// Claim: the owner of sharded parameters is notified in time: every parameter that a pass reads
 // is in use then, and each one's gradient is final once, when it is complete.
 func TestHooksFollowTheUse(t *testing.T) {
 	m := families()["bloom"]

@@ -59,7 +59,7 @@ func newMamba(m *spec.Model, layer int, name string, p Parallel) *mamba {
 	n := &mamba{layer: layer, context: p.byHeads(), dtMin: float32(s.DtMin), dtMax: float32(s.DtMax),
 		mambaHeads: mambaHeads{heads: int64(s.Heads) / size, groups: max(1, int64(s.Groups)/size), headDim: int64(s.HeadDim), stateDim: int64(s.StateDim)}}
 	n.newProjections(m, name, p)
-	// Numbers of each head, and the norm of what all heads give.
+	// Numbers of each head, and the norm of all heads' output.
 	head := func(name string, init mpu.Init) *mpu.Param {
 		return mpu.Rows(name, init, []int64{int64(s.Heads)}, [][2]int64{{rank * n.heads, n.heads}}, n.heads)
 	}
@@ -70,7 +70,7 @@ func newMamba(m *spec.Model, layer int, name string, p Parallel) *mamba {
 	return n
 }
 
-// newProjections makes the projections, and the convolution of what the first one gives.
+// newProjections makes the projections, and the convolution of the first one's output.
 func (n *mamba) newProjections(m *spec.Model, name string, p Parallel) {
 	r := p.region()
 	s, shared := m.Mamba, m.Mamba.Groups < r.Size() // a single group is on all ranks

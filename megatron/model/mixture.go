@@ -141,8 +141,8 @@ func (saved *mixtureSaved) backward(p *Pass, dx, dy, in Tensor) error {
 	return saved.backwardSeeing(p, dx, Tensor{}, dy, in, in)
 }
 
-// backwardSeeing is backward of forwardSeeing: dx is the gradient of what the experts took, dseen of what the router
-// saw; without a dseen that is in dx too.
+// backwardSeeing is backward of forwardSeeing: dx is the gradient of the experts' input, dseen of the router's;
+// without a dseen that is in dx too.
 func (saved *mixtureSaved) backwardSeeing(p *Pass, dx, dseen, dy, in, seen Tensor) error {
 	x := saved.mixture
 	s := p.D.Arena.Scope(device.Activations)

@@ -21,7 +21,7 @@ type mtpLayer struct {
 }
 
 // newMTPLayer makes the i-th such layer. Its activations live only while the head's do, so
-// nothing of it is recomputed. It is none of the last layers whose products keep their operands.
+// nothing of it is recomputed. It is not one of the last layers whose products keep their operands.
 func newMTPLayer(m *spec.Model, i int, p Parallel) *mtpLayer {
 	p.Tiles, p.KeepsOperands = 0, func(int) bool { return false }
 	name := spec.MTPName(i)

@@ -118,7 +118,7 @@ func (p *Pass) documents(n int64) mpu.Positions {
 // Tokens is s*b.
 func (p *Pass) Tokens() int64 { return p.Seq() * p.Batch }
 
-// hidden is the dropout of what lies outside the region.
+// hidden is the dropout of hidden states outside the region.
 func (p *Pass) hidden(r mpu.Region, rate float64, at string) hiddenDropout {
 	return hiddenDropout{pass: p, rate: rate, at: at, positions: r.Positions(p.Positions)}
 }

@@ -41,7 +41,7 @@ var modules = []struct {
 	{"shared_experts", true, func(f *Recomputed) { f.Shared = true }},
 }
 
-// Modules are the names of what can be recomputed: of every model, and of mixtures of experts alone.
+// Modules are the names of modules that can be recomputed: of every model, and of mixtures of experts alone.
 func Modules() (every, mixtures []string) {
 	for _, m := range modules {
 		if m.experts {

@@ -108,7 +108,7 @@ func (c *shortConv) convolve(p *Pass, s *device.Scope, saved *shortConvSaved) er
 	return e.back(p, []Tensor{c.byRank(e, saved.conved)}, byChannel(out))
 }
 
-// shared is the shape of what the exchange brings of `rows` rows here.
+// shared is the shape of the exchange's result for `rows` rows here.
 func (c *shortConv) shared(e headsShared, rows int64) []int64 {
 	n := int64(e.context.Heads)
 	return []int64{rows * n, c.channels / n}

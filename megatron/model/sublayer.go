@@ -41,7 +41,7 @@ type branch struct {
 	at       string // of its dropout, in the layer
 
 	post   *norm   // of the sublayer's output; nil: none
-	scale  float64 // of what is added to the residual; 0: 1
+	scale  float64 // of the residual branch; 0: 1
 	behind *norm   // of the sum with the residual; nil: none
 	shared bool    // the norm is the other branch's too
 
@@ -181,7 +181,7 @@ func (b *branch) sublayerAgain(p *Pass, tmp *device.Scope, saved *branchSaved, x
 	return b.forwardSublayer(p, tmp, saved, Tensor{}, x)
 }
 
-// params has the norms of the input first, those of what comes out last.
+// params has the norms of the input first, those of the output last.
 func (b *branch) params() (ps []*mpu.Param) {
 	if b.norm != nil && !b.shared {
 		ps = b.norm.params()

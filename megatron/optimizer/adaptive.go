@@ -6,7 +6,7 @@ import (
 )
 
 // Second moments of AdaptiveMuon's directions (--adaptive-muon-moment2-method), as in NVIDIA's
-// Emerging-Optimizers: they average squares of what Newton-Schulz gives, before it is scaled, and divide it
+// Emerging-Optimizers: they average squares of Newton-Schulz's output, before it is scaled, and divide it
 // by their roots.
 const (
 	MomentElements = "adamuon" // of each element

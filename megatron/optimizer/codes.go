@@ -83,7 +83,7 @@ func legalCut(p *mpu.Param, t mpu.Stored) string {
 		flag = "--expert-tensor-parallel-size"
 	}
 	last := len(t.Global) - 1
-	width, inner := t.Global[last], int64(1) // of what is cut, elements of each
+	width, inner := t.Global[last], int64(1) // of the cut dimension, elements of each
 	if piece := t.Pieces[0]; piece.Size[last] == width && last > 0 {
 		width, inner = t.Global[0], width
 	}

@@ -47,9 +47,10 @@ func TestMapsOfCodes(t *testing.T) {
 	}
 }
 
-// Claim: four steps of tensors whose last block is short, whose rows are no blocks, with blocks that get no gradient and
-// gradients down to 1e-20 have the codes and scales of bitsandbytes 0.50.2 on a CPU to the bit, and weights of its formula to
-// the bit: bitsandbytes' own are other where PyTorch's square root is rounded to a neighbour, 15 of 86,360.
+// Claim: four steps of tensors whose last block is short, whose rows are not multiples of a block, with blocks
+// without a gradient and gradients down to 1e-20 have the codes and scales of bitsandbytes 0.50.2 on a CPU to the bit,
+// and weights of its formula to the bit: bitsandbytes' own differ where PyTorch's square root is rounded to a
+// neighbour, 15 of 86,360.
 func TestAdam8Agrees(t *testing.T) {
 	c, inputs, expected := adam8(t)
 	onDevices(t, "", func(t *testing.T, d *device.Device) { adam8Steps(t, d, &c, inputs, expected) })

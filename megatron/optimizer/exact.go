@@ -91,7 +91,7 @@ func (o *Optimizer) settle() (fit bool, err error) {
 		return false, err
 	}
 	if o.device.Counts() {
-		return true, nil // there are no numbers
+		return true, nil // a dry run has no numbers
 	}
 	peaks, grids := device.ReadSlice[float32](o.device, e.peaks), device.ReadSlice[float64](o.device, e.grids)
 	var mine [2]float32 // the bound, and 1 where a grid does not fit

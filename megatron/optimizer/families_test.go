@@ -148,7 +148,7 @@ func TestFrozenParameters(t *testing.T) {
 	}
 }
 
-// onlyTrained looks for state of frozen parameters, and for the state that must be there.
+// onlyTrained checks that frozen parameters have no state, and that the others have theirs.
 func onlyTrained(o outcome) error {
 	for name := range o.grads {
 		if isFrozen(name) {

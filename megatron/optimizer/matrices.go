@@ -91,7 +91,7 @@ func (m *matrix) add(p *mpu.Param, pieces []mpu.Piece) {
 	m.n += l.n
 }
 
-// blockwise makes a matrix of what this rank has of one.
+// blockwise makes this rank's part of a matrix a matrix of its own.
 func (m *matrix) blockwise() {
 	m.columns = m.pieces[0][0].Size[1]
 	m.rows, m.cut = m.n/m.columns, false

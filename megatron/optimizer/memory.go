@@ -235,7 +235,7 @@ func (b *bucket) kept(sharded bool) int64 {
 	return b.n
 }
 
-// trained is n, and nothing of what is frozen.
+// trained is n, or 0 for a frozen bucket.
 func (b *bucket) trained(n int64) int64 {
 	if b.frozen {
 		return 0

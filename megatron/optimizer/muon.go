@@ -46,7 +46,7 @@ type MuonConfig struct {
 	Beta2, Eps float64
 }
 
-// vectors is the optimizer of what is not a matrix of Muon's.
+// vectors is the optimizer of everything but Muon's matrices.
 func (c *Config) vectors() string {
 	switch {
 	case !c.Matrices():

@@ -81,7 +81,7 @@ func openTensors(t *testing.T, folder, name string) *safetensors.File {
 	return f
 }
 
-// muonSteps takes a variant's steps and tells how many tensors it compared.
+// muonSteps takes a variant's steps and returns how many tensors it compared.
 func muonSteps(t *testing.T, v muonVariant, inputs, expected *safetensors.File) (compared int) {
 	d := ref.Open()
 	defer d.Close()

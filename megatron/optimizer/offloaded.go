@@ -12,7 +12,7 @@ import (
 // device's memory piece by piece; values also come and go by bucket (carry.go).
 type away struct {
 	values, mains, ms, vs, grads *strip // nil: here, or not kept
-	frozen                       *strip // values of what is not trained; of another length
+	frozen                       *strip // values of frozen parameters; of another length
 
 	n, piece int64      // elements of each strip, and of those that are here at a time
 	visited  []*strip   // all but frozen

@@ -14,7 +14,7 @@ import (
 	"monotron/mpu"
 )
 
-// TestOffloadedIsTheSame: what lies in files has, after some steps, the bits of what lies in
+// TestOffloadedIsTheSame: state in files has, after some steps, the bits of state in
 // memory: values, main parameters, moments, norms, with every optimizer, dtype and sharding, also
 // where a step is skipped; under ZeRO-3 with gradients in files as well.
 func TestOffloadedIsTheSame(t *testing.T) {
@@ -46,8 +46,8 @@ func TestOffloadedExpertsAreTheSame(t *testing.T) {
 	}
 }
 
-// Claim: whatever fraction of the state lies elsewhere, the bits are those of what lies in memory;
-// and as many elements lie there as the rule says.
+// Claim: whatever fraction of the state is offloaded, the bits are those of state in memory;
+// and as many elements are offloaded as the rule says.
 func TestAnyOffloadedFractionIsTheSame(t *testing.T) {
 	for _, world := range []int{1, 2} {
 		for _, strategy := range Strategies() {
@@ -100,9 +100,9 @@ func sameFractions(t *testing.T, s setup) {
 	}
 }
 
-// Claim: parameters go elsewhere in the order of the groups (those with weight decay first, where
-// the model begins with one), until what is gone has the fraction of the elements; the one that crosses the
-// mark goes too (Megatron-LM, HybridDeviceOptimizer). A bucket's parts cover it, each parameter in one.
+// Claim: parameters are offloaded in the order of the groups (those with weight decay first, where
+// the model begins with one), until the offloaded ones have the fraction of the elements; the one that crosses
+// the mark is included (Megatron-LM, HybridDeviceOptimizer). A bucket's parts cover it, each parameter in one.
 func TestFractionRule(t *testing.T) {
 	sizes := []int64{700, 10, 300, 20, 500, 30} // every second one without decay
 	var params []*mpu.Param

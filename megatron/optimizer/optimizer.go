@@ -20,7 +20,7 @@ type Optimizer struct {
 	families []*family
 	buckets  []*bucket // of all families
 	bucketOf map[*mpu.Param]*bucket
-	segments []*segment              // of what is trained, in the order of params
+	segments []*segment              // of trained parameters, in the order of params
 	shares   map[*mpu.Param]*segment // of all params
 	runs     []*run                  // what is updated here, a call each
 	matrices []*matrix               // what Muon updates, in the order of the model

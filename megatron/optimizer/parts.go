@@ -136,8 +136,8 @@ func (b *bucket) elements(asked func(part) bool) (n int64) {
 	return n
 }
 
-// kinds are the strips of what an optimizer keeps of each element, here or offloaded; nil:
-// of that kind it keeps nothing.
+// kinds are the strips of an optimizer's state of each element, here or offloaded; nil:
+// it does not keep that kind.
 type kinds struct {
 	mains, ms, vs *strip
 	codes         *codeStrips

@@ -15,10 +15,10 @@ import (
 	"monotron/mpu/comm/inproc"
 )
 
-// globals are whole tensors by name, put together from ranks' pieces.
+// globals are uncut tensors by name, put together from ranks' pieces.
 type globals map[string][]float64
 
-// cells calls do for every element of pieces: its place in the global tensor and
+// cells calls do for every element of pieces: its index in the global tensor and
 // in the local buffer.
 func cells(global []int64, pieces []mpu.Piece, do func(at, local int64)) {
 	for _, p := range pieces {
@@ -129,7 +129,7 @@ func (m *toy) nameUnits() {
 	}
 }
 
-// alike tells whether all ranks have all parameters.
+// alike reports whether all ranks have all parameters.
 func (m *toy) alike() bool { return m.dense().Model == nil && len(m.groups.Families) == 1 }
 
 // freeze stops the training of the named parameters.
@@ -160,7 +160,7 @@ type setup struct {
 	model    func(world *inproc.World, rank int, d *device.Device) (*toy, error)
 	world    int
 
-	offloaded func(rank int) Offloaded // nil: nothing lies elsewhere
+	offloaded func(rank int) Offloaded // nil: nothing is offloaded
 }
 
 // outcome is what a run leaves.
@@ -384,7 +384,7 @@ func group(w *inproc.World, rank int, name string, members []int, d *device.Devi
 	return w.Group(rank, name, members, d)
 }
 
-// dataParallel is the toy on ranks that all hold the whole model: shapes that no
+// dataParallel is the toy on ranks that all hold the complete model: shapes that no
 // shard boundary respects, a one-dimensional bias, a padded table.
 func dataParallel(n int) func(*inproc.World, int, *device.Device) (*toy, error) {
 	return func(w *inproc.World, rank int, d *device.Device) (*toy, error) {
@@ -539,7 +539,7 @@ func TestShardingToRounding(t *testing.T) {
 	}
 }
 
-// Claim: what one sharding stores another takes up, by pieces alone, and goes on
+// Claim: what one sharding stores another takes up, by pieces alone, and continues
 // bit for bit as if nothing had happened.
 func TestStateMovesBetweenShardings(t *testing.T) {
 	for _, dtype := range []device.DType{device.F32, device.BF16} {
@@ -783,7 +783,7 @@ func TestMemoryFollowsTheFormulas(t *testing.T) {
 	}
 }
 
-// Claim: a checkpoint's names and whole pieces are, on one rank, the parameters'
+// Claim: a checkpoint's names and uncut pieces are, on one rank, the parameters'
 // own, so that files do not depend on how the optimizer lays them out.
 func TestStoredOfOneRank(t *testing.T) {
 	d := ref.Open()

@@ -291,7 +291,7 @@ func (o *Optimizer) partial() (all []*parts) {
 // summedThere reports whether the gradients are summed where they lie: a single one, here.
 func (p *parts) summedThere() bool { return len(p.grads) == 1 && !p.grads[0].Offloaded() }
 
-// pack copies the gradients side by side, unless there is no need.
+// pack copies the gradients side by side, unless they are summed where they are.
 func (o *Optimizer) pack(p *parts) {
 	if p.summedThere() {
 		p.packed = p.grads[0]

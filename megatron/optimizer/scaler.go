@@ -16,7 +16,7 @@ type Scaler struct {
 type ScalerState struct {
 	Value      float64 `json:"scale"`
 	Growth     int     `json:"growth_tracker"`     // clean steps since the last change or overflow
-	Hysteresis int     `json:"hysteresis_tracker"` // goes on below 0
+	Hysteresis int     `json:"hysteresis_tracker"` // continues below 0
 }
 
 // NewScaler is a dynamic scaler with fp16, unless --loss-scale is given; without

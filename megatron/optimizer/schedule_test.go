@@ -14,7 +14,7 @@ func cosine() Schedule {
 		StartWD: 0.1, EndWD: 0.1, WDSamples: 100, WDStyle: DecayConstant}
 }
 
-// Claim: a scheduler loaded from a state goes on where the other stood.
+// Claim: a scheduler loaded from a state continues where the other stopped.
 func TestSchedulerResumes(t *testing.T) {
 	a := NewParamScheduler(cosine())
 	a.Step(37)
@@ -40,7 +40,7 @@ func TestSchedulerResumes(t *testing.T) {
 }
 
 // Claim: another schedule in the checkpoint is an error that names every
-// difference; --override keeps ours, --use-checkpoint takes theirs; the place
+// difference; --override keeps ours, --use-checkpoint takes theirs; the position
 // comes from the checkpoint always (Megatron's load_state_dict).
 func TestSchedulerMismatch(t *testing.T) {
 	saved := NewParamScheduler(cosine())
@@ -71,7 +71,7 @@ func TestSchedulerMismatch(t *testing.T) {
 }
 
 // Claim: how long a curve is matters where it is not flat: a run with constant weight
-// decay and learning rate goes on with more steps than the checkpoint's.
+// decay and learning rate continues with more steps than the checkpoint's.
 func TestFlatCurvesHaveAnyLength(t *testing.T) {
 	for _, c := range []struct {
 		lr, decay string

@@ -30,7 +30,7 @@ const (
 	StoredModel   = "model."
 )
 
-// StoredStates are the prefixes of what the optimizer keeps of a parameter.
+// StoredStates are the prefixes of the optimizer's states of a parameter.
 var StoredStates = []string{StoredMain, StoredExpM, StoredExpV, StoredSteps, StoredMoment2, StoredCodesM, StoredScalesM, StoredCodesV, StoredScalesV}
 
 // Weights lists the values for a checkpoint: complete parameters, of which

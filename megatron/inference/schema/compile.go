@@ -59,7 +59,7 @@ type compiler struct {
 	counts map[*rule]int    // of begins; 0: it is being counted
 }
 
-// annotations say nothing of what a value may be.
+// annotations do not restrict values.
 var annotations = strings.Fields("title description default examples example $schema $id $comment $defs definitions deprecated readOnly writeOnly format strict")
 
 // keywords of a schema by what they belong to.
@@ -448,7 +448,7 @@ func (c *compiler) reference(ref, at string, depth int) (node, error) {
 	return r, err
 }
 
-// finite refuses rules that are themselves before any byte, which no text satisfies, and places where
+// finite refuses rules that are themselves before any byte, which no text satisfies, and points where
 // so many alternatives begin that following them takes long.
 func (c *compiler) finite() error {
 	for ref, r := range c.rules {

@@ -153,7 +153,7 @@ func (s State) mayEnd() bool {
 
 func (s State) mustEnd() bool { return len(s.ways) == 1 && s.ways[0] == nil }
 
-// unique drops ways that are there twice.
+// unique drops duplicate ways.
 func unique(ways []*stack) []*stack {
 	if len(ways) < 2 {
 		return ways

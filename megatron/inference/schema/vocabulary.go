@@ -19,7 +19,7 @@ type branch struct {
 	next  []*branch
 }
 
-// NewVocabulary reads a tokenizer's tokens. Those that are no text of their own, such as the
+// NewVocabulary reads a tokenizer's tokens. Those without text of their own, such as the
 // ends of a text, are left out.
 func NewVocabulary(tok tokenizer.Tokenizer, size int, special []int32) *Vocabulary {
 	v := &Vocabulary{size: size}
@@ -35,7 +35,7 @@ func NewVocabulary(tok tokenizer.Tokenizer, size int, special []int32) *Vocabula
 	return v
 }
 
-// Size counts ids, with those that are no text.
+// Size counts ids, including those without text.
 func (v *Vocabulary) Size() int { return v.size }
 
 func (b *branch) add(text []byte, id int32) {

@@ -51,7 +51,7 @@ func (f *Folder) name(what string) string {
 	return filepath.Join(f.dir, fmt.Sprintf("rank_%05d.%s", f.rank, what))
 }
 
-// take locks the file of that name for this run; held: another run has it, or has just released it.
+// take locks the file of that name for this run; locked: another run has it, or has just released it.
 func (f *Folder) take(path string) (locked bool, err error) {
 	lock, err := atomicfile.Scratch(path, 0o666)
 	if err != nil {

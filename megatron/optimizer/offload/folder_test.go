@@ -34,7 +34,7 @@ func names(t *testing.T, dir string) string {
 	return strings.Join(all, " ")
 }
 
-// TestFileIsMemory: reads and writes of any length at any place, in one stream and in several,
+// TestFileIsMemory: reads and writes of any length at any offset, in one stream and in several,
 // past the page cache and through it, are those of a slice.
 func TestFileIsMemory(t *testing.T) {
 	f := open(t, t.TempDir(), 3, 4)
@@ -117,8 +117,8 @@ func TestWhatAKilledRunLeft(t *testing.T) {
 	}
 }
 
-// TestNoSpace: a file that the disk has no room for is refused before the first step, and
-// says what, where and how much.
+// TestNoSpace: a file that does not fit on the disk is refused before the first step, and
+// the error says what, where and how much.
 func TestNoSpace(t *testing.T) {
 	f := open(t, t.TempDir(), 7, 8)
 	_, err := f.Store("exp_avg", 1<<62)
