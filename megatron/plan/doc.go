@@ -1,6 +1,6 @@
 // Package plan says before a run what it will take: bytes of memory on every rank, and
 // seconds on a machine that a file describes. Both come from the run's own set-up and steps
-// (training.Rehearsal) on a device that only counts, so there is no second description of
+// (training.Rehearsal) on a device that only counts, so no second description exists of
 // a layer, a bucket or a schedule.
 //
 // Reading order: memory.go (each rank's memory and its peak), point.go (the point of a run at

@@ -15,10 +15,10 @@ import (
 
 // Unfit is a run that cannot have the memory that it takes.
 type Unfit struct {
-	Ranks    []Rank // that share the room
+	Ranks    []Rank // that share the memory
 	Capacity Capacity
 	Nearest  []string // flags with which it would fit, the fewest first
-	Every    bool     // nothing that was looked at would
+	Every    bool     // none of the flags tried would fit
 }
 
 // Total is what the ranks hold together, at the same time where they reach their peaks so.
@@ -154,7 +154,7 @@ func flagsOf(list []Change, set uint) string {
 }
 
 // Exhausted makes a rank's lack of memory an error that says which flags would have saved how
-// much of what the rank was planned to hold.
+// much of the memory planned for the rank.
 func (o Options) Exhausted(c config.Run, rank int, e *device.OutOfMemory) error {
 	var lines []string
 	add := func(bytes int64, flag string) {
@@ -166,7 +166,7 @@ func (o Options) Exhausted(c config.Run, rank int, e *device.OutOfMemory) error 
 	add(e.Fused, "--attention-backend flash")
 	planned, err := o.Of(c, rank)
 	if err == nil {
-		c.Graphs = false // told above, as it was
+		c.Graphs = false // named above, as it was
 		for _, s := range o.Savings(c, rank, planned.Peak) {
 			lines = append(lines, s.String())
 		}

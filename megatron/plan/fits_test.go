@@ -28,8 +28,8 @@ func parsed(t *testing.T, flags string) config.Run {
 const small = "--num-layers 8 --hidden-size 256 --num-attention-heads 8 --seq-length 256 --max-position-embeddings 256 --micro-batch-size 4 --global-batch-size 64 " +
 	"--train-iters 10 --lr 1e-3 --tokenizer-type NullTokenizer --vocab-size 1000 --mock-data "
 
-// Claim: a run that cannot fit is refused with its numbers and with flags that fit, which the
-// count itself says; one that fits with no flags at all is told so.
+// Claim: a run that cannot fit is refused with its numbers and with flags that fit by the same
+// count; if no flags make it fit, the error says so.
 func TestCheck(t *testing.T) {
 	c := parsed(t, small+"--world-size 4")
 	o, all := Options{Device: "cpu"}, []int{0, 1, 2, 3}
@@ -108,8 +108,8 @@ func TestExhausted(t *testing.T) {
 	}
 }
 
-// Claim: what lacks room on a GPU is told that the host could keep the optimizer's state, and by
-// how much that helps; on a CPU, where that is the same memory, it is not.
+// Claim: the refusal of a run that does not fit on a GPU says that the host could keep the optimizer's state, and by
+// how much that helps; on a CPU, where that is the same memory, it does not.
 func TestHostIsAdvisedOnGPUs(t *testing.T) {
 	const few = "--num-layers 8 --hidden-size 256 --num-attention-heads 8 --seq-length 16 --max-position-embeddings 16 --micro-batch-size 1 --global-batch-size 1 " +
 		"--train-iters 10 --lr 1e-3 --tokenizer-type NullTokenizer --vocab-size 1000 --mock-data "
@@ -178,8 +178,8 @@ func TestAdviceWithFP8(t *testing.T) {
 	}
 }
 
-// Claim: of two ways to share the optimizer's state, and of two places for it, a set of flags has
-// one; other changes go together.
+// Claim: of two ways to share the optimizer's state, and of two locations of it, a set of flags has
+// one; other changes can be combined.
 func TestChangesOfOneSubject(t *testing.T) {
 	c := parsed(t, small+"--world-size 4")
 	list := Options{Device: "cuda"}.changes(&c)
@@ -208,7 +208,7 @@ func TestChangesOfOneSubject(t *testing.T) {
 	}
 }
 
-// Claim: a place counts micro-batches from 0, as errors and layers do.
+// Claim: a point counts micro-batches from 0, as errors and layers do.
 func TestCoordinatesCountFromZero(t *testing.T) {
 	for want, p := range map[string]Point{
 		"backward of micro-batch 0, layer 3": {Phase: health.Backward, Micro: 1, Unit: "decoder.layers.3"},
@@ -245,8 +245,8 @@ func TestEnoughMicroBatches(t *testing.T) {
 	}
 }
 
-// Claim: a run whose optimizer's state is more than the host has room for is refused with the
-// numbers and with changes that fit by the count; where the GPU has no room for what would stay, none is named.
+// Claim: a run whose optimizer's state does not fit in the host's memory is refused with the numbers and with
+// changes that fit by the count; where the rest does not fit on the GPU, none is named.
 func TestCheckHost(t *testing.T) {
 	const flags = small + "--device cuda --bf16 --optimizer-cpu-offload --world-size 2 "
 	c, o, all := parsed(t, flags), Options{Device: "cuda"}, []int{0, 1}

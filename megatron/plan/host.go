@@ -123,8 +123,8 @@ func (o Options) tryHost(c *config.Run, share float64, try func(string, func(*co
 	}
 }
 
-// HostHas reports whether every node's host has room for what its ranks keep there beside their
-// devices; where the machine file does not say how much that is, it has.
+// HostHas reports whether every node's host has enough memory for what its ranks keep there in addition to
+// their devices; if the machine file does not say how much that is, it has.
 func (m *Machine) HostHas(c *config.Run, ranks []Rank) bool {
 	for node := range slices.Chunk(ranks, m.PerNode) {
 		if m.Host > 0 && inHost(c, node) > int64(m.Host) {

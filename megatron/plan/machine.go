@@ -26,14 +26,14 @@ type Machine struct {
 	Device  string `yaml:"device"`                // cpu, cuda
 	PerNode int    `yaml:"devices_per_node"`      // ranks of a node
 	Memory  Bytes  `yaml:"memory"`                // of a device, for tensors
-	Host    Bytes  `yaml:"host_memory,omitempty"` // of a node, for what its ranks keep beside their devices; 0: not known
+	Host    Bytes  `yaml:"host_memory,omitempty"` // of a node, for the memory of its ranks outside devices; 0: unknown
 
 	Peak       map[string]float64 `yaml:"peak_flops"`              // of products, by dtype: f32, bf16, f16
 	MemoryRate float64            `yaml:"memory_bytes_per_second"` // read and written
 	Matmul     []Share            `yaml:"matmul_share"`            // of the peak, by the operations of a product
 	Stream     []Share            `yaml:"stream_share"`            // of the memory's rate, by the bytes of an op
 	Attention  Attention          `yaml:"attention"`
-	Launch     float64            `yaml:"seconds_per_op"` // of each, beside its work
+	Launch     float64            `yaml:"seconds_per_op"` // of each, in addition to its work
 
 	Node    Link `yaml:"inside_node"`
 	Between Link `yaml:"between_nodes"`
@@ -54,7 +54,7 @@ type Machine struct {
 	Constants map[string]Constants `yaml:"constants,omitempty"` // by regime; "": of all that have none
 	Flags     []string             `yaml:"flags,omitempty"`     // of the runs that rows of a table stand for
 	Regimes   map[string][]string  `yaml:"regimes,omitempty"`   // more of them, by regime
-	// By regime: what the program of a table's rows held that this one does not.
+	// By regime: memory of the program of a table's rows that this one does not need.
 	ProgramMemory map[string]ProgramMemory `yaml:"held_beside,omitempty"`
 	Checked       Checked                  `yaml:"checked"`
 
@@ -64,7 +64,7 @@ type Machine struct {
 // ProgramMemory is memory of a rank.
 type ProgramMemory struct {
 	Bytes        Bytes   `yaml:"bytes"`
-	PerParameter float64 `yaml:"per_parameter"` // bytes for each parameter of the rank; negative: it held less
+	PerParameter float64 `yaml:"per_parameter"` // bytes for each parameter of the rank; negative: it needed less
 }
 
 // Share is how much of a rate is reached by what is at least so large.
@@ -77,7 +77,7 @@ type Share struct {
 type Attention struct {
 	Share  float64 `yaml:"share"`                  // of the peak
 	Scores bool    `yaml:"keeps_scores,omitempty"` // kernels of their own for products and softmax, over all pairs
-	// Of the peak, where a head's channels are no multiple of OddMultiple; 0: as Share.
+	// Of the peak, where a head's channels are not a multiple of OddMultiple; 0: as Share.
 	OddShare    float64 `yaml:"odd_share,omitempty"`
 	OddMultiple int     `yaml:"aligned_channels,omitempty"` // 8 for tensor cores of 16-bit values
 }
@@ -208,7 +208,7 @@ func ParseMachine(text []byte) (*Machine, error) {
 	return m, nil
 }
 
-// mostKeys bounds the fields of one mapping, which yaml compares each with each; mostProblems how many are told.
+// mostKeys bounds the fields of one mapping, which yaml compares each with each; mostProblems the problems reported.
 const mostKeys, mostProblems = 1000, 20
 
 // bounded refuses a node with a mapping of more fields than any machine has.

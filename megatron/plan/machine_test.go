@@ -9,7 +9,7 @@ import (
 	"monotron/internal/exitcode"
 )
 
-// Claim: every machine file that comes with the program is whole, and by its name's.
+// Claim: every machine file that comes with the program is complete, and found by its name.
 func TestShippedMachines(t *testing.T) {
 	if len(Machines()) < 5 {
 		t.Errorf("machines: %v", Machines())
@@ -178,7 +178,7 @@ func TestSends(t *testing.T) {
 	}
 }
 
-// Claim: Spearman's coefficient; equal values share their places.
+// Claim: Spearman's coefficient; equal values share their ranks.
 func TestRankCorrelation(t *testing.T) {
 	for _, c := range []struct {
 		x, y []float64

@@ -10,7 +10,7 @@ import (
 	"monotron/csrc/device"
 )
 
-// Claim: a shape's numbers come out of it, and what is left tells dtypes and ways apart.
+// Claim: a shape's numbers come out of it, and the rest distinguishes dtypes and kinds of products.
 func TestForm(t *testing.T) {
 	for _, c := range []struct {
 		shape, form string
@@ -60,8 +60,8 @@ func TestOpSeconds(t *testing.T) {
 }
 
 // Claim: groups of ranks that share threads: one rank has them all; as many ranks as threads
-// take what was timed with a rank a thread; more take their share of the threads, at what was timed
-// by turns; waiting for each other counts where nobody else computes, and work of collectives
+// take what was timed with a rank a thread; more take their share of the threads, at the time
+// measured in turn; waiting for each other counts where nobody else computes, and work of collectives
 // where somebody does.
 func TestCrowd(t *testing.T) {
 	l := load{alone: 1, one: 1.8, many: 2, wait: 0.2, carry: 0.3}

@@ -35,8 +35,8 @@ type Rank struct {
 	At        Point                  // of the peak
 	AtPeak    [device.Purposes]int64 // bytes then
 	Reserved  int64                  // asked of the device, with what lies between blocks
-	Stored    int64                  // in files (--offload-folder), or in the host's memory beside a GPU
-	Scratch   int64                  // that ops work in beside it; known where the device is here
+	Stored    int64                  // in files (--offload-folder), or in the host's memory for a GPU
+	Scratch   int64                  // in which ops work, in addition; known where the device is here
 	Copies    int64                  // in the host's memory: memory checkpoints of its shard, and of that of which it has copies
 
 	shard int64 // of a memory checkpoint
@@ -93,7 +93,7 @@ func (o Options) ranks(c config.Run, numbers []int) ([]Rank, error) {
 	}
 	sizes := c.Layout.Sizes()
 	all, first := make([]Rank, len(numbers)), map[kind]int{}
-	var kinds []int // places in numbers
+	var kinds []int // indices into numbers
 	for i, number := range numbers {
 		k := o.kindOf(&c, sizes, number)
 		if _, seen := first[k]; !seen {
@@ -136,7 +136,7 @@ func (o Options) job(c config.Run) (*training.Job, error) {
 	return training.Rehearsal(c, micros)
 }
 
-// kind is ranks that hold the same: those of a stage, with as many places of experts.
+// kind is ranks with equal memory: those of a stage, with the same position among experts.
 type kind struct{ stage, experts, shard, expertShard, own int }
 
 // fewRanks are counted shard by shard: which of the gradients that tensor-parallel ranks add

@@ -26,7 +26,7 @@ type subject int
 const (
 	alone     subject = iota // no other change is about the same
 	sharded                  // how data-parallel ranks share parameters, gradients and the optimizer's state
-	offloaded                // where beside the device the optimizer's state lies, and what else does
+	offloaded                // where outside the device the optimizer's state is kept, and what else is
 )
 
 // Saving is what a flag takes off a rank's peak.
@@ -81,7 +81,7 @@ func (o Options) changes(c *config.Run) (all []Change) {
 	if c.Model.NumAttentionHeads%n == 0 && c.Model.FFNHiddenSize%n == 0 && c.Model.Experts == nil {
 		all = append(all, Change{Flags: fmt.Sprintf("--tensor-model-parallel-size %d on twice the ranks", n), more: true, make: func(c *config.Run) {
 			c.Layout.TP, c.Layout.WorldSize = n, 2*l.World()
-			_ = c.SetVocab(c.Model.VocabSize) // a size that is refused is no saving: the count says so
+			_ = c.SetVocab(c.Model.VocabSize) // a size that is refused saves nothing: the count says so
 		}})
 	}
 	pieces := c.Optimizer.Indivisible() == ""                         // the update takes them

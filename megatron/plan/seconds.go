@@ -41,7 +41,7 @@ type Clock struct {
 	shared  *sharing // nil: a rank has a device of its own
 }
 
-// ProgramMemory is what the rows' own program held beside this one's tensors, by the machine file.
+// ProgramMemory is memory of the rows' own program in addition to this one's tensors, by the machine file.
 func (k *Clock) ProgramMemory(regime string) int64 {
 	h := k.machine.ProgramMemory[regime]
 	return int64(h.Bytes) + int64(h.PerParameter*k.most)

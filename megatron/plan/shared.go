@@ -31,7 +31,7 @@ func (l *load) add(m load, times float64) {
 	l.carry += times * m.carry
 }
 
-// crowd is ranks that continue together, as those of a tensor-parallel group do, beside others.
+// crowd is ranks that continue together, as those of a tensor-parallel group do, while others compute.
 type crowd struct {
 	threads float64
 	groups  float64 // that compute at the same time

@@ -17,7 +17,7 @@ import (
 	"monotron/internal/system"
 )
 
-// Limits of what a command may say.
+// Limits of a command's output.
 const (
 	mostOfLine = 4 << 10 // bytes of its output a line
 	mostSaid   = 2 << 10 // of its complaints that are kept
@@ -124,7 +124,7 @@ func rewards(text string, n int, fail func(string, ...any) error) (list []float6
 // mostReward is the largest reward: squares of rewards stay finite.
 const mostReward = 1e9
 
-// limited keeps the first bytes of an output, and tells when there are more.
+// limited keeps the first bytes of an output, and reports when there are more.
 type limited struct {
 	kept bytes.Buffer
 	most int

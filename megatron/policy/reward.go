@@ -14,7 +14,7 @@ type Sampled struct {
 	Prompt     json.RawMessage            `json:"prompt"`     // of the row: a text or a list of messages
 	Completion string                     `json:"completion"` // without the token that ends it
 	Answer     *string                    `json:"-"`          // field answer of the row; nil: it has none
-	Fields     map[string]json.RawMessage `json:"-"`          // of the row, besides
+	Fields     map[string]json.RawMessage `json:"-"`          // further fields of the row
 }
 
 // Reward is a judge of answers.

@@ -86,7 +86,7 @@ func TestAdapterBeginsAsTheBase(t *testing.T) {
 	}
 }
 
-// Claim: a tuning by an adapter that is stopped goes on bit for bit, its dropout included; its
+// Claim: a tuning by an adapter that is stopped continues bit for bit, its dropout included; its
 // PEFT folder gives the loss of the merged model.
 func TestAdapterResumes(t *testing.T) {
 	for _, flags := range []string{"--lora-rank 4 --lora-dropout 0.2 ", "--lora-rank 4 --use-dora --bf16 "} {

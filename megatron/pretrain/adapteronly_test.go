@@ -16,8 +16,8 @@ import (
 	"monotron/mpu"
 )
 
-// Claim: with --save-adapter-only a checkpoint has the adapter's tensors alone; a run that is stopped goes on bit for
-// bit, in any layout and precision, over a rounded base too; what reads the checkpoint sees the base's weights
+// Claim: with --save-adapter-only a checkpoint has the adapter's tensors alone; a run that is stopped continues bit
+// for bit, in any layout and precision, over a rounded base too; what reads the checkpoint sees the base's weights
 // as a complete one has them.
 func TestAdapterOnlyCheckpoints(t *testing.T) {
 	for _, flags := range []string{"--lora-rank 2", "--lora-rank 2 --use-dora --bf16", "--lora-rank 2 --quantize-base nf4 --double-quant"} {
@@ -106,7 +106,7 @@ func TestAdapterOnlyWithoutItsBase(t *testing.T) {
 	}
 }
 
-// Claim: a checkpoint that was moved to the place of its base is one error, not a search without end.
+// Claim: a checkpoint that was moved to the path of its base is one error, not a search without end.
 func TestAdapterOnlyAsItsOwnBase(t *testing.T) {
 	dir := t.TempDir()
 	line := adaptLine(t, dir) + "--micro-batch-size 2 --lora-rank 2 --save-adapter-only "

@@ -32,7 +32,7 @@ func startLine(t *testing.T, dir, model string) string {
 }
 
 // Claim: adapters on embedding and output layer, weights that are trained with an adapter, and
-// adapters on experts train alike in every layout, and go on bit for bit after a stop.
+// adapters on experts train alike in every layout, and continue bit for bit after a stop.
 func TestAdapterPartsInEveryLayout(t *testing.T) {
 	dense := []string{"--micro-batch-size 1", "--world-size 2 --micro-batch-size 2 --use-distributed-optimizer", "--world-size 2 --tensor-model-parallel-size 2 --micro-batch-size 2",
 		"--world-size 2 --tensor-model-parallel-size 2 --sequence-parallel --micro-batch-size 2", "--world-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 1",

@@ -10,7 +10,7 @@ import (
 	"monotron/megatron/checkpoint/native"
 )
 
-// Claim (docs/exit-codes.md): one error that names the place, with the right
+// Claim (docs/exit-codes.md): one error that names the position, with the right
 // exit code, before a line is trained.
 func TestBadInputHasOneClearError(t *testing.T) {
 	dir := t.TempDir()
@@ -101,7 +101,7 @@ func remove(t *testing.T, dir, name string) {
 	}
 }
 
-// Claim: data too short for one sample is no loss of zero but a remark; data
+// Claim: data too short for one sample gives a note, not a loss of zero; data
 // that is short for an evaluation is repeated.
 func TestShortValidationData(t *testing.T) {
 	dir := t.TempDir()
@@ -166,8 +166,8 @@ func TestCheckpointThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// Claim: a damaged newest checkpoint is told and the one before it taken,
-// whichever region is broken; with all damaged the run does not start anew.
+// Claim: a damaged newest checkpoint is reported and the one before it taken,
+// whichever region is broken; with all damaged the run does not restart at step 0.
 func TestDamagedCheckpoints(t *testing.T) {
 	dir := t.TempDir()
 	base := tiny + someData + "--load DIR/c "
@@ -211,7 +211,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 }
 
 // Claim: a disk that fills up ends the run with the reason, and what was saved
-// before stays whole.
+// before stays complete.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if !smallDisk(t, dir, "300k") {
@@ -229,7 +229,7 @@ func TestFullDisk(t *testing.T) {
 	must(t, dir, tiny+someData+"--load DIR/c")
 }
 
-// soundFolder fails the test when anything under a final name is not whole.
+// soundFolder fails the test when anything under a final name is incomplete.
 func soundFolder(t *testing.T, folder string) {
 	t.Helper()
 	list, err := native.List(folder)

@@ -122,7 +122,7 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	return train(ctx, config, asked, env, open, w, begun, outcome)
 }
 
-// train runs every rank of this process; place is not nil where that is one of a
+// train runs every rank of this process; env is not nil where that is one of a
 // launcher's.
 func train(ctx context.Context, config config.Run, asked training.Asked, env *launchenv.Env, open func(string) (*device.Device, error), w training.Streams, begun *begun, outcome *training.Outcome) (err error) {
 	if c := &config.Checkpoint; env != nil && env.Hosts() && store.IsURL(c.Save) && c.LocalDir == "" {
@@ -164,7 +164,7 @@ func train(ctx context.Context, config config.Run, asked training.Asked, env *la
 	if err != nil {
 		return err
 	}
-	// Ranks in several processes look at each other's hosts before they train.
+	// Ranks in several processes check each other's hosts before they train.
 	checked := func(rank *ranks.Rank) error {
 		err := afford(job, rank.Number, func() error {
 			return check(process, rank, config.Layout.FastReduce, w.Notes.From("preflight").Rank(rank.Number).Lines())

@@ -22,7 +22,7 @@ func complete(c *cli.Context) {
 }
 
 // choices are the values that the flag takes which the last word, or the one before it, names; nil: it takes
-// any, or there is no such flag. A shell gives no word for one that has not begun.
+// any, or no such flag exists. A shell gives no word for one that has not begun.
 func choices(words []string) []string {
 	for i := len(words) - 1; i >= max(0, len(words)-2); i-- {
 		name, is := strings.CutPrefix(words[i], "--")

@@ -61,8 +61,8 @@ func TestRefusedRunsLeaveNothing(t *testing.T) {
 }
 
 // Claim (docs/checkpoints.md): of two runs that are started at the same moment one is
-// refused, also where the other has ended before its patience has. One that goes on from
-// there is not.
+// refused, also where the other has ended before its patience has. One that continues from
+// that folder is not.
 func TestTwoRunsAtTheSameMoment(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("folders are locked on Unix alone")
@@ -130,7 +130,7 @@ func TestForgottenLoadIsNoted(t *testing.T) {
 	}
 }
 
-// Claim: --log-extras tells the model FLOPs utilisation against a peak that the
+// Claim: --log-extras reports the model FLOPs utilisation against a peak that the
 // run measures itself; --profile and --metrics-addr say where their output is.
 func TestReportsSayWhereTheyAre(t *testing.T) {
 	dir := t.TempDir()
@@ -149,8 +149,8 @@ func TestReportsSayWhereTheyAre(t *testing.T) {
 	}
 }
 
-// Claim: whoever names what --output-prefix was, or forgets a weight's prefix, is
-// told what a data path is.
+// Claim: the error for whoever names what --output-prefix was, or forgets a weight's prefix,
+// explains what a data path is.
 func TestMissingDataIsExplained(t *testing.T) {
 	dir := t.TempDir()
 	corpus(t, dir, "my_text_document", 300)

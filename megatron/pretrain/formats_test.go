@@ -12,7 +12,7 @@ import (
 	"monotron/megatron/checkpoint/all"
 )
 
-// Claim (docs/checkpoints.md): a run that saves in Megatron's formats goes on from
+// Claim (docs/checkpoints.md): a run that saves in Megatron's formats continues from
 // them bit for bit, as from our own: losses, and the weights at the end.
 func TestMegatronFormatsContinueBitForBit(t *testing.T) {
 	for name, flags := range map[string]string{
@@ -74,7 +74,7 @@ func TestForeignWeights(t *testing.T) {
 	for _, f := range []string{"hf", "nanogpt", "llmc", "converted"} {
 		more := "--finetune "
 		if f == "hf" {
-			more = "" // it says no iteration to go on from
+			more = "" // it has no iteration to continue from
 		}
 		r := must(t, dir, training+more+"--skip-train --use-checkpoint-args --load DIR/"+f)
 		if got := finalLoss(r.out); got != last {
@@ -91,7 +91,7 @@ func TestForeignWeights(t *testing.T) {
 	}
 }
 
-// finalLoss is the validation loss on the whole validation set, as printed.
+// finalLoss is the validation loss on the complete validation set, as printed.
 func finalLoss(out string) string {
 	for line := range strings.Lines(out) {
 		if strings.Contains(line, "on validation set") {

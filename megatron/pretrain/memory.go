@@ -12,10 +12,10 @@ import (
 )
 
 // holdMemory takes the memory that monotron launch holds for memory checkpoints of this process's
-// rank, and how often it has restarted the run. place is nil where all ranks are here.
+// rank, and how often it has restarted the run. env is nil where all ranks are here.
 func holdMemory(job *training.Job, env *launchenv.Env) error {
 	if text := os.Getenv(launchenv.Restarts); text != "" {
-		job.Restarts, _ = strconv.Atoi(text) // torchrun's may be another thing: it only chooses what is told
+		job.Restarts, _ = strconv.Atoi(text) // torchrun's may be another thing: it only chooses the notes
 	}
 	job.Hosts = env != nil && env.Hosts()
 	if job.Config.Checkpoint.MemoryInterval == 0 {

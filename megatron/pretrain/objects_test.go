@@ -29,7 +29,7 @@ func newHost(t *testing.T, dir string) {
 	}
 }
 
-// Claim (docs/object-storage.md): a run of two ranks that saves to a bucket, and goes on from there on another host
+// Claim (docs/object-storage.md): a run of two ranks that saves to a bucket, and continues from it on another host
 // under another layout, has the losses and weights of a run that saves to a folder.
 func TestBucketContinuesBitForBit(t *testing.T) {
 	for name, flags := range map[string]string{
@@ -99,7 +99,7 @@ func TestBucketResumes(t *testing.T) {
 	}
 }
 
-// Claim: an upload that takes longer than --stall-seconds is no stall.
+// Claim: an upload that takes longer than --stall-seconds is not a stall.
 func TestBucketIsSlow(t *testing.T) {
 	dir := t.TempDir()
 	server := bucket(t, dir)

@@ -11,11 +11,11 @@ import (
 	"monotron/mpu/bootstrap/launchenv"
 )
 
-// checkMemory counts what this process's ranks will hold, before anything is allocated, and refuses
-// what cannot fit. Ranks that share a host's memory are held against it together, by one of
-// them: later ones would take what the first have for somebody else's.
+// checkMemory counts the memory of this process's ranks, before anything is allocated, and refuses
+// runs that cannot fit. Ranks that share a host's memory are compared with it together, by one of
+// them: later ones would count the memory of the first as used by another program.
 //
-// The index arrays of the data, which are built later, are held against what is left then.
+// The index arrays of the data, which are built later, are compared with what is left then.
 func checkMemory(job *training.Job, env *launchenv.Env, open func() (*device.Device, error), notes *logging.Notes) error {
 	if job.Config.NoPlan {
 		return nil
@@ -70,7 +70,7 @@ func checkMemory(job *training.Job, env *launchenv.Env, open func() (*device.Dev
 	return err
 }
 
-// whileLong says what goes on where counting takes long; what it returns ends that.
+// whileLong adds a note if counting takes long; what it returns ends that.
 func whileLong(notes *logging.Notes) func() {
 	const long = 2 * time.Second
 	t := time.AfterFunc(long, func() {

@@ -179,8 +179,8 @@ func TestPolicyRewardsByCommand(t *testing.T) {
 	}
 }
 
-// Claim: a run that is asked to stop while a command rewards ends the command, saves the last step and goes on from it
-// as if nothing had been.
+// Claim: a run that is asked to stop while a command rewards ends the command, saves the last step and continues from
+// it as if uninterrupted.
 func TestPolicyStopsDuringRewards(t *testing.T) {
 	dir, line := prompts(t)
 	line = strings.Replace(line, "--reward-pattern a ", "", 1) + "--micro-batch-size 4 --train-iters 3 --save-interval 9 "
@@ -246,9 +246,9 @@ func TestPolicyRefusals(t *testing.T) {
 	}
 }
 
-// Claim: an evaluation samples an answer to each held-out prompt: its reward is the same in every layout, however rows
-// are dealt out, its loss is that with the sign changed, and it changes nothing of the training; the weights of the highest
-// reward can be kept.
+// Claim: an evaluation samples an answer to each evaluation prompt: its reward is the same in every layout, however
+// rows are dealt out, its loss is that with the sign changed, and it changes nothing of the training; the weights of
+// the highest reward can be kept.
 func TestPolicyEvaluates(t *testing.T) {
 	dir, line := prompts(t)
 	line += "--train-iters 4 --lr 1e-2 --min-lr 1e-2 "

@@ -72,7 +72,7 @@ func facts(c *config.Run) (map[string]string, error) {
 	return map[string]string{"settings (flags)": fmt.Sprintf("%016x", xxh3.Hash(settings))}, nil
 }
 
-// check looks at the run before its first step; rank 0 says what it found.
+// check checks the run before its first step; rank 0 reports what it found.
 func check(p *process.World, r *ranks.Rank, fast bool, notes io.Writer) error {
 	if fast {
 		if err := p.FastReduce(); err != nil {

@@ -15,7 +15,7 @@ const experts = "--num-experts 4 --moe-layer-freq [0,1] --moe-router-topk 2 --mo
 	"--moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 1e-2 --moe-shared-expert-intermediate-size 16 " +
 	"--swiglu --ffn-hidden-size 32 --disable-bias-linear --normalization RMSNorm --untie-embeddings-and-output-weights --global-batch-size 8 "
 
-// Claim (design.md section 7): a run with experts that stopped goes on bit for bit in its
+// Claim (design.md section 7): a run with experts that stopped continues bit for bit in its
 // layout, and in every other, also out of Megatron's formats, with the same losses and
 // gradient norms but for the order of sums.
 func TestExpertsResumeInAnyLayout(t *testing.T) {
@@ -67,8 +67,8 @@ func nearly(t *testing.T, what string, got, want []string) {
 	}
 }
 
-// Claim: what a router keeps in f32 beside narrow weights (expert biases, quantiles) is
-// read back from every format, whatever the weights' type: the run goes on with the same
+// Claim: what a router keeps in f32 next to narrow weights (expert biases, quantiles) is
+// read back from every format, whatever the weights' type: the run continues with the same
 // numbers as from a native checkpoint.
 func TestNarrowExpertsResumeFromEveryFormat(t *testing.T) {
 	quantiles := strings.NewReplacer("--moe-router-enable-expert-bias --moe-router-bias-update-rate 1e-2 ", "", "--moe-router-num-groups 2 --moe-router-group-topk 1 ", "",

@@ -20,7 +20,7 @@ import (
 )
 
 // Claim (docs/checkpoints.md): a run stopped by a signal after any iteration,
-// also twice, goes on bit for bit: same losses, same weights, moments and all.
+// also twice, continues bit for bit: same losses, same weights, moments and all.
 func TestStoppedRunContinuesBitForBit(t *testing.T) {
 	for name, flags := range map[string]string{
 		"f32":   "",
@@ -195,7 +195,7 @@ func TestSignalledRunContinuesBitForBit(t *testing.T) {
 	}
 }
 
-// sameEnd compares what a resumed run printed with the end of a whole one.
+// sameEnd compares what a resumed run printed with the end of an uninterrupted one.
 func sameEnd(t *testing.T, got, full []string) {
 	t.Helper()
 	if len(got) > len(full) || !slices.Equal(got, full[len(full)-len(got):]) {
@@ -255,7 +255,7 @@ func (p *program) killAfter(after time.Duration, s syscall.Signal) (sent bool, e
 }
 
 // Claim (docs/checkpoints.md): --load takes one checkpoint of a save folder by
-// its path, also after a move; it does not start anew, nor take a neighbour of
+// its path, also after a move; it does not restart at step 0, nor take a neighbour of
 // the same iteration. --save into one is refused.
 func TestLoadOfOneCheckpoint(t *testing.T) {
 	dir := t.TempDir()

@@ -21,7 +21,7 @@ func TestSamplesThatDoNotFit(t *testing.T) {
 }
 
 // Claim: a model cut by tensors, by stages, by interleaved stages, by positions under each
-// exchange and with a sharded optimizer continues --sample-prompt as one rank does, told once.
+// exchange and with a sharded optimizer continues --sample-prompt as one rank does, printed once.
 func TestSamplesOfCutModels(t *testing.T) {
 	said := func(layout string) (samples []string) {
 		args := strings.Replace(tiny, "--num-layers 2", "--num-layers 4", 1)

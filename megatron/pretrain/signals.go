@@ -28,7 +28,7 @@ func (b *begun) one() { b.count.Add(1) }
 // all reports whether every rank of this process is set up: from there on a step is never far.
 func (b *begun) all() bool { n := b.count.Load(); return n > 0 && n >= b.ranks }
 
-// How long a setup may go on after a signal: memory for a large model is filled in one go,
+// How long a setup may continue after a signal: memory for a large model is filled in one go,
 // which nothing interrupts. Ranks of other processes may be in a step already; they wait for
 // this one, and all save together.
 const (

@@ -12,7 +12,7 @@ import (
 )
 
 // Claim: --eval-at-start evaluates and samples before the first step of a new run, which
-// then trains as without it; a run that goes on from a checkpoint does neither.
+// then trains as without it; a run that continues from a checkpoint does neither.
 func TestEvaluationAtStart(t *testing.T) {
 	dir := t.TempDir()
 	plain := numbers(must(t, dir, tiny+someData).out)
@@ -33,7 +33,7 @@ func TestEvaluationAtStart(t *testing.T) {
 	}
 }
 
-// Claim: a checkpoint of a run with frozen parameters goes on bit for bit, from another
+// Claim: a checkpoint of a run with frozen parameters continues bit for bit, from another
 // layout's too, and without the flag, where their moments start at 0.
 func TestResumeFrozen(t *testing.T) {
 	const frozen = "--freeze-parameters embedding.* decoder.layers.0.* "
@@ -74,7 +74,7 @@ func TestSaveAtTheEnd(t *testing.T) {
 	}
 }
 
-// Claim: --eval-train-iters tells the loss on the run's first batches beside each
+// Claim: --eval-train-iters reports the loss on the run's first batches with each
 // validation loss; before the first step that is the first step's own. The steps are
 // those of a run without it.
 func TestTrainingLossIsEstimated(t *testing.T) {

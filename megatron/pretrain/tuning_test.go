@@ -297,7 +297,7 @@ func TestTokenAccuracy(t *testing.T) {
 	}
 }
 
-// Claim: a tuning that is stopped goes on bit for bit, in the middle of an epoch too.
+// Claim: a tuning that is stopped continues bit for bit, in the middle of an epoch too.
 func TestTuningResumes(t *testing.T) {
 	c, dir := openTuned(t), t.TempDir()
 	baseFolder(t, dir, c.dir, filepath.Join(golden.Dir(t, "chat"), "tokenizer.json"))

@@ -10,9 +10,9 @@ import (
 )
 
 // Claim: where upcycling's definition gives back the dense model, the loss is the dense
-// model's, in every layout: copies of whole MLPs with a softmax over the chosen, and, as a
+// model's, in every layout: copies of uncut MLPs with a softmax over the chosen, and, as a
 // squared ReLU takes the factors out exactly, shards of it if a choice takes all of an MLP.
-// What it saves goes on without the flag.
+// The run's checkpoint continues without the flag.
 func TestUpcyclingKeepsTheModel(t *testing.T) {
 	dir := t.TempDir()
 	must(t, dir, tiny+someData+"--save DIR/swiglu --swiglu --ffn-hidden-size 24")

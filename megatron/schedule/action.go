@@ -83,7 +83,7 @@ func backward(chunk, micro int) Action { return Action{Kind: Backward, Chunk: ch
 type list struct {
 	acts    []Action
 	buffers []Transfer
-	from    int // in room: of the exchange that is being written
+	from    int // in buffers: of the exchange that is being written
 }
 
 func (l *list) forward(chunk, micro int)  { l.acts = append(l.acts, forward(chunk, micro)) }
@@ -100,7 +100,7 @@ func (l *list) exchange() {
 	}
 }
 
-// batch is an exchange whose transfers lie elsewhere.
+// batch is an exchange of transfers outside buffers.
 func (l *list) batch(overlap bool, transfers []Transfer) {
 	if len(transfers) > 0 {
 		l.acts = append(l.acts, Action{Kind: Exchange, Transfers: transfers, Overlap: overlap})

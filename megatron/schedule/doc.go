@@ -18,6 +18,6 @@
 //
 // Reading order: action.go, onefoneb.go, interleaved.go, config.go (which of them),
 // run.go (the executor), wires.go and check.go (the proof), program.go and simulate.go (the same on a
-// clock), meter.go (a clock beside it); partition.go, layout.go and method.go say which layers a
+// clock), meter.go (a measured clock); partition.go, layout.go and method.go say which layers a
 // virtual stage holds.
 package schedule

@@ -169,7 +169,7 @@ func (l lanes) list(warmup int, overlap bool) []Action {
 		acts.exchanges(f.after(i), false)
 	}
 	acts.exchanges(lead, overlap && turns > 0)
-	// In turn. With overlap each exchange runs beside the next computation, else both directions go together.
+	// In turn. With overlap each exchange runs during the next computation, else both directions run together.
 	for i := range turns {
 		run, back := f.runs[warmup+i], b.runs[i]
 		acts.forward(run.chunk, run.micro)

@@ -30,7 +30,7 @@ func (p *splitting) byMethod(chunks int) []int {
 	default:
 		counts = spread(slots, n)
 	}
-	// The first and last part hold the embedding and the head, which are no layers.
+	// The first and last part hold the embedding and the head, which are not layers.
 	if p.Method != ByLayers {
 		counts[0]--
 		counts[n-1]--

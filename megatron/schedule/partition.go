@@ -9,8 +9,8 @@ import (
 
 // Ways to cut stages that Megatron-DeepSpeed knows (--pp-partition-method).
 const (
-	ByLayers              = "type:transformer"           // layers evenly; embedding and head come on top
-	ByLayersAndEmbeddings = "type:transformer|embedding" // embedding and head take a layer's place each, as BLOOM was trained
+	ByLayers              = "type:transformer"           // layers evenly; embedding and head are added
+	ByLayersAndEmbeddings = "type:transformer|embedding" // embedding and head count one layer each, as BLOOM was trained
 	Uniform               = "uniform"                    // the same: every part of the model counts one
 	ByParameters          = "parameters"                 // the heaviest stage as light as possible
 )
@@ -43,7 +43,7 @@ type Part struct {
 }
 
 // Parts cuts the model: [stage][chunk]. The error lists every problem, each with
-// values near the given ones that would do; errors.Join's Unwrap tells them apart.
+// near values that fit; errors.Join's Unwrap separates them.
 func (s Split) Parts() ([][]Part, error) {
 	p := &splitting{Split: s}
 	counts := p.counts()

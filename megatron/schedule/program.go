@@ -224,7 +224,7 @@ func (b *Programs) About(c Config, t Times) (float64, error) {
 	return p.Seconds(t), nil
 }
 
-// warmGroups of micro-batches are let go by before the steady part is looked for.
+// warmGroups of micro-batches pass before the steady part is searched.
 const warmGroups = 4
 
 func (p *Program) walk(t Times, ran func(stage int, s *task, from, to float64)) (end float64) {

@@ -90,7 +90,7 @@ func TestSimulatedTicks(t *testing.T) {
 }
 
 // Claim: an evaluation takes v m + p - 1 forwards of a chunk where micro-batches
-// come in whole groups, and whatever their number it runs.
+// come in complete groups, and whatever their number it runs.
 func TestEvaluationTicks(t *testing.T) {
 	for stages := 1; stages <= 8; stages++ {
 		for chunks := 1; chunks <= 4; chunks++ {
@@ -228,7 +228,7 @@ func TestRefusedConfigs(t *testing.T) {
 	}
 }
 
-// mutant is a way to spoil lists at a place; false: there is nothing to spoil.
+// mutant is a way to spoil lists at an index; false: nothing to spoil.
 type mutant struct {
 	name  string
 	spoil func(lists [][]Action, stage, index int) bool
@@ -304,7 +304,7 @@ var mutants = []mutant{
 	}},
 }
 
-// Claim: a list with a transfer dropped, doubled, sent elsewhere, turned around
+// Claim: a list with a transfer dropped, doubled, sent to another stage, turned around
 // or out of order does not pass.
 func TestMutantsAreCaught(t *testing.T) {
 	caught := map[string]int{}
@@ -352,7 +352,7 @@ func apart(acts []Action, random *rand.Rand) (out []Action) {
 	return out
 }
 
-// Claim: lists that wait in a circle are told apart from those that do not,
+// Claim: lists that wait in a circle are distinguished from those that do not,
 // exactly: what passes after random changes runs on unbuffered channels, and what
 // is said to wait in a circle does.
 func TestCircles(t *testing.T) {
@@ -426,7 +426,7 @@ func TestRunStopsAtAnError(t *testing.T) {
 	}
 }
 
-// Claim: times that are none are refused, not simulated.
+// Claim: invalid times are refused, not simulated.
 func TestSimulateRefuses(t *testing.T) {
 	c := Config{Stages: 2, Micros: 2}
 	for _, times := range []Times{

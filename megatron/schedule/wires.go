@@ -4,7 +4,7 @@ package schedule
 // both ends count alike, and the wires' numbers follow each other.
 type wires struct {
 	stages int
-	first  [2][]int // of what is sent, of what is received: each wire's first number; at the end, how many there are
+	first  [2][]int // of sends, of receives: each wire's first number; at the end, their count
 	given  [2][]int // the next number of each wire
 }
 

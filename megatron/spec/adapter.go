@@ -13,8 +13,8 @@ type Adapter struct {
 	Dropout   float64
 	Magnitude bool       // DoRA
 	Rows      [][3]int64 // stretches of the module's rows in the layer's: {first there, first here, number}
-	Table     bool       `json:",omitempty"` // the module is an embedding: In ids are looked up
-	Experts   int64      `json:",omitempty"` // of a mixture, each of which has its own A and B; 0: the module is no mixture
+	Table     bool       `json:",omitempty"` // the module is an embedding: it is indexed by In ids
+	Experts   int64      `json:",omitempty"` // of a mixture, each of which has its own A and B; 0: not a mixture
 }
 
 // Retrained are weights that are trained next to adapters, and kept with them.

@@ -21,9 +21,9 @@ var alike = map[string]string{
 	"Experts.Dispatcher": "who carries, not what", "Experts.SharedOverlap": "when, not what", "Experts.CapacityFactor": "of training alone", "Experts.PadToCapacity": "of training alone", "Experts.DropPolicy": "of training alone", "Experts.ForceBalance": "of training alone",
 }
 
-// TestNoFieldIsForgotten: a change of any field of a model is one that Differs tells by the
-// field's name, or one that stands above with its reason. A new field is in neither, and a
-// renamed one in the wrong place.
+// TestNoFieldIsForgotten: a change of any field of a model is one that Differs reports by the
+// field's name, or one in the list above with its reason. A new field is in neither, and a
+// renamed one in the wrong one.
 func TestNoFieldIsForgotten(t *testing.T) {
 	seen := map[string]bool{}
 	walk := func(path string, of func(m *Model) reflect.Value) {
@@ -66,8 +66,8 @@ func TestUnusedSettingsDoNotDiffer(t *testing.T) {
 	}
 }
 
-// TestShapesAreGivenByFlags: what makes tensors larger or fewer is said by its flag, a mixture
-// beside a dense model too.
+// TestShapesAreGivenByFlags: what makes tensors larger or fewer is named by its flag, also for a mixture
+// and a dense model.
 func TestShapesAreGivenByFlags(t *testing.T) {
 	a, b := sample(), sample()
 	a.Experts.FFNHiddenSize, b.Experts.FFNHiddenSize, b.HiddenSize, b.Experts.Num, b.MaxPositions = 8, 16, 32, 5, 7
@@ -87,7 +87,7 @@ func TestShapesAreGivenByFlags(t *testing.T) {
 	}
 }
 
-// sample is a model that uses all that there is.
+// sample is a model that uses all features.
 func sample() *Model {
 	return &Model{Position: PositionRope, RopeScaling: &RopeScaling{Factor: 8}, Latent: &Latent{KVRank: 4}, Delta: &Delta{Taps: 4}, Conv: &ShortConv{Taps: 3}, Mamba: &Mamba{Taps: 4}, Full: &FullAttention{KVChannels: 4}, Experts: &Experts{Num: 4}, MTP: &MTP{Depths: 1}}
 }

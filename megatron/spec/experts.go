@@ -137,7 +137,7 @@ func (e *Experts) Choosable() bool {
 	return e.TopK <= size*e.GroupTopK && e.BestOfGroup() <= size
 }
 
-// BestOfGroup is how many experts of a group make its score; 0: there are no groups.
+// BestOfGroup is how many experts of a group make its score; 0: without groups.
 func (e *Experts) BestOfGroup() int {
 	if e.GroupBest > 0 || e.GroupTopK == 0 {
 		return e.GroupBest

@@ -21,7 +21,7 @@ func TestChoosable(t *testing.T) {
 	}
 }
 
-// Claim: an even choice is never told as more than all choices that a capacity leaves.
+// Claim: an even choice is never counted as more than all choices that a capacity leaves.
 func TestSlotsUnderCapacity(t *testing.T) {
 	one := topology.Sizes{TP: 1, PP: 1, CP: 1, DP: 1, EP: 1, ETP: 1}
 	for factor, want := range map[float64][2]int64{0: {14, 14}, 0.01: {6, 6}, 1: {14, 14}, 100: {14, 14}} {

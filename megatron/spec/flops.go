@@ -2,7 +2,7 @@ package spec
 
 // PadVocab is the number of embedding rows for a tokenizer of size ids: the
 // next multiple of divisor*tp (--make-vocab-size-divisible-by), so that every
-// tensor-parallel rank holds the same whole number of rows.
+// tensor-parallel rank holds the same number of rows.
 func PadVocab(size, divisor, tp int) int {
 	step := max(1, divisor) * max(1, tp)
 	return (size + step - 1) / step * step
@@ -170,7 +170,7 @@ func (m *Model) FLOPs(batch, seq int) float64 {
 	return 6 * float64(batch) * float64(seq) * perToken
 }
 
-// mixerOperations are the products of a layer's attention, or of what it has in its place, for one
+// mixerOperations are the products of a layer's attention, or of the mixer that replaces it, for one
 // token of a sequence of seq tokens.
 func (m *Model) mixerOperations(layer int, seq float64) float64 {
 	switch {

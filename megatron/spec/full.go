@@ -68,13 +68,13 @@ func (m *Model) MLPOf(layer int) *Model {
 	return &of
 }
 
-// LayersDiffer tells of parts that Gemma 4 alone has: layers that differ in heads or share keys, that are scaled,
+// LayersDiffer reports parts that Gemma 4 alone has: layers that differ in heads or share keys, that are scaled,
 // have embeddings of their own, or an MLP in parallel with a mixture.
 func (m *Model) LayersDiffer() bool {
 	return m.Full != nil || m.KeysAreValues || m.LayerScalar || m.KVShared > 0 || m.PerLayerInput > 0 || m.ParallelMLP
 }
 
-// OneStage tells why a model's layers must all be on one pipeline stage; "": they need not.
+// OneStage says why a model's layers must all be on one pipeline stage; "": they need not.
 func (m *Model) OneStage() string {
 	switch {
 	case m.PerLayerInput > 0:

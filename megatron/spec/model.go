@@ -71,7 +71,7 @@ type Model struct {
 	NormSandwich     bool // Gemma 2: a half's input and output are both normed
 	NormBehindSum    bool // OPT-350m: norms follow the residual sums, and the last layer has no further norm behind it
 	NormNoBias       bool // LayerNorm without its bias (Cohere)
-	NormAfter        bool // OLMo 2: norms of what attention and MLP give, not of what they take
+	NormAfter        bool // OLMo 2: norms of the outputs of attention and MLP, not of their inputs
 	QKNorm           bool // norms of queries and keys, of each head
 	QKNormFull       bool // of all heads of a token together (OLMo 2, OLMoE); with QKNorm
 	QKNormAfterRope  bool // queries and keys are normed when they have rotated (Hunyuan); with QKNorm
@@ -115,7 +115,7 @@ type Model struct {
 
 	LayerScalar    bool    // what a layer gives is multiplied by a number that is not trained (Gemma 4)
 	EmbeddingScale float64 // of the embeddings that enter the first layer; 0: 1
-	ResidualScale  float64 // of what attention and MLP add to the residual stream; 0: 1
+	ResidualScale  float64 // of the residual branches of attention and MLP; 0: 1
 	LogitScale     float64 // of the logits; 0: 1
 	LogitCap       float64 // logits are cap·tanh(logit/cap) (Gemma 2); 0: not
 
@@ -155,7 +155,7 @@ func (m *Model) QKVRows() int {
 	return (heads + m.KeyValues()*m.NumQueryGroups) * m.KVChannels
 }
 
-// KeyValues is how many heads of a group linear_qkv makes besides queries: a key and a value, the key alone, or
+// KeyValues is how many heads of a group linear_qkv makes in addition to queries: a key and a value, the key alone, or
 // none (see AttentionOf).
 func (m *Model) KeyValues() int {
 	switch {

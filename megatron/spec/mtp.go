@@ -3,7 +3,7 @@ package spec
 import "fmt"
 
 // MTP describes multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2): depth d
-// predicts from the state of depth d-1 and the embedding of the token d places on the token
+// predicts from the state of depth d-1 and the embedding of the token d positions ahead the token
 // after that. Depth 0 is the decoder. Each depth has a layer like the decoder's last.
 type MTP struct {
 	Depths      int     // --mtp-num-layers
