@@ -10,7 +10,7 @@ import (
 // Ways to cut stages that Megatron-DeepSpeed knows (--pp-partition-method).
 const (
 	ByLayers              = "type:transformer"           // layers evenly; embedding and head are added
-	ByLayersAndEmbeddings = "type:transformer|embedding" // embedding and head count one layer each, as BLOOM was trained
+	ByLayersAndEmbeddings = "type:transformer|embedding" // embedding and head are one layer each, as BLOOM was trained
 	Uniform               = "uniform"                    // the same: every part of the model counts one
 	ByParameters          = "parameters"                 // the heaviest stage as light as possible
 )

@@ -10,7 +10,7 @@ import (
 	"monotron/internal/exitcode"
 )
 
-// TestAboutIsReadAsWritten: beside the log, under its name; none and a damaged one are told apart.
+// TestAboutIsReadAsWritten: next to the log, under its name; a missing and a damaged one are distinguished.
 func TestAboutIsReadAsWritten(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "new", "steps.jsonl")
 	if a, err := ReadAbout(log); a != nil || err != nil {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Alert is something about a run that a person should look at. It belongs to a step, and
-// is told once.
+// Alert is an event of a run that a person should check. It belongs to a step, and
+// is reported once.
 type Alert struct {
 	Kind   string            `json:"kind"`
 	Text   string            `json:"text"` // with the numbers, for people
@@ -39,13 +39,13 @@ const (
 	slowLines     = 3    // at so many log lines in a row
 	stretches     = 5    // without a lower mean loss than before
 	shortestPlain = 50   // steps of a stretch
-	fewestTokens  = 16   // an expert in the mean, from which on an uneven step is no chance
+	fewestTokens  = 16   // an expert in the mean, from which on an uneven step is significant
 	diskEvery     = 10 * time.Second
 	diskSoon      = 6 * time.Hour
 	diskWatched   = 5 * time.Minute // before a rate is believed
 )
 
-// Rules look at each step for what a person should know of: a rule is a method that Check
+// Rules check each step for what a person should know of: a rule is a method that Check
 // asks.
 type Rules struct {
 	Disks     []string                                   // folders that the run writes to
@@ -77,7 +77,7 @@ func (r *Rules) Check(s *Step) (alerts []Alert) {
 	return append(alerts, r.experts(s)...)
 }
 
-// fresh reports whether what holds at a step is new: it has not held for so many steps before.
+// fresh reports whether a condition at a step is new: it was not met for quiet steps before.
 func (r *Rules) fresh(key string, iteration, quiet int) bool {
 	last, ever := r.quiet[key]
 	r.quiet[key] = iteration
@@ -132,7 +132,7 @@ type course struct {
 	since int     // stretches after it
 }
 
-// learned looks at stretches of a fiftieth of the run.
+// learned checks stretches of a fiftieth of the run.
 func (r *Rules) learned(s *Step) *Alert {
 	loss, ok := s.lmLoss()
 	if !ok {
@@ -156,7 +156,7 @@ func (r *Rules) learned(s *Step) *Alert {
 		c.at, stretches, length, c.best, mean), map[string]Number{"since": Number(c.at), "best": Number(c.best), "loss": Number(mean)}}
 }
 
-// experts looks for those without a token, or with too many; each is told once.
+// experts finds those without a token, or with too many; each is reported once.
 func (r *Rules) experts(s *Step) (alerts []Alert) {
 	for _, layer := range s.MoELayers {
 		total := 0.0
@@ -204,7 +204,7 @@ func (r *Rules) rank(s *Step) *Alert {
 	if r.slow.lines == 0 || r.slow.rank != slow {
 		r.slow = slowness{rank: slow}
 	}
-	// Of ranks that are slow in turn the first alone is told.
+	// Of ranks that are slow in turn only the first is reported.
 	quiet := 10 * slowLines * s.Line.Iterations
 	if r.slow.lines++; r.slow.lines < slowLines {
 		if last, alerted := r.quiet[SlowRank]; alerted && s.Iteration-last <= quiet {
@@ -240,8 +240,8 @@ func (g *growth) add(now time.Time, free int64) {
 	g.at, g.free = append(g.at, now), append(g.free, free)
 }
 
-// rate is bytes a second; 0 where it cannot be told: a single checkpoint that makes most of
-// it says nothing of how often there is one.
+// rate is bytes a second; 0 where it cannot be estimated: a single checkpoint that makes most of
+// it says nothing of how often one is written.
 func (g *growth) rate() float64 {
 	n := len(g.at) - 1
 	span, taken, most := g.at[n].Sub(g.at[0]), g.free[0]-g.free[n], int64(0)
@@ -254,7 +254,7 @@ func (g *growth) rate() float64 {
 	return float64(taken) / span.Seconds()
 }
 
-// disk looks every diskEvery whether a disk will be full before the run ends, and soon.
+// disk checks every diskEvery whether a disk will be full before the run ends, and soon.
 func (r *Rules) disk(s *Step) *Alert {
 	if r.disks == nil {
 		r.disks = map[string]*growth{}
@@ -279,7 +279,7 @@ func (r *Rules) disk(s *Step) *Alert {
 		if rate == 0 {
 			continue
 		}
-		// Only what fills before the run ends is worth an alert, and not at every look.
+		// Only what fills before the run ends is worth an alert, and not at every check.
 		until := time.Duration(min(float64(free)/rate, 1e9) * float64(time.Second))
 		if until > diskSoon || until > left || !r.fresh(FullDisk+folder, s.Iteration, max(recentSteps, s.TrainIters/50)) {
 			continue

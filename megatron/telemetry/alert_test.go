@@ -42,7 +42,7 @@ func lineOf(s *Step, forward ...float64) {
 	}
 }
 
-// TestAlertRules: each trouble is told at the step that shows it, once; a plain run has none
+// TestAlertRules: each trouble is reported at the step that shows it, once; a plain run has none
 // (docs/logging.md).
 func TestAlertRules(t *testing.T) {
 	free := int64(100e9)
@@ -118,7 +118,7 @@ func TestAlertRules(t *testing.T) {
 	}
 }
 
-// TestAlertsHaveNumbers: what is told and what machines get is the same.
+// TestAlertsHaveNumbers: the text and the numbers that machines get are the same.
 func TestAlertsHaveNumbers(t *testing.T) {
 	r := &Rules{}
 	for i := 1; i < 100; i++ {
@@ -139,8 +139,8 @@ func TestAlertsHaveNumbers(t *testing.T) {
 	}
 }
 
-// TestUnevenExperts: an expert without a token, or with too many, is told of once, by layer and
-// number; in a step of few tokens nothing is.
+// TestUnevenExperts: an expert without a token, or with too many, is reported once, by layer and
+// number; in a step of few tokens none is.
 func TestUnevenExperts(t *testing.T) {
 	few := []MixtureLayer{{Number: 1, Tokens: []float64{0, 4, 0, 4}}}
 	many := []MixtureLayer{{Number: 1, Tokens: []float64{0, 100, 50, 250}}, {Number: 3, Tokens: []float64{100, 100, 100, 100}}}

@@ -46,7 +46,7 @@ type AlertCommand struct {
 }
 
 // RunAlertCommand runs command by the shell for alerts. Close keeps its rank still for less than
-// stall; 0: no limit. warn tells of one that fails.
+// stall; 0: no limit. warn reports one that fails.
 func RunAlertCommand(command string, stall time.Duration, warn func(format string, args ...any)) *AlertCommand {
 	atEnd := commandAtEnd
 	if stall > 0 {

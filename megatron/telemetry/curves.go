@@ -12,7 +12,7 @@ type Curve struct {
 	Samples bool // Megatron draws it over samples too
 }
 
-// CurveOptions say which numbers Curves gives, besides those it always gives.
+// CurveOptions say which numbers Curves gives, in addition to those it always gives.
 type CurveOptions struct {
 	Throughput    bool
 	LossScale     bool
@@ -84,7 +84,7 @@ func (c *curves) training(s *Step, o CurveOptions) {
 	c.pace(s, o)
 }
 
-// pace is how fast a step was, and what it held.
+// pace is how fast a step was, and its memory.
 func (c *curves) pace(s *Step, o CurveOptions) {
 	c.add("iteration-time", s.Elapsed.Seconds())
 	if s.Elapsed > 0 {

@@ -12,7 +12,7 @@ import (
 	"monotron/internal/exitcode"
 )
 
-// EventOptions say what of a step goes into event files, beside what always does.
+// EventOptions say what of a step is written to event files, in addition to what always is.
 type EventOptions struct {
 	Queue  int  // entries between flushes
 	Every  int  // steps between entries; 0: none of training
@@ -29,7 +29,7 @@ type Events struct {
 	err     error // the first; later writes are dropped
 }
 
-var eventFiles atomic.Int64 // tells files of one process apart
+var eventFiles atomic.Int64 // numbers the files of one process
 
 // NewEvents makes a new event file in folder, which is made if need be. Entries
 // reach the disk after o.Queue of them, and with Flush.

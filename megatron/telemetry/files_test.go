@@ -138,7 +138,7 @@ func TestEventFile(t *testing.T) {
 }
 
 // Claim: a folder that cannot be made, a disk that is full: an I/O error with
-// the place, not a panic.
+// the path, not a panic.
 func TestUnwritableFolders(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
@@ -246,7 +246,7 @@ func TestJSONL(t *testing.T) {
 }
 
 // Claim: the trace is JSON that names ranks and holds the spans recorded while
-// it was on; before Close there is no file under its name.
+// on; before Close no file has its name.
 func TestTrace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trace.json")
 	trace, err := NewTrace(path, 2)
@@ -311,7 +311,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// Claim: progress is silent where nobody looks, and draws where somebody does.
+// Claim: progress is silent where the output is not a terminal, and draws where it is.
 func TestProgress(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	if err != nil {

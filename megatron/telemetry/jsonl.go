@@ -148,7 +148,7 @@ type Trained struct {
 	RankSeconds         []Number          `json:"rank_seconds,omitempty"`     // with log lines, as the next
 	StragglerScores     []Number          `json:"straggler_scores,omitempty"` // by rank, against others
 	StragglerOwnScores  []Number          `json:"straggler_own_scores,omitempty"`
-	MemoryByPurpose     map[string]Number `json:"memory_by_purpose,omitempty"` // bytes, most held so far
+	MemoryByPurpose     map[string]Number `json:"memory_by_purpose,omitempty"` // bytes, most allocated so far
 	PlannedByPurpose    map[string]Number `json:"planned_memory_by_purpose,omitempty"`
 	Alerts              []Alert           `json:"alerts,omitempty"`
 }
@@ -309,7 +309,7 @@ func (j *JSONL) Close() error {
 }
 
 // ReadJSONL reads the lines of a file. A resumed run writes some iterations
-// again: the later line counts. Lines that are no step are left out (a crash may
+// again: the later line counts. Lines that are not steps are left out (a crash may
 // cut one short).
 func ReadJSONL(r io.Reader) ([]Entry, error) {
 	var steps []Entry

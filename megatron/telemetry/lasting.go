@@ -41,7 +41,7 @@ func (l *lasting) Close() error {
 	if exitcode.CodeOf(err) != exitcode.IO {
 		return err
 	}
-	if l.lost == 0 { // told already otherwise
+	if l.lost == 0 { // reported already otherwise
 		l.warn("%v", err)
 	}
 	return nil

@@ -28,7 +28,7 @@ func (f *flaky) Take(s *Step) error {
 func (f *flaky) Close() error { return exitcode.Errorf(exitcode.IO, "not synced") }
 
 // Claim: a log that fails is one warning for each stretch of failures, gets the later steps
-// again, and its closing is no error; an error that is not of reading or writing stays one.
+// again, and closing it gives no error; an error that is not of reading or writing stays one.
 func TestLogThatFailsEndsNoRun(t *testing.T) {
 	full := exitcode.Errorf(exitcode.IO, "disk full")
 	var said []string

@@ -122,8 +122,8 @@ func validation(s *Step) string {
 	return dashes + "\n" + line + "\n" + dashes
 }
 
-// preferences are the parts of a line that tell how well the better answers are told from the worse ones, of
-// this step alone; each begins with a space.
+// preferences are the parts of a line that show how well the better answers are distinguished from the worse
+// ones, of this step alone; each begins with a space.
 func preferences(s *Step) (text string) {
 	for _, v := range s.Preference {
 		switch v.Name {

@@ -141,7 +141,7 @@ func TestShortestIsPythonsRepr(t *testing.T) {
 	}
 }
 
-// Claim: the window averages what was not skipped and starts anew at each line.
+// Claim: the window averages what was not skipped and restarts at each line.
 func TestWindow(t *testing.T) {
 	var w window
 	add := func(loss float64, skipped bool, took time.Duration) {

@@ -25,7 +25,7 @@ func (m *Memory) line(rank, iteration int) string {
 // tableRanks is how many ranks a memory table lists one by one.
 const tableRanks = 16
 
-// RankMemory is the most bytes a rank held, by purpose, and at any one time.
+// RankMemory is the most bytes a rank allocated, by purpose, and at any one time.
 type RankMemory struct {
 	Rank      string // "3 (tp 1, pp 1, dp 0)"
 	ByPurpose []float64

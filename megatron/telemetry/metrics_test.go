@@ -14,7 +14,7 @@ import (
 	"monotron/internal/exitcode"
 )
 
-// Claim: Prometheus sees the latest step, evaluations beside it, and a taken
+// Claim: Prometheus sees the latest step, evaluations with it, and a taken
 // address is an error that names the flag.
 func TestMetrics(t *testing.T) {
 	m, err := ServeMetrics("127.0.0.1:0", "v9")

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// MixtureLayer is what one layer of experts tells of a step.
+// MixtureLayer is what one layer of experts reports of a step.
 type MixtureLayer struct {
 	Number int       // 0-based
 	Losses []Value   // balancing losses of it, without their coefficients

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/term"
 )
 
-// Progress is a bar for long work, drawn only where a person looks: when the
+// Progress is a bar for long work, drawn only for a person: when the
 // file is a terminal. Otherwise it draws nothing. Safe for several goroutines.
 type Progress struct {
 	mu  sync.Mutex

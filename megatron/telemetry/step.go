@@ -24,7 +24,7 @@ type Sample struct {
 	Text   string `json:"text"` // the prompt, and what follows it
 }
 
-// Step is everything that one training step tells, or one evaluation, which has the
+// Step is everything that one training step reports, or one evaluation, which has the
 // first group of fields alone. Pointers that are nil were not asked for, or are not known.
 type Step struct {
 	Time            time.Time // when it ended
@@ -38,7 +38,7 @@ type Step struct {
 	Written         []Sample // at an evaluation
 	BitsPerByte     *float64 // of an evaluation whose text's bytes are known
 	Accuracy        *float64 // of an evaluation of a tuning: share of the learned tokens that are predicted right
-	Preference      []Value  // rewards_chosen, kl, reward, ..: what tuning by preferences or rewards tells of its rows
+	Preference      []Value  // rewards_chosen, kl, reward, ..: what tuning by preferences or rewards reports of its rows
 
 	SkippedSamples  int64   // so far, by --decrease-batch-size-if-needed
 	MoE             []Value // load_balancing_loss, z_loss, ..: means over the layers of experts
@@ -67,11 +67,11 @@ type Step struct {
 	Peak   float64 // operations a second that a rank can do; 0: not measured
 	Memory Memory  // of this rank
 
-	Line   *Interval // what a log line needs besides; nil: none is due
+	Line   *Interval // further values of a log line; nil: none is due
 	Alerts []Alert
 }
 
-// Interval is what is told of the steps since the log line before.
+// Interval is what is reported of the steps since the log line before.
 type Interval struct {
 	Iterations      int        // of it, skipped ones too
 	MemoryLine      bool       // the rank prints its memory
@@ -80,8 +80,8 @@ type Interval struct {
 	RankMemory      []int64    // by rank: most device memory that was in use at once
 	Work            Work
 	Scores          *Scores // of the same; nil: there is one rank, or it is the first step
-	Purposes        []Value // bytes that this rank has held for each purpose at most,
-	PlannedPurposes []Value // and that it was planned to hold; nil: nobody planned
+	Purposes        []Value // bytes that this rank has allocated for each purpose at most,
+	PlannedPurposes []Value // and that the plan gave it; nil: without a plan
 	Stages          string  // what each pipeline stage did; "": nothing
 }
 

@@ -34,14 +34,14 @@ type Timers struct {
 // Clock is that of a device whose ops run behind the host's back: a phase lasts from when
 // the device comes to its first op until it has done the last.
 type Clock interface {
-	At(f func(time.Time)) // tells f when the device comes to here, maybe later, in order
-	Settle()              // returns once all is told that can be
+	At(f func(time.Time)) // calls f when the device comes to here, maybe later, in order
+	Settle()              // returns once every call that can be made has been
 }
 
 type timer struct {
 	running bool
 
-	mu      sync.Mutex // of what the clock tells
+	mu      sync.Mutex // of the clock's calls
 	started time.Time
 	elapsed time.Duration
 }

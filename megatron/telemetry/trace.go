@@ -31,7 +31,7 @@ type Trace struct {
 	active atomic.Bool
 }
 
-// NewTrace writes to a temporary file beside path; Close gives it its name.
+// NewTrace writes to a temporary file next to path; Close gives it its name.
 func NewTrace(path string, ranks int) (*Trace, error) {
 	file, err := atomicfile.Create(path, 0o666)
 	if err != nil {
@@ -122,8 +122,8 @@ func (t *Trace) print(text string) {
 	}
 }
 
-// Publish puts what was recorded until now under the trace's path, so that it can be looked
-// at while the run continues.
+// Publish puts what was recorded until now under the trace's path, so that it can be read
+// while the run continues.
 func (t *Trace) Publish() error {
 	if t == nil || t.file == nil {
 		return nil

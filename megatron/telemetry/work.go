@@ -43,7 +43,7 @@ type Scores struct {
 	Past   []float64 // by rank: against the fastest that it was itself in this run
 }
 
-// Scorer makes Scores of what ranks do from one log line to the next.
+// Scorer makes Scores of the ranks' work from one log line to the next.
 type Scorer struct{ best []float64 }
 
 // Score takes the seconds of ranks, and their kinds, whose ranks do the same; nil where there is

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// browser is a headless Chromium that is told what to do through a pipe.
+// browser is a headless Chromium that is controlled through a pipe.
 type browser struct {
 	t       *testing.T
 	to      *os.File
@@ -128,8 +128,8 @@ func serveAt(t *testing.T, address, folder string) *Server {
 }
 
 // TestABrowserFollowsARun: new steps, a resumed run and a server that was gone for a while
-// reach the page with the log's values; the keyboard reads a chart; text of the run that
-// comes later is no script either.
+// reach the page with the log's values; the keyboard reads a chart; later text of the run
+// is not run as a script either.
 func TestABrowserFollowsARun(t *testing.T) {
 	folder := logOf(t, "run", line(1, 9), line(2, 8), "")
 	server := serveAt(t, "127.0.0.1:0", folder)

@@ -100,7 +100,7 @@ func (c *chart) bounds() (low, high float64) {
 	return low, high
 }
 
-// resampled reads a curve at n places between two steps; beyond its ends it is nan.
+// resampled reads a curve at n points between two steps; beyond its ends it is nan.
 func (c *curve) resampled(low, high float64, n int) []float64 {
 	out := make([]float64, n)
 	for i := range out {

@@ -23,8 +23,8 @@ func processor(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkSinksAndViewers is what a step of a run costs beside its training: an operation
-// is a step, which --log-jsonl's sink writes and the page's server tells its viewers. Ten
+// BenchmarkSinksAndViewers is what a step of a run costs in addition to its training: an operation
+// is a step, which --log-jsonl's sink writes and the page's server sends its viewers. Ten
 // steps a second, as those of small models, and one every two seconds; run it with
 // -benchtime 100x or less. Viewers are clients of this process, whose own work counts too.
 func BenchmarkSinksAndViewers(b *testing.B) {
@@ -54,7 +54,7 @@ func sinksAndViewers(b *testing.B, pace time.Duration, viewers int) {
 	for range viewers {
 		watching.Go(func() { view(ctx, server.Addr()) })
 	}
-	time.Sleep(time.Second) // all have their first look
+	time.Sleep(time.Second) // all have read the page once
 	norm, clock, began := 1.0, time.NewTicker(pace), processor(b)
 	defer clock.Stop()
 	for i := range b.N {

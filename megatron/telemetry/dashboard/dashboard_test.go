@@ -106,7 +106,7 @@ func TestWhatALogSays(t *testing.T) {
 	}
 }
 
-// TestWhichLog: a folder's log is found under any name, and what is none is refused.
+// TestWhichLog: a folder's log is found under any name, and a file that is not a log is refused.
 func TestWhichLog(t *testing.T) {
 	folder := logOf(t, "run", line(1, 9), "")
 	write(t, filepath.Join(folder, "notes.txt"), "hello\n")
@@ -219,7 +219,7 @@ func served(t *testing.T, folder string) *httptest.Server {
 	return server
 }
 
-// listen gives the lines of the events behind a place.
+// listen gives the lines of the events after id.
 func listen(t *testing.T, server *httptest.Server, id string) *bufio.Scanner {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -237,7 +237,7 @@ func listen(t *testing.T, server *httptest.Server, id string) *bufio.Scanner {
 	return bufio.NewScanner(reply.Body)
 }
 
-// nextRow waits for the next step, and says behind which place it is.
+// nextRow waits for the next step, and returns its id.
 func nextRow(t *testing.T, lines *bufio.Scanner) (id string, n news) {
 	t.Helper()
 	row := false
@@ -272,7 +272,7 @@ func appendTo(t *testing.T, folder, text string) {
 }
 
 // TestEventsGoOnWhereABrowserWas: history and news together are the log, each line once,
-// also over a lost connection; a line comes when it is whole.
+// also over a lost connection; a line is sent when it is complete.
 func TestEventsGoOnWhereABrowserWas(t *testing.T) {
 	folder := logOf(t, "run", line(1, 9), line(2, 8), "")
 	server := served(t, folder)

@@ -98,7 +98,7 @@ var Fields = []Field{
 	}),
 }
 
-// fieldAt is a field's place among Fields.
+// fieldAt is a field's index in Fields.
 var fieldAt = func() map[string]int {
 	at := map[string]int{}
 	for i, f := range Fields {
@@ -107,7 +107,7 @@ var fieldAt = func() map[string]int {
 	return at
 }()
 
-// rankSeconds is the rank at a place in the order of their own work.
+// rankSeconds is the seconds of the rank at an index in the order of their own work.
 func rankSeconds(t *telemetry.Trained, rank int) telemetry.Number {
 	if len(t.RankSeconds) == 0 {
 		return unknown

@@ -12,7 +12,7 @@ import (
 type History struct {
 	Steps       Table            // iterations rise
 	Evaluations map[string]Table // by split, iterations rise
-	Torn        int              // lines that are no step
+	Torn        int              // lines that are not steps
 	Replaced    int              // entries that a resumed run made again
 	Restarts    []Mark
 
@@ -33,7 +33,7 @@ const mostWritten = 50
 // lastIteration is the last that tables, whose numbers are float64, tell from the one before it.
 const lastIteration = 1 << 53
 
-// Latest is what the newest steps say that is no curve. What a step does not say is of one
+// Latest is what the newest steps say apart from curves. A value that a step lacks is of one
 // before it.
 type Latest struct {
 	TrainIters int                           `json:"train_iters"`
@@ -48,7 +48,7 @@ func newHistory() History {
 	return History{Steps: newTable(), Evaluations: map[string]Table{}}
 }
 
-// parse reads a line; ok is false for one that is no step.
+// parse reads a line; ok is false for one that is not a step.
 func parse(line []byte) (e telemetry.Entry, ok bool) {
 	err := json.Unmarshal(line, &e)
 	return e, err == nil && (e.Trained != nil || e.Validation != "") && e.Iteration >= 0 && e.Iteration <= lastIteration
@@ -67,8 +67,8 @@ func (h *History) take(line []byte) {
 	}
 }
 
-// step adds a training step. One that is there already was trained again from a
-// checkpoint: what followed it then is of weights that are no more.
+// step adds a training step. One that exists already was trained again from a
+// checkpoint: what followed it then is of weights that were discarded.
 func (h *History) step(e *telemetry.Entry) {
 	if last := h.Steps.Last("iteration"); float64(e.Iteration) <= last {
 		h.Restarts = append(h.Restarts, Mark{Iteration: e.Iteration, Kind: "restart", Text: fmt.Sprintf("resumed; the run before it had reached step %d", int(last))})

@@ -13,7 +13,7 @@ import (
 	"monotron/internal/exitcode"
 )
 
-// Lanes are what each rank did when, of one step of a trace that lies beside the log.
+// Lanes are what each rank did when, of one step of a trace next to the log.
 type Lanes struct {
 	File  string `json:"file"`
 	Step  string `json:"step"` // as the trace names it
@@ -33,7 +33,7 @@ type Box struct {
 	Takes float64 `json:"takes"`
 }
 
-// Limits of what is read and drawn of a trace.
+// Limits of reading and drawing a trace.
 const (
 	longestTrace = 64 << 20
 	mostLanes    = 64

@@ -35,7 +35,7 @@ type pageRun struct {
 	Notes       string                          `json:"notes"`
 }
 
-// pageState is what of a run is no curve.
+// pageState is what the page shows of a run apart from curves.
 type pageState struct {
 	Summary Summary   `json:"summary"`
 	Marks   []Mark    `json:"marks"`

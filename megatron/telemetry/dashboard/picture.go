@@ -13,7 +13,7 @@ import (
 	"monotron/internal/exitcode"
 )
 
-// The size of a picture: a panel, of which there are up to two beside each other.
+// The size of a picture: a panel, of which up to two are side by side.
 const panelWidth, panelHeight = 6 * vg.Inch, 3.75 * vg.Inch
 
 // legendLine is the share of a panel's height that a name takes.
@@ -71,7 +71,7 @@ func (c *chart) plot(runs int) (*plot.Plot, error) {
 			named++
 		}
 	}
-	p.Y.Max += (p.Y.Max - p.Y.Min) * legendLine * float64(named) // the legend stands above the curves
+	p.Y.Max += (p.Y.Max - p.Y.Min) * legendLine * float64(named) // the legend is above the curves
 	return p, nil
 }
 

@@ -24,7 +24,7 @@ type Mark struct {
 	Text      string `json:"text"`
 }
 
-// Run is a log and what lies beside it.
+// Run is a log and the files next to it.
 type Run struct {
 	Name   string
 	Folder string
@@ -44,7 +44,7 @@ type Run struct {
 type Source struct {
 	// On the page; "": what the run says of itself, else its folder's.
 	Name    string
-	About   *telemetry.About                                                  // nil: read from the file beside the log
+	About   *telemetry.About                                                  // nil: read from the file next to the log
 	Path    string                                                            // a log, or the folder of one
 	FlagsOf func(folder string, iteration int64) (map[string][]string, error) // what a checkpoint was trained with
 	// Those of the run, where they are known; FlagsOf is then not asked.
@@ -239,7 +239,7 @@ func isLog(path string) (bool, error) {
 	return false, nil
 }
 
-// refresh reads what lies beside the log: checkpoints, the flags they keep, verdicts.
+// refresh reads the files next to the log: checkpoints, the flags they keep, verdicts.
 func (r *Run) refresh() error {
 	r.kept, r.Note = nil, ""
 	r.describe()
@@ -288,7 +288,7 @@ func verdict(dir string) Mark {
 	return Mark{Iteration: int(v.Step), Kind: "verdict", Text: v.Text}
 }
 
-// flags takes the flags of the newest checkpoint, or while there is none those that the run says of itself.
+// flags takes the flags of the newest checkpoint, or before the first those that the run says of itself.
 func (r *Run) flags(saved []string) {
 	switch len(saved) {
 	case 0:

@@ -17,7 +17,7 @@ import (
 	"monotron/megatron/telemetry"
 )
 
-// How often logs are looked at for a viewer, and what lies beside them for all; how long a
+// How often logs are checked for a viewer, and the files next to them for all; how long a
 // viewer may take to receive something; how many there may be.
 const (
 	glance    = time.Second / 2
@@ -35,7 +35,7 @@ type Server struct {
 }
 
 // Serve shows runs at addr until Close. opened are those of the sources, where they were read
-// already; nil: they are read when somebody looks first.
+// already; nil: they are read for the first viewer.
 func Serve(addr string, sources []Source, opened []*Run) (*Server, error) {
 	listener, err := web.Listen(addr)
 	if err != nil {
@@ -65,11 +65,11 @@ func (s *Server) Close() error {
 	return exitcode.With(exitcode.IO, s.http.Close())
 }
 
-// viewer answers browsers. Each has its own place in the logs and is served by its own
-// goroutine, so that a stuck one holds up nobody.
+// viewer answers browsers. Each has its own position in the logs and is served by its own
+// goroutine, so that a stuck one delays nobody.
 type viewer struct {
 	sources []Source
-	views   chan struct{} // a place for each that follows
+	views   chan struct{} // an entry for each that follows
 
 	mu        sync.Mutex
 	runs      []*Run // as last read; nil: to be opened
@@ -125,8 +125,8 @@ func (v *viewer) refresh() (err error) {
 	return err
 }
 
-// neighbors is what of each run is no curve, as the page takes it. Lanes are long and seldom
-// others.
+// neighbors is each run's state and lanes, as the page takes them. Lanes are long and seldom
+// change.
 type neighbors struct{ state, lanes string }
 
 // news reads the runs, for all viewers together.
@@ -292,8 +292,8 @@ func (f *follower) offsets() (at offsets) {
 	return at
 }
 
-// others sends what of the runs is no curve where it is other than before, else a comment,
-// so that a browser that has gone is found out.
+// others sends the runs' state and lanes where they have changed, else a comment,
+// so that a closed browser is noticed.
 func (f *follower) others() error {
 	now, err := f.news()
 	if err != nil {

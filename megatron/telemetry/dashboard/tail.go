@@ -9,7 +9,7 @@ import (
 	"monotron/internal/exitcode"
 )
 
-// longestLine is the most bytes a line of a log has; a longer one is no step.
+// longestLine is the most bytes a line of a log has; a longer one is not a step.
 const longestLine = 1 << 20
 
 // errShorter: a log that is followed has become another one.
@@ -22,7 +22,7 @@ type tail struct {
 	long     bool  // position is inside a line that is too long
 }
 
-// next gives each new line that is ended to take, without its end, with the place behind
+// next gives each new line that is ended to take, without its end, with the position after
 // it. A line that is too long is given as none of its bytes.
 func (t *tail) next(take func(line []byte, position int64) error) error {
 	file, size, err := t.open()
@@ -31,7 +31,7 @@ func (t *tail) next(take func(line []byte, position int64) error) error {
 	}
 	defer file.Close()
 	if size == t.position {
-		return nil // as at most looks
+		return nil // the most frequent case
 	}
 	limit := int(min(size-t.position, longestLine)) // a line is given complete, or is too long
 	lines := bufio.NewReaderSize(io.NewSectionReader(file, t.position, size-t.position), limit)

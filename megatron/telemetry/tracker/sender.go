@@ -8,7 +8,7 @@ import (
 	"monotron/megatron/telemetry"
 )
 
-// Limits of what waits to be sent.
+// Limits of the queue.
 const (
 	mostWaiting = 10_000           // steps and evaluations; later ones are dropped
 	mostAtOnce  = 100              // in one call of send

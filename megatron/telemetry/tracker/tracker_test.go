@@ -93,7 +93,7 @@ func TestSenderLosesNothingWhileItHasSpace(t *testing.T) {
 	}
 }
 
-// TestSenderCountsWhatDoesNotFit: of a server that stands still no step waits; what the queue has no room for is counted, with its iterations.
+// TestSenderCountsWhatDoesNotFit: no step waits for a server that stands still; steps that do not fit in the queue are counted, with their iterations.
 func TestSenderCountsWhatDoesNotFit(t *testing.T) {
 	w, gate := &warnings{}, make(chan struct{})
 	o := w.options()
@@ -257,7 +257,7 @@ func TestMLflow(t *testing.T) {
 	}
 }
 
-// TestMLflowResumes: a resumed run goes on with the one that saves into the same folder, and one that stops early is said to be killed.
+// TestMLflowResumes: a resumed run continues the one that saves into the same folder, and one that stops early is said to be killed.
 func TestMLflowResumes(t *testing.T) {
 	f := &fakeMLflow{saved: "old"}
 	sent(t, f, step(3))
@@ -321,7 +321,7 @@ func TestOTLP(t *testing.T) {
 	}
 }
 
-// TestAddresses: what is no URL, and a password in one, end the run before it starts.
+// TestAddresses: an invalid URL, and a password in one, end the run before it starts.
 func TestAddresses(t *testing.T) {
 	w := &warnings{}
 	for _, uri := range []string{"", "127.0.0.1:5000", "ftp://x", "http://me:secret@x", "http://"} {
