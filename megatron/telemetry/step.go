@@ -38,7 +38,7 @@ type Step struct {
 	Written         []Sample // at an evaluation
 	BitsPerByte     *float64 // of an evaluation whose text's bytes are known
 	Accuracy        *float64 // of an evaluation of a tuning: share of the learned tokens that are predicted right
-	Preference      []Value  // rewards_chosen, kl, reward, ..: what tuning by preferences or rewards reports of its rows
+	Preference      []Value  // rewards_chosen, kl, reward, ..: what tuning by preferences or rewards reports of rows
 
 	SkippedSamples  int64   // so far, by --decrease-batch-size-if-needed
 	MoE             []Value // load_balancing_loss, z_loss, ..: means over the layers of experts

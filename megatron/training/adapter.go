@@ -80,8 +80,8 @@ func findAdapters(c *config.Run) error {
 }
 
 // packsBase reports whether the weights of --quantize-base lie in memory as NF4: not where complete
-// ones are needed (a new DoRA's magnitudes), where something else keeps the parameters
-// elsewhere, or has all of them on every rank after an update.
+// ones are needed (a new DoRA's magnitudes), or where something else offloads the parameters or has all
+// of them on every rank after an update.
 func packsBase(c *config.Run) bool {
 	kept := c.Layout.Sharding == "" || c.Layout.Sharding == string(optimizer.NoShard) || c.Layout.Sharding == string(optimizer.OptimGradsParams)
 	return c.Adapter.Quantize == hf.NF4 && !c.Adapter.DoRA && kept && c.Optimizer.Indivisible() == "" && c.OffloadFolder == "" && !c.OptimizerCPUOffload

@@ -13,7 +13,7 @@ import (
 	"monotron/mpu/ranks"
 )
 
-// Claim: a run that goes on from a checkpoint whose steps the other attention made says so,
+// Claim: a run that continues from a checkpoint whose steps the other attention made says so,
 // once; from one of the same attention, of another device or of an older version it does not.
 func TestResumeReportsOtherAttention(t *testing.T) {
 	kept := func(attention string) native.State {

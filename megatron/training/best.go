@@ -33,7 +33,7 @@ func (r *Run) watchBest() error {
 	return nil
 }
 
-// checkBest refuses a comparison of evaluations that there are not.
+// checkBest refuses a comparison of evaluations for a run without validation data.
 func (r *Run) checkBest() error {
 	if r.best != nil && r.feeds.valid == nil && !r.device.Counts() {
 		return exitcode.Errorf(exitcode.Usage, "--keep-best and --early-stopping-patience compare validation losses, and the run has no validation data; give --finetune-eval-data, or a --split with a validation part")
@@ -109,8 +109,8 @@ func (r *Run) keptBest() int64 {
 	return r.best.Iteration
 }
 
-// continueBest takes over what a checkpoint says of evaluations before it. The best one's weights lie
-// beside that checkpoint, so that a run which saves elsewhere begins again.
+// continueBest takes over a checkpoint's record of evaluations before it. The best one's weights are
+// next to that checkpoint, so that a run which saves to another folder starts the record again.
 func (r *Run) continueBest(s native.State) error {
 	c := &r.Config.Checkpoint
 	raw := s.Extra[bestKey]

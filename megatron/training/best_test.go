@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Claim: the lowest loss counts, an equal one is no lower, a NaN is worse than any; the loss before the
-// first step is no candidate.
+// Claim: the lowest loss counts, an equal one is not lower, a NaN is worse than any; the loss before the
+// first step does not count.
 func TestBest(t *testing.T) {
 	var b Best
 	for i, w := range []struct {

@@ -44,7 +44,7 @@ const (
 	attentionKind = "attention" // Engine.Attention
 )
 
-// state is what a checkpoint keeps beside the tensors.
+// state is what a checkpoint keeps in addition to the tensors.
 func (r *Run) state() (s native.State, err error) {
 	// Where the run is, and the settings it was started with.
 	s = native.State{Iteration: r.Engine.Iteration, ConsumedTrain: r.at.ConsumedTrain, ConsumedValid: r.at.ConsumedValid,
@@ -59,7 +59,7 @@ func (r *Run) state() (s native.State, err error) {
 	if s.Scaler, err = json.Marshal(r.Engine.Scaler.State()); err != nil {
 		return s, err
 	}
-	// Beside these, what only some runs have: the kernels that attention uses, the order of samples,
+	// In addition, what only some runs have: the kernels that attention uses, the order of samples,
 	// the base of an adapter, the best loss, answers under way.
 	if r.Engine.Attention != "" {
 		if s.Extra[attentionKind], err = json.Marshal(r.Engine.Attention); err != nil {
@@ -100,7 +100,7 @@ func kept(c *config.Run) *config.Run {
 
 // CheckpointFlags are the flags that iteration step of folder, or where step is
 // negative its newest sound checkpoint, was trained with, for
-// --use-checkpoint-args; nil where there is no checkpoint.
+// --use-checkpoint-args; nil without a checkpoint.
 func CheckpointFlags(folder string, step int64) (map[string][]string, error) {
 	folder, err := remote.Local(context.Background(), folder, step, nil)
 	if errors.Is(err, native.ErrNone) {

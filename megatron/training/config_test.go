@@ -99,7 +99,7 @@ func TestBatchSizeRefusals(t *testing.T) {
 	}
 }
 
-// Claim: --train-samples is a whole number of batches, --train-iters itself.
+// Claim: --train-samples is an integral number of batches, --train-iters itself.
 func TestIterations(t *testing.T) {
 	for i, c := range []struct {
 		config config.Run

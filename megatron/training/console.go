@@ -10,7 +10,7 @@ import (
 	"monotron/megatron/telemetry"
 )
 
-// Streams are where a run writes: Megatron's lines to Out, what people are told by Notes.
+// Streams are where a run writes: Megatron's lines to Out, notes for people to Notes.
 // A bar is drawn on Screen where that is a terminal; nil: none.
 type Streams struct {
 	Out    io.Writer
@@ -41,7 +41,7 @@ func (c *console) line(text string) error {
 	return exitcode.With(exitcode.IO, err)
 }
 
-// note tells a person something that is not of one rank.
+// note writes a note that is not of one rank.
 func (c *console) note(format string, args ...any) { c.Notes.Info(format, args...) }
 
 func (c *console) close() {

@@ -10,7 +10,7 @@ import (
 	"monotron/megatron/telemetry/dashboard"
 )
 
-// page is the run's own page: a server beside the training, which reads the file that
+// page is the run's own page: a server in the training process, which reads the file that
 // --log-jsonl writes, or one of its own that is removed with the run.
 type page struct {
 	log    *telemetry.JSONL // nil: --log-jsonl's

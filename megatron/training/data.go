@@ -278,7 +278,7 @@ func (f *Feed) idle(at int64) bool {
 	return f.all && at < f.set.Len() && at+f.sampler.Rank >= f.set.Len()
 }
 
-// numbers are the samples of the micro-batch at a place.
+// numbers are the samples of the micro-batch at a position.
 func (f *Feed) numbers(at int64) ([]int64, error) {
 	if f.idle(at) {
 		return []int64{f.set.Len() - 1}, nil

@@ -51,7 +51,7 @@ type evaluated struct {
 }
 
 // lossOf is the mean loss over global batches of a feed from the consumed samples on; cut
-// tells that a rank was asked to stop meanwhile.
+// reports that a rank was asked to stop meanwhile.
 func (r *Run) lossOf(ctx context.Context, where string, f *Feed, consumed int64, iters, micros int) (e evaluated, cut bool, err error) {
 	// GRPO evaluates by sampling.
 	if r.sampler != nil {

@@ -38,7 +38,7 @@ func (l *logger) mixtures(m *engine.Mixtures, tokens int) (means []telemetry.Val
 	return means, layers
 }
 
-// exchanges tells, where --log-moe-exchanges asks for it, how many tokens each micro-batch
+// exchanges records, where --log-moe-exchanges asks for it, how many tokens each micro-batch
 // sends to the experts of each rank, and gets.
 func (r *Run) exchanges() engine.Observer {
 	observer := r.Engine.Observer

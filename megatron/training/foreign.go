@@ -22,7 +22,7 @@ import (
 	"monotron/tokenizer"
 )
 
-// foreign tells which other program's format an iteration of dir has, or its
+// foreign returns the other program's format that an iteration of dir has, or its
 // latest where step is -1; "" for our own, or none.
 func foreign(dir string, step int64) checkpoint.Format {
 	f, err := checkpoint.DetectAt(dir, step)

@@ -38,7 +38,7 @@ func (r *Run) saveAs(ctx context.Context, format checkpoint.Format, state native
 	return r.convertSaved(ctx, format, meanwhile, o.Rank, report, err)
 }
 
-// saveAsLater is saveAs beside the training: our own format from a copy in
+// saveAsLater is saveAs during the training: our own format from a copy in
 // memory, then the other from that.
 func (r *Run) saveAsLater(ctx context.Context, format checkpoint.Format, state native.State, o native.SaveOptions) (*native.Pending, error) {
 	meanwhile, o := r.meanwhile(o)

@@ -9,11 +9,11 @@ import (
 	"monotron/internal/logging"
 )
 
-// gpuGlance is how often a run looks how its GPUs fare.
+// gpuGlance is how often a run checks its GPUs.
 const gpuGlance = 30 * time.Second
 
-// watchGPUs tells, once a process, which GPUs the run sees, then whatever about
-// them grows worse or well again, and every Xid, until ctx ends.
+// watchGPUs logs, once a process, which GPUs the run sees, then every change of their
+// condition for the worse or back, and every Xid, until ctx ends.
 func (r *Run) watchGPUs(ctx context.Context) {
 	if !r.device.IsGPU() && r.Config.Layout.NCCLRequested && r.firstHere() {
 		r.notes().Info("--distributed-backend nccl: this run computes on %s, not on a GPU; ranks of one process exchange data in memory, processes over shared memory and Gloo", r.device.Name)

@@ -54,7 +54,7 @@ func newestSave(folder string) string {
 	return st.ModTime().String()
 }
 
-// hold takes --save's folder for this run, before anything looks at what it holds. All
+// hold takes --save's folder for this run, before anything reads its contents. All
 // ranks call it; the first does it.
 func (j *Job) hold(rank *ranks.Rank) (err error) {
 	c := &j.Config.Checkpoint

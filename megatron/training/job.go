@@ -59,7 +59,7 @@ type Planned struct {
 // Prepare checks what needs no model: tokenizer, batch sizes, schedule. Checkpoints to load from
 // s3:// URLs are fetched; no folder of the run is made yet.
 func Prepare(c config.Run, w Streams) (*Job, error) {
-	// What ends a start at once; then checkpoints that are elsewhere.
+	// A condition that ends a start at once; then checkpoints in remote storage.
 	if c.KillSwitch != "" && exists(c.KillSwitch) {
 		return nil, exitcode.Errorf(exitcode.Again, "--kill-switch-path: %s exists, so the run does not start; remove the file first", c.KillSwitch)
 	}

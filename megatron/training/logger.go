@@ -31,7 +31,7 @@ type logger struct {
 
 	iterations     int   // since the log line before
 	lines          int   // log lines so far
-	memoryReported bool  // memory has been told when all of it was in use
+	memoryReported bool  // memory has been logged when all of it was in use
 	current        int64 // iteration under way
 
 	rules  *telemetry.Rules // of the last rank; nil: another's
@@ -125,7 +125,7 @@ func (l *logger) mlflow() (telemetry.Sink, error) {
 	c := &l.config.Log
 	save := ""
 	if l.config.Checkpoint.Save != "" {
-		save, _ = filepath.Abs(l.config.Checkpoint.Save) // "" where there is no working directory: a resumed run is then a new one
+		save, _ = filepath.Abs(l.config.Checkpoint.Save) // "" without a working directory: a resumed run is then a new one
 	}
 	return tracker.NewMLflow(tracker.MLflow{URI: c.MLflowURI, Experiment: c.MLflowExperiment, About: l.about, Save: save}, l.trackerOptions())
 }
@@ -154,7 +154,7 @@ func (l *logger) close() error {
 	return l.sinks.Close()
 }
 
-// note tells a person something that is so on all ranks.
+// note writes a note that holds for all ranks.
 func (l *logger) note(format string, args ...any) { l.info("training", format, args...) }
 
 // info is a note of a component, from the first rank.
@@ -209,7 +209,7 @@ func (l *logger) begin(iteration int64) {
 	}
 }
 
-// step tells one finished iteration.
+// step logs one finished iteration.
 func (l *logger) step(r *Run, done stepLog) error {
 	s, err := l.record(r, done)
 	if err != nil {
@@ -228,7 +228,7 @@ func (l *logger) step(r *Run, done stepLog) error {
 	return errors.Join(l.sinks.Take(s), err)
 }
 
-// validation tells an evaluation.
+// validation logs an evaluation.
 func (l *logger) validation(r *Run, where, split string, e evaluated, written []telemetry.Sample) error {
 	s := l.progress(r)
 	s.Split, s.Where, s.Losses, s.Written = split, where, []telemetry.Value{{Name: "lm loss", Value: e.loss}}, written

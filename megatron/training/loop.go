@@ -157,7 +157,7 @@ func (r *Run) skips(iteration int64) bool {
 	return false
 }
 
-// afterStep evaluates, saves and looks for a reason to stop.
+// afterStep evaluates, saves and checks for a reason to stop.
 func (r *Run) afterStep(ctx context.Context) (stop bool, err error) {
 	it, c := r.Engine.Iteration, &r.Config
 	// Evaluate first: an evaluation may be the reason to stop, and decides which checkpoint is the best.

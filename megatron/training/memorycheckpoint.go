@@ -136,7 +136,7 @@ func (r *Run) saveMemory() error {
 	return nil
 }
 
-// memoryTag tells the saves of this start of the run from those of others.
+// memoryTag distinguishes the saves of this start of the run from those of others.
 func (r *Run) memoryTag() uint64 {
 	return xxh3.HashString(fmt.Sprint(r.rank.RunName, " ", r.Restarts)) & math.MaxInt64
 }

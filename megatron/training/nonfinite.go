@@ -31,13 +31,13 @@ type spot struct {
 	Samples            []int64 // of the micro-batch, as consumed from the data
 }
 
-// Depths that are no layer's output.
+// Depths that are not a layer's output.
 const (
 	nowhere   = -1      // all are finite
 	lossDepth = 1 << 30 // the loss itself
 )
 
-// layerOf names the place of a residual stream.
+// layer names the position of a residual stream.
 func (s *spot) layer() string {
 	switch s.Depth {
 	case nowhere:
@@ -82,7 +82,7 @@ func (r *Run) explain(ctx context.Context, err error, batch []*engine.Micro, con
 }
 
 // tellWhySkipped says what is not finite in a step that is skipped at the least loss scale:
-// the next one will be too, for nothing is left that changes. It is told once in a row.
+// the next one will be too, as nothing else changes. It is reported once in a row.
 func (r *Run) tellWhySkipped(done *engine.Result, batch []*engine.Micro, consumed int64) error {
 	if !done.Update.Skipped {
 		r.lowest = false
@@ -101,7 +101,7 @@ func (r *Run) tellWhySkipped(done *engine.Result, batch []*engine.Micro, consume
 }
 
 // locate runs the step's forward pass again and finds the spot; all ranks get the
-// same. see, where given, is shown what it looks at.
+// same. see, where given, gets each tensor that it checks.
 func (r *Run) locate(micros []*engine.Micro, consumed int64, see func(micro, depth int, x device.Tensor)) (*spot, error) {
 	e, mine := r.Engine, spot{Rank: r.rank.Number, Depth: nowhere}
 	check := func(depth int, x device.Tensor) {
@@ -129,7 +129,7 @@ func (r *Run) locate(micros []*engine.Micro, consumed int64, see func(micro, dep
 	return firstSpot(all), nil
 }
 
-// firstSpot is the earliest of what the ranks have found.
+// firstSpot is the earliest of the ranks' spots.
 func firstSpot(all []spot) *spot {
 	best := -1
 	for i := range all {
@@ -147,7 +147,7 @@ func firstSpot(all []spot) *spot {
 	return &all[best]
 }
 
-// spotBytes is what one rank tells the others of its spot.
+// spotBytes is the size of one rank's spot sent to the others.
 const spotBytes = 1024
 
 // shareSpots gives every rank what all have found.

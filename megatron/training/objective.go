@@ -11,7 +11,7 @@ import (
 // errStopped says that the run was asked to stop during what comes before a step.
 var errStopped = errors.New("asked to stop")
 
-// objective is a loss of rows: engine.Objective with what a run asks of it besides.
+// objective is a loss of rows: engine.Objective with a run's further methods.
 type objective interface {
 	engine.Objective
 	// begin finds out what a pass over a global batch needs to know of all its rows. All ranks call it
@@ -26,7 +26,7 @@ type objective interface {
 // setObjective has the engine weigh tokens by an objective.
 func (r *Run) setObjective(o objective) { r.objective, r.Engine.Objective, r.bytes = o, o, nil }
 
-// beginBatch tells the objective, where there is one, what a feed is about to give.
+// beginBatch passes the objective, if any, the batch that a feed is about to give.
 func (r *Run) beginBatch(ctx context.Context, f *Feed, batch []*engine.Micro) error {
 	if r.objective == nil || r.device.Counts() {
 		return nil

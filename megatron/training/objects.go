@@ -14,7 +14,7 @@ import (
 	"monotron/megatron/config"
 )
 
-// stageObjects puts folders of this host in the place of s3:// URLs: of --save one whose
+// stageObjects replaces s3:// URLs by folders of this host: of --save one whose
 // checkpoints are copied to the URL, of --load and --pretrained-checkpoint one to which the
 // checkpoint was fetched, so that all that follows works on folders. The ranks of a host share them.
 func stageObjects(c *config.Checkpoint, tell func(text string)) (err error) {

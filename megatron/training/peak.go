@@ -10,26 +10,26 @@ import (
 )
 
 // peak is what this process's device can compute a second, for the MFU of --log-extras.
-// A short look may come at a bad time, and machines grow slower and faster: a step that
+// A short measurement may come at a bad time, and machines grow slower and faster: a step that
 // does not fit to it has it measured again.
 type peak struct {
 	measure func() (float64, error) // operations a second
 
 	mu     sync.Mutex
 	speed  float64
-	at     time.Time // of the last look
+	at     time.Time // of the last measurement
 	looked int
 	share  float64 // MFU of the first step after it; 0: there was none
 }
 
-// A look takes 0.2 s: repeated more than twice a minute its cost would show.
+// A measurement takes 0.2 s: repeated more than twice a minute its cost would show.
 const (
-	rest  = 30 * time.Second // between looks, but for the one that a first look too low asks for
-	drift = 1.4              // in either direction, of a step's MFU since the look
+	rest  = 30 * time.Second // between measurements, but for the one that a first result too low asks for
+	drift = 1.4              // in either direction, of a step's MFU since the measurement
 )
 
 // MeasurePeak finds what a device multiplies in a second, in the run's precision:
-// products of large square matrices, 0.2 s of them. `monotron bench` looks longer, and
+// products of large square matrices, 0.2 s of them. `monotron bench` measures longer, and
 // at the model's own shapes. The device is one of its own, so that the ranks' memory
 // shows only what training takes.
 func (j *Job) MeasurePeak(open func() (*device.Device, error)) error {
@@ -69,7 +69,7 @@ func (p *peak) believed() float64 {
 	return p.speed
 }
 
-// doubted reports whether a step's MFU asks for another look.
+// doubted reports whether a step's MFU asks for another measurement.
 func (p *peak) doubted(mfu float64, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +82,7 @@ func (p *peak) doubted(mfu float64, now time.Time) bool {
 	return mfu > 1 || mfu > drift*p.share || drift*mfu < p.share
 }
 
-// again looks once more; an error leaves all as it was.
+// again measures once more; an error leaves all as it was.
 func (p *peak) again(now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +94,7 @@ func (p *peak) again(now time.Time) error {
 	return err
 }
 
-// reached is a speed that a step had: it is possible, whatever a look said.
+// reached is a speed that a step had: it is possible, whatever was measured.
 func (p *peak) reached(speed float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,7 @@ func (r *Run) reconsider(s *telemetry.Step) error {
 	return err
 }
 
-// measureAgain has every process look at its own device.
+// measureAgain has every process measure its own device.
 func (r *Run) measureAgain(now time.Time) error {
 	if r.rank.Last() || r.rank.RunName != "" {
 		before := r.peak.believed()

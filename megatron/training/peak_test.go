@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Claim: a first look that was too low is repeated at once, later ones at most each half
-// minute; a machine that has grown slower or faster is looked at again; what a step has
-// reached is possible, so that no MFU is above 1; a look that fails changes nothing.
+// Claim: a first measurement that was too low is repeated at once, later ones at most each half
+// minute; a machine that has grown slower or faster is measured again; what a step has
+// reached is possible, so that no MFU is above 1; a measurement that fails changes nothing.
 func TestPeakIsMeasuredAgain(t *testing.T) {
 	start := time.Unix(1e9, 0)
 	next, failure := 100.0, error(nil)
@@ -16,7 +16,7 @@ func TestPeakIsMeasuredAgain(t *testing.T) {
 	for _, step := range []struct {
 		at      time.Duration
 		speed   float64 // of the step
-		truth   float64 // what a look would say
+		truth   float64 // what a measurement would give
 		failure error
 		checks  bool
 		want    float64 // believed then
@@ -24,7 +24,7 @@ func TestPeakIsMeasuredAgain(t *testing.T) {
 		{1, 5, 10, nil, false, 10},
 		{2, 44.8, 100, nil, true, 100}, // 448%
 		{3, 50, 100, nil, false, 100},
-		{4, 120, 100, nil, false, 120}, // too soon for a look
+		{4, 120, 100, nil, false, 120}, // too soon for a measurement
 		{40, 60, 100, nil, false, 120},
 		{41, 20, 40, nil, true, 40}, // others work here too
 		{42, 20, 40, nil, false, 40},

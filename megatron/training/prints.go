@@ -83,7 +83,7 @@ func (r *Run) openPrints() error {
 	return p.write()
 }
 
-// watch adds to look what makes fingerprints of a step's data and layers.
+// watch adds to observer the fingerprints of a step's data and layers.
 func (p *prints) watch(r *Run, batch []*engine.Micro, observer engine.Observer) engine.Observer {
 	if p == nil {
 		return observer

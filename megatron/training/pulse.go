@@ -9,10 +9,10 @@ import (
 	"monotron/mpu/health"
 )
 
-// longStep is when people are told that a step is still under way, the first time.
+// longStep is when a note first says that a step is still under way.
 const longStep = 10 * time.Second
 
-// pulse tells people how far a step is that takes long. The first rank has one; a nil
+// pulse logs the progress of a step that takes long. The first rank has one; a nil
 // pulse is silent.
 type pulse struct {
 	notes *logging.Notes

@@ -11,8 +11,8 @@ import (
 	"monotron/mpu/health"
 )
 
-// Claim: a step is told of when it takes 10 s, then at growing intervals, with phase and
-// micro-batch; one that ends before is not, nor is anything said after its end.
+// Claim: a step is reported when it takes 10 s, then at growing intervals, with phase and
+// micro-batch; one that ends before is not, and nothing is logged after its end.
 func TestPulse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

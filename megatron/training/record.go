@@ -17,7 +17,7 @@ func (l *logger) progress(r *Run) *telemetry.Step {
 		ConsumedTokens: r.at.ConsumedTrain * int64(l.sampleTokens())}
 }
 
-// record is what one iteration tells.
+// record is the record of one iteration.
 func (l *logger) record(r *Run, done stepLog) (*telemetry.Step, error) {
 	// Losses.
 	took := time.Since(done.started)
@@ -77,13 +77,13 @@ func (l *logger) flops(done stepLog) float64 {
 	return l.config.Model.FLOPs(done.batch.Running*l.config.Tuning.Sequences(), l.config.SeqLength) / float64(l.rank.Sizes.World())
 }
 
-// interval is what a log line needs besides. With an error it has what could be gathered.
+// interval is further values of a log line. With an error it has what could be gathered.
 func (l *logger) interval(r *Run, done stepLog) (*telemetry.Interval, error) {
 	i := &telemetry.Interval{Iterations: l.iterations, Purposes: purposes(r.device.Arena.Usage().Peak), PlannedPurposes: purposes(r.Planned[l.rank.Number].ByPurpose)}
 	return i, errors.Join(l.memory(r, i), l.timing(r, i), l.stages(r, done, i))
 }
 
-// memory is told after the first two steps, as by Megatron, and at --log-memory-interval.
+// memory is logged after the first two steps, as by Megatron, and at --log-memory-interval.
 func (l *logger) memory(r *Run, i *telemetry.Interval) (err error) {
 	if l.memoryReported && !due(r.Engine.Iteration, l.config.Log.MemoryInterval) {
 		return nil
@@ -102,7 +102,7 @@ func (l *logger) memory(r *Run, i *telemetry.Interval) (err error) {
 	return err
 }
 
-// purposes are bytes by purpose with their names, without those that nothing is held for.
+// purposes are bytes by purpose with their names, without zeros.
 func purposes(bytes [device.Purposes]int64) (values []telemetry.Value) {
 	for p := range device.Purposes {
 		if bytes[p] > 0 {
@@ -163,7 +163,7 @@ func (l *logger) timing(r *Run, i *telemetry.Interval) error {
 	return nil
 }
 
-// stages tells what the stages of the last copy of the model did in this step.
+// stages logs what the stages of the last copy of the model did in this step.
 func (l *logger) stages(r *Run, done stepLog, i *telemetry.Interval) error {
 	if !r.Engine.MeasuresStages() {
 		return nil

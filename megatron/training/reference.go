@@ -70,7 +70,7 @@ func (r *Run) resumesFrom() (string, error) {
 	return dir, nil
 }
 
-// loadReference has the reference's weights take the policy's place.
+// loadReference replaces the policy's weights by the reference's.
 func (r *Run) loadReference(dir string) error {
 	if _, err := os.Stat(dir); err != nil {
 		return exitcode.Errorf(exitcode.NoInput, "--ref-load: %w", err)

@@ -50,8 +50,8 @@ func Rehearsal(c config.Run, micros int) (*Job, error) {
 }
 
 // Rehearse sets a rank up and takes its first steps, and an evaluation where the run has
-// any; look is shown them. shard is what each of the rank's memory checkpoints takes in the memory of a
-// host; 0: there are none.
+// any; observer sees them. shard is what each of the rank's memory checkpoints takes in the memory of a
+// host; 0: the run has none.
 func (j *Job) Rehearse(rank *ranks.Rank, steps int, observer engine.Observer) (shard int64, err error) {
 	defer device.CatchOutOfMemory(&err)
 	r, err := j.Start(rank)
@@ -76,7 +76,7 @@ func (j *Job) Rehearse(rank *ranks.Rank, steps int, observer engine.Observer) (s
 	return shard, nil
 }
 
-// blank is data whose samples are all the same: nobody looks at them.
+// blank is data whose samples are all the same: nobody reads them.
 type blank struct{ sample dataset.Sample }
 
 func newBlank(c *config.Run) blank {

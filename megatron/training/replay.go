@@ -199,7 +199,7 @@ func largest(d *device.Device, x device.Tensor) (most float64) {
 	return most
 }
 
-// print tells what was seen, the bad micro-batch in full.
+// print prints what was seen, the bad micro-batch in full.
 func (p *replaying) print(c *config.Run) error {
 	slices.SortFunc(p.seen, func(a, b sight) int {
 		for _, d := range []int{a.micro - b.micro, a.depth - b.depth, a.rank - b.rank} {

@@ -189,7 +189,7 @@ func (r *Run) loadAll(load loader) error {
 var errReshaped = errors.New("the model's flags differ")
 
 // misfit says which flags a checkpoint that does not fit was made with otherwise, where its state
-// tells: they are shorter to read than the tensors.
+// has them: they are shorter to read than the tensors.
 func (r *Run) misfit(state native.State, err error) error {
 	before := modelOf(state)
 	if before == nil || !errors.Is(err, native.ErrMisfit) {
@@ -335,7 +335,7 @@ func (r *Run) loadWeights(load loader, finetune bool) error {
 	for _, name := range report.Missing {
 		missing[name] = true
 	}
-	report.Missing = nil // the values take their place
+	report.Missing = nil // the values replace them
 	r.Engine.Optimizer.AdoptValues(func(name string) bool { return missing[optimizer.StoredMain+name] })
 	if !finetune {
 		if err := r.position(state); err != nil {

@@ -27,7 +27,7 @@ type Run struct {
 	saver      *saver
 	memory     *memory.Store // nil: no checkpoints are kept in memory
 	votes      device.Tensor // i64 [1]
-	killLooked time.Time     // when --kill-switch-path was last looked for
+	killLooked time.Time     // when --kill-switch-path was last checked
 	voted      *float64      // what the ranks have seen, summed, as of the step before; nil: none, or something else came between
 	started    time.Time
 	trained    time.Duration // that this process's steps took, waiting for their data included
@@ -39,7 +39,7 @@ type Run struct {
 	sampler    *sampling   // nil: the run learns from no answers of its own
 	objective  objective   // prefer or sampler; nil: neither
 	prints     *prints     // nil: no fingerprints are asked for
-	lowest     bool        // the steps since the last that was not skipped have been told of by tellWhySkipped
+	lowest     bool        // tellWhySkipped has reported the steps since the last that was not skipped
 }
 
 // Progress counts what a run has consumed; a checkpoint keeps it.

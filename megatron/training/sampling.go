@@ -31,7 +31,7 @@ type sampling struct {
 	collect func(index int, logps []float64) // where given, nothing is weighed
 }
 
-// answers are those of a global batch, by their place in it.
+// answers are those of a global batch, by their position in it.
 type answers struct {
 	Generation int64       `json:"generation"` // number of the batch among those that were sampled
 	IDs        [][]int32   `json:"ids"`        // the token that ends an answer included

@@ -42,7 +42,7 @@ func promptData(c *config.Run, tok tokenizer.Tokenizer, s sft.Config) (sets [3]d
 	return sets, nil
 }
 
-// mostAtOnce is how many answers a rank samples beside each other.
+// mostAtOnce is how many answers a rank samples at once.
 const mostAtOnce = 64
 
 // sample has answers sampled to the prompts of a batch, and rewards them.
@@ -74,7 +74,7 @@ func (s *sampling) sample(ctx context.Context, r *Run, f *Feed, batch []*engine.
 	return s.refer(r, f, batch)
 }
 
-// asked is an answer to be sampled: to which row, its place among the answers of all ranks, and the number by
+// asked is an answer to be sampled: to which row, its index among the answers of all ranks, and the number by
 // which its tokens are drawn.
 type asked struct {
 	row    int64
@@ -84,7 +84,7 @@ type asked struct {
 
 // answered has this rank's answers sampled, makes them known to all ranks, and has them rewarded. A command that
 // rewards ends where the run is asked to stop. rows are those of
-// all answers by their place; -1: that one is not asked for.
+// all answers by their index; -1: that one is not asked for.
 func (s *sampling) answered(ctx context.Context, r *Run, set *sft.Prompts, list []asked, rows []int64) (*answers, error) {
 	own, err := s.continued(r, set, list)
 	if err != nil {
@@ -159,7 +159,7 @@ func (a *answers) gather(r *Run, n int, own []inference.Continued, list []asked,
 	return nil
 }
 
-// reward has the first rank judge the answers, and tells the others; or that it was asked to stop, errStopped.
+// reward has the first rank judge the answers, and sends the others the result; or that it was asked to stop, errStopped.
 func (s *sampling) reward(ctx context.Context, r *Run, a *answers, set *sft.Prompts, rows []int64) error {
 	n := len(rows)
 	flat := make([]float64, n*len(s.rewards)+1) // the last one: the first rank was asked to stop
@@ -195,7 +195,7 @@ func (s *sampling) reward(ctx context.Context, r *Run, a *answers, set *sft.Prom
 	return nil
 }
 
-// judged are the answers as rewards see them, and their places.
+// judged are the answers as rewards see them, and their indices.
 func (s *sampling) judged(r *Run, a *answers, set *sft.Prompts, rows []int64) (list []policy.Sampled, indices []int, err error) {
 	for i, ids := range a.IDs {
 		if rows[i] < 0 {

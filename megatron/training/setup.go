@@ -36,7 +36,7 @@ func (j *Job) Start(rank *ranks.Rank) (_ *Run, err error) {
 	return r, nil
 }
 
-// build makes the engine and what tells of it.
+// build makes the engine and the logger.
 func (r *Run) build() (err error) {
 	if r.Engine, err = engine.New(r.rank, r.Config.Step, r.schedule); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (r *Run) prepareOps() error {
 	return nil
 }
 
-// tellModel says what is about to be trained, before a checkpoint is looked at.
+// tellModel says what is about to be trained, before a checkpoint is read.
 func (r *Run) tellModel() error {
 	if r.rank.Carrier != "" {
 		r.log.info("comm", "between ranks: %s", r.rank.Carrier)

@@ -90,8 +90,8 @@ func (r *Run) seen(ctx context.Context) int64 {
 	return nothing
 }
 
-// agreed is the highest of what the ranks have seen: as they said with the step's sums,
-// which costs no wait of its own, or, where there was no step or one is long ago, now.
+// agreed is the highest of the ranks' reasons: as they voted with the step's sums,
+// which costs no wait of its own, or, without a step or long after one, now.
 func (r *Run) agreed(ctx context.Context) (int64, error) {
 	voted := r.voted
 	r.voted = nil
@@ -108,7 +108,7 @@ func (r *Run) agreed(ctx context.Context) (int64, error) {
 	return nothing, nil
 }
 
-// agree is the highest of what the ranks have seen.
+// agree is the highest of the ranks' values of seen.
 func (r *Run) agree(seen int64) (int64, error) {
 	if r.rank.World().Size() == 1 {
 		return seen, nil
@@ -131,7 +131,7 @@ func (r *Run) cause(ctx context.Context) string {
 	return "a signal to another rank"
 }
 
-// killSwitchEvery is how often --kill-switch-path is looked for: its folder may be a slow one.
+// killSwitchEvery is how often --kill-switch-path is checked: its folder may be a slow one.
 const killSwitchEvery = time.Second
 
 // killed reports whether the file of --kill-switch-path is there.

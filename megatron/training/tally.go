@@ -47,7 +47,7 @@ func (t *tally) pair(l *preference.Loss, o *preference.Options, chosen, rejected
 	}
 }
 
-// values are the means, under TRL's names. What no row tells is left out.
+// values are the means, under TRL's names. Those without rows are left out.
 func (t *tally) values(p *preferring) (list []telemetry.Value) {
 	add := func(name string, sum, of float64) {
 		if of > 0 {

@@ -111,7 +111,7 @@ func tellRows(c *config.Run, path string, set *sft.Set, tok tokenizer.Tokenizer)
 		path, n.Rows, set.Len(), n.Learned, n.Tokens, n.Truncated, c.SeqLength, n.Dropped, tok.Decode(set.Documents(0)[0].Last())))
 }
 
-// begins reports whether a tuning starts from the checkpoint in dir instead of going on with it:
+// begins reports whether a tuning starts from the checkpoint in dir instead of continuing it:
 // the run that wrote it tuned nothing, or something else.
 func (r *Run) begins(dir string, step int64) bool {
 	c := &r.Config

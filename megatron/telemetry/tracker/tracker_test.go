@@ -93,7 +93,8 @@ func TestSenderLosesNothingWhileItHasSpace(t *testing.T) {
 	}
 }
 
-// TestSenderCountsWhatDoesNotFit: no step waits for a server that stands still; steps that do not fit in the queue are counted, with their iterations.
+// TestSenderCountsWhatDoesNotFit: no step waits for a server that stands still; steps that do not fit in the queue
+// are counted, with their iterations.
 func TestSenderCountsWhatDoesNotFit(t *testing.T) {
 	w, gate := &warnings{}, make(chan struct{})
 	o := w.options()
@@ -257,7 +258,8 @@ func TestMLflow(t *testing.T) {
 	}
 }
 
-// TestMLflowResumes: a resumed run continues the one that saves into the same folder, and one that stops early is said to be killed.
+// TestMLflowResumes: a resumed run continues the one that saves into the same folder, and one that stops early
+// is said to be killed.
 func TestMLflowResumes(t *testing.T) {
 	f := &fakeMLflow{saved: "old"}
 	sent(t, f, step(3))
