@@ -50,7 +50,7 @@ type Engine struct {
 	auxiliary *model.Auxiliary // nil: a dense model
 	graphs    *graphs          // nil: none
 	offload   *offload.Folder  // nil: nothing lies in files
-	host      offload.Memory   // of what is kept outside the device's memory
+	host      offload.Memory   // of state kept outside the device's memory
 }
 
 // New builds the rank's model and optimizer; parameters are not yet set.

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Claim: the bound by which layouts are excluded is no more than their memory: state and
+// Claim: the bound by which layouts are excluded is at most their memory: state and
 // activations of the first stage, under every way to cut, share and recompute.
 func TestFloorIsBelowThePeak(t *testing.T) {
 	m, err := ReadMachine("a100")

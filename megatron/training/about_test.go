@@ -44,7 +44,7 @@ func TestModelText(t *testing.T) {
 	}
 }
 
-// Claim: names that are not UTF-8 reach trackers as text; OpenTelemetry's encoder refuses a complete message with others.
+// Claim: names that are not UTF-8 reach trackers as text; OpenTelemetry's encoder refuses all of a message with others.
 func TestAboutIsText(t *testing.T) {
 	given := []string{"pretrain_gpt", "\xff"}
 	got := readable(&telemetry.About{Name: "a\xffb", Notes: "\xfe", Command: given, Flags: []telemetry.Setting{{Name: "x", Value: "\xff"}},

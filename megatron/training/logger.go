@@ -125,7 +125,7 @@ func (l *logger) mlflow() (telemetry.Sink, error) {
 	c := &l.config.Log
 	save := ""
 	if l.config.Checkpoint.Save != "" {
-		save, _ = filepath.Abs(l.config.Checkpoint.Save) // "" without a working directory: a resumed run is then a new one
+		save, _ = filepath.Abs(l.config.Checkpoint.Save) // "" without a working directory: a resumed run is then new
 	}
 	return tracker.NewMLflow(tracker.MLflow{URI: c.MLflowURI, Experiment: c.MLflowExperiment, About: l.about, Save: save}, l.trackerOptions())
 }

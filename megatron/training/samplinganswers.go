@@ -159,7 +159,7 @@ func (a *answers) gather(r *Run, n int, own []inference.Continued, list []asked,
 	return nil
 }
 
-// reward has the first rank judge the answers, and sends the others the result; or that it was asked to stop, errStopped.
+// reward has the first rank judge the answers, and sends the others the result, or errStopped if it was asked to stop.
 func (s *sampling) reward(ctx context.Context, r *Run, a *answers, set *sft.Prompts, rows []int64) error {
 	n := len(rows)
 	flat := make([]float64, n*len(s.rewards)+1) // the last one: the first rank was asked to stop

@@ -178,7 +178,7 @@ func (t *Tensor) values(x, y []float64, at int64, o Options) {
 	}
 }
 
-// index is the indices of an element from its row-major number.
+// index converts an element's row-major number to its indices.
 func index(at int64, shape []int64) []int64 {
 	out := make([]int64, len(shape))
 	for d := len(shape) - 1; d >= 0; d-- {

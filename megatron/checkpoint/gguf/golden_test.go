@@ -189,8 +189,8 @@ func TestReadsBack(t *testing.T) {
 	})
 }
 
-// rounded reports norms that are stored as weight+1: in float32 that rounds by at most half a
-// unit in the last bit of a number below 8.
+// rounded reports norms that are stored as weight+1: in float32 that rounds by at most half
+// an ulp of a number below 8.
 func rounded(row *compare.Tensor, name string) bool {
 	f, err := familyOf(name)
 	if strings.HasSuffix(row.Name, "A_log") { // stored as -exp

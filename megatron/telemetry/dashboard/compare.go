@@ -83,7 +83,7 @@ type Summary struct {
 	Replaced int `json:"replaced"`
 }
 
-// lastSteps are the steps that medians are over, so that reading a long run takes short.
+// lastSteps is the number of steps that medians cover; it bounds the time of reading a long run.
 const lastSteps = 1000
 
 // Summary is the run as it is.
@@ -164,7 +164,7 @@ func (s *Summary) clipping(r *Run) {
 	}
 	at := 1.0 // Megatron's default
 	if text, given := r.Flags["clip-grad"]; given {
-		at, _ = strconv.ParseFloat(text, 64) // 0, which is no clipping, where text is not a number
+		at, _ = strconv.ParseFloat(text, 64) // 0 (no clipping) where text is not a number
 	}
 	norms, over := r.recent("grad_norm"), 0
 	if at <= 0 || len(norms) == 0 {
