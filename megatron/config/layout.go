@@ -55,7 +55,7 @@ const (
 	HeadsInsideRing = string(mpu.HeadsInsideRing)
 )
 
-// contextHeads is how many neighbours exchange heads under a2a+p2p.
+// ContextHeads is how many neighbours exchange heads under a2a+p2p.
 func (l Layout) ContextHeads() int {
 	if len(l.HierarchicalCP) == 0 {
 		return 1
@@ -63,7 +63,7 @@ func (l Layout) ContextHeads() int {
 	return l.HierarchicalCP[0]
 }
 
-// wholeSequences reports whether every call of attention has all positions of a sequence.
+// UncutSequences reports whether every call of attention has all positions of a sequence.
 func (l Layout) UncutSequences() bool {
 	other := func(kind string) bool { return kind != ExchangeHeads }
 	return l.CP <= 1 || len(l.CPCommType) > 0 && !slices.ContainsFunc(l.CPCommType, other)

@@ -57,7 +57,7 @@ func openTuned(t *testing.T) (c tuned) {
 	return c
 }
 
-// base makes DIR/base, a folder of Hugging Face, of a case's files.
+// baseFolder makes DIR/base, a folder of Hugging Face, of a case's files.
 func baseFolder(t *testing.T, dir, from, tokenizer string) {
 	t.Helper()
 	base := filepath.Join(dir, "base")
@@ -84,7 +84,7 @@ func baseFolder(t *testing.T, dir, from, tokenizer string) {
 const tuneLine = "--load DIR/base --tuning sft --global-batch-size 4 --seq-length 64 --train-iters 8 --lr 2e-3 --min-lr 2e-3 --lr-decay-style constant " +
 	"--optimizer adam --adam-beta1 0.9 --adam-beta2 0.95 --adam-eps 1e-8 --weight-decay 0 --clip-grad 0 --log-interval 1 --seed 1 --no-data-shuffle --device ref --cpu-threads 1 "
 
-// steps are those of a log of JSON lines.
+// stepsOf reads the steps of a log of JSON lines.
 func stepsOf(t *testing.T, path string) (steps []telemetry.Entry) {
 	t.Helper()
 	f, err := os.Open(path)

@@ -143,7 +143,7 @@ func (l *logger) metrics() (telemetry.Sink, error) {
 	return m, nil
 }
 
-// events are what goes into TensorBoard's files.
+// eventOptions are what goes into TensorBoard's files.
 func eventOptions(c *config.Log) telemetry.EventOptions {
 	return telemetry.EventOptions{Queue: c.TensorboardQueue, Every: c.TensorboardInterval, Timers: c.TimersToTensorboard, CurveOptions: telemetry.CurveOptions{
 		MixtureLayers: c.MoEPerLayer, Throughput: c.Throughput, LossScale: c.LossScaleToTensorboard, Ranks: c.WorldSizeToTensorboard, Memory: c.MemoryToTensorboard, Perplexity: c.ValidationPPLTensorboard}}

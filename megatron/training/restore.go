@@ -92,15 +92,15 @@ func (r *Run) load(dir string, step int64, finetune bool) error {
 	return r.loadAll(r.native(dir, step))
 }
 
-// resume is --resume-from-save: a run whose save folder holds something continues from there,
-// with all that is stored. What is wrong with the folder, loading says.
+// resumeSaved applies --resume-from-save: a run whose save folder holds something continues from there,
+// with all that is stored. Loading reports errors of the folder.
 func resumeSaved(c *config.Checkpoint) {
 	if _, err := checkpoint.ReadTracker(c.Save); c.Resume && c.Save != "" && exitcode.CodeOf(err) != exitcode.NoInput {
 		c.Load, c.Pretrained, c.Step, c.Finetune, c.NoLoadOptim, c.Upcycle = c.Save, "", 0, false, false, false
 	}
 }
 
-// step is the iteration that --ckpt-step names, -1 for the latest.
+// wantedStep is the iteration that --ckpt-step names, -1 for the latest.
 func wantedStep(c *config.Checkpoint) int64 {
 	if c.Step > 0 {
 		return int64(c.Step)

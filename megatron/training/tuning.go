@@ -131,7 +131,7 @@ func (r *Run) begins(dir string, step int64) bool {
 // methodOf is the method of a tuning.
 func methodOf(t *config.Tuning) string { return cmp.Or(t.Method, config.TuneSupervised) }
 
-// storedRun is the part of a native checkpoint's settings that tuning asks for.
+// stored is the part of a native checkpoint's settings that tuning asks for.
 type stored struct {
 	Model   spec.Model
 	Tuning  config.Tuning

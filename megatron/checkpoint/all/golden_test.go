@@ -14,7 +14,7 @@ import (
 	"monotron/megatron/checkpoint"
 )
 
-// golden is a case of golden/checkpoint.
+// goldenCase is a case of golden/checkpoint.
 type goldenCase struct {
 	Case, Format, Family string
 	WeightsDType         string `json:"weights_dtype"`

@@ -110,7 +110,7 @@ func (s *settling) flags(key string) ([]bool, bool) {
 	return list, true
 }
 
-// kinds names layers by a list of booleans.
+// layerKinds names layers by a list of booleans.
 func layerKinds(on []bool, yes, no string) []string {
 	list := make([]string, len(on))
 	for i := range on {

@@ -59,7 +59,7 @@ func (c *reading) every(pattern any, n int) func(layer int) bool {
 	return func(layer int) bool { return (layer+1)%n != 0 }
 }
 
-// scale sets the scale of scores where it is not the usual one.
+// scoreScale sets the scale of scores where it is not the usual one.
 func (c *reading) scoreScale(scale float64) {
 	if m := c.Model; scale != m.ScoreScale() {
 		m.SoftmaxScale = scale
