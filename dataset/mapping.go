@@ -68,8 +68,8 @@ func Guard(what string, read func() error) (err error) {
 	return read()
 }
 
-// caught, deferred behind catching, makes an error of reading mapped bytes that
-// are no longer there: the file was cut while in use, or its disk failed.
+// caught, deferred behind catching, makes an error of reading mapped bytes that no longer exist: the file was
+// cut while in use, or its disk failed.
 func caught(what string, err *error) {
 	switch e := recover().(type) {
 	case nil:

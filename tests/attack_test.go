@@ -145,8 +145,8 @@ func loris(ports []int, over <-chan struct{}) int {
 }
 
 // Claim (docs/failures.md): SIGTERM or SIGUSR1 to one rank of eight, or to all
-// and the launcher at once, whatever they are at, ends all at the next step boundary, saved, with 75; the same command goes
-// on from there to the same numbers.
+// and the launcher at once, whatever they are at, ends all at the next step boundary, saved, with 75; the same
+// command continues from there to the same numbers.
 func signalInAnyPhase(l *launching) {
 	t := l.t
 	phases := map[string]syscall.Signal{"eval:step=4": syscall.SIGUSR1, "save:step=4": syscall.SIGTERM, "startup:step=0": syscall.SIGTERM}

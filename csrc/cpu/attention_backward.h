@@ -197,8 +197,8 @@ static void K(keys)(K(backward_state) *s, int64_t k) {
   }
 }
 
-/* Queries from `first` on, as many as stay in a core's cache, against all keys: each sum goes
- * on in the order of queries, and of keys, as if there were one stretch. */
+/* Queries from `first` on, as many as stay in a core's cache, against all keys: each sum continues in the order
+ * of queries, and of keys, as if there were one stretch. */
 static void K(stretch)(K(backward_state) *s, int64_t first) {
   const attention_call *c = s->c;
   s->first = first;

@@ -124,7 +124,7 @@ V float K(delta_unit)(const K(delta_head) *h, float *y, const mt_tensor *x, int6
 }
 
 /* A position's numbers of a value head; keep is e^g, 0 where a document begins. In a state space beta is Δ,
- * and held says whether a limit clamps it. */
+ * and `held` says whether a limit clamps it. */
 typedef struct {
   float a, g, keep, beta;
   int held, space;

@@ -30,7 +30,7 @@ struct graph {
 void begin(graph *g, const api *call, void *handle);
 void drop(graph *g);
 
-/* g->whole, finalized; false with the reason in g->error. */
+/* `g->whole`, finalized; false with the reason in g->error. */
 bool finish(graph *g);
 
 /* An operand in memory: aligned to 16 bytes. */

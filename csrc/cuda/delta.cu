@@ -35,7 +35,7 @@ __device__ inline float *saved(const mt_delta_rule_forward_args &a, const delta_
   return data_of<float>(a.states) + ((h.sample * h.heads + h.head) * a.states.shape[1] + t / CHUNK) * h.dk * h.dv;
 }
 
-/* A position's numbers; keep is e^g, 0 where a document begins. In a state space beta is Δ, and held says whether a
+/* A position's numbers; keep is e^g, 0 where a document begins. In a state space beta is Δ, and `held` says whether a
  * limit clamps it. */
 struct delta_step {
   float a, g, keep, beta;

@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(SPREAD) embedding_backward_kernel(const __grid
     if (n % (SPREAD / 32) == warp) add_run<T, N>(a, sorted, base + __ffs((int)rows) - 1, c);
 }
 
-/* The tokens sorted, in either half of room. */
+/* The tokens sorted, in either half of `room`. */
 const token_key *sort_tokens(cudaStream_t stream, const mt_embedding_backward_args &a, token_key *room) {
   int64_t tokens = a.dout.shape[0];
   int size = 64; /* two keys a thread of a warp */

@@ -55,8 +55,7 @@ template <typename T, int N> __global__ void dot_kernel(const __grid_constant__ 
 
 enum { ROW_THREADS = 8 };
 
-/* A block sums 32 columns of a group's rows, which its ROW_THREADS rows of threads take by
- * turns. */
+/* A block sums 32 columns of a group's rows, which its ROW_THREADS rows of threads take in turn. */
 template <typename T> __global__ void sum_kernel(const __grid_constant__ mt_grouped_sum_args a) {
   MT_SHARED(float[ROW_THREADS][32], sums);
   int64_t c = (int64_t)blockIdx.x * 32 + threadIdx.x, g = blockIdx.y;

@@ -60,7 +60,7 @@ template <int N> __device__ inline void store_sums(float *to, const float (&x)[N
 }
 
 /* Leaves a block's sums of its columns: one thread has them where the block shares a row; else
- * they are added up over the block's rows, in order. room: [2][rows][columns]. */
+ * they are added up over the block's rows, in order. `room`: [2][rows][columns]. */
 template <int N, int PACKS, int LANES>
 __device__ inline void leave_sums(float *to, float *second, int h, float *room, const float (&sum)[PACKS][N], const float (&plain)[PACKS][N]) {
   typedef row_threads<LANES> threads;
@@ -76,7 +76,7 @@ __device__ inline void leave_sums(float *to, float *second, int h, float *room, 
   }
   const int WIDTH = PACKS * (int)threads::SHARE * N;
   int rows = threads::rows();
-  __syncthreads(); /* other threads fetched rows into room */
+  __syncthreads(); /* other threads fetched rows into `room` */
 #pragma unroll
   for (int p = 0; p < PACKS; p++) {
     store_sums(room + threads::row() * WIDTH + column(p), sum[p]);

@@ -17,8 +17,8 @@ type Streams interface {
 	Enter() error
 	// Ops is the stream of the device's ops.
 	Ops() Stream
-	// NewStream makes another, whose work goes before that of the ops where both could go
-	// on. FreeStream waits for what is in it.
+	// NewStream makes another, whose work goes before that of the ops where both could continue. FreeStream
+	// waits for what is in it.
 	NewStream() (Stream, error)
 	FreeStream(s Stream)
 	// Mark makes a mark after all that is in s now.

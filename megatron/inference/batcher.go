@@ -148,8 +148,8 @@ func (b *Batcher) Weights() string {
 	return b.editions.list[b.editions.now].Weights
 }
 
-// Reload takes an iteration of the folder that was loaded, between two passes: texts that
-// are there end with the weights that they began with, new ones get these. It waits until
+// Reload takes an iteration of the folder that was loaded, between two passes: running texts end with the
+// weights that they began with, new ones get these. It waits until
 // no text needs older weights than those in use. The error says why the iteration was not
 // taken; then all is as before.
 func (b *Batcher) Reload(ctx context.Context, step int64) error {

@@ -113,8 +113,8 @@ func TestFaultOfNoRank(t *testing.T) {
 	}
 }
 
-// Claim: a run says when it is about to replace checkpoints that it does not go
-// on from, and says nothing where it does.
+// Claim: a run says when it is about to replace checkpoints that it does not continue from, and says nothing
+// where it does.
 func TestForgottenLoadIsNoted(t *testing.T) {
 	dir := t.TempDir()
 	save := tiny + someData + "--save DIR/ck --save-interval 3 "

@@ -248,8 +248,7 @@ func TestAnAlertCommandIsNoStall(t *testing.T) {
 	}
 }
 
-// TestWhatAnAlertCommandSays: its output is quoted, and a process that it leaves behind is no
-// failure.
+// TestWhatAnAlertCommandSays: its output is quoted, and a process that it leaves behind is not a failure.
 func TestWhatAnAlertCommandSays(t *testing.T) {
 	for _, c := range []struct {
 		command, want string

@@ -180,8 +180,8 @@ func PresetFlags(name string) (map[string][]string, error) {
 	return flags, nil
 }
 
-// withTokenizer is flags that name the tokenizer c. A file that the run named and that is
-// there stays: the names of the caches of samples come from it.
+// withTokenizer is flags that name the tokenizer c. A file that the run named and that exists stays: the names
+// of the caches of samples come from it.
 func withTokenizer(flags map[string][]string, c tokenizer.Config) map[string][]string {
 	for name, path := range map[string]string{"vocab-file": c.VocabFile, "merge-file": c.MergeFile, "tokenizer-model": c.Model} {
 		if path == "" {

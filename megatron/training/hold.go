@@ -70,8 +70,8 @@ func sameFolder(a, b string) bool {
 	return err == nil && other == nil && os.SameFile(x, y)
 }
 
-// tellOverwriting warns where --save holds checkpoints that this run does not go
-// on from: it writes over those of the same iterations, and the tracker then names
+// tellOverwriting warns where --save holds checkpoints that this run does not continue from: it writes over
+// those of the same iterations, and the tracker then names
 // its own, and where there is no --save.
 func (r *Run) tellOverwriting() {
 	c := &r.Config.Checkpoint

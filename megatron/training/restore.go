@@ -390,7 +390,7 @@ func parameterNames(c *config.Run) (map[string]bool, error) {
 	return names, nil
 }
 
-// tellLoaded prints what was loaded, and which settings are no longer those the
+// tellLoaded prints what was loaded, and which settings differ from those the
 // checkpoint was trained with.
 func (r *Run) tellLoaded(state native.State, report native.Report) {
 	report.Overridden = changedSettings(state.Config, &r.Config)

@@ -22,7 +22,7 @@
 //	            calls (blame.go) or, if ranks wait for each other, from heartbeats (diagnose.go)
 //	non-finite  the step; all ranks together find the layer; rank 0 writes
 //	error       the rank; the rendezvous decides whose error was first
-//	elsewhere   the rank that gives up because another failed; the Watcher decides which one that was
+//	other rank  the rank that gives up because another failed; the Watcher decides which one that was
 //
 // The decision is a failure.Verdict. Rank 0 writes it to the run's folder, or the
 // launcher if rank 0 cannot.

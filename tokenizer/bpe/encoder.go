@@ -17,7 +17,7 @@ type encoder struct {
 	split  splitter
 	hot    []shortPiece
 	short  []shortPiece
-	all    [window]looked
+	all    [window]entry
 	more   []int32 // ids of short pieces that have too many for their entry
 	long   map[string][]int32
 	parts  []Part
@@ -86,9 +86,9 @@ func (e *encoder) text(dst []int32, text []byte) []int32 {
 	return dst
 }
 
-// looked is the table's entry for one piece: the ids and their count, which
+// entry holds the table's entry for one piece: the ids and their count, which
 // are good where differs is 0.
-type looked struct {
+type entry struct {
 	found   [shortIDs + 1]int32
 	differs uint64
 	end     int
@@ -125,7 +125,7 @@ func (e *encoder) window(dst []int32, text []byte, i int, s uint64) ([]int32, in
 }
 
 // find asks the table for each piece of a window and counts them.
-func find(hot []shortPiece, text []byte, s uint64, all *[window]looked) int {
+func find(hot []shortPiece, text []byte, s uint64, all *[window]entry) int {
 	base, table := unsafe.Pointer(&text[0]), unsafe.Pointer(&hot[0])
 	at, count := 0, 0
 	for s &= s - 1; s != 0; s &= s - 1 {

@@ -186,7 +186,7 @@ func content(v any) string {
 	return ""
 }
 
-// special-looking tokens are control tokens even where their file does not say so, as in
+// Tokens with the form of special ones are control tokens even where their file does not say so, as in
 // llama.cpp's converter.
 var specialForm = regexp.MustCompile(`^(<pad>|<mask>|<2mass>|\[@BOS@\]|<\|.*\|>|<｜.*｜>|<unused.*>)$`)
 

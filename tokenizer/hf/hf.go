@@ -275,8 +275,7 @@ func (t *Tokenizer) finish() {
 	t.size = max(t.size, int(highest)+1)
 }
 
-// AddSpecial enters tokens that are matched literally in a text. One that is
-// there already keeps its id.
+// AddSpecial enters tokens that are matched literally in a text. An existing one keeps its id.
 func (t *Tokenizer) AddSpecial(list []AddedToken) error {
 	for _, a := range list {
 		if old, ok := t.added.ids[a.Content]; ok && t.added.list[old].Special {

@@ -9,8 +9,8 @@ import (
 	"monotron/tools/internal/command"
 )
 
-// Marks of a step's ops: attention over long sequences as a share of the instruction peak; what is
-// no product as a share of its bound, which is the larger of two times: to copy its bytes, and to
+// Marks of a step's ops: attention over long sequences as a share of the instruction peak; other ops as a share
+// of its bound, which is the larger of two times: to copy its bytes, and to
 // do it with its data in the caches.
 const (
 	attentionMark = 0.70

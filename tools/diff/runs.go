@@ -275,8 +275,7 @@ func sizes(s topology.Sizes) string {
 	return fmt.Sprintf("tp %d, cp %d, dp %d, pp %d, ep %d", s.TP, s.CP, s.DP, s.PP, s.EP)
 }
 
-// changedFlags are those that the runs were given differently; the folder itself is no
-// difference.
+// changedFlags are those that the runs were given differently; the folder itself is not a difference.
 func changedFlags(a, b map[string][]string) map[string][2]any {
 	changed := map[string][2]any{}
 	for _, flags := range []map[string][]string{a, b} {

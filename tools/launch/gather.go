@@ -20,8 +20,8 @@ import (
 )
 
 // With --auto-restart the launchers of several hosts (--nnodes) meet before every start. At
-// first all must come, at the port above the ranks' on host 0; after a failure those continue that
-// are there, led by the first of them by number. Each has a port for that, which is open while
+// first all must come, at the port above the ranks' on host 0; after a failure the present ones continue, led
+// by the first of them by number. Each has a port for that, which is open while
 // its process lives: who finds it closed knows that the launcher is gone.
 
 // errNotNeeded is for a host that is left over: the layout holds on fewer.

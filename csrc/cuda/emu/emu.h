@@ -63,7 +63,7 @@ const Slot &meet(Place at, unsigned mask, const void *in, size_t bytes, Work wor
 void *shared(const void *site, size_t bytes); /* of this block; one piece a site */
 void *dynamic_shared();
 
-void copy_async(void *dst, const void *src, size_t bytes, size_t room); /* the rest of room: zeros */
+void copy_async(void *dst, const void *src, size_t bytes, size_t room); /* the rest of `room`: zeros */
 void copy_commit();
 void copy_wait(int groups); /* until at most so many of the newest are under way */
 

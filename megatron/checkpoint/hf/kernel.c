@@ -36,7 +36,7 @@ static inline void write_line(void *to, const __m128i *from, int step, int past)
 	}
 }
 
-// whole reports whether lines of the result are lines of memory.
+// `whole` reports whether lines of the result are lines of memory.
 static inline int whole(const void *dst, int64_t stride_bytes) { return (((uintptr_t)dst | (uintptr_t)stride_bytes) & (line - 1)) == 0; }
 
 static inline __m128i at(const void *p) { return _mm_load_si128((const __m128i *)p); }

@@ -127,7 +127,7 @@ func (k Key) prefix(layer int) string {
 // Outside reports that k is in no layer.
 func (k Key) Outside() bool { return k.Layer == None && k.Ahead == None }
 
-// Split takes one of our names apart; layer and expert are None if absent.
+// Split takes one of our names apart; an absent layer or expert is None.
 func Split(name string) Key {
 	k, _ := ParseKey(name)
 	return k

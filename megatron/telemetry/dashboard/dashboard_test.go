@@ -66,8 +66,8 @@ func opened(t *testing.T, paths ...string) []*Run {
 
 func noFlags(string, int64) (map[string][]string, error) { return nil, nil }
 
-// TestWhatALogSays: what was trained again counts once, as last trained, and what is no
-// step is counted (docs/logging.md).
+// TestWhatALogSays: what was trained again counts once, as last trained, and what is not a step is counted
+// (docs/logging.md).
 func TestWhatALogSays(t *testing.T) {
 	long := `{"x":"` + strings.Repeat("x", 2*longestLine) + `"}`
 	for name, c := range map[string]struct {

@@ -105,8 +105,8 @@ func (r *transport) Start(c *comm.Collective) comm.Work {
 	return work
 }
 
-// Claim (docs/cuda.md): before step 1 every rank also sends to the next of each group, half of
-// what is summed; a message that comes wrong ends the run with its group and ranks.
+// Claim (docs/cuda.md): before step 1 every rank also sends to the next of each group, half of the elements
+// that are summed; a message that comes wrong ends the run with its group and ranks.
 func TestPreflightSendsMessages(t *testing.T) {
 	t.Setenv("MONOTRON_TRANSPORTS", "tcp")
 	const bytes = 1 << 16
