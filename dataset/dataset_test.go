@@ -215,15 +215,15 @@ func TestConcurrentBuilds(t *testing.T) {
 // of a large one, from its start to its end.
 func TestSampled(t *testing.T) {
 	for _, n := range []int64{0, 1, 1 << 20, 1<<20 + 1, 5_000_003} {
-		looked, last, gap := int64(0), int64(-1), int64(0)
+		read, last, gap := int64(0), int64(-1), int64(0)
 		sampled(n, func(i int64) bool {
 			if i > last {
-				looked, gap, last = looked+1, max(gap, i-last), i
+				read, gap, last = read+1, max(gap, i-last), i
 			}
 			return true
 		})
-		if last != n-1 || n <= 1<<20 && looked != n || looked > 1<<20+1024 || gap > max(1, n/1024) {
-			t.Errorf("of %d it looks at %d, at most %d apart, %d last", n, looked, gap, last)
+		if last != n-1 || n <= 1<<20 && read != n || read > 1<<20+1024 || gap > max(1, n/1024) {
+			t.Errorf("of %d it looks at %d, at most %d apart, %d last", n, read, gap, last)
 		}
 	}
 	if sampled(5_000_003, func(i int64) bool { return i != 5_000_002 }) {

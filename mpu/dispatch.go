@@ -10,7 +10,7 @@ import (
 // expert in the order (source rank, token), and a token's results are added up at home in
 // the order of its choices: the result does not depend on how many ranks share the experts.
 type Dispatcher struct {
-	at    ExpertCoordinates
+	at    ExpertShare
 	group *comm.Group // ranks that hold all experts once, the parts of an expert side by side; nil: this one does
 	all   bool        // every token goes to every rank (Megatron's allgather dispatcher); else to those that it has chosen (alltoall)
 
@@ -19,7 +19,7 @@ type Dispatcher struct {
 
 // NewDispatcher makes a dispatcher for the ranks of a group, topology.TPEP; all: see
 // --moe-token-dispatcher-type allgather.
-func NewDispatcher(at ExpertCoordinates, group *comm.Group, all bool) *Dispatcher {
+func NewDispatcher(at ExpertShare, group *comm.Group, all bool) *Dispatcher {
 	if group != nil && group.Size() == 1 {
 		group = nil
 	}
@@ -164,7 +164,7 @@ func (m *Dispatcher) CombineBackward(d *device.Device, s *device.Scope, at *Disp
 }
 
 // Backward sets dx [t,h] and dweights [t,k] from the gradients of X and Weights, dX of type
-// ExpertCoordinates.Partial.
+// ExpertShare.Partial.
 func (m *Dispatcher) Backward(d *device.Device, at *Dispatched, dx, dweights, dX, dWeights Tensor) error {
 	if at.travel == nil {
 		d.CombineRows(dx, dX, at.slots)

@@ -64,7 +64,7 @@ func expertly(r routing, tokens, ranks, parts int, all bool) (dispatched, error)
 		d := ref.Open()
 		defer d.Arena.Close()
 		var group *comm.Group
-		at := mpu.ExpertCoordinates{Experts: dispatchExperts, Here: dispatchExperts, Parts: parts}
+		at := mpu.ExpertShare{Experts: dispatchExperts, Here: dispatchExperts, Parts: parts}
 		if ranks > 1 {
 			members := make([]int, ranks)
 			for i := range members {
@@ -97,7 +97,7 @@ func expertly(r routing, tokens, ranks, parts int, all bool) (dispatched, error)
 	return full, err
 }
 
-func expertsOf(d *device.Device, s *device.Scope, m *mpu.Dispatcher, at mpu.ExpertCoordinates, x, e, w device.Tensor) (out dispatched, err error) {
+func expertsOf(d *device.Device, s *device.Scope, m *mpu.Dispatcher, at mpu.ExpertShare, x, e, w device.Tensor) (out dispatched, err error) {
 	sent, err := m.Forward(d, s, mpu.Leaves{}, x, e, w, nil)
 	if err != nil {
 		return out, err
@@ -262,7 +262,7 @@ func TestDuringTheExchange(t *testing.T) {
 			words = append(words, "beside")
 			return nil
 		}
-		at := mpu.ExpertCoordinates{Experts: 2, First: rank, Here: 1, Parts: 1}
+		at := mpu.ExpertShare{Experts: 2, First: rank, Here: 1, Parts: 1}
 		m := mpu.NewDispatcher(at, group, false)
 		s := d.Arena.Scope(device.Activations)
 		x, w, e := s.Alloc(device.F32, 2, 3), s.Alloc(device.F32, 2, 1), s.Alloc(device.I32, 2, 1)
@@ -333,7 +333,7 @@ func TestCountsAreBelievable(t *testing.T) {
 			d.Fill(x, 1)
 			d.Fill(weights, 1)
 			device.WriteSlice(d, experts, []int32{0, 1, 2, 3})
-			at := mpu.ExpertCoordinates{Experts: 4, First: 2 * rank, Here: 2, Parts: 1}
+			at := mpu.ExpertShare{Experts: 4, First: 2 * rank, Here: 2, Parts: 1}
 			_, err = mpu.NewDispatcher(at, group, false).Forward(d, s, mpu.Leaves{}, x, experts, weights, nil)
 			return err
 		})

@@ -5,8 +5,8 @@ import (
 	"monotron/mpu/comm"
 )
 
-// ExpertCoordinates is which experts a rank has, and which part of each.
-type ExpertCoordinates struct {
+// ExpertShare is which experts a rank has, and which part of each.
+type ExpertShare struct {
 	Experts     int // of a layer, on all ranks
 	First, Here int // those of this rank
 	Part, Parts int // of each: expert tensor parallelism
@@ -16,14 +16,14 @@ type ExpertCoordinates struct {
 }
 
 // share is how many leaves a rank has of an axis that the parts of an expert cut; 0: its sums are not cut.
-func (at ExpertCoordinates) share() int32 { return int32(at.Leaves / at.Parts) }
+func (at ExpertShare) share() int32 { return int32(at.Leaves / at.Parts) }
 
 // one is 1 where sums have an order that no shape changes.
-func (at ExpertCoordinates) one() int32 { return min(1, int32(at.Leaves)) }
+func (at ExpertShare) one() int32 { return min(1, int32(at.Leaves)) }
 
 // Partial is the dtype of a partial sum over an expert's channels. With leaves (--layout-invariant)
 // it is f32, so that sums of several ranks are added before they are rounded once.
-func (at ExpertCoordinates) Partial(value device.DType) device.DType {
+func (at ExpertShare) Partial(value device.DType) device.DType {
 	if at.Leaves == 0 || at.Parts == 1 || value == device.F64 {
 		return value
 	}
@@ -35,14 +35,14 @@ func (at ExpertCoordinates) Partial(value device.DType) device.DType {
 // cut by columns a part of its sum.
 type ExpertLinear struct {
 	Weight, Bias *Param // Bias nil: none
-	at           ExpertCoordinates
+	at           ExpertShare
 	rows         [][2]int64      // stretches of each expert's rows here; nil: the layer is cut by columns
 	branches     []*expertBranch // nil: none
 }
 
 // NewExpertLinear makes the layer from what c says of one expert's: Rows are the stretches
 // of W[e] here of a layer that is cut by rows; nil: it is cut by columns.
-func NewExpertLinear(at ExpertCoordinates, c LinearConfig) *ExpertLinear {
+func NewExpertLinear(at ExpertShare, c LinearConfig) *ExpertLinear {
 	l := &ExpertLinear{at: at, rows: c.Rows, Weight: &Param{Name: c.Name + ".weight", Init: c.Init, Global: []int64{int64(at.Experts), c.Out, c.In}}}
 	if c.Rows == nil {
 		n := c.In / int64(at.Parts)
@@ -63,7 +63,7 @@ func NewExpertLinear(at ExpertCoordinates, c LinearConfig) *ExpertLinear {
 }
 
 // stackRows gives p stretches of rows of each expert here, one expert after the other.
-func (p *Param) stackRows(at ExpertCoordinates, stretches [][2]int64) {
+func (p *Param) stackRows(at ExpertShare, stretches [][2]int64) {
 	width, rows := int64(1), int64(0)
 	for _, n := range p.Global[2:] {
 		width *= n
@@ -95,7 +95,7 @@ func (l *ExpertLinear) Params() []*Param {
 }
 
 // Forward: x [rows, in here] -> y [rows, out here], of a layer that is cut by columns a partial
-// sum of type ExpertCoordinates.Partial; the rows of expert e lie between offsets e and e+1.
+// sum of type ExpertShare.Partial; the rows of expert e lie between offsets e and e+1.
 func (l *ExpertLinear) Forward(d *device.Device, h *Hooks, y, x, offsets device.Tensor) {
 	a := device.GroupedMatmulArgs{C: y, A: x, B: l.Weight.Value, Offsets: offsets, TransB: 1, Leaves: l.at.share()}
 	if l.rows != nil {

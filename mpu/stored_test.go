@@ -19,13 +19,13 @@ func TestStackedParametersAreKeptApart(t *testing.T) {
 	}
 	const experts, out, in = 6, 4, 6
 	for _, c := range []struct {
-		at      ExpertCoordinates
+		at      ExpertShare
 		rows    [][2]int64
 		tensors int
 	}{
-		{ExpertCoordinates{Experts: experts, Here: experts, Parts: 1}, [][2]int64{{0, out}}, 6},
-		{ExpertCoordinates{Experts: experts, First: 3, Here: 3, Part: 1, Parts: 2}, [][2]int64{{1, 1}, {3, 1}}, 3},
-		{ExpertCoordinates{Experts: experts, First: 2, Here: 2, Part: 1, Parts: 2}, nil, 2},
+		{ExpertShare{Experts: experts, Here: experts, Parts: 1}, [][2]int64{{0, out}}, 6},
+		{ExpertShare{Experts: experts, First: 3, Here: 3, Part: 1, Parts: 2}, [][2]int64{{1, 1}, {3, 1}}, 3},
+		{ExpertShare{Experts: experts, First: 2, Here: 2, Part: 1, Parts: 2}, nil, 2},
 	} {
 		p := NewExpertLinear(c.at, LinearConfig{Name: "x", Out: out, In: in, Rows: c.rows, Each: each}).Weight
 		p.Value = d.Arena.Alloc(device.Parameters, device.F32, p.Shape...)

@@ -238,7 +238,7 @@ func parts(t Tensor, counts []int64) (all []Tensor) {
 }
 
 // arrange finds the order in which results go back: by rank, token and choice.
-func (v *travel) arrange(d *device.Device, s *device.Scope, at ExpertCoordinates, leaves Leaves, experts Tensor, out *Dispatched) {
+func (v *travel) arrange(d *device.Device, s *device.Scope, at ExpertShare, leaves Leaves, experts Tensor, out *Dispatched) {
 	tmp := d.Arena.Scope(device.Communication)
 	defer tmp.Release()
 	rows, order, end := tmp.Alloc(device.I32, experts.Len()), tmp.Alloc(device.I32, experts.Dims()...), tmp.Alloc(device.I32, 2)

@@ -55,7 +55,7 @@ func (l *launching) nodesAndSpares(spares int, line string) (cmds []*exec.Cmd, n
 
 // Claim (docs/failures.md): where the launcher of one of two hosts is gone for good,
 // --auto-restart continues with the ranks of the other, from the last good checkpoint.
-func goesOnWithoutHost(l *launching) {
+func continuesWithoutHost(l *launching) {
 	t := l.t
 	l.must("pretrain_gpt " + eight + steady + "--train-iters 12 --world-size 8 --log-jsonl whole.jsonl")
 	cmds, notes := l.nodes(eight + steady + paused + "--save ck --save-interval 2 --log-jsonl g.jsonl")
@@ -68,11 +68,11 @@ func goesOnWithoutHost(l *launching) {
 	if text := notes[0].String(); err != nil || !strings.Contains(text, "lost number 1 of 2 hosts; continuing with 1, 4 ranks") {
 		t.Fatalf("%v: %s", err, text)
 	}
-	l.wentOn("g.jsonl", "whole.jsonl", 12)
+	l.continuesLike("g.jsonl", "whole.jsonl", 12)
 }
 
 // Claim (docs/failures.md): where the layout does not allow it, one error says so.
-func cannotGoOnWithoutHost(l *launching) {
+func cannotContinueWithoutHost(l *launching) {
 	t := l.t
 	cmds, notes := l.nodes(strings.Replace(eight, "--pipeline-model-parallel-size 2", "--pipeline-model-parallel-size 4", 1) + "--train-iters 20000 --save ck --save-interval 2 --log-jsonl c.jsonl")
 	l.await("c.jsonl", 4, cmds[0], notes[0])

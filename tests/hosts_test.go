@@ -30,7 +30,7 @@ func TestHosts(t *testing.T) {
 		"a signal to the launcher":         hostsSaveAndStop,
 		"a host that cannot be reached":    hostUnreachable,
 		"a launcher that dies leaves none": hostsEndWithTheLauncher,
-		"a host that does not come back":   hostsGoOnWithout,
+		"a host that does not come back":   hostsContinueWithout,
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLaunching(t, bin)
@@ -219,7 +219,7 @@ func perish(pid int) {
 
 // Claim (docs/failures.md): --auto-restart continues without a host that is gone, from
 // the last good checkpoint, with half of the data-parallel size, whichever host it is.
-func hostsGoOnWithout(l *launching, launch string) {
+func hostsContinueWithout(l *launching, launch string) {
 	t := l.t
 	l.must("pretrain_gpt " + eight + steady + "--train-iters 12 --world-size 8 --log-jsonl whole.jsonl")
 	cmd, notes := l.start(launch+"--auto-restart --host-wait-seconds 3 -- pretrain_gpt "+eight+steady+paused+"--save ck --save-interval 2 --log-jsonl g.jsonl", "g.jsonl", 4)
@@ -228,12 +228,12 @@ func hostsGoOnWithout(l *launching, launch string) {
 	if text := notes.String(); err != nil || !strings.Contains(text, "lost 127.0.0.1 of 2 hosts; continuing with 1, 4 ranks") {
 		t.Fatalf("%v: %s", err, text)
 	}
-	l.wentOn("g.jsonl", "whole.jsonl", 12)
+	l.continuesLike("g.jsonl", "whole.jsonl", 12)
 }
 
-// wentOn compares the last losses of a run that has gone on with fewer ranks with those
+// continuesLike compares the last losses of a run that has gone on with fewer ranks with those
 // of one that was not disturbed: the same but for the order of sums.
-func (l *launching) wentOn(name, full string, iterations int) {
+func (l *launching) continuesLike(name, full string, iterations int) {
 	l.t.Helper()
 	last := func(name string) (loss float64) {
 		for _, line := range strings.Split(l.read(name), "\n") {

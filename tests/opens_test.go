@@ -63,7 +63,7 @@ func TestFilesAreOpenedInOneFunction(t *testing.T) {
 
 // Claim (docs/exit-codes.md): a pipe that nobody writes, or a device that never ends, in place
 // of any file, is bad data, reported at once and by its name.
-func TestPipesAndDevicesAreNoFiles(t *testing.T) {
+func TestPipesAndDevicesAreNotFiles(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	if err := syscall.Mkfifo(at("pipe"), 0o666); err != nil {

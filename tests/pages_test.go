@@ -165,7 +165,7 @@ func TestPagesNameWhatIsThere(t *testing.T) {
 }
 
 // Claim (docs/cuda.md): a test that a page names is there.
-func TestPagesNameTestsThatAreThere(t *testing.T) {
+func TestPagesNameExistingTests(t *testing.T) {
 	there := map[string]bool{}
 	walk(t, "_test.go", func(file string) {
 		for _, f := range declaredTests.FindAllStringSubmatch(read(t, file), -1) {

@@ -32,7 +32,7 @@ func eight() *dgxa100.Server {
 	return s
 }
 
-func looked(t *testing.T, s *dgxa100.Server) Survey {
+func surveyOf(t *testing.T, s *dgxa100.Server) Survey {
 	t.Helper()
 	got, err := survey(s)
 	if err != nil {
@@ -42,7 +42,7 @@ func looked(t *testing.T, s *dgxa100.Server) Survey {
 }
 
 func TestSurvey(t *testing.T) {
-	s := looked(t, eight())
+	s := surveyOf(t, eight())
 	if len(s.GPUs) != 8 || s.Driver == "" || !strings.Contains(s.CUDA, ".") {
 		t.Fatalf("%+v", s)
 	}
@@ -65,8 +65,8 @@ func TestMissingAnswers(t *testing.T) {
 // TestChanges: a long run's log says what grew worse, once.
 func TestChanges(t *testing.T) {
 	m := eight()
-	before := looked(t, m)
-	if lines := looked(t, m).Changes(before); len(lines) != 0 {
+	before := surveyOf(t, m)
+	if lines := surveyOf(t, m).Changes(before); len(lines) != 0 {
 		t.Errorf("nothing changed, but %q", lines)
 	}
 	d := m.Devices[5].(*dgxa100.Device)
@@ -77,7 +77,7 @@ func TestChanges(t *testing.T) {
 		}
 		return 0, nvml.SUCCESS
 	}
-	after := looked(t, m)
+	after := surveyOf(t, m)
 	lines := strings.Join(after.Changes(before), "\n")
 	for _, want := range []string{"GPU 5: slowed by its power limit, heat (hardware)", "GPU 5: 2 new uncorrected memory errors"} {
 		if !strings.Contains(lines, want) {
@@ -91,7 +91,7 @@ func TestChanges(t *testing.T) {
 }
 
 func TestVisible(t *testing.T) {
-	s := looked(t, eight())
+	s := surveyOf(t, eight())
 	for _, c := range []struct {
 		env  Environment
 		want string // indices, or what the error must say
@@ -125,7 +125,7 @@ func TestVisible(t *testing.T) {
 // TestSeat: one GPU takes one rank; the line says how many there are and how many
 // were asked.
 func TestSeat(t *testing.T) {
-	s := looked(t, eight())
+	s := surveyOf(t, eight())
 	four := Environment{"4,5,6,7", true}
 	if g, err := s.Seat(four, 1, 4); err != nil || g.Index != 5 {
 		t.Errorf("rank 1 of 4 sits on %v (%v), want GPU 5", g, err)
@@ -171,7 +171,7 @@ func TestXid(t *testing.T) {
 // TestShares: each rank gets a GPU of its own, by the name that the user wrote, where
 // there are enough.
 func TestShares(t *testing.T) {
-	s := looked(t, eight())
+	s := surveyOf(t, eight())
 	for _, c := range []struct {
 		env   Environment
 		ranks int

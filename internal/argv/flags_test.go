@@ -77,7 +77,7 @@ func TestSplitProblems(t *testing.T) {
 }
 
 // Claim: the first words of a flag find it.
-func TestNearestGoesOn(t *testing.T) {
+func TestNearestContinues(t *testing.T) {
 	if near := Nearest(Set{"micro-batch-size": One, "micro": One}, "micro-batch"); !reflect.DeepEqual(near, []string{"micro-batch-size"}) {
 		t.Errorf("%v", near)
 	}

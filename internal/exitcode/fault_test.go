@@ -10,7 +10,7 @@ import (
 
 // Claim: a read that fails is IO whatever its reader took it for; every other error keeps
 // the code of the outermost one that has any.
-func TestDiskErrorsAreNoBadData(t *testing.T) {
+func TestDiskErrorsAreNotBadData(t *testing.T) {
 	read := func(no syscall.Errno) error { return &os.PathError{Op: "read", Path: "x", Err: no} }
 	for _, c := range []struct {
 		err  error

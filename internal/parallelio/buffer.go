@@ -34,8 +34,8 @@ func NewBuffer(n, at int64) *Buffer {
 	return b
 }
 
-// Grain is the memory that a Buffer of n bytes takes.
-func Grain(n int64) int64 {
+// Footprint is the memory that a Buffer of n bytes takes.
+func Footprint(n int64) int64 {
 	if n > least {
 		return max(n, most)
 	}

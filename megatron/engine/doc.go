@@ -8,7 +8,8 @@
 // (what of it the tokens after the next one need), pipeline.go (the
 // schedule's actions on the rank's stages) and link.go (what passes between stages). Next to
 // the step: observer.go (passes without training), capture.go and graphs.go (steady parts of a
-// step as CUDA graphs), attention.go (which attention kernels run), result.go (what a step
+// step as CUDA graphs), attention.go (which attention kernels run), learned.go
+// (which tokens go through the output layer), result.go (what a step
 // reports).
 //
 // Invariants: ranks that share a model call the same methods in the same order. A step that

@@ -9,14 +9,7 @@ import "monotron/csrc/device"
 func (b *branch) forwardParts(p *Pass, s *device.Scope, drop hiddenDropout, y, x, residual Tensor) (saved *branchSaved, err error) {
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
-	// What backward computes again is not kept: it lives in tmp until this returns.
-	norms, inner := s, s
-	if b.recomputeNorm {
-		norms = tmp
-	}
-	if b.recomputeSublayer {
-		inner = tmp
-	}
+	norms, inner := b.scopes(s, tmp)
 	saved = &branchSaved{}
 	// in, out: [rows, h]
 	in := x
@@ -41,7 +34,7 @@ func (b *branch) forwardParts(p *Pass, s *device.Scope, drop hiddenDropout, y, x
 	if needed {
 		b.joinResidual(p, s, tmp, saved, drop, y, out, residual)
 	}
-	b.recomputed(saved)
+	b.dropRecomputed(saved)
 	return saved, nil
 }
 

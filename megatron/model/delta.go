@@ -13,6 +13,7 @@ import (
 // share sequences exchange heads for positions between these two.
 type deltaNet struct {
 	deltaHeads
+	stateBlocks
 	layer        int // global, 0-based
 	context      mpu.Context
 	in           *mpu.ColumnParallelLinear
@@ -49,6 +50,7 @@ func newDeltaNet(m *spec.Model, layer int, name string, p Parallel) *deltaNet {
 	d, r := m.Delta, p.region()
 	size, rank := int64(r.Size()), int64(r.Rank())
 	n := &deltaNet{layer: layer, context: p.byHeads(), deltaHeads: deltaHeads{keys: int64(d.KeyHeads) / size, values: int64(d.ValueHeads) / size, keyDim: int64(d.KeyDim), valueDim: int64(d.ValueDim)}}
+	n.stateBlocks = stateBlocks{[3]int64{n.values, n.keyDim, n.valueDim}, n.channels()}
 	// in_proj: [sum of parts, h]; each part (q, k, v, z, b, a) is cut by heads, so a rank has a stretch of
 	// rows of each.
 	var rows [][2]int64 // of each part, the heads here
@@ -85,27 +87,10 @@ func (n *deltaNet) bias() Tensor { return n.proj.BiasValue() }
 
 func (n *deltaNet) prepare(*device.Device, *positionTables) {}
 
-// newBlocks: a block has the states behind the last of its positions, and the inputs of the
-// convolution at all of them, in f32 whatever the values are.
-func (n *deltaNet) newBlocks(d *device.Device, _ device.DType, blocks int64) Tensor {
-	return d.Arena.Alloc(device.Activations, device.F32, blocks, n.stateValues()+device.PagedBlock*n.channels())
-}
-
-func (n *deltaNet) blockBytes(device.DType) int64 {
-	return (n.stateValues() + device.PagedBlock*n.channels()) * device.F32.Size()
-}
-
-// stateColumns is how wide rows of a state lie in a block.
-func (n *deltaNet) stateColumns() int64 { return (n.valueDim + 15) / 16 * 16 }
-
-func (n *deltaNet) stateValues() int64 { return n.values * n.keyDim * n.stateColumns() }
-
 // overBlocks is convolution and rule of rows that are of several sequences.
 func (n *deltaNet) overBlocks(p *Pass, saved *deltaSaved, x Tensor) {
 	all, r := p.Paged.Layers[n.layer-p.Paged.First], &saved.rule
-	blocks, each := all.Shape[0], all.Shape[1]
-	states := device.Strided(all.Data, all.DType, []int64{blocks, n.values, n.keyDim, n.stateColumns()}, []int64{each, n.keyDim * n.stateColumns(), n.stateColumns(), 1})
-	inputs := device.Strided(all.Slice(1, n.stateValues(), 1).Data, all.DType, []int64{blocks, device.PagedBlock, n.channels()}, []int64{each, n.channels(), 1})
+	states, inputs := n.views(all)
 	p.D.PagedCausalConv(device.PagedCausalConvArgs{Y: saved.conv, X: x, W: n.conv.Value, Inputs: inputs, Tables: p.Paged.Tables, Rows: p.Paged.Rows})
 	p.D.PagedDeltaRule(device.PagedDeltaRuleArgs{O: r.O, Q: r.Q, K: r.K, V: r.V, A: r.A, B: r.B, ALog: r.ALog, DtBias: r.DtBias, States: states, Tables: p.Paged.Tables, Rows: p.Paged.Rows})
 }

@@ -34,9 +34,9 @@ func (e headsShared) back(p *Pass, parts []Tensor, all Tensor) error {
 	return p.exchanged(func() error { return e.context.PositionsToHeads(p.D, e.documents, parts, all) })
 }
 
-// keyed views columns of t from one on, n of each key head, as [rows, key heads, n, 1].
-func (h deltaHeads) keyed(t Tensor, from, n int64) Tensor {
-	return device.Strided(t.Slice(1, from, 1).Data, t.DType, []int64{t.Shape[0], h.keys, n, 1}, []int64{t.Stride[0], n, 1, 1})
+// parted views columns of t [rows, ..] from one on, n of each of several parts, as [rows, parts, n, 1].
+func parted(t Tensor, from, parts, n int64) Tensor {
+	return device.Strided(t.Slice(1, from, 1).Data, t.DType, []int64{t.Shape[0], parts, n, 1}, []int64{t.Stride[0], n, 1, 1})
 }
 
 // columnsByKey are views of the input projection's output, or of its gradient, by key head: queries,
@@ -44,7 +44,7 @@ func (h deltaHeads) keyed(t Tensor, from, n int64) Tensor {
 func (h deltaHeads) columnsByKey(all Tensor) (parts []Tensor) {
 	each, at := h.values/h.keys, int64(0)
 	for _, n := range []int64{h.keyDim, h.keyDim, each * h.valueDim, each * h.valueDim, each, each} {
-		parts = append(parts, h.keyed(all, at, n))
+		parts = append(parts, parted(all, at, h.keys, n))
 		at += h.keys * n
 	}
 	return parts

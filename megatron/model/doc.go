@@ -4,8 +4,9 @@
 // (embedding, layers, head: what a stage is), run.go (its forward and backward), layer.go and sublayer.go (a layer
 // is two sublayers, each with a norm and a residual branch). Sublayers:
 // attention.go with core.go, context.go and ring.go; latent.go and latentcache.go (multi-latent attention);
-// shared.go (layers that use the keys and values of others); delta.go (linear attention); shortconv.go; mamba.go with groupnorm.go (state-space scans); mlp.go and
-// parallelmlp.go; router.go, mixture.go and experts.go (mixtures of experts). Then embedding.go, perlayer.go,
+// shared.go (layers that use the keys and values of others); delta.go (linear attention);
+// mamba.go with groupnorm.go (state-space scans); stateblocks.go (what the two keep while they decode); shortconv.go;
+// mlp.go and parallelmlp.go; router.go, mixture.go and experts.go (mixtures of experts). Then embedding.go, perlayer.go,
 // norm.go, dropout.go; mtp.go (multi-token prediction, which runs with the head); recompute.go (which
 // activations are recomputed, and how kept inputs are divided over ranks); fuse.go (whether attention runs in
 // the vendor's library).

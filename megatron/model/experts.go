@@ -16,7 +16,7 @@ type experts struct {
 	kind     device.Activation
 	gate     gate
 	at       weighing
-	cut      mpu.ExpertCoordinates
+	cut      mpu.ExpertShare
 
 	recomputeActs bool // activations are not kept, but made again (--recompute-modules moe_act)
 }
@@ -31,7 +31,7 @@ const (
 )
 
 func newExperts(m *spec.Model, name string, p Parallel) *experts {
-	at := p.expertCoordinates(m)
+	at := p.expertShare(m)
 	f, h := int64(m.Experts.FFNHiddenSize), int64(m.HiddenSize)
 	n := f / int64(at.Parts)
 	rows := [][2]int64{{n * int64(at.Part), n}}
@@ -66,7 +66,7 @@ type expertsSaved struct {
 	out Tensor // [sent rows, h]: output of fc2, where the weight comes after it
 }
 
-// forward is the experts' output for the sent rows, in tmp, of type ExpertCoordinates.Partial; without
+// forward is the experts' output for the sent rows, in tmp, of type ExpertShare.Partial; without
 // `last` it ends before fc2.
 func (x *experts) forward(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, last bool) (out Tensor) {
 	d, at := p.D, saved.sent
@@ -116,7 +116,7 @@ func (x *experts) activate(p *Pass, s *device.Scope, pre Tensor, at *mpu.Dispatc
 	return a.Y
 }
 
-// backward is the gradient of the dispatched rows, of type ExpertCoordinates.Partial, and of their
+// backward is the gradient of the dispatched rows, of type ExpertShare.Partial, and of their
 // weights; dout is used up.
 func (x *experts) backward(p *Pass, s *device.Scope, saved *mixtureSaved, dout Tensor) (drows, dweights Tensor) {
 	d, at, k := p.D, saved.sent, saved.experts

@@ -13,6 +13,7 @@ import (
 // Ranks that share sequences exchange heads for positions around convolution and scan.
 type mamba struct {
 	mambaHeads
+	stateBlocks
 	layer              int // global, 0-based
 	context            mpu.Context
 	in                 *mpu.ColumnParallelLinear // rows of z, x, B, C, dt; with a group of several ranks z, dt, x, B, C
@@ -58,6 +59,7 @@ func newMamba(m *spec.Model, layer int, name string, p Parallel) *mamba {
 	size, rank := int64(r.Size()), int64(r.Rank())
 	n := &mamba{layer: layer, context: p.byHeads(), dtMin: float32(s.DtMin), dtMax: float32(s.DtMax),
 		mambaHeads: mambaHeads{heads: int64(s.Heads) / size, groups: max(1, int64(s.Groups)/size), headDim: int64(s.HeadDim), stateDim: int64(s.StateDim)}}
+	n.stateBlocks = stateBlocks{[3]int64{n.heads, n.stateDim, n.headDim}, n.channels()}
 	n.newProjections(m, name, p)
 	// Numbers of each head, and the norm of all heads' output.
 	head := func(name string, init mpu.Init) *mpu.Param {
@@ -152,21 +154,6 @@ func (n *mamba) bias() Tensor { return n.proj.BiasValue() }
 
 func (n *mamba) prepare(*device.Device, *positionTables) {}
 
-// newBlocks: a block has the states behind the last of its positions, and the inputs of the convolution at all of
-// them, in f32 whatever the values are.
-func (n *mamba) newBlocks(d *device.Device, _ device.DType, blocks int64) Tensor {
-	return d.Arena.Alloc(device.Activations, device.F32, blocks, n.stateValues()+device.PagedBlock*n.channels())
-}
-
-func (n *mamba) blockBytes(device.DType) int64 {
-	return (n.stateValues() + device.PagedBlock*n.channels()) * device.F32.Size()
-}
-
-// stateColumns is how wide rows of a state lie in a block.
-func (n *mamba) stateColumns() int64 { return (n.headDim + 15) / 16 * 16 }
-
-func (n *mamba) stateValues() int64 { return n.heads * n.stateDim * n.stateColumns() }
-
 // mambaSaved is what backward needs in addition to the input x. Between the exchanges all positions that the
 // heads there see are here, whatever x holds.
 type mambaSaved struct {
@@ -250,9 +237,7 @@ func (n *mamba) of(h mambaHeads, t Tensor) Tensor { return t.Slice(0, h.firstHea
 // overBlocks is convolution and scan of rows that are of several sequences.
 func (n *mamba) overBlocks(p *Pass, saved *mambaSaved) {
 	all, r := p.Paged.Layers[n.layer-p.Paged.First], &saved.rule
-	blocks, each := all.Shape[0], all.Shape[1]
-	states := device.Strided(all.Data, all.DType, []int64{blocks, n.heads, n.stateDim, n.stateColumns()}, []int64{each, n.stateDim * n.stateColumns(), n.stateColumns(), 1})
-	inputs := device.Strided(all.Slice(1, n.stateValues(), 1).Data, all.DType, []int64{blocks, device.PagedBlock, n.channels()}, []int64{each, n.channels(), 1})
+	states, inputs := n.views(all)
 	for _, c := range n.convs {
 		a := device.PagedCausalConvArgs{Y: saved.conv.Slice(1, c.from, c.n), X: saved.mixed.Slice(1, c.from, c.n), W: c.weight.Value, Inputs: inputs.Slice(2, c.from, c.n), Tables: p.Paged.Tables, Rows: p.Paged.Rows}
 		if c.bias != nil {

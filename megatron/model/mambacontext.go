@@ -6,14 +6,10 @@ import "monotron/csrc/device"
 // delta net do (deltacontext.go). Gate and norm need no other rank's positions: they stay behind. B and C of a
 // group that all ranks read go to each of them, and their gradients are added on the way back.
 
-// byRank views columns of t [rows, ..] from one on, n of each rank of the exchange, as [rows, ranks, n, 1].
-func byRank(e headsShared, t Tensor, from, n int64) Tensor {
-	return device.Strided(t.Slice(1, from, 1).Data, t.DType, []int64{t.Shape[0], int64(e.context.Heads), n, 1}, []int64{t.Stride[0], n, 1, 1})
-}
-
 // outputs views what the scan gives, or its gradient, by rank.
 func (n *mamba) outputs(e headsShared, t Tensor) Tensor {
-	return byRank(e, t, 0, n.inner()/int64(e.context.Heads))
+	ranks := int64(e.context.Heads)
+	return parted(t, 0, ranks, n.inner()/ranks)
 }
 
 // columnsByRank are views of x, B, C and dt in what the input projection gives, or in its gradient, by rank. A
@@ -22,13 +18,13 @@ func (n *mamba) columnsByRank(e headsShared, in Tensor) (x, b, c, dt Tensor) {
 	ranks, wide, at := int64(e.context.Heads), n.groups*n.stateDim, n.mixedAt
 	group := func(from int64) Tensor {
 		if n.groups > 1 {
-			return byRank(e, in, from, wide/ranks)
+			return parted(in, from, ranks, wide/ranks)
 		}
-		t := byRank(e, in, from, wide)
+		t := parted(in, from, ranks, wide)
 		t.Stride[1] = 0
 		return t
 	}
-	return byRank(e, in, at, n.inner()/ranks), group(at + n.inner()), group(at + n.inner() + wide), byRank(e, in, n.dtAt, n.heads/ranks)
+	return parted(in, at, ranks, n.inner()/ranks), group(at + n.inner()), group(at + n.inner() + wide), parted(in, n.dtAt, ranks, n.heads/ranks)
 }
 
 // spread sets saved.mixed and returns the time steps: all rows of this rank's share of the heads.

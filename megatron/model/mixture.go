@@ -18,11 +18,11 @@ type mixture struct {
 	experts    *experts
 	shared     *sharedExpert // nil: none
 	recomputed Recomputed
-	at         mpu.ExpertCoordinates
+	at         mpu.ExpertShare
 }
 
 func newMixture(m *spec.Model, layer int, name string, p Parallel, f Recomputed) *mixture {
-	x := &mixture{m: m, router: newRouter(m, layer, name, p), experts: newExperts(m, name+".experts", p), dispatch: p.dispatcher(m), recomputed: f, at: p.expertCoordinates(m)}
+	x := &mixture{m: m, router: newRouter(m, layer, name, p), experts: newExperts(m, name+".experts", p), dispatch: p.dispatcher(m), recomputed: f, at: p.expertShare(m)}
 	x.experts.recomputeActs = f.ExpertActs
 	if m.Experts.SharedFFN > 0 {
 		x.shared = newSharedExpert(m, name+".shared_experts", p)

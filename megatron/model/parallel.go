@@ -110,9 +110,9 @@ func (p Parallel) headsPerContext(m *spec.Model) error {
 	return nil
 }
 
-// expertCoordinates is which experts of a layer are here.
-func (p Parallel) expertCoordinates(m *spec.Model) mpu.ExpertCoordinates {
-	at := mpu.ExpertCoordinates{Experts: m.Experts.Num, Here: m.Experts.Num, Parts: 1, Leaves: p.Leaves}
+// expertShare is which experts of a layer are here.
+func (p Parallel) expertShare(m *spec.Model) mpu.ExpertShare {
+	at := mpu.ExpertShare{Experts: m.Experts.Num, Here: m.Experts.Num, Parts: 1, Leaves: p.Leaves}
 	if n := size(p.Experts); n > 1 {
 		at.Parts = max(1, p.ExpertParts)
 		at.Here = m.Experts.Num / (n / at.Parts)
@@ -125,7 +125,7 @@ func (p Parallel) expertCoordinates(m *spec.Model) mpu.ExpertCoordinates {
 }
 
 func (p Parallel) dispatcher(m *spec.Model) *mpu.Dispatcher {
-	d := mpu.NewDispatcher(p.expertCoordinates(m), p.Experts, p.AllGather)
+	d := mpu.NewDispatcher(p.expertShare(m), p.Experts, p.AllGather)
 	if m.Experts.CapacityFactor > 0 {
 		d.Capacity = m.Experts.Capacity
 	}

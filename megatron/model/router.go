@@ -199,7 +199,7 @@ func flag(on bool) int32 {
 
 // note counts the tokens of the experts here; with padding to capacity each expert works on
 // as many, whoever has it, and counts as full, as in Megatron.
-func (r *router) note(p *Pass, out *routed, at mpu.ExpertCoordinates, sent *mpu.Dispatched) {
+func (r *router) note(p *Pass, out *routed, at mpu.ExpertShare, sent *mpu.Dispatched) {
 	s := p.D.Arena.Scope(device.Activations)
 	defer s.Release()
 	all := p.Auxiliary.Tokens.At(int64(r.layer))

@@ -76,14 +76,7 @@ func (b *branch) forward(p *Pass, s *device.Scope, drop hiddenDropout, y, x, res
 	}
 	tmp := p.D.Arena.Scope(device.Activations)
 	defer tmp.Release()
-	// What backward computes again is not kept: it lives in tmp until this returns.
-	norms, inner := s, s
-	if b.recomputeNorm {
-		norms = tmp
-	}
-	if b.recomputeSublayer {
-		inner = tmp
-	}
+	norms, inner := b.scopes(s, tmp)
 	// normed, out: [rows, h]
 	saved = &branchSaved{normed: norms.Like(x)}
 	saved.stats = b.norm.forward(p, s, saved.normed, x)
@@ -98,8 +91,21 @@ func (b *branch) forward(p *Pass, s *device.Scope, drop hiddenDropout, y, x, res
 		// y = residual + dropout(out + bias), one kernel.
 		drop.add(device.DropoutAddArgs{Out: y, X: out, Bias: b.sublayer.bias(), Residual: residual})
 	}
-	b.recomputed(saved)
+	b.dropRecomputed(saved)
 	return saved, nil
+}
+
+// scopes are where the norm's output and what the sublayer keeps live: in s until backward, or where backward
+// computes them again in tmp, until forward returns.
+func (b *branch) scopes(s, tmp *device.Scope) (norms, inner *device.Scope) {
+	norms, inner = s, s
+	if b.recomputeNorm {
+		norms = tmp
+	}
+	if b.recomputeSublayer {
+		inner = tmp
+	}
+	return norms, inner
 }
 
 // forwardSublayer sets y = sublayer(x), and in saved what backward needs, which lives in s.
@@ -113,8 +119,8 @@ func (b *branch) forwardSublayer(p *Pass, s *device.Scope, saved *branchSaved, y
 	return err
 }
 
-// recomputed drops what backward computes again.
-func (b *branch) recomputed(saved *branchSaved) {
+// dropRecomputed drops what backward computes again.
+func (b *branch) dropRecomputed(saved *branchSaved) {
 	if b.recomputeNorm {
 		saved.normed = Tensor{}
 	}

@@ -26,7 +26,7 @@ type Search struct {
 	Flags   []string // of the model and its training
 	Vocab   int      // ids
 
-	Looked  int // layouts that training would take
+	Tried   int // layouts that training would take
 	Small   int // of them, those whose state and activations alone are too large; the others are run on the clock
 	Counted int // of the others, those counted to the byte
 
@@ -72,13 +72,13 @@ func (s *Search) Run(n int) (best, front []*Found, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if s.Looked = len(list); s.Looked == 0 && s.refused == nil {
+	if s.Tried = len(list); s.Tried == 0 && s.refused == nil {
 		return nil, nil, exitcode.Errorf(exitcode.Usage, "no layout of %d devices divides the model's heads and layers and --global-batch-size: use another number of devices or another batch size", s.Devices)
-	} else if s.Looked == 0 {
+	} else if s.Tried == 0 {
 		return nil, nil, exitcode.Errorf(exitcode.Usage, "no layout of %d devices is valid for training; the first error: %w", s.Devices, s.refused)
 	}
 	list = slices.DeleteFunc(list, func(f *Found) bool { return f.Step == nil })
-	s.Small = s.Looked - len(list)
+	s.Small = s.Tried - len(list)
 	slices.SortStableFunc(list, func(a, b *Found) int { return cmp.Compare(a.Step.Step, b.Step.Step) })
 	// The fastest are counted to the byte, as many at once as there are cores, until enough fit.
 	var fit []*Found

@@ -64,7 +64,7 @@ func TestSearchCutsSequencesAndExperts(t *testing.T) {
 			}
 		}
 		best, front, err := s.Run(5)
-		if err != nil || len(best) != 5 || len(front) == 0 || cut < 20 || s.Looked != len(list) {
+		if err != nil || len(best) != 5 || len(front) == 0 || cut < 20 || s.Tried != len(list) {
 			t.Fatalf("%d found of %d layouts, %d with %s: %v", len(best), len(list), cut, want, err)
 		}
 		for _, f := range best {

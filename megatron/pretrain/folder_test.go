@@ -67,9 +67,9 @@ func TestTwoRunsAtTheSameMoment(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("folders are locked on Unix alone")
 	}
-	for goesOn, refused := range map[string]bool{"": true, "--load DIR/ck ": false} {
+	for continued, refused := range map[string]bool{"": true, "--load DIR/ck ": false} {
 		dir := t.TempDir()
-		line := tiny + someData + "--save DIR/ck --save-interval 3 " + goesOn
+		line := tiny + someData + "--save DIR/ck --save-interval 3 " + continued
 		var second result
 		done := make(chan bool)
 		began := false
@@ -90,7 +90,7 @@ func TestTwoRunsAtTheSameMoment(t *testing.T) {
 		}
 		<-done
 		if refused != (second.code() == exitcode.IO) || refused && !strings.Contains(second.err.Error(), "started at the same time") {
-			t.Errorf("with %q the second run: %v", goesOn, second.err)
+			t.Errorf("with %q the second run: %v", continued, second.err)
 		}
 	}
 }

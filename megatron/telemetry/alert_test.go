@@ -234,9 +234,9 @@ func TestAStuckAlertCommandEnds(t *testing.T) {
 	}
 }
 
-// TestAnAlertCommandIsNoStall: what a run's end waits for commands is less than what ends a run
+// TestAnAlertCommandIsNotAStall: what a run's end waits for commands is less than what ends a run
 // that stands still.
-func TestAnAlertCommandIsNoStall(t *testing.T) {
+func TestAnAlertCommandIsNotAStall(t *testing.T) {
 	for stall, most := range map[time.Duration]time.Duration{0: commandAtEnd, time.Second: time.Second / 3, 15 * time.Second: commandAtEnd, time.Hour: commandAtEnd} {
 		c := RunAlertCommand("true", stall, t.Logf)
 		if delay := min(time.Second, c.atEnd/5); c.atEnd > most || stall > 0 && 2*(c.atEnd+delay) >= stall {

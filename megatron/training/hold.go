@@ -23,7 +23,7 @@ const handover = 3 * time.Second
 // before it goes, a run that does not continue from there is refused: it would replace what
 // it has just waited for. The lock is the
 // folder's own (atomicfile.Lock); where the file system knows none, or it fails otherwise, nil.
-func holdFolder(folder string, goesOn bool) (*os.File, error) {
+func holdFolder(folder string, continued bool) (*os.File, error) {
 	f, err := os.Open(folder)
 	if err != nil {
 		return nil, exitcode.Errorf(exitcode.IO, "--save %s: %w", folder, err)
@@ -33,7 +33,7 @@ func holdFolder(folder string, goesOn bool) (*os.File, error) {
 		switch locked, err := atomicfile.Lock(f); {
 		case err != nil:
 			return nil, f.Close()
-		case !locked && !goesOn && newestSave(folder) != first:
+		case !locked && !continued && newestSave(folder) != first:
 			_ = f.Close() // nothing was written
 			return nil, exitcode.Errorf(exitcode.IO, "--save %s: another run that was started at the same time has saved to it; name another folder, or continue from it with --load %s", folder, folder)
 		case !locked:

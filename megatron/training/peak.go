@@ -15,11 +15,11 @@ import (
 type peak struct {
 	measure func() (float64, error) // operations a second
 
-	mu     sync.Mutex
-	speed  float64
-	at     time.Time // of the last measurement
-	looked int
-	share  float64 // MFU of the first step after it; 0: there was none
+	mu       sync.Mutex
+	speed    float64
+	at       time.Time // of the last measurement
+	measured int
+	share    float64 // MFU of the first step after it; 0: there was none
 }
 
 // A measurement takes 0.2 s: repeated more than twice a minute its cost would show.
@@ -54,7 +54,7 @@ func (j *Job) MeasurePeak(open func() (*device.Device, error)) error {
 	if err != nil {
 		return err
 	}
-	j.peak = &peak{measure: measure, speed: speed, at: time.Now(), looked: 1}
+	j.peak = &peak{measure: measure, speed: speed, at: time.Now(), measured: 1}
 	j.console.note("peak for MFU: %.0f GFLOP/s (%s)", speed/1e9, what)
 	return nil
 }
@@ -77,7 +77,7 @@ func (p *peak) doubted(mfu float64, now time.Time) bool {
 		p.share = mfu
 	}
 	if now.Sub(p.at) < rest {
-		return mfu > 1 && p.looked == 1
+		return mfu > 1 && p.measured == 1
 	}
 	return mfu > 1 || mfu > drift*p.share || drift*mfu < p.share
 }
@@ -86,7 +86,7 @@ func (p *peak) doubted(mfu float64, now time.Time) bool {
 func (p *peak) again(now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.at, p.share, p.looked = now, 0, p.looked+1
+	p.at, p.share, p.measured = now, 0, p.measured+1
 	speed, err := p.measure()
 	if err == nil {
 		p.speed = speed

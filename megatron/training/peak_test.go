@@ -12,7 +12,7 @@ import (
 func TestPeakIsMeasuredAgain(t *testing.T) {
 	start := time.Unix(1e9, 0)
 	next, failure := 100.0, error(nil)
-	p := &peak{speed: 10, at: start, looked: 1, measure: func() (float64, error) { return next, failure }}
+	p := &peak{speed: 10, at: start, measured: 1, measure: func() (float64, error) { return next, failure }}
 	for _, step := range []struct {
 		at      time.Duration
 		speed   float64 // of the step

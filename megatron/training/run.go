@@ -17,29 +17,29 @@ type Run struct {
 	*Job
 	Engine *engine.Engine
 
-	rank       *ranks.Rank
-	device     *device.Device
-	feeds      feeds
-	batches    *config.BatchSizes
-	at         Progress
-	order      sampleOrder
-	log        *logger
-	saver      *saver
-	memory     *memory.Store // nil: no checkpoints are kept in memory
-	votes      device.Tensor // i64 [1]
-	killLooked time.Time     // when --kill-switch-path was last checked
-	voted      *float64      // what the ranks have seen, summed, as of the step before; nil: none, or something else came between
-	started    time.Time
-	trained    time.Duration // that this process's steps took, waiting for their data included
-	pulse      *pulse
-	bytes      *textBytes  // nil: the tokenizer's ids stand for no text
-	base       *all.Base   // the weights that checkpoints leave out; nil: they hold all
-	best       *Best       // nil: evaluations are not compared
-	prefer     *preferring // nil: the run learns from no preferences
-	sampler    *sampling   // nil: the run learns from no answers of its own
-	objective  objective   // prefer or sampler; nil: neither
-	prints     *prints     // nil: no fingerprints are asked for
-	lowest     bool        // tellWhySkipped has reported the steps since the last that was not skipped
+	rank        *ranks.Rank
+	device      *device.Device
+	feeds       feeds
+	batches     *config.BatchSizes
+	at          Progress
+	order       sampleOrder
+	log         *logger
+	saver       *saver
+	memory      *memory.Store // nil: no checkpoints are kept in memory
+	votes       device.Tensor // i64 [1]
+	killChecked time.Time     // when --kill-switch-path was last checked
+	voted       *float64      // what the ranks have seen, summed, as of the step before; nil: none, or something else came between
+	started     time.Time
+	trained     time.Duration // that this process's steps took, waiting for their data included
+	pulse       *pulse
+	bytes       *textBytes  // nil: the tokenizer's ids stand for no text
+	base        *all.Base   // the weights that checkpoints leave out; nil: they hold all
+	best        *Best       // nil: evaluations are not compared
+	prefer      *preferring // nil: the run learns from no preferences
+	sampler     *sampling   // nil: the run learns from no answers of its own
+	objective   objective   // prefer or sampler; nil: neither
+	prints      *prints     // nil: no fingerprints are asked for
+	lowest      bool        // tellWhySkipped has reported the steps since the last that was not skipped
 }
 
 // Progress counts what a run has consumed; a checkpoint keeps it.

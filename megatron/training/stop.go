@@ -137,10 +137,10 @@ const killSwitchEvery = time.Second
 // killed reports whether the file of --kill-switch-path is there.
 func (r *Run) killed() bool {
 	path := r.Config.KillSwitch
-	if path == "" || time.Since(r.killLooked) < killSwitchEvery {
+	if path == "" || time.Since(r.killChecked) < killSwitchEvery {
 		return false
 	}
-	r.killLooked = time.Now()
+	r.killChecked = time.Now()
 	return exists(path)
 }
 

@@ -6,7 +6,7 @@ import (
 )
 
 // Claim: where a rank waits for its device, used processors do not count as work.
-func TestSpinningIsNoWork(t *testing.T) {
+func TestSpinningIsNotWork(t *testing.T) {
 	var a activity
 	a.busy(false)
 	for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {

@@ -12,7 +12,7 @@ var own process
 type process struct {
 	mu       sync.Mutex
 	activity activity
-	looked   time.Time
+	checked  time.Time
 	was      bool
 	waiting  map[*Recorder]bool // ranks that their devices hold up: the processor's time may be theirs
 }
@@ -31,8 +31,8 @@ func (p *process) busy(r *Recorder, waiting bool) bool {
 	} else {
 		delete(p.waiting, r)
 	}
-	if now := time.Now(); now.Sub(p.looked) > beatEvery/2 {
-		p.looked, p.was = now, p.activity.busy(len(p.waiting) > 0)
+	if now := time.Now(); now.Sub(p.checked) > beatEvery/2 {
+		p.checked, p.was = now, p.activity.busy(len(p.waiting) > 0)
 	}
 	return p.was
 }

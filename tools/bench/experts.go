@@ -90,7 +90,7 @@ func benchExperts(c *cli.Context, open func(string) (*device.Device, error)) err
 			return err
 		}
 	}
-	if err := byTurns(times, o); err != nil {
+	if err := alternating(times, o); err != nil {
 		return err
 	}
 	for i := range times {
@@ -130,9 +130,9 @@ func (t *mixtureTime) begin(d *device.Device, o options) (err error) {
 	return err
 }
 
-// byTurns trains all shapes, a step of each at a time, on the same samples; the first step of
+// alternating trains all shapes, a step of each at a time, on the same samples; the first step of
 // each does not count.
-func byTurns(times []mixtureTime, o options) error {
+func alternating(times []mixtureTime, o options) error {
 	random := rand.New(rand.NewPCG(timing.Seed, 0))
 	o.model.VocabSize = expertVocab
 	var start time.Time

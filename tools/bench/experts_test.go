@@ -25,7 +25,7 @@ func TestExtraShapes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := byTurns(times, o); err != nil {
+	if err := alternating(times, o); err != nil {
 		t.Fatal(err)
 	}
 	for i := range times {

@@ -67,8 +67,8 @@ func benchPlans(c *cli.Context) error {
 			return err
 		}
 		took := time.Since(began).Seconds()
-		r.Searches = append(r.Searches, plannedTimed{Name: p.name, Layouts: s.Looked, Rate: float64(s.Looked) / took, Seconds: took})
-		out.Printf("search, %s: %d layouts in %.2f s, %.0f a second\n", p.name, s.Looked, took, float64(s.Looked)/took)
+		r.Searches = append(r.Searches, plannedTimed{Name: p.name, Layouts: s.Tried, Rate: float64(s.Tried) / took, Seconds: took})
+		out.Printf("search, %s: %d layouts in %.2f s, %.0f a second\n", p.name, s.Tried, took, float64(s.Tried)/took)
 	}
 	if out.Err == nil && c.Bool("json") {
 		out = &command.Printer{W: c.App.Writer}

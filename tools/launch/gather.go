@@ -117,7 +117,7 @@ func (g *gathering) gather(ctx context.Context, notes io.Writer) (spare bool, er
 	for _, a := range here {
 		g.start = max(g.start, a.start+1)
 		if a.resumes {
-			g.goOn() // this host may have come after the others had begun
+			g.continueSaved() // this host may have come after the others had begun
 		}
 	}
 	if g.addr, err = g.ranksAddr(); err != nil {

@@ -29,7 +29,7 @@ type attemptRun struct {
 	ranks    []*process
 	failures []ended
 	limit    <-chan time.Time // for ranks to end by themselves
-	looked   time.Time        // for ranks that are stopped
+	checked  time.Time        // for ranks that are stopped
 }
 
 // ended is one rank's end.

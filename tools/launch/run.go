@@ -264,12 +264,12 @@ func again(err error) bool {
 // it begins as it did.
 func (o *options) resume() {
 	if now := o.progress(); now >= 0 && now != o.begun {
-		o.goOn()
+		o.continueSaved()
 	}
 }
 
-// goOn has the command continue from what it has saved.
-func (o *options) goOn() {
+// continueSaved has the command continue from what it has saved.
+func (o *options) continueSaved() {
 	if o.resumes {
 		return
 	}

@@ -19,8 +19,8 @@ const (
 
 // findStopped judges ranks that have been stopped for too long.
 func (a *attemptRun) findStopped(now time.Time) {
-	own := now.Sub(a.looked) > 5*time.Second // this process was stopped itself
-	a.looked = now
+	own := now.Sub(a.checked) > 5*time.Second // this process was stopped itself
+	a.checked = now
 	var lost []*process
 	for _, p := range a.ranks {
 		switch {

@@ -140,7 +140,7 @@ func (s *survey) steps(c stepCase) error {
 			if n >= coldSteps {
 				mine.step(time.Since(start))
 			}
-			if more, err := s.goesOn(r, n, began); err != nil || !more {
+			if more, err := s.continues(r, n, began); err != nil || !more {
 				return err
 			}
 		}
@@ -211,8 +211,8 @@ func (s *survey) meetings() error {
 	return nil
 }
 
-// goesOn: all ranks take as many steps, those that rank 0 has time for.
-func (s *survey) goesOn(r *ranks.Rank, n int, began time.Time) (bool, error) {
+// continues: all ranks take as many steps, those that rank 0 has time for.
+func (s *survey) continues(r *ranks.Rank, n int, began time.Time) (bool, error) {
 	more := n < coldSteps+1 || time.Since(began) < s.effort.step
 	if r.Sizes.World() == 1 {
 		return more, nil

@@ -46,7 +46,7 @@ type foundReport struct {
 }
 
 type searchReport struct {
-	Looked  int           `json:"layouts"`
+	Tried   int           `json:"layouts"`
 	Small   int           `json:"too_large_by_a_bound"` // of their state and activations
 	Counted int           `json:"counted_to_the_byte"`
 	Seconds float64       `json:"search_seconds"`
@@ -69,15 +69,15 @@ func planSearch(c *cli.Context) error {
 	took := time.Since(start)
 	if len(best) == 0 {
 		return exitcode.Errorf(exitcode.Usage, "no layout of %d devices fits %s: %d legal layouts were checked, of which %d need too much state and activations by a lower bound; use more devices, or a smaller model or batch",
-			s.Devices, device.Size(s.Memory), s.Looked, s.Small)
+			s.Devices, device.Size(s.Memory), s.Tried, s.Small)
 	}
 	if c.Bool("json") {
-		r := searchReport{Looked: s.Looked, Small: s.Small, Counted: s.Counted, Seconds: took.Seconds(), Best: founds(best), Front: founds(front), Rules: rules(s, best)}
+		r := searchReport{Tried: s.Tried, Small: s.Small, Counted: s.Counted, Seconds: took.Seconds(), Best: founds(best), Front: founds(front), Rules: rules(s, best)}
 		return exitcode.With(exitcode.IO, json.NewEncoder(c.App.Writer).Encode(r))
 	}
 	// How many were tried, the fastest, and those that trade time for memory.
 	out := &command.Printer{W: c.App.Writer}
-	out.Printf("%d layouts in %.1f s (%.0f a second), %d of them too large by a bound, the others on the clock, %d counted to the byte; the fastest that fit %s (%s):\n", s.Looked, took.Seconds(), float64(s.Looked)/took.Seconds(), s.Small, s.Counted, device.Size(s.Memory), s.Machine.Checked.How)
+	out.Printf("%d layouts in %.1f s (%.0f a second), %d of them too large by a bound, the others on the clock, %d counted to the byte; the fastest that fit %s (%s):\n", s.Tried, took.Seconds(), float64(s.Tried)/took.Seconds(), s.Small, s.Counted, device.Size(s.Memory), s.Machine.Checked.How)
 	if err := writeFound(out, best); err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func TestSearchBeatsThePublishedLayout(t *testing.T) {
 		return r
 	}
 	theirs, ours := planned(published), planned(found.Best[0].Flags)
-	t.Logf("%d layouts in %.1f s; published %.1f s a step, found %.1f s with %s", found.Looked, found.Seconds, theirs.Seconds, ours.Seconds, found.Best[0].Flags)
+	t.Logf("%d layouts in %.1f s; published %.1f s a step, found %.1f s with %s", found.Tried, found.Seconds, theirs.Seconds, ours.Seconds, found.Best[0].Flags)
 	if len(found.Best) != 10 || ours.Seconds > theirs.Seconds || !*ours.Fits || ours.Seconds != found.Best[0].Seconds {
 		t.Errorf("%d found; the best takes %g s by the search, %g by plan run, the published one %g", len(found.Best), found.Best[0].Seconds, ours.Seconds, theirs.Seconds)
 	}

@@ -208,7 +208,7 @@ func streamed(t *testing.T, body []byte) (text string) {
 }
 
 // Claim: a model whose numbers are not finite is the server's fault, not the request's.
-func TestBrokenModelIsNoFaultOfTheRequest(t *testing.T) {
+func TestBrokenModelIsNotTheRequestsFault(t *testing.T) {
 	p := problemOf(exitcode.With(exitcode.BadData, &inference.NotFinite{Token: 7, Logit: float32(math.Inf(1))}))
 	if p.Status != http.StatusInternalServerError || p.Type != "server_error" || !strings.HasPrefix(p.Message, "the logit of token 7 is +Inf") {
 		t.Errorf("%+v", p)

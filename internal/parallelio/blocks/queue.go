@@ -82,7 +82,7 @@ func (q *Queue) Stop() {
 func (q *Queue) give(buf *parallelio.Buffer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.kept -= parallelio.Grain(int64(len(buf.Bytes)))
+	q.kept -= parallelio.Footprint(int64(len(buf.Bytes)))
 	buf.Free()
 	q.changed.Broadcast()
 }
@@ -108,7 +108,7 @@ func (q *Queue) work(ctx context.Context) {
 func (q *Queue) take(ctx context.Context) (int, *parallelio.Buffer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.failed == nil && q.next < len(q.tasks) && q.kept > 0 && q.kept+parallelio.Grain(q.tasks[q.next].Bytes) > inFlight {
+	for q.failed == nil && q.next < len(q.tasks) && q.kept > 0 && q.kept+parallelio.Footprint(q.tasks[q.next].Bytes) > inFlight {
 		q.changed.Wait()
 	}
 	if q.failed == nil && ctx.Err() != nil {
@@ -124,6 +124,6 @@ func (q *Queue) take(ctx context.Context) (int, *parallelio.Buffer) {
 	}
 	n := q.tasks[i].Bytes
 	q.next++
-	q.kept += parallelio.Grain(n)
+	q.kept += parallelio.Footprint(n)
 	return i, parallelio.NewBuffer(n, at)
 }

@@ -145,7 +145,7 @@ func (mp *Mapping) deltaNet(ours, theirs string) {
 		names, rows := []string{theirs + "in_proj_qkv", theirs + "in_proj_z", theirs + "in_proj_b", theirs + "in_proj_a"}, []int{d.Channels(), parts[3], parts[4], parts[5]}
 		mp.linear(ours+"in_proj", names, rows, h, false, false, below(rows))
 	}
-	mp.add(rule{global: ours + "conv1d.weight", shape: dims([]int{d.Channels(), d.Taps}), sources: []Source{{Name: theirs + "conv1d.weight", Shape: dims([]int{d.Channels(), 1, d.Taps})}}})
+	mp.conv(ours+"conv1d.weight", theirs+"conv1d.weight", d.Channels(), d.Taps)
 	mp.same(ours+"dt_bias", theirs+"dt_bias", d.ValueHeads)
 	mp.same(ours+"A_log", theirs+"A_log", d.ValueHeads)
 	mp.same(ours+"out_norm.weight", theirs+"norm.weight", d.ValueDim)

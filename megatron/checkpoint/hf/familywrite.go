@@ -197,10 +197,8 @@ func (mp *Mapping) opt() {
 	}
 	for i := range m.NumLayers {
 		ours, theirs := layerNames(i, "model.decoder.layers.%d.")
-		attention := theirs + "self_attn."
 		mp.norm(ours+first, theirs+"self_attn_layer_norm")
-		mp.linear(ours+"self_attention.linear_qkv", []string{attention + "q_proj", attention + "k_proj", attention + "v_proj"}, []int{h, h, h}, h, m.QKVBias, false, grouped(m))
-		mp.linear(ours+"self_attention.linear_proj", []string{attention + "out_proj"}, []int{h}, h, m.HasProjBias(), false, nil)
+		mp.attention(ours+"self_attention.", theirs+"self_attn.", "out_proj", m.QKVBias, m.HasProjBias())
 		if m.NormBehindSum && i == m.NumLayers-1 {
 			mp.norm("decoder.final_layernorm", theirs+"final_layer_norm")
 		} else {

@@ -169,8 +169,7 @@ func graniteHybridConfig(c map[string]any, m *spec.Model, positions int) {
 // graniteHybrid adds its tensors.
 func (mp *Mapping) graniteHybrid() {
 	m := mp.Model
-	h, hn := m.HiddenSize, m.KVChannels
-	q, kv := m.NumAttentionHeads*hn, m.NumQueryGroups*hn
+	h := m.HiddenSize
 	mp.embedding("embedding.word_embeddings.weight", "model.embed_tokens.weight")
 	for i := range m.NumLayers {
 		ours, theirs := layerNames(i, "model.layers.%d.")
@@ -178,9 +177,7 @@ func (mp *Mapping) graniteHybrid() {
 		if m.MambaAt(i) {
 			mp.mamba(ours+"mixer.", theirs+"mamba.")
 		} else {
-			attention := theirs + "self_attn."
-			mp.linear(ours+"self_attention.linear_qkv", []string{attention + "q_proj", attention + "k_proj", attention + "v_proj"}, []int{q, kv, kv}, h, m.QKVBias, false, grouped(m))
-			mp.linear(ours+"self_attention.linear_proj", []string{attention + "o_proj"}, []int{h}, q, m.HasProjBias(), false, nil)
+			mp.attention(ours+"self_attention.", theirs+"self_attn.", "o_proj", m.QKVBias, m.HasProjBias())
 		}
 		mp.norm(ours+"pre_mlp_layernorm", theirs+"post_attention_layernorm")
 		mlp, ffn := ours+"mlp.", m.FFNHiddenSize
@@ -201,7 +198,7 @@ func (mp *Mapping) mamba(ours, theirs string) {
 		mp.same(ours+name, theirs+name, s.Heads)
 	}
 	mp.linear(ours+"in_proj", []string{theirs + "in_proj"}, []int{s.Rows()}, h, false, false, nil)
-	mp.add(rule{global: ours + "conv1d.weight", shape: dims([]int{s.Channels(), s.Taps}), sources: []Source{{Name: theirs + "conv1d.weight", Shape: dims([]int{s.Channels(), 1, s.Taps})}}})
+	mp.conv(ours+"conv1d.weight", theirs+"conv1d.weight", s.Channels(), s.Taps)
 	if s.ConvBias {
 		mp.same(ours+"conv1d.bias", theirs+"conv1d.bias", s.Channels())
 	}

@@ -95,19 +95,17 @@ func lfm2Config(c map[string]any, m *spec.Model, positions int) {
 func (mp *Mapping) lfm2() {
 	m := mp.Model
 	h, hn := m.HiddenSize, m.KVChannels
-	q, kv := m.NumAttentionHeads*hn, m.NumQueryGroups*hn
 	mp.embedding("embedding.word_embeddings.weight", "model.embed_tokens.weight")
 	for i := range m.NumLayers {
 		ours, theirs := layerNames(i, "model.layers.%d.")
 		mp.norm(ours+"input_layernorm", theirs+"operator_norm")
 		if m.ConvAt(i) {
 			mp.linear(ours+"self_attention.in_proj", []string{theirs + "conv.in_proj"}, []int{3 * h}, h, false, false, nil)
-			mp.add(rule{global: ours + "self_attention.conv1d.weight", shape: dims([]int{h, m.Conv.Taps}), sources: []Source{{Name: theirs + "conv.conv.weight", Shape: dims([]int{h, 1, m.Conv.Taps})}}})
+			mp.conv(ours+"self_attention.conv1d.weight", theirs+"conv.conv.weight", h, m.Conv.Taps)
 			mp.linear(ours+"self_attention.out_proj", []string{theirs + "conv.out_proj"}, []int{h}, h, false, false, nil)
 		} else {
 			attention := theirs + "self_attn."
-			mp.linear(ours+"self_attention.linear_qkv", []string{attention + "q_proj", attention + "k_proj", attention + "v_proj"}, []int{q, kv, kv}, h, false, false, grouped(m))
-			mp.linear(ours+"self_attention.linear_proj", []string{attention + "out_proj"}, []int{h}, q, false, false, nil)
+			mp.attention(ours+"self_attention.", attention, "out_proj", false, false)
 			mp.same(ours+"self_attention.q_layernorm.weight", attention+"q_layernorm.weight", hn)
 			mp.same(ours+"self_attention.k_layernorm.weight", attention+"k_layernorm.weight", hn)
 		}

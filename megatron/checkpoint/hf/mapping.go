@@ -114,6 +114,19 @@ func (mp *Mapping) norm(global, name string) {
 	}
 }
 
+// attention adds separate projections of queries, keys and values, and the output projection of that name.
+func (mp *Mapping) attention(ours, theirs, proj string, bias, projBias bool) {
+	m := mp.Model
+	h, q, kv := m.HiddenSize, m.NumAttentionHeads*m.KVChannels, m.NumQueryGroups*m.KVChannels
+	mp.linear(ours+"linear_qkv", []string{theirs + "q_proj", theirs + "k_proj", theirs + "v_proj"}, []int{q, kv, kv}, h, bias, false, grouped(m))
+	mp.linear(ours+"linear_proj", []string{theirs + proj}, []int{h}, q, projBias, false, nil)
+}
+
+// conv adds a filter of so many taps for each channel, which Hugging Face keeps as [channels, 1, taps].
+func (mp *Mapping) conv(global, name string, channels, taps int) {
+	mp.add(rule{global: global, shape: dims([]int{channels, taps}), sources: []Source{{Name: name, Shape: dims([]int{channels, 1, taps})}}})
+}
+
 // linear adds a weight [out, in] of stacked sources with the given rows, and
 // its bias.
 func (mp *Mapping) linear(global string, names []string, rows []int, in int, bias, transposed bool, row func(int64) (int, int64)) {
@@ -163,11 +176,8 @@ func (mp *Mapping) gptNeo() {
 	mp.same("embedding.position_embeddings.weight", "transformer.wpe.weight", m.MaxPositions, h)
 	for i := range m.NumLayers {
 		ours, theirs := fmt.Sprintf("decoder.layers.%d.", i), fmt.Sprintf("transformer.h.%d.", i)
-		attention := theirs + "attn.attention."
 		mp.norm(ours+"input_layernorm", theirs+"ln_1")
-		mp.linear(ours+"self_attention.linear_qkv", []string{attention + "q_proj", attention + "k_proj", attention + "v_proj"},
-			[]int{h, h, h}, h, false, false, grouped(m))
-		mp.linear(ours+"self_attention.linear_proj", []string{attention + "out_proj"}, []int{h}, h, true, false, nil)
+		mp.attention(ours+"self_attention.", theirs+"attn.attention.", "out_proj", false, true)
 		mp.norm(ours+"pre_mlp_layernorm", theirs+"ln_2")
 		mp.linear(ours+"mlp.linear_fc1", []string{theirs + "mlp.c_fc"}, []int{ffn}, h, true, false, nil)
 		mp.linear(ours+"mlp.linear_fc2", []string{theirs + "mlp.c_proj"}, []int{h}, ffn, true, false, nil)

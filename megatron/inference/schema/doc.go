@@ -3,5 +3,6 @@
 // the grammar cannot hold to is refused by name, so that every text that ends is valid.
 //
 // Read compile.go (what of JSON schema is understood), grammar.go (nodes and how a text goes
-// through them), vocabulary.go (from bytes to tokens), guide.go (one text on its way).
+// through them), vocabulary.go (from bytes to tokens), spell.go (whether the
+// tokens can write a text of the grammar), guide.go (one text on its way).
 package schema

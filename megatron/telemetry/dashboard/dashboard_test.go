@@ -164,7 +164,7 @@ func TestDifferences(t *testing.T) {
 
 // Claim (docs/report.md): runs differ in flags as they were given, not in the paths of the copies of one tokenizer
 // that are in their checkpoints.
-func TestCopiesInCheckpointsAreNoDifference(t *testing.T) {
+func TestCopiesInCheckpointsDoNotDiffer(t *testing.T) {
 	r := &Run{source: Source{FlagsOf: func(folder string, _ int64) (map[string][]string, error) {
 		return map[string][]string{"lr": {"1e-3"}, "vocab-file": {filepath.Join(folder, "iter_0000001", "vocab.json")}, "merge-file": {"other/merges.txt"}}, nil
 	}}}
@@ -271,9 +271,9 @@ func appendTo(t *testing.T, folder, text string) {
 	}
 }
 
-// TestEventsGoOnWhereABrowserWas: history and news together are the log, each line once,
+// TestEventsContinueWhereABrowserWas: history and news together are the log, each line once,
 // also over a lost connection; a line is sent when it is complete.
-func TestEventsGoOnWhereABrowserWas(t *testing.T) {
+func TestEventsContinueWhereABrowserWas(t *testing.T) {
 	folder := logOf(t, "run", line(1, 9), line(2, 8), "")
 	server := served(t, folder)
 	reply, err := server.Client().Get(server.URL + "/data")

@@ -73,7 +73,7 @@ type viewer struct {
 
 	mu        sync.Mutex
 	runs      []*Run // as last read; nil: to be opened
-	looked    time.Time
+	checked   time.Time
 	neighbors neighbors // the logs, then
 }
 
@@ -133,7 +133,7 @@ type neighbors struct{ state, lanes string }
 func (v *viewer) news() (b neighbors, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if time.Since(v.looked) < rescan {
+	if time.Since(v.checked) < rescan {
 		return v.neighbors, nil
 	}
 	if err := v.refresh(); err != nil {
@@ -148,7 +148,7 @@ func (v *viewer) news() (b neighbors, err error) {
 		return b, err
 	}
 	lane, err := json.Marshal(lanes)
-	v.neighbors, v.looked = neighbors{string(state), string(lane)}, time.Now()
+	v.neighbors, v.checked = neighbors{string(state), string(lane)}, time.Now()
 	return v.neighbors, err
 }
 
@@ -242,11 +242,11 @@ func (f *follower) open(at offsets) error {
 func (f *follower) follow(ctx context.Context) {
 	clock := time.NewTicker(glance)
 	defer clock.Stop()
-	var looked time.Time
+	var checked time.Time
 	for {
 		err := f.rows()
-		if err == nil && time.Since(looked) > rescan {
-			looked, err = time.Now(), f.others()
+		if err == nil && time.Since(checked) > rescan {
+			checked, err = time.Now(), f.others()
 		}
 		if errors.Is(err, errShorter) {
 			err = errors.Join(err, f.send("again", "", nil))

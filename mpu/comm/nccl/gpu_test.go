@@ -146,8 +146,8 @@ func TestNCCLExchange(t *testing.T) {
 func TestNCCLFollowsTheOps(t *testing.T) {
 	err := gpus(t, 2, time.Minute, func(g *comm.Group, gpu *fake.GPU) error {
 		gpu.Waits = false
-		x, goOn := commtest.Heap(device.F32, make([]float64, 64)), gpu.Hold()
-		stalled := time.AfterFunc(20*time.Second, goOn) // a host that waits is released, and reported
+		x, release := commtest.Heap(device.F32, make([]float64, 64)), gpu.Hold()
+		stalled := time.AfterFunc(20*time.Second, release) // a host that waits is released, and reported
 		gpu.Fill(x, 10+g.Rank())
 		work := g.AllReduce(x, comm.Sum)
 		if err := work.Wait(); err != nil {
@@ -158,7 +158,7 @@ func TestNCCLFollowsTheOps(t *testing.T) {
 		if !stalled.Stop() {
 			return errors.New("the host waited for the ops before the collective")
 		}
-		goOn()
+		release()
 		if err := gpu.Sync(); err != nil {
 			return err
 		}
@@ -174,7 +174,7 @@ func TestNCCLFollowsTheOps(t *testing.T) {
 func TestNCCLReports(t *testing.T) {
 	err := gpus(t, 2, time.Minute, func(g *comm.Group, gpu *fake.GPU) error {
 		gpu.Waits = false
-		x, goOn := commtest.Heap(device.F32, make([]float64, 64)), gpu.Hold()
+		x, release := commtest.Heap(device.F32, make([]float64, 64)), gpu.Hold()
 		work := g.AllReduce(x, comm.Sum)
 		reported := make(chan string, 2)
 		work.(comm.Behind).Tell(func() { reported <- "begun" }, func() { reported <- "over" })
@@ -183,11 +183,11 @@ func TestNCCLReports(t *testing.T) {
 		}
 		select {
 		case what := <-reported:
-			goOn()
+			release()
 			return fmt.Errorf("%s while the ops before it are not done", what)
 		case <-time.After(5 * glance):
 		}
-		goOn()
+		release()
 		if a, b := <-reported, <-reported; a != "begun" || b != "over" {
 			return fmt.Errorf("told %s, %s", a, b)
 		}

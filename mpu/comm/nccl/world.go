@@ -28,14 +28,14 @@ type World struct {
 	streams device.Streams
 	limit   time.Duration
 
-	mu      sync.Mutex // of all below
-	err     error
-	joined  []*communicator // in the order of their making: any two ranks have theirs in one order
-	kept    int64           // bytes of the GPU that they took
-	done    chan struct{}   // closed by End
-	watched sync.WaitGroup
-	looking sync.Mutex // of check, which does not block calls
-	telling sync.Mutex // of the functions that enqueued.Tell sets
+	mu       sync.Mutex // of all below
+	err      error
+	joined   []*communicator // in the order of their making: any two ranks have theirs in one order
+	kept     int64           // bytes of the GPU that they took
+	done     chan struct{}   // closed by End
+	watched  sync.WaitGroup
+	checking sync.Mutex // of check, which does not block calls
+	telling  sync.Mutex // of the functions that enqueued.Tell sets
 }
 
 // glance is how often what is under way is checked.
@@ -240,8 +240,8 @@ func (w *World) watch() {
 
 // check asks the GPU without the lock of calls, which continue meanwhile.
 func (w *World) check() error {
-	w.looking.Lock()
-	defer w.looking.Unlock()
+	w.checking.Lock()
+	defer w.checking.Unlock()
 	if err := w.host.Err(); err != nil {
 		return err
 	}

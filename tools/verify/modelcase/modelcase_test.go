@@ -171,7 +171,7 @@ func TestGoldenMuon(t *testing.T) {
 }
 
 // Claim: a run of the command is not a case of a model, and says so in one line.
-func TestARunOfTheCommandIsNoModelCase(t *testing.T) {
+func TestARunOfTheCommandIsNotAModelCase(t *testing.T) {
 	_, err := Run(filepath.Join(goldenCases(t), "pretrain-gpt2"), openRef, Options{})
 	if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "pretrain_gpt") || strings.Contains(err.Error(), "\n") {
 		t.Error(err)

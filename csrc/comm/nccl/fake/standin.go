@@ -175,7 +175,7 @@ func (g *GPU) Sync() error {
 }
 
 // Hold stops the ops' stream until the result is called.
-func (g *GPU) Hold() (goOn func()) {
+func (g *GPU) Hold() (release func()) {
 	gate := C.standin_gate(g.lib.api)
 	C.standin_order(g.lib.api, unsafe.Pointer(g.ops), gate)
 	return func() { C.standin_pass(g.lib.api, gate) }
