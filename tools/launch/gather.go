@@ -101,7 +101,7 @@ func (g *gathering) gather(ctx context.Context, notes io.Writer) (spare bool, er
 		here = append(here, arrival{number, readClaim(m.Report)})
 	}
 	// How many hosts run ranks, and which.
-	if lead != 0 && len(here) < g.wanted && 2*len(here) <= g.all { // others may have met without these
+	if !g.enoughWithout0(lead, members) {
 		return false, exitcode.Errorf(exitcode.IO, "host 0, where the hosts meet, is lost, and %d of %d hosts are too few to continue without it; restart on the remaining hosts, with one of them as --master-addr", len(here), g.all)
 	}
 	hosts, err := g.hostsToUse(len(here), "number "+strings.Join(gone, ", "), notes)
@@ -175,20 +175,40 @@ func (o *options) hostsToUse(here int, gone string, notes io.Writer) (hosts int,
 	return hosts, nil
 }
 
-// meet waits for the other launchers, and gives them by number.
+// enoughWithout0 reports whether the members of a meeting may decide for all: without host 0 the
+// others may have met in another place, unless these are the most.
+func (g *gathering) enoughWithout0(lead int, members []rendezvous.Member) bool {
+	here := 0
+	for _, m := range members {
+		if m.PID != 0 {
+			here++
+		}
+	}
+	return lead == 0 || here >= g.wanted || 2*here > g.all
+}
+
+// meet waits for the other launchers, and gives them by number. A meeting of too few is repeated
+// while there is time: a host that ends its ranks or checks itself as a spare comes late.
 func (g *gathering) meet(ctx context.Context, notes io.Writer) (lead int, all []rendezvous.Member, err error) {
 	limit := g.hostWait + settling
 	if g.addrs == nil {
 		limit = firstGathering
 	}
-	for end := time.Now().Add(limit); ; {
+	end, noted := time.Now().Add(limit), false
+	for {
 		lead, addr := g.leader()
 		s, err := g.join(ctx, lead, addr, time.Until(end), notes)
 		var v *failure.Verdict
 		switch {
-		case err == nil:
+		case err == nil && (g.enoughWithout0(lead, s.Members()) || time.Now().After(end)):
 			g.hold(s)
 			return lead, g.byNumber(s.Members(), lead), nil
+		case err == nil:
+			_ = s.Close() // too few: why it ends does not matter
+			if !noted {
+				fmt.Fprintf(notes, "launch: host 0 is lost, and too few of %d hosts are there to continue without it; waiting up to %v for others\n", g.all, time.Until(end).Round(time.Second))
+				noted = true
+			}
 		case ctx.Err() != nil:
 			return 0, nil, exitcode.Errorf(exitcode.Again, "stopped while waiting for the other hosts; run the same command again")
 		case errors.As(err, &v) && v.Kind == runIsOver && v.Code != exitcode.Again, g.addrs == nil && exitcode.CodeOf(err) != exitcode.Again:
