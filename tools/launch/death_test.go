@@ -176,3 +176,15 @@ func TestStopped(t *testing.T) {
 		t.Errorf("killed %v, %+v, %v", p.killed, v, err)
 	}
 }
+
+// Claim: a rank that had ended by itself when the others were killed has died: its own exit code counts.
+func TestEndedBeforeTheKill(t *testing.T) {
+	for command, died := range map[string]bool{"exit 9": true, "kill -KILL $$": false} {
+		a := &attemptRun{options: &options{folder: t.TempDir(), grace: time.Minute}, ranks: []*process{{rank: 1, killed: true}}}
+		e := endOf(t, command, nil)
+		a.over(&e)
+		if got := a.failures[0].died(); got != died {
+			t.Errorf("%s: died %t, want %t", command, got, died)
+		}
+	}
+}

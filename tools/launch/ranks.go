@@ -102,7 +102,7 @@ func (a *attemptRun) startAll(ends chan<- ended) {
 func (a *attemptRun) over(e *ended) {
 	for _, p := range a.ranks {
 		if p.rank == e.rank {
-			p.gone, e.killed = true, p.killed
+			p.gone, e.killed = true, p.killed && e.signal() == syscall.SIGKILL // else it had ended by itself before
 		}
 	}
 	if e.err == nil && e.state.Success() {
