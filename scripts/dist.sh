@@ -53,11 +53,11 @@ debian() { # arch, binary
   gzip -n -9 "$root"/usr/share/man/man1/*.1
   install -m 644 "$stage/THIRD_PARTY_NOTICES" "$root/usr/share/doc/monotron/"
   mv "$root/usr/share/doc/monotron/LICENSE" "$root/usr/share/doc/monotron/copyright"
-  install -D -m 644 packaging/monotron-serve.default "$root/etc/default/monotron-serve"
+  install -D -m 644 scripts/packaging/monotron-serve.default "$root/etc/default/monotron-serve"
   find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
   least=$(glibc "$2")
   sed -e "s|\${ARCH}|$1|; s|\${VERSION}|$number|; s|\${ROOT}|$root|; s|\${GLIBC}|$least|" \
-    -e "s|\${MTIME}|$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)|" packaging/nfpm.yaml >"$stage/nfpm-$1.yaml"
+    -e "s|\${MTIME}|$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)|" scripts/packaging/nfpm.yaml >"$stage/nfpm-$1.yaml"
   GOCACHE=$tools "$GO" run "$nfpm" package --config "$stage/nfpm-$1.yaml" --packager deb --target "$out/monotron_${number}_linux_$1.deb" >/dev/null
 }
 

@@ -27,7 +27,7 @@ case ${MONOTRON:-$binary} in /*) ask=${MONOTRON:-$binary} ;; *) ask=$PWD/${MONOT
 install -d "$root/bin" "$root/share/man/man1" "$root/share/doc/monotron" "$root/share/bash-completion/completions" \
   "$root/share/zsh/site-functions" "$root/share/fish/vendor_completions.d"
 install -m 755 "$binary" "$root/bin/monotron"
-install -m 755 packaging/pretrain_gpt.py "$root/bin/pretrain_gpt.py"
+install -m 755 scripts/packaging/pretrain_gpt.py "$root/bin/pretrain_gpt.py"
 install -m 644 LICENSE README.md CHANGELOG.md "$root/share/doc/monotron/"
 "$ask" man >"$root/share/man/man1/monotron.1"
 for name in $("$ask" --generate-bash-completion); do
@@ -46,6 +46,6 @@ for name in $links; do
 done
 if [ "${UNIT:-yes}" = yes ]; then
   install -d "$units"
-  sed "s|/usr/bin/monotron|$prefix/bin/monotron|" packaging/monotron-serve.service >"$units/monotron-serve.service"
+  sed "s|/usr/bin/monotron|$prefix/bin/monotron|" scripts/packaging/monotron-serve.service >"$units/monotron-serve.service"
   chmod 644 "$units/monotron-serve.service"
 fi
