@@ -12,11 +12,12 @@ LINKS       := pretrain_gpt preprocess_data preprocess_data_fast
 # Long proofs, a target for each subject.
 PROOFS      := $(patsubst tests/proofs/%/.,proofs-%,$(wildcard tests/proofs/*/.))
 VERSION     := $(shell sh scripts/version.sh)
-LDFLAGS     := -s -w -X monotron/megatron/training.Version=$(VERSION)
+LDFLAGS     := -s -X monotron/megatron/training.Version=$(VERSION)
 
 # One set of flags for building and testing: what is compiled once, is compiled
-# for both, in whatever folder the repository lies.
-export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath)
+# for both, in whatever folder the repository lies. Without symbol tables programs and tests are linked
+# in less than half of the time; stack traces have their names all the same.
+export GOFLAGS := $(strip $(filter-out -trimpath -ldflags=-s,$(shell $(GO) env GOFLAGS)) -trimpath -ldflags=-s)
 export GO STATICCHECK
 
 .PHONY: build install uninstall dist deps gloo cuda cuda-kernels cuda-check emu test-emu test-emu-race test-gpu bench-gpu gpu-pack test lint platforms nocgo fuzz bench bench-data quickstart quickstart-tune proofs $(PROOFS) crosscheck-tokenizers clean help

@@ -23,4 +23,4 @@ for folder in $(echo "$needing" | xargs -n1 dirname | sort -u); do
 	tests=$(echo "$needing" | grep "^$folder/[^/]*$" | xargs sed -nE 's/^func (Test[A-Za-z0-9_]+)\(.*/\1/p' | paste -sd'|')
 	[ -z "$tests" ] || report -run "^($tests)\$" "$folder"
 done
-report -run 'TestExamples|TestLaunch/(processes|a_killed_rank|a_mistake)' ./tests
+SHARE='' report -run 'TestExamples|TestLaunch/(processes|a_killed_rank|a_mistake)' ./tests

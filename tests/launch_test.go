@@ -35,7 +35,7 @@ const paused = "--train-iters 12 --inject sleep:rank=1:step=8:phase=data:seconds
 // TestLaunch builds the program once for all that starts processes.
 func TestLaunch(t *testing.T) {
 	bin := program(t)
-	for name, test := range map[string]func(*launching){
+	for name, test := range drawn(t, map[string]func(*launching){
 		"processes equal goroutines":          processesEqualGoroutines,
 		"a killed rank is named":              killedRankIsNamed,
 		"a signal to one rank":                signalToOneRank,
@@ -58,7 +58,7 @@ func TestLaunch(t *testing.T) {
 		"hosts start again together":          hostsStartAgainTogether,
 		"attacked":                            attacked,
 		"a signal in any phase":               signalInAnyPhase,
-	} {
+	}) {
 		t.Run(name, func(t *testing.T) {
 			if long[name] && testing.Short() {
 				t.Skip("not with -short")
@@ -86,7 +86,7 @@ type launching struct {
 func (l *launching) each(tests map[string]func(*launching)) {
 	t := l.t
 	t.Helper()
-	for name, test := range tests {
+	for name, test := range drawn(t, tests) {
 		t.Run(name, func(t *testing.T) {
 			own := *l
 			own.t = t

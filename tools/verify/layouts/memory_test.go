@@ -64,8 +64,8 @@ func TestPlannedMemory(t *testing.T) {
 				continue
 			}
 			for n, precision := range []string{"f32", "bf16"} {
-				if proof == "" && (i+k+n)%2 != 0 {
-					continue // each shape on each device in one of the precisions
+				if proof == "" && ((i+k+n)%2 != 0 || name == "ref" && (k+int(chosen.seed))%4 != 0) {
+					continue // each shape on each device in one of the precisions; on ref, which is slow, one in four
 				}
 				t.Run(name+"/"+shape+"/"+precision, func(t *testing.T) { plannedOfShape(t, shape, precision, world, choose, reference, kinds[name]) })
 			}
