@@ -113,7 +113,7 @@ func (l *logger) events() (telemetry.Sink, error) {
 	return e, err
 }
 
-// trackersAtEnd is how long a run's end waits at most for a server of trackers to take what is left.
+// trackersAtEnd is how long a run's end waits at most for a server of trackers to take one more group of steps.
 const trackersAtEnd = 20 * time.Second
 
 // trackerOptions are what sinks that send to a server have in common.

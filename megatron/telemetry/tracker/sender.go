@@ -2,6 +2,8 @@ package tracker
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,18 +13,20 @@ import (
 // Limits of the queue.
 const (
 	mostWaiting = 10_000           // steps and evaluations; later ones are dropped
-	mostAtOnce  = 100              // in one call of send
+	mostAtOnce  = 100              // in one call of send; fewer while the server is slow
 	patience    = 30 * time.Second // for one call of send
 	firstPause  = time.Second      // before a call that failed is repeated, doubled each time
 	longPause   = 30 * time.Second
+	longestEnd  = 6 // times AtEnd: the longest that Close waits
 )
 
 // Options are what all senders have in common.
 type Options struct {
 	Warn  func(format string, args ...any)
-	AtEnd time.Duration // that Close waits at most for what is still to be sent
-	Pause time.Duration // before the first repetition; 0: firstPause
+	AtEnd time.Duration // that Close waits at most without one more group arriving
+	Pause time.Duration // before the first repetition, and the longest when the run has ended; 0: firstPause
 	Most  int           // steps that wait; 0: mostWaiting
+	Call  time.Duration // that a call of send may take; 0: patience
 }
 
 // entry is a step as it waits.
@@ -45,6 +49,7 @@ type sender struct {
 	closing context.Context
 	close   context.CancelFunc
 	done    sync.WaitGroup
+	group   int // entries that go at once
 
 	mu       sync.Mutex
 	lost     int // since the last message about it
@@ -58,7 +63,10 @@ func newSender(name string, o Options, send func(ctx context.Context, list []ent
 	if o.Most == 0 {
 		o.Most = mostWaiting
 	}
-	s := &sender{Options: o, name: name, send: send, queue: make(chan entry, o.Most)}
+	if o.Call == 0 {
+		o.Call = patience
+	}
+	s := &sender{Options: o, name: name, send: send, queue: make(chan entry, o.Most), group: mostAtOnce}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.done.Add(1)
 	go s.serve()
@@ -102,26 +110,31 @@ func (s *sender) serve() {
 	defer s.done.Done()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	defer context.AfterFunc(s.closing, func() { time.AfterFunc(s.AtEnd, cancel) })()
+	defer context.AfterFunc(s.closing, func() { time.AfterFunc(longestEnd*s.AtEnd, cancel) })()
+	var list []entry
 	for {
-		var list []entry
-		select {
-		case e := <-s.queue:
-			list = s.waiting([]entry{e})
-		case <-s.closing.Done():
-			if list = s.waiting(nil); len(list) == 0 {
-				return
+		if len(list) == 0 {
+			select {
+			case e := <-s.queue:
+				list = append(list, e)
+			case <-s.closing.Done():
 			}
 		}
-		if !s.deliver(ctx, list) {
-			for len(list) > 0 { // the run has ended: what is left is lost
-				for _, e := range list {
-					s.drop(e)
-				}
-				list = s.waiting(nil)
-			}
+		if list = s.waiting(list); len(list) == 0 {
 			return
 		}
+		sent, arrived := s.deliver(ctx, list)
+		if arrived {
+			list = slices.Delete(list, 0, sent)
+			continue
+		}
+		for len(list) > 0 { // the run has ended: what is left is lost
+			for _, e := range list {
+				s.drop(e)
+			}
+			list = s.waiting(nil)
+		}
+		return
 	}
 }
 
@@ -138,34 +151,61 @@ func (s *sender) waiting(list []entry) []entry {
 	return list
 }
 
-// deliver sends a list, again and again until it arrives; false: ctx ended first. Each
-// stretch of failures is one warning.
-func (s *sender) deliver(ctx context.Context, list []entry) bool {
-	ended := false // the run: one more attempt is made
+// deliver sends the first of a list, as many as a group has, again and again until they arrive; false: the
+// run has ended and nothing arrived for AtEnd, or ctx ended first. A server that takes too long for a group
+// gets smaller ones. Each stretch of failures is one warning.
+func (s *sender) deliver(ctx context.Context, list []entry) (sent int, arrived bool) {
+	ended, give := s.ending(ctx)
+	defer give()
 	for failures := 0; ; failures++ {
-		err := s.once(ctx, list)
+		sent = min(s.group, len(list))
+		err := s.once(ended, list[:sent])
 		if err == nil {
+			s.group = min(mostAtOnce, 2*s.group)
 			if failures > 0 {
 				s.recovered()
 			}
-			return true
+			return sent, true
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			s.group = max(1, sent/2)
 		}
 		if failures == 0 {
 			s.Warn("%s: %v; training continues, and the newest %d steps are kept to be sent later", s.name, err, s.Most)
 		}
-		if ended || ctx.Err() != nil {
-			return false
-		}
-		select {
-		case <-time.After(min(s.Pause<<min(failures, 20), longPause)):
-		case <-s.closing.Done():
-			ended = true
+		if !s.rest(ended, failures) {
+			return 0, false
 		}
 	}
 }
 
+// ending is a context that ends AtEnd after Close was called, or after now, whichever is later.
+func (s *sender) ending(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.closing, func() { time.AfterFunc(s.AtEnd, cancel) })
+	return ctx, func() { stop(); cancel() }
+}
+
+// rest waits before what failed is repeated: the longer the more failures there were, but after Close
+// for the first pause only. It reports whether there is time for a repetition.
+func (s *sender) rest(ctx context.Context, failures int) bool {
+	select {
+	case <-time.After(min(s.Pause<<min(failures, 20), longPause)):
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	case <-s.closing.Done():
+	}
+	select {
+	case <-time.After(s.Pause):
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
 func (s *sender) once(ctx context.Context, list []entry) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, s.Call)
 	defer cancel()
 	return s.send(ctx, list)
 }
@@ -178,10 +218,14 @@ func (s *sender) recovered() {
 	s.Warn("%s: the server answers again; no entry is missing", s.name)
 }
 
-// Close sends what waits, for AtEnd at most.
+// Close sends what waits, as long as something arrives: it ends AtEnd after the last group that did.
 func (s *sender) Close() error {
 	s.close()
+	said := time.AfterFunc(2*time.Second, func() {
+		s.Warn("%s: training has ended; steps are still sent as long as the server takes some, for %v at most", s.name, longestEnd*s.AtEnd)
+	})
 	s.done.Wait()
+	said.Stop()
 	if lost, from, to := s.gap(); lost > 0 {
 		s.Warn("%s: %d entries of iterations %d to %d could not be sent", s.name, lost, from, to)
 	}

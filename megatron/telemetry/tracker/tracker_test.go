@@ -148,6 +148,101 @@ func TestSenderEndsWithTheRun(t *testing.T) {
 	}
 }
 
+// TestSenderGoesOnWhileSomethingArrives: the end of a run waits for a slow server as long as it takes steps, also longer than AtEnd,
+// but not for ever; what arrived and what is reported as lost is everything.
+func TestSenderGoesOnWhileSomethingArrives(t *testing.T) {
+	for name, c := range map[string]struct {
+		atEnd time.Duration
+		lost  bool
+	}{"slow": {time.Second, false}, "slower than the longest end": {20 * time.Millisecond, true}} {
+		t.Run(name, func(t *testing.T) {
+			w, arrived := &warnings{}, 0
+			o := w.options()
+			o.AtEnd = c.atEnd
+			s := newSender("--x", o, func(ctx context.Context, list []entry) error {
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-time.After(15 * time.Millisecond):
+					arrived += len(list)
+					return nil
+				}
+			})
+			const all = 8000
+			for i := range all {
+				_ = s.Take(step(i + 1))
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			lost := 0
+			if said := w.all(); len(said) > 0 {
+				_, _ = fmt.Sscanf(said[len(said)-1], "--x: %d entries", &lost)
+			}
+			if arrived+lost != all || c.lost != (lost > 0) {
+				t.Errorf("%d arrived, %d are reported as lost: %q", arrived, lost, w.all())
+			}
+		})
+	}
+}
+
+// TestSenderTriesAgainAtTheEnd: a server that fails when the run ends and works soon after gets everything.
+func TestSenderTriesAgainAtTheEnd(t *testing.T) {
+	w, failures, arrived := &warnings{}, 0, 0
+	o := w.options()
+	o.AtEnd = time.Minute
+	var s *sender
+	entered := make(chan struct{})
+	s = newSender("--x", o, func(_ context.Context, list []entry) error {
+		if failures++; failures == 1 {
+			close(entered)
+			<-s.closing.Done()
+		}
+		if failures <= 4 {
+			return errors.New("starting")
+		}
+		arrived += len(list)
+		return nil
+	})
+	_ = s.Take(step(1))
+	<-entered
+	_ = s.Take(step(2))
+	if err := s.Close(); err != nil || arrived != 2 {
+		t.Errorf("%d of 2 arrived: %v, %q", arrived, err, w.all())
+	}
+}
+
+// TestSenderMakesGroupsSmaller: a server that takes too long for 100 steps gets fewer at once, and as many as before when it is fast again.
+func TestSenderMakesGroupsSmaller(t *testing.T) {
+	w := &warnings{}
+	o := w.options()
+	o.AtEnd, o.Call = time.Minute, 20*time.Millisecond
+	var sizes []int
+	var got []int
+	s := newSender("--x", o, func(ctx context.Context, list []entry) error {
+		sizes = append(sizes, len(list))
+		if len(got) < 50 && len(list) > 25 {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		for _, e := range list {
+			got = append(got, e.iteration)
+		}
+		return nil
+	})
+	var want []int
+	for i := 1; i <= 500; i++ {
+		want = append(want, i)
+		_ = s.Take(step(i))
+	}
+	if err := s.Close(); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %d arrived: %v", err, len(got), got)
+	}
+	if least, most := slices.Min(sizes), sizes[len(sizes)-2]; least > 25 || most != 100 {
+		t.Errorf("groups of %v", sizes)
+	}
+}
+
 // fakeMLflow is a tracking server as far as runs use it.
 type fakeMLflow struct {
 	mu    sync.Mutex
