@@ -106,7 +106,8 @@ func TestBoardShowsWhatIsServed(t *testing.T) {
 	}
 	defer m.Close()
 	norm := 1.0
-	s := &Step{Iteration: 1, Losses: []Value{{"lm loss", 1}}, GradNorm: &norm, Elapsed: time.Second, Alerts: []Alert{{Kind: "x"}}, MoELayers: []MixtureLayer{{Number: 1, Tokens: []float64{1, 2}}}}
+	s := &Step{Iteration: 1, Losses: []Value{{"lm loss", 1}}, GradNorm: &norm, Elapsed: time.Second, Alerts: []Alert{{Kind: "x"}}, MoELayers: []MixtureLayer{{Number: 1, Tokens: []float64{1, 2}}},
+		Line: &Interval{Scores: &Scores{Others: []float64{1, 0.5}, Past: []float64{1, 1}}}}
 	if err := m.Take(s); err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +121,7 @@ func TestBoardShowsWhatIsServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := regexp.MustCompile(`monotron_\w+`).FindAllString(string(board), -1)
-	if len(names) < 18 {
+	if len(names) < 20 {
 		t.Fatalf("%d names on the board", len(names))
 	}
 	for _, name := range names {
