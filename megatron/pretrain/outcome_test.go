@@ -10,6 +10,7 @@ import (
 
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint/native"
+	"monotron/megatron/telemetry"
 	"monotron/megatron/training"
 )
 
@@ -144,4 +145,28 @@ func prints(t *testing.T, dir, name string, rank int) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// Claim (docs/report.md): a run says next to its log how it ended, whichever way that was.
+func TestHowItEndedIsNextToTheLog(t *testing.T) {
+	for name, c := range map[string]struct {
+		flags     string
+		code      exitcode.Code
+		iteration int64
+		text      string
+	}{
+		"done":        {"", exitcode.Done, 6, ""},
+		"exited":      {"--exit-interval 3", exitcode.Done, 3, ""},
+		"a full disk": {"--save DIR/ck --inject diskfull:step=6", exitcode.IO, 6, "no space left"},
+	} {
+		dir := t.TempDir()
+		r := call(t, dir, tiny+someData+"--log-jsonl DIR/log.jsonl "+c.flags)
+		a, err := telemetry.ReadAbout(filepath.Join(dir, "log.jsonl"))
+		if err != nil || a == nil || a.Ended == nil {
+			t.Fatalf("%s: %+v, %v", name, a, err)
+		}
+		if e := a.Ended; r.code() != c.code || e.Code != c.code || e.Iteration != c.iteration || e.Time.IsZero() || (c.text == "") != (e.Text == "") || !strings.Contains(e.Text, c.text) {
+			t.Errorf("%s: ended with %d, next to the log is %+v", name, r.code(), e)
+		}
+	}
 }

@@ -22,6 +22,15 @@ type About struct {
 	Facts       []Fact    `json:"facts"`
 	Flags       []Setting `json:"flags,omitempty"`              // those that differ from their defaults
 	MemoryLimit int64     `json:"memory_limit_bytes,omitempty"` // of the device of the last rank; 0: not known
+	Ended       *Ended    `json:"ended,omitempty"`              // nil: it trains, or was killed
+}
+
+// Ended is how a run ended.
+type Ended struct {
+	Time      time.Time     `json:"time"`
+	Iteration int64         `json:"iteration"` // the one under way, or the last
+	Code      exitcode.Code `json:"code"`
+	Text      string        `json:"text,omitempty"` // why, where it is not done
 }
 
 // Fact is a line about a run: model, data, layout, ...

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"monotron/csrc/device"
+	"monotron/internal/exitcode"
 	"monotron/internal/logging"
 	"monotron/megatron/config"
 	"monotron/megatron/engine"
@@ -147,6 +148,21 @@ func (l *logger) metrics() (telemetry.Sink, error) {
 func eventOptions(c *config.Log) telemetry.EventOptions {
 	return telemetry.EventOptions{Queue: c.TensorboardQueue, Every: c.TensorboardInterval, Timers: c.TimersToTensorboard, CurveOptions: telemetry.CurveOptions{
 		MixtureLayers: c.MoEPerLayer, Throughput: c.Throughput, LossScale: c.LossScaleToTensorboard, Ranks: c.WorldSizeToTensorboard, Memory: c.MemoryToTensorboard, Perplexity: c.ValidationPPLTensorboard}}
+}
+
+// ended writes next to the log how the run ended: with err, or done. The run's page reads it.
+func (l *logger) ended(err error) {
+	if l.about == nil || l.config.Log.JSONL == "" {
+		return
+	}
+	a := *l.about // the page of the run may be reading the other
+	a.Ended = &telemetry.Ended{Time: time.Now(), Iteration: l.current, Code: exitcode.CodeOf(err)}
+	if err != nil {
+		a.Ended.Text = err.Error()
+	}
+	if err := a.Write(l.config.Log.JSONL); err != nil {
+		l.notes.Warn("--log-jsonl: how the run ended cannot be written: %v", err)
+	}
 }
 
 func (l *logger) close() error {

@@ -24,6 +24,7 @@ func (r *Run) Train(ctx context.Context) (err error) {
 	if code := exitcode.CodeOf(err); code == exitcode.Done || code == exitcode.Again { // all ranks agree on these
 		err = errors.Join(err, r.finalHash())
 	}
+	r.log.ended(err)
 	return err
 }
 
