@@ -36,7 +36,7 @@ func (l *logger) page() (_ telemetry.Sink, err error) {
 			return nil, err
 		}
 	}
-	p.server, err = dashboard.Serve(c.Dashboard, []dashboard.Source{{Name: l.about.Name, About: l.about, Path: path, Ongoing: true,
+	p.server, err = dashboard.Serve(c.Dashboard, []dashboard.Source{{Name: l.about.Name, About: l.about, Path: path, Ongoing: true, Passing: p.log != nil,
 		Extra: []string{l.config.Checkpoint.Save, l.config.Watch.Folder}, Flags: l.config.Flags, FlagsOf: CheckpointFlags, Price: c.Price}}, nil)
 	if err != nil {
 		return nil, exitcode.Errorf(exitcode.Usage, "--dashboard-addr %s: %w", c.Dashboard, err)

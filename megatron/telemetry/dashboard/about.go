@@ -42,6 +42,14 @@ func (r *Run) describe() {
 	}
 }
 
+// ending is how the run ended; nil: it has not, or nobody could say so.
+func (r *Run) ending() *telemetry.Ended {
+	if r.About == nil || r.source.Ongoing {
+		return nil
+	}
+	return r.About.Ended
+}
+
 // title is a run's name for people; never a path.
 func (r *Run) title() string {
 	if r.About != nil && r.About.Name != "" {

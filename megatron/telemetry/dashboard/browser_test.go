@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"monotron/megatron/telemetry"
 )
 
 // browser is a headless Chromium that is controlled through a pipe.
@@ -172,6 +174,42 @@ func TestABrowserFollowsARun(t *testing.T) {
 	}
 }
 
+// TestWhatARunDoes: a run that this process trains starts, runs, and stands still where no step came for long; one that is only
+// watched has stopped. Notes are written on the page, and a second page has them.
+func TestWhatARunDoes(t *testing.T) {
+	folder := logOf(t, "run")
+	log := filepath.Join(folder, "steps.log")
+	server, err := Serve("127.0.0.1:0", []Source{{Path: log, Ongoing: true, About: &telemetry.About{Name: "GPT"}, FlagsOf: noFlags}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	b := openBrowser(t, "http://"+server.Addr()+"/")
+	const pill = "document.querySelector('#status .pill')?.textContent"
+	b.becomes(pill, "starting")
+	at := func(i int, when time.Time) string {
+		return strings.Replace(line(i, 9), fmt.Sprintf("2026-11-22T17:00:%02dZ", i%60), when.UTC().Format(time.RFC3339), 1)
+	}
+	appendTo(t, folder, at(1, time.Now().Add(-10*time.Minute))+"\n")
+	b.becomes(pill, "stalled")
+	appendTo(t, folder, at(2, time.Now())+"\n")
+	b.becomes(pill, "running")
+
+	b.eval("document.querySelector('#about .written button').click(), document.querySelector('#about textarea').value = 'a <b>good</b> one'")
+	appendTo(t, folder, at(3, time.Now())+"\n")
+	b.becomes("document.querySelector('#loss')?.dataset.points", "3")
+	b.becomes("document.querySelector('#about textarea').value", "a <b>good</b> one") // news do not disturb who writes
+	b.eval("document.querySelector('#about .row button').click()")
+	b.becomes("document.querySelector('#about .notes')?.textContent + document.querySelectorAll('#about b').length", "a <b>good</b> one0")
+	second := openBrowser(t, "http://"+server.Addr()+"/")
+	second.becomes("document.querySelector('#about .notes')?.textContent", "a <b>good</b> one")
+	b.eval("document.querySelector('#about .written button').click(), document.querySelector('#about textarea').value = 'better', document.querySelector('#about .row button').click()")
+	second.becomes("document.querySelector('#about .notes')?.textContent", "better")
+
+	watched := openBrowser(t, "http://"+serveAt(t, "127.0.0.1:0", logOf(t, "old", line(1, 9), "")).Addr()+"/")
+	watched.becomes(pill, "stopped")
+}
+
 // TestAnotherNameIsRefused: who asks this machine under another's name is a page of the
 // network that wants to read the run.
 func TestAnotherNameIsRefused(t *testing.T) {
@@ -198,7 +236,8 @@ func TestAnotherNameIsRefused(t *testing.T) {
 func TestAxes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report.html")
 	var page bytes.Buffer
-	if err := WritePage(&page, opened(t, logOf(t, "run", line(1, 9), line(2, 8), ""))); err != nil {
+	scored := strings.TrimSuffix(line(2, 8), "}") + `,"rank_seconds":[0.1,0.2],"straggler_scores":[1,0.5],"straggler_own_scores":[1,0.9]}`
+	if err := WritePage(&page, opened(t, logOf(t, "run", line(1, 9), scored, ""))); err != nil {
 		t.Fatal(err)
 	}
 	write(t, path, page.String())
@@ -225,7 +264,8 @@ func TestAxes(t *testing.T) {
 		"[heat(0), heat(1), heat(9)].join()":                                                      "hsl(215 70% 62%),hsl(8 75% 92%),hsl(8 75% 60%)", // dark text on the strongest has a contrast of 4.6
 		"fit([], {}).join()":                                                                      "0,1",
 		"quoted(\"it's\")":                                                                        `'it'\''s'`,
-		"commas({list: [{label: '=1+1'}], chart: {data: [[1, 2], [0.5, null]]}})":                 "\"iteration\",\"'=1+1\"\n1,0.5\n2,\n",
+		"[...document.querySelectorAll('#rank-spread tbody tr')].map((r) => [...r.cells].map((c) => c.textContent).join()).join(' ')": "rank 0,,100 ms,1.00,1.00 rank 1,,200 ms,0.50 slow,0.90",
+		"commas({list: [{label: '=1+1'}], chart: {data: [[1, 2], [0.5, null]]}})":                                                     "\"iteration\",\"'=1+1\"\n1,0.5\n2,\n",
 	} {
 		if got := b.eval(expression); got != want {
 			t.Errorf("%s is %s, want %s", expression, got, want)

@@ -13,7 +13,12 @@ import (
 type Difference struct {
 	Flag   string   `json:"flag"`
 	Values []string `json:"values"` // of each run
+	Where  bool     `json:"where"`  // it says where a run is kept or shown, and nothing about what it learns
 }
+
+// storageFlags say where a run is kept or shown; they differ between any two runs.
+var storageFlags = []string{"alert-command", "dashboard-addr", "load", "log-jsonl", "metrics-addr", "mlflow-experiment", "mlflow-tracking-uri", "offload-folder", "otlp-endpoint", "profile",
+	"run-folder", "run-name", "run-notes", "save", "tensorboard-dir"}
 
 // What stands for a value that is not there.
 const (
@@ -21,7 +26,7 @@ const (
 	notKnown = "(not known)"
 )
 
-// Differences lists the flags in which runs whose flags are known differ.
+// Differences lists the flags in which runs whose flags are known differ, storageFlags last.
 func Differences(runs []*Run) []Difference {
 	names := map[string]bool{}
 	for _, r := range runs {
@@ -35,11 +40,20 @@ func Differences(runs []*Run) []Difference {
 			list = append(list, d)
 		}
 	}
+	slices.SortStableFunc(list, func(a, b Difference) int {
+		switch {
+		case a.Where == b.Where:
+			return 0
+		case a.Where:
+			return 1
+		}
+		return -1
+	})
 	return list
 }
 
 func difference(runs []*Run, flag string) (d Difference, differs bool) {
-	d.Flag = flag
+	d.Flag, d.Where = flag, slices.Contains(storageFlags, flag)
 	seen := map[string]bool{}
 	for _, r := range runs {
 		value, given := r.Flags[flag]
@@ -89,7 +103,7 @@ const lastSteps = 1000
 // Summary is the run as it is.
 func (r *Run) Summary() Summary {
 	s := Summary{Torn: r.Torn, Replaced: r.Replaced, Restarts: len(r.Restarts), TrainIters: r.latest.TrainIters,
-		Validation: unknown, Best: unknown, Bits: unknown, Left: unknown, Cost: unknown, FullCost: unknown, Clipped: unknown, ClipAt: unknown}
+		Validation: unknown, Best: unknown, Bits: unknown, TokensPerSecond: unknown, MFU: unknown, Hours: unknown, Left: unknown, Cost: unknown, FullCost: unknown, Clipped: unknown, ClipAt: unknown}
 	s.Loss = telemetry.Number(r.Steps.Last("loss"))
 	n := r.Steps.Len()
 	if n == 0 {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -146,17 +147,17 @@ func TestLogOfASaveFolder(t *testing.T) {
 	}
 }
 
-// TestDifferences: flags with the same value everywhere are left out; a run whose flags
+// TestDifferences: flags with the same value everywhere are left out, and those that say where a run is kept come last; a run whose flags
 // are not known makes none.
 func TestDifferences(t *testing.T) {
-	runs := []*Run{{Flags: map[string]string{"lr": "1e-3", "seed": "1"}}, {Flags: map[string]string{"lr": "2e-3", "seed": "1", "fp16": "true"}}, {}}
-	want := []Difference{{"fp16", []string{notGiven, "true", notKnown}}, {"lr", []string{"1e-3", "2e-3", notKnown}}}
+	runs := []*Run{{Flags: map[string]string{"load": "a", "lr": "1e-3", "seed": "1"}}, {Flags: map[string]string{"load": "b", "lr": "2e-3", "seed": "1", "fp16": "true"}}, {}}
+	want := []Difference{{"fp16", []string{notGiven, "true", notKnown}, false}, {"lr", []string{"1e-3", "2e-3", notKnown}, false}, {"load", []string{"a", "b", notKnown}, true}}
 	got := Differences(runs)
 	if len(got) != len(want) {
 		t.Fatalf("%v", got)
 	}
 	for i := range want {
-		if got[i].Flag != want[i].Flag || !slices.Equal(got[i].Values, want[i].Values) {
+		if got[i].Flag != want[i].Flag || got[i].Where != want[i].Where || !slices.Equal(got[i].Values, want[i].Values) {
 			t.Errorf("%v, want %v", got[i], want[i])
 		}
 	}
@@ -186,7 +187,7 @@ func hostileRun(t *testing.T) *Run {
 		return strings.TrimSuffix(line, "}") + "," + strings.ReplaceAll(fields, "HOSTILE", string(quoted)) + "}"
 	}
 	folder := logOf(t, "run", line(1, 9), with(evaluation(1, 8), `"samples":[{"prompt":HOSTILE,"text":HOSTILE}]`),
-		with(line(2, 8), `"train_iters":5,"rank_seconds":[0.1,0.2],"memory_by_purpose":{HOSTILE:1e9},"planned_memory_by_purpose":{HOSTILE:2e9,"optimizer":1e6},"alerts":[{"kind":HOSTILE,"text":HOSTILE}],"experts":[{"layer":1,"max":2,"shares":[0,2]}]`),
+		with(line(2, 8), `"train_iters":5,"rank_seconds":[0.1,0.2],"straggler_scores":[1,0.5],"straggler_own_scores":[1,0.9],"memory_by_purpose":{HOSTILE:1e9},"planned_memory_by_purpose":{HOSTILE:2e9,"optimizer":1e6},"alerts":[{"kind":HOSTILE,"text":HOSTILE}],"experts":[{"layer":1,"max":2,"shares":[0,2]}]`),
 		line(3, 1.0/3), "")
 	write(t, filepath.Join(folder, "trace.json"), `{"traceEvents":[{"ph":"X","name":`+string(quoted)+`,"tid":0,"ts":1,"dur":5},{"ph":"i","name":"iteration 1","tid":0,"ts":9}]}`)
 	if err := (&failure.Verdict{Kind: "death", Step: 2, Text: hostile}).Write(folder); err != nil {
@@ -417,6 +418,78 @@ func TestNames(t *testing.T) {
 	}
 	if r := opened(t, folders["two"])[0]; r.Notes != "as asked" || r.Note != "flags are not known, as there is no checkpoint in the folder of the log" {
 		t.Errorf("notes: %q, note %q", r.Notes, r.Note)
+	}
+}
+
+// TestNotesAreKept: what is written on the page of this machine alone is in the folder's file of notes, whichever that is; other pages,
+// other sites, other encodings and texts without end are refused.
+func TestNotesAreKept(t *testing.T) {
+	folder := logOf(t, "run", line(1, 9), "")
+	sources := []Source{{Path: folder, FlagsOf: noFlags}}
+	local := newViewer(sources)
+	local.local = true
+	temporary := newViewer([]Source{{Path: folder, FlagsOf: noFlags, Passing: true}})
+	temporary.local = true
+	put := func(v *viewer, query, text string, header http.Header) int {
+		ask := httptest.NewRequest(http.MethodPut, "/notes"+query, strings.NewReader(text))
+		maps.Copy(ask.Header, header)
+		answer := httptest.NewRecorder()
+		v.handler().ServeHTTP(answer, ask)
+		return answer.Code
+	}
+	for name, c := range map[string]struct {
+		v           *viewer
+		query, text string
+		header      http.Header
+		want        int
+	}{
+		"of all machines":    {newViewer(sources), "?run=0", "x", nil, http.StatusForbidden},
+		"of a log that goes": {temporary, "?run=0", "x", nil, http.StatusForbidden},
+		"another site":       {local, "?run=0", "x", http.Header{"Origin": {"https://evil.example"}}, http.StatusForbidden},
+		"no such run":        {local, "?run=1", "x", nil, http.StatusBadRequest},
+		"no number":          {local, "", "x", nil, http.StatusBadRequest},
+		"not UTF-8":          {local, "?run=0", "\xff", nil, http.StatusBadRequest},
+		"too long":           {local, "?run=0", strings.Repeat("x", longestNotes+1), nil, http.StatusRequestEntityTooLarge},
+		"as it should be":    {local, "?run=0", " better than before\n", nil, http.StatusNoContent},
+	} {
+		if got := put(c.v, c.query, c.text, c.header); got != c.want {
+			t.Errorf("%s: status %d, want %d", name, got, c.want)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(folder, "notes.md")); err != nil || string(text) != " better than before\n" || opened(t, folder)[0].Notes != "better than before" {
+		t.Errorf("notes.md is %q, %v", text, err)
+	}
+	if err := os.Rename(filepath.Join(folder, "notes.md"), filepath.Join(folder, "notes.txt")); err != nil {
+		t.Fatal(err)
+	}
+	if put(local, "?run=0", "worse", nil) != http.StatusNoContent || opened(t, folder)[0].Notes != "worse" {
+		t.Error("notes.txt is not what is written")
+	}
+	if _, err := os.Stat(filepath.Join(folder, "notes.md")); err == nil {
+		t.Error("there is a second file of notes")
+	}
+	text, err := local.history()
+	if err != nil || !strings.Contains(string(text), `"writable":true`) || !strings.Contains(string(text), `"notes":"worse"`) {
+		t.Errorf("the page is told %s, %v", text, err)
+	}
+}
+
+// TestARunBeforeItsFirstStep: a log that a run has opened is a log, without a step as yet; any other empty file is none.
+func TestARunBeforeItsFirstStep(t *testing.T) {
+	folder := logOf(t, "run")
+	log := filepath.Join(folder, "steps.log")
+	if _, err := findLog(folder); exitcode.CodeOf(err) != exitcode.NoInput {
+		t.Errorf("an empty file is taken for a log: %v", err)
+	}
+	if err := (&telemetry.About{Name: "GPT"}).Write(log); err != nil {
+		t.Fatal(err)
+	}
+	r := opened(t, folder)[0]
+	if r.Name != "GPT" || r.Steps.Len() != 0 || r.Summary().Step != 0 {
+		t.Errorf("%q with %d steps", r.Name, r.Steps.Len())
+	}
+	if err := WritePage(io.Discard, []*Run{r}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -82,6 +82,8 @@ var Fields = []Field{
 	trained("planned_memory_bytes", func(t *telemetry.Trained) telemetry.Number { return known(telemetry.Number(t.PlannedMemoryBytes)) }),
 	trained("slowest_rank_seconds", func(t *telemetry.Trained) telemetry.Number { return rankSeconds(t, len(t.RankSeconds)-1) }),
 	trained("median_rank_seconds", func(t *telemetry.Trained) telemetry.Number { return rankSeconds(t, (len(t.RankSeconds)-1)/2) }),
+	trained("straggler_score", func(t *telemetry.Trained) telemetry.Number { return least(t.StragglerScores) }),
+	trained("straggler_own_score", func(t *telemetry.Trained) telemetry.Number { return least(t.StragglerOwnScores) }),
 	preferred("rewards_margins", func(p *telemetry.Preferred) *telemetry.Number { return p.RewardsMargins }),
 	preferred("rewards_accuracies", func(p *telemetry.Preferred) *telemetry.Number { return p.RewardsAccuracies }),
 	{"bits_per_byte", func(e *telemetry.Entry) telemetry.Number { return pointer(e.BitsPerByte) }},
@@ -113,6 +115,14 @@ func rankSeconds(t *telemetry.Trained, rank int) telemetry.Number {
 		return unknown
 	}
 	return slices.Sorted(slices.Values(t.RankSeconds))[rank]
+}
+
+// least is the lowest of scores.
+func least(scores []telemetry.Number) telemetry.Number {
+	if len(scores) == 0 {
+		return unknown
+	}
+	return slices.Min(scores)
 }
 
 func dataSeconds(t *telemetry.Trained) telemetry.Number {

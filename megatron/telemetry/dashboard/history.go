@@ -37,10 +37,12 @@ const lastIteration = 1 << 53
 // before it.
 type Latest struct {
 	TrainIters int                           `json:"train_iters"`
-	Memory     map[string]telemetry.Number   `json:"memory"`  // bytes by purpose,
-	Planned    map[string]telemetry.Number   `json:"planned"` // and what they were to be
-	Ranks      []telemetry.Number            `json:"ranks"`   // own seconds a step
-	Experts    map[string][]telemetry.Number `json:"experts"` // shares by layer
+	Memory     map[string]telemetry.Number   `json:"memory"`     // bytes by purpose,
+	Planned    map[string]telemetry.Number   `json:"planned"`    // and what they were to be
+	Ranks      []telemetry.Number            `json:"ranks"`      // own seconds a step,
+	Scores     []telemetry.Number            `json:"scores"`     // and how fast that is: against other ranks,
+	OwnScores  []telemetry.Number            `json:"own_scores"` // and against the rank itself
+	Experts    map[string][]telemetry.Number `json:"experts"`    // shares by layer
 	Iteration  int                           `json:"iteration"`
 }
 
@@ -119,7 +121,7 @@ func (l *Latest) take(e *telemetry.Entry) {
 		l.Memory, l.Planned = e.MemoryByPurpose, e.PlannedByPurpose
 	}
 	if e.RankSeconds != nil {
-		l.Ranks = e.RankSeconds
+		l.Ranks, l.Scores, l.OwnScores = e.RankSeconds, e.StragglerScores, e.StragglerOwnScores
 	}
 	for _, layer := range e.Experts {
 		if layer.Shares == nil {

@@ -30,17 +30,19 @@ type pageRun struct {
 	Steps       [][]telemetry.Number            `json:"steps"`   // a list a field
 	Evaluations map[string][][]telemetry.Number `json:"evaluations"`
 	State       pageState                       `json:"state"`
-	Lanes       *Lanes                          `json:"lanes"` // nil: no trace
-	About       *telemetry.About                `json:"about"` // nil: not known
-	Notes       string                          `json:"notes"`
+	Lanes       *Lanes                          `json:"lanes"`   // nil: no trace
+	About       *telemetry.About                `json:"about"`   // nil: not known
+	Ongoing     bool                            `json:"ongoing"` // the server's own process trains it
 }
 
 // pageState is what the page shows of a run apart from curves.
 type pageState struct {
-	Summary Summary   `json:"summary"`
-	Marks   []Mark    `json:"marks"`
-	Latest  Latest    `json:"latest"`
-	Written []Written `json:"written"`
+	Summary Summary          `json:"summary"`
+	Marks   []Mark           `json:"marks"`
+	Latest  Latest           `json:"latest"`
+	Written []Written        `json:"written"`
+	Notes   string           `json:"notes"`
+	Ended   *telemetry.Ended `json:"ended"` // nil: not known, or not yet
 }
 
 // pageData is all that the page shows.
@@ -51,6 +53,7 @@ type pageData struct {
 	Differences []Difference `json:"differences"`
 	Position    string       `json:"position"` // of each log, as news are asked for
 	Written     int64        `json:"written"`  // when, in seconds since 1970
+	Writable    bool         `json:"writable"` // PUT notes keeps notes
 }
 
 func dataOf(runs []*Run) pageData {
@@ -60,7 +63,7 @@ func dataOf(runs []*Run) pageData {
 	}
 	for _, r := range runs {
 		steps := r.Steps.thinned(mostRows / len(runs))
-		p := pageRun{Name: r.Name, Note: r.Note, Thinned: r.Steps.Len() - steps.Len(), Steps: steps.numbers(), State: r.state(), Lanes: r.traced.lanes, About: r.About, Notes: r.Notes,
+		p := pageRun{Name: r.Name, Note: r.Note, Thinned: r.Steps.Len() - steps.Len(), Steps: steps.numbers(), State: r.state(), Lanes: r.traced.lanes, About: r.About, Ongoing: r.source.Ongoing,
 			Evaluations: map[string][][]telemetry.Number{}}
 		for split, t := range r.Evaluations {
 			p.Evaluations[split] = t.numbers()
@@ -71,7 +74,7 @@ func dataOf(runs []*Run) pageData {
 }
 
 func (r *Run) state() pageState {
-	return pageState{r.Summary(), append([]Mark{}, r.Marks()...), r.latest, append([]Written{}, r.written...)}
+	return pageState{r.Summary(), append([]Mark{}, r.Marks()...), r.latest, append([]Written{}, r.written...), r.Notes, r.ending()}
 }
 
 // WritePage writes a page that needs nothing but a browser.

@@ -52,6 +52,7 @@ type Source struct {
 	Price    float64  // of an hour of the run; 0: not known
 	Ongoing  bool     // this process trains it: the log may have no step yet
 	Extra    []string // folders that it writes to, wherever they lie; "": none
+	Passing  bool     // the log is removed when the run ends
 	Finished bool     // no run continues with it: a last line without its end counts
 }
 
@@ -219,7 +220,8 @@ func checkpointsOnly(entries []os.DirEntry) string {
 	return ""
 }
 
-// isLog reports whether one of a file's first lines is a step.
+// isLog reports whether one of a file's first lines is a step, or the file is that of a run that has
+// made no step yet.
 func isLog(path string) (bool, error) {
 	file, err := exitcode.Open(path)
 	if err != nil {
@@ -230,6 +232,10 @@ func isLog(path string) (bool, error) {
 	n, err := file.Read(head)
 	if err != nil && err != io.EOF {
 		return false, exitcode.With(exitcode.IO, err)
+	}
+	if n == 0 {
+		_, err := os.Stat(telemetry.AboutFile(path)) // written when the run opens its log
+		return err == nil, nil
 	}
 	for line := range strings.Lines(string(head[:n])) {
 		if _, ok := parse([]byte(line)); ok {
@@ -255,6 +261,9 @@ func (r *Run) refresh() error {
 	}
 	for _, dir := range r.folders(func(dir string) bool { _, err := os.Stat(failure.File(dir)); return err == nil }) {
 		r.kept = append(r.kept, verdict(dir))
+	}
+	if e := r.ending(); e != nil && e.Code != exitcode.Done && e.Code != exitcode.Again && !slices.ContainsFunc(r.kept, func(m Mark) bool { return m.Kind == "verdict" }) {
+		r.kept = append(r.kept, Mark{Iteration: int(e.Iteration), Kind: "verdict", Text: e.Text})
 	}
 	if r.Flags == nil {
 		r.flags(saved)

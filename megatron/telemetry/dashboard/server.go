@@ -44,6 +44,9 @@ func Serve(addr string, sources []Source, opened []*Run) (*Server, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	v := newViewer(sources)
 	v.runs = opened
+	if at, ok := listener.Addr().(*net.TCPAddr); ok {
+		v.local = at.IP.IsLoopback()
+	}
 	s := &Server{listener: listener, cancel: cancel, done: make(chan error, 1), http: web.NewServer(v.handler(), 0, time.Minute)}
 	s.http.BaseContext = func(net.Listener) context.Context { return ctx }
 	go func() { s.done <- s.http.Serve(listener) }()
@@ -70,6 +73,7 @@ func (s *Server) Close() error {
 type viewer struct {
 	sources []Source
 	views   chan struct{} // an entry for each that follows
+	local   bool          // the address is one of this machine alone
 
 	mu        sync.Mutex
 	runs      []*Run // as last read; nil: to be opened
@@ -86,6 +90,7 @@ func (v *viewer) handler() http.Handler {
 	mux.HandleFunc("GET /{$}", v.page)
 	mux.HandleFunc("GET /data", v.data)
 	mux.HandleFunc("GET /events", v.events)
+	mux.HandleFunc("PUT /notes", v.writeNotes)
 	return new(web.Guard).Wrap(mux)
 }
 
@@ -112,7 +117,9 @@ func (v *viewer) history() ([]byte, error) {
 	if err := v.refresh(); err != nil {
 		return nil, err
 	}
-	return json.Marshal(dataOf(v.runs))
+	data := dataOf(v.runs)
+	data.Writable = v.writable()
+	return json.Marshal(data)
 }
 
 // refresh reads what is new; the caller holds mu.

@@ -148,9 +148,9 @@ func TestSenderEndsWithTheRun(t *testing.T) {
 	}
 }
 
-// TestSenderGoesOnWhileSomethingArrives: the end of a run waits for a slow server as long as it takes steps, also longer than AtEnd,
+// TestSenderContinuesWhileSomethingArrives: the end of a run waits for a slow server as long as it takes steps, also longer than AtEnd,
 // but not for ever; what arrived and what is reported as lost is everything.
-func TestSenderGoesOnWhileSomethingArrives(t *testing.T) {
+func TestSenderContinuesWhileSomethingArrives(t *testing.T) {
 	for name, c := range map[string]struct {
 		atEnd time.Duration
 		lost  bool

@@ -70,6 +70,8 @@ columns = {
     "skipped": lambda e: 1 if e.get("skipped") else 0,
     "slowest_rank_seconds": lambda e: of_ranks(e, lambda n: n - 1),
     "median_rank_seconds": lambda e: of_ranks(e, lambda n: (n - 1) // 2),
+    "straggler_score": lambda e: min(e["straggler_scores"]) if e.get("straggler_scores") else None,
+    "straggler_own_score": lambda e: min(e["straggler_own_scores"]) if e.get("straggler_own_scores") else None,
     "rewards_margins": lambda e: e.get("rewards_margins"),
     "rewards_accuracies": lambda e: e.get("rewards_accuracies"),
     "bits_per_byte": lambda e: e.get("bits_per_byte"),
@@ -108,7 +110,7 @@ def compare(browser, least):
     print(f"{compared} numbers of {len(have['iteration'])} steps, and of evaluations, are the log's", flush=True)
 
 
-panels = ["loss", "learning-rate", "gradient-norm", "speed", "mfu", "memory", "data-wait", "ranks", "experts", "loss-scale"]
+panels = ["loss", "learning-rate", "gradient-norm", "speed", "mfu", "memory", "data-wait", "ranks", "stragglers", "experts", "loss-scale"]
 details = ["memory-by-purpose", "rank-spread", "expert-balance", "lanes", "samples"]
 
 

@@ -26,6 +26,15 @@ function table(parent, head, rows) {
   }
 }
 
+// wide is a place that scrolls sideways, also by the keyboard.
+function wide(parent, name) {
+  const box = element('div', undefined, parent, 'wide');
+  box.tabIndex = 0;
+  box.setAttribute('role', 'region');
+  box.setAttribute('aria-label', name);
+  return box;
+}
+
 // swatch is the colour of something, as a short line.
 function swatch(parent, name) {
   const s = element('i', undefined, parent, 'swatch');
@@ -76,10 +85,11 @@ function* steps(range) {
   for (let e = Math.floor(Math.log10(range)) - 2; ; e++) for (const m of [1, 2, 2.5, 5]) yield m * 10 ** e;
 }
 
-// ticks are at most `most` round places between two numbers, and no fewer than half as many.
-function ticks(low, high, most) {
+// ticks are at most `most` round places between two numbers, and no fewer than half as many; of whole numbers fewer where there are none.
+function ticks(low, high, most, whole) {
   if (!(high > low)) return [low];
   for (const step of steps(high - low)) {
+    if (whole && !Number.isInteger(step)) continue;
     const first = Math.ceil(low / step - 1e-9), n = Math.floor(high / step + 1e-9) - first + 1;
     if (n <= most) return Array.from({length: n}, (_, i) => Number(((first + i) * step).toPrecision(12)));
   }

@@ -15,11 +15,13 @@ const panels = [
   {id: 'memory', title: 'Memory', unit: 'MiB, most at once', fields: ['memory_bytes', 'planned_memory_bytes'], second: 'planned', scale: 1 / (1 << 20)},
   {id: 'data-wait', title: 'Waiting for data', unit: 'ms a step', fields: ['data_seconds'], scale: 1000, smooth: true, log: true},
   {id: 'ranks', title: "Ranks' own work", unit: 'ms a step', fields: ['slowest_rank_seconds', 'median_rank_seconds'], first: 'slowest', second: 'median', scale: 1000, log: true, sparse: true, smooth: true},
+  {id: 'stragglers', title: 'Straggler score', unit: 'lowest of the ranks; 1 is as fast as the fastest', fields: ['straggler_score', 'straggler_own_score'], first: 'against other ranks', second: 'against itself', sparse: true},
   {id: 'experts', title: 'Fullest expert', unit: 'times an even part', fields: ['fullest_expert'], smooth: true},
   {id: 'loss-scale', title: 'Loss scale', fields: ['loss_scale'], log: true, note: skipped, varies: true},
 ];
 const drawn = new Map(); // panel id -> {figure, plot, out, note, far, chart, list}
 let zoom = null; // [from, to] on the x axis; null: all
+let extent = [0, 1]; // of the x axis, of all charts alike
 let pointing = false; // a cursor moves the others
 
 const settings = () => ({x: $('x').value, smoothing: Number($('smoothing').value), log: $('log').checked, all: $('all').checked});
@@ -30,6 +32,16 @@ function abscissa(run, columns) {
   if (x !== 'hours') return column(columns, x);
   const start = column(run.steps, 'time')[0] ?? column(columns, 'time')[0];
   return column(columns, 'time').map((t) => (t - start) / 3600);
+}
+
+// extend finds what the x axes show: every step of the runs that are drawn.
+function extend() {
+  let low = Infinity, high = -Infinity;
+  data.runs.forEach((run, i) => {
+    if (hidden.has(i)) return;
+    for (const columns of [run.steps, ...Object.values(run.evaluations)]) for (const x of abscissa(run, columns)) if (known(x)) { low = Math.min(low, x); high = Math.max(high, x); }
+  });
+  extent = low < high ? [low, high] : low === high ? [low - 1, high + 1] : [0, 1];
 }
 
 // rising leaves out rows whose x does not rise, as clocks may.
@@ -248,7 +260,7 @@ function frame(panel) {
   plot.tabIndex = 0;
   plot.setAttribute('role', 'img');
   const made = {figure, plot, out, note, far};
-  menu(panel, made, caption);
+  menu(panel.title, panel.id, caption, [['PNG', () => picture(panel, made)], ['CSV', () => saveCommas(panel.id, commas(made))]]);
   plot.addEventListener('keydown', (e) => step(made, e));
   plot.addEventListener('mousemove', () => out.setAttribute('aria-live', 'off'));
   plot.addEventListener('mouseleave', () => point(null, null));
@@ -257,20 +269,23 @@ function frame(panel) {
 }
 
 // menu is what can be taken from a panel: a picture, its numbers, a link to it.
-function menu(panel, made, caption) {
+function menu(title, id, caption, offers) {
   const d = element('details', undefined, caption, 'menu');
-  element('summary', '⋯', d).setAttribute('aria-label', `Save or link: ${panel.title}`);
+  element('summary', '⋯', d).setAttribute('aria-label', `Save or link: ${title}`);
   const list = element('div', undefined, d);
-  button('PNG', list, () => picture(panel, made));
-  button('CSV', list, () => save(panel.id + '.csv', new Blob([commas(made)], {type: 'text/csv'})));
-  button('Copy link', list, (e) => copy(location.href.split('#')[0] + '#' + address(panel.id), e.target));
+  for (const [name, press] of offers) button(name, list, press);
+  button('Copy link', list, (e) => copy(location.href.split('#')[0] + '#' + address(id), e.target));
   d.addEventListener('keydown', (e) => { if (e.key === 'Escape') { d.open = false; d.firstChild.focus(); } });
   d.addEventListener('focusout', (e) => { if (!d.contains(e.relatedTarget)) d.open = false; });
 }
 
-// commas are the numbers of a chart as CSV; a text that a spreadsheet would take for a formula is quoted behind an apostrophe.
+// cell is a text in CSV; one that a spreadsheet would take for a formula is quoted behind an apostrophe.
+const cell = (text) => `"${text.replace(/^(?=[=+\-@\t\r])/, "'").replaceAll('"', '""')}"`;
+
+const saveCommas = (id, text) => save(id + '.csv', new Blob([text], {type: 'text/csv'}));
+
+// commas are the numbers of a chart as CSV.
 function commas(made) {
-  const cell = (text) => `"${text.replace(/^(?=[=+\-@\t\r])/, "'").replaceAll('"', '""')}"`;
   const head = [$('x').value, ...made.list.map((c, i) => c.label || `${made.list[i + 1]?.label ?? ''} as logged`.trim())];
   const u = made.chart.data, lines = [head.map(cell).join(',')];
   u[0].forEach((x, i) => lines.push(u.map((values) => values[i] ?? '').join(',')));
@@ -341,11 +356,11 @@ function options(panel, made, list) {
     width: wide, height, legend: {show: false}, padding: [8, 18, 0, 4],
     cursor: {points: {size: 7}, y: false, drag: {x: true, y: false}, dataIdx: (u, s, at) => s ? nearest(u.data[s], at) : at, bind: {dblclick: () => () => { zoomTo(null); return null; }}},
     scales: {
-      x: {time: false, range: (u, low, high) => zoom ?? (low === high ? [low - 1, high + 1] : [low, high])},
+      x: {time: false, range: () => zoom ?? extent},
       y: {...(log ? {distr: 3, log: 10} : {}), range: (u) => made.range = fit(inView(u), {log, all})},
     },
     axes: [
-      {...axis(), size: 28, splits: (u, _, low, high) => ticks(low, high, Math.max(6, Math.min(10, Math.floor(wide / 46)))), values: (_, list) => labels(list)},
+      {...axis(), size: 28, splits: (u, _, low, high) => ticks(low, high, Math.max(6, Math.min(10, Math.floor(wide / 46))), $('x').value !== 'hours'), values: (_, list) => labels(list)},
       {...axis(), size: (u, list) => Math.ceil(10 + Math.max(...(list ?? ['']).map((text) => measured(u.ctx, text, font)))),
         splits: (_, __, low, high) => (log ? tens : ticks)(low, high, panel.main ? 10 : 7), values: (_, list) => log && last(list) >= 10 * list[0] ? powers(list) : labels(list)},
     ],
@@ -421,7 +436,10 @@ function legend() {
 }
 
 function draw(anew) {
+  const nothing = data.runs.every((r) => !r.steps[0].length);
+  $('controls').hidden = $('legend').hidden = nothing;
   place();
+  extend();
   for (const panel of panels) show(panel, anew);
   legend();
 }
@@ -460,5 +478,5 @@ function recall() {
   $('reset').hidden = !zoom;
   hidden.clear();
   for (const i of (p.get('off') ?? '').split('_').filter(Boolean).map(Number)) if (i in data.runs) hidden.add(i);
-  return panels.some((panel) => panel.id === p.get('p')) ? p.get('p') : null;
+  return panels.some((panel) => panel.id === p.get('p')) || detailed.includes(p.get('p')) ? p.get('p') : null;
 }

@@ -1,6 +1,8 @@
 'use strict';
 // What is no curve: memory, ranks, experts, one step rank by rank, texts, events, values.
 
+const detailed = ['memory-by-purpose', 'rank-spread', 'expert-balance', 'lanes', 'samples'];
+
 // detail is the frame of something that is no curve; none where there is nothing to show.
 function detail(id, title, runs, fill) {
   let figure = $(id);
@@ -12,22 +14,35 @@ function detail(id, title, runs, fill) {
     figure = element('figure');
     figure.id = id;
     figure.className = data.runs.length > 1 ? 'main' : '';
-    insert($('details'), figure, ['memory-by-purpose', 'rank-spread', 'expert-balance', 'lanes', 'samples']);
+    insert($('details'), figure, detailed);
   }
   const key = JSON.stringify(runs.map((r) => fill.of(r)));
   if (figure.dataset.key === key && figure.dataset.width === String(innerWidth)) return;
   figure.dataset.key = key;
   figure.dataset.width = innerWidth;
   figure.replaceChildren();
-  element('b', title, element('figcaption', undefined, figure));
-  if (fill.together) {
-    fill.together(runs, figure);
-    return;
-  }
-  for (const r of runs) {
+  const caption = element('figcaption', undefined, figure);
+  element('b', title, caption);
+  if (fill.together) fill.together(runs, figure);
+  else for (const r of runs) {
     if (data.runs.length > 1) named(r, element('p', undefined, figure, 'who'));
     fill.draw(r, figure);
   }
+  const pictures = figure.querySelectorAll('svg.figure');
+  menu(title, id, caption, [...(pictures.length ? [['SVG', () => pictures.forEach((p, i) => drawing(runs.length > 1 ? `${id}-${runs[i].name}` : id, p))]] : []),
+    ['CSV', () => saveCommas(id, [['run', ...fill.head], ...runs.flatMap((r) => fill.rows(r).map((row) => [r.name, ...row]))].map((row) => row.map((v) => typeof v === 'number' ? v : cell(v ?? '')).join(',')).join('\n') + '\n')]]);
+}
+
+// drawing saves a picture with the colours that it has on the page.
+function drawing(name, picture) {
+  const copied = picture.cloneNode(true), to = copied.querySelectorAll('*');
+  picture.querySelectorAll('*').forEach((e, i) => {
+    const s = getComputedStyle(e);
+    to[i].removeAttribute('class');
+    to[i].setAttribute('style', `fill: ${s.fill}; font: ${s.font}`);
+  });
+  copied.setAttribute('style', `background: ${colour('panel')}`);
+  save(name + '.svg', new Blob([new XMLSerializer().serializeToString(copied)], {type: 'image/svg+xml'}));
 }
 
 // named is a run's name in its color.
@@ -36,16 +51,17 @@ function named(r, parent) {
   element('span', r.name, parent);
 }
 
-// bars are a list of numbers with names.
-function bars(rows, parent, paint, say) {
-  const most = rows.reduce((a, [, v]) => Math.max(a, v), 0) || 1, t = element('table', undefined, parent, 'bars'), body = element('tbody', undefined, t);
-  for (const [name, v] of rows) {
+// bars are numbers with names, as bars, with what else is known of each.
+function bars(head, rows, parent, paint) {
+  const most = rows.reduce((a, [, v]) => Math.max(a, v), 0) || 1, t = element('table', undefined, parent, 'bars'), top = element('tr', undefined, element('thead', undefined, t)), body = element('tbody', undefined, t);
+  head.forEach((h, i) => { const th = element('th', h, top); th.scope = 'col'; if (i === 1) th.colSpan = 2; });
+  for (const [name, v, ...more] of rows) {
     const tr = element('tr', undefined, body);
     element('th', name, tr).scope = 'row';
     const bar = element('span', undefined, element('td', undefined, tr), 'bar');
     bar.style.width = `${100 * v / most}%`;
     bar.style.background = `var(--${paint})`;
-    element('td', say(v), tr);
+    for (const text of more) element('td', text, tr);
   }
 }
 
@@ -67,6 +83,8 @@ function stack(name, parts, most, parent, sum) {
 const purposes = () => [...new Set(data.runs.flatMap((r) => Object.entries({...r.state.latest.planned, ...r.state.latest.memory}).sort((a, b) => b[1] - a[1]).map(([n]) => n)))];
 
 const memory = {
+  head: ['purpose', 'held bytes', 'planned bytes'],
+  rows: (r) => purposes().map((n) => [n, r.state.latest.memory?.[n] ?? 0, r.state.latest.planned?.[n] ?? '']),
   of: (r) => [r.state.latest.memory, r.state.latest.planned],
   together: (runs, figure) => {
     const names = purposes(), sum = (of) => Object.values(of ?? {}).reduce((a, v) => a + (v ?? 0), 0), parts = (of) => names.map((n, i) => [n, of[n] ?? 0, i]).filter(([, v]) => v > 0);
@@ -78,23 +96,33 @@ const memory = {
       if (planned) stack('planned', parts(planned), most, figure);
       if (limit) stack('limit', parts(memory), limit, figure, `${percent(sum(memory) / limit)} of ${held(limit)}`);
     }
-    const t = element('div', undefined, figure, 'wide'), held1 = (of, n) => of ? held(of[n] ?? 0) : '–', l = (r) => r.state.latest;
+    const t = wide(figure, 'Memory by purpose, as numbers'), held1 = (of, n) => of ? held(of[n] ?? 0) : '–', l = (r) => r.state.latest;
     table(t, ['purpose', ...(one ? ['held', 'planned'] : runs.map((r) => r.name))], names.map((n) => [n, ...(one ? [held1(l(runs[0]).memory, n), held1(l(runs[0]).planned, n)] : runs.map((r) => held1(l(r).memory, n)))]));
     t.querySelectorAll('tbody th').forEach((th, i) => th.prepend(swatch(th, 'run' + i % colours)));
     element('p', 'Most held so far for each purpose on the last rank; the peaks of two purposes need not be at the same time.', figure, 'note');
   },
 };
+
+const slow = 0.7; // below this score a rank counts as a straggler (docs/logging.md)
+
 const ranks = {
-  of: (r) => r.state.latest.ranks,
+  of: (r) => [r.state.latest.ranks, r.state.latest.scores, r.state.latest.own_scores],
+  head: ['rank', 'seconds', 'score', 'own score'],
+  rows: (r) => { const l = r.state.latest; return l.ranks.map((v, i) => [i, v, l.scores?.[i] ?? '', l.own_scores?.[i] ?? '']); },
   draw: (r, figure) => {
-    const rows = r.state.latest.ranks.map((v, i) => [`rank ${i}`, v]);
-    bars(rows.length <= 32 ? rows : rows.sort((a, b) => b[1] - a[1]).slice(0, 32), figure, runColour(data.runs.indexOf(r)), (v) => `${short(1000 * v)} ms`);
+    const scored = !!r.state.latest.scores, say = (v) => scored ? [v.toFixed(2) + (v < slow ? ' slow' : '')] : [];
+    const rows = ranks.rows(r).map(([i, v, score, own]) => [`rank ${i}`, v, `${short(1000 * v)} ms`, ...say(score), ...say(own)]);
+    const shown = rows.length <= 32 ? rows : rows.sort((a, b) => b[1] - a[1]).slice(0, 32);
+    bars(['', 'work', ...(scored ? ['score', 'own score'] : [])], shown, wide(figure, 'Ranks'), runColour(data.runs.indexOf(r)));
     if (rows.length > 32) element('p', `The 32 slowest of ${rows.length} ranks.`, figure, 'note');
+    if (scored) element('p', `Score: 1 is as fast as the fastest rank of the same stage, own score: as the rank itself at its best; 0.5 takes twice as long. Below ${slow} a rank is slow.`, figure, 'note');
   },
 };
 
 // experts are a map: a row a layer, a column an expert, with the mean of each column and the fullest of each row.
 const experts = {
+  head: ['layer', 'expert', 'times an even part'],
+  rows: (r) => Object.entries(r.state.latest.experts).flatMap(([n, shares]) => shares.map((v, i) => [Number(n), i, v])),
   of: (r) => r.state.latest.experts,
   draw: (r, figure) => {
     const layers = Object.entries(r.state.latest.experts), width = Math.max(...layers.map(([, s]) => s.length));
@@ -102,7 +130,7 @@ const experts = {
     const all = layers.flatMap(([n, s]) => s.map((v, i) => ({n, i, v}))), most = all.reduce((a, b) => b.v > a.v ? b : a), least = all.reduce((a, b) => b.v < a.v ? b : a);
     const text = `Fullest: layer ${most.n}, expert ${most.i}, ${most.v} times an even part. Emptiest: layer ${least.n}, expert ${least.i}, ${least.v} times.`;
     const means = Array.from({length: width}, (_, i) => { const has = layers.map(([, s]) => s[i]).filter(known); return has.reduce((a, b) => a + b, 0) / has.length; });
-    const picture = svg('svg', {width: 104 + width * size, height: (layers.length + 1) * height + 20, role: 'img', 'aria-label': text}, element('div', undefined, figure, 'wide'));
+    const picture = svg('svg', {class: 'figure', width: 104 + width * size, height: (layers.length + 1) * height + 20, role: 'img', 'aria-label': text}, wide(figure, 'Map of the experts'));
     const said = element('output', text, figure), write = (x, y, words, end) => { svg('text', {x, y, class: 'tick', ...(end ? {'text-anchor': 'end'} : {})}, picture).textContent = words; };
     const row = (name, shares, y, what) => {
       write(0, y + height - 4, name);
@@ -132,11 +160,13 @@ const kinds = [['forward', 'run0'], ['backward', 'run1'], ['optimizer', 'run2'],
 
 // lanes are what each rank did when, of one step of a trace.
 const lanes = {
+  head: ['rank', 'what', 'start ms', 'takes ms'],
+  rows: (r) => r.lanes.ranks.flatMap((lane) => lane.boxes.map((b) => [lane.rank, b.name, b.start, b.takes])),
   of: (r) => r.lanes,
   draw: (r, figure) => {
     const {file, step, ranks} = r.lanes, width = Math.max(280, figure.clientWidth - 26), high = 24;
     const end = ranks.reduce((a, l) => l.boxes.reduce((b, x) => Math.max(b, x.start + x.takes), a), 0) || 1, wide = width - 54;
-    const picture = svg('svg', {width, height: ranks.length * high + 18, role: 'img', 'aria-label': `What ${ranks.length} ranks did in ${step}, ${short(end)} ms`}, figure);
+    const picture = svg('svg', {class: 'figure', width, height: ranks.length * high + 18, role: 'img', 'aria-label': `What ${ranks.length} ranks did in ${step}, ${short(end)} ms`}, figure);
     const said = element('output', 'Point at a box to read it.', figure);
     ranks.forEach((lane, row) => {
       svg('text', {x: 0, y: row * high + 16, class: 'tick'}, picture).textContent = `rank ${lane.rank}`;
@@ -164,6 +194,8 @@ let shownAt = null; // step whose texts are shown; null: the newest
 
 // samples are texts by prompt: those of all runs next to each other, or of one run at two steps.
 const samples = {
+  head: ['step', 'prompt', 'text'],
+  rows: (r) => r.state.written.map((w) => [w.iteration, w.prompt, w.text]),
   of: (r) => [r.state.written, shownAt],
   together: (runs, figure) => {
     const all = [...new Set(runs.flatMap((r) => r.state.written.map((w) => w.iteration)))].sort((a, b) => a - b), at = all.includes(shownAt) ? shownAt : last(all);

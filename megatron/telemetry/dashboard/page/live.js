@@ -2,6 +2,7 @@
 // The page begins, and follows its run: its data is inlined, or comes from /data and then /events.
 
 let rows = 0; // that came by events since all was asked for
+let connected = false;
 
 function chooseRuns() {
   const box = $('runs');
@@ -23,6 +24,7 @@ function tell() {
   tiles();
   summary();
   alerts();
+  document.querySelectorAll('#about .written').forEach((box, i) => notes(data.runs[i], box));
   details();
   events();
   numbers();
@@ -55,8 +57,9 @@ function soon() {
 
 function listen() {
   source = new EventSource('events?from=' + encodeURIComponent(data.position));
-  source.onopen = () => { $('state').textContent = 'Live: new steps appear by themselves.'; };
+  source.onopen = () => { connected = true; $('state').textContent = 'Live: new steps appear by themselves.'; };
   source.onerror = () => {
+    connected = false;
     $('state').textContent = 'No connection; trying again.';
     if (source.readyState === EventSource.CLOSED) setTimeout(again, 2000);
   };
@@ -91,10 +94,10 @@ async function start() {
   const panel = recall();
   chooseRuns();
   if (!inlined) listen();
-  facts();
+  if (!$('about').querySelector('textarea')) facts(); // else somebody writes notes there
   tell();
   draw(true);
-  if (panel) setTimeout(() => drawn.get(panel)?.figure.scrollIntoView({block: 'center'}));
+  if (panel) setTimeout(() => $(panel)?.scrollIntoView({block: 'center'}));
   document.body.dataset.ready = 'yes';
 }
 
@@ -104,6 +107,7 @@ for (const id of ['x', 'smoothing', 'log', 'all']) {
 $('reset').addEventListener('click', () => zoomTo(null));
 $('controls').addEventListener('submit', (e) => e.preventDefault());
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => draw(true));
+setInterval(() => { if (source) { header(); courses(); } }, 5000); // a run that stands still sends nothing
 let width = innerWidth;
 addEventListener('resize', () => { if (innerWidth !== width) { width = innerWidth; draw(true); details(); } });
 begin();

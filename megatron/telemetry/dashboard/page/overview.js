@@ -9,11 +9,13 @@ function going(r) {
 
 // status is a run's condition, as a word.
 function status(r) {
-  const s = r.state.summary, verdict = r.state.marks.filter((m) => m.kind === 'verdict').pop();
+  const s = r.state.summary, {ended} = r.state, verdict = r.state.marks.filter((m) => m.kind === 'verdict').pop();
   if (verdict && verdict.iteration >= s.step) return 'failed';
   if (s.train_iters && s.step >= s.train_iters) return 'done';
-  if (!r.steps[0].length) return source ? 'waiting' : 'no step';
-  return going(r) ? 'running' : 'stopped';
+  if (ended) return ended.code ? 'stopped' : 'done';
+  const ongoing = source && r.ongoing && connected;
+  if (!r.steps[0].length) return ongoing ? 'starting' : source ? 'waiting' : 'no step';
+  return going(r) ? 'running' : ongoing ? 'stalled' : 'stopped';
 }
 
 function pill(r, parent) {
@@ -21,12 +23,18 @@ function pill(r, parent) {
   return element('span', word, parent, 'pill ' + word.replace(' ', '-'));
 }
 
+// quiet says how long a run that should train has made no step.
+function quiet(r) {
+  const seen = last(column(r.steps, 'time')), usual = median(column(r.steps, 'seconds'));
+  return `no step for ${span(Date.now() / 1000 - seen)}${usual === null ? '' : `, usually one takes ${usual < 1 ? `${short(Number((1000 * usual).toPrecision(2)))} ms` : span(usual)}`}`;
+}
+
 // header is the name and the condition.
 function header() {
   const one = data.runs.length === 1, name = one ? data.runs[0].name : `${data.runs.length} runs: ${data.runs.map((r) => r.name).join(', ')}`;
   document.title = (one ? name : data.runs.map((r) => r.name).join(', ')) + ' – monotron';
   document.querySelector('h1').textContent = name;
-  document.body.classList.toggle('one', one);
+  document.body.classList.toggle('one', one && data.runs[0].steps[0].length > 0); // else there is nothing beside which to put what the run is
   $('status').replaceChildren();
   if (!one) return;
   pill(data.runs[0], $('status'));
@@ -42,7 +50,9 @@ function courses() {
     const seen = last(column(r.steps, 'time'));
     let text = `step ${s.step.toLocaleString('en')} of ${s.train_iters.toLocaleString('en')}`;
     if (s.step >= s.train_iters) text += ', done';
+    else if (r.state.ended) text += `; ${r.state.ended.text || 'done'}`;
     else if (going(r)) text += `, ${span(s.left_seconds)} left, until about ${new Date(1000 * (seen + s.left_seconds)).toLocaleString([], {weekday: 'short', hour: '2-digit', minute: '2-digit'})}`;
+    else if (status(r) === 'stalled') text += `; ${quiet(r)}`;
     else text += `; at its pace ${span(s.left_seconds)} were left`;
     if (s.whole_cost !== null) text += `; cost ${short(s.cost)} so far, ${short(s.whole_cost)} in all`;
     const label = element('label', undefined, box);
@@ -61,6 +71,10 @@ function tiles() {
   box.replaceChildren();
   box.hidden = data.runs.length > 1;
   if (box.hidden) return;
+  if (!r.steps[0].length) {
+    element('p', source ? 'No step has ended yet. Numbers and charts appear with the first.' : 'No step ended: there is nothing to draw.', box, 'tile nothing');
+    return;
+  }
   const tile = (name, big, small) => {
     const t = element('div', undefined, box, 'tile');
     element('span', name, t, 'name');
@@ -74,7 +88,7 @@ function tiles() {
   tile('Tokens', short(s.tokens), s.train_iters > s.step && s.step ? `of about ${short(s.tokens / s.step * s.train_iters)}` : 'trained on');
   tile('Tokens a second', short(s.tokens_per_second), usual);
   if (s.mfu !== null) tile('MFU', percent(s.mfu), usual);
-  if (s.left_seconds !== null && s.step < s.train_iters) tile('Time left', span(s.left_seconds), `${span(3600 * s.hours)} so far`);
+  if (s.left_seconds !== null && s.step < s.train_iters && status(r) === 'running') tile('Time left', span(s.left_seconds), `${span(3600 * s.hours)} so far`);
   else if (s.hours !== null) tile('Time', span(3600 * s.hours), 'first to last step');
   const memory = lastKnown(column(r.steps, 'memory_bytes')), limit = r.about?.memory_limit_bytes;
   if (memory !== null) tile('Memory', held(memory), limit ? `of ${held(limit)} a rank` : 'on the last rank');
@@ -87,16 +101,48 @@ function facts() {
   for (const r of data.runs) {
     const a = r.about, d = data.runs.length > 1 ? element('details', undefined, box) : box;
     if (d !== box) element('summary', r.name, d);
-    if (r.notes) element('p', r.notes, d, 'notes');
+    notes(r, element('div', undefined, d, 'written'));
     if (a) about(a, d);
     const flags = a?.flags ?? [];
     if (flags.length) {
       const f = element('details', undefined, d);
       element('summary', `${flags.length} flags differ from their defaults`, f);
-      table(element('div', undefined, f, 'wide'), ['flag', 'value', 'default'], flags.map((x) => ['--' + x.name, x.value, x.default || '(none)']));
+      table(wide(f, 'Flags'), ['flag', 'value', 'default'], flags.map((x) => ['--' + x.name, x.value, x.default || '(none)']));
     }
   }
-  $('about-title').hidden = box.hidden = !data.runs.some((r) => r.about || r.notes);
+  $('about-title').hidden = box.hidden = !data.runs.some((r) => r.about || r.state.notes || data.writable);
+}
+
+// notes are what somebody wrote about a run. Where the page's server keeps them, they can be changed here.
+function notes(r, box) {
+  if (box.querySelector('textarea')) return; // somebody is writing
+  box.replaceChildren();
+  if (r.state.notes) element('p', r.state.notes, box, 'notes');
+  if (data.writable) button(r.state.notes ? 'Edit notes' : 'Write notes', box, () => write(data.runs.indexOf(r), box));
+}
+
+// write lets the reader change the notes of the run of that number.
+function write(number, box) {
+  box.replaceChildren();
+  const label = element('label', 'Notes', box), area = element('textarea', undefined, label), row = element('div', undefined, box, 'row');
+  area.value = data.runs[number].state.notes;
+  area.rows = 6;
+  const end = () => { box.replaceChildren(); notes(data.runs[number], box); box.querySelector('button').focus(); };
+  button('Save', row, async () => {
+    try {
+      const reply = await fetch('notes?run=' + number, {method: 'PUT', body: area.value});
+      if (!reply.ok) throw new Error(await reply.text());
+      data.runs[number].state.notes = area.value.trim();
+      end();
+    } catch (e) {
+      said.textContent = 'Not saved: ' + (e instanceof TypeError ? 'no connection' : e.message);
+    }
+  });
+  button('Cancel', row, end);
+  const said = element('span', '', row, 'unit');
+  said.setAttribute('role', 'status');
+  area.addEventListener('keydown', (e) => { if (e.key === 'Escape') end(); });
+  area.focus();
 }
 
 function about(a, parent) {
@@ -108,7 +154,7 @@ function about(a, parent) {
   }
   if (!a.command?.length) return;
   const command = a.command.map(quoted).join(' '), line = element('div', undefined, parent, 'command');
-  element('code', command, line);
+  element('code', command, line).tabIndex = 0; // it scrolls
   button('Copy command', line, (e) => copy(command, e.target));
 }
 
@@ -122,12 +168,12 @@ function columnsOfRuns() {
   const s = (r) => r.state.summary, number = (name, of, say = short) => ({name, of, say: (r) => known(of(r)) ? say(of(r)) : '–'});
   const flags = data.differences.map((d) => {
     const of = (r) => { const v = d.values[data.runs.indexOf(r)]; return v !== '' && isFinite(v) ? Number(v) : v; };
-    return {name: '--' + d.flag, of, say: (r) => d.values[data.runs.indexOf(r)], flag: true};
+    return {name: '--' + d.flag, of, say: (r) => d.values[data.runs.indexOf(r)], flag: !d.where};
   });
-  return [{name: 'run', of: (r) => r.name}, ...flags, {name: 'status', of: status},
+  return [{name: 'run', of: (r) => r.name}, ...flags.filter((f) => f.flag), {name: 'status', of: status},
     number('step', (r) => s(r).step, (v) => v.toLocaleString('en')), number('loss', (r) => s(r).loss), number('validation', (r) => s(r).validation), number('best', (r) => s(r).best),
     number('bits per byte', (r) => s(r).bits_per_byte), number('tokens', (r) => s(r).tokens), number('tokens/s', (r) => s(r).tokens_per_second), number('MFU', (r) => s(r).mfu, percent),
-    number('time', (r) => s(r).hours, (v) => span(3600 * v)), number('cost', (r) => s(r).cost)].filter((c) => !c.say || data.runs.some((r) => c.say(r) !== '–'));
+    number('time', (r) => s(r).hours, (v) => span(3600 * v)), number('cost', (r) => s(r).cost), ...flags.filter((f) => !f.flag)].filter((c) => !c.say || data.runs.some((r) => c.say(r) !== '–'));
 }
 
 // summary is the table of several runs, flags that differ first.
@@ -145,7 +191,7 @@ function summary() {
 }
 
 function runsTable(box) {
-  const columns = columnsOfRuns(), t = element('table', undefined, element('div', undefined, box, 'wide')), top = element('tr', undefined, element('thead', undefined, t)), body = element('tbody', undefined, t);
+  const columns = columnsOfRuns(), t = element('table', undefined, wide(box, 'Runs')), top = element('tr', undefined, element('thead', undefined, t)), body = element('tbody', undefined, t);
   columns.forEach((c, i) => {
     const th = element('th', undefined, top, c.flag ? 'flag' : '');
     th.scope = 'col';
@@ -163,7 +209,7 @@ function runsTable(box) {
       if (c.name === 'status') pill(r, cell); else cell.append(c.say ? c.say(r) : r.name);
     });
   }
-  if (!data.differences.length) element('p', 'No flag differs, of those that are known.', box, 'note');
+  if (!data.differences.some((d) => !d.where)) element('p', 'No flag differs, of those that are known.', box, 'note');
 }
 
 // placesOfAlerts are the panels that an alert is about.
