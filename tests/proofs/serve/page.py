@@ -91,11 +91,89 @@ FAINT = r"""(() => {
 })()"""
 
 
+rules = open(os.environ['AXE']).read() if os.environ.get('AXE') else ''
+checked = 0  # looks by axe-core's rules
+
+
 def looked_at(name):
+    global checked
     faint = b.run(FAINT)
     if faint:
         raise SystemExit(f'{name}: too little contrast: {faint}')
+    if rules:
+        b.run(rules + '; 0')
+        wrong = b.run("""axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']}).then((r) => r.violations.map((v) => v.id + ': ' + v.nodes.map((n) => n.html.slice(0, 120)).join('; ')))""")
+        if wrong:
+            raise SystemExit(f'{name}: axe finds {wrong}')
+        checked += 1
     b.picture(name)
+
+
+KEYS = {'Enter': (13, '\r'), 'Tab': (9, ''), 'Escape': (27, ''), ' ': (32, ' ')}
+
+
+def press(key, shift=False):
+    """A key of the keyboard, as the browser gets it."""
+    code, text = KEYS[key]
+    for kind in 'keyDown', 'keyUp':
+        b.call('Input.dispatchKeyEvent', type=kind, key=key, windowsVirtualKeyCode=code, modifiers=8 if shift else 0, **({'text': text} if text and kind == 'keyDown' else {}))
+
+
+def by_keyboard():
+    """A conversation without a mouse: a message of two lines, what one can do with it, an answer that is stopped."""
+    b.run('fresh()')
+    b.call('Input.insertText', text='Hi')
+    press('Enter', shift=True)
+    b.call('Input.insertText', text='there')
+    if b.run('document.getElementById("text").value') != 'Hi\nthere':
+        raise SystemExit('Shift+Enter makes no line')
+    press('Enter')
+    b.until('turns.length === 2 && document.getElementById("stop").hidden')
+    reached = []
+    b.run('document.getElementById("model").tabIndex = -1, document.getElementById("model").focus()')
+    while len(reached) < 20 and 'text' not in reached:
+        press('Tab')
+        reached.append(b.run('document.activeElement.id || document.activeElement.textContent'))
+    if reached != ['new', 'open', 'turns', 'Copy', 'Edit', 'Copy', 'Regenerate', 'text']:
+        raise SystemExit(f'Tab leads to {reached}')
+    if b.run('getComputedStyle(document.activeElement).outlineStyle') == 'none':
+        raise SystemExit('what has the focus is not marked')
+    for _ in range(3):
+        press('Tab', shift=True)
+    if b.run('document.activeElement.textContent') != 'Edit':
+        raise SystemExit('Shift+Tab does not lead back')
+    # Edit: the message is back, and what followed it is gone.
+    b.run('[...document.querySelectorAll(".turn.user button")].find((e) => e.textContent === "Edit").focus()')
+    press('Enter')
+    if b.run('[turns.length, document.getElementById("text").value, document.activeElement.id]') != [0, 'Hi\nthere', 'text']:
+        raise SystemExit('Edit does not bring the message back')
+    # Copy is what the answer says.
+    press('Enter')
+    b.until('turns.length === 2 && document.getElementById("stop").hidden')
+    b.run('window.copied = null, navigator.clipboard.writeText = async (text) => { window.copied = text }')
+    b.run('[...document.querySelectorAll(".turn.assistant button")].find((e) => e.textContent === "Copy").focus()')
+    press('Enter')
+    b.until('window.copied === turns[1].content && document.activeElement.textContent === "Copied"')
+    # Settings by the keyboard; Escape closes them, and gives the focus back.
+    b.run('document.getElementById("open").focus()')
+    press('Enter')
+    b.until('!document.getElementById("drawer").hidden && document.activeElement.id === "way"')
+    press('Escape')
+    b.until('document.getElementById("drawer").hidden && document.activeElement.id === "open"')
+    # Escape stops an answer; what came is kept.
+    b.run('document.getElementById("tokens").value = 90, document.getElementById("text").focus()')
+    b.run('window.real = events, events = async function* (reply) { for await (const e of window.real(reply)) { await new Promise((r) => setTimeout(r, 30)); yield e } }')
+    b.call('Input.insertText', text='Go on')
+    press('Enter')
+    b.until('document.querySelector(".turn.assistant:last-of-type .body")?.textContent && turns.length === 3 && !document.getElementById("stop").hidden && document.querySelectorAll(".turn.assistant .body")[1]?.textContent.length > 0')
+    press('Escape')
+    b.until('document.getElementById("stop").hidden')
+    b.run('events = window.real')
+    if b.run('turns.length') != 4 or b.run('document.getElementById("said").textContent') != 'The answer is stopped.' or b.run('turns[3].speed') != 'stopped':
+        raise SystemExit(f'Escape does not stop the answer: {b.run("[turns.length, turns.at(-1).speed]")}')
+    b.run('document.getElementById("tokens").value = 6')
+    looked_at('stopped')
+    print(f'by the keyboard: {len(reached)} stops of Tab, a message, Edit, Copy, settings, Escape')
 
 
 MARKDOWN = '''# A *title*
@@ -120,7 +198,7 @@ try:
     b.call('Page.navigate', url=url + '/')
     b.until('document.readyState === "complete" && document.getElementById("model").textContent !== "monotron"')
     looked_at('welcome')
-    if 'context' not in b.run('document.getElementById("facts").textContent') or b.run('document.querySelectorAll("#examples button").length') != 3:
+    if 'context' not in b.run('document.getElementById("facts").textContent') or b.run('[...document.querySelectorAll("#examples button")].map(e => e.textContent).join() === props.examples.chat.join() && props.examples.chat.length > 0') is not True:
         raise SystemExit('the welcome lacks facts or examples')
     b.run('for (const [id, v] of [["temperature", 0], ["tokens", 6]]) document.getElementById(id).value = v')
     one = ask('Hi')
@@ -136,13 +214,15 @@ try:
     b.until('document.getElementById("stop").hidden && turns.length === 4')
     if b.run('turns.map(t => t.content)') != two or 'tokens/s' not in b.run('document.querySelector(".turn.assistant .tools").textContent'):
         raise SystemExit('an answer that is made again is another, or has no speed')
-    for n in range(12):
+    by_keyboard()
+    b.run('fresh()')
+    for n in range(20):
         answered = ask(f'And {n}?')
         if b.run('forgotten') > 0:
             break
     if 'not sent any more' not in b.run('document.querySelector(".note").textContent') or not answered[-1]:
         raise SystemExit('a full context is not said, or not answered')
-    print(f'the context was full at message {2 * n + 5}: {b.run("forgotten")} messages are not sent any more, and the answer came')
+    print(f'the context was full at message {2 * n + 1}: {b.run("forgotten")} messages are not sent any more, and the answer came')
     b.run('document.getElementById("new").click()')
     b.until('turns.length === 0 && !document.getElementById("welcome").hidden')
     b.run('(() => { const t = {role: "assistant", content: ' + json.dumps(MARKDOWN) + ', element: add("assistant", "Model")}; turns.push(t); paint(t); tools(t); document.getElementById("welcome").hidden = true })()')
@@ -171,6 +251,7 @@ try:
     if 'was not answered' not in b.run('document.querySelector(".error").textContent') or b.run('document.getElementById("text").value.length') != 200:
         raise SystemExit('a refusal is not shown, or the message is lost')
     looked_at('refused')
+    print(f'{checked} looks by axe-core: no violation of WCAG 2.2 AA' if rules else 'AXE is not set: no looks by axe-core')
     if b.errors:
         raise SystemExit(f'errors of the page: {b.errors}')
 finally:
