@@ -181,6 +181,53 @@ def compare_wandb(steps):
     print(f"wandb: {len(got)} steps of {name!r} in its offline folder are the log's; {config} settings ({out.stdout.strip().splitlines()[-1]})", flush=True)
 
 
+def compare_trackio(steps):
+    """What trackio's database has, where the package is installed."""
+    import importlib.util
+    import sqlite3
+    if not importlib.util.find_spec("trackio"):
+        print("trackio: not installed, skipped", flush=True)
+        return
+    out = subprocess.run([sys.executable, track, "all", "--with", "trackio", "--project", "proof"], capture_output=True, text=True, env=os.environ | {"TRACKIO_DIR": os.path.join(folder, "trackio")})
+    if out.returncode:
+        fail("track.py: " + out.stderr[-2000:])
+    rows = {step: json.loads(text) for step, text in sqlite3.connect("trackio/proof.db").execute("select step, metrics from metrics where run_name = 'all'")}
+    if set(rows) != set(steps) or any(rows[i]["lm loss"] != steps[i]["loss"]["lm loss"] or rows[i]["grad-norm"] != steps[i]["grad_norm"] for i in steps):
+        fail(f"trackio: {len(rows)} steps are not the log's")
+    print(f"trackio: {len(rows)} steps in its database are the log's", flush=True)
+
+
+def compare_collector(program):
+    """What OpenTelemetry's own collector writes of a run, with its receiver otlp and its exporter file."""
+    at = free()
+    with open("collector.yaml", "w") as f:
+        f.write(f"receivers: {{otlp: {{protocols: {{http: {{endpoint: '127.0.0.1:{at}'}}}}}}}}\nexporters: {{file: {{path: '{folder}/collected.json'}}}}\n"
+                "service: {telemetry: {metrics: {level: none}}, pipelines: {metrics: {receivers: [otlp], exporters: [file]}}}\n")
+    collector = subprocess.Popen([program, "--config", f"file:{folder}/collector.yaml"], stdout=open("collector.out", "w"), stderr=subprocess.STDOUT)
+    try:
+        for _ in range(300):
+            try:
+                socket.create_connection(("127.0.0.1", at)).close()
+                break
+            except OSError:
+                if collector.poll() is not None:
+                    fail("the collector ended: " + open("collector.out").read()[-2000:])
+                time.sleep(0.2)
+        steps, _, notes = train("collected", "--otlp-endpoint", f"http://127.0.0.1:{at}")
+    finally:
+        collector.terminate()  # it writes what it has
+        collector.wait()
+    got, resource = {}, {}
+    for line in open("collected.json"):
+        for r in json.loads(line)["resourceMetrics"]:
+            resource = {a["key"]: a["value"]["stringValue"] for a in r["resource"]["attributes"]}
+            for m in [m for scope in r["scopeMetrics"] for m in scope["metrics"]]:
+                got.setdefault(m["name"], []).extend((int(p["timeUnixNano"]), float(p["asDouble"])) for p in m["gauge"]["dataPoints"])
+    if [v for _, v in sorted(got["lm-loss"])] != [steps[i]["loss"]["lm loss"] for i in sorted(steps)] or resource["run.name"] != "collected":
+        fail(f"the collector has {len(got.get('lm-loss', []))} points of lm-loss, and the run {resource.get('run.name')}")
+    print(f"OpenTelemetry's collector: {sum(map(len, got.values()))} points of {len(got)} metrics; lm-loss is the log's", flush=True)
+
+
 server = mlflow_server()
 try:
     common = ["--mlflow-tracking-uri", f"http://127.0.0.1:{port}", "--mlflow-experiment", "proof"]
@@ -192,6 +239,9 @@ try:
     compare_tensorboard(steps, evaluations)
     compare_otlp(steps)
     compare_wandb(steps)
+    compare_trackio(steps)
+    if os.environ.get("OTELCOL"):
+        compare_collector(os.environ["OTELCOL"])
 
     def gone(log):
         """Kills the server in the middle of the run, and starts it again."""
