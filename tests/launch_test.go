@@ -79,6 +79,7 @@ const slow = 5 * time.Minute
 type launching struct {
 	t        *testing.T
 	bin, dir string
+	perHost  int   // ranks of a host in nodes; 0: 4
 	daemons  []int // processes of the sshd of each host
 }
 

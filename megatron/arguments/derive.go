@@ -525,7 +525,6 @@ func (p *parser) deriveCheckpoint() {
 	if c.SaveOnLoad != "" && (c.SaveOnLoad == c.Save || c.SaveOnLoad == c.Load) {
 		p.clash("save-on-load", "--save-on-load %s: the folder must differ from those of --save and --load, whose checkpoints it would replace; name another folder", c.SaveOnLoad)
 	}
-	p.checkMemoryCheckpoints()
 	// Time limits of phases.
 	if f := p.Watch.TimeoutFactor; f > 0 && f < 1 {
 		p.clash("phase-timeout-factor", "--phase-timeout-factor must be at least 1, or 0 for no time-outs, not %g: below 1 a phase as long as usual would end the run; usual is 5", f)
@@ -614,18 +613,4 @@ func (p *parser) deriveReport() {
 		l.Profile = filepath.Join(filepath.Dir(l.JSONL), l.Profile)
 	}
 	p.Layout.NCCLRequested = p.given("distributed-backend") && p.Layout.Backend == "nccl"
-}
-
-// checkMemoryCheckpoints refuses what checkpoints in memory do not hold: a base that is read from
-// another checkpoint, and references that are kept in files next to one.
-func (p *parser) checkMemoryCheckpoints() {
-	if p.Checkpoint.MemoryInterval == 0 {
-		return
-	}
-	switch {
-	case p.Adapter.Rank > 0 || p.Adapter.Folder != "":
-		p.clash("memory-checkpoint-interval", "--memory-checkpoint-interval cannot be combined with adapters, whose base weights are in another checkpoint; use --save-interval")
-	case p.Tuning.ByRows():
-		p.clash("memory-checkpoint-interval", "--memory-checkpoint-interval cannot be combined with --tuning %s, which keeps files next to its checkpoints; use --save-interval", p.Tuning.Method)
-	}
 }

@@ -194,8 +194,13 @@ func (e *Engine) Initialize() error {
 }
 
 // Weights are the parameters' values, and what else belongs to the model.
-func (e *Engine) Weights() []mpu.Stored {
-	all := e.Optimizer.Weights()
+func (e *Engine) Weights() []mpu.Stored { return e.withBuffers(e.Optimizer.Weights()) }
+
+// Trained are those of Weights that training changes.
+func (e *Engine) Trained() []mpu.Stored { return e.withBuffers(e.Optimizer.TrainedWeights()) }
+
+// withBuffers adds the buffers of the model.
+func (e *Engine) withBuffers(all []mpu.Stored) []mpu.Stored {
 	for _, s := range e.Stages {
 		all = append(all, s.Buffers(e.rank.Coordinates.DP == 0 && e.rank.Coordinates.CP == 0)...)
 	}

@@ -37,10 +37,28 @@ var StoredStates = []string{StoredMain, StoredExpM, StoredExpV, StoredSteps, Sto
 // data-parallel ranks write some each, or under ZeRO-3 this rank's shards. It
 // waits for values on their way; when they do not come, the next collective says why.
 func (o *Optimizer) Weights() []mpu.Stored {
+	return o.weights(func(*mpu.Param) bool { return true })
+}
+
+// TrainedWeights are those of Weights whose parameters are trained, FrozenWeights the others.
+func (o *Optimizer) TrainedWeights() []mpu.Stored {
+	return o.weights(func(p *mpu.Param) bool { return !p.Frozen })
+}
+
+// FrozenWeights is documented with TrainedWeights.
+func (o *Optimizer) FrozenWeights() []mpu.Stored {
+	return o.weights(func(p *mpu.Param) bool { return p.Frozen })
+}
+
+// weights are Weights of some parameters.
+func (o *Optimizer) weights(of func(*mpu.Param) bool) []mpu.Stored {
 	_ = o.awaitGathers()
 	var all []mpu.Stored
 	mine := o.turns()
 	for _, p := range o.params {
+		if !of(p) {
+			continue
+		}
 		if f := o.bucketOf[p].family; f.sharding.transient() {
 			all = o.shares[p].stored(all, StoredModel, o.shares[p].value, f.once(p))
 			continue

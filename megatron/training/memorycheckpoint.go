@@ -1,6 +1,7 @@
 package training
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 
@@ -46,51 +47,140 @@ func checkJump(c *config.Run, notes *logging.Notes) error {
 }
 
 // complete lists all that a rank must have to continue: also what --no-save-optim leaves out of
-// files.
+// files, but not the base of an adapter, which training does not change.
 func (r *Run) complete() []mpu.Stored {
+	if r.leavesBase() {
+		return append(r.Engine.Trained(), r.Engine.Optimizer.Stored()...)
+	}
 	return append(r.Engine.Weights(), r.Engine.Optimizer.Stored()...)
 }
 
-// restoreMemory continues from the newest complete memory checkpoint; done is false where there is
-// none, or where --save has a newer one. It says which, and why. All ranks come to the same.
-func (r *Run) restoreMemory() (done bool, err error) {
+// leavesBase reports whether memory checkpoints leave the weights out that are not trained: those
+// are read again from where the run began.
+func (r *Run) leavesBase() bool { return len(r.Config.Model.Adapters) > 0 }
+
+// findMemory finds the newest complete memory checkpoint. There may be none, or --save has a
+// newer one: it says which, and why. All ranks come to the same.
+func (r *Run) findMemory() error {
 	if r.memory == nil || r.device.Counts() {
-		return false, nil
+		return nil
 	}
-	// Memory or disk.
 	found, lacks, err := r.memory.Find()
 	if err != nil {
-		return false, err
+		return err
 	}
 	if found == nil {
 		if r.Restarts > 0 {
 			r.tellNoMemory(lacks)
 		}
-		return false, nil
+		return nil
 	}
 	disk, err := r.agree(r.newestOnDisk())
 	if err != nil {
-		return false, err
+		return err
 	}
 	if disk > found.Iteration {
 		r.log.note("the checkpoint of iteration %d in %s is newer than that of iteration %d in memory", disk, r.Config.Checkpoint.Save, found.Iteration)
-		return false, nil
+		return nil
 	}
-	// From memory.
-	if err := r.loadAll(func([]mpu.Stored, native.LoadOptions) (native.State, native.Report, error) {
-		state, err := r.memory.Load(found, r.complete())
-		return state, native.Report{Folder: "the memory checkpoint", Iteration: found.Iteration, Restored: restored(r.complete())}, err
-	}); err != nil {
-		return false, err
+	r.found = found
+	return nil
+}
+
+// restoreMemory continues from the memory checkpoint that findMemory has found.
+func (r *Run) restoreMemory() error {
+	// What is not in it.
+	if r.leavesBase() {
+		if err := r.restoreStored(); err != nil {
+			return err
+		}
+	}
+	if r.sampler != nil {
+		r.sampler.answers = nil // a checkpoint on disk may have older ones
+	}
+	// What is.
+	var state native.State
+	err := r.loadAll(func([]mpu.Stored, native.LoadOptions) (_ native.State, _ native.Report, err error) {
+		state, err = r.memory.Load(r.found, r.complete())
+		return state, native.Report{Folder: "the memory checkpoint", Iteration: r.found.Iteration, Restored: restored(r.complete())}, err
+	})
+	if err != nil {
+		return err
 	}
 	r.saver.saved = -1 // it is not on disk
-	if len(found.Lost) > 0 {
-		r.log.note("the shards of ranks %v came from the copies on the hosts of the ranks %d after them", found.Lost, r.Config.Checkpoint.ReplicationJump)
+	for _, check := range []func(native.State) error{r.sameBase, r.continueReference} {
+		if err := check(state); err != nil {
+			return err
+		}
 	}
-	if found.Thin { // the next loss must not meet a single copy
-		return true, r.saveMemory()
+	// What to say of it; the next loss must not meet a single copy.
+	if len(r.found.Lost) > 0 {
+		r.log.note("the shards of ranks %v came from the copies on the hosts of the ranks %d after them", r.found.Lost, r.Config.Checkpoint.ReplicationJump)
 	}
-	return true, nil
+	if r.found.Thin {
+		return r.saveMemory()
+	}
+	return nil
+}
+
+// Keys of State.Extra that only memory checkpoints have.
+const (
+	frozenKey    = "frozen_sum" // of this rank's weights that are left out
+	referenceKey = "reference_logps"
+)
+
+// keepOutside adds to a memory checkpoint's state the files next to a checkpoint on disk, and a
+// checksum of the base that is left out.
+func (r *Run) keepOutside(s *native.State) (err error) {
+	if r.leavesBase() {
+		if r.frozen == "" {
+			if r.frozen, err = memory.Sum(r.device, r.Engine.Optimizer.FrozenWeights()); err != nil {
+				return err
+			}
+		}
+		if s.Extra[frozenKey], err = json.Marshal(r.frozen); err != nil {
+			return exitcode.With(exitcode.Internal, err)
+		}
+	}
+	if r.prefer != nil && len(r.prefer.reference) > 0 && r.rank.First() {
+		s.Extra[referenceKey], err = r.prefer.kept()
+	}
+	return err
+}
+
+// sameBase refuses a base that is not the one that the memory checkpoint's run had: a host may have another
+// one in its folder.
+func (r *Run) sameBase(s native.State) error {
+	if !r.leavesBase() {
+		return nil
+	}
+	sum, err := memory.Sum(r.device, r.Engine.Optimizer.FrozenWeights())
+	if err != nil {
+		return err
+	}
+	var before string
+	if json.Unmarshal(s.Extra[frozenKey], &before) != nil || before != sum {
+		return exitcode.Errorf(exitcode.BadData, "the memory checkpoint of iteration %d: the base that was read now is not that of the run before its restart; restore the folder of --load on this host, or start a new run", s.Iteration)
+	}
+	r.frozen = sum
+	return nil
+}
+
+// continueReference takes the reference of preference tuning from a memory checkpoint, and keeps it in --save
+// for who resumes from there.
+func (r *Run) continueReference(s native.State) error {
+	if r.prefer == nil || !r.prefer.loss.Reference {
+		return nil
+	}
+	from := fmt.Sprintf("the memory checkpoint of iteration %d", s.Iteration)
+	known, err := r.takeReference(from, func() ([]byte, error) { return s.Extra[referenceKey], nil })
+	if err == nil && !known {
+		err = exitcode.Errorf(exitcode.BadData, "%s: it has the reference's log-probabilities of other rows: --finetune-data has changed; restore it, or start a new run", from)
+	}
+	if err != nil {
+		return err
+	}
+	return r.writeReference()
 }
 
 func restored(tensors []mpu.Stored) (names []string) {
@@ -126,6 +216,9 @@ func (r *Run) newestOnDisk() int64 {
 func (r *Run) saveMemory() error {
 	r.rank.Enter(health.Save, r.Engine.Iteration)
 	state, err := r.state()
+	if err == nil {
+		err = r.keepOutside(&state)
+	}
 	if err != nil {
 		return err
 	}

@@ -25,8 +25,8 @@ func (r *Run) beginPreference() error {
 	}
 	r.prefer = newPreferring(t)
 	r.setObjective(r.prefer)
-	// A loss without a reference, or a dry run, needs no more.
-	if !loss.Reference || r.device.Counts() {
+	// A loss without a reference, or a dry run, needs no more; a memory checkpoint has the reference.
+	if !loss.Reference || r.device.Counts() || r.found != nil {
 		return nil
 	}
 	// A resumed run has its reference in the checkpoint's folder, for the same rows.
@@ -75,7 +75,6 @@ func (r *Run) loadReference(dir string) error {
 	if _, err := os.Stat(dir); err != nil {
 		return exitcode.Errorf(exitcode.NoInput, "--ref-load: %w", err)
 	}
-	r.saver = &saver{saved: -1}
 	if err := r.load(dir, -1, true); err != nil {
 		return fmt.Errorf("--ref-load: %w", err)
 	}
@@ -192,23 +191,46 @@ func (r *Run) writeReference() error {
 	if r.Config.Checkpoint.Save == "" || !r.rank.First() {
 		return nil
 	}
-	all := keptReference{}
-	for set, list := range r.prefer.reference {
-		all[set.Sum()] = list
-	}
-	text, err := json.Marshal(all)
-	if err == nil {
-		err = os.MkdirAll(r.Config.Checkpoint.Save, 0o755)
-	}
+	text, err := r.prefer.kept()
 	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(r.Config.Checkpoint.Save, 0o755); err != nil {
 		return exitcode.With(exitcode.IO, err)
 	}
 	return atomicfile.WriteFile(filepath.Join(r.Config.Checkpoint.Save, referenceFile), 0o666, text)
 }
 
-// readReference takes the log-probabilities of the folder that is resumed from: the first rank
-// reads them, and the others have them from it. known: the folder has those of all rows.
+// kept are the log-probabilities as JSON.
+func (p *preferring) kept() (json.RawMessage, error) {
+	all := keptReference{}
+	for set, list := range p.reference {
+		all[set.Sum()] = list
+	}
+	text, err := json.Marshal(all)
+	return text, exitcode.With(exitcode.Internal, err)
+}
+
+// readReference takes the log-probabilities of the folder that is resumed from. known: the folder
+// has those of all rows.
 func (r *Run) readReference(dir string) (known bool, err error) {
+	path := filepath.Join(dir, referenceFile)
+	known, err = r.takeReference(path, func() ([]byte, error) {
+		text, err := exitcode.ReadFile(path, 1<<33)
+		if exitcode.CodeOf(err) == exitcode.NoInput {
+			return nil, nil
+		}
+		return text, err
+	})
+	if !known || err != nil || dir == r.Config.Checkpoint.Save {
+		return known, err
+	}
+	return true, r.writeReference()
+}
+
+// takeReference takes the log-probabilities that the first rank reads; from names their source. The others have
+// them from it. known: they are those of all rows.
+func (r *Run) takeReference(from string, read func() ([]byte, error)) (known bool, err error) {
 	sets, err := r.datasets()
 	if err != nil {
 		return false, err
@@ -222,7 +244,11 @@ func (r *Run) readReference(dir string) (known bool, err error) {
 	}
 	all := make([]float64, 1, 1+2*n) // whether they are known, then two of each row
 	if r.rank.First() {
-		if all, err = keptLogPs(filepath.Join(dir, referenceFile), rows, all); err != nil {
+		text, err := read()
+		if err == nil {
+			all, err = keptLogPs(from, text, rows, all)
+		}
+		if err != nil {
 			return false, err
 		}
 	}
@@ -236,25 +262,18 @@ func (r *Run) readReference(dir string) (known bool, err error) {
 		}
 		all = all[2*set.Len():]
 	}
-	if dir == r.Config.Checkpoint.Save {
-		return true, nil
-	}
-	return true, r.writeReference()
+	return true, nil
 }
 
-// keptLogPs appends a file's log-probabilities of the rows of sets to all, and sets its first entry
-// to 1 where the file has all of them.
-func keptLogPs(path string, sets []*sft.Preferences, all []float64) ([]float64, error) {
-	text, err := exitcode.ReadFile(path, 1<<33)
-	if err != nil && exitcode.CodeOf(err) == exitcode.NoInput {
+// keptLogPs appends the log-probabilities that a text has of the rows of sets to all, and sets the first
+// entry to 1 where it has all of them. from names the source of the text, which may be empty.
+func keptLogPs(from string, text []byte, sets []*sft.Preferences, all []float64) ([]float64, error) {
+	if len(text) == 0 {
 		return all, nil
-	}
-	if err != nil {
-		return nil, err
 	}
 	var kept keptReference
 	if err := json.Unmarshal(text, &kept); err != nil {
-		return nil, exitcode.Errorf(exitcode.IO, "%s: %w; remove it and name the reference by --ref-load", path, err)
+		return nil, exitcode.Errorf(exitcode.IO, "%s: %w; remove it and name the reference by --ref-load", from, err)
 	}
 	all[0] = 1
 	for _, set := range sets {

@@ -25,17 +25,16 @@ import (
 // restore brings the run to its checkpoint, or to fresh weights where there is
 // none to load.
 func (r *Run) restore() error {
+	r.saver.saved = -1 // a reference may have been loaded
+	if r.found != nil {
+		return r.restoreMemory()
+	}
+	return r.restoreStored()
+}
+
+// restoreStored is restore without memory checkpoints.
+func (r *Run) restoreStored() error {
 	c := &r.Config.Checkpoint
-	r.saver = &saver{saved: -1}
-	r.Engine.Settled = r.saver.awaitTensors
-	var err error
-	if r.saver.remote, err = r.openRemote(); err != nil {
-		return err
-	}
-	// Memory of the hosts, where a restart left a newer checkpoint than the disk has.
-	if done, err := r.restoreMemory(); done || err != nil {
-		return err
-	}
 	// Fresh weights.
 	dir, finetune, err := r.source()
 	if err != nil {

@@ -26,6 +26,8 @@ type Run struct {
 	log         *logger
 	saver       *saver
 	memory      *memory.Store // nil: no checkpoints are kept in memory
+	found       *memory.Found // the memory checkpoint that this start continues from; nil: none
+	frozen      string        // checksum of the weights that memory checkpoints leave out; "": not known yet
 	votes       device.Tensor // i64 [1]
 	killChecked time.Time     // when --kill-switch-path was last checked
 	voted       *float64      // what the ranks have seen, summed, as of the step before; nil: none, or something else came between

@@ -24,6 +24,14 @@ type saver struct {
 	saved   int64          // iteration of the last save or load; -1: none
 }
 
+// openSaver prepares for checkpoints, before one is loaded.
+func (r *Run) openSaver() (err error) {
+	r.saver = &saver{saved: -1}
+	r.Engine.Settled = r.saver.awaitTensors
+	r.saver.remote, err = r.openRemote()
+	return err
+}
+
 // save writes a checkpoint of the iteration, unless it is on disk already.
 func (s *saver) save(ctx context.Context, r *Run) error {
 	c := &r.Config.Checkpoint

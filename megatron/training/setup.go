@@ -28,7 +28,7 @@ func (j *Job) Start(rank *ranks.Rank) (_ *Run, err error) {
 			err = errors.Join(err, r.Engine.Close())
 		}
 	}()
-	for _, next := range []func() error{r.build, r.prepareOps, r.tellModel, r.beginPreference, r.beginSampling, r.watchBest, r.openMemory, r.restore, r.openPrints, r.feed, r.checkBest, r.refer, r.checkPrompts, r.device.Sync} {
+	for _, next := range []func() error{r.build, r.prepareOps, r.tellModel, r.openSaver, r.openMemory, r.findMemory, r.beginPreference, r.beginSampling, r.watchBest, r.restore, r.openPrints, r.feed, r.checkBest, r.refer, r.checkPrompts, r.device.Sync} {
 		if err = next(); err != nil {
 			return nil, err
 		}

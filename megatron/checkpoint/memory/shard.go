@@ -47,6 +47,23 @@ func gather(d *device.Device, dst []byte, tensors []mpu.Stored) error {
 	})
 }
 
+// Sum is of the values of a rank's tensors, in their order.
+func Sum(d *device.Device, tensors []mpu.Stored) (string, error) {
+	sum, chunk := xxh3.New(), make([]byte, chunkBytes)
+	for _, t := range tensors {
+		err := eachChunk(t, func(part device.Tensor) error {
+			bytes := chunk[:part.Bytes()]
+			d.Read(bytes, part)
+			_, _ = sum.Write(bytes) // a hash takes everything
+			return d.Err()
+		})
+		if err != nil {
+			return "", fmt.Errorf("tensor %q: %w", t.Name, err)
+		}
+	}
+	return fmt.Sprintf("%x", sum.Sum128().Bytes()), nil
+}
+
 // scatter is gather's other way.
 func scatter(d *device.Device, src []byte, tensors []mpu.Stored) error {
 	if err := each(tensors, src, func(t device.Tensor, part []byte) error {
@@ -61,13 +78,24 @@ func scatter(d *device.Device, src []byte, tensors []mpu.Stored) error {
 // each calls f with chunks of the tensors and the bytes that belong to them.
 func each(tensors []mpu.Stored, bytes []byte, f func(device.Tensor, []byte) error) error {
 	for _, s := range tensors {
-		flat, width := s.Tensor.Reshape(s.Tensor.Len()), s.Tensor.DType.Size()
-		for at := int64(0); at < flat.Len(); at += chunkBytes / width {
-			n := min(chunkBytes/width, flat.Len()-at)
-			if err := f(flat.Slice(0, at, n), bytes[:n*width]); err != nil {
-				return fmt.Errorf("memory checkpoint: tensor %q: %w", s.Name, err)
-			}
-			bytes = bytes[n*width:]
+		err := eachChunk(s, func(part device.Tensor) error {
+			own := bytes[:part.Bytes()]
+			bytes = bytes[len(own):]
+			return f(part, own)
+		})
+		if err != nil {
+			return fmt.Errorf("memory checkpoint: tensor %q: %w", s.Name, err)
+		}
+	}
+	return nil
+}
+
+// eachChunk calls f with the parts of a tensor that are read or written at a time.
+func eachChunk(s mpu.Stored, f func(device.Tensor) error) error {
+	flat, width := s.Tensor.Reshape(s.Tensor.Len()), s.Tensor.DType.Size()
+	for at := int64(0); at < flat.Len(); at += chunkBytes / width {
+		if err := f(flat.Slice(0, at, min(chunkBytes/width, flat.Len()-at))); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -1,12 +1,29 @@
-# nodes.py MONOTRON WORK SEED COUNT MODE...: see nodes.sh. Exit 1 at the first run that ends with another code,
+# nodes.py MONOTRON WORK SEED COUNT KIND MODE...: see nodes.sh. Exit 1 at the first run that ends with another code,
 # other losses or other weights than the undisturbed one.
 import datetime, glob, json, os, random, shutil, signal, socket, subprocess, sys, time
 
-BIN, WORK, SEED, COUNT, MODES = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5:]
+BIN, WORK, SEED, COUNT, KIND, MODES = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5], sys.argv[6:]
 STEPS, LOCAL, HOSTS = 60, 2, 2
 MODEL = ('--device cpu --cpu-threads 1 --num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 --micro-batch-size 1 '
          '--global-batch-size 8 --train-iters %d --lr 1e-3 --lr-decay-style cosine --mock-data --tokenizer-type NullTokenizer --vocab-size 500 --eval-interval 20 '
          '--eval-iters 1 --log-interval 1 --tensor-model-parallel-size 2 --use-distributed-optimizer' % STEPS).split()
+TUNED = ('--device cpu --cpu-threads 1 --load %s/base --seq-length 64 --micro-batch-size 1 --global-batch-size 8 --train-iters %d --lr 1e-3 --lr-decay-style cosine --min-lr 1e-4 '
+         '--seed 7 --log-interval 1 ' % (WORK, STEPS)).split()
+ROWS, PAIRS = '--finetune-data %s/rows.jsonl ' % WORK, '--finetune-data %s/pairs.jsonl ' % WORK
+KINDS = {
+    'lora': ROWS + '--lora-rank 4 --use-distributed-optimizer',
+    'dora': ROWS + '--lora-rank 4 --use-dora',
+    'nf4': ROWS + '--lora-rank 4 --quantize-base nf4 --double-quant',
+    'apart': ROWS + '--lora-rank 4 --save-adapter-only',
+    'dpo': PAIRS + '--tuning dpo --use-distributed-optimizer',
+    'dpo-lora': PAIRS + '--tuning dpo --lora-rank 4',
+    'kto-reference': PAIRS + '--tuning kto --ref-load %s/reference' % WORK,
+    'grpo': '--finetune-data %s/prompts.jsonl --tuning grpo --lora-rank 4 --grpo-group-size 4 --grpo-iterations 3 --max-completion-length 12 --reward-pattern a --grpo-kl-beta 0.05' % WORK,
+}
+if KIND in KINDS:
+    MODEL = TUNED + KINDS[KIND].split()
+elif KIND != 'pretraining':
+    sys.exit('there is no kind ' + KIND)
 KEEPS = {'disk': '--save-interval 10 --keep-last 2', 'memory': '--save-interval 30 --memory-checkpoint-interval 2 --replication-jump %d' % LOCAL}
 KEEPS['spare'] = KEEPS['memory']
 LIMIT = 600  # seconds that one run may take: a hang is a failure, not a wait
@@ -158,7 +175,7 @@ def seconds_of(steps):
 def one(net, r, name, mode, want, length):
     """One run with one kill: None where that came too late."""
     run = Run(net, name, mode)
-    whole_host = mode == 'spare' or r.random() < 0.5
+    whole_host = mode == 'spare' or KIND in KINDS or r.random() < 0.5
     victim, moment = r.randrange(HOSTS if whole_host else HOSTS * LOCAL), r.random() * 0.9 * length
     run.await_steps(1)
     time.sleep(moment)
@@ -200,27 +217,29 @@ net = Network(HOSTS + 1)
 try:
     print('seed %d; hosts: %s, %d ranks each; %d steps' % (SEED, 'network namespaces' if net.spaces else 'this host', LOCAL, STEPS))
     for mode in MODES:
-        calm = Run(net, 'calm-' + mode, mode)
+        calm = Run(net, KIND + '-calm-' + mode, mode)
         calm.end()
         want, length = calm.result(), seconds_of(calm.steps())
         if mode == MODES[0]:
             first = want
         if want != first:
             fail('%s: the undisturbed run differs from that of %s' % (mode, MODES[0]))
-        print('%s: undisturbed: weights %s' % (mode, want[1]), flush=True)
-        r, hits, tries = random.Random('%d %s' % (SEED, mode)), [], 0
+        print('%s, %s: undisturbed: weights %s' % (KIND, mode, want[1]), flush=True)
+        r, hits, tries = random.Random('%d %s %s' % (SEED, KIND, mode)), [], 0
         while len(hits) < COUNT and tries < 3 * COUNT:
             tries += 1
-            hit = one(net, r, '%s%d' % (mode, tries), mode, want, length)
+            hit = one(net, r, '%s-%s%d' % (KIND, mode, tries), mode, want, length)
             if hit:
                 hits.append(hit)
                 if len(hits) % 10 == 0:
-                    print('%s: %d kills, all equal so far' % (mode, len(hits)), flush=True)
+                    print('%s, %s: %d kills, all equal so far' % (KIND, mode, len(hits)), flush=True)
         if len(hits) < COUNT:
-            fail('%s: only %d of %d runs were hit' % (mode, len(hits), tries))
-        print('%s: %d kills (%d of hosts, %d of ranks) of %d runs: all end with the losses and weights of the undisturbed run, bit for bit; '
+            fail('%s, %s: only %d of %d runs were hit' % (KIND, mode, len(hits), tries))
+        if mode == 'memory' and sum(h['memory'] > 0 for h in hits) < (COUNT + 1) // 2:
+            fail('%s: most of the runs did not continue from memory' % KIND)
+        print('%s, %s: %d kills (%d of hosts, %d of ranks) of %d runs: all end with the losses and weights of the undisturbed run, bit for bit; '
               'steps lost %s; seconds until the run was where it had been %s; continued from memory %d, with copies of a lost host %d, replaced by the spare %d' % (
-                  mode, len(hits), sum(h['host'] for h in hits), sum(not h['host'] for h in hits), tries, middle([h['steps'] for h in hits]), middle([h['seconds'] for h in hits]),
+                  KIND, mode, len(hits), sum(h['host'] for h in hits), sum(not h['host'] for h in hits), tries, middle([h['steps'] for h in hits]), middle([h['seconds'] for h in hits]),
                   sum(h['memory'] > 0 for h in hits), sum(h['copies'] > 0 for h in hits), sum(h['replaced'] > 0 for h in hits)), flush=True)
 finally:
     if net.spaces:
