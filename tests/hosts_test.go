@@ -31,6 +31,10 @@ func TestHosts(t *testing.T) {
 		"a host that cannot be reached":    hostUnreachable,
 		"a launcher that dies leaves none": hostsEndWithTheLauncher,
 		"a host that does not come back":   hostsContinueWithout,
+		"a spare replaces a host":          func(l *launching, launch string) { hostSpareReplaces(l, launch, 1) },
+		"a spare replaces host 0":          func(l *launching, launch string) { hostSpareReplaces(l, launch, 0) },
+		"a host comes back to memory":      hostReturnsToMemory,
+		"spares that cannot be":            hostSparesRefused,
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLaunching(t, bin)
@@ -67,11 +71,12 @@ func sshd(t *testing.T, l *launching) string {
 	write(t, at("ssh_config"), fmt.Sprintf("Host *\nPort %d\nUser %s\nIdentityFile %s\nIdentitiesOnly yes\nStrictHostKeyChecking no\nUserKnownHostsFile %s\nLogLevel ERROR\n",
 		port, me.Username, at("user"), at("known")))
 	write(t, filepath.Join(l.dir, "hosts"), "# two hosts\n127.0.0.1 slots=4\n127.0.0.2:4\n")
+	write(t, filepath.Join(l.dir, "three"), "127.0.0.1 slots=4\n127.0.0.2 slots=4\n127.0.0.3 slots=4 # spare\n")
 	if os.Geteuid() == 0 {
 		_ = os.MkdirAll("/run/sshd", 0o755) // it may be there
 	}
 	var said bytes.Buffer
-	for _, host := range []string{"127.0.0.1", "127.0.0.2"} {
+	for _, host := range []string{"127.0.0.1", "127.0.0.2", "127.0.0.3"} {
 		cmd := exec.Command(program, "-D", "-e", "-f", at("sshd_config"), "-o", "ListenAddress="+host)
 		cmd.Stderr = &said
 		if err := cmd.Start(); err != nil {
@@ -205,16 +210,24 @@ func hostUnreachable(l *launching, launch string) {
 // its power does.
 func perish(pid int) {
 	_ = syscall.Kill(pid, syscall.SIGSTOP) // it starts nothing more
+	for _, child := range childrenOf(pid) {
+		perish(child)
+	}
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+}
+
+// childrenOf are the processes that one has started.
+func childrenOf(pid int) (pids []int) {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, list := range lists {
 		children, _ := os.ReadFile(list)
 		for _, child := range strings.Fields(string(children)) {
 			if n, err := strconv.Atoi(child); err == nil {
-				perish(n)
+				pids = append(pids, n)
 			}
 		}
 	}
-	_ = syscall.Kill(pid, syscall.SIGKILL)
+	return pids
 }
 
 // Claim (docs/failures.md): --auto-restart continues without a host that is gone, from

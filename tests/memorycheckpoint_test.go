@@ -161,7 +161,7 @@ func memoryRefused(l *launching) {
 	}
 	for line, want := range map[string]string{
 		"pretrain_gpt " + atSix + "--world-size 8":                      "needs monotron launch, which keeps the memory",
-		"launch --hostfile hosts -- pretrain_gpt " + atSix:              "cannot be combined with --hostfile",
+		"launch --hostfile hosts -- pretrain_gpt " + atSix:              "with --hostfile needs --auto-restart",
 		"pretrain_gpt " + atSix + "--replication-jump 8 --world-size 8": "--replication-jump must be from 1 to 7, usually the number of ranks of a host, or 0 for no copies, not 8",
 	} {
 		cmd, notes := l.command(line + " --save left")

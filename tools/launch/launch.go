@@ -90,7 +90,7 @@ func Command() *cli.Command {
 			command.Between(1, 4096, &cli.IntFlag{Name: "nproc-per-node", Aliases: []string{"nproc_per_node"}, Value: 1, Usage: "number of ranks on this host"}),
 			command.Between(1, 1<<20, &cli.IntFlag{Name: "nnodes", Value: 1, Usage: "number of hosts"}),
 			command.Between(0, 1<<20, &cli.IntFlag{Name: "node-rank", Usage: "index of this host, from 0"}),
-			command.Between(0, 1<<16, &cli.IntFlag{Name: "spares", Usage: "with --auto-restart: number of hosts in addition to --nnodes that wait and replace one that is lost; start this command on each, with the next numbers as --node-rank"}),
+			command.Between(0, 1<<16, &cli.IntFlag{Name: "spares", Usage: "with --auto-restart: number of hosts in addition to --nnodes that wait and replace one that is lost; start this command on each, with the next numbers as --node-rank, or name them last in --hostfile"}),
 			&cli.StringFlag{Name: "master-addr", Value: "127.0.0.1", Usage: "address of rank 0's host, as the other hosts reach it"},
 			command.Between(0, 65535, &cli.IntFlag{Name: "master-port", Usage: "port on rank 0's host (default: a free port; 29500 with several hosts)"}),
 			&cli.StringFlag{Name: "rdzv-endpoint", Usage: "`HOST:PORT` of rank 0's host, instead of --master-addr and --master-port"},
@@ -185,7 +185,7 @@ func read(c *cli.Context) (*options, error) {
 		return nil, exitcode.Errorf(exitcode.Usage, "--node-rank must be from 0 to %d, not %d: --nnodes is %d", o.nodes-1, o.node, o.nodes)
 	case o.spares > 0 && !o.restartsAtAll:
 		return nil, exitcode.Errorf(exitcode.Usage, "--spares %d needs --auto-restart: a spare host replaces another when the run restarts", o.spares)
-	case o.all > 1 && !c.IsSet("master-addr") && !c.IsSet("rdzv-endpoint"):
+	case o.all > 1 && !c.IsSet("hostfile") && !c.IsSet("master-addr") && !c.IsSet("rdzv-endpoint"):
 		return nil, exitcode.Errorf(exitcode.Usage, "%d hosts need --master-addr, the address of rank 0's host, as the other hosts reach it", o.all)
 	case o.least > o.local:
 		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node must be from 1 to --nproc-per-node %d, not %d", o.local, o.least)
@@ -221,16 +221,13 @@ func read(c *cli.Context) (*options, error) {
 
 // readFleet reads --hostfile and the flags that need it.
 func readFleet(c *cli.Context, o *options) (*fleet, error) {
-	for _, flag := range []string{"nnodes", "node-rank", "spares"} {
+	for _, flag := range []string{"nnodes", "node-rank"} {
 		if c.IsSet(flag) {
 			return nil, exitcode.Errorf(exitcode.Usage, "--%s cannot be combined with --hostfile; leave it out", flag)
 		}
 	}
 	if c.IsSet("min-nproc-per-node") {
 		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node cannot be combined with --hostfile; use --min-nnodes")
-	}
-	if o.line.ours && o.line.config.Checkpoint.MemoryInterval > 0 {
-		return nil, exitcode.Errorf(exitcode.Usage, "--memory-checkpoint-interval cannot be combined with --hostfile, whose launchers on the hosts end at every restart; run monotron launch --nnodes N --node-rank I on each host")
 	}
 	addr, ranks := o.addr, 0
 	if !c.IsSet("master-addr") && !c.IsSet("rdzv-endpoint") {
@@ -242,10 +239,16 @@ func readFleet(c *cli.Context, o *options) (*fleet, error) {
 		ranks = o.local
 	}
 	f, err := fleetOf(o, c.String("hostfile"), c.String("ssh-config"), addr, ranks)
-	if err == nil && f.port == 0 {
+	if err != nil {
+		return nil, err
+	}
+	if f.port == 0 {
 		f.port = c.Int("master-port")
 	}
-	return f, err
+	if f.stays() {
+		return f, f.checkStaying()
+	}
+	return f, nil
 }
 
 // meeting is where ranks meet; "" leaves the port to each attempt.

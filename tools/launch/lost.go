@@ -73,8 +73,20 @@ func (f *fleet) answering(ctx context.Context, notes io.Writer) (up []remoteHost
 // answers reports whether ssh reaches a host. The agent there gets no plan, and says
 // that it was not: any word of it will do.
 func (f *fleet) answers(ctx context.Context, host string) bool {
+	_, reached := f.reach(ctx, host)
+	return reached
+}
+
+// reach is answers, and what ssh has said.
+func (f *fleet) reach(ctx context.Context, host string) (said string, reached bool) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	err := exec.CommandContext(ctx, "ssh", f.sshWords(host)...).Run()
-	return err == nil || (ctx.Err() == nil && codeOf(err) != sshFailed)
+	out, err := exec.CommandContext(ctx, "ssh", f.sshWords(host)...).CombinedOutput()
+	if err == nil || (ctx.Err() == nil && codeOf(err) != sshFailed) {
+		return "", true
+	}
+	if said = strings.TrimSpace(string(out)); said == "" {
+		said = err.Error()
+	}
+	return said, false
 }

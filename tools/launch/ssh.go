@@ -63,6 +63,9 @@ func (f *fleet) run(out, notes io.Writer) error {
 	signals, stop := listen()
 	defer stop()
 	out, notes = heard{out, signals}, heard{notes, signals}
+	if f.stays() {
+		return f.runStaying(signals, newConsole(out, notes, "none"), notes)
+	}
 	tries := f.newTries()
 	for {
 		stopping, err := f.attempt(signals, newConsole(out, notes, "none"))
@@ -88,6 +91,8 @@ func (f *fleet) run(out, notes io.Writer) error {
 // remote is one host at work.
 type remote struct {
 	host  remoteHost
+	node  int
+	again bool // it was started after the loss of its host
 	cmd   *exec.Cmd
 	input io.WriteCloser
 	err   error            // of its end; nil: well
@@ -194,7 +199,7 @@ func tell(all []*remote, word string) {
 
 // start starts one host; its end comes through ends.
 func (f *fleet) start(node, port int, secret string, c *console, ends chan<- *remote) *remote {
-	r := &remote{host: f.hosts[node]}
+	r := &remote{host: f.hosts[node], node: node}
 	r.cmd = exec.Command("ssh", f.sshWords(r.host.name)...)
 	out, errs := c.of(0, false), c.of(0, true)
 	r.cmd.Stdout, r.cmd.Stderr = out, errs
@@ -236,8 +241,11 @@ func (f *fleet) sshWords(host string) []string {
 func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 func (f *fleet) plan(node, port int, secret string) *plan {
-	p := &plan{Args: []string{"launch", "--nproc-per-node", strconv.Itoa(f.local), "--nnodes", strconv.Itoa(len(f.hosts)), "--node-rank", strconv.Itoa(node),
+	p := &plan{Args: []string{"launch", "--nproc-per-node", strconv.Itoa(f.local), "--nnodes", strconv.Itoa(len(f.hosts) - f.spares), "--node-rank", strconv.Itoa(node),
 		"--master-addr", f.addr, "--master-port", strconv.Itoa(port), "--log-prefix", f.prefix}}
+	if f.stays() {
+		p.Args = append(p.Args, f.stayingArgs()...)
+	}
 	if f.folder != "" {
 		p.Args = append(p.Args, "--run-folder", f.folder)
 	}
