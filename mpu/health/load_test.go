@@ -1,0 +1,465 @@
+package health
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"monotron/internal/system"
+	"monotron/mpu/bootstrap/rendezvous"
+	"monotron/mpu/comm"
+	"monotron/mpu/comm/failure"
+)
+
+// TestLoad runs rank 0 of a large run as a process of its own and has as many others as the run has join it, beat and
+// hear its verdict, by the protocol of ranks. MONOTRON_LOAD_RANKS and MONOTRON_LOAD_FAULTS say how
+// many ranks, and what happens to one of them (tests/proofs/scale/ranks.sh); MONOTRON_LOAD_LIMITS
+// has what the issue of scale allows checked: how long it takes depends on what else a machine does.
+func TestLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a thousand ranks: not with -short")
+	}
+	world, faults := 1000, "closed"
+	if text := os.Getenv("MONOTRON_LOAD_RANKS"); text != "" {
+		world, _ = strconv.Atoi(text)
+	}
+	if text := os.Getenv("MONOTRON_LOAD_FAULTS"); text != "" {
+		faults = text
+	}
+	if files, known := system.OpenFiles(); known && files < uint64(world)+200 {
+		t.Skipf("%d ranks need as many open files, and a process may have %d (ulimit -n)", world, files)
+	}
+	for _, fault := range strings.Fields(faults) {
+		t.Run(fault, func(t *testing.T) { load(t, world, fault) })
+	}
+}
+
+// What a run of 10,000 ranks may take.
+const (
+	mostMeeting = 30 * time.Second
+	mostVerdict = 30 * time.Second
+	mostMemory  = 1 << 30 // of rank 0
+)
+
+// loadFaults are what happens to the one rank: what is done to its process, and what the verdict says of it.
+var loadFaults = map[string]struct {
+	kind failure.Kind
+	says string
+}{
+	"closed":    {failure.Death, "died: its connection was lost; it was in the forward pass of step 5"},
+	"silent":    {failure.Silence, "has not responded for 2"},
+	"half-open": {failure.Silence, "has not responded for 2"},
+	"stalled":   {failure.Stall, "never entered all_reduce(sum) of 8 f32 #40 of world group 0"},
+}
+
+// Claim (docs/failures.md): so many ranks meet, beat, and all hear one verdict that names the rank that was killed
+// or stopped, whose host was cut off, or that does not enter a collective.
+func load(t *testing.T, world int, fault string) {
+	expected, known := loadFaults[fault]
+	if !known {
+		t.Fatalf("there is no fault %q", fault)
+	}
+	// The ranks: 0 and the one to come to harm are processes of this program, the others connections of this one.
+	addr, prefix, cut := "127.0.0.1", []string(nil), func() {}
+	if fault == "half-open" {
+		addr, prefix, cut = cutOff(t)
+	}
+	l, err := net.Listen("tcp", addr+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr = l.Addr().String()
+	l.Close() // rank 0 takes the port
+	began := time.Now()
+	first, victim := startLoad(t, nil, 0, world, addr), startLoad(t, prefix, world/3, world, addr)
+	h := newHerd(world, addr, world/3)
+	defer h.close()
+	// They meet.
+	met := first.next(t)
+	slowest, err := h.met()
+	if err != nil {
+		t.Fatal(err)
+	}
+	meeting := time.Since(began)
+	victim.next(t)
+	t.Logf("%d ranks met in %.1f s; rank 0: %s", world, meeting.Seconds(), met)
+	t.Logf("the slowest to connect: rank %d after %.1f s; it connected %d times; the last failure: %v", slowest.rank, slowest.ready.Seconds(), slowest.tries, slowest.last)
+	go h.beat()
+	time.Sleep(5 * time.Second)
+	// One comes to harm.
+	began = time.Now()
+	switch fault {
+	case "closed":
+		_ = victim.cmd.Process.Kill() // the verdict shows it
+	case "silent":
+		_ = victim.cmd.Process.Signal(syscall.SIGSTOP) // the verdict shows it
+	case "half-open":
+		cut()
+	case "stalled":
+		for _, p := range []*loadProcess{first, victim} {
+			fmt.Fprintln(p.in, "stall")
+		}
+		h.stalls.Store(true)
+	}
+	end := first.next(t)
+	verdict := time.Since(began)
+	t.Logf("%s: verdict after %.1f s: %.300s; rank 0: %s", fault, verdict.Seconds(), end.Verdict.Text, end)
+	if v := end.Verdict; v.Rank != world/3 || v.Kind != expected.kind || !strings.Contains(v.Text, expected.says) || v.Host == "" {
+		t.Errorf("rank %d of host %q, %v: %s", v.Rank, v.Host, v.Kind, v.Text)
+	}
+	h.heard(t)
+	// What all that may take.
+	if os.Getenv("MONOTRON_LOAD_LIMITS") == "" {
+		return
+	}
+	if meeting > mostMeeting || verdict > mostVerdict || end.Peak > mostMemory || end.Processor > met.Seconds+verdict.Seconds()+5 {
+		t.Errorf("that is more than %v to meet, %v to the verdict, %d bytes and one processor of rank 0", mostMeeting, mostVerdict, mostMemory)
+	}
+}
+
+// loadProcess is a rank that is a process.
+type loadProcess struct {
+	cmd   *exec.Cmd
+	in    io.Writer
+	lines *bufio.Scanner
+}
+
+// loadReport is what it says of itself.
+type loadReport struct {
+	Seconds, Processor float64 // since its start
+	Peak               int64   // bytes of memory
+	Files              int     // open
+	Verdict            *failure.Verdict
+}
+
+func (r *loadReport) String() string {
+	return fmt.Sprintf("%.1f s of a processor in %.1f s, at most %d MB of memory, %d open files", r.Processor, r.Seconds, r.Peak>>20, r.Files)
+}
+
+const loadLine = "load: "
+
+// startLoad starts this test's program as a rank.
+func startLoad(t *testing.T, prefix []string, rank, world int, addr string) *loadProcess {
+	t.Helper()
+	words := append(prefix, os.Args[0], "-test.run=^TestLoadProcess$", "-test.timeout=0")
+	p := &loadProcess{cmd: exec.Command(words[0], words[1:]...)}
+	p.cmd.Env = append(os.Environ(), fmt.Sprintf("MONOTRON_LOAD_RANK=%d %d %s", rank, world, addr))
+	p.cmd.Stderr = os.Stderr
+	in, err1 := p.cmd.StdinPipe()
+	out, err2 := p.cmd.StdoutPipe()
+	if err := errors.Join(err1, err2, p.cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = p.cmd.Process.Kill(), p.cmd.Wait() })
+	p.in, p.lines = in, bufio.NewScanner(out)
+	p.lines.Buffer(nil, 1<<20)
+	return p
+}
+
+// next is what it says next.
+func (p *loadProcess) next(t *testing.T) *loadReport {
+	t.Helper()
+	for p.lines.Scan() {
+		if text, is := strings.CutPrefix(p.lines.Text(), loadLine); is {
+			r := &loadReport{}
+			if err := json.Unmarshal([]byte(text), r); err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+	}
+	t.Fatalf("a rank has ended: %v", p.lines.Err())
+	return nil
+}
+
+// TestLoadProcess is a rank of TestLoad.
+func TestLoadProcess(t *testing.T) {
+	var rank, world int
+	var addr string
+	if _, err := fmt.Sscan(os.Getenv("MONOTRON_LOAD_RANK"), &rank, &world, &addr); err != nil {
+		t.Skip("TestLoad starts it")
+	}
+	began := time.Now()
+	s, err := rendezvous.Join(t.Context(), rendezvous.Config{Rank: rank, World: world, Addr: addr, Secret: loadSecret, Data: ":1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rank == 0 {
+		w := NewWatcher(world, Settings{Limit: 15 * time.Second}, s.Ask, func(v *failure.Verdict) { _ = s.Judge(v) })
+		defer w.Close()
+		s.Hear(w.Hear)
+	}
+	var stalls atomic.Bool
+	s.Speak(func() (string, []byte) {
+		return At(Forward, 5), loadMessage(rank, world, stalls.Load() && rank == 0, stalls.Load(), true)
+	}, func() {
+		sent, _ := json.Marshal(&message{Report: &Report{Stack: "goroutine 1 [running]:\n"}})
+		_ = s.Tell(sent) // the run has ended otherwise
+	})
+	tell := func(v *failure.Verdict) {
+		files, _ := os.ReadDir("/proc/self/fd")
+		processor, _ := system.Usage()
+		peak, _, _ := strings.Cut(strings.TrimSpace(system.Field("/proc/self/status", "VmHWM")), " ")
+		kib, _ := strconv.ParseInt(peak, 10, 64)
+		text, _ := json.Marshal(&loadReport{time.Since(began).Seconds(), processor.Seconds(), kib << 10, len(files), v})
+		fmt.Printf("%s%s\n", loadLine, text)
+	}
+	tell(nil)
+	go func() {
+		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+			stalls.Store(true)
+		}
+	}()
+	<-s.Lost()
+	var v *failure.Verdict
+	if errors.As(s.Err(), &v) {
+		tell(v)
+	}
+	_ = s.Close() // the verdict is printed
+}
+
+var loadSecret = []byte("of a test of load")
+
+// loadMessage is what a rank reports with a beat: it computes, or waits in a collective of all ranks, or does nothing.
+func loadMessage(rank, world int, waits, idle, hello bool) []byte {
+	// The rank is in eight groups, as one of TP8 x CP2 x DP x PP8 would be.
+	m := &message{Beat: &Beat{Phase: Forward, Step: 5, Busy: !idle}}
+	groups := []Named{{"world", fmt.Sprintf("0-%d", world-1)}}
+	for i, width := range []int{8, 16, 64, 128, 256, 512, 1024} {
+		from := rank / width * width
+		groups = append(groups, Named{"g" + strconv.Itoa(i), fmt.Sprintf("%d-%d", from, min(world, from+width)-1)})
+	}
+	for range groups {
+		m.Beat.Groups = append(m.Beat.Groups, Count{Entered: 40})
+	}
+	if waits {
+		m.Beat.Waiting = &Call{Group: groups[0].Key(), Seq: 40, Op: comm.AllReduce, Reduce: comm.Sum, Root: -1, Count: 8, DType: "f32", Outer: "model/mlp.go:84"}
+		m.Beat.Groups[0].Entered++
+	}
+	if hello {
+		m.Hello = &Hello{PID: rank, Host: "host", Groups: groups}
+	}
+	sent, _ := json.Marshal(m) // of this file's making
+	return sent
+}
+
+// herd is the ranks that are connections: they keep nothing of the list of all, which each of so many would
+// have, and say every second what they have said before.
+type herd struct {
+	world   int
+	addr    string
+	ends    chan struct{}
+	stalls  atomic.Bool
+	ranks   []*animal
+	joined  sync.WaitGroup
+	reading sync.WaitGroup
+}
+
+// animal is one rank of a herd.
+type animal struct {
+	rank int
+	conn net.Conn
+	err  error
+	judged,
+	counted bool
+
+	// Of the slowest, to see what it has waited for.
+	began time.Time
+	ready time.Duration // until its last connection was made
+	tries int
+	last  error // of a connection that was made again
+}
+
+// newHerd has all ranks join but 0 and one more.
+func newHerd(world int, addr string, but int) *herd {
+	h := &herd{world: world, addr: addr, ends: make(chan struct{})}
+	for rank := 1; rank < world; rank++ {
+		if rank == but {
+			continue
+		}
+		a := &animal{rank: rank}
+		h.ranks = append(h.ranks, a)
+		h.joined.Add(1)
+		h.reading.Go(func() {
+			a.err = h.live(a)
+			if !a.counted {
+				h.joined.Done()
+			}
+		})
+	}
+	return h
+}
+
+// live is a rank from its start to the verdict. As rendezvous.Join does, it connects again until rank 0 is there, and
+// after its connection has been dropped among too many.
+func (h *herd) live(a *animal) (err error) {
+	a.began = time.Now()
+	var pauses rendezvous.Backoff
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(pauses.Next()) {
+		a.tries++
+		if a.conn, err = net.Dial("tcp", h.addr); err != nil {
+			a.last = err
+			continue
+		}
+		if err = rendezvous.Call(a.conn, loadSecret); err == nil {
+			a.ready = time.Since(a.began)
+			err = h.join(a)
+		}
+		if err == nil {
+			err = h.read(a)
+		}
+		if err == nil || a.counted {
+			return err
+		}
+		a.last = fmt.Errorf("after %v: %w", time.Since(a.began).Round(time.Millisecond), err)
+		a.conn.Close() // it is made again
+	}
+	return err
+}
+
+// join says who a rank is.
+func (h *herd) join(a *animal) error {
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	return a.send("join", &rendezvous.Member{Rank: a.rank, World: h.world, Addr: "127.0.0.1:1", Host: host, PID: os.Getpid(), Called: "rank"}, "", nil)
+}
+
+// send writes a message in the frame of the rendezvous.
+func (a *animal) send(kind string, m *rendezvous.Member, at string, report []byte) error {
+	text, err := json.Marshal(struct {
+		Kind   string
+		Member *rendezvous.Member `json:",omitempty"`
+		At     string             `json:",omitempty"`
+		Report []byte             `json:",omitempty"`
+	}{kind, m, at, report})
+	if err != nil {
+		return err
+	}
+	if err := a.conn.SetWriteDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return err
+	}
+	_, err = a.conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...))
+	return err
+}
+
+// read reads until the verdict. Of each message only the beginning is kept, where its kind is.
+func (h *herd) read(a *animal) error {
+	for {
+		var head [4 + 24]byte
+		if _, err := io.ReadFull(a.conn, head[:4]); err != nil {
+			return err
+		}
+		n := int64(binary.BigEndian.Uint32(head[:4]))
+		short := head[4 : 4+min(n, 24)]
+		if _, err := io.ReadFull(a.conn, short); err != nil {
+			return err
+		}
+		if _, err := io.CopyN(io.Discard, a.conn, n-int64(len(short))); err != nil {
+			return err
+		}
+		switch {
+		case bytes.HasPrefix(short, []byte(`{"Kind":"joined"`)) && !a.counted:
+			a.counted = true
+			h.joined.Done()
+		case bytes.HasPrefix(short, []byte(`{"Kind":"verdict"`)):
+			a.judged = true
+			return nil
+		}
+	}
+}
+
+// met waits until all have the list of all ranks, and gives the one whose last connection was made last.
+func (h *herd) met() (slowest *animal, err error) {
+	h.joined.Wait()
+	for _, a := range h.ranks {
+		if !a.counted || a.judged {
+			return nil, fmt.Errorf("rank %d has not met the others: %v", a.rank, a.err)
+		}
+		if slowest == nil || a.ready > slowest.ready {
+			slowest = a
+		}
+	}
+	return slowest, nil
+}
+
+// beat has all ranks beat once a second; the first time they say their groups.
+func (h *herd) beat() {
+	calm, waiting := make([][]byte, len(h.ranks)), make([][]byte, len(h.ranks))
+	for i, a := range h.ranks {
+		_ = a.send("told", nil, "", loadMessage(a.rank, h.world, false, false, true)) // read notices
+		calm[i], waiting[i] = loadMessage(a.rank, h.world, false, false, false), loadMessage(a.rank, h.world, true, true, false)
+	}
+	for tick := time.NewTicker(beatEvery); ; {
+		for i, a := range h.ranks {
+			sent := calm[i]
+			if h.stalls.Load() {
+				sent = waiting[i]
+			}
+			_ = a.send("beat", nil, At(Forward, 5), sent) // read notices
+		}
+		select {
+		case <-h.ends:
+			tick.Stop()
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// heard checks that all ranks have the verdict.
+func (h *herd) heard(t *testing.T) {
+	t.Helper()
+	h.reading.Wait()
+	for _, a := range h.ranks {
+		if !a.judged {
+			t.Fatalf("rank %d has not heard the verdict: %v", a.rank, a.err)
+		}
+	}
+}
+
+func (h *herd) close() {
+	close(h.ends)
+	for _, a := range h.ranks {
+		if a.conn != nil {
+			a.conn.Close() // nothing more is wanted of it
+		}
+	}
+}
+
+// cutOff makes a host that is a network namespace: the address of this one as both reach it, what starts a command
+// there, and what cuts its link, or skips.
+func cutOff(t *testing.T) (addr string, prefix []string, cut func()) {
+	t.Helper()
+	id := strconv.Itoa(os.Getpid() % 100000)
+	name, link := "mtload"+id, "mtl"+id
+	ip := func(line string) {
+		t.Helper()
+		if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
+			t.Skipf("network namespaces are not permitted here: ip %s: %v: %s", line, err, out)
+		}
+	}
+	ip("netns add " + name)
+	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() })
+	ip("link add " + link + " type veth peer name eth0 netns " + name)
+	ip("addr add 10.99.6.1/24 dev " + link)
+	ip("link set " + link + " up")
+	ip("-n " + name + " addr add 10.99.6.2/24 dev eth0")
+	ip("-n " + name + " link set eth0 up")
+	return "10.99.6.1", []string{"ip", "netns", "exec", name}, func() { ip("-n " + name + " link set eth0 down") }
+}
