@@ -311,7 +311,7 @@ func (h *herd) live(a *animal) (err error) {
 	var pauses rendezvous.Backoff
 	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(pauses.Next()) {
 		a.tries++
-		if a.conn, err = net.Dial("tcp", h.addr); err != nil {
+		if a.conn, err = net.DialTimeout("tcp", h.addr, 4*time.Second); err != nil {
 			a.last = err
 			continue
 		}

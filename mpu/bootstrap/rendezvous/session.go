@@ -82,6 +82,9 @@ const (
 	usualSilence = 20 * time.Second
 	beatEvery    = time.Second
 	writeTime    = 10 * time.Second // for one message
+	// dialTime is how long one attempt to connect may take. Where thousands of ranks connect at once the kernel of rank 0's
+	// host drops some, and that of the rank tries them again after 1, 3, 7, 15 and 31 s.
+	dialTime = 4 * time.Second
 )
 
 // Join waits until all ranks of the run are there. Errors name what is missing
@@ -216,7 +219,7 @@ func (s *Session) dial(ctx context.Context) (net.Conn, error) {
 	if OwnName(addr, s.config.Rank == 0) {
 		addr = onLoopback(addr)
 	}
-	var dialer net.Dialer
+	dialer := net.Dialer{Timeout: dialTime}
 	waiting := newLongWait(s.config.Notes)
 	var pauses Backoff
 	end := time.Now().Add(DropTime)
