@@ -15,4 +15,5 @@ done
 (cd "$work" && "$OLDPWD/bin/monotron" report lr-1e-3 --compare lr-1e-4 lr-1e-2 --output report.html &&
   "$OLDPWD/bin/monotron" report lr-1e-3 --compare lr-1e-4 lr-1e-2 --format png --output report.png &&
   "$OLDPWD/bin/monotron" report lr-1e-3 --compare lr-1e-4 lr-1e-2 --format markdown --output report.md)
+[ -z "${SHOTS:-}" ] || mkdir -p "$SHOTS"
 SHOTS=${SHOTS:-$work} "$python" tests/proofs/page/compare.py "$work/report.html"

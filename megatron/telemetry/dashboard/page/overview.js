@@ -184,7 +184,7 @@ function summary() {
   if (data.runs.length > 1) runsTable(box);
   for (const r of data.runs) {
     const s = r.state.summary;
-    const said = [r.note, s.torn ? `${plural(s.torn, 'torn line')} skipped` : '', s.replaced ? `${s.replaced} lines replaced by training again` : '',
+    const said = [r.note, s.torn ? `${plural(s.torn, 'torn line')} skipped` : '', s.replaced ? `${plural(s.replaced, 'line')} replaced by training again` : '',
       r.thinned ? `of ${r.thinned + r.steps[0].length} steps the ${r.steps[0].length} that stand out are here; report --format csv has all` : ''].filter(Boolean);
     if (said.length) element('p', `${data.runs.length > 1 ? r.name + ': ' : ''}${said.join('; ')}.`, box, 'note');
   }
