@@ -46,6 +46,10 @@ type raw struct {
 	MambaFreq           string
 	Mamba               spec.Mamba
 	NoMambaConvBias     bool
+	HybridPattern       string
+	Hybrid              spec.HybridLayers
+	IsHybrid            bool
+	Spec                []string
 	MTP                 spec.MTP
 
 	Activations [activations.Activations]bool

@@ -25,6 +25,7 @@ func (p *parser) derive() {
 	p.deriveExperts()
 	p.deriveTuning()
 	p.deriveMTP()
+	p.hybridChecks()
 	p.deriveLayout()
 	p.derivePrecision()
 	p.deriveBatch()
@@ -73,6 +74,7 @@ func (p *parser) checkVolume() {
 
 func (p *parser) deriveShape() {
 	m := &p.Model
+	p.deriveHybrid()
 	p.need(m.NumLayers < 1, "num-layers", "the number of transformer layers, at least 1")
 	noHidden := p.need(m.HiddenSize < 1, "hidden-size", "the width of the model, at least 1")
 	noHeads := p.need(m.NumAttentionHeads < 1, "num-attention-heads", "the number of query heads, at least 1")
@@ -386,7 +388,7 @@ func (p *parser) deriveMuon() {
 		p.clash("optimizer full-attention-kv-channels full-attention-query-groups keys-are-values kv-shared-layers per-layer-input-size moe-parallel-mlp", "--optimizer %s cannot be combined with Gemma 4's flags, such as --full-attention-kv-channels and --kv-shared-layers: it needs layers of one shape; use --optimizer adam", o.Kind)
 	}
 	if m.KeepsState() || m.OutputGate {
-		p.clash("optimizer experimental-attention-variant short-conv-freq mamba-layer-freq attention-output-gate", "--optimizer %s cannot be combined with --experimental-attention-variant, --short-conv-freq, --mamba-layer-freq or --attention-output-gate, whose matrices it does not know; use --optimizer adam", o.Kind)
+		p.clash("optimizer experimental-attention-variant short-conv-freq mamba-layer-freq hybrid-layer-pattern attention-output-gate", "--optimizer %s cannot be combined with --experimental-attention-variant, --short-conv-freq, --mamba-layer-freq, M in --hybrid-layer-pattern or --attention-output-gate, whose matrices it does not know; use --optimizer adam", o.Kind)
 	}
 	// What heads are part of.
 	if o.Muon.PerHead && o.Muon.FullQKV {

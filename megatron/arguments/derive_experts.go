@@ -23,11 +23,12 @@ func (p *parser) deriveExperts() {
 	if e.FFNHiddenSize == 0 {
 		e.FFNHiddenSize = p.Model.FFNHiddenSize
 	}
-	layers, err := mixtureLayers(p.Raw.LayerFreq, p.Model.NumLayers)
-	if err != nil {
-		p.clash("moe-layer-freq", "--moe-layer-freq %s: %v", cmp.Or(p.Raw.LayerFreq, `""`), err)
+	if e.Layers = p.Raw.Hybrid.Experts; e.Layers == nil {
+		var err error
+		if e.Layers, err = mixtureLayers(p.Raw.LayerFreq, p.Model.NumLayers); err != nil {
+			p.clash("moe-layer-freq", "--moe-layer-freq %s: %v", cmp.Or(p.Raw.LayerFreq, `""`), err)
+		}
 	}
-	e.Layers = layers
 	p.checkRouter(e)
 	p.Model.Experts = e
 }
@@ -37,7 +38,7 @@ func (p *parser) checkRouter(e *spec.Experts) {
 	if e.TopK < 1 || e.TopK > e.Num {
 		p.clash("moe-router-topk num-experts", "--moe-router-topk must be from 1 to --num-experts %d, not %d", e.Num, e.TopK)
 	}
-	if !slices.Contains(e.Layers, true) && len(e.Layers) > 0 {
+	if !slices.Contains(e.Layers, true) && len(e.Layers) > 0 && p.Raw.HybridPattern == "" {
 		p.clash("moe-layer-freq", "--moe-layer-freq %s gives none of --num-layers %d experts, but --num-experts is %d; change one", p.Raw.LayerFreq, p.Model.NumLayers, e.Num)
 	}
 	if e.SharedFFN > 0 && p.Model.LinearBias {

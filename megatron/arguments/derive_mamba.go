@@ -1,11 +1,15 @@
 package arguments
 
-import "monotron/megatron/spec"
+import (
+	"slices"
+
+	"monotron/megatron/spec"
+)
 
 // deriveMamba completes layers with state-space scans, where they are asked for.
 func (p *parser) deriveMamba() {
 	m, r := &p.Model, &p.Raw
-	if r.MambaFreq == "" {
+	if r.MambaFreq == "" && !slices.Contains(r.Hybrid.Scans, true) {
 		return
 	}
 	s := r.Mamba
@@ -15,24 +19,26 @@ func (p *parser) deriveMamba() {
 		}
 		s.Heads = max(1, s.Heads)
 	}
-	layers, err := windowLayers(r.MambaFreq, m.NumLayers)
-	if err != nil {
-		p.clash("mamba-layer-freq", "--mamba-layer-freq %s: %v", r.MambaFreq, err)
+	if s.Layers = r.Hybrid.Scans; s.Layers == nil {
+		var err error
+		if s.Layers, err = windowLayers(r.MambaFreq, m.NumLayers); err != nil {
+			p.clash("mamba-layer-freq", "--mamba-layer-freq %s: %v", r.MambaFreq, err)
+		}
 	}
-	s.Layers, s.ConvBias = layers, !r.NoMambaConvBias
+	s.ConvBias = !r.NoMambaConvBias
 	p.mambaClashes(&s)
 	m.Mamba = &s
 }
 
 // mambaClashes reports settings that scans cannot be combined with.
 func (p *parser) mambaClashes(s *spec.Mamba) {
-	m := &p.Model
+	m, flag := &p.Model, p.Raw.listed()
 	switch {
 	case m.LinearBias:
-		p.clash("mamba-layer-freq disable-bias-linear", "--mamba-layer-freq needs --disable-bias-linear, as projections of state-space scans have no biases")
+		p.clash(flag+" disable-bias-linear", "--%s needs --disable-bias-linear, as projections of state-space scans have no biases", flag)
 	case m.Normalization != spec.RMSNorm:
-		p.clash("mamba-layer-freq normalization", "--mamba-layer-freq needs --normalization RMSNorm")
-	case m.Delta != nil || m.Conv != nil || m.Latent != nil:
+		p.clash(flag+" normalization", "--%s needs --normalization RMSNorm", flag)
+	case p.Raw.HybridPattern == "" && (m.Delta != nil || m.Conv != nil || m.Latent != nil):
 		p.clash("mamba-layer-freq experimental-attention-variant short-conv-freq multi-latent-attention", "--mamba-layer-freq cannot be combined with --experimental-attention-variant, --short-conv-freq or --multi-latent-attention; leave them out")
 	case s.DtMax > 0 && s.DtMax < s.DtMin:
 		p.clash("mamba-dt-min mamba-dt-max", "--mamba-dt-max %g is below --mamba-dt-min %g", s.DtMax, s.DtMin)
@@ -47,6 +53,6 @@ func (p *parser) mambaClashes(s *spec.Mamba) {
 		p.clash("mamba-num-heads mamba-num-groups tensor-model-parallel-size context-parallel-size", "%s", text)
 	}
 	if f := p.Checkpoint.Format; f == "torch" || f == "torch_dist" {
-		p.clash("mamba-layer-freq ckpt-format", "--ckpt-format %s cannot store state-space scans; leave it out, and convert the result to hf", f)
+		p.clash(flag+" ckpt-format", "--ckpt-format %s cannot store state-space scans; leave it out, and convert the result to hf", f)
 	}
 }

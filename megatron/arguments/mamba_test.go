@@ -31,3 +31,43 @@ func TestStateSpaceScans(t *testing.T) {
 		}
 	}
 }
+
+const hybridLine = " --disable-bias-linear --normalization RMSNorm --mamba-head-dim 4 --mamba-num-groups 2"
+
+// Claim: Megatron's pattern says which layers there are, under today's name and the one before, with the flags that its
+// scripts for such models have; bars divide the layers over stages, and what cannot be combined is refused by name.
+func TestHybridPattern(t *testing.T) {
+	parse := func(more string) (string, error) {
+		t.Helper()
+		c, _, err := ParseWith(everything, append(baseline(), strings.Fields(more+hybridLine)...))
+		return c.Model.Hybrid() + " " + c.Layout.StageString, err
+	}
+	for flags, want := range map[string]string{
+		"--hybrid-layer-pattern M-M*-": "M-M*- ", "--hybrid-override-pattern M-M*": "M-M* ", "--hybrid-layer-pattern ME*- --num-experts 2": "ME*- ",
+		"--is-hybrid-model --spec megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec --hybrid-override-pattern M*": "M* ", "--hybrid-layer-pattern *-*-": "*-*- ",
+		"--hybrid-layer-pattern M-|*-M --pipeline-model-parallel-size 2 --world-size 2": "M-*-M Ett|tttL", "--hybrid-layer-pattern M-|*-": "M-*- ",
+	} {
+		if got, err := parse(flags); err != nil || got != want {
+			t.Errorf("%s: %q, %v", flags, got, err)
+		}
+	}
+	c, report, err := ParseWith(everything, append(baseline(), strings.Fields("--hybrid-layer-pattern M-*EM --num-experts 2"+hybridLine)...))
+	if err != nil || c.Model.NumLayers != 5 || !slices.Equal(c.Model.Mamba.Layers, []bool{true, false, false, false, true}) || !slices.Equal(c.Model.Experts.Layers, []bool{false, false, false, true, false}) {
+		t.Errorf("%v, %d layers, %v, %v", err, c.Model.NumLayers, c.Model.Mamba, c.Model.Experts)
+	}
+	if !slices.ContainsFunc(report.Notices, func(s string) bool { return strings.Contains(s, "--num-layers 4 has no effect") }) {
+		t.Errorf("%q", report.Notices)
+	}
+	for flags, want := range map[string]string{
+		"--is-hybrid-model": "--is-hybrid-model needs --hybrid-layer-pattern", "--spec a b": "Python modules", "--spec megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec": "--hybrid-layer-pattern",
+		"--hybrid-layer-pattern M*E": "--num-experts", "--hybrid-layer-pattern M* --num-experts 2": "--num-experts", "--hybrid-layer-pattern M*X": "'X' is not a layer", "--hybrid-layer-pattern MG": "gated delta nets",
+		"--hybrid-layer-pattern M*/M*": "multi-token prediction", "--hybrid-layer-pattern |": "names no layers", "--hybrid-layer-pattern M* --moe-layer-freq 2": "--moe-layer-freq", "--hybrid-layer-pattern M* --mamba-layer-freq 2": "--mamba-layer-freq",
+		"--hybrid-layer-pattern M* --short-conv-freq 2": "--short-conv-freq", "--hybrid-layer-pattern M* --ckpt-format torch": "--ckpt-format torch", "--hybrid-layer-pattern M-M- --parallel-residual": "--parallel-residual",
+		"--hybrid-layer-pattern *-*- --mtp-num-layers 1 --position-embedding-type rope": "--mtp-num-layers", "--hybrid-layer-pattern M- --optimizer muon": "--optimizer muon",
+		"--hybrid-layer-pattern M|* --pipeline-model-parallel-size 2 --world-size 2 --num-layers-per-virtual-pipeline-stage 1": "--num-layers-per-virtual-pipeline-stage",
+	} {
+		if _, err := parse(flags); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", flags, err, want)
+		}
+	}
+}

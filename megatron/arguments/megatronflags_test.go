@@ -175,7 +175,7 @@ var particular = map[string]string{
 	"save-retain-interval": "20", "save-interval": "10", "recompute-modules": "mlp", "moe-layer-freq": "[1,0]*2",
 	"moe-router-load-balancing-type": "seq_aux_loss", "moe-router-group-topk": "1", "moe-router-num-groups": "2", "moe-router-topk": "3",
 	"log-memory-interval": "200", "tensorboard-log-interval": "3", "profile-step-end": "9", "split": "8,1,1",
-	"linear-attention-freq": "2", "short-conv-freq": "2", "short-conv-kernel-dim": "4", "mamba-layer-freq": "2", "mamba-head-dim": "8", "mamba-num-groups": "1", "mamba-num-heads": "8", "mamba-dt-max": "0.5", "linear-num-value-heads": "64", "linear-conv-kernel-dim": "2", "no-rope-freq": "2", "window-attn-skip-freq": "2", "rotary-percent": "0.5", "phase-timeout-factor": "3", "eval-global-batch-size": "16", "eval-micro-batch-size": "1",
+	"linear-attention-freq": "2", "short-conv-freq": "2", "short-conv-kernel-dim": "4", "mamba-layer-freq": "2", "hybrid-layer-pattern": "*-*-*-", "mamba-head-dim": "8", "mamba-num-groups": "1", "mamba-num-heads": "8", "mamba-dt-max": "0.5", "linear-num-value-heads": "64", "linear-conv-kernel-dim": "2", "no-rope-freq": "2", "window-attn-skip-freq": "2", "rotary-percent": "0.5", "phase-timeout-factor": "3", "eval-global-batch-size": "16", "eval-micro-batch-size": "1",
 	"moe-expert-capacity-factor": "1.5", "ddp-num-buckets": "3", "train-iters": "50", "encoder-seq-length": "32",
 	"seed": "7", "rope-scaling-factor": "4", "lr-decay-iters": "90", "lr-wsd-decay-iters": "5", "pp-partition-method": "uniform",
 	"moe-aux-loss-coeff": "0.01", "moe-imbalance-limit": "8",
@@ -243,7 +243,7 @@ const mtpLine = "--position-embedding-type rope --mtp-num-layers 1"
 
 // Claim: every flag that works changes the Config.
 func TestEveryWorkingFlagChangesTheConfig(t *testing.T) {
-	reports := []string{"config", "print-config", "help", "model"} // these change what is printed, or stand for other flags
+	reports := []string{"config", "print-config", "help", "model", "is-hybrid-model", "spec"} // these change what is printed, or stand for or repeat other flags
 	for _, f := range table.All() {
 		if f.Class != table.Works || slices.Contains(reports, f.Name) {
 			continue

@@ -35,7 +35,7 @@ func ExpertName(layer, expert int) string {
 const SinksName = "self_attention.core_attention.softmax_offset"
 
 // LayerNorms are the names of a layer's norms of the residual stream's width: attention's,
-// and the MLP's.
+// and the MLP's, where it has these.
 func LayerNorms(m *spec.Model, layer int) (norms [2][]string) {
 	if !m.NormAfter && !m.NormBehindSum {
 		norms[0] = append(norms[0], "input_layernorm")
@@ -48,6 +48,12 @@ func LayerNorms(m *spec.Model, layer int) (norms [2][]string) {
 		if !m.NormBehindSum || layer < m.NumLayers-1 { // the last one's is the final norm
 			norms[1] = append(norms[1], "post_mlp_layernorm")
 		}
+	}
+	if !m.MixerAt(layer) {
+		norms[0] = nil
+	}
+	if !m.MLPAt(layer) {
+		norms[1] = nil
 	}
 	return norms
 }
@@ -131,6 +137,7 @@ func (l *lister) layer(i int) {
 		l.norm(name+n, int64(h))
 	}
 	switch {
+	case !m.MixerAt(i):
 	case m.DeltaAt(i):
 		l.delta(name + "self_attention.")
 	case m.ConvAt(i):
@@ -157,7 +164,7 @@ func (l *lister) layer(i int) {
 	if m.MixtureAt(i) {
 		l.experts(name + "mlp.")
 	}
-	if !m.MixtureAt(i) || m.ParallelMLP {
+	if m.MLPAt(i) && (!m.MixtureAt(i) || m.ParallelMLP) {
 		of := m.MLPOf(i)
 		l.linear(name+"mlp.linear_fc1", of.FC1Rows(), h, m.LinearBias)
 		l.linear(name+"mlp.linear_fc2", h, of.FFNHiddenSize, m.LinearBias)

@@ -34,6 +34,7 @@ var batchModels = map[string]func(*spec.Model){
 		m.LinearBias, m.QKVBias, m.Normalization = false, false, spec.RMSNorm
 		m.Mamba = &spec.Mamba{Heads: 4, Groups: 2, HeadDim: 18, StateDim: 5, Taps: 4, ConvBias: true, DtMin: 0.2, Layers: []bool{true, false}}
 	},
+	"layers of one sublayer": oneSublayer,
 	"short convolution": func(m *spec.Model) {
 		m.LinearBias, m.QKVBias, m.Conv = false, false, &spec.ShortConv{Taps: 3, Layers: []bool{true, false}}
 	},
@@ -41,6 +42,13 @@ var batchModels = map[string]func(*spec.Model){
 		m.Position, m.RotaryPercent, m.RotaryBase, m.OutputGate = spec.PositionRope, 0.5, 10000, true
 		m.Delta = &spec.Delta{KeyHeads: 2, ValueHeads: 4, KeyDim: 5, ValueDim: 18, Taps: 4, Layers: []bool{true, false}}
 	},
+}
+
+// oneSublayer makes a model of a scan, an MLP, an attention and an MLP.
+func oneSublayer(m *spec.Model) {
+	m.LinearBias, m.QKVBias, m.Normalization, m.NumLayers = false, false, spec.RMSNorm, 4
+	m.Mamba = &spec.Mamba{Heads: 4, Groups: 2, HeadDim: 18, StateDim: 5, Taps: 4, ConvBias: true, DtMin: 0.2, Layers: []bool{true, false, false, false}}
+	m.Sublayers = []spec.Sublayers{spec.MixerAlone, spec.MLPAlone, spec.MixerAlone, spec.MLPAlone}
 }
 
 // batchModel is tiny on a device, with space for longer texts.

@@ -175,6 +175,7 @@ func TestCacheEqualsFullPass(t *testing.T) {
 			m.LinearBias, m.QKVBias, m.Normalization = false, false, spec.RMSNorm
 			m.Mamba = &spec.Mamba{Heads: 4, Groups: 2, HeadDim: 18, StateDim: 5, Taps: 4, ConvBias: true, DtMin: 0.2, Layers: []bool{true, false}}
 		},
+		"layers of one sublayer": oneSublayer,
 		"short convolution": func(m *spec.Model) {
 			m.LinearBias, m.QKVBias, m.Conv = false, false, &spec.ShortConv{Taps: 3, Layers: []bool{true, false}}
 		},

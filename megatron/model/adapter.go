@@ -26,6 +26,9 @@ func (l *layer) linears() map[string]adaptable {
 	if a, is := l.attention.(*attention); is {
 		all["self_attention.linear_qkv"], all["self_attention.linear_proj"] = a.qkv, a.proj
 	}
+	if l.second == nil {
+		return all
+	}
 	switch m := l.second.sublayer.(type) {
 	case *mlp:
 		all["mlp.linear_fc1"], all["mlp.linear_fc2"] = m.fc1, m.fc2

@@ -77,9 +77,12 @@ func shapes() map[string]spec.Model {
 	scan.Mamba = &spec.Mamba{Heads: 4, Groups: 1, HeadDim: 3, StateDim: 5, Taps: 3, ConvBias: true, DtMin: 0.3, DtMax: 2, Layers: []bool{true, false, true}}
 	scans := scan
 	scans.Mamba = &spec.Mamba{Heads: 8, Groups: 4, HeadDim: 3, StateDim: 5, Taps: 4, Layers: []bool{true, true, true}}
+	hybrid := scan // layers of one sublayer
+	hybrid.Mamba = &spec.Mamba{Heads: 4, Groups: 2, HeadDim: 3, StateDim: 5, Taps: 3, DtMin: 0.3, Layers: []bool{true, false, false}}
+	hybrid.Sublayers = []spec.Sublayers{spec.MixerAlone, spec.MLPAlone, spec.MixerAlone}
 	gated := llama // with the norms of queries and keys left out
 	gated.NumQueryGroups, gated.QKNorm, gated.OutputGate, gated.QKVBias = 2, false, true, true
-	all := map[string]spec.Model{"gated delta net": delta, "short convolution": conv, "state-space scan": scan, "state-space scans of groups": scans, "growing queries": growing, "heads by layer": full, "shared keys and embeddings of layers": small, "experts in parallel with an MLP": parallel, "normed values": valued, "gated attention": gated, "latent": latent, "latent, wide values": wide, "olmo2": olmo2, "olmo2 with biases": olmoBiased, "gpt-neo": neo, "gpt2": gpt2, "llama": llama, "bloom": bloom, "odd": odd, "squared relu": squared, "gpt-neox": neox}
+	all := map[string]spec.Model{"gated delta net": delta, "short convolution": conv, "state-space scan": scan, "state-space scans of groups": scans, "layers of one sublayer": hybrid, "growing queries": growing, "heads by layer": full, "shared keys and embeddings of layers": small, "experts in parallel with an MLP": parallel, "normed values": valued, "gated attention": gated, "latent": latent, "latent, wide values": wide, "olmo2": olmo2, "olmo2 with biases": olmoBiased, "gpt-neo": neo, "gpt2": gpt2, "llama": llama, "bloom": bloom, "odd": odd, "squared relu": squared, "gpt-neox": neox}
 	for name, e := range mixtures() {
 		m := llama
 		if strings.Contains(name, "biases") {

@@ -35,6 +35,9 @@ func lacks(d *device.Device, m *spec.Model) error {
 			}
 		}
 	}
+	if flag := m.LacksSublayers(); flag != "" {
+		return bad("--%s cannot be combined with --hybrid-layer-pattern, whose layers have one sublayer each; leave it out", flag)
+	}
 	switch {
 	// Combinations of Gemma 4, whose layers are written for its own settings only.
 	case m.KeysAreValues && (!m.QKNorm || !m.ValueNorm || m.QKNormFull || m.QKNormAfterRope || m.Latent != nil):

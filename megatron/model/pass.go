@@ -137,7 +137,7 @@ func (p *Pass) dropout(rate float64, name string, position int64) device.Dropout
 // rows are the first ones of a single sequence, which has the first blocks.
 type Paged struct {
 	First        int      // global number of the stage's first layer; the others follow it
-	Layers       []Tensor // none where a layer reads another's
+	Layers       []Tensor // none where a layer reads another's, or has no mixer
 	Tables, Rows Tensor   // i32 [sequences, most], [tokens, 2]; of this pass
 }
 

@@ -351,7 +351,11 @@ func (s *Stage) NewPaged(blocks int64) *Paged {
 		c.First = s.layers[0].number
 	}
 	for _, l := range s.layers {
-		c.Layers = append(c.Layers, l.attention.newBlocks(s.device, s.config.DType, blocks))
+		all := Tensor{}
+		if l.attention != nil {
+			all = l.attention.newBlocks(s.device, s.config.DType, blocks)
+		}
+		c.Layers = append(c.Layers, all)
 	}
 	return c
 }
@@ -359,7 +363,9 @@ func (s *Stage) NewPaged(blocks int64) *Paged {
 // BlockBytes is what a block takes over all layers of the stage.
 func (s *Stage) BlockBytes() (bytes int64) {
 	for _, l := range s.layers {
-		bytes += l.attention.blockBytes(s.config.DType)
+		if l.attention != nil {
+			bytes += l.attention.blockBytes(s.config.DType)
+		}
 	}
 	return bytes
 }

@@ -187,8 +187,11 @@ func (b *branch) sublayerAgain(p *Pass, tmp *device.Scope, saved *branchSaved, x
 	return b.forwardSublayer(p, tmp, saved, Tensor{}, x)
 }
 
-// params has the norms of the input first, those of the output last.
+// params has the norms of the input first, those of the output last; no branch has none.
 func (b *branch) params() (ps []*mpu.Param) {
+	if b == nil {
+		return nil
+	}
 	if b.norm != nil && !b.shared {
 		ps = b.norm.params()
 	}

@@ -168,8 +168,8 @@ func (k *Clock) floor() float64 {
 	state := k.least.dense*(value+main/dense) + k.least.experts*(value+main/experts)
 	kept := 0.0
 	for _, part := range k.parts[0] {
-		for kind, n := range kindsOfLayers(c, part.Layers) {
-			kept += n * float64(k.kept[kind])
+		for kind, n := range k.units.count(&c.Model, part.Layers) {
+			kept += n * float64(k.units.kept[kind])
 		}
 	}
 	list := c.PipelineSchedule(k.micros, false)

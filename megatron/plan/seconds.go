@@ -35,7 +35,7 @@ type Clock struct {
 	micros  int
 	most    float64    // parameters of the rank that has most
 	least   parameters // of the first stage's layers: that it has at least
-	kept    [2]int64   // bytes that a layer of each kind keeps of a micro-batch for its backward
+	units   *units     // of each part of the model; nil: a rank does not have a device of its own
 	book    *schedule.Programs
 	parts   [][]schedule.Part
 	shared  *sharing // nil: a rank has a device of its own
@@ -67,7 +67,7 @@ func clockOf(c config.Run, m *Machine, u *units, book *schedule.Programs) (*Cloc
 		return nil, err
 	}
 	l := c.Layout.Sizes()
-	k := &Clock{config: c, machine: m, micros: c.GlobalBatchSize / max(1, c.MicroBatchSize*l.DP), hidden: c.Layout.OverlapGradReduce, book: book, kept: u.kept, parts: parts}
+	k := &Clock{config: c, machine: m, micros: c.GlobalBatchSize / max(1, c.MicroBatchSize*l.DP), hidden: c.Layout.OverlapGradReduce, book: book, units: u, parts: parts}
 	for _, stage := range parts {
 		var chunks [][2]Cost
 		for _, part := range stage {
@@ -86,7 +86,7 @@ func (u *units) of(c *config.Run, part schedule.Part) (cost [2]Cost) {
 		cost[0].add(p.forward, times)
 		cost[1].add(p.backward, times)
 	}
-	for kind, n := range kindsOfLayers(c, part.Layers) {
+	for kind, n := range u.count(&c.Model, part.Layers) {
 		add(u.layer[kind], n)
 	}
 	if part.Embedding {

@@ -1,11 +1,14 @@
 package plan
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 
 	"monotron/csrc/device"
 	"monotron/megatron/config"
 	"monotron/megatron/engine"
+	"monotron/megatron/spec"
 	"monotron/megatron/training"
 	"monotron/mpu/comm"
 	"monotron/mpu/health"
@@ -38,28 +41,24 @@ type pass struct{ forward, backward Cost }
 // units are what a micro-batch takes in each part of the model, counted op by op from the run's own code.
 type units struct {
 	embedding, head pass
-	layer           [2]pass  // of an MLP; of a mixture
-	kept            [2]int64 // activations that a layer leaves for its backward
+	kinds           []spec.LayerKind // of layers; then of each:
+	layer           []pass
+	kept            []int64 // activations that a layer leaves for its backward
 }
 
 // unitsOf counts one micro-batch of a model with a layer of each kind, under c's tensor and
 // expert parallelism.
 func unitsOf(c config.Run, m *Machine, kind string) (*units, error) {
-	u := &units{}
 	// A model of one layer of each kind, on one stage, not sharded.
-	layers := 1
+	u, layers := newUnits(&c.Model)
 	c.Layout.PP, c.Layout.VP, c.Layout.StageString, c.Layout.PartitionMethod, c.Layout.FirstStageLayers, c.Layout.LastStageLayers = 1, 1, "", "", 0, 0
 	c.Layout.Sharding, c.Layout.DistributedOptimizer, c.Layout.OverlapGradReduce, c.Layout.OverlapParamGather, c.Layout.Schedule = "", false, false, false, ""
 	c.Layout.EmbeddingCountsAsLayer, c.Layout.LossCountsAsLayer = false, false
 	if c.Model.Experts == nil {
 		c.Layout.DP = 1
-	} else {
-		e := *c.Model.Experts
-		layers = 2
-		e.Layers = []bool{false, true}
-		c.Model.Experts = &e
 	}
-	c.Model.NumLayers, c.EvalIters, c.Graphs, c.FreezeParameters = layers, 0, false, nil
+	c.Model = c.Model.WithLayers(layers)
+	c.EvalIters, c.Graphs, c.FreezeParameters = 0, false, nil
 	c.Layout.WorldSize = c.Layout.Sizes().World()
 	if c.Recompute.Granularity == "full" {
 		c.Recompute.NumLayers = 1
@@ -83,6 +82,21 @@ func unitsOf(c config.Run, m *Machine, kind string) (*units, error) {
 	return u, nil
 }
 
+// newUnits has a model's kinds of layers, and a layer of each: that of the last layer is last, as multi-token prediction
+// repeats it.
+func newUnits(m *spec.Model) (u *units, layers []int) {
+	u = &units{}
+	for i := range slices.Backward(make([]struct{}, m.NumLayers)) {
+		if kind := m.KindAt(i); !slices.Contains(u.kinds, kind) {
+			u.kinds, layers = append(u.kinds, kind), append(layers, i)
+		}
+	}
+	slices.Reverse(u.kinds)
+	slices.Reverse(layers)
+	u.layer, u.kept = make([]pass, len(layers)), make([]int64, len(layers))
+	return u, layers
+}
+
 // meter turns what a device is asked into costs.
 type meter struct {
 	machine *Machine
@@ -96,11 +110,7 @@ type meter struct {
 
 // enter is where the next unit begins, with so many bytes of activations there.
 func (m *meter) enter(unit string, activations int64) {
-	if layer, is := strings.CutPrefix(m.unit, "decoder.layers."); is && m.phase == health.Forward && unit != m.unit {
-		kind := 0
-		if m.config.Model.Experts != nil && layer == "1" {
-			kind = 1
-		}
+	if kind := m.layer(); kind >= 0 && m.phase == health.Forward && unit != m.unit {
 		m.units.kept[kind] = max(0, activations-m.before)
 	}
 	if unit != m.unit {
@@ -108,19 +118,26 @@ func (m *meter) enter(unit string, activations int64) {
 	}
 }
 
+// layer is which of the units' layers is under way; −1: none.
+func (m *meter) layer() int {
+	number, is := strings.CutPrefix(m.unit, "decoder.layers.")
+	kind, err := strconv.Atoi(number)
+	if !is || err != nil {
+		return -1
+	}
+	return kind
+}
+
 // at is where costs go now; nil: nowhere.
 func (m *meter) at() *Cost {
 	var p *pass
-	switch {
+	switch layer := m.layer(); {
 	case m.unit == "embedding":
 		p = &m.units.embedding
 	case m.unit == "head":
 		p = &m.units.head
-	case strings.HasPrefix(m.unit, "decoder.layers."):
-		p = &m.units.layer[0]
-		if m.config.Model.Experts != nil && m.unit == "decoder.layers.1" {
-			p = &m.units.layer[1]
-		}
+	case layer >= 0:
+		p = &m.units.layer[layer]
 	default:
 		return nil
 	}
@@ -231,10 +248,11 @@ func (m *Machine) travel(members []int, bytes, rounds float64) (c Cost) {
 	return c
 }
 
-// kindsOfLayers is which entry of units.layer each layer is.
-func kindsOfLayers(c *config.Run, layers []int) (n [2]float64) {
+// count is how many layers are of each kind.
+func (u *units) count(m *spec.Model, layers []int) []float64 {
+	n := make([]float64, len(u.kinds))
 	for _, l := range layers {
-		n[map[bool]int{false: 0, true: 1}[c.Model.MixtureAt(l)]]++
+		n[slices.Index(u.kinds, m.KindAt(l))]++
 	}
 	return n
 }

@@ -15,7 +15,7 @@ func (m *Model) ConvAt(layer int) bool {
 
 // AttendsAt reports whether layer (0-based, global) has attention.
 func (m *Model) AttendsAt(layer int) bool {
-	return !m.DeltaAt(layer) && !m.ConvAt(layer) && !m.MambaAt(layer)
+	return m.MixerAt(layer) && !m.DeltaAt(layer) && !m.ConvAt(layer) && !m.MambaAt(layer)
 }
 
 // KeepsState reports whether layers of the model have a state that positions change one after the

@@ -103,6 +103,7 @@ func (m *Model) meaning() []setting {
 		{"Delta", "--experimental-attention-variant, its widths and layers", m.delta()},
 		{"Conv", "--short-conv-freq and --short-conv-kernel-dim", m.conv()},
 		{"Mamba", "--mamba-layer-freq, its widths and time-step limits", m.mamba()},
+		{"Sublayers", "sublayers of --hybrid-layer-pattern", m.Sublayers},
 		{"MTP", "multi-token prediction", m.MTP != nil},
 	}
 }

@@ -2,7 +2,7 @@
 // say, and what follows from it by formula alone.
 //
 // Reading order: model.go (a shape, and what must hold), experts.go (mixtures of experts),
-// mtp.go (multi-token prediction), delta.go (linear attention), mamba.go (state-space scans),
+// mtp.go (multi-token prediction), delta.go (linear attention), mamba.go (state-space scans), sublayers.go (layers with one sublayer),
 // presets.go (shapes by name), flops.go (parameters, padded vocabulary, operations),
 // rope.go (the angles of rotary embeddings).
 package spec

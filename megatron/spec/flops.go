@@ -33,10 +33,13 @@ func (m *Model) Parameters() int64 {
 	return n
 }
 
-// LayerParameters counts one layer (0-based, global): two norms, attention, MLP
-// or experts.
+// LayerParameters counts one layer (0-based, global): of each sublayer that it has, norms and attention, MLP or
+// experts.
 func (m *Model) LayerParameters(layer int) int64 {
-	n := int64(m.layerNorms())*m.normParameters(m.HiddenSize) + m.mixerParameters(layer)
+	n := int64(m.layerNorms(layer)) * m.normParameters(m.HiddenSize)
+	if m.MixerAt(layer) {
+		n += m.mixerParameters(layer)
+	}
 	if m.LayerScalar {
 		n++
 	}
@@ -44,7 +47,10 @@ func (m *Model) LayerParameters(layer int) int64 {
 	if m.PerLayerInput > 0 { // gate, projection, norm
 		n += 2*h*int64(m.PerLayerInput) + m.normParameters(m.HiddenSize)
 	}
-	if !m.MixtureAt(layer) {
+	switch {
+	case !m.MLPAt(layer):
+		return n
+	case !m.MixtureAt(layer):
 		return n + m.mlpParameters(m.MLPOf(layer).FFNHiddenSize)
 	}
 	e := m.Experts
@@ -65,14 +71,18 @@ func (m *Model) LayerParameters(layer int) int64 {
 }
 
 // layerNorms counts the norms of the residual stream's width in a layer.
-func (m *Model) layerNorms() int {
+func (m *Model) layerNorms(layer int) int {
+	norms := 2
 	switch {
 	case m.NormSandwich:
-		return 4
+		norms = 4
 	case m.ParallelOneNorm:
-		return 1
+		norms = 1
 	}
-	return 2
+	if m.MixerAt(layer) && m.MLPAt(layer) {
+		return norms
+	}
+	return norms / 2
 }
 
 func (m *Model) normParameters(width int) int64 {
@@ -156,6 +166,12 @@ func (m *Model) FLOPs(batch, seq int) float64 {
 	}
 	perToken := h*float64(m.PaddedVocabSize)*(1+depths) + depths*(3*h+2*h*h)
 	for layer := range passes {
+		if m.MixerAt(layer) {
+			perToken += m.mixerOperations(layer, float64(seq))
+		}
+		if !m.MLPAt(layer) {
+			continue
+		}
 		width := float64(m.MLPOf(layer).FFNHiddenSize)
 		if m.MixtureAt(layer) {
 			dense := 0.0
@@ -165,7 +181,6 @@ func (m *Model) FLOPs(batch, seq int) float64 {
 			width = float64(m.Experts.FFNHiddenSize*m.Experts.TopK+m.Experts.SharedFFN) + dense
 		}
 		perToken += h*width*matrices + 3*h*float64(m.PerLayerInput) // the projection for the layer, gate and projection in it
-		perToken += m.mixerOperations(layer, float64(seq))
 	}
 	return 6 * float64(batch) * float64(seq) * perToken
 }

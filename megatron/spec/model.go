@@ -119,6 +119,8 @@ type Model struct {
 	LogitScale     float64 // of the logits; 0: 1
 	LogitCap       float64 // logits are cap·tanh(logit/cap) (Gemma 2); 0: not
 
+	Sublayers []Sublayers `json:",omitempty"` // [NumLayers]: which of its two sublayers a layer has; nil: both
+
 	Full    *FullAttention `json:",omitempty"` // attention of layers without a window; nil: as of the others
 	Latent  *Latent        // multi-latent attention; nil: queries, keys and values come from the layer's input
 	Delta   *Delta         `json:",omitempty"` // layers with a gated delta net; nil: none

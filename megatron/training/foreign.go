@@ -291,6 +291,11 @@ func ModelFlags(m *spec.Model) map[string][]string {
 	if m.Experts != nil {
 		maps.Copy(flags, expertFlags(m.Experts))
 	}
+	if m.Sublayers != nil { // in place of the lists of layers
+		flags["hybrid-layer-pattern"] = []string{m.Hybrid()}
+		delete(flags, "mamba-layer-freq")
+		delete(flags, "moe-layer-freq")
+	}
 	return flags
 }
 

@@ -1,15 +1,15 @@
 package table
 
 const (
-	noHybridLayers = "layers that have a mixer or an MLP alone are not supported; use --mamba-layer-freq, which chooses the mixer of layers that have both"
-	f32States      = "states of scans and convolutions are always f32; leave it out"
-	noRL           = "reinforcement learning of that kind is not supported; use --tuning grpo"
-	noVision       = "vision models are not supported; this program pretrains GPT models"
-	noBERT         = "BERT, T5 and retrieval models are not supported; this program pretrains GPT models"
-	noEngine       = "inference has its own commands; use `monotron generate` or `monotron serve`"
-	useLaunch      = "use `monotron launch` with --auto-restart or --max-restarts, which restarts ranks"
-	noResume       = "use SIGTERM instead: the run saves and exits with code 75"
-	noTuning       = "prompt formats by name are not supported; use --finetune-data FILE.jsonl, which takes the tokenizer's chat template"
+	noProduct = "mixers of gated delta products are not supported; use --hybrid-layer-pattern with M, a state-space scan"
+	f32States = "states of scans and convolutions are always f32; leave it out"
+	noRL      = "reinforcement learning of that kind is not supported; use --tuning grpo"
+	noVision  = "vision models are not supported; this program pretrains GPT models"
+	noBERT    = "BERT, T5 and retrieval models are not supported; this program pretrains GPT models"
+	noEngine  = "inference has its own commands; use `monotron generate` or `monotron serve`"
+	useLaunch = "use `monotron launch` with --auto-restart or --max-restarts, which restarts ranks"
+	noResume  = "use SIGTERM instead: the run saves and exits with code 75"
+	noTuning  = "prompt formats by name are not supported; use --finetune-data FILE.jsonl, which takes the tokenizer's chat template"
 )
 
 // outsideFlags belong to other programs in Megatron's tree that share its parser.
@@ -22,10 +22,9 @@ var outsideFlags = owned(Outside,
 
 // otherProgramFlags belong to complete parts of Megatron-LM that are not here.
 var otherProgramFlags = families(Outside,
-	allRefused(noHybridLayers,
-		switches("is-hybrid-model gdp-cutedsl-kernel"),
-		ints("gdp-num-householder gdp-num-chunk-states-to-recompute"),
-		texts("hybrid-layer-pattern hybrid-override-pattern")),
+	allRefused(noProduct,
+		switches("gdp-cutedsl-kernel"),
+		ints("gdp-num-householder gdp-num-chunk-states-to-recompute")),
 	allRefused(f32States,
 		texts("mamba-training-ssm-states-dtype mamba-inference-conv-states-dtype mamba-inference-ssm-states-dtype")),
 	allRefused(noRL,

@@ -148,8 +148,8 @@ func NewTarget(src checkpoint.Source, o checkpoint.WriteOptions, precision strin
 	if info.Model == nil || info.Model.NumLayers == 0 {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s does not describe its model, which Megatron's formats need", info.Path)
 	}
-	if info.Model.KeepsState() {
-		return nil, exitcode.Errorf(exitcode.Usage, "Megatron's formats cannot store gated delta nets (--experimental-attention-variant), short convolutions (--short-conv-freq) or state-space scans (--mamba-layer-freq); use the format native or hf")
+	if info.Model.KeepsState() || info.Model.Sublayers != nil {
+		return nil, exitcode.Errorf(exitcode.Usage, "Megatron's formats cannot store gated delta nets (--experimental-attention-variant), short convolutions (--short-conv-freq), state-space scans (--mamba-layer-freq) or layers with one sublayer (--hybrid-layer-pattern); use the format native or hf")
 	}
 	if info.Model.LayersDiffer() {
 		return nil, exitcode.Errorf(exitcode.Usage, "Megatron's formats cannot store layers of different shapes or with scalars (Gemma 4); use the format native or hf")

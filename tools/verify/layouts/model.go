@@ -51,6 +51,11 @@ var Shapes = []struct{ Name, Flags string }{
 	{"deepseek-moe", mixed + " --num-experts 8 --moe-ffn-hidden-size 16 --moe-router-topk 4 --moe-layer-freq ([0]*1+[1]*7) --moe-router-score-function sigmoid " +
 		"--moe-router-enable-expert-bias --moe-router-num-groups 4 --moe-router-group-topk 2 --moe-router-topk-scaling-factor 2.5 " +
 		"--moe-shared-expert-intermediate-size 16 --moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 0.01 --moe-z-loss-coeff 0.001"},
+	// Layers of one sublayer: of each kind, some next to each other.
+	{"nemotron-h", "--hybrid-layer-pattern M-E*ME-M --position-embedding-type none --normalization RMSNorm --squared-relu --disable-bias-linear --untie-embeddings-and-output-weights " +
+		"--group-query-attention --num-query-groups 2 --kv-channels 6 --attention-dropout 0 --hidden-dropout 0.1 --ffn-hidden-size 64 --mamba-num-heads 8 --mamba-head-dim 6 --mamba-num-groups 4 --mamba-state-dim 6 " +
+		"--mamba-dt-min 0.2 --num-experts 4 --moe-ffn-hidden-size 24 --moe-router-topk 2 --moe-router-score-function sigmoid --moe-router-enable-expert-bias --moe-router-topk-scaling-factor 2.5 " +
+		"--moe-shared-expert-intermediate-size 16 --moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 0.02 --init-method-std 0.1"},
 }
 
 // gemma is what Gemma 4's shapes for small machines and with experts have in common.
@@ -224,6 +229,9 @@ func shrink(c, s *config.Run) {
 	m := &c.Model
 	ratio := max(1, m.NumAttentionHeads/max(1, m.NumQueryGroups))
 	gated := m.Gated()
+	if m.NumLayers > 0 {
+		*m = m.WithLayers(inTurn(m.NumLayers, s.Model.NumLayers))
+	}
 	wide := m.KVChannels*m.NumAttentionHeads != m.HiddenSize
 	m.NumLayers, m.HiddenSize, m.NumAttentionHeads, m.MaxPositions = s.Model.NumLayers, s.Model.HiddenSize, s.Model.NumAttentionHeads, s.Model.MaxPositions
 	m.NumQueryGroups = max(1, m.NumAttentionHeads/ratio)
@@ -249,13 +257,9 @@ func shrink(c, s *config.Run) {
 	if m.Full != nil {
 		m.Full = &spec.FullAttention{KVChannels: m.KVChannels + 4, NumQueryGroups: max(1, m.NumQueryGroups/2)}
 	}
-	if m.Conv != nil {
-		m.Conv = &spec.ShortConv{Taps: m.Conv.Taps, Layers: repeated(m.Conv.Layers, m.NumLayers)}
-	}
 	if m.Mamba != nil {
 		m.Mamba = shrinkMamba(m)
 	}
-	m.Windowed, m.NoRope = repeated(m.Windowed, m.NumLayers), repeated(m.NoRope, m.NumLayers)
 	c.Model.VocabSize, c.PaddedVocab, c.VocabDivisor = 0, 0, 1
 	c.Tokenizer = s.Tokenizer
 	c.SeqLength, c.MicroBatchSize, c.GlobalBatchSize = s.SeqLength, s.MicroBatchSize, s.GlobalBatchSize
@@ -280,7 +284,6 @@ func shrinkDelta(m *spec.Model) *spec.Delta {
 	d := *m.Delta
 	ratio := min(2, max(1, d.ValueHeads/d.KeyHeads))
 	d.KeyHeads, d.ValueHeads, d.KeyDim, d.ValueDim = m.NumAttentionHeads, m.NumAttentionHeads*ratio, 4, 6
-	d.Layers = repeated(d.Layers, m.NumLayers)
 	return &d
 }
 
@@ -291,18 +294,14 @@ func shrinkMamba(m *spec.Model) *spec.Mamba {
 	if s.Groups > 1 {
 		s.Groups = max(1, s.Heads/2)
 	}
-	s.Layers = repeated(s.Layers, m.NumLayers)
 	return &s
 }
 
-// repeated is a setting of n layers, as its first ones have it in turn; nil stays.
-func repeated(layers []bool, n int) []bool {
-	if len(layers) == 0 {
-		return nil
-	}
-	all := make([]bool, n)
+// inTurn are n layers: the model's so many, in turn.
+func inTurn(layers, n int) []int {
+	all := make([]int, n)
 	for i := range all {
-		all[i] = layers[i%len(layers)]
+		all[i] = i % layers
 	}
 	return all
 }
