@@ -58,6 +58,7 @@ const (
 	Ministral3  = "ministral3"
 
 	GraniteHybrid = "granitemoehybrid"
+	NemotronH     = "nemotron_h"
 )
 
 // Known names all families.
@@ -66,7 +67,6 @@ var Known = strings.Join(order, ", ")
 // unheld are families that are known well enough to say what of them is lacking here.
 var unheld = map[string]string{
 	"deepseek_v32": "latent attention, sparse attention",
-	"nemotron_h":   "layers that have a mixer or an MLP alone",
 	"mamba2":       "layers without an MLP",
 	"falcon_h1":    "attention and a state-space scan in one layer",
 }
@@ -273,6 +273,20 @@ type fields struct {
 	MambaConvBias  *bool      `json:"mamba_conv_bias"`
 	MambaProjBias  *bool      `json:"mamba_proj_bias"`
 	TimeStepLimits timeLimits `json:"time_step_limit"`
+
+	BlockTypes    []string `json:"layers_block_type"` // Nemotron-H
+	HybridPattern *string  `json:"hybrid_override_pattern"`
+	MLPAct        *string  `json:"mlp_hidden_act"`
+	ScanAct       *string  `json:"mamba_hidden_act"`
+	ScanHeads     *int64   `json:"mamba_num_heads"`
+	ScanGroups    *int64   `json:"n_groups"`
+	ScanState     *int64   `json:"ssm_state_size"`
+	ScanHeadDim   *int64   `json:"mamba_head_dim"`
+	ScanTaps      *int64   `json:"conv_kernel"`
+	ScanConvBias  *bool    `json:"use_conv_bias"`
+	SharedWidth   *int64   `json:"moe_shared_expert_intermediate_size"`
+	LatentExperts *int64   `json:"moe_latent_size"`
+	ResidualF32   *bool    `json:"residual_in_fp32"`
 
 	Quantization *quantization   `json:"quantization_config"`
 	DType        json.RawMessage `json:"dtype"`

@@ -52,7 +52,7 @@ func (c *reading) experts(f *fields) {
 		if c.Family != Qwen3MoE {
 			e.SharedFFN, e.SharedGate = c.size("shared_expert_intermediate_size", maxSize, f.SharedIntermediate), true
 		}
-	case GLM4MoE, DeepSeekV2, DeepSeekV3, KimiK2, GLM4MoELite:
+	case GLM4MoE, DeepSeekV2, DeepSeekV3, KimiK2, GLM4MoELite, NemotronH:
 		c.deepSeekExperts(f)
 	}
 	if !slices.Contains(e.Layers, true) {
@@ -194,7 +194,11 @@ func (mp *Mapping) experts(ours, layer string) {
 		mp.same(ours+"router.expert_bias", theirs+bias, e.Num)
 	}
 	mlp := func(to, from string, ffn int) {
-		mp.linear(to+"linear_fc1", []string{from + names.gate, from + names.up}, []int{ffn, ffn}, h, false, false, stacked(ffn))
+		if m.Gated() {
+			mp.linear(to+"linear_fc1", []string{from + names.gate, from + names.up}, []int{ffn, ffn}, h, false, false, stacked(ffn))
+		} else {
+			mp.linear(to+"linear_fc1", []string{from + names.up}, []int{ffn}, h, false, false, nil)
+		}
 		mp.linear(to+"linear_fc2", []string{from + names.down}, []int{h}, ffn, false, false, nil)
 	}
 	for j := range e.Num {

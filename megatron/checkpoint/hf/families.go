@@ -20,6 +20,7 @@ type row struct {
 	lenient      bool                                                 // keys that nobody here reads are passed over; else they are refused
 	predicts     bool                                                 // files may have layers of multi-token prediction behind the model's
 	ownAhead     bool                                                 // these are one layer, under names of their own: mtp
+	leavesAhead  bool                                                 // they are under such names, and are never read
 	mixture      *mixtureNames                                        // its layers may be mixtures of experts
 	absent       func(f *fields)                                      // what its class has where a key is absent; nil: as Llama
 	read         func(c *reading, f *fields)                          // config.json to model
@@ -33,7 +34,7 @@ type row struct {
 // comes first.
 var order = []string{GPT2, GPTNeo, Bloom, GPTNeoX, Llama, Mistral, Qwen2, Qwen3, Phi3, SmolLM3, Olmo2, Starcoder2,
 	Mixtral, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE, Qwen3Next, DeepSeekV3, DeepSeekV2, Cohere, Ernie45, Exaone4, Falcon, Gemma2, Gemma3, Gemma4, GLM4MoELite, GPTOSS, Granite, GraniteHybrid, Hunyuan,
-	KimiK2, LFM2, Llama4, MiniMax2, Ministral3, Olmo3, OPT, Qwen35, Qwen35MoE, SeedOSS}
+	KimiK2, LFM2, Llama4, MiniMax2, Ministral3, NemotronH, Olmo3, OPT, Qwen35, Qwen35MoE, SeedOSS}
 
 // noState is what does not know linear attention and short convolutions.
 const noState = "Muon and Megatron's formats, which have no linear attention and short convolutions"
@@ -81,6 +82,8 @@ var rows = map[string]*row{
 		about: "multipliers of embeddings, residual branches, attention scores and logits"},
 	GraniteHybrid: {architecture: "GraniteMoeHybridForCausalLM", mixture: &mixtureNames{experts: 8, mixture: "block_sparse_moe."}, absent: graniteHybridAbsent, read: (*reading).graniteHybrid, config: graniteHybridConfig, names: (*Mapping).graniteHybrid,
 		about: "state-space scans (Mamba-2) in most layers, none or all with MoE and a shared expert, multipliers of embeddings, residual branches, attention scores and logits, with or without RoPE (NoPE); Granite 4", refused: noScans},
+	NemotronH: {architecture: "NemotronHForCausalLM", leavesAhead: true, mixture: &mixtureNames{8, "mixer.", "", "up_proj", "down_proj", "shared_experts."}, absent: nemotronHAbsent, read: (*reading).nemotronH, config: nemotronHConfig, names: (*Mapping).nemotronH,
+		about: "layers that are state-space scans (Mamba-2), attention, MLPs or MoE with a sigmoid router, router bias and a shared expert, without RoPE (NoPE), squared ReLU; Nemotron-H, Nemotron Nano 2, Nemotron 3 Nano", refused: "moe_latent_size (Nemotron 3 Super); layers of multi-token prediction, which are left out; " + noScans},
 	Gemma2: {architecture: "Gemma2ForCausalLM", absent: gemma2Absent, read: (*reading).gemma, config: gemmaConfig,
 		about: "sandwich norm (pre- and post-norm) with weight+1, GeGLU, sliding window by layer, softcapping of attention scores and logits, scaled embeddings, attention scale of query_pre_attn_scalar", refused: "softcapping of attention scores on CUDA; bidirectional attention"},
 	Gemma3: {architecture: "Gemma3ForCausalLM", absent: gemma3Absent, read: (*reading).gemma, config: gemmaConfig,
@@ -201,7 +204,9 @@ var unread = strings.Fields("architectures dtype torch_dtype transformers_versio
 	"use_return_dict problem_type id2label label2id chunk_size_feed_forward is_encoder_decoder is_decoder torchscript use_bfloat16 unsloth_fixed unsloth_version prefix task_specific_params " +
 	"attention_dropout hidden_dropout dropout activation_dropout layerdrop embd_pdrop resid_pdrop init_std experts_per_token initial_context_length org_vocab_size pruned_heads tie_encoder_decoder " +
 	"finetuning_task model_max_length _sliding_window_pattern router_jitter_noise for_llm_class attention_head_dim ep_size seq_aux aux_loss_alpha mtp_use_dedicated_embeddings mamba_ssm_dtype " +
-	"mamba_chunk_size init_method block_dim block_mlp_init_scale block_norm_eps block_out_init_scale block_use_swiglu block_use_xavier_init conv_dim conv_dim_out conv_use_xavier_init theta use_pos_enc")
+	"mamba_chunk_size init_method block_dim block_mlp_init_scale block_norm_eps block_out_init_scale block_use_swiglu block_use_xavier_init conv_dim conv_dim_out conv_use_xavier_init theta use_pos_enc " +
+	"chunk_size expand mamba_ssm_cache_dtype moe_shared_expert_overlap mtp_hybrid_override_pattern mtp_layers_block_type num_logits_to_keep num_query_groups rescale_prenorm_residual time_step_floor " +
+	"time_step_max time_step_min time_step_rank use_mamba_kernels")
 
 // understood refuses keys that nobody here reads: a setting that is lost makes another model.
 func (c *reading) understood(raw []byte) {

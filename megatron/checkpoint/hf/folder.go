@@ -74,7 +74,7 @@ func open(dir string, mtp bool) (*Folder, error) {
 		return nil, err
 	}
 	var left []string
-	if config.Wrapped || own {
+	if config.Wrapped || own || rows[config.Family].leavesAhead {
 		text := newTextPart(files, config.Wrapped, config.Model.MTP != nil)
 		files, left = text, text.left
 	}

@@ -95,13 +95,19 @@ func (c *reading) scans(f *fields) {
 			return
 		}
 	}
-	switch {
-	case s.Inner() != inner:
+	if s.Inner() != inner {
 		c.fail("mamba_n_heads %d of mamba_d_head %d channels are not mamba_expand times hidden_size, %d", s.Heads, s.HeadDim, inner)
+	}
+	c.addScans(f, s, "mamba_n_heads", "mamba_n_groups", "mamba_expand, mamba_n_groups and mamba_d_state")
+}
+
+// addScans gives the model its scans, with the limits of their time step; heads, groups and widths are names of keys.
+func (c *reading) addScans(f *fields, s *spec.Mamba, heads, groups, widths string) {
+	switch {
 	case s.Channels() > maxSize:
-		c.fail("mamba_expand, mamba_n_groups and mamba_d_state make %d channels of a convolution; at most %d are supported", s.Channels(), maxSize)
+		c.fail("%s make %d channels of a convolution; at most %d are supported", widths, s.Channels(), maxSize)
 	case s.Heads%s.Groups != 0:
-		c.fail("mamba_n_heads %d is not a multiple of mamba_n_groups %d", s.Heads, s.Groups)
+		c.fail("%s %d is not a multiple of %s %d", heads, s.Heads, groups, s.Groups)
 	}
 	l := f.TimeStepLimits
 	if len(l) != 2 || !(l[0] >= 0) || !(l[1] >= l[0]) || l[1] == 0 || math.IsInf(l[0], 1) {
@@ -111,7 +117,7 @@ func (c *reading) scans(f *fields) {
 	if s.DtMin = l[0]; !math.IsInf(l[1], 1) {
 		s.DtMax = l[1]
 	}
-	m.Mamba = s
+	c.Model.Mamba = s
 }
 
 // scanLayers are the layers of layer_types with scans, in the words of transformers 5 or 4; without it all.

@@ -138,6 +138,25 @@ def neo():
     return c
 
 
+def nemotron():
+    heads, layers, scans = rng.choice([2, 4, 6]), rng.choice([2, 4, 5]), rng.choice([2, 4, 6])
+    kinds = [rng.choice(['linear_attention', 'linear_attention', 'full_attention', 'mlp', 'moe']) for _ in range(layers)]
+    kinds[rng.randrange(layers)] = 'full_attention'  # without one transformers' caches fail
+    c = dict(model_type='nemotron_h', vocab_size=VOCAB, hidden_size=heads * 8, intermediate_size=rng.choice([24, 56]), num_attention_heads=heads, head_dim=rng.choice([4, 8, 12]),
+             num_key_value_heads=rng.choice([h for h in (1, 2, 3, heads) if heads % h == 0]), max_position_embeddings=64, initializer_range=0.2, mamba_num_heads=scans, mamba_head_dim=rng.choice([3, 8]),
+             n_groups=rng.choice([g for g in (1, 2, scans) if scans % g == 0]), ssm_state_size=rng.choice([4, 16]), moe_intermediate_size=12, moe_shared_expert_intermediate_size=rng.choice([8, 24]),
+             pad_token_id=None, num_hidden_layers=layers, time_step_min=1e-9)  # to which its class raises time steps, and Nvidia's code does not
+    if rng.random() < 0.4:
+        c['hybrid_override_pattern'] = ''.join({'linear_attention': 'M', 'full_attention': '*', 'mlp': '-', 'moe': 'E'}[kind] for kind in kinds)
+    else:
+        c['layers_block_type'] = kinds
+    if rng.random() < 0.5:
+        c.update(conv_kernel=rng.choice([2, 3]), use_conv_bias=rng.random() < 0.5, layer_norm_epsilon=1e-2, chunk_size=16)
+    if rng.random() < 0.5:
+        c.update(n_routed_experts=6, num_experts_per_tok=rng.choice([2, 3]), routed_scaling_factor=2.5)
+    return c
+
+
 def logits(model, ids):
     with torch.no_grad():
         return model(torch.tensor([ids])).logits[0].float()
@@ -164,12 +183,12 @@ def randomize(model):
     for name, b in list(model.named_buffers()) + list(model.named_parameters()):
         if name.endswith('e_score_correction_bias'):
             b.data += 0.1 * torch.randn_like(b)
-        if name.endswith('mlp.gate.weight'):
+        if name.endswith(('mlp.gate.weight', 'mixer.gate.weight')):
             b.data *= 5
 
 
 def case(folder, family):
-    c = neo() if family == 'gpt_neo' else neox() if family == 'gpt_neox' else plain(family) if family in ('gpt2', 'bloom') else llama_like(family)
+    c = neo() if family == 'gpt_neo' else nemotron() if family == 'nemotron_h' else neox() if family == 'gpt_neox' else plain(family) if family in ('gpt2', 'bloom') else llama_like(family)
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**c), attn_implementation='eager').eval().float()
     randomize(model)
     model.save_pretrained(f'{folder}/theirs')
@@ -195,7 +214,7 @@ def case(folder, family):
 
 
 failed = 0
-for family in sys.argv[5:] or ('gpt2', 'gpt_neo', 'gpt_neox', 'bloom', 'phi3', 'smollm3', 'starcoder2', 'llama', 'mistral', 'mixtral', 'olmo2', 'qwen2', 'qwen3', *MIXTURES):
+for family in sys.argv[5:] or ('gpt2', 'gpt_neo', 'gpt_neox', 'bloom', 'phi3', 'smollm3', 'starcoder2', 'llama', 'mistral', 'mixtral', 'olmo2', 'qwen2', 'qwen3', 'nemotron_h', *MIXTURES):
     seen, worst = collections.Counter(), 0.0
     for n in range(count):
         folder = f'{work}/families'

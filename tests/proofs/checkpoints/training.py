@@ -130,6 +130,25 @@ def granite_experts(rng):
     return dict(granite(rng), model_type='granitemoehybrid', num_local_experts=rng.choice([4, 5]), num_experts_per_tok=rng.choice([2, 3]), router_aux_loss_coef=0.0)
 
 
+def nemotron(rng):
+    """As Nemotron-H: layers of one sublayer. The class takes the lower limit of time steps from time_step_min, and has no upper one."""
+    heads, layers, scans, least = rng.choice([2, 4]), rng.choice([3, 4, 5]), rng.choice([2, 4, 6]), rng.choice([1e-9, .1, .3])
+    kinds = [rng.choice(['linear_attention', 'linear_attention', 'full_attention', 'mlp']) for _ in range(layers)]
+    kinds[rng.randrange(layers)] = 'linear_attention'
+    return dict(hidden_size=heads * 6, intermediate_size=rng.choice([24, 40]), layers_block_type=kinds, num_attention_heads=heads, num_key_value_heads=divisor(rng, heads), head_dim=rng.choice([4, 8]),
+                layer_norm_epsilon=rng.choice([1e-5, 1e-3]), mamba_num_heads=scans, n_groups=divisor(rng, scans), mamba_head_dim=rng.choice([3, 4, 8]), ssm_state_size=rng.choice([3, 8, 16]),
+                conv_kernel=rng.choice([2, 3, 4]), chunk_size=rng.choice([6, 16, 128]), use_conv_bias=rng.random() < .7, time_step_min=least, time_step_limit=[least, 1e6])
+
+
+def nemotron_experts(rng):
+    """As Nemotron 3: mixtures without a gate, too."""
+    c, groups = nemotron(rng), rng.choice([(1, 1), (1, 1), (2, 1), (2, 2)])
+    kinds = c['layers_block_type']
+    kinds[rng.choice([i for i in range(len(kinds)) if kinds.count('linear_attention') > 1 or kinds[i] != 'linear_attention'])] = 'moe'
+    return dict(c, model_type='nemotron_h', n_routed_experts=rng.choice([4, 6]), num_experts_per_tok=2, n_group=groups[0], topk_group=groups[1], moe_intermediate_size=rng.choice([8, 10]),
+                moe_shared_expert_intermediate_size=rng.choice([12, 20]), routed_scaling_factor=rng.choice([1.0, 2.5]))
+
+
 def divisor(rng, n):
     return rng.choice([d for d in (1, 2, n) if n % d == 0])
 
@@ -141,6 +160,8 @@ SHAPES = {
     'lfm2': lfm2,
     'granitemoehybrid': granite,
     'granite4_experts': granite_experts,
+    'nemotron_h': nemotron,
+    'nemotron3_experts': nemotron_experts,
     'gemma4_text': gemma4,
     'gemma4_small': gemma4_small,
     'gemma4_experts': gemma4_experts,
@@ -169,6 +190,8 @@ def randomize(model, rng):
         for name, b in model.named_buffers():
             if name.endswith('layer_scalar'):
                 b.fill_(.5 + rng.random())
+            if name.endswith('e_score_correction_bias'):
+                b.copy_(.1 * torch.randn_like(b))
 
 
 def tables(model):
@@ -193,7 +216,7 @@ def stored(model, values, folder):
     named = load_file(folder + '/model.safetensors')
     f64(True)
     shutil.rmtree(folder)
-    return {name: v for name, v in named.items() if not name.endswith('layer_scalar')}
+    return {name: v for name, v in named.items() if not name.endswith(('layer_scalar', 'e_score_correction_bias'))}
 
 
 def greedy(model, rng):
@@ -255,7 +278,8 @@ def make(folder, family, seed):
     torch.manual_seed(seed)
     f64(False)
     c = dict({'model_type': family, **SHAPES[family](rng)}, vocab_size=VOCAB, max_position_embeddings=64, pad_token_id=None)
-    eager = {'attn_implementation': 'eager', **({'experts_implementation': 'eager'} if c.get('num_experts', c.get('num_local_experts')) else {})}
+    mixed = any(c.get(name) for name in ('num_experts', 'num_local_experts', 'n_routed_experts'))
+    eager = {'attn_implementation': 'eager', **({'experts_implementation': 'eager'} if mixed else {})}
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**c), **eager)
     randomize(model, rng)
     model.tie_weights()
@@ -269,12 +293,13 @@ def make(folder, family, seed):
     tables(model)
     texts, ties = greedy(model, rng), [9.0]
 
-    def tie(_, __, out):
-        best = out[0].detach().topk(c.get('num_experts_per_tok', c.get('top_k_experts')) + 1, dim=-1).values
+    def tie(router, _, out):
+        scores, bias = out[0].detach(), getattr(router, 'e_score_correction_bias', None)
+        best = (scores if bias is None else scores.sigmoid() + bias).topk(c.get('num_experts_per_tok', c.get('top_k_experts')) + 1, dim=-1).values
         ties.append((best[..., -2] - best[..., -1]).min().item())
 
     for m in model.modules():
-        if type(m).__name__.endswith(('TopKRouter', 'TextRouter')):
+        if type(m).__name__.endswith(('TopKRouter', 'TopkRouter', 'TextRouter')):
             m.register_forward_hook(tie)
     other = copy.deepcopy(model)
     with torch.no_grad():  # weights that float32 takes for the same

@@ -105,6 +105,8 @@ func TestTinyCases(t *testing.T) {
 	check(t, "testdata/ministral3", 30)
 	check(t, "testdata/granite4-h", 54)
 	check(t, "testdata/granite4-h-experts", 51)
+	check(t, "testdata/nemotron-h", 50)
+	check(t, "testdata/nemotron3-experts", 50)
 	check(t, "testdata/megatron-gpt2-tp2-pp2-sp", 157)
 	check(t, "testdata/megatron-gpt2-dp2-zero1", 149)
 }
