@@ -32,7 +32,7 @@ func (mp *Mapping) Modules() (list []Module) {
 		}
 		modules := make([]Module, len(r.sources))
 		for s, src := range r.sources {
-			modules[s] = Module{Name: strings.TrimSuffix(src.Name, ".weight"), Linear: linear, In: r.shape[1], Table: r.vocab, Conv1D: src.Transposed}
+			modules[s] = Module{Name: mp.moduleName(strings.TrimSuffix(src.Name, ".weight")), Linear: linear, In: r.shape[1], Table: r.vocab, Conv1D: src.Transposed}
 		}
 		if r.vocab {
 			modules[0].Out, modules[0].Rows = r.shape[0], [][3]int64{{0, 0, r.shape[0]}}
@@ -58,12 +58,25 @@ func (r *rule) stretches(modules []Module) {
 	}
 }
 
+// moduleName is what transformers' class calls a module that files call so.
+func (mp *Mapping) moduleName(name string) string {
+	if rest, is := strings.CutPrefix(name, "backbone."); is && mp.Family == NemotronH {
+		return "model." + rest
+	}
+	return name
+}
+
 // mixture is the module of all experts of a layer, from the rule of the first one's weight.
 func (mp *Mapping) mixture(r *rule, linear string) Module {
 	layer := strings.Join(strings.SplitN(r.sources[0].Name, ".", 4)[:3], ".") // model.layers.0
-	name := layer + ".mlp.experts.down_proj"
+	name, up := layer+".mlp.experts.", "gate_up_proj"
+	if mp.Family == NemotronH { // its experts have no gate
+		name, up = mp.moduleName(layer)+".mixer.experts.", "up_proj"
+	}
 	if strings.HasSuffix(linear, "linear_fc1") {
-		name = layer + ".mlp.experts.gate_up_proj"
+		name += up
+	} else {
+		name += "down_proj"
 	}
 	return Module{Name: name, Linear: linear, Out: r.shape[0], In: r.shape[1], Rows: [][3]int64{{0, 0, r.shape[0]}}, Conv1D: r.sources[0].Transposed, Experts: int64(mp.Model.Experts.Num)}
 }
