@@ -65,6 +65,7 @@ type Param struct {
 	ByToken bool     // a table indexed by tokens: rows are added to its gradient one by one
 	ByHead  bool     // a norm of heads: leaves of its gradient are of a head each
 	NoDecay bool     // biases and norms: no weight decay
+	Uneven  bool     // ranks of a model hold different numbers of its rows
 	OwnClip bool     // clipped by the norm of all gradients that have this, apart from the others' (--mtp-detach-heads)
 
 	Owner    bool        // of all ranks of a model with these values, the one that saves them and counts them in norms

@@ -32,7 +32,9 @@ const alignment = 64 // elements, of every parameter and shard; a multiple of th
 func layout(params []*mpu.Param, shards, ranks int, s Sharding) (buckets []plan) {
 	total := int64(0)
 	for _, p := range params {
-		total += p.Len()
+		if !p.Uneven {
+			total += p.Len()
+		}
 	}
 	// end: what a bucket's length is a multiple of. 128 elements and, where asked for, 2^16 are Megatron's, for
 	// the bandwidth of collectives.
@@ -68,9 +70,10 @@ func layout(params []*mpu.Param, shards, ranks int, s Sharding) (buckets []plan)
 
 // parts reports whether a bucket must end between two neighbours. A tied table whose
 // gradient is summed with another stage's has a bucket of its own, so that both
-// stages cut it alike. What comes and goes by layer has a bucket a layer.
+// stages cut it alike; and so has a parameter whose length differs between the ranks of a model, so that they cut
+// the others alike, whose partial gradients they sum. What comes and goes by layer has a bucket a layer.
 func (s Sharding) parts(before, p *mpu.Param, shards int) bool {
-	if shards > 1 && (tied(before) || tied(p)) {
+	if shards > 1 && (tied(before) || tied(p) || before.Uneven || p.Uneven) {
 		return true
 	}
 	return s.byUnit() && before.Unit != p.Unit

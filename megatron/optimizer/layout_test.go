@@ -52,6 +52,28 @@ func TestBucketsInReverseOrder(t *testing.T) {
 	}
 }
 
+// Claim: a parameter whose length differs between tensor-parallel ranks moves no other one in its bucket, however
+// the size of buckets is given: their partial gradients are summed in the parts that ranks hold.
+func TestUnevenParametersMoveNoOthers(t *testing.T) {
+	where := func(uneven int64, s Sharding) (text string) {
+		ps := named(map[string]int64{"a": 300, "b": uneven, "c": 200, "d": 100}, "a", "b", "c", "d")
+		ps[1].Uneven = true
+		for _, b := range layout(ps, 2, 2, s) {
+			for i, p := range b.params {
+				if p != ps[1] {
+					text += fmt.Sprint(p.Name, b.at[i], " of ", b.n, "; ")
+				}
+			}
+		}
+		return text
+	}
+	for _, s := range []Sharding{{}, {BucketSize: 250}, {BucketCount: 3}, {Strategy: OptimGradsParams}} {
+		if last, others := where(60, s), where(2000, s); last != others || last == "" {
+			t.Errorf("%+v: %q on one rank, %q on another", s, last, others)
+		}
+	}
+}
+
 // Claim: Megatron's default size is max(40e6, 1e6 per rank) with overlapped
 // reduction on the first stage, else one bucket.
 func TestBucketRule(t *testing.T) {

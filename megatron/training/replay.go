@@ -102,6 +102,9 @@ func (p *replaying) rank(j *Job, rank *ranks.Rank) error {
 	if err = r.Engine.ChooseAttention(microShapes(&r.Config), r.log.note); err != nil { // as the run did, else the numbers are others
 		return err
 	}
+	if err = r.openSaver(); err != nil {
+		return err
+	}
 	if err = r.restore(); err != nil {
 		return err
 	}
