@@ -176,7 +176,7 @@ func (o *options) hostsToUse(here int, gone string, notes io.Writer) (hosts int,
 }
 
 // enoughWithout0 reports whether the members of a meeting may decide for all: without host 0 the
-// others may have held a meeting of their own, unless these are the most.
+// others may have met without these, unless these are the most.
 func (g *gathering) enoughWithout0(lead int, members []rendezvous.Member) bool {
 	here := 0
 	for _, m := range members {
