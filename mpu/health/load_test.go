@@ -27,8 +27,8 @@ import (
 
 // TestLoad runs rank 0 of a large run as a process of its own and has as many others as the run has join it, beat and
 // hear its verdict, by the protocol of ranks. MONOTRON_LOAD_RANKS and MONOTRON_LOAD_FAULTS say how
-// many ranks, and what happens to one of them (tests/proofs/scale/ranks.sh); MONOTRON_LOAD_LIMITS
-// has what the issue of scale allows checked: how long it takes depends on what else a machine does.
+// many ranks, and what happens to one of them (tests/proofs/scale/ranks.sh). With MONOTRON_LOAD_LIMITS the limits of
+// time and memory are checked too: how long it takes depends on what else a machine does.
 func TestLoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a thousand ranks: not with -short")
@@ -86,7 +86,7 @@ func load(t *testing.T, world int, fault string) {
 	l.Close() // rank 0 takes the port
 	began := time.Now()
 	first, victim := startLoad(t, nil, 0, world, addr), startLoad(t, prefix, world/3, world, addr)
-	h := newHerd(world, addr, world/3)
+	h := newSimulated(world, addr, world/3)
 	defer h.close()
 	// They meet.
 	met := first.next(t)
@@ -257,20 +257,20 @@ func loadMessage(rank, world int, waits, idle, hello bool) []byte {
 	return sent
 }
 
-// herd is the ranks that are connections: they keep nothing of the list of all, which each of so many would
+// simulated is the ranks that are connections: they keep nothing of the list of all, which each of so many would
 // have, and say every second what they have said before.
-type herd struct {
+type simulated struct {
 	world   int
 	addr    string
 	ends    chan struct{}
 	stalls  atomic.Bool
-	ranks   []*animal
+	ranks   []*simulatedRank
 	joined  sync.WaitGroup
 	reading sync.WaitGroup
 }
 
-// animal is one rank of a herd.
-type animal struct {
+// simulatedRank is one of them.
+type simulatedRank struct {
 	rank int
 	conn net.Conn
 	err  error
@@ -284,14 +284,14 @@ type animal struct {
 	last  error // of a connection that was made again
 }
 
-// newHerd has all ranks join but 0 and one more.
-func newHerd(world int, addr string, but int) *herd {
-	h := &herd{world: world, addr: addr, ends: make(chan struct{})}
+// newSimulated has all ranks join but 0 and one more.
+func newSimulated(world int, addr string, but int) *simulated {
+	h := &simulated{world: world, addr: addr, ends: make(chan struct{})}
 	for rank := 1; rank < world; rank++ {
 		if rank == but {
 			continue
 		}
-		a := &animal{rank: rank}
+		a := &simulatedRank{rank: rank}
 		h.ranks = append(h.ranks, a)
 		h.joined.Add(1)
 		h.reading.Go(func() {
@@ -306,7 +306,7 @@ func newHerd(world int, addr string, but int) *herd {
 
 // live is a rank from its start to the verdict. As rendezvous.Join does, it connects again until rank 0 is there, and
 // after its connection has been dropped among too many.
-func (h *herd) live(a *animal) (err error) {
+func (h *simulated) live(a *simulatedRank) (err error) {
 	a.began = time.Now()
 	var pauses rendezvous.Backoff
 	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(pauses.Next()) {
@@ -332,7 +332,7 @@ func (h *herd) live(a *animal) (err error) {
 }
 
 // join says who a rank is.
-func (h *herd) join(a *animal) error {
+func (h *simulated) join(a *simulatedRank) error {
 	host, err := os.Hostname()
 	if err != nil {
 		return err
@@ -341,7 +341,7 @@ func (h *herd) join(a *animal) error {
 }
 
 // send writes a message in the frame of the rendezvous.
-func (a *animal) send(kind string, m *rendezvous.Member, at string, report []byte) error {
+func (a *simulatedRank) send(kind string, m *rendezvous.Member, at string, report []byte) error {
 	text, err := json.Marshal(struct {
 		Kind   string
 		Member *rendezvous.Member `json:",omitempty"`
@@ -359,7 +359,7 @@ func (a *animal) send(kind string, m *rendezvous.Member, at string, report []byt
 }
 
 // read reads until the verdict. Of each message only the beginning is kept, where its kind is.
-func (h *herd) read(a *animal) error {
+func (h *simulated) read(a *simulatedRank) error {
 	for {
 		var head [4 + 24]byte
 		if _, err := io.ReadFull(a.conn, head[:4]); err != nil {
@@ -385,7 +385,7 @@ func (h *herd) read(a *animal) error {
 }
 
 // met waits until all have the list of all ranks, and gives the one whose last connection was made last.
-func (h *herd) met() (slowest *animal, err error) {
+func (h *simulated) met() (slowest *simulatedRank, err error) {
 	h.joined.Wait()
 	for _, a := range h.ranks {
 		if !a.counted || a.judged {
@@ -399,7 +399,7 @@ func (h *herd) met() (slowest *animal, err error) {
 }
 
 // beat has all ranks beat once a second; the first time they say their groups.
-func (h *herd) beat() {
+func (h *simulated) beat() {
 	calm, waiting := make([][]byte, len(h.ranks)), make([][]byte, len(h.ranks))
 	for i, a := range h.ranks {
 		_ = a.send("told", nil, "", loadMessage(a.rank, h.world, false, false, true)) // read notices
@@ -423,7 +423,7 @@ func (h *herd) beat() {
 }
 
 // heard checks that all ranks have the verdict.
-func (h *herd) heard(t *testing.T) {
+func (h *simulated) heard(t *testing.T) {
 	t.Helper()
 	h.reading.Wait()
 	for _, a := range h.ranks {
@@ -433,7 +433,7 @@ func (h *herd) heard(t *testing.T) {
 	}
 }
 
-func (h *herd) close() {
+func (h *simulated) close() {
 	close(h.ends)
 	for _, a := range h.ranks {
 		if a.conn != nil {
