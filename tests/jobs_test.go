@@ -5,15 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-
-	"gopkg.in/yaml.v3"
 )
 
-// TestJobs runs the ready job scripts of docs/jobs, and real launchers where they
-// are installed.
+// TestJobs runs the ready job scripts of docs/jobs and manifests of examples/kubernetes, and real launchers where
+// they are installed.
 func TestJobs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("processes: not with -short")
@@ -22,7 +19,7 @@ func TestJobs(t *testing.T) {
 	l.must("pretrain_gpt " + jobFlags + "--train-iters 4 --world-size 8 --log-jsonl one.jsonl")
 	t.Run("sbatch", func(t *testing.T) { sbatch(t, l) })
 	t.Run("qsub", func(t *testing.T) { qsub(t, l) })
-	t.Run("kubernetes", func(t *testing.T) { kubernetes(t, l) })
+	t.Run("kubernetes", func(t *testing.T) { onKubernetes(t, l) })
 	t.Run("mpirun", func(t *testing.T) { mpirun(t, l) })
 }
 
@@ -87,29 +84,6 @@ func qsub(t *testing.T, l *launching) {
 	nodes := filepath.Join(t.TempDir(), "nodes")
 	write(t, nodes, strings.Repeat("127.0.0.1\n", 4)+strings.Repeat("127.0.0.2\n", 4))
 	runJob(t, l, "train.pbs", "PATH="+tools(t, l, map[string]string{"ssh": fmt.Sprintf("exec %s -F %s \"$@\"\n", ssh, config)}), "PBS_NODEFILE="+nodes, "PBS_O_WORKDIR="+l.dir, "PBS_JOBID=17.server")
-}
-
-// Claim (docs/hosts.md): the ready Kubernetes job gives them with its two pods side by
-// side here, each with the variables that Kubernetes sets.
-func kubernetes(t *testing.T, l *launching) {
-	var job struct {
-		Spec struct {
-			Completions int
-			Template    struct {
-				Spec struct {
-					Containers []struct{ Command, Args []string }
-				}
-			}
-		}
-	}
-	_, text, _ := strings.Cut(read(t, "docs/jobs/train.yaml"), "\n---\n")
-	if err := yaml.Unmarshal([]byte(text), &job); err != nil || job.Spec.Completions != 2 || len(job.Spec.Template.Spec.Containers) != 1 {
-		t.Fatalf("%+v, %v", job, err)
-	}
-	container := job.Spec.Template.Spec.Containers[0]
-	pods := `export MASTER_ADDR=127.0.0.1 MONOTRON_SECRET=0123456789abcdef0123456789abcdef
-JOB_COMPLETION_INDEX=1 "$@" & JOB_COMPLETION_INDEX=0 "$@"; code=$?; wait $! || code=$?; exit $code`
-	compareJob(t, l, exec.Command("bash", slices.Concat([]string{"-c", pods, "pods"}, container.Command, container.Args)...), "PATH="+tools(t, l, nil))
 }
 
 // Claim (docs/launch.md): the same under Open MPI's mpirun, and under MPICH's.
