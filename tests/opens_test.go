@@ -33,6 +33,7 @@ var opens = map[string]string{
 	"dataset/jsonl/part.go":                "a corpus that was seen to be a plain file, from anywhere",
 	"dataset/jsonl/lines.go":               "a corpus may come through a pipe; it is read in blocks",
 	"tools/internal/command/prompt.go":     "a prompt may come through a pipe; 64 MiB of it are read at most",
+	"tests/proofs/jobs/manifests/main.go":  "a program of its own, for files of this repository",
 }
 
 // TestFilesAreOpenedInOneFunction: what a user or a checkpoint names is opened by package exitcode.
