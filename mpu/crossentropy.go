@@ -38,12 +38,11 @@ func NewVocabParallelHead(r Region, weight *Param, start, kept int64) *VocabPara
 // Adapt gives the output layer branches; before its parameters get memory.
 func (l *VocabParallelHead) Adapt(branches []Branch) {
 	l.adapter = newAdapter(l.region, branches, []part{{weight: l.Weight, n: l.Weight.Shape[0]}}, false)
-	// B has no rows for the padding of the table, which the last ranks hold.
+	// B and M have no rows for the padding of the table, which the last ranks hold.
 	for _, b := range l.adapter.list {
 		for _, p := range b.pieces {
-			p.b.Uneven = b.Out < l.Weight.Shape[0]*int64(l.region.Size())
-			if p.m != nil {
-				p.m.Uneven = p.b.Uneven
+			for _, q := range given(p.b, p.m) {
+				q.Uneven = b.Out < l.Weight.Shape[0]*int64(l.region.Size())
 			}
 		}
 	}

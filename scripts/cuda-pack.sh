@@ -8,8 +8,8 @@ all=bin/build/gpu
 rm -rf bin/gpu $all
 mkdir -p bin/gpu $all
 cp bin/monotron "${LIBRARY:-bin/libmt_cuda.so}" scripts/cuda-torch.py scripts/bench/torch_gpt.py $all/
-${GO:-go} test -c -ldflags '-s -w' -o $all/cuda.test ./csrc/cuda/
-${GO:-go} test -c -ldflags '-s -w' -o $all/nccl.test ./csrc/comm/nccl/
+${GO:-go} test -c -o $all/cuda.test ./csrc/cuda/
+${GO:-go} test -c -o $all/nccl.test ./csrc/comm/nccl/
 sed -nE 's/.*: +describe\[.*\]\("([a-z0-9_]+)"\).*/\1/p' csrc/device/ops.go | tr '\n' ' ' | sed 's/ $//' > $all/ops.txt
 for case in $(sh scripts/golden-cases.sh); do
   mkdir -p $all/golden

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,8 +18,7 @@ func TestExamples(t *testing.T) {
 	bin := program(t)
 	if testing.Short() { // plain Go is slow; SEED draws others
 		all, seed := len(scripts), seedOr(1)
-		rand.New(rand.NewPCG(seed, 0)).Shuffle(all, func(i, j int) { scripts[i], scripts[j] = scripts[j], scripts[i] })
-		scripts = scripts[:all/3]
+		scripts = shuffled(scripts, seed)[:all/3]
 		t.Logf("%d of %d examples, SEED %d", len(scripts), all, seed)
 	}
 	for _, script := range scripts {

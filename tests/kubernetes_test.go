@@ -44,6 +44,7 @@ func TestManifestsAreAlike(t *testing.T) {
 	if err != nil || len(files) != len(manifests)+2 {
 		t.Fatalf("%d manifests, %v", len(files), err)
 	}
+	want := podFlags(podCommands(t, "job.yaml")[0])
 	for _, path := range files {
 		file := filepath.Base(path)
 		text := read(t, "examples/kubernetes/"+file)
@@ -53,19 +54,16 @@ func TestManifestsAreAlike(t *testing.T) {
 			}
 		}
 		for _, command := range podCommands(t, file) {
-			_, flags, found := strings.Cut(command[len(command)-1], " pretrain_gpt ")
-			if want := podFlags(t); !found || flags != want {
+			if flags := podFlags(command); flags == "" || flags != want {
 				t.Errorf("%s trains by %q, job.yaml by %q", file, flags, want)
 			}
 		}
 	}
 }
 
-// podFlags are those of job.yaml.
-func podFlags(t *testing.T) string {
-	t.Helper()
-	commands := podCommands(t, "job.yaml")
-	_, flags, _ := strings.Cut(commands[0][len(commands[0])-1], " pretrain_gpt ")
+// podFlags are the flags of training in a container's command.
+func podFlags(command []string) string {
+	_, flags, _ := strings.Cut(command[len(command)-1], " pretrain_gpt ")
 	return flags
 }
 

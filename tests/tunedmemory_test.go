@@ -33,7 +33,7 @@ func TestMemoryCheckpointsOfTuning(t *testing.T) {
 		t.Skip("many runs of processes: not with -short")
 	}
 	bin := program(t)
-	for name, flags := range tunings {
+	for name, flags := range drawn(t, tunings) {
 		t.Run(name, func(t *testing.T) {
 			l := newLaunching(t, bin)
 			l.perHost = 1

@@ -78,6 +78,7 @@ func (r *Run) loadReference(dir string) error {
 	if err := r.load(dir, -1, true); err != nil {
 		return fmt.Errorf("--ref-load: %w", err)
 	}
+	r.saver.saved = -1 // what is trained is not on disk
 	return nil
 }
 

@@ -25,7 +25,6 @@ import (
 // restore brings the run to its checkpoint, or to fresh weights where there is
 // none to load.
 func (r *Run) restore() error {
-	r.saver.saved = -1 // a reference may have been loaded
 	if r.found != nil {
 		return r.restoreMemory()
 	}

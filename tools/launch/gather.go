@@ -175,8 +175,8 @@ func (o *options) hostsToUse(here int, gone string, notes io.Writer) (hosts int,
 	return hosts, nil
 }
 
-// enoughWithout0 reports whether the members of a meeting may decide for all: without host 0 the
-// others may have met without these, unless these are the most.
+// enoughWithout0 reports whether the members of a meeting that host 0 does not lead may decide for all: other
+// hosts may have met without these, unless these are as many as are needed, or the majority.
 func (g *gathering) enoughWithout0(lead int, members []rendezvous.Member) bool {
 	here := 0
 	for _, m := range members {
