@@ -28,13 +28,14 @@ static gemm_job job_of(const mt_matmul_args *p) {
 
 typedef enum { NOTHING, BY_ROW, LIBRARY, SINGLE, PACKED } route;
 
-/* Whether oneDNN makes it: all that it can with MONOTRON_ONEDNN=all; else bf16 only by instructions
- * that it has for it, short of AMX: with AVX2 our own kernels widen as they pack. */
+/* Whether oneDNN makes it: all that it can with MONOTRON_ONEDNN=all; else bf16 only by AVX512_BF16, and not
+ * where there is AMX. Without instructions for bf16 the library takes several times as long as for f32, where our
+ * own kernels widen as they pack. */
 static int32_t by_library(const gemm_job *job) {
   if (job->dtype == MT_F16 || !mt_onednn_open()) return 0;
   if (mt_onednn_all()) return 1;
   /* With AVX2 the library's rows depend on how many there are, and our kernels are as fast. */
-  return mt_isa_level == MT_AVX512 && (job->dtype == MT_F32 || !mt_amx());
+  return mt_isa_level == MT_AVX512 && (job->dtype == MT_F32 || (mt_isa_dots() && !mt_amx()));
 }
 
 static route route_of(const gemm_job *job) {
