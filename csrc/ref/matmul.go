@@ -1,6 +1,10 @@
 package ref
 
-import "monotron/csrc/device"
+import (
+	"sync"
+
+	"monotron/csrc/device"
+)
 
 // A tile of C and the depth that is widened at a time: 64x256 sums, a 128x256
 // panel of B and a 64x128 one of A stay in the second-level cache.
@@ -9,6 +13,17 @@ const (
 	tileColumns = 256
 	tileDepth   = 128
 )
+
+// tileWork is what a tile needs besides its operands: small products would spend more time on zeroing fresh
+// memory, and on collecting it, than on sums.
+type tileWork struct {
+	sums  [tileRows * tileColumns]float64
+	left  [tileRows * tileDepth]float64    // a panel of A
+	right [tileDepth * tileColumns]float64 // a panel of B
+	line  [max(tileRows, tileColumns, tileDepth)]float64
+}
+
+var tileWorks = sync.Pool{New: func() any { return new(tileWork) }}
 
 func (b *backend) Matmul(a *device.MatmulArgs) {
 	if a.Grid.Given() {
@@ -30,15 +45,16 @@ func matmulTile(a *device.MatmulArgs, i, rows, j, columns int64) {
 	if a.TransA != 0 {
 		k = a.A.Shape[0]
 	}
-	sums := make([]float64, rows*columns)
-	left, right := make([]float64, rows*tileDepth), make([]float64, tileDepth*columns)
-	line := make([]float64, max(tileRows, tileColumns, tileDepth))
+	work := tileWorks.Get().(*tileWork)
+	defer tileWorks.Put(work)
+	sums := work.sums[:rows*columns]
+	clear(sums)
 	add := func(sums []float64, from, n int64) { // Σ over k from `from` on
 		for end := from + n; from < end; from += tileDepth {
 			depth := min(tileDepth, end-from)
-			panel(left, a.A, a.TransA != 0, i, rows, from, depth, line)
-			panel(right, a.B, a.TransB != 0, from, depth, j, columns, line)
-			addProduct(sums, left, right, int(rows), int(depth), int(columns))
+			panel(work.left[:], a.A, a.TransA != 0, i, rows, from, depth, work.line[:])
+			panel(work.right[:], a.B, a.TransB != 0, from, depth, j, columns, work.line[:])
+			addProduct(sums, work.left[:], work.right[:], int(rows), int(depth), int(columns))
 		}
 	}
 	if a.Leaves > 0 {
