@@ -14,7 +14,7 @@ const (
 	tileDepth   = 128
 )
 
-// tileWork is what a tile needs besides its operands: small products would spend more time on zeroing fresh
+// tileWork is the memory of a tile, without its operands: small products would spend more time on zeroing fresh
 // memory, and on collecting it, than on sums.
 type tileWork struct {
 	sums  [tileRows * tileColumns]float64

@@ -40,7 +40,7 @@ func openBrowser(t *testing.T, address string) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.Command(path, "--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(), "--remote-debugging-pipe", "--window-size=1280,1000")
+	command := exec.Command(path, "--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir="+userData(t), "--remote-debugging-pipe", "--window-size=1280,1000")
 	command.ExtraFiles = []*os.File{theirs, back} // 3 and 4
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
@@ -59,6 +59,26 @@ func openBrowser(t *testing.T, address string) *browser {
 	b.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &target)
 	b.session = target.SessionID
 	return b
+}
+
+// userData is a folder for a browser's files. The browser's own processes can write there for a moment after it
+// was killed, so the folder is removed as soon as that is possible.
+func userData(t *testing.T) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "monotron-browser")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for range 200 {
+			if err = os.RemoveAll(folder); err == nil {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		t.Error(err)
+	})
+	return folder
 }
 
 // call waits for a method's answer; events between are passed over.

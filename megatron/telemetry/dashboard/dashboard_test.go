@@ -338,7 +338,7 @@ func browse(t *testing.T, address string) string {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(), "--window-size=1280,1000",
+	out, err := exec.CommandContext(ctx, browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir="+userData(t), "--window-size=1280,1000",
 		"--virtual-time-budget=3000", "--dump-dom", address).Output()
 	if err != nil {
 		t.Fatalf("chromium: %v", err)
