@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"monotron/internal/drawn"
 )
 
 // TestExamples runs every script of examples/ in a folder of its own: the
@@ -16,10 +18,10 @@ func TestExamples(t *testing.T) {
 		t.Fatalf("no examples: %v", err)
 	}
 	bin := program(t)
-	if testing.Short() { // plain Go is slow; SEED draws others
-		all, seed := len(scripts), seedOr(1)
-		scripts = shuffled(scripts, seed)[:all/3]
-		t.Logf("%d of %d examples, SEED %d", len(scripts), all, seed)
+	if testing.Short() { // plain Go is slow
+		scripts = drawn.Some(t, scripts, len(scripts)/3)
+	} else {
+		scripts = drawn.Part(t, scripts, len(scripts)/2)
 	}
 	for _, script := range scripts {
 		t.Run(strings.TrimSuffix(filepath.Base(script), ".sh"), func(t *testing.T) {

@@ -60,6 +60,7 @@ var importTable = []row{
 	{"internal/fingerprint", "", "sums of bytes: knows no tensor"},
 	{"internal/gguf", base + "internal/parallelio internal/safetensors", "a codec: knows no model"},
 	{"internal/nf4", base + "internal/parallelio internal/safetensors", "a codec: knows no model"},
+	{"internal/drawn", "", "imported by tests only: what a test takes of a long list"},
 	{"internal/golden", "", "imported by tests only: finds the reference cases"},
 	{"internal/logging", "internal/exitcode", "notes for people, a line each on stderr"},
 	{"internal/web", "internal/exitcode internal/logging internal/cgroup", "how every HTTP server of the program listens, and whom it answers"},
@@ -93,7 +94,7 @@ var importTable = []row{
 	{"csrc/gpus", base, "queries NVIDIA's driver, runs nothing on it"},
 	{"csrc/device", base + "csrc/device/activations", "the interface of all devices; knows none of them"},
 	{"csrc/device/activations", "", "a table of names, which model shapes, flags and file formats use too"},
-	{"csrc/device/devicetest", kernels + "csrc/ref", "imported by tests only; ref is the oracle"},
+	{"csrc/device/devicetest", kernels + "csrc/ref internal/drawn", "imported by tests only; ref is the oracle"},
 	{"megatron/policy", base, "formulas of GRPO and what rewards answers: knows neither tensors nor tokens"},
 	{"megatron/preference", "", "formulas of losses: knows neither tensors nor rows"},
 	{"megatron/schedule", base + "mpu/topology", "pure lists, so that the simulator can run them"},
@@ -106,7 +107,7 @@ var importTable = []row{
 }
 
 // forTests may be imported by tests only: to choose a device, to meet, to find files.
-const forTests = devices + "csrc/device/devicetest internal/golden internal/store/storetest mpu/comm/commtest mpu/comm/inproc mpu/comm/nccl "
+const forTests = devices + "csrc/device/devicetest internal/drawn internal/golden internal/store/storetest mpu/comm/commtest mpu/comm/inproc mpu/comm/nccl "
 
 // TestImportsPointDown fails on an import that the table forbids.
 func TestImportsPointDown(t *testing.T) {

@@ -5,16 +5,19 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"monotron/internal/drawn"
 	"monotron/mpu/comm/failure"
 	"monotron/mpu/health"
 )
@@ -35,7 +38,7 @@ const paused = "--train-iters 12 --inject sleep:rank=1:step=8:phase=data:seconds
 // TestLaunch builds the program once for all that starts processes.
 func TestLaunch(t *testing.T) {
 	bin := program(t)
-	for name, test := range drawn(t, map[string]func(*launching){
+	tests := map[string]func(*launching){
 		"processes equal goroutines":          processesEqualGoroutines,
 		"a killed rank is named":              killedRankIsNamed,
 		"a signal to one rank":                signalToOneRank,
@@ -58,12 +61,13 @@ func TestLaunch(t *testing.T) {
 		"hosts start again together":          hostsStartAgainTogether,
 		"attacked":                            attacked,
 		"a signal in any phase":               signalInAnyPhase,
-	}) {
+	}
+	for _, name := range drawn.Part(t, slices.Sorted(maps.Keys(tests)), (len(tests)+1)/2) {
 		t.Run(name, func(t *testing.T) {
 			if long[name] && testing.Short() {
 				t.Skip("not with -short")
 			}
-			test(newLaunching(t, bin))
+			tests[name](newLaunching(t, bin))
 		})
 	}
 }
@@ -87,11 +91,11 @@ type launching struct {
 func (l *launching) each(tests map[string]func(*launching)) {
 	t := l.t
 	t.Helper()
-	for name, test := range drawn(t, tests) {
+	for _, name := range drawn.Part(t, slices.Sorted(maps.Keys(tests)), (len(tests)+1)/2) {
 		t.Run(name, func(t *testing.T) {
 			own := *l
 			own.t = t
-			test(&own)
+			tests[name](&own)
 		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -59,14 +58,6 @@ func program(t *testing.T) (folder string) {
 		t.Fatal(err)
 	}
 	return programs
-}
-
-// seedOr is SEED, which says what tests draw.
-func seedOr(otherwise uint64) uint64 {
-	if seed, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64); err == nil {
-		return seed
-	}
-	return otherwise
 }
 
 // noticeSources opens every folder of sources: go test takes an earlier result only while

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"monotron/internal/drawn"
 	"monotron/internal/golden"
 	"monotron/internal/safetensors"
 )
@@ -30,11 +31,11 @@ func TestAdapterInEveryLayout(t *testing.T) {
 		line := adaptLine(t, dir) + flags
 		want := lossesOf(t, must(t, dir, line+"--micro-batch-size 4 --save DIR/one").out)
 		adapter := openAdapter(t, filepath.Join(dir, "one", "adapter"))
-		for i, layout := range []string{"--micro-batch-size 1", "--world-size 2 --micro-batch-size 2 --use-distributed-optimizer",
+		for i, layout := range drawn.Part(t, []string{"--micro-batch-size 1", "--world-size 2 --micro-batch-size 2 --use-distributed-optimizer",
 			"--world-size 2 --tensor-model-parallel-size 2 --micro-batch-size 2", "--world-size 2 --tensor-model-parallel-size 2 --sequence-parallel --tp-comm-overlap --micro-batch-size 2",
 			"--world-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 1", "--world-size 2 --context-parallel-size 2 --micro-batch-size 2",
 			"--world-size 4 --tensor-model-parallel-size 2 --micro-batch-size 1 --zero-stage 2",
-			"--micro-batch-size 2 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1", "--world-size 2 --zero-stage 3 --micro-batch-size 2"} {
+			"--micro-batch-size 2 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1", "--world-size 2 --zero-stage 3 --micro-batch-size 2"}, 3) {
 			if name == "dora" && strings.Contains(layout, "stage 3") {
 				continue // refused
 			}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"monotron/internal/drawn"
 	"monotron/internal/exitcode"
 	"monotron/internal/golden"
 	"monotron/megatron/telemetry"
@@ -47,10 +48,11 @@ func TestPolicyRatioIsExactlyOne(t *testing.T) {
 	line += "--train-iters 3 "
 	must(t, dir, line+"--micro-batch-size 16 --log-jsonl DIR/log")
 	want := stepsOf(t, filepath.Join(dir, "log"))
-	for i, c := range []struct {
+	type layout struct {
 		flags string
 		other bool // answers are others
-	}{
+	}
+	for i, c := range drawn.Part(t, []layout{
 		{"--micro-batch-size 1", false}, {"--micro-batch-size 2 --world-size 2", false}, {"--micro-batch-size 2 --world-size 4 --use-distributed-optimizer", false},
 		{"--micro-batch-size 4 --world-size 2 --pipeline-model-parallel-size 2", false}, {"--micro-batch-size 2 --world-size 2 --zero-stage 3", false},
 		{"--micro-batch-size 2 --world-size 4 --pipeline-model-parallel-size 2", false},
@@ -62,7 +64,7 @@ func TestPolicyRatioIsExactlyOne(t *testing.T) {
 		{"--micro-batch-size 4 --world-size 2 --tensor-model-parallel-size 2 --bf16 --lora-rank 2 --grpo-kl-beta 0.1", true},
 		{"--micro-batch-size 4 --world-size 2 --tensor-model-parallel-size 2 --lora-rank 2 --use-dora --rl-default-temperature 0.7", true},
 		{"--micro-batch-size 4 --grpo-loss dr_grpo --grpo-importance sequence", true},
-	} {
+	}, 7) {
 		log := fmt.Sprint("log", i)
 		must(t, dir, line+c.flags+" --log-jsonl DIR/"+log)
 		got := stepsOf(t, filepath.Join(dir, log))
@@ -113,7 +115,7 @@ func TestPolicyLearnsFromAnswersAgain(t *testing.T) {
 // Claim: a run that is stopped resumes bit for bit, also between steps that learn from the same answers,
 // with the same answers and rewards; and in another layout to rounding.
 func TestPolicyResumes(t *testing.T) {
-	for _, flags := range []string{"--grpo-iterations 3", "--grpo-iterations 1", "--grpo-iterations 3 --lora-rank 2 --grpo-kl-beta 0.05"} {
+	for _, flags := range drawn.Part(t, []string{"--grpo-iterations 3", "--grpo-iterations 1", "--grpo-iterations 3 --lora-rank 2 --grpo-kl-beta 0.05"}, 1) {
 		dir, line := prompts(t)
 		line += "--micro-batch-size 2 --world-size 2 --use-distributed-optimizer --save-interval 2 " + flags + " "
 		full := must(t, dir, line+"--save DIR/whole")

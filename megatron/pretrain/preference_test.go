@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"monotron/internal/drawn"
 	"monotron/internal/golden"
 	"monotron/internal/safetensors"
 	"monotron/megatron/telemetry"
@@ -226,11 +227,11 @@ func TestPreferencesInEveryLayout(t *testing.T) {
 			name := kind + "-" + method
 			must(t, dir, line+"--micro-batch-size 4 --log-jsonl DIR/log-"+name)
 			want := stepsOf(t, filepath.Join(dir, "log-"+name))
-			for i, layout := range []string{"--micro-batch-size 1", "--micro-batch-size 2", "--world-size 2 --micro-batch-size 2", "--world-size 4 --micro-batch-size 1 --use-distributed-optimizer",
+			for i, layout := range drawn.Part(t, []string{"--micro-batch-size 1", "--micro-batch-size 2", "--world-size 2 --micro-batch-size 2", "--world-size 4 --micro-batch-size 1 --use-distributed-optimizer",
 				"--world-size 2 --tensor-model-parallel-size 2 --micro-batch-size 2", "--world-size 2 --tensor-model-parallel-size 2 --sequence-parallel --micro-batch-size 1",
 				"--world-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 1", "--world-size 4 --pipeline-model-parallel-size 2 --tensor-model-parallel-size 2 --micro-batch-size 2",
 				"--world-size 4 --pipeline-model-parallel-size 2 --micro-batch-size 1", "--world-size 2 --zero-stage 3 --micro-batch-size 1",
-				"--micro-batch-size 2 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1"} {
+				"--micro-batch-size 2 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1"}, 3) {
 				log := fmt.Sprintf("log-%s-%d", name, i)
 				r := must(t, dir, line+layout+" --log-jsonl DIR/"+log)
 				memory := regexp.MustCompile(`peak memory of tensors so far (.*); planned (.*)`).FindAllStringSubmatch(r.notes, -1)
@@ -349,7 +350,7 @@ func TestPreferencesEvaluate(t *testing.T) {
 	c := openPreferred(t)
 	dir := t.TempDir()
 	c.folders(t, dir)
-	for _, method := range []string{"sigmoid", "orpo", "kto"} {
+	for _, method := range drawn.Part(t, []string{"sigmoid", "orpo", "kto"}, 1) {
 		line := c.line("text", method) + "--finetune-eval-data " + filepath.Join(c.dir, map[bool]string{true: "unpaired.jsonl", false: "messages.jsonl"}[method == "kto"]) + " --eval-at-start --eval-interval 2 --train-iters 4 "
 		var want []telemetry.Entry
 		for i, layout := range []string{"--micro-batch-size 2", "--micro-batch-size 1 --world-size 2", "--micro-batch-size 2 --world-size 2 --tensor-model-parallel-size 2",

@@ -281,7 +281,7 @@ func Fused(t *testing.T, dev *device.Device) (taken int) {
 	t.Setenv(FuseVariable, "fused")
 	oracle := ref.Open()
 	defer oracle.Close()
-	for _, c := range attentionCases() {
+	for _, c := range sharedOf(t, attentionCases()) {
 		t.Run(c.Op.String()+"/"+strings.ReplaceAll(c.Name, " ", "_"), func(t *testing.T) {
 			e := newEnv(dev, oracle, fmt.Sprint(c.Op, c.Name))
 			c.Setup(e)

@@ -5,14 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
+	"monotron/internal/drawn"
 )
 
 // Case is one call of one op.
@@ -52,25 +51,27 @@ func Values(t *testing.T, dev *device.Device) {
 // shared is the cases that the environment asks for. SHARE=n, for make test and for slow machines, is
 // of every op a case of each kind and about one in n of the others, which SEED picks; else it is all.
 func shared(t *testing.T) []Case {
-	all := Cases()
-	n, _ := strconv.ParseUint(os.Getenv("SHARE"), 10, 32)
-	kept := share(all, n, os.Getenv("SEED"))
+	return sharedOf(t, Cases())
+}
+
+func sharedOf(t *testing.T, all []Case) []Case {
+	kept := share(all, drawn.Share(), drawn.Seed(1))
 	if len(kept) < len(all) {
-		t.Logf("%d of %d cases, SHARE %d, SEED %s", len(kept), len(all), n, os.Getenv("SEED"))
+		t.Logf("%d of %d cases, SHARE %d, SEED %d", len(kept), len(all), drawn.Share(), drawn.Seed(1))
 	}
 	return kept
 }
 
 // share is the first case of every op with each word of its name, such as a dtype or an option, and
 // about one in n of the others; all for n below 2.
-func share(cases []Case, n uint64, seed string) []Case {
+func share(cases []Case, n, seed uint64) []Case {
 	if n < 2 {
 		return cases
 	}
 	var kept []Case
 	seen := map[string]bool{}
 	for _, c := range cases {
-		h := sha256.Sum256([]byte(seed + "/" + c.Op.String() + "/" + c.Name))
+		h := sha256.Sum256(fmt.Appendf(nil, "%d/%s/%s", seed, c.Op, c.Name))
 		keep := binary.LittleEndian.Uint64(h[:])%n == 0
 		for _, word := range append(kindsOf(c.Name), "") {
 			if word = c.Op.String() + " " + word; !seen[word] {
@@ -136,7 +137,7 @@ func SameBits(t *testing.T, open func(pool *device.Pool) *device.Device) {
 func SameBitsAfter(t *testing.T, dev *device.Device, n uint64, one, other func()) {
 	oracle := ref.Open()
 	defer oracle.Close()
-	eachOf(t, share(Cases(), n, os.Getenv("SEED")), func(t *testing.T, c Case) {
+	eachOf(t, share(Cases(), n, drawn.Seed(1)), func(t *testing.T, c Case) {
 		one()
 		want := run(t, c, dev, oracle)
 		other()

@@ -80,7 +80,7 @@ func TestCompare(t *testing.T) {
 // Claim: a share has every kind of every op, other cases with another seed, and about one in n of the rest.
 func TestShare(t *testing.T) {
 	all := Cases()
-	one, other := share(all, 10, "1"), share(all, 10, "2")
+	one, other := share(all, 10, 1), share(all, 10, 2)
 	kinds := map[string]bool{}
 	for _, c := range one {
 		for _, kind := range kindsOf(c.Name) {
@@ -104,7 +104,7 @@ func TestShare(t *testing.T) {
 	if same {
 		t.Error("two seeds pick the same cases")
 	}
-	if len(share(all, 0, "")) != len(all) {
+	if len(share(all, 0, 1)) != len(all) {
 		t.Error("without SHARE some cases are missing")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/csrc/device/activations"
 	"monotron/csrc/ref"
+	"monotron/internal/drawn"
 )
 
 // drawer draws the shapes and options of cases.
@@ -36,15 +37,12 @@ func Drawn(seed uint64, rounds int) []Case {
 
 // DrawnValues compares drawn cases with ref: DRAWN rounds of them (else a few), from SEED.
 func DrawnValues(t *testing.T, dev *device.Device) {
-	rounds, seed := 4, uint64(1)
+	rounds, seed := 4, drawn.Seed(1)
 	if testing.Short() {
 		rounds = 1
 	}
 	if text := os.Getenv("DRAWN"); text != "" {
 		rounds, _ = strconv.Atoi(text)
-	}
-	if text := os.Getenv("SEED"); text != "" {
-		seed, _ = strconv.ParseUint(text, 10, 64)
 	}
 	t.Logf("%d rounds of SEED %d", rounds, seed)
 	oracle := ref.Open()

@@ -1,19 +1,19 @@
 package layouts
 
 import (
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
+
+	"monotron/internal/drawn"
 )
 
 // Claim: no layout changes the maths of any of the shapes. A draw of them here; `monotron verify`
 // tries all.
 func TestLayoutsAgree(t *testing.T) {
-	d := newDrawn(1)
+	d := newSampler(1)
 	defer d.said(t)
-	for _, s := range Shapes {
+	for _, s := range drawn.Part(t, Shapes, len(Shapes)/2) {
 		m, err := Builtin(s.Name)
 		if err != nil {
 			t.Fatal(err)
@@ -25,7 +25,7 @@ func TestLayoutsAgree(t *testing.T) {
 // Claim: no layout changes Muon's updates: matrices are complete wherever their parts are, of
 // query groups that ranks share and of experts too.
 func TestLayoutsAgreeByMuon(t *testing.T) {
-	d := newDrawn(2)
+	d := newSampler(2)
 	defer d.said(t)
 	for _, flags := range []string{"llama --optimizer muon --muon-nesterov", "deepseek-moe --optimizer muon --muon-no-split-qkv"} {
 		words := strings.Fields(flags)
@@ -214,15 +214,18 @@ func TestBitsOfATrainingRun(t *testing.T) {
 // `monotron verify --bits` tries all.
 func TestLayoutsGiveTheSameBits(t *testing.T) {
 	refused := 0
-	rows := []struct {
+	type row struct {
 		shape, flags, only string
 		stride             int
-	}{
+	}
+	always := []row{
 		{"gpt2", "", "", 97},
 		{"llama", "--bf16 --qk-layernorm --attention-output-gate", "", 97},
 		{"llama", "--softmax-type learnable", "tp4", 5}, // ranks share query groups
 		{"mixtral", "--moe-z-loss-coeff 0.001", "", 211},
 		{"deepseek-moe", "--bf16 --moe-shared-expert-gate", "", 211},
+	}
+	others := []row{
 		{"mla", "--bf16", "tp2 sp dp2 recompute-full-block", 1},
 		{"mtp", "", "tp2 sp dp2 recompute-full-block", 1},
 		{"delta", "", "tp2 sp dp2 recompute-full-block", 1},
@@ -242,15 +245,7 @@ func TestLayoutsGiveTheSameBits(t *testing.T) {
 		{"llama", "--optimizer muon --muon-per-head", "tp2 sp dp2 recompute-full-block", 1},
 		{"llama", "--optimizer adamw_8bit --num-layers 2 --global-batch-size 8", "tp2 sp dp2 optim_grads_params", 1},
 	}
-	// After the first five make test takes every other row.
-	seed, taken := newDrawn(0).seed, 0
-	defer func() { t.Logf("%d of %d rows, SEED %d", taken, len(rows), seed) }()
-	share, _ := strconv.Atoi(os.Getenv("SHARE")) // not given: all
-	for i, c := range rows {
-		if i >= 5 && share > 1 && (uint64(i)+seed)%2 != 0 {
-			continue
-		}
-		taken++
+	for _, c := range append(always, drawn.Part(t, others, len(others)/3)...) {
 		m, err := Builtin(c.shape, strings.Fields("--layout-invariant "+c.flags)...)
 		if err != nil {
 			t.Fatal(err)
@@ -278,7 +273,7 @@ func TestLayoutsGiveTheSameBits(t *testing.T) {
 // Claim: with --layout-invariant every shape is the same model, to rounding, as without: losses, gradients and
 // weights of one rank.
 func TestLeavesTrainTheSameModel(t *testing.T) {
-	for _, s := range Shapes {
+	for _, s := range drawn.Part(t, Shapes, len(Shapes)/2) {
 		if plain, err := Builtin(s.Name); err != nil {
 			t.Fatal(err)
 		} else if c := plain.Config; s.Name == "global-moe" || c.Adapter.Given() || c.Tuning.Data != "" { // refused

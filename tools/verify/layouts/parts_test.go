@@ -28,7 +28,7 @@ func TestPartsAgree(t *testing.T) {
 	// weights by 4e-5, and the bound of the residual stream with them.
 	const sizes = "--num-layers 4 --hidden-size 32 --num-attention-heads 4 --group-query-attention --num-query-groups 2 --kv-channels 8 --ffn-hidden-size 64 --seq-length 16 " +
 		"--max-position-embeddings 32 --vocab-size 61 --tokenizer-type NullTokenizer --micro-batch-size 2 --global-batch-size 16 --train-iters 2 --lr 0.001 --lr-decay-style constant "
-	d := newDrawn(3)
+	d := newSampler(3)
 	defer d.said(t)
 	for _, name := range slices.Sorted(maps.Keys(partModels)) {
 		t.Run(name, func(t *testing.T) {
