@@ -21,6 +21,7 @@ type huggingFace struct {
 	config Config
 	eod    int
 	pad    int
+	bos    int // -1: it has none
 }
 
 // loadHuggingFace reads a folder, or a tokenizer.json with the files next to it.
@@ -78,7 +79,7 @@ func newHuggingFace(c Config, inner *hf.Tokenizer, names *names) (Tokenizer, err
 	if err := names.apply(inner); err != nil {
 		return nil, err
 	}
-	t := &huggingFace{Tokenizer: inner, config: c, eod: -1, pad: -1}
+	t := &huggingFace{Tokenizer: inner, config: c, eod: -1, pad: -1, bos: -1}
 	var err error
 	end := names.EOS
 	if end == "" {
@@ -89,6 +90,9 @@ func newHuggingFace(c Config, inner *hf.Tokenizer, names *names) (Tokenizer, err
 	}
 	if t.pad, err = names.id(inner, names.Pad); err != nil {
 		return nil, err
+	}
+	if id, ok := inner.ID(names.BOS); ok && names.BOS != "" {
+		t.bos = int(id)
 	}
 	return t, nil
 }

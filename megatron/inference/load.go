@@ -147,9 +147,7 @@ func FromSource(d *device.Device, src checkpoint.Source, o LoadOptions) (*Loaded
 		return nil, err
 	}
 	l.loaded(report.Iteration)
-	if l.Ends = info.Specials["eos_token_id"]; info.Format == checkpoint.HF {
-		l.Ends = hf.EndIDs(info.Path)
-	}
+	l.Ends = info.Specials["eos_token_id"]
 	l.Notes = []string{fmt.Sprintf("loaded %s: format %s, %d tensors, %d bytes", info.Path, info.Format, len(report.Restored), report.Bytes)}
 	l.Notes = append(l.Notes, report.Notes...)
 	return l, nil

@@ -134,7 +134,7 @@ func OpenSource(dir string, o checkpoint.OpenOptions) (checkpoint.Source, error)
 	}
 	m := *f.Model
 	m.Context = f.MaxPositions
-	info := checkpoint.Info{Format: checkpoint.HF, Path: dir, Family: f.Family, Model: &m, Tokenizer: tokenizerOf(dir)}
+	info := checkpoint.Info{Format: checkpoint.HF, Path: dir, Family: f.Family, Model: &m, Tokenizer: tokenizerOf(dir), Specials: specialsOf(dir)}
 	if info.Quantization = f.Quantization; info.Quantization != "" {
 		info.Notes = append(info.Notes, fmt.Sprintf("weights are %s; they are read as the values that their codes stand for", strings.ToUpper(info.Quantization)))
 	}

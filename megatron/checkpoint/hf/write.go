@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -233,17 +232,9 @@ func (w *writing) writeTexts(dir string) error {
 	if w.fours != nil {
 		config["quantization_config"] = map[string]any{"quant_method": MXFP4, "modules_to_not_convert": []string{"model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"}}
 	}
-	// Special tokens, of the tokenizer that is written or of the source.
-	ids, err := specialIDs(w.o.Tokenizer)
+	ids, err := w.specials()
 	if err != nil {
 		return err
-	}
-	for name, list := range w.src.Info().Specials {
-		if _, known := ids[name]; known && ids[name] == nil && len(list) > 0 {
-			if ids[name] = list[0]; len(list) > 1 {
-				ids[name] = list
-			}
-		}
 	}
 	for name, id := range ids {
 		config[name] = id
@@ -281,50 +272,6 @@ func (w *writing) commonType() string {
 		}
 	}
 	return best
-}
-
-// specialIDs are the ids that a config.json next to the tokenizer names. Without
-// one they are absent, and not transformers' defaults: null.
-func specialIDs(dir string) (map[string]any, error) {
-	ids := map[string]any{"bos_token_id": nil, "eos_token_id": nil, "pad_token_id": nil}
-	if dir == "" {
-		return ids, nil
-	}
-	config, err := readObject(filepath.Join(dir, ConfigName))
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range []string{"bos_token_id", "eos_token_id", "pad_token_id"} {
-		if v, ok := config[name]; ok {
-			ids[name] = v
-		}
-	}
-	return ids, nil
-}
-
-// EndIDs are the ids that end a text, as generation_config.json of a folder says,
-// or else its config.json; nil where neither does.
-func EndIDs(dir string) []int32 {
-	for _, name := range []string{GenerationName, ConfigName} {
-		config, err := readObject(filepath.Join(dir, name))
-		if err != nil {
-			continue
-		}
-		list, several := config["eos_token_id"].([]any)
-		if !several {
-			list = []any{config["eos_token_id"]}
-		}
-		var ids []int32
-		for _, v := range list {
-			if id, ok := v.(float64); ok && id >= 0 && id == math.Trunc(id) && id <= math.MaxInt32 {
-				ids = append(ids, int32(id))
-			}
-		}
-		if len(ids) > 0 {
-			return ids
-		}
-	}
-	return nil
 }
 
 // readObject reads a JSON object; nil if the file does not exist.

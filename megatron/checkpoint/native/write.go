@@ -66,7 +66,7 @@ func nativeState(src checkpoint.Source) (State, error) {
 	if len(state.Config) > 0 || info.Model == nil {
 		return state, nil
 	}
-	c := RunConfig{Model: *info.Model, Tokenizer: info.Tokenizer.Absolute(), SeqLength: info.SeqLength, Precision: precision(src)}
+	c := RunConfig{Model: *info.Model, Tokenizer: info.Tokenizer.Absolute(), SeqLength: info.SeqLength, Precision: precision(src), Specials: info.Specials}
 	text, err := json.Marshal(&c)
 	if err != nil {
 		return state, exitcode.With(exitcode.Internal, fmt.Errorf("checkpoint: the model of %s: %w", info.Path, err))

@@ -1,0 +1,29 @@
+package tokenizer
+
+// Specials are the ids of t's special tokens by the names that config.json has for them: bos_token_id, eos_token_id
+// and pad_token_id. Those that t lacks are absent.
+func Specials(t Tokenizer) map[string]int32 {
+	ids := map[string]int32{}
+	set := func(name string, id int) {
+		if id >= 0 {
+			ids[name] = int32(id)
+		}
+	}
+	set("eos_token_id", t.EOD())
+	if pad, ok := t.Pad(); ok {
+		set("pad_token_id", pad)
+	}
+	switch t := t.(type) {
+	case *GPT2: // one token begins and ends texts
+		set("bos_token_id", t.eod)
+	case hfGPT2:
+		set("bos_token_id", t.eod)
+	case *huggingFace:
+		set("bos_token_id", t.bos)
+	case *sentencePiece:
+		set("bos_token_id", t.BOS())
+	case *Tik:
+		set("bos_token_id", t.named["<s>"])
+	}
+	return ids
+}
