@@ -2,6 +2,8 @@ package checkpoint
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 
 	"monotron/megatron/spec"
 	"monotron/mpu"
@@ -122,6 +124,39 @@ const (
 // ExtraBase is a key of State.Extra: an object that says where the weights are that the checkpoint does not hold
 // (all.Base).
 const ExtraBase = "base"
+
+// extraSpecials is a key of State.Extra: Info's Specials.
+const extraSpecials = "special_tokens"
+
+// Specials are the ids of special tokens that s keeps (Info.Specials); nil: none, or not readable.
+func (s *State) Specials() (ids map[string][]int32) {
+	if json.Unmarshal(s.Extra[extraSpecials], &ids) != nil {
+		return nil
+	}
+	for name, list := range ids {
+		if slices.ContainsFunc(list, func(id int32) bool { return id < 0 }) {
+			delete(ids, name)
+		}
+	}
+	return ids
+}
+
+// KeepSpecials makes ids those that s keeps; nil: it stays as it is.
+func (s *State) KeepSpecials(ids map[string][]int32) error {
+	if ids == nil {
+		return nil
+	}
+	text, err := json.Marshal(ids)
+	if err != nil {
+		return err
+	}
+	s.Extra = maps.Clone(s.Extra)
+	if s.Extra == nil {
+		s.Extra = map[string]json.RawMessage{}
+	}
+	s.Extra[extraSpecials] = text
+	return nil
+}
 
 // OpenOptions choose what a Source shows.
 type OpenOptions struct {

@@ -86,8 +86,10 @@ func (r *Run) state() (s native.State, err error) {
 			return s, err
 		}
 	}
-	s.Extra[adamSteps], err = json.Marshal(r.Engine.Optimizer.Steps)
-	return s, err
+	if s.Extra[adamSteps], err = json.Marshal(r.Engine.Optimizer.Steps); err != nil {
+		return s, err
+	}
+	return s, s.KeepSpecials(r.specials)
 }
 
 // kept is the Config as a checkpoint keeps it: a tokenizer's files are found from

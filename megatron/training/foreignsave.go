@@ -110,7 +110,7 @@ type gathered struct {
 
 func (h *gathered) Info() checkpoint.Info {
 	m := h.r.Config.Model
-	return checkpoint.Info{Format: checkpoint.Native, Path: "the run", Model: &m, SeqLength: h.r.Config.SeqLength, Tokenizer: h.r.Config.Tokenizer.Absolute()}
+	return checkpoint.Info{Format: checkpoint.Native, Path: "the run", Model: &m, SeqLength: h.r.Config.SeqLength, Tokenizer: h.r.Config.Tokenizer.Absolute(), Specials: h.r.specials}
 }
 
 func (h *gathered) State() checkpoint.State { return h.state }

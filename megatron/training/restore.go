@@ -178,9 +178,18 @@ func (r *Run) loadAll(load loader) error {
 			return err
 		}
 	}
+	r.continueSpecials(state)
 	r.tellLoaded(state, report)
 	r.tellAttention(state)
 	return nil
+}
+
+// continueSpecials keeps the ids of special tokens that the checkpoint has, such as several that end a text, where
+// they are those of the run's tokenizer.
+func (r *Run) continueSpecials(state native.State) {
+	if ids := state.Specials(); slices.Contains(ids["eos_token_id"], int32(r.Tokenizer.EOD())) {
+		r.specials = ids
+	}
 }
 
 // errReshaped is in the chain of a misfit that flags of the model explain.
@@ -342,6 +351,7 @@ func (r *Run) loadWeights(load loader, finetune bool) error {
 		r.Engine.Scheduler.Step(int(r.at.ConsumedTrain))
 		r.tellAttention(state)
 	}
+	r.continueSpecials(state)
 	r.tellLoaded(state, report)
 	return r.device.Sync()
 }

@@ -34,14 +34,15 @@ type Run struct {
 	started     time.Time
 	trained     time.Duration // that this process's steps took, waiting for their data included
 	pulse       *pulse
-	bytes       *textBytes  // nil: the tokenizer's ids stand for no text
-	base        *all.Base   // the weights that checkpoints leave out; nil: they hold all
-	best        *Best       // nil: evaluations are not compared
-	prefer      *preferring // nil: the run learns from no preferences
-	sampler     *sampling   // nil: the run learns from no answers of its own
-	objective   objective   // prefer or sampler; nil: neither
-	prints      *prints     // nil: no fingerprints are asked for
-	lowest      bool        // tellWhySkipped has reported the steps since the last that was not skipped
+	bytes       *textBytes         // nil: the tokenizer's ids stand for no text
+	base        *all.Base          // the weights that checkpoints leave out; nil: they hold all
+	best        *Best              // nil: evaluations are not compared
+	prefer      *preferring        // nil: the run learns from no preferences
+	sampler     *sampling          // nil: the run learns from no answers of its own
+	objective   objective          // prefer or sampler; nil: neither
+	prints      *prints            // nil: no fingerprints are asked for
+	specials    map[string][]int32 // checkpoint.Info's, of the checkpoint that was loaded; nil: the tokenizer says them
+	lowest      bool               // tellWhySkipped has reported the steps since the last that was not skipped
 }
 
 // Progress counts what a run has consumed; a checkpoint keeps it.

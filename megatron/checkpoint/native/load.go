@@ -140,7 +140,8 @@ func loadFrom(src checkpoint.Source, tensors []mpu.Stored, dev *device.Device, o
 	if err := dev.Sync(); err != nil {
 		return State{}, Report{}, fmt.Errorf("checkpoint: writing tensors to the device: %w", err)
 	}
-	return src.State(), report, nil
+	state := src.State()
+	return state, report, state.KeepSpecials(info.Specials)
 }
 
 // match finds each wanted tensor among those stored, nil where its absence is

@@ -34,7 +34,6 @@ type RunConfig struct {
 	Precision string
 	SeqLength int
 	Flags     map[string][]string `json:",omitempty"`
-	Specials  map[string][]int32  `json:",omitempty"` // checkpoint.Info's, of a converted checkpoint
 }
 
 // OpenSource opens a native checkpoint for reading by name and box: a save
@@ -54,7 +53,7 @@ func OpenSource(path string, o checkpoint.OpenOptions) (checkpoint.Source, error
 			return nil, exitcode.Errorf(exitcode.BadData, "%s: the run's config in its manifest: %w", f.Path, err)
 		}
 	}
-	s.info.Model, s.info.SeqLength, s.info.Specials = &c.Model, c.SeqLength, c.Specials
+	s.info.Model, s.info.SeqLength, s.info.Specials = &c.Model, c.SeqLength, f.Manifest.State.Specials()
 	s.info.Tokenizer, s.info.Notes = f.Tokenizer(c.Tokenizer)
 	return s, nil
 }

@@ -63,10 +63,13 @@ func tasks(src checkpoint.Source, t checkpoint.Tensor) (list []blocks.Task) {
 // nativeState is the state of src with a Config that names its model.
 func nativeState(src checkpoint.Source) (State, error) {
 	state, info := src.State(), src.Info()
+	if err := state.KeepSpecials(info.Specials); err != nil {
+		return state, exitcode.With(exitcode.Internal, fmt.Errorf("checkpoint: special tokens of %s: %w", info.Path, err))
+	}
 	if len(state.Config) > 0 || info.Model == nil {
 		return state, nil
 	}
-	c := RunConfig{Model: *info.Model, Tokenizer: info.Tokenizer.Absolute(), SeqLength: info.SeqLength, Precision: precision(src), Specials: info.Specials}
+	c := RunConfig{Model: *info.Model, Tokenizer: info.Tokenizer.Absolute(), SeqLength: info.SeqLength, Precision: precision(src)}
 	text, err := json.Marshal(&c)
 	if err != nil {
 		return state, exitcode.With(exitcode.Internal, fmt.Errorf("checkpoint: the model of %s: %w", info.Path, err))
