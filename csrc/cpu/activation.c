@@ -57,7 +57,7 @@ V vf K(act_grad)(int kind, int T, vf x, vf *y) {
     float k = kind == MT_SWIGLU ? 1 : 1.702f;
     vf rest, s = v_sigmoid_pair(x * k, &rest);
     *y = x * s;
-    return s + *y * k * rest;
+    return v_mad(*y * k, rest, s);
   }
   }
   __builtin_trap();
@@ -111,7 +111,7 @@ V float K(backward_row)(const mt_activation_backward_args *a, int T, int kind, i
     }
     /* An expert's row has a weight: its gradient is dy·act(x), that of x is weighted. */
     if (weight) {
-      sum += d * v_rounded(K(gated)(kind) ? y * gate : K(act)(kind, T, v), T);
+      sum = v_mad(d, v_rounded(K(gated)(kind) ? y * gate : K(act)(kind, T, v), T), sum);
       d = v_rounded(d * *weight, T);
     }
     /* Where a clamp limited a value, its gradient is 0. */

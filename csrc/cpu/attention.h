@@ -9,6 +9,7 @@
 #define MT_ATTENTION_H
 
 #include "cpu.h"
+#include "functions.h"
 #include "tile.h"
 
 enum {

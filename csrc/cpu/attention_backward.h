@@ -76,7 +76,7 @@ static void K(query_numbers)(K(backward_state) *s) {
     K(load_row)(o, att_row(c, &c->f->o, s->head, row), c->f->o.dtype, c->d);
     K(load_row)(d_o, att_row(c, &c->g->d_o, s->head, row), c->g->d_o.dtype, c->d);
     vf sum = {0};
-    V_EACH(c->d, j, m, sum += v_load_n(o, MT_F32, j, m) * v_load_n(d_o, MT_F32, j, m););
+    V_EACH(c->d, j, m, sum = v_mad(v_load_n(o, MT_F32, j, m), v_load_n(d_o, MT_F32, j, m), sum););
     s->through[i] = v_sum(sum);
     s->lse[i] = lse[row * c->f->lse.stride[2]] * ATT_LOG2E;
   }
@@ -100,7 +100,7 @@ V void K(gradients_if)(K(backward_state) *s, int64_t k, int64_t i, int64_t n, in
         vf x = v_load(s->scores + j, MT_F32, (r + q) * ATT_BQUERIES), dp = v_load(s->dp + j, MT_F32, (r + q) * ATT_BQUERIES);
         vf slope = v_set(1);
         /* Probabilities from the scores and the rows' sums. */
-        p[q] = open ? K(power)(x * m->scale - lse) : K(power)(K(score)(m, x, &slope) + K(offset)(m, lse, k + r + q, s->first + i + j));
+        p[q] = open ? K(power)(v_mad(x, v_set(m->scale), -lse)) : K(power)(K(score)(m, x, &slope) + K(offset)(m, lse, k + r + q, s->first + i + j));
         if (!open) p[q] = v_select(K(sees)(from, width, k + r + q), p[q], v_set(0));
         /* Dropped ones count in dS by p alone, kept ones are scaled. */
         vf kept = p[q];

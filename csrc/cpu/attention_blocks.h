@@ -61,8 +61,8 @@ V void K(micro)(int64_t k, const float *a, int64_t lda, const float *b, int64_t 
 #pragma GCC unroll 8
     for (int i = 0; i < MR; i++) {
       vf x = v_set(a[i * lda + p]);
-      sum[i][0] += x * y0;
-      sum[i][1] += x * y1;
+      sum[i][0] = v_mad(x, y0, sum[i][0]);
+      sum[i][1] = v_mad(x, y1, sum[i][1]);
     }
   }
 #pragma GCC unroll 8

@@ -60,7 +60,7 @@ V void K(softmax_if)(K(forward_state) *s, int64_t k, int64_t n, int open) {
       vf p[4];
       for (int q = 0; q < 4; q++) {
         vf x = v_load(s->scores + j, MT_F32, (r + q) * ATT_QUERIES);
-        p[q] = K(power)(open ? x * m->scale - top : x - top);
+        p[q] = K(power)(open ? v_mad(x, v_set(m->scale), -top) : x - top);
         if (!open) p[q] = v_select(K(sees)(from, width, k + r + q), p[q], v_set(0));
       }
       sum += (p[0] + p[1]) + (p[2] + p[3]);
@@ -117,7 +117,7 @@ static void K(write_out)(K(forward_state) *s, attention_head h) {
     float sum = s->sum[i], factor = sum > 0 ? s->masks.keep / sum : sum; /* nan stays nan */
     K(fetch_rows)(c, o, h, s->first + i + ATT_AHEAD, 1, c->sq);
     K(store_row)(att_row(c, o, h, s->first + i), o->dtype, s->rows + i * c->padded, factor, c->d);
-    lse[(s->first + i) * step] = s->top[i] * ATT_LN2 + logf(sum);
+    lse[(s->first + i) * step] = s->top[i] * ATT_LN2 + (float)mt_log(sum);
   }
 }
 

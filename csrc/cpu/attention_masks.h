@@ -103,11 +103,11 @@ V vf K(power)(vf y) {
   y = v_max(v_set(-126), y);
   vf t = y + 12582912.f, f = y - (t - 12582912.f); /* the nearest integer is in the low bits of t */
   vf p = v_set(0.0013264722656458616f);
-  p = p * f + 0.009671512991189957f;
-  p = p * f + 0.05550733581185341f;
-  p = p * f + 0.24022242426872253f;
-  p = p * f + 0.6931470036506653f;
-  p = p * f + 1.f;
+  p = v_step(p, f, 0.009671512991189957f);
+  p = v_step(p, f, 0.05550733581185341f);
+  p = v_step(p, f, 0.24022242426872253f);
+  p = v_step(p, f, 0.6931470036506653f);
+  p = v_step(p, f, 1.f);
   return (vf)((vi)p + ((vi)t << 23));
 }
 

@@ -2,6 +2,7 @@
 #ifndef MT_ISA
 #include <math.h>
 
+#include "functions.h"
 #include "tile.h"
 
 static int64_t merge_tiles(const void *args, int32_t phase) {
@@ -18,11 +19,11 @@ MT_OP(attention_merge, merge_tiles, NULL)
 /* One query of one head: w = 1/(1+e^(lse−part)), whichever is larger. */
 V void K(merge_row)(float *o, const float *part, float *lse, float other, int64_t d) {
   if (other == -INFINITY) return;
-  float w = 1 / (1 + expf(*lse - other)), top = *lse > other ? *lse : other;
+  float w = 1 / (1 + (float)mt_exp(*lse - other)), top = *lse > other ? *lse : other;
   V_EACH(d, i, m,
     vf x = v_load_n(o, MT_F32, i, m);
-    v_store_n(o, MT_F32, i, m, x + w * (v_load_n(part, MT_F32, i, m) - x)););
-  *lse = top + log1pf(expf(-fabsf(*lse - other)));
+    v_store_n(o, MT_F32, i, m, v_mad(v_set(w), v_load_n(part, MT_F32, i, m) - x, x)););
+  *lse = top + (float)mt_log1p(mt_exp(-fabsf(*lse - other)));
 }
 
 static int32_t K(attention_merge)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {

@@ -60,7 +60,7 @@ V const void *K(conv_row)(const K(conv) *v, const mt_tensor *x, int64_t t) { ret
 /* The sum of bias and taps at t, for m channels from c + i on. */
 V vf K(conv_sum)(const K(conv) *v, int T, int64_t t, int64_t first, int64_t i, int64_t m) {
   vf z = v_load_n(v->bias, MT_F32, i, m);
-  for (int64_t j = first; j < v->kernel; j++) z += v_load_n(v->taps[j], MT_F32, i, m) * v_load_n(K(conv_row)(v, v->x, t - v->kernel + 1 + j), T, v->c + i, m);
+  for (int64_t j = first; j < v->kernel; j++) z = v_mad(v_load_n(v->taps[j], MT_F32, i, m), v_load_n(K(conv_row)(v, v->x, t - v->kernel + 1 + j), T, v->c + i, m), z);
   return z;
 }
 
@@ -99,8 +99,8 @@ V void K(conv_back)(const mt_causal_conv_backward_args *a, const K(conv) *v, K(c
     for (int64_t j = first; j < v->kernel; j++) {
       int64_t from = t - v->kernel + 1 + j;
       float *dx = g->dx[from % v->kernel];
-      v_store_n(g->dw[j], MT_F32, i, m, v_load_n(g->dw[j], MT_F32, i, m) + dz * v_load_n(K(conv_row)(v, v->x, from), T, v->c + i, m));
-      v_store_n(dx, MT_F32, i, m, v_load_n(dx, MT_F32, i, m) + dz * v_load_n(v->taps[j], MT_F32, i, m));
+      v_store_n(g->dw[j], MT_F32, i, m, v_mad(dz, v_load_n(K(conv_row)(v, v->x, from), T, v->c + i, m), v_load_n(g->dw[j], MT_F32, i, m)));
+      v_store_n(dx, MT_F32, i, m, v_mad(dz, v_load_n(v->taps[j], MT_F32, i, m), v_load_n(dx, MT_F32, i, m)));
     });
 }
 
@@ -157,7 +157,7 @@ static int32_t K(paged_causal_conv)(mt_context *ctx, const void *args, void *scr
         vf w = {0};
         if (at[j] == NULL) continue;
         for (int64_t l = 0; l < m; l++) w[l] = v_load_n(a->w.data, T, (i + l) * kernel + j, 1)[0];
-        z += w * v_load_n(at[j], MT_F32, i, m);
+        z = v_mad(w, v_load_n(at[j], MT_F32, i, m), z);
       }
       v_store_n(y, T, i, m, a->plain ? z : z * v_sigmoid(z)););)
   }

@@ -3,7 +3,7 @@
 package cpu
 
 /*
-#cgo CFLAGS: -O3 -g0 -std=gnu11 -Wall
+#cgo CFLAGS: -O3 -g0 -std=c11 -D_GNU_SOURCE -Wall -Wno-psabi
 #cgo LDFLAGS: -lm -ldl
 #include "cpu.h"
 const mt_device_api *mt_cpu_api(void);

@@ -6,6 +6,14 @@
 
 #include "../device/device.h"
 
+/* What is fused to one rounding is said (v_fma and v_mad of simd.h): a compiler that chose would choose by
+ * instruction set. clang heeds the pragma, gcc fuses nothing with -std=c11 (not gnu11). */
+#ifdef __clang__
+#pragma STDC FP_CONTRACT OFF
+#elif !defined(__STRICT_ANSI__)
+#error "compile with -std=c11: other modes of gcc fuse multiplications and additions as they like"
+#endif
+
 #define MT_CPU_WORKSPACE (8 << 20) /* bytes a pool thread has for one tile's buffers */
 
 #endif

@@ -6,6 +6,7 @@
 enum { BLOCK = 1024 }; /* columns; a multiple of the lanes */
 
 #define MT_KERNELS "cross_entropy.c"
+#include "functions.h"
 #include "isa.h"
 
 static int64_t stats_tiles(const void *args, int32_t phase) {
@@ -63,7 +64,7 @@ V void K(stats_row)(const mt_cross_entropy_stats_args *a, int64_t row) {
     int64_t n = mt_min(BLOCK, a->columns - i);
     float top = K(largest)(x + i, n);
     if (top > max) {
-      sum *= exp((double)max - top);
+      sum *= mt_exp((double)max - top);
       max = top;
     }
     sum += K(sum_exp)(x + i, n, max);
@@ -84,7 +85,7 @@ static int32_t K(cross_entropy_loss)(mt_context *ctx, const void *args, void *sc
   const mt_cross_entropy_loss_args *a = args;
   mt_range r = mt_flat_range(mt_len(&a->loss), tile);
   const float *max = a->max.data, *sum = a->sum.data, *target = a->target.data;
-  for (int64_t i = r.from; i < r.to; i++) ((float *)a->loss.data)[i] = (float)(log(sum[i]) + max[i] - target[i]);
+  for (int64_t i = r.from; i < r.to; i++) ((float *)a->loss.data)[i] = (float)(mt_log(sum[i]) + max[i] - target[i]);
   return 0;
 }
 
@@ -99,7 +100,7 @@ V void K(grad_row)(const mt_cross_entropy_grad_args *a, int T, int64_t row) {
   V_EACH(columns, i, m, v_store_n(d, T, i, m, v_exp(v_load_n(x, MT_F32, i, m) - max) * factor););
   int64_t padding = a->logits.shape[1] - columns;
   if (padding > 0) memset((char *)d + columns * mt_element(T), 0, padding * mt_element(T));
-  if (here) v_store_n(d, T, label, 1, v_set((expf(target - max) / sum - 1) * weight));
+  if (here) v_store_n(d, T, label, 1, v_set(((float)mt_exp(target - max) / sum - 1) * weight));
 }
 
 static int32_t K(cross_entropy_grad)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {

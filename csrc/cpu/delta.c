@@ -6,6 +6,7 @@
 #define MT_KERNELS "delta.c"
 #include "cpu.h"
 #include "documents.h"
+#include "functions.h"
 
 enum {
   DELTA_CHUNK = 64, /* device.DeltaChunk */
@@ -92,7 +93,7 @@ V void K(delta_store)(const mt_tensor *t, int64_t at, float x) { V_BY_DTYPE(t->d
 V K(delta_head) K(delta_head_of)(const mt_delta_rule_forward_args *a, int64_t sample, int64_t head) {
   K(delta_head) h = {.a = a, .sample = sample, .head = head, .heads = a->v.shape[1], .keys = a->q.shape[1], .batch = a->batch, .s = a->q.shape[0] / a->batch, .dk = mt_last(&a->q), .dv = mt_last(&a->v)};
   h.key = head * h.keys / h.heads;
-  h.rate = -expf(K(delta_value)(&a->a_log, head));
+  h.rate = -(float)mt_exp(K(delta_value)(&a->a_log, head));
   h.bias = K(delta_value)(&a->dt_bias, head);
   h.space = a->state_space != 0;
   if (h.space) h.skip = K(delta_value)(&a->skip, head);
@@ -116,7 +117,7 @@ V float K(delta_unit)(const K(delta_head) *h, float *y, const mt_tensor *x, int6
   const void *from = mt_row(x, row);
   int64_t n = mt_last(x);
   vf sum = {0};
-  V_BY_DTYPE(x->dtype, V_EACH(n, i, m, vf e = v_load_n(from, T, i, m); sum += e * e; v_store_n(y, MT_F32, i, m, e);));
+  V_BY_DTYPE(x->dtype, V_EACH(n, i, m, vf e = v_load_n(from, T, i, m); sum = v_mad(e, e, sum); v_store_n(y, MT_F32, i, m, e);));
   if (h->space) return 1;
   float inverse = 1 / sqrtf(v_sum(sum) + 1e-6f);
   V_EACH(n, i, m, v_store_n(y, MT_F32, i, m, v_load_n(y, MT_F32, i, m) * (inverse * scale)););
@@ -133,15 +134,15 @@ typedef struct {
 V K(delta_step) K(delta_step_of)(const K(delta_head) *h, int64_t token, int fresh) {
   const mt_delta_rule_forward_args *a = h->a;
   K(delta_step) x = {.a = K(delta_value)(&a->a, mt_row_offset(&a->a, token) + h->head) + h->bias};
-  float dt = (x.a > 0 ? x.a : 0) + log1pf(expf(-fabsf(x.a))); /* softplus */
+  float dt = (x.a > 0 ? x.a : 0) + (float)mt_log1p(mt_exp(-fabsf(x.a))); /* softplus */
   if (h->space) {
     float low = dt < a->dt_min ? a->dt_min : dt, high = a->dt_max > 0 && low > a->dt_max ? a->dt_max : low;
     x.space = 1, x.held = high != dt, x.beta = dt = high;
   } else {
-    x.beta = 1 / (1 + expf(-K(delta_value)(&a->b, mt_row_offset(&a->b, token) + h->head)));
+    x.beta = 1 / (1 + (float)mt_exp(-K(delta_value)(&a->b, mt_row_offset(&a->b, token) + h->head)));
   }
   x.g = h->rate * dt;
-  x.keep = fresh ? 0 : expf(x.g);
+  x.keep = fresh ? 0 : (float)mt_exp(x.g);
   return x;
 }
 
@@ -153,7 +154,7 @@ V void K(delta_move)(int nv, float *next, const float *state, int64_t step, int6
   vf sum[4][4] = {0};
   if (x.keep != 0 && !x.space)
     for (int64_t i = 0; i < dk; i++)
-      for (int c = 0; c < nv; c++) sum[i % 4][c] += k[i] * v_load(state + i * step, MT_F32, c * LANES);
+      for (int c = 0; c < nv; c++) sum[i % 4][c] = v_mad(v_set(k[i]), v_load(state + i * step, MT_F32, c * LANES), sum[i % 4][c]);
   vf delta[4];
   for (int c = 0; c < nv; c++) {
     rest[c] = x.space ? v[c] : v[c] - x.keep * ((sum[0][c] + sum[1][c]) + (sum[2][c] + sum[3][c]));
@@ -163,7 +164,7 @@ V void K(delta_move)(int nv, float *next, const float *state, int64_t step, int6
     for (int c = 0; c < nv; c++) {
       vf old = {0}; /* nothing passes a document's beginning, not even infinity */
       if (x.keep != 0) old = v_load(state + i * step, MT_F32, c * LANES) * x.keep;
-      v_store(next + i * step, MT_F32, c * LANES, old + k[i] * delta[c]);
+      v_store(next + i * step, MT_F32, c * LANES, v_mad(v_set(k[i]), delta[c], old));
     }
 }
 
@@ -183,7 +184,7 @@ V void K(delta_columns)(int nv, const K(delta_head) *h, float *state, int64_t st
     for (int j = 0; j < nv; j++) V_BY_DTYPE(a->v.dtype, if (j * LANES < n) v[j] = v_load_n(in, T, c + j * LANES, mt_min(LANES, n - j * LANES)));
     K(delta_move)(nv, state, state, step, h->dk, k + (t - from) * wide, v, x[t - from], rest);
     for (int64_t i = 0; i < h->dk; i++)
-      for (int j = 0; j < nv; j++) o[j] += q[(t - from) * wide + i] * v_load(state + i * step, MT_F32, j * LANES);
+      for (int j = 0; j < nv; j++) o[j] = v_mad(v_set(q[(t - from) * wide + i]), v_load(state + i * step, MT_F32, j * LANES), o[j]);
     if (h->space)
       for (int j = 0; j < nv; j++) o[j] += h->skip * v[j];
     for (int j = 0; j < nv; j++) V_BY_DTYPE(a->o.dtype, if (j * LANES < n) v_store_n(out, T, c + j * LANES, mt_min(LANES, n - j * LANES), o[j]));
@@ -223,7 +224,7 @@ V void K(delta_row)(int nv, const K(delta_head) *h, float *next, const float *st
   for (int j = 0; j < nv; j++) V_BY_DTYPE(h->a->v.dtype, if (j * LANES < n) v[j] = v_load_n(in, T, c + j * LANES, mt_min(LANES, n - j * LANES)));
   K(delta_move)(nv, next + c, state + c, step, h->dk, k, v, x, rest);
   for (int64_t i = 0; i < h->dk; i++)
-    for (int j = 0; j < nv; j++) o[j] += q[i] * v_load(next + c + i * step, MT_F32, j * LANES);
+    for (int j = 0; j < nv; j++) o[j] = v_mad(v_set(q[i]), v_load(next + c + i * step, MT_F32, j * LANES), o[j]);
   if (h->space)
     for (int j = 0; j < nv; j++) o[j] += h->skip * v[j];
   for (int j = 0; j < nv; j++) V_BY_DTYPE(h->a->o.dtype, if (j * LANES < n) v_store_n(out, T, c + j * LANES, mt_min(LANES, n - j * LANES), o[j]));
@@ -315,14 +316,14 @@ V void K(delta_back)(const mt_delta_rule_backward_args *a, const K(delta_head) *
     vf to_q = {0}, to_k = {0};
     for (int j = 0; j < NV; j++) {
       float *d = dstate + i * r->width + j * LANES;
-      vf ds = v_load(d, MT_F32, 0) + q[i] * d_o[j];
-      to_q += v_load(behind + i * DELTA_BACK, MT_F32, j * LANES) * d_o[j];
-      drest[j] += k[i] * ds;
-      to_k += ds * rest[j];
+      vf ds = v_mad(v_set(q[i]), d_o[j], v_load(d, MT_F32, 0));
+      to_q = v_mad(v_load(behind + i * DELTA_BACK, MT_F32, j * LANES), d_o[j], to_q);
+      drest[j] = v_mad(v_set(k[i]), ds, drest[j]);
+      to_k = v_mad(ds, rest[j], to_k);
       v_store(d, MT_F32, 0, ds);
     }
     v_store(dq, MT_F32, i * LANES, v_load(dq, MT_F32, i * LANES) + to_q);
-    v_store(dk, MT_F32, i * LANES, v_load(dk, MT_F32, i * LANES) + x.beta * to_k);
+    v_store(dk, MT_F32, i * LANES, v_mad(v_set(x.beta), to_k, v_load(dk, MT_F32, i * LANES)));
   }
   /* Through beta: v and beta. */
   for (int j = 0; j < NV; j++) {
@@ -347,14 +348,14 @@ V void K(delta_back)(const mt_delta_rule_backward_args *a, const K(delta_head) *
         vf old = v_load(before + i * DELTA_BACK, MT_F32, j * LANES);
         ds = v_load(d, MT_F32, 0);
         if (!h->space) {
-          ds -= k[i] * drest[j];
-          to_k += old * drest[j];
+          ds = v_mad(v_set(-k[i]), drest[j], ds);
+          to_k = v_mad(old, drest[j], to_k);
         }
-        keep_sum += ds * old;
+        keep_sum = v_mad(ds, old, keep_sum);
       }
       v_store(d, MT_F32, 0, ds * x.keep);
     }
-    v_store(dk, MT_F32, i * LANES, v_load(dk, MT_F32, i * LANES) - x.keep * to_k);
+    v_store(dk, MT_F32, i * LANES, v_mad(v_set(-x.keep), to_k, v_load(dk, MT_F32, i * LANES)));
   }
   *dkeep += v_sum(keep_sum);
 }
@@ -377,7 +378,7 @@ V void K(delta_head_back)(const mt_delta_rule_backward_args *a, const K(delta_he
       ddt = y.held ? 0 : ddt + dbeta[t - from];
     else
       K(delta_store)(&a->db, mt_row_offset(&a->db, token) + h->head, dbeta[t - from] * y.beta * (1 - y.beta));
-    float da = ddt / (1 + expf(-y.a));
+    float da = ddt / (1 + (float)mt_exp(-y.a));
     K(delta_store)(&a->da, mt_row_offset(&a->da, token) + h->head, da);
     sums[0] += dg * y.g;
     sums[1] += da;

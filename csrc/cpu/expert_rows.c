@@ -98,7 +98,7 @@ static int32_t K(scale_rows)(mt_context *ctx, const void *args, void *scratch, i
 V float K(dot)(const mt_row_dots_args *a, int T, int64_t row) {
   const void *x = mt_row(&a->x, row), *y = mt_row(&a->y, row);
   vf sum = {0};
-  V_EACH(a->x.shape[1], i, m, sum += v_load_n(x, T, i, m) * v_load_n(y, T, i, m););
+  V_EACH(a->x.shape[1], i, m, sum = v_mad(v_load_n(x, T, i, m), v_load_n(y, T, i, m), sum););
   return v_sum(sum);
 }
 

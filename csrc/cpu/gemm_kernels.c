@@ -83,7 +83,7 @@ static void K(micro)(int64_t depth, const void *pa, const void *pb, float *c, in
     for (int i = 0; i < MR; i++) {
       vf x = v_set(a[i]);
 #pragma GCC unroll 4
-      for (int j = 0; j < NV; j++) sum[i][j] += x * y[j];
+      for (int j = 0; j < NV; j++) sum[i][j] = v_mad(x, y[j], sum[i][j]);
     }
   }
 #pragma GCC unroll 16
@@ -150,7 +150,7 @@ V void K(dots_step)(const gemm_job *job, const float *a, const void *b, int64_t 
   for (int c = 0; c < columns; c++) {
     vf y = v_load_n(b, T, c * job->b.col + p, m);
 #pragma GCC unroll 6
-    for (int r = 0; r < rows; r++) sum[r][c] += x[r] * y;
+    for (int r = 0; r < rows; r++) sum[r][c] = v_mad(x[r], y, sum[r][c]);
   }
 }
 

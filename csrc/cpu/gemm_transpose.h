@@ -34,10 +34,12 @@ V mt_f4 K(four)(const void *p, int T, int64_t i) {
   }
   memcpy(&h, (const uint16_t *)p + i, sizeof h);
   if (T == MT_BF16) return (mt_f4)(__builtin_convertvector(h, mt_u4) << 16);
-#if MT_ISA != MT_PORTABLE
+#if MT_ISA == MT_AVX2 || MT_ISA == MT_AVX512
   return (mt_f4)_mm_cvtph_ps(_mm_loadl_epi64((const __m128i *)((const uint16_t *)p + i)));
 #else
-  return (mt_f4)v_load_n(p, T, i, 4);
+  vf x = v_load_n(p, T, i, 4);
+  memcpy(&f, &x, sizeof f);
+  return f;
 #endif
 }
 

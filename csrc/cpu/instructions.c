@@ -42,7 +42,7 @@ static int32_t bf16_products(int64_t rounds, mt_instruction *out) { return 0; }
 #endif
 
 int32_t mt_cpu_instruction(int32_t dtype, int64_t rounds, mt_instruction *out) {
-  static const char *const names[] = {"multiply-adds of portable vectors", "multiply-adds of AVX2", "multiply-adds of AVX-512"};
+  static const char *const names[] = {"multiply-adds of portable vectors", "multiply-adds of AVX2", "multiply-adds of AVX-512", "multiply-adds of portable vectors of 8"};
   if (dtype == MT_BF16) return bf16_products(rounds, out);
   if (dtype != MT_F32) return 0;
   *out = (mt_instruction){names[mt_isa_ordered], rounds * 2.0 * MT_CALL_AT(mt_isa_ordered, lanes) * MT_CHAINS};
@@ -59,7 +59,7 @@ static float K(multiply_adds)(int64_t rounds) {
   for (int c = 0; c < MT_CHAINS; c++) sum[c] = v_set(0);
   for (int64_t i = 0; i < rounds; i++)
 #pragma GCC unroll 12
-    for (int c = 0; c < MT_CHAINS; c++) sum[c] = sum[c] * x + y;
+    for (int c = 0; c < MT_CHAINS; c++) sum[c] = v_mad(sum[c], x, y);
   for (int c = 1; c < MT_CHAINS; c++) sum[0] += sum[c];
   return v_sum(sum[0]);
 }

@@ -36,10 +36,13 @@ void mt_isa_limit(int level) {
 
 void mt_isa_common(void) {
   __atomic_store_n(&mt_isa_invariant, 1, __ATOMIC_RELAXED);
-  if (mt_isa_level > MT_AVX2) __atomic_store_n(&mt_isa_level, MT_AVX2, __ATOMIC_RELAXED);
+  if (mt_isa_level == MT_AVX512) __atomic_store_n(&mt_isa_level, MT_AVX2, __ATOMIC_RELAXED);
+  if (mt_isa_level != MT_PORTABLE) return;
+  __atomic_store_n(&mt_isa_ordered, MT_COMMON, __ATOMIC_RELAXED);
+  __atomic_store_n(&mt_isa_level, MT_COMMON, __ATOMIC_RELAXED);
 }
 
 const char *mt_isa_name(void) {
-  static const char *const names[] = {"portable vectors", "AVX2", "AVX-512"};
+  static const char *const names[] = {"portable vectors", "AVX2", "AVX-512", "portable vectors of 8"};
   return names[mt_isa_level];
 }

@@ -21,9 +21,11 @@
 
 #ifdef MT_X86_SETS
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
-/* Where there are other sets, this one is for processors older than they are: it need not be
+/* Where there are other sets, these two are for processors older than they are: they need not be
  * compiled as long. The bits are the same. */
 #ifdef MT_X86_SETS
 #pragma GCC push_options
@@ -31,6 +33,13 @@
 #endif
 #define MT_ISA MT_PORTABLE
 #define K(name) name##_portable
+#include "simd.h"
+#include MT_KERNELS
+#undef K
+#undef MT_ISA
+
+#define MT_ISA MT_COMMON
+#define K(name) name##_common
 #include "simd.h"
 #include MT_KERNELS
 #undef K
@@ -63,9 +72,10 @@
 #define MT_CALL_AT(level, name, ...)           \
   (level == MT_AVX512 ? name##_avx512(__VA_ARGS__) \
    : level == MT_AVX2 ? name##_avx2(__VA_ARGS__)   \
+   : level == MT_COMMON ? name##_common(__VA_ARGS__) \
                       : name##_portable(__VA_ARGS__))
 #else
-#define MT_CALL_AT(level, name, ...) name##_portable(__VA_ARGS__)
+#define MT_CALL_AT(level, name, ...) (level == MT_COMMON ? name##_common(__VA_ARGS__) : name##_portable(__VA_ARGS__))
 #endif
 #define MT_CALL(name, ...) MT_CALL_AT(mt_isa_level, name, ##__VA_ARGS__)
 

@@ -5,14 +5,15 @@
 #define MT_PORTABLE 0
 #define MT_AVX2 1
 #define MT_AVX512 2
+#define MT_COMMON 3 /* the operations of AVX2, by any processor; chosen by mt_isa_common alone */
 
 /* The set in use: the best this machine has, or less after mt_isa_limit or mt_isa_common. */
 extern int mt_isa_level;
 void mt_isa_limit(int level);
 
-/* Has kernels use AVX2 where there is more, as sums along a row and exponentials are others with
- * other vectors: processors with AVX2 and with AVX-512 then give the same bits. Products in one order
- * (mt_gemm_ordered), which are the same with either, continue with mt_isa_ordered, the best set. */
+/* Has all processors give the same bits, which depend on the vectors' width: kernels use AVX2 where
+ * there is more, and MT_COMMON where there is less. Products in one order (mt_gemm_ordered), which are
+ * the same with AVX-512, continue with mt_isa_ordered, the best set. */
 extern int mt_isa_ordered;
 extern int mt_isa_invariant; /* mt_isa_common was called: products go by leaves, by no library */
 void mt_isa_common(void);

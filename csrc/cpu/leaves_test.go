@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"monotron/csrc/device"
-	"monotron/csrc/device/devicetest"
 )
 
 // random is a tensor of the device with normal values.
@@ -132,23 +131,6 @@ func TestGradientsOnGridsHaveNoOrder(t *testing.T) {
 	if !bytes.Equal(backwards, want) {
 		t.Error("samples one by one, backwards, add up to other bits")
 	}
-}
-
-// Claim (docs/invariance.md): with --layout-invariant a processor with AVX-512 gives the bits of one with AVX2.
-func TestCommonInstructions(t *testing.T) {
-	best := bestISA(t)
-	if best < 2 {
-		t.Skip("this processor has no AVX-512")
-	}
-	d, err := Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	devicetest.SameBitsAfter(t, d, 9, func() { limitISA(1) }, func() {
-		limitISA(best)
-		d.Common()
-	})
 }
 
 // Claim: a run with --layout-invariant says that its products are made by leaves and not by the matrix library.

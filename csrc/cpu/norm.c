@@ -39,8 +39,8 @@ V float K(row_stats)(const void *x, int T, int64_t h, int rms, float eps, float 
     vd hi = v_hi(v);
     s0 += lo;
     s1 += hi;
-    q0 += lo * lo;
-    q1 += hi * hi;);
+    q0 = v_add_product(q0, lo, lo);
+    q1 = v_add_product(q1, hi, hi););
   double mu = rms ? 0 : v_sum_d(s0 + s1) / h, variance = v_sum_d(q0 + q1) / h - mu * mu;
   *mean = (float)mu;
   return (float)(1 / sqrt((variance < 0 ? 0 : variance) + eps));
@@ -54,7 +54,7 @@ V void K(forward_row)(const mt_norm_forward_args *a, int T, int64_t row) {
   ((float *)a->rstd.data)[row] = rstd;
   if (mt_given(&a->mean)) ((float *)a->mean.data)[row] = mean;
   if (mt_given(&a->beta))
-    V_EACH(h, i, m, v_store_n(y, T, i, m, (v_load_n(x, T, i, m) - mean) * rstd * (v_load_n(gamma, T, i, m) + one) + v_load_n(beta, T, i, m)););
+    V_EACH(h, i, m, v_store_n(y, T, i, m, v_mad((v_load_n(x, T, i, m) - mean) * rstd, v_load_n(gamma, T, i, m) + one, v_load_n(beta, T, i, m))););
   else
     V_EACH(h, i, m, v_store_n(y, T, i, m, (v_load_n(x, T, i, m) - mean) * rstd * (v_load_n(gamma, T, i, m) + one)););
 }
@@ -81,16 +81,15 @@ V void K(backward_row)(const mt_norm_backward_args *a, int T, int64_t row, float
     vf d = v_load_n(dy, T, i, m);
     vf n = (v_load_n(x, T, i, m) - mean) * rstd;
     vf g = d * (v_load_n(gamma, T, i, m) + one);
-    vf p = g * n;
     sumG += g;
-    sumP += p;
-    v_store_n(dgamma, MT_F32, i, m, v_load_n(dgamma, MT_F32, i, m) + d * n);
+    sumP = v_mad(g, n, sumP);
+    v_store_n(dgamma, MT_F32, i, m, v_mad(d, n, v_load_n(dgamma, MT_F32, i, m)));
     if (!rms) v_store_n(dbeta, MT_F32, i, m, v_load_n(dbeta, MT_F32, i, m) + d););
   float meanG = rms ? 0 : v_sum(sumG) / h, meanP = v_sum(sumP) / h;
   V_EACH(h, i, m,
     vf n = (v_load_n(x, T, i, m) - mean) * rstd;
     vf g = v_load_n(dy, T, i, m) * (v_load_n(gamma, T, i, m) + one);
-    vf d = (g - meanG - n * meanP) * rstd;
+    vf d = v_mad(n, v_set(-meanP), g - meanG) * rstd;
     if (residual) d += v_load_n(residual, T, i, m);
     v_store_n(dx, T, i, m, d););
 }

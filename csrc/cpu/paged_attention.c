@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "context.h"
+#include "functions.h"
 #include "tile.h"
 
 enum {
@@ -89,7 +90,7 @@ V void K(scores_of)(paged_call *c, int n, int T) {
     for (int64_t j = 0; j < c->d; j++)
       for (int l = 0; l < VECTORS; l++) {
         vf k = v_load(keys, T, j * BLOCK + l * LANES);
-        for (int u = 0; u < n; u++) s[u][l] += v_set(c->q[u * c->d + j]) * k;
+        for (int u = 0; u < n; u++) s[u][l] = v_mad(v_set(c->q[u * c->d + j]), k, s[u][l]);
       }
     for (int u = 0; u < n; u++)
       for (int l = 0; l < VECTORS; l++) v_store(c->scores + u * c->keys, MT_F32, (b - c->first) * BLOCK + l * LANES, s[u][l]);
@@ -105,7 +106,7 @@ V void K(scores_by_key)(paged_call *c, int n, int T) {
       for (int u = 0; u < n; u++) s[u] = v_set(0);
       V_EACH(c->d, j, m,
         vf key = v_load_n(keys, T, k * c->d + j, m);
-        for (int u = 0; u < n; u++) s[u] += v_load_n(c->q + u * c->d, MT_F32, j, m) * key;);
+        for (int u = 0; u < n; u++) s[u] = v_mad(v_load_n(c->q + u * c->d, MT_F32, j, m), key, s[u]););
       for (int u = 0; u < n; u++) c->scores[u * c->keys + (b - c->first) * BLOCK + k] = v_sum(s[u]);
     }
   }
@@ -139,7 +140,7 @@ static __attribute__((noinline)) float K(softmax)(paged_call *c, int u) {
   V_EACH(n, i, m,
     v_store_n(x, MT_F32, i, m, v_exp(v_load_n(x, MT_F32, i, m) - top));
     all += v_load_n(x, MT_F32, i, m););
-  sum = v_sum(all) + expf(sink - top);
+  sum = v_sum(all) + (float)mt_exp(sink - top);
   return sum > 0 ? 1 / sum : sum; /* nan stays nan */
 }
 
@@ -153,7 +154,7 @@ V void K(add_values)(paged_call *c, int u, int n, int64_t from, int64_t to, int 
       const float *p = c->scores + u * c->keys - c->first * BLOCK;
       for (int64_t end = mt_min(to, (k / BLOCK + 1) * BLOCK); k < end; k++) {
         vf v = v_load_n(values, T, k % BLOCK * c->d + j, m);
-        for (int i = 0; i < n; i++) out[i] += v_set(p[i * c->keys + k]) * v;
+        for (int i = 0; i < n; i++) out[i] = v_mad(v_set(p[i * c->keys + k]), v, out[i]);
       }
     }
     for (int i = 0; i < n; i++) v_store_n(c->out + (u + i) * c->d, MT_F32, j, m, out[i]););

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "functions.h"
 #include "isa.h"
 
 static int64_t scale_tiles(const void *args, int32_t phase) { return phase == 0 ? mt_flat_tiles(mt_len(&((const mt_scale_args *)args)->out)) : 0; }
@@ -75,10 +76,10 @@ static int32_t K(attention_sink)(mt_context *ctx, const void *args, void *scratc
   mt_range r = mt_row_range(mt_rows(&a->o), d, tile);
   for (int64_t row = r.from; row < r.to; row++) {
     int64_t head = row % heads, at = (row / heads % batch * heads + head) * sq + row / heads / batch;
-    float *lse = (float *)a->lse.data + at, sink = K(sink_of)(&a->sinks, head), factor = 1 / (1 + expf(sink - *lse)), top = *lse > sink ? *lse : sink;
+    float *lse = (float *)a->lse.data + at, sink = K(sink_of)(&a->sinks, head), factor = 1 / (1 + (float)mt_exp(sink - *lse)), top = *lse > sink ? *lse : sink;
     void *o = mt_row(&a->o, row);
     V_BY_DTYPE(a->o.dtype, V_EACH(d, i, m, v_store_n(o, T, i, m, v_load_n(o, T, i, m) * factor);););
-    *lse = top + log1pf(expf(-fabsf(*lse - sink)));
+    *lse = top + (float)mt_log1p(mt_exp(-fabsf(*lse - sink)));
   }
   return 0;
 }
@@ -93,8 +94,8 @@ static int32_t K(attention_sink_backward)(mt_context *ctx, const void *args, voi
       int64_t row = (i * batch + sample) * heads + head;
       const void *o = mt_row(&a->o, row), *d_o = mt_row(&a->d_o, row);
       vf sum = {0};
-      V_BY_DTYPE(a->o.dtype, V_EACH(d, j, m, sum += v_load_n(o, T, j, m) * v_load_n(d_o, T, j, m);););
-      total -= expf(sink - ((const float *)a->lse.data)[(sample * heads + head) * sq + i]) * v_sum(sum);
+      V_BY_DTYPE(a->o.dtype, V_EACH(d, j, m, sum = v_mad(v_load_n(o, T, j, m), v_load_n(d_o, T, j, m), sum);););
+      total -= (float)mt_exp(sink - ((const float *)a->lse.data)[(sample * heads + head) * sq + i]) * v_sum(sum);
     }
   ((float *)a->dsinks.data)[head] += (float)total;
   return 0;

@@ -108,8 +108,8 @@ V void K(stats)(const void *x, int T, mt_range r, double *out) {
     vf v = v_load_n(x, T, r.from + i, m);
     __builtin_prefetch((const char *)x + (r.from + i + AHEAD) * mt_element(T));
     zeros += v_count(v_eq(v, zero), m);
-    lo += v_lo(v) * v_lo(v);
-    hi += v_hi(v) * v_hi(v););
+    lo = v_add_product(lo, v_lo(v), v_lo(v));
+    hi = v_add_product(hi, v_hi(v), v_hi(v)););
   out[MT_STAT_SQUARES] = v_sum_d(lo + hi);
   out[MT_STAT_NON_FINITE] = isfinite(out[MT_STAT_SQUARES]) ? 0 : (double)K(non_finite)(x, T, r);
   out[MT_STAT_ZEROS] = (double)zeros;

@@ -6,9 +6,10 @@
 #include <math.h>
 
 #include "cpu.h"
+#include "functions.h"
 
-static inline double mt_sigmoid(double x) { return 1 / (1 + exp(-x)); }
-static inline double mt_softplus(double x) { return fmax(x, 0) + log1p(exp(-fabs(x))); }
+static inline double mt_sigmoid(double x) { return 1 / (1 + mt_exp(-x)); }
+static inline double mt_softplus(double x) { return fmax(x, 0) + mt_log1p(mt_exp(-fabs(x))); }
 
 /* Score functions that read one logit: the others are softmax, over some or all of them. */
 static inline int mt_scores_alone(int32_t score) { return score == MT_SIGMOID_SCORE || score == MT_SQRT_SOFTPLUS_SCORE; }
@@ -33,7 +34,7 @@ static inline void mt_best(int32_t *out, int64_t k, const double *keys, int64_t 
 static inline void mt_softmax(double *p, const double *x, int64_t n) {
   double top = x[0], total = 0;
   for (int64_t i = 1; i < n; i++) top = fmax(top, x[i]);
-  for (int64_t i = 0; i < n; i++) total += p[i] = exp(x[i] - top);
+  for (int64_t i = 0; i < n; i++) total += p[i] = mt_exp(x[i] - top);
   for (int64_t i = 0; i < n; i++) p[i] /= total;
 }
 

@@ -61,8 +61,8 @@ static int64_t z_tiles(const void *args, int32_t phase) {
 static double log_sum_exp(const double *x, int64_t n) {
   double top = x[0], total = 0;
   for (int64_t i = 1; i < n; i++) top = fmax(top, x[i]);
-  for (int64_t i = 0; i < n; i++) total += exp(x[i] - top);
-  return top + log(total);
+  for (int64_t i = 0; i < n; i++) total += mt_exp(x[i] - top);
+  return top + mt_log(total);
 }
 
 #define MT_KERNELS "router_losses.c"
@@ -123,7 +123,7 @@ static int32_t K(router_z)(mt_context *ctx, const void *args, void *scratch, int
       continue;
     }
     double factor = 2 * z * a->coefficient * *(const float *)a->scale.data;
-    for (int64_t e = 0; e < experts; e++) x[e] = exp(x[e] - z) * factor;
+    for (int64_t e = 0; e < experts; e++) x[e] = mt_exp(x[e] - z) * factor;
     v_narrow_row(&a->dlogits, i, x, 1);
   }
   return 0;

@@ -40,7 +40,7 @@ static int32_t K(router_sinkhorn)(mt_context *ctx, const void *args, void *scrat
   int64_t t = a->logits.shape[0], n = a->logits.shape[1];
   double *cost = scratch, *rows = cost + t * n, *columns = rows + t, *sums = columns + n;
   for (int64_t r = 0; r < t; r++) v_widen_row(cost + r * n, &a->logits, r);
-  for (int64_t i = 0; i < t * n; i++) cost[i] = exp(cost[i]);
+  for (int64_t i = 0; i < t * n; i++) cost[i] = mt_exp(cost[i]);
   for (int64_t e = 0; e < n; e++) columns[e] = 1;
   while (rescale(cost, rows, columns, sums, t, n) > 1e-4) {}
   for (int64_t r = 0; r < t; r++) {

@@ -1,6 +1,7 @@
 /* Vectors of floats for the kernels, read once for each instruction set by
- * isa.h: LANES is 16 (AVX-512), 8 (AVX2) or 4 (any other machine). Functions of
- * simd.h are always inlined; vectors cross no call.
+ * isa.h: LANES is 16 (AVX-512), 8 (AVX2 and MT_COMMON) or 4 (any other machine).
+ * Functions of simd.h are always inlined, but for V_CALLED. Each function of
+ * MT_COMMON gives the bits of AVX2's, except of a nan's sign and payload.
  *
  * T below is a value dtype (MT_F32, MT_BF16, MT_F16), a constant wherever speed
  * matters; p a pointer to its elements, i an index in elements. */
@@ -29,6 +30,9 @@
 #define v_abs K(v_abs)
 #define v_sqrt K(v_sqrt)
 #define v_fma K(v_fma)
+#define v_mad K(v_mad)
+#define v_step K(v_step)
+#define v_add_product K(v_add_product)
 #define v_recip K(v_recip)
 #define v_lt K(v_lt)
 #define v_le K(v_le)
@@ -51,6 +55,20 @@
 #define v_iota K(v_iota)
 
 #define V static inline __attribute__((always_inline, unused))
+
+/* x*y + z rounded once, where there is no instruction for it. The product is exact in f64; its
+ * sum is rounded to odd, from which rounding to f32 gives what one rounding would (Boldo and
+ * Melquiond, doi 10.1109/TC.2007.70819). */
+V float mt_fma_by_parts(float x, float y, float z) {
+  double p = (double)x * y, s = p + z, t = s - p;
+  double rest = (p - (s - t)) + (z - t); /* of the sum, exactly; nan where the sum is not finite */
+  int64_t bits;
+  memcpy(&bits, &s, sizeof bits);
+  int64_t toward = (rest > 0) == (s > 0) ? 1 : -1; /* a larger magnitude, or a smaller one */
+  if (rest > 0 || rest < 0) bits += toward & ((bits & 1) - 1);
+  memcpy(&s, &bits, sizeof s);
+  return (float)s;
+}
 
 #ifdef __clang__
 #define V_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
@@ -84,12 +102,21 @@
 #endif
 
 #undef LANES
+#undef V_CALLED
 #if MT_ISA == MT_AVX512
 #define LANES 16
-#elif MT_ISA == MT_AVX2
+#elif MT_ISA == MT_AVX2 || MT_ISA == MT_COMMON
 #define LANES 8
 #else
 #define LANES 4
+#endif
+
+/* A function that is inlined, except where it takes too many instructions: those of MT_COMMON are a
+ * vector in memory, and fused by parts. */
+#if MT_ISA == MT_COMMON && !defined(__aarch64__)
+#define V_CALLED __attribute__((noinline, unused)) static
+#else
+#define V_CALLED V
 #endif
 
 typedef float vf __attribute__((vector_size(LANES * 4)));
@@ -269,14 +296,43 @@ V vf v_sqrt(vf x) {
 }
 
 /* x*y + z, rounded once. */
-V vf v_fma(vf x, vf y, vf z) {
+V_CALLED vf v_fma(vf x, vf y, vf z) {
 #if MT_ISA == MT_AVX512
   return (vf)_mm512_fmadd_ps((__m512)x, (__m512)y, (__m512)z);
 #elif MT_ISA == MT_AVX2
   return (vf)_mm256_fmadd_ps((__m256)x, (__m256)y, (__m256)z);
+#elif defined(__aarch64__)
+  float32x4_t a[LANES / 4], b[LANES / 4], sum[LANES / 4];
+  memcpy(a, &x, sizeof x), memcpy(b, &y, sizeof y), memcpy(sum, &z, sizeof z);
+  for (int i = 0; i < LANES / 4; i++) sum[i] = vfmaq_f32(sum[i], a[i], b[i]);
+  memcpy(&z, sum, sizeof z);
+  return z;
 #else
-  for (int i = 0; i < LANES; i++) x[i] = fmaf(x[i], y[i], z[i]);
+  for (int i = 0; i < LANES; i++) x[i] = mt_fma_by_parts(x[i], y[i], z[i]);
   return x;
+#endif
+}
+
+/* x*y + z: rounded once where an instruction does that, and where all processors are to give the same. */
+V vf v_mad(vf x, vf y, vf z) {
+#if MT_ISA == MT_PORTABLE && !defined(__aarch64__)
+  return x * y + z;
+#else
+  return v_fma(x, y, z);
+#endif
+}
+
+/* A step of a polynomial: p*x + c. */
+V vf v_step(vf p, vf x, float c) { return v_mad(p, x, v_set(c)); }
+
+/* sum + x*y of numbers that were floats: the product is exact, so that it may be fused or not. */
+V vd v_add_product(vd sum, vd x, vd y) {
+#if MT_ISA == MT_AVX512
+  return (vd)_mm512_fmadd_pd((__m512d)x, (__m512d)y, (__m512d)sum);
+#elif MT_ISA == MT_AVX2
+  return (vd)_mm256_fmadd_pd((__m256d)x, (__m256d)y, (__m256d)sum);
+#else
+  return sum + x * y;
 #endif
 }
 
@@ -339,6 +395,8 @@ V vd v_lo(vf x) {
   return (vd)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)x));
 #elif MT_ISA == MT_AVX2
   return (vd)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)x));
+#elif LANES == 8
+  return (vd){x[0], x[1], x[2], x[3]};
 #else
   return (vd){x[0], x[1]};
 #endif
@@ -349,6 +407,8 @@ V vd v_hi(vf x) {
   return (vd)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)x, 1));
 #elif MT_ISA == MT_AVX2
   return (vd)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)x, 1));
+#elif LANES == 8
+  return (vd){x[4], x[5], x[6], x[7]};
 #else
   return (vd){x[2], x[3]};
 #endif
@@ -360,6 +420,8 @@ V vf v_narrow(vd lo, vd hi) {
   return (vf)_mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps((__m512d)lo)), _mm512_cvtpd_ps((__m512d)hi), 1);
 #elif MT_ISA == MT_AVX2
   return (vf)_mm256_set_m128(_mm256_cvtpd_ps((__m256d)hi), _mm256_cvtpd_ps((__m256d)lo));
+#elif LANES == 8
+  return (vf){(float)lo[0], (float)lo[1], (float)lo[2], (float)lo[3], (float)hi[0], (float)hi[1], (float)hi[2], (float)hi[3]};
 #else
   return (vf){(float)lo[0], (float)lo[1], (float)hi[0], (float)hi[1]};
 #endif
@@ -428,17 +490,17 @@ V void v_unzip(vu first, vu second, vu *a, vu *b) {
 
 /* e^x to about 1 ulp; 0 below -104, inf above 88.73, nan of nan. The polynomial
  * is a minimax fit of (e^r - 1 - r)/r^2 on |r| < 0.35. */
-V vf v_exp(vf x) {
+V_CALLED vf v_exp(vf x) {
   x = v_min(v_set(89), v_max(v_set(-104), x));
-  vf n = (x * 1.44269504f + 12582912.f) - 12582912.f; /* nearest integer */
-  vf r = x - n * 0.693145751953125f;                  /* ln 2 in two pieces, the first of 16 bits */
-  r = r - n * 1.42860677e-6f;
+  vf n = v_step(x, v_set(1.44269504f), 12582912.f) - 12582912.f; /* nearest integer */
+  vf r = v_mad(n, v_set(-0.693145751953125f), x);                /* ln 2 in two pieces, the first of 16 bits */
+  r = v_mad(n, v_set(-1.42860677e-6f), r);
   vf p = v_set(0.001381574315018952f);
-  p = p * r + 0.008368668146431446f;
-  p = p * r + 0.04166833683848381f;
-  p = p * r + 0.1666652262210846f;
-  p = p * r + 0.4999999403953552f;
-  p = p * (r * r) + r + 1.f;
+  p = v_step(p, r, 0.008368668146431446f);
+  p = v_step(p, r, 0.04166833683848381f);
+  p = v_step(p, r, 0.1666652262210846f);
+  p = v_step(p, r, 0.4999999403953552f);
+  p = v_mad(p, r * r, r) + 1.f;
 #if MT_ISA == MT_AVX512
   return (vf)_mm512_scalef_ps((__m512)p, (__m512)n);
 #else
@@ -451,7 +513,7 @@ V vf v_exp(vf x) {
 V vf v_recip(vf x) {
 #if MT_ISA == MT_AVX512
   vf r = (vf)_mm512_rcp14_ps((__m512)x); /* a division keeps the machine busy four times as long */
-  return r + r * (1.f - x * r);
+  return v_mad(r, v_mad(-x, r, v_set(1)), r);
 #else
   return 1.f / x;
 #endif
@@ -459,7 +521,7 @@ V vf v_recip(vf x) {
 
 /* sigmoid(x) and, without cancellation, 1 - sigmoid(x); bounds keep clear of subnormal
  * numbers, which are slow. */
-V vf v_sigmoid_pair(vf x, vf *rest) {
+V_CALLED vf v_sigmoid_pair(vf x, vf *rest) {
   vf e = v_exp(-v_min(v_set(87), v_max(v_set(-87), x))), s = v_recip(1.f + e);
   *rest = e * s;
   return s;

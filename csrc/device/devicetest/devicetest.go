@@ -133,22 +133,6 @@ func SameBits(t *testing.T, open func(pool *device.Pool) *device.Device) {
 	})
 }
 
-// SameBitsAfter runs about one case in n, which SEED picks, after either setting and compares all bytes.
-func SameBitsAfter(t *testing.T, dev *device.Device, n uint64, one, other func()) {
-	oracle := ref.Open()
-	defer oracle.Close()
-	eachOf(t, share(Cases(), n, drawn.Seed(1)), func(t *testing.T, c Case) {
-		one()
-		want := run(t, c, dev, oracle)
-		other()
-		for i, b := range run(t, c, dev, oracle) {
-			if !bytes.Equal(b.after, want[i].after) {
-				t.Errorf("%s differs", b.name)
-			}
-		}
-	})
-}
-
 func eachOp(t *testing.T, body func(t *testing.T, c Case)) { eachOf(t, shared(t), body) }
 
 func eachOf(t *testing.T, cases []Case, body func(t *testing.T, c Case)) {
