@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"monotron/csrc/device"
+	"monotron/internal/elementary"
 )
 
 // normals fills out with the numbers first, first+1, .. of the stream of a
@@ -32,8 +33,8 @@ func fillFour(key, block uint64, out []float32, skip int, std float64) {
 // boxMuller makes two standard normals of two words. The first maps to (0,1],
 // so the logarithm exists; the largest magnitude is 6.66.
 func boxMuller(a, b uint32) (float64, float64) {
-	radius := math.Sqrt(float64(-2 * math.Log((float64(a)+1)/(1<<32))))
-	sin, cos := math.Sincos(float64(2*math.Pi/(1<<32)) * float64(b))
+	radius := math.Sqrt(float64(-2 * elementary.Log((float64(a)+1)/(1<<32))))
+	sin, cos := elementary.Sincos(float64(2*math.Pi/(1<<32)) * float64(b))
 	return float64(radius * cos), float64(radius * sin)
 }
 
@@ -89,17 +90,17 @@ func (c Init) uniform(key uint64, first int64, out []float32) {
 		return
 	}
 	if c.Kind == InitTimeStep {
-		low, half := math.Log(c.Value/100), math.Log(10.0)
+		low, half := elementary.Log(c.Value/100), elementary.Log(10)
 		uniforms(key, first, out, half)
 		for i, x := range out {
-			out[i] = float32(math.Log(math.Expm1(math.Exp(low + half + float64(x)))))
+			out[i] = float32(elementary.Log(elementary.Exp(elementary.Exp(low+half+float64(x))) - 1))
 		}
 		return
 	}
-	half := (c.Value - 1) / 2
+	half := float64((c.Value - 1) / 2)
 	uniforms(key, first, out, half)
 	for i, x := range out {
-		out[i] = float32(math.Log(1 + half + float64(x)))
+		out[i] = float32(elementary.Log(1 + half + float64(x)))
 	}
 }
 

@@ -22,7 +22,7 @@ type row struct {
 
 // Sets of folders, bottom up.
 const (
-	base    = "internal/argv internal/atomicfile internal/cgroup internal/exitcode internal/fingerprint internal/logging internal/osadvice internal/system internal/web "
+	base    = "internal/argv internal/atomicfile internal/cgroup internal/elementary internal/exitcode internal/fingerprint internal/logging internal/osadvice internal/system internal/web "
 	codecs  = "internal/gguf internal/nf4 internal/parallelio internal/pickle internal/safetensors "
 	line    = base + "dataset tokenizer mpu/topology megatron/policy megatron/preference megatron/schedule megatron/spec megatron/telemetry csrc/device/activations "
 	kernels = base + "csrc/device csrc/device/activations "
@@ -57,6 +57,7 @@ var importTable = []row{
 	{"megatron/checkpoint", codecs + ranks + "internal/store megatron/spec tokenizer", "pieces of Params in files, in every format; formats never import training"},
 	{"internal/argv", "internal/exitcode", "reads a command line"},
 	{"internal/atomicfile", "internal/exitcode internal/system", "files that appear complete or not at all"},
+	{"internal/elementary", "", "functions of numbers"},
 	{"internal/fingerprint", "", "sums of bytes: knows no tensor"},
 	{"internal/gguf", base + "internal/parallelio internal/safetensors", "a codec: knows no model"},
 	{"internal/nf4", base + "internal/parallelio internal/safetensors", "a codec: knows no model"},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 
+	"monotron/internal/elementary"
 	"monotron/megatron/optimizer"
 )
 
@@ -40,7 +41,7 @@ func (p *parser) deriveMuP() {
 	width := float64(m.HiddenSize) / float64(mup.BaseHidden)
 	p.Optimizer.WidthMult = width
 	m.InitStd /= math.Sqrt(width)
-	m.SoftmaxScale = math.Sqrt(cmp.Or(mup.BaseHead, 1)) / math.Pow(float64(m.KVChannels), mup.Power)
+	m.SoftmaxScale = math.Sqrt(cmp.Or(mup.BaseHead, 1)) / elementary.Pow(float64(m.KVChannels), mup.Power)
 	if m.LogitScale = mup.Output; mup.Output == 1 {
 		m.LogitScale = 1 / width
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"monotron/csrc/device"
+	"monotron/internal/elementary"
 	"monotron/megatron/spec"
 	"monotron/mpu"
 )
@@ -165,7 +166,7 @@ func (t *positionTables) ropes(layer int) *ropeTables {
 			panic(err) // lacks has read the rules
 		}
 		t.rope[i] = newRopeTables(t.device, t.positions, len(table.Frequencies), func(position int64, pair int) (sin, cos float64) {
-			sin, cos = math.Sincos(float64(position) * table.Frequencies[pair])
+			sin, cos = elementary.Sincos(float64(position) * table.Frequencies[pair])
 			return sin * table.Factor, cos * table.Factor
 		})
 	}
@@ -181,7 +182,7 @@ func (t *positionTables) growths() *ropeTables {
 			from = 0
 		}
 		t.growth = newRopeTables(t.device, t.positions, t.m.KVChannels/2, func(position int64, _ int) (sin, cos float64) {
-			return 0, 1 + t.m.QueryGrowth*math.Log(1+math.Floor(float64(position+from)/float64(t.m.QueryGrowthFrom)))
+			return 0, 1 + float64(t.m.QueryGrowth*elementary.Log(1+math.Floor(float64(position+from)/float64(t.m.QueryGrowthFrom))))
 		})
 	}
 	return t.growth

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"monotron/internal/argv"
+	"monotron/internal/elementary"
 	"monotron/internal/exitcode"
 )
 
@@ -63,14 +64,14 @@ func (p *ParamScheduler) LRBetween(maxLR, minLR float64) float64 {
 	if p.Style == DecayInvSqrt {
 		return max(minLR, maxLR*math.Sqrt(max(p.WarmupSamples, 1))/math.Sqrt(max(n, 1)))
 	}
-	return minLR + p.coefficient(n)*(maxLR-minLR)
+	return minLR + float64(p.coefficient(n)*(maxLR-minLR))
 }
 
 // fall is a curve from 1 at 0 to 0 at 1.
 type fall func(ratio float64) float64
 
 func alongLine(ratio float64) float64   { return 1 - ratio }
-func alongCosine(ratio float64) float64 { return 0.5 * (math.Cos(math.Pi*ratio) + 1) }
+func alongCosine(ratio float64) float64 { return 0.5 * (elementary.Cos(math.Pi*ratio) + 1) }
 
 // The curves by their names on the command line, which accepts no others. nil: LRBetween or coefficient has a
 // branch for the style, since its curve depends on more than the ratio.
@@ -78,7 +79,7 @@ var (
 	decays = map[string]fall{DecayConstant: nil, DecayLinear: alongLine, DecayCosine: alongCosine, DecayInvSqrt: nil, DecayWSD: nil,
 		DecayPower: nil, DecayRestarts: nil}
 	wsdDecays = map[string]fall{WSDLinear: alongLine, WSDCosine: alongCosine, WSDMinusSqrt: func(ratio float64) float64 { return 1 - math.Sqrt(ratio) },
-		WSDExponential: func(ratio float64) float64 { return 2*math.Pow(0.5, ratio) - 1 }}
+		WSDExponential: func(ratio float64) float64 { return float64(2*elementary.Pow(0.5, ratio)) - 1 }}
 	wdRises = map[string]fall{DecayConstant: nil, DecayLinear: func(ratio float64) float64 { return ratio }, DecayCosine: func(ratio float64) float64 { return alongCosine(1 - ratio) }}
 )
 
@@ -95,7 +96,7 @@ func (p *ParamScheduler) coefficient(n float64) float64 {
 	ratio := (n - p.WarmupSamples) / (float64(p.DecaySamples) - p.WarmupSamples)
 	switch p.Style {
 	case DecayPower:
-		return math.Pow(1-ratio, p.Power)
+		return elementary.Pow(1-ratio, p.Power)
 	case DecayRestarts:
 		if ratio >= 1 {
 			return 0
@@ -110,7 +111,7 @@ func (p *ParamScheduler) WeightDecay() float64 {
 	if p.samples > p.WDSamples || p.WDStyle == DecayConstant {
 		return p.EndWD
 	}
-	return p.StartWD + wdRises[p.WDStyle](float64(p.samples)/float64(p.WDSamples))*(p.EndWD-p.StartWD)
+	return p.StartWD + float64(wdRises[p.WDStyle](float64(p.samples)/float64(p.WDSamples))*(p.EndWD-p.StartWD))
 }
 
 // styles is an error if the name of a curve is unknown.

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"monotron/csrc/device"
+	"monotron/internal/elementary"
 	"monotron/mpu"
 )
 
@@ -40,7 +41,7 @@ func (o *Optimizer) prepareAverage(t, lr, apart, decay float64) {
 		sum, most = state[0], state[1]
 	}
 	most = max(most, lr)
-	weight := math.Pow(t, c.AveragePower) * math.Pow(most, c.AverageLRPower)
+	weight := float64(elementary.Pow(t, c.AveragePower) * elementary.Pow(most, c.AverageLRPower))
 	a.next = [2]float64{sum + weight, most}
 	share := 0.0
 	if a.next[0] > 0 {

@@ -1,6 +1,10 @@
 package spec
 
-import "math"
+import (
+	"math"
+
+	"monotron/internal/elementary"
+)
 
 // RopeFrequencies are the angles a position turns each pair of channels by:
 // base^(-2i/d) for i < d/2 (Su et al., arXiv 2104.09864), divided by the
@@ -9,7 +13,7 @@ func (m *Model) RopeFrequencies() []float64 {
 	d := m.RotaryDims()
 	f := make([]float64, d/2)
 	for i := range f {
-		f[i] = math.Pow(m.RotaryBase, -2*float64(i)/float64(d))
+		f[i] = elementary.Pow(m.RotaryBase, -2*float64(i)/float64(d))
 		if s := m.RopeScaling; s != nil {
 			f[i] = s.slow(f[i])
 		}
@@ -30,7 +34,7 @@ func (s *RopeScaling) slow(f float64) float64 {
 		return f
 	}
 	smooth := (float64(s.OriginalMax)/wavelength - s.LowFreq) / (s.HighFreq - s.LowFreq)
-	return (1-smooth)*f/s.Factor + smooth*f
+	return (1-smooth)*f/s.Factor + float64(smooth*f)
 }
 
 // AlibiSlopes are the slopes of ALiBi (Press et al., arXiv 2108.12409): for n
@@ -43,10 +47,10 @@ func AlibiSlopes(heads int) []float32 {
 	}
 	slopes := make([]float32, 0, heads)
 	for i := 1; i <= power; i++ {
-		slopes = append(slopes, float32(math.Exp2(-8*float64(i)/float64(power))))
+		slopes = append(slopes, float32(elementary.Pow(2, -8*float64(i)/float64(power))))
 	}
 	for i := 1; len(slopes) < heads; i += 2 {
-		slopes = append(slopes, float32(math.Exp2(-8*float64(i)/float64(2*power))))
+		slopes = append(slopes, float32(elementary.Pow(2, -8*float64(i)/float64(2*power))))
 	}
 	return slopes
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+
+	"monotron/internal/elementary"
 )
 
 // Kinds of RoPE rules, as rope_parameters of config.json files spell them.
@@ -139,9 +141,9 @@ func (r *RopeRule) Table(base float64, d, length, most int) RopeTable {
 	case RopeDynamic:
 		exponent := float64(d) / float64(d-2)
 		if r.Alpha != nil {
-			base *= math.Pow(*r.Alpha, exponent)
+			base *= elementary.Pow(*r.Alpha, exponent)
 		} else if n := float64(length) / float64(max(1, cmp.Or(r.OriginalMax, most))); n > 1 {
-			base *= math.Pow(*r.Factor*n-(*r.Factor-1), exponent)
+			base *= elementary.Pow(float64(*r.Factor*n)-(*r.Factor-1), exponent)
 		}
 		t.Frequencies = plainFrequencies(base, d)
 	case RopeYarn:
@@ -167,7 +169,7 @@ func (r *RopeRule) Table(base float64, d, length, most int) RopeTable {
 func plainFrequencies(base float64, d int) []float64 {
 	f := make([]float64, d/2)
 	for i := range f {
-		f[i] = math.Pow(base, -2*float64(i)/float64(d))
+		f[i] = elementary.Pow(base, -2*float64(i)/float64(d))
 	}
 	return f
 }
@@ -207,7 +209,7 @@ func or(v *float64, otherwise float64) float64 {
 // (Peng et al., arXiv 2309.00071).
 func (r *RopeRule) yarn(base float64, d int) []float64 {
 	pair := func(turns float64) float64 {
-		return float64(d) * math.Log(float64(r.OriginalMax)/(turns*2*math.Pi)) / (2 * math.Log(base))
+		return float64(d) * elementary.Log(float64(r.OriginalMax)/(turns*2*math.Pi)) / (2 * elementary.Log(base))
 	}
 	low, high := pair(or(r.BetaFast, 32)), pair(or(r.BetaSlow, 1))
 	if r.Truncate == nil || *r.Truncate {
@@ -220,7 +222,7 @@ func (r *RopeRule) yarn(base float64, d int) []float64 {
 	f := plainFrequencies(base, d)
 	for i := range f {
 		ramp := math.Min(1, math.Max(0, (float64(i)-low)/(high-low)))
-		f[i] = f[i] / *r.Factor * ramp + f[i]*(1-ramp)
+		f[i] = float64(f[i] / *r.Factor * ramp) + float64(f[i]*(1-ramp))
 	}
 	return f
 }
@@ -230,7 +232,7 @@ func yarnMagnitude(factor, scale float64) float64 {
 	if factor <= 1 {
 		return 1
 	}
-	return 0.1*scale*math.Log(factor) + 1
+	return float64(0.1*scale*elementary.Log(factor)) + 1
 }
 
 func (r *RopeRule) yarnFactor() float64 {
@@ -255,7 +257,7 @@ func (r *RopeRule) longFactor(most int) float64 {
 	if n <= 1 {
 		return 1
 	}
-	return math.Sqrt(1 + math.Log(n)/math.Log(float64(r.OriginalMax)))
+	return math.Sqrt(1 + elementary.Log(n)/elementary.Log(float64(r.OriginalMax)))
 }
 
 // RopeTable is the table of a layer's rotation, of sequences of `length` positions.
