@@ -66,16 +66,16 @@ func Log(x float64) float64 {
 	return float64(k*ln2High) - ((half - (float64(s*(half+rest)) + float64(k*ln2Low))) - f)
 }
 
-// Pow is x^y for x > 0. Powers that are whole numbers are products, as in package math.
+// Pow is x^y for x > 0. Where y is an integer it is a product, as in package math.
 func Pow(x, y float64) float64 {
-	whole := math.Trunc(y)
-	if y == whole || !(x > 0) || math.IsInf(x, 1) || math.IsNaN(y) || math.Abs(y) > 1<<52 {
+	integer := math.Trunc(y)
+	if y == integer || !(x > 0) || math.IsInf(x, 1) || math.IsNaN(y) || math.Abs(y) > 1<<52 {
 		return math.Pow(x, y) // without exponentials and logarithms
 	}
-	return float64(Exp(float64((y-whole)*Log(x))) * math.Pow(x, whole))
+	return float64(Exp(float64((y-integer)*Log(x))) * math.Pow(x, integer))
 }
 
-// A quarter of a turn in three pieces: products of the first two with whole numbers below 2^26 are
+// A quarter of a turn in three pieces: products of the first two with integers below 2^26 are
 // exact, or nearly.
 const (
 	quarterHigh   = 0x1.921fb54p0

@@ -56,8 +56,8 @@ func (b *buffer) oneNaN(raw []byte) []byte {
 	return out
 }
 
-// ListBits writes a line for about one case in n, which SEED picks: op and case, a sum of its inputs, and one of
-// what dev makes of them. Lists of two processors can be compared where the inputs are the same.
+// ListBits writes a line for about one case in n, which SEED picks: op and case, a sum of its inputs, and a sum of
+// its results on dev. Lists of two processors can be compared where the inputs are the same.
 func ListBits(t *testing.T, dev *device.Device, n uint64, w io.Writer) {
 	oracle := ref.Open()
 	defer oracle.Close()
