@@ -11,28 +11,28 @@ import (
 
 // Beat is what a rank says of itself once a second.
 type Beat struct {
-	Phase   Phase           `json:"p"`
-	Step    int64           `json:"s"`
-	Since   int64           `json:"t"`           // milliseconds in the phase
-	Calls   int64           `json:"c"`           // made so far
-	Ended   int64           `json:"e"`           // of them over
-	Marks   int64           `json:"k,omitempty"` // passed by its device, where that works behind the host's back
-	Outside int64           `json:"x,omitempty"` // signs of life from outside the run that it waits for
-	Stalled bool            `json:"h,omitempty"` // by its device, which has done nothing since the last beat
-	Busy    bool            `json:"b"`           // it has computed or moved bytes of files since the last beat
-	Waiting *Call           `json:"w,omitempty"`
-	Waited  int64           `json:"m,omitempty"` // milliseconds in it
-	Groups  []Count         `json:"g,omitempty"`
-	Own     [Phases]float64 `json:"o"` // seconds in each phase until this step, of its device, less waiting for others
-	Steps   int64           `json:"n"` // begun
-	Longest [Phases]float64 `json:"l"` // seconds that the rank has been in each phase at once, of those that are over
+	Phase   Phase
+	Step    int64
+	Since   int64 // milliseconds in the phase
+	Calls   int64 // made so far
+	Ended   int64 // of them over
+	Marks   int64 // passed by its device, where that works behind the host's back
+	Outside int64 // signs of life from outside the run that it waits for
+	Stalled bool  // by its device, which has done nothing since the last beat
+	Busy    bool  // it has computed or moved bytes of files since the last beat
+	Waiting *Call
+	Waited  int64 // milliseconds in it
+	Groups  []Count
+	Own     [Phases]float64 // seconds in each phase until this step, of its device, less waiting for others
+	Steps   int64           // begun
+	Longest [Phases]float64 // seconds that the rank has been in each phase at once, of those that are over
 }
 
 // Count is how far a rank is in one of its groups.
 type Count struct {
-	Entered  int64            `json:"e"`           // collectives
-	Sent     map[int32]uint32 `json:"s,omitempty"` // messages by rank of the world
-	Received map[int32]uint32 `json:"r,omitempty"`
+	Entered  int64            // collectives
+	Sent     map[int32]uint32 // messages by rank of the world
+	Received map[int32]uint32
 }
 
 // Hello is what a rank says first, and again when it has more groups.

@@ -1,7 +1,6 @@
 package health
 
 import (
-	"encoding/json"
 	"os"
 	"sync"
 	"time"
@@ -33,7 +32,7 @@ func Straight(r *Recorder, w *Watcher) *Beater {
 func Over(r *Recorder, s *rendezvous.Session) *Beater {
 	b := &Beater{recorder: r, quit: make(chan struct{}), named: -1}
 	b.send = func(m *message) error {
-		sent, err := json.Marshal(m)
+		sent, err := m.write()
 		if err != nil {
 			return err
 		}
@@ -66,7 +65,7 @@ func (b *Beater) say() (at string, sent []byte) {
 		return at, nil
 	default:
 	}
-	sent, err := json.Marshal(b.news())
+	sent, err := b.news().write()
 	if err != nil {
 		return at, nil
 	}

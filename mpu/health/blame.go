@@ -10,10 +10,10 @@ import (
 )
 
 // accuse finds who of the ranks that differ is alone with what it called.
-func (w *Watcher) accuse(v *failure.Verdict) {
+func accuse(v *failure.Verdict, ranks []view) {
 	calls := map[int][]Call{}
-	for rank := range w.ranks {
-		if r := w.ranks[rank].report; r != nil {
+	for rank := range ranks {
+		if r := ranks[rank].report; r != nil {
 			calls[rank] = r.Calls
 		}
 	}
@@ -26,9 +26,9 @@ func (w *Watcher) accuse(v *failure.Verdict) {
 
 // origin is the failure of the rank that has one of its own, where v is another's; v
 // where none has reported it.
-func (w *Watcher) origin(v *failure.Verdict) *failure.Verdict {
-	for rank := range w.ranks {
-		if r := w.ranks[rank].report; r != nil && r.Failure != nil && r.Failure.By(rank) {
+func origin(v *failure.Verdict, ranks []view) *failure.Verdict {
+	for rank := range ranks {
+		if r := ranks[rank].report; r != nil && r.Failure != nil && r.Failure.By(rank) {
 			own := *r.Failure
 			return &own
 		}

@@ -56,6 +56,22 @@ func BenchmarkPhase(b *testing.B) {
 	})
 }
 
+// BenchmarkHear is what a rank's beat costs rank 0, once a second and rank: of one that computes, and of one that
+// waits in a collective.
+func BenchmarkHear(b *testing.B) {
+	for name, m := range map[string][]byte{"computes": loadMessage(5, 1024, false, false, false), "waits": loadMessage(5, 1024, true, false, false)} {
+		b.Run(name, func(b *testing.B) {
+			w := newWatcher(1024, Settings{}, nil, nil)
+			b.ReportMetric(float64(len(m)), "bytes")
+			spent(b, func() {
+				for b.Loop() {
+					w.Hear(5, m)
+				}
+			})
+		})
+	}
+}
+
 // BenchmarkBeat is what a rank's beat costs both ends, once a second.
 func BenchmarkBeat(b *testing.B) {
 	r, g := costing(b)

@@ -207,7 +207,7 @@ func TestLoadProcess(t *testing.T) {
 	s.Speak(func() (string, []byte) {
 		return At(Forward, 5), loadMessage(rank, world, stalls.Load() && rank == 0, stalls.Load(), true)
 	}, func() {
-		sent, _ := json.Marshal(&message{Report: &Report{Stack: "goroutine 1 [running]:\n"}})
+		sent, _ := (&message{Report: &Report{Stack: "goroutine 1 [running]:\n"}}).write()
 		_ = s.Tell(sent) // the run has ended otherwise
 	})
 	tell := func(v *failure.Verdict) {
@@ -253,7 +253,7 @@ func loadMessage(rank, world int, waits, idle, hello bool) []byte {
 	if hello {
 		m.Hello = &Hello{PID: rank, Host: "host", Groups: groups}
 	}
-	sent, _ := json.Marshal(m) // of this file's making
+	sent, _ := m.write() // of this file's making
 	return sent
 }
 

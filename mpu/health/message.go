@@ -5,20 +5,47 @@ import (
 	"fmt"
 )
 
-// message is what a rank sends the watcher; between processes it is JSON, inside a
-// message of the rendezvous.
+// message is what a rank sends the watcher. Between processes it is, inside a message of the rendezvous, a byte
+// that says whether a heartbeat follows, the heartbeat (fields.go), and all else as JSON, if there is any.
 type message struct {
 	Hello  *Hello  `json:",omitempty"`
-	Beat   *Beat   `json:",omitempty"`
+	Beat   *Beat   `json:"-"`
 	Report *Report `json:",omitempty"`
 	Bye    bool    `json:",omitempty"`
+}
+
+// write is the message as it travels.
+func (m *message) write() ([]byte, error) {
+	f := &fields{bytes: []byte{0}}
+	if m.Beat != nil {
+		f.bytes[0] = 1
+		f.beat(m.Beat)
+	}
+	if m.Hello == nil && m.Report == nil && !m.Bye {
+		return f.bytes, nil
+	}
+	rest, err := json.Marshal(m)
+	return append(f.bytes, rest...), err
 }
 
 // read reads a message of another process.
 func read(sent []byte) (*message, error) {
 	m := &message{}
-	if err := json.Unmarshal(sent, m); err != nil {
-		return nil, fmt.Errorf("invalid message: %w", err)
+	if len(sent) == 0 || sent[0] > 1 {
+		return nil, fmt.Errorf("invalid message of %d bytes", len(sent))
+	}
+	f := &fields{bytes: sent[1:], reading: true}
+	if sent[0] == 1 {
+		m.Beat = &Beat{}
+		f.beat(m.Beat)
+	}
+	if f.bad {
+		return nil, fmt.Errorf("the heartbeat in a message of %d bytes is invalid", len(sent))
+	}
+	if len(f.bytes) > 0 {
+		if err := json.Unmarshal(f.bytes, m); err != nil {
+			return nil, fmt.Errorf("invalid message: %w", err)
+		}
 	}
 	return m, m.check()
 }

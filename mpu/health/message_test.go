@@ -1,9 +1,12 @@
 package health
 
 import (
-	"encoding/json"
+	"encoding/binary"
 	"errors"
+	"math"
+	"math/rand/v2"
 	"net"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -90,7 +93,7 @@ func TestFailuresPassInFields(t *testing.T) {
 	defer w.Close()
 	failures := []error{exitcode.With(exitcode.IO, failure.Remotef("not mine")), exitcode.Errorf(exitcode.BadData, "mine"), exitcode.With(exitcode.IO, failure.Remotef("nor mine"))}
 	for rank, err := range failures {
-		sent, bad := json.Marshal(&message{Report: recorder(t, rank, 3).report(err), Bye: true})
+		sent, bad := (&message{Report: recorder(t, rank, 3).report(err), Bye: true}).write()
 		if bad != nil {
 			t.Fatal(bad)
 		}
@@ -103,11 +106,92 @@ func TestFailuresPassInFields(t *testing.T) {
 	}
 }
 
+// randomBeat has every field drawn.
+func randomBeat(random *rand.Rand) *Beat {
+	b := &Beat{Phase: Phase(random.IntN(Phases)), Step: random.Int64(), Since: random.Int64(), Calls: random.Int64(), Ended: random.Int64(), Marks: random.Int64(), Outside: random.Int64(),
+		Stalled: random.IntN(2) == 0, Busy: random.IntN(2) == 0, Waited: random.Int64(), Steps: random.Int64()}
+	for p := range b.Own {
+		b.Own[p], b.Longest[p] = random.ExpFloat64(), random.ExpFloat64()
+	}
+	for range random.IntN(5) {
+		c := Count{Entered: random.Int64()}
+		for range random.IntN(3) {
+			c.Sent, c.Received = map[int32]uint32{random.Int32(): random.Uint32()}, map[int32]uint32{random.Int32(): random.Uint32(), random.Int32(): random.Uint32()}
+		}
+		b.Groups = append(b.Groups, c)
+	}
+	if random.IntN(2) == 0 {
+		b.Waiting = &Call{Number: random.Int64(), Group: "tp 0-7", Seq: random.Int64(), Op: comm.Exchange, Reduce: comm.Max, Root: -1, Count: random.Int64(), DType: "f32", Phase: "data", Step: random.Int64(),
+			Site: "a.go:1", Outer: "b.go:2", Start: random.Int64(), End: random.Int64()}
+		for range random.IntN(4) {
+			b.Waiting.Messages = append(b.Waiting.Messages, Message{random.IntN(1 << 30), random.IntN(2) == 0, random.Int64()})
+		}
+	}
+	return b
+}
+
+// Claim: every field of a heartbeat arrives as it was sent; one that is cut short anywhere is refused.
+func TestHeartbeatArrives(t *testing.T) {
+	random := rand.New(rand.NewPCG(2, 9))
+	for range 300 {
+		want := &message{Beat: randomBeat(random)}
+		if random.IntN(3) == 0 {
+			want.Hello = &Hello{PID: 7, Host: "h", Groups: []Named{{"tp", "0-7"}}}
+		}
+		sent, err := want.write()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := read(sent)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("%v: %+v, sent %+v", err, got.Beat, want.Beat)
+		}
+		if want.Hello == nil {
+			if got, err := read(sent[:random.IntN(len(sent))]); err == nil {
+				t.Fatalf("a part is read as %+v", got.Beat)
+			}
+		}
+	}
+	for _, known := range []struct {
+		value  any
+		fields int
+	}{{Beat{}, 15}, {Count{}, 3}, {Call{}, 15}, {Message{}, 3}} {
+		if kind := reflect.TypeOf(known.value); kind.NumField() != known.fields {
+			t.Errorf("%v has %d fields, of which %d are sent: see fields.go and randomBeat", kind, kind.NumField(), known.fields)
+		}
+	}
+}
+
+// Claim: numbers that no rank sends, and lists longer than their message, are refused without the memory that they ask for.
+func TestWrongHeartbeats(t *testing.T) {
+	nan := &Beat{}
+	nan.Own[Data] = math.NaN()
+	for name, m := range map[string]*message{"phase": {Beat: &Beat{Phase: Phases}}, "calls": {Beat: &Beat{Calls: -1}}, "seconds": {Beat: nan}} {
+		sent, err := m.write()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := read(sent); err == nil {
+			t.Errorf("%s: read as %+v", name, got.Beat)
+		}
+	}
+	long := &fields{bytes: []byte{1}}
+	long.beat(&Beat{})
+	empty := len(long.bytes) - 1 // of no groups
+	sent := binary.AppendVarint(long.bytes[:empty:empty], 1<<40)
+	if n := testing.AllocsPerRun(10, func() { _, _ = read(sent) }); n > 20 {
+		t.Errorf("%v allocations", n)
+	}
+	if _, err := read(sent); err == nil {
+		t.Error("a list of 2^40 groups is read")
+	}
+}
+
 // FuzzMessage: whatever a rank sends is an error or a message.
 func FuzzMessage(f *testing.F) {
 	for _, m := range []*message{{Hello: &Hello{Groups: []Named{{"tp", "0,1"}}}}, {Beat: &Beat{Phase: Data, Groups: []Count{{Entered: 3}}}},
 		{Report: &Report{Stack: "goroutine 1", Calls: []Call{{Op: comm.Barrier}}}}} {
-		sent, err := json.Marshal(m)
+		sent, err := m.write()
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package health
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,7 +11,7 @@ import (
 	"monotron/mpu/comm/failure"
 )
 
-// large is a run of TP8 x CP2 x DP x PP8 that stands still, of `world` ranks, all heard over JSON as
+// large is a run of TP8 x CP2 x DP x PP8 that stands still, of `world` ranks, all heard as
 // rank 0 hears them. bytes counts what the hellos take.
 func large(t *testing.T, world int) (w *Watcher, now time.Time, bytes int) {
 	t.Helper()
@@ -38,7 +37,7 @@ func large(t *testing.T, world int) (w *Watcher, now time.Time, bytes int) {
 		for range m.Hello.Groups {
 			m.Beat.Groups = append(m.Beat.Groups, Count{Entered: 40})
 		}
-		sent, err := json.Marshal(m)
+		sent, err := m.write()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +145,7 @@ func TestGroupsAreKeptOnce(t *testing.T) {
 	if n := len(w.groups); n != 1+2*1024/8+1024/16+1024/64 {
 		t.Errorf("%d groups", n)
 	}
-	w.Hear(0, []byte(fmt.Sprintf(`{"Hello":{"pid":1,"host":"h","groups":[{"n":"tp","r":"0-%d"},{"n":"tp","r":"x"},{"n":"tp","r":"0-1023"}]}}`, 1<<29)))
+	w.Hear(0, []byte(fmt.Sprintf("\x00"+`{"Hello":{"pid":1,"host":"h","groups":[{"n":"tp","r":"0-%d"},{"n":"tp","r":"x"},{"n":"tp","r":"0-1023"}]}}`, 1<<29)))
 	if got := len(w.ranks[0].groups); got != 1 {
 		t.Errorf("%d groups of three are taken", got)
 	}

@@ -17,6 +17,7 @@ type Watcher struct {
 
 	mu      sync.Mutex
 	ranks   []view
+	told    int              // ranks that have reported
 	groups  map[string][]int // members by key: one list a group, however many ranks name it
 	verdict *failure.Verdict
 	limited [Phases]time.Duration // the time-outs that were reported last
@@ -78,6 +79,9 @@ func (w *Watcher) hear(rank int, m *message) {
 		v.beat = m.Beat
 	}
 	if m.Report != nil {
+		if v.report == nil {
+			w.told++
+		}
 		v.report = m.Report
 		select {
 		case w.sent <- struct{}{}:
@@ -168,17 +172,20 @@ func (w *Watcher) forgive(now time.Time) {
 // judge asks the rank to blame where it stands, then ends the run.
 func (w *Watcher) judge(v *failure.Verdict) {
 	w.mu.Lock()
-	w.ranks[v.Rank].report = nil
-	over := w.ranks[v.Rank].over
+	blamed := &w.ranks[v.Rank]
+	if blamed.report != nil {
+		blamed.report, w.told = nil, w.told-1
+	}
+	over := blamed.over
 	w.mu.Unlock()
 	if !over {
 		w.ask(v.Rank)
-		w.until(func() bool { return w.ranks[v.Rank].report != nil })
+		w.until(func() bool { return blamed.report != nil })
+	}
+	if ranks := w.known(); ranks[v.Rank].report != nil {
+		describe(v, ranks)
 	}
 	w.mu.Lock()
-	if w.ranks[v.Rank].report != nil {
-		describe(v, w.ranks)
-	}
 	w.verdict = v
 	w.mu.Unlock()
 	w.act(v)
@@ -227,26 +234,27 @@ func (w *Watcher) Verdict(err error) *failure.Verdict {
 	case v.Kind == failure.Own && v.Rank >= 0 && v.Rank < len(w.ranks):
 		w.until(func() bool { return w.ranks[v.Rank].report != nil })
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	ranks := w.known()
 	switch v.Kind {
 	case failure.Mismatch:
-		w.accuse(v)
+		accuse(v, ranks)
 	case failure.Other:
-		v = w.origin(v)
+		v = origin(v, ranks)
 	}
-	describe(v, w.ranks)
+	describe(v, ranks)
+	w.mu.Lock()
 	w.verdict = v
+	w.mu.Unlock()
 	return v
 }
 
-func (w *Watcher) allReported() bool {
-	for i := range w.ranks {
-		if w.ranks[i].report == nil {
-			return false
-		}
-	}
-	return true
+func (w *Watcher) allReported() bool { return w.told == len(w.ranks) }
+
+// known is what is known of all ranks now: a copy, so that ranks are heard while it is read (frozen).
+func (w *Watcher) known() []view {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.ranks)
 }
 
 // Close ends the watching.
