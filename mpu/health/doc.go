@@ -5,7 +5,8 @@
 // rank's groups, so that it sees every collective, whatever carries the bytes. The last
 // thousand are kept in memory that may be a mapped file, which survives a rank that is
 // killed. Once a second the rank sends a heartbeat (Beat) to the Watcher: by a call if
-// ranks are goroutines, over the connections of the rendezvous if they are processes.
+// ranks are goroutines, over the connections of the rendezvous if they are
+// processes, those of a host by one.
 //
 // Rules: a heartbeat never waits for a collective. Nothing is decided from one rank
 // alone, and at most one verdict is made. A rank that computes, waits for a processor that
@@ -15,7 +16,7 @@
 // Who detects a failure, who decides what it is, who writes the verdict:
 //
 //	death       rank 0's rendezvous (the connection ends); launch (the process's state), which knows most, and writes
-//	silence     rank 0's rendezvous (no heartbeat for Config.Silence); if rank 0 is silent, every other rank; if none of
+//	silence     rank 0's rendezvous (no heartbeat for Config.Silence); if rank 0, or the rank that relays, is silent, those that it is connected with; if none of
 //	            them can, launch (a process that is stopped)
 //	stall       the Watcher, from all ranks' heartbeats (diagnose.go)
 //	mismatch    the engine of a group (comm.Mismatch); the Watcher decides which rank differs, from all ranks' last
@@ -29,7 +30,7 @@
 //
 // Reading order: phase.go, recorder.go (what a rank keeps), account.go (its time by phase), group.go (how
 // collectives are recorded), behind.go (progress of a GPU that runs behind the host), flight.go (the record as
-// a file), beat.go and message.go (what a heartbeat contains), numbers.go (lists of ranks in short), beater.go
+// a file), beat.go, message.go and fields.go (what a heartbeat contains, and its bytes), numbers.go (lists of ranks in short), beater.go
 // (sends heartbeats), busy.go (whether a process works), watcher.go (receives them), diagnose.go (from
 // heartbeats to a verdict), blame.go (which rank differs), straggler.go and timeouts.go (which rank is slow),
 // postmortem.go, folder.go.

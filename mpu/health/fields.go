@@ -14,7 +14,7 @@ type fields struct {
 	bad     bool // what was read ended too early, or has a number that does not fit
 }
 
-// number is one whole number.
+// number is one integer.
 func number[T ~int | ~int32 | ~int64 | ~uint32](f *fields, p *T) {
 	if !f.reading {
 		f.bytes = binary.AppendVarint(f.bytes, int64(*p))

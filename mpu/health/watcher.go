@@ -17,7 +17,7 @@ type Watcher struct {
 
 	mu      sync.Mutex
 	ranks   []view
-	told    int              // ranks that have reported
+	heard   int              // ranks that have reported
 	groups  map[string][]int // members by key: one list a group, however many ranks name it
 	verdict *failure.Verdict
 	limited [Phases]time.Duration // the time-outs that were reported last
@@ -80,7 +80,7 @@ func (w *Watcher) hear(rank int, m *message) {
 	}
 	if m.Report != nil {
 		if v.report == nil {
-			w.told++
+			w.heard++
 		}
 		v.report = m.Report
 		select {
@@ -174,7 +174,7 @@ func (w *Watcher) judge(v *failure.Verdict) {
 	w.mu.Lock()
 	blamed := &w.ranks[v.Rank]
 	if blamed.report != nil {
-		blamed.report, w.told = nil, w.told-1
+		blamed.report, w.heard = nil, w.heard-1
 	}
 	over := blamed.over
 	w.mu.Unlock()
@@ -248,7 +248,7 @@ func (w *Watcher) Verdict(err error) *failure.Verdict {
 	return v
 }
 
-func (w *Watcher) allReported() bool { return w.told == len(w.ranks) }
+func (w *Watcher) allReported() bool { return w.heard == len(w.ranks) }
 
 // known is what is known of all ranks now: a copy, so that ranks are heard while it is read (frozen).
 func (w *Watcher) known() []view {

@@ -91,11 +91,7 @@ func TestFirstRankDoneEarly(t *testing.T) {
 	first := make(chan error, 1)
 	go func() { first <- sessions[0].Close() }()
 	time.Sleep(4 * time.Second) // longer than a silence
-	for _, s := range sessions[1:] {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}
+	closeAll(t, sessions[1:])
 	if err := <-first; err != nil {
 		t.Errorf("rank 0, done 4 s before the others: %v", err)
 	}

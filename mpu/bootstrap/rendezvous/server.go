@@ -29,10 +29,14 @@ type server struct {
 	started  time.Time
 
 	mu      sync.Mutex
-	peers   map[int]*peer // that have joined
-	full    bool          // all have
-	foreign int           // callers that speak as ranks do, but not with this run's secret
-	from    string        // the last of them
+	lines   map[*line]bool // that have not ended
+	peers   []*peer        // that have joined, by rank
+	came    int            // how many these are
+	staying int            // of these, other than rank 0, that have not left
+	full    bool           // all have joined
+	foreign int            // callers that speak as ranks do, but not with this run's secret
+	from    string         // the last of them
+	beaten  time.Time      // when all were last shown that rank 0 lives
 	verdict *failure.Verdict
 	hears   func(rank int, report []byte) // what ranks tell; nil: nobody wants it yet
 	stopped bool
@@ -42,15 +46,26 @@ type server struct {
 	idle    sync.WaitGroup
 }
 
+// line is a connection, which carries the ranks of one host.
+type line struct {
+	*queue
+	from  *reader
+	seats []*peer // by seat; nil: refused
+	heard time.Time
+}
+
 // peer is one rank that has joined.
 type peer struct {
 	Member
-	conn  net.Conn
-	out   chan []byte
+	line  *line
+	seat  int
 	heard time.Time
 	is    string // what it is at
-	left  bool   // its connection is over
+	left  bool   // it has said its last word, or is lost
 }
+
+// mostQueued is how many messages may wait for a connection: one for each of its ranks, at the most.
+const mostQueued = 256
 
 // portTime is how long the run's port may be somebody else's: a connection's, or that of a
 // run that is ending.
@@ -87,7 +102,7 @@ func serve(c Config) (*server, error) {
 	case err != nil:
 		return nil, exitcode.Errorf(exitcode.IO, "%s 0 cannot listen at %s: %w", c.Called, c.Addr, err)
 	}
-	s := &server{config: c, listener: listener, callers: NewUnproved(), entering: newUnproved(math.MaxInt), started: time.Now(), peers: map[int]*peer{}, quit: make(chan struct{}), done: make(chan struct{})}
+	s := &server{config: c, listener: listener, callers: NewUnproved(), entering: newUnproved(math.MaxInt), started: time.Now(), lines: map[*line]bool{}, peers: make([]*peer, c.World), quit: make(chan struct{}), done: make(chan struct{})}
 	if c.unproved > 0 {
 		s.callers = newUnproved(c.unproved)
 	}
@@ -115,7 +130,7 @@ func (s *server) accept() {
 	}
 }
 
-// greet lets a rank in, and reads what it says until it leaves.
+// greet lets the ranks of a connection in, and reads what they say until they leave.
 func (s *server) greet(conn net.Conn) {
 	defer s.idle.Done()
 	defer conn.Close() // nothing more is wanted of it
@@ -128,62 +143,77 @@ func (s *server) greet(conn net.Conn) {
 	}
 	s.entering.Add(conn)
 	var m *message
+	from := newReader(conn)
 	if err == nil {
 		if err = conn.SetReadDeadline(time.Now().Add(proofTime)); err == nil {
-			m, err = readMessage(conn, fromCaller)
+			m, err = from.message(fromCaller)
 		}
 	}
 	s.entering.Remove(conn)
-	if err != nil || m.Kind != kindJoin || m.Member == nil {
+	if err != nil || m.Kind != kindJoin || m.Member == nil || conn.SetReadDeadline(time.Time{}) != nil {
 		return
 	}
-	if err := conn.SetReadDeadline(time.Time{}); err != nil {
+	s.idle.Add(1)
+	l := &line{queue: newQueue(conn, mostQueued, s.idle.Done), from: from, heard: time.Now()}
+	s.mu.Lock()
+	s.lines[l] = true
+	in := s.admit(l, m)
+	s.mu.Unlock()
+	if in {
+		s.follow(l)
 		return
 	}
-	if p := s.admit(conn, m.Member); p != nil {
-		s.follow(p)
-		return
-	}
+	s.drop(l)
 	if conn.SetReadDeadline(time.Now().Add(3*time.Second)) == nil { // until it has read why
-		_, _ = io.CopyN(io.Discard, conn, fromCaller)
+		_, _ = io.CopyN(io.Discard, from.from, fromCaller)
 	}
+}
+
+// drop sends a connection what is queued for it, then no more.
+func (s *server) drop(l *line) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.lines, l)
+	l.end()
 }
 
 // admit adds a rank; the last one completes the run. One that does not fit ends a
 // run that is still gathering, since that cannot become complete; a run under way it
-// does not disturb.
-func (s *server) admit(conn net.Conn, m *Member) *peer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// does not disturb. The caller holds the lock.
+func (s *server) admit(l *line, m *message) bool {
+	if m.Seat != len(l.seats) || m.Member == nil || m.Seat >= s.config.World { // no rank sends that
+		return false
+	}
 	// What a stranger sends is cut to what a message may hold.
-	m.Host, m.Addr, m.Report = cut(m.Host, longestName), cut(m.Addr, longestName), cut(m.Report, longestName)
-	p := &peer{Member: *m, conn: conn, out: make(chan []byte, 16), heard: time.Now()}
-	s.idle.Add(1)
-	go s.write(p)
+	who := *m.Member
+	who.Host, who.Addr, who.Report = cut(who.Host, longestName), cut(who.Addr, longestName), cut(who.Report, longestName)
+	p := &peer{Member: who, line: l, seat: m.Seat, heard: time.Now()}
+	l.seats = append(l.seats, nil)
 	// The run has ended or has a verdict, or the member does not fit: it stays outside, with the verdict if any.
 	wrong := s.misfit(p)
 	switch {
 	case s.stopped:
-		close(p.out)
-		return nil
+		return false
 	case s.verdict != nil:
-		p.say(verdictFrame(s.verdict))
-		close(p.out)
-		return nil
+		l.send(refusal(p.seat, s.verdict))
+		return false
 	case wrong != nil:
-		p.say(verdictFrame(wrong))
-		close(p.out)
+		l.send(refusal(p.seat, wrong))
 		if !s.full {
 			s.judge(wrong)
 		}
-		return nil
+		return false
 	}
 	// The last member completes the run.
-	s.peers[m.Rank] = p
-	if len(s.peers) == s.config.World {
+	l.seats[p.seat], s.peers[p.Rank] = p, p
+	s.came++
+	if p.Rank != 0 {
+		s.staying++
+	}
+	if s.came == s.config.World {
 		s.announce()
 	}
-	return p
+	return true
 }
 
 // misfit returns why a rank cannot be one of the run.
@@ -192,7 +222,10 @@ func (s *server) misfit(p *peer) *failure.Verdict {
 	no := func(format string, a ...any) *failure.Verdict {
 		return &failure.Verdict{Kind: failure.Own, Rank: p.Rank, Code: code, Text: fmt.Sprintf(format, a...), Time: time.Now()}
 	}
-	other := s.peers[p.Rank]
+	var other *peer
+	if p.Rank >= 0 && p.Rank < len(s.peers) {
+		other = s.peers[p.Rank]
+	}
 	switch {
 	case p.World != s.config.World:
 		return no("%[1]s was started as one of %[2]d %[4]ss, %[4]s 0 as one of %[3]d: start all %[4]ss of a run alike", p, p.World, s.config.World, s.config.Called)
@@ -227,18 +260,22 @@ func (s *server) announce() {
 		}
 		members = append(members, m)
 	}
-	joined := mustFrame(&message{Kind: kindJoined, Run: hex.EncodeToString(id[:]), List: pack(members)})
+	s.toAll(mustFrame(&message{Kind: kindJoined, Run: hex.EncodeToString(id[:]), List: pack(members)}))
+	now := time.Now()
+	for l := range s.lines {
+		l.heard = now
+	}
 	for _, p := range s.peers {
-		p.heard = time.Now()
-		p.say(joined)
+		if p != nil {
+			p.heard = now
+		}
 	}
 }
 
-// say queues a message; a rank that does not read them gets no more.
-func (p *peer) say(frame []byte) {
-	select {
-	case p.out <- frame:
-	default:
+// toAll sends a message to all ranks.
+func (s *server) toAll(frame []byte) {
+	for l := range s.lines {
+		l.send(frame)
 	}
 }
 
@@ -255,53 +292,84 @@ func verdictFrame(v *failure.Verdict) []byte {
 	return mustFrame(&message{Kind: kindVerdict, Verdict: v})
 }
 
-var (
-	beatFrame = mustFrame(&message{Kind: kindBeat})
-	askFrame  = mustFrame(&message{Kind: kindAsk})
-)
+func beatFrame(from int) []byte { return mustFrame(&message{Kind: kindBeat, From: from}) }
+func askFrame(seat int) []byte  { return mustFrame(&message{Kind: kindAsk, Seat: seat}) }
 
-// write sends what is queued for a rank, then no more.
-func (s *server) write(p *peer) {
-	defer s.idle.Done()
-	for frame := range p.out {
-		if p.conn.SetWriteDeadline(time.Now().Add(writeTime)) != nil {
-			break
+// refusal is for the rank of one seat.
+func refusal(seat int, v *failure.Verdict) []byte {
+	return mustFrame(&message{Kind: kindRefused, Seat: seat, Verdict: v})
+}
+
+// follow reads what the ranks of a connection say, until all have left.
+func (s *server) follow(l *line) {
+	for {
+		m, err := l.from.message(fromRank)
+		s.mu.Lock()
+		l.heard = time.Now()
+		if err != nil {
+			s.lose(l)
+		} else {
+			s.take(l, m)
 		}
-		if _, err := p.conn.Write(frame); err != nil {
-			break
+		left, hears := l.hasLeft(), s.hears
+		s.mu.Unlock()
+		if err != nil {
+			s.drop(l)
+			return
 		}
-	}
-	if c, ok := p.conn.(*net.TCPConn); ok {
-		_ = c.CloseWrite() // it may be gone
-	}
-	for range p.out { // nobody is to block on it
+		if m.Kind == kindReport {
+			m.beats = []Beat{{Seat: m.Seat, Report: m.Report}}
+		}
+		for _, b := range m.beats {
+			if p := l.at(b.Seat); p != nil && hears != nil && len(b.Report) > 0 {
+				hears(p.Rank, b.Report)
+			}
+		}
+		if left {
+			s.drop(l)
+			return
+		}
 	}
 }
 
-// follow reads what a rank says.
-func (s *server) follow(p *peer) {
-	for {
-		m, err := readMessage(p.conn, fromRank)
-		s.mu.Lock()
-		p.heard = time.Now()
-		switch {
-		case err != nil:
-			s.leave(p, p.verdict(failure.Death, exitcode.IO, "died: its connection was lost"+p.at()))
-		case m.Kind == kindBye:
-			s.leave(p, nil)
-		case m.Kind == kindBeat && m.At != "":
-			p.is = cut(m.At, longestName)
-		case m.Kind == kindFail && m.Verdict != nil && m.Verdict.Rank < s.config.World:
-			s.judge(m.Verdict)
+// at is the rank of a seat; nil: there is none.
+func (l *line) at(seat int) *peer {
+	if seat < 0 || seat >= len(l.seats) {
+		return nil
+	}
+	return l.seats[seat]
+}
+
+func (l *line) hasLeft() bool {
+	return !slices.ContainsFunc(l.seats, func(p *peer) bool { return p != nil && !p.left })
+}
+
+// take is what a rank says. The caller holds the lock.
+func (s *server) take(l *line, m *message) {
+	if m.Kind == kindJoin {
+		s.admit(l, m)
+		return
+	}
+	for _, b := range m.beats {
+		if p := l.at(b.Seat); p != nil {
+			p.heard = l.heard
+			if len(b.At) > 0 && string(b.At) != p.is {
+				p.is = cut(string(b.At), longestName)
+			}
 		}
-		left, hears := p.left, s.hears
-		s.mu.Unlock()
-		if err == nil && hears != nil && len(m.Report) > 0 {
-			hears(p.Rank, m.Report)
-		}
-		if left {
-			return
-		}
+	}
+	p := l.at(m.Seat)
+	if m.Kind == kindBeat || p == nil {
+		return
+	}
+	p.heard = l.heard
+	switch {
+	case m.Kind == kindGone:
+		s.leave(p, p.died())
+	case m.Kind == kindBye:
+		s.leave(p, nil)
+	case m.Kind == kindFail && m.Verdict != nil && m.Verdict.Rank < s.config.World:
+		s.judge(m.Verdict)
 	}
 }
 
@@ -312,46 +380,72 @@ func (p *peer) at() string {
 	return "; it was in " + p.is
 }
 
+func (p *peer) died() *failure.Verdict {
+	return p.verdict(failure.Death, exitcode.IO, "died: its connection was lost"+p.at()+p.others())
+}
+
+// others says which ranks are lost with the one that relays for them.
+func (p *peer) others() string {
+	n := 0
+	for _, other := range p.line.seats {
+		if other != nil && other != p && !other.left {
+			n++
+		}
+	}
+	if p.seat != 0 || n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d other ranks of its host are connected by it", n)
+}
+
+// lose notes that the ranks of a connection are gone. The one that has made it is to blame: for the others it relays,
+// also after its own last word.
+func (s *server) lose(l *line) {
+	if l.hasLeft() {
+		return
+	}
+	var why *failure.Verdict
+	for _, p := range l.seats {
+		if p == nil {
+			continue
+		}
+		if why == nil {
+			why = p.died()
+		}
+		s.leave(p, why)
+	}
+}
+
 // leave notes that a rank is gone, and why where that ends the run.
 func (s *server) leave(p *peer, why *failure.Verdict) {
 	if p.left {
 		return
 	}
 	p.left = true
+	if p.Rank != 0 {
+		s.staying--
+	}
 	if (s.config.Fewer || s.config.Loose) && !s.full {
-		delete(s.peers, p.Rank) // it may come again
-		close(p.out)
+		s.peers[p.Rank], s.came = nil, s.came-1 // it may come again
 		return
 	}
 	if why != nil && !s.stopped && !s.config.Loose {
 		s.judge(why)
 	}
-	close(p.out)
-	s.peers[p.Rank] = p
 	s.checkDone()
 }
 
 // judge makes the verdict, unless there is one, and sends it to all.
 func (s *server) judge(v *failure.Verdict) {
-	if s.verdict != nil {
-		return
-	}
-	s.verdict = v
-	for _, p := range s.peers {
-		if !p.left {
-			p.say(verdictFrame(v))
-		}
+	if s.verdict == nil {
+		s.verdict = v
+		s.toAll(verdictFrame(v))
 	}
 }
 
 // checkDone closes done when no rank is left to serve.
 func (s *server) checkDone() {
-	for _, p := range s.peers {
-		if !p.left && p.Rank != 0 {
-			return
-		}
-	}
-	if s.full || s.verdict != nil {
+	if s.staying == 0 && (s.full || s.verdict != nil) {
 		s.closing.Do(func() { close(s.done) })
 	}
 }
@@ -405,8 +499,10 @@ func (s *server) enough() {
 		return
 	}
 	var here []Member
-	for _, rank := range slices.Sorted(maps.Keys(s.peers)) {
-		here = append(here, s.peers[rank].Member)
+	for _, p := range s.peers {
+		if p != nil {
+			here = append(here, p.Member)
+		}
 	}
 	if s.config.Enough(here) {
 		s.announce()
@@ -447,19 +543,44 @@ func (s *server) missing() (ranks []int) {
 	return ranks
 }
 
+// beatsPerSilence is how often rank 0 beats, at least, before it counts as silent: seldom, as that is a write to each connection.
+const beatsPerSilence = 8
+
 // expire beats to all and judges who is silent; not after a stop of this process.
 func (s *server) expire(now time.Time, wasStopped bool) {
-	for _, p := range s.peers {
-		if p.left {
-			continue
-		}
+	if now.Sub(s.beaten) > s.config.Silence/beatsPerSilence {
+		s.beaten = now
+		s.toAll(beatFrame(0))
+	}
+	watched := s.full && !s.config.Loose && s.verdict == nil
+	if !watched && !wasStopped {
+		return
+	}
+	for l := range s.lines {
 		if wasStopped {
+			l.heard = now
+		}
+	}
+	for _, p := range s.peers {
+		switch {
+		case p == nil || p.left:
+		case wasStopped:
 			p.heard = now
+		case s.verdict == nil && now.Sub(p.heard) > s.config.Silence:
+			s.silent(p, now)
 		}
-		if silent := now.Sub(p.heard); s.full && !s.config.Loose && s.config.lost(silent, &p.Member, &s.peers[0].Member) {
-			s.judge(p.verdict(failure.Silence, exitcode.IO, fmt.Sprintf("has not responded for %d s%s: it is stopped, or its host or network failed", int(silent.Seconds()), p.at())))
-		}
-		p.say(beatFrame)
+	}
+}
+
+// silent judges a rank that has not been heard. Where nothing at all comes over its connection, that is the fault of the
+// rank that has made it.
+func (s *server) silent(p *peer, now time.Time) {
+	since := p.heard
+	if first := p.line.seats[0]; first != nil && now.Sub(p.line.heard) > s.config.Silence {
+		p, since = first, p.line.heard
+	}
+	if silent := now.Sub(since); s.config.lost(silent, &p.Member, &s.peers[0].Member) {
+		s.judge(p.verdict(failure.Silence, exitcode.IO, fmt.Sprintf("has not responded for %d s%s%s: it is stopped, or its host or network failed", int(silent.Seconds()), p.at(), p.others())))
 	}
 }
 
@@ -483,7 +604,7 @@ func (s *server) drain() {
 	for {
 		s.mu.Lock()
 		if s.verdict != nil && limit == nil {
-			limit = time.After(3 * time.Second)
+			limit = time.After(lastWords)
 		}
 		s.checkDone()
 		s.mu.Unlock()
@@ -517,16 +638,17 @@ func (s *server) stop() {
 	}
 	s.stopped = true
 	close(s.quit)
+	var conns []net.Conn
+	for l := range s.lines {
+		l.end()
+		conns = append(conns, l.conn)
+	}
 	for _, p := range s.peers {
-		if !p.left {
+		if p != nil {
 			p.left = true
-			close(p.out)
 		}
 	}
-	var conns []net.Conn
-	for _, p := range s.peers {
-		conns = append(conns, p.conn)
-	}
+	s.staying = 0
 	s.mu.Unlock()
 	s.listener.Close() // nothing more is wanted of it
 	s.callers.Close()

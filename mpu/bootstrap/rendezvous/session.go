@@ -62,11 +62,16 @@ func (m *Member) verdict(kind failure.Kind, code exitcode.Code, what string) *fa
 type Session struct {
 	config  Config
 	server  *server // of rank 0
+	relay   *relay  // of the rank that connects those of its host; nil: this one does not
 	conn    net.Conn
+	from    *reader
 	run     string
 	members []Member
 
-	mu    sync.Mutex                        // of all below, and of writing
+	writing sync.Mutex
+	mu      sync.Mutex // of all below
+	above   int        // the rank at the other end of the connection
+
 	say   func() (at string, report []byte) // what beats carry; nil: nothing yet
 	asked func()
 	heard time.Time
@@ -82,9 +87,10 @@ const (
 	usualSilence = 20 * time.Second
 	beatEvery    = time.Second
 	writeTime    = 10 * time.Second // for one message
-	// dialTime is how long one attempt to connect may take. Where thousands of ranks connect at once the kernel of rank 0's
+	lastWords    = 3 * time.Second  // until all have heard a verdict
+	// DialTime is how long one attempt to connect may take. Where thousands of ranks connect at once the kernel of rank 0's
 	// host drops some, and that of the rank tries them again after 1, 3, 7, 15 and 31 s.
-	dialTime = 4 * time.Second
+	DialTime = 4 * time.Second
 )
 
 // Join waits until all ranks of the run are there. Errors name what is missing
@@ -122,6 +128,7 @@ func Join(ctx context.Context, c Config) (*Session, error) {
 		if s.server != nil {
 			s.server.giveUp(err)
 		}
+		s.relay.close()
 		return nil, err
 	}
 	s.heard = time.Now()
@@ -136,12 +143,18 @@ func Join(ctx context.Context, c Config) (*Session, error) {
 func (s *Session) join(ctx context.Context) error {
 	var pauses Backoff
 	for end := time.Now().Add(DropTime); ; {
-		conn, err := s.dial(ctx)
+		var err error
+		if s.conn = s.host(); s.conn == nil {
+			s.conn, err = s.dial(ctx)
+		}
 		if err != nil {
 			return err
 		}
-		s.conn = conn
+		s.from = newReader(s.conn)
 		heard, err := s.enter(ctx)
+		if err != nil {
+			s.relay.disconnect()
+		}
 		if err == nil || heard || ctx.Err() != nil || !isClosed(err) || time.Now().After(end) {
 			return err
 		}
@@ -162,16 +175,20 @@ func (s *Session) enter(ctx context.Context) (heard bool, err error) {
 	if err != nil {
 		host = "unknown"
 	}
-	me := Member{Rank: c.Rank, World: c.World, Addr: reachable(c.Data, conn), Host: cut(host, longestName), PID: os.Getpid(), Alike: c.Alike, Called: c.Called, Report: cut(c.Report, longestName)}
+	me := Member{Rank: c.Rank, World: c.World, Addr: reachable(c.Data, c.Addr, conn), Host: cut(host, longestName), PID: os.Getpid(), Alike: c.Alike, Called: c.Called, Report: cut(c.Report, longestName)}
 	if err := s.send(&message{Kind: kindJoin, Member: &me}); err != nil {
 		return false, s.joinError(ctx, err)
 	}
+	s.relay.connect(s.send)
 	for ; ; heard = true {
-		m, err := readMessage(conn, fromServer(c.World))
+		m, err := s.from.message(fromServer(c.World))
 		switch {
 		case err != nil:
 			return heard, s.joinError(ctx, err)
-		case m.Kind == kindVerdict && m.Verdict != nil:
+		case s.relay.deliver(m, s.from.frame):
+		case m.Kind == kindBeat:
+			s.above = m.From
+		case (m.Kind == kindVerdict || m.Kind == kindRefused) && m.Verdict != nil:
 			conn.Close() // nothing more is wanted of it
 			return true, m.Verdict.Err()
 		case m.Kind == kindJoined:
@@ -197,20 +214,37 @@ func (s *Session) joinError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return exitcode.Errorf(exitcode.IO, "%s %d gave up joining the run at %s: %w", s.config.Called, s.config.Rank, s.config.Addr, context.Cause(ctx))
 	}
+	if s.conn.RemoteAddr().Network() == "unix" {
+		return exitcode.Errorf(exitcode.IO, "%[1]s %[2]d lost the %[1]s of this host that connects it to %[1]s 0, before all had joined (%[3]w); read the output of the other %[1]ss of this host", s.config.Called, s.config.Rank, err)
+	}
 	return exitcode.Errorf(exitcode.IO, "%[1]s %[2]d lost %[1]s 0's server at %[3]s before all had joined (%[4]w); read the output of %[1]s 0", s.config.Called, s.config.Rank, s.config.Addr, err)
 }
 
 // reachable fills the host of the address at which this rank takes tensors.
-func reachable(data string, c net.Conn) string {
+func reachable(data, addr string, c net.Conn) string {
 	host, port, err := net.SplitHostPort(data)
 	if err != nil || host != "" {
 		return data
 	}
 	here, _, err := net.SplitHostPort(c.LocalAddr().String())
-	if err != nil {
-		return data
+	if err != nil { // the connection stays on this host
+		here = Towards(addr)
 	}
 	return net.JoinHostPort(here, port)
+}
+
+// Towards is this host's address on the way to addr, where peers reach it, too.
+func Towards(addr string) string {
+	c, err := net.Dial("udp", addr) // sends nothing
+	if err != nil {
+		return ""
+	}
+	defer c.Close() // nothing was sent
+	host, _, err := net.SplitHostPort(c.LocalAddr().String())
+	if err != nil {
+		return ""
+	}
+	return host
 }
 
 // dial reaches the server, which may not be there yet.
@@ -219,7 +253,7 @@ func (s *Session) dial(ctx context.Context) (net.Conn, error) {
 	if OwnName(addr, s.config.Rank == 0) {
 		addr = onLoopback(addr)
 	}
-	dialer := net.Dialer{Timeout: dialTime}
+	dialer := net.Dialer{Timeout: DialTime}
 	waiting := newLongWait(s.config.Notes)
 	var pauses Backoff
 	end := time.Now().Add(DropTime)
@@ -263,7 +297,7 @@ func (s *Session) Speak(say func() (at string, report []byte), asked func()) {
 
 // Tell sends a report to the listener on rank 0 between two beats.
 func (s *Session) Tell(report []byte) error {
-	return s.send(&message{Kind: kindReport, Report: report})
+	return s.tell(&message{Kind: kindReport, Report: report})
 }
 
 // Hear gives rank 0 what ranks tell from now on.
@@ -278,7 +312,7 @@ func (s *Session) Ask(rank int) {
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()
 	if p := s.server.peers[rank]; p != nil && !p.left {
-		p.say(askFrame)
+		p.line.send(askFrame(p.seat))
 	}
 }
 
@@ -303,7 +337,7 @@ func (s *Session) Fail(err error) error { return s.Judge(failure.Of(s.config.Ran
 // get: the first.
 func (s *Session) Judge(v *failure.Verdict) error {
 	report := v.Brief()
-	if s.send(&message{Kind: kindFail, Verdict: report}) != nil {
+	if s.tell(&message{Kind: kindFail, Verdict: report}) != nil {
 		s.lose(report)
 	}
 	select { // the server answers with the first
@@ -314,7 +348,7 @@ func (s *Session) Judge(v *failure.Verdict) error {
 	return s.Err()
 }
 
-// Close says that this rank is done. Rank 0 stays until all others are, too.
+// Close says that this rank is done. Rank 0 stays until all others are, too, and one that relays until those of its host are.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	if s.over {
@@ -323,11 +357,15 @@ func (s *Session) Close() error {
 	}
 	s.over = true
 	s.mu.Unlock()
-	err := s.send(&message{Kind: kindBye})
+	err := s.tell(&message{Kind: kindBye})
+	if s.relay != nil {
+		s.relay.drain(s.lost)
+	}
 	close(s.ended) // rank 0 hears nothing more from its own server while others still finish
 	if s.server != nil {
 		s.server.drain()
 	}
+	s.relay.close()
 	s.conn.Close() // nothing more is wanted of it
 	s.idle.Wait()
 	if s.server != nil {
@@ -339,9 +377,18 @@ func (s *Session) Close() error {
 	return exitcode.With(exitcode.IO, err)
 }
 
+// tell sends a message of this rank, after what the ranks that it relays for have said.
+func (s *Session) tell(m *message) error {
+	if s.relay != nil {
+		return s.relay.say(m)
+	}
+	return s.send(m)
+}
+
+// send writes to the connection.
 func (s *Session) send(m *message) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	if err := s.conn.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
 		return err
 	}
@@ -354,6 +401,7 @@ func (s *Session) lose(v *failure.Verdict) {
 	if s.err == nil {
 		s.err = v
 		close(s.lost)
+		s.relay.verdict(verdictFrame(v))
 	}
 }
 
@@ -361,16 +409,20 @@ func (s *Session) lose(v *failure.Verdict) {
 func (s *Session) listen() {
 	defer s.idle.Done()
 	for {
-		m, err := readMessage(s.conn, fromServer(s.config.World))
+		m, err := s.from.message(fromServer(s.config.World))
 		s.mu.Lock()
 		over, asked := s.over, s.asked
 		s.heard = time.Now()
+		if err == nil && m.Kind == kindBeat {
+			s.above = m.From
+		}
 		s.mu.Unlock()
 		switch {
-		case err != nil && over:
+		case err != nil && over && !s.relay.staying():
 			return
+		case err == nil && s.relay.deliver(m, s.from.frame):
 		case err != nil:
-			s.lose(s.blameServer(failure.Death, fmt.Sprintf("died: its connection was lost (%v)", err)))
+			s.lose(s.blame(failure.Death, fmt.Sprintf("died: its connection was lost (%v)", err)))
 			return
 		case m.Kind == kindAsk && asked != nil:
 			asked()
@@ -380,11 +432,22 @@ func (s *Session) listen() {
 	}
 }
 
-func (s *Session) blameServer(kind failure.Kind, what string) *failure.Verdict {
-	return s.members[0].verdict(kind, exitcode.IO, what)
+// blame is the verdict on the rank that this one is connected with.
+func (s *Session) blame(kind failure.Kind, what string) *failure.Verdict {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.neighbour().verdict(kind, exitcode.IO, what)
 }
 
-// beat says once a second that this rank lives, and notices when rank 0 does not.
+// neighbour is the rank at the other end of the connection. The caller holds the lock.
+func (s *Session) neighbour() *Member {
+	if s.above < 0 || s.above >= len(s.members) {
+		return &s.members[0]
+	}
+	return &s.members[s.above]
+}
+
+// beat says once a second that this rank lives, and notices when the one that it is connected with does not.
 func (s *Session) beat() {
 	defer s.idle.Done()
 	tick := time.NewTicker(beatEvery)
@@ -397,22 +460,30 @@ func (s *Session) beat() {
 		case <-tick.C:
 		}
 		s.mu.Lock()
-		say, now := s.say, time.Now()
+		say, over, now := s.say, s.over, time.Now()
 		if now.Sub(last) > 5*beatEvery {
 			s.heard = now // this process was stopped itself
 		}
 		last = now
-		silent := now.Sub(s.heard)
+		silent, above := now.Sub(s.heard), s.neighbour()
 		s.mu.Unlock()
-		if s.config.lost(silent, &s.members[0], &s.members[s.config.Rank]) {
-			s.lose(s.blameServer(failure.Silence, fmt.Sprintf("has not responded for %d s: it is stopped, or its host or network failed", int(silent.Seconds()))))
+		if s.config.lost(silent, above, &s.members[s.config.Rank]) {
+			s.lose(s.blame(failure.Silence, fmt.Sprintf("has not responded for %d s: it is stopped, or its host or network failed", int(silent.Seconds()))))
 			return
 		}
-		m := &message{Kind: kindBeat}
-		if say != nil {
-			m.At, m.Report = say()
+		var own Beat
+		if say != nil && !over {
+			at, report := say()
+			own.At, own.Report = []byte(at), report
 		}
-		_ = s.send(m) // a broken connection shows in listen
+		switch {
+		case s.relay == nil:
+			_ = s.send(&message{Kind: kindBeat, beats: []Beat{own}}) // a broken connection shows in listen
+		case over:
+			s.relay.beat(nil)
+		default:
+			s.relay.beat(&own)
+		}
 	}
 }
 
@@ -440,5 +511,6 @@ func (s *Session) Break() {
 	if s.server != nil {
 		s.server.stop()
 	}
+	s.relay.cut()
 	s.conn.Close() // as the kernel does
 }

@@ -91,7 +91,7 @@ func newTransports(l *links) *transports {
 	}
 	host, _, _ := net.SplitHostPort(l.listener.Addr().String()) // a listener's address is well formed
 	if net.ParseIP(host).IsUnspecified() {
-		host = towards(outside) // Gloo listens on one interface
+		host = rendezvous.Towards(outside) // Gloo listens on one interface
 	}
 	r.gloo = sync.OnceValues(func() (*engine.Engine, error) {
 		e, err := engine.Open(host)

@@ -72,7 +72,7 @@ func Join(ctx context.Context, c rendezvous.Config, limit time.Duration) (*World
 // listen takes a port for tensors on the interface that leads to rank 0, and fills c.Data.
 func listen(c *rendezvous.Config) (net.Listener, error) {
 	if !rendezvous.OwnName(c.Addr, c.Rank == 0) {
-		listener, err := net.Listen("tcp", net.JoinHostPort(towards(c.Addr), "0"))
+		listener, err := net.Listen("tcp", net.JoinHostPort(rendezvous.Towards(c.Addr), "0"))
 		if err == nil {
 			c.Data = listener.Addr().String()
 		}
@@ -85,20 +85,6 @@ func listen(c *rendezvous.Config) (net.Listener, error) {
 	host, _, _ := net.SplitHostPort(c.Addr) // OwnName has read it
 	c.Data = rendezvous.Address(host, listener.Addr().(*net.TCPAddr).Port)
 	return listener, nil
-}
-
-// towards is this host's address on the way to addr, where peers reach it, too.
-func towards(addr string) string {
-	c, err := net.Dial("udp", addr) // sends nothing
-	if err != nil {
-		return ""
-	}
-	defer c.Close() // nothing was sent
-	host, _, err := net.SplitHostPort(c.LocalAddr().String())
-	if err != nil {
-		return ""
-	}
-	return host
 }
 
 // Size is the number of ranks, Rank this process's, Run the run's name.
