@@ -61,11 +61,19 @@ func newBlended(members []*GPT, weights []float64, size *int64, split Split, c *
 		return nil, exitcode.Errorf(exitcode.Usage, "a blend must have fewer than %d datasets; found %d", maxMembers, len(members))
 	}
 	b.describe()
-	err := c.make(c.blendLease(b), func(say func(string)) bool { return c.loadBlend(b, say) }, func() error { return b.build(c) }, func() error { return c.storeBlend(b) })
-	return b, err
+	if path := c.blendPath(b); path != "" {
+		load := func(say func(string)) bool { return c.loadArrays(b, say) || c.loadBlend(b, say) }
+		return b, c.make(c.blendLease(b), load, func() (bool, error) { return true, c.buildArrays(b, path) })
+	}
+	for _, m := range members {
+		if err := m.make(c); err != nil {
+			return nil, err
+		}
+	}
+	return b, b.build(c)
 }
 
-// build fills the arrays.
+// build fills the blend's own arrays.
 func (b *Blended) build(c *cache) error {
 	n := b.length()
 	bytes, ok := safeProduct(2+8, n)
@@ -149,9 +157,12 @@ func (b *Blended) describe() {
 	b.Hash = md5Hex(b.DescriptionJSON())
 }
 
+// loadBlend takes the arrays of b and its members from files of Megatron's form, which earlier versions wrote, too.
 func (c *cache) loadBlend(b *Blended, say func(string)) bool {
-	if c.path == "" || c.none {
-		return false
+	for _, m := range b.Members {
+		if !c.load(m, m.plan, say) {
+			return false
+		}
 	}
 	n := b.length()
 	var ok [2]bool
@@ -177,11 +188,8 @@ func (c *cache) loadBlend(b *Blended, say func(string)) bool {
 	return err == nil && fits
 }
 
-// blendLease is the file of the lease for b's files, "" for none.
+// blendLease is the file of the lease for b's file.
 func (c *cache) blendLease(b *Blended) string {
-	if c.path == "" || c.none {
-		return ""
-	}
 	return cacheFile(c.path, b.Hash, "BlendedDataset", b.Split, "building")
 }
 
@@ -190,16 +198,6 @@ func (b *Blended) fitsMembers(n int64) bool {
 	return sampled(n, func(k int64) bool {
 		i := b.DatasetIndex.At(k)
 		return i < int64(len(b.Members)) && b.DatasetSampleIndex.At(k) < b.Members[i].Len()
-	})
-}
-
-func (c *cache) storeBlend(b *Blended) error {
-	if c.path == "" || c.none {
-		return nil
-	}
-	return writeArrays(c.path, b.Hash, "BlendedDataset", b.Split, b.DescriptionJSON(), map[string]Array{
-		"dataset_index.npy":        b.DatasetIndex,
-		"dataset_sample_index.npy": b.DatasetSampleIndex,
 	})
 }
 

@@ -214,9 +214,14 @@ func (m *maker) mock() (sets [3]Dataset, err error) {
 	for s, row := range rows {
 		g := GPT{shape: m.shape, source: source, Name: "MockGPTDataset", Split: Split(s), Num: m.num[s]}
 		g.First, g.End = sequences(row, source.Len())
-		if sets[s], err = newGPT(g, m.tok, "1,1,1", pySplit(rows), &m.cache); err != nil {
+		made, err := newGPT(g, m.tok, "1,1,1", pySplit(rows))
+		if err == nil {
+			err = made.make(&m.cache)
+		}
+		if err != nil {
 			return sets, err
 		}
+		sets[s] = made
 	}
 	return sets, nil
 }
@@ -274,7 +279,7 @@ func (m *maker) blend(mix mixture, s Split, plain bool, one func(int, *int64) (*
 		if g == nil || err != nil {
 			return nil, err
 		}
-		return g, nil
+		return g, g.make(&m.cache)
 	}
 	if mix.weights == nil {
 		return m.unweighted(mix, s, one)
@@ -323,7 +328,7 @@ func (m *maker) unweighted(mix mixture, s Split, one func(int, *int64) (*GPT, er
 	return newBlended(members, weights, size, s, &m.cache)
 }
 
-// gpt makes one split of one prefix; nil where nothing is there and nothing, or
+// gpt is one split of one prefix, without its arrays; nil where nothing is there and nothing, or
 // whatever is there, is asked for.
 func (m *maker) gpt(prefix string, s Split, row splitRow, num *int64, text string, rows any) (*GPT, error) {
 	source, err := m.open(prefix)
@@ -341,9 +346,9 @@ func (m *maker) gpt(prefix string, s Split, row splitRow, num *int64, text strin
 		}
 		return nil, exitcode.Errorf(exitcode.BadData, "%s: of its %d sequences the %s split gets none by --split %s; add data%s", prefix, source.Len(), s, text, smallSplit(source.Len()))
 	}
-	made, err := newGPT(g, m.tok, text, rows, &m.cache)
+	made, err := newGPT(g, m.tok, text, rows)
 	if err == nil && made.Epochs > 1 {
-		m.cache.say(fmt.Sprintf("%s: %d samples of %d tokens are needed of the %s split, which has %d tokens: it is repeated %d times, each in a new order", prefix, *num, m.SequenceLength, s, made.tokens, made.Epochs))
+		m.cache.say(fmt.Sprintf("%s: %d samples of %d tokens are needed of the %s split, which has %d tokens: it is repeated %d times, each in a new order", prefix, *num, m.SequenceLength, s, made.plan.tokens, made.Epochs))
 	}
 	return made, err
 }

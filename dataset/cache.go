@@ -25,8 +25,8 @@ type cache struct {
 }
 
 // make gives arrays from the cache, or has them built and stored under a lease. load reports
-// whether they are there, and takes them; why not it says once.
-func (c *cache) make(path string, load func(say func(string)) bool, build, store func() error) error {
+// whether they are there, and takes them; why not it says once. build reports whether what it gives is that of files.
+func (c *cache) make(path string, load func(say func(string)) bool, build func() (mapped bool, err error)) error {
 	if load(c.say) {
 		return nil
 	}
@@ -44,13 +44,11 @@ func (c *cache) make(path string, load func(say func(string)) bool, build, store
 			return nil
 		}
 	}
-	if err := build(); err != nil {
+	mapped, err := build()
+	if err != nil {
 		return err
 	}
-	if err := store(); err != nil {
-		return err
-	}
-	if l != nil {
+	if l != nil && !mapped {
 		again() // of files that other processes map, too; else the arrays stay as they were built
 	}
 	return nil

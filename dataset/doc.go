@@ -8,7 +8,7 @@
 // blend.go with interleave.go and interleavestretches.go (which dataset gives sample t),
 // split.go, build.go (flags to datasets), sampler.go (which samples a rank reads), loader.go
 // (micro-batches, ahead of their use). random.go has numpy's and torch's generators;
-// cache.go, npy.go and pyjson.go have the cache files; atomic.go writes files
+// cache.go, blendcache.go, npy.go and pyjson.go have the cache files; atomic.go writes files
 // complete. Other sources of tokens: mock.go, rawtokens.go (llm.c, nanoGPT), oldindex.go;
 // sidecar.go says what a pair was made with.
 //

@@ -39,7 +39,7 @@ type GPT struct {
 	// the last time is shuffled on its own.
 	Epochs   int64
 	Separate bool
-	tokens   int64 // of one epoch
+	plan     plan
 
 	// DocumentIndex is every sequence number, epochs times, shuffled. Row i of
 	// SampleIndex (index in DocumentIndex, token) is where sample i starts.
@@ -51,32 +51,40 @@ type GPT struct {
 }
 
 // Len is the number of samples, at least *Num.
-func (g *GPT) Len() int64 { return g.ShuffleIndex.Len() }
+func (g *GPT) Len() int64 { return g.plan.samples }
 
 // DescriptionJSON is the text whose MD5 is Hash.
 func (g *GPT) DescriptionJSON() string { return pyJSON(g.Description) }
 
-// newGPT builds the arrays or reads them from the cache.
-func newGPT(g GPT, tok tokenizer.Tokenizer, text string, rows any, c *cache) (*GPT, error) {
+// newGPT is a dataset without its arrays, which make or a blend adds.
+func newGPT(g GPT, tok tokenizer.Tokenizer, text string, rows any) (*GPT, error) {
 	g.describe(tok, text, rows)
-	return &g, Guard(g.label(), func() error { return g.make(c) })
+	return &g, Guard(g.label(), func() (err error) {
+		g.plan, err = g.planned()
+		g.Epochs, g.Separate = g.plan.epochs, g.plan.separate
+		return err
+	})
 }
 
+// make builds the arrays or reads them from the cache.
 func (g *GPT) make(c *cache) error {
-	plan, err := g.plan()
-	if err != nil {
+	return Guard(g.label(), func() error {
+		return c.make(c.leasePath(g), func(say func(string)) bool { return c.load(g, g.plan, say) }, func() (bool, error) {
+			if err := g.fill(c); err != nil {
+				return false, err
+			}
+			return false, c.store(g)
+		})
+	})
+}
+
+// fill builds the arrays, where there is memory for them.
+func (g *GPT) fill(c *cache) error {
+	bytes, ok := g.plan.arrayBytes(g.End-g.First, width(g.sampleType()), width(shuffleType(g.plan.samples)))
+	if err := c.fits(fmt.Sprintf("the %s split of %s", g.Split, g.label()), g.plan.samples, bytes, ok); err != nil {
 		return err
 	}
-	g.Epochs, g.Separate, g.tokens = plan.epochs, plan.separate, plan.tokens
-	load := func(say func(string)) bool { return c.load(g, plan, say) }
-	build := func() error {
-		bytes, ok := plan.arrayBytes(g.End-g.First, width(g.sampleType()), width(shuffleType(plan.samples)))
-		if err := c.fits(fmt.Sprintf("the %s split of %s", g.Split, g.label()), plan.samples, bytes, ok); err != nil {
-			return err
-		}
-		return g.build(plan)
-	}
-	return c.make(c.leasePath(g), load, build, func() error { return c.store(g) })
+	return Guard(g.label(), func() error { return g.build(g.plan) })
 }
 
 // plan is the sizes of the three arrays, from the token count alone.
@@ -89,7 +97,7 @@ type plan struct {
 	partial  bool  // the last sample may be short
 }
 
-func (g *GPT) plan() (p plan, err error) {
+func (g *GPT) planned() (p plan, err error) {
 	longest := int64(0)
 	for i := g.First; i < g.End; i++ {
 		n := g.source.Size(i)

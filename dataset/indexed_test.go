@@ -296,12 +296,12 @@ func TestCutCacheWhileInUse(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("what a mapping shows of a cut file differs between systems")
 	}
-	for _, cut := range []string{"GPTDataset-*_index.npy", "BlendedDataset-*_index.npy"} {
+	for cut, path := range map[string][]string{"GPTDataset-*_index.npy": {"a"}, "BlendedDataset-*-arrays.bin": {"1", "a", "1", "b"}} {
 		dir := t.TempDir()
 		for _, name := range []string{"a", "b"} {
 			write(t, filepath.Join(dir, name), U16, [][]int32{make([]int32, 20000)})
 		}
-		cfg := Config{Dir: dir, DataPath: []string{"1", "a", "1", "b"}, Split: "1", SequenceLength: 100, CachePath: filepath.Join(dir, "cache")}
+		cfg := Config{Dir: dir, DataPath: path, Split: "1", SequenceLength: 100, CachePath: filepath.Join(dir, "cache")}
 		var train Dataset
 		for range 2 { // made, then mapped
 			var err error
@@ -333,7 +333,7 @@ func TestCutCacheWhileInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.source, g.Prefix = x, prefix
-	if _, err := newGPT(g, null(t, 1000), "1", nil, &cache{none: true}); exitcode.CodeOf(err) != exitcode.IO {
+	if _, err := newGPT(g, null(t, 1000), "1", nil); exitcode.CodeOf(err) != exitcode.IO {
 		t.Errorf("building: %v", err)
 	}
 }

@@ -24,14 +24,20 @@ func width(dtype string) int64 { return int64(dtype[2] - '0') }
 
 func newArray(dtype string, shape ...int64) Array {
 	a := Array{DType: dtype, Shape: shape, width: int(width(dtype))}
-	n := int64(a.width)
-	for _, s := range shape {
-		n *= s
-	}
+	n := a.bytes()
 	words := make([]uint64, (n+7)/8) // aligned for any item
 	a.Data = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), n)
 	osadvice.HugePages(a.Data)
 	return a
+}
+
+// bytes is what the items of a shape take.
+func (a Array) bytes() int64 {
+	n := int64(a.width)
+	for _, s := range a.Shape {
+		n *= s
+	}
+	return n
 }
 
 // items is a new array as numbers of its width. It needs an array of newArray's:
@@ -92,11 +98,7 @@ func (a Array) NPYHeader() []byte {
 // shape; ok is false for any other file.
 func parseNPY(file []byte, dtype string, shape ...int64) (a Array, ok bool) {
 	a = Array{DType: dtype, Shape: shape, width: int(width(dtype))}
-	head := a.NPYHeader()
-	n := int64(a.width)
-	for _, s := range shape {
-		n *= s
-	}
+	head, n := a.NPYHeader(), a.bytes()
 	if len(file) < len(head) || !bytes.Equal(file[:len(head)], head) || int64(len(file)-len(head)) != n {
 		return Array{}, false
 	}

@@ -297,12 +297,35 @@ func separate(sets map[string]dataset.Dataset, perSplit bool) (flags []bool) {
 	return flags
 }
 
+// expand puts the arrays of the cache files of blends into files of Megatron's form, as the case has them.
+func (r *run) expand(base string) error {
+	sets, err := r.build(r.config)
+	if err != nil {
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join(base, "*-arrays.bin"))
+	for _, path := range files {
+		err = errors.Join(err, os.Remove(path)) // it stays mapped
+	}
+	for _, set := range sets {
+		if b, ok := set.(*dataset.Blended); ok {
+			err = errors.Join(err, b.WriteMegatron(base))
+		}
+	}
+	return err
+}
+
 // checkCacheFiles compares names, sizes and bytes of all files written.
 func (r *run) checkCacheFiles(l *list) {
 	if r.CacheFiles == nil {
 		return
 	}
 	base := filepath.Join(r.dir, r.config.CachePath)
+	if r.config.CachePath != "" {
+		if err := r.expand(base); err != nil {
+			l.add("%v", err)
+		}
+	}
 	found := 0
 	// Every existing file must be expected, and its bytes with it.
 	err := filepath.WalkDir(base, func(path string, d fs.DirEntry, err error) error {
