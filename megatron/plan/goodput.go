@@ -51,6 +51,14 @@ func (f Failures) Goodput(devices, perNode int, every float64) (g Goodput) {
 	return g
 }
 
+// Cost is what a run costs whose steps take so many device-hours, and how much of that is lost to checkpoints and
+// failures. spares are the devices that stand by for each device that computes: all of theirs is lost.
+func (g Goodput) Cost(deviceHours, price, spares float64) (total, lost float64) {
+	kept := deviceHours * price
+	total = kept / g.Share * (1 + spares)
+	return total, total - kept
+}
+
 // highest is where a function with one maximum between low and high has it, by golden sections of the
 // logarithm.
 func highest(f func(float64) float64, low, high float64) float64 {

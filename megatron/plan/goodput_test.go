@@ -89,7 +89,8 @@ func TestGoodputAtItsEnds(t *testing.T) {
 }
 
 // Claim (docs/plan.md): the failure rate of h100 is that of Llama 3's training, 419 unexpected interruptions of 16,384
-// devices in 54 days, of whose time more than 90 % was effective; the page's table is that of 64 to 16,384 devices.
+// devices in 54 days, of whose time more than 90 % was effective; the page's table is that of 64 to 16,384 devices, with the cost of
+// a million device-hours of steps.
 func TestGoodputOfLlama3(t *testing.T) {
 	m, err := ReadMachine("h100")
 	if err != nil {
@@ -110,7 +111,8 @@ func TestGoodputOfLlama3(t *testing.T) {
 			f.Save = save
 			g := f.Goodput(devices, m.PerNode, 0)
 			hours = g.Between / 3600
-			cells = append(cells, fmt.Sprintf("%.0f min, %.1f %%", g.Best/60, 100*g.Share))
+			total, lost := g.Cost(1e6, 2.5, 0)
+			cells = append(cells, fmt.Sprintf("%.0f min | %.1f %% | %.2f | %.2f", g.Best/60, 100*g.Share, total/1e6, lost/1e6))
 			if save == 20 && g.Share < 0.9 {
 				t.Errorf("%d devices: %v, Llama 3's run had more", devices, g.Share)
 			}

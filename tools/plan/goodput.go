@@ -79,7 +79,11 @@ func (g *goodput) devices(p *runPlan) float64 {
 	return float64(p.config.Layout.Sizes().World() + g.spares*p.machine.PerNode)
 }
 
-func (g *goodput) cost(p *runPlan) float64 { return g.days * 24 * p.price * g.devices(p) }
+// cost of the training, and how much of it is lost to checkpoints, failures and waiting spare nodes.
+func (g *goodput) cost(p *runPlan) (total, lost float64) {
+	world := float64(p.config.Layout.Sizes().World())
+	return g.Cost(g.days*g.Share*24*world, p.price, g.devices(p)/world-1)
+}
 
 // write prints the lines about failures.
 func (g *goodput) write(p *runPlan, out *command.Printer) {
@@ -98,7 +102,8 @@ func (g *goodput) write(p *runPlan, out *command.Printer) {
 	}
 	out.Printf("\n  %s with checkpoints and failures", lasting(g.days))
 	if p.price > 0 {
-		out.Printf(", %s for %.0f devices", money(g.cost(p)), g.devices(p))
+		total, lost := g.cost(p)
+		out.Printf(", %s for %.0f devices, of which %s are lost", money(total), g.devices(p), money(lost))
 	}
 	out.Printf("\n")
 }
@@ -114,11 +119,13 @@ type goodputReport struct {
 	Waits    float64 `json:"failures_without_spare"` // share
 	Days     float64 `json:"days"`
 	Cost     float64 `json:"cost,omitempty"`
+	Lost     float64 `json:"cost_lost,omitempty"` // of it
 }
 
 func (g *goodput) report(p *runPlan) *goodputReport {
 	if g == nil || !g.known() {
 		return nil
 	}
-	return &goodputReport{g.Share, g.Between, g.failures, g.steps, g.best, g.AtBest, g.Waits, g.days, g.cost(p)}
+	total, lost := g.cost(p)
+	return &goodputReport{g.Share, g.Between, g.failures, g.steps, g.best, g.AtBest, g.Waits, g.days, total, lost}
 }

@@ -45,7 +45,8 @@ func TestGoodputOfARun(t *testing.T) {
 	plain := report("--save-seconds 20", "")
 	g := plain.With
 	if g == nil || !(g.Share > 0.9 && g.Share < 1) || math.Abs(g.Days*g.Share/plain.Days-1) > 1e-9 || math.Abs(g.Between*1024/3600-50700) > 1e-6 ||
-		math.Abs(g.Failures*g.Between/86400/g.Days-1) > 1e-9 || math.Abs(g.Cost/(g.Days*24*2*1024)-1) > 1e-9 || g.Every != g.Best {
+		math.Abs(g.Failures*g.Between/86400/g.Days-1) > 1e-9 || math.Abs(g.Cost/(g.Days*24*2*1024)-1) > 1e-9 ||
+		math.Abs(g.Lost/(g.Cost*(1-g.Share))-1) > 1e-9 || g.Every != g.Best {
 		t.Fatalf("%+v of %v days", g, plain.Days)
 	}
 	if often := report("--save-seconds 20", "--save ck --save-interval 20").With; math.Abs(often.Every-20) > 1e-6 || often.Best != g.Best || often.Share >= g.Share || often.AtBest != g.Share {
@@ -54,7 +55,8 @@ func TestGoodputOfARun(t *testing.T) {
 	if async := report("--save-seconds 20", "--save ck --async-save").With; async.Share <= g.Share || math.Abs(async.Best*plain.Seconds-20) > 1e-6 {
 		t.Errorf("with --async-save %+v, without %+v", async, g)
 	}
-	if spare := report("--save-seconds 20 --spare-nodes 4", "").With; math.Abs(spare.Cost/(spare.Days*24*2*1056)-1) > 1e-9 || spare.Waits <= 0 || spare.Share >= g.Share {
+	if spare := report("--save-seconds 20 --spare-nodes 4", "").With; math.Abs(spare.Cost/(spare.Days*24*2*1056)-1) > 1e-9 ||
+		math.Abs((spare.Cost-spare.Lost)/(plain.Days*24*2*1024)-1) > 1e-9 || spare.Waits <= 0 || spare.Share >= g.Share {
 		t.Errorf("with 4 spare nodes %+v, without %+v", spare, g)
 	}
 	if rare := report("--save-seconds 20 --device-mtbf 1e6 --restart-seconds 60", "").With; rare.Share <= g.Share {
@@ -68,8 +70,9 @@ func TestGoodputOfARun(t *testing.T) {
 // Claim: the lines say the goodput, or what it needs; flags without their extras are refused.
 func TestGoodputInText(t *testing.T) {
 	for flags, want := range map[string]string{
-		"--machine h100 --save-seconds 20": "goodput 9",
-		"--machine h100":                   "--save-seconds, the time of a checkpoint, gives the goodput",
+		"--machine h100 --save-seconds 20":                                   "goodput 9",
+		"--machine h100 --save-seconds 20 --price 2":                         "for 1024 devices, of which ",
+		"--machine h100":                                                     "--save-seconds, the time of a checkpoint, gives the goodput",
 		"--machine h200 --device-mtbf 5e4 --save-seconds 20 --spare-nodes 1": "of the failures find no spare node",
 	} {
 		if text, err := planned(t, flags, ""); err != nil || !strings.Contains(text, want) {
