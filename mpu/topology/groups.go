@@ -130,30 +130,36 @@ func (s Sizes) querySharers(rank int) []int {
 // shard are the ranks of DPCP, neighbours there, that share rank's copy of the
 // optimizer's state; across those with the same part of each copy.
 func (s Sizes) shard(rank int) []int {
-	line, each, at := s.instances(rank)
-	if each == 0 {
-		return nil
-	}
-	from := at / each * each
-	return line[from : from+each]
+	each, at := s.instances(rank)
+	return s.ofCopies(rank, at-at%max(1, each), 1, each)
 }
 
 func (s Sizes) across(rank int) (ranks []int) {
-	line, each, at := s.instances(rank)
-	for i := range max(0, s.Instances) {
-		if each > 0 {
-			ranks = append(ranks, line[i*each+at%each])
-		}
+	each, at := s.instances(rank)
+	if each == 0 {
+		return nil
 	}
-	return ranks
+	return s.ofCopies(rank, at%each, each, s.Instances)
 }
 
-// instances are the ranks of rank's DPCP, how many share a copy (0: there is one copy,
-// which nobody asks for), and rank's index among all.
-func (s Sizes) instances(rank int) (line []int, each, at int) {
-	line = s.dense().along(rank, dp, cp)
-	if s.Instances > 1 {
-		each = len(line) / s.Instances
+// instances are how many ranks of rank's DPCP share a copy (0: there is one copy, which nobody asks for), and rank's
+// index among all of DPCP.
+func (s Sizes) instances(rank int) (each, at int) {
+	if s.Instances <= 1 {
+		return 0, 0
 	}
-	return line, each, slices.Index(line, rank)
+	c := s.At(rank)
+	return s.CP * s.DP / s.Instances, c.CP + s.CP*c.DP
+}
+
+// ofCopies are n ranks of rank's DPCP, from an index there on, so far apart: they are computed one by one, as listing all
+// of DPCP for each rank would take the square of the ranks.
+func (s Sizes) ofCopies(rank, first, apart, n int) (ranks []int) {
+	c := s.At(rank)
+	for i := range n {
+		at := first + i*apart
+		c.CP, c.DP = at%s.CP, at/s.CP
+		ranks = append(ranks, s.Rank(c))
+	}
+	return ranks
 }

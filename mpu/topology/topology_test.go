@@ -2,6 +2,7 @@ package topology
 
 import (
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -197,5 +198,35 @@ func TestCheck(t *testing.T) {
 	}
 	if err := (Sizes{TP: 2, CP: 1, EP: 2, DP: 2, PP: 1}).Check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// listed is how many bytes the lists of all groups take, with what is made on the way.
+func listed(s Sizes) (bytes uint64) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for _, kind := range Kinds() {
+		s.Groups(kind)
+	}
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// Claim: the work of listing all groups grows with the ranks, not with their square: four times the ranks, some 100,000, take
+// four times the bytes, also where the optimizer's state has copies, experts have ranks of their own, or pipelines come first.
+func TestListsGrowWithTheRanks(t *testing.T) {
+	for name, s := range map[string]Sizes{
+		"dense":    {TP: 8, CP: 2, EP: 1, DP: 521, PP: 3},
+		"copies":   {TP: 8, CP: 2, EP: 1, DP: 522, PP: 3, Instances: 2},
+		"experts":  {TP: 4, CP: 1, EP: 8, ETP: 1, DP: 1042, PP: 6},
+		"pp first": {TP: 2, CP: 1, EP: 1, DP: 3126, PP: 4, PPBeforeDP: true, Instances: 6},
+		"groups":   {TP: 8, CP: 1, EP: 1, DP: 1042, PP: 3, QueryGroups: 2},
+	} {
+		large := s
+		large.DP *= 4
+		few, many := listed(s), listed(large)
+		if ratio := float64(many) / float64(few); ratio > 5 || large.World() < 100_000 {
+			t.Errorf("%s: %d ranks take %d bytes, %d ranks %.1f times as many", name, s.World(), few, large.World(), ratio)
+		}
 	}
 }
