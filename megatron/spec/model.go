@@ -27,6 +27,7 @@ var (
 	SquaredRelu = activations.SquaredRelu.String()
 	Swiglu      = activations.Swiglu.String()
 	QuickGeglu  = activations.QuickGeglu.String()
+	Geglu       = activations.Geglu.String()
 )
 
 // RopeScaling is the Llama-3 rule: wavelengths above OriginalMax/LowFreq are

@@ -24,7 +24,7 @@ func WriteAdapter(ctx context.Context, path string, base checkpoint.Info, f *pef
 	if err != nil {
 		return done, err
 	}
-	family, err := familyOf(name)
+	family, err := familyOf(name, base.Model)
 	if err != nil {
 		return done, err
 	}
@@ -74,7 +74,7 @@ func (w *writingAdapter) metadata(name string) []gguf.Pair {
 
 // outputs are the two tensors of a module.
 func (w *writingAdapter) outputs(a spec.Adapter) ([]gguf.Output, error) {
-	at, ok := w.c.where[a.Module+".weight"]
+	at, ok := w.c.where[w.c.mapping.StoredName(a.Module)+".weight"]
 	// What GGUF adapters cannot hold.
 	switch {
 	case a.Table || a.Experts > 0 || a.Linear == "output_layer":

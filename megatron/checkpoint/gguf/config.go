@@ -21,6 +21,7 @@ type settling struct {
 	config   map[string]any
 	used     map[string]bool // keys that are understood
 	problems []error
+	still    bool  // no layer rotates
 	ahead    int64 // layers behind the model's that predict further tokens, and are not read
 }
 
@@ -284,7 +285,7 @@ func (s *settling) rest() {
 	}
 	part := slices.Contains([]string{hf.GPTNeoX, hf.Phi3, hf.GLM4MoE, hf.Qwen3Next, hf.Qwen35, hf.Qwen35MoE, hf.MiniMax2}, s.family.hf)
 	switch {
-	case !ok || !known && s.family.hf != hf.GPTNeoX && s.family.hf != hf.Phi3:
+	case !ok || s.still || !known && s.family.hf != hf.GPTNeoX && s.family.hf != hf.Phi3:
 	case part:
 		s.partial(turned, head)
 	case turned != head:

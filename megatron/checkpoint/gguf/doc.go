@@ -10,6 +10,6 @@
 // Reading order: family.go (the table), tensors.go (which of Hugging Face's tensors make
 // one of GGUF's), config.go (metadata to config.json), source.go (reading),
 // metadata.go and write.go (writing), rope.go (Llama 3's scaling, which is a tensor), yarn.go,
-// parts of families (latent.go, delta.go, gemma4.go, further.go),
+// parts of families (latent.go, delta.go, gemma4.go, scans.go, further.go),
 // modelfile.go with template.go (what Ollama needs in addition).
 package gguf

@@ -25,9 +25,17 @@ func small(family string) map[string]any {
 	latent := map[string]any{"num_key_value_heads": 4, "kv_lora_rank": 32, "q_lora_rank": 24, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 12, "n_routed_experts": 4, "num_experts_per_tok": 2,
 		"moe_intermediate_size": 32, "n_shared_experts": 1, "first_k_dense_replace": 1, "routed_scaling_factor": 2.5, "norm_topk_prob": true, "scoring_func": "sigmoid", "topk_method": "noaux_tc"}
 	yarn := map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 32.0, "beta_slow": 1.0}
+	scans := map[string]any{"num_hidden_layers": 4, "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 16, "mamba_n_groups": 2, "num_local_experts": 0, "shared_intermediate_size": 96,
+		"embedding_multiplier": 3.0, "residual_multiplier": 0.5, "attention_multiplier": 0.2, "logits_scaling": 4.0, "layer_types": []string{"mamba", "mamba", "attention", "mamba"}}
+	hybrid := map[string]any{"num_hidden_layers": 4, "head_dim": 32, "mamba_num_heads": 4, "mamba_head_dim": 32, "n_groups": 2, "ssm_state_size": 16, "hybrid_override_pattern": "M-*M"}
 	more := map[string]map[string]any{
-		hf.GPTOSS: {"head_dim": 16, "num_local_experts": 3, "num_experts_per_tok": 2, "sliding_window": 8, "rope_theta": nil, "rope_parameters": with(yarn, map[string]any{"truncate": false})},
-		hf.Qwen35: linear, hf.Qwen35MoE: with(linear, map[string]any{"intermediate_size": nil}), hf.Qwen3Next: linear,
+		hf.GraniteHybrid: scans, hf.NemotronH: hybrid, hf.Mamba2: {"num_heads": 8, "head_dim": 16, "n_groups": 2, "state_size": 16, "intermediate_size": nil},
+		"granitehybrid as " + hf.GraniteHybrid: {"position_embedding_type": "rope"},
+		"granite as " + hf.GraniteHybrid:       {"layer_types": []string{"attention", "attention", "attention", "attention"}, "position_embedding_type": "rope"},
+		"granitemoe as " + hf.GraniteHybrid:    {"layer_types": []string{"attention", "attention", "attention", "attention"}, "position_embedding_type": "rope", "num_local_experts": 4, "num_experts_per_tok": 2, "attention_bias": true},
+		"nemotron_h_moe as " + hf.NemotronH:    {"hybrid_override_pattern": "ME*M", "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "moe_shared_expert_intermediate_size": 48, "routed_scaling_factor": 2.5},
+		hf.GPTOSS:                              {"head_dim": 16, "num_local_experts": 3, "num_experts_per_tok": 2, "sliding_window": 8, "rope_theta": nil, "rope_parameters": with(yarn, map[string]any{"truncate": false})},
+		hf.Qwen35:                              linear, hf.Qwen35MoE: with(linear, map[string]any{"intermediate_size": nil}), hf.Qwen3Next: linear,
 		hf.LFM2:       {"num_hidden_layers": 4, "layer_types": []string{"conv", "conv", "full_attention", "conv"}, "norm_eps": 1e-5, "tie_word_embeddings": true},
 		hf.DeepSeekV3: latent, hf.KimiK2: latent, hf.GLM4MoELite: latent,
 		hf.DeepSeekV2: with(latent, map[string]any{"q_lora_rank": nil, "num_hidden_layers": 26, "scoring_func": "softmax", "topk_method": "greedy", "norm_topk_prob": false}),
@@ -57,6 +65,10 @@ func small(family string) map[string]any {
 			"rope_theta": nil, "rope_scaling": nil, "layer_types": []string{"sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention", "full_attention"},
 			"rope_parameters": map[string]any{"full_attention": map[string]any{"rope_type": "default", "rope_theta": 1e6}, "sliding_attention": map[string]any{"rope_type": "default", "rope_theta": 1e4}}},
 	}
+	if _, of, is := strings.Cut(family, " as "); is { // further architectures of a family
+		c["model_type"] = of
+		maps.Copy(c, more[of])
+	}
 	maps.Copy(c, more[family])
 	return c
 }
@@ -69,9 +81,11 @@ func with(settings, more map[string]any) map[string]any {
 }
 
 // sourceOf is a model of that shape with values of a seed.
-func sourceOf(t *testing.T, family string) (checkpoint.Source, bool) {
+func sourceOf(t *testing.T, f *family) (checkpoint.Source, bool) {
 	t.Helper()
-	text, err := json.Marshal(small(family))
+	family := f.hf
+	settings := small(f.arch + " as " + f.hf)
+	text, err := json.Marshal(settings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +116,7 @@ func sourceOf(t *testing.T, family string) (checkpoint.Source, bool) {
 func TestEveryFamily(t *testing.T) {
 	for i := range families {
 		f := &families[i]
-		src, read := sourceOf(t, f.hf)
+		src, read := sourceOf(t, f)
 		if !read {
 			t.Logf("%s is not read yet", f.hf)
 			continue
@@ -165,6 +179,12 @@ func TestRefusesWhatLlamaCppLacks(t *testing.T) {
 		{hf.Falcon, "rope_theta", 5e5, "rope_theta 500000"},
 		{hf.Qwen35, "linear_key_head_dim", 8, "llama.cpp has one number"},
 		{hf.Exaone4, "sliding_window", 8, "sliding_window with 2 layers"},
+		{hf.GraniteHybrid, "time_step_limit", []float64{0, 1}, "time_step_limit"},
+		{hf.GraniteHybrid, "mamba_conv_bias", false, "convolutions without biases"},
+		{hf.Mamba2, "use_conv_bias", false, "convolutions without biases"},
+		{hf.Mamba2, "time_step_limit", []float64{0.1, 9}, "time_step_limit"},
+		{hf.NemotronH, "hybrid_override_pattern", "M-*E", "MLPs and experts in one model"},
+		{hf.NemotronH, "hybrid_override_pattern", "-*-*", "without state-space scans"},
 	} {
 		config := small(c.family)
 		config[c.key] = c.value

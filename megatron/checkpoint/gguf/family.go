@@ -22,33 +22,37 @@ type family struct {
 	linear  bool                                                      // the weights are [out, in], unlike Hugging Face's
 	order   func(m *spec.Model, name string, rows int64) order        // of rows and columns of a tensor; nil: as they are
 	split   func(m *spec.Model, src hf.Source) (list []part, ok bool) // a source that several tensors are made of; nil: none
+	shape   func(m *spec.Model, name string, rows int64) []int64      // of a tensor, where it is another than the source's; nil: as it is
 	plusOne bool                                                      // norm weights are stored as weight+1
+	mixed   bool                                                      // layers without experts may be among those with them
 
-	custom bool              // metadata is what keys say, without the common set
-	keys   map[string]string // metadata key, without architecture, to config.json's, where they differ from commonKeys; "": describe adds it, if anything
-	fixed  map[string]any    // settings of config.json that the architecture implies
-	pre    string            // name of the way texts are cut, where several fit
-	narrow bool              // a head is the hidden size divided by the heads: its width is not written
-	sizes  bool              // vocab_size and rope.dimension_count are written
-	spaces *bool             // add_space_prefix of the tokenizer
-	words  string            // kind of a tokenizer that is a BPE over characters; "": llama
+	custom     bool              // metadata is what keys say, without the common set
+	keys       map[string]string // metadata key, without architecture, to config.json's, where they differ from commonKeys; "": describe adds it, if anything
+	fixed      map[string]any    // settings of config.json that the architecture implies
+	pre        string            // name of the way texts are cut, where several fit
+	narrow     bool              // a head is the hidden size divided by the heads: its width is not written
+	sizes      bool              // vocab_size and rope.dimension_count are written
+	spaces     *bool             // add_space_prefix of the tokenizer
+	activation string            // of the MLP, where it is not Swiglu or one of those of older rows
+	words      string            // kind of a tokenizer that is a BPE over characters; "": llama
 
 	noFileType bool // llama.cpp's converter leaves general.file_type out
 
 	// Only for some rows.
-	describe func(d *describing)    // metadata
-	settle   func(s *settling)      // and back
-	check    func(d *describing)    // what llama.cpp computes otherwise
-	is       func(s *settling) bool // distinguishes a file from those of further rows of its architecture; nil: any
-	yarn     bool                   // llama.cpp reads the ramp's ends (beta_fast, beta_slow)
-	exact    bool                   // settings that the file cannot hold are refused, not noted
+	describe func(d *describing)      // metadata
+	settle   func(s *settling)        // and back
+	check    func(d *describing)      // what llama.cpp computes otherwise
+	is       func(s *settling) bool   // distinguishes a file from those of further rows of its architecture; nil: any
+	of       func(m *spec.Model) bool // distinguishes models of a family with several architectures; nil: any
+	yarn     bool                     // llama.cpp reads the ramp's ends (beta_fast, beta_slow)
+	exact    bool                     // settings that the file cannot hold are refused, not noted
 }
 
 var no = false
 
 // families are tried in this order for a file's architecture; is distinguishes those of one
 // architecture.
-var families = []family{
+var families = append(scanFamilies(), []family{
 	{hf: hf.Llama, arch: "llama", permute: true, sizes: true},
 	{hf: hf.Mistral, arch: "llama", permute: true, sizes: true},
 	{hf: hf.Mixtral, arch: "llama", permute: true, sizes: true, keys: map[string]string{"expert_count": "num_local_experts"}},
@@ -61,7 +65,7 @@ var families = []family{
 	{hf: hf.Olmo3, arch: "olmo2", exact: true, names: map[string]string{"model.layers.N.post_attention_layernorm": "blk.N.post_attention_norm"}, is: (*settling).windowed,
 		keys: map[string]string{"attention.sliding_window": "sliding_window"}, describe: (*describing).olmo3, settle: (*settling).olmo3, check: (*describing).checkOlmo3},
 	{hf: hf.Olmo2, arch: "olmo2", names: map[string]string{"model.layers.N.post_attention_layernorm": "blk.N.post_attention_norm"}},
-	{hf: hf.GPTOSS, arch: "gpt-oss", exact: true, pre: "gpt-4o", names: gptOSSNames, split: splitExperts, settle: (*settling).gptOSS, check: (*describing).checkGPTOSS,
+	{hf: hf.GPTOSS, arch: "gpt-oss", exact: true, activation: spec.QuickGeglu, pre: "gpt-4o", names: gptOSSNames, split: splitExperts, settle: (*settling).gptOSS, check: (*describing).checkGPTOSS,
 		keys: map[string]string{"expert_count": "num_local_experts", "expert_feed_forward_length": "intermediate_size", "attention.sliding_window": "sliding_window"}},
 	deltaFamily(hf.Qwen35, "qwen35"), deltaFamily(hf.Qwen35MoE, "qwen35moe"), deltaFamily(hf.Qwen3Next, "qwen3next"),
 	{hf: hf.LFM2, arch: "lfm2", exact: true, pre: "lfm2", sizes: true, names: lfm2Names, describe: (*describing).lfm2, settle: (*settling).lfm2,
@@ -69,7 +73,7 @@ var families = []family{
 	latentFamily(hf.DeepSeekV2, (*settling).softmaxRouter), latentFamily(hf.DeepSeekV3, nil), latentFamily(hf.KimiK2, nil), latentFamily(hf.GLM4MoELite, nil),
 	{hf: hf.Ministral3, arch: "mistral3", exact: true, permute: true, sizes: true, yarn: true,
 		describe: (*describing).ministral3, settle: (*settling).ministral3, check: (*describing).checkMinistral3},
-	{hf: hf.Gemma4, arch: "gemma4", exact: true, spaces: &no, words: ggvocab.Gemma4, names: gemma4Names, keys: gemma4Keys,
+	{hf: hf.Gemma4, arch: "gemma4", exact: true, activation: spec.Geglu, spaces: &no, words: ggvocab.Gemma4, names: gemma4Names, keys: gemma4Keys,
 		describe: (*describing).gemma4, settle: (*settling).gemma4, check: (*describing).checkGemma4},
 	{hf: hf.Cohere, arch: "command-r", exact: true, pre: "command-r", describe: (*describing).cohere, settle: (*settling).cohere, check: (*describing).checkCohere,
 		keys: map[string]string{"attention.layer_norm_epsilon": "layer_norm_eps", "attention.layer_norm_rms_epsilon": "", "logit_scale": "logit_scale"}},
@@ -82,7 +86,7 @@ var families = []family{
 		names: map[string]string{"model.layers.N.self_attn.query_layernorm": "blk.N.attn_q_norm", "model.layers.N.self_attn.key_layernorm": "blk.N.attn_k_norm"}},
 	{hf: hf.Exaone4, arch: "exaone4", exact: true, sizes: true, names: map[string]string{"model.layers.N.post_attention_layernorm": "blk.N.post_attention_norm"},
 		keys: map[string]string{"attention.sliding_window": "sliding_window"}, describe: (*describing).exaone4, settle: (*settling).exaone4, check: (*describing).checkExaone4},
-	{hf: hf.GLM4MoE, arch: "glm4moe", names: map[string]string{"model.layers.N.post_attention_layernorm": "blk.N.post_attention_norm"}, pre: "glm4",
+	{hf: hf.GLM4MoE, arch: "glm4moe", mixed: true, names: map[string]string{"model.layers.N.post_attention_layernorm": "blk.N.post_attention_norm"}, pre: "glm4",
 		keys: map[string]string{"expert_count": "n_routed_experts", "expert_shared_count": "n_shared_experts", "leading_dense_block_count": "first_k_dense_replace",
 			"expert_weights_scale": "routed_scaling_factor", "expert_weights_norm": "norm_topk_prob", "expert_group_count": "n_group", "expert_group_used_count": "topk_group"}},
 	{hf: hf.Starcoder2, arch: "starcoder2", keys: map[string]string{"attention.layer_norm_epsilon": "norm_epsilon"}, pre: "starcoder"},
@@ -104,7 +108,7 @@ var families = []family{
 		keys: gemmaKeys(map[string]string{"attn_logit_softcapping": "attn_logit_softcapping", "final_logit_softcapping": "final_logit_softcapping", "attention.sliding_window": "sliding_window"})},
 	{hf: "gemma3_text", arch: "gemma3", plusOne: true, spaces: &no, names: sandwich,
 		keys: map[string]string{"final_logit_softcapping": "final_logit_softcapping", "attention.sliding_window": "sliding_window"}},
-}
+}...)
 
 // gemmaKeys are those of Gemma 1 and 2, and more.
 func gemmaKeys(more map[string]string) map[string]string {
@@ -123,7 +127,7 @@ func (f *family) scales() bool { return f.permute || f.arch == "exaone4" }
 
 // sigmoid reports that experts are chosen by sigmoids.
 func (f *family) sigmoid() bool {
-	return slices.Contains([]string{hf.GLM4MoE, hf.DeepSeekV3, hf.KimiK2, hf.GLM4MoELite, hf.MiniMax2}, f.hf)
+	return slices.Contains([]string{hf.GLM4MoE, hf.DeepSeekV3, hf.KimiK2, hf.GLM4MoELite, hf.MiniMax2, hf.NemotronH}, f.hf)
 }
 
 // scoreDivisor is the number whose root divides Gemma's scores: a head's width, but in the
@@ -245,10 +249,10 @@ func (f *family) module(name string) (string, bool) {
 	return own, ok
 }
 
-// familyOf is the row of a family of Hugging Face's.
-func familyOf(name string) (*family, error) {
+// familyOf is the row of a model of a family of Hugging Face's.
+func familyOf(name string, m *spec.Model) (*family, error) {
 	for i := range families {
-		if families[i].hf == name {
+		if families[i].hf == name && (families[i].of == nil || families[i].of(m)) {
 			return &families[i], nil
 		}
 	}
@@ -259,7 +263,9 @@ func familyOf(name string) (*family, error) {
 func known() string {
 	var list []string
 	for i := range families {
-		list = append(list, families[i].hf)
+		if !slices.Contains(list, families[i].hf) {
+			list = append(list, families[i].hf)
+		}
 	}
 	slices.Sort(list)
 	return strings.Join(list, ", ")

@@ -14,7 +14,7 @@ import (
 
 // latentFamily is a row of the architecture deepseek2.
 func latentFamily(name string, is func(s *settling) bool) family {
-	f := family{hf: name, arch: "deepseek2", exact: true, sizes: true, names: latentNames, split: splitLatent, keys: latentKeys, is: is,
+	f := family{hf: name, arch: "deepseek2", exact: true, mixed: true, sizes: true, names: latentNames, split: splitLatent, keys: latentKeys, is: is,
 		describe: (*describing).latent, settle: (*settling).latent, check: (*describing).checkLatent}
 	if name == hf.GLM4MoELite {
 		f.pre = "glm4"

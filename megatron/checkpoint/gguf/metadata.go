@@ -194,15 +194,13 @@ func (d *describing) checkWindows() {
 // checkActivation compares the activation with the architecture's.
 func (d *describing) checkActivation() {
 	a, err := activations.Of(d.m.Activation)
-	if err != nil {
+	if err != nil || !slices.ContainsFunc(layersOf(d.m), d.m.MLPAt) {
 		return
 	}
 	ok := a == activations.Swiglu || a == activations.GeluTanh || a == activations.GeluErf
 	switch {
-	case d.f.hf == hf.GPTOSS:
-		ok = a == activations.QuickGeglu
-	case d.f.hf == hf.Gemma4:
-		ok = a == activations.Geglu
+	case d.f.activation != "":
+		ok = a.String() == d.f.activation
 	case d.f.plusOne && d.m.Delta == nil: // Gemma, of which package hf reads this one
 		ok = true
 	case d.f.exact && d.f.hf != hf.Falcon:
@@ -212,6 +210,15 @@ func (d *describing) checkActivation() {
 	if a == activations.GeluErf && !d.f.plusOne {
 		d.notes = append(d.notes, "llama.cpp computes GELU by its tanh approximation, this model by erf: results differ in the fourth digit")
 	}
+}
+
+// layersOf are the numbers of m's layers.
+func layersOf(m *spec.Model) []int {
+	list := make([]int, m.NumLayers)
+	for i := range list {
+		list[i] = i
+	}
+	return list
 }
 
 // checkGemma compares windows and the scale of scores with what the architecture implies.
@@ -239,5 +246,5 @@ func (d *describing) checkExperts() {
 		d.need(e.PreSoftmax != fixed, "weights of the chosen experts that add up to one: %v", !e.PreSoftmax)
 	}
 	d.need(d.f.arch != "olmoe" || d.m.NumQueryGroups == d.m.NumAttentionHeads, "grouped queries")
-	d.need(d.f.arch == "glm4moe" || d.f.arch == "deepseek2" || !slices.Contains(e.Layers, false), "layers without experts")
+	d.need(d.f.mixed || !slices.Contains(e.Layers, false), "layers without experts")
 }

@@ -19,10 +19,11 @@ type tensor struct {
 	name   string
 	shape  []int64 // row-major, as everywhere but in the file
 	pieces []piece
-	rows   int64 // of all pieces
-	width  int64 // elements of a row
-	full   bool  // always F32
-	order        // of rows and columns within each piece
+	rows   int64                    // of all pieces
+	width  int64                    // elements of a row
+	full   bool                     // always F32
+	form   func(rows int64) []int64 // the shape, where the family says it; nil: by its pieces
+	order                           // of rows and columns within each piece
 	// What a value becomes in the file, and back; nil: itself.
 	encode, decode func(x float32) float32
 }
@@ -178,6 +179,9 @@ func newTensor(m *spec.Model, f *family, p *part) tensor {
 	if last == "ssm_a" {
 		t.encode, t.decode = decay, decayLog
 	}
+	if f.shape != nil {
+		t.form = func(rows int64) []int64 { return f.shape(m, last, rows) }
+	}
 	head := int64(m.KVChannels)
 	name, _, _ := strings.Cut(last, ".")
 	switch {
@@ -209,6 +213,11 @@ func (t *tensor) add(p part, src hf.Source) {
 	}
 	if t.width > 1 || len(src.Shape) > 1 {
 		t.shape = append(t.shape, t.width)
+	}
+	if t.form != nil {
+		if shape := t.form(t.rows); shape != nil {
+			t.shape = shape
+		}
 	}
 }
 

@@ -67,7 +67,7 @@ func (w *writing) plan() error {
 	if err != nil {
 		return err
 	}
-	f, err := familyOf(name)
+	f, err := familyOf(name, info.Model)
 	if err != nil {
 		return err
 	}

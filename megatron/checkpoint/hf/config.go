@@ -59,6 +59,7 @@ const (
 
 	GraniteHybrid = "granitemoehybrid"
 	NemotronH     = "nemotron_h"
+	Mamba2        = "mamba2"
 )
 
 // Known names all families.
@@ -67,7 +68,6 @@ var Known = strings.Join(order, ", ")
 // unheld are families that are known well enough to say what of them is lacking here.
 var unheld = map[string]string{
 	"deepseek_v32": "latent attention, sparse attention",
-	"mamba2":       "layers without an MLP",
 	"falcon_h1":    "attention and a state-space scan in one layer",
 }
 
@@ -284,6 +284,9 @@ type fields struct {
 	ScanHeadDim   *int64   `json:"mamba_head_dim"`
 	ScanTaps      *int64   `json:"conv_kernel"`
 	ScanConvBias  *bool    `json:"use_conv_bias"`
+	ScanStateSize *int64   `json:"state_size"` // Mamba-2
+	ScanExpand    *int64   `json:"expand"`
+	ScanNorm      *bool    `json:"rms_norm"`
 	SharedWidth   *int64   `json:"moe_shared_expert_intermediate_size"`
 	LatentExperts *int64   `json:"moe_latent_size"`
 	ResidualF32   *bool    `json:"residual_in_fp32"`

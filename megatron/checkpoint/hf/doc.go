@@ -1,7 +1,7 @@
 // Package hf reads and writes the folders of Hugging Face's transformers: config.json and
 // safetensors files of GPT-2, GPT-Neo, GPT-NeoX, Llama, Mistral, Phi-3, Qwen2, Qwen3, OLMo 2,
 // SmolLM3, Starcoder 2 and BLOOM, and with experts of Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE,
-// GLM-4.5, DeepSeek, Qwen3-Next, Qwen3.5, LFM2, Granite 4 and Nemotron-H. It gives their tensors under
+// GLM-4.5, DeepSeek, Qwen3-Next, Qwen3.5, LFM2, Granite 4, Mamba-2 and Nemotron-H. It gives their tensors under
 // Megatron's names (mcore GPT with global layer numbers) and takes them back.
 //
 // A Mapping is a list of rules, one a Megatron tensor: which tensors of theirs

@@ -14,16 +14,17 @@ type mixtureNames struct {
 	mixture        string // in the layer
 	gate, up, down string // of an expert
 	shared         string // the shared expert, in the mixture; "": the family has none
+	class          string // the mixture in transformers' class, where files call it otherwise; "": mlp.
 }
 
 // The names of most families.
 func gated(experts int64, shared string) *mixtureNames {
-	return &mixtureNames{experts, "mlp.", "gate_proj", "up_proj", "down_proj", shared}
+	return &mixtureNames{experts, "mlp.", "gate_proj", "up_proj", "down_proj", shared, ""}
 }
 
 // The names of Mixtral.
 func numbered(experts int64) *mixtureNames {
-	return &mixtureNames{experts, "block_sparse_moe.", "w1", "w3", "w2", ""}
+	return &mixtureNames{experts, "block_sparse_moe.", "w1", "w3", "w2", "", ""}
 }
 
 // experts reads the mixture of a family that has one.

@@ -26,6 +26,7 @@ type row struct {
 	read         func(c *reading, f *fields)                          // config.json to model
 	config       func(c map[string]any, m *spec.Model, positions int) // and back
 	names        func(mp *Mapping)                                    // tensors; nil: Llama's names
+	prefix       [2]string                                            // of names in files, and that of modules in transformers' class instead
 	about        string                                               // its parts, for docs/models.md
 	refused      string                                               // what of it is refused, for docs/models.md
 }
@@ -34,13 +35,13 @@ type row struct {
 // comes first.
 var order = []string{GPT2, GPTNeo, Bloom, GPTNeoX, Llama, Mistral, Qwen2, Qwen3, Phi3, SmolLM3, Olmo2, Starcoder2,
 	Mixtral, Qwen2MoE, Qwen3MoE, OLMoE, GLM4MoE, Qwen3Next, DeepSeekV3, DeepSeekV2, Cohere, Ernie45, Exaone4, Falcon, Gemma2, Gemma3, Gemma4, GLM4MoELite, GPTOSS, Granite, GraniteHybrid, Hunyuan,
-	KimiK2, LFM2, Llama4, MiniMax2, Ministral3, NemotronH, Olmo3, OPT, Qwen35, Qwen35MoE, SeedOSS}
+	KimiK2, LFM2, Llama4, Mamba2, MiniMax2, Ministral3, NemotronH, Olmo3, OPT, Qwen35, Qwen35MoE, SeedOSS}
 
 // noState is what does not know linear attention and short convolutions.
 const noState = "Muon and Megatron's formats, which have no linear attention and short convolutions"
 
 // noScans is the same of state-space scans.
-const noScans = "mamba_proj_bias; adapters on state-space scans, GGUF, Muon and Megatron's formats, which have no state-space scans"
+const noScans = "mamba_proj_bias; adapters on state-space scans, Muon and Megatron's formats, which have no state-space scans"
 
 // rows are the families, by config.json's model_type.
 var rows = map[string]*row{
@@ -82,8 +83,11 @@ var rows = map[string]*row{
 		about: "multipliers of embeddings, residual branches, attention scores and logits"},
 	GraniteHybrid: {architecture: "GraniteMoeHybridForCausalLM", mixture: &mixtureNames{experts: 8, mixture: "block_sparse_moe."}, absent: graniteHybridAbsent, read: (*reading).graniteHybrid, config: graniteHybridConfig, names: (*Mapping).graniteHybrid,
 		about: "state-space scans (Mamba-2) in most layers, none or all with MoE and a shared expert, multipliers of embeddings, residual branches, attention scores and logits, with or without RoPE (NoPE); Granite 4", refused: noScans},
-	NemotronH: {architecture: "NemotronHForCausalLM", leavesAhead: true, mixture: &mixtureNames{8, "mixer.", "", "up_proj", "down_proj", "shared_experts."}, absent: nemotronHAbsent, read: (*reading).nemotronH, config: nemotronHConfig, names: (*Mapping).nemotronH,
-		about: "layers that are state-space scans (Mamba-2), attention, MLPs or MoE with a sigmoid router, router bias and a shared expert, without RoPE (NoPE), squared ReLU; Nemotron-H, Nemotron Nano 2, Nemotron 3 Nano", refused: "moe_latent_size (Nemotron 3 Super); layers of multi-token prediction, which are left out; " + noScans},
+	NemotronH: {architecture: "NemotronHForCausalLM", leavesAhead: true, mixture: &mixtureNames{8, "mixer.", "", "up_proj", "down_proj", "shared_experts.", "mixer."}, absent: nemotronHAbsent, read: (*reading).nemotronH, config: nemotronHConfig, names: (*Mapping).nemotronH,
+		prefix: [2]string{"backbone.", "model."},
+		about:  "layers that are state-space scans (Mamba-2), attention, MLPs or MoE with a sigmoid router, router bias and a shared expert, without RoPE (NoPE), squared ReLU; Nemotron-H, Nemotron Nano 2, Nemotron 3 Nano", refused: "moe_latent_size (Nemotron 3 Super); layers of multi-token prediction, which are left out; " + noScans},
+	Mamba2: {architecture: "Mamba2ForCausalLM", absent: mamba2Absent, read: (*reading).mamba2, config: mamba2Config, names: (*Mapping).nemotronH,
+		about: "layers that are state-space scans (Mamba-2) without an MLP", refused: "use_bias; " + noScans},
 	Gemma2: {architecture: "Gemma2ForCausalLM", absent: gemma2Absent, read: (*reading).gemma, config: gemmaConfig,
 		about: "sandwich norm (pre- and post-norm) with weight+1, GeGLU, sliding window by layer, softcapping of attention scores and logits, scaled embeddings, attention scale of query_pre_attn_scalar", refused: "softcapping of attention scores on CUDA; bidirectional attention"},
 	Gemma3: {architecture: "Gemma3ForCausalLM", absent: gemma3Absent, read: (*reading).gemma, config: gemmaConfig,
@@ -181,6 +185,11 @@ func sameModel(family, m *spec.Model) []string {
 	if allExperts(&a) && allExperts(&b) { // no layer has an MLP of this width
 		a.FFNHiddenSize, b.FFNHiddenSize = 0, 0
 	}
+	if allScans(&a) && allScans(&b) { // nor heads of attention
+		for _, x := range []*spec.Model{&a, &b} {
+			x.NumAttentionHeads, x.NumQueryGroups, x.KVChannels, x.SoftmaxScale, x.FFNHiddenSize, x.Activation = 0, 0, 0, 0, 0, ""
+		}
+	}
 	list := a.Reshaped(&b)
 	if a.NormEpsilon != b.NormEpsilon {
 		list = append(list, fmt.Sprintf("--norm-epsilon %g -> %g", a.NormEpsilon, b.NormEpsilon))
@@ -198,6 +207,11 @@ func allExperts(m *spec.Model) bool {
 	return m.Experts != nil && !slices.Contains(m.Experts.Layers, false)
 }
 
+// allScans reports whether every layer is a state-space scan without an MLP.
+func allScans(m *spec.Model) bool {
+	return m.Mamba != nil && !slices.Contains(m.Mamba.Layers, false) && m.Sublayers != nil && !slices.ContainsFunc(m.Sublayers, func(s spec.Sublayers) bool { return s != spec.MixerAlone })
+}
+
 // unread are keys of a config.json that say nothing about the model's maths.
 var unread = strings.Fields("architectures dtype torch_dtype transformers_version _name_or_path _attn_implementation use_cache bos_token_id eos_token_id pad_token_id sep_token_id eod_token_id " +
 	"cls_token_id mask_token_id unk_token_id decoder_start_token_id tokenizer_class auto_map cache_implementation pretraining_tp output_router_logits output_attentions output_hidden_states return_dict " +
@@ -205,7 +219,7 @@ var unread = strings.Fields("architectures dtype torch_dtype transformers_versio
 	"attention_dropout hidden_dropout dropout activation_dropout layerdrop embd_pdrop resid_pdrop init_std experts_per_token initial_context_length org_vocab_size pruned_heads tie_encoder_decoder " +
 	"finetuning_task model_max_length _sliding_window_pattern router_jitter_noise for_llm_class attention_head_dim ep_size seq_aux aux_loss_alpha mtp_use_dedicated_embeddings mamba_ssm_dtype " +
 	"mamba_chunk_size init_method block_dim block_mlp_init_scale block_norm_eps block_out_init_scale block_use_swiglu block_use_xavier_init conv_dim conv_dim_out conv_use_xavier_init theta use_pos_enc " +
-	"chunk_size expand mamba_ssm_cache_dtype moe_shared_expert_overlap mtp_hybrid_override_pattern mtp_layers_block_type num_logits_to_keep num_query_groups rescale_prenorm_residual time_step_floor " +
+	"chunk_size norm_before_gate mamba_ssm_cache_dtype moe_shared_expert_overlap mtp_hybrid_override_pattern mtp_layers_block_type num_logits_to_keep num_query_groups rescale_prenorm_residual time_step_floor " +
 	"time_step_max time_step_min time_step_rank use_mamba_kernels")
 
 // understood refuses keys that nobody here reads: a setting that is lost makes another model.

@@ -164,12 +164,8 @@ func graniteHybridConfig(c map[string]any, m *spec.Model, positions int) {
 	if s == nil {
 		s = &spec.Mamba{Heads: 2, HeadDim: m.HiddenSize, Groups: 1, StateDim: 256, Taps: 4, ConvBias: true}
 	}
-	limits := []any{s.DtMin, map[string]any{"__float__": "Infinity"}}
-	if s.DtMax > 0 {
-		limits[1] = s.DtMax
-	}
 	put(c, "mamba_n_heads", s.Heads, "mamba_n_groups", s.Groups, "mamba_d_state", s.StateDim, "mamba_d_head", s.HeadDim, "mamba_d_conv", s.Taps, "mamba_expand", s.Inner()/m.HiddenSize,
-		"mamba_conv_bias", s.ConvBias, "mamba_proj_bias", false, "mamba_chunk_size", 256, "time_step_limit", limits)
+		"mamba_conv_bias", s.ConvBias, "mamba_proj_bias", false, "mamba_chunk_size", 256, "time_step_limit", limitsConfig(s))
 }
 
 // graniteHybrid adds its tensors.

@@ -1,6 +1,9 @@
 package hf
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // Module is a linear layer or table of a family's model, with its position in ours.
 type Module struct {
@@ -60,18 +63,26 @@ func (r *rule) stretches(modules []Module) {
 
 // moduleName is what transformers' class calls a module that files call so.
 func (mp *Mapping) moduleName(name string) string {
-	if rest, is := strings.CutPrefix(name, "backbone."); is && mp.Family == NemotronH {
-		return "model." + rest
+	if rest, is := strings.CutPrefix(name, mp.row.prefix[0]); is {
+		return mp.row.prefix[1] + rest
 	}
 	return name
+}
+
+// StoredName is what files call a module of transformers' class.
+func (mp *Mapping) StoredName(module string) string {
+	if rest, is := strings.CutPrefix(module, mp.row.prefix[1]); is {
+		return mp.row.prefix[0] + rest
+	}
+	return module
 }
 
 // mixture is the module of all experts of a layer, from the rule of the first one's weight.
 func (mp *Mapping) mixture(r *rule, linear string) Module {
 	layer := strings.Join(strings.SplitN(r.sources[0].Name, ".", 4)[:3], ".") // model.layers.0
-	name, up := layer+".mlp.experts.", "gate_up_proj"
-	if mp.Family == NemotronH { // its experts have no gate
-		name, up = mp.moduleName(layer)+".mixer.experts.", "up_proj"
+	name, up := mp.moduleName(layer)+"."+cmp.Or(mp.row.mixture.class, "mlp.")+"experts.", "gate_up_proj"
+	if !mp.Model.Gated() {
+		up = "up_proj"
 	}
 	if strings.HasSuffix(linear, "linear_fc1") {
 		name += up

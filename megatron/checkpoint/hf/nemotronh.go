@@ -120,12 +120,8 @@ func nemotronScanConfig(c map[string]any, m *spec.Model) {
 	if s == nil {
 		return
 	}
-	limits := []any{real(s.DtMin), map[string]any{"__float__": "Infinity"}}
-	if s.DtMax > 0 {
-		limits[1] = real(s.DtMax)
-	}
 	put(c, "mamba_num_heads", s.Heads, "n_groups", s.Groups, "ssm_state_size", s.StateDim, "mamba_head_dim", s.HeadDim, "conv_kernel", s.Taps, "expand", max(1, s.Inner()/m.HiddenSize),
-		"use_conv_bias", s.ConvBias, "chunk_size", 128, "time_step_limit", limits, "time_step_min", otherwise(s.DtMin, 1e-30), "time_step_max", 0.1, "time_step_floor", 1e-4)
+		"use_conv_bias", s.ConvBias, "chunk_size", 128, "time_step_limit", limitsConfig(s), "time_step_min", otherwise(s.DtMin, 1e-30), "time_step_max", 0.1, "time_step_floor", 1e-4)
 }
 
 // nemotronH adds its tensors.

@@ -130,6 +130,17 @@ def granite_experts(rng):
     return dict(granite(rng), model_type='granitemoehybrid', num_local_experts=rng.choice([4, 5]), num_experts_per_tok=rng.choice([2, 3]), router_aux_loss_coef=0.0)
 
 
+def mamba2(rng):
+    """Layers that are scans alone."""
+    heads = rng.choice([2, 4, 6])
+    width = rng.choice([4, 6, 8])
+    c = dict(hidden_size=heads * width // 2, expand=2, num_hidden_layers=rng.choice([1, 2, 3]), num_heads=heads, head_dim=width, n_groups=divisor(rng, heads), state_size=rng.choice([3, 8, 16]),
+             conv_kernel=rng.choice([2, 3, 4]), chunk_size=rng.choice([6, 16, 256]), use_conv_bias=rng.random() < .7, layer_norm_epsilon=rng.choice([1e-5, 1e-3]), tie_word_embeddings=rng.random() < .5)
+    if rng.random() < .4:
+        c['time_step_limit'] = rng.choice([(.1, 1.5), (.3, 50.0), (.0, .7)])
+    return c
+
+
 def nemotron(rng):
     """As Nemotron-H: layers of one sublayer. The class takes the lower limit of time steps from time_step_min, and has no upper one."""
     heads, layers, scans, least = rng.choice([2, 4]), rng.choice([3, 4, 5]), rng.choice([2, 4, 6]), rng.choice([1e-9, .1, .3])
@@ -160,6 +171,7 @@ SHAPES = {
     'lfm2': lfm2,
     'granitemoehybrid': granite,
     'granite4_experts': granite_experts,
+    'mamba2': mamba2,
     'nemotron_h': nemotron,
     'nemotron3_experts': nemotron_experts,
     'gemma4_text': gemma4,
