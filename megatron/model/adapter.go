@@ -23,8 +23,11 @@ type magnified interface {
 // linears are a layer's linear layers that adapters may be on, by the ends of their names.
 func (l *layer) linears() map[string]adaptable {
 	all := map[string]adaptable{}
-	if a, is := l.attention.(*attention); is {
+	switch a := l.attention.(type) {
+	case *attention:
 		all["self_attention.linear_qkv"], all["self_attention.linear_proj"] = a.qkv, a.proj
+	case *mamba:
+		all["mixer.in_proj"], all["mixer.out_proj"] = a.in, a.proj
 	}
 	if l.second == nil {
 		return all

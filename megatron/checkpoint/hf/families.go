@@ -41,7 +41,7 @@ var order = []string{GPT2, GPTNeo, Bloom, GPTNeoX, Llama, Mistral, Qwen2, Qwen3,
 const noState = "Muon and Megatron's formats, which have no linear attention and short convolutions"
 
 // noScans is the same of state-space scans.
-const noScans = "mamba_proj_bias; adapters on state-space scans, Muon and Megatron's formats, which have no state-space scans"
+const noScans = "Muon and Megatron's formats, which have no state-space scans"
 
 // rows are the families, by config.json's model_type.
 var rows = map[string]*row{
@@ -82,10 +82,10 @@ var rows = map[string]*row{
 	Granite: {architecture: "GraniteForCausalLM", absent: graniteAbsent, read: (*reading).granite, config: graniteConfig,
 		about: "multipliers of embeddings, residual branches, attention scores and logits"},
 	GraniteHybrid: {architecture: "GraniteMoeHybridForCausalLM", mixture: &mixtureNames{experts: 8, mixture: "block_sparse_moe."}, absent: graniteHybridAbsent, read: (*reading).graniteHybrid, config: graniteHybridConfig, names: (*Mapping).graniteHybrid,
-		about: "state-space scans (Mamba-2) in most layers, none or all with MoE and a shared expert, multipliers of embeddings, residual branches, attention scores and logits, with or without RoPE (NoPE); Granite 4", refused: noScans},
+		about: "state-space scans (Mamba-2) in most layers, none or all with MoE and a shared expert, multipliers of embeddings, residual branches, attention scores and logits, with or without RoPE (NoPE); Granite 4", refused: "mamba_proj_bias; " + noScans},
 	NemotronH: {architecture: "NemotronHForCausalLM", leavesAhead: true, mixture: &mixtureNames{8, "mixer.", "", "up_proj", "down_proj", "shared_experts.", "mixer."}, absent: nemotronHAbsent, read: (*reading).nemotronH, config: nemotronHConfig, names: (*Mapping).nemotronH,
 		prefix: [2]string{"backbone.", "model."},
-		about:  "layers that are state-space scans (Mamba-2), attention, MLPs or MoE with a sigmoid router, router bias and a shared expert, without RoPE (NoPE), squared ReLU; Nemotron-H, Nemotron Nano 2, Nemotron 3 Nano", refused: "moe_latent_size (Nemotron 3 Super); layers of multi-token prediction, which are left out; " + noScans},
+		about:  "layers that are state-space scans (Mamba-2), attention, MLPs or MoE with a sigmoid router, router bias and a shared expert, without RoPE (NoPE), squared ReLU; Nemotron-H, Nemotron Nano 2, Nemotron 3 Nano", refused: "moe_latent_size (Nemotron 3 Super); layers of multi-token prediction, which are left out; mamba_proj_bias; " + noScans},
 	Mamba2: {architecture: "Mamba2ForCausalLM", absent: mamba2Absent, read: (*reading).mamba2, config: mamba2Config, names: (*Mapping).nemotronH,
 		about: "layers that are state-space scans (Mamba-2) without an MLP", refused: "use_bias; " + noScans},
 	Gemma2: {architecture: "Gemma2ForCausalLM", absent: gemma2Absent, read: (*reading).gemma, config: gemmaConfig,

@@ -22,7 +22,7 @@ func (c *reading) mamba2(f *fields) {
 	hidden := int64(c.size("hidden_size", maxSize/4, f.HiddenSize))
 	f.Intermediate = number(4 * hidden)
 	c.shape(f, false)
-	m.Position, m.Activation, m.Sublayers = spec.PositionNone, spec.GeluTanh, slices.Repeat([]spec.Sublayers{spec.MixerAlone}, m.NumLayers)
+	m.Position, m.Activation, m.Sublayers = spec.PositionNone, spec.GeluErf, slices.Repeat([]spec.Sublayers{spec.MixerAlone}, m.NumLayers)
 	if act := text(f.HiddenAct); act != "" && act != "silu" {
 		c.fail("hidden_act %q is not supported; silu is", act)
 	}

@@ -7,20 +7,17 @@ import (
 	"monotron/megatron/checkpoint/hf"
 )
 
-// Claim: adapters fit attention and MLPs of a model with state-space scans; the projections of these are
-// refused by name.
-func TestStateSpaceScansRefuseAdapters(t *testing.T) {
+// Claim: adapters fit projections of state-space scans, attention and MLPs of Granite 4, and all of them where every linear
+// layer is a target.
+func TestStateSpaceScansTakeAdapters(t *testing.T) {
 	c, err := hf.ReadConfig("../../../tools/verify/modelcase/testdata/granite4-h/config.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := Resolve(c.Model, hf.GraniteHybrid, Config{R: 2, Alpha: 2, Targets: Names{List: []string{"q_proj", "output_linear"}}})
-	if err != nil || len(list) != 4 {
-		t.Errorf("%v %v", list, err)
-	}
-	for _, target := range []string{"in_proj", "out_proj"} {
-		if list, err := Resolve(c.Model, hf.GraniteHybrid, Config{R: 2, Alpha: 2, Targets: Names{List: []string{target}}}); err == nil || !strings.Contains(err.Error(), target) {
-			t.Errorf("%s: %v %v", target, list, err)
+	for target, want := range map[string]int{"q_proj": 1, "output_linear": 3, "in_proj": 2, "out_proj": 2, AllLinear: 14} {
+		list, err := Resolve(c.Model, hf.GraniteHybrid, Config{R: 2, Alpha: 2, Targets: Names{List: []string{target}}})
+		if err != nil || len(list) != want {
+			t.Errorf("%s: %d adapters, want %d: %v", target, len(list), want, err)
 		}
 	}
 }
@@ -32,7 +29,8 @@ func TestNemotronHModules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for target, want := range map[string]string{"q_proj": "model.layers.1.mixer.q_proj model.layers.3.mixer.q_proj", "up_proj": "model.layers.0.mixer.shared_experts.up_proj model.layers.2.mixer.up_proj", "lm_head": "lm_head"} {
+	for target, want := range map[string]string{"q_proj": "model.layers.1.mixer.q_proj model.layers.3.mixer.q_proj", "up_proj": "model.layers.0.mixer.shared_experts.up_proj model.layers.2.mixer.up_proj", "lm_head": "lm_head",
+		"in_proj": "model.layers.4.mixer.in_proj"} {
 		list, err := Resolve(c.Model, hf.NemotronH, Config{R: 2, Alpha: 2, Targets: Names{List: []string{target}}})
 		if err != nil {
 			t.Errorf("%s: %v", target, err)
@@ -45,7 +43,7 @@ func TestNemotronHModules(t *testing.T) {
 			t.Errorf("%s: %s, want %s", target, got, want)
 		}
 	}
-	for _, target := range []string{"in_proj", "out_proj"} {
+	for _, target := range []string{"out_proj", "conv1d"} { // as in PEFT
 		if list, err := Resolve(c.Model, hf.NemotronH, Config{R: 2, Alpha: 2, Targets: Names{List: []string{target}}}); err == nil || !strings.Contains(err.Error(), target) {
 			t.Errorf("%s: %v %v", target, list, err)
 		}

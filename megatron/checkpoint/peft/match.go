@@ -14,10 +14,13 @@ import (
 )
 
 // usual are the modules that PEFT adapts in a family where no target is named.
-var usual = map[string][]string{hf.GPT2: {"c_attn"}, hf.GPTNeoX: {"query_key_value"}, hf.Bloom: {"query_key_value"}, hf.Phi3: {"qkv_proj"}}
+var usual = map[string][]string{hf.GPT2: {"c_attn"}, hf.GPTNeoX: {"query_key_value"}, hf.Bloom: {"query_key_value"}, hf.Phi3: {"qkv_proj"}, hf.NemotronH: {"q_proj", "k_proj", "v_proj", "o_proj"}}
+
+// refused are modules of a family that PEFT takes no adapters on, as kernels of Mamba read their weights alone.
+var refused = map[string]string{hf.Mamba2: "out_proj", hf.NemotronH: "out_proj"}
 
 // adaptable are the ends of the names of our linear layers that take adapters.
-var adaptable = []string{".self_attention.linear_qkv", ".self_attention.linear_proj", ".mlp.linear_fc1", ".mlp.linear_fc2", ".mlp.shared_experts.linear_fc1", ".mlp.shared_experts.linear_fc2"}
+var adaptable = []string{".self_attention.linear_qkv", ".self_attention.linear_proj", ".mixer.in_proj", ".mixer.out_proj", ".mlp.linear_fc1", ".mlp.linear_fc2", ".mlp.shared_experts.linear_fc1", ".mlp.shared_experts.linear_fc2"}
 
 // Resolve finds the modules of m that c names, by PEFT's rules. Targets that match nothing, and
 // modules that cannot have an adapter here, are refused by name.
@@ -36,7 +39,7 @@ func Resolve(m *spec.Model, family string, c Config) (list []spec.Adapter, err e
 			c.Targets.List = []string{"q_proj", "v_proj"}
 		}
 	}
-	r := resolver{c: c, m: m, used: map[string]bool{}}
+	r := resolver{c: c, m: m, family: family, used: map[string]bool{}}
 	// Every module is tried; a tied output layer is one of its own name.
 	modules := mapping.Modules()
 	if m.Tied {
@@ -69,9 +72,16 @@ func mappingOf(m *spec.Model, family string) (*hf.Mapping, error) {
 
 // resolver matches names.
 type resolver struct {
-	c    Config
-	m    *spec.Model
-	used map[string]bool // targets that matched
+	c      Config
+	m      *spec.Model
+	family string
+	used   map[string]bool // targets that matched
+}
+
+// refused reports a module that PEFT takes no adapters on.
+func (r *resolver) refused(name string) bool {
+	end := refused[r.family]
+	return end != "" && strings.HasSuffix(name, "."+end)
 }
 
 // all reports whether every linear layer is a target.
@@ -104,7 +114,10 @@ func (r *resolver) adapter(m hf.Module) (*spec.Adapter, error) {
 	case latent:
 		return nil, fmt.Errorf("target %s: layers of multi-latent attention cannot have an adapter here; leave it out of the target modules", m.Name)
 	case !ours:
-		return nil, fmt.Errorf("target %s: adapters are on embeddings, output layers and the linear layers of attention and MLPs; leave it out of the target modules", m.Name)
+		return nil, fmt.Errorf("target %s: adapters are on embeddings, output layers and the linear layers of attention, state-space scans and MLPs; leave it out of the target modules", m.Name)
+	}
+	if r.refused(m.Name) {
+		return nil, fmt.Errorf("target %s: PEFT takes no adapters on %s of %s models; leave it out of the target modules", m.Name, refused[r.family], r.family)
 	}
 	rank, err := number(r.c.Ranks, m.Name, float64(r.c.R))
 	if err != nil {
@@ -173,7 +186,7 @@ func (r *resolver) targets(m hf.Module, linear bool) (bool, error) {
 	}
 	if r.all() {
 		r.used[AllLinear] = true
-		if m.Table || strings.HasSuffix(m.Linear, ".mlp.router") {
+		if m.Table || strings.HasSuffix(m.Linear, ".mlp.router") || strings.HasSuffix(m.Linear, ".mixer.conv1d") || r.refused(m.Name) {
 			return false, nil
 		}
 		if !linear {

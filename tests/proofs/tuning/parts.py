@@ -1,7 +1,7 @@
 """Makes cases of adapters on more than linear layers with the real PEFT, in float64: on embeddings and output layers, on
 experts, with modules_to_save and with biases.
 
-usage: parts.py CASES OUT: CASES is golden/model; OUT gets a folder a case: PEFT's two files with the adapter's start, grad/ and
+usage: parts.py CASES OUT [CASE..]: CASES is golden/model; OUT gets a folder a case: PEFT's two files with the adapter's start, grad/ and
 after/ with the gradients of the first step and the adapter after eight in the same files, expected.safetensors with logits, and
 case.json with losses and norms. tools/verify/modelcase/testdata/adapters is its output.
 usage: parts.py --load ADAPTER BASE MERGED: PEFT loads an adapter of ours over BASE, uses each of its tensors, and gives the
@@ -20,9 +20,13 @@ import transformers
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../checkpoints"))
+import training
+
 transformers.logging.set_verbosity_error()
 torch.set_num_threads(1)
 
+OWN = "testdata/"  # of tools/verify/modelcase
 CASES = {
     "llama-tables": ("llama", dict(target_modules=["embed_tokens", "lm_head", "v_proj"], r=3, lora_alpha=5, rank_pattern={"lm_head": 2})),
     "llama-saved": ("llama", dict(target_modules=["q_proj"], modules_to_save=["lm_head", "model.norm", "self_attn.o_proj"], r=2, lora_alpha=4)),
@@ -30,6 +34,9 @@ CASES = {
     "qwen2-bias": ("qwen2", dict(target_modules=["q_proj", "down_proj"], bias="all", use_dora=True, r=2, lora_alpha=4)),
     "qwen3-moe-experts": ("qwen3-moe", dict(target_modules=["o_proj"], target_parameters=["mlp.experts.gate_up_proj", "mlp.experts.down_proj"], r=2, lora_alpha=4,
                                             rank_pattern={"experts.down_proj": 3})),
+    "granite4-scans": (OWN + "granite4-h", dict(target_modules=["in_proj", "out_proj", "q_proj", "shared_mlp.output_linear"], r=2, lora_alpha=3)),
+    "nemotron-scans": (OWN + "nemotron-h", dict(target_modules=["in_proj", "up_proj"], use_dora=True, r=2, lora_alpha=4)),
+    "mamba2-scans": (OWN + "mamba2", dict(target_modules=["in_proj"], use_rslora=True, r=3, lora_alpha=2)),
     "olmoe-down": ("olmoe", dict(target_modules=[], target_parameters=["experts.down_proj"], use_rslora=True, r=2, lora_alpha=3)),
 }
 
@@ -55,10 +62,12 @@ def tensors_of(model, values):  # of all trained parameters, under the names of 
 def case(name, cases, out):
     base, settings = CASES[name]
     torch.manual_seed(len(name))
-    model = model_of(base_of(os.path.join(cases, base)))
-    batches = load_file(os.path.join(cases, base, "batches.safetensors"))
+    at = os.path.join("tools/verify/modelcase", base) if base.startswith(OWN) else os.path.join(cases, base)
+    model = model_of(base_of(at))
+    batches = load_file(os.path.join(at, "batches.safetensors"))
     loss_of = lambda m, i: torch.nn.functional.cross_entropy(m(input_ids=tokens[i].long(), use_cache=False).logits.flatten(0, 1), batches["labels"][i].long().flatten())
     tokens = batches["tokens"]
+    training.f64(base.startswith(OWN))  # scans compute in float32 on purpose
     with torch.no_grad():
         plain = model(input_ids=tokens[0].long(), use_cache=False).logits
     peft = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **settings), autocast_adapter_dtype=False).double().eval()
@@ -66,20 +75,23 @@ def case(name, cases, out):
         for key, p in peft.named_parameters():
             if p.requires_grad:  # nothing starts at 0, or as the base has it
                 p.add_(0.05 * torch.randn_like(p)) if "lora_" not in key else p.copy_(0.1 * torch.randn_like(p) + (p if "magnitude" in key else 0))
-                p.copy_(p.float().double())
+                p.copy_(p.to(training.F32).double())
         adapted = peft(input_ids=tokens[0].long(), use_cache=False).logits
     folder = os.path.join(out, name)
     os.makedirs(folder, exist_ok=True)
+    training.f64(False)
     peft.save_pretrained(folder)
     trained = [(k, p) for k, p in peft.named_parameters() if p.requires_grad]
     plainly = [p for k, p in trained if "lora_" not in k and p.dim() == 1]  # as transformers' Trainer has it
     optimizer = torch.optim.AdamW([{"params": [p for k, p in trained if not any(p is q for q in plainly)]}, {"params": plainly, "weight_decay": 0}],
                                   lr=5e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
     curve = []
-    for i in range(8):
+    for i in range(min(8, len(tokens))):
         optimizer.zero_grad()
+        training.f64(base.startswith(OWN))
         loss = loss_of(peft, i)
         loss.backward()
+        training.f64(False)
         norm = torch.sqrt(sum((p.grad**2).sum() for _, p in trained))
         curve.append({"iteration": i + 1, "loss": loss.item(), "grad_norm": norm.item()})
         if i == 0:
@@ -127,5 +139,5 @@ def load(adapter, base, merged):
 
 if sys.argv[1] == "--load":
     sys.exit(0 if load(*sys.argv[2:5]) else 1)
-for one in CASES:
+for one in sys.argv[3:] or CASES:
     case(one, *sys.argv[1:3])

@@ -26,8 +26,9 @@ adapter dora --lora-rank 4 --use-dora
 adapter patterns --lora-rank 2 --lora-alpha 4 --lora-target-modules q_proj,down_proj --lora-rank-pattern layers.1.self_attn.q_proj=5 down_proj=3 --lora-alpha-pattern down_proj=12
 
 # Adapters on more than linear layers: models without tied embeddings, trained for 4 steps, then PEFT.
-parts() { # name, case of golden/model, flags
+parts() { # name, case of golden/model or our own, flags
   local name=$1 from=$shared/golden/model/$2
+  [ -d "$from" ] || from=tools/verify/modelcase/testdata/$2
   shift 2
   mkdir -p "$work/$name-base"
   cp "$from/config.json" "$work/$name-base"
@@ -44,6 +45,9 @@ parts tables llama --lora-target-modules embed_tokens,lm_head,v_proj
 parts saved llama --lora-target-modules q_proj --lora-modules-to-save lm_head,model.norm,o_proj
 parts bias gpt2-tanh --lora-target-modules c_attn,c_fc --lora-train-bias all
 parts experts qwen3-moe
+parts scans granite4-h --lora-target-modules in_proj,out_proj,input_linear
+parts hybrid nemotron-h --lora-target-modules in_proj,up_proj,o_proj --use-dora
+parts mamba2 mamba2 --lora-target-modules in_proj
 parts down olmoe --lora-target-modules none --lora-target-parameters mlp.experts.down_proj
 
 for case in llama-f32-double llama-bf16-double gpt2-f16-double; do

@@ -42,6 +42,9 @@ var Shapes = []struct{ Name, Flags string }{
 	// Trained embeddings: else nobody needs the first layer's input gradient.
 	{"dora", llama + " --lora-rank 4 --use-dora --use-rslora --lora-modules-to-save embed_tokens"},
 	{"lora-moe", mixed + " --num-experts 4 --moe-ffn-hidden-size 24 --moe-router-topk 2 --lora-rank 4 --lora-alpha 8 --lora-modules-to-save embed_tokens"},
+	// Granite 4's single group of B and C is on all tensor-parallel ranks.
+	{"lora-mamba", scans + "--mamba-num-groups 1 --mamba-state-dim 8 --lora-rank 4 --lora-alpha 8 --lora-dropout 0.1 --lora-target-modules in_proj,out_proj,q_proj,output_linear"},
+	{"dora-mamba", scans + "--mamba-num-groups 4 --mamba-state-dim 6 --lora-rank 4 --use-dora --untie-embeddings-and-output-weights --lora-target-modules in_proj,out_proj --lora-modules-to-save embed_tokens"},
 	{"sft", llama + " --finetune-data rows --finetune-packing bfd --vocab-size 130"},
 	{"dpo", llama + " --finetune-data rows --vocab-size 130 --tuning dpo --lora-rank 4 --lora-alpha 8 --lora-modules-to-save embed_tokens"},
 	{"mixtral", mixed + " --num-experts 4 --moe-ffn-hidden-size 24 --moe-router-topk 2 --moe-aux-loss-coeff 0.02 --moe-input-jitter-eps 0.01"},

@@ -67,10 +67,10 @@ func TestAdaptersOfPEFT(t *testing.T) {
 }
 
 // Claim (testdata/adapters, PEFT 0.21 in float64, made by tests/proofs/tuning/parts.py): the same of adapters on embeddings,
-// output layers and experts, of modules that are trained in full with an adapter, and of biases.
+// output layers, experts and state-space scans, of modules that are trained in full with an adapter, and of biases.
 func TestAdaptersOnOtherPartsOfPEFT(t *testing.T) {
 	files, _ := filepath.Glob("testdata/adapters/*/case.json")
-	if len(files) != 6 {
+	if len(files) != 9 {
 		t.Fatalf("%d cases", len(files))
 	}
 	for _, file := range files {
@@ -83,7 +83,10 @@ func TestAdaptersOnOtherPartsOfPEFT(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.base, c.adapter = golden.Dir(t, "model", c.Base), c.dir
+			c.base, c.adapter = c.Base, c.dir
+			if !strings.HasPrefix(c.Base, "testdata/") {
+				c.base = golden.Dir(t, "model", c.Base)
+			}
 			c.check(t, openRef)
 			if d, err := cpu.Open(); err == nil { // not without cgo
 				d.Close()
