@@ -52,11 +52,12 @@ func (p *parser) checkVolume() {
 	layer := float64(m.NumAttentionHeads+m.NumQueryGroups)*float64(m.KVChannels) + 1.5*float64(m.FFNHiddenSize)
 	const most = 1 << 50
 	if e := m.Experts; e != nil {
-		expert := 3 * width * float64(e.FFNHiddenSize)
-		if n := float64(m.AllLayers()) * (float64(e.Num)*expert + 3*width*float64(e.SharedFFN)); n > most {
-			p.clash("num-layers hidden-size num-experts moe-ffn-hidden-size moe-shared-expert-intermediate-size",
-				"the experts would have about %.1e parameters; no machine can store that; reduce --num-layers %d, --hidden-size %d, --num-experts %d, --moe-ffn-hidden-size %d and --moe-shared-expert-intermediate-size %d",
-				n, m.NumLayers, m.HiddenSize, e.Num, e.FFNHiddenSize, e.SharedFFN)
+		latent := float64(e.LatentSize)
+		expert := 3 * max(width, latent) * float64(e.FFNHiddenSize)
+		if n := float64(m.AllLayers()) * (float64(e.Num)*expert + 2*width*latent + 3*width*float64(e.SharedFFN)); n > most {
+			p.clash("num-layers hidden-size num-experts moe-ffn-hidden-size moe-latent-size moe-shared-expert-intermediate-size",
+				"the experts would have about %.1e parameters; no machine can store that; reduce --num-layers %d, --hidden-size %d, --num-experts %d, --moe-ffn-hidden-size %d, --moe-latent-size %d and --moe-shared-expert-intermediate-size %d",
+				n, m.NumLayers, m.HiddenSize, e.Num, e.FFNHiddenSize, e.LatentSize, e.SharedFFN)
 		}
 	}
 	if n := width * (rows + 2*layer*float64(m.AllLayers())); n > most {

@@ -44,6 +44,15 @@ func (p *parser) checkRouter(e *spec.Experts) {
 	if e.SharedFFN > 0 && p.Model.LinearBias {
 		p.clash("moe-shared-expert-intermediate-size disable-bias-linear", "--moe-shared-expert-intermediate-size needs --disable-bias-linear, as shared experts have no biases")
 	}
+	if e.LatentSize > 0 && p.Model.LinearBias {
+		p.clash("moe-latent-size disable-bias-linear", "--moe-latent-size needs --disable-bias-linear, as projections around experts have no biases")
+	}
+	if e.LatentSize > 0 && p.Model.ParallelMLP {
+		p.clash("moe-latent-size moe-parallel-mlp", "--moe-latent-size cannot be combined with --moe-parallel-mlp; leave one out")
+	}
+	if f := p.Checkpoint.Format; e.LatentSize > 0 && (f == "torch" || f == "torch_dist") {
+		p.clash("moe-latent-size ckpt-format", "--ckpt-format %s cannot store projections around experts here; leave it out, and convert the result to hf", f)
+	}
 	// Scores.
 	if e.GlobalExact && !slices.Contains(e.Balancing, spec.GlobalAuxLoss) {
 		p.clash("moe-global-aux-exact moe-router-load-balancing-type", "--moe-global-aux-exact needs --moe-router-load-balancing-type global_aux_loss")

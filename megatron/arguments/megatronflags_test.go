@@ -225,7 +225,7 @@ var companions = map[string]string{
 	"lr-wsd-decay-samples": "samples", "train-samples": "samples", "moe-router-enable-expert-bias": "--moe-router-score-function sigmoid",
 	"moe-router-num-groups": "--moe-router-group-topk 1", "moe-router-group-topk": "--moe-router-num-groups 2", "moe-router-group-best": "--moe-router-num-groups 2 --moe-router-group-topk 2",
 	"moe-shared-expert-overlap": "--moe-shared-expert-intermediate-size 32 --disable-bias-linear --moe-token-dispatcher-type alltoall",
-	"moe-shared-expert-gate":    "--moe-shared-expert-intermediate-size 32 --disable-bias-linear", "moe-shared-expert-intermediate-size": "--disable-bias-linear", "moe-pad-expert-input-to-capacity": "--moe-expert-capacity-factor 1",
+	"moe-shared-expert-gate":    "--moe-shared-expert-intermediate-size 32 --disable-bias-linear", "moe-shared-expert-intermediate-size": "--disable-bias-linear", "moe-latent-size": "--disable-bias-linear", "moe-pad-expert-input-to-capacity": "--moe-expert-capacity-factor 1",
 	"profile-step-start": "--profile-step-end 30", "add-qkv-bias": "--disable-bias-linear", "memory-centric-tiling": "--zero-stage 3 --offload-folder d", "decoupled-min-lr": "--decoupled-lr 1e-2",
 	"moe-router-quantile-balancing-ema": "--moe-router-load-balancing-type quantile_balancing", "moe-global-aux-exact": "--moe-router-load-balancing-type global_aux_loss",
 	"rope-parameters": "--position-embedding-type rope", "window-rope-parameters": "--position-embedding-type rope --window-size 4,0", "qk-layernorm-after-rope": "--qk-layernorm",

@@ -260,11 +260,15 @@ func (l *lister) experts(name string) {
 	if slices.Contains(e.Balancing, spec.Quantiles) {
 		l.add(name+"router.qb_beta", int64(e.Num))
 	}
-	// Experts: fc1 [ffn, h], or [2·ffn, h] with a gate; fc2 [h, ffn].
+	if e.LatentSize > 0 {
+		l.linear(name+"fc1_latent_proj", e.LatentSize, h, false)
+		l.linear(name+"fc2_latent_proj", h, e.LatentSize, false)
+	}
+	// Experts: fc1 [ffn, their width], or [2·ffn, their width] with a gate; fc2 [their width, ffn].
 	for j := range e.Num {
 		expert := fmt.Sprintf("%sexperts.local_experts.%d.", name, j)
-		l.linear(expert+"linear_fc1", wide*e.FFNHiddenSize, h, m.LinearBias)
-		l.linear(expert+"linear_fc2", h, e.FFNHiddenSize, m.LinearBias)
+		l.linear(expert+"linear_fc1", wide*e.FFNHiddenSize, m.ExpertWidth(), m.LinearBias)
+		l.linear(expert+"linear_fc2", m.ExpertWidth(), e.FFNHiddenSize, m.LinearBias)
 	}
 	if e.SharedFFN > 0 {
 		if e.SharedGate {

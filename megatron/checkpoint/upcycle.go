@@ -85,6 +85,7 @@ func upcyclable(dense, m *spec.Model) error {
 	if g := dense.FFNHiddenSize / e.FFNHiddenSize; g > 0 {
 		bad(e.Num%g != 0, "--num-experts %d is not a multiple of the %d experts per MLP", e.Num, g)
 	}
+	bad(e.LatentSize > 0, "a dense model cannot initialize projections around experts (--moe-latent-size)")
 	bad(e.SharedFFN > 0, "a dense model cannot initialize a shared expert")
 	for i, on := range e.Layers {
 		bad(!on && dense.FFNHiddenSize != m.FFNHiddenSize, "layer %d has no experts, and an MLP of width %d, not %d", i, m.FFNHiddenSize, dense.FFNHiddenSize)

@@ -32,7 +32,7 @@ const (
 
 func newExperts(m *spec.Model, name string, p Parallel) *experts {
 	at := p.expertShare(m)
-	f, h := int64(m.Experts.FFNHiddenSize), int64(m.HiddenSize)
+	f, h := int64(m.Experts.FFNHiddenSize), int64(m.ExpertWidth())
 	n := f / int64(at.Parts)
 	rows := [][2]int64{{n * int64(at.Part), n}}
 	out := f

@@ -110,7 +110,9 @@ func mixtures() map[string]spec.Experts {
 	root.ScoreFunction, root.TopK, root.ProbsOnInput = spec.ScoreSqrtSoftplus, 1, true
 	full := sigmoid
 	full.NumGroups, full.GroupTopK, full.CapacityFactor, full.DropPolicy = 0, 0, 0.7, spec.DropByWeight
-	return map[string]spec.Experts{"experts by quantiles": quantiles, "full experts": full, "softmax experts": plain, "pre-softmax experts": pre, "sigmoid experts": sigmoid, "sqrtsoftplus experts": root, "experts with biases": biases}
+	narrow := plain
+	narrow.LatentSize, narrow.SharedFFN = 5, 4
+	return map[string]spec.Experts{"experts by quantiles": quantiles, "latent experts": narrow, "full experts": full, "softmax experts": plain, "pre-softmax experts": pre, "sigmoid experts": sigmoid, "sqrtsoftplus experts": root, "experts with biases": biases}
 }
 
 // ownLosses is the sum of the layers' own losses, as strong as the rig has them.

@@ -17,6 +17,8 @@ type mixture struct {
 	dispatch   *mpu.Dispatcher
 	experts    *experts
 	shared     *sharedExpert // nil: none
+	narrow     *mpu.Linear   // from the hidden size to the experts' width, before they are reached; nil: it is theirs
+	wide       *mpu.Linear   // and back, of a token's sum
 	recomputed Recomputed
 	at         mpu.ExpertShare
 }
@@ -24,6 +26,11 @@ type mixture struct {
 func newMixture(m *spec.Model, layer int, name string, p Parallel, f Recomputed) *mixture {
 	x := &mixture{m: m, router: newRouter(m, layer, name, p), experts: newExperts(m, name+".experts", p), dispatch: p.dispatcher(m), recomputed: f, at: p.expertShare(m)}
 	x.experts.recomputeActs = f.ExpertActs
+	if n := int64(m.Experts.LatentSize); n > 0 {
+		h := int64(m.HiddenSize)
+		x.narrow = mpu.NewLinear(p.region(), mpu.LinearConfig{Name: name + ".fc1_latent_proj", Out: n, In: h, Init: mpu.Init{Std: m.InitStd}})
+		x.wide = mpu.NewLinear(p.region(), mpu.LinearConfig{Name: name + ".fc2_latent_proj", Out: h, In: n, Init: outputInit(m)})
+	}
 	if m.Experts.SharedFFN > 0 {
 		x.shared = newSharedExpert(m, name+".shared_experts", p)
 	}
@@ -31,7 +38,11 @@ func newMixture(m *spec.Model, layer int, name string, p Parallel, f Recomputed)
 }
 
 func (x *mixture) params() []*mpu.Param {
-	ps := append(append(x.router.linear.Params(), x.router.scale.params()...), x.experts.params()...)
+	ps := append(x.router.linear.Params(), x.router.scale.params()...)
+	if x.narrow != nil {
+		ps = append(append(ps, x.narrow.Params()...), x.wide.Params()...)
+	}
+	ps = append(ps, x.experts.params()...)
 	if x.shared != nil {
 		ps = append(ps, x.shared.params()...)
 	}
@@ -47,6 +58,7 @@ type mixtureSaved struct {
 	sent    *mpu.Dispatched
 	experts *expertsSaved
 	shared  *sharedSaved
+	sum     Tensor // [rows, experts' width]: each token's sum; none: it is y's part
 }
 
 // forward sets y = mixture(x) of the rows here; without a y it ends before the combination.
@@ -70,7 +82,12 @@ func (x *mixture) forwardSeeing(p *Pass, s *device.Scope, y, in, seen Tensor) (s
 	defer tmp.Release()
 	shared := func() error { return x.forwardShared(p, s, tmp, saved, y, in) }
 	during, after := x.sharedExpert(shared)
-	if saved.sent, err = x.dispatch.Forward(p.D, s, p.Leaves, in, saved.routed.sent, saved.routed.weights, during); err != nil {
+	taken := in
+	if x.narrow != nil {
+		taken = tmp.Alloc(p.DType, in.Shape[0], x.narrow.Weight.Shape[0])
+		x.narrow.Forward(p.D, taken, in)
+	}
+	if saved.sent, err = x.dispatch.Forward(p.D, s, p.Leaves, taken, saved.routed.sent, saved.routed.weights, during); err != nil {
 		return nil, err
 	}
 	// Report the choices, in the first forward only: recompute makes the same ones.
@@ -81,26 +98,39 @@ func (x *mixture) forwardSeeing(p *Pass, s *device.Scope, y, in, seen Tensor) (s
 	if !p.Again && p.Auxiliary != nil {
 		x.router.note(p, saved.routed, x.at, saved.sent)
 	}
-	// Experts: [sent rows, h] to [sent rows, h].
-	out := x.experts.forward(p, s, tmp, saved, y.Given())
+	// Experts: [sent rows, their width] to the same; backward of the projection behind them needs what it took.
+	out := x.experts.forward(p, s, tmp, saved, y.Given() || x.wide != nil)
 	if err := after(); err != nil {
 		return nil, err
 	}
-	if !y.Given() {
-		return saved, nil
+	return saved, x.combine(p, s, tmp, saved, y, out, in.Shape[0])
+}
+
+// combine adds to y, or without a shared expert sets y to, the sums of every token's rows, which have their weights by now and
+// come back, [rows, h]. Without a y it makes what backward needs.
+func (x *mixture) combine(p *Pass, s, tmp *device.Scope, saved *mixtureSaved, y, out Tensor, rows int64) error {
+	if !y.Given() && x.wide == nil {
+		return nil
 	}
-	// Combine: every token's rows, which have their weights by now, come back and are summed, [rows, h].
 	combined := y
-	if x.shared != nil {
+	if x.shared != nil && y.Given() {
 		combined = tmp.Like(y)
 	}
-	if err := x.dispatch.Combine(p.D, saved.sent, combined, out); err != nil {
-		return nil, err
+	sum := combined
+	if x.wide != nil {
+		sum = s.Alloc(p.DType, rows, x.wide.Weight.Shape[1])
+		saved.sum = sum
+	}
+	if err := x.dispatch.Combine(p.D, saved.sent, sum, out); err != nil || !y.Given() {
+		return err
+	}
+	if x.wide != nil {
+		x.wide.Forward(p.D, combined, sum)
 	}
 	if x.shared != nil {
 		p.D.Add(y, y, combined)
 	}
-	return saved, nil
+	return nil
 }
 
 // forwardShared sets y = shared(x).
@@ -156,7 +186,12 @@ func (saved *mixtureSaved) backwardSeeing(p *Pass, dx, dseen, dy, in, seen Tenso
 		dshared = s.Like(dx)
 		return saved.backwardShared(p, s, dshared, dy, in)
 	})
-	dout, err := x.dispatch.CombineBackward(p.D, s, saved.sent, dy, during)
+	dsum, dtaken := dy, dx
+	if x.wide != nil {
+		dsum, dtaken = s.Like(saved.sum), s.Like(saved.sum)
+		x.wide.Backward(p.D, &p.Hooks, dsum, dy, saved.sum)
+	}
+	dout, err := x.dispatch.CombineBackward(p.D, s, saved.sent, dsum, during)
 	if err != nil {
 		return err
 	}
@@ -164,8 +199,11 @@ func (saved *mixtureSaved) backwardSeeing(p *Pass, dx, dseen, dy, in, seen Tenso
 	drows, dplaced := x.experts.backward(p, s, saved, dout)
 	// Dispatch backward: both return to the ranks of their tokens, dx [rows, h], dweights [tokens, topk].
 	dweights := s.Like(saved.routed.weights)
-	if err := x.dispatch.Backward(p.D, saved.sent, dx, dweights, drows, dplaced); err != nil {
+	if err := x.dispatch.Backward(p.D, saved.sent, dtaken, dweights, drows, dplaced); err != nil {
 		return err
+	}
+	if x.narrow != nil {
+		x.narrow.Backward(p.D, &p.Hooks, dx, dtaken, in)
 	}
 	// Router backward: the weights' gradient and the auxiliary losses' become one gradient of the router's input.
 	more := dseen

@@ -51,6 +51,7 @@ func (m *Model) sizes() []setting {
 func (e *Experts) sizes() []setting {
 	return []setting{
 		{"FFNHiddenSize", "--moe-ffn-hidden-size", e.FFNHiddenSize},
+		{"LatentSize", "--moe-latent-size", e.LatentSize},
 		{"SharedFFN", "--moe-shared-expert-intermediate-size", e.SharedFFN},
 	}
 }

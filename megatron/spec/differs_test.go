@@ -16,7 +16,7 @@ var alike = map[string]string{
 
 	"MTP.LossScale": "of the loss", "MTP.DetachHeads": "of training alone",
 
-	"Experts.FFNHiddenSize": "a shape", "Experts.SharedFFN": "a shape", "Experts.RouterDtype": "precision", "Experts.BiasUpdateRate": "of training alone",
+	"Experts.FFNHiddenSize": "a shape", "Experts.SharedFFN": "a shape", "Experts.LatentSize": "a shape", "Experts.RouterDtype": "precision", "Experts.BiasUpdateRate": "of training alone",
 	"Experts.Balancing": "of the loss", "Experts.AuxLossCoeff": "of the loss", "Experts.ZLossCoeff": "of the loss", "Experts.JitterEps": "of training alone", "Experts.GlobalExact": "of the loss", "Experts.QuantileEMA": "of training alone",
 	"Experts.Dispatcher": "who carries, not what", "Experts.SharedOverlap": "when, not what", "Experts.CapacityFactor": "of training alone", "Experts.PadToCapacity": "of training alone", "Experts.DropPolicy": "of training alone", "Experts.ForceBalance": "of training alone",
 }

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"math"
 
 	"monotron/mpu/topology"
@@ -40,6 +41,7 @@ const (
 type Experts struct {
 	Num           int
 	FFNHiddenSize int    // of one expert
+	LatentSize    int    // width of inputs and outputs of experts, between two projections that all share; 0: the hidden size
 	SharedFFN     int    // intermediate size of the shared expert; 0: none
 	SharedGate    bool   // the shared expert's output is multiplied by sigmoid(gate*x)
 	SharedOverlap bool   // the shared expert computes while tokens travel (--moe-shared-expert-overlap)
@@ -71,12 +73,22 @@ type Experts struct {
 	DropPolicy     string
 }
 
+// ExpertWidth is the width of inputs and outputs of experts.
+func (m *Model) ExpertWidth() int { return cmp.Or(m.Experts.LatentSize, m.HiddenSize) }
+
+// expertParameters counts one expert's.
+func (m *Model) expertParameters() int64 {
+	of := *m
+	of.HiddenSize = m.ExpertWidth()
+	return of.mlpParameters(m.Experts.FFNHiddenSize)
+}
+
 // ExpertParameters counts a layer's that are its experts' own; 0 where it has none.
 func (m *Model) ExpertParameters(layer int) int64 {
 	if !m.MixtureAt(layer) {
 		return 0
 	}
-	return int64(m.Experts.Num) * m.mlpParameters(m.Experts.FFNHiddenSize)
+	return int64(m.Experts.Num) * m.expertParameters()
 }
 
 // RankParameters counts what one of ranks that share the experts holds, and else has the
@@ -85,7 +97,7 @@ func (m *Model) RankParameters(ranks int) int64 {
 	n := m.Parameters()
 	for layer := range m.AllLayers() {
 		if m.MixtureAt(layer) {
-			n -= int64(m.Experts.Num-m.Experts.Num/ranks) * m.mlpParameters(m.Experts.FFNHiddenSize)
+			n -= int64(m.Experts.Num-m.Experts.Num/ranks) * m.expertParameters()
 		}
 	}
 	return n
@@ -96,7 +108,7 @@ func (m *Model) ActiveParameters() int64 {
 	n := m.Parameters()
 	for layer := range m.AllLayers() {
 		if m.MixtureAt(layer) {
-			n -= int64(m.Experts.Num-m.Experts.TopK) * m.mlpParameters(m.Experts.FFNHiddenSize)
+			n -= int64(m.Experts.Num-m.Experts.TopK) * m.expertParameters()
 		}
 	}
 	return n

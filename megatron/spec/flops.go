@@ -57,7 +57,7 @@ func (m *Model) LayerParameters(layer int) int64 {
 	if m.ParallelMLP { // the MLP, four norms of which the router's is one, a factor an expert
 		n += m.mlpParameters(m.MLPOf(layer).FFNHiddenSize) + 4*h + int64(e.Num)
 	}
-	n += int64(e.Num)*h + int64(e.Num)*m.mlpParameters(e.FFNHiddenSize)
+	n += int64(e.Num)*h + int64(e.Num)*m.expertParameters() + 2*h*int64(e.LatentSize) // the router, experts, projections around them
 	if m.LinearBias {
 		n += int64(e.Num) // the router's bias
 	}
@@ -178,7 +178,8 @@ func (m *Model) FLOPs(batch, seq int) float64 {
 			if m.ParallelMLP {
 				dense = width
 			}
-			width = float64(m.Experts.FFNHiddenSize*m.Experts.TopK+m.Experts.SharedFFN) + dense
+			width = float64(m.Experts.FFNHiddenSize*m.Experts.TopK)*float64(m.ExpertWidth())/h + float64(m.Experts.SharedFFN) + dense
+			perToken += 2 * h * float64(m.Experts.LatentSize)
 		}
 		perToken += h*width*matrices + 3*h*float64(m.PerLayerInput) // the projection for the layer, gate and projection in it
 	}

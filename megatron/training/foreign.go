@@ -339,6 +339,7 @@ func expertFlags(e *spec.Experts) map[string][]string {
 	number("moe-router-num-groups", float64(e.NumGroups))
 	number("moe-router-group-best", float64(e.GroupBest))
 	number("moe-router-group-topk", float64(e.GroupTopK))
+	number("moe-latent-size", float64(e.LatentSize))
 	number("moe-shared-expert-intermediate-size", float64(e.SharedFFN))
 	for name, on := range map[string]bool{"moe-router-pre-softmax": e.PreSoftmax, "moe-router-enable-expert-bias": e.ExpertBias,
 		"moe-shared-expert-gate": e.SharedGate, "moe-apply-probs-on-input": e.ProbsOnInput} {

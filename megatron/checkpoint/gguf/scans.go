@@ -53,6 +53,7 @@ var nemotronNames = withScans("backbone.layers.N.mixer.", map[string]string{
 	"backbone.layers.N.mixer.up_proj": "blk.N.ffn_up", "backbone.layers.N.mixer.down_proj": "blk.N.ffn_down",
 	"backbone.layers.N.mixer.gate": "blk.N.ffn_gate_inp", "backbone.layers.N.mixer.gate.e_score_correction": "blk.N.exp_probs_b",
 	"backbone.layers.N.mixer.experts.E.up_proj": "blk.N.ffn_up_exps", "backbone.layers.N.mixer.experts.E.down_proj": "blk.N.ffn_down_exps",
+	"backbone.layers.N.mixer.fc1_latent_proj": "blk.N.ffn_latent_down", "backbone.layers.N.mixer.fc2_latent_proj": "blk.N.ffn_latent_up",
 	"backbone.layers.N.mixer.shared_experts.up_proj": "blk.N.ffn_up_shexp", "backbone.layers.N.mixer.shared_experts.down_proj": "blk.N.ffn_down_shexp",
 })
 
@@ -212,6 +213,9 @@ func (d *describing) nemotron() {
 	put("expert_feed_forward_length", e.FFNHiddenSize)
 	put("expert_shared_feed_forward_length", e.SharedFFN)
 	put("expert_shared_count", 1)
+	if e.LatentSize > 0 {
+		put("moe_latent_size", e.LatentSize)
+	}
 	put("expert_group_count", max(1, e.NumGroups))
 	put("expert_group_used_count", max(1, e.GroupTopK))
 	d.put("expert_weights_norm", e.TopK > 1)
@@ -387,6 +391,9 @@ func (s *settling) nemotronExperts() {
 	}
 	if n, ok := s.take("expert_shared_count"); ok && n != 1 {
 		s.fail("%s is %d; the architecture has 1", s.key("expert_shared_count"), n)
+	}
+	if n, ok := s.take("moe_latent_size"); ok && n > 0 {
+		c["moe_latent_size"] = n
 	}
 	s.used[s.key("expert_weights_norm")] = true
 	v, _ := s.f.Value(s.key("expert_weights_norm"))

@@ -14,17 +14,18 @@ type mixtureNames struct {
 	mixture        string // in the layer
 	gate, up, down string // of an expert
 	shared         string // the shared expert, in the mixture; "": the family has none
+	narrow, wide   string // the projections around experts, in the mixture; "": the family has none
 	class          string // the mixture in transformers' class, where files call it otherwise; "": mlp.
 }
 
 // The names of most families.
 func gated(experts int64, shared string) *mixtureNames {
-	return &mixtureNames{experts, "mlp.", "gate_proj", "up_proj", "down_proj", shared, ""}
+	return &mixtureNames{experts, "mlp.", "gate_proj", "up_proj", "down_proj", shared, "", "", ""}
 }
 
 // The names of Mixtral.
 func numbered(experts int64) *mixtureNames {
-	return &mixtureNames{experts, "block_sparse_moe.", "w1", "w3", "w2", "", ""}
+	return &mixtureNames{experts, "block_sparse_moe.", "w1", "w3", "w2", "", "", "", ""}
 }
 
 // experts reads the mixture of a family that has one.
@@ -194,7 +195,11 @@ func (mp *Mapping) experts(ours, layer string) {
 		}
 		mp.same(ours+"router.expert_bias", theirs+bias, e.Num)
 	}
-	mlp := func(to, from string, ffn int) {
+	if e.LatentSize > 0 {
+		mp.linear(ours+"fc1_latent_proj", []string{theirs + names.narrow}, []int{e.LatentSize}, h, false, false, nil)
+		mp.linear(ours+"fc2_latent_proj", []string{theirs + names.wide}, []int{h}, e.LatentSize, false, false, nil)
+	}
+	mlp := func(to, from string, h, ffn int) {
 		if m.Gated() {
 			mp.linear(to+"linear_fc1", []string{from + names.gate, from + names.up}, []int{ffn, ffn}, h, false, false, stacked(ffn))
 		} else {
@@ -203,13 +208,13 @@ func (mp *Mapping) experts(ours, layer string) {
 		mp.linear(to+"linear_fc2", []string{from + names.down}, []int{h}, ffn, false, false, nil)
 	}
 	for j := range e.Num {
-		mlp(fmt.Sprintf("%sexperts.local_experts.%d.", ours, j), fmt.Sprintf("%sexperts.%d.", theirs, j), ffn)
+		mlp(fmt.Sprintf("%sexperts.local_experts.%d.", ours, j), fmt.Sprintf("%sexperts.%d.", theirs, j), m.ExpertWidth(), ffn)
 	}
 	if e.SharedFFN > 0 {
 		if e.SharedGate {
 			mp.same(ours+"shared_experts.gate_weight", theirs+"shared_expert_gate.weight", 1, h)
 		}
-		mlp(ours+"shared_experts.", theirs+names.shared, e.SharedFFN)
+		mlp(ours+"shared_experts.", theirs+names.shared, h, e.SharedFFN)
 	}
 }
 

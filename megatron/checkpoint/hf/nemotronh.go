@@ -39,12 +39,12 @@ func (c *reading) nemotronH(f *fields) {
 	if f.SlidingWindow != nil {
 		c.fail("sliding_window %d is not supported: transformers' class ignores it", *f.SlidingWindow)
 	}
-	if f.LatentExperts != nil {
-		c.fail("moe_latent_size %d is not supported: experts of a narrower width than the model's", *f.LatentExperts)
-	}
 	if slices.Contains(layers.Experts, true) {
 		c.experts(f)
 		m.Experts.Layers, m.Experts.SharedFFN = layers.Experts, c.size("moe_shared_expert_intermediate_size", maxSize, f.SharedWidth)
+		if f.LatentExperts != nil {
+			m.Experts.LatentSize = c.size("moe_latent_size", maxSize, f.LatentExperts)
+		}
 		if n := f.SharedExperts; n != nil && *n != 1 {
 			c.fail("n_shared_experts %d is not supported: transformers' class always has one", *n)
 		}
@@ -110,6 +110,9 @@ func nemotronHConfig(c map[string]any, m *spec.Model, positions int) {
 	if e := m.Experts; e != nil {
 		put(c, "n_routed_experts", e.Num, "num_experts_per_tok", e.TopK, "moe_intermediate_size", e.FFNHiddenSize, "n_shared_experts", 1, "moe_shared_expert_intermediate_size", e.SharedFFN,
 			"moe_latent_size", nil, "norm_topk_prob", e.TopK > 1, "routed_scaling_factor", real(otherwise(e.ScalingFactor, 1)), "n_group", max(1, e.NumGroups), "topk_group", max(1, e.GroupTopK))
+		if e.LatentSize > 0 {
+			c["moe_latent_size"] = e.LatentSize
+		}
 	}
 }
 

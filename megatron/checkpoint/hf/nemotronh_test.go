@@ -45,6 +45,9 @@ func TestNemotronHConfigs(t *testing.T) {
 			t.Errorf("%s: %s", keys, got.Hybrid())
 		}
 	}
+	if m := read(`, "moe_latent_size": 16`); m.Experts.LatentSize != 16 || m.ExpertWidth() != 16 {
+		t.Errorf("%+v", m.Experts)
+	}
 	if s := read(`, "time_step_limit": [0.5, {"__float__": "Infinity"}], "time_step_min": 0.001`).Mamba; s.DtMin != 0.5 || s.DtMax != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -53,7 +56,7 @@ func TestNemotronHConfigs(t *testing.T) {
 // Claim: what is not supported is refused by name.
 func TestNemotronHRefusals(t *testing.T) {
 	for key, value := range map[string]string{"use_bias": "true", "mlp_bias": "true", "attention_bias": "true", "mamba_proj_bias": "true", "residual_in_fp32": "true", "tie_word_embeddings": "true", "sliding_window": "8",
-		"moe_latent_size": "16", "n_shared_experts": "2", "mlp_hidden_act": `"silu_and_mul"`, "mamba_hidden_act": `"relu"`, "hybrid_override_pattern": `"M-G"`, "layers_block_type": `["mamba", "hyena"]`, "num_hidden_layers": "3",
+		"moe_latent_size": "0", "n_shared_experts": "2", "mlp_hidden_act": `"silu_and_mul"`, "mamba_hidden_act": `"relu"`, "hybrid_override_pattern": `"M-G"`, "layers_block_type": `["mamba", "hyena"]`, "num_hidden_layers": "3",
 		"time_step_limit": "[2, 1]", "norm_topk_prob": "false", "conv_kernel": "17", "mamba_num_heads": "3", "mamba_head_dim": "8388608", "mamba_gate": "1"} {
 		if _, err := nemotron(fmt.Sprintf(", %q: %s", key, value)); err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s: %s: %v", key, value, err)

@@ -151,6 +151,9 @@ func NewTarget(src checkpoint.Source, o checkpoint.WriteOptions, precision strin
 	if info.Model.KeepsState() || info.Model.Sublayers != nil {
 		return nil, exitcode.Errorf(exitcode.Usage, "Megatron's formats cannot store gated delta nets (--experimental-attention-variant), short convolutions (--short-conv-freq), state-space scans (--mamba-layer-freq) or layers with one sublayer (--hybrid-layer-pattern); use the format native or hf")
 	}
+	if e := info.Model.Experts; e != nil && e.LatentSize > 0 {
+		return nil, exitcode.Errorf(exitcode.Usage, "Megatron's formats cannot store projections around experts (--moe-latent-size) here; use the format native or hf")
+	}
 	if info.Model.LayersDiffer() {
 		return nil, exitcode.Errorf(exitcode.Usage, "Megatron's formats cannot store layers of different shapes or with scalars (Gemma 4); use the format native or hf")
 	}

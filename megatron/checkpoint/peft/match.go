@@ -186,7 +186,7 @@ func (r *resolver) targets(m hf.Module, linear bool) (bool, error) {
 	}
 	if r.all() {
 		r.used[AllLinear] = true
-		if m.Table || strings.HasSuffix(m.Linear, ".mlp.router") || strings.HasSuffix(m.Linear, ".mixer.conv1d") || r.refused(m.Name) {
+		if m.Table || strings.HasSuffix(m.Linear, ".mlp.router") || strings.HasSuffix(m.Linear, ".mixer.conv1d") || strings.HasSuffix(m.Linear, "_latent_proj") || r.refused(m.Name) {
 			return false, nil
 		}
 		if !linear {

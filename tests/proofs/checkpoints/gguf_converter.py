@@ -78,6 +78,7 @@ models = {
     "granite4-dense": ("GraniteMoeHybrid", {**small, **scans, "layer_types": ["full_attention"] * 4, "position_embedding_type": "rope"}),
     "nemotron_h": ("NemotronH", {**hybrid, "layers_block_type": ["linear_attention", "mlp", "full_attention", "mlp", "linear_attention"]}),
     "nemotron_h-moe": ("NemotronH", {**hybrid, **mixed, "layers_block_type": ["linear_attention", "moe", "full_attention", "linear_attention", "moe"]}),
+    "nemotron_h-latent": ("NemotronH", {**hybrid, **mixed, "moe_latent_size": 32, "layers_block_type": ["linear_attention", "moe", "full_attention"]}),
     "nemotron_h-groups": ("NemotronH", {**hybrid, **mixed, "n_routed_experts": 8, "n_group": 4, "topk_group": 2, "layers_block_type": ["linear_attention", "moe", "full_attention"]}),
     "llama": ("Llama", small),
     "qwen3-yarn": ("Qwen3", {**small, "head_dim": 16, "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "rope_theta": 1e6}}),

@@ -157,7 +157,7 @@ def nemotron_experts(rng):
     kinds = c['layers_block_type']
     kinds[rng.choice([i for i in range(len(kinds)) if kinds.count('linear_attention') > 1 or kinds[i] != 'linear_attention'])] = 'moe'
     return dict(c, model_type='nemotron_h', n_routed_experts=rng.choice([4, 6]), num_experts_per_tok=2, n_group=groups[0], topk_group=groups[1], moe_intermediate_size=rng.choice([8, 10]),
-                moe_shared_expert_intermediate_size=rng.choice([12, 20]), routed_scaling_factor=rng.choice([1.0, 2.5]))
+                moe_shared_expert_intermediate_size=rng.choice([12, 20]), routed_scaling_factor=rng.choice([1.0, 2.5]), moe_latent_size=rng.choice([None, 4, 10]))
 
 
 def divisor(rng, n):

@@ -54,10 +54,10 @@ var Shapes = []struct{ Name, Flags string }{
 	{"deepseek-moe", mixed + " --num-experts 8 --moe-ffn-hidden-size 16 --moe-router-topk 4 --moe-layer-freq ([0]*1+[1]*7) --moe-router-score-function sigmoid " +
 		"--moe-router-enable-expert-bias --moe-router-num-groups 4 --moe-router-group-topk 2 --moe-router-topk-scaling-factor 2.5 " +
 		"--moe-shared-expert-intermediate-size 16 --moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 0.01 --moe-z-loss-coeff 0.001"},
-	// Layers of one sublayer: of each kind, some next to each other.
+	// Layers of one sublayer: of each kind, some next to each other; experts at a latent size.
 	{"nemotron-h", "--hybrid-layer-pattern M-E*ME-M --position-embedding-type none --normalization RMSNorm --squared-relu --disable-bias-linear --untie-embeddings-and-output-weights " +
 		"--group-query-attention --num-query-groups 2 --kv-channels 6 --attention-dropout 0 --hidden-dropout 0.1 --ffn-hidden-size 64 --mamba-num-heads 8 --mamba-head-dim 6 --mamba-num-groups 4 --mamba-state-dim 6 " +
-		"--mamba-dt-min 0.2 --num-experts 4 --moe-ffn-hidden-size 24 --moe-router-topk 2 --moe-router-score-function sigmoid --moe-router-enable-expert-bias --moe-router-topk-scaling-factor 2.5 " +
+		"--mamba-dt-min 0.2 --num-experts 4 --moe-ffn-hidden-size 24 --moe-latent-size 20 --moe-router-topk 2 --moe-router-score-function sigmoid --moe-router-enable-expert-bias --moe-router-topk-scaling-factor 2.5 " +
 		"--moe-shared-expert-intermediate-size 16 --moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 0.02 --init-method-std 0.1"},
 }
 
