@@ -17,9 +17,9 @@ func (p *parser) deriveFP8() {
 		p.clash("fp8-format fp16", "--fp8-format cannot be combined with --fp16; use --bf16")
 	}
 	// Models and runs whose products keep their operands.
-	if m.Experts != nil || m.KeepsState() || m.Full != nil || m.KVShared > 0 || m.PerLayerInput > 0 {
-		p.clash("fp8-format num-experts experimental-attention-variant short-conv-freq mamba-layer-freq full-attention-kv-channels",
-			"--fp8-format cannot be combined with experts, gated delta nets, short convolutions, state-space scans or layers of different shapes; leave it out")
+	if m.Experts != nil || m.Delta != nil || m.Conv != nil || m.Full != nil || m.KVShared > 0 || m.PerLayerInput > 0 {
+		p.clash("fp8-format num-experts experimental-attention-variant short-conv-freq full-attention-kv-channels",
+			"--fp8-format cannot be combined with experts, gated delta nets, short convolutions or layers of different shapes; leave it out")
 	}
 	if p.Adapter.Given() || p.Tuning.Samples() {
 		p.clash("fp8-format lora-rank tuning", "--fp8-format cannot be combined with adapters or --tuning grpo; leave it out")

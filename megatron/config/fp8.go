@@ -49,6 +49,9 @@ func (c *Step) CheckFP8() error {
 				return false
 			}
 		}
+		if m.Mamba != nil && tp > m.Mamba.Groups { // ranks would have parts of the gradients of B and C
+			return false
+		}
 		return tp <= m.NumQueryGroups // else ranks have parts of the gradients of keys and values
 	}
 	rows := func(tp int) bool {
@@ -83,6 +86,10 @@ func fp8Channels(m *spec.Model) []int {
 		sizes = append(sizes, m.NumAttentionHeads*l.HeadDim(), m.NumAttentionHeads*(l.QKDim+l.VDim), m.NumAttentionHeads*l.VDim)
 	} else {
 		sizes = append(sizes, m.QKVRows(), m.NumAttentionHeads*m.KVChannels)
+	}
+	if s := m.Mamba; s != nil {
+		parts := s.Parts()
+		sizes = append(sizes, parts[:]...)
 	}
 	if m.MTP != nil {
 		sizes = append(sizes, m.HiddenSize)

@@ -91,14 +91,14 @@ func (n *mamba) newProjections(m *spec.Model, name string, p Parallel) {
 	}
 	z, x, b, c, dt := rows[0], rows[1], rows[2], rows[3], rows[4]
 	h, inner := int64(m.HiddenSize), int64(s.Inner())
-	in := mpu.LinearConfig{Name: name + ".in_proj", Out: from, In: h, Rows: [][2]int64{z, x, b, c, dt}, LeafOrder: p.leavesOf(rows[:]), Init: mpu.Init{Std: m.InitStd}}
+	in := mpu.LinearConfig{Name: name + ".in_proj", FP8: p.FP8, Out: from, In: h, Rows: [][2]int64{z, x, b, c, dt}, LeafOrder: p.leavesOf(rows[:]), Init: mpu.Init{Std: m.InitStd}}
 	n.mixedAt, n.dtAt = n.inner(), n.inner()+n.channels()
 	if shared { // shared rows are the last ones
 		in.Rows, in.Shared = [][2]int64{z, dt, x}, &mpu.SharedRows{Rows: [][2]int64{b, c}, Sharers: r}
 		n.dtAt, n.mixedAt = n.inner(), n.inner()+n.heads
 	}
 	n.in = mpu.NewColumnParallelLinear(r, in)
-	n.proj = mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".out_proj", Out: h, In: inner, Init: outputInit(m)})
+	n.proj = mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".out_proj", FP8: p.FP8, Out: h, In: inner, Init: outputInit(m)})
 	// The channels of x, B and C are rows of conv1d.
 	n.newConvs(m, name, r, shared, [][2]int64{{x[0] - inner, x[1]}, {b[0] - inner, b[1]}, {c[0] - inner, c[1]}})
 }
