@@ -240,6 +240,9 @@ func (s *settling) layerNumbers(key string) (list []int64, most int64) {
 			list = append(list, list[0])
 		}
 	}
+	if s.ahead > 0 && int64(len(list)) == layers+s.ahead { // those that predict further tokens are behind
+		list = list[:layers]
+	}
 	if int64(len(list)) != layers || layers == 0 {
 		s.fail("%s must have a number for each of %d layers", s.key(key), layers)
 		return nil, 0

@@ -12,8 +12,8 @@ import (
 	"monotron/megatron/checkpoint"
 )
 
-// rewritten is a file of a row's small model with one key changed; nil removes it.
-func rewritten(t *testing.T, f *family, key string, value any) string {
+// rewritten is a file of a row's small model with some keys changed; nil removes one.
+func rewritten(t *testing.T, f *family, changed map[string]any) string {
 	t.Helper()
 	src, _ := sourceOf(t, f)
 	w := &writing{src: src, o: checkpoint.WriteOptions{Family: f.hf, Quantization: "f32"}}
@@ -23,10 +23,13 @@ func rewritten(t *testing.T, f *family, key string, value any) string {
 	if err := w.tokenizer(); err != nil {
 		t.Fatal(err)
 	}
-	key = f.arch + "." + key
-	pairs := slices.DeleteFunc(w.metadata, func(p gguf.Pair) bool { return p.Key == key })
-	if value != nil {
-		pairs = append(pairs, gguf.Pair{Key: key, Value: value})
+	pairs := w.metadata
+	for key, value := range changed {
+		key = f.arch + "." + key
+		pairs = slices.DeleteFunc(pairs, func(p gguf.Pair) bool { return p.Key == key })
+		if value != nil {
+			pairs = append(pairs, gguf.Pair{Key: key, Value: value})
+		}
 	}
 	path := filepath.Join(t.TempDir(), "x.gguf")
 	if _, err := gguf.Write(context.Background(), path, pairs, w.outputs()); err != nil {
@@ -84,7 +87,7 @@ func TestScanMetadata(t *testing.T) {
 	} {
 		for _, arch := range c.archs {
 			at := slices.IndexFunc(families, func(f family) bool { return f.arch == arch })
-			src, err := Open(rewritten(t, &families[at], c.key, c.value), checkpoint.OpenOptions{})
+			src, err := Open(rewritten(t, &families[at], map[string]any{c.key: c.value}), checkpoint.OpenOptions{})
 			if err == nil {
 				src.Close()
 			}
@@ -94,5 +97,20 @@ func TestScanMetadata(t *testing.T) {
 				t.Errorf("%s with %s %v: %v, want %q", arch, c.key, c.value, err, c.says)
 			}
 		}
+	}
+}
+
+// Claim: a layer that predicts further tokens is behind the others in lists of layers, as llama.cpp's converter writes it, and is left
+// out.
+func TestScanLayersAhead(t *testing.T) {
+	at := slices.IndexFunc(families, func(f family) bool { return f.arch == "nemotron_h_moe" })
+	src, err := Open(rewritten(t, &families[at], map[string]any{"block_count": uint32(5), "nextn_predict_layers": uint32(1),
+		"attention.head_count_kv": []int32{0, 0, 2, 0, 2}, "feed_forward_length": []int32{0, 32, 0, 0, 32}}), checkpoint.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	if m := src.Info().Model; m.Hybrid() != "ME*M" || m.NumLayers != 4 {
+		t.Errorf("%s of %d layers", m.Hybrid(), m.NumLayers)
 	}
 }

@@ -222,7 +222,7 @@ def ahead(name, settings, layer, to, further):
     config = json.load(open(os.path.join(folder, "config.json")))
     json.dump({**config, **settings}, open(os.path.join(folder, "config.json"), "w"))
     tensors = load_file(os.path.join(source, "model.safetensors"))
-    more = {n.replace(layer, to): t.clone() for n, t in tensors.items() if n.startswith(layer)}
+    more = {n.replace(a, b): t.clone() for a, b in zip(layer.split(), to.split()) for n, t in tensors.items() if n.startswith(a)}
     width = config["hidden_size"]
     more |= {n: torch.randn(width, 2 * width if n.endswith(("fc.weight", "eh_proj.weight")) else 1).squeeze(-1).bfloat16() for n in further}
     save_file({**tensors, **more}, os.path.join(folder, "model.safetensors"), {"format": "pt"})
@@ -293,6 +293,9 @@ if "gemma4" in (wanted or models):
 if "glm4_moe" in (wanted or models):
     last = "model.layers.2."
     ahead("glm4_moe", {"num_nextn_predict_layers": 1}, "model.layers.1.", last, [last + n for n in ("enorm.weight", "hnorm.weight", "eh_proj.weight", "shared_head.norm.weight")])
+if "nemotron_h-moe" in (wanted or models):
+    ahead("nemotron_h-moe", {"num_nextn_predict_layers": 1}, "backbone.layers.2. backbone.layers.1.", "mtp.layers.0. mtp.layers.1.",
+          ["mtp.layers.0." + n + ".weight" for n in ("enorm", "hnorm", "eh_proj")] + ["mtp.layers.1.final_layernorm.weight"])
 if "qwen3_5" in (wanted or models):
     ahead("qwen3_5", {"mtp_num_hidden_layers": 1}, "model.layers.3.", "mtp.layers.0.", ["mtp." + n + ".weight" for n in ("fc", "pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")])
 sys.exit(failed > 0)
