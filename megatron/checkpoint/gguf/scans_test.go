@@ -2,7 +2,11 @@ package gguf
 
 import (
 	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -112,5 +116,53 @@ func TestScanLayersAhead(t *testing.T) {
 	defer src.Close()
 	if m := src.Info().Model; m.Hybrid() != "ME*M" || m.NumLayers != 4 {
 		t.Errorf("%s of %d layers", m.Hybrid(), m.NumLayers)
+	}
+}
+
+// Claim: no mutation of the metadata of a model with state-space scans makes reading it panic or take memory without bound. The
+// seed is fixed; the files are small models of our own.
+func TestMutatedScanModels(t *testing.T) {
+	const most = 1 << 30 // 1<<17 experts, which hf takes at most, are some 6 KB each
+	r, rounds := rand.New(rand.NewPCG(41, 3)), 150
+	if testing.Short() {
+		rounds = 40
+	}
+	for _, arch := range []string{"granitehybrid", "nemotron_h", "nemotron_h_moe", "mamba2"} {
+		at := slices.IndexFunc(families, func(f family) bool { return f.arch == arch })
+		good, err := os.ReadFile(rewritten(t, &families[at], nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path, opened := filepath.Join(t.TempDir(), "m.gguf"), 0
+		for range rounds {
+			// Numbers of the metadata, in its first bytes.
+			bad := slices.Clone(good)
+			for range 1 + r.IntN(2) {
+				spot := 24 + r.IntN(1600)
+				switch r.IntN(3) {
+				case 0:
+					bad[spot] ^= 1 << r.IntN(8)
+				case 1:
+					binary.LittleEndian.PutUint32(bad[spot:], []uint32{0, 1, 3, 1 << 20, 1<<31 - 1, 1<<32 - 1}[r.IntN(6)])
+				default:
+					binary.LittleEndian.PutUint64(bad[spot:], r.Uint64())
+				}
+			}
+			if err := os.WriteFile(path, bad, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			if readModel(t, path) {
+				opened++
+			}
+			runtime.ReadMemStats(&after)
+			if used := after.TotalAlloc - before.TotalAlloc; used > most {
+				t.Errorf("%s: %d bytes of memory for a file of %d", arch, used, len(bad))
+			}
+		}
+		if opened == rounds {
+			t.Errorf("%s: every mutation opens", arch)
+		}
 	}
 }
