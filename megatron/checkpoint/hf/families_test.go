@@ -124,7 +124,7 @@ func TestFamiliesSayWhatRefusesThem(t *testing.T) {
 	for _, name := range golden.AtHand(t, familyCases) {
 		dirs = append(dirs, filepath.Join(golden.Dir(t, "model"), name))
 	}
-	for _, name := range []string{"qwen3-5", "qwen3-5-moe", "gemma4", "gemma4-small", "gemma4-experts", "ministral3", "granite4-h", "granite4-h-experts", "nemotron-h", "nemotron3-experts", "mamba2"} {
+	for _, name := range []string{"qwen3-5", "qwen3-5-moe", "gemma4", "gemma4-small", "gemma4-experts", "ministral3", "granite4-h", "granite4-h-experts", "nemotron-h", "nemotron3-experts", "nemotron3-latent", "mamba2"} {
 		dirs = append(dirs, filepath.Join(ownCases, name))
 	}
 	for _, dir := range dirs {

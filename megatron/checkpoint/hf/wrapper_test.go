@@ -24,7 +24,7 @@ const ownCases = "../../../tools/verify/modelcase/testdata"
 
 // Claim: folders of text parts that are read and written again are what they were.
 func TestTextPartsWriteWhatTheyRead(t *testing.T) {
-	for _, name := range []string{"qwen3-5", "qwen3-5-moe", "gemma4", "gemma4-small", "gemma4-experts", "ministral3", "granite4-h", "granite4-h-experts", "nemotron-h", "nemotron3-experts", "mamba2"} {
+	for _, name := range []string{"qwen3-5", "qwen3-5-moe", "gemma4", "gemma4-small", "gemma4-experts", "ministral3", "granite4-h", "granite4-h-experts", "nemotron-h", "nemotron3-experts", "nemotron3-latent", "mamba2"} {
 		t.Run(name, func(t *testing.T) {
 			dir := caseFolder(t, ownCases, name)
 			src, err := OpenSource(dir, checkpoint.OpenOptions{})

@@ -107,6 +107,7 @@ func TestTinyCases(t *testing.T) {
 	check(t, "testdata/granite4-h-experts", 51)
 	check(t, "testdata/nemotron-h", 50)
 	check(t, "testdata/nemotron3-experts", 50)
+	check(t, "testdata/nemotron3-latent", 54)
 	check(t, "testdata/mamba2", 41)
 	check(t, "testdata/megatron-gpt2-tp2-pp2-sp", 157)
 	check(t, "testdata/megatron-gpt2-dp2-zero1", 149)
