@@ -98,11 +98,11 @@ type plan struct {
 }
 
 func (g *GPT) planned() (p plan, err error) {
-	longest := int64(0)
+	if g.End > math.MaxInt32 { // the document index is Megatron's
+		return p, exitcode.Errorf(exitcode.BadData, "%s: the %s split has sequences up to number %d, and the index holds %d; cut the data into several prefixes and give them as a blend", g.label(), g.Split, g.End, math.MaxInt32)
+	}
 	for i := g.First; i < g.End; i++ {
-		n := g.source.Size(i)
-		p.tokens += n
-		longest = max(longest, n)
+		p.tokens += g.source.Size(i)
 	}
 	if p.tokens == 0 {
 		return p, exitcode.Errorf(exitcode.BadData, "%s: the %s split (sequences %d to %d) has no token", g.label(), g.Split, g.First, g.End)
@@ -153,9 +153,6 @@ func product(a, b int64) (int64, bool) {
 // the shuffle in the same two parts. The sample index draws nothing, so it is
 // made during the shuffle.
 func (g *GPT) build(p plan) error {
-	if g.End > math.MaxInt32 {
-		return exitcode.Errorf(exitcode.BadData, "%s: at most %d sequences are supported", g.label(), math.MaxInt32)
-	}
 	rng := newMersenne(g.seed)
 	// Documents of every epoch in order, then shuffled; the last epoch apart where it is not needed in full.
 	n := g.End - g.First
