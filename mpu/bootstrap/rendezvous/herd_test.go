@@ -69,9 +69,12 @@ func TestStrangersDoNotKeepRanksOut(t *testing.T) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	if u := sessions[0].server.callers; len(u.conns) > u.most {
+	u := sessions[0].server.callers
+	u.mu.Lock()
+	if len(u.conns) > u.most {
 		t.Errorf("%d unproved connections, at most %d", len(u.conns), u.most)
 	}
+	u.mu.Unlock()
 	closeAll(t, sessions)
 }
 
