@@ -28,6 +28,7 @@ type relay struct {
 	seats  []*seat              // seat 1 first
 	beats  []Beat               // that wait to be sent
 	size   int                  // their bytes
+	at     string               // what the rank itself is at
 	joined []byte               // the list of all ranks; nil: they have not met
 	ended  []byte               // the verdict; nil: none
 	closed bool
@@ -224,7 +225,10 @@ func (r *relay) beat(own *Beat) {
 		r.add(*own)
 	}
 	r.flush()
-	r.toAll(beatFrame(r.config.Rank))
+	if own != nil {
+		r.at = string(own.At)
+	}
+	r.toAll(beatFrame(r.config.Rank, r.at))
 }
 
 // say is what the rank itself says, in its turn.
@@ -256,7 +260,7 @@ func (r *relay) deliver(m *message, frame []byte) bool {
 	switch {
 	case m.Kind == kindJoined && r.joined == nil:
 		r.joined = bytes.Clone(frame)
-		r.toAll(beatFrame(r.config.Rank)) // whom they are connected with
+		r.toAll(beatFrame(r.config.Rank, r.at)) // whom they are connected with
 		r.toAll(r.joined)
 	case m.Kind == kindVerdict:
 		r.end(bytes.Clone(frame))

@@ -292,8 +292,11 @@ func verdictFrame(v *failure.Verdict) []byte {
 	return mustFrame(&message{Kind: kindVerdict, Verdict: v})
 }
 
-func beatFrame(from int) []byte { return mustFrame(&message{Kind: kindBeat, From: from}) }
-func askFrame(seat int) []byte  { return mustFrame(&message{Kind: kindAsk, Seat: seat}) }
+func beatFrame(from int, at string) []byte {
+	return mustFrame(&message{Kind: kindBeat, From: from, At: at})
+}
+
+func askFrame(seat int) []byte { return mustFrame(&message{Kind: kindAsk, Seat: seat}) }
 
 // refusal is for the rank of one seat.
 func refusal(seat int, v *failure.Verdict) []byte {
@@ -550,7 +553,7 @@ const beatsPerSilence = 8
 func (s *server) expire(now time.Time, wasStopped bool) {
 	if now.Sub(s.beaten) > s.config.Silence/beatsPerSilence {
 		s.beaten = now
-		s.toAll(beatFrame(0))
+		s.toAll(beatFrame(0, ""))
 	}
 	watched := s.full && !s.config.Loose && s.verdict == nil
 	if !watched && !wasStopped {

@@ -71,6 +71,7 @@ type Session struct {
 	writing sync.Mutex
 	mu      sync.Mutex // of all below
 	above   int        // the rank at the other end of the connection
+	aboveAt string     // what that one is at
 
 	say   func() (at string, report []byte) // what beats carry; nil: nothing yet
 	asked func()
@@ -187,7 +188,7 @@ func (s *Session) enter(ctx context.Context) (heard bool, err error) {
 			return heard, s.joinError(ctx, err)
 		case s.relay.deliver(m, s.from.frame):
 		case m.Kind == kindBeat:
-			s.above = m.From
+			s.above, s.aboveAt = m.From, m.At
 		case (m.Kind == kindVerdict || m.Kind == kindRefused) && m.Verdict != nil:
 			conn.Close() // nothing more is wanted of it
 			return true, m.Verdict.Err()
@@ -414,7 +415,7 @@ func (s *Session) listen() {
 		over, asked := s.over, s.asked
 		s.heard = time.Now()
 		if err == nil && m.Kind == kindBeat {
-			s.above = m.From
+			s.above, s.aboveAt = m.From, m.At
 		}
 		s.mu.Unlock()
 		switch {
@@ -436,6 +437,9 @@ func (s *Session) listen() {
 func (s *Session) blame(kind failure.Kind, what string) *failure.Verdict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.aboveAt != "" {
+		what += "; it was in " + s.aboveAt
+	}
 	return s.neighbour().verdict(kind, exitcode.IO, what)
 }
 

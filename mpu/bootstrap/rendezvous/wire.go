@@ -23,6 +23,7 @@ type message struct {
 	Run    string  `json:",omitempty"` // kindJoined
 	List   []byte  `json:",omitempty"` // kindJoined: all ranks, packed
 	From   int     `json:",omitempty"` // kindBeat to a rank: the rank at the other end of its connection
+	At     string  `json:",omitempty"` // kindBeat to a rank: what that one is at
 	Report []byte  `json:",omitempty"` // kindReport: for the listener on rank 0
 
 	Verdict *failure.Verdict `json:",omitempty"` // kindFail, kindRefused, kindVerdict
