@@ -398,7 +398,7 @@ func (p *peer) others() string {
 	if p.seat != 0 || n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %d other ranks of its host are connected by it", n)
+	return fmt.Sprintf("; other ranks of its host that it connected: %d", n)
 }
 
 // lose notes that the ranks of a connection are gone. The one that has made it is to blame: for the others it relays,
@@ -583,7 +583,7 @@ func (s *server) silent(p *peer, now time.Time) {
 		p, since = first, p.line.heard
 	}
 	if silent := now.Sub(since); s.config.lost(silent, &p.Member, &s.peers[0].Member) {
-		s.judge(p.verdict(failure.Silence, exitcode.IO, fmt.Sprintf("has not responded for %d s%s%s: it is stopped, or its host or network failed", int(silent.Seconds()), p.at(), p.others())))
+		s.judge(p.verdict(failure.Silence, exitcode.IO, fmt.Sprintf("has not responded for %d s%s: it is stopped, or its host or network failed%s", int(silent.Seconds()), p.at(), p.others())))
 	}
 }
 
