@@ -3,6 +3,7 @@ package devicetest
 import (
 	"bytes"
 	"math"
+	"slices"
 	"unsafe"
 
 	"monotron/csrc/device"
@@ -86,11 +87,15 @@ func (e *Env) List(name string, d device.DType, values ...float64) device.Tensor
 	return e.Make(name, d, func(i int) float64 { return values[i] }, int64(len(values)))
 }
 
-// Out is an output that the op writes without reading: it starts as NaN.
+// Out is an output that the op writes without reading: it starts as NaN, of integers as bytes of 0x80, since what
+// integer a NaN becomes is up to the processor.
 func (e *Env) Out(name string, tol Tol, d device.DType, shape ...int64) device.Tensor {
 	t := e.scope.Alloc(d, shape...)
-	nan := device.FromFloat64(d, []float64{math.NaN()})
-	return e.Changes(e.write(name, t, bytes.Repeat(nan, int(t.Len()))), tol)
+	first := bytes.Repeat([]byte{0x80}, int(d.Size()))
+	if d == device.F64 || slices.Contains(valueTypes, d) {
+		first = device.FromFloat64(d, []float64{math.NaN()})
+	}
+	return e.Changes(e.write(name, t, bytes.Repeat(first, int(t.Len()))), tol)
 }
 
 // Changes marks a tensor made before as one the op writes.
