@@ -112,7 +112,7 @@ func TestWrongFiles(t *testing.T) {
 		{`[{"text": "a"} {"text": "b"}]`, ": row 2: "},
 		{`[{"text": "a"}] {"text": "b"}`, ": something follows the array of 1 rows"},
 		{`[`, ": row 1: the file ends within the array"},
-		{`[]`, ": none of its 0 rows"},
+		{`[]`, " has no rows"},
 		{"PAR1 and nothing of Parquet", ":1: the row is not JSON"},
 		{string(sound[:len(sound)/2]), ": byte 0: it is a Parquet file, and not JSON lines or text in UTF-8; its rows are read where the file itself is given, complete and not packed"},
 		{"PAR1 and nothing of PAR1", ": not a sound Parquet file"},

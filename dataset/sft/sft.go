@@ -98,6 +98,9 @@ func Load(path string, tok tokenizer.Tokenizer, c Config) (docs []Document, coun
 		counts.Tokens, counts.Learned = counts.Tokens+len(d.IDs), counts.Learned+d.Learned()
 		docs = append(docs, d)
 	}
+	if counts.Rows == 0 {
+		return nil, counts, exitcode.Errorf(exitcode.BadData, "%s has no rows", path)
+	}
 	if len(docs) == 0 {
 		return nil, counts, exitcode.Errorf(exitcode.BadData, "%s: none of its %d rows has a token to learn within %d tokens; raise --seq-length or check the rows with `monotron inspect samples --labels`", path, counts.Rows, c.Length)
 	}

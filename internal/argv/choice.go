@@ -8,12 +8,17 @@ import (
 )
 
 // Or joins words for a sentence: "a, b or c".
-func Or(words ...string) string {
-	last := len(words) - 1
-	if last < 1 {
+func Or(words ...string) string { return joined(words, " or ") }
+
+// And joins words for a sentence: "a, b and c".
+func And(words ...string) string { return joined(words, " and ") }
+
+func joined(words []string, last string) string {
+	n := len(words) - 1
+	if n < 1 {
 		return strings.Join(words, "")
 	}
-	return strings.Join(words[:last], ", ") + " or " + words[last]
+	return strings.Join(words[:n], ", ") + last + words[n]
 }
 
 // WrongChoice is the error of a flag that takes one of words and was given another:

@@ -36,6 +36,9 @@ func Port(addr string) (net.Listener, error) {
 	if _, err := strconv.ParseUint(addr, 10, 16); err == nil {
 		addr = net.JoinHostPort("127.0.0.1", addr)
 	}
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return nil, exitcode.Errorf(exitcode.Usage, "%q must be ADDRESS:PORT, as in 127.0.0.1:8080, or a port", addr)
+	}
 	l, err := net.Listen("tcp", addr)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

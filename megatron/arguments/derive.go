@@ -8,6 +8,7 @@ import (
 
 	"monotron/csrc/device/activations"
 	"monotron/dataset"
+	"monotron/internal/argv"
 	"monotron/megatron/arguments/table"
 	"monotron/megatron/config"
 	"monotron/megatron/optimizer"
@@ -95,7 +96,7 @@ func (p *parser) deriveShape() {
 	case p.Raw.GroupQueryAttention:
 		m.NumQueryGroups = p.Raw.QueryGroups
 		if !noHeads && m.NumAttentionHeads%m.NumQueryGroups != 0 {
-			p.clash("num-attention-heads num-query-groups", "--num-attention-heads %d is not a multiple of --num-query-groups %d", m.NumAttentionHeads, m.NumQueryGroups)
+			p.clash("num-attention-heads num-query-groups", "--num-attention-heads %d is not a multiple of --num-query-groups %d; use --num-query-groups %s", m.NumAttentionHeads, m.NumQueryGroups, divisors(m.NumAttentionHeads, m.NumQueryGroups))
 		}
 	case p.given("num-query-groups") && p.Raw.QueryGroups != m.NumAttentionHeads:
 		p.notice("--num-query-groups %d has no effect without --group-query-attention: every query head has its own keys and values", p.Raw.QueryGroups)
@@ -174,7 +175,7 @@ func (p *parser) derivePositions() {
 		p.need(m.Context < 1, "max-position-embeddings", "the rows of the learned position embedding, at least --seq-length")
 	}
 	if m.Context > 0 && m.Context < p.SeqLength {
-		p.clash("seq-length max-position-embeddings", "--seq-length %d is longer than --max-position-embeddings %d", p.SeqLength, m.Context)
+		p.clash("seq-length max-position-embeddings", "--seq-length %d is longer than --max-position-embeddings %d; use --max-position-embeddings %[1]d or more", p.SeqLength, m.Context)
 	}
 	if m.Position == spec.PositionLearned {
 		m.MaxPositions = m.Context // else a stage has no rows to store
@@ -514,7 +515,7 @@ func (p *parser) deriveCheckpoint() {
 		p.notice("--save without --save-interval: only one checkpoint is written, when the run ends or is stopped")
 	}
 	if c.KeepEvery > 0 && c.SaveInterval > 0 && c.KeepEvery%c.SaveInterval != 0 {
-		p.clash("save-retain-interval save-interval", "--save-retain-interval %d is not a multiple of --save-interval %d", c.KeepEvery, c.SaveInterval)
+		p.clash("save-retain-interval save-interval", "--save-retain-interval %d is not a multiple of --save-interval %d; use --save-retain-interval %s", c.KeepEvery, c.SaveInterval, config.NearestMultiples(c.KeepEvery, c.SaveInterval))
 	}
 	if c.KeepEvery > 0 && c.KeepLast == 0 {
 		c.KeepLast = 2 // the newest, and one to fall back to
@@ -560,16 +561,20 @@ func (p *parser) deriveData() {
 		}
 		grouped = grouped || len(d.Groups[s].Texts) > 0 || d.Groups[s].File != ""
 	}
-	sources := 0
-	for _, on := range []bool{d.Mock, len(d.DataPath) > 0, d.DataArgsPath != "", perSplit, d.PerSplitDataArgsPath != "", grouped, p.Tuning.Data != ""} {
-		if on {
-			sources++
+	var sources []string
+	for _, source := range []struct {
+		given bool
+		flags string
+	}{{len(d.DataPath) > 0, "--data-path"}, {d.DataArgsPath != "", "--data-args-path"}, {perSplit, "--train-data-path (with --valid- and --test-data-path)"}, {d.PerSplitDataArgsPath != "", "--per-split-data-args-path"},
+		{grouped, "--train-weighted-split-paths (with --valid- and --test-weighted-split-paths)"}, {p.Tuning.Data != "", "--finetune-data"}, {d.Mock, "--mock-data"}} {
+		if source.given {
+			sources = append(sources, source.flags)
 		}
 	}
-	if sources > 1 {
-		p.clash("data-path data-args-path train-data-path test-data-path per-split-data-args-path train-weighted-split-paths train-weighted-split-paths-path mock-data finetune-data", "--finetune-data, --data-path, --data-args-path, --train-data-path (with --valid- and --test-data-path), --per-split-data-args-path, --train-weighted-split-paths (with --valid- and --test-weighted-split-paths) and --mock-data cannot be combined; give one")
+	if len(sources) > 1 {
+		p.clash("data-path data-args-path train-data-path test-data-path per-split-data-args-path train-weighted-split-paths train-weighted-split-paths-path mock-data finetune-data", "%s cannot be combined; give one", argv.And(sources...))
 	}
-	p.need(sources == 0, "data-path data-args-path train-data-path valid-data-path test-data-path per-split-data-args-path mock-data", "the corpus as prefixes of .bin/.idx files; --mock-data needs none")
+	p.need(len(sources) == 0, "data-path data-args-path train-data-path valid-data-path test-data-path per-split-data-args-path mock-data", "the corpus as prefixes of .bin/.idx files; --mock-data needs none")
 	// --split belongs to sources that are one corpus for all splits; the default is Megatron's.
 	if (perSplit || grouped || d.PerSplitDataArgsPath != "") && d.Split != "" {
 		p.clash("split data-path", "--split cannot be combined with data given per split: it divides --data-path; leave --split out")
@@ -607,7 +612,7 @@ func (p *parser) deriveReport() {
 	l := &p.Log
 	p.Graphs = p.Raw.EnableGraph || p.Raw.GraphImpl != table.GraphsOff
 	if l.MemoryInterval > 0 && l.MemoryInterval%max(1, l.Interval) != 0 {
-		p.clash("log-memory-interval log-interval", "--log-memory-interval %d is not a multiple of --log-interval %d", l.MemoryInterval, l.Interval)
+		p.clash("log-memory-interval log-interval", "--log-memory-interval %d is not a multiple of --log-interval %d; use --log-memory-interval %s", l.MemoryInterval, l.Interval, config.NearestMultiples(l.MemoryInterval, l.Interval))
 	}
 	if l.Profile != "" && l.ProfileEnd <= l.ProfileStart {
 		p.clash("profile-step-end profile-step-start", "--profile-step-end must be above --profile-step-start %d, not %d", l.ProfileStart, l.ProfileEnd)

@@ -221,6 +221,9 @@ func (o *options) readQuantize(c *cli.Context) error {
 }
 
 func (o *options) readPrompt(c *cli.Context) error {
+	if c.IsSet("verify-ids") && !o.verify {
+		return exitcode.Errorf(exitcode.Usage, "--verify-ids is the prompt of --verify; give --verify too, or leave it out")
+	}
 	for _, word := range strings.FieldsFunc(strings.Join(c.StringSlice("verify-ids"), " "), func(r rune) bool { return r == ' ' || r == ',' }) {
 		id, err := strconv.ParseInt(word, 10, 32)
 		if err != nil || id < 0 {

@@ -3,6 +3,7 @@ package finetune
 import (
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strconv"
 
@@ -50,7 +51,7 @@ func readOptions(c *cli.Context) (*options, error) {
 	// The largest micro-batch up to four that divides the batch.
 	for o.micro == 0 || o.batch%o.micro != 0 {
 		if o.micro > 0 {
-			return nil, exitcode.Errorf(exitcode.Usage, "--batch-size %d is not a multiple of --micro-batch-size %d", o.batch, o.micro)
+			return nil, exitcode.Errorf(exitcode.Usage, "--batch-size %d is not a multiple of --micro-batch-size %d; use --batch-size %s", o.batch, o.micro, config.NearestMultiples(o.batch, o.micro))
 		}
 		for _, n := range []int{4, 3, 2, 1} {
 			if o.batch%n == 0 && o.micro == 0 {
@@ -162,6 +163,9 @@ func (o *options) sequence() (int, error) {
 	flags, err := training.CheckpointFlags(o.model, -1)
 	if err == nil && flags == nil {
 		err = exitcode.Errorf(exitcode.NoInput, "no model is in that folder")
+		if _, missing := os.Stat(o.model); missing != nil {
+			err = exitcode.Errorf(exitcode.NoInput, "it does not exist")
+		}
 	}
 	if err != nil {
 		return 0, fmt.Errorf("--model %s: %w", o.model, err)

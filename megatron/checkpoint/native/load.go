@@ -180,7 +180,7 @@ func match(state State, stored []checkpoint.Tensor, tensors []mpu.Stored, o Load
 		}
 	}
 	if len(wrong) > 0 {
-		return nil, exitcode.Errorf(exitcode.IO, "%w: %s", ErrMisfit, shortList(wrong))
+		return nil, exitcode.Errorf(exitcode.IO, "%w: %s", ErrMisfit, shortest(wrong))
 	}
 	return found, nil
 }
@@ -193,9 +193,9 @@ func misfit(have *checkpoint.Tensor, t mpu.Stored) (why string, converts bool) {
 	case have == nil:
 		return "is not in it", false
 	case !equal(have.Shape, t.Global):
-		return fmt.Sprintf("has the shape %v in the checkpoint, %v in this run: the model's flags differ", have.Shape, t.Global), false
+		return fmt.Sprintf("has the shape %v in the checkpoint, %v in this run", have.Shape, t.Global), false
 	case have.DType != want:
-		return fmt.Sprintf("is %s in the checkpoint, %s in this run: the precision flags differ", have.DType, want), isFloat(have.DType) && isFloat(want)
+		return fmt.Sprintf("is %s in the checkpoint, %s in this run (the precision flags differ)", have.DType, want), isFloat(have.DType) && isFloat(want)
 	}
 	return "", false
 }

@@ -50,8 +50,12 @@ func (r *Report) Lines() []string {
 }
 
 // shortList names a few and counts the rest.
-func shortList(list []string) string {
-	const shown = 5
+func shortList(list []string) string { return listed(list, 5) }
+
+// shortest is for long items: one stands for all.
+func shortest(list []string) string { return listed(list, 1) }
+
+func listed(list []string, shown int) string {
 	if len(list) <= shown {
 		return strings.Join(list, ", ")
 	}
