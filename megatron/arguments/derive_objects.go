@@ -1,12 +1,22 @@
 package arguments
 
-import "monotron/internal/store"
+import (
+	"regexp"
+
+	"monotron/internal/store"
+)
+
+// otherScheme begins an address in another store, or one that is written wrongly.
+var otherScheme = regexp.MustCompile(`^[a-z][a-z0-9+.-]+:/+`)
 
 // deriveObjects checks s3:// URLs: their form, and what is only for folders.
 func (p *parser) deriveObjects() {
 	c := &p.Checkpoint
 	for _, u := range []struct{ flag, value string }{{"save", c.Save}, {"load", c.Load}, {"pretrained-checkpoint", c.Pretrained}} {
 		if !store.IsURL(u.value) {
+			if scheme := otherScheme.FindString(u.value); scheme != "" {
+				p.clash(u.flag, "--%s %s: %s addresses are not supported; write s3://bucket/prefix, or a folder (./%[2]s, if that is one)", u.flag, u.value, scheme)
+			}
 			continue
 		}
 		if _, err := store.Parse(u.value); err != nil {

@@ -219,6 +219,7 @@ func TestImpossibleCombinations(t *testing.T) {
 		{"--recompute-granularity full", "needs --recompute-method"},
 		{"--swiglu --squared-relu", "--squared-relu and --swiglu cannot be combined; give one activation"},
 		{"--mock-data", "--mock-data cannot be combined; give one"},
+		{"--save gs://b/run", "--save gs://b/run: gs:// addresses are not supported; write s3://bucket/prefix"},
 		{"--train-data-path b", "--data-path and --train-data-path (with --valid- and --test-data-path) cannot be combined; give one"},
 		{"--group-query-attention --num-query-groups 3", "not a multiple of --num-query-groups 3"},
 		{"--rampup-batch-size 2 1 100", "the global batch size 3 (during --rampup-batch-size) is not"},

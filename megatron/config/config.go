@@ -1,6 +1,8 @@
 package config
 
 import (
+	"path/filepath"
+
 	"monotron/dataset"
 	"monotron/internal/exitcode"
 	"monotron/megatron/spec"
@@ -93,6 +95,12 @@ type Checkpoint struct {
 	ReplicationJump int // a copy of each rank's is on the host of the rank so far behind; 0: none is
 
 	UpcyclingGranularity int // experts that make the dense MLP once
+}
+
+// MayBeMissing reports whether a run starts from random weights if there is nothing at Load: --allow-missing-load says
+// so, or Load is the folder of Save, which the first start of a run makes.
+func (c *Checkpoint) MayBeMissing() bool {
+	return c.AllowMissing || c.Load != "" && filepath.Clean(c.Load) == filepath.Clean(c.Save)
 }
 
 // Log says what is reported where.

@@ -90,6 +90,7 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	// The command line; a result file is written by the last rank, whatever happens.
 	config, report, err := arguments.ParseWith(options, args)
 	if !report.Help && !report.PrintConfig && (env == nil || env.Rank == env.Size-1) {
+		outcome.Begin(config.Log.Result)
 		defer func() { err = outcome.Write(config.Log.Result, err) }()
 	}
 	// A command line that is refused has the format it asks for.

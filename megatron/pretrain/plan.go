@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"monotron/csrc/device"
-	"monotron/internal/exitcode"
 	"monotron/internal/logging"
 	"monotron/megatron/plan"
 	"monotron/megatron/training"
@@ -59,9 +58,6 @@ func checkMemory(job *training.Job, env *launchenv.Env, open func() (*device.Dev
 	kept, err := o.Check(onDevice, numbers, capacity)
 	if err == nil && !d.OnHost() && (env == nil || env.Local == 0) {
 		err = o.CheckHost(c, ours(job, env), plan.HostCapacity(), plan.OnGPU(env == nil, capacity))
-	}
-	if exitcode.CodeOf(err) == exitcode.NoInput {
-		return nil // what opens the input reports it
 	}
 	if err != nil && !plan.IsUnfit(err) {
 		notes.Warn("the run could not be planned: %v", err)

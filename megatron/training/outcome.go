@@ -3,6 +3,7 @@ package training
 import (
 	"encoding/json"
 	"errors"
+	"os"
 	"time"
 
 	"monotron/internal/atomicfile"
@@ -76,6 +77,13 @@ func (o *Outcome) Take(s *telemetry.Step) error {
 
 // Close does nothing: Write comes at the end of the process.
 func (o *Outcome) Close() error { return nil }
+
+// Begin removes the object of an earlier run at path, so that a process that is killed leaves none.
+func (o *Outcome) Begin(path string) {
+	if st, err := os.Lstat(path); err == nil && st.Mode().IsRegular() {
+		_ = os.Remove(path) // Write reports what is wrong with the path
+	}
+}
 
 // Write writes the object of a run that ended in err, which may be nil, to path; a run
 // without --result-json has none.

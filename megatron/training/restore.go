@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -135,7 +134,7 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: --moe-use-upcycling needs a dense checkpoint, and the folder has none; leave that flag out to start from random weights", c.Load)
 	case c.ExitOnMissing || c.Step > 0:
 		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: the folder has no checkpoint; leave out --exit-on-missing-checkpoint and --ckpt-step to start from random weights", c.Load)
-	case absent(c.Load) && filepath.Clean(c.Load) != filepath.Clean(c.Save) && !c.AllowMissing:
+	case absent(c.Load) && !c.MayBeMissing():
 		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: no such folder; correct the path, leave --load out to start from random weights, or give --allow-missing-load (the folder of --save may be missing)", c.Load)
 	}
 	r.log.note("no checkpoint in %s; starting from random weights", c.Load)
@@ -187,6 +186,9 @@ func (r *Run) loadAll(load loader) error {
 // continueSpecials keeps the ids of special tokens that the checkpoint has, such as several that end a text, where
 // they are those of the run's tokenizer.
 func (r *Run) continueSpecials(state native.State) {
+	if r.Tokenizer == nil { // a step that is replayed has none
+		return
+	}
 	if ids := state.Specials(); slices.Contains(ids["eos_token_id"], int32(r.Tokenizer.EOD())) {
 		r.specials = ids
 	}

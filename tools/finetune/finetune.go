@@ -96,7 +96,7 @@ func run(c *cli.Context, o *options, train func(context.Context, []string) error
 	defer stop()
 	notes := &command.Printer{W: c.App.ErrWriter}
 	if _, err := os.Stat(o.folder(modelFolder)); err == nil {
-		return exitcode.Errorf(exitcode.Usage, "--output %s: it already has a tuned model; name another folder, or remove %s", o.output, o.folder(modelFolder))
+		return exitcode.Errorf(exitcode.Usage, "--output %s: it already has a tuned model; name another folder, or remove this one", o.output)
 	}
 	line, plan, err := o.line()
 	if err != nil {

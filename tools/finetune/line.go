@@ -129,7 +129,7 @@ func (o *options) line() (line []string, p plan, err error) {
 	}
 	base := []string{"--load", o.model, "--save", o.folder(checkpoints), "--resume-from-save", "--finetune-data", o.data, "--tuning", o.method, "--finetune-packing", o.packing,
 		"--micro-batch-size", strconv.Itoa(o.micro), "--global-batch-size", strconv.Itoa(o.batch), "--seq-length", strconv.Itoa(p.length), "--seed", strconv.Itoa(o.seed),
-		"--lr", fmt.Sprint(o.rate), "--min-lr", "0", "--lr-decay-style", "linear", "--lr-warmup-fraction", "0.03", "--weight-decay", "0", "--clip-grad", "1", "--log-interval", "1"}
+		"--lr", fmt.Sprint(o.rate), "--min-lr", "0", "--lr-decay-style", "linear", "--weight-decay", "0", "--clip-grad", "1", "--log-interval", "1"}
 	if o.template != "" {
 		base = append(base, "--chat-template", o.template)
 	}
@@ -145,6 +145,9 @@ func (o *options) line() (line []string, p plan, err error) {
 	}
 	each := float64(p.samples) / float64(o.batch)
 	p.steps = max(1, int(math.Ceil(each*o.epochs)))
+	if warmup*float64(p.steps) >= 1 { // the first step of a warm-up has a rate of 0: of few steps it would be lost
+		base = append(base, "--lr-warmup-fraction", fmt.Sprint(warmup))
+	}
 	base = append(base, "--train-iters", strconv.Itoa(p.steps), "--save-interval", strconv.Itoa(max(1, int(math.Ceil(each)))), "--keep-last", "2")
 	if o.evalData != "" {
 		base = append(base, "--finetune-eval-data", o.evalData, "--eval-interval", strconv.Itoa(max(1, int(math.Ceil(each)))), "--eval-at-start", "--early-stopping-patience", strconv.Itoa(o.patience))
@@ -154,6 +157,9 @@ func (o *options) line() (line []string, p plan, err error) {
 	}
 	return append(base, o.others...), p, nil
 }
+
+// warmup is the part of the steps in which the learning rate rises.
+const warmup = 0.03
 
 // usual is the length of sequences that nobody named.
 const usual = 1024

@@ -297,17 +297,17 @@ func verdict(dir string) Mark {
 	return Mark{Iteration: int(v.Step), Kind: "verdict", Text: v.Text}
 }
 
-// flags takes the flags of the newest checkpoint, or before the first those that the run says of itself.
+// flags takes the flags that the run says of itself, or else those of the newest checkpoint.
 func (r *Run) flags(saved []string) {
+	if r.About != nil && len(r.About.Flags) > 0 {
+		r.Flags = map[string]string{}
+		for _, f := range r.About.Flags {
+			r.Flags[f.Name] = f.Value
+		}
+		return
+	}
 	switch len(saved) {
 	case 0:
-		if r.About != nil && len(r.About.Flags) > 0 {
-			r.Flags = map[string]string{}
-			for _, f := range r.About.Flags {
-				r.Flags[f.Name] = f.Value
-			}
-			return
-		}
 		r.Note = "flags are not known, as there is no checkpoint in the folder of the log"
 		return
 	case 1:
