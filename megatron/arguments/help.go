@@ -22,7 +22,7 @@ var often = []struct {
 	{"Checkpoints", []string{"save", "save-interval", "load", "finetune", "ckpt-format"}},
 	{"Ranks and memory", []string{"world-size", "tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size", "expert-model-parallel-size", "sequence-parallel",
 		"use-distributed-optimizer", "recompute-granularity", "device"}},
-	{"Following a run", []string{"log-interval", "log-jsonl", "dashboard-addr", "tensorboard-dir", "sample-prompt", "run-name"}},
+	{"Watching a run", []string{"log-interval", "log-jsonl", "dashboard-addr", "tensorboard-dir", "sample-prompt", "run-name"}},
 	{"This command line", []string{"config", "print-config"}},
 }
 
@@ -33,8 +33,8 @@ func WriteHelp(w io.Writer) error {
 
 Usage: monotron pretrain_gpt [FLAGS]
 
-Names may be written with dashes or underscores. --print-config shows what a command line
-comes to.
+Names may be written with dashes or underscores. --print-config prints the value of
+every flag and where it came from.
 
 Examples:
   monotron pretrain_gpt --num-layers 2 --hidden-size 64 --num-attention-heads 4 \
@@ -88,8 +88,7 @@ func WriteAllHelp(w io.Writer) error {
 	out.WriteString(`Trains a GPT model with Megatron-LM's flags.
 
 A value comes from the command line, else from the --config file, else from a
-checkpoint's arguments (--use-checkpoint-args), else it is the default, shown in
-brackets. Names may be written with dashes or underscores. --print-config prints
+checkpoint's arguments (--use-checkpoint-args), else it is the default. Names may be written with dashes or underscores. --print-config prints
 every value and its source.
 
   -  accepted without effect        x  refused, with what to use instead
@@ -153,7 +152,7 @@ func placeholder(f *table.Flag, one string) string {
 	case f.Empty != "":
 		return "[" + one + "]"
 	case f.Kind >= table.Ints:
-		return one + ".."
+		return one + " ..."
 	}
 	return one
 }
@@ -203,7 +202,7 @@ func describe(f *table.Flag) string {
 		text += " {" + strings.Join(f.Choices, ", ") + "}"
 	}
 	if f.Default != "" {
-		text += " [" + f.Default + "]"
+		text += " (default: " + f.Default + ")"
 	}
 	if len(f.Aliases) > 0 {
 		text += " (also --" + strings.Join(f.Aliases, ", --") + ")"

@@ -27,8 +27,8 @@ func allFlags() []cli.Flag {
 		&cli.StringFlag{Name: "to", Usage: "format to write: " + argv.Or(all.Names()...)},
 		&cli.StringFlag{Name: "output", Usage: "path to write; it must not exist, except for a save folder, to which an iteration is added"},
 		&cli.StringFlag{Name: "from", Usage: "format of the input, as for --to (default: detected from its content)"},
-		command.Between(-1, command.Counts, &cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration of a save folder to read (-1 reads the latest)"}),
-		&cli.StringFlag{Name: "dtype", Usage: "data type of the weights: f32, bf16 or fp16 (default: that of the input); with bf16 and fp16, f32 values become main parameters if there is optimizer state"},
+		command.Between(-1, command.Counts, &cli.Int64Flag{Name: "ckpt-step", Value: -1, DefaultText: "the latest", Usage: "iteration of a save folder to read"}),
+		&cli.StringFlag{Name: "dtype", Usage: "data type of the weights: f32, bf16 or fp16 (default: that of the input); with bf16 or fp16 and optimizer state, the f32 values are kept as main parameters"},
 		&cli.BoolFlag{Name: "weights-only", Usage: "leave out the optimizer, the schedule and Megatron's random states"},
 		&cli.BoolFlag{Name: "allow-nan", Usage: "accept weights that are NaN or infinite"},
 		&cli.BoolFlag{Name: "verify", Usage: "read the output back: every weight must be bit-equal, and a prompt must give the same logits; exit with code 1 if not"},
@@ -43,14 +43,14 @@ func allFlags() []cli.Flag {
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "data-parallel-size", Value: 1, Usage: "Megatron formats, with --use-distributed-optimizer: ranks that share the optimizer"}),
 		&cli.BoolFlag{Name: "use-distributed-optimizer", Usage: "Megatron formats: write the optimizer as Megatron's distributed optimizer does"},
 		command.Between(1, command.Sizes, &cli.IntFlag{Name: "make-vocab-size-divisible-by", Value: 128, DefaultText: "the input run's value, else 128", Usage: "Megatron formats: pad the vocabulary to a multiple of this times the tensor-parallel ranks"}),
-		&cli.StringFlag{Name: "transformer-impl", DefaultText: "the input run's value, else local", Usage: "Megatron formats: layers of the run that loads it: local or transformer_engine; in torch it determines names of norms, and transformer_engine omits the per-parameter step of torch's AdamW"},
+		&cli.StringFlag{Name: "transformer-impl", DefaultText: "the input run's value, else local", Usage: "Megatron formats: --transformer-impl of the run that will load the output: local or transformer_engine (docs/checkpoints.md)"},
 		&cli.BoolFlag{Name: "moe-grouped-gemm", DefaultText: "the input run's value, else off", Usage: "Megatron formats, with --transformer-impl transformer_engine: name experts as a run with this flag does"},
 		&cli.BoolFlag{Name: "release", Usage: "Megatron formats: write a folder named release, without iteration number"},
 
 		// Adapters.
 		&cli.StringFlag{Name: "adapter", Usage: "PEFT folder whose adapter is added to the weights: W + scale*B*A in f32, rounded once to the type of W"},
 		&cli.BoolFlag{Name: "adapter-only", Usage: "gguf, with --adapter: write only the adapter, for llama.cpp's --lora or Ollama's ADAPTER with the model of --input (default: it is merged)"},
-		&cli.StringFlag{Name: "adapter-over", Usage: "with --adapter: quantisation of the base weights when the adapter was trained: nf4 (with --double-quant for its scales) or int8; prints how far the merged modules deviate (default: none)"},
+		&cli.StringFlag{Name: "adapter-over", Usage: "`NAME`: with --adapter: quantisation of the base weights when the adapter was trained: nf4 (with --double-quant for its scales) or int8; prints how far the merged modules deviate (default: none)"},
 		&cli.BoolFlag{Name: "merge-rounded", Usage: "with --adapter-over: merge the adapter into the rounded weights instead of those of the input"},
 		&cli.StringFlag{Name: "split-adapter", Usage: "folder to write the input's own adapter to, in PEFT's format; the output then has the weights without it (default: it is merged)"},
 

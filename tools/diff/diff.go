@@ -45,8 +45,8 @@ func Command() *cli.Command {
 		ArgsUsage:   "A B",
 		Description: description,
 		Flags: []cli.Flag{
-			command.Between(-1, command.Counts, &cli.Int64Flag{Name: "step-a", Value: -1, Usage: "iteration of the save folder A (-1 is the latest)"}),
-			command.Between(-1, command.Counts, &cli.Int64Flag{Name: "step-b", Value: -1, Usage: "iteration of the save folder B (-1 is the latest)"}),
+			command.Between(-1, command.Counts, &cli.Int64Flag{Name: "step-a", Value: -1, DefaultText: "the latest", Usage: "iteration of the save folder A"}),
+			command.Between(-1, command.Counts, &cli.Int64Flag{Name: "step-b", Value: -1, DefaultText: "the latest", Usage: "iteration of the save folder B"}),
 			&cli.BoolFlag{Name: "weights-only", Usage: "compare the weights only"},
 			&cli.BoolFlag{Name: "keep-padding", Usage: "compare the vocabulary's padding rows too"},
 			command.Between(0, math.MaxFloat64, &cli.Float64Flag{Name: "atol", Usage: "absolute tolerance: differences up to atol + rtol*|a| are accepted"}),

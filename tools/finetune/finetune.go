@@ -15,7 +15,7 @@ import (
 	"monotron/tools/internal/command"
 )
 
-const description = `Tunes a model on rows of a file, JSON lines, a JSON array or Parquet, and writes the result as a Hugging Face folder. By default
+const description = `Tunes a model on the rows of a file (JSON lines or a JSON array, which may be compressed, or Parquet), and writes the result as a Hugging Face folder. By default
 a low-rank adapter (LoRA) is trained on every linear layer; --lora-rank 0 trains all weights.
 
 A row is one of:
@@ -24,13 +24,18 @@ A row is one of:
   {"instruction": "...", "input": "...", "output": "..."}
   {"text": "..."}
 
-Training uses the answers only: of a conversation the assistant's messages, of a prompt its completion.
+Training uses the answers only: the assistant's messages of a conversation, or the completion of a prompt.
 "monotron inspect samples --labels" shows which tokens these are.
 
-With --tuning dpo, ipo, orpo or simpo the model learns to prefer answers, with kto also from single ones:
+With --tuning dpo, ipo, orpo, simpo or kto the model learns from pairs of answers; kto learns also from single answers
+with a label:
   {"prompt": "...", "chosen": "...", "rejected": "..."}
   {"prompt": "...", "completion": "...", "label": true}
 These may be texts or lists of messages.
+
+With --tuning grpo the model samples answers to each prompt and learns from their rewards. At least one of
+--reward, --reward-pattern and --reward-command is needed; --reward exact compares an answer with the row's:
+  {"prompt": "...", "answer": "..."}
 
 With --eval-data each epoch ends with an evaluation, and the adapter and the model are those of the lowest
 validation loss; --patience N ends training after N evaluations without a lower one.
@@ -69,10 +74,10 @@ func Command(train func(ctx context.Context, args []string) error) *cli.Command 
 func allFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "model", Usage: "model to tune: a Hugging Face folder, or a save folder of pretrain_gpt"},
-		&cli.StringFlag{Name: "data", Usage: "file of rows to train on: JSON lines or a JSON array, also compressed, or Parquet"},
+		&cli.StringFlag{Name: "data", Usage: "file of rows to train on: JSON lines or a JSON array (may be compressed), or Parquet"},
 		&cli.StringFlag{Name: "eval-data", Usage: "file of validation rows to evaluate on before training and after each epoch"},
 		&cli.StringFlag{Name: "output", Usage: "folder for checkpoints, adapter and model"},
-		&cli.StringFlag{Name: "tuning", Value: config.TuneSupervised, Usage: "method: sft, or to learn from preferences dpo, ipo, orpo, simpo or kto, or to learn from rewards of the model's own answers grpo"},
+		&cli.StringFlag{Name: "tuning", Value: config.TuneSupervised, Usage: "method: sft; dpo, ipo, orpo, simpo, kto (preferences); grpo (rewards)"},
 		command.Between(0, 1e6, &cli.Float64Flag{Name: "beta", Usage: "preference tuning: how closely to keep to the initial model; with orpo the weight of the preference term (default: 0.1, with simpo 2)"}),
 		&cli.StringFlag{Name: "keep", Usage: "weights to store in adapter and model: best (of the lowest validation loss) or last (default: best with --eval-data)"},
 		command.Between(0, 1<<20, &cli.IntFlag{Name: "patience", Usage: "evaluations without a lower validation loss after which training ends (0 trains all epochs)"}),
@@ -82,9 +87,9 @@ func allFlags() []cli.Flag {
 		command.Between(0, 1<<16, &cli.IntFlag{Name: "micro-batch-size", Usage: "sequences computed at once; changes memory and speed, not the result (default: the largest divisor of --batch-size up to 4)"}),
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "seq-length", Usage: "tokens per sequence; longer rows are truncated (default: 1024, or the model's context if it is shorter)"}),
 		&cli.StringFlag{Name: "packing", Value: "bfd", Usage: "how rows fill sequences: bfd (best fit), bfd_split (best fit, long rows cut), in_order or none (preference tuning: none)"},
-		command.Between(0, 10, &cli.Float64Flag{Name: "lr", Usage: "peak learning rate (default: 2e-4 for an adapter, 2e-5 for all weights; a twentieth of these with preference tuning)"}),
+		command.Between(0, 10, &cli.Float64Flag{Name: "lr", Usage: "peak learning rate (default: 2e-4 for an adapter, 2e-5 for all weights; a twentieth of these with every --tuning but sft)"}),
 		command.Between(0, 1<<16, &cli.IntFlag{Name: "lora-rank", Value: 16, Usage: "rank of the adapter (0 trains all weights)"}),
-		command.Between(0, 1e9, &cli.Float64Flag{Name: "lora-alpha", Usage: "scale of the adapter times its rank (default: twice the rank)"}),
+		command.Between(0, 1e9, &cli.Float64Flag{Name: "lora-alpha", Usage: "the adapter is multiplied by alpha / rank (default: twice the rank)"}),
 		&cli.StringFlag{Name: "chat-template", Usage: "file with the chat template, in Jinja (default: the tokenizer's)"},
 		command.Between(0, 1<<32-1, &cli.IntFlag{Name: "seed", Value: 1234, Usage: "seed of the order of rows and of the initial adapter"}),
 	}

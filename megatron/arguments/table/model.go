@@ -22,7 +22,7 @@ var modelFlags = owned(Model,
 	works("ffn-hidden-size", Int, "", "Model.FFNHiddenSize", "intermediate width of the MLP (default: 4h; with --swiglu 8h/3 rounded down to a multiple of 64)").from(1, sizes),
 	works("kv-channels", Int, "", "Model.KVChannels", "width of one head (default: hidden-size / heads)").from(1, sizes),
 	works("group-query-attention", Switch, "", "Raw.GroupQueryAttention", "use fewer key and value heads than query heads; see --num-query-groups"),
-	works("num-query-groups", Int, "1", "Raw.QueryGroups", "number of key and value heads with --group-query-attention").from(1, sizes),
+	works("num-query-groups", Int, "1", "Raw.QueryGroups", "number of key/value heads; needs --group-query-attention").from(1, sizes),
 	works("position-embedding-type", String, "learned_absolute", "Model.Position", "kind of position encoding").
 		choices("learned_absolute", "rope", "alibi", "none").same("absolute", "learned_absolute").same("rotary", "rope").
 		but(noYarn, "yarn").but(notBuilt+"; use rope", "mrope", "relative").

@@ -6,7 +6,7 @@ const (
 
 // optimizerFlags say how parameters move.
 var optimizerFlags = owned(Optimizer,
-	works("optimizer", String, "adam", "Optimizer.Kind", "optimizer algorithm (docs/optimizers.md)").choices("adam", "adamw_8bit", "sgd", "muon", "adaptive_muon", "lion", "schedule_free_adamw").differs("does not have adamw_8bit and schedule_free_adamw").
+	works("optimizer", String, "adam", "Optimizer.Kind", "optimizer algorithm; adam is AdamW (docs/optimizers.md)").choices("adam", "adamw_8bit", "sgd", "muon", "adaptive_muon", "lion", "schedule_free_adamw").differs("does not have adamw_8bit and schedule_free_adamw").
 		but("use muon with --use-distributed-optimizer", "dist_muon").but("this optimizer is not supported; use muon", "soap"),
 	works("lr", Float, "", "Optimizer.LR", "peak learning rate").from(0, rates),
 	works("min-lr", Float, "0", "Optimizer.MinLR", "learning rate at the end of the decay").from(0, rates),

@@ -238,8 +238,11 @@ func wrapped(text string, width int) (lines []string) {
 var quoted = regexp.MustCompile("`([^`]+)`")
 
 // metavariable is what a flag's value is called in its help, and the sentence without quotes:
-// the name that the sentence quotes, else one that follows from the flag's type and name.
+// the name that stands before the sentence or in it, else one that follows from the flag's type and name.
 func metavariable(f cli.Flag, usage string) (meta, sentence string) {
+	if name, rest, found := strings.Cut(usage, "`: "); found && strings.HasPrefix(name, "`") {
+		return name[1:], rest
+	}
 	if m := quoted.FindStringSubmatch(usage); m != nil {
 		return m[1], quoted.ReplaceAllString(usage, "$1")
 	}

@@ -13,7 +13,7 @@ import (
 func ModelFlags(own ...cli.Flag) []cli.Flag {
 	return slices.Concat([]cli.Flag{
 		&cli.StringFlag{Name: "load", Usage: "model to load: a save folder, a Hugging Face folder, a checkpoint of any known format, or the s3:// URL of a run's --save"},
-		Between(-1, Counts, &cli.Int64Flag{Name: "ckpt-step", Value: -1, Usage: "iteration to load (-1 loads the latest)"}),
+		Between(-1, Counts, &cli.Int64Flag{Name: "ckpt-step", Value: -1, DefaultText: "the latest", Usage: "iteration to load"}),
 	}, own, PrecisionFlags(), LayoutFlags(), DeviceFlags(), TokenizerFlags())
 }
 
