@@ -247,14 +247,14 @@ func (s *still) counter() func(rank int) int {
 func (s *still) absent(rank int) *failure.Verdict {
 	v := s.verdict(failure.Stall, rank)
 	state := &s.ranks[rank]
-	where := "it has ended"
+	where := "has ended"
 	if !state.over {
-		where = fmt.Sprintf("it is in %s and has done nothing for %d s", At(state.beat.Phase, state.beat.Step), int(time.Since(state.moved).Seconds()))
+		where = fmt.Sprintf("is in %s and has done nothing for %d s", At(state.beat.Phase, state.beat.Step), int(time.Since(state.moved).Seconds()))
 		if state.beat.Stalled {
 			where += ": its GPU does not complete its work"
 		}
 	}
-	v.Text = fmt.Sprintf("rank %d stands still: %s", rank, where)
+	v.Text = fmt.Sprintf("rank %d stands still: it %s", rank, where)
 	for other := range s.ranks {
 		c := s.waits(other)
 		if c == nil || !s.lacks(other, rank) {
@@ -264,7 +264,7 @@ func (s *still) absent(rank int) *failure.Verdict {
 		if c.Op == comm.Exchange {
 			missed = "never took part in"
 		}
-		v.Text = fmt.Sprintf("rank %d %s %s, where rank %d waits%s; %s", rank, missed, s.named(c), other, calledAt(c), where)
+		v.Text = fmt.Sprintf("rank %[1]d %[2]s %[3]s, where rank %[4]d waits%[5]s; rank %[1]d %[6]s", rank, missed, s.named(c), other, calledAt(c), where)
 		break
 	}
 	return v

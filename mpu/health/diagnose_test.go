@@ -51,7 +51,7 @@ func (r *run4) verdict() *failure.Verdict {
 }
 
 // Claim (docs/failures.md): "rank 12 never entered all-reduce #640 of tp group 3;
-// it is in the data loader": the rank that waits for nobody is named, through those
+// rank 3 is in the data loader": the rank that waits for nobody is named, through those
 // that wait for one another.
 func TestStallNamesWhoIsMissing(t *testing.T) {
 	r := newRun4()
@@ -60,7 +60,7 @@ func TestStallNamesWhoIsMissing(t *testing.T) {
 	r.receives(0, 2)
 	r.enters(1, 0)
 	v := r.verdict()
-	want := "rank 3 never entered all_reduce(sum) of 8 f32 #640 of tp group 1 (ranks 2,3), where rank 2 waits (model/mlp.go:84); it is in the data loader of step 5 and has done nothing for 21 s"
+	want := "rank 3 never entered all_reduce(sum) of 8 f32 #640 of tp group 1 (ranks 2,3), where rank 2 waits (model/mlp.go:84); rank 3 is in the data loader of step 5 and has done nothing for 21 s"
 	if v == nil || v.Text != want || v.Rank != 3 || v.Kind != failure.Stall || v.Phase != "data" || len(v.Ranks) != 4 {
 		t.Fatalf("%+v\nwant %s", v, want)
 	}
