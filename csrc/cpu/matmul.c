@@ -1,6 +1,8 @@
 /* C = op(A)·op(B) with what follows it. The call is cut into tiles by shape only
- * (gemm_cut.c, gemm_packed.c), sums over k are made in one order. f32 goes to oneDNN
- * where it is installed, bf16 to AMX, else oneDNN, f16 to AMX; our own kernels do the rest. */
+ * (gemm_cut.c, gemm_packed.c), sums over k are made in one order. With AVX-512, f32
+ * goes to oneDNN where it is installed; bf16 does so only with AVX512_BF16 and without
+ * AMX. bf16 and f16 go to AMX where the processor has it. Our own kernels do the rest:
+ * few rows, other instruction sets, and bf16 without AVX512_BF16. */
 #include <stddef.h>
 
 #include "amx.h"
