@@ -88,8 +88,9 @@ func WriteAllHelp(w io.Writer) error {
 	out.WriteString(`Trains a GPT model with Megatron-LM's flags.
 
 A value comes from the command line, else from the --config file, else from a
-checkpoint's arguments (--use-checkpoint-args), else it is the default. Names may be written with dashes or underscores. --print-config prints
-every value and its source.
+checkpoint's arguments (--use-checkpoint-args), else it is the default. Names may
+be written with dashes or underscores. --print-config prints every value and its
+source.
 
   -  accepted without effect        x  refused, with what to use instead
   o  not yet supported

@@ -64,6 +64,9 @@ func TestLine(t *testing.T) {
 			t.Errorf("no %s in %s", want, text)
 		}
 	}
+	if strings.Contains(text, "--lr-warmup") {
+		t.Errorf("the first of 6 steps would have a rate of 0: %s", text)
+	}
 	if !slices.Equal(line[len(line)-4:], []string{"--world-size", "2", "--lr-decay-style", "cosine"}) {
 		t.Errorf("%s", text)
 	}
