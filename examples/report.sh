@@ -17,5 +17,5 @@ monotron report fast --compare slow --output report.html
 monotron report fast --compare slow --format markdown --output report.md
 monotron report fast --compare slow --format png --output report.png
 monotron report fast --format csv --output fast.csv
-grep -q -- '--lr | 1e-2 | 1e-3' report.md
+grep -q -- '--lr | 0.01 | 0.001' report.md
 test "$(grep -c ,training, fast.csv)" = 12 && test -s report.html
