@@ -135,17 +135,11 @@ func TestGradientsOnGridsHaveNoOrder(t *testing.T) {
 
 // Claim: a run with --layout-invariant says that its products are made by leaves and not by the matrix library.
 func TestInvariantProductsAreDescribed(t *testing.T) {
-	d, err := Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	defer limitISA(bestISA(t))
-	d.Common()
+	d, best := common(t)
 	if text := d.Describe(); !strings.Contains(text, "by leaves") || strings.Contains(text, "oneDNN") {
 		t.Errorf("with --layout-invariant the device is described as %q", text)
 	}
-	limitISA(bestISA(t))
+	limitISA(best)
 	if text := d.Describe(); strings.Contains(text, "by leaves") {
 		t.Errorf("without it the device is described as %q", text)
 	}

@@ -4,34 +4,40 @@ package cpu_test
 
 import (
 	"bytes"
-	"cmp"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"testing"
 
 	"monotron/csrc/device"
 	"monotron/csrc/device/devicetest"
+	"monotron/internal/drawn"
 )
 
-// Claim (docs/invariance.md): with --layout-invariant all processors give the same bits: those with
-// AVX-512, with AVX2, and with neither. SHARE=n (9): one case in n of every op.
-func TestCommonInstructions(t *testing.T) {
-	best := bestISA(t)
-	if best == 0 {
-		t.Skip("this processor has portable vectors alone")
-	}
+// common is the device with the vectors that --layout-invariant uses, until the test ends, and the best vectors of this processor.
+func common(t *testing.T) (d *device.Device, best int) {
+	t.Helper()
+	best = bestISA(t)
 	d, err := Open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close()
-	n, err := strconv.ParseUint(cmp.Or(os.Getenv("SHARE"), "9"), 10, 32)
-	if err != nil {
-		t.Fatal(err)
+	t.Cleanup(func() {
+		limitISA(best)
+		d.Close()
+	})
+	d.Common()
+	return d, best
+}
+
+// Claim (docs/invariance.md): with --layout-invariant all processors give the same bits: those with
+// AVX-512, with AVX2, and with neither. SHARE=n (9): one case in n of every op.
+func TestCommonInstructions(t *testing.T) {
+	d, best := common(t)
+	if best == 0 {
+		t.Skip("this processor has portable vectors alone")
 	}
 	as := func(level int) func() {
 		return func() {
@@ -40,22 +46,17 @@ func TestCommonInstructions(t *testing.T) {
 		}
 	}
 	for level := range best {
-		t.Run(instructionSets[level], func(t *testing.T) { devicetest.SameBitsAfter(t, d, n, as(best), as(level)) })
+		t.Run(instructionSets[level], func(t *testing.T) { devicetest.SameBitsAfter(t, d, drawn.ShareOr(9), as(best), as(level)) })
 	}
 }
 
 // Claim (simd.h): portable C rounds x*y + z once, as an instruction does, also where a result is halfway
 // between two numbers, subnormal or too large.
 func TestFusedByParts(t *testing.T) {
-	best := bestISA(t)
+	d, best := common(t)
 	if best == 0 {
 		t.Skip("this processor has portable vectors alone")
 	}
-	d, err := Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
 	r := rand.New(rand.NewPCG(7, 8))
 	for _, bits := range []int{24, 12, 6} { // of a number: products of short ones end up halfway more often
 		for _, e := range []struct{ middle, exponents int }{{127, 4}, {127, 30}, {127, 250}, {57, 20}} { // the last: products are subnormal
@@ -87,23 +88,13 @@ func TestListBits(t *testing.T) {
 	if path == "" {
 		t.Skip("BITS names no file")
 	}
-	d, err := Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	defer limitISA(bestISA(t))
-	d.Common()
+	d, _ := common(t)
 	f, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	n, err := strconv.ParseUint(cmp.Or(os.Getenv("SHARE"), "1"), 10, 32)
-	if err != nil {
-		t.Fatal(err)
-	}
-	devicetest.ListBits(t, d, n, f)
+	devicetest.ListBits(t, d, drawn.Share(), f)
 }
 
 // Claim (functions.h): kernels call no function of libm whose last bits differ by release and processor.

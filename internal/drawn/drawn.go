@@ -20,11 +20,14 @@ func Seed(otherwise uint64) uint64 {
 }
 
 // Share is SHARE: lists are cut to about one in so many of their members; 1: they are complete.
-func Share() uint64 {
+func Share() uint64 { return ShareOr(1) }
+
+// ShareOr is SHARE, or otherwise if it is not set.
+func ShareOr(otherwise uint64) uint64 {
 	if n, err := strconv.ParseUint(os.Getenv("SHARE"), 10, 32); err == nil {
 		return max(1, n)
 	}
-	return 1
+	return otherwise
 }
 
 // Part is the members of a list that the environment asks for, in the order of the list: one in Share, and at least

@@ -24,14 +24,22 @@ func TestMutatedModels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "m.gguf")
 	r := rand.New(rand.NewPCG(37, 7))
-	opened, rounds := 0, 400
+	rounds := 400
 	if testing.Short() {
 		rounds = 100
 	}
+	if opened := openMutations(t, rounds, 64<<20, func() []byte { return mutated(r, good) }); opened == 0 || opened == rounds {
+		t.Errorf("%d of %d mutations open; the mutations test nothing", opened, rounds)
+	}
+}
+
+// openMutations reads so many files, each in at most so many bytes of memory, and counts those that open.
+func openMutations(t *testing.T, rounds int, most uint64, mutation func() []byte) (opened int) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "m.gguf")
 	for range rounds {
-		bad := mutated(r, good)
+		bad := mutation()
 		if err := os.WriteFile(path, bad, 0o666); err != nil {
 			t.Fatal(err)
 		}
@@ -41,13 +49,11 @@ func TestMutatedModels(t *testing.T) {
 			opened++
 		}
 		runtime.ReadMemStats(&after)
-		if used := after.TotalAlloc - before.TotalAlloc; used > 64<<20 {
+		if used := after.TotalAlloc - before.TotalAlloc; used > most {
 			t.Errorf("%d bytes of memory for a file of %d", used, len(bad))
 		}
 	}
-	if opened == 0 || opened == rounds {
-		t.Errorf("%d of %d mutations open; the mutations test nothing", opened, rounds)
-	}
+	return opened
 }
 
 // mutated changes some bytes of the metadata and of the list of tensors, or cuts the file.

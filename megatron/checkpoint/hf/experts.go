@@ -20,12 +20,12 @@ type mixtureNames struct {
 
 // The names of most families.
 func gated(experts int64, shared string) *mixtureNames {
-	return &mixtureNames{experts, "mlp.", "gate_proj", "up_proj", "down_proj", shared, "", "", ""}
+	return &mixtureNames{experts: experts, mixture: "mlp.", gate: "gate_proj", up: "up_proj", down: "down_proj", shared: shared}
 }
 
 // The names of Mixtral.
 func numbered(experts int64) *mixtureNames {
-	return &mixtureNames{experts, "block_sparse_moe.", "w1", "w3", "w2", "", "", "", ""}
+	return &mixtureNames{experts: experts, mixture: "block_sparse_moe.", gate: "w1", up: "w3", down: "w2"}
 }
 
 // experts reads the mixture of a family that has one.

@@ -180,7 +180,7 @@ func match(state State, stored []checkpoint.Tensor, tensors []mpu.Stored, o Load
 		}
 	}
 	if len(wrong) > 0 {
-		return nil, exitcode.Errorf(exitcode.IO, "%w: %s", ErrMisfit, shortest(wrong))
+		return nil, exitcode.Errorf(exitcode.IO, "%w: %s", ErrMisfit, shortList(wrong, 1))
 	}
 	return found, nil
 }

@@ -43,19 +43,14 @@ func (r *Report) Lines() []string {
 		{"overridden", r.Overridden},
 	} {
 		if len(part.list) > 0 {
-			lines = append(lines, fmt.Sprintf("%s (%d): %s", part.what, len(part.list), shortList(part.list)))
+			lines = append(lines, fmt.Sprintf("%s (%d): %s", part.what, len(part.list), shortList(part.list, 5)))
 		}
 	}
 	return lines
 }
 
-// shortList names a few and counts the rest.
-func shortList(list []string) string { return listed(list, 5) }
-
-// shortest is for long items: one stands for all.
-func shortest(list []string) string { return listed(list, 1) }
-
-func listed(list []string, shown int) string {
+// shortList names the first ones and counts the rest.
+func shortList(list []string, shown int) string {
 	if len(list) <= shown {
 		return strings.Join(list, ", ")
 	}
