@@ -45,8 +45,8 @@ func (l *launching) nodesAndSpares(spares int, line string) (cmds []*exec.Cmd, n
 	port := freePair(l.t)
 	cmds, notes = make([]*exec.Cmd, 2+spares), make([]*bytes.Buffer, 2+spares)
 	for node := range cmds {
-		cmds[node], notes[node] = l.command(fmt.Sprintf("launch --nproc-per-node %d --nnodes 2 --spares %d --node-rank %d --master-addr 127.0.0.1 --master-port %d --auto-restart --host-wait-seconds 3 -- pretrain_gpt %s",
-			cmp.Or(l.perHost, 4), spares, node, port, line))
+		cmds[node], notes[node] = l.command(fmt.Sprintf("launch --nproc-per-node %d --nnodes 2 --spares %d --node-rank %d --master-addr 127.0.0.1 --master-port %d --auto-restart --host-wait-seconds %d -- pretrain_gpt %s",
+			cmp.Or(l.perHost, 4), spares, node, port, cmp.Or(l.hostWait, 3), line))
 		cmds[node].Env = append(cmds[node].Environ(), "MONOTRON_SECRET=0123456789abcdef0123456789abcdef")
 		if err := cmds[node].Start(); err != nil {
 			l.t.Fatal(err)

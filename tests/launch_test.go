@@ -84,6 +84,7 @@ type launching struct {
 	t        *testing.T
 	bin, dir string
 	perHost  int   // ranks of a host in nodes; 0: 4
+	hostWait int   // --host-wait-seconds in nodes; 0: 3
 	daemons  []int // processes of the sshd of each host
 }
 

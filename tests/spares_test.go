@@ -50,11 +50,15 @@ func (l *launching) says(said string, lines ...string) {
 	}
 }
 
+// checkLimit is how long, in seconds, hosts wait for a spare one that still checks itself on a busy machine.
+const checkLimit = 120
+
 // Claim (docs/failures.md): a spare host replaces one that is killed, of host 0, where
 // they met, too; the run continues from the memory checkpoint with the numbers and bytes of
 // an undisturbed one.
 func spareReplaces(l *launching, lost int) {
 	name := "s" + string(rune('0'+lost))
+	l.hostWait = checkLimit
 	cmds, notes := l.nodesAndSpares(1, atSix+"--replication-jump 4 --save "+name+" --log-jsonl "+name+".jsonl")
 	l.await(name+".jsonl", 8, cmds[0], notes[0])
 	if err := cmds[lost].Process.Kill(); err != nil {
@@ -71,6 +75,7 @@ func spareReplaces(l *launching, lost int) {
 
 // Claim: without memory checkpoints the run continues from disk.
 func spareFromDisk(l *launching) {
+	l.hostWait = checkLimit
 	cmds, notes := l.nodesAndSpares(1, eight+paused+"--save disk --save-interval 2 --log-jsonl disk.jsonl")
 	l.await("disk.jsonl", 8, cmds[0], notes[0])
 	if err := cmds[1].Process.Kill(); err != nil {

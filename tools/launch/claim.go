@@ -11,27 +11,31 @@ import (
 
 // claim is what a launcher says of the last start that it was in.
 type claim struct {
-	slot    int  // its node rank; -1: it has run no ranks
-	start   int  // the number of that start, from 1; 0: none
-	resumes bool // the run has saved since it began, and continues from there
+	slot     int  // its node rank; -1: it has run no ranks
+	start    int  // the number of that start, from 1; 0: none
+	resumes  bool // the run has saved since it began, and continues from there
+	checking bool // it checks itself as a spare host: it cannot run ranks yet
 }
 
 // String and readClaim write and read it for a meeting.
-func (c claim) String() string { return fmt.Sprintf("%d %d %t", c.slot, c.start, c.resumes) }
+func (c claim) String() string {
+	return fmt.Sprintf("%d %d %t %t", c.slot, c.start, c.resumes, c.checking)
+}
 
 func readClaim(text string) claim {
 	none := claim{slot: -1}
 	words := strings.Fields(text)
-	if len(words) != 3 {
+	if len(words) != 4 {
 		return none
 	}
 	slot, err1 := strconv.Atoi(words[0])
 	start, err2 := strconv.Atoi(words[1])
 	resumes, err3 := strconv.ParseBool(words[2])
-	if errors.Join(err1, err2, err3) != nil {
+	checking, err4 := strconv.ParseBool(words[3])
+	if errors.Join(err1, err2, err3, err4) != nil {
 		return none
 	}
-	return claim{slot, start, resumes}
+	return claim{slot, start, resumes, checking}
 }
 
 // arrival is a launcher that has come.

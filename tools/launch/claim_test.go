@@ -34,12 +34,12 @@ func TestAssign(t *testing.T) {
 
 // Claim: a claim is read as it was written; other text claims nothing.
 func TestClaim(t *testing.T) {
-	for _, c := range []claim{{slot: -1}, {3, 7, true}, {0, 1, false}} {
+	for _, c := range []claim{{slot: -1}, {3, 7, true, false}, {0, 1, false, false}, {-1, 0, false, true}} {
 		if got := readClaim(c.String()); got != c {
 			t.Errorf("%+v is read as %+v", c, got)
 		}
 	}
-	for _, text := range []string{"", "1", "1 2", "x y z", "1 2 maybe"} {
+	for _, text := range []string{"", "1", "1 2", "x y z", "1 2 maybe false", "1 2 true"} {
 		if got := readClaim(text); got != (claim{slot: -1}) {
 			t.Errorf("%q is read as %+v", text, got)
 		}

@@ -46,6 +46,7 @@ type gathering struct {
 	session  *rendezvous.Session // since the last meeting; nil: none
 	ended    chan struct{}       // closed when the session is
 	had      claim               // in the last start
+	check    *spareCheck         // of this host as a spare one; nil: none was begun since it last ran ranks
 	slots    []int               // by node rank: the launchers of the last start
 }
 
@@ -98,7 +99,9 @@ func (g *gathering) gather(ctx context.Context, notes io.Writer) (spare bool, er
 			continue
 		}
 		g.addrs[number] = m.Addr
-		here = append(here, arrival{number, readClaim(m.Report)})
+		if c := readClaim(m.Report); !c.checking {
+			here = append(here, arrival{number, c})
+		}
 	}
 	// How many hosts run ranks, and which.
 	if !g.enoughWithout0(lead, members) {
@@ -188,14 +191,17 @@ func (g *gathering) enoughWithout0(lead int, members []rendezvous.Member) bool {
 }
 
 // meet waits for the other launchers, and gives them by number. A meeting of too few is repeated
-// while there is time: a host that ends its ranks or checks itself as a spare comes late.
+// while there is time: a host that ends its ranks comes late, and a spare one comes again after its check.
 func (g *gathering) meet(ctx context.Context, notes io.Writer) (lead int, all []rendezvous.Member, err error) {
 	limit := g.hostWait + settling
 	if g.addrs == nil {
 		limit = firstGathering
 	}
-	end, noted := time.Now().Add(limit), false
+	end, noted, late := time.Now().Add(limit), false, false
 	for {
+		if err := g.check.failure(); err != nil {
+			return 0, nil, err
+		}
 		lead, addr := g.leader()
 		s, err := g.join(ctx, lead, addr, time.Until(end), notes)
 		var v *failure.Verdict
@@ -211,8 +217,12 @@ func (g *gathering) meet(ctx context.Context, notes io.Writer) (lead int, all []
 			}
 		case ctx.Err() != nil:
 			return 0, nil, exitcode.Errorf(exitcode.Again, "stopped while waiting for the other hosts; run the same command again")
-		case errors.As(err, &v) && v.Kind == runIsOver && v.Code != exitcode.Again, g.addrs == nil && exitcode.CodeOf(err) != exitcode.Again:
+		case late && time.Now().After(end):
+			return 0, nil, exitcode.Errorf(exitcode.IO, "the hosts started without this one, and host 0 does not answer any more: the run has ended, or host 0 is lost (%w)", err)
+		case errors.As(err, &v) && v.Kind == runIsOver && v.Code != exitcode.Again, g.addrs == nil && !late && exitcode.CodeOf(err) != exitcode.Again:
 			return 0, nil, err
+		case g.addrs == nil && exitcode.CodeOf(err) == exitcode.Again: // it came late: the others run, for however long
+			end, late = time.Now().Add(g.hostWait+settling), true
 		case time.Now().After(end):
 			return 0, nil, exitcode.Errorf(exitcode.IO, "the other hosts cannot be met: %w; restart on the remaining hosts", err)
 		}
@@ -241,13 +251,16 @@ func (g *gathering) join(ctx context.Context, lead int, addr string, limit time.
 		return nil, err
 	}
 	own := g.had
-	own.resumes = g.resumes
+	own.resumes, own.checking = g.resumes, g.check.running()
 	c := rendezvous.Config{Rank: g.ordinal(g.number0, lead), World: g.all, Addr: addr, Secret: fmt.Appendf(secret, " of launchers that host %d leads", lead),
 		Alike: map[string]string{"--nproc-per-node": strconv.Itoa(g.local), "layout": g.layout().String(), "--min-nnodes": strconv.Itoa(g.leastNodes),
 			"--nnodes": strconv.Itoa(g.wanted)},
 		Timeout: limit, Called: "host", Notes: notes, Report: own.String(), Loose: true, Data: g.data()}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if own.checking {
+		go untilChecked(ctx, g.check, cancel)
+	}
 	if lead == g.number0 {
 		c.Listener = g.listener
 		w := newWait(g, ctx)
@@ -282,6 +295,15 @@ func untilDead(ctx context.Context, addr string, end func()) {
 		case <-ctx.Done():
 		case <-time.After(time.Second):
 		}
+	}
+}
+
+// untilChecked ends a wait in which this host says that it cannot run ranks yet.
+func untilChecked(ctx context.Context, c *spareCheck, end func()) {
+	select {
+	case <-ctx.Done():
+	case <-c.done:
+		end()
 	}
 }
 
@@ -358,14 +380,19 @@ func (g *gathering) leave() {
 	g.session = nil
 }
 
-// standby waits, on a spare host, until the hosts meet again (nil) or the run is over.
+// standby waits, on a spare host, until the hosts meet again (nil), the run is over or its check fails.
 func (g *gathering) standby(ctx context.Context, notes io.Writer) (over bool, err error) {
 	select {
 	case <-ctx.Done():
+		err = exitcode.Errorf(exitcode.Again, "stopped while waiting as a spare host")
+	case <-g.check.failed:
+		err = g.check.failure()
+	case <-g.session.Lost():
+	}
+	if err != nil {
 		_ = g.session.Close() // the others continue
 		g.session = nil
-		return true, exitcode.Errorf(exitcode.Again, "stopped while waiting as a spare host")
-	case <-g.session.Lost():
+		return true, err
 	}
 	<-g.ended
 	var v *failure.Verdict
@@ -430,11 +457,14 @@ func (w *wait) ask(ctx context.Context, number int, addr string) {
 // enough as run ranks, if of those that did the others are gone. Who leads without having been in
 // the last start cannot ask those.
 func (w *wait) enough(here []rendezvous.Member) bool {
-	// Who is there, and whether a start was before.
+	// Who is there and can run ranks, and whether a start was before.
 	came, again := map[int]bool{}, false
 	for _, m := range here {
-		came[(m.Rank+w.g.number0)%w.g.all] = true
-		again = again || readClaim(m.Report).start > 0
+		c := readClaim(m.Report)
+		if !c.checking {
+			came[(m.Rank+w.g.number0)%w.g.all] = true
+		}
+		again = again || c.start > 0
 	}
 	// As many as are needed, and which others to wait for.
 	switch {
