@@ -1,6 +1,7 @@
 package pretrain
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -164,11 +165,41 @@ func TestEveryOptimizerTrains(t *testing.T) {
 	}
 }
 
-// Claim (docs/report.md): --profile without a file writes next to the log, whose folder is made for both.
+// Claim (docs/report.md, docs/logging.md): --profile without a file writes next to the log, whose folder is made for
+// both. The trace has the ops of a forward and a backward pass, within these phases, with their sizes.
 func TestTraceIsNextToTheLog(t *testing.T) {
 	dir := t.TempDir()
 	must(t, dir, tiny+someData+"--log-jsonl DIR/run/steps.jsonl --profile --profile-step-start 1 --profile-step-end 2 --train-iters 3")
-	if _, err := os.Stat(filepath.Join(dir, "run", "trace.json")); err != nil {
-		t.Error(err)
+	data, err := os.ReadFile(filepath.Join(dir, "run", "trace.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type box struct {
+		Name, Cat string
+		Ts, Dur   float64
+		Args      struct{ Shape string }
+	}
+	var trace struct{ TraceEvents []box }
+	if err := json.Unmarshal(data, &trace); err != nil {
+		t.Fatal(err)
+	}
+	phases := map[string]box{}
+	for _, b := range trace.TraceEvents {
+		if b.Cat == "phase" {
+			phases[b.Name] = b
+		}
+	}
+	within := map[string]int{}
+	for _, b := range trace.TraceEvents {
+		for _, phase := range []string{"forward-compute", "backward-compute", "optimizer"} {
+			if p := phases[phase]; b.Cat == "op" && b.Args.Shape != "" && b.Ts >= p.Ts && b.Ts+b.Dur <= p.Ts+p.Dur {
+				within[phase+" "+b.Name]++
+			}
+		}
+	}
+	for _, want := range []string{"forward-compute matmul", "backward-compute matmul", "backward-compute attention_backward", "optimizer adamw"} {
+		if within[want] == 0 {
+			t.Errorf("no %s in the trace: %v", want, within)
+		}
 	}
 }

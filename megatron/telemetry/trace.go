@@ -18,7 +18,7 @@ import (
 )
 
 // Trace writes a Chrome trace (chrome://tracing, Perfetto): one row a rank, one
-// box a phase, a mark where a step ends. Safe for several goroutines; all methods accept a nil Trace, which
+// box a phase and in it one an op, a mark where a step ends. Safe for several goroutines; all methods accept a nil Trace, which
 // does nothing.
 type Trace struct {
 	mu     sync.Mutex
@@ -57,11 +57,20 @@ func (t *Trace) On() bool { return t != nil && t.active.Load() }
 
 // Span records a phase of a rank.
 func (t *Trace) Span(name string, rank int, from, to time.Time) {
+	t.box(name, "phase", "", rank, from, to)
+}
+
+// Op records an op of a rank's device, with the sizes of its computation.
+func (t *Trace) Op(name, shape string, rank int, from time.Time, took time.Duration) {
+	t.box(name, "op", fmt.Sprintf(`,"args":{"shape":%s}`, quoted(shape)), rank, from, from.Add(took))
+}
+
+func (t *Trace) box(name, category, more string, rank int, from, to time.Time) {
 	if !t.On() {
 		return
 	}
 	micros := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
-	t.add(fmt.Sprintf(`{"ph":"X","name":%s,"pid":0,"tid":%d,"ts":%.3f,"dur":%.3f}`, quoted(name), rank, micros(from.Sub(t.begin)), micros(to.Sub(from))))
+	t.add(fmt.Sprintf(`{"ph":"X","name":%s,"cat":"%s","pid":0,"tid":%d,"ts":%.3f,"dur":%.3f%s}`, quoted(name), category, rank, micros(from.Sub(t.begin)), micros(to.Sub(from)), more))
 }
 
 // Marks is the trace as a sink of rank's steps. Its Close leaves the trace open, which

@@ -216,12 +216,26 @@ func (l *logger) begin(iteration int64) {
 	c := &l.config.Log
 	l.current = iteration
 	l.trace.Record(iteration >= int64(c.ProfileStart) && (c.ProfileEnd == 0 || iteration < int64(c.ProfileEnd)))
+	l.traceOps(l.trace.On())
 	if iteration != int64(c.ProfileEnd)+1 || c.ProfileEnd == 0 || !l.rank.Last() {
 		return
 	}
 	// A step has passed since: no rank is still at one that was recorded.
 	if err := l.trace.Publish(); err != nil {
 		l.notes.Warn("%v", err)
+	}
+}
+
+// traceOps has the trace show each op of a device on the host. Where ops are only enqueued, to wait
+// for each would change what is measured.
+func (l *logger) traceOps(on bool) {
+	d := l.rank.Device
+	switch {
+	case d == nil || l.trace == nil || !d.OnHost():
+	case on:
+		d.Observe = func(c device.Call) { l.trace.Op(c.Op.String(), c.Shape, l.rank.Number, c.Start, c.Took) }
+	default:
+		d.Observe = nil
 	}
 }
 
