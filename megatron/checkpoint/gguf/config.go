@@ -310,6 +310,9 @@ func (s *settling) partial(turned, head int64) {
 
 // sizes checks numbers that are said twice, and reads Llama 3's scaling.
 func (s *settling) sizes(c *hf.Config) error {
+	if err := s.experts(c); err != nil {
+		return err
+	}
 	if n, ok := s.integer(s.key("vocab_size")); ok && n != int64(c.Model.VocabSize) {
 		return exitcode.Errorf(exitcode.BadData, "%s: %s is %d, but token_embd.weight has %d rows", s.f.Path, s.key("vocab_size"), n, c.Model.VocabSize)
 	}
@@ -323,4 +326,26 @@ func (s *settling) sizes(c *hf.Config) error {
 	scaling, err := scalingOf(s.f, t, c.Model.RotaryBase, c.Model.RotaryDims())
 	c.Model.RopeScaling = scaling
 	return err
+}
+
+// experts compares the number of experts with the routers' rows, since every expert of that number takes memory.
+func (s *settling) experts(c *hf.Config) error {
+	e := c.Model.Experts
+	if e == nil || e.Num == 0 {
+		return nil
+	}
+	routers := 0
+	for _, t := range s.f.Tensors {
+		if !strings.HasPrefix(t.Name, "blk.") || !strings.HasSuffix(t.Name, ".ffn_gate_inp.weight") {
+			continue
+		}
+		if shape := t.Shape(); len(shape) == 0 || shape[0] != int64(e.Num) {
+			return exitcode.Errorf(exitcode.BadData, "%s: %s is %d, but %s has the shape %v", s.f.Path, s.key("expert_count"), e.Num, t.Name, shape)
+		}
+		routers++
+	}
+	if routers == 0 {
+		return exitcode.Errorf(exitcode.BadData, "%s: %s is %d, but no blk.N.ffn_gate_inp.weight is in the file", s.f.Path, s.key("expert_count"), e.Num)
+	}
+	return nil
 }
