@@ -13,8 +13,8 @@
 // The ranks of a host share a connection with rank 0: that of one of them, which relays for
 // the others (relay.go). Rank 0 hears, asks and blames each by itself all the same.
 //
-// Reading order: session.go (a rank's view), server.go (rank 0's part), relay.go and host_linux.go (the ranks of a
-// host), queue.go (what is on its way), secret.go, unproved.go (connections
+// Reading order: session.go and join.go (a rank's view), server.go with admit.go, hear.go and watch.go (rank 0's
+// part), relay.go and host_linux.go (the ranks of a host), queue.go (what is on its way), secret.go, unproved.go (connections
 // that have proved nothing yet), listener.go (a port that outlives a gathering), retry.go, wire.go, port.go
 // (where ranks of one host meet), longwait.go (notes on a long wait).
 package rendezvous

@@ -225,3 +225,27 @@ func cut(text string, limit int) string {
 	}
 	return text[:limit] + " ..."
 }
+
+// mustFrame is for messages of the server's own making.
+func mustFrame(m *message) []byte {
+	bytes, err := frame(m)
+	if err != nil {
+		panic(err)
+	}
+	return bytes
+}
+
+func verdictFrame(v *failure.Verdict) []byte {
+	return mustFrame(&message{Kind: kindVerdict, Verdict: v})
+}
+
+func beatFrame(from int, at string) []byte {
+	return mustFrame(&message{Kind: kindBeat, From: from, At: at})
+}
+
+func askFrame(seat int) []byte { return mustFrame(&message{Kind: kindAsk, Seat: seat}) }
+
+// refusal is for the rank of one seat.
+func refusal(seat int, v *failure.Verdict) []byte {
+	return mustFrame(&message{Kind: kindRefused, Seat: seat, Verdict: v})
+}
