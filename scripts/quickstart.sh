@@ -1,8 +1,8 @@
 #!/bin/bash
 # Called by make quickstart: trains a small GPT on the sources of Go, kills the run and resumes it,
 # and compares what is trained twice bit for bit. SEED (1234): initial weights and order of the data;
-# TRAIN_SECONDS (90): length of the training; CORPUS (all): bytes of text. Everything is written to
-# OUT (quickstart); the programs are those of BIN (bin).
+# TRAIN_SECONDS (90): length of the training; CORPUS (all): bytes of text; EVAL_ITERS (10): batches of an
+# evaluation. Everything is written to OUT (quickstart); the programs are those of BIN (bin).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=${BIN:-bin} seed=${SEED:-1234} seconds=${TRAIN_SECONDS:-90} corpus=${CORPUS:-1000000000} out=${OUT:-quickstart}
@@ -43,7 +43,7 @@ model=(--seed "$seed" --num-layers 4 --hidden-size 256 --num-attention-heads 4 -
   --position-embedding-type rope --swiglu --normalization RMSNorm --disable-bias-linear --bf16
   --micro-batch-size 4 --global-batch-size 4 --attention-dropout 0 --hidden-dropout 0
   --lr 3e-3 --min-lr 3e-4 --lr-decay-style cosine --lr-warmup-fraction 0.05 --weight-decay 0.1 --adam-beta2 0.95 --clip-grad 1.0
-  --data-path "$out/go_text_document" --split "95,5,0" --log-interval 1 --eval-iters 10 "${tokenizer[@]}")
+  --data-path "$out/go_text_document" --split "95,5,0" --log-interval 1 --eval-iters "${EVAL_ITERS:-10}" "${tokenizer[@]}")
 field() { sed -nE "s/.*\"$1\":([-0-9.e+]+).*/\1/p"; } # of JSON lines
 "$bin/pretrain_gpt" "${model[@]}" --train-iters 12 --eval-interval 1000 --log-jsonl "$out/trial/steps.jsonl" >"$out/trial/train.log" 2>&1 || die "the trial failed: $(tail -n 5 "$out/trial/train.log")"
 median=$(grep '"grad_norm"' "$out/trial/steps.jsonl" | field seconds | sort -g | sed -n 6p)

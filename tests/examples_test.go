@@ -52,7 +52,7 @@ func TestExamples(t *testing.T) {
 func TestQuickstart(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "quickstart")
 	cmd := exec.Command("bash", filepath.Join(repository, "scripts", "quickstart.sh"))
-	cmd.Env = append(os.Environ(), "BIN="+program(t), "OUT="+out, "TRAIN_SECONDS=1", "CORPUS=1500000")
+	cmd.Env = append(os.Environ(), "BIN="+program(t), "OUT="+out, "TRAIN_SECONDS=1", "CORPUS=1500000", "EVAL_ITERS=1")
 	text, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(text), "bit for bit: 6 steps trained twice") {
 		t.Fatalf("%v\n%s", err, text)

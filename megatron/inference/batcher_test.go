@@ -14,6 +14,7 @@ import (
 	"monotron/csrc/cpu"
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
+	"monotron/internal/drawn"
 	"monotron/megatron/spec"
 )
 
@@ -168,8 +169,9 @@ func TestAnyLoadGivesTheSame(t *testing.T) {
 					}
 				})
 				preempted, hits := int64(0), int64(0)
-				for mixture := range 10 {
-					s := mix(t, l, uint64(mixture), requests, alone)
+				// The first mixture has too few blocks for its sequences, so that some are preempted.
+				for _, seed := range append([]uint64{2}, drawn.Part(t, []uint64{0, 1, 3, 4, 5, 6, 7, 8, 9}, 2)...) {
+					s := mix(t, l, seed, requests, alone)
 					preempted, hits = preempted+s.Preemptions, hits+s.PrefixHit
 				}
 				if preempted == 0 || hits == 0 {

@@ -117,7 +117,7 @@ func TestChoose(t *testing.T) {
 	} {
 		const draws = 20000
 		count := map[int32]int{}
-		for _, id := range drawn(t, g, &c.o.Sampling, lp, draws) {
+		for _, id := range sampled(t, g, &c.o.Sampling, lp, draws) {
 			count[id]++
 		}
 		for id := range lp {
@@ -129,8 +129,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// drawn are the first n new tokens, each from the same logits.
-func drawn(t *testing.T, g *Generator, s *Sampling, logits []float32, n int) (ids []int32) {
+// sampled are the first n new tokens, each from the same logits.
+func sampled(t *testing.T, g *Generator, s *Sampling, logits []float32, n int) (ids []int32) {
 	t.Helper()
 	all := g.Device.Arena.Alloc(device.Workspace, device.F32, int64(n), int64(len(logits)))
 	defer g.Device.Arena.Free(all)
