@@ -387,8 +387,8 @@ func (m *maker) perSplitWords() ([3][]string, error) {
 		return lists, err
 	}
 	var file map[string]json.RawMessage
-	if err := json.Unmarshal(text, &file); err != nil {
-		return lists, exitcode.Errorf(exitcode.BadData, "%s: %w", m.PerSplitDataArgsPath, err)
+	if err := exitcode.JSON(m.PerSplitDataArgsPath, text, &file); err != nil {
+		return lists, err
 	}
 	for s := range lists {
 		name := Split(s).String()

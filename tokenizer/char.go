@@ -77,8 +77,8 @@ func LoadChar(path string) (*Char, error) {
 		return nil, err
 	}
 	var list []string
-	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: a CharTokenizer vocabulary is a JSON list of one-character strings: %w", path, err)
+	if err := exitcode.JSON(path, data, &list); err != nil {
+		return nil, exitcode.Errorf(exitcode.BadData, "%w; the vocabulary of a CharTokenizer must be a JSON list of strings of one character", err)
 	}
 	symbols := make([]rune, len(list))
 	for i, s := range list {

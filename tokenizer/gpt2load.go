@@ -3,7 +3,6 @@ package tokenizer
 import (
 	_ "embed"
 	"encoding/binary"
-	"encoding/json"
 	"strings"
 
 	"monotron/internal/exitcode"
@@ -39,8 +38,8 @@ func readVocab(path string) (map[string]int32, error) {
 		return nil, err
 	}
 	ids := map[string]int32{}
-	if err := json.Unmarshal(data, &ids); err != nil {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: a GPT-2 vocabulary is a JSON object of token and id: %w", path, err)
+	if err := exitcode.JSON(path, data, &ids); err != nil {
+		return nil, exitcode.Errorf(exitcode.BadData, "%w; a GPT-2 vocabulary must be a JSON object of tokens and their ids", err)
 	}
 	return ids, nil
 }

@@ -3,7 +3,6 @@ package tokenizer
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -116,8 +115,8 @@ func readRanks(path string) ([][]byte, error) {
 		Rank  *int
 		Bytes []byte `json:"token_bytes"`
 	}
-	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: a list of ranks is JSON objects with rank, token_bytes (base64) and token_str: %w", path, err)
+	if err := exitcode.JSON(path, data, &list); err != nil {
+		return nil, exitcode.Errorf(exitcode.BadData, "%w; the file must be a JSON list of objects with rank, token_bytes (base64) and token_str", err)
 	}
 	out := make([][]byte, len(list))
 	for i, x := range list {

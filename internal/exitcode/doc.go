@@ -3,5 +3,5 @@
 // It rests on nothing else of ours, so that every package can use it.
 //
 // Reading order: exitcode.go (codes, and errors that carry one), words.go (a message's text, which a
-// test scrambles), read.go (small files that somebody else wrote).
+// test scrambles), read.go (small files that somebody else wrote), json.go (JSON in them).
 package exitcode

@@ -27,7 +27,7 @@ func (p *parser) configFile() error {
 	}
 	var document yaml.Node
 	if err := yaml.Unmarshal(data, &document); err != nil {
-		return exitcode.Errorf(exitcode.Usage, "--config %s: %w", file, err)
+		return exitcode.Errorf(exitcode.Usage, "--config %s: %s", file, strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	if len(document.Content) == 0 {
 		return nil

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"sort"
 	"strconv"
@@ -178,7 +179,7 @@ func ParseMachine(text []byte) (*Machine, error) {
 	// Aliases could make a short text endless: they are bounded before it is decoded.
 	var all yaml.Node
 	if err := yaml.Unmarshal(text, &all); err != nil {
-		return nil, exitcode.With(exitcode.BadData, err)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s", strings.TrimPrefix(err.Error(), "yaml: "))
 	} else if err := bounded(&all); err != nil {
 		return nil, exitcode.With(exitcode.BadData, err)
 	}
@@ -190,8 +191,8 @@ func ParseMachine(text []byte) (*Machine, error) {
 			err = errors.New("it is empty")
 		}
 		var wrong *yaml.TypeError
-		if errors.As(err, &wrong) && len(wrong.Errors) > mostProblems {
-			err = &yaml.TypeError{Errors: append(wrong.Errors[:mostProblems:mostProblems], fmt.Sprintf("and %d more", len(wrong.Errors)-mostProblems))}
+		if errors.As(err, &wrong) {
+			err = errors.New(problemsOf(wrong.Errors))
 		}
 		return nil, exitcode.With(exitcode.BadData, err)
 	}
@@ -210,6 +211,28 @@ func ParseMachine(text []byte) (*Machine, error) {
 
 // mostKeys bounds the fields of one mapping, which yaml compares each with each; mostProblems the problems reported.
 const mostKeys, mostProblems = 1000, 20
+
+// problemsOf are the first few errors of yaml, in words that name no type of Go.
+func problemsOf(all []string) string {
+	var list []string
+	for _, text := range all[:min(len(all), mostProblems)] {
+		text = unknownField.ReplaceAllString(text, "unknown field $1")
+		list = append(list, kindNames.Replace(wrongValue.ReplaceAllString(text, "a value of the wrong type ($1)")))
+	}
+	if more := len(all) - mostProblems; more > 0 {
+		list = append(list, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(list, "; ")
+}
+
+// Errors of yaml, which name types of Go: unknownField for a field that does not exist, wrongValue for a value.
+var (
+	unknownField = regexp.MustCompile("field (\\S+) not found in type \\S+")
+	wrongValue   = regexp.MustCompile("cannot unmarshal !!(\\w+(?: `.*`)?) into .+")
+)
+
+// kindNames are the words for the kinds of values in errors of yaml.
+var kindNames = strings.NewReplacer("(str `", "(string `", "(seq)", "(list)", "(map)", "(object)")
 
 // bounded refuses a node with a mapping of more fields than any machine has.
 func bounded(n *yaml.Node) error {
@@ -249,7 +272,7 @@ func (m *Machine) check() error {
 	within("checked.worst_error", m.Checked.Worst, 0, 10)
 	// Rates: peaks by data type, curves of shares of them, links.
 	if len(m.Peak) == 0 {
-		problems = append(problems, errors.New("peak_flops is missing: operations a second by dtype (f32, bf16, f16)"))
+		problems = append(problems, errors.New("peak_flops is missing; it has the operations per second of each dtype (f32, bf16, f16)"))
 	}
 	for dtype, peak := range m.Peak {
 		if !slices.Contains([]string{"f32", "bf16", "f16"}, dtype) {
@@ -259,7 +282,7 @@ func (m *Machine) check() error {
 	}
 	for name, curve := range map[string][]Share{"matmul_share": m.Matmul, "stream_share": m.Stream} {
 		if len(curve) == 0 {
-			problems = append(problems, fmt.Errorf("%s is missing: a list of {from, share}", name))
+			problems = append(problems, fmt.Errorf("%s is missing; it is a list of {from, share}", name))
 		}
 		for i, s := range curve {
 			within(name+".share", s.Share, 1e-6, 2)

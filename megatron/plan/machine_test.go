@@ -32,7 +32,7 @@ func TestBadMachines(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"":                         "empty",
-		"name: [":                  "yaml",
+		"name: [":                  "line 1: did not find expected node content",
 		"nothing: 1":               "nothing",
 		"device: abacus":           "device is \"abacus\"",
 		"memory: many":             "not a size",
@@ -239,12 +239,12 @@ func TestHostileMachines(t *testing.T) {
 		numbered("what%d: 1\n", mostKeys):                        "and 980 more",
 		"constants:\n" + numbered("  r%d: {compute: -1}\n", 100): " more",
 		"name: " + strings.Repeat("[", 20000):                    "max depth",
-		"flags: &a [*a]":                                         "cannot unmarshal",
-		"a: &a [x, x]\nb: &b [*a, *a]\nflags: [*b, *b]":          "not found",
-		tinyMachine + "\nflags: !!binary aGk=\n":                 "cannot unmarshal",
+		"flags: &a [*a]":                                         "a value of the wrong type",
+		"a: &a [x, x]\nb: &b [*a, *a]\nflags: [*b, *b]":          "unknown field",
+		tinyMachine + "\nflags: !!binary aGk=\n":                 "a value of the wrong type",
 		tinyMachine + "\nconstants: {x: {compute: 1e999}}\n":     "1e999",
 		tinyMachine + "\nregimes: {<<: 3}\n":                     "map merge",
-		"\x00\x01\xff":                                           "yaml",
+		"\x00\x01\xff":                                           "control characters are not allowed",
 	} {
 		_, err := ParseMachine([]byte(text))
 		if exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), want) || len(err.Error()) > 4000 {

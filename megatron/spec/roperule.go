@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 
 	"monotron/internal/elementary"
 )
@@ -49,10 +50,10 @@ func ParseRopeRule(text string, d int) (*RopeRule, error) {
 	dec := json.NewDecoder(bytes.NewReader([]byte(text)))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(r); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("not a JSON object with the keys of a rule: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if dec.More() {
-		return nil, fmt.Errorf("more follows the JSON object")
+		return nil, fmt.Errorf("other text follows the JSON object")
 	}
 	return r, r.check(d)
 }

@@ -90,8 +90,8 @@ func (s *Source) within(path string) error {
 // take takes what s lacks from the content of a tokenizer_config.json; path is for messages.
 func (s *Source) take(path string, data []byte) error {
 	var f map[string]json.RawMessage
-	if err := json.Unmarshal(data, &f); err != nil {
-		return exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)
+	if err := exitcode.JSON(path, data, &f); err != nil {
+		return err
 	}
 	if s.Text == "" {
 		s.Text = templateOf(f["chat_template"])

@@ -99,8 +99,8 @@ type file struct {
 func Parse(path string, data []byte) (*Tokenizer, error) {
 	r := &reader{path: path}
 	var f file
-	if err := json.Unmarshal(data, &f); err != nil {
-		return nil, r.bad("it is not a valid tokenizer.json: %w", err)
+	if err := exitcode.JSON(path, data, &f); err != nil {
+		return nil, err
 	}
 	if f.Version != nil && *f.Version != "1.0" {
 		return nil, r.unsupported("version", *f.Version)

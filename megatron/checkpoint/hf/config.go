@@ -3,7 +3,6 @@ package hf
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 
 	"monotron/internal/exitcode"
@@ -328,19 +327,8 @@ func ParseConfig(path string, raw []byte) (*Config, error) {
 	if row != nil && row.absent != nil {
 		row.absent(&f)
 	}
-	if err := json.Unmarshal(raw, &f); err != nil {
-		// Errors of JSON say where.
-		var syntax *json.SyntaxError
-		var kind *json.UnmarshalTypeError
-		switch {
-		case errors.As(err, &syntax):
-			err = fmt.Errorf("byte %d: %w", syntax.Offset, err)
-		case errors.As(err, &kind) && kind.Field != "":
-			err = fmt.Errorf("byte %d: %s cannot be this %s", kind.Offset, kind.Field, kind.Value)
-		case errors.As(err, &kind):
-			err = fmt.Errorf("it is an %s, not an object", kind.Value)
-		}
-		return nil, exitcode.Errorf(exitcode.BadData, "%s is not the JSON of a model: %w", path, err)
+	if err := exitcode.JSON(path, raw, &f); err != nil {
+		return nil, err
 	}
 	// The family's own reader, then the quantisation that its weights may have.
 	c := &reading{Config: Config{Family: f.ModelType, Wrapped: wrapped, Model: &spec.Model{WindowLeft: -1}}, row: row}

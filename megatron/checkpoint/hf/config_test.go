@@ -101,7 +101,7 @@ func TestConfigRefusals(t *testing.T) {
 	const gpt2 = `{"model_type":"gpt2","vocab_size":64,"n_embd":32,"n_layer":2,"n_head":4,"n_positions":16`
 	for text, says := range map[string]string{
 		``:                                   "config.json",
-		`{"model_type":"gpt2","n_emb`:        "byte",
+		`{"model_type":"gpt2","n_emb`:        "config.json:1: the file ends",
 		`[]`:                                 "config.json",
 		`{}`:                                 "model_type",
 		`{"model_type":"xlnet"}`:             `"xlnet"`,

@@ -165,11 +165,11 @@ func ReadConfig(dir string) (c Config, err error) {
 		return exitcode.Errorf(exitcode.BadData, "%s: "+format, append([]any{path}, args...)...)
 	}
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil {
-		return c, bad("%w", err)
+	if err := exitcode.JSON(path, raw, &fields); err != nil {
+		return c, err
 	}
-	if err := json.Unmarshal(raw, &c); err != nil {
-		return c, bad("%w", err)
+	if err := exitcode.JSON(path, raw, &c); err != nil {
+		return c, err
 	}
 	for _, name := range []string{"r", "lora_alpha"} { // PEFT has defaults for what is absent, and fails on null
 		if string(fields[name]) == "null" {

@@ -100,8 +100,8 @@ func readCase(path string) (*caseFile, error) {
 	c := &caseFile{dir: filepath.Dir(path)}
 	// "rows" is a count in accumulation and a list in the tables.
 	var shared map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &shared); err != nil {
-		return nil, c.bad("%v", err)
+	if err := exitcode.JSON(path, raw, &shared); err != nil {
+		return nil, err
 	}
 	if r := shared["rows"]; len(r) > 0 && r[0] != '[' {
 		delete(shared, "rows")
