@@ -210,7 +210,7 @@ func (p *parser) deriveNoRope() {
 		return
 	}
 	if n, err := strconv.Atoi(r.NoRope); err == nil && n > 0 && m.NumLayers%n != 0 {
-		p.clash("no-rope-freq num-layers", "--no-rope-freq %d does not divide --num-layers %d", n, m.NumLayers)
+		p.clash("no-rope-freq num-layers", "--no-rope-freq %d does not divide --num-layers %d; change one", n, m.NumLayers)
 	}
 	layers, err := layerPattern(r.NoRope, m.NumLayers, func(layer, n int) bool { return (layer+1)%n == 0 })
 	if err != nil {
@@ -254,7 +254,7 @@ func (p *parser) derivePrecision() {
 	o := &p.Optimizer
 	o.LossScaleWindow = int(p.Raw.LossScaleWindow)
 	if o.MinLossScale > o.InitialLossScale {
-		p.clash("min-loss-scale initial-loss-scale", "--min-loss-scale %g is above --initial-loss-scale %g", o.MinLossScale, o.InitialLossScale)
+		p.clash("min-loss-scale initial-loss-scale", "--min-loss-scale %g is above --initial-loss-scale %g; change one", o.MinLossScale, o.InitialLossScale)
 	}
 }
 
@@ -439,7 +439,7 @@ func (p *parser) deriveOptimizer() {
 		p.clash("decoupled-min-lr decoupled-lr", "--decoupled-min-lr needs --decoupled-lr")
 	}
 	if p.given("decoupled-lr") && o.DecoupledMinLR > o.DecoupledLR {
-		p.clash("decoupled-min-lr decoupled-lr", "--decoupled-min-lr %g is above --decoupled-lr %g", o.DecoupledMinLR, o.DecoupledLR)
+		p.clash("decoupled-min-lr decoupled-lr", "--decoupled-min-lr %g is above --decoupled-lr %g; change one", o.DecoupledMinLR, o.DecoupledLR)
 	}
 	// The curve itself, if all it depends on is right.
 	if noLR || p.SkipTrain || !p.sound(scheduleFlags) || (p.TrainIters == 0) == (p.TrainSamples == 0) || p.GlobalBatchSize == 0 {

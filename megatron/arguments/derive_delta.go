@@ -14,7 +14,7 @@ func (p *parser) deriveDelta() {
 	}
 	d := r.Delta
 	if d.ValueHeads%d.KeyHeads != 0 {
-		p.clash("linear-num-value-heads linear-num-key-heads", "--linear-num-value-heads %d is not a multiple of --linear-num-key-heads %d", d.ValueHeads, d.KeyHeads)
+		p.clash("linear-num-value-heads linear-num-key-heads", "--linear-num-value-heads %d is not a multiple of --linear-num-key-heads %d; change one", d.ValueHeads, d.KeyHeads)
 	}
 	layers, err := windowLayers(r.DeltaFreq, m.NumLayers)
 	switch {
@@ -24,7 +24,7 @@ func (p *parser) deriveDelta() {
 		p.clash("linear-attention-freq", "--linear-attention-freq %s: %v", cmp.Or(r.DeltaFreq, `""`), err)
 	}
 	if tp, cp := max(1, p.Layout.TP), max(1, p.Layout.CP); cp > 1 && d.KeyHeads%tp == 0 && d.KeyHeads/tp%cp != 0 {
-		p.clash("linear-num-key-heads context-parallel-size", "--context-parallel-size %d: these ranks exchange the heads of gated delta nets, and cannot share the %d key heads of a rank evenly", cp, d.KeyHeads/tp)
+		p.clash("linear-num-key-heads context-parallel-size", "--context-parallel-size %d must divide the %d key heads of gated delta nets on a rank, which its ranks exchange; use another size", cp, d.KeyHeads/tp)
 	}
 	if f := p.Checkpoint.Format; f == "torch" || f == "torch_dist" {
 		p.clash("experimental-attention-variant ckpt-format", "--ckpt-format %s cannot store gated delta nets; leave it out, and convert the result to hf", f)
@@ -49,7 +49,7 @@ func (p *parser) deriveConv() {
 		p.clash("short-conv-freq experimental-attention-variant multi-latent-attention", "--short-conv-freq cannot be combined with --experimental-attention-variant or --multi-latent-attention; leave them out")
 	}
 	if ranks := max(1, p.Layout.TP) * max(1, p.Layout.CP); m.HiddenSize%ranks != 0 {
-		p.clash("hidden-size short-conv-freq", "--hidden-size %d: %d tensor-parallel and context-parallel ranks cannot share the channels of short convolutions evenly", m.HiddenSize, ranks)
+		p.clash("hidden-size short-conv-freq", "--hidden-size %d must be a multiple of %d (--tensor-model-parallel-size x --context-parallel-size), since their ranks share the channels of short convolutions; use other sizes", m.HiddenSize, ranks)
 	}
 	if f := p.Checkpoint.Format; f == "torch" || f == "torch_dist" {
 		p.clash("short-conv-freq ckpt-format", "--ckpt-format %s cannot store short convolutions; leave it out, and convert the result to hf", f)
@@ -68,7 +68,7 @@ func (p *parser) deriveFull() {
 	case p.Raw.WindowSkip == "":
 		p.clash("full-attention-kv-channels full-attention-query-groups window-attn-skip-freq", "--full-attention-kv-channels and --full-attention-query-groups need --window-attn-skip-freq, which chooses the layers without a window")
 	case m.NumAttentionHeads%full.NumQueryGroups != 0:
-		p.clash("num-attention-heads full-attention-query-groups", "--num-attention-heads %d is not a multiple of --full-attention-query-groups %d", m.NumAttentionHeads, full.NumQueryGroups)
+		p.clash("num-attention-heads full-attention-query-groups", "--num-attention-heads %d is not a multiple of --full-attention-query-groups %d; change one", m.NumAttentionHeads, full.NumQueryGroups)
 	case m.NumQueryGroups != full.NumQueryGroups && (m.NumQueryGroups%tp != 0 || full.NumQueryGroups%tp != 0):
 		p.clash("num-query-groups full-attention-query-groups tensor-model-parallel-size", "--tensor-model-parallel-size %d must divide --num-query-groups %d and --full-attention-query-groups %d", tp, m.NumQueryGroups, full.NumQueryGroups)
 	}

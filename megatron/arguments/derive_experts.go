@@ -55,7 +55,7 @@ func (p *parser) checkRouter(e *spec.Experts) {
 	}
 	// Scores.
 	if e.GlobalExact && !slices.Contains(e.Balancing, spec.GlobalAuxLoss) {
-		p.clash("moe-global-aux-exact moe-router-load-balancing-type", "--moe-global-aux-exact needs --moe-router-load-balancing-type global_aux_loss")
+		p.clash("moe-global-aux-exact moe-router-load-balancing-type", "--moe-global-aux-exact needs --moe-router-load-balancing-type global_aux_loss; give both")
 	}
 	if e.ExpertBias && e.ScoreFunction == spec.ScoreSoftmax {
 		p.clash("moe-router-enable-expert-bias moe-router-score-function", "--moe-router-enable-expert-bias needs --moe-router-score-function sigmoid or sqrtsoftplus")
@@ -68,7 +68,7 @@ func (p *parser) checkRouter(e *spec.Experts) {
 		p.clash("moe-router-num-groups moe-router-group-topk", "--moe-router-num-groups needs --moe-router-group-topk, and the other way round; give both")
 	} else if e.NumGroups > 0 && (e.Num%e.NumGroups != 0 || e.GroupTopK > e.NumGroups || e.GroupBest == 0 && e.TopK%e.GroupTopK != 0) {
 		p.clash("num-experts moe-router-num-groups moe-router-group-topk moe-router-topk", "--num-experts %d, --moe-router-num-groups %d, --moe-router-group-topk %d, --moe-router-topk %d: the number of groups must divide the number of experts (%s do), and the groups per token the experts per token (%s do)",
-			e.Num, e.NumGroups, e.GroupTopK, e.TopK, divisors(e.Num, e.NumGroups), nearest(e.GroupTopK, min(e.TopK, e.NumGroups), func(n int) bool { return e.TopK%n == 0 }))
+			e.Num, e.NumGroups, e.GroupTopK, e.TopK, divisors(e.Num, e.NumGroups), spec.Nearest(e.GroupTopK, min(e.TopK, e.NumGroups), func(n int) bool { return e.TopK%n == 0 }))
 	} else if e.NumGroups > 0 && e.TopK <= e.Num && !e.Choosable() {
 		p.clash("num-experts moe-router-num-groups moe-router-group-topk moe-router-topk", "--moe-router-topk %d needs from each of --moe-router-group-topk %d groups %d experts, but with --moe-router-num-groups %d a group has %d; use fewer groups, or more groups per token",
 			e.TopK, e.GroupTopK, max(e.BestOfGroup(), (e.TopK+e.GroupTopK-1)/e.GroupTopK), e.NumGroups, e.Num/e.NumGroups)

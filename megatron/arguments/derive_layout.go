@@ -9,6 +9,7 @@ import (
 	"monotron/megatron/arguments/table"
 	"monotron/megatron/config"
 	"monotron/megatron/optimizer"
+	"monotron/megatron/spec"
 )
 
 // deriveLayout assigns the model to ranks.
@@ -33,7 +34,7 @@ func (p *parser) deriveLayout() {
 		l.TPCommOverlap = false
 		p.notice("--tp-comm-overlap has no effect with --tensor-model-parallel-size 1")
 	case l.TPCommOverlap && !l.SequenceParallel:
-		p.clash("tp-comm-overlap sequence-parallel", "--tp-comm-overlap needs --sequence-parallel, whose gathers and scatters it overlaps")
+		p.clash("tp-comm-overlap sequence-parallel", "--tp-comm-overlap needs --sequence-parallel, whose gathers and scatters it overlaps; give both")
 	}
 	if l.ETP == 0 || p.Model.Experts == nil {
 		l.ETP = l.TP
@@ -57,7 +58,7 @@ func (p *parser) deriveLayout() {
 	case ranks%max(1, l.OptimizerInstances) != 0:
 		p.clash("num-distributed-optimizer-instances", "--num-distributed-optimizer-instances %d does not divide the %d ranks that share gradients: use %s", l.OptimizerInstances, ranks, divisors(ranks, l.OptimizerInstances))
 	case l.OptimizerInstances > 1 && !l.DistributedOptimizer:
-		p.clash("num-distributed-optimizer-instances use-distributed-optimizer", "--num-distributed-optimizer-instances %d needs --use-distributed-optimizer", l.OptimizerInstances)
+		p.clash("num-distributed-optimizer-instances use-distributed-optimizer", "--num-distributed-optimizer-instances %d needs --use-distributed-optimizer; give both", l.OptimizerInstances)
 	}
 	if l.BucketSize > 0 && l.BucketCount > 0 {
 		p.clash("ddp-bucket-size ddp-num-buckets", "--ddp-bucket-size cannot be combined with --ddp-num-buckets; give one")
@@ -172,11 +173,8 @@ func (p *parser) deriveWorld() bool {
 
 func (p *parser) checkTensorParallel() {
 	m, tp := &p.Model, p.Layout.TP
-	if m.NumAttentionHeads%tp != 0 {
-		p.clash("num-attention-heads tensor-model-parallel-size num-query-groups", "--num-attention-heads %d is not a multiple of --tensor-model-parallel-size %d: use --tensor-model-parallel-size %s", m.NumAttentionHeads, tp, p.tensorSizes())
-	}
-	if g := m.NumQueryGroups; g > 0 && g%tp != 0 && tp%g != 0 {
-		p.clash("num-query-groups tensor-model-parallel-size", "--num-query-groups %d and --tensor-model-parallel-size %d: one must divide the other; use --tensor-model-parallel-size %s", g, tp, p.tensorSizes())
+	if text := m.UncutHeads(tp); text != "" {
+		p.clash("num-attention-heads tensor-model-parallel-size num-query-groups", "%s", text)
 	}
 	if m.FFNHiddenSize%tp != 0 {
 		p.clash("ffn-hidden-size hidden-size tensor-model-parallel-size", "--ffn-hidden-size %d is not a multiple of --tensor-model-parallel-size %d: use --ffn-hidden-size %s", m.FFNHiddenSize, tp, config.NearestMultiples(m.FFNHiddenSize, tp))
@@ -186,35 +184,9 @@ func (p *parser) checkTensorParallel() {
 	}
 }
 
-// tensorSizes are the nearest sizes that heads and query groups can be cut into.
-func (p *parser) tensorSizes() string {
-	heads, groups := p.Model.NumAttentionHeads, max(1, p.Model.NumQueryGroups)
-	if heads%groups != 0 {
-		groups = heads // a problem of its own
-	}
-	return nearest(p.Layout.TP, heads, func(tp int) bool { return heads%tp == 0 && (groups%tp == 0 || tp%groups == 0) })
-}
-
 // divisors are the divisors of n nearest to a number.
 func divisors(n, near int) string {
-	return nearest(near, n, func(d int) bool { return n%d == 0 })
-}
-
-// nearest are the numbers around near, from 1 to most, that fit; values above the range of parallel
-// size flags are not searched: the next divisor of a prime width is that width.
-func nearest(near, most int, fits func(int) bool) string {
-	most = min(most, int(table.Find("tensor-model-parallel-size").Range.High))
-	below, above := min(near, most), near
-	for below > 1 && !fits(below) {
-		below--
-	}
-	for above < most && !fits(above) {
-		above++
-	}
-	if above > most || !fits(above) || above == below {
-		return strconv.Itoa(below)
-	}
-	return fmt.Sprintf("%d or %d", below, above)
+	return spec.Nearest(near, n, func(d int) bool { return n%d == 0 })
 }
 
 // sequenceCut is what --seq-length must be a multiple of.
@@ -382,13 +354,13 @@ func (p *parser) fittingExperts() string {
 		return e.FFNHiddenSize%etp == 0 && e.Num%ep == 0 && l.WorldSize%(etp*ep*l.PP) == 0
 	}
 	if l.WorldSize%(l.ETP*l.PP) == 0 {
-		return "--expert-model-parallel-size " + nearest(l.EP, e.Num, func(ep int) bool { return fits(l.ETP, ep) })
+		return "--expert-model-parallel-size " + spec.Nearest(l.EP, e.Num, func(ep int) bool { return fits(l.ETP, ep) })
 	}
 	ep := l.EP
 	if !fits(1, ep) {
 		ep = 1
 	}
-	advice := "--expert-tensor-parallel-size " + nearest(l.ETP, e.FFNHiddenSize, func(etp int) bool { return fits(etp, ep) })
+	advice := "--expert-tensor-parallel-size " + spec.Nearest(l.ETP, e.FFNHiddenSize, func(etp int) bool { return fits(etp, ep) })
 	if ep != l.EP {
 		advice += " with --expert-model-parallel-size 1"
 	}
@@ -398,7 +370,7 @@ func (p *parser) fittingExperts() string {
 func (p *parser) checkExpertParallel() {
 	l, e := &p.Layout, p.Model.Experts
 	if l.EP > 1 && e == nil {
-		p.clash("expert-model-parallel-size num-experts", "--expert-model-parallel-size %d needs --num-experts", l.EP)
+		p.clash("expert-model-parallel-size num-experts", "--expert-model-parallel-size %d needs --num-experts; give both, or leave it out", l.EP)
 	}
 	if e == nil {
 		return
@@ -413,7 +385,7 @@ func (p *parser) checkExpertParallel() {
 		p.clash("moe-shared-expert-intermediate-size tensor-model-parallel-size", "--moe-shared-expert-intermediate-size %d is not a multiple of --tensor-model-parallel-size %d; use --moe-shared-expert-intermediate-size %s", e.SharedFFN, l.TP, config.NearestMultiples(e.SharedFFN, l.TP))
 	}
 	if l.WorldSize%(l.ETP*l.EP*l.PP) != 0 {
-		p.clash("expert-tensor-parallel-size expert-model-parallel-size", "%s not divide into expert copies of %d ranks (expert tensor %d x expert %d x pipeline %d); use %s", ranksDo(l.WorldSize), l.ETP*l.EP*l.PP, l.ETP, l.EP, l.PP, p.fittingExperts())
+		p.clash("expert-tensor-parallel-size expert-model-parallel-size", "%s not divide evenly into expert copies of %d ranks (expert tensor %d x expert %d x pipeline %d); use %s", ranksDo(l.WorldSize), l.ETP*l.EP*l.PP, l.ETP, l.EP, l.PP, p.fittingExperts())
 	}
 	if l.OrderTPPPDP && l.PP > 1 && l.ETP*l.EP != l.TP*l.CP {
 		// The stages of the experts would be other ranks than those of the layers around them.
@@ -423,6 +395,6 @@ func (p *parser) checkExpertParallel() {
 		p.clash("expert-tensor-parallel-size disable-bias-linear", "--expert-tensor-parallel-size above 1 needs --disable-bias-linear: experts with biases need --expert-tensor-parallel-size 1")
 	}
 	if l.TP > 1 && !l.SequenceParallel {
-		p.clash("tensor-model-parallel-size sequence-parallel", "--num-experts with --tensor-model-parallel-size %d needs --sequence-parallel", l.TP)
+		p.clash("tensor-model-parallel-size sequence-parallel", "--num-experts with --tensor-model-parallel-size %d needs --sequence-parallel; give it", l.TP)
 	}
 }

@@ -277,9 +277,9 @@ func TestLayoutChecks(t *testing.T) {
 	for _, c := range []struct{ add, want string }{
 		{"--tensor-model-parallel-size 2", "--world-size 2 to run them in this process, or start processes with `monotron launch`"},
 		{"--tensor-model-parallel-size 2 --world-size 3", "3 ranks do not divide"},
-		{"--tensor-model-parallel-size 8 --world-size 8", "--num-attention-heads 4 is not a multiple"},
-		{"--tensor-model-parallel-size 3 --world-size 3 --num-attention-heads 8 --group-query-attention --num-query-groups 2", "one must divide the other; use --tensor-model-parallel-size 2 or 4"},
-		{"--tensor-model-parallel-size 3 --world-size 3 --num-attention-heads 8", "query-groups 8 and --tensor-model-parallel-size 3: one must divide the other; use --tensor-model-parallel-size 2 or 4"},
+		{"--tensor-model-parallel-size 8 --world-size 8", "--tensor-model-parallel-size 8 must divide the 4 attention heads of the model; use --tensor-model-parallel-size 4"},
+		{"--tensor-model-parallel-size 3 --world-size 3 --num-attention-heads 8 --group-query-attention --num-query-groups 2", "--tensor-model-parallel-size 3 must divide the 8 attention heads of the model; use --tensor-model-parallel-size 2 or 4"},
+		{"--tensor-model-parallel-size 3 --world-size 3 --num-attention-heads 8", "--tensor-model-parallel-size 3 must divide the 8 attention heads of the model; use --tensor-model-parallel-size 2 or 4"},
 		{"--num-distributed-optimizer-instances 4 --use-distributed-optimizer --world-size 6 --global-batch-size 24", "does not divide the 6 ranks that share gradients: use 3 or 6"},
 		{"--context-parallel-size 4 --world-size 8 --tensor-model-parallel-size 2 --sequence-parallel --seq-length 60", "--seq-length 60 is not a multiple of 8 (twice --context-parallel-size): use --seq-length 56 or 64"},
 		{"--context-parallel-size 8 --world-size 8 --cp-comm-type a2a", "8 ranks exchange heads, and cannot share --num-attention-heads 4 evenly, of which each of 1 tensor-parallel ranks has 4: use --cp-comm-type a2a+p2p with --hierarchical-context-parallel-sizes 2 4 or 4 2, or --cp-comm-type p2p or all_gather"},
@@ -302,7 +302,7 @@ func TestLayoutChecks(t *testing.T) {
 		{"--expert-model-parallel-size 2 --world-size 2", "needs --num-experts"},
 		{"--num-experts 3 --expert-model-parallel-size 2 --world-size 2", "not a multiple of --expert-model-parallel-size 2; use --expert-model-parallel-size 1 or 3"},
 		{"--num-experts 6 --expert-model-parallel-size 4 --world-size 4 --disable-bias-linear", "not a multiple of --expert-model-parallel-size 4; use --expert-model-parallel-size 3 or 6"},
-		{"--num-experts 4 --expert-model-parallel-size 4 --world-size 6 --global-batch-size 24", "6 ranks do not divide into expert copies of 4 ranks (expert tensor 1 x expert 4 x pipeline 1); use --expert-model-parallel-size 2"},
+		{"--num-experts 4 --expert-model-parallel-size 4 --world-size 6 --global-batch-size 24", "6 ranks do not divide evenly into expert copies of 4 ranks (expert tensor 1 x expert 4 x pipeline 1); use --expert-model-parallel-size 2"},
 		{"--num-experts 4 --expert-tensor-parallel-size 3 --moe-ffn-hidden-size 36 --disable-bias-linear", "(expert tensor 3 x expert 1 x pipeline 1); use --expert-tensor-parallel-size 1"},
 		{"--num-experts 6 --expert-tensor-parallel-size 3 --expert-model-parallel-size 3 --moe-ffn-hidden-size 36 --disable-bias-linear --world-size 4", "use --expert-tensor-parallel-size 2 or 4 with --expert-model-parallel-size 1"},
 		{"--num-experts 4 --disable-bias-linear --use-tp-pp-dp-mapping --context-parallel-size 2 --pipeline-model-parallel-size 2 --world-size 4", "(expert tensor 1 x expert 1) as share a sample (tensor 1 x context 2)"},
@@ -322,12 +322,12 @@ func TestLayoutChecks(t *testing.T) {
 		{"--num-experts 4 --moe-latent-size 32", "--moe-latent-size needs --disable-bias-linear"},
 		{"--num-experts 4 --disable-bias-linear --moe-latent-size 8 --ckpt-format torch", "--ckpt-format torch cannot store projections around experts"},
 		{"--num-experts 4 --disable-bias-linear --moe-latent-size 2147483647 --hidden-size 1048576 --num-layers 100000", "--moe-latent-size 2147483647"},
-		{"--num-experts 4 --moe-global-aux-exact", "--moe-global-aux-exact needs --moe-router-load-balancing-type global_aux_loss"},
+		{"--num-experts 4 --moe-global-aux-exact", "--moe-global-aux-exact needs --moe-router-load-balancing-type global_aux_loss; give both"},
 		{"--num-experts 4 --moe-router-load-balancing-type quantile_balancing --moe-aux-loss-coeff 0.1", "--moe-aux-loss-coeff above 0, --moe-router-enable-expert-bias or --moe-router-num-groups"},
 		{"--num-experts 4 --moe-router-load-balancing-type quantile_balancing --moe-router-topk 4", "--moe-router-topk of at most 3"},
 		{"--num-experts 1 --moe-router-topk 1 --moe-router-pre-softmax --moe-router-load-balancing-type quantile_balancing", "needs --num-experts 2 or more, not 1"},
 		{"--num-experts 4 --disable-bias-linear --moe-shared-expert-intermediate-size 7 --tensor-model-parallel-size 2 --sequence-parallel --world-size 2", "use --moe-shared-expert-intermediate-size 6 or 8"},
-		{"--num-experts 4 --expert-model-parallel-size 2", "1 rank does not divide into expert copies of 2 ranks"},
+		{"--num-experts 4 --expert-model-parallel-size 2", "1 rank does not divide evenly into expert copies of 2 ranks"},
 		{"--num-experts 4 --moe-router-load-balancing-type sinkhorn --moe-expert-capacity-factor 1", "cannot be combined with --moe-router-load-balancing-type sinkhorn; use aux_loss, seq_aux_loss, global_aux_loss or none"},
 		{"--num-experts 4 --moe-router-load-balancing-type sinkhorn --moe-aux-loss-coeff 0.1", "cannot be combined with another type or with --moe-aux-loss-coeff above 0"},
 		{"--num-experts 4 --moe-pad-expert-input-to-capacity", "needs --moe-expert-capacity-factor"},
@@ -670,16 +670,6 @@ func TestWindowsByLayer(t *testing.T) {
 		if got := fmt.Sprint(c.Model.Windowed); err != nil || got != want {
 			t.Errorf("%q: %s, %v; want %s", text, got, err, want)
 		}
-	}
-}
-
-// Claim: neighbours of a parallel size are searched among the sizes that its flag takes, however
-// wide what they must divide is.
-func TestNearestSizesAreFew(t *testing.T) {
-	const prime = 1<<31 - 1
-	asked := 0
-	if got := nearest(2, prime, func(n int) bool { asked++; return prime%n == 0 }); got != "1" || asked > 110_000 {
-		t.Errorf("%s after %d numbers", got, asked)
 	}
 }
 

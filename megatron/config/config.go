@@ -169,11 +169,11 @@ func (c *Run) SetVocab(size int) error {
 		padded = c.PaddedVocab
 		switch {
 		case padded < size:
-			return exitcode.Errorf(exitcode.Usage, "--padded-vocab-size %d is smaller than the tokenizer's %d ids", padded, size)
+			return exitcode.Errorf(exitcode.Usage, "--padded-vocab-size %d is smaller than the tokenizer's %d ids; raise it", padded, size)
 		case padded%max(1, c.Leaves) != 0:
-			return exitcode.Errorf(exitcode.Usage, "--padded-vocab-size %d is not a multiple of --reduction-leaves %d", padded, c.Leaves)
+			return exitcode.Errorf(exitcode.Usage, "--padded-vocab-size %d is not a multiple of --reduction-leaves %d; change one", padded, c.Leaves)
 		case padded%max(1, c.Layout.TP) != 0:
-			return exitcode.Errorf(exitcode.Usage, "--padded-vocab-size %d does not divide among %d tensor-parallel ranks", padded, c.Layout.TP)
+			return exitcode.Errorf(exitcode.Usage, "--padded-vocab-size %d is not a multiple of --tensor-model-parallel-size %d; change one", padded, c.Layout.TP)
 		}
 	}
 	c.Model.VocabSize, c.Model.PaddedVocabSize = size, padded

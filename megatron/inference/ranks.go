@@ -121,7 +121,7 @@ func part(r *ranks.Rank, m *spec.Model) (c model.StageConfig, p model.Parallel, 
 	case m.Experts == nil && ep > 1:
 		return c, p, nil, exitcode.Errorf(exitcode.Usage, "--expert-model-parallel-size %d: the model has no experts", ep)
 	case m.Experts != nil && m.Experts.Num%ep != 0:
-		return c, p, nil, exitcode.Errorf(exitcode.Usage, "--expert-model-parallel-size %d: the model has %d experts, which so many ranks cannot share evenly", ep, m.Experts.Num)
+		return c, p, nil, exitcode.Errorf(exitcode.Usage, "--expert-model-parallel-size %d must divide the %d experts of the model; use another size", ep, m.Experts.Num)
 	case m.Experts != nil:
 		p.Experts, p.ExpertParts = r.Groups[topology.TPEP], r.Sizes.ExpertTP()
 	}

@@ -62,35 +62,33 @@ func (p Parallel) region() mpu.Region {
 func (p Parallel) check(c *StageConfig) error {
 	m, tp := c.Model, p.TP.Size()
 	bad := func(format string, args ...any) error {
-		return exitcode.Errorf(exitcode.Usage, "%d tensor-parallel ranks: "+format, append([]any{tp}, args...)...)
+		return exitcode.Errorf(exitcode.Usage, "--tensor-model-parallel-size %d must divide "+format+"; use another size", append([]any{tp}, args...)...)
 	}
 	switch {
 	// Attention is cut by heads; ranks may share a query group, but only evenly.
-	case m.NumAttentionHeads%tp != 0:
-		return bad("they cannot share %d attention heads evenly", m.NumAttentionHeads)
-	case m.NumQueryGroups%tp != 0 && tp%m.NumQueryGroups != 0:
-		return bad("%d query groups; one must divide the other", m.NumQueryGroups)
+	case m.UncutHeads(tp) != "":
+		return exitcode.Errorf(exitcode.Usage, "%s", m.UncutHeads(tp))
 	case m.NumQueryGroups < tp && (p.QuerySharers == nil || p.QuerySharers.Size() != tp/m.NumQueryGroups):
 		return exitcode.Errorf(exitcode.Internal, "%d query groups on %d ranks need the group of the %d ranks that share one", m.NumQueryGroups, tp, tp/m.NumQueryGroups)
 	case m.Full != nil && m.NumQueryGroups != m.Full.NumQueryGroups && (m.NumQueryGroups%tp != 0 || m.Full.NumQueryGroups%tp != 0):
-		return bad("they cannot share %d query groups of some layers and %d of the others evenly", m.NumQueryGroups, m.Full.NumQueryGroups)
+		return bad("the %d query groups of some layers and the %d of the others", m.NumQueryGroups, m.Full.NumQueryGroups)
 	// Linear attention and convolutions are cut by key heads and channels, over context-parallel ranks too.
 	case m.Delta != nil && (m.Delta.KeyHeads%tp != 0 || m.Delta.ValueHeads%m.Delta.KeyHeads != 0):
-		return bad("they cannot share --linear-num-key-heads %d and --linear-num-value-heads %d evenly", m.Delta.KeyHeads, m.Delta.ValueHeads)
+		return bad("--linear-num-key-heads %d and --linear-num-value-heads %d", m.Delta.KeyHeads, m.Delta.ValueHeads)
 	case m.Delta != nil && m.Delta.KeyHeads/tp%size(p.Context) != 0:
-		return exitcode.Errorf(exitcode.Usage, "--context-parallel-size %d: these ranks exchange the heads of gated delta nets, and cannot share the %d key heads of a rank evenly", size(p.Context), m.Delta.KeyHeads/tp)
+		return exitcode.Errorf(exitcode.Usage, "--context-parallel-size %d must divide the %d key heads of gated delta nets on a rank, which its ranks exchange; use another size", size(p.Context), m.Delta.KeyHeads/tp)
 	case m.Conv != nil && m.HiddenSize%(tp*size(p.Context)) != 0:
-		return exitcode.Errorf(exitcode.Usage, "--hidden-size %d: %d tensor-parallel and %d context-parallel ranks cannot share the channels of convolutions evenly", m.HiddenSize, tp, size(p.Context))
+		return exitcode.Errorf(exitcode.Usage, "--hidden-size %d must be a multiple of --tensor-model-parallel-size %d x --context-parallel-size %d, since their ranks share the channels of convolutions; use other sizes", m.HiddenSize, tp, size(p.Context))
 	case m.Mamba != nil && m.Mamba.Uncut(tp, size(p.Context)) != "":
 		return exitcode.Errorf(exitcode.Usage, "%s", m.Mamba.Uncut(tp, size(p.Context)))
 	// MLPs are cut by columns, tables by rows.
 	case m.FFNHiddenSize%tp != 0:
-		return bad("they cannot share --ffn-hidden-size %d evenly", m.FFNHiddenSize)
+		return bad("--ffn-hidden-size %d", m.FFNHiddenSize)
 	case m.PaddedVocabSize%tp != 0:
-		return bad("they cannot share the %d rows of the padded vocabulary evenly", m.PaddedVocabSize)
+		return bad("the %d rows of the padded vocabulary", m.PaddedVocabSize)
 	// Combinations that exclude each other, and groups that the caller must give.
 	case p.SequenceParallel && p.DistributeSaved:
-		return bad("--distribute-saved-activations cannot be combined with --sequence-parallel, which already shards saved activations; leave it out")
+		return exitcode.Errorf(exitcode.Usage, "--distribute-saved-activations cannot be combined with --sequence-parallel, which already shards saved activations; leave it out")
 	case p.headsPerContext(m) != nil:
 		return p.headsPerContext(m)
 	case c.shares() && p.Embedding == nil:
@@ -104,7 +102,7 @@ func (p Parallel) headsPerContext(m *spec.Model) error {
 	for layer := range m.NumLayers {
 		groups := max(1, m.AttentionOf(layer).NumQueryGroups/p.TP.Size()) // on a rank
 		if c, kind := p.contextOf(layer); c.Heads > 1 && groups%c.Heads != 0 {
-			return exitcode.Errorf(exitcode.Usage, "--cp-comm-type %s: %d ranks cannot share the %d query groups of a rank evenly", kind, c.Heads, groups)
+			return exitcode.Errorf(exitcode.Usage, "--cp-comm-type %s: the %d ranks that exchange heads must divide the %d query groups of a rank; use p2p or all_gather", kind, c.Heads, groups)
 		}
 	}
 	return nil

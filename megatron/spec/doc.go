@@ -3,6 +3,6 @@
 //
 // Reading order: model.go (a shape, and what must hold), experts.go (mixtures of experts),
 // mtp.go (multi-token prediction), delta.go (linear attention), mamba.go (state-space scans), sublayers.go (layers with one sublayer),
-// presets.go (shapes by name), flops.go (parameters, padded vocabulary, operations),
+// cut.go (sizes that heads can be divided by), presets.go (shapes by name), flops.go (parameters, padded vocabulary, operations),
 // rope.go (the angles of rotary embeddings).
 package spec

@@ -49,11 +49,11 @@ func (s *Mamba) Uncut(tp, cp int) string {
 	case s.Heads%s.Groups != 0:
 		return fmt.Sprintf("--mamba-num-heads %d is not a multiple of --mamba-num-groups %d", s.Heads, s.Groups)
 	case s.Heads%(tp*cp) != 0:
-		return fmt.Sprintf("--mamba-num-heads %d: %d tensor-parallel and %d context-parallel ranks cannot share them evenly", s.Heads, tp, cp)
+		return fmt.Sprintf("--mamba-num-heads %d must be a multiple of --tensor-model-parallel-size %d x --context-parallel-size %d; use other sizes", s.Heads, tp, cp)
 	case s.Groups > 1 && s.Groups%tp != 0:
-		return fmt.Sprintf("--mamba-num-groups %d: %d tensor-parallel ranks cannot share them evenly; only a single group can be on all of them", s.Groups, tp)
+		return fmt.Sprintf("--mamba-num-groups %d must be a multiple of --tensor-model-parallel-size %d, or 1; use another size", s.Groups, tp)
 	case here > 1 && here%cp != 0:
-		return fmt.Sprintf("--mamba-num-groups %d: %d context-parallel ranks cannot share the %d groups of a tensor-parallel rank evenly", s.Groups, cp, here)
+		return fmt.Sprintf("--mamba-num-groups %d: --context-parallel-size %d must divide the %d groups of a tensor-parallel rank; use another size", s.Groups, cp, here)
 	}
 	return ""
 }

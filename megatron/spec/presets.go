@@ -77,7 +77,7 @@ func Preset(name string) (Model, error) {
 		}
 	}
 	if !ok {
-		return Model{}, exitcode.Errorf(exitcode.Usage, "no model preset %q; known: %s", name, strings.Join(PresetNames(), ", "))
+		return Model{}, exitcode.Errorf(exitcode.Usage, "unknown model preset %q; choose from %s", name, strings.Join(PresetNames(), ", "))
 	}
 	return build(), nil
 }

@@ -54,7 +54,7 @@ func (o *options) holdsAhead(decoder checkpoint.Info, m *spec.Model) bool {
 // stages refuses a pipeline that the layers do not fill evenly.
 func (o *options) stages(m *spec.Model) error {
 	if m.NumLayers%max(1, o.write.Layout.PP*o.write.Layout.VP) != 0 {
-		return exitcode.Errorf(exitcode.Usage, "%d layers do not divide among %d pipeline stages of %d chunks", m.NumLayers, o.write.Layout.PP, o.write.Layout.VP)
+		return exitcode.Errorf(exitcode.Usage, "the %d layers of the model cannot be divided evenly among --pipeline-model-parallel-size %d stages of %d chunks; use other sizes", m.NumLayers, o.write.Layout.PP, o.write.Layout.VP)
 	}
 	return nil
 }

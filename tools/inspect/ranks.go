@@ -19,15 +19,15 @@ import (
 func layoutFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "ranks", Usage: "print which ranks read which samples, one JSON object per micro-batch; --first and --count then count iterations, from 0"},
-		command.Between(1, command.Sizes, &cli.IntFlag{Name: "micro-batch-size", Value: 1}),
-		command.Between(0, command.Sizes, &cli.IntFlag{Name: "global-batch-size", Usage: "sequences per step (default: one micro-batch on each data-parallel rank)"}),
-		command.Between(1, 1<<16, &cli.IntFlag{Name: "world-size", Value: 1}),
-		command.Between(1, 1<<16, &cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1}),
-		command.Between(1, 1<<16, &cli.IntFlag{Name: "context-parallel-size", Value: 1}),
-		command.Between(1, 1<<16, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1}),
-		&cli.BoolFlag{Name: "use-tp-pp-dp-mapping"},
-		&cli.StringFlag{Name: "dataloader-type", Value: "single", Usage: "order of samples: single (one pass in the built order) or cyclic (repeated shuffled passes)"},
-		&cli.BoolFlag{Name: "no-data-sharding"},
+		command.Between(1, command.Sizes, &cli.IntFlag{Name: "micro-batch-size", Value: 1, Usage: "with --ranks: sequences per micro-batch and rank"}),
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "global-batch-size", Usage: "with --ranks: sequences per step (default: one micro-batch on each data-parallel rank)"}),
+		command.Between(1, 1<<16, &cli.IntFlag{Name: "world-size", Value: 1, Usage: "with --ranks: number of ranks"}),
+		command.Between(1, 1<<16, &cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "with --ranks: number of ranks that share each layer"}),
+		command.Between(1, 1<<16, &cli.IntFlag{Name: "context-parallel-size", Value: 1, Usage: "with --ranks: number of ranks that share each sequence"}),
+		command.Between(1, 1<<16, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "with --ranks: number of pipeline stages"}),
+		&cli.BoolFlag{Name: "use-tp-pp-dp-mapping", Usage: "with --ranks: order ranks tp-cp-ep-pp-dp (default: tp-cp-ep-dp-pp)"},
+		&cli.StringFlag{Name: "dataloader-type", Value: "single", Usage: "with --ranks: order of samples: single (one pass in the built order) or cyclic (repeated shuffled passes)"},
+		&cli.BoolFlag{Name: "no-data-sharding", Usage: "with --ranks and cyclic: let every rank draw from all samples instead of its own shard"},
 	}
 }
 
@@ -98,7 +98,7 @@ func layout(c *cli.Context) (s topology.Sizes, err error) {
 	s = topology.Sizes{TP: c.Int("tensor-model-parallel-size"), CP: c.Int("context-parallel-size"), PP: c.Int("pipeline-model-parallel-size"), EP: 1, DP: 1, PPBeforeDP: c.Bool("use-tp-pp-dp-mapping")}
 	world, most := c.Int("world-size"), 1<<20
 	if min(s.TP, s.CP, s.PP, world) < 1 || max(s.TP, s.CP, s.PP, world) > most || world%(s.TP*s.CP*s.PP) != 0 {
-		return s, exitcode.Errorf(exitcode.Usage, "--world-size %d does not divide among %d tensor, %d context and %d pipeline ranks", world, s.TP, s.CP, s.PP)
+		return s, exitcode.Errorf(exitcode.Usage, "--world-size %d is not a multiple of the ranks of one copy of the model (tensor %d x context %d x pipeline %d); use another --world-size", world, s.TP, s.CP, s.PP)
 	}
 	if kind := c.String("dataloader-type"); kind != "single" && kind != "cyclic" {
 		return s, argv.WrongChoice("dataloader-type", kind, "single", "cyclic")

@@ -181,7 +181,7 @@ func shape(path string, h []int32) (*spec.Model, error) {
 	}
 	heads, c := int(h[5]), int(h[6])
 	if c%heads != 0 {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: %d heads do not divide %d channels", path, heads, c)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: the number of heads, %d, does not divide the %d channels", path, heads, c)
 	}
 	m := &spec.Model{NumLayers: int(h[4]), HiddenSize: c, FFNHiddenSize: 4 * c, NumAttentionHeads: heads, NumQueryGroups: heads, KVChannels: c / heads,
 		VocabSize: int(h[3]), PaddedVocabSize: int(h[3]), MaxPositions: int(h[2]), Context: int(h[2]), Position: spec.PositionLearned, RotaryPercent: 1,
@@ -299,7 +299,7 @@ func shared(files []*os.File, offset int64) func(p span, dst []byte, at int64) e
 				rank = at / share
 			}
 			if rank >= ranks {
-				return exitcode.Errorf(exitcode.BadData, "%s: a tensor of %d elements does not divide among %d ranks", files[0].Name(), p.width, ranks)
+				return exitcode.Errorf(exitcode.BadData, "%s: a tensor of %d elements cannot be divided evenly among %d ranks", files[0].Name(), p.width, ranks)
 			}
 			n := min(int64(len(dst)), (rank+1)*share-at)
 			if err := readAt(files[rank], dst[:n], offset+4*(p.at/ranks)+at-rank*share); err != nil {

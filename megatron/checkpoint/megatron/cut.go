@@ -46,7 +46,7 @@ func CutOver(m *spec.Model, name string, shape []int64, parts, rank int) (Cut, e
 func cutVocabulary(m *spec.Model, shape []int64, parts, rank int64) (Cut, error) {
 	padded := int64(m.PaddedVocabSize)
 	if padded%parts != 0 {
-		return Cut{}, fmt.Errorf("a vocabulary padded to %d rows does not divide among %d ranks", padded, parts)
+		return Cut{}, fmt.Errorf("the %d rows of the padded vocabulary cannot be divided evenly among %d ranks", padded, parts)
 	}
 	n := padded / parts
 	c := Cut{Shape: []int64{n, shape[1]}, Rank: rank}
@@ -59,7 +59,7 @@ func cutVocabulary(m *spec.Model, shape []int64, parts, rank int64) (Cut, error)
 // cutRows takes this rank's share of each of several equal stretches of rows.
 func cutRows(name string, shape []int64, parts, rank, stretches int64) (Cut, error) {
 	if shape[0]%(stretches*parts) != 0 {
-		return Cut{}, fmt.Errorf("the %d rows of %s do not divide among %d ranks", shape[0], name, parts)
+		return Cut{}, fmt.Errorf("the %d rows of %s cannot be divided evenly among %d ranks", shape[0], name, parts)
 	}
 	n := shape[0] / stretches / parts
 	c := Cut{Shape: slices.Clone(shape)}
@@ -75,7 +75,7 @@ func cutRows(name string, shape []int64, parts, rank, stretches int64) (Cut, err
 
 func cutColumns(name string, shape []int64, parts, rank int64) (Cut, error) {
 	if len(shape) != 2 || shape[1]%parts != 0 {
-		return Cut{}, fmt.Errorf("the columns of %s %v do not divide among %d ranks", name, shape, parts)
+		return Cut{}, fmt.Errorf("the columns of %s %v cannot be divided evenly among %d ranks", name, shape, parts)
 	}
 	n := shape[1] / parts
 	return Cut{Shape: []int64{shape[0], n}, Pieces: []mpu.Piece{{From: []int64{0, n * rank}, Size: []int64{shape[0], n}}}}, nil

@@ -53,19 +53,19 @@ func Check(m *spec.Model, l checkpoint.Layout) error {
 	}
 	const most = 1 << 12
 	if min(l.TP, l.PP, l.VP, l.EP, l.ETP) < 1 || max(l.TP, l.PP, l.VP, l.EP) > most {
-		return bad("sizes are 1 to %d", most)
+		return bad("sizes must be from 1 to %d", most)
 	}
 	if l.ETP > l.TP || l.TP%l.ETP != 0 {
-		return bad("expert tensor parallelism of %d, which does not divide tp", l.ETP)
+		return bad("--expert-tensor-parallel-size %d must divide --tensor-model-parallel-size", l.ETP)
 	}
 	if l.VP > 1 && l.PP == 1 {
-		return bad("virtual stages need pp > 1")
+		return bad("several chunks per stage need --pipeline-model-parallel-size above 1")
 	}
-	if m.NumAttentionHeads%l.TP != 0 {
-		return bad("%d heads do not divide among %d ranks", m.NumAttentionHeads, l.TP)
+	if text := m.UncutHeads(l.TP); text != "" {
+		return exitcode.Errorf(exitcode.Usage, "%s", text)
 	}
 	if l.EP > 1 && (m.Experts == nil || m.Experts.Num%l.EP != 0) {
-		return bad("the model's experts do not divide among %d ranks", l.EP)
+		return bad("--expert-model-parallel-size %d must divide the number of experts", l.EP)
 	}
 	if _, err := Stages(m, l); err != nil {
 		return bad("%v", err)
@@ -92,7 +92,7 @@ func Stages(m *spec.Model, l checkpoint.Layout) ([][][]int, error) {
 			}
 			stages[stage] = append(stages[stage], list)
 			if chunk == 0 && counts[stage]%l.VP != 0 {
-				return nil, fmt.Errorf("%d layers of stage %d do not divide among %d virtual stages", counts[stage], stage, l.VP)
+				return nil, fmt.Errorf("the %d layers of stage %d cannot be divided evenly into %d chunks", counts[stage], stage, l.VP)
 			}
 		}
 	}
@@ -121,7 +121,7 @@ func stageCounts(layers int, l checkpoint.Layout) ([]int, error) {
 		}
 	}
 	if even < 0 || rest < 0 || even > 0 && rest%even != 0 || even == 0 && rest != 0 {
-		return nil, fmt.Errorf("%d layers do not divide among %d stages", rest, even)
+		return nil, fmt.Errorf("%d layers cannot be divided evenly among %d stages", rest, even)
 	}
 	counts := make([]int, l.PP)
 	for i := range counts {
