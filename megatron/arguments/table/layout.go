@@ -26,10 +26,10 @@ var layoutFlags = owned(Layout,
 	works("num-layers-per-virtual-pipeline-stage", Int, "", "Raw.LayersPerVirtual", "layers per model chunk; selects the interleaved schedule").from(1, lists),
 	works("num-virtual-stages-per-pipeline-rank", Int, "", "Raw.VirtualStages", "model chunks per rank; selects the interleaved schedule").from(1, lists),
 	works("pipeline-model-parallel-layout", String, "", "Layout.StageString", "layers of each stage, as in Et*3|(tt|)*3mL: E embedding, t layer, m layer of --mtp-num-layers, L output layer"),
-	works("pp-partition-method", String, "", "Layout.PartitionMethod", "Megatron-DeepSpeed's method to divide layers among stages, also where they do not divide evenly").
+	works("pp-partition-method", String, "", "Layout.PartitionMethod", "Megatron-DeepSpeed's method to distribute layers among stages, also if they cannot be divided evenly").
 		choices(schedule.ByLayersAndEmbeddings, schedule.ByLayers, schedule.Uniform, schedule.ByParameters),
-	works("decoder-first-pipeline-num-layers", Int, "", "Layout.FirstStageLayers", "layers of the first stage; the remaining layers divide evenly among the middle stages").from(1, lists),
-	works("decoder-last-pipeline-num-layers", Int, "", "Layout.LastStageLayers", "layers of the last stage").from(1, lists),
+	works("decoder-first-pipeline-num-layers", Int, "", "Layout.FirstStageLayers", "number of layers of the first stage; the remaining layers are divided evenly among the middle stages").from(1, lists),
+	works("decoder-last-pipeline-num-layers", Int, "", "Layout.LastStageLayers", "number of layers of the last stage").from(1, lists),
 	works("account-for-embedding-in-pipeline-split", Switch, "", "Layout.EmbeddingCountsAsLayer", "count the embedding as a layer of the first stage"),
 	works("account-for-loss-in-pipeline-split", Switch, "", "Layout.LossCountsAsLayer", "count the output layer as a layer of the last stage"),
 	works("microbatch-group-size-per-virtual-pipeline-stage", Int, "", "Layout.MicroBatchGroup", "micro-batches that a chunk processes in sequence (default: the pipeline size)").from(1, sizes),

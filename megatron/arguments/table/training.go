@@ -56,7 +56,7 @@ var precisionFlags = owned(Precision,
 	works("initial-loss-scale", Float, "4294967296", "Optimizer.InitialLossScale", "initial dynamic loss scale").above(0, 1<<48),
 	works("min-loss-scale", Float, "1", "Optimizer.MinLossScale", "minimum dynamic loss scale").above(0, 1<<48),
 	works("loss-scale-window", Float, "1000", "Raw.LossScaleWindow", "steps without overflow after which the loss scale doubles").from(1, sizes),
-	works("hysteresis", Int, "2", "Optimizer.LossHysteresis", "overflows after which the loss scale is halved").from(1, sizes),
+	works("hysteresis", Int, "2", "Optimizer.LossHysteresis", "number of overflows after which the loss scale is halved").from(1, sizes),
 )
 
 // recomputeFlags trade time for memory.
@@ -111,8 +111,8 @@ var fp8Flags = owned(Precision,
 		but("use tensorwise, whose scales are those of the tensor itself", "delayed").but("use blockwise, mxfp8 or tensorwise", "custom").
 		differs("it must be given: the default is delayed there, which is not supported; scales of tensors are those of the complete tensor in every layout"),
 	works("first-last-layers-bf16", Switch, "", "FP8.FirstLastBF16", "do not round the operands of the first and the last layers"),
-	works("num-layers-at-start-in-bf16", Int, "1", "FP8.AtStart", "number of these first layers").from(0, sizes),
-	works("num-layers-at-end-in-bf16", Int, "1", "FP8.AtEnd", "number of these last layers").from(0, sizes),
+	works("num-layers-at-start-in-bf16", Int, "1", "FP8.AtStart", "number of first layers that --first-last-layers-bf16 does not round").from(0, sizes),
+	works("num-layers-at-end-in-bf16", Int, "1", "FP8.AtEnd", "number of last layers that --first-last-layers-bf16 does not round").from(0, sizes),
 )
 
 // noFP8Flags choose number formats that are not computed with.
