@@ -211,7 +211,7 @@ func commands() (all []*cli.Command) {
 		{"Plan and measure", []*cli.Command{plan.Command(openDevice), bench.Command(openDevice), measure.Command(openDevice), verify.Command(openDevice)}},
 		{"Follow a run", []*cli.Command{report.WatchCommand(), report.Command(), postmortem.Command(), replay.Command(openDevice)}},
 		{"This program", []*cli.Command{doctor.Command(openDevice), flags.Command(), shell.Completion("pretrain_gpt", "preprocess_data", "preprocess_data_fast"), shell.Man(),
-			{Name: "version", Usage: "print the version and end; so does COMMAND --version", Action: printVersion}}},
+			{Name: "version", Usage: "print the version, as COMMAND --version does", Action: printVersion}}},
 	} {
 		for _, c := range g.list {
 			c.Category = g.name

@@ -108,7 +108,7 @@ func (s *array) next() (rows []given, err error) {
 		return nil, s.wrong(err)
 	}
 	if _, err := s.values.Token(); err != io.EOF {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: something follows the array of %d rows; write one array, or one object a line", s.file.Name(), s.rows)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: other text follows the array of rows; write one array, or one object per line", s.file.Name())
 	}
 	return nil, io.EOF
 }

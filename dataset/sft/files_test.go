@@ -110,7 +110,7 @@ func TestWrongFiles(t *testing.T) {
 		{` [ {"text": "a"}, 7 ]`, ": row 2: the row is not an object"},
 		{`[{"text": "a"}, {"text": "b"`, ": row 2: the file ends within the array"},
 		{`[{"text": "a"} {"text": "b"}]`, ": row 2: "},
-		{`[{"text": "a"}] {"text": "b"}`, ": something follows the array of 1 rows"},
+		{`[{"text": "a"}] {"text": "b"}`, ": other text follows the array of rows;"},
 		{`[`, ": row 1: the file ends within the array"},
 		{`[]`, " has no rows"},
 		{"PAR1 and nothing of Parquet", ":1: the row is not JSON"},

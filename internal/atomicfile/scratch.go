@@ -16,7 +16,7 @@ import (
 func Scratch(path string, perm os.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|system.NoFollow|syscall.O_NONBLOCK, perm)
 	if errors.Is(err, syscall.ELOOP) {
-		return nil, exitcode.Errorf(exitcode.IO, "%s: is a symbolic link; remove it", path)
+		return nil, exitcode.Errorf(exitcode.IO, "%s is a symbolic link; remove it", path)
 	}
 	if err != nil {
 		return nil, err
@@ -25,10 +25,10 @@ func Scratch(path string, perm os.FileMode) (*os.File, error) {
 	switch {
 	case err != nil:
 	case !info.Mode().IsRegular():
-		err = exitcode.Errorf(exitcode.IO, "%s: is not a regular file; remove it", path)
+		err = exitcode.Errorf(exitcode.IO, "%s is not a regular file; remove it", path)
 	default:
 		if system.Links(info) > 1 {
-			err = exitcode.Errorf(exitcode.IO, "%s: is another name (hard link) of a file; remove it", path)
+			err = exitcode.Errorf(exitcode.IO, "%s is a hard link to another file; remove it", path)
 		}
 	}
 	if err != nil {

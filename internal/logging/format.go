@@ -45,9 +45,9 @@ func terminal(w io.Writer) io.Writer {
 }
 
 // Count is a number with its noun: "1 host", "4 ranks".
-func Count(n int, noun string) string {
+func Count[N int | int64](n N, noun string) string {
 	if n != 1 {
 		noun += "s"
 	}
-	return strconv.Itoa(n) + " " + noun
+	return strconv.FormatInt(int64(n), 10) + " " + noun
 }

@@ -42,11 +42,11 @@ func Port(addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, exitcode.Errorf(exitcode.IO, "the port of %s is taken by another program: choose another, or 0 for any that is free", addr)
+		return nil, exitcode.Errorf(exitcode.IO, "the port of %s is used by another program; choose another port, or 0 for any free port", addr)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return nil, exitcode.Errorf(exitcode.Usage, "%s is not an address of this host", addr)
 	case errors.Is(err, syscall.EACCES):
-		return nil, exitcode.Errorf(exitcode.IO, "the port of %s is reserved for root; choose one from 1024 up", addr)
+		return nil, exitcode.Errorf(exitcode.IO, "the port of %s is reserved for root; choose a port of 1024 or above", addr)
 	}
 	return l, err
 }

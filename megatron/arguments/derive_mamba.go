@@ -41,7 +41,7 @@ func (p *parser) mambaClashes(s *spec.Mamba) {
 	case p.Raw.HybridPattern == "" && (m.Delta != nil || m.Conv != nil || m.Latent != nil):
 		p.clash("mamba-layer-freq experimental-attention-variant short-conv-freq multi-latent-attention", "--mamba-layer-freq cannot be combined with --experimental-attention-variant, --short-conv-freq or --multi-latent-attention; leave them out")
 	case s.DtMax > 0 && s.DtMax < s.DtMin:
-		p.clash("mamba-dt-min mamba-dt-max", "--mamba-dt-max %g is below --mamba-dt-min %g", s.DtMax, s.DtMin)
+		p.clash("mamba-dt-min mamba-dt-max", "--mamba-dt-max %g is below --mamba-dt-min %g; change one", s.DtMax, s.DtMin)
 	}
 	const most = 1 << 45
 	if n := float64(m.NumLayers) * (float64(s.Rows())*float64(m.HiddenSize) + float64(s.Inner())*float64(s.StateDim)); n > most {

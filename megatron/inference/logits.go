@@ -115,7 +115,7 @@ type NotFinite struct {
 }
 
 func (n *NotFinite) Error() string {
-	return fmt.Sprintf("the logit of token %d is %g: the weights have values that are not finite, or too large for their type", n.Token, n.Logit)
+	return fmt.Sprintf("the logit of token %d is %g: the weights have values that are not finite, or that are too large for their type", n.Token, n.Logit)
 }
 
 // checkLogits refuses numbers that no choice can rest on.

@@ -143,7 +143,7 @@ func (c *Config) Schedule(trainIters, trainSamples, globalBatch int) (Schedule, 
 		s.WSDSamples = int64(c.WSDDecaySamples)
 		s.WarmupSamples = float64(c.WarmupSamples)
 	default:
-		return s, exitcode.Errorf(exitcode.Usage, "the length of the training is missing: give --train-iters or --train-samples")
+		return s, exitcode.Errorf(exitcode.Usage, "the length of the training is missing; give --train-iters or --train-samples")
 	}
 	// --lr-warmup-fraction is a part of the decay's length, not of the training's.
 	if c.WarmupFraction != 0 {
@@ -173,7 +173,7 @@ func (s *Schedule) check() error {
 	case s.Style == DecayRestarts && s.Cycles < 1:
 		return bad("--lr-decay-cycles must be at least 1, not %d", s.Cycles)
 	case s.StartWD < 0 || s.EndWD < s.StartWD:
-		return bad("--start-weight-decay %g is above --end-weight-decay %g; weight decay cannot decrease", s.StartWD, s.EndWD)
+		return bad("--start-weight-decay %g is above --end-weight-decay %g, but weight decay cannot decrease; change one", s.StartWD, s.EndWD)
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func findAdapters(c *config.Run) error {
 	family, base := baseModel(&c.Checkpoint)
 	if family == "" {
 		if family, err = hf.FamilyOf(&c.Model); err != nil {
-			return exitcode.Errorf(exitcode.Usage, "adapters are named by the modules of Hugging Face's families: %w", err)
+			return exitcode.Errorf(exitcode.Usage, "adapters need the module names of a Hugging Face family: %w", err)
 		}
 	}
 	if settings.Base = base; c.Adapter.Folder == "" {

@@ -11,6 +11,7 @@ import (
 	"monotron/dataset/sft"
 	"monotron/internal/atomicfile"
 	"monotron/internal/exitcode"
+	"monotron/internal/logging"
 	"monotron/megatron/engine"
 	"monotron/mpu/health"
 )
@@ -138,7 +139,7 @@ func (r *Run) referenceOf(set dataset.Dataset) error {
 	micros := max(1, c.GlobalBatchSize/(c.MicroBatchSize*r.rank.Sizes.DP))
 	p.set = rows
 	defer func() { p.collect = nil }()
-	r.log.note("computing the reference's log-probabilities of %d rows", rows.Len())
+	r.log.note("computing the reference's log-probabilities of %s", logging.Count(rows.Len(), "row"))
 	for at := int64(0); at < rows.Len(); at += size {
 		r.rank.Enter(health.Eval, 0)
 		batch, err := feed.Batch(at, micros)

@@ -212,7 +212,7 @@ func TestFlagErrors(t *testing.T) {
 		{"oops", "bench oops: the part must be ops, peak,"},
 		{"ops start", "one word"},
 		{"experts --model gpt2-124m", "has no experts; moe-237m has"},
-		{"contexts --only nope", "is in no exchange's name; there are cp2 p2p,"},
+		{"contexts --only nope", "is not in the name of any exchange; choose from cp2 p2p,"},
 		{"contexts --seq-length 1020", "--seq-length 1020 is not a multiple of 8"},
 		{"--stps 3", "--steps"},
 	} {

@@ -136,7 +136,7 @@ func chosenExchanges(o options, only string, notes *command.Printer) ([]config.L
 		for _, l := range exchanges {
 			names = append(names, nameOf(l))
 		}
-		return nil, exitcode.Errorf(exitcode.Usage, "bench contexts --only %q is in no exchange's name; there are %s", only, strings.Join(names, ", "))
+		return nil, exitcode.Errorf(exitcode.Usage, "bench contexts --only %q is not in the name of any exchange; choose from %s", only, strings.Join(names, ", "))
 	}
 	return chosen, nil
 }

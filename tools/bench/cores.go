@@ -16,7 +16,7 @@ import (
 // benchCores prints how far two cores are apart.
 func benchCores(c *cli.Context) error {
 	if runtime.GOMAXPROCS(0) < 2 {
-		return exitcode.Errorf(exitcode.Usage, "bench cores: this process has one core")
+		return exitcode.Errorf(exitcode.Usage, "bench cores needs two cores, but this process has one")
 	}
 	nanoseconds := math.Round(1e9 * timing.RoundTrip(1000, 20))
 	out := &command.Printer{W: c.App.Writer}

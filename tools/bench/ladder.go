@@ -92,7 +92,7 @@ func ladder(c *cli.Context) error {
 		shapes = []ladderShape{{c.String("model"), c.Int("micro-batch-size"), c.Int("seq-length")}}
 	}
 	if on := c.String("device"); on != "cuda" && on != "auto" {
-		return exitcode.Errorf(exitcode.Usage, "bench ladder --device %s: it is about the cuda device", on)
+		return exitcode.Errorf(exitcode.Usage, "bench ladder needs --device cuda, not %s", on)
 	}
 	var rows []rungTime
 	out := tableOf(c)
@@ -131,7 +131,7 @@ func ladder(c *cli.Context) error {
 		out.JSON(rows)
 	}
 	if failed > 0 {
-		return exitcode.Errorf(exitcode.Internal, "%d rungs failed: see the table", failed)
+		return exitcode.Errorf(exitcode.Internal, "%d rows of the table failed; the table has the reasons", failed)
 	}
 	return out.Err
 }

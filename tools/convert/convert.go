@@ -13,6 +13,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
+	"monotron/internal/logging"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
 	"monotron/megatron/checkpoint/gguf"
@@ -106,8 +107,8 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 	for _, n := range written.Notes {
 		notes.Printf("note: %s\n", n)
 	}
-	notes.Printf("%s (%s) to %s (%s): %d tensors, %d files, %d bytes\n", original.Info().Path, original.Info().Format, written.Path, o.to,
-		len(src.Tensors()), written.Files, written.Bytes)
+	notes.Printf("%s (%s) to %s (%s): %s, %s, %d bytes\n", original.Info().Path, original.Info().Format, written.Path, o.to,
+		logging.Count(len(src.Tensors()), "tensor"), logging.Count(written.Files, "file"), written.Bytes)
 	if o.modelfile != "" {
 		if err := o.writeModelfile(written.Path, notes); err != nil {
 			return err
@@ -128,7 +129,7 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 // noteLeft says that layers of multi-token prediction are not in the output.
 func (o *options) noteLeft(notes *command.Printer) {
 	if o.aheadLeft > 0 {
-		notes.Printf("note: %d layers of multi-token prediction are left out: %s has the decoder alone, whose next-token logits are the same\n", o.aheadLeft, o.to)
+		notes.Printf("note: %s of multi-token prediction left out: %s contains only the decoder, whose next-token logits are the same\n", logging.Count(o.aheadLeft, "layer"), o.to)
 	}
 }
 

@@ -101,13 +101,13 @@ func run(c *cli.Context, o *options, train func(context.Context, []string) error
 	defer stop()
 	notes := &command.Printer{W: c.App.ErrWriter}
 	if _, err := os.Stat(o.folder(modelFolder)); err == nil {
-		return exitcode.Errorf(exitcode.Usage, "--output %s: it already has a tuned model; name another folder, or remove this one", o.output)
+		return exitcode.Errorf(exitcode.Usage, "--output %s already has a tuned model; name another folder, or remove this one", o.output)
 	}
 	line, plan, err := o.line()
 	if err != nil {
 		return err
 	}
-	notes.Printf("%d rows make %d %s of %d tokens: %d steps of %d %s for %g epochs\n", plan.rows, plan.samples, plan.what, plan.length, plan.steps, o.batch, plan.what, o.epochs)
+	notes.Printf("rows: %d, %s of %d tokens: %d, steps of %d %s: %d, epochs: %g\n", plan.rows, plan.what, plan.length, plan.samples, o.batch, plan.what, plan.steps, o.epochs)
 	if err := train(c.Context, line); err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func TestLine(t *testing.T) {
 	if !errors.Is(err, errTrained) {
 		t.Fatal(err)
 	}
-	if want := "16 rows make 16 sequences of 128 tokens: 6 steps of 6 sequences for 2 epochs\n"; notes != want {
+	if want := "rows: 16, sequences of 128 tokens: 16, steps of 6 sequences: 6, epochs: 2\n"; notes != want {
 		t.Errorf("%q, want %q", notes, want)
 	}
 	text := strings.Join(line, " ")
@@ -87,7 +87,7 @@ func TestPreferenceLine(t *testing.T) {
 	if !errors.Is(err, errTrained) {
 		t.Fatal(err)
 	}
-	if want := "17 rows make 16 pairs of answers of 64 tokens: 12 steps of 4 pairs of answers for 3 epochs\n"; notes != want {
+	if want := "rows: 17, pairs of answers of 64 tokens: 16, steps of 4 pairs of answers: 12, epochs: 3\n"; notes != want {
 		t.Errorf("%q, want %q", notes, want)
 	}
 	text := strings.Join(line, " ")
@@ -97,7 +97,7 @@ func TestPreferenceLine(t *testing.T) {
 		}
 	}
 	_, notes, err = call("--model", model, "--data", filepath.Join(dpo, "unpaired.jsonl"), "--output", out, "--tuning", "kto", "--seq-length", "64", "--epochs", "1")
-	if want := "21 rows make 20 answers of 64 tokens: 2 steps of 16 answers for 1 epochs\n"; !errors.Is(err, errTrained) || notes != want {
+	if want := "rows: 21, answers of 64 tokens: 20, steps of 16 answers: 2, epochs: 1\n"; !errors.Is(err, errTrained) || notes != want {
 		t.Errorf("%v: %q, want %q", err, notes, want)
 	}
 }

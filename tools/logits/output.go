@@ -77,7 +77,7 @@ func (o *objects) position(i int, logits []float32) error {
 	}
 	text, err := json.Marshal(line)
 	if err != nil {
-		return exitcode.Errorf(exitcode.BadData, "position %d: %w: the weights have values that are not finite, or too large for their type", i, err)
+		return exitcode.Errorf(exitcode.BadData, "position %d: %w: the weights have values that are not finite, or that are too large for their type", i, err)
 	}
 	o.Printf("%s\n", text)
 	return o.Err

@@ -48,7 +48,7 @@ func measureMachine(c *cli.Context, open func(string) (*device.Device, error)) e
 	}
 	path := c.String("output")
 	if path == "" {
-		return exitcode.Errorf(exitcode.Usage, "measure --output FILE: where the machine file is to be")
+		return exitcode.Errorf(exitcode.Usage, "--output is missing; give the machine file to write")
 	}
 	file, err := atomicfile.Create(path, 0o666) // before anything takes time
 	if err != nil {

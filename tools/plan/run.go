@@ -55,7 +55,7 @@ func planRun(c *cli.Context, open func(name string) (*device.Device, error)) err
 	}
 	defer p.close()
 	if p.options.Most = c.Bool("experts-at-most"); p.options.Most && p.config.Model.Experts == nil {
-		return exitcode.Errorf(exitcode.Usage, "--experts-at-most needs --num-experts; leave it out")
+		return exitcode.Errorf(exitcode.Usage, "--experts-at-most needs --num-experts; give both, or leave it out")
 	}
 	// A dry run of every rank that differs, then seconds and timeline by the machine file.
 	if p.ranks, err = plan.Memory(p.config, p.options); err != nil {
@@ -107,7 +107,7 @@ func machineOf(c *cli.Context) (*plan.Machine, error) {
 	if c.String("machine") == "" {
 		for _, name := range []string{"jitter", "price", "svg", "trace", "timeline", "device-mtbf", "restart-seconds", "save-seconds", "spare-nodes", "repair-hours"} {
 			if c.IsSet(name) {
-				return nil, exitcode.Errorf(exitcode.Usage, "--%s needs --machine, which has the speed of the devices", name)
+				return nil, exitcode.Errorf(exitcode.Usage, "--%s needs --machine, which has the speed of the devices; give both", name)
 			}
 		}
 		return nil, nil

@@ -39,7 +39,7 @@ func scheduleCommand() *cli.Command {
 			&cli.StringFlag{Name: "pipeline-model-parallel-layout", Usage: "layers of each stage, as in 'Ettt|(tt|)*2L'"},
 			&cli.StringFlag{Name: "pp-partition-method", Usage: "Megatron-DeepSpeed's method to divide layers among stages, as in 'type:transformer|embedding'"},
 			command.Between(0, 100000, &cli.IntFlag{Name: "decoder-first-pipeline-num-layers", Usage: "layers of the first stage"}),
-			command.Between(0, 100000, &cli.IntFlag{Name: "decoder-last-pipeline-num-layers", Usage: "layers of the last stage"}),
+			command.Between(0, 100000, &cli.IntFlag{Name: "decoder-last-pipeline-num-layers", Usage: "number of layers of the last stage"}),
 			&cli.BoolFlag{Name: "account-for-embedding-in-pipeline-split", Usage: "count the embedding as a layer"},
 			&cli.BoolFlag{Name: "account-for-loss-in-pipeline-split", Usage: "count the output layer as a layer"},
 

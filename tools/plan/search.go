@@ -117,7 +117,7 @@ func newSearch(c *cli.Context) (*plan.Search, error) {
 		return nil, err
 	}
 	if config.Model.NumLayers < 1 || config.Model.HiddenSize < 1 || config.GlobalBatchSize < 1 {
-		return nil, exitcode.Errorf(exitcode.Usage, "plan search needs the model and the batch: --num-layers, --hidden-size, --num-attention-heads, --seq-length, --global-batch-size")
+		return nil, exitcode.Errorf(exitcode.Usage, "plan search needs the flags of the model and the batch; give --num-layers, --hidden-size, --num-attention-heads, --seq-length, --global-batch-size")
 	}
 	if err := setVocab(&config); err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ func Command() *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() != 1 {
-				return exitcode.Errorf(exitcode.Usage, "which run? Give its --run-folder")
+				return exitcode.Errorf(exitcode.Usage, "the folder is missing; give the --run-folder of a run as FOLDER")
 			}
 			return run(c.Args().First(), c.Int("last"), c.String("trace"), os.Stdout)
 		},

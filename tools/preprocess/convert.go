@@ -8,6 +8,7 @@ import (
 
 	"monotron/dataset"
 	"monotron/internal/exitcode"
+	"monotron/internal/logging"
 )
 
 // convert copies token files into another format, documents and sequences as
@@ -40,7 +41,7 @@ func (o *options) convert() (err error) {
 			}
 		}
 		err = dataset.Guard(path, func() error {
-			o.say("%s: %s, %d documents, %d tokens of %s", path, x.Kind(), x.Documents(), x.Tokens(), x.DType())
+			o.say("%s: %s, %s, %s of %s", path, x.Kind(), logging.Count(x.Documents(), "document"), logging.Count(x.Tokens(), "token"), x.DType())
 			return o.copyDocuments(b, x)
 		})
 		if err := errors.Join(err, x.Close()); err != nil {
@@ -54,7 +55,7 @@ func (o *options) convert() (err error) {
 	if err := b.Publish(); err != nil {
 		return err
 	}
-	o.say("%s: %d documents, %d sequences, %d tokens of %s", prefix, b.Documents(), b.Sequences(), b.Tokens(), o.dtype)
+	o.say("%s: %s, %s, %s of %s", prefix, logging.Count(b.Documents(), "document"), logging.Count(b.Sequences(), "sequence"), logging.Count(b.Tokens(), "token"), o.dtype)
 	if o.tok == nil {
 		return nil
 	}

@@ -107,7 +107,7 @@ func TestSkipBadLines(t *testing.T) {
 			t.Errorf("%s is not named", want)
 		}
 	}
-	if !strings.Contains(said, "7 lines were left out") {
+	if !strings.Contains(said, "left out 7 lines") {
 		t.Errorf("not counted: %s", said)
 	}
 	if s, ok, err := dataset.ReadSidecar("s_a_document"); !ok || err != nil || s.BadLines != 7 || s.Documents != 2 {

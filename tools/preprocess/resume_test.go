@@ -171,7 +171,7 @@ func TestPlantedLinkIsNotFollowed(t *testing.T) {
 		if text, _ := os.ReadFile(target); string(text) != "kept" {
 			t.Errorf("%s: the target now holds %q", name, text)
 		}
-		if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, name)+": is a symbolic link; remove it") {
+		if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, name)+" is a symbolic link; remove it") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"monotron/dataset/jsonl"
 	"monotron/internal/atomicfile"
 	"monotron/internal/exitcode"
+	"monotron/internal/logging"
 	"monotron/megatron/plan"
 	"monotron/tokenizer"
 )
@@ -87,7 +88,7 @@ func (o *options) writeText(prefix string, texts []string) error {
 	if err := b.Finalize(); err != nil {
 		return err
 	}
-	o.say("%s: %d documents, %d tokens of %s", prefix, b.Documents(), b.Tokens(), o.dtype)
+	o.say("%s: %s, %s of %s", prefix, logging.Count(b.Documents(), "document"), logging.Count(b.Tokens(), "token"), o.dtype)
 	return o.describe(dataset.NewSidecar(o.tok, o.settings, b, o.appendEOD, 0), prefix)
 }
 

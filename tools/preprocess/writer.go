@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"monotron/dataset"
+	"monotron/internal/logging"
 )
 
 // writer has the output files: [partition][key].
@@ -218,7 +219,7 @@ func (w *writer) finish() error {
 		return err
 	}
 	if w.bad > 0 {
-		w.say("%s: %d lines were left out", w.prefix, w.bad)
+		w.say("%s: left out %s", w.prefix, logging.Count(w.bad, "line"))
 	}
 	return w.removeJournal()
 }
@@ -253,7 +254,7 @@ func (o *options) join(summaries []dataset.Sidecar) error {
 		if err := o.describe(s, o.joined(key)); err != nil {
 			return err
 		}
-		o.say("%s: %d documents, %d sequences, %d tokens of %s", o.joined(key), s.Documents, s.Sequences, s.Tokens, o.dtype)
+		o.say("%s: %s, %s, %s of %s", o.joined(key), logging.Count(s.Documents, "document"), logging.Count(s.Sequences, "sequence"), logging.Count(s.Tokens, "token"), o.dtype)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 		Flags:       []cli.Flag{&cli.StringFlag{Name: "device", Usage: "device: auto, cpu, cuda or ref (default: the recorded run's)"}},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() != 1 {
-				return exitcode.Errorf(exitcode.Usage, "which step? Give one folder, such as runs/7/nonfinite_0000007")
+				return exitcode.Errorf(exitcode.Usage, "the folder is missing; give the record of one step, such as runs/7/nonfinite_0000007")
 			}
 			return training.Replay(c.Args().First(), c.String("device"), open, os.Stdout)
 		},

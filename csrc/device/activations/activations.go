@@ -56,7 +56,7 @@ func Of(name string) (Activation, error) {
 			return a, nil
 		}
 	}
-	return 0, fmt.Errorf("there is no activation %q", name)
+	return 0, fmt.Errorf("unknown activation %q", name)
 }
 
 // OfHF is the activation that Hugging Face's configs call so, in an MLP that is gated or not.
@@ -71,7 +71,7 @@ func OfHF(name string, gated bool) (Activation, error) {
 		}
 		known = append(known, table[a].HF...)
 	}
-	return 0, fmt.Errorf("%q is not supported; there are %s", name, strings.Join(known, ", "))
+	return 0, fmt.Errorf("%q is not supported; choose from %s", name, strings.Join(known, ", "))
 }
 
 // WithFlag lists those that a flag chooses.

@@ -69,7 +69,7 @@ func loadNow(dir string, step int64, tensors []mpu.Stored, dev *device.Device, o
 		}
 		notes = append(notes, fmt.Sprintf("checkpoint: iteration %d is damaged: %v", entry.Iteration, err))
 	}
-	return State{}, Report{Notes: notes}, exitcode.Errorf(exitcode.IO, "no undamaged checkpoint in %s:\n%s\n`monotron inspect checkpoint %s --verify` lists all that is damaged; restore those files from a copy, or load another folder", dir, strings.Join(notes, "\n"), dir)
+	return State{}, Report{Notes: notes}, exitcode.Errorf(exitcode.IO, "no undamaged checkpoint in %s:\n%s\n`monotron inspect checkpoint %s --verify` lists the damaged files; restore those files from a copy, or load another folder", dir, strings.Join(notes, "\n"), dir)
 }
 
 // chosen lists the checkpoints that may be loaded, in order.

@@ -64,7 +64,7 @@ func mappingOf(m *spec.Model, family string) (*hf.Mapping, error) {
 	if family == "" {
 		var err error
 		if family, err = hf.FamilyOf(&bare); err != nil {
-			return nil, fmt.Errorf("adapters are named by the modules of Hugging Face's families: %w", err)
+			return nil, fmt.Errorf("adapters need the module names of a Hugging Face family: %w", err)
 		}
 	}
 	return hf.NewMapping(&bare, family)

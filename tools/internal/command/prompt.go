@@ -158,8 +158,8 @@ func OwnTokenizer(c *cli.Context, stored tokenizer.Config) (tokenizer.Tokenizer,
 		return tok, err
 	}
 	if c.IsSet("prompt-ids") {
-		fmt.Fprintf(c.App.ErrWriter, "no texts: the %s that the checkpoint names cannot be had: %v\n", config.Type, err)
+		fmt.Fprintf(c.App.ErrWriter, "no texts: the %s that the checkpoint names cannot be read: %v\n", config.Type, err)
 		return nil, nil
 	}
-	return nil, exitcode.Errorf(exitcode.CodeOf(err), "the %s that the checkpoint names cannot be had: %w; give --tokenizer-type and its files, or --prompt-ids", config.Type, err)
+	return nil, exitcode.Errorf(exitcode.CodeOf(err), "the %s that the checkpoint names cannot be read: %w; give --tokenizer-type and its files, or --prompt-ids", config.Type, err)
 }
