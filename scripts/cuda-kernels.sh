@@ -24,7 +24,10 @@ said() {
 {
   echo "# Kernels"
   echo
-  echo "The resources of every CUDA kernel, as \`ptxas\` reports them. \`make cuda-kernels\` writes this page; it fails if a kernel spills, or has a stack, that did not in the table before. For each architecture the table has registers per thread, in brackets the bytes spilled (stored and loaded) and the bytes of stack (arrays in local memory). The last column is static shared memory per block in bytes. Dynamic shared memory is chosen at launch."
+  echo "This page lists the resources of every CUDA kernel, as \`ptxas\` reports them. \`make cuda-kernels\` writes the page. It fails if a kernel spills or has a"
+  echo "stack, and did not in the previous table. For each architecture the table has the registers per thread, and in brackets the bytes spilled (stored and"
+  echo "loaded) and the bytes of stack (arrays in local memory). The last column is the static shared memory per block in bytes. Dynamic shared memory is"
+  echo "chosen at launch."
   echo
   echo "| kernel | sm_80 | sm_90a | sm_100 | shared |"
   echo "|---|---|---|---|---|"
