@@ -166,7 +166,7 @@ func noCommand(c *cli.Context) error {
 		return exitcode.Errorf(exitcode.Usage, "monotron has no command %q; did you mean %s?", c.Args().First(), meant)
 	}
 	if kind := contents(c.Args().First()); kind != "" && path == "monotron inspect" {
-		return exitcode.Errorf(exitcode.Usage, "%s has no command %q; did you mean %s %s %s?", path, c.Args().First(), path, kind, c.Args().First())
+		return exitcode.Errorf(exitcode.Usage, "%s has no command %q; did you mean %s %s %s?", path, c.Args().First(), path, kind, argv.Quoted(c.Args().First()))
 	}
 	if near := argv.Nearest(set, c.Args().First()); len(near) > 0 {
 		hint = "did you mean " + strings.Join(near, " or ") + "?"

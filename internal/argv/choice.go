@@ -3,6 +3,7 @@ package argv
 import (
 	"strconv"
 	"strings"
+	"unicode"
 
 	"monotron/internal/exitcode"
 )
@@ -25,6 +26,26 @@ func joined(words []string, last string) string {
 // "--dtype must be f32, bf16 or fp16, not f8".
 func WrongChoice(flag, given string, words ...string) error {
 	return exitcode.Errorf(exitcode.Usage, "--%s must be %s, not %s", flag, Or(words...), Shown(given))
+}
+
+// Line is a command line to copy into a shell, which reads each of the words as it is.
+func Line(words ...string) string {
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		quoted[i] = Quoted(word)
+	}
+	return strings.Join(quoted, " ")
+}
+
+// Quoted is a word as a POSIX shell reads it: in single quotes where it has another meaning without.
+func Quoted(word string) string {
+	plain := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./:=,+@%", r)
+	}
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // Shown is a value in a message: in quotes where it is empty or would run into the words around it.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 
+	"monotron/internal/argv"
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
 	"monotron/megatron/arguments"
@@ -271,5 +271,5 @@ func (s *Search) clock(c config.Run) (*Clock, error) {
 
 // Line is the layout's flags as they are typed.
 func (f *Found) Line() string {
-	return strings.ReplaceAll(strings.Join(f.Flags, " "), "type:transformer|embedding", "'type:transformer|embedding'")
+	return argv.Line(f.Flags...)
 }

@@ -13,6 +13,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/dataset"
 	"monotron/dataset/sft"
+	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 	"monotron/internal/store"
 	"monotron/megatron/config"
@@ -92,7 +93,7 @@ func prefixHint(c *config.Run) string {
 		}
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 			name, _, _ := strings.Cut(filepath.Base(path), ".")
-			return fmt.Sprintf("; %s is a file: make tokens of it by monotron preprocess_data --input %[1]s --output-prefix %[2]s --tokenizer-type GPT2BPETokenizer --append-eod, then give --data-path %[2]s_text_document", path, name)
+			return fmt.Sprintf("; %s is a file: make tokens of it by monotron preprocess_data --input %s --output-prefix %s --tokenizer-type GPT2BPETokenizer --append-eod, then give --data-path %s", path, argv.Quoted(path), argv.Quoted(name), argv.Quoted(name+"_text_document"))
 		}
 		hint := "; a data path is a prefix: PATH.bin and PATH.idx"
 		if found, err := filepath.Glob(path + "*.idx"); err == nil && len(found) > 0 {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"monotron/internal/argv"
 	"monotron/internal/atomicfile"
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
@@ -35,7 +36,7 @@ func holdFolder(folder string, continued bool) (*os.File, error) {
 			return nil, f.Close()
 		case !locked && !continued && newestSave(folder) != first:
 			_ = f.Close() // nothing was written
-			return nil, exitcode.Errorf(exitcode.IO, "--save %s: another run that was started at the same time has saved to it; name another folder, or continue from it with --load %s", folder, folder)
+			return nil, exitcode.Errorf(exitcode.IO, "--save %s: another run that was started at the same time has saved to it; name another folder, or continue from it with --load %s", folder, argv.Quoted(folder))
 		case !locked:
 			return f, nil
 		case time.Now().After(end):

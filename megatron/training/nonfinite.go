@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"monotron/csrc/device"
+	"monotron/internal/argv"
 	"monotron/internal/atomicfile"
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint/native"
@@ -76,7 +77,7 @@ func (r *Run) explain(ctx context.Context, err error, batch []*engine.Micro, con
 		return errors.Join(v.Err(), failed)
 	}
 	if v.Dump != "" {
-		v.Text += "; the step is kept: monotron replay " + v.Dump
+		v.Text += "; the step is kept: monotron replay " + argv.Quoted(v.Dump)
 	}
 	return v.Err()
 }

@@ -1,6 +1,7 @@
 package training
 
 import (
+	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
@@ -15,7 +16,7 @@ func (r *Run) upcycle(dir string, step int64) error {
 	c := &r.Config.Checkpoint
 	if c.Save != "" {
 		if _, err := native.Latest(c.Save); err == nil || foreign(c.Save, -1) != "" {
-			return exitcode.Errorf(exitcode.Usage, "--save %s already has a checkpoint, and --moe-use-upcycling is for the first run only; to continue leave it out and give --load %s", c.Save, c.Save)
+			return exitcode.Errorf(exitcode.Usage, "--save %s already has a checkpoint, and --moe-use-upcycling is for the first run only; to continue leave it out and give --load %s", c.Save, argv.Quoted(c.Save))
 		}
 	}
 	// The dense checkpoint, in whatever format it is.

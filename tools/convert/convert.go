@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
+	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 	"monotron/internal/logging"
 	"monotron/megatron/checkpoint"
@@ -152,7 +153,7 @@ func (o *options) writeModelfile(path string, notes *command.Printer) error {
 	if err := checkpoint.WriteBytes(o.modelfile, []byte(text)); err != nil {
 		return err
 	}
-	notes.Printf("wrote %s; next: ollama create NAME -f %s\n", o.modelfile, o.modelfile)
+	notes.Printf("wrote %s; next: ollama create NAME -f %s\n", o.modelfile, argv.Quoted(o.modelfile))
 	return nil
 }
 

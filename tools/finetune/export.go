@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"monotron/internal/argv"
 	"monotron/internal/atomicfile"
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
@@ -47,7 +48,7 @@ func (o *options) export(ctx context.Context, notes *command.Printer) (err error
 	for _, n := range written.Notes {
 		notes.Printf("note: %s\n", n)
 	}
-	notes.Printf("%s: the tuned model; try: monotron chat %[1]s, or monotron serve --load %[1]s\n", written.Path)
+	notes.Printf("%s: the tuned model; try: monotron chat %[2]s, or monotron serve --load %[2]s\n", written.Path, argv.Quoted(written.Path))
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"monotron/csrc/gpus"
+	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 	"monotron/internal/store"
 	"monotron/megatron/checkpoint"
@@ -44,7 +45,7 @@ func (o *options) run(out, notes io.Writer) error {
 	if o.temporary && ofNoUse(err) {
 		os.RemoveAll(o.folder) // nothing in it is of use
 	} else if o.temporary && os.Remove(o.folder) != nil { // it is not empty
-		fmt.Fprintf(notes, "launch: flight records and verdict are in %s (monotron postmortem)\n", o.folder)
+		fmt.Fprintf(notes, "launch: flight records and verdict are in %s (monotron postmortem %s)\n", o.folder, argv.Quoted(o.folder))
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"monotron/dataset"
 	"monotron/dataset/jsonl"
+	"monotron/internal/argv"
 	"monotron/internal/atomicfile"
 	"monotron/internal/exitcode"
 	"monotron/internal/logging"
@@ -65,7 +66,7 @@ func (o *options) makeChars(texts []string) error {
 	if err := atomicfile.WriteFile(path, 0o666, chars.JSON()); err != nil {
 		return err
 	}
-	o.say("%s: %d characters; train with --tokenizer-type CharTokenizer --vocab-file %s", path, chars.VocabSize(), path)
+	o.say("%s: %d characters; train with --tokenizer-type CharTokenizer --vocab-file %s", path, chars.VocabSize(), argv.Quoted(path))
 	return nil
 }
 

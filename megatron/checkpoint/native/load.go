@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"monotron/csrc/device"
+	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
 	"monotron/mpu"
@@ -69,7 +70,7 @@ func loadNow(dir string, step int64, tensors []mpu.Stored, dev *device.Device, o
 		}
 		notes = append(notes, fmt.Sprintf("checkpoint: iteration %d is damaged: %v", entry.Iteration, err))
 	}
-	return State{}, Report{Notes: notes}, exitcode.Errorf(exitcode.IO, "no undamaged checkpoint in %s:\n%s\n`monotron inspect checkpoint %s --verify` lists the damaged files; restore those files from a copy, or load another folder", dir, strings.Join(notes, "\n"), dir)
+	return State{}, Report{Notes: notes}, exitcode.Errorf(exitcode.IO, "no undamaged checkpoint in %s:\n%s\n`monotron inspect checkpoint %s --verify` lists the damaged files; restore those files from a copy, or load another folder", dir, strings.Join(notes, "\n"), argv.Quoted(dir))
 }
 
 // chosen lists the checkpoints that may be loaded, in order.

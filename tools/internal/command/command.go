@@ -110,7 +110,7 @@ func NoArgs(c *cli.Context) error {
 		for _, name := range []string{"load", "input"} {
 			known := slices.ContainsFunc(c.App.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 			if known && !c.IsSet(name) {
-				text += fmt.Sprintf("; did you mean --%s %s?", name, c.Args().First())
+				text += fmt.Sprintf("; did you mean --%s %s?", name, argv.Quoted(c.Args().First()))
 				break
 			}
 		}
