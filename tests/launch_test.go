@@ -3,6 +3,7 @@ package tests
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -256,9 +257,9 @@ func processesEqualGoroutines(l *launching) {
 // with what it was at; the exit code says the signal; nothing is left behind.
 func killedRankIsNamed(l *launching) {
 	t := l.t
-	for _, victim := range []int{5, 0} {
-		log := fmt.Sprintf("killed%d.jsonl", victim)
-		cmd, notes := l.start("launch --nproc-per-node 8 -- pretrain_gpt "+eight+"--train-iters 20000 --log-jsonl "+log, log, 3)
+	for _, victim := range []int{5, 0, 7} {
+		log, result := fmt.Sprintf("killed%d.jsonl", victim), fmt.Sprintf("killed%d.json", victim)
+		cmd, notes := l.start("launch --nproc-per-node 8 -- pretrain_gpt "+eight+"--train-iters 20000 --result-json "+result+" --log-jsonl "+log, log, 3)
 		pids := ranksOf(t, cmd.Process.Pid)
 		if len(pids) != 8 {
 			t.Errorf("there are %d ranks", len(pids))
@@ -275,6 +276,16 @@ func killedRankIsNamed(l *launching) {
 		want := fmt.Sprintf("monotron: rank %d (process %d) was ended by signal 9 (killed)", victim, pids[victim])
 		if code := cmd.ProcessState.ExitCode(); code != 137 || !strings.HasPrefix(last, want) || strings.Count(text, "monotron: ") != 1 {
 			t.Errorf("rank %d killed: code %d, last line %q of\n%s", victim, code, last, text)
+		}
+		// The file of the result has the launcher's verdict, whichever rank was killed (docs/automation.md).
+		var outcome struct {
+			Code      int    `json:"exit_code"`
+			Reason    string `json:"exit_reason"`
+			Message   string `json:"message"`
+			Iteration int    `json:"iteration"`
+		}
+		if err := json.Unmarshal([]byte(l.read(result)), &outcome); err != nil || outcome.Code != 137 || outcome.Reason != "signal" || "monotron: "+outcome.Message != last || outcome.Iteration < 3 {
+			t.Errorf("rank %d killed: %v, %+v", victim, err, outcome)
 		}
 		if victim != 0 && !strings.Contains(last, " in ") {
 			t.Errorf("what it was at is missing: %s", last)

@@ -3,12 +3,15 @@ package training
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
 	"monotron/internal/atomicfile"
 	"monotron/internal/exitcode"
+	"monotron/megatron/config"
 	"monotron/megatron/telemetry"
+	"monotron/mpu/comm/failure"
 )
 
 // Outcome is what --result-json says of a run: one object, written at its end, whatever that
@@ -91,21 +94,90 @@ func (o *Outcome) Write(path string, err error) error {
 	if path == "" {
 		return err
 	}
-	o.ExitCode, o.Seconds = exitcode.CodeOf(err), time.Since(o.began).Seconds()
-	o.Reason = reasons[o.ExitCode]
+	o.Seconds = time.Since(o.began).Seconds()
+	o.ended(err)
+	return errors.Join(err, o.write(path))
+}
+
+// ended takes how the run ended.
+func (o *Outcome) ended(err error) {
+	o.ExitCode = exitcode.CodeOf(err)
+	if o.Reason = reasons[o.ExitCode]; o.ExitCode > bySignal {
+		o.Reason = "signal"
+	}
 	if err != nil {
 		o.Message = err.Error()
 		o.Problems = problemsOf(err)
 	}
-	text, failed := json.MarshalIndent(o, "", "  ")
-	if failed == nil {
-		failed = atomicfile.WriteFile(path, 0o666, append(text, '\n'))
-	}
-	if failed != nil {
-		return errors.Join(err, exitcode.Errorf(exitcode.IO, "--result-json: %w", failed))
-	}
-	return err
 }
+
+// bySignal and a signal's number are the code of a run of which that has ended a rank.
+const bySignal exitcode.Code = 128
+
+func (o *Outcome) write(path string) error {
+	text, err := json.MarshalIndent(o, "", "  ")
+	if err == nil {
+		err = atomicfile.WriteFile(path, 0o666, append(text, '\n'))
+	}
+	if err != nil {
+		return exitcode.Errorf(exitcode.IO, "--result-json: %w", err)
+	}
+	return nil
+}
+
+// Settle has the files of a run's log say err, which is how its launcher sees that the run ended. The process of the
+// last rank wrote there how it ended itself, as by the loss of another rank; if it was killed it wrote nothing, and what
+// is known of the run's progress comes from the verdict. o began when the launcher did.
+func (o *Outcome) Settle(c *config.Log, err error) error {
+	if err == nil {
+		return nil
+	}
+	step := int64(0) // the one under way
+	if v := new(failure.Verdict); errors.As(err, &v) {
+		step = v.Step
+	}
+	return errors.Join(err, o.settleResult(c.Result, step, err), settleAbout(c.JSONL, step, err))
+}
+
+// settleResult does so for --result-json. An object with the same code, which may list several problems, stays.
+func (o *Outcome) settleResult(path string, step int64, err error) error {
+	if path == "" {
+		return nil
+	}
+	written := &Outcome{}
+	text, failed := exitcode.ReadFile(path, longestOutcome)
+	if failed == nil {
+		failed = json.Unmarshal(text, written)
+	}
+	switch {
+	case failed != nil:
+		written = o
+		written.Iteration, written.Seconds = int(max(0, step-1)), time.Since(o.began).Seconds()
+	case written.ExitCode == exitcode.CodeOf(err):
+		return nil
+	}
+	written.ended(err)
+	return written.write(path)
+}
+
+// settleAbout does so for the file next to --log-jsonl, which the run's page reads.
+func settleAbout(log string, step int64, err error) error {
+	if log == "" {
+		return nil
+	}
+	about, failed := telemetry.ReadAbout(log)
+	if about == nil || failed != nil || about.Ended != nil && about.Ended.Code == exitcode.CodeOf(err) {
+		return nil // the run wrote none, or said it itself
+	}
+	about.Ended = &telemetry.Ended{Time: time.Now(), Iteration: step, Code: exitcode.CodeOf(err), Text: err.Error()}
+	if err := about.Write(log); err != nil {
+		return fmt.Errorf("--log-jsonl: %w", err)
+	}
+	return nil
+}
+
+// longestOutcome is the most bytes of an object that are read.
+const longestOutcome = 1 << 20
 
 // problemsOf are the errors that err lists, one at least.
 func problemsOf(err error) (all []Problem) {

@@ -13,6 +13,7 @@ import (
 
 	"monotron/internal/argv"
 	"monotron/internal/exitcode"
+	"monotron/megatron/training"
 	"monotron/mpu/bootstrap/launchenv"
 	"monotron/mpu/bootstrap/rendezvous"
 	"monotron/tools/internal/command"
@@ -135,7 +136,8 @@ func Command() *cli.Command {
 				if err != nil {
 					return err
 				}
-				return f.run(os.Stdout, o.ownNotes())
+				outcome := training.NewOutcome()
+				return outcome.Settle(o.logs(), f.run(os.Stdout, o.ownNotes()))
 			}
 			return o.run(os.Stdout, o.ownNotes())
 		},

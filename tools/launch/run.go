@@ -22,6 +22,7 @@ import (
 	"monotron/megatron/checkpoint"
 	objects "monotron/megatron/checkpoint/remote"
 	"monotron/megatron/config"
+	"monotron/megatron/training"
 	"monotron/mpu/bootstrap/launchenv"
 	"monotron/mpu/bootstrap/rendezvous"
 	"monotron/mpu/comm/failure"
@@ -41,13 +42,24 @@ func (o *options) run(out, notes io.Writer) error {
 	if err := o.holdMemory(); err != nil {
 		return err
 	}
+	outcome := training.NewOutcome()
+	outcome.Begin(o.logs().Result)
 	err := o.attempts(signals, out, notes)
+	err = outcome.Settle(o.logs(), err)
 	if o.temporary && ofNoUse(err) {
 		os.RemoveAll(o.folder) // nothing in it is of use
 	} else if o.temporary && os.Remove(o.folder) != nil { // it is not empty
 		fmt.Fprintf(notes, "launch: flight records and verdict are in %s (monotron postmortem %s)\n", o.folder, argv.Quoted(o.folder))
 	}
 	return err
+}
+
+// logs says which files the last rank writes on this host.
+func (o *options) logs() *config.Log {
+	if o.node != o.nodes-1 {
+		return &config.Log{}
+	}
+	return &o.line.config.Log
 }
 
 // ofNoUse reports whether nobody reads flight records after such an end: the run was done
