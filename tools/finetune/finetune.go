@@ -40,7 +40,7 @@ With --tuning grpo the model samples answers to each prompt and learns from thei
 With --eval-data each epoch ends with an evaluation, and the adapter and the model are those of the lowest
 validation loss; --patience N ends training after N evaluations without a lower one.
 
-The folder of --output gets:
+The folder of --output gets, with a record of what is trained (tuning.json):
   checkpoints  to resume from: give the same command again
   adapter      the adapter in PEFT's files, unless --lora-rank is 0
   model        the tuned model, the adapter merged into its weights
@@ -101,14 +101,19 @@ func run(c *cli.Context, o *options, train func(context.Context, []string) error
 	defer stop()
 	notes := &command.Printer{W: c.App.ErrWriter}
 	if _, err := os.Stat(o.folder(modelFolder)); err == nil {
-		return exitcode.Errorf(exitcode.Usage, "--output %s already has a tuned model; name another folder, or remove this one", o.output)
+		return exitcode.Errorf(exitcode.Usage, "--output %s already has a tuned model; give another --output, or remove the folder %[1]s to train again", o.output)
 	}
 	line, plan, err := o.line()
 	if err != nil {
 		return err
 	}
 	notes.Printf("rows: %d, %s of %d tokens: %d, steps of %d %s: %d, epochs: %g\n", plan.rows, plan.what, plan.length, plan.samples, o.batch, plan.what, plan.steps, o.epochs)
+	undo, err := o.keepRecord(notes.Printf)
+	if err != nil {
+		return err
+	}
 	if err := train(c.Context, line); err != nil {
+		undo()
 		return err
 	}
 	if err := o.export(ctx, notes); err != nil {

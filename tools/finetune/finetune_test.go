@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -137,5 +138,77 @@ func TestRefusals(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), w.says) || exitcode.CodeOf(err) != w.code || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v: code %d, %v; want %d, %s", w.flags, exitcode.CodeOf(err), err, w.code, w.says)
 		}
+	}
+}
+
+// Claim (docs/finetuning.md): checkpoints of other rows, another base or other settings are refused with what differs;
+// the same command continues, and so does one that differs in what changes no result. A start that made no checkpoint
+// leaves nothing.
+func TestAnotherTuningIsRefused(t *testing.T) {
+	model, dir := modelOf(t), t.TempDir()
+	text, err := os.ReadFile(filepath.Join(golden.Dir(t, "sft"), "messages.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name string, text []byte) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, text, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	rows, fewer, out := write("rows.jsonl", text), write("fewer.jsonl", text[:bytes.LastIndexByte(text[:len(text)-1], '\n')+1]), filepath.Join(dir, "my out")
+	line := []string{"--model", model, "--data", rows, "--output", out, "--lr", "1e-3", "--bf16"}
+	if _, _, err := call(line...); !errors.Is(err, errTrained) {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("a start without a checkpoint leaves a folder")
+	}
+	// The first start, that saves.
+	saves := func(context.Context, []string) error {
+		write("my out/checkpoints/latest_checkpointed_iteration.txt", []byte("3"))
+		return errTrained
+	}
+	app := &cli.App{Writer: io.Discard, ErrWriter: io.Discard, Commands: []*cli.Command{Command(saves)}, ExitErrHandler: func(*cli.Context, error) {}}
+	if err := app.Run(append([]string{"monotron", "finetune"}, line...)); !errors.Is(err, errTrained) {
+		t.Fatal(err)
+	}
+	// Another base: one weight has another bit.
+	other := modelOf(t)
+	weights, err := os.ReadFile(filepath.Join(other, "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	weights[len(weights)-2] ^= 1
+	if err := os.WriteFile(filepath.Join(other, "model.safetensors"), weights, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		says string // "": it continues
+		more []string
+	}{
+		{"", nil},
+		{"", []string{"--model", modelOf(t)}},
+		{"", []string{"--data", write("copy.jsonl", text)}},
+		{"", []string{"--world-size", "2", "--micro-batch-size", "2", "--log-throughput", "--cpu-threads", "1"}},
+		{"--data has other rows", []string{"--data", fewer}},
+		{"--model has other weights", []string{"--model", other}},
+		{"--eval-data has other rows", []string{"--eval-data", rows}},
+		{"--epochs is 2 and was 3, --lr is 0.002 and was 0.001", []string{"--lr", "2e-3", "--epochs", "2"}},
+		{"--lr-decay-style cosine is new", []string{"--lr-decay-style", "cosine"}},
+		{"--lora-alpha is 8 and was 32, --lora-rank is 4 and was 16", []string{"--lora-rank", "4"}},
+	} {
+		_, _, err := call(append(slices.Clone(line), c.more...)...)
+		switch {
+		case c.says == "" && !errors.Is(err, errTrained):
+			t.Errorf("%v: %v", c.more, err)
+		case c.says != "" && (exitcode.CodeOf(err) != exitcode.Usage || err.Error() != "--output "+out+" has the checkpoints of another tuning: "+c.says+"; give another --output, or remove the folder "+out+" to train again"):
+			t.Errorf("%v: %v, want %s", c.more, err, c.says)
+		}
+	}
+	if _, _, err := call(line[:len(line)-1]...); err == nil || !strings.Contains(err.Error(), "--bf16 is missing") {
+		t.Error(err)
 	}
 }
