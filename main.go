@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -74,7 +73,7 @@ func main() {
 // COMMAND --help", and COMMAND --version for "monotron version".
 func rewritten(app *cli.App, args []string) []string {
 	switch {
-	case len(args) == 3 && args[2] == "--version" && app.Command(args[1]) != nil, len(args) == 2 && args[1] == "-V":
+	case len(args) > 2 && args[len(args)-1] == "--version" && isCommand(app.Commands, args[1:len(args)-1]), len(args) == 2 && args[1] == "-V":
 		return []string{args[0], "version"}
 	case len(args) == 2 && args[1] == "help":
 		return []string{args[0], "--help"}
@@ -84,6 +83,18 @@ func rewritten(app *cli.App, args []string) []string {
 		return append(slices.Clone(args[:len(args)-1]), "--help")
 	}
 	return args
+}
+
+// isCommand reports whether words name a command, or one under another.
+func isCommand(list []*cli.Command, words []string) bool {
+	for _, word := range words {
+		i := slices.IndexFunc(list, func(c *cli.Command) bool { return c.HasName(word) })
+		if i < 0 {
+			return false
+		}
+		list = list[i].Subcommands
+	}
+	return true
 }
 
 // groups reports whether the command of these words has flags that its --help folds.
@@ -148,7 +159,7 @@ func wrongFlag(_ *cli.Context, err error, _ bool) error {
 // monotron itself or of a command that has others under it.
 func noCommand(c *cli.Context) error {
 	if c.Bool("version") {
-		return printVersion(c)
+		return shell.PrintVersion(c, training.Version)
 	}
 	known, path := c.App.Commands, "monotron"
 	if c.Command.Name != c.App.Name {
@@ -157,7 +168,7 @@ func noCommand(c *cli.Context) error {
 	if c.Args().Len() == 0 {
 		return cli.ShowSubcommandHelp(c)
 	}
-	set := argv.Set{}
+	set := argv.Set{"help": argv.Switch}
 	for _, k := range known {
 		set[k.Name] = argv.Switch
 	}
@@ -193,11 +204,6 @@ var meanings = map[string]string{
 	"benchmark": "bench", "info": "doctor", "search": "plan search", "dashboard": "watch",
 }
 
-func printVersion(c *cli.Context) error {
-	_, err := fmt.Fprintln(c.App.Writer, "monotron", training.Version)
-	return exitcode.With(exitcode.IO, err)
-}
-
 // commands are all, each in its group of --help.
 func commands() (all []*cli.Command) {
 	for _, g := range []struct {
@@ -210,8 +216,8 @@ func commands() (all []*cli.Command) {
 		{"Inspect and convert", []*cli.Command{inspect.Command(), convert.Command(openDevice), diff.Command()}},
 		{"Plan and measure", []*cli.Command{plan.Command(openDevice), bench.Command(openDevice), measure.Command(openDevice), verify.Command(openDevice)}},
 		{"Follow a run", []*cli.Command{report.WatchCommand(), report.Command(), postmortem.Command(), replay.Command(openDevice)}},
-		{"This program", []*cli.Command{doctor.Command(openDevice), flags.Command(), shell.Completion("pretrain_gpt", "preprocess_data", "preprocess_data_fast"), shell.Man(),
-			{Name: "version", Usage: "print the version, as COMMAND --version does", Action: printVersion}}},
+		{"This program", []*cli.Command{doctor.Command(openDevice), flags.Command(), shell.Completion("pretrain_gpt", "preprocess_data", "preprocess_data_fast"), shell.Man(newApp),
+			shell.Version(training.Version)}},
 	} {
 		for _, c := range g.list {
 			c.Category = g.name

@@ -28,6 +28,8 @@ func TestUnknownCommands(t *testing.T) {
 		"inspect " + dir + "/text": `monotron inspect has no command "` + dir + `/text"; did you mean monotron inspect dataset ` + dir + `/text?`,
 		"pretrain_gp":              `monotron has no command "pretrain_gp"; did you mean pretrain_gpt?`,
 		"zzzzzz":                   `monotron has no command "zzzzzz"; monotron --help lists them`,
+		"hlep":                     `monotron has no command "hlep"; did you mean help?`,
+		"inspect hepl":             `monotron inspect has no command "hepl"; did you mean help?`,
 		"inspect dateset":          `monotron inspect has no command "dateset"; did you mean dataset?`,
 		"plan zzzzzz":              `monotron plan has no command "zzzzzz"; monotron plan --help lists them`,
 	} {
@@ -122,12 +124,43 @@ func helpOf(words ...string) (string, error) {
 	return out.String(), err
 }
 
+// Claim (docs/exit-codes.md): a flag that a command does not have is a usage error of one line, which names the nearest
+// one; so does an unexpected word for a command that takes none.
+func TestWrongFlagsOfEveryCommand(t *testing.T) {
+	run := func(words ...string) error {
+		app := newApp()
+		app.Writer, app.ErrWriter = io.Discard, io.Discard
+		return app.Run(append([]string{"monotron"}, words...))
+	}
+	var check func(path []string, list []*cli.Command)
+	check = func(path []string, list []*cli.Command) {
+		for _, c := range list {
+			here := append(slices.Clone(path), c.Name)
+			if len(c.Subcommands) == 0 || c.Action == nil {
+				err := run(append(slices.Clone(here), "--no-such-flag-at-all")...)
+				open := slices.Contains([]string{"finetune", "plan table", "plan search"}, strings.Join(here, " ")) // which miss other flags first
+				if exitcode.CodeOf(err) != exitcode.Usage || !open && !strings.Contains(err.Error(), "no-such-flag-at-all") {
+					t.Errorf("%s: code %d, %v", strings.Join(here, " "), exitcode.CodeOf(err), err)
+				}
+			}
+			check(here, c.Subcommands)
+		}
+	}
+	check(nil, commands())
+	for line, want := range map[string]string{"doctor --jsno": "did you mean --json?", "doctor --host": "--hosts", "version now": `"now" belongs to no flag`, "completion bash zsh": "completion takes one shell", "man nothing": "man takes the name of one command"} {
+		if err := run(strings.Fields(line)...); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want %q", line, err, want)
+		}
+	}
+}
+
 // Claim (README.md): what people type for help and version works.
 func TestOtherSpellings(t *testing.T) {
 	app := newApp()
 	for line, want := range map[string]string{
 		"help": "--help", "help plan search": "plan search --help", "-V": "version", "serve --version": "version", "serve --load x": "serve --load x", "zzz --version": "zzz --version",
-		"doctor --help-all": "doctor --help", "generate --help-all": "generate --help-all", "zzz --help-all": "zzz --help",
+		"inspect checkpoint --version": "version", "plan search --version": "version", "launch pretrain_gpt --version": "launch pretrain_gpt --version",
+		"doctor --help-all": "doctor --help-all", "generate --help-all": "generate --help-all", "zzz --help-all": "zzz --help",
 	} {
 		if got := strings.Join(rewritten(app, append([]string{"monotron"}, strings.Fields(line)...))[1:], " "); got != want {
 			t.Errorf("%s becomes %s, want %s", line, got, want)

@@ -11,6 +11,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
 	"monotron/megatron/training"
+	"monotron/tools/internal/command"
 )
 
 // State of one thing that was checked.
@@ -44,7 +45,7 @@ type Report struct {
 // Command checks this machine. open makes the device of a name ("cpu", "ref",
 // "cuda") for one rank, or says why it cannot.
 func Command(open func(name string) (*device.Device, error)) *cli.Command {
-	return &cli.Command{
+	return command.Wrap(&cli.Command{
 		Name:  "doctor",
 		Usage: "report what this machine lacks and what works without it",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print one JSON object instead of text"},
@@ -66,7 +67,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 			}
 			return r.verdict()
 		},
-	}
+	})
 }
 
 func examine(h host, version string, open func(string) (*device.Device, error)) Report {

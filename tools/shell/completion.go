@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/internal/exitcode"
+	"monotron/tools/internal/command"
 )
 
 // The shells ask the program itself: the words so far and --generate-bash-completion
@@ -47,7 +48,7 @@ var scripts = map[string]string{"bash": bash, "zsh": zsh, "fish": fish}
 // Completion prints a completion script for a shell; links are the names, in addition to
 // monotron's own, that the program is called by.
 func Completion(links ...string) *cli.Command {
-	return &cli.Command{
+	return command.Wrap(&cli.Command{
 		Name:      "completion",
 		Usage:     "print a script that completes commands and flags in bash, zsh or fish",
 		ArgsUsage: "bash|zsh|fish",
@@ -57,7 +58,7 @@ func Completion(links ...string) *cli.Command {
 				return exitcode.Errorf(exitcode.Usage, "completion takes one shell, bash, zsh or fish; found %q", strings.Join(c.Args().Slice(), " "))
 			}
 			_, err := fmt.Fprintf(c.App.Writer, script, strings.Join(append([]string{"monotron"}, links...), " "))
-			return err
+			return exitcode.With(exitcode.IO, err)
 		},
-	}
+	})
 }

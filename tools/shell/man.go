@@ -6,11 +6,12 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/internal/exitcode"
+	"monotron/tools/internal/command"
 )
 
-// Man prints the manual page of the program, or of one command with all its flags.
-func Man() *cli.Command {
-	return &cli.Command{
+// Man prints the manual page of a program, or of one of its commands with all its flags.
+func Man(program func() *cli.App) *cli.Command {
+	return command.Wrap(&cli.Command{
 		Name:      "man",
 		Usage:     "print the manual page of the program or of one command",
 		ArgsUsage: "[COMMAND]",
@@ -18,18 +19,19 @@ func Man() *cli.Command {
 monotron man pretrain_gpt > ~/.local/share/man/man1/pretrain_gpt.1`,
 		Action: func(c *cli.Context) error {
 			// The program's page lists commands without their flags.
-			page := *c.App
+			app := program()
+			page := *app
 			page.Commands = nil
-			for _, command := range c.App.Commands {
-				page.Commands = append(page.Commands, &cli.Command{Name: command.Name, Usage: command.Usage, ArgsUsage: command.ArgsUsage})
+			for _, one := range app.Commands {
+				page.Commands = append(page.Commands, &cli.Command{Name: one.Name, Usage: one.Usage, ArgsUsage: one.ArgsUsage})
 			}
 			// A command's page is that of a program of its own.
 			if c.Args().Present() {
-				command := c.App.Command(c.Args().First())
-				if command == nil || c.Args().Len() > 1 {
+				one := app.Command(c.Args().First())
+				if one == nil || c.Args().Len() > 1 {
 					return exitcode.Errorf(exitcode.Usage, "man takes the name of one command; monotron --help lists them")
 				}
-				page = cli.App{Name: command.Name, Usage: command.Usage, Description: command.Description, Flags: command.Flags, Commands: command.Subcommands}
+				page = cli.App{Name: one.Name, Usage: one.Usage, Description: one.Description, Flags: one.Flags, Commands: one.Subcommands}
 			}
 			text, err := page.ToManWithSection(1)
 			if err == nil {
@@ -37,5 +39,5 @@ monotron man pretrain_gpt > ~/.local/share/man/man1/pretrain_gpt.1`,
 			}
 			return exitcode.With(exitcode.IO, err)
 		},
-	}
+	})
 }
