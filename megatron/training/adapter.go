@@ -55,7 +55,7 @@ func findAdapters(c *config.Run) error {
 	}
 	family, base := baseModel(&c.Checkpoint)
 	if family == "" {
-		if family, err = hf.FamilyOf(&c.Model); err != nil {
+		if family, err = hf.ModuleFamily(&c.Model); err != nil {
 			return exitcode.Errorf(exitcode.Usage, "adapters need the module names of a Hugging Face family: %w", err)
 		}
 	}

@@ -63,11 +63,17 @@ func (r *Run) native(dir string, step int64) loader {
 // without moments and iteration, as models are published, is weights to start
 // from.
 func (r *Run) restoreForeign(format checkpoint.Format, dir string, step int64, finetune bool) error {
-	src, err := all.OpenAs(format, dir, checkpoint.OpenOptions{Step: step, KeepPadding: r.Config.Model.PaddedVocabCounts, MTP: r.Config.Model.MTP != nil})
+	opened, err := all.OpenAs(format, dir, checkpoint.OpenOptions{Step: step, KeepPadding: r.Config.Model.PaddedVocabCounts, MTP: r.Config.Model.MTP != nil})
 	if err != nil {
 		return err
 	}
-	defer src.Close()
+	defer opened.Close()
+	src, changed := checkpoint.NormWeights(opened, r.Config.Model.NormOnePlus)
+	if changed && r.Config.Model.NormOnePlus {
+		r.log.note("%s has norms without --apply-layernorm-1p: 1 is subtracted from their weights, which computes the same", src.Info().Path)
+	} else if changed {
+		r.log.note("%s has norms with --apply-layernorm-1p, which this run has not: 1 is added to their weights, which computes the same", src.Info().Path)
+	}
 	if err := r.foreignModel(src.Info()); err != nil {
 		return err
 	}

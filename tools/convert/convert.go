@@ -100,6 +100,9 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 	}
 	o.noteLeft(notes)
 	o.noteZeros(notes)
+	if o.plain != "" {
+		notes.Printf("note: %s\n", o.plain)
+	}
 	// The result, and what is made with it.
 	written, err := all.Write(ctx, o.to, o.output, src, o.write)
 	if err != nil {

@@ -80,6 +80,7 @@ type options struct {
 	dtype         string // of weights, as safetensors spells it; "": as they are
 	weightsOnly   bool
 	zeroed        bool   // biases of zeros were added
+	plain         string // how the weights of norms were changed; "": they were not
 	mtp           bool   // --mtp
 	aheadLeft     int    // layers of multi-token prediction that the output format has not
 	modelfile     string // to be written for Ollama; "": none

@@ -9,16 +9,9 @@ import (
 
 // view shows the input as the output will hold it.
 func (o *options) view(original checkpoint.Source) (checkpoint.Source, error) {
-	// Values: checked, left out, retyped.
 	src := original
 	if !o.allowNaN {
 		src = checkpoint.Finite(src)
-	}
-	if o.weightsOnly {
-		src = checkpoint.WeightsOnly(src)
-	}
-	if o.dtype != "" {
-		src = checkpoint.Retype(src, o.dtype)
 	}
 	// Layers of multi-token prediction: left out where the output's format cannot represent them.
 	switch o.to {
@@ -30,6 +23,14 @@ func (o *options) view(original checkpoint.Source) (checkpoint.Source, error) {
 	default:
 		src, o.aheadLeft = checkpoint.WithoutMTP(src)
 	}
+	// Values: as the output's norms have them, left out, retyped.
+	src = o.plainNorms(src)
+	if o.weightsOnly {
+		src = checkpoint.WeightsOnly(src)
+	}
+	if o.dtype != "" {
+		src = checkpoint.Retype(src, o.dtype)
+	}
 	// What single formats need: zeros for biases, a tokenizer's files, a layout.
 	if o.to == checkpoint.NanoGPT {
 		src, o.zeroed = checkpoint.ZeroBiases(src)
@@ -39,6 +40,20 @@ func (o *options) view(original checkpoint.Source) (checkpoint.Source, error) {
 		return src, o.stages(src.Info().Model)
 	}
 	return src, nil
+}
+
+// plainNorms adds 1 to the weights of norms where the output's format has no --apply-layernorm-1p.
+func (o *options) plainNorms(src checkpoint.Source) checkpoint.Source {
+	switch o.to {
+	case checkpoint.HF, checkpoint.GGUF:
+		src, o.plain = hf.PlainNorms(src, o.write)
+	case checkpoint.NanoGPT, checkpoint.LLMC:
+		var changed bool
+		if src, changed = checkpoint.NormWeights(src, false); changed {
+			o.plain = checkpoint.PlainNormsNote
+		}
+	}
+	return src
 }
 
 // holdsAhead reports whether the family that a decoder is written as has layers of multi-token prediction as m has them.

@@ -13,6 +13,7 @@ import (
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/checkpoint/hf"
 	"monotron/megatron/checkpoint/peft"
 	"monotron/megatron/training"
 	"monotron/tools/internal/command"
@@ -36,9 +37,13 @@ func (o *options) export(ctx context.Context, notes *command.Printer) (err error
 		}
 		notes.Printf("%s: the adapter, for PEFT\n", o.folder(adapter))
 	}
-	written, err := all.Write(ctx, checkpoint.HF, o.folder(modelFolder), checkpoint.Finite(peft.MergeOwn(src)), checkpoint.WriteOptions{})
+	merged, note := hf.PlainNorms(checkpoint.Finite(peft.MergeOwn(src)), checkpoint.WriteOptions{})
+	written, err := all.Write(ctx, checkpoint.HF, o.folder(modelFolder), merged, checkpoint.WriteOptions{})
 	if err != nil {
 		return err
+	}
+	if note != "" {
+		written.Notes = append(written.Notes, note)
 	}
 	if o.template != "" {
 		if err := copyFile(filepath.Join(o.folder(modelFolder), "chat_template.jinja"), o.template); err != nil {

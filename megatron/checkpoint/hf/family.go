@@ -6,6 +6,7 @@ import (
 
 	"monotron/csrc/device/activations"
 	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint"
 	"monotron/megatron/spec"
 )
 
@@ -42,6 +43,40 @@ func Expresses(family string, m *spec.Model) error {
 		return exitcode.With(exitcode.Usage, &inexpressible{holderOf(family), lacks})
 	}
 	return nil
+}
+
+// PlainNorms is src as a family can hold it: a model with --apply-layernorm-1p whose family has norms without
+// it is shown with 1 added to the weights of its norms, which computes the same. note says so; "": src is as it was.
+func PlainNorms(src checkpoint.Source, o checkpoint.WriteOptions) (out checkpoint.Source, note string) {
+	info := src.Info()
+	if info.Model == nil || !info.Model.NormOnePlus || expressible(info, o) {
+		return src, ""
+	}
+	plain, _ := checkpoint.NormWeights(src, false)
+	if !expressible(plain.Info(), o) {
+		return src, ""
+	}
+	return plain, checkpoint.PlainNormsNote
+}
+
+// expressible reports whether the family that a checkpoint is written as can hold its model.
+func expressible(info checkpoint.Info, o checkpoint.WriteOptions) bool {
+	family, err := chooseFamily(info, o)
+	return err == nil && Expresses(family, info.Model) == nil
+}
+
+// ModuleFamily is the family whose names the modules of m have. Which weights its norms have does not matter.
+func ModuleFamily(m *spec.Model) (string, error) {
+	family, err := FamilyOf(m)
+	if err == nil || !m.NormOnePlus {
+		return family, err
+	}
+	plain := *m
+	plain.NormOnePlus = false
+	if family, plainErr := FamilyOf(&plain); plainErr == nil {
+		return family, nil
+	}
+	return family, err
 }
 
 func holderOf(family string) string {

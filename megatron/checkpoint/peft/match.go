@@ -63,10 +63,11 @@ func mappingOf(m *spec.Model, family string) (*hf.Mapping, error) {
 	bare.Adapters, bare.Retrained = nil, nil
 	if family == "" {
 		var err error
-		if family, err = hf.FamilyOf(&bare); err != nil {
+		if family, err = hf.ModuleFamily(&bare); err != nil {
 			return nil, fmt.Errorf("adapters need the module names of a Hugging Face family: %w", err)
 		}
 	}
+	bare.NormOnePlus = bare.NormOnePlus && hf.Expresses(family, &bare) == nil // an export has plain norms then: hf.PlainNorms
 	return hf.NewMapping(&bare, family)
 }
 

@@ -36,6 +36,9 @@ func Retrain(m *spec.Model, family string, c Config, adapters []spec.Adapter) (*
 		if err := r.retrainable(global, named, not, adapters); err != nil {
 			return nil, exitcode.With(exitcode.Usage, err)
 		}
+		if m.NormOnePlus && !mapping.Model.NormOnePlus && checkpoint.IsNormWeight(global) {
+			return nil, exitcode.Errorf(exitcode.Usage, "module to save %s: the norms of %s have plain weights, those of this model weight+1 (--apply-layernorm-1p); leave it out", named[0], mapping.Family)
+		}
 		found.Names = append(found.Names, global)
 	}
 	// Everything that was named has matched something.
