@@ -70,7 +70,7 @@ func checkpointCommand() *cli.Command {
 // listing is the command's result; its JSON is for scripts.
 type listing struct {
 	Path        string             `json:"path"`
-	Format      string             `json:"format"` // monotron, huggingface, safetensors, or as convert spells it
+	Format      string             `json:"format"` // as convert --to spells it, or safetensors: a file alone
 	Layout      *checkpoint.Layout `json:"layout,omitempty"`
 	Iterations  []int64            `json:"iterations,omitempty"`
 	State       *native.State      `json:"state,omitempty"`
@@ -163,7 +163,7 @@ func inspectSaves(dir string, list []native.Entry, step int64, values, verify bo
 
 func inspectNative(f *native.Folder, values, verify bool) (*listing, error) {
 	m := f.Manifest
-	l := &listing{Path: f.Path, Format: "monotron", State: &m.State, Files: len(m.Files)}
+	l := &listing{Path: f.Path, Format: string(checkpoint.Native), State: &m.State, Files: len(m.Files)}
 	buf := make([]byte, 1<<20)
 	// Each tensor piece by piece, through one buffer: checksums and statistics in one pass.
 	for i := range m.Tensors {
@@ -237,7 +237,7 @@ func inspectHF(dir string, values bool) (*listing, error) {
 		return nil, err
 	}
 	defer weights.Close()
-	l := &listing{Path: dir, Format: "huggingface", Files: len(weights.Files)}
+	l := &listing{Path: dir, Format: string(checkpoint.HF), Files: len(weights.Files)}
 	if config, err := hf.ReadConfig(filepath.Join(dir, hf.ConfigName)); err != nil {
 		l.Notes = append(l.Notes, err.Error())
 	} else {
@@ -352,9 +352,9 @@ func (l *listing) head() [][2]string {
 	if s := l.State; s != nil {
 		add("iteration", "%d", s.Iteration)
 		add("samples", "%d train, %d valid, %d skipped", s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain)
-		if s.Version != "" { // ours
+		if s.Version != "" { // else the format does not say it
 			add("seed", "%d", s.Seed)
-			add("written by", "%s", s.Version)
+			add("written by", "%s", l.writer())
 		}
 		rows = append(rows, fields("config", s.Config)...)
 		rows = append(rows, fields("scheduler", s.Scheduler)...)
@@ -384,6 +384,14 @@ func (l *listing) head() [][2]string {
 		add("DAMAGED", "%s", damage)
 	}
 	return rows
+}
+
+// writer is the program that made the checkpoint: a native one names the version alone.
+func (l *listing) writer() string {
+	if l.Format == string(checkpoint.Native) {
+		return "monotron " + l.State.Version
+	}
+	return l.State.Version
 }
 
 // fields shows the first level of a JSON object, long values cut.

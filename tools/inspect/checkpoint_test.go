@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/all"
 	"monotron/megatron/checkpoint/native"
 	"monotron/mpu"
 )
@@ -54,7 +57,7 @@ func TestInspectText(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range [][]string{
-		{"iteration", "20"}, {"config.lr", "0.5"}, {"all", "iterations", "[10", "20]"}, {"written", "by", "v1"},
+		{"iteration", "20"}, {"config.lr", "0.5"}, {"all", "iterations", "[10", "20]"}, {"written", "by", "monotron", "v1"},
 		{"w", "F32", "[2]", "1", "5", "-4", "3", "0", "0", "ok"},
 		{"optimizer.exp_avg.w", "F32", "[3]", "1", "1", "1", "1", "1", "1", "ok"},
 	} {
@@ -126,10 +129,32 @@ func TestInspectDamage(t *testing.T) {
 // Hugging Face folders and single files, from a fixture transformers wrote.
 func TestInspectForeign(t *testing.T) {
 	const folder = "../../megatron/checkpoint/hf/testdata/gpt2-tiny"
-	for path, format := range map[string]string{folder: "huggingface", filepath.Join(folder, "model.safetensors"): "safetensors"} {
+	for path, format := range map[string]string{folder: "hf", filepath.Join(folder, "model.safetensors"): "safetensors"} {
 		out, err := run(path)
 		if err != nil || !hasLine(out, []string{"format", format}) || !hasLine(out, []string{"transformer.wte.weight", "F32", "[32,8]", "1", "7.47545", "-1.3231", "1.18846", "0", "0", "none"}) || strings.Contains(out, "cannot load") {
 			t.Errorf("%s: %v\n%s", path, err, out)
+		}
+	}
+}
+
+// Claim (docs/checkpoints.md): the format has the name that convert --to takes, and Megatron's formats say which program
+// wrote them, also after another conversion.
+func TestInspectSaysWhoWrote(t *testing.T) {
+	path := "../../megatron/checkpoint/hf/testdata/gpt2-tiny"
+	for _, format := range []checkpoint.Format{checkpoint.MegatronTorchDist, checkpoint.MegatronTorch} {
+		src, err := all.Open(path, checkpoint.OpenOptions{Step: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(t.TempDir(), "out")
+		_, err = all.Write(t.Context(), format, to, src, checkpoint.WriteOptions{})
+		if err = errors.Join(err, src.Close()); err != nil {
+			t.Fatal(err)
+		}
+		path = to
+		out, err := run("--headers-only", path)
+		if err != nil || !hasLine(out, []string{"format", string(format)}) || !hasLine(out, []string{"written", "by", "monotron"}) {
+			t.Errorf("%s: %v\n%s", format, err, out)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 
 	"monotron/internal/exitcode"
 	"monotron/internal/pickle"
@@ -13,13 +14,20 @@ import (
 	"monotron/tokenizer"
 )
 
+// megatronLM is who writes these formats, unless the argument writtenBy, which Megatron does not have, names this
+// program.
+const (
+	megatronLM = "Megatron-LM"
+	writtenBy  = "written_by"
+)
+
 // ReadState takes everything but the tensors out of a rank's (or torch_dist's
 // common) dict.
 func ReadState(root *pickle.Dict, a Args) checkpoint.State {
 	iteration, _ := root.Get("iteration")
 	n, _ := pickle.Int(iteration)
 	s := checkpoint.State{Iteration: max(0, n), ConsumedTrain: max(0, a.Int64("consumed_train_samples")), ConsumedValid: max(0, a.Int64("consumed_valid_samples")),
-		SkippedTrain: max(0, a.Int64("skipped_train_samples")), Seed: uint64(max(0, a.Int64("seed"))), Version: "Megatron-LM", Extra: map[string]json.RawMessage{}}
+		SkippedTrain: max(0, a.Int64("skipped_train_samples")), Seed: uint64(max(0, a.Int64("seed"))), Version: a.Text(writtenBy, megatronLM), Extra: map[string]json.RawMessage{}}
 	s.Extra[checkpoint.ExtraArgs] = a.JSON()
 	if v, ok := root.Get("num_floating_point_operations_so_far"); ok {
 		if text, ok := asJSON(v, 0); ok {
@@ -335,6 +343,7 @@ func (t *Target) fillArgs(info checkpoint.Info, precision string) {
 	if order, ok := t.State.Extra[checkpoint.ExtraOrder]; ok {
 		set(checkpoint.ExtraOrder, string(order))
 	}
+	set(writtenBy, writer(t.State.Version))
 	// What Megatron wants to find but does not check.
 	a.fallback("seq_length", seq)
 	a.fallback("tokenizer_type", "NullTokenizer")
@@ -360,6 +369,18 @@ func (t *Target) dropNewEnums() {
 		}
 	}
 	t.Args = Args{kept}
+}
+
+// writer is what writtenBy says of a state that a version of this program has made, or another program.
+func writer(version string) string {
+	const ours = "monotron"
+	switch {
+	case version == "" || version == megatronLM:
+		return ours
+	case strings.HasPrefix(version, ours):
+		return version
+	}
+	return ours + " " + version
 }
 
 func (a Args) fallback(name string, v pickle.Value) {
