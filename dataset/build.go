@@ -202,19 +202,32 @@ func (m *maker) build() (sets [3]Dataset, err error) {
 	return sets, nil
 }
 
+// mock makes the sets of --mock-data. As in Megatron each has a third of it, whatever --split says; one whose part
+// by --split is zero is left out.
 func (m *maker) mock() (sets [3]Dataset, err error) {
-	rows, err := parseSplit("1,1,1")
+	const thirds = "1,1,1"
+	rows, err := parseSplit(thirds)
 	if err != nil {
 		return sets, err
+	}
+	given := rows
+	if m.Split != "" {
+		if given, err = parseSplit(m.Split); err != nil {
+			return sets, err
+		}
+		m.cache.say(fmt.Sprintf("--split %q: of --mock-data each set has a third, as in Megatron-LM; a set whose part is zero is left out", m.Split))
 	}
 	if m.shape.eod < 0 {
 		return sets, exitcode.Errorf(exitcode.Usage, "--mock-data needs an EOD token, and %s has none; use another tokenizer", m.tok.Name())
 	}
 	source := newMock(m.tok.VocabSize(), m.shape.eod)
 	for s, row := range rows {
+		if given[s] == nil {
+			continue
+		}
 		g := GPT{shape: m.shape, source: source, Name: "MockGPTDataset", Split: Split(s), Num: m.num[s]}
 		g.First, g.End = sequences(row, source.Len())
-		made, err := newGPT(g, m.tok, "1,1,1", pySplit(rows))
+		made, err := newGPT(g, m.tok, thirds, pySplit(rows))
 		if err == nil {
 			err = made.make(&m.cache)
 		}

@@ -495,3 +495,41 @@ func cyclicOrder(t *testing.T, c SamplerConfig) (numbers []int64) {
 	}
 	return numbers
 }
+
+// Claim (docs/flags.md): the sets of mock data are the same whatever --split says, but one whose part is zero is left out.
+func TestMockSplit(t *testing.T) {
+	build := func(split string) (sets [3]Dataset, said string) {
+		t.Helper()
+		n := int64(40)
+		tok, err := tokenizer.NewNull(50, -1, tokenizer.NoPad)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := Config{Mock: true, Split: split, SequenceLength: 16, NoCache: true, AllowAmbiguousPad: true, Notice: func(text string) { said += text }}
+		if sets[Train], sets[Valid], sets[Test], err = Build(c, tok, [3]*int64{&n, &n, &n}); err != nil {
+			t.Fatal(err)
+		}
+		return sets, said
+	}
+	all, said := build("")
+	if said != "" {
+		t.Error(said)
+	}
+	for split, left := range map[string][]Split{"50,50,0": {Test}, "1": {Valid, Test}, "0,1,1": {Train}, "90,5,5": nil} {
+		sets, said := build(split)
+		if !strings.Contains(said, "each set has a third") {
+			t.Errorf("%s: %q", split, said)
+		}
+		for s := range sets {
+			if gone := slices.Contains(left, Split(s)); gone != (sets[s] == nil) {
+				t.Errorf("%s: %s is %v", split, Split(s), sets[s])
+			} else if !gone {
+				got, err1 := sets[s].Sample(3)
+				want, err2 := all[s].Sample(3)
+				if err := errors.Join(err1, err2); err != nil || !slices.Equal(got.Tokens, want.Tokens) {
+					t.Errorf("%s: another sample of %s (%v)", split, Split(s), err)
+				}
+			}
+		}
+	}
+}

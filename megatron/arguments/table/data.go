@@ -17,7 +17,7 @@ var dataFlags = owned(Data,
 	works("split", String, "", "Data.Split", "relative sizes of training, validation and test data (default with --data-path: 969,30,1)"),
 	works("data-cache-path", String, "", "Data.CachePath", "folder for the index arrays (default: the folder of the data)"),
 	works("object-storage-cache-path", String, "", "Data.ObjectPath", "folder to which the files of s3:// prefixes are fetched, once per host (default: a folder in the user's cache)"),
-	works("mock-data", Switch, "", "Data.Mock", "train on generated tokens instead of files"),
+	works("mock-data", Switch, "", "Data.Mock", "train on generated tokens instead of files; each set has a third of them, but one whose part of --split is 0 is left out"),
 	works("dataloader-type", String, "single", "DataloaderType", "order of samples: one pass in the built order, or repeated shuffled passes").
 		choices("single", "cyclic").but("external loaders are not supported; use single or cyclic", "external").differs("sets the default single later"),
 	works("no-data-sharding", Switch, "", "NoDataSharding", "with cyclic, let every rank draw from all samples instead of its own shard"),
