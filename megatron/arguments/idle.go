@@ -5,8 +5,10 @@ import (
 	"strings"
 	"sync"
 
+	"monotron/internal/argv"
 	"monotron/megatron/arguments/table"
 	"monotron/megatron/model"
+	"monotron/megatron/optimizer"
 	"monotron/megatron/spec"
 )
 
@@ -29,7 +31,30 @@ var dependents = []dependent{
 	{[]string{"mtp-num-layers"}, []string{"mtp-loss-scaling-factor", "mtp-use-repeated-layer", "mtp-detach-heads"}},
 	{[]string{"memory-checkpoint-interval"}, []string{"replication-jump"}},
 	{[]string{"moe-use-upcycling"}, []string{"moe-upcycling-granularity"}},
+	{[]string{"lr-warmup-iters", "lr-warmup-samples", "lr-warmup-fraction"}, []string{"lr-warmup-init"}},
 }
+
+// chosen are flags that have an effect only with some values of another.
+var chosen = []struct {
+	by     string
+	value  func(o *optimizer.Config) string
+	values []string
+	flags  []string
+}{
+	{"lr-decay-style", decayStyle, []string{optimizer.DecayPower}, []string{"lr-decay-power"}},
+	{"lr-decay-style", decayStyle, []string{optimizer.DecayRestarts}, []string{"lr-decay-cycles"}},
+	{"lr-decay-style", decayStyle, []string{optimizer.DecayWSD}, []string{"lr-wsd-decay-style", "lr-wsd-decay-iters", "lr-wsd-decay-samples"}},
+	{"optimizer", optimizerKind, []string{optimizer.Adam, optimizer.Adam8, optimizer.ScheduleFree, optimizer.Muon, optimizer.AdaptiveMuon}, []string{"adam-beta1", "adam-beta2", "adam-eps"}},
+	{"optimizer", optimizerKind, []string{optimizer.ScheduleFree}, []string{"schedule-free-r", "schedule-free-weight-lr-power"}},
+	{"optimizer", optimizerKind, []string{optimizer.SGD}, []string{"sgd-momentum"}},
+	{"optimizer", optimizerKind, []string{optimizer.Lion, optimizer.Muon, optimizer.AdaptiveMuon}, []string{"lion-beta1", "lion-beta2"}},
+	{"optimizer", optimizerKind, []string{optimizer.Muon, optimizer.AdaptiveMuon}, []string{"muon-momentum", "muon-nesterov", "muon-no-split-qkv", "muon-per-head", "muon-scale-mode",
+		"muon-extra-scale-factor", "muon-coefficient-type", "muon-num-ns-steps", "muon-fp32-matmul-prec", "muon-tp-mode", "muon-scalar-optimizer"}},
+	{"optimizer", optimizerKind, []string{optimizer.AdaptiveMuon}, []string{"adaptive-muon-moment2-method", "adaptive-muon-beta2", "adaptive-muon-eps"}},
+}
+
+func decayStyle(o *optimizer.Config) string    { return o.DecayStyle }
+func optimizerKind(o *optimizer.Config) string { return o.Kind }
 
 // expertDependents are such flags of mixtures.
 var expertDependents = []dependent{
@@ -47,6 +72,14 @@ func (p *parser) noteIdle() {
 		return
 	}
 	p.noteDependents(dependents)
+	for _, c := range chosen {
+		if !slices.Contains(c.values, c.value(&p.Optimizer)) {
+			p.idle(c.flags, "without --"+c.by+" "+argv.Or(c.values...))
+		}
+	}
+	if p.Optimizer.DecayStyle == optimizer.DecayConstant && p.Optimizer.MinLR > 0 {
+		p.idle([]string{"min-lr", "decoupled-min-lr"}, "with --lr-decay-style "+optimizer.DecayConstant)
+	}
 	p.noteIdleExperts()
 	if p.Model.Position != spec.PositionRope {
 		p.idle([]string{"rotary-base", "rotary-percent", "rotary-interleaved", "rotary-seq-len-interpolation-factor", "use-rope-scaling", "no-rope-freq"},

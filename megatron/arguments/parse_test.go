@@ -617,6 +617,13 @@ func TestIdleFlagsAreNamed(t *testing.T) {
 		{"--sequence-parallel", "--sequence-parallel has no effect with --tensor-model-parallel-size 1"},
 		{"--moe-token-drop-policy position", "--moe-token-drop-policy: no effect without --num-experts"},
 		{"--expert-tensor-parallel-size 2", "--expert-tensor-parallel-size: no effect without --num-experts"},
+		{"--lr-decay-power 2", "--lr-decay-power: no effect without --lr-decay-style polynomial"},
+		{"--lr-decay-style polynomial --lr-decay-power 2", ""},
+		{"--lr-decay-style cosine --lr-decay-cycles 2 --lr-wsd-decay-style cosine", "--lr-decay-cycles: no effect without --lr-decay-style cosine-restarts; --lr-wsd-decay-style: no effect without --lr-decay-style WSD"},
+		{"--lr-decay-style constant --min-lr 1e-6", "--min-lr: no effect with --lr-decay-style constant"},
+		{"--lr-warmup-init 1e-6", "--lr-warmup-init: no effect without --lr-warmup-iters or --lr-warmup-samples or --lr-warmup-fraction"},
+		{"--optimizer sgd --adam-beta1 0.8", "--adam-beta1: no effect without --optimizer adam, adamw_8bit, schedule_free_adamw, muon or adaptive_muon"},
+		{"--sgd-momentum 0.8 --muon-momentum 0.8", "--sgd-momentum: no effect without --optimizer sgd; --muon-momentum: no effect without --optimizer muon or adaptive_muon"},
 		{"--recompute-granularity selective --recompute-modules moe_act", "--recompute-modules moe_act: modules of experts have no effect without --num-experts"},
 	} {
 		_, report, err := Parse(append(baseline(), strings.Fields(c.add)...))
