@@ -28,6 +28,7 @@ type Preference struct {
 	Line    int64
 	Answers []Document // the better one and the worse one; or the one that has a label, and its prompt with another row's answer
 	Good    bool       // the label
+	Unused  string     // as Document.Unused
 	full    []answered // of the answers, before truncation
 }
 
@@ -66,7 +67,7 @@ func ReadPreferences(path string, tok tokenizer.Tokenizer, c Config) (rows []Pre
 		if err != nil {
 			return made, err
 		}
-		made.Good = a.label
+		made.Good, made.Unused = a.label, a.unused
 		made.full, err = render.tokens(a)
 		return made, err
 	}, func(where string, line int64, made Preference) error {
@@ -150,6 +151,7 @@ func NewPreferences(path string, tok tokenizer.Tokenizer, c Config) (*Preference
 	// Rows without a token of an answer within the length are dropped.
 	for _, r := range all {
 		s.Counts.Rows++
+		s.Counts.count(r.Unused)
 		if !r.fits(c.Length) {
 			s.Counts.Dropped++
 			continue

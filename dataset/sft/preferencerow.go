@@ -32,6 +32,11 @@ func parsePreference(text []byte, rule Rule) (*answers, error) {
 	if err != nil {
 		return nil, err
 	}
+	read := []string{"prompt", "completion"}
+	if len(a.list) == 2 {
+		read = []string{"prompt", "chosen", "rejected"}
+	}
+	a.unused = f.unused(read...)
 	return a, f.options(&a.row)
 }
 

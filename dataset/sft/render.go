@@ -46,6 +46,7 @@ func (r *renderer) document(text []byte) (d Document, err error) {
 	if r.config.LearnPrompts && row.kind != tokenRow {
 		d.Learn = [][2]int{{0, len(d.IDs)}}
 	}
+	d.Unused = row.unused
 	if err := r.check(d.IDs); err != nil {
 		return d, err
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"monotron/internal/argv"
 )
 
 // row is a line with the fields of one kind. Which kind it is, the fields say.
@@ -20,6 +22,7 @@ type row struct {
 	ids                []int32
 	learned            []bool // by id
 	tools, variables   json.RawMessage
+	unused             string // fields with content that a row of this kind does not read
 }
 
 // kind is what a row is.
@@ -52,11 +55,29 @@ func parse(text []byte, template bool) (*row, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := f.row(template)
+	r, read, err := f.row(template)
 	if err != nil {
 		return nil, err
 	}
+	r.unused = f.unused(read...)
 	return r, f.options(r)
+}
+
+// contents are the fields that hold what a row teaches, in one kind of row or another.
+var contents = []string{"messages", "conversations", "input_ids", "prompt", "completion", "instruction", "input", "output", "text", "chosen", "rejected"}
+
+// unused names the fields of the row that hold something to learn and are not among those that are read; "": none.
+func (f fields) unused(read ...string) string {
+	var list []string
+	for _, name := range contents {
+		if text := string(f[name]); f.has(name) && text != `""` && text != "[]" && !slices.Contains(read, name) {
+			list = append(list, name)
+		}
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s (rows with %s are read by these)", argv.And(list...), argv.And(read...))
 }
 
 // object reads a line as fields; example is for the error.
@@ -73,27 +94,31 @@ func object(text []byte, example string) (f fields, err error) {
 	return f, nil
 }
 
-// row finds the kind of a row by its fields.
-func (f fields) row(template bool) (*row, error) {
+// row finds the kind of a row by its fields; read are those that it reads.
+func (f fields) row(template bool) (r *row, read []string, err error) {
 	switch {
 	case f.has("messages"):
 		messages, err := messageList("messages", f["messages"])
-		return &row{kind: conversation, messages: messages}, err
+		return &row{kind: conversation, messages: messages}, []string{"messages"}, err
 	case f.has("conversations"):
-		return f.conversations()
+		r, err = f.conversations()
+		return r, []string{"conversations"}, err
 	case f.has("input_ids"):
-		return f.tokens()
+		r, err = f.tokens()
+		return r, []string{"input_ids"}, err
 	case f.has("prompt") && f.has("completion"):
-		return f.promptCompletion()
+		r, err = f.promptCompletion()
+		return r, []string{"prompt", "completion"}, err
 	case f.has("instruction") && f.has("output"):
-		return f.alpaca(template)
+		r, err = f.alpaca(template)
+		return r, []string{"instruction", "input", "output"}, err
 	case f.has("text"):
 		text, err := f.string("text")
-		return &row{kind: plainText, text: text}, err
+		return &row{kind: plainText, text: text}, []string{"text"}, err
 	case f.has("chosen") || f.has("rejected"):
-		return nil, errors.New("the row has chosen and rejected answers, which preference tuning learns from (--tuning dpo, ipo, orpo, simpo or kto); supervised tuning needs messages, or prompt and completion")
+		return nil, nil, errors.New("the row has chosen and rejected answers, which preference tuning learns from (--tuning dpo, ipo, orpo, simpo or kto); supervised tuning needs messages, or prompt and completion")
 	}
-	return nil, fmt.Errorf("the row has the fields %s; it needs messages, conversations, prompt and completion, instruction and output, text, or input_ids", f.names())
+	return nil, nil, fmt.Errorf("the row has the fields %s; it needs messages, conversations, prompt and completion, instruction and output, text, or input_ids", f.names())
 }
 
 func (f fields) names() string {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,6 +60,32 @@ func TestWrongRows(t *testing.T) {
 	}
 	if _, _, err := Load(fileOf(t, `{"input_ids": [1, 2], "labels": [1, -100]}`), tok, Config{Length: 8}); err == nil || !strings.Contains(err.Error(), "none of its 1 rows") {
 		t.Errorf("nothing learned: %v", err)
+	}
+}
+
+// Claim (docs/finetuning.md): a row with the fields of several kinds is of the first; what it does not learn is counted
+// with the rows that have it, empty fields and those of no kind aside.
+func TestFieldsThatAreNotLearned(t *testing.T) {
+	_, c, tok, template := opened(t)
+	path := fileOf(t, `{"text": "a text", "prompt": "a", "completion": " b"}`, `{"text": "other", "prompt": "a", "completion": " c", "id": 3}`, `{"text": "t", "prompt": "p"}`,
+		`{"instruction": "i", "input": "", "output": "o", "text": "", "prompt": null}`, `{"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "v"}], "conversations": [], "text": "x"}`)
+	_, counts, err := Load(path, tok, Config{Length: 64, Template: template, EOS: c.EOS})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"1 of 5 rows have fields that are not learned: prompt (rows with text are read by these)",
+		"1 of 5 rows have fields that are not learned: text (rows with messages are read by these)",
+		"2 of 5 rows have fields that are not learned: text (rows with prompt and completion are read by these)"}
+	if got := counts.UnusedText(); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	plain, err := Read(fileOf(t, `{"prompt": "a", "completion": " b"}`), tok, Config{Length: 64, EOS: c.EOS})
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, err := Read(path, tok, Config{Length: 64, Template: template, EOS: c.EOS})
+	if err != nil || !slices.Equal(both[0].IDs, plain[0].IDs) {
+		t.Errorf("%v: %v, want %v", err, both[0].IDs, plain[0].IDs)
 	}
 }
 

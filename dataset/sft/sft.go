@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
 
 	"monotron/internal/exitcode"
@@ -44,6 +46,7 @@ type Document struct {
 	Turns  []Turn   // of a conversation; nil: the row is none
 	Cut    int      // tokens that truncation took
 	Length int      // tokens before truncation
+	Unused string   // fields of the row that are not read, and which are; "": all that hold something are
 }
 
 // Turn is the part of a conversation's tokens, from At on, that belongs to a message.
@@ -77,6 +80,26 @@ type Counts struct {
 	Truncated int
 	Tokens    int // that are kept
 	Learned   int
+	Unused    map[string]int // rows by Document.Unused
+}
+
+// UnusedText says which fields of a file's rows are not read, a line for each kind of row.
+func (c *Counts) UnusedText() (lines []string) {
+	for _, fields := range slices.Sorted(maps.Keys(c.Unused)) {
+		lines = append(lines, fmt.Sprintf("%d of %d rows have fields that are not learned: %s", c.Unused[fields], c.Rows, fields))
+	}
+	return lines
+}
+
+// count counts a row's fields that are not read.
+func (c *Counts) count(unused string) {
+	if unused == "" {
+		return
+	}
+	if c.Unused == nil {
+		c.Unused = map[string]int{}
+	}
+	c.Unused[unused]++
 }
 
 // Load reads the documents of a file of JSON lines, a JSON array or Parquet, in its order. A row that
@@ -88,6 +111,7 @@ func Load(path string, tok tokenizer.Tokenizer, c Config) (docs []Document, coun
 	}
 	for _, d := range all {
 		counts.Rows++
+		counts.count(d.Unused)
 		if d.Cut > 0 {
 			counts.Truncated++
 		}

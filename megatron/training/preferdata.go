@@ -17,6 +17,7 @@ func preferenceData(c *config.Run, tok tokenizer.Tokenizer, s sft.Config) (sets 
 		set, err := sft.NewPreferences(path, tok, s)
 		if err == nil && c.Data.Notice != nil {
 			c.Data.Notice(fmt.Sprintf("%s: %s; the last token of the first answer is %q", path, set, tok.Decode(set.Rows[0].Last())))
+			tellUnused(c, path, &set.Counts)
 		}
 		if err != nil {
 			err = fmt.Errorf("%s: %w", flag, err)

@@ -109,6 +109,14 @@ func tellRows(c *config.Run, path string, set *sft.Set, tok tokenizer.Tokenizer)
 	n := set.Counts
 	c.Data.Notice(fmt.Sprintf("%s: %d rows make %d samples; %d of %d tokens are learned, %d rows are truncated at --seq-length %d, %d without a token to learn are dropped; the last learned token of the first row is %q",
 		path, n.Rows, set.Len(), n.Learned, n.Tokens, n.Truncated, c.SeqLength, n.Dropped, tok.Decode(set.Documents(0)[0].Last())))
+	tellUnused(c, path, &n)
+}
+
+// tellUnused says which fields of a file's rows are not read.
+func tellUnused(c *config.Run, path string, n *sft.Counts) {
+	for _, line := range n.UnusedText() {
+		c.Data.Notice(path + ": " + line)
+	}
 }
 
 // begins reports whether a tuning starts from the checkpoint in dir instead of continuing it:
