@@ -181,8 +181,11 @@ func invalidAt(text string) int {
 	}
 }
 
+// Latin1 says how text of the most frequent other encoding becomes UTF-8.
+const Latin1 = "if it is Latin-1, `iconv -f LATIN1 -t UTF-8` converts it"
+
 func notUTF8(at int) error {
-	return exitcode.Errorf(exitcode.BadData, "byte %d of the text is not UTF-8", at)
+	return exitcode.Errorf(exitcode.BadData, "byte %d of the text is not UTF-8; %s", at, Latin1)
 }
 
 // maxVocab bounds a vocabulary's file, in bytes; the largest published take some ten million.

@@ -135,7 +135,7 @@ func FromConfig(c Config) (Tokenizer, error) {
 		return orNil(NewNull(c.VocabSize, orElse(c.NullEOD, -1), orElse(c.NullPad, NoPad)))
 	case "CharTokenizer":
 		if c.VocabFile == "" {
-			return nil, exitcode.Errorf(exitcode.Usage, "CharTokenizer needs --vocab-file, the JSON list that preprocess_data writes to the folder of its output")
+			return nil, exitcode.Errorf(exitcode.Usage, "CharTokenizer needs --vocab-file, a JSON list of its characters; of a text file it is made, as PREFIX_vocab.json, by monotron preprocess_data --tokenizer-type CharTokenizer --input TEXT.txt --output-prefix PREFIX")
 		}
 		return orNil(LoadChar(c.VocabFile))
 	case "HuggingFaceTokenizer":

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"monotron/internal/exitcode"
+	"monotron/tokenizer"
 )
 
 // Parser picks the values of some keys out of a line's JSON object. It checks
@@ -75,7 +76,7 @@ func (p *Parser) Parse(line []byte) error {
 		for p.at < len(line) {
 			r, n := utf8.DecodeRune(line[p.at:])
 			if r == utf8.RuneError && n == 1 {
-				return p.errorf("byte 0x%02x is not UTF-8", line[p.at])
+				return p.errorf("byte 0x%02x is not UTF-8; %s", line[p.at], tokenizer.Latin1)
 			}
 			p.at += n
 		}

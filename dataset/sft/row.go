@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"monotron/internal/argv"
+	"monotron/tokenizer"
 )
 
 // row is a line with the fields of one kind. Which kind it is, the fields say.
@@ -83,7 +84,7 @@ func (f fields) unused(read ...string) string {
 // object reads a line as fields; example is for the error.
 func object(text []byte, example string) (f fields, err error) {
 	if !utf8.Valid(text) {
-		return nil, errors.New("the row is not UTF-8; convert the file to UTF-8")
+		return nil, errors.New("the row is not UTF-8; convert the file to UTF-8; " + tokenizer.Latin1)
 	}
 	if err := json.Unmarshal(text, &f); err != nil {
 		if t := bytes.TrimSpace(text); len(t) > 0 && t[0] != '{' && json.Valid(t) {

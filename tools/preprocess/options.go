@@ -69,7 +69,7 @@ func read(c *cli.Context) (o *options, err error) {
 		say: func(format string, args ...any) { fmt.Fprintf(c.App.ErrWriter, format+"\n", args...) },
 	}
 	// The inputs and their format.
-	if o.inputs, o.format, err = command.Inputs(c.StringSlice("input"), o.format); err != nil {
+	if o.inputs, o.format, err = command.Inputs(c.StringSlice("input"), o.format, o.say); err != nil {
 		return nil, err
 	}
 	o.format = cmp.Or(o.format, command.JSONLines)
@@ -166,6 +166,9 @@ func (o *options) setTokenizer(c *cli.Context) error {
 	o.settings = config
 	if config.Type == "CharTokenizer" && config.VocabFile == "" && o.format == "text" || config.Type == "" && o.format == "tokens" {
 		return nil
+	}
+	if config.Type == "CharTokenizer" && config.VocabFile == "" {
+		return exitcode.Errorf(exitcode.Usage, "--tokenizer-type CharTokenizer makes its vocabulary of text files only (.txt, or --input-format text), not of %s; give those, or the JSON list of all characters as --vocab-file", o.format)
 	}
 	tok, err := tokenizer.FromConfig(config)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -198,5 +199,44 @@ func TestFlagErrors(t *testing.T) {
 	}
 	if left, _ := os.ReadDir("."); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// Claim (docs/data.md): an input of which --on-bad-line skip leaves nothing is an error, and nothing is written; of a
+// folder the files that are left out are counted; text in Latin-1 is refused with how it becomes UTF-8; a character
+// vocabulary of JSON lines is asked for as a file, not by the same command again.
+func TestInputsThatLeaveNothing(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write := func(name, text string) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("in/bad.jsonl", "{\"other\": \"a\"}\nnot JSON\n")
+	write("in/latin.txt", "caf\xe9\n")
+	write("in/latin.jsonl", "{\"text\": \"caf\xe9\"}\n")
+	write("docs/a.jsonl", "{\"text\": \"1 2\"}\n")
+	write("docs/b.pdf", "%PDF")
+	write("docs/c.log", "x")
+	const null = " --tokenizer-type NullTokenizer --vocab-size 9"
+	for line, want := range map[string]string{
+		"--input in/bad.jsonl --output-prefix y --on-bad-line skip" + null:                       "y: all 2 lines of the input were left out",
+		"--input in/bad.jsonl --output-prefix y --on-bad-line skip --partitions 2" + null:        "y: all 2 lines of the input were left out",
+		"--input in/latin.txt --output-prefix y --tokenizer-type GPT2BPETokenizer":               "in/latin.txt: not UTF-8 text, which --input-format text needs; if it is Latin-1, `iconv -f LATIN1 -t UTF-8` converts it",
+		"--input in/latin.jsonl --output-prefix y --tokenizer-type GPT2BPETokenizer --workers 1": "byte 0xe9 is not UTF-8; if it is Latin-1, `iconv -f LATIN1",
+		"--input in/latin.jsonl --output-prefix y --tokenizer-type CharTokenizer":                "makes its vocabulary of text files only",
+	} {
+		_, err := call(append([]string{"preprocess_data"}, strings.Fields(line)...)...)
+		if code := exitcode.CodeOf(err); err == nil || !strings.Contains(err.Error(), want) || code != exitcode.BadData && code != exitcode.Usage {
+			t.Errorf("%s: code %d, %v, want %q", line, code, err, want)
+		}
+	}
+	if left, err := filepath.Glob("*y*"); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	out, err := call(strings.Fields("preprocess_data --input docs --output-prefix y" + null)...)
+	if err != nil || !strings.Contains(out, "--input docs: 2 files are left out, whose names do not say that they hold text or JSON lines (1 .log, 1 .pdf); name a file to read it too") {
+		t.Errorf("%v: %s", err, out)
 	}
 }

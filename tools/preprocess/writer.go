@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"monotron/dataset"
+	"monotron/internal/exitcode"
 	"monotron/internal/logging"
 )
 
@@ -205,6 +206,9 @@ func (w *writer) finish() error {
 			}
 		}
 	}
+	if err := w.empty(); err != nil {
+		return err
+	}
 	if err := w.save(true); err != nil {
 		return err
 	}
@@ -222,6 +226,14 @@ func (w *writer) finish() error {
 		w.say("%s: left out %s", w.prefix, logging.Count(w.bad, "line"))
 	}
 	return w.removeJournal()
+}
+
+// empty refuses an output without a document, of an input all of whose lines were left out.
+func (w *writer) empty() error {
+	if w.docs > 0 || w.bad == 0 {
+		return nil
+	}
+	return exitcode.Errorf(exitcode.BadData, "%s: all %d lines of the input were left out, for the reasons above: the dataset would be empty; see --json-keys and --input-format, or correct the input", w.prefix, w.bad)
 }
 
 // summaries describe what each key's files hold, all partitions together.

@@ -44,7 +44,7 @@ func Command() *cli.Command {
 			if err != nil {
 				return err
 			}
-			files, kind, err := command.Inputs(c.StringSlice("input"), "")
+			files, kind, err := command.Inputs(c.StringSlice("input"), "", command.Note(c))
 			if err != nil {
 				return err
 			}

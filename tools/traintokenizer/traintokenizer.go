@@ -19,6 +19,7 @@ import (
 	"monotron/internal/argv"
 	"monotron/internal/atomicfile"
 	"monotron/internal/exitcode"
+	"monotron/tokenizer"
 	"monotron/tokenizer/bpe"
 	"monotron/tokenizer/train"
 	"monotron/tools/internal/command"
@@ -64,7 +65,7 @@ func run(c *cli.Context) error {
 	if !c.IsSet("special-tokens") {
 		special = []string{"<|endoftext|>"}
 	}
-	files, kind, err := command.Inputs(c.StringSlice("input"), c.String("input-format"))
+	files, kind, err := command.Inputs(c.StringSlice("input"), c.String("input-format"), command.Note(c))
 	if err != nil {
 		return err
 	}
@@ -174,7 +175,7 @@ func countBlock(counter *train.Counter, b jsonl.Block, object bool, keys []strin
 		n := b.Line
 		for line := range bytes.Lines(b.Data) {
 			if !utf8.Valid(line) {
-				return exitcode.Errorf(exitcode.BadData, "%s:%d: the line is not UTF-8", b.Name, n)
+				return exitcode.Errorf(exitcode.BadData, "%s:%d: the line is not UTF-8; %s", b.Name, n, tokenizer.Latin1)
 			}
 			counter.Add(string(line))
 			n++

@@ -170,6 +170,11 @@ func Tokenizer(c *cli.Context) (tokenizer.Tokenizer, error) {
 	return tokenizer.FromConfig(config)
 }
 
+// Note writes lines for a person to the command's standard error.
+func Note(c *cli.Context) func(format string, args ...any) {
+	return func(format string, args ...any) { fmt.Fprintf(c.App.ErrWriter, format+"\n", args...) }
+}
+
 // Printer writes to w and keeps the first error, so that a full disk or a
 // closed pipe is noticed once, at the end.
 type Printer struct {

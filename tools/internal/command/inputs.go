@@ -1,6 +1,8 @@
 package command
 
 import (
+	"cmp"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -37,12 +39,15 @@ func KindOf(name string) string {
 // Inputs turns what --input names, files, globs, folders, prefixes of pairs and - for standard
 // input, into files in the order given, those of a glob or folder by name. kind is what they
 // hold: format where that is given, else what all names that say something agree on; "" where
-// none does.
-func Inputs(words []string, format string) (files []string, kind string, err error) {
+// none does. note gets a line for each folder of which files are left out.
+func Inputs(words []string, format string, note func(format string, args ...any)) (files []string, kind string, err error) {
 	for _, word := range words {
-		found, err := input(word, format)
+		found, left, err := input(word, format)
 		if err != nil {
 			return nil, "", err
+		}
+		if text := leftText(left); text != "" {
+			note("--input %s: %s; name a file to read it too", word, text)
 		}
 		files = append(files, found...)
 	}
@@ -62,8 +67,30 @@ func Inputs(words []string, format string) (files []string, kind string, err err
 	return files, kind, nil
 }
 
-// input is the files of one word.
-func input(word, format string) (files []string, err error) {
+// leftText says how many files of a folder are left out, and of which suffixes.
+func leftText(left map[string]int) string {
+	total := 0
+	var kinds []string
+	for suffix, n := range left {
+		total += n
+		kinds = append(kinds, fmt.Sprintf("%d %s", n, cmp.Or(suffix, "without a suffix")))
+	}
+	if total == 0 {
+		return ""
+	}
+	slices.Sort(kinds)
+	if more := len(kinds) - 8; more > 0 {
+		kinds = append(kinds[:8], fmt.Sprintf("%d further suffixes", more))
+	}
+	verb := "files are left out, whose names do not say that they hold text or JSON lines"
+	if total == 1 {
+		verb = "file is left out, whose name does not say that it holds text or JSON lines"
+	}
+	return fmt.Sprintf("%d %s (%s)", total, verb, strings.Join(kinds, ", "))
+}
+
+// input is the files of one word, and how many of a folder are left out, by their suffix.
+func input(word, format string) (files []string, left map[string]int, err error) {
 	pair := func(path string) bool { // a folder of a pair's name may hold its cache
 		_, err := os.Stat(path + ".idx")
 		return err == nil && (format == Tokens || format == "")
@@ -71,30 +98,31 @@ func input(word, format string) (files []string, err error) {
 	info, err := os.Stat(word)
 	switch {
 	case word == "-" || pair(word) && (err != nil || format == Tokens):
-		return []string{word}, nil
+		return []string{word}, nil, nil
 	case err == nil && info.IsDir():
 		return folder(word, format)
 	case err == nil:
-		return []string{word}, nil
+		return []string{word}, nil, nil
 	}
 	found, err := filepath.Glob(word)
 	switch {
 	case err != nil:
-		return nil, exitcode.Errorf(exitcode.Usage, "--input %s: %w", word, err)
+		return nil, nil, exitcode.Errorf(exitcode.Usage, "--input %s: %w", word, err)
 	case len(found) == 0:
-		return nil, exitcode.Errorf(exitcode.NoInput, "--input %s: no such file", word)
+		return nil, nil, exitcode.Errorf(exitcode.NoInput, "--input %s: no such file", word)
 	}
 	for _, f := range found {
 		if info, err := os.Stat(f); err == nil && info.IsDir() && !pair(f) {
-			return nil, exitcode.Errorf(exitcode.NoInput, "--input %s: %s is a folder; name it alone, or files", word, f)
+			return nil, nil, exitcode.Errorf(exitcode.NoInput, "--input %s: %s is a folder; name it alone, or files", word, f)
 		}
 	}
-	return found, nil
+	return found, nil, nil
 }
 
 // folder is the files below a folder, by name; hidden ones are left out and, without a format,
-// those whose names do not say that they hold text.
-func folder(dir, format string) (files []string, err error) {
+// those whose names do not say that they hold text, which are counted by their suffix.
+func folder(dir, format string) (files []string, left map[string]int, err error) {
+	left = map[string]int{}
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -118,16 +146,18 @@ func folder(dir, format string) (files []string, err error) {
 		}
 		if take {
 			files = append(files, path)
+		} else if format == "" {
+			left[filepath.Ext(path)]++
 		}
 		return nil
 	})
 	switch {
 	case err != nil:
-		return nil, exitcode.Errorf(exitcode.IO, "--input %s: %w", dir, err)
+		return nil, nil, exitcode.Errorf(exitcode.IO, "--input %s: %w", dir, err)
 	case len(files) == 0:
-		return nil, exitcode.Errorf(exitcode.NoInput, "--input %s: the folder has no file whose name says that it holds %s; name its files, such as %s", dir, kindsOr(format), filepath.Join(dir, "*"))
+		return nil, nil, exitcode.Errorf(exitcode.NoInput, "--input %s: the folder has no file whose name says that it holds %s; name its files, such as %s", dir, kindsOr(format), filepath.Join(dir, "*"))
 	}
-	return files, nil
+	return files, left, nil
 }
 
 func kindsOr(format string) string {

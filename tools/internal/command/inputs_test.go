@@ -1,6 +1,7 @@
 package command
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +14,7 @@ import (
 // and globs are their files in the order of names; a mixture is refused.
 func TestInputs(t *testing.T) {
 	t.Chdir(t.TempDir())
-	for _, name := range []string{"a.jsonl", "b.txt", "c.txt.gz", "d", "e.json.zst", "p.idx", "p.bin", "books/2.txt", "books/1.md", "books/sub/3.txt", "books/.hidden.txt", "books/image.png", "empty/image.png", "q.idx", "q/cache"} {
+	for _, name := range []string{"a.jsonl", "b.txt", "c.txt.gz", "d", "e.json.zst", "p.idx", "p.bin", "books/2.txt", "books/1.md", "books/sub/3.txt", "books/.hidden.txt", "books/image.png", "books/sub/a.pdf", "empty/image.png", "q.idx", "q/cache"} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -30,12 +31,16 @@ func TestInputs(t *testing.T) {
 		{"d", Text, "d", Text},
 		{"books", "", "books/1.md books/2.txt books/sub/3.txt", Text},
 		{"a.jsonl b.txt", Text, "a.jsonl b.txt", Text},
-		{"books", Text, "books/1.md books/2.txt books/image.png books/sub/3.txt", Text},
+		{"books", Text, "books/1.md books/2.txt books/image.png books/sub/3.txt books/sub/a.pdf", Text},
 		{"p", Tokens, "p", Tokens},
 		{"q", Tokens, "q", Tokens},
 		{"p.bin", "", "p.bin", Tokens},
 	} {
-		files, kind, err := Inputs(strings.Fields(test.words), test.format)
+		notes := ""
+		files, kind, err := Inputs(strings.Fields(test.words), test.format, func(format string, args ...any) { notes += fmt.Sprintf(format, args...) })
+		if left := "--input books: 2 files are left out, whose names do not say that they hold text or JSON lines (1 .pdf, 1 .png); name a file to read it too"; (test.words == "books" && test.format == "") != (notes == left) {
+			t.Errorf("%s (%s): note %q", test.words, test.format, notes)
+		}
 		if got := strings.Join(files, " "); err != nil || got != test.want || kind != test.kind {
 			t.Errorf("%s (%s): %s, %s, %v; want %s, %s", test.words, test.format, got, kind, err, test.want, test.kind)
 		}
@@ -50,7 +55,7 @@ func TestInputs(t *testing.T) {
 		{"[", "syntax error in pattern", exitcode.Usage},
 		{"b*", "books is a folder", exitcode.NoInput},
 	} {
-		if files, _, err := Inputs(strings.Fields(test.words), ""); exitcode.CodeOf(err) != test.code || !strings.Contains(err.Error(), test.want) {
+		if files, _, err := Inputs(strings.Fields(test.words), "", nil); exitcode.CodeOf(err) != test.code || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, %v; want %q", test.words, files, err, test.want)
 		}
 	}

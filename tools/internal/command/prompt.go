@@ -90,7 +90,7 @@ func Prompts(c *cli.Context, tok tokenizer.Tokenizer) ([][]int32, error) {
 	prompts := make([][]int32, len(texts))
 	for i, text := range texts {
 		if !utf8.ValidString(text) {
-			return nil, exitcode.Errorf(exitcode.BadData, "the prompt is not UTF-8")
+			return nil, exitcode.Errorf(exitcode.BadData, "the prompt is not UTF-8; %s", tokenizer.Latin1)
 		}
 		var err error
 		if prompts[i], err = tok.Encode(text); err != nil {
