@@ -8,8 +8,8 @@ import (
 	"slices"
 	"sync"
 
-	"monotron/internal/argv"
 	"monotron/csrc/device"
+	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 	"monotron/megatron/arguments"
 	"monotron/megatron/config"
