@@ -40,7 +40,7 @@ With --tuning grpo the model samples answers to each prompt and learns from thei
 With --eval-data each epoch ends with an evaluation, and the adapter and the model are those of the lowest
 validation loss; --patience N ends training after N evaluations without a lower one.
 
-The folder of --output gets, with a record of what is trained (tuning.json):
+The folder of --output contains a record of the tuning (tuning.json) and three folders:
   checkpoints  to resume from: give the same command again
   adapter      the adapter in PEFT's files, unless --lora-rank is 0
   model        the tuned model, the adapter merged into its weights
