@@ -129,7 +129,7 @@ func TestRefusals(t *testing.T) {
 		{exitcode.Usage, "--keep must be best or last, not first", []string{"--data", rows, "--model", model, "--output", dir, "--keep", "first"}},
 		{exitcode.Usage, "--patience needs --eval-data", []string{"--data", rows, "--model", model, "--output", dir, "--patience", "1"}},
 		{exitcode.Usage, "--tuning must be sft, dpo, ipo, orpo, simpo, kto or grpo, not ppo", []string{"--data", rows, "--model", model, "--output", dir, "--tuning", "ppo"}},
-		{exitcode.Usage, "it already has a tuned model", []string{"--data", rows, "--model", model, "--output", filepath.Join(dir, "done")}},
+		{exitcode.Usage, "already has a tuned model", []string{"--data", rows, "--model", model, "--output", filepath.Join(dir, "done")}},
 		{exitcode.Usage, "cannot be combined with --batch-tokens; give one", []string{"--data", rows, "--model", model, "--output", dir, "--batch-size", "4", "--batch-tokens", "4096"}},
 		{exitcode.Usage, "--batch-tokens 100 is less than the 128 tokens of a sample", []string{"--data", rows, "--model", model, "--output", dir, "--batch-tokens", "100"}},
 		{exitcode.Usage, "--batch-size 4 is not a multiple of --micro-batch-size 3", []string{"--data", rows, "--model", model, "--output", dir, "--batch-size", "4", "--micro-batch-size", "3"}},
