@@ -22,9 +22,11 @@ import (
 type Search struct {
 	Machine *Machine
 	Devices int
-	Memory  int64    // of a device; of all together where ranks share a host
-	Flags   []string // of the model and its training
-	Vocab   int      // ids
+	Memory  int64             // of a device; of all together where ranks share a host
+	Flags   []string          // of the model and its training
+	Filled  []string          // further ones, on which no layout depends
+	Shapes  arguments.Options // its functions say what --model and --load mean
+	Vocab   int               // ids
 
 	Tried   int // layouts that training would take
 	Small   int // of them, those whose state and activations alone are too large; the others are run on the clock
@@ -179,7 +181,9 @@ func (k *Clock) floor() float64 {
 // legal are the layouts that training's own flags let through, each with its seconds, but for those that
 // are too large by the bound.
 func (s *Search) legal() ([]*Found, error) {
-	base, _, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, ModelOnly: true, Partial: true}, s.Flags)
+	partial := s.options()
+	partial.ModelOnly, partial.Partial = true, true
+	base, _, err := arguments.ParseWith(partial, slices.Concat(s.Flags, s.Filled))
 	if err != nil {
 		return nil, err
 	}
@@ -195,9 +199,16 @@ func (s *Search) legal() ([]*Found, error) {
 	return slices.DeleteFunc(found, func(f *Found) bool { return f == nil }), err
 }
 
+// options read a command line with any layout.
+func (s *Search) options() arguments.Options {
+	o := s.Shapes
+	o.Layouts, o.Experts = true, true
+	return o
+}
+
 // take is one layout with its seconds, without them where it is too large; nil: training would refuse it.
 func (s *Search) take(flags []string) (*Found, error) {
-	c, _, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true}, slices.Concat(s.Flags, flags))
+	c, _, err := arguments.ParseWith(s.options(), slices.Concat(s.Flags, s.Filled, flags))
 	if err != nil || c.SetVocab(s.Vocab) != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"sort"
 	"strings"
 
+	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 )
 
@@ -77,9 +78,21 @@ func Preset(name string) (Model, error) {
 		}
 	}
 	if !ok {
-		return Model{}, exitcode.Errorf(exitcode.Usage, "unknown model preset %q; choose from %s", name, strings.Join(PresetNames(), ", "))
+		return Model{}, exitcode.Errorf(exitcode.Usage, "unknown model preset %q; %schoose from %s", name, nearest(name), strings.Join(PresetNames(), ", "))
 	}
 	return build(), nil
+}
+
+// nearest asks for the presets whose names are like a wrong one; "": none is.
+func nearest(name string) string {
+	set := argv.Set{}
+	for known := range presets {
+		set[known] = argv.One
+	}
+	if near := argv.Nearest(set, strings.ToLower(name)); len(near) > 0 {
+		return "did you mean " + argv.Or(near...) + "? "
+	}
+	return ""
 }
 
 // PresetNames lists the presets in alphabetical order.

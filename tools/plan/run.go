@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/urfave/cli/v2"
 
@@ -184,30 +186,16 @@ func newRunPlan(args []string, machine *plan.Machine, open func(name string) (*d
 		return nil, exitcode.Errorf(exitcode.Usage, "missing training command; give it as plan run pretrain_gpt FLAGS...")
 	}
 	args = folders(args)
-	vocabulary := 0 // of --model, or of --load's config.json
-	options := arguments.Options{Layouts: true, Experts: true, CheckpointValues: func(path string, step int64) (flags map[string][]string, err error) {
-		flags, vocabulary, err = training.PlanFlags(path, step)
-		return flags, err
-	}, PresetValues: func(name string) (map[string][]string, error) {
-		if m, err := spec.Preset(name); err == nil {
-			vocabulary = m.VocabSize
-		}
-		return training.PresetFlags(name)
-	}}
-	args, assumed := completed(options, args)
-	config, report, err := arguments.ParseWith(options, args)
+	known := &shapes{}
+	args, assumed := completed(known.options(), args)
+	config, report, err := arguments.ParseWith(known.options(), args)
 	if err != nil {
 		return nil, err
 	}
 	if report.Help {
 		return nil, exitcode.Errorf(exitcode.Usage, "pretrain_gpt --help lists its flags")
 	}
-	if vocabulary > 0 && !slices.ContainsFunc(tokenizer.Flags(), func(f tokenizer.Flag) bool { return report.Given(f.Name) }) {
-		err = config.SetVocab(vocabulary)
-	} else {
-		err = setVocab(&config)
-	}
-	if err != nil {
+	if err := known.setVocab(&config, report); err != nil {
 		return nil, err
 	}
 	p := &runPlan{config: config, machine: machine, assumed: assumed}
@@ -216,6 +204,64 @@ func newRunPlan(args []string, machine *plan.Machine, open func(name string) (*d
 		return p, nil
 	}
 	return p, p.device(open)
+}
+
+// shapes are the models that a command line takes its own from, by --model or from the config.json of --load, each
+// read once.
+type shapes struct {
+	mu         sync.Mutex
+	read       map[string]shape
+	vocabulary int // ids of the last one; 0: there is none
+}
+
+type shape struct {
+	flags      map[string][]string
+	vocabulary int
+	err        error
+}
+
+// options have ParseWith ask s.
+func (s *shapes) options() arguments.Options {
+	return arguments.Options{Layouts: true, Experts: true, CheckpointValues: func(path string, step int64) (map[string][]string, error) {
+		return s.of(fmt.Sprint("--load ", path, " ", step), func() (got shape) {
+			got.flags, got.vocabulary, got.err = training.PlanFlags(path, step)
+			return got
+		})
+	}, PresetValues: func(name string) (map[string][]string, error) {
+		return s.of("--model "+name, func() (got shape) {
+			if m, err := spec.Preset(name); err == nil {
+				got.vocabulary = m.VocabSize
+			}
+			got.flags, got.err = training.PresetFlags(name)
+			return got
+		})
+	}}
+}
+
+// of is the shape of a key, which make reads if nobody has yet.
+func (s *shapes) of(key string, make func() shape) (map[string][]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	got, known := s.read[key]
+	if !known {
+		if s.read == nil {
+			s.read = map[string]shape{}
+		}
+		got = make()
+		s.read[key] = got
+	}
+	if got.vocabulary > 0 {
+		s.vocabulary = got.vocabulary
+	}
+	return maps.Clone(got.flags), got.err
+}
+
+// setVocab takes the ids of the shape where no flag names a tokenizer.
+func (s *shapes) setVocab(c *config.Run, report *arguments.Report) error {
+	if s.vocabulary > 0 && !slices.ContainsFunc(tokenizer.Flags(), func(f tokenizer.Flag) bool { return report.Given(f.Name) }) {
+		return c.SetVocab(s.vocabulary)
+	}
+	return setVocab(c)
 }
 
 // folders is args with the folder of a config.json that --load names.
@@ -235,27 +281,37 @@ func folders(args []string) []string {
 // where they do not say them; assumed are those two.
 func completed(o arguments.Options, args []string) (all []string, assumed string) {
 	o.Partial = true
-	c, report, err := arguments.ParseWith(o, args)
-	if err != nil || report.Help {
+	c, report, _ := arguments.ParseWith(o, args) // what is wrong is reported when all are read
+	if report.Help {
 		return args, ""
 	}
-	var of, free []string
-	if c.SeqLength == 0 && max(c.Model.Context, c.Model.MaxPositions) > 0 {
-		of = append(of, "--seq-length", fmt.Sprint(max(c.Model.Context, c.Model.MaxPositions)))
-	}
-	if c.MicroBatchSize == 0 {
+	of := length(&c, report)
+	if c.MicroBatchSize == 0 && !report.Given("micro-batch-size") {
 		of = append(of, "--micro-batch-size", "1")
 	}
-	if c.TrainIters == 0 && c.TrainSamples == 0 {
-		free = append(free, "--train-iters", "1")
+	return slices.Concat(args, of, free(&c, report)), strings.Join(of, " ")
+}
+
+// length is the model's context as the length of sequences, where c has none.
+func length(c *config.Run, report *arguments.Report) (flags []string) {
+	if longest := max(c.Model.Context, c.Model.MaxPositions); c.SeqLength == 0 && longest > 0 && !report.Given("seq-length") {
+		flags = []string{"--seq-length", fmt.Sprint(longest)}
 	}
-	if c.Optimizer.LR == 0 {
-		free = append(free, "--lr", "1e-4")
+	return flags
+}
+
+// free are flags of what a plan does not depend on, where c lacks them. A flag with a wrong value is not replaced.
+func free(c *config.Run, report *arguments.Report) (flags []string) {
+	if c.TrainIters == 0 && c.TrainSamples == 0 && !report.Given("train-iters") && !report.Given("train-samples") {
+		flags = append(flags, "--train-iters", "1")
+	}
+	if c.Optimizer.LR == 0 && !report.Given("lr") {
+		flags = append(flags, "--lr", "1e-4")
 	}
 	if len(c.Data.Prefixes()) == 0 && !c.Data.Mock && c.Tuning.Data == "" {
-		free = append(free, "--mock-data")
+		flags = append(flags, "--mock-data")
 	}
-	return slices.Concat(args, of, free), strings.Join(of, " ")
+	return flags
 }
 
 // setVocab takes the ids of the tokenizer where its files are here, else --vocab-size.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/csrc/device"
+	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 	"monotron/megatron/arguments"
 	"monotron/megatron/config"
@@ -23,7 +25,7 @@ func searchCommand() *cli.Command {
 		Name:      "search",
 		Usage:     "find the fastest layouts of a model that fit on a machine",
 		ArgsUsage: "MODEL FLAGS...",
-		Description: "FLAGS are the flags of pretrain_gpt for the model and its training (including --global-batch-size), without the layout. Every layout that training " +
+		Description: "FLAGS are the flags of pretrain_gpt for the model (or --model NAME) and its training (including --global-batch-size), without the layout; those of data, length and learning rate may be missing. Every layout that training " +
 			"accepts is timed, over tensor and pipeline sizes, chunks, sharding, recomputation and micro-batch size; for the fastest ones memory is computed to the byte and the schedule is simulated.",
 		Flags: []cli.Flag{
 			command.Between(1, 1<<16, &cli.IntFlag{Name: "gpus", Usage: "number of devices"}),
@@ -88,13 +90,20 @@ func planSearch(c *cli.Context) error {
 	for _, line := range rules(s, best) {
 		out.Printf("%s\n", line)
 	}
-	out.Printf("\npretrain_gpt %s %s\n", strings.Join(s.Flags, " "), best[0].Line())
+	out.Printf("\npretrain_gpt %s %s\n", argv.Line(s.Flags...), best[0].Line())
 	return out.Err
 }
 
 func newSearch(c *cli.Context) (*plan.Search, error) {
-	if c.Int("gpus") == 0 || c.String("machine") == "" {
-		return nil, exitcode.Errorf(exitcode.Usage, "plan search needs --gpus, from 1 to %d, and --machine; monotron plan search --help shows an example", 1<<16)
+	var lacking []string
+	if c.Int("gpus") == 0 {
+		lacking = append(lacking, "--gpus, the number of devices, from 1 to 65536")
+	}
+	if c.String("machine") == "" {
+		lacking = append(lacking, "--machine, a machine file or one of "+strings.Join(plan.Machines(), ", "))
+	}
+	if len(lacking) > 0 {
+		return nil, exitcode.Errorf(exitcode.Usage, "plan search needs %s; monotron plan search --help shows an example", strings.Join(lacking, "; and "))
 	}
 	// The machine and its memory.
 	m, err := plan.ReadMachine(c.String("machine"))
@@ -106,24 +115,43 @@ func newSearch(c *cli.Context) (*plan.Search, error) {
 	if len(flags) > 0 && flags[0] == "pretrain_gpt" {
 		flags = flags[1:]
 	}
-	s := &plan.Search{Machine: m, Devices: c.Int("gpus"), Memory: int64(m.Memory), Flags: flags}
+	flags = folders(flags)
+	known := &shapes{}
+	s := &plan.Search{Machine: m, Devices: c.Int("gpus"), Memory: int64(m.Memory), Flags: flags, Shapes: known.options()}
 	if c.String("memory") != "" {
 		if s.Memory, err = plan.ParseBytes(c.String("memory")); err != nil {
 			return nil, fmt.Errorf("--memory: %w", err)
 		}
 	}
-	config, _, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, ModelOnly: true, Partial: true}, flags)
+	partial := known.options()
+	partial.ModelOnly, partial.Partial = true, true
+	config, report, err := arguments.ParseWith(partial, flags)
 	if err != nil {
 		return nil, err
 	}
-	if config.Model.NumLayers < 1 || config.Model.HiddenSize < 1 || config.GlobalBatchSize < 1 {
-		return nil, exitcode.Errorf(exitcode.Usage, "plan search needs the flags of the model and the batch; give --num-layers, --hidden-size, --num-attention-heads, --seq-length, --global-batch-size")
+	s.Filled = slices.Concat(length(&config, report), free(&config, report))
+	if missing := missing(&config); len(missing) > 0 {
+		return nil, exitcode.Errorf(exitcode.Usage, "plan search needs the flags of the model and the batch; add %s, or --model NAME for the shape of a known model", argv.And(missing...))
 	}
-	if err := setVocab(&config); err != nil {
+	if err := known.setVocab(&config, report); err != nil {
 		return nil, err
 	}
 	s.Vocab = config.Model.VocabSize
 	return s, nil
+}
+
+// missing are the flags of model and batch that a search needs and c lacks.
+func missing(c *config.Run) (names []string) {
+	for _, f := range []struct {
+		name  string
+		value int
+	}{{"--num-layers", c.Model.NumLayers}, {"--hidden-size", c.Model.HiddenSize}, {"--num-attention-heads", c.Model.NumAttentionHeads},
+		{"--seq-length", max(c.SeqLength, c.Model.Context, c.Model.MaxPositions)}, {"--global-batch-size", c.GlobalBatchSize}} {
+		if f.value < 1 {
+			names = append(names, f.name)
+		}
+	}
+	return names
 }
 
 func founds(list []*plan.Found) (all []foundReport) {

@@ -56,13 +56,49 @@ func TestSearchBeatsThePublishedLayout(t *testing.T) {
 	}
 }
 
+// Claim (docs/plan.md): a known model needs no further flags of its shape, and what no layout depends on may be
+// missing; the layouts are those of the complete command line, and the line to paste has the flags as they were given.
+func TestSearchOfAKnownModel(t *testing.T) {
+	search := func(flags string) (r searchReport) {
+		t.Helper()
+		out, err := call(append(strings.Fields("search --gpus 4 --machine h100 --best 3 --json"), strings.Fields(flags)...)...)
+		if err == nil {
+			err = json.Unmarshal([]byte(out), &r)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", flags, err)
+		}
+		return r
+	}
+	short := search("--model gpt2-124m --global-batch-size 64 --bf16")
+	full := search("pretrain_gpt --num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 1024 --max-position-embeddings 1024 --global-batch-size 64 --bf16 --train-iters 9 --lr 1e-3 " +
+		"--mock-data --tokenizer-type NullTokenizer --vocab-size 50257")
+	if len(short.Best) != 3 || short.Best[0] != full.Best[0] || short.Tried != full.Tried {
+		t.Errorf("%+v, want %+v", short, full)
+	}
+	out, err := call(strings.Fields("search --gpus 4 --machine h100 --model gpt2-124m --global-batch-size 64 --bf16")...)
+	if err != nil || !strings.Contains(out, "\npretrain_gpt --model gpt2-124m --global-batch-size 64 --bf16 --world-size 4 ") {
+		t.Errorf("%v: %s", err, out)
+	}
+	for line, want := range map[string]string{
+		"search --gpus 4 --machine h100 --model gpt2-124m":                       "plan search needs the model and the batch; missing: --global-batch-size (",
+		"search --gpus 4 --machine h100 --model gtp2-124m --global-batch-size 8": `--model: no model preset "gtp2-124m"; did you mean gpt2-124m`,
+		"run pretrain_gpt --model llama3-8":                                      `--model: no model preset "llama3-8"; did you mean llama3-8b`,
+	} {
+		_, err := call(strings.Fields(line)...)
+		if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}
+
 // Claim: devices that cannot be, and a model that fits nowhere, have one clear answer.
 func TestSearchRefuses(t *testing.T) {
 	for line, want := range map[string]string{
-		"search --machine h100 " + bloom:                                           "plan search needs --gpus, from 1 to 65536, and --machine",
+		"search --machine h100 " + bloom:                                           "plan search needs --gpus, the number of devices, from 1 to 65536",
 		"search --gpus -3 --machine h100 " + bloom:                                 "--gpus must be from 1 to 65536, not -3",
-		"search --gpus 8 " + bloom:                                                 "plan search needs --gpus, from 1 to 65536, and --machine",
-		"search --gpus 8 --machine h100":                                           "needs the model",
+		"search --gpus 8 " + bloom:                                                 "plan search needs --machine, a machine file or one of ",
+		"search --gpus 8 --machine h100":                                           "missing: --num-layers, --hidden-size, --num-attention-heads, --seq-length and --global-batch-size",
 		"search --gpus 8 --machine h100 --memory lots " + bloom:                    "not a size",
 		"search --gpus 7 --machine h100 " + bloom:                                  "no layout of 7 devices",
 		"search --gpus 8 --machine h100 --best 0 " + bloom:                         "--best must be from 1 to 100, not 0",

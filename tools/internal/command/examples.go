@@ -89,7 +89,7 @@ var examples = map[string][]string{
 		"monotron plan schedule --pipeline-model-parallel-size 4 --micro-batches 8 --num-virtual-stages-per-pipeline-rank 2 --svg schedule.svg",
 	},
 	"monotron plan search": {
-		"monotron plan search --gpus 64 --machine h100 --bf16 --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 --max-position-embeddings 4096 --global-batch-size 512 --train-iters 1 --lr 1e-4 --mock-data --tokenizer-type NullTokenizer --vocab-size 32000",
+		"monotron plan search --gpus 64 --machine h100 --bf16 --model llama3-8b --global-batch-size 512",
 	},
 	"monotron postmortem": {
 		"monotron postmortem runs/7",
