@@ -176,9 +176,12 @@ func (g *Generator) CheckPrompt(prompt []int32, more int) error {
 	if more < 0 {
 		return exitcode.Errorf(exitcode.Usage, "%d tokens to generate; give 0 or more", more)
 	}
+	if over := len(prompt) + min(more, 1) - g.MaxContext; g.MaxContext > 0 && over > 0 {
+		return exitcode.Errorf(exitcode.Usage, "the prompt has %d tokens, and the model %d positions for prompt and continuation together; shorten the prompt by at least %d tokens", len(prompt), g.MaxContext, over)
+	}
 	// Subtracted, because a client's number may be near the largest int.
-	if g.MaxContext > 0 && (len(prompt) > g.MaxContext || more > g.MaxContext-len(prompt)) {
-		return exitcode.Errorf(exitcode.Usage, "%d tokens of prompt and %d to generate exceed the model's %d positions; generate at most %d", len(prompt), more, g.MaxContext, max(0, g.MaxContext-len(prompt)))
+	if g.MaxContext > 0 && more > g.MaxContext-len(prompt) {
+		return exitcode.Errorf(exitcode.Usage, "%d tokens of prompt and %d to generate exceed the model's %d positions; generate at most %d", len(prompt), more, g.MaxContext, g.MaxContext-len(prompt))
 	}
 	return nil
 }
