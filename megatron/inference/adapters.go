@@ -35,6 +35,16 @@ func (l *Loaded) editionsOf(adapters []Adapter) (editions, error) {
 	return e, nil
 }
 
+// with is l with the adapter of a folder.
+func (l *Loaded) with(dir string) (*Loaded, error) {
+	adapted, err := l.adapted(Adapter{Name: dir, Dir: dir})
+	if err != nil {
+		return nil, fmt.Errorf("--adapter %s: %w", dir, err)
+	}
+	adapted.Notes = append(slices.Clone(l.Notes), fmt.Sprintf("added the adapter of %s: %d modules", dir, len(adapted.Model.Adapters)))
+	return adapted, nil
+}
+
 // adapted is the same part of the same model with an adapter. Its weights are l's, in the same memory;
 // the adapter alone is added, so that answers of l do not change.
 func (l *Loaded) adapted(a Adapter) (*Loaded, error) {

@@ -6,8 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
+	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/internal/exitcode"
 	"monotron/internal/golden"
@@ -185,5 +187,42 @@ func TestAdaptersAreRefused(t *testing.T) {
 	b := newBatcher(editions{list: []*Loaded{l, nil}}, BatcherConfig{Blocks: 4, Sequences: 1, Tokens: 8, Queue: 1}, l.orders(), "")
 	if err := b.Check(&Request{Prompt: []int32{1}, MaxNew: 1, Adapter: 1}); exitcode.CodeOf(err) != exitcode.Usage {
 		t.Errorf("an adapter that there is not: %v", err)
+	}
+}
+
+// Claim (docs/generate.md): a model that is loaded with an adapter has the logits of the model that PEFT merged it into,
+// to rounding, on one rank and on two; a folder without an adapter is refused by the flag's name.
+func TestLoadedWithAnAdapter(t *testing.T) {
+	for dir, most := range mergeCases(t) {
+		logits := func(layout Layout, folder string, o LoadOptions) (all []float32) {
+			t.Helper()
+			err := Run(layout, func() (*device.Device, error) { return ref.Open(), nil }, filepath.Join(dir, folder), o, func(rank int, m *Loaded) error {
+				return m.Logits([]int32{1, 5, 2, 9}, func(_ int, row []float32) error {
+					if rank == 0 {
+						all = append(all, row...)
+					}
+					return nil
+				})
+			})
+			if err != nil {
+				t.Fatalf("%s: %v", dir, err)
+			}
+			return all
+		}
+		o := LoadOptions{Step: -1, Adapter: filepath.Join(dir, "adapter")}
+		base, want := logits(Layout{}, "base", LoadOptions{Step: -1}), logits(Layout{}, "merged", LoadOptions{Step: -1})
+		for _, layout := range []Layout{{}, {TP: 2}} {
+			got, off, moved := logits(layout, "base", o), 0.0, 0.0
+			for i := range want {
+				off, moved = max(off, math.Abs(float64(got[i]-want[i]))), max(moved, math.Abs(float64(got[i]-base[i])))
+			}
+			if off > most || moved < 1e-3 {
+				t.Errorf("%s, %+v: logits are off by %g, and %g from the base's", dir, layout, off, moved)
+			}
+		}
+		o.Adapter = filepath.Join(dir, "base")
+		if err := Run(Layout{}, func() (*device.Device, error) { return ref.Open(), nil }, filepath.Join(dir, "base"), o, nil); err == nil || !strings.Contains(err.Error(), "--adapter "+o.Adapter) {
+			t.Error(err)
+		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 type LoadOptions struct {
 	Step      int64     // iteration of a native checkpoint; negative: the latest
 	Precision string    // of values: f32, bf16, fp16; "": as the run of a native checkpoint had, else f32
+	Adapter   string    // PEFT folder whose adapter the model of Run has; "": none
 	Adapters  []Adapter // that Serve's requests may ask for
 
 	rank *ranks.Rank // of several that share the model; nil: this one has all of it

@@ -79,6 +79,9 @@ func loaded(r *ranks.Rank, dir string, o LoadOptions, work func(rank int, m *Loa
 	defer device.CatchOutOfMemory(&err)
 	o.rank = r
 	m, err := Load(r.Device, dir, o)
+	if err == nil && o.Adapter != "" {
+		m, err = m.with(o.Adapter)
+	}
 	if err != nil {
 		return err
 	}

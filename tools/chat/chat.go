@@ -59,7 +59,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 func allFlags() []cli.Flag {
 	return command.ModelFlags(
 		&cli.StringFlag{Name: "system", Usage: "system text: instructions that precede the conversation"},
-		&cli.StringFlag{Name: "adapter", Usage: "PEFT folder with an adapter of the model to answer with (default: none)"},
+		command.AdapterFlag(),
 		&cli.StringFlag{Name: "chat-template", Usage: "file with a chat template (Jinja; default: the tokenizer's template)"},
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-new-tokens", Usage: "maximum number of tokens of an answer (default: what the context leaves; 128 for a model without a chat template)"}),
 		command.Between(0, 100, &cli.Float64Flag{Name: "temperature", Value: 0.7, Usage: "divisor of the logits; 0 takes the most likely token"}),

@@ -43,6 +43,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 
 func allFlags() []cli.Flag {
 	return command.ModelFlags(append([]cli.Flag{
+		command.AdapterFlag(),
 		command.ContextFlag(),
 		command.Between(1, command.Sizes, &cli.IntFlag{Name: "max-new-tokens", Value: defaultNew, Usage: "maximum number of tokens to generate"}),
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-length", Usage: "maximum number of tokens of prompt and continuation together, as in transformers; instead of --max-new-tokens"}),
@@ -81,7 +82,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	if err = command.CheckPrompt(c); err != nil {
 		return o, err
 	}
-	o.load.Step = c.Int64("ckpt-step")
+	o.load.Step, o.load.Adapter = c.Int64("ckpt-step"), c.String("adapter")
 	if o.load.Precision, err = command.Precision(c); err != nil {
 		return o, err
 	}

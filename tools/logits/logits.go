@@ -26,6 +26,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 
 func allFlags() []cli.Flag {
 	return command.ModelFlags(append([]cli.Flag{
+		command.AdapterFlag(),
 		command.ContextFlag(),
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "top-k", Value: 5, Usage: "tokens to show per position; with --json the default is the logits of all tokens"}),
 		&cli.BoolFlag{Name: "last", Usage: "print the last position only"},
@@ -61,7 +62,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	}
 	o.layout.TP, o.layout.PP, o.layout.EP = command.Layout(c)
 	o.layout.CP = c.Int("context-parallel-size")
-	o.load.Step = c.Int64("ckpt-step")
+	o.load.Step, o.load.Adapter = c.Int64("ckpt-step"), c.String("adapter")
 	o.load.Precision, err = command.Precision(c)
 	return o, err
 }

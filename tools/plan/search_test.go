@@ -81,7 +81,7 @@ func TestSearchOfAKnownModel(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	for line, want := range map[string]string{
-		"search --gpus 4 --machine h100 --model gpt2-124m":                       "plan search needs the model and the batch; missing: --global-batch-size (",
+		"search --gpus 4 --machine h100 --model gpt2-124m":                       "plan search needs the flags of the model and the batch; add --global-batch-size,",
 		"search --gpus 4 --machine h100 --model gtp2-124m --global-batch-size 8": `--model: no model preset "gtp2-124m"; did you mean gpt2-124m`,
 		"run pretrain_gpt --model llama3-8":                                      `--model: no model preset "llama3-8"; did you mean llama3-8b`,
 	} {

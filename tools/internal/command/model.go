@@ -17,6 +17,11 @@ func ModelFlags(own ...cli.Flag) []cli.Flag {
 	}, own, PrecisionFlags(), LayoutFlags(), DeviceFlags(), TokenizerFlags())
 }
 
+// AdapterFlag names an adapter of the model.
+func AdapterFlag() cli.Flag {
+	return &cli.StringFlag{Name: "adapter", Usage: "PEFT folder with an adapter to add to the model (default: none)"}
+}
+
 // Model is the action of such a command: its options are read, then it runs with what opens a
 // device for each rank.
 func Model[O any](open func(name string) (*device.Device, error), read func(*cli.Context) (O, error),
