@@ -15,7 +15,7 @@ import (
 	"monotron/tools/internal/command"
 )
 
-const description = `FOLDER contains the file that --log-jsonl wrote, under any name; the file can also be given
+const description = `Of several FOLDERs the runs are compared in one page. A FOLDER contains the file that --log-jsonl wrote, under any name; the file can also be given
 itself. Checkpoints and verdicts in the same folder, or one folder below, become marks, and the
 run's flags are read from the newest checkpoint. The page needs a browser and no network.`
 
@@ -24,17 +24,17 @@ func Command() *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:        "report",
 		Usage:       "write a report of one run, or a comparison of several, as one page",
-		ArgsUsage:   "FOLDER",
+		ArgsUsage:   "FOLDER...",
 		Description: description,
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "compare", Usage: "`FOLDER` of another run to draw in the same charts; may be repeated"},
+			&cli.StringSliceFlag{Name: "compare", Usage: "`FOLDER` of another run to draw in the same charts, as a further FOLDER does; may be repeated"},
 			&cli.StringFlag{Name: "output", Usage: "`FILE` to write; markdown and csv go to standard output by default", DefaultText: "report.html, report.png"},
 			price(),
 			&cli.StringFlag{Name: "format", Value: "html", Usage: "html, markdown, csv (every step, every digit) or png (the main curves); if not given, chosen by the suffix of --output"},
 		},
 		Action: func(c *cli.Context) error {
-			if c.Args().Len() != 1 {
-				return exitcode.Errorf(exitcode.Usage, "missing run directory; give it as FOLDER (more runs: --compare)")
+			if c.Args().Len() == 0 {
+				return exitcode.Errorf(exitcode.Usage, "missing run directory; give one as FOLDER, or several to compare them")
 			}
 			// The format: as given, or by the suffix of the output.
 			path := c.String("output")

@@ -2,6 +2,8 @@ package report
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -80,6 +82,38 @@ func TestFormatByEnding(t *testing.T) {
 		if data, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(data), c.begins) {
 			t.Errorf("%s begins with %.20q, %v", c.name, data, err)
 		}
+	}
+}
+
+// TestSeveralRuns: runs that are named one after the other are compared, as those of --compare are.
+func TestSeveralRuns(t *testing.T) {
+	dir := t.TempDir()
+	var logs []string
+	for _, name := range []string{"one", "two", "three"} {
+		logs = append(logs, filepath.Join(dir, name, "steps.jsonl"))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(logs[len(logs)-1]), 0o755), os.WriteFile(logs[len(logs)-1], []byte(step+"\n"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var texts []string
+	for i, words := range [][]string{{logs[0], logs[1], logs[2]}, {logs[0], "--compare", logs[1], "--compare", logs[2]}, {logs[0], logs[1], "--compare", logs[2]}} {
+		out := filepath.Join(dir, fmt.Sprint(i, ".md"))
+		app := &cli.App{Commands: []*cli.Command{Command()}, ExitErrHandler: func(*cli.Context, error) {}}
+		if err := app.Run(append([]string{"monotron", "report", "--output", out}, words...)); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, string(text))
+	}
+	if texts[0] != texts[1] || texts[0] != texts[2] || !strings.Contains(texts[0], "What differs") || strings.Count(texts[0], "| three ") == 0 {
+		t.Errorf("%q", texts)
+	}
+	app := &cli.App{Commands: []*cli.Command{Command()}, ExitErrHandler: func(*cli.Context, error) {}}
+	if err := app.Run([]string{"monotron", "report"}); exitcode.CodeOf(err) != exitcode.Usage {
+		t.Error(err)
 	}
 }
 
