@@ -82,8 +82,8 @@ func TestSearchOfAKnownModel(t *testing.T) {
 	}
 	for line, want := range map[string]string{
 		"search --gpus 4 --machine h100 --model gpt2-124m":                       "plan search needs the flags of the model and the batch; add --global-batch-size,",
-		"search --gpus 4 --machine h100 --model gtp2-124m --global-batch-size 8": `--model: no model preset "gtp2-124m"; did you mean gpt2-124m`,
-		"run pretrain_gpt --model llama3-8":                                      `--model: no model preset "llama3-8"; did you mean llama3-8b`,
+		"search --gpus 4 --machine h100 --model gtp2-124m --global-batch-size 8": `--model: unknown model preset "gtp2-124m"; did you mean gpt2-124m`,
+		"run pretrain_gpt --model llama3-8":                                      `--model: unknown model preset "llama3-8"; did you mean llama3-8b`,
 	} {
 		_, err := call(strings.Fields(line)...)
 		if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {

@@ -85,7 +85,7 @@ func follow(ctx context.Context, out *os.File, sources []dashboard.Source) error
 	}
 	// Drawn again when something may have changed, in the size that the terminal has now.
 	for {
-		text := dashboard.Screen(runs, width, max(3, (height-20)/2), time.Now(), os.Getenv("NO_COLOR") == "")
+		text := dashboard.Screen(runs, width, max(3, (height-28)/2), time.Now(), os.Getenv("NO_COLOR") == "")
 		if _, err := fmt.Fprintf(out, "\x1b[H\x1b[2J%s", text); err != nil {
 			return exitcode.With(exitcode.IO, err)
 		}

@@ -6,12 +6,14 @@ import (
 	"image/png"
 	"io"
 	"math"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"monotron/internal/exitcode"
+	"monotron/megatron/telemetry"
 )
 
 // falling is a run of 200 steps.
@@ -63,7 +65,7 @@ func TestScreen(t *testing.T) {
 	r.Restarts = []Mark{{Iteration: 3, Kind: "restart", Text: "\x1b[2J" + strings.Repeat("x", 200)}}
 	for _, width := range []int{80, 40} {
 		text := Screen([]*Run{r, falling(t, "b", 1.5)}, width, 12, time.Unix(0, 0), false)
-		for _, want := range []string{"loss, nats a token: steps 1 to 200", "tokens a second", "gradient norm", "restart step 3"} {
+		for _, want := range []string{"loss, nats a token", "200 step", "tokens a second", "gradient norm", "restart step 3"} {
 			if !strings.Contains(text, want[:min(len(want), width-4)]) {
 				t.Errorf("%q is not in\n%s", want, text)
 			}
@@ -166,5 +168,52 @@ func TestPreferenceChart(t *testing.T) {
 	}
 	if got := margins(falling(t, "sft", 1)); got != nil {
 		t.Errorf("%+v", got)
+	}
+}
+
+// Claim (docs/report.md): the screen says that a run is done, failed or stopped, and why, by the rules of the page; only
+// a run that trains has time left. The axis has the steps.
+func TestScreenOfARunThatStopped(t *testing.T) {
+	for name, c := range map[string]struct {
+		after time.Duration // since the last step
+		ended *telemetry.Ended
+		mark  *Mark
+		steps int // of the run in all
+		says  string
+	}{
+		"trains":  {after: 10 * time.Second, steps: 400, says: " left ("},
+		"killed":  {after: time.Hour, steps: 400, says: ", stopped: no step for 1h0m0s"},
+		"stopped": {after: time.Second, steps: 400, ended: &telemetry.Ended{Code: exitcode.Again, Text: "stopped by SIGTERM"}, says: ", stopped: stopped by SIGTERM"},
+		"failed":  {after: time.Second, steps: 400, mark: &Mark{Iteration: 200, Kind: "verdict", Text: "rank 3 died"}, says: ", failed: rank 3 died"},
+		"done":    {after: time.Hour, steps: 200, says: ", done"},
+	} {
+		r := falling(t, "a", 1)
+		r.latest.TrainIters = c.steps
+		r.About = &telemetry.About{Ended: c.ended}
+		if c.mark != nil {
+			r.kept = append(r.kept, *c.mark)
+		}
+		seen := time.UnixMilli(int64(1000 * r.Steps.Last("time")))
+		text := Screen([]*Run{r}, 120, 6, seen.Add(c.after), false)
+		first, _, _ := strings.Cut(text, "\n")
+		if !strings.Contains(first, c.says) || strings.Contains(first, " left") != (name == "trains") {
+			t.Errorf("%s: %s", name, first)
+		}
+		if !regexp.MustCompile(`(?m)^ +1 .* 200 +step$`).MatchString(text) {
+			t.Errorf("%s: the steps are not below the chart:\n%s", name, text)
+		}
+	}
+}
+
+// Claim: the numbers at the side of a chart differ from line to line, however small what they span is.
+func TestLabelsDiffer(t *testing.T) {
+	for _, span := range [][2]float64{{0.001, 0.0009999}, {3e-4, 0}, {4.62, 3.63}, {1.12, 0.98}, {21690, 19000}, {1e9, 1e8}, {-0.5, 0.5}, {7, 7}} {
+		text, seen := label([][]float64{{span[0], span[1], math.NaN()}}, 6), map[string]bool{}
+		for i := range 7 {
+			seen[text(span[0]+(span[1]-span[0])*float64(i)/6)] = true
+		}
+		if want := 7; span[0] != span[1] && len(seen) != want || len(text(span[0])) > 11 { // what the chart leaves for them
+			t.Errorf("%v: %d labels, %v", span, len(seen), seen)
+		}
 	}
 }

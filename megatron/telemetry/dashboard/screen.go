@@ -1,9 +1,9 @@
 package dashboard
 
 import (
-	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/guptarohit/asciigraph"
 
+	"monotron/internal/exitcode"
 	"monotron/megatron/telemetry"
 )
 
@@ -48,13 +49,16 @@ func Screen(runs []*Run, width, height int, now time.Time, colour bool) string {
 	return b.String()
 }
 
-// course is how far a run is: a bar, and when it will end.
+// course is how far a run is: a bar, and when it will end, or that it trains no more.
 func (r *Run) course(s *Summary, now time.Time, width int) string {
 	text := fmt.Sprintf("%s  step %d", Printable(shortened(r.Name)), s.Step)
 	if s.TrainIters > 0 {
 		full := max(10, width/4)
 		done := int(float64(full) * min(1, float64(s.Step)/float64(s.TrainIters)))
 		text = fmt.Sprintf("%s  [%s%s] %d of %d", Printable(shortened(r.Name)), strings.Repeat("#", done), strings.Repeat(".", full-done), s.Step, s.TrainIters)
+	}
+	if stopped := r.stopped(s, now); stopped != "" {
+		return text + ", " + stopped
 	}
 	if left := float64(s.Left); left > 0 {
 		span := time.Duration(left * float64(time.Second)).Round(time.Second)
@@ -64,6 +68,35 @@ func (r *Run) course(s *Summary, now time.Time, width int) string {
 		}
 	}
 	return text
+}
+
+// stopped says that a run trains no more, and why, by the rules of the page; "": it trains.
+func (r *Run) stopped(s *Summary, now time.Time) string {
+	// Its last verdict, its last step, its own last word.
+	for _, m := range slices.Backward(r.Marks()) {
+		if m.Kind == "verdict" && m.Iteration >= s.Step {
+			return "failed: " + Printable(m.Text)
+		}
+	}
+	ended := r.ending()
+	switch {
+	case s.TrainIters > 0 && s.Step >= s.TrainIters, ended != nil && ended.Code == exitcode.Done:
+		return "done"
+	case ended != nil:
+		return "stopped: " + Printable(ended.Text)
+	case r.Steps.Len() == 0:
+		return "no step yet"
+	}
+	// A run that was killed says nothing: it has made no step for long.
+	patience := 60.0
+	if usual := float64(median(r.recent("seconds"))); 20*usual > patience {
+		patience = 20 * usual
+	}
+	quiet := float64(now.UnixMilli())/1000 - r.Steps.Last("time")
+	if !(quiet >= patience) {
+		return ""
+	}
+	return fmt.Sprintf("stopped: no step for %s", (time.Duration(min(quiet, 1e9)) * time.Second).String())
 }
 
 // numbers are a run's latest, in a line.
@@ -87,7 +120,7 @@ const axis = 12
 
 func (c *chart) draw(width, height int, colour bool) string {
 	low, high := c.bounds()
-	columns := max(4, width-axis)
+	columns := max(4, width-axis-len(" step"))
 	var rows [][]float64
 	var names []string
 	var colours []asciigraph.AnsiColor
@@ -95,29 +128,46 @@ func (c *chart) draw(width, height int, colour bool) string {
 		rows, names = append(rows, line.resampled(low, high, columns)), append(names, Printable(shortened(line.name)))
 		colours = append(colours, inks[line.run%len(inks)])
 	}
-	top := fmt.Sprintf("%s: steps %.0f to %.0f", c.title, low, high)
+	top := c.title
 	if len(names) > 1 {
 		top += ": " + strings.Join(names, ", ")
 	}
-	options := []asciigraph.Option{asciigraph.Height(height), asciigraph.Precision(precision(rows))}
+	options := []asciigraph.Option{asciigraph.Height(height), asciigraph.YAxisValueFormatter(label(rows, height)),
+		asciigraph.XAxisRange(low, high), asciigraph.XAxisTickCount(max(2, min(5, columns/12))), asciigraph.XAxisValueFormatter(func(step float64) string { return fmt.Sprintf("%.0f", step) })}
 	if colour {
 		options = append(options, asciigraph.SeriesColors(colours...))
 	}
-	return cut(top, width) + "\n" + strings.TrimRight(asciigraph.PlotMany(rows, options...), "\n")
+	plot := strings.Split(strings.TrimRight(asciigraph.PlotMany(rows, options...), "\n"), "\n")
+	last := len(plot) - 1 // the numbers of steps
+	plot[last] = cut(plot[last]+" step", width)
+	return cut(top, width) + "\n" + strings.Join(plot, "\n")
 }
 
-// precision is how many digits behind the point tell the values of a chart apart; asciigraph adds
-// those that values below 1 begin with.
-func precision(rows [][]float64) uint {
-	most := 0.0
+// label writes the numbers at the side of a chart of so many lines with the digits that tell one line from the next.
+func label(rows [][]float64, lines int) func(v float64) string {
+	low, high := math.Inf(1), math.Inf(-1)
 	for _, row := range rows {
 		for _, v := range row {
 			if !math.IsNaN(v) {
-				most = max(most, math.Abs(v))
+				low, high = min(low, v), max(high, v)
 			}
 		}
 	}
-	return uint(max(0, min(2, 2-int(math.Floor(math.Log10(cmp.Or(most, 1)))))))
+	most := max(math.Abs(low), math.Abs(high))
+	step := (high - low) / float64(lines)
+	if !(step > 0) {
+		step = most / 100 // a constant
+	}
+	digits := func(x float64) int { // behind the point of numbers that are multiples of x
+		if !(x > 0) {
+			return 0
+		}
+		return max(0, min(5, int(math.Ceil(-math.Log10(x)))))
+	}
+	if most > 0 && (most < 1e-2 || most >= 1e7) {
+		return func(v float64) string { return fmt.Sprintf("%.*e", digits(step/most), v) }
+	}
+	return func(v float64) string { return fmt.Sprintf("%.*f", digits(step), v) }
 }
 
 // cut keeps a line within a width.
