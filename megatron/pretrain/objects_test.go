@@ -5,7 +5,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -216,5 +218,26 @@ func TestBucketOfSeveralHosts(t *testing.T) {
 	r := call(t, dir, tiny+someData+"--save s3://tests/hosts")
 	if r.code() != exitcode.Usage || !strings.Contains(r.err.Error(), "--save-local-dir") {
 		t.Error(r.code(), r.err)
+	}
+}
+
+// Claim (docs/object-storage.md): a run that is planned before it starts makes the requests of one that is not: the plan
+// leaves the bucket alone.
+func TestPlanLeavesTheBucketAlone(t *testing.T) {
+	requests := map[string][]string{}
+	for _, plan := range []string{"", "--no-plan"} {
+		dir := t.TempDir()
+		server := bucket(t, dir)
+		var mu sync.Mutex
+		server.Fault(func(r *http.Request) storetest.Kind {
+			mu.Lock()
+			defer mu.Unlock()
+			requests[plan] = append(requests[plan], r.Method+" "+r.URL.Path)
+			return storetest.None
+		})
+		must(t, dir, tiny+someData+"--world-size 2 --train-iters 2 --eval-iters 0 --save-interval 2 --save s3://tests/p --load s3://tests/p "+plan)
+	}
+	if a, b := requests[""], requests["--no-plan"]; len(b) < 5 || !slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))) {
+		t.Errorf("with a plan %q, without %q", a, b)
 	}
 }
