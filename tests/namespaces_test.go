@@ -203,7 +203,7 @@ func controlGroup(t *testing.T, l *launching, words ...string) (cmd *exec.Cmd, p
 func outOfMemory(t *testing.T, l *launching) {
 	cmd, _ := controlGroup(t, l, l.bin+"/monotron", "launch", "--nproc-per-node", "2", "--", "/usr/bin/tail", "/dev/zero")
 	out, err := cmd.CombinedOutput()
-	if code := cmd.ProcessState.ExitCode(); code != 137 || !strings.Contains(string(out), "was ended by signal 9 (killed); the kernel has ended ") || !strings.Contains(string(out), "for lack of memory") {
+	if code := cmd.ProcessState.ExitCode(); code != 137 || !strings.Contains(string(out), "was ended by signal 9 (killed); probably by the kernel for lack of memory, as it ended ") {
 		t.Errorf("%v: %s", err, out)
 	}
 }
@@ -233,6 +233,10 @@ func refusedByTheLimit(t *testing.T, l *launching) {
 	}
 	if n, err := strconv.Atoi(kept); err == nil && n > 128<<20 {
 		t.Errorf("it held %d bytes before it was refused", n)
+	}
+	// What fits by its tensors alone starts with a warning.
+	if _, said, _ = run(" --num-layers 2 --train-iters 1"); !strings.Contains(said, "the run may not fit: its tensors take ") || !strings.Contains(said, "left of the control group's limit") {
+		t.Errorf("no warning of a run that leaves no memory for the program: %s", said)
 	}
 	if code, said, _ = run(" --no-plan"); code != -1 {
 		t.Errorf("--no-plan: exit code %d, where the kernel should have ended it: %s", code, said)

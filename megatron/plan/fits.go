@@ -82,6 +82,21 @@ func (o Options) Check(c config.Run, numbers []int, capacity Capacity) (plan []R
 	return plan, exitcode.With(exitcode.Internal, u)
 }
 
+// Program is about what a process takes next to its tensors: code, runtime, buffers of data and libraries. Measured were
+// 50 to 61 MiB, of small models on a CPU.
+const Program = 64 << 20
+
+// Tight says that ranks in so many processes fit by their tensors, and might not with the processes themselves; "":
+// they do. The kernel, not the run, notices that.
+func Tight(ranks []Rank, processes int, capacity Capacity) string {
+	tensors, others := total(ranks), int64(processes)*Program
+	if capacity == Unlimited || tensors > capacity.Bytes || tensors+others <= capacity.Bytes {
+		return ""
+	}
+	return fmt.Sprintf("the run may not fit: its tensors take %s, the program about %s more, and there are %s. A process that gets no memory is ended by the kernel, without a message; monotron plan run says which flags save memory",
+		device.Size(tensors), device.Size(others), capacity)
+}
+
 // nearest are up to three sets of flags with which the run fits, no set within another,
 // those with the fewest flags first; none: not even all together would do.
 func (o Options) nearest(c config.Run, numbers []int, capacity Capacity) (found []string, none bool) {

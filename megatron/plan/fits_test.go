@@ -290,3 +290,22 @@ func TestCheckHost(t *testing.T) {
 		t.Error("a device whose memory is the host's keeps nothing beside it")
 	}
 }
+
+// Claim (docs/plan.md): ranks whose tensors fit, and not with what their processes take, start with a warning.
+func TestTight(t *testing.T) {
+	ranks := []Rank{{Peak: 100 << 20}, {Peak: 60 << 20}}
+	for _, c := range []struct {
+		processes int
+		capacity  int64
+		says      bool
+	}{{1, 159 << 20, false}, {1, 160 << 20, true}, {1, 223 << 20, true}, {1, 224 << 20, false}, {2, 224 << 20, true}, {2, 288 << 20, false}, {2, Unlimited.Bytes, false}} {
+		capacity := Capacity{c.capacity, "left of the control group's limit"}
+		if c.capacity == Unlimited.Bytes {
+			capacity = Unlimited
+		}
+		text := Tight(ranks, c.processes, capacity)
+		if (text != "") != c.says || c.says && !strings.Contains(text, "take 160.0 MiB") {
+			t.Errorf("%+v: %q", c, text)
+		}
+	}
+}

@@ -63,6 +63,15 @@ func checkMemory(job *training.Job, env *launchenv.Env, open func() (*device.Dev
 		notes.Warn("the run could not be planned: %v", err)
 		return nil
 	}
+	if err == nil && d.OnHost() {
+		processes := 1
+		if env != nil {
+			processes = env.LocalSize
+		}
+		if text := plan.Tight(kept, processes, capacity); text != "" {
+			notes.Warn("%s", text)
+		}
+	}
 	job.Planned = map[int]training.Planned{}
 	for _, r := range kept {
 		job.Planned[r.Number] = training.Planned{Most: r.Peak, ByPurpose: r.ByPurpose}
