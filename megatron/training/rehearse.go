@@ -9,6 +9,7 @@ import (
 	"monotron/csrc/device"
 	"monotron/dataset"
 	"monotron/internal/logging"
+	"monotron/internal/store"
 	"monotron/megatron/config"
 	"monotron/megatron/engine"
 	"monotron/mpu/ranks"
@@ -20,7 +21,7 @@ import (
 func Rehearsal(c config.Run, micros int) (*Job, error) {
 	c.Log = config.Log{Level: c.Log.Level, Format: c.Log.Format, Interval: c.Log.Interval, Throughput: c.Log.Throughput, ParamsNorm: c.Log.ParamsNorm, NumZeros: c.Log.NumZeros,
 		MemoryInterval: c.Log.MemoryInterval, Memory: c.Log.Memory, TimingLevel: c.Log.TimingLevel, TimingOption: c.Log.TimingOption}
-	c.Checkpoint.AllowMissing = c.Checkpoint.MayBeMissing()
+	c.Checkpoint.AllowMissing = c.Checkpoint.MayBeMissing() || store.IsURL(c.Checkpoint.Load) // which nobody asks here
 	c.Checkpoint.Save, c.Checkpoint.Remote, c.Checkpoint.SaveOnLoad, c.Checkpoint.KeepBest, c.Patience, c.SamplePrompt, c.NumWorkers = "", "", "", false, 0, nil, 0
 	if err := Adapt(&c); err != nil {
 		return nil, err
