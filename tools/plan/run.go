@@ -300,7 +300,7 @@ func length(c *config.Run, report *arguments.Report) (flags []string) {
 	return flags
 }
 
-// free are flags of what a plan does not depend on, where c lacks them. A flag with a wrong value is not replaced.
+// free are the flags that no plan depends on, where c lacks them. A flag with a wrong value is not replaced.
 func free(c *config.Run, report *arguments.Report) (flags []string) {
 	if c.TrainIters == 0 && c.TrainSamples == 0 && !report.Given("train-iters") && !report.Given("train-samples") {
 		flags = append(flags, "--train-iters", "1")
