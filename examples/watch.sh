@@ -10,4 +10,4 @@ for i in $(seq 1 100); do grep -q 'http://' watch.notes && break; sleep 0.1; don
 address=$(sed -n 's|.*\(http://[^ ]*/\).*|\1|p' watch.notes)
 test -n "$address"
 echo "open $address in a browser; Ctrl-C ends it"
-monotron watch --terminal run | grep -q 'loss, nats a token: steps 1 to 3' # or without a browser
+monotron watch --terminal run | grep -qE '^ +1 .* 3 step' # or without a browser: the curves over steps 1 to 3
