@@ -98,7 +98,7 @@ func TestShortPlans(t *testing.T) {
 	if exitcode.CodeOf(err) != exitcode.Differs || !inOrder(text, "8.03 billion parameters", ", --micro-batch-size 1 saves", ", --recompute", ", --use-distributed-optimizer saves", ", --optimizer-cpu-offload") {
 		t.Errorf("%v\n%s", err, text)
 	}
-	for line, want := range map[string]string{"": "missing training command", "--model zzz": `no model preset "zzz"`, "--num-layers 2": "--hidden-size is missing"} {
+	for line, want := range map[string]string{"": "missing training command", "--model zzz": `unknown model preset "zzz"`, "--num-layers 2": "--hidden-size is missing"} {
 		if _, err := say(line); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "--lr") && line != "--model zzz" {
 			t.Errorf("%q: %v", line, err)
 		}
