@@ -38,7 +38,7 @@ Examples:
 func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:        "chat",
-		Usage:       "talk with a model in the terminal",
+		Usage:       "chat with a model in the terminal",
 		ArgsUsage:   "MODEL",
 		Description: description,
 		Flags:       allFlags(),
@@ -58,17 +58,17 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 
 func allFlags() []cli.Flag {
 	return command.ModelFlags(
-		&cli.StringFlag{Name: "system", Usage: "system text: instructions that precede the conversation"},
+		&cli.StringFlag{Name: "system", Usage: "put these instructions, the system text, before the conversation"},
 		command.AdapterFlag(),
-		&cli.StringFlag{Name: "chat-template", Usage: "file with a chat template (Jinja; default: the tokenizer's template)"},
-		command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-new-tokens", Usage: "maximum number of tokens of an answer (default: what the context leaves; 128 for a model without a chat template)"}),
-		command.Between(0, 100, &cli.Float64Flag{Name: "temperature", Value: 0.7, Usage: "divisor of the logits; 0 takes the most likely token"}),
+		&cli.StringFlag{Name: "chat-template", Usage: "read the chat template, in Jinja, from this file (default: the tokenizer's template)"},
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-new-tokens", Usage: "limit an answer to N tokens (default: what the context leaves; 128 for a model without a chat template)"}),
+		command.Between(0, 100, &cli.Float64Flag{Name: "temperature", Value: 0.7, Usage: "divide the logits by this; 0 takes the most likely token"}),
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "top-k", Usage: "sample from this many most likely tokens (0 uses all)"}),
 		command.Between(0.0001, 1, &cli.Float64Flag{Name: "top-p", Value: 0.95, Usage: "sample from the fewest tokens whose probability reaches this"}),
 		command.Between(0, 1, &cli.Float64Flag{Name: "min-p", Usage: "sample from tokens with at least this share of the most likely one's probability"}),
-		command.Between(0.01, 100, &cli.Float64Flag{Name: "repetition-penalty", Value: 1, Usage: "divisor of the logits of tokens that occurred before"}),
-		command.Between(0, math.MaxUint64, &cli.Uint64Flag{Name: "seed", Usage: "seed of the sampling; the same seed gives the same answers (default: a random one)"}),
-		command.Between(0, 1<<30, &cli.IntFlag{Name: "kv-cache-memory", Usage: "size of the KV cache on each rank, in MiB (default: enough for the model's context)"}),
+		command.Between(0.01, 100, &cli.Float64Flag{Name: "repetition-penalty", Value: 1, Usage: "divide the logits of tokens that occurred before by this"}),
+		command.Between(0, math.MaxUint64, &cli.Uint64Flag{Name: "seed", Usage: "set the seed of the sampling; the same seed gives the same answers (default: a random one)"}),
+		command.Between(0, 1<<30, &cli.IntFlag{Name: "kv-cache-memory", Usage: "use N MiB for the KV cache on each rank (default: enough for the model's context)"}),
 	)
 }
 

@@ -88,26 +88,26 @@ func Command() *cli.Command {
 		Description: description,
 		Flags: append(torchruns(), []cli.Flag{
 			// Ranks and hosts.
-			command.Between(1, 4096, &cli.IntFlag{Name: "nproc-per-node", Aliases: []string{"nproc_per_node"}, Value: 1, Usage: "number of ranks on this host"}),
-			command.Between(1, 1<<20, &cli.IntFlag{Name: "nnodes", Value: 1, Usage: "number of hosts"}),
-			command.Between(0, 1<<20, &cli.IntFlag{Name: "node-rank", Usage: "index of this host, from 0"}),
-			command.Between(0, 1<<16, &cli.IntFlag{Name: "spares", Usage: "with --auto-restart: number of hosts in addition to --nnodes that wait and replace one that is lost; start this command on each, with the next numbers as --node-rank, or name them last in --hostfile"}),
-			&cli.StringFlag{Name: "master-addr", Value: "127.0.0.1", Usage: "address of rank 0's host, as the other hosts reach it"},
-			command.Between(0, 65535, &cli.IntFlag{Name: "master-port", Usage: "port on rank 0's host (default: a free port; 29500 with several hosts)"}),
-			&cli.StringFlag{Name: "rdzv-endpoint", Usage: "`HOST:PORT` of rank 0's host, instead of --master-addr and --master-port"},
+			command.Between(1, 4096, &cli.IntFlag{Name: "nproc-per-node", Aliases: []string{"nproc_per_node"}, Value: 1, Usage: "start N ranks on this host"}),
+			command.Between(1, 1<<20, &cli.IntFlag{Name: "nnodes", Value: 1, Usage: "use N hosts"}),
+			command.Between(0, 1<<20, &cli.IntFlag{Name: "node-rank", Usage: "set the index of this host, from 0"}),
+			command.Between(0, 1<<16, &cli.IntFlag{Name: "spares", Usage: "with --auto-restart: use N hosts in addition to --nnodes that wait and replace a lost host; start this command on each, with the next numbers as --node-rank, or name them last in --hostfile"}),
+			&cli.StringFlag{Name: "master-addr", Value: "127.0.0.1", Usage: "set the address of rank 0's host, as the other hosts reach it"},
+			command.Between(0, 65535, &cli.IntFlag{Name: "master-port", Usage: "set the port on rank 0's host (default: a free port; 29500 with several hosts)"}),
+			&cli.StringFlag{Name: "rdzv-endpoint", Usage: "set the `HOST:PORT` of rank 0's host, instead of --master-addr and --master-port"},
 			// Starting the other hosts from here.
 			&cli.StringFlag{Name: "hostfile", Usage: "start the ranks on the hosts of `FILE` by ssh; each line is HOST slots=RANKS"},
-			&cli.StringFlag{Name: "ssh-config", Usage: "`FILE` that ssh reads its settings from (ssh -F)"},
+			&cli.StringFlag{Name: "ssh-config", Usage: "let ssh read its settings from `FILE` (ssh -F)"},
 			&cli.BoolFlag{Name: "agent", Hidden: true},
 			// After a failure.
-			command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-restarts", Usage: "maximum number of restarts after failures without a newer checkpoint, on disk or in memory (default: 0; 3 with --auto-restart)"}),
+			command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-restarts", Usage: "restart at most N times after failures without a newer checkpoint, on disk or in memory (default: 0; 3 with --auto-restart)"}),
 			&cli.BoolFlag{Name: "auto-restart", Usage: "restart after every failure from the last good checkpoint of --save, as long as checkpoints advance (gives up after three restarts, or --max-restarts, without a newer checkpoint)"},
-			command.Between(0, 1<<16, &cli.IntFlag{Name: "min-nproc-per-node", Usage: "minimum number of ranks on this host: when the restarts are used up, the run continues with fewer ranks, by a smaller data-parallel size"}),
-			command.Between(1, 1<<20, &cli.IntFlag{Name: "min-nnodes", Value: 1, Usage: "with --auto-restart on several hosts: minimum number of hosts to continue with when others are lost"}),
-			command.Between(1, 366*24*3600, &cli.IntFlag{Name: "host-wait-seconds", Value: 60, Usage: "with --auto-restart on several hosts: seconds to wait for a lost host"}),
+			command.Between(0, 1<<16, &cli.IntFlag{Name: "min-nproc-per-node", Usage: "when the restarts are used up, continue with fewer ranks on this host, but at least N, by a smaller data-parallel size"}),
+			command.Between(1, 1<<20, &cli.IntFlag{Name: "min-nnodes", Value: 1, Usage: "with --auto-restart on several hosts: continue with at least N hosts when others are lost"}),
+			command.Between(1, 366*24*3600, &cli.IntFlag{Name: "host-wait-seconds", Value: 60, Usage: "with --auto-restart on several hosts: wait N seconds for a lost host"}),
 			// Records and output.
-			&cli.StringFlag{Name: "run-folder", Usage: "`DIR`, readable by its owner alone, for flight records and the verdict (default: a temporary one, kept when the run fails)"},
-			&cli.StringFlag{Name: "log-prefix", Value: "stderr", Usage: "output whose lines are prefixed with the rank: stderr, both (stdout too) or none"},
+			&cli.StringFlag{Name: "run-folder", Usage: "write flight records and the verdict to `DIR`, which only its owner can read (default: a temporary folder, kept when the run fails)"},
+			&cli.StringFlag{Name: "log-prefix", Value: "stderr", Usage: "print the rank before each line of stderr, of both (also stdout) or of none"},
 		}...),
 		Action: func(c *cli.Context) error {
 			// On another host: the fleet's plan comes on stdin.

@@ -9,24 +9,24 @@ const (
 
 // checkpointFlags say what is kept and what a run starts from.
 var checkpointFlags = owned(Checkpoint,
-	works("save", String, "", "Checkpoint.Save", "folder or s3:// URL to write checkpoints to (default: none are written)"),
-	works("load", String, "", "Checkpoint.Load", "checkpoint folder to continue from, in any known format, or s3:// URL that --save wrote (default: start from initial weights)"),
-	works("save-interval", Int, "", "Checkpoint.SaveInterval", "steps between checkpoints (default: only at the end of the run)").from(1, sizes).alias("persistent-save-interval"),
+	works("save", String, "", "Checkpoint.Save", "write checkpoints to this folder or s3:// URL (default: none are written)"),
+	works("load", String, "", "Checkpoint.Load", "continue from this checkpoint folder, in any known format, or from an s3:// URL that --save wrote (default: start from initial weights)"),
+	works("save-interval", Int, "", "Checkpoint.SaveInterval", "write a checkpoint every N steps (default: only at the end of the run)").from(1, sizes).alias("persistent-save-interval"),
 	works("save-retain-interval", Int, "", "Checkpoint.KeepEvery", "keep older checkpoints only at multiples of this iteration number, in addition to the newest two or --keep-last (default: keep all)").from(1, sizes).alias("keep-every"),
-	works("keep-last", Int, "", "Checkpoint.KeepLast", "number of newest checkpoints to keep; -1 and 0 keep all (default: all)").from(-1, sizes).same("-1", "0").alias("most-recent-k"),
-	works("ckpt-format", String, "native", "Checkpoint.Format", "format of the checkpoints to write").choices("native", "torch", "torch_dist").
+	works("keep-last", Int, "", "Checkpoint.KeepLast", "set the number of newest checkpoints to keep; -1 and 0 keep all (default: all)").from(-1, sizes).same("-1", "0").alias("most-recent-k"),
+	works("ckpt-format", String, "native", "Checkpoint.Format", "choose the format of the checkpoints to write").choices("native", "torch", "torch_dist").
 		but("use native, torch or torch_dist", "torch_dcp", "fsdp_dtensor", "zarr").
 		differs("the default is torch_dist there; native has checksums of every byte and loads under any layout"),
-	works("ckpt-step", Int, "", "Checkpoint.Step", "iteration to load (default: the latest)").from(0, sizes).alias("override-ckpt-iteration"),
+	works("ckpt-step", Int, "", "Checkpoint.Step", "load this iteration (default: the latest)").from(0, sizes).alias("override-ckpt-iteration"),
 	works("no-save-tokenizer-assets", Switch, "", "Checkpoint.NoTokenizer", "store only the tokenizer's name in checkpoints, without a copy of its files").alias("disable-save-tokenizer-assets"),
 	works("no-save-optim", Switch, "", "Checkpoint.NoSaveOptim", "leave the optimizer's state out of checkpoints"),
 	accepted("no-save-rng", Switch, "", "random numbers come from counters, so there is no state to save"),
 	works("no-load-optim", Switch, "", "Checkpoint.NoLoadOptim", "do not load the optimizer's state"),
 	accepted("no-load-rng", Switch, "", "random numbers come from counters, so there is no state to load"),
-	works("finetune", Switch, "", "Checkpoint.Finetune", "load weights only and start at iteration 0"),
-	works("pretrained-checkpoint", String, "", "Checkpoint.Pretrained", "weights to start from while --load has no checkpoint, a folder or s3:// URL as with --load"),
+	works("finetune", Switch, "", "Checkpoint.Finetune", "load only the weights and start at iteration 0"),
+	works("pretrained-checkpoint", String, "", "Checkpoint.Pretrained", "start from these weights while --load has no checkpoint; a folder or s3:// URL as with --load"),
 	works("moe-use-upcycling", Switch, "", "Checkpoint.Upcycle", "initialize the experts from the MLPs of the dense checkpoint of --load; the next checkpoint written contains them"),
-	works("moe-upcycling-granularity", Int, "1", "Checkpoint.UpcyclingGranularity", "experts that one dense MLP is cut into").from(1, lists),
+	works("moe-upcycling-granularity", Int, "1", "Checkpoint.UpcyclingGranularity", "cut one dense MLP into N experts").from(1, lists),
 	works("use-checkpoint-args", Switch, "", "Checkpoint.UseArgs", "take the flags that the command line does not give from the checkpoint"),
 	works("allow-missing-load", Switch, "", "Checkpoint.AllowMissing", "start from initial weights when the folder of --load does not exist; without it that is an error, unless --save names the same folder"),
 	works("exit-on-missing-checkpoint", Switch, "", "Checkpoint.ExitOnMissing", "exit when --load has no checkpoint, instead of starting from initial weights"),

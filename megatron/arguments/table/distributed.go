@@ -11,17 +11,17 @@ const (
 var distributedFlags = owned(Distributed,
 	works("distributed-backend", String, "nccl", "Layout.Backend", "collectives in Megatron (nccl or gloo); here ranks of one process share memory, and processes use shared memory and Gloo").choices("nccl", "gloo"),
 	works("deterministic-mode", Switch, "", "Layout.Deterministic", "also pin NCCL to rings without NVLS, so that its sums do not depend on the network; on one layout and kind of device runs always repeat bit for bit"),
-	works("distributed-timeout-minutes", Int, "10", "Layout.TimeoutMinutes", "longest time a collective may take, in minutes").from(1, year),
+	works("distributed-timeout-minutes", Int, "10", "Layout.TimeoutMinutes", "set the longest time a collective may take, in minutes").from(1, year),
 	works("fast-reduce", Switch, "", "Layout.FastReduce", "sum between processes in Gloo's own order; losses differ in the last bits from those of one process"),
 	works("use-distributed-optimizer", Switch, "", "Layout.DistributedOptimizer", "shard moments and main parameters over data-parallel ranks (ZeRO-1)"),
-	works("num-distributed-optimizer-instances", Int, "1", "Layout.OptimizerInstances", "copies of the sharded optimizer state; each is sharded over DP x CP / copies ranks").from(1, lists),
+	works("num-distributed-optimizer-instances", Int, "1", "Layout.OptimizerInstances", "keep N copies of the sharded optimizer state; each is sharded over DP x CP / copies ranks").from(1, lists),
 	works("overlap-grad-reduce", Switch, "", "Layout.OverlapGradReduce", "reduce gradients bucket by bucket during backward"),
 	works("overlap-param-gather", Switch, "", "Layout.OverlapParamGather", "gather updated parameters during forward; under optim_grads_params, each layer's while the previous layer computes"),
-	works("ddp-bucket-size", Int, "", "Layout.BucketSize", "parameters in a gradient bucket").from(1, samples),
-	works("ddp-num-buckets", Int, "", "Layout.BucketCount", "number of gradient buckets, instead of --ddp-bucket-size").from(1, lists),
+	works("ddp-bucket-size", Int, "", "Layout.BucketSize", "set the number of parameters in a gradient bucket").from(1, samples),
+	works("ddp-num-buckets", Int, "", "Layout.BucketCount", "set the number of gradient buckets, instead of --ddp-bucket-size").from(1, lists),
 	works("ddp-pad-buckets-for-high-nccl-busbw", Switch, "", "Layout.PadBucketsForHighBusBW", "end buckets at multiples of 65536 times the number of ranks"),
 	works("use-megatron-fsdp", Switch, "", "Raw.FSDP", "same as --data-parallel-sharding-strategy optim_grads_params, unless that flag is given"),
-	works("data-parallel-sharding-strategy", String, "", "Layout.Sharding", "what is sharded over data-parallel ranks: ZeRO 0, 1, 2 or 3").
+	works("data-parallel-sharding-strategy", String, "", "Layout.Sharding", "choose what is sharded over data-parallel ranks: ZeRO 0, 1, 2 or 3").
 		choices("no_shard", "optim", "optim_grads", "optim_grads_params").
 		differs("also works without --use-megatron-fsdp, and then has no default"),
 	refused("data-parallel-random-init", Switch, "initial weights depend on the seed only, so that every layout starts with equal weights; use another --seed"),

@@ -10,31 +10,31 @@ const (
 
 // layoutFlags assign the model to ranks.
 var layoutFlags = owned(Layout,
-	works("world-size", Int, "", "Layout.WorldSize", "number of ranks, all in this process (for several processes use monotron launch)").from(1, lists),
-	works("tensor-model-parallel-size", Int, "1", "Layout.TP", "number of ranks that share each layer").from(1, lists),
-	works("pipeline-model-parallel-size", Int, "1", "Layout.PP", "number of pipeline stages").from(1, lists),
-	works("context-parallel-size", Int, "1", "Layout.CP", "number of ranks that share each sequence").from(1, lists),
-	works("expert-model-parallel-size", Int, "1", "Layout.EP", "number of ranks that share the experts").from(1, lists),
-	works("expert-tensor-parallel-size", Int, "", "Layout.ETP", "number of ranks that share one expert (default: --tensor-model-parallel-size)").from(1, lists),
+	works("world-size", Int, "", "Layout.WorldSize", "run N ranks in this process (for several processes use monotron launch)").from(1, lists),
+	works("tensor-model-parallel-size", Int, "1", "Layout.TP", "share each layer among N ranks").from(1, lists),
+	works("pipeline-model-parallel-size", Int, "1", "Layout.PP", "divide the layers into N pipeline stages").from(1, lists),
+	works("context-parallel-size", Int, "1", "Layout.CP", "share each sequence among N ranks").from(1, lists),
+	works("expert-model-parallel-size", Int, "1", "Layout.EP", "share the experts among N ranks").from(1, lists),
+	works("expert-tensor-parallel-size", Int, "", "Layout.ETP", "share one expert among N ranks (default: --tensor-model-parallel-size)").from(1, lists),
 	works("tp-comm-overlap", Switch, "", "Layout.TPCommOverlap", "overlap matrix products with the all-gathers and reduce-scatters of --sequence-parallel, in chunks; losses are equal up to rounding"),
 	works("sequence-parallel", Switch, "", "Layout.SequenceParallel", "shard norms and dropout over the sequence; off when the tensor-parallel size is 1"),
-	works("cp-comm-type", Strings, "p2p", "Layout.CPCommType", "how context-parallel ranks exchange keys and values: one value, or one per layer").
+	works("cp-comm-type", Strings, "p2p", "Layout.CPCommType", "choose how context-parallel ranks exchange keys and values: one value, or one per layer").
 		choices("p2p", "all_gather", "a2a", "a2a+p2p").same("allgather", "all_gather").
 		differs("accepts any text"),
-	works("hierarchical-context-parallel-sizes", Ints, "", "Layout.HierarchicalCP", "group sizes of a2a and p2p for a2a+p2p").from(1, lists),
+	works("hierarchical-context-parallel-sizes", Ints, "", "Layout.HierarchicalCP", "set the group sizes of a2a and p2p for a2a+p2p").from(1, lists),
 	works("use-tp-pp-dp-mapping", Switch, "", "Layout.OrderTPPPDP", "order ranks tp-cp-ep-pp-dp (default: tp-cp-ep-dp-pp)"),
-	works("num-layers-per-virtual-pipeline-stage", Int, "", "Raw.LayersPerVirtual", "layers per model chunk; selects the interleaved schedule").from(1, lists),
-	works("num-virtual-stages-per-pipeline-rank", Int, "", "Raw.VirtualStages", "model chunks per rank; selects the interleaved schedule").from(1, lists),
-	works("pipeline-model-parallel-layout", String, "", "Layout.StageString", "layers of each stage, as in Et*3|(tt|)*3mL: E embedding, t layer, m layer of --mtp-num-layers, L output layer"),
-	works("pp-partition-method", String, "", "Layout.PartitionMethod", "Megatron-DeepSpeed's method to distribute layers among stages, also if they cannot be divided evenly").
+	works("num-layers-per-virtual-pipeline-stage", Int, "", "Raw.LayersPerVirtual", "set the number of layers per model chunk; selects the interleaved schedule").from(1, lists),
+	works("num-virtual-stages-per-pipeline-rank", Int, "", "Raw.VirtualStages", "set the number of model chunks per rank; selects the interleaved schedule").from(1, lists),
+	works("pipeline-model-parallel-layout", String, "", "Layout.StageString", "set the layers of each stage, as in Et*3|(tt|)*3mL: E embedding, t layer, m layer of --mtp-num-layers, L output layer"),
+	works("pp-partition-method", String, "", "Layout.PartitionMethod", "use Megatron-DeepSpeed's method to distribute layers among stages, also if they cannot be divided evenly").
 		choices(schedule.ByLayersAndEmbeddings, schedule.ByLayers, schedule.Uniform, schedule.ByParameters),
-	works("decoder-first-pipeline-num-layers", Int, "", "Layout.FirstStageLayers", "number of layers of the first stage; the remaining layers are divided evenly among the middle stages").from(1, lists),
-	works("decoder-last-pipeline-num-layers", Int, "", "Layout.LastStageLayers", "number of layers of the last stage").from(1, lists),
+	works("decoder-first-pipeline-num-layers", Int, "", "Layout.FirstStageLayers", "set the number of layers of the first stage; the remaining layers are divided evenly among the middle stages").from(1, lists),
+	works("decoder-last-pipeline-num-layers", Int, "", "Layout.LastStageLayers", "set the number of layers of the last stage").from(1, lists),
 	works("account-for-embedding-in-pipeline-split", Switch, "", "Layout.EmbeddingCountsAsLayer", "count the embedding as a layer of the first stage"),
 	works("account-for-loss-in-pipeline-split", Switch, "", "Layout.LossCountsAsLayer", "count the output layer as a layer of the last stage"),
-	works("microbatch-group-size-per-virtual-pipeline-stage", Int, "", "Layout.MicroBatchGroup", "micro-batches that a chunk processes in sequence (default: the pipeline size)").from(1, sizes),
+	works("microbatch-group-size-per-virtual-pipeline-stage", Int, "", "Layout.MicroBatchGroup", "let a chunk process N micro-batches in sequence (default: the pipeline size)").from(1, sizes),
 	works("no-overlap-p2p-communication", Switch, "", "Layout.NoOverlapP2P", "complete each exchange of the interleaved schedule before the next forward or backward"),
-	works("pipeline-schedule", String, schedule.OneFOneBName, "Layout.Schedule", "1f1b (interleaved when a rank has several chunks), or gpipe: all forwards, then all backwards").
+	works("pipeline-schedule", String, schedule.OneFOneBName, "Layout.Schedule", "choose the schedule: 1f1b (interleaved when a rank has several chunks), or gpipe: all forwards, then all backwards").
 		choices(schedule.OneFOneBName, schedule.GPipeName),
 	refused("model-parallel-size", Int, "use --tensor-model-parallel-size").instead("tensor-model-parallel-size"),
 	refused("standalone-embedding-stage", Switch, "use --pipeline-model-parallel-layout, as in E|tt|tt|L, or --pp-partition-method parameters"),

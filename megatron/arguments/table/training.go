@@ -11,27 +11,27 @@ const (
 
 // trainingFlags say how long and in what portions.
 var trainingFlags = owned(Training,
-	works("micro-batch-size", Int, "", "MicroBatchSize", "sequences per micro-batch and rank").from(1, sizes),
-	works("global-batch-size", Int, "", "GlobalBatchSize", "sequences per step over all ranks (default: micro-batch-size * data-parallel size)").from(1, sizes),
-	works("rampup-batch-size", Ints, "", "RampupBatchSize", "START INCREMENT SAMPLES: increase the global batch from START to --global-batch-size over SAMPLES").from(0, samples).count(3),
-	works("step-batch-size-schedule", String, "", "StepBatchSizeSchedule", "global batch sizes by consumed tokens, as in \"0:768 250B:1536\""),
+	works("micro-batch-size", Int, "", "MicroBatchSize", "set the number of sequences per micro-batch and rank").from(1, sizes),
+	works("global-batch-size", Int, "", "GlobalBatchSize", "set the number of sequences per step over all ranks (default: micro-batch-size * data-parallel size)").from(1, sizes),
+	works("rampup-batch-size", Ints, "", "RampupBatchSize", "increase the global batch from START to --global-batch-size over SAMPLES, by INCREMENT").from(0, samples).count(3),
+	works("step-batch-size-schedule", String, "", "StepBatchSizeSchedule", "set global batch sizes by consumed tokens, as in \"0:768 250B:1536\""),
 	works("decrease-batch-size-if-needed", Switch, "", "DecreaseBatchSizeIfNeeded", "round down a global batch size that is not a multiple of micro-batch size times data-parallel size"),
-	works("train-iters", Int, "", "TrainIters", "number of steps to train").from(0, sizes),
-	works("train-samples", Int, "", "TrainSamples", "number of sequences to train on, instead of --train-iters").from(0, samples),
-	works("seq-length", Int, "", "SeqLength", "tokens per sequence").from(2, sizes).alias("encoder-seq-length"),
-	works("seed", Int, "1234", "Seed", "seed of weights, dropout and data order").from(0, 1<<32-1),
+	works("train-iters", Int, "", "TrainIters", "train this number of steps").from(0, sizes),
+	works("train-samples", Int, "", "TrainSamples", "set the number of sequences to train on, instead of --train-iters").from(0, samples),
+	works("seq-length", Int, "", "SeqLength", "set the number of tokens per sequence").from(2, sizes).alias("encoder-seq-length"),
+	works("seed", Int, "1234", "Seed", "set the seed of weights, dropout and data order").from(0, 1<<32-1),
 	works("calculate-per-token-loss", Switch, "", "CalculatePerTokenLoss", "average the loss over all tokens of the global batch instead of over micro-batches"),
 	works("loss-mean-per-context-rank", Switch, "", "LossMeanPerContextRank", "average the loss of a micro-batch over each context-parallel rank's own tokens, as Megatron-LM does (default: over those of all ranks that share its sequences)"),
-	works("iterations-to-skip", Ints, "", "IterationsToSkip", "steps whose data is read but not trained on").from(1, sizes),
+	works("iterations-to-skip", Ints, "", "IterationsToSkip", "read the data of these steps, but do not train on it").from(1, sizes),
 	works("exit-interval", Int, "", "ExitInterval", "exit after a step whose number is a multiple of this").from(0, sizes),
-	works("exit-duration-in-mins", Int, "", "ExitDurationMins", "minutes after which the run saves and exits").from(0, year),
+	works("exit-duration-in-mins", Int, "", "ExitDurationMins", "save and exit after N minutes").from(0, year),
 	works("no-check-for-nan-in-loss-and-grad", Switch, "", "!CheckForNaN", "continue when a loss or gradient is not finite"),
-	works("eval-iters", Int, "100", "EvalIters", "batches per evaluation").from(0, sizes),
-	works("eval-interval", Int, "1000", "EvalInterval", "steps between evaluations").from(1, sizes).differs("has no default and requires the flag"),
-	works("eval-global-batch-size", Int, "", "EvalGlobalBatchSize", "global batch size of an evaluation (default: --global-batch-size)").from(1, sizes),
-	works("eval-micro-batch-size", Int, "", "EvalMicroBatchSize", "micro-batch size of an evaluation (default: --micro-batch-size)").from(1, sizes),
+	works("eval-iters", Int, "100", "EvalIters", "use N batches per evaluation").from(0, sizes),
+	works("eval-interval", Int, "1000", "EvalInterval", "evaluate every N steps").from(1, sizes).differs("has no default and requires the flag"),
+	works("eval-global-batch-size", Int, "", "EvalGlobalBatchSize", "set the global batch size of an evaluation (default: --global-batch-size)").from(1, sizes),
+	works("eval-micro-batch-size", Int, "", "EvalMicroBatchSize", "set the micro-batch size of an evaluation (default: --micro-batch-size)").from(1, sizes),
 	works("skip-train", Switch, "", "SkipTrain", "evaluate only"),
-	works("cuda-graph-impl", String, GraphsOff, "Raw.GraphImpl", "CUDA graphs; local runs a micro-batch, and the update, as one launch each, on one GPU rank").choices(GraphsOff, "local").
+	works("cuda-graph-impl", String, GraphsOff, "Raw.GraphImpl", "choose CUDA graphs; local runs a micro-batch, and the update, as one launch each, on one GPU rank").choices(GraphsOff, "local").
 		same("transformer_engine", "local").same("full_iteration", "local"),
 	works("enable-cuda-graph", Switch, "", "Raw.EnableGraph", "same as --cuda-graph-impl local").alias("external-cuda-graph"),
 	works("full-validation", Switch, "", "FullValidation", "evaluate on the complete validation set"),
@@ -52,20 +52,20 @@ var trainingFlags = owned(Training,
 var precisionFlags = owned(Precision,
 	works("bf16", Switch, "", "Raw.BF16", "use bf16 parameters and activations, and f32 for everything else"),
 	works("fp16", Switch, "", "Raw.FP16", "use fp16 parameters and activations with a loss scale"),
-	works("loss-scale", Float, "", "Optimizer.LossScale", "constant loss scale (default: dynamic)").from(0, 1<<48),
-	works("initial-loss-scale", Float, "4294967296", "Optimizer.InitialLossScale", "initial dynamic loss scale").above(0, 1<<48),
-	works("min-loss-scale", Float, "1", "Optimizer.MinLossScale", "minimum dynamic loss scale").above(0, 1<<48),
-	works("loss-scale-window", Float, "1000", "Raw.LossScaleWindow", "steps without overflow after which the loss scale doubles").from(1, sizes),
-	works("hysteresis", Int, "2", "Optimizer.LossHysteresis", "number of overflows after which the loss scale is halved").from(1, sizes),
+	works("loss-scale", Float, "", "Optimizer.LossScale", "set the constant loss scale (default: dynamic)").from(0, 1<<48),
+	works("initial-loss-scale", Float, "4294967296", "Optimizer.InitialLossScale", "set the initial dynamic loss scale").above(0, 1<<48),
+	works("min-loss-scale", Float, "1", "Optimizer.MinLossScale", "set the minimum dynamic loss scale").above(0, 1<<48),
+	works("loss-scale-window", Float, "1000", "Raw.LossScaleWindow", "double the loss scale after N steps without overflow").from(1, sizes),
+	works("hysteresis", Int, "2", "Optimizer.LossHysteresis", "set the number of overflows after which the loss scale is halved").from(1, sizes),
 )
 
 // recomputeFlags trade time for memory.
 var recomputeFlags = owned(Recompute,
 	works("recompute-activations", Switch, "", "Raw.RecomputeActivations", "short for --recompute-granularity selective"),
-	works("recompute-granularity", String, "", "Recompute.Granularity", "what to recompute: complete layers, or selected modules (default: nothing)").choices("full", "selective"),
+	works("recompute-granularity", String, "", "Recompute.Granularity", "recompute complete layers, or selected modules (default: nothing)").choices("full", "selective"),
 	works("recompute-method", String, "", "Recompute.Method", "with --recompute-granularity full: recompute all layers in chunks of N (uniform), or only the first N of a chunk of the model (block); N is --recompute-num-layers").choices("uniform", "block"),
-	works("recompute-num-layers", Int, "", "Recompute.NumLayers", "number of layers N of --recompute-method").from(1, lists).alias("activations-checkpoint-num-layers", "checkpoint-num-layers"),
-	works("recompute-modules", Strings, "core_attn", "Recompute.Modules", "modules to recompute with --recompute-granularity selective").
+	works("recompute-num-layers", Int, "", "Recompute.NumLayers", "set the number of layers N of --recompute-method").from(1, lists).alias("activations-checkpoint-num-layers", "checkpoint-num-layers"),
+	works("recompute-modules", Strings, "core_attn", "Recompute.Modules", "choose the modules to recompute with --recompute-granularity selective").
 		choices("core_attn", "mlp", "moe", "shared_experts", "layernorm", "moe_act").
 		differs("accepts any text, and sets the default core_attn later").but("products of multi-latent attention are kept; leave it out", "mla_up_proj"),
 	works("distribute-saved-activations", Switch, "", "Layout.DistributeSavedActivation", "shard the saved inputs of recomputed layers over tensor-parallel ranks").
@@ -111,8 +111,8 @@ var fp8Flags = owned(Precision,
 		but("use tensorwise, whose scales are those of the tensor itself", "delayed").but("use blockwise, mxfp8 or tensorwise", "custom").
 		differs("it must be given: the default is delayed there, which is not supported; scales of tensors are those of the complete tensor in every layout"),
 	works("first-last-layers-bf16", Switch, "", "FP8.FirstLastBF16", "do not round the operands of the first and the last layers"),
-	works("num-layers-at-start-in-bf16", Int, "1", "FP8.AtStart", "number of first layers that --first-last-layers-bf16 does not round").from(0, sizes),
-	works("num-layers-at-end-in-bf16", Int, "1", "FP8.AtEnd", "number of last layers that --first-last-layers-bf16 does not round").from(0, sizes),
+	works("num-layers-at-start-in-bf16", Int, "1", "FP8.AtStart", "set the number of first layers that --first-last-layers-bf16 does not round").from(0, sizes),
+	works("num-layers-at-end-in-bf16", Int, "1", "FP8.AtEnd", "set the number of last layers that --first-last-layers-bf16 does not round").from(0, sizes),
 )
 
 // noFP8Flags choose number formats that are not computed with.

@@ -10,8 +10,8 @@ import (
 // DeviceFlags choose what computes.
 func DeviceFlags() []cli.Flag {
 	return In("device", []cli.Flag{
-		&cli.StringFlag{Name: "device", Value: "auto", Usage: "device: auto, cpu, cuda or ref"},
-		Between(0, Threads, &cli.IntFlag{Name: "cpu-threads", Usage: "threads of the CPU device (0 uses all cores)"}),
+		&cli.StringFlag{Name: "device", Value: "auto", Usage: "compute on this device: auto, cpu, cuda or ref"},
+		Between(0, Threads, &cli.IntFlag{Name: "cpu-threads", Usage: "use N threads on the CPU device (0 uses all cores)"}),
 	})
 }
 
@@ -50,9 +50,9 @@ func Opener(c *cli.Context, open func(name string) (*device.Device, error)) (fun
 // LayoutFlags cut a model over ranks of this process.
 func LayoutFlags() []cli.Flag {
 	return In("parallel layout", []cli.Flag{
-		Between(1, most, &cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "ranks of this process that share each layer"}),
-		Between(1, most, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "number of pipeline stages, each with its own ranks"}),
-		Between(1, most, &cli.IntFlag{Name: "expert-model-parallel-size", Value: 1, Usage: "ranks that share the experts: the tensor-parallel size, or a multiple of it"}),
+		Between(1, most, &cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "share each layer among N ranks of this process"}),
+		Between(1, most, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "divide the layers into N pipeline stages, each with its own ranks"}),
+		Between(1, most, &cli.IntFlag{Name: "expert-model-parallel-size", Value: 1, Usage: "share the experts among N ranks: the tensor-parallel size, or a multiple of it"}),
 	})
 }
 
@@ -61,7 +61,7 @@ const most = 1024
 
 // ContextFlag cuts prompts over ranks of this process.
 func ContextFlag() cli.Flag {
-	return Between(1, most, &cli.IntFlag{Name: "context-parallel-size", Value: 1, Usage: "ranks of this process that share the positions of each prompt"})
+	return Between(1, most, &cli.IntFlag{Name: "context-parallel-size", Value: 1, Usage: "share the positions of each prompt among N ranks of this process"})
 }
 
 // Layout is what they say: the ranks of tensors, the stages, the ranks of experts.

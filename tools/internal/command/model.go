@@ -12,14 +12,14 @@ import (
 // own, then how the model lies on devices and ranks, and the tokenizer's.
 func ModelFlags(own ...cli.Flag) []cli.Flag {
 	return slices.Concat([]cli.Flag{
-		&cli.StringFlag{Name: "load", Usage: "model to load: a save folder, a Hugging Face folder, a checkpoint of any known format, or the s3:// URL of a run's --save"},
-		Between(-1, Counts, &cli.Int64Flag{Name: "ckpt-step", Value: -1, DefaultText: "the latest", Usage: "iteration to load"}),
+		&cli.StringFlag{Name: "load", Usage: "load this model: a save folder, a Hugging Face folder, a checkpoint of any known format, or the s3:// URL of a run's --save"},
+		Between(-1, Counts, &cli.Int64Flag{Name: "ckpt-step", Value: -1, DefaultText: "the latest", Usage: "load this iteration"}),
 	}, own, PrecisionFlags(), LayoutFlags(), DeviceFlags(), TokenizerFlags())
 }
 
 // AdapterFlag names an adapter of the model.
 func AdapterFlag() cli.Flag {
-	return &cli.StringFlag{Name: "adapter", Usage: "PEFT folder with an adapter to add to the model (default: none)"}
+	return &cli.StringFlag{Name: "adapter", Usage: "add the adapter in this PEFT folder to the model (default: none)"}
 }
 
 // Model is the action of such a command: its options are read, then it runs with what opens a

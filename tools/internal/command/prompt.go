@@ -25,9 +25,9 @@ type repeated struct{ *cli.StringSliceFlag }
 // PromptFlags are the three ways to say where a model starts.
 func PromptFlags() []cli.Flag {
 	return []cli.Flag{
-		repeated{&cli.StringSliceFlag{Name: "prompt", Usage: "text to start from"}},
-		repeated{&cli.StringSliceFlag{Name: "prompt-file", Usage: "file with the text to start from; - reads standard input"}},
-		&cli.StringSliceFlag{Name: "prompt-ids", Usage: "token ids to start from, separated by blanks or commas: one prompt"},
+		repeated{&cli.StringSliceFlag{Name: "prompt", Usage: "continue this text"}},
+		repeated{&cli.StringSliceFlag{Name: "prompt-file", Usage: "continue the text in this file; - reads standard input"}},
+		&cli.StringSliceFlag{Name: "prompt-ids", Usage: "continue these token ids, separated by blanks or commas: one prompt"},
 	}
 }
 
