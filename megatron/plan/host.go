@@ -22,11 +22,11 @@ type Overfull struct {
 }
 
 func (u *Overfull) Error() string {
-	whose := "the rank"
+	whose := "the rank of this host needs"
 	if u.Ranks > 1 {
-		whose = fmt.Sprintf("the %d ranks", u.Ranks)
+		whose = fmt.Sprintf("the %d ranks of this host need", u.Ranks)
 	}
-	text := fmt.Sprintf("the run does not fit: %s of %s here go into the host's memory (%s), and there are %s", device.Size(u.Bytes), whose, u.What, u.Capacity)
+	text := fmt.Sprintf("the run does not fit: %s %s of its memory (%s), and there are %s", whose, device.Size(u.Bytes), u.What, u.Capacity)
 	if len(u.Nearest) > 0 {
 		text += ". What would fit: " + strings.Join(u.Nearest, "; or ")
 	} else {
