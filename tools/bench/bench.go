@@ -69,12 +69,12 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 
 func allFlags() []cli.Flag {
 	list := []cli.Flag{
-		&cli.StringFlag{Name: "model", Value: "gpt2-124m", Usage: "name of the model shape, such as gpt2-124m or llama-110m"},
-		command.Between(1, 1<<20, &cli.IntFlag{Name: "micro-batch-size", Value: 4, Usage: "sequences per micro-batch; a step has one micro-batch"}),
-		command.Between(1, command.Sizes, &cli.IntFlag{Name: "seq-length", Value: 512, Usage: "tokens per sequence"}),
-		command.Between(0, 1, &cli.Float64Flag{Name: "dropout", Usage: "dropout probability of hidden states and attention"}),
-		command.Between(0, 1000000, &cli.IntFlag{Name: "steps", Usage: "number of steps to time, after one warm-up step (0 times steps for 15 s, at least 3)"}),
-		&cli.StringFlag{Name: "cuda-graph-impl", Value: "none", Usage: "CUDA graphs: none, or local, which runs a micro-batch and the update as one launch each on a GPU"},
+		&cli.StringFlag{Name: "model", Value: "gpt2-124m", Usage: "use the model shape of this name, such as gpt2-124m or llama-110m"},
+		command.Between(1, 1<<20, &cli.IntFlag{Name: "micro-batch-size", Value: 4, Usage: "use N sequences per micro-batch; a step has one micro-batch"}),
+		command.Between(1, command.Sizes, &cli.IntFlag{Name: "seq-length", Value: 512, Usage: "use N tokens per sequence"}),
+		command.Between(0, 1, &cli.Float64Flag{Name: "dropout", Usage: "set the dropout probability of hidden states and attention"}),
+		command.Between(0, 1000000, &cli.IntFlag{Name: "steps", Usage: "time N steps, after one warm-up step (0 times steps for 15 s, at least 3)"}),
+		&cli.StringFlag{Name: "cuda-graph-impl", Value: "none", Usage: "choose CUDA graphs: none, or local, which runs a micro-batch and the update as one launch each on a GPU"},
 		&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
 	}
 	list = append(list, dataFlags()...)

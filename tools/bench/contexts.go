@@ -49,7 +49,7 @@ const fewWords = 512
 
 func contextFlags() []cli.Flag {
 	return []cli.Flag{
-		command.Between(1, command.Sizes, &cli.IntFlag{Name: "heads", Usage: "bench contexts: number of heads of the model to use, with their part of its width (default: all)"}),
+		command.Between(1, command.Sizes, &cli.IntFlag{Name: "heads", Usage: "bench contexts: use N heads of the model, with their part of its width (default: all)"}),
 		&cli.StringFlag{Name: "only", Usage: "bench contexts: time only exchanges whose name, as in \"cp2 p2p\", contains this, and one rank (default: all)"},
 	}
 }

@@ -23,46 +23,46 @@ import (
 func allFlags() []cli.Flag {
 	return []cli.Flag{
 		// What is read, written and checked.
-		&cli.StringFlag{Name: "input", Usage: "checkpoint to read: a save folder, one iteration's folder, a model's folder, a file, or the s3:// URL of a run's --save"},
-		&cli.StringFlag{Name: "to", Usage: "format to write: " + argv.Or(all.Names()...)},
-		&cli.StringFlag{Name: "output", Usage: "path to write; it must not exist, except for a save folder, to which an iteration is added"},
-		&cli.StringFlag{Name: "from", Usage: "format of the input, as for --to (default: detected from its content)"},
-		command.Between(-1, command.Counts, &cli.Int64Flag{Name: "ckpt-step", Value: -1, DefaultText: "the latest", Usage: "iteration of a save folder to read"}),
-		&cli.StringFlag{Name: "dtype", Usage: "data type of the weights: f32, bf16 or fp16 (default: that of the input); with bf16 or fp16 and optimizer state, the f32 values are kept as main parameters"},
+		&cli.StringFlag{Name: "input", Usage: "read this checkpoint: a save folder, one iteration's folder, a model's folder, a file, or the s3:// URL of a run's --save"},
+		&cli.StringFlag{Name: "to", Usage: "write this format: " + argv.Or(all.Names()...)},
+		&cli.StringFlag{Name: "output", Usage: "write to this path; it must not exist, except for a save folder, to which an iteration is added"},
+		&cli.StringFlag{Name: "from", Usage: "set the format of the input, as for --to (default: detected from its content)"},
+		command.Between(-1, command.Counts, &cli.Int64Flag{Name: "ckpt-step", Value: -1, DefaultText: "the latest", Usage: "read this iteration of a save folder"}),
+		&cli.StringFlag{Name: "dtype", Usage: "write the weights in this data type: f32, bf16 or fp16 (default: that of the input); with bf16 or fp16 and optimizer state, the f32 values are kept as main parameters"},
 		&cli.BoolFlag{Name: "weights-only", Usage: "leave out the optimizer, the schedule and Megatron's random states"},
 		&cli.BoolFlag{Name: "allow-nan", Usage: "accept weights that are NaN or infinite"},
 		&cli.BoolFlag{Name: "verify", Usage: "read the output back: every weight must be bit-equal, and a prompt must give the same logits; exit with code 1 if not"},
-		&cli.StringSliceFlag{Name: "verify-ids", Usage: "token ids of the prompt for --verify (default: some ids of the vocabulary)"},
+		&cli.StringSliceFlag{Name: "verify-ids", Usage: "use these token ids as the prompt for --verify (default: some ids of the vocabulary)"},
 
 		// Layout and names of Megatron's checkpoints.
-		command.Between(1, 1<<16, &cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "Megatron formats: tensor-parallel ranks to write for"}),
-		command.Between(1, 1<<16, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "Megatron formats: pipeline stages"}),
-		command.Between(1, 1<<16, &cli.IntFlag{Name: "num-virtual-stages-per-pipeline-rank", Value: 1, Usage: "Megatron formats: model chunks of a stage (interleaved schedule)"}),
-		command.Between(1, 1<<16, &cli.IntFlag{Name: "expert-model-parallel-size", Value: 1, Usage: "Megatron formats: ranks that share the experts"}),
-		command.Between(0, 1<<16, &cli.IntFlag{Name: "expert-tensor-parallel-size", Usage: "Megatron formats: tensor-parallel ranks of an expert (0 uses those of the dense layers)"}),
-		command.Between(1, 1<<16, &cli.IntFlag{Name: "data-parallel-size", Value: 1, Usage: "Megatron formats, with --use-distributed-optimizer: ranks that share the optimizer"}),
+		command.Between(1, 1<<16, &cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "Megatron formats: write for N tensor-parallel ranks"}),
+		command.Between(1, 1<<16, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "Megatron formats: write for N pipeline stages"}),
+		command.Between(1, 1<<16, &cli.IntFlag{Name: "num-virtual-stages-per-pipeline-rank", Value: 1, Usage: "Megatron formats: write N model chunks per stage (interleaved schedule)"}),
+		command.Between(1, 1<<16, &cli.IntFlag{Name: "expert-model-parallel-size", Value: 1, Usage: "Megatron formats: share the experts among N ranks"}),
+		command.Between(0, 1<<16, &cli.IntFlag{Name: "expert-tensor-parallel-size", Usage: "Megatron formats: share one expert among N ranks (0 uses those of the dense layers)"}),
+		command.Between(1, 1<<16, &cli.IntFlag{Name: "data-parallel-size", Value: 1, Usage: "Megatron formats, with --use-distributed-optimizer: share the optimizer among N ranks"}),
 		&cli.BoolFlag{Name: "use-distributed-optimizer", Usage: "Megatron formats: write the optimizer as Megatron's distributed optimizer does"},
 		command.Between(1, command.Sizes, &cli.IntFlag{Name: "make-vocab-size-divisible-by", Value: 128, DefaultText: "the input run's value, else 128", Usage: "Megatron formats: pad the vocabulary to a multiple of this times the tensor-parallel ranks"}),
-		&cli.StringFlag{Name: "transformer-impl", DefaultText: "the input run's value, else local", Usage: "Megatron formats: --transformer-impl of the run that will load the output: local or transformer_engine (docs/checkpoints.md)"},
+		&cli.StringFlag{Name: "transformer-impl", DefaultText: "the input run's value, else local", Usage: "Megatron formats: write for a run with this --transformer-impl: local or transformer_engine (docs/checkpoints.md)"},
 		&cli.BoolFlag{Name: "moe-grouped-gemm", DefaultText: "the input run's value, else off", Usage: "Megatron formats, with --transformer-impl transformer_engine: name experts as a run with this flag does"},
 		&cli.BoolFlag{Name: "release", Usage: "Megatron formats: write a folder named release, without iteration number"},
 
 		// Adapters.
-		&cli.StringFlag{Name: "adapter", Usage: "PEFT folder whose adapter is added to the weights: W + scale*B*A in f32, rounded once to the type of W"},
+		&cli.StringFlag{Name: "adapter", Usage: "add the adapter in this PEFT folder to the weights: W + scale*B*A in f32, rounded once to the type of W"},
 		&cli.BoolFlag{Name: "adapter-only", Usage: "gguf, with --adapter: write only the adapter, for llama.cpp's --lora or Ollama's ADAPTER with the model of --input (default: it is merged)"},
-		&cli.StringFlag{Name: "adapter-over", Usage: "`NAME`: with --adapter: quantisation of the base weights when the adapter was trained: nf4 (with --double-quant for its scales) or int8; prints how far the merged modules deviate (default: none)"},
+		&cli.StringFlag{Name: "adapter-over", Usage: "`NAME`: with --adapter: name the quantisation of the base weights when the adapter was trained: nf4 (with --double-quant for its scales) or int8; prints how far the merged modules deviate (default: none)"},
 		&cli.BoolFlag{Name: "merge-rounded", Usage: "with --adapter-over: merge the adapter into the rounded weights instead of those of the input"},
-		&cli.StringFlag{Name: "split-adapter", Usage: "folder to write the input's own adapter to, in PEFT's format; the output then has the weights without it (default: it is merged)"},
+		&cli.StringFlag{Name: "split-adapter", Usage: "write the input's own adapter to this folder, in PEFT's format; the output then has the weights without it (default: it is merged)"},
 
 		// Hugging Face and GGUF.
-		&cli.StringFlag{Name: "family", Usage: "hf, gguf: architecture, if several can represent the model: " + hf.Known},
-		&cli.StringFlag{Name: "tokenizer", Usage: "hf, gguf: folder with the tokenizer files (default: the input, if it is a Hugging Face folder)"},
-		&cli.StringFlag{Name: "type", DefaultText: "that of most weights of the input", Usage: "gguf: type of the weights: " + argv.Or(gguf.Kinds...)},
+		&cli.StringFlag{Name: "family", Usage: "hf, gguf: choose the architecture, if several can represent the model: " + hf.Known},
+		&cli.StringFlag{Name: "tokenizer", Usage: "hf, gguf: read the tokenizer files from this folder (default: the input, if it is a Hugging Face folder)"},
+		&cli.StringFlag{Name: "type", DefaultText: "that of most weights of the input", Usage: "gguf: write the weights in this type: " + argv.Or(gguf.Kinds...)},
 		&cli.BoolFlag{Name: "mtp", Usage: "also read a Hugging Face folder's layers of multi-token prediction, if it has them (docs/mtp.md)"},
-		&cli.StringFlag{Name: "quantize", Usage: "hf: quantisation of the weights: nf4, int8 (linear layers, as bitsandbytes does) or mxfp4 (experts of gpt_oss, as OpenAI does)"},
+		&cli.StringFlag{Name: "quantize", Usage: "hf: quantise the weights to this format: nf4, int8 (linear layers, as bitsandbytes does) or mxfp4 (experts of gpt_oss, as OpenAI does)"},
 		&cli.BoolFlag{Name: "double-quant", Usage: "with --quantize nf4 or --adapter-over nf4: quantise the scales of blocks too"},
 		&cli.BoolFlag{Name: "ollama", Usage: "gguf: also write a Modelfile into the folder of the output, for ollama create"},
-		&cli.StringFlag{Name: "max-shard-size", Value: "5GB", Usage: "hf: maximum `SIZE` of one shard of the weights, as in 500MB or 2GiB"},
+		&cli.StringFlag{Name: "max-shard-size", Value: "5GB", Usage: "hf: limit a shard of the weights to `SIZE`, as in 500MB or 2GiB"},
 	}
 }
 

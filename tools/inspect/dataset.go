@@ -23,7 +23,7 @@ func Dataset() *cli.Command {
 		Usage:     "check a .bin/.idx pair and describe its contents",
 		ArgsUsage: "PREFIX (of a .bin/.idx pair, or the .bin file of llm.c or nanoGPT)",
 		Flags: append([]cli.Flag{
-			command.Between(-1, command.Counts, &cli.Int64Flag{Name: "document", Value: -1, Usage: "document to print: its ids, and its text if a tokenizer is given (-1 prints none)"}),
+			command.Between(-1, command.Counts, &cli.Int64Flag{Name: "document", Value: -1, Usage: "print this document: its ids, and its text if a tokenizer is given (-1 prints none)"}),
 			&cli.BoolFlag{Name: "check-ids", Usage: "read every token and report ids outside the vocabulary of the named tokenizer"},
 		}, command.TokenizerFlags()...),
 		Action: runDataset,

@@ -19,14 +19,14 @@ import (
 func layoutFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "ranks", Usage: "print which ranks read which samples, one JSON object per micro-batch; --first and --count then count iterations, from 0"},
-		command.Between(1, command.Sizes, &cli.IntFlag{Name: "micro-batch-size", Value: 1, Usage: "with --ranks: sequences per micro-batch and rank"}),
-		command.Between(0, command.Sizes, &cli.IntFlag{Name: "global-batch-size", Usage: "with --ranks: sequences per step (default: one micro-batch on each data-parallel rank)"}),
-		command.Between(1, 1<<16, &cli.IntFlag{Name: "world-size", Value: 1, Usage: "with --ranks: number of ranks"}),
-		command.Between(1, 1<<16, &cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "with --ranks: number of ranks that share each layer"}),
-		command.Between(1, 1<<16, &cli.IntFlag{Name: "context-parallel-size", Value: 1, Usage: "with --ranks: number of ranks that share each sequence"}),
-		command.Between(1, 1<<16, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "with --ranks: number of pipeline stages"}),
+		command.Between(1, command.Sizes, &cli.IntFlag{Name: "micro-batch-size", Value: 1, Usage: "with --ranks: use N sequences per micro-batch and rank"}),
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "global-batch-size", Usage: "with --ranks: use N sequences per step (default: one micro-batch on each data-parallel rank)"}),
+		command.Between(1, 1<<16, &cli.IntFlag{Name: "world-size", Value: 1, Usage: "with --ranks: divide the samples among N ranks"}),
+		command.Between(1, 1<<16, &cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "with --ranks: share each layer among N ranks"}),
+		command.Between(1, 1<<16, &cli.IntFlag{Name: "context-parallel-size", Value: 1, Usage: "with --ranks: share each sequence among N ranks"}),
+		command.Between(1, 1<<16, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "with --ranks: divide the layers into N pipeline stages"}),
 		&cli.BoolFlag{Name: "use-tp-pp-dp-mapping", Usage: "with --ranks: order ranks tp-cp-ep-pp-dp (default: tp-cp-ep-dp-pp)"},
-		&cli.StringFlag{Name: "dataloader-type", Value: "single", Usage: "with --ranks: order of samples: single (one pass in the built order) or cyclic (repeated shuffled passes)"},
+		&cli.StringFlag{Name: "dataloader-type", Value: "single", Usage: "with --ranks: choose the order of samples: single (one pass in the built order) or cyclic (repeated shuffled passes)"},
 		&cli.BoolFlag{Name: "no-data-sharding", Usage: "with --ranks and cyclic: let every rank draw from all samples instead of its own shard"},
 	}
 }

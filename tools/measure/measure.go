@@ -34,8 +34,8 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 		Description: "Runs training steps of small models with one rank on all threads, one rank per thread and two ranks per thread, and times every op at every shape; then collectives " +
 			"among goroutines and processes, copies and the disk of FILE. Run nothing else on the machine at the same time.",
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "output", Usage: "machine file to write, as in here.yaml"},
-			&cli.StringFlag{Name: "name", Value: "here", Usage: "name of the machine"},
+			&cli.StringFlag{Name: "output", Usage: "write this machine file, as in here.yaml"},
+			&cli.StringFlag{Name: "name", Value: "here", Usage: "set the name of the machine"},
 			&cli.BoolFlag{Name: "quick", Usage: "measure fewer shapes, for at most 3 minutes (default: at most 40)"},
 		}, command.DeviceFlags()...),
 		Action: func(c *cli.Context) error { return measureMachine(c, open) },

@@ -21,8 +21,8 @@ func Command() *cli.Command {
 		Name:  "merge_datasets",
 		Usage: "join the .bin/.idx pairs of a folder into one",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "input", Usage: "folder with pairs only; they are joined in the order of their names"},
-			&cli.StringFlag{Name: "output-prefix", Usage: "path of the new pair, without .bin and .idx"},
+			&cli.StringFlag{Name: "input", Usage: "join the pairs of this folder in the order of their names; it must contain only pairs"},
+			&cli.StringFlag{Name: "output-prefix", Usage: "write the new pair to this path, without .bin and .idx"},
 			&cli.BoolFlag{Name: "multimodal", Usage: "read and write a mode for each sequence"},
 		},
 		Action: run,

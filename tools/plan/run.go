@@ -34,8 +34,8 @@ func runCommand(open func(name string) (*device.Device, error)) *cli.Command {
 			"kind are executed as a dry run, without tensor storage, so that the bytes are those of the real run. Neither data nor weights are read.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "machine", Usage: "plan for a machine file, or one of " + strings.Join(plan.Machines(), ", ") + ": predicts seconds per step and whether the run fits"},
-			command.Between(0, 10, &cli.Float64Flag{Name: "jitter", Usage: "fraction by which the slowest device is slower than the others"}),
-			command.Between(0, 1e6, &cli.Float64Flag{Name: "price", Usage: "price of a device per hour, to compute the cost of the training"}),
+			command.Between(0, 10, &cli.Float64Flag{Name: "jitter", Usage: "make the slowest device slower than the others by this fraction"}),
+			command.Between(0, 1e6, &cli.Float64Flag{Name: "price", Usage: "set the price of a device per hour, to compute the cost of the training"}),
 			&cli.StringFlag{Name: "svg", Usage: "with --machine: write the step's timeline to this file, as a picture"},
 			&cli.StringFlag{Name: "trace", Usage: "with --machine: write the step's timeline to this file, for chrome://tracing and Perfetto"},
 			&cli.BoolFlag{Name: "timeline", Usage: "with --machine: print the step's timeline as text"},

@@ -25,34 +25,34 @@ func scheduleCommand() *cli.Command {
 			"a transfer starts when both stages have reached it. With --num-layers the model is divided among stages as in training.",
 		Flags: []cli.Flag{
 			// The schedule.
-			command.Between(1, most, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 4, Usage: "number of pipeline stages"}),
-			command.Between(0, most, &cli.IntFlag{Name: "num-virtual-stages-per-pipeline-rank", Usage: "model chunks per stage (interleaved schedule)"}),
-			command.Between(0, 100000, &cli.IntFlag{Name: "num-layers-per-virtual-pipeline-stage", Usage: "layers per model chunk (interleaved schedule)"}),
-			command.Between(1, most, &cli.IntFlag{Name: "micro-batches", Value: 8, Usage: "micro-batches per step: global batch / micro-batch / data-parallel ranks"}),
-			command.Between(0, 100000, &cli.IntFlag{Name: "microbatch-group-size-per-virtual-pipeline-stage", Usage: "micro-batches that a chunk processes in sequence (default: the number of stages)"}),
-			&cli.StringFlag{Name: "pipeline-schedule", Value: schedule.OneFOneBName, Usage: "1f1b or gpipe"},
+			command.Between(1, most, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 4, Usage: "divide the layers into N pipeline stages"}),
+			command.Between(0, most, &cli.IntFlag{Name: "num-virtual-stages-per-pipeline-rank", Usage: "divide a stage into N model chunks (interleaved schedule)"}),
+			command.Between(0, 100000, &cli.IntFlag{Name: "num-layers-per-virtual-pipeline-stage", Usage: "put N layers into a model chunk (interleaved schedule)"}),
+			command.Between(1, most, &cli.IntFlag{Name: "micro-batches", Value: 8, Usage: "draw N micro-batches per step: global batch / micro-batch / data-parallel ranks"}),
+			command.Between(0, 100000, &cli.IntFlag{Name: "microbatch-group-size-per-virtual-pipeline-stage", Usage: "let a chunk process N micro-batches in sequence (default: the number of stages)"}),
+			&cli.StringFlag{Name: "pipeline-schedule", Value: schedule.OneFOneBName, Usage: "choose the schedule: 1f1b or gpipe"},
 			&cli.BoolFlag{Name: "no-overlap-p2p-communication", Usage: "interleaved: complete each exchange before the next forward or backward"},
 			&cli.BoolFlag{Name: "forward-only", Usage: "show an evaluation, which has no backward"},
 
 			// How layers are divided among stages.
-			command.Between(0, 100000, &cli.IntFlag{Name: "num-layers", Usage: "layers of the model (default: every chunk has equal work)"}),
-			&cli.StringFlag{Name: "pipeline-model-parallel-layout", Usage: "layers of each stage, as in 'Ettt|(tt|)*2L'"},
-			&cli.StringFlag{Name: "pp-partition-method", Usage: "Megatron-DeepSpeed's method to divide layers among stages, as in 'type:transformer|embedding'"},
-			command.Between(0, 100000, &cli.IntFlag{Name: "decoder-first-pipeline-num-layers", Usage: "layers of the first stage"}),
-			command.Between(0, 100000, &cli.IntFlag{Name: "decoder-last-pipeline-num-layers", Usage: "number of layers of the last stage"}),
+			command.Between(0, 100000, &cli.IntFlag{Name: "num-layers", Usage: "set the number of layers of the model (default: every chunk has equal work)"}),
+			&cli.StringFlag{Name: "pipeline-model-parallel-layout", Usage: "set the layers of each stage, as in 'Ettt|(tt|)*2L'"},
+			&cli.StringFlag{Name: "pp-partition-method", Usage: "use Megatron-DeepSpeed's method to divide layers among stages, as in 'type:transformer|embedding'"},
+			command.Between(0, 100000, &cli.IntFlag{Name: "decoder-first-pipeline-num-layers", Usage: "set the number of layers of the first stage"}),
+			command.Between(0, 100000, &cli.IntFlag{Name: "decoder-last-pipeline-num-layers", Usage: "set the number of layers of the last stage"}),
 			&cli.BoolFlag{Name: "account-for-embedding-in-pipeline-split", Usage: "count the embedding as a layer"},
 			&cli.BoolFlag{Name: "account-for-loss-in-pipeline-split", Usage: "count the output layer as a layer"},
 
 			// What work and transfers take.
-			command.Between(0, 1e9, &cli.Float64Flag{Name: "forward-ms", Value: 10, Usage: "milliseconds of a micro-batch's forward through a stage, mean of all stages"}),
-			command.Between(0, 1e9, &cli.Float64Flag{Name: "backward-ms", Value: 20, Usage: "milliseconds of a micro-batch's backward through a stage, mean of all stages"}),
-			command.Between(0, 1e9, &cli.Float64Flag{Name: "transfer-ms", Usage: "milliseconds to send an activation or gradient from one stage to the next"}),
-			command.Between(0, 1e9, &cli.Float64Flag{Name: "embedding-work", Usage: "work of the embedding in layers, with --num-layers"}),
-			command.Between(0, 1e9, &cli.Float64Flag{Name: "head-work", Usage: "work of output layer and loss in layers, with --num-layers"}),
+			command.Between(0, 1e9, &cli.Float64Flag{Name: "forward-ms", Value: 10, Usage: "set the milliseconds of a micro-batch's forward through a stage, mean of all stages"}),
+			command.Between(0, 1e9, &cli.Float64Flag{Name: "backward-ms", Value: 20, Usage: "set the milliseconds of a micro-batch's backward through a stage, mean of all stages"}),
+			command.Between(0, 1e9, &cli.Float64Flag{Name: "transfer-ms", Usage: "set the milliseconds to send an activation or gradient from one stage to the next"}),
+			command.Between(0, 1e9, &cli.Float64Flag{Name: "embedding-work", Usage: "set the work of the embedding in layers, with --num-layers"}),
+			command.Between(0, 1e9, &cli.Float64Flag{Name: "head-work", Usage: "set the work of output layer and loss in layers, with --num-layers"}),
 
 			// The work of context-parallel ranks.
-			command.Between(1, mostRanks, &cli.IntFlag{Name: "context-parallel-size", Value: 1, Usage: "ranks that share each sequence; shows the work of each in every ring step"}),
-			command.Between(1, mostTokens, &cli.IntFlag{Name: "seq-length", Value: 8192, Usage: "tokens per sequence, with --context-parallel-size"}),
+			command.Between(1, mostRanks, &cli.IntFlag{Name: "context-parallel-size", Value: 1, Usage: "share each sequence among N ranks; shows the work of each in every ring step"}),
+			command.Between(1, mostTokens, &cli.IntFlag{Name: "seq-length", Value: 8192, Usage: "set the number of tokens per sequence, with --context-parallel-size"}),
 
 			// Output.
 			&cli.StringFlag{Name: "svg", Usage: "write the picture to this file"},

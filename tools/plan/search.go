@@ -28,10 +28,10 @@ func searchCommand() *cli.Command {
 		Description: "FLAGS are the flags of pretrain_gpt for the model (or --model NAME) and its training (including --global-batch-size), without the layout; those of data, length and learning rate may be missing. Every layout that training " +
 			"accepts is timed, over tensor and pipeline sizes, chunks, sharding, recomputation and micro-batch size; for the fastest ones memory is computed to the byte and the schedule is simulated.",
 		Flags: []cli.Flag{
-			command.Between(1, 1<<16, &cli.IntFlag{Name: "gpus", Usage: "number of devices"}),
-			&cli.StringFlag{Name: "machine", Usage: "machine file, or one of " + strings.Join(plan.Machines(), ", ")},
-			&cli.StringFlag{Name: "memory", Usage: "memory of a device, as 78GiB (default: the machine's)"},
-			command.Between(1, 100, &cli.IntFlag{Name: "best", Value: 10, Usage: "number of layouts to print"}),
+			command.Between(1, 1<<16, &cli.IntFlag{Name: "gpus", Usage: "use N devices"}),
+			&cli.StringFlag{Name: "machine", Usage: "use this machine file, or one of " + strings.Join(plan.Machines(), ", ")},
+			&cli.StringFlag{Name: "memory", Usage: "set the memory of a device, as in 78GiB (default: the machine's)"},
+			command.Between(1, 100, &cli.IntFlag{Name: "best", Value: 10, Usage: "print N layouts"}),
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
 		},
 		Action: planSearch,

@@ -30,8 +30,8 @@ func tableCommand() *cli.Command {
 			"Prints the rows with predicted_seconds, predicted_memory_gb and fits. With --fit the machine's three constants are fitted, one set per regime, " +
 			"to every second row that has the column; the other rows are used as a test.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "machine", Usage: "machine file, or one of " + strings.Join(plan.Machines(), ", ")},
-			&cli.StringFlag{Name: "fit", Usage: "column with measured seconds per step, to fit the machine's rates to"},
+			&cli.StringFlag{Name: "machine", Usage: "use this machine file, or one of " + strings.Join(plan.Machines(), ", ")},
+			&cli.StringFlag{Name: "fit", Usage: "fit the machine's rates to this column of measured seconds per step"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object: rows and regimes"},
 		},
 		Action: planTable,

@@ -33,8 +33,8 @@ func Command() *cli.Command {
 		ArgsUsage:   "FOLDER",
 		Description: description,
 		Flags: []cli.Flag{
-			command.Between(0, command.Sizes, &cli.IntFlag{Name: "last", Value: 40, Usage: "number of calls on the timeline (0 shows all)"}),
-			&cli.StringFlag{Name: "trace", Usage: "`FILE` to write a Chrome trace to"},
+			command.Between(0, command.Sizes, &cli.IntFlag{Name: "last", Value: 40, Usage: "show N calls on the timeline (0 shows all)"}),
+			&cli.StringFlag{Name: "trace", Usage: "write a Chrome trace to `FILE`"},
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() != 1 {

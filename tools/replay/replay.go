@@ -31,7 +31,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 		Usage:       "repeat a recorded step and find where a value becomes NaN or infinite",
 		ArgsUsage:   "FOLDER",
 		Description: description,
-		Flags:       []cli.Flag{&cli.StringFlag{Name: "device", Usage: "device: auto, cpu, cuda or ref (default: the recorded run's)"}},
+		Flags:       []cli.Flag{&cli.StringFlag{Name: "device", Usage: "compute on this device: auto, cpu, cuda or ref (default: the recorded run's)"}},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() != 1 {
 				return exitcode.Errorf(exitcode.Usage, "the folder is missing; give the record of one step, such as runs/7/nonfinite_0000007")

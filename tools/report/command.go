@@ -27,10 +27,10 @@ func Command() *cli.Command {
 		ArgsUsage:   "FOLDER...",
 		Description: description,
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "compare", Usage: "`FOLDER` of another run to draw in the same charts, as a further FOLDER does; may be repeated"},
-			&cli.StringFlag{Name: "output", Usage: "`FILE` to write; markdown and csv go to standard output by default", DefaultText: "report.html, report.png"},
+			&cli.StringSliceFlag{Name: "compare", Usage: "also draw the run in `FOLDER` in the same charts, as with several FOLDERs; may be repeated"},
+			&cli.StringFlag{Name: "output", Usage: "write to `FILE`; by default markdown and csv go to standard output", DefaultText: "report.html, report.png"},
 			price(),
-			&cli.StringFlag{Name: "format", Value: "html", Usage: "html, markdown, csv (every step, every digit) or png (the main curves); if not given, chosen by the suffix of --output"},
+			&cli.StringFlag{Name: "format", Value: "html", Usage: "write html, markdown, csv (every step, every digit) or png (the main curves); if not given, chosen by the suffix of --output"},
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() == 0 {
@@ -101,7 +101,7 @@ var formats = map[string]func(io.Writer, []*dashboard.Run) error{"html": dashboa
 var endings = map[string]string{".html": "html", ".htm": "html", ".md": "markdown", ".csv": "csv", ".png": "png"}
 
 func price() cli.Flag {
-	return command.Between(0, 1e12, &cli.Float64Flag{Name: "price-per-hour", Usage: "cost of one hour of a run, in any currency; shows the cost so far and of the complete run"})
+	return command.Between(0, 1e12, &cli.Float64Flag{Name: "price-per-hour", Usage: "set the cost of one hour of a run, in any currency; shows the cost so far and of the complete run"})
 }
 
 // sources are the runs of a command line.

@@ -32,7 +32,7 @@ func WatchCommand() *cli.Command {
 		Usage:       "serve a live page of one or several runs",
 		ArgsUsage:   "FOLDER...",
 		Description: watchDescription,
-		Flags: []cli.Flag{&cli.StringFlag{Name: "addr", Value: "127.0.0.1:8080", Usage: "`ADDRESS` to serve the page at"}, price(),
+		Flags: []cli.Flag{&cli.StringFlag{Name: "addr", Value: "127.0.0.1:8080", Usage: "serve the page at `ADDRESS`"}, price(),
 			&cli.BoolFlag{Name: "terminal", Usage: "draw the main curves in the terminal as text instead of a page"}},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() == 0 {

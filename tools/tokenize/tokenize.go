@@ -26,11 +26,11 @@ func Command() *cli.Command {
 		Name:  "tokenize",
 		Usage: "print the token ids of texts, one JSON array per line",
 		Flags: append([]cli.Flag{
-			&cli.StringSliceFlag{Name: "input", Value: cli.NewStringSlice("-"), Usage: "files, globs, folders, or - for standard input; gzip, zstd, bzip2, xz and lzma are decompressed"},
-			&cli.StringFlag{Name: "json-key", Usage: "key of the text in lines of JSON objects (default: text where the names say JSON lines; else each line is a text)"},
+			&cli.StringSliceFlag{Name: "input", Value: cli.NewStringSlice("-"), Usage: "read these files, globs or folders, or - for standard input; gzip, zstd, bzip2, xz and lzma are decompressed"},
+			&cli.StringFlag{Name: "json-key", Usage: "read the text of a JSON object from this key (default: text where the names say JSON lines; else each line is a text)"},
 			&cli.BoolFlag{Name: "count", Usage: "print the number of ids instead"},
 			&cli.BoolFlag{Name: "decode", Usage: "read lines of JSON arrays of ids and print their text as JSON strings"},
-			command.Between(1, command.Threads, &cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "number of goroutines; the output does not depend on it"}),
+			command.Between(1, command.Threads, &cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "use N goroutines; the output does not depend on N"}),
 		}, command.TokenizerFlags()...),
 		Action: func(c *cli.Context) error {
 			if err := command.NoArgs(c); err != nil {

@@ -32,7 +32,7 @@ func caseCommand(open func(string) (*device.Device, error)) *cli.Command {
 			"Exit code 0: every number is within the case's tolerance; 1: one is not; 2: the case needs a feature that this version " +
 			"does not have; 65, 66: the case is malformed or missing.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "device", Value: "auto", Usage: "device that computes a model case: auto, cpu, cuda or ref"},
+			&cli.StringFlag{Name: "device", Value: "auto", Usage: "compute a model case on this device: auto, cpu, cuda or ref"},
 			&cli.StringFlag{Name: "only", Usage: "run only a part of a model case by its name (variant, mask, row), or data cases whose id contains this"},
 			&cli.BoolFlag{Name: "all", Usage: "print every number instead of the worst ten of each group"},
 			&cli.BoolFlag{Name: "json", Usage: "print a model case's report as one JSON object"},

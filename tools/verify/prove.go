@@ -16,16 +16,16 @@ import (
 )
 
 var proveFlags = []cli.Flag{
-	command.Between(1, 64, &cli.IntFlag{Name: "world-size", Value: 8, Usage: "maximum number of ranks, all in this process"}),
-	&cli.StringFlag{Name: "shape", Value: "gpt2,llama,bloom", Usage: "models to train if no model flags are given"},
-	command.Between(1, 1000000, &cli.IntFlag{Name: "steps", Value: 3, Usage: "number of steps to train under each layout"}),
+	command.Between(1, 64, &cli.IntFlag{Name: "world-size", Value: 8, Usage: "use at most N ranks, all in this process"}),
+	&cli.StringFlag{Name: "shape", Value: "gpt2,llama,bloom", Usage: "train these models if no model flags are given"},
+	command.Between(1, 1000000, &cli.IntFlag{Name: "steps", Value: 3, Usage: "train N steps under each layout"}),
 	&cli.BoolFlag{Name: "full", Usage: "train the model at its full size instead of a reduced one"},
 	&cli.BoolFlag{Name: "bits", Usage: "train with --layout-invariant and require the same bits as on one rank (docs/invariance.md)"},
 	&cli.StringFlag{Name: "only", Usage: "run only layouts whose name contains all these words, as in \"tp2 sp\""},
 	command.Between(1, 1000000, &cli.IntFlag{Name: "stride", Value: 1, Usage: "run only every Nth layout"}),
 	&cli.BoolFlag{Name: "mutate", Usage: "break one collective, mask or padded column at a time and report whether the check detects it"},
 	&cli.StringFlag{Name: "mutant", Usage: "with --mutate: run only mutants whose name contains this, as in \"RowParallelLinear.Forward, call 96 of 144\""},
-	&cli.StringFlag{Name: "device", Value: "auto", Usage: "device that trains: auto, cpu, cuda or ref"},
+	&cli.StringFlag{Name: "device", Value: "auto", Usage: "train on this device: auto, cpu, cuda or ref"},
 	&cli.BoolFlag{Name: "all", Usage: "print every layout instead of those nearest to their bounds"},
 	&cli.BoolFlag{Name: "json", Usage: "print the report as one JSON object"},
 	&cli.StringFlag{Name: "png", Usage: "write the table of layouts to `FILE` as a PNG picture"},

@@ -20,19 +20,19 @@ import (
 // Flags are those of bench serve; the model's name is --model.
 func Flags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "base-url", Value: "http://127.0.0.1:8000", Usage: "bench serve: address of the server, without /v1"},
-		&cli.StringFlag{Name: "api-key-file", Usage: "bench serve: file whose first line is the API key"},
-		&cli.Float64SliceFlag{Name: "request-rate", Value: cli.NewFloat64Slice(4), Usage: "bench serve: requests per second, as a Poisson process; may be repeated to test several rates in sequence"},
-		command.Between(1, 1<<20, &cli.IntFlag{Name: "num-requests", Value: 100, Usage: "bench serve: number of requests at each rate"}),
-		command.Between(1, 1<<20, &cli.IntFlag{Name: "prompt-words", Value: 32, Usage: "bench serve: number of words in a prompt"}),
-		command.Between(0, 1<<20, &cli.IntFlag{Name: "shared-words", Usage: "bench serve: number of words that all prompts begin with"}),
-		command.Between(1, 1<<20, &cli.IntFlag{Name: "max-tokens", Value: 16, Usage: "bench serve: maximum number of tokens in an answer"}),
+		&cli.StringFlag{Name: "base-url", Value: "http://127.0.0.1:8000", Usage: "bench serve: send to the server at this address, without /v1"},
+		&cli.StringFlag{Name: "api-key-file", Usage: "bench serve: read the API key from the first line of this file"},
+		&cli.Float64SliceFlag{Name: "request-rate", Value: cli.NewFloat64Slice(4), Usage: "bench serve: send N requests per second, as a Poisson process; may be repeated to test several rates in sequence"},
+		command.Between(1, 1<<20, &cli.IntFlag{Name: "num-requests", Value: 100, Usage: "bench serve: send N requests at each rate"}),
+		command.Between(1, 1<<20, &cli.IntFlag{Name: "prompt-words", Value: 32, Usage: "bench serve: send prompts of N words"}),
+		command.Between(0, 1<<20, &cli.IntFlag{Name: "shared-words", Usage: "bench serve: begin all prompts with the same N words"}),
+		command.Between(1, 1<<20, &cli.IntFlag{Name: "max-tokens", Value: 16, Usage: "bench serve: limit an answer to N tokens"}),
 		&cli.BoolFlag{Name: "chat", Usage: "bench serve: use /v1/chat/completions"},
 		&cli.BoolFlag{Name: "ignore-eos", Usage: "bench serve: send ignore_eos, so that all answers have equal length (not part of OpenAI's API)"},
-		command.Between(0, math.MaxUint64, &cli.Uint64Flag{Name: "seed", Value: 1, Usage: "bench serve: seed of arrivals and prompts"}),
-		command.Between(1, 1<<30, &cli.IntFlag{Name: "ttft-limit", Value: 1000, Usage: "bench serve: maximum time to the first token of a good request, in milliseconds"}),
-		command.Between(1, 1<<30, &cli.IntFlag{Name: "tpot-limit", Value: 200, Usage: "bench serve: maximum mean time per token after the first of a good request, in milliseconds"}),
-		command.Between(1, 86400, &cli.IntFlag{Name: "request-timeout", Value: 600, Usage: "bench serve: time limit of a request, in seconds"}),
+		command.Between(0, math.MaxUint64, &cli.Uint64Flag{Name: "seed", Value: 1, Usage: "bench serve: set the seed of arrivals and prompts"}),
+		command.Between(1, 1<<30, &cli.IntFlag{Name: "ttft-limit", Value: 1000, Usage: "bench serve: count a request as good if its first token comes within N milliseconds"}),
+		command.Between(1, 1<<30, &cli.IntFlag{Name: "tpot-limit", Value: 200, Usage: "bench serve: count a request as good if a token after the first takes at most N milliseconds on average"}),
+		command.Between(1, 86400, &cli.IntFlag{Name: "request-timeout", Value: 600, Usage: "bench serve: end a request after N seconds"}),
 	}
 }
 
