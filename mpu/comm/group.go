@@ -53,7 +53,7 @@ func (g *Group) Start(c *Collective) Work {
 	return g.engine.Start(c)
 }
 
-// AllReduce combines t in place. A Tree is of f32; NCCL has none.
+// AllReduce combines t in place. A Tree is of f32.
 func (g *Group) AllReduce(t device.Tensor, op ReduceOp) Work {
 	return g.Start(&Collective{Op: AllReduce, Reduce: op, In: t, Out: t})
 }

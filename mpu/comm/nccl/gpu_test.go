@@ -5,6 +5,7 @@ package nccl
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -399,4 +400,64 @@ func TestNCCLMissing(t *testing.T) {
 	if found, err := os.ReadDir(left); err != nil || len(found) > 0 {
 		t.Errorf("left behind: %v (%v)", found, err)
 	}
+}
+
+// Claim (comm.Tree): sums over NCCL whose order matters are those of the host's transport, of any number
+// of ranks and elements, all under way at once; and the host continues.
+func TestNCCLTree(t *testing.T) {
+	uneven := func(rank int, i int64) float64 { // whose sums depend on their order
+		return math.Ldexp(commtest.Element(rank, i)+9, (7*rank+int(i))%40)
+	}
+	elements := func(rank int, n int64) device.Tensor {
+		v := make([]float64, n)
+		for i := range v {
+			v[i] = uneven(rank, int64(i))
+		}
+		return commtest.Heap(device.F32, v)
+	}
+	for ranks := 2; ranks <= 5; ranks++ {
+		want := func(i int64) float64 {
+			parts := make([]float32, ranks)
+			for r := range parts {
+				parts[r] = float32(uneven(r, i))
+			}
+			return float64(inTree(parts))
+		}
+		for _, n := range []int64{0, 1, 3, 5, 1000} {
+			err := gpus(t, ranks, time.Minute, func(g *comm.Group, gpu *fake.GPU) error {
+				gpu.Waits = false
+				size, me := int64(g.Size()), int64(g.Rank())
+				all, long, rows := elements(g.Rank(), n), elements(g.Rank(), n*size), elements(g.Rank(), n*size)
+				own, part := rows.Slice(0, me*n, n), commtest.Heap(device.F32, make([]float64, n))
+				works := []comm.Work{g.AllReduce(all, comm.Tree), g.ReduceScatterTree(part, long), g.ReduceScatterTree(own, rows)}
+				for _, w := range works {
+					if err := errors.Join(w.Wait(), w.Wait()); err != nil {
+						return err
+					}
+				}
+				if err := gpu.Sync(); err != nil {
+					return err
+				}
+				scattered := func(i int64) float64 { return want(me*n + i) }
+				return errors.Join(commtest.Holds("all_reduce", all, want), commtest.Holds("reduce_scatter", part, scattered), commtest.Holds("reduce_scatter in place", own, scattered),
+					commtest.Holds("what was only sent", long, func(i int64) float64 { return float64(float32(uneven(g.Rank(), i))) }))
+			})
+			if err != nil {
+				t.Errorf("%d ranks, %d elements: %v", ranks, n, err)
+			}
+		}
+	}
+}
+
+// inTree adds numbers as comm.Tree says.
+func inTree(v []float32) float32 {
+	for ; len(v) > 1; v = v[:(len(v)+1)/2] {
+		for i := range len(v) / 2 {
+			v[i] = v[2*i] + v[2*i+1]
+		}
+		if len(v)%2 == 1 {
+			v[len(v)/2] = v[len(v)-1]
+		}
+	}
+	return v[0]
 }

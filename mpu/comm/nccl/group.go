@@ -43,6 +43,9 @@ func (g *group) Start(c *comm.Collective) comm.Work {
 		}
 		return g.via.Start(c)
 	}
+	if c.Reduce == comm.Tree && (c.Op == comm.AllReduce || c.Op == comm.ReduceScatter) {
+		return g.startTree(c)
+	}
 	defer onThread()()
 	if err := w.device.Err(); err != nil {
 		w.Abort(err)
@@ -150,7 +153,7 @@ var ops = map[comm.ReduceOp]nccl.Op{comm.Sum: nccl.Sum, comm.Max: nccl.Max}
 // call makes NCCL's call; messages where it has none.
 func (g *group) call(c *comm.Collective) error {
 	if c.Reduce == comm.Tree {
-		return exitcode.Errorf(exitcode.Usage, "sums as a tree are not in NCCL; use --distributed-backend gloo, or leave out --layout-invariant")
+		return exitcode.Errorf(exitcode.Internal, "sums as a tree are not in NCCL, and are made of messages for all_reduce and reduce_scatter alone")
 	}
 	switch c.Op {
 	case comm.AllReduce:
