@@ -82,25 +82,28 @@ template <typename T, int N> __global__ void activation_backward_kernel(const __
   store_gradient(a.kind, {a.limit, a.offset}, row_of<T>(a.dx, at.row) + at.column, f, x, gate, dy);
 }
 
-/* A block a row, whose weight's gradient it sums. dx may be x. */
+/* A block a row, of whose weight it sums the gradient, part by part where several are asked for. dx may be x. */
 template <typename T, int N> __global__ void weighted_backward_kernel(const __grid_constant__ mt_activation_backward_args a) {
-  int64_t f = a.dy.shape[1], row = blockIdx.x;
-  float w = data_of<float>(a.weights)[row], sum = 0;
-  for (int64_t c = (int64_t)threadIdx.x * N; c < f; c += SPREAD * N) {
-    const T *from = row_of<T>(a.x, row) + c;
-    float x[N], gate[N] = {}, dy[N], y[N] = {};
-    load(x, from);
-    if (gated(a.kind)) load(gate, from + f);
-    load(dy, row_of<T>(a.dy, row) + c);
-    activate(a.kind, {a.limit, a.offset}, y, x, gate);
-    for (int j = 0; j < N; j++) {
-      sum += dy[j] * rounded<T>(y[j]);
-      dy[j] = rounded<T>(dy[j] * w);
+  int64_t f = a.dy.shape[1], row = blockIdx.x, parts = a.dweights.rank == 2 ? a.dweights.shape[0] : 1, width = f / parts;
+  float w = data_of<float>(a.weights)[row];
+  for (int64_t part = 0; part < parts; part++) {
+    float sum = 0;
+    for (int64_t c = part * width + (int64_t)threadIdx.x * N; c < (part + 1) * width; c += SPREAD * N) {
+      const T *from = row_of<T>(a.x, row) + c;
+      float x[N], gate[N] = {}, dy[N], y[N] = {};
+      load(x, from);
+      if (gated(a.kind)) load(gate, from + f);
+      load(dy, row_of<T>(a.dy, row) + c);
+      activate(a.kind, {a.limit, a.offset}, y, x, gate);
+      for (int j = 0; j < N; j++) {
+        sum += dy[j] * rounded<T>(y[j]);
+        dy[j] = rounded<T>(dy[j] * w);
+      }
+      store_gradient(a.kind, {a.limit, a.offset}, row_of<T>(a.dx, row) + c, f, x, gate, dy);
     }
-    store_gradient(a.kind, {a.limit, a.offset}, row_of<T>(a.dx, row) + c, f, x, gate, dy);
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) row_of<float>(a.dweights, part)[row] = sum;
   }
-  sum = block_sum(sum);
-  if (threadIdx.x == 0) data_of<float>(a.dweights)[row] = sum;
 }
 
 template <typename T, int N> void launch_backward(cudaStream_t stream, const mt_activation_backward_args &a) {
@@ -109,10 +112,10 @@ template <typename T, int N> void launch_backward(cudaStream_t stream, const mt_
 }
 
 static void activation_backward(mt_context *ctx, const mt_activation_backward_args &a, void *) {
-  if (mt_cuda_leaves(ctx, a.dweights.rank == 2, "activation_backward") || length(a.dy) == 0) return;
+  if (length(a.dy) == 0) return;
   MT_BY_TYPE(a.dy.dtype, {
     const int N = wide<T>::value;
-    bool aligned = packs(a.dy, N) && packs(a.x, N) && packs(a.dx, N);
+    bool aligned = packs(a.dy, N) && packs(a.x, N) && packs(a.dx, N) && a.dweights.rank < 2; /* parts may be narrower than packs */
     if (aligned) launch_backward<T, N>(stream_of(ctx), a);
     else launch_backward<T, 1>(stream_of(ctx), a);
   })

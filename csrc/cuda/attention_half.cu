@@ -181,9 +181,9 @@ template <typename T, int D, int ROWS, bool DROP> void launch_as(cudaStream_t st
 }
 
 /* Whether blocks of 128 queries fill a GPU: two an SM are as many as it holds. Fewer do better as twice
- * as many of 64. */
+ * as many of 64. How many there are depends on the layout: where that may change no bit there is one kernel. */
 bool many(const mt_attention_forward_args &a, int processors) {
-  return queries(a) > 64 && (int64_t)blocks_for(queries(a), 128) * heads_of(a) * a.batch >= 2 * processors;
+  return !mt_cuda_invariant && queries(a) > 64 && (int64_t)blocks_for(queries(a), 128) * heads_of(a) * a.batch >= 2 * processors;
 }
 
 template <typename T, int D> void launch(cudaStream_t stream, int processors, const mt_attention_forward_args &a) {

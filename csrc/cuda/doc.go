@@ -5,7 +5,8 @@
 //
 // Reading order: cuda.go (finding the library), table.cu (its ops, and opening a GPU), op.h
 // and kernel.h (how an op and a kernel are written), then the ops by name. A product:
-// matmul.cu (who makes it), blaslt.cu (cuBLASLt), gemm_half.cu and gemm_f32.cu (our own).
+// matmul.cu (who makes it), blaslt.cu (cuBLASLt), gemm_half.cu and gemm_f32.cu (our own),
+// leaves.h (in one order, for --layout-invariant).
 // Attention: attention.cu (who makes it), attention_half.cu, attention_backward_half.cu and
 // attention_f32.cu (our own), cudnn_attention.cu over cudnn_graph.cu and cudnn_plan.cu.
 // Around the ops: streams.cu, staging.cu (copies), graphs.cu.

@@ -104,7 +104,7 @@ static void copy(mt_context *ctx, const mt_copy_args &asked, void *) {
   bool lines = adjacent(a.dst) && adjacent(a.src);
   if (a.dst.dtype == a.src.dtype && lines) {
     int wide = (int)(16 / size);
-    bool aligned = packs(a.dst, wide) && packs(a.src, wide);
+    bool aligned = packs_bits(a.dst, wide) && packs_bits(a.src, wide);
     if (size == 1 && aligned) MT_LAUNCH((move_kernel<uint8_t, 16>), spread_blocks(n, 16), SPREAD, 0, s, a);
     else if (size == 1) MT_LAUNCH((move_kernel<uint8_t, 1>), spread_blocks(n, 1), SPREAD, 0, s, a);
     else if (size == 2 && aligned) MT_LAUNCH((move_kernel<uint16_t, 8>), spread_blocks(n, 8), SPREAD, 0, s, a);
@@ -112,7 +112,7 @@ static void copy(mt_context *ctx, const mt_copy_args &asked, void *) {
     else if (size == 4 && aligned) MT_LAUNCH((move_kernel<uint32_t, 4>), spread_blocks(n, 4), SPREAD, 0, s, a);
     else if (size == 4) MT_LAUNCH((move_kernel<uint32_t, 1>), spread_blocks(n, 1), SPREAD, 0, s, a);
     else MT_LAUNCH((move_kernel<uint64_t, 1>), spread_blocks(n, 1), SPREAD, 0, s, a);
-  } else if (lines && value_type(a.dst) && value_type(a.src) && packs(a.dst, 8) && packs(a.src, 8)) {
+  } else if (lines && value_type(a.dst) && value_type(a.src) && packs_bits(a.dst, 8) && packs_bits(a.src, 8)) {
     MT_LAUNCH(convert_kernel<8>, spread_blocks(n, 8), SPREAD, 0, s, a);
   } else {
     MT_LAUNCH(copy_any_kernel, spread_blocks(n, 1), SPREAD, 0, s, a, (int)size);

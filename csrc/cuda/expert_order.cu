@@ -1,5 +1,5 @@
 /* Tokens' choices sorted by group, and numbers moved between choices and slots. No atomics:
- * a block walks all choices for one group, in order. */
+ * a block walks all choices for one group, in their order. */
 #include "reduce.h"
 #include "spread.h"
 
@@ -34,12 +34,19 @@ __global__ void offsets_kernel(int32_t *offsets, const int32_t *counts, int64_t 
   for (int64_t g = 0; g < groups; g++) offsets[g + 1] = end += counts[g];
 }
 
+/* Choice number i in the order in which groups have them: that of tokens, by leaves where there are any (op_experts.go). */
+__device__ inline int64_t choice_in_order(const mt_expert_order_args &a, int64_t i) {
+  if (a.chunk == 0) return i;
+  int64_t k = last(a.experts), token = i / k, chunk = a.chunk, within = token % (chunk * a.batch);
+  return (token - within + within % chunk * a.batch + within / chunk) * k + i % k;
+}
+
 __global__ void place_kernel(const __grid_constant__ mt_expert_order_args a, const int32_t *groups, int64_t n) {
   MT_SHARED(int[SPREAD / 32], counts);
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   int64_t k = last(a.experts), next = data_of<int32_t>(a.offsets)[blockIdx.x], end = data_of<int32_t>(a.offsets)[blockIdx.x + 1];
   for (int64_t from = 0; from < n && next < end; from += SPREAD) {
-    int64_t i = from + threadIdx.x;
+    int64_t i = from + threadIdx.x < n ? choice_in_order(a, from + threadIdx.x) : n;
     bool mine = i < n && groups[i] == (int32_t)blockIdx.x;
     unsigned votes = __ballot_sync(ALL_LANES, mine);
     if (lane == 0) counts[warp] = __popc(votes);
@@ -75,7 +82,6 @@ __global__ void choices_kernel(const __grid_constant__ mt_place_choices_args a, 
 } // namespace
 
 static void expert_order(mt_context *ctx, const mt_expert_order_args &a, void *scratch) {
-  if (mt_cuda_leaves(ctx, a.chunk > 0, "expert_order")) return;
   int64_t n = length(a.experts), count = a.offsets.shape[0] - 1;
   int32_t *groups = static_cast<int32_t *>(scratch), *counts = groups + n;
   cudaStream_t stream = stream_of(ctx);

@@ -1,6 +1,6 @@
 /* Rows of tokens on their way to experts and back, a row's weight, and sums over the rows
  * of an expert. */
-#include "reduce.h"
+#include "exact.h"
 #include "spread.h"
 
 namespace {
@@ -70,9 +70,31 @@ template <typename T> __global__ void sum_kernel(const __grid_constant__ mt_grou
   row_of<float>(a.out, g)[c] += sum;
 }
 
+/* The same on a grid: a thread a column, which adds up the rows of a leaf (neighbours with one number), then the leaves. */
+template <typename T> __global__ void sum_leaves_kernel(const __grid_constant__ mt_grouped_sum_args a, int *peaks) {
+  int64_t c = (int64_t)blockIdx.x * SPREAD + threadIdx.x, g = blockIdx.y;
+  int64_t from = data_of<int32_t>(a.offsets)[g], to = data_of<int32_t>(a.offsets)[g + 1];
+  const int32_t *leaf = data_of<int32_t>(a.leaf);
+  double grid = *data_of<double>(a.grid), total = 0;
+  float sum = 0;
+  int most = 0;
+  for (int64_t r = from; c < a.x.shape[1] && r < to; r++) {
+    sum += to_float(row_of<T>(a.x, r)[c]);
+    if (r + 1 < to && leaf[r + 1] == leaf[r]) continue;
+    total += on_grid(sum, grid);
+    if (magnitude(sum) > most) most = magnitude(sum);
+    sum = 0;
+  }
+  if (c < a.x.shape[1]) row_of<double>(a.out, g)[c] += total;
+  most = block_larger(most);
+  if (threadIdx.x == 0) peaks[blockIdx.y * gridDim.x + blockIdx.x] = most;
+}
+
+dim3 columns_of(const mt_grouped_sum_args &a) { return dim3(blocks_for(a.x.shape[1], SPREAD), (unsigned)a.out.shape[0]); }
+
 template <typename T> void gather_as(cudaStream_t stream, const mt_gather_rows_args &a) {
   const int N = wide<T>::value;
-  if (packs(a.out, N) && packs(a.in, N)) MT_LAUNCH((gather_kernel<T, N>), spread_blocks(length(a.out), N), SPREAD, 0, stream, a);
+  if (packs_bits(a.out, N) && packs_bits(a.in, N)) MT_LAUNCH((gather_kernel<T, N>), spread_blocks(length(a.out), N), SPREAD, 0, stream, a);
   else MT_LAUNCH((gather_kernel<T, 1>), spread_blocks(length(a.out), 1), SPREAD, 0, stream, a);
 }
 
@@ -114,14 +136,27 @@ static void row_dots(mt_context *ctx, const mt_row_dots_args &a, void *) {
   })
 }
 
-static void grouped_sum(mt_context *ctx, const mt_grouped_sum_args &a, void *) {
-  if (mt_cuda_leaves(ctx, given(a.grid), "grouped_sum") || length(a.x) == 0) return;
+static void grouped_sum(mt_context *ctx, const mt_grouped_sum_args &a, void *scratch) {
+  if (length(a.x) == 0) return;
+  if (given(a.grid)) {
+    dim3 blocks = columns_of(a);
+    int *peaks = static_cast<int *>(scratch);
+    MT_BY_TYPE(a.x.dtype, MT_LAUNCH(sum_leaves_kernel<T>, blocks, SPREAD, 0, stream_of(ctx), a, peaks))
+    mt_raise_peak(stream_of(ctx), data_of<float>(a.peak), peaks, (int64_t)blocks.x * blocks.y);
+    return;
+  }
   dim3 grid(blocks_for(a.x.shape[1], 32), (unsigned)a.out.shape[0]);
   MT_BY_TYPE(a.x.dtype, MT_LAUNCH((sum_kernel<T>), grid, dim3(32, ROW_THREADS), 0, stream_of(ctx), a))
+}
+
+static int64_t grouped_sum_bytes(const void *args) {
+  const mt_grouped_sum_args &a = *static_cast<const mt_grouped_sum_args *>(args);
+  dim3 blocks = columns_of(a);
+  return given(a.grid) ? (int64_t)blocks.x * blocks.y * (int64_t)sizeof(int) : 0;
 }
 
 MT_OP(gather_rows, nullptr)
 MT_OP(combine_rows, nullptr)
 MT_OP(scale_rows, nullptr)
 MT_OP(row_dots, nullptr)
-MT_OP(grouped_sum, nullptr)
+MT_OP(grouped_sum, grouped_sum_bytes)

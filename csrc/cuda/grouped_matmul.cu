@@ -3,6 +3,7 @@
  * in the offsets. */
 #include "gemm_f32.h"
 #include "gemm_half.h"
+#include "leaves.h"
 
 namespace {
 
@@ -53,7 +54,7 @@ template <typename T> __device__ part part_of_gradient(const mt_grouped_matmul_a
   part p = {};
   p.product.a = rows_between(a.a, offsets[g], offsets[g + 1], sizeof(T));
   p.product.b = rows_between(a.b, offsets[g], offsets[g + 1], sizeof(T));
-  p.product.c = matrix_of(a.c, g, sizeof(float));
+  p.product.c = matrix_of(a.c, g, a.c.dtype == MT_F64 ? sizeof(double) : sizeof(float));
   p.product.trans_a = p.product.accumulate = 1;
   p.depth = offsets[g + 1] - offsets[g], p.row = tile * side, p.here = p.depth > 0;
   return p;
@@ -72,6 +73,26 @@ template <typename T, bool TRANS_A, bool TRANS_B>
 __global__ void __launch_bounds__(gemm_half::THREADS) grouped_half_kernel(const __grid_constant__ mt_grouped_matmul_args a, bool aligned_a, bool aligned_b) {
   part p = part_of_block<T>(a, gemm_half::SIDE);
   if (p.here) gemm_half::multiply_tile<T, TRANS_A, TRANS_B>(p.product, p.depth, aligned_a, aligned_b, p.row, (int64_t)blockIdx.x * gemm_half::SIDE);
+}
+
+/* Products whose sums are trees of leaves. */
+template <typename T, int LEVELS> __global__ void __launch_bounds__(leaves::THREADS) grouped_tree_kernel(const __grid_constant__ mt_grouped_matmul_args a) {
+  part p = part_of_rows<T>(a, blockIdx.y, leaves::SIDE);
+  p.product.leaves = a.leaves, p.product.stretches = a.stretches;
+  if (p.here) leaves::multiply_tree<T, LEVELS>(p.product, p.depth, p.row, (int64_t)blockIdx.x * leaves::SIDE);
+}
+
+/* Gradients on a grid: a leaf is neighbouring rows with one number. */
+template <typename T> __global__ void __launch_bounds__(leaves::THREADS) grouped_grid_kernel(const __grid_constant__ mt_grouped_matmul_args a, int *peaks) {
+  part p = part_of_gradient<T>(a, blockIdx.z, blockIdx.y, leaves::SIDE);
+  int64_t n0 = (int64_t)blockIdx.x * leaves::SIDE, end;
+  const int32_t *leaf = data_of<int32_t>(a.leaf) + data_of<int32_t>(a.offsets)[blockIdx.z];
+  leaves::exact_tile sums(*data_of<double>(a.grid));
+  for (int64_t at = 0; at < p.depth; at = end) {
+    for (end = at + 1; end < p.depth && leaf[end] == leaf[at];) end++;
+    sums.add<T>(p.product, {at, end - at, 1}, p.row, n0);
+  }
+  sums.leave(p.product.c, p.row, n0, peaks + ((int64_t)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x);
 }
 
 /* Blocks for tiles of `side`: no more than one of a group's is not full. */
@@ -96,12 +117,30 @@ template <typename T> void by_transposes(cudaStream_t stream, const mt_grouped_m
 
 } // namespace
 
-static void grouped_matmul(mt_context *ctx, const mt_grouped_matmul_args &a, void *) {
-  if (mt_cuda_leaves(ctx, a.leaves > 0 || given(a.grid), "grouped_matmul")) return;
+static void grouped_matmul(mt_context *ctx, const mt_grouped_matmul_args &a, void *scratch) {
   if (length(a.c) == 0 || a.a.shape[0] == 0) return;
-  if (a.a.dtype == MT_F32) MT_LAUNCH(grouped_f32_kernel, grid_of(a, gemm_f32::SIDE), gemm_f32::THREADS, 0, stream_of(ctx), a);
-  else if (a.a.dtype == MT_BF16) by_transposes<bf16>(stream_of(ctx), a);
-  else by_transposes<f16>(stream_of(ctx), a);
+  if (given(a.grid)) {
+    dim3 blocks = grid_of(a, leaves::SIDE);
+    int *peaks = static_cast<int *>(scratch);
+    MT_BY_TYPE(a.a.dtype, MT_LAUNCH(grouped_grid_kernel<T>, blocks, leaves::THREADS, 0, stream_of(ctx), a, peaks))
+    mt_raise_peak(stream_of(ctx), data_of<float>(a.peak), peaks, (int64_t)blocks.x * blocks.y * blocks.z);
+  } else if (a.leaves > 0) {
+    if (!leaves::fits(ctx, a.leaves, "grouped_matmul")) return;
+    MT_BY_LEVELS(a.leaves, MT_BY_TYPE(a.a.dtype, MT_LAUNCH((grouped_tree_kernel<T, LEVELS>), grid_of(a, leaves::SIDE), leaves::THREADS, 0, stream_of(ctx), a)))
+  } else if (a.a.dtype == MT_F32) {
+    MT_LAUNCH(grouped_f32_kernel, grid_of(a, gemm_f32::SIDE), gemm_f32::THREADS, 0, stream_of(ctx), a);
+  } else if (a.a.dtype == MT_BF16) {
+    by_transposes<bf16>(stream_of(ctx), a);
+  } else {
+    by_transposes<f16>(stream_of(ctx), a);
+  }
 }
 
-MT_OP(grouped_matmul, nullptr)
+/* Of the blocks' largest magnitudes. */
+static int64_t grouped_matmul_bytes(const void *args) {
+  const mt_grouped_matmul_args &a = *static_cast<const mt_grouped_matmul_args *>(args);
+  dim3 blocks = grid_of(a, leaves::SIDE);
+  return given(a.grid) ? (int64_t)blocks.x * blocks.y * blocks.z * (int64_t)sizeof(int) : 0;
+}
+
+MT_OP(grouped_matmul, grouped_matmul_bytes)

@@ -23,12 +23,6 @@ struct mt_stream {
 inline mt_stream *state_of(mt_context *ctx) { return static_cast<mt_stream *>(ctx->stream); }
 inline cudaStream_t stream_of(mt_context *ctx) { return state_of(ctx)->stream; }
 
-/* Whether sums are asked for that --layout-invariant makes, which no kernel here does: then the call ends with an error. */
-inline bool mt_cuda_leaves(mt_context *ctx, bool asked, const char *op) {
-  if (asked) snprintf(ctx->error, sizeof ctx->error, "%s: --device cuda has no sums of leaves; use --device cpu, or leave out --layout-invariant", op);
-  return asked;
-}
-
 /* 0, or 1 with the reason in ctx->error. */
 int32_t mt_cuda_check(mt_context *ctx, cudaError_t e, const char *what);
 

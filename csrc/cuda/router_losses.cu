@@ -1,5 +1,6 @@
 /* What a router's own losses are made of, and their gradients: a warp a token, or a part of
  * a sample's tokens. */
+#include "exact.h"
 #include "router.h"
 
 namespace {
@@ -8,8 +9,9 @@ enum { PART = 64, SPREAD = 256 }; /* tokens of a part; threads that add parts */
 
 int64_t part_count(const mt_router_balance_args &a) { return ceil_div(a.logits.shape[0] / a.samples, PART); }
 
-/* Block (part, sample) leaves sums and counts [2,E] of its tokens in parts [part,sample]. */
-template <typename T> __global__ void balance_kernel(const __grid_constant__ mt_router_balance_args a, double *parts) {
+/* Block (part, sample) leaves sums and counts [2,E] of its tokens in parts [part,sample]. On a grid sums
+ * have no order; a grid of 0: shares are added as they are. */
+template <typename T> __global__ void balance_kernel(const __grid_constant__ mt_router_balance_args a, double grid, double *parts) {
   MT_DYN_SHARED(double, x);
   int experts = (int)last(a.logits);
   double *p = x + experts, *sums = p + experts;
@@ -21,7 +23,7 @@ template <typename T> __global__ void balance_kernel(const __grid_constant__ mt_
     warp_shares(p, x, experts, a.score);
     warp_clear(taken, experts);
     for (int j = 0; j < a.k; j++) warp_take(p, taken, experts);
-    for (int e = threadIdx.x; e < experts; e += WARP) sums[e] += p[e], counts[e] += taken[e];
+    for (int e = threadIdx.x; e < experts; e += WARP) sums[e] += on_grid(p[e], grid), counts[e] += taken[e];
     __syncwarp(); /* before x changes */
   }
   double *out = parts + ((int64_t)blockIdx.x * gridDim.y + blockIdx.y) * 2 * experts;
@@ -36,7 +38,8 @@ __global__ void add_parts_kernel(const __grid_constant__ mt_router_balance_args 
     const double *at = parts + (part * a.samples + i / experts) * 2 * experts + i % experts;
     probs += at[0], counts += at[experts];
   }
-  data_of<float>(a.probs)[i] = (float)probs;
+  if (a.probs.dtype == MT_F64) data_of<double>(a.probs)[i] = probs;
+  else data_of<float>(a.probs)[i] = (float)probs;
   data_of<float>(a.counts)[i] = (float)counts;
 }
 
@@ -73,15 +76,15 @@ template <typename T> __global__ void z_kernel(const __grid_constant__ mt_router
 
 static void router_balance(mt_context *ctx, const mt_router_balance_args &a, void *scratch) {
   int64_t rows = a.logits.shape[0], experts = last(a.logits), parts = part_count(a);
-  if (mt_cuda_leaves(ctx, a.bits > 0, "router_balance") || experts == 0 || !fits(ctx, a.logits, "router_balance")) return;
+  if (experts == 0 || !fits(ctx, a.logits, "router_balance")) return;
   cudaStream_t stream = stream_of(ctx);
   int bytes = (int)(experts * (3 * sizeof(double) + 2 * sizeof(int)));
   if (given(a.dlogits)) {
     if (rows > 0) MT_BY_TYPE(a.logits.dtype, MT_LAUNCH((balance_gradient_kernel<T>), (unsigned)rows, WARP, bytes, stream, a))
     return;
   }
-  double *sums = static_cast<double *>(scratch);
-  if (rows > 0) MT_BY_TYPE(a.logits.dtype, MT_LAUNCH((balance_kernel<T>), dim3(parts, a.samples), WARP, bytes, stream, a, sums))
+  double *sums = static_cast<double *>(scratch), grid = a.bits > 0 ? ldexp(1., (int)-a.bits) : 0;
+  if (rows > 0) MT_BY_TYPE(a.logits.dtype, MT_LAUNCH((balance_kernel<T>), dim3(parts, a.samples), WARP, bytes, stream, a, grid, sums))
   MT_LAUNCH(add_parts_kernel, blocks_for(a.samples * experts, SPREAD), SPREAD, 0, stream, a, sums, parts);
 }
 

@@ -65,7 +65,7 @@ template <int N, typename F> __device__ inline void segmented(const mt_tensor &t
 
 inline unsigned spread_blocks(int64_t elements, int n) { return blocks_for(ceil_div(elements, n), SPREAD); }
 
-/* Whether packs of n elements of t start where they can be moved at once. */
-inline bool starts(const mt_tensor &t, int n) { return !given(t) || (uintptr_t)t.data % (n * element_size(t.dtype)) == 0; }
+/* Whether packs of n elements of t start where they can be moved at once; as with packs. */
+inline bool starts(const mt_tensor &t, int n) { return !mt_cuda_invariant && (!given(t) || (uintptr_t)t.data % (n * element_size(t.dtype)) == 0); }
 
 #endif

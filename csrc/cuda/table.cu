@@ -1,4 +1,5 @@
 /* The table of the CUDA device, and the calls that are not ops. */
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
@@ -55,16 +56,23 @@ int32_t mt_cuda_enter(mt_context *ctx) {
   return mt_cuda_check(ctx, cudaSetDevice(ctx->ordinal), "choosing the GPU");
 }
 
-static char described[512] = "no GPU was opened";
+bool mt_cuda_invariant = false; /* until all contexts are closed */
+static std::atomic<int> contexts;
+static void invariant() { mt_cuda_invariant = true; }
+
+static const char *by_leaves = "own matrix products by leaves (--layout-invariant)";
+
+static char described[2][512] = {"no GPU was opened", "no GPU was opened"}; /* the second one by leaves */
 
 /* One line for the log: what computes, and what was found for it. */
 static void describe_as(const cudaDeviceProp &gpu, const mt_stream *state) {
   int driver = 0, runtime = 0;
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
-  snprintf(described, sizeof described, "%s (sm_%d%d, %.0f GiB), CUDA %d.%d, driver for %d.%d, %s", gpu.name, gpu.major, gpu.minor,
-           (double)gpu.totalGlobalMem / (1 << 30), runtime / 1000, runtime % 1000 / 10, driver / 1000, driver % 1000 / 10,
-           mt_blaslt_describe(state->blaslt));
+  for (int leaves = 0; leaves < 2; leaves++)
+    snprintf(described[leaves], sizeof described[leaves], "%s (sm_%d%d, %.0f GiB), CUDA %d.%d, driver for %d.%d, %s", gpu.name, gpu.major, gpu.minor,
+             (double)gpu.totalGlobalMem / (1 << 30), runtime / 1000, runtime % 1000 / 10, driver / 1000, driver % 1000 / 10,
+             leaves ? by_leaves : mt_blaslt_describe(state->blaslt));
 }
 
 __global__ void probe_kernel(int *out) {
@@ -103,6 +111,7 @@ static int32_t open_device(mt_context *ctx, int32_t ordinal) {
   state->blaslt = mt_blaslt_open();
   state->staging = mt_staging_open();
   describe_as(gpu, state);
+  contexts++;
   return 0;
 }
 
@@ -116,6 +125,7 @@ static void close_device(mt_context *ctx) {
   cudaStreamDestroy(state->stream);
   free(state);
   ctx->stream = nullptr;
+  if (--contexts == 0) mt_cuda_invariant = false;
 }
 
 static int32_t allocate(mt_context *ctx, int64_t bytes, void **out) {
@@ -142,8 +152,8 @@ static int32_t copy_bytes(mt_context *ctx, void *dst, const void *src, int64_t b
   return mt_cuda_check(ctx, e, "copying") || wait(ctx);
 }
 
-static const char *describe() { return described; }
-static const char *products(mt_context *ctx) { return mt_blaslt_describe(state_of(ctx)->blaslt); }
+static const char *describe() { return described[mt_cuda_invariant]; }
+static const char *products(mt_context *ctx) { return mt_cuda_invariant ? by_leaves : mt_blaslt_describe(state_of(ctx)->blaslt); }
 static const char *refused(mt_context *ctx) { return mt_blaslt_refused(state_of(ctx)->blaslt); }
 
 #define DECLARE(id, name) extern const mt_op mt_cuda_##name;
@@ -167,6 +177,7 @@ extern "C" __attribute__((visibility("default"))) const mt_device_api *mt_device
   api.describe = describe;
   api.products = products;
   api.refused = refused;
+  api.invariant = invariant;
   api.streams = mt_cuda_streams();
   api.fuse_attention = mt_cudnn_fuse_attention;
   api.graphs = mt_cuda_graphs();

@@ -68,15 +68,23 @@ inline bool contiguous(const mt_tensor &t) {
   return true;
 }
 
+/* mt_device_api's invariant was called: how rows lie, which layouts change, may not choose a kernel, as
+ * another one adds up or fuses otherwise; nor may a library. */
+extern bool mt_cuda_invariant;
+
 /* Whether every row of t starts where n elements can be moved at once, and holds a
- * multiple of n. A tensor that is not given hinders nobody. */
-inline bool packs(const mt_tensor &t, int n) {
+ * multiple of n. A tensor that is not given hinders nobody. For kernels that only move bits. */
+inline bool packs_bits(const mt_tensor &t, int n) {
   if (!given(t)) return true;
   if ((uintptr_t)t.data % (n * element_size(t.dtype)) || last(t) % n) return false;
   for (int d = 0; d + 1 < t.rank; d++)
     if (t.shape[d] > 1 && t.stride[d] % n) return false;
   return true;
 }
+
+/* The same for kernels that compute, which therefore have one way for all tensors where layouts may
+ * not change a bit. */
+inline bool packs(const mt_tensor &t, int n) { return !mt_cuda_invariant && packs_bits(t, n); }
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -77,8 +77,8 @@ type Device struct {
 	Observe Observer
 	Arena   *Arena
 
-	// Common has kernels of this process use the instruction sets that processors of the kind have in
-	// common, so that these give the same bits; nil: there is one set.
+	// Common has kernels of this process give bits that no layout changes: by the instruction sets that
+	// processors of the kind have in common, by one kernel for all shapes, by no library; nil: they do anyway.
 	Common func()
 
 	backend Backend
@@ -93,6 +93,9 @@ type Device struct {
 func New(name string, b Backend) *Device {
 	d := &Device{Name: name, backend: b}
 	d.Arena = newArena(d)
+	if c, ok := b.(interface{ common() }); ok {
+		d.Common = c.common
+	}
 	return d
 }
 

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#define MT_DEVICE_VERSION 10
+#define MT_DEVICE_VERSION 11
 
 typedef struct { void *data; int32_t dtype, rank; int64_t shape[4], stride[4]; } mt_tensor; /* strides in elements */
 
@@ -79,6 +79,7 @@ typedef struct {
   const char *(*describe)(void); /* libraries and instruction sets in use, for the log and the doctor */
   const char *(*products)(mt_context *ctx); /* what makes matrix products, with its version; NULL: the device alone */
   const char *(*refused)(mt_context *ctx); /* products that it has not made so far, their shapes and how often, in a line; NULL: it has made all, or the device alone does */
+  void (*invariant)(void); /* From now on a result has the same bits whatever the number of rows and their alignment, and no library computes. This holds in all contexts of the process, until all are closed. NULL: this device does not switch here */
   const mt_streams *streams; /* NULL: ops are done when they return */
   /* Attention of like's shapes and strides is computed by the vendor's library from now on
    * (where no gradient is given, forward alone), in a workspace of *bytes that the caller

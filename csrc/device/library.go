@@ -21,6 +21,9 @@ static int32_t mt_sync(const mt_device_api *api, mt_context *c) { return api->sy
 static void mt_close(const mt_device_api *api, mt_context *c) { api->close(c); }
 static const char *mt_about(const mt_device_api *api) { return api->describe(); }
 static const char *mt_refused(const mt_device_api *api, mt_context *c) { return api->refused ? api->refused(c) : NULL; }
+static void mt_keep_order(const mt_device_api *api) {
+  if (api->invariant) api->invariant();
+}
 static const char *mt_products(const mt_device_api *api, mt_context *c) { return api->products(c); }
 static int64_t mt_room(const mt_device_api *api, int op, const void *args) { return api->op[op].scratch ? api->op[op].scratch(args) : 0; }
 static int32_t mt_fuse_attention(const mt_device_api *api, mt_context *c, const void *like, int64_t *bytes) {
@@ -123,6 +126,9 @@ func (l *library) Refused() string {
 	}
 	return ""
 }
+
+// common has all libraries of the process compute every result in one order, by no other library.
+func (l *library) common() { C.mt_keep_order(l.api) }
 
 func (l *library) Describe() string { return C.GoString(C.mt_about(l.api)) }
 

@@ -5,9 +5,10 @@ import (
 	"math"
 
 	"monotron/csrc/device"
+	"monotron/csrc/device/activations"
 )
 
-// leafCases are ops of mixtures whose sums are cut into leaves. A GPU refuses them by name.
+// leafCases are ops of mixtures whose sums are cut into leaves.
 func leafCases() []Case {
 	var cases []Case
 	for _, s := range []routerShape{{24, 5, 2}, {300, 13, 3}} {
@@ -21,6 +22,9 @@ func leafCases() []Case {
 				cases = append(cases, leafGroupedCase(d, g, s[0], s[1], s[2], 0), leafGroupedCase(d, g, s[0], s[1], s[2], 2), gridGroupedCase(d, g, s[0], s[1]))
 			}
 			cases = append(cases, gridGroupedSumCase(d, g, 5), gridGroupedSumCase(d, g, 300))
+		}
+		for _, s := range [][2]int64{{64, 8}, {520, 4}} {
+			cases = append(cases, leafWeightsCase(d, activations.GeluTanh, s[0], s[1]), leafWeightsCase(d, activations.Swiglu, s[0], s[1]))
 		}
 		cases = append(cases, leafBalanceCase(d, routerShape{600, 13, 2}, device.SigmoidScore, 6), leafBalanceCase(d, routerShape{600, 13, 2}, device.SoftmaxOfAll, 1))
 	}
@@ -88,6 +92,19 @@ func gridGroupedSumCase(d device.DType, g grouping, n int64) Case {
 		return func() { e.Dev.GroupedSum(a) }
 	}
 	return Case{device.OpGroupedSum, fmt.Sprintf("%s %s x %d of leaves", d, g, n), setup, Work{Bytes: float64(d.Size() * rows * n)}}
+}
+
+// leafWeightsCase: gradients of the weights of rows of f results, of each of `leaves` parts of a row.
+func leafWeightsCase(d device.DType, kind device.Activation, f, leaves int64) Case {
+	const rows = 17
+	c := activationBackwardCase(d, kind, activationShape{rows, f, 0}, true, false)
+	c.Name += fmt.Sprintf(" of %d leaves", leaves)
+	c.Setup = func(e *Env) func() {
+		a := device.ActivationBackwardArgs{Kind: kind, X: e.Scaled("X", d, 0, activationSpread, rows, gates(kind)*f), DY: e.In("DY", d, rows, f), Weights: e.In("Weights", device.F32, rows)}
+		a.DX, a.DWeights = e.Out("DX", activationTol(d, true), d, rows, gates(kind)*f), e.Out("DWeights", weightsTol(d, f/leaves), device.F32, leaves, rows)
+		return func() { e.Dev.ActivationBackward(a) }
+	}
+	return c
 }
 
 // leafBalanceCase: probabilities are rounded to the grid on either side of a border.
