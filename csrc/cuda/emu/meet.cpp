@@ -17,7 +17,7 @@ void barrier(Place at) {
   watch::acquire(order);
 }
 
-static bool same(Place a, Place b) { return a.line == b.line && !strcmp(a.file, b.file); }
+static bool same(Place a, Place b) { return a.line == b.line && (a.file == b.file || !strcmp(a.file, b.file)); }
 
 /* Whether all lanes of the mask wait at the same place; those that are on their way are not there yet. */
 static bool complete(const Fiber *f, Fiber *lanes, unsigned mask) {
