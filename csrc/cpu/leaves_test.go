@@ -71,6 +71,13 @@ func TestGradientsOnGridsHaveNoOrder(t *testing.T) {
 	devicetest.GridsHaveNoOrder(t, d)
 }
 
+// Claim (docs/invariance.md): gradients of experts do not depend on which leaves come together.
+func TestGroupsHaveNoOrder(t *testing.T) {
+	d := opened(t)
+	defer d.Close()
+	devicetest.GroupsHaveNoOrder(t, d)
+}
+
 // Claim (docs/invariance.md): with --layout-invariant rows, and heads of samples, do not depend on what else
 // a call has, and not on how they lie in memory.
 func TestAnyLayout(t *testing.T) {

@@ -76,14 +76,14 @@ __global__ void __launch_bounds__(gemm_half::THREADS) grouped_half_kernel(const 
 }
 
 /* Products whose sums are trees of leaves. */
-template <typename T, int LEVELS> __global__ void __launch_bounds__(leaves::THREADS) grouped_tree_kernel(const __grid_constant__ mt_grouped_matmul_args a) {
+template <typename T, int LEVELS> __global__ void __launch_bounds__(leaves::THREADS, LEVELS == 0 ? 2 : 1) grouped_tree_kernel(const __grid_constant__ mt_grouped_matmul_args a) {
   part p = part_of_rows<T>(a, blockIdx.y, leaves::SIDE);
   p.product.leaves = a.leaves, p.product.stretches = a.stretches;
   if (p.here) leaves::multiply_tree<T, LEVELS>(p.product, p.depth, p.row, (int64_t)blockIdx.x * leaves::SIDE);
 }
 
 /* Gradients on a grid: a leaf is neighbouring rows with one number. */
-template <typename T> __global__ void __launch_bounds__(leaves::THREADS) grouped_grid_kernel(const __grid_constant__ mt_grouped_matmul_args a, int *peaks) {
+template <typename T> __global__ void __launch_bounds__(leaves::THREADS, 2) grouped_grid_kernel(const __grid_constant__ mt_grouped_matmul_args a, int *peaks) {
   part p = part_of_gradient<T>(a, blockIdx.z, blockIdx.y, leaves::SIDE);
   int64_t n0 = (int64_t)blockIdx.x * leaves::SIDE, end;
   const int32_t *leaf = data_of<int32_t>(a.leaf) + data_of<int32_t>(a.offsets)[blockIdx.z];

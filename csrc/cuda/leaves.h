@@ -17,16 +17,20 @@ enum { SIDE = 64, DEPTH = 16, THREADS = 256, STRIDE = SIDE + 4, MOST_LEVELS = 10
 
 typedef float tile[4][4]; /* a thread's */
 
+/* Blocks of an SM that registers must suffice for; left alone, the compiler aims at more, and spills. */
+constexpr int blocks_an_sm(int levels) { return levels > 3 ? 1 : 2; }
+
 /* Steps of the depth that are summed in rising order: `count` of them, `step` apart. */
 struct run { int64_t from, count, step; };
 
 /* Brings rows `at`.. of op(A) (or columns of op(B)) and n steps of r from k on. deep_rows: the
  * depth is t's rows. Zeros beyond t's end. */
 template <typename T> __device__ inline void fetch(float (&to)[DEPTH][STRIDE], const mt_tensor &t, bool deep_rows, int64_t at, const run &r, int64_t k, int n) {
+#pragma unroll 2 /* as below */
   for (int i = threadIdx.x; i < SIDE * DEPTH; i += THREADS) {
     int s = deep_rows ? i % SIDE : i / DEPTH, d = deep_rows ? i / SIDE : i % DEPTH; /* neighbours read neighbours */
     int64_t deep = r.from + (k + d) * r.step, row = deep_rows ? deep : at + s, column = deep_rows ? at + s : deep;
-    to[d][s] = d < n && at + s < t.shape[deep_rows ? 1 : 0] ? to_float(data_of<T>(t)[row * t.stride[0] + column]) : 0;
+    to[d][s] = d < n && at + s < (deep_rows ? t.shape[1] : t.shape[0]) ? to_float(data_of<T>(t)[row * t.stride[0] + column]) : 0;
   }
 }
 
@@ -47,6 +51,7 @@ template <typename T> __device__ inline void add_run(tile &c, const mt_matmul_ar
     fetch<T>(left, a.a, a.trans_a, m0, r, k, depth);
     fetch<T>(right, a.b, !a.trans_b, n0, r, k, depth);
     __syncthreads();
+#pragma unroll 2 /* more at once take registers that the tree needs */
     for (int d = 0; d < depth; d++) {
       float x[4], y[4];
       for (int i = 0; i < 4; i++) x[i] = left[d][m + i], y[i] = right[d][n + i];

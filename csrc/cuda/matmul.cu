@@ -6,12 +6,12 @@
 
 namespace {
 
-template <typename T, int LEVELS> __global__ void __launch_bounds__(leaves::THREADS) tree_kernel(const __grid_constant__ mt_matmul_args a, int64_t depth) {
+template <typename T, int LEVELS> __global__ void __launch_bounds__(leaves::THREADS, leaves::blocks_an_sm(LEVELS)) tree_kernel(const __grid_constant__ mt_matmul_args a, int64_t depth) {
   leaves::multiply_tree<T, LEVELS>(a, depth, (int64_t)blockIdx.y * leaves::SIDE, (int64_t)blockIdx.x * leaves::SIDE);
 }
 
 /* A block adds all leaves of its tile, sample by sample of a chunk. */
-template <typename T> __global__ void __launch_bounds__(leaves::THREADS) grid_kernel(const __grid_constant__ mt_matmul_args a, int *peaks) {
+template <typename T> __global__ void __launch_bounds__(leaves::THREADS, 2) grid_kernel(const __grid_constant__ mt_matmul_args a, int *peaks) {
   int64_t m0 = (int64_t)blockIdx.y * leaves::SIDE, n0 = (int64_t)blockIdx.x * leaves::SIDE, rows = a.a.shape[0];
   leaves::exact_tile sums(*data_of<double>(a.grid));
   for (int64_t at = 0; at < rows; at += (int64_t)a.chunk * a.batch)

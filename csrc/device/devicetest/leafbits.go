@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"monotron/csrc/device"
@@ -99,6 +100,57 @@ func GridsHaveNoOrder(t *testing.T, dev *device.Device) {
 		})
 		if !bytes.Equal(backwards, want) {
 			t.Errorf("%s: samples one by one, backwards, add up to other bits", d)
+		}
+		s.Release()
+	}
+}
+
+// GroupsHaveNoOrder checks the same of gradients of experts' matrices and biases, whose leaves are of any length:
+// all rows at once, then leaf by leaf, backwards.
+func GroupsHaveNoOrder(t *testing.T, dev *device.Device) {
+	const m, n = 70, 33
+	leaves := []int64{3, 1, 40, 2, 17} // rows of each; the third group has the last two
+	offsets := []int32{0, 44, 44, 63}
+	for _, d := range valueTypes {
+		s := dev.Arena.Scope(device.Activations)
+		r := rand.New(rand.NewPCG(4, 3))
+		a, b, grid, number := random(dev, s, r, d, 63, m), random(dev, s, r, d, 63, n), s.Alloc(device.F64, 1), []int32{}
+		device.WriteSlice(dev, grid, []float64{0x1p-30})
+		for leaf, rows := range leaves {
+			number = append(number, slices.Repeat([]int32{int32(leaf)}, int(rows))...)
+		}
+		of := func(list []int32) device.Tensor {
+			x := s.Alloc(device.I32, int64(len(list)))
+			device.WriteSlice(dev, x, list)
+			return x
+		}
+		made := func(take func(add func(from, rows int64, offsets []int32))) []byte {
+			c, sum, peak := s.Alloc(device.F64, 3, m, n), s.Alloc(device.F64, 3, m), s.Alloc(device.F32, 1)
+			for _, x := range []device.Tensor{c, sum, peak} {
+				dev.Fill(x, 0)
+			}
+			take(func(from, rows int64, offsets []int32) {
+				x, at, leaf := a.Slice(0, from, rows), of(offsets), of(number[from:from+rows])
+				dev.GroupedMatmul(device.GroupedMatmulArgs{C: c, A: x, B: b.Slice(0, from, rows), Offsets: at, Leaf: leaf, Grid: grid, Peak: peak, TransA: 1})
+				dev.GroupedSum(device.GroupedSumArgs{Out: sum, X: x, Offsets: at, Leaf: leaf, Grid: grid, Peak: peak})
+			})
+			return slices.Concat(readBytes(dev, c), readBytes(dev, sum), readBytes(dev, peak))
+		}
+		want := made(func(add func(from, rows int64, offsets []int32)) { add(0, 63, offsets) })
+		backwards := made(func(add func(from, rows int64, offsets []int32)) {
+			end := int64(63)
+			for i := len(leaves) - 1; i >= 0; i-- {
+				rows := leaves[i]
+				end -= rows
+				only := []int32{0, int32(rows), int32(rows), int32(rows)}
+				if end >= 44 {
+					only = []int32{0, 0, 0, int32(rows)}
+				}
+				add(end, rows, only)
+			}
+		})
+		if !bytes.Equal(backwards, want) {
+			t.Errorf("%s: leaves one by one, backwards, add up to other bits", d)
 		}
 		s.Release()
 	}
