@@ -1,6 +1,6 @@
 # Runs the CUDA kernels' cases on this CPU; called by make test-emu. QUICK=1: the f32 and
 # bf16 cases in one order of threads, for make test; else all of them, and again in two
-# other orders, which must give the same bits. Then the trainer on them.
+# other orders, which must give the same bits. Then the trainer on them, also with --layout-invariant.
 set -eu
 cd "$(dirname "$0")/.."
 export MONOTRON_CUDA_LIBRARY="$PWD/bin/libmt_cudaemu.so"
@@ -23,5 +23,6 @@ echo "$(grep -cE '^        --- PASS: TestValues/' "$log" || true) cases of the e
 [ $status = 0 ] || exit $status
 $GO test -count=1 -run 'Graph|Attention|Exhausted|ProductsChosenAlike' ./megatron/training/ ./megatron/engine/
 $GO test -count=1 -run FuseAttention ./megatron/model/
+$GO test -count=1 -timeout 60m -run OnCUDA ./tools/verify/layouts/
 [ -n "${QUICK:-}" ] || $GO test -count=1 -timeout 10m -run StallOnGPU ./tests/
 sh scripts/cuda-layouts.sh

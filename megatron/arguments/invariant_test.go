@@ -24,7 +24,6 @@ func TestLayoutInvariant(t *testing.T) {
 		"--num-experts 4 --disable-bias-linear --moe-apply-probs-on-input --moe-router-topk 1 --moe-router-pre-softmax --world-size 2 --tensor-model-parallel-size 2 --sequence-parallel": "--moe-apply-probs-on-input under expert tensor parallelism; use --expert-tensor-parallel-size 1",
 		"--mtp-num-layers 1 --mtp-detach-heads --position-embedding-type rope": "cannot be combined with --mtp-detach-heads, which has two norms of gradients",
 		"--optimizer muon --muon-tp-mode blockwise":                            "cannot be combined with --muon-tp-mode blockwise",
-		"--device cuda":                   "use --device cpu",
 		"--lora-rank 4":                   "adapters",
 		"--padded-vocab-in-softmax":       "cannot be combined with --padded-vocab-in-softmax",
 		"--dataloader-type cyclic":        "whose order of samples depends on the number of ranks; use --dataloader-type single",
@@ -36,7 +35,7 @@ func TestLayoutInvariant(t *testing.T) {
 			t.Errorf("%s: %v; want %q", add, err, want)
 		}
 	}
-	c, _, err := ParseWith(everything, append(baseline(), "--layout-invariant"))
+	c, _, err := ParseWith(everything, append(baseline(), "--layout-invariant", "--device", "cuda"))
 	if err != nil || c.Leaves != 8 || !c.CalculatePerTokenLoss || c.LeafSamples != c.GlobalBatchSize {
 		t.Errorf("%d leaves of %d samples, per token %v, %v", c.Leaves, c.LeafSamples, c.CalculatePerTokenLoss, err)
 	}

@@ -160,7 +160,6 @@ func (c *Run) boundRun() []layoutBound {
 		{c.DecreaseBatchSizeIfNeeded, "decrease-batch-size-if-needed", "--decrease-batch-size-if-needed", leaveOut},
 		{c.DataloaderType == "cyclic", "dataloader-type", "--dataloader-type cyclic, whose order of samples depends on the number of ranks", "use --dataloader-type single"},
 		{c.OffloadFolder != "" || c.OptimizerCPUOffload, "offload-folder optimizer-cpu-offload", "--offload-folder or --optimizer-cpu-offload", leaveOut},
-		{c.Device == "cuda", "device", "--device cuda", "use --device cpu"},
 		{c.Tuning.Data != "", "finetune-data", "--finetune-data", leaveOut},
 		{c.Adapter.Given(), "lora-rank", "adapters", leaveOut},
 	}

@@ -36,13 +36,12 @@ func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, ar
 	if e.device.IsGPU() {
 		e.Attention = Flash
 	}
+	why := e.onlyOwn()
 	switch {
 	case !e.device.IsGPU() && (backend == "" || backend == "auto"):
 	case !e.device.IsGPU():
 		note("attention: device %s has a single implementation, which does not store scores; --attention-backend %s has an effect on cuda only", e.device.Name, backend)
-	// Cut sequences need partial results, which only our own kernels return.
-	case !e.config.Layout.UncutSequences():
-		const why = "cuDNN's attention needs complete sequences and returns no partial results in f32; with --context-parallel-size above 1 use --cp-comm-type a2a in all layers"
+	case why != "":
 		if backend == "fused" {
 			return exitcode.Errorf(exitcode.Usage, "--attention-backend fused: %s; or use --attention-backend auto or flash, which run our own kernels", why)
 		}
@@ -73,6 +72,17 @@ func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, ar
 		}
 	}
 	return nil
+}
+
+// onlyOwn is why this run cannot have cuDNN's attention on any GPU; "": it may have it.
+func (e *Engine) onlyOwn() string {
+	switch {
+	case !e.config.Layout.UncutSequences(): // partial results are needed
+		return "cuDNN's attention needs complete sequences and returns no partial results in f32; with --context-parallel-size above 1 use --cp-comm-type a2a in all layers"
+	case e.config.Leaves > 0: // another number of samples or heads may be another order
+		return "with --layout-invariant every sum has one order under all layouts, which cuDNN does not promise"
+	}
+	return ""
 }
 
 // fuseAttention prepares cuDNN's attention and describes it, where no rank refuses it: ranks
