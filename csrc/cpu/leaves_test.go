@@ -78,6 +78,13 @@ func TestGroupsHaveNoOrder(t *testing.T) {
 	devicetest.GroupsHaveNoOrder(t, d)
 }
 
+// Claim (docs/invariance.md): the probabilities of routers are added without rounding.
+func TestBalancesAddUp(t *testing.T) {
+	d := opened(t)
+	defer d.Close()
+	devicetest.BalancesAddUp(t, d)
+}
+
 // Claim (docs/invariance.md): with --layout-invariant rows, and heads of samples, do not depend on what else
 // a call has, and not on how they lie in memory.
 func TestAnyLayout(t *testing.T) {

@@ -18,6 +18,9 @@ func TestGridsHaveNoOrder(t *testing.T) { devicetest.GridsHaveNoOrder(t, open(t)
 // Claim (docs/invariance.md): gradients of experts do not depend on which leaves come together.
 func TestGroupsHaveNoOrder(t *testing.T) { devicetest.GroupsHaveNoOrder(t, open(t)) }
 
+// Claim (docs/invariance.md): the probabilities of routers are added without rounding.
+func TestBalancesAddUp(t *testing.T) { devicetest.BalancesAddUp(t, open(t)) }
+
 // Claim (docs/invariance.md): with --layout-invariant rows, and heads of samples, do not depend on what else
 // a call has, and not on how they lie in memory.
 func TestAnyLayout(t *testing.T) {

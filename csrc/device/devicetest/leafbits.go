@@ -3,6 +3,7 @@ package devicetest
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -151,6 +152,28 @@ func GroupsHaveNoOrder(t *testing.T, dev *device.Device) {
 		})
 		if !bytes.Equal(backwards, want) {
 			t.Errorf("%s: leaves one by one, backwards, add up to other bits", d)
+		}
+		s.Release()
+	}
+}
+
+// BalancesAddUp checks that sums of probabilities with Bits are exact: those of two parts of the tokens add
+// up, in f64, to the bits of all.
+func BalancesAddUp(t *testing.T, dev *device.Device) {
+	const tokens, experts, first = 300, 13, 117
+	for _, d := range valueTypes {
+		s := dev.Arena.Scope(device.Activations)
+		logits := random(dev, s, rand.New(rand.NewPCG(6, 3)), d, tokens, experts)
+		probs := func(from, n int64) []float64 {
+			out := s.Alloc(device.F64, 1, experts)
+			dev.RouterBalance(device.RouterBalanceArgs{Probs: out, Counts: s.Alloc(device.F32, 1, experts), Logits: logits.Slice(0, from, n), Samples: 1, K: 2, Bits: 40})
+			return device.ReadSlice[float64](dev, out)
+		}
+		all, a, b := probs(0, tokens), probs(0, first), probs(first, tokens-first)
+		for i := range all {
+			if all[i] != a[i]+b[i] || all[i] != math.RoundToEven(all[i]*0x1p40)*0x1p-40 {
+				t.Errorf("%s: expert %d: %v of all tokens, %v and %v of two parts", d, i, all[i], a[i], b[i])
+			}
 		}
 		s.Release()
 	}
