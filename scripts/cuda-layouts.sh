@@ -1,7 +1,7 @@
 # The whole trainer on emulated CUDA kernels, whose memory the host cannot touch and whose
 # work is done behind its back, against the CPU: ranks in every kind of layout train, each to the
-# CPU's losses; a checkpoint goes from one layout to another; the last model generates. Called by
-# make test-emu (QUICK=1: two layouts).
+# CPU's losses; with --layout-invariant to the same weights; a checkpoint goes from one layout to
+# another; the last model generates. Called by make test-emu (QUICK=1: two layouts).
 set -eu
 cd "$(dirname "$0")/.."
 export MONOTRON_CUDA_LIBRARY="$PWD/bin/libmt_cudaemu.so"
@@ -55,6 +55,18 @@ both vp2 --world-size 2 --pipeline-model-parallel-size 2 --num-layers-per-virtua
 both zero3 --world-size 2 --data-parallel-sharding-strategy optim_grads_params
 both recompute --world-size 2 --tensor-model-parallel-size 2 --recompute-granularity full --recompute-method block --recompute-num-layers 2 --distribute-saved-activations
 both llama --world-size 2 --tensor-model-parallel-size 2 --swiglu --normalization RMSNorm --position-embedding-type rope --untie-embeddings-and-output-weights --disable-bias-linear --group-query-attention --num-query-groups 2
+hash() { sed -nE 's/.*"weights_hash":"([0-9a-f]+)".*/\1/p' "$work/$1.jsonl" | tr '\n' ' '; }
+invariant() { # NAME, then flags
+  name=$1
+  shift
+  train cuda "$name" --layout-invariant --reduction-leaves 4 --log-weights-hash 1 --log-jsonl "$work/$name.jsonl" "$@"
+  [ "$name" = leaves ] && wanted=$(hash leaves)
+  [ -n "$wanted" ] && [ "$(hash "$name")" = "$wanted" ] || { echo "FAILED: $name has other weights than one rank"; exit 1; }
+}
+invariant leaves
+invariant leaves-tp2-sp --world-size 4 --tensor-model-parallel-size 2 --sequence-parallel --use-distributed-optimizer
+invariant leaves-pp2 --world-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 2
+echo "--layout-invariant: the same weights at each step on one rank, tp 2 x dp 2 and pp 2 with micro-batches of 2"
 train cuda half --world-size 2 --tensor-model-parallel-size 2 --save "$work/ck" --save-interval 2 --exit-interval 2
 train cuda rest --world-size 2 --pipeline-model-parallel-size 2 --use-distributed-optimizer --async-save --save "$work/ck" --save-interval 3 --load "$work/ck"
 cat "$work/half.cuda" "$work/rest.cuda" > "$work/resumed.cuda"
