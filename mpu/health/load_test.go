@@ -68,11 +68,11 @@ var loadFaults = map[string]struct {
 	kind   failure.Kind
 	says   string
 }{
-	"closed":       {false, failure.Death, "died: its connection was lost; it was in the forward pass of step 5"},
+	"closed":       {false, failure.Death, "died: its connection was lost; at its last heartbeat it was in the forward pass of step 5"},
 	"silent":       {false, failure.Silence, "has not responded for 2"},
 	"half-open":    {true, failure.Silence, "it is stopped, or its host or network failed; other ranks of its host that it connected: 1"},
 	"stalled":      {false, failure.Stall, "never entered all_reduce(sum) of 8 f32 #40 of world group 0"},
-	"relay-closed": {true, failure.Death, "died: its connection was lost; it was in the forward pass of step 5; other ranks of its host that it connected: 1"},
+	"relay-closed": {true, failure.Death, "died: its connection was lost; at its last heartbeat it was in the forward pass of step 5; other ranks of its host that it connected: 1"},
 	"relay-silent": {true, failure.Silence, "it is stopped, or its host or network failed; other ranks of its host that it connected: 1"},
 }
 

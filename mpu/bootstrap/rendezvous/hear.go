@@ -86,7 +86,7 @@ func (p *peer) at() string {
 	if p.is == "" {
 		return ""
 	}
-	return "; it was in " + p.is
+	return "; at its last heartbeat it was in " + p.is
 }
 
 func (p *peer) died() *failure.Verdict {

@@ -250,7 +250,7 @@ func (s *Session) blame(kind failure.Kind, what string) *failure.Verdict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.aboveAt != "" {
-		what += "; it was in " + s.aboveAt
+		what += "; at its last heartbeat it was in " + s.aboveAt
 	}
 	return s.neighbour().verdict(kind, exitcode.IO, what)
 }
