@@ -227,7 +227,7 @@ func problemsOf(all []string) string {
 
 // Errors of yaml, which name types of Go: unknownField for a field that does not exist, wrongValue for a value.
 var (
-	unknownField = regexp.MustCompile("field (\\S+) not found in type \\S+")
+	unknownField = regexp.MustCompile(`field (\S+) not found in type \S+`)
 	wrongValue   = regexp.MustCompile("cannot unmarshal !!(\\w+(?: `.*`)?) into .+")
 )
 

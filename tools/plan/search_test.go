@@ -98,7 +98,7 @@ func TestSearchRefuses(t *testing.T) {
 		"search --machine h100 " + bloom:                                           "plan search needs --gpus, the number of devices, from 1 to 65536",
 		"search --gpus -3 --machine h100 " + bloom:                                 "--gpus must be from 1 to 65536, not -3",
 		"search --gpus 8 " + bloom:                                                 "plan search needs --machine, a machine file or one of ",
-		"search --gpus 8 --machine h100":                                           "missing: --num-layers, --hidden-size, --num-attention-heads, --seq-length and --global-batch-size",
+		"search --gpus 8 --machine h100":                                           "add --num-layers, --hidden-size, --num-attention-heads, --seq-length and --global-batch-size, or --model NAME",
 		"search --gpus 8 --machine h100 --memory lots " + bloom:                    "not a size",
 		"search --gpus 7 --machine h100 " + bloom:                                  "no layout of 7 devices",
 		"search --gpus 8 --machine h100 --best 0 " + bloom:                         "--best must be from 1 to 100, not 0",
