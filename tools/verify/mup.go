@@ -17,9 +17,10 @@ func mupCommand(open func(string) (*device.Device, error)) *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:  "mup",
 		Usage: "train a small model at several widths and print how much its activations change, which --use-mup keeps equal",
-		Description: "The coordinate check of muP: a Llama of 3 layers takes the same steps at each width. The table has, for the output of each layer and the\n" +
-			"logits, the root mean square of how far they moved, and the power of the width by which that grows. With muP it is near 0; with --standard it is not.\n" +
-			"Exit code 0: every power is within --limit; 1: one is not.",
+		Description: "Makes the coordinate check of muP: a Llama of 3 layers takes the same steps at each width. For the output of each layer and for the logits, the\n" +
+			"table has the root mean square of the distance that they moved, and the power of the width by which this distance grows. With muP the power is near\n" +
+			"0; with --standard it is not.\n" +
+			"Exit code 0: every power is within --limit; 1: a power is not.",
 		Flags: []cli.Flag{
 			command.Between(16, 8192, &cli.IntSliceFlag{Name: "widths", Value: cli.NewIntSlice(64, 128, 256, 512), Usage: "train at these widths, ascending multiples of 16; the first is muP's base"}),
 			command.Between(1, 1000, &cli.IntFlag{Name: "steps", Value: 4, Usage: "train N steps at each width"}),
