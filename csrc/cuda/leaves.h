@@ -94,7 +94,9 @@ template <typename T, int LEVELS> __device__ inline void multiply_tree(const mt_
     for (int64_t s = 0; s < stretches; s++) add_run<T>(sum, a, {s * (depth / stretches) + leaf * part, part, 1}, m0, n0);
     add_leaf<LEVELS>(levels, sum, leaf);
   }
+#pragma unroll /* an index that is known, again */
   for (int i = 0; i < 4; i++)
+#pragma unroll
     for (int j = 0; j < 4; j++)
       if (in_matrix(a.c, m0, n0, i, j)) finish<T>(a, row_of_tile(m0, i), column_of_tile(n0, j), sum[i][j]);
 }
