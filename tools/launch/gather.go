@@ -90,6 +90,9 @@ func (g *gathering) gather(ctx context.Context, notes io.Writer) (spare bool, er
 			here = append(here, arrival{number, c})
 		}
 	}
+	if members[g.number0].PID == 0 { // it came late: the others have begun
+		notes = io.Discard
+	}
 	// How many hosts run ranks, and which.
 	if !g.enoughWithout0(lead, members) {
 		return false, exitcode.Errorf(exitcode.IO, "host 0, where the hosts meet, is lost, and %d of %d hosts are too few to continue without it; restart on the remaining hosts, with one of them as --master-addr", len(here), g.all)

@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"context"
 	"io"
 	"strconv"
 	"strings"
@@ -101,8 +100,8 @@ func TestSpareIsChosenAfterItsCheck(t *testing.T) {
 	}
 }
 
-// Claim: a spare host that comes while the others run waits for their restart.
-func TestLateSpareWaits(t *testing.T) {
+// Claim: a spare host that comes while the others run waits with them, is there at their restart, and hears the end.
+func TestLateSpare(t *testing.T) {
 	all := hosts(t, 2)
 	var wg sync.WaitGroup
 	for _, g := range all[:2] {
@@ -113,19 +112,20 @@ func TestLateSpareWaits(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	met := make(chan error, 1)
-	go func() {
-		_, err := all[2].gather(ctx, io.Discard)
-		met <- err
-	}()
-	select {
-	case err := <-met:
-		t.Fatalf("it met hosts that run: %v", err)
-	case <-time.After(time.Second):
+	spare := all[2]
+	comes := func() {
+		t.Helper()
+		if isSpare, err := spare.gather(t.Context(), io.Discard); !isSpare || err != nil {
+			t.Fatalf("spare %t, %v", isSpare, err)
+		}
+		spare.check = &spareCheck{done: make(chan struct{}), failed: make(chan struct{})}
 	}
+	comes()
+	// A restart, which the spare host may miss when it is over soon.
 	all[0].leave()
+	if over, err := spare.standby(t.Context(), io.Discard); over || err != nil {
+		t.Fatalf("at the restart: over %t, %v", over, err)
+	}
 	for _, g := range all[:2] {
 		wg.Go(func() {
 			if _, err := g.gather(t.Context(), io.Discard); err != nil {
@@ -134,5 +134,10 @@ func TestLateSpareWaits(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	comes()
 	all[0].over(nil)
+	var said strings.Builder
+	if over, err := spare.standby(t.Context(), &said); !over || err != nil || !strings.Contains(said.String(), "the run is over") {
+		t.Errorf("at the end: over %t, %v, %q", over, err, said.String())
+	}
 }

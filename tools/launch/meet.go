@@ -90,7 +90,7 @@ func (g *gathering) join(ctx context.Context, lead int, addr string, limit time.
 	c := rendezvous.Config{Rank: g.ordinal(g.number0, lead), World: g.all, Addr: addr, Secret: fmt.Appendf(secret, " of launchers that host %d leads", lead),
 		Alike: map[string]string{"--nproc-per-node": strconv.Itoa(g.local), "layout": g.layout().String(), "--min-nnodes": strconv.Itoa(g.leastNodes),
 			"--nnodes": strconv.Itoa(g.wanted)},
-		Timeout: limit, Called: "host", Notes: notes, Report: own.String(), Loose: true, Data: g.data()}
+		Timeout: limit, Called: "host", Notes: notes, Report: own.String(), Loose: true, Late: g.spares > 0, Data: g.data()}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if own.checking {

@@ -72,15 +72,20 @@ func (g *gathering) standby(ctx context.Context, notes io.Writer) (over bool, er
 		return true, err
 	}
 	<-g.ended
-	var v *failure.Verdict
 	err = g.session.Err()
 	g.session = nil
-	if errors.As(err, &v) && v.Kind == runIsOver {
-		if v.Code == exitcode.Done {
-			fmt.Fprintln(notes, "launch: the run is over; this spare host was not needed any more")
-			return true, nil
-		}
-		return true, exitcode.Errorf(v.Code, "the run has ended on the other hosts: %s", v.Text)
+	return runEnded(err, notes)
+}
+
+// runEnded reports whether a session ended with the run; err is then how.
+func runEnded(why error, notes io.Writer) (over bool, err error) {
+	var v *failure.Verdict
+	if !errors.As(why, &v) || v.Kind != runIsOver {
+		return false, nil
 	}
-	return false, nil
+	if v.Code == exitcode.Done {
+		fmt.Fprintln(notes, "launch: the run is over; this spare host was not needed any more")
+		return true, nil
+	}
+	return true, exitcode.Errorf(v.Code, "the run has ended on the other hosts: %s", v.Text)
 }

@@ -31,6 +31,9 @@ func (g *gathering) turn(signals <-chan os.Signal, notes io.Writer) (over bool, 
 		if errors.Is(err, errNotNeeded) {
 			return true, nil
 		}
+		if err != nil && exitcode.CodeOf(err) == exitcode.Done { // the run has ended before this host was there again
+			return runEnded(err, notes)
+		}
 		if err != nil || !spare {
 			return false, err
 		}

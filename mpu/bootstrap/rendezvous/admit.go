@@ -39,13 +39,16 @@ func (s *server) admit(l *line, m *message) bool {
 		}
 		return false
 	}
-	// The last member completes the run.
+	// The last member completes the run; one that comes later gets the list that the others have.
 	l.seats[p.seat], s.peers[p.Rank] = p, p
 	s.came++
 	if p.Rank != 0 {
 		s.staying++
 	}
-	if s.came == s.config.World {
+	switch {
+	case s.full:
+		l.send(s.joined)
+	case s.came == s.config.World:
 		s.announce()
 	}
 	return true
@@ -66,6 +69,7 @@ func (s *server) misfit(p *peer) *failure.Verdict {
 		return no("%[1]s was started as one of %[2]d %[4]ss, %[4]s 0 as one of %[3]d: start all %[4]ss of a run alike", p, p.World, s.config.World, s.config.Called)
 	case p.Rank < 0 || p.Rank >= s.config.World:
 		return no("%s: %ss of this run are 0 to %d", p, s.config.Called, s.config.World-1)
+	case s.config.Late && s.full && (other == nil || other.left):
 	case s.config.Loose && s.full:
 		code = exitcode.Again
 		return no("%s is too late: the others have started without it", p)
@@ -82,7 +86,7 @@ func (s *server) misfit(p *peer) *failure.Verdict {
 	return nil
 }
 
-// announce gives every rank the list of all; nobody joins any more.
+// announce gives every rank the list of all; nobody joins any more (but see Config.Late).
 func (s *server) announce() {
 	s.full = true
 	var id [8]byte
@@ -95,7 +99,8 @@ func (s *server) announce() {
 		}
 		members = append(members, m)
 	}
-	s.toAll(mustFrame(&message{Kind: kindJoined, Run: hex.EncodeToString(id[:]), List: pack(members)}))
+	s.joined = mustFrame(&message{Kind: kindJoined, Run: hex.EncodeToString(id[:]), List: pack(members)})
+	s.toAll(s.joined)
 	now := time.Now()
 	for l := range s.lines {
 		l.heard = now

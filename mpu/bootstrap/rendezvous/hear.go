@@ -74,7 +74,7 @@ func (s *server) take(l *line, m *message) {
 	p.heard = l.heard
 	switch {
 	case m.Kind == kindGone:
-		s.leave(p, p.died())
+		s.leave(p, p.died(s.config.Silence))
 	case m.Kind == kindBye:
 		s.leave(p, nil)
 	case m.Kind == kindFail && m.Verdict != nil && m.Verdict.Rank < s.config.World:
@@ -89,7 +89,12 @@ func (p *peer) at() string {
 	return "; at its last heartbeat it was in " + p.is
 }
 
-func (p *peer) died() *failure.Verdict {
+// died is the verdict on a rank whose connection is lost. If it has been silent for nearly as long as is allowed, others
+// may have judged and ended it for that: the silence came first.
+func (p *peer) died(allowed time.Duration) *failure.Verdict {
+	if silent := time.Since(p.heard); silent > allowed*3/4 {
+		return p.verdict(failure.Silence, exitcode.IO, fmt.Sprintf("did not respond for %d s%s, and then its connection was lost: it was stopped, or its host or network failed%s", int(silent.Seconds()), p.at(), p.others()))
+	}
 	return p.verdict(failure.Death, exitcode.IO, "died: its connection was lost"+p.at()+p.others())
 }
 
@@ -119,7 +124,7 @@ func (s *server) lose(l *line) {
 			continue
 		}
 		if why == nil {
-			why = p.died()
+			why = p.died(s.config.Silence)
 		}
 		s.leave(p, why)
 	}

@@ -28,6 +28,7 @@ type server struct {
 	came    int            // how many these are
 	staying int            // of these, other than rank 0, that have not left
 	full    bool           // all have joined
+	joined  []byte         // the list of all, as it was sent
 	foreign int            // callers that speak as ranks do, but not with this run's secret
 	from    string         // the last of them
 	beaten  time.Time      // when all were last shown that rank 0 lives

@@ -31,6 +31,7 @@ type Config struct {
 	Listener *Listener                // of rank 0: where it serves, instead of Addr; it stays open
 	Enough   func(here []Member) bool // on rank 0: whether to continue without those that have not come; nil: not before Timeout
 	Loose    bool                     // who leaves, dies or is silent ends nothing; who comes late is asked to come again
+	Late     bool                     // on rank 0, with Loose: who comes late is let in, and is not in the list of members
 
 	unproved int // connections without proof at once, of tests; 0: by the files that may be open
 }
