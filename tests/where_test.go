@@ -71,7 +71,7 @@ func declares(t *testing.T, file, name string) bool {
 		return strings.Contains(read(t, file), strconv.Quote(flag))
 	}
 	if filepath.Ext(file) != ".go" {
-		return regexp.MustCompile(`(?m)^[a-z_].*\b` + regexp.QuoteMeta(name) + `\(.*\{$`).MatchString(read(t, file))
+		return regexp.MustCompile(`(?m)^[a-z_].*\b` + regexp.QuoteMeta(name) + `\(.*\{`).MatchString(read(t, file))
 	}
 	f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(repository, file), nil, parser.SkipObjectResolution)
 	if err != nil {
