@@ -155,3 +155,12 @@ func TestLines(t *testing.T) {
 	none.From("x").Rank(1).At(2).Info("nothing")
 	none.Around(nil)
 }
+
+// Claim: one of a thing is written in the singular.
+func TestCount(t *testing.T) {
+	for n, want := range map[int]string{0: "0 evaluations", 1: "1 evaluation", 2: "2 evaluations"} {
+		if got := Count(n, "evaluation"); got != want {
+			t.Errorf("%d: %q", n, got)
+		}
+	}
+}

@@ -47,15 +47,15 @@ func (o *options) keepRecord(say func(format string, args ...any)) (undo func(),
 	if o.continues() {
 		text, err := exitcode.ReadFile(path, longestRecord)
 		if exitcode.CodeOf(err) == exitcode.NoInput {
-			say("note: %s says not what it was trained on; it is continued as it is", o.folder(checkpoints))
+			say("note: %s has no record of the model and the rows that it was trained on; training continues from it without a check", o.folder(checkpoints))
 			return func() {}, nil
 		}
 		var before record
 		if err == nil {
-			err = exitcode.With(exitcode.BadData, json.Unmarshal(text, &before))
+			err = exitcode.JSON(path, text, &before)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return nil, err
 		}
 		if list := now.differs(&before); len(list) > 0 {
 			return nil, exitcode.Errorf(exitcode.Usage, "--output %s has the checkpoints of another tuning: %s; give another --output, or remove the folder %[1]s to train again", o.output, strings.Join(list, ", "))

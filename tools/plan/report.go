@@ -7,6 +7,7 @@ import (
 
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
+	"monotron/internal/logging"
 	"monotron/megatron/plan"
 	"monotron/tools/internal/command"
 )
@@ -76,12 +77,12 @@ func (p *runPlan) writeTime(out *command.Printer) {
 	out.Printf("  busiest stage: products and attention %.3g s, memory and links inside a node %.3g s, links between nodes %.3g s; waiting for other stages %.3g s; gradients and parameters %.3g s; update %.3g s\n",
 		s.Compute, s.Move, s.Between, s.Waiting, s.Gradients, s.Update)
 	if n, err := p.config.Iterations(); err == nil {
-		out.Printf("  %s for %s", lasting(p.days()), counted(n, "iteration"))
+		out.Printf("  %s for %s", lasting(p.days()), logging.Count(n, "iteration"))
 		if b := p.extras; b.Evaluations > 0 {
-			out.Printf(" with %s of %.3g s", counted(b.Evaluations, "evaluation"), b.Evaluation)
+			out.Printf(" with %s of %.3g s", logging.Count(b.Evaluations, "evaluation"), b.Evaluation)
 		}
 		if b := p.extras; b.Saves > 0 && b.Saving > 0 {
-			out.Printf(", %s of %.3g s", counted(b.Saves, "checkpoint"), b.Saving)
+			out.Printf(", %s of %.3g s", logging.Count(b.Saves, "checkpoint"), b.Saving)
 		}
 		if p.price > 0 {
 			out.Printf(", %s at %g a device-hour", money(p.cost()), p.price)
@@ -154,14 +155,6 @@ func inWords(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// counted is "1 evaluation", "2 evaluations".
-func counted(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
-}
-
 func purposes(bytes [device.Purposes]int64) map[string]int64 {
 	all := map[string]int64{}
 	for p := range device.Purposes {
@@ -175,7 +168,7 @@ func (p *runPlan) write(out *command.Printer) error {
 	// The model, the layout, the time.
 	l := p.config.Layout.Sizes()
 	out.Printf("%s parameters in %s on %s (tensor %d, pipeline %d, data %d), device %s\n",
-		inWords(p.config.Model.Parameters()), p.config.Precision, counted(l.World(), "rank"), l.TP, l.PP, l.DP, p.options.Device)
+		inWords(p.config.Model.Parameters()), p.config.Precision, logging.Count(l.World(), "rank"), l.TP, l.PP, l.DP, p.options.Device)
 	if p.assumed != "" {
 		out.Printf("assumed, as not given: %s\n", p.assumed)
 	}

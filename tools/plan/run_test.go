@@ -105,15 +105,6 @@ func TestShortPlans(t *testing.T) {
 	}
 }
 
-// Claim: one of a thing is written in the singular.
-func TestOneEvaluation(t *testing.T) {
-	for n, want := range map[int]string{0: "0 evaluations", 1: "1 evaluation", 2: "2 evaluations"} {
-		if got := counted(n, "evaluation"); got != want {
-			t.Errorf("%d: %q", n, got)
-		}
-	}
-}
-
 // Claim (docs/plan.md): plan run ends with one verdict, and with code 1 where the ranks lack memory.
 func TestVerdict(t *testing.T) {
 	for _, c := range []struct {

@@ -10,7 +10,7 @@ import (
 )
 
 // tree is a sum as a comm.Tree, whose order NCCL's own sums do not have: ranks send each other
-// shares, each adds up those of its own among its ops, and an all_reduce sends the sums to all.
+// shares, each adds up its own among its ops, and in an all_reduce sends the sum to all.
 type tree struct {
 	group  *group
 	call   *comm.Collective

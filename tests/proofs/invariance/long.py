@@ -39,8 +39,10 @@ print(f'one rank, micro-batch 8: {want[STEPS][:16]} after {STEPS} steps', flush=
 ways = [WAYS[n % len(WAYS)] for n in range(COUNT)]
 if MODEL == '1m':  # portable C takes many times as long
     ways.append(('goroutines, portable C', None, {'MONOTRON_ISA': 'portable'}))
+seen = []  # each layout once
 for n, (name, transport, more) in enumerate(ways):
-    l = r.choice([l for l in every if not transport or l[0] * l[1] * l[2] * l[3] > 1])
+    l = r.choice([l for l in every if l not in seen and (not transport or l[0] * l[1] * l[2] * l[3] > 1)])
+    seen.append(l)
     began = time.time()
     got = run(l, transport, more)
     for step, h in want.items():
