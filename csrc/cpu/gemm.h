@@ -43,6 +43,10 @@ typedef struct {
 /* Packs `lines` rows of A or columns of B from `line` on into a panel: k..k+depth-1. */
 typedef void gemm_pack(void *panel, const gemm_operand *x, int64_t line, int64_t lines, int64_t k, int64_t depth);
 
+/* Adds the sums of a leaf to those of all leaves, on a grid; returns the bits of the larger of most
+ * and their magnitudes. n: a multiple of every vector. */
+typedef int32_t gemm_grid_add(const float *leaf, double *sums, int64_t n, double grid, int32_t most);
+
 /* Panels: A in panels of mr rows, B in panels of nr columns, both with k
  * outermost and padded with zeros to mr, nr and multiples of k_unit. */
 typedef struct {
@@ -54,14 +58,11 @@ typedef struct {
   /* c [mr,nr] (+)= A panel · B panel, depth a multiple of k_unit. `next` will be read soon. */
   void (*micro)(int64_t depth, const void *a, const void *b, float *c, int32_t add, const void *next);
   void (*finish)(const gemm_job *job, int64_t i, int64_t j, const float *sums); /* of a full micro tile; may be NULL */
+  gemm_grid_add *grid_add;         /* of f32's kernel */
 } gemm_kernel;
 
 /* C and Aux of the tile from its sums [rows, columns]; C += where the job accumulates. */
 typedef void gemm_finish(const gemm_job *job, const gemm_tile *tile, const float *sums, int64_t ld);
-
-/* Adds the sums of a leaf to those of all leaves, on a grid; returns the bits of the larger of most
- * and their magnitudes. n: a multiple of every vector. */
-typedef int32_t gemm_grid_add(const float *leaf, double *sums, int64_t n, double grid, int32_t most);
 
 /* A tile of C against a [n,k] matrix, read as it lies; an element's sum depends on k alone. */
 typedef void gemm_by_row(const gemm_job *job, const gemm_tile *tile, float *workspace);
@@ -71,7 +72,6 @@ typedef struct {
   const gemm_kernel *f32; /* takes every value dtype, converting as it packs */
   gemm_finish *finish;
   gemm_by_row *by_row;
-  gemm_grid_add *grid_add;
 } gemm_kernels;
 
 const gemm_kernels *mt_gemm_kernels(void);
@@ -135,9 +135,9 @@ static inline int32_t gemm_exact(const gemm_job *job) { return job->chunk || job
 /* Whether sums over k are of leaves: of more than one, of one in several stretches, on a grid. */
 static inline int32_t gemm_tree(const gemm_job *job) { return gemm_exact(job) || job->leaves > 1 || job->stretches > 1; }
 
-/* Where the leaf of a sum on a grid that begins at k ends. */
+/* Where the leaf that begins at k ends. */
 static inline int64_t gemm_leaf_end(const gemm_job *job, int64_t k) {
-  if (!job->leaf) return k + job->chunk;
+  if (!job->leaf) return k + gemm_leaf(job);
   int64_t end = k + 1;
   while (end < job->k && job->leaf[end] == job->leaf[k]) end++;
   return end;

@@ -238,11 +238,11 @@ static int32_t K(grid_sums)(const float *leaf, double *sums, int64_t n, double g
 
 static const gemm_kernel K(f32) = {
     .mr = MR, .nr = NR, .k_unit = 1, .k_block = 256, .element = 4,
-    .pack_a = K(pack_a), .pack_b = K(pack_b), .micro = K(micro),
+    .pack_a = K(pack_a), .pack_b = K(pack_b), .micro = K(micro), .grid_add = K(grid_sums),
 };
 
 static const gemm_kernels *K(kernels_of)(void) {
-  static const gemm_kernels all = {.f32 = &K(f32), .finish = K(finish), .by_row = K(by_row), .grid_add = K(grid_sums)};
+  static const gemm_kernels all = {.f32 = &K(f32), .finish = K(finish), .by_row = K(by_row)};
   return &all;
 }
 #endif

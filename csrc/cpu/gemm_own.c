@@ -1,10 +1,13 @@
 /* A part of C by our own kernels: k in blocks in rising order, so every sum has
  * one order; A's block in the L2 cache, a panel of B's in L1. Operands come packed,
- * or are packed here, A's block at once, B's a panel at a time. Where sums are a tree
- * the leaves come one after the other, and a micro tile has sums of every level. */
+ * or are packed here, A's block at once, B's a panel at a time. Where sums have leaves,
+ * a block has as many complete leaves as fit, or a part of one: a micro tile adds up its
+ * leaves while their sums are in the L1 cache. */
 #include <string.h>
 
 #include "gemm.h"
+
+enum { BLOCK = 256 }; /* of k, at most, where there are leaves */
 
 typedef struct {
   const gemm_kernel *kernel;
@@ -12,14 +15,17 @@ typedef struct {
   const gemm_part *part;
   char *a, *b;      /* packing buffers */
   float *rest;      /* space after all else */
-  float *sums;      /* a micro tile's after another's, unless k is one block */
+  float *sums;      /* a micro tile's after another's, unless one is enough */
   int64_t k, depth; /* this block of k */
-  int32_t first, last; /* of the leaf, or of all of k */
-  int64_t leaf, levels; /* of a tree: its leaf under way, and how many levels there are; else 0, 1 */
+  int32_t first, last;  /* whether its leaf, or all of k, begins with it, and ends */
+  int64_t pieces;       /* leaves of this block, or 1 */
+  int16_t ends[BLOCK];  /* where the pieces end, from k on; unused where there are no leaves */
+  int64_t a_row, b_row; /* a piece that begins with row r is r times so many bytes behind the first in its panel */
+  int64_t leaf, levels; /* of a tree: the first leaf of this block, and how many levels there are; else 0, 1 */
   double *exact;        /* of a sum on a grid: a micro tile's after another's; NULL: it is none */
-  int32_t later;        /* the leaf is not the first */
+  int32_t later;        /* the block is not the first */
   int32_t most;         /* the bits of the largest magnitude so far */
-  int32_t single;   /* k is one block: there is space for one micro tile's sums */
+  int32_t single;       /* k is one block: there is space for one micro tile's sums */
 } own_call;
 
 void mt_gemm_pack(const gemm_kernel *kr, const gemm_job *job, int32_t of_b, char *to, int64_t panel, int64_t line, int64_t end, int64_t k, int64_t depth) {
@@ -33,7 +39,7 @@ void mt_gemm_pack(const gemm_kernel *kr, const gemm_job *job, int32_t of_b, char
 
 /* Rows of C, and of Aux, lie pages apart: they come while sums are made. */
 static void fetch(const gemm_job *job, int64_t i, int64_t rows, int64_t j, int64_t columns) {
-  int64_t size = job->c_dtype == MT_F32 ? 4 : 2;
+  int64_t size = gemm_exact(job) ? 8 : job->c_dtype == MT_F32 ? 4 : 2;
   for (int64_t r = i; r < i + rows; r++) {
     const char *c = job->c + (r * job->ldc + j) * size, *aux = job->aux + (r * job->ldaux + j) * 2;
     for (int64_t at = 0; at < columns * size; at += 64) __builtin_prefetch(c + at, 1);
@@ -55,32 +61,30 @@ static void make_again(const own_call *o, const gemm_tile *here) {
   mt_gemm_own(kr, o->job, &part, o->rest);
 }
 
+/* Where piece n of this block begins, from k on. */
+static int64_t begin(const own_call *o, int64_t n) { return n ? o->ends[n - 1] : 0; }
+static int64_t end(const own_call *o, int64_t n) { return o->pieces > 1 ? o->ends[n] : o->depth; }
+
 /* Adds a leaf's sums, at the lowest level, to the tree: those of two subtrees of one size make
  * one of the next. The sums of all leaves end up at the highest level. */
-static const float *grow(const own_call *o, float *sums) {
+static const float *grow(const own_call *o, int64_t leaf, float *sums) {
   const int64_t n = o->kernel->mr * o->kernel->nr;
   const float *made = sums;
   int64_t level = 1;
-  for (int64_t leaf = o->leaf; leaf & 1; leaf >>= 1, level++) {
+  for (int64_t rest = leaf; rest & 1; rest >>= 1, level++) {
     float *half = sums + level * n;
     for (int64_t i = 0; i < n; i++) half[i] += made[i];
     made = half;
   }
-  if (o->leaf + 1 < o->job->leaves) memcpy(sums + level * n, made, n * sizeof *made);
+  if (leaf + 1 < o->job->leaves) memcpy(sums + level * n, made, n * sizeof *made);
   return made;
 }
 
-/* Adds a leaf's sums of a micro tile to those of all leaves, and after the last these to C. */
-static void add_leaf(own_call *o, const gemm_tile *here, const float *sums, double *exact) {
-  const gemm_kernel *kr = o->kernel;
-  const gemm_job *job = o->job;
-  const int64_t n = kr->mr * kr->nr;
-  if (!o->later) memset(exact, 0, n * sizeof *exact);
-  o->most = mt_gemm_kernels()->grid_add(sums, exact, n, *job->grid, o->most);
-  if (o->k + o->depth < job->k) return;
-  for (int64_t i = here->i0; i < here->i1; i++) {
-    double *c = (double *)job->c + i * job->ldc, *row = exact + (i - here->i0) * kr->nr;
-    for (int64_t j = here->j0; j < here->j1; j++) c[j] += row[j - here->j0];
+/* Adds the exact sums of a micro tile to C. */
+static void add_to_c(const own_call *o, const gemm_tile *here, const double *exact) {
+  for (int64_t i = here->i0; i < here->i1; i++, exact += o->kernel->nr) {
+    double *c = (double *)o->job->c + i * o->job->ldc + here->j0;
+    for (int64_t j = 0; j < here->j1 - here->j0; j++) c[j] += exact[j];
   }
 }
 
@@ -89,53 +93,71 @@ static void add_leaf(own_call *o, const gemm_tile *here, const float *sums, doub
 static void micro_tile(own_call *o, int64_t i, int64_t j, const char *a, const char *b, const char *next) {
   const gemm_kernel *kr = o->kernel;
   const gemm_tile *t = &o->part->tile;
-  int64_t across = mt_ceil(t->j1 - t->j0, kr->nr), index = (i - t->i0) / kr->mr * across + (j - t->j0) / kr->nr;
-  float *sums = o->single ? o->sums : o->sums + index * o->levels * kr->mr * kr->nr;
+  const int64_t n = kr->mr * kr->nr, across = mt_ceil(t->j1 - t->j0, kr->nr), index = (i - t->i0) / kr->mr * across + (j - t->j0) / kr->nr;
+  double *exact = o->exact ? o->exact + index * n : NULL;
+  const int32_t single = o->single || (exact && o->first && o->last); /* no sums stay from one block to the next */
+  float *sums = single ? o->sums : o->sums + index * o->levels * n;
   const float *all = sums;
   gemm_tile here = {i, mt_min(i + kr->mr, t->i1), j, mt_min(j + kr->nr, t->j1)};
-  int32_t last = o->last && o->leaf + 1 >= o->job->leaves;
-  if (o->exact) {
-    kr->micro(o->depth, a, b, sums, !o->first, next);
-    if (o->last) add_leaf(o, &here, sums, o->exact + index * kr->mr * kr->nr);
-    return;
-  }
+  const int32_t last = o->last && (o->exact ? o->k + o->depth >= o->job->k : o->leaf + o->pieces >= o->job->leaves);
   if (last && !o->job->stream) fetch(o->job, i, here.i1 - i, j, here.j1 - j);
-  kr->micro(mt_up(o->depth, kr->k_unit), a, b, sums, !o->first, next);
-  if (o->levels > 1 && o->last) all = grow(o, sums);
+  if (exact && !o->later) memset(exact, 0, n * sizeof *exact);
+  for (int64_t p = 0; p < o->pieces; p++) {
+    int64_t from = begin(o, p);
+    kr->micro(mt_up(end(o, p) - from, kr->k_unit), a + from * o->a_row, b + from * o->b_row, sums, !o->first, next);
+    if (exact && o->last) o->most = kr->grid_add(sums, exact, n, *o->job->grid, o->most);
+    else if (o->levels > 1 && o->last) all = grow(o, o->leaf + p, sums);
+  }
   if (!last) return;
-  if (kr->splits && any_nan(all, kr->mr * kr->nr)) make_again(o, &here);
+  if (exact) add_to_c(o, &here, exact);
+  else if (kr->splits && any_nan(all, n)) make_again(o, &here);
   else if (kr->finish && here.i1 - i == kr->mr && here.j1 - j == kr->nr) kr->finish(o->job, i, j, all);
   else mt_gemm_kernels()->finish(o->job, &here, all, kr->nr);
 }
 
-/* This block of A, packed now if need be, in panels of so many bytes. */
-static const char *block_of_a(own_call *o, int64_t panel) {
-  const gemm_kernel *kr = o->kernel;
+/* Packs this block of A, or a panel of B from column j on. The leaves of a chunk lie apart. */
+static void pack_a(own_call *o, int64_t panel) {
   const gemm_tile *t = &o->part->tile;
-  if (o->part->a.data) return gemm_panel(kr, &o->part->a, t->i0, o->k - o->part->k0, o->depth);
-  mt_gemm_pack(kr, o->job, 0, o->a, panel, t->i0, t->i1, o->k, o->depth);
-  return o->a;
+  const int64_t pieces = o->job->chunk ? o->pieces : 1;
+  for (int64_t p = 0; p < pieces; p++) {
+    int64_t from = begin(o, p), to = pieces > 1 ? end(o, p) : o->depth;
+    mt_gemm_pack(o->kernel, o->job, 0, o->a + from * o->a_row, panel, t->i0, t->i1, o->k + from, to - from);
+  }
+}
+
+static void pack_b(own_call *o, int64_t j) {
+  const int64_t pieces = o->job->chunk ? o->pieces : 1, columns = mt_min(o->kernel->nr, o->part->tile.j1 - j);
+  for (int64_t p = 0; p < pieces; p++) {
+    int64_t from = begin(o, p), to = pieces > 1 ? end(o, p) : o->depth;
+    const gemm_operand rows = gemm_rows(o->job, 1, o->k + from);
+    o->kernel->pack_b(o->b + from * o->b_row, &rows, j, columns, o->k + from, to - from);
+  }
 }
 
 static void block(own_call *o) {
   const gemm_kernel *kr = o->kernel;
   const gemm_part *p = o->part;
   const gemm_tile *t = &p->tile;
-  int64_t line = mt_up(o->depth, kr->k_unit) * kr->element, a_panel = line * kr->mr, b_panel = line * kr->nr;
+  /* Packed before, a leaf is a block of its own; packed here, its rows follow those of the leaf before. */
+  const int64_t own = mt_up(o->depth, kr->k_unit) * kr->element, before = mt_up(end(o, 0), kr->k_unit) * kr->element;
+  const int64_t a_panel = (p->a.data ? before : own) * kr->mr, b_panel = (p->b.data ? before : own) * kr->nr;
+  o->a_row = (p->a.data ? p->a.lines : kr->mr) * kr->element, o->b_row = (p->b.data ? p->b.lines : kr->nr) * kr->element;
   int64_t part = b_panel / mt_ceil(t->i1 - t->i0, kr->mr);
-  const char *first = block_of_a(o, a_panel);
-  const gemm_operand rows = gemm_rows(o->job, 1, o->k);
+  if (!p->a.data) pack_a(o, a_panel);
+  const char *first = p->a.data ? gemm_panel(kr, &p->a, t->i0, o->k - p->k0, end(o, 0)) : o->a;
   for (int64_t j = t->j0; j < t->j1; j += kr->nr) {
-    const char *a = first, *b = p->b.data ? gemm_panel(kr, &p->b, j, o->k - p->k0, o->depth) : o->b;
-    if (!p->b.data) kr->pack_b(o->b, &rows, j, mt_min(kr->nr, t->j1 - j), o->k, o->depth);
+    const char *a = first, *b = p->b.data ? gemm_panel(kr, &p->b, j, o->k - p->k0, end(o, 0)) : o->b;
+    if (!p->b.data) pack_b(o, j);
     const char *next = b + b_panel; /* a part of it comes with each panel of A */
     for (int64_t i = t->i0; i < t->i1; i += kr->mr, a += a_panel, next += part) micro_tile(o, i, j, a, b, next);
   }
+  o->later = 1;
 }
 
 /* Products over k from k0 to k1, a leaf or a stretch of it, in blocks of `depth`. */
 static void blocks(own_call *o, int64_t k0, int64_t k1, int64_t depth, int32_t first, int32_t last) {
   o->k = k0;
+  o->pieces = 1;
   do { /* once even for k = 0, which makes C zero or the bias */
     o->depth = mt_min(depth, k1 - o->k);
     o->first = first && o->k == k0;
@@ -145,18 +167,34 @@ static void blocks(own_call *o, int64_t k0, int64_t k1, int64_t depth, int32_t f
   } while (o->k < k1);
 }
 
-/* Every leaf of a sum on a grid by itself, then the peak, which no order changes. */
-static void grid_leaves(own_call *o, int64_t depth) {
-  const gemm_job *job = o->job;
-  for (int64_t k = 0, end; k < job->k; k = end, o->later = 1) {
-    end = gemm_leaf_end(job, k);
-    blocks(o, k, end, depth, 1, 1);
+/* As many complete leaves from k on as fit into a block; returns where they end, or k where not one fits. */
+static int64_t complete_leaves(own_call *o, int64_t k) {
+  o->k = k;
+  o->first = o->last = 1;
+  o->pieces = 0;
+  for (int64_t end = k; k < o->job->k; k = end) {
+    end = gemm_leaf_end(o->job, k);
+    if (end - o->k > BLOCK) break;
+    o->ends[o->pieces++] = (int16_t)(end - o->k);
   }
-  mt_raise(job->peak, o->most);
+  o->depth = k - o->k;
+  return k;
 }
 
-/* Every leaf by itself: its parts of all stretches, one after the other. */
-static void leaves(own_call *o, int64_t depth) {
+/* Leaves that are adjacent in k, in their order: on a grid, or of a tree. Where their lengths differ, that of one
+ * decides how it is cut into blocks, and not how many rows there are. */
+static void adjacent_leaves(own_call *o, int64_t depth) {
+  if (o->job->leaf) depth = BLOCK;
+  for (int64_t k = 0, end; k < o->job->k; k = end) {
+    end = complete_leaves(o, k);
+    if (end > k) block(o);
+    else blocks(o, k, end = gemm_leaf_end(o->job, k), depth, 1, 1);
+    o->leaf += o->pieces;
+  }
+}
+
+/* Leaves with a part in each of several stretches of k, or without rows. */
+static void leaves_in_stretches(own_call *o, int64_t depth) {
   const gemm_job *job = o->job;
   const int64_t part = gemm_leaf(job), stretches = mt_max(1, job->stretches);
   for (o->leaf = 0; o->leaf < job->leaves; o->leaf++)
@@ -168,23 +206,25 @@ static void leaves(own_call *o, int64_t depth) {
 
 void mt_gemm_own(const gemm_kernel *kr, const gemm_job *job, const gemm_part *p, void *workspace) {
   own_call o = {.kernel = kr, .job = job, .part = p, .levels = 1};
-  int64_t depth = p->depth;
-  const int32_t tree = gemm_tree(job);
+  const int64_t depth = p->depth;
+  const int32_t tree = gemm_tree(job), exact = gemm_exact(job), adjacent = tree && job->k > 0 && job->stretches <= 1;
+  const int64_t deepest = adjacent ? mt_max(BLOCK, depth) : depth;
   for (int64_t n = job->leaves; n > 1; n >>= 1) o.levels++; /* a leaf's own sums are at the lowest */
   o.single = !p->sums && !tree && depth >= p->k1 - p->k0;
   o.b = workspace;
-  o.a = o.b + mt_up(kr->nr * depth * kr->element, 64);
+  o.a = o.b + mt_up(kr->nr * deepest * kr->element, 64);
   int64_t down = mt_ceil(p->tile.i1 - p->tile.i0, kr->mr), across = mt_ceil(p->tile.j1 - p->tile.j0, kr->nr);
-  float *sums = (float *)(o.a + mt_up(down * kr->mr * depth * kr->element, 64));
+  float *sums = (float *)(o.a + mt_up(down * kr->mr * deepest * kr->element, 64));
   o.sums = p->sums ? p->sums : sums;
   o.rest = sums + (o.single ? 1 : down * across * o.levels) * kr->mr * kr->nr;
-  if (gemm_exact(job)) {
+  if (exact) {
     o.exact = (double *)mt_up((uintptr_t)o.rest, 64);
     o.rest = (float *)(o.exact + down * across * kr->mr * kr->nr);
   }
   if (kr->begin) kr->begin();
-  if (gemm_exact(job)) grid_leaves(&o, depth);
-  else if (tree) leaves(&o, depth);
-  else blocks(&o, p->k0, p->k1, depth, p->k0 == 0, p->k1 == job->k);
+  if (adjacent) adjacent_leaves(&o, depth);
+  else if (tree && !exact) leaves_in_stretches(&o, depth);
+  else if (!tree) blocks(&o, p->k0, p->k1, depth, p->k0 == 0, p->k1 == job->k);
+  if (exact) mt_raise(job->peak, o.most);
   if (kr->end) kr->end();
 }

@@ -18,7 +18,7 @@ func limitISA(level int) bool       { return cpu.LimitISA(level) }
 
 // bestISA is the last of instructionSets that this machine has: kernels use no less again
 // when t ends.
-func bestISA(t *testing.T) int {
+func bestISA(t testing.TB) int {
 	best := len(instructionSets) - 1
 	for !limitISA(best) {
 		best--

@@ -103,3 +103,58 @@ func TestInvariantProductsAreDescribed(t *testing.T) {
 		t.Errorf("without it the device is described as %q", text)
 	}
 }
+
+// benchProduct is a product of GPT-2 124M with 4 x 512 tokens, in f32.
+type benchProduct struct {
+	name    string
+	m, n, k int64
+	leaves  int32 // 0: a gradient, on a grid
+}
+
+// args are the product's: as training with --layout-invariant asks for it, or without.
+func (p benchProduct) args(d *device.Device, invariant bool) device.MatmulArgs {
+	r := rand.New(rand.NewPCG(1, 2))
+	if p.leaves > 0 {
+		a := device.MatmulArgs{A: random(d, r, p.m, p.k), B: random(d, r, p.n, p.k), TransB: 1, C: random(d, r, p.m, p.n)}
+		if invariant {
+			a.Leaves = p.leaves
+		}
+		return a
+	}
+	a := device.MatmulArgs{A: random(d, r, p.k, p.m), B: random(d, r, p.k, p.n), TransA: 1, Accumulate: 1, C: random(d, r, p.m, p.n)}
+	if !invariant {
+		return a
+	}
+	a.Chunk, a.Batch = 64, 4
+	a.C, a.Grid, a.Peak = d.Arena.Alloc(device.Workspace, device.F64, p.m, p.n), d.Arena.Alloc(device.Workspace, device.F64, 1), d.Arena.Alloc(device.Workspace, device.F32, 1)
+	d.Fill(a.C, 0)
+	device.WriteSlice(d, a.Grid, []float64{0x1p-30})
+	return a
+}
+
+// BenchmarkProductsByLeaves times products as training with --layout-invariant asks for them, and without.
+func BenchmarkProductsByLeaves(b *testing.B) {
+	const tokens, hidden, ffn, vocab = 2048, 768, 3072, 50304
+	for _, p := range []benchProduct{
+		{"fc1", tokens, ffn, hidden, 1}, {"projection", tokens, hidden, hidden, 8}, {"fc2", tokens, hidden, ffn, 8},
+		{"fc1 gradient", ffn, hidden, tokens, 0}, {"fc2 gradient", hidden, ffn, tokens, 0}, {"part of the head's gradient", vocab / 8, hidden, tokens, 0},
+	} {
+		b.Run(p.name+"/default", func(b *testing.B) {
+			d := opened(b)
+			defer d.Close()
+			p.run(b, d, p.args(d, false))
+		})
+		b.Run(p.name+"/invariant", func(b *testing.B) {
+			d, _ := common(b)
+			p.run(b, d, p.args(d, true))
+		})
+	}
+}
+
+func (p benchProduct) run(b *testing.B, d *device.Device, a device.MatmulArgs) {
+	d.Matmul(a) // pages and caches
+	for b.Loop() {
+		d.Matmul(a)
+	}
+	b.ReportMetric(2*float64(p.m*p.n*p.k)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+}

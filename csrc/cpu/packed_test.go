@@ -43,7 +43,7 @@ func (b big) run(t *testing.T, dtype device.DType, divisor int64) []float32 {
 	return b.on(d, dtype, divisor)
 }
 
-func opened(t *testing.T) *device.Device {
+func opened(t testing.TB) *device.Device {
 	t.Helper()
 	d, err := Open()
 	if err != nil {

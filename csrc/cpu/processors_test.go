@@ -17,7 +17,7 @@ import (
 )
 
 // common is the device with the vectors that --layout-invariant uses, until the test ends, and the best vectors of this processor.
-func common(t *testing.T) (d *device.Device, best int) {
+func common(t testing.TB) (d *device.Device, best int) {
 	t.Helper()
 	best = bestISA(t)
 	d, err := Open()

@@ -110,12 +110,13 @@ func GridsHaveNoOrder(t *testing.T, dev *device.Device) {
 // all rows at once, then leaf by leaf, backwards.
 func GroupsHaveNoOrder(t *testing.T, dev *device.Device) {
 	const m, n = 70, 33
-	leaves := []int64{3, 1, 40, 2, 17} // rows of each; the third group has the last two
-	offsets := []int32{0, 44, 44, 63}
+	const third, all = 204, 506
+	leaves := []int64{3, 1, 200, 2, 300} // rows of each, also above those that a kernel takes at once; the third group has the last two
+	offsets := []int32{0, third, third, all}
 	for _, d := range valueTypes {
 		s := dev.Arena.Scope(device.Activations)
 		r := rand.New(rand.NewPCG(4, 3))
-		a, b, grid, number := random(dev, s, r, d, 63, m), random(dev, s, r, d, 63, n), s.Alloc(device.F64, 1), []int32{}
+		a, b, grid, number := random(dev, s, r, d, all, m), random(dev, s, r, d, all, n), s.Alloc(device.F64, 1), []int32{}
 		device.WriteSlice(dev, grid, []float64{0x1p-30})
 		for leaf, rows := range leaves {
 			number = append(number, slices.Repeat([]int32{int32(leaf)}, int(rows))...)
@@ -137,14 +138,14 @@ func GroupsHaveNoOrder(t *testing.T, dev *device.Device) {
 			})
 			return slices.Concat(readBytes(dev, c), readBytes(dev, sum), readBytes(dev, peak))
 		}
-		want := made(func(add func(from, rows int64, offsets []int32)) { add(0, 63, offsets) })
+		want := made(func(add func(from, rows int64, offsets []int32)) { add(0, all, offsets) })
 		backwards := made(func(add func(from, rows int64, offsets []int32)) {
-			end := int64(63)
+			end := int64(all)
 			for i := len(leaves) - 1; i >= 0; i-- {
 				rows := leaves[i]
 				end -= rows
 				only := []int32{0, int32(rows), int32(rows), int32(rows)}
-				if end >= 44 {
+				if end >= third {
 					only = []int32{0, 0, 0, int32(rows)}
 				}
 				add(end, rows, only)
