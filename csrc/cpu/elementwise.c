@@ -77,12 +77,25 @@ V void K(convert)(void *dst, int D, const void *src, int S, int64_t n) {
   V_EACH(n, i, m, v_store_n(dst, D, i, m, v_load_n(src, S, i, m)););
 }
 
+/* f64 to f32 and back: all gradients of a step with --layout-invariant. */
+V void K(narrow)(float *dst, const double *src, int64_t n) {
+  for (int64_t i = 0; i < n; i++) dst[i] = (float)src[i];
+}
+
+V void K(widen)(double *dst, const float *src, int64_t n) {
+  for (int64_t i = 0; i < n; i++) dst[i] = src[i];
+}
+
 /* n elements that lie back to back on both sides. */
 V void K(copy_run)(void *dst, int32_t to, const void *src, int32_t from, int64_t n) {
   if (to == from)
     memmove(dst, src, n * mt_element(to));
   else if (to <= MT_F16 && from <= MT_F16)
     V_BY_DTYPE(from, { enum { S = T }; V_BY_DTYPE(to, K(convert)(dst, T, src, S, n)) })
+  else if (to == MT_F32 && from == MT_F64)
+    K(narrow)(dst, src, n);
+  else if (to == MT_F64 && from == MT_F32)
+    K(widen)(dst, src, n);
   else
     for (int64_t i = 0; i < n; i++) K(put)(dst, to, i, K(get)(src, from, i));
 }
