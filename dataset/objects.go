@@ -92,7 +92,7 @@ func (m *maker) fetchObject(from store.Store, key, path string) error {
 		}
 	}
 	if was, err := exitcode.ReadFile(record, 1<<10); err == nil && string(was) != is {
-		return exitcode.Errorf(exitcode.BadData, "%s was replaced after it was fetched to %s (ETag and size were %q, are %q); remove that file and %s to train on the new content",
+		return exitcode.Errorf(exitcode.BadData, "%s was replaced after it was fetched to %s (ETag and size were %q and are now %q); remove that file and %s to train on the new content",
 			f.Name(), path, strings.TrimSpace(string(was)), strings.TrimSpace(is), filepath.Base(record))
 	}
 	tmp := atomicfile.Temporary(path)

@@ -172,7 +172,7 @@ func (p *parser) derivePositions() {
 	// The sequence must fit the positions.
 	p.need(p.SeqLength < 2, "seq-length", "the number of tokens of a training sequence, at least 2")
 	if m.Position == spec.PositionLearned {
-		p.need(m.Context < 1, "max-position-embeddings", "the rows of the learned position embedding, at least --seq-length")
+		p.need(m.Context < 1, "max-position-embeddings", "the number of rows of the learned position embedding, at least --seq-length")
 	}
 	if m.Context > 0 && m.Context < p.SeqLength {
 		p.clash("seq-length max-position-embeddings", "--seq-length %d is longer than --max-position-embeddings %d; use --max-position-embeddings %[1]d or more", p.SeqLength, m.Context)

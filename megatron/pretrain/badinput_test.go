@@ -127,15 +127,15 @@ func TestCheckpointThatDoesNotFit(t *testing.T) {
 		add, want string
 	}{
 		{"--hidden-size 32", "[50 16] in the checkpoint, [50 32] in this run"},
-		{"--hidden-size 32", "--hidden-size 16 -> 32, --ffn-hidden-size 64 -> 128, --kv-channels 8 -> 16; give the checkpoint's"},
+		{"--hidden-size 32", "--hidden-size 16 -> 32, --ffn-hidden-size 64 -> 128, --kv-channels 8 -> 16; give the values of the checkpoint"},
 		{"--num-layers 3", "layers.2"},
 		{"--num-layers 3", "(the model's flags differ: --num-layers 2 -> 3; give"},
 		{"--num-layers 1", "--num-layers 2 -> 1"},
-		{"--num-experts 4", "(the model's flags differ: a mixture of experts false -> true; give the checkpoint's, or --use-checkpoint-args; --moe-use-upcycling makes experts"},
+		{"--num-experts 4", "(the model's flags differ: a mixture of experts false -> true; give the values of the checkpoint, or use --use-checkpoint-args; --moe-use-upcycling makes experts"},
 		{"--num-attention-heads 4", "--num-attention-heads 2 -> 4"},
 		{"--no-bias-gelu-fusion", "activation gelu_tanh -> gelu"},
 		{"--bf16", "the precision flags differ"},
-		{"--bf16", "(if only precision or optimizer differ: --finetune"},
+		{"--bf16", "(if only the precision or the optimizer differs, use --finetune"},
 		{"--bf16 --num-attention-heads 4 --no-load-optim", "--num-attention-heads 2 -> 4"},
 		{"--train-iters 8", "decay samples: 32 now, 24 in the checkpoint"},
 		{"--ckpt-step 4", "it has 3, 6"},

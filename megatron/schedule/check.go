@@ -89,7 +89,7 @@ func (s *stageCheck) run(a Action) error {
 	case value.ran:
 		return fmt.Errorf("it has run before")
 	case *next != a.Micro:
-		return fmt.Errorf("micro-batch %d of chunk %d is next", *next, a.Chunk)
+		return fmt.Errorf("micro-batch %d of chunk %d must be next", *next, a.Chunk)
 	case at.grad && !s.at(valueKey{false, a.Chunk, a.Micro}).ran:
 		return fmt.Errorf("its forward has not run")
 	case s.from(at) >= 0 && !value.here:

@@ -69,11 +69,14 @@ func (r *RopeRule) check(d int) error {
 	for name, v := range map[string]*float64{"factor": r.Factor, "low_freq_factor": r.LowFreq, "high_freq_factor": r.HighFreq, "attention_factor": r.AttentionFactor,
 		"beta_fast": r.BetaFast, "beta_slow": r.BetaSlow, "alpha": r.Alpha, "partial_rotary_factor": r.Partial} {
 		if v != nil && !(*v > 0 && *v < 1e12) {
-			return fmt.Errorf("%s is %v; it must be above 0", name, *v)
+			return fmt.Errorf("%s is %v; it must be above 0 and below 1e12", name, *v)
 		}
 	}
-	if r.Theta < 0 || math.IsInf(r.Theta, 0) || math.IsNaN(r.Theta) || r.OriginalMax < 0 {
-		return fmt.Errorf("rope_theta %v and original_max_position_embeddings %d must not be negative", r.Theta, r.OriginalMax)
+	if r.Theta < 0 || math.IsInf(r.Theta, 0) || math.IsNaN(r.Theta) {
+		return fmt.Errorf("rope_theta must be a finite number that is not negative, not %v", r.Theta)
+	}
+	if r.OriginalMax < 0 {
+		return fmt.Errorf("original_max_position_embeddings must not be negative, not %d", r.OriginalMax)
 	}
 	// What each rule cannot do without.
 	missing := ""
@@ -106,7 +109,7 @@ func (r *RopeRule) check(d int) error {
 			}
 			for _, v := range list {
 				if !(v > 0 && v < 1e12) {
-					return fmt.Errorf("%s has %v; its numbers must be above 0", name, v)
+					return fmt.Errorf("%s has %v; its numbers must be above 0 and below 1e12", name, v)
 				}
 			}
 		}
@@ -116,7 +119,7 @@ func (r *RopeRule) check(d int) error {
 	case RopeProportional:
 		need(r.Partial != nil && *r.Partial <= 1, "partial_rotary_factor")
 	default:
-		return fmt.Errorf("rope_type %q is not supported; default, linear, llama3, yarn, longrope, dynamic and proportional are", r.Type)
+		return fmt.Errorf("rope_type %q is not supported; choose default, linear, llama3, yarn, longrope, dynamic or proportional", r.Type)
 	}
 	if missing != "" {
 		return fmt.Errorf("rope_type %s needs %s", r.Type, missing)

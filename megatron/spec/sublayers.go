@@ -104,12 +104,12 @@ func ParseHybrid(pattern string) (h HybridLayers, err error) {
 			if what := unheld[symbol]; what != "" {
 				return h, fmt.Errorf("%c stands for %s, which models of such layers cannot have here", symbol, what)
 			}
-			return h, fmt.Errorf("%q is not a layer; M (scan), * (attention), - (MLP) and E (experts) are", symbol)
+			return h, fmt.Errorf("%q is not a layer; use M (scan), * (attention), - (MLP) or E (experts)", symbol)
 		}
 		h.Sublayers, h.Scans, h.Experts = append(h.Sublayers, kind), append(h.Scans, symbol == scanSymbol), append(h.Experts, symbol == expertsSymbol)
 	}
 	if len(h.Sublayers) == 0 {
-		return h, fmt.Errorf("it names no layers; M (scan), * (attention), - (MLP) and E (experts) are")
+		return h, fmt.Errorf("the pattern names no layers; use M (scan), * (attention), - (MLP) or E (experts)")
 	}
 	return h, nil
 }

@@ -152,7 +152,7 @@ func (r *Run) loadAll(load loader) error {
 	stored := append(r.Engine.Weights(), r.Engine.Optimizer.Stored()...)
 	state, report, err := load(stored, native.LoadOptions{AllowMissing: func(s *native.State, name string) bool { return wasFrozen(s, name) || isGrid(name) }})
 	if errors.Is(err, native.ErrMisfit) && !errors.Is(err, errReshaped) {
-		return fmt.Errorf("%w\n(if only precision or optimizer differ: --finetune loads the weights only, --no-load-optim also keeps the iteration)", err)
+		return fmt.Errorf("%w\n(if only the precision or the optimizer differs, use --finetune to load only the weights, or --no-load-optim to load the weights and the iteration)", err)
 	}
 	if err != nil {
 		return err
@@ -212,7 +212,7 @@ func (r *Run) misfit(state native.State, err error) error {
 	if before.Experts == nil && r.Config.Model.Experts != nil {
 		also = "; --moe-use-upcycling makes experts from a dense model's MLPs"
 	}
-	return fmt.Errorf("%w\n(%w: %s; give the checkpoint's, or --use-checkpoint-args%s)", err, errReshaped, strings.Join(list, ", "), also)
+	return fmt.Errorf("%w\n(%w: %s; give the values of the checkpoint, or use --use-checkpoint-args%s)", err, errReshaped, strings.Join(list, ", "), also)
 }
 
 // modelOf is the model that a checkpoint was trained as; nil: it is another program's.

@@ -100,7 +100,7 @@ func readText(r io.Reader, size int64) (*Manifest, error) {
 	}
 	said := string(head[len(headOpen) : len(headOpen)+sumDigits])
 	if string(head) != headOpen+said+headClose {
-		return nil, fmt.Errorf("bytes 0 to %d: not the start of a manifest", n)
+		return nil, fmt.Errorf("the first %d bytes are not the start of a manifest", n)
 	}
 	hash := xxh3.New()
 	rest := io.TeeReader(bufio.NewReaderSize(r, 1<<20), hash)
@@ -110,7 +110,7 @@ func readText(r io.Reader, size int64) (*Manifest, error) {
 		return nil, err
 	}
 	if is := hexSum(hash.Sum128()); is != said {
-		return nil, fmt.Errorf("bytes %d to %d have the checksum %s, byte %d says %s", headBytes, size, is, len(headOpen), said)
+		return nil, fmt.Errorf("bytes %d to %d have the checksum %s, byte %d says %s", headBytes, size-1, is, len(headOpen), said)
 	}
 	if wrong != nil {
 		return nil, wrong

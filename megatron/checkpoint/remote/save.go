@@ -132,7 +132,7 @@ func (r *Remote) send(ctx context.Context, v version, folder string, files map[s
 	key := v.folder + checkpoint.ManifestName
 	if _, err := store.PutBytes(ctx, r.store, key, manifest, store.IfAbsent); err != nil {
 		if errors.Is(err, store.ErrExists) {
-			return exitcode.Errorf(exitcode.IO, "checkpoint: %s was written by another run meanwhile; end one of them, or give one another --save", r.store.Name(key))
+			return exitcode.Errorf(exitcode.IO, "checkpoint: %s was written by another run meanwhile; stop one of the runs, or give one of them a different --save", r.store.Name(key))
 		}
 		return err
 	}
@@ -141,7 +141,7 @@ func (r *Remote) send(ctx context.Context, v version, folder string, files map[s
 		return err
 	}
 	if !bytes.Equal(is, manifest) {
-		return exitcode.Errorf(exitcode.IO, "checkpoint: %s reads back other bytes than were written; report it to the operator of the store", r.store.Name(key))
+		return exitcode.Errorf(exitcode.IO, "checkpoint: %s: the bytes read back differ from those written; report it to the operator of the store", r.store.Name(key))
 	}
 	return r.readBack(ctx, v, files, true)
 }
