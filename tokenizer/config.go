@@ -69,7 +69,7 @@ func Flags() []Flag {
 			func(c *Config, v []string) error { c.SpecialTokens = v; return nil }},
 		{"tokenizer-hf-no-include-special-tokens", argv.Switch, "", "a HuggingFaceTokenizer puts no special tokens around a text",
 			func(c *Config, _ []string) error { c.NoSpecial = true; return nil }},
-		{"tokenizer-sentencepiece-legacy", argv.Switch, "", "a SentencePiece tokenizer takes --tokenizer-special-tokens and cuts them out of a text first",
+		{"tokenizer-sentencepiece-legacy", argv.Switch, "", "let a SentencePiece tokenizer use --tokenizer-special-tokens, which are split off before the text is tokenized",
 			func(c *Config, _ []string) error { c.Legacy = true; return nil }},
 		// Of one type each.
 		{"tiktoken-pattern", argv.One, "", "how a TikTokenizer splits text: v1 or v2 (v2)",

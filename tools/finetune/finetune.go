@@ -86,7 +86,7 @@ func allFlags() []cli.Flag {
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "batch-tokens", Usage: "use N tokens per step, padding included, instead of --batch-size: as many sequences of --seq-length as fit (default: --batch-size sets the step)"}),
 		command.Between(0, 1<<16, &cli.IntFlag{Name: "micro-batch-size", Usage: "compute N sequences at once; changes memory and speed, not the result (default: the largest divisor of --batch-size up to 4)"}),
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "seq-length", Usage: "use N tokens per sequence; longer rows are truncated (default: 1024, or the model's context if it is shorter)"}),
-		&cli.StringFlag{Name: "packing", Value: "bfd", Usage: "choose how rows fill sequences: bfd (best fit), bfd_split (best fit, long rows cut), in_order or none (preference tuning: none)"},
+		&cli.StringFlag{Name: "packing", Value: "bfd", Usage: "choose how rows fill sequences: bfd (best fit), bfd_split (best fit, long rows cut), in_order or none (default with every --tuning except sft: none)"},
 		command.Between(0, 10, &cli.Float64Flag{Name: "lr", Usage: "set the peak learning rate (default: 2e-4 for an adapter, 2e-5 for all weights; a twentieth of these unless --tuning is sft)"}),
 		command.Between(0, 1<<16, &cli.IntFlag{Name: "lora-rank", Value: 16, Usage: "set the rank of the adapter (0 trains all weights)"}),
 		command.Between(0, 1e9, &cli.Float64Flag{Name: "lora-alpha", Usage: "multiply the adapter by alpha / rank (default: twice the rank)"}),

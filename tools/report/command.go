@@ -101,7 +101,7 @@ var formats = map[string]func(io.Writer, []*dashboard.Run) error{"html": dashboa
 var endings = map[string]string{".html": "html", ".htm": "html", ".md": "markdown", ".csv": "csv", ".png": "png"}
 
 func price() cli.Flag {
-	return command.Between(0, 1e12, &cli.Float64Flag{Name: "price-per-hour", Usage: "set the cost of one hour of a run, in any currency; shows the cost so far and of the complete run"})
+	return command.Between(0, 1e12, &cli.Float64Flag{Name: "price-per-hour", Usage: "set the cost of one hour of a run, in any currency; shows the cost so far and the estimated total cost"})
 }
 
 // sources are the runs of a command line.

@@ -26,7 +26,7 @@ var proveFlags = []cli.Flag{
 	&cli.BoolFlag{Name: "mutate", Usage: "break one collective, mask or padded column at a time and report whether the check detects it"},
 	&cli.StringFlag{Name: "mutant", Usage: "with --mutate: run only mutants whose name contains this, as in \"RowParallelLinear.Forward, call 96 of 144\""},
 	&cli.StringFlag{Name: "device", Value: "auto", Usage: "train on this device: auto, cpu, cuda or ref"},
-	&cli.BoolFlag{Name: "all", Usage: "print every layout instead of those nearest to their bounds"},
+	&cli.BoolFlag{Name: "all", Usage: "print every layout, not only those whose differences are closest to the allowed limit"},
 	&cli.BoolFlag{Name: "json", Usage: "print the report as one JSON object"},
 	&cli.StringFlag{Name: "png", Usage: "write the table of layouts to `FILE` as a PNG picture"},
 }
