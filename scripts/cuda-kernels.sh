@@ -24,10 +24,10 @@ said() {
 {
   echo "# Kernels"
   echo
-  echo "This page lists the resources of every CUDA kernel, as \`ptxas\` reports them. \`make cuda-kernels\` writes the page. It fails if a kernel spills or has a"
-  echo "stack, and did not in the previous table. For each architecture the table has the registers per thread, and in brackets the bytes spilled (stored and"
-  echo "loaded) and the bytes of stack (arrays in local memory). The last column is the static shared memory per block in bytes. Dynamic shared memory is"
-  echo "chosen at launch."
+  echo "This page lists the resources of every CUDA kernel, as \`ptxas\` reports them. \`make cuda-kernels\` writes the page. The command fails if a kernel"
+  echo "that neither spilled nor used stack memory in the previous table now does. For each architecture the table has the registers per thread. In brackets it"
+  echo "has the bytes spilled (stored and loaded) or the bytes of stack (arrays in local memory). The last column is the static shared memory per block, in"
+  echo "bytes. Dynamic shared memory is chosen at launch."
   echo
   echo "| kernel | sm_80 | sm_90a | sm_100 | shared |"
   echo "|---|---|---|---|---|"
