@@ -1,11 +1,8 @@
 package tokenizer
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 
 	"monotron/internal/exitcode"
@@ -39,11 +36,11 @@ func loadHuggingFace(c Config) (Tokenizer, error) {
 			return loadWithoutJSON(c)
 		}
 	}
-	inner, err := hf.Load(path)
+	names, err := readNames(dir)
 	if err != nil {
 		return nil, err
 	}
-	names, err := readNames(dir)
+	inner, err := hf.Load(path, hf.Changes{PrefixSpace: names.prefixSpace()})
 	if err != nil {
 		return nil, err
 	}
@@ -61,11 +58,11 @@ func loadGGUF(c Config) (Tokenizer, error) {
 	for _, f := range files {
 		switch f.Name {
 		case "tokenizer.json":
-			if inner, err = hf.Parse(c.Model, f.Data); err != nil {
+			if inner, err = hf.Parse(c.Model, f.Data, hf.Changes{}); err != nil {
 				return nil, err
 			}
 		case "tokenizer_config.json":
-			if err := names.read(f.Data); err != nil {
+			if _, err := names.read(f.Data); err != nil {
 				return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", c.Model, err)
 			}
 		}
@@ -75,7 +72,9 @@ func loadGGUF(c Config) (Tokenizer, error) {
 
 // newHuggingFace makes the tokenizer of a tokenizer.json and the names of special tokens.
 func newHuggingFace(c Config, inner *hf.Tokenizer, names *names) (Tokenizer, error) {
-	names.Additional = append(names.Additional, plainTokens(c.SpecialTokens)...)
+	for _, s := range c.SpecialTokens {
+		names.Additional = append(names.Additional, hf.AddedToken{Content: s, Special: true})
+	}
 	if err := names.apply(inner); err != nil {
 		return nil, err
 	}
@@ -95,175 +94,6 @@ func newHuggingFace(c Config, inner *hf.Tokenizer, names *names) (Tokenizer, err
 		t.bos = int(id)
 	}
 	return t, nil
-}
-
-// loadWithoutJSON reads a folder that holds GPT-2's two files under Hugging
-// Face's names.
-func loadWithoutJSON(c Config) (Tokenizer, error) {
-	vocab, merges := filepath.Join(c.Model, "vocab.json"), filepath.Join(c.Model, "merges.txt")
-	if model := filepath.Join(c.Model, "tokenizer.model"); !exists(vocab) && exists(model) {
-		return nil, exitcode.Errorf(exitcode.Usage, "%s has no tokenizer.json; for its SentencePiece model use --tokenizer-type Llama2Tokenizer --tokenizer-model %s", c.Model, model)
-	}
-	if len(c.SpecialTokens) > 0 {
-		return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-special-tokens needs a tokenizer.json, and %s has none; leave it out", c.Model)
-	}
-	t, err := LoadGPT2(vocab, merges)
-	if err != nil {
-		return nil, err
-	}
-	return hfGPT2{t, c}, nil
-}
-
-// names is what tokenizer_config.json says: which tokens are special, and for
-// what.
-type names struct {
-	path       string
-	BOS        string
-	EOS        string
-	Sep        string
-	Pad        string
-	Additional []hf.AddedToken
-	AddBOS     *bool
-	AddEOS     *bool
-	class      string
-}
-
-// readNames reads tokenizer_config.json, and special_tokens_map.json for what
-// the first leaves out. Neither has to be there.
-func readNames(dir string) (*names, error) {
-	n := &names{}
-	for _, file := range []string{"special_tokens_map.json", "tokenizer_config.json"} {
-		path := filepath.Join(dir, file)
-		if !exists(path) {
-			continue
-		}
-		data, err := readFile(path, "--tokenizer-model")
-		if err != nil {
-			return nil, err
-		}
-		n.path = path
-		if err := n.read(data); err != nil {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)
-		}
-	}
-	return n, nil
-}
-
-func (n *names) read(data []byte) error {
-	var f struct {
-		BOS        *specialName             `json:"bos_token"`
-		EOS        *specialName             `json:"eos_token"`
-		Sep        *specialName             `json:"sep_token"`
-		Pad        *specialName             `json:"pad_token"`
-		Unk        *specialName             `json:"unk_token"`
-		Mask       *specialName             `json:"mask_token"`
-		Cls        *specialName             `json:"cls_token"`
-		Additional []specialName            `json:"additional_special_tokens"`
-		Decoder    map[string]hf.AddedToken `json:"added_tokens_decoder"`
-		AddBOS     *bool                    `json:"add_bos_token"`
-		AddEOS     *bool                    `json:"add_eos_token"`
-		Class      string                   `json:"tokenizer_class"`
-	}
-	if err := json.Unmarshal(data, &f); err != nil {
-		return err
-	}
-	// Special tokens by their roles.
-	for _, pair := range []struct {
-		from *specialName
-		to   *string
-	}{{f.BOS, &n.BOS}, {f.EOS, &n.EOS}, {f.Sep, &n.Sep}, {f.Pad, &n.Pad}} {
-		if pair.from != nil {
-			*pair.to = pair.from.Content
-		}
-	}
-	// Added tokens in the order of their ids, then those with a role, then others.
-	ids := make([]int, 0, len(f.Decoder))
-	for id := range f.Decoder {
-		number, err := strconv.Atoi(id)
-		if err != nil {
-			return exitcode.Errorf(exitcode.BadData, "added_tokens_decoder: %q is not a token id", id)
-		}
-		ids = append(ids, number)
-	}
-	slices.Sort(ids)
-	for _, id := range ids {
-		n.Additional = append(n.Additional, f.Decoder[strconv.Itoa(id)])
-	}
-	for _, s := range []*specialName{f.BOS, f.EOS, f.Unk, f.Sep, f.Pad, f.Cls, f.Mask} {
-		if s != nil {
-			n.Additional = append(n.Additional, s.AddedToken)
-		}
-	}
-	for _, s := range f.Additional {
-		n.Additional = append(n.Additional, s.AddedToken)
-	}
-	n.AddBOS, n.AddEOS, n.class = f.AddBOS, f.AddEOS, f.Class
-	return nil
-}
-
-// specialName is a token by its content alone or with the rules of an added token.
-type specialName struct{ hf.AddedToken }
-
-func (s *specialName) UnmarshalJSON(data []byte) error {
-	s.Special = true
-	if json.Unmarshal(data, &s.Content) == nil {
-		return nil
-	}
-	err := json.Unmarshal(data, &s.AddedToken)
-	s.Special = true
-	return err
-}
-
-func plainTokens(list []string) (out []hf.AddedToken) {
-	for _, s := range list {
-		out = append(out, hf.AddedToken{Content: s, Special: true})
-	}
-	return out
-}
-
-// templated are the classes whose add_bos_token and add_eos_token replace the
-// post-processor of tokenizer.json.
-var templated = []string{"LlamaTokenizer", "LlamaTokenizerFast", "CodeLlamaTokenizer", "CodeLlamaTokenizerFast", "GemmaTokenizer", "GemmaTokenizerFast", "CohereTokenizer", "CohereTokenizerFast"}
-
-// apply enters the special tokens and the template.
-func (n *names) apply(t *hf.Tokenizer) error {
-	if err := t.AddSpecial(n.Additional); err != nil {
-		return exitcode.Errorf(exitcode.BadData, "%s: %w", n.path, err)
-	}
-	if n.AddBOS == nil && n.AddEOS == nil || !slices.Contains(templated, n.class) {
-		return nil
-	}
-	var around [2][]int32
-	for i, side := range []struct {
-		on   bool
-		name string
-	}{{n.AddBOS == nil || *n.AddBOS, n.BOS}, {n.AddEOS != nil && *n.AddEOS, n.EOS}} {
-		if !side.on {
-			continue
-		}
-		id, err := n.id(t, side.name)
-		if err != nil {
-			return err
-		}
-		if id < 0 {
-			return exitcode.Errorf(exitcode.BadData, "%s asks for a token around each text that it does not name", n.path)
-		}
-		around[i] = []int32{int32(id)}
-	}
-	t.Surround(around[0], around[1])
-	return nil
-}
-
-// id is the id of a named token, -1 where the name is empty.
-func (n *names) id(t *hf.Tokenizer, token string) (int, error) {
-	if token == "" {
-		return -1, nil
-	}
-	id, ok := t.ID(token)
-	if !ok {
-		return -1, exitcode.Errorf(exitcode.BadData, "%s: the token %.60q is not in the vocabulary", n.path, token)
-	}
-	return int(id), nil
 }
 
 func (t *huggingFace) Name() string           { return "HuggingFaceTokenizer" }
@@ -305,15 +135,6 @@ func describeHF(c Config) Description {
 		{"use_gigatoken", "False"},
 	}}
 }
-
-// hfGPT2 is such a folder without tokenizer.json; GPT-2 puts nothing around a text.
-type hfGPT2 struct {
-	*GPT2
-	config Config
-}
-
-func (t hfGPT2) Name() string             { return "HuggingFaceTokenizer" }
-func (t hfGPT2) Description() Description { return describeHF(t.config) }
 
 func pythonNone(s string) string {
 	if s == "" {

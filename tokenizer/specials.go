@@ -16,8 +16,6 @@ func Specials(t Tokenizer) map[string]int32 {
 	switch t := t.(type) {
 	case *GPT2: // one token begins and ends texts
 		set("bos_token_id", t.eod)
-	case hfGPT2:
-		set("bos_token_id", t.eod)
 	case *huggingFace:
 		set("bos_token_id", t.bos)
 	case *sentencePiece:

@@ -26,6 +26,7 @@ type addedTokens struct {
 	shown map[int32]string // the normalized form, where it is another
 	raw   *trie.Trie
 	norm  *trie.Trie
+	split bool // special tokens are not matched
 }
 
 // add enters a token; its id is the one the model has for it, else the next.
@@ -69,6 +70,7 @@ func (a *addedTokens) build() {
 	var rawIDs, normIDs []int32
 	for id, token := range a.list {
 		switch s, changed := a.shown[id]; {
+		case token.Special && a.split:
 		case token.Normalized && changed:
 			norm, normIDs = append(norm, s), append(normIDs, id)
 		case token.Normalized:

@@ -47,7 +47,7 @@ func TestWhereATextBegins(t *testing.T) {
 		{`{"type": "Lowercase"}`, behind, "\u0130.a", []int32{1, 7, 0, 8, 3}},
 		{`{"type": "Sequence", "normalizers": [{"type": "Nmt"}, {"type": "NFC"}]}`, alone, "\u000be\u0301", []int32{0}},
 	} {
-		tok, err := Parse("tokenizer.json", beginning(c.normalizer, c.splitter))
+		tok, err := Parse("tokenizer.json", beginning(c.normalizer, c.splitter), Changes{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func TestBeginningsThatAreNotKnown(t *testing.T) {
 		{`{"type": "NFKC"}`, behind, "NFKC"},
 		{`{"type": "Replace", "pattern": {"Regex": "^"}, "content": "x"}`, alone, "Replace"},
 	} {
-		if _, err := Parse("tokenizer.json", beginning(c.normalizer, c.splitter)); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := Parse("tokenizer.json", beginning(c.normalizer, c.splitter), Changes{}); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", c.normalizer, err)
 		}
 	}

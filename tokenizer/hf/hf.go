@@ -3,6 +3,7 @@ package hf
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 	"unsafe"
@@ -31,8 +32,13 @@ type Tokenizer struct {
 // maxFile bounds a tokenizer.json, in bytes.
 const maxFile = 1 << 29
 
+// Changes are settings of tokenizer_config.json that go before those of tokenizer.json.
+type Changes struct {
+	PrefixSpace *bool // add_prefix_space of a ByteLevel pre-tokenizer; nil: as tokenizer.json says
+}
+
 // Load reads a tokenizer.json.
-func Load(path string) (*Tokenizer, error) {
+func Load(path string, changes Changes) (*Tokenizer, error) {
 	data, err := exitcode.ReadFile(path, maxFile)
 	if err != nil {
 		if exitcode.CodeOf(err) == exitcode.NoInput {
@@ -40,7 +46,7 @@ func Load(path string) (*Tokenizer, error) {
 		}
 		return nil, fmt.Errorf("--tokenizer-model: %w", err)
 	}
-	return Parse(path, data)
+	return Parse(path, data, changes)
 }
 
 // reader holds what the parts of a file have to know of each other.
@@ -96,7 +102,7 @@ type file struct {
 }
 
 // Parse reads the content of a tokenizer.json; path is for messages.
-func Parse(path string, data []byte) (*Tokenizer, error) {
+func Parse(path string, data []byte, changes Changes) (*Tokenizer, error) {
 	r := &reader{path: path}
 	var f file
 	if err := exitcode.JSON(path, data, &f); err != nil {
@@ -104,6 +110,9 @@ func Parse(path string, data []byte) (*Tokenizer, error) {
 	}
 	if f.Version != nil && *f.Version != "1.0" {
 		return nil, r.unsupported("version", *f.Version)
+	}
+	if err := f.change(changes); err != nil {
+		return nil, r.bad("pre_tokenizer: %w", err)
 	}
 	// A text goes through normalizer, pre-tokenizer, model, post-processor; back through the decoder.
 	t := &Tokenizer{tokens: map[int32]string{}}
@@ -140,6 +149,18 @@ func Parse(path string, data []byte) (*Tokenizer, error) {
 	}
 	t.finish()
 	return t, nil
+}
+
+// change writes c into the parts of f.
+func (f *file) change(c Changes) error {
+	var part map[string]json.RawMessage
+	if c.PrefixSpace == nil || json.Unmarshal(f.PreTokenizer, &part) != nil || string(part["type"]) != `"ByteLevel"` {
+		return nil
+	}
+	part["add_prefix_space"] = strconv.AppendBool(nil, *c.PrefixSpace)
+	changed, err := json.Marshal(part)
+	f.PreTokenizer = changed
+	return err
 }
 
 // beginning refuses what asks for alignments that are not kept here.
@@ -287,6 +308,18 @@ func (t *Tokenizer) AddSpecial(list []AddedToken) error {
 	}
 	t.finish()
 	return nil
+}
+
+// SplitSpecial takes special tokens in a text for text: split_special_tokens of tokenizer_config.json.
+func (t *Tokenizer) SplitSpecial() {
+	t.added.split = true
+	t.finish()
+}
+
+// Added says whether token is an added one.
+func (t *Tokenizer) Added(token string) bool {
+	_, ok := t.added.ids[token]
+	return ok
 }
 
 // Surround sets the ids put before and after a text.

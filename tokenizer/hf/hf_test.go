@@ -23,7 +23,7 @@ func FuzzTokenizerJSON(f *testing.F) {
 		f.Add([]byte(text), "<s>Ab aab 12\u00e9 don't")
 	}
 	f.Fuzz(func(t *testing.T, data []byte, text string) {
-		tok, err := Parse("fuzz", data)
+		tok, err := Parse("fuzz", data, Changes{})
 		if err != nil || !utf8.ValidString(text) || len(text) > 200 {
 			return
 		}
@@ -52,7 +52,7 @@ var small = []string{
 // Claim: the files the fuzzer starts from are read, merges as lines among them.
 func TestSmallFiles(t *testing.T) {
 	for i, text := range small {
-		tok, err := Parse("small", []byte(text))
+		tok, err := Parse("small", []byte(text), Changes{})
 		if err != nil {
 			t.Errorf("file %d: %v", i, err)
 			continue

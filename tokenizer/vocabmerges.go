@@ -1,0 +1,85 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+
+	"monotron/internal/exitcode"
+	"monotron/tokenizer/hf"
+)
+
+// Parts of a tokenizer.json, by what the classes that read vocab.json and merges.txt do.
+const (
+	gpt2Parts  = `"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}`
+	qwen2Parts = `"normalizer": {"type": "NFC"}, "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+		{"type": "Split", "behavior": "Isolated", "invert": false, "pattern": {"Regex": "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
+		{"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]}`
+)
+
+// partsOf are those of a tokenizer_class, without Fast; "" is GPT-2's own two files alone.
+var partsOf = map[string]string{"": gpt2Parts, "GPT2Tokenizer": gpt2Parts, "CodeGenTokenizer": gpt2Parts, "Qwen2Tokenizer": qwen2Parts}
+
+// loadWithoutJSON reads a folder that holds vocab.json and merges.txt, as
+// transformers' slow tokenizers save them, and no tokenizer.json.
+func loadWithoutJSON(c Config) (Tokenizer, error) {
+	vocab, merges := filepath.Join(c.Model, hfVocab), filepath.Join(c.Model, hfMerges)
+	if model := filepath.Join(c.Model, hfPieces); !exists(vocab) && exists(model) {
+		return nil, exitcode.Errorf(exitcode.Usage, "%s has no tokenizer.json; for its SentencePiece model use --tokenizer-type Llama2Tokenizer --tokenizer-model %s", c.Model, model)
+	}
+	names, err := readNames(c.Model)
+	if err != nil {
+		return nil, err
+	}
+	names.slow = true
+	parts, ok := partsOf[strings.TrimSuffix(names.class, "Fast")]
+	if !ok {
+		return nil, exitcode.Errorf(exitcode.BadData, "%s has no tokenizer.json, and what its tokenizer_class %.60q makes of vocab.json is not known here; save the tokenizer with transformers as a tokenizer.json", c.Model, names.class)
+	}
+	inner, ids, err := joined(vocab, merges, parts, names)
+	if err != nil {
+		return nil, err
+	}
+	// One token begins and ends texts where nothing else is named.
+	if _, ok := ids[endOfText]; ok {
+		if names.EOS == "" {
+			names.EOS = endOfText
+		}
+		if names.BOS == "" && parts == gpt2Parts {
+			names.BOS = endOfText
+		}
+		if names.EOS == endOfText || names.BOS == endOfText {
+			names.Additional = append(names.Additional, hf.AddedToken{Content: endOfText, Special: true})
+		}
+	}
+	if names.path == "" && names.EOS == "" {
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: the token %s is missing, and no tokenizer_config.json names another end of a document", vocab, endOfText)
+	}
+	return newHuggingFace(c, inner, names)
+}
+
+// joined is the tokenizer of the two files and the other parts, and the ids of its vocabulary.
+func joined(vocab, merges, parts string, names *names) (*hf.Tokenizer, map[string]int32, error) {
+	ids, err := readVocab(vocab)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := readMerges(merges, vocab, ids); err != nil {
+		return nil, nil, err
+	}
+	text, err := readFile(merges, "--merge-file")
+	if err != nil {
+		return nil, nil, err
+	}
+	lines := strings.Split(strings.TrimRight(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n"), "\n")
+	if strings.HasPrefix(lines[0], "#version") {
+		lines = lines[1:]
+	}
+	model, err := json.Marshal(map[string]any{"type": "BPE", "vocab": ids, "merges": lines})
+	if err != nil {
+		return nil, nil, err
+	}
+	data := `{"decoder": {"type": "ByteLevel"}, ` + parts + `, "model": ` + string(model) + `}`
+	t, err := hf.Parse(vocab, []byte(data), hf.Changes{PrefixSpace: names.prefixSpace()})
+	return t, ids, err
+}
