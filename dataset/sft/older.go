@@ -13,7 +13,8 @@ var shareGPT = map[string]string{"human": "user", "user": "user", "gpt": "assist
 func (f fields) conversations() (*row, error) {
 	const field = "conversations"
 	var list []map[string]json.RawMessage
-	if json.Unmarshal(f[field], &list) != nil {
+	var texts []json.RawMessage // the same turns, with their members in order
+	if json.Unmarshal(f[field], &list) != nil || json.Unmarshal(f[field], &texts) != nil {
 		return nil, fieldError(field, "not a list of objects")
 	}
 	r := &row{kind: conversation}
@@ -28,11 +29,7 @@ func (f fields) conversations() (*row, error) {
 	for i, m := range list {
 		// A turn that has a role is a message already.
 		if m["role"] != nil {
-			one, err := json.Marshal(m)
-			if err != nil {
-				return nil, fieldError(field, "turn %d: %v", i, err)
-			}
-			r.messages = append(r.messages, one)
+			r.messages = append(r.messages, texts[i])
 			continue
 		}
 		// A turn of ShareGPT: who speaks, and the text.

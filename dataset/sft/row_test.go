@@ -98,12 +98,17 @@ func TestOtherRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	keys, err := chat.New(chat.Source{Text: "{% for m in messages %}{% generation %}{{ m | join(' ') }};{% endgeneration %}{% endfor %}"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, w := range []struct {
 		row, text, learned string
 		template           *chat.Template
 	}{
 		{`{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}], "system": "s"}`, "system:s\nuser:a\nassistant:b\n", "b\n", plain},
 		{`{"conversations": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}`, "user:a\nassistant:b\n", "b\n", plain},
+		{`{"conversations": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}`, "role content;role content;", "role content;role content;", keys},
 		{`{"instruction": "i", "input": "x", "output": "o"}`, "user:i\nx\nassistant:o\n", "o\n", plain},
 		{`{"instruction": "i", "input": "x", "output": "o"}`, alpacaInput + "i\n\n### Input:\nx\n\n### Response:\no</s>", "o</s>", nil},
 		{`{"instruction": "i", "output": "o"}`, alpacaPlain + "i\n\n### Response:\no</s>", "o</s>", nil},

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,4 +71,44 @@ func listOfObjects(raw json.RawMessage) (jinja.Value, error) {
 		}
 	}
 	return v, nil
+}
+
+// With is a JSON object with one member set; the others keep their order, which templates see.
+func With(object json.RawMessage, name string, value json.RawMessage) (json.RawMessage, error) {
+	d := json.NewDecoder(bytes.NewReader(object))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return nil, errors.Join(errors.New("not an object"), err)
+	}
+	out, set := []byte{'{'}, false
+	write := func(key string, v json.RawMessage) error {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		k, err := json.Marshal(key)
+		out = append(append(append(out, k...), ':'), v...)
+		return err
+	}
+	for d.More() {
+		token, err := d.Token()
+		key, _ := token.(string)
+		var v json.RawMessage
+		if err = errors.Join(err, d.Decode(&v)); err != nil {
+			return nil, err
+		}
+		if key == name {
+			if set {
+				continue
+			}
+			v, set = value, true
+		}
+		if err := write(key, v); err != nil {
+			return nil, err
+		}
+	}
+	if !set {
+		if err := write(name, value); err != nil {
+			return nil, err
+		}
+	}
+	return append(out, '}'), nil
 }

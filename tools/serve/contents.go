@@ -42,8 +42,7 @@ func joinedContents(messages []message) (joined []message, lists []string) {
 		}
 		content, err := json.Marshal(strings.Join(texts, "\n"))
 		if err == nil {
-			turn["content"] = content
-			if m, err = json.Marshal(turn); err != nil {
+			if m, err = chat.With(m, "content", content); err != nil {
 				continue // what was read can be written
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"monotron/tokenizer/chat"
 )
 
 // turns are the messages of a request, checked as far as every template needs, with the arguments
@@ -65,9 +67,11 @@ func checkTurn(turn map[string]any) error {
 // turnWithCalls is an assistant's message whose calls have their arguments as the template
 // reads them: clients send JSON within a string, and most templates read an object.
 func (l *loaded) turnWithCalls(m message) (message, error) {
-	var turn map[string]json.RawMessage
-	var calls []map[string]json.RawMessage
-	if json.Unmarshal(m, &turn) != nil || json.Unmarshal(turn["tool_calls"], &calls) != nil {
+	var turn struct {
+		Content json.RawMessage   `json:"content"`
+		Calls   []json.RawMessage `json:"tool_calls"`
+	}
+	if json.Unmarshal(m, &turn) != nil {
 		return nil, errors.New("has tool_calls that are not a list of objects")
 	}
 	asText := false
@@ -76,29 +80,42 @@ func (l *loaded) turnWithCalls(m message) (message, error) {
 			asText = format.TextArguments
 		}
 	}
-	for i, call := range calls {
-		var function map[string]json.RawMessage
-		var name string
-		if json.Unmarshal(call["function"], &function) != nil || json.Unmarshal(function["name"], &name) != nil {
-			return nil, fmt.Errorf("has a call %d without a function's name", i)
-		}
-		arguments, err := argumentsOf(function["arguments"], asText)
-		if err != nil {
-			return nil, fmt.Errorf("has a call %d of %.80q whose arguments are not a JSON object", i, name)
-		}
-		function["arguments"] = arguments
-		if call["function"], err = json.Marshal(function); err != nil {
+	var err error
+	for i, call := range turn.Calls {
+		if turn.Calls[i], err = callAsRead(call, i, asText); err != nil {
 			return nil, err
 		}
 	}
-	var err error
-	if turn["tool_calls"], err = json.Marshal(calls); err != nil {
+	list, err := json.Marshal(turn.Calls)
+	if err != nil {
 		return nil, err
 	}
-	if !given(turn["content"]) {
-		turn["content"] = json.RawMessage(`""`) // which templates read without asking whether it is there
+	if m, err = chat.With(m, "tool_calls", list); err == nil && !given(turn.Content) {
+		m, err = chat.With(m, "content", json.RawMessage(`""`)) // which templates read without asking whether it is there
 	}
-	return json.Marshal(turn)
+	return m, err
+}
+
+// callAsRead is call i with its arguments as the template reads them; all its members keep their order.
+func callAsRead(call json.RawMessage, i int, asText bool) (json.RawMessage, error) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(call, &members) != nil {
+		return nil, errors.New("has tool_calls that are not a list of objects")
+	}
+	var function map[string]json.RawMessage
+	var name string
+	if json.Unmarshal(members["function"], &function) != nil || json.Unmarshal(function["name"], &name) != nil {
+		return nil, fmt.Errorf("has a call %d without a function's name", i)
+	}
+	arguments, err := argumentsOf(function["arguments"], asText)
+	if err != nil {
+		return nil, fmt.Errorf("has a call %d of %.80q whose arguments are not a JSON object", i, name)
+	}
+	changed, err := chat.With(members["function"], "arguments", arguments)
+	if err != nil {
+		return nil, err
+	}
+	return chat.With(call, "function", changed)
 }
 
 // argumentsOf reads arguments that are an object, or one as JSON within a string, and gives them as
