@@ -85,10 +85,10 @@ func (f *CallFormat) Opening() byte {
 // CallFormat finds how the template writes calls, by rendering answers with one and two of them. The
 // error says why tools cannot be used with it.
 func (t *Template) CallFormat() (*CallFormat, error) {
-	if strings.Contains(t.source.Text, "<|channel|>") {
+	tools := json.RawMessage("[" + fmt.Sprintf(probeTool, probeName) + "," + fmt.Sprintf(probeTool, probeOther) + "]")
+	if _, text := t.chosen(tools); strings.Contains(text, "<|channel|>") {
 		return nil, errors.New(callsInChannels)
 	}
-	tools := json.RawMessage("[" + fmt.Sprintf(probeTool, probeName) + "," + fmt.Sprintf(probeTool, probeOther) + "]")
 	question := json.RawMessage(probeQuestion)
 	with, err := t.Render([]json.RawMessage{question}, Options{Tools: tools, AddGenerationPrompt: true})
 	if err != nil {

@@ -21,7 +21,7 @@ func (t *Template) continued(turns []*jinja.Dict, o Options) (*continuation, err
 	if o.AddGenerationPrompt {
 		return nil, errors.New("continue_final_message and add_generation_prompt cannot both be set")
 	}
-	if !strings.Contains(t.source.Text, "content") {
+	if _, text := t.chosen(o.Tools); !strings.Contains(text, "content") {
 		return nil, errors.New("continue_final_message: the chat template does not read the field content")
 	}
 	last := turns[len(turns)-1]

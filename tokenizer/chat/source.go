@@ -16,6 +16,7 @@ const mostBytes = 16 << 20
 // Source is a template with what it speaks of.
 type Source struct {
 	Text     string            // Jinja; "": not known yet
+	ToolUse  string            // the template for conversations with tools; "": Text is
 	BOS, EOS string            // tokens of the tokenizer; "": it has none
 	Others   map[string]string // more of them, by the names that templates use: pad_token
 }
@@ -35,8 +36,9 @@ func (s *Source) token(name string) string {
 
 // ReadFolder takes what Text, BOS and EOS lack from the files of a tokenizer's folder:
 // chat_template.jinja, or chat_template in tokenizer_config.json, where of several by name
-// the one called default counts. As in transformers the file goes before the entry. dir may also
-// be a GGUF file, whose metadata has both.
+// those called default and tool_use count. As in transformers the file goes before the entry, and
+// more templates by name are in the folder additional_chat_templates. dir may also
+// be a GGUF file, whose metadata has all of it.
 func (s *Source) ReadFolder(dir string) error {
 	if dir == "" {
 		return nil
@@ -47,17 +49,34 @@ func (s *Source) ReadFolder(dir string) error {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		dir = filepath.Dir(dir)
 	}
-	data, err := exitcode.ReadFile(filepath.Join(dir, "chat_template.jinja"), mostBytes)
-	if err == nil && s.Text == "" {
-		s.Text = string(data)
-	}
-	if err != nil && exitcode.CodeOf(err) != exitcode.NoInput {
-		return exitcode.With(exitcode.IO, err)
+	if err := s.readTemplates(dir); err != nil {
+		return err
 	}
 	for _, file := range []string{"tokenizer_config.json", "special_tokens_map.json"} {
 		if err := s.read(filepath.Join(dir, file)); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// readTemplates takes the template from the file chat_template.jinja, and that for tools next to it.
+func (s *Source) readTemplates(dir string) error {
+	if s.Text != "" {
+		return nil
+	}
+	for _, f := range []struct {
+		name string
+		into *string
+	}{{"chat_template.jinja", &s.Text}, {filepath.Join("additional_chat_templates", "tool_use.jinja"), &s.ToolUse}} {
+		data, err := exitcode.ReadFile(filepath.Join(dir, f.name), mostBytes)
+		if exitcode.CodeOf(err) == exitcode.NoInput {
+			return nil
+		}
+		if err != nil {
+			return exitcode.With(exitcode.IO, err)
+		}
+		*f.into = string(data)
 	}
 	return nil
 }
@@ -94,7 +113,7 @@ func (s *Source) take(path string, data []byte) error {
 		return err
 	}
 	if s.Text == "" {
-		s.Text = templateOf(f["chat_template"])
+		s.Text, s.ToolUse = templatesOf(f["chat_template"])
 	}
 	for _, name := range tokenNames {
 		var text token
@@ -122,20 +141,22 @@ func (s *Source) set(name, text string) {
 	}
 }
 
-// templateOf is the one template, or that of a list called default.
-func templateOf(raw json.RawMessage) string {
-	var text string
+// templatesOf are the one template, or those of a list called default and tool_use.
+func templatesOf(raw json.RawMessage) (text, tools string) {
 	if json.Unmarshal(raw, &text) == nil {
-		return text
+		return text, ""
 	}
 	var named []struct{ Name, Template string }
 	json.Unmarshal(raw, &named)
 	for _, n := range named {
-		if n.Name == "default" {
-			return n.Template
+		switch n.Name {
+		case "default":
+			text = n.Template
+		case "tool_use":
+			tools = n.Template
 		}
 	}
-	return ""
+	return text, tools
 }
 
 // token is written as its text, or as an object with it.

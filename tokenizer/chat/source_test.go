@@ -41,6 +41,40 @@ func TestSources(t *testing.T) {
 	}
 }
 
+// Claim (transformers' get_chat_template): of templates by name, in a list or as files, tool_use renders conversations
+// with tools, and default all others.
+func TestTemplateForTools(t *testing.T) {
+	const config = `{"chat_template": [{"name": "default", "template": "default"}, {"name": "tool_use", "template": "{{ tools[0].name }}"}]}`
+	for name, files := range map[string]map[string]string{
+		"list":  {"tokenizer_config.json": config},
+		"files": {"tokenizer_config.json": `{}`, "chat_template.jinja": "default", "additional_chat_templates/tool_use.jinja": "{{ tools[0].name }}"},
+	} {
+		dir := t.TempDir()
+		for name, text := range files {
+			path := filepath.Join(dir, name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var s Source
+		if err := s.ReadFolder(dir); err != nil {
+			t.Fatal(err)
+		}
+		template, err := New(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for tools, want := range map[string]string{"": "default", "null": "default", `[{"name": "f"}]`: "f"} {
+			if got, err := template.Render([]json.RawMessage{json.RawMessage(`{"role": "user"}`)}, Options{Tools: json.RawMessage(tools)}); err != nil || got != want {
+				t.Errorf("%s, tools %q: %q, %v; want %q", name, tools, got, err, want)
+			}
+		}
+	}
+}
+
 // Claim (transformers' apply_chat_template): what messages and variables are not is an error that names the position.
 func TestWrongMessages(t *testing.T) {
 	template, err := New(Source{Text: "{{ messages[0].content }}{{ x }}"})

@@ -13,8 +13,9 @@ import (
 
 // Template renders conversations. It is safe for several goroutines at once.
 type Template struct {
-	source Source
-	inner  *jinja.Template
+	source  Source
+	inner   *jinja.Template
+	toolUse *jinja.Template // renders conversations with tools; nil: inner does
 }
 
 // Options are what a template may ask for in addition to the messages.
@@ -42,7 +43,21 @@ func New(s Source) (*Template, error) {
 	if err != nil {
 		return nil, exitcode.Errorf(exitcode.BadData, "the chat template cannot be read: %w", err)
 	}
-	return &Template{s, inner}, nil
+	t := &Template{source: s, inner: inner}
+	if s.ToolUse != "" {
+		if t.toolUse, err = jinja.Parse(s.ToolUse); err != nil {
+			return nil, exitcode.Errorf(exitcode.BadData, "the chat template tool_use cannot be read: %w", err)
+		}
+	}
+	return t, nil
+}
+
+// chosen is the template for a conversation with these tools, and its text.
+func (t *Template) chosen(tools json.RawMessage) (*jinja.Template, string) {
+	if t.toolUse != nil && len(tools) > 0 && string(tools) != "null" {
+		return t.toolUse, t.source.ToolUse
+	}
+	return t.inner, t.source.Text
 }
 
 // Render writes the messages, each an object. What raise_exception was given is the error's
@@ -89,7 +104,8 @@ func (t *Template) render(messages []json.RawMessage, o Options) (none jinja.Ren
 	if now.IsZero() {
 		now = time.Now()
 	}
-	out, err := t.inner.Render(variables, jinja.Options{Now: now})
+	inner, _ := t.chosen(o.Tools)
+	out, err := inner.Render(variables, jinja.Options{Now: now})
 	if err == nil && final != nil {
 		out.Text, err = final.cut(out.Text)
 	}

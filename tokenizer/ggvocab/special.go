@@ -37,6 +37,10 @@ func (r *reading) config() map[string]any {
 	if v, ok := r.f.Value(templateKey); ok {
 		if text, ok := v.String(); ok {
 			c["chat_template"] = text
+			if v, ok := r.f.Value(templateKey + ".tool_use"); ok {
+				tools, _ := v.String()
+				c["chat_template"] = []any{map[string]any{"name": "default", "template": text}, map[string]any{"name": "tool_use", "template": tools}}
+			}
 		} else {
 			r.fail("%s is %s, which it cannot be", templateKey, v.Kind())
 		}
