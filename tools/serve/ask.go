@@ -47,8 +47,11 @@ type ask struct {
 		Schema *struct {
 			Schema json.RawMessage `json:"schema"`
 		} `json:"json_schema"`
+		Object json.RawMessage `json:"schema"` // as llama.cpp takes it, with json_object
 	} `json:"response_format"`
-	BeamSearch bool `json:"use_beam_search"`
+	BeamSearch bool  `json:"use_beam_search"`
+	Special    *bool `json:"add_special_tokens"`
+	othersAsk
 }
 
 // between checks a number that need not be there.
@@ -108,6 +111,7 @@ func (q *ask) request(s *server, l *loaded) (*inference.Request, error) {
 	if q.BeamSearch {
 		all = append(all, wrong("use_beam_search", "this server samples; the command generate has beam search"))
 	}
+	q.refuse(&all)
 	// All problems in one answer.
 	if len(all) > 0 {
 		return nil, joined(all)
@@ -135,22 +139,27 @@ func (q *ask) grammar(all *[]error, l *loaded) *schema.Grammar {
 		*all = append(*all, wrong("response_format", "this model has no tokenizer"))
 		return nil
 	}
+	text := q.Format.Object
 	switch q.Format.Type {
 	case "json_object":
-		return schema.Any()
+		if !given(text) {
+			return schema.Any()
+		}
 	case "json_schema":
 		if q.Format.Schema == nil || len(q.Format.Schema.Schema) == 0 {
 			*all = append(*all, wrong("response_format", "json_schema.schema is missing"))
 			return nil
 		}
-		g, err := schema.Compile(q.Format.Schema.Schema)
-		if err != nil {
-			*all = append(*all, wrong("response_format", "%s", err))
-		}
-		return g
+		text = q.Format.Schema.Schema
+	default:
+		*all = append(*all, wrong("response_format", "%.40q: choose from text, json_object and json_schema", q.Format.Type))
+		return nil
 	}
-	*all = append(*all, wrong("response_format", "%.40q: choose from text, json_object and json_schema", q.Format.Type))
-	return nil
+	g, err := schema.Compile(text)
+	if err != nil {
+		*all = append(*all, wrong("response_format", "%s", err))
+	}
+	return g
 }
 
 // bias is logit_bias, made once for all texts of the request.

@@ -27,17 +27,44 @@ type templateAsk struct {
 	ContinueFinal bool            `json:"continue_final_message"`
 	Variables     json.RawMessage `json:"chat_template_kwargs"`
 	Tools         json.RawMessage `json:"tools"`
+	Documents     json.RawMessage `json:"documents"`
+	Effort        *string         `json:"reasoning_effort"`
+	Template      json.RawMessage `json:"chat_template"`
 }
 
 func (a *templateAsk) options() (chat.Options, error) {
-	o := chat.Options{AddGenerationPrompt: a.AddGeneration == nil || *a.AddGeneration, ContinueFinalMessage: a.ContinueFinal, Variables: a.Variables}
+	o := chat.Options{AddGenerationPrompt: a.AddGeneration == nil || *a.AddGeneration, ContinueFinalMessage: a.ContinueFinal, Variables: a.Variables, Documents: a.Documents}
 	if given(a.Tools) && string(a.Tools) != "[]" {
 		o.Tools = a.Tools
 	}
 	if o.AddGenerationPrompt && o.ContinueFinalMessage {
 		return o, wrong("continue_final_message", "needs add_generation_prompt: false")
 	}
-	return o, nil
+	if given(a.Template) {
+		return o, wrong("chat_template", "the template is the model's, or that of the flag --chat-template")
+	}
+	var err error
+	o.Variables, err = a.variables()
+	return o, err
+}
+
+// variables are chat_template_kwargs, and what reasoning_effort means to templates where they do not say it.
+func (a *templateAsk) variables() (json.RawMessage, error) {
+	if a.Effort == nil {
+		return a.Variables, nil
+	}
+	more := map[string]any{"reasoning_effort": *a.Effort}
+	if *a.Effort == "none" { // the switches of templates that know no efforts
+		more = map[string]any{"enable_thinking": false, "thinking": false}
+	}
+	var own map[string]json.RawMessage
+	if given(a.Variables) && json.Unmarshal(a.Variables, &own) != nil {
+		return nil, wrong("chat_template_kwargs", "must be an object")
+	}
+	for name, value := range own {
+		more[name] = value
+	}
+	return json.Marshal(more)
 }
 
 // chat answers a conversation.
@@ -82,7 +109,7 @@ func (c *conversation) requests() (list []*inference.Request, err error) {
 		return nil, joined(all)
 	}
 	// The prompt, rendered by the chat template; the newer name of the limit wins.
-	_, ids, err := c.l.render(messages, &c.q.templateAsk)
+	_, ids, err := c.l.render(messages, &c.q.templateAsk, c.q.Special)
 	if err != nil {
 		return nil, err
 	}
@@ -107,12 +134,14 @@ func (c *conversation) requests() (list []*inference.Request, err error) {
 	return list, nil
 }
 
-func (c *conversation) forget() { c.q.Messages, c.q.Variables, c.q.Tools = nil, nil, nil }
+func (c *conversation) forget() {
+	c.q.Messages, c.q.Variables, c.q.Tools, c.q.Documents, c.q.othersAsk = nil, nil, nil, nil, othersAsk{}
+}
 
 func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
-// render is the text of a conversation, and its ids.
-func (l *loaded) render(messages []message, a *templateAsk) (string, []int32, error) {
+// render is the text of a conversation, and its ids; special asks for the tokens that the tokenizer puts around.
+func (l *loaded) render(messages []message, a *templateAsk, special *bool) (string, []int32, error) {
 	if l.NoChat != nil {
 		return "", nil, &problem{Status: http.StatusBadRequest, Message: l.NoChat.Error(), Param: "messages", Code: "no_chat_template"}
 	}
@@ -124,7 +153,7 @@ func (l *loaded) render(messages []message, a *templateAsk) (string, []int32, er
 	if err != nil {
 		return "", nil, wrong("messages", "the chat template: %s", err)
 	}
-	ids, err := l.encodeText("messages", text, true)
+	ids, err := l.encodeText("messages", text, special == nil || !*special)
 	return text, ids, err
 }
 

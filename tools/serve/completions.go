@@ -66,7 +66,7 @@ func (c *completion) requests() (list []*inference.Request, err error) {
 	if n := c.q.Prompt.count() * c.of; n > c.queue { // before any text is encoded
 		return nil, wrong("prompt", "%d texts at once; at most %d (--max-queue)", n, c.queue)
 	}
-	if c.prompts, err = c.q.Prompt.each(c.l); err != nil {
+	if c.prompts, err = c.q.Prompt.each(c.l, c.q.Special != nil && !*c.q.Special); err != nil {
 		return nil, err
 	}
 	for _, ids := range c.prompts {

@@ -100,7 +100,7 @@ func (s *server) tokenize(w http.ResponseWriter, r *http.Request, l *loaded) err
 	case given(q.Messages):
 		var messages []message
 		if messages, err = l.turns(q.Messages); err == nil {
-			_, ids, err = l.render(messages, &q.templateAsk)
+			_, ids, err = l.render(messages, &q.templateAsk, q.Special)
 		}
 	case q.Prompt == nil:
 		err = wrong("prompt", "missing: the text to tokenize")
@@ -186,10 +186,10 @@ func opening(data []byte) (first, second byte) {
 // count is how many prompts there are.
 func (p *prompts) count() int { return len(p.texts) + len(p.ids) }
 
-// each gives the ids of every prompt.
-func (p *prompts) each(l *loaded) (all [][]int32, err error) {
+// each gives the ids of every prompt; plain: of texts without the tokens that the tokenizer puts around.
+func (p *prompts) each(l *loaded, plain bool) (all [][]int32, err error) {
 	for _, text := range p.texts {
-		ids, err := l.encodeText("prompt", text, false)
+		ids, err := l.encodeText("prompt", text, plain)
 		if err != nil {
 			return nil, err
 		}
