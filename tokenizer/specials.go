@@ -25,3 +25,16 @@ func Specials(t Tokenizer) map[string]int32 {
 	}
 	return ids
 }
+
+// Special reports whether id is a special token of t, which texts for people leave out.
+func Special(t Tokenizer, id int32) bool {
+	switch t := t.(type) {
+	case *GPT2:
+		return int(id) == t.eod
+	case *huggingFace:
+		return t.Tokenizer.Special(id)
+	case *Tik:
+		return int(id) < len(t.named)
+	}
+	return false // control pieces of SentencePiece have no text
+}

@@ -22,6 +22,7 @@ type Request struct {
 	PromptLogProbs bool     // of the prompt's tokens too
 	Adapter        int      // number of the adapter, from 1; 0: none
 	Tokenizer      tokenizer.Tokenizer
+	SkipSpecial    bool // special tokens have no text, but end a text that a stop finds in them
 
 	Grammar    *schema.Grammar // that the text is kept within; nil: none. Needs Tokenizer and Vocabulary
 	Vocabulary *schema.Vocabulary
@@ -210,7 +211,7 @@ func (s *sequence) add(t Token) Reason {
 	}
 	// Text that is a stop word, or may become one with later tokens, is not given yet.
 	if s.text != nil {
-		s.kept += s.text.Push(t.ID)
+		s.kept += s.textOf(t.ID)
 	}
 	if cut, found := cutAt(s.kept, s.Stops); found {
 		t.Text, s.kept = s.kept[:cut], ""
@@ -230,6 +231,18 @@ func (s *sequence) add(t Token) Reason {
 	}
 	s.give(t, true, ended)
 	return ended
+}
+
+// textOf is the text that is complete with a token.
+func (s *sequence) textOf(id int32) string {
+	if !s.SkipSpecial || !tokenizer.Special(s.Tokenizer, id) {
+		return s.text.Push(id)
+	}
+	text := s.Tokenizer.Decode([]int32{id})
+	if _, found := cutAt(s.kept+text, s.Stops); found {
+		return text
+	}
+	return ""
 }
 
 // give passes a token on, and with the last one the text that was kept back.

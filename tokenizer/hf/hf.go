@@ -316,6 +316,9 @@ func (t *Tokenizer) SplitSpecial() {
 	t.finish()
 }
 
+// Special reports whether id is an added token that is special.
+func (t *Tokenizer) Special(id int32) bool { return t.added.list[id].Special }
+
 // Added says whether token is an added one.
 func (t *Tokenizer) Added(token string) bool {
 	_, ok := t.added.ids[token]

@@ -51,6 +51,7 @@ type ask struct {
 	} `json:"response_format"`
 	BeamSearch bool  `json:"use_beam_search"`
 	Special    *bool `json:"add_special_tokens"`
+	Skip       *bool `json:"skip_special_tokens"`
 	othersAsk
 }
 
@@ -74,7 +75,7 @@ func (q *ask) request(s *server, l *loaded) (*inference.Request, error) {
 	}
 	// Sampling, with the limits of OpenAI's API and vLLM's names for what it has not.
 	var all []error
-	r := &inference.Request{Tokenizer: l.Tok, LogProbs: -1, Adapter: adapter}
+	r := &inference.Request{Tokenizer: l.Tok, LogProbs: -1, Adapter: adapter, SkipSpecial: q.Skip == nil || *q.Skip}
 	r.Temperature = between(&all, "temperature", q.Temperature, 0, 100, 1)
 	r.TopP = between(&all, "top_p", q.TopP, 0, 1, 1)
 	if q.TopP != nil && *q.TopP == 0 {
@@ -103,7 +104,7 @@ func (q *ask) request(s *server, l *loaded) (*inference.Request, error) {
 		r.Seed = uint64(*q.Seed)
 	}
 	if r.Grammar = q.grammar(&all, l); r.Grammar != nil {
-		r.Vocabulary = l.words()
+		r.Vocabulary, r.SkipSpecial = l.words(), false // a special token may spell a part
 		if err := r.Grammar.Spelled(r.Vocabulary); err != nil {
 			all = append(all, wrong("response_format", "%s", err))
 		}

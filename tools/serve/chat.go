@@ -94,7 +94,9 @@ func (c *conversation) requests() (list []*inference.Request, err error) {
 	}
 	// Tools, log-probabilities and messages.
 	var all []error
-	c.calls = c.q.calls(&all, c.l, base)
+	if c.calls = c.q.calls(&all, c.l, base); c.calls != nil {
+		base.SkipSpecial = false // calls may begin with one
+	}
 	if c.q.Top != nil && !c.q.LogProbs {
 		all = append(all, wrong("top_logprobs", "needs logprobs: true"))
 	}

@@ -123,6 +123,7 @@ func (c *completion) delta(i int, r inference.Result) map[string]any {
 	for _, t := range r.Tokens {
 		text += t.Text
 		if logs != nil {
+			p.skip = (c.q.Skip == nil || *c.q.Skip) && tokenizer.Special(c.l.Tok, t.ID)
 			p.add(c.l, logs, t, true, *c.q.LogProbs)
 		}
 	}
@@ -193,6 +194,7 @@ type pieces struct {
 	begun  bool
 	chars  int
 	text   *tokenizer.Stream
+	skip   bool // the next token has no text
 }
 
 // pieces is a text that begins with a prompt.
@@ -209,7 +211,7 @@ func (l *loaded) pieces(prompt []int32) *pieces {
 func (p *pieces) add(l *loaded, logs *completionLogs, t inference.Token, known bool, top int) {
 	text, _ := l.piece(t.ID)
 	logs.Tokens, logs.Offsets = append(logs.Tokens, text), append(logs.Offsets, p.chars)
-	if p.text != nil {
+	if p.text != nil && !p.skip {
 		p.chars += utf8.RuneCountInString(p.text.Push(t.ID))
 	}
 	if !known {

@@ -25,7 +25,6 @@ type othersAsk struct {
 	PromptLogs  json.RawMessage `json:"prompt_logprobs"`
 	Regex       json.RawMessage `json:"regex"`
 	Repeat      json.RawMessage `json:"repeat_penalty"`
-	SkipSpecial json.RawMessage `json:"skip_special_tokens"`
 	Structured  json.RawMessage `json:"structured_outputs"`
 	Truncate    json.RawMessage `json:"truncate_prompt_tokens"`
 	Typical     json.RawMessage `json:"typical_p"`
@@ -58,7 +57,6 @@ func (o *othersAsk) refuse(all *[]error) {
 		{"min_tokens", o.MinTokens, "not supported; ignore_eos gives texts of max_tokens", []string{"0"}},
 		{"n_predict", o.Predict, "use max_tokens", nil},
 		{"prompt_logprobs", o.PromptLogs, "use echo with logprobs", nil},
-		{"skip_special_tokens", o.SkipSpecial, "not supported; logprobs show special tokens", []string{"true"}},
 		// Sampling.
 		{"dry_multiplier", o.Dry, sampler, []string{"0", "0.0"}},
 		{"mirostat", o.Mirostat, sampler, []string{"0"}},
