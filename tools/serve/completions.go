@@ -69,7 +69,7 @@ func (c *completion) requests() (list []*inference.Request, err error) {
 	if c.prompts, err = c.q.Prompt.each(c.l, c.q.Special != nil && !*c.q.Special); err != nil {
 		return nil, err
 	}
-	for _, ids := range c.prompts {
+	for at, ids := range c.prompts {
 		length, err := c.l.length("max_tokens", c.q.MaxTokens, 16, len(ids))
 		if err != nil {
 			return nil, err
@@ -82,7 +82,7 @@ func (c *completion) requests() (list []*inference.Request, err error) {
 				one.LogProbs = 0 // the best is the likeliest
 			}
 			list = append(list, &one)
-			c.parts = append(c.parts, c.l.pieces(ids))
+			c.parts = append(c.parts, c.l.pieces(ids, c.q.Prompt.text(at)))
 		}
 	}
 	return list, nil
@@ -133,8 +133,9 @@ func (c *completion) delta(i int, r inference.Result) map[string]any {
 
 // promptLogs are the tokens of the prompt; of a streamed text they are complete with its first.
 func (c *completion) promptLogs(i int, logs *completionLogs, tokens []inference.Token) {
-	before := c.l.pieces(nil)
+	before := c.l.pieces(nil, "")
 	for at, t := range tokens {
+		before.skip = at < c.parts[i].around
 		before.add(c.l, logs, t, at > 0, *c.q.LogProbs)
 	}
 }
@@ -191,19 +192,25 @@ type completionLogs struct {
 // pieces counts the characters of a text as its tokens come.
 type pieces struct {
 	prompt string
+	around int // tokens that the tokenizer put before the prompt's text
 	begun  bool
 	chars  int
 	text   *tokenizer.Stream
 	skip   bool // the next token has no text
 }
 
-// pieces is a text that begins with a prompt.
-func (l *loaded) pieces(prompt []int32) *pieces {
+// pieces is a text that begins with a prompt; text is what was sent, "" where that were ids.
+func (l *loaded) pieces(prompt []int32, text string) *pieces {
 	p := &pieces{}
-	if l.Tok != nil {
-		p.prompt, p.text = l.Tok.Decode(prompt), tokenizer.NewStream(l.Tok)
-		p.chars = utf8.RuneCountInString(p.prompt)
+	if l.Tok == nil {
+		return p
 	}
+	p.prompt, p.text = l.Tok.Decode(prompt), tokenizer.NewStream(l.Tok)
+	for text != "" && len(p.prompt) > len(text) && p.around < len(prompt) && tokenizer.Special(l.Tok, prompt[p.around]) {
+		p.around++
+		p.prompt = l.Tok.Decode(prompt[p.around:])
+	}
+	p.chars = utf8.RuneCountInString(p.prompt)
 	return p
 }
 

@@ -186,6 +186,14 @@ func opening(data []byte) (first, second byte) {
 // count is how many prompts there are.
 func (p *prompts) count() int { return len(p.texts) + len(p.ids) }
 
+// text is prompt number i as it was sent; "" where that were ids.
+func (p *prompts) text(i int) string {
+	if i < len(p.texts) {
+		return p.texts[i]
+	}
+	return ""
+}
+
 // each gives the ids of every prompt; plain: of texts without the tokens that the tokenizer puts around.
 func (p *prompts) each(l *loaded, plain bool) (all [][]int32, err error) {
 	for _, text := range p.texts {
