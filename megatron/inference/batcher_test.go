@@ -229,7 +229,7 @@ func TestBatcherAgreesWithSample(t *testing.T) {
 			with(t, l, BatcherConfig{Blocks: 40, Sequences: 4, Tokens: 9, Queue: 100}, func(b *Batcher) {
 				for i := range 6 {
 					q := &Request{Prompt: append(slices.Clone(prompt), int32(i)), MaxNew: 30, Sampling: Sampling{Temperature: float64(i % 2), Seed: 3}}
-					want, err := l.Sample(q.Prompt, SampleOptions{MaxNew: q.MaxNew, Stop: -1, Sampling: q.Sampling})
+					want, err := l.Sample(q.Prompt, SampleOptions{MaxNew: q.MaxNew, Sampling: q.Sampling})
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -2,6 +2,7 @@ package inference
 
 import (
 	"math"
+	"slices"
 	"sort"
 
 	"monotron/megatron/model"
@@ -14,7 +15,7 @@ type BeamOptions struct {
 	LengthPenalty float64 // score = Σ log p / length^penalty
 	EarlyStopping bool    // stop as soon as Beams sequences are finished
 	NoRepeatNgram int
-	Stop          int32 // negative: none
+	Ends          []int32 // ids that end a sequence
 }
 
 // Beam is one finished sequence, best first; IDs are the generated ones.
@@ -36,8 +37,11 @@ type candidate struct {
 	sum    float64
 }
 
+// kept is how many candidates a step keeps: enough that Beams of them continue.
+func (o *BeamOptions) kept() int { return max(2, 1+len(o.Ends)) * o.Beams }
+
 // Beam searches for the sequences of highest score after prompt. Each step keeps
-// the best 2·Beams candidates: one that ends counts when it ranks among the first
+// the best candidates, 2·Beams with one end: one that ends counts when it ranks among the first
 // Beams, the best others continue.
 func (g *Generator) Beam(prompt []int32, o BeamOptions) ([]Beam, error) {
 	if err := g.CheckPrompt(prompt, o.MaxNew); err != nil {
@@ -94,10 +98,11 @@ func (s *session) logits(feed [][]int32) (all [][]float32, err error) {
 	return all, err
 }
 
-// expand lists the best 2·Beams one-token extensions, best first; of equals the
+// expand lists the best one-token extensions, best first; of equals the
 // earlier sequence and lower id.
 func (o *BeamOptions) expand(prompt []int32, running []hypothesis, logits [][]float32) []candidate {
-	top := make([]candidate, 0, 2*o.Beams+1)
+	most := o.kept()
+	top := make([]candidate, 0, most+1)
 	for j, h := range running {
 		lp := LogSoftmax(logits[j])
 		for _, id := range repeats(append(append([]int32(nil), prompt...), h.ids...), o.NoRepeatNgram) {
@@ -105,14 +110,14 @@ func (o *BeamOptions) expand(prompt []int32, running []hypothesis, logits [][]fl
 		}
 		for id, p := range lp {
 			sum := h.sum + p
-			if len(top) == 2*o.Beams && sum <= top[len(top)-1].sum {
+			if len(top) == most && sum <= top[len(top)-1].sum {
 				continue
 			}
 			at := sort.Search(len(top), func(i int) bool { return top[i].sum < sum })
 			top = append(top, candidate{})
 			copy(top[at+1:], top[at:])
 			top[at] = candidate{j, int32(id), sum}
-			top = top[:min(len(top), 2*o.Beams)]
+			top = top[:min(len(top), most)]
 		}
 	}
 	return top
@@ -123,7 +128,7 @@ func (o *BeamOptions) advance(cs []candidate, running []hypothesis) (next []hypo
 	for rank, c := range cs {
 		ids := append(append([]int32(nil), running[c.parent].ids...), c.id)
 		switch {
-		case o.Stop >= 0 && c.id == o.Stop:
+		case slices.Contains(o.Ends, c.id):
 			if rank < o.Beams {
 				ended = append(ended, o.finish(ids, c.sum))
 			}

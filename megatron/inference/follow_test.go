@@ -28,7 +28,7 @@ func iterations(t *testing.T, dir string, numbers ...int64) (says map[string][]i
 		}
 		save(t, dir, l, n, stored{Model: l.Model, Precision: "f32", SeqLength: 96})
 		l.loaded(n)
-		says[l.Weights] = sample(t, l, SampleOptions{MaxNew: 80, Stop: -1})
+		says[l.Weights] = sample(t, l, SampleOptions{MaxNew: 80})
 	}
 	return says, l
 }
@@ -127,7 +127,7 @@ func TestExpertsServed(t *testing.T) {
 			Balancing: []string{spec.NoBalancing}, AuxLossCoeff: []float64{0}, DropPolicy: spec.DropByWeight, Dispatcher: spec.AllToAllDispatcher}
 	}), t.TempDir()
 	save(t, dir, l, 1, stored{Model: l.Model, Precision: "f32", SeqLength: 96})
-	want := sample(t, l, SampleOptions{MaxNew: 40, Stop: -1})
+	want := sample(t, l, SampleOptions{MaxNew: 40})
 	full := logProbs(t, l, slices.Concat(prompt, want))
 	for _, layout := range []Layout{{}, {EP: 2}, {EP: 4}, {TP: 2, EP: 2}, {TP: 2, EP: 4}, {EP: 2, PP: 2}} {
 		served(t, layout, dir, LoadOptions{Step: -1}, func(b *Batcher) {

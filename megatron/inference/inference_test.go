@@ -66,7 +66,7 @@ func logProbs(t *testing.T, l *Loaded, ids []int32) (all [][]float64) {
 // Claim: a seed names a continuation, and other seeds give others.
 func TestSeed(t *testing.T) {
 	l := tiny(t, nil)
-	o := SampleOptions{MaxNew: 12, Stop: -1, Sampling: Sampling{Temperature: 1, Seed: 5}}
+	o := SampleOptions{MaxNew: 12, Sampling: Sampling{Temperature: 1, Seed: 5}}
 	first := sample(t, l, o)
 	if again := sample(t, l, o); !slices.Equal(first, again) {
 		t.Errorf("seed 5 gave %v, then %v", first, again)
@@ -81,16 +81,16 @@ func TestSeed(t *testing.T) {
 // complete vocabulary and top-p 1 change nothing.
 func TestSamplingEdges(t *testing.T) {
 	l := tiny(t, nil)
-	greedy := sample(t, l, SampleOptions{MaxNew: 10, Stop: -1})
+	greedy := sample(t, l, SampleOptions{MaxNew: 10})
 	for _, o := range []SampleOptions{{Sampling: Sampling{Temperature: 2, TopK: 1}}, {Sampling: Sampling{Temperature: 2, TopP: 1e-9}}, {Sampling: Sampling{Temperature: 1e-6}}} {
-		o.MaxNew, o.Stop, o.Seed = 10, -1, 3
+		o.MaxNew, o.Seed = 10, 3
 		if got := sample(t, l, o); !slices.Equal(got, greedy) {
 			t.Errorf("%+v gave %v, greedy is %v", o, got, greedy)
 		}
 	}
-	free := sample(t, l, SampleOptions{MaxNew: 10, Stop: -1, Sampling: Sampling{Temperature: 1, Seed: 3}})
+	free := sample(t, l, SampleOptions{MaxNew: 10, Sampling: Sampling{Temperature: 1, Seed: 3}})
 	for _, o := range []SampleOptions{{Sampling: Sampling{TopK: 11}}, {Sampling: Sampling{TopK: 1000}}, {Sampling: Sampling{TopP: 1}}, {Sampling: Sampling{TopK: 11, TopP: 1}}} {
-		o.MaxNew, o.Temperature, o.Stop, o.Seed = 10, 1, -1, 3
+		o.MaxNew, o.Temperature, o.Seed = 10, 1, 3
 		if got := sample(t, l, o); !slices.Equal(got, free) {
 			t.Errorf("%+v gave %v, without limits it is %v", o, got, free)
 		}
@@ -181,7 +181,7 @@ func TestCacheEqualsFullPass(t *testing.T) {
 		},
 	} {
 		l := tiny(t, change)
-		out, err := l.Sample(prompt, SampleOptions{MaxNew: 15, Stop: -1, Sampling: Sampling{Temperature: 1, Seed: 2}})
+		out, err := l.Sample(prompt, SampleOptions{MaxNew: 15, Sampling: Sampling{Temperature: 1, Seed: 2}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,14 +194,17 @@ func TestCacheEqualsFullPass(t *testing.T) {
 	}
 }
 
-// Claim: generation ends with the stop token, which is the last id.
+// Claim: generation ends with the first token that ends texts, which is the last id; there may be several.
 func TestStop(t *testing.T) {
 	l := tiny(t, nil)
-	free := sample(t, l, SampleOptions{MaxNew: 10, Stop: -1})
+	free := sample(t, l, SampleOptions{MaxNew: 10})
 	stop := free[3]
 	first := slices.Index(free, stop)
-	if got := sample(t, l, SampleOptions{MaxNew: 10, Stop: stop}); !slices.Equal(got, free[:first+1]) {
+	if got := sample(t, l, SampleOptions{MaxNew: 10, Ends: []int32{stop}}); !slices.Equal(got, free[:first+1]) {
 		t.Errorf("stop at %d: %v, want %v", stop, got, free[:first+1])
+	}
+	if got := sample(t, l, SampleOptions{MaxNew: 10, Ends: []int32{-1, stop}}); !slices.Equal(got, free[:first+1]) {
+		t.Errorf("stop at the second, %d: %v, want %v", stop, got, free[:first+1])
 	}
 }
 
@@ -210,9 +213,9 @@ func TestStop(t *testing.T) {
 func TestNoRepeats(t *testing.T) {
 	l := tiny(t, nil)
 	for n := 2; n <= 3; n++ {
-		o := SampleOptions{MaxNew: 19, Stop: -1, Sampling: Sampling{NoRepeatNgram: n}}
+		o := SampleOptions{MaxNew: 19, Sampling: Sampling{NoRepeatNgram: n}}
 		texts := [][]int32{sample(t, l, o)}
-		beams, err := l.Beam(prompt, BeamOptions{Beams: 3, MaxNew: 19, LengthPenalty: 1, NoRepeatNgram: n, Stop: -1})
+		beams, err := l.Beam(prompt, BeamOptions{Beams: 3, MaxNew: 19, LengthPenalty: 1, NoRepeatNgram: n})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -259,7 +262,7 @@ func TestBanRepeats(t *testing.T) {
 // all 121, best first, with the scores of one pass.
 func TestBeamExhaustive(t *testing.T) {
 	l := tiny(t, nil)
-	found, err := l.Beam(prompt, BeamOptions{Beams: 11, MaxNew: 2, LengthPenalty: 0.7, Stop: -1})
+	found, err := l.Beam(prompt, BeamOptions{Beams: 11, MaxNew: 2, LengthPenalty: 0.7})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,8 +289,8 @@ func TestBeamExhaustive(t *testing.T) {
 // stop token, and early stopping returns no more than was asked for.
 func TestBeamInvariants(t *testing.T) {
 	l := tiny(t, nil)
-	greedy := sample(t, l, SampleOptions{MaxNew: 9, Stop: -1})
-	one, err := l.Beam(prompt, BeamOptions{Beams: 1, MaxNew: 9, LengthPenalty: 1, Stop: -1})
+	greedy := sample(t, l, SampleOptions{MaxNew: 9})
+	one, err := l.Beam(prompt, BeamOptions{Beams: 1, MaxNew: 9, LengthPenalty: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +299,7 @@ func TestBeamInvariants(t *testing.T) {
 	}
 	for _, early := range []bool{false, true} {
 		const stop = 2
-		beams, err := l.Beam(prompt, BeamOptions{Beams: 4, MaxNew: 15, LengthPenalty: 1, EarlyStopping: early, Stop: stop})
+		beams, err := l.Beam(prompt, BeamOptions{Beams: 4, MaxNew: 15, LengthPenalty: 1, EarlyStopping: early, Ends: []int32{stop}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -326,7 +329,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{nil, 1, exitcode.Usage}, {[]int32{11}, 1, exitcode.BadData}, {[]int32{-1}, 1, exitcode.BadData}, {prompt, 20, exitcode.Usage},
 	} {
-		_, err := l.Sample(c.prompt, SampleOptions{MaxNew: c.more, Stop: -1})
+		_, err := l.Sample(c.prompt, SampleOptions{MaxNew: c.more})
 		if exitcode.CodeOf(err) != c.want {
 			t.Errorf("prompt %v and %d more: %v, want code %d", c.prompt, c.more, err, c.want)
 		}
@@ -336,7 +339,7 @@ func TestRefusals(t *testing.T) {
 		bad[i] = float32(math.NaN())
 	}
 	l.Stages[0].Params()[0].SetMain(l.Device, bad)
-	if _, err := l.Sample(prompt, SampleOptions{MaxNew: 1, Stop: -1}); exitcode.CodeOf(err) != exitcode.BadData {
+	if _, err := l.Sample(prompt, SampleOptions{MaxNew: 1}); exitcode.CodeOf(err) != exitcode.BadData {
 		t.Errorf("weights that are not numbers: %v", err)
 	}
 	if after := l.Device.Arena.Usage().Allocated; after != before {

@@ -94,10 +94,11 @@ func loadNative(d *device.Device, dir string, o LoadOptions) (*Loaded, error) {
 	if err := l.build(d, o, longest(&c.Model, c.SeqLength)); err != nil {
 		return nil, err
 	}
-	_, report, err := all.LoadNative(dir, o.Step, l.stored(), d, native.LoadOptions{Convert: true})
+	state, report, err := all.LoadNative(dir, o.Step, l.stored(), d, native.LoadOptions{Convert: true})
 	if err != nil {
 		return nil, err
 	}
+	l.Ends = state.Specials()["eos_token_id"]
 	report.Extra = nil // the optimizer's tensors, which nobody here expects
 	l.Notes = append(report.Lines(), c.notes...)
 	l.loaded(report.Iteration)

@@ -12,6 +12,8 @@ import (
 	"monotron/csrc/device"
 	"monotron/csrc/ref"
 	"monotron/internal/exitcode"
+	"monotron/megatron/checkpoint"
+	"monotron/megatron/checkpoint/all"
 	"monotron/megatron/checkpoint/hf"
 	"monotron/megatron/checkpoint/native"
 	"monotron/megatron/optimizer"
@@ -50,7 +52,7 @@ func TestLoadNative(t *testing.T) {
 	config := stored{Model: l.Model, Tokenizer: tokenizer.Config{Type: "NullTokenizer", VocabSize: 10}, Precision: "f32", SeqLength: 24}
 	save(t, dir, l, 5, config)
 	save(t, dir, l, 6, config)
-	want := sample(t, l, SampleOptions{MaxNew: 12, Stop: -1})
+	want := sample(t, l, SampleOptions{MaxNew: 12})
 	check := func(what, dir string, o LoadOptions) {
 		t.Helper()
 		got, err := load(t, dir, o)
@@ -58,7 +60,7 @@ func TestLoadNative(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 			return
 		}
-		if ids := sample(t, got, SampleOptions{MaxNew: 12, Stop: -1}); !slices.Equal(ids, want) {
+		if ids := sample(t, got, SampleOptions{MaxNew: 12}); !slices.Equal(ids, want) {
 			t.Errorf("%s: %v, the saved model gives %v", what, ids, want)
 		}
 		if got.Tokenizer.Type != "NullTokenizer" || got.MaxContext != 24 || got.Vocab != 11 || got.DType != device.F32 {
@@ -124,12 +126,29 @@ func TestLoadHF(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := sample(t, l, SampleOptions{MaxNew: 12, Stop: -1})
-	if ids := sample(t, got, SampleOptions{MaxNew: 12, Stop: -1}); !slices.Equal(ids, want) {
+	want := sample(t, l, SampleOptions{MaxNew: 12})
+	if ids := sample(t, got, SampleOptions{MaxNew: 12}); !slices.Equal(ids, want) {
 		t.Errorf("%v, the exported model gives %v", ids, want)
 	}
 	if !got.Tokenizer.IsZero() || got.MaxContext != 24 {
 		t.Errorf("tokenizer %+v, %d positions", got.Tokenizer, got.MaxContext)
+	}
+	// The ids that end a text, also from a copy in our own format.
+	if err := os.WriteFile(filepath.Join(dir, "generation_config.json"), []byte(`{"eos_token_id": [3, 5]}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	src, err := all.Open(dir, checkpoint.OpenOptions{Step: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(t.TempDir(), "copy")
+	if _, err := all.Write(t.Context(), checkpoint.Native, copied, src, checkpoint.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{dir, copied} {
+		if got, err := load(t, folder, LoadOptions{Step: -1}); err != nil || !slices.Equal(got.Ends, []int32{3, 5}) {
+			t.Errorf("%s: %v", folder, err)
+		}
 	}
 }
 

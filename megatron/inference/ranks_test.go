@@ -37,12 +37,12 @@ func TestRanksAgreeWithOne(t *testing.T) {
 	} {
 		l, dir, prompt := tiny(t, change), t.TempDir(), []int32{3, 1, 4, 1, 5, 2, 6, 5, 3, 5, 7}
 		save(t, dir, l, 1, stored{Model: l.Model, Precision: "f32", SeqLength: 24})
-		full, err := l.Sample(prompt, SampleOptions{MaxNew: 12, Stop: -1, Sampling: Sampling{NoRepeatNgram: 3}})
+		full, err := l.Sample(prompt, SampleOptions{MaxNew: 12, Sampling: Sampling{NoRepeatNgram: 3}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		greedy := full.IDs
-		search := BeamOptions{Beams: 5, MaxNew: 10, LengthPenalty: 1, NoRepeatNgram: 4, Stop: 2}
+		search := BeamOptions{Beams: 5, MaxNew: 10, LengthPenalty: 1, NoRepeatNgram: 4, Ends: []int32{2}}
 		beams, err := l.Beam(prompt, search)
 		if err != nil {
 			t.Fatal(err)
@@ -58,7 +58,7 @@ func TestRanksAgreeWithOne(t *testing.T) {
 			}
 			err := Run(layout, openRef, dir, LoadOptions{Step: -1}, func(rank int, m *Loaded) error {
 				where := fmt.Sprintf("%s %+v rank %d", name, layout, rank)
-				got, err := m.Sample(prompt, SampleOptions{MaxNew: 12, Stop: -1, Sampling: Sampling{NoRepeatNgram: 3}})
+				got, err := m.Sample(prompt, SampleOptions{MaxNew: 12, Sampling: Sampling{NoRepeatNgram: 3}})
 				if err != nil {
 					return err
 				}
@@ -122,7 +122,7 @@ func TestRanksRefuse(t *testing.T) {
 		if rank == 1 {
 			return exitcode.Errorf(exitcode.BadData, "no more")
 		}
-		_, err := m.Sample(prompt, SampleOptions{MaxNew: 3, Stop: -1})
+		_, err := m.Sample(prompt, SampleOptions{MaxNew: 3})
 		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "no more") {

@@ -1,12 +1,16 @@
 package inference
 
-import "monotron/megatron/model"
+import (
+	"slices"
+
+	"monotron/megatron/model"
+)
 
 // SampleOptions say how a text continues, and when it ends.
 type SampleOptions struct {
 	Sampling
 	MaxNew int
-	Stop   int32          // the sequence ends with it; negative: none
+	Ends   []int32        // ids that end the sequence
 	Emit   func(id int32) // called with each token as it comes; may be nil
 }
 
@@ -47,7 +51,7 @@ func (g *Generator) Sample(prompt []int32, o SampleOptions) (*Sampled, error) {
 		if o.Emit != nil {
 			o.Emit(id)
 		}
-		if id == o.Stop && o.Stop >= 0 {
+		if slices.Contains(o.Ends, id) {
 			break
 		}
 		ids = append(ids, id)

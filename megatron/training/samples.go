@@ -56,7 +56,7 @@ func (r *Run) samples() (written []telemetry.Sample, err error) {
 		if err != nil {
 			return written, err
 		}
-		out, err := g.Sample(ids, inference.SampleOptions{MaxNew: min(r.Config.SampleTokens, r.Config.SeqLength-len(ids)), Stop: int32(r.Tokenizer.EOD()),
+		out, err := g.Sample(ids, inference.SampleOptions{MaxNew: min(r.Config.SampleTokens, r.Config.SeqLength-len(ids)), Ends: []int32{int32(r.Tokenizer.EOD())},
 			Sampling: inference.Sampling{Temperature: 0.8, TopK: 40, Seed: uint64(r.Config.Seed)}})
 		if err != nil {
 			return written, err

@@ -53,7 +53,7 @@ func allFlags() []cli.Flag {
 		command.Between(0, math.MaxUint64, &cli.Uint64Flag{Name: "seed", Usage: "set the seed of the sampling; the same seed gives the same text"}),
 		command.Between(1, maxSamples, &cli.IntFlag{Name: "num-samples", Aliases: []string{"num-return-sequences"}, Value: 1, Usage: "print N continuations per prompt; with --num-beams the best N"}),
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "no-repeat-ngram-size", Usage: "allow no sequence of N tokens to occur twice (0 disables)"}),
-		&cli.StringFlag{Name: "stop-token", Usage: "end the text at this token id, or none (default: the tokenizer's end of document)"},
+		&cli.StringFlag{Name: "stop-token", Usage: "end the text at this token id, or none (default: those that the model's folder names, else the tokenizer's end of document)"},
 		command.Between(1, 100000, &cli.IntFlag{Name: "num-beams", Value: 1, Usage: "use beam search with N beams, at most 1024 (1 disables beam search)"}),
 		command.Between(-1000, 1000, &cli.Float64Flag{Name: "length-penalty", Value: 1, Usage: "beam search: divide log-probabilities by the length to this power"}),
 		&cli.BoolFlag{Name: "early-stopping", Usage: "beam search: stop when --num-beams texts are finished"},
@@ -66,7 +66,7 @@ func allFlags() []cli.Flag {
 type options struct {
 	load    inference.LoadOptions
 	layout  inference.Layout
-	sample  inference.SampleOptions // MaxNew, Seed, NoRepeatNgram and Stop count for beams too
+	sample  inference.SampleOptions // MaxNew, Seed, NoRepeatNgram and Ends count for beams too
 	samples int                     // of each prompt
 	beam    inference.BeamOptions
 	stop    string // "": the tokenizer's
@@ -196,7 +196,7 @@ func (j *job) prepare(c *cli.Context, m *inference.Loaded, o options, notes *com
 }
 
 func (j *job) run(rank int, m *inference.Loaded, notes *command.Printer) error {
-	w := &writer{Printer: command.Printer{W: j.out}, tok: j.tok, stop: j.prompts[0].o.sample.Stop, json: j.json, echo: j.echo, prompts: len(j.prompts)}
+	w := &writer{Printer: command.Printer{W: j.out}, tok: j.tok, ends: j.prompts[0].o.sample.Ends, json: j.json, echo: j.echo, prompts: len(j.prompts)}
 	if rank > 0 {
 		w.W = io.Discard
 	}
@@ -215,7 +215,7 @@ func (j *job) run(rank int, m *inference.Loaded, notes *command.Printer) error {
 	return w.Err
 }
 
-// setDefaults fills in what depends on the model: the stop token, and the length that
+// setDefaults fills in what depends on the model: the tokens that end a text, and the length that
 // was not asked for.
 func (o *options) setDefaults(tok tokenizer.Tokenizer, m *inference.Loaded, prompt int) error {
 	if o.length > 0 {
@@ -223,24 +223,35 @@ func (o *options) setDefaults(tok tokenizer.Tokenizer, m *inference.Loaded, prom
 			return exitcode.Errorf(exitcode.Usage, "--max-length %d is too short: the prompt already has %d tokens", o.length, prompt)
 		}
 	}
-	o.sample.Stop = -1
+	o.sample.Ends = nil
 	switch {
-	case o.stop == "" && len(m.Ends) > 0 && int(m.Ends[0]) < m.Vocab:
-		o.sample.Stop = m.Ends[0]
-	case o.stop == "" && tok != nil:
-		o.sample.Stop = int32(tok.EOD())
+	case o.stop == "":
+		o.sample.Ends = endsOf(tok, m)
 	case o.stop != "" && o.stop != "none":
 		id, err := strconv.Atoi(o.stop)
 		if err != nil || id < 0 || id >= m.Vocab {
 			return exitcode.Errorf(exitcode.Usage, "--stop-token must be none or a token id below %d, not %s", m.Vocab, o.stop)
 		}
-		o.sample.Stop = int32(id)
+		o.sample.Ends = []int32{int32(id)}
 	}
 	if left := m.MaxContext - prompt; m.MaxContext > 0 && !o.asked && left > 0 {
 		o.sample.MaxNew = min(o.sample.MaxNew, left)
 	}
-	o.beam.MaxNew, o.beam.Stop = o.sample.MaxNew, o.sample.Stop
+	o.beam.MaxNew, o.beam.Ends = o.sample.MaxNew, o.sample.Ends
 	return nil
+}
+
+// endsOf are the ids that end a text: those that the model's folder names, else the tokenizer's end of document.
+func endsOf(tok tokenizer.Tokenizer, m *inference.Loaded) (ends []int32) {
+	for _, id := range m.Ends {
+		if int(id) < m.Vocab {
+			ends = append(ends, id)
+		}
+	}
+	if len(ends) == 0 && tok != nil && tok.EOD() >= 0 {
+		ends = []int32{int32(tok.EOD())}
+	}
+	return ends
 }
 
 func mebibytes(n int64) float64 { return float64(n) / (1 << 20) }

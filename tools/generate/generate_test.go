@@ -184,7 +184,7 @@ func TestStreamIsUTF8(t *testing.T) {
 	}
 	for cut := range len(ids) + 1 {
 		var out bytes.Buffer
-		w := &writer{tok: tok, stop: -1}
+		w := &writer{tok: tok}
 		w.W = &out
 		emit := w.stream(nil)
 		for _, id := range ids[:cut] {

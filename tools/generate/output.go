@@ -3,6 +3,7 @@ package generate
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"monotron/megatron/inference"
@@ -30,7 +31,7 @@ type beam struct {
 type writer struct {
 	command.Printer
 	tok     tokenizer.Tokenizer // nil: ids are printed
-	stop    int32
+	ends    []int32
 	json    bool
 	echo    bool // the prompt comes before what is new
 	prompts int  // there are; of several, each text says whose it is
@@ -105,7 +106,7 @@ func (w *writer) stream(prompt []int32) func(id int32) {
 		switch {
 		case id < 0:
 			w.Printf("%s\n", text(id))
-		case id != w.stop:
+		case !slices.Contains(w.ends, id):
 			w.Printf("%s", text(id))
 		}
 	}
@@ -156,12 +157,12 @@ func (w *writer) beams(number int, p prompt, found []inference.Beam) (tokens int
 	return tokens, nil
 }
 
-// text decodes ids without the stop token at their end; nil without a tokenizer.
+// text decodes ids without the token that ended them; nil without a tokenizer.
 func (w *writer) text(ids []int32) *string {
 	if w.tok == nil {
 		return nil
 	}
-	if n := len(ids); n > 0 && w.stop >= 0 && ids[n-1] == w.stop {
+	if n := len(ids); n > 0 && slices.Contains(w.ends, ids[n-1]) {
 		ids = ids[:n-1]
 	}
 	text := w.tok.Decode(ids)

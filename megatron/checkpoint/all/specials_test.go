@@ -25,7 +25,7 @@ func (s *spoken) Info() checkpoint.Info {
 }
 
 // Claim: transformers ends a text where the run's tokenizer does: config.json and generation_config.json have the ids
-// of the tokenizer in use, and a folder's own ids, several too, come back from our format. Without a tokenizer they are null.
+// of the tokenizer in use, and a folder's own ids, several too, come back from our format and Megatron's. Without a tokenizer they are null.
 func TestSpecialTokensTravel(t *testing.T) {
 	m := &spec.Model{NumLayers: 1, HiddenSize: 4, FFNHiddenSize: 16, NumAttentionHeads: 1, NumQueryGroups: 1, KVChannels: 4, VocabSize: 50257, PaddedVocabSize: 50257, MaxPositions: 8, Context: 8,
 		Position: spec.PositionLearned, Normalization: spec.LayerNorm, NormEpsilon: 1e-5, WindowLeft: -1, Activation: spec.GeluTanh, LinearBias: true, QKVBias: true, Tied: true, InitStd: 0.02, EmbeddingInitStd: 0.02}
@@ -40,7 +40,7 @@ func TestSpecialTokensTravel(t *testing.T) {
 		"none": {&spoken{newNumbered(m), tokenizer.Config{}, nil}, map[string]any{"bos_token_id": nil, "eos_token_id": nil, "pad_token_id": nil}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			direct, through := filepath.Join(t.TempDir(), "direct"), filepath.Join(t.TempDir(), "through")
+			direct := filepath.Join(t.TempDir(), "direct")
 			write := func(format checkpoint.Format, path string, src checkpoint.Source) {
 				t.Helper()
 				if _, err := Write(context.Background(), format, path, src, checkpoint.WriteOptions{}); err != nil {
@@ -48,11 +48,15 @@ func TestSpecialTokensTravel(t *testing.T) {
 				}
 			}
 			write(checkpoint.HF, direct, c.src)
-			// From our format, and from it again after Hugging Face's.
-			kept := filepath.Join(t.TempDir(), "kept")
-			write(checkpoint.Native, kept, open(t, direct))
-			write(checkpoint.HF, through, open(t, kept))
-			for _, folder := range []string{direct, through} {
+			// Through every format that is read again, and from it to Hugging Face's.
+			folders := []string{direct}
+			for _, format := range []checkpoint.Format{checkpoint.Native, checkpoint.MegatronTorch, checkpoint.MegatronTorchDist} {
+				kept, through := filepath.Join(t.TempDir(), "kept"), filepath.Join(t.TempDir(), "through-"+string(format))
+				write(format, kept, open(t, direct))
+				write(checkpoint.HF, through, open(t, kept))
+				folders = append(folders, through)
+			}
+			for _, folder := range folders {
 				for _, file := range []string{"config.json", "generation_config.json"} {
 					text, err := os.ReadFile(filepath.Join(folder, file))
 					if err != nil {

@@ -171,6 +171,9 @@ func NewTarget(src checkpoint.Source, o checkpoint.WriteOptions, precision strin
 		return nil, err
 	}
 	t := &Target{Args: kept, Layout: o.Layout.Complete(), State: state, tokenizer: info.Tokenizer, noFiles: o.NoTokenizerFiles}
+	if err := t.Args.setSpecials(info.Specials); err != nil {
+		return nil, err
+	}
 	if o.TransformerImpl != "" {
 		t.Args.Set("transformer_impl", o.TransformerImpl)
 	}

@@ -1,6 +1,7 @@
 package megatron
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"strings"
 
@@ -60,6 +61,29 @@ func (a Args) setTokenizer(c tokenizer.Config) {
 		}
 		a.Set("tokenizer_special_tokens", list)
 	}
+}
+
+// specialsArg is the argument that keeps checkpoint.Info's Specials, as JSON; Megatron-LM has none for them.
+const specialsArg = "monotron_special_tokens"
+
+// setSpecials keeps the ids of special tokens, such as several that end a text; nil: what is there stays.
+func (a Args) setSpecials(ids map[string][]int32) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(ids)
+	if err == nil {
+		a.Set(specialsArg, string(text))
+	}
+	return err
+}
+
+// Specials are the ids that setSpecials has kept; nil: none.
+func (a Args) Specials() (ids map[string][]int32) {
+	if json.Unmarshal([]byte(a.Text(specialsArg, "")), &ids) != nil {
+		return nil
+	}
+	return ids
 }
 
 // Tokenizer is the one that the arguments of the checkpoint in folder dir name, with the

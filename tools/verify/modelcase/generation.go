@@ -61,7 +61,7 @@ func (r *run) continueTexts(texts []greedyText) error {
 		return err
 	}
 	for i, text := range texts {
-		got, err := g.Sample(text.Prompt, inference.SampleOptions{MaxNew: len(text.IDs), Stop: -1})
+		got, err := g.Sample(text.Prompt, inference.SampleOptions{MaxNew: len(text.IDs)})
 		if err != nil {
 			return fmt.Errorf("generation %d: %w", i, err)
 		}
@@ -160,7 +160,7 @@ func (r *run) generator(tokens int) (*inference.Generator, error) {
 func (r *run) generate(g *inference.Generator, prefix string, c continued, limit float64) error {
 	// The likeliest tokens, then every setting of beams.
 	if r.wanted("greedy") {
-		got, err := g.Sample(c.prompt, inference.SampleOptions{MaxNew: newTokens, Stop: -1})
+		got, err := g.Sample(c.prompt, inference.SampleOptions{MaxNew: newTokens})
 		if err != nil {
 			return err
 		}
@@ -175,12 +175,12 @@ func (r *run) generate(g *inference.Generator, prefix string, c continued, limit
 		if len(want.IDs) < 1 || len(want.IDs) > 64 {
 			return r.bad("%s: %d beams", name, len(want.IDs))
 		}
-		o := inference.BeamOptions{Beams: len(want.IDs), MaxNew: newTokens, LengthPenalty: 1, EarlyStopping: want.EarlyStopping, Stop: -1}
+		o := inference.BeamOptions{Beams: len(want.IDs), MaxNew: newTokens, LengthPenalty: 1, EarlyStopping: want.EarlyStopping}
 		if want.Penalty != nil {
 			o.LengthPenalty = *want.Penalty
 		}
 		if want.Stop != nil {
-			o.Stop = *want.Stop
+			o.Ends = []int32{*want.Stop}
 		}
 		got, err := g.Beam(c.prompt, o)
 		if err != nil {

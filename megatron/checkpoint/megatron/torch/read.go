@@ -319,7 +319,7 @@ func (s *source) checkComplete() error {
 }
 
 func (s *source) Info() checkpoint.Info {
-	return checkpoint.Info{Format: checkpoint.MegatronTorch, Path: s.dir, Model: s.model, SeqLength: s.args.Int("seq_length", 0), Layout: s.layout, Tokenizer: s.args.Tokenizer(s.dir), Notes: s.notes}
+	return checkpoint.Info{Format: checkpoint.MegatronTorch, Path: s.dir, Model: s.model, SeqLength: s.args.Int("seq_length", 0), Layout: s.layout, Tokenizer: s.args.Tokenizer(s.dir), Specials: s.args.Specials(), Notes: s.notes}
 }
 
 // Origin names the files that have parts of a tensor.

@@ -266,7 +266,7 @@ func (s *source) readRNG() error {
 }
 
 func (s *source) Info() checkpoint.Info {
-	return checkpoint.Info{Format: checkpoint.MegatronTorchDist, Path: s.dir, Model: s.model, SeqLength: s.args.Int("seq_length", 0), Layout: s.layout, Tokenizer: s.args.Tokenizer(s.dir), Notes: slices.Clone(s.notes)}
+	return checkpoint.Info{Format: checkpoint.MegatronTorchDist, Path: s.dir, Model: s.model, SeqLength: s.args.Int("seq_length", 0), Layout: s.layout, Tokenizer: s.args.Tokenizer(s.dir), Specials: s.args.Specials(), Notes: slices.Clone(s.notes)}
 }
 
 // Origin names the files that have parts of a tensor.
