@@ -29,7 +29,10 @@ type CallFormat struct {
 
 // literals are the texts of arguments as a list of key and value: {key:value,key:value} or
 // (key=value, key=value). quote is around strings.
-type literals struct{ open, assign, quote, close string }
+type literals struct {
+	open, assign, quote, close string
+	plain                      bool // the template escapes nothing within quotes
+}
 
 // objectKeys are the keys of a call's name and arguments.
 type objectKeys struct{ name, arguments string }
@@ -101,12 +104,22 @@ func (t *Template) CallFormat() (*CallFormat, error) {
 	if err != nil {
 		return nil, fmt.Errorf(templateWithoutCallsError, err)
 	}
-	p := probes{template: t, tools: tools, prompt: with, plain: plain}
+	p := probes{template: t, tools: tools, prompt: with, plain: plain, arguments: probeArguments}
 	f, err := p.format(false)
 	if err != nil && !p.writesObjects() {
 		f, err = p.format(true)
 	}
+	if err == nil && f.literals != nil {
+		f.literals.plain = !p.escapes()
+	}
 	return f, err
+}
+
+// escapes reports whether the template writes a backslash within a text twice, as Python does.
+func (p probes) escapes() bool {
+	p.arguments = strings.Replace(probeArguments, "first value", `first\\value`, 1)
+	one, err := p.answer(false, probeName)
+	return err == nil && strings.Contains(one, `first\\value`)
 }
 
 // writesObjects reports whether the template writes arguments that are given as an object, and not
@@ -122,12 +135,14 @@ type probes struct {
 	tools    json.RawMessage
 	prompt   string // the question, with the generation prompt
 	plain    string // the question and an answer without calls
+
+	arguments string // of the calls
 }
 
 // answer is what the template writes for an answer with calls of these tools: without the head of
 // the turn, and without its tail where that is the one of a plain answer.
 func (p *probes) answer(text bool, names ...string) (string, error) {
-	arguments := probeArguments
+	arguments := p.arguments
 	if text {
 		quoted, err := json.Marshal(arguments)
 		if err != nil {
@@ -249,7 +264,7 @@ func (f *CallFormat) readLiterals(text string, at, behind int) (span, bool) {
 			}
 			for _, comma := range []string{",", ", "} {
 				if end := quote + comma + probeKey2 + assign + probeValue2 + close; strings.HasPrefix(inner, end) {
-					f.literals = &literals{open, assign, quote, close}
+					f.literals = &literals{open: open, assign: assign, quote: quote, close: close}
 					return span{at, len(text) - len(inner) + len(end)}, true
 				}
 			}

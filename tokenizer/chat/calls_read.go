@@ -2,6 +2,7 @@ package chat
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -164,8 +165,7 @@ func skip(text, next string) string {
 	return text
 }
 
-// read gathers the arguments between their tags. A value is text where the tool's schema says so, else
-// JSON where it is JSON.
+// read gathers the arguments between their tags.
 func (p *parameterTags) read(text string, tool *Tool) (arguments, rest string, ok bool) {
 	var members []string
 	for {
@@ -177,19 +177,18 @@ func (p *parameterTags) read(text string, tool *Tool) (arguments, rest string, o
 		if !found {
 			return "", "", false
 		}
-		value = strings.TrimSuffix(strings.TrimPrefix(value, "\n"), "\n")
+		if strings.HasSuffix(p.middle, "\n") && strings.HasPrefix(p.close, "\n") { // newlines that the template writes
+			value = strings.TrimSuffix(strings.TrimPrefix(value, "\n"), "\n")
+		}
 		key, err := json.Marshal(name)
 		if err != nil {
 			return "", "", false
 		}
-		if tool.takesText(name) || !json.Valid([]byte(value)) {
-			quoted, err := json.Marshal(value)
-			if err != nil {
-				return "", "", false
-			}
-			value = string(quoted)
+		argument, err := tool.argument(name, value)
+		if err != nil {
+			return "", "", false
 		}
-		members, text = append(members, string(key)+": "+value), behind
+		members, text = append(members, string(key)+": "+argument), behind
 	}
 	return "{" + strings.Join(members, ", ") + "}", text, true
 }
@@ -210,12 +209,70 @@ func toolOf(tools []Tool, name string) *Tool {
 	return nil
 }
 
-// takesText reports whether an argument is a string and nothing else.
-func (t *Tool) takesText(name string) bool {
-	var schema struct {
-		Properties map[string]struct {
-			Type any `json:"type"`
-		} `json:"properties"`
+// pythonWords are names of Python, which templates write for values that they print.
+var pythonWords = map[string]string{"True": "true", "False": "false", "None": "null"}
+
+// argument is a value between tags as JSON: text where the tool's schema takes only text, else what JSON or Python
+// reads, else text.
+func (t *Tool) argument(name, value string) (string, error) {
+	word := value
+	if other, is := pythonWords[value]; is {
+		word = other
 	}
-	return t != nil && json.Unmarshal(t.Parameters, &schema) == nil && schema.Properties[name].Type == "string"
+	kinds := t.kinds(name)
+	text := kinds["string"] && (len(kinds) == 1 || len(kinds) == 2 && kinds["null"])
+	if json.Valid([]byte(word)) && (!text || word == "null" && kinds["null"]) {
+		return word, nil
+	}
+	quoted, err := json.Marshal(value)
+	return string(quoted), err
+}
+
+// kinds are the types that the tool's schema takes for an argument; none: not said.
+func (t *Tool) kinds(name string) map[string]bool {
+	var schema struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	found := map[string]bool{}
+	if t != nil && json.Unmarshal(t.Parameters, &schema) == nil {
+		addKinds(found, schema.Properties[name])
+	}
+	return found
+}
+
+// addKinds adds the types of a schema: those that it names, of its values, or of its alternatives.
+func addKinds(found map[string]bool, raw json.RawMessage) {
+	var s struct {
+		Type  any
+		Enum  []any
+		AnyOf []json.RawMessage
+		OneOf []json.RawMessage
+	}
+	if json.Unmarshal(raw, &s) != nil {
+		return
+	}
+	switch names := s.Type.(type) {
+	case string:
+		found[names] = true
+	case []any:
+		for _, n := range names {
+			if text, is := n.(string); is {
+				found[text] = true
+			}
+		}
+	case nil:
+		for _, v := range s.Enum {
+			switch v.(type) {
+			case string:
+				found["string"] = true
+			case nil:
+				found["null"] = true
+			default:
+				found["another"] = true
+			}
+		}
+	}
+	for _, one := range slices.Concat(s.AnyOf, s.OneOf) {
+		addKinds(found, one)
+	}
 }

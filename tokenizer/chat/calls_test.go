@@ -227,20 +227,78 @@ func TestTemplatesWithoutCalls(t *testing.T) {
 
 // Claim: literals of Python and of templates become JSON; anything but a literal is not a call.
 func TestLiterals(t *testing.T) {
-	python, gemma := &literals{"(", "=", `"`, ")"}, &literals{"{", ":", `<|"|>`, "}"}
+	python, gemma := &literals{open: "(", assign: "=", quote: `"`, close: ")"}, &literals{open: "{", assign: ":", quote: `<|"|>`, close: "}"}
+	plain := &literals{open: "(", assign: "=", quote: "'", close: ")", plain: true}
 	for _, c := range []struct {
 		of         *literals
 		text, want string
 	}{
 		{python, `(a=1, b='it\'s "x"', c=True, d=None, e=[1, "2"], f={"k": false}, g=-1.5e3)x`, `{"a": 1, "b": "it's \"x\"", "c": true, "d": null, "e": [1, "2"], "f": {"k": false}, "g": -1.5e3}`},
 		{python, `()`, `{}`},
+		{python, `(a='C:\\dir\n\x41\u00e9\d', b='ends \\', c="raw
+newline", d=(1, 'x',), e=[1,],)`, `{"a": "C:\\dir\nA\u00e9\\d", "b": "ends \\", "c": "raw\nnewline", "d": [1, "x"], "e": [1]}`},
+		{plain, `(a='it's C:\dir\n', b='ends \', c='it\'s')`, `{"a": "it's C:\\dir\\n", "b": "ends \\", "c": "it's"}`},
 		{gemma, `{a:<|"|>x, {y}<|"|>,b:{c:[true,<|"|><|"|>],d:{}},e:7}`, `{"a": "x, {y}", "b": {"c": [true, ""], "d": {}}, "e": 7}`},
 		{python, `(a=1`, ""}, {python, `(a=`, ""}, {python, `(a)`, ""}, {python, `(a=b)`, ""}, {python, `(a=1 b=2)`, ""}, {python, `(a="x)`, ""}, {python, `(a='x)`, ""},
 		{gemma, `{a:<|"|>x}`, ""}, {gemma, `{a:[1}`, ""}, {gemma, `{:1}`, ""}, {gemma, `{a:}`, ""},
 		{gemma, strings.Repeat("{a:", 100) + "1" + strings.Repeat("}", 100), ""}, {gemma, "{a:" + strings.Repeat("[", 1000), ""},
 	} {
-		if got, _, ok := c.of.arguments(c.text); ok != (c.want != "") || ok && got != c.want {
+		if got, _, ok := c.of.arguments(c.text); ok != (c.want != "") || ok && !equalCalls([]Call{{"f", got}}, []Call{{"f", c.want}}) {
 			t.Errorf("%.60s: %s, %v; want %s", c.text, got, ok, c.want)
+		}
+	}
+}
+
+// Claim: arguments come back from a template that writes them in Python's quotes, whether it escapes what is in
+// them or not.
+func TestQuotesOfTemplates(t *testing.T) {
+	const value = `"it's C:\\dir\\new\nend\\"`
+	for name, write := range map[string]string{
+		"escapes": `'{{ v | replace("\\", "\\\\") | replace("'", "\\'") | replace("\n", "\\n") }}'`,
+		"plain":   `'{{ v }}'`,
+	} {
+		text := strings.Replace(pythonTemplate, `{{ v | tojson }}`, `{% if v is string %}`+write+`{% else %}{{ v | tojson }}{% endif %}`, 1)
+		template := callTemplate(t, text)
+		f, err := template.CallFormat()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		want := []Call{{"add", `{"a": ` + value + `, "b": 1}`}}
+		answer := answerWith(t, template, f, want)
+		if _, calls := f.Read(answer, twoTools); !equalCalls(calls, want) {
+			t.Errorf("%s: %q is read as %q", name, answer, calls)
+		}
+	}
+}
+
+// Claim: newlines around an argument between tags belong to it, unless the template writes newlines there.
+func TestNewlinesAroundArguments(t *testing.T) {
+	for name, text := range map[string]string{"keys": keysTemplate, "tags": tagsTemplate} {
+		template := callTemplate(t, text)
+		f, err := template.CallFormat()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		want := []Call{{"add", `{"a": "\nx\n"}`}}
+		if _, calls := f.Read(answerWith(t, template, f, want), twoTools); !equalCalls(calls, want) {
+			t.Errorf("%s: read as %q", name, calls)
+		}
+	}
+}
+
+// Claim: an argument between tags has the type that the tool's schema takes, also where the template has written a
+// value as Python prints it.
+func TestTypesOfArguments(t *testing.T) {
+	tool := &Tool{Name: "f", Parameters: json.RawMessage(`{"properties": {"s": {"type": "string"}, "o": {"type": ["string", "null"]}, "a": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+		"e": {"enum": ["1", "2"]}, "b": {"type": "boolean"}, "n": {"type": "integer"}, "m": {"type": ["string", "integer"]}, "x": {}}}`)}
+	for _, c := range []struct{ name, value, want string }{
+		{"s", "123", `"123"`}, {"s", "True", `"True"`}, {"s", "null", `"null"`},
+		{"o", "123", `"123"`}, {"o", "None", "null"}, {"o", "null", "null"}, {"a", "true", `"true"`}, {"a", "None", "null"},
+		{"e", "1", `"1"`}, {"b", "True", "true"}, {"b", "false", "false"}, {"b", "yes", `"yes"`}, {"n", "7", "7"}, {"n", "None", "null"},
+		{"m", "7", "7"}, {"m", "x", `"x"`}, {"x", "False", "false"}, {"x", "[1]", "[1]"}, {"x", "[1", `"[1"`}, {"none", "1", "1"},
+	} {
+		if got, err := tool.argument(c.name, c.value); err != nil || got != c.want {
+			t.Errorf("%s=%s: %s, %v; want %s", c.name, c.value, got, err, c.want)
 		}
 	}
 }

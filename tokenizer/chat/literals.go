@@ -44,6 +44,9 @@ func (r *literalReader) members(open, close string, depth int) bool {
 			if !r.take(",") {
 				return false
 			}
+			if r.take(close) {
+				break // behind a comma, as Python allows
+			}
 			r.out.WriteString(", ")
 		}
 		if !r.key() || !r.value(depth+1) {
@@ -80,7 +83,9 @@ func (r *literalReader) value(depth int) bool {
 	case rest[0] == '{':
 		return r.members("{", "}", depth)
 	case rest[0] == '[':
-		return r.list(depth)
+		return r.list("[", "]", depth)
+	case rest[0] == '(': // a tuple of Python
+		return r.list("(", ")", depth)
 	}
 	end := strings.IndexAny(rest, ",]})")
 	if end < 0 {
@@ -95,13 +100,17 @@ func (r *literalReader) value(depth int) bool {
 	return json.Valid([]byte(word))
 }
 
-func (r *literalReader) list(depth int) bool {
-	r.take("[")
+// list reads values, separated by commas, between brackets, as a list.
+func (r *literalReader) list(open, close string, depth int) bool {
+	r.take(open)
 	r.out.WriteByte('[')
-	for n := 0; !r.take("]"); n++ {
+	for n := 0; !r.take(close); n++ {
 		if n > 0 {
 			if !r.take(",") {
 				return false
+			}
+			if r.take(close) {
+				break // behind a comma, as Python allows
 			}
 			r.out.WriteString(", ")
 		}
@@ -113,12 +122,10 @@ func (r *literalReader) list(depth int) bool {
 	return true
 }
 
-// text reads a string in the template's quotes, in which nothing is escaped, or one of JSON's, or in Python's
-// single quotes.
+// text reads a string in the template's quotes, in which nothing is escaped, or one of JSON's or Python's.
 func (r *literalReader) text() bool {
 	rest := strings.TrimLeft(r.rest, " \n\t")
 	var s string
-	// The template's own quotes, JSON's, or Python's with backslashes before quotes.
 	switch quote := r.of.quote; {
 	case len(quote) > 1 && strings.HasPrefix(rest, quote):
 		inner, after, found := strings.Cut(rest[len(quote):], quote)
@@ -128,26 +135,18 @@ func (r *literalReader) text() bool {
 		r.rest = after
 		return r.write(inner)
 	case strings.HasPrefix(rest, `"`):
-		d := json.NewDecoder(strings.NewReader(rest))
-		if d.Decode(&s) != nil {
-			return false
+		if d := json.NewDecoder(strings.NewReader(rest)); d.Decode(&s) == nil {
+			r.rest = rest[d.InputOffset():]
+			return r.write(s)
 		}
-		r.rest = rest[d.InputOffset():]
-		return r.write(s)
-	case strings.HasPrefix(rest, "'"):
-		inner, after, found := strings.Cut(rest[1:], "'")
-		for found && strings.HasSuffix(inner, `\`) {
-			var more string
-			more, after, found = strings.Cut(after, "'")
-			inner = inner[:len(inner)-1] + "'" + more
-		}
-		if !found {
-			return false
-		}
-		r.rest = after
-		return r.write(inner)
+	case !strings.HasPrefix(rest, "'"):
+		return false
 	}
-	return false
+	s, after, found := pythonText(rest[1:], rest[0], r.of.plain && rest[0] == '\'')
+	if found {
+		r.rest = after
+	}
+	return found && r.write(s)
 }
 
 func (r *literalReader) write(s string) bool {
