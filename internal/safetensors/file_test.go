@@ -254,3 +254,24 @@ func FuzzSafetensorsHeader(f *testing.F) {
 		}
 	})
 }
+
+// Claim: a folder with model.safetensors and an index of other files is refused, since it may hold two models; an index
+// may name model.safetensors itself.
+func TestRefusesTwoModelsInAFolder(t *testing.T) {
+	for shard, refused := range map[string]bool{"model-00001-of-00001.safetensors": true, SingleName: false} {
+		dir := t.TempDir()
+		const header = `{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`
+		for name, content := range map[string][]byte{shard: raw(header, 4), SingleName: raw(header, 4), IndexName: []byte(`{"weight_map": {"a": "` + shard + `"}}`)} {
+			if err := os.WriteFile(filepath.Join(dir, name), content, 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d, err := OpenFolder(dir)
+		if err == nil {
+			err = d.Close()
+		}
+		if refused != (err != nil) || refused && (exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "has both")) {
+			t.Errorf("%s: %v", shard, err)
+		}
+	}
+}

@@ -3,8 +3,10 @@ package safetensors
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -29,7 +31,8 @@ type Folder struct {
 }
 
 // OpenFolder opens model.safetensors of dir, or the shards that its index
-// lists. Every listed tensor must be in its file and the other way round.
+// lists. Every listed tensor must be in its file and the other way round. Both
+// kinds in one folder may be two models, of which programs read one or the other.
 func OpenFolder(dir string) (*Folder, error) {
 	index := filepath.Join(dir, IndexName)
 	if _, err := os.Stat(index); err == nil {
@@ -50,6 +53,10 @@ func openIndex(dir, index string) (*Folder, error) {
 	weights, err := ReadIndex(index)
 	if err != nil {
 		return nil, err
+	}
+	single := filepath.Join(dir, SingleName)
+	if _, err := os.Stat(single); err == nil && !slices.Contains(slices.Collect(maps.Values(weights)), SingleName) {
+		return nil, exitcode.Errorf(exitcode.BadData, "%s has both %s and an index of other files (%s), and programs differ in which of them is the model; remove the one that is not", dir, SingleName, IndexName)
 	}
 	d := &Folder{Path: dir, where: map[string]*File{}}
 	if err := d.openShards(index, weights); err != nil {

@@ -169,6 +169,9 @@ func (f *Folder) check() error {
 	// What the model needs.
 	for _, src := range f.Mapping.Sources() {
 		name, info, ok := f.find(src.Name)
+		if !ok && f.Model.Tied && src.Name == f.Mapping.rules[0].sources[0].Name {
+			name, info, ok = f.find(headName(f.Family)) // one of two equal tensors is stored
+		}
 		switch {
 		case !ok:
 			wrong = append(wrong, fmt.Errorf("%s: %s needs the tensor %q, which is in no file of the folder", f.Path, ConfigName, src.Name))
