@@ -32,19 +32,28 @@ type names struct {
 	slow       bool  // there is no tokenizer.json
 }
 
-// readNames reads tokenizer_config.json, and special_tokens_map.json and
-// added_tokens.json for what it leaves out. None of them has to be there.
+// readNames reads the names of a folder.
 func readNames(dir string) (*names, error) {
+	return namesOf(func(name string) (data []byte, path string, err error) {
+		if path = filepath.Join(dir, name); exists(path) {
+			data, err = readFile(path, "--tokenizer-model")
+		}
+		return data, path, err
+	})
+}
+
+// namesOf reads tokenizer_config.json, and special_tokens_map.json and
+// added_tokens.json for what it leaves out. None of them has to be there: nil.
+func namesOf(read func(name string) (data []byte, path string, err error)) (*names, error) {
 	n := &names{}
 	listed := false
 	for _, file := range []string{"tokenizer_config.json", "special_tokens_map.json"} {
-		path := filepath.Join(dir, file)
-		if !exists(path) {
-			continue
-		}
-		data, err := readFile(path, "--tokenizer-model")
+		data, path, err := read(file)
 		if err != nil {
 			return nil, err
+		}
+		if data == nil {
+			continue
 		}
 		if n.path == "" {
 			n.path = path
@@ -55,18 +64,18 @@ func readNames(dir string) (*names, error) {
 		}
 		listed = listed || decoder
 	}
-	if path := filepath.Join(dir, "added_tokens.json"); !listed && exists(path) {
-		return n, n.readAdded(path)
+	if listed {
+		return n, nil
 	}
-	return n, nil
+	data, path, err := read("added_tokens.json")
+	if err == nil && data != nil {
+		err = n.readAdded(path, data)
+	}
+	return n, err
 }
 
 // readAdded reads an added_tokens.json: {"token": id}.
-func (n *names) readAdded(path string) error {
-	data, err := readFile(path, "--tokenizer-model")
-	if err != nil {
-		return err
-	}
+func (n *names) readAdded(path string, data []byte) error {
 	ids := map[string]int{}
 	if err := exitcode.JSON(path, data, &ids); err != nil {
 		return err

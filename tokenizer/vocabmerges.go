@@ -31,26 +31,24 @@ func loadWithoutJSON(c Config) (Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	names.slow = true
-	parts, ok := partsOf[strings.TrimSuffix(names.class, "Fast")]
-	if !ok {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s has no tokenizer.json, and what its tokenizer_class %.60q makes of vocab.json is not known here; save the tokenizer with transformers as a tokenizer.json", c.Model, names.class)
-	}
-	inner, ids, err := joined(vocab, merges, parts, names)
+	ids, err := readVocab(vocab)
 	if err != nil {
 		return nil, err
 	}
-	// One token begins and ends texts where nothing else is named.
-	if _, ok := ids[endOfText]; ok {
-		if names.EOS == "" {
-			names.EOS = endOfText
-		}
-		if names.BOS == "" && parts == gpt2Parts {
-			names.BOS = endOfText
-		}
-		if names.EOS == endOfText || names.BOS == endOfText {
-			names.Additional = append(names.Additional, hf.AddedToken{Content: endOfText, Special: true})
-		}
+	if _, err := readMerges(merges, vocab, ids); err != nil {
+		return nil, err
+	}
+	lines, err := readFile(merges, "--merge-file")
+	if err != nil {
+		return nil, err
+	}
+	data, err := names.joined(c.Model, ids, lines)
+	if err != nil {
+		return nil, err
+	}
+	inner, err := hf.Parse(vocab, data, hf.Changes{PrefixSpace: names.prefixSpace()})
+	if err != nil {
+		return nil, err
 	}
 	if names.path == "" && names.EOS == "" {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s: the token %s is missing, and no tokenizer_config.json names another end of a document", vocab, endOfText)
@@ -58,28 +56,30 @@ func loadWithoutJSON(c Config) (Tokenizer, error) {
 	return newHuggingFace(c, inner, names)
 }
 
-// joined is the tokenizer of the two files and the other parts, and the ids of its vocabulary.
-func joined(vocab, merges, parts string, names *names) (*hf.Tokenizer, map[string]int32, error) {
-	ids, err := readVocab(vocab)
-	if err != nil {
-		return nil, nil, err
+// joined is a vocabulary and the lines of merges.txt as a tokenizer.json, by the class of n, which gets the tokens that
+// the class has of its own; folder is for messages.
+func (n *names) joined(folder string, ids map[string]int32, merges []byte) ([]byte, error) {
+	n.slow = true
+	parts, ok := partsOf[strings.TrimSuffix(n.class, "Fast")]
+	if !ok {
+		return nil, exitcode.Errorf(exitcode.BadData, "%s has no tokenizer.json, and what its tokenizer_class %.60q makes of vocab.json is not known here; save the tokenizer with transformers as a tokenizer.json", folder, n.class)
 	}
-	if _, err := readMerges(merges, vocab, ids); err != nil {
-		return nil, nil, err
+	// One token begins and ends texts where nothing else is named.
+	if _, ok := ids[endOfText]; ok {
+		if n.EOS == "" {
+			n.EOS = endOfText
+		}
+		if n.BOS == "" && parts == gpt2Parts {
+			n.BOS = endOfText
+		}
+		if n.EOS == endOfText || n.BOS == endOfText {
+			n.Additional = append(n.Additional, hf.AddedToken{Content: endOfText, Special: true})
+		}
 	}
-	text, err := readFile(merges, "--merge-file")
-	if err != nil {
-		return nil, nil, err
-	}
-	lines := strings.Split(strings.TrimRight(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n"), "\n")
+	lines := strings.Split(strings.TrimRight(strings.ReplaceAll(string(merges), "\r\n", "\n"), "\n"), "\n")
 	if strings.HasPrefix(lines[0], "#version") {
 		lines = lines[1:]
 	}
 	model, err := json.Marshal(map[string]any{"type": "BPE", "vocab": ids, "merges": lines})
-	if err != nil {
-		return nil, nil, err
-	}
-	data := `{"decoder": {"type": "ByteLevel"}, ` + parts + `, "model": ` + string(model) + `}`
-	t, err := hf.Parse(vocab, []byte(data), hf.Changes{PrefixSpace: names.prefixSpace()})
-	return t, ids, err
+	return []byte(`{"decoder": {"type": "ByteLevel"}, ` + parts + `, "model": ` + string(model) + `}`), err
 }

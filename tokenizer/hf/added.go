@@ -1,6 +1,7 @@
 package hf
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -10,12 +11,27 @@ import (
 
 // AddedToken is a string that is found in a text before anything else is done.
 type AddedToken struct {
-	Content    string
-	SingleWord bool `json:"single_word"`
-	Lstrip     bool
-	Rstrip     bool
-	Normalized bool
-	Special    bool
+	Content    string `json:"content"`
+	SingleWord bool   `json:"single_word"`
+	Lstrip     bool   `json:"lstrip"`
+	Rstrip     bool   `json:"rstrip"`
+	Normalized bool   `json:"normalized"`
+	Special    bool   `json:"special"`
+}
+
+// AddedWithID is an added token as tokenizer.json lists it.
+type AddedWithID struct {
+	ID int32 `json:"id"`
+	AddedToken
+}
+
+// AddedTokens are those of t, in the order of their ids.
+func (t *Tokenizer) AddedTokens() (list []AddedWithID) {
+	for id, a := range t.added.list {
+		list = append(list, AddedWithID{id, a})
+	}
+	slices.SortFunc(list, func(a, b AddedWithID) int { return int(a.ID - b.ID) })
+	return list
 }
 
 // addedTokens are matched on the text as it is and, those that are normalized,

@@ -144,6 +144,9 @@ func (w *writing) tokenizer() error {
 		w.metadata = append(w.metadata, gguf.Pair{Key: "tokenizer.ggml.model", Value: "none"})
 		return nil
 	}
+	if files, err = tokenizer.Complete(files); err != nil {
+		return err
+	}
 	pairs, notes, err := ggvocab.Metadata(ggvocab.Options{Files: files, Size: m.VocabSize, Config: w.config, Pre: w.c.family.pre, Spaces: w.c.family.spaces, Model: w.c.family.words})
 	if err != nil {
 		return exitcode.Errorf(exitcode.CodeOf(err), "the tokenizer cannot be stored in GGUF: %w; use --tokenizer to give a folder with another", err)
