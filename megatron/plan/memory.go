@@ -192,7 +192,7 @@ func (o Options) count(job *training.Job, number int) (Rank, error) {
 	}
 	d := device.Counting(o.Device, o.Real, watching)
 	defer d.Close()
-	rank, err := ranks.Imagine(engine.Ranks(&job.Config.Step, nil), number, d, comm.Imagined{})
+	rank, err := ranks.Imagine(engine.Ranks(&job.Config.Step, nil), number, d, comm.Imagined{Shares: o.Device == "cuda"})
 	if err != nil {
 		return Rank{}, err
 	}
