@@ -75,11 +75,17 @@ func (r *rope) flat(raw []byte) error {
 
 		Growth *float64 `json:"llama_4_scaling_beta"`
 		Most   *int64   `json:"max_position_embeddings"` // said a second time by Ministral 3
+
+		Finetuned *bool    `json:"finetuned"`   // how Yarn-Llama-2 was made, which changes nothing
+		Attention *float64 `json:"attn_factor"` // vLLM multiplies the attention factor by it
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&f); err != nil {
 		return fmt.Errorf("the rotary parameters: %w", err)
+	}
+	if f.Attention != nil && *f.Attention != 1 {
+		return fmt.Errorf("the rotary parameters: attn_factor %v is passed over by transformers, and multiplies the attention factor in vLLM and llama.cpp; remove it for the first, or write their product as attention_factor", *f.Attention)
 	}
 	r.RopeRule, r.Theta, r.PartialRotary, r.Growth = spec.RopeRule(f.ruleFields), f.Theta, f.PartialRotary, f.Growth
 	r.RopeRule.Type = spec.RopeDefault
