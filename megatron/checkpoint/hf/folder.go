@@ -15,6 +15,7 @@ import (
 	"monotron/internal/safetensors"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/spec"
+	"monotron/tokenizer"
 )
 
 // ConfigName is the file that describes the model.
@@ -137,6 +138,11 @@ func OpenSource(dir string, o checkpoint.OpenOptions) (checkpoint.Source, error)
 	info := checkpoint.Info{Format: checkpoint.HF, Path: dir, Family: f.Family, Model: &m, Tokenizer: tokenizerOf(dir), Specials: specialsOf(dir)}
 	if info.Quantization = f.Quantization; info.Quantization != "" {
 		info.Notes = append(info.Notes, fmt.Sprintf("weights are %s; they are read as the values that their codes stand for", strings.ToUpper(info.Quantization)))
+	}
+	if info.Tokenizer.Type == "Llama2Tokenizer" {
+		if note := tokenizer.LeftOut(info.Tokenizer.Model); note != "" {
+			info.Notes = append(info.Notes, note)
+		}
 	}
 	if len(f.left) > 0 {
 		info.Notes = append(info.Notes, strings.Join(f.left, " and ")+" are left out, as transformers' class of the text part does")

@@ -20,6 +20,8 @@ func tokenizerOf(dir string) tokenizer.Config {
 		return tokenizer.Config{Type: "HuggingFaceTokenizer", Model: dir}
 	case has(pieces):
 		return tokenizer.Config{Type: "Llama2Tokenizer", Model: filepath.Join(dir, pieces)}
+	case has(vocab) && has(merges) && (has("tokenizer_config.json") || has("added_tokens.json")): // which say more of the two
+		return tokenizer.Config{Type: "HuggingFaceTokenizer", Model: dir}
 	case has(vocab) && has(merges):
 		return tokenizer.Config{Type: "GPT2BPETokenizer", VocabFile: filepath.Join(dir, vocab), MergeFile: filepath.Join(dir, merges)}
 	}
