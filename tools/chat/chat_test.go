@@ -72,7 +72,7 @@ func greedy(t *testing.T, dir, text string, plain bool, most int) (answer string
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := m.Sample(ids, inference.SampleOptions{MaxNew: most, Stop: -1})
+	s, err := m.Sample(ids, inference.SampleOptions{MaxNew: most})
 	if err != nil {
 		t.Fatal(err)
 	}
