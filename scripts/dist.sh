@@ -33,7 +33,7 @@ compile() { # platform, output
   case $1 in
   linux/amd64) cgo=1 ;;
   linux/arm64) cgo=1 cc=aarch64-linux-gnu-gcc ;;
-  darwin/arm64) cgo=1 cc=$(sh scripts/macos.sh) ;;
+  darwin/arm64) cgo=1 cc="'$(sh scripts/macos.sh)'" ;; # go splits CC at spaces outside quotes
   esac
   CGO_ENABLED=$cgo CC=$cc GOOS=${1%/*} GOARCH=${1#*/} "$GO" build -buildvcs=false \
     -ldflags "-s -w -buildid= -X monotron/megatron/training.Version=$version" -o "$2" .

@@ -39,7 +39,7 @@ func allFlags() []cli.Flag {
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "Megatron formats: write for N pipeline stages"}),
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "num-virtual-stages-per-pipeline-rank", Value: 1, Usage: "Megatron formats: write N model chunks per stage (interleaved schedule)"}),
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "expert-model-parallel-size", Value: 1, Usage: "Megatron formats: share the experts among N ranks"}),
-		command.Between(0, 1<<16, &cli.IntFlag{Name: "expert-tensor-parallel-size", Usage: "Megatron formats: share one expert among N ranks (0 uses those of the dense layers)"}),
+		command.Between(0, 1<<16, &cli.IntFlag{Name: "expert-tensor-parallel-size", Usage: "Megatron formats: share one expert among N ranks (0: as many as share a dense layer)"}),
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "data-parallel-size", Value: 1, Usage: "Megatron formats, with --use-distributed-optimizer: share the optimizer among N ranks"}),
 		&cli.BoolFlag{Name: "use-distributed-optimizer", Usage: "Megatron formats: write the optimizer as Megatron's distributed optimizer does"},
 		command.Between(1, command.Sizes, &cli.IntFlag{Name: "make-vocab-size-divisible-by", Value: 128, DefaultText: "the input run's value, else 128", Usage: "Megatron formats: pad the vocabulary to a multiple of this times the tensor-parallel ranks"}),

@@ -112,7 +112,7 @@ func (p *runPlan) verdict(out *command.Printer) error {
 	case need > have:
 		return exitcode.Errorf(exitcode.Differs, "does not fit: %s %s, %s has %s", what, device.Size(need), m.Name, device.Size(have))
 	case !m.HostHas(&p.config, p.ranks):
-		return exitcode.Errorf(exitcode.Differs, "does not fit: --optimizer-cpu-offload and --memory-checkpoint-interval put more into a node's memory than the %s of %s", device.Size(int64(m.Host)), m.Name)
+		return exitcode.Errorf(exitcode.Differs, "does not fit: --optimizer-cpu-offload and --memory-checkpoint-interval need more host memory than a node of %s has (%s)", m.Name, device.Size(int64(m.Host)))
 	}
 	out.Printf("fits: %s %s of the %s of %s, %s free\n", what, device.Size(need), device.Size(have), m.Name, device.Size(have-need))
 	return out.Err

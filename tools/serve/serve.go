@@ -49,7 +49,7 @@ func allFlags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "cors-origin", Usage: "allow requests from the pages of the site `ORIGIN`, such as https://example.org; * allows all sites; may be repeated (default: only the server's own pages)"},
 		&cli.StringSliceFlag{Name: "allowed-host", Usage: "also accept the host `NAME`, such as a proxy's, in the Host header on a loopback address; may be repeated"},
 		command.Between(1, 4096, &cli.IntFlag{Name: "max-num-seqs", Value: 32, Usage: "generate at most N sequences at the same time"}),
-		command.Between(1, 1<<20, &cli.IntFlag{Name: "max-num-batched-tokens", Value: 256, Usage: "compute at most N tokens per forward pass, at least --max-num-seqs; longer prompts are split"}),
+		command.Between(1, 1<<20, &cli.IntFlag{Name: "max-num-batched-tokens", Value: 256, Usage: "compute at most N tokens per forward pass; N must be at least --max-num-seqs; longer prompts are split"}),
 		command.Between(0, 1<<30, &cli.IntFlag{Name: "kv-cache-memory", Usage: "use N MiB for the KV cache on each rank (default: enough for --max-num-seqs sequences of full length, at most 1024 and at most the free memory)"}),
 		command.Between(1, 1<<20, &cli.IntFlag{Name: "max-queue", Value: 1024, Usage: "let at most N sequences wait; more get status 429"}),
 		command.Between(1, 1024, &cli.IntFlag{Name: "max-body", Value: 4, Usage: "accept requests of at most N MiB"}),

@@ -383,7 +383,7 @@ func (c *compiler) array(s *fields, at string, depth int) (node, error) {
 			all = append(all, n)
 		}
 		if s.at("items") != false || least > len(prefix) || most >= 0 && most < len(prefix) {
-			return nil, fmt.Errorf("%s: prefixItems needs items: false, and no other minItems or maxItems", at)
+			return nil, fmt.Errorf("%s: prefixItems needs \"items\": false, a minItems (if any) of at most %d, and a maxItems (if any) of at least %[2]d", at, len(prefix))
 		}
 		return sequence{literal("["), all, literal("]")}, nil
 	}

@@ -218,7 +218,7 @@ func (l *links) propose(conn net.Conn, o *offer) (*offer, error) {
 	case answer.Refused != "":
 		return nil, refusal(answer.Refused)
 	case answer.Transport != o.Transport:
-		return nil, fmt.Errorf("the answer to %s is %s", o.Transport, answer.Transport)
+		return nil, fmt.Errorf("offered transport %s, but the peer answered with %s", o.Transport, answer.Transport)
 	}
 	return answer, nil
 }

@@ -94,7 +94,7 @@ func (c *choice) without(k Kind, why error) error {
 	if rank > 0 {
 		if first, err := k.Open(0); err == nil {
 			first.Close()
-			return exitcode.Errorf(exitcode.Usage, "--device auto: rank 0 of this host has a GPU, rank %d has none: %w for all", rank, why)
+			return exitcode.Errorf(exitcode.Usage, "--device auto: rank 0 of this host has a GPU, but rank %d has none (%w); give all ranks the same --device", rank, why)
 		}
 	}
 	if rank == 0 && k.Wanted != nil && k.Wanted() {

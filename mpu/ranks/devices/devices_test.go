@@ -45,7 +45,7 @@ func TestChoice(t *testing.T) {
 		{"", "", 0, true, ""},
 		{"auto", "", 0, false, "no processor"},
 		{"auto", "1", 2, true, ""},
-		{"auto", "1", 1, true, "rank 0 of this host has a GPU, rank 1 has none"},
+		{"auto", "1", 1, true, "rank 0 of this host has a GPU, but rank 1 has none"},
 		{"auto", "1", 0, true, ""},
 		{"card", "", 0, true, "no card"},
 		{"card", "1", 2, true, ""},

@@ -6,7 +6,7 @@ source "$(dirname "$0")/../common.sh"
 share=${SHARE:-1} seed=${SEED:-1}
 export GOFLAGS=-trimpath
 cc=$(sh scripts/macos.sh) || { echo "skipped: no compiler for macOS"; exit 0; }
-CC=$cc CGO_ENABLED=1 GOOS=darwin GOARCH=arm64 "$GO" build -buildvcs=false -ldflags '-s -w -buildid=' -o "$work/monotron" .
+CC="'$cc'" CGO_ENABLED=1 GOOS=darwin GOARCH=arm64 "$GO" build -buildvcs=false -ldflags '-s -w -buildid=' -o "$work/monotron" .
 python3 "$(dirname "$0")/macho.py" "$work/monotron"
 
 # tables NAME TARGET RUNNER..: the case tables, built for TARGET

@@ -29,7 +29,8 @@ small failed --train-iters 400 --world-size 2 --save failed/ck --save-interval 2
 small mixture --train-iters 60 --world-size 4 --pipeline-model-parallel-size 2 --expert-model-parallel-size 2 --num-experts 8 --moe-router-topk 2 --moe-aux-loss-coeff 1e-2 \
   --profile mixture/trace.json --profile-step-start 5 --profile-step-end 7 --inject sleep:rank=3:seconds=0.05 --fp16
 for lr in 1e-4 1e-3 1e-2; do small "lr-$lr" --train-iters 100 --lr "$lr" --min-lr 1e-5 --seed 7; done
-mkdir -p empty && cp finished/steps.run.json empty/ && : >empty/steps.jsonl
+mkdir -p empty && : >empty/steps.jsonl
+"$python" -c 'import json, sys; run = json.load(sys.stdin); del run["ended"]; json.dump(run, sys.stdout)' <finished/steps.run.json >empty/steps.run.json
 for name in finished failed mixture empty; do "$root/bin/monotron" report "$name" --output "$name.html"; done
 "$root/bin/monotron" report lr-1e-3 --compare lr-1e-4 lr-1e-2 --output compared.html
 

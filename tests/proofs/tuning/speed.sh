@@ -65,13 +65,15 @@ for kind in $trained; do
 done
 [ ! -e "$work/full.ours" ] || [ ! -e "$work/lora.ours" ] || echo "full lora" | awk -v f="$(least full.ours)" -v l="$(least lora.ours)" '{ printf "a LoRA step takes %.2f of a full one\n", l / f }'
 
-# parameters: MiB of weights in memory, as the last step's record says
+# parameters: bytes of weights in the arena at most, as the last step's record says; base: MiB of packed weights apart from it
 parameters() { sed -nE 's/.*"memory_by_purpose":\{[^}]*"parameters":([0-9]+).*/\1/p' "$work/ours.jsonl" | tail -1; }
+base() { sed -nE 's/.*the weights that are not trained take ([0-9.]+) MiB.*/\1/p' "$work/ours.log"; }
 case " $KINDS " in *" nf4 "*)
   ours lora >/dev/null
   plain=$(parameters)
   ours nf4 >/dev/null
-  echo "$(parameters) $plain" | awk '{ printf "weights in NF4 with their adapter %.0f MiB, in bf16 %.0f MiB: %.2f\n", $1 / 2^20, $2 / 2^20, $1 / $2 }'
+  echo "$(base) $(parameters) $plain" |
+    awk '{ printf "weights: base in NF4 %.0f MiB, adapter and unpacked layers %.0f MiB; in bf16 %.0f MiB: %.2f\n", $1, $2 / 2^20, $3 / 2^20, ($1 + $2 / 2^20) / ($3 / 2^20) }'
   ;;
 esac
 case " $KINDS " in *" decode "*)

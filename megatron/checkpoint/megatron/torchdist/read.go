@@ -176,7 +176,7 @@ func (s *source) split(prefix string, k megatron.Key, x *stored) error {
 	shape := x.shape[lead:]
 	const most = 1 << 20 // tensors that one becomes
 	if len(shape) == 0 || layers > int64(s.model.NumLayers) || experts > most/layers {
-		return fmt.Errorf("%v is not stacked over %d layers and the model's experts", x.shape, s.model.NumLayers)
+		return fmt.Errorf("shape %v does not begin with the dimensions of %d layers and the model's experts", x.shape, s.model.NumLayers)
 	}
 	for l := range layers {
 		for e := range experts {
