@@ -19,6 +19,7 @@ var opens = map[string]string{
 	"internal/exitcode/read.go":            "the place itself",
 	"internal/atomicfile/folder.go":        "a folder, to sync it",
 	"megatron/training/hold.go":            "a folder, to lock it",
+	"megatron/checkpoint/addition.go":      "a folder, to lock it",
 	"tools/launch/old.go":                  "folders, to lock them",
 	"megatron/plan/capacity.go":            "the kernel's files",
 	"mpu/bootstrap/preflight/preflight.go": "this program itself",

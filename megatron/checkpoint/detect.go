@@ -24,6 +24,7 @@ const (
 	RankFile     = "model_optim_rng.pt"
 	ReleaseName  = "release"
 	IterPrefix   = "iter_"
+	AsidePrefix  = ".old-" // before the name of a checkpoint whose successor is taking it
 
 	llmcMagic = 20240326
 	ggufMagic = "GGUF"

@@ -62,8 +62,29 @@ func mkdirAll(dir string) (made []string, err error) {
 
 // Iteration puts one checkpoint, the folder name (iter_0000003, release), into
 // a save folder and then names it in the tracker. A new save folder appears
-// complete.
-func Iteration(ctx context.Context, save string, t Tracked, fill func(tmp string) error) error {
+// complete. ofRun: the run that saves to the folder calls; else it is
+// an Addition, about which there may be a note.
+func Iteration(ctx context.Context, save string, t Tracked, ofRun bool, fill func(tmp string) error) (note string, err error) {
+	if ofRun {
+		return "", saved(ctx, save, t, fill)
+	}
+	if _, err := os.Lstat(save); errors.Is(err, fs.ErrNotExist) {
+		return "", saved(ctx, save, t, fill)
+	}
+	a, err := Add(save, t)
+	if err != nil {
+		return "", err
+	}
+	err = Folder(ctx, filepath.Join(save, t.Folder()), fill)
+	if err == nil {
+		err = a.point()
+	}
+	note, _ = a.Later()
+	return note, errors.Join(err, a.Close(err))
+}
+
+// saved is Iteration where the tracker names the checkpoint in any case.
+func saved(ctx context.Context, save string, t Tracked, fill func(tmp string) error) error {
 	tracker := []byte(t.Text())
 	if _, err := os.Lstat(save); errors.Is(err, fs.ErrNotExist) {
 		return Folder(ctx, save, func(tmp string) error {

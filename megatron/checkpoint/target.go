@@ -9,6 +9,9 @@ type WriteOptions struct {
 	Tokenizer string // folder whose tokenizer files are copied next to the weights (hf); "": those that src names
 	// NoTokenizerFiles: a checkpoint names its tokenizer, and keeps no copies of its files.
 	NoTokenizerFiles bool
+	// OfRun: the run that saves to the folder writes, which has its lock; the tracker then names what is
+	// written. false: it is an Addition.
+	OfRun bool
 	// Quantization is how weights are stored: GGUF's f32, f16, bf16 or q8_0, Hugging Face's nf4;
 	// "": GGUF as most of src's are, Hugging Face each as it is.
 	Quantization string
@@ -34,11 +37,18 @@ type Written struct {
 	Notes []string // for a person: what the format cannot hold
 }
 
+// AddNote adds a note, if there is one.
+func (w *Written) AddNote(note string) {
+	if note != "" {
+		w.Notes = append(w.Notes, note)
+	}
+}
+
 // Writer makes a checkpoint of one format at path from everything src lists.
 // Main parameters, moments and state that the format cannot hold are left out with
 // a note. Until it is complete and on disk it has a temporary name next to path; on
 // an error or when ctx ends nothing is left. A path that exists is refused,
-// except a save folder of the same format, which gets one more iteration.
+// except a save folder, which gets one more iteration (Addition).
 type Writer func(ctx context.Context, path string, src Source, o WriteOptions) (Written, error)
 
 // Opener opens a checkpoint of one format: a save folder, one iteration's

@@ -87,7 +87,7 @@ func (r *Run) writeForeign(ctx context.Context, format checkpoint.Format, src ch
 		return err
 	}
 	written, err := all.Write(ctx, format, c.Checkpoint.Save, src, checkpoint.WriteOptions{Layout: checkpoint.Layout{TP: l.TP, PP: l.PP, VP: l.VP, EP: l.EP, ETP: l.ETP,
-		DP: l.DP, FirstStage: l.FirstStageLayers, LastStage: l.LastStageLayers, DistributedOptimizer: l.DistributedOptimizer}, NoTokenizerFiles: c.Checkpoint.NoTokenizer})
+		DP: l.DP, FirstStage: l.FirstStageLayers, LastStage: l.LastStageLayers, DistributedOptimizer: l.DistributedOptimizer}, NoTokenizerFiles: c.Checkpoint.NoTokenizer, OfRun: true})
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,9 @@ const description = `The input's format is detected from its content; any layout
 Optimizer state, iteration, samples and schedule are converted where both formats store them,
 so that training can continue; the command reports what is left out. Weights stay equal bit for
 bit unless --dtype names another type. Memory: about one tensor, for a checkpoint of any size.
-The output appears only when it is complete; after an error nothing of it remains.
+The output appears only when it is complete; after an error nothing of it remains. Nothing that exists
+is written over: an existing save folder gets one more iteration, which must not be there yet; its tracker
+file then names the later one; while a run saves to the folder the command is refused.
 
 Examples:
   monotron convert --input Llama-3.1-8B --to torch_dist --output ckpt \
@@ -113,6 +115,9 @@ func run(c *cli.Context, o *options, open func(string) (*device.Device, error)) 
 	}
 	notes.Printf("%s (%s) to %s (%s): %s, %s, %d bytes\n", original.Info().Path, original.Info().Format, written.Path, o.to,
 		logging.Count(len(src.Tensors()), "tensor"), logging.Count(written.Files, "file"), written.Bytes)
+	if err := o.splitOff(ctx, original, notes); err != nil {
+		return err
+	}
 	if o.modelfile != "" {
 		if err := o.writeModelfile(written.Path, notes); err != nil {
 			return err

@@ -26,18 +26,27 @@ func (o *options) merge(src checkpoint.Source, notes *command.Printer) (merged c
 	case o.split != "" && n == 0:
 		return nil, nil, exitcode.Errorf(exitcode.Usage, "--split-adapter %s: %s has no adapter", o.split, info.Path)
 	case o.split != "":
-		if err := training.WriteAdapter(o.split, src); err != nil {
-			return nil, nil, err
-		}
-		notes.Printf("%s: the adapter of %s, for PEFT; the output has the weights without it\n", o.split, info.Path)
-		if r := info.Model.Retrained; r != nil {
-			notes.Printf("note: %d weights were trained in full with the adapter, the first is %s; the output has them as they are now, and so has the adapter\n", len(r.Names), r.Names[0])
-		}
 		return peft.Bare(src), nothing, nil
 	case n > 0:
 		notes.Printf("merging the %d adapted modules of %s\n", n, info.Path)
 	}
 	return peft.MergeOwn(src), nothing, nil
+}
+
+// splitOff writes the input's own adapter to --split-adapter, if that is given.
+func (o *options) splitOff(ctx context.Context, src checkpoint.Source, notes *command.Printer) error {
+	if o.split == "" {
+		return nil
+	}
+	info := src.Info()
+	if err := checkpoint.Folder(ctx, o.split, func(tmp string) error { return training.WriteAdapter(tmp, src) }); err != nil {
+		return fmt.Errorf("--split-adapter: %w", interrupted(ctx, err))
+	}
+	notes.Printf("%s: the adapter of %s, for PEFT; the output has the weights without it\n", o.split, info.Path)
+	if r := info.Model.Retrained; r != nil {
+		notes.Printf("note: %d weights were trained in full with the adapter, the first is %s; the output has them as they are now, and so has the adapter\n", len(r.Names), r.Names[0])
+	}
+	return nil
 }
 
 // mergeFolder is merge of --adapter.

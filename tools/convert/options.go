@@ -25,7 +25,7 @@ func allFlags() []cli.Flag {
 		// What is read, written and checked.
 		&cli.StringFlag{Name: "input", Usage: "read this checkpoint: a save folder, one iteration's folder, a model's folder, a file, or the s3:// URL of a run's --save"},
 		&cli.StringFlag{Name: "to", Usage: "write this format: " + argv.Or(all.Names()...)},
-		&cli.StringFlag{Name: "output", Usage: "write to this path; it must not exist, except for a save folder, to which an iteration is added"},
+		&cli.StringFlag{Name: "output", Usage: "write to this path; it must not exist, except for a save folder, to which an iteration that it does not have is added"},
 		&cli.StringFlag{Name: "from", Usage: "set the format of the input, as for --to (default: detected from its content)"},
 		command.Between(-1, command.Counts, &cli.Int64Flag{Name: "ckpt-step", Value: -1, DefaultText: "the latest", Usage: "read this iteration of a save folder"}),
 		&cli.StringFlag{Name: "dtype", Usage: "write the weights in this data type: f32, bf16 or fp16 (default: that of the input); with bf16 or fp16 and optimizer state, the f32 values are kept as main parameters"},
@@ -52,7 +52,7 @@ func allFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "adapter-only", Usage: "gguf, with --adapter: write only the adapter, for llama.cpp's --lora or Ollama's ADAPTER with the model of --input (default: it is merged)"},
 		&cli.StringFlag{Name: "adapter-over", Usage: "`NAME`: with --adapter: name the quantisation of the base weights when the adapter was trained: nf4 (with --double-quant for its scales) or int8; prints how far the merged modules deviate (default: none)"},
 		&cli.BoolFlag{Name: "merge-rounded", Usage: "with --adapter-over: merge the adapter into the rounded weights instead of those of the input"},
-		&cli.StringFlag{Name: "split-adapter", Usage: "write the input's own adapter to this folder, in PEFT's format; the output then has the weights without it (default: it is merged)"},
+		&cli.StringFlag{Name: "split-adapter", Usage: "write the input's own adapter to this new folder, in PEFT's format; the output then has the weights without it (default: it is merged)"},
 
 		// Hugging Face and GGUF.
 		&cli.StringFlag{Name: "family", Usage: "hf, gguf: choose the architecture, if several can represent the model: " + hf.Known},
@@ -139,10 +139,20 @@ func (o *options) readAdapter(c *cli.Context) error {
 		return exitcode.Errorf(exitcode.Usage, "--adapter-over needs --adapter")
 	case o.intoRounded && o.over == "":
 		return exitcode.Errorf(exitcode.Usage, "--merge-rounded needs --adapter-over nf4")
+	case o.split != "" && filepath.Clean(o.split) == filepath.Clean(o.output):
+		return exitcode.Errorf(exitcode.Usage, "--split-adapter and --output are both %s; give two paths", o.split)
+	case o.split != "" && exists(o.split):
+		return exitcode.Errorf(exitcode.Usage, "--split-adapter: %s already exists; choose another folder", o.split)
 	case o.split != "" && o.adapter != "":
 		return exitcode.Errorf(exitcode.Usage, "--split-adapter cannot be combined with --adapter: it writes the input's own adapter; leave one out")
 	}
 	return nil
+}
+
+// exists reports whether there is something at path.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 func (o *options) readWriting(c *cli.Context) error {
@@ -194,7 +204,7 @@ func (o *options) readType(c *cli.Context) error {
 		return exitcode.Errorf(exitcode.Usage, "--ollama needs --to gguf")
 	}
 	o.modelfile = filepath.Join(filepath.Dir(o.output), gguf.ModelfileName)
-	if _, err := os.Lstat(o.modelfile); err == nil {
+	if exists(o.modelfile) {
 		return exitcode.Errorf(exitcode.Usage, "%s already exists; choose another folder for the output", o.modelfile)
 	}
 	return nil

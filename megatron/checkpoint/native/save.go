@@ -41,7 +41,8 @@ type SaveOptions struct {
 	// anything older is removed; nil: no copy.
 	Copy func(ctx context.Context, folder string) error
 
-	fail func(op, path string) error // tests
+	keepTracker bool                        // it names a later iteration, and does so afterwards
+	fail        func(op, path string) error // tests
 }
 
 // part is a piece of a tensor that this rank writes.
@@ -440,6 +441,9 @@ func (s *saver) name() error {
 	if err := s.readBack(s.report.Folder); err != nil { // the tracker and pruning rely on it
 		s.done = false
 		return err
+	}
+	if s.o.keepTracker {
+		return nil
 	}
 	return s.disk.point(s.dir, s.state.Iteration, s.o.Tag)
 }

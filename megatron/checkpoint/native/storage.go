@@ -22,7 +22,7 @@ const (
 	trackerName = checkpoint.TrackerName
 	iterPrefix  = "iter_"
 	tmpPrefix   = atomicfile.Prefix // being written, or being removed
-	oldPrefix   = ".old-"           // aside while its successor takes the name
+	oldPrefix   = checkpoint.AsidePrefix
 )
 
 // ErrNone is in the chain of Load's and Latest's error when a folder has no

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"strings"
 
 	"monotron/csrc/device"
@@ -18,15 +16,19 @@ import (
 )
 
 // Write makes a native checkpoint of everything src lists: one file, complete
-// tensors. path is a save folder, new or not.
-func Write(ctx context.Context, path string, src checkpoint.Source, o checkpoint.WriteOptions) (checkpoint.Written, error) {
-	_, err := os.Lstat(path)
-	fresh := errors.Is(err, fs.ErrNotExist)
+// tensors. path is a save folder, new or not, to which it is added.
+func Write(ctx context.Context, path string, src checkpoint.Source, o checkpoint.WriteOptions) (done checkpoint.Written, err error) {
 	state, err := nativeState(src)
 	if err != nil {
 		return checkpoint.Written{}, err
 	}
-	s := newWriter(path, state, SaveOptions{Tokenizer: tokenizerOf(src, o)})
+	adding, err := checkpoint.Add(path, checkpoint.Tracked{Iteration: state.Iteration})
+	if err != nil {
+		return checkpoint.Written{}, err
+	}
+	defer func() { err = errors.Join(err, adding.Close(err)) }()
+	note, later := adding.Later()
+	s := newWriter(path, state, SaveOptions{Tokenizer: tokenizerOf(src, o), keepTracker: later})
 	for _, t := range src.Tensors() {
 		dtype, ok := dtypeOf[t.DType]
 		if !ok {
@@ -37,10 +39,9 @@ func Write(ctx context.Context, path string, src checkpoint.Source, o checkpoint
 	}
 	s.order()
 	report, err := s.run(ctx)
-	if err != nil && fresh && !s.done {
-		_ = os.Remove(path) // ours, and empty again
-	}
-	return checkpoint.Written{Path: report.Folder, Files: 2, Bytes: report.Bytes, Notes: report.Notes}, err
+	done = checkpoint.Written{Path: report.Folder, Files: 2, Bytes: report.Bytes, Notes: report.Notes}
+	done.AddNote(note)
+	return done, err
 }
 
 func tokenizerOf(src checkpoint.Source, o checkpoint.WriteOptions) tokenizer.Config {

@@ -38,7 +38,7 @@ func Write(ctx context.Context, path string, src checkpoint.Source, o checkpoint
 	}
 	final := filepath.Join(path, t.Folder())
 	// A folder gets its name when all ranks' files are in it.
-	err = checkpoint.Iteration(ctx, path, t, func(tmp string) error {
+	note, err := checkpoint.Iteration(ctx, path, t, o.OfRun, func(tmp string) error {
 		notes, err := w.KeepTokenizer(tmp, final)
 		if err != nil {
 			return err
@@ -52,6 +52,7 @@ func Write(ctx context.Context, path string, src checkpoint.Source, o checkpoint
 		return nil
 	})
 	w.done.Path, w.done.Notes = final, append(w.done.Notes, contents.Notes...)
+	w.done.AddNote(note)
 	return w.done, err
 }
 

@@ -42,8 +42,9 @@ func Write(ctx context.Context, path string, src checkpoint.Source, o checkpoint
 		return checkpoint.Written{}, exitcode.With(exitcode.Usage, err)
 	}
 	w.done.Path = filepath.Join(path, t.Folder())
-	err = checkpoint.Iteration(ctx, path, t, w.fill)
+	note, err := checkpoint.Iteration(ctx, path, t, o.OfRun, w.fill)
 	w.done.Notes = append(w.done.Notes, contents.Notes...)
+	w.done.AddNote(note)
 	return w.done, err
 }
 
