@@ -22,7 +22,7 @@ func Command() *cli.Command {
 		Usage: "join the .bin/.idx pairs of a folder into one",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "input", Usage: "join the pairs of this folder in the order of their names; it must contain only pairs"},
-			&cli.StringFlag{Name: "output-prefix", Usage: "write the new pair to this path, without .bin and .idx"},
+			&cli.StringFlag{Name: "output-prefix", Usage: "write the new pair to this path, without .bin and .idx; it must not be one of the pairs of --input"},
 			&cli.BoolFlag{Name: "multimodal", Usage: "read and write a mode for each sequence"},
 		},
 		Action: run,
@@ -41,6 +41,9 @@ func run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := apart(out, prefixes); err != nil {
+		return err
+	}
 	if err := dataset.Merge(dataset.BuilderConfig{Prefix: out, Multimodal: c.Bool("multimodal")}, prefixes); err != nil {
 		return err
 	}
@@ -52,7 +55,34 @@ func run(c *cli.Context) error {
 		return err
 	}
 	fmt.Fprintf(c.App.ErrWriter, "%s: %d pairs joined\n", out, len(prefixes))
+	if sameFolder(filepath.Dir(out), in) {
+		fmt.Fprintf(c.App.ErrWriter, "note: %s is in the folder of --input, so the next merge_datasets of this folder would join it too; move it out\n", out)
+	}
 	return nil
+}
+
+// apart refuses an output that is one of the pairs to join: an earlier result of this command in the same folder, whose
+// documents would be joined again, or a pair that would be lost.
+func apart(out string, prefixes []string) error {
+	for _, p := range prefixes {
+		if filepath.Base(p) == filepath.Base(out) && sameFolder(filepath.Dir(p), filepath.Dir(out)) {
+			return exitcode.Errorf(exitcode.Usage, "--output-prefix %s is one of the pairs of --input, which would be joined and then replaced; choose a prefix in another folder, or remove the pair if it is an earlier result", out)
+		}
+	}
+	var outputs, inputs []string
+	for _, ext := range []string{".bin", ".idx", ".json"} {
+		outputs = append(outputs, out+ext)
+		for _, p := range prefixes {
+			inputs = append(inputs, p+ext)
+		}
+	}
+	return command.Apart("output-prefix", outputs, inputs)
+}
+
+func sameFolder(a, b string) bool {
+	x, err := os.Stat(a)
+	y, other := os.Stat(b)
+	return err == nil && other == nil && os.SameFile(x, y)
 }
 
 // pairs lists the prefixes in dir by code point. Each file must belong to a pair;

@@ -70,3 +70,56 @@ func TestMergeOrder(t *testing.T) {
 		}
 	}
 }
+
+// Claim (docs/data.md): an output that is one of the pairs of --input, under whatever name, is refused, and the
+// pairs stay as they are; so a second run in the same folder does not join its own output again.
+func TestMergeOfItsOwnOutput(t *testing.T) {
+	dir := t.TempDir()
+	in := filepath.Join(dir, "in")
+	if err := os.Mkdir(in, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"a", "b"} {
+		b, err := dataset.NewBuilder(filepath.Join(in, name), dataset.U16)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.AddDocument([]int32{int32(i)}, []int32{1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Finalize(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	documents := func(prefix string) int64 {
+		x, err := dataset.Open(prefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		return x.Documents()
+	}
+	// The link is another name of the same file.
+	if err := os.Symlink(filepath.Join(in, "b.bin"), filepath.Join(dir, "link.bin")); err != nil {
+		t.Fatal(err)
+	}
+	if err := call("--input", in, "--output-prefix", filepath.Join(in, "all")); err != nil || documents(filepath.Join(in, "all")) != 2 {
+		t.Fatal(err)
+	}
+	for _, out := range []string{filepath.Join(in, "all"), filepath.Join(in, "a"), filepath.Join(dir, "link"), filepath.Join(dir, "in", ".", "..", "in", "a")} {
+		if err := call("--input", in, "--output-prefix", out); exitcode.CodeOf(err) != exitcode.Usage {
+			t.Errorf("%s: %v", out, err)
+		}
+	}
+	for name, want := range map[string]int64{"all": 2, "a": 1, "b": 1} {
+		if n := documents(filepath.Join(in, name)); n != want {
+			t.Errorf("%s has %d documents, want %d", name, n, want)
+		}
+	}
+	// An earlier result in another folder is replaced.
+	for range 2 {
+		if err := call("--input", in, "--output-prefix", filepath.Join(dir, "all")); err != nil || documents(filepath.Join(dir, "all")) != 4 {
+			t.Fatal(err)
+		}
+	}
+}

@@ -76,6 +76,7 @@ func read(c *cli.Context) (o *options, err error) {
 	if err := o.check(c); err != nil {
 		return nil, err
 	}
+	inputs := o.inputs // of all shards
 	if text := c.String("shard"); text != "" {
 		if err := o.setShard(text); err != nil {
 			return nil, err
@@ -97,7 +98,10 @@ func read(c *cli.Context) (o *options, err error) {
 		o.sentences = punkt.NewSplitter(params, c.Bool("keep-newlines"))
 		o.split = fmt.Sprint(c.String("lang"), c.Bool("keep-newlines"), os.Getenv("NLTK_DATA"))
 	}
-	return o, o.setTokenizer(c)
+	if err := o.setTokenizer(c); err != nil {
+		return nil, err
+	}
+	return o, o.apart(inputs)
 }
 
 func (o *options) check(c *cli.Context) error {

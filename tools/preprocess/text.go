@@ -61,7 +61,7 @@ func (o *options) makeChars(texts []string) error {
 	if err := o.use(chars); err != nil {
 		return err
 	}
-	path := o.prefix + "_vocab.json"
+	path := o.vocabularyPath()
 	o.settings.VocabFile = path
 	if err := atomicfile.WriteFile(path, 0o666, chars.JSON()); err != nil {
 		return err

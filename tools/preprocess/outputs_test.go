@@ -1,0 +1,65 @@
+package preprocess
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"monotron/internal/exitcode"
+)
+
+// Claim (docs/data.md): an output that would replace an input or a file of the tokenizer is refused, under
+// whatever name it is given, and the file stays as it is.
+func TestOutputOverInput(t *testing.T) {
+	const line = `{"text": "a b c"}` + "\n"
+	for _, c := range []struct{ input, flags string }{
+		{"x_text_document.bin", "--input-format jsonl --tokenizer-type GPT2BPETokenizer"},
+		{"x_text_document.idx", "--input-format jsonl --tokenizer-type GPT2BPETokenizer"},
+		{"x_text_document.json", "--tokenizer-type GPT2BPETokenizer"},
+		{"x_b_document.json", "--json-keys text b --on-bad-line skip --tokenizer-type GPT2BPETokenizer"},
+		{"x_1_text_document.bin", "--input-format jsonl --partitions 2 --tokenizer-type GPT2BPETokenizer"},
+		{"x_1of1_text_document.bin", "--input-format jsonl --shard 1/1 --tokenizer-type GPT2BPETokenizer"},
+		{"x_text_sentence.json", "--split-sentences --tokenizer-type GPT2BPETokenizer"},
+		{"x_val_document.bin", "--input-format text --text-split 0.5 --tokenizer-type GPT2BPETokenizer"},
+		{"x_vocab.json", "--input-format text --tokenizer-type CharTokenizer"},
+		{"x_text_document.bin", "--input-format tokens --output-format llmc --tokenizer-type GPT2BPETokenizer"},
+		{"x_text_document.bin", "--input-format jsonl --dry-run --tokenizer-type GPT2BPETokenizer"},
+	} {
+		t.Chdir(t.TempDir())
+		if err := os.WriteFile(c.input, []byte(line), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(c.input, "link"+c.input[strings.LastIndexByte(c.input, '.'):]); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{c.input, "./" + c.input, "link" + c.input[strings.LastIndexByte(c.input, '.'):]} {
+			args := append([]string{"preprocess_data", "--input", name, "--output-prefix", "x"}, strings.Fields(c.flags)...)
+			_, err := call(args...)
+			if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "would replace the input") {
+				t.Errorf("%q: %v", args, err)
+			}
+		}
+		if text, err := os.ReadFile(c.input); err != nil || string(text) != line {
+			t.Errorf("%s: now %q, %v", c.input, text, err)
+		}
+		if left, err := os.ReadDir("."); err != nil || len(left) != 2 {
+			t.Errorf("%s: the folder has %v, %v", c.input, left, err)
+		}
+	}
+}
+
+// Claim (docs/data.md): the output of an earlier run with the same prefix is replaced, as by Megatron's tool.
+func TestOutputOverEarlierOutput(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("in.jsonl", []byte(`{"text": "a b c"}`+"\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, prefix := range []string{"x", "x", "y"} {
+		if _, err := call("preprocess_data", "--input", "in.jsonl", "--output-prefix", prefix, "--tokenizer-type", "GPT2BPETokenizer"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if hash(t, "x_text_document.bin") != hash(t, "y_text_document.bin") || hash(t, "x_text_document.idx") != hash(t, "y_text_document.idx") {
+		t.Error("the second run's files differ from those of a first")
+	}
+}
