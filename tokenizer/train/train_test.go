@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"maps"
 	"monotron/tokenizer/bpe"
 )
 
@@ -42,6 +43,9 @@ func TestFiles(t *testing.T) {
 	var vocab map[string]int
 	if err := json.Unmarshal(files["vocab.json"], &vocab); err != nil || len(vocab) != len(r.Tokens) || vocab["<|end & begin|>"] != 0 {
 		t.Errorf("%d tokens, %v", len(vocab), err)
+	}
+	if names := slices.Sorted(maps.Keys(files)); !slices.Equal(names, FileNames) {
+		t.Errorf("files %v, want %v", names, FileNames)
 	}
 	for name, data := range files {
 		if name != "merges.txt" && !json.Valid(data) {

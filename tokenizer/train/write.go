@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// FileNames are the names of Files.
+var FileNames = []string{"merges.txt", "tokenizer.json", "tokenizer_config.json", "vocab.json"}
+
 // Files are the vocabulary in every form that others read: GPT-2's vocab.json
 // and merges.txt, and tokenizer.json with tokenizer_config.json. pattern is the
 // regular expression words were cut by, "" for GPT-2's. The last special token

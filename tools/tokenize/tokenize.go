@@ -44,20 +44,22 @@ func Command() *cli.Command {
 			if err != nil {
 				return err
 			}
-			files, kind, err := command.Inputs(c.StringSlice("input"), "", command.Note(c))
+			inputs, err := command.EachInput(c.StringSlice("input"), "", command.Note(c))
 			if err != nil {
 				return err
 			}
-			key := c.String("json-key")
-			switch {
-			case kind == command.Tokens:
-				return exitcode.Errorf(exitcode.Usage, "--input: %s holds tokens by its name; monotron inspect dataset shows them", files[0])
-			case key == "" && kind == command.JSONLines && !c.Bool("decode"):
-				key = "text"
+			for _, in := range inputs {
+				if in.Kind == command.Tokens {
+					return exitcode.Errorf(exitcode.Usage, "--input: %s holds tokens by its name; monotron inspect dataset shows them", in.Path)
+				}
 			}
 			// One line of output for each text, in order.
-			for _, f := range files {
-				if err := run(c, tok, f, key); err != nil {
+			for _, in := range inputs {
+				key := c.String("json-key")
+				if key == "" && in.Kind == command.JSONLines && !c.Bool("decode") {
+					key = "text"
+				}
+				if err := run(c, tok, in.Path, key); err != nil {
 					return err
 				}
 			}

@@ -34,7 +34,7 @@ func Command() *cli.Command {
 		Usage: "train a byte-level BPE tokenizer on text: vocab.json, merges.txt, tokenizer.json",
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "input", Usage: "read these files, globs or folders, or - for standard input; gzip, zstd, bzip2, xz and lzma are decompressed"},
-			&cli.StringFlag{Name: "input-format", Usage: "set the format of the input: jsonl or text (default: by the names: .jsonl and .json are JSON lines, others text)"},
+			&cli.StringFlag{Name: "input-format", Usage: "set the format of all inputs: jsonl or text (default: by the name of each: .jsonl and .json are JSON lines, others text)"},
 			&cli.StringSliceFlag{Name: "json-keys", Usage: "read the text of a JSON line from these keys (default: text)"},
 			&cli.StringFlag{Name: "output-dir", Usage: "write the files to this folder, which is created"},
 			command.Between(0, command.Sizes, &cli.IntFlag{Name: "vocab-size", Usage: "make a vocabulary of N ids, including the 256 bytes and the special tokens"}),
@@ -65,15 +65,15 @@ func run(c *cli.Context) error {
 	if !c.IsSet("special-tokens") {
 		special = []string{"<|endoftext|>"}
 	}
-	files, kind, err := command.Inputs(c.StringSlice("input"), c.String("input-format"), command.Note(c))
+	inputs, err := command.EachInput(c.StringSlice("input"), c.String("input-format"), command.Note(c))
 	if err != nil {
 		return err
 	}
-	if kind == command.Tokens {
-		return exitcode.Errorf(exitcode.Usage, "--input: %s holds tokens by its name; a tokenizer is trained on text or JSON lines", files[0])
+	if err := check(inputs, c.String("output-dir")); err != nil {
+		return err
 	}
 	// Words are counted, then pairs merged.
-	counts, err := count(c, pattern, files, kind == command.JSONLines)
+	counts, err := count(c, pattern, inputs)
 	if err != nil {
 		return err
 	}
@@ -91,6 +91,21 @@ func run(c *cli.Context) error {
 	return write(c, result.Files(pattern.Expression(), special, end), len(result.Tokens))
 }
 
+// check refuses inputs that hold no text, and those that the files of the tokenizer would replace.
+func check(inputs []command.Input, dir string) error {
+	var paths, made []string
+	for _, in := range inputs {
+		if in.Kind == command.Tokens {
+			return exitcode.Errorf(exitcode.Usage, "--input: %s holds tokens by its name; a tokenizer is trained on text or JSON lines", in.Path)
+		}
+		paths = append(paths, in.Path)
+	}
+	for _, name := range train.FileNames {
+		made = append(made, filepath.Join(dir, name))
+	}
+	return command.Apart("output-dir", made, paths)
+}
+
 func write(c *cli.Context, files map[string][]byte, size int) error {
 	dir := c.String("output-dir")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -106,9 +121,15 @@ func write(c *cli.Context, files map[string][]byte, size int) error {
 // blockBytes is what one goroutine counts at a time.
 const blockBytes = 1 << 20
 
+// block is a part of an input.
+type block struct {
+	jsonl.Block
+	objects bool // lines are JSON
+}
+
 // count sends the blocks of all inputs through the workers.
-func count(c *cli.Context, p bpe.Pattern, files []string, objects bool) (map[string]int64, error) {
-	blocks := make(chan jsonl.Block, c.Int("workers"))
+func count(c *cli.Context, p bpe.Pattern, inputs []command.Input) (map[string]int64, error) {
+	blocks := make(chan block, c.Int("workers"))
 	counters := make([]*train.Counter, c.Int("workers"))
 	failed := make([]error, len(counters))
 	var wait sync.WaitGroup
@@ -118,12 +139,12 @@ func count(c *cli.Context, p bpe.Pattern, files []string, objects bool) (map[str
 		wait.Go(func() {
 			for b := range blocks {
 				if failed[i] == nil {
-					failed[i] = countBlock(counters[i], b, objects, keys(c))
+					failed[i] = countBlock(counters[i], b, keys(c))
 				}
 			}
 		})
 	}
-	err := read(files, blocks)
+	err := read(inputs, blocks)
 	close(blocks)
 	wait.Wait()
 	for i, counter := range counters {
@@ -137,9 +158,9 @@ func count(c *cli.Context, p bpe.Pattern, files []string, objects bool) (map[str
 	return counters[0].Counts, err
 }
 
-func read(paths []string, to chan<- jsonl.Block) error {
-	for _, path := range paths {
-		r, err := jsonl.Open(path, blockBytes)
+func read(inputs []command.Input, to chan<- block) error {
+	for _, in := range inputs {
+		r, err := jsonl.Open(in.Path, blockBytes)
 		if err != nil {
 			return err
 		}
@@ -151,7 +172,7 @@ func read(paths []string, to chan<- jsonl.Block) error {
 			if err != nil {
 				return err
 			}
-			to <- b
+			to <- block{b, in.Kind == command.JSONLines}
 		}
 		if err := r.Close(); err != nil {
 			return err
@@ -169,9 +190,9 @@ func keys(c *cli.Context) []string {
 
 // countBlock counts a block: each line of text with its end, or each string
 // under the keys of each JSON line.
-func countBlock(counter *train.Counter, b jsonl.Block, object bool, keys []string) error {
+func countBlock(counter *train.Counter, b block, keys []string) error {
 	// A line at a time,
-	if !object {
+	if !b.objects {
 		n := b.Line
 		for line := range bytes.Lines(b.Data) {
 			if !utf8.Valid(line) {

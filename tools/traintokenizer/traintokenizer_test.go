@@ -2,6 +2,7 @@ package traintokenizer
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"os"
 	"path/filepath"
@@ -91,6 +92,47 @@ func TestErrors(t *testing.T) {
 	} {
 		if _, err := call(c.flags...); exitcode.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v: %v", c.flags, err)
+		}
+	}
+}
+
+// Claim (docs/tokenizers.md): inputs of several formats train one tokenizer, each read by its own name; one whose name
+// says nothing is then refused, and no input is replaced by a file of the tokenizer.
+func TestMixedInputs(t *testing.T) {
+	t.Chdir(t.TempDir())
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	if _, err := z.Write([]byte(`{"text"}` + "\n")); err != nil || z.Close() != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"a.jsonl": `{"text": "aaaa bbbb"}` + "\n", "b.txt.gz": packed.String(), "lines": "x\n",
+		"both.jsonl": `{"text": ["aaaa bbbb", "{\"text\"}\n"]}` + "\n", "tokenizer.json": `{"text": "aaaa bbbb"}` + "\n",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The merges are those of all texts together.
+	merges := map[string]string{}
+	for out, inputs := range map[string]string{"1": "a.jsonl b.txt.gz", "2": "b.txt.gz a.jsonl", "3": "both.jsonl"} {
+		args := append([]string{"--input"}, strings.Fields(inputs)...)
+		if text, err := call(append(args, "--output-dir", out, "--vocab-size", "266")...); err != nil {
+			t.Fatalf("%s: %v: %s", inputs, err, text)
+		}
+		text, err := os.ReadFile(filepath.Join(out, "merges.txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		merges[out] = string(text)
+	}
+	if merges["1"] != merges["3"] || merges["2"] != merges["3"] || strings.Count(merges["3"], "\n") != 10 {
+		t.Errorf("merges %q", merges)
+	}
+	for inputs, says := range map[string]string{"a.jsonl b.txt.gz lines": "the name of lines does not say", "tokenizer.json": "would replace the input"} {
+		args := append([]string{"--input"}, strings.Fields(inputs)...)
+		if _, err := call(append(args, "--output-dir", ".", "--vocab-size", "266")...); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", inputs, err)
 		}
 	}
 }

@@ -41,30 +41,64 @@ func KindOf(name string) string {
 // hold: format where that is given, else what all names that say something agree on; "" where
 // none does. note gets a line for each folder of which files are left out.
 func Inputs(words []string, format string, note func(format string, args ...any)) (files []string, kind string, err error) {
+	if files, err = allInputs(words, format, note); err != nil || format != "" {
+		return files, format, err
+	}
+	first, kind, other := kindsIn(files)
+	if other != "" {
+		return nil, "", exitcode.Errorf(exitcode.Usage, "--input: %s holds %s by its name, %s %s; give --input-format, or run the command once for each", first, kind, other, KindOf(other))
+	}
+	return files, kind, nil
+}
+
+// Input is a file and what it holds.
+type Input struct{ Path, Kind string }
+
+// EachInput is Inputs for commands that read each file by what its own name says.
+func EachInput(words []string, format string, note func(format string, args ...any)) (list []Input, err error) {
+	files, err := allInputs(words, format, note)
+	if err != nil {
+		return nil, err
+	}
+	_, kind, other := kindsIn(files)
+	for _, f := range files {
+		own := cmp.Or(format, KindOf(f), kind)
+		if format == "" && other != "" && KindOf(f) == "" {
+			return nil, exitcode.Errorf(exitcode.Usage, "--input: the name of %s does not say whether it holds text or JSON lines, and the other inputs hold both; give it a name that ends in .txt or .jsonl", f)
+		}
+		list = append(list, Input{f, own})
+	}
+	return list, nil
+}
+
+// allInputs are the files of all words.
+func allInputs(words []string, format string, note func(format string, args ...any)) (files []string, err error) {
 	for _, word := range words {
 		found, left, err := input(word, format)
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
 		if text := leftText(left); text != "" {
 			note("--input %s: %s; name a file to read it too", word, text)
 		}
 		files = append(files, found...)
 	}
-	if format != "" {
-		return files, format, nil
-	}
-	first := ""
+	return files, nil
+}
+
+// kindsIn is the first file whose name says what it holds, what that is, and the first that holds something
+// other; "": none.
+func kindsIn(files []string) (first, kind, other string) {
 	for _, f := range files {
 		switch k := KindOf(f); {
 		case k == "":
 		case kind == "":
-			kind, first = k, f
+			first, kind = f, k
 		case k != kind:
-			return nil, "", exitcode.Errorf(exitcode.Usage, "--input: %s holds %s by its name, %s %s; give --input-format, or run the command once for each", first, kind, f, k)
+			return first, kind, f
 		}
 	}
-	return files, kind, nil
+	return first, kind, ""
 }
 
 // leftText says how many files of a folder are left out, and of which suffixes.
