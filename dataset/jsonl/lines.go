@@ -240,28 +240,39 @@ func (r *Reader) Next(buf []byte) (Block, error) {
 		}
 		// A block ends at a line end. Without one the line is longer than the block: read on, or refuse it.
 		if end := lastLineEnd(buf); end > 0 && !r.ended {
-			return r.block(buf, end), nil
+			return r.block(buf, end)
 		} else if end == 0 && int64(len(buf)) > r.MaxLine {
-			return Block{}, exitcode.Errorf(exitcode.BadData, "%s:%d: the line is longer than %d bytes; raise --max-line-bytes, which needs about 8 bytes of memory per byte", r.name, r.line, r.MaxLine)
+			return Block{}, r.tooLong(r.line)
 		}
 	}
 	// The last line may lack its end.
 	if len(buf) == 0 {
 		return Block{}, io.EOF
 	}
-	return r.block(buf, len(buf)), nil
+	return r.block(buf, len(buf))
 }
 
-func (r *Reader) block(buf []byte, end int) Block {
+func (r *Reader) tooLong(line int64) error {
+	return exitcode.Errorf(exitcode.BadData, "%s:%d: the line is longer than %d bytes; raise --max-line-bytes, which needs about 8 bytes of memory per byte", r.name, line, r.MaxLine)
+}
+
+func (r *Reader) block(buf []byte, end int) (Block, error) {
 	r.carry = append(r.carry[:0], buf[end:]...)
 	r.at += int64(end)
 	b := Block{Name: r.name, Line: r.line, Data: buf[:end], End: r.at}
 	if r.line == 1 && !r.inner { // a byte order mark is not part of the text
 		b.Data = bytes.TrimPrefix(b.Data, []byte("\ufeff"))
 	}
+	if int64(len(b.Data)) > r.MaxLine { // else no line of it can be
+		for n, line := range b.Each() {
+			if int64(len(line)) > r.MaxLine {
+				return Block{}, r.tooLong(n)
+			}
+		}
+	}
 	b.Lines = countLines(b.Data)
 	r.line += b.Lines
-	return b
+	return b, nil
 }
 
 // lastLineEnd is the position after the last line end that cannot be continued: a

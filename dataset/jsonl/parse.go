@@ -3,6 +3,9 @@ package jsonl
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"maps"
 	"math/bits"
 	"slices"
 	"strings"
@@ -17,6 +20,7 @@ import (
 // Parser picks the values of some keys out of a line's JSON object. It checks
 // the complete line, but builds only what is asked for.
 type Parser struct {
+	Flag   string // names the keys; for messages
 	keys   []string
 	values []value
 	line   []byte
@@ -43,7 +47,7 @@ const (
 
 // NewParser returns a parser of the given keys.
 func NewParser(keys ...string) *Parser {
-	return &Parser{keys: keys, values: make([]value, len(keys)), inC: kernelUsable}
+	return &Parser{Flag: "json-keys", keys: keys, values: make([]value, len(keys)), inC: kernelUsable}
 }
 
 // Use has strings with escapes made in buf, as far as they fit.
@@ -106,11 +110,31 @@ func (p *Parser) Strings(k int) ([]string, error) {
 	case text, texts:
 		return v.texts, nil
 	case missing:
-		return nil, exitcode.Errorf(exitcode.BadData, "the key %q is missing", p.keys[k])
+		return nil, exitcode.Errorf(exitcode.BadData, "the key %q is missing; %s", p.keys[k], p.choose())
 	case null:
 		return nil, exitcode.Errorf(exitcode.BadData, "the value of %q must be a string, not null", p.keys[k])
 	}
 	return nil, exitcode.Errorf(exitcode.BadData, "the value of %q must be a string or a list of strings", p.keys[k])
+}
+
+// mostKeys of a line are named.
+const mostKeys = 10
+
+// choose says which keys the line has, for one that lacks a wanted key.
+func (p *Parser) choose() string {
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(p.line, &object); err != nil || len(object) == 0 { // it may have numbers that only Python reads
+		return fmt.Sprintf("--%s names the keys to read", p.Flag)
+	}
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		if len(list) == mostKeys {
+			list = append(list, fmt.Sprintf("%d more", len(object)-mostKeys))
+			break
+		}
+		list = append(list, fmt.Sprintf("%.40q", key))
+	}
+	return fmt.Sprintf("--%s names the keys to read, and the line has: %s", p.Flag, strings.Join(list, ", "))
 }
 
 // String gives the value of key number k, which must be one string.

@@ -124,6 +124,30 @@ func TestLongLine(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	mustCall(t, append(words, "2097152")...)
+	// Also one that is short, among others, at the end and without its end.
+	for text, line := range map[string]string{small + small + `{"text": "` + strings.Repeat("a", 40) + `"}` + "\r\n" + small: "x.jsonl:7:", small + `{"text": "` + strings.Repeat("a", 40) + `"}`: "x.jsonl:4:"} {
+		writeFile(t, "x.jsonl", []byte(text))
+		if _, err := call(append(words, "51")...); exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), line+" the line is longer than 51 bytes") {
+			t.Errorf("%v", err)
+		}
+		mustCall(t, append(words, "52")...)
+	}
+}
+
+// Claim: a key that a line lacks is an error that names the keys of the line and the flag.
+func TestMissingKey(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for line, says := range map[string]string{
+		`{"Inhalt": "Hallo", "id": 1}`: `the key "text" is missing; --json-keys names the keys to read, and the line has: "Inhalt", "id"; `,
+		`{"a": NaN}`:                   `the key "text" is missing; --json-keys names the keys to read; `,
+		`{}`:                           `the key "text" is missing; --json-keys names the keys to read; `,
+	} {
+		writeFile(t, "x.jsonl", []byte(line+"\n"))
+		_, err := call("preprocess_data", "--input", "x.jsonl", "--output-prefix", "x", "--tokenizer-type", "GPT2BPETokenizer")
+		if exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
 }
 
 // sequences are all token lists of a file.

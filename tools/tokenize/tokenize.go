@@ -141,6 +141,7 @@ func encode(c *cli.Context, tok tokenizer.Tokenizer, b jsonl.Block, key string) 
 		one = l.decode
 	case key != "":
 		l.parser = jsonl.NewParser(key)
+		l.parser.Flag = "json-key"
 		one = l.object
 	}
 	for n, line := range b.Each() {
