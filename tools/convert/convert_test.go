@@ -142,6 +142,44 @@ func TestConvertRefuses(t *testing.T) {
 	}
 }
 
+// Claim (docs/checkpoints.md): --tokenizer must be a folder; where it has no tokenizer, a note names it. A family that
+// is none is an error that names the nearest, for each format that has families.
+func TestFamilyAndTokenizerFlags(t *testing.T) {
+	dir := t.TempDir()
+	file, empty := filepath.Join(dir, "tokenizer.json"), filepath.Join(dir, "empty")
+	for _, err := range []error{os.WriteFile(file, []byte("{}"), 0o666), os.Mkdir(empty, 0o777)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		flags, says string
+		code        exitcode.Code
+	}{
+		{"--to hf --tokenizer " + filepath.Join(dir, "none"), "no such folder", exitcode.NoInput},
+		{"--to gguf --tokenizer " + filepath.Join(dir, "none"), "no such folder", exitcode.NoInput},
+		{"--to hf --tokenizer " + file, "is a file; give the folder that has it, " + dir, exitcode.Usage},
+		{"--to native --tokenizer " + empty, "--tokenizer needs --to hf or gguf, not native", exitcode.Usage},
+		{"--to torch --family llama", "--family needs --to hf or gguf, not torch", exitcode.Usage},
+		{"--to hf --family lama", "--family lama is no known family; did you mean llama?", exitcode.Usage},
+		{"--to gguf --family GPT-2", "--family GPT-2 is no known family; did you mean gpt2?", exitcode.Usage},
+		{"--to hf --family qwen3_5", "did you mean qwen3_5_text?", exitcode.Usage},
+		{"--to hf --family transformer", "--family must be one of gpt2, ", exitcode.Usage},
+		{"--to hf --family llama", "an MLP with a gate -> an MLP without a gate (gelu_tanh)", exitcode.Usage},
+	} {
+		_, _, err := call(append(strings.Fields(c.flags), "--input", tiny, "--output", filepath.Join(dir, "out"))...)
+		if err == nil || exitcode.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "geglu") {
+			t.Errorf("%s: %v (code %d)", c.flags, err, exitcode.CodeOf(err))
+		}
+	}
+	for _, to := range []string{"hf", "gguf"} {
+		_, notes, err := call("--input", tiny, "--output", filepath.Join(dir, to), "--to", to, "--tokenizer", empty)
+		if err != nil || !strings.Contains(notes, empty+" has n") {
+			t.Errorf("%s: %v, notes %q", to, err, notes)
+		}
+	}
+}
+
 // Sizes of shards are read with their units.
 func TestBytesOf(t *testing.T) {
 	for text, want := range map[string]int64{"5GB": 5e9, "2GiB": 2 << 30, "500 mb": 5e8, "1000": 1000, "1.5KiB": 1536} {

@@ -1,6 +1,8 @@
 package convert
 
 import (
+	"errors"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -163,6 +165,19 @@ func (o *options) readWriting(c *cli.Context) error {
 			return exitcode.Errorf(exitcode.Usage, "--%s needs --to torch or torch_dist, not %s", name, o.to)
 		}
 	}
+	for _, name := range []string{"family", "tokenizer"} {
+		if c.IsSet(name) && o.to != checkpoint.HF && o.to != checkpoint.GGUF {
+			return exitcode.Errorf(exitcode.Usage, "--%s needs --to hf or gguf, not %s", name, o.to)
+		}
+	}
+	if family := c.String("family"); family != "" {
+		if err := hf.CheckFamily(family); err != nil {
+			return err
+		}
+	}
+	if err := checkTokenizer(c.String("tokenizer")); err != nil {
+		return err
+	}
 	o.write = checkpoint.WriteOptions{Family: c.String("family"), Tokenizer: c.String("tokenizer"), Release: c.Bool("release"),
 		Layout: checkpoint.Layout{TP: c.Int("tensor-model-parallel-size"), PP: c.Int("pipeline-model-parallel-size"), VP: c.Int("num-virtual-stages-per-pipeline-rank"),
 			EP: c.Int("expert-model-parallel-size"), ETP: c.Int("expert-tensor-parallel-size"), DP: c.Int("data-parallel-size"),
@@ -183,6 +198,23 @@ func (o *options) readWriting(c *cli.Context) error {
 	var err error
 	o.write.ShardSize, err = bytesOf(c.String("max-shard-size"))
 	return err
+}
+
+// checkTokenizer refuses a --tokenizer that is no folder.
+func checkTokenizer(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	st, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return exitcode.Errorf(exitcode.NoInput, "--tokenizer %s: no such folder", dir)
+	case err != nil:
+		return exitcode.Errorf(exitcode.IO, "--tokenizer %s: %w", dir, err)
+	case !st.IsDir():
+		return exitcode.Errorf(exitcode.Usage, "--tokenizer %s is a file; give the folder that has it, %s", dir, filepath.Dir(dir))
+	}
+	return nil
 }
 
 // readType reads how GGUF stores weights.

@@ -140,7 +140,11 @@ func (w *writing) tokenizer() error {
 	}
 	m := w.src.Info().Model
 	if len(files) == 0 {
-		w.notes = append(w.notes, "the checkpoint has no tokenizer that GGUF can hold: llama.cpp will take token ids only; use --tokenizer to give a folder with one")
+		from := "the checkpoint"
+		if w.o.Tokenizer != "" {
+			from = w.o.Tokenizer
+		}
+		w.notes = append(w.notes, from+" has no tokenizer that GGUF can hold: llama.cpp will take token ids only; use --tokenizer to give a folder with one")
 		w.metadata = append(w.metadata, gguf.Pair{Key: "tokenizer.ggml.model", Value: "none"})
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"monotron/csrc/device/activations"
 	"monotron/megatron/spec"
 )
 
@@ -190,7 +191,12 @@ func sameModel(family, m *spec.Model) []string {
 			x.NumAttentionHeads, x.NumQueryGroups, x.KVChannels, x.SoftmaxScale, x.FFNHiddenSize, x.Activation = 0, 0, 0, 0, 0, ""
 		}
 	}
-	list := a.Reshaped(&b)
+	var list []string
+	if gatedMLP(&a) != gatedMLP(&b) { // whatever the first part of its activation is called
+		list = append(list, mlpOf(&a)+" -> "+mlpOf(&b)+" ("+b.Activation+")")
+		a.Activation = b.Activation
+	}
+	list = append(list, a.Reshaped(&b)...)
 	if a.NormEpsilon != b.NormEpsilon {
 		list = append(list, fmt.Sprintf("--norm-epsilon %g -> %g", a.NormEpsilon, b.NormEpsilon))
 	}
@@ -200,6 +206,19 @@ func sameModel(family, m *spec.Model) []string {
 		}
 	}
 	return list
+}
+
+// gatedMLP reports whether the MLP has a gate.
+func gatedMLP(m *spec.Model) bool {
+	a, err := activations.Of(m.Activation)
+	return err == nil && a.Row().Gated
+}
+
+func mlpOf(m *spec.Model) string {
+	if gatedMLP(m) {
+		return "an MLP with a gate"
+	}
+	return "an MLP without a gate"
 }
 
 // allExperts reports whether every layer is a mixture.

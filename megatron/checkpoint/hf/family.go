@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"monotron/csrc/device/activations"
+	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/spec"
@@ -35,14 +36,33 @@ func FamilyOf(m *spec.Model) (string, error) {
 // Expresses reports whether family's architecture can hold m; the error lists
 // everything that it cannot.
 func Expresses(family string, m *spec.Model) error {
-	row := rows[family]
-	if row == nil {
-		return exitcode.Errorf(exitcode.Usage, "--family must be one of %s, not %s", Known, family)
+	if err := CheckFamily(family); err != nil {
+		return err
 	}
+	row := rows[family]
 	if lacks, _ := row.lacks(family, m); len(lacks) > 0 {
 		return exitcode.With(exitcode.Usage, &inexpressible{holderOf(family), lacks})
 	}
 	return nil
+}
+
+// CheckFamily refuses a name that is no family's, and names the nearest one.
+func CheckFamily(family string) error {
+	if rows[family] != nil {
+		return nil
+	}
+	name, known := strings.ToLower(family), argv.Set{}
+	for f := range rows {
+		known[f] = argv.One
+	}
+	near := argv.Nearest(known, name)
+	if rows[canonical(name)] != nil { // a model with images, of which the text part is this family
+		near = []string{canonical(name)}
+	}
+	if len(near) == 0 {
+		return exitcode.Errorf(exitcode.Usage, "--family must be one of %s, not %s", Known, argv.Shown(family))
+	}
+	return exitcode.Errorf(exitcode.Usage, "--family %s is no known family; did you mean %s? The families are %s", argv.Shown(family), near[0], Known)
 }
 
 // PlainNorms is src as a family can hold it: a model with --apply-layernorm-1p whose family has norms without

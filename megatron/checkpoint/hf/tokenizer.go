@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"monotron/internal/argv"
 	"monotron/megatron/checkpoint"
 	"monotron/tokenizer"
 )
@@ -26,6 +27,20 @@ func tokenizerOf(dir string) tokenizer.Config {
 		return tokenizer.Config{Type: "GPT2BPETokenizer", VocabFile: filepath.Join(dir, vocab), MergeFile: filepath.Join(dir, merges)}
 	}
 	return tokenizer.Config{}
+}
+
+// noteNoTokenizer says that the folder that was given for its tokenizer has none.
+func (w *writing) noteNoTokenizer() {
+	dir, names := filepath.Clean(w.o.Tokenizer), []string{"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json"}
+	if dir == filepath.Clean(w.src.Info().Path) {
+		return // the input has none, so the output has none
+	}
+	for _, name := range names {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return
+		}
+	}
+	w.notes = append(w.notes, "the output has no tokenizer: "+dir+" has neither "+argv.Or(names...)+"; use --tokenizer to give a folder with one")
 }
 
 // writeTokenizer puts the files of src's tokenizer next to the weights, under the names that

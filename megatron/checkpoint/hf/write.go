@@ -95,7 +95,7 @@ func newWriting(src checkpoint.Source, o checkpoint.WriteOptions) (*writing, err
 func chooseFamily(info checkpoint.Info, o checkpoint.WriteOptions) (string, error) {
 	switch {
 	case o.Family != "":
-		return o.Family, nil
+		return o.Family, CheckFamily(o.Family)
 	case writable(info.Family, info.Model) && Expresses(info.Family, info.Model) == nil:
 		return info.Family, nil
 	}
@@ -245,6 +245,7 @@ func (w *writing) writeTexts(dir string) error {
 	// The tokenizer's files; then what generation needs, if they do not say it.
 	if w.o.Tokenizer != "" {
 		err = copyFiles(dir, w.o.Tokenizer, tokenizerFiles)
+		w.noteNoTokenizer()
 	} else {
 		err = w.writeTokenizer(dir)
 	}
