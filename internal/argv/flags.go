@@ -204,6 +204,8 @@ type Unknown struct {
 	Name string
 	Near []string // known names like it, the nearest first
 
+	Instead string // what another program's flag of this name is here; "": not known
+
 	Short bool // Name is a letter that stood behind one dash
 }
 
@@ -212,10 +214,27 @@ func (u *Unknown) Error() string {
 	if u.Short {
 		dashes = "-"
 	}
+	if u.Instead != "" {
+		return fmt.Sprintf("unknown flag %s%s of Megatron: %s", dashes, u.Name, u.Instead)
+	}
 	if len(u.Near) > 0 {
 		return fmt.Sprintf("unknown flag %s%s; did you mean --%s?", dashes, u.Name, strings.Join(u.Near, " or --"))
 	}
 	return fmt.Sprintf("unknown flag %s%s; --help-all lists all", dashes, u.Name)
+}
+
+// Explain adds to the unknown flags in an error of Split what to use instead, by their names.
+func Explain(err error, instead map[string]string) {
+	switch e := err.(type) {
+	case *Unknown:
+		e.Instead = instead[e.Name]
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			Explain(inner, instead)
+		}
+	case interface{ Unwrap() error }:
+		Explain(e.Unwrap(), instead)
+	}
 }
 
 // Nearest lists up to three known names within a small edit distance of name, or

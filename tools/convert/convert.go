@@ -47,7 +47,7 @@ Examples:
 
 // Command is convert; open makes the device that --verify computes on.
 func Command(open func(name string) (*device.Device, error)) *cli.Command {
-	return command.Wrap(&cli.Command{
+	return command.WrapInstead(&cli.Command{
 		Name:        "convert",
 		Usage:       "convert a checkpoint to another format or layout",
 		Description: description,
@@ -62,7 +62,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 			}
 			return run(c, o, open)
 		},
-	})
+	}, instead)
 }
 
 // run converts and reports what was done; the path of the result goes to standard

@@ -63,3 +63,15 @@ func TestOutputOverEarlierOutput(t *testing.T) {
 		t.Error("the second run's files differ from those of a first")
 	}
 }
+
+// Claim: a flag of another version of Megatron-LM's tool is an error that says what takes its place.
+func TestFlagsOfMegatron(t *testing.T) {
+	for _, name := range []string{"preprocess_data", "preprocess_data_fast"} {
+		_, err := call(name, "--input", "x", "--chunk_size", "25", "--vocab", "v")
+		for _, says := range []string{"--chunk-size of Megatron: leave it out", "--vocab of Megatron: use --vocab-file"} {
+			if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), says) {
+				t.Errorf("%v, want %q", err, says)
+			}
+		}
+	}
+}

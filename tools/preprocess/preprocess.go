@@ -13,27 +13,35 @@ import (
 
 // Command is preprocess_data.
 func Command() *cli.Command {
-	return command.Wrap(&cli.Command{
+	return command.WrapInstead(&cli.Command{
 		Name:  "preprocess_data",
 		Usage: "convert JSON lines, Parquet, WebDataset, MDS, text or other token files to .bin/.idx token files",
 		Flags: flagTable(),
 		Action: func(c *cli.Context) error {
 			return run(c, false)
 		},
-	})
+	}, instead)
 }
 
 // FastCommand is preprocess_data_fast, Megatron's second tool: the same but that
 // a document without tokens becomes a sequence.
 func FastCommand() *cli.Command {
-	return command.Wrap(&cli.Command{
+	return command.WrapInstead(&cli.Command{
 		Name:  "preprocess_data_fast",
 		Usage: "run preprocess_data, with empty documents kept as sequences",
 		Flags: append(flagTable(), &cli.BoolFlag{Name: "use-gigatoken", Usage: "accepted without effect: there is a single tokenizer implementation"}),
 		Action: func(c *cli.Context) error {
 			return run(c, true)
 		},
-	})
+	}, instead)
+}
+
+// instead says what takes the place of flags of Megatron-LM's preprocess_data.py, of any version, that are not here.
+var instead = map[string]string{
+	"chunk-size":      "leave it out; workers get blocks of a fixed size",
+	"performance-dir": "leave it out; --find-optimal-num-workers prints what it has measured",
+	"vocab":           "use --vocab-file",
+	"need-pad-id":     "leave it out; padding is made when samples are read",
 }
 
 func flagTable() []cli.Flag {

@@ -22,6 +22,16 @@ func Wrap(c *cli.Command) *cli.Command {
 	return wrap(c, argv.Split)
 }
 
+// WrapInstead is Wrap for a command that answers flags of Megatron's tool, which it does not have, with what to use
+// instead, by their names.
+func WrapInstead(c *cli.Command, instead map[string]string) *cli.Command {
+	return wrap(c, func(set argv.Set, args []string) ([]argv.Given, []string, error) {
+		given, rest, err := argv.Split(set, args)
+		argv.Explain(err, instead)
+		return given, rest, err
+	})
+}
+
 // WrapOpen is Wrap for a command that also takes flags of another's: those it does
 // not know are left, with their values, to the action's Args.
 func WrapOpen(c *cli.Command) *cli.Command {

@@ -1,0 +1,34 @@
+package convert
+
+// instead says what takes the place of the flags of Megatron-LM's tools/checkpoint/convert.py, of its loaders and of
+// its savers.
+var instead = map[string]string{
+	// What is read.
+	"model-type":              "leave it out; every model is a GPT",
+	"loader":                  "leave it out; the format of --input is detected (--from sets it)",
+	"load-dir":                "use --input",
+	"checkpoint-type":         "leave it out; the format of --input is detected (--from sets it)",
+	"model-size":              "leave it out; the input says it",
+	"true-vocab-size":         "leave it out; the input says it",
+	"vocab-file":              "leave it out; use --tokenizer DIR with --to hf or gguf",
+	"tokenizer-model":         "leave it out; use --tokenizer DIR with --to hf or gguf",
+	"position-embedding-type": "leave it out; the input says it",
+	"loader-transformer-impl": "leave it out; the input says it",
+	"megatron-path":           "leave it out; Megatron-LM is not needed",
+
+	// What is written.
+	"saver":                              "use --to torch or torch_dist for Megatron-LM, --to hf for Hugging Face",
+	"save-dir":                           "use --output",
+	"saver-transformer-impl":             "use --transformer-impl",
+	"target-tensor-parallel-size":        "use --tensor-model-parallel-size with --to torch or torch_dist",
+	"target-pipeline-parallel-size":      "use --pipeline-model-parallel-size with --to torch or torch_dist",
+	"target-expert-parallel-size":        "use --expert-model-parallel-size with --to torch or torch_dist",
+	"target-expert-tensor-parallel-size": "use --expert-tensor-parallel-size with --to torch or torch_dist",
+	"bf16":                               "use --dtype bf16",
+	"fp16":                               "use --dtype fp16",
+
+	// How it is done.
+	"max-queue-size":  "leave it out; tensors go through memory one at a time",
+	"sequential-save": "leave it out; tensors go through memory one at a time",
+	"no-checking":     "leave it out; names and shapes are always checked",
+}
