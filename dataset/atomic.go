@@ -44,7 +44,7 @@ func continueFile(path string, at int64) (*newFile, error) {
 		return nil, exitcode.Errorf(exitcode.IO, "%s cannot be written: the folder %s does not exist", path, filepath.Dir(path))
 	}
 	if err != nil {
-		return nil, exitcode.With(exitcode.IO, err)
+		return nil, cannotWrite(path, err)
 	}
 	// Only one process writes a file: a second would cut what the first has written.
 	locked, err := atomicfile.Lock(f)
@@ -53,7 +53,7 @@ func continueFile(path string, at int64) (*newFile, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, exitcode.Errorf(exitcode.IO, "%s: %w", f.Name(), err)
+		return nil, cannotWrite(path, err)
 	}
 	// Bytes beyond at were written after the state that is continued from, and go.
 	info, err := f.Stat()
@@ -70,6 +70,15 @@ func continueFile(path string, at int64) (*newFile, error) {
 	n := buffered(path, f)
 	n.at, n.sent = at, at
 	return n, nil
+}
+
+// cannotWrite names the file by the name that it will have.
+func cannotWrite(path string, err error) error {
+	var at *os.PathError
+	if errors.As(err, &at) {
+		err = at.Err
+	}
+	return exitcode.Errorf(exitcode.IO, "%s cannot be written: %w", path, err)
 }
 
 func seekTo(f *os.File, at int64) error {

@@ -142,8 +142,8 @@ func TestConvertRefuses(t *testing.T) {
 	}
 }
 
-// Claim (docs/checkpoints.md): --tokenizer must be a folder; where it has no tokenizer, a note names it. A family that
-// is none is an error that names the nearest, for each format that has families.
+// Claim (docs/checkpoints.md): --tokenizer must be a folder; where it has no tokenizer, a note names it. An unknown
+// family is an error that names the nearest, for each format that has families.
 func TestFamilyAndTokenizerFlags(t *testing.T) {
 	dir := t.TempDir()
 	file, empty := filepath.Join(dir, "tokenizer.json"), filepath.Join(dir, "empty")
@@ -161,8 +161,8 @@ func TestFamilyAndTokenizerFlags(t *testing.T) {
 		{"--to hf --tokenizer " + file, "is a file; give the folder that has it, " + dir, exitcode.Usage},
 		{"--to native --tokenizer " + empty, "--tokenizer needs --to hf or gguf, not native", exitcode.Usage},
 		{"--to torch --family llama", "--family needs --to hf or gguf, not torch", exitcode.Usage},
-		{"--to hf --family lama", "--family lama is no known family; did you mean llama?", exitcode.Usage},
-		{"--to gguf --family GPT-2", "--family GPT-2 is no known family; did you mean gpt2?", exitcode.Usage},
+		{"--to hf --family lama", "--family lama is unknown; did you mean llama?", exitcode.Usage},
+		{"--to gguf --family GPT-2", "--family GPT-2 is unknown; did you mean gpt2?", exitcode.Usage},
 		{"--to hf --family qwen3_5", "did you mean qwen3_5_text?", exitcode.Usage},
 		{"--to hf --family transformer", "--family must be one of gpt2, ", exitcode.Usage},
 		{"--to hf --family llama", "an MLP with a gate -> an MLP without a gate (gelu_tanh)", exitcode.Usage},

@@ -1,6 +1,6 @@
 package convert
 
-// instead says what takes the place of the flags of Megatron-LM's tools/checkpoint/convert.py, of its loaders and of
+// instead says what to use for the flags of Megatron-LM's tools/checkpoint/convert.py, of its loaders and of
 // its savers.
 var instead = map[string]string{
 	// What is read.

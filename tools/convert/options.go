@@ -200,7 +200,7 @@ func (o *options) readWriting(c *cli.Context) error {
 	return err
 }
 
-// checkTokenizer refuses a --tokenizer that is no folder.
+// checkTokenizer refuses a --tokenizer that is missing or a file.
 func checkTokenizer(dir string) error {
 	if dir == "" {
 		return nil

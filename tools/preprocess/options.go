@@ -164,6 +164,9 @@ func unique(names []string) (list []string) {
 // without a vocabulary file is made from the text later; tokens need none.
 func (o *options) setTokenizer(c *cli.Context) error {
 	config, err := command.TokenizerConfig(c)
+	if err == nil {
+		err = command.NoteIdle(c, config)
+	}
 	if err != nil {
 		return err
 	}

@@ -1,15 +1,22 @@
 package preprocess
 
 import (
+	"errors"
+	"io/fs"
+	"os"
 	"strings"
 
 	"monotron/dataset"
+	"monotron/internal/exitcode"
 	"monotron/tools/internal/command"
 )
 
 // apart refuses an output that would replace an input or a file of the tokenizer. (Earlier output of the
 // same prefix is replaced, as by Megatron's tool.)
 func (o *options) apart(inputs []string) error {
+	if err := o.checkFolder(); err != nil {
+		return err
+	}
 	var read []string
 	for _, path := range inputs {
 		if read = append(read, path); o.format == command.Tokens {
@@ -23,6 +30,21 @@ func (o *options) apart(inputs []string) error {
 		}
 	}
 	return command.Apart("output-prefix", o.outputs(), read)
+}
+
+// checkFolder refuses an output whose folder cannot be one.
+func (o *options) checkFolder() error {
+	st, err := os.Stat(o.folder())
+	var at *os.PathError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil // writing says so
+	case errors.As(err, &at):
+		return exitcode.Errorf(exitcode.IO, "--output-prefix %s: the folder %s cannot be used: %w", o.prefix, o.folder(), at.Err)
+	case err == nil && !st.IsDir():
+		return exitcode.Errorf(exitcode.IO, "--output-prefix %s: %s is a file, not a folder", o.prefix, o.folder())
+	}
+	return exitcode.With(exitcode.IO, err)
 }
 
 // outputs are the files that the run may write.

@@ -64,7 +64,7 @@ func TestOutputOverEarlierOutput(t *testing.T) {
 	}
 }
 
-// Claim: a flag of another version of Megatron-LM's tool is an error that says what takes its place.
+// Claim: a flag of another version of Megatron-LM's tool is an error that says what to use instead.
 func TestFlagsOfMegatron(t *testing.T) {
 	for _, name := range []string{"preprocess_data", "preprocess_data_fast"} {
 		_, err := call(name, "--input", "x", "--chunk_size", "25", "--vocab", "v")
@@ -73,5 +73,49 @@ func TestFlagsOfMegatron(t *testing.T) {
 				t.Errorf("%v, want %q", err, says)
 			}
 		}
+	}
+}
+
+// Claim: a prefix whose folder is a file, a loop of links or missing is an error that names the prefix as it was given, not a hidden file.
+func TestOutputFolder(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeFile(t, "in.jsonl", []byte(`{"text": "a"}`+"\n"))
+	if err := os.Symlink("loop", "loop"); err != nil {
+		t.Fatal(err)
+	}
+	for prefix, says := range map[string]string{"loop/x": "--output-prefix loop/x: the folder loop cannot be used: too many levels", "in.jsonl/x": "--output-prefix in.jsonl/x: in.jsonl is a file", "none/x": "the folder none does not exist"} {
+		_, err := call("preprocess_data", "--input", "in.jsonl", "--output-prefix", prefix, "--tokenizer-type", "GPT2BPETokenizer")
+		if exitcode.CodeOf(err) != exitcode.IO || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", prefix, err)
+		}
+	}
+	// A folder stands where the unfinished file must be.
+	if err := os.Mkdir(".x_text_document.bin.partial", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	_, err := call("preprocess_data", "--input", "in.jsonl", "--output-prefix", "x", "--tokenizer-type", "GPT2BPETokenizer")
+	if exitcode.CodeOf(err) != exitcode.IO || !strings.Contains(err.Error(), "x_text_document.bin cannot be written: ") || strings.Contains(err.Error(), ".partial") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Claim (docs/tokenizers.md): flags of another type of tokenizer are named in a note, as scripts give them; a model that
+// would not be read is refused.
+func TestTokenizerFlagsOfAnotherType(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeFile(t, "in.jsonl", []byte(`{"text": "1 2"}`+"\n"))
+	words := []string{"preprocess_data", "--input", "in.jsonl", "--output-prefix", "x", "--tokenizer-type"}
+	said, err := call(append(words, "GPT2BPETokenizer", "--vocab-size", "3", "--tiktoken-pattern", "v1")...)
+	for _, says := range []string{"note: --vocab-size has no effect with --tokenizer-type GPT2BPETokenizer\n", "note: --tiktoken-pattern has no effect"} {
+		if err != nil || !strings.Contains(said, says) {
+			t.Errorf("%v, said %q", err, said)
+		}
+	}
+	if said, err := call(append(words, "NullTokenizer", "--vocab-size", "3", "--null-tokenizer-eod-id", "2")...); err != nil || strings.Contains(said, "no effect") {
+		t.Errorf("%v, said %q", err, said)
+	}
+	_, err = call(append(words, "GPT2BPETokenizer", "--tokenizer-model", "none")...)
+	if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "--tokenizer-model none would not be used") {
+		t.Error(err)
 	}
 }

@@ -36,7 +36,7 @@ func FastCommand() *cli.Command {
 	}, instead)
 }
 
-// instead says what takes the place of flags of Megatron-LM's preprocess_data.py, of any version, that are not here.
+// instead says what to use for flags of Megatron-LM's preprocess_data.py, of any version, that are not here.
 var instead = map[string]string{
 	"chunk-size":      "leave it out; workers get blocks of a fixed size",
 	"performance-dir": "leave it out; --find-optimal-num-workers prints what it has measured",

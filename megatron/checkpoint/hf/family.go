@@ -46,7 +46,7 @@ func Expresses(family string, m *spec.Model) error {
 	return nil
 }
 
-// CheckFamily refuses a name that is no family's, and names the nearest one.
+// CheckFamily refuses an unknown name, and names the nearest family.
 func CheckFamily(family string) error {
 	if rows[family] != nil {
 		return nil
@@ -62,7 +62,7 @@ func CheckFamily(family string) error {
 	if len(near) == 0 {
 		return exitcode.Errorf(exitcode.Usage, "--family must be one of %s, not %s", Known, argv.Shown(family))
 	}
-	return exitcode.Errorf(exitcode.Usage, "--family %s is no known family; did you mean %s? The families are %s", argv.Shown(family), near[0], Known)
+	return exitcode.Errorf(exitcode.Usage, "--family %s is unknown; did you mean %s? The families are %s", argv.Shown(family), near[0], Known)
 }
 
 // PlainNorms is src as a family can hold it: a model with --apply-layernorm-1p whose family has norms without

@@ -171,9 +171,25 @@ func TokenizerConfig(c *cli.Context) (config tokenizer.Config, err error) {
 	return config, nil
 }
 
+// NoteIdle says which tokenizer flags the type does not read: Megatron's scripts give those of several types. A
+// model's file that is not read, however, is refused where it can only mean another type.
+func NoteIdle(c *cli.Context, config tokenizer.Config) error {
+	kind, idle := config.Idle()
+	for _, flag := range idle {
+		if flag == "tokenizer-model" && kind != "NullTokenizer" {
+			return exitcode.Errorf(exitcode.Usage, "--tokenizer-model %s would not be used: --tokenizer-type %s reads no such file; give the type of that model, such as HuggingFaceTokenizer, or leave --tokenizer-model out", config.Model, kind)
+		}
+		Note(c)("note: --%s has no effect with --tokenizer-type %s", flag, kind)
+	}
+	return nil
+}
+
 // Tokenizer makes the tokenizer they name.
 func Tokenizer(c *cli.Context) (tokenizer.Tokenizer, error) {
 	config, err := TokenizerConfig(c)
+	if err == nil {
+		err = NoteIdle(c, config)
+	}
 	if err != nil {
 		return nil, err
 	}
