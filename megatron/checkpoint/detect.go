@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -65,8 +66,35 @@ func Detect(path string) (Format, error) {
 	for _, name := range filesLike(path, "*.safetensors") {
 		return "", exitcode.Errorf(exitcode.NoInput, "%s has %s without a config.json, which gives the shape of the model", path, name)
 	}
+	if below := Below(path); len(below) > 0 {
+		return "", exitcode.Errorf(exitcode.NoInput, "%s contains no checkpoint, but folders in it do: give %s", path, strings.Join(below, " or "))
+	}
 	return "", exitcode.Errorf(exitcode.NoInput, "%s contains no checkpoint: no %s, %s*, %s, %s, config.json, ckpt.pt or model_*.bin in it or in its %s folders",
 		path, ManifestName, RankPrefix, DistMetadata, TrackerName, IterPrefix)
+}
+
+// mostBelow is how many folders Below names.
+const mostBelow = 8
+
+// Below lists the folders in path that hold a checkpoint, as those of a tuning's output or of several runs: path was
+// meant to be one of them.
+func Below(path string) (list []string) {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		inner := filepath.Join(path, e.Name())
+		_, is := detectFolder(inner)
+		is = is || slices.ContainsFunc(iterations(inner), func(name string) bool {
+			_, is := detectFolder(filepath.Join(inner, name))
+			return is
+		})
+		if is && len(list) < mostBelow {
+			list = append(list, inner)
+		}
+	}
+	return list
 }
 
 // DetectAt is Detect for one iteration of a save folder, step -1 for the latest:

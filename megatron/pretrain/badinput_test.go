@@ -24,6 +24,13 @@ func TestBadInputHasOneClearError(t *testing.T) {
 	corpus(t, dir, "nobin", 300)
 	remove(t, dir, "nobin.bin")
 	write(t, dir, "text", 10)
+	for _, name := range []string{"bare", "tuned/model", "tuned/saved/iter_0000002", "tuned/adapter"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, dir, "tuned/model/config.json", 10)
+	write(t, dir, "tuned/saved/iter_0000002/manifest.json", 10)
 	data := tiny + "--tokenizer-type NullTokenizer --vocab-size 50 --data-path DIR/"
 	for _, c := range []struct {
 		line string
@@ -49,6 +56,11 @@ func TestBadInputHasOneClearError(t *testing.T) {
 		{tiny + someData + "--load DIR/none --exit-on-missing-checkpoint", exitcode.NoInput, "the folder has no checkpoint"},
 		{tiny + someData + "--load DIR/none --ckpt-step 3", exitcode.NoInput, "the folder has no checkpoint"},
 		{tiny + someData + "--load DIR/none", exitcode.NoInput, "no such folder; correct the path"},
+		{tiny + someData + "--finetune --load DIR/none", exitcode.NoInput, "there is no such folder; correct the path"},
+		{tiny + someData + "--finetune --load DIR/bare", exitcode.NoInput, "--finetune starts from the weights of a checkpoint, and the folder has no checkpoint"},
+		{tiny + someData + "--finetune --load DIR/bare --save DIR/bare", exitcode.NoInput, "the folder has no checkpoint"},
+		{tiny + someData + "--finetune --load DIR/tuned", exitcode.NoInput, "folders in it do: give DIR/tuned/model or DIR/tuned/saved"},
+		{tiny + someData + "--load DIR/tuned", exitcode.NoInput, "folders in it do: give DIR/tuned/model or DIR/tuned/saved"},
 		{tiny + someData + "--pretrained-checkpoint DIR/none", exitcode.NoInput, "no checkpoint found"},
 		{"--use-checkpoint-args --load DIR/none", exitcode.Usage, "contains no checkpoint"},
 		{tiny + someData + "--log-jsonl DIR/text/x", exitcode.IO, "--log-jsonl"},
@@ -70,7 +82,7 @@ func TestBadInputHasOneClearError(t *testing.T) {
 		{tiny + someData + "--lr 1e30", exitcode.Internal, "are not finite"},
 	} {
 		r := call(t, dir, c.line)
-		if r.code() != c.code || !strings.Contains(r.err.Error(), c.want) {
+		if r.code() != c.code || !strings.Contains(r.err.Error(), strings.ReplaceAll(c.want, "DIR", dir)) {
 			t.Errorf("%s:\ncode %d: %v\nwant %d: %s", c.line, r.code(), r.err, c.code, c.want)
 		}
 		if strings.Contains(r.out, "iteration        2/") {

@@ -72,7 +72,7 @@ func loadRemote(c *config.Checkpoint, tell func(text string)) error {
 	case c.Pretrained != "":
 	case c.ExitOnMissing || c.Step > 0 || c.Upcycle:
 		return fmt.Errorf("--load %s: %w; leave out --exit-on-missing-checkpoint, --ckpt-step and --moe-use-upcycling to start from random weights", name, err)
-	case name != c.Remote && !c.AllowMissing:
+	case (name != c.Remote || c.Finetune) && !c.AllowMissing:
 		return fmt.Errorf("--load %s: %w; correct the URL, leave --load out to start from random weights, or give --allow-missing-load", name, err)
 	default:
 		tell(fmt.Sprintf("no checkpoint in %s; starting from random weights", name))

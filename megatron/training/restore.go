@@ -134,11 +134,27 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: --moe-use-upcycling needs a dense checkpoint, and the folder has none; leave that flag out to start from random weights", c.Load)
 	case c.ExitOnMissing || c.Step > 0:
 		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: the folder has no checkpoint; leave out --exit-on-missing-checkpoint and --ckpt-step to start from random weights", c.Load)
+	case c.Finetune && !c.AllowMissing:
+		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: --finetune starts from the weights of a checkpoint, and %s", c.Load, whyNone(c.Load))
+	case len(checkpoint.Below(c.Load)) > 0 && !c.MayBeMissing():
+		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: %s", c.Load, whyNone(c.Load))
 	case absent(c.Load) && !c.MayBeMissing():
 		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: no such folder; correct the path, leave --load out to start from random weights, or give --allow-missing-load (the folder of --save may be missing)", c.Load)
 	}
 	r.log.note("no checkpoint in %s; starting from random weights", c.Load)
 	return "", false, nil
+}
+
+// whyNone says why a folder gives no weights, and what to give instead.
+func whyNone(dir string) string {
+	why := "the folder has no checkpoint"
+	if absent(dir) {
+		why = "there is no such folder"
+	}
+	if below := checkpoint.Below(dir); len(below) > 0 {
+		return why + ", but folders in it do: give " + strings.Join(below, " or ")
+	}
+	return why + "; correct the path, leave --load out to start from random weights, or give --allow-missing-load"
 }
 
 // absent reports whether there is nothing at a path.

@@ -113,6 +113,12 @@ func TestRefusals(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "done", "model"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.MkdirAll(filepath.Join(dir, "of"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(model, filepath.Join(dir, "of", "model")); err != nil {
+		t.Fatal(err)
+	}
 	for _, w := range []struct {
 		code  exitcode.Code
 		says  string
@@ -123,6 +129,7 @@ func TestRefusals(t *testing.T) {
 		{exitcode.BadData, bad + `:3: the row has the fields "prompt"`, []string{"--data", bad, "--model", model, "--output", dir}},
 		{exitcode.BadData, "--eval-data: " + bad + ":3", []string{"--data", rows, "--eval-data", bad, "--model", model, "--output", dir}},
 		{exitcode.NoInput, "no such file", []string{"--data", dir + "/none", "--model", model, "--output", dir}},
+		{exitcode.NoInput, "folders in it do: give " + filepath.Join(dir, "of", "model"), []string{"--data", rows, "--model", filepath.Join(dir, "of"), "--output", dir}},
 		{exitcode.NoInput, "--model " + dir, []string{"--data", rows, "--model", dir, "--output", dir}},
 		{exitcode.BadData, bad + `:1: the row has the fields "text", which are for --tuning sft`, []string{"--data", bad, "--model", model, "--output", dir, "--tuning", "dpo"}},
 		{exitcode.Usage, "--keep best needs --eval-data", []string{"--data", rows, "--model", model, "--output", dir, "--keep", "best"}},

@@ -3,7 +3,6 @@ package finetune
 import (
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 
@@ -13,6 +12,7 @@ import (
 	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 	"monotron/megatron/arguments"
+	"monotron/megatron/checkpoint"
 	"monotron/megatron/config"
 	"monotron/megatron/preference"
 	"monotron/megatron/training"
@@ -168,9 +168,8 @@ const usual = 1024
 func (o *options) sequence() (int, error) {
 	flags, err := training.CheckpointFlags(o.model, -1)
 	if err == nil && flags == nil {
-		err = exitcode.Errorf(exitcode.NoInput, "no model is in that folder")
-		if _, missing := os.Stat(o.model); missing != nil {
-			err = exitcode.Errorf(exitcode.NoInput, "it does not exist")
+		if _, err = checkpoint.Detect(o.model); err == nil {
+			err = exitcode.Errorf(exitcode.NoInput, "no model is in that folder")
 		}
 	}
 	if err != nil {

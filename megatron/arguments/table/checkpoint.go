@@ -28,7 +28,7 @@ var checkpointFlags = owned(Checkpoint,
 	works("moe-use-upcycling", Switch, "", "Checkpoint.Upcycle", "initialize the experts from the MLPs of the dense checkpoint of --load; the next checkpoint written contains them"),
 	works("moe-upcycling-granularity", Int, "1", "Checkpoint.UpcyclingGranularity", "cut one dense MLP into N experts").from(1, lists),
 	works("use-checkpoint-args", Switch, "", "Checkpoint.UseArgs", "take the flags that the command line does not give from the checkpoint"),
-	works("allow-missing-load", Switch, "", "Checkpoint.AllowMissing", "start from initial weights when the folder of --load does not exist; without it that is an error, unless --save names the same folder"),
+	works("allow-missing-load", Switch, "", "Checkpoint.AllowMissing", "start from initial weights when the folder of --load does not exist, or with --finetune when it has no checkpoint; without it that is an error, unless --save names the same folder and --finetune is not given"),
 	works("exit-on-missing-checkpoint", Switch, "", "Checkpoint.ExitOnMissing", "exit when --load has no checkpoint, instead of starting from initial weights"),
 	works("async-save", Switch, "", "Checkpoint.Async", "write checkpoints in the background while training continues"),
 	works("replication-jump", Int, "0", "Checkpoint.ReplicationJump", "with --memory-checkpoint-interval: keep a copy of each rank's shard on the host of the rank that many numbers after it, usually the ranks of a host (0 keeps no copies)").from(0, sizes).
