@@ -107,7 +107,7 @@ func run(c *cli.Context, o *options, train func(context.Context, []string) error
 	if err != nil {
 		return err
 	}
-	notes.Printf("rows: %d, %s of %d tokens: %d, steps of %d %s: %d, epochs: %g\n", plan.rows, plan.what, plan.length, plan.samples, o.batch, plan.what, plan.steps, o.epochs)
+	plan.tell(o, notes.Printf)
 	undo, err := o.keepRecord(notes.Printf)
 	if err != nil {
 		return err

@@ -56,7 +56,7 @@ func TestLine(t *testing.T) {
 	if !errors.Is(err, errTrained) {
 		t.Fatal(err)
 	}
-	if want := "rows: 16, sequences of 128 tokens: 16, steps of 6 sequences: 6, epochs: 2\n"; notes != want {
+	if want := "rows: 16, sequences of 128 tokens: 16, steps of 6 sequences: 6, epochs: 2\nnote: batches of 6 do not divide the epochs: the last step reads 4 sequences once more\n"; notes != want {
 		t.Errorf("%q, want %q", notes, want)
 	}
 	text := strings.Join(line, " ")
@@ -71,8 +71,8 @@ func TestLine(t *testing.T) {
 	if !slices.Equal(line[len(line)-4:], []string{"--world-size", "2", "--lr-decay-style", "cosine"}) {
 		t.Errorf("%s", text)
 	}
-	line, _, err = call("--model", model, "--data", rows, "--output", filepath.Join(t.TempDir(), "out"), "--seq-length", "64", "--batch-tokens", "700")
-	if text := strings.Join(line, " "); !errors.Is(err, errTrained) || !strings.Contains(text, "--micro-batch-size 2 --global-batch-size 10 --seq-length 64") {
+	line, _, err = call("--model", model, "--data", rows, "--output", filepath.Join(t.TempDir(), "out"), "--seq-length", "64", "--packing", "none", "--batch-tokens", "700")
+	if text := strings.Join(line, " "); !errors.Is(err, errTrained) || !strings.Contains(text, "--micro-batch-size 2 --global-batch-size 10") {
 		t.Errorf("%v: %s", err, text)
 	}
 	line, _, err = call("--model", model, "--data", rows, "--output", filepath.Join(t.TempDir(), "out"), "--lora-rank", "0")
@@ -98,8 +98,34 @@ func TestPreferenceLine(t *testing.T) {
 		}
 	}
 	_, notes, err = call("--model", model, "--data", filepath.Join(dpo, "unpaired.jsonl"), "--output", out, "--tuning", "kto", "--seq-length", "64", "--epochs", "1")
-	if want := "rows: 21, answers of 64 tokens: 20, steps of 16 answers: 2, epochs: 1\n"; !errors.Is(err, errTrained) || notes != want {
+	if want := "rows: 21, answers of 64 tokens: 20, steps of 16 answers: 2, epochs: 1\nnote: batches of 16 do not divide the epochs: the last step reads 12 answers once more\n"; !errors.Is(err, errTrained) || notes != want {
 		t.Errorf("%v: %q, want %q", err, notes, want)
+	}
+}
+
+// Claim: an epoch reads every row once, also where a batch has more sequences than there are: steps are then as long as
+// the rows, as TRL's are. Ranks still have the same number of rows, and a prompt all of its answers.
+func TestFewerRowsThanABatch(t *testing.T) {
+	model, rows := modelOf(t), filepath.Join(golden.Dir(t, "sft"), "messages.jsonl")
+	prompts := filepath.Join(t.TempDir(), "prompts.jsonl")
+	if err := os.WriteFile(prompts, []byte(strings.Repeat(`{"prompt": "a", "answer": "b"}`+"\n", 3)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		flags, line, says string
+	}{
+		{"--packing none --batch-size 64 --epochs 3", "--micro-batch-size 4 --global-batch-size 16", "steps of 16 sequences: 3, epochs: 3\nnote: there are fewer sequences than --batch-size 64: a step uses 16\n"},
+		{"--packing none --batch-size 64 --epochs 0.5", "--global-batch-size 16", "a step uses 16\nnote: batches of 16 do not divide the epochs: the last step reads 8 sequences once more\n"},
+		{"--packing none --batch-size 16 --epochs 1", "--global-batch-size 16", "steps of 16 sequences: 1, epochs: 1\n"},
+		{"--packing none --batch-size 64 --micro-batch-size 32 --epochs 1", "--micro-batch-size 4 --global-batch-size 16", "a step uses 16\n"},
+		{"--packing none --batch-size 60 --epochs 1 --world-size 3", "--micro-batch-size 1 --global-batch-size 15", "a step uses 15\nnote: batches of 15 do not divide the epochs: the last step reads 14 sequences once more\n"},
+		{"--packing none --batch-size 64 --epochs 1 --global-batch-size 32", "--global-batch-size 64", "steps of 64 sequences"},
+		{"--tuning grpo --reward exact --grpo-group-size 4 --batch-size 64 --epochs 1 --data " + prompts, "--global-batch-size 12", "steps of 12 answers: 1, epochs: 1\nnote: there are fewer answers than --batch-size 64: a step uses 12\n"},
+	} {
+		line, notes, err := call(append([]string{"--model", model, "--data", rows, "--output", filepath.Join(t.TempDir(), "out")}, strings.Fields(c.flags)...)...)
+		if text := strings.Join(line, " "); !errors.Is(err, errTrained) || !strings.Contains(text, c.line) || !strings.Contains(notes, c.says) {
+			t.Errorf("%s: %v\n%s\n%s", c.flags, err, text, notes)
+		}
 	}
 }
 
@@ -166,7 +192,7 @@ func TestAnotherTuningIsRefused(t *testing.T) {
 		return path
 	}
 	rows, fewer, out := write("rows.jsonl", text), write("fewer.jsonl", text[:bytes.LastIndexByte(text[:len(text)-1], '\n')+1]), filepath.Join(dir, "my out")
-	line := []string{"--model", model, "--data", rows, "--output", out, "--lr", "1e-3", "--bf16"}
+	line := []string{"--model", model, "--data", rows, "--output", out, "--batch-size", "4", "--lr", "1e-3", "--bf16"}
 	if _, _, err := call(line...); !errors.Is(err, errTrained) {
 		t.Fatal(err)
 	}

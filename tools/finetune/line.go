@@ -48,16 +48,11 @@ func readOptions(c *cli.Context) (*options, error) {
 	if err := o.readBatchTokens(c); err != nil {
 		return nil, err
 	}
-	// The largest micro-batch up to four that divides the batch.
-	for o.micro == 0 || o.batch%o.micro != 0 {
-		if o.micro > 0 {
-			return nil, exitcode.Errorf(exitcode.Usage, "--batch-size %d is not a multiple of --micro-batch-size %d; use --batch-size %s", o.batch, o.micro, config.NearestMultiples(o.batch, o.micro))
-		}
-		for _, n := range []int{4, 3, 2, 1} {
-			if o.batch%n == 0 && o.micro == 0 {
-				o.micro = n
-			}
-		}
+	if o.micro > 0 && o.batch%o.micro != 0 {
+		return nil, exitcode.Errorf(exitcode.Usage, "--batch-size %d is not a multiple of --micro-batch-size %d; use --batch-size %s", o.batch, o.micro, config.NearestMultiples(o.batch, o.micro))
+	}
+	if o.micro == 0 {
+		o.micro = usualMicro(o.batch)
 	}
 	// Rates that the methods are used with: adapters take ten times that of all weights, preferences a twentieth.
 	if o.rate == 0 {
@@ -75,6 +70,38 @@ func readOptions(c *cli.Context) (*options, error) {
 		o.alpha = 2 * float64(o.rank)
 	}
 	return o, nil
+}
+
+// usualMicro is the largest micro-batch up to four that divides the batch.
+func usualMicro(batch int) int {
+	for n := 4; n > 1; n-- {
+		if batch%n == 0 {
+			return n
+		}
+	}
+	return 1
+}
+
+// shrink has a step use all samples once where there are fewer than --batch-size, so that an epoch reads each sample
+// once, as TRL does. A step still has samples for each of the data-parallel ranks, all answers of a prompt, and the two
+// that --tuning kto compares.
+func (o *options) shrink(p *plan, run *config.Run) {
+	ranks, unit := run.Layout.Sizes().DP, 1
+	if run.Tuning.Samples() {
+		unit = run.Tuning.Policy.Group
+	}
+	for n := unit; unit%ranks != 0; {
+		unit += n
+	}
+	batch := p.samples - p.samples%unit
+	given := run.GlobalBatchSize != o.batch || run.MicroBatchSize != o.micro // by flags of pretrain_gpt, which count
+	if given || p.samples >= o.batch || batch < unit || batch < 2 && o.method == preference.KTO {
+		return
+	}
+	p.asked, o.batch = o.batch, batch
+	if each := batch / ranks; each%o.micro != 0 {
+		o.micro = usualMicro(each)
+	}
 }
 
 // readBatchTokens takes --batch-tokens: complete sequences, or pairs of them.
@@ -119,6 +146,23 @@ func (o *options) prefers() bool { return o.method != config.TuneSupervised }
 type plan struct {
 	rows, samples, length, steps int
 	what                         string // what samples are
+	asked                        int    // the batch that --batch-size asks for, where there are fewer samples; 0: the batch is that
+}
+
+// again is how many samples the steps read once more than the epochs ask for.
+func (p *plan) again(o *options) int {
+	return p.steps*o.batch - int(math.Ceil(float64(p.samples)*o.epochs))
+}
+
+// tell says what will be trained, and where batches do not come out even.
+func (p *plan) tell(o *options, say func(format string, args ...any)) {
+	say("rows: %d, %s of %d tokens: %d, steps of %d %s: %d, epochs: %g\n", p.rows, p.what, p.length, p.samples, o.batch, p.what, p.steps, o.epochs)
+	if p.asked > 0 {
+		say("note: there are fewer %s than --batch-size %d: a step uses %d\n", p.what, p.asked, o.batch)
+	}
+	if n := p.again(o); n > 0 {
+		say("note: batches of %d do not divide the epochs: the last step reads %d %s once more\n", o.batch, n, p.what)
+	}
 }
 
 // line is the command line of pretrain_gpt.
@@ -127,8 +171,7 @@ func (o *options) line() (line []string, p plan, err error) {
 	if p.length, err = o.sequence(); err != nil {
 		return nil, p, err
 	}
-	base := []string{"--load", o.model, "--save", o.folder(checkpoints), "--resume-from-save", "--finetune-data", o.data, "--tuning", o.method, "--finetune-packing", o.packing,
-		"--micro-batch-size", strconv.Itoa(o.micro), "--global-batch-size", strconv.Itoa(o.batch), "--seq-length", strconv.Itoa(p.length), "--seed", strconv.Itoa(o.seed),
+	base := []string{"--load", o.model, "--save", o.folder(checkpoints), "--resume-from-save", "--finetune-data", o.data, "--tuning", o.method, "--finetune-packing", o.packing, "--seq-length", strconv.Itoa(p.length), "--seed", strconv.Itoa(o.seed),
 		"--lr", fmt.Sprint(o.rate), "--min-lr", "0", "--lr-decay-style", "linear", "--weight-decay", "0", "--clip-grad", "1", "--log-interval", "1"}
 	if o.template != "" {
 		base = append(base, "--chat-template", o.template)
@@ -140,9 +183,10 @@ func (o *options) line() (line []string, p plan, err error) {
 		base = append(base, "--lora-rank", strconv.Itoa(o.rank), "--lora-alpha", fmt.Sprint(o.alpha))
 	}
 	// The rows, read as training will read them, say how many steps an epoch has.
-	if p, err = o.count(p.length, slices.Concat(base, []string{"--train-iters", "1"}, o.others)); err != nil {
+	if p, err = o.count(p.length, slices.Concat(base, o.batchFlags(), []string{"--train-iters", "1"}, o.others)); err != nil {
 		return nil, p, err
 	}
+	base = append(base, o.batchFlags()...)
 	each := float64(p.samples) / float64(o.batch)
 	p.steps = max(1, int(math.Ceil(each*o.epochs)))
 	if warmup*float64(p.steps) >= 1 { // the first step of a warm-up has a rate of 0: of few steps it would be lost
@@ -156,6 +200,11 @@ func (o *options) line() (line []string, p plan, err error) {
 		base = append(base, "--keep-best")
 	}
 	return append(base, o.others...), p, nil
+}
+
+// batchFlags are the flags of pretrain_gpt that set the batch.
+func (o *options) batchFlags() []string {
+	return []string{"--micro-batch-size", strconv.Itoa(o.micro), "--global-batch-size", strconv.Itoa(o.batch)}
 }
 
 // warmup is the part of the steps in which the learning rate rises.
@@ -244,5 +293,6 @@ func (o *options) count(length int, line []string) (p plan, err error) {
 	if err := read(o.data); err != nil {
 		return p, fmt.Errorf("--data: %w", err)
 	}
+	o.shrink(&p, &run)
 	return p, nil
 }
