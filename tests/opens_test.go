@@ -105,6 +105,26 @@ func TestPipesAndDevicesAreNotFiles(t *testing.T) {
 			ends(t, strings.ReplaceAll(line, "FILE", device), device)
 		}
 	}
+	// Rows of a tuning, which are read more than once.
+	model := train + "--mock-data --tokenizer-type NullTokenizer --vocab-size 10 --save " + at("model")
+	if text, err := exec.Command(filepath.Join(program(t), "monotron"), strings.Fields(model)...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	if err := os.WriteFile(at("rows.jsonl"), []byte(`{"input_ids": [1, 2], "labels": [1, 2]}`+"\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, device := range []string{at("pipe"), "/dev/zero", "/dev/stdin"} {
+		for _, line := range []string{
+			"finetune --model " + at("model") + " --output " + at("tuned") + " --data FILE",
+			"finetune --model " + at("model") + " --output " + at("tuned") + " --data " + at("rows.jsonl") + " --eval-data FILE",
+			"finetune --model " + at("model") + " --output " + at("tuned") + " --data FILE --tuning dpo",
+			"finetune --model " + at("model") + " --output " + at("tuned") + " --data FILE --tuning grpo --reward exact",
+			"inspect samples --labels --load " + at("model") + " --finetune-data FILE",
+			train + "--load " + at("model") + " --finetune-data FILE",
+		} {
+			ends(t, strings.ReplaceAll(line, "FILE", device), device)
+		}
+	}
 	ends(t, train+"--data-path "+at("piped")+" --tokenizer-type NullTokenizer --vocab-size 10", at("piped.idx"))
 	ends(t, "preprocess_data --input /dev/zero --input-format text --tokenizer-type GPT2BPETokenizer --output-prefix "+at("endless"), "/dev/zero")
 	ends(t, "inspect dataset "+at("piped"), at("piped.idx"))

@@ -95,6 +95,22 @@ func (c *counter) Read(p []byte) (int, error) {
 // lines (records); a file of another kind that is not text is refused by its kind's name.
 func Open(path string, size int) (*Reader, error) { return OpenPart(path, size, Part{}) }
 
+// OpenFile is Open for a plain file alone, as one that is read more than once: a pipe, a device and standard input are
+// refused, and nobody waits for a pipe's writer.
+func OpenFile(path string, size int) (*Reader, error) {
+	f, err := exitcode.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(exitcode.With(exitcode.IO, err), f.Close())
+	}
+	r := NewReader(path, nil, size)
+	r.close, r.stored = []func() error{f.Close}, st.Size()
+	return r.begin(path, f, Part{})
+}
+
 // OpenPart is Open for a part of a plain file. Lines are counted from its start.
 func OpenPart(path string, size int, part Part) (*Reader, error) {
 	r := NewReader(path, nil, size)
@@ -122,6 +138,11 @@ func OpenPart(path string, size int, part Part) (*Reader, error) {
 			r.stored = st.Size()
 		}
 	}
+	return r.begin(path, file, part)
+}
+
+// begin finds out what a file holds, so that it can be unpacked.
+func (r *Reader) begin(path string, file *os.File, part Part) (*Reader, error) {
 	r.raw = &counter{Reader: file}
 	if part.To > 0 {
 		if _, err := file.Seek(part.From, io.SeekStart); err != nil {

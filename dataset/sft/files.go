@@ -33,7 +33,7 @@ func openRows(path string) (source, error) {
 	if rows, err := openParquet(path); rows != nil || err != nil {
 		return rows, err
 	}
-	r, err := jsonl.Open(path, batchBytes)
+	r, err := jsonl.OpenFile(path, batchBytes)
 	if err != nil {
 		return nil, err
 	}

@@ -97,8 +97,6 @@ func allFlags() []cli.Flag {
 
 // run trains and exports.
 func run(c *cli.Context, o *options, train func(context.Context, []string) error) error {
-	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	notes := &command.Printer{W: c.App.ErrWriter}
 	if _, err := os.Stat(o.folder(modelFolder)); err == nil {
 		return exitcode.Errorf(exitcode.Usage, "--output %s already has a tuned model; give another --output, or remove the folder %[1]s to train again", o.output)
@@ -116,6 +114,9 @@ func run(c *cli.Context, o *options, train func(context.Context, []string) error
 		undo()
 		return err
 	}
+	// Until here a signal ends the command at once, or training handles it.
+	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	if err := o.export(ctx, notes); err != nil {
 		return err
 	}

@@ -154,7 +154,7 @@ func TestRefusals(t *testing.T) {
 		{exitcode.Usage, "--output is missing", []string{"--data", rows, "--model", model}},
 		{exitcode.BadData, bad + `:3: the row has the fields "prompt"`, []string{"--data", bad, "--model", model, "--output", dir}},
 		{exitcode.BadData, "--eval-data: " + bad + ":3", []string{"--data", rows, "--eval-data", bad, "--model", model, "--output", dir}},
-		{exitcode.NoInput, "no such file", []string{"--data", dir + "/none", "--model", model, "--output", dir}},
+		{exitcode.NoInput, "none does not exist", []string{"--data", dir + "/none", "--model", model, "--output", dir}},
 		{exitcode.NoInput, "folders in it do: give " + filepath.Join(dir, "of", "model"), []string{"--data", rows, "--model", filepath.Join(dir, "of"), "--output", dir}},
 		{exitcode.NoInput, "--model " + dir, []string{"--data", rows, "--model", dir, "--output", dir}},
 		{exitcode.BadData, bad + `:1: the row has the fields "text", which are for --tuning sft`, []string{"--data", bad, "--model", model, "--output", dir, "--tuning", "dpo"}},

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -43,6 +44,9 @@ func runLabels(c *cli.Context) error {
 	rows, err := labelledRows(&run, tok, settings)
 	if err != nil {
 		return err
+	}
+	if len(rows) == 0 {
+		return exitcode.Errorf(exitcode.BadData, "%s has no rows; write one JSON object per line, or a JSON array of objects", run.Tuning.Data)
 	}
 	// Rows from first on, each with one or more sequences.
 	first, count := c.Int64("first"), c.Int64("count")
@@ -101,7 +105,21 @@ func labelTokenizer(c *cli.Context) (t tokenizer.Config, err error) {
 		return t, fmt.Errorf("--load %s: %w", c.String("load"), err)
 	}
 	one := func(name string) string { return strings.Join(flags[name], " ") }
-	return tokenizer.Config{Type: one("tokenizer-type"), Model: one("tokenizer-model"), VocabFile: one("vocab-file"), MergeFile: one("merge-file")}, nil
+	number := func(name string) *int {
+		if n, err := strconv.Atoi(one(name)); err == nil {
+			return &n
+		}
+		return nil
+	}
+	t = tokenizer.Config{Type: one("tokenizer-type"), Model: one("tokenizer-model"), VocabFile: one("vocab-file"), MergeFile: one("merge-file"),
+		SpecialTokens: flags["tokenizer-special-tokens"], NullEOD: number("null-tokenizer-eod-id"), NullPad: number("null-tokenizer-pad-id"),
+		TikPattern: one("tiktoken-pattern"), TikSpecials: number("tiktoken-num-special-tokens")}
+	if n := number("vocab-size"); n != nil {
+		t.VocabSize = *n
+	}
+	_, t.NoSpecial = flags["tokenizer-hf-no-include-special-tokens"]
+	_, t.Legacy = flags["tokenizer-sentencepiece-legacy"]
+	return t, nil
 }
 
 // printLabels prints a sequence of a row of the file: a line for each token.
