@@ -90,12 +90,33 @@ func Find(get func(string) string) (*Env, error) {
 		switch lack := l.lacks(get); {
 		case lack == "":
 			return l.read(get)
+		case lack == none && missing == nil:
+			missing = l.severalWithoutRank(get)
 		case lack != none && missing == nil:
 			missing = exitcode.Errorf(exitcode.Usage, "%s=%s in the environment is %s's, but %s is not set: this process cannot determine the ranks of the run; "+
 				"export it, or unset %[1]s if there is only one rank", l.rank[0], first(get, l.rank), l.launcher, lack)
 		}
 	}
 	return nil, missing
+}
+
+// severalWithoutRank is the error where a launcher's variables say that there are several ranks, but not which of them
+// this process is. Slurm's say so in every shell of an allocation, where no ranks are.
+func (l *names) severalWithoutRank(get func(string) string) error {
+	if l.launcher == "srun" {
+		return nil
+	}
+	for _, one := range []struct {
+		names []string
+		alone int // the most that a single rank has
+	}{{l.size, 1}, {l.localSize, 1}, {l.local, 0}} {
+		name, text := which(get, one.names)
+		if n, err := strconv.Atoi(text); err == nil && n > one.alone {
+			return exitcode.Errorf(exitcode.Usage, "%s=%s in the environment is %s's and says that there are several ranks, but %s is not set: this process cannot determine which rank it is; "+
+				"export it, or unset %[1]s if all ranks are in this process", name, text, l.launcher, strings.Join(l.rank, " or "))
+		}
+	}
+	return nil
 }
 
 // none: a launcher has set nothing.

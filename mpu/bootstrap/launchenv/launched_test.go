@@ -46,6 +46,8 @@ func TestFind(t *testing.T) {
 		{"only one rank", "RANK=0 WORLD_SIZE=1", "rank 0 of 1 (torchrun; 0 of 1 on this host), meeting at 127.0.0.1:0"},
 		{"only one rank, whatever MASTER_PORT is", "RANK=0 WORLD_SIZE=1 MASTER_ADDR=elsewhere MASTER_PORT=x", "rank 0 of 1 (torchrun; 0 of 1 on this host), meeting at 127.0.0.1:0"},
 		{"a batch script without srun", "SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_JOB_ID=1", ""},
+		{"a shell of an allocation", "SLURM_NTASKS=8 SLURM_JOB_ID=1", ""},
+		{"sizes of a single rank", "WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1", ""},
 	} {
 		p, err := Find(environ(test.environment))
 		got := ""
@@ -138,6 +140,12 @@ func TestFindProblems(t *testing.T) {
 		{"RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=4 MASTER_PORT=1", "4 of 2 ranks"},
 		{"RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2", "export MASTER_PORT"},
 		{"RANK=0", "WORLD_SIZE is not set"},
+		{"WORLD_SIZE=2", "WORLD_SIZE=2 in the environment is torchrun's and says that there are several ranks, but RANK is not set"},
+		{"WORLD_SIZE=2 LOCAL_RANK=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=29600", "RANK is not set"},
+		{"LOCAL_RANK=1", "LOCAL_RANK=1"},
+		{"OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK is not set"},
+		{"PMI_SIZE=4", "is not set"},
+		{"MPI_LOCALNRANKS=2", "PMI_RANK is not set"},
 		{"SLURM_PROCID=3 SLURM_NTASKS=8 SLURM_JOB_ID=1", "SLURM_STEP_ID is not set"},
 		{"SLURM_PROCID=3 SLURM_STEP_ID=0 SLURM_JOB_ID=1", "SLURM_NTASKS is not set"},
 		{"PALS_RANKID=0 PBS_JOBID=1.pbs", "PMI_SIZE or PALS_SIZE is not set"},
