@@ -90,7 +90,9 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	// The command line; a result file is written by the last rank, whatever happens.
 	config, report, err := arguments.ParseWith(options, args)
 	if !report.Help && !report.PrintConfig && (env == nil || env.Rank == env.Size-1) {
-		outcome.Begin(config.Log.Result)
+		if wrong := outcome.Begin(config.Log.Result); wrong != nil {
+			return errors.Join(err, wrong)
+		}
 		defer func() { err = outcome.Write(config.Log.Result, err) }()
 	}
 	// A command line that is refused has the format it asks for.

@@ -80,7 +80,7 @@ func TestOutcomeOfFailures(t *testing.T) {
 	if r.code() != exitcode.Internal || o.ExitCode != r.code() || o.Iteration != 2 || len(o.Problems) != 1 || o.Message != r.err.Error() || o.WeightsHash != "" {
 		t.Errorf("%v: %+v", r.err, o)
 	}
-	if r = call(t, dir, tiny+someData+"--result-json DIR/none/x.json"); r.code() != exitcode.IO || !strings.Contains(r.err.Error(), "--result-json") {
+	if r = call(t, dir, tiny+someData+"--result-json DIR/nan.json/x.json"); r.code() != exitcode.IO || strings.Contains(r.out, "iteration") || !strings.Contains(r.err.Error(), "--result-json") {
 		t.Errorf("a path that cannot be written: %v", r.err)
 	}
 }

@@ -102,9 +102,17 @@ func probe(flag, folder string) error {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return exitcode.Errorf(exitcode.IO, "%s %s: %w", flag, folder, err)
 	}
-	f, err := os.CreateTemp(folder, ".tmp-probe-*")
-	if err != nil {
+	if err := writable(folder); err != nil {
 		return exitcode.Errorf(exitcode.IO, "%s %s cannot be written: %w", flag, folder, err)
 	}
-	return exitcode.With(exitcode.IO, errors.Join(f.Close(), os.Remove(f.Name())))
+	return nil
+}
+
+// writable makes a file in a folder and removes it.
+func writable(folder string) error {
+	f, err := os.CreateTemp(folder, ".tmp-probe-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"monotron/internal/atomicfile"
@@ -81,11 +82,27 @@ func (o *Outcome) Take(s *telemetry.Step) error {
 // Close does nothing: Write comes at the end of the process.
 func (o *Outcome) Close() error { return nil }
 
-// Begin removes the object of an earlier run at path, so that a process that is killed leaves none.
-func (o *Outcome) Begin(path string) {
-	if st, err := os.Lstat(path); err == nil && st.Mode().IsRegular() {
-		_ = os.Remove(path) // Write reports what is wrong with the path
+// Begin removes the object of an earlier run at path, so that a process that is killed leaves none. It makes the folder
+// of path and writes into it, so that a run does not train for hours before it finds out that Write fails.
+func (o *Outcome) Begin(path string) error {
+	if path == "" {
+		return nil
 	}
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		return exitcode.Errorf(exitcode.IO, "--result-json %s is a folder or device; name a file", path)
+	}
+	if st, err := os.Lstat(path); err == nil && st.Mode().IsRegular() {
+		_ = os.Remove(path) // what follows reports what is wrong with the folder
+	}
+	folder := filepath.Dir(path)
+	err := os.MkdirAll(folder, 0o777)
+	if err == nil {
+		err = writable(folder)
+	}
+	if err != nil {
+		return exitcode.Errorf(exitcode.IO, "--result-json %s cannot be written: %w", path, err)
+	}
+	return nil
 }
 
 // Write writes the object of a run that ended in err, which may be nil, to path; a run

@@ -43,9 +43,10 @@ func (o *options) run(out, notes io.Writer) error {
 		return err
 	}
 	outcome := training.NewOutcome()
-	outcome.Begin(o.logs().Result)
-	err := o.attempts(signals, out, notes)
-	err = outcome.Settle(o.logs(), err)
+	err := outcome.Begin(o.logs().Result)
+	if err == nil {
+		err = outcome.Settle(o.logs(), o.attempts(signals, out, notes))
+	}
 	if o.temporary && ofNoUse(err) {
 		os.RemoveAll(o.folder) // nothing in it is of use
 	} else if o.temporary && os.Remove(o.folder) != nil { // it is not empty
