@@ -2,6 +2,7 @@ package pretrain
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -167,6 +168,26 @@ func TestHowItEndedIsNextToTheLog(t *testing.T) {
 		}
 		if e := a.Ended; r.code() != c.code || e.Code != c.code || e.Iteration != c.iteration || e.Time.IsZero() || (c.text == "") != (e.Text == "") || !strings.Contains(e.Text, c.text) {
 			t.Errorf("%s: ended with %d, next to the log is %+v", name, r.code(), e)
+		}
+	}
+}
+
+// Claim (docs/report.md): a run that ends during its setup says so next to its log, as one that ends later does.
+func TestFailedSetupIsInTheLog(t *testing.T) {
+	dir := t.TempDir()
+	for i, c := range []struct {
+		line string
+		code exitcode.Code
+		want string
+	}{
+		{tiny + "--tokenizer-type NullTokenizer --vocab-size 50 --data-path DIR/nosuch", exitcode.NoInput, "nosuch"},
+		{tiny + someData + "--load DIR/nosuch", exitcode.NoInput, "no such folder"},
+	} {
+		log := filepath.Join(dir, fmt.Sprint(i), "steps.jsonl")
+		r := call(t, dir, c.line+" --log-jsonl "+log)
+		about, err := telemetry.ReadAbout(log)
+		if r.code() != c.code || err != nil || about == nil || about.Ended == nil || about.Ended.Code != c.code || !strings.Contains(about.Ended.Text, c.want) {
+			t.Errorf("%s: code %d, %v: %+v, %v", c.line, r.code(), r.err, about, err)
 		}
 	}
 }

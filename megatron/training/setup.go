@@ -25,6 +25,10 @@ func (j *Job) Start(rank *ranks.Rank) (_ *Run, err error) {
 	r.votes = r.device.Arena.Zeroed(device.Workspace, device.I64, 1)
 	defer func() {
 		if err != nil {
+			if r.log != nil { // its page says why nothing was trained
+				r.log.ended(err)
+				err = errors.Join(err, r.log.close())
+			}
 			err = errors.Join(err, r.Engine.Close())
 		}
 	}()

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -28,7 +29,7 @@ func Command() *cli.Command {
 		Description: description,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "compare", Usage: "also draw the run in `FOLDER` in the same charts, as with several FOLDERs; may be repeated"},
-			&cli.StringFlag{Name: "output", Usage: "write to `FILE`; by default markdown and csv go to standard output", DefaultText: "report.html, report.png"},
+			&cli.StringFlag{Name: "output", Usage: "write to `FILE`, which replaces an earlier one; by default html and png go to report.html and report.png in the current folder, markdown and csv to standard output"},
 			price(),
 			&cli.StringFlag{Name: "format", Value: "html", Usage: "write html, markdown, csv (every step, every digit) or png (the main curves); if not given, chosen by the suffix of --output"},
 		},
@@ -62,7 +63,11 @@ func Command() *cli.Command {
 			if err := nextToLogs(path, runs); err != nil {
 				return err
 			}
-			return atomicfile.Write(path, 0o644, func(f *os.File) error { return write(f, runs) })
+			if err := atomicfile.Write(path, 0o644, func(f *os.File) error { return write(f, runs) }); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.App.ErrWriter, "wrote %s\n", path)
+			return exitcode.With(exitcode.IO, err)
 		},
 	})
 }

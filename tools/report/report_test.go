@@ -75,9 +75,10 @@ func TestFormatByEnding(t *testing.T) {
 		if c.format != "" {
 			words = append(words, "--format", c.format)
 		}
-		app := &cli.App{Commands: []*cli.Command{Command()}, ExitErrHandler: func(*cli.Context, error) {}}
-		if err := app.Run(words); err != nil {
-			t.Errorf("%s: %v", c.name, err)
+		var notes bytes.Buffer
+		app := &cli.App{Commands: []*cli.Command{Command()}, ErrWriter: &notes, ExitErrHandler: func(*cli.Context, error) {}}
+		if err := app.Run(words); err != nil || notes.String() != "wrote "+path+"\n" {
+			t.Errorf("%s: %v, %q", c.name, err, notes.String())
 		}
 		if data, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(data), c.begins) {
 			t.Errorf("%s begins with %.20q, %v", c.name, data, err)

@@ -1,7 +1,9 @@
 package dashboard
 
 import (
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"monotron/internal/exitcode"
@@ -70,15 +72,75 @@ func (r *Run) folderName() string {
 	return "run"
 }
 
-// tellApart gives runs of one name those of their folders, as nobody chose the name.
+// logName is the name of the run's log without its ending.
+func (r *Run) logName() string {
+	name := filepath.Base(r.log.path)
+	return strings.TrimSuffix(name, filepath.Ext(name))
+}
+
+// tellApart gives runs of one name those of their folders; those of one folder, those of their logs.
 func tellApart(runs []*Run) {
-	count := map[string]int{}
-	for _, r := range runs {
-		count[r.Name]++
-	}
-	for _, r := range runs {
-		if count[r.Name] > 1 && r.source.Name == "" {
-			r.Name = r.folderName()
+	for _, name := range []func(r *Run) string{
+		(*Run).folderName,
+		(*Run).logName,
+		func(r *Run) string { return r.folderName() + " " + r.logName() },
+		func(r *Run) string { return parentName(r) + " " + r.folderName() + " " + r.logName() },
+	} {
+		same := map[string][]*Run{}
+		for _, r := range runs {
+			same[r.Name] = append(same[r.Name], r)
+		}
+		for _, group := range same {
+			if len(group) > 1 && differ(group, name) {
+				for _, r := range group {
+					if r.source.Name == "" {
+						r.Name = name(r)
+					}
+				}
+			}
 		}
 	}
+	number(runs)
+}
+
+// differ reports whether runs have several names.
+func differ(runs []*Run, name func(*Run) string) bool {
+	return slices.ContainsFunc(runs[1:], func(r *Run) bool { return name(r) != name(runs[0]) })
+}
+
+// parentName is the name of the folder in which the run's folder lies.
+func parentName(r *Run) string {
+	folder, err := filepath.Abs(r.Folder)
+	if err != nil {
+		folder = r.Folder
+	}
+	return filepath.Base(filepath.Dir(folder))
+}
+
+// number numbers runs that still have one name, as a log that was given twice.
+func number(runs []*Run) {
+	count := map[string]int{}
+	for _, r := range runs {
+		if count[r.Name]++; count[r.Name] > 1 && r.source.Name == "" {
+			r.Name = fmt.Sprintf("%s (%d)", r.Name, count[r.Name])
+		}
+	}
+}
+
+// saves reports whether the run may have written the checkpoints of a folder: it lies where --save says, by its name, as
+// folders may have been moved. Of a run that does not say how it was started, all next to its log count.
+func (r *Run) saves(dir string) bool {
+	if r.About == nil || len(r.About.Flags) == 0 || slices.Contains(r.source.Extra, dir) {
+		return true
+	}
+	for _, f := range r.About.Flags {
+		if f.Name != "save" && f.Name != "save-local-dir" {
+			continue
+		}
+		name := filepath.Base(filepath.Clean(f.Value))
+		if dir == r.Folder || name == filepath.Base(dir) {
+			return true
+		}
+	}
+	return false
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -47,7 +48,7 @@ func logOf(t *testing.T, name string, lines ...string) (folder string) {
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -421,6 +422,66 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// Claim (docs/report.md): logs of one folder have the names of their files, those of folders of one name the names above
+// them; a log that is given twice has a number.
+func TestNamesOfLogsInOneFolder(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"logs/1e-3.jsonl", "logs/1e-2.jsonl", "more/logs/1e-3.jsonl", "more/other/1e-3.jsonl"} {
+		write(t, filepath.Join(dir, name), line(1, 9)+"\n")
+		if err := (&telemetry.About{Name: "GPT on pages"}).Write(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	top := filepath.Base(dir)
+	for _, c := range []struct{ logs, want []string }{
+		{[]string{"logs/1e-3.jsonl", "logs/1e-2.jsonl"}, []string{"1e-3", "1e-2"}},
+		{[]string{"logs/1e-3.jsonl", "logs/1e-2.jsonl", "more/other/1e-3.jsonl"}, []string{"1e-3", "1e-2", "other"}},
+		{[]string{"logs/1e-3.jsonl", "more/logs/1e-3.jsonl"}, []string{top + " logs 1e-3", "more logs 1e-3"}},
+		{[]string{"logs/1e-3.jsonl", "logs/1e-3.jsonl"}, []string{"GPT on pages", "GPT on pages (2)"}},
+	} {
+		var paths, got []string
+		for _, log := range c.logs {
+			paths = append(paths, filepath.Join(dir, log))
+		}
+		for _, r := range opened(t, paths...) {
+			got = append(got, r.Name)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%v: %v, want %v", c.logs, got, c.want)
+		}
+	}
+}
+
+// Claim (docs/report.md): checkpoints of other runs next to a log are no marks of a run that says where it saves.
+func TestCheckpointsOfOtherRuns(t *testing.T) {
+	for save, want := range map[string]int{"elsewhere/mine": 1, "": 0, "none": 2} {
+		folder := logOf(t, "run", line(1, 9), "")
+		for _, name := range []string{"mine", "other"} {
+			write(t, filepath.Join(folder, name, "iter_0000001", "manifest.json"), "{}")
+		}
+		about := telemetry.About{Name: "GPT", Flags: []telemetry.Setting{{Name: "lr", Value: "0.001"}}}
+		switch save {
+		case "none": // it does not say
+			about.Flags = nil
+		case "":
+		default:
+			about.Flags = append(about.Flags, telemetry.Setting{Name: "save", Value: save})
+		}
+		if err := about.Write(filepath.Join(folder, "steps.log")); err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		for _, m := range opened(t, folder)[0].Marks() {
+			if m.Kind == "checkpoint" && (want != 1 || strings.Contains(m.Text, "mine")) {
+				got++
+			}
+		}
+		if got != want {
+			t.Errorf("--save %q: %d marks, want %d", save, got, want)
+		}
+	}
+}
+
 // TestNotesAreKept: what is written on the page of this machine alone is in the folder's file of notes, whichever that is; other pages,
 // other sites, other encodings and texts without end are refused.
 func TestNotesAreKept(t *testing.T) {
@@ -513,5 +574,15 @@ func TestPageWithoutDataIsSmall(t *testing.T) {
 	}
 	if b.Len() > 150_000 {
 		t.Errorf("%d bytes", b.Len())
+	}
+}
+
+// Claim (docs/report.md): the legend of a single run does not repeat its name, so that "validation" fits.
+func TestLegendOfOneRun(t *testing.T) {
+	evaluated := `{"time":"2026-11-22T17:00:02Z","iteration":1,"loss":{"lm loss":0.7},"validation":"validation"}`
+	runs := opened(t, logOf(t, "run", line(1, 9), evaluated, line(2, 8), strings.ReplaceAll(evaluated, `"iteration":1`, `"iteration":2`), ""))
+	runs[0].Name = "GPT 137k on a corpus with a long name and 2 more"
+	if text := Screen(runs, 80, 6, time.Now(), false); !strings.Contains(text, ": training, validation\n") || strings.Count(text, "GPT 137k")+strings.Count(text, "2 more") > 1 {
+		t.Error(text)
 	}
 }

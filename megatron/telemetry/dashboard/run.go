@@ -249,7 +249,10 @@ func isLog(path string) (bool, error) {
 func (r *Run) refresh() error {
 	r.kept, r.Note = nil, ""
 	r.describe()
-	saved := r.folders(func(dir string) bool { list, err := native.List(dir); return err == nil && len(list) > 0 })
+	saved := r.folders(func(dir string) bool {
+		list, err := native.List(dir)
+		return err == nil && len(list) > 0 && r.saves(dir)
+	})
 	for _, dir := range saved {
 		list, err := native.List(dir)
 		if err != nil {

@@ -124,8 +124,16 @@ func (c *chart) draw(width, height int, colour bool) string {
 	var rows [][]float64
 	var names []string
 	var colours []asciigraph.AnsiColor
+	several := slices.ContainsFunc(c.curves, func(line curve) bool { return line.run != c.curves[0].run })
 	for _, line := range c.curves {
-		rows, names = append(rows, line.resampled(low, high, columns)), append(names, Printable(shortened(line.name)))
+		name := Printable(shortened(line.name))
+		switch { // the first line names the only run
+		case !several && line.validation:
+			name = "validation"
+		case !several:
+			name = "training"
+		}
+		rows, names = append(rows, line.resampled(low, high, columns)), append(names, name)
 		colours = append(colours, inks[line.run%len(inks)])
 	}
 	top := c.title
