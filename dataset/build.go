@@ -327,7 +327,11 @@ func (m *maker) unweighted(mix mixture, s Split, one func(int, *int64) (*GPT, er
 		if err != nil {
 			return nil, err
 		}
-		if g == nil || g.Len() == 0 {
+		if g == nil { // weights would not help
+			n := m.sources[prefix].Len()
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: of its %d sequences the %s split gets none; leave it out of the blend%s", prefix, n, s, smallSplit(n))
+		}
+		if g.Len() == 0 {
 			return nil, exitcode.Errorf(exitcode.BadData, "%s has less than one sample of %d tokens in the %s split; leave it out of the blend, or give every prefix a weight, so that its data may be repeated", prefix, m.SequenceLength, s)
 		}
 		members[i], weights[i] = g, float64(g.Len())

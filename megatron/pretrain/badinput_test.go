@@ -79,6 +79,7 @@ func TestBadInputHasOneClearError(t *testing.T) {
 		{data + "none --num-heads 3", exitcode.Usage, "2 problems:\n  unknown flag --num-heads; did you mean --num-attention-heads?\n"},
 		{tiny + "--tokenizer-type GPT2BPETokenizer --vocab-file DIR/v --merge-file DIR/m --data-path DIR/none", exitcode.NoInput, "2 problems:\n  --vocab-file: "},
 		{data + "nobin", exitcode.NoInput, "nobin.bin does not exist"},
+		{data + "good DIR/one --split 99,1,0 --seq-length 2 --max-position-embeddings 2", exitcode.BadData, "good: of its 5 sequences the valid split gets none; leave it out of the blend, or give --split 3,1,1"},
 		{data + "cut", exitcode.BadData, "ends after"},
 		{data + "cutindex", exitcode.BadData, "byte"},
 		{data + "empty --split 1,0,0", exitcode.BadData, "of its 0 sequences"},
