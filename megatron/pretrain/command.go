@@ -141,7 +141,7 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 	if config.CPUThreads > 0 {
 		device.SetThreads(config.CPUThreads)
 	}
-	asked := training.Asked{Command: append([]string{"pretrain_gpt"}, args...), Flags: report.Changed()}
+	asked := training.Asked{Command: append([]string{"pretrain_gpt"}, args...), Flags: report.Changed(), NameOf: table.NameOf}
 	return train(ctx, config, asked, env, open, w, begun, outcome)
 }
 

@@ -311,3 +311,13 @@ func TestMixedFormatsInOneFolder(t *testing.T) {
 		t.Error("iteration 2 is kept with --keep-last 1")
 	}
 }
+
+// Claim: what a resumed run sets otherwise than its checkpoint is named by flags, as users know it.
+func TestOverriddenSettingsAreFlags(t *testing.T) {
+	dir := t.TempDir()
+	must(t, dir, tiny+someData+"--train-iters 2 --eval-iters 2 --save DIR/saved")
+	r := must(t, dir, tiny+someData+"--train-iters 4 --eval-iters 1 --load DIR/saved --override-opt-param-scheduler")
+	if !strings.Contains(r.notes, "--eval-iters 2 -> 1") || strings.Contains(r.notes, "EvalIters") {
+		t.Error(r.notes)
+	}
+}

@@ -60,8 +60,9 @@ func readable(a *telemetry.About) *telemetry.About {
 
 // Asked is how a run was asked for.
 type Asked struct {
-	Command []string            // the program first
-	Flags   []telemetry.Setting // that differ from their defaults
+	Command []string                  // the program first
+	Flags   []telemetry.Setting       // that differ from their defaults
+	NameOf  func(field string) string // the flag that sets a field of config.Run; nil: fields have their own names
 }
 
 func kindOf(m *spec.Model) string {

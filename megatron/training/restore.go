@@ -419,7 +419,7 @@ func parameterNames(c *config.Run) (map[string]bool, error) {
 // tellLoaded prints what was loaded, and which settings differ from those the
 // checkpoint was trained with.
 func (r *Run) tellLoaded(state native.State, report native.Report) {
-	report.Overridden = changedSettings(state.Config, &r.Config)
+	report.Overridden = changedSettings(state.Config, &r.Config, r.Asked.NameOf)
 	r.creditOthers(&report)
 	for _, line := range report.Lines() {
 		r.log.note("%s", line)
@@ -464,8 +464,8 @@ func (r *Run) tellAttention(state native.State) {
 	}
 }
 
-// changedSettings lists the settings that may change the numbers and differ.
-func changedSettings(saved json.RawMessage, now *config.Run) []string {
+// changedSettings lists the settings that may change the numbers and differ, by the names of their flags; nameOf may be nil.
+func changedSettings(saved json.RawMessage, now *config.Run, nameOf func(field string) string) []string {
 	if len(saved) == 0 {
 		return nil // another program's
 	}
@@ -481,10 +481,13 @@ func changedSettings(saved json.RawMessage, now *config.Run) []string {
 		delete(before, harmless)
 		delete(after, harmless)
 	}
-	return differences("", before, after)
+	if nameOf == nil {
+		nameOf = func(field string) string { return field }
+	}
+	return differences("", before, after, nameOf)
 }
 
-func differences(path string, before, after map[string]any) (list []string) {
+func differences(path string, before, after map[string]any, nameOf func(field string) string) (list []string) {
 	for _, key := range slices.Sorted(maps.Keys(after)) {
 		if key == "Adapters" || key == "Retrained" || key == "Settings" { // Adapter says it shorter
 			continue
@@ -493,9 +496,9 @@ func differences(path string, before, after map[string]any) (list []string) {
 		a, isMap := was.(map[string]any)
 		b, alsoMap := is.(map[string]any)
 		if isMap && alsoMap {
-			list = append(list, differences(path+key+".", a, b)...)
+			list = append(list, differences(path+key+".", a, b, nameOf)...)
 		} else if x, y := fmt.Sprint(was), fmt.Sprint(is); x != y && !(was == nil && (is == nil || reflect.ValueOf(is).IsZero())) { // an older version had no such setting
-			list = append(list, fmt.Sprintf("%s%s %s -> %s", path, key, x, y))
+			list = append(list, fmt.Sprintf("%s %s -> %s", nameOf(path+key), x, y))
 		}
 	}
 	return list

@@ -66,6 +66,17 @@ func indexOf(rows []Flag) map[string]*Flag {
 // leading dashes); nil where there is none. Rows are read, never written.
 func Find(name string) *Flag { return index[strings.ReplaceAll(name, "_", "-")] }
 
+// NameOf is the flag that sets a field of the Config, with its dashes, as --eval-iters sets EvalIters; the field's own
+// name where there is none.
+func NameOf(field string) string {
+	for i := range rows {
+		if rows[i].Class == Works && rows[i].To == field {
+			return "--" + rows[i].Name
+		}
+	}
+	return field
+}
+
 // Compare orders rows as All does.
 func Compare(a, b *Flag) int { return cmp.Compare(a.row, b.row) }
 
