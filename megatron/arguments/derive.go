@@ -42,6 +42,7 @@ func (p *parser) derive() {
 	p.deriveData()
 	p.deriveReport()
 	p.noteIdle()
+	p.noteDoubts()
 	p.checkVolume()
 }
 

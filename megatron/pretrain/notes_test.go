@@ -41,3 +41,15 @@ func TestNotesForMachines(t *testing.T) {
 		t.Errorf("--log-format xml: %v", r.err)
 	}
 }
+
+// Claim: a run that is given training data alone says that nothing is evaluated, unless nothing is to be.
+func TestNoValidationDataIsSaid(t *testing.T) {
+	dir := t.TempDir()
+	corpus(t, dir, "good", 300, 200)
+	line := tiny + "--tokenizer-type NullTokenizer --vocab-size 50 --train-data-path DIR/good --train-iters 1 "
+	for flags, want := range map[string]bool{"": true, "--eval-iters 0": false, "--valid-data-path DIR/good": false} {
+		if notes := must(t, dir, line+flags).notes; strings.Contains(notes, "there is no validation data, so nothing is evaluated") != want {
+			t.Errorf("%q: %s", flags, notes)
+		}
+	}
+}

@@ -131,6 +131,9 @@ func newFeeds(c *config.Run, sets [3]dataset.Dataset, dp int, order sampleOrder,
 		}
 		f.again.note = func(string, ...any) {} // that the data is used up matters to the training alone
 	}
+	if d := &c.Data; sets[dataset.Valid] == nil && c.EvalIters > 0 && c.Tuning.Data == "" && !d.Mock && len(d.DataPath) == 0 && d.DataArgsPath == "" {
+		note("there is no validation data, so nothing is evaluated; give --valid-data-path (or valid in --per-split-data-args-path), or --eval-iters 0")
+	}
 	if f.train == nil && !c.SkipTrain {
 		return f, exitcode.Errorf(exitcode.BadData, "the training split has no sample of %d tokens; check --split and --data-path", c.SeqLength)
 	}

@@ -66,6 +66,9 @@ func readOptions(c *cli.Context) (*options, error) {
 	if o.prefers() && !c.IsSet("packing") {
 		o.packing = sft.PackNone
 	}
+	if c.IsSet("lora-alpha") && o.alpha == 0 {
+		return nil, exitcode.Errorf(exitcode.Usage, "--lora-alpha 0 would train nothing; give more, or leave it out for twice the rank")
+	}
 	if o.alpha == 0 {
 		o.alpha = 2 * float64(o.rank)
 	}

@@ -19,7 +19,7 @@ var optimizerFlags = owned(Optimizer,
 	works("lr-warmup-fraction", Float, "", "Optimizer.WarmupFraction", "set the length of the warm-up as a fraction of the decay").below(0, 1),
 	works("lr-warmup-init", Float, "0", "Optimizer.WarmupInit", "set the learning rate at the first step of the warm-up").from(0, rates),
 	works("lr-decay-power", Float, "1.0", "Optimizer.Power", "with --lr-decay-style polynomial, set the power of the fraction of the decay that remains").above(0, 100),
-	works("lr-decay-cycles", Int, "1", "Optimizer.Cycles", "with --lr-decay-style cosine-restarts, set the number of cosines, each from the peak").from(1, 1<<20),
+	works("lr-decay-cycles", Int, "1", "Optimizer.Cycles", "with --lr-decay-style cosine-restarts, set the number of cosines, each from the peak; with 1 there is no restart").from(1, 1<<20),
 	works("lr-wsd-decay-style", String, "exponential", "Optimizer.WSDDecayStyle", "set the curve of the final decay under WSD").
 		choices("exponential", "linear", "cosine", "minus_sqrt"),
 	works("lr-wsd-decay-iters", Int, "", "Optimizer.WSDDecayIters", "set the number of steps of the final decay under WSD").from(1, sizes),
