@@ -152,6 +152,9 @@ func newApp() *cli.App {
 
 // wrongFlag answers a flag in front of the command.
 func wrongFlag(_ *cli.Context, err error, _ bool) error {
+	if name, is := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); is {
+		return exitcode.Errorf(exitcode.Usage, "unknown flag --%s in front of the command; flags go after the command", strings.TrimPrefix(name, "-"))
+	}
 	return exitcode.Errorf(exitcode.Usage, "in front of the command: %w; flags go after the command", err)
 }
 

@@ -192,7 +192,7 @@ func TestFlagsInFrontOfACommand(t *testing.T) {
 	}{
 		{"--version", exitcode.Done, ""},
 		{"version", exitcode.Done, ""},
-		{"--bogus", exitcode.Usage, "-bogus"},
+		{"--bogus", exitcode.Usage, "unknown flag --bogus in front of the command"},
 		{"--bogus pretrain_gpt", exitcode.Usage, "-bogus"},
 		{"inspect --bogus", exitcode.Usage, "-bogus"},
 	} {

@@ -40,7 +40,13 @@ func Port(addr string) (net.Listener, error) {
 		return nil, exitcode.Errorf(exitcode.Usage, "%q must be ADDRESS:PORT, as in 127.0.0.1:8080, or a port", addr)
 	}
 	l, err := net.Listen("tcp", addr)
+	var wrong *net.AddrError
+	var unknown *net.DNSError
 	switch {
+	case errors.As(err, &wrong):
+		return nil, exitcode.Errorf(exitcode.Usage, "%s is not a valid address: %s; ports are from 0 to 65535", addr, wrong.Err)
+	case errors.As(err, &unknown):
+		return nil, exitcode.Errorf(exitcode.Usage, "%s: no host has the name or address %q; give an address of this host, as 127.0.0.1", addr, unknown.Name)
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, exitcode.Errorf(exitcode.IO, "the port of %s is used by another program; choose another port, or 0 for any free port", addr)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):

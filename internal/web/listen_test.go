@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"monotron/internal/exitcode"
 )
 
 // TestPortIsTaken: the error names the address and what to do.
@@ -99,5 +101,18 @@ func TestReachable(t *testing.T) {
 		}
 		c.Close()
 		l.Close()
+	}
+}
+
+// Claim: an address that cannot be is a wrong flag, in words for a person.
+func TestWrongAddresses(t *testing.T) {
+	for addr, want := range map[string]string{
+		"127.0.0.1:99999": "127.0.0.1:99999 is not a valid address: invalid port; ports are from 0 to 65535",
+		"nowhere":         "must be ADDRESS:PORT",
+		"300.1.1.1:80":    `no host has the name or address "300.1.1.1"`,
+	} {
+		if _, err := Port(addr); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", addr, err, want)
+		}
 	}
 }

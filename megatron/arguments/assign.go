@@ -1,6 +1,7 @@
 package arguments
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,7 +40,9 @@ func defaults(f *table.Flag) []string {
 
 // assignOne checks the values of a flag and writes them where they go.
 func (p *parser) assignOne(f *table.Flag, v value) bool {
-	texts, err := checkValues(f, v.texts)
+	shown := *f // errors name the flag as it was typed
+	shown.Name = cmp.Or(v.typed, f.Name)
+	texts, err := checkValues(&shown, v.texts)
 	if err == nil && f.Class == table.Works {
 		err = p.set(f, texts)
 	}

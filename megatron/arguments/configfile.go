@@ -64,7 +64,7 @@ func (p *parser) configEntry(file string, key, val *yaml.Node, lines map[string]
 	case f.Kind == table.Switch && (len(texts) != 1 || texts[0] != "true" && texts[0] != "false"):
 		p.problem("%s: %s must be true or false", where, name)
 	case !p.given(f.Name) && len(texts) > 0:
-		p.values[f.Name] = value{texts, where, true}
+		p.values[f.Name] = value{texts, where, true, ""}
 	}
 }
 

@@ -78,6 +78,7 @@ type value struct {
 	texts  []string
 	source string // "command line", "run.yaml:3", "checkpoint"
 	direct bool   // typed by the user, not read from a checkpoint
+	typed  string // the flag's name as it was typed, which may be another than the row's; "": the row's
 }
 
 func (p *parser) given(name string) bool {
@@ -107,12 +108,12 @@ func (p *parser) commandLine(args []string) {
 		p.problem("unexpected argument %q: every value must follow its flag", stray)
 	}
 	for _, g := range given {
-		p.take(table.Find(g.Name), g.Values)
+		p.take(table.Find(g.Name), g.Name, g.Values)
 	}
 }
 
-// take notes the values of one flag on the command line.
-func (p *parser) take(f *table.Flag, texts []string) {
+// take notes the values of one flag on the command line, where it is typed as name.
+func (p *parser) take(f *table.Flag, name string, texts []string) {
 	if len(texts) == 0 && f.Empty != "" {
 		texts, p.bare[f.Name] = []string{f.Empty}, true
 	}
@@ -123,7 +124,7 @@ func (p *parser) take(f *table.Flag, texts []string) {
 	if f.Repeat {
 		texts = append(slices.Clone(p.values[f.Name].texts), texts...)
 	}
-	p.values[f.Name] = value{texts, "command line", true}
+	p.values[f.Name] = value{texts, "command line", true, name}
 }
 
 // separate takes apart what argv.Split joined.

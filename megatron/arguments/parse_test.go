@@ -251,6 +251,7 @@ func TestImpossibleCombinations(t *testing.T) {
 		{"--window-size 4,0 --window-attn-skip-freq 0", "must be at least 1"},
 		{"--qk-layernorm-whole", "give both"},
 		{"--hidden-dropout 1.0", "--hidden-dropout must be at least 0 and below 1, not 1.0"},
+		{"--keep-every 0", "--keep-every must be from 1 to 2147483647, not 0"},
 		{"--log-interval 0", "--log-interval must be from 1 to 2147483647, not 0"},
 		{"--lr nan", "--lr must be from 0 to 1e+30, not nan"},
 		{"--seed -1", "--seed must be from 0 to 4294967295, not -1"},

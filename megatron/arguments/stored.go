@@ -24,7 +24,7 @@ func (p *parser) preset() {
 	}
 	for name, texts := range values {
 		if f := table.Find(name); f != nil && f.Class == table.Works && !p.given(f.Name) {
-			p.values[f.Name] = value{texts, "--model", false}
+			p.values[f.Name] = value{texts, "--model", false, ""}
 		}
 	}
 }
@@ -82,7 +82,7 @@ func (p *parser) takeSaved(saved map[string][]string, takes func(*table.Flag) bo
 			continue // half of one tokenizer and half of another are none
 		}
 		if f != nil && f.Class == table.Works && takes(f) && len(texts) > 0 && !p.given(f.Name) {
-			p.values[f.Name] = value{texts, "checkpoint", false}
+			p.values[f.Name] = value{texts, "checkpoint", false, ""}
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -159,7 +160,7 @@ const mostMachine = 1 << 20
 func ReadMachine(name string) (*Machine, error) {
 	text, err := shipped.ReadFile("machines/" + name + ".yaml")
 	if err != nil {
-		if !strings.ContainsAny(name, "./"+string(filepath.Separator)) {
+		if _, missing := os.Stat(name); missing != nil && !strings.ContainsAny(name, "./"+string(filepath.Separator)) {
 			return nil, exitcode.Errorf(exitcode.Usage, "--machine must be %s, or the path of a machine file, not %s", strings.Join(Machines(), ", "), argv.Shown(name))
 		}
 		if text, err = exitcode.ReadFile(name, mostMachine); err != nil {

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"math"
+	"os"
 	"strings"
 	"testing"
 
@@ -77,6 +78,13 @@ func TestBadMachines(t *testing.T) {
 	}
 	if _, err := ReadMachine("abacus"); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "h100") {
 		t.Errorf("an unknown name: %v", err)
+	}
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("mine", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadMachine("mine"); exitcode.CodeOf(err) != exitcode.BadData || !strings.HasPrefix(err.Error(), "--machine mine: ") {
+		t.Errorf("a file without a folder in its name: %v", err)
 	}
 	if _, err := ReadMachine("/dev/zero"); err == nil {
 		t.Error("/dev/zero is a machine")

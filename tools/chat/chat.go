@@ -61,7 +61,7 @@ func allFlags() []cli.Flag {
 		&cli.StringFlag{Name: "system", Usage: "put these instructions, the system text, before the conversation"},
 		command.AdapterFlag(),
 		&cli.StringFlag{Name: "chat-template", Usage: "read the chat template, in Jinja, from this file (default: the tokenizer's template)"},
-		command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-new-tokens", Usage: "limit an answer to N tokens (default: what the context leaves; 128 for a model without a chat template)"}),
+		command.Between(1, command.Sizes, &cli.IntFlag{Name: "max-new-tokens", Usage: "limit an answer to N tokens (default: what the context leaves; 128 for a model without a chat template)"}),
 		command.Between(0, 100, &cli.Float64Flag{Name: "temperature", Value: 0.7, Usage: "divide the logits by this; 0 takes the most likely token"}),
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "top-k", Usage: "sample from this many most likely tokens (0 uses all)"}),
 		command.Between(0.0001, 1, &cli.Float64Flag{Name: "top-p", Value: 0.95, Usage: "sample from the fewest tokens whose probability reaches this"}),

@@ -182,6 +182,7 @@ func TestRefusals(t *testing.T) {
 		flags []string
 	}{
 		{exitcode.Usage, "name one model", "", nil},
+		{exitcode.Usage, "--max-new-tokens must be from 1 to ", "", []string{with, "--max-new-tokens", "0"}},
 		{exitcode.Usage, "there are 2", "", []string{with, "--load", without}},
 		{exitcode.NoInput, "", "", []string{filepath.Join(with, "none")}},
 		{exitcode.Usage, "--system: this model's tokenizer has no chat template", "", []string{without, "--system", "x"}},

@@ -161,6 +161,7 @@ func TestRefusals(t *testing.T) {
 		{exitcode.Usage, "--keep best needs --eval-data", []string{"--data", rows, "--model", model, "--output", dir, "--keep", "best"}},
 		{exitcode.Usage, "--keep must be best or last, not first", []string{"--data", rows, "--model", model, "--output", dir, "--keep", "first"}},
 		{exitcode.Usage, "--lora-alpha 0 would train nothing", []string{"--data", rows, "--model", model, "--output", dir, "--lora-alpha", "0"}},
+		{exitcode.Usage, "--packing must be bfd, bfd_split, in_order or none, not x", []string{"--data", rows, "--model", model, "--output", dir, "--packing", "x"}},
 		{exitcode.Usage, "--patience needs --eval-data", []string{"--data", rows, "--model", model, "--output", dir, "--patience", "1"}},
 		{exitcode.Usage, "--tuning must be sft, dpo, ipo, orpo, simpo, kto or grpo, not ppo", []string{"--data", rows, "--model", model, "--output", dir, "--tuning", "ppo"}},
 		{exitcode.Usage, "already has a tuned model", []string{"--data", rows, "--model", model, "--output", filepath.Join(dir, "done")}},

@@ -42,6 +42,9 @@ func readOptions(c *cli.Context) (*options, error) {
 			return nil, exitcode.Errorf(exitcode.Usage, "--%s is missing; monotron finetune --help shows examples", name)
 		}
 	}
+	if packings := []string{sft.PackBFD, sft.PackBFDSplit, sft.PackInOrder, sft.PackNone}; !slices.Contains(packings, o.packing) {
+		return nil, argv.WrongChoice("packing", o.packing, packings...)
+	}
 	if err := o.readKeep(c.String("keep")); err != nil {
 		return nil, err
 	}

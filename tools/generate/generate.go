@@ -54,7 +54,7 @@ func allFlags() []cli.Flag {
 		command.Between(1, maxSamples, &cli.IntFlag{Name: "num-samples", Aliases: []string{"num-return-sequences"}, Value: 1, Usage: "print N continuations per prompt; with --num-beams the best N"}),
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "no-repeat-ngram-size", Usage: "allow no sequence of N tokens to occur twice (0 disables)"}),
 		&cli.StringFlag{Name: "stop-token", Usage: "end the text at this token id, or none (default: those that the model's folder names, else the tokenizer's end of document)"},
-		command.Between(1, 100000, &cli.IntFlag{Name: "num-beams", Value: 1, Usage: "use beam search with N beams, at most 1024 (1 disables beam search)"}),
+		command.Between(1, maxBeams, &cli.IntFlag{Name: "num-beams", Value: 1, Usage: "use beam search with N beams, each with its own cache and row of logits (1 disables beam search)"}),
 		command.Between(-1000, 1000, &cli.Float64Flag{Name: "length-penalty", Value: 1, Usage: "beam search: divide log-probabilities by the length to this power"}),
 		&cli.BoolFlag{Name: "early-stopping", Usage: "beam search: stop when --num-beams texts are finished"},
 		&cli.BoolFlag{Name: "only-new", Usage: "do not print the prompt before its continuation"},
@@ -103,8 +103,11 @@ func readOptions(c *cli.Context) (o options, err error) {
 	o.stop, o.asked = c.String("stop-token"), c.IsSet("max-new-tokens")
 	// How long a text may become.
 	if c.IsSet("max-length") {
-		if o.length = c.Int("max-length"); o.asked || o.length < 1 {
-			return o, exitcode.Errorf(exitcode.Usage, "--max-length must be at least 1, not %d, and cannot be combined with --max-new-tokens", o.length)
+		switch o.length = c.Int("max-length"); {
+		case o.asked:
+			return o, exitcode.Errorf(exitcode.Usage, "--max-length cannot be combined with --max-new-tokens; give one")
+		case o.length < 1:
+			return o, exitcode.Errorf(exitcode.Usage, "--max-length must be at least 1, not %d", o.length)
 		}
 	}
 	return o, o.check(sampling || c.IsSet("temperature"))
@@ -118,7 +121,6 @@ func (o *options) check(sampling bool) error {
 		text string
 	}{
 		{s.TopP == 0, "--top-p must be above 0 and at most 1, not 0"},
-		{b.Beams > maxBeams, fmt.Sprintf("--num-beams must be at most %[2]d, not %[1]d: each beam has its own cache and row of logits", b.Beams, maxBeams)},
 		{o.samples > 1 && b.Beams == 1 && s.Temperature == 0, fmt.Sprintf("--num-samples %d needs sampling, without which all texts are the same; give --temperature, --top-k, --top-p or --seed", o.samples)},
 		{b.Beams > 1 && o.samples > b.Beams, fmt.Sprintf("--num-samples must be at most --num-beams %d, the number of texts that beam search finds, not %d", b.Beams, o.samples)},
 		{b.Beams > 1 && sampling, "--num-beams cannot be combined with --temperature, --top-k, --top-p or --seed: beam search does not sample; leave them out"},

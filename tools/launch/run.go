@@ -117,7 +117,7 @@ func (o *options) makeFolder() (err error) {
 		o.temporary = true
 		removeOld(time.Now())
 		if o.folder, err = os.MkdirTemp("", temporaryName); err != nil {
-			return exitcode.Errorf(exitcode.IO, "no folder for flight records (--run-folder): %w", err)
+			return exitcode.Errorf(exitcode.IO, "no folder for flight records can be made in TMPDIR %s: %w; set TMPDIR, or give --run-folder", os.TempDir(), err)
 		}
 	}
 	o.folder, err = filepath.Abs(o.folder)

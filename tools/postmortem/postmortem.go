@@ -3,8 +3,10 @@ package postmortem
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -78,6 +80,9 @@ func read(folder string) ([]*health.Flight, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "flight_*.bin"))
 	if err != nil {
 		return nil, exitcode.With(exitcode.Usage, err)
+	}
+	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
+		return nil, exitcode.Errorf(exitcode.NoInput, "%s does not exist; give a --run-folder", folder)
 	}
 	if len(files) == 0 {
 		return nil, exitcode.Errorf(exitcode.NoInput, "%s has no flight records; give a --run-folder (those of earlier runs are in before_1 and so on)", folder)
