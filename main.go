@@ -7,9 +7,11 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -50,6 +52,7 @@ import (
 )
 
 func main() {
+	go endOnQuit()
 	app := newApp()
 	args := os.Args
 	// bin/pretrain_gpt and the like are links to this binary: the link's name is the command.
@@ -67,6 +70,20 @@ func main() {
 		launchenv.Farewell(err)
 		os.Exit(int(exitcode.CodeOf(err)))
 	}
+}
+
+// endOnQuit ends the process at SIGQUIT with one line, as other signals do that save nothing, in place of the stacks of
+// all goroutines, which GOTRACEBACK asks for.
+func endOnQuit() {
+	if os.Getenv("GOTRACEBACK") != "" {
+		return
+	}
+	quit := make(chan os.Signal, 1)
+	signal.Notify(quit, syscall.SIGQUIT)
+	<-quit
+	code := 128 + exitcode.Code(syscall.SIGQUIT)
+	launchenv.Farewell(exitcode.Errorf(code, "ended by SIGQUIT; nothing was saved (SIGTERM saves first; GOTRACEBACK=all shows where every goroutine was)"))
+	os.Exit(int(code))
 }
 
 // rewritten are the arguments of forms that people also write: "monotron help COMMAND" for "monotron
