@@ -76,7 +76,7 @@ function stack(name, parts, most, parent, sum) {
     part.style.background = `var(--run${i % colours})`;
     part.title = `${what}: ${held(v)}`;
   });
-  element('span', sum ?? held(all), line, 'sum');
+  element('span', sum ?? `≤ ${held(all)}`, line, 'sum');
 }
 
 // purposes are the names of what memory is held for, of all runs, in one order: that of their colors.
@@ -94,12 +94,12 @@ const memory = {
       if (!one) named(r, element('p', undefined, figure, 'who'));
       stack('held', parts(memory), most, figure);
       if (planned) stack('planned', parts(planned), most, figure);
-      if (limit) stack('limit', parts(memory), limit, figure, `${percent(sum(memory) / limit)} of ${held(limit)}`);
+      if (limit) stack('limit', parts(memory), limit, figure, `≤ ${percent(sum(memory) / limit)} of ${held(limit)}`);
     }
     const t = wide(figure, 'Memory by purpose, as numbers'), held1 = (of, n) => of ? held(of[n] ?? 0) : '–', l = (r) => r.state.latest;
     table(t, ['purpose', ...(one ? ['held', 'planned'] : runs.map((r) => r.name))], names.map((n) => [n, ...(one ? [held1(l(runs[0]).memory, n), held1(l(runs[0]).planned, n)] : runs.map((r) => held1(l(r).memory, n)))]));
     t.querySelectorAll('tbody th').forEach((th, i) => th.prepend(swatch(th, 'run' + i % colours)));
-    element('p', 'Most held so far for each purpose on the last rank; the peaks of two purposes need not be at the same time.', figure, 'note');
+    element('p', 'Most held so far for each purpose on the last rank; the peaks of two purposes need not be at the same time, so the sum (≤) may exceed the peak of all memory.', figure, 'note');
   },
 };
 
