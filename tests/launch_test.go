@@ -334,7 +334,7 @@ func nobodyReads(l *launching) {
 		}
 		out.Close()    // in the middle of it
 		_ = cmd.Wait() // its code says it
-		if code := cmd.ProcessState.ExitCode(); code != 75 || l.read(name+"/latest_checkpointed_iteration.txt") == "" {
+		if code := cmd.ProcessState.ExitCode(); code != 75 || l.read(name+"/latest_checkpointed_iteration.txt") == "" || !strings.Contains(notes.String(), "by closed standard output") {
 			t.Errorf("%s: code %d: %s", name, code, notes)
 		}
 	}

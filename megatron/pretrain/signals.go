@@ -57,7 +57,7 @@ func stopOnSignal(ctx context.Context, notes *logging.Notes, b *begun, exit func
 			return
 		}
 		// The first signal: the loop sees the cancelled context after its step.
-		name := launchenv.SignalName(s)
+		name := launchenv.StopName(s, os.Getenv)
 		cancel(errors.New(name))
 		// Nothing is saved while the model is not set up; then the process ends after a while.
 		first, late := time.Now(), time.After(b.late)

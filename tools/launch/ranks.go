@@ -126,6 +126,9 @@ func (a *attemptRun) signalled(s os.Signal) {
 	}
 	a.stopping, a.reportedAt = true, time.Now()
 	a.console.note(ending(s))
+	if s == syscall.SIGPIPE {
+		launchenv.SayClosed(a.folder)
+	}
 	a.kill(a.ranks, syscall.SIGTERM)
 }
 

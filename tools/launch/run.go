@@ -39,6 +39,7 @@ func (o *options) run(out, notes io.Writer) error {
 		return err
 	}
 	defer o.lock()()
+	launchenv.Unsay(o.folder)
 	if err := o.holdMemory(); err != nil {
 		return err
 	}
@@ -47,6 +48,7 @@ func (o *options) run(out, notes io.Writer) error {
 	if err == nil {
 		err = outcome.Settle(o.logs(), o.attempts(signals, out, notes))
 	}
+	launchenv.Unsay(o.folder)
 	if o.temporary && ofNoUse(err) {
 		os.RemoveAll(o.folder) // nothing in it is of use
 	} else if o.temporary && os.Remove(o.folder) != nil { // it is not empty

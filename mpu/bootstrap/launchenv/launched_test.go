@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"monotron/internal/exitcode"
@@ -186,5 +187,25 @@ func TestSecret(t *testing.T) {
 	}
 	if _, err := p.Secret(environ("MONOTRON_SECRET=short")); err == nil {
 		t.Error("a short secret was taken")
+	}
+}
+
+// Claim: a rank names what has stopped it: the signal, or that nobody reads the launcher's output.
+func TestStopName(t *testing.T) {
+	folder := t.TempDir()
+	launched, other := environ(Own+"=1 "+RunFolder+"="+folder), environ(RunFolder+"="+folder)
+	names := func() string {
+		return StopName(syscall.SIGTERM, launched) + ", " + StopName(syscall.SIGINT, launched) + ", " + StopName(syscall.SIGTERM, other)
+	}
+	if got := names(); got != "SIGTERM, SIGINT, SIGTERM" {
+		t.Error(got)
+	}
+	SayClosed(folder)
+	if got := names(); got != "closed standard output, SIGINT, SIGTERM" {
+		t.Error(got)
+	}
+	Unsay(folder)
+	if got := names(); got != "SIGTERM, SIGINT, SIGTERM" {
+		t.Error(got)
 	}
 }
