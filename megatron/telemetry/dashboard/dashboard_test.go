@@ -452,7 +452,7 @@ func TestNamesOfLogsInOneFolder(t *testing.T) {
 	}
 }
 
-// Claim (docs/report.md): checkpoints of other runs next to a log are no marks of a run that says where it saves.
+// Claim (docs/report.md): checkpoints of other runs next to a log do not become marks of a run that says where it saves.
 func TestCheckpointsOfOtherRuns(t *testing.T) {
 	for save, want := range map[string]int{"elsewhere/mine": 1, "": 0, "none": 2} {
 		folder := logOf(t, "run", line(1, 9), "")

@@ -100,7 +100,7 @@ func Find(get func(string) string) (*Env, error) {
 	return nil, missing
 }
 
-// severalWithoutRank is the error where a launcher's variables say that there are several ranks, but not which of them
+// severalWithoutRank is the error where a launcher's variables name several ranks, but not which of them
 // this process is. Slurm's say so in every shell of an allocation, where no ranks are.
 func (l *names) severalWithoutRank(get func(string) string) error {
 	if l.launcher == "srun" {
@@ -112,7 +112,7 @@ func (l *names) severalWithoutRank(get func(string) string) error {
 	}{{l.size, 1}, {l.localSize, 1}, {l.local, 0}} {
 		name, text := which(get, one.names)
 		if n, err := strconv.Atoi(text); err == nil && n > one.alone {
-			return exitcode.Errorf(exitcode.Usage, "%s=%s in the environment is %s's and says that there are several ranks, but %s is not set: this process cannot determine which rank it is; "+
+			return exitcode.Errorf(exitcode.Usage, "%s=%s in the environment is %s's and means several ranks, but %s is not set: this process cannot determine which rank it is; "+
 				"export it, or unset %[1]s if all ranks are in this process", name, text, l.launcher, strings.Join(l.rank, " or "))
 		}
 	}
