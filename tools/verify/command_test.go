@@ -99,3 +99,17 @@ func TestUnknownLayout(t *testing.T) {
 		}
 	}
 }
+
+// Claim: a picture that cannot be written is an error before any layout is trained; no device is opened.
+func TestPictureIsCheckedFirst(t *testing.T) {
+	var out strings.Builder
+	open := func(string) (*device.Device, error) {
+		t.Error("a device was opened")
+		return ref.Open(), nil
+	}
+	app := &cli.App{Name: "monotron", Writer: &out, ErrWriter: &out, Commands: []*cli.Command{Command(open)}, ExitErrHandler: func(*cli.Context, error) {}}
+	err := app.Run([]string{"monotron", "verify", "--world-size", "1", "--png", filepath.Join(t.TempDir(), "none", "x.png")})
+	if exitcode.CodeOf(err) != exitcode.IO || !strings.Contains(err.Error(), "--png: ") || out.Len() > 0 {
+		t.Errorf("%v, %q", err, out.String())
+	}
+}

@@ -2,7 +2,6 @@ package verify
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -51,6 +50,14 @@ func prove(c *cli.Context, open func(string) (*device.Device, error)) error {
 	if c.Bool("mutate") && c.String("png") != "" {
 		return exitcode.Errorf(exitcode.Usage, "--png cannot be combined with --mutate: it draws the table of layouts; leave one out")
 	}
+	var picture *atomicfile.File
+	if path := c.String("png"); path != "" { // before anything takes time
+		var err error
+		if picture, err = atomicfile.Create(path, 0o644); err != nil {
+			return fmt.Errorf("--png: %w", err)
+		}
+		defer picture.Abort()
+	}
 	// Models and what to compare, then the comparison.
 	models, err := chosenModels(c)
 	if err != nil {
@@ -71,8 +78,10 @@ func prove(c *cli.Context, open func(string) (*device.Device, error)) error {
 	} else {
 		err = report.WriteTable(c.App.Writer, c.Bool("all"))
 	}
-	if path := c.String("png"); path != "" && err == nil {
-		err = atomicfile.Write(path, 0o644, func(f *os.File) error { return report.WritePicture(f, c.Bool("all")) })
+	if picture != nil && err == nil {
+		if err = report.WritePicture(picture, c.Bool("all")); err == nil {
+			err = picture.Commit()
+		}
 	}
 	if err != nil {
 		return exitcode.With(exitcode.IO, err)
