@@ -158,6 +158,9 @@ type Watch struct {
 	FewerRanks    bool     // than the run began with: a fault may be of one that is gone
 }
 
+// Validates reports whether the run measures a validation set, if it has one.
+func (c *Run) Validates() bool { return c.EvalIters > 0 || c.FullValidation }
+
 // SetVocab fills the vocabulary sizes once the tokenizer is built: size ids,
 // padded so that every tensor-parallel rank holds the same number of rows.
 func (c *Run) SetVocab(size int) error {

@@ -58,7 +58,7 @@ func unitsOf(c config.Run, m *Machine, kind string) (*units, error) {
 		c.Layout.DP = 1
 	}
 	c.Model = c.Model.WithLayers(layers)
-	c.EvalIters, c.Graphs, c.FreezeParameters = 0, false, nil
+	c.EvalIters, c.FullValidation, c.Graphs, c.FreezeParameters = 0, false, false, nil
 	c.Layout.WorldSize = c.Layout.Sizes().World()
 	if c.Recompute.Granularity == "full" {
 		c.Recompute.NumLayers = 1

@@ -209,7 +209,7 @@ func TestJSONL(t *testing.T) {
 		}
 	}
 	loss := func(x float64) []Value { return []Value{{"lm loss", x}} }
-	write(Step{Iteration: 1, Losses: loss(4), GradNorm: &norm, Elapsed: 2 * time.Second, Samples: 8, Tokens: 80, Ranks: 4, FLOPs: 3e12}, Step{Iteration: 2, Losses: loss(math.NaN())})
+	write(Step{Iteration: 1, Losses: loss(4), GradNorm: &norm, Elapsed: 2 * time.Second, GlobalBatchSize: 8, Tokens: 80, Ranks: 4, FLOPs: 3e12}, Step{Iteration: 2, Losses: loss(math.NaN())})
 	half, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -173,7 +173,7 @@ func trained(s *Step) *Trained {
 		TrainIters:   s.TrainIters,
 		LearningRate: Number(s.LearningRate), WeightDecay: Number(s.WeightDecay), GlobalBatchSize: s.GlobalBatchSize, LossScale: Number(s.LossScale),
 		GradNorm: (*Number)(s.GradNorm), MTPGradNorm: (*Number)(s.MTPGradNorm), ParamsNorm: (*Number)(s.ParamsNorm), NumZeros: (*Number)(s.NumZeros), WeightsHash: s.WeightsHash, Skipped: s.Skipped,
-		Seconds: Number(s.Elapsed.Seconds()), PhaseSeconds: phases(s), SamplesPerSecond: Number(s.perSecond(s.Samples)),
+		Seconds: Number(s.Elapsed.Seconds()), PhaseSeconds: phases(s), SamplesPerSecond: Number(s.perSecond(s.GlobalBatchSize)),
 		TokensPerSecond: Number(tokens), RankTokensPerSecond: Number(tokens / float64(max(1, s.Ranks))),
 		TFLOPs: Number(s.TFLOPs()), MFU: Number(s.MFU()), MemoryBytes: s.Memory.MaxAllocated, PlannedMemoryBytes: s.Memory.Planned, BalancingLoss: values(s.MoE), Experts: balances(s), Alerts: s.Alerts,
 	}

@@ -153,7 +153,7 @@ func extras(s *Step) string {
 		loss = s.Losses[0].Value
 	}
 	line := fmt.Sprintf("iter %d: loss %s, dt %s, dtf %s, dtb %s, tok/s %s, samples/s %s, %s", s.Iteration, fixed(loss, 4), ms(s.Elapsed), ms(s.Forward), ms(s.Backward),
-		fixed(s.perSecond(s.Tokens), 0), fixed(s.perSecond(s.Samples), 2), rate(s.TFLOPs()))
+		fixed(s.perSecond(s.Tokens), 0), fixed(s.perSecond(s.GlobalBatchSize), 2), rate(s.TFLOPs()))
 	if mfu := s.MFU(); mfu > 0 {
 		line += ", mfu " + fixed(100*mfu, 2) + "%"
 	}

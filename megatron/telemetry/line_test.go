@@ -118,7 +118,7 @@ func TestOptionalParts(t *testing.T) {
 		t.Error(got)
 	}
 	one := Step{Iteration: 5, Losses: []Value{{"lm loss", 1.23456}}, Elapsed: 100 * time.Millisecond, Forward: 30 * time.Millisecond, Backward: 60 * time.Millisecond,
-		Samples: 4, Tokens: 123}
+		GlobalBatchSize: 4, Tokens: 123}
 	for flops, want := range map[float64]string{
 		4.56e9: "iter 5: loss 1.2346, dt 100.00ms, dtf 30.00ms, dtb 60.00ms, tok/s 1230, samples/s 40.00, 45.60 GFLOP/s, mfu 45.60%",
 		4.5e13: "iter 5: loss 1.2346, dt 100.00ms, dtf 30.00ms, dtb 60.00ms, tok/s 1230, samples/s 40.00, 450.00 TFLOP/s",

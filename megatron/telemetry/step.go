@@ -40,11 +40,10 @@ type Step struct {
 	Accuracy        *float64 // of an evaluation of a tuning: share of the learned tokens that are predicted right
 	Preference      []Value  // rewards_chosen, kl, reward, ..: what tuning by preferences or rewards reports of rows
 
-	SkippedSamples  int64   // so far, by --decrease-batch-size-if-needed
+	SkippedSamples  int64   // so far, by --decrease-batch-size-if-needed and --iterations-to-skip
 	MoE             []Value // load_balancing_loss, z_loss, ..: means over the layers of experts
 	MoELayers       []MixtureLayer
-	GlobalBatchSize int // sequences that the schedule asks for
-	Samples         int // sequences that were trained on
+	GlobalBatchSize int // sequences that were trained on
 	Tokens          int // of those
 
 	LearningRate     float64 // this step was made with, like the next two

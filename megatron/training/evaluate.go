@@ -145,7 +145,7 @@ func (r *Run) evaluateNow(ctx context.Context) error {
 	if err := r.estimate(ctx); err != nil {
 		return err
 	}
-	if r.feeds.valid == nil || r.Config.EvalIters == 0 {
+	if r.feeds.valid == nil || !r.Config.Validates() {
 		return nil
 	}
 	return r.evaluateAt(ctx, fmt.Sprintf("iteration %d", r.Engine.Iteration), r.feeds.valid, false)
@@ -153,7 +153,7 @@ func (r *Run) evaluateNow(ctx context.Context) error {
 
 // finalEvaluations measures validation and test sets after training.
 func (r *Run) finalEvaluations(ctx context.Context) error {
-	if r.Config.EvalIters == 0 {
+	if !r.Config.Validates() {
 		return nil
 	}
 	at := fmt.Sprintf("iteration %d on ", r.Engine.Iteration)
@@ -162,7 +162,7 @@ func (r *Run) finalEvaluations(ctx context.Context) error {
 			return err
 		}
 	}
-	if r.feeds.test != nil {
+	if r.feeds.test != nil && r.Config.EvalIters > 0 {
 		if err := r.evaluateAt(ctx, at+"test set", r.feeds.test, true); err != nil {
 			return err
 		}

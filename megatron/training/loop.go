@@ -120,8 +120,10 @@ func (r *Run) iterate(ctx context.Context) error {
 	r.at.ConsumedTrain += int64(size.Running)
 	r.at.SkippedTrain += int64(size.Global - size.Running)
 	step := stepLog{started: start, data: time.Since(start), batch: size}
-	// --iterations-to-skip: the samples are consumed and nothing is learned.
+	// --iterations-to-skip: the samples are consumed and nothing is learned. As in Megatron-LM
+	// only those that would have run count as skipped.
 	if r.skips(r.Engine.Iteration + 1) {
+		r.at.SkippedTrain = began.SkippedTrain + int64(size.Running)
 		r.Engine.Iteration++
 		return nil
 	}

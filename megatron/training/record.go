@@ -27,8 +27,8 @@ func (l *logger) record(r *Run, done stepLog) (*telemetry.Step, error) {
 		s.Losses = append(s.Losses, telemetry.Value{Name: fmt.Sprintf("mtp_%d loss", i+1), Value: loss})
 	}
 	// Samples, rates, and the rates of the next step, which Megatron's curves show.
-	s.SkippedSamples, s.GlobalBatchSize = r.at.SkippedTrain, done.batch.Global
-	s.Samples, s.Tokens = done.batch.Running, done.batch.Running*l.sampleTokens()
+	s.SkippedSamples, s.GlobalBatchSize = r.at.SkippedTrain, done.batch.Running
+	s.Tokens = done.batch.Running * l.sampleTokens()
 	s.LearningRate, s.WeightDecay, s.LossScale, s.Skipped = result.LR, result.Decay, result.Scale, result.Update.Skipped
 	s.NextLearningRate, s.NextLossScale = r.Engine.Scheduler.LR(), r.Engine.Scaler.Scale()
 	// Times, ranks, memory.

@@ -33,7 +33,7 @@ func Rehearsal(c config.Run, micros int) (*Job, error) {
 	if n, err := c.Iterations(); err != nil {
 		return nil, err
 	} else if !c.EvalAtStart && (c.EvalInterval == 0 || n < c.EvalInterval) {
-		c.EvalIters, c.EvalTrainIters = 0, 0
+		c.EvalIters, c.EvalTrainIters, c.FullValidation = 0, 0, false
 	}
 	c.RampupBatchSize, c.StepBatchSizeSchedule, c.IterationsToSkip = nil, "", nil
 	dp := c.Layout.Sizes().DP
@@ -43,7 +43,10 @@ func Rehearsal(c config.Run, micros int) (*Job, error) {
 	if n := c.EvalMicroBatchSize * dp; micros > 0 && n > 0 {
 		c.EvalGlobalBatchSize = min(c.EvalGlobalBatchSize, 4*n) // one is let go before the next but one comes
 	}
-	c.EvalIters, c.EvalTrainIters, c.FullValidation, c.DataloaderType = min(1, c.EvalIters), min(1, c.EvalTrainIters), false, "single"
+	if c.Validates() {
+		c.EvalIters = 1
+	}
+	c.EvalTrainIters, c.FullValidation, c.DataloaderType = min(1, c.EvalTrainIters), false, "single"
 	j := &Job{Config: c, iters: math.MaxInt64, schedule: schedule, console: newConsole(Streams{Out: io.Discard, Notes: logging.New(io.Discard)}, 1)}
 	j.open.Do(func() { // these are the data
 		j.sets[dataset.Train], j.sets[dataset.Valid] = newBlank(&c), newBlank(&c)

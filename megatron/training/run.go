@@ -49,7 +49,7 @@ type Run struct {
 type Progress struct {
 	ConsumedTrain int64 // samples
 	ConsumedValid int64
-	SkippedTrain  int64 // samples dropped by --decrease-batch-size-if-needed
+	SkippedTrain  int64 // samples that were not trained on: by --decrease-batch-size-if-needed, --iterations-to-skip
 }
 
 func due(iteration int64, every int) bool { return every > 0 && iteration%int64(every) == 0 }
