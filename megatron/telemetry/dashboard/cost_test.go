@@ -60,7 +60,7 @@ func sinksAndViewers(b *testing.B, pace time.Duration, viewers int) {
 	for i := range b.N {
 		<-clock.C
 		s := &telemetry.Step{Time: time.Now(), Iteration: i + 1, TrainIters: b.N, Losses: []telemetry.Value{{Name: "lm loss", Value: 3.14159}}, GradNorm: &norm,
-			Elapsed: pace, Samples: 8, Tokens: 2048, Ranks: 2, FLOPs: 1e12, Memory: telemetry.Memory{MaxAllocated: 1 << 30, Planned: 1 << 30},
+			Elapsed: pace, GlobalBatchSize: 8, Tokens: 2048, Ranks: 2, FLOPs: 1e12, Memory: telemetry.Memory{MaxAllocated: 1 << 30, Planned: 1 << 30},
 			Line: &telemetry.Interval{Purposes: []telemetry.Value{{Name: "parameters", Value: 1e9}, {Name: "activations", Value: 1e9}}}}
 		if err := log.Take(s); err != nil {
 			b.Fatal(err)
