@@ -30,7 +30,7 @@ func (p *parser) deriveTuning() {
 	if p.DataloaderType == "cyclic" {
 		p.clash("dataloader-type finetune-data", "--dataloader-type cyclic cannot be combined with --finetune-data, whose rows are shuffled in every epoch; leave it out, or add --no-data-shuffle to keep their order")
 	}
-	p.CalculatePerTokenLoss = true
+	p.CalculatePerTokenLoss, p.RouterLossByLearned = true, true
 	p.derivePreference()
 	p.derivePolicy()
 	if !p.given("hidden-dropout") { // published models of today have none

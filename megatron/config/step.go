@@ -38,6 +38,7 @@ type Step struct {
 
 	CheckForNaN           bool // a loss or gradient that is not finite is an error
 	CalculatePerTokenLoss bool // gradients are weighted by tokens, not by micro-batches
+	RouterLossByLearned   bool // then routers' own losses are weighted by the tokens that the loss counts, not by all
 
 	Leaves      int // of every axis that a layout may cut, whose sums are trees of these (--layout-invariant); 0: the layout changes bits
 	LeafSamples int // of a global batch, at most: how many leaves are added to a gradient

@@ -102,7 +102,7 @@ func (e *Engine) load(s allocator, m *Micro, part schedule.Part, micros int, tra
 	// Dropout is keyed by step and sample, so that it does not depend on the layout.
 	if train {
 		p.Grad, p.LossScale, p.Auxiliary = true, e.scale, e.auxiliary
-		p.Step, p.Samples = e.iteration, put(e.device, s, device.I32, m.Samples)
+		p.Step, p.Samples, p.Counted = e.iteration, put(e.device, s, device.I32, m.Samples), e.routerWeight(m)
 	}
 	// The first stage embeds ids.
 	if part.Embedding {
@@ -149,6 +149,21 @@ func (e *Engine) tokenWeight(m *Micro, here mpu.Positions, micros int) float64 {
 		return 1
 	}
 	return 1 / math.Max(1, e.counted(m.LossMask, here)) / float64(micros*e.means())
+}
+
+// routerWeight is the number of tokens that a micro-batch's losses of routers are multiplied by where the step's
+// gradient is divided by all counted ones. In pretraining it is of all tokens, as in Megatron-LM. A tuning has few
+// that count among prompts and padding, so it is of those: together the losses weigh as their coefficients say.
+func (e *Engine) routerWeight(m *Micro) (n float64) {
+	if !e.config.RouterLossByLearned {
+		return float64(len(m.Tokens) * len(m.Tokens[0]))
+	}
+	for _, row := range m.LossMask {
+		for _, v := range row {
+			n += float64(v)
+		}
+	}
+	return n
 }
 
 // gradFactor is what the main gradients were multiplied by.

@@ -21,6 +21,8 @@ func (e *Engine) Capture() (why string) {
 		return "with --pipeline-schedule gpipe forward and backward of a micro-batch do not follow each other"
 	case e.countsMicroBatches():
 		return "with --moe-router-load-balancing-type global_aux_loss a micro-batch's gradient goes by its number in the step"
+	case e.auxiliary != nil && e.config.RouterLossByLearned:
+		return "in tuning the gradients of routers' losses go by how many tokens of a micro-batch are learned"
 	case e.rank.Inject != nil:
 		return "--inject checks every layer"
 	case e.config.OffloadFolder != "":

@@ -78,7 +78,7 @@ func (r *router) count(p *Pass, s *device.Scope, out *routed, how sharing) (b ba
 		b.coefficient *= float64(size(how.group)) / float64(size(r.tokens))
 	}
 	if p.Auxiliary.PerToken {
-		b.coefficient *= float64(out.logits.Shape[0]) * float64(size(r.tokens))
+		b.coefficient *= p.Counted
 	}
 	return b, nil
 }
@@ -170,7 +170,7 @@ func (r *router) zCoefficient(p *Pass, rows int64) float64 {
 	}
 	c := r.e.ZLossCoeff / float64(rows) / float64(size(r.tokens))
 	if p.Auxiliary.PerToken {
-		c *= float64(rows) * float64(size(r.tokens))
+		c *= p.Counted
 	}
 	return c
 }

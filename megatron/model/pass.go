@@ -55,6 +55,7 @@ type Pass struct {
 	Exchanged func(wait func() error) error
 
 	Micro     int        // micro-batches of the step so far, with this one
+	Counted   float64    // tokens of the micro-batch by which routers' own losses are weighted, with Auxiliary.PerToken
 	Auxiliary *Auxiliary // losses of layers, and other statistics of theirs; nil: not collected
 	Again     bool       // a forward that is recomputed for its backward: it reports nothing
 	saved     *Saved     // of the stage that the micro-batch is on

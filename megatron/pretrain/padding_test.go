@@ -57,3 +57,47 @@ func TestPaddingChangesNothing(t *testing.T) {
 		}
 	}
 }
+
+// Claim: what the losses of routers weigh in tuning depends on their coefficients, not on how much of the rows is
+// learned: gradients of the same tokens differ by no more than those of the model's loss, whether all tokens but the
+// first are learned or one, under every layout.
+func TestRouterLossesWeighAsTheirCoefficients(t *testing.T) {
+	dir := t.TempDir()
+	random := rand.New(rand.NewPCG(3, 4))
+	var all, one strings.Builder
+	for range 4 {
+		var ids []string
+		for range 32 {
+			ids = append(ids, fmt.Sprint(random.IntN(50)))
+		}
+		text := strings.Join(ids, ",")
+		fmt.Fprintf(&all, "{\"input_ids\": [%s]}\n", text)
+		fmt.Fprintf(&one, "{\"input_ids\": [%s], \"labels\": [%s%s]}\n", text, strings.Repeat("-100,", 31), ids[31])
+	}
+	for name, rows := range map[string]string{"all": all.String(), "one": one.String()} {
+		if err := os.WriteFile(filepath.Join(dir, name+".jsonl"), []byte(rows), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	line := "--num-layers 2 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 32 --seq-length 32 --micro-batch-size 1 --global-batch-size 4 " +
+		"--train-iters 1 --lr 1e-3 --tokenizer-type NullTokenizer --vocab-size 50 --eval-iters 0 --num-experts 4 --moe-router-topk 2 --disable-bias-linear " +
+		"--finetune-packing none --clip-grad 0 --no-data-shuffle --init-method-std 0.2 --log-jsonl DIR/log --finetune-data DIR/"
+	norm := func(flags string) float64 {
+		must(t, dir, line+flags)
+		file := filepath.Join(dir, "log")
+		defer os.Remove(file)
+		return float64(*stepsOf(t, file)[0].GradNorm)
+	}
+	for _, flags := range []string{"--moe-aux-loss-coeff 1000", "--moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 1000", "--moe-z-loss-coeff 1000"} {
+		want, own := norm("all.jsonl "+flags), norm("all.jsonl")+norm("one.jsonl")
+		if want < 8*own {
+			t.Fatalf("%s: the norm %v says nothing beside %v of the model's loss", flags, want, own)
+		}
+		for _, run := range []string{"one.jsonl ", "one.jsonl --world-size 2 ", "one.jsonl --world-size 2 --context-parallel-size 2 ",
+			"one.jsonl --world-size 2 --tensor-model-parallel-size 2 --sequence-parallel "} {
+			if got := norm(run + flags); math.Abs(got-want) > own {
+				t.Errorf("%s%s: norm %v, all learned: %v; of the model's loss %v", run, flags, got, want, own)
+			}
+		}
+	}
+}
