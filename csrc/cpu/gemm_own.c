@@ -7,7 +7,7 @@
 
 #include "gemm.h"
 
-enum { BLOCK = 256 }; /* of k, at most, where there are leaves */
+enum { BLOCK = 256 }; /* of k, at most, where a block has several leaves */
 
 typedef struct {
   const gemm_kernel *kernel;
@@ -19,7 +19,7 @@ typedef struct {
   int64_t k, depth; /* this block of k */
   int32_t first, last;  /* whether its leaf, or all of k, begins with it, and ends */
   int64_t pieces;       /* leaves of this block, or 1 */
-  int16_t ends[BLOCK];  /* where the pieces end, from k on; unused where there are no leaves */
+  int16_t ends[BLOCK];  /* where the pieces end, from k on */
   int64_t a_row, b_row; /* a piece that begins with row r is r times so many bytes behind the first in its panel */
   int64_t leaf, levels; /* of a tree: the first leaf of this block, and how many levels there are; else 0, 1 */
   double *exact;        /* of a sum on a grid: a micro tile's after another's; NULL: it is none */
@@ -62,8 +62,7 @@ static void make_again(const own_call *o, const gemm_tile *here) {
 }
 
 /* Where piece n of this block begins, from k on. */
-static int64_t begin(const own_call *o, int64_t n) { return n ? o->ends[n - 1] : 0; }
-static int64_t end(const own_call *o, int64_t n) { return o->pieces > 1 ? o->ends[n] : o->depth; }
+static int64_t piece_from(const own_call *o, int64_t n) { return n ? o->ends[n - 1] : 0; }
 
 /* Adds a leaf's sums, at the lowest level, to the tree: those of two subtrees of one size make
  * one of the next. The sums of all leaves end up at the highest level. */
@@ -103,8 +102,8 @@ static void micro_tile(own_call *o, int64_t i, int64_t j, const char *a, const c
   if (last && !o->job->stream) fetch(o->job, i, here.i1 - i, j, here.j1 - j);
   if (exact && !o->later) memset(exact, 0, n * sizeof *exact);
   for (int64_t p = 0; p < o->pieces; p++) {
-    int64_t from = begin(o, p);
-    kr->micro(mt_up(end(o, p) - from, kr->k_unit), a + from * o->a_row, b + from * o->b_row, sums, !o->first, next);
+    int64_t from = piece_from(o, p);
+    kr->micro(mt_up(o->ends[p] - from, kr->k_unit), a + from * o->a_row, b + from * o->b_row, sums, !o->first, next);
     if (exact && o->last) o->most = kr->grid_add(sums, exact, n, *o->job->grid, o->most);
     else if (o->levels > 1 && o->last) all = grow(o, o->leaf + p, sums);
   }
@@ -118,17 +117,16 @@ static void micro_tile(own_call *o, int64_t i, int64_t j, const char *a, const c
 /* Packs this block of A, or a panel of B from column j on. The leaves of a chunk lie apart. */
 static void pack_a(own_call *o, int64_t panel) {
   const gemm_tile *t = &o->part->tile;
-  const int64_t pieces = o->job->chunk ? o->pieces : 1;
-  for (int64_t p = 0; p < pieces; p++) {
-    int64_t from = begin(o, p), to = pieces > 1 ? end(o, p) : o->depth;
+  for (int64_t p = 0, from = 0, to; from < o->depth; p++, from = to) {
+    to = o->job->chunk ? o->ends[p] : o->depth;
     mt_gemm_pack(o->kernel, o->job, 0, o->a + from * o->a_row, panel, t->i0, t->i1, o->k + from, to - from);
   }
 }
 
 static void pack_b(own_call *o, int64_t j) {
-  const int64_t pieces = o->job->chunk ? o->pieces : 1, columns = mt_min(o->kernel->nr, o->part->tile.j1 - j);
-  for (int64_t p = 0; p < pieces; p++) {
-    int64_t from = begin(o, p), to = pieces > 1 ? end(o, p) : o->depth;
+  const int64_t columns = mt_min(o->kernel->nr, o->part->tile.j1 - j);
+  for (int64_t p = 0, from = 0, to; from < o->depth; p++, from = to) {
+    to = o->job->chunk ? o->ends[p] : o->depth;
     const gemm_operand rows = gemm_rows(o->job, 1, o->k + from);
     o->kernel->pack_b(o->b + from * o->b_row, &rows, j, columns, o->k + from, to - from);
   }
@@ -139,14 +137,14 @@ static void block(own_call *o) {
   const gemm_part *p = o->part;
   const gemm_tile *t = &p->tile;
   /* Packed before, a leaf is a block of its own; packed here, its rows follow those of the leaf before. */
-  const int64_t own = mt_up(o->depth, kr->k_unit) * kr->element, before = mt_up(end(o, 0), kr->k_unit) * kr->element;
+  const int64_t own = mt_up(o->depth, kr->k_unit) * kr->element, before = mt_up(o->ends[0], kr->k_unit) * kr->element;
   const int64_t a_panel = (p->a.data ? before : own) * kr->mr, b_panel = (p->b.data ? before : own) * kr->nr;
   o->a_row = (p->a.data ? p->a.lines : kr->mr) * kr->element, o->b_row = (p->b.data ? p->b.lines : kr->nr) * kr->element;
   int64_t part = b_panel / mt_ceil(t->i1 - t->i0, kr->mr);
   if (!p->a.data) pack_a(o, a_panel);
-  const char *first = p->a.data ? gemm_panel(kr, &p->a, t->i0, o->k - p->k0, end(o, 0)) : o->a;
+  const char *first = p->a.data ? gemm_panel(kr, &p->a, t->i0, o->k - p->k0, o->ends[0]) : o->a;
   for (int64_t j = t->j0; j < t->j1; j += kr->nr) {
-    const char *a = first, *b = p->b.data ? gemm_panel(kr, &p->b, j, o->k - p->k0, end(o, 0)) : o->b;
+    const char *a = first, *b = p->b.data ? gemm_panel(kr, &p->b, j, o->k - p->k0, o->ends[0]) : o->b;
     if (!p->b.data) pack_b(o, j);
     const char *next = b + b_panel; /* a part of it comes with each panel of A */
     for (int64_t i = t->i0; i < t->i1; i += kr->mr, a += a_panel, next += part) micro_tile(o, i, j, a, b, next);
@@ -160,6 +158,7 @@ static void blocks(own_call *o, int64_t k0, int64_t k1, int64_t depth, int32_t f
   o->pieces = 1;
   do { /* once even for k = 0, which makes C zero or the bias */
     o->depth = mt_min(depth, k1 - o->k);
+    o->ends[0] = (int16_t)o->depth;
     o->first = first && o->k == k0;
     o->last = last && o->k + o->depth == k1;
     block(o);

@@ -13,7 +13,7 @@ func (p *parser) noteDoubts() {
 	}
 }
 
-// noteLongDecay says so where the final decay of WSD would begin before the warm-up ends: the rate falls at once.
+// noteLongDecay says so where the final decay of WSD would begin before the warm-up ends: then the rate drops in one step.
 func (p *parser) noteLongDecay() {
 	o := &p.Optimizer
 	if o.DecayStyle != optimizer.DecayWSD {
@@ -32,6 +32,6 @@ func (p *parser) noteLongDecay() {
 		left /= float64(max(1, p.GlobalBatchSize))
 	}
 	if float64(length) > left {
-		p.notice("--%s %d is longer than the %.0f %s after the warm-up: at its end the learning rate falls at once to where the decay has come by then", flag, length, left, unit)
+		p.notice("--%s %d is longer than the %.0f %s after the warm-up, so the decay begins during the warm-up: when that ends, the learning rate drops to the value that the decay has then reached", flag, length, left, unit)
 	}
 }

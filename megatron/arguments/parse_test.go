@@ -623,7 +623,7 @@ func TestIdleFlagsAreNamed(t *testing.T) {
 		{"--lr-decay-style cosine --lr-decay-cycles 2 --lr-wsd-decay-style cosine", "--lr-decay-cycles: no effect without --lr-decay-style cosine-restarts; --lr-wsd-decay-style: no effect without --lr-decay-style WSD"},
 		{"--lr-decay-style constant --min-lr 1e-6", "--min-lr: no effect with --lr-decay-style constant"},
 		{"--lr-decay-style WSD --lr-wsd-decay-iters 1", ""},
-		{"--lr-decay-style WSD --lr-wsd-decay-iters 2000 --train-iters 100 --lr-warmup-iters 10", "--lr-wsd-decay-iters 2000 is longer than the 90 steps after the warm-up: at its end the learning rate falls at once to where the decay has come by then"},
+		{"--lr-decay-style WSD --lr-wsd-decay-iters 2000 --train-iters 100 --lr-warmup-iters 10", "--lr-wsd-decay-iters 2000 is longer than the 90 steps after the warm-up, so the decay begins during the warm-up: when that ends, the learning rate drops to the value that the decay has then reached"},
 		{"--lora-rank 4", "--lora-rank or --adapter without --load: the adapter is trained on frozen random weights"},
 		{"--lora-rank 4 --load x", ""},
 		{"--lr-warmup-init 1e-6", "--lr-warmup-init: no effect without --lr-warmup-iters or --lr-warmup-samples or --lr-warmup-fraction"},

@@ -60,15 +60,9 @@ func newestSave(folder string) string {
 func (j *Job) hold(rank *ranks.Rank) (err error) {
 	c := &j.Config.Checkpoint
 	if c.Save != "" && rank.First() {
-		j.locked, err = holdFolder(c.Save, sameFolder(c.Load, c.Save))
+		j.locked, err = holdFolder(c.Save, atomicfile.Same(c.Load, c.Save))
 	}
 	return err
-}
-
-func sameFolder(a, b string) bool {
-	x, err := os.Stat(a)
-	y, other := os.Stat(b)
-	return err == nil && other == nil && os.SameFile(x, y)
 }
 
 // tellOverwriting warns where --save holds checkpoints that this run does not continue from: it writes over

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"monotron/dataset"
+	"monotron/internal/atomicfile"
 	"monotron/internal/exitcode"
 	"monotron/tools/internal/command"
 )
@@ -55,7 +56,7 @@ func run(c *cli.Context) error {
 		return err
 	}
 	fmt.Fprintf(c.App.ErrWriter, "%s: %d pairs joined\n", out, len(prefixes))
-	if sameFolder(filepath.Dir(out), in) {
+	if atomicfile.Same(filepath.Dir(out), in) {
 		fmt.Fprintf(c.App.ErrWriter, "note: %s is in the folder of --input, so the next merge_datasets of this folder would join it too; move it out\n", out)
 	}
 	return nil
@@ -65,7 +66,7 @@ func run(c *cli.Context) error {
 // documents would be joined again, or a pair that would be lost.
 func apart(out string, prefixes []string) error {
 	for _, p := range prefixes {
-		if filepath.Base(p) == filepath.Base(out) && sameFolder(filepath.Dir(p), filepath.Dir(out)) {
+		if filepath.Base(p) == filepath.Base(out) && atomicfile.Same(filepath.Dir(p), filepath.Dir(out)) {
 			return exitcode.Errorf(exitcode.Usage, "--output-prefix %s is one of the pairs of --input, which would be joined and then replaced; choose a prefix in another folder, or remove the pair if it is an earlier result", out)
 		}
 	}
@@ -77,12 +78,6 @@ func apart(out string, prefixes []string) error {
 		}
 	}
 	return command.Apart("output-prefix", outputs, inputs)
-}
-
-func sameFolder(a, b string) bool {
-	x, err := os.Stat(a)
-	y, other := os.Stat(b)
-	return err == nil && other == nil && os.SameFile(x, y)
 }
 
 // pairs lists the prefixes in dir by code point. Each file must belong to a pair;

@@ -3,6 +3,7 @@ package merge
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,21 +21,24 @@ func call(words ...string) error {
 	return app.RunContext(context.Background(), append([]string{"monotron", "merge_datasets"}, words...))
 }
 
+// pairOf writes a pair with a document of one token.
+func pairOf(t *testing.T, prefix string, token int32) {
+	t.Helper()
+	b, err := dataset.NewBuilder(prefix, dataset.U16)
+	if err == nil {
+		err = errors.Join(b.AddDocument([]int32{token}, []int32{1}), b.Finalize())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Claim: pairs are joined in the order of their names by code point, and a
 // folder with anything else in it is refused (Megatron-LM, tools/merge_datasets.py).
 func TestMergeOrder(t *testing.T) {
 	in, out := t.TempDir(), filepath.Join(t.TempDir(), "m")
 	for i, name := range []string{"b", "a", "B"} {
-		b, err := dataset.NewBuilder(filepath.Join(in, name), dataset.U16)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := b.AddDocument([]int32{int32(i)}, []int32{1}); err != nil {
-			t.Fatal(err)
-		}
-		if err := b.Finalize(); err != nil {
-			t.Fatal(err)
-		}
+		pairOf(t, filepath.Join(in, name), int32(i))
 	}
 	if err := call("--input", in, "--output-prefix", out); err != nil {
 		t.Fatal(err)
@@ -80,16 +84,7 @@ func TestMergeOfItsOwnOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, name := range []string{"a", "b"} {
-		b, err := dataset.NewBuilder(filepath.Join(in, name), dataset.U16)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := b.AddDocument([]int32{int32(i)}, []int32{1}); err != nil {
-			t.Fatal(err)
-		}
-		if err := b.Finalize(); err != nil {
-			t.Fatal(err)
-		}
+		pairOf(t, filepath.Join(in, name), int32(i))
 	}
 	documents := func(prefix string) int64 {
 		x, err := dataset.Open(prefix)
