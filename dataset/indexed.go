@@ -80,10 +80,10 @@ func (x *Indexed) readIndex(multimodal bool) error {
 		if err == nil {
 			err = x.check()
 		}
-		if err != nil {
-			err = exitcode.Errorf(exitcode.BadData, "%s.idx: %w", x.prefix, err)
+		if err == nil || exitcode.CodeOf(err) == exitcode.IO { // which names the file itself
+			return err
 		}
-		return err
+		return exitcode.Errorf(exitcode.BadData, "%s.idx: %w", x.prefix, err)
 	})
 }
 
@@ -138,45 +138,6 @@ func neededBytes(n, d uint64) string {
 		return "far more"
 	}
 	return fmt.Sprintf("%d", headerBytes+12*n+8*d)
-}
-
-// check walks the arrays: lengths not negative, offsets rising without overlap
-// and within .bin, boundaries rising to the number of sequences.
-func (x *Indexed) check() error {
-	item, end := int64(x.dtype.Size()), int64(0)
-	for i := int64(0); i < x.n; i++ {
-		size, at := int32(binary.LittleEndian.Uint32(x.sizes[4*i:])), x.pointer(i)
-		switch {
-		case size < 0:
-			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d has length %d", x.at.sizes+x.at.sizeStep*i, i, size)
-		case at < end:
-			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d starts at byte %d of the .bin file, before the end of the previous one (%d)", x.at.pointers+8*i, i, at, end)
-		case at > x.bin.size || int64(size)*item > x.bin.size-at:
-			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d, %d tokens from byte %d on, ends after %s of %d bytes: the two files do not match, or one was truncated", x.at.pointers+8*i, i, size, at, x.bin.path, x.bin.size)
-		}
-		end = at + int64(size)*item
-		x.tokens += int64(size)
-		x.longest = max(x.longest, int64(size))
-	}
-	if end != x.bin.size {
-		return exitcode.Errorf(exitcode.BadData, "the sequences end at byte %d of %s, which has %d bytes: the two files do not match", end, x.bin.path, x.bin.size)
-	}
-	return x.checkDocuments()
-}
-
-func (x *Indexed) checkDocuments() error {
-	start, last := x.at.documents, int64(0)
-	for i := int64(0); i <= x.Documents(); i++ {
-		v := x.document(i)
-		if v < last || v > x.n || (i == 0 && v != 0) {
-			return exitcode.Errorf(exitcode.BadData, "byte %d: document boundary %d is sequence %d, but must be from %d (the boundary before it) to %d (the number of sequences)", start+8*i, i, v, last, x.n)
-		}
-		last = v
-	}
-	if last != x.n {
-		return exitcode.Errorf(exitcode.BadData, "byte %d: the last document ends at sequence %d of %d", start+8*x.Documents(), last, x.n)
-	}
-	return nil
 }
 
 func (x *Indexed) pointer(i int64) int64 {
