@@ -12,7 +12,34 @@ import (
 
 // Folder makes the folder path: fill writes files into a temporary one, each brought to
 // disk by fill; their names are brought there here. After an error nothing is left.
-func Folder(path string, fill func(tmp string) error) error {
+func Folder(path string, fill func(tmp string) error) error { return folder(path, fill, os.Rename) }
+
+// ReplaceFolder is Folder for a path that may be a folder already, which is removed when the new one is
+// complete. At every moment one of the two has the name, or the older one is at aside, in the same folder.
+func ReplaceFolder(path, aside string, fill func(tmp string) error) error {
+	return folder(path, fill, func(tmp, path string) error {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			return os.Rename(tmp, path)
+		}
+		switch err := Exchange(tmp, path); {
+		case err == nil:
+			return os.RemoveAll(tmp)
+		case !errors.Is(err, errors.ErrUnsupported):
+			return err
+		}
+		if err := os.Rename(path, aside); err != nil {
+			return err
+		}
+		if err := os.Rename(tmp, path); err != nil {
+			_ = os.Rename(aside, path) // the error before it is the one to tell
+			return err
+		}
+		return os.RemoveAll(aside)
+	})
+}
+
+// folder fills a temporary folder, which publish then gives the name path.
+func folder(path string, fill func(tmp string) error, publish func(tmp, path string) error) error {
 	tmp := Temporary(path)
 	err := os.Mkdir(tmp, 0o777)
 	if err == nil {
@@ -22,13 +49,23 @@ func Folder(path string, fill func(tmp string) error) error {
 		err = syncTree(tmp)
 	}
 	if err == nil {
-		err = os.Rename(tmp, path)
+		err = publish(tmp, path)
 	}
 	if err != nil {
 		_ = os.RemoveAll(tmp) // the error before it is the one to tell
 		return ofFill(path, err)
 	}
 	return SyncFolder(filepath.Dir(filepath.Clean(path)))
+}
+
+// Exchange exchanges the names of two folders in one step. Where the file system cannot, the
+// error is errors.ErrUnsupported.
+func Exchange(a, b string) error {
+	err := exchange(a, b)
+	if errors.Is(err, syscall.EINVAL) {
+		return errors.ErrUnsupported
+	}
+	return err
 }
 
 // Publish gives what was made and brought to disk under another name its own.

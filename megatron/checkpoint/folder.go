@@ -23,11 +23,16 @@ func Folder(ctx context.Context, path string, fill func(tmp string) error) error
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return exitcode.With(exitcode.IO, err)
 	}
+	return folder(ctx, path, fill, atomicfile.Folder)
+}
+
+// folder makes the folder path by create, and what is above it.
+func folder(ctx context.Context, path string, fill func(tmp string) error, create func(path string, fill func(tmp string) error) error) error {
 	made, err := mkdirAll(filepath.Dir(filepath.Clean(path)))
 	if err != nil {
 		return exitcode.With(exitcode.IO, err)
 	}
-	err = atomicfile.Folder(path, func(tmp string) error {
+	err = create(path, func(tmp string) error {
 		if err := fill(tmp); err != nil {
 			return err
 		}
@@ -83,7 +88,8 @@ func Iteration(ctx context.Context, save string, t Tracked, ofRun bool, fill fun
 	return note, errors.Join(err, a.Close(err))
 }
 
-// saved is Iteration where the tracker names the checkpoint in any case.
+// saved is Iteration where the tracker names the checkpoint in any case, and a checkpoint of that
+// iteration is replaced: a run that continued from an earlier one has come to it again.
 func saved(ctx context.Context, save string, t Tracked, fill func(tmp string) error) error {
 	tracker := []byte(t.Text())
 	if _, err := os.Lstat(save); errors.Is(err, fs.ErrNotExist) {
@@ -97,7 +103,10 @@ func saved(ctx context.Context, save string, t Tracked, fill func(tmp string) er
 			return atomicfile.WriteFile(filepath.Join(tmp, TrackerName), 0o666, tracker)
 		})
 	}
-	if err := Folder(ctx, filepath.Join(save, t.Folder()), fill); err != nil {
+	err := folder(ctx, filepath.Join(save, t.Folder()), fill, func(path string, fill func(tmp string) error) error {
+		return atomicfile.ReplaceFolder(path, filepath.Join(save, AsidePrefix+t.Folder()), fill)
+	})
+	if err != nil {
 		return err
 	}
 	return atomicfile.WriteFile(filepath.Join(save, TrackerName), 0o666, tracker)

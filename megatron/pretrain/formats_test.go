@@ -45,6 +45,29 @@ func TestMegatronFormatsContinueBitForBit(t *testing.T) {
 	}
 }
 
+// Claim (docs/checkpoints.md): a run that continues from an earlier checkpoint of its own folder, with another
+// learning rate, replaces the later ones as it comes to them.
+func TestRewoundRunReplacesCheckpoints(t *testing.T) {
+	for _, format := range []string{"native", "torch", "torch_dist"} {
+		dir := t.TempDir()
+		base := tiny + someData + "--save DIR/run --save-interval 2 --ckpt-format " + format
+		must(t, dir, base)
+		alone := must(t, dir, base+" --load DIR/run --ckpt-step 2 --save DIR/apart --lr 1e-3 --override-opt-param-scheduler")
+		again := must(t, dir, base+" --load DIR/run --ckpt-step 2 --lr 1e-3 --override-opt-param-scheduler")
+		if a, b := strings.Join(numbers(again.out), "\n"), strings.Join(numbers(alone.out), "\n"); a != b {
+			t.Errorf("%s: in the same folder\n%s\nin another\n%s", format, a, b)
+		}
+		for _, step := range []string{"4", "6"} {
+			load := tiny + someData + "--skip-train --ckpt-step " + step + " "
+			one := must(t, dir, load+" --load DIR/run --ckpt-format native")
+			two := must(t, dir, load+" --load DIR/apart --ckpt-format native")
+			if a, b := finalLoss(one.out), finalLoss(two.out); a != b {
+				t.Errorf("%s: iteration %s has validation loss %s, in another folder %s", format, step, a, b)
+			}
+		}
+	}
+}
+
 // Claim: weights of another format start a run at iteration 0 with the loss that
 // our own gives; the model's flags come from them with --use-checkpoint-args; another
 // model's flags are refused.

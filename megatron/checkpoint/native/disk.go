@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"monotron/internal/atomicfile"
 	"monotron/internal/exitcode"
@@ -51,8 +50,8 @@ func (d disk) rename(from, to string) error {
 // swap exchanges the names of two folders in one step. ok is false where the
 // file system cannot.
 func (d disk) swap(a, b string) (ok bool, err error) {
-	err = d.do("exchange", b, func() error { return exchange(a, b) })
-	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+	err = d.do("exchange", b, func() error { return atomicfile.Exchange(a, b) })
+	if errors.Is(err, errors.ErrUnsupported) {
 		return false, nil
 	}
 	return err == nil, err

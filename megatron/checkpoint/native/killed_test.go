@@ -28,7 +28,7 @@ type stops struct {
 
 func (s *stops) fail(op, path string) error {
 	if s.noSwap && op == "exchange" {
-		return unix.EINVAL
+		return errors.ErrUnsupported
 	}
 	if s.seen++; s.seen <= s.after {
 		return nil

@@ -1,4 +1,4 @@
-package native
+package atomicfile
 
 import "golang.org/x/sys/unix"
 

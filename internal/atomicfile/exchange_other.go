@@ -1,6 +1,6 @@
 //go:build !linux
 
-package native
+package atomicfile
 
 import "errors"
 
