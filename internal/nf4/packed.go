@@ -4,27 +4,30 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
+	"slices"
 	"sync"
 
 	"monotron/internal/safetensors"
 )
 
-// pageElements of a Packed are kept in one way.
-const pageElements = 16 * Block
-
-// pageBytes is a page in codes: of each block a scale and 64 codes.
-const pageBytes = pageElements / Block * (4 + Block/2)
+// pageElements of a Packed, in pageBlocks, are kept in one way.
+const (
+	pageBlocks   = 16
+	pageElements = pageBlocks * Block
+)
 
 // Packed is memory for n elements of a type, of which most are values of NF4: a page of 1024
 // whose blocks of 64 each are one f32 times values of the table, rounded to the type, takes 4.5
-// bits an element. Any other page is kept as it is: whatever is written is read again, bit for bit.
+// bits an element, or of a type of 16 bits 4.3 (scales.go). Any other page is kept as it is: whatever is written is
+// read again, bit for bit.
 type Packed struct {
-	dtype string
-	width int64
-	state []int32 // of each page: 0: zeros; inCodes; else its slot's number, from 1
-	codes []byte  // [pages, pageBytes]
-	alloc func(bytes int64) ([]byte, error)
-	locks [64]sync.Mutex
+	dtype  string
+	width  int64
+	scales int64   // bytes of a page's scales, which its codes follow
+	state  []int32 // of each page: 0: zeros; inCodes; else its slot's number, from 1
+	codes  []byte  // [pages, pageBytes]
+	alloc  func(bytes int64) ([]byte, error)
+	locks  [64]sync.Mutex
 
 	mu    sync.Mutex // of the fields below
 	slots [][]byte   // pages that are kept as they are
@@ -41,21 +44,38 @@ const chunkSlots = 256
 // NewPacked makes zeros of a type that safetensors spells dtype: F32, BF16 or F16. alloc gives
 // zeroed memory, which takes space where it is written.
 func NewPacked(dtype string, n int64, alloc func(bytes int64) ([]byte, error)) (*Packed, error) {
-	p := &Packed{dtype: dtype, width: 2, state: make([]int32, (n+pageElements-1)/pageElements), alloc: alloc}
-	if dtype == "F32" {
-		p.width = 4
-	}
+	p := shape(dtype, alloc)
+	p.state = make([]int32, (n+pageElements-1)/pageElements)
 	var err error
-	p.codes, err = alloc(int64(len(p.state)) * pageBytes)
+	p.codes, err = alloc(int64(len(p.state)) * p.pageBytes())
 	return p, err
 }
+
+// shape is a Packed without elements.
+func shape(dtype string, alloc func(bytes int64) ([]byte, error)) *Packed {
+	if dtype == "F32" {
+		return &Packed{dtype: dtype, width: 4, scales: fullScales, alloc: alloc}
+	}
+	return &Packed{dtype: dtype, width: 2, scales: halfScales, alloc: alloc}
+}
+
+// PackedSize is what n elements take if all of them are values of NF4.
+func PackedSize(dtype string, n int64) int64 {
+	return (n + pageElements - 1) / pageElements * (4 + shape(dtype, nil).pageBytes())
+}
+
+// pageBytes is a page in codes: its scales, and of each block 64 codes.
+func (p *Packed) pageBytes() int64 { return p.scales + pageElements/2 }
+
+// page is where page i lies if it lies in codes.
+func (p *Packed) page(i int64) []byte { return p.codes[i*p.pageBytes():][:p.pageBytes()] }
 
 // Bytes is what the elements take.
 func (p *Packed) Bytes() int64 {
 	n := 4*int64(len(p.state)) + int64(len(p.slots))*pageElements*p.width
 	for _, s := range p.state {
 		if s == inCodes {
-			n += pageBytes
+			n += p.pageBytes()
 		}
 	}
 	return n
@@ -64,13 +84,7 @@ func (p *Packed) Bytes() int64 {
 // ReadAt fills dst with the bytes from `at` on. Several goroutines may read and write at once.
 func (p *Packed) ReadAt(dst []byte, at int64) error {
 	return p.each(dst, at, func(i int64, part []byte, from int64) error {
-		if int64(len(part)) == pageElements*p.width {
-			p.load(part, i)
-			return nil
-		}
-		page := make([]byte, pageElements*p.width)
-		p.load(page, i)
-		copy(part, page[from:])
+		p.load(part, i, from)
 		return nil
 	})
 }
@@ -80,22 +94,22 @@ func (p *Packed) WriteAt(src []byte, at int64) error {
 	return p.each(src, at, func(i int64, part []byte, from int64) error {
 		page := make([]byte, pageElements*p.width)
 		if len(part) < len(page) {
-			p.load(page, i)
+			p.load(page, i, 0)
 		}
 		copy(page[from:], part)
 		return p.store(page, i)
 	})
 }
 
-// load fills dst with page i.
-func (p *Packed) load(dst []byte, i int64) {
+// load fills dst with page i from a byte of it on.
+func (p *Packed) load(dst []byte, i, from int64) {
 	switch s := p.state[i]; s {
 	case 0:
 		clear(dst)
 	case inCodes:
-		p.decode(dst, p.codes[i*pageBytes:][:pageBytes])
+		p.decode(dst, p.page(i), from)
 	default:
-		copy(dst, p.slot(s))
+		copy(dst, p.slot(s)[from:])
 	}
 }
 
@@ -106,7 +120,7 @@ func (p *Packed) store(page []byte, i int64) error {
 	case zeros(page):
 		p.state[i] = 0
 	case coded != nil:
-		copy(p.codes[i*pageBytes:], coded)
+		copy(p.page(i), coded)
 		p.state[i] = inCodes
 	case before > 0:
 		copy(p.slot(before), page)
@@ -173,43 +187,44 @@ func (p *Packed) each(b []byte, at int64, do func(page int64, part []byte, from 
 
 func zeros(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 
-// decode fills a page from its codes.
-func (p *Packed) decode(dst, page []byte) {
-	for len(page) > 0 {
-		var values [16]float32
-		scale := math.Float32frombits(binary.LittleEndian.Uint32(page))
-		for c := range values {
-			values[c] = Table[c] * scale
-		}
-		codes := page[4 : 4+Block/2]
-		if p.width == 4 {
-			spread32(dst, &values, codes)
+// decode fills dst from a page in codes, from a byte of the page on.
+func (p *Packed) decode(dst, page []byte, from int64) {
+	size := Block * p.width
+	for len(dst) > 0 {
+		k, skip := from/size, from%size
+		n := min(int64(len(dst)), size-skip)
+		if n == size {
+			p.spread(dst[:n], page, k)
 		} else {
-			p.spread16(dst, &values, codes)
+			var block [4 * Block]byte
+			p.spread(block[:size], page, k)
+			copy(dst[:n], block[skip:])
 		}
-		dst, page = dst[Block*p.width:], page[4+Block/2:]
+		dst, from = dst[n:], from+n
 	}
 }
 
-// spread32 writes a block's values by their codes.
-func spread32(dst []byte, values *[16]float32, codes []byte) {
+// spread writes block k of a page in codes.
+func (p *Packed) spread(dst, page []byte, k int64) {
+	scale, codes := p.scale(page, k), page[p.scales+k*Block/2:][:Block/2]
 	var bits [16]uint32
-	for c, v := range values {
-		bits[c] = math.Float32bits(v)
-	}
-	for i, two := range codes {
-		binary.LittleEndian.PutUint64(dst[8*i:], uint64(bits[two>>4])|uint64(bits[two&15])<<32)
-	}
-}
-
-// spread16 is spread32 of bf16 and fp16.
-func (p *Packed) spread16(dst []byte, values *[16]float32, codes []byte) {
-	var bits [16]uint32
-	for c, v := range values {
-		if p.dtype == "BF16" {
-			bits[c] = uint32(safetensors.ToBF16(v))
-		} else {
-			bits[c] = uint32(safetensors.ToF16(v))
+	switch p.dtype {
+	case "F32":
+		for c, t := range Table {
+			bits[c] = math.Float32bits(t * scale)
+		}
+		for i, two := range codes {
+			binary.LittleEndian.PutUint64(dst[8*i:], uint64(bits[two>>4])|uint64(bits[two&15])<<32)
+		}
+		return
+	case "BF16":
+		for c, t := range Table { // to nearest, ties to even
+			b := math.Float32bits(t * scale)
+			bits[c] = (b + 0x7fff + b>>16&1) >> 16
+		}
+	default:
+		for c, t := range Table {
+			bits[c] = uint32(safetensors.ToF16(t * scale))
 		}
 	}
 	for i, two := range codes {
@@ -224,27 +239,29 @@ func (p *Packed) encode(page []byte) []byte {
 	}
 	values := make([]float64, pageElements)
 	safetensors.Decode(values, p.dtype, page)
-	out := make([]byte, 0, pageBytes)
-	for from := 0; from < pageElements; from += Block {
-		scale, codes := p.block(values[from : from+Block])
-		out = append(append(out, floats([]float32{scale})...), codes[:]...)
+	out, scales := make([]byte, p.scales, p.pageBytes()), make([]interval, 0, pageBlocks)
+	for block := range slices.Chunk(values, Block) {
+		scale, codes := p.block(block)
+		out, scales = append(out, codes[:]...), append(scales, scale)
 	}
 	again := make([]byte, len(page))
-	if p.decode(again, out); !bytes.Equal(again, page) {
+	if !p.putScales(out, scales) {
+		return nil
+	}
+	if p.decode(again, out, 0); !bytes.Equal(again, page) {
 		return nil
 	}
 	return out
 }
 
-// block finds codes of 64 values, and a scale that rounds to each of them: one in the middle of
-// those that do.
-func (p *Packed) block(x []float64) (scale float32, codes [Block / 2]byte) {
+// block finds codes of 64 values, and the scales that round to each of them.
+func (p *Packed) block(x []float64) (scale interval, codes [Block / 2]byte) {
 	most := 0.0
 	for _, v := range x {
 		most = max(most, math.Abs(v))
 	}
 	low, high := most, most
-	if p.dtype != "F32" && most > 0 {
+	if p.dtype != "F32" {
 		low, high = 0, math.Inf(1)
 	}
 	for i, v := range x {
@@ -262,7 +279,7 @@ func (p *Packed) block(x []float64) (scale float32, codes [Block / 2]byte) {
 			low, high = max(low, (math.Abs(v)-below)/t), min(high, (math.Abs(v)+above)/t)
 		}
 	}
-	return float32((low + high) / 2), codes
+	return interval{low, high}, codes
 }
 
 // nearestCode is the code whose value is next to x.

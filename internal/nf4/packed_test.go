@@ -2,6 +2,7 @@ package nf4
 
 import (
 	"bytes"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -9,7 +10,8 @@ import (
 )
 
 // Claim: what is written to Packed is read again, bit for bit, in parts of any length, whatever
-// it is; weights of NF4 of any type, written at once, take less than 4.6 bits an element.
+// it is; weights of NF4 of any type, written at once, take less than 4.6 bits an element, of 16 bits less than 4.4, and
+// PackedSize says how much.
 func TestPackedKeepsBits(t *testing.T) {
 	const n = 20 * pageElements
 	for _, dtype := range []string{"F32", "BF16", "F16"} {
@@ -48,8 +50,38 @@ func TestPackedKeepsBits(t *testing.T) {
 			if err := at.WriteAt(raw, 0); err != nil {
 				t.Fatal(err)
 			}
-			if bits := float64(at.Bytes()) * 8 / n; name == "codes" && bits > 4.6 {
-				t.Errorf("%s: %.2f bits an element", dtype, bits)
+			limit := 4.6
+			if dtype != "F32" {
+				limit = 4.4
+			}
+			if bits := float64(at.Bytes()) * 8 / n; name == "codes" && (bits > limit || at.Bytes() != PackedSize(dtype, n)) {
+				t.Errorf("%s: %.2f bits an element, and PackedSize is %d bytes of %d", dtype, bits, PackedSize(dtype, n), at.Bytes())
+			}
+		}
+	}
+}
+
+// Claim: pages whose scales are all equal, span the type's range, or are the smallest that it has, are read as they were
+// written; of bf16 only the second kind is not kept in codes.
+func TestScalesOfAPage(t *testing.T) {
+	for _, dtype := range []string{"F32", "BF16", "F16"} {
+		for name, scale := range map[string]func(block int) float32{
+			"equal": func(int) float32 { return 0.01375 }, "wide": func(k int) float32 { return float32(math.Pow(10, float64(k)/4-3)) }, "small": func(k int) float32 { return 1e-7 * float32(1+k) },
+		} {
+			x := make([]float32, pageElements)
+			for i := range x {
+				x[i] = Table[(i*7+i/16)%16] * scale(i/Block)
+			}
+			raw, _ := safetensors.Encode(nil, dtype, x)
+			p, got := newPacked(t, dtype, pageElements), make([]byte, len(raw))
+			if err := p.WriteAt(raw, 0); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.ReadAt(got, 0); err != nil || !bytes.Equal(got, raw) {
+				t.Errorf("%s, %s scales: other bytes are read, %v", dtype, name, err)
+			}
+			if coded := p.state[0] == inCodes; dtype == "BF16" && coded != (name != "wide") || dtype == "F32" && !coded {
+				t.Errorf("%s, %s scales: in codes: %t", dtype, name, coded)
 			}
 		}
 	}
