@@ -68,11 +68,12 @@ func NewColumnParallelLinear(r Region, c LinearConfig) *ColumnParallelLinear {
 		l.stretches = int32(len(c.Rows))
 	}
 	l.Weight, l.Bias = c.params(c.Rows)
-	l.Weight.tiled(c.Tiles)
+	l.Weight.tiled(c.Tiles).Strips = c.strips(r)
 	if c.Shared == nil {
 		return l
 	}
 	l.SharedWeight, l.SharedBias = c.params(c.Shared.Rows)
+	l.SharedWeight.Strips = c.strips(r)
 	l.sharers = c.Shared.Sharers
 	for _, p := range []*Param{l.SharedWeight, l.SharedBias} {
 		if p != nil {
@@ -81,6 +82,10 @@ func NewColumnParallelLinear(r Region, c LinearConfig) *ColumnParallelLinear {
 	}
 	return l
 }
+
+// strips reports whether the layer's products take its weight in stretches: not with FP8, whose scales are of larger
+// parts of the weight, nor with leaves, whose order may be another than that of the columns.
+func (c *LinearConfig) strips(r Region) bool { return c.FP8 == nil && r.Leaves == 0 }
 
 func (c *LinearConfig) params(rows [][2]int64) (weight, bias *Param) {
 	n := int64(0)
@@ -307,7 +312,7 @@ func NewRowParallelLinear(r Region, c LinearConfig) *RowParallelLinear {
 	n := c.In / int64(r.Size())
 	w := &Param{Name: c.Name + ".weight", Init: c.Init, Global: []int64{c.Out, c.In}, Shape: []int64{c.Out, n}, Owner: true,
 		Pieces: []Piece{{From: []int64{0, n * int64(r.Rank())}, Size: []int64{c.Out, n}}}}
-	w.tiled(c.Tiles)
+	w.tiled(c.Tiles).Strips = c.strips(r)
 	l := &RowParallelLinear{region: r, Weight: w, full: c.InputIsFull && r.Size() > 1, add: c.AddBias && c.Bias, fp8: c.FP8}
 	if c.Bias {
 		l.Bias = Uncut(c.Name+".bias", Init{Kind: InitConstant}, c.Out)

@@ -61,6 +61,7 @@ type Param struct {
 	QKV     [3]int64 // rows of Q, K and V of each query group, which Muon updates as matrices of their own; zeros: it is one
 	Head    int64    // rows of each head of such a weight, which Muon can update as matrices of their own; 0: it has none
 	Tile    bool     // a part of a weight that comes and goes by itself (tiles.go)
+	Strips  bool     // products read it through byRows and byColumns alone, so that it may be unpacked in stretches (packed.go)
 	Frozen  bool     // not trained: it has neither gradient nor optimizer state
 	ByToken bool     // a table indexed by tokens: rows are added to its gradient one by one
 	ByHead  bool     // a norm of heads: leaves of its gradient are of a head each
@@ -76,6 +77,9 @@ type Param struct {
 	// Turned is Value [rows, columns] stored as [columns, rows], which products with few rows read faster: of B of an adapter that is
 	// not trained any more. Not given: there is none.
 	Turned device.Tensor
+	// Unpack fills dst with rows and columns {first, number} of a weight that lies packed in memory while Value is not
+	// given (packed.go); nil: Value is given where it is used.
+	Unpack func(dst device.Tensor, rows, columns [2]int64) error
 	Main   device.Tensor // f32 main parameter; Value itself in f32 training
 	Grad   device.Tensor // f32 main gradient; f64 where it is a sum on a grid
 

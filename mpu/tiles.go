@@ -76,11 +76,10 @@ func (q Piece) within(width int64, rows, columns [2]int64) []Piece {
 }
 
 // byRows calls product for stretches of w's rows [n, columns], from, n, one after the other, each
-// as long as it is here. What is not tiled is here already.
+// as long as it is here. What is not tiled is here already, or packed.
 func (w *Param) byRows(d *device.Device, h *Hooks, dtype device.DType, product func(part device.Tensor, from, n int64)) error {
 	if w.tiles == nil {
-		product(w.Value, 0, w.Shape[0])
-		return nil
+		return w.inStretches(d, dtype, 0, product)
 	}
 	for _, line := range w.tiles {
 		if err := adjoin(d, h, dtype, line, 1, w.Shape[1], product); err != nil {
@@ -93,8 +92,7 @@ func (w *Param) byRows(d *device.Device, h *Hooks, dtype device.DType, product f
 // byColumns is byRows of stretches of columns [rows, n].
 func (w *Param) byColumns(d *device.Device, h *Hooks, dtype device.DType, product func(part device.Tensor, from, n int64)) error {
 	if w.tiles == nil {
-		product(w.Value, 0, w.Shape[1])
-		return nil
+		return w.inStretches(d, dtype, 1, product)
 	}
 	for j := range w.tiles[0] {
 		var column []*tile

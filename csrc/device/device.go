@@ -119,6 +119,15 @@ func (d *Device) IsGPU() bool { return d.Name == "cuda" }
 // OnHost reports whether tensors can be read and written where they lie, between ops.
 func (d *Device) OnHost() bool { return d.backend.OnHost() }
 
+// Apart reports whether the device's memory is not the host's. A device that counts answers for the one that it
+// stands for.
+func (d *Device) Apart() bool {
+	if d.Counts() {
+		return d.IsGPU()
+	}
+	return !d.OnHost()
+}
+
 // Products names what makes matrix products, with its version, where that is another library
 // than the device's; "": none is.
 func (d *Device) Products() string {

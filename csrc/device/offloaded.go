@@ -2,6 +2,7 @@ package device
 
 import (
 	"fmt"
+	"sync/atomic"
 	"unsafe"
 )
 
@@ -87,6 +88,41 @@ func (d *Device) Put(t Tensor, src []byte) error {
 		return nil
 	}
 	return s.WriteAt(src, at)
+}
+
+// fetched bytes of a box are one task of a thread, about.
+const fetched = 64 << 10
+
+// FetchBox reads rows and columns {first, number} of t [any, any], which lies in a store, into dst [rows, columns],
+// which is Addressable. The threads of the shared pool read it together.
+func (d *Device) FetchBox(dst, t Tensor, rows, columns [2]int64) error {
+	if d.Counts() || dst.Len() == 0 {
+		return nil
+	}
+	store, at := d.shelf(t)
+	if store == nil {
+		return d.err
+	}
+	// Rows of the full width are read at once.
+	to, size := d.Bytes(dst), t.DType.Size()
+	width, line := t.Shape[1]*size, columns[1]*size
+	each, once := max(1, fetched/line), int64(1)
+	if line == width {
+		once = each
+	}
+	var failed atomic.Pointer[error]
+	SharedPool().Run((rows[1]+each-1)/each, func(_ int, tile int64) {
+		for row := tile * each; row < min(rows[1], (tile+1)*each); row += once {
+			n := min(once, rows[1]-row)
+			if err := store.ReadAt(to[row*line:][:n*line], at+(rows[0]+row)*width+columns[0]*size); err != nil {
+				failed.Store(&err)
+			}
+		}
+	})
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // moved bytes pass through the host at a time, where the device's memory is not the host's.

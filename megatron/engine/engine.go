@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"strings"
+
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
 	"monotron/megatron/config"
@@ -144,13 +146,18 @@ func (e *Engine) tell(scale float64) {
 	device.WriteSlice(e.device, e.iteration, []int64{e.Iteration})
 }
 
-// offloaded is what is offloaded: the optimizer's state, over a packed
-// base all parameters, with --offload-folder under ZeRO-3 parameters too, and where these are tiled gradients.
+// packs reports whether a parameter is one that --quantize-base rounds: a weight of a linear layer.
+func packs(p *mpu.Param) bool {
+	return len(p.Shape) == 2 && strings.Contains(p.Name, ".linear_") && strings.HasSuffix(p.Name, ".weight") && !model.IsAdapter(p.Name)
+}
+
+// offloaded is what is offloaded: the optimizer's state, of a packed
+// base the linear layers' weights alone, with --offload-folder under ZeRO-3 parameters too, and where these are tiled gradients.
 func (e *Engine) offloaded(s optimizer.Strategy) (w optimizer.Offloaded, err error) {
 	dir := e.config.OffloadFolder
 	if dir == "" {
 		if e.config.PackedBase {
-			return optimizer.Offloaded{Store: e.host.Packed(e.DType, optimizer.FrozenStore), Parameters: true}, nil
+			return optimizer.Offloaded{Store: e.host.Packed(e.DType), Packed: packs}, nil
 		}
 		if e.toHost() {
 			w.Store, w.Fraction = e.host.Store, e.config.OptimizerOffloadFraction
@@ -169,11 +176,7 @@ func (e *Engine) offloaded(s optimizer.Strategy) (w optimizer.Offloaded, err err
 // toHost reports whether optimizer's state lies in the host's memory, apart from the
 // device's.
 func (e *Engine) toHost() bool {
-	apart := !e.device.OnHost()
-	if e.device.Counts() {
-		apart = e.device.IsGPU()
-	}
-	return e.config.OptimizerCPUOffload && e.config.OptimizerOffloadFraction > 0 && apart
+	return e.config.OptimizerCPUOffload && e.config.OptimizerOffloadFraction > 0 && e.device.Apart()
 }
 
 // PackedBytes is what the rank's weights take that lie in memory as NF4; 0: none do.

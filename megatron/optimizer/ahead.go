@@ -47,7 +47,7 @@ func (o *Optimizer) foresee(ps []*mpu.Param) error {
 		a.next = (*order)[a.at]
 	}
 	for _, p := range a.next {
-		if b := o.bucketOf[p]; b.family.foresees() && !b.values.Given() {
+		if b := o.bucketOf[p]; p.Unpack == nil && b.family.foresees() && !b.values.Given() {
 			o.bring(b)
 			a.coming = append(a.coming, b)
 		}

@@ -59,14 +59,21 @@ type family struct {
 	trained, frozen []*mpu.Param
 }
 
-// families sorts params by family, in the order of mpu's; one that has none here is
+// families sorts params by family, in the order of mpu's, the packed ones apart; one that has none here is
 // left out.
 func (g Groups) families(params []*mpu.Param, s Sharding) (all []*family) {
 	for _, name := range []mpu.Family{mpu.Dense, mpu.Experts} {
+		var packed *family
 		f := &family{Family: g.Families[name], sharding: s.of(g.Families[name])}
+		if s.Offloaded.Packed != nil {
+			packed = f.packed()
+			f.sharding.Offloaded = Offloaded{}
+		}
 		for _, p := range params {
 			switch {
 			case p.Family != name:
+			case packed != nil && p.Frozen && s.Offloaded.Packed(p):
+				packed.frozen = append(packed.frozen, p)
 			case p.Frozen:
 				f.frozen = append(f.frozen, p)
 			default:
@@ -76,8 +83,22 @@ func (g Groups) families(params []*mpu.Param, s Sharding) (all []*family) {
 		if len(f.trained)+len(f.frozen) > 0 {
 			all = append(all, f)
 		}
+		if packed != nil && len(packed.frozen) > 0 {
+			all = append(all, packed)
+		}
 	}
 	return all
+}
+
+// packed is a family next to f for its packed parameters, which come where they are used. Ranks share them where they
+// share all parameters.
+func (f *family) packed() *family {
+	p := &family{Family: f.Family, sharding: f.sharding}
+	p.sharding.Offloaded.Parameters = true
+	if !p.sharding.shardsParameters() {
+		p.sharding.Strategy = NoShard
+	}
+	return p
 }
 
 // plans is the family's buckets on paper, the trained ones first.

@@ -50,10 +50,15 @@ func (b *bucket) arrived() error {
 	return w.Wait()
 }
 
-// use makes the values of ps complete, for as long as they are in use; those of several
-// buckets travel together.
-func (o *Optimizer) use(ps []*mpu.Param) error {
+// use makes the values of ps complete, for as long as they are in use, but those that products unpack themselves.
+func (o *Optimizer) use(ps []*mpu.Param) error { return o.hold(ps, false) }
+
+// hold is use, with every also of values that products unpack; those of several buckets travel together.
+func (o *Optimizer) hold(ps []*mpu.Param, every bool) error {
 	for _, p := range ps {
+		if p.Unpack != nil && !every {
+			continue
+		}
 		b := o.bucketOf[p]
 		if b.users++; b.family.sharding.transient() && !b.values.Given() {
 			o.bring(b)
@@ -82,9 +87,15 @@ func (o *Optimizer) bring(b *bucket) {
 	b.gathering = b.family.sharers().AllGather(b.values, b.ownValues)
 }
 
-// done frees values that nobody uses any more.
-func (o *Optimizer) done(ps []*mpu.Param) {
+// done frees values that nobody uses any more; letGo does so after hold.
+func (o *Optimizer) done(ps []*mpu.Param) { o.letGo(ps, false) }
+
+// letGo is documented with done.
+func (o *Optimizer) letGo(ps []*mpu.Param, every bool) {
 	for _, p := range ps {
+		if p.Unpack != nil && !every {
+			continue
+		}
 		b := o.bucketOf[p]
 		if b.users--; b.users > 0 || !b.family.sharding.transient() {
 			continue
@@ -107,7 +118,7 @@ func (o *Optimizer) release(b *bucket) {
 // Gather gathers all values of the rank's parameters, for work outside of the hooks
 // such as generating text; release frees them. Every data-parallel rank calls it.
 func (o *Optimizer) Gather() (release func(), err error) {
-	return func() { o.done(o.params) }, errors.Join(o.Rest(), o.use(o.params))
+	return func() { o.letGo(o.params, true) }, errors.Join(o.Rest(), o.hold(o.params, true))
 }
 
 // Initialize draws every parameter's initial values from the seed. They do not
@@ -122,16 +133,27 @@ func (o *Optimizer) Initialize(seed uint64) error {
 // Fill calls start for every parameter, with its complete tensor in Value, to set the values.
 // Main parameters then become equal to these, which are rounded to the values' dtype.
 func (o *Optimizer) Fill(start func(*mpu.Param) error) error {
+	return o.FillNamed(func(string) bool { return true }, start)
+}
+
+// FillNamed is Fill of a new optimizer's named parameters; the others keep their zeros.
+func (o *Optimizer) FillNamed(named func(string) bool, start func(*mpu.Param) error) error {
 	if err := o.Rest(); err != nil {
 		return err
 	}
 	for _, b := range o.buckets {
+		if !slices.ContainsFunc(b.params, func(p *mpu.Param) bool { return named(p.Name) }) {
+			continue
+		}
 		full := b.values
 		if !full.Given() {
 			b.values = o.device.Arena.Zeroed(device.Parameters, b.ownValues.DType, b.n)
 			b.bindValues()
 		}
 		for _, p := range b.params {
+			if !named(p.Name) {
+				continue
+			}
 			if err := start(p); err != nil {
 				return err
 			}

@@ -71,8 +71,12 @@ func layout(params []*mpu.Param, shards, ranks int, s Sharding) (buckets []plan)
 // parts reports whether a bucket must end between two neighbours. A tied table whose
 // gradient is summed with another stage's has a bucket of its own, so that both
 // stages cut it alike; and so has a parameter whose length differs between the ranks of a model, so that they cut
-// the others alike, whose partial gradients they sum. What comes and goes by layer has a bucket a layer.
+// the others alike, whose partial gradients they sum. What comes and goes by layer has a bucket a layer;
+// what is packed and read in stretches, which seldom comes, has a bucket of its own.
 func (s Sharding) parts(before, p *mpu.Param, shards int) bool {
+	if s.Offloaded.Packed != nil && (before.Strips || p.Strips) {
+		return true
+	}
 	if shards > 1 && (tied(before) || tied(p) || before.Uneven || p.Uneven) {
 		return true
 	}

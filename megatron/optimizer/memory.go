@@ -115,6 +115,24 @@ func (o *Optimizer) allocateValues(dtype device.DType) {
 			b.ownValues = b.ours(b.values)
 		}
 		b.bindValues()
+		o.bindUnpack(b)
+	}
+}
+
+// bindUnpack lets products read packed parameters in stretches where this rank has all of them and the host makes the
+// products.
+func (o *Optimizer) bindUnpack(b *bucket) {
+	if b.family.sharding.Offloaded.Packed == nil || b.family.sharded() || o.device.Apart() {
+		return
+	}
+	for i, p := range b.params {
+		if !p.Strips {
+			continue
+		}
+		packed := b.view(i, b.ownValues)
+		p.Unpack = func(dst device.Tensor, rows, columns [2]int64) error {
+			return o.device.FetchBox(dst, packed, rows, columns)
+		}
 	}
 }
 

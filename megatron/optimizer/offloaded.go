@@ -31,8 +31,8 @@ const (
 // pageElements of any dtype begin and end at pages.
 const pageElements = device.PageSize / 2
 
-// FrozenStore is the purpose of the store of values that are not trained.
-const FrozenStore = "frozen"
+// frozenStore is the purpose of the store of values that are not trained.
+const frozenStore = "frozen"
 
 // slot is memory for a piece of every strip.
 type slot struct {
@@ -56,7 +56,9 @@ func (o *Optimizer) allocateOffloaded(dtype, wide device.DType, e Offloaded) {
 				a.n = p.start + roundUp(p.n, pageElements)
 			}
 		}
-		frozen += roundUp(b.own.n-b.trained(b.own.n), pageElements)
+		if b.family.sharding.Offloaded.Parameters {
+			frozen += roundUp(b.own.n-b.trained(b.own.n), pageElements)
+		}
 	}
 	// One strip per kind of state, and in a.visited those that an update reads or writes.
 	start := func(wanted bool, name string, dtype device.DType, n int64) *strip {
@@ -64,13 +66,13 @@ func (o *Optimizer) allocateOffloaded(dtype, wide device.DType, e Offloaded) {
 			return nil
 		}
 		s := &strip{page: pageElements, t: o.device.Offloaded(dtype, n, func(bytes int64) (device.Store, error) { return e.Store(name, bytes) })}
-		if name != FrozenStore {
+		if name != frozenStore {
 			a.visited = append(a.visited, s)
 		}
 		return s
 	}
 	main, m, v := o.states(dtype, wide)
-	a.values, a.frozen = start(e.Parameters, "values", dtype, a.n), start(e.Parameters, FrozenStore, dtype, frozen)
+	a.values, a.frozen = start(e.Parameters, "values", dtype, a.n), start(frozen > 0, frozenStore, dtype, frozen)
 	a.mains, a.ms, a.vs = start(main, "main", wide, a.n), start(m, "exp_avg", wide, a.n), start(v, "exp_avg_sq", wide, a.n)
 	a.grads = start(e.Gradients, "grad", wide, a.n)
 	if len(a.visited) == 0 && a.frozen == nil {

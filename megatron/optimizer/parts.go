@@ -27,6 +27,9 @@ type sort struct {
 // Fraction each parameter's in one of the two; matrices of Muon apart.
 func (o *Optimizer) divide(e Offloaded) {
 	gone := map[*mpu.Param]bool{}
+	if e.Packed != nil { // state stays here
+		e.Store = nil
+	}
 	some := e.Store != nil && e.Fraction > 0 && e.Fraction < 1
 	for _, f := range o.families {
 		if some {

@@ -1,6 +1,9 @@
 package optimizer
 
-import "monotron/csrc/device"
+import (
+	"monotron/csrc/device"
+	"monotron/mpu"
+)
 
 // Strategy is what data-parallel ranks hold once instead of each
 // (--data-parallel-sharding-strategy; ZeRO, Rajbhandari et al., arXiv 1910.02054).
@@ -33,8 +36,11 @@ type Sharding struct {
 
 // Offloaded says what is offloaded: kept outside of the device's memory.
 type Offloaded struct {
-	Store      func(purpose string, bytes int64) (device.Store, error) // makes the memory or file for n bytes; nil: nothing is offloaded
-	Parameters bool                                                    // values too: they come where they are used, as under ZeRO-3
+	Store func(purpose string, bytes int64) (device.Store, error) // makes the memory or file for n bytes; nil: nothing is offloaded
+	// Packed, where given, says which frozen parameters are offloaded, and then nothing else is. A device whose memory
+	// is the host's reads stretches of them for products where these take them so (mpu.Param.Unpack).
+	Packed     func(*mpu.Param) bool
+	Parameters bool // values too: they come where they are used, as under ZeRO-3
 	// With Parameters: they come where something is added to them, with one state for all of the data group.
 	Gradients bool
 	Fraction  float64 // of the rank's trained elements, with neither of these two; 0: all

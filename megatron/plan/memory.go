@@ -10,6 +10,7 @@ import (
 	"monotron/megatron/checkpoint/memory"
 	"monotron/megatron/config"
 	"monotron/megatron/engine"
+	"monotron/megatron/optimizer/offload"
 	"monotron/megatron/training"
 	"monotron/mpu/comm"
 	"monotron/mpu/health"
@@ -35,7 +36,7 @@ type Rank struct {
 	At        Point                  // of the peak
 	AtPeak    [device.Purposes]int64 // bytes then
 	Reserved  int64                  // asked of the device, with what lies between blocks
-	Stored    int64                  // in files (--offload-folder), or in the host's memory for a GPU
+	Stored    int64                  // in files (--offload-folder), in the host's memory for a GPU, or in 4 bits (--quantize-base)
 	Scratch   int64                  // in which ops work, in addition; known where the device is here
 	Copies    int64                  // in the host's memory: memory checkpoints of its shard, and of that of which it has copies
 
@@ -209,6 +210,9 @@ func (o Options) count(job *training.Job, number int) (Rank, error) {
 	})
 	u := d.Arena.Usage()
 	out.Peak, out.ByPurpose, out.Reserved, out.Stored, out.Scratch = u.Max, u.Peak, u.Reserved, d.Stored(), d.Scratch()
+	if job.Config.PackedBase {
+		out.Stored = offload.PackedSize(job.Config.DType(), out.Stored)
+	}
 	out.At.Chunks = max(1, job.Config.Layout.VP)
 	return out, err
 }

@@ -148,6 +148,26 @@ func TestAdapterRefusals(t *testing.T) {
 	}
 }
 
+// Claim (docs/finetuning.md): over a base in NF4 the device has the weights that are not packed once, the adapter, and of
+// the packed ones what one product uses, as the plan says.
+func TestMemoryOverAPackedBase(t *testing.T) {
+	dir := t.TempDir()
+	line := adaptLine(t, dir) + "--micro-batch-size 2 --lora-rank 4 --train-iters 2 "
+	var parameters []float64
+	for _, flags := range []string{"--log-jsonl DIR/plain", "--log-jsonl DIR/packed --quantize-base nf4"} {
+		must(t, dir, line+flags)
+		step := stepsOf(t, filepath.Join(dir, []string{"plain", "packed"}[len(parameters)]))[1]
+		if parameters = append(parameters, float64(step.MemoryByPurpose["parameters"])); step.MemoryBytes != step.PlannedMemoryBytes {
+			t.Errorf("%s: %d bytes are taken, %d planned", flags, step.MemoryBytes, step.PlannedMemoryBytes)
+		}
+	}
+	// Linear layers of 2 layers, f32: qkv [32, 16], proj [16, 16], fc1 [80, 16] and fc2 [16, 40]; fc1 is the largest.
+	const all, largest = 2 * (32*16 + 16*16 + 80*16 + 16*40) * 4, 80 * 16 * 4
+	if saved := parameters[0] - parameters[1]; saved != all-largest {
+		t.Errorf("parameters take %v bytes, and %v over a packed base: %v less, want %d", parameters[0], parameters[1], saved, all-largest)
+	}
+}
+
 // Claim (docs/finetuning.md): --quantize-base trains over rounded weights, with other losses
 // than the base's: the same in every layout, whether the weights lie in memory in their codes or
 // unpacked; a stopped run continues with them.
@@ -163,7 +183,7 @@ func TestAdapterOverAQuantizedBase(t *testing.T) {
 	if notes := must(t, dir, line+"--train-iters 1 --save DIR/note").notes; !strings.Contains(notes, "the weights that are not trained take") {
 		t.Errorf("nothing lies in codes: %s", notes)
 	}
-	for i, layout := range []string{"--world-size 2 --tensor-model-parallel-size 2", "--world-size 2 --zero-stage 3", "--world-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 1",
+	for i, layout := range []string{"--world-size 2 --tensor-model-parallel-size 2", "--world-size 2 --zero-stage 3", "--world-size 2 --zero-stage 2 --micro-batch-size 1", "--world-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 1",
 		"--optimizer-cpu-offload"} { // the last leaves the weights unpacked
 		if got := losses(line + layout + fmt.Sprintf(" --save DIR/layout%d", i)); got != want {
 			t.Errorf("%s: %s, want %s", layout, got, want)

@@ -80,11 +80,9 @@ func findAdapters(c *config.Run) error {
 }
 
 // packsBase reports whether the weights of --quantize-base lie in memory as NF4: not where complete
-// ones are needed (a new DoRA's magnitudes), or where something else offloads the parameters or has all
-// of them on every rank after an update.
+// ones are needed (a new DoRA's magnitudes), or where something else is offloaded.
 func packsBase(c *config.Run) bool {
-	kept := c.Layout.Sharding == "" || c.Layout.Sharding == string(optimizer.NoShard) || c.Layout.Sharding == string(optimizer.OptimGradsParams)
-	return c.Adapter.Quantize == hf.NF4 && !c.Adapter.DoRA && kept && c.Optimizer.Indivisible() == "" && c.OffloadFolder == "" && !c.OptimizerCPUOffload
+	return c.Adapter.Quantize == hf.NF4 && !c.Adapter.DoRA && c.OffloadFolder == "" && !c.OptimizerCPUOffload
 }
 
 // checkRetrained refuses weights that are trained with an adapter where something asks for them as they were.
@@ -184,10 +182,8 @@ func (r *Run) holdsAdapter(dir string, step int64) bool {
 
 // drawAdapter gives a new adapter its start, before the base's weights are loaded.
 func (r *Run) drawAdapter() error {
-	return r.Engine.Optimizer.Fill(func(p *mpu.Param) error {
-		if model.IsAdapter(p.Name) {
-			p.Initialize(r.device, uint64(r.Config.Seed))
-		}
+	return r.Engine.Optimizer.FillNamed(model.IsAdapter, func(p *mpu.Param) error {
+		p.Initialize(r.device, uint64(r.Config.Seed))
 		return nil
 	})
 }

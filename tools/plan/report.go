@@ -20,7 +20,7 @@ type rankReport struct {
 	At        string           `json:"at"`         // of the peak
 	AtPeak    map[string]int64 `json:"at_peak"`    // bytes then
 	Reserved  int64            `json:"reserved_bytes"`
-	Stored    int64            `json:"stored_bytes,omitempty"` // in files, or in the host's memory of a GPU
+	Stored    int64            `json:"stored_bytes,omitempty"` // in files, in the host's memory of a GPU, or in 4 bits
 	Scratch   int64            `json:"scratch_bytes"`
 	Copies    int64            `json:"memory_checkpoint_bytes,omitempty"` // in the host's memory
 }
@@ -215,8 +215,8 @@ func (p *runPlan) write(out *command.Printer) error {
 		switch {
 		case p.config.OffloadFolder != "":
 			where = p.config.OffloadFolder
-		case p.config.PackedBase:
-			where += ", less what NF4 saves of it (--quantize-base)"
+		case p.config.Adapter.Quantize != "" && !p.config.OptimizerCPUOffload:
+			where += ", of weights that are NF4's (--quantize-base)"
 		}
 		out.Printf("rank %d has %s more in %s\n", worst, device.Size(stored), where)
 	}

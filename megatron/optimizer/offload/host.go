@@ -31,13 +31,9 @@ func (m *Memory) Store(_ string, bytes int64) (device.Store, error) {
 	return h, nil
 }
 
-// Packed is Store that keeps what is for `packed`, values of dtype, in 4 bits where they are
-// NF4's (nf4.Packed).
-func (m *Memory) Packed(dtype device.DType, packed string) func(purpose string, bytes int64) (device.Store, error) {
+// Packed is Store of values of dtype, which it keeps in 4 bits where they are NF4's (nf4.Packed).
+func (m *Memory) Packed(dtype device.DType) func(purpose string, bytes int64) (device.Store, error) {
 	return func(purpose string, bytes int64) (device.Store, error) {
-		if purpose != packed {
-			return m.Store(purpose, bytes)
-		}
 		p, err := nf4.NewPacked(strings.ToUpper(dtype.String()), bytes/dtype.Size(), func(bytes int64) ([]byte, error) {
 			h, err := m.Store(purpose, max(1, bytes))
 			if err != nil {
@@ -48,6 +44,11 @@ func (m *Memory) Packed(dtype device.DType, packed string) func(purpose string, 
 		m.packed = append(m.packed, p)
 		return p, err
 	}
+}
+
+// PackedSize is what values of dtype that take so many bytes take from Packed if all of them are NF4's.
+func PackedSize(dtype device.DType, bytes int64) int64 {
+	return nf4.PackedSize(strings.ToUpper(dtype.String()), bytes/dtype.Size())
 }
 
 // PackedBytes is what values that Packed keeps take.
