@@ -128,7 +128,25 @@ V void K(finish_as)(const gemm_job *job, const gemm_tile *t, const float *sums, 
 #endif
 }
 
+/* A micro tile whose transpose belongs to C: nothing but C += follows it. */
+V void K(finish_turned)(const gemm_job *job, const gemm_tile *t, const float *sums, int64_t ld, int CT) {
+  const int64_t rows = t->i1 - t->i0, columns = t->j1 - t->j0;
+  float turned[NR * MR];
+  K(transpose)(turned, MR, MR, sums, MT_F32, ld, rows, columns);
+  for (int64_t j = 0; j < columns; j++) {
+    void *c = job->c + ((t->j0 + j) * job->ldc + t->i0) * mt_element(CT);
+    V_EACH(rows, i, m,
+      vf x = v_load_n(turned + j * MR, MT_F32, i, m);
+      if (job->accumulate) x += v_load_n(c, CT, i, m);
+      v_store_n(c, CT, i, m, x););
+  }
+}
+
 static void K(finish)(const gemm_job *job, const gemm_tile *t, const float *sums, int64_t ld) {
+  if (job->turned) {
+    V_BY_DTYPE(job->c_dtype, K(finish_turned)(job, t, sums, ld, T));
+    return;
+  }
   if (job->c_dtype == job->dtype) V_BY_DTYPE(job->dtype, K(finish_as)(job, t, sums, ld, T, T))
   else V_BY_DTYPE(job->dtype, K(finish_as)(job, t, sums, ld, T, MT_F32))
 }

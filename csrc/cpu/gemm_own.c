@@ -39,6 +39,7 @@ void mt_gemm_pack(const gemm_kernel *kr, const gemm_job *job, int32_t of_b, char
 
 /* Rows of C, and of Aux, lie pages apart: they come while sums are made. */
 static void fetch(const gemm_job *job, int64_t i, int64_t rows, int64_t j, int64_t columns) {
+  if (job->turned) return;
   int64_t size = gemm_exact(job) ? 8 : job->c_dtype == MT_F32 ? 4 : 2;
   for (int64_t r = i; r < i + rows; r++) {
     const char *c = job->c + (r * job->ldc + j) * size, *aux = job->aux + (r * job->ldaux + j) * 2;

@@ -59,6 +59,21 @@ static const gemm_kernel *kernel_of(const gemm_job *job) {
   return own ? own : mt_gemm_kernels()->f32;
 }
 
+/* A product with few columns, as those with an adapter's rank, fills a part of the kernel's vectors. Its transpose
+ * fills them with its many columns, and has the same sums. */
+static gemm_job narrow(gemm_job job) {
+  const gemm_kernel *kr = mt_gemm_kernels()->f32;
+  const int64_t plain = mt_up(job.m, kr->mr) * mt_up(job.n, kr->nr), turned = mt_up(job.n, kr->mr) * mt_up(job.m, kr->nr);
+  const route by = route_of(&job);
+  if ((by != SINGLE && by != PACKED) || kernel_of(&job) != kr || gemm_tree(&job) || job.leaves || job.bias || job.epilogue != MT_NO_EPILOGUE) return job;
+  if (job.n <= MT_GEMM_THIN || 3 * turned > 2 * plain) return job;
+  gemm_job other = job;
+  other.a = (gemm_operand){job.b.data, job.b.col, job.b.row, job.b.dtype};
+  other.b = (gemm_operand){job.a.data, job.a.col, job.a.row, job.a.dtype};
+  other.m = job.n, other.n = job.m, other.turned = 1, other.stream = 0;
+  return other;
+}
+
 static gemm_by_row *by_row_of(const gemm_job *job) {
   gemm_by_row *own = job->dtype == MT_BF16 ? mt_gemm_bf16_by_row() : NULL;
   return own ? own : mt_gemm_kernels()->by_row;
@@ -87,7 +102,7 @@ static gemm_grid grid_of(const gemm_job *job, route by) {
 }
 
 static int64_t tiles(const void *args, int32_t phase) {
-  gemm_job job = job_of(args);
+  gemm_job job = narrow(job_of(args));
   route by = route_of(&job);
   if (by == PACKED) return mt_gemm_packed_tiles(kernel_of(&job), &job, phase);
   gemm_grid g = grid_of(&job, by);
@@ -95,7 +110,7 @@ static int64_t tiles(const void *args, int32_t phase) {
 }
 
 static int64_t scratch_bytes(const void *args) {
-  gemm_job job = job_of(args);
+  gemm_job job = narrow(job_of(args));
   return route_of(&job) == PACKED ? mt_gemm_packed_scratch(kernel_of(&job), &job) : 0;
 }
 
@@ -112,7 +127,7 @@ static int32_t by_onednn(mt_context *ctx, const gemm_job *job, const gemm_tile *
 }
 
 static int32_t run(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
-  gemm_job job = job_of(args);
+  gemm_job job = narrow(job_of(args));
   route by = route_of(&job);
   if (by == PACKED) {
     mt_gemm_packed(kernel_of(&job), &job, scratch, phase, tile, ctx->workspace);

@@ -168,7 +168,8 @@ func TestProductsOfEveryCut(t *testing.T) {
 }
 
 // Claim (mpu/tiles.go): by our own kernels an element of a product is the same bits whatever other
-// rows and columns are made with it; so a weight can come in parts.
+// rows and columns are made with it, also in a part with few columns, which is made as its transpose; so a weight can
+// come in parts.
 func TestPartsOfAProductAreTheProduct(t *testing.T) {
 	d := opened(t)
 	defer d.Arena.Close()
@@ -186,7 +187,7 @@ func TestPartsOfAProductAreTheProduct(t *testing.T) {
 		d.Fill(parts, 5)
 		d.Matmul(a)
 		for _, rows := range [][2]int64{{0, 48}, {48, b.m - 48}} {
-			for _, columns := range [][2]int64{{0, 80}, {80, b.n - 80}} {
+			for _, columns := range [][2]int64{{0, 16}, {16, 64}, {80, b.n - 80}} {
 				part := a
 				part.A, part.B = a.A.Slice(int(a.TransA), rows[0], rows[1]), a.B.Slice(1-int(a.TransB), columns[0], columns[1])
 				part.C = parts.Slice(0, rows[0], rows[1]).Slice(1, columns[0], columns[1])

@@ -8,5 +8,5 @@
 //	nf4.go      the codes of weights
 //	dynamic.go  8-bit codes of magnitudes and of an optimizer's moments
 //	state.go    tensors and JSON of a quantised weight in a file
-//	packed.go   memory that keeps weights as codes
+//	packed.go   memory that keeps weights as codes, with scales.go
 package nf4

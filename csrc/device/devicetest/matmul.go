@@ -48,7 +48,9 @@ func matmulCases() []Case {
 			}
 		}
 		cases = append(cases, matmulCase(d, 300, 1000, 70, matmulOptions{}), matmulCase(d, 300, 1000, 70, matmulOptions{transB: true, bias: true, epilogue: device.GeluTanhEpilogue}),
-			matmulCase(d, 300, 700, 260, matmulOptions{transA: true, accumulate: true, wideC: true}))
+			matmulCase(d, 300, 700, 260, matmulOptions{transA: true, accumulate: true, wideC: true}),
+			// As many columns as an adapter's rank.
+			matmulCase(d, 530, 16, 300, matmulOptions{strided: true}), matmulCase(d, 530, 16, 300, matmulOptions{transA: true, accumulate: true, wideC: true, strided: true}), matmulCase(d, 70, 8, 90, matmulOptions{transB: true}))
 		cases = append(cases, nonFiniteMatmul(d))
 	}
 	return cases
