@@ -256,7 +256,7 @@ func TestImpossibleCombinations(t *testing.T) {
 		{"--lr nan", "--lr must be from 0 to 1e+30, not nan"},
 		{"--seed -1", "--seed must be from 0 to 4294967295, not -1"},
 		{"--batch-size 4", "use --micro-batch-size"},
-		{"--curriculum-learning", "the sequence length is constant"},
+		{"--curriculum-learning", "the sequence length must be constant"},
 		{"--cross-entropy-fusion-impl te", "use native"},
 		{"--log-memory-interval 30", "not a multiple of --log-interval"},
 		{"--override-opt_param-scheduler --use-checkpoint-opt_param-scheduler", "--override-opt-param-scheduler cannot be combined with --use-checkpoint-opt-param-scheduler"},

@@ -43,9 +43,9 @@ var table = [Activations]Row{
 	GeluTanh:    {Name: "gelu_tanh", HF: []string{"gelu_new", "gelu_pytorch_tanh", "gelu_fast"}},
 	GeluErf:     {Name: "gelu", HF: []string{"gelu"}},
 	SquaredRelu: {Name: "squared_relu", HF: []string{"relu2"}, Flag: "squared-relu", Help: "use an MLP with relu(x)^2"},
-	Swiglu:      {Name: "swiglu", HF: []string{"silu", "swish"}, Gated: true, Flag: "swiglu", Help: "use a gated MLP, silu(gate)*up"},
-	QuickGeglu:  {Name: "quick_geglu", Gated: true, Flag: "quick-geglu", Help: "use a gated MLP, x*sigmoid(1.702x)"},
-	Geglu:       {Name: "geglu", HF: []string{"gelu_pytorch_tanh", "gelu_new", "gelu_fast"}, Gated: true, Flag: "geglu", Help: "use a gated MLP, gelu(gate)*up, with the tanh form of GELU (Gemma)"},
+	Swiglu:      {Name: "swiglu", HF: []string{"silu", "swish"}, Gated: true, Flag: "swiglu", Help: "use a gated MLP: silu(gate)*up"},
+	QuickGeglu:  {Name: "quick_geglu", Gated: true, Flag: "quick-geglu", Help: "use a gated MLP: the gate x becomes x*sigmoid(1.702x)"},
+	Geglu:       {Name: "geglu", HF: []string{"gelu_pytorch_tanh", "gelu_new", "gelu_fast"}, Gated: true, Flag: "geglu", Help: "use a gated MLP: gelu(gate)*up, with the tanh form of GELU (Gemma)"},
 	Relu:        {Name: "relu", HF: []string{"relu"}, Flag: "relu", Help: "use an MLP with relu(x) (OPT)"},
 }
 

@@ -9,9 +9,9 @@ import (
 // activationFlags choose the MLP's non-linearity: those of the table of activations, and
 // what GELU's two forms go by.
 var activationFlags = owned(Model, append(activationRows(),
-	works("glu-activation", String, "", "Raw.GLU", "choose a gated MLP activation, as Megatron-DeepSpeed spells --swiglu").choices("swiglu").
+	works("glu-activation", String, "", "Raw.GLU", "use a gated MLP; swiglu is Megatron-DeepSpeed's spelling of --swiglu").choices("swiglu").
 		but(notBuilt+"; use --swiglu", "geglu", "liglu", "reglu"),
-	works("no-bias-gelu-fusion", Switch, "", "!Raw.BiasGelu", "use exact erf GELU instead of the tanh form (also with --disable-bias-linear)"),
+	works("no-bias-gelu-fusion", Switch, "", "!Raw.BiasGelu", "use the exact form of GELU, with erf, instead of the tanh form; the flag also applies with --disable-bias-linear"),
 )...)
 
 func activationRows() (rows []Flag) {

@@ -3,7 +3,7 @@ package table
 const (
 	ownsOrNeeds = "each rank always writes the tensors it owns and reads those it needs"
 	ownWriter   = "--async-save writes from the training process"
-	onlyOnDisk  = "checkpoints on disk are complete and in a folder that all ranks share; use --memory-checkpoint-interval with --replication-jump for quick ones on each host"
+	onlyOnDisk  = "checkpoints on disk are complete and in a folder that all ranks share; use --memory-checkpoint-interval with --replication-jump for quick checkpoints on each host"
 	useConvert  = "use `monotron convert`"
 )
 
@@ -16,7 +16,7 @@ var checkpointFlags = owned(Checkpoint,
 	works("keep-last", Int, "", "Checkpoint.KeepLast", "set the number of newest checkpoints to keep; -1 and 0 keep all (default: all)").from(-1, sizes).same("-1", "0").alias("most-recent-k"),
 	works("ckpt-format", String, "native", "Checkpoint.Format", "choose the format of the checkpoints to write").choices("native", "torch", "torch_dist").
 		but("use native, torch or torch_dist", "torch_dcp", "fsdp_dtensor", "zarr").
-		differs("the default is torch_dist there; native has checksums of every byte and loads under any layout"),
+		differs("the default is torch_dist; monotron's native has checksums of every byte and loads under any layout"),
 	works("ckpt-step", Int, "", "Checkpoint.Step", "load this iteration (default: the latest)").from(0, sizes).alias("override-ckpt-iteration"),
 	works("no-save-tokenizer-assets", Switch, "", "Checkpoint.NoTokenizer", "store only the tokenizer's name in checkpoints, without a copy of its files").alias("disable-save-tokenizer-assets"),
 	works("no-save-optim", Switch, "", "Checkpoint.NoSaveOptim", "leave the optimizer's state out of checkpoints"),
@@ -24,17 +24,17 @@ var checkpointFlags = owned(Checkpoint,
 	works("no-load-optim", Switch, "", "Checkpoint.NoLoadOptim", "do not load the optimizer's state"),
 	accepted("no-load-rng", Switch, "", "random numbers come from counters, so there is no state to load"),
 	works("finetune", Switch, "", "Checkpoint.Finetune", "load only the weights and start at iteration 0"),
-	works("pretrained-checkpoint", String, "", "Checkpoint.Pretrained", "start from these weights while --load has no checkpoint; a folder or s3:// URL as with --load"),
+	works("pretrained-checkpoint", String, "", "Checkpoint.Pretrained", "start from the weights in this checkpoint folder or s3:// URL as long as --load has no checkpoint"),
 	works("moe-use-upcycling", Switch, "", "Checkpoint.Upcycle", "initialize the experts from the MLPs of the dense checkpoint of --load; the next checkpoint written contains them"),
-	works("moe-upcycling-granularity", Int, "1", "Checkpoint.UpcyclingGranularity", "cut one dense MLP into N experts").from(1, lists),
+	works("moe-upcycling-granularity", Int, "1", "Checkpoint.UpcyclingGranularity", "cut each dense MLP into N experts").from(1, lists),
 	works("use-checkpoint-args", Switch, "", "Checkpoint.UseArgs", "take the flags that the command line does not give from the checkpoint"),
-	works("allow-missing-load", Switch, "", "Checkpoint.AllowMissing", "start from initial weights when the folder of --load does not exist, or with --finetune when it has no checkpoint; without it that is an error, unless --save names the same folder and --finetune is not given"),
+	works("allow-missing-load", Switch, "", "Checkpoint.AllowMissing", "start from initial weights when the folder of --load does not exist, or, with --finetune, has no checkpoint; without this flag that is an error, unless --save names the same folder and --finetune is not given"),
 	works("exit-on-missing-checkpoint", Switch, "", "Checkpoint.ExitOnMissing", "exit when --load has no checkpoint, instead of starting from initial weights"),
 	works("async-save", Switch, "", "Checkpoint.Async", "write checkpoints in the background while training continues"),
-	works("replication-jump", Int, "0", "Checkpoint.ReplicationJump", "with --memory-checkpoint-interval: keep a copy of each rank's shard on the host of the rank that many numbers after it, usually the ranks of a host (0 keeps no copies)").from(0, sizes).
-		differs("copies there are files that --non-persistent-ckpt-type local writes, with --replication"),
-	accepted("use-dist-ckpt", Switch, "", "see --ckpt-format"),
-	accepted("dist-ckpt-format", String, "", "see --ckpt-format"),
+	works("replication-jump", Int, "0", "Checkpoint.ReplicationJump", "with --memory-checkpoint-interval, keep a copy of the shard of each rank R on the host of rank R+N; N is usually the number of ranks per host (0 keeps no copies)").from(0, sizes).
+		differs("copies are files, which --non-persistent-ckpt-type local writes with --replication"),
+	accepted("use-dist-ckpt", Switch, "", "--ckpt-format chooses the format"),
+	accepted("dist-ckpt-format", String, "", "--ckpt-format chooses the format"),
 	accepted("dist-ckpt-strictness", String, "assume_ok_unexpected", "a missing tensor is always an error, and an unexpected one is reported").
 		choices("assume_ok_unexpected", "log_unexpected", "log_all", "raise_unexpected", "raise_all", "return_unexpected", "return_all", "ignore_all"),
 	accepted("use-mp-args-from-checkpoint-args", Switch, "", "a checkpoint loads under any layout"),
@@ -67,5 +67,5 @@ var otherCheckpointFlags = families(Checkpoint,
 		texts("ckpt-convert-format ckpt-convert-save")),
 	allRefused("use --tokenizer-type and its files, which take precedence over the checkpoint's",
 		switches("no-use-tokenizer-model-from-checkpoint-args/disable-use-tokenizer-model-from-checkpoint-args")),
-	allRefused("s3:// URLs need no profiles; give them with the AWS_ variables of the environment (docs/object-storage.md)", switches("enable-msc")),
+	allRefused("s3:// URLs need no profiles; set the AWS_ environment variables instead (docs/object-storage.md)", switches("enable-msc")),
 	allAccepted("msc:// URLs are not supported", switches("disable-msc")))

@@ -1,7 +1,7 @@
 package table
 
 const (
-	noNetwork = "nothing is sent to that service while training; --mlflow-tracking-uri and --otlp-endpoint send the run to a tracker, and scripts/track.py sends its log to wandb (docs/trackers.md)"
+	noNetwork = "nothing is sent to that service during training; --mlflow-tracking-uri and --otlp-endpoint send a run to a tracker, and scripts/track.py sends the log of a run to wandb (docs/trackers.md)"
 	oneTrace  = "--profile writes a Chrome trace with every rank of this process"
 )
 
@@ -22,9 +22,9 @@ var loggingFlags = owned(Logging,
 	works("log-validation-ppl-to-tensorboard", Switch, "", "Log.ValidationPPLTensorboard", "write validation perplexity to TensorBoard"),
 	works("log-world-size-to-tensorboard", Switch, "", "Log.WorldSizeToTensorboard", "write the number of ranks to TensorBoard"),
 	works("no-log-loss-scale-to-tensorboard", Switch, "", "!Log.LossScaleToTensorboard", "do not write the loss scale to TensorBoard").alias("disable-log-loss-scale-to-tensorboard"),
-	works("profile", String, "", "Log.Profile", "write a Chrome trace of some steps to this file (default: no trace; if no file is named, trace.json in the folder of --log-jsonl, or else here)").alone("trace.json").differs("a switch there"),
-	works("profile-step-start", Int, "1", "Log.ProfileStart", "set the first step in the trace").from(0, sizes).differs("the default is 10 there; 1 gives short runs a trace too"),
-	works("profile-step-end", Int, "20", "Log.ProfileEnd", "set the first step after the trace").from(0, sizes).differs("the default is 12 there"),
+	works("profile", String, "", "Log.Profile", "write a Chrome trace of some steps to this file; if no file is named, write trace.json in the folder of --log-jsonl, or else in the current folder (default: no trace)").alone("trace.json").differs("the flag is a switch and takes no value"),
+	works("profile-step-start", Int, "1", "Log.ProfileStart", "set the first step in the trace").from(0, sizes).differs("the default is 10; with 1, short runs also have a trace"),
+	works("profile-step-end", Int, "20", "Log.ProfileEnd", "set the first step after the trace").from(0, sizes).differs("the default is 12"),
 	accepted("no-barrier-with-level-1-timing", Switch, "", "timers never wait for other ranks"),
 	accepted("log-batch-size-to-tensorboard", Switch, "", "the batch size is always written to TensorBoard"),
 	accepted("log-learning-rate-to-tensorboard", Switch, "", "the learning rate is always written to TensorBoard"),
@@ -32,7 +32,7 @@ var loggingFlags = owned(Logging,
 	accepted("logging-level", Int, "", "notes go to stderr"),
 	accepted("log-progress", Switch, "", "progress is shown when stderr is a terminal"),
 	works("log-straggler", Switch, "", "Watch.Stragglers", "report the slowest rank of each phase with the log lines"),
-	refused("log-energy", Switch, "power use is not measured; leave it out"),
+	refused("log-energy", Switch, "power use is not measured; leave the flag out"),
 )
 
 // otherLoggingFlags are of other log sinks.

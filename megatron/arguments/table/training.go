@@ -2,7 +2,7 @@ package table
 
 const (
 	GraphsOff   = "none"
-	fullGraphs  = "a graph contains forward and backward of a complete micro-batch, or the update"
+	fullGraphs  = "a CUDA graph always contains the forward and backward pass of a complete micro-batch, or the update"
 	noFP8       = "fp4 and this option of fp8 are not supported; see docs/fp8.md"
 	collector   = "Python's garbage collector is not used"
 	noInjection = "use --inject, as in kill:rank=3:step=7 (docs/failures.md)"
@@ -13,36 +13,36 @@ const (
 var trainingFlags = owned(Training,
 	works("micro-batch-size", Int, "", "MicroBatchSize", "set the number of sequences per micro-batch and rank").from(1, sizes),
 	works("global-batch-size", Int, "", "GlobalBatchSize", "set the number of sequences per step over all ranks (default: micro-batch-size * data-parallel size)").from(1, sizes),
-	works("rampup-batch-size", Ints, "", "RampupBatchSize", "increase the global batch from START to --global-batch-size over SAMPLES, by INCREMENT").from(0, samples).count(3),
-	works("step-batch-size-schedule", String, "", "StepBatchSizeSchedule", "set global batch sizes by consumed tokens, as in \"0:768 250B:1536\""),
+	works("rampup-batch-size", Ints, "", "RampupBatchSize", "increase the global batch size in equal steps; the three values are the initial size, the size of a step, and the number of samples after which --global-batch-size is reached").from(0, samples).count(3),
+	works("step-batch-size-schedule", String, "", "StepBatchSizeSchedule", "set the global batch size by the number of consumed tokens, as in \"0:768 250B:1536\""),
 	works("decrease-batch-size-if-needed", Switch, "", "DecreaseBatchSizeIfNeeded", "round down a global batch size that is not a multiple of micro-batch size times data-parallel size"),
 	works("train-iters", Int, "", "TrainIters", "train this number of steps").from(0, sizes),
 	works("train-samples", Int, "", "TrainSamples", "set the number of sequences to train on, instead of --train-iters").from(0, samples),
 	works("seq-length", Int, "", "SeqLength", "set the number of tokens per sequence").from(2, sizes).alias("encoder-seq-length"),
 	works("seed", Int, "1234", "Seed", "set the seed of weights, dropout and data order").from(0, 1<<32-1),
 	works("calculate-per-token-loss", Switch, "", "CalculatePerTokenLoss", "average the loss over all tokens of the global batch instead of over micro-batches"),
-	works("loss-mean-per-context-rank", Switch, "", "LossMeanPerContextRank", "average the loss of a micro-batch over each context-parallel rank's own tokens, as Megatron-LM does (default: over those of all ranks that share its sequences)"),
+	works("loss-mean-per-context-rank", Switch, "", "LossMeanPerContextRank", "average the loss of a micro-batch over each context-parallel rank's own tokens, as Megatron-LM does (default: over the tokens of all ranks that share its sequences)"),
 	works("iterations-to-skip", Ints, "", "IterationsToSkip", "read the data of these steps, but do not train on it").from(1, sizes),
-	works("exit-interval", Int, "", "ExitInterval", "exit after a step whose number is a multiple of this").from(0, sizes),
+	works("exit-interval", Int, "", "ExitInterval", "exit after a step whose number is a multiple of N").from(0, sizes),
 	works("exit-duration-in-mins", Int, "", "ExitDurationMins", "save and exit after N minutes").from(0, year),
 	works("no-check-for-nan-in-loss-and-grad", Switch, "", "!CheckForNaN", "continue when a loss or gradient is not finite"),
 	works("eval-iters", Int, "100", "EvalIters", "use N batches per evaluation").from(0, sizes),
 	works("eval-interval", Int, "1000", "EvalInterval", "evaluate every N steps").from(1, sizes).differs("has no default and requires the flag"),
 	works("eval-global-batch-size", Int, "", "EvalGlobalBatchSize", "set the global batch size of an evaluation (default: --global-batch-size)").from(1, sizes),
 	works("eval-micro-batch-size", Int, "", "EvalMicroBatchSize", "set the micro-batch size of an evaluation (default: --micro-batch-size)").from(1, sizes),
-	works("skip-train", Switch, "", "SkipTrain", "evaluate only"),
-	works("cuda-graph-impl", String, GraphsOff, "Raw.GraphImpl", "choose CUDA graphs; local runs a micro-batch, and the update, as one launch each, on one GPU rank").choices(GraphsOff, "local").
+	works("skip-train", Switch, "", "SkipTrain", "evaluate the model without training"),
+	works("cuda-graph-impl", String, GraphsOff, "Raw.GraphImpl", "choose whether CUDA graphs are used: local runs each micro-batch, and each update, as one graph, on one GPU rank only").choices(GraphsOff, "local").
 		same("transformer_engine", "local").same("full_iteration", "local"),
-	works("enable-cuda-graph", Switch, "", "Raw.EnableGraph", "same as --cuda-graph-impl local").alias("external-cuda-graph"),
+	works("enable-cuda-graph", Switch, "", "Raw.EnableGraph", "use CUDA graphs; the same as --cuda-graph-impl local").alias("external-cuda-graph"),
 	works("full-validation", Switch, "", "FullValidation", "evaluate on the complete validation set"),
 	accepted("rerun-mode", String, "validate_results", "steps repeat bit for bit; `monotron replay` repeats one").choices("disabled", "validate_results", "report_stats"),
 	accepted("no-manual-gc-eval", Switch, "", "Python's garbage collector is not used").alias("disable-manual-gc-eval"),
 	accepted("empty-unused-memory-level", Int, "0", "memory comes from one arena without a cache"),
 	accepted("exit-signal", String, "SIGTERM", "SIGTERM and SIGINT are handled").choices("SIGTERM", "SIGINT").same("15", "SIGTERM").same("2", "SIGINT").
-		differs("accepts every signal; here only SIGTERM and SIGINT save and exit"),
+		differs("accepts every signal; monotron accepts only SIGTERM and SIGINT"),
 	accepted("train-sync-interval", Int, "", "the training loop waits for the device only to read results"),
 	accepted("check-weight-hash-across-dp-replicas-interval", Int, "", "replicas stay equal bit for bit; `monotron inspect checkpoint --verify` prints the hash"),
-	refused("start-eval-at-iter", Int, "evaluations run every --eval-interval steps from the start; leave it out"),
+	refused("start-eval-at-iter", Int, "evaluations run every --eval-interval steps from the start; leave the flag out"),
 	refused("phase-transition-iterations", String, "use --step-batch-size-schedule"),
 	refused("batch-size", Int, "use --micro-batch-size").instead("micro-batch-size"),
 	refused("decoder-seq-length", Int, oneStack).instead("seq-length"),
@@ -61,17 +61,17 @@ var precisionFlags = owned(Precision,
 
 // recomputeFlags trade time for memory.
 var recomputeFlags = owned(Recompute,
-	works("recompute-activations", Switch, "", "Raw.RecomputeActivations", "short for --recompute-granularity selective"),
-	works("recompute-granularity", String, "", "Recompute.Granularity", "recompute complete layers, or selected modules (default: nothing)").choices("full", "selective"),
-	works("recompute-method", String, "", "Recompute.Method", "with --recompute-granularity full: recompute all layers in chunks of N (uniform), or only the first N of a chunk of the model (block); N is --recompute-num-layers").choices("uniform", "block"),
+	works("recompute-activations", Switch, "", "Raw.RecomputeActivations", "recompute selected modules; the same as --recompute-granularity selective"),
+	works("recompute-granularity", String, "", "Recompute.Granularity", "choose what is recomputed: complete layers (full) or some modules (selective) (default: nothing)").choices("full", "selective"),
+	works("recompute-method", String, "", "Recompute.Method", "with --recompute-granularity full, recompute all layers in groups of N layers (uniform), or only the first N layers of each model chunk (block), where N is --recompute-num-layers").choices("uniform", "block"),
 	works("recompute-num-layers", Int, "", "Recompute.NumLayers", "set the number of layers N of --recompute-method").from(1, lists).alias("activations-checkpoint-num-layers", "checkpoint-num-layers"),
 	works("recompute-modules", Strings, "core_attn", "Recompute.Modules", "choose the modules to recompute with --recompute-granularity selective").
 		choices("core_attn", "mlp", "moe", "shared_experts", "layernorm", "moe_act").
-		differs("accepts any text, and sets the default core_attn later").but("products of multi-latent attention are kept; leave it out", "mla_up_proj"),
+		differs("accepts any text; the parser has no default, and core_attn is set later").but("products of multi-latent attention are kept; leave this value out", "mla_up_proj"),
 	works("distribute-saved-activations", Switch, "", "Layout.DistributeSavedActivation", "shard the saved inputs of recomputed layers over tensor-parallel ranks").
 		alias("distribute-checkpointed-activations", "partition-activations"),
-	works("checkpoint-activations", Switch, "", "Raw.CheckpointActivations", "older spelling of --recompute-granularity full --recompute-method uniform"),
-	works("activations-checkpoint-method", String, "", "Raw.CheckpointMethod", "older spelling of --recompute-granularity full --recompute-method").choices("uniform", "block"),
+	works("checkpoint-activations", Switch, "", "Raw.CheckpointActivations", "recompute all layers; this is an older spelling of --recompute-granularity full --recompute-method uniform"),
+	works("activations-checkpoint-method", String, "", "Raw.CheckpointMethod", "choose how layers are recomputed; this is an older spelling of --recompute-granularity full --recompute-method").choices("uniform", "block"),
 )
 
 // otherTrainingFlags steer what needs no steering here, or are not trained with.
@@ -106,11 +106,11 @@ var otherTrainingFlags = families(Training,
 
 // fp8Flags are of products whose operands are rounded to 8 bits.
 var fp8Flags = owned(Precision,
-	works("fp8-format", String, "", "FP8.Format", "round the operands of linear layers to 8 bits: e4m3, or hybrid, which has gradients in e5m2 (docs/fp8.md)").choices("e4m3", "hybrid"),
-	works("fp8-recipe", String, "blockwise", "FP8.Recipe", "scales of these operands: blockwise, one per 1x128 block, for weights one per 128x128 block; mxfp8, one per 1x32 block; tensorwise, one per tensor").choices("blockwise", "mxfp8", "tensorwise").
-		but("use tensorwise, whose scales are those of the tensor itself", "delayed").but("use blockwise, mxfp8 or tensorwise", "custom").
-		differs("it must be given: the default is delayed there, which is not supported; scales of tensors are those of the complete tensor in every layout"),
-	works("first-last-layers-bf16", Switch, "", "FP8.FirstLastBF16", "do not round the operands of the first and the last layers"),
+	works("fp8-format", String, "", "FP8.Format", "round the operands of linear layers to 8 bits: e4m3 rounds all of them to E4M3; hybrid rounds gradients to E5M2 instead (docs/fp8.md)").choices("e4m3", "hybrid"),
+	works("fp8-recipe", String, "blockwise", "FP8.Recipe", "choose how many values share a scale with --fp8-format, which needs this flag: a block of 1x128 values, or 128x128 for weights (blockwise), a block of 1x32 (mxfp8), or the complete tensor (tensorwise)").choices("blockwise", "mxfp8", "tensorwise").
+		but("use tensorwise, which computes each scale from the tensor itself", "delayed").but("use blockwise, mxfp8 or tensorwise", "custom").
+		differs("the default is delayed, which monotron does not support; with tensorwise, monotron computes a scale from the complete tensor under every layout"),
+	works("first-last-layers-bf16", Switch, "", "FP8.FirstLastBF16", "do not round the operands of the first and last layers to 8 bits"),
 	works("num-layers-at-start-in-bf16", Int, "1", "FP8.AtStart", "set the number of first layers that --first-last-layers-bf16 does not round").from(0, sizes),
 	works("num-layers-at-end-in-bf16", Int, "1", "FP8.AtEnd", "set the number of last layers that --first-last-layers-bf16 does not round").from(0, sizes),
 )
