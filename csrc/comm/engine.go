@@ -100,7 +100,7 @@ func load(path string) (*C.mt_comm_api, error) {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s does not export mt_comm_api_get", path)
 	}
 	if api.version != C.MT_COMM_VERSION || api.bytes != C.sizeof_mt_comm_api {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s has a table of version %d and %d bytes, this program needs version %d and %d bytes: build both from one source (make build gloo)",
+		return nil, exitcode.Errorf(exitcode.BadData, "%s has a function table of version %d and %d bytes, but this program needs version %d and %d bytes; build both from the same source (make build gloo)",
 			path, api.version, api.bytes, C.MT_COMM_VERSION, C.sizeof_mt_comm_api)
 	}
 	return api, nil
@@ -180,7 +180,7 @@ func (m *Mesh) Addresses() ([]byte, error) {
 // made for this one. All ranks call it.
 func (m *Mesh) Connect(addresses []byte) error {
 	if len(addresses) != m.AddressBytes()*(m.size-1) {
-		return exitcode.Errorf(exitcode.Internal, "%d bytes of addresses among %d ranks", len(addresses), m.size)
+		return exitcode.Errorf(exitcode.Internal, "Gloo: %d bytes of addresses cannot be divided among %d ranks", len(addresses), m.size)
 	}
 	return m.enter(func(t *C.char, capacity C.int64_t) C.int32_t {
 		return C.connect_mesh(m.api, m.mesh, (*C.char)(unsafe.Pointer(&addresses[0])), t, capacity)
@@ -213,11 +213,11 @@ func (m *Mesh) enter(f func(text *C.char, capacity C.int64_t) C.int32_t) error {
 	m.inside.RLock()
 	defer m.inside.RUnlock()
 	if m.freed { // written with inside locked
-		return exitcode.Errorf(exitcode.IO, "Gloo: closed")
+		return exitcode.Errorf(exitcode.IO, "Gloo: the group was closed")
 	}
 	err := call(f)
 	if err != nil && m.aborted.Load() { // Gloo reports whichever error the abort caused first
-		return exitcode.Errorf(exitcode.IO, "Gloo: ended by the caller")
+		return exitcode.Errorf(exitcode.IO, "Gloo: the caller ended the group")
 	}
 	return err
 }

@@ -29,7 +29,7 @@ func Open(ordinal int) (*device.Device, error) {
 			return device.New("cuda", b), nil
 		}
 	}
-	return nil, fmt.Errorf("no CUDA here: %w; --device cpu works", err)
+	return nil, fmt.Errorf("CUDA cannot be used: %w; use --device cpu", err)
 }
 
 // wishes are CUDA's variables, which it reads as it starts: as many queues to the GPU as there

@@ -116,7 +116,7 @@ func TestGraphKeepsItsMemory(t *testing.T) {
 	}
 	func() {
 		defer func() {
-			if p, _ := recover().(string); !strings.Contains(p, "which a graph works on") {
+			if p, _ := recover().(string); !strings.Contains(p, "a graph still uses it") {
 				t.Errorf("freed: %v", p)
 			}
 		}()

@@ -13,7 +13,7 @@ const LibraryVariable = "MONOTRON_CUDA_LIBRARY"
 
 // Open says that this build cannot open a library.
 func Open(int) (*device.Device, error) {
-	return nil, errors.New("no CUDA here: this program was built without cgo and opens no kernel library; --device ref works")
+	return nil, errors.New("CUDA cannot be used: this program was built without cgo and cannot open a kernel library; use --device ref")
 }
 
 // Wanted is false: no library can be opened.

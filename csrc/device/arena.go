@@ -114,10 +114,10 @@ func (a *Arena) Zeroed(p Purpose, dtype DType, shape ...int64) Tensor {
 func (a *Arena) Free(t Tensor) {
 	b := a.used[t.Data]
 	if b == nil {
-		panic(fmt.Sprintf("device: free of %v, which is not a block of this arena", t))
+		panic(fmt.Sprintf("device: %v cannot be freed: it is not a block of this arena", t))
 	}
 	if b.graph != nil && b.graph.taken != nil {
-		panic(fmt.Sprintf("device: free of %v, which a graph works on", t))
+		panic(fmt.Sprintf("device: %v cannot be freed: a graph still uses it", t))
 	}
 	delete(a.used, t.Data)
 	a.count(b.purpose, -b.bytes)

@@ -152,7 +152,7 @@ func (d *Device) Describe() string { return d.backend.Describe() }
 // Write copies host values into t, which is contiguous.
 func (d *Device) Write(t Tensor, src []byte) {
 	if !t.Contiguous() || int64(len(src)) != t.Bytes() {
-		panic(fmt.Sprintf("device: write of %d bytes into %v", len(src), t))
+		panic(fmt.Sprintf("device: %d bytes cannot be written into %v", len(src), t))
 	}
 	if d.taking != nil {
 		d.keep(errHost)
@@ -168,7 +168,7 @@ func (d *Device) Write(t Tensor, src []byte) {
 // Read copies t, which is contiguous, to the host. It waits for the ops before it.
 func (d *Device) Read(dst []byte, t Tensor) {
 	if !t.Contiguous() || int64(len(dst)) != t.Bytes() {
-		panic(fmt.Sprintf("device: read of %d bytes from %v", len(dst), t))
+		panic(fmt.Sprintf("device: %d bytes cannot be read from %v", len(dst), t))
 	}
 	if d.taking != nil {
 		d.keep(errHost)

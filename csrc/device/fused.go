@@ -23,7 +23,7 @@ type fuser interface {
 func (d *Device) FuseAttention(like AttentionBackwardArgs, most int64) error {
 	b, ok := d.backend.(fuser)
 	if !ok {
-		return errors.New("there is none for device " + d.Name)
+		return errors.New("there is no vendor's attention for device " + d.Name)
 	}
 	OpAttentionForward.need(unsafe.Pointer(&like.Forward))
 	bytes, err := b.fuseAttention(&like)
@@ -31,7 +31,7 @@ func (d *Device) FuseAttention(like AttentionBackwardArgs, most int64) error {
 		return err
 	}
 	if bytes > most {
-		return fmt.Errorf("its workspace would be %s, more than the %s that it may have", Size(bytes), Size(most))
+		return fmt.Errorf("the kernel needs a workspace of %s, which is more than the limit of %s", Size(bytes), Size(most))
 	}
 	if bytes > d.FusedWorkspace() { // the last one stays: ops that are under way use it
 		d.fused = d.Arena.Alloc(Workspace, I32, (bytes+3)/4)

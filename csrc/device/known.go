@@ -99,7 +99,7 @@ func appendFields(tensors []tensorField, choices []choiceField, t reflect.Type, 
 // take for something else.
 func (k *Known) Refusal(op Op, args unsafe.Pointer) error {
 	if op < 0 || op >= Ops {
-		return fmt.Errorf("there is no op %d", op)
+		return fmt.Errorf("op %d does not exist", op)
 	}
 	for _, c := range ops[op].choices {
 		if v := c.in(args); !(*(*Set)(unsafe.Add(unsafe.Pointer(k), c.set))).Has(v) {
@@ -114,7 +114,7 @@ func (k *Known) Refusal(op Op, args unsafe.Pointer) error {
 			continue
 		}
 		if may := k.dtypesOf(x, value); !may.Has(int32(t.DType)) {
-			return fmt.Errorf("%s: %s is %v; this device takes %s there", op, x.name, t, may.dtypes())
+			return fmt.Errorf("%s: %s is %v; this device accepts %s", op, x.name, t, may.dtypes())
 		}
 	}
 	return nil

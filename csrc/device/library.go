@@ -90,7 +90,7 @@ func loadTable(path string) (*C.mt_device_api, error) {
 	}
 	get := C.dlsym(handle, symbol)
 	if get == nil {
-		return nil, fmt.Errorf("%s is not a kernel library: it has no mt_device_api_get", path)
+		return nil, fmt.Errorf("%s is not a kernel library: the function mt_device_api_get is missing", path)
 	}
 	api := C.mt_call_get(get)
 	if api == nil {

@@ -61,11 +61,11 @@ func TestOpenLibraryRefuses(t *testing.T) {
 	for _, c := range []struct{ name, path, want string }{
 		{"missing", "/no/such/library.so", "/no/such/library.so"},
 		{"no library", text, "text.so"},
-		{"no table", compiled(t, "int other;"), "it has no mt_device_api_get"},
-		{"newer", made("1", "0", "0"), fmt.Sprintf("kernel table of version %d", tableVersion+1)},
+		{"no table", compiled(t, "int other;"), "the function mt_device_api_get is missing"},
+		{"newer", made("1", "0", "0"), fmt.Sprintf("the kernel table has version %d", tableVersion+1)},
 		{"larger", made("0", "8", "0"), fmt.Sprintf("this program needs version %d", tableVersion)},
-		{"other ops", made("0", "0", "1"), "kernel table of ops"},
-		{"empty", made("0", "0", "0"), "is missing; rebuild the complete library"},
+		{"other ops", made("0", "0", "1"), "the kernel table was built from ops"},
+		{"empty", made("0", "0", "0"), "the kernel table has no"},
 		{"no table behind it", compiled(t, "void *mt_device_api_get(void) { return 0; }"), "has no kernel table"},
 		{"cut short", halved(t, made("0", "0", "0")), "cut short"},
 	} {

@@ -131,7 +131,7 @@ const moved = 4 << 20
 // Move copies src to dst, of the same dtype and length and both contiguous, wherever they lie.
 func (d *Device) Move(dst, src Tensor) {
 	if dst.Len() != src.Len() || dst.DType != src.DType || !dst.Contiguous() || !src.Contiguous() {
-		panic(fmt.Sprintf("device: move of %v to %v", src, dst))
+		panic(fmt.Sprintf("device: %v cannot be moved to %v", src, dst))
 	}
 	dst, src = dst.Reshape(dst.Len()), src.Reshape(src.Len())
 	switch {

@@ -92,7 +92,7 @@ func (e *OutOfMemory) Total() (n int64) {
 func (e *OutOfMemory) Error() string {
 	text := fmt.Sprintf("out of device memory: %s for %s (%s) with %s allocated: %v", Size(e.Bytes), e.Purpose, kind(e.For), Size(e.Total()), e.Cause)
 	if e.While != "" {
-		text += "; it was for the " + e.While
+		text += "; the memory was for the " + e.While
 	}
 	if len(e.Largest) == 0 {
 		return text

@@ -71,15 +71,15 @@ const knownBytes = C.sizeof_mt_known
 
 func checkTable(api *C.mt_device_api) error {
 	if api.version != tableVersion || api.bytes != C.sizeof_mt_device_api || api.ops != C.MT_OPS || int(api.ops) != int(Ops) {
-		return fmt.Errorf("kernel table of version %d, %d bytes, %d ops; this program needs version %d, %d bytes, %d ops: build both from one source",
+		return fmt.Errorf("the kernel table has version %d, %d bytes and %d ops, but this program needs version %d, %d bytes and %d ops; build both from the same source",
 			api.version, api.bytes, api.ops, tableVersion, C.sizeof_mt_device_api, C.MT_OPS)
 	}
 	if api.sum != C.MT_OPS_SUM {
-		return fmt.Errorf("kernel table of ops %08x; this program has %08x: build both from one source", api.sum, uint32(C.MT_OPS_SUM))
+		return fmt.Errorf("the kernel table was built from ops with checksum %08x, but this program has %08x; build both from the same source", api.sum, uint32(C.MT_OPS_SUM))
 	}
 	for op := range Ops {
 		if api.op[op].tiles == nil || api.op[op].run == nil {
-			return fmt.Errorf("kernel table: %s is missing; rebuild the complete library", op)
+			return fmt.Errorf("the kernel table has no %s; rebuild the complete library", op)
 		}
 	}
 	return nil

@@ -23,7 +23,7 @@ type Tensor struct {
 // View makes a contiguous tensor over data.
 func View(data unsafe.Pointer, dtype DType, shape ...int64) Tensor {
 	if len(shape) == 0 || len(shape) > MaxRank {
-		panic(fmt.Sprintf("device: a tensor of rank %d", len(shape)))
+		panic(fmt.Sprintf("device: a tensor cannot have %d dimensions", len(shape)))
 	}
 	t := Tensor{Data: data, DType: dtype, Rank: int32(len(shape))}
 	step := int64(1)

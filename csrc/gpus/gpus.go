@@ -57,7 +57,7 @@ func (s Survey) Changes(before Survey) []string {
 	}
 	for _, b := range before.GPUs {
 		if !slices.ContainsFunc(s.GPUs, func(g GPU) bool { return g.UUID == b.UUID }) {
-			lines = append(lines, fmt.Sprintf("GPU %d (%s) is no longer available: it fell off the bus, or the driver lost it; search dmesg for Xid", b.Index, b.UUID))
+			lines = append(lines, fmt.Sprintf("GPU %d (%s) is no longer available: the GPU fell off the bus, or the driver lost it; search the output of dmesg for Xid", b.Index, b.UUID))
 		}
 	}
 	return lines
@@ -73,7 +73,7 @@ func (g GPU) changes(before GPU) []string {
 		lines = append(lines, fmt.Sprintf("GPU %d: %s; %d of %d MHz, %d C", g.Index, now, g.Clock, g.MaxClock, g.Temperature))
 	}
 	if g.Uncorrected > before.Uncorrected {
-		lines = append(lines, fmt.Sprintf("GPU %d: %d new uncorrected memory errors: results since the last line are not reliable; resume from the previous checkpoint on another machine",
+		lines = append(lines, fmt.Sprintf("GPU %d: %d new uncorrected memory errors: results since the last log line are not reliable; resume from the previous checkpoint on another machine",
 			g.Index, g.Uncorrected-before.Uncorrected))
 	}
 	if g.Corrected > before.Corrected {
@@ -89,7 +89,7 @@ var reasons = []struct {
 	name string
 }{
 	{0x4, "its power limit"}, {0x8, "hardware (heat or power)"}, {0x10, "another GPU's clock (sync boost)"}, {0x20, "heat (software)"},
-	{0x40, "heat (hardware)"}, {0x80, "the power supply's brake"},
+	{0x40, "heat (hardware)"}, {0x80, "the power brake of the power supply"},
 }
 
 func slowed(bits uint64) []string {

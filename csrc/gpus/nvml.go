@@ -29,11 +29,11 @@ func open() (nvml.Interface, error) {
 	case nvml.SUCCESS:
 		return lib, nil
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
-		return nil, exitcode.Errorf(exitcode.Usage, "NVIDIA's driver is not installed here (no libnvidia-ml.so.1)")
+		return nil, exitcode.Errorf(exitcode.Usage, "NVIDIA's driver is not installed (libnvidia-ml.so.1 was not found)")
 	case nvml.ERROR_DRIVER_NOT_LOADED:
 		return nil, exitcode.Errorf(exitcode.Usage, "NVIDIA's driver is installed but not running (run nvidia-smi for details)")
 	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
-		return nil, exitcode.Errorf(exitcode.Usage, "NVIDIA's driver was updated but the old one still runs: reboot, or reload its modules")
+		return nil, exitcode.Errorf(exitcode.Usage, "NVIDIA's driver was updated but the old driver still runs; reboot, or reload the modules of the driver")
 	default:
 		return nil, exitcode.Errorf(exitcode.Usage, "NVIDIA's management library does not start: %s", name(r))
 	}
@@ -44,11 +44,11 @@ func name(r nvml.Return) string { return fmt.Sprintf("NVML error %d", int(r)) }
 
 func survey(lib nvml.Interface) (s Survey, err error) {
 	if s.Driver, err = must(lib.SystemGetDriverVersion()); err != nil {
-		return s, fmt.Errorf("asking the driver's version: %w", err)
+		return s, fmt.Errorf("asking for the driver's version: %w", err)
 	}
 	version, err := must(lib.SystemGetCudaDriverVersion())
 	if err != nil {
-		return s, fmt.Errorf("asking the driver's CUDA: %w", err)
+		return s, fmt.Errorf("asking for the driver's CUDA version: %w", err)
 	}
 	s.CUDA = fmt.Sprintf("%d.%d", version/1000, version%1000/10)
 	n, err := must(lib.DeviceGetCount())

@@ -101,7 +101,7 @@ func TestVisible(t *testing.T) {
 		{Environment{"-1", true}, ""},
 		{Environment{"3, 1", true}, "31"},
 		{Environment{s.GPUs[4].UUID[:12] + "," + s.GPUs[6].UUID, true}, "46"},
-		{Environment{"0,8", true}, "error: there is no GPU 8; this host has 8 GPUs (index 0 to 7)"},
+		{Environment{"0,8", true}, "error: GPU 8 does not exist; this host has 8 GPUs (index 0 to 7)"},
 		{Environment{"0,0", true}, "error: GPU 0 is named twice"},
 		{Environment{"GPU-", true}, "error: begins the UUIDs of 8 GPUs"},
 		{Environment{"fast", true}, "error: neither an index"},
@@ -131,7 +131,7 @@ func TestSeat(t *testing.T) {
 		t.Errorf("rank 1 of 4 sits on %v (%v), want GPU 5", g, err)
 	}
 	_, err := s.Seat(four, 1, 8)
-	if err == nil || !strings.HasPrefix(err.Error(), "4 GPUs are visible, but 8 are needed: CUDA_VISIBLE_DEVICES=4,5,6,7 on a host of 8; a GPU can run one rank only") {
+	if err == nil || !strings.HasPrefix(err.Error(), "4 GPUs are visible, but 8 are needed: CUDA_VISIBLE_DEVICES=4,5,6,7 on a host with 8; a GPU can run only one rank") {
 		t.Errorf("4 visible, 8 asked: %v", err)
 	}
 }

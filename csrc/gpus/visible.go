@@ -55,7 +55,7 @@ func (s Survey) named(entry string) (GPU, error) {
 	}
 	if i, err := strconv.Atoi(entry); err == nil {
 		if i < 0 || i >= len(s.GPUs) {
-			return GPU{}, fmt.Errorf("there is no GPU %d", i)
+			return GPU{}, fmt.Errorf("GPU %d does not exist", i)
 		}
 		return s.GPUs[i], nil
 	}
@@ -89,8 +89,8 @@ func (s Survey) Seat(e Environment, rank, ranks int) (GPU, error) {
 		return GPU{}, err
 	}
 	if ranks > len(shown) {
-		return GPU{}, exitcode.Errorf(exitcode.Usage, "%d GPUs are visible, but %d are needed: %s; a GPU can run one rank only. Use %d ranks on this host "+
-			"(--nproc-per-node %d or --world-size %d), or show more GPUs", len(shown), ranks, e.where(len(s.GPUs)), len(shown), len(shown), len(shown))
+		return GPU{}, exitcode.Errorf(exitcode.Usage, "%d GPUs are visible, but %d are needed: %s; a GPU can run only one rank. Use %d ranks on this host "+
+			"(--nproc-per-node %d or --world-size %d), or make more GPUs visible", len(shown), ranks, e.where(len(s.GPUs)), len(shown), len(shown), len(shown))
 	}
 	return shown[rank], nil
 }
@@ -133,7 +133,7 @@ func Here() Environment {
 
 func (e Environment) where(have int) string {
 	if e.Set {
-		return fmt.Sprintf("CUDA_VISIBLE_DEVICES=%s on a host of %d", e.Value, have)
+		return fmt.Sprintf("CUDA_VISIBLE_DEVICES=%s on a host with %d", e.Value, have)
 	}
-	return fmt.Sprintf("this host has %d, CUDA_VISIBLE_DEVICES is not set", have)
+	return fmt.Sprintf("this host has %d, and CUDA_VISIBLE_DEVICES is not set", have)
 }

@@ -134,7 +134,7 @@ type Comm struct {
 }
 
 // errOver is what a call finds after an Abort; whoever aborted knows more.
-var errOver = exitcode.Errorf(exitcode.Internal, "NCCL: the communicator was given up")
+var errOver = exitcode.Errorf(exitcode.Internal, "NCCL: the communicator was aborted")
 
 // Init joins rank of `ranks` to a communicator, within limit, which also bounds
 // how long any later call may take to be taken. What lost returns ends the wait
@@ -281,7 +281,7 @@ var types = map[device.DType]C.int{device.F32: 7, device.F64: 8, device.BF16: 9,
 func (c *Comm) typed(what string, dtype device.DType, f func(number C.int) C.int) error {
 	number, known := types[dtype]
 	if !known {
-		return exitcode.Errorf(exitcode.Internal, "NCCL: %s of %s, which it cannot combine", what, dtype)
+		return exitcode.Errorf(exitcode.Internal, "NCCL: %s of %s is not supported; NCCL cannot combine values of this type", what, dtype)
 	}
 	return c.call(what, func() C.int { return f(number) })
 }

@@ -48,7 +48,7 @@ func Build(dir string) (*Library, error) {
 	defer C.free(unsafe.Pointer(name))
 	l := &Library{Path: path, handle: C.standin_open(name)}
 	if l.handle == nil {
-		return nil, fmt.Errorf("%s does not open: %s", path, C.GoString(C.dlerror()))
+		return nil, fmt.Errorf("%s cannot be opened: %s", path, C.GoString(C.dlerror()))
 	}
 	return l, nil
 }

@@ -273,7 +273,7 @@ func (e *Env) fuse(like device.AttentionBackwardArgs) {
 	}
 }
 
-var errNotAsked = errors.New("the vendor's attention was not asked for")
+var errNotAsked = errors.New("the vendor's attention was not requested")
 
 // Fused compares the attention cases that the vendor's library takes with ref; the others
 // are skipped with its reason. It returns how many it took.

@@ -38,7 +38,7 @@ func (b *buffer) sameBits(other buffer) error {
 	got, want := b.oneNaN(b.after), b.oneNaN(other.after)
 	for at := 0; at < len(got); at += size {
 		if x, y := got[at:at+size], want[at:at+size]; !bytes.Equal(x, y) {
-			return fmt.Errorf("%s differs: element %d is %v or %v", b.name, at/size, device.ToFloat64(b.full.DType, x), device.ToFloat64(b.full.DType, y))
+			return fmt.Errorf("%s differs: element %d is %v in one result and %v in the other", b.name, at/size, device.ToFloat64(b.full.DType, x), device.ToFloat64(b.full.DType, y))
 		}
 	}
 	return nil

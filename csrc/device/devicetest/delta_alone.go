@@ -116,7 +116,7 @@ func packedAlone(t *testing.T, dev *device.Device, d device.DType, space bool) {
 		for k, alone := range p.run(from, end-from, 0) {
 			row := int64(len(all[k])) / n
 			if !bytes.Equal(alone, all[k][from*row:end*row]) {
-				t.Errorf("tensor %d of the document from %d to %d has other bits than alone", k, from, end)
+				t.Errorf("tensor %d of the document from %d to %d has different bits than when it is computed alone", k, from, end)
 			}
 		}
 	}

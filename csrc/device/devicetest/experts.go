@@ -308,7 +308,7 @@ func (e *Env) sameAlone(t *testing.T, full device.GroupedMatmulArgs, group int, 
 	a.A, a.C, a.Offsets = full.A.Slice(0, from, n), e.Out("C", exact, full.C.DType, n, full.C.Last()), e.offsets(alone)
 	e.Dev.GroupedMatmul(a)
 	if want := full.C.Slice(0, from, n); !bytes.Equal(e.bytes(a.C), e.bytes(want)) {
-		t.Errorf("group %d: rows %d to %d have other bits alone", group, from, from+n-1)
+		t.Errorf("group %d: rows %d to %d have different bits when they are computed alone", group, from, from+n-1)
 	}
 }
 

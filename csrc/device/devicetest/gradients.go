@@ -65,7 +65,7 @@ func (g *gradient) check(name string, x, dx device.Tensor, loss func() float64) 
 		}
 		want := (move(step) - move(-step)) / (2 * step)
 		if !(math.Abs(got[i]-want) <= 1e-7*(1+math.Abs(want))) {
-			g.t.Errorf("%s %v: %.12g, differences say %.12g", name, indexOf(x, i), got[i], want)
+			g.t.Errorf("%s %v: the gradient is %.12g, but finite differences give %.12g", name, indexOf(x, i), got[i], want)
 		}
 	}
 	device.WriteSlice(g.Dev, x, at)

@@ -33,7 +33,7 @@ func Graphs(t *testing.T, dev *device.Device) {
 		defer g.Close()
 		for i, b := range thrice(t, c, dev, oracle, g) {
 			if !bytes.Equal(b.after, plain[i].after) {
-				t.Errorf("%s differs as a graph", b.name)
+				t.Errorf("%s differs when it runs as a graph", b.name)
 			}
 		}
 		if nodes[c.Op] += g.Nodes; g.Err != nil || g.Runs != 2 {
@@ -42,7 +42,7 @@ func Graphs(t *testing.T, dev *device.Device) {
 	})
 	for op := range seen { // an empty tensor's graph has no nodes
 		if nodes[op] == 0 {
-			t.Errorf("no graph of %s has a node", op)
+			t.Errorf("the graphs of %s have no nodes", op)
 		}
 	}
 }

@@ -100,7 +100,7 @@ func GridsHaveNoOrder(t *testing.T, dev *device.Device) {
 			}
 		})
 		if !bytes.Equal(backwards, want) {
-			t.Errorf("%s: samples one by one, backwards, add up to other bits", d)
+			t.Errorf("%s: the samples, added one by one in reverse order, give different bits", d)
 		}
 		s.Release()
 	}
@@ -152,7 +152,7 @@ func GroupsHaveNoOrder(t *testing.T, dev *device.Device) {
 			}
 		})
 		if !bytes.Equal(backwards, want) {
-			t.Errorf("%s: leaves one by one, backwards, add up to other bits", d)
+			t.Errorf("%s: the leaves, added one by one in reverse order, give different bits", d)
 		}
 		s.Release()
 	}
@@ -173,7 +173,7 @@ func BalancesAddUp(t *testing.T, dev *device.Device) {
 		all, a, b := probs(0, tokens), probs(0, first), probs(first, tokens-first)
 		for i := range all {
 			if all[i] != a[i]+b[i] || all[i] != math.RoundToEven(all[i]*0x1p40)*0x1p-40 {
-				t.Errorf("%s: expert %d: %v of all tokens, %v and %v of two parts", d, i, all[i], a[i], b[i])
+				t.Errorf("%s: expert %d: the result is %v for all tokens, but %v and %v for two parts of them", d, i, all[i], a[i], b[i])
 			}
 		}
 		s.Release()
@@ -263,7 +263,7 @@ func rowsAnywhere(t *testing.T, dev *device.Device, d device.DType, op func(l la
 		l.dev, l.scope, l.dtype = dev, s, d
 		for i, some := range op(l) {
 			if !bytes.Equal(packed(some), packed(all[i].Slice(0, l.from, l.n))) {
-				t.Errorf("rows %d to %d, %d elements behind others: result %d has other bits", l.from, l.from+l.n-1, l.shift, i)
+				t.Errorf("rows %d to %d, at an offset of %d elements: result %d has different bits", l.from, l.from+l.n-1, l.shift, i)
 			}
 		}
 	}
@@ -290,7 +290,7 @@ func headsAnywhere(t *testing.T, dev *device.Device, d device.DType) {
 				want := s.Alloc(d, got.Dims()...)
 				dev.Copy(want, of(together[i]))
 				if !bytes.Equal(readBytes(dev, got), readBytes(dev, want)) {
-					t.Errorf("group %d of sample %d alone: result %d has other bits", group, sample, i)
+					t.Errorf("group %d of sample %d, computed alone: result %d has different bits", group, sample, i)
 				}
 			}
 		}

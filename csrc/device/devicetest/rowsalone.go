@@ -92,7 +92,7 @@ func sameAlone(t *testing.T, all []byte, rows int64, some func(from, rows int64)
 	row := int64(len(all)) / rows
 	for _, part := range [][2]int64{{0, 1}, {77, 1}, {3, 2}, {5, 3}, {20, 5}, {31, 17}, {10, 130}} {
 		if !bytes.Equal(some(part[0], part[1]), all[part[0]*row:(part[0]+part[1])*row]) {
-			t.Errorf("rows %d to %d have other bits than among %d rows", part[0], part[0]+part[1]-1, rows)
+			t.Errorf("rows %d to %d, computed alone, have different bits than among %d rows", part[0], part[0]+part[1]-1, rows)
 		}
 	}
 }
@@ -138,7 +138,7 @@ func pagedByRow(t *testing.T, dev *device.Device, d device.DType, window int32, 
 	full := run(rows)
 	for _, pieces := range [][]int64{{1, 69}, {33, 37}, {16, 3, 1, 1, 1, 8, 40}} {
 		if !bytes.Equal(run(pieces...), full) {
-			t.Errorf("in pieces of %d rows the output has other bits than at once", pieces)
+			t.Errorf("the output has different bits when it is computed in pieces of %d rows", pieces)
 		}
 	}
 }

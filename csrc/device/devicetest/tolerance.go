@@ -87,7 +87,7 @@ func (b *buffer) compare(got buffer) error {
 	if bad == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: %d of %d elements wrong, first at %v: %.9g, want %.9g (±%.2g); largest error %.3g",
+	return fmt.Errorf("%s: %d of %d elements are wrong; the first, at %v, is %.9g, want %.9g (±%.2g); the largest error is %.3g",
 		b.full, bad, len(want), indexOf(b.full, first), have[first], want[first], b.tol.Abs+b.tol.Rel*math.Abs(want[first]), worst)
 }
 

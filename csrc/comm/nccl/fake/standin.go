@@ -97,7 +97,7 @@ func Build(dir string) (*Library, error) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
 	if C.standin_open(name, l.api) != 0 {
-		return nil, fmt.Errorf("%s does not open", path)
+		return nil, fmt.Errorf("%s cannot be opened", path)
 	}
 	return l, nil
 }
