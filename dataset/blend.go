@@ -84,7 +84,7 @@ func (b *Blended) build(c *cache) error {
 	counts := b.interleave()
 	for i, count := range counts {
 		if have := b.Members[i].Len(); count > have {
-			return exitcode.Errorf(exitcode.BadData, "the %s blend needs %d samples of %s (dataset %d, weight %s), which has %d: rounding up each dataset's share makes the blend too large; give fewer datasets of small weight, or a larger --mid-level-dataset-surplus", b.Split, count, b.Members[i].Prefix, i, pyFloat(b.Weights[i]), have)
+			return exitcode.Errorf(exitcode.BadData, "the %s blend needs %d samples of %s (dataset %d, weight %s), which has only %d: the share of each dataset is rounded up, which makes the blend too large; give fewer datasets with small weights, or a larger --mid-level-dataset-surplus", b.Split, count, b.Members[i].Prefix, i, pyFloat(b.Weights[i]), have)
 		}
 	}
 	return nil
@@ -179,9 +179,9 @@ func (c *cache) loadBlend(b *Blended, say func(string)) bool {
 	})
 	switch {
 	case err != nil:
-		say(err.Error() + "; it is rebuilt")
+		say(err.Error() + "; the files are rebuilt")
 	case !fits:
-		say("the cached blend " + b.Hash + " does not match the current data; it is rebuilt")
+		say("the cached blend " + b.Hash + " does not match the current data; the files are rebuilt")
 	default:
 		*b = found
 	}
@@ -270,7 +270,7 @@ func parseMixture(flag string, words []string) (m mixture, err error) {
 		return mixture{prefixes: trimmed(words)}, nil
 	case len(words) / 2:
 	default:
-		return m, exitcode.Errorf(exitcode.Usage, "%s: some of the entries %q are weights and some are not; give every dataset a weight, or none", flag, words)
+		return m, exitcode.Errorf(exitcode.Usage, "%s: some of the entries %q are weights and some are not; give every dataset a weight, or give no weights", flag, words)
 	}
 	for i := 1; i < len(words); i += 2 {
 		if err := checkWeight(flag, words[i-1], m.weights[i/2], words[i]); err != nil {

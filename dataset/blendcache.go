@@ -94,9 +94,9 @@ func (c *cache) loadArrays(b *Blended, say func(string)) bool {
 	})
 	switch {
 	case err != nil:
-		say(err.Error() + "; it is rebuilt")
+		say(err.Error() + "; the files are rebuilt")
 	case !fits:
-		say("the cached blend " + path + " does not match the current data; it is rebuilt")
+		say("the cached blend " + path + " does not match the current data; the files are rebuilt")
 	}
 	return err == nil && fits
 }
@@ -136,7 +136,7 @@ func (c *cache) buildArrays(b *Blended, path string) error {
 		return err
 	}
 	if !c.mapArrays(b, path) {
-		return exitcode.Errorf(exitcode.IO, "%s was written and cannot be read; choose another --data-cache-path", path)
+		return exitcode.Errorf(exitcode.IO, "%s was written but cannot be read; choose another --data-cache-path", path)
 	}
 	return nil
 }

@@ -71,9 +71,9 @@ func (c Config) Check() error {
 	case sources == 0:
 		add("no data: give --data-path, --train-data-path, --data-args-path, --per-split-data-args-path or --mock-data")
 	case sources > 1:
-		add("data is given twice; use one of --data-path, --data-args-path, --train/valid/test-data-path (or --per-split-data-args-path), --train/valid/test-weighted-split-paths and --mock-data")
+		add("data is given more than once; use only one of --data-path, --data-args-path, --train/valid/test-data-path (or --per-split-data-args-path), --train/valid/test-weighted-split-paths and --mock-data")
 	case (perSplit || c.grouped()) && c.Split != "":
-		add("--split %q cannot be combined with data given per split; leave it out", c.Split)
+		add("--split %q cannot be combined with data that is given per split; leave --split out", c.Split)
 	case c.DataArgsPath != "" && c.Split == "":
 		add("--data-args-path needs --split")
 	}
@@ -153,7 +153,7 @@ func (c Config) shape(tok tokenizer.Tokenizer) (shape, error) {
 		s.pad = -1
 	}
 	if s.eod < 0 && (c.ResetPositionIDs || c.ResetAttentionMask || c.EODMaskLoss) {
-		return s, exitcode.Errorf(exitcode.Usage, "--reset-position-ids, --reset-attention-mask and --eod-mask-loss need an EOD token, and %s has none; leave them out or use another tokenizer", tok.Name())
+		return s, exitcode.Errorf(exitcode.Usage, "--reset-position-ids, --reset-attention-mask and --eod-mask-loss need an EOD token, but %s has none; leave these flags out or use another tokenizer", tok.Name())
 	}
 	return s, nil
 }
@@ -215,10 +215,10 @@ func (m *maker) mock() (sets [3]Dataset, err error) {
 		if given, err = parseSplit(m.Split); err != nil {
 			return sets, err
 		}
-		m.cache.say(fmt.Sprintf("--split %q: of --mock-data each set has a third, as in Megatron-LM; a set whose part is zero is left out", m.Split))
+		m.cache.say(fmt.Sprintf("--split %q: with --mock-data each set has a third of the data, as in Megatron-LM; a set whose size is zero is left out", m.Split))
 	}
 	if m.shape.eod < 0 {
-		return sets, exitcode.Errorf(exitcode.Usage, "--mock-data needs an EOD token, and %s has none; use another tokenizer", m.tok.Name())
+		return sets, exitcode.Errorf(exitcode.Usage, "--mock-data needs an EOD token, but %s has none; use another tokenizer", m.tok.Name())
 	}
 	source := newMock(m.tok.VocabSize(), m.shape.eod)
 	for s, row := range rows {
@@ -258,7 +258,7 @@ func (m *maker) split(flag string, words []string) (sets [3]Dataset, err error) 
 	for s, row := range rows {
 		if row == nil {
 			if m.num[s] != nil && *m.num[s] > 0 {
-				m.cache.say(fmt.Sprintf("--split %q leaves the %s split empty, but %d samples are needed of it", text, Split(s), *m.num[s]))
+				m.cache.say(fmt.Sprintf("--split %q leaves the %s split empty, but the run needs %d samples of that split", text, Split(s), *m.num[s]))
 			}
 			continue
 		}
@@ -298,7 +298,7 @@ func (m *maker) blend(mix mixture, s Split, plain bool, one func(int, *int64) (*
 		return m.unweighted(mix, s, one)
 	}
 	if m.num[s] == nil {
-		return nil, exitcode.Errorf(exitcode.Usage, "a blend with weights needs a number of samples for the %s split; leave the weights out to use all data once", s)
+		return nil, exitcode.Errorf(exitcode.Usage, "a blend with weights needs the number of samples of the %s split; leave the weights out to use all data once", s)
 	}
 	// Each member gets its share of the samples, rounded up, and a surplus, as it may be drawn more often
 	// than its weight says.
@@ -329,10 +329,10 @@ func (m *maker) unweighted(mix mixture, s Split, one func(int, *int64) (*GPT, er
 		}
 		if g == nil { // weights would not help
 			n := m.sources[prefix].Len()
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: of its %d sequences the %s split gets none; leave it out of the blend%s", prefix, n, s, smallSplit(n))
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: the dataset has %d sequences, and the %s split gets none of them; leave the dataset out of the blend%s", prefix, n, s, smallSplit(n))
 		}
 		if g.Len() == 0 {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s has less than one sample of %d tokens in the %s split; leave it out of the blend, or give every prefix a weight, so that its data may be repeated", prefix, m.SequenceLength, s)
+			return nil, exitcode.Errorf(exitcode.BadData, "%s has less than one sample of %d tokens in the %s split; leave the dataset out of the blend, or give every prefix a weight, so that data may be repeated", prefix, m.SequenceLength, s)
 		}
 		members[i], weights[i] = g, float64(g.Len())
 		sum += g.Len()
@@ -359,13 +359,13 @@ func (m *maker) gpt(prefix string, s Split, row splitRow, num *int64, text strin
 			return nil, nil
 		}
 		if m.grouped() {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: the range %s has none of its %d sequences; widen it", prefix, text, source.Len())
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: the range %s has none of the %d sequences; widen the range", prefix, text, source.Len())
 		}
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: of its %d sequences the %s split gets none by --split %s; add data%s", prefix, source.Len(), s, text, smallSplit(source.Len()))
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: the dataset has %d sequences, and the %s split gets none of them by --split %s; add data%s", prefix, source.Len(), s, text, smallSplit(source.Len()))
 	}
 	made, err := newGPT(g, m.tok, text, rows)
 	if err == nil && made.Epochs > 1 {
-		m.cache.say(fmt.Sprintf("%s: %d samples of %d tokens are needed of the %s split, which has %d tokens: it is repeated %d times, each in a new order", prefix, *num, m.SequenceLength, s, made.plan.tokens, made.Epochs))
+		m.cache.say(fmt.Sprintf("%s: the run needs %d samples of %d tokens of the %s split, which has %d tokens; the split is repeated %d times, each time in a new order", prefix, *num, m.SequenceLength, s, made.plan.tokens, made.Epochs))
 	}
 	return made, err
 }

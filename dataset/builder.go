@@ -136,7 +136,7 @@ func (b *Builder) AddEncoded(raw []byte, lengths, perDoc []int32) error {
 		b.small = binary.LittleEndian.AppendUint32(b.small, uint32(n))
 	}
 	if sum*int64(b.DType.Size()) != int64(len(raw)) {
-		return exitcode.Errorf(exitcode.Internal, "%s: %d bytes of %s for sequences of %d tokens", b.Prefix, len(raw), b.DType, sum)
+		return exitcode.Errorf(exitcode.Internal, "%s: %d bytes of %s do not match sequences of %d tokens", b.Prefix, len(raw), b.DType, sum)
 	}
 	_, err := b.bin.Write(raw)
 	_, err2 := b.lengths.Write(b.small)
@@ -157,7 +157,7 @@ func (b *Builder) AddEncoded(raw []byte, lengths, perDoc []int32) error {
 // addIndexed copies all documents of another pair.
 func (b *Builder) addIndexed(x *Indexed) error {
 	if x.dtype != b.DType {
-		return exitcode.Errorf(exitcode.BadData, "%s has %s tokens, the pairs before it %s; only pairs of one type can be merged", x.prefix, x.dtype, b.DType)
+		return exitcode.Errorf(exitcode.BadData, "%s has tokens of type %s, but the pairs before it have type %s; only pairs of the same type can be merged", x.prefix, x.dtype, b.DType)
 	}
 	_, err := io.Copy(b.bin, io.NewSectionReader(x.bin, 0, x.bin.size))
 	_, err2 := b.lengths.Write(x.sizes)
@@ -382,7 +382,7 @@ func Merge(c BuilderConfig, prefixes []string) (err error) {
 		}
 	}
 	if b == nil {
-		return exitcode.Errorf(exitcode.NoInput, "%s: no pairs to merge", c.Prefix)
+		return exitcode.Errorf(exitcode.NoInput, "%s has no pairs of .bin and .idx files to merge", c.Prefix)
 	}
 	return b.Finalize()
 }

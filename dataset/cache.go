@@ -106,9 +106,9 @@ func (c *cache) load(g *GPT, p plan, say func(string)) bool {
 	})
 	switch {
 	case err != nil: // of the cache, or of the data: then building it is an error
-		say(err.Error() + "; it is rebuilt")
+		say(err.Error() + "; the files are rebuilt")
 	case !fits:
-		say("the cached index " + name("*") + " does not match the current data; it is rebuilt")
+		say("the cached index " + name("*") + " does not match the current data; the files are rebuilt")
 	default:
 		*g = found
 	}
@@ -188,7 +188,7 @@ func (c *cache) store(g *GPT) error {
 		"shuffle_index.npy":  g.ShuffleIndex,
 	})
 	if err != nil && c.path == "" {
-		c.say("the index arrays stay in memory: " + err.Error() + "; set --data-cache-path to another folder for them")
+		c.say("the index arrays are not saved and stay in memory: " + err.Error() + "; set --data-cache-path to a folder where they can be saved")
 		return nil
 	}
 	return err

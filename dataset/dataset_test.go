@@ -359,7 +359,7 @@ func TestBuildErrors(t *testing.T) {
 		says []string
 	}{
 		"nothing":       {Config{}, [3]*int64{}, exitcode.Usage, []string{"--data-path", "--seq-length must be from 1 to 2147483646, not 0"}},
-		"twice":         {Config{DataPath: []string{"d1"}, Mock: true, Split: "x"}, [3]*int64{}, exitcode.Usage, []string{"twice", `--split must be one to three numbers (training, validation, test), not "x"`}},
+		"twice":         {Config{DataPath: []string{"d1"}, Mock: true, Split: "x"}, [3]*int64{}, exitcode.Usage, []string{"more than once", `--split must be one to three numbers (training, validation, test), not "x"`}},
 		"mixed weights": {Config{DataPath: []string{"1", "d1", "d1", "d1"}, SequenceLength: 4}, [3]*int64{}, exitcode.Usage, []string{"weights"}},
 		"zero weight":   {Config{DataPath: []string{"0", "d1"}, SequenceLength: 4}, [3]*int64{}, exitcode.Usage, []string{"positive"}},
 		"zero split":    {Config{DataPath: []string{"d1"}, SequenceLength: 4, Split: "0,0"}, [3]*int64{}, exitcode.Usage, []string{"zero"}},
@@ -367,7 +367,7 @@ func TestBuildErrors(t *testing.T) {
 		"empty list":    {Config{DataArgsPath: "none.bin", SequenceLength: 4, Split: "1"}, [3]*int64{}, exitcode.BadData, []string{"none.bin is empty"}},
 		"no such list":  {Config{DataArgsPath: "d9", SequenceLength: 4, Split: "1"}, [3]*int64{}, exitcode.NoInput, []string{"d9"}},
 		"empty split":   {Config{DataPath: []string{"d1"}, SequenceLength: 4, Split: "99,0,1"}, [3]*int64{count(1), count(0), count(1)}, exitcode.BadData, []string{"test split"}},
-		"empty data":    {Config{DataPath: []string{"none"}, SequenceLength: 4, Split: "1"}, [3]*int64{count(5), nil, nil}, exitcode.BadData, []string{"none", "0 sequences"}},
+		"empty data":    {Config{DataPath: []string{"none"}, SequenceLength: 4, Split: "1"}, [3]*int64{count(5), nil, nil}, exitcode.BadData, []string{"none", "has 0 sequences"}},
 		"short member":  {Config{DataPath: []string{"d1", "short"}, SequenceLength: 4, Split: "1"}, [3]*int64{count(5), nil, nil}, exitcode.BadData, []string{"short", "4 tokens"}},
 		"blend size":    {Config{DataPath: []string{"1", "d1", "2", "d1"}, SequenceLength: 4, Split: "1"}, [3]*int64{}, exitcode.Usage, []string{"number of samples"}},
 		"cache":         {Config{DataPath: []string{"d1"}, SequenceLength: 4, Split: "1", CachePath: "d1.bin/x"}, [3]*int64{}, exitcode.IO, []string{"d1.bin"}},

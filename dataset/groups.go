@@ -33,12 +33,12 @@ func (g Groups) mixture(s Split, dir string) (m mixture, err error) {
 		}
 		line := strings.TrimSpace(string(text))
 		if len(line) < 2 || line[0] != '"' || line[len(line)-1] != '"' || strings.Contains(line, "\n") {
-			return m, exitcode.Errorf(exitcode.BadData, "%s %s: the file must be one line \"NAME: WEIGHT START:END PREFIX, ...\", with its quotes", flag, g.File)
+			return m, exitcode.Errorf(exitcode.BadData, "%s %s: the file must be one line \"NAME: WEIGHT START:END PREFIX, ...\", including the quotes", flag, g.File)
 		}
 		texts = strings.Split(line[1:len(line)-1], `" "`)
 	}
 	if len(texts) > 1 {
-		return m, exitcode.Errorf(exitcode.Usage, "%s: %d groups; the data of a split is one blend, so join them to one group, or run one evaluation for each with --skip-train", flag, len(texts))
+		return m, exitcode.Errorf(exitcode.Usage, "%s has %d groups, but the data of a split must be one blend; join them to one group, or run one evaluation for each group with --skip-train", flag, len(texts))
 	}
 	return parseGroup(flag, texts[0])
 }

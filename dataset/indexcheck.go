@@ -97,7 +97,7 @@ func (x *Indexed) sequenceError(i, end int64) error {
 	case at < end:
 		return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d starts at byte %d of the .bin file, before the end of the previous one (%d)", x.at.pointers+8*i, i, at, end)
 	}
-	return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d, %d tokens from byte %d on, ends after %s of %d bytes: the two files do not match, or one was truncated", x.at.pointers+8*i, i, size, at, x.bin.path, x.bin.size)
+	return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d, with %d tokens from byte %d on, ends beyond the end of %s, which has %d bytes: the two files do not match, or one of them was truncated", x.at.pointers+8*i, i, size, at, x.bin.path, x.bin.size)
 }
 
 // checkDocuments checks that the boundaries rise from 0 to the number of sequences.
@@ -111,7 +111,7 @@ func (x *Indexed) checkDocuments() error {
 		for i := from; i < to; i++ {
 			v := x.document(i)
 			if v < last || v > x.n || i == 0 && v != 0 {
-				return exitcode.Errorf(exitcode.BadData, "byte %d: document boundary %d is sequence %d, but must be from %d (the boundary before it) to %d (the number of sequences)", start+8*i, i, v, last, x.n)
+				return exitcode.Errorf(exitcode.BadData, "byte %d: document boundary %d is at sequence %d, but must be between %d (the previous boundary) and %d (the number of sequences)", start+8*i, i, v, last, x.n)
 			}
 			last = v
 		}
@@ -121,7 +121,7 @@ func (x *Indexed) checkDocuments() error {
 		return err
 	}
 	if last := x.document(x.Documents()); last != x.n {
-		return exitcode.Errorf(exitcode.BadData, "byte %d: the last document ends at sequence %d of %d", start+8*x.Documents(), last, x.n)
+		return exitcode.Errorf(exitcode.BadData, "byte %d: the last document ends at sequence %d, but there are %d sequences", start+8*x.Documents(), last, x.n)
 	}
 	return nil
 }

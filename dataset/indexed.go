@@ -99,11 +99,11 @@ func (x *Indexed) parse(idx []byte, multimodal bool) error {
 		return exitcode.Errorf(exitcode.BadData, "byte 0: not an index file (it starts with %q, not %q)", idx[:9], idxMagic)
 	}
 	if v := binary.LittleEndian.Uint64(idx[9:]); v != idxVersion {
-		return exitcode.Errorf(exitcode.BadData, "byte 9: version %d; only %d is known", v, idxVersion)
+		return exitcode.Errorf(exitcode.BadData, "byte 9: the index has version %d; only version %d is supported", v, idxVersion)
 	}
 	x.dtype = DType(idx[17])
 	if t := dtypes[x.dtype]; t.size == 0 || t.top < 0 {
-		return exitcode.Errorf(exitcode.BadData, "byte 17: %s is not a type of token ids", x.dtype)
+		return exitcode.Errorf(exitcode.BadData, "byte 17: %s is not a data type for token ids", x.dtype)
 	}
 	n, d := binary.LittleEndian.Uint64(idx[18:]), binary.LittleEndian.Uint64(idx[26:])
 	size := uint64(len(idx))
@@ -111,10 +111,10 @@ func (x *Indexed) parse(idx []byte, multimodal bool) error {
 		return x.parseFirst(idx, int64(n))
 	}
 	if n > size/12 || d > size/8 || d < 1 || size != headerBytes+12*n+8*d && size != headerBytes+13*n+8*d {
-		return exitcode.Errorf(exitcode.BadData, "byte 18: %d sequences and %d document entries need %s bytes, the file has %d", n, d, neededBytes(n, d), size)
+		return exitcode.Errorf(exitcode.BadData, "byte 18: %d sequences and %d document entries need %s bytes, but the file has %d", n, d, neededBytes(n, d), size)
 	}
 	if hasModes := n > 0 && size == headerBytes+13*n+8*d; n > 0 && hasModes != multimodal {
-		return exitcode.Errorf(exitcode.BadData, "byte %d: the index has modes of sequences: %v; --multimodal says %v", headerBytes+12*n+8*d, hasModes, multimodal)
+		return exitcode.Errorf(exitcode.BadData, "byte %d: whether the index has modes of sequences is %v in the file, but %v by --multimodal", headerBytes+12*n+8*d, hasModes, multimodal)
 	}
 	x.n = int64(n)
 	x.at = tables{headerBytes, 4, headerBytes + 4*x.n, headerBytes + 12*x.n}

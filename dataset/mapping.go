@@ -37,7 +37,7 @@ func openBlob(path string, mapped bool) (*blob, error) {
 	if b.size > 0 { // an empty file cannot be mapped
 		if b.data, err = mmap.Map(f, mmap.RDONLY, 0); err != nil {
 			f.Close()
-			return nil, exitcode.Errorf(exitcode.IO, "%s: mapping it failed: %w", path, err)
+			return nil, exitcode.Errorf(exitcode.IO, "%s cannot be mapped into memory: %w", path, err)
 		}
 	}
 	return b, exitcode.With(exitcode.IO, f.Close())

@@ -29,7 +29,7 @@ func safeProduct(a, b int64) (int64, bool) {
 func (c *cache) fits(what string, samples, bytes int64, ok bool) error {
 	const shrink = "lower --train-iters or --train-samples, --eval-iters, or raise --eval-interval"
 	if !ok {
-		return exitcode.Errorf(exitcode.Usage, "the index arrays of %s for %d samples exceed 64-bit counts; %s", what, samples, shrink)
+		return exitcode.Errorf(exitcode.Usage, "the index arrays of %s for %d samples are too large to count in 64 bits; %s", what, samples, shrink)
 	}
 	if c.left == nil {
 		return nil

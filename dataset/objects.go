@@ -47,7 +47,7 @@ func (m *maker) fetchPrefix(prefix string) error {
 	case name == "":
 		return exitcode.Errorf(exitcode.Usage, "%s names only a bucket; give the prefix of .bin and .idx objects, as in s3://bucket/corpus_text_document", prefix)
 	case m.ObjectPath == "":
-		return exitcode.Errorf(exitcode.Usage, "%s: there is neither XDG_CACHE_HOME nor HOME to keep objects in; give --object-storage-cache-path", prefix)
+		return exitcode.Errorf(exitcode.Usage, "%s: neither XDG_CACHE_HOME nor HOME is set, so there is no folder for objects; give --object-storage-cache-path", prefix)
 	}
 	from, err := store.Connect(folder, store.Options{})
 	if err != nil {
@@ -92,7 +92,7 @@ func (m *maker) fetchObject(from store.Store, key, path string) error {
 		}
 	}
 	if was, err := exitcode.ReadFile(record, 1<<10); err == nil && string(was) != is {
-		return exitcode.Errorf(exitcode.BadData, "%s was replaced after it was fetched to %s (ETag and size were %q and are now %q); remove that file and %s to train on the new content",
+		return exitcode.Errorf(exitcode.BadData, "%s was replaced after it was downloaded to %s (ETag and size were %q and are now %q); remove that file and %s to train on the new content",
 			f.Name(), path, strings.TrimSpace(string(was)), strings.TrimSpace(is), filepath.Base(record))
 	}
 	tmp := atomicfile.Temporary(path)
@@ -102,11 +102,11 @@ func (m *maker) fetchObject(from store.Store, key, path string) error {
 		return err
 	}
 	if got != f.Object {
-		return exitcode.Errorf(exitcode.IO, "%s was replaced while it was fetched; start again", f.Name())
+		return exitcode.Errorf(exitcode.IO, "%s was replaced while it was downloaded; start again", f.Name())
 	}
 	if err := atomicfile.Publish(tmp, path); err != nil {
 		return err
 	}
-	m.cache.say(fmt.Sprintf("fetched %s to %s (%d bytes)", f.Name(), path, f.Size))
+	m.cache.say(fmt.Sprintf("downloaded %s to %s (%d bytes)", f.Name(), path, f.Size))
 	return atomicfile.WriteFile(record, 0o666, []byte(is))
 }

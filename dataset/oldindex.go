@@ -43,19 +43,19 @@ func (x *Indexed) parseOld(idx []byte) error {
 	long := func(at int64) uint64 { return binary.LittleEndian.Uint64(idx[at:]) }
 	version, code, item, n, s := long(8), long(16), long(24), long(32), long(40)
 	if version != idxVersion {
-		return exitcode.Errorf(exitcode.BadData, "byte 8: version %d; only %d is known", version, idxVersion)
+		return exitcode.Errorf(exitcode.BadData, "byte 8: the index has version %d; only version %d is supported", version, idxVersion)
 	}
 	if code > 255 || dtypes[DType(code)].top < 0 || item == 0 || uint64(DType(code).Size()) != item {
-		return exitcode.Errorf(exitcode.BadData, "byte 16: %s of %d bytes is not a type of token ids", DType(code&255), item)
+		return exitcode.Errorf(exitcode.BadData, "byte 16: %s of %d bytes is not a data type for token ids", DType(code&255), item)
 	}
 	x.dtype = DType(code)
 	// Counts are bounded by the file's size before anything is made of them.
 	size := uint64(len(idx))
 	if n != s {
-		return exitcode.Errorf(exitcode.BadData, "byte 32: %d items with %d sizes; only items of one dimension are token sequences", n, s)
+		return exitcode.Errorf(exitcode.BadData, "byte 32: %d items have %d sizes; each item must have one dimension", n, s)
 	}
 	if n > size/24 {
-		return exitcode.Errorf(exitcode.BadData, "byte 32: %d items do not fit the file's %d bytes", n, size)
+		return exitcode.Errorf(exitcode.BadData, "byte 32: %d items do not fit into the %d bytes of the file", n, size)
 	}
 	// Two ages of the format: a header with or without the number of documents.
 	arrays := 8 * (3*n + 2)
@@ -65,7 +65,7 @@ func (x *Indexed) parseOld(idx []byte) error {
 	} else if size < oldHeader {
 		return exitcode.Errorf(exitcode.BadData, "byte %d: the file ends inside the header of %d bytes", size, oldHeader)
 	} else if d = long(48); d < 1 || d > size/8 || size != oldHeader+arrays+8*d {
-		return exitcode.Errorf(exitcode.BadData, "byte 32: %d items and %d document entries do not fill the file's %d bytes", n, d, size)
+		return exitcode.Errorf(exitcode.BadData, "byte 32: %d items and %d document entries do not match the %d bytes of the file", n, d, size)
 	}
 	return x.convertOld(idx, int64(start), int64(n), int64(d))
 }
@@ -85,7 +85,7 @@ func (x *Indexed) convertOld(idx []byte, start, n, d int64) error {
 		case length < 0 || length > 1<<31-1:
 			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d has length %d", start+8*(sizes+i), i, length)
 		case long(data, i) < 0 || long(data, i) > x.bin.size:
-			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d starts at token %d of a file of %d bytes", start+8*(data+i), i, long(data, i), x.bin.size)
+			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d starts at token %d, which is beyond a file of %d bytes", start+8*(data+i), i, long(data, i), x.bin.size)
 		}
 		x.sizes = binary.LittleEndian.AppendUint32(x.sizes, uint32(length))
 		x.pointers = binary.LittleEndian.AppendUint64(x.pointers, uint64(long(data, i)*int64(x.dtype.Size())))

@@ -39,7 +39,7 @@ func LLMCType(vocab int) DType {
 // fillLLMC writes the header.
 func (b *Builder) fillLLMC() error {
 	if b.done.Tokens > math.MaxInt32 {
-		return exitcode.Errorf(exitcode.BadData, "%s.bin: %d tokens; llm.c's header allows %d: write several files", b.Prefix, b.done.Tokens, math.MaxInt32)
+		return exitcode.Errorf(exitcode.BadData, "%s.bin: there are %d tokens, but llm.c's header allows %d; write several files", b.Prefix, b.done.Tokens, math.MaxInt32)
 	}
 	head := make([]byte, llmcHeader)
 	for magic, k := range llmcKinds {
@@ -92,7 +92,7 @@ func (x *Indexed) findTokens(eod int32) error {
 		}
 	}
 	if bin.size%int64(x.dtype.Size()) != 0 {
-		return exitcode.Errorf(exitcode.BadData, "%s: %d bytes are not a multiple of the size of %s tokens", bin.path, bin.size, x.dtype)
+		return exitcode.Errorf(exitcode.BadData, "%s: the file has %d bytes, which is not a multiple of the size of a %s token", bin.path, bin.size, x.dtype)
 	}
 	x.cut(head, eod)
 	return nil

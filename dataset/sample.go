@@ -173,7 +173,7 @@ func (g *GPT) read(j int64) (text []int32, ends []int32, err error) {
 		return nil, nil, g.damaged(j)
 	}
 	if int64(len(text)) < length && g.noPad != "" {
-		return nil, nil, exitcode.Errorf(exitcode.BadData, "%s: the last sample of the %s split has %d of %d tokens, and %s has no padding id to fill it with", g.label(), g.Split, len(text), length, g.noPad)
+		return nil, nil, exitcode.Errorf(exitcode.BadData, "%s: the last sample of the %s split has only %d of %d tokens, and %s has no padding id to fill the sample", g.label(), g.Split, len(text), length, g.noPad)
 	}
 	for int64(len(text)) < length {
 		text = append(text, g.pad)
@@ -194,7 +194,7 @@ func (g *GPT) checkIDs(doc, off int64, ids []int32) error {
 	}
 	for i, id := range ids {
 		if int64(uint32(id)) >= g.vocab {
-			return exitcode.Errorf(exitcode.BadData, "%s: token id %d, but the tokenizer's vocabulary has %d ids: the data was made with another tokenizer", g.source.Where(doc, off+int64(i)), id, g.vocab)
+			return exitcode.Errorf(exitcode.BadData, "%s has the token id %d, but the tokenizer's vocabulary has %d ids: the data was made with another tokenizer", g.source.Where(doc, off+int64(i)), id, g.vocab)
 		}
 	}
 	return nil

@@ -96,7 +96,7 @@ func (s *Sampler) active() int64 { return s.Total - s.Total%s.Drawn.block() }
 
 func (s *Sampler) cyclic(consumed int64, dst []int64) ([]int64, error) {
 	if at := consumed % s.active(); s.own && at%s.Advance() != 0 {
-		return dst, exitcode.Errorf(exitcode.Usage, "--dataloader-type cyclic: %d consumed samples do not end on a batch of %d samples on each of %d ranks; resume with the old --micro-batch-size and data-parallel size, or with --dataloader-type single", consumed, s.MicroBatch, s.DP)
+		return dst, exitcode.Errorf(exitcode.Usage, "--dataloader-type cyclic: %d consumed samples are not a multiple of a batch of %d samples on each of %d ranks; resume with the old --micro-batch-size and data-parallel size, or with --dataloader-type single", consumed, s.MicroBatch, s.DP)
 	}
 	for i := range s.MicroBatch {
 		dst = append(dst, s.number(consumed+s.Rank*s.MicroBatch+i))
@@ -135,7 +135,7 @@ func (s *Sampler) permute(epoch int64) {
 // ranks a batch more, so that in Megatron the ranks drift apart in epoch.
 func (s *Sampler) Pass(consumed int64) (batches [][]int64, after int64, err error) {
 	if s.Order == Single && consumed >= s.Total {
-		return nil, consumed, exitcode.Errorf(exitcode.BadData, "all samples are used: %d of %d are consumed", consumed, s.Total)
+		return nil, consumed, exitcode.Errorf(exitcode.BadData, "no samples are left: %d of %d are consumed", consumed, s.Total)
 	}
 	end := s.Total
 	if s.Order == Cyclic {

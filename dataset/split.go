@@ -46,7 +46,7 @@ func parseSplit(text string) (rows [3]splitRow, err error) {
 		sum += w
 	}
 	if sum == 0 {
-		return rows, exitcode.Errorf(exitcode.Usage, "--split %q: one part must be above zero", text)
+		return rows, exitcode.Errorf(exitcode.Usage, "--split %q: at least one number must be above zero", text)
 	}
 	// Neighbouring fractions of the sequences; a part of zero has none.
 	end := 0.0
@@ -91,7 +91,7 @@ func smallSplit(n int64) string {
 	case n == 2:
 		return ", or give --split 1,1,0, which leaves no test data"
 	case n == 1:
-		return ", split one text by preprocess_data --text-split 0.9, or give --split 1,0,0 --eval-iters 0, to train without validation"
+		return ", split one text by preprocess_data --text-split 0.9, or give --split 1,0,0 --eval-iters 0 to train without validation"
 	}
 	return ""
 }

@@ -120,7 +120,7 @@ func OpenPart(path string, size int, part Part) (*Reader, error) {
 	} else {
 		f, err := os.Open(path)
 		if os.IsNotExist(err) {
-			return nil, exitcode.Errorf(exitcode.NoInput, "%s: no such file", path)
+			return nil, exitcode.Errorf(exitcode.NoInput, "%s does not exist", path)
 		}
 		if err != nil {
 			return nil, exitcode.With(exitcode.IO, err)
@@ -207,7 +207,7 @@ func (r *Reader) Consumed() int64 {
 func (r *Reader) Skip(at, line int64) error {
 	n, err := io.CopyN(io.Discard, r.src, at)
 	if err != nil {
-		return exitcode.Errorf(exitcode.BadData, "%s: it ends at byte %d, but was already read to byte %d; run without --resume", r.name, n, at)
+		return exitcode.Errorf(exitcode.BadData, "%s: the file ends at byte %d, but was already read to byte %d; run without --resume", r.name, n, at)
 	}
 	r.at, r.line = at, line
 	return nil
@@ -217,7 +217,7 @@ func (r *Reader) Skip(at, line int64) error {
 func (r *Reader) All(most int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r.src, most+1))
 	if err == nil && int64(len(data)) > most {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: it is longer than the %d bytes of text that fit in the memory of this machine; split it into files and run each, or convert it to JSON lines, which are read in blocks", r.name, most)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: the file is longer than the %d bytes of text that fit into the memory of this machine; split it into several files, or convert it to JSON lines, which are read in blocks", r.name, most)
 	}
 	if err != nil {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s: reading after byte %d: %w", r.name, len(data), err)
@@ -253,7 +253,7 @@ func (r *Reader) Next(buf []byte) (Block, error) {
 			got, err := r.src.Read(buf[len(buf):n])
 			buf = buf[:len(buf)+got]
 			if r.ended = err == io.EOF; r.ended && r.Consumed() < r.stored {
-				return Block{}, exitcode.Errorf(exitcode.IO, "%s: it ends at byte %d, but had %d when it was opened: it was truncated while being read", r.name, r.Consumed(), r.stored)
+				return Block{}, exitcode.Errorf(exitcode.IO, "%s: the file ends at byte %d, but had %d bytes when it was opened: it was truncated while it was read", r.name, r.Consumed(), r.stored)
 			}
 			if err != nil && err != io.EOF {
 				return Block{}, exitcode.Errorf(exitcode.BadData, "%s: reading after line %d: %w", r.name, r.line-1+countLines(buf), err)

@@ -257,12 +257,12 @@ func (w *lzmaReader) Read(p []byte) (int, error) {
 // kinds are files that hold texts in another form, or none, by their type as mimetype
 // names it, with what to do.
 var kinds = map[string]struct{ name, advice string }{
-	"application/vnd.apache.parquet":    {"a Parquet file", "its rows are read where the file itself is given, complete and not packed"},
-	"application/zip":                   {"a zip archive", "`unzip -p FILE | ... --input -` unpacks it"},
+	"application/vnd.apache.parquet":    {"a Parquet file", "its rows can be read only if the file itself is given, uncut and not compressed"},
+	"application/zip":                   {"a zip archive", "use `unzip -p FILE | ... --input -` to unpack it"},
 	"application/x-tar":                 {"a tar archive of before 1988", "pack it again by a newer tar"},
-	"application/x-7z-compressed":       {"a 7-Zip archive", "`7z x -so FILE | ... --input -` unpacks it"},
-	"application/vnd.rar":               {"a RAR archive", "`unrar p -inul FILE | ... --input -` unpacks it"},
-	"application/lzip":                  {"packed by lzip", "`lzip -dc FILE | ... --input -` unpacks it"},
+	"application/x-7z-compressed":       {"a 7-Zip archive", "use `7z x -so FILE | ... --input -` to unpack it"},
+	"application/vnd.rar":               {"a RAR archive", "use `unrar p -inul FILE | ... --input -` to unpack it"},
+	"application/lzip":                  {"packed by lzip", "use `lzip -dc FILE | ... --input -` to unpack it"},
 	"application/gzip":                  {"packed by gzip", "unpack it once before"},
 	"application/zstd":                  {"packed by zstd", "unpack it once before"},
 	"application/x-bzip2":               {"packed by bzip2", "unpack it once before"},
@@ -277,11 +277,11 @@ var kinds = map[string]struct{ name, advice string }{
 // others are kinds that mimetype does not know, by their first bytes.
 var others = []struct{ magic, name, advice string }{
 	{"ARROW1\x00\x00", "an Arrow file", "export its text as JSON lines"},
-	{"\xff\xfe", "UTF-16", "`iconv -f UTF-16 -t UTF-8` makes text of it"},
-	{"\xfe\xff", "UTF-16", "`iconv -f UTF-16 -t UTF-8` makes text of it"},
+	{"\xff\xfe", "UTF-16", "use `iconv -f UTF-16 -t UTF-8` to convert it"},
+	{"\xfe\xff", "UTF-16", "use `iconv -f UTF-16 -t UTF-8` to convert it"},
 	{"\xff\xff\xff\xff", "an Arrow stream", "export its text as JSON lines"},
 	{"Obj\x01", "an Avro file", "export its text as JSON lines"},
-	{"\x93NUMPY", "a numpy array", "--input-format tokens takes .bin files of tokens"},
+	{"\x93NUMPY", "a numpy array", "use --input-format tokens for .bin files of tokens"},
 }
 
 // refuseKind is an error where head begins a file that is known and no text; packed is
@@ -305,7 +305,7 @@ func refuseKind(packed string, head []byte) error {
 	if packed != "" {
 		name += ", packed by " + packed
 	}
-	return fmt.Errorf("it is %s, and not JSON lines or text in UTF-8; %s", name, advice)
+	return fmt.Errorf("the input is %s, but must be JSON lines or text in UTF-8; %s", name, advice)
 }
 
 // isText reports whether head, which may end in the middle of a character, can begin a text.

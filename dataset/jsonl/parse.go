@@ -57,11 +57,11 @@ func (p *Parser) Use(buf []byte) { p.buf = buf[:0] }
 func (p *Parser) instead() string {
 	switch c := p.line[p.at]; {
 	case c == '[':
-		return "; jq -c '.[]' makes lines of a file that is one array"
+		return "; use jq -c '.[]' to convert a file with one array to lines"
 	case slices.Contains(p.line, 0):
-		return "; it contains zero bytes, as UTF-16 does; convert it with iconv -t UTF-8"
+		return "; the line contains zero bytes, like UTF-16; convert the file with iconv -t UTF-8"
 	case c != '"':
-		return "; --input-format text takes plain text"
+		return "; use --input-format text for plain text"
 	}
 	return ""
 }
@@ -97,7 +97,7 @@ func (p *Parser) Parse(line []byte) error {
 		return err
 	}
 	if p.space(); p.at < len(line) {
-		return p.errorf("text after the JSON object")
+		return p.errorf("the line has text after the JSON object")
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func (p *Parser) choose() string {
 		}
 		list = append(list, fmt.Sprintf("%.40q", key))
 	}
-	return fmt.Sprintf("--%s names the keys to read, and the line has: %s", p.Flag, strings.Join(list, ", "))
+	return fmt.Sprintf("--%s names the keys to read, and the line has the keys %s", p.Flag, strings.Join(list, ", "))
 }
 
 // String gives the value of key number k, which must be one string.
@@ -383,7 +383,7 @@ func (p *Parser) skipString() (end int, escaped bool, err error) {
 			i += n - 1
 		case c < ' ':
 			p.at = i
-			return 0, false, p.errorf("a raw control character (0x%02x) in a string", c)
+			return 0, false, p.errorf("a string contains the control character 0x%02x, which must be escaped", c)
 		}
 	}
 	return 0, false, p.errorf("the string that begins here does not end")

@@ -17,7 +17,7 @@ func (e *NotText) Error() string {
 }
 
 // surrogate says what a half of a surrogate pair is.
-const surrogate = "a lone surrogate (\\ud800 to \\udfff without its other half), which is not a character"
+const surrogate = "a lone surrogate (\\ud800 to \\udfff without the other half), which is not a character"
 
 // CheckText finds the first string of a JSON value that is not text: bytes that are not UTF-8, or
 // a lone surrogate. Nil: there is none. Other errors of JSON are not reported.

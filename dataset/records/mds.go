@@ -47,12 +47,12 @@ type mdsSettings struct {
 func (s *shard) next() ([]byte, error) {
 	if s.starts == nil {
 		if err := s.open(); err != nil {
-			return nil, fmt.Errorf("not a sound MDS shard: %w", err)
+			return nil, fmt.Errorf("the MDS shard is damaged: %w", err)
 		}
 	}
 	if s.at == len(s.starts)-1 {
 		if n, err := s.from.Read(make([]byte, 1)); n > 0 || err != io.EOF {
-			return nil, fmt.Errorf("not a sound MDS shard: bytes follow its %d samples", s.at)
+			return nil, fmt.Errorf("the MDS shard is damaged: bytes follow its %d samples", s.at)
 		}
 		return nil, io.EOF
 	}
@@ -79,7 +79,7 @@ func (s *shard) open() error {
 		return errors.New("it ends within its header")
 	}
 	if count > mostSamples {
-		return fmt.Errorf("its header declares %d samples; the limit is %d", count, mostSamples)
+		return fmt.Errorf("the header declares %d samples; the limit is %d", count, mostSamples)
 	}
 	starts := make([]uint32, count+1)
 	if err := binary.Read(s.from, binary.LittleEndian, starts); err != nil {
@@ -87,14 +87,14 @@ func (s *shard) open() error {
 	}
 	header := 4 * int64(count+2)
 	if length := int64(starts[0]) - header; !slices.IsSorted(starts) || length < 2 || length > mostSettings {
-		return errors.New("the offsets of its samples are not in order, or leave no bytes for its settings")
+		return errors.New("the offsets of the samples are not in order, or leave no bytes for the settings")
 	}
 	text := make([]byte, int64(starts[0])-header)
 	if _, err := io.ReadFull(s.from, text); err != nil {
 		return errors.New("it ends within its settings")
 	}
 	if err := json.Unmarshal(text, &s.settings); err != nil {
-		return fmt.Errorf("its settings: %w", err)
+		return fmt.Errorf("the settings: %w", err)
 	}
 	s.starts = starts
 	return s.settings.check()
@@ -102,14 +102,14 @@ func (s *shard) open() error {
 
 func (m *mdsSettings) check() error {
 	if m.Format != "mds" {
-		return fmt.Errorf("its settings name the format %.20q", m.Format)
+		return fmt.Errorf("the settings name the format %.20q, not mds", m.Format)
 	}
 	if n := len(m.Names); n == 0 || n > 1<<12 || len(m.Encodings) != n || len(m.Sizes) != n {
-		return fmt.Errorf("its settings have %d names, %d encodings and %d sizes of columns", len(m.Names), len(m.Encodings), len(m.Sizes))
+		return fmt.Errorf("the settings have %d names, %d encodings and %d sizes of columns, which must be equal in number", len(m.Names), len(m.Encodings), len(m.Sizes))
 	}
 	for i, size := range m.Sizes {
 		if size != nil && (*size < 0 || *size > math.MaxUint32) {
-			return fmt.Errorf("its column %.40q has %d bytes", m.Names[i], *size)
+			return fmt.Errorf("column %.40q has %d bytes", m.Names[i], *size)
 		}
 	}
 	return nil
@@ -133,7 +133,7 @@ func (m *mdsSettings) row(sample []byte) ([]byte, error) {
 	var r row
 	for i, name := range m.Names {
 		if sizes[i] > int64(len(sample)) {
-			return nil, fmt.Errorf("column %q of %d bytes reaches beyond its end", name, sizes[i])
+			return nil, fmt.Errorf("column %q has %d bytes and reaches beyond the end of the sample", name, sizes[i])
 		}
 		if err := r.column(name, m.Encodings[i], sample[:sizes[i]]); err != nil {
 			return nil, fmt.Errorf("column %q: %w", name, err)
@@ -141,7 +141,7 @@ func (m *mdsSettings) row(sample []byte) ([]byte, error) {
 		sample = sample[sizes[i]:]
 	}
 	if len(sample) > 0 {
-		return nil, fmt.Errorf("%d bytes follow its columns", len(sample))
+		return nil, fmt.Errorf("%d bytes follow the columns of the sample", len(sample))
 	}
 	return r.done(), nil
 }
@@ -166,7 +166,7 @@ func (r *row) column(name, encoding string, value []byte) error {
 		return nil
 	}
 	if text == "" {
-		return fmt.Errorf("%d bytes are no %s", len(value), encoding)
+		return fmt.Errorf("%d bytes are not a valid %s", len(value), encoding)
 	}
 	r.raw(name, []byte(text))
 	return nil

@@ -55,11 +55,11 @@ func OpenParquet(file io.ReaderAt, size int64) (*Parquet, error) {
 func guarded(read func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = fmt.Errorf("not a sound Parquet file: %v", cause)
+			err = fmt.Errorf("the Parquet file is damaged: %v", cause)
 		}
 	}()
 	if err = read(); err != nil && !errors.Is(err, io.EOF) {
-		err = fmt.Errorf("not a sound Parquet file: %w", err)
+		err = fmt.Errorf("the Parquet file is damaged: %w", err)
 	}
 	return err
 }
@@ -162,7 +162,7 @@ func (p *Parquet) appendValue(to []byte, node parquet.Node, v any) ([]byte, erro
 		}
 	// Text must be text; everything else is written as JSON does.
 	case []byte:
-		return nil, errors.New("it has bytes, not text; give the column the type string")
+		return nil, errors.New("the column has bytes, not text; give the column the type string")
 	}
 	return appendPlain(to, v)
 }

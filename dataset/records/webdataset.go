@@ -85,7 +85,7 @@ func (a *archive) next() ([]byte, error) {
 		head, err := a.tar.Next()
 		if err == io.EOF {
 			if a.end.zeros < 512 { // the library takes a cut archive for a short one
-				return nil, errors.New("not a sound tar archive: it ends without the empty blocks of an end, so that it may be cut")
+				return nil, errors.New("the tar archive is damaged: it ends without the two empty blocks that end an archive, so it may be truncated")
 			}
 			a.ended = true
 			if a.sample.given {
@@ -94,7 +94,7 @@ func (a *archive) next() ([]byte, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("not a sound tar archive: %w", err)
+			return nil, fmt.Errorf("the tar archive is damaged: %w", err)
 		}
 		row, err := a.member(head)
 		if row != nil || err != nil {
@@ -138,7 +138,7 @@ func split(name string) (key, end string) {
 func (s *sample) add(key, name, kind string, from io.Reader, most int64) error {
 	s.given = true
 	if slices.Contains(s.names, name) {
-		return fmt.Errorf("a second one of the sample %q", key)
+		return fmt.Errorf("the sample %q has a member of this name twice", key)
 	}
 	s.names = append(s.names, name)
 	// The extension says what a member is; others, as pictures, are not read.

@@ -108,7 +108,7 @@ func (s *array) next() (rows []given, err error) {
 		return nil, s.wrong(err)
 	}
 	if _, err := s.values.Token(); err != io.EOF {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: other text follows the array of rows; write one array, or one object per line", s.file.Name())
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: text follows the array of rows; write one array, or one object per line", s.file.Name())
 	}
 	return nil, io.EOF
 }
@@ -117,7 +117,7 @@ func (s *array) next() (rows []given, err error) {
 func (s *array) wrong(err error) error {
 	switch {
 	case s.bytes.N <= 0:
-		err = fmt.Errorf("it has more than %d bytes", jsonl.DefaultMaxLine)
+		err = fmt.Errorf("the row has more than %d bytes", jsonl.DefaultMaxLine)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		err = errors.New("the file ends within the array")
 	}

@@ -110,12 +110,12 @@ func TestWrongFiles(t *testing.T) {
 		{` [ {"text": "a"}, 7 ]`, ": row 2: the row is not an object"},
 		{`[{"text": "a"}, {"text": "b"`, ": row 2: the file ends within the array"},
 		{`[{"text": "a"} {"text": "b"}]`, ": row 2: "},
-		{`[{"text": "a"}] {"text": "b"}`, ": other text follows the array of rows;"},
+		{`[{"text": "a"}] {"text": "b"}`, ": text follows the array of rows;"},
 		{`[`, ": row 1: the file ends within the array"},
 		{`[]`, " has no rows"},
 		{"PAR1 and nothing of Parquet", ":1: the row is not JSON"},
-		{string(sound[:len(sound)/2]), ": byte 0: it is a Parquet file, and not JSON lines or text in UTF-8; its rows are read where the file itself is given, complete and not packed"},
-		{"PAR1 and nothing of PAR1", ": not a sound Parquet file"},
+		{string(sound[:len(sound)/2]), ": byte 0: the input is a Parquet file, but must be JSON lines or text in UTF-8; its rows can be read only if the file itself is given, uncut and not compressed"},
+		{"PAR1 and nothing of PAR1", ": the Parquet file is damaged"},
 	} {
 		path := filepath.Join(t.TempDir(), fmt.Sprint(i))
 		if err := os.WriteFile(path, []byte(w.text), 0o644); err != nil {

@@ -73,7 +73,7 @@ func ReadPreferences(path string, tok tokenizer.Tokenizer, c Config) (rows []Pre
 	}, func(where string, line int64, made Preference) error {
 		made.Line = line
 		if len(rows) > 0 && len(rows[0].full) != len(made.full) {
-			return exitcode.Errorf(exitcode.BadData, "%s: some rows are pairs of answers and some are single answers with a label; write one kind in a file", where)
+			return exitcode.Errorf(exitcode.BadData, "%s: some rows are pairs of answers and some are single answers with a label; write only one kind in a file", where)
 		}
 		rows = append(rows, made)
 		return nil
@@ -193,7 +193,7 @@ func (s *Preferences) Paired() bool { return s.Rule.Paired() }
 // The loss mask counts the tokens of the answers.
 func (s *Preferences) Sample(k int64) (dataset.Sample, error) {
 	if k < 0 || k >= s.Len() {
-		return dataset.Sample{}, exitcode.Errorf(exitcode.Internal, "row %d is out of range: there are %d", k, s.Len())
+		return dataset.Sample{}, exitcode.Errorf(exitcode.Internal, "row %d is out of range: there are %d rows", k, s.Len())
 	}
 	out := s.sequence(&s.Rows[k].Answers[0])
 	if s.Paired() {
@@ -243,5 +243,5 @@ func (s *Preferences) String() string {
 		kinds = fmt.Sprintf("%d good and %d bad answers", s.Good(), len(s.Rows)-s.Good())
 	}
 	n := s.Counts
-	return fmt.Sprintf("%d rows have %s; %d of %d tokens are answers', %d rows are truncated at --seq-length %d, %d whose prompt fills it are dropped", n.Rows, kinds, n.Learned, n.Tokens, n.Truncated, s.length, n.Dropped)
+	return fmt.Sprintf("%d rows have %s; %d of %d tokens are in answers; %d rows are truncated at --seq-length %d, and %d rows whose prompt is at least that long are dropped", n.Rows, kinds, n.Learned, n.Tokens, n.Truncated, s.length, n.Dropped)
 }

@@ -147,7 +147,7 @@ func TestWrongPreferences(t *testing.T) {
 		rule      Rule
 		row, says string
 	}{
-		{RuleDPO, `[1]`, `the row is not an object; write JSON objects, one a line or in an array, as in {"prompt": "...", "chosen": "...", "rejected": "..."}`},
+		{RuleDPO, `[1]`, `the row is not an object; write JSON objects, one per line or in an array, as in {"prompt": "...", "chosen": "...", "rejected": "..."}`},
 		{RuleDPO, `{"prompt": "a"`, "the row is not JSON"},
 		{RuleDPO, `{"prompt": "a", "chosen": "b"}`, `field "rejected": missing; give the row the answer that is worse than chosen`},
 		{RuleORPO, `{"prompt": "a", "rejected": "b", "chosen": null}`, `field "chosen": missing; give the row the answer that is better than rejected`},
@@ -158,16 +158,16 @@ func TestWrongPreferences(t *testing.T) {
 		{RuleDPO, `{"prompt": ` + user + `, "chosen": "b", "rejected": "c"}`, `field "chosen": a text, and prompt is a list of messages`},
 		{RuleDPO, `{"prompt": ` + user + `, "chosen": [{"content": "b"}], "rejected": ` + assistant + `}`, `field "chosen": message 0 has no role`},
 		{RuleDPO, `{"chosen": ` + user + `, "rejected": ` + assistant + `}`, `field "prompt": missing, and chosen and rejected begin with different messages; give the row a prompt`},
-		{RuleDPO, `{"prompt": "a", "completion": "b", "label": true}`, "one answer with a label, which --tuning kto learns from; this method needs prompt, chosen and rejected"},
+		{RuleDPO, `{"prompt": "a", "completion": "b", "label": true}`, "one answer with a label, which only --tuning kto can use; this method needs prompt, chosen and rejected"},
 		{RuleDPO, `{"messages": ` + user + `}`, `the row has the fields "messages", which are for --tuning sft; preference tuning needs prompt, chosen and rejected`},
 		{RuleDPO, `{"question": "a", "answer": "b"}`, `the row has the fields "answer", "question"; preference tuning needs prompt, chosen and rejected`},
 		{RuleDPO, `{"prompt": "a", "chosen": "b", "rejected": "c", "tools": 1}`, `field "tools": not a list of objects`},
 		{RuleKTO, `{"prompt": "a", "completion": "b"}`, `field "label": missing; write true for a good answer, false for a bad one`},
 		{RuleKTO, `{"prompt": "a", "completion": "b", "label": "good"}`, `field "label": neither true nor false`},
-		{RuleKTO, `{"completion": "b", "label": true}`, `field "prompt": missing; write "" for an answer to nothing`},
+		{RuleKTO, `{"completion": "b", "label": true}`, `field "prompt": missing; write "" for an answer without a prompt`},
 		{RuleKTO, `{"prompt": "a", "completion": ` + assistant + `, "label": true}`, `field "completion": a list of messages, and prompt is a text`},
 		{RuleKTO, `{"text": "a"}`, `--tuning kto needs prompt, completion and label, or prompt, chosen and rejected`},
-		{RuleKTO, `{"prompt": "a", "chosen": "b", "rejected": "c"}`, "some rows are pairs of answers and some are single answers with a label; write one kind in a file"},
+		{RuleKTO, `{"prompt": "a", "chosen": "b", "rejected": "c"}`, "some rows are pairs of answers and some are single answers with a label; write only one kind in a file"},
 		{RuleDPO, "{\"prompt\": \"\xff\"}", "the row is not UTF-8"},
 	} {
 		config.Rule = w.rule

@@ -49,7 +49,7 @@ func (f fields) answers(rule Rule) (*answers, error) {
 	case single && rule == RuleKTO:
 		return f.single()
 	case single:
-		return nil, errors.New("the row is one answer with a label, which --tuning kto learns from; this method needs prompt, chosen and rejected")
+		return nil, errors.New("the row is one answer with a label, which only --tuning kto can use; this method needs prompt, chosen and rejected")
 	case f.has("chosen"):
 		return nil, fieldError("rejected", "missing; give the row the answer that is worse than chosen, or use --tuning kto with prompt, completion and label")
 	case f.has("rejected"):
@@ -168,7 +168,7 @@ func sameJSON(a, b json.RawMessage) bool {
 // single reads prompt, completion and label.
 func (f fields) single() (*answers, error) {
 	if !f.has("prompt") {
-		return nil, fieldError("prompt", "missing; write \"\" for an answer to nothing")
+		return nil, fieldError("prompt", "missing; write \"\" for an answer without a prompt")
 	}
 	a := &answers{list: make([]passage, 1)}
 	var err error

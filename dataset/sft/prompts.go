@@ -55,7 +55,7 @@ func (r *renderer) prompt(text []byte) (p Prompt, err error) {
 		return p, err
 	}
 	if !f.has("prompt") {
-		return p, fmt.Errorf("the row has the fields %s; --tuning grpo needs prompt, a text or a list of messages", f.names())
+		return p, fmt.Errorf("the row has the fields %s; --tuning grpo needs the field prompt, a text or a list of messages", f.names())
 	}
 	// The prompt as it is written, which a reward command sees too.
 	given, err := f.passage("prompt")
@@ -75,7 +75,7 @@ func (r *renderer) prompt(text []byte) (p Prompt, err error) {
 		return p, fieldError("prompt", "%w", err)
 	}
 	if len(p.IDs) == 0 {
-		return p, fieldError("prompt", "it has no tokens; give at least one")
+		return p, fieldError("prompt", "the prompt has no tokens; give at least one")
 	}
 	return p, r.check(p.IDs)
 }
@@ -119,7 +119,7 @@ func (s *Prompts) Len() int64 { return int64(len(s.Rows)) }
 // Sample is the prompt of row k.
 func (s *Prompts) Sample(k int64) (dataset.Sample, error) {
 	if k < 0 || k >= s.Len() {
-		return dataset.Sample{}, exitcode.Errorf(exitcode.Internal, "row %d is out of range: there are %d", k, s.Len())
+		return dataset.Sample{}, exitcode.Errorf(exitcode.Internal, "row %d is out of range: there are %d rows", k, s.Len())
 	}
 	out := s.With(k, nil)
 	out.Row = k
@@ -140,7 +140,7 @@ func (s *Prompts) With(k int64, answer []int32) dataset.Sample {
 
 // String says what became of the rows.
 func (s *Prompts) String() string {
-	return fmt.Sprintf("%d rows have %d prompts of %d tokens in all; %d that fill --seq-length %d are dropped", s.Counts.Rows, len(s.Rows), s.Counts.Tokens, s.Counts.Dropped, s.length)
+	return fmt.Sprintf("%d rows have %d prompts with a total of %d tokens; %d prompts of at least --seq-length %d tokens are dropped", s.Counts.Rows, len(s.Rows), s.Counts.Tokens, s.Counts.Dropped, s.length)
 }
 
 // Groups says how often prompts come.

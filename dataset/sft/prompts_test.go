@@ -52,9 +52,9 @@ func TestPromptsRefused(t *testing.T) {
 	_, _, _, c := preferenceConfig(t)
 	c.Length = 64
 	for _, w := range []struct{ row, says string }{
-		{`{"completion": "a"}`, `the row has the fields "completion"; --tuning grpo needs prompt`},
+		{`{"completion": "a"}`, `the row has the fields "completion"; --tuning grpo needs the field prompt`},
 		{`{"prompt": 7}`, `field "prompt": neither a text nor a list of messages`},
-		{`{"prompt": ""}`, `field "prompt": it has no tokens`},
+		{`{"prompt": ""}`, `field "prompt": the prompt has no tokens`},
 		{`{"prompt": []}`, `field "prompt": the list is empty`},
 		{`{"prompt": "a", "answer": [1]}`, `field "answer": neither a text nor a number`},
 		{`{"prompt": "a", "tools": 3}`, `field "tools"`},

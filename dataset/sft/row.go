@@ -78,7 +78,7 @@ func (f fields) unused(read ...string) string {
 	if len(list) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s (rows with %s are read by these)", argv.And(list...), argv.And(read...))
+	return fmt.Sprintf("%s (rows that have the fields %s are read by these)", argv.And(list...), argv.And(read...))
 }
 
 // object reads a line as fields; example is for the error.
@@ -88,7 +88,7 @@ func object(text []byte, example string) (f fields, err error) {
 	}
 	if err := json.Unmarshal(text, &f); err != nil {
 		if t := bytes.TrimSpace(text); len(t) > 0 && t[0] != '{' && json.Valid(t) {
-			return nil, fmt.Errorf("the row is not an object; write JSON objects, one a line or in an array, as in %s", example)
+			return nil, fmt.Errorf("the row is not an object; write JSON objects, one per line or in an array, as in %s", example)
 		}
 		return nil, fmt.Errorf("the row is not JSON: %w", err)
 	}
@@ -246,15 +246,15 @@ func (f fields) tokens() (*row, error) {
 			return nil, fieldError(name, "not a list of integers")
 		}
 		if len(list) != len(r.ids) {
-			return nil, fieldError(name, "it has %d entries, input_ids has %d", len(list), len(r.ids))
+			return nil, fieldError(name, "the list has %d entries, but input_ids has %d", len(list), len(r.ids))
 		}
 		// A label is the token itself or ignored; a mask is 0 or 1.
 		for i, v := range list {
 			switch {
 			case name != "labels" && v != 0 && v != 1:
-				return nil, fieldError(name, "entry %d is %d; must be 0 or 1", i, v)
+				return nil, fieldError(name, "entry %d is %d; it must be 0 or 1", i, v)
 			case name == "labels" && v != ignored && v != r.ids[i]:
-				return nil, fieldError(name, "entry %d is %d; must be %d, or %d to leave the token out of the loss", i, v, r.ids[i], ignored)
+				return nil, fieldError(name, "entry %d is %d; it must be %d, or %d to leave the token out of the loss", i, v, r.ids[i], ignored)
 			}
 			if name == "labels" && v == ignored || name != "labels" && v == 0 {
 				r.learned[i] = false

@@ -42,9 +42,9 @@ func TestWrongRows(t *testing.T) {
 		{`{"prompt": 1, "completion": "a"}`, `field "prompt": not a list of messages`},
 		{`{"text": 1}`, `field "text": not a text`},
 		{`{"input_ids": [1, "a"]}`, `field "input_ids": not a list of token ids`},
-		{`{"input_ids": [1, 2], "labels": [1]}`, `field "labels": it has 1 entries, input_ids has 2`},
-		{`{"input_ids": [1, 2], "labels": [1, 3]}`, `field "labels": entry 1 is 3; must be 2, or -100`},
-		{`{"input_ids": [1, 2], "assistant_masks": [1, 3]}`, `field "assistant_masks": entry 1 is 3; must be 0 or 1`},
+		{`{"input_ids": [1, 2], "labels": [1]}`, `field "labels": the list has 1 entries, but input_ids has 2`},
+		{`{"input_ids": [1, 2], "labels": [1, 3]}`, `field "labels": entry 1 is 3; it must be 2, or -100`},
+		{`{"input_ids": [1, 2], "assistant_masks": [1, 3]}`, `field "assistant_masks": entry 1 is 3; it must be 0 or 1`},
 		{`{"input_ids": [1, 999999]}`, `token 1 has the id 999999`},
 		{`{"chosen": "a", "rejected": "b"}`, "preference tuning"},
 		{"{\"text\": \"\xff\"}", "the row is not UTF-8"},
@@ -73,9 +73,9 @@ func TestFieldsThatAreNotLearned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"1 of 5 rows have fields that are not learned: prompt (rows with text are read by these)",
-		"1 of 5 rows have fields that are not learned: text (rows with messages are read by these)",
-		"2 of 5 rows have fields that are not learned: text (rows with prompt and completion are read by these)"}
+	want := []string{"1 of 5 rows have fields that training ignores: prompt (rows that have the fields text are read by these)",
+		"1 of 5 rows have fields that training ignores: text (rows that have the fields messages are read by these)",
+		"2 of 5 rows have fields that training ignores: text (rows that have the fields prompt and completion are read by these)"}
 	if got := counts.UnusedText(); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

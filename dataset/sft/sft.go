@@ -86,7 +86,7 @@ type Counts struct {
 // UnusedText says which fields of a file's rows are not read, a line for each kind of row.
 func (c *Counts) UnusedText() (lines []string) {
 	for _, fields := range slices.Sorted(maps.Keys(c.Unused)) {
-		lines = append(lines, fmt.Sprintf("%d of %d rows have fields that are not learned: %s", c.Unused[fields], c.Rows, fields))
+		lines = append(lines, fmt.Sprintf("%d of %d rows have fields that training ignores: %s", c.Unused[fields], c.Rows, fields))
 	}
 	return lines
 }

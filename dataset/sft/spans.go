@@ -45,7 +45,7 @@ func (r *renderer) conversation(row *row) (d Document, err error) {
 	case wrong != nil:
 		return d, wrong
 	case len(spans) == 0:
-		return d, fieldError("messages", "no message is from the assistant, so there is nothing to learn; give the row an answer, or learn all tokens with --train-on-prompts")
+		return d, fieldError("messages", "no message is from the assistant, so the row has nothing to learn; give the row an answer, or train on all tokens with --train-on-prompts")
 	}
 	if len(out.Spans) == 0 {
 		for _, s := range spans {
@@ -111,20 +111,20 @@ func (r *renderer) upTo(t *chat.Template, row *row, n int, full string) int {
 }
 
 // errNoPrefix is why a template cannot say what the assistant wrote.
-var errNoPrefix = errors.New("give the template {% generation %} blocks, or learn all tokens with --train-on-prompts")
+var errNoPrefix = errors.New("add {% generation %} blocks to the template, or train on all tokens with --train-on-prompts")
 
 // around is the assistant message i's part of the complete text.
 func (r *renderer) around(t *chat.Template, row *row, i int, full string) (from, to int, err error) {
 	wrong := func(format string, args ...any) error {
-		return fieldError("messages", "message %d (assistant): the chat template does not show where it begins and ends: %s; %w", i, fmt.Sprintf(format, args...), errNoPrefix)
+		return fieldError("messages", "message %d (assistant): the chat template does not show where the message begins and ends: %s; %w", i, fmt.Sprintf(format, args...), errNoPrefix)
 	}
 	before, err := t.Render(row.messages[:i], r.options(row, true))
 	if err != nil {
-		return 0, 0, wrong("the messages before it do not render: %v", err)
+		return 0, 0, wrong("the template cannot render the messages before it: %v", err)
 	}
 	upto, err := t.Render(row.messages[:i+1], r.options(row, false))
 	if err != nil {
-		return 0, 0, wrong("the messages up to it do not render: %v", err)
+		return 0, 0, wrong("the template cannot render the messages up to it: %v", err)
 	}
 	switch {
 	case !strings.HasPrefix(full, upto):

@@ -220,7 +220,7 @@ func (u *Unknown) Error() string {
 	if len(u.Near) > 0 {
 		return fmt.Sprintf("unknown flag %s%s; did you mean --%s?", dashes, u.Name, strings.Join(u.Near, " or --"))
 	}
-	return fmt.Sprintf("unknown flag %s%s; --help-all lists all", dashes, u.Name)
+	return fmt.Sprintf("unknown flag %s%s; --help-all lists all flags", dashes, u.Name)
 }
 
 // Explain adds to the unknown flags in an error of Split what to use instead, by their names.

@@ -44,7 +44,7 @@ func TestShortForms(t *testing.T) {
 		"--output -o":             "--output=-o | ",
 		"--compare -1 -2":         "--compare=-1 --compare=-2 | ",
 		"run -o":                  "--output needs a value",
-		"run -v":                  "unknown flag -v; --help-all lists all",
+		"run -v":                  "unknown flag -v; --help-all lists all flags",
 		"-p 80":                   "unknown flag -p; did you mean --port?",
 		"--compare a -f markdown": "unknown flag -f; did you mean --format?",
 		"-- -o":                   " | -o",
@@ -58,7 +58,7 @@ func TestShortForms(t *testing.T) {
 			t.Errorf("%s: %q, want %q", line, got, want)
 		}
 	}
-	if _, _, err := Split(Set{}, []string{"-o", "x"}); err == nil || err.Error() != "unknown flag -o; --help-all lists all" {
+	if _, _, err := Split(Set{}, []string{"-o", "x"}); err == nil || err.Error() != "unknown flag -o; --help-all lists all flags" {
 		t.Errorf("-o of a command without --output: %v", err)
 	}
 }

@@ -49,9 +49,9 @@ func (h *header) left() int64 { return h.size - h.at }
 func (h *header) take(n int64, what string) ([]byte, error) {
 	switch {
 	case n > h.left():
-		return nil, h.bad("%s needs %d bytes, and the file has %d more: it is truncated, or damaged", what, n, h.left())
+		return nil, h.bad("%s needs %d bytes, but only %d bytes of the file are left: the file is truncated or damaged", what, n, h.left())
 	case h.at+n > maxHeader:
-		return nil, h.bad("%s is behind the first %d bytes, which is the most that metadata may take", what, maxHeader)
+		return nil, h.bad("%s is beyond the first %d bytes, which is the limit for metadata", what, maxHeader)
 	}
 	raw := make([]byte, n)
 	if _, err := io.ReadFull(h.in, raw); err != nil {
@@ -87,7 +87,7 @@ func (h *header) text(what string, most int64) (string, error) {
 		return "", err
 	}
 	if n > uint64(most) || int64(n) > h.left() {
-		return "", h.bad("%s has %d bytes; the file has %d more, and %d are allowed", what, n, h.left(), most)
+		return "", h.bad("%s has %d bytes, but the file has only %d bytes more, or at most %d are allowed", what, n, h.left(), most)
 	}
 	raw, err := h.take(int64(n), what)
 	return string(raw), err
@@ -106,15 +106,15 @@ func (h *header) counts() (version uint32, tensors, keys int, err error) {
 	t, k := le.Uint64(raw[8:]), le.Uint64(raw[16:])
 	switch {
 	case string(raw[:4]) != magic:
-		err = h.bad("it begins with %q; a GGUF file begins with %q", raw[:4], magic)
+		err = h.bad("the file begins with %q; a GGUF file begins with %q", raw[:4], magic)
 	case version&0xffff == 0:
-		err = h.bad("it is a big-endian file, which is not supported")
+		err = h.bad("the file is big-endian, which is not supported")
 	case version != 2 && version != 3:
-		err = h.bad("it has version %d; versions 2 and 3 are supported", version)
+		err = h.bad("the file has version %d; versions 2 and 3 are supported", version)
 	case t > maxTensors || t > uint64(h.left())/24: // an empty name, no dimension
-		err = h.bad("it claims %d tensors; its %d bytes have no space for them, or they are more than %d", t, h.size, maxTensors)
+		err = h.bad("the header declares %d tensors, which do not fit into %d bytes or are more than the limit of %d", t, h.size, maxTensors)
 	case k > maxKeys || k > uint64(h.left())/13:
-		err = h.bad("it claims %d metadata keys; its %d bytes have no space for them, or they are more than %d", k, h.size, maxKeys)
+		err = h.bad("the header declares %d metadata keys, which do not fit into %d bytes or are more than the limit of %d", k, h.size, maxKeys)
 	}
 	return version, int(t), int(k), err
 }
@@ -197,9 +197,9 @@ func (h *header) tensor(i int) (t Tensor, err error) {
 	case !t.Type.Known():
 		return t, h.bad("%s is stored as %v, which is not supported", what, t.Type)
 	case t.Dims[0]%t.Type.BlockElements() != 0:
-		return t, h.bad("%s: its rows of %d elements do not fill blocks of %d (%v)", what, t.Dims[0], t.Type.BlockElements(), t.Type)
+		return t, h.bad("%s: rows of %d elements cannot be divided into blocks of %d (%v)", what, t.Dims[0], t.Type.BlockElements(), t.Type)
 	case offset > uint64(h.size):
-		return t, h.bad("%s begins at byte %d of the data, which is behind the end of the file", what, offset)
+		return t, h.bad("%s begins at byte %d of the data, which is beyond the end of the file", what, offset)
 	}
 	t.Offset = int64(offset)
 	t.Bytes = t.Type.Bytes(int64(elements))
@@ -218,7 +218,7 @@ func (h *header) locate(list []Tensor, alignment int64) error {
 			return h.bad("tensor %q begins at byte %d of the data; offsets must be multiples of the alignment %d", t.Name, t.Offset, alignment)
 		}
 		if t.Offset > h.size-start || t.Bytes > h.size-start-t.Offset {
-			return h.bad("tensor %q needs the bytes %d to %d of the data, but the file has %d of them: it is truncated, or damaged", t.Name, t.Offset, t.Offset+t.Bytes, max(0, h.size-start))
+			return h.bad("tensor %q needs bytes %d to %d of the data, but the file has only %d bytes of data: the file is truncated or damaged", t.Name, t.Offset, t.Offset+t.Bytes, max(0, h.size-start))
 		}
 		t.Offset += start
 	}

@@ -171,7 +171,7 @@ func (h *header) value(key string, kind valueType) (v Value, err error) {
 	}
 	v.raw, err = h.take(widths[kind], "metadata "+quote(key))
 	if err == nil && kind == boolValue && v.raw[0] > 1 {
-		err = h.bad("metadata %q is the boolean %d; it must be 0 or 1", key, v.raw[0])
+		err = h.bad("metadata %q is a boolean with the value %d; the value must be 0 or 1", key, v.raw[0])
 	}
 	return v, err
 }
@@ -197,7 +197,7 @@ func (h *header) array(key string) (v Value, err error) {
 		width = 8 // its length
 	}
 	if count > uint64(h.left()/width) {
-		return v, h.bad("metadata %q has %d elements of %s, for which the file is too short", key, count, valueNames[v.elem])
+		return v, h.bad("metadata %q declares %d elements of %s, but the file is too short for them", key, count, valueNames[v.elem])
 	}
 	v.n = int64(count)
 	if v.elem != stringValue {

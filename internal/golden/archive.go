@@ -24,7 +24,7 @@ func unpacked() (string, error) {
 	}
 	archives, err := filepath.Glob(filepath.Join(root, "internal/golden/testdata/*.tar.zst"))
 	if err != nil || len(archives) == 0 {
-		return "", fmt.Errorf("no archives of reference cases in %s: %w", root, err)
+		return "", fmt.Errorf("%s has no archives of reference cases: %w", root, err)
 	}
 	sum := sha256.New()
 	for _, path := range archives {
@@ -73,7 +73,7 @@ func repository() (string, error) {
 			return at, nil
 		}
 		if at == filepath.Dir(at) {
-			return "", errors.New("no go.mod in this folder or above")
+			return "", errors.New("neither this folder nor its parents have a go.mod")
 		}
 		at = filepath.Dir(at)
 	}

@@ -33,7 +33,7 @@ func Dir(t testing.TB, parts ...string) string {
 	}
 	path := filepath.Join(append([]string{root}, parts...)...)
 	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("no reference cases %s in the repository's archives", filepath.Join(parts...))
+		t.Fatalf("the repository's archives have no reference cases %s", filepath.Join(parts...))
 	}
 	return path
 }

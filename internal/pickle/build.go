@@ -10,7 +10,7 @@ func (m *machine) global(module, name string) error {
 	full := module + "." + name
 	switch classes[full] {
 	case 0:
-		return m.errorf("it names %q, which no checkpoint needs; nothing was executed", full)
+		return m.errorf("the pickle names %q, which no checkpoint needs; nothing was executed", full)
 	case dtype:
 		return m.push(DType(name))
 	}
@@ -36,7 +36,7 @@ func (m *machine) reduce(items []Value, err error) error {
 	class, ok := items[0].(Class)
 	args, isTuple := items[1].(*Tuple)
 	if !ok || !isTuple {
-		return m.errorf("a %s is called with a %s", TypeName(items[0]), TypeName(items[1]))
+		return m.errorf("the pickle calls a %s with a %s", TypeName(items[0]), TypeName(items[1]))
 	}
 	switch classes[string(class)] {
 	case record, enum:
@@ -51,7 +51,7 @@ func (m *machine) reduce(items []Value, err error) error {
 		}
 		return m.made(v, depthOf(v))
 	}
-	return m.errorf("%s is called, which only may be named", class)
+	return m.errorf("the pickle calls %s, which a checkpoint may only name", class)
 }
 
 func (m *machine) mapping(class Class, args []Value) error {
@@ -63,12 +63,12 @@ func (m *machine) mapping(class Class, args []Value) error {
 	if len(args) > 0 && name != "collections.defaultdict" { // protocol 2 may give a list of pairs
 		pairs, ok := Items(args[0])
 		if !ok || len(args) > 1 {
-			return m.errorf("%s made of a %s", class, TypeName(args[0]))
+			return m.errorf("%s is made from a %s, which is not allowed", class, TypeName(args[0]))
 		}
 		for _, p := range pairs {
 			pair, ok := Items(p)
 			if !ok || len(pair) != 2 {
-				return m.errorf("%s made of something else than pairs", class)
+				return m.errorf("%s is made from something other than pairs", class)
 			}
 			if err := m.setItems(d, pair); err != nil {
 				return err
@@ -97,16 +97,16 @@ func (m *machine) build(items []Value, err error) error {
 	case *Tensor:
 		return nil // Python attributes of a tensor
 	}
-	return m.errorf("BUILD of a %s", TypeName(v))
+	return m.errorf("the opcode BUILD is applied to a %s", TypeName(v))
 }
 
 func (m *machine) persist(id Value) error {
 	if m.persistent == nil {
-		return m.errorf("a persistent id, which only torch.save's files have")
+		return m.errorf("the pickle has a persistent id, which only files of torch.save have")
 	}
 	items, ok := Items(id)
 	if !ok {
-		return m.errorf("a persistent id that is a %s", TypeName(id))
+		return m.errorf("a persistent id is a %s", TypeName(id))
 	}
 	v, err := m.persistent(items)
 	if err != nil {
@@ -156,7 +156,7 @@ func (m *machine) badArgs(name string, args []Value) error {
 	for _, a := range args[:min(len(args), 8)] {
 		types = append(types, TypeName(a))
 	}
-	return m.errorf("%s is called with (%s)", name, strings.Join(types, ", "))
+	return m.errorf("the pickle calls %s with (%s), which is not allowed", name, strings.Join(types, ", "))
 }
 
 func opaque(_ *machine, name string, args []Value) (Value, error) {
@@ -268,7 +268,7 @@ func buildAttribute(m *machine, name string, args []Value) (Value, error) {
 		if ok && also && classes[string(class)] == enum {
 			return &Object{Class: string(class), Args: []Value{attribute}, depth: 1}, nil
 		}
-		return nil, m.errorf("getattr(%s, %.60q): only members of known enumerations are read so; nothing was executed", TypeName(args[0]), TypeName(args[1]))
+		return nil, m.errorf("the pickle calls getattr(%s, %.60q), which is allowed only for members of known enumerations; nothing was executed", TypeName(args[0]), TypeName(args[1]))
 	}
 	return nil, m.badArgs(name, args)
 }

@@ -35,10 +35,10 @@ type encoder struct {
 
 func (e *encoder) value(v Value, depth int) error {
 	if depth > maxDepth {
-		return fmt.Errorf("values nest deeper than %d", maxDepth)
+		return fmt.Errorf("values are nested deeper than %d", maxDepth)
 	}
 	if e.out.Len() > e.limit {
-		return fmt.Errorf("more than %d bytes", e.limit)
+		return fmt.Errorf("the pickle would have more than %d bytes", e.limit)
 	}
 	switch v := v.(type) {
 	// Opcodes of protocol 2 for what Python has itself.
@@ -79,7 +79,7 @@ func (e *encoder) value(v Value, depth int) error {
 	case *Tensor:
 		return e.tensor(v)
 	default:
-		return fmt.Errorf("a %T cannot be written", v)
+		return fmt.Errorf("a value of type %T cannot be written", v)
 	}
 	return nil
 }
@@ -266,7 +266,7 @@ var storageClass = func() map[string]string {
 func (e *encoder) tensor(t *Tensor) error {
 	class, ok := storageClass[t.Storage.DType]
 	if !ok || e.persistent == nil || t.DType != t.Storage.DType {
-		return fmt.Errorf("a tensor of %s in a storage of %s cannot be written here", t.DType, t.Storage.DType)
+		return fmt.Errorf("a tensor of %s in a storage of %s cannot be written", t.DType, t.Storage.DType)
 	}
 	key, err := e.persistent(t.Storage)
 	if err != nil {

@@ -52,7 +52,7 @@ func (m *machine) errorf(format string, args ...any) error {
 
 func (m *machine) run() (Value, error) {
 	if len(m.data) > maxPickle {
-		return nil, m.errorf("a pickle of %d bytes; more than %d are refused", len(m.data), maxPickle)
+		return nil, m.errorf("the pickle has %d bytes; at most %d are allowed", len(m.data), maxPickle)
 	}
 	m.memo = map[uint64]Value{}
 	for {
@@ -66,13 +66,13 @@ func (m *machine) run() (Value, error) {
 		}
 		act := opcodes[code[0]]
 		if act == nil {
-			return nil, m.errorf("opcode 0x%02x is not one this reader has", code[0])
+			return nil, m.errorf("the opcode 0x%02x is not supported", code[0])
 		}
 		if err := act(m); err != nil {
 			return nil, err
 		}
 		if len(m.stack) > maxStack || m.objects > maxObjects || len(m.marks) > maxMarks || len(m.memo) > 2*maxObjects {
-			return nil, m.errorf("the pickle is larger than a checkpoint can be: %d values on the stack, %d objects, %d marks", len(m.stack), m.objects, len(m.marks))
+			return nil, m.errorf("the pickle is larger than that of any checkpoint: %d values on the stack, %d objects, %d marks", len(m.stack), m.objects, len(m.marks))
 		}
 	}
 }
@@ -80,7 +80,7 @@ func (m *machine) run() (Value, error) {
 // take gives the next n bytes, which are the pickle's own memory.
 func (m *machine) take(n uint64) ([]byte, error) {
 	if n > uint64(len(m.data)-m.at) {
-		return nil, m.errorf("the pickle ends before it is complete: %d bytes wanted, %d left", n, len(m.data)-m.at)
+		return nil, m.errorf("the pickle ends too early: %d bytes are needed, but only %d are left", n, len(m.data)-m.at)
 	}
 	b := m.data[m.at : m.at+int(n)]
 	m.at += int(n)
@@ -109,7 +109,7 @@ func (m *machine) number(width uint64) (uint64, error) {
 func (m *machine) line() (string, error) {
 	i := bytes.IndexByte(m.data[m.at:], '\n')
 	if i < 0 {
-		return "", m.errorf("the pickle ends before it is complete: a line has no end")
+		return "", m.errorf("the pickle ends too early: its last line has no end")
 	}
 	s := string(m.data[m.at : m.at+i])
 	m.at += i + 1
@@ -125,7 +125,7 @@ func (m *machine) push(v Value) error {
 func (m *machine) made(v Value, depth int) error {
 	m.objects++
 	if depth > maxDepth {
-		return m.errorf("containers nest deeper than %d", maxDepth)
+		return m.errorf("containers are nested deeper than %d", maxDepth)
 	}
 	return m.push(v)
 }
@@ -178,7 +178,7 @@ func (m *machine) popN(n int) ([]Value, error) {
 func (m *machine) get(key uint64) error {
 	v, ok := m.memo[key]
 	if !ok {
-		return m.errorf("memo entry %d was never put", key)
+		return m.errorf("memo entry %d is used but was never stored", key)
 	}
 	return m.push(v)
 }
@@ -203,7 +203,7 @@ func depthAbove(items ...Value) int {
 // grow keeps the depth of a container that gets more contents.
 func (m *machine) grow(depth *int, items ...Value) error {
 	if *depth = max(*depth, depthAbove(items...)); *depth > maxDepth {
-		return m.errorf("containers nest deeper than %d", maxDepth)
+		return m.errorf("containers are nested deeper than %d", maxDepth)
 	}
 	return nil
 }
@@ -218,7 +218,7 @@ func (m *machine) integer(text string) error {
 	}
 	text = strings.TrimSuffix(text, "L")
 	if len(text) > maxLong {
-		return m.errorf("an integer of %d digits", len(text))
+		return m.errorf("an integer has %d digits, which is too many", len(text))
 	}
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return m.push(n)
@@ -235,7 +235,7 @@ func (m *machine) long(b []byte, err error) error {
 		return err
 	}
 	if len(b) > maxLong {
-		return m.errorf("an integer of %d bytes", len(b))
+		return m.errorf("an integer has %d bytes, which is too many", len(b))
 	}
 	if len(b) == 0 {
 		return m.push(int64(0))

@@ -16,7 +16,7 @@ func init() {
 		0x80: func(m *machine) error {
 			b, err := m.take(1)
 			if err == nil && b[0] > 5 {
-				return m.errorf("protocol %d; this reader knows 0 to 5", b[0])
+				return m.errorf("the pickle has protocol %d; protocols 0 to 5 are supported", b[0])
 			}
 			return err
 		},
@@ -89,7 +89,7 @@ func init() {
 			}
 			s, ok := v.(*Set)
 			if !ok {
-				return m.errorf("ADDITEMS to a %s", TypeName(v))
+				return m.errorf("the opcode ADDITEMS is applied to a %s", TypeName(v))
 			}
 			s.Items = append(s.Items, items...)
 			return m.grow(&s.depth, items...)
@@ -136,7 +136,7 @@ func init() {
 			module, ok := items[0].(string)
 			name, also := items[1].(string)
 			if !ok || !also {
-				return m.errorf("the name of a class is a %s and a %s", TypeName(items[0]), TypeName(items[1]))
+				return m.errorf("the name of a class is made of a %s and a %s instead of two strings", TypeName(items[0]), TypeName(items[1]))
 			}
 			return m.global(module, name)
 		},
@@ -221,7 +221,7 @@ func (m *machine) must(v Value, err error) error {
 func (m *machine) byLine(s string, do func(uint64) error) error {
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err != nil {
-		return m.errorf("memo key %.40q", s)
+		return m.errorf("the memo key %.40q is not a valid number", s)
 	}
 	return do(n)
 }
@@ -256,7 +256,7 @@ func (m *machine) appendTo(items []Value, err error) error {
 	}
 	l, ok := v.(*List)
 	if !ok {
-		return m.errorf("APPEND to a %s", TypeName(v))
+		return m.errorf("the opcode APPEND is applied to a %s", TypeName(v))
 	}
 	l.Items = append(l.Items, items...)
 	return m.grow(&l.depth, items...)
@@ -272,7 +272,7 @@ func (m *machine) setTop(items []Value, err error) error {
 	}
 	d, ok := v.(*Dict)
 	if !ok {
-		return m.errorf("SETITEM on a %s", TypeName(v))
+		return m.errorf("the opcode SETITEM is applied to a %s", TypeName(v))
 	}
 	return m.setItems(d, items)
 }

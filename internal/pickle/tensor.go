@@ -98,7 +98,7 @@ func (t *Tensor) ReadAt(dst []byte, at int64) error {
 	}
 	from := t.Offset*t.Width() + at
 	if at < 0 || from > t.Storage.record.size()-int64(len(dst)) {
-		return fmt.Errorf("bytes %d+%d are beyond its storage data/%s", from, len(dst), t.Storage.Key)
+		return fmt.Errorf("%[2]d bytes from byte %[1]d on are beyond the end of storage data/%[3]s", from, len(dst), t.Storage.Key)
 	}
 	return t.Storage.record.readAt(dst, from, t.Width())
 }
@@ -133,7 +133,7 @@ func (t *Tensor) Read() ([]byte, error) {
 func (t *Tensor) gather() ([]byte, error) {
 	span := t.span()
 	if t.Len() > 4*span+1<<20 {
-		return nil, fmt.Errorf("its %d elements repeat %d stored ones: no tensor of a checkpoint", t.Len(), span)
+		return nil, fmt.Errorf("its %d elements repeat %d stored elements, which no checkpoint does", t.Len(), span)
 	}
 	stored := make([]byte, span*t.Width())
 	if err := t.ReadAt(stored, 0); err != nil {
@@ -177,22 +177,22 @@ func (t *Tensor) check() error {
 	}
 	for d, size := range t.Shape {
 		if size < 0 || t.Strides[d] < 0 {
-			return fmt.Errorf("sizes %v with strides %v", t.Shape, t.Strides)
+			return fmt.Errorf("its sizes %v do not match its strides %v", t.Shape, t.Strides)
 		}
 		if empty {
 			continue
 		}
 		hi, lo := bits.Mul64(n, uint64(size))
 		if n = lo; hi != 0 || lo > math.MaxInt64 {
-			return fmt.Errorf("sizes %v are beyond any memory", t.Shape)
+			return fmt.Errorf("its sizes %v are too large for any memory", t.Shape)
 		}
 		hi, lo = bits.Mul64(uint64(size-1), uint64(t.Strides[d]))
 		if last += lo; hi != 0 || last > math.MaxInt64 || lo > math.MaxInt64 {
-			return fmt.Errorf("sizes %v with strides %v are beyond any memory", t.Shape, t.Strides)
+			return fmt.Errorf("its sizes %v with strides %v are too large for any memory", t.Shape, t.Strides)
 		}
 	}
 	if t.Offset < 0 {
-		return fmt.Errorf("it starts at element %d of its storage", t.Offset)
+		return fmt.Errorf("the tensor starts at element %d of its storage, which is not possible", t.Offset)
 	}
 	if empty {
 		return nil
@@ -203,7 +203,7 @@ func (t *Tensor) check() error {
 		return fmt.Errorf("its storage data/%s is missing from the file", s.Key)
 	}
 	if stored := s.record.size() / t.Width(); int64(last) >= stored {
-		return fmt.Errorf("sizes %v with strides %v from element %d reach element %d; its storage data/%s has %d", t.Shape, t.Strides, t.Offset, last, s.Key, stored)
+		return fmt.Errorf("sizes %v with strides %v from element %d reach element %d, but storage data/%s has only %d elements", t.Shape, t.Strides, t.Offset, last, s.Key, stored)
 	}
 	return nil
 }

@@ -126,7 +126,7 @@ func openZip(name string, r io.ReaderAt, size int64) (*zipFile, error) {
 	for i, member := range archive.File {
 		folder, rest, ok := strings.Cut(member.Name, "/")
 		if !ok || i > 0 && folder != root {
-			return nil, bad("its members %q and %q are not in one folder", member.Name, root)
+			return nil, bad("the members %q and %q of the archive are not in the same folder", member.Name, root)
 		}
 		root = folder
 		if z.members[rest] != nil {
@@ -135,7 +135,7 @@ func openZip(name string, r io.ReaderAt, size int64) (*zipFile, error) {
 		z.members[rest] = member
 	}
 	if z.members["data.pkl"] == nil {
-		return nil, bad("it has no data.pkl")
+		return nil, bad("the archive has no data.pkl")
 	}
 	if z.members["version"] == nil {
 		return nil, bad("it has no version")
@@ -153,7 +153,7 @@ func openZip(name string, r io.ReaderAt, size int64) (*zipFile, error) {
 		case "big":
 			z.big = true
 		default:
-			return nil, bad("byte order %q", order)
+			return nil, bad("the byte order %q is not supported", order)
 		}
 	}
 	return z, nil
@@ -163,7 +163,7 @@ func openZip(name string, r io.ReaderAt, size int64) (*zipFile, error) {
 func (z *zipFile) read(name string, limit uint64) ([]byte, error) {
 	m := z.members[name]
 	if m.UncompressedSize64 > limit {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: %s of %d bytes; more than %d are refused", z.name, name, m.UncompressedSize64, limit)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: %s has %d bytes; at most %d are allowed", z.name, name, m.UncompressedSize64, limit)
 	}
 	rec := &member{z: z, name: name, file: m}
 	out := make([]byte, 0, min(m.UncompressedSize64, 1<<20))
@@ -211,7 +211,7 @@ func (m *member) readAt(dst []byte, at, width int64) error {
 		return m.err
 	}
 	if at < 0 || at > m.size()-int64(len(dst)) {
-		return m.errorf("bytes %d+%d of %d", at, len(dst), m.size())
+		return m.errorf("%[2]d bytes from byte %[1]d on are outside the %[3]d bytes", at, len(dst), m.size())
 	}
 	if m.data != nil {
 		copy(dst, m.data[at:])
@@ -234,13 +234,13 @@ func (m *member) prepare() {
 	m.offset = offset
 	switch {
 	case m.file.Method == zip.Store && m.file.CompressedSize64 != m.file.UncompressedSize64:
-		m.err = m.errorf("stored with two sizes, %d and %d", m.file.CompressedSize64, m.file.UncompressedSize64)
+		m.err = m.errorf("the member is stored without compression, but has two sizes, %d and %d", m.file.CompressedSize64, m.file.UncompressedSize64)
 	case m.file.Method == zip.Store:
 		m.err = m.checkSum()
 	case m.file.Method == zip.Deflate:
 		m.err = m.unpack()
 	default:
-		m.err = m.errorf("packed by method %d to %d of %d bytes: this reader does not unpack it", m.file.Method, m.file.CompressedSize64, m.file.UncompressedSize64)
+		m.err = m.errorf("the member is compressed by method %d to %d of %d bytes, which is not supported", m.file.Method, m.file.CompressedSize64, m.file.UncompressedSize64)
 	}
 }
 
@@ -252,14 +252,14 @@ func (m *member) checkSum() error {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		return m.errorf("%d of %d bytes are there: %w", n, m.size(), err)
+		return m.errorf("only %d of %d bytes can be read: %w", n, m.size(), err)
 	}
 	return m.compare(hash.Sum32())
 }
 
 func (m *member) compare(sum uint32) error {
 	if sum != m.file.CRC32 && !(m.z.unsaid && m.file.CRC32 == 0) {
-		return m.errorf("CRC-32 %08x, the file's directory says %08x: it was damaged", sum, m.file.CRC32)
+		return m.errorf("the CRC-32 is %08x, but the directory of the file has %08x: the member is damaged", sum, m.file.CRC32)
 	}
 	return nil
 }
@@ -274,7 +274,7 @@ func (m *member) unpack() error {
 	case n/ratio > m.file.CompressedSize64:
 		return m.errorf("%d bytes cannot unpack to %d", m.file.CompressedSize64, n)
 	case m.z.unpacked.Add(m.size()) > maxPacked:
-		return m.errorf("it and others are compressed and unpack to more than %d bytes; torch.save stores its members as they are: unpack the archive and zip it again without compression", maxPacked)
+		return m.errorf("the compressed members unpack to more than %d bytes; torch.save does not compress members, so unpack the archive and zip it again without compression", maxPacked)
 	}
 	r, err := m.file.Open()
 	if err != nil {
@@ -290,7 +290,7 @@ func (m *member) unpack() error {
 		err = errors.New("more follow")
 	}
 	if err != io.EOF || int64(n) != m.size() {
-		return m.errorf("unpacks to %d of %d bytes: %w", n, m.size(), err)
+		return m.errorf("unpacking the member stopped after %d of %d bytes: %w", n, m.size(), err)
 	}
 	m.data = raw
 	return m.compare(crc32.ChecksumIEEE(m.data))
@@ -306,13 +306,13 @@ func swap(b []byte, width int64) {
 // storage answers a persistent id: ("storage", class, key, location, elements).
 func (f *File) storage(id []Value, find func(key string) payload) (*Storage, error) {
 	if len(id) < 5 || id[0] != "storage" {
-		return nil, fmt.Errorf("persistent id of %d parts, not torch's for a storage", len(id))
+		return nil, fmt.Errorf("a persistent id has %d parts, unlike that of a storage of torch", len(id))
 	}
 	class, ok := id[1].(Class)
 	key, okKey := id[2].(string)
 	n, okLen := id[4].(int64)
 	if !ok || !okKey || !okLen || n < 0 || classes[string(class)] != storage {
-		return nil, fmt.Errorf("persistent id (%s, %s, %s) is not torch's for a storage", TypeName(id[1]), TypeName(id[2]), TypeName(id[4]))
+		return nil, fmt.Errorf("the persistent id (%s, %s, %s) is not that of a storage of torch", TypeName(id[1]), TypeName(id[2]), TypeName(id[4]))
 	}
 	dtype, ok := storages[string(class)[strings.LastIndexByte(string(class), '.')+1:]]
 	if !ok {
@@ -320,7 +320,7 @@ func (f *File) storage(id []Value, find func(key string) payload) (*Storage, err
 	}
 	if s := f.storages[key]; s != nil {
 		if s.DType != dtype || s.Len != n {
-			return nil, fmt.Errorf("data/%s is said to have %d elements of %s here, %d of %s before", key, n, dtype, s.Len, s.DType)
+			return nil, fmt.Errorf("the pickle says that data/%s has %d elements of %s, but before said %d of %s", key, n, dtype, s.Len, s.DType)
 		}
 		return s, nil
 	}
@@ -335,7 +335,7 @@ func (s *Storage) fits() error {
 	if s.record == nil || s.Len <= math.MaxInt64/width && s.record.size() == s.Len*width {
 		return nil
 	}
-	return fmt.Errorf("data/%s has %d bytes; %d elements of %s are said to be there", s.Key, s.record.size(), s.Len, s.DType)
+	return fmt.Errorf("data/%s has %d bytes, but the pickle says that it has %d elements of %s", s.Key, s.record.size(), s.Len, s.DType)
 }
 
 // checkTensors names a tensor of the object that cannot be read, by its path.

@@ -80,7 +80,7 @@ func TestRecords(t *testing.T) {
 		"beyond":      {1 << 28, make([]byte, 1000), true, 1 << 30, "cannot unpack"},
 		"too much":    {36 << 20, make([]byte, 144<<20), true, 144 << 20, "without compression"},
 		"ends early":  {4096, make([]byte, 16000), true, 16384, "of 16384 bytes: unexpected EOF"},
-		"goes on":     {4096, make([]byte, 16400), true, 16384, "unpacks to 16384 of 16384"},
+		"goes on":     {4096, make([]byte, 16400), true, 16384, "unpacking the member stopped after 16384 of 16384"},
 		"2^62 stored": {1 << 60, make([]byte, 16), false, 1 << 62, "two sizes"},
 	} {
 		raw := archive(t, c.elements, c.raw, c.deflated, c.size)

@@ -48,7 +48,7 @@ func (s *File) readHeader(size int64) error {
 	}
 	n := le.Uint64(head[:])
 	if n > maxHeader || int64(n) > size-lengthBytes {
-		return exitcode.Errorf(exitcode.BadData, "%s: byte 0: the header size is %d bytes, but the file has %d and the format allows %d: it is not a safetensors file, or it is truncated",
+		return exitcode.Errorf(exitcode.BadData, "%s: byte 0: the header size is %d bytes, but the file has %d bytes and the format allows a header of %d: the file is not in safetensors format, or is truncated",
 			s.Path, n, size-lengthBytes, maxHeader)
 	}
 	raw := make([]byte, n)
@@ -128,7 +128,7 @@ func (s *File) ReadAt(name string, dst []byte, at int64) error {
 		return err
 	}
 	if at < 0 || at+int64(len(dst)) > info.Bytes {
-		return exitcode.Errorf(exitcode.Internal, "%s: tensor %q: bytes %d to %d of %d asked for", s.Path, name, at, at+int64(len(dst)), info.Bytes)
+		return exitcode.Errorf(exitcode.Internal, "%s: tensor %q: bytes %d to %d are outside its %d bytes", s.Path, name, at, at+int64(len(dst)), info.Bytes)
 	}
 	return s.readAt(info, dst, at)
 }

@@ -56,7 +56,7 @@ func openIndex(dir, index string) (*Folder, error) {
 	}
 	single := filepath.Join(dir, SingleName)
 	if _, err := os.Stat(single); err == nil && !slices.Contains(slices.Collect(maps.Values(weights)), SingleName) {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s has both %s and an index of other files (%s), and programs differ in which of them is the model; remove the one that is not", dir, SingleName, IndexName)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s has both %s and an index of other files (%s), and programs differ in which of them they load; remove the one that is not the model", dir, SingleName, IndexName)
 	}
 	d := &Folder{Path: dir, where: map[string]*File{}}
 	if err := d.openShards(index, weights); err != nil {
@@ -77,7 +77,7 @@ func ReadIndex(path string) (map[string]string, error) {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s is not a JSON object: %w", path, err)
 	}
 	if parts["weight_map"] == nil {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s has no weight_map", path)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s has no weight_map; an index of safetensors files needs one", path)
 	}
 	return newParser(path, parts["weight_map"], 0).strings("weight_map")
 }
@@ -116,7 +116,7 @@ func (d *Folder) openShards(index string, weights map[string]string) error {
 	for _, f := range d.Files {
 		for _, name := range f.Names() {
 			if d.where[name] != f {
-				return exitcode.Errorf(exitcode.BadData, "%s: tensor %q is not placed there by %s", f.Path, name, index)
+				return exitcode.Errorf(exitcode.BadData, "%s has tensor %q, which %s does not assign to this file", f.Path, name, index)
 			}
 		}
 	}

@@ -69,7 +69,7 @@ func (p *parser) token() (json.Token, error) {
 func (p *parser) delim(want json.Delim) error {
 	t, err := p.token()
 	if err == nil && t != want {
-		err = p.bad("found %v where %v belongs", t, want)
+		err = p.bad("found %v, expected %v", t, want)
 	}
 	return err
 }
@@ -81,7 +81,7 @@ func (p *parser) text() (string, error) {
 	}
 	s, ok := t.(string)
 	if !ok {
-		return "", p.bad("found %v where a string belongs", t)
+		return "", p.bad("found %v, expected a string", t)
 	}
 	return s, nil
 }
@@ -103,7 +103,7 @@ func (p *parser) numbers(limit int) ([]int64, error) {
 			return nil, p.bad("found %v, expected an integer from 0 to 2^63-1", t)
 		}
 		if len(list) == limit {
-			return nil, p.bad("more than %d numbers", limit)
+			return nil, p.bad("a list has more than %d numbers", limit)
 		}
 		list = append(list, int64(v))
 	}
@@ -147,7 +147,7 @@ func (p *parser) strings(what string) (map[string]string, error) {
 func parse(path string, raw []byte, dataBytes int64) (infos []Info, metadata map[string]string, err error) {
 	p := newParser(path, raw, lengthBytes)
 	if len(raw) == 0 || raw[0] != '{' {
-		return nil, nil, p.bad("the header does not start with {: not a safetensors file")
+		return nil, nil, p.bad("the header does not start with {, so this is not a safetensors file")
 	}
 	if !utf8.Valid(raw) {
 		return nil, nil, p.bad("the header is not UTF-8")
@@ -170,7 +170,7 @@ func parse(path string, raw []byte, dataBytes int64) (infos []Info, metadata map
 	}
 	// Spaces may pad the header; nothing else follows.
 	if rest := bytes.TrimLeft(raw[p.dec.InputOffset():], " "); len(rest) > 0 {
-		return nil, nil, p.bad("%d bytes after the header's JSON that are not spaces", len(rest))
+		return nil, nil, p.bad("%d bytes that are not spaces follow the JSON of the header", len(rest))
 	}
 	return infos, metadata, tiles(path, infos, lengthBytes+int64(len(raw)), dataBytes)
 }
@@ -219,11 +219,11 @@ func (p *parser) locate(info *Info, headerBytes, dataBytes int64) error {
 	case !ok:
 		return p.bad("tensor %q: shape %v of %s overflows, or its size is not a multiple of 8 bits", info.Name, info.Shape, info.DType)
 	case begin > end:
-		return p.bad("tensor %q: data_offsets [%d, %d] run backwards", info.Name, begin, end)
+		return p.bad("tensor %q: data_offsets [%d, %d] are not in order", info.Name, begin, end)
 	case end > dataBytes:
-		return p.bad("tensor %q: data_offsets [%d, %d] end behind the file's %d bytes of data: the file is cut or damaged", info.Name, begin, end, dataBytes)
+		return p.bad("tensor %q: data_offsets [%d, %d] end beyond the %d bytes of data in the file: the file is truncated or damaged", info.Name, begin, end, dataBytes)
 	case end-begin != size:
-		return p.bad("tensor %q: shape %v of %s needs %d bytes, data_offsets [%d, %d] hold %d", info.Name, info.Shape, info.DType, size, begin, end, end-begin)
+		return p.bad("tensor %q: shape %v of %s needs %d bytes, but data_offsets [%d, %d] span %d", info.Name, info.Shape, info.DType, size, begin, end, end-begin)
 	}
 	info.Offset, info.Bytes = lengthBytes+headerBytes+begin, size
 	return nil

@@ -64,7 +64,7 @@ func Header(infos []Info, metadata map[string]string) ([]byte, error) {
 		out = append(out, ' ')
 	}
 	if len(out)-lengthBytes > maxHeader {
-		return nil, fmt.Errorf("safetensors: a header of %d bytes; the format allows %d", len(out)-lengthBytes, maxHeader)
+		return nil, fmt.Errorf("safetensors: the header would have %d bytes; the format allows %d", len(out)-lengthBytes, maxHeader)
 	}
 	le.PutUint64(out, uint64(len(out)-lengthBytes))
 	for i := range infos {
@@ -106,7 +106,7 @@ func Create(path string, infos []Info, metadata map[string]string) (*Writer, err
 // Write appends data. The first error stays.
 func (w *Writer) Write(data []byte) (int, error) {
 	if w.err == nil && int64(len(data)) > w.left {
-		w.err = exitcode.Errorf(exitcode.Internal, "%s: more data than its tensors have", w.path)
+		w.err = exitcode.Errorf(exitcode.Internal, "%s: more data was written than its tensors have", w.path)
 	}
 	if w.err != nil {
 		return 0, w.err

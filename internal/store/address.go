@@ -31,9 +31,9 @@ func Parse(name string) (Address, error) {
 	prefix = strings.TrimRight(prefix, "/")
 	switch {
 	case !IsURL(name) || bucket == "" || strings.ContainsAny(bucket, "@:?#%\\ ") || strings.Trim(bucket, ".") == "":
-		return Address{}, exitcode.Errorf(exitcode.Usage, "%s: not an address in a bucket; write s3://bucket/prefix (the endpoint and the credentials come from the environment)", redacted(name))
+		return Address{}, exitcode.Errorf(exitcode.Usage, "%s is not an address in a bucket; write s3://bucket/prefix (the endpoint and the credentials come from the environment)", redacted(name))
 	case prefix != "" && (path.Clean("/"+prefix) != "/"+prefix || strings.ContainsAny(prefix, "\\\x00")):
-		return Address{}, exitcode.Errorf(exitcode.Usage, "%s: the prefix has an empty part, a backslash, . or ..; write it without", name)
+		return Address{}, exitcode.Errorf(exitcode.Usage, "%s: the prefix has an empty part, a backslash, . or ..; write a prefix without these", name)
 	}
 	return Address{bucket, prefix}, nil
 }
@@ -55,9 +55,9 @@ func endpoint() (host string, secure bool, err error) {
 	u, err := url.Parse(given)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "":
-		return "", false, exitcode.Errorf(exitcode.Usage, "AWS_ENDPOINT_URL_S3 (or AWS_ENDPOINT_URL) is not an address of a server; write it as in https://host:port")
+		return "", false, exitcode.Errorf(exitcode.Usage, "AWS_ENDPOINT_URL_S3 (or AWS_ENDPOINT_URL) is not the address of a server; write it as https://host:port")
 	case u.User != nil:
-		return "", false, exitcode.Errorf(exitcode.Usage, "AWS_ENDPOINT_URL_S3 (or AWS_ENDPOINT_URL) holds a user or a password; give credentials by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or by a file")
+		return "", false, exitcode.Errorf(exitcode.Usage, "AWS_ENDPOINT_URL_S3 (or AWS_ENDPOINT_URL) contains a user or a password; give credentials by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or by a file")
 	}
 	return u.Host, u.Scheme == "https", nil
 }
@@ -67,7 +67,7 @@ func endpoint() (host string, secure bool, err error) {
 func CacheFolder(kind string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", errors.New("there is neither XDG_CACHE_HOME nor HOME to keep objects in; set one of them")
+		return "", errors.New("neither XDG_CACHE_HOME nor HOME is set, so there is no folder for objects; set one of them")
 	}
 	given := cmp.Or(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"))
 	return filepath.Join(cache, "monotron", fmt.Sprintf("%s-%08x", kind, uint32(xxh3.HashString(given)))), nil

@@ -24,7 +24,7 @@ func (d Folder) Name(key string) string { return filepath.Join(d.Root, filepath.
 
 func (d Folder) path(key string) (string, error) {
 	if !filepath.IsLocal(filepath.FromSlash(key)) {
-		return "", exitcode.Errorf(exitcode.Usage, "store: key %q leads out of %s; give a relative path", key, d.Root)
+		return "", exitcode.Errorf(exitcode.Usage, "store: key %q leads out of the folder %s; give a relative path", key, d.Root)
 	}
 	return d.Name(key), nil
 }

@@ -73,7 +73,7 @@ func (e *Error) advice() string {
 	case e.Status == 0:
 		return "check the network and AWS_ENDPOINT_URL_S3, then start again"
 	}
-	return "start again later, or ask who runs the store"
+	return "start again later, or ask the operators of the store"
 }
 
 // The library waits after a failed request even where it is not to repeat it; try waits itself.
@@ -105,7 +105,7 @@ func (p Patience) try(ctx context.Context, r request, once func(ctx context.Cont
 		}
 		status, why, again := judge(err)
 		if late {
-			why, again = fmt.Errorf("no end within %v", p.Deadline+time.Duration(r.bytes/p.Floor)*time.Second), true
+			why, again = fmt.Errorf("the request did not end within %v", p.Deadline+time.Duration(r.bytes/p.Floor)*time.Second), true
 		}
 		if !again || n >= p.Attempts {
 			return coded(&Error{r.op, r.name, r.part, n, status, why})

@@ -126,7 +126,7 @@ func (s *S3) readAt(ctx context.Context, o Object, p []byte, off int64) error {
 		}
 		want := fmt.Sprintf("bytes %d-%d/%d", off, off+int64(len(p))-1, o.Size)
 		if got := header.Get("Content-Range"); got != want {
-			return fmt.Errorf("%w: range %q, %q was asked for", errBadAnswer, got, want)
+			return fmt.Errorf("%w: the answer has the range %q, but %q was requested", errBadAnswer, got, want)
 		}
 		_, err = io.ReadFull(body, p)
 		return err

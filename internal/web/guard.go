@@ -29,12 +29,12 @@ func (g *Guard) Check() error {
 	var all []error
 	for _, o := range g.Origins {
 		if u, err := url.Parse(o); o != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != o) {
-			all = append(all, errors.New("origin "+o+": is not of the form scheme://host[:port]; use one as https://example.org, or *"))
+			all = append(all, errors.New("origin "+o+" is not of the form scheme://host[:port]; use one as https://example.org, or *"))
 		}
 	}
 	for _, h := range g.Hosts {
 		if h == "" || strings.ContainsAny(h, "/:@ ") {
-			all = append(all, errors.New("host "+h+": is not a host name; leave out scheme and port"))
+			all = append(all, errors.New("host "+h+" is not a host name; leave out scheme and port"))
 		}
 	}
 	return errors.Join(all...)
@@ -47,7 +47,7 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if !g.named(r) {
-			g.refuse(w, http.StatusForbidden, "the host "+clip(r.Host)+" is not a name of this server; ask 127.0.0.1 or localhost")
+			g.refuse(w, http.StatusForbidden, "the host "+clip(r.Host)+" is not a name of this server; use 127.0.0.1 or localhost")
 			return
 		}
 		origin := r.Header.Get("Origin")
@@ -56,7 +56,7 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 		}
 		switch {
 		case origin == "" && marks.Check(r) != nil:
-			g.refuse(w, http.StatusForbidden, "a page of another site asks; its origin is not allowed here")
+			g.refuse(w, http.StatusForbidden, "the request comes from a page of another site, whose origin is not allowed")
 			return
 		case origin == "" || own(origin, r):
 		case g.allows(origin):
@@ -64,7 +64,7 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 				return
 			}
 		default:
-			g.refuse(w, http.StatusForbidden, "the origin "+clip(origin)+" is not allowed here")
+			g.refuse(w, http.StatusForbidden, "the origin "+clip(origin)+" is not allowed by this server")
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -46,9 +46,9 @@ func Port(addr string) (net.Listener, error) {
 	case errors.As(err, &wrong):
 		return nil, exitcode.Errorf(exitcode.Usage, "%s is not a valid address: %s; ports are from 0 to 65535", addr, wrong.Err)
 	case errors.As(err, &unknown):
-		return nil, exitcode.Errorf(exitcode.Usage, "%s: no host has the name or address %q; give an address of this host, as 127.0.0.1", addr, unknown.Name)
+		return nil, exitcode.Errorf(exitcode.Usage, "%s: no host has the name or address %q; give an address of this host, such as 127.0.0.1", addr, unknown.Name)
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, exitcode.Errorf(exitcode.IO, "the port of %s is used by another program; choose another port, or 0 for any free port", addr)
+		return nil, exitcode.Errorf(exitcode.IO, "another program uses the port of %s; choose another port, or 0 for any free port", addr)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return nil, exitcode.Errorf(exitcode.Usage, "%s is not an address of this host", addr)
 	case errors.Is(err, syscall.EACCES):

@@ -17,7 +17,7 @@ func TestPortIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	for addr, says := range map[string]string{l.Addr().String(): "is used by another program; choose another", "192.0.2.1:0": "not an address of this host"} {
+	for addr, says := range map[string]string{l.Addr().String(): "another program uses the port of", "192.0.2.1:0": "not an address of this host"} {
 		if _, err := Listen(addr); err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), addr) {
 			t.Errorf("%s: %v", addr, err)
 		}

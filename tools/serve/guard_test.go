@@ -29,7 +29,7 @@ func TestWhoMayAsk(t *testing.T) {
 		{"Origin", "https://too.example", 200, ""},
 		{"Origin", url, 200, ""},
 		{"Origin", "https://evil.example", 403, `"message":"the origin https://evil.example is not allowed here"`},
-		{"Sec-Fetch-Site", "cross-site", 403, "a page of another site asks"},
+		{"Sec-Fetch-Site", "cross-site", 403, "the request comes from a page of another site"},
 		{"Host", "evil.example", 403, "the host evil.example is not a name of this server"},
 	} {
 		r, _ := http.NewRequest("POST", url+"/v1/completions", strings.NewReader(`{"prompt": "x", "max_tokens": 1}`))
@@ -49,7 +49,7 @@ func TestWhoMayAsk(t *testing.T) {
 		}
 	}
 	_, w := io.Pipe()
-	want := "origin ok.example: is not of the form scheme://host[:port]; use one as https://example.org, or *"
+	want := "origin ok.example is not of the form scheme://host[:port]; use one as https://example.org, or *"
 	if err := call(context.Background(), w, "--load", "x", "--cors-origin", "ok.example"); exitcode.CodeOf(err) != exitcode.Usage || err.Error() != "--cors-origin, --allowed-host: "+want {
 		t.Errorf("an origin without scheme: %v", err)
 	}
