@@ -34,7 +34,7 @@ func (p *parser) configFile() error {
 	}
 	top := document.Content[0]
 	if top.Kind != yaml.MappingNode {
-		return exitcode.Errorf(exitcode.Usage, "--config %s: line %d: the file must be a list of `name: value` lines", file, top.Line)
+		return exitcode.Errorf(exitcode.Usage, "--config %s: line %d: the file must consist of `name: value` lines", file, top.Line)
 	}
 	lines := map[string]int{} // of each flag
 	for i := 0; i+1 < len(top.Content); i += 2 {
@@ -58,7 +58,7 @@ func (p *parser) configEntry(file string, key, val *yaml.Node, lines map[string]
 	case f.Name == "config":
 		p.problem("%s: a file of flags cannot include another; write the flags here, or give them on the command line", where)
 	case before > 0:
-		p.problem("%s: %s is already given in line %d; remove one", where, name, before)
+		p.problem("%s: %s is already given in line %d; remove one of the two lines", where, name, before)
 	case !ok:
 		p.problem("%s: %s takes a value or a list of values", where, name)
 	case f.Kind == table.Switch && (len(texts) != 1 || texts[0] != "true" && texts[0] != "false"):

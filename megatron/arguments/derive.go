@@ -71,7 +71,7 @@ func (p *parser) checkVolume() {
 	if n := tokens * (width + 2*layer); n > most {
 		p.clash("seq-length micro-batch-size", "a micro-batch would need about %.1e values per layer; no machine can store that; reduce --seq-length %d or --micro-batch-size %d", n, p.SeqLength, max(p.MicroBatchSize, p.EvalMicroBatchSize))
 	} else if tokens > maxMicroTokens && len(p.problems) == 0 { // else it may follow from what was said
-		p.clash("seq-length micro-batch-size eval-micro-batch-size", "a micro-batch of %.3g tokens, --seq-length %d times --micro-batch-size %d, exceeds the limit of %d; lower --micro-batch-size, which changes no result at the same --global-batch-size", tokens, p.SeqLength, max(p.MicroBatchSize, p.EvalMicroBatchSize), maxMicroTokens)
+		p.clash("seq-length micro-batch-size eval-micro-batch-size", "a micro-batch of %.3g tokens, --seq-length %d times --micro-batch-size %d, exceeds the limit of %d; lower --micro-batch-size, which does not change results if --global-batch-size stays the same", tokens, p.SeqLength, max(p.MicroBatchSize, p.EvalMicroBatchSize), maxMicroTokens)
 	}
 }
 
@@ -187,14 +187,14 @@ func (p *parser) derivePositions() {
 	}
 	if m.Position == spec.PositionRope && m.Latent == nil {
 		if dims := m.RotaryDims(); m.KVChannels > 0 && (dims < 2 || dims%2 != 0 || dims > m.KVChannels) {
-			p.clash("rotary-percent hidden-size num-attention-heads kv-channels", "--rotary-percent %g rotates %d of a head's %d channels; that number must be even, at least 2 and at most the head's", m.RotaryPercent, dims, m.KVChannels)
+			p.clash("rotary-percent hidden-size num-attention-heads kv-channels", "--rotary-percent %g rotates %d of a head's %d channels; the number of rotated channels must be even, at least 2 and at most that of the head", m.RotaryPercent, dims, m.KVChannels)
 		}
 	}
 	// Which layers have it, and windows.
 	p.deriveNoRope()
 	p.deriveParts()
 	if m.ParallelResidual && m.NormAfter {
-		p.clash("parallel-residual norm-after", "--parallel-residual normalizes the inputs of attention and MLP, --norm-after their outputs; choose one")
+		p.clash("parallel-residual norm-after", "--parallel-residual normalizes the inputs of attention and MLP, but --norm-after normalizes their outputs; choose one")
 	}
 	left, err := windowLeft(r.Window)
 	if err != nil {
@@ -357,7 +357,7 @@ func (p *parser) deriveState() {
 			given bool
 		}{{"offload-folder", p.OffloadFolder != ""}, {"optimizer-cpu-offload", p.OptimizerCPUOffload}} {
 			if offload.given {
-				p.clash(offload.flag+" optimizer", "--%s cannot be combined with --optimizer %s: offload updates parts of the state one at a time, and this optimizer needs %s at once; leave one out", offload.flag, o.Kind, needs)
+				p.clash(offload.flag+" optimizer", "--%s cannot be combined with --optimizer %s: offload updates parts of the state one at a time, but this optimizer needs %s at once; leave one out", offload.flag, o.Kind, needs)
 			}
 		}
 	}
@@ -373,10 +373,10 @@ func (p *parser) deriveScheduleFree() {
 		p.clash("optimizer lr-decay-style", "--optimizer %s needs --lr-decay-style constant, since it averages weights instead of lowering the learning rate; a warm-up is allowed", o.Kind)
 	}
 	if p.given("decoupled-lr") {
-		p.clash("optimizer decoupled-lr", "--optimizer %s cannot be combined with --decoupled-lr: it averages all weights by one learning rate; leave --decoupled-lr out", o.Kind)
+		p.clash("optimizer decoupled-lr", "--optimizer %s cannot be combined with --decoupled-lr: this optimizer averages all weights with one learning rate; leave --decoupled-lr out", o.Kind)
 	}
 	if p.Tuning.Samples() {
-		p.clash("optimizer tuning", "--optimizer %s cannot be combined with --tuning grpo, which would sample answers from other weights than those that are trained; use --optimizer adam", o.Kind)
+		p.clash("optimizer tuning", "--optimizer %s cannot be combined with --tuning grpo, which would sample answers from weights other than the trained weights; use --optimizer adam", o.Kind)
 	}
 }
 
@@ -388,10 +388,10 @@ func (p *parser) deriveMuon() {
 	}
 	// Models whose matrices it does not know.
 	if m.LayersDiffer() {
-		p.clash("optimizer full-attention-kv-channels full-attention-query-groups keys-are-values kv-shared-layers per-layer-input-size moe-parallel-mlp", "--optimizer %s cannot be combined with Gemma 4's flags, such as --full-attention-kv-channels and --kv-shared-layers: it needs layers of one shape; use --optimizer adam", o.Kind)
+		p.clash("optimizer full-attention-kv-channels full-attention-query-groups keys-are-values kv-shared-layers per-layer-input-size moe-parallel-mlp", "--optimizer %s cannot be combined with Gemma 4's flags, such as --full-attention-kv-channels and --kv-shared-layers: this optimizer needs layers of one shape; use --optimizer adam", o.Kind)
 	}
 	if m.KeepsState() || m.OutputGate {
-		p.clash("optimizer experimental-attention-variant short-conv-freq mamba-layer-freq hybrid-layer-pattern attention-output-gate", "--optimizer %s cannot be combined with --experimental-attention-variant, --short-conv-freq, --mamba-layer-freq, M in --hybrid-layer-pattern or --attention-output-gate, whose matrices it does not know; use --optimizer adam", o.Kind)
+		p.clash("optimizer experimental-attention-variant short-conv-freq mamba-layer-freq hybrid-layer-pattern attention-output-gate", "--optimizer %s cannot be combined with --experimental-attention-variant, --short-conv-freq, --mamba-layer-freq, M in --hybrid-layer-pattern or --attention-output-gate, whose matrices this optimizer does not support; use --optimizer adam", o.Kind)
 	}
 	// What heads are part of.
 	if o.Muon.PerHead && o.Muon.FullQKV {
@@ -402,13 +402,13 @@ func (p *parser) deriveMuon() {
 		return
 	}
 	if o.Kind == optimizer.AdaptiveMuon {
-		p.clash("optimizer muon-tp-mode", "--optimizer adaptive_muon cannot be combined with --muon-tp-mode blockwise: its moments are of complete matrices; use --muon-tp-mode duplicated")
+		p.clash("optimizer muon-tp-mode", "--optimizer adaptive_muon cannot be combined with --muon-tp-mode blockwise: this optimizer has moments of complete matrices; use --muon-tp-mode duplicated")
 	}
 	if p.Layout.TP > m.NumQueryGroups {
 		p.clash("muon-tp-mode tensor-model-parallel-size num-query-groups", "--muon-tp-mode blockwise needs a query group on each of the %d tensor-parallel ranks; use --muon-tp-mode duplicated", p.Layout.TP)
 	}
 	if p.Layout.MemoryCentricTiling > 0 {
-		p.clash("muon-tp-mode memory-centric-tiling", "--muon-tp-mode blockwise cannot be combined with --memory-centric-tiling, each tile of which it would treat as a matrix; use --muon-tp-mode duplicated")
+		p.clash("muon-tp-mode memory-centric-tiling", "--muon-tp-mode blockwise cannot be combined with --memory-centric-tiling, because each tile would be updated as a separate matrix; use --muon-tp-mode duplicated")
 	}
 }
 
@@ -504,7 +504,7 @@ func (p *parser) deriveRecompute() {
 			p.Layout.DistributeSavedActivation = false
 			p.notice("--distribute-saved-activations has no effect with one tensor-parallel rank")
 		case r.Granularity != "full" || p.Layout.SequenceParallel:
-			p.clash("distribute-saved-activations recompute-granularity sequence-parallel", "--distribute-saved-activations needs --recompute-granularity full and cannot be combined with --sequence-parallel, which already shards saved activations; leave it out")
+			p.clash("distribute-saved-activations recompute-granularity sequence-parallel", "--distribute-saved-activations needs --recompute-granularity full and cannot be combined with --sequence-parallel, which already shards saved activations; leave --distribute-saved-activations out")
 		}
 	}
 }
@@ -513,7 +513,7 @@ func (p *parser) deriveCheckpoint() {
 	c := &p.Checkpoint
 	// When to save and what to keep.
 	if c.Save != "" && c.SaveInterval == 0 && !p.options.Partial {
-		p.notice("--save without --save-interval: only one checkpoint is written, when the run ends or is stopped")
+		p.notice("--save is given without --save-interval: only one checkpoint is written, when the run ends or is stopped")
 	}
 	if c.KeepEvery > 0 && c.SaveInterval > 0 && c.KeepEvery%c.SaveInterval != 0 {
 		p.clash("save-retain-interval save-interval", "--save-retain-interval %d is not a multiple of --save-interval %d; use --save-retain-interval %s", c.KeepEvery, c.SaveInterval, config.NearestMultiples(c.KeepEvery, c.SaveInterval))
@@ -525,14 +525,14 @@ func (p *parser) deriveCheckpoint() {
 		p.clash("keep-best ckpt-format", "--keep-best cannot be combined with --ckpt-format %s, whose checkpoints do not record evaluations; leave one out", c.Format)
 	}
 	if (c.KeepBest || p.Patience > 0) && !p.Validates() && !p.options.Partial {
-		p.clash("keep-best eval-iters", "--keep-best and --early-stopping-patience need --eval-iters above 0 or --full-validation: they compare evaluations")
+		p.clash("keep-best eval-iters", "--keep-best and --early-stopping-patience need --eval-iters above 0 or --full-validation, because they compare evaluations")
 	}
 	if c.SaveOnLoad != "" && (c.SaveOnLoad == c.Save || c.SaveOnLoad == c.Load) {
 		p.clash("save-on-load", "--save-on-load %s: the folder must differ from those of --save and --load, whose checkpoints it would replace; name another folder", c.SaveOnLoad)
 	}
 	// Time limits of phases.
 	if f := p.Watch.TimeoutFactor; f > 0 && f < 1 {
-		p.clash("phase-timeout-factor", "--phase-timeout-factor must be at least 1, or 0 for no time-outs, not %g: below 1 a phase as long as usual would end the run; usual is 5", f)
+		p.clash("phase-timeout-factor", "--phase-timeout-factor must be at least 1, or 0 for no time-outs, not %g: with a factor below 1, a phase of normal length would end the run; 5 is a usual value", f)
 	}
 	p.deriveObjects()
 	// What is loaded.
@@ -578,7 +578,7 @@ func (p *parser) deriveData() {
 	p.need(len(sources) == 0, "data-path data-args-path train-data-path valid-data-path test-data-path per-split-data-args-path mock-data", "the corpus as prefixes of .bin/.idx files; --mock-data needs none")
 	// --split belongs to sources that are one corpus for all splits; the default is Megatron's.
 	if (perSplit || grouped || d.PerSplitDataArgsPath != "") && d.Split != "" {
-		p.clash("split data-path", "--split cannot be combined with data given per split: it divides --data-path; leave --split out")
+		p.clash("split data-path", "--split cannot be combined with data that is given per split, since --split divides the data of --data-path; leave --split out")
 	}
 	if strings.ContainsFunc(d.Split, func(c rune) bool { return !strings.ContainsRune("0123456789., /'\"[]()", c) }) {
 		p.clash("split", "--split must be one to three numbers, as in 969,30,1 (the relative sizes of training, validation and test), not %s", d.Split)

@@ -19,15 +19,15 @@ func (p *parser) deriveDelta() {
 	layers, err := windowLayers(r.DeltaFreq, m.NumLayers)
 	switch {
 	case r.DeltaFreq == "":
-		p.clash("experimental-attention-variant linear-attention-freq", "--experimental-attention-variant %s needs --linear-attention-freq, which chooses its layers; give 4 for three layers of four", r.AttentionVariant)
+		p.clash("experimental-attention-variant linear-attention-freq", "--experimental-attention-variant %s needs --linear-attention-freq, which chooses the layers with linear attention; for example, 4 chooses three of every four layers", r.AttentionVariant)
 	case err != nil:
 		p.clash("linear-attention-freq", "--linear-attention-freq %s: %v", cmp.Or(r.DeltaFreq, `""`), err)
 	}
 	if tp, cp := max(1, p.Layout.TP), max(1, p.Layout.CP); cp > 1 && d.KeyHeads%tp == 0 && d.KeyHeads/tp%cp != 0 {
-		p.clash("linear-num-key-heads context-parallel-size", "--context-parallel-size %d must divide the %d key heads of gated delta nets on a rank, which its ranks exchange; use another size", cp, d.KeyHeads/tp)
+		p.clash("linear-num-key-heads context-parallel-size", "--context-parallel-size %d must divide the %d key heads of gated delta nets on a rank, because context-parallel ranks exchange these heads; use another size", cp, d.KeyHeads/tp)
 	}
 	if f := p.Checkpoint.Format; f == "torch" || f == "torch_dist" {
-		p.clash("experimental-attention-variant ckpt-format", "--ckpt-format %s cannot store gated delta nets; leave it out, and convert the result to hf", f)
+		p.clash("experimental-attention-variant ckpt-format", "--ckpt-format %s cannot store gated delta nets; leave --ckpt-format out, and convert the result to hf", f)
 	}
 	d.Layers = layers
 	m.Delta = &d
@@ -46,13 +46,13 @@ func (p *parser) deriveConv() {
 	case m.LinearBias:
 		p.clash("short-conv-freq disable-bias-linear", "--short-conv-freq needs --disable-bias-linear, as projections of short convolutions have no biases")
 	case m.Delta != nil || m.Latent != nil:
-		p.clash("short-conv-freq experimental-attention-variant multi-latent-attention", "--short-conv-freq cannot be combined with --experimental-attention-variant or --multi-latent-attention; leave them out")
+		p.clash("short-conv-freq experimental-attention-variant multi-latent-attention", "--short-conv-freq cannot be combined with --experimental-attention-variant or --multi-latent-attention; leave these out")
 	}
 	if ranks := max(1, p.Layout.TP) * max(1, p.Layout.CP); m.HiddenSize%ranks != 0 {
-		p.clash("hidden-size short-conv-freq", "--hidden-size %d must be a multiple of %d (--tensor-model-parallel-size x --context-parallel-size), since their ranks share the channels of short convolutions; use other sizes", m.HiddenSize, ranks)
+		p.clash("hidden-size short-conv-freq", "--hidden-size %d must be a multiple of %d (--tensor-model-parallel-size x --context-parallel-size), since these ranks share the channels of short convolutions; use other sizes", m.HiddenSize, ranks)
 	}
 	if f := p.Checkpoint.Format; f == "torch" || f == "torch_dist" {
-		p.clash("short-conv-freq ckpt-format", "--ckpt-format %s cannot store short convolutions; leave it out, and convert the result to hf", f)
+		p.clash("short-conv-freq ckpt-format", "--ckpt-format %s cannot store short convolutions; leave --ckpt-format out, and convert the result to hf", f)
 	}
 	m.Conv = &spec.ShortConv{Taps: r.ConvTaps, Layers: layers}
 }

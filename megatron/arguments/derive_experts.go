@@ -39,7 +39,7 @@ func (p *parser) checkRouter(e *spec.Experts) {
 		p.clash("moe-router-topk num-experts", "--moe-router-topk must be from 1 to --num-experts %d, not %d", e.Num, e.TopK)
 	}
 	if !slices.Contains(e.Layers, true) && len(e.Layers) > 0 && p.Raw.HybridPattern == "" {
-		p.clash("moe-layer-freq", "--moe-layer-freq %s gives none of --num-layers %d experts, but --num-experts is %d; change one", p.Raw.LayerFreq, p.Model.NumLayers, e.Num)
+		p.clash("moe-layer-freq", "--moe-layer-freq %s chooses none of the layers of --num-layers %d, but --num-experts is %d; change one of the flags", p.Raw.LayerFreq, p.Model.NumLayers, e.Num)
 	}
 	if e.SharedFFN > 0 && p.Model.LinearBias {
 		p.clash("moe-shared-expert-intermediate-size disable-bias-linear", "--moe-shared-expert-intermediate-size needs --disable-bias-linear, as shared experts have no biases")
@@ -51,7 +51,7 @@ func (p *parser) checkRouter(e *spec.Experts) {
 		p.clash("moe-latent-size moe-parallel-mlp", "--moe-latent-size cannot be combined with --moe-parallel-mlp; leave one out")
 	}
 	if f := p.Checkpoint.Format; e.LatentSize > 0 && (f == "torch" || f == "torch_dist") {
-		p.clash("moe-latent-size ckpt-format", "--ckpt-format %s cannot store projections around experts here; leave it out, and convert the result to hf", f)
+		p.clash("moe-latent-size ckpt-format", "--ckpt-format %s cannot store projections around experts; leave --ckpt-format out, and convert the result to hf", f)
 	}
 	// Scores.
 	if e.GlobalExact && !slices.Contains(e.Balancing, spec.GlobalAuxLoss) {
@@ -65,12 +65,12 @@ func (p *parser) checkRouter(e *spec.Experts) {
 	}
 	// Groups: a token chooses experts from its best groups only, so these must have enough of them.
 	if (e.NumGroups > 0) != (e.GroupTopK > 0) {
-		p.clash("moe-router-num-groups moe-router-group-topk", "--moe-router-num-groups needs --moe-router-group-topk, and the other way round; give both")
+		p.clash("moe-router-num-groups moe-router-group-topk", "--moe-router-num-groups and --moe-router-group-topk need each other; give both")
 	} else if e.NumGroups > 0 && (e.Num%e.NumGroups != 0 || e.GroupTopK > e.NumGroups || e.GroupBest == 0 && e.TopK%e.GroupTopK != 0) {
-		p.clash("num-experts moe-router-num-groups moe-router-group-topk moe-router-topk", "--num-experts %d, --moe-router-num-groups %d, --moe-router-group-topk %d, --moe-router-topk %d: the number of groups must divide the number of experts (%s do), and the groups per token the experts per token (%s do)",
+		p.clash("num-experts moe-router-num-groups moe-router-group-topk moe-router-topk", "--num-experts %d, --moe-router-num-groups %d, --moe-router-group-topk %d, --moe-router-topk %d: the number of groups must divide the number of experts (possible: %s), and the groups per token must divide the experts per token (possible: %s)",
 			e.Num, e.NumGroups, e.GroupTopK, e.TopK, divisors(e.Num, e.NumGroups), spec.Nearest(e.GroupTopK, min(e.TopK, e.NumGroups), func(n int) bool { return e.TopK%n == 0 }))
 	} else if e.NumGroups > 0 && e.TopK <= e.Num && !e.Choosable() {
-		p.clash("num-experts moe-router-num-groups moe-router-group-topk moe-router-topk", "--moe-router-topk %d needs from each of --moe-router-group-topk %d groups %d experts, but with --moe-router-num-groups %d a group has %d; use fewer groups, or more groups per token",
+		p.clash("num-experts moe-router-num-groups moe-router-group-topk moe-router-topk", "--moe-router-topk %d with --moe-router-group-topk %d needs %d experts from each group, but with --moe-router-num-groups %d a group has only %d; use fewer groups, or more groups per token",
 			e.TopK, e.GroupTopK, max(e.BestOfGroup(), (e.TopK+e.GroupTopK-1)/e.GroupTopK), e.NumGroups, e.Num/e.NumGroups)
 	}
 	if e.GroupBest > 0 && e.NumGroups == 0 {
@@ -86,7 +86,7 @@ func (p *parser) checkRouter(e *spec.Experts) {
 	if n := len(e.Balancing); len(e.AuxLossCoeff) == 1 && n > 1 {
 		e.AuxLossCoeff = slices.Repeat(e.AuxLossCoeff, n)
 	} else if len(e.AuxLossCoeff) != n {
-		p.clash("moe-aux-loss-coeff moe-router-load-balancing-type", "--moe-aux-loss-coeff takes one number, or one per --moe-router-load-balancing-type (%d), found %d", n, len(e.AuxLossCoeff))
+		p.clash("moe-aux-loss-coeff moe-router-load-balancing-type", "--moe-aux-loss-coeff takes one number, or one per value of --moe-router-load-balancing-type (%d), but has %d", n, len(e.AuxLossCoeff))
 	}
 	if len(e.Balancing) > 1 && slices.Contains(e.Balancing, spec.Sinkhorn) || slices.Contains(e.Balancing, spec.Sinkhorn) && slices.Max(e.AuxLossCoeff) > 0 {
 		p.clash("moe-router-load-balancing-type moe-aux-loss-coeff", "--moe-router-load-balancing-type sinkhorn cannot be combined with another type or with --moe-aux-loss-coeff above 0: sinkhorn balances load without an auxiliary loss")
@@ -115,7 +115,7 @@ func (p *parser) checkQuantiles(e *spec.Experts) {
 	}
 	if len(e.Balancing) > 1 || slices.Max(append(e.AuxLossCoeff, 0)) > 0 || e.ExpertBias || e.NumGroups > 0 {
 		p.clash("moe-router-load-balancing-type moe-aux-loss-coeff moe-router-enable-expert-bias moe-router-num-groups",
-			"--moe-router-load-balancing-type quantile_balancing cannot be combined with another type, --moe-aux-loss-coeff above 0, --moe-router-enable-expert-bias or --moe-router-num-groups: it balances load when it chooses experts; leave them out")
+			"--moe-router-load-balancing-type quantile_balancing cannot be combined with another type, --moe-aux-loss-coeff above 0, --moe-router-enable-expert-bias or --moe-router-num-groups, because quantile balancing already balances the load when it chooses experts; leave these out")
 	}
 	switch {
 	case e.Num == 1:
@@ -170,7 +170,7 @@ func layerPattern(text string, layers int, rule func(layer, n int) bool) ([]bool
 	l := &listReader{text: strings.ReplaceAll(text, " ", "")}
 	list := l.sum(0)
 	if l.err == nil && l.text != "" {
-		l.fail("unexpected text %q after the list", l.text)
+		l.fail("the text %q after the list is not expected", l.text)
 	}
 	if l.err != nil {
 		return nil, l.err
@@ -180,7 +180,7 @@ func layerPattern(text string, layers int, rule func(layer, n int) bool) ([]bool
 	}
 	for _, v := range list {
 		if v > 1 {
-			return nil, fmt.Errorf("the list has a %d; entries must be 0 or 1", v)
+			return nil, fmt.Errorf("the list has the entry %d; entries must be 0 or 1", v)
 		}
 		out = append(out, v != 0)
 	}
@@ -237,7 +237,7 @@ func (l *listReader) factor(depth int) []int {
 	case l.take("("):
 		list = l.sum(depth + 1)
 		if !l.take(")") {
-			l.fail("missing )")
+			l.fail("a closing parenthesis is missing")
 		}
 	case l.take("["):
 		for l.err == nil && !l.take("]") {
@@ -245,7 +245,7 @@ func (l *listReader) factor(depth int) []int {
 			l.take(",")
 		}
 	default:
-		l.fail("expected an integer or a list such as ([0]*1+[1]*3)")
+		l.fail("an integer or a list such as ([0]*1+[1]*3) is expected")
 	}
 	return list
 }
@@ -257,7 +257,7 @@ func (l *listReader) number() int {
 	}
 	n, err := strconv.Atoi(l.text[:end])
 	if err != nil || n > 100000 {
-		l.fail("expected a number of at most 100000 at %q", l.text)
+		l.fail("a number of at most 100000 is expected at %q", l.text)
 		return 0
 	}
 	l.text = l.text[end:]
@@ -274,7 +274,7 @@ func windowLeft(text string) (int, error) {
 	r, err2 := strconv.Atoi(right)
 	switch {
 	case !ok || err1 != nil || err2 != nil || l < -1:
-		return -1, fmt.Errorf("expected LEFT,RIGHT, as in 4096,0")
+		return -1, fmt.Errorf("LEFT,RIGHT is expected, as in 4096,0")
 	case r != 0 && r != -1:
 		return -1, fmt.Errorf("RIGHT must be 0, as attention is causal")
 	}

@@ -19,16 +19,16 @@ func (p *parser) deriveFP8() {
 	// Models and runs whose products keep their operands.
 	if m.Experts != nil || m.Delta != nil || m.Conv != nil || m.Full != nil || m.KVShared > 0 || m.PerLayerInput > 0 {
 		p.clash("fp8-format num-experts experimental-attention-variant short-conv-freq full-attention-kv-channels",
-			"--fp8-format cannot be combined with experts, gated delta nets, short convolutions or layers of different shapes; leave it out")
+			"--fp8-format cannot be combined with experts, gated delta nets, short convolutions or layers of different shapes; leave --fp8-format out")
 	}
 	if p.Adapter.Given() || p.Tuning.Samples() {
-		p.clash("fp8-format lora-rank tuning", "--fp8-format cannot be combined with adapters or --tuning grpo; leave it out")
+		p.clash("fp8-format lora-rank tuning", "--fp8-format cannot be combined with adapters or --tuning grpo; leave --fp8-format out")
 	}
 	if l.MemoryCentricTiling > 0 {
-		p.clash("fp8-format memory-centric-tiling", "--memory-centric-tiling cannot be combined with --fp8-format, whose blocks it would cut; leave one out")
+		p.clash("fp8-format memory-centric-tiling", "--memory-centric-tiling cannot be combined with --fp8-format, because tiles would cut the blocks that share a scale; leave one out")
 	}
 	if p.FP8.FirstLastBF16 && p.FP8.AtStart+p.FP8.AtEnd > m.NumLayers {
-		p.clash("num-layers-at-start-in-bf16 num-layers-at-end-in-bf16 num-layers", "--num-layers-at-start-in-bf16 %d and --num-layers-at-end-in-bf16 %d are more than the %d layers", p.FP8.AtStart, p.FP8.AtEnd, m.NumLayers)
+		p.clash("num-layers-at-start-in-bf16 num-layers-at-end-in-bf16 num-layers", "--num-layers-at-start-in-bf16 %d and --num-layers-at-end-in-bf16 %d are together more than the %d layers", p.FP8.AtStart, p.FP8.AtEnd, m.NumLayers)
 	}
 	// Layouts.
 	if err := p.CheckFP8(); err != nil {

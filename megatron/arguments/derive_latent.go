@@ -16,7 +16,7 @@ func (p *parser) deriveLatent() {
 		p.clash("multi-latent-attention group-query-attention", "--multi-latent-attention cannot be combined with --group-query-attention: every query head has its own keys and values; leave --group-query-attention out")
 	}
 	if m.QKNormFull {
-		p.clash("multi-latent-attention qk-layernorm-whole", "--multi-latent-attention cannot be combined with --qk-layernorm-whole: its norms are of latents; leave --qk-layernorm-whole out")
+		p.clash("multi-latent-attention qk-layernorm-whole", "--multi-latent-attention cannot be combined with --qk-layernorm-whole, because latent attention normalizes the latent vectors; leave --qk-layernorm-whole out")
 	}
 	if m.Position != spec.PositionRope && !r.UseRotary {
 		p.clash("multi-latent-attention position-embedding-type", "--multi-latent-attention needs --position-embedding-type rope")
@@ -25,13 +25,13 @@ func (p *parser) deriveLatent() {
 		p.clash("multi-latent-attention use-rope-scaling", "--multi-latent-attention cannot be combined with --use-rope-scaling; use --rope-type yarn with --rotary-scaling-factor")
 	}
 	if l.RopeDim%2 != 0 {
-		p.clash("qk-pos-emb-head-dim", "--qk-pos-emb-head-dim must be even, not %d: channels rotate in pairs", l.RopeDim)
+		p.clash("qk-pos-emb-head-dim", "--qk-pos-emb-head-dim must be even, not %d, because channels rotate in pairs", l.RopeDim)
 	}
 	if m.RotaryPercent != 1 {
-		p.clash("multi-latent-attention rotary-percent", "--multi-latent-attention cannot be combined with --rotary-percent: it rotates --qk-pos-emb-head-dim %d channels; leave --rotary-percent out", l.RopeDim)
+		p.clash("multi-latent-attention rotary-percent", "--multi-latent-attention cannot be combined with --rotary-percent: latent attention rotates the %d channels of --qk-pos-emb-head-dim; leave --rotary-percent out", l.RopeDim)
 	}
 	if p.given("kv-channels") && m.KVChannels != l.Channels() {
-		p.notice("--kv-channels %d has no effect with --multi-latent-attention: widths are --qk-head-dim, --qk-pos-emb-head-dim and --v-head-dim", m.KVChannels)
+		p.notice("--kv-channels %d has no effect with --multi-latent-attention: the widths of heads are --qk-head-dim, --qk-pos-emb-head-dim and --v-head-dim", m.KVChannels)
 	}
 	m.KVChannels = l.Channels()
 	m.Latent = &l

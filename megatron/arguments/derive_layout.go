@@ -34,7 +34,7 @@ func (p *parser) deriveLayout() {
 		l.TPCommOverlap = false
 		p.notice("--tp-comm-overlap has no effect with --tensor-model-parallel-size 1")
 	case l.TPCommOverlap && !l.SequenceParallel:
-		p.clash("tp-comm-overlap sequence-parallel", "--tp-comm-overlap needs --sequence-parallel, whose gathers and scatters it overlaps; give both")
+		p.clash("tp-comm-overlap sequence-parallel", "--tp-comm-overlap needs --sequence-parallel, because it overlaps the all-gathers and reduce-scatters of that flag; give both")
 	}
 	if l.ETP == 0 || p.Model.Experts == nil {
 		l.ETP = l.TP
@@ -47,7 +47,7 @@ func (p *parser) deriveLayout() {
 		p.checkExpertParallel()
 	}
 	if len(p.SamplePrompt) > 0 && l.SequenceParallel {
-		p.clash("sample-prompt sequence-parallel", "--sample-prompt cannot be combined with --sequence-parallel, which cannot shard one token at a time; leave one out")
+		p.clash("sample-prompt sequence-parallel", "--sample-prompt cannot be combined with --sequence-parallel, because a sample is generated one token at a time and one token cannot be sharded; leave one out")
 	}
 	if l.MicroBatchGroup == 0 {
 		l.MicroBatchGroup = l.PP
@@ -80,7 +80,7 @@ func (p *parser) deriveSharding() {
 	}
 	l.DistributedOptimizer = l.Sharding != "" && l.Sharding != "no_shard"
 	if p.OffloadFolder != "" && p.Checkpoint.Async {
-		p.clash("offload-folder async-save", "--async-save cannot be combined with --offload-folder: it copies all tensors to memory, which --offload-folder avoids; leave one out")
+		p.clash("offload-folder async-save", "--async-save cannot be combined with --offload-folder: an asynchronous save copies all tensors to memory, which --offload-folder avoids; leave one out")
 	}
 	if p.OffloadFolder != "" && p.OptimizerCPUOffload {
 		p.clash("offload-folder optimizer-cpu-offload", "--offload-folder cannot be combined with --optimizer-cpu-offload; leave one out")
@@ -97,14 +97,14 @@ func (p *parser) deriveTiling() {
 	switch {
 	case l.MemoryCentricTiling == 0:
 	case l.Sharding != string(optimizer.OptimGradsParams):
-		p.clash("memory-centric-tiling zero-stage data-parallel-sharding-strategy", "--memory-centric-tiling %d needs --zero-stage 3, under which parameters are gathered where they are used", l.MemoryCentricTiling)
+		p.clash("memory-centric-tiling zero-stage data-parallel-sharding-strategy", "--memory-centric-tiling %d needs --zero-stage 3, which gathers parameters when they are used; give both", l.MemoryCentricTiling)
 	case l.TPCommOverlap:
 		p.clash("memory-centric-tiling tp-comm-overlap", "--memory-centric-tiling cannot be combined with --tp-comm-overlap, which would gather each tile again for each part of a product; leave one out")
 	case l.OptimizerInstances > 1:
 		p.clash("memory-centric-tiling num-distributed-optimizer-instances", "--memory-centric-tiling cannot be combined with --num-distributed-optimizer-instances above 1; leave --num-distributed-optimizer-instances out")
 	case l.DP*l.CP == 1 && p.OffloadFolder == "":
 		l.MemoryCentricTiling = 0
-		p.notice("--memory-centric-tiling has no effect: one rank without --offload-folder keeps all parameters in memory")
+		p.notice("--memory-centric-tiling has no effect: without --offload-folder, one rank keeps all parameters in memory")
 	}
 }
 
@@ -151,7 +151,7 @@ func (p *parser) deriveWorld() bool {
 	one := l.TP * l.PP * l.CP // ranks that hold one copy of the model
 	switch {
 	case l.WorldSize > 0 && p.options.Ranks > 0 && l.WorldSize != p.options.Ranks:
-		p.problem("--world-size %d must equal the %d ranks that the launcher started; leave it out", l.WorldSize, p.options.Ranks)
+		p.problem("--world-size %d must equal the %d ranks that the launcher started; leave --world-size out", l.WorldSize, p.options.Ranks)
 		return false
 	case l.WorldSize == 0 && p.options.Ranks > 0:
 		l.WorldSize = p.options.Ranks
@@ -210,7 +210,7 @@ func (p *parser) checkContextParallel() {
 			p.SeqLength, 2*l.CP, config.NearestMultiples(p.SeqLength, p.sequenceCut()))
 	}
 	if n := len(l.CPCommType); n > 1 && n != p.Model.NumLayers {
-		p.clash("cp-comm-type", "--cp-comm-type takes one value, or one per layer (%d), found %d", p.Model.NumLayers, n)
+		p.clash("cp-comm-type", "--cp-comm-type takes one value, or one per layer (%d), but has %d", p.Model.NumLayers, n)
 	}
 	// Cutting by document is right only if attention stays inside documents.
 	switch d := &p.Data; {
@@ -219,7 +219,7 @@ func (p *parser) checkContextParallel() {
 		l.ZigZagPerDocument = false
 	case l.ZigZagPerDocument && !d.ResetAttentionMask && !d.InterDocumentMasking:
 		p.clash("cp-zigzag-per-document reset-attention-mask dataloader-inter-document-masking",
-			"--cp-zigzag-per-document needs --reset-attention-mask or --dataloader-inter-document-masking; add one, or leave it out")
+			"--cp-zigzag-per-document needs --reset-attention-mask or --dataloader-inter-document-masking; add one of these, or leave --cp-zigzag-per-document out")
 	}
 	if l.CP == 1 && len(l.HierarchicalCP) > 0 {
 		p.notice("--hierarchical-context-parallel-sizes has no effect with --context-parallel-size 1")
@@ -264,7 +264,7 @@ func (p *parser) checkHierarchy(needed bool) (heads int) {
 	case n == 0 && needed && l.CP > 1:
 		p.clash(flags, "--cp-comm-type a2a+p2p needs the sizes of a2a and of p2p: use %s", pairs())
 	case n > 0 && n != 2:
-		p.clash(flags, "--hierarchical-context-parallel-sizes takes two sizes, of a2a and of p2p, found %d: use %s", n, pairs())
+		p.clash(flags, "--hierarchical-context-parallel-sizes takes two sizes, of a2a and of p2p, but has %d: use %s", n, pairs())
 	case n > 0 && product != l.CP:
 		p.clash(flags, "--hierarchical-context-parallel-sizes %d %d multiply to %d, not to --context-parallel-size %d: use %s", l.HierarchicalCP[0], l.HierarchicalCP[1], product, l.CP, pairs())
 	case n == 2:
@@ -285,7 +285,7 @@ func (p *parser) checkHeads(kind string, heads int) {
 		what = fmt.Sprintf("the %d groups of --num-query-groups", all)
 	}
 	p.clash("cp-comm-type num-query-groups num-attention-heads context-parallel-size hierarchical-context-parallel-sizes",
-		"--cp-comm-type %s: %d ranks exchange heads, and cannot share %s evenly, of which each of %d tensor-parallel ranks has %d: use %s--cp-comm-type p2p or all_gather",
+		"--cp-comm-type %s: %d ranks exchange heads, but cannot share %s evenly, since each of %d tensor-parallel ranks has %d of them: use %s--cp-comm-type p2p or all_gather",
 		kind, heads, what, tp, groups, p.fittingHierarchy(kind, groups))
 }
 
@@ -370,7 +370,7 @@ func (p *parser) fittingExperts() string {
 func (p *parser) checkExpertParallel() {
 	l, e := &p.Layout, p.Model.Experts
 	if l.EP > 1 && e == nil {
-		p.clash("expert-model-parallel-size num-experts", "--expert-model-parallel-size %d needs --num-experts; give both, or leave it out", l.EP)
+		p.clash("expert-model-parallel-size num-experts", "--expert-model-parallel-size %d needs --num-experts; give both, or leave --expert-model-parallel-size out", l.EP)
 	}
 	if e == nil {
 		return
@@ -389,12 +389,12 @@ func (p *parser) checkExpertParallel() {
 	}
 	if l.OrderTPPPDP && l.PP > 1 && l.ETP*l.EP != l.TP*l.CP {
 		// The stages of the experts would be other ranks than those of the layers around them.
-		p.clash("use-tp-pp-dp-mapping expert-model-parallel-size", "--use-tp-pp-dp-mapping with experts and a pipeline: as many ranks must share the experts (expert tensor %d x expert %d) as share a sample (tensor %d x context %d); change one of these sizes, or leave it out", l.ETP, l.EP, l.TP, l.CP)
+		p.clash("use-tp-pp-dp-mapping expert-model-parallel-size", "--use-tp-pp-dp-mapping with experts and a pipeline: the number of ranks that share the experts (expert tensor %d x expert %d) must equal the number that share a sample (tensor %d x context %d); change one of these sizes, or leave --use-tp-pp-dp-mapping out", l.ETP, l.EP, l.TP, l.CP)
 	}
 	if p.Model.LinearBias && l.ETP > 1 {
-		p.clash("expert-tensor-parallel-size disable-bias-linear", "--expert-tensor-parallel-size above 1 needs --disable-bias-linear: experts with biases need --expert-tensor-parallel-size 1")
+		p.clash("expert-tensor-parallel-size disable-bias-linear", "--expert-tensor-parallel-size above 1 needs --disable-bias-linear, because experts with biases cannot be shared among ranks; give both, or use --expert-tensor-parallel-size 1")
 	}
 	if l.TP > 1 && !l.SequenceParallel {
-		p.clash("tensor-model-parallel-size sequence-parallel", "--num-experts with --tensor-model-parallel-size %d needs --sequence-parallel; give it", l.TP)
+		p.clash("tensor-model-parallel-size sequence-parallel", "--num-experts with --tensor-model-parallel-size %d needs --sequence-parallel; give both", l.TP)
 	}
 }

@@ -39,7 +39,7 @@ func (p *parser) mambaClashes(s *spec.Mamba) {
 	case m.Normalization != spec.RMSNorm:
 		p.clash(flag+" normalization", "--%s needs --normalization RMSNorm", flag)
 	case p.Raw.HybridPattern == "" && (m.Delta != nil || m.Conv != nil || m.Latent != nil):
-		p.clash("mamba-layer-freq experimental-attention-variant short-conv-freq multi-latent-attention", "--mamba-layer-freq cannot be combined with --experimental-attention-variant, --short-conv-freq or --multi-latent-attention; leave them out")
+		p.clash("mamba-layer-freq experimental-attention-variant short-conv-freq multi-latent-attention", "--mamba-layer-freq cannot be combined with --experimental-attention-variant, --short-conv-freq or --multi-latent-attention; leave these out")
 	case s.DtMax > 0 && s.DtMax < s.DtMin:
 		p.clash("mamba-dt-min mamba-dt-max", "--mamba-dt-max %g is below --mamba-dt-min %g; change one", s.DtMax, s.DtMin)
 	}
@@ -53,6 +53,6 @@ func (p *parser) mambaClashes(s *spec.Mamba) {
 		p.clash("mamba-num-heads mamba-num-groups tensor-model-parallel-size context-parallel-size", "%s", text)
 	}
 	if f := p.Checkpoint.Format; f == "torch" || f == "torch_dist" {
-		p.clash(flag+" ckpt-format", "--ckpt-format %s cannot store state-space scans; leave it out, and convert the result to hf", f)
+		p.clash(flag+" ckpt-format", "--ckpt-format %s cannot store state-space scans; leave --ckpt-format out, and convert the result to hf", f)
 	}
 }

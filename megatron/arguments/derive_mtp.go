@@ -20,7 +20,7 @@ func (p *parser) deriveMTP() {
 		{m.Position == spec.PositionLearned, "position-embedding-type", "learned positions; use --position-embedding-type rope or none"},
 		{m.EmbedNorm, "embed-layernorm", "--embed-layernorm; leave one out"},
 		{m.NormBehindSum, "norm-behind-sum", "--norm-behind-sum; leave one out"},
-		{p.Tuning.Data != "", "finetune-data", "--finetune-data, which trains the decoder alone; leave --mtp-num-layers out"},
+		{p.Tuning.Data != "", "finetune-data", "--finetune-data, which trains only the decoder; leave --mtp-num-layers out"},
 		{p.Adapter.Given(), "lora-rank", "an adapter; leave one out"},
 		{p.Checkpoint.Upcycle, "moe-use-upcycling", "--moe-use-upcycling; leave one out"},
 		{mtp.Repeated && m.Experts != nil && slices.Contains(m.Experts.Balancing, spec.GlobalAuxLoss), "mtp-use-repeated-layer moe-router-load-balancing-type",

@@ -28,10 +28,10 @@ func (p *parser) deriveMuP() {
 		p.clash("use-mup optimizer", "--use-mup needs --optimizer adam or sgd, not %s", p.Optimizer.Kind)
 	}
 	if m.Latent != nil || m.KeepsState() || m.Full != nil {
-		p.clash("use-mup multi-latent-attention experimental-attention-variant short-conv-freq mamba-layer-freq full-attention-kv-channels", "--use-mup cannot be combined with multi-latent attention, gated delta nets, short convolutions, state-space scans or --full-attention-kv-channels; leave it out")
+		p.clash("use-mup multi-latent-attention experimental-attention-variant short-conv-freq mamba-layer-freq full-attention-kv-channels", "--use-mup cannot be combined with multi-latent attention, gated delta nets, short convolutions, state-space scans or --full-attention-kv-channels; leave --use-mup out")
 	}
 	if p.given("softmax-scale") || p.given("embedding-multiplier") || p.given("logit-multiplier") {
-		p.clash("use-mup softmax-scale embedding-multiplier logit-multiplier", "--use-mup cannot be combined with --softmax-scale, --embedding-multiplier or --logit-multiplier, which it sets; leave them out, or give --mup-embedding-mult and --mup-output-mult")
+		p.clash("use-mup softmax-scale embedding-multiplier logit-multiplier", "--use-mup cannot be combined with --softmax-scale, --embedding-multiplier or --logit-multiplier, because --use-mup sets these; leave them out, or give --mup-embedding-mult and --mup-output-mult")
 	}
 	if mup.BaseHidden < 1 {
 		p.clash("use-mup mup-base-hidden-size", "--use-mup needs --mup-base-hidden-size, the width at which --lr was found")

@@ -15,7 +15,7 @@ func (p *parser) deriveObjects() {
 	for _, u := range []struct{ flag, value string }{{"save", c.Save}, {"load", c.Load}, {"pretrained-checkpoint", c.Pretrained}} {
 		if !store.IsURL(u.value) {
 			if scheme := otherScheme.FindString(u.value); scheme != "" {
-				p.clash(u.flag, "--%s %s: %s addresses are not supported; write s3://bucket/prefix, or a folder (./%[2]s, if that is one)", u.flag, u.value, scheme)
+				p.clash(u.flag, "--%s %s: %s addresses are not supported; write s3://bucket/prefix, or a folder (./%[2]s, if a folder has this name)", u.flag, u.value, scheme)
 			}
 			continue
 		}
@@ -24,12 +24,12 @@ func (p *parser) deriveObjects() {
 		}
 	}
 	if store.IsURL(c.Save) && c.Format != "" && c.Format != "native" {
-		p.clash("save ckpt-format", "--ckpt-format %s cannot be combined with --save %s: only native checkpoints are written to a bucket; leave it out, and convert them with monotron convert", c.Format, c.Save)
+		p.clash("save ckpt-format", "--ckpt-format %s cannot be combined with --save %s: only native checkpoints can be written to a bucket; leave --ckpt-format out, and convert the checkpoints with monotron convert", c.Format, c.Save)
 	}
 	if store.IsURL(c.SaveOnLoad) {
 		p.clash("save-on-load", "--save-on-load must be a folder, not %s: only --save, --load and --pretrained-checkpoint take s3:// URLs", c.SaveOnLoad)
 	}
 	if !store.IsURL(c.Save) && c.Save != "" {
-		p.idle([]string{"save-local-dir"}, "without an s3:// URL as --save")
+		p.idle([]string{"save-local-dir"}, "if --save is not an s3:// URL")
 	}
 }

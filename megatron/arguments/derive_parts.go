@@ -23,20 +23,20 @@ func (p *parser) deriveParts() {
 	p.refuseIf(m.QKL2Norm && m.QKNorm, "qk-l2-norm qk-layernorm", "--qk-l2-norm cannot be combined with --qk-layernorm; leave one out")
 	p.refuseIf(m.NormNoBias && m.Normalization != spec.LayerNorm, "norm-without-bias normalization", "--norm-without-bias needs --normalization LayerNorm")
 	// Biases and gates of linear layers.
-	p.refuseIf(m.ProjBias && m.LinearBias, "add-proj-bias disable-bias-linear", "--add-proj-bias needs --disable-bias-linear: without it all linear layers have biases")
+	p.refuseIf(m.ProjBias && m.LinearBias, "add-proj-bias disable-bias-linear", "--add-proj-bias needs --disable-bias-linear, because otherwise all linear layers have biases")
 	p.refuseIf(m.NoProjBias && !m.LinearBias, "disable-proj-bias disable-bias-linear", "--disable-proj-bias cannot be combined with --disable-bias-linear, which already omits that bias; leave one out")
 	p.refuseIf((m.GateLimit != 0 || m.GateOffset != 0) && !m.Gated(), "activation-func-clamp-value glu-linear-offset", "--activation-func-clamp-value and --glu-linear-offset need a gated MLP, such as --swiglu or --quick-geglu")
 	// Positions.
 	p.refuseIf(m.PositionOffset > 0 && m.Position != spec.PositionLearned, "position-offset position-embedding-type", "--position-offset needs --position-embedding-type learned_absolute")
 	p.refuseIf(m.AlibiTable && m.Position != spec.PositionAlibi, "alibi-by-key position-embedding-type", "--alibi-by-key needs --position-embedding-type alibi")
-	p.refuseIf((m.QueryGrowth != 0) != (m.QueryGrowthFrom != 0), "query-growth query-growth-from", "--query-growth needs --query-growth-from, and the other way round; give both")
+	p.refuseIf((m.QueryGrowth != 0) != (m.QueryGrowthFrom != 0), "query-growth query-growth-from", "--query-growth and --query-growth-from need each other; give both")
 	p.refuseIf(m.QueryGrowthAll && m.QueryGrowth == 0, "query-growth-everywhere query-growth", "--query-growth-everywhere needs --query-growth; give both")
 	p.refuseIf(m.QueryGrowth != 0 && m.KVChannels%2 != 0, "query-growth kv-channels", "--query-growth needs an even --kv-channels, not %d", m.KVChannels)
 	// Layers that read an earlier layer's keys and values, which must be on the same stage.
 	p.refuseIf(m.WideShared && m.KVShared == 0, "double-wide-mlp kv-shared-layers", "--double-wide-mlp needs --kv-shared-layers")
 	p.refuseIf(m.KVShared > 0 && m.KVShared >= m.NumLayers, "kv-shared-layers num-layers", "--kv-shared-layers must be below --num-layers %d, not %d", m.NumLayers, m.KVShared)
 	if why := m.OneStage(); why != "" && p.Layout.PP > 1 {
-		p.clash("pipeline-model-parallel-size kv-shared-layers per-layer-input-size", "%s: all layers must be on one stage; use --pipeline-model-parallel-size 1", why)
+		p.clash("pipeline-model-parallel-size kv-shared-layers per-layer-input-size", "%s needs all layers on one pipeline stage; use --pipeline-model-parallel-size 1", why)
 	}
 	p.deriveRopeRules()
 }

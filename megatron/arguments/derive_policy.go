@@ -18,7 +18,7 @@ func (p *parser) derivePolicy() {
 	if t.Method != policy.GRPO {
 		for _, name := range policyFlags {
 			if p.given(name) && p.values[name].direct {
-				p.clash(name+" tuning", "--%s needs --tuning grpo; leave it out", name)
+				p.clash(name+" tuning", "--%s needs --tuning grpo; leave the flag out", name)
 			}
 		}
 		t.Policy = config.Policy{}
@@ -49,12 +49,12 @@ func (p *parser) derivePolicy() {
 // checkPolicy refuses what GRPO does not have.
 func (p *parser) checkPolicy() {
 	t, l, m := &p.Tuning, &p.Layout, &p.Model
-	p.refuseIf(t.Policy.Beta > 0 && !p.Adapter.Given(), "grpo-kl-beta lora-rank", "--grpo-kl-beta %g needs --lora-rank or --adapter: it compares with the model without its adapter; leave it out otherwise", t.Policy.Beta)
-	p.refuseIf(l.TP > 1 && l.SequenceParallel, "sequence-parallel tuning", "--sequence-parallel cannot be combined with --tuning grpo, which samples answers one token at a time; leave it out")
+	p.refuseIf(t.Policy.Beta > 0 && !p.Adapter.Given(), "grpo-kl-beta lora-rank", "--grpo-kl-beta %g needs --lora-rank or --adapter, because the KL divergence is from the model without its adapter; give one, or leave --grpo-kl-beta out", t.Policy.Beta)
+	p.refuseIf(l.TP > 1 && l.SequenceParallel, "sequence-parallel tuning", "--sequence-parallel cannot be combined with --tuning grpo, which samples answers one token at a time; leave --sequence-parallel out")
 	p.refuseIf(m.Delta != nil, "experimental-attention-variant tuning", "--experimental-attention-variant cannot be combined with --tuning grpo yet; use --tuning sft or dpo")
 	p.refuseIf(m.Mamba != nil, "mamba-layer-freq tuning", "--mamba-layer-freq cannot be combined with --tuning grpo yet; use --tuning sft or dpo")
-	p.refuseIf(m.MTP != nil, "mtp-num-layers tuning", "--mtp-num-layers cannot be combined with --tuning grpo; leave it out")
-	p.refuseIf(p.RampupBatchSize != nil || p.StepBatchSizeSchedule != "" || p.DecreaseBatchSizeIfNeeded, "rampup-batch-size tuning", "--rampup-batch-size, --step-batch-size-schedule and --decrease-batch-size-if-needed cannot be combined with --tuning grpo, whose batches have one size; leave them out")
+	p.refuseIf(m.MTP != nil, "mtp-num-layers tuning", "--mtp-num-layers cannot be combined with --tuning grpo; leave --mtp-num-layers out")
+	p.refuseIf(p.RampupBatchSize != nil || p.StepBatchSizeSchedule != "" || p.DecreaseBatchSizeIfNeeded, "rampup-batch-size tuning", "--rampup-batch-size, --step-batch-size-schedule and --decrease-batch-size-if-needed cannot be combined with --tuning grpo, whose batches all have the same size; leave these flags out")
 }
 
 // checkGroups refuses what GRPO does not have, and batches that hold no complete groups.
@@ -64,6 +64,6 @@ func (p *parser) checkGroups() {
 	}
 	p.checkPolicy()
 	if g := p.Tuning.Policy.Group; p.GlobalBatchSize%g != 0 {
-		p.clash("global-batch-size grpo-group-size", "--global-batch-size %d is not a multiple of --grpo-group-size %d: it counts answers, and each prompt has that many", p.GlobalBatchSize, g)
+		p.clash("global-batch-size grpo-group-size", "--global-batch-size %d is not a multiple of --grpo-group-size %d: the batch size counts answers, and each prompt has a group of answers", p.GlobalBatchSize, g)
 	}
 }

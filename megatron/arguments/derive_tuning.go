@@ -28,7 +28,7 @@ func (p *parser) deriveTuning() {
 		t.Data = "missing" // what else is wrong is reported all the same
 	}
 	if p.DataloaderType == "cyclic" {
-		p.clash("dataloader-type finetune-data", "--dataloader-type cyclic cannot be combined with --finetune-data, whose rows are shuffled in every epoch; leave it out, or add --no-data-shuffle to keep their order")
+		p.clash("dataloader-type finetune-data", "--dataloader-type cyclic cannot be combined with --finetune-data, whose rows are shuffled in every epoch; leave --dataloader-type out, or add --no-data-shuffle to keep the order of the rows")
 	}
 	p.CalculatePerTokenLoss, p.RouterLossByLearned = true, true
 	p.derivePreference()
@@ -75,11 +75,11 @@ func (p *parser) deriveAdapter() {
 	p.refuseIf(p.Optimizer.AdapterUpRatio > 0 && p.Optimizer.DecoupledLR > 0, "loraplus-lr-ratio decoupled-lr", "--loraplus-lr-ratio cannot be combined with --decoupled-lr; leave one out")
 	p.refuseIf(p.Optimizer.AdapterUpRatio > 0 && p.Optimizer.Matrices(), "loraplus-lr-ratio optimizer", "--loraplus-lr-ratio cannot be combined with --optimizer %s; use --optimizer adam", p.Optimizer.Kind)
 	p.refuseIf(a.DoubleQuant && a.Quantize != "nf4", "double-quant quantize-base", "--double-quant needs --quantize-base nf4")
-	p.refuseIf(a.Quantize != "" && p.Checkpoint.Load == "" && p.Checkpoint.Pretrained == "" && !p.options.Partial, "quantize-base load", "--quantize-base needs --load or --pretrained-checkpoint, whose weights it quantizes")
-	p.refuseIf(p.Checkpoint.AdapterOnly && p.Checkpoint.Load == "" && p.Checkpoint.Pretrained == "" && !p.options.Partial, "save-adapter-only load", "--save-adapter-only needs --load or --pretrained-checkpoint, from which the weights that it leaves out are read again")
+	p.refuseIf(a.Quantize != "" && p.Checkpoint.Load == "" && p.Checkpoint.Pretrained == "" && !p.options.Partial, "quantize-base load", "--quantize-base needs --load or --pretrained-checkpoint, the checkpoint whose weights are quantized")
+	p.refuseIf(p.Checkpoint.AdapterOnly && p.Checkpoint.Load == "" && p.Checkpoint.Pretrained == "" && !p.options.Partial, "save-adapter-only load", "--save-adapter-only needs --load or --pretrained-checkpoint, because a resumed run reads the base model's weights from that checkpoint again")
 	p.refuseIf(p.Layout.MemoryCentricTiling > 0, "memory-centric-tiling lora-rank", "--memory-centric-tiling cannot be combined with an adapter; leave one out")
-	p.refuseIf(a.DoRA && (p.Raw.EnableGraph || p.Raw.GraphImpl != table.GraphsOff), "use-dora cuda-graph-impl", "--use-dora cannot be combined with --cuda-graph-impl: it copies norms to the host in every forward pass; leave --cuda-graph-impl out")
-	p.refuseIf(p.Checkpoint.Format != "" && p.Checkpoint.Format != "native" && p.Checkpoint.Save != "", "ckpt-format lora-rank", "--ckpt-format %s cannot be combined with an adapter, which the format cannot store; leave it out, and convert the result", p.Checkpoint.Format)
+	p.refuseIf(a.DoRA && (p.Raw.EnableGraph || p.Raw.GraphImpl != table.GraphsOff), "use-dora cuda-graph-impl", "--use-dora cannot be combined with --cuda-graph-impl, because DoRA copies norms to the host in every forward pass; leave --cuda-graph-impl out")
+	p.refuseIf(p.Checkpoint.Format != "" && p.Checkpoint.Format != "native" && p.Checkpoint.Save != "", "ckpt-format lora-rank", "--ckpt-format %s cannot be combined with an adapter, which the format cannot store; leave --ckpt-format out, and convert the result", p.Checkpoint.Format)
 }
 
 // patterns reads NAME=NUMBER pairs.
@@ -88,7 +88,7 @@ func (p *parser) patterns(flag string, words []string) (list []config.Pattern) {
 		at := strings.LastIndexByte(word, '=')
 		value, err := strconv.ParseFloat(word[at+1:], 64)
 		if at < 1 || err != nil || !(value > 0 && value <= 1<<16) {
-			p.clash(flag, "--%s %s: write NAME=NUMBER, the number above 0 and at most 65536", flag, word)
+			p.clash(flag, "--%s %s: write NAME=NUMBER, where the number is above 0 and at most 65536", flag, word)
 			continue
 		}
 		if _, err := regexp.Compile(word[:at]); err != nil {

@@ -15,15 +15,15 @@ func Markdown() string {
 	var out strings.Builder
 	out.WriteString(`# Flags of pretrain_gpt
 
-Made from the table in ` + "`megatron/arguments/table`" + `; do not edit. Every flag of Megatron-LM (d98e8a64, August 2026) is here.
+Made from the table in ` + "`megatron/arguments/table`" + `; do not edit. The page has every flag of Megatron-LM (d98e8a64, August 2026).
 Names may be written with dashes or underscores. A value comes from the command line, else from the ` + "`--config`" + ` file (YAML, the
 same names), else from a checkpoint's arguments (` + "`--use-checkpoint-args`" + `), else it is the default. ` + "`--print-config`" + ` prints
 every value and its source. Numbers are read as Python reads them (` + "`9_765_625`, `+5`, `1e-5`" + `).
 
-- **works**: supported. Where values, choices or default are not Megatron-LM's, "Megatron-LM:" says how they differ.
-- **accepted**: known, without effect here; a note says so.
-- **refused**: known, not supported; it ends the run with the reason and, where there is one, the flag to use instead.
-- **not yet**: refused until it is supported.
+- **works**: the flag is supported. If values, choices or the default are not those of Megatron-LM, the text after "Megatron-LM:" says what Megatron-LM has.
+- **accepted**: the flag is known but has no effect in monotron; a note says so.
+- **refused**: the flag is known but not supported; the run ends with the reason and, if there is one, the flag to use instead.
+- **not yet**: the flag is refused until it is supported.
 `)
 	owner := ""
 	for _, group := range table.Groups() {

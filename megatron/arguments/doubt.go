@@ -9,7 +9,7 @@ func (p *parser) noteDoubts() {
 	}
 	p.noteLongDecay()
 	if c := &p.Checkpoint; p.Adapter.Given() && c.Load == "" && c.Pretrained == "" {
-		p.notice("--lora-rank or --adapter without --load: the adapter is trained on frozen random weights")
+		p.notice("--lora-rank or --adapter is given without --load: the adapter is trained on frozen random weights")
 	}
 }
 
@@ -32,6 +32,6 @@ func (p *parser) noteLongDecay() {
 		left /= float64(max(1, p.GlobalBatchSize))
 	}
 	if float64(length) > left {
-		p.notice("--%s %d is longer than the %.0f %s after the warm-up, so the decay begins during the warm-up: when that ends, the learning rate drops to the value that the decay has then reached", flag, length, left, unit)
+		p.notice("--%s %d is longer than the %.0f %s after the warm-up, so the decay begins during the warm-up; when the warm-up ends, the learning rate drops to the value that the decay has reached by then", flag, length, left, unit)
 	}
 }

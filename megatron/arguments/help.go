@@ -51,7 +51,7 @@ Examples:
 			out.WriteString(entry(usage(f), describe(f)))
 		}
 	}
-	fmt.Fprintf(&out, "\n--help-all lists all %d flags, with those of Megatron-LM that change nothing here or are refused.\n", len(table.All()))
+	fmt.Fprintf(&out, "\n--help-all lists all %d flags, with those of Megatron-LM that have no effect or are refused.\n", len(table.All()))
 	_, err := io.WriteString(w, out.String())
 	return err
 }

@@ -114,7 +114,7 @@ func (p *parser) noteIdleExperts() {
 		p.idle([]string{"moe-aux-loss-coeff"}, "with --moe-router-load-balancing-type none")
 	}
 	if len(e.Balancing) > 1 && slices.Contains(e.Balancing, spec.NoBalancing) {
-		p.notice("--moe-router-load-balancing-type %s: none, and its --moe-aux-loss-coeff, have no effect with another type", strings.Join(e.Balancing, " "))
+		p.notice("--moe-router-load-balancing-type %s: the type none and its --moe-aux-loss-coeff have no effect if another type is given", strings.Join(e.Balancing, " "))
 	}
 	p.noteRandom(e)
 }
@@ -138,7 +138,7 @@ func (p *parser) noteRandom(e *spec.Experts) {
 		by = append(by, "--moe-router-enable-expert-bias")
 	}
 	if len(by) > 0 {
-		p.notice("--moe-router-force-load-balancing replaces the router's logits by random numbers, also for %s", strings.Join(by, ", "))
+		p.notice("--moe-router-force-load-balancing replaces the router's logits by random numbers, so it also affects %s", strings.Join(by, ", "))
 	}
 }
 
@@ -151,7 +151,7 @@ func (p *parser) idle(names []string, reason string) {
 		}
 	}
 	if len(typed) > 0 {
-		p.notice("%s: no effect %s", strings.Join(typed, ", "), reason)
+		p.notice("%s: the flag has no effect %s", strings.Join(typed, ", "), reason)
 	}
 }
 

@@ -125,7 +125,7 @@ func TestOneReasonIsSaidOnce(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	_, report, err := Parse(append(baseline(), strings.Fields("--wandb-project a --wandb-exp-name b --manual-gc --manual-gc-interval 5")...))
-	if err != nil || len(report.Notices) != 2 || !strings.HasPrefix(report.Notices[1], "--wandb-project, --wandb-exp-name have no effect here") {
+	if err != nil || len(report.Notices) != 2 || !strings.HasPrefix(report.Notices[1], "--wandb-project, --wandb-exp-name have no effect in monotron") {
 		t.Errorf("%q, %v", report.Notices, err)
 	}
 }

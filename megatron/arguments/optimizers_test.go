@@ -40,7 +40,7 @@ func TestOptimizersWithOtherFlags(t *testing.T) {
 		blocks + "--world-size 8 --tensor-model-parallel-size 8":                                                               "",
 		blocks + "--world-size 16 --context-parallel-size 16 --cp-comm-type all_gather":                                        "use --context-parallel-size 4",
 		fp8 + "--hidden-size 256 --num-attention-heads 8 --ffn-hidden-size 1024 --world-size 8 --tensor-model-parallel-size 8": "use --tensor-model-parallel-size 2",
-		fp8 + "--first-last-layers-bf16 --num-layers-at-start-in-bf16 90":                                                      "are more than the",
+		fp8 + "--first-last-layers-bf16 --num-layers-at-start-in-bf16 90":                                                      "are together more than the",
 	} {
 		_, _, err := ParseWith(everything, append(baseline(), strings.Fields(add)...))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -48,7 +48,7 @@ func TestOptimizersWithOtherFlags(t *testing.T) {
 		}
 	}
 	_, report, err := ParseWith(Options{Layouts: true, Experts: true}, append(baseline(), "--first-last-layers-bf16"))
-	if err != nil || !strings.Contains(strings.Join(report.Notices, " "), "--first-last-layers-bf16: no effect without --fp8-format") {
+	if err != nil || !strings.Contains(strings.Join(report.Notices, " "), "--first-last-layers-bf16: the flag has no effect without --fp8-format") {
 		t.Errorf("%q, %v", report.Notices, err)
 	}
 }
@@ -58,11 +58,11 @@ func TestEveryClashIsReported(t *testing.T) {
 	for line, want := range map[string][]string{
 		"--optimizer schedule_free_adamw --lr-decay-style cosine --decoupled-lr 0.1": {"needs --lr-decay-style constant", "leave --decoupled-lr out"},
 		"--optimizer adaptive_muon --muon-tp-mode blockwise --world-size 4 --tensor-model-parallel-size 4 --group-query-attention --num-query-groups 2 --memory-centric-tiling 2 --attention-output-gate": {
-			"its moments are of complete matrices", "whose matrices it does not know", "needs a query group on each of the 4", "each tile of which it would treat as a matrix"},
+			"this optimizer has moments of complete matrices", "whose matrices this optimizer does not support", "needs a query group on each of the 4", "because each tile would be updated as a separate matrix"},
 		"--use-mup --optimizer lion --softmax-scale 1 --multi-latent-attention": {
 			"needs --mup-base-hidden-size", "needs --optimizer adam or sgd, not lion", "cannot be combined with --softmax-scale", "cannot be combined with multi-latent attention"},
 		"--fp8-format hybrid --fp8-recipe blockwise --fp16 --lora-rank 4 --first-last-layers-bf16 --num-layers-at-start-in-bf16 90": {
-			"cannot be combined with --fp16", "cannot be combined with adapters", "are more than the"},
+			"cannot be combined with --fp16", "cannot be combined with adapters", "are together more than the"},
 	} {
 		_, _, err := ParseWith(everything, append(baseline(), strings.Fields(line)...))
 		if err == nil {

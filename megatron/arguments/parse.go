@@ -105,7 +105,7 @@ func (p *parser) commandLine(args []string) {
 		}
 	}
 	for _, stray := range rest {
-		p.problem("unexpected argument %q: every value must follow its flag", stray)
+		p.problem("unexpected argument %q; write every value after its flag", stray)
 	}
 	for _, g := range given {
 		p.take(table.Find(g.Name), g.Name, g.Values)

@@ -45,14 +45,14 @@ func TestLoadWithoutAShape(t *testing.T) {
 	if err != nil || c.Model.NumLayers != 3 || c.SeqLength != 16 || c.Model.HiddenDropout != 0 {
 		t.Errorf("%+v, %v", c.Model, err)
 	}
-	if notes := strings.Join(report.Notices, "\n"); !strings.Contains(notes, "it is that of the checkpoint to load (--num-layers 3 --hidden-size 24") {
+	if notes := strings.Join(report.Notices, "\n"); !strings.Contains(notes, "so it is taken from the checkpoint to load (--num-layers 3 --hidden-size 24") {
 		t.Errorf("notes: %s", notes)
 	}
 	c, report, err = ParseWith(o, strings.Fields("--load "+folder+rest+" --num-layers 3 --hidden-size 24 --num-attention-heads 2 --seq-length 16 --max-position-embeddings 16 --attention-dropout 0"))
 	if err != nil || c.Model.HiddenDropout != 0.1 {
 		t.Errorf("%+v, %v", c.Model, err)
 	}
-	if notes := strings.Join(report.Notices, "\n"); !strings.Contains(notes, "--hidden-dropout is 0.1, Megatron-LM's default; the model in "+folder+" has 0") || strings.Contains(notes, "--attention-dropout is") {
+	if notes := strings.Join(report.Notices, "\n"); !strings.Contains(notes, "--hidden-dropout is 0.1, the default of Megatron-LM, but the model in "+folder+" has 0") || strings.Contains(notes, "--attention-dropout is") {
 		t.Errorf("notes: %s", notes)
 	}
 }

@@ -57,7 +57,7 @@ func (p *parser) checkpoint() {
 	case err != nil || saved == nil && !asked && !tuned:
 		return // the flags that are missing are reported
 	case saved == nil:
-		p.notice("--use-checkpoint-args: %s contains no checkpoint yet; only the command line is used", p.emptyLoad)
+		p.notice("--use-checkpoint-args: %s contains no checkpoint yet, so only the flags of the command line are used", p.emptyLoad)
 	}
 	takes := ofTheModelAndItsTraining
 	switch {
@@ -95,7 +95,7 @@ func (p *parser) tellShape(saved map[string][]string) {
 			list = append(list, "--"+name+" "+texts[0])
 		}
 	}
-	p.notice("no flag says the model's shape: it is that of the checkpoint to load (%s; --print-config shows all)", strings.Join(list, " "))
+	p.notice("no flag gives the shape of the model, so it is taken from the checkpoint to load (%s; --print-config shows all values)", strings.Join(list, " "))
 }
 
 // tellDropout says where Megatron's default of a dropout replaces the one that a Hugging Face folder gives.
@@ -114,7 +114,7 @@ func (p *parser) tellDropout() {
 		}
 		for _, name := range []string{"hidden-dropout", "attention-dropout"} {
 			if otherwise := newDefault(table.Find(name)); !p.given(name) && len(saved[name]) == 1 && saved[name][0] != otherwise {
-				p.notice("--%s is %s, Megatron-LM's default; the model in %s has %s: give the flag to choose", name, otherwise, folder, saved[name][0])
+				p.notice("--%s is %s, the default of Megatron-LM, but the model in %s has %s; give the flag to choose one", name, otherwise, folder, saved[name][0])
 			}
 		}
 	}

@@ -55,15 +55,15 @@ func (c Command) Of(ctx context.Context, answers []Sampled) ([]float64, error) {
 	fail := func(format string, args ...any) error {
 		text := fmt.Sprintf("--reward-command %q: ", c.Line) + fmt.Sprintf(format, args...)
 		if s := strings.TrimSpace(said.kept.String()); s != "" {
-			text += fmt.Sprintf(" (it said %q)", s)
+			text += fmt.Sprintf(" (its message: %q)", s)
 		}
 		return exitcode.Errorf(exitcode.BadData, "%s", text)
 	}
 	switch {
 	case out.over:
-		return nil, fail("it wrote more than %d bytes for %d answers; write one number a line", out.most, len(answers))
+		return nil, fail("the command wrote more than %d bytes for %d answers; it must write one number per line", out.most, len(answers))
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return nil, fail("it did not end within %v; raise --reward-timeout, or judge faster", c.Time)
+		return nil, fail("the command did not end within %v; raise --reward-timeout, or make the command faster", c.Time)
 	case ctx.Err() != nil:
 		return nil, exitcode.With(exitcode.Again, context.Cause(ctx))
 	case err != nil && !errors.Is(err, exec.ErrWaitDelay) && !errors.Is(err, syscall.EPIPE):
@@ -96,27 +96,27 @@ func lines(answers []Sampled) ([]byte, error) {
 func rewards(text string, n int, fail func(string, ...any) error) (list []float64, err error) {
 	text = strings.TrimRight(text, "\r\n \t")
 	if text == "" {
-		return nil, fail("it wrote nothing for %d answers; write one number a line", n)
+		return nil, fail("the command wrote nothing for %d answers; it must write one number per line", n)
 	}
 	for number, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
 		if len(list) == n {
-			return nil, fail("it wrote more than the %d lines that it was given answers", n)
+			return nil, fail("the command wrote more lines than the %d answers that it was given; it must write one number per line", n)
 		}
 		var given struct{ Reward *float64 }
 		var reward float64
 		if json.Unmarshal([]byte(line), &given) == nil && given.Reward != nil {
 			reward = *given.Reward
 		} else if json.Unmarshal([]byte(line), &reward) != nil || line == "null" {
-			return nil, fail("line %d is %.60q; write a number, or an object such as {\"reward\": 1}", number+1, line)
+			return nil, fail("line %d is %.60q; it must be a number, or an object such as {\"reward\": 1}", number+1, line)
 		}
 		if math.Abs(reward) > mostReward {
-			return nil, fail("line %d: the reward %g is beyond ±%g", number+1, reward, float64(mostReward))
+			return nil, fail("line %d: the reward %g is not between -%g and %[3]g", number+1, reward, float64(mostReward))
 		}
 		list = append(list, reward)
 	}
 	if len(list) < n {
-		return nil, fail("it wrote %d lines for %d answers", len(list), n)
+		return nil, fail("the command wrote %d lines for %d answers; it must write one number per line", len(list), n)
 	}
 	return list, nil
 }

@@ -68,20 +68,20 @@ func TestCommandReads(t *testing.T) {
 func TestHostileCommands(t *testing.T) {
 	for _, c := range []struct{ line, says string }{
 		{"exit 3", "exit status 3"},
-		{"echo broken >&2; exit 1", `it said "broken"`},
-		{"echo 1", "it wrote 1 lines for 2 answers"},
-		{"true", "it wrote nothing for 2 answers"},
-		{"echo 1; echo 2; echo 3", "it wrote more than the 2 lines"},
+		{"echo broken >&2; exit 1", `its message: "broken"`},
+		{"echo 1", "the command wrote 1 lines for 2 answers"},
+		{"true", "the command wrote nothing for 2 answers"},
+		{"echo 1; echo 2; echo 3", "the command wrote more lines than the 2 answers"},
 		{"echo 1; echo good", `line 2 is "good"`},
 		{"echo 1; echo null", `line 2 is "null"`},
 		{"echo 1; echo NaN", `line 2 is "NaN"`},
 		{"echo 1; echo 1e999", `line 2 is "1e999"`},
-		{"echo 1; echo -1e30", "beyond"},
+		{"echo 1; echo -1e30", "is not between -1e+09 and 1e+09"},
 		{"echo '[1, 2]'; echo 1", `line 1 is "[1, 2]"`},
-		{"yes", "it wrote more than 8192 bytes for 2 answers"},
+		{"yes", "the command wrote more than 8192 bytes for 2 answers"},
 		{"printf '\\033[2J\\000'; echo 1", `line 1 is "\x1b[2J\x00`},
-		{"sleep 60", "it did not end within 300ms"},
-		{"sleep 60 & sleep 60", "it did not end within 300ms"},
+		{"sleep 60", "the command did not end within 300ms"},
+		{"sleep 60 & sleep 60", "the command did not end within 300ms"},
 		{"no-such-program-here", "exit status 127"},
 	} {
 		limit := time.Minute

@@ -123,9 +123,9 @@ func (s *stageCheck) exchange(a Action) error {
 		case a.Overlap && t.Grad != a.Transfers[0].Grad:
 			return fmt.Errorf("an overlapped exchange holds activations and gradients")
 		case t.Send && (value == nil || !value.unsent || t.Peer != s.to(at)):
-			return fmt.Errorf("%v: there is no such value for that stage", t)
+			return fmt.Errorf("%v: this stage does not have the value", t)
 		case !t.Send && (value == nil || value.here || value.ran || t.Peer != s.from(at)):
-			return fmt.Errorf("%v: send and receive do not match: that stage does not have the value, or it was already received", t)
+			return fmt.Errorf("%v: send and receive do not match: the other stage does not have the value, or the value was already received", t)
 		case t.Send:
 			value.unsent = false
 			s.kept--
@@ -208,7 +208,7 @@ func match(lists [][]Action) (*matched, error) {
 		for i, a := range acts {
 			for _, t := range a.Transfers {
 				if t.Peer < 0 || t.Peer >= len(lists) || t.Peer == stage {
-					return nil, exitcode.Errorf(exitcode.Internal, "schedule: stage %d, action %d: %v, of %d stages", stage, i, t, len(lists))
+					return nil, exitcode.Errorf(exitcode.Internal, "schedule: stage %d, action %d: %v is not possible with %d stages", stage, i, t, len(lists))
 				}
 			}
 			n += int32(len(a.Transfers))
@@ -241,10 +241,10 @@ func match(lists [][]Action) (*matched, error) {
 func (m *matched) meet(sends, receives []half, from, to int) error {
 	for i := range max(len(sends), len(receives)) {
 		if i >= len(receives) {
-			return exitcode.Errorf(exitcode.Internal, "schedule: stage %d, action %d: %v, but stage %d receives only %d values from there", from, sends[i].action, *m.of(from, sends[i]), to, len(receives))
+			return exitcode.Errorf(exitcode.Internal, "schedule: stage %d, action %d: %v, but stage %d receives only %d values from this stage", from, sends[i].action, *m.of(from, sends[i]), to, len(receives))
 		}
 		if i >= len(sends) {
-			return exitcode.Errorf(exitcode.Internal, "schedule: stage %d, action %d: %v, but stage %d sends only %d values there", to, receives[i].action, *m.of(to, receives[i]), from, len(sends))
+			return exitcode.Errorf(exitcode.Internal, "schedule: stage %d, action %d: %v, but stage %d sends only %d values to this stage", to, receives[i].action, *m.of(to, receives[i]), from, len(sends))
 		}
 		s, r := sends[i], receives[i]
 		sent, received := m.of(from, s), m.of(to, r)

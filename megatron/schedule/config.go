@@ -74,7 +74,7 @@ func (c Config) checkInterleaved(problem func(string, ...any)) {
 	switch rest := c.Micros % c.Group; {
 	case c.ForwardOnly:
 	case c.Micros < c.Stages:
-		problem("an interleaved schedule of %d stages needs at least %d micro-batches a step, found %d: raise --global-batch-size or lower --micro-batch-size",
+		problem("an interleaved schedule of %d stages needs at least %d micro-batches per step, not %d: raise --global-batch-size or lower --micro-batch-size",
 			c.Stages, c.Stages, c.Micros)
 	case c.Group < c.Stages || c.Group > c.Micros:
 		problem("--microbatch-group-size-per-virtual-pipeline-stage must be from %d (stages) to %d (micro-batches), not %d", c.Stages, c.Micros, c.Group)

@@ -28,7 +28,7 @@ func (p *splitting) byLayout() []int {
 	case ahead != p.Ahead:
 		p.problem("%s %s has %d layers of multi-token prediction (m), but --mtp-num-layers is %d", flag, p.Layout, ahead, p.Ahead)
 	case ahead > 0 && !strings.HasSuffix(text, strings.Repeat("m", ahead)+"L"):
-		p.problem("%s %s has multi-token prediction (m) on another stage than the output layer (L); let it end with %sL", flag, p.Layout, strings.Repeat("m", ahead))
+		p.problem("%s %s has multi-token prediction (m) on a stage other than that of the output layer (L); let the layout end with %sL", flag, p.Layout, strings.Repeat("m", ahead))
 	}
 	if strings.Count(text, "E") != 1 || text[0] != 'E' {
 		p.problem("%s %s must begin with its only E, the embedding", flag, p.Layout)
@@ -39,7 +39,7 @@ func (p *splitting) byLayout() []int {
 	// Stages are dealt to the ranks in turn, so their number is a multiple.
 	stages := strings.Split(text, "|")
 	if len(stages)%p.Stages != 0 {
-		p.problem("%s %s has %d stages, no multiple of --pipeline-model-parallel-size %d: %s", flag, p.Layout, len(stages), p.Stages,
+		p.problem("%s %s has %d stages, which is not a multiple of --pipeline-model-parallel-size %d: %s", flag, p.Layout, len(stages), p.Stages,
 			use(near("--pipeline-model-parallel-size", p.Stages, func(n int) bool { return len(stages)%n == 0 }, len(stages))))
 	}
 	if p.Stages == 1 && len(stages) > 1 {
@@ -86,7 +86,7 @@ func expand(text string) (string, error) {
 	case err != nil:
 		return "", err
 	case rest != "":
-		return "", fmt.Errorf("unmatched )")
+		return "", fmt.Errorf("a closing parenthesis has no opening parenthesis")
 	case out == "":
 		return "", fmt.Errorf("it is empty")
 	}
@@ -124,14 +124,14 @@ func expandItem(text string, depth int) (item, rest string, err error) {
 	case item == "(":
 		item, rest, err = expandGroup(rest, depth+1)
 		if err == nil && rest == "" {
-			err = fmt.Errorf("missing )")
+			err = fmt.Errorf("a closing parenthesis is missing")
 		}
 		if err != nil {
 			return "", "", err
 		}
 		return item, rest[1:], nil
 	case !strings.Contains("EtmL|", item):
-		return "", "", fmt.Errorf("%q is not a part of a model; tokens are E t m L |", item)
+		return "", "", fmt.Errorf("%q is not a part of a model; use only E, t, m, L and |", item)
 	}
 	return item, rest, nil
 }

@@ -82,7 +82,7 @@ func (p *splitting) problem(format string, a ...any) {
 // means nothing.
 func (p *splitting) counts() []int {
 	if p.Layers < 1 || p.Layers > maxParts || p.Stages < 1 || p.Stages > maxParts || p.VirtualStages > maxParts {
-		p.problem("%d layers over %d pipeline stages: both are from 1 to %d", p.Layers, p.Stages, maxParts)
+		p.problem("there are %d layers and %d pipeline stages; both numbers must be from 1 to %d", p.Layers, p.Stages, maxParts)
 		return nil
 	}
 	p.exclusions()
@@ -96,7 +96,7 @@ func (p *splitting) counts() []int {
 	case chunks > 1 && p.Stages < 2:
 		p.problem("an interleaved schedule needs --pipeline-model-parallel-size of at least 2")
 	case p.Stages*chunks > p.Layers+2:
-		p.problem("%d pipeline stages of %d chunks are more than the parts of the model: %d layers, the embedding and the head: use --pipeline-model-parallel-size %d",
+		p.problem("%d pipeline stages of %d chunks are more than the model has parts, which are %d layers, the embedding and the head: use --pipeline-model-parallel-size %d",
 			p.Stages, chunks, p.Layers, max(1, (p.Layers+2)/chunks))
 	}
 	if len(p.problems) > 0 {
@@ -127,7 +127,7 @@ func (p *splitting) exclusions() {
 	}
 	if given(ends, counted, p.Layout != "", p.Method != "") > 1 {
 		p.problem("--decoder-first-pipeline-num-layers or --decoder-last-pipeline-num-layers, --account-for-embedding-in-pipeline-split or " +
-			"--account-for-loss-in-pipeline-split, --pipeline-model-parallel-layout and --pp-partition-method cannot be combined; give one way to divide the layers")
+			"--account-for-loss-in-pipeline-split, --pipeline-model-parallel-layout and --pp-partition-method cannot be combined; give only one way to divide the layers")
 	}
 	if p.LayersPerChunk > 0 && (ends || p.Method != "") {
 		p.problem("--num-layers-per-virtual-pipeline-stage needs an even split; use --num-virtual-stages-per-pipeline-rank")

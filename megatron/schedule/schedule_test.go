@@ -215,7 +215,7 @@ func TestRefusedConfigs(t *testing.T) {
 		want   string
 	}{
 		{Config{Stages: 2, Chunks: 2, Micros: 3, Group: 2}, "use 2 or 4 micro-batches, or --microbatch-group-size-per-virtual-pipeline-stage 3"},
-		{Config{Stages: 4, Chunks: 2, Micros: 3}, "at least 4 micro-batches a step, found 3"},
+		{Config{Stages: 4, Chunks: 2, Micros: 3}, "at least 4 micro-batches per step, not 3"},
 		{Config{Stages: 4, Chunks: 2, Micros: 8, Group: 3}, "must be from 4 (stages) to 8 (micro-batches)"},
 		{Config{Stages: 1, Chunks: 2, Micros: 8}, "at least 2"},
 		{Config{Stages: 2}, "micro-batches (0)"},

@@ -16,7 +16,7 @@ func (m *Model) UncutHeads(tp int) string {
 	case heads%tp != 0:
 		what = fmt.Sprintf("the %d attention heads of the model", heads)
 	case groups%tp != 0 && tp%groups != 0:
-		what = fmt.Sprintf("the %d query groups of the model, or be a multiple of their number", groups)
+		what = fmt.Sprintf("the %d query groups of the model, or be a multiple of that number", groups)
 	default:
 		return ""
 	}

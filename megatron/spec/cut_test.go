@@ -22,7 +22,7 @@ func TestUncutHeads(t *testing.T) {
 		{4, 4, 2, ""}, {4, 2, 4, ""}, {4, 0, 4, ""},
 		{4, 4, 3, "--tensor-model-parallel-size 3 must divide the 4 attention heads of the model" + use + "2 or 4"},
 		{4, 2, 8, "--tensor-model-parallel-size 8 must divide the 4 attention heads of the model" + use + "4"},
-		{12, 6, 4, "--tensor-model-parallel-size 4 must divide the 6 query groups of the model, or be a multiple of their number" + use + "3 or 6"},
+		{12, 6, 4, "--tensor-model-parallel-size 4 must divide the 6 query groups of the model, or be a multiple of that number" + use + "3 or 6"},
 	} {
 		m := &Model{NumAttentionHeads: c.heads, NumQueryGroups: c.groups}
 		if got := m.UncutHeads(c.tp); got != c.want {

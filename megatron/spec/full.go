@@ -80,7 +80,7 @@ func (m *Model) OneStage() string {
 	case m.PerLayerInput > 0:
 		return "--per-layer-input-size: every layer reads the embeddings of the first stage"
 	case m.KVShared > 0:
-		return "--kv-shared-layers: the last layers read keys and values of earlier ones"
+		return "--kv-shared-layers: the last layers read keys and values of earlier layers"
 	}
 	return ""
 }

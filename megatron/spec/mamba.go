@@ -51,7 +51,7 @@ func (s *Mamba) Uncut(tp, cp int) string {
 	case s.Heads%(tp*cp) != 0:
 		return fmt.Sprintf("--mamba-num-heads %d must be a multiple of --tensor-model-parallel-size %d x --context-parallel-size %d; use other sizes", s.Heads, tp, cp)
 	case s.Groups > 1 && s.Groups%tp != 0:
-		return fmt.Sprintf("--mamba-num-groups %d must be a multiple of --tensor-model-parallel-size %d, or 1; use another size", s.Groups, tp)
+		return fmt.Sprintf("--mamba-num-groups %d must be a multiple of --tensor-model-parallel-size %d, or be 1; use another number", s.Groups, tp)
 	case here > 1 && here%cp != 0:
 		return fmt.Sprintf("--mamba-num-groups %d: --context-parallel-size %d must divide the %d groups of a tensor-parallel rank; use another size", s.Groups, cp, here)
 	}

@@ -30,7 +30,7 @@ var parts = []Part{
 	{Flag: "per-layer-input-size", Field: "PerLayerInput", What: "embeddings of each layer", Mine: true, Of: func(m *Model) any { return &m.PerLayerInput }},
 	{Flag: "moe-parallel-mlp", Field: "ParallelMLP", What: "experts in parallel with an MLP", Mine: true, Of: func(m *Model) any { return &m.ParallelMLP }},
 	{Flag: "layer-scalar", Field: "LayerScalar", What: "scaled layers", Mine: true, Of: func(m *Model) any { return &m.LayerScalar }},
-	{Flag: "add-proj-bias", Field: "ProjBias", What: "a bias of attention's output alone", Mine: true, Of: func(m *Model) any { return &m.ProjBias }},
+	{Flag: "add-proj-bias", Field: "ProjBias", What: "a bias only of attention's output", Mine: true, Of: func(m *Model) any { return &m.ProjBias }},
 	{Flag: "disable-proj-bias", Field: "NoProjBias", What: "no bias of attention's output", Mine: true, Of: func(m *Model) any { return &m.NoProjBias }},
 	{Flag: "activation-func-clamp-value", Field: "GateLimit", What: "a clamped gate", Of: func(m *Model) any { return &m.GateLimit }},
 	{Flag: "glu-linear-offset", Field: "GateOffset", What: "an offset of the gated half", Of: func(m *Model) any { return &m.GateOffset }},

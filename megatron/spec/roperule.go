@@ -50,10 +50,10 @@ func ParseRopeRule(text string, d int) (*RopeRule, error) {
 	dec := json.NewDecoder(bytes.NewReader([]byte(text)))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(r); err != nil {
-		return nil, fmt.Errorf("not a JSON object with the keys of a rule: %s", strings.TrimPrefix(err.Error(), "json: "))
+		return nil, fmt.Errorf("the text is not a JSON object with the keys of a rule: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if dec.More() {
-		return nil, fmt.Errorf("other text follows the JSON object")
+		return nil, fmt.Errorf("text follows the JSON object")
 	}
 	return r, r.check(d)
 }
@@ -105,7 +105,7 @@ func (r *RopeRule) check(d int) error {
 		for i, list := range [][]float64{r.ShortFactor, r.LongFactor} {
 			name := [...]string{"short_factor", "long_factor"}[i]
 			if len(list) != d/2 {
-				return fmt.Errorf("%s has %d numbers; %d rotating channels need %d", name, len(list), d, d/2)
+				return fmt.Errorf("%s has %d numbers, but %d rotating channels need %d", name, len(list), d, d/2)
 			}
 			for _, v := range list {
 				if !(v > 0 && v < 1e12) {

@@ -102,7 +102,7 @@ func ParseHybrid(pattern string) (h HybridLayers, err error) {
 			kind = MLPAlone
 		default:
 			if what := unheld[symbol]; what != "" {
-				return h, fmt.Errorf("%c stands for %s, which models of such layers cannot have here", symbol, what)
+				return h, fmt.Errorf("%c stands for %s, which monotron does not support in models with layers of one sublayer", symbol, what)
 			}
 			return h, fmt.Errorf("%q is not a layer; use M (scan), * (attention), - (MLP) or E (experts)", symbol)
 		}

@@ -196,7 +196,7 @@ func TestScheduleRefuses(t *testing.T) {
 		"--micro-batchs 3":                                           "--micro-batches",
 		"--context-parallel-size 3 --seq-length 64":                  "not a multiple of 6 (twice --context-parallel-size): use --seq-length 60 or 66",
 		"stray": "stray",
-		"--num-layers 4 --pipeline-model-parallel-layout E((t|)*2":              "missing )",
+		"--num-layers 4 --pipeline-model-parallel-layout E((t|)*2":              "a closing parenthesis is missing",
 		"--num-layers 100000000 --pipeline-model-parallel-size 100000000":       "--num-layers must be from 0 to 100000, not 100000000",
 		"--num-layers 4 --num-virtual-stages-per-pipeline-rank 100000000000000": "--num-virtual-stages-per-pipeline-rank must be from 0 to",
 	} {
