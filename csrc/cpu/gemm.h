@@ -22,7 +22,7 @@ typedef struct {
   const int32_t *leaf;  /* of a sum on a grid whose leaves are runs of equal numbers: those of k; NULL: see chunk */
   const double *grid;   /* read while sums are made: a plan has no memory behind it */
   int32_t *peak;        /* the bits of the largest magnitude of a leaf */
-  int32_t turned; /* 1: what is computed is the transpose of what C shall be: element (i, j) belongs to row j of C */
+  int32_t turned; /* 1: the product's transpose goes to C: element (i, j) to row j */
   int32_t stream, stream_aux; /* 1: C, or Aux, is large and new: it may be written around the caches */
 } gemm_job;
 

@@ -12,7 +12,8 @@ enum {
   SUMS = 32 << 20,   /* bytes of sums up to which k may be the chunked dimension */
   LINES = 96,        /* rows of A or columns of B that a tile packs: panels of every kernel fit */
   ROWS = 256,        /* of the largest tile: a block of A and the sums fit into the L2 cache, */
-  COLUMNS = 768, WIDE = 1536 /* and B's panels come from the outer one in time; WIDE without sums */
+  COLUMNS = 768, WIDE = 1536, /* and B's panels come from the outer one in time; WIDE without sums */
+  FEW = 4            /* panels of A that are few rows */
 };
 
 enum { ALONG_NONE, ALONG_M, ALONG_N, ALONG_K };
@@ -30,7 +31,9 @@ typedef struct {
 
 static gemm_grid cut(const gemm_kernel *kr, const gemm_job *job, int64_t m, int64_t n, int64_t k) {
   if (gemm_tree(job)) return mt_gemm_cut(m, n, k, (gemm_limits){TREE_ROWS, TREE_COLUMNS, kr->mr, kr->nr});
-  return mt_gemm_cut(m, n, k, (gemm_limits){ROWS, gemm_depth(kr, k) < k ? COLUMNS : WIDE, kr->mr, kr->nr});
+  /* Of few rows a tile with many columns is too large a part of all: threads would not end together. */
+  const int64_t columns = m <= FEW * kr->mr ? FEW * kr->nr / 2 : gemm_depth(kr, k) < k ? COLUMNS : WIDE;
+  return mt_gemm_cut(m, n, k, (gemm_limits){ROWS, columns, kr->mr, kr->nr});
 }
 
 /* Pieces of n of equal size, multiples of unit, whose number keeps `bytes` each. */
