@@ -51,12 +51,12 @@ func (f *FP8) of(d *device.Device, s *device.Scope, r Region, x, dy device.Tenso
 	most := s.Alloc(device.F32, 3)
 	d.Fill(most, 0)
 	o.input, o.gradient, o.weight = most.Slice(0, 0, 1), most.Slice(0, 1, 1), most.Slice(0, 2, 1)
-	d.MaxAbs(o.input, x)
+	d.MaxAbs(o.input, x, device.Tensor{})
 	if dy.Given() {
-		d.MaxAbs(o.gradient, dy)
+		d.MaxAbs(o.gradient, dy, device.Tensor{})
 	}
 	for _, p := range parts {
-		d.MaxAbs(o.weight, p.weight.Value)
+		d.MaxAbs(o.weight, p.weight.Value, device.Tensor{})
 	}
 	// A rank that has the same tensor as another changes nothing, so one collective serves all three.
 	for _, g := range []*comm.Group{r.Group, f.Tokens} {

@@ -44,37 +44,54 @@ func blocked(rows, columns int32) bool { return rows > 0 && columns > 0 && colum
 
 func isFP8(format int32) bool { return format == E4M3 || format == E5M2 }
 
-// MaxAbsArgs: Most f32 [1] becomes the larger of Most, which is not negative, and the largest |X| of X [m,n],
-// whose rows have adjacent elements; infinite where X has a number that is not finite.
+// MaxAbsArgs: each of Most f32 [groups] becomes the larger of itself, which is not negative, and the largest |X| of the
+// rows of X [m,n] from its offset to the next of Offsets i32 [groups+1]; without offsets of all rows, groups being 1.
+// Rows have adjacent elements. It is infinite where they have a number that is not finite.
 //
 //op:max_abs
 type MaxAbsArgs struct {
-	Most Tensor `dtype:"f32"`
-	X    Tensor `dtype:"value"`
+	Most    Tensor `dtype:"f32"`
+	X       Tensor `dtype:"value"`
+	Offsets Tensor `dtype:"i32"`
 }
 
-func (a *MaxAbsArgs) check() bool { return a.X.Rank == 2 && shaped(a.Most, 1) }
+func (a *MaxAbsArgs) check() bool { return a.X.Rank == 2 && perGroup(a.Most, a.Offsets) }
 
 func (a *MaxAbsArgs) main() Tensor { return a.X }
 
 func (a *MaxAbsArgs) work() Work { return streamed(a.X) }
 
-// RoundTensorFP8Args: Out is X [m,n] as numbers of 8 bits with one scale keep it (Transformer Engine's
-// Float8CurrentScaling): scale = the format's largest number / Most in f32, at most the largest f32. X·scale in f32,
-// at most the format's largest number, is rounded to the format, half to even, and Out = that · (1/scale), both in f32.
-// Most f32 [1] is MaxAbs's; where it is 0 or not finite Out = X. X has a value dtype, Out the same or f32.
+// perGroup reports whether t has a number for each group of rows, without offsets for all of them.
+func perGroup(t, offsets Tensor) bool {
+	if !offsets.Given() {
+		return shaped(t, 1)
+	}
+	return t.Rank == 1 && shaped(offsets, t.Shape[0]+1)
+}
+
+// RoundTensorFP8Args: Out is X [m,n] as numbers of 8 bits with one scale keep it, or with Offsets one for each group
+// of rows as MaxAbs has them: X·scale in f32, at most the format's largest number, is rounded to the format, half to
+// even, and Out = that · (1/scale), both in f32. Scale f32 [groups] has the scales (Transformer Engine's
+// DelayedScaling); a number that is not finite stays. Or Most f32 [groups], MaxAbs's, has them (its
+// Float8CurrentScaling): scale = the format's largest number / Most in f32, at most the largest f32; where Most is 0 or
+// not finite Out = X. X has a value dtype, Out the same or f32.
 //
 //op:round_tensor_fp8
 type RoundTensorFP8Args struct {
-	Out    Tensor `dtype:"value|f32"`
-	X      Tensor `dtype:"value"`
-	Most   Tensor `dtype:"f32"`
-	Format int32
-	_      int32
+	Out         Tensor `dtype:"value|f32"`
+	X           Tensor `dtype:"value"`
+	Most, Scale Tensor `dtype:"f32"`
+	Offsets     Tensor `dtype:"i32"`
+	Format      int32
+	_           int32
 }
 
 func (a *RoundTensorFP8Args) check() bool {
-	return a.X.Rank == 2 && same(a.Out, a.X) && shaped(a.Most, 1) && isFP8(a.Format)
+	by := a.Most
+	if !by.Given() {
+		by = a.Scale
+	}
+	return a.X.Rank == 2 && same(a.Out, a.X) && a.Most.Given() != a.Scale.Given() && perGroup(by, a.Offsets) && isFP8(a.Format)
 }
 
 func (a *RoundTensorFP8Args) main() Tensor { return a.Out }

@@ -284,8 +284,8 @@ func (d *Device) RoundNVFP4(a RoundNVFP4Args) { d.run(OpRoundNVFP4, unsafe.Point
 
 func (d *Device) RoundFP8(a RoundFP8Args) { d.run(OpRoundFP8, unsafe.Pointer(&a)) }
 
-func (d *Device) MaxAbs(most Tensor, x Tensor) {
-	d.run(OpMaxAbs, unsafe.Pointer(&MaxAbsArgs{most, x}))
+func (d *Device) MaxAbs(most Tensor, x Tensor, offsets Tensor) {
+	d.run(OpMaxAbs, unsafe.Pointer(&MaxAbsArgs{most, x, offsets}))
 }
 
 func (d *Device) RoundTensorFP8(a RoundTensorFP8Args) { d.run(OpRoundTensorFP8, unsafe.Pointer(&a)) }

@@ -2,7 +2,7 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0x3dc151e1u /* of the rest of this file */
+#define MT_OPS_SUM 0xac6b2543u /* of the rest of this file */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64, MT_U8 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU, MT_GEGLU, MT_RELU };
@@ -56,8 +56,8 @@ typedef struct { mt_tensor out, x, y; } mt_row_dots_args;
 typedef struct { mt_tensor placed, chosen, slots; int32_t back, pad4; } mt_place_choices_args;
 typedef struct { mt_tensor out, x, most; int32_t rows, columns; } mt_round_nvfp4_args;
 typedef struct { mt_tensor out, x; int32_t rows, columns, format, rule; } mt_round_fp8_args;
-typedef struct { mt_tensor most, x; } mt_max_abs_args;
-typedef struct { mt_tensor out, x, most; int32_t format, pad4; } mt_round_tensor_fp8_args;
+typedef struct { mt_tensor most, x, offsets; } mt_max_abs_args;
+typedef struct { mt_tensor out, x, most, scale, offsets; int32_t format, pad6; } mt_round_tensor_fp8_args;
 typedef struct { mt_tensor y, x, a, b, t; float scale; int32_t trans_b; } mt_low_rank_add_args;
 typedef struct { mt_tensor c, a, b, bias, aux, grid, peak; int32_t trans_a, trans_b, accumulate, epilogue, by_row, leaves, stretches, chunk, batch, pad16; } mt_matmul_args;
 typedef struct { mt_tensor m, out, grad, hyper; float mu; int32_t pad5; } mt_momentum_args;

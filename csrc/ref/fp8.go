@@ -96,11 +96,23 @@ func e8m0Scale(x float32) float32 {
 // MaxAbs takes the largest magnitude by its bits: as integers they are in order, NaN above infinity.
 func (b *backend) MaxAbs(a *device.MaxAbsArgs) {
 	row := make([]float64, a.X.Shape[1])
-	for r := range a.X.Shape[0] {
-		loadRow(row, a.X, r)
-		raisePeak(a.Most, row)
+	for g := range a.Most.Len() {
+		most := a.Most.Slice(0, g, 1)
+		for r, to := groupOf(a.X, a.Offsets, g); r < to; r++ {
+			loadRow(row, a.X, r)
+			raisePeak(most, row)
+		}
+		setOne(most, 0, finiteOrInf(one(most, 0)))
 	}
-	setOne(a.Most, 0, finiteOrInf(one(a.Most, 0)))
+}
+
+// groupOf is where the rows of group g begin and end, without offsets all rows of x.
+func groupOf(x, offsets device.Tensor, g int64) (from, to int64) {
+	if !offsets.Given() {
+		return 0, x.Shape[0]
+	}
+	at := ids(offsets)
+	return int64(at[g]), int64(at[g+1])
 }
 
 // finiteOrInf is x, infinity for NaN.
@@ -112,19 +124,30 @@ func finiteOrInf(x float64) float64 {
 }
 
 func (b *backend) RoundTensorFP8(a *device.RoundTensorFP8Args) {
-	most, f := float32(one(a.Most, 0)), formats8[a.Format]
-	scale := min(f.most/most, math.MaxFloat32)
-	inverse := 1 / scale
-	b.spread(a.X.Shape[0], each(a.X.Shape[1]), func(from, to int64) {
-		row := make([]float64, a.X.Shape[1])
-		for r := from; r < to; r++ {
-			loadRow(row, a.X, r)
-			for j, v := range row {
-				if rounds(most) {
-					row[j] = float64(f.round(float32(v)*scale) * inverse)
-				}
-			}
-			storeRow(a.Out, r, row)
+	f := formats8[a.Format]
+	by := a.Most
+	if !by.Given() {
+		by = a.Scale
+	}
+	for g := range by.Len() {
+		scale, all := float32(one(by, g)), true // all: each number is rounded, but those that are not finite
+		if a.Most.Given() {
+			most := scale
+			scale, all = min(f.most/most, math.MaxFloat32), rounds(most)
 		}
-	})
+		inverse := 1 / scale
+		first, end := groupOf(a.X, a.Offsets, g)
+		b.spread(end-first, each(a.X.Shape[1]), func(from, to int64) {
+			row := make([]float64, a.X.Shape[1])
+			for r := first + from; r < first+to; r++ {
+				loadRow(row, a.X, r)
+				for j, v := range row {
+					if all && math.Abs(v) <= math.MaxFloat32 {
+						row[j] = float64(f.round(float32(v)*scale) * inverse)
+					}
+				}
+				storeRow(a.Out, r, row)
+			}
+		})
+	}
 }

@@ -22,9 +22,14 @@ func fp8Cases() (cases []Case) {
 			for _, s := range [][2]int64{{1, 1}, {130, 260}, {7, 4099}, {0, 5}} {
 				cases = append(cases, tensorFP8Case(d, d, format, s[0], s[1], 0), tensorFP8Case(d, device.F32, format, s[0], s[1], 7))
 			}
+			cases = append(cases, scaledFP8Case(d, d, format, 130, 260, 0, nil), scaledFP8Case(d, device.F32, format, 33, 4099, 7, nil),
+				scaledFP8Case(d, device.F32, format, 70, 300, 7, []float64{0, 0, 3, 40, 40, 70}), groupFP8Case(d, device.F32, format, 70, 300, 7, []float64{0, 30, 30, 70}))
 		}
 		for _, s := range [][2]int64{{1, 1}, {130, 260}, {70, 4099}, {0, 5}} {
 			cases = append(cases, maxAbsCase(d, s[0], s[1], 0, true), maxAbsCase(d, s[0], s[1], 7, false))
+		}
+		for _, offsets := range [][]float64{{0, 70}, {0, 0, 1, 33, 33, 70, 70}} {
+			cases = append(cases, groupMaxAbsCase(d, 70, 260, 7, offsets), groupMaxAbsCase(d, 70, 3, 0, offsets))
 		}
 		for _, s := range [][4]int64{{1, 1, 1, 16}, {5, 300, 1, 16}, {300, 17, 16, 1}, {40, 1100, 16, 16}, {0, 5, 1, 16}} {
 			cases = append(cases, nvfp4Case(d, d, s, 0), nvfp4Case(d, device.F32, s, 7))
@@ -83,7 +88,18 @@ func maxAbsCase(d device.DType, m, n, pad int64, infinite bool) Case {
 		}
 		x := e.Make("X", d, func(i int) float64 { return number(i, n+pad) }, m, n+pad)
 		a := device.MaxAbsArgs{X: narrow(x, pad), Most: e.Changes(e.List("Most", device.F32, 1.5), exact)}
-		return func() { e.Dev.MaxAbs(a.Most, a.X) }
+		return func() { e.Dev.MaxAbs(a.Most, a.X, a.Offsets) }
+	}, Work: Work{Bytes: float64(m * n * d.Size())}}
+}
+
+// groupMaxAbsCase has groups of rows, one of which has a number that is not finite.
+func groupMaxAbsCase(d device.DType, m, n, pad int64, offsets []float64) Case {
+	return Case{Op: device.OpMaxAbs, Name: fmt.Sprintf("%s %dx%d, groups %v", d, m, n, offsets), Setup: func(e *Env) func() {
+		x := e.Make("X", d, func(i int) float64 { return e.somewhereInfinite(i, n+pad) }, m, n+pad)
+		groups := int64(len(offsets) - 1)
+		most := e.Changes(e.Make("Most", device.F32, func(i int) float64 { return 0.01 * float64(i) }, groups), exact)
+		at := e.List("Offsets", device.I32, offsets...)
+		return func() { e.Dev.MaxAbs(most, narrow(x, pad), at) }
 	}, Work: Work{Bytes: float64(m * n * d.Size())}}
 }
 
@@ -96,6 +112,34 @@ func tensorFP8Case(d, out device.DType, format int32, m, n, pad int64) Case {
 		}
 		x := e.Make("X", d, func(i int) float64 { return e.spreadOut(i, n+pad) }, m, n+pad)
 		a := device.RoundTensorFP8Args{X: narrow(x, pad), Out: e.Out("Out", exact, out, m, n), Most: e.List("Most", device.F32, most), Format: format}
+		return func() { e.Dev.RoundTensorFP8(a) }
+	}, Work: Work{Bytes: float64(m * n * (d.Size() + out.Size()))}}
+}
+
+// scaledFP8Case has scales under which some numbers are above the format's largest one, and a number that is not finite;
+// offsets nil: one scale for all rows.
+func scaledFP8Case(d, out device.DType, format int32, m, n, pad int64, offsets []float64) Case {
+	return Case{Op: device.OpRoundTensorFP8, Name: fmt.Sprintf("%s to %s %s %dx%d, pad %d, scaled, groups %v", d, out, fp8Name(format), m, n, pad, offsets), Setup: func(e *Env) func() {
+		x := e.Make("X", d, func(i int) float64 { return e.somewhereInfinite(i, n+pad) }, m, n+pad)
+		a := device.RoundTensorFP8Args{X: narrow(x, pad), Out: e.Out("Out", exact, out, m, n), Format: format}
+		scale := [...]float64{device.E4M3: 11.3, device.E5M2: 1377.7}[format]
+		groups := int64(1)
+		if offsets != nil {
+			groups = int64(len(offsets) - 1)
+			a.Offsets = e.List("Offsets", device.I32, offsets...)
+		}
+		a.Scale = e.Make("Scale", device.F32, func(i int) float64 { return scale * math.Exp2(float64(3*i)) }, groups)
+		return func() { e.Dev.RoundTensorFP8(a) }
+	}, Work: Work{Bytes: float64(m * n * (d.Size() + out.Size()))}}
+}
+
+// groupFP8Case has a magnitude for each group of rows, one of which is 0.
+func groupFP8Case(d, out device.DType, format int32, m, n, pad int64, offsets []float64) Case {
+	return Case{Op: device.OpRoundTensorFP8, Name: fmt.Sprintf("%s to %s %s %dx%d, pad %d, groups %v", d, out, fp8Name(format), m, n, pad, offsets), Setup: func(e *Env) func() {
+		x := e.Make("X", d, func(i int) float64 { return e.spreadOut(i, n+pad) }, m, n+pad)
+		groups := int64(len(offsets) - 1)
+		a := device.RoundTensorFP8Args{X: narrow(x, pad), Out: e.Out("Out", exact, out, m, n), Format: format, Offsets: e.List("Offsets", device.I32, offsets...)}
+		a.Most = e.Make("Most", device.F32, func(i int) float64 { return [...]float64{37.3, 5, 0}[i%3] }, groups)
 		return func() { e.Dev.RoundTensorFP8(a) }
 	}, Work: Work{Bytes: float64(m * n * (d.Size() + out.Size()))}}
 }
