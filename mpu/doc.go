@@ -7,8 +7,9 @@
 // part of a global tensor lies where, also in a stretch of a ZeRO buffer), initialize.go
 // (initial values), positions.go (which rows are here), mappings.go (what enters and leaves
 // a tensor-parallel region), hooks.go (how a pass announces the parameters that it uses), linear.go, fp8.go
-// (operands of 8 bits), roundedlinear.go (an uncut layer with them), tiles.go (weights that are gathered in
-// parts), packed.go (weights that are unpacked in parts), embedding.go, crossentropy.go, context.go (context parallelism); dispatch.go and travel.go (tokens to
+// (operands of 8 bits), fp8delayed.go (their scales by earlier steps), roundedlinear.go (an uncut layer with them),
+// tiles.go (weights that are gathered in parts), packed.go (weights that are unpacked in parts), embedding.go,
+// crossentropy.go, context.go (context parallelism); dispatch.go and travel.go (tokens to
 // experts and back), experts.go; adapter.go (LoRA), kept.go (what backward needs of it), magnitude.go (DoRA);
 // leaves.go (sums for --layout-invariant).
 //

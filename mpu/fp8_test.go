@@ -107,18 +107,28 @@ type fp8Layer struct {
 	backward     func(dx, dy, x device.Tensor) error
 }
 
-func fp8Layers(d *device.Device, c mpu.LinearConfig) map[string]fp8Layer {
-	alone := mpu.Region{Group: comm.Solo("tp", 0, d)}
-	column, row, complete := mpu.NewColumnParallelLinear(alone, c), mpu.NewRowParallelLinear(alone, c), mpu.NewRoundedLinear(alone, c)
-	return map[string]fp8Layer{
-		"column": {column.Weight, column.Bias, func(y, x device.Tensor) error {
-			return column.Forward(d, &mpu.Hooks{}, y, x, device.NoEpilogue, device.Tensor{})
-		}, func(dx, dy, x device.Tensor) error { return column.Backward(d, &mpu.Hooks{}, dx, dy, x) }},
-		"row": {row.Weight, row.Bias, func(y, x device.Tensor) error { return row.Forward(d, &mpu.Hooks{}, y, x) },
-			func(dx, dy, x device.Tensor) error { return row.Backward(d, &mpu.Hooks{}, dx, dy, x) }},
-		"complete": {complete.Weight, complete.Bias, func(y, x device.Tensor) error { return complete.Forward(d, y, x) },
-			func(dx, dy, x device.Tensor) error { return complete.Backward(d, &mpu.Hooks{}, dx, dy, x) }},
-	}
+// fp8Layers make it, by how it would be cut over ranks.
+var fp8Layers = map[string]func(*device.Device, mpu.LinearConfig) fp8Layer{"column": fp8Column, "row": fp8Row, "complete": fp8Complete}
+
+func fp8Alone(d *device.Device) mpu.Region { return mpu.Region{Group: comm.Solo("tp", 0, d)} }
+
+func fp8Column(d *device.Device, c mpu.LinearConfig) fp8Layer {
+	l := mpu.NewColumnParallelLinear(fp8Alone(d), c)
+	return fp8Layer{l.Weight, l.Bias, func(y, x device.Tensor) error {
+		return l.Forward(d, &mpu.Hooks{}, y, x, device.NoEpilogue, device.Tensor{})
+	}, func(dx, dy, x device.Tensor) error { return l.Backward(d, &mpu.Hooks{}, dx, dy, x) }}
+}
+
+func fp8Row(d *device.Device, c mpu.LinearConfig) fp8Layer {
+	l := mpu.NewRowParallelLinear(fp8Alone(d), c)
+	return fp8Layer{l.Weight, l.Bias, func(y, x device.Tensor) error { return l.Forward(d, &mpu.Hooks{}, y, x) },
+		func(dx, dy, x device.Tensor) error { return l.Backward(d, &mpu.Hooks{}, dx, dy, x) }}
+}
+
+func fp8Complete(d *device.Device, c mpu.LinearConfig) fp8Layer {
+	l := mpu.NewRoundedLinear(fp8Alone(d), c)
+	return fp8Layer{l.Weight, l.Bias, func(y, x device.Tensor) error { return l.Forward(d, y, x) },
+		func(dx, dy, x device.Tensor) error { return l.Backward(d, &mpu.Hooks{}, dx, dy, x) }}
 }
 
 // Claim: a linear layer gives with every recipe the output, the input's gradient and the weight's of torch's casts with products in float64, with
@@ -130,7 +140,8 @@ func TestFP8Layer(t *testing.T) {
 			for prefix, recipe := range fp8Recipes {
 				for _, dtype := range []device.DType{device.F32, device.BF16} {
 					c := mpu.LinearConfig{Name: "layer", Out: out, In: in, FP8: &mpu.FP8{Recipe: recipe, Gradients: gradients}}
-					for kind, l := range fp8Layers(d, c) {
+					for kind, layer := range fp8Layers {
+						l := layer(d, c)
 						mpu.Allocate(d, []*mpu.Param{l.weight}, dtype, true)
 						tensor := func(rows, columns int64, from string) device.Tensor {
 							x := d.Arena.Zeroed(device.Workspace, dtype, rows, columns)

@@ -53,7 +53,7 @@ type ColumnParallelLinear struct {
 	sharers                  Region // of shared rows
 	order                    [][2]int64
 	adapter                  *adapter // nil: none
-	fp8                      *FP8
+	fp8                      *layerFP8
 }
 
 // NewColumnParallelLinear makes the layer. Gated fc1 has two stretches of rows a
@@ -63,7 +63,7 @@ func NewColumnParallelLinear(r Region, c LinearConfig) *ColumnParallelLinear {
 		n := c.Out / int64(r.Size())
 		c.Rows = [][2]int64{{n * int64(r.Rank()), n}}
 	}
-	l := &ColumnParallelLinear{region: r, gather: c.GatherOutput && r.Size() > 1, order: c.LeafOrder, fp8: c.FP8}
+	l := &ColumnParallelLinear{region: r, gather: c.GatherOutput && r.Size() > 1, order: c.LeafOrder, fp8: c.FP8.layer(c.Name)}
 	if r.Leaves > 0 && len(c.Rows) > 1 {
 		l.stretches = int32(len(c.Rows))
 	}
@@ -303,7 +303,7 @@ type RowParallelLinear struct {
 	region       Region
 	full, add    bool
 	adapter      *adapter // nil: none
-	fp8          *FP8
+	fp8          *layerFP8
 }
 
 // NewRowParallelLinear makes the layer with its share of the columns of the
@@ -313,7 +313,7 @@ func NewRowParallelLinear(r Region, c LinearConfig) *RowParallelLinear {
 	w := &Param{Name: c.Name + ".weight", Init: c.Init, Global: []int64{c.Out, c.In}, Shape: []int64{c.Out, n}, Owner: true,
 		Pieces: []Piece{{From: []int64{0, n * int64(r.Rank())}, Size: []int64{c.Out, n}}}}
 	w.tiled(c.Tiles).Strips = c.strips(r)
-	l := &RowParallelLinear{region: r, Weight: w, full: c.InputIsFull && r.Size() > 1, add: c.AddBias && c.Bias, fp8: c.FP8}
+	l := &RowParallelLinear{region: r, Weight: w, full: c.InputIsFull && r.Size() > 1, add: c.AddBias && c.Bias, fp8: c.FP8.layer(c.Name)}
 	if c.Bias {
 		l.Bias = Uncut(c.Name+".bias", Init{Kind: InitConstant}, c.Out)
 		l.Bias.Outside(r)

@@ -6,12 +6,12 @@ import "monotron/csrc/device"
 // of FP8.Tokens.
 type RoundedLinear struct {
 	Linear
-	fp8 *FP8
+	fp8 *layerFP8
 }
 
 // NewRoundedLinear makes the layer; what c says of cuts is not used.
 func NewRoundedLinear(r Region, c LinearConfig) *RoundedLinear {
-	return &RoundedLinear{*NewLinear(r, c), c.FP8}
+	return &RoundedLinear{*NewLinear(r, c), c.FP8.layer(c.Name)}
 }
 
 func (l *RoundedLinear) operands(d *device.Device, s *device.Scope, x, dy device.Tensor) (operands, error) {

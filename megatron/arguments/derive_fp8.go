@@ -10,9 +10,6 @@ func (p *parser) deriveFP8() {
 		return
 	}
 	// What the flags themselves need.
-	if !p.given("fp8-recipe") {
-		p.clash("fp8-format fp8-recipe", "--fp8-format needs --fp8-recipe blockwise, mxfp8 or tensorwise: without it Megatron-LM uses delayed scaling, which is not supported")
-	}
 	if p.Precision == config.FP16 {
 		p.clash("fp8-format fp16", "--fp8-format cannot be combined with --fp16; use --bf16")
 	}
@@ -27,11 +24,24 @@ func (p *parser) deriveFP8() {
 	if l.MemoryCentricTiling > 0 {
 		p.clash("fp8-format memory-centric-tiling", "--memory-centric-tiling cannot be combined with --fp8-format, because tiles would cut the blocks that share a scale; leave one out")
 	}
+	if p.FP8.Recipe == "delayed" {
+		p.deriveDelayedFP8()
+	}
 	if p.FP8.FirstLastBF16 && p.FP8.AtStart+p.FP8.AtEnd > m.NumLayers {
 		p.clash("num-layers-at-start-in-bf16 num-layers-at-end-in-bf16 num-layers", "--num-layers-at-start-in-bf16 %d and --num-layers-at-end-in-bf16 %d are together more than the %d layers", p.FP8.AtStart, p.FP8.AtEnd, m.NumLayers)
 	}
 	// Layouts.
 	if err := p.CheckFP8(); err != nil {
 		p.clash("fp8-format tensor-model-parallel-size context-parallel-size hidden-size ffn-hidden-size seq-length", "%v", err)
+	}
+}
+
+// deriveDelayedFP8 checks what scales that follow from earlier steps cannot stand with.
+func (p *parser) deriveDelayedFP8() {
+	if p.FP8.FirstLastBF16 {
+		p.clash("fp8-recipe first-last-layers-bf16", "--first-last-layers-bf16 cannot be combined with --fp8-recipe delayed, as in Megatron-LM; use another recipe")
+	}
+	if loss := p.Tuning.Prefers(); loss != nil && loss.Reference {
+		p.clash("fp8-recipe tuning preference-loss", "--fp8-recipe delayed cannot be combined with a preference loss that has a reference, for which no step measures scales; use --fp8-recipe tensorwise")
 	}
 }

@@ -24,7 +24,7 @@ var dependents = []dependent{
 	{[]string{"sample-prompt"}, []string{"sample-tokens"}},
 	{[]string{"finetune-data"}, []string{"finetune-eval-data", "chat-template", "finetune-packing", "train-on-prompts", "no-data-shuffle", "beta", "preference-loss", "label-smoothing", "simpo-gamma", "sft-weight", "kto-desirable-weight", "kto-undesirable-weight", "ref-load"}},
 	{[]string{"fp16"}, []string{"loss-scale", "initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"}},
-	{[]string{"fp8-format"}, []string{"fp8-recipe", "first-last-layers-bf16"}},
+	{[]string{"fp8-format"}, []string{"fp8-recipe", "first-last-layers-bf16", "fp8-amax-history-len", "fp8-amax-compute-algo", "fp8-margin", "no-fp8-wgrad"}},
 	{[]string{"first-last-layers-bf16"}, []string{"num-layers-at-start-in-bf16", "num-layers-at-end-in-bf16"}},
 	{[]string{"use-rope-scaling"}, []string{"rope-scaling-factor"}},
 	{[]string{"optimizer-cpu-offload"}, []string{"optimizer-offload-fraction"}},
@@ -79,6 +79,9 @@ func (p *parser) noteIdle() {
 	}
 	if p.Optimizer.DecayStyle == optimizer.DecayConstant && p.Optimizer.MinLR > 0 {
 		p.idle([]string{"min-lr", "decoupled-min-lr"}, "with --lr-decay-style "+optimizer.DecayConstant)
+	}
+	if p.FP8.Format != "" && p.FP8.Recipe != "delayed" {
+		p.idle([]string{"fp8-amax-history-len", "fp8-amax-compute-algo", "fp8-margin", "no-fp8-wgrad"}, "without --fp8-recipe delayed")
 	}
 	p.noteIdleExperts()
 	if p.Model.Position != spec.PositionRope {

@@ -233,7 +233,7 @@ var companions = map[string]string{
 	"query-growth-everywhere": "--query-growth 0.1 --query-growth-from 8", "query-growth": "--query-growth-from 8", "query-growth-from": "--query-growth 0.1", "alibi-by-key": "--position-embedding-type alibi",
 	"tuning": "--finetune-data x", "lora-alpha": "--lora-rank 2", "lora-rank-pattern": "--lora-rank 2", "lora-alpha-pattern": "--lora-rank 2", "loraplus-lr-ratio": "--lora-rank 2", "lora-dropout": "--lora-rank 2", "lora-target-modules": "--lora-rank 2", "lora-target-parameters": "--lora-rank 2", "lora-modules-to-save": "--lora-rank 2", "lora-train-bias": "--lora-rank 2", "use-rslora": "--lora-rank 2", "use-dora": "--lora-rank 2",
 	"quantize-base": "--lora-rank 2 --load x", "save-adapter-only": "--lora-rank 2 --load x", "double-quant": "--lora-rank 2 --load x --quantize-base nf4",
-	"fp8-format":                  "--fp8-recipe blockwise",
+	"fp8-recipe": "--fp8-format hybrid", "fp8-amax-history-len": "--fp8-format hybrid", "fp8-amax-compute-algo": "--fp8-format hybrid", "fp8-margin": "--fp8-format hybrid", "no-fp8-wgrad": "--fp8-format hybrid",
 	"reduction-leaves":            "--layout-invariant",
 	"moe-router-bias-update-rate": "--moe-router-enable-expert-bias --moe-router-score-function sigmoid",
 }

@@ -120,7 +120,7 @@ func TestNoFollowUps(t *testing.T) {
 
 // Claim: flags with one reason are refused in one line, and accepted in one notice.
 func TestOneReasonIsSaidOnce(t *testing.T) {
-	_, _, err := Parse(append(baseline(), strings.Fields("--fp8-format hybrid --fp8-recipe delayed --fp8-param-gather --mtp-hsm --mtp-standalone")...))
+	_, _, err := Parse(append(baseline(), strings.Fields("--fp8-format hybrid --fp8-recipe custom --fp4-format e2m1 --mtp-hsm --mtp-standalone")...))
 	if err == nil || !strings.HasPrefix(err.Error(), "3 problems:") || !strings.Contains(err.Error(), "--mtp-standalone, --mtp-hsm: ") {
 		t.Errorf("%v", err)
 	}

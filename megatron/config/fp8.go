@@ -12,9 +12,24 @@ import (
 // FP8 is how operands of linear layers' products are rounded to 8 bits: see mpu.FP8.
 type FP8 struct {
 	Format, Recipe string // FP8E4M3, FP8Hybrid, ""; a key of FP8Recipes
-	FirstLastBF16  bool   // the first AtStart and the last AtEnd layers keep theirs
+	Delayed        FP8Delayed
+	FirstLastBF16  bool // the first AtStart and the last AtEnd layers keep theirs
 	AtStart, AtEnd int
 }
+
+// FP8Delayed is how scales follow from earlier steps: see mpu.Delayed.
+type FP8Delayed struct {
+	Length  int    // of a history
+	Algo    string // AmaxLatest, AmaxLargest
+	Margin  int
+	NoWGrad bool // operands of the products of weights' gradients are not rounded
+}
+
+// Values of FP8Delayed.Algo: which magnitude of a history counts.
+const (
+	AmaxLatest  = "most_recent"
+	AmaxLargest = "max"
+)
 
 // Formats of FP8.
 const (
@@ -23,7 +38,7 @@ const (
 )
 
 // FP8Recipes are the names of recipes for --fp8-recipe.
-var FP8Recipes = map[string]mpu.FP8Recipe{"blockwise": mpu.FP8Blockwise, "mxfp8": mpu.FP8MX, "tensorwise": mpu.FP8Tensorwise}
+var FP8Recipes = map[string]mpu.FP8Recipe{"blockwise": mpu.FP8Blockwise, "mxfp8": mpu.FP8MX, "tensorwise": mpu.FP8Tensorwise, "delayed": mpu.FP8Delayed}
 
 // Keeps reports whether a layer of so many keeps its operands.
 func (f *FP8) Keeps(layer, layers int) bool {

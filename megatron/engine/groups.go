@@ -37,6 +37,9 @@ func Ranks(c *config.Step, open func() (*device.Device, error)) ranks.Config {
 	if sizes.CP > 1 {
 		kinds = slices.Concat(kinds, contextKinds)
 	}
+	if c.Model.Experts == nil && config.FP8Recipes[c.FP8.Recipe] == mpu.FP8Delayed {
+		kinds = append(slices.Clone(kinds), topology.TPDPCP)
+	}
 	if c.Model.Experts != nil {
 		kinds = slices.Concat(kinds, mixtureKinds)
 		if c.Optimizer.Matrices() || len(c.Model.Adapters) > 0 {
@@ -53,13 +56,7 @@ func parallelOf(r *ranks.Rank, c *config.Step) model.Parallel {
 	p := model.Parallel{TP: r.Groups[topology.TP], ByRow: c.AsGenerated, SequenceParallel: l.SequenceParallel, Overlap: l.TPCommOverlap, Tiles: l.MemoryCentricTiling, Leaves: c.Leaves, DistributeSaved: l.DistributeSavedActivation,
 		Embedding: r.Groups[topology.Embedding], QuerySharers: r.Groups[topology.QuerySharers]}
 	if c.FP8.Format != "" {
-		p.FP8, p.KeepsOperands = &mpu.FP8{Recipe: config.FP8Recipes[c.FP8.Recipe]}, func(layer int) bool { return c.FP8.Keeps(layer, c.Model.NumLayers) }
-		if c.FP8.Format == config.FP8Hybrid {
-			p.FP8.Gradients = device.E5M2
-		}
-	}
-	if p.FP8 != nil && r.Sizes.CP > 1 {
-		p.FP8.Tokens = r.Groups[topology.CP]
+		p.FP8, p.KeepsOperands = fp8Of(r, &c.FP8), func(layer int) bool { return c.FP8.Keeps(layer, c.Model.NumLayers) }
 	}
 	if r.Sizes.CP > 1 {
 		p.Context, p.ContextHeads = r.Groups[topology.CP], l.ContextHeads()
@@ -72,6 +69,21 @@ func parallelOf(r *ranks.Rank, c *config.Step) model.Parallel {
 		p.Tokens, p.AllTokens, p.ExpertSharers = r.Groups[topology.TPCP], r.Groups[topology.TPDPCP], r.Groups[topology.ExpertTP]
 	}
 	return p
+}
+
+// fp8Of is how a stage rounds the operands of its linear layers.
+func fp8Of(r *ranks.Rank, c *config.FP8) *mpu.FP8 {
+	f := &mpu.FP8{Recipe: config.FP8Recipes[c.Recipe]}
+	if c.Format == config.FP8Hybrid {
+		f.Gradients = device.E5M2
+	}
+	if r.Sizes.CP > 1 {
+		f.Tokens = r.Groups[topology.CP]
+	}
+	if f.Recipe == mpu.FP8Delayed {
+		f.Delayed = &mpu.Delayed{Length: c.Delayed.Length, Largest: c.Delayed.Algo == config.AmaxLargest, Margin: c.Delayed.Margin, WeightGradients: !c.Delayed.NoWGrad}
+	}
+	return f
 }
 
 // sharersOf are the ranks that the optimizer works with.

@@ -45,6 +45,9 @@ func (e *Engine) attempt(micros []*Micro, observer Observer) (r Result, err erro
 	if err = e.balanceExperts(&r); err != nil {
 		return r, err
 	}
+	if err = e.moveScales(); err != nil { // of 8-bit operands, by what this step measured
+		return r, err
+	}
 	return r, e.advance(r, samples(micros)*e.rank.Sizes.DP) // iteration, learning rate, loss scale
 }
 
@@ -55,6 +58,7 @@ func (e *Engine) begin(r *Result, micros int) error {
 		return err
 	}
 	e.tell(r.Scale)
+	e.measureScales()
 	e.beginMixtures(r.Scale, micros)
 	return nil
 }

@@ -38,6 +38,7 @@ type Stage struct {
 	ahead     []*mtpLayer // of multi-token prediction, on the stage of the head
 	words     *embedding  // that they read: the stage's own, or a copy of the first stage's; nil: none do
 	segments  []segment
+	scales    *mpu.Delayed // of 8-bit operands; nil: they do not follow from earlier steps
 	uses      units
 }
 
@@ -75,6 +76,9 @@ func NewStage(d *device.Device, c StageConfig, p Parallel) (*Stage, error) {
 	// Parameters in the order of the forward pass, with the units in which they are used: an optimizer that
 	// gathers or offloads parameters does so by unit.
 	s := &Stage{config: c, m: c.Model, device: d, region: p.region(), segments: c.Recompute.segments(len(c.Layers), p.DistributeSaved && p.TP.Size() > 1)}
+	if p.FP8 != nil {
+		s.scales = p.FP8.Delayed
+	}
 	if c.Embedding {
 		s.embedding = newEmbedding(c.Model, p)
 		for _, b := range branchesOn(c.Model, "embedding.word_embeddings") {
@@ -247,7 +251,11 @@ func (s *Stage) Prepare(positions int) {
 	for _, x := range s.mixtures() {
 		x.router.prepare(s.device)
 	}
+	s.scales.Prepare(s.device)
 }
+
+// Scales are those of 8-bit operands that follow from earlier steps (--fp8-recipe delayed); nil: none do.
+func (s *Stage) Scales() *mpu.Delayed { return s.scales }
 
 // allLayers are the decoder's here, then those of multi-token prediction.
 func (s *Stage) allLayers() []*layer {

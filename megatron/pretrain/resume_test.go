@@ -23,18 +23,19 @@ import (
 // also twice, continues bit for bit: same losses, same weights, moments and all.
 func TestStoppedRunContinuesBitForBit(t *testing.T) {
 	for name, flags := range map[string]string{
-		"f32":   "",
-		"async": "--async-save --keep-last 2",
-		"bf16":  "--bf16 --optimizer sgd",
-		"lion":  "--bf16 --optimizer lion",
-		"codes": "--bf16 --optimizer adamw_8bit --hidden-size 64 --decoupled-lr 0.1",
-		"muon":  "--bf16 --optimizer muon --muon-nesterov --muon-scalar-optimizer lion",
-		"lines": "--optimizer adaptive_muon --adaptive-muon-moment2-method normuon",
-		"free":  "--bf16 --optimizer schedule_free_adamw --lr-decay-style constant --lr-warmup-iters 2",
-		"fp8":   "--bf16 --fp8-format hybrid --fp8-recipe blockwise --first-last-layers-bf16 --num-layers-at-end-in-bf16 0",
-		"fp16":  "--fp16 --initial-loss-scale 65536 --loss-scale-window 2 --hysteresis 1",
-		"ramp":  "--rampup-batch-size 2 2 6 --lr-decay-style cosine --lr-warmup-iters 2 --dataloader-type cyclic",
-		"more":  "--decoupled-lr 0.1 --recompute-activations --calculate-per-token-loss --eval-micro-batch-size 1",
+		"f32":    "",
+		"async":  "--async-save --keep-last 2",
+		"bf16":   "--bf16 --optimizer sgd",
+		"lion":   "--bf16 --optimizer lion",
+		"codes":  "--bf16 --optimizer adamw_8bit --hidden-size 64 --decoupled-lr 0.1",
+		"muon":   "--bf16 --optimizer muon --muon-nesterov --muon-scalar-optimizer lion",
+		"lines":  "--optimizer adaptive_muon --adaptive-muon-moment2-method normuon",
+		"free":   "--bf16 --optimizer schedule_free_adamw --lr-decay-style constant --lr-warmup-iters 2",
+		"fp8":    "--bf16 --fp8-format hybrid --fp8-recipe blockwise --first-last-layers-bf16 --num-layers-at-end-in-bf16 0",
+		"scales": "--bf16 --fp8-format hybrid --fp8-amax-history-len 3 --fp8-amax-compute-algo max --no-fp8-wgrad",
+		"fp16":   "--fp16 --initial-loss-scale 65536 --loss-scale-window 2 --hysteresis 1",
+		"ramp":   "--rampup-batch-size 2 2 6 --lr-decay-style cosine --lr-warmup-iters 2 --dataloader-type cyclic",
+		"more":   "--decoupled-lr 0.1 --recompute-activations --calculate-per-token-loss --eval-micro-batch-size 1",
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -22,7 +22,7 @@ var Version = "dev"
 
 // stored lists the tensors a checkpoint keeps: values, main parameters, moments.
 func (r *Run) stored() []mpu.Stored {
-	all := r.Engine.Weights()
+	all := append(r.Engine.Weights(), r.Engine.Scales()...)
 	if !r.Config.Checkpoint.NoSaveOptim {
 		all = append(all, r.Engine.Optimizer.Stored()...)
 	}

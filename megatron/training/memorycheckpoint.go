@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/zeebo/xxh3"
 
@@ -52,7 +53,7 @@ func (r *Run) complete() []mpu.Stored {
 	if r.leavesBase() {
 		return append(r.Engine.Trained(), r.Engine.Optimizer.Stored()...)
 	}
-	return append(r.Engine.Weights(), r.Engine.Optimizer.Stored()...)
+	return slices.Concat(r.Engine.Weights(), r.Engine.Scales(), r.Engine.Optimizer.Stored())
 }
 
 // leavesBase reports whether memory checkpoints leave the weights out that are not trained: those

@@ -165,8 +165,13 @@ func absent(path string) bool {
 
 // loadAll continues a run: everything must be there.
 func (r *Run) loadAll(load loader) error {
-	stored := append(r.Engine.Weights(), r.Engine.Optimizer.Stored()...)
-	state, report, err := load(stored, native.LoadOptions{AllowMissing: func(s *native.State, name string) bool { return wasFrozen(s, name) || isGrid(name) }})
+	stored := slices.Concat(r.Engine.Weights(), r.Engine.Scales(), r.Engine.Optimizer.Stored())
+	state, report, err := load(stored, native.LoadOptions{AllowMissing: func(s *native.State, name string) bool {
+		return wasFrozen(s, name) || isGrid(name) || isScale(name)
+	}})
+	if err := r.sameHistories(state, err); err != nil {
+		return err
+	}
 	if errors.Is(err, native.ErrMisfit) && !errors.Is(err, errReshaped) {
 		return fmt.Errorf("%w\n(if only the precision or the optimizer differs, use --finetune to load only the weights, or --no-load-optim to load the weights and the iteration)", err)
 	}
@@ -179,6 +184,7 @@ func (r *Run) loadAll(load loader) error {
 	if err := r.sameLeaves(state); err != nil {
 		return err
 	}
+	r.tellScales(report)
 	r.thaw(&report)
 	if err := r.position(state); err != nil {
 		return err
@@ -340,22 +346,26 @@ func (r *Run) loadSchedules(state native.State, folder string) error {
 // loadWeights takes the values, converting their dtype where needed, and the
 // main parameters where the checkpoint has them. With finetune the run starts at 0.
 func (r *Run) loadWeights(load loader, finetune bool) error {
-	stored := r.Engine.Weights()
+	stored := append(r.Engine.Weights(), r.Engine.Scales()...)
 	for _, s := range r.Engine.Optimizer.Stored() {
 		if strings.HasPrefix(s.Name, optimizer.StoredMain) {
 			stored = append(stored, s)
 		}
 	}
 	isMain := func(_ *native.State, name string) bool { // adapters are new
-		return strings.HasPrefix(name, optimizer.StoredMain) || model.IsAdapter(strings.TrimPrefix(name, optimizer.StoredModel))
+		return isScale(name) || strings.HasPrefix(name, optimizer.StoredMain) || model.IsAdapter(strings.TrimPrefix(name, optimizer.StoredModel))
 	}
 	state, report, err := load(stored, native.LoadOptions{AllowMissing: isMain, Convert: true})
+	if err := r.sameHistories(state, err); err != nil {
+		return err
+	}
 	if err != nil {
 		return err
 	}
 	if err := r.sameModel(state, report); err != nil {
 		return err
 	}
+	r.tellScales(report)
 	missing := map[string]bool{}
 	for _, name := range report.Missing {
 		missing[name] = true
@@ -438,7 +448,11 @@ func (r *Run) creditOthers(report *native.Report) {
 			kinds = append(kinds, kind)
 		}
 	}
+	scales := slices.ContainsFunc(report.Restored, isScale)
 	otherFormat := func(name string) bool {
+		if layer, is := scaledLayer(name); is && scales {
+			return known[layer+".weight"]
+		}
 		return slices.ContainsFunc(kinds, func(kind string) bool {
 			param, is := strings.CutPrefix(name, kind)
 			return is && known[param]

@@ -107,9 +107,15 @@ var otherTrainingFlags = families(Training,
 // fp8Flags are of products whose operands are rounded to 8 bits.
 var fp8Flags = owned(Precision,
 	works("fp8-format", String, "", "FP8.Format", "round the operands of linear layers to 8 bits: e4m3 rounds all of them to E4M3; hybrid rounds gradients to E5M2 instead (docs/fp8.md)").choices("e4m3", "hybrid"),
-	works("fp8-recipe", String, "blockwise", "FP8.Recipe", "choose how many values share a scale with --fp8-format, which needs this flag: a block of 1x128 values, or 128x128 for weights (blockwise), a block of 1x32 (mxfp8), or the complete tensor (tensorwise)").choices("blockwise", "mxfp8", "tensorwise").
-		but("use tensorwise, which computes each scale from the tensor itself", "delayed").but("use blockwise, mxfp8 or tensorwise", "custom").
-		differs("the default is delayed, which monotron does not support; with tensorwise, monotron computes a scale from the complete tensor under every layout"),
+	works("fp8-recipe", String, "delayed", "FP8.Recipe", "choose how many values share a scale with --fp8-format: the complete tensor, with a scale from its largest magnitudes in earlier steps (delayed) or in this one (tensorwise); a block of 1x128 values, or 128x128 for weights (blockwise); or a block of 1x32 (mxfp8)").
+		choices("delayed", "tensorwise", "blockwise", "mxfp8").but("use delayed, tensorwise, blockwise or mxfp8", "custom").
+		differs("monotron computes a scale of a tensor from the complete tensor under every layout, and changes the scales of delayed once per step"),
+	works("fp8-amax-history-len", Int, "1", "FP8.Delayed.Length", "keep the largest magnitude of each tensor for this many steps, with --fp8-recipe delayed").from(1, 1<<20),
+	works("fp8-amax-compute-algo", String, "most_recent", "FP8.Delayed.Algo", "choose the magnitude from which --fp8-recipe delayed computes a scale: the latest one (most_recent), or the largest one that is kept (max)").choices("most_recent", "max"),
+	works("fp8-margin", Int, "0", "FP8.Delayed.Margin", "divide the scales of --fp8-recipe delayed by 2 to this power").from(0, 64),
+	works("no-fp8-wgrad", Switch, "", "FP8.Delayed.NoWGrad", "do not round the operands of the products that compute gradients of weights, with --fp8-recipe delayed").alias("disable-fp8-wgrad"),
+	accepted("fp8-interval", Int, "1", "scales change after every step, as in Megatron-LM, which ignores the flag"),
+	accepted("fp8-param-gather", Switch, "", "weights are kept in the precision of the run, and are rounded to 8 bits when they are used"),
 	works("first-last-layers-bf16", Switch, "", "FP8.FirstLastBF16", "do not round the operands of the first and last layers to 8 bits"),
 	works("num-layers-at-start-in-bf16", Int, "1", "FP8.AtStart", "set the number of first layers that --first-last-layers-bf16 does not round").from(0, sizes),
 	works("num-layers-at-end-in-bf16", Int, "1", "FP8.AtEnd", "set the number of last layers that --first-last-layers-bf16 does not round").from(0, sizes),
@@ -118,10 +124,9 @@ var fp8Flags = owned(Precision,
 // noFP8Flags choose number formats that are not computed with.
 var noFP8Flags = families(Precision,
 	allRefused(noFP8,
-		switches("no-fp8-wgrad/disable-fp8-wgrad fp8-output-proj fp4-param-gather fp8-param-gather "+
+		switches("fp8-output-proj fp4-param-gather "+
 			"keep-fp8-transpose-cache reuse-grad-buf-for-mxfp8-param-ag use-kitchen-attention"),
-		ints("fp8-margin fp8-interval fp8-amax-history-len"),
-		texts("fp8-quantizer-factory fp8-amax-compute-algo fp4-format fp4-recipe fp4-quantizer-factory "+
+		texts("fp8-quantizer-factory fp4-format fp4-recipe fp4-quantizer-factory "+
 			"te-precision-config-file kitchen-attention-backend")))
 
 // offloadFlags move activations to the host.

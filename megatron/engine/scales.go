@@ -1,0 +1,32 @@
+package engine
+
+import (
+	"monotron/mpu"
+	"monotron/mpu/topology"
+)
+
+// measureScales forgets the largest magnitudes that passes before this step measured, such as an evaluation's: the
+// scales of --fp8-recipe delayed follow from steps alone.
+func (e *Engine) measureScales() {
+	for _, s := range e.Stages {
+		s.Scales().Begin()
+	}
+}
+
+// moveScales makes the scales of the next step from the magnitudes of this one, over all ranks that have a stage.
+func (e *Engine) moveScales() error {
+	for _, s := range e.Stages {
+		if err := s.Scales().Update(e.rank.Groups[topology.TPDPCP]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Scales lists what a checkpoint keeps of --fp8-recipe delayed.
+func (e *Engine) Scales() (all []mpu.Stored) {
+	for _, s := range e.Stages {
+		all = append(all, s.Scales().Stored(e.rank.Coordinates.DP == 0 && e.rank.Coordinates.CP == 0 && e.rank.Coordinates.TP == 0)...)
+	}
+	return all
+}
