@@ -10,7 +10,7 @@
 // (operands of 8 bits), fp8delayed.go (their scales by earlier steps), roundedlinear.go (an uncut layer with them),
 // tiles.go (weights that are gathered in parts), packed.go (weights that are unpacked in parts), embedding.go,
 // crossentropy.go, context.go (context parallelism); dispatch.go and travel.go (tokens to
-// experts and back), experts.go; adapter.go (LoRA), kept.go (what backward needs of it), magnitude.go (DoRA);
+// experts and back), experts.go, fp8experts.go; adapter.go (LoRA), kept.go (what backward needs of it), magnitude.go (DoRA);
 // leaves.go (sums for --layout-invariant).
 //
 // Invariants: initial values depend only on the seed, the global name and the global index.

@@ -38,12 +38,13 @@ type ExpertLinear struct {
 	at           ExpertShare
 	rows         [][2]int64      // stretches of each expert's rows here; nil: the layer is cut by columns
 	branches     []*expertBranch // nil: none
+	fp8          *layerFP8
 }
 
 // NewExpertLinear makes the layer from what c says of one expert's: Rows are the stretches
 // of W[e] here of a layer that is cut by rows; nil: it is cut by columns.
 func NewExpertLinear(at ExpertShare, c LinearConfig) *ExpertLinear {
-	l := &ExpertLinear{at: at, rows: c.Rows, Weight: &Param{Name: c.Name + ".weight", Init: c.Init, Global: []int64{int64(at.Experts), c.Out, c.In}}}
+	l := &ExpertLinear{at: at, rows: c.Rows, fp8: c.FP8.experts(c.Name, at), Weight: &Param{Name: c.Name + ".weight", Init: c.Init, Global: []int64{int64(at.Experts), c.Out, c.In}}}
 	if c.Rows == nil {
 		n := c.In / int64(at.Parts)
 		l.Weight.Shape = []int64{int64(at.Here), c.Out, n}
@@ -97,14 +98,17 @@ func (l *ExpertLinear) Params() []*Param {
 // Forward: x [rows, in here] -> y [rows, out here], of a layer that is cut by columns a partial
 // sum of type ExpertShare.Partial; the rows of expert e lie between offsets e and e+1.
 func (l *ExpertLinear) Forward(d *device.Device, h *Hooks, y, x, offsets device.Tensor) {
-	a := device.GroupedMatmulArgs{C: y, A: x, B: l.Weight.Value, Offsets: offsets, TransB: 1, Leaves: l.at.share()}
+	s := d.Arena.Scope(device.Workspace)
+	defer s.Release()
+	f := l.fp8.ofExperts(d, s, offsets, x, device.Tensor{}, l.Weight)
+	a := device.GroupedMatmulArgs{C: y, A: f.x(x), B: f.w(l.Weight.Value), Offsets: offsets, TransB: 1, Leaves: l.at.share()}
 	if l.rows != nil {
 		a.Leaves = l.at.one()
 	}
 	if l.Bias != nil {
 		a.Bias = l.Bias.Value
 	}
-	d.GroupedMatmul(a)
+	f.product(a)
 	if h != nil && h.Bare {
 		return
 	}
@@ -116,16 +120,20 @@ func (l *ExpertLinear) Forward(d *device.Device, h *Hooks, y, x, offsets device.
 // Backward: dx = dy·W, of a layer that is cut by rows a partial sum as of Forward; gradients of
 // weight and bias +=. leaf i32 [rows] is Dispatched.Leaf.
 func (l *ExpertLinear) Backward(d *device.Device, dx, dy, x, offsets, leaf device.Tensor) {
-	a := device.GroupedMatmulArgs{C: dx, A: dy, B: l.Weight.Value, Offsets: offsets, Leaves: l.at.one()}
+	s := d.Arena.Scope(device.Workspace)
+	defer s.Release()
+	f := l.fp8.ofExperts(d, s, offsets, x, dy, l.Weight)
+	a := device.GroupedMatmulArgs{C: dx, A: f.dy(dy), B: f.w(l.Weight.Value), Offsets: offsets, Leaves: l.at.one()}
 	if l.rows != nil {
 		a.Leaves = l.at.share()
 	}
 	if len(l.rows) > 1 && a.Leaves > 0 {
 		a.Stretches = int32(len(l.rows))
 	}
-	d.GroupedMatmul(a)
+	f.product(a)
 	if w := l.Weight; !w.Frozen {
-		g := device.GroupedMatmulArgs{C: w.Grad, A: dy, B: x, Offsets: offsets, TransA: 1}
+		g := device.GroupedMatmulArgs{C: w.Grad, Offsets: offsets, TransA: 1}
+		g.A, g.B = f.overRows(dy, x)
 		if w.exact() {
 			g.Grid, g.Peak, g.Leaf = w.Grid, w.Peak, leaf
 		}

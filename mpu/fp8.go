@@ -49,7 +49,7 @@ func (f *FP8) layer(name string) *layerFP8 {
 	}
 	l := &layerFP8{FP8: f}
 	if f.Recipe == FP8Delayed {
-		l.scaling = f.Delayed.add(name, f.Gradients)
+		l.scaling = f.Delayed.add(name, f.Gradients, nil)
 	}
 	return l
 }

@@ -8,7 +8,8 @@ import (
 )
 
 // Prefixes of a checkpoint's tensors of FP8Delayed, before the name of a layer: the scales f32 [3] of its input, weight
-// and gradient, and the histories f32 [3, Length] that they follow from.
+// and gradient, and the histories f32 [3, Length] that they follow from; of experts [3, experts] and [3, experts,
+// Length].
 const (
 	StoredFP8Scale   = "optimizer.fp8_scale."
 	StoredFP8History = "optimizer.fp8_amax_history."
@@ -25,8 +26,8 @@ type Delayed struct {
 
 	layers  []*scaling
 	device  *device.Device
-	seen    device.Tensor // f32 [numbers]: largest magnitudes of the step
-	scale   device.Tensor // f32 [numbers]
+	seen    device.Tensor // f32 [numbers of all ranks]: largest magnitudes of the step
+	scale   device.Tensor // f32 [numbers of all ranks]
 	history device.Tensor // f32 [numbers of this rank, Length], the oldest first
 }
 
@@ -38,20 +39,49 @@ const (
 	fp8Operands
 )
 
-// scaling is a layer's part of the tables: numbers at + operand. Its values are set by Prepare.
+// scaling is a layer's part of the tables: a number for each operand, of experts for each operand one of each expert.
+// Ranks that have other experts know their scales too, so that all measure in one table, but not their histories.
+// Tensors are set by Prepare.
 type scaling struct {
-	name   string
-	format [fp8Operands]int32
-	at     int64
-	seen   [fp8Operands]device.Tensor // f32 [1]
-	scale  [fp8Operands]device.Tensor
+	name    string
+	format  [fp8Operands]int32
+	experts *ExpertShare               // nil: a layer without
+	at      int64                      // in the tables of all ranks
+	kept    int64                      // in that of this rank
+	seen    [fp8Operands]device.Tensor // f32 [1], or of the experts here
+	scale   [fp8Operands]device.Tensor
 }
 
-// add makes the numbers of a layer, whose gradients have that format.
-func (t *Delayed) add(name string, gradients int32) *scaling {
-	l := &scaling{name: name, format: [...]int32{fp8Input: device.E4M3, fp8Weight: device.E4M3, fp8Gradient: gradients}, at: int64(len(t.layers)) * fp8Operands}
+// numbers are how many an operand has on all ranks, the first one here, and how many are here.
+func (l *scaling) numbers() (all, first, here int64) {
+	if l.experts == nil {
+		return 1, 0, 1
+	}
+	return int64(l.experts.Experts), int64(l.experts.First), int64(l.experts.Here)
+}
+
+// index is where this rank's numbers of an operand begin in the tables of all ranks, and in its own.
+func (l *scaling) index(operand int64) (at, kept int64) {
+	all, first, here := l.numbers()
+	return l.at + operand*all + first, l.kept + operand*here
+}
+
+// add makes the numbers of a layer, whose gradients have that format; experts nil: it has none.
+func (t *Delayed) add(name string, gradients int32, experts *ExpertShare) *scaling {
+	l := &scaling{name: name, format: [...]int32{fp8Input: device.E4M3, fp8Weight: device.E4M3, fp8Gradient: gradients}, experts: experts}
+	l.at, l.kept = t.sizes()
 	t.layers = append(t.layers, l)
 	return l
+}
+
+// sizes are the numbers of all ranks and of this one.
+func (t *Delayed) sizes() (all, here int64) {
+	if len(t.layers) == 0 {
+		return 0, 0
+	}
+	last := t.layers[len(t.layers)-1]
+	n, _, own := last.numbers()
+	return last.at + fp8Operands*n, last.kept + fp8Operands*own
 }
 
 // empty reports whether no layer has scales here.
@@ -62,14 +92,16 @@ func (t *Delayed) Prepare(d *device.Device) {
 	if t.empty() {
 		return
 	}
-	n := int64(len(t.layers)) * fp8Operands
+	all, here := t.sizes()
 	t.device = d
-	t.seen, t.scale = d.Arena.Zeroed(device.Parameters, device.F32, n), d.Arena.Alloc(device.Parameters, device.F32, n)
-	t.history = d.Arena.Zeroed(device.Parameters, device.F32, n, int64(t.Length))
+	t.seen, t.scale = d.Arena.Zeroed(device.Parameters, device.F32, all), d.Arena.Alloc(device.Parameters, device.F32, all)
+	t.history = d.Arena.Zeroed(device.Parameters, device.F32, here, int64(t.Length))
 	d.Fill(t.scale, 1)
 	for _, l := range t.layers {
 		for i := range int64(fp8Operands) {
-			l.seen[i], l.scale[i] = t.seen.Slice(0, l.at+i, 1), t.scale.Slice(0, l.at+i, 1)
+			at, _ := l.index(i)
+			_, _, n := l.numbers()
+			l.seen[i], l.scale[i] = t.seen.Slice(0, at, n), t.scale.Slice(0, at, n)
 		}
 	}
 }
@@ -95,9 +127,13 @@ func (t *Delayed) Update(group *comm.Group) error {
 	d := t.device
 	seen, scales, histories := device.ReadSlice[float32](d, t.seen), device.ReadSlice[float32](d, t.scale), device.ReadSlice[float32](d, t.history)
 	for _, l := range t.layers {
-		for i, format := range l.format {
-			n := int(l.at) + i
-			scales[n] = t.next(scales[n], histories[n*t.Length:][:t.Length], seen[n], format)
+		for operand, format := range l.format {
+			at, kept := l.index(int64(operand))
+			_, _, here := l.numbers()
+			for i := range here {
+				history := histories[(kept+i)*int64(t.Length):][:t.Length]
+				scales[at+i] = t.next(scales[at+i], history, seen[at+i], format)
+			}
 		}
 	}
 	device.WriteSlice(d, t.scale, scales)
@@ -133,16 +169,28 @@ func (t *Delayed) next(scale float32, history []float32, most float32, format in
 var fp8Limits = [...]float64{device.E4M3: 448, device.E5M2: 57344}
 
 // Stored lists the scales and the histories for a checkpoint. write: this rank writes them for those that have the
-// same.
-func (t *Delayed) Stored(write bool) (all []Stored) {
+// same; writeExperts: those of its experts, for those that have the same part of them.
+func (t *Delayed) Stored(write, writeExperts bool) (all []Stored) {
 	if t.empty() {
 		return nil
 	}
 	for _, l := range t.layers {
-		scale, history := []int64{fp8Operands}, []int64{fp8Operands, int64(t.Length)}
-		all = append(all,
-			Stored{Name: StoredFP8Scale + l.name, Global: scale, Tensor: t.scale.Slice(0, l.at, fp8Operands), Pieces: []Piece{{From: []int64{0}, Size: scale}}, Write: write},
-			Stored{Name: StoredFP8History + l.name, Global: history, Tensor: t.history.Slice(0, l.at, fp8Operands), Pieces: []Piece{{From: []int64{0, 0}, Size: history}}, Write: write})
+		n, first, here := l.numbers()
+		_, kept := l.index(0)
+		scale := Stored{Name: StoredFP8Scale + l.name, Global: []int64{fp8Operands}, Tensor: t.scale.Slice(0, l.at, fp8Operands*n), Write: write}
+		history := Stored{Name: StoredFP8History + l.name, Global: []int64{fp8Operands, int64(t.Length)}, Tensor: t.history.Slice(0, kept, fp8Operands*here), Write: write}
+		if l.experts == nil {
+			scale.Pieces, history.Pieces = []Piece{{From: []int64{0}, Size: scale.Global}}, []Piece{{From: []int64{0, 0}, Size: history.Global}}
+			all = append(all, scale, history)
+			continue
+		}
+		scale.Write, scale.Global = writeExperts && l.experts.Part == 0, []int64{fp8Operands, n}
+		history.Write, history.Global = scale.Write, []int64{fp8Operands, n, int64(t.Length)}
+		for i := range int64(fp8Operands) {
+			scale.Pieces = append(scale.Pieces, Piece{From: []int64{i, first}, Size: []int64{1, here}, Local: i*n + first})
+		}
+		history.Pieces = []Piece{{From: []int64{0, first, 0}, Size: []int64{fp8Operands, here, int64(t.Length)}}}
+		all = append(all, scale, history)
 	}
 	return all
 }

@@ -101,7 +101,7 @@ func delayedRun(t *testing.T, d *device.Device, variant, kind string, layer fp8L
 		if err := table.Update(nil); err != nil {
 			t.Fatal(err)
 		}
-		got := readFP8(d, table.Stored(true)[0].Tensor)
+		got := readFP8(d, table.Stored(true, true)[0].Tensor)
 		for i, want := range scales[3*step:][:3] {
 			if got[i] != want {
 				t.Errorf("%s, step %d: scale %d is %g, want %g", name, step, i, got[i], want)
@@ -158,7 +158,7 @@ func TestDelayedScalesOfInfinity(t *testing.T) {
 				if err := f.Delayed.Update(nil); err != nil {
 					t.Fatal(err)
 				}
-				got := readFP8(d, f.Delayed.Stored(true)[0].Tensor)[0]
+				got := readFP8(d, f.Delayed.Stored(true, true)[0].Tensor)[0]
 				if got != after[step] {
 					t.Errorf("largest %v, step %d: scale %g, want %g", largest, step, got, after[step])
 				}
@@ -168,4 +168,82 @@ func TestDelayedScalesOfInfinity(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Claim: each expert has scales of its own, as those of a layer that sees the expert's rows alone: the second expert here has in every step what the
+// first had in the step before, and in the first step neither rows nor a weight that is not 0.
+func TestDelayedScalesOfExperts(t *testing.T) {
+	onDevices(t, func(t *testing.T, d *device.Device) {
+		for variant, v := range delayedVariants {
+			for _, dtype := range []device.DType{device.F32, device.BF16} {
+				table := v.delayed
+				f := &mpu.FP8{Recipe: mpu.FP8Delayed, Gradients: v.gradients, Delayed: &table}
+				each := func(string) func(int64) string { return nil }
+				// Of four experts two are here, the others on another rank.
+				l := mpu.NewExpertLinear(mpu.ExpertShare{Experts: 4, First: 1, Here: 2, Parts: 1},
+					mpu.LinearConfig{Name: "layer", Out: delayedOut, In: delayedIn, Rows: [][2]int64{{0, delayedOut}}, FP8: f, Each: each})
+				mpu.Allocate(d, []*mpu.Param{l.Weight}, dtype, true)
+				table.Prepare(d)
+				delayedExperts(t, d, variant, l, &table)
+			}
+		}
+	})
+}
+
+// delayedExperts trains the layer of two experts.
+func delayedExperts(t *testing.T, d *device.Device, variant string, l *mpu.ExpertLinear, table *mpu.Delayed) {
+	t.Helper()
+	dtype, name := l.Weight.Value.DType, "experts "+variant
+	ys, dxs, dws, scales := delayedFloats(t, variant+".y"), delayedFloats(t, variant+".dx"), delayedFloats(t, variant+".dw"), delayedFloats(t, variant+".scales")
+	// of are, of numbers with n each [step, micro-batch], those of the experts that have rows in this step.
+	of := func(all []float32, step, micro int, n int64) (both []float32) {
+		for s := step; s >= max(0, step-1); s-- {
+			both = append(both, all[int64(s*delayedMicros+micro)*n:][:n]...)
+		}
+		return both
+	}
+	xs, dys, ws := delayedFloats(t, "x"), delayedFloats(t, "dy"), delayedFloats(t, "w")
+	const weight = delayedOut * delayedIn
+	for step := range delayedSteps {
+		rows := int64(delayedTokens)
+		w, dw := make([]float32, 2*weight), make([]float32, 2*weight)
+		copy(w, ws[step*int(weight):][:weight])
+		copy(dw, dws[step*int(weight):][:weight])
+		if step > 0 {
+			rows *= 2
+			copy(w[weight:], ws[(step-1)*int(weight):][:weight])
+			copy(dw[weight:], dws[(step-1)*int(weight):][:weight])
+		}
+		writeFP8(d, l.Weight.Value, w)
+		d.Fill(l.Weight.Grad, 0)
+		offsets := d.Arena.Alloc(device.Workspace, device.I32, 3)
+		device.WriteSlice(d, offsets, []int32{0, int32(delayedTokens), int32(rows)})
+		tensor := func(columns int64) device.Tensor {
+			return d.Arena.Zeroed(device.Workspace, dtype, rows, columns)
+		}
+		x, dy, y, dx := tensor(delayedIn), tensor(delayedOut), tensor(delayedOut), tensor(delayedIn)
+		table.Begin()
+		for micro := range delayedMicros {
+			writeFP8(d, x, of(xs, step, micro, delayedTokens*delayedIn))
+			writeFP8(d, dy, of(dys, step, micro, delayedTokens*delayedOut))
+			l.Forward(d, nil, y, x, offsets)
+			delayedNear(t, name+" y", readFP8(d, y), of(ys, step, micro, delayedTokens*delayedOut), dtype)
+			l.Backward(d, dx, dy, x, offsets, device.Tensor{})
+			delayedNear(t, name+" dx", readFP8(d, dx), of(dxs, step, micro, delayedTokens*delayedIn), dtype)
+		}
+		delayedNear(t, name+" dw", readFP8(d, l.Weight.Grad), dw, device.F32)
+		if err := table.Update(nil); err != nil {
+			t.Fatal(err)
+		}
+		got := readFP8(d, table.Stored(true, true)[0].Tensor) // [operand, expert]
+		for operand := range 3 {
+			want := [2]float32{scales[3*step+operand], 1}
+			if step > 0 {
+				want[1] = scales[3*(step-1)+operand]
+			}
+			if here := [2]float32(got[4*operand+1:]); here != want {
+				t.Errorf("%s, step %d: scales %d are %g, want %g", name, step, operand, here, want)
+			}
+		}
+	}
 }

@@ -14,9 +14,12 @@ func (p *parser) deriveFP8() {
 		p.clash("fp8-format fp16", "--fp8-format cannot be combined with --fp16; use --bf16")
 	}
 	// Models and runs whose products keep their operands.
-	if m.Experts != nil || m.Delta != nil || m.Conv != nil || m.Full != nil || m.KVShared > 0 || m.PerLayerInput > 0 {
-		p.clash("fp8-format num-experts experimental-attention-variant short-conv-freq full-attention-kv-channels",
-			"--fp8-format cannot be combined with experts, gated delta nets, short convolutions or layers of different shapes; leave --fp8-format out")
+	if m.Experts != nil && (p.FP8.Recipe != "delayed" || m.Experts.LatentSize > 0) {
+		p.clash("fp8-format fp8-recipe num-experts moe-latent-size", "--fp8-format can be combined with experts only with --fp8-recipe delayed, and not with --moe-latent-size; leave --fp8-format out, or give --fp8-recipe delayed")
+	}
+	if m.Delta != nil || m.Conv != nil || m.Full != nil || m.KVShared > 0 || m.PerLayerInput > 0 {
+		p.clash("fp8-format experimental-attention-variant short-conv-freq full-attention-kv-channels",
+			"--fp8-format cannot be combined with gated delta nets, short convolutions or layers of different shapes; leave --fp8-format out")
 	}
 	if p.Adapter.Given() || p.Tuning.Samples() {
 		p.clash("fp8-format lora-rank tuning", "--fp8-format cannot be combined with adapters or --tuning grpo; leave --fp8-format out")

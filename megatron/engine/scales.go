@@ -25,8 +25,13 @@ func (e *Engine) moveScales() error {
 
 // Scales lists what a checkpoint keeps of --fp8-recipe delayed.
 func (e *Engine) Scales() (all []mpu.Stored) {
+	at := e.rank.Coordinates
+	first := true // of the ranks that have the same experts
+	if g := e.rank.Groups[topology.ExpertDP]; g != nil {
+		first = g.Rank() == 0
+	}
 	for _, s := range e.Stages {
-		all = append(all, s.Scales().Stored(e.rank.Coordinates.DP == 0 && e.rank.Coordinates.CP == 0 && e.rank.Coordinates.TP == 0)...)
+		all = append(all, s.Scales().Stored(at.DP == 0 && at.CP == 0 && at.TP == 0, first)...)
 	}
 	return all
 }

@@ -12,22 +12,27 @@ import (
 // delayed asks for scales by earlier steps, with bits that no layout changes.
 const delayed = "--fp8-format hybrid --fp8-amax-history-len 3 --fp8-amax-compute-algo max --layout-invariant --global-batch-size 4 --micro-batch-size 1 "
 
-// Claim (docs/fp8.md): scales and histories continue bit for bit in another layout, and evaluations do not change them.
+// Claim (docs/fp8.md): scales and histories, also of experts, continue bit for bit in another layout, and evaluations do not change them.
 func TestScalesContinueInAnotherLayout(t *testing.T) {
-	dir := t.TempDir()
-	base := tiny + someData + delayed
 	// steps are the lines of training: more evaluations see other samples.
 	steps := func(out string) []string {
 		return slices.DeleteFunc(numbers(out), func(line string) bool { return strings.Contains(line, "validation") })
 	}
-	full := steps(must(t, dir, base+"--save DIR/one --save-interval 3").out)
-	first := must(t, dir, base+"--save DIR/parts --save-interval 3 --exit-interval 3 --world-size 4 --tensor-model-parallel-size 2 --sequence-parallel --eval-interval 2 --eval-iters 1 --split 8,1,1").out
-	then := must(t, dir, base+"--save DIR/parts --load DIR/parts --world-size 4 --pipeline-model-parallel-size 2 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1").out
-	if got := append(steps(first), steps(then)...); len(full) == 0 || !slices.Equal(got, full) {
-		t.Errorf("losses %q, undisturbed %q", got, full)
-	}
-	if a, b := weights(t, filepath.Join(dir, "one")), weights(t, filepath.Join(dir, "parts")); a != b {
-		t.Errorf("tensors %s, undisturbed %s", b, a)
+	for name, c := range map[string]struct{ flags, layout string }{
+		"dense":   {"", "--tensor-model-parallel-size 2 --sequence-parallel "},
+		"experts": {"--num-experts 4 --moe-router-topk 2 --disable-bias-linear ", "--expert-model-parallel-size 2 --tensor-model-parallel-size 2 --sequence-parallel "},
+	} {
+		dir := t.TempDir()
+		base := tiny + someData + delayed + c.flags
+		full := steps(must(t, dir, base+"--save DIR/one --save-interval 3").out)
+		first := must(t, dir, base+c.layout+"--save DIR/parts --save-interval 3 --exit-interval 3 --world-size 4 --eval-interval 2 --eval-iters 1 --split 8,1,1").out
+		then := must(t, dir, base+"--save DIR/parts --load DIR/parts --world-size 4 --pipeline-model-parallel-size 2 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1").out
+		if got := append(steps(first), steps(then)...); len(full) == 0 || !slices.Equal(got, full) {
+			t.Errorf("%s: losses %q, undisturbed %q", name, got, full)
+		}
+		if a, b := weights(t, filepath.Join(dir, "one")), weights(t, filepath.Join(dir, "parts")); a != b {
+			t.Errorf("%s: tensors %s, undisturbed %s", name, b, a)
+		}
 	}
 }
 

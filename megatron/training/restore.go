@@ -451,7 +451,7 @@ func (r *Run) creditOthers(report *native.Report) {
 	scales := slices.ContainsFunc(report.Restored, isScale)
 	otherFormat := func(name string) bool {
 		if layer, is := scaledLayer(name); is && scales {
-			return known[layer+".weight"]
+			return known[layer+".weight"] || strings.Contains(layer, ".experts.")
 		}
 		return slices.ContainsFunc(kinds, func(kind string) bool {
 			param, is := strings.CutPrefix(name, kind)

@@ -243,6 +243,7 @@ func TestLayoutsGiveTheSameBits(t *testing.T) {
 		{"mla", "--fp8-format e4m3 --fp8-recipe tensorwise", "tp2 sp dp2 recompute-full-block", 1},
 		{"mtp", "--fp8-format hybrid --fp8-recipe mxfp8", "tp2 sp dp2 recompute-full-block", 1},
 		{"llama", "--bf16 --fp8-format hybrid --fp8-amax-history-len 2 --fp8-amax-compute-algo max", "tp2 sp dp2 recompute-full-block", 1},
+		{"mixtral", "--fp8-format hybrid --fp8-amax-history-len 2 --fp8-amax-compute-algo max", "tp2 sp dp2 ep2", 9},
 		{"mtp", "--fp8-format e4m3 --fp8-margin 1 --no-fp8-wgrad", "pp2 dp2 optim", 1},
 		{"llama", "--optimizer muon --muon-per-head", "tp2 sp dp2 recompute-full-block", 1},
 		{"llama", "--optimizer adamw_8bit --num-layers 2 --global-batch-size 8", "tp2 sp dp2 optim_grads_params", 1},
