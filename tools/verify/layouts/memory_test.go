@@ -95,7 +95,7 @@ func plannedOfShape(t *testing.T, shape, precision string, world int, choose fun
 	if shape == "mla" { // operands of products are copies then, wider ones in bf16
 		m.Config.FP8 = config.FP8{Format: config.FP8Hybrid, Recipe: "tensorwise"}
 	}
-	if shape == "mtp" {
+	if shape == "mtp" || shape == "mixtral" { // scales and histories are tables, also of experts
 		m.Config.FP8 = config.FP8{Format: config.FP8Hybrid, Recipe: "delayed", Delayed: config.FP8Delayed{Length: 3}}
 	}
 	list := Legal(&m.Config, world)
