@@ -108,8 +108,7 @@ var otherTrainingFlags = families(Training,
 var fp8Flags = owned(Precision,
 	works("fp8-format", String, "", "FP8.Format", "round the operands of linear layers to 8 bits: e4m3 rounds all of them to E4M3; hybrid rounds gradients to E5M2 instead (docs/fp8.md)").choices("e4m3", "hybrid"),
 	works("fp8-recipe", String, "delayed", "FP8.Recipe", "choose how many values share a scale with --fp8-format: the complete tensor, with a scale from its largest magnitudes in earlier steps (delayed) or in this one (tensorwise); a block of 1x128 values, or 128x128 for weights (blockwise); or a block of 1x32 (mxfp8)").
-		choices("delayed", "tensorwise", "blockwise", "mxfp8").but("use delayed, tensorwise, blockwise or mxfp8", "custom").
-		differs("monotron computes a scale of a tensor from the complete tensor under every layout, and changes the scales of delayed once per step"),
+		choices("delayed", "tensorwise", "blockwise", "mxfp8").but("use delayed, tensorwise, blockwise or mxfp8", "custom"),
 	works("fp8-amax-history-len", Int, "1", "FP8.Delayed.Length", "keep the largest magnitude of each tensor for this many steps, with --fp8-recipe delayed").from(1, 1<<20),
 	works("fp8-amax-compute-algo", String, "most_recent", "FP8.Delayed.Algo", "choose the magnitude from which --fp8-recipe delayed computes a scale: the latest one (most_recent), or the largest one that is kept (max)").choices("most_recent", "max"),
 	works("fp8-margin", Int, "0", "FP8.Delayed.Margin", "divide the scales of --fp8-recipe delayed by 2 to this power").from(0, 64),
