@@ -143,12 +143,12 @@ func Read(f Files, name string) (q *Quantized, dtype string, shape []int64, err 
 	}
 	var s State
 	if err := json.Unmarshal(raw, &s); err != nil {
-		return nil, "", nil, fmt.Errorf("tensor %q is not JSON: %w", name+stateName, err)
+		return nil, "", nil, fmt.Errorf("the bytes of tensor %q are not JSON: %w", name+stateName, err)
 	}
 	double := s.NestedOffset != nil
 	n, ok := s.elements()
 	if dtype = dtypes[s.DType]; !ok || dtype == "" || s.QuantType != "nf4" || s.BlockSize != Block || double && (s.NestedBlockSize != NestedBlock || s.NestedDType != "float32") {
-		return nil, "", nil, fmt.Errorf("tensor %q: %s is not supported; blocks must be of %d, nested ones of %d, the type nf4 of float32, bfloat16 or float16", name, raw, Block, NestedBlock)
+		return nil, "", nil, fmt.Errorf("tensor %q: %s is not supported; blocks must have %d values, nested blocks %d, and the type must be nf4 of float32, bfloat16 or float16", name, raw, Block, NestedBlock)
 	}
 	if q, err = readParts(f, name, n, double); err != nil {
 		return nil, "", nil, err
@@ -179,7 +179,7 @@ func readParts(f Files, name string, n int64, double bool) (*Quantized, error) {
 	take := func(part, dtype string, n int64) (raw []byte) {
 		if err == nil {
 			if raw, err = read(f, name+part, dtype); err == nil && int64(len(raw)) != n {
-				err = fmt.Errorf("tensor %q has %d bytes, a weight of its shape has %d", name+part, len(raw), n)
+				err = fmt.Errorf("tensor %q has %d bytes, but a weight of its shape has %d", name+part, len(raw), n)
 			}
 		}
 		return raw
@@ -187,14 +187,14 @@ func readParts(f Files, name string, n int64, double bool) (*Quantized, error) {
 	table := func(part string, want []float32) {
 		for i, v := range decoded(take(part, "F32", int64(4*len(want)))) {
 			if v != want[i] && err == nil {
-				err = fmt.Errorf("tensor %q has other values than bitsandbytes' table", name+part)
+				err = fmt.Errorf("tensor %q does not have the values of bitsandbytes' table", name+part)
 			}
 		}
 	}
 	// Codes of 4 bits, two a byte.
 	blocks := (n + Block - 1) / Block
 	if info, _ := f.Info(name); info.DType != "U8" || info.Bytes != (n+1)/2 {
-		return nil, fmt.Errorf("tensor %q has %d bytes of %s, the codes of a weight of its shape are %d of U8", name, info.Bytes, info.DType, (n+1)/2)
+		return nil, fmt.Errorf("tensor %q has %d bytes of %s, but the codes of a weight of its shape are %d bytes of U8", name, info.Bytes, info.DType, (n+1)/2)
 	}
 	// A scale a block: f32, or with double quantisation 8-bit codes and their own scales.
 	table(mapName, Table[:])

@@ -60,7 +60,7 @@ func (a *Addition) hold() error {
 			return nil
 		case time.Now().After(end):
 			_ = f.Close() // it holds nothing
-			return exitcode.Errorf(exitcode.IO, "%s: a run or another conversion is saving to it; wait until that has ended, or choose another output", a.save)
+			return exitcode.Errorf(exitcode.IO, "%s: a run or another conversion is saving to this folder; wait until it has ended, or choose another output", a.save)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func (a *Addition) check() error {
 		format, itself = found, err == nil
 	}
 	if itself {
-		return exitcode.Errorf(exitcode.Usage, "%s already exists and is a single checkpoint (%s), no folder of them; choose another output", a.save, format)
+		return exitcode.Errorf(exitcode.Usage, "%s already exists and is a single checkpoint (%s), not a folder of checkpoints; choose another output", a.save, format)
 	}
 	// One of the same name, which a killed save may have moved aside.
 	for _, prefix := range []string{"", AsidePrefix} {
@@ -128,9 +128,9 @@ func (a *Addition) Later() (note string, later bool) {
 	}
 	how := "give the path of its folder to load it"
 	if !a.t.Release {
-		how = fmt.Sprintf("--ckpt-step %d loads it", a.t.Iteration)
+		how = fmt.Sprintf("use --ckpt-step %d to load the added one", a.t.Iteration)
 	}
-	return fmt.Sprintf("%s still loads iteration %d, which is later than the added %s; %s", a.save, a.later.Iteration, a.t.Folder(), how), true
+	return fmt.Sprintf("a run with --load %s still loads iteration %d, which is later than the added %s; %s", a.save, a.later.Iteration, a.t.Folder(), how), true
 }
 
 // point names the added checkpoint in the tracker, if the folder loads no later one.

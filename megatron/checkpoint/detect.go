@@ -67,9 +67,9 @@ func Detect(path string) (Format, error) {
 		return "", exitcode.Errorf(exitcode.NoInput, "%s has %s without a config.json, which gives the shape of the model", path, name)
 	}
 	if below := Below(path); len(below) > 0 {
-		return "", exitcode.Errorf(exitcode.NoInput, "%s contains no checkpoint, but folders in it do: give %s", path, strings.Join(below, " or "))
+		return "", exitcode.Errorf(exitcode.NoInput, "%s contains no checkpoint, but folders in it do; give %s", path, strings.Join(below, " or "))
 	}
-	return "", exitcode.Errorf(exitcode.NoInput, "%s contains no checkpoint: no %s, %s*, %s, %s, config.json, ckpt.pt or model_*.bin in it or in its %s folders",
+	return "", exitcode.Errorf(exitcode.NoInput, "%s contains no checkpoint: neither it nor its %[6]s folders have %[2]s, %[3]s*, %[4]s, %[5]s, config.json, ckpt.pt or model_*.bin",
 		path, ManifestName, RankPrefix, DistMetadata, TrackerName, IterPrefix)
 }
 

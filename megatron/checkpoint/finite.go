@@ -47,7 +47,7 @@ func (f *finite) Read(name string, box mpu.Piece, dst []byte) error {
 	if o, ok := f.Source.(Origin); ok {
 		where = o.Origin(name)
 	}
-	return exitcode.Errorf(exitcode.BadData, "%s: %d values are NaN or infinite, the first at element %d; convert --allow-nan accepts them", where, count, first)
+	return exitcode.Errorf(exitcode.BadData, "%s: %d values are NaN or infinite, the first at element %d; use convert --allow-nan to accept them", where, count, first)
 }
 
 // count reads the complete tensor: a box says too little.

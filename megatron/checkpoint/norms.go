@@ -37,7 +37,7 @@ func NormWeights(src Source, onePlus bool) (out Source, changed bool) {
 }
 
 // PlainNormsNote is for a person, of a checkpoint that is written with the weights of NormWeights.
-const PlainNormsNote = "the weights of norms are written with 1 added (--apply-layernorm-1p), as the format has norms without it; in f32 this computes the same, in bf16 and fp16 the sums are rounded"
+const PlainNormsNote = "the weights of norms are written with 1 added (--apply-layernorm-1p), because norms in this format do not add 1; in f32 the result is the same, but in bf16 and fp16 the sums are rounded"
 
 // IsNormWeight reports, without prefix, a weight that --apply-layernorm-1p makes weight+1. The norms of
 // linear attention and of state-space scans have plain weights with that flag too.

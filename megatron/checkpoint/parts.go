@@ -122,14 +122,14 @@ func Tile(shape []int64, boxes []mpu.Piece, used *int) error {
 	total, kept := Volume(shape), int64(0)
 	for i, b := range boxes {
 		if !Inside(b, shape) {
-			return fmt.Errorf("piece %d, from %v size %v, is not a box of the tensor", i, b.From, b.Size)
+			return fmt.Errorf("piece %d, from %v of size %v, is not a box of the tensor", i, b.From, b.Size)
 		}
 		if kept += b.Len(); kept > total {
 			return fmt.Errorf("its pieces have more elements than the tensor")
 		}
 	}
 	if kept != total {
-		return fmt.Errorf("its pieces cover %d of %d elements: a part is missing", kept, total)
+		return fmt.Errorf("its pieces cover only %d of %d elements: a part is missing", kept, total)
 	}
 	return Disjoint(boxes, used)
 }
@@ -147,7 +147,7 @@ func Disjoint(boxes []mpu.Piece, used *int) error {
 				return fmt.Errorf("too many adjacent pieces to check")
 			}
 			if Meets(a, b) {
-				return fmt.Errorf("the pieces from %v size %v and from %v size %v overlap", a.From, a.Size, b.From, b.Size)
+				return fmt.Errorf("the pieces from %v of size %v and from %v of size %v overlap", a.From, a.Size, b.From, b.Size)
 			}
 		}
 	}

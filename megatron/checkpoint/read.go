@@ -85,7 +85,7 @@ func Check(src Source) error {
 		case !ok:
 			missing = append(missing, t.Name)
 		case fmt.Sprint(h.Shape) != fmt.Sprint(t.Shape) && !paddedVocab(info, t, h):
-			wrong = append(wrong, fmt.Sprintf("%s is %v, the model's settings make it %v", t.Name, h.Shape, t.Shape))
+			wrong = append(wrong, fmt.Sprintf("%s has the shape %v, but by the settings of the model it must be %v", t.Name, h.Shape, t.Shape))
 		}
 	}
 	for _, t := range src.Tensors() {
@@ -106,7 +106,7 @@ func Check(src Source) error {
 		}
 	}
 	if len(problems) > 0 {
-		return exitcode.Errorf(exitcode.BadData, "%s: tensors do not fit the model: %s", info.Path, strings.Join(problems, "; "))
+		return exitcode.Errorf(exitcode.BadData, "%s: the tensors do not match the model: %s", info.Path, strings.Join(problems, "; "))
 	}
 	return nil
 }

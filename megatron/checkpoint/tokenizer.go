@@ -35,7 +35,7 @@ func KeepTokenizer(dir string, c tokenizer.Config) (kept bool, note string, err 
 
 // NotKept is the note of a checkpoint that has no copy of its tokenizer's files.
 func NotKept(why error) string {
-	return fmt.Sprintf("the checkpoint keeps no copy of its tokenizer: %v", why)
+	return fmt.Sprintf("the checkpoint does not contain a copy of its tokenizer: %v", why)
 }
 
 // WriteBytes makes a file of data.

@@ -65,7 +65,7 @@ func upcyclable(dense, m *spec.Model) error {
 	case dense == nil:
 		return errors.New("it is not known to be a dense model")
 	case dense.Experts != nil:
-		return errors.New("it already has experts; leave --moe-use-upcycling out to continue with them")
+		return errors.New("the checkpoint already has experts; leave --moe-use-upcycling out to continue with them")
 	}
 	var wrong []error
 	bad := func(is bool, format string, args ...any) {
@@ -80,15 +80,15 @@ func upcyclable(dense, m *spec.Model) error {
 		bad(true, "%s", what)
 	}
 	// The MLP's channels are cut into experts evenly.
-	bad(dense.HiddenSize != m.HiddenSize, "its hidden size is %d, the mixture's %d", dense.HiddenSize, m.HiddenSize)
-	bad(dense.FFNHiddenSize%e.FFNHiddenSize != 0, "its MLP width %d is not a multiple of the expert width %d", dense.FFNHiddenSize, e.FFNHiddenSize)
+	bad(dense.HiddenSize != m.HiddenSize, "the hidden size is %d, but that of the mixture is %d", dense.HiddenSize, m.HiddenSize)
+	bad(dense.FFNHiddenSize%e.FFNHiddenSize != 0, "the MLP width %d is not a multiple of the expert width %d", dense.FFNHiddenSize, e.FFNHiddenSize)
 	if g := dense.FFNHiddenSize / e.FFNHiddenSize; g > 0 {
 		bad(e.Num%g != 0, "--num-experts %d is not a multiple of the %d experts per MLP", e.Num, g)
 	}
 	bad(e.LatentSize > 0, "a dense model cannot initialize projections around experts (--moe-latent-size)")
 	bad(e.SharedFFN > 0, "a dense model cannot initialize a shared expert")
 	for i, on := range e.Layers {
-		bad(!on && dense.FFNHiddenSize != m.FFNHiddenSize, "layer %d has no experts, and an MLP of width %d, not %d", i, m.FFNHiddenSize, dense.FFNHiddenSize)
+		bad(!on && dense.FFNHiddenSize != m.FFNHiddenSize, "layer %d has no experts, but its MLP has the width %d instead of %d", i, m.FFNHiddenSize, dense.FFNHiddenSize)
 	}
 	return errors.Join(wrong...)
 }

@@ -216,14 +216,14 @@ func readFull(t *testing.T, src Source, tensor Tensor) []float64 {
 // Claim: what cannot become the mixture is refused with every reason.
 func TestUpcyclingRefuses(t *testing.T) {
 	for says, change := range map[string]func(from, to *spec.Model){
-		"hidden size is 4":         func(_, to *spec.Model) { to.HiddenSize = 8 },
-		"not a multiple of the ex": func(_, to *spec.Model) { to.Experts.FFNHiddenSize = 5 },
-		"not a multiple of the 3":  func(_, to *spec.Model) { to.Experts.Num = 4 },
-		"shared expert":            func(_, to *spec.Model) { to.Experts.SharedFFN = 4 },
-		"layer 0 has no exper":     func(_, to *spec.Model) { to.FFNHiddenSize = 4 },
-		"--num-layers 2 -> 3":      func(_, to *spec.Model) { to.NumLayers = 3 },
-		"activation ":              func(_, to *spec.Model) { to.Activation = spec.GeluErf },
-		"it already has exper":     func(from, to *spec.Model) { from.Experts = to.Experts },
+		"hidden size is 4":                          func(_, to *spec.Model) { to.HiddenSize = 8 },
+		"not a multiple of the ex":                  func(_, to *spec.Model) { to.Experts.FFNHiddenSize = 5 },
+		"not a multiple of the 3":                   func(_, to *spec.Model) { to.Experts.Num = 4 },
+		"shared expert":                             func(_, to *spec.Model) { to.Experts.SharedFFN = 4 },
+		"layer 0 has no exper":                      func(_, to *spec.Model) { to.FFNHiddenSize = 4 },
+		"--num-layers 2 -> 3":                       func(_, to *spec.Model) { to.NumLayers = 3 },
+		"activation ":                               func(_, to *spec.Model) { to.Activation = spec.GeluErf },
+		"the checkpoint already has experts; leave": func(from, to *spec.Model) { from.Experts = to.Experts },
 	} {
 		from := dense(tinyDense(spec.Swiglu), "F32")
 		to := *from.model

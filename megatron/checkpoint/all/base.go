@@ -108,7 +108,7 @@ func baseOf(where string, s checkpoint.State) (*Base, error) {
 	}
 	b := &Base{}
 	if err := json.Unmarshal(raw, b); err != nil || b.Folder == "" {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: the record of its base cannot be read: %w", where, errors.Join(err, fmt.Errorf("%.80s", raw)))
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: the record of the base model cannot be read: %w", where, errors.Join(err, fmt.Errorf("%.80s", raw)))
 	}
 	return b, nil
 }
@@ -116,12 +116,12 @@ func baseOf(where string, s checkpoint.State) (*Base, error) {
 // open opens the base, and refuses other weights.
 func (b *Base) open(where string, o checkpoint.OpenOptions) (checkpoint.Source, error) {
 	if slices.Contains(o.Over, where) { // a folder that was moved to its base's path
-		return nil, exitcode.Errorf(exitcode.BadData, "%s contains only an adapter, and names itself as its base; restore the weights that the adapter was trained over", where)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s contains only an adapter, and names itself as the base model; restore the weights on which the adapter was trained", where)
 	}
 	o.Step, o.Over = b.Step, append(slices.Clone(o.Over), where)
 	src, err := Open(b.Folder, o)
 	if err != nil {
-		return nil, fmt.Errorf("%s contains only an adapter; its base: %w", where, err)
+		return nil, fmt.Errorf("%s contains only an adapter, and its base model cannot be read: %w", where, err)
 	}
 	plain, err := Open(b.Folder, checkpoint.OpenOptions{Step: b.Step, Over: o.Over})
 	if err != nil {
@@ -129,7 +129,7 @@ func (b *Base) open(where string, o checkpoint.OpenOptions) (checkpoint.Source, 
 	}
 	sum, err := knownSum(plain)
 	if err = errors.Join(err, plain.Close()); err == nil && sum != b.Sum {
-		err = exitcode.Errorf(exitcode.BadData, "%s contains only an adapter, and %s no longer has the weights that it was trained over; restore them", where, b.Folder)
+		err = exitcode.Errorf(exitcode.BadData, "%s contains only an adapter, and %s no longer has the weights on which it was trained; restore these weights", where, b.Folder)
 	}
 	if err == nil && b.Quantize != "" {
 		var rounded checkpoint.Source

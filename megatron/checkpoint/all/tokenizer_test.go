@@ -100,7 +100,7 @@ func TestTokenizersThatAreNotKept(t *testing.T) {
 		src := tiny(t, tokenizer.Config{Type: "Llama2Tokenizer", Model: "/nowhere/tokenizer.model"})
 		out := filepath.Join(t.TempDir(), "out")
 		done, err := Write(context.Background(), f, out, src, checkpoint.WriteOptions{})
-		if err != nil || !strings.Contains(strings.Join(done.Notes, "\n"), "keeps no copy of its tokenizer: /nowhere/tokenizer.model does not exist") {
+		if err != nil || !strings.Contains(strings.Join(done.Notes, "\n"), "does not contain a copy of its tokenizer: /nowhere/tokenizer.model does not exist") {
 			t.Errorf("%s: %v, %q", f, err, done.Notes)
 		}
 		if f == checkpoint.HF {

@@ -33,7 +33,7 @@ func WriteAdapter(ctx context.Context, path string, base checkpoint.Info, f *pef
 		return done, err
 	}
 	if names := f.Replaced(); len(names) > 0 {
-		return done, exitcode.Errorf(exitcode.Usage, "--adapter-only cannot be combined with an adapter that has weights in full (modules_to_save, bias: %s), which GGUF adapters cannot store; leave it out to merge the adapter", names[0])
+		return done, exitcode.Errorf(exitcode.Usage, "--adapter-only cannot be combined with an adapter that has weights in full (modules_to_save, bias: %s), which GGUF adapters cannot store; leave --adapter-only out to merge the adapter", names[0])
 	}
 	w := &writingAdapter{c: c, f: f, kind: gguf.F32}
 	if o.Quantization != "" {
@@ -49,7 +49,7 @@ func WriteAdapter(ctx context.Context, path string, base checkpoint.Info, f *pef
 		list = append(list, two...)
 	}
 	if w.scaled > 0 {
-		done.Notes = append(done.Notes, "modules whose scale is not alpha over their rank have B multiplied by the rest, which llama.cpp cannot say")
+		done.Notes = append(done.Notes, "llama.cpp always scales an adapter by alpha divided by its rank; modules with another scale have the rest of it multiplied into B")
 	}
 	err = checkpoint.Single(path, func() (err error) {
 		done.Bytes, err = gguf.Write(ctx, path, w.metadata(filepath.Base(path)), list)
@@ -80,13 +80,13 @@ func (w *writingAdapter) outputs(a spec.Adapter) ([]gguf.Output, error) {
 	case a.Table || a.Experts > 0 || a.Linear == "output_layer":
 		return nil, exitcode.Errorf(exitcode.Usage, "module %s: GGUF adapters cannot store adapters on embeddings, output layers and experts; leave --adapter-only out to merge the adapter", a.Module)
 	case !ok:
-		return nil, exitcode.Errorf(exitcode.Internal, "module %s has no tensor in GGUF", a.Module)
+		return nil, exitcode.Errorf(exitcode.Internal, "module %s has no tensor in GGUF; leave --adapter-only out to merge the adapter", a.Module)
 	case a.Magnitude:
 		return nil, exitcode.Errorf(exitcode.Usage, "module %s: GGUF adapters cannot store magnitudes (DoRA); leave --adapter-only out to merge the adapter", a.Module)
 	}
 	t, r := &w.c.list[at.pieces[0][0]], int64(a.Rank)
 	if len(at.pieces) > 1 || !t.pieces[at.pieces[0][1]].plain() || t.column != nil {
-		return nil, exitcode.Errorf(exitcode.Usage, "module %s: its weight has another layout in GGUF, where adapters cannot follow; leave --adapter-only out to merge the adapter", a.Module)
+		return nil, exitcode.Errorf(exitcode.Usage, "module %s: GGUF stores the weight in another layout, for which an adapter cannot be converted; leave --adapter-only out to merge the adapter", a.Module)
 	}
 	// A [rank, in], B [out, rank].
 	down, err := w.f.Values(mpu.AdapterPrefix + a.Module + ".lora_A.weight")

@@ -72,7 +72,7 @@ func (s *settling) chooseFamily() error {
 	v, _ := s.f.Value("general.architecture")
 	arch, ok := v.String()
 	if !ok {
-		return exitcode.Errorf(exitcode.BadData, "%s: general.architecture is missing, or no text", s.f.Path)
+		return exitcode.Errorf(exitcode.BadData, "%s: general.architecture is missing or is not a text", s.f.Path)
 	}
 	if v, ok := s.f.Value("general.type"); ok {
 		if kind, _ := v.String(); kind != "model" {
@@ -89,7 +89,7 @@ func (s *settling) chooseFamily() error {
 			return nil
 		}
 	}
-	return exitcode.Errorf(exitcode.BadData, "%s: the architecture %q is not supported; supported: %s", s.f.Path, arch, architectures())
+	return exitcode.Errorf(exitcode.BadData, "%s: the architecture %q is not supported; the supported architectures are %s", s.f.Path, arch, architectures())
 }
 
 func (s *settling) key(name string) string { return s.family.arch + "." + name }
@@ -128,7 +128,7 @@ func (s *settling) setting(key, setting string) {
 	}
 	n, ok := v.Int()
 	if !ok || n < 0 || n > math.MaxInt32 {
-		s.fail("%s is %s, which is not one integer of at most %d", s.key(key), v.Kind(), math.MaxInt32)
+		s.fail("%s is %s; it must be one integer of at most %d", s.key(key), v.Kind(), math.MaxInt32)
 		return
 	}
 	if n == 0 && (strings.HasPrefix(key, "expert") || key == "attention.sliding_window") {
@@ -162,7 +162,7 @@ func (s *settling) heads() {
 	s.used[s.key("attention.key_length")], s.used[s.key("attention.value_length")] = true, true
 	switch {
 	case okK != okV || k != v:
-		s.fail("%s and value_length must be one number", s.key("attention.key_length"))
+		s.fail("%s and value_length must be the same number", s.key("attention.key_length"))
 	case okK:
 		s.config["head_dim"] = k
 	}
@@ -183,7 +183,7 @@ func (s *settling) rope() {
 		v, _ := s.f.Value(s.key("rope.scaling.factor"))
 		factor, ok := v.Float()
 		if !ok {
-			s.fail("%s is missing, or no number", s.key("rope.scaling.factor"))
+			s.fail("%s is missing or is not a number", s.key("rope.scaling.factor"))
 			return
 		}
 		s.config["rope_scaling"] = map[string]any{"rope_type": "linear", "factor": fraction(factor)}
@@ -191,7 +191,7 @@ func (s *settling) rope() {
 	case "yarn":
 		s.yarn()
 	default:
-		s.fail("%s %q is not supported; linear and yarn are", s.key("rope.scaling.type"), kind)
+		s.fail("%s %q is not supported; it must be linear or yarn", s.key("rope.scaling.type"), kind)
 	}
 	s.used[s.key("rope.scaling.type")] = true
 	// Families whose own rules llama.cpp has in code.
@@ -245,7 +245,7 @@ func (s *settling) tensors() {
 	has := func(name string) bool { _, ok := s.f.Tensor(name); return ok }
 	words, ok := s.f.Tensor("token_embd.weight")
 	if !ok || len(words.Dims) != 2 {
-		s.fail("there is no tensor \"token_embd.weight\" with two dimensions")
+		s.fail("the tensor \"token_embd.weight\" with two dimensions is missing")
 		return
 	}
 	s.config["vocab_size"] = words.Dims[1]
@@ -276,7 +276,7 @@ func (s *settling) rest() {
 	}
 	gating, ok := s.integer(s.key("expert_gating_func"))
 	if want := map[bool]int64{true: 2, false: 1}[s.family.sigmoid()]; ok && gating != 0 && gating != want {
-		s.fail("%s is %d; the architecture has %d", s.key("expert_gating_func"), gating, want)
+		s.fail("%s is %d; in this architecture it must be %d", s.key("expert_gating_func"), gating, want)
 	}
 	turned, ok := s.integer(s.key("rope.dimension_count"))
 	head, known := s.config["head_dim"].(int64)
@@ -289,7 +289,7 @@ func (s *settling) rest() {
 	case part:
 		s.partial(turned, head)
 	case turned != head:
-		s.fail("%s is %d of %d channels of a head; all must rotate", s.key("rope.dimension_count"), turned, head)
+		s.fail("%s is %d, but all %d channels of a head must rotate", s.key("rope.dimension_count"), turned, head)
 	}
 }
 
@@ -301,7 +301,7 @@ func (s *settling) partial(turned, head int64) {
 		head = hidden / max(1, heads)
 	}
 	if turned < 1 || turned > head {
-		s.fail("%s is %d of %d channels of a head", s.key("rope.dimension_count"), turned, head)
+		s.fail("%s is %d, but a head has %d channels", s.key("rope.dimension_count"), turned, head)
 		return
 	}
 	share := float64(turned) / float64(head)
@@ -321,7 +321,7 @@ func (s *settling) sizes(c *hf.Config) error {
 		return nil
 	}
 	if !s.family.scales() || c.Model.RotaryInterpolation > 1 {
-		return exitcode.Errorf(exitcode.BadData, "%s: tensor %q contradicts the architecture %s or its other scaling", s.f.Path, ropeFreqs, s.family.arch)
+		return exitcode.Errorf(exitcode.BadData, "%s: tensor %q contradicts the architecture %s or the scaling in the metadata", s.f.Path, ropeFreqs, s.family.arch)
 	}
 	scaling, err := scalingOf(s.f, t, c.Model.RotaryBase, c.Model.RotaryDims())
 	c.Model.RopeScaling = scaling
@@ -345,7 +345,7 @@ func (s *settling) experts(c *hf.Config) error {
 		routers++
 	}
 	if routers == 0 {
-		return exitcode.Errorf(exitcode.BadData, "%s: %s is %d, but no blk.N.ffn_gate_inp.weight is in the file", s.f.Path, s.key("expert_count"), e.Num)
+		return exitcode.Errorf(exitcode.BadData, "%s: %s is %d, but the file has no blk.N.ffn_gate_inp.weight", s.f.Path, s.key("expert_count"), e.Num)
 	}
 	return nil
 }

@@ -105,7 +105,7 @@ func (d *describing) delta() {
 func (d *describing) checkDelta() {
 	delta := d.m.Delta
 	if d.need(delta != nil, "a model without linear attention"); delta != nil {
-		d.need(delta.KeyDim == delta.ValueDim, "linear_key_head_dim %d with linear_value_head_dim %d: llama.cpp has one number", delta.KeyDim, delta.ValueDim)
+		d.need(delta.KeyDim == delta.ValueDim, "linear_key_head_dim %d differs from linear_value_head_dim %d (llama.cpp has one number for both)", delta.KeyDim, delta.ValueDim)
 	}
 }
 

@@ -162,7 +162,7 @@ func TestRefusesWhatLlamaCppLacks(t *testing.T) {
 		{hf.SmolLM3, "no_rope_layers", []int{1, 0, 1, 1}, "rotation of layer 1"},
 		{hf.Phi3, "rope_scaling", map[string]any{"rope_type": "longrope", "short_factor": []float64{1, 1, 1, 1}, "long_factor": []float64{2, 2, 2, 2}}, "longrope"},
 		{hf.Qwen3, "rope_scaling", map[string]any{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 16.0}, "beta_fast"},
-		{hf.GPTOSS, "layer_types", []string{"full_attention", "sliding_attention"}, "window in layer 0"},
+		{hf.GPTOSS, "layer_types", []string{"full_attention", "sliding_attention"}, "layer 0 has a window"},
 		{hf.GPTOSS, "swiglu_limit", 5.0, "swiglu_limit 5"},
 		{hf.GPTOSS, "rope_parameters", map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 16}, "truncate"},
 		{hf.GPTOSS, "attention_bias", false, "without biases"},
@@ -183,7 +183,7 @@ func TestRefusesWhatLlamaCppLacks(t *testing.T) {
 		{hf.GraniteHybrid, "mamba_conv_bias", false, "convolutions without biases"},
 		{hf.Mamba2, "use_conv_bias", false, "convolutions without biases"},
 		{hf.Mamba2, "time_step_limit", []float64{0.1, 9}, "time_step_limit"},
-		{hf.NemotronH, "hybrid_override_pattern", "M-*E", "MLPs and experts in one model"},
+		{hf.NemotronH, "hybrid_override_pattern", "M-*E", "which has both MLPs and experts"},
 		{hf.NemotronH, "hybrid_override_pattern", "-*-*", "without state-space scans"},
 	} {
 		config := small(c.family)

@@ -45,15 +45,15 @@ func splitExperts(_ *spec.Model, src hf.Source) (list []part, ok bool) {
 func (d *describing) checkGPTOSS() {
 	m := d.m
 	for i := range m.NumLayers {
-		d.need((m.WindowAt(i) >= 0) == (i%2 == 0), "a window in layer %d: %v", i, m.WindowAt(i) >= 0)
+		d.need((m.WindowAt(i) >= 0) == (i%2 == 0), "layer %d has a window: %v", i, m.WindowAt(i) >= 0)
 	}
 	d.need(m.GateLimit == 7 && m.GateOffset == 1, "swiglu_limit %g", m.GateLimit)
 	d.need(m.QKVBias && m.HasProjBias(), "attention without biases")
 	d.need(!m.Tied, "tied embeddings")
 	r := rule(m)
-	d.need(r == nil || r.Truncate != nil && !*r.Truncate, "truncate true: files of this architecture are read as truncate false")
+	d.need(r == nil || r.Truncate != nil && !*r.Truncate, "truncate true (llama.cpp reads files of this architecture with truncate false)")
 	if r != nil {
-		d.notes = append(d.notes, "llama.cpp rounds the ends of YaRN's ramp, this model does not (truncate false): results differ in the third digit")
+		d.notes = append(d.notes, "llama.cpp rounds the ends of YaRN's ramp, but this model does not (truncate false), so results differ in the third digit")
 	}
 }
 
@@ -104,7 +104,7 @@ func (s *settling) lfm2() {
 	}
 	for i, n := range heads {
 		if n != 0 && n != most {
-			s.fail("%s is %d in layer %d and %d in others", s.key("attention.head_count_kv"), n, i, most)
+			s.fail("%s is %d in layer %d, but %d in other layers", s.key("attention.head_count_kv"), n, i, most)
 		}
 	}
 	s.config["layer_types"], s.config["num_key_value_heads"], s.config["conv_bias"] = layerKinds(conv, "conv", "full_attention"), max(most, 1), false
@@ -129,7 +129,7 @@ func (d *describing) checkMinistral3() {
 		return
 	}
 	d.need(*r.MScale == 1 && r.AttentionFactor == nil, "mscale %g", *r.MScale)
-	d.need(d.m.QueryGrowth > 0 && d.m.QueryGrowthFrom == r.OriginalMax, "queries that do not grow from original_max_position_embeddings on")
+	d.need(d.m.QueryGrowth > 0 && d.m.QueryGrowthFrom == r.OriginalMax, "queries whose growth does not begin at original_max_position_embeddings")
 }
 
 func (s *settling) ministral3() {
@@ -137,7 +137,7 @@ func (s *settling) ministral3() {
 	scale, okScale := s.number("rope.scaling.yarn_log_multiplier")
 	growth, okGrowth := s.number("attention.temperature_scale")
 	if !ok || !okScale || !okGrowth {
-		s.fail("%s, yarn_log_multiplier and attention.temperature_scale must be there", s.key("rope.scaling.type"))
+		s.fail("%s, yarn_log_multiplier and attention.temperature_scale must be present", s.key("rope.scaling.type"))
 		return
 	}
 	delete(s.config, "rope_scaling")
@@ -161,7 +161,7 @@ func (d *describing) olmo3() {
 
 func (d *describing) checkOlmo3() {
 	m := d.m
-	d.need(m.WindowLeft >= 0, "a model without windows; olmo2 can be one")
+	d.need(m.WindowLeft >= 0, "a model without sliding windows (olmo2 can represent it)")
 	d.need(!m.QKVBias && !m.HasProjBias(), "attention_bias")
 	d.need(m.RotaryInterpolation <= 1, "interpolated positions")
 	if m.WindowRope == "" {
@@ -180,7 +180,7 @@ func (s *settling) olmo3() {
 	s.config["layer_types"] = layerKinds(list, "sliding_attention", "full_attention")
 	theta := s.config["rope_theta"]
 	if x, ok := s.number("rope.freq_base_swa"); ok && fraction(x) != theta {
-		s.fail("%s is %v: layers with a window rotate by %v, as the others", s.key("rope.freq_base_swa"), x, theta)
+		s.fail("%s is %v, but layers with a window rotate by %v, like the other layers", s.key("rope.freq_base_swa"), x, theta)
 	}
 	full := map[string]any{"rope_type": "default"}
 	if rule, ok := s.config["rope_scaling"].(map[string]any); ok {
@@ -255,7 +255,7 @@ func (d *describing) falcon() {
 
 func (d *describing) checkFalcon() {
 	m := d.m
-	d.need(m.ParallelResidual, "attention and MLP one after the other")
+	d.need(m.ParallelResidual, "attention and MLP in sequence")
 	d.need(m.Position == spec.PositionRope, "ALiBi")
 	d.need(!m.LinearBias && !m.QKVBias, "biases")
 	d.need(m.RotaryBase == 10000 && m.RotaryInterpolation <= 1, "rope_theta %g", m.RotaryBase)
@@ -278,7 +278,7 @@ func (s *settling) falcon() {
 // Hunyuan.
 
 func (d *describing) checkHunyuan() {
-	d.need(d.m.RopeRule == "", "the rotary parameters %s: the file has the grown base alone", d.m.RopeRule)
+	d.need(d.m.RopeRule == "", "the rotary parameters %s (the file stores only the increased base)", d.m.RopeRule)
 	d.need(!d.m.QKVBias && !d.m.HasProjBias(), "attention_bias")
 }
 
@@ -293,7 +293,7 @@ func (d *describing) exaone4() {
 func (d *describing) checkExaone4() {
 	m := d.m
 	d.need(!m.QKVBias && !m.HasProjBias(), "attention_bias")
-	d.need((m.WindowLeft >= 0) == (m.NumLayers == 64), "sliding_window with %d layers: llama.cpp has it in models of 64 layers, and there alone", m.NumLayers)
+	d.need((m.WindowLeft >= 0) == (m.NumLayers == 64), "sliding_window with %d layers (llama.cpp supports it only in models of 64 layers)", m.NumLayers)
 }
 
 func (s *settling) exaone4() {

@@ -62,7 +62,7 @@ func (d *describing) checkGemma4() {
 	d.need(m.WindowLeft >= 0 && m.Full != nil, "layers without a window alone")
 	r := rule(m)
 	d.need(r != nil && r.Type == spec.RopeProportional, "rope_type other than proportional in full layers")
-	d.need(m.ScoreScale() == 1, "scores times %g", m.ScoreScale())
+	d.need(m.ScoreScale() == 1, "attention scores multiplied by %g", m.ScoreScale())
 }
 
 // gemma4Rope is the tensor of full layers' rotations: those beyond the turning part do not turn.
@@ -92,11 +92,11 @@ func (s *settling) gemma4() {
 	full, _ := s.config["head_dim"].(int64)
 	own, okK := s.take("attention.key_length_swa")
 	if v, okV := s.take("attention.value_length_swa"); !okK || !okV || own != v {
-		s.fail("%s and value_length_swa must be one number", s.key("attention.key_length_swa"))
+		s.fail("%s and value_length_swa must be the same number", s.key("attention.key_length_swa"))
 	}
 	s.config["head_dim"], s.config["global_head_dim"] = own, full
 	if n, ok := s.take("rope.dimension_count_swa"); ok && n != own {
-		s.fail("%s is %d of %d channels of a head; all must rotate", s.key("rope.dimension_count_swa"), n, own)
+		s.fail("%s is %d, but all %d channels of a head must rotate", s.key("rope.dimension_count_swa"), n, own)
 	}
 	// Numbers of each layer.
 	wide, narrow := s.perLayer("attention.head_count_kv", slides, false), s.perLayer("attention.head_count_kv", slides, true)
@@ -144,7 +144,7 @@ func (s *settling) gemma4Rotary(full int64) {
 	delete(s.config, "rope_theta")
 	t, ok := s.f.Tensor(ropeFreqs)
 	if !ok || len(t.Dims) != 1 || t.Dims[0] != full/2 || full < 2 {
-		s.fail("there is no tensor %q with %d elements", ropeFreqs, full/2)
+		s.fail("the tensor %q with %d elements is missing", ropeFreqs, full/2)
 		return
 	}
 	values := make([]float32, t.Dims[0])
@@ -158,7 +158,7 @@ func (s *settling) gemma4Rotary(full int64) {
 		case v == 1 && turning == i:
 			turning++
 		case v != 1e30:
-			s.fail("tensor %q has %v at %d; it must be 1, and 1e30 behind that", ropeFreqs, v, i)
+			s.fail("tensor %q has %v at element %d; the elements must be 1 and, after those, 1e30", ropeFreqs, v, i)
 			return
 		}
 	}
@@ -182,7 +182,7 @@ func (s *settling) ints(key string) []int64 {
 		ok = ok && n >= 0 && n <= math.MaxInt32
 	}
 	if !ok {
-		s.fail("%s is %s; it must be an integer, or one for each layer", s.key(key), v.Kind())
+		s.fail("%s is %s; it must be an integer, or a list with an integer for each layer", s.key(key), v.Kind())
 		return nil
 	}
 	return list
@@ -197,7 +197,7 @@ func (s *settling) perLayer(key string, kinds []bool, kind bool) int64 {
 			return list[0]
 		case i >= len(list) || kinds[i] != kind:
 		case found >= 0 && list[i] != found:
-			s.problems = append(s.problems, exitcode.Errorf(exitcode.BadData, "%s is %d in layer %d and %d in others of its kind", s.key(key), list[i], i, found))
+			s.problems = append(s.problems, exitcode.Errorf(exitcode.BadData, "%s is %d in layer %d, but %d in other layers of the same kind", s.key(key), list[i], i, found))
 			return found
 		default:
 			found = list[i]

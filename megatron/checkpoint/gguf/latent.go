@@ -84,11 +84,11 @@ func (d *describing) checkLatent() {
 	}
 	// llama.cpp knows models whose queries have no latent by their number of layers.
 	lite := m.NumLayers == 26 || m.NumLayers == 27 || m.NumLayers == 48 && m.VocabSize == 128256
-	d.need(lite == (l.QRank == 0), "q_lora_rank %d with %d layers: llama.cpp reads it by the number of layers", l.QRank, m.NumLayers)
+	d.need(lite == (l.QRank == 0), "q_lora_rank %d with %d layers (llama.cpp decides by the number of layers whether it reads q_lora_rank)", l.QRank, m.NumLayers)
 	d.need(!m.QKVBias && !m.LinearBias && !m.HasProjBias(), "biases")
 	first := max(0, slices.Index(e.Layers, true))
 	d.need(!slices.Contains(e.Layers[first:], false), "layers without experts between those with them")
-	d.need(e.NumGroups <= 1 || e.ScoreFunction == spec.ScoreSigmoid, "topk_method group_limited_greedy: llama.cpp adds the best two experts of a group")
+	d.need(e.NumGroups <= 1 || e.ScoreFunction == spec.ScoreSigmoid, "topk_method group_limited_greedy (llama.cpp scores a group by the sum of its two best experts)")
 	d.need(e.NumGroups <= 1 || e.BestOfGroup() == 2, "groups of experts by other than their best two")
 	if l.Yarn {
 		d.need(l.FastTurns == 32 && l.SlowTurns == 1, "beta_fast and beta_slow other than 32 and 1")
@@ -119,14 +119,14 @@ func (s *settling) latent() {
 	key, okK := s.take("attention.key_length_mla")
 	value, okV := s.take("attention.value_length_mla")
 	if !okK || !okV {
-		s.fail("%s is missing: older files, with kv_b in one tensor, are not supported; convert the model again", s.key("attention.key_length_mla"))
+		s.fail("%s is missing: older files, which have kv_b in one tensor, are not supported; convert the model again", s.key("attention.key_length_mla"))
 		return
 	}
 	if n, ok := s.take("attention.key_length"); ok && n != rank+rotary {
-		s.fail("%s is %d, not %d and %d", s.key("attention.key_length"), n, rank, rotary)
+		s.fail("%s is %d; it must be the sum of %d and %d", s.key("attention.key_length"), n, rank, rotary)
 	}
 	if n, ok := s.take("attention.value_length"); ok && n != rank {
-		s.fail("%s is %d, not %d", s.key("attention.value_length"), n, rank)
+		s.fail("%s is %d; it must be %d", s.key("attention.value_length"), n, rank)
 	}
 	if n, ok := s.take("attention.head_count_kv"); ok && n != 1 {
 		s.fail("%s is %d; it must be 1", s.key("attention.head_count_kv"), n)

@@ -170,7 +170,7 @@ func (d *describing) check() {
 		if d.f.arch == "exaone4" {
 			rotates = m.WindowLeft < 0 || m.WindowAt(i) >= 0
 		}
-		d.need(m.Position != spec.PositionRope || m.RopeAt(i) == rotates, "rotation of layer %d: %v", i, m.RopeAt(i))
+		d.need(m.Position != spec.PositionRope || m.RopeAt(i) == rotates, "the rotation of layer %d is %v", i, m.RopeAt(i))
 	}
 	d.checkGemma()
 	d.checkActivation()
@@ -208,7 +208,7 @@ func (d *describing) checkActivation() {
 	}
 	d.need(ok, "the %s activation", d.m.Activation)
 	if a == activations.GeluErf && !d.f.plusOne {
-		d.notes = append(d.notes, "llama.cpp computes GELU by its tanh approximation, this model by erf: results differ in the fourth digit")
+		d.notes = append(d.notes, "llama.cpp computes GELU by its tanh approximation, but this model uses erf, so results differ in the fourth digit")
 	}
 }
 
@@ -230,10 +230,10 @@ func (d *describing) checkGemma() {
 	}
 	for i := range m.NumLayers {
 		local := (i+1)%every != 0
-		d.need(m.WindowLeft < 0 || m.WindowAt(i) >= 0 == local, "a window in layer %d: %v", i, m.WindowAt(i) >= 0)
+		d.need(m.WindowLeft < 0 || m.WindowAt(i) >= 0 == local, "layer %d has a window: %v", i, m.WindowAt(i) >= 0)
 	}
 	divisor := d.f.scoreDivisor(int64(m.HiddenSize), int64(m.NumAttentionHeads), int64(m.KVChannels), int64(m.NumLayers))
-	d.need(math.Abs(m.ScoreScale()*math.Sqrt(float64(divisor))-1) < 1e-6, "scores times %g", m.ScoreScale())
+	d.need(math.Abs(m.ScoreScale()*math.Sqrt(float64(divisor))-1) < 1e-6, "attention scores multiplied by %g", m.ScoreScale())
 }
 
 // checkExperts compares a mixture with what the architecture computes.
@@ -243,7 +243,7 @@ func (d *describing) checkExperts() {
 		return
 	}
 	if fixed, ok := d.f.fixed["norm_topk_prob"].(bool); ok {
-		d.need(e.PreSoftmax != fixed, "weights of the chosen experts that add up to one: %v", !e.PreSoftmax)
+		d.need(e.PreSoftmax != fixed, "whether the weights of the chosen experts add up to one: %v", !e.PreSoftmax)
 	}
 	d.need(d.f.arch != "olmoe" || d.m.NumQueryGroups == d.m.NumAttentionHeads, "grouped queries")
 	d.need(d.f.mixed || !slices.Contains(e.Layers, false), "layers without experts")

@@ -40,11 +40,11 @@ func Modelfile(path string) (text string, notes []string, err error) {
 	}
 	switch {
 	case source.Text == "":
-		notes = append(notes, "the model has no chat template, and so has the Modelfile: Ollama will pass prompts on as they are")
+		notes = append(notes, "neither the model nor the Modelfile has a chat template, so Ollama will pass on prompts unchanged")
 		b.WriteString("TEMPLATE \"\"\"{{ .Prompt }}\"\"\"\n")
 	default:
 		if t, err = turnsOf(source, bos); err != nil {
-			notes = append(notes, fmt.Sprintf("the chat template cannot be expressed in Ollama's template language (%v): the Modelfile has none, and Ollama uses the template that it knows for the one in the GGUF file", err))
+			notes = append(notes, fmt.Sprintf("the chat template cannot be expressed in Ollama's template language (%v), so the Modelfile has none; Ollama then uses its own version of the template in the GGUF file, if it knows that template", err))
 		} else {
 			fmt.Fprintf(&b, "TEMPLATE \"\"\"%s\"\"\"\n", t.template())
 		}

@@ -112,9 +112,9 @@ func (d *describing) checkScans() {
 		d.need(d.f.arch != "mamba2", "a model without state-space scans")
 		return
 	}
-	d.need(s.DtMin == 0 && s.DtMax == 0, "time_step_limit: llama.cpp has no limits of time steps")
-	d.need(s.ConvBias, "convolutions without biases: llama.cpp adds them in any case")
-	d.need(d.f.arch != "granitehybrid" || s.Inner() == 2*d.m.HiddenSize, "mamba_expand %d: llama.cpp reads 2", s.Inner()/d.m.HiddenSize)
+	d.need(s.DtMin == 0 && s.DtMax == 0, "time_step_limit (llama.cpp does not limit time steps)")
+	d.need(s.ConvBias, "convolutions without biases (llama.cpp always adds biases)")
+	d.need(d.f.arch != "granitehybrid" || s.Inner() == 2*d.m.HiddenSize, "mamba_expand %d (llama.cpp supports only 2)", s.Inner()/d.m.HiddenSize)
 }
 
 // eachLayer has n for each layer where it is so, and 0 for the others.
@@ -177,10 +177,10 @@ func (d *describing) replace(key string, value any) {
 func (d *describing) checkNemotron() {
 	m := d.m
 	d.checkScans()
-	d.need(m.Mamba != nil, "a model without state-space scans: llama.cpp reads their sizes in any case")
+	d.need(m.Mamba != nil, "a model without state-space scans (llama.cpp always reads the sizes of scans)")
 	if e := m.Experts; e != nil {
 		pattern := m.Hybrid()
-		d.need(!strings.Contains(pattern, "-"), "the pattern %s: MLPs and experts in one model", pattern)
+		d.need(!strings.Contains(pattern, "-"), "the pattern %s, which has both MLPs and experts", pattern)
 		d.need(e.NumGroups <= 1 || e.BestOfGroup() == 2, "groups of experts by other than their best two")
 	}
 }
@@ -249,7 +249,7 @@ func (s *settling) layerNumbers(key string) (list []int64, most int64) {
 	}
 	for i, n := range list {
 		if most > 0 && n > 0 && n != most {
-			s.fail("%s is %d in layer %d and %d in others", s.key(key), n, i, most)
+			s.fail("%s is %d in layer %d, but %d in other layers", s.key(key), n, i, most)
 			return nil, 0
 		}
 		most = max(most, n)
@@ -321,7 +321,7 @@ func (s *settling) graniteHybrid() {
 	if c["intermediate_size"], c["shared_intermediate_size"] = width, shared; c["num_local_experts"] == nil {
 		c["num_local_experts"] = int64(0)
 		if shared != width {
-			s.fail("%s is %d and %s %d; without experts both are the width of the MLP", s.key("feed_forward_length"), width, s.key("expert_shared_feed_forward_length"), shared)
+			s.fail("%s is %d and %s is %d; without experts both are the width of the MLP and must be equal", s.key("feed_forward_length"), width, s.key("expert_shared_feed_forward_length"), shared)
 		}
 	}
 }
@@ -342,7 +342,7 @@ func (s *settling) nemotron() {
 	_, c["mamba_head_dim"] = s.scanWidth("mamba_num_heads")
 	s.convBias("use_conv_bias")
 	if s.rotates() {
-		s.fail("%s is not false: layers of this architecture do not rotate", s.key("rope.scaling.finetuned"))
+		s.fail("%s is not false, but layers of this architecture do not rotate", s.key("rope.scaling.finetuned"))
 	}
 	if x, ok := s.number("attention.layer_norm_rms_epsilon"); ok {
 		c["layer_norm_epsilon"] = fraction(x) // llama.cpp takes it first
@@ -365,7 +365,7 @@ func (s *settling) nemotron() {
 	for i := range kinds {
 		switch {
 		case groups[i] > 0 && widths[i] > 0:
-			s.fail("layer %d has both %s and %s; a layer has one of them", i, s.key("attention.head_count_kv"), s.key("feed_forward_length"))
+			s.fail("layer %d has both %s and %s; a layer must have only one of them", i, s.key("attention.head_count_kv"), s.key("feed_forward_length"))
 		case groups[i] > 0:
 			kinds[i] = "full_attention"
 		case widths[i] > 0:
@@ -376,7 +376,7 @@ func (s *settling) nemotron() {
 	}
 	c["layers_block_type"], c["num_key_value_heads"], c["intermediate_size"] = kinds, max(most, 1), max(width, 1)
 	if n := c["moe_intermediate_size"]; n != nil && width > 0 && n != width {
-		s.fail("%s is %v and %s %d; both are the width of an expert", s.key("expert_feed_forward_length"), n, s.key("feed_forward_length"), width)
+		s.fail("%s is %v and %s is %d; both are the width of an expert and must be equal", s.key("expert_feed_forward_length"), n, s.key("feed_forward_length"), width)
 	}
 }
 
@@ -387,13 +387,13 @@ func (s *settling) nemotronExperts() {
 		"expert_shared_feed_forward_length": "moe_shared_expert_intermediate_size", "expert_group_count": "n_group", "expert_group_used_count": "topk_group"} {
 		n, ok := s.take(key)
 		if !ok || n < 1 {
-			s.fail("%s is missing, or no number from 1 on", s.key(key))
+			s.fail("%s is missing or is not a number of at least 1", s.key(key))
 			continue
 		}
 		c[setting] = n
 	}
 	if n, ok := s.take("expert_shared_count"); ok && n != 1 {
-		s.fail("%s is %d; the architecture has 1", s.key("expert_shared_count"), n)
+		s.fail("%s is %d; in this architecture it must be 1", s.key("expert_shared_count"), n)
 	}
 	if n, ok := s.take("moe_latent_size"); ok && n > 0 {
 		c["moe_latent_size"] = n
@@ -416,7 +416,7 @@ func (s *settling) mamba2() {
 	s.convBias("use_conv_bias")
 	for _, key := range []string{"feed_forward_length", "attention.head_count"} {
 		if n, ok := s.take(key); ok && n != 0 {
-			s.fail("%s is %d; the architecture has neither attention nor MLPs", s.key(key), n)
+			s.fail("%s is %d, but this architecture has neither attention nor MLPs", s.key(key), n)
 		}
 	}
 }

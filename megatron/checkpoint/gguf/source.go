@@ -53,7 +53,7 @@ func open(f *gguf.File) (checkpoint.Source, error) {
 		info.Notes = append(info.Notes, "weights are dequantised to f32: "+s.quantised)
 	}
 	if s.ahead > 0 {
-		info.Notes = append(info.Notes, fmt.Sprintf("%d layers that predict further tokens (nextn_predict_layers) are left out, as transformers does", s.ahead))
+		info.Notes = append(info.Notes, fmt.Sprintf("%d layers of multi-token prediction (nextn_predict_layers) are left out, as in transformers", s.ahead))
 	}
 	return hf.NewMapped(info, checkpoint.State{}, c.mapping, []hf.Kind{{Prefix: checkpoint.Model, Store: s}}, f.Close)
 }
@@ -81,15 +81,15 @@ func (s *store) check() error {
 		used[t.name] = true
 		switch {
 		case !ok:
-			wrong = append(wrong, fmt.Errorf("%s: the metadata asks for the tensor %q, which is not in the file", s.f.Path, t.name))
+			wrong = append(wrong, fmt.Errorf("%s: by the metadata the model has the tensor %q, but the file does not have it", s.f.Path, t.name))
 		case !sameShape(found.Shape(), t.shape):
-			wrong = append(wrong, fmt.Errorf("%s: tensor %q has the shape %v, but by the metadata it is %v", s.f.Path, t.name, found.Shape(), t.shape))
+			wrong = append(wrong, fmt.Errorf("%s: tensor %q has the shape %v, but by the metadata the shape is %v", s.f.Path, t.name, found.Shape(), t.shape))
 		}
 		s.files[i] = found
 	}
 	for _, t := range s.f.Tensors {
 		if !used[t.Name] && !s.further(t.Name) {
-			wrong = append(wrong, fmt.Errorf("%s: unexpected tensor %q for the model of the metadata; leaving it out would change the results", s.f.Path, t.Name))
+			wrong = append(wrong, fmt.Errorf("%s: the model of the metadata has no tensor %q; leaving this tensor out would change the results", s.f.Path, t.Name))
 		}
 	}
 	if len(wrong) > 0 {
@@ -191,7 +191,7 @@ func (s *store) ReadAt(name string, dst []byte, at int64) error {
 	dtype, _, _ := s.Info(name)
 	width := checkpoint.Width(dtype)
 	if int64(len(dst))%width != 0 || at%width != 0 {
-		return exitcode.Errorf(exitcode.Internal, "tensor %q: bytes %d to %d are not elements of %s", name, at, at+int64(len(dst)), dtype)
+		return exitcode.Errorf(exitcode.Internal, "tensor %q: bytes %d to %d do not begin and end at elements of %s", name, at, at+int64(len(dst)), dtype)
 	}
 	r := &request{dst, at / width, int64(len(dst)) / width, dtype, width}
 	for _, k := range where.pieces {

@@ -144,7 +144,7 @@ func (w *writing) tokenizer() error {
 		if w.o.Tokenizer != "" {
 			from = w.o.Tokenizer
 		}
-		w.notes = append(w.notes, from+" has no tokenizer that GGUF can hold: llama.cpp will take token ids only; use --tokenizer to give a folder with one")
+		w.notes = append(w.notes, from+" has no tokenizer that GGUF can store, so llama.cpp will accept only token ids; use --tokenizer to give a folder with a tokenizer")
 		w.metadata = append(w.metadata, gguf.Pair{Key: "tokenizer.ggml.model", Value: "none"})
 		return nil
 	}
@@ -153,7 +153,7 @@ func (w *writing) tokenizer() error {
 	}
 	pairs, notes, err := ggvocab.Metadata(ggvocab.Options{Files: files, Size: m.VocabSize, Config: w.config, Pre: w.c.family.pre, Spaces: w.c.family.spaces, Model: w.c.family.words})
 	if err != nil {
-		return exitcode.Errorf(exitcode.CodeOf(err), "the tokenizer cannot be stored in GGUF: %w; use --tokenizer to give a folder with another", err)
+		return exitcode.Errorf(exitcode.CodeOf(err), "the tokenizer cannot be stored in GGUF: %w; use --tokenizer to give a folder with another tokenizer", err)
 	}
 	w.metadata = append(w.metadata, pairs...)
 	w.notes = append(w.notes, notes...)
@@ -236,7 +236,7 @@ func (w *writing) fill(t *tensor, kind gguf.Type, from, to int64, dst []byte) er
 		}
 	}
 	if kind == gguf.MXFP4 && !gguf.HoldsMXFP4(values) {
-		return exitcode.Errorf(exitcode.Usage, "tensor %q: rows %d to %d have values that are not MXFP4's, as the rest of the experts; give --type, as in --type bf16", t.name, from, to)
+		return exitcode.Errorf(exitcode.Usage, "tensor %q: rows %d to %d have values that MXFP4 cannot represent, although the other experts are stored as MXFP4; give --type, as in --type bf16", t.name, from, to)
 	}
 	gguf.Encode(dst, kind, values)
 	return nil

@@ -33,14 +33,14 @@ func (d *describing) checkRule() {
 	}
 	if r.AttentionFactor != nil {
 		usual := 0.1*math.Log(*r.Factor) + 1
-		d.need(math.Abs(*r.AttentionFactor/usual-1) < 1e-6, "attention_factor %v, where YaRN's is %.6g", *r.AttentionFactor, usual)
+		d.need(math.Abs(*r.AttentionFactor/usual-1) < 1e-6, "attention_factor %v instead of YaRN's %.6g", *r.AttentionFactor, usual)
 	}
 	is := func(x *float64, value float64) bool { return x == nil || *x == value }
 	d.need(d.f.yarn || is(r.BetaFast, 32) && is(r.BetaSlow, 1), "beta_fast and beta_slow other than 32 and 1")
 	if d.f.hf != hf.GPTOSS {
-		d.need(r.Truncate == nil || *r.Truncate, "truncate false: llama.cpp rounds the ends of YaRN's ramp")
+		d.need(r.Truncate == nil || *r.Truncate, "truncate false (llama.cpp rounds the ends of YaRN's ramp)")
 	}
-	d.need(d.m.WindowRope == "" || d.f.hf == hf.Olmo3, "YaRN with other rotations in layers with a window")
+	d.need(d.m.WindowRope == "" || d.f.hf == hf.Olmo3, "YaRN with different rotations in layers with a window")
 	d.need(d.f.hf == hf.Ministral3 || r.MScale == nil && r.MScaleAllDim == nil, "mscale and mscale_all_dim")
 }
 

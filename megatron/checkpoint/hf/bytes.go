@@ -64,7 +64,7 @@ func (mp *Mapping) Gather(dst []byte, global string, from, size []int64, width i
 		first, columns = from[1], size[1]
 	}
 	if int64(len(dst)) != size[0]*columns*width {
-		return exitcode.Errorf(exitcode.Internal, "tensor %q: %d bytes for a box of %v elements", global, len(dst), size)
+		return exitcode.Errorf(exitcode.Internal, "tensor %q: a buffer of %d bytes does not fit a box of %v elements", global, len(dst), size)
 	}
 	list := r.runs(from[0], from[0]+size[0])
 	if src := &r.sources[0]; src.Transposed { // and then the only one
@@ -253,7 +253,7 @@ func (mp *Mapping) ScatterRows(dst []byte, name string, from, to, width int64, r
 	rows, columns := r.size()
 	src := &r.sources[at[1]]
 	if n := elements(src.Shape[1:]) * (to - from); int64(len(dst)) != n*width {
-		return exitcode.Errorf(exitcode.Internal, "tensor %q: %d bytes for %d elements", name, len(dst), n)
+		return exitcode.Errorf(exitcode.Internal, "tensor %q: a buffer of %d bytes does not fit %d elements", name, len(dst), n)
 	}
 	// Runs of neighbouring rows of ours that this tensor has, transposed or as they are.
 	for _, run := range r.runs(0, rows) {

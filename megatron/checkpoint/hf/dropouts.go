@@ -28,7 +28,7 @@ func Dropouts(folder string) (hidden, attention float64, err error) {
 			}
 			n, is := v.(float64)
 			if !is || n < 0 || n >= 1 {
-				return 0, exitcode.Errorf(exitcode.BadData, "%s: %s is %v; must be 0 or more and less than 1", path, name, v)
+				return 0, exitcode.Errorf(exitcode.BadData, "%s: %s is %v; it must be 0 or more and less than 1", path, name, v)
 			}
 			return n, nil
 		}

@@ -100,7 +100,7 @@ func (c *reading) deepSeekExperts(f *fields) {
 		e.SharedFFN = e.FFNHiddenSize * c.size("n_shared_experts", maxMixed, n)
 	}
 	if n := f.FirstDense; n != nil && *n < 0 {
-		c.fail("first_k_dense_replace is %d; it is a number of layers", *n)
+		c.fail("first_k_dense_replace is %d; it must be a number of layers", *n)
 	}
 	if e.SharedFFN == 0 && c.Family == GLM4MoE {
 		c.fail("n_shared_experts of 0 is not supported: this class always has shared experts")
@@ -123,7 +123,7 @@ func (c *reading) deepSeekExperts(f *fields) {
 		e.ScoreFunction, e.ExpertBias, e.BiasUpdateRate, e.RouterDtype = spec.ScoreSigmoid, true, 0.001, "fp32"
 		c.expertGroups(f, 2)
 		if norm != (e.TopK > 1) {
-			c.fail("norm_topk_prob %v with %d experts a token: the weights of several experts are divided by their sum here, that of a single one is not", norm, e.TopK)
+			c.fail("norm_topk_prob %v with %d experts per token is not supported; it must be true for several experts per token and false for one", norm, e.TopK)
 		}
 	case score == "softmax" && method == "greedy":
 		e.PreSoftmax = !norm
@@ -137,7 +137,7 @@ func (c *reading) deepSeekExperts(f *fields) {
 			c.fail("norm_topk_prob with topk_method group_limited_greedy is not supported")
 		}
 	default:
-		c.fail("scoring_func %q with topk_method %q is not supported; sigmoid with noaux_tc, and softmax with greedy or group_limited_greedy, are", score, method)
+		c.fail("scoring_func %q with topk_method %q is not supported; it must be sigmoid with noaux_tc, or softmax with greedy or group_limited_greedy", score, method)
 	}
 }
 
@@ -170,7 +170,7 @@ func (c *reading) expertGroups(f *fields, best int) {
 		return
 	}
 	if e.Num%groups != 0 || chosen > groups || e.TopK > e.Num/groups*chosen {
-		c.fail("n_group %d and topk_group %d do not fit %d experts with %d per token", groups, chosen, e.Num, e.TopK)
+		c.fail("n_group %d and topk_group %d are not possible with %d experts and %d experts per token", groups, chosen, e.Num, e.TopK)
 		return
 	}
 	if best > e.Num/groups {

@@ -28,7 +28,7 @@ func Export(dir string, m *spec.Model, get func(global string) ([]float32, error
 		o.DType = "F32"
 	}
 	if torchTypes[o.DType] == "" {
-		return exitcode.Errorf(exitcode.Usage, "weights cannot be exported as %s; F32, BF16 and F16 can", o.DType)
+		return exitcode.Errorf(exitcode.Usage, "weights cannot be exported as %s; choose F32, BF16 or F16", o.DType)
 	}
 	shape := *m
 	if o.MaxPositions > 0 {

@@ -262,7 +262,7 @@ func (c *reading) understood(raw []byte) {
 		}
 	}
 	if slices.Sort(lost); len(lost) > 0 {
-		c.fail("%s: unknown keys; remove those that do not change the model", strings.Join(lost, ", "))
+		c.fail("%s: these keys are unknown; remove those that do not change the model", strings.Join(lost, ", "))
 	}
 }
 

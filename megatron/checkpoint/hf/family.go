@@ -28,7 +28,7 @@ func FamilyOf(m *spec.Model) (string, error) {
 		}
 	}
 	if least == nil {
-		return "", exitcode.Errorf(exitcode.Usage, "no architecture of Hugging Face can represent this model")
+		return "", exitcode.Errorf(exitcode.Usage, "no Hugging Face architecture can represent this model")
 	}
 	return nearest, exitcode.With(exitcode.Usage, &inexpressible{holderOf(nearest), least})
 }

@@ -290,7 +290,7 @@ func (c *reading) miniMax(f *fields) {
 	e := m.Experts
 	e.ScoreFunction, e.ExpertBias, e.BiasUpdateRate, e.RouterDtype = spec.ScoreSigmoid, true, 0.001, "fp32"
 	if e.TopK == 1 {
-		c.fail("num_experts_per_tok 1 is not supported: this family divides the weight of a single expert by itself")
+		c.fail("num_experts_per_tok 1 is not supported: this family divides the weights of a token's experts by their sum, so that a single expert always has the weight 1")
 	}
 }
 
@@ -306,7 +306,7 @@ func (c *reading) llama4(f *fields) {
 	m.FFNHiddenSize = c.size("intermediate_size_mlp", maxSize, f.DenseFFN)
 	m.RotaryInterleaved = true
 	if len(f.MoELayers) > 0 || f.MoELayers == nil {
-		c.fail("layers with experts are not supported in this family; models with \"moe_layers\": [] are")
+		c.fail("layers with experts are not supported in this family; only models with \"moe_layers\": [] are supported")
 	}
 	attention := given(f.AttentionBias, false)
 	c.separateBiases(attention, attention, false)

@@ -137,7 +137,7 @@ func OpenSource(dir string, o checkpoint.OpenOptions) (checkpoint.Source, error)
 	m.Context = f.MaxPositions
 	info := checkpoint.Info{Format: checkpoint.HF, Path: dir, Family: f.Family, Model: &m, Tokenizer: tokenizerOf(dir), Specials: specialsOf(dir)}
 	if info.Quantization = f.Quantization; info.Quantization != "" {
-		info.Notes = append(info.Notes, fmt.Sprintf("weights are %s; they are read as the values that their codes stand for", strings.ToUpper(info.Quantization)))
+		info.Notes = append(info.Notes, fmt.Sprintf("weights are stored as %s; the values that these codes stand for are read", strings.ToUpper(info.Quantization)))
 	}
 	if info.Tokenizer.Type == "Llama2Tokenizer" {
 		if note := tokenizer.LeftOut(info.Tokenizer.Model); note != "" {
@@ -145,16 +145,16 @@ func OpenSource(dir string, o checkpoint.OpenOptions) (checkpoint.Source, error)
 		}
 	}
 	if len(f.left) > 0 {
-		info.Notes = append(info.Notes, strings.Join(f.left, " and ")+" are left out, as transformers' class of the text part does")
+		info.Notes = append(info.Notes, strings.Join(f.left, " and ")+" are left out, as in transformers' class for the text part")
 	}
 	if f.keys > 0 {
-		info.Notes = append(info.Notes, fmt.Sprintf("%d tensors of keys and values in the last num_kv_shared_layers layers, which read those of others, are left out, as transformers does", f.keys))
+		info.Notes = append(info.Notes, fmt.Sprintf("%d tensors of keys and values in the last num_kv_shared_layers layers, which use the keys and values of other layers, are left out, as in transformers", f.keys))
 	}
 	switch {
 	case f.further > 0 && m.MTP != nil:
-		info.Notes = append(info.Notes, fmt.Sprintf("%d copies of embedding and output layer in layers that predict further tokens (num_nextn_predict_layers) are left out: these layers use the model's", f.further))
+		info.Notes = append(info.Notes, fmt.Sprintf("%d copies of the embedding and output layer in the layers of multi-token prediction (num_nextn_predict_layers) are left out: these layers use those of the model", f.further))
 	case f.further > 0:
-		info.Notes = append(info.Notes, fmt.Sprintf("%d tensors of layers that predict further tokens (num_nextn_predict_layers) are left out, as transformers does; with --mtp-num-layers %d a run trains them", f.further, f.Further))
+		info.Notes = append(info.Notes, fmt.Sprintf("%d tensors of layers of multi-token prediction (num_nextn_predict_layers) are left out, as in transformers; with --mtp-num-layers %d a run trains them", f.further, f.Further))
 	}
 	s, err := NewMapped(info, checkpoint.State{}, f.Mapping, []Kind{{checkpoint.Model, f}}, f.Close)
 	if err != nil {
@@ -180,10 +180,10 @@ func (f *Folder) check() error {
 		}
 		switch {
 		case !ok:
-			wrong = append(wrong, fmt.Errorf("%s: %s needs the tensor %q, which is in no file of the folder", f.Path, ConfigName, src.Name))
+			wrong = append(wrong, fmt.Errorf("%s: the model of %s needs the tensor %q, but no file of the folder has it", f.Path, ConfigName, src.Name))
 			continue
 		case !slices.Equal(info.Shape, src.Shape):
-			wrong = append(wrong, fmt.Errorf("%s: tensor %q has the shape %v, but by %s it is %v", f.files.Where(name), name, info.Shape, ConfigName, src.Shape))
+			wrong = append(wrong, fmt.Errorf("%s: tensor %q has the shape %v, but by %s the shape is %v", f.files.Where(name), name, info.Shape, ConfigName, src.Shape))
 		}
 		f.stored[src.Name] = name
 		used[name] = true
@@ -201,7 +201,7 @@ func (f *Folder) check() error {
 		case f.Mapping.keysUnread(name):
 			f.keys++
 		default:
-			wrong = append(wrong, fmt.Errorf("%s: unexpected tensor %q for the model of %s; leaving it out would change the results", f.files.Where(name), name, ConfigName))
+			wrong = append(wrong, fmt.Errorf("%s: tensor %q is not part of the model of %s; leaving it out would change the results", f.files.Where(name), name, ConfigName))
 		}
 	}
 	return exitcode.With(exitcode.BadData, Some(wrong))
@@ -245,7 +245,7 @@ func (f *Folder) checkHead() []error {
 	if same {
 		return nil
 	}
-	return []error{fmt.Errorf("%s: tensor %q is not %s, although tie_word_embeddings of %s declares them equal; set it to false, or remove the tensor",
+	return []error{fmt.Errorf("%s: tensor %q is not %s, although tie_word_embeddings of %s declares them equal; set tie_word_embeddings to false, or remove the tensor",
 		f.files.Where(headName), headName, words, ConfigName)}
 }
 

@@ -68,11 +68,11 @@ func readFP8(f Files, name string, block []int64) (*fp8Codes, []int64, error) {
 	module := strings.TrimSuffix(name, ".weight")
 	info, ok := f.Info(name)
 	if !ok {
-		return nil, nil, fmt.Errorf("tensor %q is missing, which %s%s belongs to", name, module, fp8Scales)
+		return nil, nil, fmt.Errorf("tensor %q is missing, although the tensor %s%s belongs to it", name, module, fp8Scales)
 	}
 	c := &fp8Codes{table: fp8Tables()[info.DType]}
 	if c.table == nil || len(info.Shape) != 2 || info.Shape[0] < 1 || info.Shape[1] < 1 {
-		return nil, nil, fmt.Errorf("tensor %q is %s of shape %v; a weight with scales is F8_E4M3 or F8_E5M2 [out, in]", name, info.DType, info.Shape)
+		return nil, nil, fmt.Errorf("tensor %q is %s of shape %v; a weight with scales must be F8_E4M3 or F8_E5M2 of shape [out, in]", name, info.DType, info.Shape)
 	}
 	rows, columns := info.Shape[0], info.Shape[1]
 	c.columns, c.height, c.width = columns, rows, columns
@@ -84,7 +84,7 @@ func readFP8(f Files, name string, block []int64) (*fp8Codes, []int64, error) {
 	scales, ok := f.Info(module + fp8Scales)
 	one := block == nil && elements(scales.Shape) == 1
 	if !ok || !one && fmt.Sprint(scales.Shape) != fmt.Sprint(want) {
-		return nil, nil, fmt.Errorf("tensor %q: the shape of its scales %s%s is %v; by the weight's shape %v and weight_block_size %v it is %v",
+		return nil, nil, fmt.Errorf("tensor %q: the scales %s%s have the shape %v, but by the weight's shape %v and weight_block_size %v it must be %v",
 			name, module, fp8Scales, scales.Shape, info.Shape, block, want)
 	}
 	var err error
@@ -105,12 +105,12 @@ func fp8ScalesOf(f Files, name string, info safetensors.Info) ([]float32, error)
 	case "U8": // older files store exponents as integers
 		safetensors.Decode(wide, "F8_E8M0", raw)
 	default:
-		return nil, fmt.Errorf("tensor %q is %s; scales are F32, BF16, F16, or F8_E8M0 and U8, which are exponents", name, info.DType)
+		return nil, fmt.Errorf("tensor %q is %s; scales must be F32, BF16 or F16, or exponents in F8_E8M0 or U8", name, info.DType)
 	}
 	scales := make([]float32, len(wide))
 	for i, scale := range wide {
 		if scales[i] = float32(scale); !(scale >= 0) || math.IsInf(scale, 0) {
-			return nil, fmt.Errorf("tensor %q: scale %d is %g; must be 0 or above, and finite", name, i, scale)
+			return nil, fmt.Errorf("tensor %q: scale %d is %g; it must be finite and not negative", name, i, scale)
 		}
 	}
 	return scales, nil
@@ -120,7 +120,7 @@ func fp8ScalesOf(f Files, name string, info safetensors.Info) ([]float32, error)
 func (d *dequantized) unscaled() error {
 	for _, name := range d.Names() {
 		if info, _ := d.Files.Info(name); d.weights[name] == nil && fp8Tables()[info.DType] != nil {
-			return exitcode.Errorf(exitcode.BadData, "%s: tensor %q is %s, but its scales %s%s are in no file of the folder", d.Where(name), name, info.DType, strings.TrimSuffix(name, ".weight"), fp8Scales)
+			return exitcode.Errorf(exitcode.BadData, "%s: tensor %q is %s, but no file of the folder has its scales %s%s", d.Where(name), name, info.DType, strings.TrimSuffix(name, ".weight"), fp8Scales)
 		}
 	}
 	return nil

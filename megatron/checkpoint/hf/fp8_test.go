@@ -152,19 +152,19 @@ func TestRefusesQuantisedFloats(t *testing.T) {
 		config, with string
 		says         string
 	}{
-		"scales gone":        {"blocks", only(scales, nil), "", "", `model.safetensors: tensor "model.layers.0.mlp.down_proj.weight" is F8_E4M3, but its scales model.layers.0.mlp.down_proj.weight_scale_inv are in no file`},
-		"a row less":         {"blocks", only(scales, func(i *safetensors.Info, raw []byte) []byte { i.Shape[0]--; return raw[:i.Shape[0]*i.Shape[1]*4] }), "", "", `scales model.layers.0.mlp.down_proj.weight_scale_inv is [3 12]`},
-		"other type":         {"blocks", only(scales, func(i *safetensors.Info, raw []byte) []byte { i.DType = "I32"; return raw }), "", "", "is I32; scales are"},
+		"scales gone":        {"blocks", only(scales, nil), "", "", `model.safetensors: tensor "model.layers.0.mlp.down_proj.weight" is F8_E4M3, but no file of the folder has its scales model.layers.0.mlp.down_proj.weight_scale_inv`},
+		"a row less":         {"blocks", only(scales, func(i *safetensors.Info, raw []byte) []byte { i.Shape[0]--; return raw[:i.Shape[0]*i.Shape[1]*4] }), "", "", `scales model.layers.0.mlp.down_proj.weight_scale_inv have the shape [3 12]`},
+		"other type":         {"blocks", only(scales, func(i *safetensors.Info, raw []byte) []byte { i.DType = "I32"; return raw }), "", "", "; scales must be F32, BF16 or F16, or exponents in F8_E8M0"},
 		"NaN":                {"blocks", only(scales, func(i *safetensors.Info, raw []byte) []byte { copy(raw[4:], "\xff\xff\xff\x7f"); return raw }), "", "", "scale 1 is NaN"},
 		"weight gone":        {"blocks", only("model.layers.0.mlp.down_proj.weight", nil), "", "", `tensor "model.layers.0.mlp.down_proj.weight" is missing`},
 		"other blocks":       {"blocks", all, "[\n      16,", "[\n      32,", "weight_block_size [32 8]"},
 		"one for blocks":     {"whole", all, `"weight_block_size": null`, `"weight_block_size": [16, 16]`, "weight_block_size [16 16]"},
-		"three":              {"blocks", all, "[\n      16,", "[\n      16, 1,", "must be two numbers"},
-		"zero":               {"blocks", all, "[\n      16,", "[\n      0,", "must be two numbers"},
+		"three":              {"blocks", all, "[\n      16,", "[\n      16, 1,", "two numbers of at least 1"},
+		"zero":               {"blocks", all, "[\n      16,", "[\n      0,", "two numbers of at least 1"},
 		"method":             {"blocks", all, `"quant_method": "fp8"`, `"quant_method": "gptq"`, `quant_method "gptq" is not supported`},
 		"format":             {"blocks", all, `"fmt": "e4m3"`, `"fmt": "e3m4"`, `fmt "e3m4" is not supported`},
 		"MXFP4 elsewhere":    {"blocks", all, `"quant_method": "fp8"`, `"quant_method": "mxfp4"`, "mxfp4 in a deepseek_v3 model"},
-		"MXFP4, scales gone": {"mxfp4", only(gate+"_scales", nil), "", "", `tensor "` + gate + `_blocks" has no counterpart`},
+		"MXFP4, scales gone": {"mxfp4", only(gate+"_scales", nil), "", "", `tensor "` + gate + `_blocks" is incomplete`},
 		"MXFP4, a row less": {"mxfp4", only(gate+"_scales", func(i *safetensors.Info, raw []byte) []byte {
 			i.Shape[0]--
 			return raw[:elements(i.Shape)]

@@ -39,7 +39,7 @@ func (c *reading) gemma4(f *fields) {
 	f.LayerTypes = slices.Clone(f.LayerTypes)
 	f.LayerTypes[m.NumLayers-1] = "full_attention" // as its class makes it
 	if !slices.Contains(f.LayerTypes, "sliding_attention") {
-		c.fail("layer_types: no layer but the last, which is always full_attention, has sliding_attention")
+		c.fail("layer_types: sliding_attention must also be given for a layer before the last, which is always full_attention")
 		return
 	}
 	c.layerWindows(f, nil)
@@ -57,12 +57,12 @@ func (c *reading) gemma4Small(f *fields) {
 	m := c.Model
 	if n := f.SharedKV; n != nil && *n != 0 {
 		if *n < 0 || *n >= int64(m.NumLayers) {
-			c.fail("num_kv_shared_layers is %d; of %d layers it is 0 to %d", *n, m.NumLayers, m.NumLayers-1)
+			c.fail("num_kv_shared_layers is %d; with %d layers it must be from 0 to %d", *n, m.NumLayers, m.NumLayers-1)
 			return
 		}
 		m.KVShared, m.WideShared = int(*n), given(f.DoubleWide, false)
 		if !m.AllHaveKeys() {
-			c.fail("num_kv_shared_layers %d: layer_types has a kind among the last %d layers that none before them has", *n, *n)
+			c.fail("num_kv_shared_layers %d: in layer_types, the last %d layers have a kind that no earlier layer has", *n, *n)
 		}
 	}
 	if n := f.PerLayerInput; n == nil || *n == 0 {
@@ -70,7 +70,7 @@ func (c *reading) gemma4Small(f *fields) {
 	}
 	m.PerLayerInput = c.size("hidden_size_per_layer_input", maxSize, f.PerLayerInput)
 	if n := f.PerLayerVocab; n == nil || *n != int64(m.VocabSize) {
-		c.fail("vocab_size_per_layer_input must be vocab_size, %d (its class has %d where the key is absent)", m.VocabSize, *number(262144))
+		c.fail("vocab_size_per_layer_input must equal vocab_size, which is %d (if the key is absent, transformers' class uses %d)", m.VocabSize, *number(262144))
 	}
 }
 
@@ -123,7 +123,7 @@ func (c *reading) gemma4PerLayer(f *fields, full *spec.FullAttention) {
 		own := f.PerLayer[strconv.Itoa(i)]
 		switch {
 		case kind != "full_attention" && len(own) > 0, kind == "full_attention" && first != nil && !maps.Equal(own, first):
-			c.fail("per_layer_config of layer %d: it may change layers of full_attention alone, all of them alike", i)
+			c.fail("per_layer_config of layer %d: only layers of full_attention can be changed, and all of them in the same way", i)
 			return
 		case kind == "full_attention" && first == nil:
 			if first = own; first == nil {
@@ -157,7 +157,7 @@ func (c *reading) gemma4Rotary(f *fields) {
 	full, sliding := &rope{RopeRule: spec.RopeRule{Type: spec.RopeProportional}, Theta: decimal(1e6), PartialRotary: &quarter}, &rope{RopeRule: spec.RopeRule{Type: spec.RopeDefault}, Theta: decimal(1e4)}
 	r := f.RopeParameters
 	if r != nil && !slices.Equal(r.types, []string{"full_attention", "sliding_attention"}) { // its class has no other table to use
-		c.fail("rope_parameters must have a table of full_attention and one of sliding_attention, and nothing else")
+		c.fail("rope_parameters must have exactly two tables, full_attention and sliding_attention")
 		return
 	}
 	if r != nil && r.byType != nil {
@@ -184,10 +184,10 @@ func (c *reading) gemma4Rotary(f *fields) {
 		}
 		m.RopeRule = (&spec.RopeRule{Type: spec.RopeProportional, Partial: &partial}).Text()
 	default:
-		c.fail("rope_type %s of full_attention is not supported; default and proportional are", full.RopeRule.Type)
+		c.fail("rope_type %s of full_attention is not supported; it must be default or proportional", full.RopeRule.Type)
 	}
 	if sliding.RopeRule.Type != spec.RopeDefault {
-		c.fail("rope_type %s of sliding_attention is not supported; default is", sliding.RopeRule.Type)
+		c.fail("rope_type %s of sliding_attention is not supported; it must be default", sliding.RopeRule.Type)
 		return
 	}
 	sliding = &rope{RopeRule: sliding.RopeRule, Theta: sliding.Theta} // its class turns complete heads

@@ -24,15 +24,15 @@ func gptOSSAbsent(f *fields) {
 func (c *reading) gptOSS(f *fields) {
 	m := c.Model
 	if f.RopeParameters == nil && f.RopeScaling == nil {
-		c.fail("rope_parameters or rope_scaling is missing; transformers' class has YaRN by factor 32 there")
+		c.fail("rope_parameters or rope_scaling is missing; transformers' class has YaRN with a factor of 32")
 	}
 	c.decoder(f, false)
 	if m.Activation != spec.Swiglu {
-		c.fail("hidden_act must be silu: transformers' class computes with its own activation, whatever this says")
+		c.fail("hidden_act must be silu: transformers' class ignores this key and always uses its own activation")
 	}
 	m.Activation, m.GateLimit, m.GateOffset, m.Sinks = spec.QuickGeglu, c.positive("swiglu_limit", f.SwigluLimit, 7), 1, true
 	if alpha := f.SwigluAlpha; alpha != nil && *alpha != 1.702 {
-		c.fail("swiglu_alpha %v is not supported; 1.702 is", *alpha)
+		c.fail("swiglu_alpha %v is not supported; it must be 1.702", *alpha)
 	}
 	attention := given(f.AttentionBias, true)
 	c.separateBiases(attention, attention, true)
@@ -167,7 +167,7 @@ func readSlab[T float32 | float64](name string, read func(name string) ([]T, []i
 		return values, shape, err
 	}
 	if len(shape) < 2 || j >= shape[0] {
-		return nil, nil, exitcode.Errorf(exitcode.BadData, "tensor %q has the shape %v, which holds no expert %d", full, shape, j)
+		return nil, nil, exitcode.Errorf(exitcode.BadData, "tensor %q has the shape %v, which does not contain expert %d", full, shape, j)
 	}
 	n := int64(len(values)) / shape[0]
 	return values[j*n : (j+1)*n], shape[1:], nil
@@ -177,7 +177,7 @@ func readSlab[T float32 | float64](name string, read func(name string) ([]T, []i
 func (mp *Mapping) scatterSlabs(dst []byte, name string, from, to, width int64, read ReadBox) error {
 	n := elements(mp.slabs[name][1:]) * width
 	if int64(len(dst)) != n*(to-from) {
-		return exitcode.Errorf(exitcode.Internal, "tensor %q: %d bytes for %d experts", name, len(dst), to-from)
+		return exitcode.Errorf(exitcode.Internal, "tensor %q: %d bytes cannot be divided among %d experts", name, len(dst), to-from)
 	}
 	for j := from; j < to; j++ {
 		if err := mp.Scatter(dst[(j-from)*n:][:n], slabName(name, int(j)), width, read); err != nil {

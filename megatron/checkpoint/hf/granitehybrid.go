@@ -49,7 +49,7 @@ func (c *reading) graniteHybrid(f *fields) {
 	m := c.Model
 	c.shape(f, false)
 	if m.Activation = c.activation("hidden_act", f.HiddenAct, "silu", true); m.Activation != spec.Swiglu {
-		c.fail("hidden_act must be silu, which the convolution computes with, too")
+		c.fail("hidden_act must be silu, which the convolution also uses")
 	}
 	c.graniteFactors(f)
 	switch kind := text(f.PositionKind); kind {
@@ -58,7 +58,7 @@ func (c *reading) graniteHybrid(f *fields) {
 	case "", "nope":
 		m.Position = spec.PositionNone
 	default:
-		c.fail("position_embedding_type %q is not supported; rope and null are", kind)
+		c.fail("position_embedding_type %q is not supported; it must be rope or null", kind)
 	}
 	if kind := text(f.NormFunction); kind != "" && kind != "rmsnorm" {
 		c.fail("normalization_function %q is not supported; transformers' class always computes RMSNorm", kind)
@@ -96,7 +96,7 @@ func (c *reading) scans(f *fields) {
 		}
 	}
 	if s.Inner() != inner {
-		c.fail("mamba_n_heads %d of mamba_d_head %d channels are not mamba_expand times hidden_size, %d", s.Heads, s.HeadDim, inner)
+		c.fail("mamba_n_heads %d of mamba_d_head %d channels do not equal mamba_expand times hidden_size, which is %d", s.Heads, s.HeadDim, inner)
 	}
 	c.addScans(f, s, "mamba_n_heads", "mamba_n_groups", "mamba_expand, mamba_n_groups and mamba_d_state")
 }
@@ -105,13 +105,13 @@ func (c *reading) scans(f *fields) {
 func (c *reading) addScans(f *fields, s *spec.Mamba, heads, groups, widths string) {
 	switch {
 	case s.Channels() > maxSize:
-		c.fail("%s make %d channels of a convolution; at most %d are supported", widths, s.Channels(), maxSize)
+		c.fail("%s give a convolution %d channels; at most %d are supported", widths, s.Channels(), maxSize)
 	case s.Heads%s.Groups != 0:
 		c.fail("%s %d is not a multiple of %s %d", heads, s.Heads, groups, s.Groups)
 	}
 	l := f.TimeStepLimits
 	if len(l) != 2 || !(l[0] >= 0) || !(l[1] >= l[0]) || l[1] == 0 || math.IsInf(l[0], 1) {
-		c.fail("time_step_limit must have two numbers, 0 or more, the second not below the first")
+		c.fail("time_step_limit must have two numbers that are not negative, and the second must not be below the first")
 		return
 	}
 	if s.DtMin = l[0]; !math.IsInf(l[1], 1) {

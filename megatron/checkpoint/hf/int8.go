@@ -42,14 +42,14 @@ func readInt8(f Files, name string) (*int8Codes, []int64, error) {
 	module := strings.TrimSuffix(name, ".weight")
 	info, ok := f.Info(name)
 	if !ok {
-		return nil, nil, fmt.Errorf("tensor %q is missing, which %s%s belongs to", name, module, int8Scales)
+		return nil, nil, fmt.Errorf("tensor %q is missing, although the tensor %s%s belongs to it", name, module, int8Scales)
 	}
 	if info.DType != "I8" || len(info.Shape) != 2 || info.Shape[0] < 1 || info.Shape[1] < 1 {
-		return nil, nil, fmt.Errorf("tensor %q is %s of shape %v; codes of 8 bits are I8 [out, in]", name, info.DType, info.Shape)
+		return nil, nil, fmt.Errorf("tensor %q is %s of shape %v; codes of 8 bits must be I8 of shape [out, in]", name, info.DType, info.Shape)
 	}
 	scales, ok := f.Info(module + int8Scales)
 	if !ok || scales.DType != "F32" || checkpoint.Volume(scales.Shape) != info.Shape[0] {
-		return nil, nil, fmt.Errorf("tensor %q: its scales %s%s are %s %v; must be F32 [%d]", name, module, int8Scales, scales.DType, scales.Shape, info.Shape[0])
+		return nil, nil, fmt.Errorf("tensor %q: the scales %s%s are %s %v; they must be F32 [%d]", name, module, int8Scales, scales.DType, scales.Shape, info.Shape[0])
 	}
 	if format, ok := f.Info(module + int8Format); ok {
 		kind := make([]byte, format.Bytes)
@@ -57,7 +57,7 @@ func readInt8(f Files, name string) (*int8Codes, []int64, error) {
 			return nil, nil, err
 		}
 		if len(kind) != 1 || kind[0] != 0 {
-			return nil, nil, fmt.Errorf("tensor %q: weight_format %v; only 0, row by row, is supported; save it by a bitsandbytes of today", name, kind)
+			return nil, nil, fmt.Errorf("tensor %q: weight_format %v is not supported, only 0 (row by row); save the model again by a newer bitsandbytes", name, kind)
 		}
 	}
 	// Scales that are finite numbers.
@@ -69,7 +69,7 @@ func readInt8(f Files, name string) (*int8Codes, []int64, error) {
 	for i := range info.Shape[0] {
 		scale := math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
 		if !(scale >= 0) || math.IsInf(float64(scale), 0) {
-			return nil, nil, fmt.Errorf("tensor %q: the scale of row %d is %g; must be 0 or above, and finite", name, i, scale)
+			return nil, nil, fmt.Errorf("tensor %q: the scale of row %d is %g; it must be finite and not negative", name, i, scale)
 		}
 		c.scales = append(c.scales, scale)
 	}
@@ -101,7 +101,7 @@ func quantizeInt8(values []float32, in int64) (*int8Weight, error) {
 			most = math.Max(most, math.Abs(x))
 		}
 		if math.IsInf(most, 0) {
-			return nil, fmt.Errorf("row %d has a value that F16 cannot hold, in which int8 is made; use nf4", from/in)
+			return nil, fmt.Errorf("row %d has a value that is too large for F16, from which int8 is computed; use nf4", from/in)
 		}
 		w.scales = append(w.scales, float32(most))
 		if most == 0 {

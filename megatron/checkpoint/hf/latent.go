@@ -44,7 +44,7 @@ func (c *reading) deepSeek(f *fields) {
 		RopeDim: c.size("qk_rope_head_dim", maxSize, f.RotaryHeadDim), VDim: c.size("v_head_dim", maxSize, f.ValueHeadDim), Norms: true,
 		Factor: 1, MScale: 1, OriginalMax: spec.YarnOriginalMax, FastTurns: spec.YarnFastTurns, SlowTurns: spec.YarnSlowTurns}
 	if n := f.QueryHeadDim; n != nil && *n != int64(l.HeadDim()) {
-		c.fail("qk_head_dim is %d, but qk_nope_head_dim %d and qk_rope_head_dim %d make %d", *n, l.QKDim, l.RopeDim, l.HeadDim())
+		c.fail("qk_head_dim is %d, but qk_nope_head_dim %d and qk_rope_head_dim %d add up to %d", *n, l.QKDim, l.RopeDim, l.HeadDim())
 	}
 	if f.QueryRank != nil {
 		l.QRank = c.size("q_lora_rank", maxSize, f.QueryRank)
@@ -68,7 +68,7 @@ func (c *reading) latentRope(l *spec.Latent) {
 		c.fail("the rotary parameters: %v", err)
 		return
 	case r.Type != spec.RopeYarn || r.AttentionFactor != nil || r.Truncate != nil && !*r.Truncate:
-		c.fail("latent attention with the rotary parameters %s is not supported; rope_type yarn without attention_factor is", m.RopeRule)
+		c.fail("latent attention with the rotary parameters %s is not supported; use rope_type yarn without attention_factor", m.RopeRule)
 		return
 	}
 	// Fields that are absent or 0 have a default.
@@ -85,7 +85,7 @@ func (c *reading) latentRope(l *spec.Latent) {
 	// mscale and mscale_all_dim scale cosines and sines, and the scores: DeepSeek gives both or neither.
 	case l.MScale != 0 && l.MScaleAllDim != 0:
 	case l.MScaleAllDim != 0:
-		c.fail("mscale_all_dim %v without mscale is not supported: the code of these models differs in what it means", l.MScaleAllDim)
+		c.fail("mscale_all_dim %v without mscale is not supported: programs for these models differ in the meaning of that", l.MScaleAllDim)
 	default:
 		l.MScale = 1 // without both, cosines and sines grow by the plain factor
 	}

@@ -28,7 +28,7 @@ func (c *reading) lfm2(f *fields) {
 	}
 	c.decoder(f, true)
 	if m.Activation != spec.Swiglu {
-		c.fail("hidden_act must be silu: transformers' class computes with it, whatever this says")
+		c.fail("hidden_act must be silu: transformers' class ignores this key and always uses silu")
 	}
 	m.QKNorm = true
 	c.refuse("conv_bias", f.ConvBias, true)

@@ -24,14 +24,14 @@ func (c *reading) mamba2(f *fields) {
 	c.shape(f, false)
 	m.Position, m.Activation, m.Sublayers = spec.PositionNone, spec.GeluErf, slices.Repeat([]spec.Sublayers{spec.MixerAlone}, m.NumLayers)
 	if act := text(f.HiddenAct); act != "" && act != "silu" {
-		c.fail("hidden_act %q is not supported; silu is", act)
+		c.fail("hidden_act %q is not supported; it must be silu", act)
 	}
 	c.refuse("use_bias", f.UseBias, true)
 	c.refuse("rms_norm", f.ScanNorm, false)
 	s := &spec.Mamba{Heads: m.NumAttentionHeads, Groups: c.size("n_groups", maxSize, f.ScanGroups), HeadDim: m.KVChannels, StateDim: c.size("state_size", maxSize, f.ScanStateSize),
 		Taps: c.size("conv_kernel", spec.MostTaps, f.ScanTaps), ConvBias: given(f.ScanConvBias, true), Layers: repeated(m.NumLayers, true)}
 	if inner := c.size("expand", maxSize, f.ScanExpand) * m.HiddenSize; s.Inner() != inner {
-		c.fail("num_heads %d of head_dim %d channels are not expand times hidden_size, %d", s.Heads, s.HeadDim, inner)
+		c.fail("num_heads %d of head_dim %d channels do not equal expand times hidden_size, which is %d", s.Heads, s.HeadDim, inner)
 	}
 	c.addScans(f, s, "num_heads", "n_groups", "expand, n_groups and state_size")
 }

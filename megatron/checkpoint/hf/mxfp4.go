@@ -53,11 +53,11 @@ func newMXFP4(files Files, mp *Mapping, dtype string) (*mxfp4, error) {
 		// Codes of 32 neighbours in 16 bytes, and an exponent for them.
 		switch shape := blocks.Shape; {
 		case !ok1 || !ok2:
-			return bad("tensor %q has no counterpart: MXFP4 weights are %s%s with %s%s", part, name, mxfp4Blocks, name, mxfp4Scales)
+			return bad("tensor %q is incomplete: an MXFP4 weight consists of %s%s and %s%s", part, name, mxfp4Blocks, name, mxfp4Scales)
 		case blocks.DType != "U8" || len(shape) != 4 || shape[3] != mxfp4Group/2 || elements(shape) < 1:
-			return bad("tensor %q is %s %v; must be U8 [experts, out, in/%d, %d]", blocks.Name, blocks.DType, shape, mxfp4Group, mxfp4Group/2)
+			return bad("tensor %q is %s %v; it must be U8 [experts, out, in/%d, %d]", blocks.Name, blocks.DType, shape, mxfp4Group, mxfp4Group/2)
 		case scales.DType != "U8" || !slices.Equal(scales.Shape, shape[:3]):
-			return bad("tensor %q is %s %v; by %q it is U8 %v", scales.Name, scales.DType, scales.Shape, blocks.Name, shape[:3])
+			return bad("tensor %q is %s %v; by %q it must be U8 %v", scales.Name, scales.DType, scales.Shape, blocks.Name, shape[:3])
 		default:
 			full := []int64{shape[0], shape[1], shape[2] * mxfp4Group}
 			q.weights[name] = safetensors.Info{Name: name, DType: dtype, Shape: full, Bytes: elements(full) * checkpoint.Width(dtype)}
@@ -118,7 +118,7 @@ func (q *mxfp4) ReadAt(name string, dst []byte, at int64) error {
 	}
 	width := checkpoint.Width(info.DType)
 	if at%width != 0 || int64(len(dst))%width != 0 || at < 0 || at+int64(len(dst)) > info.Bytes {
-		return exitcode.Errorf(exitcode.Internal, "tensor %q: %d bytes from %d on do not fall on elements of %s", name, len(dst), at, info.DType)
+		return exitcode.Errorf(exitcode.Internal, "tensor %q: %d bytes from byte %d on do not begin and end at elements of %s", name, len(dst), at, info.DType)
 	}
 	from, to := at/width, (at+int64(len(dst)))/width
 	if from == to {
@@ -136,7 +136,7 @@ func (q *mxfp4) ReadAt(name string, dst []byte, at int64) error {
 	values := make([]float32, (last-first)*mxfp4Group)
 	for i, exponent := range exponents {
 		if exponent == 255 {
-			return exitcode.Errorf(exitcode.BadData, "%s: tensor %q: exponent %d is 255, which stands for no number", q.Where(name), name+mxfp4Scales, first+int64(i))
+			return exitcode.Errorf(exitcode.BadData, "%s: tensor %q: exponent %d is 255, which does not stand for a number", q.Where(name), name+mxfp4Scales, first+int64(i))
 		}
 		group, scale := values[i*mxfp4Group:][:mxfp4Group], float32(safetensors.FromE8M0(exponent))
 		for k, code := range codes[i*mxfp4Group/2:][:mxfp4Group/2] {

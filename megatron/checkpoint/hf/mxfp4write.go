@@ -24,7 +24,7 @@ func (w *writing) quantizeExperts() error {
 		return exitcode.Errorf(exitcode.Usage, "--quantize mxfp4 needs a gpt_oss model, whose experts it quantizes; this is a %s model", w.mapping.Family)
 	}
 	if m.HiddenSize%mxfp4Group != 0 || m.Experts.FFNHiddenSize%mxfp4Group != 0 {
-		return exitcode.Errorf(exitcode.Usage, "--quantize mxfp4: %d neighbours share a scale, which must divide the hidden size %d and the experts' %d", mxfp4Group, m.HiddenSize, m.Experts.FFNHiddenSize)
+		return exitcode.Errorf(exitcode.Usage, "--quantize mxfp4: the block size %d must divide the hidden size %d and the experts' width %d", mxfp4Group, m.HiddenSize, m.Experts.FFNHiddenSize)
 	}
 	straight, err := NewMapping(m, GPTOSS)
 	if err != nil {
@@ -66,7 +66,7 @@ func (z *fours) fill(dst []byte, part string, from, to int64) error {
 			for k, x := range wide[i:][:mxfp4Group] { // in BF16, as transformers takes them
 				group[k] = bf16(float32(x))
 				if v := float64(group[k]); math.IsNaN(v) || math.IsInf(v, 0) {
-					return exitcode.Errorf(exitcode.BadData, "tensor %q, expert %d: element %d is %g, which MXFP4 cannot hold", name, j, i+int64(k), x)
+					return exitcode.Errorf(exitcode.BadData, "tensor %q, expert %d: element %d is %g, which MXFP4 cannot represent", name, j, i+int64(k), x)
 				}
 			}
 			codes, exponent := quantizeMXFP4(&group)

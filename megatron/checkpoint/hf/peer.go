@@ -43,7 +43,7 @@ func CheckPeer(dir string, m *spec.Model) (judged bool, err error) {
 	defer files.Close()
 	list := append(p.settings(m), p.tensors(files)...)
 	if len(list) > 0 {
-		return true, exitcode.Errorf(exitcode.Differs, "%s: transformers would build another model: %w; do not use it", dir, Some(list))
+		return true, exitcode.Errorf(exitcode.Differs, "%s: transformers would build another model from it: %w; do not use it", dir, Some(list))
 	}
 	return true, nil
 }
@@ -73,7 +73,7 @@ var llamas = []string{GPTNeoX, Starcoder2, Phi3, SmolLM3, Llama, Mistral, Mixtra
 func (p peer) settings(m *spec.Model) (list []error) {
 	same := func(what string, theirs, ours float64) {
 		if theirs != ours {
-			list = append(list, fmt.Errorf("%s is %g there, %g in the model", what, theirs, ours))
+			list = append(list, fmt.Errorf("%s is %g in transformers, but %g in the model", what, theirs, ours))
 		}
 	}
 	truth := map[bool]float64{true: 1}
@@ -289,7 +289,7 @@ func (p peer) tensors(files *safetensors.Folder) (list []error) {
 	for _, name := range files.Names() {
 		info, _ := files.Info(name)
 		if shape, ok := want[name]; !ok || !slices.Equal(shape, info.Shape) {
-			list = append(list, fmt.Errorf("tensor %q is %v in the files, %v there", name, info.Shape, shape))
+			list = append(list, fmt.Errorf("tensor %q is %v in the files, but %v in transformers", name, info.Shape, shape))
 		}
 		delete(want, name)
 	}

@@ -35,7 +35,7 @@ func (c *reading) quantization(f *fields) {
 		return
 	}
 	if c.Quantization, c.Blocks = q.kind(), q.BlockSize; c.Quantization == "" {
-		c.fail("quantization_config: quant_method %q is not supported; fp8, mxfp4, and of bitsandbytes nf4 and int8 are; convert the weights to float first (transformers: model.dequantize())", q.Method)
+		c.fail("quantization_config: quant_method %q is not supported (supported are fp8, mxfp4, and nf4 and int8 of bitsandbytes); convert the weights to float first (transformers: model.dequantize())", q.Method)
 	}
 	for ours, theirs := range torchTypes {
 		if said := `"` + theirs + `"`; said == string(f.DType) || f.DType == nil && said == string(f.TorchDType) {
@@ -47,7 +47,7 @@ func (c *reading) quantization(f *fields) {
 		c.fp8(q)
 	case MXFP4:
 		if c.Family != GPTOSS {
-			c.fail("quantization_config: quant_method mxfp4 in a %s model is not supported; in gpt_oss models it is", c.Family)
+			c.fail("quantization_config: quant_method mxfp4 in a %s model is not supported, only in gpt_oss models", c.Family)
 		}
 	}
 }
@@ -55,12 +55,12 @@ func (c *reading) quantization(f *fields) {
 // fp8 checks the settings of 8-bit floats.
 func (c *reading) fp8(q *quantization) {
 	if b := q.BlockSize; b != nil && (len(b) != 2 || min(b[0], b[1]) < 1 || max(b[0], b[1]) > maxSize) {
-		c.fail("quantization_config: weight_block_size is %v; it must be two numbers from 1 on, the rows and columns of a block, or null", b)
+		c.fail("quantization_config: weight_block_size is %v; it must be null, or two numbers of at least 1 for the rows and columns of a block", b)
 	}
 	if q.Format != "" && q.Format != "e4m3" {
-		c.fail("quantization_config: fmt %q is not supported; e4m3 is", q.Format)
+		c.fail("quantization_config: fmt %q is not supported; it must be e4m3", q.Format)
 	}
 	if q.Experts != "" && q.Experts != FP8 {
-		c.fail("quantization_config: expert_dtype %q is not supported; fp8 is", q.Experts)
+		c.fail("quantization_config: expert_dtype %q is not supported; it must be fp8", q.Experts)
 	}
 }

@@ -107,7 +107,7 @@ func (z *quantizing) fill(dst []byte, part string, from, to int64) error {
 	}
 	row := int64(len(dst)) / max(1, to-from)
 	if to*row > int64(len(raw)) {
-		return exitcode.Errorf(exitcode.Internal, "tensor %q: rows up to %d of %d bytes", part, to, len(raw))
+		return exitcode.Errorf(exitcode.Internal, "tensor %q: a buffer for rows up to %d has %d bytes, which does not match", part, to, len(raw))
 	}
 	copy(dst, raw[from*row:to*row])
 	return nil

@@ -118,7 +118,7 @@ func (c *reading) biases(f *fields) {
 	case Llama, SmolLM3:
 		attention, mlp := given(f.AttentionBias, false), given(f.MLPBias, false)
 		if attention != mlp {
-			c.fail("attention_bias %v with mlp_bias %v: all linear layers or none can have biases", attention, mlp)
+			c.fail("attention_bias %v with mlp_bias %v is not supported: either all linear layers have biases or none", attention, mlp)
 		}
 		m.LinearBias, m.QKVBias = attention, attention
 	}
@@ -274,7 +274,7 @@ func (c *reading) unknown(family string) {
 		return
 	}
 	if lacks := unheld[family]; lacks != "" {
-		c.fail("model_type %q is not supported: it has %s; supported are %s", family, lacks, Known)
+		c.fail("model_type %q is not supported, because it has %s; supported are %s", family, lacks, Known)
 		return
 	}
 	c.fail("model_type %q is unknown; supported are %s", family, Known)

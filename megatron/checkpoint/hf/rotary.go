@@ -41,7 +41,7 @@ func (r *rope) UnmarshalJSON(raw []byte) error {
 	}
 	slices.Sort(types)
 	if len(types) != len(tables) {
-		return fmt.Errorf("the rotary parameters mix tables by layer type (%s) with values outside them", strings.Join(types, ", "))
+		return fmt.Errorf("the rotary parameters have both tables per layer type (%s) and values outside these tables", strings.Join(types, ", "))
 	}
 	// Equal tables are one.
 	all := map[string]*rope{}
@@ -85,7 +85,7 @@ func (r *rope) flat(raw []byte) error {
 		return fmt.Errorf("the rotary parameters: %w", err)
 	}
 	if f.Attention != nil && *f.Attention != 1 {
-		return fmt.Errorf("the rotary parameters: attn_factor %v is passed over by transformers, and multiplies the attention factor in vLLM and llama.cpp; remove it for the first, or write their product as attention_factor", *f.Attention)
+		return fmt.Errorf("the rotary parameters: attn_factor %v is ignored by transformers, but multiplies the attention factor in vLLM and llama.cpp; remove attn_factor to follow transformers, or write the product of the two factors as attention_factor", *f.Attention)
 	}
 	r.RopeRule, r.Theta, r.PartialRotary, r.Growth = spec.RopeRule(f.ruleFields), f.Theta, f.PartialRotary, f.Growth
 	r.RopeRule.Type = spec.RopeDefault
@@ -117,7 +117,7 @@ func (c *reading) rotary(f *fields) {
 		r, window = c.byType(r)
 	}
 	if r != nil && r.Growth != nil && c.Family != Ministral3 {
-		c.fail("llama_4_scaling_beta is not of the %s family", c.Family)
+		c.fail("llama_4_scaling_beta is not supported in the %s family", c.Family)
 	}
 	if r != nil && r.Theta != nil {
 		theta = r.Theta
@@ -150,7 +150,7 @@ func (c *reading) rotary(f *fields) {
 func (c *reading) byType(r *rope) (full, sliding *rope) {
 	full, sliding = r.byType["full_attention"], r.byType["sliding_attention"]
 	if full == nil || sliding == nil || len(r.byType) != 2 {
-		c.fail("the rotary parameters differ by layer type; tables of full_attention and sliding_attention are supported, and no others")
+		c.fail("the rotary parameters differ by layer type; only the tables full_attention and sliding_attention are supported")
 	}
 	return full, sliding
 }
@@ -163,7 +163,7 @@ func (c *reading) windowRope(r *rope) {
 		return // the other layers' table
 	}
 	if r.PartialRotary != nil && *r.PartialRotary != 1 {
-		c.fail("partial_rotary_factor %v of sliding layers alone is not supported", *r.PartialRotary)
+		c.fail("partial_rotary_factor %v of only the sliding layers is not supported", *r.PartialRotary)
 	}
 	m.WindowRope = rule.Text()
 	if _, err := spec.ParseRopeRule(m.WindowRope, m.RotaryDims()); err != nil {
@@ -187,7 +187,7 @@ func (c *reading) partialRotary(factor float64) {
 	c.checkRule()
 	scaled := m.RopeScaling != nil || m.RotaryInterpolation > 0 || m.RopeRule != ""
 	if scaled && int(float64(m.KVChannels)*factor) != m.KVChannels {
-		c.fail("partial_rotary_factor %v with a scaled rope: transformers' %s cannot run this, as it rotates complete heads", factor, c.Family)
+		c.fail("partial_rotary_factor %v with a scaled rope: transformers' %s cannot run this, because it rotates complete heads", factor, c.Family)
 	}
 }
 
@@ -227,7 +227,7 @@ func (c *reading) ropeScaling(r *rope, original *int64) {
 	}
 	rule.Partial = nil
 	if rule.Type == spec.RopeProportional {
-		c.fail("rope_type proportional: the families that have it are not supported")
+		c.fail("rope_type proportional is not supported in this family")
 		return
 	}
 	c.Model.RopeRule = rule.Text()

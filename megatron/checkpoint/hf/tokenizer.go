@@ -40,7 +40,7 @@ func (w *writing) noteNoTokenizer() {
 			return
 		}
 	}
-	w.notes = append(w.notes, "the output has no tokenizer: "+dir+" has neither "+argv.Or(names...)+"; use --tokenizer to give a folder with one")
+	w.notes = append(w.notes, "the output has no tokenizer: "+dir+" has neither "+argv.Or(names...)+"; use --tokenizer to give a folder with a tokenizer")
 }
 
 // writeTokenizer puts the files of src's tokenizer next to the weights, under the names that
@@ -49,12 +49,12 @@ func (w *writing) writeTokenizer(dir string) error {
 	c := w.src.Info().Tokenizer
 	files, err := c.Files(true)
 	if err != nil {
-		w.notes = append(w.notes, checkpoint.NotKept(err)+"; use --tokenizer to give a folder with one")
+		w.notes = append(w.notes, checkpoint.NotKept(err)+"; use --tokenizer to give a folder with a tokenizer")
 		return nil
 	}
 	for _, f := range files {
 		if f.HF == "" {
-			w.notes = append(w.notes, "Hugging Face's folders have no file for a "+c.Type+": the output has no tokenizer")
+			w.notes = append(w.notes, "Hugging Face folders have no file for a "+c.Type+": the output has no tokenizer")
 			continue
 		}
 		if err := checkpoint.WriteBytes(filepath.Join(dir, f.HF), f.Data); err != nil {

@@ -107,7 +107,7 @@ func (c *reading) layerTypes(kinds []string, window bool) (on []bool) {
 		}
 	}
 	if slices.Contains(on, true) && !window {
-		c.fail("layer_types has sliding_attention, but use_sliding_window is off")
+		c.fail("layer_types has sliding_attention, but use_sliding_window is false")
 		return nil
 	}
 	return on
@@ -154,7 +154,7 @@ func (c *reading) neoWindows(f *fields) (on []bool) {
 		}
 	}
 	if len(on) != c.Model.NumLayers {
-		c.fail("attention_types names %d layers of %d", len(on), c.Model.NumLayers)
+		c.fail("attention_types names %d layers, but the model has %d", len(on), c.Model.NumLayers)
 	}
 	return on
 }

@@ -36,7 +36,7 @@ func textConfig(raw []byte) (text []byte, wrapped bool, err error) {
 	}
 	named := wrappers[kind][0]
 	if name, given := inner["model_type"]; given && (json.Unmarshal(name, &named) != nil || !slices.Contains(wrappers[kind], named)) {
-		return nil, false, fmt.Errorf("text_config has the model_type %s; that of a %s model is %s", name, kind, strings.Join(wrappers[kind], " or "))
+		return nil, false, fmt.Errorf("text_config has the model_type %s, but in a %s model it must be %s", name, kind, strings.Join(wrappers[kind], " or "))
 	}
 	inner["model_type"], _ = json.Marshal(named) // a string
 	for _, key := range []string{"tie_word_embeddings", "quantization_config"} {
@@ -73,7 +73,7 @@ var leftOut = []struct {
 	what string
 	name *regexp.Regexp
 }{
-	{"layers that predict further tokens", regexp.MustCompile(`^(model\.|language_model\.)?mtp\.`)},
+	{"layers of multi-token prediction", regexp.MustCompile(`^(model\.|language_model\.)?mtp\.`)},
 	{"the part that reads images", regexp.MustCompile(`^(model\.)?(visual|vision_tower|multi_modal_projector|embed_vision|audio_tower|embed_audio)\.`)},
 }
 

@@ -124,7 +124,7 @@ func Plan(src checkpoint.Source, mp *Mapping) (infos []safetensors.Info, notes [
 		case !ok:
 			wrong = append(wrong, fmt.Errorf("tensor %q is missing", r.global))
 		case !slices.Equal(t.Shape, r.shape):
-			wrong = append(wrong, fmt.Errorf("tensor %q is %v, the model's is %v", r.global, t.Shape, r.shape))
+			wrong = append(wrong, fmt.Errorf("tensor %q is %v, but in the model it is %v", r.global, t.Shape, r.shape))
 		case !checkpoint.IsFloat(t.DType):
 			wrong = append(wrong, fmt.Errorf("tensor %q is %s, which is not a float type", r.global, t.DType))
 		}
@@ -354,7 +354,7 @@ func (v *values) Read(name string, box mpu.Piece, dst []byte) error {
 	}
 	at = box.From[0] * row
 	if int64(len(all)) < at+box.Len() {
-		return exitcode.Errorf(exitcode.Internal, "tensor %q has %d elements; a box up to %d was requested", name, len(all), at+box.Len())
+		return exitcode.Errorf(exitcode.Internal, "tensor %q has %d elements, but elements up to %d were requested", name, len(all), at+box.Len())
 	}
 	_, _ = safetensors.Encode(dst[:0], "F32", all[at:at+box.Len()]) // F32 is known
 	return nil

@@ -115,7 +115,7 @@ func (r *reader) header(path string, magic int32) (f *os.File, h []int32, size i
 	raw := make([]byte, headerBytes)
 	if _, err := io.ReadFull(f, raw); err != nil {
 		if st.Size() >= headerBytes {
-			return nil, nil, 0, exitcode.Errorf(exitcode.IO, "%s: llm.c's header of %d bytes: %w", path, headerBytes, err)
+			return nil, nil, 0, exitcode.Errorf(exitcode.IO, "%s: reading llm.c's header of %d bytes: %w", path, headerBytes, err)
 		}
 		return nil, nil, 0, exitcode.Errorf(exitcode.BadData, "%s: %d bytes are too few for llm.c's header of %d", path, st.Size(), headerBytes)
 	}
@@ -124,7 +124,7 @@ func (r *reader) header(path string, magic int32) (f *os.File, h []int32, size i
 		h[i] = int32(le.Uint32(raw[4*i:]))
 	}
 	if h[0] != magic {
-		return nil, nil, 0, exitcode.Errorf(exitcode.BadData, "%s: byte 0: the magic number is %d, llm.c's is %d", path, h[0], magic)
+		return nil, nil, 0, exitcode.Errorf(exitcode.BadData, "%s: byte 0: the magic number is %d, but llm.c's is %d", path, h[0], magic)
 	}
 	return f, h, st.Size(), nil
 }
@@ -137,7 +137,7 @@ func (r *reader) open() (checkpoint.Source, error) {
 	}
 	dtype := map[int32]string{versionF32: "F32", versionBF16: "BF16"}[h[1]]
 	if dtype == "" {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: byte 4: version %d; versions 3 (f32) and 5 (bf16), with a padded vocabulary, can be read", r.path, h[1])
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: byte 4: version %d is not supported; versions 3 (f32) and 5 (bf16), which have a padded vocabulary, can be read", r.path, h[1])
 	}
 	m, err := shape(r.path, h)
 	if err != nil {
@@ -145,12 +145,12 @@ func (r *reader) open() (checkpoint.Source, error) {
 	}
 	l := newLayout(m)
 	if int64(h[7]) != l.vp {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: byte 28: %d rows of padded vocabulary; %d ids are padded to %d", r.path, h[7], m.VocabSize, l.vp)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: byte 28: the padded vocabulary has %d rows, but llm.c pads %d ids to %d rows", r.path, h[7], m.VocabSize, l.vp)
 	}
 	// The file has exactly the parameters of such a model.
 	width := checkpoint.Width(dtype)
 	if want := headerBytes + l.total*width; size != want {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: %d bytes, but %d by its header: it is truncated, or has other sizes", r.path, size, want)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s has %d bytes, but by its header %d: the file is truncated, or has other sizes", r.path, size, want)
 	}
 	mp, err := hf.NewLinearMapping(m)
 	if err != nil {
@@ -226,12 +226,12 @@ func (r *reader) state(l *layout, s *checkpoint.State) ([]hf.Kind, error) {
 	}
 	ranks := int64(h[2])
 	if h[1] != 1 || ranks < 1 || ranks > 1<<16 || h[3] != 0 || int64(h[10]) != s.Iteration {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: version %d, rank %d of %d, step %d: not rank 0's state of step %d", first, h[1], h[3], ranks, h[10], s.Iteration)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s has version %d and is of rank %d of %d at step %d; it must be the state of rank 0 at step %d", first, h[1], h[3], ranks, h[10], s.Iteration)
 	}
 	// Without its DONE file a checkpoint may be incomplete.
 	done := filepath.Join(filepath.Dir(r.path), doneName(s.Iteration))
 	if _, err := os.Stat(done); err != nil {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s is missing: llm.c writes it when a checkpoint is complete, so %s may be incomplete; move the state files away to load the weights only", done, first)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s is missing: llm.c writes this file when a checkpoint is complete, so %s may be incomplete; move the state files away to load only the weights", done, first)
 	}
 	// Arrays of the complete buffer or of a rank's share, one after the other: m, v, and main parameters.
 	prefixes := []string{checkpoint.ExpAvg, checkpoint.ExpSq}
@@ -251,7 +251,7 @@ func (r *reader) state(l *layout, s *checkpoint.State) ([]hf.Kind, error) {
 			return nil, exitcode.With(exitcode.IO, err)
 		}
 		if st.Size() < headerBytes+4*share*int64(len(prefixes)) {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: %d bytes; %d arrays of %d f32 do not fit: it is truncated, or from another model", f.Name(), st.Size(), len(prefixes), share)
+			return nil, exitcode.Errorf(exitcode.BadData, "%s has %d bytes, which do not match %d arrays of %d f32 values: the file is truncated, or from another model", f.Name(), st.Size(), len(prefixes), share)
 		}
 	}
 	// Each array is a store of its own over the files.
@@ -280,7 +280,7 @@ func (r *reader) shares(first *os.File, step, ranks int64) ([]*os.File, error) {
 			return nil, err
 		}
 		if int64(h[2]) != ranks || int(h[3]) != rank || int64(h[10]) != step {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: it is rank %d of %d at step %d", f.Name(), h[3], h[2], h[10])
+			return nil, exitcode.Errorf(exitcode.BadData, "%s is of rank %d of %d at step %d", f.Name(), h[3], h[2], h[10])
 		}
 		files = append(files, f)
 	}

@@ -25,7 +25,7 @@ func Write(ctx context.Context, path string, src checkpoint.Source, _ checkpoint
 	done := checkpoint.Written{Path: path}
 	if strings.HasSuffix(path, ".bin") {
 		if w.moments {
-			w.notes = append(w.notes, "moments are left out: name an output without .bin for a folder with a state file")
+			w.notes = append(w.notes, "moments are left out; to write them, name an output without .bin, which becomes a folder with a state file")
 		}
 		err = checkpoint.Single(path, func() error { return w.model(ctx, path, &done) })
 	} else {
@@ -68,7 +68,7 @@ func newWriting(src checkpoint.Source) (*writing, error) {
 		return nil, err
 	}
 	if m.Activation == spec.GeluErf {
-		w.notes = append(w.notes, "the model was trained with the exact (erf) GELU; llm.c computes the tanh form, so its numbers will differ slightly")
+		w.notes = append(w.notes, "the model was trained with the exact (erf) GELU; llm.c computes the tanh form, so its results will differ slightly")
 	}
 	w.findMoments()
 	return w, nil
@@ -80,9 +80,9 @@ func fits(m *spec.Model) error {
 	case m.Activation != spec.GeluTanh && m.Activation != spec.GeluErf:
 		return exitcode.Errorf(exitcode.Usage, "llm.c has no %s activation", m.Activation)
 	case m.FFNHiddenSize != 4*m.HiddenSize:
-		return exitcode.Errorf(exitcode.Usage, "llm.c has no MLP of width %d with %d channels; its MLP must be 4 times as wide", m.FFNHiddenSize, m.HiddenSize)
+		return exitcode.Errorf(exitcode.Usage, "llm.c does not support an MLP of width %d with %d channels; the MLP must be 4 times as wide as the model", m.FFNHiddenSize, m.HiddenSize)
 	case m.NormEpsilon != 1e-5:
-		return exitcode.Errorf(exitcode.Usage, "llm.c computes its norms with epsilon 1e-5, the model's is %g", m.NormEpsilon)
+		return exitcode.Errorf(exitcode.Usage, "llm.c computes norms with epsilon 1e-5, but the model has %g", m.NormEpsilon)
 	case !m.Tied:
 		return exitcode.Errorf(exitcode.Usage, "llm.c has no separate output layer")
 	}

@@ -39,7 +39,7 @@ func AsArgs(v pickle.Value) (Args, error) {
 	if o, ok := v.(*pickle.Object); ok && o.Attributes() != nil {
 		return Args{o.Attributes()}, nil
 	}
-	return Args{}, fmt.Errorf("args is a %s, not Megatron's namespace", pickle.TypeName(v))
+	return Args{}, fmt.Errorf("args is a %s; it must be Megatron's namespace", pickle.TypeName(v))
 }
 
 // Int is an integer argument; missing and None give the default.
@@ -260,7 +260,7 @@ func (a Args) check(m *spec.Model) error {
 		return err
 	}
 	if variant := a.Text("experimental_attention_variant", ""); variant != "" {
-		return fmt.Errorf("args.experimental_attention_variant is %q; Megatron's checkpoints of such models are not read; convert them to Hugging Face's format first", variant)
+		return fmt.Errorf("args.experimental_attention_variant is %q; Megatron checkpoints of such models cannot be read; convert the checkpoint to a Hugging Face folder first", variant)
 	}
 	// Sizes, each within bounds.
 	const most = 1 << 24

@@ -89,7 +89,7 @@ func BucketsOf(params []Local, numels []int64) ([]Bucket, error) {
 	b := 0
 	for i := len(params) - 1; i >= 0; i-- {
 		if b == len(list) {
-			return nil, fmt.Errorf("%d of the model's parameters are not in its buckets %v", i+1, numels)
+			return nil, fmt.Errorf("%d parameters of the model are not in the buckets %v", i+1, numels)
 		}
 		start := (list[b].Numel + bucketAlign - 1) / bucketAlign * bucketAlign
 		list[b].Params = append(list[b].Params, Placed{params[i], start})
@@ -102,7 +102,7 @@ func BucketsOf(params []Local, numels []int64) ([]Bucket, error) {
 		}
 	}
 	if b != len(list) {
-		return nil, fmt.Errorf("the model's parameters fill %d of %d buckets", b, len(list))
+		return nil, fmt.Errorf("the parameters of the model fill only %d of %d buckets", b, len(list))
 	}
 	return list, nil
 }

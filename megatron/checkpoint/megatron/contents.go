@@ -38,7 +38,7 @@ func NewContents(src checkpoint.Source) (*Contents, error) {
 			case c.DType == "":
 				c.DType = t.DType
 			case c.DType != t.DType:
-				return nil, exitcode.Errorf(exitcode.BadData, "%s: values are %s and %s; Megatron's formats store one type; choose it with --dtype", src.Info().Path, c.DType, t.DType)
+				return nil, exitcode.Errorf(exitcode.BadData, "%s: some values are %s and some are %s, but Megatron's formats store only one type; choose it with --dtype", src.Info().Path, c.DType, t.DType)
 			}
 		}
 	}
@@ -70,7 +70,7 @@ func NewContents(src checkpoint.Source) (*Contents, error) {
 		}
 	}
 	if found > 0 && !c.Optimizer {
-		c.Notes = append(c.Notes, "some parameters have no moments: the optimizer's state is left out")
+		c.Notes = append(c.Notes, "some parameters have no moments, so the optimizer's state is left out")
 	}
 	return c, nil
 }

@@ -108,7 +108,7 @@ func stageCounts(layers int, l checkpoint.Layout) ([]int, error) {
 			sum += n
 		}
 		if len(l.StageLayers) != l.PP || sum != layers {
-			return nil, fmt.Errorf("stages of %v layers for %d layers on %d stages", l.StageLayers, layers, l.PP)
+			return nil, fmt.Errorf("stages of %v layers do not match %d layers on %d stages", l.StageLayers, layers, l.PP)
 		}
 		return l.StageLayers, nil
 	}

@@ -208,7 +208,7 @@ func restNote(m *spec.Model) (note string, differs bool) {
 			lacks = append(lacks, p.What)
 		}
 	}
-	return "the model has " + strings.Join(lacks, ", ") + ": Megatron-LM does not run this, monotron reads all of it back", len(lacks) > 0
+	return "the model has " + strings.Join(lacks, ", ") + ": Megatron-LM cannot run this model, but monotron can read all of it back", len(lacks) > 0
 }
 
 func (a Args) ropeScaling() *spec.RopeScaling {
@@ -225,7 +225,7 @@ func ropeNote(s *spec.RopeScaling) (note string, differs bool) {
 		return "", false
 	}
 	return fmt.Sprintf("RoPE is scaled by factor %g, low %g, high %g, from %d positions; Megatron-LM's --use-rope-scaling supports only factor %d, low %d, high %d, from %d: "+
-		"it would compute other numbers, monotron reads all of them back", s.Factor, s.LowFreq, s.HighFreq, s.OriginalMax, megatronFactor, megatronLowFreq, megatronHighFreq, megatronOriginal), true
+		"Megatron-LM would compute different numbers, but monotron can read all values back", s.Factor, s.LowFreq, s.HighFreq, s.OriginalMax, megatronFactor, megatronLowFreq, megatronHighFreq, megatronOriginal), true
 }
 
 func expertArgs(d *pickle.Dict, m *spec.Model) {

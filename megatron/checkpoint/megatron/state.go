@@ -55,7 +55,7 @@ func asObject(v pickle.Value) (json.RawMessage, bool) {
 func ReadScaler(v pickle.Value) (json.RawMessage, error) {
 	d, ok := v.(*pickle.Dict)
 	if !ok {
-		return nil, fmt.Errorf("grad_scaler is a %s", pickle.TypeName(v))
+		return nil, fmt.Errorf("grad_scaler is a %s; it must be a dict", pickle.TypeName(v))
 	}
 	flat := &pickle.Dict{}
 	for _, p := range d.Pairs {
@@ -65,7 +65,7 @@ func ReadScaler(v pickle.Value) (json.RawMessage, error) {
 			continue
 		}
 		if t.DType != "F32" || t.Len() != 1 {
-			return nil, fmt.Errorf("grad_scaler holds a tensor %s%v", t.DType, t.Shape)
+			return nil, fmt.Errorf("grad_scaler contains a tensor %s%v, which is not one number", t.DType, t.Shape)
 		}
 		raw, err := t.Read()
 		if err != nil {
@@ -160,7 +160,7 @@ func NewTarget(src checkpoint.Source, o checkpoint.WriteOptions, precision strin
 		return nil, exitcode.Errorf(exitcode.Usage, "Megatron's formats cannot store gated delta nets (--experimental-attention-variant), short convolutions (--short-conv-freq), state-space scans (--mamba-layer-freq) or layers with one sublayer (--hybrid-layer-pattern); use the format native or hf")
 	}
 	if e := info.Model.Experts; e != nil && e.LatentSize > 0 {
-		return nil, exitcode.Errorf(exitcode.Usage, "Megatron's formats cannot store projections around experts (--moe-latent-size) here; use the format native or hf")
+		return nil, exitcode.Errorf(exitcode.Usage, "Megatron's formats cannot store projections around experts (--moe-latent-size); use the format native or hf")
 	}
 	if info.Model.LayersDiffer() {
 		return nil, exitcode.Errorf(exitcode.Usage, "Megatron's formats cannot store layers of different shapes or with scalars (Gemma 4); use the format native or hf")

@@ -64,7 +64,7 @@ func (s *segment) reserve(n int64) error {
 func (s *segment) mapped(n int64) error {
 	bytes, err := system.MapShared(s.file, n)
 	if err != nil {
-		return exitcode.Errorf(exitcode.IO, "no host memory for %d bytes of a memory checkpoint: %w; leave out --memory-checkpoint-interval or --replication-jump, or use fewer ranks on this host", n, err)
+		return exitcode.Errorf(exitcode.IO, "%d bytes of host memory for a memory checkpoint cannot be allocated: %w; leave out --memory-checkpoint-interval or --replication-jump, or use fewer ranks on this host", n, err)
 	}
 	s.close()
 	s.bytes = bytes
@@ -129,7 +129,7 @@ func (s *segment) length() int64 {
 func (s *segment) content() (data []byte, a *about, err error) {
 	n := s.length()
 	if n == 0 {
-		return nil, nil, fmt.Errorf("it is empty, or was being written")
+		return nil, nil, fmt.Errorf("the memory is empty, or its writer did not finish")
 	}
 	data = s.bytes[headerBytes : headerBytes+s.word(8)]
 	text := s.bytes[headerBytes+len(data) : n]

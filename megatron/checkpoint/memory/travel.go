@@ -60,7 +60,7 @@ func (s *Store) pass(to int, out *segment, from int, in *segment, n int64) error
 	in.set(0, magic)
 	if _, _, err := in.content(); err != nil {
 		in.set(0, 0)
-		return exitcode.Errorf(exitcode.Internal, "memory checkpoint: a shard of rank %d's host arrived damaged: %w", from, err)
+		return exitcode.Errorf(exitcode.Internal, "memory checkpoint: a shard from the host of rank %d was damaged when it arrived: %w", from, err)
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (s *Store) agree(err error, own int64) ([]int64, error) {
 	said := make([]int64, s.world.Size())
 	for rank := range said {
 		if said[rank] = all[2*rank+1]; all[2*rank] != 0 {
-			return nil, exitcode.With(exitcode.IO, failure.Remotef("memory checkpoint: rank %d has failed to keep its part; read its error", rank))
+			return nil, exitcode.With(exitcode.IO, failure.Remotef("memory checkpoint: rank %d could not keep its part; read the error of that rank", rank))
 		}
 	}
 	return said, nil

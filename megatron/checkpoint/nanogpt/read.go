@@ -54,7 +54,7 @@ func (r *reader) bad(format string, args ...any) error {
 func (r *reader) open(o checkpoint.OpenOptions) (checkpoint.Source, error) {
 	root, ok := r.file.Root.(*pickle.Dict)
 	if !ok {
-		return nil, r.bad("a %s; nanoGPT's checkpoint is a dict", pickle.TypeName(r.file.Root))
+		return nil, r.bad("the file contains a %s; a nanoGPT checkpoint is a dict", pickle.TypeName(r.file.Root))
 	}
 	r.root = root
 	// Shape, weights, iteration.
@@ -73,7 +73,7 @@ func (r *reader) open(o checkpoint.OpenOptions) (checkpoint.Source, error) {
 		}
 	}
 	if o.Step >= 0 && o.Step != state.Iteration {
-		return nil, exitcode.Errorf(exitcode.NoInput, "%s is of iteration %d, not %d", r.path, state.Iteration, o.Step)
+		return nil, exitcode.Errorf(exitcode.NoInput, "%s is of iteration %d, not of iteration %d", r.path, state.Iteration, o.Step)
 	}
 	// Names are GPT-2's, with linear weights not transposed.
 	mp, err := hf.NewLinearMapping(m)
@@ -105,7 +105,7 @@ func (r *reader) dict(key string) (*pickle.Dict, error) {
 	v, ok := r.root.Get(key)
 	d, isDict := v.(*pickle.Dict)
 	if !ok || !isDict {
-		return nil, r.bad("%q is missing or not a dict: it is not a nanoGPT checkpoint", key)
+		return nil, r.bad("%q is missing or not a dict, so this is not a nanoGPT checkpoint", key)
 	}
 	return d, nil
 }
@@ -122,7 +122,7 @@ func (r *reader) model() (*spec.Model, error) {
 		n, ok := pickle.Int(v)
 		if !ok || n < 1 || n > 1<<24 || key == "n_layer" && n > 10_000 {
 			if err == nil {
-				err = r.bad("model_args: %s is %v", key, v)
+				err = r.bad("model_args: %s is %v, which is not a valid value", key, v)
 			}
 			return 1
 		}
@@ -162,7 +162,7 @@ func (r *reader) known(mp *hf.Mapping, values *hf.Torch) error {
 	}
 	for _, name := range values.Names() {
 		if !names[name] && !strings.HasSuffix(name, ".attn.bias") { // the causal mask of old torch
-			return r.bad("unexpected tensor %q for the model of model_args", name)
+			return r.bad("tensor %q is not part of the model of model_args", name)
 		}
 	}
 	return nil
@@ -236,7 +236,7 @@ func (r *reader) moments(mp *hf.Mapping, values *hf.Torch, state *checkpoint.Sta
 		id, ok := p.Key.(int64)
 		d, isDict := p.Value.(*pickle.Dict)
 		if !ok || !isDict || id < 0 || id >= int64(len(names)) {
-			return nil, fmt.Sprintf("the optimizer is left out: its state %v is of no parameter", p.Key)
+			return nil, fmt.Sprintf("the optimizer is left out, because its state %v belongs to no parameter", p.Key)
 		}
 		for key, t := range map[string]*hf.Torch{"exp_avg": m, "exp_avg_sq": s} {
 			tensor, _ := d.Get(key)
@@ -249,7 +249,7 @@ func (r *reader) moments(mp *hf.Mapping, values *hf.Torch, state *checkpoint.Sta
 		}
 	}
 	if len(byID.Pairs) != len(names) {
-		return nil, fmt.Sprintf("the optimizer is left out: it has %d of %d parameters", len(byID.Pairs), len(names))
+		return nil, fmt.Sprintf("the optimizer is left out, because it has only %d of %d parameters", len(byID.Pairs), len(names))
 	}
 	return []hf.Kind{{Prefix: checkpoint.ExpAvg, Store: r.store(mp, m)}, {Prefix: checkpoint.ExpSq, Store: r.store(mp, s)}}, ""
 }
@@ -282,7 +282,7 @@ func stepOf(d *pickle.Dict) (int64, error) {
 		return n, nil
 	}
 	if t.Len() != 1 {
-		return 0, fmt.Errorf("step has %d elements", t.Len())
+		return 0, fmt.Errorf("step has %d elements; it must have one", t.Len())
 	}
 	raw, err := t.Read()
 	if err != nil {

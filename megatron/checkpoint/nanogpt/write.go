@@ -64,13 +64,13 @@ func newWriting(src checkpoint.Source) (*writing, error) {
 	case m.Activation != spec.GeluErf && m.Activation != spec.GeluTanh:
 		return nil, exitcode.Errorf(exitcode.Usage, "nanoGPT has no %s activation", m.Activation)
 	case m.FFNHiddenSize != 4*m.HiddenSize:
-		return nil, exitcode.Errorf(exitcode.Usage, "nanoGPT has no MLP of width %d with %d channels; its MLP must be 4 times as wide", m.FFNHiddenSize, m.HiddenSize)
+		return nil, exitcode.Errorf(exitcode.Usage, "nanoGPT does not support an MLP of width %d with %d channels; the MLP must be 4 times as wide as the model", m.FFNHiddenSize, m.HiddenSize)
 	case m.NormEpsilon != 1e-5:
-		return nil, exitcode.Errorf(exitcode.Usage, "nanoGPT computes its norms with epsilon 1e-5, the model's is %g", m.NormEpsilon)
+		return nil, exitcode.Errorf(exitcode.Usage, "nanoGPT computes norms with epsilon 1e-5, but the model has %g", m.NormEpsilon)
 	case !m.Tied:
 		return nil, exitcode.Errorf(exitcode.Usage, "nanoGPT has no separate output layer")
 	case m.Activation == spec.GeluTanh:
-		w.notes = append(w.notes, "the model was trained with the tanh form of GELU; nanoGPT computes the exact (erf) one, so its numbers will differ slightly")
+		w.notes = append(w.notes, "the model was trained with the tanh form of GELU; nanoGPT computes the exact (erf) form, so its results will differ slightly")
 	}
 	if w.infos, _, err = hf.Plan(src, mp); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func newWriting(src checkpoint.Source) (*writing, error) {
 	// Moments are written if every parameter has both.
 	w.moments = w.complete(checkpoint.ExpAvg) && w.complete(checkpoint.ExpSq)
 	if w.complete(checkpoint.Main) {
-		w.notes = append(w.notes, "f32 main parameters are left out: nanoGPT keeps none; --dtype f32 writes them as the weights")
+		w.notes = append(w.notes, "f32 main parameters are left out, because nanoGPT's format has none; use --dtype f32 to write them as the weights")
 	}
 	return w, nil
 }

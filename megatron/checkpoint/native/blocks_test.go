@@ -75,7 +75,7 @@ func TestPartsOfLongPieces(t *testing.T) {
 	}
 	_, err = load(3)
 	piece := f.Manifest.Tensors[0].Pieces[0]
-	says := fmt.Sprintf("tensor \"long\": bytes %d to %d: checksum", piece.Offset+12*blockBytes, piece.Offset+4*4*shape[1])
+	says := fmt.Sprintf("tensor \"long\": bytes %d to %d: the checksum is ", piece.Offset+12*blockBytes, piece.Offset+4*4*shape[1])
 	if err == nil || !strings.Contains(err.Error(), says) {
 		t.Errorf("rank 3: %v; want %s", err, says)
 	}
@@ -133,7 +133,7 @@ func TestSourceChecksBlocks(t *testing.T) {
 	} {
 		box := mpu.Piece{From: c.from, Size: c.size}
 		err := src.Read("long", box, make([]byte, 4*box.Len()))
-		says := fmt.Sprintf("tensor \"long\": bytes %d to %d: checksum", at+7*blockBytes, at+8*blockBytes)
+		says := fmt.Sprintf("tensor \"long\": bytes %d to %d: the checksum is ", at+7*blockBytes, at+8*blockBytes)
 		if (err != nil) != c.bad || c.bad && (!strings.Contains(err.Error(), says) || exitcode.CodeOf(err) != exitcode.IO) {
 			t.Errorf("the box from %v size %v: %v", c.from, c.size, err)
 		}

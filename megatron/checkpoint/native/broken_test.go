@@ -35,7 +35,7 @@ func fallsBack(t *testing.T, dir, file, what string) {
 	if err != nil || step != 1 {
 		t.Fatalf("%s: loaded %d, %v", what, step, err)
 	}
-	if notes := strings.Join(report.Notes, "\n"); !contains(notes, file) || !contains(notes, "fell back to iteration 1") {
+	if notes := strings.Join(report.Notes, "\n"); !contains(notes, file) || !contains(notes, "checkpoint: iteration 1 is used instead") {
 		t.Fatalf("%s: the notes do not name %s: %s", what, file, notes)
 	}
 	if _, _, err := load(t, dir, 2); exitcode.CodeOf(err) != exitcode.IO || !contains(err.Error(), file) {
@@ -189,7 +189,7 @@ func TestOtherModel(t *testing.T) {
 	list := tensors(t, d, single, 0, false)
 	list[0].Global, list[0].Pieces = []int64{6, 13}, rows([]int64{6, 13}, single)
 	_, _, err := Load(dir, -1, list, d, LoadOptions{})
-	if exitcode.CodeOf(err) != exitcode.IO || !contains(err.Error(), "[13 6] in the checkpoint, [6 13] in this run") {
+	if exitcode.CodeOf(err) != exitcode.IO || !contains(err.Error(), "[13 6] in the checkpoint, but [6 13] in this run") {
 		t.Errorf("got %v", err)
 	}
 	list = tensors(t, d, single, 0, false)[:2]
@@ -201,7 +201,7 @@ func TestOtherModel(t *testing.T) {
 	if err != nil || !slices.Equal(report.Missing, []string{"new"}) || len(report.Extra) != 4 || len(report.Restored) != 1 {
 		t.Errorf("%+v, %v", report, err)
 	}
-	if text := strings.Join(report.Lines(), "\n"); !contains(text, "left as initialised (1): new") || !contains(text, "not used by this run (4)") {
+	if text := strings.Join(report.Lines(), "\n"); !contains(text, "these keep their initial values (1): new") || !contains(text, "not used by this run (4)") {
 		t.Errorf("the report says %s", text)
 	}
 }
@@ -277,8 +277,8 @@ func TestManifestChecks(t *testing.T) {
 		"no pieces":         {func(m *Manifest) { m.Tensors[1].Pieces = nil }, "missing"},
 		"overlapping boxes": {func(m *Manifest) { m.Tensors[1].Pieces[0].From[0] = 2 }, "overlap"},
 		"too many":          {func(m *Manifest) { m.Tensors[1].Pieces = append(m.Tensors[1].Pieces, m.Tensors[1].Pieces[0]) }, "more elements than the tensor"},
-		"same bytes twice":  {func(m *Manifest) { m.Tensors[1].Pieces[0].Offset = 88 }, "are part of no piece or of two"},
-		"unused tail":       {func(m *Manifest) { m.Files[0].Bytes++ }, "are part of no piece"},
+		"same bytes twice":  {func(m *Manifest) { m.Tensors[1].Pieces[0].Offset = 88 }, "belong to no piece or to two pieces"},
+		"unused tail":       {func(m *Manifest) { m.Files[0].Bytes++ }, "belong to no piece"},
 	} {
 		m := tiny()
 		c.change(m)

@@ -43,7 +43,7 @@ func (m *Manifest) check() error {
 		}
 		names[f.Name] = true
 		if f.HeaderBytes < 8 || f.HeaderBytes > f.Bytes || !isSum(f.HeaderXXH3) {
-			return fmt.Errorf("file %q: header of %d in %d bytes, checksum %q", f.Name, f.HeaderBytes, f.Bytes, f.HeaderXXH3)
+			return fmt.Errorf("file %q has an impossible header of %d bytes, size of %d bytes or checksum %q", f.Name, f.HeaderBytes, f.Bytes, f.HeaderXXH3)
 		}
 	}
 	// Tensors, whose pieces must tile them and the files.
@@ -89,27 +89,27 @@ func (t *Tensor) check(files []File, stretches [][]stretch, comparisons *int) er
 	kept := int64(0)
 	for i, p := range t.Pieces {
 		if !checkpoint.Inside(p.box(), t.Shape) {
-			return fmt.Errorf("piece %d, from %v size %v, is not a box of the tensor", i, p.From, p.Size)
+			return fmt.Errorf("piece %d, from %v of size %v, is not a box of the tensor", i, p.From, p.Size)
 		}
 		n := t.Bytes(p)
 		if kept += n; kept > total {
 			return fmt.Errorf("its pieces have more elements than the tensor")
 		}
 		if p.File < 0 || p.File >= len(files) || !isSum(p.XXH3) {
-			return fmt.Errorf("piece %d: file %d of %d, checksum %q", i, p.File, len(files), p.XXH3)
+			return fmt.Errorf("piece %d names file %d of %d files and the checksum %q, which is not possible", i, p.File, len(files), p.XXH3)
 		}
 		if p.Blocks != "" && int64(len(p.Blocks)) != blocksOf(n) {
 			return fmt.Errorf("piece %d: %d digits for the checksums of its blocks, expected %d", i, len(p.Blocks), blocksOf(n))
 		}
 		f := files[p.File]
 		if p.Offset < f.HeaderBytes || p.Offset > f.Bytes-n {
-			return fmt.Errorf("piece %d: bytes %d+%d are not in the data of %q", i, p.Offset, n, f.Name)
+			return fmt.Errorf("piece %d: %[3]d bytes from byte %[2]d on are not in the data of %[4]q", i, p.Offset, n, f.Name)
 		}
 		stretches[p.File] = append(stretches[p.File], stretch{p.Offset, p.Offset + n})
 	}
 	// As many bytes as the tensor has, and no two boxes overlap: then nothing is missing.
 	if kept != total {
-		return fmt.Errorf("its pieces cover %d of %d bytes: a rank's part is missing", kept, total)
+		return fmt.Errorf("its pieces cover only %d of %d bytes: the part of a rank is missing", kept, total)
 	}
 	return t.disjoint(comparisons)
 }
@@ -135,12 +135,12 @@ func (f *File) tiled(list []stretch) error {
 	end := f.HeaderBytes
 	for _, s := range list {
 		if s.from != end {
-			return fmt.Errorf("bytes %d to %d are part of no piece or of two", min(end, s.from), max(end, s.from))
+			return fmt.Errorf("bytes %d to %d belong to no piece or to two pieces", min(end, s.from), max(end, s.from))
 		}
 		end = s.to
 	}
 	if end != f.Bytes {
-		return fmt.Errorf("bytes %d to %d are part of no piece", end, f.Bytes)
+		return fmt.Errorf("bytes %d to %d belong to no piece", end, f.Bytes)
 	}
 	return nil
 }

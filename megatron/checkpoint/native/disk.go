@@ -159,6 +159,6 @@ func (d disk) checkSpace(dir string, iteration, need int64) error {
 	if err != nil || total == 0 || need <= free {
 		return nil // nothing known, or enough: writing will tell
 	}
-	return exitcode.Errorf(exitcode.IO, "checkpoint: iteration %d needs %d bytes in %s, %d are free; free some, keep fewer checkpoints (--keep-last) or save to another disk",
+	return exitcode.Errorf(exitcode.IO, "checkpoint: iteration %d needs %d bytes in %s, but only %d are free; free some space, keep fewer checkpoints (--keep-last) or save to another disk",
 		iteration, need, dir, free)
 }

@@ -262,7 +262,7 @@ func TestConversion(t *testing.T) {
 	}
 	list[0].Tensor = d.Arena.Alloc(device.Parameters, device.BF16, 5)
 	_, _, err := Load(dir, -1, list, d, LoadOptions{})
-	if err == nil || !contains(err.Error(), `"w" is F32 in the checkpoint, BF16 in this run`) {
+	if err == nil || !contains(err.Error(), `"w" is F32 in the checkpoint, but BF16 in this run`) {
 		t.Errorf("got %v", err)
 	}
 	_, report, err := Load(dir, -1, list, d, LoadOptions{Convert: true})

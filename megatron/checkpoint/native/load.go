@@ -60,7 +60,7 @@ func loadNow(dir string, step int64, tensors []mpu.Stored, dev *device.Device, o
 		if err == nil {
 			report.Notes = append(notes, report.Notes...)
 			if i > 0 {
-				report.note("checkpoint: fell back to iteration %d", entry.Iteration)
+				report.note("checkpoint: iteration %d is used instead", entry.Iteration)
 			}
 			return state, report, nil
 		}
@@ -194,9 +194,9 @@ func misfit(have *checkpoint.Tensor, t mpu.Stored) (why string, converts bool) {
 	case have == nil:
 		return "is not in it", false
 	case !equal(have.Shape, t.Global):
-		return fmt.Sprintf("has the shape %v in the checkpoint, %v in this run", have.Shape, t.Global), false
+		return fmt.Sprintf("has the shape %v in the checkpoint, but %v in this run", have.Shape, t.Global), false
 	case have.DType != want:
-		return fmt.Sprintf("is %s in the checkpoint, %s in this run (the precision flags differ)", have.DType, want), isFloat(have.DType) && isFloat(want)
+		return fmt.Sprintf("is %s in the checkpoint, but %s in this run (the precision flags differ)", have.DType, want), isFloat(have.DType) && isFloat(want)
 	}
 	return "", false
 }

@@ -122,7 +122,7 @@ func merge(parts []*Manifest) (*Manifest, error) {
 			}
 			all := &m.Tensors[at]
 			if all.DType != t.DType || !equal(all.Shape, t.Shape) {
-				return nil, fmt.Errorf("tensor %q is %s%v on one rank, %s%v on another", t.Name, all.DType, all.Shape, t.DType, t.Shape)
+				return nil, fmt.Errorf("tensor %q is %s%v on one rank, but %s%v on another", t.Name, all.DType, all.Shape, t.DType, t.Shape)
 			}
 			for _, p := range t.Pieces {
 				p.File += shift

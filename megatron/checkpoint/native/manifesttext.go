@@ -110,13 +110,13 @@ func readText(r io.Reader, size int64) (*Manifest, error) {
 		return nil, err
 	}
 	if is := hexSum(hash.Sum128()); is != said {
-		return nil, fmt.Errorf("bytes %d to %d have the checksum %s, byte %d says %s", headBytes, size-1, is, len(headOpen), said)
+		return nil, fmt.Errorf("bytes %d to %d have the checksum %s, but by byte %d it should be %s", headBytes, size-1, is, len(headOpen), said)
 	}
 	if wrong != nil {
 		return nil, wrong
 	}
 	if m.Format != manifestFormat || m.Version != manifestVersion {
-		return nil, fmt.Errorf("format %q version %d; this program reads %q version %d", m.Format, m.Version, manifestFormat, manifestVersion)
+		return nil, fmt.Errorf("the format is %q version %d, but this program reads %q version %d", m.Format, m.Version, manifestFormat, manifestVersion)
 	}
 	return m, nil
 }
@@ -152,7 +152,7 @@ func readBody(r io.Reader) (*Manifest, error) {
 	// Nothing but the end follows.
 	end, err := io.ReadAll(io.LimitReader(io.MultiReader(d.Buffered(), r), int64(len(bodyClose))+1))
 	if err == nil && string(end) != bodyClose {
-		err = fmt.Errorf("byte %d: the manifest does not end here", int64(headBytes+len(bodyOpen))+d.InputOffset())
+		err = fmt.Errorf("byte %d: the manifest must end at this byte, but does not", int64(headBytes+len(bodyOpen))+d.InputOffset())
 	}
 	return m, err
 }
@@ -233,7 +233,7 @@ func checkTextSize(path string, size int64) error {
 		}
 	}
 	if (size-manifestFloor)/max(manifestRatio, 1) > data || manifestRatio == 0 {
-		return exitcode.Errorf(exitcode.BadData, "%s has %d bytes; with %d bytes of data a manifest has at most %d", path, size, data, manifestFloor+manifestRatio*data)
+		return exitcode.Errorf(exitcode.BadData, "%s has %d bytes, but for %d bytes of data a manifest has at most %d", path, size, data, manifestFloor+manifestRatio*data)
 	}
 	return nil
 }

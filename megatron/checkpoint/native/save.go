@@ -146,7 +146,7 @@ func checkStored(t mpu.Stored) error {
 	}
 	for _, p := range t.Pieces {
 		if !checkpoint.Inside(p, t.Global) || p.Local < 0 || p.Local+p.Len() > t.Tensor.Len() {
-			return bad(fmt.Sprintf("the piece from %v size %v at %d is not in it or not in its buffer %v", p.From, p.Size, p.Local, t.Tensor))
+			return bad(fmt.Sprintf("the piece from %v of size %v at %d is outside the tensor or outside its buffer %v", p.From, p.Size, p.Local, t.Tensor))
 		}
 	}
 	return nil
@@ -203,7 +203,7 @@ func (s *saver) agree(err error) error {
 		return err
 	}
 	if _, gone := os.Stat(mark); gone != nil {
-		return exitcode.With(exitcode.IO, failure.Remotef("checkpoint: another rank failed to save its part; read its error (or %s is not shared by all ranks)", s.dir))
+		return exitcode.With(exitcode.IO, failure.Remotef("checkpoint: another rank failed to save its part, or %s is not shared by all ranks; read the errors of the other ranks", s.dir))
 	}
 	return nil
 }
@@ -343,7 +343,7 @@ func (p *part) write(ctx context.Context, bytes int64, ahead *blocks.Queue, out 
 	hash := newSums(bytes)
 	for at := int64(0); at < bytes; {
 		if err := ctx.Err(); err != nil {
-			return "", "", fmt.Errorf("checkpoint: save stopped: %w", context.Cause(ctx))
+			return "", "", fmt.Errorf("checkpoint: the save was stopped: %w", context.Cause(ctx))
 		}
 		n, err := p.writeSome(at, bytes-at, hash, ahead, out)
 		if err != nil {

@@ -50,7 +50,7 @@ func OpenSource(path string, o checkpoint.OpenOptions) (checkpoint.Source, error
 	if len(f.Manifest.State.Config) > 0 {
 		if err := json.Unmarshal(f.Manifest.State.Config, &c); err != nil {
 			f.Close()
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: the run's config in its manifest: %w", f.Path, err)
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: the run's config in the manifest cannot be read: %w", f.Path, err)
 		}
 	}
 	s.info.Model, s.info.SeqLength, s.info.Specials = &c.Model, c.SeqLength, f.Manifest.State.Specials()
@@ -90,7 +90,7 @@ func (s *source) ReadWatched(name string, box mpu.Piece, dst []byte, see func(ra
 	}
 	width := dtypeOf[t.DType].Size()
 	if !checkpoint.Inside(box, t.Shape) || int64(len(dst)) != box.Len()*width {
-		return exitcode.Errorf(exitcode.Internal, "checkpoint: a box of %d bytes from %v size %v of tensor %q %v", len(dst), box.From, box.Size, name, t.Shape)
+		return exitcode.Errorf(exitcode.Internal, "checkpoint: a buffer of %d bytes does not fit the box from %v of size %v of tensor %q %v", len(dst), box.From, box.Size, name, t.Shape)
 	}
 	parts, err := s.parts(t, see)
 	if err != nil {

@@ -37,8 +37,8 @@ func (r *Report) Lines() []string {
 		what string
 		list []string
 	}{
-		{"not in the checkpoint, left as initialised", r.Missing},
-		{"in the checkpoint, not used by this run", r.Extra},
+		{"not in the checkpoint; these keep their initial values", r.Missing},
+		{"in the checkpoint, but not used by this run", r.Extra},
 		{"converted", r.Converted},
 		{"overridden", r.Overridden},
 	} {

@@ -136,7 +136,7 @@ func candidates(dir string) (order []Entry, notes []string, err error) {
 	if n, err := readTracker(dir); err == nil {
 		top = n
 	} else {
-		notes = append(notes, fmt.Sprintf("checkpoint: %v; the newest folder counts", err))
+		notes = append(notes, fmt.Sprintf("checkpoint: %v; the newest folder is used", err))
 	}
 	split := sort.Search(len(list), func(i int) bool { return list[i].Iteration > top })
 	for i := split - 1; i >= 0; i-- {

@@ -45,7 +45,7 @@ func checkKept(list []Kept) error {
 		}
 		names[k.Name] = true
 		if k.Bytes < 0 || k.Bytes > maxKept || !isSum(k.XXH3) {
-			return fmt.Errorf("the tokenizer's file %q: %d bytes, checksum %q", k.Name, k.Bytes, k.XXH3)
+			return fmt.Errorf("the tokenizer's file %q has an impossible size of %d bytes or checksum %q", k.Name, k.Bytes, k.XXH3)
 		}
 	}
 	return nil
@@ -59,7 +59,7 @@ func (f *Folder) Tokenizer(c tokenizer.Config) (kept tokenizer.Config, notes []s
 		return c, nil
 	}
 	if err := f.verifyKept(); err != nil {
-		return tokenizer.Config{}, []string{fmt.Sprintf("its tokenizer is not used: %v", err)}
+		return tokenizer.Config{}, []string{fmt.Sprintf("the tokenizer of the checkpoint is not used: %v", err)}
 	}
 	return checkpoint.KeptTokenizer(f.Path, c), nil
 }
@@ -73,7 +73,7 @@ func (f *Folder) verifyKept() error {
 		case err != nil:
 			return (&Damage{Path: path}).because(err)
 		case sum(data) != k.XXH3:
-			return &Damage{Path: path, To: int64(len(data)), Reason: fmt.Sprintf("checksum %s, %s was written", sum(data), k.XXH3)}
+			return &Damage{Path: path, To: int64(len(data)), Reason: fmt.Sprintf("the checksum is %s, but %s was written", sum(data), k.XXH3)}
 		}
 	}
 	return nil

@@ -156,7 +156,7 @@ func ReadConfig(dir string) (c Config, err error) {
 	raw, err := exitcode.ReadFile(path, mostConfig)
 	if err != nil {
 		if exitcode.CodeOf(err) == exitcode.NoInput {
-			err = exitcode.Errorf(exitcode.NoInput, "%s: no %s; name a folder that PEFT or this program wrote", dir, ConfigFile)
+			err = exitcode.Errorf(exitcode.NoInput, "%s has no %s; name a folder that PEFT or this program wrote", dir, ConfigFile)
 		}
 		return c, err
 	}
@@ -182,17 +182,17 @@ func ReadConfig(dir string) (c Config, err error) {
 		}
 	}
 	if init := strings.Trim(string(c.Init), `"`); !slices.Contains([]string{"", "null", "true", "false", "gaussian", "orthogonal", "eva"}, init) {
-		return c, bad("init_lora_weights is %.40s, which changes the base model's weights; save the adapter by PEFT's conversion to LoRA first", init)
+		return c, bad("init_lora_weights is %.40s, which changes the base model's weights; first convert the adapter to LoRA with PEFT", init)
 	}
 	switch {
 	case c.PeftType != "LORA":
 		return c, bad("peft_type is %.40q; only LORA is supported", c.PeftType)
 	case c.R < 1 || c.R > 1<<16:
-		return c, bad("r is %d; must be 1 to 65536", c.R)
+		return c, bad("r is %d; it must be from 1 to 65536", c.R)
 	case c.Dropout < 0 || c.Dropout >= 1:
-		return c, bad("lora_dropout is %g; must be 0 or more and less than 1", c.Dropout)
+		return c, bad("lora_dropout is %g; it must be 0 or more and less than 1", c.Dropout)
 	case !slices.Contains(Biases, c.Bias):
-		return c, bad("bias is %.40q; must be one of %s", c.Bias, strings.Join(Biases, ", "))
+		return c, bad("bias is %.40q; it must be one of %s", c.Bias, strings.Join(Biases, ", "))
 	case c.Saved.Pattern != "" || c.Parameters.Pattern != "":
 		return c, bad("modules_to_save and target_parameters must be lists of names")
 	}

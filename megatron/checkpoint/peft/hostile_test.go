@@ -24,7 +24,7 @@ func TestWrongAdaptersOfOtherParts(t *testing.T) {
 		says         string // "": it is opened
 	}{
 		{tables, "r", 3, ""}, {saved, "r", 2, ""}, {experts, "r", 2, ""},
-		{tables, "rank_pattern", map[string]int{}, "lm_head.lora_A.weight has the shape [2 32]; by adapter_config.json and the model it is [3 32]"},
+		{tables, "rank_pattern", map[string]int{}, "lm_head.lora_A.weight has the shape [2 32], but by adapter_config.json and the model it must be [3 32]"},
 		{tables, "target_modules", []string{"lm_head", "v_proj"}, "belongs to no module that adapter_config.json adapts or saves"},
 		{tables, "target_modules", []string{"wte"}, `target module "wte" matches no module`},
 		{tables, "use_dora", true, "DoRA on embeddings and output layers"},
@@ -32,7 +32,7 @@ func TestWrongAdaptersOfOtherParts(t *testing.T) {
 		{saved, "modules_to_save", []string{"lm_head", "model.norm", "o_proj", "input_layernorm"}, "input_layernorm.weight is missing"},
 		{saved, "modules_to_save", []string{"lm_head", "model.norm"}, "belongs to no module"},
 		{saved, "modules_to_save", "lm_head", "must be lists of names"},
-		{saved, "modules_to_save", []string{""}, "is the end of no module's name"},
+		{saved, "modules_to_save", []string{""}, "matches no module: no module's name in the model ends in it"},
 		{saved, "bias", "some", "bias is \"some\""},
 		{experts, "rank_pattern", map[string]int{"experts.down_proj": 0}, "rank of model.layers.0.mlp.experts.down_proj is 0"},
 		{experts, "target_parameters", []string{"mlp.experts.down_proj"}, "belongs to no module"},

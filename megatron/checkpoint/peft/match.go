@@ -113,12 +113,12 @@ func (r *resolver) adapter(m hf.Module) (*spec.Adapter, error) {
 			return nil, err
 		}
 	case latent:
-		return nil, fmt.Errorf("target %s: layers of multi-latent attention cannot have an adapter here; leave it out of the target modules", m.Name)
+		return nil, fmt.Errorf("target %s: layers of multi-latent attention cannot have an adapter; leave this module out of the target modules", m.Name)
 	case !ours:
-		return nil, fmt.Errorf("target %s: adapters are on embeddings, output layers and the linear layers of attention, state-space scans and MLPs; leave it out of the target modules", m.Name)
+		return nil, fmt.Errorf("target %s: only embeddings, output layers and the linear layers of attention, state-space scans and MLPs can have adapters; leave this module out of the target modules", m.Name)
 	}
 	if r.refused(m.Name) {
-		return nil, fmt.Errorf("target %s: PEFT takes no adapters on %s of %s models; leave it out of the target modules", m.Name, refused[r.family], r.family)
+		return nil, fmt.Errorf("target %s: PEFT does not support adapters on %s of %s models; leave this module out of the target modules", m.Name, refused[r.family], r.family)
 	}
 	rank, err := number(r.c.Ranks, m.Name, float64(r.c.R))
 	if err != nil {
@@ -129,7 +129,7 @@ func (r *resolver) adapter(m hf.Module) (*spec.Adapter, error) {
 		return nil, err
 	}
 	if rank < 1 || rank != math.Trunc(rank) || rank > 1<<16 {
-		return nil, fmt.Errorf("rank of %s is %g; must be an integer of 1 to 65536", m.Name, rank)
+		return nil, fmt.Errorf("the rank of %s is %g; it must be an integer from 1 to 65536", m.Name, rank)
 	}
 	scale := alpha / rank
 	if r.c.RSLoRA {
@@ -151,11 +151,11 @@ const outputLayer = "output_layer"
 func (r *resolver) table(m hf.Module) error {
 	switch {
 	case r.m.Tied:
-		return fmt.Errorf("target %s: the embedding and the output layer of this model are one weight, so that an adapter on one of them could not be merged; leave it out of the target modules", m.Name)
+		return fmt.Errorf("target %s: the embedding and the output layer of this model are one weight, so an adapter on one of them could not be merged; leave this module out of the target modules", m.Name)
 	case r.c.DoRA:
-		return fmt.Errorf("target %s: DoRA on embeddings and output layers is not supported; leave it out of the target modules, or --use-dora", m.Name)
+		return fmt.Errorf("target %s: DoRA on embeddings and output layers is not supported; leave this module out of the target modules, or leave --use-dora out", m.Name)
 	case r.m.MTP != nil:
-		return fmt.Errorf("target %s: adapters on embeddings and output layers cannot be combined with multi-token prediction; leave it out of the target modules", m.Name)
+		return fmt.Errorf("target %s: adapters on embeddings and output layers cannot be combined with multi-token prediction; leave this module out of the target modules", m.Name)
 	}
 	return nil
 }
@@ -164,9 +164,9 @@ func (r *resolver) table(m hf.Module) error {
 func (r *resolver) mixture(m hf.Module) error {
 	switch {
 	case m.Conv1D:
-		return fmt.Errorf("target %s: experts that are stored [in, out] (GPT-OSS) cannot have an adapter here; name other target modules", m.Name)
+		return fmt.Errorf("target %s: experts that are stored [in, out] (GPT-OSS) cannot have an adapter; name other target modules", m.Name)
 	case r.c.DoRA || r.c.Dropout > 0:
-		return fmt.Errorf("target %s: experts take neither DoRA nor dropout, as in PEFT; leave these out, or name the target modules of attention alone", m.Name)
+		return fmt.Errorf("target %s: experts support neither DoRA nor dropout, as in PEFT; leave these out, or name only target modules of attention", m.Name)
 	}
 	return nil
 }
@@ -191,7 +191,7 @@ func (r *resolver) targets(m hf.Module, linear bool) (bool, error) {
 			return false, nil
 		}
 		if !linear {
-			return false, fmt.Errorf("target %s: adapters on layers of multi-latent attention, gated delta nets and convolutions are not supported; name the target modules", m.Name)
+			return false, fmt.Errorf("target %s: adapters on layers of multi-latent attention, gated delta nets and convolutions are not supported; name other target modules", m.Name)
 		}
 	} else if is, err := r.matches(t, m.Name); !is || err != nil {
 		return false, err
@@ -292,11 +292,11 @@ func (r *resolver) check(list []spec.Adapter, modules []hf.Module) error {
 	}
 	for _, t := range r.c.Parameters.List {
 		if !r.used[t] {
-			return fmt.Errorf("target parameter %.80q matches no experts of the model; those of a mixture are mlp.experts.gate_up_proj and mlp.experts.down_proj", t)
+			return fmt.Errorf("target parameter %.80q matches no experts of the model; the parameters of experts are mlp.experts.gate_up_proj and mlp.experts.down_proj", t)
 		}
 	}
 	if len(list) == 0 {
-		return fmt.Errorf("no layer is left to have an adapter; check layers_to_transform and exclude_modules")
+		return fmt.Errorf("no layer is left for an adapter; check layers_to_transform and exclude_modules")
 	}
 	return nil
 }

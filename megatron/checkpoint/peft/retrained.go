@@ -37,7 +37,7 @@ func Retrain(m *spec.Model, family string, c Config, adapters []spec.Adapter) (*
 			return nil, exitcode.With(exitcode.Usage, err)
 		}
 		if m.NormOnePlus && !mapping.Model.NormOnePlus && checkpoint.IsNormWeight(global) {
-			return nil, exitcode.Errorf(exitcode.Usage, "module to save %s: the norms of %s have plain weights, those of this model weight+1 (--apply-layernorm-1p); leave it out", named[0], mapping.Family)
+			return nil, exitcode.Errorf(exitcode.Usage, "module to save %s: norms of %s use the weight itself, but norms of this model use weight+1 (--apply-layernorm-1p); leave this module out", named[0], mapping.Family)
 		}
 		found.Names = append(found.Names, global)
 	}
@@ -47,7 +47,7 @@ func Retrain(m *spec.Model, family string, c Config, adapters []spec.Adapter) (*
 			return nil, exitcode.Errorf(exitcode.Usage, "module to save %s: %s", t, tiedWeight)
 		}
 		if !r.used[t] {
-			return nil, exitcode.Errorf(exitcode.Usage, "module to save %.80q is the end of no module's name in the model", t)
+			return nil, exitcode.Errorf(exitcode.Usage, "module to save %.80q matches no module: no module's name in the model ends in it", t)
 		}
 	}
 	if len(found.Names) == 0 {
@@ -56,7 +56,7 @@ func Retrain(m *spec.Model, family string, c Config, adapters []spec.Adapter) (*
 	return found, nil
 }
 
-const tiedWeight = "the embedding and the output layer of this model are one weight, which PEFT would train apart; leave it out of the modules to save"
+const tiedWeight = "the embedding and the output layer of this model are one weight, which PEFT would train as two separate weights; leave this module out of the modules to save"
 
 // retrains reports whether one of their tensors is trained.
 func (r *resolver) retrains(name, global string, adapters []spec.Adapter) bool {
@@ -109,17 +109,17 @@ func (r *resolver) saves(module string) bool {
 func (r *resolver) retrainable(global string, named, not []string, adapters []spec.Adapter) error {
 	switch {
 	case len(not) > 0:
-		return fmt.Errorf("%s is to be trained with the adapter and %s is not, but both are one weight here (%s); name all of them or none", named[0], not[0], global)
+		return fmt.Errorf("%s should be trained with the adapter but %s should not, although in monotron both are one weight (%s); name all of them or none", named[0], not[0], global)
 	case checkpoint.IsVocabulary(global) && r.m.Tied:
 		return fmt.Errorf("module to save %s: %s", named[0], tiedWeight)
 	case strings.Contains(global, ".local_experts."):
-		return fmt.Errorf("module to save %s: experts cannot be trained in full with an adapter; give them one by target parameters", named[0])
+		return fmt.Errorf("module to save %s: experts cannot be trained in full together with an adapter; give them an adapter by target parameters", named[0])
 	case checkpoint.IsBuffer(global):
-		return fmt.Errorf("module to save %s: %s is not trained by gradients; leave it out", named[0], global)
+		return fmt.Errorf("module to save %s: %s is not trained by gradients; leave this module out", named[0], global)
 	}
 	for _, a := range adapters {
 		if a.Linear+".weight" == global {
-			return fmt.Errorf("%s is a module to save and has an adapter as well; name it once", a.Module)
+			return fmt.Errorf("%s is both a module to save and a target module; name it only once", a.Module)
 		}
 	}
 	return nil

@@ -54,7 +54,7 @@ func Open(dir string, m *spec.Model, family string) (f *Folder, err error) {
 	f.model = &adapted
 	if _, err := os.Stat(filepath.Join(dir, "adapter_model.bin")); err == nil {
 		if _, err := os.Stat(f.path); err != nil {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: the adapter is a pickle, adapter_model.bin; save it by PEFT with safe_serialization", dir)
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: the adapter is a pickle, adapter_model.bin; save it again by PEFT with safe_serialization=True", dir)
 		}
 	}
 	if f.file, err = safetensors.Open(f.path); err != nil {
@@ -105,9 +105,9 @@ func (f *Folder) bad(format string, args ...any) error {
 func (f *Folder) fits(key string, info safetensors.Info, shape []int64) error {
 	switch {
 	case !slices.Equal(info.Shape, shape):
-		return f.bad("tensor %s has the shape %v; by adapter_config.json and the model it is %v", key, info.Shape, shape)
+		return f.bad("tensor %s has the shape %v, but by adapter_config.json and the model it must be %v", key, info.Shape, shape)
 	case !slices.Contains([]string{"F32", "BF16", "F16", "F64"}, info.DType):
-		return f.bad("tensor %s is %s; must be F32, BF16, F16 or F64", key, info.DType)
+		return f.bad("tensor %s is %s; it must be F32, BF16, F16 or F64", key, info.DType)
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func (f *Folder) checkComplete(known map[string]bool) error {
 			case !ok:
 				return f.bad("tensor %s is missing; adapter_config.json says that it is trained with the adapter", mpu.AdapterPrefix+s.Name)
 			case dtype != "" && info.DType != dtype:
-				return f.bad("tensor %s is %s, and one that lies next to it is %s; write them in one type", keys[0], info.DType, dtype)
+				return f.bad("tensor %s is %s, but a tensor that is joined with it is %s; write both in the same type", keys[0], info.DType, dtype)
 			}
 			if err := f.fits(keys[0], info, s.Shape); err != nil {
 				return err
@@ -263,7 +263,7 @@ func (f *Folder) Values(name string) ([]float32, error) {
 	}
 	for i, x := range there {
 		if x-x != 0 {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: tensor %s: element %d is NaN or infinite; take the adapter of an earlier checkpoint", f.path, t.key, i)
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: tensor %s: element %d is NaN or infinite; use the adapter of an earlier checkpoint", f.path, t.key, i)
 		}
 		if t.turn != nil {
 			list[i] = there[t.turned(int64(i))]

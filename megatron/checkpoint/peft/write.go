@@ -134,7 +134,7 @@ func namedReader(src checkpoint.Source) func(name string) ([]float32, error) {
 				return readAll(src, t.Name, t.DType, t.Shape)
 			}
 		}
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: tensor %s of its adapter is missing", src.Info().Path, name)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: tensor %s of the adapter is missing", src.Info().Path, name)
 	}
 }
 

@@ -102,7 +102,7 @@ func (r *Remote) candidates(ctx context.Context, step int64, f *Fetched) (order 
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 {
 		top = n
 	} else {
-		f.Notes = append(f.Notes, fmt.Sprintf("checkpoint: %s names no iteration (%q); the newest counts", r.store.Name(checkpoint.TrackerName), text))
+		f.Notes = append(f.Notes, fmt.Sprintf("checkpoint: %s does not name an iteration (%q); the newest iteration is used", r.store.Name(checkpoint.TrackerName), text))
 	}
 	// Older ones from there, then newer ones, of a run that was rewound.
 	var newer []version
@@ -197,7 +197,7 @@ func verify(folder string, v version) error {
 	}
 	defer f.Close()
 	if is := f.Manifest.State.Iteration; is != v.iteration {
-		return exitcode.With(exitcode.IO, &native.Damage{Path: folder, Reason: fmt.Sprintf("it is iteration %d's, not %d's", is, v.iteration)})
+		return exitcode.With(exitcode.IO, &native.Damage{Path: folder, Reason: fmt.Sprintf("it is the manifest of iteration %d, not of iteration %d", is, v.iteration)})
 	}
 	return f.Verify()
 }

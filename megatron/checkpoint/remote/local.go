@@ -50,7 +50,7 @@ func FetchTo(ctx context.Context, name, dir string, step int64, tell func(text s
 		tell(n)
 	}
 	if err == nil && f.Bytes > 0 {
-		tell(fmt.Sprintf("fetched iteration %d of %s to %s (%d bytes)", f.Iteration, name, dir, f.Bytes))
+		tell(fmt.Sprintf("downloaded iteration %d of %s to %s (%d bytes)", f.Iteration, name, dir, f.Bytes))
 	}
 	return err
 }

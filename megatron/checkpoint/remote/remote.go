@@ -176,5 +176,5 @@ func (r *Remote) taken(now string) error {
 	if r.left != nil && *r.left != "" {
 		left = "this run left it at " + *r.left
 	}
-	return exitcode.Errorf(exitcode.IO, "checkpoint: %s names %s now; %s: another run saves to the same URL; stop one of the runs, or give one of them a different --save", r.store.Name(checkpoint.TrackerName), now, left)
+	return exitcode.Errorf(exitcode.IO, "checkpoint: %s now names %s, but %s, so another run saves to the same URL; stop one of the runs, or give one of them a different --save", r.store.Name(checkpoint.TrackerName), now, left)
 }

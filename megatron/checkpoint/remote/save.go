@@ -132,7 +132,7 @@ func (r *Remote) send(ctx context.Context, v version, folder string, files map[s
 	key := v.folder + checkpoint.ManifestName
 	if _, err := store.PutBytes(ctx, r.store, key, manifest, store.IfAbsent); err != nil {
 		if errors.Is(err, store.ErrExists) {
-			return exitcode.Errorf(exitcode.IO, "checkpoint: %s was written by another run meanwhile; stop one of the runs, or give one of them a different --save", r.store.Name(key))
+			return exitcode.Errorf(exitcode.IO, "checkpoint: %s was written by another run in the meantime; stop one of the runs, or give one of them a different --save", r.store.Name(key))
 		}
 		return err
 	}
@@ -177,7 +177,7 @@ func (r *Remote) readBack(ctx context.Context, v version, files map[string]int64
 		what = checkpoint.ManifestName
 	}
 	if what != "" {
-		return exitcode.Errorf(exitcode.IO, "checkpoint: %s is not what was written (%s); another run may have changed it, or the store has lost it: save again",
+		return exitcode.Errorf(exitcode.IO, "checkpoint: %s is not what was written (%s); another run may have changed it, or the store may have lost it; save again",
 			r.store.Name(v.folder+what), sizeOf(v, what))
 	}
 	return nil

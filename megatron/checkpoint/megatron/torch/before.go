@@ -34,7 +34,7 @@ func (r *rank) modernize() error {
 		}
 		version, _ := r.root.Get("checkpoint_version")
 		if n, _ := pickle.Float(version); n < 2 {
-			return exitcode.Errorf(exitcode.BadData, "%s: checkpoint version %v has another order of the rows of queries, keys and values; load and save it with Megatron-LM 2 or later first", r.path, version)
+			return exitcode.Errorf(exitcode.BadData, "%s: in checkpoint version %v, the rows of queries, keys and values have another order; first load the checkpoint and save it with Megatron-LM 2 or later", r.path, version)
 		}
 		flat := &pickle.Dict{}
 		flatten(flat, "", parts)

@@ -12,7 +12,7 @@ import (
 	"monotron/megatron/checkpoint/compare"
 )
 
-// older rewrites a rank's file with the names of Megatron-LM before its core.
+// older rewrites a rank's file with the names of Megatron-LM before Megatron Core.
 func older(t *testing.T, path string, version float64) {
 	t.Helper()
 	f, err := pickle.Open(path)
@@ -48,7 +48,7 @@ func older(t *testing.T, path string, version float64) {
 	}
 }
 
-// Claim: a save under the names of Megatron-LM before its core has the weights of
+// Claim: a save under the names of Megatron-LM before Megatron Core has the weights of
 // the same save under today's, and says that the optimizer is left out; one of an
 // order of rows that no longer is, is refused.
 func TestBeforeCore(t *testing.T) {
@@ -79,7 +79,7 @@ func TestBeforeCore(t *testing.T) {
 			t.Errorf("%s differs", r.Name)
 		}
 	}
-	if notes := strings.Join(b.Info().Notes, "\n"); !strings.Contains(notes, "before its core") {
+	if notes := strings.Join(b.Info().Notes, "\n"); !strings.Contains(notes, "before Megatron Core") {
 		t.Errorf("notes %q", notes)
 	}
 	old := copied(t)

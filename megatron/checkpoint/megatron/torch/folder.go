@@ -84,7 +84,7 @@ func (s *source) openRanks(dir string) error {
 		}
 		other, err := openRank(path)
 		if exitcode.CodeOf(err) == exitcode.NoInput {
-			return exitcode.Errorf(exitcode.BadData, "%s is missing; %s says tp %d, pp %d, ep %d", path, first.path, s.layout.TP, s.layout.PP, s.layout.EP)
+			return exitcode.Errorf(exitcode.BadData, "%s is missing, although %s has the sizes tp %d, pp %d, ep %d", path, first.path, s.layout.TP, s.layout.PP, s.layout.EP)
 		}
 		if err != nil {
 			return err
@@ -108,7 +108,7 @@ func (s *source) noteStrangers(dir string) error {
 		found = slices.DeleteFunc(found, func(path string) bool { return path == filepath.Dir(r.path) })
 	}
 	if len(found) > 0 {
-		s.notes = append(s.notes, fmt.Sprintf("%s says tp %d, pp %d, ep %d; not read: %s", s.ranks[0].path, s.layout.TP, s.layout.PP, s.layout.EP, strings.Join(found, ", ")))
+		s.notes = append(s.notes, fmt.Sprintf("%s has the sizes tp %d, pp %d, ep %d; these folders are not read: %s", s.ranks[0].path, s.layout.TP, s.layout.PP, s.layout.EP, strings.Join(found, ", ")))
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func openRank(path string) (*rank, error) {
 	var ok bool
 	if r.root, ok = f.Root.(*pickle.Dict); !ok {
 		_ = f.Close()
-		return nil, exitcode.Errorf(exitcode.BadData, "%s contains a %s, not Megatron's dict", path, pickle.TypeName(f.Root))
+		return nil, exitcode.Errorf(exitcode.BadData, "%s contains a %s; it must contain Megatron's dict", path, pickle.TypeName(f.Root))
 	}
 	err = r.findChunks()
 	if err == nil {
@@ -224,11 +224,11 @@ func (s *source) agrees(first, other *rank) error {
 	there, _ := theirs.Get("iteration")
 	switch {
 	case here != there:
-		return exitcode.Errorf(exitcode.BadData, "%s is of iteration %v, %s of %v: they are from different saves", other.path, there, first.path, here)
+		return exitcode.Errorf(exitcode.BadData, "%s is of iteration %v, but %s is of iteration %v: they are from different saves", other.path, there, first.path, here)
 	case !same(m, s.model) || fmt.Sprint(a.Layout()) != fmt.Sprint(s.args.Layout()):
 		return exitcode.Errorf(exitcode.BadData, "%s was saved with another model or layout than %s", other.path, first.path)
 	case len(other.chunks) != len(first.chunks):
-		return exitcode.Errorf(exitcode.BadData, "%s has %d virtual stages, %s has %d", other.path, len(other.chunks), first.path, len(first.chunks))
+		return exitcode.Errorf(exitcode.BadData, "%s has %d virtual stages, but %s has %d", other.path, len(other.chunks), first.path, len(first.chunks))
 	}
 	return nil
 }
@@ -267,7 +267,7 @@ func (s *source) numberLayers() error {
 		}
 	}
 	if total != s.model.NumLayers {
-		return exitcode.Errorf(exitcode.BadData, "%s: its stages have %d layers together, args.num_layers is %d", s.dir, total, s.model.NumLayers)
+		return exitcode.Errorf(exitcode.BadData, "%s: the stages have %d layers together, but args.num_layers is %d", s.dir, total, s.model.NumLayers)
 	}
 	for _, r := range s.ranks {
 		for c := range r.chunks {

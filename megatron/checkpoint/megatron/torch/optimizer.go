@@ -60,7 +60,7 @@ type optimizer struct {
 func (o *optimizer) add(v pickle.Value) error {
 	d, ok := v.(*pickle.Dict)
 	if !ok {
-		return fmt.Errorf("it is a %s", pickle.TypeName(v))
+		return fmt.Errorf("the object is a %s; it must be a dict", pickle.TypeName(v))
 	}
 	// The loss scale, of one of them.
 	if scaler, ok := d.Get("grad_scaler"); ok && o.s.state.Scaler == nil {
@@ -73,7 +73,7 @@ func (o *optimizer) add(v pickle.Value) error {
 	inner := d
 	if v, ok := d.Get("optimizer"); ok {
 		if inner, ok = v.(*pickle.Dict); !ok {
-			return fmt.Errorf("its optimizer is a %s", pickle.TypeName(v))
+			return fmt.Errorf("the optimizer is a %s; it must be a dict", pickle.TypeName(v))
 		}
 	}
 	if n, ok := megatron.ReadSteps(inner); ok {
@@ -109,7 +109,7 @@ func locals(params []local) []megatron.Local {
 func (o *optimizer) mains(groups []megatron.Group, v pickle.Value) error {
 	lists, _ := pickle.Items(v)
 	if len(lists) != len(groups) {
-		return fmt.Errorf("fp32_from_fp16_params has %d groups, param_groups has %d", len(lists), len(groups))
+		return fmt.Errorf("fp32_from_fp16_params has %d groups, but param_groups has %d", len(lists), len(groups))
 	}
 	for i, g := range groups {
 		tensors, _ := pickle.Items(lists[i])
@@ -119,7 +119,7 @@ func (o *optimizer) mains(groups []megatron.Group, v pickle.Value) error {
 		for j, p := range g.Params {
 			t, ok := tensors[j].(*pickle.Tensor)
 			if !ok {
-				return fmt.Errorf("fp32_from_fp16_params.%d.%d is a %s", i, j, pickle.TypeName(tensors[j]))
+				return fmt.Errorf("fp32_from_fp16_params.%d.%d is a %s; it must be a tensor", i, j, pickle.TypeName(tensors[j]))
 			}
 			if err := o.s.add(checkpoint.Main, o.r.path, p, t); err != nil {
 				return err
@@ -136,7 +136,7 @@ var kinds = []struct{ theirs, ours string }{{"exp_avg", checkpoint.ExpAvg}, {"ex
 func (o *optimizer) moments(groups []megatron.Group, stored []pickle.Value, v pickle.Value) error {
 	d, ok := v.(*pickle.Dict)
 	if !ok {
-		return fmt.Errorf("its state is a %s", pickle.TypeName(v))
+		return fmt.Errorf("the state of the optimizer is a %s; it must be a dict", pickle.TypeName(v))
 	}
 	// torch numbers parameters through all groups.
 	byID := map[int64]*pickle.Dict{}
@@ -180,7 +180,7 @@ func (o *optimizer) distributed() error {
 	path := filepath.Join(filepath.Dir(o.r.path), optimizerFile)
 	f, err := pickle.Open(path)
 	if exitcode.CodeOf(err) == exitcode.NoInput {
-		o.s.notes = append(o.s.notes, fmt.Sprintf("%s is missing: no optimizer state", path))
+		o.s.notes = append(o.s.notes, fmt.Sprintf("%s is missing, so there is no optimizer state", path))
 		return nil
 	}
 	if err != nil {
@@ -192,7 +192,7 @@ func (o *optimizer) distributed() error {
 	if o.apart {
 		list, _ := pickle.Items(root)
 		if o.index >= len(list) {
-			return fmt.Errorf("%s holds no list of %d optimizers", path, o.index+1)
+			return fmt.Errorf("%s does not contain a list of %d optimizers", path, o.index+1)
 		}
 		if root = list[o.index]; root == nil {
 			return nil // another rank's file holds this optimizer's state
@@ -200,7 +200,7 @@ func (o *optimizer) distributed() error {
 	}
 	d, ok := root.(*pickle.Dict)
 	if !ok {
-		return fmt.Errorf("%s holds a %s", path, pickle.TypeName(root))
+		return fmt.Errorf("%s contains a %s; it must contain a dict", path, pickle.TypeName(root))
 	}
 	// One entry per virtual stage.
 	if coalesced, _ := d.Get("buckets_coalesced"); coalesced != true {
@@ -212,7 +212,7 @@ func (o *optimizer) distributed() error {
 			continue
 		}
 		if chunk < 0 || int(chunk) >= len(o.chunks) {
-			return fmt.Errorf("%s has a buffer %d for %d chunks", path, chunk, len(o.chunks))
+			return fmt.Errorf("%s has a buffer for chunk %d, but there are only %d chunks", path, chunk, len(o.chunks))
 		}
 		if err := o.buffer(path, int(chunk), p.Value); err != nil {
 			return fmt.Errorf("%s: buffer %d: %w", path, chunk, err)
@@ -229,7 +229,7 @@ func (o *optimizer) buffer(path string, chunk int, v pickle.Value) error {
 	}
 	flat, ok := d.Pairs[0].Value.(*pickle.Dict)
 	if !ok {
-		return fmt.Errorf("it is a %s", pickle.TypeName(d.Pairs[0].Value))
+		return fmt.Errorf("the object is a %s; it must be a dict", pickle.TypeName(d.Pairs[0].Value))
 	}
 	// param is the f32 main parameter: of a model in f32 it is the value, which is read already.
 	for _, k := range append(kinds, struct{ theirs, ours string }{"param", checkpoint.Main}) {
@@ -272,5 +272,5 @@ func (s *source) buckets(r megatron.Rank, chunk int, params []megatron.Local, nu
 	if megatron.Numel(several) == numel {
 		return several, nil
 	}
-	return nil, fmt.Errorf("%d elements; the model's parameters make %d in one bucket, %d in buckets of the arguments' size", numel, megatron.Numel(one), megatron.Numel(several))
+	return nil, fmt.Errorf("the buffer has %d elements, but the parameters of the model have %d in one bucket, or %d in buckets of the size in the arguments", numel, megatron.Numel(one), megatron.Numel(several))
 }

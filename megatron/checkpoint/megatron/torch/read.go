@@ -78,7 +78,7 @@ func (s *source) open() error {
 	// The training state is the same in every rank's file, but for random numbers.
 	s.state = megatron.ReadState(s.ranks[0].root, s.args)
 	if s.ranks[0].before {
-		s.notes = append(s.notes, "it was written by Megatron-LM before its core: weights are read, the optimizer's state is left out")
+		s.notes = append(s.notes, "the checkpoint was written by Megatron-LM before Megatron Core: the weights are read, and the optimizer's state is left out")
 	}
 	rng := &megatron.RNG{Layout: s.layout, States: map[megatron.Rank]pickle.Value{}}
 	for _, r := range s.ranks {
@@ -136,7 +136,7 @@ func (s *source) locals(r *rank, chunk int) ([]local, error) {
 	for _, pair := range r.chunks[chunk].Pairs {
 		key, ok := pair.Key.(string)
 		if !ok {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: a key of the model is a %s", r.path, pickle.TypeName(pair.Key))
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: a key of the model is a %s; it must be a string", r.path, pickle.TypeName(pair.Key))
 		}
 		k, ok := megatron.ParseKey(key)
 		if !ok {
@@ -188,7 +188,7 @@ func (s *source) locate(r *rank, chunk int, key string, k megatron.Key, t *pickl
 		return p, exitcode.Errorf(exitcode.BadData, "%s: %w", r.path, err)
 	}
 	if p.Cut = cut; fmt.Sprint(cut.Shape) != fmt.Sprint(t.Shape) {
-		return p, exitcode.Errorf(exitcode.BadData, "%s: tensor %q is %v; by the arguments it should be %v", r.path, key, t.Shape, cut.Shape)
+		return p, exitcode.Errorf(exitcode.BadData, "%s: tensor %q has the shape %v, but by the arguments it should be %v", r.path, key, t.Shape, cut.Shape)
 	}
 	return p, nil
 }
@@ -199,7 +199,7 @@ func (s *source) add(prefix, path string, p megatron.Local, t *pickle.Tensor) er
 		return exitcode.Errorf(exitcode.BadData, "%s: tensor %q has the type and shape %s%v, which no parameter has", path, p.Key, t.DType, t.Shape)
 	}
 	if fmt.Sprint(t.Shape) != fmt.Sprint(p.Shape) {
-		return exitcode.Errorf(exitcode.BadData, "%s: %s%s is %v; the parameter is %v", path, prefix, p.Key, t.Shape, p.Shape)
+		return exitcode.Errorf(exitcode.BadData, "%s: %s%s has the shape %v, but the parameter has %v", path, prefix, p.Key, t.Shape, p.Shape)
 	}
 	return s.addParts(prefix, path, p, t.DType, p.Parts(t.Width(), t.Strides, named(path, p.Key, t.ReadAt)))
 }
@@ -233,7 +233,7 @@ func (s *source) addParts(prefix, path string, p megatron.Local, dtype string, p
 		s.list = append(s.list, e.Tensor)
 	}
 	if e.DType != dtype {
-		return exitcode.Errorf(exitcode.BadData, "%s: tensor %q is %s here, %s on another rank", path, p.Key, dtype, e.DType)
+		return exitcode.Errorf(exitcode.BadData, "%s: tensor %q is %s on this rank, but %s on another rank", path, p.Key, dtype, e.DType)
 	}
 	e.files[path] = true
 	for i, part := range parts {
@@ -278,7 +278,7 @@ func (s *source) compare(e *entry, path string, first, copied checkpoint.Part) e
 // tellApart makes a note of the copies that differ.
 func (s *source) tellApart() {
 	if len(s.apart) > 0 {
-		s.notes = append(s.notes, fmt.Sprintf("%d copies of tensors are not equal to the first rank's, which are taken; the first of them: %s", len(s.apart), s.apart[0]))
+		s.notes = append(s.notes, fmt.Sprintf("%d copies of tensors differ from those of the first rank, which are used; the first such copy is %s", len(s.apart), s.apart[0]))
 	}
 }
 
@@ -337,7 +337,7 @@ func (s *source) State() checkpoint.State      { return s.state }
 func (s *source) Read(name string, box mpu.Piece, dst []byte) error {
 	e := s.index[name]
 	if e == nil || !checkpoint.Inside(box, e.Shape) || int64(len(dst)) != box.Len()*checkpoint.Width(e.DType) {
-		return exitcode.Errorf(exitcode.Internal, "%s: a box of %d bytes from %v size %v of tensor %q", s.dir, len(dst), box.From, box.Size, name)
+		return exitcode.Errorf(exitcode.Internal, "%s: a buffer of %d bytes does not fit the box from %v of size %v of tensor %q", s.dir, len(dst), box.From, box.Size, name)
 	}
 	return checkpoint.ReadParts(e.parts, checkpoint.Width(e.DType), box, dst)
 }

@@ -150,7 +150,7 @@ func (s *source) addBuffer(b *buffer) error {
 				continue
 			}
 			if len(x.shape) != 1 || x.shape[0] != sizes[i] || x.dtype != "F32" {
-				return fmt.Errorf("bucket %d: %s is %s%v, exp_avg has %d elements", i, kind, x.dtype, x.shape, sizes[i])
+				return fmt.Errorf("bucket %d: %s is %s%v, but exp_avg has %d elements", i, kind, x.dtype, x.shape, sizes[i])
 			}
 			for _, p := range bucket.Params {
 				s.addPlaced(kindOf[kind], p, x)

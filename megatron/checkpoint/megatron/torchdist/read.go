@@ -169,7 +169,7 @@ func (s *source) split(prefix string, k megatron.Key, x *stored) error {
 	}
 	if k.Expert == megatron.Stacked {
 		if len(x.shape) <= lead {
-			return fmt.Errorf("%v has no dimension of experts", x.shape)
+			return fmt.Errorf("the shape %v has no dimension for the experts", x.shape)
 		}
 		experts, lead = x.shape[lead], lead+1
 	}
@@ -211,7 +211,7 @@ func (s *source) addSlice(name string, x *stored, shape []int64, lead int, k meg
 		if bare, ok := strings.CutPrefix(name, prefix); ok && checkpoint.IsVocabulary(bare) {
 			want := s.shapes[bare]
 			if len(shape) != 2 || want == nil || want[0] > shape[0] {
-				return fmt.Errorf("%v; by the arguments it should be %v", shape, want)
+				return fmt.Errorf("the shape is %v, but by the arguments it should be %v", shape, want)
 			}
 			t.Shape = []int64{want[0], shape[1]} // without padding
 		}
@@ -284,7 +284,7 @@ func (s *source) State() checkpoint.State      { return s.state }
 func (s *source) Read(name string, box mpu.Piece, dst []byte) error {
 	e := s.parts[name]
 	if e == nil || !checkpoint.Inside(box, e.Shape) || int64(len(dst)) != box.Len()*checkpoint.Width(e.DType) {
-		return exitcode.Errorf(exitcode.Internal, "%s: a box of %d bytes from %v size %v of tensor %q", s.dir, len(dst), box.From, box.Size, name)
+		return exitcode.Errorf(exitcode.Internal, "%s: a buffer of %d bytes does not fit the box from %v of size %v of tensor %q", s.dir, len(dst), box.From, box.Size, name)
 	}
 	return checkpoint.ReadParts(e.parts, checkpoint.Width(e.DType), box, dst)
 }
