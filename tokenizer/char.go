@@ -28,7 +28,7 @@ func NewChar(symbols []rune) (*Char, error) {
 	}
 	for i, r := range symbols {
 		if _, twice := c.ids[r]; twice {
-			return nil, exitcode.Errorf(exitcode.BadData, "character vocabulary: %q is listed twice, the second time as entry %d", r, i)
+			return nil, exitcode.Errorf(exitcode.BadData, "the character vocabulary lists %q twice, the second time as entry %d", r, i)
 		}
 		c.ids[r] = int32(i)
 		if r < 128 {
@@ -36,7 +36,7 @@ func NewChar(symbols []rune) (*Char, error) {
 		}
 	}
 	if len(symbols) == 0 {
-		return nil, exitcode.Errorf(exitcode.BadData, "character vocabulary: it is empty")
+		return nil, exitcode.Errorf(exitcode.BadData, "the character vocabulary is empty")
 	}
 	return c, nil
 }
@@ -182,7 +182,7 @@ func invalidAt(text string) int {
 }
 
 // Latin1 says how text of the most frequent other encoding becomes UTF-8.
-const Latin1 = "if it is Latin-1, `iconv -f LATIN1 -t UTF-8` converts it"
+const Latin1 = "if the text is Latin-1, use `iconv -f LATIN1 -t UTF-8` to convert it"
 
 func notUTF8(at int) error {
 	return exitcode.Errorf(exitcode.BadData, "byte %d of the text is not UTF-8; %s", at, Latin1)

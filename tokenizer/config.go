@@ -135,7 +135,7 @@ func FromConfig(c Config) (Tokenizer, error) {
 		return orNil(NewNull(c.VocabSize, orElse(c.NullEOD, -1), orElse(c.NullPad, NoPad)))
 	case "CharTokenizer":
 		if c.VocabFile == "" {
-			return nil, exitcode.Errorf(exitcode.Usage, "CharTokenizer needs --vocab-file, a JSON list of its characters; of a text file it is made, as PREFIX_vocab.json, by monotron preprocess_data --tokenizer-type CharTokenizer --input TEXT.txt --output-prefix PREFIX")
+			return nil, exitcode.Errorf(exitcode.Usage, "CharTokenizer needs --vocab-file, a JSON list of its characters; to make this list from a text file, as PREFIX_vocab.json, use monotron preprocess_data --tokenizer-type CharTokenizer --input TEXT.txt --output-prefix PREFIX")
 		}
 		return orNil(LoadChar(c.VocabFile))
 	case "HuggingFaceTokenizer":
@@ -145,7 +145,7 @@ func FromConfig(c Config) (Tokenizer, error) {
 	case "TikTokenizer":
 		return loadTik(c)
 	case "":
-		return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-type is missing, and cannot be derived from the other flags: %s", strings.Join(types, ", "))
+		return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-type is missing and cannot be derived from the other flags: %s", strings.Join(types, ", "))
 	}
 	return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-type must be one of %s, not %s", strings.Join(types, ", "), c.Type)
 }
@@ -169,7 +169,7 @@ func gpt2FromConfig(c Config) (Tokenizer, error) {
 	case c.VocabFile == "" && c.MergeFile == "":
 		return orNil(EmbeddedGPT2())
 	case c.VocabFile == "" || c.MergeFile == "":
-		return nil, exitcode.Errorf(exitcode.Usage, "GPT2BPETokenizer takes --vocab-file and --merge-file together, or neither (GPT-2's own are built in)")
+		return nil, exitcode.Errorf(exitcode.Usage, "GPT2BPETokenizer needs both --vocab-file and --merge-file, or neither (the files of GPT-2 are built in)")
 	}
 	return orNil(LoadGPT2(c.VocabFile, c.MergeFile))
 }

@@ -50,7 +50,7 @@ func (t *GPT2) setTokens(ids map[string]int32) error {
 	t.spellings = make([][]byte, len(ids))
 	for token, id := range ids {
 		if id < 0 || int(id) >= len(ids) {
-			return exitcode.Errorf(exitcode.BadData, "token %q has id %d; %d tokens have ids from 0 to %d", token, id, len(ids), len(ids)-1)
+			return exitcode.Errorf(exitcode.BadData, "token %q has id %d, but %d tokens must have ids from 0 to %d", token, id, len(ids), len(ids)-1)
 		}
 		if t.spellings[id] != nil {
 			return exitcode.Errorf(exitcode.BadData, "id %d is given twice", id)

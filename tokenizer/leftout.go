@@ -22,7 +22,7 @@ func LeftOut(model string) string {
 	}
 	var says []string
 	if bos := m.BOS(); bos >= 0 && slices.Contains(templated, strings.TrimSuffix(n.class, "Fast")) && (n.AddBOS == nil || *n.AddBOS) {
-		says = append(says, fmt.Sprintf("texts get no %s at their beginning", m.Text(int32(bos))))
+		says = append(says, fmt.Sprintf("texts do not get %s at their beginning", m.Text(int32(bos))))
 	}
 	// Tokens that the model does not have.
 	pieces := map[string]bool{"": true}
@@ -41,5 +41,5 @@ func LeftOut(model string) string {
 	if len(says) == 0 {
 		return ""
 	}
-	return "tokenizer.model is read without the files next to it: " + strings.Join(says, ", and ") + "; transformers does otherwise, and can save the tokenizer as a tokenizer.json, which is read in full"
+	return "tokenizer.model is read without the files next to it: " + strings.Join(says, ", and ") + "; transformers reads these files, and can save the tokenizer as a tokenizer.json, all of which monotron reads"
 }

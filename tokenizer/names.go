@@ -268,7 +268,7 @@ func (n *names) surround(t *hf.Tokenizer) error {
 			return err
 		}
 		if id < 0 {
-			return exitcode.Errorf(exitcode.BadData, "%s asks for a token around each text that it does not name", n.path)
+			return exitcode.Errorf(exitcode.BadData, "%s puts a token around each text, but does not name this token", n.path)
 		}
 		around[i] = []int32{int32(id)}
 	}

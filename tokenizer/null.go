@@ -23,7 +23,7 @@ const NoPad = -1
 // NewNull makes a Null tokenizer of vocab ids; eod < 0 takes the last id.
 func NewNull(vocab, eod, pad int) (*Null, error) {
 	if vocab < 1 {
-		return nil, exitcode.Errorf(exitcode.Usage, "NullTokenizer needs --vocab-size (a positive number), found %d", vocab)
+		return nil, exitcode.Errorf(exitcode.Usage, "NullTokenizer needs a --vocab-size above 0, not %d", vocab)
 	}
 	n := &Null{vocab: vocab, eod: eod, pad: pad, eodSet: eod >= 0}
 	if !n.eodSet {

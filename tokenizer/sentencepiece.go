@@ -19,7 +19,7 @@ func loadSentencePiece(c Config) (Tokenizer, error) {
 	case c.Model == "":
 		return nil, exitcode.Errorf(exitcode.Usage, "%s needs --tokenizer-model, a SentencePiece .model file", c.Type)
 	case len(c.SpecialTokens) > 0 && !c.Legacy:
-		return nil, exitcode.Errorf(exitcode.Usage, "%s does not support --tokenizer-special-tokens: give them to SentencePiece when it trains, or add --tokenizer-sentencepiece-legacy", c.Type)
+		return nil, exitcode.Errorf(exitcode.Usage, "%s does not support --tokenizer-special-tokens; give special tokens to SentencePiece when it trains, or add --tokenizer-sentencepiece-legacy", c.Type)
 	}
 	m, err := sp.Load(c.Model)
 	if err != nil {

@@ -58,7 +58,7 @@ func loadTik(c Config) (Tokenizer, error) {
 	}
 	inner := vocab - len(specials)
 	if inner < 256 || inner > len(ranks) {
-		return nil, exitcode.Errorf(exitcode.Usage, "a vocabulary of %d ids with %d special tokens takes %d ranks; %s has %d (give --vocab-size %d)", vocab, len(specials), inner, c.Model, len(ranks), len(ranks)+len(specials))
+		return nil, exitcode.Errorf(exitcode.Usage, "a vocabulary of %d ids with %d special tokens needs a list of %d ranks, but %s has only %d ranks (give --vocab-size %d)", vocab, len(specials), inner, c.Model, len(ranks), len(ranks)+len(specials))
 	}
 	t := &Tik{config: c, named: map[string]int{}}
 	if err := t.build(specials, ranks[:inner], pattern); err != nil {
@@ -89,13 +89,13 @@ func tikSpecialTokens(c Config) ([]string, error) {
 			out[i] = list[i]
 		}
 		if seen[out[i]] || out[i] == "" {
-			return nil, exitcode.Errorf(exitcode.Usage, "the special token %q is there twice or empty", out[i])
+			return nil, exitcode.Errorf(exitcode.Usage, "the special token %q occurs twice or is empty", out[i])
 		}
 		seen[out[i]] = true
 	}
 	for _, name := range tikNames {
 		if !seen[name] {
-			return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-special-tokens lacks %s; TikTokenizer needs %s", name, strings.Join(tikNames, " "))
+			return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-special-tokens does not have %s; TikTokenizer needs %s", name, strings.Join(tikNames, " "))
 		}
 	}
 	return out, nil
@@ -121,7 +121,7 @@ func readRanks(path string) ([][]byte, error) {
 	out := make([][]byte, len(list))
 	for i, x := range list {
 		if x.Rank == nil || *x.Rank != i || len(x.Bytes) == 0 || i < 256 && (len(x.Bytes) != 1 || int(x.Bytes[0]) != i) {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: entry %d has not rank %d, or no bytes, or is not the byte %d (the first 256 are the bytes in order)", path, i, i, i)
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: entry %d does not have rank %d, has no bytes, or is not the byte %d (the first 256 entries must be the bytes in order)", path, i, i, i)
 		}
 		out[i] = x.Bytes
 	}
@@ -160,7 +160,7 @@ func (t *Tik) build(specials []string, ranks [][]byte, p bpe.Pattern) error {
 	found := 0
 	for i, token := range ranks {
 		if _, twice := ids[string(token)]; twice {
-			return exitcode.Errorf(exitcode.BadData, "the token of rank %d is there twice", i)
+			return exitcode.Errorf(exitcode.BadData, "the token of rank %d occurs twice", i)
 		}
 		ids[string(token)] = base + int32(i)
 		if len(token) == 1 {
@@ -170,7 +170,7 @@ func (t *Tik) build(specials []string, ranks [][]byte, p bpe.Pattern) error {
 		t.spellings = append(t.spellings, token)
 	}
 	if found != 256 {
-		return exitcode.Errorf(exitcode.BadData, "%d of the 256 single bytes are tokens; all must be", found)
+		return exitcode.Errorf(exitcode.BadData, "only %d of the 256 single bytes are tokens; all of them must be tokens", found)
 	}
 	merges := bpe.NewMerges(4 * len(ranks))
 	for i, token := range ranks {

@@ -112,7 +112,7 @@ func TestConfigErrors(t *testing.T) {
 		"no type":      {Config{}, exitcode.Usage, "--tokenizer-type"},
 		"unknown type": {Config{Type: "Tik"}, exitcode.Usage, "Tik"},
 		"null size":    {Config{Type: "NullTokenizer"}, exitcode.Usage, "--vocab-size"},
-		"one of two":   {Config{Type: "GPT2BPETokenizer", VocabFile: "x"}, exitcode.Usage, "together"},
+		"one of two":   {Config{Type: "GPT2BPETokenizer", VocabFile: "x"}, exitcode.Usage, "needs both --vocab-file and --merge-file"},
 		"missing":      {Config{Type: "GPT2BPETokenizer", VocabFile: dir + "/none", MergeFile: merges}, exitcode.NoInput, "none"},
 		"not JSON":     {Config{Type: "GPT2BPETokenizer", VocabFile: merges, MergeFile: merges}, exitcode.BadData, "merges.txt"},
 		"gap":          {Config{Type: "GPT2BPETokenizer", VocabFile: write("v.json", `{"a": 5}`), MergeFile: merges}, exitcode.BadData, "id 5"},
@@ -120,7 +120,7 @@ func TestConfigErrors(t *testing.T) {
 		"two chars":    {Config{Type: "CharTokenizer", VocabFile: write("c.json", `["ab"]`)}, exitcode.BadData, "entry 0"},
 		"twice":        {Config{Type: "CharTokenizer", VocabFile: write("d.json", `["a","a"]`)}, exitcode.BadData, "twice"},
 		"hf":           {Config{Type: "HuggingFaceTokenizer"}, exitcode.Usage, "--tokenizer-model"},
-		"hf's hub":     {Config{Type: "HuggingFaceTokenizer", Model: "gpt2"}, exitcode.NoInput, "nothing is fetched by its name"},
+		"hf's hub":     {Config{Type: "HuggingFaceTokenizer", Model: "gpt2"}, exitcode.NoInput, "tokenizers are not downloaded by name"},
 	} {
 		tok, err := FromConfig(c.config)
 		if err == nil || tok != nil || exitcode.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {

@@ -51,7 +51,7 @@ func loadWithoutJSON(c Config) (Tokenizer, error) {
 		return nil, err
 	}
 	if names.path == "" && names.EOS == "" {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: the token %s is missing, and no tokenizer_config.json names another end of a document", vocab, endOfText)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: the token %s is missing, and no tokenizer_config.json names another end-of-document token", vocab, endOfText)
 	}
 	return newHuggingFace(c, inner, names)
 }
@@ -62,7 +62,7 @@ func (n *names) joined(folder string, ids map[string]int32, merges []byte) ([]by
 	n.slow = true
 	parts, ok := partsOf[strings.TrimSuffix(n.class, "Fast")]
 	if !ok {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s has no tokenizer.json, and what its tokenizer_class %.60q makes of vocab.json is not known here; save the tokenizer with transformers as a tokenizer.json", folder, n.class)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s has no tokenizer.json, and monotron does not know how its tokenizer_class %.60q uses vocab.json; save the tokenizer with transformers as a tokenizer.json", folder, n.class)
 	}
 	// One token begins and ends texts where nothing else is named.
 	if _, ok := ids[endOfText]; ok {

@@ -22,7 +22,7 @@ func Parse(b []byte) (*Map, error) {
 	}
 	size := uint64(binary.LittleEndian.Uint32(b))
 	if size >= uint64(len(b)) || size > uint64(len(b)-4) || size%4 != 0 || size == 0 {
-		return nil, fmt.Errorf("a trie of %d bytes does not fit into %d", size, len(b))
+		return nil, fmt.Errorf("a trie of %d bytes does not fit into a table of %d bytes", size, len(b))
 	}
 	m := &Map{units: make([]uint32, size/4), texts: string(b[4+size:])}
 	for i := range m.units {

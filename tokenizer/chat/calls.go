@@ -53,7 +53,7 @@ const (
 	probeTool                 = `{"type": "function", "function": {"name": %q, "description": "d", "parameters": ` + probeSchema + `}}`
 	probeQuestion             = `{"role": "user", "content": "A question of the probe."}`
 	unsupportedCalls          = "the chat template writes calls of tools in a form that is not supported"
-	callsInChannels           = "the chat template writes calls of tools in channels, which are not supported"
+	callsInChannels           = "the chat template writes tool calls in channels, which is not supported"
 	templateWithoutTools      = "the chat template does not show tools to the model"
 	templateWithoutCalls      = "the chat template does not write calls of tools"
 	templateWithoutCallsError = templateWithoutCalls + ": %w"

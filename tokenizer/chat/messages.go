@@ -67,7 +67,7 @@ func listOfObjects(raw json.RawMessage) (jinja.Value, error) {
 	}
 	for i, item := range list.Items() {
 		if _, is := item.(*jinja.Dict); !is {
-			return nil, fmt.Errorf("number %d is not an object", i)
+			return nil, fmt.Errorf("entry %d of the list is not an object", i)
 		}
 	}
 	return v, nil

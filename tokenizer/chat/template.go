@@ -37,7 +37,7 @@ type Rendered struct {
 // exitcode.BadData.
 func New(s Source) (*Template, error) {
 	if s.Text == "" {
-		return nil, exitcode.Errorf(exitcode.Usage, "this model's tokenizer has no chat template; --chat-template names a file with one, and completions take texts as they are")
+		return nil, exitcode.Errorf(exitcode.Usage, "the tokenizer of this model has no chat template; name a file with a template by --chat-template, or use completions, which take plain texts")
 	}
 	inner, err := jinja.Parse(s.Text)
 	if err != nil {
@@ -73,7 +73,7 @@ func (t *Template) Render(messages []json.RawMessage, o Options) (string, error)
 func (t *Template) RenderSpans(messages []json.RawMessage, o Options) (Rendered, error) {
 	out, err := t.render(messages, o)
 	if err == nil && out.LostSpans {
-		err = errors.New("a generation block of the chat template writes inside a macro, filter, set block or recursive loop; move it to where its text is written")
+		err = errors.New("a generation block of the chat template is inside a macro, filter, set block or recursive loop; move it to where its text is written")
 	}
 	return Rendered{out.Text, out.Spans}, err
 }
@@ -127,11 +127,11 @@ func (t *Template) variables(turns []*jinja.Dict, o Options) (*jinja.Dict, error
 	}
 	more, err := object(o.Variables)
 	if err != nil {
-		return nil, fmt.Errorf("the variables: %w", err)
+		return nil, fmt.Errorf("the variables of the chat template: %w", err)
 	}
 	for _, name := range more.Names() {
 		if slices.Contains(reserved, name) {
-			return nil, fmt.Errorf("the variable %s is set by the request's own field of that name", name)
+			return nil, fmt.Errorf("the variable %s cannot be set, because the request has its own field of that name", name)
 		}
 		v.Set(name, more.Get(name))
 	}

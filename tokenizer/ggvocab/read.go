@@ -72,9 +72,9 @@ func Files(f *gguf.File) ([]File, error) {
 	case model == "llama" || model == Gemma4:
 		object = r.sentencePiece(model)
 	case model == "":
-		r.fail("the file has no tokenizer; give one by --tokenizer-type and --tokenizer-model")
+		r.fail("the file has no tokenizer; give a tokenizer by --tokenizer-type and --tokenizer-model")
 	default:
-		r.fail("%smodel %q is not supported; gpt2, llama and gemma4 are. Give another tokenizer by --tokenizer-type and --tokenizer-model", prefix, model)
+		r.fail("%smodel %q is not supported; it must be gpt2, llama or gemma4. Give another tokenizer by --tokenizer-type and --tokenizer-model", prefix, model)
 	}
 	if r.err != nil {
 		return nil, r.err
@@ -114,7 +114,7 @@ func value[T any](r *reading, key string, read func(gguf.Value) (T, bool)) (v T,
 		return v, false
 	}
 	if v, ok = read(found); !ok {
-		r.fail("%s%s is %s, which it cannot be", prefix, key, found.Kind())
+		r.fail("%s%s is %s, which is not a possible value", prefix, key, found.Kind())
 	}
 	return v, ok
 }
@@ -138,7 +138,7 @@ func (r *reading) id(key string) int {
 		return -1
 	}
 	if n >= int64(len(r.tokens)) {
-		r.fail("%s%s is %d, but there are %d tokens", prefix, key, n, len(r.tokens))
+		r.fail("%s%s is %d, but the vocabulary has %d tokens", prefix, key, n, len(r.tokens))
 		return -1
 	}
 	return int(n)
@@ -147,7 +147,7 @@ func (r *reading) id(key string) int {
 // readTokens reads tokens and their types.
 func (r *reading) readTokens() {
 	if v, ok := r.f.Value(prefix + "tokens"); ok && v.Len() > maxTokens {
-		r.fail("it has %d tokens; %d are supported", v.Len(), maxTokens)
+		r.fail("the vocabulary has %d tokens; at most %d are supported", v.Len(), maxTokens)
 		return
 	}
 	r.tokens, _ = value(r, "tokens", gguf.Value.Strings)
@@ -205,7 +205,7 @@ func (r *reading) byteLevel() map[string]any {
 	}
 	p := preNamed(name)
 	if p == nil {
-		r.fail("%spre %q is a way to cut texts that is not supported; give another tokenizer by --tokenizer-type and --tokenizer-model", prefix, name)
+		r.fail("%spre %q, the rule by which texts are cut, is not supported; give another tokenizer by --tokenizer-type and --tokenizer-model", prefix, name)
 		return nil
 	}
 	merges, _ := value(r, "merges", gguf.Value.Strings)

@@ -72,7 +72,7 @@ func Metadata(o Options) (pairs []gguf.Pair, notes []string, err error) {
 	case w.Model == Gemma4 && w.json != nil && w.json.Model.Type == "BPE" && w.json.Model.ByteFallback:
 		err = w.gemma4()
 	case w.Model == Gemma4:
-		err = errors.New("there is no tokenizer.json with a BPE that falls back to bytes, which this family has")
+		err = errors.New("a tokenizer.json with a BPE that falls back to bytes is missing, which this family needs")
 	case w.files["tokenizer.model"] != nil:
 		err = w.pieces(w.files["tokenizer.model"])
 	case w.json != nil && w.json.Model.Type == "BPE" && w.json.Model.ByteFallback:
@@ -80,11 +80,11 @@ func Metadata(o Options) (pairs []gguf.Pair, notes []string, err error) {
 	case w.json != nil && (w.json.Model.Type == "BPE" || w.json.Model.Type == ""):
 		err = w.byteLevel()
 	case w.json != nil:
-		err = fmt.Errorf("tokenizer.json: a %s model cannot be stored in GGUF; BPE can", w.json.Model.Type)
+		err = fmt.Errorf("tokenizer.json: a %s model cannot be stored in GGUF, only BPE", w.json.Model.Type)
 	case w.files["vocab.json"] != nil && w.files["merges.txt"] != nil:
 		err = w.twoFiles()
 	default:
-		err = fmt.Errorf("there is no tokenizer.json, tokenizer.model, or vocab.json with merges.txt")
+		err = fmt.Errorf("the folder has neither tokenizer.json, nor tokenizer.model, nor vocab.json with merges.txt")
 	}
 	if err == nil {
 		err = w.special()
@@ -196,7 +196,7 @@ func isSpecial(token string) bool { return specialForm.MatchString(token) }
 func (w *writing) byteLevel() error {
 	p := preOf(w.json.PreTokenizer)
 	if p == nil {
-		return fmt.Errorf("tokenizer.json: llama.cpp has no name for the way its pre_tokenizer cuts texts (%s)", strings.Join(stepsOf(w.json.PreTokenizer, nil), ", "))
+		return fmt.Errorf("tokenizer.json: llama.cpp has no name for the rule by which the pre_tokenizer cuts texts (%s)", strings.Join(stepsOf(w.json.PreTokenizer, nil), ", "))
 	}
 	if err := w.words(w.json.Model.Vocab); err != nil {
 		return fmt.Errorf("tokenizer.json: %w", err)
@@ -206,7 +206,7 @@ func (w *writing) byteLevel() error {
 		return fmt.Errorf("tokenizer.json: %w", err)
 	}
 	if n := w.json.Normalizer; len(n) > 0 && string(n) != "null" {
-		w.Notes = append(w.Notes, "llama.cpp does not apply the tokenizer's normalizer: texts that it would change get other ids there")
+		w.Notes = append(w.Notes, "llama.cpp does not apply the normalizer of the tokenizer, so texts that the normalizer would change get other ids in llama.cpp")
 	}
 	w.addBOS = p.addBOS
 	name := p.names[0]
@@ -247,7 +247,7 @@ func pairsOf(raw json.RawMessage) ([][2]string, error) {
 	list := make([][2]string, len(pairs))
 	for i, p := range pairs {
 		if len(p) != 2 {
-			return nil, fmt.Errorf("merge %d has %d parts", i, len(p))
+			return nil, fmt.Errorf("merge %d has %d parts; it must have two", i, len(p))
 		}
 		list[i] = [2]string{p[0], p[1]}
 	}

@@ -30,12 +30,12 @@ func (w *writing) pieces(data []byte) error {
 		return fmt.Errorf("tokenizer.model: %w", err)
 	}
 	if unigram {
-		w.Notes = append(w.Notes, "tokenizer.model is a unigram model: llama.cpp cuts texts by another rule and gives other ids, which the model was not trained on")
+		w.Notes = append(w.Notes, "tokenizer.model is a unigram model: llama.cpp cuts texts by another rule and gives ids on which the model was not trained")
 	}
 	w.spare()
 	for id, p := range list {
 		if id >= w.Size {
-			w.Notes = append(w.Notes, fmt.Sprintf("tokenizer.model has %d pieces, the model %d ids: the pieces behind are left out", len(list), w.Size))
+			w.Notes = append(w.Notes, fmt.Sprintf("tokenizer.model has %d pieces, but the model has %d ids; the last pieces are left out", len(list), w.Size))
 			break
 		}
 		w.tokens[id], w.kinds[id], w.scores[id] = p.Text, int32(p.Kind), p.Score

@@ -44,7 +44,7 @@ func (r *reader) bpe(raw json.RawMessage) (*bpeModel, error) {
 	}
 	// Ids must not be drawn by chance.
 	if m.Dropout != nil && *m.Dropout != 0 {
-		return nil, r.bad("the model has dropout %g: its ids are random; set dropout to null", *m.Dropout)
+		return nil, r.bad("the model has dropout %g, which makes ids random; set dropout to null", *m.Dropout)
 	}
 	merges, err := r.mergeList(m.Merges)
 	if err != nil {
@@ -70,7 +70,7 @@ func (r *reader) bpe(raw json.RawMessage) (*bpeModel, error) {
 	}
 	for token, id := range m.Vocab {
 		if id < 0 || id >= 1<<30 {
-			return nil, r.bad("token %.60q has id %d", token, id)
+			return nil, r.bad("token %.60q has id %d, which is not possible", token, id)
 		}
 		if c, n := utf8.DecodeRuneInString(token); n == len(token) && n > 0 {
 			out.chars[c] = id
@@ -83,7 +83,7 @@ func (r *reader) bpe(raw json.RawMessage) (*bpeModel, error) {
 		right, okR := m.Vocab[pair[1]]
 		into, ok := m.Vocab[pair[0]+strings.TrimPrefix(pair[1], out.prefix)]
 		if !okL || !okR || !ok || !strings.HasPrefix(pair[1], out.prefix) {
-			return nil, r.bad("merge %d, %.60q, does not make a token of two tokens", rank, pair)
+			return nil, r.bad("merge %d, %.60q, does not join two tokens to another token", rank, pair)
 		}
 		out.merges.Set(left, right, int32(rank), into)
 	}
@@ -107,7 +107,7 @@ func (r *reader) mergeList(raw json.RawMessage) ([][2]string, error) {
 		}
 		for i, p := range exact {
 			if len(p) != 2 {
-				return nil, r.bad("merge %d has %d parts", i, len(p))
+				return nil, r.bad("merge %d has %d parts; it must have two", i, len(p))
 			}
 		}
 		return pairs, nil
@@ -204,7 +204,7 @@ func (m *bpeModel) symbols(dst []int32, piece string) ([]int32, error) {
 		// Unknown: one token for a run of them where they are fused.
 		switch {
 		case m.unk == unkMissing:
-			return dst, fmt.Errorf("the character %q is unknown, and so is the model's unk_token", c)
+			return dst, fmt.Errorf("the character %q is unknown, and the vocabulary does not have the model's unk_token either", c)
 		case m.unk < 0:
 		case waiting && !m.fuse:
 			dst = append(dst, m.unk)

@@ -42,7 +42,7 @@ func Load(path string, changes Changes) (*Tokenizer, error) {
 	data, err := exitcode.ReadFile(path, maxFile)
 	if err != nil {
 		if exitcode.CodeOf(err) == exitcode.NoInput {
-			err = fmt.Errorf("%w; it is the path of a file or a folder: nothing is fetched by its name", err)
+			err = fmt.Errorf("%w; give the path of a file or a folder, because tokenizers are not downloaded by name", err)
 		}
 		return nil, fmt.Errorf("--tokenizer-model: %w", err)
 	}
@@ -65,7 +65,7 @@ func (r *reader) bad(format string, args ...any) error {
 }
 
 func (r *reader) unsupported(part, name string) error {
-	return r.bad("the %s %q is not supported here", part, name)
+	return r.bad("the %s %q is not supported", part, name)
 }
 
 func (r *reader) deeper() error {
@@ -141,7 +141,7 @@ func Parse(path string, data []byte, changes Changes) (*Tokenizer, error) {
 	for _, a := range f.AddedTokens {
 		id, err := t.add(a.AddedToken)
 		if err == nil && id >= 0 && id != a.ID {
-			err = fmt.Errorf("the added token %.60q has id %d in the file, and %d by the rule that gives ids", a.Content, a.ID, id)
+			err = fmt.Errorf("the added token %.60q has id %d in the file, but %d by the rule that assigns ids", a.Content, a.ID, id)
 		}
 		if err != nil {
 			return nil, r.bad("%w", err)
@@ -167,9 +167,9 @@ func (f *file) change(c Changes) error {
 func (r *reader) beginning() error {
 	switch {
 	case r.first && r.empty:
-		return r.bad("prepend_scheme first behind a Replace whose pattern matches an empty text is not supported")
+		return r.bad("prepend_scheme first after a Replace whose pattern matches an empty text is not supported")
 	case r.behind && r.joins:
-		return r.bad("prepend_scheme first behind another pre-tokenizer and a normalizer of type NFC, NFD, NFKC, NFKD or Precompiled is not supported")
+		return r.bad("prepend_scheme first after another pre-tokenizer and a normalizer of type NFC, NFD, NFKC, NFKD or Precompiled is not supported")
 	}
 	return nil
 }

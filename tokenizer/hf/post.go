@@ -58,7 +58,7 @@ func (r *reader) postProcessors(list []json.RawMessage) (before, after []int32, 
 func (r *reader) clsOrSep(pair []json.RawMessage) ([]int32, error) {
 	var id int32
 	if len(pair) != 2 || json.Unmarshal(pair[1], &id) != nil || id < 0 {
-		return nil, r.bad("post_processor: cls and sep are pairs of a token and its id")
+		return nil, r.bad("post_processor: cls and sep must be pairs of a token and its id")
 	}
 	return []int32{id}, nil
 }
@@ -69,7 +69,7 @@ func (r *reader) template(p *postProcessing) (before, after []int32, err error) 
 	for _, piece := range p.Single {
 		switch {
 		case piece.Sequence != nil && (seen || piece.Sequence.ID != "A"):
-			return nil, nil, r.bad("post_processor: a template for one text holds one text")
+			return nil, nil, r.bad("post_processor: the template for one text must contain exactly one text")
 		case piece.Sequence != nil:
 			seen = true
 		case piece.SpecialToken == nil:

@@ -32,11 +32,11 @@ func compile(pattern string) (*expression, error) {
 		err = fmt.Errorf("unmatched bracket")
 	}
 	if err != nil {
-		return nil, exitcode.Errorf(exitcode.BadData, "the pattern %.120q is not read here: %w", pattern, err)
+		return nil, exitcode.Errorf(exitcode.BadData, "the pattern %.120q is not supported: %w", pattern, err)
 	}
 	re, err := regexp2.Compile(out, regexp2.None)
 	if err != nil {
-		return nil, exitcode.Errorf(exitcode.BadData, "the pattern %.120q is not read here: %w", pattern, err)
+		return nil, exitcode.Errorf(exitcode.BadData, "the pattern %.120q is not supported: %w", pattern, err)
 	}
 	re.MatchTimeout = matchTime
 	return &expression{re: re}, nil
@@ -120,7 +120,7 @@ func (t *translator) quantified(atom string) (string, error) {
 	case '{':
 		end := strings.IndexByte(t.rest, '}')
 		if end < 0 {
-			return "", fmt.Errorf("{ without }")
+			return "", fmt.Errorf("a { has no }")
 		}
 		low, high, comma := strings.Cut(t.rest[1:end], ",")
 		if low == "" && comma {
@@ -147,11 +147,11 @@ func (t *translator) quantified(atom string) (string, error) {
 		t.rune()
 		q += "?"
 		if counted && !strings.Contains(q, ",") {
-			return "", fmt.Errorf("%s is read in two ways", q)
+			return "", fmt.Errorf("%s has two meanings in different programs", q)
 		}
 	case '+':
 		if counted { // Ruby repeats the repetition; others make it possessive
-			return "", fmt.Errorf("%s+ is read in two ways", q)
+			return "", fmt.Errorf("%s+ has two meanings in different programs", q)
 		}
 		t.rune()
 		possessive = true
@@ -216,7 +216,7 @@ func (t *translator) atom(fold bool) (string, error) {
 		t.rune()
 		return "(?m:" + string(c) + ")", nil
 	case '*', '+', '?', '{':
-		return "", fmt.Errorf("%c repeats nothing", c)
+		return "", fmt.Errorf("%c has nothing to repeat", c)
 	}
 	s, err := one(t.rune(), fold)
 	return s.String(), err
@@ -233,7 +233,7 @@ func one(r rune, fold bool) (set, error) {
 	}
 	switch {
 	case r >= 0x80 && (uni.Words().Has(r)):
-		return nil, fmt.Errorf("%q without regard to case is not supported", r)
+		return nil, fmt.Errorf("%q is not supported in a pattern that ignores case", r)
 	case r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z':
 		s = append(s, uni.Range{First: r ^ 0x20, Last: r ^ 0x20})
 		if r|0x20 == 's' {
@@ -316,7 +316,7 @@ func named(name string, negated bool) (set, error) {
 	}
 	list, ok := uni.Ranges(name)
 	if !ok {
-		return nil, fmt.Errorf("the class %q is not known", name)
+		return nil, fmt.Errorf("the class %q is unknown", name)
 	}
 	s := set(list)
 	if negated {
@@ -335,7 +335,7 @@ var controls = map[rune]rune{'n': '\n', 'r': '\r', 't': '\t', 'f': '\f', 'v': '\
 func (t *translator) escape(fold bool) (set, error) {
 	t.rune()
 	if t.rest == "" {
-		return nil, fmt.Errorf(`\ at the end`)
+		return nil, fmt.Errorf(`the pattern ends with \`)
 	}
 	switch c := t.rune(); {
 	case c == 's' || c == 'd' || c == 'w':
@@ -367,7 +367,7 @@ func (t *translator) property(negated, fold bool) (set, error) {
 	if t.take("{") {
 		end := strings.IndexByte(t.rest, '}')
 		if end < 0 {
-			return nil, fmt.Errorf(`\p{ without }`)
+			return nil, fmt.Errorf(`a \p{ has no }`)
 		}
 		name, t.rest = t.rest[:end], t.rest[end+1:]
 	}
@@ -375,7 +375,7 @@ func (t *translator) property(negated, fold bool) (set, error) {
 		name, negated = name[1:], !negated
 	}
 	if len(name) == 0 || len(name) > 2 && !slices.Contains(scripts, name) || fold && name[0] == 'L' && name != "L" {
-		return nil, fmt.Errorf("the class %q is not supported here", name)
+		return nil, fmt.Errorf("the class %q is not supported", name)
 	}
 	return named(name, negated)
 }
@@ -388,14 +388,14 @@ func (t *translator) hex(c rune) (rune, error) {
 		if t.take("{") {
 			end := strings.IndexByte(t.rest, '}')
 			if end < 0 {
-				return 0, fmt.Errorf(`\x{ without }`)
+				return 0, fmt.Errorf(`a \x{ has no }`)
 			}
 			digits, t.rest = t.rest[:end], t.rest[end+1:]
 		}
 	}
 	if digits == "" {
 		if len(t.rest) < n {
-			return 0, fmt.Errorf(`\%c is cut`, c)
+			return 0, fmt.Errorf(`the escape \%c is incomplete`, c)
 		}
 		digits, t.rest = t.rest[:n], t.rest[n:]
 	}
@@ -415,7 +415,7 @@ func (t *translator) class(fold bool) (set, error) {
 		// An end, what Oniguruma has and this has not, a class in the class.
 		switch {
 		case t.rest == "":
-			return nil, fmt.Errorf("[ without ]")
+			return nil, fmt.Errorf("a [ has no ]")
 		case t.peek() == ']' && !first:
 			t.rune()
 			if negated {

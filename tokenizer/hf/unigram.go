@@ -51,7 +51,7 @@ func (r *reader) unigram(raw json.RawMessage) (*unigramModel, []string, error) {
 	// The unknown token, whose score is below all others.
 	if m.UnkID != nil {
 		if out.unk = *m.UnkID; out.unk < 0 || int(out.unk) >= len(tokens) {
-			return nil, nil, r.bad("unk_id %d is not among the %d tokens", out.unk, len(tokens))
+			return nil, nil, r.bad("unk_id %d is not the id of one of the %d tokens", out.unk, len(tokens))
 		}
 	}
 	out.unkScore = least - 10

@@ -102,7 +102,7 @@ func parse(b []byte) (*spec, error) {
 		switch num {
 		case 1:
 			if len(s.pieces) >= maxPieces {
-				return exitcode.Errorf(exitcode.BadData, "it has more than %d pieces", maxPieces)
+				return exitcode.Errorf(exitcode.BadData, "the model has more than %d pieces", maxPieces)
 			}
 			p, err := parsePiece(body)
 			s.pieces = append(s.pieces, p)

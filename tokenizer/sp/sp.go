@@ -50,7 +50,7 @@ func Parse(data []byte) (*Model, error) {
 		return nil, err
 	}
 	if s.modelType != 1 && s.modelType != 2 {
-		return nil, fmt.Errorf("its model_type %d is neither unigram (1) nor BPE (2)", s.modelType)
+		return nil, fmt.Errorf("the model_type %d is neither unigram (1) nor BPE (2)", s.modelType)
 	}
 	m := &Model{
 		pieces: s.pieces, ids: map[string]int32{}, reserved: map[string]int32{}, fallback: s.byteFallback,
@@ -61,11 +61,11 @@ func Parse(data []byte) (*Model, error) {
 		return nil, err
 	}
 	if m.norm, err = newNormalizer(s.rules, s.suffix, m.symbols); err != nil {
-		return nil, fmt.Errorf("its normalizer: %w", err)
+		return nil, fmt.Errorf("the normalizer: %w", err)
 	}
 	if s.reverse != nil && len(s.reverse.charsmap) > 0 {
 		if m.reverse, err = newNormalizer(*s.reverse, false, nil); err != nil {
-			return nil, fmt.Errorf("its denormalizer: %w", err)
+			return nil, fmt.Errorf("the denormalizer: %w", err)
 		}
 	}
 	return m, nil
@@ -104,10 +104,10 @@ func (m *Model) index() error {
 		}
 		// Each text once, each score a number.
 		if _, twice := table[p.text]; twice || p.text == "" {
-			return fmt.Errorf("piece %d, %.40q, is empty or there twice", i, p.text)
+			return fmt.Errorf("piece %d, %.40q, is empty or occurs twice", i, p.text)
 		}
 		if p.score != p.score {
-			return fmt.Errorf("piece %d, %.40q, has no number as its score", i, p.text)
+			return fmt.Errorf("piece %d, %.40q, has a score that is not a number", i, p.text)
 		}
 		table[p.text] = id
 	}

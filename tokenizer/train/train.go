@@ -85,7 +85,7 @@ func Words(counts map[string]int64, c Config) (*Result, error) {
 func (t *trainer) alphabet(special []string) error {
 	for _, s := range special {
 		if _, twice := t.ids[s]; twice || s == "" {
-			return exitcode.Errorf(exitcode.Usage, "--special-tokens: %q is empty or there twice", s)
+			return exitcode.Errorf(exitcode.Usage, "--special-tokens: %q is empty or occurs twice", s)
 		}
 		t.id(s)
 	}
