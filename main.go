@@ -64,7 +64,7 @@ func main() {
 	app.Writer = out
 	err := app.Run(args)
 	if out.err != nil && (err == nil || errors.Is(err, out.err)) {
-		err = exitcode.Errorf(exitcode.IO, "standard output: %w", out.err)
+		err = exitcode.Errorf(exitcode.IO, "writing to standard output: %w", out.err)
 	}
 	if err != nil {
 		launchenv.Farewell(err)
@@ -170,9 +170,9 @@ func newApp() *cli.App {
 // wrongFlag answers a flag in front of the command.
 func wrongFlag(_ *cli.Context, err error, _ bool) error {
 	if name, is := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); is {
-		return exitcode.Errorf(exitcode.Usage, "unknown flag --%s in front of the command; flags go after the command", strings.TrimPrefix(name, "-"))
+		return exitcode.Errorf(exitcode.Usage, "unknown flag --%s before the command; write flags after the command", strings.TrimPrefix(name, "-"))
 	}
-	return exitcode.Errorf(exitcode.Usage, "in front of the command: %w; flags go after the command", err)
+	return exitcode.Errorf(exitcode.Usage, "before the command: %w; write flags after the command", err)
 }
 
 // noCommand answers a call without a command, or with one that is not there, of

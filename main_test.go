@@ -147,7 +147,7 @@ func TestWrongFlagsOfEveryCommand(t *testing.T) {
 		}
 	}
 	check(nil, commands())
-	for line, want := range map[string]string{"doctor --jsno": "did you mean --json?", "doctor --host": "--hosts", "version now": `"now" belongs to no flag`, "completion bash zsh": "completion takes one shell", "man nothing": "man takes the name of one command"} {
+	for line, want := range map[string]string{"doctor --jsno": "did you mean --json?", "doctor --host": "--hosts", "version now": `"now" does not belong to a flag`, "completion bash zsh": "completion takes one shell", "man nothing": "man takes the name of one command"} {
 		if err := run(strings.Fields(line)...); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want %q", line, err, want)
 		}
@@ -192,7 +192,7 @@ func TestFlagsInFrontOfACommand(t *testing.T) {
 	}{
 		{"--version", exitcode.Done, ""},
 		{"version", exitcode.Done, ""},
-		{"--bogus", exitcode.Usage, "unknown flag --bogus in front of the command"},
+		{"--bogus", exitcode.Usage, "unknown flag --bogus before the command"},
 		{"--bogus pretrain_gpt", exitcode.Usage, "-bogus"},
 		{"inspect --bogus", exitcode.Usage, "-bogus"},
 	} {

@@ -19,7 +19,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 		Name:      "bench",
 		Usage:     "measure this machine's peak rates, and training steps as a fraction of them",
 		ArgsUsage: "[ops|peak|cores|step|start|data|layouts|contexts|experts|comm|ladder|plans|serve]",
-		Description: "Without an argument: GEMM peak and copy bandwidth, then complete training steps on random tokens.\n" +
+		Description: "Without an argument, the command measures the GEMM peak and the copy bandwidth, and then complete training steps on random tokens.\n" +
 			"ops: the same with one line per op and shape. peak: matrix products only. cores: time of a message between two cores. step: training steps only. start: from process start to the first finished step of a small model.\n" +
 			"data: tokenizing, index arrays, blends, the loader.\n" +
 			"layouts: the same step under layouts of 2 and 4 ranks in this process. contexts: one long sequence shared by 2 and 4 ranks, by every exchange. comm: an all-reduce compared with the memory's own speed.\n" +
@@ -31,7 +31,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 		Action: func(c *cli.Context) error {
 			// Only some kinds need a device: the others must run on hosts that have none.
 			if c.NArg() > 1 {
-				return exitcode.Errorf(exitcode.Usage, "bench takes one word, ops, peak, cores, step, start, data, layouts, contexts, experts, comm, ladder, plans or serve; found %q", c.Args().Slice())
+				return exitcode.Errorf(exitcode.Usage, "bench takes one argument, which must be ops, peak, cores, step, start, data, layouts, contexts, experts, comm, ladder, plans or serve; it has %q", c.Args().Slice())
 			}
 			switch what := c.Args().First(); what {
 			case "start":
@@ -74,7 +74,7 @@ func allFlags() []cli.Flag {
 		command.Between(1, command.Sizes, &cli.IntFlag{Name: "seq-length", Value: 512, Usage: "use N tokens per sequence"}),
 		command.Between(0, 1, &cli.Float64Flag{Name: "dropout", Usage: "set the dropout probability of hidden states and attention"}),
 		command.Between(0, 1000000, &cli.IntFlag{Name: "steps", Usage: "time N steps, after one warm-up step (0 times steps for 15 s, at least 3)"}),
-		&cli.StringFlag{Name: "cuda-graph-impl", Value: "none", Usage: "choose CUDA graphs: none, or local, which runs a micro-batch and the update as one launch each on a GPU"},
+		&cli.StringFlag{Name: "cuda-graph-impl", Value: "none", Usage: "choose whether CUDA graphs are used: local runs each micro-batch, and each update, as one graph on a GPU; none uses no graphs"},
 		&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
 	}
 	list = append(list, dataFlags()...)

@@ -210,9 +210,9 @@ func TestFlagErrors(t *testing.T) {
 		{"--dropout 1", "--dropout must be below 1, not 1"},
 		{"--bf16 --fp16", "--fp32, --bf16 and --fp16 cannot be combined; give one"},
 		{"oops", "bench oops: the part must be ops, peak,"},
-		{"ops start", "one word"},
-		{"experts --model gpt2-124m", "has no experts; moe-237m has"},
-		{"contexts --only nope", "is not in the name of any exchange; choose from cp2 p2p,"},
+		{"ops start", "bench takes one argument"},
+		{"experts --model gpt2-124m", "has no experts; use a model with experts, such as moe-237m"},
+		{"contexts --only nope", "no name of an exchange contains this text; choose from cp2 p2p,"},
 		{"contexts --seq-length 1020", "--seq-length 1020 is not a multiple of 8"},
 		{"--stps 3", "--steps"},
 	} {

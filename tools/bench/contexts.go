@@ -49,15 +49,15 @@ const fewWords = 512
 
 func contextFlags() []cli.Flag {
 	return []cli.Flag{
-		command.Between(1, command.Sizes, &cli.IntFlag{Name: "heads", Usage: "bench contexts: use N heads of the model, with their part of its width (default: all)"}),
-		&cli.StringFlag{Name: "only", Usage: "bench contexts: time only exchanges whose name, as in \"cp2 p2p\", contains this, and one rank (default: all)"},
+		command.Between(1, command.Sizes, &cli.IntFlag{Name: "heads", Usage: "bench contexts: use only N heads of the model, and their part of its width (default: all)"}),
+		&cli.StringFlag{Name: "only", Usage: "bench contexts: time only one rank, and the exchanges whose name contains this text, as in \"cp2 p2p\" (default: all)"},
 	}
 }
 
 // narrow leaves so many heads of a model, and as much of its width.
 func narrow(m *spec.Model, heads int) error {
 	if heads < 1 || heads > m.NumAttentionHeads || m.NumAttentionHeads%heads != 0 {
-		return exitcode.Errorf(exitcode.Usage, "--heads %d: a divisor of the model's %d", heads, m.NumAttentionHeads)
+		return exitcode.Errorf(exitcode.Usage, "--heads %d must divide the %d heads of the model", heads, m.NumAttentionHeads)
 	}
 	parts := m.NumAttentionHeads / heads
 	m.NumAttentionHeads, m.HiddenSize, m.FFNHiddenSize, m.NumQueryGroups = heads, m.HiddenSize/parts, m.FFNHiddenSize/parts, max(1, m.NumQueryGroups/parts)
@@ -136,7 +136,7 @@ func chosenExchanges(o options, only string, notes *command.Printer) ([]config.L
 		for _, l := range exchanges {
 			names = append(names, nameOf(l))
 		}
-		return nil, exitcode.Errorf(exitcode.Usage, "bench contexts --only %q is not in the name of any exchange; choose from %s", only, strings.Join(names, ", "))
+		return nil, exitcode.Errorf(exitcode.Usage, "bench contexts --only %q: no name of an exchange contains this text; choose from %s", only, strings.Join(names, ", "))
 	}
 	return chosen, nil
 }

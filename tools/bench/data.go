@@ -27,7 +27,7 @@ func dataFlags() []cli.Flag {
 		&cli.StringFlag{Name: "input", Usage: "bench data: encode this file of JSON lines (default: encoding is not timed)"},
 		command.Between(1, command.Threads, &cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "bench data: use N workers of preprocess_data"}),
 		&cli.BoolFlag{Name: "processor-time", Usage: "bench data: measure processor time instead of wall time, for a shared machine"},
-		command.Between(1, 1000000, &cli.IntFlag{Name: "rounds", Value: 3, Usage: "bench data: measure N rounds, of which the best counts"}),
+		command.Between(1, 1000000, &cli.IntFlag{Name: "rounds", Value: 3, Usage: "bench data: measure N rounds and report the best"}),
 	}
 }
 

@@ -22,7 +22,7 @@ without one continues the text. Commands:
   /reset         begin a new conversation
   /system TEXT   set the system text, and begin a new conversation; without TEXT show it
   /help          list the commands
-  /exit          end; so does Ctrl-D
+  /exit          end the program, like Ctrl-D
 Ctrl-C stops an answer, not the program.
 
 Where standard input or output is not a terminal, each line of standard input is a question, and standard output gets the
@@ -62,10 +62,10 @@ func allFlags() []cli.Flag {
 		command.AdapterFlag(),
 		&cli.StringFlag{Name: "chat-template", Usage: "read the chat template, in Jinja, from this file (default: the tokenizer's template)"},
 		command.Between(1, command.Sizes, &cli.IntFlag{Name: "max-new-tokens", Usage: "limit an answer to N tokens (default: what the context leaves; 128 for a model without a chat template)"}),
-		command.Between(0, 100, &cli.Float64Flag{Name: "temperature", Value: 0.7, Usage: "divide the logits by this; 0 takes the most likely token"}),
-		command.Between(0, command.Sizes, &cli.IntFlag{Name: "top-k", Usage: "sample from this many most likely tokens (0 uses all)"}),
+		command.Between(0, 100, &cli.Float64Flag{Name: "temperature", Value: 0.7, Usage: "divide the logits by this number; 0 takes the most likely token"}),
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "top-k", Usage: "sample from the N most likely tokens (0 uses all tokens)"}),
 		command.Between(0.0001, 1, &cli.Float64Flag{Name: "top-p", Value: 0.95, Usage: "sample from the fewest tokens whose probability reaches this"}),
-		command.Between(0, 1, &cli.Float64Flag{Name: "min-p", Usage: "sample from tokens with at least this share of the most likely one's probability"}),
+		command.Between(0, 1, &cli.Float64Flag{Name: "min-p", Usage: "sample only from tokens that have at least this fraction of the probability of the most likely token"}),
 		command.Between(0.01, 100, &cli.Float64Flag{Name: "repetition-penalty", Value: 1, Usage: "divide the logits of tokens that occurred before by this"}),
 		command.Between(0, math.MaxUint64, &cli.Uint64Flag{Name: "seed", Usage: "set the seed of the sampling; the same seed gives the same answers (default: a random one)"}),
 		command.Between(0, 1<<30, &cli.IntFlag{Name: "kv-cache-memory", Usage: "use N MiB for the KV cache on each rank (default: enough for the model's context)"}),
@@ -91,7 +91,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 		words = append(words, dir)
 	}
 	if len(words) != 1 {
-		return o, exitcode.Errorf(exitcode.Usage, "name one model, as in monotron chat tuned/model; there are %d", len(words))
+		return o, exitcode.Errorf(exitcode.Usage, "name one model, as in monotron chat tuned/model, not %d", len(words))
 	}
 	o.dir, o.load.Step = words[0], c.Int64("ckpt-step")
 	if o.load.Precision, err = command.Precision(c); err != nil {

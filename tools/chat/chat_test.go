@@ -119,7 +119,7 @@ func TestConversation(t *testing.T) {
 	if want := first + "\n" + second + "\n" + first + "\n" + system + "\n"; out != want {
 		t.Errorf("%q, want %q", out, want)
 	}
-	if strings.Count(notes, "a new conversation") != 2 || strings.Count(notes, "cut at --max-new-tokens 5") != 4 {
+	if strings.Count(notes, "a new conversation") != 2 || strings.Count(notes, "ended at --max-new-tokens 5") != 4 {
 		t.Errorf("notes %q", notes)
 	}
 }
@@ -159,7 +159,7 @@ func TestContextIsFull(t *testing.T) {
 		t.Errorf("%q, want %q, without the first %d messages", answers[3], last, from)
 	}
 	_, _, err = talkTo(words("one")+"\n"+strings.Repeat("word ", 2000)+"\n", dir, "--temperature", "0")
-	if err == nil || exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "this was not answered") {
+	if err == nil || exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "so the message was not answered") {
 		t.Errorf("%v", err)
 	}
 }
@@ -183,11 +183,11 @@ func TestRefusals(t *testing.T) {
 	}{
 		{exitcode.Usage, "name one model", "", nil},
 		{exitcode.Usage, "--max-new-tokens must be from 1 to ", "", []string{with, "--max-new-tokens", "0"}},
-		{exitcode.Usage, "there are 2", "", []string{with, "--load", without}},
+		{exitcode.Usage, "name one model, as in monotron chat tuned/model, not 2", "", []string{with, "--load", without}},
 		{exitcode.NoInput, "", "", []string{filepath.Join(with, "none")}},
-		{exitcode.Usage, "--system: this model's tokenizer has no chat template", "", []string{without, "--system", "x"}},
-		{exitcode.Usage, "/system: this model's tokenizer has no chat template", "/system x\n", []string{without}},
-		{exitcode.Usage, "there is no command /what", "/what\n", []string{with}},
+		{exitcode.Usage, "--system: the tokenizer of this model has no chat template", "", []string{without, "--system", "x"}},
+		{exitcode.Usage, "/system: the tokenizer of this model has no chat template", "/system x\n", []string{without}},
+		{exitcode.Usage, "the command /what does not exist", "/what\n", []string{with}},
 		{exitcode.BadData, "a line has more than", strings.Repeat("x", mostLine+2), []string{with}},
 		{exitcode.NoInput, "--chat-template", "", []string{with, "--chat-template", filepath.Join(with, "none")}},
 	} {

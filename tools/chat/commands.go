@@ -11,7 +11,7 @@ var commands = [][2]string{
 	{"/reset", "begin a new conversation"},
 	{"/system", "TEXT: set the system text, and begin a new conversation; without TEXT show it"},
 	{"/help", "list the commands"},
-	{"/exit", "end; so does Ctrl-D"},
+	{"/exit", "end the program, like Ctrl-D"},
 }
 
 // commandOf is the command of a line that is one: a slash and letters at its beginning. A text that begins
@@ -43,7 +43,7 @@ func (t *talk) command(name, rest string) (end bool, err error) {
 			t.notes.Printf("  %-8s %s\n", one[0], one[1])
 		}
 	default:
-		return false, exitcode.Errorf(exitcode.Usage, "there is no command %s; /help lists them, and a space before it sends it as text", name)
+		return false, exitcode.Errorf(exitcode.Usage, "the command %s does not exist; /help lists the commands; to send the line as text, write a space before it", name)
 	}
 	return false, nil
 }

@@ -174,7 +174,7 @@ func (t *talk) fitting(question string) ([]int32, error) {
 	case err != nil:
 		return nil, err
 	case len(ids) >= t.capacity:
-		return nil, exitcode.Errorf(exitcode.BadData, "the message has %d tokens and the context %d: this was not answered", len(ids), t.capacity)
+		return nil, exitcode.Errorf(exitcode.BadData, "the message has %d tokens but the context has only %d, so the message was not answered", len(ids), t.capacity)
 	case from > t.forgotten:
 		t.forgotten = from
 		t.notes.Printf("the context of %d tokens is full: the first %d messages are not sent any more; /reset begins a new conversation\n", t.capacity, from)
@@ -247,8 +247,8 @@ func (t *talk) tell(end inference.Result, most, left int) {
 	case end.Ended == inference.EndedByCancel:
 		t.notes.Printf("stopped\n")
 	case end.Ended == inference.EndedByLength && most == left:
-		t.notes.Printf("the answer is cut: the context of %d tokens is full\n", t.capacity)
+		t.notes.Printf("the answer is incomplete: the context of %d tokens is full\n", t.capacity)
 	case end.Ended == inference.EndedByLength && t.NoChat == nil:
-		t.notes.Printf("the answer is cut at --max-new-tokens %d\n", most)
+		t.notes.Printf("the answer was ended at --max-new-tokens %d\n", most)
 	}
 }

@@ -164,7 +164,7 @@ func TestFolderOfARunIsLeftAlone(t *testing.T) {
 	before := files(t, dir)
 	for _, to := range []string{"native", "torch_dist"} {
 		_, _, err := call("--input", from, "--output", dir, "--to", to)
-		if exitcode.CodeOf(err) != exitcode.IO || !strings.Contains(err.Error(), "is saving to it") {
+		if exitcode.CodeOf(err) != exitcode.IO || !strings.Contains(err.Error(), "is saving to this folder") {
 			t.Errorf("%s: %v (code %d)", to, err, exitcode.CodeOf(err))
 		}
 	}

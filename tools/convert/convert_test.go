@@ -156,9 +156,9 @@ func TestFamilyAndTokenizerFlags(t *testing.T) {
 		flags, says string
 		code        exitcode.Code
 	}{
-		{"--to hf --tokenizer " + filepath.Join(dir, "none"), "no such folder", exitcode.NoInput},
-		{"--to gguf --tokenizer " + filepath.Join(dir, "none"), "no such folder", exitcode.NoInput},
-		{"--to hf --tokenizer " + file, "is a file; give the folder that has it, " + dir, exitcode.Usage},
+		{"--to hf --tokenizer " + filepath.Join(dir, "none"), "the folder does not exist", exitcode.NoInput},
+		{"--to gguf --tokenizer " + filepath.Join(dir, "none"), "the folder does not exist", exitcode.NoInput},
+		{"--to hf --tokenizer " + file, "is a file; give its folder, " + dir, exitcode.Usage},
 		{"--to native --tokenizer " + empty, "--tokenizer needs --to hf or gguf, not native", exitcode.Usage},
 		{"--to torch --family llama", "--family needs --to hf or gguf, not torch", exitcode.Usage},
 		{"--to hf --family lama", "--family lama is unknown; did you mean llama?", exitcode.Usage},
@@ -323,7 +323,7 @@ func TestLayersOfMultiTokenPrediction(t *testing.T) {
 		_, _ = a.Close(), b.Close()
 	}
 	_, notes, err := call("--input", from, "--to", "hf", "--output", filepath.Join(t.TempDir(), "out"))
-	if err != nil || !strings.Contains(notes, "layers that predict further tokens are left out") {
+	if err != nil || !strings.Contains(notes, "tensors of layers of multi-token prediction") {
 		t.Errorf("%v, notes %q", err, notes)
 	}
 }

@@ -4,17 +4,17 @@ package convert
 // its savers.
 var instead = map[string]string{
 	// What is read.
-	"model-type":              "leave it out; every model is a GPT",
-	"loader":                  "leave it out; the format of --input is detected (--from sets it)",
+	"model-type":              "leave the flag out; every model is a GPT",
+	"loader":                  "leave the flag out; the format of --input is detected (--from sets it)",
 	"load-dir":                "use --input",
-	"checkpoint-type":         "leave it out; the format of --input is detected (--from sets it)",
-	"model-size":              "leave it out; the input says it",
-	"true-vocab-size":         "leave it out; the input says it",
-	"vocab-file":              "leave it out; use --tokenizer DIR with --to hf or gguf",
-	"tokenizer-model":         "leave it out; use --tokenizer DIR with --to hf or gguf",
-	"position-embedding-type": "leave it out; the input says it",
-	"loader-transformer-impl": "leave it out; the input says it",
-	"megatron-path":           "leave it out; Megatron-LM is not needed",
+	"checkpoint-type":         "leave the flag out; the format of --input is detected (--from sets it)",
+	"model-size":              "leave the flag out; the value is read from the input",
+	"true-vocab-size":         "leave the flag out; the value is read from the input",
+	"vocab-file":              "leave the flag out; use --tokenizer DIR with --to hf or gguf",
+	"tokenizer-model":         "leave the flag out; use --tokenizer DIR with --to hf or gguf",
+	"position-embedding-type": "leave the flag out; the value is read from the input",
+	"loader-transformer-impl": "leave the flag out; the value is read from the input",
+	"megatron-path":           "leave the flag out; Megatron-LM is not needed",
 
 	// What is written.
 	"saver":                              "use --to torch or torch_dist for Megatron-LM, --to hf for Hugging Face",
@@ -28,7 +28,7 @@ var instead = map[string]string{
 	"fp16":                               "use --dtype fp16",
 
 	// How it is done.
-	"max-queue-size":  "leave it out; tensors go through memory one at a time",
-	"sequential-save": "leave it out; tensors go through memory one at a time",
-	"no-checking":     "leave it out; names and shapes are always checked",
+	"max-queue-size":  "leave the flag out; tensors are converted one at a time",
+	"sequential-save": "leave the flag out; tensors are converted one at a time",
+	"no-checking":     "leave the flag out; names and shapes are always checked",
 }

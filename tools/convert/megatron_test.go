@@ -14,7 +14,7 @@ import (
 // Claim: a flag of Megatron-LM's convert.py is an error that says what to use instead, and this command has that.
 func TestFlagsOfMegatron(t *testing.T) {
 	_, _, err := call("--model-type", "GPT", "--load-dir", "x", "--target-tensor-parallel-size", "2", "--no_checking", "--to", "hf")
-	for _, says := range []string{"--model-type of Megatron: leave it out", "--load-dir of Megatron: use --input", "use --tensor-model-parallel-size with --to torch", "--no-checking of Megatron: "} {
+	for _, says := range []string{"--model-type of Megatron: leave the flag out", "--load-dir of Megatron: use --input", "use --tensor-model-parallel-size with --to torch", "--no-checking of Megatron: "} {
 		if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)
 		}

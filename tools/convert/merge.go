@@ -42,9 +42,9 @@ func (o *options) splitOff(ctx context.Context, src checkpoint.Source, notes *co
 	if err := checkpoint.Folder(ctx, o.split, func(tmp string) error { return training.WriteAdapter(tmp, src) }); err != nil {
 		return fmt.Errorf("--split-adapter: %w", interrupted(ctx, err))
 	}
-	notes.Printf("%s: the adapter of %s, for PEFT; the output has the weights without it\n", o.split, info.Path)
+	notes.Printf("wrote the adapter of %[2]s to %[1]s, for PEFT; the output has the weights without the adapter\n", o.split, info.Path)
 	if r := info.Model.Retrained; r != nil {
-		notes.Printf("note: %d weights were trained in full with the adapter, the first is %s; the output has them as they are now, and so has the adapter\n", len(r.Names), r.Names[0])
+		notes.Printf("note: %d weights were trained in full with the adapter, the first of which is %s; both the output and the adapter have their trained values\n", len(r.Names), r.Names[0])
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func (o *options) mergeFolder(src checkpoint.Source, notes *command.Printer) (me
 // rounded is src as --adapter-over says that the adapter was trained over it, and reports the distance.
 func (o *options) rounded(src checkpoint.Source, f *peft.Folder, notes *command.Printer) (checkpoint.Source, error) {
 	if hf.OfBitsandbytes(src.Info()) {
-		notes.Printf("--adapter-over %s: the weights of %s have these values already\n", o.over, src.Info().Path)
+		notes.Printf("--adapter-over %s: the weights of %s already have these values\n", o.over, src.Info().Path)
 		return src, nil
 	}
 	rounded, err := hf.Quantized(src, o.over, o.double)
@@ -85,12 +85,12 @@ func (o *options) rounded(src checkpoint.Source, f *peft.Folder, notes *command.
 		return nil, err
 	}
 	middle, worst, least := list[len(list)/2], list[0], list[len(list)-1]
-	notes.Printf("the rounding to %s moves weights %.3g times as far as the adapter does, in the middle of %d modules: from %.3g (%s) to %.3g (%s)\n",
+	notes.Printf("rounding to %s changes weights %.3g times as much as the adapter does (median of %d modules; from %.3g in %s to %.3g in %s)\n",
 		o.over, middle.Ratio(), len(list), least.Ratio(), least.Module, worst.Ratio(), worst.Module)
 	if o.intoRounded {
-		notes.Printf("the adapter is merged into the rounded weights, over which it was trained\n")
+		notes.Printf("the adapter is merged into the rounded weights, on which it was trained\n")
 	} else {
-		notes.Printf("the adapter is merged into the weights as they are, by that rounding away from what was trained; --merge-rounded merges it into the rounded weights\n")
+		notes.Printf("the adapter is merged into the weights of the input, which differ by that rounding from those on which it was trained; use --merge-rounded to merge it into the rounded weights\n")
 	}
 	return rounded, nil
 }

@@ -239,7 +239,7 @@ func TestMergeReportsTheDistance(t *testing.T) {
 				most = math.Max(most, q/u)
 			}
 		}
-		if most == 0 || !strings.Contains(merged, " to "+strconv.FormatFloat(most, 'g', 3, 64)+" (") {
+		if most == 0 || !strings.Contains(merged, " to "+strconv.FormatFloat(most, 'g', 3, 64)+" in ") {
 			t.Errorf("%s: the largest ratio is %.3g, told is %s", name, most, merged)
 		}
 	}

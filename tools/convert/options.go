@@ -27,13 +27,13 @@ func allFlags() []cli.Flag {
 		// What is read, written and checked.
 		&cli.StringFlag{Name: "input", Usage: "read this checkpoint: a save folder, one iteration's folder, a model's folder, a file, or the s3:// URL of a run's --save"},
 		&cli.StringFlag{Name: "to", Usage: "write this format: " + argv.Or(all.Names()...)},
-		&cli.StringFlag{Name: "output", Usage: "write to this path; it must not exist, except for a save folder, to which an iteration that it does not have is added"},
+		&cli.StringFlag{Name: "output", Usage: "write to this path, which must not exist yet, except that an iteration can be added to an existing save folder"},
 		&cli.StringFlag{Name: "from", Usage: "set the format of the input, as for --to (default: detected from its content)"},
 		command.Between(-1, command.Counts, &cli.Int64Flag{Name: "ckpt-step", Value: -1, DefaultText: "the latest", Usage: "read this iteration of a save folder"}),
 		&cli.StringFlag{Name: "dtype", Usage: "write the weights in this data type: f32, bf16 or fp16 (default: that of the input); with bf16 or fp16 and optimizer state, the f32 values are kept as main parameters"},
 		&cli.BoolFlag{Name: "weights-only", Usage: "leave out the optimizer, the schedule and Megatron's random states"},
 		&cli.BoolFlag{Name: "allow-nan", Usage: "accept weights that are NaN or infinite"},
-		&cli.BoolFlag{Name: "verify", Usage: "read the output back: every weight must be bit-equal, and a prompt must give the same logits; exit with code 1 if not"},
+		&cli.BoolFlag{Name: "verify", Usage: "read the output back, and exit with code 1 unless every weight is equal bit for bit and a prompt gives the same logits"},
 		&cli.StringSliceFlag{Name: "verify-ids", Usage: "use these token ids as the prompt for --verify (default: some ids of the vocabulary)"},
 
 		// Layout and names of Megatron's checkpoints.
@@ -41,28 +41,28 @@ func allFlags() []cli.Flag {
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "Megatron formats: write for N pipeline stages"}),
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "num-virtual-stages-per-pipeline-rank", Value: 1, Usage: "Megatron formats: write N model chunks per stage (interleaved schedule)"}),
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "expert-model-parallel-size", Value: 1, Usage: "Megatron formats: share the experts among N ranks"}),
-		command.Between(0, 1<<16, &cli.IntFlag{Name: "expert-tensor-parallel-size", Usage: "Megatron formats: share one expert among N ranks (0: as many as share a dense layer)"}),
+		command.Between(0, 1<<16, &cli.IntFlag{Name: "expert-tensor-parallel-size", Usage: "Megatron formats: share each expert among N ranks (0 uses --tensor-model-parallel-size)"}),
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "data-parallel-size", Value: 1, Usage: "Megatron formats, with --use-distributed-optimizer: share the optimizer among N ranks"}),
 		&cli.BoolFlag{Name: "use-distributed-optimizer", Usage: "Megatron formats: write the optimizer as Megatron's distributed optimizer does"},
-		command.Between(1, command.Sizes, &cli.IntFlag{Name: "make-vocab-size-divisible-by", Value: 128, DefaultText: "the input run's value, else 128", Usage: "Megatron formats: pad the vocabulary to a multiple of this times the tensor-parallel ranks"}),
+		command.Between(1, command.Sizes, &cli.IntFlag{Name: "make-vocab-size-divisible-by", Value: 128, DefaultText: "the input run's value, else 128", Usage: "Megatron formats: pad the vocabulary to a multiple of this number times the number of tensor-parallel ranks"}),
 		&cli.StringFlag{Name: "transformer-impl", DefaultText: "the input run's value, else local", Usage: "Megatron formats: write for a run with this --transformer-impl: local or transformer_engine (docs/checkpoints.md)"},
 		&cli.BoolFlag{Name: "moe-grouped-gemm", DefaultText: "the input run's value, else off", Usage: "Megatron formats, with --transformer-impl transformer_engine: name experts as a run with this flag does"},
-		&cli.BoolFlag{Name: "release", Usage: "Megatron formats: write a folder named release, without iteration number"},
+		&cli.BoolFlag{Name: "release", Usage: "Megatron formats: write a folder named release, which has no iteration number"},
 
 		// Adapters.
-		&cli.StringFlag{Name: "adapter", Usage: "add the adapter in this PEFT folder to the weights: W + scale*B*A in f32, rounded once to the type of W"},
-		&cli.BoolFlag{Name: "adapter-only", Usage: "gguf, with --adapter: write only the adapter, for llama.cpp's --lora or Ollama's ADAPTER with the model of --input (default: it is merged)"},
-		&cli.StringFlag{Name: "adapter-over", Usage: "`NAME`: with --adapter: name the quantisation of the base weights when the adapter was trained: nf4 (with --double-quant for its scales) or int8; prints how far the merged modules deviate (default: none)"},
+		&cli.StringFlag{Name: "adapter", Usage: "add the adapter in this PEFT folder to the weights: W becomes W + scale*B*A, computed in f32 and rounded once to the type of W"},
+		&cli.BoolFlag{Name: "adapter-only", Usage: "gguf, with --adapter: write only the adapter, for llama.cpp's --lora or Ollama's ADAPTER with the model of --input (default: the adapter is merged)"},
+		&cli.StringFlag{Name: "adapter-over", Usage: "`NAME`: with --adapter: name the quantisation that the base weights had when the adapter was trained, nf4 (with --double-quant for quantised scales) or int8, and print how far the merged modules deviate (default: none)"},
 		&cli.BoolFlag{Name: "merge-rounded", Usage: "with --adapter-over: merge the adapter into the rounded weights instead of those of the input"},
-		&cli.StringFlag{Name: "split-adapter", Usage: "write the input's own adapter to this new folder, in PEFT's format; the output then has the weights without it (default: it is merged)"},
+		&cli.StringFlag{Name: "split-adapter", Usage: "write the adapter of the input to this new folder, in PEFT's format; the output then has the weights without the adapter (default: the adapter is merged)"},
 
 		// Hugging Face and GGUF.
 		&cli.StringFlag{Name: "family", Usage: "hf, gguf: choose the architecture, if several can represent the model: " + hf.Known},
 		&cli.StringFlag{Name: "tokenizer", Usage: "hf, gguf: read the tokenizer files from this folder (default: the input, if it is a Hugging Face folder)"},
 		&cli.StringFlag{Name: "type", DefaultText: "that of most weights of the input", Usage: "gguf: write the weights in this type: " + argv.Or(gguf.Kinds...)},
-		&cli.BoolFlag{Name: "mtp", Usage: "also read a Hugging Face folder's layers of multi-token prediction, if it has them (docs/mtp.md)"},
+		&cli.BoolFlag{Name: "mtp", Usage: "also read the layers of multi-token prediction of a Hugging Face folder, if it has any (docs/mtp.md)"},
 		&cli.StringFlag{Name: "quantize", Usage: "hf: quantise the weights to this format: nf4, int8 (linear layers, as bitsandbytes does) or mxfp4 (experts of gpt_oss, as OpenAI does)"},
-		&cli.BoolFlag{Name: "double-quant", Usage: "with --quantize nf4 or --adapter-over nf4: quantise the scales of blocks too"},
+		&cli.BoolFlag{Name: "double-quant", Usage: "with --quantize nf4 or --adapter-over nf4: also quantise the scales of blocks"},
 		&cli.BoolFlag{Name: "ollama", Usage: "gguf: also write a Modelfile into the folder of the output, for ollama create"},
 		&cli.StringFlag{Name: "max-shard-size", Value: "5GB", Usage: "hf: limit a shard of the weights to `SIZE`, as in 500MB or 2GiB"},
 	}
@@ -134,7 +134,7 @@ func (o *options) readAdapter(c *cli.Context) error {
 	case o.adapterOnly && (o.adapter == "" || o.to != checkpoint.GGUF):
 		return exitcode.Errorf(exitcode.Usage, "--adapter-only needs --adapter and --to gguf")
 	case o.adapterOnly && (o.over != "" || o.modelfile != "" || o.verify):
-		return exitcode.Errorf(exitcode.Usage, "--adapter-only cannot be combined with --adapter-over, --ollama or --verify; leave them out")
+		return exitcode.Errorf(exitcode.Usage, "--adapter-only cannot be combined with --adapter-over, --ollama or --verify; leave these out")
 	case o.over != "" && o.over != hf.NF4 && o.over != hf.Int8:
 		return argv.WrongChoice("adapter-over", o.over, hf.NF4, hf.Int8)
 	case o.over != "" && o.adapter == "":
@@ -142,11 +142,11 @@ func (o *options) readAdapter(c *cli.Context) error {
 	case o.intoRounded && o.over == "":
 		return exitcode.Errorf(exitcode.Usage, "--merge-rounded needs --adapter-over nf4")
 	case o.split != "" && filepath.Clean(o.split) == filepath.Clean(o.output):
-		return exitcode.Errorf(exitcode.Usage, "--split-adapter and --output are both %s; give two paths", o.split)
+		return exitcode.Errorf(exitcode.Usage, "--split-adapter and --output are both %s; give two different paths", o.split)
 	case o.split != "" && exists(o.split):
 		return exitcode.Errorf(exitcode.Usage, "--split-adapter: %s already exists; choose another folder", o.split)
 	case o.split != "" && o.adapter != "":
-		return exitcode.Errorf(exitcode.Usage, "--split-adapter cannot be combined with --adapter: it writes the input's own adapter; leave one out")
+		return exitcode.Errorf(exitcode.Usage, "--split-adapter cannot be combined with --adapter, because it writes the adapter of the input; leave one out")
 	}
 	return nil
 }
@@ -208,11 +208,11 @@ func checkTokenizer(dir string) error {
 	st, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return exitcode.Errorf(exitcode.NoInput, "--tokenizer %s: no such folder", dir)
+		return exitcode.Errorf(exitcode.NoInput, "--tokenizer %s: the folder does not exist", dir)
 	case err != nil:
 		return exitcode.Errorf(exitcode.IO, "--tokenizer %s: %w", dir, err)
 	case !st.IsDir():
-		return exitcode.Errorf(exitcode.Usage, "--tokenizer %s is a file; give the folder that has it, %s", dir, filepath.Dir(dir))
+		return exitcode.Errorf(exitcode.Usage, "--tokenizer %s is a file; give its folder, %s", dir, filepath.Dir(dir))
 	}
 	return nil
 }
@@ -227,7 +227,7 @@ func (o *options) readType(c *cli.Context) error {
 		return argv.WrongChoice("type", c.String("type"), gguf.Kinds...)
 	}
 	if o.verify && o.write.Quantization == "q8_0" {
-		return exitcode.Errorf(exitcode.Usage, "--verify cannot be combined with --type q8_0, which rounds weights: it compares bits; leave one out")
+		return exitcode.Errorf(exitcode.Usage, "--verify cannot be combined with --type q8_0, which rounds weights, because --verify compares bits; leave one out")
 	}
 	if !c.Bool("ollama") {
 		return nil
@@ -253,11 +253,11 @@ func (o *options) readQuantize(c *cli.Context) error {
 	case kind != hf.NF4 && kind != hf.Int8 && kind != hf.MXFP4:
 		return argv.WrongChoice("quantize", c.String("quantize"), hf.NF4, hf.Int8, hf.MXFP4)
 	case kind != hf.NF4 && c.Bool("double-quant") && c.String("adapter-over") != hf.NF4:
-		return exitcode.Errorf(exitcode.Usage, "--double-quant needs --quantize nf4, whose blocks have scales; leave it out")
+		return exitcode.Errorf(exitcode.Usage, "--double-quant needs --quantize nf4, whose blocks have scales; give both, or leave --double-quant out")
 	case o.to != checkpoint.HF:
 		return exitcode.Errorf(exitcode.Usage, "--quantize needs --to hf; use --type q8_0 for gguf")
 	case o.verify:
-		return exitcode.Errorf(exitcode.Usage, "--verify cannot be combined with --quantize, which rounds weights: it compares bits; leave one out")
+		return exitcode.Errorf(exitcode.Usage, "--verify cannot be combined with --quantize, which rounds weights, because --verify compares bits; leave one out")
 	}
 	o.write.Quantization, o.write.DoubleQuant = kind, c.Bool("double-quant")
 	return nil
@@ -265,7 +265,7 @@ func (o *options) readQuantize(c *cli.Context) error {
 
 func (o *options) readPrompt(c *cli.Context) error {
 	if c.IsSet("verify-ids") && !o.verify {
-		return exitcode.Errorf(exitcode.Usage, "--verify-ids is the prompt of --verify; give --verify too, or leave it out")
+		return exitcode.Errorf(exitcode.Usage, "--verify-ids is the prompt of --verify; also give --verify, or leave --verify-ids out")
 	}
 	for _, word := range strings.FieldsFunc(strings.Join(c.StringSlice("verify-ids"), " "), func(r rune) bool { return r == ' ' || r == ',' }) {
 		id, err := strconv.ParseInt(word, 10, 32)

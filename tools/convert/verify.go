@@ -38,7 +38,7 @@ func verify(c *cli.Context, o *options, src checkpoint.Source, written checkpoin
 	}
 	for i := range rows {
 		if r := &rows[i]; !r.Equal() || r.DTypeA != r.DTypeB {
-			return exitcode.Errorf(exitcode.Differs, "verification failed: %s: tensor %s is %s%v, %d elements differ; do not use it",
+			return exitcode.Errorf(exitcode.Differs, "verification failed: %s: %[4]d elements of tensor %[1]s (%[2]s%[3]v) differ; do not use the output",
 				written.Path, r.Name, r.DTypeB, r.ShapeB, r.Different)
 		}
 	}

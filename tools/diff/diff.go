@@ -35,7 +35,7 @@ Examples:
   monotron diff ckpt/iter_0000100 ckpt/iter_0000200 --weights-only
   monotron diff before-restart after-restart          show what the restart changed
   monotron diff hf-model converted --rtol 0.01        bf16 against f32
-  monotron diff prints-a prints-b                     where two runs part`
+  monotron diff prints-a prints-b                     where two runs begin to differ`
 
 // Command is diff.
 func Command() *cli.Command {
@@ -48,7 +48,7 @@ func Command() *cli.Command {
 			command.Between(-1, command.Counts, &cli.Int64Flag{Name: "step-a", Value: -1, DefaultText: "the latest", Usage: "read this iteration of the save folder A"}),
 			command.Between(-1, command.Counts, &cli.Int64Flag{Name: "step-b", Value: -1, DefaultText: "the latest", Usage: "read this iteration of the save folder B"}),
 			&cli.BoolFlag{Name: "weights-only", Usage: "compare the weights only"},
-			&cli.BoolFlag{Name: "keep-padding", Usage: "compare the vocabulary's padding rows too"},
+			&cli.BoolFlag{Name: "keep-padding", Usage: "also compare the padding rows of the vocabulary"},
 			command.Between(0, math.MaxFloat64, &cli.Float64Flag{Name: "atol", Usage: "accept differences up to atol + rtol*|a|"}),
 			command.Between(0, math.MaxFloat64, &cli.Float64Flag{Name: "rtol", Usage: "set the relative tolerance, see --atol"}),
 			&cli.BoolFlag{Name: "all", Usage: "list equal tensors too"},
@@ -80,7 +80,7 @@ type side struct {
 
 func run(c *cli.Context) error {
 	if c.NArg() != 2 {
-		return exitcode.Errorf(exitcode.Usage, "diff needs two checkpoints, found %d: %q; monotron diff --help shows examples", c.NArg(), c.Args().Slice())
+		return exitcode.Errorf(exitcode.Usage, "diff needs two checkpoints, but has %d: %q; monotron diff --help shows examples", c.NArg(), c.Args().Slice())
 	}
 	// Two runs are compared by their fingerprints, two checkpoints by their tensors.
 	if x, y := c.Args().Get(0), c.Args().Get(1); isRun(x) && isRun(y) {

@@ -82,7 +82,7 @@ func compareRuns(a, b string) (*runs, error) {
 	}
 	defer y.file.Close()
 	if x.header.Layout != y.header.Layout {
-		return nil, exitcode.Errorf(exitcode.Usage, "%s is of layout %s, %s of %s: ranks hold other parts there; compare runs of one layout, or checkpoints", a, sizes(x.header.Layout), b, sizes(y.header.Layout))
+		return nil, exitcode.Errorf(exitcode.Usage, "%s has layout %s, but %s has layout %s, in which ranks have other parts; compare runs of the same layout, or compare checkpoints", a, sizes(x.header.Layout), b, sizes(y.header.Layout))
 	}
 	r.Ranks, r.Flags = x.header.Layout.World(), changedFlags(x.header.Flags, y.header.Flags)
 	for rank := range r.Ranks {
@@ -187,7 +187,7 @@ func (f *printsFile) index(rank int) error {
 		at += int64(len(line))
 	}
 	if world := f.header.Layout.World(); f.header.Rank != rank || world <= rank {
-		return exitcode.Errorf(exitcode.BadData, "%s: no header of rank %d; the file is damaged or of another rank", f.path, rank)
+		return exitcode.Errorf(exitcode.BadData, "%s: the header of rank %d is missing; the file is damaged or belongs to another rank", f.path, rank)
 	}
 	return nil
 }

@@ -104,11 +104,11 @@ func TestFingerprintFiles(t *testing.T) {
 	}{
 		"again, and cut":  {again, exitcode.Done, ""},
 		"not JSON":        {lines[0] + "{\n", exitcode.BadData, "line 2"},
-		"no header":       {lines[1], exitcode.BadData, "no header"},
-		"nothing":         {"", exitcode.BadData, "no header"},
-		"another rank":    {strings.Replace(lines[0], `"rank":0`, `"rank":1`, 1) + lines[1], exitcode.BadData, "no header of rank 0"},
+		"no header":       {lines[1], exitcode.BadData, "the header of rank 0 is missing"},
+		"nothing":         {"", exitcode.BadData, "the header of rank 0 is missing"},
+		"another rank":    {strings.Replace(lines[0], `"rank":0`, `"rank":1`, 1) + lines[1], exitcode.BadData, "the header of rank 0 is missing"},
 		"nothing alike":   {lines[0] + strings.Replace(lines[1], `"iteration":1`, `"iteration":50`, 1), exitcode.BadData, "no iteration in common"},
-		"another layout":  {strings.Replace(lines[0], `"TP":1`, `"TP":2`, 1) + lines[1], exitcode.Usage, "compare runs of one layout"},
+		"another layout":  {strings.Replace(lines[0], `"TP":1`, `"TP":2`, 1) + lines[1], exitcode.Usage, "compare runs of the same layout"},
 		"a huge layout":   {strings.Replace(lines[0], `"TP":1`, `"TP":4611686018427387904`, 1) + lines[1], exitcode.BadData, ""},
 		"negative layout": {strings.Replace(lines[0], `"TP":1`, `"TP":-1`, 1) + lines[1], exitcode.BadData, ""},
 	} {

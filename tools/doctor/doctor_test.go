@@ -102,7 +102,7 @@ func TestTroubledGPUs(t *testing.T) {
 	sick := gpus.Survey{GPUs: slices.Clone(twoGPUs.GPUs)}
 	sick.GPUs[1].Uncorrected, sick.GPUs[0].Slowed = 1, []string{"heat (hardware)"}
 	h := host{gpus: func() (gpus.Survey, error) { return sick, nil }}
-	if f := h.gpu(); f.State != Note || !strings.Contains(f.Costs, "GPU 1: its memory errs") || !strings.Contains(f.Costs, "GPU 0: runs at 5 of 10 MHz") {
+	if f := h.gpu(); f.State != Note || !strings.Contains(f.Costs, "GPU 1: its memory has errors") || !strings.Contains(f.Costs, "GPU 0: runs at 5 of 10 MHz") {
 		t.Errorf("%+v", f)
 	}
 	h.visible = gpus.Environment{Value: "1", Set: true}
@@ -110,7 +110,7 @@ func TestTroubledGPUs(t *testing.T) {
 		t.Errorf("a GPU that is not shown is told: %+v", f)
 	}
 	h.visible.Value = "2"
-	if f := h.gpu(); f.State != Note || f.Fix == "" || !strings.Contains(f.Found, "there is no GPU 2") {
+	if f := h.gpu(); f.State != Note || f.Fix == "" || !strings.Contains(f.Found, "GPU 2 does not exist") {
 		t.Errorf("%+v", f)
 	}
 }

@@ -18,7 +18,7 @@ func (h host) gpu() Finding {
 	shown, err := s.Visible(h.visible)
 	if err != nil {
 		f.State, f.Found = Note, f.Found+"; "+err.Error()
-		f.Works, f.Fix = "everything on the CPU", "unset CUDA_VISIBLE_DEVICES, or name GPUs that are here"
+		f.Works, f.Fix = "everything on the CPU", "unset CUDA_VISIBLE_DEVICES, or name GPUs that this host has"
 		return f
 	}
 	if len(shown) < len(s.GPUs) {
@@ -37,7 +37,7 @@ func (h host) gpu() Finding {
 func troubled(shown []gpus.GPU) (lines []string) {
 	for _, g := range shown {
 		if g.Uncorrected > 0 {
-			lines = append(lines, fmt.Sprintf("GPU %d: its memory errs, so numbers cannot be trusted", g.Index))
+			lines = append(lines, fmt.Sprintf("GPU %d: its memory has errors, so results cannot be trusted", g.Index))
 		}
 		if len(g.Slowed) > 0 {
 			lines = append(lines, fmt.Sprintf("GPU %d: runs at %d of %d MHz", g.Index, g.Clock, g.MaxClock))

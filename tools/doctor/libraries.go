@@ -47,7 +47,7 @@ func (h host) library(names ...string) string {
 }
 
 // oneDNNCost was measured; docs/devices.md says where and how.
-const oneDNNCost = "about a tenth of the speed of f32 matrix products; bf16 ones lose nothing with AMX"
+const oneDNNCost = "about a tenth of the speed of f32 matrix products; products in bf16 lose nothing with AMX"
 
 func (h host) oneDNN() Finding {
 	path := h.library("libdnnl.so.3", "libdnnl.so.2")
@@ -55,10 +55,10 @@ func (h host) oneDNN() Finding {
 	case !builtWithC:
 		return Finding{Name: "oneDNN", State: Note, Found: "not used: this program was built without cgo"}
 	case os.Getenv("MONOTRON_ONEDNN") == "off":
-		return Finding{Name: "oneDNN", State: Note, Found: "switched off by MONOTRON_ONEDNN=off", Works: "everything, with our own C kernels", Costs: oneDNNCost}
+		return Finding{Name: "oneDNN", State: Note, Found: "switched off by MONOTRON_ONEDNN=off", Works: "everything, with monotron's C kernels", Costs: oneDNNCost}
 	case path == "":
 		return Finding{Name: "oneDNN", State: Missing, Found: "neither libdnnl.so.3 nor libdnnl.so.2 is known to the linker",
-			Works: "everything, with our own C kernels", Costs: oneDNNCost, Fix: "sudo apt-get install -y libdnnl2"}
+			Works: "everything, with monotron's C kernels", Costs: oneDNNCost, Fix: "sudo apt-get install -y libdnnl2"}
 	}
 	found := path
 	if real, err := filepath.EvalSymlinks(path); err == nil && real != path {

@@ -46,7 +46,7 @@ func measure(name string, open func(string) (*device.Device, error)) Speed {
 	for _, dtype := range []device.DType{device.F32, device.BF16} {
 		list, err := probe(d, dtype, s.Side)
 		if err != nil {
-			s.Error = fmt.Sprintf("opens, but a product of %s matrices failed: %v", dtype, err)
+			s.Error = fmt.Sprintf("can be opened, but a product of %s matrices failed: %v", dtype, err)
 			return s
 		}
 		s.Low[dtype.String()], s.Speed[dtype.String()], s.High[dtype.String()] = list[0]/1e9, list[len(list)/2]/1e9, list[len(list)-1]/1e9
@@ -110,7 +110,7 @@ func (s Speed) text() string {
 		name := dtype.String()
 		speeds = append(speeds, fmt.Sprintf("%.3g GFLOP/s in %s (%.3g to %.3g)", s.Speed[name], name, s.Low[name], s.High[name]))
 		if s.High[name] > unsteady*s.Low[name] {
-			busy = "; the probes differ much: other programs use this machine"
+			busy = "; the probes differ by much, so other programs use this machine"
 		}
 	}
 	return fmt.Sprintf("%s; %s, median of %d probes (%d x %d matrices)%s", s.Uses, strings.Join(speeds, ", "), probes, s.Side, s.Side, busy)

@@ -65,13 +65,13 @@ func (o *options) kept(notes *command.Printer) (int64, error) {
 	}
 	before := ""
 	if best.Start != nil {
-		before = fmt.Sprintf("; it was %.4f before tuning", *best.Start)
+		before = fmt.Sprintf("; before tuning the loss was %.4f", *best.Start)
 	}
 	if !o.keepBest {
-		notes.Printf("kept: the last weights; the lowest validation loss was %.4f, at iteration %d%s\n", best.Loss, best.Iteration, before)
+		notes.Printf("the last weights are kept; the lowest validation loss was %.4f, at iteration %d%s\n", best.Loss, best.Iteration, before)
 		return -1, nil
 	}
-	notes.Printf("kept: the weights of iteration %d, whose validation loss %.4f is the lowest%s\n", best.Iteration, best.Loss, before)
+	notes.Printf("the weights of iteration %d are kept, whose validation loss %.4f is the lowest%s\n", best.Iteration, best.Loss, before)
 	return best.Iteration, nil
 }
 

@@ -56,7 +56,7 @@ func TestLine(t *testing.T) {
 	if !errors.Is(err, errTrained) {
 		t.Fatal(err)
 	}
-	if want := "rows: 16, sequences of 128 tokens: 16, steps of 6 sequences: 6, epochs: 2\nnote: batches of 6 do not divide the epochs: the last step reads 4 sequences once more\n"; notes != want {
+	if want := "rows: 16, sequences of 128 tokens: 16, steps of 6 sequences: 6, epochs: 2\nnote: batches of 6 do not divide the epochs evenly, so the last step reads 4 sequences once more\n"; notes != want {
 		t.Errorf("%q, want %q", notes, want)
 	}
 	text := strings.Join(line, " ")
@@ -98,7 +98,7 @@ func TestPreferenceLine(t *testing.T) {
 		}
 	}
 	_, notes, err = call("--model", model, "--data", filepath.Join(dpo, "unpaired.jsonl"), "--output", out, "--tuning", "kto", "--seq-length", "64", "--epochs", "1")
-	if want := "rows: 21, answers of 64 tokens: 20, steps of 16 answers: 2, epochs: 1\nnote: batches of 16 do not divide the epochs: the last step reads 12 answers once more\n"; !errors.Is(err, errTrained) || notes != want {
+	if want := "rows: 21, answers of 64 tokens: 20, steps of 16 answers: 2, epochs: 1\nnote: batches of 16 do not divide the epochs evenly, so the last step reads 12 answers once more\n"; !errors.Is(err, errTrained) || notes != want {
 		t.Errorf("%v: %q, want %q", err, notes, want)
 	}
 }
@@ -114,13 +114,13 @@ func TestFewerRowsThanABatch(t *testing.T) {
 	for _, c := range []struct {
 		flags, line, says string
 	}{
-		{"--packing none --batch-size 64 --epochs 3", "--micro-batch-size 4 --global-batch-size 16", "steps of 16 sequences: 3, epochs: 3\nnote: there are fewer sequences than --batch-size 64: a step uses 16\n"},
-		{"--packing none --batch-size 64 --epochs 0.5", "--global-batch-size 16", "a step uses 16\nnote: batches of 16 do not divide the epochs: the last step reads 8 sequences once more\n"},
+		{"--packing none --batch-size 64 --epochs 3", "--micro-batch-size 4 --global-batch-size 16", "steps of 16 sequences: 3, epochs: 3\nnote: there are fewer sequences than --batch-size 64, so a step uses 16\n"},
+		{"--packing none --batch-size 64 --epochs 0.5", "--global-batch-size 16", "a step uses 16\nnote: batches of 16 do not divide the epochs evenly, so the last step reads 8 sequences once more\n"},
 		{"--packing none --batch-size 16 --epochs 1", "--global-batch-size 16", "steps of 16 sequences: 1, epochs: 1\n"},
 		{"--packing none --batch-size 64 --micro-batch-size 32 --epochs 1", "--micro-batch-size 4 --global-batch-size 16", "a step uses 16\n"},
-		{"--packing none --batch-size 60 --epochs 1 --world-size 3", "--micro-batch-size 1 --global-batch-size 15", "a step uses 15\nnote: batches of 15 do not divide the epochs: the last step reads 14 sequences once more\n"},
+		{"--packing none --batch-size 60 --epochs 1 --world-size 3", "--micro-batch-size 1 --global-batch-size 15", "a step uses 15\nnote: batches of 15 do not divide the epochs evenly, so the last step reads 14 sequences once more\n"},
 		{"--packing none --batch-size 64 --epochs 1 --global-batch-size 32", "--global-batch-size 64", "steps of 64 sequences"},
-		{"--tuning grpo --reward exact --grpo-group-size 4 --batch-size 64 --epochs 1 --data " + prompts, "--global-batch-size 12", "steps of 12 answers: 1, epochs: 1\nnote: there are fewer answers than --batch-size 64: a step uses 12\n"},
+		{"--tuning grpo --reward exact --grpo-group-size 4 --batch-size 64 --epochs 1 --data " + prompts, "--global-batch-size 12", "steps of 12 answers: 1, epochs: 1\nnote: there are fewer answers than --batch-size 64, so a step uses 12\n"},
 	} {
 		line, notes, err := call(append([]string{"--model", model, "--data", rows, "--output", filepath.Join(t.TempDir(), "out")}, strings.Fields(c.flags)...)...)
 		if text := strings.Join(line, " "); !errors.Is(err, errTrained) || !strings.Contains(text, c.line) || !strings.Contains(notes, c.says) {
@@ -155,7 +155,7 @@ func TestRefusals(t *testing.T) {
 		{exitcode.BadData, bad + `:3: the row has the fields "prompt"`, []string{"--data", bad, "--model", model, "--output", dir}},
 		{exitcode.BadData, "--eval-data: " + bad + ":3", []string{"--data", rows, "--eval-data", bad, "--model", model, "--output", dir}},
 		{exitcode.NoInput, "none does not exist", []string{"--data", dir + "/none", "--model", model, "--output", dir}},
-		{exitcode.NoInput, "folders in it do: give " + filepath.Join(dir, "of", "model"), []string{"--data", rows, "--model", filepath.Join(dir, "of"), "--output", dir}},
+		{exitcode.NoInput, "folders in it do; give " + filepath.Join(dir, "of", "model"), []string{"--data", rows, "--model", filepath.Join(dir, "of"), "--output", dir}},
 		{exitcode.NoInput, "--model " + dir, []string{"--data", rows, "--model", dir, "--output", dir}},
 		{exitcode.BadData, bad + `:1: the row has the fields "text", which are for --tuning sft`, []string{"--data", bad, "--model", model, "--output", dir, "--tuning", "dpo"}},
 		{exitcode.Usage, "--keep best needs --eval-data", []string{"--data", rows, "--model", model, "--output", dir, "--keep", "best"}},

@@ -70,7 +70,7 @@ func readOptions(c *cli.Context) (*options, error) {
 		o.packing = sft.PackNone
 	}
 	if c.IsSet("lora-alpha") && o.alpha == 0 {
-		return nil, exitcode.Errorf(exitcode.Usage, "--lora-alpha 0 would train nothing; give more, or leave it out for twice the rank")
+		return nil, exitcode.Errorf(exitcode.Usage, "--lora-alpha 0 would train nothing; give a number above 0, or leave --lora-alpha out to use twice the rank")
 	}
 	if o.alpha == 0 {
 		o.alpha = 2 * float64(o.rank)
@@ -164,10 +164,10 @@ func (p *plan) again(o *options) int {
 func (p *plan) tell(o *options, say func(format string, args ...any)) {
 	say("rows: %d, %s of %d tokens: %d, steps of %d %s: %d, epochs: %g\n", p.rows, p.what, p.length, p.samples, o.batch, p.what, p.steps, o.epochs)
 	if p.asked > 0 {
-		say("note: there are fewer %s than --batch-size %d: a step uses %d\n", p.what, p.asked, o.batch)
+		say("note: there are fewer %s than --batch-size %d, so a step uses %d\n", p.what, p.asked, o.batch)
 	}
 	if n := p.again(o); n > 0 {
-		say("note: batches of %d do not divide the epochs: the last step reads %d %s once more\n", o.batch, n, p.what)
+		say("note: batches of %d do not divide the epochs evenly, so the last step reads %d %s once more\n", o.batch, n, p.what)
 	}
 }
 

@@ -47,7 +47,7 @@ func (o *options) keepRecord(say func(format string, args ...any)) (undo func(),
 	if o.continues() {
 		text, err := exitcode.ReadFile(path, longestRecord)
 		if exitcode.CodeOf(err) == exitcode.NoInput {
-			say("note: %s has no record of the model and the rows that it was trained on; training continues from it without a check", o.folder(checkpoints))
+			say("note: %s has no record of the model and the rows on which it was trained; training continues from it without a check", o.folder(checkpoints))
 			return func() {}, nil
 		}
 		var before record

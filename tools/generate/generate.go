@@ -46,14 +46,14 @@ func allFlags() []cli.Flag {
 		command.AdapterFlag(),
 		command.ContextFlag(),
 		command.Between(1, command.Sizes, &cli.IntFlag{Name: "max-new-tokens", Value: defaultNew, Usage: "generate at most N tokens"}),
-		command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-length", Usage: "limit prompt and continuation together to N tokens, as in transformers; instead of --max-new-tokens"}),
-		command.Between(0, 1e30, &cli.Float64Flag{Name: "temperature", Usage: "divide the logits by this; 0 is greedy (default: 0, or 1 if --top-k, --top-p or --seed is given)"}),
-		command.Between(0, command.Sizes, &cli.IntFlag{Name: "top-k", Usage: "sample from this many most likely tokens (0 uses all)"}),
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-length", Usage: "limit the prompt and its continuation together to N tokens, as in transformers, instead of giving --max-new-tokens"}),
+		command.Between(0, 1e30, &cli.Float64Flag{Name: "temperature", Usage: "divide the logits by this number; 0 takes the most likely token (default: 0, or 1 if --top-k, --top-p or --seed is given)"}),
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "top-k", Usage: "sample from the N most likely tokens (0 uses all tokens)"}),
 		command.Between(0, 1, &cli.Float64Flag{Name: "top-p", Value: 1, Usage: "sample from the fewest tokens whose probability reaches this"}),
 		command.Between(0, math.MaxUint64, &cli.Uint64Flag{Name: "seed", Usage: "set the seed of the sampling; the same seed gives the same text"}),
-		command.Between(1, maxSamples, &cli.IntFlag{Name: "num-samples", Aliases: []string{"num-return-sequences"}, Value: 1, Usage: "print N continuations per prompt; with --num-beams the best N"}),
+		command.Between(1, maxSamples, &cli.IntFlag{Name: "num-samples", Aliases: []string{"num-return-sequences"}, Value: 1, Usage: "print N continuations per prompt; with --num-beams, print the best N"}),
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "no-repeat-ngram-size", Usage: "allow no sequence of N tokens to occur twice (0 disables)"}),
-		&cli.StringFlag{Name: "stop-token", Usage: "end the text at this token id, or none (default: those that the model's folder names, else the tokenizer's end of document)"},
+		&cli.StringFlag{Name: "stop-token", Usage: "end the text at this token id; none never ends it (default: the ids that the model's folder names, else the tokenizer's end of document)"},
 		command.Between(1, maxBeams, &cli.IntFlag{Name: "num-beams", Value: 1, Usage: "use beam search with N beams, each with its own cache and row of logits (1 disables beam search)"}),
 		command.Between(-1000, 1000, &cli.Float64Flag{Name: "length-penalty", Value: 1, Usage: "beam search: divide log-probabilities by the length to this power"}),
 		&cli.BoolFlag{Name: "early-stopping", Usage: "beam search: stop when --num-beams texts are finished"},
@@ -121,9 +121,9 @@ func (o *options) check(sampling bool) error {
 		text string
 	}{
 		{s.TopP == 0, "--top-p must be above 0 and at most 1, not 0"},
-		{o.samples > 1 && b.Beams == 1 && s.Temperature == 0, fmt.Sprintf("--num-samples %d needs sampling, without which all texts are the same; give --temperature, --top-k, --top-p or --seed", o.samples)},
+		{o.samples > 1 && b.Beams == 1 && s.Temperature == 0, fmt.Sprintf("--num-samples %d needs sampling, because without it all texts are the same; give --temperature, --top-k, --top-p or --seed", o.samples)},
 		{b.Beams > 1 && o.samples > b.Beams, fmt.Sprintf("--num-samples must be at most --num-beams %d, the number of texts that beam search finds, not %d", b.Beams, o.samples)},
-		{b.Beams > 1 && sampling, "--num-beams cannot be combined with --temperature, --top-k, --top-p or --seed: beam search does not sample; leave them out"},
+		{b.Beams > 1 && sampling, "--num-beams cannot be combined with --temperature, --top-k, --top-p or --seed, because beam search does not sample; leave these out"},
 	} {
 		if bad.is {
 			return exitcode.Errorf(exitcode.Usage, "%s", bad.text)

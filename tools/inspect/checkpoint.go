@@ -27,9 +27,9 @@ import (
 func checkpointCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "checkpoint",
-		Usage:     "list the contents of a checkpoint: state, tensors, norms, NaNs, checksums",
+		Usage:     "list the contents of a checkpoint: state, tensors, norms, NaNs and checksums",
 		ArgsUsage: "PATH",
-		Description: "PATH is a save folder, the s3:// URL of a run's --save, one iteration's folder, a Hugging Face folder, or a file: our own format,\n" +
+		Description: "PATH is a save folder, the s3:// URL of a run's --save, one iteration's folder, a Hugging Face folder, or a file: monotron's own format,\n" +
 			"Megatron-LM's torch and torch_dist, Hugging Face, nanoGPT, llm.c, or any safetensors file. Pieces\n" +
 			"are the slices in which a tensor is stored. Exit code 74: --verify found a wrong checksum.",
 		Flags: []cli.Flag{
@@ -41,10 +41,10 @@ func checkpointCommand() *cli.Command {
 		Action: func(c *cli.Context) error {
 			// Flags that contradict each other.
 			if c.NArg() != 1 {
-				return exitcode.Errorf(exitcode.Usage, "inspect checkpoint needs one path, found %d: %q", c.NArg(), c.Args().Slice())
+				return exitcode.Errorf(exitcode.Usage, "inspect checkpoint needs one path, but has %d: %q", c.NArg(), c.Args().Slice())
 			}
 			if c.Bool("verify") && c.Bool("headers-only") {
-				return exitcode.Errorf(exitcode.Usage, "--verify cannot be combined with --headers-only: one reads all values, the other none; give one")
+				return exitcode.Errorf(exitcode.Usage, "--verify cannot be combined with --headers-only: --verify reads all values and --headers-only reads none; give one")
 			}
 			// An s3:// URL is copied to a local folder first.
 			path, err := command.Local(c, c.Args().First(), c.Int64("step"))

@@ -23,7 +23,7 @@ func Dataset() *cli.Command {
 		Usage:     "check a .bin/.idx pair and describe its contents",
 		ArgsUsage: "PREFIX (of a .bin/.idx pair, or the .bin file of llm.c or nanoGPT)",
 		Flags: append([]cli.Flag{
-			command.Between(-1, command.Counts, &cli.Int64Flag{Name: "document", Value: -1, Usage: "print this document: its ids, and its text if a tokenizer is given (-1 prints none)"}),
+			command.Between(-1, command.Counts, &cli.Int64Flag{Name: "document", Value: -1, Usage: "print the ids of this document, and its text if a tokenizer is given (-1 prints no document)"}),
 			&cli.BoolFlag{Name: "check-ids", Usage: "read every token and report ids outside the vocabulary of the named tokenizer"},
 		}, command.TokenizerFlags()...),
 		Action: runDataset,
@@ -32,7 +32,7 @@ func Dataset() *cli.Command {
 
 func runDataset(c *cli.Context) (err error) {
 	if c.NArg() != 1 {
-		return exitcode.Errorf(exitcode.Usage, "inspect dataset takes one PREFIX (the path without .bin and .idx), found %d words", c.NArg())
+		return exitcode.Errorf(exitcode.Usage, "inspect dataset takes one PREFIX (the path without .bin and .idx), but has %d words", c.NArg())
 	}
 	var tok tokenizer.Tokenizer
 	if c.IsSet("tokenizer-type") {
@@ -41,7 +41,7 @@ func runDataset(c *cli.Context) (err error) {
 		}
 	}
 	if c.Bool("check-ids") && tok == nil {
-		return exitcode.Errorf(exitcode.Usage, "--check-ids needs --tokenizer-type: it compares the ids with that tokenizer's vocabulary")
+		return exitcode.Errorf(exitcode.Usage, "--check-ids needs --tokenizer-type, because it compares the ids with the vocabulary of that tokenizer")
 	}
 	x, err := openTokens(c.Args().First(), tok)
 	if err != nil {

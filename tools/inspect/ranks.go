@@ -25,9 +25,9 @@ func layoutFlags() []cli.Flag {
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "with --ranks: share each layer among N ranks"}),
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "context-parallel-size", Value: 1, Usage: "with --ranks: share each sequence among N ranks"}),
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "with --ranks: divide the layers into N pipeline stages"}),
-		&cli.BoolFlag{Name: "use-tp-pp-dp-mapping", Usage: "with --ranks: order ranks tp-cp-ep-pp-dp (default: tp-cp-ep-dp-pp)"},
-		&cli.StringFlag{Name: "dataloader-type", Value: "single", Usage: "with --ranks: choose the order of samples: single (one pass in the built order) or cyclic (repeated shuffled passes)"},
-		&cli.BoolFlag{Name: "no-data-sharding", Usage: "with --ranks and cyclic: let every rank draw from all samples instead of its own shard"},
+		&cli.BoolFlag{Name: "use-tp-pp-dp-mapping", Usage: "with --ranks: number the ranks in the order tp-cp-ep-pp-dp (default: tp-cp-ep-dp-pp)"},
+		&cli.StringFlag{Name: "dataloader-type", Value: "single", Usage: "with --ranks: choose the order of samples: single (one pass in the order of the index) or cyclic (repeated shuffled passes)"},
+		&cli.BoolFlag{Name: "no-data-sharding", Usage: "with --ranks and cyclic: let every rank draw from all samples instead of from its own shard"},
 	}
 }
 
@@ -44,14 +44,14 @@ type reading struct {
 // printRanks answers --ranks for a split.
 func printRanks(c *cli.Context, w *bufio.Writer, d dataset.Dataset, sizes topology.Sizes) error {
 	if d == nil {
-		return exitcode.Errorf(exitcode.Usage, "--show %s: that split has no data", c.String("show"))
+		return exitcode.Errorf(exitcode.Usage, "--show %s: this split has no data", c.String("show"))
 	}
 	micro := int64(c.Int("micro-batch-size"))
 	// A round is a micro-batch of every rank, a global batch is several rounds.
 	round, global := micro*int64(sizes.DP), globalBatch(c, sizes)
 	first, count := c.Int64("first"), c.Int64("count")
 	if last := d.Len() / global; first < 0 || count < 0 || first > last || count > last-first {
-		return exitcode.Errorf(exitcode.Usage, "--first %d --count %d are out of range: %d samples make %d iterations of %d", first, count, d.Len(), last, global)
+		return exitcode.Errorf(exitcode.Usage, "--first %d --count %d are out of range: there are %d samples, which make %d iterations of %d", first, count, d.Len(), last, global)
 	}
 	e := json.NewEncoder(w)
 	// A line for each rank, iteration and micro-batch.

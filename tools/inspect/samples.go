@@ -29,12 +29,12 @@ func Samples() *cli.Command {
 		Usage: "print samples as the trainer reads them, and their index arrays",
 		Flags: append([]cli.Flag{
 			// Megatron's flags of data sets: the same arrays and samples as in training.
-			&cli.StringSliceFlag{Name: "data-path", Usage: "read data from these prefixes of .bin/.idx files, or WEIGHT PREFIX pairs"},
+			&cli.StringSliceFlag{Name: "data-path", Usage: "read data from the .bin and .idx files with these prefixes, or from WEIGHT PREFIX pairs"},
 			&cli.StringSliceFlag{Name: "train-data-path", Usage: "read training data from these prefixes, or WEIGHT PREFIX pairs"},
 			&cli.StringSliceFlag{Name: "valid-data-path", Usage: "read validation data from these prefixes, or WEIGHT PREFIX pairs"},
 			&cli.StringSliceFlag{Name: "test-data-path", Usage: "read test data from these prefixes, or WEIGHT PREFIX pairs"},
 			&cli.StringFlag{Name: "data-args-path", Usage: "read the arguments of --data-path from this file"},
-			&cli.StringFlag{Name: "per-split-data-args-path", Usage: "read the lists train, valid and test from this JSON file"},
+			&cli.StringFlag{Name: "per-split-data-args-path", Usage: "read the data paths of training, validation and test from this JSON file, which has the lists train, valid and test"},
 			&cli.BoolFlag{Name: "mock-data", Usage: "use generated tokens instead of files"},
 			&cli.StringFlag{Name: "split", Usage: "set the relative sizes of training, validation and test data, as in 969,30,1"},
 			command.Between(1, command.Sizes, &cli.IntFlag{Name: "seq-length", Value: 1024, Usage: "set the number of tokens per sample"}),
@@ -45,11 +45,11 @@ func Samples() *cli.Command {
 			&cli.BoolFlag{Name: "eod-mask-loss", Usage: "exclude end-of-document tokens from the loss"},
 			&cli.BoolFlag{Name: "dataloader-inter-document-masking", Usage: "mask attention across the end of each sequence of the corpus"},
 			&cli.BoolFlag{Name: "allow-ambiguous-pad-tokens", Usage: "treat a padding id that is also the end-of-document id as padding"},
-			&cli.BoolFlag{Name: "no-mmap-bin-files", Usage: "read .bin files instead of mapping them"},
+			&cli.BoolFlag{Name: "no-mmap-bin-files", Usage: "read .bin files with read calls instead of mapping them into memory"},
 			command.Between(0, 1000, &cli.Float64Flag{Name: "mid-level-dataset-surplus", Value: 0.005, Usage: "set the fraction of spare samples per blended dataset"}),
-			&cli.StringFlag{Name: "train-samples", Usage: "make this number of training samples (default: one epoch)"},
-			&cli.StringFlag{Name: "valid-samples", Usage: "make this number of validation samples (default: one epoch)"},
-			&cli.StringFlag{Name: "test-samples", Usage: "make this number of test samples (default: one epoch)"},
+			&cli.StringFlag{Name: "train-samples", Usage: "make N training samples (default: one epoch)"},
+			&cli.StringFlag{Name: "valid-samples", Usage: "make N validation samples (default: one epoch)"},
+			&cli.StringFlag{Name: "test-samples", Usage: "make N test samples (default: one epoch)"},
 			// What is printed.
 			&cli.StringFlag{Name: "show", Value: "train", Usage: "print samples of this split: train, valid or test"},
 			command.Between(0, command.Counts, &cli.Int64Flag{Name: "first", Usage: "print from this sample on"}),
@@ -60,7 +60,7 @@ func Samples() *cli.Command {
 			&cli.StringFlag{Name: "finetune-data", Usage: "with --labels: read rows from this file of JSON lines"},
 			&cli.StringFlag{Name: "tuning", Value: runs.TuneSupervised, Usage: "with --labels: choose the method that reads the rows: sft, dpo, ipo, orpo, simpo or kto"},
 			&cli.StringFlag{Name: "load", Usage: "with --labels: use the tokenizer and the chat template of this model"},
-			&cli.StringFlag{Name: "chat-template", Usage: "with --labels: read the chat template, in Jinja, from this file (default: the tokenizer's)"},
+			&cli.StringFlag{Name: "chat-template", Usage: "with --labels: read the chat template from this file, in Jinja (default: the template of the tokenizer)"},
 			&cli.BoolFlag{Name: "train-on-prompts", Usage: "with --labels: label every token"},
 			&cli.StringFlag{Name: "write-index", Usage: "write the index arrays (.npy) and descriptions of all splits to this folder"},
 		}, append(layoutFlags(), command.TokenizerFlags()...)...),
@@ -163,7 +163,7 @@ type printed struct {
 
 func printSamples(c *cli.Context, w *bufio.Writer, tok tokenizer.Tokenizer, d dataset.Dataset) error {
 	if d == nil {
-		return exitcode.Errorf(exitcode.Usage, "--show %s: that split has no data", c.String("show"))
+		return exitcode.Errorf(exitcode.Usage, "--show %s: this split has no data", c.String("show"))
 	}
 	first, count := c.Int64("first"), c.Int64("count")
 	if first < 0 || count < 0 || first > d.Len() || count > d.Len()-first {

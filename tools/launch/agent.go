@@ -25,7 +25,7 @@ func agent(in io.Reader) error {
 	input := bufio.NewReader(io.LimitReader(in, longestPlan))
 	line, err := input.ReadBytes('\n')
 	if err != nil {
-		return exitcode.Errorf(exitcode.Usage, "launch --agent: only launch --hostfile starts it: %w", err)
+		return exitcode.Errorf(exitcode.Usage, "launch --agent can only be started by launch --hostfile: %w", err)
 	}
 	var p plan
 	if err := json.Unmarshal(line, &p); err != nil || len(p.Args) == 0 {

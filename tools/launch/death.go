@@ -119,7 +119,7 @@ func (e *ended) signalText(at string, memoryKills int) string {
 	s := e.signal()
 	text := fmt.Sprintf("rank %d (process %d) was ended by signal %d (%v)%s", e.rank, e.pid, int(s), s, at)
 	if s == syscall.SIGKILL && memoryKills > 0 {
-		text += fmt.Sprintf("; probably by the kernel for lack of memory, as it ended %d of this control group's processes meanwhile: use fewer ranks on this host, or a smaller --micro-batch-size", memoryKills)
+		text += fmt.Sprintf("; probably by the kernel for lack of memory, since the kernel ended %d processes of this control group in the meantime: use fewer ranks on this host, or a smaller --micro-batch-size", memoryKills)
 	}
 	if peak := system.PeakMemory(e.state); peak > 0 {
 		text += fmt.Sprintf("; its peak memory was %d MiB", peak>>20)

@@ -95,7 +95,7 @@ func (g *gathering) gather(ctx context.Context, notes io.Writer) (spare bool, er
 	}
 	// How many hosts run ranks, and which.
 	if !g.enoughWithout0(lead, members) {
-		return false, exitcode.Errorf(exitcode.IO, "host 0, where the hosts meet, is lost, and %d of %d hosts are too few to continue without it; restart on the remaining hosts, with one of them as --master-addr", len(here), g.all)
+		return false, exitcode.Errorf(exitcode.IO, "host 0, where the hosts meet, is lost, and the remaining %d of %d hosts are too few to continue; restart on the remaining hosts, with one of them as --master-addr", len(here), g.all)
 	}
 	hosts, err := g.hostsToUse(len(here), "number "+strings.Join(gone, ", "), notes)
 	if err != nil {

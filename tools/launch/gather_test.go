@@ -63,7 +63,7 @@ func TestSpareHearsWhileItChecks(t *testing.T) {
 	// The run ends.
 	all[0].over(nil)
 	var said strings.Builder
-	if over, err := spare.standby(t.Context(), &said); !over || err != nil || !strings.Contains(said.String(), "the run is over") {
+	if over, err := spare.standby(t.Context(), &said); !over || err != nil || !strings.Contains(said.String(), "the run has ended") {
 		t.Errorf("at the end: over %t, %v, %q", over, err, said.String())
 	}
 }
@@ -137,7 +137,7 @@ func TestLateSpare(t *testing.T) {
 	comes()
 	all[0].over(nil)
 	var said strings.Builder
-	if over, err := spare.standby(t.Context(), &said); !over || err != nil || !strings.Contains(said.String(), "the run is over") {
+	if over, err := spare.standby(t.Context(), &said); !over || err != nil || !strings.Contains(said.String(), "the run has ended") {
 		t.Errorf("at the end: over %t, %v, %q", over, err, said.String())
 	}
 }

@@ -69,7 +69,7 @@ func readHost(words []string) (h remoteHost, err error) {
 	for _, word := range words[1:] {
 		value, is := strings.CutPrefix(word, "slots=")
 		if !is {
-			return h, exitcode.Errorf(exitcode.Usage, "unexpected %q; a line must be HOST, HOST:RANKS or HOST slots=RANKS", word)
+			return h, exitcode.Errorf(exitcode.Usage, "%q is not expected; a line must be HOST, HOST:RANKS or HOST slots=RANKS", word)
 		}
 		slots = value
 	}
@@ -92,7 +92,7 @@ func ranksOf(hosts []remoteHost, given int) (int, error) {
 	}
 	for _, h := range hosts {
 		if h.slots != hosts[0].slots {
-			return 0, exitcode.Errorf(exitcode.Usage, "--hostfile gives %s %d ranks and %s %d; all hosts must have the same number: set it by --nproc-per-node", hosts[0].name, max(1, hosts[0].slots), h.name, max(1, h.slots))
+			return 0, exitcode.Errorf(exitcode.Usage, "--hostfile gives %s %d ranks but %s %d ranks; all hosts must have the same number of ranks, which --nproc-per-node can set", hosts[0].name, max(1, hosts[0].slots), h.name, max(1, h.slots))
 		}
 	}
 	return max(1, hosts[0].slots), nil

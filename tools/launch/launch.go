@@ -91,23 +91,23 @@ func Command() *cli.Command {
 			command.Between(1, 4096, &cli.IntFlag{Name: "nproc-per-node", Aliases: []string{"nproc_per_node"}, Value: 1, Usage: "start N ranks on this host"}),
 			command.Between(1, 1<<20, &cli.IntFlag{Name: "nnodes", Value: 1, Usage: "use N hosts"}),
 			command.Between(0, 1<<20, &cli.IntFlag{Name: "node-rank", Usage: "set the index of this host, from 0"}),
-			command.Between(0, 1<<16, &cli.IntFlag{Name: "spares", Usage: "with --auto-restart: use N hosts in addition to --nnodes that wait and replace a lost host; start this command on each, with the next numbers as --node-rank, or name them last in --hostfile"}),
-			&cli.StringFlag{Name: "master-addr", Value: "127.0.0.1", Usage: "set the address of rank 0's host, as the other hosts reach it"},
-			command.Between(0, 65535, &cli.IntFlag{Name: "master-port", Usage: "set the port on rank 0's host (default: a free port; 29500 with several hosts)"}),
-			&cli.StringFlag{Name: "rdzv-endpoint", Usage: "set the `HOST:PORT` of rank 0's host, instead of --master-addr and --master-port"},
+			command.Between(0, 1<<16, &cli.IntFlag{Name: "spares", Usage: "with --auto-restart: let N hosts, in addition to --nnodes, wait and replace lost hosts; start this command on each of them with the next numbers as --node-rank, or name them last in --hostfile"}),
+			&cli.StringFlag{Name: "master-addr", Value: "127.0.0.1", Usage: "set the address at which the other hosts reach the host of rank 0"},
+			command.Between(0, 65535, &cli.IntFlag{Name: "master-port", Usage: "set the port on the host of rank 0 (default: a free port; with several hosts, 29500)"}),
+			&cli.StringFlag{Name: "rdzv-endpoint", Usage: "set the address and port of the host of rank 0 as `HOST:PORT`, instead of by --master-addr and --master-port"},
 			// Starting the other hosts from here.
 			&cli.StringFlag{Name: "hostfile", Usage: "start the ranks on the hosts of `FILE` by ssh; each line is HOST slots=RANKS"},
 			&cli.StringFlag{Name: "ssh-config", Usage: "let ssh read its settings from `FILE` (ssh -F)"},
 			&cli.BoolFlag{Name: "agent", Hidden: true},
 			// After a failure.
 			command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-restarts", Usage: "restart at most N times after failures without a newer checkpoint, on disk or in memory (default: 0; 3 with --auto-restart)"}),
-			&cli.BoolFlag{Name: "auto-restart", Usage: "restart after every failure from the last good checkpoint of --save, as long as checkpoints advance (gives up after three restarts, or --max-restarts, without a newer checkpoint)"},
+			&cli.BoolFlag{Name: "auto-restart", Usage: "restart after every failure from the last good checkpoint of --save, as long as checkpoints advance (the run ends after three restarts, or --max-restarts, without a newer checkpoint)"},
 			command.Between(0, 1<<16, &cli.IntFlag{Name: "min-nproc-per-node", Usage: "when the restarts are used up, continue with fewer ranks on this host, at least N, with a smaller data-parallel size"}),
 			command.Between(1, 1<<20, &cli.IntFlag{Name: "min-nnodes", Value: 1, Usage: "with --auto-restart on several hosts: continue with at least N hosts when others are lost"}),
 			command.Between(1, 366*24*3600, &cli.IntFlag{Name: "host-wait-seconds", Value: 60, Usage: "with --auto-restart on several hosts: wait N seconds for a lost host"}),
 			// Records and output.
 			&cli.StringFlag{Name: "run-folder", Usage: "write flight records and the verdict to `DIR`, which only its owner can read (default: a temporary folder, kept when the run fails)"},
-			&cli.StringFlag{Name: "log-prefix", Value: "stderr", Usage: "choose the lines that begin with the rank: those of stderr, those of stdout and stderr (both) or none"},
+			&cli.StringFlag{Name: "log-prefix", Value: "stderr", Usage: "choose the lines that begin with the number of their rank: those of stderr (stderr), those of stdout and stderr (both), or no lines (none)"},
 		}...),
 		Action: func(c *cli.Context) error {
 			// On another host: the fleet's plan comes on stdin.
@@ -180,15 +180,15 @@ func read(c *cli.Context) (*options, error) {
 	// Flags that exclude or need each other.
 	switch {
 	case len(o.words) == 0:
-		return nil, exitcode.Errorf(exitcode.Usage, "missing command to start; give it after --, for example: monotron launch --nproc-per-node 2 -- pretrain_gpt ...")
+		return nil, exitcode.Errorf(exitcode.Usage, "the command to start is missing; give it after --, for example: monotron launch --nproc-per-node 2 -- pretrain_gpt ...")
 	case o.node >= o.all && o.spares > 0:
 		return nil, exitcode.Errorf(exitcode.Usage, "--node-rank must be from 0 to %d, not %d: --nnodes is %d and --spares %d", o.all-1, o.node, o.nodes, o.spares)
 	case o.node >= o.nodes && o.spares == 0:
 		return nil, exitcode.Errorf(exitcode.Usage, "--node-rank must be from 0 to %d, not %d: --nnodes is %d", o.nodes-1, o.node, o.nodes)
 	case o.spares > 0 && !o.restartsAtAll:
-		return nil, exitcode.Errorf(exitcode.Usage, "--spares %d needs --auto-restart: a spare host replaces another when the run restarts", o.spares)
+		return nil, exitcode.Errorf(exitcode.Usage, "--spares %d needs --auto-restart, because a spare host replaces a lost host when the run restarts", o.spares)
 	case o.all > 1 && !c.IsSet("hostfile") && !c.IsSet("master-addr") && !c.IsSet("rdzv-endpoint"):
-		return nil, exitcode.Errorf(exitcode.Usage, "%d hosts need --master-addr, the address of rank 0's host, as the other hosts reach it", o.all)
+		return nil, exitcode.Errorf(exitcode.Usage, "%d hosts need --master-addr, the address at which the other hosts reach the host of rank 0", o.all)
 	case o.least > o.local:
 		return nil, exitcode.Errorf(exitcode.Usage, "--min-nproc-per-node must be from 1 to --nproc-per-node %d, not %d", o.local, o.least)
 	case o.least > 0 && o.all > 1:
@@ -214,7 +214,7 @@ func read(c *cli.Context) (*options, error) {
 		if exitcode.CodeOf(o.line.err) == exitcode.NoInput { // the --config file may have said it
 			return nil, o.line.err
 		}
-		return nil, exitcode.Errorf(exitcode.Usage, "--auto-restart needs --save (and --save-interval) in the command to start: without a checkpoint a restart begins at step 1")
+		return nil, exitcode.Errorf(exitcode.Usage, "--auto-restart needs --save (and --save-interval) in the command to start, because without a checkpoint a restart begins at step 1")
 	}
 	o.given, err = meeting(c, o.all)
 	o.addr = o.given
@@ -225,7 +225,7 @@ func read(c *cli.Context) (*options, error) {
 func readFleet(c *cli.Context, o *options) (*fleet, error) {
 	for _, flag := range []string{"nnodes", "node-rank"} {
 		if c.IsSet(flag) {
-			return nil, exitcode.Errorf(exitcode.Usage, "--%s cannot be combined with --hostfile; leave it out", flag)
+			return nil, exitcode.Errorf(exitcode.Usage, "--%s cannot be combined with --hostfile; leave one out", flag)
 		}
 	}
 	if c.IsSet("min-nproc-per-node") {

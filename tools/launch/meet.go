@@ -47,13 +47,13 @@ func (g *gathering) meet(ctx context.Context, notes io.Writer) (lead int, all []
 		case err == nil:
 			_ = s.Close() // too few: why it ends does not matter
 			if !noted {
-				fmt.Fprintf(notes, "launch: host 0 is lost, and too few of %d hosts are there to continue without it; waiting up to %v for others\n", g.all, time.Until(end).Round(time.Second))
+				fmt.Fprintf(notes, "launch: host 0 is lost, and too few of %d hosts are present to continue; waiting up to %v for other hosts\n", g.all, time.Until(end).Round(time.Second))
 				noted = true
 			}
 		case ctx.Err() != nil:
 			return 0, nil, exitcode.Errorf(exitcode.Again, "stopped while waiting for the other hosts; run the same command again")
 		case late && time.Now().After(end):
-			return 0, nil, exitcode.Errorf(exitcode.IO, "the hosts started without this one, and host 0 does not answer any more: the run has ended, or host 0 is lost (%w)", err)
+			return 0, nil, exitcode.Errorf(exitcode.IO, "the hosts started without this one, and host 0 no longer answers: the run has ended, or host 0 is lost (%w)", err)
 		case errors.As(err, &v) && v.Kind == runIsOver && v.Code != exitcode.Again, g.addrs == nil && !late && exitcode.CodeOf(err) != exitcode.Again:
 			return 0, nil, err
 		case g.addrs == nil && exitcode.CodeOf(err) == exitcode.Again: // it came late: the others run, for however long

@@ -108,9 +108,9 @@ func (h heard) Write(b []byte) (int, error) {
 // ending is the note for a person about such a signal.
 func ending(s os.Signal) string {
 	if s == syscall.SIGPIPE {
-		return "launch: nobody reads the output any more: the ranks save and end"
+		return "launch: no program reads the output any more, so the ranks save and end"
 	}
-	return fmt.Sprintf("launch: %s: the ranks save and end; send it again to end them at once", launchenv.SignalName(s))
+	return fmt.Sprintf("launch: %s was received: the ranks save and end; send the signal again to end them at once", launchenv.SignalName(s))
 }
 
 // makeFolder makes the folder for what a failed run leaves.
@@ -119,7 +119,7 @@ func (o *options) makeFolder() (err error) {
 		o.temporary = true
 		removeOld(time.Now())
 		if o.folder, err = os.MkdirTemp("", temporaryName); err != nil {
-			return exitcode.Errorf(exitcode.IO, "no folder for flight records can be made in TMPDIR %s: %w; set TMPDIR, or give --run-folder", os.TempDir(), err)
+			return exitcode.Errorf(exitcode.IO, "a folder for flight records cannot be created in TMPDIR %s: %w; set TMPDIR to another folder, or give --run-folder", os.TempDir(), err)
 		}
 	}
 	o.folder, err = filepath.Abs(o.folder)
@@ -233,7 +233,7 @@ func (o *options) givenUp(err error, t tries) error {
 	if o.restarts == 0 {
 		return err
 	}
-	text := fmt.Sprintf("giving up: the last %d starts did not pass iteration %d and ended %s", t.futile, max(0, t.newest), t.where())
+	text := fmt.Sprintf("the run is not restarted again: the last %d starts did not pass iteration %d and ended %s", t.futile, max(0, t.newest), t.where())
 	if v, read := failure.Read(o.folder); read == nil { // the verdict that is kept is that of the run
 		v.Text += " (" + text + ")"
 		v.Starts = t.futile

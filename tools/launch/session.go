@@ -84,7 +84,7 @@ func runEnded(why error, notes io.Writer) (over bool, err error) {
 		return false, nil
 	}
 	if v.Code == exitcode.Done {
-		fmt.Fprintln(notes, "launch: the run is over; this spare host was not needed any more")
+		fmt.Fprintln(notes, "launch: the run has ended, and this spare host was not needed")
 		return true, nil
 	}
 	return true, exitcode.Errorf(v.Code, "the run has ended on the other hosts: %s", v.Text)

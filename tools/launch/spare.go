@@ -113,7 +113,7 @@ func (g *gathering) checkHost(signals <-chan os.Signal, notes io.Writer) error {
 	o.nodes, o.node, o.addr, o.segments, o.words = 1, 0, "", nil, []string{"doctor", "--hosts"}
 	var err error
 	if o.folder, err = os.MkdirTemp("", temporaryName); err != nil {
-		return exitcode.Errorf(exitcode.IO, "no folder for the check of a spare host can be made in TMPDIR %s: %w; set TMPDIR", os.TempDir(), err)
+		return exitcode.Errorf(exitcode.IO, "a folder for the check of a spare host cannot be created in TMPDIR %s: %w; set TMPDIR to another folder", os.TempDir(), err)
 	}
 	defer os.RemoveAll(o.folder)
 	environment, err := o.environment(0)

@@ -307,7 +307,7 @@ func (r *remote) error() error {
 	case r.said != nil:
 		return exitcode.With(code, r.said)
 	}
-	return exitcode.With(code, fmt.Errorf("host %s ended with exit code %d; its output is above (127: the program is not at the same path there)", r.host.name, code))
+	return exitcode.With(code, fmt.Errorf("host %s ended with exit code %d; its output is above (127 means that the program is not at the same path on that host)", r.host.name, code))
 }
 
 // master is the address of rank 0's host, as the other hosts reach it.

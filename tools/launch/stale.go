@@ -34,10 +34,10 @@ func (o *options) endStale(notes io.Writer) error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return exitcode.Errorf(exitcode.IO, "processes %v, ranks of an earlier start of this command, do not end: a driver or a disk may hold them; restart this host", left)
+			return exitcode.Errorf(exitcode.IO, "processes %v, ranks of an earlier start of this command, do not end, perhaps because they wait for a driver or a disk; restart this host", left)
 		}
 		if !noted {
-			fmt.Fprintf(notes, "launch: ending processes %v, which an earlier start of this command has left\n", left)
+			fmt.Fprintf(notes, "launch: ending processes %v, which an earlier start of this command left\n", left)
 			noted = true
 		}
 		for _, pid := range left {

@@ -222,9 +222,9 @@ func (f *fleet) untilAnswers(ctx context.Context, node int) int {
 func (f *fleet) checkStaying() error {
 	switch {
 	case !f.restartsAtAll:
-		return exitcode.Errorf(exitcode.Usage, "--memory-checkpoint-interval with --hostfile needs --auto-restart: the launchers on the hosts keep the memory from one start to the next")
+		return exitcode.Errorf(exitcode.Usage, "--memory-checkpoint-interval with --hostfile needs --auto-restart, because the launchers on the hosts must keep the memory from one start to the next")
 	case len(f.hosts) <= f.spares:
-		return exitcode.Errorf(exitcode.Usage, "--hostfile names %d hosts, of which --spares %d leaves none to run ranks; add hosts, or spare fewer", len(f.hosts), f.spares)
+		return exitcode.Errorf(exitcode.Usage, "--hostfile names %d hosts, and --spares %d leaves no host to run ranks; add hosts, or lower --spares", len(f.hosts), f.spares)
 	}
 	f.wanted = len(f.hosts) - f.spares
 	return nil

@@ -42,9 +42,9 @@ func (a *attemptRun) judgeStopped(lost []*process) {
 	if _, err := failure.Read(a.folder); err != nil { // nobody has said it yet
 		first := lost[0]
 		v := &failure.Verdict{Kind: failure.Silence, Rank: first.rank, PID: first.cmd.Process.Pid, Code: exitcode.IO, Time: time.Now()}
-		v.Text = fmt.Sprintf("rank %d (process %d) has been stopped for %d s%s: continue a process with kill -CONT", v.Rank, v.PID, int(longestStop.Seconds()), a.lastSeen(v))
+		v.Text = fmt.Sprintf("rank %d (process %d) has been stopped for %d s%s; use kill -CONT to continue a process", v.Rank, v.PID, int(longestStop.Seconds()), a.lastSeen(v))
 		if n := len(lost); n > 1 {
-			v.Text += fmt.Sprintf("; so have %d more of this host's %d ranks", n-1, a.local)
+			v.Text += fmt.Sprintf("; %d more of the %d ranks of this host have been stopped, too", n-1, a.local)
 		}
 		if err := v.Write(a.folder); err != nil {
 			a.console.note(err.Error())

@@ -26,10 +26,10 @@ func (o *options) checkStorage() error {
 	select {
 	case err = <-done:
 	case <-time.After(storageLimit):
-		err = exitcode.Errorf(exitcode.IO, "it has not answered for %v", storageLimit)
+		err = exitcode.Errorf(exitcode.IO, "the disk has not answered for %v", storageLimit)
 	}
 	if err != nil {
-		return exitcode.Errorf(exitcode.IO, "this host does not restart, since --save %s cannot be written here: %w; repair the disk or its mount and run the same command again", o.saves, err)
+		return exitcode.Errorf(exitcode.IO, "this host does not restart, because it cannot write to --save %s: %w; repair the disk or its mount and run the same command again", o.saves, err)
 	}
 	return nil
 }

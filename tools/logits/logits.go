@@ -28,7 +28,7 @@ func allFlags() []cli.Flag {
 	return command.ModelFlags(append([]cli.Flag{
 		command.AdapterFlag(),
 		command.ContextFlag(),
-		command.Between(0, command.Sizes, &cli.IntFlag{Name: "top-k", Value: 5, Usage: "show N tokens per position; with --json the default is the logits of all tokens"}),
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "top-k", Value: 5, Usage: "show N tokens per position; with --json, the default is the logits of all tokens"}),
 		&cli.BoolFlag{Name: "last", Usage: "print the last position only"},
 		&cli.BoolFlag{Name: "json", Usage: "print one JSON object per position"},
 		&cli.StringFlag{Name: "output", Usage: "write logits f32 [positions, vocabulary] and ids to this safetensors file instead"},
@@ -52,7 +52,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	case o.top < 1:
 		return o, exitcode.Errorf(exitcode.Usage, "--top-k must be at least 1, not %d", o.top)
 	case o.output != "" && (o.json || c.IsSet("top-k")):
-		return o, exitcode.Errorf(exitcode.Usage, "--output cannot be combined with --json or --top-k: it writes every logit to a file; leave them out")
+		return o, exitcode.Errorf(exitcode.Usage, "--output cannot be combined with --json or --top-k, because --output writes every logit to a file; leave these out")
 	}
 	if err = command.CheckOnePrompt(c); err != nil {
 		return o, err

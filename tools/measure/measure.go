@@ -97,7 +97,7 @@ func measureMachine(c *cli.Context, open func(string) (*device.Device, error)) e
 	m, out := &s.machine, &command.Printer{W: c.App.Writer}
 	out.Printf("%s: %d threads of %s; %d ops and shapes, %d collectives in %.0f s\n", path, m.Threads, s.processor, s.rows(), len(m.Collectives), time.Since(began).Seconds())
 	if left > 0 {
-		out.Printf("%d of %d measurements were left out after %v: other programs take the processors; measure again on an idle machine\n", left, len(tasks), s.effort.limit)
+		out.Printf("%d of %d measurements were left out after %v, because other programs use the processors; measure again on an idle machine\n", left, len(tasks), s.effort.limit)
 	}
 	if apart := s.summary(); apart != "" {
 		out.Printf("%s\n", apart)
@@ -186,7 +186,7 @@ func (s *survey) one(name string) error {
 	}
 	defer d.Close()
 	if !d.OnHost() {
-		return exitcode.Errorf(exitcode.Usage, "measure --device %s: only machines whose ranks share a CPU's threads are measured; of GPUs plan table --fit finds a machine's constants", d.Name)
+		return exitcode.Errorf(exitcode.Usage, "measure --device %s: only machines whose ranks share a CPU's threads are measured; for GPUs, use plan table --fit to find the constants of a machine", d.Name)
 	}
 	s.normals = make([]float32, 1<<16)
 	mpu.Normals(timing.Seed, "measured", s.normals, 0.02)

@@ -23,7 +23,7 @@ func Command() *cli.Command {
 		Usage: "join the .bin/.idx pairs of a folder into one",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "input", Usage: "join the pairs of this folder in the order of their names; it must contain only pairs"},
-			&cli.StringFlag{Name: "output-prefix", Usage: "write the new pair to this path, without .bin and .idx; it must not be one of the pairs of --input"},
+			&cli.StringFlag{Name: "output-prefix", Usage: "write the new pair to this path, without .bin and .idx; this path must not be one of the pairs of --input"},
 			&cli.BoolFlag{Name: "multimodal", Usage: "read and write a mode for each sequence"},
 		},
 		Action: run,
@@ -57,7 +57,7 @@ func run(c *cli.Context) error {
 	}
 	fmt.Fprintf(c.App.ErrWriter, "%s: %d pairs joined\n", out, len(prefixes))
 	if atomicfile.Same(filepath.Dir(out), in) {
-		fmt.Fprintf(c.App.ErrWriter, "note: %s is in the folder of --input, so the next merge_datasets of this folder would join it too; move it out\n", out)
+		fmt.Fprintf(c.App.ErrWriter, "note: %s is in the folder of --input, so the next merge_datasets of this folder would also join this pair; move it to another folder\n", out)
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func run(c *cli.Context) error {
 func apart(out string, prefixes []string) error {
 	for _, p := range prefixes {
 		if filepath.Base(p) == filepath.Base(out) && atomicfile.Same(filepath.Dir(p), filepath.Dir(out)) {
-			return exitcode.Errorf(exitcode.Usage, "--output-prefix %s is one of the pairs of --input, which would be joined and then replaced; choose a prefix in another folder, or remove the pair if it is an earlier result", out)
+			return exitcode.Errorf(exitcode.Usage, "--output-prefix %s is one of the pairs of --input, so it would be joined and then replaced; choose a prefix in another folder, or remove the pair if it is an earlier result", out)
 		}
 	}
 	var outputs, inputs []string
@@ -85,7 +85,7 @@ func apart(out string, prefixes []string) error {
 func pairs(dir string) (prefixes []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if os.IsNotExist(err) {
-		return nil, exitcode.Errorf(exitcode.NoInput, "--input %s: no such folder", dir)
+		return nil, exitcode.Errorf(exitcode.NoInput, "--input %s: the folder does not exist", dir)
 	}
 	if err != nil {
 		return nil, exitcode.With(exitcode.IO, err)
@@ -99,7 +99,7 @@ func pairs(dir string) (prefixes []string, err error) {
 	}
 	for name := range names {
 		if !have[name+".idx"] || !have[name+".bin"] {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: the .bin or the .idx file of the pair is missing; --input must contain pairs only", filepath.Join(dir, name))
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: the .bin or the .idx file of the pair is missing; the folder of --input must contain only pairs", filepath.Join(dir, name))
 		}
 		prefixes = append(prefixes, filepath.Join(dir, name))
 	}

@@ -189,7 +189,7 @@ func TestScheduleRefuses(t *testing.T) {
 		"--num-virtual-stages-per-pipeline-rank 2 --micro-batches 9": "use 8 or 12 micro-batches",
 		"--pipeline-model-parallel-layout Ett|ttL":                   "needs --num-layers",
 		"--micro-batches 99999999":                                   "--micro-batches must be from 1 to",
-		"--micro-batches 200000 --pipeline-model-parallel-size 64":   "lower --micro-batches",
+		"--micro-batches 200000 --pipeline-model-parallel-size 64":   "; lower --micro-batches",
 		"--pipeline-model-parallel-size 0":                           "--pipeline-model-parallel-size must be from 1 to",
 		"--forward-ms -1":                                            "--forward-ms must be from 0 to 1000000000, not -1",
 		"--head-work nan --num-layers 4":                             "--head-work must be from 0 to 1000000000, not NaN",

@@ -18,7 +18,7 @@ import (
 func formulasCommand(open func(name string) (*device.Device, error)) *cli.Command {
 	return command.WrapOpen(&cli.Command{
 		Name:        "formulas",
-		Usage:       "compare scaling rules of the literature with a training run's own numbers",
+		Usage:       "compare scaling rules of the literature with the numbers of a training run",
 		ArgsUsage:   "pretrain_gpt FLAGS...",
 		Description: "Prints formulas of papers for parameters, operations, bytes and pipeline bubble, each with its source and its difference from the numbers of this program for the same flags.",
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print one JSON list"}},

@@ -15,7 +15,7 @@ var goodputFlags = []cli.Flag{
 	command.Between(1, 1e9, &cli.Float64Flag{Name: "device-mtbf", Usage: "assume `HOURS` on average between two failures of one device (default: that of the machine file)"}),
 	command.Between(0, 1e6, &cli.Float64Flag{Name: "restart-seconds", Value: 300, Usage: "assume `SECONDS` between a failure and the next step: detection, start, loading"}),
 	command.Between(0, 1e6, &cli.Float64Flag{Name: "save-seconds", Usage: "assume `SECONDS` for a checkpoint (default: computed from the disk's rate in the machine file)"}),
-	command.Between(0, 1e6, &cli.IntFlag{Name: "spare-nodes", Usage: "count `N` spare nodes, which are paid for (default: none, as a replacement comes within --restart-seconds)"}),
+	command.Between(0, 1e6, &cli.IntFlag{Name: "spare-nodes", Usage: "assume `N` spare nodes, which are paid for (default: no spare nodes; a failed node is replaced within --restart-seconds)"}),
 	command.Between(0, 1e6, &cli.Float64Flag{Name: "repair-hours", Value: 24, Usage: "with --spare-nodes: assume `HOURS` until a failed node is repaired"}),
 }
 
@@ -39,7 +39,7 @@ func (p *runPlan) failing(c *cli.Context) (*goodput, error) {
 	if hours == 0 {
 		for _, name := range []string{"restart-seconds", "save-seconds", "spare-nodes", "repair-hours"} {
 			if c.IsSet(name) {
-				return nil, exitcode.Errorf(exitcode.Usage, "--%s needs --device-mtbf, since %s does not say how often a device fails", name, p.machine.Name)
+				return nil, exitcode.Errorf(exitcode.Usage, "--%s needs --device-mtbf, because %s does not say how often a device fails", name, p.machine.Name)
 			}
 		}
 		return nil, nil

@@ -110,9 +110,9 @@ func (p *runPlan) verdict(out *command.Printer) error {
 	have := int64(m.Memory)
 	switch {
 	case need > have:
-		return exitcode.Errorf(exitcode.Differs, "does not fit: %s %s, %s has %s", what, device.Size(need), m.Name, device.Size(have))
+		return exitcode.Errorf(exitcode.Differs, "the run does not fit into memory: %s %s, but %s has %s", what, device.Size(need), m.Name, device.Size(have))
 	case !m.HostHas(&p.config, p.ranks):
-		return exitcode.Errorf(exitcode.Differs, "does not fit: --optimizer-cpu-offload and --memory-checkpoint-interval need more host memory than a node of %s has (%s)", m.Name, device.Size(int64(m.Host)))
+		return exitcode.Errorf(exitcode.Differs, "the run does not fit into memory: --optimizer-cpu-offload and --memory-checkpoint-interval need more host memory than a node of %s has (%s)", m.Name, device.Size(int64(m.Host)))
 	}
 	out.Printf("fits: %s %s of the %s of %s, %s free\n", what, device.Size(need), device.Size(have), m.Name, device.Size(have-need))
 	return out.Err
@@ -230,7 +230,7 @@ func (p *runPlan) write(out *command.Printer) error {
 		out.Printf("of rank %d's %s, %s\n", worst, device.Size(p.ranks[worst].Peak), s)
 	}
 	if p.machine == nil {
-		out.Printf("--machine NAME says whether it fits there, and how long a step takes\n")
+		out.Printf("give --machine NAME to see whether the run fits into that machine, and how long a step takes\n")
 	}
 	return out.Err
 }

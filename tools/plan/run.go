@@ -36,10 +36,10 @@ func runCommand(open func(name string) (*device.Device, error)) *cli.Command {
 			&cli.StringFlag{Name: "machine", Usage: "plan for a machine file, or one of " + strings.Join(plan.Machines(), ", ") + ": predicts seconds per step and whether the run fits"},
 			command.Between(0, 10, &cli.Float64Flag{Name: "jitter", Usage: "make the slowest device slower than the others by this fraction"}),
 			command.Between(0, 1e6, &cli.Float64Flag{Name: "price", Usage: "set the price of a device per hour, to compute the cost of the training"}),
-			&cli.StringFlag{Name: "svg", Usage: "with --machine: write the step's timeline to this file, as a picture"},
-			&cli.StringFlag{Name: "trace", Usage: "with --machine: write the step's timeline to this file, for chrome://tracing and Perfetto"},
-			&cli.BoolFlag{Name: "timeline", Usage: "with --machine: print the step's timeline as text"},
-			&cli.BoolFlag{Name: "experts-at-most", Usage: "count each rank as if every token chose its experts, the worst case (default: tokens choose evenly)"},
+			&cli.StringFlag{Name: "svg", Usage: "with --machine: write the timeline of a step to this file as a picture"},
+			&cli.StringFlag{Name: "trace", Usage: "with --machine: write the timeline of a step to this file for chrome://tracing and Perfetto"},
+			&cli.BoolFlag{Name: "timeline", Usage: "with --machine: print the timeline of a step as text"},
+			&cli.BoolFlag{Name: "experts-at-most", Usage: "count each rank as if every token chose the experts of that rank, which is the worst case (default: tokens choose experts evenly)"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object, with every rank"},
 		}, goodputFlags),
 		Action: func(c *cli.Context) error { return planRun(c, open) },
@@ -57,7 +57,7 @@ func planRun(c *cli.Context, open func(name string) (*device.Device, error)) err
 	}
 	defer p.close()
 	if p.options.Most = c.Bool("experts-at-most"); p.options.Most && p.config.Model.Experts == nil {
-		return exitcode.Errorf(exitcode.Usage, "--experts-at-most needs --num-experts; give both, or leave it out")
+		return exitcode.Errorf(exitcode.Usage, "--experts-at-most needs --num-experts; give both, or leave --experts-at-most out")
 	}
 	// A dry run of every rank that differs, then seconds and timeline by the machine file.
 	if p.ranks, err = plan.Memory(p.config, p.options); err != nil {
@@ -109,7 +109,7 @@ func machineOf(c *cli.Context) (*plan.Machine, error) {
 	if c.String("machine") == "" {
 		for _, name := range []string{"jitter", "price", "svg", "trace", "timeline", "device-mtbf", "restart-seconds", "save-seconds", "spare-nodes", "repair-hours"} {
 			if c.IsSet(name) {
-				return nil, exitcode.Errorf(exitcode.Usage, "--%s needs --machine, which has the speed of the devices; give both", name)
+				return nil, exitcode.Errorf(exitcode.Usage, "--%s needs --machine, which gives the speed of the devices; give both", name)
 			}
 		}
 		return nil, nil
@@ -148,7 +148,7 @@ func (p *runPlan) time(c *cli.Context) error {
 	}
 	s := p.config.PipelineSchedule(p.config.GlobalBatchSize/max(1, p.config.MicroBatchSize*p.config.Layout.Sizes().DP), false)
 	if n := float64(s.Stages) * float64(s.Chunks) * float64(s.Micros); n > most {
-		return exitcode.Errorf(exitcode.Usage, "the schedule has %.0f forward passes, and at most %d can be drawn: lower --global-batch-size for the picture", n, most)
+		return exitcode.Errorf(exitcode.Usage, "the schedule has %.0f forward passes, but at most %d can be drawn; lower --global-batch-size for the picture", n, most)
 	}
 	line, err := clock.Timeline(by)
 	p.chart = &timeline.Chart{Line: line, Parts: parts}
@@ -183,7 +183,7 @@ func newRunPlan(args []string, machine *plan.Machine, open func(name string) (*d
 	if len(args) > 0 && args[0] == "pretrain_gpt" {
 		args = args[1:]
 	} else if len(args) == 0 || !strings.HasPrefix(args[0], "-") {
-		return nil, exitcode.Errorf(exitcode.Usage, "missing training command; give it as plan run pretrain_gpt FLAGS...")
+		return nil, exitcode.Errorf(exitcode.Usage, "the training command is missing; give it as plan run pretrain_gpt FLAGS...")
 	}
 	args = folders(args)
 	known := &shapes{}

@@ -98,7 +98,7 @@ func TestShortPlans(t *testing.T) {
 	if exitcode.CodeOf(err) != exitcode.Differs || !inOrder(text, "8.03 billion parameters", ", --micro-batch-size 1 saves", ", --recompute", ", --use-distributed-optimizer saves", ", --optimizer-cpu-offload") {
 		t.Errorf("%v\n%s", err, text)
 	}
-	for line, want := range map[string]string{"": "missing training command", "--model zzz": `unknown model preset "zzz"`, "--num-layers 2": "--hidden-size is missing"} {
+	for line, want := range map[string]string{"": "the training command is missing", "--model zzz": `unknown model preset "zzz"`, "--num-layers 2": "--hidden-size is missing"} {
 		if _, err := say(line); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "--lr") && line != "--model zzz" {
 			t.Errorf("%q: %v", line, err)
 		}
@@ -114,9 +114,9 @@ func TestVerdict(t *testing.T) {
 		code                exitcode.Code
 	}{
 		{10 << 30, 3 << 30, 1 << 30, 0, "fits: rank 1 needs 4.0 GiB of the 10.0 GiB of m, 6.0 GiB free\n", exitcode.Done},
-		{3 << 30, 3 << 30, 1 << 30, 0, "does not fit: rank 1 needs 4.0 GiB, m has 3.0 GiB", exitcode.Differs},
+		{3 << 30, 3 << 30, 1 << 30, 0, "the run does not fit into memory: rank 1 needs 4.0 GiB, but m has 3.0 GiB", exitcode.Differs},
 		{10 << 30, 3 << 30, 1 << 30, 2, "fits: the ranks together need 6.0 GiB of the 10.0 GiB of m, 4.0 GiB free\n", exitcode.Done},
-		{5 << 30, 3 << 30, 1 << 30, 2, "does not fit: the ranks together need 6.0 GiB, m has 5.0 GiB", exitcode.Differs},
+		{5 << 30, 3 << 30, 1 << 30, 2, "the run does not fit into memory: the ranks together need 6.0 GiB, but m has 5.0 GiB", exitcode.Differs},
 	} {
 		var out bytes.Buffer
 		p := &runPlan{machine: &plan.Machine{Name: "m", Memory: plan.Bytes(c.have), Threads: c.threads, PerNode: 2},

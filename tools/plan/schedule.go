@@ -27,12 +27,12 @@ func scheduleCommand() *cli.Command {
 			// The schedule.
 			command.Between(1, most, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 4, Usage: "divide the layers into N pipeline stages"}),
 			command.Between(0, most, &cli.IntFlag{Name: "num-virtual-stages-per-pipeline-rank", Usage: "divide a stage into N model chunks (interleaved schedule)"}),
-			command.Between(0, 100000, &cli.IntFlag{Name: "num-layers-per-virtual-pipeline-stage", Usage: "put N layers into a model chunk (interleaved schedule)"}),
-			command.Between(1, most, &cli.IntFlag{Name: "micro-batches", Value: 8, Usage: "draw N micro-batches per step: global batch / micro-batch / data-parallel ranks"}),
-			command.Between(0, 100000, &cli.IntFlag{Name: "microbatch-group-size-per-virtual-pipeline-stage", Usage: "let a chunk process N micro-batches in sequence (default: the number of stages)"}),
+			command.Between(0, 100000, &cli.IntFlag{Name: "num-layers-per-virtual-pipeline-stage", Usage: "put N layers into each model chunk (interleaved schedule)"}),
+			command.Between(1, most, &cli.IntFlag{Name: "micro-batches", Value: 8, Usage: "draw N micro-batches per step, which is --global-batch-size / --micro-batch-size / data-parallel ranks"}),
+			command.Between(0, 100000, &cli.IntFlag{Name: "microbatch-group-size-per-virtual-pipeline-stage", Usage: "let a chunk process N micro-batches before the next chunk begins (default: the number of stages)"}),
 			&cli.StringFlag{Name: "pipeline-schedule", Value: schedule.OneFOneBName, Usage: "choose the schedule: 1f1b or gpipe"},
-			&cli.BoolFlag{Name: "no-overlap-p2p-communication", Usage: "interleaved: complete each exchange before the next forward or backward"},
-			&cli.BoolFlag{Name: "forward-only", Usage: "show an evaluation, which has no backward"},
+			&cli.BoolFlag{Name: "no-overlap-p2p-communication", Usage: "with an interleaved schedule: complete each exchange before the next forward or backward pass"},
+			&cli.BoolFlag{Name: "forward-only", Usage: "show an evaluation, which has no backward passes"},
 
 			// How layers are divided among stages.
 			command.Between(0, 100000, &cli.IntFlag{Name: "num-layers", Usage: "set the number of layers of the model (default: every chunk has equal work)"}),
@@ -44,19 +44,19 @@ func scheduleCommand() *cli.Command {
 			&cli.BoolFlag{Name: "account-for-loss-in-pipeline-split", Usage: "count the output layer as a layer"},
 
 			// What work and transfers take.
-			command.Between(0, 1e9, &cli.Float64Flag{Name: "forward-ms", Value: 10, Usage: "set the milliseconds of a micro-batch's forward through a stage, mean of all stages"}),
-			command.Between(0, 1e9, &cli.Float64Flag{Name: "backward-ms", Value: 20, Usage: "set the milliseconds of a micro-batch's backward through a stage, mean of all stages"}),
+			command.Between(0, 1e9, &cli.Float64Flag{Name: "forward-ms", Value: 10, Usage: "set the mean milliseconds of the forward pass of a micro-batch through a stage"}),
+			command.Between(0, 1e9, &cli.Float64Flag{Name: "backward-ms", Value: 20, Usage: "set the mean milliseconds of the backward pass of a micro-batch through a stage"}),
 			command.Between(0, 1e9, &cli.Float64Flag{Name: "transfer-ms", Usage: "set the milliseconds to send an activation or gradient from one stage to the next"}),
 			command.Between(0, 1e9, &cli.Float64Flag{Name: "embedding-work", Usage: "set the work of the embedding in layers, with --num-layers"}),
 			command.Between(0, 1e9, &cli.Float64Flag{Name: "head-work", Usage: "set the work of output layer and loss in layers, with --num-layers"}),
 
 			// The work of context-parallel ranks.
-			command.Between(1, mostRanks, &cli.IntFlag{Name: "context-parallel-size", Value: 1, Usage: "share each sequence among N ranks; shows the work of each in every ring step"}),
+			command.Between(1, mostRanks, &cli.IntFlag{Name: "context-parallel-size", Value: 1, Usage: "share each sequence among N ranks, and show the work of each rank in every ring step"}),
 			command.Between(1, mostTokens, &cli.IntFlag{Name: "seq-length", Value: 8192, Usage: "set the number of tokens per sequence, with --context-parallel-size"}),
 
 			// Output.
 			&cli.StringFlag{Name: "svg", Usage: "write the picture to this file"},
-			&cli.BoolFlag{Name: "json", Usage: "print one JSON object, with the times of every forward and backward"},
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON object, with the times of every forward and backward pass"},
 			&cli.BoolFlag{Name: "actions", Usage: "print every stage's list of actions, including exchanges"},
 		},
 		Action: runSchedule,
@@ -114,7 +114,7 @@ func planOf(c *cli.Context) (p schedulePlan, err error) {
 	}
 	s := &p.config
 	if n := float64(s.Stages) * float64(s.Chunks) * float64(s.Micros); n > most {
-		return p, exitcode.Errorf(exitcode.Usage, "%d stages of %d chunks with %d micro-batches are %.0f forwards; %d can be drawn: lower --micro-batches", s.Stages, s.Chunks, s.Micros, n, most)
+		return p, exitcode.Errorf(exitcode.Usage, "%d stages of %d chunks with %d micro-batches are %.0f forward passes, but only %d can be drawn; lower --micro-batches", s.Stages, s.Chunks, s.Micros, n, most)
 	}
 	if err := s.Check(); err != nil {
 		return p, err
@@ -137,7 +137,7 @@ func (p *schedulePlan) cut(c *cli.Context) (err error) {
 	if !c.IsSet("num-layers") {
 		for _, name := range cutFlags {
 			if c.IsSet(name) {
-				return exitcode.Errorf(exitcode.Usage, "--%s needs --num-layers, the layers of the model", name)
+				return exitcode.Errorf(exitcode.Usage, "--%s needs --num-layers, the number of layers of the model", name)
 			}
 		}
 		return nil

@@ -70,7 +70,7 @@ func planSearch(c *cli.Context) error {
 	}
 	took := time.Since(start)
 	if len(best) == 0 {
-		return exitcode.Errorf(exitcode.Usage, "no layout of %d devices fits %s: %d legal layouts were checked, of which %d need too much state and activations by a lower bound; use more devices, or a smaller model or batch",
+		return exitcode.Errorf(exitcode.Usage, "no layout of %d devices fits into %s: %d legal layouts were checked, of which %d are too large by a lower bound of their state and activations; use more devices, or a smaller model or batch",
 			s.Devices, device.Size(s.Memory), s.Tried, s.Small)
 	}
 	if c.Bool("json") {

@@ -64,7 +64,7 @@ const mostTable = 64 << 20
 
 func planTable(c *cli.Context) error {
 	if c.Args().Len() != 1 || c.String("machine") == "" {
-		return exitcode.Errorf(exitcode.Usage, "plan table needs one file LAYOUTS.csv, and --machine; monotron plan table --help shows an example")
+		return exitcode.Errorf(exitcode.Usage, "plan table needs one file LAYOUTS.csv and --machine; monotron plan table --help shows an example")
 	}
 	m, err := plan.ReadMachine(c.String("machine"))
 	if err != nil {
@@ -110,7 +110,7 @@ func (l *layouts) read(text []byte, measured string) error {
 	// Names of columns.
 	head, err := r.Read()
 	if errors.Is(err, io.EOF) {
-		return exitcode.Errorf(exitcode.BadData, "it is empty: its first line has the names of columns")
+		return exitcode.Errorf(exitcode.BadData, "the file is empty; its first line must have the names of columns")
 	} else if err != nil {
 		return exitcode.Errorf(exitcode.BadData, "a line of column names is missing: %w", err)
 	}

@@ -96,7 +96,7 @@ func TestTable(t *testing.T) {
 // Claim: a table that cannot be read is one answer; what spreadsheets put before it is not.
 func TestBadTables(t *testing.T) {
 	const head, row = "hidden,layers,heads,micro_batch,global_batch,seq_length,max_position_embeddings,vocab_size", "64,4,4,1,8,64,64,100"
-	for text, want := range map[string]string{"": "it is empty", head + "\n": "no rows", head + ",hidden\n" + row + ",128\n": "hidden is given twice",
+	for text, want := range map[string]string{"": "the file is empty", head + "\n": "no rows", head + ",hidden\n" + row + ",128\n": "hidden is given twice",
 		head + "\n1\n": "line 2", head + "\n\"1\n": "line 2", "\ufeff" + head + "\r\n" + row + "\r\n": ""} {
 		path := filepath.Join(t.TempDir(), "rows.csv")
 		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {

@@ -70,7 +70,7 @@ func (o *options) try(c *cli.Context) error {
 	for _, key := range o.keys {
 		is := "new"
 		if _, err := os.Stat(o.joined(key) + ".bin"); err == nil {
-			is = "there already, would be replaced"
+			is = "existing files would be replaced"
 		}
 		fmt.Fprintf(w, "output      %s.bin (%s)\n", o.joined(key), is)
 	}

@@ -138,7 +138,7 @@ func TestLongLine(t *testing.T) {
 func TestMissingKey(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for line, says := range map[string]string{
-		`{"Inhalt": "Hallo", "id": 1}`: `the key "text" is missing; --json-keys names the keys to read, and the line has: "Inhalt", "id"; `,
+		`{"Inhalt": "Hallo", "id": 1}`: `the key "text" is missing; --json-keys names the keys to read, and the line has the keys "Inhalt", "id"; `,
 		`{"a": NaN}`:                   `the key "text" is missing; --json-keys names the keys to read; `,
 		`{}`:                           `the key "text" is missing; --json-keys names the keys to read; `,
 	} {

@@ -76,7 +76,7 @@ func (o *options) readJournal() (*journal, error) {
 		return nil, err
 	}
 	if j.Fingerprint != now || len(j.Marks) != o.partitions || len(j.Marks[0]) != len(o.keys) {
-		return nil, exitcode.Errorf(exitcode.Usage, "--resume: the interrupted run of %s had other flags, another tokenizer or other inputs, or an input has changed since; give the same ones, or run without --resume", o.prefix)
+		return nil, exitcode.Errorf(exitcode.Usage, "--resume: the interrupted run of %s had other flags, another tokenizer or other inputs, or an input has changed since then; give the same flags and inputs, or run without --resume", o.prefix)
 	}
 	return j, nil
 }

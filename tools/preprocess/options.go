@@ -88,7 +88,7 @@ func read(c *cli.Context) (o *options, err error) {
 		o.output = dataset.OldPair
 	}
 	if c.IsSet("make-vocab-size-divisible-by") {
-		o.say("--make-vocab-size-divisible-by has no effect here: the token type follows from the unpadded vocabulary")
+		o.say("--make-vocab-size-divisible-by has no effect: the token type follows from the unpadded vocabulary")
 	}
 	if c.Bool("split-sentences") {
 		params, err := punkt.Find(c.String("lang"))
@@ -114,7 +114,7 @@ func (o *options) check(c *cli.Context) error {
 	lines := o.format == "jsonl"
 	stdin := slices.Contains(c.StringSlice("input"), "-")
 	// What must be given, and known words.
-	need(!c.Args().Present(), fmt.Sprintf("%q belongs to no flag", strings.Join(c.Args().Slice(), " ")))
+	need(!c.Args().Present(), fmt.Sprintf("the argument %q does not belong to a flag", strings.Join(c.Args().Slice(), " ")))
 	need(len(c.StringSlice("input")) > 0, "--input is missing; give files, folders or -")
 	need(o.prefix != "", "--output-prefix is missing; give the path that output files begin with")
 	need(o.saveEvery >= 0, "--resume-interval must not be negative")
@@ -136,13 +136,13 @@ func (o *options) check(c *cli.Context) error {
 	} {
 		need(lines || !set, flag+" needs JSON lines, not --input-format "+o.format)
 	}
-	need(o.format != "tokens" || !o.appendEOD, "--append-eod cannot be combined with --input-format tokens, whose tokens stay as they are; leave it out")
+	need(o.format != "tokens" || !o.appendEOD, "--append-eod cannot be combined with --input-format tokens, whose tokens are not changed; leave --append-eod out")
 	need(o.format != "tokens" || !stdin, "--input-format tokens cannot read standard input; give files")
-	need(!stdin || o.partitions == 1 || !o.sequential, "--keep-sequential-samples cannot read standard input, as it counts the lines first; give files")
-	need(!stdin || !c.Bool("find-optimal-num-workers"), "--find-optimal-num-workers cannot read standard input, as it reads its input several times; give files")
+	need(!stdin || o.partitions == 1 || !o.sequential, "--keep-sequential-samples cannot read standard input, because it first counts the lines; give files")
+	need(!stdin || !c.Bool("find-optimal-num-workers"), "--find-optimal-num-workers cannot read standard input, because it reads the input several times; give files")
 	need(!c.IsSet("shard") || !stdin, "--shard cannot read standard input; give files")
 	need(!c.IsSet("shard") || !c.Bool("find-optimal-num-workers"), "--find-optimal-num-workers cannot be combined with --shard; leave one out")
-	need(!o.dryRun || !stdin, "--dry-run cannot read standard input, which the real run could not read again; give files")
+	need(!o.dryRun || !stdin, "--dry-run cannot read standard input, because the real run could not read it again; give files")
 	if len(problems) > 0 {
 		slices.Sort(problems)
 		return exitcode.Errorf(exitcode.Usage, "%s", strings.Join(problems, "; "))
@@ -175,7 +175,7 @@ func (o *options) setTokenizer(c *cli.Context) error {
 		return nil
 	}
 	if config.Type == "CharTokenizer" && config.VocabFile == "" {
-		return exitcode.Errorf(exitcode.Usage, "--tokenizer-type CharTokenizer makes its vocabulary of text files only (.txt, or --input-format text), not of %s; give those, or the JSON list of all characters as --vocab-file", o.format)
+		return exitcode.Errorf(exitcode.Usage, "--tokenizer-type CharTokenizer can make its vocabulary only from text files (.txt, or --input-format text), not from %s; give text files, or the JSON list of all characters as --vocab-file", o.format)
 	}
 	tok, err := tokenizer.FromConfig(config)
 	if err != nil {
@@ -186,7 +186,7 @@ func (o *options) setTokenizer(c *cli.Context) error {
 
 func (o *options) use(tok tokenizer.Tokenizer) error {
 	if o.appendEOD && tok.EOD() < 0 {
-		return exitcode.Errorf(exitcode.Usage, "--append-eod needs an end-of-document id, and %s has none; leave it out, or use another tokenizer", tok.Name())
+		return exitcode.Errorf(exitcode.Usage, "--append-eod needs an end-of-document id, but %s has none; leave --append-eod out, or use another tokenizer", tok.Name())
 	}
 	o.tok = tok
 	switch o.output {
@@ -198,7 +198,7 @@ func (o *options) use(tok tokenizer.Tokenizer) error {
 		o.dtype = dataset.LLMCType(tok.VocabSize())
 	case dataset.Raw:
 		if o.dtype = dataset.U16; tok.VocabSize() > 1<<16 {
-			return exitcode.Errorf(exitcode.Usage, "--output-format nanogpt has 16 bits per token, too few for the %[2]d ids of %[1]s; use --output-format megatron or llmc", tok.Name(), tok.VocabSize())
+			return exitcode.Errorf(exitcode.Usage, "--output-format nanogpt has 16 bits per token, which is too few for the %[2]d ids of %[1]s; use --output-format megatron or llmc", tok.Name(), tok.VocabSize())
 		}
 	}
 	return nil

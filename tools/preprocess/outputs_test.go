@@ -68,7 +68,7 @@ func TestOutputOverEarlierOutput(t *testing.T) {
 func TestFlagsOfMegatron(t *testing.T) {
 	for _, name := range []string{"preprocess_data", "preprocess_data_fast"} {
 		_, err := call(name, "--input", "x", "--chunk_size", "25", "--vocab", "v")
-		for _, says := range []string{"--chunk-size of Megatron: leave it out", "--vocab of Megatron: use --vocab-file"} {
+		for _, says := range []string{"--chunk-size of Megatron: leave the flag out", "--vocab of Megatron: use --vocab-file"} {
 			if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), says) {
 				t.Errorf("%v, want %q", err, says)
 			}
@@ -115,7 +115,7 @@ func TestTokenizerFlagsOfAnotherType(t *testing.T) {
 		t.Errorf("%v, said %q", err, said)
 	}
 	_, err = call(append(words, "GPT2BPETokenizer", "--tokenizer-model", "none")...)
-	if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "--tokenizer-model none would not be used") {
+	if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "--tokenizer-model none would have no effect") {
 		t.Error(err)
 	}
 }

@@ -298,7 +298,7 @@ func (e *encoder) block(j *job) {
 		}
 		err = exitcode.Errorf(exitcode.BadData, "%s:%d: %w", j.block.Name, n, err)
 		if !e.skipBad {
-			j.failed = exitcode.Errorf(exitcode.BadData, "%w; --on-bad-line skip leaves such lines out", err)
+			j.failed = exitcode.Errorf(exitcode.BadData, "%w; use --on-bad-line skip to leave such lines out", err)
 			return
 		}
 		j.bad = append(j.bad, err.Error())

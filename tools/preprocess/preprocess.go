@@ -29,7 +29,7 @@ func FastCommand() *cli.Command {
 	return command.WrapInstead(&cli.Command{
 		Name:  "preprocess_data_fast",
 		Usage: "run preprocess_data, with empty documents kept as sequences",
-		Flags: append(flagTable(), &cli.BoolFlag{Name: "use-gigatoken", Usage: "accepted without effect: there is a single tokenizer implementation"}),
+		Flags: append(flagTable(), &cli.BoolFlag{Name: "use-gigatoken", Usage: "do nothing: there is only one implementation of each tokenizer"}),
 		Action: func(c *cli.Context) error {
 			return run(c, true)
 		},
@@ -38,10 +38,10 @@ func FastCommand() *cli.Command {
 
 // instead says what to use for flags of Megatron-LM's preprocess_data.py, of any version, that are not here.
 var instead = map[string]string{
-	"chunk-size":      "leave it out; workers get blocks of a fixed size",
-	"performance-dir": "leave it out; --find-optimal-num-workers prints what it has measured",
+	"chunk-size":      "leave the flag out; workers get blocks of a fixed size",
+	"performance-dir": "leave the flag out; --find-optimal-num-workers prints its measurements",
 	"vocab":           "use --vocab-file",
-	"need-pad-id":     "leave it out; padding is made when samples are read",
+	"need-pad-id":     "leave the flag out; padding is added when samples are read",
 }
 
 func flagTable() []cli.Flag {
@@ -49,11 +49,11 @@ func flagTable() []cli.Flag {
 		// Input and output.
 		&cli.StringSliceFlag{Name: "input", Usage: "read these files, globs or folders, or - for standard input; gzip, zstd, bzip2, xz and lzma are decompressed"},
 		&cli.StringFlag{Name: "input-format", Usage: "set the format of the input: jsonl (JSON lines, or rows of Parquet, WebDataset and MDS), text (each file is one document) or tokens (.bin/.idx pairs by prefix, llm.c's or nanoGPT's .bin) (default: by the file names: .txt and .md are text, .bin and .idx tokens, others jsonl)"},
-		&cli.StringFlag{Name: "output-prefix", Usage: "write the output files PREFIX_KEY_document.bin and .idx; earlier ones of this prefix are replaced, but no input"},
+		&cli.StringFlag{Name: "output-prefix", Usage: "write the output files PREFIX_KEY_document.bin and .idx; earlier files of this prefix are replaced, but never an input"},
 		&cli.StringFlag{Name: "output-format", Value: "megatron", Usage: "set the format of the output: megatron (.bin/.idx pairs), llmc (llm.c's .bin) or nanogpt (a .bin of 16-bit tokens)"},
 		command.Between(1, command.Threads, &cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "tokenize with N goroutines; the output does not depend on N"}),
-		&cli.StringSliceFlag{Name: "json-keys", Value: cli.NewStringSlice("text"), Usage: "read these keys from each line; each makes its own output files"},
-		&cli.BoolFlag{Name: "append-eod", Usage: "add the end-of-document id to the end of each document that has tokens (llmc: to its start)"},
+		&cli.StringSliceFlag{Name: "json-keys", Value: cli.NewStringSlice("text"), Usage: "read these keys from each line, and write separate output files for each key"},
+		&cli.BoolFlag{Name: "append-eod", Usage: "add the end-of-document id to the end (llmc: to the start) of each document that has tokens"},
 		// Lines that cannot be read.
 		&cli.StringFlag{Name: "on-bad-line", Value: "error", Usage: "choose what to do with a line that cannot be read: error (end the run) or skip (leave the line out and report it)"},
 		command.Between(1, 1<<40, &cli.Int64Flag{Name: "max-line-bytes", Value: jsonl.DefaultMaxLine, Usage: "refuse lines of more than N bytes"}),
@@ -61,9 +61,9 @@ func flagTable() []cli.Flag {
 		&cli.StringFlag{Name: "shard", Usage: "`I/N`: convert the I-th of N shards of the input to PREFIX_IofN_KEY_document, as one of N hosts; merge_datasets joins the shards"},
 		&cli.BoolFlag{Name: "resume", Usage: "continue a killed run with the same flags"},
 		&cli.DurationFlag{Name: "resume-interval", Value: 10 * time.Second, Usage: "record the progress for --resume every `DURATION`"},
-		&cli.BoolFlag{Name: "dry-run", Usage: "check flags and the first 8 MB of each input, and estimate size and time, without writing output"},
+		&cli.BoolFlag{Name: "dry-run", Usage: "check the flags and the first 8 MB of each input, estimate the size and the time, and write no output"},
 		command.Between(1, 9999, &cli.IntFlag{Name: "partitions", Value: 1, Usage: "write N .bin/.idx pairs in parallel and then join them, as in Megatron"}),
-		&cli.BoolFlag{Name: "keep-sequential-samples", Usage: "make partitions blocks of lines instead of every Nth line"},
+		&cli.BoolFlag{Name: "keep-sequential-samples", Usage: "let each partition be a block of lines instead of every Nth line"},
 		// Megatron's further flags.
 		command.Between(1, command.Counts, &cli.Int64Flag{Name: "log-interval", Value: 1000, Usage: "print Megatron's progress line every N documents"}),
 		command.Between(0, 1, &cli.Float64Flag{Name: "text-split", Usage: "with --input-format text: write this `FRACTION` of the characters to PREFIX_train_document; the rest goes to PREFIX_val_document"}),
@@ -71,10 +71,10 @@ func flagTable() []cli.Flag {
 		&cli.BoolFlag{Name: "split-sentences", Usage: "make each sentence a sequence, split by NLTK's Punkt; writes PREFIX_KEY_sentence"},
 		&cli.BoolFlag{Name: "keep-newlines", Usage: "with --split-sentences: keep the white space after a sentence"},
 		&cli.StringFlag{Name: "lang", Value: "english", Usage: "with --split-sentences: set the language of the Punkt parameters, read from NLTK_DATA"},
-		&cli.BoolFlag{Name: "find-optimal-num-workers", Usage: "time the first --max-documents documents with each of --workers-to-check; as in Megatron, only these documents are written"},
+		&cli.BoolFlag{Name: "find-optimal-num-workers", Usage: "measure the time of the first --max-documents documents with each number of --workers-to-check; as in Megatron, only these documents are written"},
 		command.Between(1, command.Threads, &cli.IntSliceFlag{Name: "workers-to-check", Value: cli.NewIntSlice(16, 32, 64), Usage: "try these numbers of workers for --find-optimal-num-workers"}),
 		command.Between(1, command.Counts, &cli.Int64Flag{Name: "max-documents", Value: 100000, Usage: "use N documents of each partition for --find-optimal-num-workers"}),
-		command.Between(1, command.Sizes, &cli.IntFlag{Name: "make-vocab-size-divisible-by", Usage: "accepted without effect: the token type follows from the unpadded vocabulary"}),
+		command.Between(1, command.Sizes, &cli.IntFlag{Name: "make-vocab-size-divisible-by", Usage: "do nothing: the token type follows from the unpadded vocabulary"}),
 	}, command.TokenizerFlags()...)
 }
 

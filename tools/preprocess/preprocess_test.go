@@ -103,7 +103,7 @@ func wantError(t *testing.T, id string, err error) {
 			return
 		}
 	}
-	if err == nil || exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), ".jsonl:") || !strings.Contains(err.Error(), "--on-bad-line skip leaves") {
+	if err == nil || exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), ".jsonl:") || !strings.Contains(err.Error(), "use --on-bad-line skip to leave") {
 		t.Errorf("%v (exit code %d) does not name the line", err, exitcode.CodeOf(err))
 	}
 	if left, _ := os.ReadDir("out"); len(left) > 0 {
@@ -202,7 +202,7 @@ func TestFlagErrors(t *testing.T) {
 	}
 }
 
-// Claim (docs/data.md): an input of which --on-bad-line skip leaves nothing is an error, and nothing is written; of a
+// Claim (docs/data.md): an input of which use --on-bad-line skip to leave nothing is an error, and nothing is written; of a
 // folder the files that are left out are counted; text in Latin-1 is refused with how it becomes UTF-8; a character
 // vocabulary of JSON lines is asked for as a file, not by the same command again.
 func TestInputsThatLeaveNothing(t *testing.T) {
@@ -223,9 +223,9 @@ func TestInputsThatLeaveNothing(t *testing.T) {
 	for line, want := range map[string]string{
 		"--input in/bad.jsonl --output-prefix y --on-bad-line skip" + null:                       "y: all 2 lines of the input were left out",
 		"--input in/bad.jsonl --output-prefix y --on-bad-line skip --partitions 2" + null:        "y: all 2 lines of the input were left out",
-		"--input in/latin.txt --output-prefix y --tokenizer-type GPT2BPETokenizer":               "in/latin.txt: not UTF-8 text, which --input-format text needs; if it is Latin-1, `iconv -f LATIN1 -t UTF-8` converts it",
-		"--input in/latin.jsonl --output-prefix y --tokenizer-type GPT2BPETokenizer --workers 1": "byte 0xe9 is not UTF-8; if it is Latin-1, `iconv -f LATIN1",
-		"--input in/latin.jsonl --output-prefix y --tokenizer-type CharTokenizer":                "makes its vocabulary of text files only",
+		"--input in/latin.txt --output-prefix y --tokenizer-type GPT2BPETokenizer":               "in/latin.txt: not UTF-8 text, which --input-format text needs; if the text is Latin-1, use `iconv -f LATIN1 -t UTF-8` to convert it",
+		"--input in/latin.jsonl --output-prefix y --tokenizer-type GPT2BPETokenizer --workers 1": "byte 0xe9 is not UTF-8; if the text is Latin-1, use `iconv -f LATIN1",
+		"--input in/latin.jsonl --output-prefix y --tokenizer-type CharTokenizer":                "can make its vocabulary only from text files",
 	} {
 		_, err := call(append([]string{"preprocess_data"}, strings.Fields(line)...)...)
 		if code := exitcode.CodeOf(err); err == nil || !strings.Contains(err.Error(), want) || code != exitcode.BadData && code != exitcode.Usage {
@@ -236,7 +236,7 @@ func TestInputsThatLeaveNothing(t *testing.T) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 	out, err := call(strings.Fields("preprocess_data --input docs --output-prefix y" + null)...)
-	if err != nil || !strings.Contains(out, "--input docs: 2 files are left out, whose names do not say that they hold text or JSON lines (1 .log, 1 .pdf); name a file to read it too") {
+	if err != nil || !strings.Contains(out, "--input docs: 2 files are left out, because their names do not show that they contain text or JSON lines (1 .log, 1 .pdf); to read such a file as well, name it") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -31,7 +31,7 @@ func (o *options) setShard(text string) error {
 			return exitcode.With(exitcode.IO, err)
 		}
 		if !info.Mode().IsRegular() {
-			return exitcode.Errorf(exitcode.Usage, "--shard needs regular files, and %s is not one; give files", path)
+			return exitcode.Errorf(exitcode.Usage, "--shard needs regular files, but %s is not a regular file; give files", path)
 		}
 		sizes[f] = info.Size()
 		total += sizes[f]

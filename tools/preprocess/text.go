@@ -108,7 +108,7 @@ func (e *encoder) oneText(t string) (doc encoded, err error) {
 			end++
 		}
 		if e.ids, err = e.tok.Append(e.ids[:0], t[at:end]); err != nil {
-			return doc, fmt.Errorf("behind byte %d: %w", at, err)
+			return doc, fmt.Errorf("after byte %d: %w", at, err)
 		}
 		if doc.raw, err = e.dtype.Append(doc.raw, e.ids); err != nil {
 			return doc, err
@@ -118,7 +118,7 @@ func (e *encoder) oneText(t string) (doc encoded, err error) {
 	}
 	// Lengths in the index are 32-bit.
 	if int64(tokens) > math.MaxInt32 {
-		return doc, fmt.Errorf("one document would have %d tokens; the limit is %d: split the file", tokens, math.MaxInt32)
+		return doc, fmt.Errorf("one document would have %d tokens, but the limit is %d; split the file", tokens, math.MaxInt32)
 	}
 	if tokens > 0 || e.emptyToo {
 		doc.lengths = []int32{int32(tokens)}

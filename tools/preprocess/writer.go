@@ -49,7 +49,7 @@ func (o *options) newWriter() (w *writer, err error) {
 		return nil, err
 	}
 	if j != nil && j.Complete {
-		o.say("%s: only the last steps were missing", o.prefix)
+		o.say("%s: only the last steps of the interrupted run were missing", o.prefix)
 		return nil, o.finishOld(j)
 	}
 	if j != nil {
@@ -134,7 +134,7 @@ func (w *writer) add(j *job) error {
 		if w.bad++; w.bad <= badShown {
 			w.say("left out: %s", text)
 		} else if w.bad == badShown+1 {
-			w.say("more lines are left out; they are only counted from here on")
+			w.say("more lines are left out, which are only counted and not listed")
 		}
 	}
 	w.read += j.docs
@@ -233,7 +233,7 @@ func (w *writer) empty() error {
 	if w.docs > 0 || w.bad == 0 {
 		return nil
 	}
-	return exitcode.Errorf(exitcode.BadData, "%s: all %d lines of the input were left out, for the reasons above: the dataset would be empty; see --json-keys and --input-format, or correct the input", w.prefix, w.bad)
+	return exitcode.Errorf(exitcode.BadData, "%s: all %d lines of the input were left out, for the reasons above, so the dataset would be empty; see --json-keys and --input-format, or correct the input", w.prefix, w.bad)
 }
 
 // summaries describe what each key's files hold, all partitions together.

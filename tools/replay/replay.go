@@ -18,7 +18,7 @@ needed, not even the data. The step runs again on the same layout, with all rank
 Prints the residual stream between the layers of the failing micro-batch, on every rank, and where
 a value first was NaN or infinite.
 
-Exit code 0: it happened again; 1: the step is finite here.
+Exit code 0: the step was again not finite; 1: the repeated step is finite.
 
 Examples:
   monotron replay runs/7/nonfinite_0000007

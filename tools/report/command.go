@@ -35,7 +35,7 @@ func Command() *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() == 0 {
-				return exitcode.Errorf(exitcode.Usage, "missing run directory; give one as FOLDER, or several to compare them")
+				return exitcode.Errorf(exitcode.Usage, "the folder of the run is missing; give one as FOLDER, or several folders to compare the runs")
 			}
 			// The format: as given, or by the suffix of the output.
 			path := c.String("output")
@@ -94,7 +94,7 @@ func nextToLogs(path string, runs []*dashboard.Run) error {
 	}
 	for _, r := range runs {
 		if log, err := os.Stat(r.Log()); err == nil && os.SameFile(there, log) {
-			return exitcode.Errorf(exitcode.Usage, "--output %s is the log of run %s, which would be lost; give another name", path, r.Name)
+			return exitcode.Errorf(exitcode.Usage, "--output %s is the log of run %s, which would be overwritten; give another name", path, r.Name)
 		}
 	}
 	return nil
@@ -106,7 +106,7 @@ var formats = map[string]func(io.Writer, []*dashboard.Run) error{"html": dashboa
 var endings = map[string]string{".html": "html", ".htm": "html", ".md": "markdown", ".csv": "csv", ".png": "png"}
 
 func price() cli.Flag {
-	return command.Between(0, 1e12, &cli.Float64Flag{Name: "price-per-hour", Usage: "set the cost of one hour of a run, in any currency; shows the cost so far and the estimated total cost"})
+	return command.Between(0, 1e12, &cli.Float64Flag{Name: "price-per-hour", Usage: "set the cost of one hour of a run, in any currency, to show the cost so far and the estimated total cost"})
 }
 
 // sources are the runs of a command line.

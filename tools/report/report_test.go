@@ -130,7 +130,7 @@ func TestOutputThatIsRefused(t *testing.T) {
 	}
 	for _, c := range []struct{ output, format, says string }{
 		{filepath.Join(dir, "a.pdf"), "html", ""}, {filepath.Join(dir, "b.pdf"), "", "unknown suffix .pdf"},
-		{log, "csv", "would be lost"}, {link, "", "would be lost"},
+		{log, "csv", "would be overwritten"}, {link, "", "would be overwritten"},
 	} {
 		words := []string{"monotron", "report", "--output", c.output}
 		if c.format != "" {

@@ -36,7 +36,7 @@ func WatchCommand() *cli.Command {
 			&cli.BoolFlag{Name: "terminal", Usage: "draw the main curves in the terminal as text instead of a page"}},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() == 0 {
-				return exitcode.Errorf(exitcode.Usage, "missing run directory; give one or several as FOLDER")
+				return exitcode.Errorf(exitcode.Usage, "the folder of the run is missing; give one or several as FOLDER")
 			}
 			sources, err := sources(c, c.Args().Slice(), false)
 			if err != nil {

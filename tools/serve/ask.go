@@ -94,7 +94,7 @@ func (q *ask) request(s *server, l *loaded) (*inference.Request, error) {
 	// What ends or guides a text.
 	r.Bias, r.Stops = q.bias(&all, l), q.stops(&all, l)
 	if n := len(q.StopIDs); n > mostStopIDs {
-		all = append(all, wrong("stop_token_ids", "%d ids; at most %d", n, mostStopIDs))
+		all = append(all, wrong("stop_token_ids", "there are %d ids; at most %d are allowed", n, mostStopIDs))
 	}
 	if !q.IgnoreEOS {
 		r.Ends = append(r.Ends, l.Ends...)
@@ -110,7 +110,7 @@ func (q *ask) request(s *server, l *loaded) (*inference.Request, error) {
 		}
 	}
 	if q.BeamSearch {
-		all = append(all, wrong("use_beam_search", "this server samples; the command generate has beam search"))
+		all = append(all, wrong("use_beam_search", "this server only samples; use the command generate for beam search"))
 	}
 	q.refuse(&all)
 	// All problems in one answer.
@@ -166,7 +166,7 @@ func (q *ask) grammar(all *[]error, l *loaded) *schema.Grammar {
 // bias is logit_bias, made once for all texts of the request.
 func (q *ask) bias(all *[]error, l *loaded) inference.Bias {
 	if n := len(q.LogitBias); n > mostBiases {
-		*all = append(*all, wrong("logit_bias", "%d tokens; at most %d", n, mostBiases))
+		*all = append(*all, wrong("logit_bias", "there are %d tokens; at most %d are allowed", n, mostBiases))
 		return nil
 	}
 	bias := map[int32]float64{}
@@ -185,14 +185,14 @@ func (q *ask) bias(all *[]error, l *loaded) inference.Bias {
 
 func (q *ask) stops(all *[]error, l *loaded) []string {
 	if len(q.Stop) > mostStops {
-		*all = append(*all, wrong("stop", "%d texts; at most %d", len(q.Stop), mostStops))
+		*all = append(*all, wrong("stop", "there are %d texts; at most %d are allowed", len(q.Stop), mostStops))
 	}
 	if len(q.Stop) > 0 && l.Tok == nil {
-		*all = append(*all, wrong("stop", "this model has no tokenizer; stop_token_ids takes ids"))
+		*all = append(*all, wrong("stop", "this model has no tokenizer; use stop_token_ids, which takes ids"))
 	}
 	for _, text := range q.Stop {
 		if text == "" || len(text) > mostStop {
-			*all = append(*all, wrong("stop", "a text of %d bytes; 1 to %d", len(text), mostStop))
+			*all = append(*all, wrong("stop", "a text has %d bytes; it must have 1 to %d", len(text), mostStop))
 		}
 	}
 	return q.Stop

@@ -58,7 +58,7 @@ func (c *completion) requests() (list []*inference.Request, err error) {
 		all = append(all, wrong("suffix", "this server continues texts at their end"))
 	}
 	if c.of > c.choices && c.q.Stream {
-		all = append(all, wrong("best_of", "above n the best are known at the end; it cannot be streamed"))
+		all = append(all, wrong("best_of", "best_of above n cannot be streamed, because the best texts are known only at the end"))
 	}
 	if len(all) > 0 {
 		return nil, joined(all)

@@ -28,7 +28,7 @@ func TestWhoMayAsk(t *testing.T) {
 		{"Origin", "https://ok.example", 200, ""},
 		{"Origin", "https://too.example", 200, ""},
 		{"Origin", url, 200, ""},
-		{"Origin", "https://evil.example", 403, `"message":"the origin https://evil.example is not allowed here"`},
+		{"Origin", "https://evil.example", 403, `"message":"the origin https://evil.example is not allowed by this server"`},
 		{"Sec-Fetch-Site", "cross-site", 403, "the request comes from a page of another site"},
 		{"Host", "evil.example", 403, "the host evil.example is not a name of this server"},
 	} {

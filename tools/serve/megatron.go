@@ -96,11 +96,11 @@ func (q *megatronAsk) requests(s *server, l *loaded) (list []*inference.Request,
 		{"stop_on_eol", q.StopOnEOL}, {"prevent_newline_after_colon", q.PreventNewEOL},
 	} {
 		if field.asked {
-			all = append(all, wrong(field.name, "this server does not have it; monotron generate searches with beams"))
+			all = append(all, wrong(field.name, "this server does not support beam search; use monotron generate"))
 		}
 	}
 	if len(q.Prompts) == 0 || len(q.Prompts) > mostChoices {
-		all = append(all, wrong("prompts", "%d texts; 1 to %d", len(q.Prompts), mostChoices))
+		all = append(all, wrong("prompts", "there are %d texts; there must be 1 to %d", len(q.Prompts), mostChoices))
 	}
 	if len(all) > 0 {
 		return nil, joined(all)

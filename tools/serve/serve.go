@@ -38,20 +38,20 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 
 func allFlags() []cli.Flag {
 	return command.ModelFlags(
-		&cli.BoolFlag{Name: "follow", Usage: "switch to each new iteration that a run saves to --load's folder; wait for the first if there is none yet"},
+		&cli.BoolFlag{Name: "follow", Usage: "switch to each new iteration that a run saves to the folder of --load; if there is no iteration yet, wait for the first"},
 		&cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "listen on this address; 0.0.0.0 listens on all addresses of this host"},
 		command.Between(0, 65535, &cli.IntFlag{Name: "port", Value: 8000, Usage: "listen on this port (0 chooses a free port)"}),
-		&cli.StringSliceFlag{Name: "adapter", Usage: "also serve the adapter in a PEFT folder as a model of its own, as `NAME=DIR`; may be repeated"},
+		&cli.StringSliceFlag{Name: "adapter", Usage: "also serve the adapter in the PEFT folder DIR as a separate model named NAME, given as `NAME=DIR`; may be repeated"},
 		&cli.StringFlag{Name: "served-model-name", Usage: "set the model name that requests use (default: the folder's name)"},
 		&cli.StringFlag{Name: "chat-template", Usage: "read the chat template, in Jinja, from this file (default: the tokenizer's template)"},
 		&cli.StringFlag{Name: "api-key-file", Usage: "read API keys from this file, one per line (default: no authentication)"},
-		&cli.StringFlag{Name: "access-log", Usage: "append one JSON object per request to `FILE`: time, address, path, status, bytes, seconds; - writes to stderr (default: no log)"},
+		&cli.StringFlag{Name: "access-log", Usage: "append one JSON object per request to `FILE`, with time, address, path, status, bytes and seconds; - writes to stderr (default: no log)"},
 		&cli.StringSliceFlag{Name: "cors-origin", Usage: "allow requests from the pages of the site `ORIGIN`, such as https://example.org; * allows all sites; may be repeated (default: only the server's own pages)"},
 		&cli.StringSliceFlag{Name: "allowed-host", Usage: "also accept the host `NAME`, such as a proxy's, in the Host header on a loopback address; may be repeated"},
 		command.Between(1, 4096, &cli.IntFlag{Name: "max-num-seqs", Value: 32, Usage: "generate at most N sequences at the same time"}),
 		command.Between(1, 1<<20, &cli.IntFlag{Name: "max-num-batched-tokens", Value: 256, Usage: "compute at most N tokens per forward pass; N must be at least --max-num-seqs; longer prompts are split"}),
 		command.Between(0, 1<<30, &cli.IntFlag{Name: "kv-cache-memory", Usage: "use N MiB for the KV cache on each rank (default: enough for --max-num-seqs sequences of full length, at most 1024 and at most the free memory)"}),
-		command.Between(1, 1<<20, &cli.IntFlag{Name: "max-queue", Value: 1024, Usage: "let at most N sequences wait; more get status 429"}),
+		command.Between(1, 1<<20, &cli.IntFlag{Name: "max-queue", Value: 1024, Usage: "let at most N sequences wait; further requests get status 429"}),
 		command.Between(1, 1024, &cli.IntFlag{Name: "max-body", Value: 4, Usage: "accept requests of at most N MiB"}),
 		command.Between(1, 86400, &cli.IntFlag{Name: "request-timeout", Value: 600, Usage: "end a request after N seconds"}),
 		command.Between(0, 86400, &cli.IntFlag{Name: "drain-timeout", Value: 30, Usage: "give requests N seconds to finish after SIGTERM"}),
@@ -91,7 +91,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	}
 	for _, name := range []string{"host", "api-key-file"} {
 		if c.IsSet(name) && c.String(name) == "" { // a variable of a script that is not set: it must not open the server to everybody
-			all = append(all, exitcode.Errorf(exitcode.Usage, "--%s is empty; give a value, or leave it out", name))
+			all = append(all, exitcode.Errorf(exitcode.Usage, "--%s is empty; give a value, or leave the flag out", name))
 		}
 	}
 	// Memory and limits.
@@ -137,7 +137,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 	o.load.Adapters, err = readAdapters(c.StringSlice("adapter"), o.name)
 	take(err)
 	if len(o.load.Adapters) > 0 && o.follow {
-		take(exitcode.Errorf(exitcode.Usage, "--follow cannot be combined with --adapter, which belongs to the weights of one iteration; give one"))
+		take(exitcode.Errorf(exitcode.Usage, "--follow cannot be combined with --adapter, because an adapter belongs to the weights of one iteration; give only one of the two"))
 	}
 	if len(all) > 0 {
 		return o, exitcode.With(exitcode.CodeOf(all[0]), errors.Join(all...))
@@ -166,7 +166,7 @@ func readAdapters(words []string, base string) (list []inference.Adapter, err er
 		case !found || name == "" || dir == "":
 			return nil, exitcode.Errorf(exitcode.Usage, "--adapter must be NAME=DIR, the name that requests use and the adapter's folder, not %s", word)
 		case seen[name]:
-			return nil, exitcode.Errorf(exitcode.Usage, "--adapter %s: the model or another adapter has the name %s; choose another one", word, name)
+			return nil, exitcode.Errorf(exitcode.Usage, "--adapter %s: the model or another adapter already has the name %s; choose another name", word, name)
 		}
 		seen[name] = true
 		list = append(list, inference.Adapter{Name: name, Dir: dir})

@@ -223,7 +223,7 @@ func TestRefusals(t *testing.T) {
 		status        int
 		param, says   string
 	}{
-		{"/v1/completions", `{"prompt": "x", "temperature": "hot"}`, 400, "temperature", "temperature: string is not of the type it must be (float64)"},
+		{"/v1/completions", `{"prompt": "x", "temperature": "hot"}`, 400, "temperature", "temperature: the value is of type string, but must be of type float64"},
 		{"/v1/completions", `{"prompt": "x", "temperature": -1, "top_p": 2}`, 400, "temperature", "temperature: -1: 0 to 100; top_p: 2: 0 to 1"},
 		{"/v1/completions", `{"prompt": {"a": 1}}`, 400, "prompt", "prompt: a text, a list of token ids, or a list of either"},
 		{"/v1/completions", `{"n": 1, "prompt": "a\ud83d"}`, 400, "prompt", `prompt: is not text: byte 21: a lone surrogate (\ud800 to \udfff without the other half), which is not a character`},
@@ -237,8 +237,8 @@ func TestRefusals(t *testing.T) {
 		{"/v1/completions", `{"prompt": "x", "max_tokens": 9223372036854775807}`, 400, "max_tokens", "the prompt has 1 tokens; with 9223372036854775807 to follow they exceed the model's 64 positions"},
 		{"/v1/chat/completions", `{"messages": [{"role": "user", "content": "x"}], "max_tokens": 9223372036854775800}`, 400, "max_tokens", "the prompt has 18 tokens; with 9223372036854775800 to follow they exceed the model's 64 positions"},
 		{"/v1/completions", `{"prompt": "x", "n": 9223372036854775807, "best_of": 9223372036854775807}`, 400, "n", "n: 9223372036854775807: 1 to 128"},
-		{"/v1/completions", `{"prompt": "x", "logit_bias": {` + numbered(1025, `"%d": 1`) + `}}`, 400, "logit_bias", "logit_bias: 1025 tokens; at most 1024"},
-		{"/v1/completions", `{"prompt": "x", "stop_token_ids": [` + numbered(1025, "%d") + `]}`, 400, "stop_token_ids", "stop_token_ids: 1025 ids; at most 1024"},
+		{"/v1/completions", `{"prompt": "x", "logit_bias": {` + numbered(1025, `"%d": 1`) + `}}`, 400, "logit_bias", "logit_bias: there are 1025 tokens; at most 1024 are allowed"},
+		{"/v1/completions", `{"prompt": "x", "stop_token_ids": [` + numbered(1025, "%d") + `]}`, 400, "stop_token_ids", "stop_token_ids: there are 1025 ids; at most 1024 are allowed"},
 		{"/v1/completions", `{"prompt": [` + numbered(1025, `"x%d"`) + `]}`, 400, "prompt", "prompt: 1025 texts at once; at most 1024 (--max-queue)"},
 		{"/v1/completions", `{"prompt": "x", "model": "other"}`, 404, "model", `unknown model "other"; this server has "model"`},
 		{"/v1/completions", `{"model": `, 400, "", "the body of the request must be a JSON object: unexpected end of JSON input"},
@@ -247,9 +247,9 @@ func TestRefusals(t *testing.T) {
 		{"/v1/chat/completions", `{"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function", "function": {"name": "f"}}]}`, 400, "tools", "tools: the chat template does not show tools to the model"},
 		{"/v1/chat/completions", `{"messages": [{"role": "assistant", "content": "x"}], "continue_final_message": true}`, 400, "continue_final_message", "continue_final_message: needs add_generation_prompt: false"},
 		{"/tokenize", `{"messages": [{"role": "assistant", "content": "x"}], "continue_final_message": true, "add_generation_prompt": true}`, 400, "continue_final_message", "continue_final_message: needs add_generation_prompt: false"},
-		{"/tokenize", `{"messages": [{"role": "user", "content": "x"}], "chat_template_kwargs": {"messages": []}}`, 400, "messages", "messages: the chat template: the variable messages is set by the request's own field of that name"},
+		{"/tokenize", `{"messages": [{"role": "user", "content": "x"}], "chat_template_kwargs": {"messages": []}}`, 400, "messages", "messages: the chat template: the variable messages cannot be set, because the request has its own field of that name"},
 		{"/api", `{"prompts": ["x"], "beam_width": 4}`, 400, "beam_width", "beam_width: this server does not support beam search; use monotron generate"},
-		{"/nowhere", `{}`, 404, "", `there is nothing at "/nowhere"`},
+		{"/nowhere", `{}`, 404, "", `the path "/nowhere" does not exist on this server`},
 		{"/v1/completions", strings.Repeat("x", 5<<20), 413, "", "the request is larger than 4194304 bytes"},
 	} {
 		status, body := request(t, "POST", url+c.address, c.body)

@@ -103,7 +103,7 @@ func (s *server) serve(ctx context.Context, c *cli.Context, at ranks.Config, her
 			notes.Printf("%s\n", n)
 		}
 		if s.open() {
-			notes.Printf("everyone who reaches %s can use this server: --api-key-file sets keys\n", s.options.address)
+			notes.Printf("everyone who reaches %s can use this server; use --api-key-file to require keys\n", s.options.address)
 		}
 		// The model and what its requests need, made when first needed: the vocabulary's words for schemas,
 		// the form of calls.
@@ -177,7 +177,7 @@ func (s *server) nowhere(mux *http.ServeMux, w http.ResponseWriter, r *http.Requ
 			return
 		}
 	}
-	refuse(w, &problem{Status: http.StatusNotFound, Message: fmt.Sprintf("there is nothing at %.100q", r.URL.Path), Code: "not_found"})
+	refuse(w, &problem{Status: http.StatusNotFound, Message: fmt.Sprintf("the path %.100q does not exist on this server", r.URL.Path), Code: "not_found"})
 }
 
 func (s *server) allowed(r *http.Request) bool {
@@ -343,9 +343,9 @@ func decode(r *http.Request, v any) error {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &kind) && kind.Field != "":
-		return wrong(strings.TrimPrefix(kind.Field, "ask."), "%s is not of the type it must be (%s)", kind.Value, kind.Type)
+		return wrong(strings.TrimPrefix(kind.Field, "ask."), "the value is of type %s, but must be of type %s", kind.Value, kind.Type)
 	default:
-		return &problem{Status: http.StatusBadRequest, Message: "the request's body is not the JSON object it must be: " + err.Error()}
+		return &problem{Status: http.StatusBadRequest, Message: "the body of the request must be a JSON object: " + err.Error()}
 	}
 }
 

@@ -70,7 +70,7 @@ func (q *chatAsk) calls(all *[]error, l *loaded, base *inference.Request) *calls
 	case l.NoChat != nil:
 		return nil // which render says
 	case q.ContinueFinal:
-		return refuse("tools", "not together with continue_final_message")
+		return refuse("tools", "cannot be combined with continue_final_message")
 	}
 	format, err := l.calls()
 	if err != nil {
@@ -79,7 +79,7 @@ func (q *chatAsk) calls(all *[]error, l *loaded, base *inference.Request) *calls
 	c := &calls{format: format, tools: tools, one: format.Single || q.Parallel != nil && !*q.Parallel, texts: map[int]string{}, sent: map[int]int{}}
 	if choice != "auto" || strict {
 		if base.Grammar != nil {
-			return refuse("response_format", "not together with calls that tool_choice or strict asks for")
+			return refuse("response_format", "cannot be combined with calls that tool_choice or strict requires")
 		}
 		if base.Grammar, err = c.grammar(choice); err != nil {
 			return refuse("tools", "%s", err)
@@ -99,7 +99,7 @@ func toolsOf(raw json.RawMessage) (list []chat.Tool, strict bool, err error) {
 		return nil, false, fmt.Errorf("a list of {type, function}")
 	}
 	if len(all) > mostTools {
-		return nil, false, fmt.Errorf("%d tools; at most %d", len(all), mostTools)
+		return nil, false, fmt.Errorf("there are %d tools; at most %d are allowed", len(all), mostTools)
 	}
 	known := map[string]bool{}
 	// The model distinguishes names, so each is there once.
@@ -149,7 +149,7 @@ func choiceOf(raw json.RawMessage, tools []chat.Tool) (string, error) {
 			return "=" + t.Name, nil
 		}
 	}
-	return "", fmt.Errorf("names the tool %.80q, which tools lacks", one.Function.Name)
+	return "", fmt.Errorf("names the tool %.80q, which is not in tools", one.Function.Name)
 }
 
 // grammar is that of texts with calls as tool_choice asks for them. A template whose arguments are
@@ -157,7 +157,7 @@ func choiceOf(raw json.RawMessage, tools []chat.Tool) (string, error) {
 func (c *calls) grammar(choice string) (*schema.Grammar, error) {
 	if _, _, ok := c.format.Around(c.tools[0].Name); !ok {
 		if choice == "auto" {
-			return nil, fmt.Errorf("strict is not supported for the form in which this model's template writes arguments; tool_choice required is")
+			return nil, fmt.Errorf("strict is not supported for the form in which the template of this model writes arguments; use tool_choice required instead")
 		}
 		c.format, c.one = chat.ObjectCalls(), true
 	}

@@ -292,7 +292,7 @@ func TestToolsThatAreRefused(t *testing.T) {
 		`{` + message + `,"tools":[` + one + `],"tool_choice":{"type":"function","function":{"name":"g"}}}`:         `names the tool \"g\"`,
 		`{` + message + `,"tool_choice":"required"}`:                                                                `needs tools`,
 		`{` + message + `,"functions":[]}`:                                                                          `use tools`,
-		`{` + message + `,"tools":[` + one + `],"tool_choice":"required","response_format":{"type":"json_object"}}`: `not together with calls`,
+		`{` + message + `,"tools":[` + one + `],"tool_choice":"required","response_format":{"type":"json_object"}}`: `cannot be combined with calls`,
 		`{` + message + `,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","pattern":"x"}}}],"tool_choice":"required"}`: `tool 0: #: pattern is not supported`,
 		`{"messages":[{"role":"user","content":"x","tool_calls":[]}]}`:                                                                                  `number 0 has tool_calls, which only`,
 		`{"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"[1]"}}]}]}`:                                                `number 0 has a call 0 of \"f\" whose arguments`,

@@ -13,7 +13,7 @@ import (
 func Version(version string) *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:  "version",
-		Usage: "print the version and end; so does COMMAND --version",
+		Usage: "print the version and exit, like COMMAND --version",
 		Action: func(c *cli.Context) error {
 			if err := command.NoArgs(c); err != nil {
 				return err

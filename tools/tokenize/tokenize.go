@@ -27,7 +27,7 @@ func Command() *cli.Command {
 		Usage: "print the token ids of texts, one JSON array per line",
 		Flags: append([]cli.Flag{
 			&cli.StringSliceFlag{Name: "input", Value: cli.NewStringSlice("-"), Usage: "read these files, globs or folders, or - for standard input; gzip, zstd, bzip2, xz and lzma are decompressed"},
-			&cli.StringFlag{Name: "json-key", Usage: "read the text of a JSON object from this key (default: text where the names say JSON lines; else each line is a text)"},
+			&cli.StringFlag{Name: "json-key", Usage: "read the text of a JSON object from this key (default: the key text if the names of the files show JSON lines; else each line is a text)"},
 			&cli.BoolFlag{Name: "count", Usage: "print the number of ids instead"},
 			&cli.BoolFlag{Name: "decode", Usage: "read lines of JSON arrays of ids and print their text as JSON strings"},
 			command.Between(1, command.Threads, &cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "use N goroutines; the output does not depend on N"}),
@@ -50,7 +50,7 @@ func Command() *cli.Command {
 			}
 			for _, in := range inputs {
 				if in.Kind == command.Tokens {
-					return exitcode.Errorf(exitcode.Usage, "--input: %s holds tokens by its name; monotron inspect dataset shows them", in.Path)
+					return exitcode.Errorf(exitcode.Usage, "--input: by its name, %s contains tokens; use monotron inspect dataset to show them", in.Path)
 				}
 			}
 			// One line of output for each text, in order.
@@ -200,11 +200,11 @@ func (l *liner) texts(out []byte, pieces ...string) ([]byte, error) {
 func (l *liner) decode(out, line []byte) ([]byte, error) {
 	var ids []int32
 	if err := json.Unmarshal(line, &ids); err != nil {
-		return out, exitcode.Errorf(exitcode.BadData, "not a JSON array of ids: %w", err)
+		return out, exitcode.Errorf(exitcode.BadData, "the line is not a JSON array of ids: %w", err)
 	}
 	for i, id := range ids {
 		if id < 0 || int(id) >= l.tok.VocabSize() {
-			return out, exitcode.Errorf(exitcode.BadData, "id %d at position %d is outside the vocabulary of %d", id, i, l.tok.VocabSize())
+			return out, exitcode.Errorf(exitcode.BadData, "id %d at position %d is outside the vocabulary of %d ids", id, i, l.tok.VocabSize())
 		}
 	}
 	var quoted strings.Builder

@@ -82,7 +82,7 @@ func run(c *cli.Context) error {
 		return err
 	}
 	if len(result.Tokens) < c.Int("vocab-size") {
-		fmt.Fprintf(c.App.ErrWriter, "no pair is left to merge: the vocabulary has %d ids, not %d\n", len(result.Tokens), c.Int("vocab-size"))
+		fmt.Fprintf(c.App.ErrWriter, "no pairs are left to merge, so the vocabulary has %d ids instead of %d\n", len(result.Tokens), c.Int("vocab-size"))
 	}
 	end := ""
 	if len(special) > 0 {
@@ -96,7 +96,7 @@ func check(inputs []command.Input, dir string) error {
 	var paths, made []string
 	for _, in := range inputs {
 		if in.Kind == command.Tokens {
-			return exitcode.Errorf(exitcode.Usage, "--input: %s holds tokens by its name; a tokenizer is trained on text or JSON lines", in.Path)
+			return exitcode.Errorf(exitcode.Usage, "--input: by its name, %s contains tokens, but a tokenizer is trained on text or JSON lines; give such files", in.Path)
 		}
 		paths = append(paths, in.Path)
 	}

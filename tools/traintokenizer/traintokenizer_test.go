@@ -129,7 +129,7 @@ func TestMixedInputs(t *testing.T) {
 	if merges["1"] != merges["3"] || merges["2"] != merges["3"] || strings.Count(merges["3"], "\n") != 10 {
 		t.Errorf("merges %q", merges)
 	}
-	for inputs, says := range map[string]string{"a.jsonl b.txt.gz lines": "the name of lines does not say", "tokenizer.json": "would replace the input"} {
+	for inputs, says := range map[string]string{"a.jsonl b.txt.gz lines": "the name of lines does not show", "tokenizer.json": "would replace the input"} {
 		args := append([]string{"--input"}, strings.Fields(inputs)...)
 		if _, err := call(append(args, "--output-dir", ".", "--vocab-size", "266")...); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", inputs, err)

@@ -26,20 +26,20 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 func caseCommand(open func(string) (*device.Device, error)) *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:      "case",
-		Usage:     "compare this program's numbers with a recorded reference case and print the largest errors",
+		Usage:     "compare the numbers of this program with a recorded reference case and print the largest errors",
 		ArgsUsage: "PATH",
 		Description: "PATH is a folder with a case.json (a model, or a checkpoint of any format) or a file cases.json (data sets and samplers).\n" +
 			"Exit code 0: every number is within the case's tolerance; 1: one is not; 2: the case needs a feature that this version " +
 			"does not have; 65, 66: the case is malformed or missing.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "device", Value: "auto", Usage: "compute a model case on this device: auto, cpu, cuda or ref"},
-			&cli.StringFlag{Name: "only", Usage: "run only a part of a model case by its name (variant, mask, row), or data cases whose id contains this"},
+			&cli.StringFlag{Name: "only", Usage: "run only one part of a model case, given by its name (variant, mask, row), or only data cases whose id contains this text"},
 			&cli.BoolFlag{Name: "all", Usage: "print every number instead of the worst ten of each group"},
 			&cli.BoolFlag{Name: "json", Usage: "print a model case's report as one JSON object"},
 		},
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
-				return exitcode.Errorf(exitcode.Usage, "verify case takes one PATH, found %d", c.NArg())
+				return exitcode.Errorf(exitcode.Usage, "verify case takes one PATH, but has %d", c.NArg())
 			}
 			path := c.Args().First()
 			// The file says what kind of case it is.
@@ -60,7 +60,7 @@ func runData(c *cli.Context, path string) error {
 		return err
 	}
 	if passed+failed == 0 {
-		return exitcode.Errorf(exitcode.Usage, "%s: no case's id contains %q", path, c.String("only"))
+		return exitcode.Errorf(exitcode.Usage, "%s: there is no case whose id contains %q", path, c.String("only"))
 	}
 	if _, err := fmt.Fprintf(c.App.Writer, "%d passed, %d failed\n", passed, failed); err != nil {
 		return exitcode.With(exitcode.IO, err)

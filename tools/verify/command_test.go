@@ -85,10 +85,10 @@ func TestJSON(t *testing.T) {
 // Claim: words of --only that no layout has are answered with those there are.
 func TestUnknownLayout(t *testing.T) {
 	for add, want := range map[string]string{
-		"--only zzz":             "there are: dp2; dp2 optim; ",
-		"--only zzz --mutate":    "no layout that --mutate breaks of up to 2 ranks has all the words of --only \"zzz\"; there are: pp2 vp2; dp2 optim; ",
+		"--only zzz":             "the names are: dp2; dp2 optim; ",
+		"--only zzz --mutate":    "no layout that --mutate breaks of up to 2 ranks has all the words of --only \"zzz\"; the names are: pp2 vp2; dp2 optim; ",
 		"--stride 0":             "--stride must be from 1 to",
-		"--only tp2 --steps 1 x": `unexpected argument "x": every value must follow its flag`,
+		"--only tp2 --steps 1 x": `unexpected argument "x"; write every value after its flag`,
 	} {
 		var out strings.Builder
 		app := &cli.App{Name: "monotron", Writer: &out, ErrWriter: &out, ExitErrHandler: func(*cli.Context, error) {},

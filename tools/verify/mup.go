@@ -22,7 +22,7 @@ func mupCommand(open func(string) (*device.Device, error)) *cli.Command {
 			"0; with --standard it is not.\n" +
 			"Exit code 0: every power is within --limit; 1: a power is not.",
 		Flags: []cli.Flag{
-			command.Between(16, 8192, &cli.IntSliceFlag{Name: "widths", Value: cli.NewIntSlice(64, 128, 256, 512), Usage: "train at these widths, ascending multiples of 16; the first is muP's base"}),
+			command.Between(16, 8192, &cli.IntSliceFlag{Name: "widths", Value: cli.NewIntSlice(64, 128, 256, 512), Usage: "train at these widths, which are ascending multiples of 16; the first one is the base width of muP"}),
 			command.Between(1, 1000, &cli.IntFlag{Name: "steps", Value: 4, Usage: "train N steps at each width"}),
 			command.Between(1e-9, 10, &cli.Float64Flag{Name: "lr", Value: 0.01, Usage: "set the learning rate at the first width"}),
 			command.Between(0, 100, &cli.Float64Flag{Name: "limit", Value: 0.3, Usage: "let activations grow or shrink by the width to this power at most"}),
@@ -38,7 +38,7 @@ func checkMuP(c *cli.Context, open func(string) (*device.Device, error)) error {
 	widths, limit := c.IntSlice("widths"), c.Float64("limit")
 	for i, w := range widths {
 		if w%16 != 0 || i > 0 && w <= widths[i-1] {
-			return exitcode.Errorf(exitcode.Usage, "--widths must be multiples of 16, each above the one before, not %v", widths)
+			return exitcode.Errorf(exitcode.Usage, "--widths must be multiples of 16, and each must be larger than the one before, not %v", widths)
 		}
 	}
 	if len(widths) < 2 {

@@ -58,7 +58,7 @@ else
 fi
 full() { (ulimit -f 100 && encode many.jsonl); }
 check disk-full 74 'x_text_document.bin' full
-check missing-file 66 'none.jsonl: no such file' encode none.jsonl
+check missing-file 66 'none.jsonl: the file does not exist' encode none.jsonl
 encode many.jsonl 2>/dev/null && mv out/x_text_document.bin a.bin && mv out/x_text_document.idx a.idx && rm -r out
 damage() { # name, byte, bytes in printf's escapes, what is said
   cp a.bin d.bin && cp a.idx d.idx

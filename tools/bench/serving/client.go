@@ -101,7 +101,7 @@ func (a *answer) read(r io.Reader, began time.Time) error {
 		}
 		var c chunk
 		if err := json.Unmarshal(data, &c); err != nil {
-			return errors.New("an event that is not JSON")
+			return errors.New("the server sent an event that is not JSON")
 		}
 		if c.Error != nil {
 			return errors.New("an error within the stream")

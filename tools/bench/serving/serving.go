@@ -28,7 +28,7 @@ func Flags() []cli.Flag {
 		command.Between(0, 1<<20, &cli.IntFlag{Name: "shared-words", Usage: "bench serve: begin all prompts with the same N words"}),
 		command.Between(1, 1<<20, &cli.IntFlag{Name: "max-tokens", Value: 16, Usage: "bench serve: limit an answer to N tokens"}),
 		&cli.BoolFlag{Name: "chat", Usage: "bench serve: use /v1/chat/completions"},
-		&cli.BoolFlag{Name: "ignore-eos", Usage: "bench serve: send ignore_eos, so that all answers have equal length (not part of OpenAI's API)"},
+		&cli.BoolFlag{Name: "ignore-eos", Usage: "bench serve: send ignore_eos, which is not part of OpenAI's API, so that all answers have equal length"},
 		command.Between(0, math.MaxUint64, &cli.Uint64Flag{Name: "seed", Value: 1, Usage: "bench serve: set the seed of arrivals and prompts"}),
 		command.Between(1, 1<<30, &cli.IntFlag{Name: "ttft-limit", Value: 1000, Usage: "bench serve: count a request as good if its first token comes within N milliseconds"}),
 		command.Between(1, 1<<30, &cli.IntFlag{Name: "tpot-limit", Value: 200, Usage: "bench serve: count a request as good if a token after the first takes at most N milliseconds on average"}),
@@ -66,17 +66,17 @@ func readOptions(c *cli.Context) (o options, err error) {
 	o = options{base: strings.TrimSuffix(c.String("base-url"), "/"), rates: c.Float64Slice("request-rate"), chat: c.Bool("chat"), ignoreEOS: c.Bool("ignore-eos"), seed: c.Uint64("seed")}
 	// The server and the rates of requests to try.
 	at, err := url.Parse(o.base)
-	take(err == nil && (at.Scheme == "http" || at.Scheme == "https") && at.Host != "", "--base-url %q: http://HOST:PORT", o.base)
-	take(len(o.rates) > 0, "--request-rate: at least one")
+	take(err == nil && (at.Scheme == "http" || at.Scheme == "https") && at.Host != "", "--base-url %q must have the form http://HOST:PORT", o.base)
+	take(len(o.rates) > 0, "--request-rate is missing; give at least one rate")
 	for _, r := range o.rates {
-		take(r > 0 && !math.IsInf(r, 1), "--request-rate %g: above 0", r)
+		take(r > 0 && !math.IsInf(r, 1), "--request-rate must be above 0, not %g", r)
 	}
 	if c.IsSet("model") {
 		o.model = c.String("model")
 	}
 	// The requests, and the limits that a good answer keeps.
 	o.requests, o.words, o.shared, o.tokens = c.Int("num-requests"), c.Int("prompt-words"), c.Int("shared-words"), c.Int("max-tokens")
-	take(o.shared <= o.words, "--shared-words %d: --prompt-words has %d", o.shared, o.words)
+	take(o.shared <= o.words, "--shared-words %d must not exceed --prompt-words, which is %d", o.shared, o.words)
 	o.ttft, o.tpot, o.timeout = milliseconds("ttft-limit"), milliseconds("tpot-limit"), time.Duration(c.Int("request-timeout"))*time.Second
 	// The key is read from a file: command lines can be read by everybody.
 	if path := c.String("api-key-file"); path != "" {
@@ -134,7 +134,7 @@ func (k *client) greet(ctx context.Context) error {
 	}
 	a := k.ask(ctx, k.prompt(0))
 	if a.failed != "" {
-		return exitcode.Errorf(exitcode.NoInput, "%s answers a first request with %s", k.base, a.failed)
+		return exitcode.Errorf(exitcode.NoInput, "%s answered the first request with %s", k.base, a.failed)
 	}
 	return nil
 }
@@ -142,10 +142,10 @@ func (k *client) greet(ctx context.Context) error {
 func (k *client) firstModel(ctx context.Context) (string, error) {
 	var list struct{ Data []struct{ ID string } }
 	if err := k.get(ctx, "/v1/models", &list); err != nil {
-		return "", exitcode.Errorf(exitcode.NoInput, "%s/v1/models: %w; is a server there?", k.base, err)
+		return "", exitcode.Errorf(exitcode.NoInput, "%s/v1/models: %w; check that a server runs at this address", k.base, err)
 	}
 	if len(list.Data) == 0 {
-		return "", exitcode.Errorf(exitcode.NoInput, "%s/v1/models names no model; give --model", k.base)
+		return "", exitcode.Errorf(exitcode.NoInput, "%s/v1/models does not name a model; give --model", k.base)
 	}
 	return list.Data[0].ID, nil
 }

@@ -162,15 +162,15 @@ func TestTimes(t *testing.T) {
 // Claim: what cannot be measured is said in one error.
 func TestRefusals(t *testing.T) {
 	for line, want := range map[string]string{
-		"--base-url localhost:8000 --request-rate 0": "--base-url \"localhost:8000\": http://HOST:PORT\n--request-rate 0: above 0",
-		"--prompt-words 3 --shared-words 4":          "--shared-words 4: --prompt-words has 3",
+		"--base-url localhost:8000 --request-rate 0": "--base-url \"localhost:8000\" must have the form http://HOST:PORT\n--request-rate must be above 0, not 0",
+		"--prompt-words 3 --shared-words 4":          "--shared-words 4 must not exceed --prompt-words, which is 3",
 	} {
 		if _, _, err := bench(t, fake(nil), strings.Fields(line)...); exitcode.CodeOf(err) != exitcode.Usage || err.Error() != want {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
 	_, _, err := bench(t, fake(func(_ int, w http.ResponseWriter, _ map[string]any) { w.WriteHeader(http.StatusUnauthorized) }))
-	if err == nil || !strings.Contains(err.Error(), "answers a first request with status 401") {
+	if err == nil || !strings.Contains(err.Error(), "answered the first request with status 401") {
 		t.Error(err)
 	}
 	if _, _, err = bench(t, http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), "/v1/models: status 404") {

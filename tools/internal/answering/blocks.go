@@ -30,7 +30,7 @@ func Batching(c inference.BatcherConfig, cache int64, positions int, blockBytes 
 		return c, nil
 	}
 	if cache > 0 {
-		return c, exitcode.Errorf(exitcode.Usage, "--kv-cache-memory %d: keys and values of %d ranks need %s, but %s is %s; use --kv-cache-memory %d at most",
+		return c, exitcode.Errorf(exitcode.Usage, "--kv-cache-memory %d: keys and values of %d ranks need %s, but %s is %s; use at most --kv-cache-memory %d",
 			cache>>20, sharers, device.Size(takes*int64(sharers)), device.Size(capacity.Bytes), capacity.Of, left>>20)
 	}
 	return c, exitcode.Errorf(exitcode.Usage, "keys and values of one sequence of %d positions on %d ranks need %s, but %s is %s; give --kv-cache-memory for shorter sequences",

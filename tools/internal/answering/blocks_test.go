@@ -25,8 +25,8 @@ func TestBlocksFitMemory(t *testing.T) {
 		"not even one text":   {0, 63, 1, 0, "one sequence of 1024 positions on 1 ranks need 64.0 MiB, but 63.0 MiB is free here"},
 		"as told":             {10, 4096, 1, 10, ""},
 		"as told, to the end": {10, 20, 2, 10, ""},
-		"too much":            {101, 100, 1, 0, "--kv-cache-memory 101: keys and values of 1 ranks need 101.0 MiB, but 100.0 MiB is free here; use --kv-cache-memory 100 at most"},
-		"too much for two":    {60, 100, 2, 0, "use --kv-cache-memory 50 at most"},
+		"too much":            {101, 100, 1, 0, "--kv-cache-memory 101: keys and values of 1 ranks need 101.0 MiB, but 100.0 MiB is free here; use at most --kv-cache-memory 100"},
+		"too much for two":    {60, 100, 2, 0, "use at most --kv-cache-memory 50"},
 	} {
 		got, err := Batching(inference.BatcherConfig{Sequences: 4, Tokens: 64}, c.cache*mib, 1024, mib, plan.Capacity{Bytes: c.free * mib, Of: "free here"}, c.sharers)
 		switch {

@@ -115,7 +115,7 @@ func NoArgs(c *cli.Context) error {
 	if !c.Args().Present() {
 		return nil
 	}
-	text := fmt.Sprintf("%q belongs to no flag", strings.Join(c.Args().Slice(), " "))
+	text := fmt.Sprintf("the argument %q does not belong to a flag", strings.Join(c.Args().Slice(), " "))
 	if _, err := os.Stat(c.Args().First()); err == nil { // a path whose flag is clear
 		for _, name := range []string{"load", "input"} {
 			known := slices.ContainsFunc(c.App.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
@@ -177,7 +177,7 @@ func NoteIdle(c *cli.Context, config tokenizer.Config) error {
 	kind, idle := config.Idle()
 	for _, flag := range idle {
 		if flag == "tokenizer-model" && kind != "NullTokenizer" {
-			return exitcode.Errorf(exitcode.Usage, "--tokenizer-model %s would not be used: --tokenizer-type %s reads no such file; give the type of that model, such as HuggingFaceTokenizer, or leave --tokenizer-model out", config.Model, kind)
+			return exitcode.Errorf(exitcode.Usage, "--tokenizer-model %s would have no effect, because --tokenizer-type %s does not read such a file; give the type of that model, such as HuggingFaceTokenizer, or leave --tokenizer-model out", config.Model, kind)
 		}
 		Note(c)("note: --%s has no effect with --tokenizer-type %s", flag, kind)
 	}

@@ -52,7 +52,7 @@ func LayoutFlags() []cli.Flag {
 	return In("parallel layout", []cli.Flag{
 		Between(1, most, &cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "share each layer among N ranks of this process"}),
 		Between(1, most, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "divide the layers into N pipeline stages, each with its own ranks"}),
-		Between(1, most, &cli.IntFlag{Name: "expert-model-parallel-size", Value: 1, Usage: "share the experts among N ranks: the tensor-parallel size, or a multiple of it"}),
+		Between(1, most, &cli.IntFlag{Name: "expert-model-parallel-size", Value: 1, Usage: "share the experts among N ranks, where N is the tensor-parallel size or a multiple of it"}),
 	})
 }
 

@@ -46,7 +46,7 @@ func Inputs(words []string, format string, note func(format string, args ...any)
 	}
 	first, kind, other := kindsIn(files)
 	if other != "" {
-		return nil, "", exitcode.Errorf(exitcode.Usage, "--input: %s holds %s by its name, %s %s; give --input-format, or run the command once for each", first, kind, other, KindOf(other))
+		return nil, "", exitcode.Errorf(exitcode.Usage, "--input: by its name, %s contains %s, but %s contains %s; give --input-format, or run the command once for each kind", first, kind, other, KindOf(other))
 	}
 	return files, kind, nil
 }
@@ -64,7 +64,7 @@ func EachInput(words []string, format string, note func(format string, args ...a
 	for _, f := range files {
 		own := cmp.Or(format, KindOf(f), kind)
 		if format == "" && other != "" && KindOf(f) == "" {
-			return nil, exitcode.Errorf(exitcode.Usage, "--input: the name of %s does not say whether it holds text or JSON lines, and the other inputs hold both; give it a name that ends in .txt or .jsonl", f)
+			return nil, exitcode.Errorf(exitcode.Usage, "--input: the name of %s does not show whether the file contains text or JSON lines, and the other inputs contain both; give the file a name that ends in .txt or .jsonl", f)
 		}
 		list = append(list, Input{f, own})
 	}
@@ -79,7 +79,7 @@ func allInputs(words []string, format string, note func(format string, args ...a
 			return nil, err
 		}
 		if text := leftText(left); text != "" {
-			note("--input %s: %s; name a file to read it too", word, text)
+			note("--input %s: %s; to read such a file as well, name it", word, text)
 		}
 		files = append(files, found...)
 	}
@@ -116,9 +116,9 @@ func leftText(left map[string]int) string {
 	if more := len(kinds) - 8; more > 0 {
 		kinds = append(kinds[:8], fmt.Sprintf("%d further suffixes", more))
 	}
-	verb := "files are left out, whose names do not say that they hold text or JSON lines"
+	verb := "files are left out, because their names do not show that they contain text or JSON lines"
 	if total == 1 {
-		verb = "file is left out, whose name does not say that it holds text or JSON lines"
+		verb = "file is left out, because its name does not show that it contains text or JSON lines"
 	}
 	return fmt.Sprintf("%d %s (%s)", total, verb, strings.Join(kinds, ", "))
 }
@@ -143,11 +143,11 @@ func input(word, format string) (files []string, left map[string]int, err error)
 	case err != nil:
 		return nil, nil, exitcode.Errorf(exitcode.Usage, "--input %s: %w", word, err)
 	case len(found) == 0:
-		return nil, nil, exitcode.Errorf(exitcode.NoInput, "--input %s: no such file", word)
+		return nil, nil, exitcode.Errorf(exitcode.NoInput, "--input %s: the file does not exist", word)
 	}
 	for _, f := range found {
 		if info, err := os.Stat(f); err == nil && info.IsDir() && !pair(f) {
-			return nil, nil, exitcode.Errorf(exitcode.NoInput, "--input %s: %s is a folder; name it alone, or files", word, f)
+			return nil, nil, exitcode.Errorf(exitcode.NoInput, "--input %s: %s is a folder; name only this folder, or name files", word, f)
 		}
 	}
 	return found, nil, nil
@@ -189,7 +189,7 @@ func folder(dir, format string) (files []string, left map[string]int, err error)
 	case err != nil:
 		return nil, nil, exitcode.Errorf(exitcode.IO, "--input %s: %w", dir, err)
 	case len(files) == 0:
-		return nil, nil, exitcode.Errorf(exitcode.NoInput, "--input %s: the folder has no file whose name says that it holds %s; name its files, such as %s", dir, kindsOr(format), filepath.Join(dir, "*"))
+		return nil, nil, exitcode.Errorf(exitcode.NoInput, "--input %s: the folder has no file whose name shows that it contains %s; name its files, such as %s", dir, kindsOr(format), filepath.Join(dir, "*"))
 	}
 	return files, left, nil
 }

@@ -38,7 +38,7 @@ func TestInputs(t *testing.T) {
 	} {
 		notes := ""
 		files, kind, err := Inputs(strings.Fields(test.words), test.format, func(format string, args ...any) { notes += fmt.Sprintf(format, args...) })
-		if left := "--input books: 2 files are left out, whose names do not say that they hold text or JSON lines (1 .pdf, 1 .png); name a file to read it too"; (test.words == "books" && test.format == "") != (notes == left) {
+		if left := "--input books: 2 files are left out, because their names do not show that they contain text or JSON lines (1 .pdf, 1 .png); to read such a file as well, name it"; (test.words == "books" && test.format == "") != (notes == left) {
 			t.Errorf("%s (%s): note %q", test.words, test.format, notes)
 		}
 		if got := strings.Join(files, " "); err != nil || got != test.want || kind != test.kind {
@@ -49,9 +49,9 @@ func TestInputs(t *testing.T) {
 		words, want string
 		code        exitcode.Code
 	}{
-		{"a.jsonl b.txt", "a.jsonl holds jsonl by its name, b.txt text; give --input-format", exitcode.Usage},
-		{"nothing.txt", "no such file", exitcode.NoInput},
-		{"empty", "no file whose name says", exitcode.NoInput},
+		{"a.jsonl b.txt", "by its name, a.jsonl contains jsonl, but b.txt contains text; give --input-format", exitcode.Usage},
+		{"nothing.txt", "the file does not exist", exitcode.NoInput},
+		{"empty", "no file whose name shows", exitcode.NoInput},
 		{"[", "syntax error in pattern", exitcode.Usage},
 		{"b*", "books is a folder", exitcode.NoInput},
 	} {

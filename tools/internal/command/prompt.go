@@ -27,7 +27,7 @@ func PromptFlags() []cli.Flag {
 	return []cli.Flag{
 		repeated{&cli.StringSliceFlag{Name: "prompt", Usage: "continue this text"}},
 		repeated{&cli.StringSliceFlag{Name: "prompt-file", Usage: "continue the text in this file; - reads standard input"}},
-		&cli.StringSliceFlag{Name: "prompt-ids", Usage: "continue these token ids, separated by blanks or commas: one prompt"},
+		&cli.StringSliceFlag{Name: "prompt-ids", Usage: "continue these token ids, separated by spaces or commas, which make one prompt"},
 	}
 }
 
@@ -40,7 +40,7 @@ func CheckPrompt(c *cli.Context) error {
 		}
 	}
 	if given != 1 {
-		return exitcode.Errorf(exitcode.Usage, "give one of --prompt, --prompt-file and --prompt-ids; found %d of them", given)
+		return exitcode.Errorf(exitcode.Usage, "give exactly one of --prompt, --prompt-file and --prompt-ids, not %d of them", given)
 	}
 	if c.IsSet("prompt-ids") {
 		_, err := parseIDs(c.StringSlice("prompt-ids"))
@@ -84,7 +84,7 @@ func Prompts(c *cli.Context, tok tokenizer.Tokenizer) ([][]int32, error) {
 		texts = append(texts, text)
 	}
 	if tok == nil {
-		return nil, exitcode.Errorf(exitcode.Usage, "this folder names no tokenizer; give --tokenizer-type and its files, or --prompt-ids")
+		return nil, exitcode.Errorf(exitcode.Usage, "this folder does not name a tokenizer; give --tokenizer-type and its files, or --prompt-ids")
 	}
 	// Their tokens.
 	prompts := make([][]int32, len(texts))
@@ -158,7 +158,7 @@ func OwnTokenizer(c *cli.Context, stored tokenizer.Config) (tokenizer.Tokenizer,
 		return tok, err
 	}
 	if c.IsSet("prompt-ids") {
-		fmt.Fprintf(c.App.ErrWriter, "no texts: the %s that the checkpoint names cannot be read: %v\n", config.Type, err)
+		fmt.Fprintf(c.App.ErrWriter, "texts cannot be printed, because the %s that the checkpoint names cannot be read: %v\n", config.Type, err)
 		return nil, nil
 	}
 	return nil, exitcode.Errorf(exitcode.CodeOf(err), "the %s that the checkpoint names cannot be read: %w; give --tokenizer-type and its files, or --prompt-ids", config.Type, err)

@@ -28,7 +28,7 @@ func fetchLoad(c *cli.Context) error {
 		return nil
 	}
 	if c.Bool("follow") {
-		return exitcode.Errorf(exitcode.Usage, "--follow watches folders only; with --load %s leave it out, or give the folder of the run's --save-local-dir", name)
+		return exitcode.Errorf(exitcode.Usage, "--follow works only with folders; with --load %s leave --follow out, or load the folder of the run's --save-local-dir", name)
 	}
 	dir, err := Local(c, name, c.Int64("ckpt-step"))
 	if err != nil {

@@ -43,7 +43,7 @@ func TestASignalLeavesNothing(t *testing.T) {
 		}
 		lines := bufio.NewScanner(r)
 		if !lines.Scan() || lines.Text() != "begun" {
-			t.Fatalf("it said %q", lines.Text())
+			t.Fatalf("its message was %q", lines.Text())
 		}
 		if err := cmd.Process.Signal(s); err != nil {
 			t.Fatal(err)

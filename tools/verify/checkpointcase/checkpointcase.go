@@ -116,7 +116,7 @@ func (r *run) same(group, name string, got, want any) {
 func (r *run) files() error {
 	for _, f := range r.Files {
 		if !filepath.IsLocal(f.Path) {
-			return exitcode.Errorf(exitcode.BadData, "%s: %q leaves the folder", r.dir, f.Path)
+			return exitcode.Errorf(exitcode.BadData, "%s: %q leads out of the folder", r.dir, f.Path)
 		}
 		sum, err := digest(filepath.Join(r.dir, f.Path))
 		if err != nil {
@@ -265,7 +265,7 @@ func (r *run) compare(name string, src checkpoint.Source) error {
 		return err
 	}
 	if len(got) != len(want) {
-		return exitcode.Errorf(exitcode.BadData, "%s: %q has %d numbers, the model gives %d", r.want.Path, name, len(want), len(got))
+		return exitcode.Errorf(exitcode.BadData, "%s: %q has %d numbers, but the model gives %d", r.want.Path, name, len(want), len(got))
 	}
 	// The largest error of each position.
 	per := len(want) / len(r.Prompt)

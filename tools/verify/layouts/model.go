@@ -199,11 +199,11 @@ func parse(name string, flags []string) (Model, error) {
 	switch o := &c.Optimizer; {
 	case c.Leaves > 0: // no layout rounds otherwise
 	case o.Kind == optimizer.Lion || o.Muon.Vectors == optimizer.Lion && o.Matrices():
-		return Model{}, exitcode.Errorf(exitcode.Usage, "--optimizer lion steps by the sign of a gradient, which rounding decides where the gradient is nearly 0; verify the model with --optimizer adam, or the bits with --bits")
+		return Model{}, exitcode.Errorf(exitcode.Usage, "--optimizer lion steps by the sign of a gradient, which rounding decides where the gradient is nearly 0; verify the model with --optimizer adam, or compare bits with --bits")
 	case c.FP8.Format != "":
-		return Model{}, exitcode.Errorf(exitcode.Usage, "--fp8-format rounds to 8 bits, so that the smallest difference before can become a large one; verify the bits, with --bits")
+		return Model{}, exitcode.Errorf(exitcode.Usage, "--fp8-format rounds to 8 bits, so the smallest difference before rounding can become a large one; compare bits with --bits")
 	case o.Kind == optimizer.Adam8:
-		return Model{}, exitcode.Errorf(exitcode.Usage, "--optimizer %s rounds moments to 8 bits, so that the smallest difference before can become a large one; verify the bits, with --bits", o.Kind)
+		return Model{}, exitcode.Errorf(exitcode.Usage, "--optimizer %s rounds moments to 8 bits, so the smallest difference before rounding can become a large one; compare bits with --bits", o.Kind)
 	}
 	if c.Tuning.Samples() {
 		return Model{}, exitcode.Errorf(exitcode.Usage, "--tuning grpo learns from sampled answers, which rounding can change; verify the model with --tuning sft or dpo")

@@ -67,7 +67,7 @@ func (t *trial) evaluate(r *ranks.Rank, e *engine.Engine, batch []*engine.Micro)
 		for j, ids := range samples {
 			number := t.data.number(ids)
 			if number < 0 || number >= int64(t.config.GlobalBatchSize*t.config.Tuning.Sequences()) {
-				return exitcode.Errorf(exitcode.Differs, "sample %d is not of the first %d", number, t.config.GlobalBatchSize)
+				return exitcode.Errorf(exitcode.Differs, "sample %d is not one of the first %d samples", number, t.config.GlobalBatchSize)
 			}
 			var own []float64
 			for i := j; i < len(rows); i += len(samples) {

@@ -60,7 +60,7 @@ func (ts tensors) addBoxes(rank int, name string, global []int64, local []float6
 		t.each(p, func(global, at int64) {
 			v := float32(local[at])
 			if before := t.values[global]; before == before && before != v && clash == nil {
-				clash = fmt.Errorf("%s: element %v is %g on rank %d and %g on rank %d, though they hold copies of it",
+				clash = fmt.Errorf("%s: element %v is %g on rank %d but %g on rank %d, although both ranks have copies of it",
 					name, coordinates(t.shape, global), before, t.giver(global), v, rank)
 			}
 			t.values[global] = v

@@ -245,7 +245,7 @@ func (o *Outcome) hear(rank, step int, numbers []float64) error {
 		return nil
 	}
 	if !slices.Equal(numbers, o.reported[step]) {
-		return exitcode.Errorf(exitcode.Differs, "step %d: rank %d reports losses %v, another rank %v", step+1, rank, numbers, o.reported[step])
+		return exitcode.Errorf(exitcode.Differs, "step %d: rank %d reports the losses %v, but another rank reports %v", step+1, rank, numbers, o.reported[step])
 	}
 	return nil
 }
@@ -291,7 +291,7 @@ func (d *numbers) Len() int64 { return d.n }
 
 func (d *numbers) Sample(k int64) (dataset.Sample, error) {
 	if k < 0 || k >= d.n {
-		return dataset.Sample{}, fmt.Errorf("sample %d of %d", k, d.n)
+		return dataset.Sample{}, fmt.Errorf("sample %d is out of range: there are %d samples", k, d.n)
 	}
 	r := rand.New(rand.NewPCG(uint64(k), 7))
 	ids := make([]int32, d.seq+1)

@@ -56,7 +56,7 @@ func (w *weights) fillBuffers(d *device.Device, stages []*model.Stage) error {
 				continue
 			}
 			if int64(len(values)) != b.Tensor.Len() {
-				return exitcode.Errorf(exitcode.BadData, "%s: %s has %d elements, the model needs %d", w.file.Path, b.Name, len(values), b.Tensor.Len())
+				return exitcode.Errorf(exitcode.BadData, "%s: %s has %d elements, but the model needs %d", w.file.Path, b.Name, len(values), b.Tensor.Len())
 			}
 			device.WriteSlice(d, b.Tensor, values)
 		}

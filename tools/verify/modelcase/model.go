@@ -273,13 +273,13 @@ func (r *run) compareForward(t *trial, found *forwardNumbers, expected *tensors)
 		case "mtp_logits":
 			i, err := strconv.Atoi(rest)
 			if err != nil || found.ahead[i] == nil {
-				return exitcode.Errorf(exitcode.BadData, "%s: %q names no depth of multi-token prediction of the model", expected.Path, name)
+				return exitcode.Errorf(exitcode.BadData, "%s: %q does not name a depth of multi-token prediction of the model", expected.Path, name)
 			}
 			got, tolerance = found.ahead[i], "logits_abs"
 		case "hidden":
 			i, err := strconv.Atoi(rest)
 			if err != nil || i < 0 || i >= len(found.hidden) {
-				return exitcode.Errorf(exitcode.BadData, "%s: %q names no layer of a model of %d", expected.Path, name, t.config.Model.NumLayers)
+				return exitcode.Errorf(exitcode.BadData, "%s: %q does not name a layer of a model with %d layers", expected.Path, name, t.config.Model.NumLayers)
 			}
 			got = found.hidden[i]
 		case "router":
@@ -290,7 +290,7 @@ func (r *run) compareForward(t *trial, found *forwardNumbers, expected *tensors)
 		case "token_loss_without_padding", "grad", "grad_lm_only", "param_after_1", "param_after_10": // compared by other functions
 			continue
 		default:
-			return exitcode.Errorf(exitcode.BadData, "%s: %q is nothing that a model case compares", expected.Path, name)
+			return exitcode.Errorf(exitcode.BadData, "%s: a model case cannot compare %q", expected.Path, name)
 		}
 		if err := r.compare("forward", name, got, expected, tolerance); err != nil {
 			return err

@@ -173,7 +173,7 @@ func (r *run) compareShards(all []*seen) error {
 		number, rest, _ := strings.Cut(strings.TrimPrefix(name, "rank"), ".")
 		i, err := strconv.Atoi(number)
 		if err != nil || i < 0 || i >= len(all) {
-			return exitcode.Errorf(exitcode.BadData, "%s: %q is of no rank of %d", path, name, len(all))
+			return exitcode.Errorf(exitcode.BadData, "%s: %q does not belong to one of the %d ranks", path, name, len(all))
 		}
 		kind, named, _ := strings.Cut(rest, ".")
 		k, known := kinds[kind]
@@ -191,7 +191,7 @@ func (r *run) compareShards(all []*seen) error {
 				return err
 			}
 		default:
-			return exitcode.Errorf(exitcode.BadData, "%s: %q is nothing that a layout compares", path, name)
+			return exitcode.Errorf(exitcode.BadData, "%s: a layout case cannot compare %q", path, name)
 		}
 	}
 	return nil
@@ -309,7 +309,7 @@ func (r *run) compareTensors(c *caseFile, w *world, all []*seen, file *tensors) 
 		got, err := w.weights.names.ofFile(theirs, func(global string) ([]float64, error) {
 			x := assembled(all, global, parts)
 			if x == nil {
-				return nil, exitcode.Errorf(exitcode.BadData, "the ranks have no %s, which %q is made of", global, theirs)
+				return nil, exitcode.Errorf(exitcode.BadData, "the ranks have no %s, from which %q is computed", global, theirs)
 			}
 			return x, nil
 		})

@@ -88,7 +88,7 @@ func (w *weights) fill(d *device.Device, p *mpu.Param) error {
 		}
 		full := mpu.Piece{Size: t.Global}
 		if int64(len(values)) < full.Len() {
-			return exitcode.Errorf(exitcode.BadData, "%s: %s has %d elements, the model needs %d", w.file.Path, t.Name, len(values), full.Len())
+			return exitcode.Errorf(exitcode.BadData, "%s: %s has %d elements, but the model needs %d", w.file.Path, t.Name, len(values), full.Len())
 		}
 		fillPieces(host, t, values)
 	}
@@ -144,7 +144,7 @@ func (s *subject) pull(name string, values func(*mpu.Param) []float64) ([]float6
 				}
 			}
 		}
-		return nil, exitcode.Errorf(exitcode.BadData, "the model has no %s, which %q is made of", global, name)
+		return nil, exitcode.Errorf(exitcode.BadData, "the model has no %s, from which %q is computed", global, name)
 	})
 }
 
@@ -188,7 +188,7 @@ func batchFirst(x []float64, batch, width int) []float64 {
 func newMicro(c *config.Run, tokens, labels [][]int32, mask [][]float32, positions [][]int32) (*engine.Micro, error) {
 	m := &engine.Micro{Tokens: tokens, Labels: labels, LossMask: mask, PositionIDs: positions}
 	if len(tokens) == 0 || len(tokens[0]) == 0 || len(tokens[0]) > c.SeqLength {
-		return nil, exitcode.Errorf(exitcode.BadData, "%d rows of tokens; at least one of 1 to %d tokens is expected", len(tokens), c.SeqLength)
+		return nil, exitcode.Errorf(exitcode.BadData, "there are %d rows of tokens; at least one row of 1 to %d tokens is expected", len(tokens), c.SeqLength)
 	}
 	vocab := c.Model.VocabSize
 	for j, row := range tokens {
