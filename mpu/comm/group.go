@@ -26,7 +26,7 @@ func NewGroup(m Membership, e Engine) *Group { return &Group{m, e} }
 func Join(name string, rank int, members []int, world int) (m Membership, err error) {
 	for i, member := range members {
 		if member < 0 || member >= world || slices.Contains(members[:i], member) {
-			return m, exitcode.Errorf(exitcode.Internal, "group %s of ranks %v: each must be one of the %d ranks, and may occur once", name, members, world)
+			return m, exitcode.Errorf(exitcode.Internal, "group %s of ranks %v: each member must be one of the %d ranks, and may occur only once", name, members, world)
 		}
 	}
 	m = Membership{Name: name, Members: slices.Clone(members), Rank: slices.Index(members, rank)}

@@ -86,7 +86,7 @@ func (m *Mismatch) Error() string {
 	if m.ofMessage() {
 		return m.message(a, b)
 	}
-	return fmt.Sprintf("the ranks of group %s %v do not call the same: #%d is %s on rank %d, but %s on rank %d",
+	return fmt.Sprintf("the ranks of group %s %v do not call the same operations: #%d is %s on rank %d, but %s on rank %d",
 		m.Group, m.Members, m.Seq, a.What(), a.Rank, b.What(), b.Rank)
 }
 

@@ -55,7 +55,7 @@ func (s staged) Start(c *Collective) Work {
 	p.bytes = max(p.bytes, 64)
 	buffer, err := device.HostAlloc(p.bytes)
 	if err != nil {
-		return Finished(exitcode.Errorf(exitcode.Internal, "%d bytes of host memory for messages between ranks: %w", p.bytes, err))
+		return Finished(exitcode.Errorf(exitcode.Internal, "%d bytes of host memory for messages between ranks cannot be allocated: %w", p.bytes, err))
 	}
 	p.buffer, p.next = buffer, buffer
 	p.work = s.host.Start(p.copied(c))

@@ -97,7 +97,7 @@ func firstApart(calls map[int][]Call, name, group string, end int64, sign signer
 			return -1, ""
 		}
 		rank := seqs[seq].first(odd)
-		return rank, fmt.Sprintf("rank %d differs: its #%d is %s, the others' %s", rank, seq, odd, usual)
+		return rank, fmt.Sprintf("rank %d differs: its call #%d is %s, but that of the other ranks is %s", rank, seq, odd, usual)
 	}
 	return -1, ""
 }

@@ -325,14 +325,14 @@ func (s *still) cycle() *failure.Verdict {
 	n, other := s.lacking(rank)
 	if n == 0 {
 		v.Kind = failure.Stall
-		v.Text = fmt.Sprintf("all ranks have entered %s, but on rank %d it does not end: bytes are lost between the ranks", s.named(c), rank)
+		v.Text = fmt.Sprintf("all ranks have entered %s, but on rank %d it does not end: bytes were lost between the ranks", s.named(c), rank)
 		return v
 	}
 	v.Text = fmt.Sprintf("the ranks wait for each other: rank %d is in %s%s, which rank %d never entered", rank, s.named(c), calledAt(c), other)
 	if theirs := s.waits(other); theirs != nil {
 		v.Text += fmt.Sprintf("; rank %d is in %s%s", other, s.named(theirs), calledAt(theirs))
 	}
-	v.Text += fmt.Sprintf("; it is rank %d whose calls differ from the other ranks'", rank)
+	v.Text += fmt.Sprintf("; the calls of rank %d differ from those of the other ranks", rank)
 	return v
 }
 

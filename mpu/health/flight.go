@@ -81,7 +81,7 @@ func newPage(rank, world int, folder string) (*page, error) {
 		p.file = FlightFile(folder, rank)
 		var err error
 		if p.memory, p.unmap, err = mapFile(p.file, pageBytes); err != nil {
-			return nil, exitcode.Errorf(exitcode.IO, "the flight record %s: %w; choose another --run-folder", p.file, err)
+			return nil, exitcode.Errorf(exitcode.IO, "the flight record %s cannot be written: %w; choose another --run-folder", p.file, err)
 		}
 	}
 	p.lay()
@@ -248,7 +248,7 @@ func ReadFlight(path string) (*Flight, error) {
 
 func parseFlight(bytes []byte) (*Flight, error) {
 	if len(bytes) != pageBytes {
-		return nil, fmt.Errorf("%d bytes; a flight record has %d", len(bytes), pageBytes)
+		return nil, fmt.Errorf("the file has %d bytes, but a flight record has %d", len(bytes), pageBytes)
 	}
 	aligned := make([]uint64, (pageBytes+7)/8)
 	p := &page{memory: unsafe.Slice((*byte)(unsafe.Pointer(&aligned[0])), pageBytes)}
@@ -259,7 +259,7 @@ func parseFlight(bytes []byte) (*Flight, error) {
 		return nil, fmt.Errorf("not a flight record of this version")
 	}
 	if h.Written < 0 {
-		return nil, fmt.Errorf("invalid number of calls %d", h.Written)
+		return nil, fmt.Errorf("the number of calls, %d, is invalid", h.Written)
 	}
 	f := &Flight{Rank: int(h.Rank), World: int(h.World), PID: int(h.PID), Phase: Phase(h.Phase).String(), Step: h.Step, At: At(Phase(h.Phase), h.Step),
 		Since: time.Unix(0, h.PhaseStart), Written: h.Written, Waiting: h.Waiting, Calls: p.calls()}

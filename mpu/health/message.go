@@ -32,7 +32,7 @@ func (m *message) write() ([]byte, error) {
 func read(sent []byte) (*message, error) {
 	m := &message{}
 	if len(sent) == 0 || sent[0] > 1 {
-		return nil, fmt.Errorf("invalid message of %d bytes", len(sent))
+		return nil, fmt.Errorf("a message of %d bytes is invalid", len(sent))
 	}
 	f := &fields{bytes: sent[1:], reading: true}
 	if sent[0] == 1 {
@@ -44,7 +44,7 @@ func read(sent []byte) (*message, error) {
 	}
 	if len(f.bytes) > 0 {
 		if err := json.Unmarshal(f.bytes, m); err != nil {
-			return nil, fmt.Errorf("invalid message: %w", err)
+			return nil, fmt.Errorf("a message is invalid: %w", err)
 		}
 	}
 	return m, m.check()
@@ -55,12 +55,12 @@ func (m *message) check() error {
 	if m.Hello != nil {
 		for _, g := range m.Hello.Groups {
 			if len(g.Name) > 256 {
-				return fmt.Errorf("a group's name of %d bytes", len(g.Name))
+				return fmt.Errorf("the name of a group has %d bytes, which is too long", len(g.Name))
 			}
 		}
 	}
 	if b := m.Beat; b != nil && (b.Phase >= Phases || b.Calls < 0 || b.Ended < 0 || b.Marks < 0 || b.Steps < 0) {
-		return fmt.Errorf("a beat of phase %d, %d calls, %d ended, %d steps", b.Phase, b.Calls, b.Ended, b.Steps)
+		return fmt.Errorf("a heartbeat has phase %d, %d calls, %d of them ended, and %d steps, which is not possible", b.Phase, b.Calls, b.Ended, b.Steps)
 	}
 	return nil
 }

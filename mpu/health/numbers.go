@@ -82,7 +82,7 @@ func folded(blocks []block) (out []block) {
 // else, also numbers that do not ascend.
 func parseRanges(text string) (blocks []block, err error) {
 	bad := func() ([]block, error) {
-		return nil, fmt.Errorf("%q: expected an ascending list of numbers", cut(text, 64))
+		return nil, fmt.Errorf("%q is not an ascending list of numbers", cut(text, 64))
 	}
 	parts := strings.Split(text, ",")
 	for i := 0; i < len(parts); i++ {
@@ -160,7 +160,7 @@ func members(text string, world int) (numbers []int, err error) {
 		return nil, err
 	}
 	if last := blocks[len(blocks)-1].end(); last >= min(world, math.MaxInt32) {
-		return nil, fmt.Errorf("rank %d in a run of %d ranks", last, world)
+		return nil, fmt.Errorf("rank %d does not exist in a run of %d ranks", last, world)
 	}
 	for _, b := range blocks {
 		for i := range b.times {

@@ -131,7 +131,7 @@ func partsIn(flights []*Flight, ranks []int, there map[int]*Call, absent func(in
 		case first == nil:
 			first, who = c, flights[i].Rank
 		case c.What() != first.What():
-			return &parting{fmt.Sprintf("rank %d called %s%s, rank %d called %s%s, both as #%d of group %s", who, first.What(), calledAt(first), flights[i].Rank, c.What(), calledAt(c), c.Seq, c.Group),
+			return &parting{fmt.Sprintf("rank %d called %s%s, but rank %d called %s%s, both as call #%d of group %s", who, first.What(), calledAt(first), flights[i].Rank, c.What(), calledAt(c), c.Seq, c.Group),
 				true, min(first.Start, c.Start)}
 		}
 	}

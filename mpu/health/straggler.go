@@ -53,5 +53,5 @@ func (w *Watcher) slowest(step int64) string {
 		sort.Float64s(times)
 		parts = append(parts, fmt.Sprintf("%s: rank %d, %.1f ms (median %.1f)", p, worst, slow, times[len(times)/2]))
 	}
-	return fmt.Sprintf("stragglers at step %d, own work a step: %s", step, strings.Join(parts, "; "))
+	return fmt.Sprintf("stragglers at step %d, with their own work per step: %s", step, strings.Join(parts, "; "))
 }

@@ -56,7 +56,7 @@ func (w *Watcher) learnt(limits [Phases]time.Duration) string {
 		return ""
 	}
 	w.limited = limits
-	return fmt.Sprintf("time-outs learnt from this run: %s (%g times the longest so far, at least %.0f s)", strings.Join(parts, ", "), w.settings.Factor, (leastTimeouts * w.settings.Limit).Seconds())
+	return fmt.Sprintf("time-outs learned from this run: %s (%g times the longest stay so far, and at least %.0f s)", strings.Join(parts, ", "), w.settings.Factor, (leastTimeouts * w.settings.Limit).Seconds())
 }
 
 // outlasting is the verdict on a rank that stays in a phase for too long; nil: none does. Of
@@ -85,10 +85,10 @@ func (w *Watcher) outlasting(limits [Phases]time.Duration, now time.Time) *failu
 		rank = culprit
 	}
 	verdict, b := s.verdict(failure.Stall, rank), w.ranks[rank].beat
-	verdict.Text = fmt.Sprintf("rank %d has been in %s for %.0f s; the time-out learnt from this run is %.0f s (--phase-timeout-factor %g)", rank, At(b.Phase, b.Step), stay(&w.ranks[rank], now).Seconds(),
+	verdict.Text = fmt.Sprintf("rank %d has been in %s for %.0f s; the time-out learned from this run is %.0f s (--phase-timeout-factor %g)", rank, At(b.Phase, b.Step), stay(&w.ranks[rank], now).Seconds(),
 		limits[w.ranks[late[0]].beat.Phase].Seconds(), w.settings.Factor)
 	if n := len(late) - 1; n > 0 && slices.Contains(late, rank) {
-		verdict.Text += fmt.Sprintf("; so have %d other ranks, which wait", n)
+		verdict.Text += fmt.Sprintf("; %d other ranks wait in the same phase", n)
 	}
 	return verdict
 }

@@ -48,14 +48,14 @@ func TestLearntTimeouts(t *testing.T) {
 		switch {
 		case (v == nil) != (c.blame < 0):
 			t.Errorf("%s: verdict %+v", name, v)
-		case v != nil && (v.Rank != c.blame || v.Kind != failure.Stall || !strings.Contains(v.Text, "the time-out learnt from this run is")):
+		case v != nil && (v.Rank != c.blame || v.Kind != failure.Stall || !strings.Contains(v.Text, "the time-out learned from this run is")):
 			t.Errorf("%s: verdict %+v", name, v)
 		}
 	}
 	// What is reported.
 	all(Forward, 9, 0)
 	line := w.learnt(w.limits())
-	if want := "data 50 s, forward 30 s, save 90 s (5 times the longest so far, at least 30 s)"; !strings.HasSuffix(line, want) {
+	if want := "data 50 s, forward 30 s, save 90 s (5 times the longest stay so far, and at least 30 s)"; !strings.HasSuffix(line, want) {
 		t.Errorf("it says %q, want %q", line, want)
 	}
 	if again := w.learnt(w.limits()); again != "" {

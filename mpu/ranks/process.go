@@ -87,7 +87,7 @@ func (p *member) conclude(err error) error {
 func (p *member) run() (err error) {
 	defer device.CatchOutOfMemory(&err)
 	if n := p.Sizes.World(); n != p.process.Size() {
-		return exitcode.Errorf(exitcode.Usage, "the layout has %d ranks, the launcher started %d", n, p.process.Size())
+		return exitcode.Errorf(exitcode.Usage, "the layout has %d ranks, but the launcher started %d", n, p.process.Size())
 	}
 	// The device, and who watches the rank: recorder, heartbeats, injected faults.
 	d, err := p.Open()

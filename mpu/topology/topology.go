@@ -48,11 +48,11 @@ func (s Sizes) Check() error {
 		size int
 	}{{"tensor-parallel", s.TP}, {"context-parallel", s.CP}, {"expert-parallel", s.EP}, {"expert tensor-parallel", s.ExpertTP()}, {"data-parallel", s.DP}, {"pipeline-parallel", s.PP}} {
 		if n.size < 1 {
-			problems = append(problems, fmt.Errorf("the %s size is %d; it must be 1 at least", n.name, n.size))
+			problems = append(problems, fmt.Errorf("the %s size is %d; it must be at least 1", n.name, n.size))
 		}
 	}
 	if len(problems) == 0 && s.World()%(s.ExpertTP()*s.EP*s.PP) != 0 {
-		problems = append(problems, fmt.Errorf("%d ranks do not divide by expert tensor-parallel %d x expert-parallel %d x pipeline-parallel %d",
+		problems = append(problems, fmt.Errorf("%d ranks are not a multiple of expert tensor-parallel %d x expert-parallel %d x pipeline-parallel %d",
 			s.World(), s.ExpertTP(), s.EP, s.PP))
 	}
 	return exitcode.With(exitcode.Usage, errors.Join(problems...))

@@ -93,8 +93,8 @@ func Find(get func(string) string) (*Env, error) {
 		case lack == none && missing == nil:
 			missing = l.severalWithoutRank(get)
 		case lack != none && missing == nil:
-			missing = exitcode.Errorf(exitcode.Usage, "%s=%s in the environment is %s's, but %s is not set: this process cannot determine the ranks of the run; "+
-				"export it, or unset %[1]s if there is only one rank", l.rank[0], first(get, l.rank), l.launcher, lack)
+			missing = exitcode.Errorf(exitcode.Usage, "%s=%s in the environment was set by %s, but %s is not set, so this process cannot determine the ranks of the run; "+
+				"export %[4]s, or unset %[1]s if there is only one rank", l.rank[0], first(get, l.rank), l.launcher, lack)
 		}
 	}
 	return nil, missing
@@ -112,8 +112,8 @@ func (l *names) severalWithoutRank(get func(string) string) error {
 	}{{l.size, 1}, {l.localSize, 1}, {l.local, 0}} {
 		name, text := which(get, one.names)
 		if n, err := strconv.Atoi(text); err == nil && n > one.alone {
-			return exitcode.Errorf(exitcode.Usage, "%s=%s in the environment is %s's and means several ranks, but %s is not set: this process cannot determine which rank it is; "+
-				"export it, or unset %[1]s if all ranks are in this process", name, text, l.launcher, strings.Join(l.rank, " or "))
+			return exitcode.Errorf(exitcode.Usage, "%s=%s in the environment was set by %s and means several ranks, but %s is not set, so this process cannot determine which rank it is; "+
+				"export %[4]s, or unset %[1]s if all ranks are in this process", name, text, l.launcher, strings.Join(l.rank, " or "))
 		}
 	}
 	return nil
@@ -146,13 +146,13 @@ func (l *names) lacks(get func(string) string) string {
 func Unsure(get func(string) string) error {
 	for _, s := range schedulers {
 		if hosts := get(s.hosts); hosts != "" && hosts != "1" && get(s.number) != "" {
-			return exitcode.Errorf(exitcode.Usage, "%s=%s: %s started this process as one host of several, but pretrain_gpt is one rank: start it by monotron launch -- pretrain_gpt, "+
+			return exitcode.Errorf(exitcode.Usage, "%s=%s: %s started this process as one host of several, but pretrain_gpt is only one rank; start it by monotron launch -- pretrain_gpt, "+
 				"or request all ranks in this process by --world-size", s.hosts, hosts, s.name)
 		}
 	}
 	if n, err := strconv.Atoi(get("SLURM_NTASKS")); err == nil && n > 1 && get("SLURM_PROCID") == "0" && get("SLURM_STEP_ID") == "" {
-		return exitcode.Errorf(exitcode.Usage, "SLURM_NTASKS=%d, but SLURM_STEP_ID is not set: either this is the batch script itself (start the ranks by srun or monotron launch, or all of them here by --world-size), "+
-			"or srun's variables do not reach its tasks", n)
+		return exitcode.Errorf(exitcode.Usage, "SLURM_NTASKS=%d, but SLURM_STEP_ID is not set: either this is the batch script itself (start the ranks by srun or monotron launch, or all of them in this process by --world-size), "+
+			"or the variables of srun do not reach its tasks", n)
 	}
 	return nil
 }
@@ -186,9 +186,9 @@ func (l *names) read(get func(string) string) (*Env, error) {
 	case err != nil:
 		return nil, err
 	case p.Size < 1 || p.Rank >= p.Size:
-		return nil, exitcode.Errorf(exitcode.Usage, "%s gives the impossible rank %d of %d (%s, %s)", p.Launcher, p.Rank, p.Size, l.rank[0], l.size[0])
+		return nil, exitcode.Errorf(exitcode.Usage, "%s gives rank %d of %d ranks, which is not possible (%s, %s)", p.Launcher, p.Rank, p.Size, l.rank[0], l.size[0])
 	case p.LocalSize < 1 || p.LocalSize > p.Size:
-		return nil, exitcode.Errorf(exitcode.Usage, "%s gives the impossible number of %d of %d ranks on this host (%s)", p.Launcher, p.LocalSize, p.Size, l.localSize[0])
+		return nil, exitcode.Errorf(exitcode.Usage, "%s gives %d of %d ranks for this host, which is not possible (%s)", p.Launcher, p.LocalSize, p.Size, l.localSize[0])
 	}
 	// Several runs of one launcher on a host need different rendezvous: the starter's process is part of the name.
 	if p.Job == "" && l.starter != "" && !p.Hosts() {
@@ -213,11 +213,11 @@ func (l *names) meeting(get func(string) string, p *Env) (string, error) {
 	case get("SLURM_JOB_NODELIST") != "":
 		host = firstNode(get("SLURM_JOB_NODELIST"))
 	default:
-		return "", exitcode.Errorf(exitcode.Usage, "%s started ranks on several hosts without an address for their rendezvous; export MASTER_ADDR (the host of rank 0) and MASTER_PORT (a free port there)", p.Launcher)
+		return "", exitcode.Errorf(exitcode.Usage, "%s started ranks on several hosts without an address for their rendezvous; export MASTER_ADDR (the host of rank 0) and MASTER_PORT (a free port of that host)", p.Launcher)
 	}
 	if port == "" {
 		if p.Job == "" {
-			return "", exitcode.Errorf(exitcode.Usage, "%s does not name its job (%s), so that ranks cannot agree on a port: export MASTER_PORT (a free port on the host of rank 0)",
+			return "", exitcode.Errorf(exitcode.Usage, "%s does not name its job (%s), so ranks cannot agree on a port; export MASTER_PORT (a free port on the host of rank 0)",
 				p.Launcher, strings.Join(l.job, ", "))
 		}
 		return rendezvous.Address(host, portOf(p.Job+"."+get("SLURM_STEP_ID"))), nil

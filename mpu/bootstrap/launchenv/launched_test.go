@@ -141,7 +141,7 @@ func TestFindProblems(t *testing.T) {
 		{"RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=4 MASTER_PORT=1", "4 of 2 ranks"},
 		{"RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2", "export MASTER_PORT"},
 		{"RANK=0", "WORLD_SIZE is not set"},
-		{"WORLD_SIZE=2", "WORLD_SIZE=2 in the environment is torchrun's and means several ranks, but RANK is not set"},
+		{"WORLD_SIZE=2", "WORLD_SIZE=2 in the environment was set by torchrun and means several ranks, but RANK is not set"},
 		{"WORLD_SIZE=2 LOCAL_RANK=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=29600", "RANK is not set"},
 		{"LOCAL_RANK=1", "LOCAL_RANK=1"},
 		{"OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK is not set"},

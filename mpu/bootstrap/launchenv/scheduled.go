@@ -56,7 +56,7 @@ func (s scheduler) read(values map[string]string, gpus func() int) (*Scheduled, 
 	number := func(name, text string, least int) int {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < least {
-			problems = append(problems, fmt.Errorf("%s=%q in the environment is not a number from %d", name, values[name], least))
+			problems = append(problems, fmt.Errorf("%s=%q in the environment is not a number of at least %d", name, values[name], least))
 		}
 		return n
 	}
@@ -89,9 +89,9 @@ func (s scheduler) read(values map[string]string, gpus func() int) (*Scheduled, 
 	switch {
 	case len(problems) > 0:
 	case p.Number >= p.Hosts:
-		problems = append(problems, fmt.Errorf("%s=%d in the environment, but there are %d hosts (%s)", s.number, p.Number, p.Hosts, s.hosts))
+		problems = append(problems, fmt.Errorf("%s=%d in the environment is not possible: there are %d hosts (%s)", s.number, p.Number, p.Hosts, s.hosts))
 	case p.Hosts > 1 && p.Addr == "":
-		problems = append(problems, fmt.Errorf("%s=%s in the environment, but %s, the address of host 0, is not set", s.hosts, values[s.hosts], s.addr))
+		problems = append(problems, fmt.Errorf("%s=%s is in the environment, but %s, the address of host 0, is not set; export it", s.hosts, values[s.hosts], s.addr))
 	}
 	if len(problems) > 0 {
 		return nil, exitcode.With(exitcode.Usage, problems[0])
@@ -130,7 +130,7 @@ func volcano(values map[string]string, host string) (*Scheduled, error) {
 	short := func(name string) string { s, _, _ := strings.Cut(name, "."); return s }
 	at := slices.IndexFunc(hosts, func(h string) bool { return short(h) == short(host) })
 	if at < 0 {
-		return nil, exitcode.Errorf(exitcode.Usage, "%s in the environment lists the hosts of a Volcano job, but not this one (%s); give --nnodes, --node-rank and --master-addr", tasks[0], host)
+		return nil, exitcode.Errorf(exitcode.Usage, "%s in the environment lists the hosts of a Volcano job, but this host (%s) is not among them; give --nnodes, --node-rank and --master-addr", tasks[0], host)
 	}
 	return &Scheduled{By: fmt.Sprintf("Volcano (%s)", strings.Join(tasks, ", ")), Hosts: len(hosts), Number: at, Addr: hosts[0]}, nil
 }

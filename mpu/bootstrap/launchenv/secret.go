@@ -41,7 +41,7 @@ func userSecret(cache string) ([]byte, error) {
 		return nil, err
 	}
 	if len(text) < 64 {
-		return nil, fmt.Errorf("%s is damaged; remove it", path)
+		return nil, fmt.Errorf("%s is damaged; remove this file", path)
 	}
 	return text, nil
 }

@@ -155,7 +155,7 @@ func Speed(d *device.Device, g *comm.Group, bytes int64) (best float64, err erro
 		d.Read(device.AsBytes(values), t)
 		for i, v := range values {
 			if v != want*float32(i%7) {
-				return 0, exitcode.Errorf(exitcode.Internal, "group %s: a small all-reduce gave %g instead of %g: memory, network or the program is damaged on one of its hosts; test them in pairs (doctor --hosts)", g.Name(), v, want*float32(i%7))
+				return 0, exitcode.Errorf(exitcode.Internal, "group %s: a small all-reduce gave %g instead of %g: the memory, network or program of one of its hosts is damaged; test the hosts in pairs (doctor --hosts)", g.Name(), v, want*float32(i%7))
 			}
 		}
 	}
@@ -177,7 +177,7 @@ func neighbours(d *device.Device, g *comm.Group, bytes int64) error {
 	}
 	for _, v := range device.ReadSlice[float32](d, in) {
 		if v != float32(from+1) {
-			return exitcode.Errorf(exitcode.Internal, "group %s: a message from its rank %d contained %g instead of %d: memory, network or the program is damaged on one of their hosts; test them in pairs (doctor --hosts)", g.Name(), from, v, from+1)
+			return exitcode.Errorf(exitcode.Internal, "group %s: a message from rank %d of the group contained %g instead of %d: the memory, network or program of one of the hosts is damaged; test the hosts in pairs (doctor --hosts)", g.Name(), from, v, from+1)
 		}
 	}
 	return d.Err()
@@ -201,11 +201,11 @@ func (r *Report) judge(p *process.World, all []float64, groups []*comm.Group) {
 		}
 		hosts = append(hosts, m.Host)
 		if off := time.Duration(mine[0]-all[0]) * time.Microsecond; off.Abs() > clockOff {
-			r.note("the clock of %s is %v off that of %s: times in logs and checkpoints will be inconsistent; synchronize the clocks by NTP (timedatectl set-ntp true)",
+			r.note("the clock of %s differs by %v from that of %s: times in logs and checkpoints will be inconsistent; synchronize the clocks by NTP (timedatectl set-ntp true)",
 				m.Host, off.Round(100*time.Millisecond), members[0].Host)
 		}
 		if mine[1] >= 0 && mine[1] < sharedLeft {
-			r.note("/dev/shm of %s has %.0f MiB free: ranks there may use a slower transport; mount -o remount,size=1G /dev/shm, in a container --shm-size=1g", m.Host, mine[1]/(1<<20))
+			r.note("/dev/shm of %s has only %.0f MiB free, so its ranks may use a slower transport; enlarge it by mount -o remount,size=1G /dev/shm, or for a container by --shm-size=1g", m.Host, mine[1]/(1<<20))
 		}
 	}
 	r.Hosts = len(hosts)
@@ -237,7 +237,7 @@ func placing(members []rendezvous.Member, devices []byte) (lines []string) {
 		lines = append(lines, fmt.Sprintf("%s: %s (%s) on %s", at.host, logging.Count(len(ranks[at]), "rank"), strings.Join(ranks[at], " "), at.device))
 	}
 	if more := len(owners) - clashesShown; more > 0 {
-		lines = append(lines, fmt.Sprintf("and so on, %d lines more", more))
+		lines = append(lines, fmt.Sprintf("and %d more lines like these", more))
 	}
 	return lines
 }
@@ -256,7 +256,7 @@ func (r *Report) timing(g *comm.Group, i int, all []float64, each int) {
 	}
 	r.Groups = append(r.Groups, t)
 	if t.Slowest*laggard < t.Fastest && r.Hosts > 1 {
-		r.note("the %s group of rank %d sums at %.2f GB/s, the fastest at %.2f: check that host's network (doctor --hosts)", t.Kind, t.Where, t.Slowest/1e9, t.Fastest/1e9)
+		r.note("the %s group of rank %d sums at %.2f GB/s, but the fastest group at %.2f GB/s; check the network of that host (doctor --hosts)", t.Kind, t.Where, t.Slowest/1e9, t.Fastest/1e9)
 	}
 }
 

@@ -132,7 +132,7 @@ func TestPreflightSendsMessages(t *testing.T) {
 			return nil
 		})
 		err := errors.Join(errs...)
-		if !spoils && err != nil || spoils && (errs[2] == nil || !strings.Contains(errs[2].Error(), "group all: a message from its rank 1 contained 7 instead of 2")) {
+		if !spoils && err != nil || spoils && (errs[2] == nil || !strings.Contains(errs[2].Error(), "group all: a message from rank 1 of the group contained 7 instead of 2")) {
 			t.Errorf("spoilt: %v: %v", spoils, err)
 		}
 	}
@@ -200,7 +200,7 @@ func TestPreflightNotes(t *testing.T) {
 			return err
 		}
 		r.judge(p, all, []*comm.Group{tp, dp})
-		for i, want := range []string{"the clock of node1 is 5s off that of node0", "/dev/shm of node2 has 1 MiB free", "the dp group of rank 3 sums at 0.10 GB/s, the fastest at 3.00"} {
+		for i, want := range []string{"the clock of node1 differs by 5s from that of node0", "/dev/shm of node2 has only 1 MiB free", "the dp group of rank 3 sums at 0.10 GB/s, but the fastest group at 3.00 GB/s"} {
 			if len(r.Notes) != 3 || !strings.HasPrefix(r.Notes[i], want) {
 				return fmt.Errorf("notes %q, want %q", r.Notes, want)
 			}

@@ -66,21 +66,21 @@ func (s *server) misfit(p *peer) *failure.Verdict {
 	}
 	switch {
 	case p.World != s.config.World:
-		return no("%[1]s was started as one of %[2]d %[4]ss, %[4]s 0 as one of %[3]d: start all %[4]ss of a run alike", p, p.World, s.config.World, s.config.Called)
+		return no("%[1]s was started as one of %[2]d %[4]ss, %[4]s 0 as one of %[3]d: start all %[4]ss of a run in the same way", p, p.World, s.config.World, s.config.Called)
 	case p.Rank < 0 || p.Rank >= s.config.World:
 		return no("%s: %ss of this run are 0 to %d", p, s.config.Called, s.config.World-1)
 	case s.config.Late && s.full && (other == nil || other.left):
 	case s.config.Loose && s.full:
 		code = exitcode.Again
-		return no("%s is too late: the others have started without it", p)
+		return no("%s is too late: the other processes have started without it", p)
 	case other != nil:
 		return no("two processes have the same %[1]s: %[2]s and %[3]s; give each process its own %[1]s, and each run its own port", s.config.Called, other, p)
 	case s.full:
-		return no("%s is too late: the others have started without it", p)
+		return no("%s is too late: the other processes have started without it", p)
 	}
 	for _, what := range slices.Sorted(maps.Keys(s.config.Alike)) {
 		if mine, theirs := s.config.Alike[what], p.Alike[what]; mine != theirs {
-			return no("%[1]s has not the same %[2]s as %[5]s 0: %[3]s there, %[4]s here; copy one build to all hosts and start all %[5]ss alike", p, what, cut(theirs, longestName), cut(mine, longestName), s.config.Called)
+			return no("%[1]s does not have the same %[2]s as %[5]s 0: %[3]s instead of %[4]s; copy the same build to all hosts and start all %[5]ss in the same way", p, what, cut(theirs, longestName), cut(mine, longestName), s.config.Called)
 		}
 	}
 	return nil

@@ -109,7 +109,7 @@ func (p *peer) others() string {
 	if p.seat != 0 || n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; other ranks of its host that it connected: %d", n)
+	return fmt.Sprintf("; it also connected %d of the other ranks of its host", n)
 }
 
 // lose notes that the ranks of a connection are gone. The one that has made it is to blame: for the others it relays,

@@ -39,7 +39,7 @@ func TestTakenPort(t *testing.T) {
 	}
 	c := config(l.Addr().String(), 0, 1)
 	c.Timeout = 100 * time.Millisecond
-	if _, err := serve(c); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "is in use by another run") {
+	if _, err := serve(c); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "uses the port of") {
 		t.Errorf("a taken port: %v", err)
 	}
 	c.Timeout = 30 * time.Second

@@ -103,7 +103,7 @@ func TestMisfits(t *testing.T) {
 	}{
 		{"world size", "started as one of 3 ranks, rank 0 as one of 2", func(a string) Config { return with(a, 1, 3, plain) }},
 		{"duplicate", "two processes have the same rank", func(a string) Config { return with(a, 0, 2, plain) }},
-		{"binary", "not the same binary as rank 0: B there, A here", func(a string) Config {
+		{"binary", "does not have the same binary as rank 0: B instead of A", func(a string) Config {
 			return with(a, 1, 2, func(c *Config) { c.Alike = map[string]string{"binary": "B"} })
 		}},
 		{"late", "1 of 2 ranks did not join within 400ms: 1", nil},

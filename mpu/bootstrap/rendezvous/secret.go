@@ -14,7 +14,7 @@ import (
 const greeting = "monotron-ranks/1"
 
 // ErrSecret: the peer does not have this run's secret.
-var ErrSecret = errors.New("the peer does not have this run's secret")
+var ErrSecret = errors.New("the peer does not have the secret of this run")
 
 // proofTime is how long a connection may take to prove that it is one of ours.
 const proofTime = 30 * time.Second

@@ -91,7 +91,7 @@ func serve(c Config) (*server, error) {
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE): // to start again would not help
-		return nil, exitcode.Errorf(exitcode.Usage, "the port of %s is in use by another run, or by one that has just ended; choose another --master-port", c.Addr)
+		return nil, exitcode.Errorf(exitcode.Usage, "another run, or one that has just ended, uses the port of %s; choose another --master-port", c.Addr)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return nil, exitcode.Errorf(exitcode.Usage, "%s is not an address of this host; %s 0 must run on the host of the master address", c.Addr, c.Called)
 	case err != nil:

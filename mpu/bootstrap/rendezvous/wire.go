@@ -121,7 +121,7 @@ func (r *reader) message(limit int) (*message, error) {
 	}
 	m := &message{}
 	if err := json.Unmarshal(text, m); err != nil {
-		return nil, fmt.Errorf("invalid message: %w", err)
+		return nil, fmt.Errorf("a message is invalid: %w", err)
 	}
 	return m, nil
 }

@@ -176,7 +176,7 @@ func EveryDType(g *comm.Group) error {
 func refused(call func()) (err error) {
 	defer func() {
 		if said := fmt.Sprint(recover()); !strings.HasPrefix(said, "comm: ") || !strings.Contains(said, "in group") {
-			err = fmt.Errorf("it was not refused (%s)", said)
+			err = fmt.Errorf("the call was not refused (%s)", said)
 		}
 	}()
 	call()

@@ -62,7 +62,7 @@ func (g *member) exchange(transfers []comm.Transfer) comm.Work {
 	// lacks is what a stall's message says of this exchange.
 	b := &batch{task: task{done: make(chan struct{})}, left: len(transfers)}
 	b.lacks = func() string {
-		return fmt.Sprintf("an exchange of %s, %d of %d messages not met", &g.Membership, b.left, len(transfers))
+		return fmt.Sprintf("an exchange of %s, with %d of %d messages incomplete", &g.Membership, b.left, len(transfers))
 	}
 	// Halves whose other end is there already are moved now, by the one that comes second.
 	var met [][2]*half

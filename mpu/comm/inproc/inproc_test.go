@@ -266,7 +266,7 @@ func TestStandstillIsNamed(t *testing.T) {
 		}
 		return g.Exchange([]comm.Transfer{{Peer: 2, T: x()}}).Wait()
 	})
-	for _, want := range []string{"rank 0 is in an exchange of group all [0 1 2], 1 of 1 messages not met", "rank 2 has ended"} {
+	for _, want := range []string{"rank 0 is in an exchange of group all [0 1 2], with 1 of 1 messages incomplete", "rank 2 has ended"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v lacks %q", err, want)
 		}
@@ -294,7 +294,7 @@ func TestTimeoutNamesWhoIsAway(t *testing.T) {
 		defer close(away)
 		return g.AllReduce(commtest.Heap(device.F32, make([]float64, 4)), comm.Sum).Wait()
 	})
-	for _, want := range []string{"rank 0 has waited for its peers for 4s", "rank 0 is in all_reduce(sum) of 4 f32 #1 of group dp [0 1], without ranks [1]", "rank 1 is at work since barrier #0 of group dp [0 1]"} {
+	for _, want := range []string{"rank 0 has waited for its peers for 4s", "rank 0 is in all_reduce(sum) of 4 f32 #1 of group dp [0 1], without ranks [1]", "rank 1 has been computing since barrier #0 of group dp [0 1]"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v lacks %q", err, want)
 		}

@@ -49,9 +49,9 @@ func (w *World) sleepers() string {
 		case r.waiting != nil && !r.waiting.over:
 			lines = append(lines, fmt.Sprintf("rank %d is in %s", rank, r.waiting.lacks()))
 		case last != nil:
-			lines = append(lines, fmt.Sprintf("rank %d is at work since %s, %v ago", rank, last, time.Since(last.Posted).Round(time.Millisecond)))
+			lines = append(lines, fmt.Sprintf("rank %d has been computing since %s, %v ago", rank, last, time.Since(last.Posted).Round(time.Millisecond)))
 		default:
-			lines = append(lines, fmt.Sprintf("rank %d has called nothing yet", rank))
+			lines = append(lines, fmt.Sprintf("rank %d has not called any operation yet", rank))
 		}
 	}
 	return strings.Join(lines, "; ")

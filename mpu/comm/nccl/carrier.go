@@ -92,17 +92,17 @@ func agree(words []string) (lack string, err error) {
 		s := seatOf(word)
 		// One GPU, one rank; equal devices and libraries, as results would differ.
 		if other, twice := taken[s.unit]; twice && s.unit != "" {
-			return "", exitcode.Errorf(exitcode.Usage, "ranks %d and %d compute on the same GPU (%s), but a GPU can run one rank only: start fewer ranks on that host, or let the launcher assign a GPU to each", other, rank, s.unit)
+			return "", exitcode.Errorf(exitcode.Usage, "ranks %d and %d compute on the same GPU (%s), but a GPU can run only one rank: start fewer ranks on that host, or let the launcher assign a GPU to each", other, rank, s.unit)
 		}
 		taken[s.unit] = rank
 		if s.device != first.device {
-			return "", exitcode.Errorf(exitcode.Usage, "rank 0 computes on %s, rank %d on %s: give all ranks the same --device, available on every host", first.device, rank, s.device)
+			return "", exitcode.Errorf(exitcode.Usage, "rank 0 computes on %s, but rank %d on %s; give all ranks the same --device, which every host must have", first.device, rank, s.device)
 		}
 		if s.products != first.products {
-			return "", exitcode.Errorf(exitcode.Usage, "rank 0 uses %s for matrix products, rank %d uses %s, whose results differ: install one version of cuBLASLt, or set MONOTRON_CUBLASLT=off", first.products, rank, s.products)
+			return "", exitcode.Errorf(exitcode.Usage, "rank 0 uses %s for matrix products, but rank %d uses %s, which gives different results; install the same version of cuBLASLt on all hosts, or set MONOTRON_CUBLASLT=off", first.products, rank, s.products)
 		}
 		if s.nccl != "" && first.nccl != "" && s.nccl != first.nccl {
-			return "", exitcode.Errorf(exitcode.Usage, "rank 0 has NCCL %s, rank %d has %s: install one version, set MONOTRON_NCCL to its path, or give --distributed-backend gloo", first.nccl, rank, s.nccl)
+			return "", exitcode.Errorf(exitcode.Usage, "rank 0 has NCCL %s, but rank %d has %s; install the same version on all hosts, set MONOTRON_NCCL to its path, or give --distributed-backend gloo", first.nccl, rank, s.nccl)
 		}
 		// The first rank that lacks NCCL is named, or all share one reason.
 		if s.lack != "" && lack == "" {

@@ -29,11 +29,11 @@ func TestSeatsAgree(t *testing.T) {
 		"all have it":   {words: []string{gpu("2.28.9"), gpu("2.28.9")}},
 		"nobody has it": {words: []string{none, none}, lack: "NCCL cannot be used: no file"},
 		"one has not":   {words: []string{gpu("2.28.9"), none}, lack: "rank 1: NCCL cannot be used: no file"},
-		"versions":      {words: []string{gpu("2.28.9"), gpu("2.28.9"), gpu("2.27.3")}, fails: "rank 0 has NCCL 2.28.9, rank 2 has 2.27.3"},
-		"devices":       {words: []string{gpu("2.28.9"), seat{device: "cpu"}.String()}, fails: "rank 0 computes on cuda, rank 1 on cpu"},
+		"versions":      {words: []string{gpu("2.28.9"), gpu("2.28.9"), gpu("2.27.3")}, fails: "rank 0 has NCCL 2.28.9, but rank 2 has 2.27.3"},
+		"devices":       {words: []string{gpu("2.28.9"), seat{device: "cpu"}.String()}, fails: "rank 0 computes on cuda, but rank 1 on cpu"},
 		"own GPUs":      {words: []string{on("GPU-a"), on("GPU-b"), gpu("2.28.9"), gpu("2.28.9")}},
 		"one GPU twice": {words: []string{on("GPU-a"), on("GPU-b"), on("GPU-a")}, fails: "ranks 0 and 2 compute on the same GPU (GPU-a)"},
-		"products":      {words: []string{by("cuBLASLt 13.0.2"), by("cuBLASLt 12.9.1")}, fails: "rank 0 uses cuBLASLt 13.0.2 for matrix products, rank 1 uses cuBLASLt 12.9.1"},
+		"products":      {words: []string{by("cuBLASLt 13.0.2"), by("cuBLASLt 12.9.1")}, fails: "rank 0 uses cuBLASLt 13.0.2 for matrix products, but rank 1 uses cuBLASLt 12.9.1"},
 		"nothing said":  {words: []string{"", ""}},
 	} {
 		lack, err := agree(c.words)
@@ -55,7 +55,7 @@ func TestDevicesDiffer(t *testing.T) {
 		return nil
 	})
 	for rank, err := range errs {
-		if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "rank 0 computes on cuda, rank 2 on cpu") {
+		if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "rank 0 computes on cuda, but rank 2 on cpu") {
 			t.Errorf("rank %d: %v", rank, err)
 		}
 	}

@@ -50,7 +50,7 @@ func (w *World) checkOne(c *communicator) error {
 		return fmt.Errorf("ranks %v: %w", c.members, err)
 	}
 	if first := w.oldest(c); first != nil && time.Since(first.call.Posted) > w.limit {
-		return exitcode.Errorf(exitcode.Internal, "%s has not completed after %v: a rank did not call it, or the GPUs' network hangs%s",
+		return exitcode.Errorf(exitcode.Internal, "%s has not completed after %v: a rank did not call the operation, or the network of the GPUs hangs%s",
 			first.call, time.Since(first.call.Posted).Round(time.Second), nccl.Meeting())
 	}
 	return nil

@@ -158,7 +158,7 @@ func (w *World) share(via *comm.Group) (id nccl.ID, err error) {
 	}
 	buffer, err := device.HostAlloc(int64(len(id)))
 	if err != nil {
-		return id, exitcode.Errorf(exitcode.Internal, "memory for an id: %w", err)
+		return id, exitcode.Errorf(exitcode.Internal, "memory for the id of a communicator cannot be allocated: %w", err)
 	}
 	defer device.HostFree(buffer, int64(len(id)))
 	bytes := unsafe.Slice((*byte)(buffer), len(id))

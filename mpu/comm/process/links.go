@@ -252,7 +252,7 @@ func (l *links) call(member *rendezvous.Member) (sender, net.Conn, error) {
 	dialer := net.Dialer{Timeout: 30 * time.Second}
 	conn, err := dialer.DialContext(l.alive, "tcp", member.Addr)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w; no firewall may block the hosts, and --master-addr must be in a network that all of them share", err)
+		return nil, nil, fmt.Errorf("%w; check that no firewall blocks connections between the hosts, and that --master-addr is in a network that all of them share", err)
 	}
 	if !l.keep(conn, func() {}) {
 		return nil, nil, net.ErrClosed

@@ -185,7 +185,7 @@ func TestProcessMismatch(t *testing.T) {
 		return g.AllReduce(x, comm.Sum).Wait()
 	})
 	for rank, err := range errs {
-		if err == nil || !strings.Contains(err.Error(), "do not call the same: #0 is all_reduce(sum) of 100 f32 on rank") ||
+		if err == nil || !strings.Contains(err.Error(), "do not call the same operations: #0 is all_reduce(sum) of 100 f32 on rank") ||
 			!strings.Contains(err.Error(), "all_reduce(sum) of 101 f32 on rank 2") || err.Error() != errs[0].Error() {
 			t.Errorf("rank %d: %v", rank, err)
 		}

@@ -116,7 +116,7 @@ func makeSegment(path string, capacity int64) ([]byte, error) {
 	size := ringHead + capacity
 	err = unix.Fallocate(fd, 0, 0, size)
 	if err != nil {
-		err = fmt.Errorf("%s has less than %d KiB free: %w; enlarge it: mount -o remount,size=1G %s, in a container --shm-size=1g", sharedFolder, size>>10, err, sharedFolder)
+		err = fmt.Errorf("%s has less than %d KiB free: %w; enlarge it by mount -o remount,size=1G %s, or for a container by --shm-size=1g", sharedFolder, size>>10, err, sharedFolder)
 	}
 	var memory []byte
 	if err == nil {
@@ -140,7 +140,7 @@ func openSegment(path string, capacity int64) ([]byte, error) {
 		return nil, err
 	}
 	if int(st.Uid) != os.Geteuid() || st.Mode&0o777 != 0o600 || st.Size != ringHead+capacity {
-		return nil, fmt.Errorf("a segment in %s differs from its offer", sharedFolder)
+		return nil, fmt.Errorf("a memory segment in %s differs from what the other rank offered", sharedFolder)
 	}
 	return unix.Mmap(fd, 0, int(st.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }

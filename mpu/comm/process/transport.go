@@ -186,7 +186,7 @@ func (l *links) offer(conn net.Conn, to *rendezvous.Member) (sender, error) {
 		}
 		return out, err
 	}
-	return nil, fmt.Errorf("rank %d supports none of the transports that rank %d offers", to.Rank, l.process.rank)
+	return nil, fmt.Errorf("rank %d does not support any of the transports that rank %d offers", to.Rank, l.process.rank)
 }
 
 // refusal is why a transport cannot be had; another may.
@@ -218,7 +218,7 @@ func (l *links) propose(conn net.Conn, o *offer) (*offer, error) {
 	case answer.Refused != "":
 		return nil, refusal(answer.Refused)
 	case answer.Transport != o.Transport:
-		return nil, fmt.Errorf("offered transport %s, but the peer answered with %s", o.Transport, answer.Transport)
+		return nil, fmt.Errorf("this rank offered the transport %s, but the peer answered with %s", o.Transport, answer.Transport)
 	}
 	return answer, nil
 }
@@ -234,7 +234,7 @@ func (l *links) answerOffers(conn net.Conn) (in receiver, from int, err error) {
 			return nil, -1, err
 		}
 		if o.From < 0 || o.From >= l.process.size {
-			return nil, -1, fmt.Errorf("unexpected offer from rank %d", o.From)
+			return nil, -1, fmt.Errorf("rank %d sent an offer that was not expected", o.From)
 		}
 		in, err := l.answer(conn, o)
 		if no := refusal(""); errors.As(err, &no) {
@@ -255,7 +255,7 @@ func (l *links) answerOffers(conn net.Conn) (in receiver, from int, err error) {
 // answer opens this end of an offered transport, and says so to the other.
 func (l *links) answer(conn net.Conn, o *offer) (receiver, error) {
 	if !l.transports.allows(o.Transport) {
-		return nil, refusal(fmt.Sprintf("MONOTRON_TRANSPORTS of rank %d is without it", l.process.rank))
+		return nil, refusal(fmt.Sprintf("MONOTRON_TRANSPORTS of rank %d does not name it", l.process.rank))
 	}
 	switch o.Transport {
 	case transportShared:
@@ -284,7 +284,7 @@ func readOffer(r io.Reader) (*offer, error) {
 	}
 	n := binary.BigEndian.Uint32(size[:])
 	if n > longestOffer {
-		return nil, exitcode.Errorf(exitcode.IO, "invalid offer of %d bytes", n)
+		return nil, exitcode.Errorf(exitcode.IO, "an offer of %d bytes is invalid", n)
 	}
 	text := make([]byte, n)
 	if _, err := io.ReadFull(r, text); err != nil {

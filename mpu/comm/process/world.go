@@ -46,7 +46,7 @@ type World struct {
 func Join(ctx context.Context, c rendezvous.Config, limit time.Duration) (*World, error) {
 	listener, err := listen(&c)
 	if err != nil {
-		return nil, exitcode.Errorf(exitcode.IO, "no port to receive tensors: %w", err)
+		return nil, exitcode.Errorf(exitcode.IO, "there is no port to receive tensors: %w", err)
 	}
 	c.Alike = maps.Clone(c.Alike)
 	if c.Alike == nil {

@@ -97,7 +97,7 @@ func TestSeats(t *testing.T) {
 		"no driver":          {rank: "2", survey: silent, want: "2 2 2 2 2"},
 		"no driver, no rank": {survey: silent, want: "0 0 0 0 0"},
 		"too few":            {rank: "1", survey: cards("a", "b"), want: "2 GPUs are visible, but 4 are needed"},
-		"no such GPU":        {visible: "7", survey: cards("a", "b"), want: "there is no GPU 7"},
+		"no such GPU":        {visible: "7", survey: cards("a", "b"), want: "GPU 7 does not exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("CUDA_VISIBLE_DEVICES", c.visible)
