@@ -82,7 +82,7 @@ echo '{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if m.role == "assis
 	cmd := exec.Command("bash", filepath.Join(repository, "scripts", "quickstart-tune.sh"))
 	cmd.Env = append(os.Environ(), "BIN="+bin, "OUT="+filepath.Join(dir, "out"), "MODEL="+filepath.Join(dir, "model"), "ROWS=16", "EVAL_ROWS=6", "EPOCHS=1")
 	text, err := cmd.CombinedOutput()
-	if err != nil || strings.Count(string(text), "validation loss") < 3 || !strings.Contains(string(text), "kept: the weights of iteration 2,") {
+	if err != nil || strings.Count(string(text), "validation loss") < 3 || !strings.Contains(string(text), "the weights of iteration 2 are kept,") {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	if st, err := os.Stat(filepath.Join(dir, "out", "tuned.gguf")); err != nil || st.Size() == 0 {

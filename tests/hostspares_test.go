@@ -20,7 +20,7 @@ func hostSpareReplaces(l *launching, launch string, lost int) {
 	if err := cmd.Wait(); err != nil {
 		l.t.Errorf("%v: %s", err, notes)
 	}
-	l.says(notes.String(), fmt.Sprintf("host 127.0.0.%d is lost", lost+1), fmt.Sprintf("host 2 replaces host %[1]d as node rank %[1]d", lost), "loaded the memory checkpoint: iteration 6", "came from the copies")
+	l.says(notes.String(), fmt.Sprintf("host 127.0.0.%d is lost", lost+1), fmt.Sprintf("host 2 replaces host %[1]d as node rank %[1]d", lost), "loaded the memory checkpoint: iteration 6", "were read from copies")
 	l.sameEnd("s.jsonl", "s")
 }
 
@@ -40,7 +40,7 @@ func hostReturnsToMemory(l *launching, launch string) {
 	if err := cmd.Wait(); err != nil {
 		l.t.Errorf("%v: %s", err, notes)
 	}
-	l.says(notes.String(), "host 127.0.0.2 is lost", "host 127.0.0.2 answers again", "loaded the memory checkpoint: iteration 6", "the shards of ranks [4 5 6 7] came from the copies")
+	l.says(notes.String(), "host 127.0.0.2 is lost", "host 127.0.0.2 answers again", "loaded the memory checkpoint: iteration 6", "the shards of ranks [4 5 6 7] were read from copies")
 	l.sameEnd("r.jsonl", "r")
 	// A signal to a run whose launchers stay.
 	again, notes := l.start(launch+"--auto-restart -- pretrain_gpt "+eight+"--train-iters 20000 --memory-checkpoint-interval 100 --save t --save-interval 1000 --log-jsonl t.jsonl", "t.jsonl", 2)
@@ -57,7 +57,7 @@ func hostSparesRefused(l *launching, launch string) {
 	write(l.t, l.dir+"/unreachable", "127.0.0.1 slots=4\nno-such-host.invalid slots=4\n127.0.0.2 slots=4\n")
 	for line, want := range map[string]string{
 		launch + "--spares 1 -- pretrain_gpt " + eight + "--save x":                                                                                  "--spares 1 needs --auto-restart",
-		launch + "--spares 2 --auto-restart -- pretrain_gpt " + eight + "--save x":                                                                   "--hostfile names 2 hosts, of which --spares 2 leaves none to run ranks",
+		launch + "--spares 2 --auto-restart -- pretrain_gpt " + eight + "--save x":                                                                   "--hostfile names 2 hosts, and --spares 2 leaves no host to run ranks",
 		strings.Replace(launch, "--hostfile hosts", "--hostfile unreachable", 1) + "--spares 1 --auto-restart -- pretrain_gpt " + eight + "--save x": "host no-such-host.invalid: ssh failed",
 	} {
 		cmd, notes := l.command(line)

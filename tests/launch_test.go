@@ -427,7 +427,7 @@ func crashLoop(l *launching) {
 	if err != nil || v.Starts != 3 || v.Step != 5 || v.Rank != 1 {
 		t.Errorf("%v: verdict %+v", err, v)
 	}
-	if code, want := cmd.ProcessState.ExitCode(), "(giving up: the last 3 starts did not pass iteration 4 and ended in step 5)"; code != 3 || strings.Count(notes.String(), want) != 1 {
+	if code, want := cmd.ProcessState.ExitCode(), "(the run is not restarted again: the last 3 starts did not pass iteration 4 and ended in step 5)"; code != 3 || strings.Count(notes.String(), want) != 1 {
 		t.Errorf("code %d: %s", code, notes)
 	}
 }

@@ -99,7 +99,7 @@ func (l *launching) lostHost(line, log string, lines int) (notes string) {
 // with all its memory is lost and has come back.
 func memoryAfterHost(l *launching) {
 	notes := l.lostHost(atSix+"--replication-jump 4 --save b ", "b.jsonl", 8)
-	for _, want := range []string{"loaded the memory checkpoint: iteration 6", "the shards of ranks [4 5 6 7] came from the copies on the hosts of the ranks 4 after them", "kept iteration 6 in memory"} {
+	for _, want := range []string{"loaded the memory checkpoint: iteration 6", "the shards of ranks [4 5 6 7] were read from copies, which the hosts of the ranks with numbers higher by 4 kept", "kept iteration 6 in memory"} {
 		if !strings.Contains(notes, want) {
 			l.t.Errorf("%q is not in %s", want, notes)
 		}
@@ -111,7 +111,7 @@ func memoryAfterHost(l *launching) {
 // disk, and says which shards are gone.
 func diskAfterHost(l *launching) {
 	notes := l.lostHost(atSix+"--save c --save-interval 4 ", "c.jsonl", 8)
-	for _, want := range []string{"no complete memory checkpoint: iteration 6 lacks the shards of ranks [4 5 6 7]; starting from disk", "c/iter_0000004: iteration 4", "give --replication-jump"} {
+	for _, want := range []string{"no complete memory checkpoint: iteration 6 lacks the shards of ranks [4 5 6 7]; the run starts from disk", "c/iter_0000004: iteration 4", "give --replication-jump"} {
 		if !strings.Contains(notes, want) {
 			l.t.Errorf("%q is not in %s", want, notes)
 		}

@@ -165,7 +165,7 @@ func fullSharedMemory(t *testing.T, l *launching) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	l.same(t, "full.jsonl")
-	for _, want := range []string{"no shared memory (/dev/shm has less than", "--shm-size=1g", "MiB free: ranks there may use a slower transport"} {
+	for _, want := range []string{"no shared memory (/dev/shm has less than", "--shm-size=1g", "MiB free, so its ranks may use a slower transport"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("%q is missing in: %s", want, out)
 		}
@@ -203,7 +203,7 @@ func controlGroup(t *testing.T, l *launching, words ...string) (cmd *exec.Cmd, p
 func outOfMemory(t *testing.T, l *launching) {
 	cmd, _ := controlGroup(t, l, l.bin+"/monotron", "launch", "--nproc-per-node", "2", "--", "/usr/bin/tail", "/dev/zero")
 	out, err := cmd.CombinedOutput()
-	if code := cmd.ProcessState.ExitCode(); code != 137 || !strings.Contains(string(out), "was ended by signal 9 (killed); probably by the kernel for lack of memory, as it ended ") {
+	if code := cmd.ProcessState.ExitCode(); code != 137 || !strings.Contains(string(out), "was ended by signal 9 (killed); probably by the kernel for lack of memory, since the kernel ended ") {
 		t.Errorf("%v: %s", err, out)
 	}
 }
@@ -228,14 +228,14 @@ func refusedByTheLimit(t *testing.T, l *launching) {
 	if said == "" {
 		t.Skip("no control group")
 	}
-	if code != 70 || !strings.Contains(said, "the run does not fit: the 2 ranks here take ") || !strings.Contains(said, "left of the control group's limit") {
+	if code != 70 || !strings.Contains(said, "the run does not fit into memory: the 2 ranks here take ") || !strings.Contains(said, "left of the control group's limit") {
 		t.Errorf("exit code %d: %s", code, said)
 	}
 	if n, err := strconv.Atoi(kept); err == nil && n > 128<<20 {
 		t.Errorf("it held %d bytes before it was refused", n)
 	}
 	// What fits by its tensors alone starts with a warning.
-	if _, said, _ = run(" --num-layers 2 --train-iters 1"); !strings.Contains(said, "the run may not fit: its tensors take ") || !strings.Contains(said, "left of the control group's limit") {
+	if _, said, _ = run(" --num-layers 2 --train-iters 1"); !strings.Contains(said, "the run may not fit into memory: its tensors take ") || !strings.Contains(said, "left of the control group's limit") {
 		t.Errorf("no warning of a run that leaves no memory for the program: %s", said)
 	}
 	if code, said, _ = run(" --no-plan"); code != -1 {

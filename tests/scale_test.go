@@ -13,7 +13,7 @@ func skippedAtTheLeastScale(l *launching) {
 		if err := cmd.Run(); err != nil {
 			l.t.Fatalf("%s: %v: %s", flags, err, notes)
 		}
-		reported := strings.Count(notes.String(), "was skipped at the least loss scale, ")
+		reported := strings.Count(notes.String(), "was skipped at the smallest loss scale, ")
 		if want := min(len(where), 1); reported != want || !strings.Contains(notes.String(), where) {
 			l.t.Errorf("%s: told %d times, want %d with %q: %s", flags, reported, want, where, notes)
 		}

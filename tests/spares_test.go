@@ -69,7 +69,7 @@ func spareReplaces(l *launching, lost int) {
 	said := l.ended(cmds, notes, codes...)
 	shards := []string{"[0 1 2 3]", "[4 5 6 7]"}[lost]
 	l.says(said, "spare host 2 has passed its check and waits", "host 2 replaces host "+name[1:]+" as node rank "+name[1:],
-		"loaded the memory checkpoint: iteration 6", "the shards of ranks "+shards+" came from the copies")
+		"loaded the memory checkpoint: iteration 6", "the shards of ranks "+shards+" were read from copies")
 	l.sameEnd(name+".jsonl", name)
 }
 
@@ -93,8 +93,8 @@ func spareNotNeeded(l *launching) {
 		l.t.Fatal(err)
 	}
 	said := l.ended(cmds, notes, 0, 0, 0)
-	l.says(said, "loaded the memory checkpoint: iteration 6", "the run is over; this spare host was not needed any more")
-	if strings.Contains(said, " replaces host ") || strings.Contains(said, "came from the copies") {
+	l.says(said, "loaded the memory checkpoint: iteration 6", "the run has ended, and this spare host was not needed")
+	if strings.Contains(said, " replaces host ") || strings.Contains(said, "were read from copies") {
 		l.t.Errorf("a host lost its place: %s", said)
 	}
 	l.sameEnd("kept.jsonl", "kept")
@@ -109,7 +109,7 @@ func noSpareLeft(l *launching) {
 			l.t.Fatal(err)
 		}
 	}
-	l.says(l.ended(cmds, notes, 0, -1, -1), "lost number 1, 2 of 3 hosts; continuing with 1, 4 ranks", "no complete memory checkpoint", "--replication-jump 4 has no effect on the 4 ranks that are left")
+	l.says(l.ended(cmds, notes, 0, -1, -1), "lost number 1, 2 of 3 hosts; continuing with 1, 4 ranks", "no complete memory checkpoint", "--replication-jump 4 has no effect with the 4 ranks that are left")
 }
 
 // Claim: spare hosts that go disturb nothing, and end with their own code.

@@ -82,8 +82,8 @@ func (l *launching) tuningFiles() {
 func tunedAfterHost(l *launching, flags string) {
 	l.must("pretrain_gpt " + tuned + flags + "--world-size 2 --save whole --save-interval 6 --log-jsonl whole.jsonl")
 	notes := l.lostHost(tuned+flags+"--inject sleep:rank=1:step=8:phase=data:seconds=1.5 --memory-checkpoint-interval 2 --replication-jump 1 --save b --save-on-load loaded ", "b.jsonl", 7)
-	l.says(notes, "loaded the memory checkpoint: iteration 6", "the shards of ranks [1] came from the copies on the hosts of the ranks 1 after them")
-	if strings.Count(notes, "computing the reference's log-probabilities") > 1 {
+	l.says(notes, "loaded the memory checkpoint: iteration 6", "the shards of ranks [1] were read from copies, which the hosts of the ranks with numbers higher by 1 kept")
+	if strings.Count(notes, "the reference's log-probabilities of") > 1 {
 		l.t.Errorf("the reference was computed again: %s", notes)
 	}
 	l.sameCheckpoint("loaded", 6)
@@ -95,7 +95,7 @@ func tunedOverAnother(l *launching) {
 	cmd, notes := l.start("launch --nproc-per-node 2 --max-restarts 2 -- pretrain_gpt "+tuned+tunings["LoRA"]+"--inject sleep:rank=1:step=8:phase=data:seconds=1.5,kill:rank=1:step=8:phase=forward "+
 		"--memory-checkpoint-interval 2 --log-jsonl c.jsonl", "c.jsonl", 7)
 	write(l.t, filepath.Join(l.dir, "base", "model.safetensors"), l.read("reference/model.safetensors"))
-	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 65 || !strings.Contains(notes.String(), "the base that was read now is not that of the run before its restart") {
+	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 65 || !strings.Contains(notes.String(), "the base model that was read now is not that of the run before its restart") {
 		l.t.Errorf("%s: %s", cmd.ProcessState, notes)
 	}
 }

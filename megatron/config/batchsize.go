@@ -70,7 +70,7 @@ func (b *BatchSizes) Check() error {
 
 func (b *BatchSizes) readRamp(ramp []int) error {
 	if len(ramp) != 3 {
-		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size takes three numbers (start, increment, samples), found %d", len(ramp))
+		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size takes three numbers (start, increment, samples), but has %d", len(ramp))
 	}
 	start, increment, samples := ramp[0], ramp[1], ramp[2]
 	switch {

@@ -165,7 +165,7 @@ func (c *Run) Validates() bool { return c.EvalIters > 0 || c.FullValidation }
 // padded so that every tensor-parallel rank holds the same number of rows.
 func (c *Run) SetVocab(size int) error {
 	if size <= 0 {
-		return exitcode.Errorf(exitcode.Usage, "the tokenizer has %d ids; give --vocab-size or tokenizer files", size)
+		return exitcode.Errorf(exitcode.Usage, "the tokenizer has %d ids; give --vocab-size or the files of a tokenizer", size)
 	}
 	padded := spec.PadVocab(size, c.VocabDivisor, max(c.Layout.TP, c.Leaves))
 	if c.PaddedVocab > 0 {

@@ -68,7 +68,7 @@ func (c *Step) Freezing() (f Freezing, err error) {
 		}
 	}
 	if f.Trained == 0 {
-		return f, exitcode.Errorf(exitcode.Usage, "--freeze-parameters %s leaves no parameter to train", strings.Join(c.FreezeParameters, " "))
+		return f, exitcode.Errorf(exitcode.Usage, "--freeze-parameters %s leaves no parameter to train; freeze fewer", strings.Join(c.FreezeParameters, " "))
 	}
 	return f, nil
 }

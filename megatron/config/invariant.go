@@ -65,7 +65,7 @@ func (c *Run) LeafAxes() []LeafAxis {
 		axes = append(axes, LeafAxis{"hidden-size", "channels of a convolution", m.HiddenSize})
 	}
 	if s := m.Mamba; s != nil {
-		axes = append(axes, LeafAxis{"mamba-num-heads", "heads of state-space scans", s.Heads}, LeafAxis{"mamba-num-groups mamba-state-dim", "channels of all Bs", s.Groups * s.StateDim})
+		axes = append(axes, LeafAxis{"mamba-num-heads", "heads of state-space scans", s.Heads}, LeafAxis{"mamba-num-groups mamba-state-dim", "channels of B in all groups", s.Groups * s.StateDim})
 	}
 	if e := m.Experts; e != nil {
 		axes = append(axes, LeafAxis{"moe-ffn-hidden-size", "channels of an expert", e.FFNHiddenSize}, LeafAxis{"moe-shared-expert-intermediate-size", "channels of the shared expert", e.SharedFFN})

@@ -30,7 +30,7 @@ type MicroShapes struct {
 // ChooseAttention does what --attention-backend asks and notes what was chosen, and why not
 // the others. All ranks choose alike: each calls it.
 func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, args ...any)) error {
-	const own = "attention: our own flash kernels"
+	const own = "attention: monotron's flash kernels"
 	backend := e.config.AttentionBackend
 	// GPUs have flash kernels of our own; whether cuDNN's are taken is decided below.
 	if e.device.IsGPU() {
@@ -43,11 +43,11 @@ func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, ar
 		note("attention: device %s has a single implementation, which does not store scores; --attention-backend %s has an effect on cuda only", e.device.Name, backend)
 	case why != "":
 		if backend == "fused" {
-			return exitcode.Errorf(exitcode.Usage, "--attention-backend fused: %s; or use --attention-backend auto or flash, which run our own kernels", why)
+			return exitcode.Errorf(exitcode.Usage, "--attention-backend fused: %s; or use --attention-backend auto or flash, which run monotron's kernels", why)
 		}
 		note("%s (flash), not cuDNN's (fused): %s", own, why)
 	case backend == "flash":
-		note("%s, as --attention-backend flash asks", own)
+		note("%s, as --attention-backend flash requests", own)
 	case backend == "unfused" || backend == "local":
 		note("%s: --attention-backend %s needs kernels that store all scores, which are not available", own, backend)
 	// Asked for by name: an error where it cannot run. Otherwise chosen where it can.
@@ -57,9 +57,9 @@ func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, ar
 			return err
 		}
 		if refusal != nil {
-			return exitcode.Errorf(exitcode.Usage, "--attention-backend fused: cuDNN's attention cannot run here: %w; use --attention-backend auto or flash, which run our own kernels", refusal)
+			return exitcode.Errorf(exitcode.Usage, "--attention-backend fused: cuDNN's attention cannot run here: %w; use --attention-backend auto or flash, which run monotron's kernels", refusal)
 		}
-		note("attention: %s, as --attention-backend fused asks", chosen)
+		note("attention: %s, as --attention-backend fused requests", chosen)
 	default:
 		chosen, refusal, err := e.fuseAttention(coming, mostFused)
 		if err != nil {
@@ -68,7 +68,7 @@ func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, ar
 		if refusal != nil {
 			note("%s (flash), not cuDNN's (fused): %v; unfused and local are not available", own, refusal)
 		} else {
-			note("attention: %s; --attention-backend flash chooses our own kernels, unfused and local are not available", chosen)
+			note("attention: %s; --attention-backend flash chooses monotron's kernels; unfused and local are not available", chosen)
 		}
 	}
 	return nil
@@ -80,7 +80,7 @@ func (e *Engine) onlyOwn() string {
 	case !e.config.Layout.UncutSequences(): // partial results are needed
 		return "cuDNN's attention needs complete sequences and returns no partial results in f32; with --context-parallel-size above 1 use --cp-comm-type a2a in all layers"
 	case e.config.Leaves > 0: // another number of samples or heads may be another order
-		return "with --layout-invariant every sum has one order under all layouts, which cuDNN does not promise"
+		return "with --layout-invariant every sum has the same order under all layouts, which cuDNN does not guarantee"
 	}
 	return ""
 }
@@ -101,17 +101,17 @@ func (e *Engine) fuseAttention(coming MicroShapes, most int64) (chosen string, r
 		return "", refusal, nil
 	}
 	e.Attention = Fused
-	chosen = "cuDNN's (fused), which repeats bit for bit and is within "
+	chosen = "cuDNN's (fused), whose results repeat bit for bit and are within "
 	for rank, t := range all {
 		switch {
 		case t.outcome != passed:
 		case len(all) == 1:
 			return chosen + t.text, nil, nil
 		default:
-			return fmt.Sprintf("%s%s (rank %d; no rank of %d refuses it)", chosen, t.text, rank, len(all)), nil, nil
+			return fmt.Sprintf("%s%s (rank %d; none of the %d ranks refuses cuDNN)", chosen, t.text, rank, len(all)), nil, nil
 		}
 	}
-	return "cuDNN's (fused), of which no rank has a layer", nil, nil
+	return "cuDNN's (fused), but no rank has a layer with attention", nil, nil
 }
 
 func (e *Engine) hasLayers() bool {
@@ -137,7 +137,7 @@ func (e *Engine) tryFused(coming MicroShapes, most int64) attentionTrial {
 			first = off
 		}
 	}
-	return attentionTrial{passed, fmt.Sprintf("%.2g %% of our kernels in a trial, in a workspace of %s", 100*first, device.Size(e.device.FusedWorkspace()))}
+	return attentionTrial{passed, fmt.Sprintf("%.2g %% of those of monotron's kernels in a trial, with a workspace of %s", 100*first, device.Size(e.device.FusedWorkspace()))}
 }
 
 // attentionTrial is what cuDNN's attention came to on a rank.
@@ -195,5 +195,5 @@ func refusalOf(all []attentionTrial) error {
 	case others == 0:
 		return errors.New(all[first].text)
 	}
-	return fmt.Errorf("rank %d refuses it (%d of %d ranks do, and all must have the same): %s", first, refusals, len(all), all[first].text)
+	return fmt.Errorf("rank %d refuses cuDNN (%d of %d ranks refuse it, and all ranks must use the same kernels): %s", first, refusals, len(all), all[first].text)
 }

@@ -77,16 +77,16 @@ func TestRanksChooseAttentionAlike(t *testing.T) {
 		text   string // of the note or the error
 	}{
 		"none refuses":         {step(config.Layout{DP: 2}, "auto"), nobody, []bool{true, true}, "in a workspace of"},
-		"one refuses":          {step(config.Layout{DP: 2}, "auto"), last, []bool{false, false}, "rank 1 refuses it (1 of 2 ranks do, and all must have the same): documents"},
+		"one refuses":          {step(config.Layout{DP: 2}, "auto"), last, []bool{false, false}, "rank 1 refuses cuDNN (1 of 2 ranks refuse it, and all ranks must use the same kernels): documents"},
 		"all refuse":           {step(config.Layout{TP: 2}, "auto"), all, []bool{false, false}, "not cuDNN's (fused): documents"},
-		"one, asked for":       {step(config.Layout{DP: 2}, "fused"), last, []bool{false, false}, "cannot run here: rank 1 refuses it (1 of 2 ranks do, and all must have the same): documents"},
-		"no layers there":      {step(config.Layout{PP: 2, StageString: "E|ttttL"}, "auto"), nobody, []bool{false, true}, "(rank 1; no rank of 2 refuses it)"},
-		"nor a say":            {step(config.Layout{PP: 2, StageString: "E|ttttL"}, "fused"), first, []bool{false, true}, "as --attention-backend fused asks"},
-		"complete sequences":   {step(config.Layout{CP: 2, CPCommType: []string{"a2a"}}, "fused"), nobody, []bool{true, true}, "as --attention-backend fused asks"},
+		"one, asked for":       {step(config.Layout{DP: 2}, "fused"), last, []bool{false, false}, "cannot run here: rank 1 refuses cuDNN (1 of 2 ranks refuse it, and all ranks must use the same kernels): documents"},
+		"no layers there":      {step(config.Layout{PP: 2, StageString: "E|ttttL"}, "auto"), nobody, []bool{false, true}, "(rank 1; none of the 2 ranks refuses cuDNN)"},
+		"nor a say":            {step(config.Layout{PP: 2, StageString: "E|ttttL"}, "fused"), first, []bool{false, true}, "as --attention-backend fused requests"},
+		"complete sequences":   {step(config.Layout{CP: 2, CPCommType: []string{"a2a"}}, "fused"), nobody, []bool{true, true}, "as --attention-backend fused requests"},
 		"parts of sequences":   {step(config.Layout{CP: 2}, "auto"), nobody, []bool{false, false}, "not cuDNN's (fused): cuDNN's attention needs complete sequences"},
 		"parts, asked for":     {step(config.Layout{CP: 2, CPCommType: []string{"a2a", "a2a", "p2p", "a2a"}}, "fused"), nobody, []bool{false, false}, "use --cp-comm-type a2a in all layers"},
-		"one order":            {inOneOrder("auto"), nobody, []bool{false, false}, "not cuDNN's (fused): with --layout-invariant every sum has one order"},
-		"one order, asked for": {inOneOrder("fused"), nobody, []bool{false, false}, "with --layout-invariant every sum has one order"},
+		"one order":            {inOneOrder("auto"), nobody, []bool{false, false}, "not cuDNN's (fused): with --layout-invariant every sum has the same order"},
+		"one order, asked for": {inOneOrder("fused"), nobody, []bool{false, false}, "with --layout-invariant every sum has the same order"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for rank, got := range choose(t, x.c, x.coming) {

@@ -16,13 +16,13 @@ func (e *Engine) Capture() (why string) {
 	// What the host does within a step cannot be part of a graph.
 	switch {
 	case e.rank.World().Size() > 1:
-		return fmt.Sprintf("%d ranks: what travels between them is not captured", e.rank.World().Size())
+		return fmt.Sprintf("there are %d ranks, and a graph cannot contain exchanges between ranks", e.rank.World().Size())
 	case e.config.Layout.Schedule == schedule.GPipeName:
 		return "with --pipeline-schedule gpipe forward and backward of a micro-batch do not follow each other"
 	case e.countsMicroBatches():
-		return "with --moe-router-load-balancing-type global_aux_loss a micro-batch's gradient goes by its number in the step"
+		return "with --moe-router-load-balancing-type global_aux_loss the gradient of a micro-batch depends on the number of the micro-batch in the step"
 	case e.auxiliary != nil && e.config.RouterLossByLearned:
-		return "in tuning the gradients of routers' losses go by how many tokens of a micro-batch are learned"
+		return "in tuning, the gradients of the routers' losses depend on the number of learned tokens of a micro-batch"
 	case e.rank.Inject != nil:
 		return "--inject checks every layer"
 	case e.config.OffloadFolder != "":
@@ -39,7 +39,7 @@ func (e *Engine) Capture() (why string) {
 	// Two graphs: a micro-batch's forward and backward, and the update.
 	g := &graphs{micro: e.device.NewGraph(), update: e.device.NewGraph(), in: inputs{scope: e.device.Arena.Scope(device.Activations)}}
 	if g.micro == nil {
-		return fmt.Sprintf("the %s device has none", e.device.Name)
+		return fmt.Sprintf("the %s device does not support them", e.device.Name)
 	}
 	e.graphs, e.Optimizer.Graph = g, g.update
 	return ""

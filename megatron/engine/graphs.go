@@ -32,7 +32,7 @@ func (g *graphs) suits(micros []*Micro) bool {
 		}
 		if shape != g.shape {
 			if !g.varied {
-				g.news = append(g.news, fmt.Sprintf("no CUDA graph for micro-batches of %d samples of %d: the first had another shape", len(m.Tokens), len(m.Tokens[0])))
+				g.news = append(g.news, fmt.Sprintf("micro-batches of %d samples of %d tokens do not use a CUDA graph: the first micro-batch had another shape", len(m.Tokens), len(m.Tokens[0])))
 			}
 			g.varied = true
 			return false
@@ -48,9 +48,9 @@ func (g *graphs) tell() {
 	case g.reported:
 		return
 	case micro.Err != nil || update.Err != nil:
-		g.news = append(g.news, fmt.Sprintf("no CUDA graphs: %v", cmp.Or(micro.Err, update.Err)))
+		g.news = append(g.news, fmt.Sprintf("CUDA graphs are not used: %v", cmp.Or(micro.Err, update.Err)))
 	case micro.Runs > 0 && update.Runs > 0:
-		g.news = append(g.news, fmt.Sprintf("CUDA graphs: a micro-batch is one launch of %d kernels, the update one of %d", micro.Nodes, update.Nodes))
+		g.news = append(g.news, fmt.Sprintf("CUDA graphs: a micro-batch is one launch of %d kernels, and the update is one launch of %d kernels", micro.Nodes, update.Nodes))
 	default:
 		return
 	}

@@ -150,8 +150,8 @@ func TestGraphOfAnotherShape(t *testing.T) {
 // Claim: where there can be no graphs, one line says why.
 func TestNoGraphsSaysWhy(t *testing.T) {
 	for want, set := range map[string]func(*Engine){
-		"the ref device has none": func(*Engine) {},
-		"gpipe":                   func(e *Engine) { e.config.Layout.Schedule = "gpipe" },
+		"the ref device does not support them": func(*Engine) {},
+		"gpipe":                                func(e *Engine) { e.config.Layout.Schedule = "gpipe" },
 		"global_aux_loss": func(e *Engine) {
 			e.config.Model.Experts = &spec.Experts{Balancing: []string{spec.GlobalAuxLoss}}
 		},

@@ -50,9 +50,9 @@ func (l *Loaded) with(dir string) (*Loaded, error) {
 func (l *Loaded) adapted(a Adapter) (*Loaded, error) {
 	switch {
 	case len(l.Model.Adapters) > 0:
-		return nil, exitcode.Errorf(exitcode.Usage, "the model has an adapter of its own; merge it by monotron convert --to hf first")
+		return nil, exitcode.Errorf(exitcode.Usage, "the model already has an adapter; merge it first by monotron convert --to hf")
 	case l.Model.Experts != nil:
-		return nil, exitcode.Errorf(exitcode.Usage, "the model has experts, with which adapters are not served; merge the adapter by monotron convert --adapter")
+		return nil, exitcode.Errorf(exitcode.Usage, "the model has experts, and adapters of such models cannot be served; merge the adapter by monotron convert --adapter")
 	}
 	f, err := peft.Open(a.Dir, &l.Model, "")
 	if err != nil {
@@ -95,7 +95,7 @@ func (t *Loaded) share(l *Loaded, holds func(name string) bool) (own []*mpu.Para
 		case model.IsAdapter(p.Name) || holds(p.Name):
 			own = append(own, p)
 		case base == nil || !slices.Equal(base.Shape, p.Shape):
-			return nil, exitcode.Errorf(exitcode.Internal, "parameter %s is not the model's", p.Name)
+			return nil, exitcode.Errorf(exitcode.Internal, "parameter %s is not a parameter of the model", p.Name)
 		default:
 			p.Value = base.Value
 		}

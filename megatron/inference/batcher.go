@@ -85,13 +85,13 @@ var ErrDraining = errors.New("the server is shutting down")
 // Check refuses a request that can never run.
 func (b *Batcher) Check(r *Request) error {
 	if n := len(b.texts) - bases; r.Adapter < 0 || r.Adapter > n {
-		return exitcode.Errorf(exitcode.Usage, "adapter %d: there are %d", r.Adapter, n)
+		return exitcode.Errorf(exitcode.Usage, "adapter %d is out of range: there are %d adapters", r.Adapter, n)
 	}
 	if err := b.editions.list[0].CheckPrompt(r.Prompt, r.MaxNew); err != nil {
 		return err
 	}
 	if most := b.config.Blocks * device.PagedBlock; len(r.Prompt) > most || r.MaxNew > most-len(r.Prompt) {
-		return exitcode.Errorf(exitcode.Usage, "%d tokens of prompt and %d to generate exceed the %d positions that keys and values have memory for; ask for fewer", len(r.Prompt), r.MaxNew, most)
+		return exitcode.Errorf(exitcode.Usage, "%d tokens of prompt and %d to generate exceed the %d positions for which there is memory for keys and values; request fewer tokens", len(r.Prompt), r.MaxNew, most)
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ func (l *Loaded) reload(dir string, step int64) error {
 // same refuses another model.
 func (l *Loaded) same(m *spec.Model) error {
 	if list := l.Model.Differs(m); len(list) > 0 {
-		return exitcode.Errorf(exitcode.BadData, "it is another model: %s", strings.Join(list, ", "))
+		return exitcode.Errorf(exitcode.BadData, "the checkpoint has another model: %s", strings.Join(list, ", "))
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func Newest(dir string) (step int64, written time.Time, err error) {
 	case tracked(dir):
 		var t checkpoint.Tracked
 		if t, err = checkpoint.ReadTracker(dir); err == nil && t.Release {
-			err = exitcode.Errorf(exitcode.Usage, "%s contains a release checkpoint, which no run continues", dir)
+			err = exitcode.Errorf(exitcode.Usage, "%s contains a release checkpoint, to which no run adds iterations", dir)
 		}
 		step = t.Iteration
 	default:

@@ -115,12 +115,12 @@ func storedConfig(dir string, step int64) (*stored, error) {
 	defer f.Close()
 	c := &stored{}
 	if err := json.Unmarshal(f.Manifest.State.Config, c); err != nil {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: the run's config in its manifest: %w", f.Path, err)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: the run's config in the manifest cannot be read: %w", f.Path, err)
 	}
 	c.Tokenizer, c.notes = f.Tokenizer(c.Tokenizer)
 	m := &c.Model
 	if min(m.NumLayers, m.HiddenSize, m.FFNHiddenSize, m.NumAttentionHeads, m.NumQueryGroups, m.KVChannels, m.VocabSize) < 1 || m.PaddedVocabSize < m.VocabSize {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: the run's config in its manifest describes no model; was this saved by pretrain_gpt?", f.Path)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: the run's config in the manifest does not describe a model; use a checkpoint that pretrain_gpt saved", f.Path)
 	}
 	return c, nil
 }
@@ -192,7 +192,7 @@ func (l *Loaded) build(d *device.Device, o LoadOptions, positions int) (err erro
 	l.Model.MTP = nil // generation takes the next token alone
 	l.Device, l.Vocab, l.MaxContext = d, l.Model.VocabSize, positions
 	if l.Vocab > device.SampleIDs {
-		return exitcode.Errorf(exitcode.BadData, "the model's vocabulary has %d ids: a token is chosen among %d at most", l.Vocab, device.SampleIDs)
+		return exitcode.Errorf(exitcode.BadData, "the model's vocabulary has %d ids, but a token can be chosen from at most %d", l.Vocab, device.SampleIDs)
 	}
 	if l.DType, err = dtypeOf(o.Precision); err != nil {
 		return err

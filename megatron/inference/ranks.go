@@ -35,7 +35,7 @@ func (l Layout) sizes() topology.Sizes {
 func (l Layout) check() error {
 	switch tp, ep := max(1, l.TP), max(1, l.EP); {
 	case tp%ep != 0 && ep%tp != 0:
-		return exitcode.Errorf(exitcode.Usage, "--expert-model-parallel-size %d and --tensor-model-parallel-size %d: one must divide the other", ep, tp)
+		return exitcode.Errorf(exitcode.Usage, "--expert-model-parallel-size %d and --tensor-model-parallel-size %d: one of them must divide the other", ep, tp)
 	case l.CP > 1 && ep > tp:
 		return exitcode.Errorf(exitcode.Usage, "--context-parallel-size %d needs --expert-model-parallel-size of at most --tensor-model-parallel-size %d: the tensor-parallel ranks of each part of a prompt need all experts; use --expert-model-parallel-size %d", l.CP, tp, tp)
 	}
@@ -99,7 +99,7 @@ func part(r *ranks.Rank, m *spec.Model) (c model.StageConfig, p model.Parallel, 
 	// padded so that ranks have equally many.
 	stage, stages := r.Coordinates.PP, r.Sizes.PP
 	if stages > m.NumLayers {
-		return c, p, nil, exitcode.Errorf(exitcode.Usage, "--pipeline-model-parallel-size %d: the model has %d layers; each stage needs one", stages, m.NumLayers)
+		return c, p, nil, exitcode.Errorf(exitcode.Usage, "--pipeline-model-parallel-size %d: the model has only %d layers, and each stage needs at least one", stages, m.NumLayers)
 	}
 	m.PaddedVocabSize = (m.PaddedVocabSize + r.Sizes.TP - 1) / r.Sizes.TP * r.Sizes.TP
 	c = model.StageConfig{Model: m, Embedding: stage == 0, Head: stage == stages-1}

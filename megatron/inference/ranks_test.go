@@ -111,7 +111,7 @@ func TestRanksRefuse(t *testing.T) {
 	l, dir := tiny(t, nil), t.TempDir()
 	save(t, dir, l, 1, stored{Model: l.Model, Precision: "f32", SeqLength: 24})
 	nothing := func(int, *Loaded) error { return nil }
-	for says, layout := range map[string]Layout{"attention heads": {TP: 3}, "layers": {PP: 3}, "has no experts": {EP: 2}, "one must divide the other": {TP: 2, EP: 3},
+	for says, layout := range map[string]Layout{"attention heads": {TP: 3}, "layers": {PP: 3}, "has no experts": {EP: 2}, "one of them must divide the other": {TP: 2, EP: 3},
 		"--context-parallel-size 2 needs --expert-model-parallel-size of at most --tensor-model-parallel-size 1": {CP: 2, EP: 2}} {
 		err := Run(layout, openRef, dir, LoadOptions{Step: -1}, nothing)
 		if exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), says) || strings.HasPrefix(err.Error(), "rank") {

@@ -174,10 +174,10 @@ func (g *Generator) CheckPrompt(prompt []int32, more int) error {
 		}
 	}
 	if more < 0 {
-		return exitcode.Errorf(exitcode.Usage, "%d tokens to generate; give 0 or more", more)
+		return exitcode.Errorf(exitcode.Usage, "the number of tokens to generate is %d; give 0 or more", more)
 	}
 	if over := len(prompt) + min(more, 1) - g.MaxContext; g.MaxContext > 0 && over > 0 {
-		return exitcode.Errorf(exitcode.Usage, "the prompt has %d tokens, and the model %d positions for prompt and continuation together; shorten the prompt by at least %d tokens", len(prompt), g.MaxContext, over)
+		return exitcode.Errorf(exitcode.Usage, "the prompt has %d tokens, but the model has only %d positions for the prompt and its continuation; shorten the prompt by at least %d tokens", len(prompt), g.MaxContext, over)
 	}
 	// Subtracted, because a client's number may be near the largest int.
 	if g.MaxContext > 0 && more > g.MaxContext-len(prompt) {

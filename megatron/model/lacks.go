@@ -14,7 +14,7 @@ func lacks(d *device.Device, m *spec.Model) error {
 	if d != nil && d.IsGPU() { // lists of parameters need no device
 		switch {
 		case m.ScoreCap > 0:
-			return bad("--attention-softcap cannot be combined with --device cuda, whose attention kernels have no cap; use --device cpu")
+			return bad("--attention-softcap cannot be combined with --device cuda, whose attention kernels do not support it; use --device cpu")
 		case m.AlibiTable:
 			return bad("--alibi-by-key cannot be combined with --device cuda, whose attention kernels only add slopes by distance; use --device cpu")
 		}
@@ -31,21 +31,21 @@ func lacks(d *device.Device, m *spec.Model) error {
 			{m.RotaryInterpolation > 1, "rotary-seq-len-interpolation-factor"}, {m.HasProjBias() != m.LinearBias, "add-proj-bias or --disable-proj-bias"},
 		} {
 			if part.given {
-				return bad("--%s cannot be combined with --multi-latent-attention; leave it out", part.flag)
+				return bad("--%s cannot be combined with --multi-latent-attention; leave one out", part.flag)
 			}
 		}
 	}
 	if flag := m.LacksSublayers(); flag != "" {
-		return bad("--%s cannot be combined with --hybrid-layer-pattern, whose layers have one sublayer each; leave it out", flag)
+		return bad("--%s cannot be combined with --hybrid-layer-pattern, whose layers have one sublayer each; leave one out", flag)
 	}
 	switch {
 	// Combinations of Gemma 4, whose layers are written for its own settings only.
 	case m.KeysAreValues && (!m.QKNorm || !m.ValueNorm || m.QKNormFull || m.QKNormAfterRope || m.Latent != nil):
 		return bad("--keys-are-values needs --qk-layernorm (of each head, before RoPE) and --v-layernorm")
 	case m.KVShared > 0 && (m.KVShared >= m.NumLayers || !m.QKNorm || m.QKNormFull || m.QKNormAfterRope || !m.ValueNorm || m.OutputGate || m.QKVBias || m.Latent != nil || m.KeepsState()):
-		return bad("--kv-shared-layers %d needs --num-layers above it (found %d), --qk-layernorm (of each head, before RoPE) and --v-layernorm, and cannot be combined with biases of QKV or --attention-output-gate", m.KVShared, m.NumLayers)
+		return bad("--kv-shared-layers %d needs a larger --num-layers (not %d), --qk-layernorm (of each head, before RoPE) and --v-layernorm, and cannot be combined with biases of QKV or --attention-output-gate", m.KVShared, m.NumLayers)
 	case m.KVShared > 0 && !m.AllHaveKeys():
-		return bad("--kv-shared-layers %d: a layer that shares keys and values has a window, and no layer before the shared ones has, or the other way round; lower it", m.KVShared)
+		return bad("--kv-shared-layers %d: a layer that uses the keys and values of another layer has a window but none of the earlier layers has one, or it has no window but all of the earlier layers have one; lower --kv-shared-layers", m.KVShared)
 	case m.WideShared && m.KVShared == 0:
 		return bad("--double-wide-mlp needs --kv-shared-layers")
 	case m.PerLayerInput > 0 && (!m.Gated() || m.MTP != nil || m.GateLimit != 0 || m.GateOffset != 0 || m.LinearBias):
@@ -54,13 +54,13 @@ func lacks(d *device.Device, m *spec.Model) error {
 		return bad("--moe-parallel-mlp needs --num-experts, --norm-sandwich, --disable-bias-linear and --normalization RMSNorm, and cannot be combined with --apply-layernorm-1p or --mtp-num-layers")
 	// Other pairs that exclude each other.
 	case m.QueryGrowthAll && m.QKNormAfterRope:
-		return bad("--query-growth-everywhere cannot be combined with --qk-layernorm-after-rope, which would undo it; leave one out")
+		return bad("--query-growth-everywhere cannot be combined with --qk-layernorm-after-rope, which would undo the growth; leave one out")
 	case m.ValueNorm && m.Latent != nil:
-		return bad("--v-layernorm cannot be combined with --multi-latent-attention; leave it out")
+		return bad("--v-layernorm cannot be combined with --multi-latent-attention; leave --v-layernorm out")
 	case m.Full != nil && (m.Latent != nil || m.QKNormFull || m.Windowed == nil || m.Position != spec.PositionRope):
 		return bad("--full-attention-kv-channels and --full-attention-query-groups need --position-embedding-type rope and --window-attn-skip-freq, and cannot be combined with --multi-latent-attention or --qk-layernorm-whole")
 	case m.Full != nil && (m.Full.KVChannels < 2 || m.Full.KVChannels%2 != 0 || m.Full.NumQueryGroups < 1 || m.NumAttentionHeads%m.Full.NumQueryGroups != 0):
-		return bad("layers without a window with %d query groups and heads of %d channels do not fit %d attention heads; channels must be even, and groups a divisor of the heads", m.Full.NumQueryGroups, m.Full.KVChannels, m.NumAttentionHeads)
+		return bad("layers without a window cannot have %d query groups and heads of %d channels with %d attention heads; the number of channels must be even, and the number of groups must divide the number of heads", m.Full.NumQueryGroups, m.Full.KVChannels, m.NumAttentionHeads)
 	}
 	// Rules of frequencies that do not parse.
 	for _, text := range []string{m.RopeRule, m.WindowRope} {

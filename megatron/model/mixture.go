@@ -235,7 +235,7 @@ func (x *mixture) lacking(saved *mixtureSaved) {
 	if e, ok := lack.(*device.OutOfMemory); ok && e.While == "" {
 		e.While = fmt.Sprintf("experts of layer %d", x.router.layer)
 		if saved.sent != nil {
-			e.While += fmt.Sprintf(", where tokens chose those of this rank %d times; evenly spread it were %d",
+			e.While += fmt.Sprintf(", where tokens chose the experts of this rank %d times; an even share would be %d times",
 				saved.sent.Rows(), saved.routed.experts.Len()*int64(x.at.Parts))
 		}
 	}

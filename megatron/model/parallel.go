@@ -69,16 +69,16 @@ func (p Parallel) check(c *StageConfig) error {
 	case m.UncutHeads(tp) != "":
 		return exitcode.Errorf(exitcode.Usage, "%s", m.UncutHeads(tp))
 	case m.NumQueryGroups < tp && (p.QuerySharers == nil || p.QuerySharers.Size() != tp/m.NumQueryGroups):
-		return exitcode.Errorf(exitcode.Internal, "%d query groups on %d ranks need the group of the %d ranks that share one", m.NumQueryGroups, tp, tp/m.NumQueryGroups)
+		return exitcode.Errorf(exitcode.Internal, "%d query groups on %d ranks need a group of the %d ranks that share a query group", m.NumQueryGroups, tp, tp/m.NumQueryGroups)
 	case m.Full != nil && m.NumQueryGroups != m.Full.NumQueryGroups && (m.NumQueryGroups%tp != 0 || m.Full.NumQueryGroups%tp != 0):
-		return bad("the %d query groups of some layers and the %d of the others", m.NumQueryGroups, m.Full.NumQueryGroups)
+		return bad("both the %d query groups of some layers and the %d query groups of the others", m.NumQueryGroups, m.Full.NumQueryGroups)
 	// Linear attention and convolutions are cut by key heads and channels, over context-parallel ranks too.
 	case m.Delta != nil && (m.Delta.KeyHeads%tp != 0 || m.Delta.ValueHeads%m.Delta.KeyHeads != 0):
 		return bad("--linear-num-key-heads %d and --linear-num-value-heads %d", m.Delta.KeyHeads, m.Delta.ValueHeads)
 	case m.Delta != nil && m.Delta.KeyHeads/tp%size(p.Context) != 0:
-		return exitcode.Errorf(exitcode.Usage, "--context-parallel-size %d must divide the %d key heads of gated delta nets on a rank, which its ranks exchange; use another size", size(p.Context), m.Delta.KeyHeads/tp)
+		return exitcode.Errorf(exitcode.Usage, "--context-parallel-size %d must divide the %d key heads of gated delta nets on a rank, because context-parallel ranks exchange these heads; use another size", size(p.Context), m.Delta.KeyHeads/tp)
 	case m.Conv != nil && m.HiddenSize%(tp*size(p.Context)) != 0:
-		return exitcode.Errorf(exitcode.Usage, "--hidden-size %d must be a multiple of --tensor-model-parallel-size %d x --context-parallel-size %d, since their ranks share the channels of convolutions; use other sizes", m.HiddenSize, tp, size(p.Context))
+		return exitcode.Errorf(exitcode.Usage, "--hidden-size %d must be a multiple of --tensor-model-parallel-size %d x --context-parallel-size %d, since these ranks share the channels of convolutions; use other sizes", m.HiddenSize, tp, size(p.Context))
 	case m.Mamba != nil && m.Mamba.Uncut(tp, size(p.Context)) != "":
 		return exitcode.Errorf(exitcode.Usage, "%s", m.Mamba.Uncut(tp, size(p.Context)))
 	// MLPs are cut by columns, tables by rows.
@@ -88,7 +88,7 @@ func (p Parallel) check(c *StageConfig) error {
 		return bad("the %d rows of the padded vocabulary", m.PaddedVocabSize)
 	// Combinations that exclude each other, and groups that the caller must give.
 	case p.SequenceParallel && p.DistributeSaved:
-		return exitcode.Errorf(exitcode.Usage, "--distribute-saved-activations cannot be combined with --sequence-parallel, which already shards saved activations; leave it out")
+		return exitcode.Errorf(exitcode.Usage, "--distribute-saved-activations cannot be combined with --sequence-parallel, which already shards saved activations; leave --distribute-saved-activations out")
 	case p.headsPerContext(m) != nil:
 		return p.headsPerContext(m)
 	case c.shares() && p.Embedding == nil:

@@ -111,7 +111,7 @@ func (c *StageConfig) checkOneStage() error {
 	if why == "" || c.Embedding && len(c.Layers) == c.Model.NumLayers {
 		return nil
 	}
-	return exitcode.Errorf(exitcode.Usage, "%s; all %d layers and the embedding must be on one pipeline stage: use --pipeline-model-parallel-size 1", why, c.Model.NumLayers)
+	return exitcode.Errorf(exitcode.Usage, "%s; therefore all %d layers and the embedding must be on one pipeline stage: use --pipeline-model-parallel-size 1", why, c.Model.NumLayers)
 }
 
 // shares reports whether another stage has a copy of the word embedding that this one has.

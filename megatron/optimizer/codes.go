@@ -97,7 +97,7 @@ func legalCut(p *mpu.Param, t mpu.Stored) string {
 			return fmt.Sprintf("use %s %d", flag, n)
 		}
 	}
-	return fmt.Sprintf("use %s 1, or sizes that each rank has a multiple of %d elements of", flag, device.CodeBlock)
+	return fmt.Sprintf("use %s 1, or sizes for which each rank has a multiple of %d elements", flag, device.CodeBlock)
 }
 
 // codeStrips are the strips of codes and scales; nil: no part is coded.

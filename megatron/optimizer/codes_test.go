@@ -198,7 +198,7 @@ func TestCutBlocks(t *testing.T) {
 		param *mpu.Param
 		want  string
 	}{
-		{columns(1024, 4), ""}, {columns(1024, 8), "size 4"}, {columns(3072, 24), "size 12"}, {columns(384, 3), "size 1, or sizes that each rank has a multiple of 256"},
+		{columns(1024, 4), ""}, {columns(1024, 8), "size 4"}, {columns(3072, 24), "size 12"}, {columns(384, 3), "size 1, or sizes for which each rank has a multiple of 256 elements"},
 		{rows, "size 8"}, {small, ""},
 	} {
 		err := CheckBlocks(&Config{Kind: Adam8}, []*mpu.Param{c.param})

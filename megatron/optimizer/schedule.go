@@ -176,12 +176,12 @@ func (p *ParamScheduler) Load(st SchedulerState, override, useCheckpoint bool) (
 		switch {
 		case same:
 		case override:
-			notes = append(notes, fmt.Sprintf("%s: %v of the command line replaces the checkpoint's %v", what, mine, saved))
+			notes = append(notes, fmt.Sprintf("%s: the value %v of the command line replaces %v of the checkpoint", what, mine, saved))
 		case useCheckpoint:
-			notes = append(notes, fmt.Sprintf("%s: the checkpoint's %v replaces %v", what, saved, mine))
+			notes = append(notes, fmt.Sprintf("%s: the value %v of the checkpoint replaces %v", what, saved, mine))
 			take()
 		default:
-			problems = append(problems, fmt.Errorf("%s: %v now, %v in the checkpoint", what, mine, saved))
+			problems = append(problems, fmt.Errorf("%s: %v in this run, but %v in the checkpoint", what, mine, saved))
 		}
 	}
 	// The learning rate's curve. Lengths do not matter to a constant one; power and cycles have defaults that
@@ -202,7 +202,7 @@ func (p *ParamScheduler) Load(st SchedulerState, override, useCheckpoint bool) (
 	reconcile("weight decay samples", p.WDSamples == st.WDSamples || constant(p.WDStyle, st.WDStyle), p.WDSamples, st.WDSamples, func() { p.WDSamples = st.WDSamples })
 	reconcile("weight decay style", p.WDStyle == st.WDStyle, p.WDStyle, st.WDStyle, func() { p.WDStyle = st.WDStyle })
 	if len(problems) > 0 {
-		return nil, exitcode.With(exitcode.Usage, fmt.Errorf("the checkpoint was trained with another schedule:\n%w\ngive --override-opt-param-scheduler to continue with the command line's, --use-checkpoint-opt-param-scheduler for the checkpoint's", errors.Join(problems...)))
+		return nil, exitcode.With(exitcode.Usage, fmt.Errorf("the checkpoint was trained with another schedule:\n%w\ngive --override-opt-param-scheduler to continue with the schedule of the command line, or --use-checkpoint-opt-param-scheduler to continue with that of the checkpoint", errors.Join(problems...)))
 	}
 	p.samples = st.Samples
 	return notes, p.styles()

@@ -52,7 +52,7 @@ func TestSchedulerMismatch(t *testing.T) {
 	if exitcode.CodeOf(err) != exitcode.Usage {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"learning rate: 0.002 now, 0.001", "decay samples: 200 now", "decay style: linear now", "--override-opt-param-scheduler"} {
+	for _, want := range []string{"learning rate: 0.002 in this run, but 0.001", "decay samples: 200 in this run", "decay style: linear in this run", "--override-opt-param-scheduler"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v lacks %q", err, want)
 		}
@@ -78,8 +78,8 @@ func TestFlatCurvesHaveAnyLength(t *testing.T) {
 		refused   string
 	}{
 		{DecayConstant, DecayConstant, ""},
-		{DecayConstant, DecayLinear, "weight decay samples: 300 now"},
-		{DecayCosine, DecayConstant, "\ndecay samples: 300 now"},
+		{DecayConstant, DecayLinear, "weight decay samples: 300 in this run"},
+		{DecayCosine, DecayConstant, "\ndecay samples: 300 in this run"},
 	} {
 		saved := cosine()
 		saved.Style, saved.WDStyle = c.lr, c.decay
@@ -87,7 +87,7 @@ func TestFlatCurvesHaveAnyLength(t *testing.T) {
 		mine.DecaySamples, mine.WDSamples = 300, 300
 		p := NewParamScheduler(mine)
 		_, err := p.Load(NewParamScheduler(saved).State(), false, false)
-		if (err == nil) != (c.refused == "") || err != nil && (!strings.Contains(err.Error(), c.refused) || strings.Count(err.Error(), " now,") != 1) {
+		if (err == nil) != (c.refused == "") || err != nil && (!strings.Contains(err.Error(), c.refused) || strings.Count(err.Error(), " in this run,") != 1) {
 			t.Errorf("%+v: %v", c, err)
 		}
 		if err == nil && p.Schedule != mine {

@@ -54,18 +54,18 @@ func (u *Unfit) Error() string {
 	if n := len(u.Ranks); n > 1 {
 		whose = fmt.Sprintf("the %d ranks here take", n)
 	}
-	text := fmt.Sprintf("the run does not fit: %s %s, and there are %s. The largest is rank %d with %s in the %s: %s", whose, device.Size(u.Total()), u.Capacity,
+	text := fmt.Sprintf("the run does not fit into memory: %s %s, but only %s are available. The largest rank is rank %d, with %s in the %s: %s", whose, device.Size(u.Total()), u.Capacity,
 		worst.Number, device.Size(worst.Peak), worst.At, strings.Join(parts, ", "))
 	if n := copies(u.Ranks); n > 0 {
 		text += fmt.Sprintf("; --memory-checkpoint-interval takes %s", device.Size(n))
 	}
 	switch {
 	case len(u.Nearest) > 0:
-		text += ". What would fit: " + strings.Join(u.Nearest, "; or ")
+		text += ". The following would fit: " + strings.Join(u.Nearest, "; or ")
 	case u.Every:
-		text += ". It does not fit with all flags that save memory either: use a smaller model, or more machines"
+		text += ". The run does not fit even with all flags that save memory: use a smaller model, or more machines"
 	}
-	return text + " (--no-plan starts it anyway)"
+	return text + " (--no-plan starts the run anyway)"
 }
 
 // searchTime is how long a refusal searches for layouts that would fit.
@@ -93,7 +93,7 @@ func Tight(ranks []Rank, processes int, capacity Capacity) string {
 	if capacity == Unlimited || tensors > capacity.Bytes || tensors+others <= capacity.Bytes {
 		return ""
 	}
-	return fmt.Sprintf("the run may not fit: its tensors take %s, the program about %s more, and there are %s. A process that gets no memory is ended by the kernel, without a message; monotron plan run says which flags save memory",
+	return fmt.Sprintf("the run may not fit into memory: its tensors take %s and the program about %s more, but only %s are available. The kernel ends a process that gets no memory, without a message; use monotron plan run to see which flags save memory",
 		device.Size(tensors), device.Size(others), capacity)
 }
 
@@ -192,7 +192,7 @@ func (o Options) Exhausted(c config.Run, rank int, e *device.OutOfMemory) error 
 	case err != nil:
 		return exitcode.Errorf(exitcode.Internal, "%w. Of the memory in use, %s", e, strings.Join(lines, "; "))
 	}
-	return exitcode.Errorf(exitcode.Internal, "%w. The rank was planned to hold %s in the %s; %s", e, device.Size(planned.Peak), planned.At, strings.Join(lines[:min(4, len(lines))], "; "))
+	return exitcode.Errorf(exitcode.Internal, "%w. By the plan the rank needs %s in the %s; %s", e, device.Size(planned.Peak), planned.At, strings.Join(lines[:min(4, len(lines))], "; "))
 }
 
 // IsUnfit reports whether err is the refusal of a run that does not fit.

@@ -55,12 +55,12 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%q is said to fit: %d of %d bytes, %v", flags, total(plan), memory/3, err)
 		}
 	}
-	for _, want := range []string{"the 4 ranks here take", "(here)", "The largest is rank", "activations", "What would fit: --", "--no-plan"} {
+	for _, want := range []string{"the 4 ranks here take", "(here)", "The largest rank is rank", "activations", "The following would fit: --", "--no-plan"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in: %v", want, err)
 		}
 	}
-	if _, err = o.Check(c, all, Capacity{1000, "here"}); !errors.As(err, &u) || !u.Every || !strings.Contains(err.Error(), "with all flags that save memory either") {
+	if _, err = o.Check(c, all, Capacity{1000, "here"}); !errors.As(err, &u) || !u.Every || !strings.Contains(err.Error(), "does not fit even with all flags that save memory") {
 		t.Errorf("1000 bytes: %v", err)
 	}
 }
@@ -101,7 +101,7 @@ func TestExhausted(t *testing.T) {
 	if exitcode.CodeOf(err) != exitcode.Internal || !errors.Is(err, e.Cause) {
 		t.Errorf("%v", err)
 	}
-	for _, want := range []string{savings[0].String(), "--attention-backend flash saves 500.0 MiB", "The rank was planned to hold " + device.Size(before.Peak)} {
+	for _, want := range []string{savings[0].String(), "--attention-backend flash saves 500.0 MiB", "By the plan the rank needs " + device.Size(before.Peak)} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in: %v", want, err)
 		}
@@ -277,7 +277,7 @@ func TestCheckHost(t *testing.T) {
 		}
 	}
 	err = o.CheckHost(c, all, Capacity{memory / 2, "here"}, OnGPU(false, Capacity{1000, "there"}))
-	if !errors.As(err, &u) || len(u.Nearest) > 0 || !strings.Contains(err.Error(), "No smaller part") {
+	if !errors.As(err, &u) || len(u.Nearest) > 0 || !strings.Contains(err.Error(), "Smaller parts do not fit either") {
 		t.Errorf("no room on the GPU: %v", err)
 	}
 	for perNode, has := range map[int]bool{1: true, 2: false} {

@@ -26,13 +26,13 @@ func (u *Overfull) Error() string {
 	if u.Ranks > 1 {
 		whose = fmt.Sprintf("the %d ranks of this host need", u.Ranks)
 	}
-	text := fmt.Sprintf("the run does not fit: %s %s of its memory (%s), and there are %s", whose, device.Size(u.Bytes), u.What, u.Capacity)
+	text := fmt.Sprintf("the run does not fit into memory: %s %s of its memory (%s), but only %s are available", whose, device.Size(u.Bytes), u.What, u.Capacity)
 	if len(u.Nearest) > 0 {
-		text += ". What would fit: " + strings.Join(u.Nearest, "; or ")
+		text += ". The following would fit: " + strings.Join(u.Nearest, "; or ")
 	} else {
-		text += ". No smaller part of it fits with the tensors on the GPU: use more machines, or a smaller model"
+		text += ". Smaller parts do not fit either, together with the tensors on the GPU: use more machines, or a smaller model"
 	}
-	return text + " (--no-plan starts it anyway)"
+	return text + " (--no-plan starts the run anyway)"
 }
 
 // inHost is what ranks keep in the host's memory in addition to their GPUs'.

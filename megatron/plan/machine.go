@@ -199,7 +199,7 @@ func ParseMachine(text []byte) (*Machine, error) {
 	}
 	// One document, complete, with values that fit together.
 	if err := d.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
-		return nil, exitcode.Errorf(exitcode.BadData, "a second document begins after the machine's (---): a file has one machine")
+		return nil, exitcode.Errorf(exitcode.BadData, "a second YAML document begins after that of the machine (---); a file must describe one machine")
 	}
 	if err := m.check(); err != nil {
 		return nil, exitcode.With(exitcode.BadData, err)
@@ -273,7 +273,7 @@ func (m *Machine) check() error {
 	within("checked.worst_error", m.Checked.Worst, 0, 10)
 	// Rates: peaks by data type, curves of shares of them, links.
 	if len(m.Peak) == 0 {
-		problems = append(problems, errors.New("peak_flops is missing; it has the operations per second of each dtype (f32, bf16, f16)"))
+		problems = append(problems, errors.New("peak_flops is missing; give the operations per second for each dtype (f32, bf16, f16)"))
 	}
 	for dtype, peak := range m.Peak {
 		if !slices.Contains([]string{"f32", "bf16", "f16"}, dtype) {
@@ -283,13 +283,13 @@ func (m *Machine) check() error {
 	}
 	for name, curve := range map[string][]Share{"matmul_share": m.Matmul, "stream_share": m.Stream} {
 		if len(curve) == 0 {
-			problems = append(problems, fmt.Errorf("%s is missing; it is a list of {from, share}", name))
+			problems = append(problems, fmt.Errorf("%s is missing; give a list of {from, share}", name))
 		}
 		for i, s := range curve {
 			within(name+".share", s.Share, 1e-6, 2)
 			within(name+".from", s.From, 0, 1e24)
 			if i > 0 && s.From <= curve[i-1].From {
-				problems = append(problems, fmt.Errorf("%s: from must grow", name))
+				problems = append(problems, fmt.Errorf("%s: the values of from must increase", name))
 			}
 		}
 	}

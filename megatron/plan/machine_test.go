@@ -43,17 +43,17 @@ func TestBadMachines(t *testing.T) {
 		"peak_flops: {f32: .inf}":  "peak_flops of f32 is +Inf",
 		"matmul_share: []":         "matmul_share is missing",
 		"attention: {share: 1e99}": "attention.share is 1e+99",
-		"stream_share: [{from: 5, share: 1}, {from: 5, share: 1}]": "from must grow",
+		"stream_share: [{from: 5, share: 1}, {from: 5, share: 1}]": "the values of from must increase",
 		"inside_node: {latency_seconds: -1, bytes_per_second: 0}":  "inside_node.bytes_per_second is 0",
 		"threads: -2": "threads is -2",
 		"threads: 2":  "ops is missing",
 		"ops: [{op: x, form: \"#\", ranks: 1, times: [[1, 2, 3, 4]]}]":                      "threads is missing",
 		"threads: 2\nops: [{op: x, form: \"#\", ranks: 3, times: [[1, 2, 3, 4]]}]":          "ranks is 3",
 		"threads: 2\nops: [{op: x, form: \"#\", ranks: 1, times: [[1, 2, 3]]}]":             "must be 4 numbers",
-		"threads: 2\nops: [{op: x, form: \"#\", ranks: 1, times: [[1, 2, 3, 0]]}]":          "the last one seconds",
+		"threads: 2\nops: [{op: x, form: \"#\", ranks: 1, times: [[1, 2, 3, 0]]}]":          "numbers of 0 or more, the last of which is seconds",
 		"threads: 2\nops: [{op: x, form: \"#\", ranks: 1, times: [[1, 2, .nan, 1]]}]":       "must be 4 numbers",
 		"threads: 2\nops: [{op: x, form: \"#\", ranks: 1, times: []}]":                      "times is empty",
-		"collectives: [{op: all_reduce, dtype: f32, ranks: 1, groups: 1, times: [[1, 1]]}]": "at least 2 in 1",
+		"collectives: [{op: all_reduce, dtype: f32, ranks: 1, groups: 1, times: [[1, 1]]}]": "groups; there must be at least 2 ranks in 1 group",
 		"disk: {write_bytes_per_second: -1}":                                                "disk",
 	} {
 		full := text
@@ -242,7 +242,7 @@ func numbered(line string, n int) (text string) {
 // Claim: a file that is made to keep the reader busy, or to fill the screen, is one short answer.
 func TestHostileMachines(t *testing.T) {
 	for text, want := range map[string]string{
-		tinyMachine + "\n---\nname: another\n":                   "a second document",
+		tinyMachine + "\n---\nname: another\n":                   "a second YAML document begins after that of the machine",
 		"regimes:\n" + numbered("  x%d: [y]\n", mostKeys+1):      "line 2: 1001 fields in one object",
 		numbered("what%d: 1\n", mostKeys):                        "and 980 more",
 		"constants:\n" + numbered("  r%d: {compute: -1}\n", 100): " more",

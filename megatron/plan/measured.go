@@ -111,19 +111,19 @@ func (m *Machine) checkMeasured() (problems []error) {
 		add("threads is %d; it must be from 0 to %d", m.Threads, 1<<12)
 	}
 	if m.Threads == 0 && len(m.Ops)+len(m.Collectives) > 0 {
-		add("ops and collectives are of ranks that share threads: threads is missing")
+		add("threads is missing; ops and collectives are for ranks that share threads, so threads must be given")
 	}
 	if m.Threads > 0 && len(m.Ops) == 0 {
-		add("ops is missing, though threads declares that ranks share them; create the file with monotron measure")
+		add("ops is missing, although threads says that ranks share threads; create the file with monotron measure")
 	}
 	// Every row: as many numbers as the form has, then operations, bytes and seconds.
 	rows := func(what string, times [][]float64, width int) {
 		if len(times) == 0 {
-			add("%s: times is empty", what)
+			add("%s: times is empty; give at least one row", what)
 		}
 		for _, row := range times {
 			if len(row) != width || slices.ContainsFunc(row, func(x float64) bool { return !(x >= 0 && x < 1e24) }) || width > 0 && len(row) == width && !(row[width-1] > 0) {
-				add("%s: a row is %v; it must be %d numbers of 0 or more, the last one seconds", what, row, width)
+				add("%s: a row is %v; it must be %d numbers of 0 or more, the last of which is seconds", what, row, width)
 				return
 			}
 		}
@@ -138,13 +138,13 @@ func (m *Machine) checkMeasured() (problems []error) {
 	for i := range m.Collectives {
 		c := &m.Collectives[i]
 		if c.Ranks < 2 || c.Groups < 1 || c.Ranks > 1<<16 || c.Groups > 1<<16 {
-			add("collectives %s: %d ranks in %d groups; there are at least 2 in 1", c.Op, c.Ranks, c.Groups)
+			add("collectives %s: there are %d ranks in %d groups; there must be at least 2 ranks in 1 group", c.Op, c.Ranks, c.Groups)
 		}
 		rows("collectives "+c.Op, c.Times, 2)
 	}
 	// Rates of the disk, and how far two cores are apart.
 	if m.Disk.Write < 0 || m.Disk.Read < 0 || m.Disk.Write != m.Disk.Write || m.Disk.Read != m.Disk.Read {
-		add("disk: rates are 0 (not known) or more")
+		add("disk: a rate is negative; rates must be 0 (not known) or more")
 	}
 	if !(m.Apart >= 0 && m.Apart < 1) {
 		add("core_round_trip_seconds is %g; it must be from 0 to 1", m.Apart)

@@ -75,7 +75,7 @@ func (s *Search) Run(n int) (best, front []*Found, err error) {
 		return nil, nil, err
 	}
 	if s.Tried = len(list); s.Tried == 0 && s.refused == nil {
-		return nil, nil, exitcode.Errorf(exitcode.Usage, "no layout of %d devices divides the model's heads and layers and --global-batch-size: use another number of devices or another batch size", s.Devices)
+		return nil, nil, exitcode.Errorf(exitcode.Usage, "no layout of %d devices divides the model's heads and layers and --global-batch-size evenly; use another number of devices or another batch size", s.Devices)
 	} else if s.Tried == 0 {
 		return nil, nil, exitcode.Errorf(exitcode.Usage, "no layout of %d devices is valid for training; the first error: %w", s.Devices, s.refused)
 	}

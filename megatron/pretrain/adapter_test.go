@@ -138,7 +138,7 @@ func TestAdapterRefusals(t *testing.T) {
 		"--lora-rank 3 --adapter DIR/save/adapter":                "has rank 2",
 		"--adapter DIR/none":                                      "no adapter_config.json",
 		"--lora-rank 2 --ckpt-format torch --save DIR/x":          "--ckpt-format torch cannot be combined with an adapter",
-		"--load DIR/save --save DIR/save --lora-rank 3":           "holds an adapter of rank 2",
+		"--load DIR/save --save DIR/save --lora-rank 3":           "contains an adapter of rank 2",
 		"--lora-rank 2 --use-dora --world-size 2 --zero-stage 3 ": "--use-dora needs complete weights to start a new adapter",
 	} {
 		r := call(t, dir, line+flags)
@@ -180,7 +180,7 @@ func TestAdapterOverAQuantizedBase(t *testing.T) {
 	if want == losses(plain+"--save DIR/plain") {
 		t.Error("nothing was rounded")
 	}
-	if notes := must(t, dir, line+"--train-iters 1 --save DIR/note").notes; !strings.Contains(notes, "the weights that are not trained take") {
+	if notes := must(t, dir, line+"--train-iters 1 --save DIR/note").notes; !strings.Contains(notes, "the frozen weights take") {
 		t.Errorf("nothing lies in codes: %s", notes)
 	}
 	for i, layout := range []string{"--world-size 2 --tensor-model-parallel-size 2", "--world-size 2 --zero-stage 3", "--world-size 2 --zero-stage 2 --micro-batch-size 1", "--world-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 1",

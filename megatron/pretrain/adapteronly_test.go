@@ -92,13 +92,13 @@ func TestAdapterOnlyWithoutItsBase(t *testing.T) {
 	if err := os.WriteFile(weights, other, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if r := call(t, dir, next); r.err == nil || !strings.Contains(r.err.Error(), "no longer has the weights that it was trained over") || r.code() != exitcode.BadData {
+	if r := call(t, dir, next); r.err == nil || !strings.Contains(r.err.Error(), "no longer has the weights on which it was trained") || r.code() != exitcode.BadData {
 		t.Errorf("%v", r.err)
 	}
 	if err := os.Rename(filepath.Join(dir, "base"), filepath.Join(dir, "elsewhere")); err != nil {
 		t.Fatal(err)
 	}
-	if r := call(t, dir, next); r.err == nil || !strings.Contains(r.err.Error(), "contains only an adapter; its base: ") || r.code() != exitcode.NoInput {
+	if r := call(t, dir, next); r.err == nil || !strings.Contains(r.err.Error(), "contains only an adapter, and its base model cannot be read: ") || r.code() != exitcode.NoInput {
 		t.Errorf("%v", r.err)
 	}
 	if r := call(t, dir, strings.Replace(line, "--load DIR/base ", "", 1)); r.err == nil || !strings.Contains(r.err.Error(), "--save-adapter-only") {
@@ -115,7 +115,7 @@ func TestAdapterOnlyAsItsOwnBase(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := all.Open(filepath.Join(dir, "base"), checkpoint.OpenOptions{Step: -1})
-	if err == nil || !strings.Contains(err.Error(), "names itself as its base") || exitcode.CodeOf(err) != exitcode.BadData {
+	if err == nil || !strings.Contains(err.Error(), "names itself as the base model") || exitcode.CodeOf(err) != exitcode.BadData {
 		t.Errorf("code %d, %v", exitcode.CodeOf(err), err)
 	}
 }

@@ -49,18 +49,18 @@ func TestBadInputHasOneClearError(t *testing.T) {
 		{tiny + "--mock-data --tokenizer-type NullTokenizer", exitcode.Usage, "--vocab-size"},
 		{tiny + someData + "--sample-prompt x", exitcode.Usage, `--sample-prompt "x"`},
 		{tiny + someData + "--sample-prompt 50", exitcode.Usage, "token 50 is outside the vocabulary of 50"},
-		{tiny + someData + "--sample-prompt 1~1~1~1~1~1~1~1~1~1~1~1~1~1~1~1", exitcode.Usage, "leaves none to generate"},
+		{tiny + someData + "--sample-prompt 1~1~1~1~1~1~1~1~1~1~1~1~1~1~1~1", exitcode.Usage, "leaves no space for generated tokens"},
 		{tiny + someData + "--save DIR/text --save-interval 2", exitcode.IO, "--save"},
 		{tiny + someData + "--save /proc/nothing --save-interval 2", exitcode.IO, "--save /proc/nothing"},
 		{tiny + someData + "--load DIR/text", exitcode.IO, "neither a directory"},
 		{tiny + someData + "--load DIR/none --exit-on-missing-checkpoint", exitcode.NoInput, "the folder has no checkpoint"},
 		{tiny + someData + "--load DIR/none --ckpt-step 3", exitcode.NoInput, "the folder has no checkpoint"},
-		{tiny + someData + "--load DIR/none", exitcode.NoInput, "no such folder; correct the path"},
+		{tiny + someData + "--load DIR/none", exitcode.NoInput, "the folder does not exist; correct the path"},
 		{tiny + someData + "--finetune --load DIR/none", exitcode.NoInput, "there is no such folder; correct the path"},
 		{tiny + someData + "--finetune --load DIR/bare", exitcode.NoInput, "--finetune starts from the weights of a checkpoint, and the folder has no checkpoint"},
 		{tiny + someData + "--finetune --load DIR/bare --save DIR/bare", exitcode.NoInput, "the folder has no checkpoint"},
-		{tiny + someData + "--finetune --load DIR/tuned", exitcode.NoInput, "folders in it do: give DIR/tuned/model or DIR/tuned/saved"},
-		{tiny + someData + "--load DIR/tuned", exitcode.NoInput, "folders in it do: give DIR/tuned/model or DIR/tuned/saved"},
+		{tiny + someData + "--finetune --load DIR/tuned", exitcode.NoInput, "folders in it do; give DIR/tuned/model or DIR/tuned/saved"},
+		{tiny + someData + "--load DIR/tuned", exitcode.NoInput, "folders in it do; give DIR/tuned/model or DIR/tuned/saved"},
 		{tiny + someData + "--pretrained-checkpoint DIR/none", exitcode.NoInput, "no checkpoint found"},
 		{"--use-checkpoint-args --load DIR/none", exitcode.Usage, "contains no checkpoint"},
 		{tiny + someData + "--log-jsonl DIR/text/x", exitcode.IO, "--log-jsonl"},
@@ -80,9 +80,9 @@ func TestBadInputHasOneClearError(t *testing.T) {
 		{tiny + "--tokenizer-type GPT2BPETokenizer --vocab-file DIR/v --merge-file DIR/m --data-path DIR/none", exitcode.NoInput, "2 problems:\n  --vocab-file: "},
 		{data + "nobin", exitcode.NoInput, "nobin.bin does not exist"},
 		{data + "good DIR/one --split 99,1,0 --seq-length 2 --max-position-embeddings 2", exitcode.BadData, "good: the dataset has 5 sequences, and the valid split gets none of them; leave the dataset out of the blend, or give --split 3,1,1"},
-		{data + "cut", exitcode.BadData, "ends after"},
+		{data + "cut", exitcode.BadData, "ends beyond the end of"},
 		{data + "cutindex", exitcode.BadData, "byte"},
-		{data + "empty --split 1,0,0", exitcode.BadData, "of its 0 sequences"},
+		{data + "empty --split 1,0,0", exitcode.BadData, "the dataset has 0 sequences"},
 		{data + "good --split 0,1,0", exitcode.BadData, "training split"},
 		{data + "good --split 0,0,0", exitcode.Usage, "at least one number must be above zero"},
 		{data + "good --vocab-size 20 --split 1,0,0", exitcode.BadData, "made with another tokenizer"},
@@ -146,20 +146,20 @@ func TestCheckpointThatDoesNotFit(t *testing.T) {
 	for _, c := range []struct {
 		add, want string
 	}{
-		{"--hidden-size 32", "[50 16] in the checkpoint, [50 32] in this run"},
+		{"--hidden-size 32", "[50 16] in the checkpoint, but [50 32] in this run"},
 		{"--hidden-size 32", "--hidden-size 16 -> 32, --ffn-hidden-size 64 -> 128, --kv-channels 8 -> 16; give the values of the checkpoint"},
 		{"--num-layers 3", "layers.2"},
 		{"--num-layers 3", "(the model's flags differ: --num-layers 2 -> 3; give"},
 		{"--num-layers 1", "--num-layers 2 -> 1"},
-		{"--num-experts 4", "(the model's flags differ: a mixture of experts false -> true; give the values of the checkpoint, or use --use-checkpoint-args; --moe-use-upcycling makes experts"},
+		{"--num-experts 4", "(the model's flags differ: a mixture of experts false -> true; give the values of the checkpoint, or use --use-checkpoint-args; use --moe-use-upcycling to initialize experts"},
 		{"--num-attention-heads 4", "--num-attention-heads 2 -> 4"},
 		{"--no-bias-gelu-fusion", "activation gelu_tanh -> gelu"},
 		{"--bf16", "the precision flags differ"},
 		{"--bf16", "(if only the precision or the optimizer differs, use --finetune"},
 		{"--bf16 --num-attention-heads 4 --no-load-optim", "--num-attention-heads 2 -> 4"},
-		{"--train-iters 8", "decay samples: 32 now, 24 in the checkpoint"},
+		{"--train-iters 8", "decay samples: 32 in this run, but 24 in the checkpoint"},
 		{"--ckpt-step 4", "it has 3, 6"},
-		{"--vocab-size 60", "[50 16] in the checkpoint, [60 16] in this run"},
+		{"--vocab-size 60", "[50 16] in the checkpoint, but [60 16] in this run"},
 	} {
 		r := call(t, dir, base+"--load DIR/c "+c.add)
 		if r.err == nil || !strings.Contains(r.err.Error(), c.want) {
@@ -210,7 +210,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 			}
 			r := must(t, dir, base)
 			got := numbers(r.out)
-			if !strings.Contains(r.notes, "iteration 6 is damaged") || !strings.Contains(r.notes, "fell back to iteration 3") {
+			if !strings.Contains(r.notes, "iteration 6 is damaged") || !strings.Contains(r.notes, "iteration 3 is used instead") {
 				t.Errorf("%s byte %d: %s", file, at, r.notes)
 			}
 			if strings.Join(got, "\n") != strings.Join(want[3:], "\n") {

@@ -11,7 +11,7 @@ import (
 func TestFirstStartIsPlanned(t *testing.T) {
 	dir := t.TempDir()
 	r := must(t, dir, tiny+someData+"--save DIR/new --load DIR/new --train-iters 1 --eval-iters 0")
-	if strings.Contains(r.notes, "could not be planned") || !strings.Contains(r.notes, "starting from random weights") {
+	if strings.Contains(r.notes, "could not be planned") || !strings.Contains(r.notes, "training starts from random weights") {
 		t.Error(r.notes)
 	}
 }

@@ -32,7 +32,7 @@ func TestOneRunSavesIntoAFolder(t *testing.T) {
 	if first.err != nil {
 		t.Fatal(first.err)
 	}
-	if second == nil || second.code() != exitcode.IO || !strings.Contains(second.err.Error(), "another run is saving to it") {
+	if second == nil || second.code() != exitcode.IO || !strings.Contains(second.err.Error(), "another run is saving to this folder") {
 		t.Fatalf("the second run: %+v", second)
 	}
 	if again := must(t, dir, line); !strings.Contains(again.notes, "nothing to train") {
@@ -155,10 +155,10 @@ func TestMissingDataIsExplained(t *testing.T) {
 	corpus(t, dir, "my_text_document", 300)
 	data := tiny + "--tokenizer-type NullTokenizer --vocab-size 50 --split 1,0,0 --data-path "
 	for add, want := range map[string]string{
-		"DIR/my":                             "there is " + dir + "/my_text_document",
-		"DIR/none":                           "a data path is a prefix: PATH.bin and PATH.idx",
+		"DIR/my":                             "the folder has " + dir + "/my_text_document",
+		"DIR/none":                           "a data path is the common prefix of two files, PATH.bin and PATH.idx",
 		"0.3 DIR/my_text_document 0.7":       "give weights and prefixes in pairs",
-		"1 DIR/my_text_document 2 DIR/other": "a data path is a prefix",
+		"1 DIR/my_text_document 2 DIR/other": "a data path is the common prefix",
 	} {
 		if r := call(t, dir, data+add); r.code() != exitcode.NoInput || !strings.Contains(r.err.Error(), want) {
 			t.Errorf("%s: code %d, %v; want %q", add, r.code(), r.err, want)

@@ -23,7 +23,7 @@ func holdMemory(job *training.Job, env *launchenv.Env) error {
 	}
 	first, err := strconv.Atoi(os.Getenv(launchenv.Segments))
 	if err != nil || env == nil && job.Config.Layout.Sizes().World() > 1 {
-		return exitcode.Errorf(exitcode.Usage, "--memory-checkpoint-interval needs monotron launch, which keeps the memory: "+
+		return exitcode.Errorf(exitcode.Usage, "--memory-checkpoint-interval needs monotron launch, which keeps the memory of the checkpoints; "+
 			"start the run with monotron launch --nproc-per-node N --max-restarts K -- pretrain_gpt ..., or use --save-interval")
 	}
 	for i := range memory.Segments {

@@ -48,7 +48,7 @@ func TestNoValidationDataIsSaid(t *testing.T) {
 	corpus(t, dir, "good", 300, 200)
 	line := tiny + "--tokenizer-type NullTokenizer --vocab-size 50 --train-data-path DIR/good --train-iters 1 "
 	for flags, want := range map[string]bool{"": true, "--eval-iters 0": false, "--valid-data-path DIR/good": false} {
-		if notes := must(t, dir, line+flags).notes; strings.Contains(notes, "there is no validation data, so nothing is evaluated") != want {
+		if notes := must(t, dir, line+flags).notes; strings.Contains(notes, "there is no validation data, so evaluations are not possible") != want {
 			t.Errorf("%q: %s", flags, notes)
 		}
 	}

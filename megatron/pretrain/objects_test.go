@@ -45,12 +45,12 @@ func TestBucketContinuesBitForBit(t *testing.T) {
 			full := numbers(must(t, dir, base+"--save DIR/whole").out)
 			const url = "--save s3://tests/run/a --load s3://tests/run/a "
 			first := must(t, dir, base+url+"--exit-interval 4")
-			if !strings.Contains(first.notes, "no checkpoint in s3://tests/run/a; starting from random weights") || !strings.Contains(first.notes, "copied iteration 4 to s3://tests/run/a") {
+			if !strings.Contains(first.notes, "there is no checkpoint in s3://tests/run/a; training starts from random weights") || !strings.Contains(first.notes, "copied iteration 4 to s3://tests/run/a") {
 				t.Errorf("notes:\n%s", first.notes)
 			}
 			newHost(t, dir)
 			second := must(t, dir, base+url+"--save-local-dir DIR/stage")
-			if !strings.Contains(second.notes, "fetched iteration 4 of s3://tests/run/a to "+filepath.Join(dir, "stage")) {
+			if !strings.Contains(second.notes, "downloaded iteration 4 of s3://tests/run/a to "+filepath.Join(dir, "stage")) {
 				t.Errorf("notes:\n%s", second.notes)
 			}
 			got := append(numbers(first.out), numbers(second.out)...)

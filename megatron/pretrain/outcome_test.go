@@ -181,7 +181,7 @@ func TestFailedSetupIsInTheLog(t *testing.T) {
 		want string
 	}{
 		{tiny + "--tokenizer-type NullTokenizer --vocab-size 50 --data-path DIR/nosuch", exitcode.NoInput, "nosuch"},
-		{tiny + someData + "--load DIR/nosuch", exitcode.NoInput, "no such folder"},
+		{tiny + someData + "--load DIR/nosuch", exitcode.NoInput, "the folder does not exist"},
 	} {
 		log := filepath.Join(dir, fmt.Sprint(i), "steps.jsonl")
 		r := call(t, dir, c.line+" --log-jsonl "+log)

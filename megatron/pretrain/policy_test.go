@@ -172,11 +172,11 @@ func TestPolicyRewardsByCommand(t *testing.T) {
 	}
 	write(judge, "#!/bin/sh\necho 1\n")
 	r := call(t, dir, line+"--reward-command "+judge+" --save DIR/save")
-	if r.err == nil || !strings.Contains(r.err.Error(), "it wrote 1 lines for 16 answers") || r.code() != exitcode.BadData {
+	if r.err == nil || !strings.Contains(r.err.Error(), "the command wrote 1 lines for 16 answers") || r.code() != exitcode.BadData {
 		t.Errorf("code %d: %v", r.code(), r.err)
 	}
 	r = call(t, dir, line+"--reward exact")
-	if r.err == nil || !strings.Contains(r.err.Error(), `field "answer": missing`) || !strings.Contains(r.err.Error(), "prompts.jsonl:") {
+	if r.err == nil || !strings.Contains(r.err.Error(), `field "answer" is missing`) || !strings.Contains(r.err.Error(), "prompts.jsonl:") {
 		t.Errorf("%v", r.err)
 	}
 }
@@ -238,7 +238,7 @@ func TestPolicyRefusals(t *testing.T) {
 		{line + "--beta 0.1", "--beta needs --tuning dpo"},
 		{plain + "--reward-pattern (", "--reward-pattern"},
 		{strings.Replace(line, "--tuning grpo", "--tuning sft", 1), "--reward-pattern needs --tuning grpo"},
-		{line + "--finetune-data " + filepath.Join(golden.Dir(t, "sft"), "messages.jsonl"), "--tuning grpo needs prompt"},
+		{line + "--finetune-data " + filepath.Join(golden.Dir(t, "sft"), "messages.jsonl"), "--tuning grpo needs the field prompt"},
 		{line + "--seq-length 4 ", "has a prompt of fewer than 4 tokens"},
 	} {
 		r := call(t, dir, c.line)

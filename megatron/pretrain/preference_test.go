@@ -234,7 +234,7 @@ func TestPreferencesInEveryLayout(t *testing.T) {
 				"--micro-batch-size 2 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1"}, 3) {
 				log := fmt.Sprintf("log-%s-%d", name, i)
 				r := must(t, dir, line+layout+" --log-jsonl DIR/"+log)
-				memory := regexp.MustCompile(`peak memory of tensors so far (.*); planned (.*)`).FindAllStringSubmatch(r.notes, -1)
+				memory := regexp.MustCompile(`the peak memory of tensors is (.*) so far, and (.*) were planned`).FindAllStringSubmatch(r.notes, -1)
 				if len(memory) == 0 {
 					t.Errorf("%s %s: no note on memory", name, layout)
 				}
@@ -314,7 +314,7 @@ func TestPreferencesResume(t *testing.T) {
 			}
 			next := line + "--train-iters 9 --save DIR/part --load DIR/part "
 			r := call(t, dir, next)
-			if r.err == nil || !strings.Contains(r.err.Error(), "name the model that the tuning started from by --ref-load") {
+			if r.err == nil || !strings.Contains(r.err.Error(), "name the model from which the tuning started by --ref-load") {
 				t.Errorf("without the kept reference: %v", r.err)
 			}
 			again, want := lossesOf(t, must(t, dir, next+"--ref-load DIR/base").out), lossesOf(t, must(t, dir, line+"--train-iters 9 --save DIR/whole --load DIR/whole").out)
@@ -398,7 +398,7 @@ func TestPreferencesRefuse(t *testing.T) {
 		{text + "--tuning dpo --beta 0", "--beta must be above 0"},
 		{text + "--tuning dpo --ref-load DIR/none", "--ref-load: "},
 		{kto + "--tuning kto --global-batch-size 1", "--tuning kto needs --global-batch-size 2 or more"},
-		{kto + "--tuning dpo", "unpaired.jsonl:1: the row is one answer with a label, which --tuning kto learns from"},
+		{kto + "--tuning dpo", "unpaired.jsonl:1: the row is one answer with a label, which only --tuning kto can use"},
 	} {
 		r := call(t, dir, strings.Replace(preferLine, "--global-batch-size 4", "", 1)+"--micro-batch-size 1 "+w.flags)
 		if r.err == nil || !strings.Contains(r.err.Error(), w.says) || strings.Contains(r.out, "iteration") {

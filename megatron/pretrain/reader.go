@@ -19,7 +19,7 @@ func endWithReader(ctx context.Context, w training.Streams) (context.Context, io
 	ctx, cancel := context.WithCancelCause(ctx)
 	return ctx, &readLines{out: w.Out, gone: sync.OnceFunc(func() {
 		// The line that is being written keeps the bar, which a note waits for.
-		go w.Notes.Warn("standard output is closed: saving after this step")
+		go w.Notes.Warn("standard output is closed: the run saves after this step")
 		cancel(errors.New("closed standard output"))
 	})}
 }

@@ -62,10 +62,10 @@ func stopOnSignal(ctx context.Context, notes *logging.Notes, b *begun, exit func
 		// Nothing is saved while the model is not set up; then the process ends after a while.
 		first, late := time.Now(), time.After(b.late)
 		if b.all() {
-			notes.Warn("%s: saving after this step; send it again to stop at once", name)
+			notes.Warn("%s was received: the run saves after this step; send the signal again to stop at once", name)
 			late = nil
 		} else {
-			notes.Warn("%s during the setup: the run ends within %v without training or saving, or at its first step", name, b.late)
+			notes.Warn("%s was received during the setup: the run ends within %v without training or saving, or at its first step", name, b.late)
 		}
 		// Copies of the first signal arrive within a second and are ignored; a later one ends at once.
 		for {

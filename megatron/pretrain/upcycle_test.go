@@ -53,7 +53,7 @@ func TestUpcyclingKeepsTheModel(t *testing.T) {
 	for flags, says := range map[string]string{
 		up + "--load DIR/swiglu --save DIR/mixture":                                      "already has a checkpoint",
 		up + "--load DIR/mixture":                                                        "already has experts",
-		up + "--load DIR/swiglu --moe-ffn-hidden-size 12":                                "use granularity 2",
+		up + "--load DIR/swiglu --moe-ffn-hidden-size 12":                                "; use granularity 2",
 		"--moe-use-upcycling --num-experts 3 --load DIR/swiglu --moe-ffn-hidden-size 12": "not a multiple of the",
 		"--moe-use-upcycling --num-experts 4 --load DIR/swiglu --moe-ffn-hidden-size 9":  "not a multiple of the expert width",
 		"--moe-use-upcycling --load DIR/swiglu":                                          "needs --num-experts",
@@ -68,7 +68,7 @@ func TestUpcyclingKeepsTheModel(t *testing.T) {
 	if r := call(t, dir, tiny+someData+up); r.code() != exitcode.Usage || !strings.Contains(r.err.Error(), "needs a dense checkpoint") {
 		t.Errorf("no checkpoint: exit %d, %v", r.code(), r.err)
 	}
-	if r := call(t, dir, tiny+someData+up+"--load DIR/nothing"); r.code() != exitcode.NoInput || !strings.Contains(r.err.Error(), "needs a dense checkpoint, and the folder has none") {
+	if r := call(t, dir, tiny+someData+up+"--load DIR/nothing"); r.code() != exitcode.NoInput || !strings.Contains(r.err.Error(), "needs a dense checkpoint, but the folder has none") {
 		t.Errorf("a folder without a checkpoint: exit %d, %v", r.code(), r.err)
 	}
 }

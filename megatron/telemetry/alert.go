@@ -94,7 +94,7 @@ func (r *Rules) spike(s *Step) *Alert {
 	if !r.losses.enough() || loss <= mean+spikeSigmas*deviation || loss <= spikeFactor*mean || !r.fresh(LossSpike, s.Iteration, recentSteps) {
 		return nil
 	}
-	return &Alert{LossSpike, fmt.Sprintf("loss spike: %.4f, mean of the %d steps before %.4f (standard deviation %.4f)", loss, r.losses.n(), mean, deviation),
+	return &Alert{LossSpike, fmt.Sprintf("loss spike: the loss is %.4f, but the mean of the %d steps before is %.4f (standard deviation %.4f)", loss, r.losses.n(), mean, deviation),
 		map[string]Number{"loss": Number(loss), "mean": Number(mean), "deviation": Number(deviation)}}
 }
 
@@ -108,7 +108,7 @@ func (r *Rules) norm(s *Step) *Alert {
 	if !r.norms.enough() || norm <= normFactor*median || !r.fresh(GradientNorm, s.Iteration, recentSteps) {
 		return nil
 	}
-	return &Alert{GradientNorm, fmt.Sprintf("gradient norm %.3f, %.0f times the median of the %d steps before (%.3f)", norm, norm/median, r.norms.n(), median),
+	return &Alert{GradientNorm, fmt.Sprintf("the gradient norm is %.3f, which is %.0f times the median of the %d steps before (%.3f)", norm, norm/median, r.norms.n(), median),
 		map[string]Number{"norm": Number(norm), "median": Number(median)}}
 }
 
@@ -119,7 +119,7 @@ func (r *Rules) wait(s *Step) *Alert {
 	if !r.data.enough() || data <= waitShare*step || !r.fresh(DataWait, s.Iteration, recentSteps) {
 		return nil
 	}
-	return &Alert{DataWait, fmt.Sprintf("waiting for data: %.0f%% of the last %d steps, %.1f of %.1f ms", 100*data/step, r.data.n(), 1000*data, 1000*step),
+	return &Alert{DataWait, fmt.Sprintf("the run waits for data for %.0f%% of the last %d steps (%.1f of %.1f ms per step)", 100*data/step, r.data.n(), 1000*data, 1000*step),
 		map[string]Number{"share": Number(data / step), "seconds": Number(data)}}
 }
 
@@ -152,7 +152,7 @@ func (r *Rules) learned(s *Step) *Alert {
 	if c.since++; c.since != stretches {
 		return nil
 	}
-	return &Alert{NothingLearned, fmt.Sprintf("nothing learned since step %d: of the %d stretches of %d steps after it none has a lower mean loss than %.4f; the last has %.4f",
+	return &Alert{NothingLearned, fmt.Sprintf("nothing was learned since step %d: none of the %d periods of %d steps after it has a mean loss below %.4f; the last one has %.4f",
 		c.at, stretches, length, c.best, mean), map[string]Number{"since": Number(c.at), "best": Number(c.best), "loss": Number(mean)}}
 }
 
@@ -171,12 +171,12 @@ func (r *Rules) experts(s *Step) (alerts []Alert) {
 			case n == 0:
 				what = "got no token"
 			case r.Imbalance > 0 && n > r.Imbalance*mean:
-				what = fmt.Sprintf("got %.1f times an even part, more than --moe-imbalance-limit %g", n/mean, r.Imbalance)
+				what = fmt.Sprintf("got %.1f times an even share of the tokens, more than --moe-imbalance-limit %g", n/mean, r.Imbalance)
 			}
 			if what == "" || !r.fresh(fmt.Sprint(UnevenExpert, layer.Number, " ", i), s.Iteration, math.MaxInt) {
 				continue
 			}
-			alerts = append(alerts, Alert{UnevenExpert, fmt.Sprintf("layer %d: expert %d %s (%.0f tokens of %.0f in an even step); it is said once", layer.Number, i, what, n, mean),
+			alerts = append(alerts, Alert{UnevenExpert, fmt.Sprintf("layer %d: expert %d %s (%.0f tokens, %.0f in an even step); this is reported only once", layer.Number, i, what, n, mean),
 				map[string]Number{"layer": Number(layer.Number), "expert": Number(i), "tokens": Number(n), "even": Number(mean)}})
 		}
 	}
@@ -216,7 +216,7 @@ func (r *Rules) rank(s *Step) *Alert {
 		return nil
 	}
 	phase, own, usual := s.Line.Work.behind(slow)
-	return &Alert{SlowRank, fmt.Sprintf("rank %d is slow: its own work takes %.1f ms a step, %.1f times the median rank's %.1f; most of it in %s, %.1f ms (median %.1f)",
+	return &Alert{SlowRank, fmt.Sprintf("rank %d is slow: its own work takes %.1f ms per step, which is %.1f times the %.1f ms of the median rank; most of that is in %s, %.1f ms (median %.1f)",
 		slow, 1000*work[slow], work[slow]/median, 1000*median, phase, 1000*own, 1000*usual),
 		map[string]Number{"rank": Number(slow), "seconds": Number(work[slow]), "median": Number(median)}}
 }
@@ -284,7 +284,7 @@ func (r *Rules) disk(s *Step) *Alert {
 		if until > diskSoon || until > left || !r.fresh(FullDisk+folder, s.Iteration, max(recentSteps, s.TrainIters/50)) {
 			continue
 		}
-		return &Alert{FullDisk, fmt.Sprintf("the disk of %s will be full in about %s, before the run ends (about %s left): %.2f GB are free, and it fills by %.2f GB an hour",
+		return &Alert{FullDisk, fmt.Sprintf("the disk of %s will be full in about %s, before the run ends (about %s left): %.2f GB are free, and the use grows by %.2f GB per hour",
 			folder, rounded(until), rounded(left), float64(free)/1e9, rate*3600/1e9),
 			map[string]Number{"free_bytes": Number(free), "bytes_per_second": Number(rate), "seconds": Number(until.Seconds())}}
 	}

@@ -67,7 +67,7 @@ func TestAlertRules(t *testing.T) {
 				s.Losses[0].Value, s.GradNorm = math.Inf(1), nil
 			}
 		}, nil, ""},
-		"nothing learned": {func(s *Step) {
+		"nothing was learned": {func(s *Step) {
 			s.Losses[0].Value = 10 + 0.02*math.Sin(7*float64(s.Iteration)) + 1e-4*float64(s.Iteration)
 		}, nil, "300 nothing_learned"},
 		"gradient norm": {func(s *Step) {
@@ -134,7 +134,7 @@ func TestAlertsHaveNumbers(t *testing.T) {
 		t.Fatal(err, s.Alerts)
 	}
 	var e Entry
-	if err := json.Unmarshal(text, &e); err != nil || e.Alerts[0].Values["loss"] != 20 || !strings.Contains(e.Alerts[0].Text, "20.0000, mean of the 64 steps before 8.8") {
+	if err := json.Unmarshal(text, &e); err != nil || e.Alerts[0].Values["loss"] != 20 || !strings.Contains(e.Alerts[0].Text, "the loss is 20.0000, but the mean of the 64 steps before is 8.8") {
 		t.Errorf("%v: %s", err, text)
 	}
 }
@@ -152,8 +152,8 @@ func TestUnevenExperts(t *testing.T) {
 			got += a.Text + "\n"
 		}
 	}
-	want := "layer 1: expert 0 got no token (0 tokens of 100 in an even step); it is said once\n" +
-		"layer 1: expert 3 got 2.5 times an even part, more than --moe-imbalance-limit 2 (250 tokens of 100 in an even step); it is said once\n"
+	want := "layer 1: expert 0 got no token (0 tokens, 100 in an even step); this is reported only once\n" +
+		"layer 1: expert 3 got 2.5 times an even share of the tokens, more than --moe-imbalance-limit 2 (250 tokens, 100 in an even step); this is reported only once\n"
 	if got != want {
 		t.Errorf("told\n%swant\n%s", got, want)
 	}
@@ -206,7 +206,7 @@ func TestAlertCommand(t *testing.T) {
 	if got, want := waitLines(t, out, 5), line(1)+"end\n"+line(2)+line(3)+"end\n"; got != want {
 		t.Errorf("the command got\n%swant\n%s", got, want)
 	}
-	if len(warned) != 2 || !strings.Contains(warned[0], `exit status 3 (it said "broken")`) {
+	if len(warned) != 2 || !strings.Contains(warned[0], `exit status 3 (its message: "broken")`) {
 		t.Errorf("warned: %q", warned)
 	}
 }
@@ -254,9 +254,9 @@ func TestWhatAnAlertCommandSays(t *testing.T) {
 		command, want string
 		atEnd         time.Duration
 	}{
-		{`printf '\033[2Jx\nmonotron: no'; exit 4`, `exit status 4 (it said "\x1b[2Jx\nmonotron: no")`, time.Minute},
+		{`printf '\033[2Jx\nmonotron: no'; exit 4`, `exit status 4 (its message: "\x1b[2Jx\nmonotron: no")`, time.Minute},
 		{"sleep 3 & exit 0", "", time.Minute},
-		{"sleep 1000", "of the run's end, and was killed (it said nothing)", 100 * time.Millisecond},
+		{"sleep 1000", "after the end of the run and was killed (it wrote no message)", 100 * time.Millisecond},
 	} {
 		var warned []string
 		run := runAlertCommand(c.command, time.Hour, c.atEnd, func(format string, args ...any) { warned = append(warned, fmt.Sprintf(format, args...)) })

@@ -84,7 +84,7 @@ func (c *AlertCommand) Close() error {
 	c.closing()
 	c.done.Wait()
 	if c.dropped > 0 {
-		c.warn("--alert-command: %d alerts were too many, and were not handed over", c.dropped)
+		c.warn("--alert-command: %d alerts were not passed to the command, because there were too many", c.dropped)
 	}
 	return nil
 }
@@ -135,9 +135,9 @@ func (c *AlertCommand) run(closing context.Context, input []byte) {
 	command.WaitDelay = min(time.Second, c.atEnd/5)
 	switch err := command.Run(); {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		c.warn("--alert-command %q did not end within %v, and was killed %s", c.command, commandLasts, said.quoted())
+		c.warn("--alert-command %q did not end within %v and was killed %s", c.command, commandLasts, said.quoted())
 	case ctx.Err() != nil:
-		c.warn("--alert-command %q did not end within %v of the run's end, and was killed %s", c.command, c.atEnd, said.quoted())
+		c.warn("--alert-command %q did not end within %v after the end of the run and was killed %s", c.command, c.atEnd, said.quoted())
 	case err != nil && !errors.Is(err, exec.ErrWaitDelay): // that is a process that it leaves behind
 		c.warn("--alert-command %q: %v %s", c.command, err, said.quoted())
 	}
@@ -150,9 +150,9 @@ type head struct{ kept bytes.Buffer }
 // quoted is the output as no line of our own, and without what moves a terminal's cursor.
 func (h *head) quoted() string {
 	if text := strings.TrimSpace(h.kept.String()); text != "" {
-		return fmt.Sprintf("(it said %q)", text)
+		return fmt.Sprintf("(its message: %q)", text)
 	}
-	return "(it said nothing)"
+	return "(it wrote no message)"
 }
 
 func (h *head) Write(p []byte) (int, error) {

@@ -244,7 +244,7 @@ func OpenJSONL(path string) (*JSONL, error) {
 	info, err := file.Stat()
 	if err == nil && info.Mode().IsRegular() && !j.hold() {
 		_ = file.Close() // nothing was written
-		return nil, exitcode.Errorf(exitcode.IO, "--log-jsonl %s: another run is writing it; wait until that run has ended, or name another file", path)
+		return nil, exitcode.Errorf(exitcode.IO, "--log-jsonl %s: another run writes to this file; wait until that run has ended, or name another file", path)
 	}
 	if err == nil {
 		info, err = file.Stat() // another run may have written until now

@@ -26,7 +26,7 @@ func (l *lasting) Take(s *Step) error {
 		}
 		return nil
 	case err == nil && l.lost > 0:
-		l.warn("%s is written again; %d entries before iteration %d are missing", l.name, l.lost, s.Iteration)
+		l.warn("%s can be written again; %d entries before iteration %d are missing", l.name, l.lost, s.Iteration)
 		l.lost = 0
 	}
 	return err

@@ -58,16 +58,16 @@ func ServeMetrics(addr, version string) (*Metrics, error) {
 		registry.MustRegister(m.gauges[name])
 	}
 	m.loss = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "loss", Help: "latest losses"}, []string{"name", "set"})
-	m.preference = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "preference", Help: "rewards and log-probabilities of the latest rows of preference tuning, the share of pairs that are ranked right"}, []string{"name", "set"})
+	m.preference = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "preference", Help: "rewards and log-probabilities of the latest rows of preference tuning, and the share of pairs that are ranked correctly"}, []string{"name", "set"})
 	m.phase = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "phase_seconds", Help: "seconds of a phase in the latest step"}, []string{"phase"})
 	m.skipped = prometheus.NewCounter(prometheus.CounterOpts{Namespace: "monotron", Name: "skipped_iterations_total", Help: "steps skipped for overflow"})
 	m.straggler = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "straggler_score",
-		Help: "lowest score of a rank's own work at the latest log line: 1 is as fast as the fastest rank of its pipeline stage (against=others), or as it was itself (against=past)"}, []string{"against"})
+		Help: "lowest score of a rank's own work at the latest log line; a rank with score 1 is as fast as the fastest rank of its pipeline stage (against=others), or as fast as it was before (against=past)"}, []string{"against"})
 	m.slowest = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "straggler_rank", Help: "the rank that has that score"}, []string{"against"})
 	m.experts = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "experts",
-		Help: "of a layer of experts in the latest step: min, max and std of the experts' tokens as shares of an even part, how many got none, choices dropped, bytes from rank to rank"}, []string{"layer", "of"})
+		Help: "for a layer of experts in the latest step: min, max and std of the experts' tokens as multiples of an even share, the number of experts without tokens, dropped choices, and bytes between ranks"}, []string{"layer", "of"})
 	m.alerts = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "monotron", Name: "alerts_total", Help: "alerts by kind"}, []string{"kind"})
-	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "build_info", Help: "1; its labels say which program this is"}, []string{"version", "go"})
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "monotron", Name: "build_info", Help: "always 1; the labels say which program this is"}, []string{"version", "go"})
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	registry.MustRegister(m.loss, m.preference, m.phase, m.straggler, m.slowest, m.experts, m.skipped, m.alerts, build)
 	mux := http.NewServeMux()

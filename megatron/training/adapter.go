@@ -39,7 +39,7 @@ func findAdapters(c *config.Run) error {
 	// A resumed run has the adapter of its checkpoint.
 	if before, err := storedRun(c.Checkpoint.Load, wantedStep(&c.Checkpoint)); c.Checkpoint.Load != "" && err == nil && len(before.Model.Adapters) > 0 {
 		if a := c.Adapter; a.Rank > 0 && a.Folder == "" && (a.Rank != before.Adapter.Rank || a.Alpha != before.Adapter.Alpha || a.DoRA != before.Adapter.DoRA || a.RSLoRA != before.Adapter.RSLoRA) {
-			return exitcode.Errorf(exitcode.Usage, "--load %s holds an adapter of rank %d, alpha %g, DoRA %v, rsLoRA %v; give the same --lora flags, or merge it by monotron convert first",
+			return exitcode.Errorf(exitcode.Usage, "--load %s contains an adapter of rank %d, alpha %g, DoRA %v, rsLoRA %v; give the same --lora flags, or first merge the adapter by monotron convert",
 				c.Checkpoint.Load, before.Adapter.Rank, before.Adapter.Alpha, before.Adapter.DoRA, before.Adapter.RSLoRA)
 		}
 		c.Adapter, c.Model.Adapters, c.Model.Retrained = before.Adapter, before.Model.Adapters, before.Model.Retrained
@@ -93,7 +93,7 @@ func checkRetrained(c *config.Run) error {
 	name := c.Model.Retrained.Names[0]
 	switch {
 	case c.Tuning.Samples() && c.Tuning.Policy.Beta > 0:
-		return exitcode.Errorf(exitcode.Usage, "--grpo-kl-beta cannot be combined with weights that are trained in full next to the adapter (%s); leave it out, or leave --lora-modules-to-save and --lora-train-bias out", name)
+		return exitcode.Errorf(exitcode.Usage, "--grpo-kl-beta cannot be combined with weights that are trained in full together with the adapter (%s); leave --grpo-kl-beta out, or leave --lora-modules-to-save and --lora-train-bias out", name)
 	case c.Adapter.Quantize != "" && slices.ContainsFunc(c.Model.Retrained.Names, func(name string) bool {
 		return strings.Contains(name, ".linear_") && strings.HasSuffix(name, ".weight")
 	}):
@@ -138,7 +138,7 @@ func adapterSettings(a *config.Adapter) (c peft.Config, err error) {
 		return c, err
 	}
 	if a.Rank > 0 && (a.Rank != c.R || a.Alpha != c.Alpha || a.RSLoRA != c.RSLoRA || a.DoRA != c.DoRA) {
-		return c, exitcode.Errorf(exitcode.Usage, "--adapter %s has rank %d, alpha %g, rsLoRA %v, DoRA %v, and the --lora flags say %d, %g, %v, %v; leave the --lora flags out",
+		return c, exitcode.Errorf(exitcode.Usage, "--adapter %s has rank %d, alpha %g, rsLoRA %v, DoRA %v, but the --lora flags give %d, %g, %v, %v; leave the --lora flags out",
 			a.Folder, c.R, c.Alpha, c.RSLoRA, c.DoRA, a.Rank, a.Alpha, a.RSLoRA, a.DoRA)
 	}
 	a.Rank, a.Alpha, a.RSLoRA, a.DoRA, a.Targets, a.Parameters, a.Saved, a.Bias = c.R, c.Alpha, c.RSLoRA, c.DoRA, c.Targets.List, c.Parameters.List, c.Saved.List, c.Bias
@@ -231,7 +231,7 @@ func (r *Run) readAdapter() error {
 	}
 	defer f.Close()
 	if names := f.Replaces(); len(names) > 0 && r.base != nil {
-		return exitcode.Errorf(exitcode.Usage, "--save-adapter-only cannot be combined with --adapter %s, which has %s in full; leave --save-adapter-only out", r.Config.Adapter.Folder, names[0])
+		return exitcode.Errorf(exitcode.Usage, "--save-adapter-only cannot be combined with --adapter %s, which contains %s in full; leave --save-adapter-only out", r.Config.Adapter.Folder, names[0])
 	}
 	var wanted []mpu.Stored
 	for _, s := range slices.Concat(r.Engine.Weights(), r.Engine.Optimizer.Stored()) {
@@ -245,7 +245,7 @@ func (r *Run) readAdapter() error {
 	if err != nil {
 		return err
 	}
-	r.log.note("read the adapter %s: %d tensors", r.Config.Adapter.Folder, len(report.Restored))
+	r.log.note("loaded the adapter %s: %d tensors", r.Config.Adapter.Folder, len(report.Restored))
 	return r.device.Sync()
 }
 

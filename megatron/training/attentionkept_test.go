@@ -26,8 +26,8 @@ func TestResumeReportsOtherAttention(t *testing.T) {
 		return state
 	}
 	for _, c := range []struct{ before, now, want string }{
-		{engine.Fused, engine.Flash, "iteration 7 was trained with --attention-backend fused, this run continues with flash"},
-		{engine.Flash, engine.Fused, "iteration 7 was trained with --attention-backend flash, this run continues with fused"},
+		{engine.Fused, engine.Flash, "iteration 7 was trained with --attention-backend fused, but this run continues with flash"},
+		{engine.Flash, engine.Fused, "iteration 7 was trained with --attention-backend flash, but this run continues with fused"},
 		{engine.Fused, engine.Fused, ""},
 		{"", engine.Flash, ""},
 		{engine.Fused, "", ""},

@@ -36,7 +36,7 @@ func (r *Run) watchBest() error {
 // checkBest refuses a comparison of evaluations for a run without validation data.
 func (r *Run) checkBest() error {
 	if r.best != nil && r.feeds.valid == nil && !r.device.Counts() {
-		return exitcode.Errorf(exitcode.Usage, "--keep-best and --early-stopping-patience compare validation losses, and the run has no validation data; give --finetune-eval-data, or a --split with a validation part")
+		return exitcode.Errorf(exitcode.Usage, "--keep-best and --early-stopping-patience compare validation losses, but the run has no validation data; give --finetune-eval-data, or a --split with validation data")
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (r *Run) continueBest(s native.State) error {
 	}
 	var b Best
 	if err := json.Unmarshal(raw, &b); err != nil || b.Iteration < 0 || b.Iteration > s.Iteration || b.Worse < 0 {
-		return exitcode.Errorf(exitcode.IO, "the checkpoint of iteration %d: its record of evaluations cannot be used: %w", s.Iteration, cmp.Or(err, fmt.Errorf("%s", raw)))
+		return exitcode.Errorf(exitcode.IO, "the record of evaluations in the checkpoint of iteration %d cannot be used: %w", s.Iteration, cmp.Or(err, fmt.Errorf("%s", raw)))
 	}
 	if c.KeepBest && b.Iteration > 0 {
 		list, err := native.List(c.Save)
@@ -127,7 +127,7 @@ func (r *Run) continueBest(s native.State) error {
 			return err
 		}
 		if !slices.ContainsFunc(list, func(e native.Entry) bool { return e.Iteration == b.Iteration }) {
-			r.log.note("the checkpoint with the lowest validation loss, of iteration %d, is not in %s any more; earlier evaluations no longer count", b.Iteration, c.Save)
+			r.log.note("the checkpoint with the lowest validation loss, that of iteration %d, is no longer in %s, so earlier evaluations no longer count", b.Iteration, c.Save)
 			b = Best{Start: b.Start, Last: b.Last}
 		}
 	}

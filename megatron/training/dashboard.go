@@ -29,7 +29,7 @@ func (l *logger) page() (_ telemetry.Sink, err error) {
 	path := c.JSONL
 	if path == "" {
 		if p.folder, err = os.MkdirTemp("", "monotron-dashboard-"); err != nil {
-			return nil, exitcode.Errorf(exitcode.IO, "--dashboard-addr: no folder for the log can be made in TMPDIR %s: %w; set TMPDIR, or give --log-jsonl", os.TempDir(), err)
+			return nil, exitcode.Errorf(exitcode.IO, "--dashboard-addr: a folder for the log cannot be created in TMPDIR %s: %w; set TMPDIR to another folder, or give --log-jsonl", os.TempDir(), err)
 		}
 		path = filepath.Join(p.folder, "steps.jsonl")
 		if p.log, err = telemetry.OpenJSONL(path); err != nil {

@@ -93,11 +93,11 @@ func prefixHint(c *config.Run) string {
 		}
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 			name, _, _ := strings.Cut(filepath.Base(path), ".")
-			return fmt.Sprintf("; %s is a file: make tokens of it by monotron preprocess_data --input %s --output-prefix %s --tokenizer-type GPT2BPETokenizer --append-eod, then give --data-path %s", path, argv.Quoted(path), argv.Quoted(name), argv.Quoted(name+"_text_document"))
+			return fmt.Sprintf("; %s is a file: convert it to tokens by monotron preprocess_data --input %s --output-prefix %s --tokenizer-type GPT2BPETokenizer --append-eod, then give --data-path %s", path, argv.Quoted(path), argv.Quoted(name), argv.Quoted(name+"_text_document"))
 		}
-		hint := "; a data path is a prefix: PATH.bin and PATH.idx"
+		hint := "; a data path is the common prefix of two files, PATH.bin and PATH.idx"
 		if found, err := filepath.Glob(path + "*.idx"); err == nil && len(found) > 0 {
-			hint += "; there is " + strings.TrimSuffix(found[0], ".idx")
+			hint += "; the folder has " + strings.TrimSuffix(found[0], ".idx")
 		}
 		return hint
 	}
@@ -116,7 +116,7 @@ func newFeeds(c *config.Run, sets [3]dataset.Dataset, dp int, order sampleOrder,
 		}
 		if set.Len() == 0 {
 			if i > int(dataset.Train) {
-				note("the %s data is shorter than one sample of %d tokens: there is no %s loss", dataset.Split(i), c.SeqLength, dataset.Split(i))
+				note("the %s data is shorter than one sample of %d tokens, so there is no %s loss", dataset.Split(i), c.SeqLength, dataset.Split(i))
 			}
 			continue
 		}
@@ -132,7 +132,7 @@ func newFeeds(c *config.Run, sets [3]dataset.Dataset, dp int, order sampleOrder,
 		f.again.note = func(string, ...any) {} // that the data is used up matters to the training alone
 	}
 	if d := &c.Data; sets[dataset.Valid] == nil && c.EvalIters > 0 && c.Tuning.Data == "" && !d.Mock && len(d.DataPath) == 0 && d.DataArgsPath == "" {
-		note("there is no validation data, so nothing is evaluated; give --valid-data-path (or valid in --per-split-data-args-path), or --eval-iters 0")
+		note("there is no validation data, so evaluations are not possible; give --valid-data-path (or valid in --per-split-data-args-path), or --eval-iters 0")
 	}
 	if f.train == nil && !c.SkipTrain {
 		return f, exitcode.Errorf(exitcode.BadData, "the training split has no sample of %d tokens; check --split and --data-path", c.SeqLength)
@@ -209,7 +209,7 @@ func (f *Feed) Batch(consumed int64, micros int) ([]*engine.Micro, error) {
 		at := f.wrapped(consumed + int64(m)*f.sampler.Advance())
 		samples, _, err := f.loader.MicroBatch(at)
 		if err == io.EOF {
-			return nil, exitcode.Errorf(exitcode.BadData, "the %s data is exhausted: %d samples, %d consumed; train for fewer iterations or add data", f.split, f.set.Len(), at)
+			return nil, exitcode.Errorf(exitcode.BadData, "the %s data is exhausted: there are %d samples, and %d were consumed; train for fewer iterations or add data", f.split, f.set.Len(), at)
 		}
 		if err != nil {
 			return nil, err
@@ -298,7 +298,7 @@ func (f *Feed) wrapped(at int64) int64 {
 	if !f.wraps || full == 0 || at+f.sampler.Advance() <= f.set.Len() {
 		return at
 	}
-	f.note("all %d samples of the %s data are used; they repeat from the first one", f.set.Len(), f.split)
+	f.note("all %d samples of the %s data are used; the samples repeat from the first one", f.set.Len(), f.split)
 	f.note = func(string, ...any) {}
 	return at % full / f.sampler.Advance() * f.sampler.Advance()
 }

@@ -168,7 +168,7 @@ func (r *Run) finalEvaluations(ctx context.Context) error {
 		}
 	}
 	if stop, err := r.interrupted(ctx); stop || err != nil {
-		return errors.Join(err, exitcode.Errorf(exitcode.Again, "stopped by %s during the last evaluation; run the same command again for it", r.cause(ctx)))
+		return errors.Join(err, exitcode.Errorf(exitcode.Again, "stopped by %s during the last evaluation; run the same command again to evaluate", r.cause(ctx)))
 	}
 	return nil
 }

@@ -71,6 +71,6 @@ func (r *Run) tellExperts() {
 	}
 	even, most := m.Slots(tokens, l.Sizes())
 	size := m.SlotBytes(r.rank.Sizes.ExpertTP(), r.Engine.DType.Size())
-	r.log.note("experts: a rank's experts get %d tokens per micro-batch and layer at even load (%s of activations), at most %d (%s)",
+	r.log.note("experts: the experts of a rank get %d tokens per micro-batch and layer if the load is even (%s of activations), and at most %d (%s)",
 		even, device.Size(even*size), most, device.Size(most*size))
 }

@@ -53,7 +53,7 @@ func (r *Run) native(dir string, step int64) loader {
 			}
 			step = -oldest
 			if report.Iteration > step {
-				r.log.note("%s is damaged in another rank's part; fell back to iteration %d", report.Folder, step)
+				r.log.note("the part of another rank in %s is damaged; iteration %d is loaded instead", report.Folder, step)
 			}
 		}
 	}
@@ -70,23 +70,23 @@ func (r *Run) restoreForeign(format checkpoint.Format, dir string, step int64, f
 	defer opened.Close()
 	src, changed := checkpoint.NormWeights(opened, r.Config.Model.NormOnePlus)
 	if changed && r.Config.Model.NormOnePlus {
-		r.log.note("%s has norms without --apply-layernorm-1p: 1 is subtracted from their weights, which computes the same", src.Info().Path)
+		r.log.note("%s has norms without --apply-layernorm-1p; 1 is subtracted from their weights, which gives the same results", src.Info().Path)
 	} else if changed {
-		r.log.note("%s has norms with --apply-layernorm-1p, which this run has not: 1 is added to their weights, which computes the same", src.Info().Path)
+		r.log.note("%s has norms with --apply-layernorm-1p, which this run does not use; 1 is added to their weights, which gives the same results", src.Info().Path)
 	}
 	if err := r.foreignModel(src.Info()); err != nil {
 		return err
 	}
 	trained := hasMoments(src)
 	if !trained && src.State().Iteration == 0 && !finetune {
-		r.log.note("%s has weights only: training starts from them at iteration 0", src.Info().Path)
+		r.log.note("%s has only weights; training starts from these weights at iteration 0", src.Info().Path)
 		finetune = true
 	}
 	if finetune || r.Config.Checkpoint.NoLoadOptim {
 		return r.loadWeights(fromSource(checkpoint.Finite(src), r), finetune)
 	}
 	if !trained {
-		return exitcode.Errorf(exitcode.IO, "%s has no optimizer state; use --no-load-optim to continue at its iteration with new moments, or --finetune to start at iteration 0", src.Info().Path)
+		return exitcode.Errorf(exitcode.IO, "%s has no optimizer state; use --no-load-optim to continue at the iteration of the checkpoint with new moments, or --finetune to start at iteration 0", src.Info().Path)
 	}
 	return r.loadAll(fromSource(checkpoint.Finite(checkpoint.Retype(src, storedType(r.Config.Precision))), r))
 }
@@ -127,7 +127,7 @@ func (r *Run) foreignModel(info checkpoint.Info) error {
 	if len(list) == 0 {
 		return nil
 	}
-	return exitcode.Errorf(exitcode.IO, "%s has another model: %s; give its flags, or --use-checkpoint-args, or --finetune to load the weights anyway",
+	return exitcode.Errorf(exitcode.IO, "%s has another model: %s; give the flags of that model, or --use-checkpoint-args, or --finetune to load the weights anyway",
 		info.Path, strings.Join(list, ", "))
 }
 

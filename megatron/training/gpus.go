@@ -16,7 +16,7 @@ const gpuGlance = 30 * time.Second
 // condition for the worse or back, and every Xid, until ctx ends.
 func (r *Run) watchGPUs(ctx context.Context) {
 	if !r.device.IsGPU() && r.Config.Layout.NCCLRequested && r.firstHere() {
-		r.notes().Info("--distributed-backend nccl: this run computes on %s, not on a GPU; ranks of one process exchange data in memory, processes over shared memory and Gloo", r.device.Name)
+		r.notes().Info("--distributed-backend nccl: this run computes on %s, not on a GPU; ranks of one process exchange data in memory, and processes over shared memory and Gloo", r.device.Name)
 	}
 	if !r.device.IsGPU() || r.device.OnHost() || !r.firstHere() {
 		return
@@ -31,7 +31,7 @@ func (r *Run) watchGPUs(ctx context.Context) {
 	}
 	go func() {
 		if err := gpus.Watch(ctx, func(line string) { r.notes().Warn("%s", line) }); err != nil {
-			r.notes().Warn("no Xid will be reported: %v", err)
+			r.notes().Warn("Xid errors cannot be reported: %v", err)
 		}
 	}()
 	go r.compareGPUs(ctx, before)

@@ -36,12 +36,12 @@ func holdFolder(folder string, continued bool) (*os.File, error) {
 			return nil, f.Close()
 		case !locked && !continued && newestSave(folder) != first:
 			_ = f.Close() // nothing was written
-			return nil, exitcode.Errorf(exitcode.IO, "--save %s: another run that was started at the same time has saved to it; name another folder, or continue from it with --load %s", folder, argv.Quoted(folder))
+			return nil, exitcode.Errorf(exitcode.IO, "--save %s: another run, started at the same time, has saved to this folder; name another folder, or continue that run with --load %s", folder, argv.Quoted(folder))
 		case !locked:
 			return f, nil
 		case time.Now().After(end):
 			_ = f.Close() // it holds nothing
-			return nil, exitcode.Errorf(exitcode.IO, "--save %s: another run is saving to it; wait until that run has ended, or name another folder", folder)
+			return nil, exitcode.Errorf(exitcode.IO, "--save %s: another run is saving to this folder; wait until that run has ended, or name another folder", folder)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func (j *Job) hold(rank *ranks.Rank) (err error) {
 func (r *Run) tellOverwriting() {
 	c := &r.Config.Checkpoint
 	if c.Save == "" && !r.Config.SkipTrain {
-		r.log.note("no --save: the trained weights are not kept")
+		r.log.note("--save is not given, so the trained weights are not kept")
 	}
 	if c.Save == "" || r.saver.saved >= 0 || c.Format != "native" {
 		return
@@ -80,7 +80,7 @@ func (r *Run) tellOverwriting() {
 	if err != nil || len(list) == 0 {
 		return // none, or a save that will say what is wrong
 	}
-	r.log.note("%s has checkpoints up to iteration %d that this run does not continue; it replaces those of the iterations that it saves (to continue, use --load %s)",
+	r.log.note("%s has checkpoints up to iteration %d, from which this run does not continue; this run replaces checkpoints of the iterations that it saves (to continue from them, use --load %s)",
 		c.Save, list[len(list)-1].Iteration, filepath.Clean(c.Save))
 }
 
@@ -91,7 +91,7 @@ func probe(flag, folder string) error {
 		return nil
 	}
 	if native.IsOne(folder) {
-		return exitcode.Errorf(exitcode.Usage, "%s %s is a single checkpoint; give its parent folder, or a new one", flag, folder)
+		return exitcode.Errorf(exitcode.Usage, "%s %s is a single checkpoint; give its parent folder, or a new folder", flag, folder)
 	}
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return exitcode.Errorf(exitcode.IO, "%s %s: %w", flag, folder, err)

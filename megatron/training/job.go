@@ -133,7 +133,7 @@ func (j *Job) Close() error {
 	if err := j.trace.Close(); err != nil { // what was trained does not depend on it
 		j.console.Notes.Warn("%v", err)
 	} else if j.trace != nil {
-		j.console.note("the trace is in %s: open it with chrome://tracing or ui.perfetto.dev", j.Config.Log.Profile)
+		j.console.note("the trace is in %s; open it with chrome://tracing or ui.perfetto.dev", j.Config.Log.Profile)
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func (l *logger) open() error {
 	c := &l.config.Log
 	if c.JSONL != "" {
 		if err := l.about.Write(c.JSONL); err != nil {
-			l.notes.Warn("--log-jsonl: what the run is cannot be written: %v", err)
+			l.notes.Warn("--log-jsonl: the description of the run cannot be written: %v", err)
 		}
 	}
 	// In this order; a sink that fails later is reported and left out, training continues.
@@ -161,7 +161,7 @@ func (l *logger) ended(err error) {
 		a.Ended.Text = err.Error()
 	}
 	if err := a.Write(l.config.Log.JSONL); err != nil {
-		l.notes.Warn("--log-jsonl: how the run ended cannot be written: %v", err)
+		l.notes.Warn("--log-jsonl: the record of how the run ended cannot be written: %v", err)
 	}
 }
 

@@ -35,7 +35,7 @@ func (r *Run) train(ctx context.Context) error {
 		return r.finalEvaluations(ctx)
 	}
 	if r.Engine.Iteration >= r.iters {
-		r.log.note("nothing to train: the checkpoint's iteration %d is already the last of %d", r.Engine.Iteration, r.iters)
+		r.log.note("there is nothing to train: iteration %d of the checkpoint is already the last of %d", r.Engine.Iteration, r.iters)
 	}
 	if stop, err := r.interrupted(ctx); err != nil {
 		return err
@@ -56,7 +56,7 @@ func (r *Run) train(ctx context.Context) error {
 		return err
 	}
 	if r.exhausted() {
-		r.log.note("nothing to train: %d evaluations brought no loss below that of iteration %d (--early-stopping-patience)", r.best.Worse, r.best.Iteration)
+		r.log.note("there is nothing to train: %d evaluations gave no loss below that of iteration %d (--early-stopping-patience)", r.best.Worse, r.best.Iteration)
 	}
 	// Every step's collectives carry each rank's vote: whether it was asked to stop.
 	r.Engine.Vote = func() float64 { return float64(r.seen(ctx)) }
@@ -81,7 +81,7 @@ func (r *Run) train(ctx context.Context) error {
 
 // stoppedEarly is the end of a run that was asked to stop during its set-up.
 func (r *Run) stoppedEarly(ctx context.Context) error {
-	return exitcode.Errorf(exitcode.Again, "stopped by %s before iteration %d: nothing has changed, run the same command again", r.cause(ctx), r.Engine.Iteration+1)
+	return exitcode.Errorf(exitcode.Again, "stopped by %s before iteration %d; nothing has changed, so run the same command again", r.cause(ctx), r.Engine.Iteration+1)
 }
 
 // stoppedBetween is the end of a run that was asked to stop before a step: the last one is saved.

@@ -27,7 +27,7 @@ func (r *Run) openMemory() (err error) {
 	}
 	r.memory, err = memory.New(r.device, r.rank.World(), c.ReplicationJump, r.complete(), r.Segments)
 	if err == nil && c.ReplicationJump == 0 && r.Hosts {
-		r.log.note("memory checkpoints have no copies on other hosts, so that none survives the loss of a host: give --replication-jump, usually the number of ranks of a host")
+		r.log.note("memory checkpoints have no copies on other hosts, so the loss of a host would destroy them; give --replication-jump, usually the number of ranks of a host")
 	}
 	return err
 }
@@ -40,7 +40,7 @@ func checkJump(c *config.Run, notes *logging.Notes) error {
 	case c.Checkpoint.MemoryInterval == 0 || *jump < world:
 		return nil
 	case c.Watch.FewerRanks:
-		notes.From("checkpoint").Info("--replication-jump %d has no effect on the %d ranks that are left", *jump, world)
+		notes.From("checkpoint").Info("--replication-jump %d has no effect with the %d ranks that are left", *jump, world)
 		*jump = 0
 		return nil
 	}
@@ -116,7 +116,7 @@ func (r *Run) restoreMemory() error {
 	}
 	// What to say of it; the next loss must not meet a single copy.
 	if len(r.found.Lost) > 0 {
-		r.log.note("the shards of ranks %v came from the copies on the hosts of the ranks %d after them", r.found.Lost, r.Config.Checkpoint.ReplicationJump)
+		r.log.note("the shards of ranks %v were read from copies, which the hosts of the ranks with numbers higher by %d kept", r.found.Lost, r.Config.Checkpoint.ReplicationJump)
 	}
 	if r.found.Thin {
 		return r.saveMemory()
@@ -161,7 +161,7 @@ func (r *Run) sameBase(s native.State) error {
 	}
 	var before string
 	if json.Unmarshal(s.Extra[frozenKey], &before) != nil || before != sum {
-		return exitcode.Errorf(exitcode.BadData, "the memory checkpoint of iteration %d: the base that was read now is not that of the run before its restart; restore the folder of --load on this host, or start a new run", s.Iteration)
+		return exitcode.Errorf(exitcode.BadData, "the memory checkpoint of iteration %d: the base model that was read now is not that of the run before its restart; restore the folder of --load on this host, or start a new run", s.Iteration)
 	}
 	r.frozen = sum
 	return nil
@@ -176,7 +176,7 @@ func (r *Run) continueReference(s native.State) error {
 	from := fmt.Sprintf("the memory checkpoint of iteration %d", s.Iteration)
 	known, err := r.takeReference(from, func() ([]byte, error) { return s.Extra[referenceKey], nil })
 	if err == nil && !known {
-		err = exitcode.Errorf(exitcode.BadData, "%s: it has the reference's log-probabilities of other rows: --finetune-data has changed; restore it, or start a new run", from)
+		err = exitcode.Errorf(exitcode.BadData, "%s: the reference's log-probabilities in it are of other rows, so --finetune-data has changed; restore that file, or start a new run", from)
 	}
 	if err != nil {
 		return err
@@ -196,7 +196,7 @@ func (r *Run) tellNoMemory(lacks string) {
 	if lacks == "" {
 		lacks = "none was saved by this layout before the restart"
 	}
-	r.log.note("no complete memory checkpoint: %s; starting from disk", lacks)
+	r.log.note("there is no complete memory checkpoint: %s; the run starts from disk", lacks)
 }
 
 // newestOnDisk is the iteration that a start from this run's own folder would continue; -1: it
@@ -224,7 +224,7 @@ func (r *Run) saveMemory() error {
 		return err
 	}
 	if err := r.memory.Save(state, r.complete(), r.memoryTag()); err != nil {
-		return fmt.Errorf("keeping iteration %d in memory: %w", r.Engine.Iteration, err)
+		return fmt.Errorf("the memory checkpoint of iteration %d failed: %w", r.Engine.Iteration, err)
 	}
 	r.log.info("checkpoint", "kept iteration %d in memory", r.Engine.Iteration)
 	return nil

@@ -77,7 +77,7 @@ func (r *Run) explain(ctx context.Context, err error, batch []*engine.Micro, con
 		return errors.Join(v.Err(), failed)
 	}
 	if v.Dump != "" {
-		v.Text += "; the step is kept: monotron replay " + argv.Quoted(v.Dump)
+		v.Text += "; the step is recorded and can be repeated by monotron replay " + argv.Quoted(v.Dump)
 	}
 	return v.Err()
 }
@@ -95,7 +95,7 @@ func (r *Run) tellWhySkipped(done *engine.Result, batch []*engine.Micro, consume
 	r.lowest = true
 	s, err := r.locate(batch, consumed, nil)
 	if err == nil && r.rank.First() {
-		r.log.notes.Warn("iteration %d was skipped at the least loss scale, %g, and others will be: %d gradient elements are not finite (%v); check its initial weights and the data of this step, lower --lr, or train in bf16",
+		r.log.notes.Warn("iteration %d was skipped at the smallest loss scale, %g, and later iterations will also be skipped: %d gradient elements are not finite (%v); check the initial weights and the data of this step, lower --lr, or train in bf16",
 			r.Engine.Iteration, done.Scale, done.Update.NonFinite, s)
 	}
 	return err
@@ -159,7 +159,7 @@ func (r *Run) shareSpots(mine *spot) ([]spot, error) {
 	}
 	text, err := json.Marshal(mine)
 	if err != nil || len(text) > spotBytes {
-		return nil, exitcode.Errorf(exitcode.Internal, "%d bytes for a spot: %w", len(text), err)
+		return nil, exitcode.Errorf(exitcode.Internal, "%d bytes describe where a value is not finite: %w", len(text), err)
 	}
 	size := r.rank.World().Size()
 	// An all-gather of I32 [spotBytes/4].
@@ -177,7 +177,7 @@ func (r *Run) shareSpots(mine *spot) ([]spot, error) {
 	for i := range all {
 		part := strings.TrimRight(string(bytes[i*spotBytes:(i+1)*spotBytes]), "\x00")
 		if err := json.Unmarshal([]byte(part), &all[i]); err != nil {
-			return nil, exitcode.Errorf(exitcode.Internal, "the spot of rank %d: %w", i, err)
+			return nil, exitcode.Errorf(exitcode.Internal, "rank %d reports where a value is not finite: %w", i, err)
 		}
 	}
 	return all, r.device.Sync()

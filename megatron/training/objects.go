@@ -75,7 +75,7 @@ func loadRemote(c *config.Checkpoint, tell func(text string)) error {
 	case (name != c.Remote || c.Finetune) && !c.AllowMissing:
 		return fmt.Errorf("--load %s: %w; correct the URL, leave --load out to start from random weights, or give --allow-missing-load", name, err)
 	default:
-		tell(fmt.Sprintf("no checkpoint in %s; starting from random weights", name))
+		tell(fmt.Sprintf("there is no checkpoint in %s; training starts from random weights", name))
 	}
 	c.Load = ""
 	return nil
@@ -98,9 +98,9 @@ func (r *Run) openRemote() (*remote.Remote, error) {
 		return nil, exitcode.Errorf(exitcode.CodeOf(err), "--save %s: %w", c.Remote, err)
 	}
 	if aborted > 0 {
-		r.log.note("aborted %d uploads to %s that an earlier run has left", aborted, c.Remote)
+		r.log.note("aborted %d incomplete uploads to %s that an earlier run left", aborted, c.Remote)
 	}
-	r.log.note("checkpoints are made in %s and copied to %s", c.Save, c.Remote)
+	r.log.note("checkpoints are written to %s and then uploaded to %s", c.Save, c.Remote)
 	return to, nil
 }
 

@@ -33,7 +33,7 @@ func (r *Run) continueOrder(s native.State) {
 	}
 	r.order = order
 	if own := ownOrder(&r.Config); own.Train != order.Train {
-		r.log.note("samples continue in the order of the run's start: micro-batch %d on %d data-parallel ranks", order.Train.MicroBatch, order.Train.DP)
+		r.log.note("samples continue in the order with which the run started: micro-batches of %d on %d data-parallel ranks", order.Train.MicroBatch, order.Train.DP)
 	}
 }
 

@@ -130,9 +130,9 @@ func (r *Run) measureAgain(now time.Time) error {
 	if r.rank.Last() || r.rank.RunName != "" {
 		before := r.peak.believed()
 		if err := r.peak.again(now); err != nil {
-			r.log.notes.Warn("the peak for MFU cannot be remeasured: %v", err)
+			r.log.notes.Warn("the peak for MFU cannot be measured again: %v", err)
 		} else if r.rank.Last() {
-			r.log.notes.At(r.log.current).Info("peak for MFU: %.0f GFLOP/s, remeasured because the step times did not match %.0f", r.peak.believed()/1e9, before/1e9)
+			r.log.notes.At(r.log.current).Info("peak for MFU: %.0f GFLOP/s, measured again because the step times did not match %.0f", r.peak.believed()/1e9, before/1e9)
 		}
 	}
 	_, err := r.agree(nothing) // nobody works meanwhile

@@ -55,6 +55,6 @@ func unbalanced(set *sft.Preferences, o *preference.Options) string {
 	if ratio := o.Good * good / (o.Bad * bad); good == bad || ratio >= 0.995 && ratio <= 4.0/3+0.005 {
 		return ""
 	}
-	return fmt.Sprintf("%g good and %g bad answers: their weights do not balance their numbers; --kto-desirable-weight %.2f to %.2f, or --kto-undesirable-weight %.2f to %.2f, does",
+	return fmt.Sprintf("there are %g good and %g bad answers, whose weights do not balance their numbers; to balance them, use --kto-desirable-weight %.2f to %.2f, or --kto-undesirable-weight %.2f to %.2f",
 		good, bad, o.Bad*bad/good, o.Bad*bad/good*4/3, o.Good*good/bad*3/4, o.Good*good/bad)
 }

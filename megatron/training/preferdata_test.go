@@ -24,7 +24,7 @@ func TestUnbalanced(t *testing.T) {
 		says          string
 	}{
 		{10, 10, 1, 1, ""}, {10, 10, 3, 1, ""}, {30, 0, 1, 1, ""},
-		{30, 10, 1, 1, "--kto-desirable-weight 0.33 to 0.44, or --kto-undesirable-weight 2.25 to 3.00, does"},
+		{30, 10, 1, 1, "--kto-desirable-weight 0.33 to 0.44, or --kto-undesirable-weight 2.25 to 3.00"},
 		{30, 10, 1, 3, ""}, {30, 10, 0.4, 1, ""}, {30, 10, 0.5, 1, "--kto-desirable-weight 0.33 to 0.44"}, {10, 30, 1, 1, "--kto-desirable-weight 3.00 to 4.00"},
 	} {
 		set := rows(c.good, c.bad)

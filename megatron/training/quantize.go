@@ -31,13 +31,13 @@ func (r *Run) loadQuantized(dir string, step int64, finetune bool) error {
 		return err
 	}
 	if hf.OfBitsandbytes(src.Info()) {
-		r.log.note("--quantize-base: the weights of %s are %s already and stay as they are", dir, src.Info().Quantization)
+		r.log.note("--quantize-base: the weights of %s are already %s and stay unchanged", dir, src.Info().Quantization)
 	}
 	if err := r.loadWeights(fromSource(checkpoint.Finite(base), r), finetune || src.State().Iteration == 0); err != nil {
 		return err
 	}
 	if n := r.Engine.PackedBytes(); n > 0 {
-		r.log.note("--quantize-base: the weights that are not trained take %s of memory", device.Size(n))
+		r.log.note("--quantize-base: the frozen weights take %s of memory", device.Size(n))
 	}
 	return nil
 }

@@ -89,11 +89,11 @@ func (l *logger) memory(r *Run, i *telemetry.Interval) (err error) {
 		return nil
 	}
 	if refused := r.device.Refused(); refused != "" && r.Engine.Iteration > 1 && !l.memoryReported {
-		l.note("rank %d: %s refused matrix products, which our own kernels compute: %s", l.rank.Number, r.device.Products(), refused)
+		l.note("rank %d: %s refused matrix products, which monotron's kernels compute instead: %s", l.rank.Number, r.device.Products(), refused)
 	}
 	l.memoryReported = r.Engine.Iteration > 1
 	if planned := r.Planned[l.rank.Number].Most; planned > 0 && l.memoryReported {
-		l.note("rank %d: peak memory of tensors so far %s; planned %s", l.rank.Number, device.Size(r.device.Arena.Usage().Max), device.Size(planned))
+		l.note("rank %d: the peak memory of tensors is %s so far, and %s were planned", l.rank.Number, device.Size(r.device.Arena.Usage().Max), device.Size(planned))
 	}
 	i.MemoryLine = l.rank.Coordinates.DP == 0
 	if l.config.Log.Memory {

@@ -41,7 +41,7 @@ func (r *Run) beginPreference() error {
 			return err
 		}
 		if t.Preference.Reference == "" && len(r.Config.Model.Adapters) == 0 {
-			return exitcode.Errorf(exitcode.NoInput, "%s: the reference's log-probabilities are missing, or are those of other rows; name the model that the tuning started from by --ref-load", filepath.Join(dir, referenceFile))
+			return exitcode.Errorf(exitcode.NoInput, "%s: the reference's log-probabilities are missing, or are those of other rows; name the model from which the tuning started by --ref-load", filepath.Join(dir, referenceFile))
 		}
 	}
 	// Without --ref-load the reference is the model before it is tuned, or the base with the adapter off.
@@ -92,10 +92,10 @@ func (r *Run) refer() error {
 	what := "the weights that the tuning starts from"
 	c := &r.Config
 	if begun := c.Adapter.Folder != "" || r.holdsAdapter(c.Checkpoint.Load, wantedStep(&c.Checkpoint)); begun && c.Model.Retrained != nil {
-		return exitcode.Errorf(exitcode.Usage, "the reference is the model without its adapter, and %s was trained in full with it; name the model that the tuning started from by --ref-load", c.Model.Retrained.Names[0])
+		return exitcode.Errorf(exitcode.Usage, "the reference should be the model without its adapter, but %s was trained in full together with the adapter; name the model from which the tuning started by --ref-load", c.Model.Retrained.Names[0])
 	}
 	if c.Adapter.Folder != "" || len(c.Model.Adapters) > 0 && r.holdsAdapter(c.Checkpoint.Load, wantedStep(&c.Checkpoint)) {
-		what += ", without their adapter (merge it by monotron convert --adapter to have it in the reference)"
+		what += ", without their adapter (to have the adapter in the reference, merge it by monotron convert --adapter)"
 	}
 	return r.computeReference(what)
 }
@@ -139,7 +139,7 @@ func (r *Run) referenceOf(set dataset.Dataset) error {
 	micros := max(1, c.GlobalBatchSize/(c.MicroBatchSize*r.rank.Sizes.DP))
 	p.set = rows
 	defer func() { p.collect = nil }()
-	r.log.note("computing the reference's log-probabilities of %s", logging.Count(rows.Len(), "row"))
+	r.log.note("the reference's log-probabilities of %s are computed", logging.Count(rows.Len(), "row"))
 	for at := int64(0); at < rows.Len(); at += size {
 		r.rank.Enter(health.Eval, 0)
 		batch, err := feed.Batch(at, micros)
@@ -175,7 +175,7 @@ func (p *preferring) keep(set *sft.Preferences, logps []float64) error {
 	for i := range list {
 		list[i] = [2]float64{logps[2*i], logps[2*i+1]}
 		if x := list[i][0] + list[i][1]; math.IsNaN(x) || math.IsInf(x, 0) {
-			return exitcode.Errorf(exitcode.BadData, "the reference's log-probabilities of the row in line %d are %g and %g; check its model", set.Rows[i].Line, list[i][0], list[i][1])
+			return exitcode.Errorf(exitcode.BadData, "the reference's log-probabilities of the row in line %d are %g and %g; check the reference model", set.Rows[i].Line, list[i][0], list[i][1])
 		}
 	}
 	p.reference[set] = list
@@ -275,7 +275,7 @@ func keptLogPs(from string, text []byte, sets []*sft.Preferences, all []float64)
 	}
 	var kept keptReference
 	if err := json.Unmarshal(text, &kept); err != nil {
-		return nil, exitcode.Errorf(exitcode.IO, "%s: %w; remove it and name the reference by --ref-load", from, err)
+		return nil, exitcode.Errorf(exitcode.IO, "%s: %w; remove this file and name the reference by --ref-load", from, err)
 	}
 	all[0] = 1
 	for _, set := range sets {

@@ -62,7 +62,7 @@ func recordedConfig(folder string) (*config.Run, error) {
 		return nil, exitcode.Errorf(exitcode.IO, "%s: settings: %w", f.Path, err)
 	}
 	if c.Tuning.ByRows() {
-		return nil, exitcode.Errorf(exitcode.Usage, "%s is a step of --tuning %s, which cannot be replayed yet: it needs the reference's log-probabilities, or the answers that were sampled", folder, c.Tuning.Method)
+		return nil, exitcode.Errorf(exitcode.Usage, "%s is a step of --tuning %s, which cannot be replayed yet: a replay would need the reference's log-probabilities, or the sampled answers", folder, c.Tuning.Method)
 	}
 	c.Log, c.Watch = config.Log{Interval: 1}, config.Watch{StallSeconds: c.Watch.StallSeconds, Inject: c.Watch.Inject}
 	c.Checkpoint = config.Checkpoint{Load: folder}
@@ -141,11 +141,11 @@ func (p *replaying) batch(c *config.Run, dp int) (*recorded, error) {
 	}
 	for i, m := range b.Micros {
 		if m == nil || !fits(m, c) {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: micro-batch %d does not fit this model: its sizes, ids or positions differ", path, i)
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: micro-batch %d does not match this model: its sizes, ids or positions differ", path, i)
 		}
 	}
 	if len(b.Micros) == 0 {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s has no micro-batch", path)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s has no micro-batches", path)
 	}
 	return b, nil
 }
@@ -221,7 +221,7 @@ func (p *replaying) print(c *config.Run) error {
 		}
 	}
 	if p.result == nil {
-		return exitcode.Errorf(exitcode.Differs, "step %d is finite here", p.step)
+		return exitcode.Errorf(exitcode.Differs, "step %d is finite when it is repeated", p.step)
 	}
 	_, err := fmt.Fprintf(p.out, "%v\n%v\n", p.result, p.spot)
 	return exitcode.With(exitcode.IO, err)

@@ -131,7 +131,7 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 	case c.Pretrained != "":
 		return c.Pretrained, true, nil
 	case c.Upcycle:
-		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: --moe-use-upcycling needs a dense checkpoint, and the folder has none; leave that flag out to start from random weights", c.Load)
+		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: --moe-use-upcycling needs a dense checkpoint, but the folder has none; leave --moe-use-upcycling out to start from random weights", c.Load)
 	case c.ExitOnMissing || c.Step > 0:
 		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: the folder has no checkpoint; leave out --exit-on-missing-checkpoint and --ckpt-step to start from random weights", c.Load)
 	case c.Finetune && !c.AllowMissing:
@@ -139,9 +139,9 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 	case len(checkpoint.Below(c.Load)) > 0 && !c.MayBeMissing():
 		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: %s", c.Load, whyNone(c.Load))
 	case absent(c.Load) && !c.MayBeMissing():
-		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: no such folder; correct the path, leave --load out to start from random weights, or give --allow-missing-load (the folder of --save may be missing)", c.Load)
+		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: the folder does not exist; correct the path, leave --load out to start from random weights, or give --allow-missing-load (the folder of --save may be missing)", c.Load)
 	}
-	r.log.note("no checkpoint in %s; starting from random weights", c.Load)
+	r.log.note("there is no checkpoint in %s; training starts from random weights", c.Load)
 	return "", false, nil
 }
 
@@ -152,7 +152,7 @@ func whyNone(dir string) string {
 		why = "there is no such folder"
 	}
 	if below := checkpoint.Below(dir); len(below) > 0 {
-		return why + ", but folders in it do: give " + strings.Join(below, " or ")
+		return why + ", but folders in it do; give " + strings.Join(below, " or ")
 	}
 	return why + "; correct the path, leave --load out to start from random weights, or give --allow-missing-load"
 }
@@ -232,7 +232,7 @@ func (r *Run) misfit(state native.State, err error) error {
 	}
 	also := ""
 	if before.Experts == nil && r.Config.Model.Experts != nil {
-		also = "; --moe-use-upcycling makes experts from a dense model's MLPs"
+		also = "; use --moe-use-upcycling to initialize experts from the MLPs of a dense model"
 	}
 	return fmt.Errorf("%w\n(%w: %s; give the values of the checkpoint, or use --use-checkpoint-args%s)", err, errReshaped, strings.Join(list, ", "), also)
 }
@@ -264,7 +264,7 @@ func (r *Run) sameLeaves(state native.State) error {
 	if json.Unmarshal(state.Config, &before) != nil || before.Leaves == 0 || r.Config.Leaves == 0 || before.Leaves == r.Config.Leaves {
 		return nil
 	}
-	return exitcode.Errorf(exitcode.Usage, "--reduction-leaves must be %[2]d, as in the checkpoint, not %[1]d, which would change bits; give --reduction-leaves %[2]d, or --finetune to start a new run from its weights",
+	return exitcode.Errorf(exitcode.Usage, "--reduction-leaves must be %[2]d, as in the checkpoint, not %[1]d, which would change the bits of sums; give --reduction-leaves %[2]d, or --finetune to start a new run from the weights of the checkpoint",
 		r.Config.Leaves, before.Leaves)
 }
 
@@ -289,14 +289,14 @@ func (r *Run) thaw(report *native.Report) {
 	}
 	if report.Missing = nil; len(thawed) > 0 {
 		r.Engine.Optimizer.AdoptValues(func(param string) bool { return thawed[param] })
-		r.log.note("%d parameters were frozen in this checkpoint and are trained now: their moments start at 0", len(thawed))
+		r.log.note("%d parameters were frozen in this checkpoint and are trained now; their moments start at 0", len(thawed))
 	}
 }
 
 // position takes iteration and consumed samples from a checkpoint.
 func (r *Run) position(s native.State) error {
 	if s.Iteration < 0 || s.ConsumedTrain < 0 || s.ConsumedValid < 0 {
-		return exitcode.Errorf(exitcode.IO, "the checkpoint's iteration %d or consumed samples %d, %d are negative", s.Iteration, s.ConsumedTrain, s.ConsumedValid)
+		return exitcode.Errorf(exitcode.IO, "the iteration %d or the consumed samples %d and %d of the checkpoint are negative", s.Iteration, s.ConsumedTrain, s.ConsumedValid)
 	}
 	r.Engine.Iteration = s.Iteration
 	r.at = Progress{s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain}
@@ -306,7 +306,7 @@ func (r *Run) position(s native.State) error {
 	}
 	if raw := s.Extra[checkpoint.ExtraBase]; r.Config.Checkpoint.AdapterOnly && len(raw) > 0 {
 		if err := json.Unmarshal(raw, &r.base); err != nil {
-			return exitcode.Errorf(exitcode.IO, "the checkpoint of iteration %d: the record of its base cannot be read: %w", s.Iteration, err)
+			return exitcode.Errorf(exitcode.IO, "the checkpoint of iteration %d: the record of the base model cannot be read: %w", s.Iteration, err)
 		}
 	}
 	if err := r.continueAnswers(s); err != nil {
@@ -317,13 +317,13 @@ func (r *Run) position(s native.State) error {
 
 func (r *Run) loadSchedules(state native.State, folder string) error {
 	if len(state.Scheduler) == 0 {
-		r.log.note("%s has no schedule state: the schedule continues from the samples consumed", folder)
+		r.log.note("%s has no state of the schedule, so the schedule continues from the number of consumed samples", folder)
 		r.Engine.Scheduler.Step(int(r.at.ConsumedTrain))
 		return nil
 	}
 	var scheduler optimizer.SchedulerState
 	if err := json.Unmarshal(state.Scheduler, &scheduler); err != nil {
-		return exitcode.Errorf(exitcode.IO, "%s: the schedule's state: %w", folder, err)
+		return exitcode.Errorf(exitcode.IO, "%s: the state of the schedule cannot be used: %w", folder, err)
 	}
 	notes, err := r.Engine.Scheduler.Load(scheduler, r.Config.Optimizer.OverrideScheduler, r.Config.Optimizer.UseCheckpointScheduler)
 	if err != nil {
@@ -337,7 +337,7 @@ func (r *Run) loadSchedules(state native.State, folder string) error {
 	}
 	var scaler optimizer.ScalerState
 	if err := json.Unmarshal(state.Scaler, &scaler); err != nil {
-		return exitcode.Errorf(exitcode.IO, "%s: the loss scale's state: %w", folder, err)
+		return exitcode.Errorf(exitcode.IO, "%s: the state of the loss scale cannot be used: %w", folder, err)
 	}
 	r.Engine.Scaler.Load(scaler)
 	return nil
@@ -391,7 +391,7 @@ func (r *Run) sameModel(state native.State, report native.Report) error {
 	}
 	if before := modelOf(state); before != nil {
 		if list := before.Differs(&r.Config.Model); len(list) > 0 {
-			return exitcode.Errorf(exitcode.IO, "%s was trained as another model: %s; give its flags, or --use-checkpoint-args, or --finetune to load the weights anyway",
+			return exitcode.Errorf(exitcode.IO, "%s was trained as another model: %s; give the flags of that model, or --use-checkpoint-args, or --finetune to load the weights anyway",
 				report.Folder, strings.Join(list, ", "))
 		}
 	}
@@ -401,7 +401,7 @@ func (r *Run) sameModel(state native.State, report native.Report) error {
 	}
 	for _, name := range report.Extra {
 		if short, is := strings.CutPrefix(name, optimizer.StoredModel); is && !known[short] {
-			return exitcode.Errorf(exitcode.IO, "%s holds %s, which this run's model does not have: the model's flags differ (--finetune loads the tensors that fit)", report.Folder, name)
+			return exitcode.Errorf(exitcode.IO, "%s contains %s, which the model of this run does not have, so the flags of the model differ (--finetune loads only the tensors that match)", report.Folder, name)
 		}
 	}
 	return nil
@@ -474,7 +474,7 @@ func (r *Run) tellAttention(state native.State) {
 		return // a note's source, nothing that the run rests on
 	}
 	if now := r.Engine.Attention; now != "" && before != "" && before != now {
-		r.log.note("attention: iteration %d was trained with --attention-backend %s, this run continues with %s: equal to rounding, not bit for bit", state.Iteration, before, now)
+		r.log.note("attention: iteration %d was trained with --attention-backend %s, but this run continues with %s: results are equal up to rounding, but not bit for bit", state.Iteration, before, now)
 	}
 }
 

@@ -18,7 +18,7 @@ func (r *Run) checkPrompts() error {
 		case len(ids) == 0:
 			return exitcode.Errorf(exitcode.Usage, "--sample-prompt %q has no tokens", prompt)
 		case len(ids) >= r.Config.SeqLength:
-			return exitcode.Errorf(exitcode.Usage, "--sample-prompt %q has %d tokens, which leaves none to generate within --seq-length %d", prompt, len(ids), r.Config.SeqLength)
+			return exitcode.Errorf(exitcode.Usage, "--sample-prompt %q has %d tokens, which leaves no space for generated tokens within --seq-length %d", prompt, len(ids), r.Config.SeqLength)
 		}
 		for _, id := range ids {
 			if id < 0 || int(id) >= r.Config.Model.VocabSize {
@@ -26,7 +26,7 @@ func (r *Run) checkPrompts() error {
 			}
 		}
 		if left := r.Config.SeqLength - len(ids); left < r.Config.SampleTokens {
-			r.log.note("--sample-prompt %q has %d tokens: %d of --sample-tokens %d fit --seq-length %d", prompt, len(ids), left, r.Config.SampleTokens, r.Config.SeqLength)
+			r.log.note("--sample-prompt %q has %d tokens, so only %d of --sample-tokens %d fit into --seq-length %d", prompt, len(ids), left, r.Config.SampleTokens, r.Config.SeqLength)
 		}
 	}
 	return nil

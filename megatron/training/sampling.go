@@ -90,7 +90,7 @@ func (r *Run) continueAnswers(state native.State) error {
 	}
 	a := &answers{}
 	if err := json.Unmarshal(raw, a); err != nil {
-		return exitcode.Errorf(exitcode.IO, "the checkpoint of iteration %d: its sampled answers cannot be used: %w", state.Iteration, err)
+		return exitcode.Errorf(exitcode.IO, "the sampled answers in the checkpoint of iteration %d cannot be used: %w", state.Iteration, err)
 	}
 	n := len(a.IDs)
 	for _, other := range []int{len(a.Ended), len(a.LogPs)} {
@@ -100,7 +100,7 @@ func (r *Run) continueAnswers(state native.State) error {
 	}
 	for i, ids := range a.IDs {
 		if len(a.LogPs[i]) != len(ids) || a.Reference != nil && (len(a.Reference) != n || len(a.Reference[i]) != len(ids)) {
-			return exitcode.Errorf(exitcode.IO, "the checkpoint of iteration %d: its sampled answers have log-probabilities of other tokens", state.Iteration)
+			return exitcode.Errorf(exitcode.IO, "the sampled answers in the checkpoint of iteration %d have log-probabilities of other tokens", state.Iteration)
 		}
 	}
 	if len(a.Rewards) != len(r.sampler.rewards) || slices.ContainsFunc(a.Rewards, func(list []float64) bool { return len(list) != n }) {

@@ -211,7 +211,7 @@ func (s *sampling) judged(r *Run, a *answers, set *sft.Prompts, rows []int64) (l
 			if set != s.set {
 				path = r.Config.Tuning.EvalData
 			}
-			return nil, nil, exitcode.Errorf(exitcode.BadData, "%s:%d: field \"answer\": missing; --reward exact compares with it", path, row.Line)
+			return nil, nil, exitcode.Errorf(exitcode.BadData, "%s:%d: field \"answer\" is missing; --reward exact compares answers with this field", path, row.Line)
 		}
 	}
 	return list, indices, nil
@@ -252,5 +252,5 @@ func (s *sampling) exact(apart float64) error {
 	if !s.fresh || apart == 0 && !math.IsNaN(apart) {
 		return nil
 	}
-	return exitcode.Errorf(exitcode.Internal, "the step and the sampling before it give a token log-probabilities that differ by %g; with the same weights they must be equal, bit for bit: report this with the command line", apart)
+	return exitcode.Errorf(exitcode.Internal, "the log-probability of a token differs by %g between the step and the sampling before it, although the weights are the same and the two must be equal bit for bit; report this with the command line", apart)
 }

@@ -40,13 +40,13 @@ func (r *Run) reasonToStop(ctx context.Context) (*reason, error) {
 	case seen == signalled:
 		return &reason{fmt.Sprintf("stopped after iteration %d by %s%s", it, r.cause(ctx), kept), exitcode.Again, false}, nil
 	case seen == timeIsUp:
-		return &reason{fmt.Sprintf("stopped after iteration %d: --exit-duration-in-mins %d is over%s", it, c.ExitDurationMins, kept), exitcode.Again, false}, nil
+		return &reason{fmt.Sprintf("stopped after iteration %d: --exit-duration-in-mins %d has passed%s", it, c.ExitDurationMins, kept), exitcode.Again, false}, nil
 	case seen == trained:
-		return &reason{fmt.Sprintf("training ends at iteration %d: --train-seconds %d are over", it, c.TrainSeconds), exitcode.Done, true}, nil
+		return &reason{fmt.Sprintf("training ends at iteration %d: --train-seconds %d have passed", it, c.TrainSeconds), exitcode.Done, true}, nil
 	case r.exhausted():
-		return &reason{fmt.Sprintf("training ends at iteration %d: %d evaluations brought no loss below that of iteration %d (--early-stopping-patience)", it, r.best.Worse, r.best.Iteration), exitcode.Done, true}, nil
+		return &reason{fmt.Sprintf("training ends at iteration %d: %d evaluations gave no loss below that of iteration %d (--early-stopping-patience)", it, r.best.Worse, r.best.Iteration), exitcode.Done, true}, nil
 	case due(it, c.ExitInterval):
-		return &reason{fmt.Sprintf("exiting at iteration %d as --exit-interval asks", it), exitcode.Done, false}, nil
+		return &reason{fmt.Sprintf("exiting at iteration %d, as --exit-interval requests", it), exitcode.Done, false}, nil
 	}
 	return nil, nil
 }
@@ -58,9 +58,9 @@ func (r *Run) kept() string {
 	case c.Save == "":
 		return "; nothing is saved because --save is not given"
 	case c.Resume || filepath.Clean(c.Load) == filepath.Clean(c.Save) && !c.Finetune:
-		return "; the checkpoint of this iteration is saved, run the same command again to continue"
+		return "; the checkpoint of this iteration is saved; run the same command again to continue"
 	}
-	text := "; the checkpoint of this iteration is saved, run the same command with --load " + cmp.Or(c.Remote, c.Save)
+	text := "; the checkpoint of this iteration is saved; run the same command with --load " + cmp.Or(c.Remote, c.Save)
 	if c.Finetune {
 		text += " and without --finetune"
 	}

@@ -107,7 +107,7 @@ func tellRows(c *config.Run, path string, set *sft.Set, tok tokenizer.Tokenizer)
 		return
 	}
 	n := set.Counts
-	c.Data.Notice(fmt.Sprintf("%s: %d rows make %d samples; %d of %d tokens are learned, %d rows are truncated at --seq-length %d, %d without a token to learn are dropped; the last learned token of the first row is %q",
+	c.Data.Notice(fmt.Sprintf("%s: %d rows make %d samples; %d of %d tokens are learned; %d rows are truncated at --seq-length %d, and %d rows without learned tokens are dropped; the last learned token of the first row is %q",
 		path, n.Rows, set.Len(), n.Learned, n.Tokens, n.Truncated, c.SeqLength, n.Dropped, tok.Decode(set.Documents(0)[0].Last())))
 	tellUnused(c, path, &n)
 }

@@ -16,7 +16,7 @@ func (r *Run) upcycle(dir string, step int64) error {
 	c := &r.Config.Checkpoint
 	if c.Save != "" {
 		if _, err := native.Latest(c.Save); err == nil || foreign(c.Save, -1) != "" {
-			return exitcode.Errorf(exitcode.Usage, "--save %s already has a checkpoint, and --moe-use-upcycling is for the first run only; to continue leave it out and give --load %s", c.Save, argv.Quoted(c.Save))
+			return exitcode.Errorf(exitcode.Usage, "--save %s already has a checkpoint, but --moe-use-upcycling is only for the first run; to continue, leave --moe-use-upcycling out and give --load %s", c.Save, argv.Quoted(c.Save))
 		}
 	}
 	// The dense checkpoint, in whatever format it is.
@@ -37,8 +37,8 @@ func (r *Run) upcycle(dir string, step int64) error {
 		return err
 	}
 	if f, g := src.Info().Model.FFNHiddenSize, c.UpcyclingGranularity; f != g*m.Experts.FFNHiddenSize {
-		return exitcode.Errorf(exitcode.Usage, "--moe-upcycling-granularity %d: the MLP of %s has width %d, experts have %d: use granularity %d", g, dir, f, m.Experts.FFNHiddenSize, f/m.Experts.FFNHiddenSize)
+		return exitcode.Errorf(exitcode.Usage, "--moe-upcycling-granularity %d: the MLP of %s has width %d, but experts have width %d; use granularity %d", g, dir, f, m.Experts.FFNHiddenSize, f/m.Experts.FFNHiddenSize)
 	}
-	r.log.note("the MLPs of %s are converted to %d experts each: slices of 1/%d of their channels, %d times", dir, m.Experts.Num, c.UpcyclingGranularity, m.Experts.Num/c.UpcyclingGranularity)
+	r.log.note("each MLP of %s is converted to %d experts: it is cut into slices of 1/%d of its channels, and each slice is used %d times", dir, m.Experts.Num, c.UpcyclingGranularity, m.Experts.Num/c.UpcyclingGranularity)
 	return r.loadWeights(fromSource(checkpoint.Finite(mixture), r), true)
 }

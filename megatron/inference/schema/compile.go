@@ -33,7 +33,7 @@ func Any() *Grammar {
 // exclusiveMinimum 0 of integers; annotations are passed over, and anything else is an error that names it.
 func Compile(text json.RawMessage) (*Grammar, error) {
 	if len(text) > longestSchema {
-		return nil, fmt.Errorf("the schema has %d bytes; at most %d", len(text), longestSchema)
+		return nil, fmt.Errorf("the schema has %d bytes; at most %d are allowed", len(text), longestSchema)
 	}
 	c := &compiler{rules: map[string]*rule{}, counts: map[*rule]int{}}
 	var err error
@@ -48,7 +48,7 @@ func Compile(text json.RawMessage) (*Grammar, error) {
 		return nil, err
 	}
 	if n, err := c.begins(root); err != nil || n > mostBegins {
-		return nil, errors.Join(err, fmt.Errorf("the schema has %d alternatives; at most %d", n, mostBegins))
+		return nil, errors.Join(err, fmt.Errorf("the schema has %d alternatives; at most %d are allowed", n, mostBegins))
 	}
 	return &Grammar{sequence{blank, root}}, nil
 }
@@ -74,14 +74,14 @@ var keywords = map[string][]string{
 // schema compiles one; at names it in errors.
 func (c *compiler) schema(value any, at string, depth int) (node, error) {
 	if depth > deepest {
-		return nil, fmt.Errorf("%s: more than %d schemas inside each other", at, deepest)
+		return nil, fmt.Errorf("%s: schemas are nested deeper than %d", at, deepest)
 	}
 	if value == true {
 		return anyValue, nil
 	}
 	s, is := value.(*fields)
 	if !is {
-		return nil, fmt.Errorf("%s: a schema is an object, or true", at)
+		return nil, fmt.Errorf("%s: a schema must be an object or true", at)
 	}
 	if ref, is := s.at("$ref").(string); is {
 		return c.reference(ref, at, depth)
@@ -104,7 +104,7 @@ func (c *compiler) kind(s *fields, at string, depth int) (node, error) {
 			continue
 		}
 		if !is || len(list) == 0 || word == "allOf" && len(list) > 1 {
-			return nil, fmt.Errorf("%s: %s has to be a list of schemas, allOf of one", at, word)
+			return nil, fmt.Errorf("%s: %s must be a list of schemas; the list of allOf must have one schema", at, word)
 		}
 		if err := only(s, at, append(known, word)); err != nil {
 			return nil, err
@@ -121,14 +121,14 @@ func (c *compiler) kind(s *fields, at string, depth int) (node, error) {
 			all = append(all, n)
 		}
 		if len(all) > mostBegins {
-			return nil, fmt.Errorf("%s: %s has %d schemas; at most %d", at, word, len(all), mostBegins)
+			return nil, fmt.Errorf("%s: %s has %d schemas; at most %d are allowed", at, word, len(all), mostBegins)
 		}
 		return all, nil
 	}
 	// Listed values; of them, those of the type where there is one too.
 	if list, is := s.at("enum").([]any); is && len(list) > 0 {
 		if len(list) > mostBegins {
-			return nil, fmt.Errorf("%s: enum has %d values; at most %d", at, len(list), mostBegins)
+			return nil, fmt.Errorf("%s: enum has %d values; at most %d are allowed", at, len(list), mostBegins)
 		}
 		list, err := ofTypes(s, at, list)
 		if err != nil {
@@ -209,7 +209,7 @@ func sameTypes(s *fields, alternative any, at string) error {
 	}
 	own, _ := alternative.(*fields)
 	if own.at("type") == nil {
-		return fmt.Errorf("%s: needs a type of its own, as there is one next to the alternatives", at)
+		return fmt.Errorf("%s: the alternative needs a type, because a type is also given next to the alternatives", at)
 	}
 	others, err := typesOf(own, at)
 	if err != nil {
@@ -217,7 +217,7 @@ func sameTypes(s *fields, alternative any, at string) error {
 	}
 	for _, t := range others {
 		if !slices.Contains(types, t) && (t != "integer" || !slices.Contains(types, "number")) {
-			return fmt.Errorf("%s: type %s is not among the types %v next to the alternatives", at, t, types)
+			return fmt.Errorf("%s: type %s is not one of the types %v that are given next to the alternatives", at, t, types)
 		}
 	}
 	return nil
@@ -238,7 +238,7 @@ func ofTypes(s *fields, at string, list []any) (kept []any, err error) {
 		}
 	}
 	if len(kept) == 0 {
-		return nil, fmt.Errorf("%s: no listed value is of type %s", at, strings.Join(types, " or "))
+		return nil, fmt.Errorf("%s: none of the listed values has the type %s", at, strings.Join(types, " or "))
 	}
 	return kept, nil
 }
@@ -264,7 +264,7 @@ func hasType(v any, t string) bool {
 func only(s *fields, at string, known []string) error {
 	for _, word := range s.names {
 		if !slices.Contains(known, word) {
-			return fmt.Errorf("%s: %s is not supported here", at, word)
+			return fmt.Errorf("%s: %s is not supported in a schema of this kind", at, word)
 		}
 	}
 	return nil
@@ -301,7 +301,7 @@ func integerFrom(s *fields, at string) (node, error) {
 			}
 			return n, nil
 		default:
-			return nil, fmt.Errorf("%s: %s %v is not supported; 0 is", at, word, v)
+			return nil, fmt.Errorf("%s: %s %v is not supported; it must be 0", at, word, v)
 		}
 	}
 	return integer, nil
@@ -316,7 +316,7 @@ func (c *compiler) object(s *fields, at string, depth int) (node, error) {
 		names = properties.names
 	}
 	if len(names) > mostBegins {
-		return nil, fmt.Errorf("%s: %d properties; at most %d", at, len(names), mostBegins)
+		return nil, fmt.Errorf("%s: there are %d properties; at most %d are allowed", at, len(names), mostBegins)
 	}
 	// Properties, in the schema's order.
 	required := s.list("required")
@@ -330,7 +330,7 @@ func (c *compiler) object(s *fields, at string, depth int) (node, error) {
 	}
 	for _, name := range required {
 		if text, is := name.(string); !is || !properties.has(text) {
-			return nil, fmt.Errorf("%s: required names %v, which properties lacks", at, name)
+			return nil, fmt.Errorf("%s: required names %v, which properties does not have", at, name)
 		}
 	}
 	// Other properties: any name, and values of a schema.
@@ -351,7 +351,7 @@ func (c *compiler) object(s *fields, at string, depth int) (node, error) {
 		o.more = pair(stringNode, value)
 	}
 	if o.more != nil && len(names) > 0 {
-		return nil, fmt.Errorf("%s: additionalProperties together with properties is not supported, since a name could come twice; set it to false", at)
+		return nil, fmt.Errorf("%s: additionalProperties together with properties is not supported, because a name could occur twice; set additionalProperties to false", at)
 	}
 	return sequence{literal("{"), members{o, 0, false}, literal("}")}, nil
 }
@@ -438,7 +438,7 @@ func (c *compiler) reference(ref, at string, depth int) (node, error) {
 		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
 		inside, _ := value.(*fields)
 		if value = inside.at(name); value == nil {
-			return nil, fmt.Errorf("%s: $ref %q names nothing in the schema", at, ref)
+			return nil, fmt.Errorf("%s: $ref %q does not name a part of the schema", at, ref)
 		}
 	}
 	r := &rule{}
@@ -455,7 +455,7 @@ func (c *compiler) finite() error {
 		if n, err := c.begins(r); err != nil {
 			return fmt.Errorf("$ref %q %w", ref, err)
 		} else if n > mostBegins {
-			return fmt.Errorf("$ref %q has %d alternatives; at most %d", ref, n, mostBegins)
+			return fmt.Errorf("$ref %q has %d alternatives; at most %d are allowed", ref, n, mostBegins)
 		}
 	}
 	return nil

@@ -71,7 +71,7 @@ func (g *Guide) Take(id int32) (complete bool, err error) {
 	for _, b := range g.tok.AppendBytes(nil, id) {
 		after, ok := g.state.step(b)
 		if !ok {
-			return false, fmt.Errorf("token %d leaves the schema", id)
+			return false, fmt.Errorf("token %d does not match the schema", id)
 		}
 		g.state = after
 	}
@@ -83,5 +83,5 @@ func (g *Guide) Take(id int32) (complete bool, err error) {
 	case g.state.mayEnd():
 		return true, nil
 	}
-	return false, exitcode.Errorf(exitcode.BadData, "the vocabulary has no token with which this text can continue within its schema: the next character has to be %s", shown(g.state.bytes()))
+	return false, exitcode.Errorf(exitcode.BadData, "the vocabulary has no token with which the text can continue and match the schema: the next character must be %s", shown(g.state.bytes()))
 }

@@ -301,7 +301,7 @@ func TestRefusals(t *testing.T) {
 	for text, want := range map[string]string{
 		`{`:                 "is not JSON",
 		`{} {}`:             "more than one value",
-		`7`:                 "a schema is an object",
+		`7`:                 "a schema must be an object",
 		`{"type":"text"}`:   `unknown type "text"`,
 		`{"pattern":"^a$"}`: "#: pattern is not supported",
 		`{"type":"object","properties":{"a":{"type":"string","pattern":"x"}}}`:                "#/properties/a: pattern is not supported",
@@ -312,15 +312,15 @@ func TestRefusals(t *testing.T) {
 		`{"type":"integer","minimum":5}`:                                                      "minimum 5",
 		`{"type":"number","maximum":5}`:                                                       "maximum is not supported",
 		`{"not":{}}`:                                                                          "not is not supported",
-		`{"$ref":"#/$defs/a"}`:                                                                "names nothing",
+		`{"$ref":"#/$defs/a"}`:                                                                "does not name a part of the schema",
 		`{"$ref":"http://x"}`:                                                                 "same schema",
 		`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/a"}}}`:                             "leads to itself",
 		`{"$ref":"#/$defs/a","$defs":{"a":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/a"}]}}}`: "leads to itself",
-		`{"type":"string","enum":[1,true]}`:                                                   "no listed value is of type string",
-		`{"type":"string","anyOf":[{"type":"string"},{"type":"integer"}]}`:                    "#/anyOf/1: type integer is not among the types",
-		`{"type":"string","anyOf":[{"$ref":"#"}]}`:                                            "needs a type of its own",
-		`{"allOf":[{},{}]}`:                                                                   "allOf of one",
-		strings.Repeat(`{"items":`, 100) + `{}` + strings.Repeat(`}`, 100):                    "inside each other",
+		`{"type":"string","enum":[1,true]}`:                                                   "none of the listed values has the type string",
+		`{"type":"string","anyOf":[{"type":"string"},{"type":"integer"}]}`:                    "#/anyOf/1: type integer is not one of the types",
+		`{"type":"string","anyOf":[{"$ref":"#"}]}`:                                            "the alternative needs a type",
+		`{"allOf":[{},{}]}`:                                                                   "the list of allOf must have one schema",
+		strings.Repeat(`{"items":`, 100) + `{}` + strings.Repeat(`}`, 100):                    "schemas are nested deeper than",
 		strings.Repeat(`[`, 5000):                                                             "nested too deeply",
 		doubling(30):                                                                          "alternatives; at most 1024",
 		`{"enum":[` + strings.Repeat(`1,`, 5000) + `1]}`:                                      "enum has 5001 values",
@@ -445,7 +445,7 @@ func TestTextWithoutContinuation(t *testing.T) {
 		t.Fatal(err)
 	}
 	guide := g.NewGuide(NewVocabulary(tok, 4, []int32{end}), tok, []int32{end})
-	if _, err = guide.Take(1); exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), `the next character has to be '"'`) {
+	if _, err = guide.Take(1); exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), `the next character must be '"'`) {
 		t.Errorf("%v", err)
 	}
 }

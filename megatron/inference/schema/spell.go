@@ -13,13 +13,13 @@ func (g *Grammar) Spelled(v *Vocabulary) error {
 	lacks, ok := v.lacks(g.root, map[*rule]bool{})
 	if !ok {
 		slices.Sort(lacks)
-		return fmt.Errorf("no text of this schema can be written: the vocabulary has no token with %s", shown(slices.Compact(lacks)))
+		return fmt.Errorf("no text can match this schema: the vocabulary has no token with %s", shown(slices.Compact(lacks)))
 	}
 	first := start(g.root)
 	if first.mayEnd() || v.root.continues(first) {
 		return nil
 	}
-	return fmt.Errorf("no text of this schema can be written: the vocabulary has no token that begins with %s", shown(first.bytes()))
+	return fmt.Errorf("no text can match this schema: the vocabulary has no token that begins with %s", shown(first.bytes()))
 }
 
 // continues reports whether any token below the branch follows a state.

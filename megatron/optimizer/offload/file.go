@@ -53,7 +53,7 @@ func (f *File) close() error {
 func (f *File) trouble(what string, bytes, at int64, err error) error {
 	advice := "restart the run from its last checkpoint"
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		advice = "free some, or name a folder on another disk; " + advice
+		advice = "free some space, or name a folder on another disk; " + advice
 	}
 	return exitcode.Errorf(exitcode.IO, "--offload-folder: rank %d: cannot %s %d bytes at %d of %s: %w; %s", f.rank, what, bytes, at, f.path, inner(err), advice)
 }

@@ -42,7 +42,7 @@ func Open(dir string, rank, world int) (*Folder, error) {
 			f.clean(world)
 			return f, nil
 		case time.Now().After(end):
-			return nil, exitcode.Errorf(exitcode.IO, "--offload-folder %s: another run is using rank %d's files in it; wait until that run has ended, or choose another folder", dir, rank)
+			return nil, exitcode.Errorf(exitcode.IO, "--offload-folder %s: another run uses the files of rank %d in this folder; wait until that run has ended, or choose another folder", dir, rank)
 		}
 	}
 }

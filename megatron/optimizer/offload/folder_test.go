@@ -78,7 +78,7 @@ func TestFolderIsOnesOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := open(t, dir, 1, 2)
-	if _, err := Open(dir, 0, 2); exitcode.CodeOf(err) != exitcode.IO || !strings.Contains(err.Error(), "another run is using rank 0's files in it") {
+	if _, err := Open(dir, 0, 2); exitcode.CodeOf(err) != exitcode.IO || !strings.Contains(err.Error(), "another run uses the files of rank 0 in this folder") {
 		t.Errorf("%v", err)
 	}
 	if err := f.Close(); err != nil {

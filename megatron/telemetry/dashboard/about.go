@@ -21,7 +21,7 @@ func (r *Run) describe() {
 	if r.source.About == nil {
 		about, err := telemetry.ReadAbout(r.log.path)
 		if err != nil {
-			r.Note = "what the run is cannot be read: " + err.Error()
+			r.Note = "the description of the run cannot be read: " + err.Error()
 		}
 		r.About = about
 	}

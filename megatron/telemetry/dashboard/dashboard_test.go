@@ -417,7 +417,7 @@ func TestNames(t *testing.T) {
 	if r := opened(t, folders["one"])[0]; r.Notes != "written later" {
 		t.Errorf("notes: %q", r.Notes)
 	}
-	if r := opened(t, folders["two"])[0]; r.Notes != "as asked" || r.Note != "flags are not known, as there is no checkpoint in the folder of the log" {
+	if r := opened(t, folders["two"])[0]; r.Notes != "as asked" || r.Note != "the flags are not known, because the folder of the log has no checkpoint" {
 		t.Errorf("notes: %q, note %q", r.Notes, r.Note)
 	}
 }

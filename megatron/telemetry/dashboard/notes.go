@@ -20,18 +20,18 @@ import (
 func (v *viewer) writeNotes(w http.ResponseWriter, r *http.Request) {
 	number, err := strconv.Atoi(r.URL.Query().Get("run"))
 	if err != nil || number < 0 || number >= len(v.sources) {
-		http.Error(w, "run: must be the number of a run of this page", http.StatusBadRequest)
+		http.Error(w, "run must be the number of a run of this page", http.StatusBadRequest)
 		return
 	}
 	if !v.writable() {
-		http.Error(w, "notes are not kept here: this page is served to other machines too, or its run has no --log-jsonl", http.StatusForbidden)
+		http.Error(w, "notes cannot be saved: this page is also served to other machines, or its run has no --log-jsonl", http.StatusForbidden)
 		return
 	}
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, longestNotes))
 	var tooLong *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLong):
-		http.Error(w, "notes have more than "+strconv.Itoa(longestNotes)+" bytes; keep longer texts in a file of their own", http.StatusRequestEntityTooLarge)
+		http.Error(w, "notes have more than "+strconv.Itoa(longestNotes)+" bytes; keep longer texts in a separate file", http.StatusRequestEntityTooLarge)
 		return
 	case err != nil:
 		return // the browser has gone

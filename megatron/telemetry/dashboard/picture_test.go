@@ -182,7 +182,7 @@ func TestScreenOfARunThatStopped(t *testing.T) {
 		says  string
 	}{
 		"trains":  {after: 10 * time.Second, steps: 400, says: " left ("},
-		"killed":  {after: time.Hour, steps: 400, says: ", stopped: no step for 1h0m0s"},
+		"killed":  {after: time.Hour, steps: 400, says: ", stopped: there was no step for 1h0m0s"},
 		"stopped": {after: time.Second, steps: 400, ended: &telemetry.Ended{Code: exitcode.Again, Text: "stopped by SIGTERM"}, says: ", stopped: stopped by SIGTERM"},
 		"failed":  {after: time.Second, steps: 400, mark: &Mark{Iteration: 200, Kind: "verdict", Text: "rank 3 died"}, says: ", failed: rank 3 died"},
 		"done":    {after: time.Hour, steps: 200, says: ", done"},

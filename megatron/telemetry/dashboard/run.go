@@ -175,7 +175,7 @@ func findLog(path string) (string, error) {
 			return "", err
 		}
 		if !found {
-			return "", exitcode.Errorf(exitcode.BadData, "%s has no step; give a file that --log-jsonl wrote", path)
+			return "", exitcode.Errorf(exitcode.BadData, "%s has no steps; give a file that --log-jsonl wrote", path)
 		}
 		return path, nil
 	}
@@ -203,7 +203,7 @@ func findLog(path string) (string, error) {
 	// Exactly one, or the user must choose.
 	switch len(found) {
 	case 0:
-		return "", exitcode.Errorf(exitcode.NoInput, "%s has no log of a run's steps%s; give the file that --log-jsonl wrote, or its folder (the next run: --log-jsonl %s)", path, checkpointsOnly(entries), filepath.Join(path, "steps.jsonl"))
+		return "", exitcode.Errorf(exitcode.NoInput, "%s has no log of the steps of a run%s; give the file that --log-jsonl wrote, or its folder (for the next run, give --log-jsonl %s)", path, checkpointsOnly(entries), filepath.Join(path, "steps.jsonl"))
 	case 1:
 		return found[0], nil
 	}
@@ -311,18 +311,18 @@ func (r *Run) flags(saved []string) {
 	}
 	switch len(saved) {
 	case 0:
-		r.Note = "flags are not known, as there is no checkpoint in the folder of the log"
+		r.Note = "the flags are not known, because the folder of the log has no checkpoint"
 		return
 	case 1:
 	default:
-		r.Note = "several checkpoint folders are in the folder of the log; the flags are those of " + saved[0]
+		r.Note = "the folder of the log has several checkpoint folders; the flags are those of " + saved[0]
 	}
 	if r.source.FlagsOf == nil {
 		return
 	}
 	given, err := r.source.FlagsOf(saved[0], -1)
 	if err != nil {
-		r.Note = "flags are not known: " + err.Error()
+		r.Note = "the flags are not known: " + err.Error()
 		return
 	}
 	r.Flags = joined(given)

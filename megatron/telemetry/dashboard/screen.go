@@ -96,7 +96,7 @@ func (r *Run) stopped(s *Summary, now time.Time) string {
 	if !(quiet >= patience) {
 		return ""
 	}
-	return fmt.Sprintf("stopped: no step for %s", (time.Duration(min(quiet, 1e9)) * time.Second).String())
+	return fmt.Sprintf("stopped: there was no step for %s", (time.Duration(min(quiet, 1e9)) * time.Second).String())
 }
 
 // numbers are a run's latest, in a line.

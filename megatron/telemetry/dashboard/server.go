@@ -220,7 +220,7 @@ func (v *viewer) events(w http.ResponseWriter, r *http.Request) {
 	}
 	at, ok := parsePositions(from, len(v.sources))
 	if !ok {
-		http.Error(w, "from: must be a position in each log", http.StatusBadRequest)
+		http.Error(w, "from must have a position in each log", http.StatusBadRequest)
 		return
 	}
 	f := &follower{viewer: v, w: w, out: http.NewResponseController(w)}

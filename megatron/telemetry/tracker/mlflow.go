@@ -113,7 +113,7 @@ func (m *mlflow) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), m.AtEnd)
 	defer cancel()
 	if failed := m.rest.call(ctx, http.MethodPost, "runs/update", map[string]any{"run_id": m.run, "status": status, "end_time": time.Now().UnixMilli()}, nil); failed != nil {
-		m.Warn("%s: the run's end could not be sent: %v", m.name, failed)
+		m.Warn("%s: the end of the run could not be sent: %v", m.name, failed)
 	}
 	return err
 }
@@ -134,7 +134,7 @@ func (m *mlflow) deliverTo(ctx context.Context, list []entry) error {
 	for _, b := range m.batches(list) {
 		err := m.rest.call(ctx, http.MethodPost, "runs/log-batch", b, nil)
 		if final(err) {
-			m.Warn("%s: %d numbers are refused: %v", m.name, len(b.Metrics), err)
+			m.Warn("%s: the server refuses %d numbers: %v", m.name, len(b.Metrics), err)
 			continue
 		}
 		if err != nil {
@@ -199,7 +199,7 @@ func (m *mlflow) begin(ctx context.Context, iteration int) error {
 		return err
 	}
 	if id == "" { // numbers without a run would be lost, and counted as sent
-		return errors.New("the answer to runs/create names no run; give the URL of an MLflow server")
+		return errors.New("the answer to runs/create does not name a run; give the URL of an MLflow server")
 	}
 	m.run = id
 	return nil
@@ -269,7 +269,7 @@ func (m *mlflow) params(ctx context.Context) error {
 		}
 		err := m.rest.call(ctx, http.MethodPost, "runs/log-batch", b, nil)
 		if final(err) { // a resumed run may have other flags than the run that it continues
-			m.Warn("%s: the flags are refused: %v", m.name, err)
+			m.Warn("%s: the server refuses the flags: %v", m.name, err)
 		} else if err != nil {
 			return err
 		}

@@ -215,14 +215,14 @@ func (s *sender) recovered() {
 		s.Warn("%s: the server answers again; %d entries of iterations %d to %d are missing", s.name, lost, from, to)
 		return
 	}
-	s.Warn("%s: the server answers again; no entry is missing", s.name)
+	s.Warn("%s: the server answers again, and no entries are missing", s.name)
 }
 
 // Close sends what waits, as long as something arrives: it ends AtEnd after the last group that did.
 func (s *sender) Close() error {
 	s.close()
 	said := time.AfterFunc(2*time.Second, func() {
-		s.Warn("%s: training has ended; steps are still sent as long as the server takes some, for %v at most", s.name, longestEnd*s.AtEnd)
+		s.Warn("%s: training has ended; the remaining steps are sent as long as the server accepts them, but for at most %v", s.name, longestEnd*s.AtEnd)
 	})
 	s.done.Wait()
 	said.Stop()

@@ -88,7 +88,7 @@ func TestSenderLosesNothingWhileItHasSpace(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%v arrived", got)
 	}
-	if all := w.all(); len(all) != 2 || !strings.Contains(all[0], "--x: refused") || !strings.HasSuffix(all[1], "no entry is missing") {
+	if all := w.all(); len(all) != 2 || !strings.Contains(all[0], "--x: refused") || !strings.HasSuffix(all[1], "no entries are missing") {
 		t.Errorf("warnings %q", all)
 	}
 }
@@ -369,7 +369,7 @@ func TestMLflowResumes(t *testing.T) {
 // TestMLflowDropsWhatIsRefused: one batch that the server will never take holds up no other.
 func TestMLflowDropsWhatIsRefused(t *testing.T) {
 	f := &fakeMLflow{bad: true}
-	if w := sent(t, f, step(1)).all(); len(w) != 2 || !strings.Contains(w[0], "the flags are refused") || !strings.Contains(w[1], `numbers are refused: HTTP status 400: "no"`) {
+	if w := sent(t, f, step(1)).all(); len(w) != 2 || !strings.Contains(w[0], "refuses the flags") || !strings.Contains(w[1], `refuses 13 numbers: HTTP status 400: "no"`) {
 		t.Errorf("warnings %q", w)
 	}
 }
@@ -476,7 +476,7 @@ func TestMLflowOfAnotherServer(t *testing.T) {
 	if err := errors.Join(sink.Take(step(1)), sink.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(said.all(), "\n"); asked == 0 || !strings.Contains(got, "names no run") || !strings.Contains(got, "1 entries of iterations 1 to 1 could not be sent") {
+	if got := strings.Join(said.all(), "\n"); asked == 0 || !strings.Contains(got, "does not name a run") || !strings.Contains(got, "1 entries of iterations 1 to 1 could not be sent") {
 		t.Errorf("%d calls; %s", asked, got)
 	}
 }

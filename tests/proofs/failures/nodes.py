@@ -207,7 +207,7 @@ def one(net, r, name, mode, want, length):
     reached, second = steps[at - 1][1], steps[at:]
     back = [t for t, n in second if n == reached + 1] or [second[-1][0]]
     return {'host': whole_host, 'steps': reached + 1 - second[0][1], 'seconds': back[0] - killed,
-            'memory': logs.count('loaded the memory checkpoint'), 'copies': logs.count('came from the copies'), 'replaced': logs.count('replaces host %d' % victim) if whole_host else 0}
+            'memory': logs.count('loaded the memory checkpoint'), 'copies': logs.count('were read from copies'), 'replaced': logs.count('replaces host %d' % victim) if whole_host else 0}
 
 def middle(values):
     values = sorted(values)

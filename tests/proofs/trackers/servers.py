@@ -232,7 +232,7 @@ server = mlflow_server()
 try:
     common = ["--mlflow-tracking-uri", f"http://127.0.0.1:{port}", "--mlflow-experiment", "proof"]
     steps, evaluations, notes = train("all", *common, "--otlp-endpoint", f"http://127.0.0.1:{receiver.server_port}", "--tensorboard-dir", "tb")
-    said = [n for n in notes.splitlines() if n.startswith("--") and "training has ended; steps are still sent" not in n and "--mock-data each set" not in n]
+    said = [n for n in notes.splitlines() if n.startswith("--") and "training has ended; the remaining steps are sent" not in n and "--mock-data each set" not in n]
     if said:
         fail(f"trackers warned: {said}")
     compare_mlflow("all", steps, evaluations)
