@@ -69,7 +69,7 @@ func TestSaveAtTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	r := must(t, dir, tiny+someData+"--save DIR/c")
 	list, err := native.List(filepath.Join(dir, "c"))
-	if err != nil || len(list) != 1 || list[0].Iteration != 6 || !strings.Contains(r.notes, "--save without --save-interval") {
+	if err != nil || len(list) != 1 || list[0].Iteration != 6 || !strings.Contains(r.notes, "--save is given without --save-interval") {
 		t.Errorf("%v, %v\n%s", list, err, r.notes)
 	}
 }
