@@ -53,7 +53,7 @@ func (r *Run) native(dir string, step int64) loader {
 			}
 			step = -oldest
 			if report.Iteration > step {
-				r.log.note("the part of another rank in %s is damaged; iteration %d is loaded instead", report.Folder, step)
+				r.log.note("the part of another rank in %s is damaged; iteration %d is used instead", report.Folder, step)
 			}
 		}
 	}
