@@ -117,11 +117,11 @@ func TestFaultOfNoRank(t *testing.T) {
 func TestForgottenLoadIsNoted(t *testing.T) {
 	dir := t.TempDir()
 	save := tiny + someData + "--save DIR/ck --save-interval 3 "
-	const note = "ck has checkpoints up to iteration 6 that this run does not continue"
-	if r := must(t, dir, save); strings.Contains(r.notes, "that this run does not continue") {
+	const note = "ck has checkpoints up to iteration 6, from which this run does not continue"
+	if r := must(t, dir, save); strings.Contains(r.notes, "from which this run does not continue") {
 		t.Error(r.notes)
 	}
-	if r := must(t, dir, save+"--load DIR/ck"); strings.Contains(r.notes, "that this run does not continue") {
+	if r := must(t, dir, save+"--load DIR/ck"); strings.Contains(r.notes, "from which this run does not continue") {
 		t.Error(r.notes)
 	}
 	if r := must(t, dir, save); !strings.Contains(r.notes, note) {

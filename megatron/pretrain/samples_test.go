@@ -11,7 +11,7 @@ func TestSamplesThatDoNotFit(t *testing.T) {
 		tokens, say string
 	}{
 		{"6", ""},
-		{"4000", `--sample-prompt "1 2 3" has 3 tokens: 13 of --sample-tokens 4000 fit --seq-length 16`},
+		{"4000", `--sample-prompt "1 2 3" has 3 tokens, so only 13 of --sample-tokens 4000 fit into --seq-length 16`},
 	} {
 		r := must(t, t.TempDir(), tiny+someData+"--train-iters 1 --eval-interval 1 --eval-iters 1 --sample-prompt 1~2~3 --sample-tokens "+c.tokens)
 		if c.say == "" && strings.Contains(r.notes, "--sample-tokens") || !strings.Contains(r.notes, c.say) {

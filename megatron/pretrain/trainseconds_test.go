@@ -27,7 +27,7 @@ func TestTrainSeconds(t *testing.T) {
 			t.Fatalf("%q: %v", layout, err)
 		}
 		saved, err := os.ReadFile(filepath.Join(dir, "latest_checkpointed_iteration.txt"))
-		if err != nil || len(saved) == 0 || !strings.Contains(notes.String(), "training ends at iteration "+string(saved)+": --train-seconds 1 are over") {
+		if err != nil || len(saved) == 0 || !strings.Contains(notes.String(), "training ends at iteration "+string(saved)+": --train-seconds 1 have passed") {
 			t.Errorf("%q: saved %q, %v; told %s", layout, saved, err, notes.String())
 		}
 		if !strings.Contains(out.String(), "iteration "+string(saved)+" on test set") {
