@@ -49,7 +49,7 @@ func allFlags() []cli.Flag {
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-length", Usage: "limit the prompt and its continuation together to N tokens, as in transformers, instead of giving --max-new-tokens"}),
 		command.Between(0, 1e30, &cli.Float64Flag{Name: "temperature", Usage: "divide the logits by this number; 0 takes the most likely token (default: 0, or 1 if --top-k, --top-p or --seed is given)"}),
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "top-k", Usage: "sample from the N most likely tokens (0 uses all tokens)"}),
-		command.Between(0, 1, &cli.Float64Flag{Name: "top-p", Value: 1, Usage: "sample from the fewest tokens whose probability reaches this"}),
+		command.Between(0, 1, &cli.Float64Flag{Name: "top-p", Value: 1, Usage: "sample from the smallest set of tokens whose probabilities add up to at least this"}),
 		command.Between(0, math.MaxUint64, &cli.Uint64Flag{Name: "seed", Usage: "set the seed of the sampling; the same seed gives the same text"}),
 		command.Between(1, maxSamples, &cli.IntFlag{Name: "num-samples", Aliases: []string{"num-return-sequences"}, Value: 1, Usage: "print N continuations per prompt; with --num-beams, print the best N"}),
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "no-repeat-ngram-size", Usage: "allow no sequence of N tokens to occur twice (0 disables)"}),
