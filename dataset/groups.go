@@ -38,7 +38,7 @@ func (g Groups) mixture(s Split, dir string) (m mixture, err error) {
 		texts = strings.Split(line[1:len(line)-1], `" "`)
 	}
 	if len(texts) > 1 {
-		return m, exitcode.Errorf(exitcode.Usage, "%s has %d groups, but the data of a split must be one blend; join them to one group, or run one evaluation for each group with --skip-train", flag, len(texts))
+		return m, exitcode.Errorf(exitcode.Usage, "%s has %d groups, but the data of a split must be one blend; join them into one group, or run one evaluation for each group with --skip-train", flag, len(texts))
 	}
 	return parseGroup(flag, texts[0])
 }

@@ -50,9 +50,9 @@ func (l *Loaded) with(dir string) (*Loaded, error) {
 func (l *Loaded) adapted(a Adapter) (*Loaded, error) {
 	switch {
 	case len(l.Model.Adapters) > 0:
-		return nil, exitcode.Errorf(exitcode.Usage, "the model already has an adapter; merge it first by monotron convert --to hf")
+		return nil, exitcode.Errorf(exitcode.Usage, "the model already has an adapter; merge it first with monotron convert --to hf")
 	case l.Model.Experts != nil:
-		return nil, exitcode.Errorf(exitcode.Usage, "the model has experts, and adapters of such models cannot be served; merge the adapter by monotron convert --adapter")
+		return nil, exitcode.Errorf(exitcode.Usage, "the model has experts, and adapters of such models cannot be served; merge the adapter with monotron convert --adapter")
 	}
 	f, err := peft.Open(a.Dir, &l.Model, "")
 	if err != nil {

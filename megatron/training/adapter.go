@@ -39,7 +39,7 @@ func findAdapters(c *config.Run) error {
 	// A resumed run has the adapter of its checkpoint.
 	if before, err := storedRun(c.Checkpoint.Load, wantedStep(&c.Checkpoint)); c.Checkpoint.Load != "" && err == nil && len(before.Model.Adapters) > 0 {
 		if a := c.Adapter; a.Rank > 0 && a.Folder == "" && (a.Rank != before.Adapter.Rank || a.Alpha != before.Adapter.Alpha || a.DoRA != before.Adapter.DoRA || a.RSLoRA != before.Adapter.RSLoRA) {
-			return exitcode.Errorf(exitcode.Usage, "--load %s contains an adapter of rank %d, alpha %g, DoRA %v, rsLoRA %v; give the same --lora flags, or first merge the adapter by monotron convert",
+			return exitcode.Errorf(exitcode.Usage, "--load %s contains an adapter of rank %d, alpha %g, DoRA %v, rsLoRA %v; give the same --lora flags, or first merge the adapter with monotron convert",
 				c.Checkpoint.Load, before.Adapter.Rank, before.Adapter.Alpha, before.Adapter.DoRA, before.Adapter.RSLoRA)
 		}
 		c.Adapter, c.Model.Adapters, c.Model.Retrained = before.Adapter, before.Model.Adapters, before.Model.Retrained

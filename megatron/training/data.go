@@ -93,7 +93,7 @@ func prefixHint(c *config.Run) string {
 		}
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 			name, _, _ := strings.Cut(filepath.Base(path), ".")
-			return fmt.Sprintf("; %s is a file: convert it to tokens by monotron preprocess_data --input %s --output-prefix %s --tokenizer-type GPT2BPETokenizer --append-eod, then give --data-path %s", path, argv.Quoted(path), argv.Quoted(name), argv.Quoted(name+"_text_document"))
+			return fmt.Sprintf("; %s is a file: convert it to tokens with monotron preprocess_data --input %s --output-prefix %s --tokenizer-type GPT2BPETokenizer --append-eod, then give --data-path %s", path, argv.Quoted(path), argv.Quoted(name), argv.Quoted(name+"_text_document"))
 		}
 		hint := "; a data path is the common prefix of two files, PATH.bin and PATH.idx"
 		if found, err := filepath.Glob(path + "*.idx"); err == nil && len(found) > 0 {

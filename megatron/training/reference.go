@@ -95,7 +95,7 @@ func (r *Run) refer() error {
 		return exitcode.Errorf(exitcode.Usage, "the reference should be the model without its adapter, but %s was trained in full together with the adapter; name the model from which the tuning started by --ref-load", c.Model.Retrained.Names[0])
 	}
 	if c.Adapter.Folder != "" || len(c.Model.Adapters) > 0 && r.holdsAdapter(c.Checkpoint.Load, wantedStep(&c.Checkpoint)) {
-		what += ", without their adapter (to have the adapter in the reference, merge it by monotron convert --adapter)"
+		what += ", without their adapter (to have the adapter in the reference, merge it with monotron convert --adapter)"
 	}
 	return r.computeReference(what)
 }

@@ -84,7 +84,7 @@ func fits(m *spec.Model) error {
 	case m.NormEpsilon != 1e-5:
 		return exitcode.Errorf(exitcode.Usage, "llm.c computes norms with epsilon 1e-5, but the model has %g", m.NormEpsilon)
 	case !m.Tied:
-		return exitcode.Errorf(exitcode.Usage, "llm.c has no separate output layer")
+		return exitcode.Errorf(exitcode.Usage, "llm.c has no separate output layer, but the model has one")
 	}
 	return nil
 }

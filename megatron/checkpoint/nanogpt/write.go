@@ -68,7 +68,7 @@ func newWriting(src checkpoint.Source) (*writing, error) {
 	case m.NormEpsilon != 1e-5:
 		return nil, exitcode.Errorf(exitcode.Usage, "nanoGPT computes norms with epsilon 1e-5, but the model has %g", m.NormEpsilon)
 	case !m.Tied:
-		return nil, exitcode.Errorf(exitcode.Usage, "nanoGPT has no separate output layer")
+		return nil, exitcode.Errorf(exitcode.Usage, "nanoGPT has no separate output layer, but the model has one")
 	case m.Activation == spec.GeluTanh:
 		w.notes = append(w.notes, "the model was trained with the tanh form of GELU; nanoGPT computes the exact (erf) form, so its results will differ slightly")
 	}

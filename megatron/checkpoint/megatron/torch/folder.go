@@ -228,7 +228,7 @@ func (s *source) agrees(first, other *rank) error {
 	case !same(m, s.model) || fmt.Sprint(a.Layout()) != fmt.Sprint(s.args.Layout()):
 		return exitcode.Errorf(exitcode.BadData, "%s was saved with another model or layout than %s", other.path, first.path)
 	case len(other.chunks) != len(first.chunks):
-		return exitcode.Errorf(exitcode.BadData, "%s has %d virtual stages, but %s has %d", other.path, len(other.chunks), first.path, len(first.chunks))
+		return exitcode.Errorf(exitcode.BadData, "%s has %d chunks of its stage, but %s has %d", other.path, len(other.chunks), first.path, len(first.chunks))
 	}
 	return nil
 }
