@@ -76,7 +76,7 @@ func TestRanksChooseAttentionAlike(t *testing.T) {
 		fused  []bool // by rank
 		text   string // of the note or the error
 	}{
-		"none refuses":         {step(config.Layout{DP: 2}, "auto"), nobody, []bool{true, true}, "in a workspace of"},
+		"none refuses":         {step(config.Layout{DP: 2}, "auto"), nobody, []bool{true, true}, "with a workspace of"},
 		"one refuses":          {step(config.Layout{DP: 2}, "auto"), last, []bool{false, false}, "rank 1 refuses cuDNN (1 of 2 ranks refuse it, and all ranks must use the same kernels): documents"},
 		"all refuse":           {step(config.Layout{TP: 2}, "auto"), all, []bool{false, false}, "not cuDNN's (fused): documents"},
 		"one, asked for":       {step(config.Layout{DP: 2}, "fused"), last, []bool{false, false}, "cannot run here: rank 1 refuses cuDNN (1 of 2 ranks refuse it, and all ranks must use the same kernels): documents"},
