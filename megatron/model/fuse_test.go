@@ -40,7 +40,7 @@ func TestFuseAttention(t *testing.T) {
 		{"window", "", window, run, "a sliding window"},
 		{"dropout", "", drop, run, "attention dropout"},
 		{"f32", "", grouped, wide, "f32"},
-		{"workspace", "", grouped, small, "more than the 100 bytes"},
+		{"workspace", "", grouped, small, "more than the limit of 100 bytes"},
 		{"documents", "", grouped, documents, "documents"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
