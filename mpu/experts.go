@@ -44,7 +44,7 @@ type ExpertLinear struct {
 // NewExpertLinear makes the layer from what c says of one expert's: Rows are the stretches
 // of W[e] here of a layer that is cut by rows; nil: it is cut by columns.
 func NewExpertLinear(at ExpertShare, c LinearConfig) *ExpertLinear {
-	l := &ExpertLinear{at: at, rows: c.Rows, fp8: c.FP8.experts(c.Name, at), Weight: &Param{Name: c.Name + ".weight", Init: c.Init, Global: []int64{int64(at.Experts), c.Out, c.In}}}
+	l := &ExpertLinear{at: at, rows: c.Rows, Weight: &Param{Name: c.Name + ".weight", Init: c.Init, Global: []int64{int64(at.Experts), c.Out, c.In}}}
 	if c.Rows == nil {
 		n := c.In / int64(at.Parts)
 		l.Weight.Shape = []int64{int64(at.Here), c.Out, n}
@@ -53,6 +53,7 @@ func NewExpertLinear(at ExpertShare, c LinearConfig) *ExpertLinear {
 	} else {
 		l.Weight.stackRows(at, c.Rows)
 	}
+	l.fp8 = c.FP8.experts(c.Name, at, l.Weight.Shape[1])
 	if c.Bias {
 		l.Bias = &Param{Name: c.Name + ".bias", Init: Init{Kind: InitConstant}, Global: []int64{int64(at.Experts), c.Out}, NoDecay: true}
 		l.Bias.stackRows(at, c.Rows)

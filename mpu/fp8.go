@@ -195,30 +195,27 @@ func (o operands) rounded(x, number device.Tensor, format, rows, columns int32) 
 // product is d.Matmul, whose results may have a smaller dtype than the operands: it is then made in f32, with bias and
 // epilogue, and rounded once.
 func (o operands) product(a device.MatmulArgs) {
-	if a.C.DType.Size() >= a.A.DType.Size() && (!a.Bias.Given() || a.Bias.DType == a.A.DType) && (!a.Aux.Given() || a.Aux.DType == a.A.DType) {
-		o.d.Matmul(a)
-		return
-	}
 	s := o.d.Arena.Scope(device.Workspace)
 	defer s.Release()
-	// The same tensors in f32.
 	wide := a
-	if a.C.DType.Size() < device.F32.Size() {
-		wide.C = s.Alloc(device.F32, a.C.Dims()...)
-	}
-	if a.Bias.Given() {
-		wide.Bias = s.Alloc(device.F32, a.Bias.Dims()...)
-		o.d.Copy(wide.Bias, a.Bias)
-	}
-	if a.Aux.Given() {
-		wide.Aux = s.Alloc(device.F32, a.Aux.Dims()...)
-	}
+	wide.C, wide.Bias, wide.Aux = widened(s, a.C, a.A.DType), widened(s, a.Bias, a.A.DType), widened(s, a.Aux, a.A.DType)
+	converted(o.d, wide.Bias, a.Bias)
 	o.d.Matmul(wide)
-	// Back to their dtypes.
-	if wide.C.Data != a.C.Data {
-		o.d.Copy(a.C, wide.C)
+	converted(o.d, a.C, wide.C)
+	converted(o.d, a.Aux, wide.Aux)
+}
+
+// widened is a tensor like t of dtype in scope s; t itself, if it is not smaller or not given.
+func widened(s *device.Scope, t device.Tensor, dtype device.DType) device.Tensor {
+	if !t.Given() || t.DType.Size() >= dtype.Size() {
+		return t
 	}
-	if a.Aux.Given() {
-		o.d.Copy(a.Aux, wide.Aux)
+	return s.Alloc(dtype, t.Dims()...)
+}
+
+// converted copies src to dst, if one is the other widened.
+func converted(d *device.Device, dst, src device.Tensor) {
+	if dst.Data != src.Data {
+		d.Copy(dst, src)
 	}
 }

@@ -50,6 +50,9 @@ type scaling struct {
 	kept    int64                      // in that of this rank
 	seen    [fp8Operands]device.Tensor // f32 [1], or of the experts here
 	scale   [fp8Operands]device.Tensor
+
+	weightRows int64         // of experts: rows of each one's weight
+	weights    device.Tensor // i32 [experts here + 1]: where they begin, in the weights of all
 }
 
 // numbers are how many an operand has on all ranks, the first one here, and how many are here.
@@ -103,7 +106,20 @@ func (t *Delayed) Prepare(d *device.Device) {
 			_, _, n := l.numbers()
 			l.seen[i], l.scale[i] = t.seen.Slice(0, at, n), t.scale.Slice(0, at, n)
 		}
+		if l.experts != nil {
+			l.prepareWeights(d)
+		}
 	}
+}
+
+// prepareWeights makes the offsets of the experts' weights.
+func (l *scaling) prepareWeights(d *device.Device) {
+	at := make([]int32, l.experts.Here+1)
+	for i := range at {
+		at[i] = int32(int64(i) * l.weightRows)
+	}
+	l.weights = d.Arena.Alloc(device.Parameters, device.I32, int64(len(at)))
+	device.WriteSlice(d, l.weights, at)
 }
 
 // Begin forgets what was measured: a step follows.

@@ -13,12 +13,14 @@ type expertOperands struct {
 	weights device.Tensor // i32 [experts + 1]: where the rows of each expert's weight begin, in all of them
 }
 
-// experts is FP8 for a layer of experts.
-func (f *FP8) experts(name string, at ExpertShare) *layerFP8 {
+// experts is FP8 for a layer of experts, of each of which so many rows of the weight are here.
+func (f *FP8) experts(name string, at ExpertShare, rows int64) *layerFP8 {
 	if f == nil {
 		return nil
 	}
-	return &layerFP8{FP8: f, scaling: f.Delayed.add(name, f.Gradients, &at)}
+	l := &layerFP8{FP8: f, scaling: f.Delayed.add(name, f.Gradients, &at)}
+	l.scaling.weightRows = rows
+	return l
 }
 
 // ofExperts measures the rows of input and gradient (none: {}), which have offsets, and in forward the weights
@@ -28,12 +30,7 @@ func (f *layerFP8) ofExperts(d *device.Device, s *device.Scope, offsets, x, dy d
 	if f == nil {
 		return o
 	}
-	at := make([]int32, weight.Shape[0]+1)
-	for i := range at {
-		at[i] = int32(int64(i) * weight.Shape[1])
-	}
-	o.weights = s.Alloc(device.I32, int64(len(at)))
-	device.WriteSlice(d, o.weights, at)
+	o.weights = f.scaling.weights
 	if dy.Given() { // forward has measured the others
 		d.MaxAbs(f.scaling.seen[fp8Gradient], dy, offsets)
 		return o
@@ -81,15 +78,8 @@ func (o expertOperands) rounded(x device.Tensor, operand int, offsets device.Ten
 // f32 and rounded once.
 func (o expertOperands) product(a device.GroupedMatmulArgs) {
 	wide := a
-	if a.C.DType.Size() < a.A.DType.Size() {
-		wide.C = o.s.Alloc(device.F32, a.C.Dims()...)
-	}
-	if a.Bias.Given() && a.Bias.DType.Size() < a.A.DType.Size() {
-		wide.Bias = o.s.Alloc(device.F32, a.Bias.Dims()...)
-		o.d.Copy(wide.Bias, a.Bias)
-	}
+	wide.C, wide.Bias = widened(o.s, a.C, a.A.DType), widened(o.s, a.Bias, a.A.DType)
+	converted(o.d, wide.Bias, a.Bias)
 	o.d.GroupedMatmul(wide)
-	if wide.C.Data != a.C.Data {
-		o.d.Copy(a.C, wide.C)
-	}
+	converted(o.d, a.C, wide.C)
 }

@@ -17,25 +17,44 @@ func Folder(path string, fill func(tmp string) error) error { return folder(path
 // ReplaceFolder is Folder for a path that may be a folder already, which is removed when the new one is
 // complete. At every moment one of the two has the name, or the older one is at aside, in the same folder.
 func ReplaceFolder(path, aside string, fill func(tmp string) error) error {
-	return folder(path, fill, func(tmp, path string) error {
-		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-			return os.Rename(tmp, path)
-		}
-		switch err := Exchange(tmp, path); {
-		case err == nil:
-			return os.RemoveAll(tmp)
-		case !errors.Is(err, errors.ErrUnsupported):
-			return err
-		}
-		if err := os.Rename(path, aside); err != nil {
-			return err
-		}
-		if err := os.Rename(tmp, path); err != nil {
-			_ = os.Rename(aside, path) // the error before it is the one to tell
-			return err
-		}
-		return os.RemoveAll(aside)
-	})
+	return folder(path, fill, func(tmp, path string) error { return Replace(names{}, tmp, path, aside) })
+}
+
+// Names changes the names of folders.
+type Names interface {
+	Rename(from, to string) error
+	// Exchange is Exchange, also in its error.
+	Exchange(a, b string) error
+	Remove(path string) error
+}
+
+// names are those of the file system.
+type names struct{}
+
+func (names) Rename(from, to string) error { return os.Rename(from, to) }
+func (names) Exchange(a, b string) error   { return Exchange(a, b) }
+func (names) Remove(path string) error     { return os.RemoveAll(path) }
+
+// Replace gives a complete folder the name path, in place of an older one if there is one. At every
+// moment one of the two has the name, or the older one is at aside.
+func Replace(n Names, made, path, aside string) error {
+	if _, err := os.Lstat(path); err != nil {
+		return n.Rename(made, path)
+	}
+	switch err := n.Exchange(made, path); {
+	case err == nil:
+		return n.Remove(made)
+	case !errors.Is(err, errors.ErrUnsupported):
+		return err
+	}
+	if err := n.Rename(path, aside); err != nil {
+		return err
+	}
+	if err := n.Rename(made, path); err != nil {
+		_ = n.Rename(aside, path) // the error before it is the one to tell
+		return err
+	}
+	return n.Remove(aside)
 }
 
 // folder fills a temporary folder, which publish then gives the name path.

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"strings"
-
 	"monotron/csrc/device"
 	"monotron/internal/exitcode"
 	"monotron/megatron/config"
@@ -146,10 +144,8 @@ func (e *Engine) tell(scale float64) {
 	device.WriteSlice(e.device, e.iteration, []int64{e.Iteration})
 }
 
-// packs reports whether a parameter is one that --quantize-base rounds: a weight of a linear layer.
-func packs(p *mpu.Param) bool {
-	return len(p.Shape) == 2 && strings.Contains(p.Name, ".linear_") && strings.HasSuffix(p.Name, ".weight") && !model.IsAdapter(p.Name)
-}
+// packs reports whether a parameter is one that --quantize-base rounds.
+func packs(p *mpu.Param) bool { return len(p.Shape) == 2 && model.IsLinearWeight(p.Name) }
 
 // offloaded is what is offloaded: the optimizer's state, of a packed
 // base the linear layers' weights alone, with --offload-folder under ZeRO-3 parameters too, and where these are tiled gradients.

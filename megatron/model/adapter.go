@@ -69,6 +69,12 @@ func branchesOn(m *spec.Model, linear string) (branches []mpu.Branch) {
 // IsAdapter reports whether a parameter of this name is an adapter's.
 func IsAdapter(name string) bool { return strings.HasPrefix(name, mpu.AdapterPrefix) }
 
+// IsLinearWeight reports whether a parameter of this name is the weight of a linear layer, which
+// --quantize-base rounds.
+func IsLinearWeight(name string) bool {
+	return strings.Contains(name, ".linear_") && strings.HasSuffix(name, ".weight") && !IsAdapter(name)
+}
+
 // StartMagnitudes sets the magnitudes of new DoRA adapters from the weights, after these are
 // loaded. All ranks of a model call it together.
 func (s *Stage) StartMagnitudes() error {

@@ -94,9 +94,7 @@ func checkRetrained(c *config.Run) error {
 	switch {
 	case c.Tuning.Samples() && c.Tuning.Policy.Beta > 0:
 		return exitcode.Errorf(exitcode.Usage, "--grpo-kl-beta cannot be combined with weights that are trained in full together with the adapter (%s); leave --grpo-kl-beta out, or leave --lora-modules-to-save and --lora-train-bias out", name)
-	case c.Adapter.Quantize != "" && slices.ContainsFunc(c.Model.Retrained.Names, func(name string) bool {
-		return strings.Contains(name, ".linear_") && strings.HasSuffix(name, ".weight")
-	}):
+	case c.Adapter.Quantize != "" && slices.ContainsFunc(c.Model.Retrained.Names, model.IsLinearWeight):
 		return exitcode.Errorf(exitcode.Usage, "--quantize-base cannot be combined with linear layers that are trained in full; leave linear layers out of --lora-modules-to-save")
 	}
 	return nil

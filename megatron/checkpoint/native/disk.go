@@ -39,22 +39,19 @@ func (d disk) mkdir(path string) error {
 	return d.do("make", path, func() error { return os.Mkdir(path, 0o777) })
 }
 
-func (d disk) remove(path string) error {
+// Remove removes a folder or a file.
+func (d disk) Remove(path string) error {
 	return d.do("remove", path, func() error { return os.RemoveAll(path) })
 }
 
-func (d disk) rename(from, to string) error {
+// Rename gives a folder or a file another name.
+func (d disk) Rename(from, to string) error {
 	return d.do("rename to", to, func() error { return os.Rename(from, to) })
 }
 
-// swap exchanges the names of two folders in one step. ok is false where the
-// file system cannot.
-func (d disk) swap(a, b string) (ok bool, err error) {
-	err = d.do("exchange", b, func() error { return atomicfile.Exchange(a, b) })
-	if errors.Is(err, errors.ErrUnsupported) {
-		return false, nil
-	}
-	return err == nil, err
+// Exchange is atomicfile.Exchange.
+func (d disk) Exchange(a, b string) error {
+	return d.do("exchange", b, func() error { return atomicfile.Exchange(a, b) })
 }
 
 // sync makes the names in a folder durable.
@@ -144,10 +141,10 @@ func (d disk) replace(path string, content []byte, tag string) error {
 	tmp := filepath.Join(filepath.Dir(path), tmpPrefix+filepath.Base(path)+"-"+tag)
 	err := d.text(tmp, content)
 	if err == nil {
-		err = d.rename(tmp, path)
+		err = d.Rename(tmp, path)
 	}
 	if err != nil {
-		_ = d.remove(tmp) // the error before it is the one to tell
+		_ = d.Remove(tmp) // the error before it is the one to tell
 		return err
 	}
 	return d.sync(filepath.Dir(path))

@@ -162,14 +162,14 @@ func (s *saver) run(ctx context.Context) (Report, error) {
 	}
 	for phase := range phases {
 		if s.o.Rank == 0 && s.o.World > 1 {
-			_ = s.disk.remove(s.alive(phase))
+			_ = s.disk.Remove(s.alive(phase))
 		}
 	}
 	if err == nil {
 		return s.report, nil
 	}
 	if s.o.Rank == 0 {
-		_ = s.disk.remove(s.tmp) // the error before it is the one to tell
+		_ = s.disk.Remove(s.tmp) // the error before it is the one to tell
 	}
 	if s.done {
 		return s.report, exitcode.Errorf(exitcode.CodeOf(err), "%w; %s itself is saved", err, s.report.Folder)
@@ -194,7 +194,7 @@ func (s *saver) agree(err error) error {
 	mark := s.alive(s.phase)
 	s.phase++
 	if err != nil {
-		_ = s.disk.remove(mark)
+		_ = s.disk.Remove(mark)
 	}
 	if meeting := s.o.Meet(); err == nil {
 		err = meeting
@@ -231,7 +231,7 @@ func (s *saver) prepare() error {
 		return err
 	}
 	if s.o.World > 1 { // its name is that of every such save: a killed one may have left it
-		if err := s.disk.remove(s.tmp); err != nil {
+		if err := s.disk.Remove(s.tmp); err != nil {
 			return err
 		}
 		for phase := range phases {
@@ -408,7 +408,7 @@ func (s *saver) join(own *Manifest) error {
 		if err != nil {
 			return exitcode.Errorf(exitcode.IO, "checkpoint: the part of rank %d: %w", rank, err)
 		}
-		if err := s.disk.remove(path); err != nil {
+		if err := s.disk.Remove(path); err != nil {
 			return err
 		}
 		parts = append(parts, part)

@@ -165,7 +165,7 @@ func (d disk) clean(dir, tag string) error {
 		path := filepath.Join(dir, name)
 		switch {
 		case unfinished(name) && !strings.HasSuffix(name, "-"+tag):
-			err = d.remove(path)
+			err = d.Remove(path)
 		case strings.HasPrefix(name, oldPrefix+iterPrefix):
 			err = d.putBack(path, filepath.Join(dir, strings.TrimPrefix(name, oldPrefix)))
 		}
@@ -186,33 +186,15 @@ func unfinished(name string) bool {
 
 func (d disk) putBack(old, name string) error {
 	if _, err := os.Lstat(name); err == nil {
-		return d.remove(old)
+		return d.Remove(old)
 	}
-	return d.rename(old, name)
+	return d.Rename(old, name)
 }
 
-// publish gives a finished folder its name, in place of an older one if there
-// is one; at every moment one of the two has it, or is next to it as .old-.
+// publish gives a finished folder its name, in place of an older one if there is one, which may be
+// next to it as .old- meanwhile.
 func (d disk) publish(tmp, final string) error {
-	if _, err := os.Lstat(final); err != nil {
-		return d.rename(tmp, final)
-	}
-	swapped, err := d.swap(tmp, final)
-	if err != nil {
-		return err
-	}
-	if swapped {
-		return d.remove(tmp)
-	}
-	old := filepath.Join(filepath.Dir(final), oldPrefix+filepath.Base(final))
-	if err := d.rename(final, old); err != nil {
-		return err
-	}
-	if err := d.rename(tmp, final); err != nil {
-		_ = d.rename(old, final) // the error before it is the one to tell
-		return err
-	}
-	return d.remove(old)
+	return atomicfile.Replace(d, tmp, final, filepath.Join(filepath.Dir(final), oldPrefix+filepath.Base(final)))
 }
 
 // point names an iteration in the tracker.
@@ -279,10 +261,10 @@ func (d disk) prune(dir string, written int64, o SaveOptions) (removed []int64, 
 		}
 		// The name goes first, so that no half removed folder bears it.
 		gone := filepath.Join(dir, tmpPrefix+filepath.Base(e.Path)+"-"+o.Tag)
-		if err := d.rename(e.Path, gone); err != nil {
+		if err := d.Rename(e.Path, gone); err != nil {
 			return removed, err
 		}
-		if err := d.remove(gone); err != nil {
+		if err := d.Remove(gone); err != nil {
 			return removed, err
 		}
 		removed = append(removed, e.Iteration)
