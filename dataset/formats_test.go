@@ -65,6 +65,21 @@ func TestReadOldIndex(t *testing.T) {
 	}
 }
 
+// Claim: the .bin of a pair is not read as a file of tokens without index.
+func TestHalfOfAPair(t *testing.T) {
+	prefix := filepath.Join(t.TempDir(), "x")
+	write(t, prefix, I32, [][]int32{{1, 2, 3}})
+	if _, err := Open(prefix + ".bin"); exitcode.CodeOf(err) != exitcode.Usage || !strings.HasSuffix(err.Error(), "give the prefix of both, "+prefix) {
+		t.Error(err)
+	}
+	if err := os.Remove(prefix + ".idx"); err != nil {
+		t.Fatal(err)
+	}
+	if x, err := Open(prefix + ".bin"); err != nil || x.DType() != U16 {
+		t.Error(err)
+	}
+}
+
 // Claim: the first MMIDIDX files, which count no documents, are read.
 func TestReadFirstIndex(t *testing.T) {
 	prefix := filepath.Join(t.TempDir(), "x")

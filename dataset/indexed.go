@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"strings"
 
 	"monotron/internal/exitcode"
@@ -58,6 +59,9 @@ type openOptions struct {
 
 func open(prefix string, o openOptions) (x *Indexed, err error) {
 	if IsTokenFile(prefix) {
+		if pair, _ := strings.CutSuffix(prefix, ".bin"); exists(pair + ".idx") {
+			return nil, halfOfPair(pair)
+		}
 		return OpenTokens(prefix, o.eod)
 	}
 	x = &Indexed{prefix: prefix}
@@ -71,6 +75,17 @@ func open(prefix string, o openOptions) (x *Indexed, err error) {
 		return nil, errors.Join(err, x.Close())
 	}
 	return x, nil
+}
+
+// halfOfPair is the error for whoever names the .bin of a pair. Read as tokens without index it would have other
+// documents, and other tokens if they take more than 2 bytes.
+func halfOfPair(prefix string) error {
+	return exitcode.Errorf(exitcode.Usage, "%s.bin belongs to %s.idx, which says what its tokens are; give the prefix of both, %s", prefix, prefix, prefix)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // readIndex finds the arrays in the mapped index and checks them.

@@ -64,6 +64,10 @@ func (m *maker) fetchPrefix(prefix string) error {
 	ends := []string{".idx", ".bin"}
 	if IsTokenFile(prefix) {
 		ends = []string{""}
+		pair := strings.TrimSuffix(name, ".bin")
+		if f, err := from.Open(context.Background(), pair+".idx"); err == nil {
+			return errors.Join(halfOfPair(strings.TrimSuffix(prefix, ".bin")), f.Close())
+		}
 	}
 	for _, end := range ends {
 		if err := m.fetchObject(from, name+end, local+end); err != nil {

@@ -156,6 +156,8 @@ func TestMissingDataIsExplained(t *testing.T) {
 	data := tiny + "--tokenizer-type NullTokenizer --vocab-size 50 --split 1,0,0 --data-path "
 	for add, want := range map[string]string{
 		"DIR/my":                             "the folder has " + dir + "/my_text_document",
+		"DIR/my_text_document.idx":           "give the prefix of the .bin and .idx files, " + dir + "/my_text_document",
+		"0.3~DIR/my_text_document":           "without quotes",
 		"DIR/none":                           "a data path is the common prefix of two files, PATH.bin and PATH.idx",
 		"0.3 DIR/my_text_document 0.7":       "give weights and prefixes in pairs",
 		"1 DIR/my_text_document 2 DIR/other": "a data path is the common prefix",

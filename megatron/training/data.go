@@ -91,6 +91,12 @@ func prefixHint(c *config.Run) string {
 			weighted = true
 			continue
 		}
+		if pair := strings.TrimSuffix(path, ".idx"); pair != path && exists(path) {
+			return "; give the prefix of the .bin and .idx files, " + pair
+		}
+		if len(strings.Fields(path)) > 1 {
+			return "; a path that contains blanks was given: give weights and prefixes as separate arguments, without quotes around all of them, as in 0.3 A 0.7 B"
+		}
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 			name, _, _ := strings.Cut(filepath.Base(path), ".")
 			return fmt.Sprintf("; %s is a file: convert it to tokens with monotron preprocess_data --input %s --output-prefix %s --tokenizer-type GPT2BPETokenizer --append-eod, then give --data-path %s", path, argv.Quoted(path), argv.Quoted(name), argv.Quoted(name+"_text_document"))
