@@ -106,6 +106,15 @@ func ReadSidecar(prefix string) (s Sidecar, ok bool, err error) {
 	return s, true, nil
 }
 
+// RemoveSidecar removes the one of a pair that a new pair without sidecar replaces: it would describe the new tokens
+// by the old ones' tokenizer.
+func RemoveSidecar(prefix string) error {
+	if _, ok, err := ReadSidecar(prefix); err != nil || !ok {
+		return err
+	}
+	return exitcode.With(exitcode.IO, os.Remove(prefix+".json"))
+}
+
 // JoinedSidecar is that of pairs that are joined; ok is false where one has none, or was made with other tokens.
 func JoinedSidecar(prefixes []string) (joined Sidecar, ok bool, err error) {
 	for i, prefix := range prefixes {

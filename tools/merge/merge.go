@@ -49,8 +49,13 @@ func run(c *cli.Context) error {
 		return err
 	}
 	joined, made, err := dataset.JoinedSidecar(prefixes)
-	if err == nil && made { // all were made with one tokenizer, which training then knows
+	if err != nil {
+		return err
+	}
+	if made { // all were made with one tokenizer, which training then knows
 		err = joined.Write(out)
+	} else {
+		err = dataset.RemoveSidecar(out)
 	}
 	if err != nil {
 		return err

@@ -75,6 +75,23 @@ func TestMergeOrder(t *testing.T) {
 	}
 }
 
+// Claim: a pair without sidecar takes away that of the pair it replaces, and no other file of that name.
+func TestMergeRemovesTheOldSidecar(t *testing.T) {
+	in, out := t.TempDir(), filepath.Join(t.TempDir(), "m")
+	pairOf(t, filepath.Join(in, "a"), 1)
+	for text, stays := range map[string]bool{`{"format": "monotron tokens 1"}`: false, `{"format": "another"}`: true} {
+		if err := os.WriteFile(out+".json", []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := call("--input", in, "--output-prefix", out); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(out + ".json"); (err == nil) != stays {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 // Claim (docs/data.md): an output that is one of the pairs of --input, under whatever name, is refused, and the
 // pairs stay as they are; so a second run in the same folder does not join its own output again.
 func TestMergeOfItsOwnOutput(t *testing.T) {

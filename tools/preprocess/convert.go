@@ -57,7 +57,7 @@ func (o *options) convert() (err error) {
 	}
 	o.say("%s: %s, %s, %s of %s", prefix, logging.Count(b.Documents(), "document"), logging.Count(b.Sequences(), "sequence"), logging.Count(b.Tokens(), "token"), o.dtype)
 	if o.tok == nil {
-		return nil
+		return dataset.RemoveSidecar(prefix)
 	}
 	return o.describe(dataset.NewSidecar(o.tok, o.settings, b, false, 0), prefix)
 }
