@@ -94,7 +94,7 @@ predicted() { # by the machine files
   done | median
 }
 table() {
-  echo "| model | layout | measured, s | predicted, s | off |"
+  echo "| model | layout | measured, s | predicted, s | error |"
   echo "|---|---|---|---|---|"
   n=0
   while read -r row; do
