@@ -26,7 +26,7 @@ judge() {
 }
 
 # the programs of 2021 and 2022 kept attention's scores; a stage waited for its sends, of which each tensor-parallel rank had a part
-sed -E 's/^attention: .*/attention: {share: 0.5, keeps_scores: true}/; s/^name: .*/name: megatron/; $a sends: {sliced: true, blocking: true}' "$OLDPWD/megatron/estimate/machines/a100.yaml" >megatron.yaml
+sed -E 's/^attention: .*/attention: {share: 0.5, keeps_scores: true}/; s/^name: .*/name: megatron/; $a sends: {sliced: true, blocking: true}' "$OLDPWD/megatron/plan/machines/a100.yaml" >megatron.yaml
 gpt=seq_length,max_position_embeddings,vocab_size,bf16
 values=2048,2048,51200,true
 full="recompute_granularity,recompute_method,recompute_num_layers"
