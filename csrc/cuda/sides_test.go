@@ -42,7 +42,7 @@ func (m sides) times(i int) float64 {
 	return float64(max(1, m.samples*m.sequence/8192))
 }
 
-// Claim (docs/cuda.md, "Whose kernels"): the figures that decide between the vendor's libraries
+// Claim (docs/cuda.md, "Own kernels or libraries"): the figures that decide between the vendor's libraries
 // and our own kernels can be had in one run, side by side. It prints them.
 func TestSideBySide(t *testing.T) {
 	models := []sides{{"gpt2-124m", 12, 768, 12, 50304, 16, 1024, 60 * time.Millisecond}, {"gpt2-1.5b", 48, 1600, 25, 50304, 8, 1024, 60 * time.Millisecond}}
