@@ -39,10 +39,10 @@ var order = []string{GPT2, GPTNeo, Bloom, GPTNeoX, Llama, Mistral, Qwen2, Qwen3,
 	KimiK2, LFM2, Llama4, Mamba2, MiniMax2, Ministral3, NemotronH, Olmo3, OPT, Qwen35, Qwen35MoE, SeedOSS}
 
 // noState is what does not know linear attention and short convolutions.
-const noState = "Muon and Megatron's formats, which have no linear attention and short convolutions"
+const noState = "Muon and Megatron's formats, which do not support linear attention and short convolutions"
 
 // noScans is the same of state-space scans.
-const noScans = "Muon and Megatron's formats, which have no state-space scans"
+const noScans = "Muon and Megatron's formats, which do not support state-space scans"
 
 // rows are the families, by config.json's model_type.
 var rows = map[string]*row{
@@ -55,7 +55,7 @@ var rows = map[string]*row{
 	Bloom: {architecture: "BloomForCausalLM", lenient: true, read: (*reading).bloom, config: bloomConfig, names: (*Mapping).bloom,
 		about: "ALiBi, embedding LayerNorm"},
 	Starcoder2: {architecture: "Starcoder2ForCausalLM", lenient: true, absent: starcoder2Absent, read: (*reading).starcoder2, config: llamaConfig,
-		about: "LayerNorm, biases, MLP without a gate"},
+		about: "LayerNorm, biases, ungated MLP"},
 	Llama: {architecture: "LlamaForCausalLM", lenient: true, read: (*reading).llama, config: llamaConfig,
 		about: "RMSNorm, RoPE, SwiGLU, GQA"},
 	Mistral: {architecture: "MistralForCausalLM", lenient: true, absent: mistralAbsent, read: (*reading).llama, config: llamaConfig,
@@ -83,16 +83,16 @@ var rows = map[string]*row{
 	Granite: {architecture: "GraniteForCausalLM", absent: graniteAbsent, read: (*reading).granite, config: graniteConfig,
 		about: "multipliers of embeddings, residual branches, attention scores and logits"},
 	GraniteHybrid: {architecture: "GraniteMoeHybridForCausalLM", mixture: &mixtureNames{experts: 8, mixture: "block_sparse_moe."}, absent: graniteHybridAbsent, read: (*reading).graniteHybrid, config: graniteHybridConfig, names: (*Mapping).graniteHybrid,
-		about: "state-space scans (Mamba-2) in most layers, none or all with MoE and a shared expert, multipliers of embeddings, residual branches, attention scores and logits, with or without RoPE (NoPE); Granite 4", refused: "mamba_proj_bias; " + noScans},
+		about: "state-space scans (Mamba-2) in most layers; MoE and a shared expert in all layers or in none; multipliers of embeddings, residual branches, attention scores and logits; RoPE or NoPE; this is Granite 4", refused: "mamba_proj_bias; " + noScans},
 	NemotronH: {architecture: "NemotronHForCausalLM", leavesAhead: true, mixture: &mixtureNames{experts: 8, mixture: "mixer.", up: "up_proj", down: "down_proj", shared: "shared_experts.", narrow: "fc1_latent_proj", wide: "fc2_latent_proj", class: "mixer."}, absent: nemotronHAbsent, read: (*reading).nemotronH, config: nemotronHConfig, names: (*Mapping).nemotronH,
 		prefix: [2]string{"backbone.", "model."},
-		about:  "layers that are state-space scans (Mamba-2), attention, MLPs or MoE with a sigmoid router, router bias and a shared expert, at the hidden size or a latent one between projections, without RoPE (NoPE), squared ReLU; Nemotron-H, Nemotron Nano 2, Nemotron 3 Nano and Super", refused: "layers of multi-token prediction, which are left out; mamba_proj_bias; " + noScans},
+		about:  "each layer is a state-space scan (Mamba-2), attention, an MLP or MoE; MoE has a sigmoid router, router bias and a shared expert, and experts of the hidden size or of a latent size between projections; NoPE, squared ReLU; these are Nemotron-H, Nemotron Nano 2, Nemotron 3 Nano and Super", refused: "mamba_proj_bias; layers of multi-token prediction are left out with a note; " + noScans},
 	Mamba2: {architecture: "Mamba2ForCausalLM", absent: mamba2Absent, read: (*reading).mamba2, config: mamba2Config, names: (*Mapping).nemotronH,
-		about: "layers that are state-space scans (Mamba-2) without an MLP", refused: "use_bias; " + noScans},
+		about: "each layer is a state-space scan (Mamba-2), without an MLP", refused: "use_bias; " + noScans},
 	Gemma2: {architecture: "Gemma2ForCausalLM", absent: gemma2Absent, read: (*reading).gemma, config: gemmaConfig,
-		about: "sandwich norm (pre- and post-norm) with weight+1, GeGLU, sliding window by layer, softcapping of attention scores and logits, scaled embeddings, attention scale of query_pre_attn_scalar", refused: "softcapping of attention scores on CUDA; bidirectional attention"},
+		about: "sandwich norm with weight+1, GeGLU, sliding window by layer, softcapping of attention scores and logits, scaled embeddings, attention scale from query_pre_attn_scalar", refused: "softcapping of attention scores on CUDA; bidirectional attention"},
 	Gemma3: {architecture: "Gemma3ForCausalLM", absent: gemma3Absent, read: (*reading).gemma, config: gemmaConfig,
-		about: "as gemma2, with QK-norm and a RoPE base of its own in sliding-window layers; the text part of gemma3", refused: "images; bidirectional attention"},
+		about: "as gemma2, with QK-norm, and with a separate RoPE base in sliding-window layers; the text part of gemma3", refused: "images; bidirectional attention"},
 	Olmo3: {architecture: "Olmo3ForCausalLM", absent: olmo3Absent, read: (*reading).olmo3, config: olmo3Config,
 		about: "post-norm, QK-norm over all heads, sliding window by layer, RoPE scaling only in full-attention layers"},
 	Exaone4: {architecture: "Exaone4ForCausalLM", absent: exaone4Absent, read: (*reading).exaone4, config: exaone4Config,
@@ -106,15 +106,15 @@ var rows = map[string]*row{
 	Cohere: {architecture: "CohereForCausalLM", absent: cohereAbsent, read: (*reading).cohere, config: cohereConfig,
 		about: "parallel attention and MLP after one LayerNorm without bias, interleaved RoPE, logit scale", refused: "use_qk_norm"},
 	Falcon: {architecture: "FalconForCausalLM", absent: falconAbsent, read: (*reading).falcon, config: falconConfig, names: (*Mapping).falcon,
-		about: "parallel attention and MLP with one norm or two, or sequential ones; RoPE or ALiBi by key", refused: "ALiBi on CUDA"},
+		about: "attention and MLP in parallel (with one norm or two) or one after the other; RoPE or ALiBi by key", refused: "ALiBi on CUDA"},
 	OPT: {architecture: "OPTForCausalLM", absent: optAbsent, read: (*reading).opt, config: optConfig, names: (*Mapping).opt,
-		about: "learned positional embeddings with offset 2, ReLU, pre-LN, or post-LN (OPT-350m)", refused: "word_embed_proj_dim other than hidden_size"},
+		about: "learned positional embeddings with offset 2, ReLU; pre-LN, or post-LN in OPT-350m", refused: "word_embed_proj_dim other than hidden_size"},
 	MiniMax2: {architecture: "MiniMaxM2ForCausalLM", mixture: numbered(256), absent: miniMaxAbsent, read: (*reading).miniMax, config: miniMaxConfig,
 		about: "QK-norm over all heads, partial RoPE, MoE with a sigmoid router and router bias"},
 	GPTOSS: {architecture: "GptOssForCausalLM", mixture: &mixtureNames{experts: 128, mixture: "mlp."}, absent: gptOSSAbsent, read: (*reading).gptOSS, config: gptOSSConfig,
 		about: "attention sinks, sliding window by layer, YaRN, clamped gated MLP, MoE with biases and stacked expert weights"},
 	DeepSeekV2: {architecture: "DeepseekV2ForCausalLM", mixture: gated(64, "shared_experts."), latent: true, absent: deepSeekV2Absent, read: (*reading).deepSeek, config: deepSeekConfig,
-		about: "MLA, YaRN with mscale, MoE with a softmax router and expert groups, shared experts, first layers dense", refused: "norm_topk_prob with groups"},
+		about: "MLA, YaRN with mscale, MoE with a softmax router and expert groups, shared experts, dense first layers", refused: "norm_topk_prob with groups"},
 	DeepSeekV3: {architecture: "DeepseekV3ForCausalLM", predicts: true, mixture: gated(256, "shared_experts."), latent: true, absent: deepSeekV3Absent, read: (*reading).deepSeek, config: deepSeekConfig,
 		about: "MLA, MoE with a sigmoid router, router bias and expert groups, shared experts"},
 	KimiK2: {architecture: "DeepseekV3ForCausalLM", predicts: true, mixture: gated(384, "shared_experts."), latent: true, absent: kimiAbsent, read: (*reading).deepSeek, config: deepSeekConfig,
@@ -128,14 +128,14 @@ var rows = map[string]*row{
 	Qwen35MoE: {architecture: "Qwen3_5MoeForCausalLM", predicts: true, ownAhead: true, mixture: gated(256, "shared_expert."), absent: qwen35MoEAbsent, read: (*reading).qwen35, config: qwen35Config,
 		about: "as qwen3_next; the text part of qwen3_5_moe", refused: "images, attention_bias; " + noState},
 	Gemma4: {architecture: "Gemma4ForCausalLM", absent: gemma4Absent, read: (*reading).gemma4, config: gemma4Config,
-		about:   "sandwich norm, QK-norm and norm of values per head, GeGLU, sliding window by layer, wider heads with keys as values in full-attention layers, proportional RoPE, layer scalars; in E2B and E4B KV sharing across layers and per-layer embeddings; in 26B-A4B MoE in parallel with a dense MLP; the text part of gemma4",
-		refused: "images; adapters, Muon and Megatron's formats, which need layers of one shape; pipeline stages of E2B and E4B; top_k_experts 1 in training"},
+		about:   "sandwich norm, QK-norm and norm of values per head, GeGLU, sliding window by layer, wider heads whose keys are also the values in full-attention layers, proportional RoPE, layer scalars; the models E2B and E4B have KV sharing across layers and per-layer embeddings; the model 26B-A4B has MoE in parallel with a dense MLP; the text part of gemma4",
+		refused: "images; adapters, Muon and Megatron's formats, which need layers of one shape; several pipeline stages with E2B and E4B; training with top_k_experts 1"},
 	Ministral3: {architecture: "Ministral3ForCausalLM", absent: ministral3Absent, read: (*reading).ministral3, config: ministral3Config,
 		about: "YaRN, queries scaled by position; the text part of mistral3", refused: "images"},
 	LFM2: {architecture: "Lfm2ForCausalLM", absent: lfm2Absent, read: (*reading).lfm2, config: lfm2Config, names: (*Mapping).lfm2,
 		about: "short convolutions in most layers, QK-norm per head", refused: "conv_bias; " + noState},
 	Llama4: {architecture: "Llama4ForCausalLM", absent: llama4Absent, read: (*reading).llama4, config: llama4Config,
-		about: "chunked attention, layers without RoPE (NoPE) with queries scaled by position, QK-norm without weights, interleaved RoPE", refused: "layers with experts, images"},
+		about: "chunked attention with interleaved RoPE, layers without RoPE (NoPE) whose queries are scaled by position, QK-norm without weights", refused: "layers with experts, images"},
 }
 
 // canonical is the model_type of a family that goes by another name too.
@@ -218,7 +218,7 @@ func mlpOf(m *spec.Model) string {
 	if gatedMLP(m) {
 		return "an MLP with a gate"
 	}
-	return "an MLP without a gate"
+	return "an ungated MLP"
 }
 
 // allExperts reports whether every layer is a mixture.
