@@ -24,10 +24,11 @@ said() {
 {
   echo "# Kernels"
   echo
-  echo "This page lists the resources of every CUDA kernel, as \`ptxas\` reports them. \`make cuda-kernels\` writes the page. The command fails if a kernel"
-  echo "that neither spilled nor used stack memory in the previous table now does. For each architecture the table has the registers per thread. In brackets it"
-  echo "has the bytes spilled (stored and loaded) or the bytes of stack (arrays in local memory). The last column is the static shared memory per block, in"
-  echo "bytes. Dynamic shared memory is chosen at launch."
+  echo "This page lists the resources of every CUDA kernel, as \`ptxas\` reports them. \`make cuda-kernels\` writes the page. The command fails if a kernel spills"
+  echo "registers or uses stack memory on an architecture on which it did neither in the previous table. For each architecture the table has the number of"
+  echo "registers per thread. If a kernel spills registers, the number of spilled bytes (stored and loaded) follows in brackets. If a kernel does not spill but"
+  echo "uses stack memory (arrays in local memory), the number of bytes of stack follows instead. The last column is the static shared memory per block, in"
+  echo "bytes. Dynamic shared memory is chosen when a kernel is launched, so it is not in the table."
   echo
   echo "| kernel | sm_80 | sm_90a | sm_100 | shared |"
   echo "|---|---|---|---|---|"
