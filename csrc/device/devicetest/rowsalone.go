@@ -15,15 +15,23 @@ import (
 func RowsAlone(t *testing.T, dev *device.Device) {
 	groupedRowsAlone(t, dev)
 	deltaAlone(t, dev)
+	type alone struct {
+		name  string
+		check func(*testing.T)
+	}
+	var all []alone
 	for _, d := range valueTypes {
-		for _, k := range drawn.Part(t, []int64{1, 5, 48, 768, 1100}, 2) {
-			t.Run(fmt.Sprint(d, " matmul of depth ", k), func(t *testing.T) { matmulByRow(t, dev, d, k) })
-			t.Run(fmt.Sprint(d, " low-rank addition of depth ", k), func(t *testing.T) { lowRankByRow(t, dev, d, k) })
+		for _, k := range []int64{1, 5, 48, 768, 1100} {
+			all = append(all, alone{fmt.Sprint(d, " matmul of depth ", k), func(t *testing.T) { matmulByRow(t, dev, d, k) }},
+				alone{fmt.Sprint(d, " low-rank addition of depth ", k), func(t *testing.T) { lowRankByRow(t, dev, d, k) }})
 		}
 		for _, window := range []int32{-1, 20} {
-			t.Run(fmt.Sprint(d, " paged attention, window ", window), func(t *testing.T) { pagedByRow(t, dev, d, window, false) })
-			t.Run(fmt.Sprint(d, " paged attention whose values are keys, window ", window), func(t *testing.T) { pagedByRow(t, dev, d, window, true) })
+			all = append(all, alone{fmt.Sprint(d, " paged attention, window ", window), func(t *testing.T) { pagedByRow(t, dev, d, window, false) }},
+				alone{fmt.Sprint(d, " paged attention whose values are keys, window ", window), func(t *testing.T) { pagedByRow(t, dev, d, window, true) }})
 		}
+	}
+	for _, c := range drawn.Part(t, all, len(all)/4) {
+		t.Run(c.name, c.check)
 	}
 }
 
