@@ -92,6 +92,15 @@ func TestConvertVerifies(t *testing.T) {
 	}
 }
 
+// Claim: the error for an output that differs names file, tensor, type, shape and the number of elements.
+func TestUnequalOutputIsNamed(t *testing.T) {
+	r := compare.Tensor{Name: "w", DTypeA: "F32", DTypeB: "BF16", ShapeA: []int64{2, 3}, ShapeB: []int64{2, 3}, Different: 5}
+	want := "verification failed: out: tensor w is BF16[2 3] and has 5 elements that differ from the input's, which is F32[2 3]; do not use the output"
+	if err := unequal("out", &r); err.Error() != want || exitcode.CodeOf(err) != exitcode.Differs {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 // --dtype rounds the weights; with moments the f32 values remain as main parameters, and
 // come back from them.
 func TestDtypeKeepsMasters(t *testing.T) {
@@ -165,7 +174,7 @@ func TestFamilyAndTokenizerFlags(t *testing.T) {
 		{"--to gguf --family GPT-2", "--family GPT-2 is unknown; did you mean gpt2?", exitcode.Usage},
 		{"--to hf --family qwen3_5", "did you mean qwen3_5_text?", exitcode.Usage},
 		{"--to hf --family transformer", "--family must be one of gpt2, ", exitcode.Usage},
-		{"--to hf --family llama", "an MLP with a gate -> an MLP without a gate (gelu_tanh)", exitcode.Usage},
+		{"--to hf --family llama", "an MLP with a gate -> an ungated MLP (gelu_tanh)", exitcode.Usage},
 	} {
 		_, _, err := call(append(strings.Fields(c.flags), "--input", tiny, "--output", filepath.Join(dir, "out"))...)
 		if err == nil || exitcode.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "geglu") {

@@ -38,8 +38,7 @@ func verify(c *cli.Context, o *options, src checkpoint.Source, written checkpoin
 	}
 	for i := range rows {
 		if r := &rows[i]; !r.Equal() || r.DTypeA != r.DTypeB {
-			return exitcode.Errorf(exitcode.Differs, "verification failed: %s: %[4]d elements of tensor %[1]s (%[2]s%[3]v) differ; do not use the output",
-				written.Path, r.Name, r.DTypeB, r.ShapeB, r.Different)
+			return unequal(written.Path, r)
 		}
 	}
 	notes.Printf("verified: %d weights are bit-equal\n", len(rows))
@@ -76,6 +75,12 @@ func verify(c *cli.Context, o *options, src checkpoint.Source, written checkpoin
 	}
 	notes.Printf("verified: %d logits of a prompt of %d tokens are equal\n", len(want), len(prompt))
 	return nil
+}
+
+// unequal is the error for a tensor that was not written as it should be.
+func unequal(path string, r *compare.Tensor) error {
+	return exitcode.Errorf(exitcode.Differs, "verification failed: %s: tensor %s is %s%v and has %d elements that differ from the input's, which is %s%v; do not use the output",
+		path, r.Name, r.DTypeB, r.ShapeB, r.Different, r.DTypeA, r.ShapeA)
 }
 
 // somePrompt spreads ids over the vocabulary.
