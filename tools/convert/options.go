@@ -146,7 +146,7 @@ func (o *options) readAdapter(c *cli.Context) error {
 	case o.split != "" && exists(o.split):
 		return exitcode.Errorf(exitcode.Usage, "--split-adapter: %s already exists; choose another folder", o.split)
 	case o.split != "" && o.adapter != "":
-		return exitcode.Errorf(exitcode.Usage, "--split-adapter cannot be combined with --adapter, because it writes the adapter of the input; leave one out")
+		return exitcode.Errorf(exitcode.Usage, "--split-adapter writes the adapter of the input, so it cannot be combined with --adapter; leave one out")
 	}
 	return nil
 }

@@ -161,7 +161,7 @@ func (o *options) hostsToUse(here int, gone string, notes io.Writer) (hosts int,
 	}
 	hosts = o.hostsFor(here)
 	if hosts == 0 {
-		return 0, exitcode.Errorf(exitcode.IO, "lost %[2]s of %[1]d hosts: the remaining %[3]d hosts (%[4]d ranks) cannot run the layout: %[5]s; --min-nnodes %[6]d. Restore the host, or restart with a layout that fits",
+		return 0, exitcode.Errorf(exitcode.IO, "lost %[2]s of %[1]d hosts: the remaining %[3]d hosts (%[4]d ranks) cannot run the layout (%[5]s), or are fewer than --min-nnodes %[6]d; restore the host, or restart with a layout that fits",
 			o.all, gone, here, here*o.local, o.layout(), o.leastNodes)
 	}
 	fmt.Fprintf(notes, "launch: lost %[2]s of %[1]d hosts; continuing with %[3]d, %[4]d ranks\n", o.all, gone, hosts, hosts*o.local)

@@ -122,7 +122,7 @@ var mupFlags = owned(Model,
 	works("use-mup", Switch, "", "Raw.MuP.On", "scale initial weights, learning rates, attention and logits with the width (muP), so that settings found at --mup-base-hidden-size hold at --hidden-size"),
 	works("mup-base-hidden-size", Int, "0", "Raw.MuP.BaseHidden", "with --use-mup, set the width at which --lr and --init-method-std were found").from(0, sizes).differs("has no default; 0 here means that none is given"),
 	works("mup-embedding-mult", Float, "1.0", "Raw.MuP.Embedding", "with --use-mup, set the factor on the embeddings").above(0, 1e6),
-	works("mup-output-mult", Float, "1.0", "Raw.MuP.Output", "with --use-mup, multiply the logits by this factor (1 stands for the base width divided by the width)").above(0, 1e6),
+	works("mup-output-mult", Float, "1.0", "Raw.MuP.Output", "with --use-mup, multiply the logits by this factor; the value 1 is replaced by the base width divided by the width").above(0, 1e6),
 	works("mup-base-head-dim", Float, "", "Raw.MuP.BaseHead", "with --use-mup, set the width of a head in the model of the base width; attention scores are multiplied by the square root of this number (default: 1)").above(0, 1e6),
 	works("mup-attn-scale-power", Float, "1.0", "Raw.MuP.Power", "with --use-mup, divide attention scores by the head width raised to this power").from(0, 4),
 )

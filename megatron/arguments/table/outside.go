@@ -9,7 +9,7 @@ const (
 	noEngine  = "inference has its own commands; use `monotron generate` or `monotron serve`"
 	useLaunch = "use `monotron launch` with --auto-restart or --max-restarts to restart ranks"
 	noResume  = "use SIGTERM instead: the run saves and exits with code 75"
-	noTuning  = "prompt formats by name are not supported; use --finetune-data FILE.jsonl, which takes the tokenizer's chat template"
+	noTuning  = "prompt formats cannot be chosen by name; use --finetune-data FILE.jsonl, which formats prompts by the tokenizer's chat template"
 )
 
 // outsideFlags belong to other programs in Megatron's tree that share its parser.

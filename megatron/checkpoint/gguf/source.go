@@ -89,7 +89,7 @@ func (s *store) check() error {
 	}
 	for _, t := range s.f.Tensors {
 		if !used[t.Name] && !s.further(t.Name) {
-			wrong = append(wrong, fmt.Errorf("%s: the model of the metadata has no tensor %q; leaving this tensor out would change the results", s.f.Path, t.Name))
+			wrong = append(wrong, fmt.Errorf("%s: the file has a tensor %q, which the model that its metadata describes does not have; leaving this tensor out would change the results", s.f.Path, t.Name))
 		}
 	}
 	if len(wrong) > 0 {
@@ -191,7 +191,7 @@ func (s *store) ReadAt(name string, dst []byte, at int64) error {
 	dtype, _, _ := s.Info(name)
 	width := checkpoint.Width(dtype)
 	if int64(len(dst))%width != 0 || at%width != 0 {
-		return exitcode.Errorf(exitcode.Internal, "tensor %q: bytes %d to %d do not begin and end at elements of %s", name, at, at+int64(len(dst)), dtype)
+		return exitcode.Errorf(exitcode.Internal, "tensor %q: bytes %d to %d do not begin and end at boundaries of elements of type %s", name, at, at+int64(len(dst)), dtype)
 	}
 	r := &request{dst, at / width, int64(len(dst)) / width, dtype, width}
 	for _, k := range where.pieces {

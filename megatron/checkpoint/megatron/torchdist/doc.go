@@ -10,7 +10,7 @@
 // Tensors are global and layers are stacked, so a reader needs no layout, but
 // for the flat buffers of the distributed optimizer (dp_reshardable).
 //
-// Reading order: metadata.go (the pickle, checked), read.go (model tensors),
+// Reading order: readmetadata.go (the pickle, checked), read.go (model tensors),
 // optimizer.go (moments), chunk.go (bytes), write.go, describe.go (the pickle,
 // written).
 package torchdist
