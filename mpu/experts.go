@@ -53,6 +53,7 @@ func NewExpertLinear(at ExpertShare, c LinearConfig) *ExpertLinear {
 	} else {
 		l.Weight.stackRows(at, c.Rows)
 	}
+	l.Weight.Gated = c.Gated
 	l.fp8 = c.FP8.experts(c.Name, at, l.Weight.Shape[1])
 	if c.Bias {
 		l.Bias = &Param{Name: c.Name + ".bias", Init: Init{Kind: InitConstant}, Global: []int64{int64(at.Experts), c.Out}, NoDecay: true}

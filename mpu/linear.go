@@ -9,6 +9,7 @@ type LinearConfig struct {
 	Name    string // of weight and bias, less ".weight"
 	Out, In int64  // of the global matrix
 	Bias    bool
+	Gated   bool // Param.Gated of the weight
 	Init    Init
 	FP8     *FP8 // nil: operands are not rounded
 
@@ -93,7 +94,7 @@ func (c *LinearConfig) params(rows [][2]int64) (weight, bias *Param) {
 		n += s[1]
 	}
 	weight = Rows(c.Name+".weight", c.Init, []int64{c.Out, c.In}, rows, n)
-	weight.QKV, weight.Head = c.QKV, c.Head
+	weight.QKV, weight.Head, weight.Gated = c.QKV, c.Head, c.Gated
 	if c.Bias {
 		bias = Rows(c.Name+".bias", Init{Kind: InitConstant}, []int64{c.Out}, rows, n)
 	}

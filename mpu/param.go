@@ -60,6 +60,7 @@ type Param struct {
 	Unit    string   // what uses the parameter together with others, and is gathered and freed with them: decoder.layers.3
 	QKV     [3]int64 // rows of Q, K and V of each query group, which Muon updates as matrices of their own; zeros: it is one
 	Head    int64    // rows of each head of such a weight, which Muon can update as matrices of their own; 0: it has none
+	Gated   bool     // the first half of the rows is a gate's, the second the values' it multiplies; Muon can update them as two matrices
 	Tile    bool     // a part of a weight that comes and goes by itself (tiles.go)
 	Strips  bool     // products read it through byRows and byColumns alone, so that it may be unpacked in stretches (packed.go)
 	Frozen  bool     // not trained: it has neither gradient nor optimizer state

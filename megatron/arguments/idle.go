@@ -48,8 +48,8 @@ var chosen = []struct {
 	{"optimizer", optimizerKind, []string{optimizer.ScheduleFree}, []string{"schedule-free-r", "schedule-free-weight-lr-power"}},
 	{"optimizer", optimizerKind, []string{optimizer.SGD}, []string{"sgd-momentum"}},
 	{"optimizer", optimizerKind, []string{optimizer.Lion, optimizer.Muon, optimizer.AdaptiveMuon}, []string{"lion-beta1", "lion-beta2"}},
-	{"optimizer", optimizerKind, []string{optimizer.Muon, optimizer.AdaptiveMuon}, []string{"muon-momentum", "muon-nesterov", "muon-no-split-qkv", "muon-per-head", "muon-scale-mode",
-		"muon-extra-scale-factor", "muon-coefficient-type", "muon-num-ns-steps", "muon-fp32-matmul-prec", "muon-tp-mode", "muon-scalar-optimizer"}},
+	{"optimizer", optimizerKind, []string{optimizer.Muon, optimizer.AdaptiveMuon}, []string{"muon-momentum", "muon-nesterov", "muon-no-split-qkv", "muon-split-gate", "muon-per-head", "muon-scale-mode",
+		"muon-extra-scale-factor", "muon-coefficient-type", "muon-num-ns-steps", "muon-fp32-matmul-prec", "muon-tp-mode", "muon-scalar-optimizer", "muon-scalar-lr-ratio"}},
 	{"optimizer", optimizerKind, []string{optimizer.AdaptiveMuon}, []string{"adaptive-muon-moment2-method", "adaptive-muon-beta2", "adaptive-muon-eps"}},
 }
 

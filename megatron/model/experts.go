@@ -45,7 +45,7 @@ func newExperts(m *spec.Model, name string, p Parallel) *experts {
 		}
 	}
 	x := &experts{kind: activationOf(m), gate: gateOf(m), cut: at,
-		fc1: mpu.NewExpertLinear(at, mpu.LinearConfig{Name: name + ".linear_fc1", FP8: p.FP8, Out: out, In: h, Rows: rows, Bias: m.LinearBias, Each: each, Init: mpu.Init{Std: m.InitStd}}),
+		fc1: mpu.NewExpertLinear(at, mpu.LinearConfig{Name: name + ".linear_fc1", FP8: p.FP8, Out: out, In: h, Rows: rows, Gated: m.Gated(), Bias: m.LinearBias, Each: each, Init: mpu.Init{Std: m.InitStd}}),
 		fc2: mpu.NewExpertLinear(at, mpu.LinearConfig{Name: name + ".linear_fc2", FP8: p.FP8, Out: h, In: f, Bias: m.LinearBias, Each: each, Init: outputInit(m)})}
 	switch {
 	case m.Experts.ProbsOnInput:

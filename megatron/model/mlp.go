@@ -30,7 +30,7 @@ func newMLP(m *spec.Model, name string, p Parallel) *mlp { // as MLPOf gives m
 		rows = append(rows, [2]int64{f + n*int64(r.Rank()), n})
 	}
 	return &mlp{
-		fc1:  mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_fc1", Tiles: p.Tiles, FP8: p.FP8, Out: int64(m.FC1Rows()), In: h, Rows: rows, Bias: m.LinearBias, Init: mpu.Init{Std: m.InitStd}}),
+		fc1:  mpu.NewColumnParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_fc1", Tiles: p.Tiles, FP8: p.FP8, Out: int64(m.FC1Rows()), In: h, Rows: rows, Gated: m.Gated(), Bias: m.LinearBias, Init: mpu.Init{Std: m.InitStd}}),
 		fc2:  mpu.NewRowParallelLinear(r, mpu.LinearConfig{Name: name + ".linear_fc2", Tiles: p.Tiles, FP8: p.FP8, Out: h, In: f, Bias: m.LinearBias, Init: outputInit(m)}),
 		kind: activationOf(m), gate: gateOf(m),
 	}

@@ -18,6 +18,7 @@ type matrix struct {
 	locals        []local
 	n             int64 // elements of the locals together
 	qkv           [3]int64
+	gated         bool          // Param.Gated, and the halves are updated apart
 	head          int64         // rows of each head, where they are matrices of their own; 0: they are not
 	cut           bool          // other ranks of family.Cut have parts too
 	moment2       device.Tensor // f32 [max(rows, columns)]: of AdaptiveMuon by lines, where this rank updates elements
@@ -47,6 +48,7 @@ func (o *Optimizer) allMatrices() (all []*matrix) {
 				if !o.config.Muon.FullQKV {
 					m.qkv = p.QKV
 				}
+				m.gated = p.Gated && o.config.Muon.SplitGate
 				if o.config.Muon.PerHead {
 					m.head = p.Head
 				}
@@ -299,12 +301,21 @@ func (o *Optimizer) eachPiece(m *matrix, u, full device.Tensor, r int, do func(l
 	}
 }
 
-// orthogonalize makes the direction of a step of a matrix of momentum, in place: as it is, or that of Q, K
-// and V each, or of each head. The step is `by` times as long: Muon's parts have their own lengths,
+// parts are the rows of each part of a group of rows: Q, K and V, or the halves of a gated MLP's; zeros: there are none.
+func (m *matrix) parts() [3]int64 {
+	if m.gated {
+		return [3]int64{m.rows / 2, m.rows / 2, 0}
+	}
+	return m.qkv
+}
+
+// orthogonalize makes the direction of a step of a matrix of momentum, in place: as it is, or that of each of
+// its parts, or of each head. The step is `by` times as long: Muon's parts have their own lengths,
 // AdaptiveMuon's the weight's, since second moments come between.
 func (o *Optimizer) orthogonalize(m *matrix, full device.Tensor) (by float32) {
 	d, c := o.device, &o.config.Muon
-	rows := m.qkv[0] + m.qkv[1] + m.qkv[2]
+	parts := m.parts()
+	rows := parts[0] + parts[1] + parts[2]
 	switch {
 	case m.head > 0:
 		return o.orthogonalizeHeads(m, full)
@@ -313,7 +324,10 @@ func (o *Optimizer) orthogonalize(m *matrix, full device.Tensor) (by float32) {
 		return float32(c.scale(m.rows, m.columns))
 	}
 	groups, at := full.Reshape(m.rows/rows, rows, m.columns), int64(0)
-	for _, n := range m.qkv {
+	for _, n := range parts {
+		if n == 0 {
+			continue
+		}
 		s := d.Arena.Scope(device.Workspace)
 		one, theirs := s.Alloc(device.F32, groups.Shape[0], n, m.columns), groups.Slice(1, at, n)
 		d.Copy(one, theirs)

@@ -34,13 +34,15 @@ type MuonConfig struct {
 	Nesterov     bool
 	FullQKV      bool   // Q, K and V are one matrix
 	PerHead      bool   // each head's rows of a weight that makes queries, keys or values are one
+	SplitGate    bool   // the gate of a gated MLP and the values it multiplies are two matrices
 	Scale        string // ScaleSpectral, ..
 	Extra        float64
 	Precision    string
 	Coefficients string // of newtonSchulzSets
 	Steps        int
 	TPMode       string
-	Vectors      string // what updates the rest: Adam, Lion
+	Vectors      string  // what updates the rest: Adam, Lion
+	VectorRate   float64 // the learning rate of the rest over Muon's; 0: 1
 
 	Moment2    string // of AdaptiveMuon: MomentElements, MomentLines
 	Beta2, Eps float64
@@ -88,6 +90,14 @@ var newtonSchulzSets = map[string]coefficientSet{
 		slices.Repeat([]coefficients{{2, -1.5, 0.5}}, 2)...)},
 	"cubic5": {steps: []coefficients{{3.3656576, -3.3420992, 0}, {2.5744352, -1.4957376, 0}, {2.5368962, -1.4312570, 0},
 		{2.4418906, -1.2764040, 0}, {2.2230472, -0.9630650, 0}}},
+}
+
+// Coefficients are a, b and c of a set's steps (--muon-coefficient-type); nil: there is no such set.
+func Coefficients(name string) (steps [][3]float64) {
+	for _, c := range newtonSchulzSets[name].steps {
+		steps = append(steps, c)
+	}
+	return steps
 }
 
 // at are the coefficients of step i.

@@ -121,6 +121,8 @@ func (o *Optimizer) rateMult(p *mpu.Param) float32 {
 		return float32(1 / o.config.WidthMult)
 	case o.config.WidthMult != 0 && o.config.Kind == SGD && !o.hidden(p) && !o.decoupled(p):
 		return float32(o.config.WidthMult)
+	case o.config.Matrices() && o.config.Muon.VectorRate > 0 && !o.orthogonal(p) && !o.decoupled(p):
+		return float32(o.config.Muon.VectorRate)
 	}
 	return 1
 }

@@ -57,6 +57,7 @@ var muonFlags = owned(Optimizer,
 	works("muon-momentum", Float, "0.9", "Optimizer.Muon.Momentum", "set the decay rate of Muon's mean of gradients").below(0, 1),
 	works("muon-nesterov", Switch, "", "Optimizer.Muon.Nesterov", "use Nesterov momentum: step along a weighted mean of the gradient and of Muon's mean of gradients"),
 	works("muon-no-split-qkv", Switch, "", "Optimizer.Muon.FullQKV", "update the weight of queries, keys and values as one matrix, not as three"),
+	works("muon-split-gate", Switch, "", "Optimizer.Muon.SplitGate", "update the gate and the up projection of a gated MLP as two matrices, as if they were separate weights (default: one matrix, as in Megatron-LM)"),
 	works("muon-per-head", Switch, "", "Optimizer.Muon.PerHead", "update the rows of each head as a separate matrix, in the weights of queries, keys and values"),
 	works("muon-scale-mode", String, "spectral", "Optimizer.Muon.Scale", "set the length of the step of a matrix [out, in]: √max(out, in) (spectral), √(out/in) (unit_rms_norm) or √max(1, out/in) (shape_scaling)").
 		choices("spectral", "unit_rms_norm", "shape_scaling"),
@@ -70,6 +71,7 @@ var muonFlags = owned(Optimizer,
 	works("muon-tp-mode", String, "duplicated", "Optimizer.Muon.TPMode", "choose the matrix that Muon orthogonalizes under tensor parallelism: the complete weight, or each rank's part of it").
 		choices("duplicated", "blockwise").but("use duplicated, which gives the same updates", "distributed"),
 	works("muon-scalar-optimizer", String, "adam", "Optimizer.Muon.Vectors", "choose the optimizer of embeddings, output layer, norms and biases").choices("adam", "lion"),
+	works("muon-scalar-lr-ratio", Float, "", "Optimizer.Muon.VectorRate", "multiply the learning rate of the parameters that --muon-scalar-optimizer updates by this number (default: 1)").above(0, 1e6),
 	works("adaptive-muon-moment2-method", String, "adamuon", "Optimizer.Muon.Moment2", "with --optimizer adaptive_muon, choose the second moments: of each element (adamuon), or of each row or column (normuon)").
 		choices("adamuon", "normuon").but("use normuon or adamuon", "namo"),
 	works("adaptive-muon-beta2", Float, "0.95", "Optimizer.Muon.Beta2", "with --optimizer adaptive_muon, set the decay rate of the second moments").below(0, 1),

@@ -27,7 +27,7 @@ func TestLayoutsAgree(t *testing.T) {
 func TestLayoutsAgreeByMuon(t *testing.T) {
 	d := newSampler(2)
 	defer d.said(t)
-	for _, flags := range []string{"llama --optimizer muon --muon-nesterov", "deepseek-moe --optimizer muon --muon-no-split-qkv"} {
+	for _, flags := range []string{"llama --optimizer muon --muon-nesterov --muon-split-gate --muon-scalar-lr-ratio 0.5", "deepseek-moe --optimizer muon --muon-no-split-qkv --muon-split-gate"} {
 		words := strings.Fields(flags)
 		m, err := Builtin(words[0], words[1:]...)
 		if err != nil {

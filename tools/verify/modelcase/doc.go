@@ -6,7 +6,7 @@
 // tensors), setup.go (flags to a model with the case's weights), then one file a
 // kind of case: model.go, packing.go, accumulation.go, variants.go, ranks.go (with
 // rankfile.go and world.go, which runs a layout on goroutine ranks), generation.go,
-// tables.go, pipeline.go. value.go and names.go know the names of ranks and files, routed.go
+// tables.go, pipeline.go, rope.go, muon.go. value.go and names.go know the names of ranks and files, routed.go
 // and balance.go layers of experts. report.go compares and counts.
 //
 // The peers' conventions are set here, not by the caller: padded vocabulary

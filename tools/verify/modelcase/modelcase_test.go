@@ -65,7 +65,7 @@ func TestGoldenCases(t *testing.T) {
 		"gpt2-tanh": 151, "gpt2-erf": 95, "gpt2-padded-vocab": 125, "llama": 186, "llama-base-500k": 128, "llama-rope-scaled": 28,
 		"qwen2": 119, "bloom": 154, "packing-gpt2": 52, "packing-llama": 63, "accumulation": 147, "flag-variants-gpt2-tanh": 20,
 		"flag-variants-llama": 56, "generation-gpt2": 28, "generation-llama": 28,
-		"schedules": 973, "batch-size": 113, "loss-scale": 139, "pipeline-orders": 96,
+		"schedules": 973, "batch-size": 113, "loss-scale": 139, "pipeline-orders": 96, "rope": 240,
 	} {
 		t.Run(name, func(t *testing.T) { check(t, filepath.Join(dir, name), least) })
 	}
@@ -171,6 +171,22 @@ func TestGoldenMuon(t *testing.T) {
 				checkOn(t, filepath.Join(dir, name), cpu.Open, least)
 			}
 		})
+	}
+}
+
+// Claim: six steps of matrices of many shapes, of gradients of zero and of 1e-9, are those of NVIDIA's
+// Emerging-Optimizers fd77292 and torch.optim.Muon 2.15 in float64, with every set of coefficients, scale and way to
+// split; and so are two curves of a model, on both devices.
+func TestGoldenMuonSteps(t *testing.T) {
+	dir := golden.Dir(t, "muon")
+	checkOn(t, dir, openRef, 193)
+	if d, err := cpu.Open(); err == nil {
+		d.Arena.Close()
+		checkOn(t, dir, cpu.Open, 193)
+	}
+	r, err := Run(dir, openRef, Options{Only: "polar-express-5"})
+	if err != nil || len(r.Checks) != 12 {
+		t.Errorf("one variant has %d numbers, %v", len(r.Checks), err)
 	}
 }
 

@@ -18,7 +18,16 @@ type Options struct {
 // malformed one exitcode.BadData, a case that is not of a dense model exitcode.Usage. Numbers
 // over their tolerance are not an error here: the report lists them.
 func Run(path string, open func() (*device.Device, error), o Options) (*Report, error) {
-	c, err := readCase(path)
+	muon, err := readMuon(path)
+	if err != nil {
+		return nil, err
+	}
+	c := &caseFile{dir: path}
+	if muon == nil {
+		c, err = readCase(path)
+	} else {
+		c.Name = muon.Name
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -36,9 +45,11 @@ func Run(path string, open func() (*device.Device, error), o Options) (*Report, 
 			_ = f.Close() // opened for reading: nothing to lose
 		}
 	}()
-	work, err := r.kind()
-	if err != nil {
-		return nil, err
+	work := func() error { return r.runMuon(muon) }
+	if muon == nil {
+		if work, err = r.kind(); err != nil {
+			return nil, err
+		}
 	}
 	if err := work(); err != nil {
 		return nil, err
@@ -118,6 +129,8 @@ func (r *run) table() (func() error, error) {
 		return r.runBatchSize, nil
 	case row["pipeline"] != nil:
 		return r.runPipelineOrders, nil
+	case row["rope_parameters"] != nil:
+		return r.runRope, nil
 	}
 	return nil, r.bad("rows of an unknown table")
 }
