@@ -15,10 +15,10 @@ func Markdown() string {
 	var out strings.Builder
 	out.WriteString(`# Flags of pretrain_gpt
 
-Made from the table in ` + "`megatron/arguments/table`" + `; do not edit. The page has every flag of Megatron-LM (d98e8a64, August 2026).
-Names may be written with dashes or underscores. A value comes from the command line, else from the ` + "`--config`" + ` file (YAML, the
-same names), else from a checkpoint's arguments (` + "`--use-checkpoint-args`" + `), else it is the default. ` + "`--print-config`" + ` prints
-every value and its source. Numbers are read as Python reads them (` + "`9_765_625`, `+5`, `1e-5`" + `).
+This page is made from the table in ` + "`megatron/arguments/table`" + `; do not edit it. It has every flag of Megatron-LM (d98e8a64, August
+2026). Names may be written with dashes or underscores. The value of a flag comes from the first of these sources that has one: the
+command line; the ` + "`--config`" + ` file (YAML, with the same names); with ` + "`--use-checkpoint-args`" + `, the checkpoint's arguments; the default.
+` + "`--print-config`" + ` prints every value and its source. Numbers are read as Python reads them (` + "`9_765_625`, `+5`, `1e-5`" + `).
 
 - **works**: the flag is supported. If values, choices or the default are not those of Megatron-LM, the text after "Megatron-LM:" says what Megatron-LM has.
 - **accepted**: the flag is known but has no effect in monotron; a note says so.

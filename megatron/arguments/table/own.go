@@ -2,7 +2,7 @@ package table
 
 // ownFlags exist here alone.
 var ownFlags = owned(Own,
-	works("device", String, "auto", "Device", "choose the device that holds tensors; auto uses cuda if it is available, otherwise cpu").choices("auto", "cpu", "cuda", "ref"),
+	works("device", String, "auto", "Device", "choose the device that holds tensors; auto uses the first of cuda, cpu and ref that is available").choices("auto", "cpu", "cuda", "ref"),
 	works("cpu-threads", Int, "0", "CPUThreads", "use N threads on the CPU device (0 uses all cores)").from(0, 4096),
 	works("cp-zigzag-per-document", Switch, "", "Layout.ZigZagPerDocument", "divide each document, instead of the sequence, among context-parallel ranks; this balances the work for short documents"),
 	works("model", String, "", "Raw.Preset", "use the shape of a known model, such as gpt2-124m or llama3-8b, and its context length as --seq-length; other flags take precedence (an unknown name prints the list of models)"),
