@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"monotron/internal/drawn"
+	"monotron/internal/exitcode"
 )
 
 // Claim: no layout changes the maths of any of the shapes. A draw of them here; `monotron verify`
@@ -34,6 +35,22 @@ func TestLayoutsAgreeByMuon(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.agree(t, m, Options{World: 4, Steps: 2})
+	}
+}
+
+// Claim: settings under which rounding decides a move are refused by name, unless bits are compared.
+func TestRoundingIsNotCompared(t *testing.T) {
+	for _, flags := range []string{"--optimizer lion", "--optimizer muon --muon-scalar-optimizer lion", "--optimizer adaptive_muon", "--optimizer adamw_8bit", "--fp8-format hybrid"} {
+		words := strings.Fields(flags)
+		if _, err := Builtin("llama", words...); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), "--bits") {
+			t.Errorf("%s: %v", flags, err)
+		}
+		if _, err := Builtin("llama", append(words, "--layout-invariant")...); err != nil {
+			t.Errorf("%s with --layout-invariant: %v", flags, err)
+		}
+	}
+	if _, err := Builtin("llama", "--optimizer", "adaptive_muon", "--adaptive-muon-moment2-method", "normuon"); err != nil {
+		t.Error(err)
 	}
 }
 
