@@ -28,13 +28,13 @@ func (f fields) conversations() (*row, error) {
 	}
 	for i, m := range list {
 		// A turn that has a role is a message already.
-		if m["role"] != nil {
+		if fields(m).has("role") {
 			r.messages = append(r.messages, texts[i])
 			continue
 		}
 		// A turn of ShareGPT: who speaks, and the text.
 		var from, value string
-		if json.Unmarshal(m["from"], &from) != nil || json.Unmarshal(m["value"], &value) != nil {
+		if !fields(m).has("value") || json.Unmarshal(m["from"], &from) != nil || json.Unmarshal(m["value"], &value) != nil {
 			return nil, fieldError(field, "turn %d needs the texts \"from\" and \"value\"", i)
 		}
 		role := shareGPT[from]

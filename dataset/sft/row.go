@@ -122,10 +122,15 @@ func (f fields) row(template bool) (r *row, read []string, err error) {
 	return nil, nil, fmt.Errorf("the row has the fields %s; it needs messages, conversations, prompt and completion, instruction and output, text, or input_ids", f.names())
 }
 
+// names lists the fields of the row for an error; a field that is null counts as missing.
 func (f fields) names() string {
 	var names []string
 	for name := range f {
-		names = append(names, fmt.Sprintf("%.40q", name))
+		text := fmt.Sprintf("%.40q", name)
+		if !f.has(name) {
+			text += " (null)"
+		}
+		names = append(names, text)
 	}
 	if slices.Sort(names); len(names) > 8 {
 		names = append(names[:8], "...")
@@ -198,10 +203,11 @@ func messageList(field string, raw json.RawMessage) (list []json.RawMessage, err
 	return list, nil
 }
 
-func roleOf(message json.RawMessage) string {
-	var m struct{ Role string }
-	_ = json.Unmarshal(message, &m) // messageList has read it
-	return m.Role
+func roleOf(message json.RawMessage) (role string) {
+	var m fields                    // a struct would take Role and ROLE for role
+	_ = json.Unmarshal(message, &m) // messageList has read both
+	_ = json.Unmarshal(m["role"], &role)
+	return role
 }
 
 // promptCompletion reads both fields as texts, or both as lists of messages.
@@ -228,22 +234,23 @@ const ignored = -100
 // learned where all of them say so.
 func (f fields) tokens() (*row, error) {
 	// The ids.
-	r := &row{kind: tokenRow}
-	if json.Unmarshal(f["input_ids"], &r.ids) != nil {
-		return nil, fieldError("input_ids", "not a list of token ids")
+	ids, err := f.integers("input_ids", "token ids")
+	if err != nil {
+		return nil, err
 	}
-	if len(r.ids) == 0 {
+	if len(ids) == 0 {
 		return nil, fieldError("input_ids", "the list is empty")
 	}
+	r := &row{kind: tokenRow, ids: ids}
 	// Every token is learned unless one of the fields says otherwise.
 	r.learned = slices.Repeat([]bool{true}, len(r.ids))
 	for _, name := range []string{"labels", "assistant_masks", "completion_mask"} {
 		if !f.has(name) {
 			continue
 		}
-		var list []int32
-		if json.Unmarshal(f[name], &list) != nil {
-			return nil, fieldError(name, "not a list of integers")
+		list, err := f.integers(name, "integers")
+		if err != nil {
+			return nil, err
 		}
 		if len(list) != len(r.ids) {
 			return nil, fieldError(name, "the list has %d entries, but input_ids has %d", len(list), len(r.ids))
@@ -262,4 +269,20 @@ func (f fields) tokens() (*row, error) {
 		}
 	}
 	return r, nil
+}
+
+// integers reads a list; what names its entries. A null, which JSON would read as 0, is an error.
+func (f fields) integers(name, what string) ([]int32, error) {
+	var list []*int32
+	if json.Unmarshal(f[name], &list) != nil {
+		return nil, fieldError(name, "not a list of %s", what)
+	}
+	out := make([]int32, len(list))
+	for i, v := range list {
+		if v == nil {
+			return nil, fieldError(name, "entry %d is null; the list must have only %s", i, what)
+		}
+		out[i] = *v
+	}
+	return out, nil
 }
