@@ -92,13 +92,13 @@ func (r *renderer) renderedParts(a *answers, answer *passage) (before, after str
 		o.AddGenerationPrompt, o.ContinueFinalMessage = false, true
 	}
 	if before, err = t.Render(a.prompt.messages, o); err != nil {
-		return "", "", fieldError("prompt", "%w", err)
+		return "", "", fieldError("prompt", "the chat template: %w", err)
 	}
 	var full string
 	for i := range a.list {
 		text, err := t.Render(slices.Concat(a.prompt.messages, a.list[i].messages), r.options(&a.row, false))
 		if err != nil {
-			return "", "", fieldError(answerNames[i], "%w", err)
+			return "", "", fieldError(answerNames[i], "the chat template: %w", err)
 		}
 		before = before[:commonText(before, text)]
 		if &a.list[i] == answer {
@@ -133,11 +133,11 @@ func (r *renderer) conversationParts(row *row, prompt, answer []json.RawMessage)
 	}
 	text, err := t.Render(prompt, r.options(row, true))
 	if err != nil {
-		return nil, nil, fieldError("prompt", "%w", err)
+		return nil, nil, fieldError("prompt", "the chat template: %w", err)
 	}
 	full, err := t.Render(slices.Concat(prompt, answer), r.options(row, false))
 	if err != nil {
-		return nil, nil, fieldError("prompt", "with the answer: %w", err)
+		return nil, nil, fieldError("prompt", "with the answer: the chat template: %w", err)
 	}
 	if before, err = tokenizer.AppendPlain(r.tok, nil, text); err != nil {
 		return nil, nil, fieldError("prompt", "%w", err)

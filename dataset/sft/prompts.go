@@ -91,7 +91,7 @@ func (r *renderer) promptIDs(p *passage, options *row) ([]int32, error) {
 	}
 	text, err := t.Render(p.messages, r.options(options, true))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the chat template: %w", err)
 	}
 	return tokenizer.AppendPlain(r.tok, nil, text)
 }

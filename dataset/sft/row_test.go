@@ -36,6 +36,8 @@ func TestWrongRows(t *testing.T) {
 		{`{"messages": [{"role": "user", "content": "a"}], "tools": "x"}`, `field "tools": the text is not JSON`},
 		{`{"messages": [{"role": "user", "content": "a"}], "tools": [1]}`, `field "tools": not a list of objects`},
 		{`{"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": 1}`, `field "chat_template_kwargs": not an object`},
+		{`{"messages": [{"role": "user"}, {"role": "assistant", "content": "a"}]}`, `field "messages": the chat template: line `},
+		{`{"prompt": [{"role": "user"}], "completion": [{"role": "assistant", "content": "a"}]}`, `field "prompt": the chat template: line `},
 		{`{"conversations": [{"from": "dog", "value": "a"}]}`, `field "conversations": turn 0 is from "dog"`},
 		{`{"conversations": [{"from": "human"}]}`, `field "conversations": turn 0 needs the texts`},
 		{`{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": null}]}`, `field "conversations": turn 1 needs the texts`},

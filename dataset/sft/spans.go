@@ -20,7 +20,7 @@ func (r *renderer) conversation(row *row) (d Document, err error) {
 	out, err := t.RenderSpans(row.messages, r.options(row, false))
 	if err != nil {
 		if out.Text, err = t.Render(row.messages, r.options(row, false)); err != nil {
-			return d, fieldError("messages", "%w", err)
+			return d, fieldError("messages", "the chat template: %w", err)
 		}
 		out.Spans = nil
 	}

@@ -8,7 +8,6 @@ import (
 
 	"monotron/dataset"
 	"monotron/dataset/sft"
-	"monotron/internal/exitcode"
 	"monotron/megatron/checkpoint/native"
 	"monotron/megatron/config"
 	"monotron/megatron/preference"
@@ -17,20 +16,15 @@ import (
 	"monotron/tokenizer/chat"
 )
 
-// mostTemplate is the largest chat template that is read, in bytes.
-const mostTemplate = 1 << 20
-
 // TuningConfig says how rows become samples of a run.
 func TuningConfig(c *config.Run, tok tokenizer.Tokenizer) (s sft.Config, err error) {
 	t := &c.Tuning
 	s = sft.Config{Length: c.SeqLength, Packing: t.Packing, LearnPrompts: t.LearnPrompts, Shuffle: !t.NoShuffle, Seed: uint64(c.Seed), EndID: int32(tok.EOD())}
 	var source chat.Source
 	if t.ChatTemplate != "" {
-		text, err := exitcode.ReadFile(t.ChatTemplate, mostTemplate)
-		if err != nil {
+		if source.Text, err = chat.ReadFile(t.ChatTemplate); err != nil {
 			return s, fmt.Errorf("--chat-template: %w", err)
 		}
-		source.Text = string(text)
 	}
 	if _, err := os.Stat(c.Tokenizer.File()); err == nil {
 		if err := source.ReadFolder(c.Tokenizer.File()); err != nil {

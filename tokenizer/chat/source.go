@@ -1,17 +1,22 @@
 package chat
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
 
 	"monotron/internal/exitcode"
 	"monotron/internal/gguf"
+	"monotron/tokenizer/chat/jinja"
 	"monotron/tokenizer/ggvocab"
 )
 
 // mostBytes is the largest file that is read.
 const mostBytes = 16 << 20
+
+// mostOfFile is the largest template that a flag names.
+const mostOfFile = 1 << 20
 
 // Source is a template with what it speaks of.
 type Source struct {
@@ -32,6 +37,22 @@ func (s *Source) token(name string) string {
 		return s.EOS
 	}
 	return s.Others[name]
+}
+
+// ReadFile is the text of a template that a flag names, which must not be empty: an empty text would mean the
+// template of the tokenizer. A template that cannot be parsed is an error with the file's name.
+func ReadFile(path string) (text string, err error) {
+	data, err := exitcode.ReadFile(path, mostOfFile)
+	if err != nil {
+		return "", err
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return "", exitcode.Errorf(exitcode.BadData, "%s is empty; write a template in Jinja, or leave the flag out to use the template of the tokenizer", path)
+	}
+	if _, err := jinja.Parse(string(data)); err != nil {
+		return "", exitcode.Errorf(exitcode.BadData, "%s cannot be read as a chat template: %w", path, err)
+	}
+	return string(data), nil
 }
 
 // ReadFolder takes what Text, BOS and EOS lack from the files of a tokenizer's folder:

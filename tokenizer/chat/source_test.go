@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"monotron/internal/exitcode"
 )
 
 // Claim (transformers' PreTrainedTokenizerBase._from_pretrained): chat_template.jinja goes before the entry of
@@ -38,6 +41,20 @@ func TestSources(t *testing.T) {
 	write("chat_template.jinja", "{{ bos_token }}{{ pad_token }}{{ eos_token is defined }}{{ tools is none }}")
 	if got := text(); got != "<b><p>FalseTrue" {
 		t.Errorf("%q from the file", got)
+	}
+}
+
+// Claim: the file of a flag is taken as it is, and refused with its name if it is empty or no template.
+func TestTemplateOfFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.jinja")
+	for text, says := range map[string]string{"a\n\n": "", "": path + " is empty; write a template", " \n": path + " is empty", "a{% for %}": path + " cannot be read as a chat template: line 1: TemplateSyntaxError"} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		got, err := ReadFile(path)
+		if says == "" && (err != nil || got != text) || says != "" && (err == nil || !strings.HasPrefix(err.Error(), says) || exitcode.CodeOf(err) != exitcode.BadData) {
+			t.Errorf("%q: %q, %v; want %q", text, got, err, says)
+		}
 	}
 }
 

@@ -175,6 +175,10 @@ func TestLongText(t *testing.T) {
 // Claim: what is wrong is one error with a code.
 func TestRefusals(t *testing.T) {
 	with, without := model(t, true), model(t, false)
+	empty := filepath.Join(t.TempDir(), "empty.jinja")
+	if err := os.WriteFile(empty, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for _, w := range []struct {
 		code  exitcode.Code
 		says  string
@@ -190,6 +194,7 @@ func TestRefusals(t *testing.T) {
 		{exitcode.Usage, "the command /what does not exist", "/what\n", []string{with}},
 		{exitcode.BadData, "a line has more than", strings.Repeat("x", mostLine+2), []string{with}},
 		{exitcode.NoInput, "--chat-template", "", []string{with, "--chat-template", filepath.Join(with, "none")}},
+		{exitcode.BadData, "--chat-template: " + empty + " is empty", "", []string{with, "--chat-template", empty}},
 	} {
 		_, _, err := talkTo(w.in, w.flags...)
 		if err == nil || !strings.Contains(err.Error(), w.says) || exitcode.CodeOf(err) != w.code {

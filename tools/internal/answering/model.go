@@ -4,11 +4,9 @@ package answering
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
-	"monotron/internal/exitcode"
 	"monotron/megatron/inference"
 	"monotron/tokenizer"
 	"monotron/tokenizer/chat"
@@ -68,9 +66,9 @@ func (m *Model) Encode(text string, plain bool) ([]int32, error) {
 
 // ReadTemplate is the text of --chat-template's file.
 func ReadTemplate(path string) (string, error) {
-	data, err := exitcode.ReadFile(path, 1<<20)
+	text, err := chat.ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf("--chat-template: %w", err)
 	}
-	return strings.TrimSuffix(string(data), "\n"), nil
+	return text, nil
 }
