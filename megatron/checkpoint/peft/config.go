@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -147,6 +148,13 @@ var foreign = []string{
 	"mica", "monteclora_config", "trainable_token_indices", "use_bdlora", "use_qalora", "velora_config",
 }
 
+// oneLine is a JSON value without the line breaks between its parts.
+func oneLine(raw json.RawMessage) string {
+	var out bytes.Buffer
+	_ = json.Compact(&out, raw) // it was parsed before; an absent value stays empty
+	return out.String()
+}
+
 // mostConfig is the largest configuration that is read, in bytes.
 const mostConfig = 4 << 20
 
@@ -177,7 +185,7 @@ func ReadConfig(dir string) (c Config, err error) {
 		}
 	}
 	for _, name := range foreign {
-		if value := string(fields[name]); !slices.Contains([]string{"", "null", "false", "[]", "{}", `""`}, value) {
+		if value := oneLine(fields[name]); !slices.Contains([]string{"", "null", "false", "[]", "{}", `""`}, value) {
 			return c, bad("%s is %.80s, which is not supported; train and load adapters without it", name, value)
 		}
 	}
@@ -189,6 +197,8 @@ func ReadConfig(dir string) (c Config, err error) {
 		return c, bad("peft_type is %.40q; only LORA is supported", c.PeftType)
 	case c.R < 1 || c.R > 1<<16:
 		return c, bad("r is %d; it must be from 1 to 65536", c.R)
+	case math.Abs(c.Alpha) > math.MaxFloat32:
+		return c, bad("lora_alpha is %g, which is too large for f32", c.Alpha)
 	case c.Dropout < 0 || c.Dropout >= 1:
 		return c, bad("lora_dropout is %g; it must be 0 or more and less than 1", c.Dropout)
 	case !slices.Contains(Biases, c.Bias):

@@ -39,6 +39,8 @@ func TestWrongAdaptersOfOtherParts(t *testing.T) {
 		{experts, "target_parameters", []string{"mlp.gate.weight"}, `target parameter "mlp.gate.weight" matches no experts`},
 		{experts, "lora_dropout", 0.1, "neither DoRA nor dropout"},
 		{experts, "trainable_token_indices", []int{1}, "trainable_token_indices is [1]"},
+		{saved, "layer_replication", json.RawMessage("[\n  [0, 2]\n]"), "layer_replication is [[0,2]]"},
+		{saved, "lora_alpha", 1e39, "lora_alpha is 1e+39, which is too large for f32"},
 	} {
 		config, err := hf.ReadConfig(filepath.Join(golden.Dir(t, "model"), bases[c.adapter], "config.json"))
 		if err != nil {
@@ -53,7 +55,7 @@ func TestWrongAdaptersOfOtherParts(t *testing.T) {
 			t.Fatal(err)
 		}
 		settings[c.key] = c.value
-		if text, err = json.Marshal(settings); err != nil {
+		if text, err = json.MarshalIndent(settings, "", " "); err != nil {
 			t.Fatal(err)
 		}
 		if err := errors.Join(os.WriteFile(filepath.Join(dir, ConfigFile), text, 0o644), os.WriteFile(filepath.Join(dir, WeightsFile), weights, 0o644)); err != nil {
