@@ -73,7 +73,9 @@ func TestRankPatterns(t *testing.T) {
 	if len(more) != 4 || !slices.Equal(more, again) {
 		t.Errorf("%v and %v", more, again)
 	}
-	for flags, says := range map[string]string{"--lora-rank 2 --lora-rank-pattern q_proj": "write NAME=NUMBER", "--lora-rank 2 --lora-rank-pattern (=3": "--lora-rank-pattern (=3", "--lora-rank 2 --lora-rank-pattern q_proj=2.5": "must be an integer"} {
+	for flags, says := range map[string]string{"--lora-rank 2 --lora-rank-pattern q_proj": "write NAME=NUMBER", "--lora-rank 2 --lora-rank-pattern (=3": "--lora-rank-pattern (=3", "--lora-rank 2 --lora-rank-pattern q_proj=2.5": "must be an integer",
+		"--lora-rank 2 --lora-rank-pattern q_proy=3": `--lora-rank-pattern: "q_proy" applies to no module with an adapter`, "--lora-rank 2 --lora-alpha-pattern proj=3 .*_proj=4 q_proj=5": `--lora-alpha-pattern: "proj" applies to no module`,
+		"--lora-rank 2 --lora-alpha-pattern .*_proj=4 q_proj=5": `--lora-alpha-pattern: "q_proj" applies to no module`} {
 		if r := call(t, dir, line+flags); r.err == nil || !strings.Contains(r.err.Error(), says) {
 			t.Errorf("%s: %v", flags, r.err)
 		}

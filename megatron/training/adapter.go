@@ -66,6 +66,9 @@ func findAdapters(c *config.Run) error {
 	if c.Model.Adapters, err = peft.Resolve(&c.Model, family, settings); err != nil {
 		return err
 	}
+	if err := checkPatterns(c, settings); err != nil {
+		return err
+	}
 	if c.Model.Retrained, err = peft.Retrain(&c.Model, family, settings, c.Model.Adapters); err != nil {
 		return err
 	}
@@ -96,6 +99,28 @@ func checkRetrained(c *config.Run) error {
 		return exitcode.Errorf(exitcode.Usage, "--grpo-kl-beta cannot be combined with weights that are trained in full together with the adapter (%s); leave --grpo-kl-beta out, or leave --lora-modules-to-save and --lora-train-bias out", name)
 	case c.Adapter.Quantize != "" && slices.ContainsFunc(c.Model.Retrained.Names, model.IsLinearWeight):
 		return exitcode.Errorf(exitcode.Usage, "--quantize-base cannot be combined with linear layers that are trained in full; leave linear layers out of --lora-modules-to-save")
+	}
+	return nil
+}
+
+// checkPatterns refuses a rank or alpha that the flags give to no module, as a name with an error in it would.
+func checkPatterns(c *config.Run, settings peft.Config) error {
+	if c.Adapter.Folder != "" {
+		return nil
+	}
+	for _, flag := range []struct {
+		name string
+		list peft.Patterns
+	}{{"--lora-rank-pattern", settings.Ranks}, {"--lora-alpha-pattern", settings.Alphas}} {
+		name, err := flag.list.Idle(c.Model.Adapters)
+		if err != nil {
+			return exitcode.With(exitcode.Usage, err)
+		}
+		if name != "" {
+			ends, parameters := moduleEnds(c.Model.Adapters)
+			ends = append(ends, parameters...)
+			return exitcode.Errorf(exitcode.Usage, "%s: %q applies to no module with an adapter, or an earlier pattern applies to all of its modules; adapters are on modules that end in %s", flag.name, name, strings.Join(ends, ", "))
+		}
 	}
 	return nil
 }

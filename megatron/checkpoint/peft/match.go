@@ -255,10 +255,15 @@ func (r *resolver) inLayer(name string) (bool, error) {
 	return false, nil
 }
 
+// compiled matches the complete name of a module.
+func (p *Pattern) compiled() (*regexp.Regexp, error) {
+	return compile(`^(?:.*\.)?(?:` + p.Name + `)$`)
+}
+
 // number is the first pattern's that matches the end of a name, else the usual one.
 func number(patterns Patterns, name string, otherwise float64) (float64, error) {
 	for _, p := range patterns {
-		re, err := compile(`^(?:.*\.)?(?:` + p.Name + `)$`)
+		re, err := p.compiled()
 		if err != nil {
 			return 0, err
 		}
@@ -267,6 +272,27 @@ func number(patterns Patterns, name string, otherwise float64) (float64, error) 
 		}
 	}
 	return otherwise, nil
+}
+
+// Idle is the first pattern that decides the number of none of the adapters, "" if there is none.
+func (p Patterns) Idle(list []spec.Adapter) (string, error) {
+	used := make([]bool, len(p))
+	for _, a := range list {
+		for i, one := range p {
+			re, err := one.compiled()
+			if err != nil {
+				return "", err
+			}
+			if re.MatchString(a.Module) {
+				used[i] = true
+				break
+			}
+		}
+	}
+	if i := slices.Index(used, false); i >= 0 {
+		return p[i].Name, nil
+	}
+	return "", nil
 }
 
 // check refuses targets that match no module.
