@@ -66,6 +66,9 @@ func (r *renderer) prompt(text []byte) (p Prompt, err error) {
 	if p.Answer, err = f.answer(); err != nil {
 		return p, err
 	}
+	if r.config.NeedsAnswer && p.Answer == nil {
+		return p, fieldError("answer", "missing; --reward exact compares answers with this field")
+	}
 	// Template arguments of the row, then its tokens.
 	var options row
 	if err := f.options(&options); err != nil {

@@ -66,6 +66,10 @@ func TestPromptsRefused(t *testing.T) {
 			t.Errorf("%s: %v; want %s", w.row, err, w.says)
 		}
 	}
+	c.NeedsAnswer = true
+	if _, err := promptsOf(t, c, "{\"prompt\": \"a\", \"answer\": 1}\n{\"prompt\": \"b\"}\n"); err == nil || !strings.Contains(err.Error(), `prompts.jsonl:2: field "answer": missing; --reward exact`) {
+		t.Errorf("a row without its answer: %v", err)
+	}
 }
 
 // Claim: samples come in groups with one prompt, a batch comes again as often as there are iterations,

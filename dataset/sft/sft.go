@@ -33,6 +33,8 @@ type Config struct {
 	EOS          string // what ends a text without a template; "": EndID
 	EndID        int32  // token that ends it where EOS is ""; negative: none
 
+	NeedsAnswer bool // of prompts: each row must have the field answer
+
 	Rule         Rule  // of preference data
 	BOSID, EOSID int32 // tokens that RuleORPO puts around a text; negative: none
 	Block        int   // rows of RuleKTO among which answers are mismatched: a global batch

@@ -164,10 +164,7 @@ func (s *sampling) reward(ctx context.Context, r *Run, a *answers, set *sft.Prom
 	n := len(rows)
 	flat := make([]float64, n*len(s.rewards)+1) // the last one: the first rank was asked to stop
 	if r.rank.First() {
-		judged, indices, err := s.judged(r, a, set, rows)
-		if err != nil {
-			return err
-		}
+		judged, indices := s.judged(r, a, set, rows)
 		for i, reward := range s.rewards {
 			list, err := reward.Of(ctx, judged)
 			if err != nil && ctx.Err() != nil {
@@ -196,7 +193,7 @@ func (s *sampling) reward(ctx context.Context, r *Run, a *answers, set *sft.Prom
 }
 
 // judged are the answers as rewards see them, and their indices.
-func (s *sampling) judged(r *Run, a *answers, set *sft.Prompts, rows []int64) (list []policy.Sampled, indices []int, err error) {
+func (s *sampling) judged(r *Run, a *answers, set *sft.Prompts, rows []int64) (list []policy.Sampled, indices []int) {
 	for i, ids := range a.IDs {
 		if rows[i] < 0 {
 			continue
@@ -206,15 +203,8 @@ func (s *sampling) judged(r *Run, a *answers, set *sft.Prompts, rows []int64) (l
 		}
 		row := &set.Rows[rows[i]]
 		list, indices = append(list, policy.Sampled{Prompt: row.Text, Completion: r.Tokenizer.Decode(ids), Answer: row.Answer, Fields: row.Fields}), append(indices, i)
-		if _, exact := s.rewards[0].(policy.Exact); exact && row.Answer == nil {
-			path := r.Config.Tuning.Data
-			if set != s.set {
-				path = r.Config.Tuning.EvalData
-			}
-			return nil, nil, exitcode.Errorf(exitcode.BadData, "%s:%d: field \"answer\" is missing; --reward exact compares answers with this field", path, row.Line)
-		}
 	}
-	return list, indices, nil
+	return list, indices
 }
 
 // refer finds the log-probabilities of the answers without the adapter.

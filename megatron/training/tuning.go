@@ -39,6 +39,7 @@ func TuningConfig(c *config.Run, tok tokenizer.Tokenizer) (s sft.Config, err err
 	if c.Tuning.Prefers() != nil {
 		s.Rule, s.Block = ruleOf(c.Tuning.Method), c.GlobalBatchSize
 	}
+	s.NeedsAnswer = t.Samples() && t.Policy.Exact
 	s.BOSID, s.EOSID = tokenOf(tok, source.BOS, -1), tokenOf(tok, source.EOS, s.EndID)
 	return s, nil
 }
