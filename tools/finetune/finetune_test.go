@@ -119,6 +119,8 @@ func TestFewerRowsThanABatch(t *testing.T) {
 		{"--packing none --batch-size 16 --epochs 1", "--global-batch-size 16", "steps of 16 sequences: 1, epochs: 1\n"},
 		{"--packing none --batch-size 64 --micro-batch-size 32 --epochs 1", "--micro-batch-size 4 --global-batch-size 16", "a step uses 16\n"},
 		{"--packing none --batch-size 60 --epochs 1 --world-size 3", "--micro-batch-size 1 --global-batch-size 15", "a step uses 15\nnote: batches of 15 do not divide the epochs evenly, so the last step reads 14 sequences once more\n"},
+		{"--packing none --batch-size 4 --epochs 1 --world-size 2", "--micro-batch-size 2 --global-batch-size 4", "steps of 4 sequences: 4"},
+		{"--packing none --batch-size 2 --epochs 1 --world-size 2", "--micro-batch-size 1 --global-batch-size 2", "steps of 2 sequences: 8"},
 		{"--packing none --batch-size 64 --epochs 1 --global-batch-size 32", "--global-batch-size 64", "steps of 64 sequences"},
 		{"--tuning grpo --reward exact --grpo-group-size 4 --batch-size 64 --epochs 1 --data " + prompts, "--global-batch-size 12", "steps of 12 answers: 1, epochs: 1\nnote: there are fewer answers than --batch-size 64, so a step uses 12\n"},
 	} {
@@ -134,6 +136,10 @@ func TestRefusals(t *testing.T) {
 	model, rows, dir := modelOf(t), filepath.Join(golden.Dir(t, "sft"), "messages.jsonl"), t.TempDir()
 	bad := filepath.Join(dir, "bad.jsonl")
 	if err := os.WriteFile(bad, []byte("{\"text\": \"a\"}\n\n{\"prompt\": \"b\"}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	prompts := filepath.Join(dir, "prompts.jsonl")
+	if err := os.WriteFile(prompts, []byte("{\"prompt\": \"a\", \"answer\": \"b\"}\n{\"prompt\": \"c\"}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "done", "model"), 0o755); err != nil {
@@ -161,6 +167,10 @@ func TestRefusals(t *testing.T) {
 		{exitcode.Usage, "--keep best needs --eval-data", []string{"--data", rows, "--model", model, "--output", dir, "--keep", "best"}},
 		{exitcode.Usage, "--keep must be best or last, not first", []string{"--data", rows, "--model", model, "--output", dir, "--keep", "first"}},
 		{exitcode.Usage, "--lora-alpha 0 would train nothing", []string{"--data", rows, "--model", model, "--output", dir, "--lora-alpha", "0"}},
+		{exitcode.Usage, "--lr 0 would train nothing", []string{"--data", rows, "--model", model, "--output", dir, "--lr", "0"}},
+		{exitcode.Usage, "--beta 0 would ignore the preferences", []string{"--data", filepath.Join(golden.Dir(t, "dpo"), "text.jsonl"), "--model", model, "--output", dir, "--tuning", "dpo", "--beta", "0"}},
+		{exitcode.BadData, prompts + `:2: field "answer": missing; --reward exact compares answers with this field`, []string{"--data", prompts, "--model", model, "--output", dir, "--tuning", "grpo", "--reward", "exact"}},
+		{exitcode.Usage, "--micro-batch-size 1 times 2 data-parallel ranks: use 2 or 4", []string{"--data", rows, "--model", model, "--output", dir, "--batch-size", "3", "--world-size", "2"}},
 		{exitcode.Usage, "--packing must be bfd, bfd_split, in_order or none, not x", []string{"--data", rows, "--model", model, "--output", dir, "--packing", "x"}},
 		{exitcode.Usage, "--patience needs --eval-data", []string{"--data", rows, "--model", model, "--output", dir, "--patience", "1"}},
 		{exitcode.Usage, "--tuning must be sft, dpo, ipo, orpo, simpo, kto or grpo, not ppo", []string{"--data", rows, "--model", model, "--output", dir, "--tuning", "ppo"}},

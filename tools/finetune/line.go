@@ -54,8 +54,12 @@ func readOptions(c *cli.Context) (*options, error) {
 	if o.micro > 0 && o.batch%o.micro != 0 {
 		return nil, exitcode.Errorf(exitcode.Usage, "--batch-size %d is not a multiple of --micro-batch-size %d; use --batch-size %s", o.batch, o.micro, config.NearestMultiples(o.batch, o.micro))
 	}
-	if o.micro == 0 {
-		o.micro = usualMicro(o.batch)
+	// What is 0 is not given, so a 0 that is given is refused.
+	if c.IsSet("lr") && o.rate == 0 {
+		return nil, exitcode.Errorf(exitcode.Usage, "--lr 0 would train nothing; give a number above 0, or leave --lr out to use the usual rate")
+	}
+	if c.IsSet("beta") && o.beta == 0 {
+		return nil, exitcode.Errorf(exitcode.Usage, "--beta 0 would ignore the preferences; give a number above 0, or leave --beta out to use the usual number")
 	}
 	// Rates that the methods are used with: adapters take ten times that of all weights, preferences a twentieth.
 	if o.rate == 0 {
@@ -76,6 +80,26 @@ func readOptions(c *cli.Context) (*options, error) {
 		o.alpha = 2 * float64(o.rank)
 	}
 	return o, nil
+}
+
+// parse reads the command line of pretrain_gpt with one step; base are the flags that do not set the batch. Unless a
+// micro-batch is given, it is the largest up to four that divides the batch among the ranks.
+func (o *options) parse(base []string) (run config.Run, err error) {
+	sizes := []int{o.micro}
+	if o.micro == 0 {
+		sizes = []int{4, 3, 2, 1}
+	}
+	for _, o.micro = range sizes {
+		if o.batch%o.micro != 0 {
+			continue
+		}
+		line := slices.Concat(base, o.batchFlags(), []string{"--train-iters", "1"}, o.others)
+		run, _, err = arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, CheckpointValues: training.CheckpointFlags}, line)
+		if err == nil {
+			break
+		}
+	}
+	return run, err
 }
 
 // usualMicro is the largest micro-batch up to four that divides the batch.
@@ -189,7 +213,11 @@ func (o *options) line() (line []string, p plan, err error) {
 		base = append(base, "--lora-rank", strconv.Itoa(o.rank), "--lora-alpha", fmt.Sprint(o.alpha))
 	}
 	// The rows, read as training will read them, say how many steps an epoch has.
-	if p, err = o.count(p.length, slices.Concat(base, o.batchFlags(), []string{"--train-iters", "1"}, o.others)); err != nil {
+	run, err := o.parse(base)
+	if err != nil {
+		return nil, p, err
+	}
+	if p, err = o.count(p.length, &run); err != nil {
 		return nil, p, err
 	}
 	base = append(base, o.batchFlags()...)
@@ -245,18 +273,14 @@ func (o *options) sequence() (int, error) {
 }
 
 // count reads the rows as training will.
-func (o *options) count(length int, line []string) (p plan, err error) {
+func (o *options) count(length int, run *config.Run) (p plan, err error) {
 	p = plan{length: length, what: "sequences"}
-	// The same parser, tokenizer and settings as the run's.
-	run, _, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, CheckpointValues: training.CheckpointFlags}, line)
-	if err != nil {
-		return p, err
-	}
+	// The same tokenizer and settings as the run's.
 	tok, err := tokenizer.FromConfig(run.Tokenizer)
 	if err != nil {
 		return p, err
 	}
-	settings, err := training.TuningConfig(&run, tok)
+	settings, err := training.TuningConfig(run, tok)
 	if err != nil {
 		return p, err
 	}
@@ -299,6 +323,6 @@ func (o *options) count(length int, line []string) (p plan, err error) {
 	if err := read(o.data); err != nil {
 		return p, fmt.Errorf("--data: %w", err)
 	}
-	o.shrink(&p, &run)
+	o.shrink(&p, run)
 	return p, nil
 }
