@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
@@ -34,6 +35,7 @@ type Parquet struct {
 
 	schema *parquet.Schema
 	reader *parquet.GenericReader[any]
+	empty  bool  // the file has no rows, which the library cannot read
 	rows   int64 // so far
 }
 
@@ -45,6 +47,7 @@ func OpenParquet(file io.ReaderAt, size int64) (*Parquet, error) {
 		if err != nil {
 			return err
 		}
+		p.empty = opened.NumRows() == 0
 		p.schema, p.reader = opened.Schema(), parquet.NewGenericReader[any](opened)
 		return nil
 	})
@@ -66,6 +69,9 @@ func guarded(read func() error) (err error) {
 
 // Next is some rows as JSON objects, io.EOF behind the last.
 func (p *Parquet) Next() (rows [][]byte, err error) {
+	if p.empty {
+		return nil, io.EOF
+	}
 	values := make([]any, parquetRows)
 	n := 0
 	err = guarded(func() (err error) {
@@ -167,7 +173,18 @@ func (p *Parquet) appendValue(to []byte, node parquet.Node, v any) ([]byte, erro
 	return appendPlain(to, v)
 }
 
+// appendPlain writes NaN and infinities, which JSON does not have and data frames write for missing numbers, as null.
 func appendPlain(to []byte, v any) ([]byte, error) {
+	var x float64
+	switch v := v.(type) {
+	case float64:
+		x = v
+	case float32:
+		x = float64(v)
+	}
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		v = nil
+	}
 	text, err := json.Marshal(v)
 	return append(to, text...), err
 }

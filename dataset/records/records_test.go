@@ -7,12 +7,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/parquet-go/parquet-go"
 )
 
 func longest() int64 { return 1 << 20 }
@@ -39,6 +42,35 @@ func objects(from io.Reader) (rows []map[string]any, err error) {
 		rows = append(rows, row)
 	}
 	return rows, err
+}
+
+// Claim: NaN and infinities of a Parquet file are null, since a column that nobody asks for must not end the reading;
+// pyarrow's file without rows has none.
+func TestParquetWithoutNumbers(t *testing.T) {
+	type row struct {
+		Text  string
+		Score float64
+		Small []float32
+	}
+	var file bytes.Buffer
+	if err := parquet.Write(&file, []row{{"a", math.NaN(), []float32{float32(math.Inf(-1)), 1.5}}, {"b", 2, nil}}); err != nil {
+		t.Fatal(err)
+	}
+	for want, content := range map[string][]byte{
+		"": read(t, "empty.parquet"),
+		`{"Text":"a","Score":null,"Small":[null,1.5]}` + "\n" + `{"Text":"b","Score":2,"Small":[]}` + "\n": file.Bytes(),
+	} {
+		p, err := OpenParquet(bytes.NewReader(content), int64(len(content)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(p.Lines()); err != nil || string(got) != want {
+			t.Errorf("%q, %v; want %q", got, err, want)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // Claim: rows that the webdataset, pyarrow and streaming packages have written are read with the values that were written.
