@@ -248,7 +248,10 @@ func (f fields) tokens() (*row, error) {
 		if !f.has(name) {
 			continue
 		}
-		list, err := f.integers(name, "integers")
+		list, err := f.mask(name)
+		if name == "labels" {
+			list, err = f.integers(name, "integers")
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -269,6 +272,21 @@ func (f fields) tokens() (*row, error) {
 		}
 	}
 	return r, nil
+}
+
+// mask reads a list of 0 and 1, or of false and true.
+func (f fields) mask(name string) ([]int32, error) {
+	var list []*bool
+	if json.Unmarshal(f[name], &list) != nil || slices.Contains(list, nil) {
+		return f.integers(name, "0 and 1")
+	}
+	out := make([]int32, len(list))
+	for i, v := range list {
+		if *v {
+			out[i] = 1
+		}
+	}
+	return out, nil
 }
 
 // integers reads a list; what names its entries. A null, which JSON would read as 0, is an error.

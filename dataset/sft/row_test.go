@@ -139,8 +139,8 @@ func TestOtherRows(t *testing.T) {
 			t.Errorf("%s: %q learns %q, want %q %q", w.row, got, learned, w.text, w.learned)
 		}
 	}
-	docs, err := Read(fileOf(t, `{"input_ids": [0, 1, 2, 3], "labels": [0, 1, -100, 3], "assistant_masks": [1, 1, 1, 0]}`), tok, Config{Length: 1000})
-	if err != nil || fmt.Sprint(docs[0].Learn) != "[[0 2]]" {
+	docs, err := Read(fileOf(t, `{"input_ids": [0, 1, 2, 3], "labels": [0, 1, -100, 3], "assistant_masks": [1, 1, 1, 0]}`, `{"input_ids": [0, 1, 2], "completion_mask": [false, true, true]}`), tok, Config{Length: 1000})
+	if err != nil || fmt.Sprint(docs[0].Learn, docs[1].Learn) != "[[0 2]] [[1 3]]" {
 		t.Errorf("%v %v", docs, err)
 	}
 }
