@@ -167,6 +167,8 @@ func TestRefusals(t *testing.T) {
 		{exitcode.Usage, "--keep best needs --eval-data", []string{"--data", rows, "--model", model, "--output", dir, "--keep", "best"}},
 		{exitcode.Usage, "--keep must be best or last, not first", []string{"--data", rows, "--model", model, "--output", dir, "--keep", "first"}},
 		{exitcode.Usage, "--lora-alpha 0 would train nothing", []string{"--data", rows, "--model", model, "--output", dir, "--lora-alpha", "0"}},
+		{exitcode.Usage, "--save is a flag of pretrain_gpt that finetune sets itself; give --output instead", []string{"--data", rows, "--model", model, "--output", dir, "--bf16", "--save", dir + "/x"}},
+		{exitcode.Usage, "--load is a flag of pretrain_gpt that finetune sets itself; give --model instead", []string{"--data", rows, "--model", model, "--output", dir, "--load=" + model}},
 		{exitcode.Usage, "--lr 0 would train nothing", []string{"--data", rows, "--model", model, "--output", dir, "--lr", "0"}},
 		{exitcode.Usage, "--beta 0 would ignore the preferences", []string{"--data", filepath.Join(golden.Dir(t, "dpo"), "text.jsonl"), "--model", model, "--output", dir, "--tuning", "dpo", "--beta", "0"}},
 		{exitcode.BadData, prompts + `:2: field "answer": missing; --reward exact compares answers with this field`, []string{"--data", prompts, "--model", model, "--output", dir, "--tuning", "grpo", "--reward", "exact"}},

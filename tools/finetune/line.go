@@ -12,6 +12,7 @@ import (
 	"monotron/internal/argv"
 	"monotron/internal/exitcode"
 	"monotron/megatron/arguments"
+	"monotron/megatron/arguments/table"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/config"
 	"monotron/megatron/preference"
@@ -44,6 +45,9 @@ func readOptions(c *cli.Context) (*options, error) {
 	}
 	if packings := []string{sft.PackBFD, sft.PackBFDSplit, sft.PackInOrder, sft.PackNone}; !slices.Contains(packings, o.packing) {
 		return nil, argv.WrongChoice("packing", o.packing, packings...)
+	}
+	if err := o.refuseReplaced(); err != nil {
+		return nil, err
 	}
 	if err := o.readKeep(c.String("keep")); err != nil {
 		return nil, err
@@ -80,6 +84,23 @@ func readOptions(c *cli.Context) (*options, error) {
 		o.alpha = 2 * float64(o.rank)
 	}
 	return o, nil
+}
+
+// replaced are flags of pretrain_gpt with the flag of finetune that sets them. A run with another value would train on
+// something else than what is recorded, or leave nothing to export.
+var replaced = map[string]string{"load": "model", "save": "output", "finetune-data": "data", "finetune-eval-data": "eval-data"}
+
+func (o *options) refuseReplaced() error {
+	given, _, err := argv.Split(table.Arities(), o.others)
+	if err != nil {
+		return nil // the parser of the line says what is wrong
+	}
+	for _, g := range given {
+		if f := table.Find(g.Name); f != nil && replaced[f.Name] != "" {
+			return exitcode.Errorf(exitcode.Usage, "--%s is a flag of pretrain_gpt that finetune sets itself; give --%s instead", f.Name, replaced[f.Name])
+		}
+	}
+	return nil
 }
 
 // parse reads the command line of pretrain_gpt with one step; base are the flags that do not set the batch. Unless a
