@@ -162,6 +162,7 @@ func TestRefusals(t *testing.T) {
 		{exitcode.BadData, "--eval-data: " + bad + ":3", []string{"--data", rows, "--eval-data", bad, "--model", model, "--output", dir}},
 		{exitcode.NoInput, "none does not exist", []string{"--data", dir + "/none", "--model", model, "--output", dir}},
 		{exitcode.NoInput, "folders in it do; give " + filepath.Join(dir, "of", "model"), []string{"--data", rows, "--model", filepath.Join(dir, "of"), "--output", dir}},
+		{exitcode.NoInput, "--model " + rows + ": " + rows + " is a file, but must be a folder", []string{"--data", rows, "--model", rows, "--output", dir}},
 		{exitcode.NoInput, "--model " + dir, []string{"--data", rows, "--model", dir, "--output", dir}},
 		{exitcode.BadData, bad + `:1: the row has the fields "text", which are for --tuning sft`, []string{"--data", bad, "--model", model, "--output", dir, "--tuning", "dpo"}},
 		{exitcode.Usage, "--keep best needs --eval-data", []string{"--data", rows, "--model", model, "--output", dir, "--keep", "best"}},

@@ -12,6 +12,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"monotron/internal/atomicfile"
 	"monotron/internal/exitcode"
@@ -59,6 +60,9 @@ func List(dir string) ([]Entry, error) {
 	names, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
+	}
+	if errors.Is(err, syscall.ENOTDIR) {
+		return nil, exitcode.Errorf(exitcode.NoInput, "%s is a file, but must be a folder; give the folder of a model or of its checkpoints", dir)
 	}
 	if err != nil {
 		return nil, exitcode.Errorf(exitcode.IO, "checkpoint: %w", err)
