@@ -121,6 +121,7 @@ func TestFewerRowsThanABatch(t *testing.T) {
 		{"--packing none --batch-size 60 --epochs 1 --world-size 3", "--micro-batch-size 1 --global-batch-size 15", "a step uses 15\nnote: batches of 15 do not divide the epochs evenly, so the last step reads 14 sequences once more\n"},
 		{"--packing none --batch-size 4 --epochs 1 --world-size 2", "--micro-batch-size 2 --global-batch-size 4", "steps of 4 sequences: 4"},
 		{"--packing none --batch-size 2 --epochs 1 --world-size 2", "--micro-batch-size 1 --global-batch-size 2", "steps of 2 sequences: 8"},
+		{"--packing none --batch-tokens 700 --epochs 1 --world-size 2", "--micro-batch-size 2 --global-batch-size 4", "steps of 4 sequences: 4"},
 		{"--packing none --batch-size 64 --epochs 1 --global-batch-size 32", "--global-batch-size 64", "steps of 64 sequences"},
 		{"--tuning grpo --reward exact --grpo-group-size 4 --batch-size 64 --epochs 1 --data " + prompts, "--global-batch-size 12", "steps of 12 answers: 1, epochs: 1\nnote: there are fewer answers than --batch-size 64, so a step uses 12\n"},
 	} {
@@ -173,6 +174,7 @@ func TestRefusals(t *testing.T) {
 		{exitcode.Usage, "--lr 0 would train nothing", []string{"--data", rows, "--model", model, "--output", dir, "--lr", "0"}},
 		{exitcode.Usage, "--beta 0 would ignore the preferences", []string{"--data", filepath.Join(golden.Dir(t, "dpo"), "text.jsonl"), "--model", model, "--output", dir, "--tuning", "dpo", "--beta", "0"}},
 		{exitcode.BadData, prompts + `:2: field "answer": missing; --reward exact compares answers with this field`, []string{"--data", prompts, "--model", model, "--output", dir, "--tuning", "grpo", "--reward", "exact"}},
+		{exitcode.Usage, "is not a positive multiple of --micro-batch-size 5 times 2 data-parallel ranks", []string{"--data", rows, "--model", model, "--output", dir, "--batch-tokens", "700", "--micro-batch-size", "5", "--world-size", "2"}},
 		{exitcode.Usage, "--micro-batch-size 1 times 2 data-parallel ranks: use 2 or 4", []string{"--data", rows, "--model", model, "--output", dir, "--batch-size", "3", "--world-size", "2"}},
 		{exitcode.Usage, "--packing must be bfd, bfd_split, in_order or none, not x", []string{"--data", rows, "--model", model, "--output", dir, "--packing", "x"}},
 		{exitcode.Usage, "--patience needs --eval-data", []string{"--data", rows, "--model", model, "--output", dir, "--patience", "1"}},

@@ -106,17 +106,27 @@ func (o *options) refuseReplaced() error {
 // parse reads the command line of pretrain_gpt with one step; base are the flags that do not set the batch. Unless a
 // micro-batch is given, it is the largest up to four that divides the batch among the ranks.
 func (o *options) parse(base []string) (run config.Run, err error) {
+	read := func(batch ...string) (config.Run, error) {
+		run, _, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, CheckpointValues: training.CheckpointFlags}, slices.Concat(base, batch, []string{"--train-iters", "1"}, o.others))
+		return run, err
+	}
+	// A batch of so many tokens has as many sequences as each rank can have alike.
+	if o.tokens > 0 {
+		if run, err := read("--micro-batch-size", "1"); err == nil {
+			if ranks := run.Layout.Sizes().DP; o.batch >= ranks {
+				o.batch -= o.batch % ranks
+			}
+		}
+	}
 	sizes := []int{o.micro}
 	if o.micro == 0 {
 		sizes = []int{4, 3, 2, 1}
 	}
 	for _, o.micro = range sizes {
-		if o.batch%o.micro != 0 {
+		if len(sizes) > 1 && o.batch%o.micro != 0 {
 			continue
 		}
-		line := slices.Concat(base, o.batchFlags(), []string{"--train-iters", "1"}, o.others)
-		run, _, err = arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, CheckpointValues: training.CheckpointFlags}, line)
-		if err == nil {
+		if run, err = read(o.batchFlags()...); err == nil {
 			break
 		}
 	}
