@@ -95,6 +95,6 @@ func (m *Mismatch) message(from, to *Call) string {
 	if from.Op == Receive {
 		from, to = to, from
 	}
-	return fmt.Sprintf("message #%d of group %s %v from rank %d to rank %d has %d %s at the sender, but %d %s at the receiver",
+	return fmt.Sprintf("message #%d of group %s %v from rank %d to rank %d has %d elements of type %s at the sender, but %d of type %s at the receiver",
 		m.Seq, m.Group, m.Members, from.Rank, to.Rank, from.Count, from.DType, to.Count, to.DType)
 }

@@ -325,7 +325,7 @@ func (s *still) cycle() *failure.Verdict {
 	n, other := s.lacking(rank)
 	if n == 0 {
 		v.Kind = failure.Stall
-		v.Text = fmt.Sprintf("all ranks have entered %s, but on rank %d it does not end: bytes were lost between the ranks", s.named(c), rank)
+		v.Text = fmt.Sprintf("all ranks have entered %s, but this call does not end on rank %d: bytes were lost between the ranks", s.named(c), rank)
 		return v
 	}
 	v.Text = fmt.Sprintf("the ranks wait for each other: rank %d is in %s%s, which rank %d never entered", rank, s.named(c), calledAt(c), other)

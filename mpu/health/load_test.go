@@ -70,10 +70,10 @@ var loadFaults = map[string]struct {
 }{
 	"closed":       {false, failure.Death, "died: its connection was lost; at its last heartbeat it was in the forward pass of step 5"},
 	"silent":       {false, failure.Silence, "has not responded for 2"},
-	"half-open":    {true, failure.Silence, "it is stopped, or its host or network failed; it also connected 1 of the other ranks of its host"},
+	"half-open":    {true, failure.Silence, "it is stopped, or its host or network failed; it was also the relay of other ranks of its host (1)"},
 	"stalled":      {false, failure.Stall, "never entered all_reduce(sum) of 8 f32 #40 of world group 0"},
-	"relay-closed": {true, failure.Death, "died: its connection was lost; at its last heartbeat it was in the forward pass of step 5; it also connected 1 of the other ranks of its host"},
-	"relay-silent": {true, failure.Silence, "it is stopped, or its host or network failed; it also connected 1 of the other ranks of its host"},
+	"relay-closed": {true, failure.Death, "died: its connection was lost; at its last heartbeat it was in the forward pass of step 5; it was also the relay of other ranks of its host (1)"},
+	"relay-silent": {true, failure.Silence, "it is stopped, or its host or network failed; it was also the relay of other ranks of its host (1)"},
 }
 
 // Claim (docs/failures.md): so many ranks meet, beat, and all hear one verdict that names the rank that was killed

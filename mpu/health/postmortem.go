@@ -141,7 +141,7 @@ func partsIn(flights []*Flight, ranks []int, there map[int]*Call, absent func(in
 	for _, i := range ranks {
 		if there[i] == nil && absent(i) {
 			f := flights[i]
-			return &parting{fmt.Sprintf("rank %d never entered %s%s, in which rank %d was; it was in %s", f.Rank, first, calledAt(first), who, f.At), f.sleepsIn() == nil, first.Start}
+			return &parting{fmt.Sprintf("rank %d never entered %s%s, in which rank %d was; instead, rank %d was in %s", f.Rank, first, calledAt(first), who, f.Rank, f.At), f.sleepsIn() == nil, first.Start}
 		}
 	}
 	return nil

@@ -56,7 +56,7 @@ func (w *Watcher) learnt(limits [Phases]time.Duration) string {
 		return ""
 	}
 	w.limited = limits
-	return fmt.Sprintf("time-outs learned from this run: %s (%g times the longest stay so far, and at least %.0f s)", strings.Join(parts, ", "), w.settings.Factor, (leastTimeouts * w.settings.Limit).Seconds())
+	return fmt.Sprintf("time-outs learned from this run: %s (%g times the longest time that a rank has spent in the phase, and at least %.0f s)", strings.Join(parts, ", "), w.settings.Factor, (leastTimeouts * w.settings.Limit).Seconds())
 }
 
 // outlasting is the verdict on a rank that stays in a phase for too long; nil: none does. Of

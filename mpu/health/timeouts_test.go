@@ -55,7 +55,7 @@ func TestLearntTimeouts(t *testing.T) {
 	// What is reported.
 	all(Forward, 9, 0)
 	line := w.learnt(w.limits())
-	if want := "data 50 s, forward 30 s, save 90 s (5 times the longest stay so far, and at least 30 s)"; !strings.HasSuffix(line, want) {
+	if want := "data 50 s, forward 30 s, save 90 s (5 times the longest time that a rank has spent in the phase, and at least 30 s)"; !strings.HasSuffix(line, want) {
 		t.Errorf("it says %q, want %q", line, want)
 	}
 	if again := w.learnt(w.limits()); again != "" {

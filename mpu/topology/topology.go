@@ -52,7 +52,7 @@ func (s Sizes) Check() error {
 		}
 	}
 	if len(problems) == 0 && s.World()%(s.ExpertTP()*s.EP*s.PP) != 0 {
-		problems = append(problems, fmt.Errorf("%d ranks are not a multiple of expert tensor-parallel %d x expert-parallel %d x pipeline-parallel %d",
+		problems = append(problems, fmt.Errorf("the number of ranks, %d, is not a multiple of expert tensor-parallel size %d x expert-parallel size %d x pipeline-parallel size %d",
 			s.World(), s.ExpertTP(), s.EP, s.PP))
 	}
 	return exitcode.With(exitcode.Usage, errors.Join(problems...))

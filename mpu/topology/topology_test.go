@@ -193,7 +193,7 @@ func TestCheck(t *testing.T) {
 		t.Error(err)
 	}
 	err = Sizes{TP: 2, CP: 1, EP: 3, DP: 2, PP: 1}.Check()
-	if err == nil || !strings.Contains(err.Error(), "4 ranks are not a multiple of expert tensor-parallel 2 x expert-parallel 3") {
+	if err == nil || !strings.Contains(err.Error(), "the number of ranks, 4, is not a multiple of expert tensor-parallel size 2 x expert-parallel size 3") {
 		t.Error(err)
 	}
 	if err := (Sizes{TP: 2, CP: 1, EP: 2, DP: 2, PP: 1}).Check(); err != nil {

@@ -186,9 +186,9 @@ func (l *names) read(get func(string) string) (*Env, error) {
 	case err != nil:
 		return nil, err
 	case p.Size < 1 || p.Rank >= p.Size:
-		return nil, exitcode.Errorf(exitcode.Usage, "%s gives rank %d of %d ranks, which is not possible (%s, %s)", p.Launcher, p.Rank, p.Size, l.rank[0], l.size[0])
+		return nil, exitcode.Errorf(exitcode.Usage, "%s gives this process rank %d of %d ranks, which is not possible; correct %s and %s in the environment", p.Launcher, p.Rank, p.Size, l.rank[0], l.size[0])
 	case p.LocalSize < 1 || p.LocalSize > p.Size:
-		return nil, exitcode.Errorf(exitcode.Usage, "%s gives %d of %d ranks for this host, which is not possible (%s)", p.Launcher, p.LocalSize, p.Size, l.localSize[0])
+		return nil, exitcode.Errorf(exitcode.Usage, "%s gives this host %d of %d ranks, which is not possible; correct %s in the environment", p.Launcher, p.LocalSize, p.Size, l.localSize[0])
 	}
 	// Several runs of one launcher on a host need different rendezvous: the starter's process is part of the name.
 	if p.Job == "" && l.starter != "" && !p.Hosts() {
@@ -217,7 +217,7 @@ func (l *names) meeting(get func(string) string, p *Env) (string, error) {
 	}
 	if port == "" {
 		if p.Job == "" {
-			return "", exitcode.Errorf(exitcode.Usage, "%s does not name its job (%s), so ranks cannot agree on a port; export MASTER_PORT (a free port on the host of rank 0)",
+			return "", exitcode.Errorf(exitcode.Usage, "%s does not name its job (none of these variables is set: %s), so ranks cannot agree on a port; export MASTER_PORT (a free port on the host of rank 0)",
 				p.Launcher, strings.Join(l.job, ", "))
 		}
 		return rendezvous.Address(host, portOf(p.Job+"."+get("SLURM_STEP_ID"))), nil

@@ -109,7 +109,7 @@ func (p *peer) others() string {
 	if p.seat != 0 || n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; it also connected %d of the other ranks of its host", n)
+	return fmt.Sprintf("; it was also the relay of other ranks of its host (%d)", n)
 }
 
 // lose notes that the ranks of a connection are gone. The one that has made it is to blame: for the others it relays,

@@ -134,9 +134,9 @@ func (s *Session) joinError(ctx context.Context, err error) error {
 		return exitcode.Errorf(exitcode.IO, "%s %d could not join the run at %s: %w", s.config.Called, s.config.Rank, s.config.Addr, context.Cause(ctx))
 	}
 	if s.conn.RemoteAddr().Network() == "unix" {
-		return exitcode.Errorf(exitcode.IO, "%[1]s %[2]d lost the %[1]s of this host that connects it to %[1]s 0 before all %[1]ss had joined (%[3]w); read the output of the other %[1]ss of this host", s.config.Called, s.config.Rank, err)
+		return exitcode.Errorf(exitcode.IO, "before all %[1]ss had joined, %[1]s %[2]d lost the connection to its relay, another %[1]s of this host (%[3]w); read the output of the other %[1]ss of this host", s.config.Called, s.config.Rank, err)
 	}
-	return exitcode.Errorf(exitcode.IO, "%[1]s %[2]d lost the server of %[1]s 0 at %[3]s before all %[1]ss had joined (%[4]w); read the output of %[1]s 0", s.config.Called, s.config.Rank, s.config.Addr, err)
+	return exitcode.Errorf(exitcode.IO, "before all %[1]ss had joined, %[1]s %[2]d lost the connection to the server of %[1]s 0 at %[3]s (%[4]w); read the output of %[1]s 0", s.config.Called, s.config.Rank, s.config.Addr, err)
 }
 
 // reachable fills the host of the address at which this rank takes tensors.
@@ -185,7 +185,7 @@ func (s *Session) dial(ctx context.Context) (net.Conn, error) {
 			conn.Close() // it has failed already
 			if foreign := errors.Is(err, ErrSecret) || errors.Is(err, ErrDropped) && time.Now().After(end); foreign && ctx.Err() == nil {
 				return nil, exitcode.Errorf(exitcode.Usage, "the server at %s is not %s of this run, because it does not have the secret of the run. "+
-					"Another job may have the port (choose another --master-port), or MONOTRON_SECRET differs between the hosts", addr, first)
+					"Another job may use this port (choose another --master-port), or MONOTRON_SECRET differs between the hosts", addr, first)
 			}
 		}
 		select {

@@ -41,7 +41,7 @@ func (s *server) watch() {
 			s.mu.Unlock()
 			last = now
 			if len(missing) > 0 {
-				waiting.say(now, "%s 0 is still waiting for %d of %d %[1]ss, number %[4]s; the limit is %[5]v%s", s.config.Called, len(missing), s.config.World, ranges(missing), s.config.Timeout, strangers)
+				waiting.say(now, "%s 0 is still waiting for %d of %d %[1]ss (%[4]s); the time limit is %[5]v%s", s.config.Called, len(missing), s.config.World, ranges(missing), s.config.Timeout, strangers)
 			}
 		}
 	}

@@ -213,7 +213,7 @@ func TestMismatchIsOneError(t *testing.T) {
 		{"message", [2]func(*comm.Group) comm.Work{
 			func(g *comm.Group) comm.Work { return g.Exchange([]comm.Transfer{{Peer: 1, Send: true, T: f32}}) },
 			func(g *comm.Group) comm.Work { return g.Exchange([]comm.Transfer{{Peer: 0, T: bf16}}) }},
-			[]string{"from rank 0 to rank 1", "8 f32 at the sender, but 8 bf16 at the receiver"}},
+			[]string{"from rank 0 to rank 1", "8 elements of type f32 at the sender, but 8 of type bf16 at the receiver"}},
 	}
 	for _, c := range cases {
 		var got [2]error
@@ -254,7 +254,7 @@ func TestStandstillIsNamed(t *testing.T) {
 		}
 		return b.AllReduce(x(), comm.Sum).Wait()
 	})
-	for _, want := range []string{"wait for each other", "rank 0 is in all_reduce(sum) of 4 f32 #0 of group tp [0 1], without ranks [1]", "rank 1 is in all_reduce(sum) of 4 f32 #0 of group dp [0 1], without ranks [0]"} {
+	for _, want := range []string{"wait for each other", "rank 0 is in all_reduce(sum) of 4 f32 #0 of group tp [0 1], which ranks [1] have not entered", "rank 1 is in all_reduce(sum) of 4 f32 #0 of group dp [0 1], which ranks [0] have not entered"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v lacks %q", err, want)
 		}
@@ -294,7 +294,7 @@ func TestTimeoutNamesWhoIsAway(t *testing.T) {
 		defer close(away)
 		return g.AllReduce(commtest.Heap(device.F32, make([]float64, 4)), comm.Sum).Wait()
 	})
-	for _, want := range []string{"rank 0 has waited for its peers for 4s", "rank 0 is in all_reduce(sum) of 4 f32 #1 of group dp [0 1], without ranks [1]", "rank 1 has been computing since barrier #0 of group dp [0 1]"} {
+	for _, want := range []string{"rank 0 has waited for its peers for 4s", "rank 0 is in all_reduce(sum) of 4 f32 #1 of group dp [0 1], which ranks [1] have not entered", "rank 1 has been computing since barrier #0 of group dp [0 1]"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v lacks %q", err, want)
 		}

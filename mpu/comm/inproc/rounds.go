@@ -95,7 +95,7 @@ func (r *round) lacking(m *meeting) string {
 			missing = append(missing, m.members[i])
 		}
 	}
-	return fmt.Sprintf("%s, without ranks %v", r.calls[r.first()], missing)
+	return fmt.Sprintf("%s, which ranks %v have not entered", r.calls[r.first()], missing)
 }
 
 // carryRound moves the bytes of a round that everybody has entered. The caller

@@ -66,7 +66,7 @@ func openNCCL() (over opener, version string, err error) {
 func (w *World) note() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return fmt.Sprintf("%s, %s, which took %d MiB of the GPU", w.library.Describe(), logging.Count(len(w.joined), "communicator"), w.kept>>20)
+	return fmt.Sprintf("%s, %s, which took %d MiB of the GPU's memory", w.library.Describe(), logging.Count(len(w.joined), "communicator"), w.kept>>20)
 }
 
 // Group joins the communicator of a group's ranks; all its members call it together.

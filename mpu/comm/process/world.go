@@ -46,7 +46,7 @@ type World struct {
 func Join(ctx context.Context, c rendezvous.Config, limit time.Duration) (*World, error) {
 	listener, err := listen(&c)
 	if err != nil {
-		return nil, exitcode.Errorf(exitcode.IO, "there is no port to receive tensors: %w", err)
+		return nil, exitcode.Errorf(exitcode.IO, "no port can be opened to receive tensors: %w", err)
 	}
 	c.Alike = maps.Clone(c.Alike)
 	if c.Alike == nil {
@@ -107,7 +107,7 @@ func (p *World) watch() {
 // is another group.
 func (p *World) Group(rank int, name string, members []int, d *device.Device) (*comm.Group, error) {
 	if rank != p.rank {
-		return nil, exitcode.Errorf(exitcode.Internal, "rank %d cannot join as rank %d group %s of ranks %v", p.rank, rank, name, members)
+		return nil, exitcode.Errorf(exitcode.Internal, "the process of rank %d cannot join the group %s of ranks %v as rank %d", p.rank, name, members, rank)
 	}
 	member, err := comm.Join(name, rank, members, p.size)
 	if err != nil {
