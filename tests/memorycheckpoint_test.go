@@ -99,7 +99,7 @@ func (l *launching) lostHost(line, log string, lines int) (notes string) {
 // with all its memory is lost and has come back.
 func memoryAfterHost(l *launching) {
 	notes := l.lostHost(atSix+"--replication-jump 4 --save b ", "b.jsonl", 8)
-	for _, want := range []string{"loaded the memory checkpoint: iteration 6", "the shards of ranks [4 5 6 7] were read from copies, which the hosts of the ranks with numbers higher by 4 kept", "kept iteration 6 in memory"} {
+	for _, want := range []string{"loaded the memory checkpoint: iteration 6", "the shards of ranks [4 5 6 7] were read from copies; the copy of a shard is on the host of the rank whose number is higher by 4", "kept iteration 6 in memory"} {
 		if !strings.Contains(notes, want) {
 			l.t.Errorf("%q is not in %s", want, notes)
 		}

@@ -82,7 +82,7 @@ func (l *launching) tuningFiles() {
 func tunedAfterHost(l *launching, flags string) {
 	l.must("pretrain_gpt " + tuned + flags + "--world-size 2 --save whole --save-interval 6 --log-jsonl whole.jsonl")
 	notes := l.lostHost(tuned+flags+"--inject sleep:rank=1:step=8:phase=data:seconds=1.5 --memory-checkpoint-interval 2 --replication-jump 1 --save b --save-on-load loaded ", "b.jsonl", 7)
-	l.says(notes, "loaded the memory checkpoint: iteration 6", "the shards of ranks [1] were read from copies, which the hosts of the ranks with numbers higher by 1 kept")
+	l.says(notes, "loaded the memory checkpoint: iteration 6", "the shards of ranks [1] were read from copies; the copy of a shard is on the host of the rank whose number is higher by 1")
 	if strings.Count(notes, "the reference's log-probabilities of") > 1 {
 		l.t.Errorf("the reference was computed again: %s", notes)
 	}

@@ -18,7 +18,7 @@ func (e *Engine) Capture() (why string) {
 	case e.rank.World().Size() > 1:
 		return fmt.Sprintf("there are %d ranks, and a graph cannot contain exchanges between ranks", e.rank.World().Size())
 	case e.config.Layout.Schedule == schedule.GPipeName:
-		return "with --pipeline-schedule gpipe forward and backward of a micro-batch do not follow each other"
+		return "with --pipeline-schedule gpipe the backward pass of a micro-batch does not follow directly after its forward pass"
 	case e.countsMicroBatches():
 		return "with --moe-router-load-balancing-type global_aux_loss the gradient of a micro-batch depends on the number of the micro-batch in the step"
 	case e.auxiliary != nil && e.config.RouterLossByLearned:
@@ -26,15 +26,15 @@ func (e *Engine) Capture() (why string) {
 	case e.rank.Inject != nil:
 		return "--inject checks every layer"
 	case e.config.OffloadFolder != "":
-		return "--offload-folder has the host read and write during a step"
+		return "with --offload-folder the host reads and writes files during a step"
 	case e.config.PackedBase:
 		return "with --quantize-base the host unpacks weights during a step"
 	case e.toHost():
 		return "with --optimizer-cpu-offload the host takes part in the update"
 	case e.Timers.Trace != nil:
-		return "--profile traces forward and backward apart"
+		return "--profile traces the forward pass and the backward pass separately"
 	case e.Timers.Level() >= telemetry.LevelMicro:
-		return "--timing-log-level 2 times forward and backward apart"
+		return "--timing-log-level 2 times the forward pass and the backward pass separately"
 	}
 	// Two graphs: a micro-batch's forward and backward, and the update.
 	g := &graphs{micro: e.device.NewGraph(), update: e.device.NewGraph(), in: inputs{scope: e.device.Arena.Scope(device.Activations)}}

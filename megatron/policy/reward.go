@@ -36,7 +36,7 @@ func (Exact) Of(_ context.Context, answers []Sampled) ([]float64, error) {
 	list := make([]float64, len(answers))
 	for i, a := range answers {
 		if a.Answer == nil {
-			return nil, exitcode.Errorf(exitcode.BadData, "--reward exact: a row has no field answer")
+			return nil, exitcode.Errorf(exitcode.BadData, "--reward exact: a row has no field \"answer\"")
 		}
 		if strings.TrimSpace(a.Completion) == strings.TrimSpace(*a.Answer) {
 			list[i] = 1

@@ -194,7 +194,7 @@ func TestBucketData(t *testing.T) {
 	if n := reads.Load(); n != 3 || spoiled.Load() != 1 { // one cut and repeated, one for the other folder
 		t.Errorf("%d reads of the tokens, %d cut", n, spoiled.Load())
 	}
-	if r := call(t, dir, line("s3://tests/data/corpus.bin")); r.code() != exitcode.Usage || !strings.Contains(r.err.Error(), "give the prefix of both, s3://tests/data/corpus") {
+	if r := call(t, dir, line("s3://tests/data/corpus.bin")); r.code() != exitcode.Usage || !strings.Contains(r.err.Error(), "give the common prefix of these two files, s3://tests/data/corpus") {
 		t.Errorf("half of a pair: code %d, %v", r.code(), r.err)
 	}
 	if err := writeCorpus(dir, "corpus", 90, 110, 120, 80, 70, 100, 130, 100, 95, 105); err != nil {

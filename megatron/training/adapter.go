@@ -223,7 +223,7 @@ func (r *Run) beginAdapter() error {
 		return nil
 	}
 	if l := &r.Config.Layout; l.Sharding == string(optimizer.OptimGradsParams) || r.Config.OffloadFolder != "" {
-		return exitcode.Errorf(exitcode.Usage, "--use-dora needs complete weights to start a new adapter, which --zero-stage 3 and --offload-folder do not keep; use --zero-stage 2 or less up to the first checkpoint")
+		return exitcode.Errorf(exitcode.Usage, "to start a new adapter, --use-dora needs complete weights, which --zero-stage 3 and --offload-folder do not keep; use --zero-stage 2 or less, and no --offload-folder, up to the first checkpoint")
 	}
 	return r.startMagnitudes()
 }

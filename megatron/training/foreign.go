@@ -53,7 +53,7 @@ func (r *Run) native(dir string, step int64) loader {
 			}
 			step = -oldest
 			if report.Iteration > step {
-				r.log.note("the part of another rank in %s is damaged; iteration %d is used instead", report.Folder, step)
+				r.log.note("another rank found its part of %s damaged; iteration %d is used instead", report.Folder, step)
 			}
 		}
 	}
@@ -70,9 +70,9 @@ func (r *Run) restoreForeign(format checkpoint.Format, dir string, step int64, f
 	defer opened.Close()
 	src, changed := checkpoint.NormWeights(opened, r.Config.Model.NormOnePlus)
 	if changed && r.Config.Model.NormOnePlus {
-		r.log.note("%s has norms without --apply-layernorm-1p; 1 is subtracted from their weights, which gives the same results", src.Info().Path)
+		r.log.note("%s stores the weights of norms as without --apply-layernorm-1p, which this run uses; 1 is subtracted from these weights, which gives the same results", src.Info().Path)
 	} else if changed {
-		r.log.note("%s has norms with --apply-layernorm-1p, which this run does not use; 1 is added to their weights, which gives the same results", src.Info().Path)
+		r.log.note("%s stores the weights of norms as with --apply-layernorm-1p, which this run does not use; 1 is added to these weights, which gives the same results", src.Info().Path)
 	}
 	if err := r.foreignModel(src.Info()); err != nil {
 		return err

@@ -116,7 +116,7 @@ func (r *Run) restoreMemory() error {
 	}
 	// What to say of it; the next loss must not meet a single copy.
 	if len(r.found.Lost) > 0 {
-		r.log.note("the shards of ranks %v were read from copies, which the hosts of the ranks with numbers higher by %d kept", r.found.Lost, r.Config.Checkpoint.ReplicationJump)
+		r.log.note("the shards of ranks %v were read from copies; the copy of a shard is on the host of the rank whose number is higher by %d (--replication-jump)", r.found.Lost, r.Config.Checkpoint.ReplicationJump)
 	}
 	if r.found.Thin {
 		return r.saveMemory()

@@ -139,7 +139,7 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 	case len(checkpoint.Below(c.Load)) > 0 && !c.MayBeMissing():
 		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: %s", c.Load, whyNone(c.Load))
 	case absent(c.Load) && !c.MayBeMissing():
-		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: the folder does not exist; correct the path, leave --load out to start from random weights, or give --allow-missing-load (the folder of --save may be missing)", c.Load)
+		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: the folder does not exist; correct the path, leave --load out to start from random weights, or give --allow-missing-load (the flag is not needed if --save names the same folder)", c.Load)
 	}
 	r.log.note("there is no checkpoint in %s; training starts from random weights", c.Load)
 	return "", false, nil
@@ -152,7 +152,7 @@ func whyNone(dir string) string {
 		why = "there is no such folder"
 	}
 	if below := checkpoint.Below(dir); len(below) > 0 {
-		return why + ", but folders in it do; give " + strings.Join(below, " or ")
+		return why + ", but folders in it have one; give " + strings.Join(below, " or ")
 	}
 	return why + "; correct the path, leave --load out to start from random weights, or give --allow-missing-load"
 }

@@ -23,7 +23,7 @@ for family in "${!shapes[@]}"; do
   grep -q 'written with 1 added' "$dir.log" || { cat "$dir.log"; echo "FAILED: $family has no note"; exit 1; }
   # A step at a rate of 0 stores what was loaded.
   bin/pretrain_gpt $flags --load "$dir/hf" --save "$dir/back" --train-iters 1 --lr 0 --weight-decay 0 >"$dir.log" 2>&1 || { tail -3 "$dir.log"; echo "FAILED: $family, back"; exit 1; }
-  grep -q '1 is subtracted from their weights' "$dir.log" || { cat "$dir.log"; echo "FAILED: $family has no note of the way back"; exit 1; }
+  grep -q '1 is subtracted from these weights' "$dir.log" || { cat "$dir.log"; echo "FAILED: $family has no note of the way back"; exit 1; }
   for model in ckpt hf back; do
     bin/monotron logits --load "$dir/$model" --prompt-ids $(seq 1 3 90) --output "$dir/$model.safetensors" >/dev/null 2>&1
   done
