@@ -60,12 +60,12 @@ func Flags() []Flag {
 			func(c *Config, v []string) error { c.Type = TypeOf(v[0]); return nil }},
 		{"vocab-file", argv.One, "", "vocabulary: GPT-2's vocab.json, or a character tokenizer's JSON list",
 			func(c *Config, v []string) error { c.VocabFile = v[0]; return nil }},
-		{"merge-file", argv.One, "", "GPT-2's merges.txt; without it and --vocab-file GPT-2's own ranks are built in",
+		{"merge-file", argv.One, "", "GPT-2's merges.txt; if neither this flag nor --vocab-file is given, GPT-2's built-in ranks are used",
 			func(c *Config, v []string) error { c.MergeFile = v[0]; return nil }},
 		{"tokenizer-model", argv.One, "", "folder with tokenizer.json, SentencePiece .model, or list of ranks (JSON or .tiktoken)",
 			func(c *Config, v []string) error { c.Model = v[0]; return nil }},
 		// Special tokens.
-		{"tokenizer-special-tokens", argv.Many, "", "special tokens of a TikTokenizer, or further ones of a HuggingFaceTokenizer or, with --tokenizer-sentencepiece-legacy, of a SentencePiece one",
+		{"tokenizer-special-tokens", argv.Many, "", "special tokens of a TikTokenizer, or additional special tokens of a HuggingFaceTokenizer, or, with --tokenizer-sentencepiece-legacy, of a SentencePiece tokenizer",
 			func(c *Config, v []string) error { c.SpecialTokens = v; return nil }},
 		{"tokenizer-hf-no-include-special-tokens", argv.Switch, "", "a HuggingFaceTokenizer puts no special tokens around a text",
 			func(c *Config, _ []string) error { c.NoSpecial = true; return nil }},
@@ -74,7 +74,7 @@ func Flags() []Flag {
 		// Of one type each.
 		{"tiktoken-pattern", argv.One, "", "how a TikTokenizer splits text: v1 or v2 (v2)",
 			func(c *Config, v []string) error { c.TikPattern = v[0]; return nil }},
-		{"tiktoken-num-special-tokens", argv.One, "", "ids in front of a TikTokenizer's ranks (1000)",
+		{"tiktoken-num-special-tokens", argv.One, "", "number of ids for special tokens, before the ids of a TikTokenizer's ranks (1000)",
 			func(c *Config, v []string) error {
 				n, err := integerFrom(v[0], 0)
 				c.TikSpecials = &n

@@ -41,5 +41,5 @@ func LeftOut(model string) string {
 	if len(says) == 0 {
 		return ""
 	}
-	return "tokenizer.model is read without the files next to it: " + strings.Join(says, ", and ") + "; transformers reads these files, and can save the tokenizer as a tokenizer.json, all of which monotron reads"
+	return "tokenizer.model is read without the files next to it: " + strings.Join(says, ", and ") + "; transformers reads these files: to use them, save the tokenizer with transformers as a tokenizer.json, which monotron reads completely"
 }

@@ -137,7 +137,7 @@ func TestModelErrors(t *testing.T) {
 		says   string
 	}{
 		{hf(`{`), exitcode.BadData, "tokenizer.json"},
-		{hf(`{"model": null}`), exitcode.BadData, "no model"},
+		{hf(`{"model": null}`), exitcode.BadData, "the key model is missing"},
 		{hf(`{"version": "2.0", ` + model + `}`), exitcode.BadData, "2.0"},
 		{hf(`{"model": {"type": "WordPiece", "vocab": {}}}`), exitcode.BadData, "WordPiece"},
 		{hf(`{"model": {"type": "BPE", "dropout": 0.1, "vocab": {}, "merges": []}}`), exitcode.BadData, "dropout"},

@@ -58,7 +58,7 @@ func loadTik(c Config) (Tokenizer, error) {
 	}
 	inner := vocab - len(specials)
 	if inner < 256 || inner > len(ranks) {
-		return nil, exitcode.Errorf(exitcode.Usage, "a vocabulary of %d ids with %d special tokens needs a list of %d ranks, but %s has only %d ranks (give --vocab-size %d)", vocab, len(specials), inner, c.Model, len(ranks), len(ranks)+len(specials))
+		return nil, exitcode.Errorf(exitcode.Usage, "a vocabulary of %d ids with %d special tokens leaves %d ids for ranks; there must be at least 256, and at most the %d ranks of %s; give --vocab-size %d", vocab, len(specials), inner, len(ranks), c.Model, len(ranks)+len(specials))
 	}
 	t := &Tik{config: c, named: map[string]int{}}
 	if err := t.build(specials, ranks[:inner], pattern); err != nil {

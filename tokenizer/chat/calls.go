@@ -52,10 +52,10 @@ const (
 	probeSchema               = `{"type": "object", "properties": {"first_key": {"type": "string", "description": "d"}, "second_key": {"type": "integer", "description": "d"}}, "required": ["first_key"]}`
 	probeTool                 = `{"type": "function", "function": {"name": %q, "description": "d", "parameters": ` + probeSchema + `}}`
 	probeQuestion             = `{"role": "user", "content": "A question of the probe."}`
-	unsupportedCalls          = "the chat template writes calls of tools in a form that is not supported"
+	unsupportedCalls          = "the chat template writes tool calls in a form that is not supported"
 	callsInChannels           = "the chat template writes tool calls in channels, which is not supported"
 	templateWithoutTools      = "the chat template does not show tools to the model"
-	templateWithoutCalls      = "the chat template does not write calls of tools"
+	templateWithoutCalls      = "the chat template does not write tool calls"
 	templateWithoutCallsError = templateWithoutCalls + ": %w"
 )
 

@@ -213,8 +213,8 @@ func TestAnswersWithoutSoundCalls(t *testing.T) {
 func TestTemplatesWithoutCalls(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"no tools":  {`{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}`, "does not show tools"},
-		"no calls":  {`{{ tools | tojson }}{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}`, "does not write calls"},
-		"a failure": {`{{ tools | tojson }}{% for m in messages %}{{ m.content }}{% if m.tool_calls %}{{ raise_exception('never') }}{% endif %}{% endfor %}`, "does not write calls of tools: never"},
+		"no calls":  {`{{ tools | tojson }}{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}`, "does not write tool calls"},
+		"a failure": {`{{ tools | tojson }}{% for m in messages %}{{ m.content }}{% if m.tool_calls %}{{ raise_exception('never') }}{% endif %}{% endfor %}`, "does not write tool calls: never"},
 		"in words":  {`{{ tools | tojson }}{% for m in messages %}{{ m.content }}{% for c in m.tool_calls %}[{{ c.function.name }}: {% for k, v in c.function.arguments.items() %}{{ k }} is {{ v | tojson }}, {% endfor %}]{% endfor %}{% endfor %}`, "form that is not supported"},
 		"channels":  {`{{ tools | tojson }}<|channel|>`, "channels"},
 		"two names": {`{{ tools | tojson }}{% for m in messages %}{{ m.content }}{% for c in m.tool_calls %}<c>{{ c.function.name }}<n>{{ c.function.name }}<a>{{ c.function.arguments | tojson }}</c>{% endfor %}{% endfor %}`, "form that is not supported"},

@@ -11,8 +11,8 @@ import (
 func TestLimits(t *testing.T) {
 	messages := []json.RawMessage{json.RawMessage(`{"role": "user", "content": "Hi"}`)}
 	for text, want := range map[string]string{
-		"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}":                                                               "deep in each other",
-		"{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}":                                                       "deep in each other",
+		"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}":                                                               "are nested more than",
+		"{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}":                                                       "are nested more than",
 		"{% for i in range(1000000000) %}{% endfor %}":                                                                  "MAX_RANGE (100000)",
 		"{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}":                              "more than 10000000 steps",
 		"{% for i in range(90000) %}{{ 'a' * 1000 }}{% endfor %}":                                                       "writes more than 16 MiB",

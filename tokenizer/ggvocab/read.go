@@ -114,7 +114,7 @@ func value[T any](r *reading, key string, read func(gguf.Value) (T, bool)) (v T,
 		return v, false
 	}
 	if v, ok = read(found); !ok {
-		r.fail("%s%s is %s, which is not a possible value", prefix, key, found.Kind())
+		r.fail("%s%s: the file has a value of type %s, which is not valid for this key", prefix, key, found.Kind())
 	}
 	return v, ok
 }

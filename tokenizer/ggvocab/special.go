@@ -42,7 +42,7 @@ func (r *reading) config() map[string]any {
 				c["chat_template"] = []any{map[string]any{"name": "default", "template": text}, map[string]any{"name": "tool_use", "template": tools}}
 			}
 		} else {
-			r.fail("%s is %s, which is not a possible value", templateKey, v.Kind())
+			r.fail("%s: the file has a value of type %s, which is not valid for this key", templateKey, v.Kind())
 		}
 	}
 	return c

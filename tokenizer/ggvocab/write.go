@@ -72,7 +72,7 @@ func Metadata(o Options) (pairs []gguf.Pair, notes []string, err error) {
 	case w.Model == Gemma4 && w.json != nil && w.json.Model.Type == "BPE" && w.json.Model.ByteFallback:
 		err = w.gemma4()
 	case w.Model == Gemma4:
-		err = errors.New("a tokenizer.json with a BPE that falls back to bytes is missing, which this family needs")
+		err = errors.New("this family needs a tokenizer.json with a BPE model and byte_fallback, but the folder has none")
 	case w.files["tokenizer.model"] != nil:
 		err = w.pieces(w.files["tokenizer.model"])
 	case w.json != nil && w.json.Model.Type == "BPE" && w.json.Model.ByteFallback:

@@ -180,7 +180,7 @@ func (t *Tokenizer) readModel(r *reader, f file) error {
 		Vocab json.RawMessage
 	}
 	if isNull(f.Model) {
-		return r.bad("it has no model")
+		return r.bad("the key model is missing or null")
 	}
 	if err := r.part("model", f.Model, &m); err != nil {
 		return err

@@ -65,7 +65,7 @@ func (r *run) deep(depth int) {
 // enter counts a macro or recursive loop that begins; leave, its end.
 func (r *run) enter() {
 	if r.depth++; r.depth > r.limits.Depth {
-		fail("Limit", "macros or recursive loops are more than %d deep in each other", r.limits.Depth)
+		fail("Limit", "macros or recursive loops are nested more than %d deep", r.limits.Depth)
 	}
 }
 

@@ -208,7 +208,7 @@ func (r *run) contains(y, x Value) bool {
 			return false
 		}
 	case *loopContext:
-		unsupported("in on the variable loop")
+		unsupported("the operator in with the variable loop")
 	}
 	// All others by comparing their items in turn.
 	if !iterable(y) {

@@ -24,7 +24,7 @@ func (c *compiler) forLoop(n *forNode, f *frame) stmt {
 		orElse.fn, orElse.buffered = inner.fn, true
 	}
 	if inner.fn.loops >= mostForLoop {
-		c.fail(n, "more than %d loops in each other", mostForLoop)
+		c.fail(n, "loops are nested more than %d deep", mostForLoop)
 	}
 	p := &loopParts{slot: -1, hasElse: n.orElse != nil}
 	if extended {

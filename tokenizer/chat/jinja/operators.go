@@ -89,7 +89,7 @@ func add(r *run, x, y Value) Value {
 func sub(r *run, x, y Value) Value {
 	_, view := x.(*dictView)
 	if _, other := y.(*dictView); view && other {
-		unsupported("sets, as the difference of keys")
+		unsupported("sets, such as the difference of the keys of two dicts")
 	}
 	v, good := r.numeric(x, y, func(a, b *big.Int) Value { return normal(new(big.Int).Sub(a, b)) }, func(a, b float64) Value { return a - b })
 	if !good {

@@ -131,7 +131,7 @@ func (p *parser) callArgs() (a argsNode) {
 func (p *parser) filter(n node, inline bool) node {
 	for chain := 0; p.now().kind == "pipe" || inline; chain++ {
 		if chain > 400 {
-			p.fail("more than 400 filters behind each other")
+			p.fail("more than 400 filters in a row")
 		}
 		if !inline {
 			p.next()

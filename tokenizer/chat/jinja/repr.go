@@ -103,7 +103,7 @@ func (r *run) writeRepr(b *buffer, v Value, depth int) {
 		r.writeDict(b, v.attrs, depth)
 		r.write(b, ">")
 	default:
-		unsupported("the text of a %s, which holds its address", typeName(v))
+		unsupported("the text of a %s, which contains its memory address", typeName(v))
 	}
 }
 
