@@ -69,7 +69,7 @@ func TestReadOldIndex(t *testing.T) {
 func TestHalfOfAPair(t *testing.T) {
 	prefix := filepath.Join(t.TempDir(), "x")
 	write(t, prefix, I32, [][]int32{{1, 2, 3}})
-	if _, err := Open(prefix + ".bin"); exitcode.CodeOf(err) != exitcode.Usage || !strings.HasSuffix(err.Error(), "give the prefix of both, "+prefix) {
+	if _, err := Open(prefix + ".bin"); exitcode.CodeOf(err) != exitcode.Usage || !strings.HasSuffix(err.Error(), "give the common prefix of these two files, "+prefix) {
 		t.Error(err)
 	}
 	if err := os.Remove(prefix + ".idx"); err != nil {

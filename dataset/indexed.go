@@ -80,7 +80,7 @@ func open(prefix string, o openOptions) (x *Indexed, err error) {
 // halfOfPair is the error for whoever names the .bin of a pair. Read as tokens without index it would have other
 // documents, and other tokens if they take more than 2 bytes.
 func halfOfPair(prefix string) error {
-	return exitcode.Errorf(exitcode.Usage, "%s.bin belongs to %s.idx, which says what its tokens are; give the prefix of both, %s", prefix, prefix, prefix)
+	return exitcode.Errorf(exitcode.Usage, "%s.bin belongs to %s.idx, which describes the tokens of the .bin file; give the common prefix of these two files, %s", prefix, prefix, prefix)
 }
 
 func exists(path string) bool {
@@ -129,7 +129,7 @@ func (x *Indexed) parse(idx []byte, multimodal bool) error {
 		return exitcode.Errorf(exitcode.BadData, "byte 18: %d sequences and %d document entries need %s bytes, but the file has %d", n, d, neededBytes(n, d), size)
 	}
 	if hasModes := n > 0 && size == headerBytes+13*n+8*d; n > 0 && hasModes != multimodal {
-		return exitcode.Errorf(exitcode.BadData, "byte %d: whether the index has modes of sequences is %v in the file, but %v by --multimodal", headerBytes+12*n+8*d, hasModes, multimodal)
+		return exitcode.Errorf(exitcode.BadData, "byte %d: modes of sequences are present in the index: %v, but --multimodal is given: %v; both must be true or both false", headerBytes+12*n+8*d, hasModes, multimodal)
 	}
 	x.n = int64(n)
 	x.at = tables{headerBytes, 4, headerBytes + 4*x.n, headerBytes + 12*x.n}

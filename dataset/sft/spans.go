@@ -120,17 +120,17 @@ func (r *renderer) around(t *chat.Template, row *row, i int, full string) (from,
 	}
 	before, err := t.Render(row.messages[:i], r.options(row, true))
 	if err != nil {
-		return 0, 0, wrong("the template cannot render the messages before it: %v", err)
+		return 0, 0, wrong("the template cannot render the messages before this message: %v", err)
 	}
 	upto, err := t.Render(row.messages[:i+1], r.options(row, false))
 	if err != nil {
-		return 0, 0, wrong("the template cannot render the messages up to it: %v", err)
+		return 0, 0, wrong("the template cannot render the messages up to this message: %v", err)
 	}
 	switch {
 	case !strings.HasPrefix(full, upto):
-		return 0, 0, wrong("the text of the messages up to it is not the beginning of the complete text")
+		return 0, 0, wrong("the text of the messages up to this message is not the beginning of the complete text")
 	case !strings.HasPrefix(upto, before):
-		return 0, 0, wrong("the text before it with the generation prompt is not the beginning of the text up to it")
+		return 0, 0, wrong("the text before this message, with the generation prompt, is not the beginning of the text up to this message")
 	}
 	return len(before), len(upto), nil
 }

@@ -87,7 +87,7 @@ func (h *header) text(what string, most int64) (string, error) {
 		return "", err
 	}
 	if n > uint64(most) || int64(n) > h.left() {
-		return "", h.bad("%s has %d bytes, but the file has only %d bytes more, or at most %d are allowed", what, n, h.left(), most)
+		return "", h.bad("%s has %d bytes; only %d bytes of the file are left, and at most %d are allowed", what, n, h.left(), most)
 	}
 	raw, err := h.take(int64(n), what)
 	return string(raw), err

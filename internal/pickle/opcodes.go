@@ -148,7 +148,7 @@ func init() {
 				return err
 			}
 			if kw, ok := items[2].(*Dict); !ok || len(kw.Pairs) > 0 {
-				return m.errorf("keyword arguments of a class")
+				return m.errorf("a class is called with keyword arguments, which is not supported")
 			}
 			return m.instance(items[:2], nil)
 		},
@@ -290,7 +290,7 @@ func (m *machine) setItems(d *Dict, items []Value) error {
 // quoted is protocol 0's repr of a byte string.
 func (m *machine) quoted(s string) error {
 	if len(s) < 2 || s[0] != s[len(s)-1] || s[0] != '\'' && s[0] != '"' {
-		return m.errorf("a string without quotes")
+		return m.errorf("a string has no quotes")
 	}
 	body := s[1 : len(s)-1]
 	if s[0] == '\'' {
@@ -298,7 +298,7 @@ func (m *machine) quoted(s string) error {
 	}
 	text, err := strconv.Unquote(`"` + body + `"`)
 	if err != nil {
-		return m.errorf("a string with unknown escapes")
+		return m.errorf("a string has an unknown escape")
 	}
 	return m.push(text)
 }
@@ -340,11 +340,11 @@ func (m *machine) escaped(s string) error {
 			continue
 		}
 		if len(s) < n {
-			return m.errorf("a string with a cut escape")
+			return m.errorf("a string ends inside an escape")
 		}
 		r, err := strconv.ParseUint(s[2:n], 16, 32)
 		if err != nil {
-			return m.errorf("a string with unknown escapes")
+			return m.errorf("a string has an unknown escape")
 		}
 		out.WriteRune(rune(r))
 		s = s[n:]

@@ -20,7 +20,7 @@ const (
 
 // errNoUpload is an upload that the store no longer has: aborted by another, or complete
 // by an attempt whose answer was lost.
-var errNoUpload = errors.New("the upload is no longer there")
+var errNoUpload = errors.New("the upload no longer exists")
 
 // putParts sends an object in parts. Where the store has lost the upload, all of it is
 // sent again: whether the object is complete then, nothing shows.
