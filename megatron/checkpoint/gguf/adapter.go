@@ -49,7 +49,7 @@ func WriteAdapter(ctx context.Context, path string, base checkpoint.Info, f *pef
 		list = append(list, two...)
 	}
 	if w.scaled > 0 {
-		done.Notes = append(done.Notes, "llama.cpp always scales an adapter by alpha divided by its rank; modules with another scale have the rest of it multiplied into B")
+		done.Notes = append(done.Notes, "llama.cpp always scales an adapter by alpha divided by its rank; for modules with another scale, the ratio of the two scales is multiplied into B")
 	}
 	err = checkpoint.Single(path, func() (err error) {
 		done.Bytes, err = gguf.Write(ctx, path, w.metadata(filepath.Base(path)), list)

@@ -156,13 +156,13 @@ func TestRefusesWhatLlamaCppLacks(t *testing.T) {
 		value       any
 		says        string
 	}{
-		{hf.Qwen2MoE, "norm_topk_prob", true, "add up to one"},
+		{hf.Qwen2MoE, "norm_topk_prob", true, "norm_topk_prob true"},
 		{hf.Qwen3MoE, "mlp_only_layers", []int{0}, "layers without experts"},
 		{hf.Qwen2, "rope_scaling", map[string]any{"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}, "scaling"},
-		{hf.SmolLM3, "no_rope_layers", []int{1, 0, 1, 1}, "rotation of layer 1"},
+		{hf.SmolLM3, "no_rope_layers", []int{1, 0, 1, 1}, "layer 1 without RoPE"},
 		{hf.Phi3, "rope_scaling", map[string]any{"rope_type": "longrope", "short_factor": []float64{1, 1, 1, 1}, "long_factor": []float64{2, 2, 2, 2}}, "longrope"},
 		{hf.Qwen3, "rope_scaling", map[string]any{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 16.0}, "beta_fast"},
-		{hf.GPTOSS, "layer_types", []string{"full_attention", "sliding_attention"}, "layer 0 has a window"},
+		{hf.GPTOSS, "layer_types", []string{"full_attention", "sliding_attention"}, "layer 0 without a window"},
 		{hf.GPTOSS, "swiglu_limit", 5.0, "swiglu_limit 5"},
 		{hf.GPTOSS, "rope_parameters", map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 16}, "truncate"},
 		{hf.GPTOSS, "attention_bias", false, "without biases"},

@@ -45,7 +45,7 @@ func splitExperts(_ *spec.Model, src hf.Source) (list []part, ok bool) {
 func (d *describing) checkGPTOSS() {
 	m := d.m
 	for i := range m.NumLayers {
-		d.need((m.WindowAt(i) >= 0) == (i%2 == 0), "layer %d has a window: %v", i, m.WindowAt(i) >= 0)
+		d.need((m.WindowAt(i) >= 0) == (i%2 == 0), "layer %d %s a window", i, withOrWithout(m.WindowAt(i) >= 0))
 	}
 	d.need(m.GateLimit == 7 && m.GateOffset == 1, "swiglu_limit %g", m.GateLimit)
 	d.need(m.QKVBias && m.HasProjBias(), "attention without biases")
@@ -200,7 +200,7 @@ func (d *describing) cohere() {
 
 func (d *describing) checkCohere() {
 	m := d.m
-	d.need(m.Tied, "an output layer of its own")
+	d.need(m.Tied, "an output layer with separate weights")
 	d.need(!m.QKVBias && !m.HasProjBias(), "attention_bias")
 	d.need(m.NumAttentionHeads*m.KVChannels == m.HiddenSize, "heads of width %d", m.KVChannels)
 	d.need(m.NumLayers < 64, "%d layers without norms of queries and keys", m.NumLayers)

@@ -59,7 +59,7 @@ func (d *describing) gemma4() {
 func (d *describing) checkGemma4() {
 	m := d.m
 	d.need(!m.QKVBias && !m.HasProjBias(), "attention_bias")
-	d.need(m.WindowLeft >= 0 && m.Full != nil, "layers without a window alone")
+	d.need(m.WindowLeft >= 0 && m.Full != nil, "a model without sliding windows, or whose layers with and without a window have the same shape")
 	r := rule(m)
 	d.need(r != nil && r.Type == spec.RopeProportional, "rope_type other than proportional in full layers")
 	d.need(m.ScoreScale() == 1, "attention scores multiplied by %g", m.ScoreScale())

@@ -70,6 +70,14 @@ func (d *describing) need(ok bool, format string, args ...any) {
 	}
 }
 
+// withOrWithout says whether a layer has a part.
+func withOrWithout(has bool) string {
+	if has {
+		return "with"
+	}
+	return "without"
+}
+
 // setting adds a key with the value that config.json has for it; none where it has none.
 func (d *describing) setting(key, setting string) {
 	v := d.config[setting]
@@ -170,7 +178,7 @@ func (d *describing) check() {
 		if d.f.arch == "exaone4" {
 			rotates = m.WindowLeft < 0 || m.WindowAt(i) >= 0
 		}
-		d.need(m.Position != spec.PositionRope || m.RopeAt(i) == rotates, "the rotation of layer %d is %v", i, m.RopeAt(i))
+		d.need(m.Position != spec.PositionRope || m.RopeAt(i) == rotates, "layer %d %s RoPE", i, withOrWithout(m.RopeAt(i)))
 	}
 	d.checkGemma()
 	d.checkActivation()
@@ -230,7 +238,7 @@ func (d *describing) checkGemma() {
 	}
 	for i := range m.NumLayers {
 		local := (i+1)%every != 0
-		d.need(m.WindowLeft < 0 || m.WindowAt(i) >= 0 == local, "layer %d has a window: %v", i, m.WindowAt(i) >= 0)
+		d.need(m.WindowLeft < 0 || m.WindowAt(i) >= 0 == local, "layer %d %s a window", i, withOrWithout(m.WindowAt(i) >= 0))
 	}
 	divisor := d.f.scoreDivisor(int64(m.HiddenSize), int64(m.NumAttentionHeads), int64(m.KVChannels), int64(m.NumLayers))
 	d.need(math.Abs(m.ScoreScale()*math.Sqrt(float64(divisor))-1) < 1e-6, "attention scores multiplied by %g", m.ScoreScale())
@@ -243,7 +251,7 @@ func (d *describing) checkExperts() {
 		return
 	}
 	if fixed, ok := d.f.fixed["norm_topk_prob"].(bool); ok {
-		d.need(e.PreSoftmax != fixed, "whether the weights of the chosen experts add up to one: %v", !e.PreSoftmax)
+		d.need(e.PreSoftmax != fixed, "norm_topk_prob %v", !e.PreSoftmax)
 	}
 	d.need(d.f.arch != "olmoe" || d.m.NumQueryGroups == d.m.NumAttentionHeads, "grouped queries")
 	d.need(d.f.mixed || !slices.Contains(e.Layers, false), "layers without experts")

@@ -181,7 +181,7 @@ func (d *describing) checkNemotron() {
 	if e := m.Experts; e != nil {
 		pattern := m.Hybrid()
 		d.need(!strings.Contains(pattern, "-"), "the pattern %s, which has both MLPs and experts", pattern)
-		d.need(e.NumGroups <= 1 || e.BestOfGroup() == 2, "groups of experts by other than their best two")
+		d.need(e.NumGroups <= 1 || e.BestOfGroup() == 2, "groups of experts whose score is not the sum of their two best experts")
 	}
 }
 
@@ -342,7 +342,7 @@ func (s *settling) nemotron() {
 	_, c["mamba_head_dim"] = s.scanWidth("mamba_num_heads")
 	s.convBias("use_conv_bias")
 	if s.rotates() {
-		s.fail("%s is not false, but layers of this architecture do not rotate", s.key("rope.scaling.finetuned"))
+		s.fail("%s is not false, but layers of this architecture do not use RoPE", s.key("rope.scaling.finetuned"))
 	}
 	if x, ok := s.number("attention.layer_norm_rms_epsilon"); ok {
 		c["layer_norm_epsilon"] = fraction(x) // llama.cpp takes it first

@@ -137,7 +137,7 @@ func OpenSource(dir string, o checkpoint.OpenOptions) (checkpoint.Source, error)
 	m.Context = f.MaxPositions
 	info := checkpoint.Info{Format: checkpoint.HF, Path: dir, Family: f.Family, Model: &m, Tokenizer: tokenizerOf(dir), Specials: specialsOf(dir)}
 	if info.Quantization = f.Quantization; info.Quantization != "" {
-		info.Notes = append(info.Notes, fmt.Sprintf("weights are stored as %s; the values that these codes stand for are read", strings.ToUpper(info.Quantization)))
+		info.Notes = append(info.Notes, fmt.Sprintf("weights are stored as codes of %s; the values that the codes stand for are read", strings.ToUpper(info.Quantization)))
 	}
 	if info.Tokenizer.Type == "Llama2Tokenizer" {
 		if note := tokenizer.LeftOut(info.Tokenizer.Model); note != "" {

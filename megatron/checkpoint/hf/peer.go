@@ -43,7 +43,7 @@ func CheckPeer(dir string, m *spec.Model) (judged bool, err error) {
 	defer files.Close()
 	list := append(p.settings(m), p.tensors(files)...)
 	if len(list) > 0 {
-		return true, exitcode.Errorf(exitcode.Differs, "%s: transformers would build another model from it: %w; do not use it", dir, Some(list))
+		return true, exitcode.Errorf(exitcode.Differs, "%s: transformers would build another model from this folder: %w; do not use the folder", dir, Some(list))
 	}
 	return true, nil
 }
@@ -73,7 +73,7 @@ var llamas = []string{GPTNeoX, Starcoder2, Phi3, SmolLM3, Llama, Mistral, Mixtra
 func (p peer) settings(m *spec.Model) (list []error) {
 	same := func(what string, theirs, ours float64) {
 		if theirs != ours {
-			list = append(list, fmt.Errorf("%s is %g in transformers, but %g in the model", what, theirs, ours))
+			list = append(list, fmt.Errorf("%s: %g in transformers, but %g in the model", what, theirs, ours))
 		}
 	}
 	truth := map[bool]float64{true: 1}

@@ -37,7 +37,7 @@ func (p peer) sparse(layer int) bool {
 func (p peer) router(m *spec.Model, same func(what string, theirs, ours float64)) {
 	e, truth := m.Experts, map[bool]float64{true: 1}
 	for layer := range m.NumLayers {
-		same(fmt.Sprintf("layer %d's having experts", layer), truth[p.sparse(layer)], truth[m.MixtureAt(layer)])
+		same(fmt.Sprintf("experts in layer %d", layer), truth[p.sparse(layer)], truth[m.MixtureAt(layer)])
 	}
 	same("num_experts_per_tok", p.number("num_experts_per_tok", map[string]float64{Mixtral: 2, Qwen2MoE: 4, Qwen3MoE: 8, OLMoE: 8, GLM4MoE: 8}[p.family]), float64(e.TopK))
 	one := func(x float64) float64 {

@@ -150,7 +150,7 @@ func (c *reading) queryKeyNorms(f *fields) {
 	}
 	if c.Family == OLMoE {
 		if m.NumAttentionHeads*m.KVChannels != m.HiddenSize {
-			c.fail("head_dim %d with %d heads in a hidden size of %dis not supported: this class normalizes rows of the hidden size", m.KVChannels, m.NumAttentionHeads, m.HiddenSize)
+			c.fail("head_dim %d with %d heads in a hidden size of %d is not supported: this class normalizes rows of the hidden size", m.KVChannels, m.NumAttentionHeads, m.HiddenSize)
 		}
 		if f.ClipQKV != nil {
 			c.fail("clip_qkv %v is not supported", *f.ClipQKV)
@@ -263,7 +263,7 @@ func (c *reading) llama(f *fields) {
 	case c.row.mixture != nil:
 		c.experts(f)
 	case f.Experts != nil || f.LocalExperts != nil:
-		c.fail("num_experts or num_local_experts in a %s model, which has none", c.Family)
+		c.fail("num_experts or num_local_experts is given, but a %s model has no experts", c.Family)
 	}
 }
 

@@ -41,7 +41,7 @@ func (r *rope) UnmarshalJSON(raw []byte) error {
 	}
 	slices.Sort(types)
 	if len(types) != len(tables) {
-		return fmt.Errorf("the rotary parameters have both tables per layer type (%s) and values outside these tables", strings.Join(types, ", "))
+		return fmt.Errorf("the rotary parameters have both tables per layer type (%s) and values outside these tables; write the values in the tables only", strings.Join(types, ", "))
 	}
 	// Equal tables are one.
 	all := map[string]*rope{}

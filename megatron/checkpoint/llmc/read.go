@@ -150,7 +150,7 @@ func (r *reader) open() (checkpoint.Source, error) {
 	// The file has exactly the parameters of such a model.
 	width := checkpoint.Width(dtype)
 	if want := headerBytes + l.total*width; size != want {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s has %d bytes, but by its header %d: the file is truncated, or has other sizes", r.path, size, want)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s has %d bytes, but by its header the file should have %d: the file is truncated, or its header is wrong", r.path, size, want)
 	}
 	mp, err := hf.NewLinearMapping(m)
 	if err != nil {
@@ -174,9 +174,9 @@ func (r *reader) open() (checkpoint.Source, error) {
 // shape is GPT-2 of the header's sizes.
 func shape(path string, h []int32) (*spec.Model, error) {
 	const limit = 1 << 24
-	for i, what := range map[int]string{2: "positions", 3: "vocabulary", 4: "layers", 5: "heads", 6: "channels"} {
+	for i, what := range map[int]string{2: "positions", 3: "token ids", 4: "layers", 5: "heads", 6: "channels"} {
 		if h[i] < 1 || h[i] > limit || i == 4 && h[i] > 10_000 {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: byte %d: %s is %d", path, 4*i, what, h[i])
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: byte %d: the number of %s is %d, which is not possible", path, 4*i, what, h[i])
 		}
 	}
 	heads, c := int(h[5]), int(h[6])
@@ -280,7 +280,7 @@ func (r *reader) shares(first *os.File, step, ranks int64) ([]*os.File, error) {
 			return nil, err
 		}
 		if int64(h[2]) != ranks || int(h[3]) != rank || int64(h[10]) != step {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s is of rank %d of %d at step %d", f.Name(), h[3], h[2], h[10])
+			return nil, exitcode.Errorf(exitcode.BadData, "%s is of rank %d of %d at step %d; it must be of rank %d of %d at step %d", f.Name(), h[3], h[2], h[10], rank, ranks, step)
 		}
 		files = append(files, f)
 	}

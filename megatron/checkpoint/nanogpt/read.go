@@ -223,7 +223,7 @@ func (r *reader) moments(mp *hf.Mapping, values *hf.Torch, state *checkpoint.Sta
 	v, _ := r.root.Get("optimizer")
 	root, _ := v.(*pickle.Dict)
 	if v, _ = root.Get("state"); root == nil || v == nil {
-		return nil, "no optimizer in it"
+		return nil, "the checkpoint has no optimizer state"
 	}
 	byID, _ := v.(*pickle.Dict)
 	if byID == nil || len(byID.Pairs) == 0 {

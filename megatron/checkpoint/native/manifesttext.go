@@ -110,7 +110,7 @@ func readText(r io.Reader, size int64) (*Manifest, error) {
 		return nil, err
 	}
 	if is := hexSum(hash.Sum128()); is != said {
-		return nil, fmt.Errorf("bytes %d to %d have the checksum %s, but by byte %d it should be %s", headBytes, size-1, is, len(headOpen), said)
+		return nil, fmt.Errorf("bytes %d to %d have the checksum %s, but the checksum that is stored at byte %d is %s", headBytes, size-1, is, len(headOpen), said)
 	}
 	if wrong != nil {
 		return nil, wrong

@@ -142,7 +142,7 @@ func checkStored(t mpu.Stored) error {
 		return bad("its buffer " + t.Tensor.String() + " cannot be stored")
 	}
 	if _, ok := volume(t.Global, t.Tensor.DType.Size()); !ok {
-		return bad("no shape of a tensor")
+		return bad("this shape of a tensor is not possible")
 	}
 	for _, p := range t.Pieces {
 		if !checkpoint.Inside(p, t.Global) || p.Local < 0 || p.Local+p.Len() > t.Tensor.Len() {

@@ -204,7 +204,7 @@ func (o *optimizer) distributed() error {
 	}
 	// One entry per virtual stage.
 	if coalesced, _ := d.Get("buckets_coalesced"); coalesced != true {
-		return fmt.Errorf("%s does not store each buffer contiguously (buckets_coalesced), as Megatron-LM before 0.5 did; convert it with a newer version", path)
+		return fmt.Errorf("%s does not store each buffer contiguously (buckets_coalesced is not set); Megatron-LM before 0.5 wrote such files: convert the checkpoint with a newer Megatron-LM", path)
 	}
 	for _, p := range d.Pairs {
 		chunk, ok := p.Key.(int64)
