@@ -151,7 +151,7 @@ func (p *parser) deriveActivation() {
 		}
 	}
 	if m.FFNHiddenSize == 0 && m.HiddenSize > 0 {
-		p.clash("hidden-size ffn-hidden-size", "--hidden-size %d is too small for the width --swiglu derives; give --ffn-hidden-size", m.HiddenSize)
+		p.clash("hidden-size ffn-hidden-size", "--hidden-size %d is too small for --swiglu to derive the width of the MLP from it; give --ffn-hidden-size", m.HiddenSize)
 	}
 }
 

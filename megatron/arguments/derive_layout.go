@@ -163,7 +163,7 @@ func (p *parser) deriveWorld() bool {
 		l.WorldSize = 1
 	}
 	if l.WorldSize%one != 0 {
-		p.problem("%s not divide into copies of the model of %d ranks (tensor %d x pipeline %d x context %d): use --world-size %s",
+		p.problem("%s not divide into copies of the model with %d ranks each (tensor %d x pipeline %d x context %d): use --world-size %s",
 			ranksDo(l.WorldSize), one, l.TP, l.PP, l.CP, config.NearestMultiples(l.WorldSize, one))
 		return false
 	}
@@ -180,7 +180,7 @@ func (p *parser) checkTensorParallel() {
 		p.clash("ffn-hidden-size hidden-size tensor-model-parallel-size", "--ffn-hidden-size %d is not a multiple of --tensor-model-parallel-size %d: use --ffn-hidden-size %s", m.FFNHiddenSize, tp, config.NearestMultiples(m.FFNHiddenSize, tp))
 	}
 	if p.Layout.SequenceParallel && p.SeqLength%(tp*p.Layout.CP) != 0 {
-		p.clash("sequence-parallel seq-length", "--sequence-parallel: --seq-length %d is not a multiple of %d: use --seq-length %s", p.SeqLength, tp*p.Layout.CP, config.NearestMultiples(p.SeqLength, p.sequenceCut()))
+		p.clash("sequence-parallel seq-length", "--sequence-parallel: --seq-length %d is not a multiple of %d (--tensor-model-parallel-size x --context-parallel-size): use --seq-length %s", p.SeqLength, tp*p.Layout.CP, config.NearestMultiples(p.SeqLength, p.sequenceCut()))
 	}
 }
 
@@ -385,7 +385,7 @@ func (p *parser) checkExpertParallel() {
 		p.clash("moe-shared-expert-intermediate-size tensor-model-parallel-size", "--moe-shared-expert-intermediate-size %d is not a multiple of --tensor-model-parallel-size %d; use --moe-shared-expert-intermediate-size %s", e.SharedFFN, l.TP, config.NearestMultiples(e.SharedFFN, l.TP))
 	}
 	if l.WorldSize%(l.ETP*l.EP*l.PP) != 0 {
-		p.clash("expert-tensor-parallel-size expert-model-parallel-size", "%s not divide evenly into expert copies of %d ranks (expert tensor %d x expert %d x pipeline %d); use %s", ranksDo(l.WorldSize), l.ETP*l.EP*l.PP, l.ETP, l.EP, l.PP, p.fittingExperts())
+		p.clash("expert-tensor-parallel-size expert-model-parallel-size", "%s not divide evenly into copies of the experts with %d ranks each (expert tensor %d x expert %d x pipeline %d); use %s", ranksDo(l.WorldSize), l.ETP*l.EP*l.PP, l.ETP, l.EP, l.PP, p.fittingExperts())
 	}
 	if l.OrderTPPPDP && l.PP > 1 && l.ETP*l.EP != l.TP*l.CP {
 		// The stages of the experts would be other ranks than those of the layers around them.

@@ -46,7 +46,7 @@ func (f *FP8) Keeps(layer, layers int) bool {
 }
 
 // ErrFP8Cut is in the chain of CheckFP8's error.
-var ErrFP8Cut = errors.New("--fp8-format: a rank would have parts of blocks")
+var ErrFP8Cut = errors.New("--fp8-format: a rank would have parts of")
 
 // CheckFP8 refuses a layout in which a rank has parts of blocks, or of a query group, with the nearest legal number
 // of ranks.
@@ -86,10 +86,11 @@ func (c *Step) CheckFP8() error {
 		for legal > 1 && !cut.fits(legal) {
 			legal--
 		}
-		if block == 1 {
-			return exitcode.With(exitcode.Usage, fmt.Errorf("%w of query groups; use --%s %d", ErrFP8Cut, cut.flag, legal))
+		parts := fmt.Sprintf("blocks of %d %s", block, cut.what)
+		if block == 1 || cut.what == "channels" && (cut.ranks > m.NumQueryGroups || m.Mamba != nil && cut.ranks > m.Mamba.Groups) {
+			parts = "groups of heads"
 		}
-		return exitcode.With(exitcode.Usage, fmt.Errorf("%w of %d %s; use --%s %d", ErrFP8Cut, block, cut.what, cut.flag, legal))
+		return exitcode.With(exitcode.Usage, fmt.Errorf("%w %s; use --%s %d", ErrFP8Cut, parts, cut.flag, legal))
 	}
 	return nil
 }

@@ -131,7 +131,7 @@ func (m *Machine) checkMeasured() (problems []error) {
 	for i := range m.Ops {
 		o := &m.Ops[i]
 		if o.Ranks != 1 && o.Ranks != m.Threads && o.Ranks != 2*m.Threads {
-			add("ops %s %s: ranks is %d; it must be 1, threads or twice that", o.Op, o.Form, o.Ranks)
+			add("ops %s %s: ranks is %d; it must be 1, the value of threads, or twice that value", o.Op, o.Form, o.Ranks)
 		}
 		rows("ops "+o.Op+" "+o.Form, o.Times, strings.Count(o.Form, "#")+3)
 	}

@@ -85,7 +85,7 @@ func (s *stageCheck) run(a Action) error {
 	// Each runs once, in order, a backward after its forward, with its input received.
 	switch {
 	case at.grad && s.forwardOnly:
-		return fmt.Errorf("a list without backwards has one")
+		return fmt.Errorf("the list has a backward, but must have none")
 	case value.ran:
 		return fmt.Errorf("it has run before")
 	case *next != a.Micro:
@@ -114,14 +114,14 @@ func (s *stageCheck) run(a Action) error {
 // both go where the next part of the model is.
 func (s *stageCheck) exchange(a Action) error {
 	if len(a.Transfers) == 0 {
-		return fmt.Errorf("an exchange without values")
+		return fmt.Errorf("the exchange has no values")
 	}
 	for _, t := range a.Transfers {
 		at := valueKey{t.Grad, t.Chunk, t.Micro}
 		value := s.at(at)
 		switch {
 		case a.Overlap && t.Grad != a.Transfers[0].Grad:
-			return fmt.Errorf("an overlapped exchange holds activations and gradients")
+			return fmt.Errorf("an overlapped exchange has both activations and gradients, which is not possible")
 		case t.Send && (value == nil || !value.unsent || t.Peer != s.to(at)):
 			return fmt.Errorf("%v: this stage does not have the value", t)
 		case !t.Send && (value == nil || value.here || value.ran || t.Peer != s.from(at)):
@@ -249,7 +249,7 @@ func (m *matched) meet(sends, receives []half, from, to int) error {
 		s, r := sends[i], receives[i]
 		sent, received := m.of(from, s), m.of(to, r)
 		if virtual(sent, from, len(m.lists), true) != virtual(received, to, len(m.lists), false) {
-			return exitcode.Errorf(exitcode.Internal, "schedule: value %d from stage %d to stage %d: one is at %v (action %d), the other at %v (action %d)", i, from, to, *sent, s.action, *received, r.action)
+			return exitcode.Errorf(exitcode.Internal, "schedule: value %d from stage %d to stage %d: the sender has %v (action %d), but the receiver has %v (action %d)", i, from, to, *sent, s.action, *received, r.action)
 		}
 		m.other[from][s.transfer] = action{to, int(r.action)}
 		m.other[to][r.transfer] = action{from, int(s.action)}

@@ -23,7 +23,7 @@ func (p *splitting) byMethod(chunks int) []int {
 	switch {
 	case p.Method == ByParameters && p.Weights != nil:
 		if len(p.Weights) != slots {
-			p.problem("--pp-partition-method %s: %d weights for %d layers, embedding and head", p.Method, len(p.Weights), p.Layers)
+			p.problem("--pp-partition-method %s: there are %d weights for %d layers, the embedding and the head", p.Method, len(p.Weights), p.Layers)
 			return nil
 		}
 		counts = balance(p.Weights, n)
