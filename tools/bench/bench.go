@@ -22,10 +22,10 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 		Description: "Without an argument, the command measures the GEMM peak and the copy bandwidth, and then complete training steps on random tokens.\n" +
 			"ops: the same with one line per op and shape. peak: matrix products only. cores: time of a message between two cores. step: training steps only. start: from process start to the first finished step of a small model.\n" +
 			"data: tokenizing, index arrays, blends, the loader.\n" +
-			"layouts: the same step under layouts of 2 and 4 ranks in this process. contexts: one long sequence shared by 2 and 4 ranks, by every exchange. comm: an all-reduce compared with the memory's own speed.\n" +
-			"experts: a step of a mixture (moe-237m, or --model; 2 layers and a small vocabulary of it) compared with a dense model of the same operations per token, and with finer experts.\n" +
+			"layouts: the same step under layouts of 2 and 4 ranks in this process. contexts: one long sequence shared by 2 and 4 ranks, with each --cp-comm-type. comm: an all-reduce compared with the memory's own speed.\n" +
+			"experts: a step of a mixture of experts (moe-237m, or --model, reduced to 2 layers and a small vocabulary) compared with steps of a dense model and of a mixture with more and smaller experts, both with the same number of operations per token.\n" +
 			"ladder: on a GPU, the step in f32, TF32, bf16, bf16 with graphs, for a model of 11M parameters and GPT-2 124M, or --model.\n" +
-			"plans: formulas and layouts that plan checks per second, and the time and memory of a large plan.\n" +
+			"plans: how many formulas and layouts plan checks per second, and the time and memory of a large plan.\n" +
 			"serve: a server of OpenAI's API, ours or another, under Poisson-distributed requests: time to the first token, time between tokens, goodput.",
 		Flags: allFlags(),
 		Action: func(c *cli.Context) error {
@@ -73,7 +73,7 @@ func allFlags() []cli.Flag {
 		command.Between(1, 1<<20, &cli.IntFlag{Name: "micro-batch-size", Value: 4, Usage: "use N sequences per micro-batch; a step has one micro-batch"}),
 		command.Between(1, command.Sizes, &cli.IntFlag{Name: "seq-length", Value: 512, Usage: "use N tokens per sequence"}),
 		command.Between(0, 1, &cli.Float64Flag{Name: "dropout", Usage: "set the dropout probability of hidden states and attention"}),
-		command.Between(0, 1000000, &cli.IntFlag{Name: "steps", Usage: "time N steps, after one warm-up step (0 times steps for 15 s, at least 3)"}),
+		command.Between(0, 1000000, &cli.IntFlag{Name: "steps", Usage: "time N steps, after one warm-up step (with 0, as many steps as fit into 15 s, but at least 3)"}),
 		&cli.StringFlag{Name: "cuda-graph-impl", Value: "none", Usage: "choose whether CUDA graphs are used: local runs each micro-batch, and each update, as one graph on a GPU; none uses no graphs"},
 		&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
 	}
@@ -118,7 +118,7 @@ func readOptions(c *cli.Context) (o options, err error) {
 		text string
 	}{
 		{!o.graphs && c.String("cuda-graph-impl") != "none", fmt.Sprintf("--cuda-graph-impl must be none or local, not %s", c.String("cuda-graph-impl"))},
-		{o.model.MaxPositions > 0 && o.seq > o.model.MaxPositions, fmt.Sprintf("--seq-length %d: %s has %d positions", o.seq, o.name, o.model.MaxPositions)},
+		{o.model.MaxPositions > 0 && o.seq > o.model.MaxPositions, fmt.Sprintf("--seq-length %d exceeds the %d positions of %s", o.seq, o.model.MaxPositions, o.name)},
 		{rate == 1, "--dropout must be below 1, not 1"},
 	} {
 		if bad.is {

@@ -205,7 +205,7 @@ func TestFlagErrors(t *testing.T) {
 		{"--model gpt9", "gpt9"},
 		{"--micro-batch-size 0", "--micro-batch-size must be from 1 to 1048576, not 0"},
 		{"--seq-length 0", "--seq-length must be from 1 to 2147483647, not 0"},
-		{"--seq-length 2000", "gpt2-124m has 1024 positions"},
+		{"--seq-length 2000", "exceeds the 1024 positions of gpt2-124m"},
 		{"--steps -1", "--steps must be from 0 to 1000000, not -1"},
 		{"--dropout 1", "--dropout must be below 1, not 1"},
 		{"--bf16 --fp16", "--fp32, --bf16 and --fp16 cannot be combined; give one"},

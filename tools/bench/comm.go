@@ -51,7 +51,7 @@ func benchComm(c *cli.Context, open func(string) (*device.Device, error)) error 
 		}
 		out.Printf("%-28s %5.2f GB/s %7.0f us %10s\n", w.Name, speed, times[1]*1e6, ratio)
 	}
-	out.Printf("ratio at 64 MB: to torch where it is measured, else to Gloo alone; 4 KB: the best, when the other rank's part was there already\n")
+	out.Printf("The ratio is that of the rates at 64 MB, to torch if torch is measured, otherwise to Gloo alone. The time of 4 KB is the shortest one, in which the part of the other rank had already arrived.\n")
 	if out.Err == nil && c.Bool("json") {
 		out = &command.Printer{W: c.App.Writer}
 		out.JSON(r)

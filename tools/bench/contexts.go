@@ -49,8 +49,8 @@ const fewWords = 512
 
 func contextFlags() []cli.Flag {
 	return []cli.Flag{
-		command.Between(1, command.Sizes, &cli.IntFlag{Name: "heads", Usage: "bench contexts: use only N heads of the model, and their part of its width (default: all)"}),
-		&cli.StringFlag{Name: "only", Usage: "bench contexts: time only one rank, and the exchanges whose name contains this text, as in \"cp2 p2p\" (default: all)"},
+		command.Between(1, command.Sizes, &cli.IntFlag{Name: "heads", Usage: "bench contexts: use only N heads of the model, and reduce the width of the model in proportion (default: all)"}),
+		&cli.StringFlag{Name: "only", Usage: "bench contexts: time only the run on one rank, and the exchanges whose names contain this text, as in \"cp2 p2p\" (default: all)"},
 	}
 }
 
@@ -123,7 +123,7 @@ func chosenExchanges(o options, only string, notes *command.Printer) ([]config.L
 		}
 		named = named || l.CP > 1
 		if o.seq%(2*l.CP) != 0 {
-			return nil, exitcode.Errorf(exitcode.Usage, "--seq-length %d is not a multiple of %d", o.seq, 2*l.CP)
+			return nil, exitcode.Errorf(exitcode.Usage, "--seq-length %d is not a multiple of %d, twice the number of ranks that share the sequence", o.seq, 2*l.CP)
 		}
 		if len(l.CPCommType) > 0 && headsOf(l) > 1 && o.model.NumQueryGroups%headsOf(l) != 0 {
 			notes.Printf("%s: left out, %d query groups are not a multiple of %d\n", nameOf(l), o.model.NumQueryGroups, headsOf(l))

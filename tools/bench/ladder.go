@@ -124,8 +124,8 @@ func ladder(c *cli.Context) error {
 				r.TokensPerSecond*r.FLOPsPerToken/1e12, gain, float64(r.ArenaPeak)/(1<<30))
 		}
 	}
-	out.Printf("\nA gain is over the rung above; own products: graphs without cuBLASLt, over graphs. Fused kernels and flash attention\n" +
-		"are in every rung: this device has no others. Dropout as in --dropout, the same for all.\n")
+	out.Printf("\nA gain is relative to the row above; the gain of own products (graphs without cuBLASLt) is relative to graphs. Fused kernels and\n" +
+		"flash attention are in every row, since this device has no others. All rows have the dropout of --dropout.\n")
 	if out.Err == nil && c.Bool("json") {
 		out = &command.Printer{W: c.App.Writer}
 		out.JSON(rows)

@@ -70,9 +70,9 @@ func (o opSum) why(copies float64) string {
 	parts := fmt.Sprintf("a call takes %s, %s with its data in the caches, %s to copy its bytes", micros(call), micros(warm), micros(copying))
 	switch {
 	case call < handedOut:
-		return parts + ": so short that handing it to the threads counts"
+		return parts + ": the call is so short that distributing it to the threads takes much of the time"
 	case call < 1.1*(warm+copying):
-		return parts + ": the two do not wholly overlap"
+		return parts + ": computing and copying overlap only in part"
 	}
 	return parts + ": lines that are written are read first, memory is not read in order, or other programs ran"
 }

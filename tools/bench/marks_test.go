@@ -35,9 +35,9 @@ func TestMarks(t *testing.T) {
 	var text bytes.Buffer
 	r.printMarks(&command.Printer{W: &text})
 	want := []string{
-		"both 8: 50% of its bound, mark 90%: a call takes 1000 us, 500 us with its data in the caches, 500 us to copy its bytes: the two do not wholly overlap",
+		"both 8: 50% of its bound, mark 90%: a call takes 1000 us, 500 us with its data in the caches, 500 us to copy its bytes: computing and copying overlap only in part",
 		"lost 8: 10% of its bound, mark 90%: a call takes 1000 us, 100 us with its data in the caches, 100 us to copy its bytes: lines that are written are read first, memory is not read in order, or other programs ran",
-		"short 8: 10% of its bound, mark 90%: a call takes 20 us, 2 us with its data in the caches, 1 us to copy its bytes: so short that handing it to the threads counts",
+		"short 8: 10% of its bound, mark 90%: a call takes 20 us, 2 us with its data in the caches, 1 us to copy its bytes: the call is so short that distributing it to the threads takes much of the time",
 		"attention_forward 8: 60% of the instructions' peak, mark 70%: exponentials, masks and the full blocks on the diagonal do not count as operations",
 	}
 	if got := strings.TrimPrefix(text.String(), "\nBelow their marks:\n"); got != strings.Join(want, "\n")+"\n" {

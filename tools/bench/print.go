@@ -47,7 +47,7 @@ func (r *result) print(out *command.Printer, everyShape bool) {
 	}
 	to.Printf("\n")
 	if !r.onHost {
-		to.Printf("Ops, each waited for, in steps of their own:\n")
+		to.Printf("Ops, in separate steps that wait for each op:\n")
 	}
 	// Every op.
 	r.printOps(to, everyShape)

@@ -18,7 +18,7 @@ import (
 )
 
 const description = `Answers what you type, with all of the conversation so far as context, by the model's chat template. A model
-without one continues the text. Commands:
+without a chat template continues the text. Commands:
   /reset         begin a new conversation
   /system TEXT   set the system text, and begin a new conversation; without TEXT show it
   /help          list the commands

@@ -34,7 +34,7 @@ func (r *report) table(p *command.Printer, width int) {
 	tensors(p, width, r.Tensors)
 	for i, s := range []side{r.A, r.B} {
 		if len(s.Apart) > 0 {
-			p.Printf("\nstored twice in %c with different values (A: the first stage's, which is read; B: the last stage's)", 'A'+i)
+			p.Printf("\nstored twice in %c with different values (column A: the value of the first stage, which is read; column B: that of the last stage)", 'A'+i)
 			tensors(p, width, s.Apart)
 		}
 	}

@@ -47,7 +47,7 @@ type Report struct {
 func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:  "doctor",
-		Usage: "report what this machine lacks and what works without it",
+		Usage: "report what this machine lacks, and what works nevertheless",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print one JSON object instead of text"},
 			&cli.BoolFlag{Name: "hosts", Usage: "check all hosts of a run at once: monotron launch --hostfile FILE -- doctor --hosts"}},
 		Action: func(c *cli.Context) error {

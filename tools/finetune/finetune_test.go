@@ -254,7 +254,7 @@ func TestAnotherTuningIsRefused(t *testing.T) {
 		switch {
 		case c.says == "" && !errors.Is(err, errTrained):
 			t.Errorf("%v: %v", c.more, err)
-		case c.says != "" && (exitcode.CodeOf(err) != exitcode.Usage || err.Error() != "--output "+out+" has the checkpoints of another tuning: "+c.says+"; give another --output, or remove the folder "+out+" to train again"):
+		case c.says != "" && (exitcode.CodeOf(err) != exitcode.Usage || err.Error() != "--output "+out+" has the checkpoints of another run of finetune: "+c.says+"; give another --output, or remove the folder "+out+" to train again"):
 			t.Errorf("%v: %v, want %s", c.more, err, c.says)
 		}
 	}

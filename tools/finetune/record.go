@@ -58,7 +58,7 @@ func (o *options) keepRecord(say func(format string, args ...any)) (undo func(),
 			return nil, err
 		}
 		if list := now.differs(&before); len(list) > 0 {
-			return nil, exitcode.Errorf(exitcode.Usage, "--output %s has the checkpoints of another tuning: %s; give another --output, or remove the folder %[1]s to train again", o.output, strings.Join(list, ", "))
+			return nil, exitcode.Errorf(exitcode.Usage, "--output %s has the checkpoints of another run of finetune: %s; give another --output, or remove the folder %[1]s to train again", o.output, strings.Join(list, ", "))
 		}
 		return func() {}, nil
 	}

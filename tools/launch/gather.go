@@ -122,7 +122,7 @@ func (g *gathering) gather(ctx context.Context, notes io.Writer) (spare bool, er
 	}
 	g.node = 0
 	if g.spares == 0 {
-		fmt.Fprintf(notes, "launch: this host is no longer needed: the layout runs on %d others\n", g.nodes)
+		fmt.Fprintf(notes, "launch: this host is no longer needed: the layout runs on %d other hosts\n", g.nodes)
 		return false, errNotNeeded
 	}
 	return true, nil
@@ -164,7 +164,7 @@ func (o *options) hostsToUse(here int, gone string, notes io.Writer) (hosts int,
 		return 0, exitcode.Errorf(exitcode.IO, "lost %[2]s of %[1]d hosts: the remaining %[3]d hosts (%[4]d ranks) cannot run the layout (%[5]s), or are fewer than --min-nnodes %[6]d; restore the host, or restart with a layout that fits",
 			o.all, gone, here, here*o.local, o.layout(), o.leastNodes)
 	}
-	fmt.Fprintf(notes, "launch: lost %[2]s of %[1]d hosts; continuing with %[3]d, %[4]d ranks\n", o.all, gone, hosts, hosts*o.local)
+	fmt.Fprintf(notes, "launch: lost %[2]s of %[1]d hosts; continuing with %[3]d hosts, %[4]d ranks\n", o.all, gone, hosts, hosts*o.local)
 	return hosts, nil
 }
 

@@ -34,7 +34,7 @@ func (g *gathering) over(err error) {
 	if g == nil || g.session == nil {
 		return
 	}
-	v := &failure.Verdict{Kind: runIsOver, Rank: g.number0, Code: exitcode.CodeOf(err), Text: "it is done", Time: time.Now()}
+	v := &failure.Verdict{Kind: runIsOver, Rank: g.number0, Code: exitcode.CodeOf(err), Text: "the run is complete", Time: time.Now()}
 	if err != nil {
 		v.Text = err.Error()
 	}

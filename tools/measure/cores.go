@@ -44,7 +44,7 @@ func (s *survey) summary() string {
 	least, most := slices.Min(s.distances), slices.Max(s.distances)
 	text := fmt.Sprintf("a word from core to core and back: %.0f to %.0f ns", 1e9*least, 1e9*most)
 	if !s.near(most) {
-		text += "; what was seen while the cores were far apart is left out where they were near too"
+		text += "; measurements made while this time was long are left out if others were made while it was short"
 	}
 	return text
 }

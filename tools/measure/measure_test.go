@@ -76,7 +76,7 @@ func TestCoresApart(t *testing.T) {
 		t.Errorf("a word takes %g s there and back", far)
 	}
 	for want, distances := range map[string][]float64{"": nil, "a word from core to core and back: 80 to 99 ns": {99e-9, 80e-9},
-		"a word from core to core and back: 80 to 400 ns; what was seen while the cores were far apart is left out where they were near too": {80e-9, 400e-9, 90e-9}} {
+		"a word from core to core and back: 80 to 400 ns; measurements made while this time was long are left out if others were made while it was short": {80e-9, 400e-9, 90e-9}} {
 		if got := (&survey{distances: distances}).summary(); got != want {
 			t.Errorf("of %v it says %q", distances, got)
 		}

@@ -88,10 +88,10 @@ func (g *goodput) cost(p *runPlan) (total, lost float64) {
 // write prints the lines about failures.
 func (g *goodput) write(p *runPlan, out *command.Printer) {
 	if !g.known() {
-		out.Printf("  a failure every %s, some %.3g in all; --save-seconds, the time of a checkpoint, gives the goodput\n", lasting(g.Between/86400), g.failures)
+		out.Printf("  a failure every %s, about %.3g in total; give --save-seconds, the time of a checkpoint, to compute the goodput\n", lasting(g.Between/86400), g.failures)
 		return
 	}
-	out.Printf("  goodput %.1f%%: a failure every %s, some %.3g in all; ", 100*g.Share, lasting(g.Between/86400), g.failures)
+	out.Printf("  goodput %.1f%%: a failure every %s, about %.3g in total; ", 100*g.Share, lasting(g.Between/86400), g.failures)
 	if p.config.Checkpoint.SaveInterval > 0 {
 		out.Printf("a checkpoint every %d steps (best: %.0f, %.1f%%)", p.config.Checkpoint.SaveInterval, math.Ceil(g.best), 100*g.AtBest)
 	} else {

@@ -72,7 +72,7 @@ func TestGoodputInText(t *testing.T) {
 	for flags, want := range map[string]string{
 		"--machine h100 --save-seconds 20":                                   "goodput 9",
 		"--machine h100 --save-seconds 20 --price 2":                         "for 1024 devices, of which ",
-		"--machine h100":                                                     "--save-seconds, the time of a checkpoint, gives the goodput",
+		"--machine h100":                                                     "give --save-seconds, the time of a checkpoint, to compute the goodput",
 		"--machine h200 --device-mtbf 5e4 --save-seconds 20 --spare-nodes 1": "of the failures find no spare node",
 	} {
 		if text, err := planned(t, flags, ""); err != nil || !strings.Contains(text, want) {

@@ -47,12 +47,12 @@ func scheduleCommand() *cli.Command {
 			command.Between(0, 1e9, &cli.Float64Flag{Name: "forward-ms", Value: 10, Usage: "set the mean milliseconds of the forward pass of a micro-batch through a stage"}),
 			command.Between(0, 1e9, &cli.Float64Flag{Name: "backward-ms", Value: 20, Usage: "set the mean milliseconds of the backward pass of a micro-batch through a stage"}),
 			command.Between(0, 1e9, &cli.Float64Flag{Name: "transfer-ms", Usage: "set the milliseconds to send an activation or gradient from one stage to the next"}),
-			command.Between(0, 1e9, &cli.Float64Flag{Name: "embedding-work", Usage: "set the work of the embedding in layers, with --num-layers"}),
-			command.Between(0, 1e9, &cli.Float64Flag{Name: "head-work", Usage: "set the work of output layer and loss in layers, with --num-layers"}),
+			command.Between(0, 1e9, &cli.Float64Flag{Name: "embedding-work", Usage: "with --num-layers: count the work of the embedding as this many layers"}),
+			command.Between(0, 1e9, &cli.Float64Flag{Name: "head-work", Usage: "with --num-layers: count the work of output layer and loss as this many layers"}),
 
 			// The work of context-parallel ranks.
-			command.Between(1, mostRanks, &cli.IntFlag{Name: "context-parallel-size", Value: 1, Usage: "share each sequence among N ranks, and show the work of each rank in every ring step"}),
-			command.Between(1, mostTokens, &cli.IntFlag{Name: "seq-length", Value: 8192, Usage: "set the number of tokens per sequence, with --context-parallel-size"}),
+			command.Between(1, mostRanks, &cli.IntFlag{Name: "context-parallel-size", Value: 1, Usage: "share each sequence among N ranks, and show the work of each rank in every step of the ring"}),
+			command.Between(1, mostTokens, &cli.IntFlag{Name: "seq-length", Value: 8192, Usage: "with --context-parallel-size: set the number of tokens per sequence"}),
 
 			// Output.
 			&cli.StringFlag{Name: "svg", Usage: "write the picture to this file"},

@@ -79,11 +79,11 @@ func planSearch(c *cli.Context) error {
 	}
 	// How many were tried, the fastest, and those that trade time for memory.
 	out := &command.Printer{W: c.App.Writer}
-	out.Printf("%d layouts in %.1f s (%.0f a second), %d of them too large by a bound, the others on the clock, %d counted to the byte; the fastest that fit %s (%s):\n", s.Tried, took.Seconds(), float64(s.Tried)/took.Seconds(), s.Small, s.Counted, device.Size(s.Memory), s.Machine.Checked.How)
+	out.Printf("%d layouts in %.1f s (%.0f a second), %d of them are too large by a lower bound, the others were timed, and the memory of %d was computed to the byte; the fastest that fit %s (%s):\n", s.Tried, took.Seconds(), float64(s.Tried)/took.Seconds(), s.Small, s.Counted, device.Size(s.Memory), s.Machine.Checked.How)
 	if err := writeFound(out, best); err != nil {
 		return err
 	}
-	out.Printf("less memory for more time:\n")
+	out.Printf("layouts that need less memory but more time:\n")
 	if err := writeFound(out, front); err != nil {
 		return err
 	}

@@ -212,7 +212,7 @@ func (l *layouts) flags(r *layout) ([]string, error) {
 		if n%model != 0 {
 			return nil, exitcode.Errorf(exitcode.BadData, "%d nodes of %d devices cannot be cut into tp %d x pp %d", sizes["nodes"], l.machine.PerNode, sizes["tp"], sizes["pp"])
 		}
-		fmt.Fprintf(l.notes, "line %d: dp %d x tp %d x pp %d are %d devices, %d nodes have %d: taken as dp %d\n", r.line, sizes["dp"], sizes["tp"], sizes["pp"], world, sizes["nodes"], n, n/model)
+		fmt.Fprintf(l.notes, "line %d: dp %d x tp %d x pp %d need %d devices, but %d nodes have %d: dp %d is used instead\n", r.line, sizes["dp"], sizes["tp"], sizes["pp"], world, sizes["nodes"], n, n/model)
 		world = n
 	}
 	return joined(append(lists, append(own, "--world-size", strconv.Itoa(world)))), nil
@@ -273,11 +273,11 @@ func (l *layouts) write(w io.Writer, regimes map[string]*regime) error {
 	for _, name := range sorted(regimes) {
 		g := regimes[name]
 		if g.MemoryRows+g.Lost > 0 {
-			fmt.Fprintf(l.notes, "%s: memory of %d rows: mean error %.1f%%, worst %.1f%%; %d of %d rows that ran out of it are predicted to, or within 5%% of it\n",
-				g.Name, g.MemoryRows, 100*g.MemoryMean, 100*g.MemoryWorst, g.LostSeen, g.Lost)
+			fmt.Fprintf(l.notes, "%s: memory of %d rows: mean error %.1f%%, worst %.1f%%; of %d rows that ran out of memory, %d are predicted to run out of memory or to come within 5%% of it\n",
+				g.Name, g.MemoryRows, 100*g.MemoryMean, 100*g.MemoryWorst, g.Lost, g.LostSeen)
 		}
 		if g.Judged > 0 {
-			fmt.Fprintf(l.notes, "%s: constants compute %.3f, move %.3f, between %.3f by %d rows; on the other %d mean error %.1f%%, worst %.1f%%; rank correlation %.3f\n",
+			fmt.Fprintf(l.notes, "%s: constants compute %.3f, move %.3f, between %.3f, fitted to %d rows; on the other %d rows, mean error %.1f%%, worst %.1f%%; rank correlation %.3f\n",
 				g.Name, g.Constants.Compute, g.Constants.Move, g.Constants.Between, g.Fitted, g.Judged, 100*g.Mean, 100*g.Worst, g.Rank)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"monotron/tools/internal/command"
 )
 
-const description = `Of several FOLDERs the runs are compared in one page. A FOLDER contains the file that --log-jsonl wrote, under any name; the file can also be given
-itself. Checkpoints and verdicts in the same folder, or one folder below, become marks, and the
+const description = `The runs of several FOLDERs are compared in one page. A FOLDER contains the file that --log-jsonl wrote, under any name; the file can also be given
+itself. Checkpoints and verdicts in the same folder, or in a folder inside it, become marks, and the
 run's flags are read from the newest checkpoint. The page needs a browser and no network.`
 
 // Command is report.
@@ -29,7 +29,7 @@ func Command() *cli.Command {
 		Description: description,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "compare", Usage: "also draw the run in `FOLDER` in the same charts, as with several FOLDERs; may be repeated"},
-			&cli.StringFlag{Name: "output", Usage: "write to `FILE`, which replaces an earlier one; by default html and png go to report.html and report.png in the current folder, markdown and csv to standard output"},
+			&cli.StringFlag{Name: "output", Usage: "write to `FILE`, and replace an earlier file of this name; by default html and png go to report.html and report.png in the current folder, markdown and csv to standard output"},
 			price(),
 			&cli.StringFlag{Name: "format", Value: "html", Usage: "write html, markdown, csv (every step, every digit) or png (the main curves); if not given, chosen by the suffix of --output"},
 		},

@@ -31,14 +31,14 @@ func newMetrics(model string) *metrics {
 		m.registry.MustRegister(h)
 		return h
 	}
-	m.first = histogram("time_to_first_token_seconds", "From a text's arrival to its first token.", seconds)
-	m.between = histogram("inter_token_latency_seconds", "Between two tokens of a text.", seconds)
-	m.complete = histogram("e2e_request_latency_seconds", "From a text's arrival to its end.", seconds)
-	m.queued = histogram("request_queue_time_seconds", "That a text waited before it began.", seconds)
-	m.prefill = histogram("request_prefill_time_seconds", "From its beginning to its first token.", seconds)
-	m.decode = histogram("request_decode_time_seconds", "From its first token to its end.", seconds)
-	m.rows = histogram("iteration_tokens_total", "Rows of a pass.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096})
-	m.success = prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefixOf + ":request_success_total", Help: "Texts that ended, by why.", ConstLabels: m.labels}, []string{"finished_reason"})
+	m.first = histogram("time_to_first_token_seconds", "Time from the arrival of a text to its first token.", seconds)
+	m.between = histogram("inter_token_latency_seconds", "Time between two tokens of a text.", seconds)
+	m.complete = histogram("e2e_request_latency_seconds", "Time from the arrival of a text to its end.", seconds)
+	m.queued = histogram("request_queue_time_seconds", "Time that a text waited before it began.", seconds)
+	m.prefill = histogram("request_prefill_time_seconds", "Time from the beginning of a text to its first token.", seconds)
+	m.decode = histogram("request_decode_time_seconds", "Time from the first token of a text to its end.", seconds)
+	m.rows = histogram("iteration_tokens_total", "Tokens that are computed in one forward pass.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096})
+	m.success = prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefixOf + ":request_success_total", Help: "Texts that ended, by reason.", ConstLabels: m.labels}, []string{"finished_reason"})
 	m.registry.MustRegister(m.success)
 	return m
 }
@@ -53,7 +53,7 @@ func (m *metrics) watch(b *inference.Batcher) {
 	}
 	gauge("num_requests_running", "Texts that are being continued.", func(s inference.Stats) float64 { return float64(s.Running) })
 	gauge("num_requests_waiting", "Texts that wait.", func(s inference.Stats) float64 { return float64(s.Waiting) })
-	gauge("kv_cache_usage_perc", "Blocks of keys and values in use, 1: all.", func(s inference.Stats) float64 { return 1 - float64(s.FreeBlocks)/float64(s.Blocks) })
+	gauge("kv_cache_usage_perc", "Fraction of the blocks of keys and values that is in use.", func(s inference.Stats) float64 { return 1 - float64(s.FreeBlocks)/float64(s.Blocks) })
 	counter("prefix_cache_queries", "Tokens of prompts searched in the prefix cache.", func(s inference.Stats) float64 { return float64(s.PrefixAsked) })
 	counter("prefix_cache_hits", "Tokens found in the prefix cache.", func(s inference.Stats) float64 { return float64(s.PrefixHit) })
 	counter("num_preemptions_total", "Sequences preempted for lack of cache blocks.", func(s inference.Stats) float64 { return float64(s.Preemptions) })

@@ -168,7 +168,7 @@ func (p *prompts) UnmarshalJSON(data []byte) (err error) {
 	return nil
 }
 
-var errNoPrompt = wrong("prompt", "a text, a list of token ids, or a list of either")
+var errNoPrompt = wrong("prompt", "must be a text, a list of token ids, or a list of texts or of such lists")
 
 // opening gives the first character of a JSON value and, of a list, its first item's.
 func opening(data []byte) (first, second byte) {
@@ -205,7 +205,7 @@ func (p *prompts) each(l *loaded, plain bool) (all [][]int32, err error) {
 	}
 	all = append(all, p.ids...)
 	if len(all) == 0 {
-		return nil, wrong("prompt", "missing: a text, a list of token ids, or a list of either")
+		return nil, wrong("prompt", "missing; it must be a text, a list of token ids, or a list of texts or of such lists")
 	}
 	return all, nil
 }

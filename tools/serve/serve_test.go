@@ -225,7 +225,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"/v1/completions", `{"prompt": "x", "temperature": "hot"}`, 400, "temperature", "temperature: the value is of type string, but must be of type float64"},
 		{"/v1/completions", `{"prompt": "x", "temperature": -1, "top_p": 2}`, 400, "temperature", "temperature: -1: 0 to 100; top_p: 2: 0 to 1"},
-		{"/v1/completions", `{"prompt": {"a": 1}}`, 400, "prompt", "prompt: a text, a list of token ids, or a list of either"},
+		{"/v1/completions", `{"prompt": {"a": 1}}`, 400, "prompt", "prompt: must be a text, a list of token ids, or a list of texts or of such lists"},
 		{"/v1/completions", `{"n": 1, "prompt": "a\ud83d"}`, 400, "prompt", `prompt: is not text: byte 21: a lone surrogate (\ud800 to \udfff without the other half), which is not a character`},
 		{"/v1/completions", "{\"prompt\": \"a\", \"stop\": [\"\xff\"]}", 400, "stop", "stop: is not text: byte 26: 0xff is not UTF-8"},
 		{"/v1/chat/completions", `{"messages": [{"role": "user", "content": [{"type": "text", "text": "\ude00"}]}]}`, 400, "messages", `messages: is not text: byte 69: a lone surrogate (\ud800 to \udfff without the other half), which is not a character`},

@@ -16,7 +16,7 @@ import (
 func mupCommand(open func(string) (*device.Device, error)) *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:  "mup",
-		Usage: "train a small model at several widths and print how much its activations change, which --use-mup keeps equal",
+		Usage: "train a small model at several widths and print how much its activations change; with --use-mup the change is about the same at every width",
 		Description: "Makes the coordinate check of muP: a Llama of 3 layers takes the same steps at each width. For the output of each layer and for the logits, the\n" +
 			"table has the root mean square of the distance that they moved, and the power of the width by which this distance grows. With muP the power is near\n" +
 			"0; with --standard it is not.\n" +
@@ -25,7 +25,7 @@ func mupCommand(open func(string) (*device.Device, error)) *cli.Command {
 			command.Between(16, 8192, &cli.IntSliceFlag{Name: "widths", Value: cli.NewIntSlice(64, 128, 256, 512), Usage: "train at these widths, which are ascending multiples of 16; the first one is the base width of muP"}),
 			command.Between(1, 1000, &cli.IntFlag{Name: "steps", Value: 4, Usage: "train N steps at each width"}),
 			command.Between(1e-9, 10, &cli.Float64Flag{Name: "lr", Value: 0.01, Usage: "set the learning rate at the first width"}),
-			command.Between(0, 100, &cli.Float64Flag{Name: "limit", Value: 0.3, Usage: "let activations grow or shrink by the width to this power at most"}),
+			command.Between(0, 100, &cli.Float64Flag{Name: "limit", Value: 0.3, Usage: "allow activations to grow or shrink by at most this power of the width"}),
 			&cli.BoolFlag{Name: "standard", Usage: "train without muP"},
 			&cli.StringFlag{Name: "device", Value: "auto", Usage: "train on this device: auto, cpu, cuda or ref"},
 			&cli.BoolFlag{Name: "json", Usage: "print the report as one JSON object"},

@@ -77,7 +77,7 @@ func Builtin(name string, more ...string) (Model, error) {
 			return parse(name, flags)
 		}
 	}
-	return Model{}, exitcode.Errorf(exitcode.Usage, "--shape must be of %s, not %s", strings.Join(Names(), ", "), name)
+	return Model{}, exitcode.Errorf(exitcode.Usage, "--shape must be from the list %s, not %s", strings.Join(Names(), ", "), name)
 }
 
 // FromFlags is the model of a training command line, shrunk unless full is set:
