@@ -23,7 +23,7 @@ type fuser interface {
 func (d *Device) FuseAttention(like AttentionBackwardArgs, most int64) error {
 	b, ok := d.backend.(fuser)
 	if !ok {
-		return errors.New("there is no vendor's attention for device " + d.Name)
+		return errors.New("the device " + d.Name + " has no attention kernels from its vendor")
 	}
 	OpAttentionForward.need(unsafe.Pointer(&like.Forward))
 	bytes, err := b.fuseAttention(&like)

@@ -239,7 +239,7 @@ func (l *library) reserve(bytes int64) error {
 
 func (l *library) fuseAttention(like *AttentionBackwardArgs) (int64, error) {
 	if l.api.fuse_attention == nil {
-		return 0, errors.New("this kernel library has no way to it")
+		return 0, errors.New("this kernel library does not support cuDNN's attention")
 	}
 	var bytes C.int64_t
 	err := l.status(C.mt_fuse_attention(l.api, l.context, unsafe.Pointer(like), &bytes))
