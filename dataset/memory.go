@@ -27,7 +27,7 @@ func safeProduct(a, b int64) (int64, bool) {
 
 // fits refuses index arrays of bytes (ok false: more than can be counted) that are not left.
 func (c *cache) fits(what string, samples, bytes int64, ok bool) error {
-	const shrink = "lower --train-iters or --train-samples, --eval-iters, or raise --eval-interval"
+	const shrink = "lower --train-iters (or --train-samples) or --eval-iters, or raise --eval-interval"
 	if !ok {
 		return exitcode.Errorf(exitcode.Usage, "the index arrays of %s for %d samples are too large to count in 64 bits; %s", what, samples, shrink)
 	}

@@ -82,7 +82,7 @@ func cannotContinueWithoutHost(l *launching) {
 		t.Fatal(err)
 	}
 	_, _ = cmds[1].Wait(), cmds[0].Wait() // their codes say it
-	want := "monotron: lost number 1 of 2 hosts: the remaining 1 hosts (4 ranks) cannot run the layout: tensor 2 x pipeline 4"
+	want := "monotron: lost number 1 of 2 hosts: the run has 1 host (4 ranks) left, which cannot run the layout (tensor 2 x pipeline 4"
 	if code := cmds[0].ProcessState.ExitCode(); code != 74 || strings.Count(notes[0].String(), want) != 1 || strings.Count(notes[0].String(), "monotron: ") != 1 {
 		t.Errorf("code %d: %s", code, notes[0])
 	}

@@ -133,7 +133,7 @@ func (t *Tensor) Read() ([]byte, error) {
 func (t *Tensor) gather() ([]byte, error) {
 	span := t.span()
 	if t.Len() > 4*span+1<<20 {
-		return nil, fmt.Errorf("its %d elements repeat %d stored elements, which no checkpoint does", t.Len(), span)
+		return nil, fmt.Errorf("it has %d elements but stores only %d of them; no known checkpoint repeats elements so often", t.Len(), span)
 	}
 	stored := make([]byte, span*t.Width())
 	if err := t.ReadAt(stored, 0); err != nil {

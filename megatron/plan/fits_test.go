@@ -271,7 +271,7 @@ func TestCheckHost(t *testing.T) {
 			t.Errorf("%q is said to fit: %v", change, err)
 		}
 	}
-	for _, want := range []string{"the 2 ranks of this host need " + device.Size(memory), "(here)", "--optimizer-offload-fraction 0.", "--use-distributed-optimizer", "--offload-folder DIR", "--no-plan"} {
+	for _, want := range []string{"the 2 ranks on this host need " + device.Size(memory), "(here)", "--optimizer-offload-fraction 0.", "--use-distributed-optimizer", "--offload-folder DIR", "--no-plan"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in: %v", want, err)
 		}

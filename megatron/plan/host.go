@@ -22,11 +22,11 @@ type Overfull struct {
 }
 
 func (u *Overfull) Error() string {
-	whose := "the rank of this host needs"
+	whose := "the rank on this host needs"
 	if u.Ranks > 1 {
-		whose = fmt.Sprintf("the %d ranks of this host need", u.Ranks)
+		whose = fmt.Sprintf("the %d ranks on this host need", u.Ranks)
 	}
-	text := fmt.Sprintf("the run does not fit into memory: %s %s of its memory (%s), but only %s are available", whose, device.Size(u.Bytes), u.What, u.Capacity)
+	text := fmt.Sprintf("the run does not fit into memory: %s %s of host memory (%s), but only %s are available", whose, device.Size(u.Bytes), u.What, u.Capacity)
 	if len(u.Nearest) > 0 {
 		text += ". The following would fit: " + strings.Join(u.Nearest, "; or ")
 	} else {

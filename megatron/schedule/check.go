@@ -79,7 +79,7 @@ func (s *stageCheck) run(a Action) error {
 	at := valueKey{a.Kind == Backward, a.Chunk, a.Micro}
 	value := s.at(at)
 	if value == nil {
-		return fmt.Errorf("there are %d chunks and %d micro-batches", s.chunks, s.micros)
+		return fmt.Errorf("the chunk or the micro-batch does not exist: there are %d chunks and %d micro-batches", s.chunks, s.micros)
 	}
 	next := &s.next[side(at.grad)*s.chunks+at.chunk]
 	// Each runs once, in order, a backward after its forward, with its input received.

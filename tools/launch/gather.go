@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"monotron/internal/exitcode"
+	"monotron/internal/logging"
 	"monotron/mpu/bootstrap/rendezvous"
 )
 
@@ -161,8 +162,12 @@ func (o *options) hostsToUse(here int, gone string, notes io.Writer) (hosts int,
 	}
 	hosts = o.hostsFor(here)
 	if hosts == 0 {
-		return 0, exitcode.Errorf(exitcode.IO, "lost %[2]s of %[1]d hosts: the remaining %[3]d hosts (%[4]d ranks) cannot run the layout (%[5]s), or are fewer than --min-nnodes %[6]d; restore the host, or restart with a layout that fits",
-			o.all, gone, here, here*o.local, o.layout(), o.leastNodes)
+		why := fmt.Sprintf("which cannot run the layout (%s)", o.layout())
+		if here < o.leastNodes {
+			why = fmt.Sprintf("fewer than --min-nnodes %d", o.leastNodes)
+		}
+		return 0, exitcode.Errorf(exitcode.IO, "lost %s of %d hosts: the run has %s (%d ranks) left, %s; restore the host, or restart with a layout that fits",
+			gone, o.all, logging.Count(here, "host"), here*o.local, why)
 	}
 	fmt.Fprintf(notes, "launch: lost %[2]s of %[1]d hosts; continuing with %[3]d hosts, %[4]d ranks\n", o.all, gone, hosts, hosts*o.local)
 	return hosts, nil

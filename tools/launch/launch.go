@@ -101,7 +101,7 @@ func Command() *cli.Command {
 			&cli.BoolFlag{Name: "agent", Hidden: true},
 			// After a failure.
 			command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-restarts", Usage: "restart at most N times after failures without a newer checkpoint, on disk or in memory (default: 0; 3 with --auto-restart)"}),
-			&cli.BoolFlag{Name: "auto-restart", Usage: "restart after every failure from the last good checkpoint of --save, as long as checkpoints advance (the run ends after three restarts, or --max-restarts, without a newer checkpoint)"},
+			&cli.BoolFlag{Name: "auto-restart", Usage: "after every failure, restart from the last good checkpoint of --save, as long as checkpoints advance (the run ends after three restarts, or --max-restarts, without a newer checkpoint)"},
 			command.Between(0, 1<<16, &cli.IntFlag{Name: "min-nproc-per-node", Usage: "when the restarts are used up, continue with fewer ranks on this host, at least N, with a smaller data-parallel size"}),
 			command.Between(1, 1<<20, &cli.IntFlag{Name: "min-nnodes", Value: 1, Usage: "with --auto-restart on several hosts: continue with at least N hosts when others are lost"}),
 			command.Between(1, 366*24*3600, &cli.IntFlag{Name: "host-wait-seconds", Value: 60, Usage: "with --auto-restart on several hosts: wait N seconds for a lost host"}),

@@ -50,7 +50,7 @@ func allFlags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "allowed-host", Usage: "also accept the host `NAME`, such as a proxy's, in the Host header on a loopback address; may be repeated"},
 		command.Between(1, 4096, &cli.IntFlag{Name: "max-num-seqs", Value: 32, Usage: "generate at most N sequences at the same time"}),
 		command.Between(1, 1<<20, &cli.IntFlag{Name: "max-num-batched-tokens", Value: 256, Usage: "compute at most N tokens per forward pass; N must be at least --max-num-seqs; longer prompts are split"}),
-		command.Between(0, 1<<30, &cli.IntFlag{Name: "kv-cache-memory", Usage: "use N MiB for the KV cache on each rank (default: enough for --max-num-seqs sequences of full length, at most 1024 and at most the free memory)"}),
+		command.Between(0, 1<<30, &cli.IntFlag{Name: "kv-cache-memory", Usage: "use N MiB for the KV cache on each rank (default: enough for --max-num-seqs sequences of full length, but at most 1024 MiB and at most the free memory)"}),
 		command.Between(1, 1<<20, &cli.IntFlag{Name: "max-queue", Value: 1024, Usage: "let at most N sequences wait; further requests get status 429"}),
 		command.Between(1, 1024, &cli.IntFlag{Name: "max-body", Value: 4, Usage: "accept requests of at most N MiB"}),
 		command.Between(1, 86400, &cli.IntFlag{Name: "request-timeout", Value: 600, Usage: "end a request after N seconds"}),

@@ -49,7 +49,7 @@ var optimizerFlags = owned(Optimizer,
 	accepted("exp-avg-dtype", String, "fp32", "moments are f32").choices("fp32").but("moments are always f32; use fp32", "fp16", "bf16", "fp8"),
 	accepted("exp-avg-sq-dtype", String, "fp32", "moments are f32").choices("fp32").but("moments are always f32; use fp32", "fp16", "bf16", "fp8"),
 	refused("no-weight-decay-cond-type", String, "norms and biases never have weight decay; use --apply-wd-to-qk-layernorm to add it to query and key norms"),
-	refused("warmup", Float, "this older flag set a fraction of the training; use --lr-warmup-fraction"),
+	refused("warmup", Float, "this older flag gave the warm-up as a fraction of the training; use --lr-warmup-fraction"),
 )
 
 // muonFlags are of Muon and of Lion.

@@ -84,7 +84,7 @@ func readFP8(f Files, name string, block []int64) (*fp8Codes, []int64, error) {
 	scales, ok := f.Info(module + fp8Scales)
 	one := block == nil && elements(scales.Shape) == 1
 	if !ok || !one && fmt.Sprint(scales.Shape) != fmt.Sprint(want) {
-		return nil, nil, fmt.Errorf("tensor %q: the scales %s%s have the shape %v, but by the weight's shape %v and weight_block_size %v it must be %v",
+		return nil, nil, fmt.Errorf("tensor %q: the scales %s%s have the shape %v, but the weight's shape %v and weight_block_size %v require the shape %v",
 			name, module, fp8Scales, scales.Shape, info.Shape, block, want)
 	}
 	var err error

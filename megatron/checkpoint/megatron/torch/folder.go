@@ -66,7 +66,7 @@ func (s *source) openRanks(dir string) error {
 	s.ranks = []*rank{first}
 	args, _ := first.root.Get("args")
 	if s.args, err = megatron.AsArgs(args); err != nil {
-		return exitcode.Errorf(exitcode.BadData, "%s: %w; without arguments the shape of the model is not known", first.path, err)
+		return exitcode.Errorf(exitcode.BadData, "%s: %w; without the args of the checkpoint the shape of the model is not known", first.path, err)
 	}
 	if s.model, err = s.args.Model(); err != nil {
 		return exitcode.Errorf(exitcode.BadData, "%s: %w", first.path, err)
