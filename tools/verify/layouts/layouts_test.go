@@ -14,7 +14,7 @@ import (
 func TestLayoutsAgree(t *testing.T) {
 	d := newSampler(1)
 	defer d.said(t)
-	for _, s := range drawn.Part(t, Shapes, len(Shapes)/2) {
+	for _, s := range drawn.Part(t, Shapes, len(Shapes)/3) {
 		m, err := Builtin(s.Name)
 		if err != nil {
 			t.Fatal(err)
@@ -297,7 +297,7 @@ func TestLayoutsGiveTheSameBits(t *testing.T) {
 // Claim: with --layout-invariant every shape is the same model, to rounding, as without: losses, gradients and
 // weights of one rank.
 func TestLeavesTrainTheSameModel(t *testing.T) {
-	for _, s := range drawn.Part(t, Shapes, len(Shapes)/2) {
+	for _, s := range drawn.Part(t, Shapes, len(Shapes)/3) {
 		if plain, err := Builtin(s.Name); err != nil {
 			t.Fatal(err)
 		} else if c := plain.Config; s.Name == "global-moe" || c.Adapter.Given() || c.Tuning.Data != "" { // refused
