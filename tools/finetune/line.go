@@ -105,32 +105,24 @@ func (o *options) refuseReplaced() error {
 
 // parse reads the command line of pretrain_gpt with one step; base are the flags that do not set the batch. Unless a
 // micro-batch is given, it is the largest up to four that divides the batch among the ranks.
-func (o *options) parse(base []string) (run config.Run, err error) {
+func (o *options) parse(base []string) (config.Run, error) {
 	read := func(batch ...string) (config.Run, error) {
 		run, _, err := arguments.ParseWith(arguments.Options{Layouts: true, Experts: true, CheckpointValues: training.CheckpointFlags}, slices.Concat(base, batch, []string{"--train-iters", "1"}, o.others))
 		return run, err
 	}
+	ranks := 1
+	if run, err := read("--micro-batch-size", "1"); err == nil {
+		ranks = run.Layout.Sizes().DP
+	}
 	// A batch of so many tokens has as many sequences as each rank can have alike.
-	if o.tokens > 0 {
-		if run, err := read("--micro-batch-size", "1"); err == nil {
-			if ranks := run.Layout.Sizes().DP; o.batch >= ranks {
-				o.batch -= o.batch % ranks
-			}
-		}
+	if o.tokens > 0 && o.batch >= ranks {
+		o.batch -= o.batch % ranks
 	}
-	sizes := []int{o.micro}
-	if o.micro == 0 {
-		sizes = []int{4, 3, 2, 1}
+	if o.micro == 0 && o.batch%ranks == 0 {
+		o.micro = usualMicro(o.batch / ranks)
 	}
-	for _, o.micro = range sizes {
-		if len(sizes) > 1 && o.batch%o.micro != 0 {
-			continue
-		}
-		if run, err = read(o.batchFlags()...); err == nil {
-			break
-		}
-	}
-	return run, err
+	o.micro = max(1, o.micro)
+	return read(o.batchFlags()...)
 }
 
 // usualMicro is the largest micro-batch up to four that divides the batch.

@@ -90,7 +90,8 @@ func readMuon(path string) (*muonCase, error) {
 }
 
 // runMuon compares the sets, then each variant, then each curve.
-func (r *run) runMuon(c *muonCase) error {
+func (r *run) runMuon() error {
+	c := r.muon
 	for _, name := range sorted(c.Sets) {
 		if r.wanted(name) {
 			r.report.exact("coefficients", name, optimizer.Coefficients(name), c.Sets[name])

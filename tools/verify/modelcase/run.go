@@ -23,12 +23,9 @@ func Run(path string, open func() (*device.Device, error), o Options) (*Report, 
 		return nil, err
 	}
 	c := &caseFile{dir: path}
-	if muon == nil {
-		c, err = readCase(path)
-	} else {
+	if muon != nil {
 		c.Name = muon.Name
-	}
-	if err != nil {
+	} else if c, err = readCase(path); err != nil {
 		return nil, err
 	}
 	d, err := open()
@@ -36,7 +33,7 @@ func Run(path string, open func() (*device.Device, error), o Options) (*Report, 
 		return nil, err
 	}
 	defer d.Close()
-	r := &run{caseFile: c, device: d, open: open, only: o.Only, report: &Report{Case: c.Name, Device: d.Name}}
+	r := &run{caseFile: c, muon: muon, device: d, open: open, only: o.Only, report: &Report{Case: c.Name, Device: d.Name}}
 	if c.Name == "" {
 		r.report.Case = filepath.Base(c.dir)
 	}
@@ -45,11 +42,9 @@ func Run(path string, open func() (*device.Device, error), o Options) (*Report, 
 			_ = f.Close() // opened for reading: nothing to lose
 		}
 	}()
-	work := func() error { return r.runMuon(muon) }
-	if muon == nil {
-		if work, err = r.kind(); err != nil {
-			return nil, err
-		}
+	work, err := r.kind()
+	if err != nil {
+		return nil, err
 	}
 	if err := work(); err != nil {
 		return nil, err
@@ -63,6 +58,7 @@ func Run(path string, open func() (*device.Device, error), o Options) (*Report, 
 // run is one case under way.
 type run struct {
 	*caseFile
+	muon   *muonCase // nil unless it is a case of Muon, of which caseFile has only name and folder
 	device *device.Device
 	open   func() (*device.Device, error)
 	only   string
@@ -84,6 +80,8 @@ func (r *run) full(want any) error {
 // kind chooses the runner by what the file holds.
 func (r *run) kind() (func() error, error) {
 	switch {
+	case r.muon != nil:
+		return r.runMuon, nil
 	case r.PlainRun != nil:
 		return nil, exitcode.Errorf(exitcode.Usage, "%s is a run of pretrain_gpt itself; run the command with the case's flags and compare its log lines", r.report.Case)
 	case r.Ranks != nil:
