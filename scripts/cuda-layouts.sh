@@ -35,7 +35,7 @@ both() {
 }
 both tp2-sp --world-size 2 --tensor-model-parallel-size 2 --sequence-parallel
 both pp2-zero --world-size 4 --pipeline-model-parallel-size 2 --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather
-if MONOTRON_EMU_GPUS=1 bin/monotron launch --nproc-per-node 2 -- pretrain_gpt $model > "$work/seats" 2>&1 || ! grep -q 'rank 1 has none (.*GPU 1 was asked for; 1 visible' "$work/seats"; then
+if MONOTRON_EMU_GPUS=1 bin/monotron launch --nproc-per-node 2 -- pretrain_gpt $model > "$work/seats" 2>&1 || ! grep -q 'rank 1 has none (.*GPU 1 was requested, but the number of visible GPUs is 1' "$work/seats"; then
   tail -3 "$work/seats"
   echo "FAILED: two ranks, one GPU, --device auto"
   exit 1

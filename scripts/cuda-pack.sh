@@ -18,13 +18,13 @@ done
 tar -C $all -czf bin/gpu/pack.tar.gz .
 cp scripts/gpu.sh bin/gpu/
 wants=$(cat $all/monotron $all/*.so | grep -aoE 'GLIBC_2\.[0-9]+' | sort -uV | tail -1)
-driver=$(cat $all/*.so | grep -aoE 'wants driver [0-9.]+ or newer' | head -1)
+driver=$(cat $all/*.so | grep -aoE 'needs driver [0-9.]+ or newer' | head -1)
 largest=$(find $all -type f -printf '%s %f\n' | sort -rn | head -4 | awk '{ printf "%6.1f MiB %s\n", $1 / 1048576, $2 }')
 rm -rf $all
 pack=$(du -sb bin/gpu | cut -f1)
 tree=$({ git ls-files -coz --exclude-standard 2> /dev/null | xargs -0 -r du -cb --no-dereference 2> /dev/null || true; } | awk '$2 == "total" { n += $1 } END { print n + 0 }')
 echo "bin/gpu: $((pack >> 20)) MiB, the tree beside it $((tree >> 20)) MiB"
-echo "wants $wants or newer, ${driver#wants }"
+echo "wants $wants or newer, ${driver#needs }"
 if [ $((pack + tree)) -gt $((${MOST:-64} << 20)) ]; then
   echo "together they are over ${MOST:-64} MiB and may not travel; the largest files of the pack, before it is packed:
 $largest" >&2

@@ -17,6 +17,6 @@ char *mt_cpu_room(mt_context *ctx, int64_t bytes) {
     s->room_bytes = s->room ? bytes : 0;
   }
   if (s && s->room) return s->room;
-  snprintf(ctx->error, sizeof ctx->error, "no memory for %lld bytes that one tile needs", (long long)bytes);
+  snprintf(ctx->error, sizeof ctx->error, "%lld bytes of memory, which one tile needs, cannot be allocated", (long long)bytes);
   return NULL;
 }

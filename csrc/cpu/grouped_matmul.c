@@ -123,7 +123,7 @@ static int32_t run(mt_context *ctx, const void *args, void *scratch, int32_t pha
   int64_t group = astray(a);
   if (group >= 0) {
     const int32_t *offsets = (const int32_t *)a->offsets.data + group;
-    snprintf(ctx->error, sizeof ctx->error, "group %lld has rows %d to %d of %lld", (long long)group, offsets[0], offsets[1], (long long)a->a.shape[0]);
+    snprintf(ctx->error, sizeof ctx->error, "group %lld has rows %d to %d, which are not within the %lld rows of the tensor", (long long)group, offsets[0], offsets[1], (long long)a->a.shape[0]);
     return 1;
   }
   grouped_plan p = plan_of(a);

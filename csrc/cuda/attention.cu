@@ -11,7 +11,7 @@
 
 static bool refused(mt_context *ctx, const mt_tensor &q) {
   if (last(q) <= MOST_CHANNELS) return false;
-  snprintf(ctx->error, sizeof ctx->error, "attention: a head of %lld channels; the kernels here take up to %d: --device cpu takes any, more heads are narrower", (long long)last(q), MOST_CHANNELS);
+  snprintf(ctx->error, sizeof ctx->error, "attention: heads of %lld channels are too wide, because this device has kernels for up to %d; use --device cpu, or more and narrower heads", (long long)last(q), MOST_CHANNELS);
   return true;
 }
 
@@ -21,7 +21,7 @@ static void explain(mt_context *ctx, const mt_tensor &q) {
   cudaError_t e = cudaGetLastError();
   mt_cuda_check(ctx, e, "attention");
   if (e == cudaErrorInvalidValue)
-    snprintf(ctx->error, sizeof ctx->error, "attention: heads of %lld channels need more shared memory than a block of this GPU has: --device cpu takes any, more heads are narrower", (long long)last(q));
+    snprintf(ctx->error, sizeof ctx->error, "attention: heads of %lld channels need more shared memory than a block of this GPU has; use --device cpu, or more and narrower heads", (long long)last(q));
 }
 
 static void attention_forward(mt_context *ctx, const mt_attention_forward_args &a, void *) {

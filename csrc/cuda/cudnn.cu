@@ -67,7 +67,7 @@ void in_stream(void *stream, void (*work)(void *), void *data) {
 bool meet_stand_in(mt_context *ctx) {
   void *library = dlopen(getenv("MONOTRON_CUDNN"), RTLD_NOW | RTLD_NOLOAD);
   auto hook = library ? (void (*)(void (*)(void *, void (*)(void *), void *)))dlsym(library, "standin_enqueue_by") : nullptr;
-  if (!hook) return refuse(ctx, "an emulated GPU takes the tests' stand-in for cuDNN alone");
+  if (!hook) return refuse(ctx, "an emulated GPU can use only the stand-in for cuDNN of the tests");
   hook(in_stream);
   return true;
 }
@@ -82,7 +82,7 @@ mt_cudnn *library_of(mt_context *ctx) {
   mt_cudnn *c = static_cast<mt_cudnn *>(calloc(1, sizeof *c));
   if (!c) return nullptr;
   cudaDeviceProp gpu;
-  bool opened = open_library(ctx, &c->call) && meet_stand_in(ctx) && !mt_cuda_check(ctx, cudaGetDeviceProperties(&gpu, ctx->ordinal), "asking the GPU what it is");
+  bool opened = open_library(ctx, &c->call) && meet_stand_in(ctx) && !mt_cuda_check(ctx, cudaGetDeviceProperties(&gpu, ctx->ordinal), "reading the properties of the GPU");
   if (opened) {
     c->version = (int)c->call.version(), c->major = gpu.major, c->minor = gpu.minor;
     graph g;
@@ -100,18 +100,18 @@ mt_cudnn *library_of(mt_context *ctx) {
 bool suits_features(mt_context *ctx, const mt_attention_backward_args &b) {
   const mt_attention_forward_args &a = b.forward;
   int64_t sq = a.q.shape[0] / a.batch, sk = a.k.shape[0] / a.batch;
-  if (a.q.dtype == MT_F32) return refuse(ctx, "f32 (it has bf16 and f16)");
+  if (a.q.dtype == MT_F32) return refuse(ctx, "cuDNN does not support f32 here, only bf16 and f16");
   const mt_tensor made[] = {a.o, b.dq, b.dk, b.dv};
   for (const mt_tensor &t : made)
-    if (given(t) && t.dtype != a.q.dtype) return refuse(ctx, "partial results in f32, which context parallelism joins");
-  if (last(a.q) > MOST_CHANNELS || last(a.q) % 8) return refuse(ctx, "heads must have a multiple of 8 channels, 128 at most");
-  if (a.drop.rate > 0) return refuse(ctx, "attention dropout: its masks would not be those of every other device and layout");
-  if (given(a.slopes)) return refuse(ctx, "ALiBi");
-  if (given(a.doc_start)) return refuse(ctx, "documents that do not see each other");
-  if (a.window >= 0 && a.window < sk) return refuse(ctx, "a sliding window");
-  if (a.chunk > 0) return refuse(ctx, "chunks");
-  if (a.rule != MT_PLAIN_SCORES) return refuse(ctx, "capped scores");
-  if (a.q_offset != 0 || sq != sk || sq < 2) return refuse(ctx, "a cache of keys");
+    if (given(t) && t.dtype != a.q.dtype) return refuse(ctx, "cuDNN does not return the partial results in f32 that context parallelism combines");
+  if (last(a.q) > MOST_CHANNELS || last(a.q) % 8) return refuse(ctx, "cuDNN needs heads whose channels are a multiple of 8 and at most 128");
+  if (a.drop.rate > 0) return refuse(ctx, "with attention dropout, the masks of cuDNN would differ from those of other devices and layouts");
+  if (given(a.slopes)) return refuse(ctx, "cuDNN is not used for ALiBi");
+  if (given(a.doc_start)) return refuse(ctx, "cuDNN is not used for documents that do not attend to each other");
+  if (a.window >= 0 && a.window < sk) return refuse(ctx, "cuDNN is not used for a sliding window");
+  if (a.chunk > 0) return refuse(ctx, "cuDNN is not used for chunked attention");
+  if (a.rule != MT_PLAIN_SCORES) return refuse(ctx, "cuDNN is not used for softcapped scores");
+  if (a.q_offset != 0 || sq != sk || sq < 2) return refuse(ctx, "cuDNN is not used with a key/value cache");
   return true;
 }
 
@@ -120,11 +120,11 @@ bool suits_version(mt_context *ctx, const mt_cudnn *c, const mt_attention_forwar
   char why[160];
   int v = c->version;
   if (v < 90600 || v == 91000 || v == 91001) {
-    snprintf(why, sizeof why, "cuDNN %d.%d.%d is too old or has a known fault in it (9.6 or newer, not 9.10.0 or 9.10.1)", v / 10000, v / 100 % 100, v % 100);
+    snprintf(why, sizeof why, "cuDNN %d.%d.%d is too old or has a known fault; install 9.6 or newer, but not 9.10.0 or 9.10.1", v / 10000, v / 100 % 100, v % 100);
     return refuse(ctx, why);
   }
   if (!backward_repeats(v, c->major, c->minor, why)) return refuse(ctx, why);
-  if (v <= 91500 && a.q.shape[0] / a.batch % 128) return refuse(ctx, "before cuDNN 9.15.1 sequences must be multiples of 128 long");
+  if (v <= 91500 && a.q.shape[0] / a.batch % 128) return refuse(ctx, "cuDNN before 9.15.1 needs sequences whose length is a multiple of 128");
   return true;
 }
 
@@ -189,13 +189,13 @@ void lay_out_workspace(entry *e) {
 
 /* Plans for the shape of a (and b, where given). */
 bool prepare(mt_context *ctx, mt_cudnn *c, const mt_attention_forward_args &a, const mt_attention_backward_args *b, int64_t *bytes) {
-  if (!aligned(a, b)) return refuse(ctx, "tensors are not laid out in steps of 16 bytes");
+  if (!aligned(a, b)) return refuse(ctx, "cuDNN needs tensors whose addresses and strides are multiples of 16 bytes");
   attention_shape s = shape_of(a, b);
   entry *e = find(c, s);
   if (!e) {
-    if (c->used == PLANS) return refuse(ctx, "more shapes than there is room for");
+    if (c->used == PLANS) return refuse(ctx, "too many different shapes of attention for cuDNN");
     e = static_cast<entry *>(calloc(1, sizeof *e));
-    if (!e) return refuse(ctx, "no memory");
+    if (!e) return refuse(ctx, "host memory for a plan cannot be allocated");
     e->key = s, e->gathers_q = !even(a.q), e->gathers_d_q = b && !even(b->dq);
     begin(&e->g, &c->call, c->handle);
     b ? backward_graph(&e->g, s) : forward_graph(&e->g, s);

@@ -85,11 +85,11 @@ bool backward_repeats(int version, int major, int minor, char (&why)[160]) {
   for (auto &k : known) {
     if (k.major != major || minor > k.most_minor) continue;
     if (version >= k.version) return true;
-    snprintf(why, sizeof why, "cuDNN %d.%d.%d: on sm_%d%d its backward repeats bit for bit from %d.%d.%d on", version / 10000, version / 100 % 100, version % 100, major, minor,
+    snprintf(why, sizeof why, "cuDNN %d.%d.%d: the backward pass on sm_%d%d repeats bit for bit only from version %d.%d.%d on", version / 10000, version / 100 % 100, version % 100, major, minor,
              k.version / 10000, k.version / 100 % 100, k.version % 100);
     return false;
   }
-  snprintf(why, sizeof why, "its backward is not known to repeat bit for bit on sm_%d%d (it is on sm_80 to sm_90, sm_100, sm_103)", major, minor);
+  snprintf(why, sizeof why, "cuDNN's backward pass is known to repeat bit for bit on sm_80 to sm_90, sm_100 and sm_103, but not on sm_%d%d", major, minor);
   return false;
 }
 

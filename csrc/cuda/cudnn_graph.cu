@@ -13,7 +13,7 @@ bool open_api(api *out, const char *path, const char **why) {
   if ((*why = mt_cut_short(path))) return false;
   void *library = dlopen(path[0] ? path : "libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
   if (!library) {
-    *why = path[0] ? "MONOTRON_CUDNN names no library that opens" : "libcudnn.so.9 was not found";
+    *why = path[0] ? "MONOTRON_CUDNN does not name a library that can be opened" : "libcudnn.so.9 was not found";
     return false;
   }
   struct { const char *name; void *at; } wanted[] = {
@@ -25,7 +25,7 @@ bool open_api(api *out, const char *path, const char **why) {
   for (auto &w : wanted) {
     void *f = dlsym(library, w.name);
     if (!f) {
-      *why = "the cuDNN that was found is no version 9";
+      *why = "the cuDNN that was found is not version 9";
       dlclose(library);
       return false;
     }
@@ -58,7 +58,7 @@ desc_t descriptor(graph *g, kind k, const char *what) {
   desc_t d = nullptr;
   if (g->error[0]) return nullptr;
   if (g->made_count == graph::MOST) {
-    snprintf(g->error, sizeof g->error, "%s: more descriptors than there is room for", what);
+    snprintf(g->error, sizeof g->error, "%s: too many descriptors", what);
     return nullptr;
   }
   if (!check(g, g->call->make(k, &d), what)) return nullptr;
@@ -202,7 +202,7 @@ edge transposed(graph *g, const edge &x, data out) {
 
 bool finish(graph *g) {
   const char *what = "the graph of operations";
-  if (g->op_count == graph::MOST_OPS) return check(g, 1, "more operations than there is room for");
+  if (g->op_count == graph::MOST_OPS) return check(g, 1, "too many operations");
   g->whole = descriptor(g, OP_GRAPH, what);
   set(g, g->whole, GRAPH_OPS, DESCRIPTOR, g->op_count, g->ops, what);
   if (g->handle) set(g, g->whole, GRAPH_HANDLE, HANDLE, 1, &g->handle, what);

@@ -11,7 +11,7 @@ enum { MOST_CONFIGS = 24 };
 
 /* Engine configurations, the best first: how many there are. */
 int configs_of(graph *g, desc_t device, heuristics mode, desc_t (&out)[MOST_CONFIGS]) {
-  const char *what = "asking for engines";
+  const char *what = "listing the engines";
   desc_t h = descriptor(g, HEURISTICS, what);
   int32_t held = mode;
   set(g, h, HEUR_GRAPH, DESCRIPTOR, 1, &g->whole, what);
@@ -28,7 +28,7 @@ int configs_of(graph *g, desc_t device, heuristics mode, desc_t (&out)[MOST_CONF
 
 /* Whether the engine of a configuration says that its results may differ from run to run. */
 bool repeats(graph *g, desc_t config) {
-  const char *what = "asking an engine for its notes";
+  const char *what = "reading the notes of an engine";
   desc_t engine = descriptor(g, ENGINE, what);
   int64_t count = 0;
   int32_t notes[16] = {};
@@ -78,10 +78,10 @@ bool choose(graph *g, desc_t device, const pinned *only, plan *out) {
     desc_t config = config_of(g, device, *only);
     if (g->error[0]) return false;
     if (repeats(g, config)) return build(g, device, config, out);
-    if (!g->error[0]) snprintf(g->error, sizeof g->error, "cuDNN's engine %lld says that it does not repeat bit for bit", (long long)only->engine);
+    if (!g->error[0]) snprintf(g->error, sizeof g->error, "cuDNN's engine %lld reports that its results do not repeat bit for bit", (long long)only->engine);
     return false;
   }
-  char first[sizeof g->error] = "cuDNN names no engine for it";
+  char first[sizeof g->error] = "cuDNN has no engine for this graph";
   bool any = false;
   const heuristics modes[] = {MODE_A, MODE_FALLBACK};
   for (heuristics mode : modes) {
@@ -89,7 +89,7 @@ bool choose(graph *g, desc_t device, const pinned *only, plan *out) {
     int count = configs_of(g, device, mode, configs);
     for (int i = 0; i < count; i++) {
       if (repeats(g, configs[i]) && build(g, device, configs[i], out)) return true;
-      if (!any) snprintf(first, sizeof first, "%s", g->error[0] ? g->error : "none of cuDNN's engines for it repeats bit for bit");
+      if (!any) snprintf(first, sizeof first, "%s", g->error[0] ? g->error : "no engine of cuDNN for this graph repeats bit for bit");
       any = true, g->error[0] = 0; /* the next one may do */
     }
     if (g->error[0] && !any) snprintf(first, sizeof first, "%s", g->error);

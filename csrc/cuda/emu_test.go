@@ -99,7 +99,7 @@ func TestOutOfMemoryOfAnOp(t *testing.T) {
 		return d.Sync()
 	}()
 	var oom *device.OutOfMemory
-	if !errors.As(lack, &oom) || !strings.Contains(lack.Error(), "column_sum: the GPU has 0 of 67108864 bytes free, 4096 were asked for; the largest: 2.0 MiB activations") {
+	if !errors.As(lack, &oom) || !strings.Contains(lack.Error(), "column_sum: the GPU has 0 of 67108864 bytes free, but 4096 were requested; the largest: 2.0 MiB activations") {
 		t.Errorf("%v", lack)
 	}
 	t.Setenv("MONOTRON_EMU_MEMORY", "67112960") // and the least that the op can do with
@@ -114,8 +114,8 @@ func TestOutOfMemoryOfAnOp(t *testing.T) {
 func TestFault(t *testing.T) {
 	emulated(t)
 	for fault, want := range map[string]string{
-		"3": "an illegal memory access was encountered; a kernel has failed, in this op or before: start again from the last checkpoint", "3,719": "unspecified launch failure; a kernel has failed",
-		"3,716": "; a kernel has failed", "3,214": "; the GPU's memory errs: start again from the last checkpoint, on another GPU", "3,220": "; a link between GPUs errs: start again from the last checkpoint, on another host",
+		"3": "an illegal memory access was encountered; a kernel failed, in this op or an earlier one: resume from the last checkpoint", "3,719": "unspecified launch failure; a kernel failed",
+		"3,716": "; a kernel failed", "3,214": "; the GPU's memory has an error: resume from the last checkpoint on another GPU", "3,220": "; a link between GPUs failed: resume from the last checkpoint on another host",
 	} {
 		t.Run(fault, func(t *testing.T) { faulted(t, fault, want) })
 	}
@@ -202,7 +202,7 @@ func TestOpsRunBehindTheHost(t *testing.T) {
 // Claim: a GPU that does not start says what to do about it, in one line.
 func TestStartErrorsAdvise(t *testing.T) {
 	emulated(t)
-	for number, want := range map[string]string{"35": "wants driver 580.65 or newer", "46": "another process", "802": "nvidia-fabricmanager", "803": "reboot", "220": "another host"} {
+	for number, want := range map[string]string{"35": "needs driver 580.65 or newer", "46": "another process", "802": "nvidia-fabricmanager", "803": "reboot", "220": "another host"} {
 		t.Setenv("MONOTRON_EMU_START", number)
 		_, err := cuda.Open(0)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") || !strings.HasSuffix(err.Error(), "; use --device cpu") {

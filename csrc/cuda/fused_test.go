@@ -91,8 +91,8 @@ func TestFusedAttentionRefuses(t *testing.T) {
 	}
 	refused("f32", like(device.F32, 8, 16))
 	refused("multiple of 8", like(device.BF16, 8, 20))
-	refused("128 at most", like(device.F16, 8, 136))
-	refused("a cache of keys", like(device.BF16, 1, 16))
+	refused("at most 128", like(device.F16, 8, 136))
+	refused("a key/value cache", like(device.BF16, 1, 16))
 	window := like(device.BF16, 8, 16)
 	window.Forward.Window = 3
 	refused("sliding window", window)
@@ -107,15 +107,15 @@ func TestFusedAttentionRefuses(t *testing.T) {
 	refused("ALiBi", slopes)
 	capped := like(device.BF16, 8, 16)
 	capped.Forward.Rule, capped.Forward.Cap = device.CappedScores, 30
-	refused("capped scores", capped)
+	refused("softcapped scores", capped)
 	chunked := like(device.BF16, 8, 16)
 	chunked.Forward.Chunk = 4
-	refused("chunks", chunked)
+	refused("chunked attention", chunked)
 	parts := like(device.BF16, 8, 16)
 	parts.Forward.O = d.Arena.Zeroed(device.Workspace, device.F32, 8, 1, 1, 16)
 	refused("partial results in f32", parts)
 
-	for value, want := range map[string]string{"off": "MONOTRON_CUDNN=off", "/no/such/libcudnn.so.9": "names no library"} {
+	for value, want := range map[string]string{"off": "MONOTRON_CUDNN=off", "/no/such/libcudnn.so.9": "does not name a library"} {
 		t.Setenv("MONOTRON_CUDNN", value)
 		refused(want, like(device.BF16, 8, 16))
 	}

@@ -132,7 +132,7 @@ struct exact_tile {
 /* Whether a tree of so many leaves can be made; else ctx->error says so. */
 inline bool fits(mt_context *ctx, int32_t leaves, const char *op) {
   if (leaves <= 1 << MOST_LEVELS) return true;
-  snprintf(ctx->error, sizeof ctx->error, "%s: %d leaves; a GPU adds up to %d: give fewer with --reduction-leaves", op, leaves, 1 << MOST_LEVELS);
+  snprintf(ctx->error, sizeof ctx->error, "%s: %d leaves are too many, because a GPU supports at most %d; lower --reduction-leaves", op, leaves, 1 << MOST_LEVELS);
   return false;
 }
 

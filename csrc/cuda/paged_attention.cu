@@ -93,7 +93,7 @@ static void paged_attention(mt_context *ctx, const mt_paged_attention_args &a, v
   int64_t heads = a.q.shape[0] * a.q.shape[1] * a.q.shape[2];
   if (heads == 0) return;
   if (last(a.q) > 32 * MOST) {
-    snprintf(ctx->error, sizeof ctx->error, "paged_attention: heads of %lld channels; this kernel has room for %d", (long long)last(a.q), 32 * MOST);
+    snprintf(ctx->error, sizeof ctx->error, "paged_attention: heads of %lld channels are too wide, because this kernel supports at most %d", (long long)last(a.q), 32 * MOST);
     return;
   }
   MT_BY_TYPE(a.q.dtype, {

@@ -102,7 +102,7 @@ template <typename T> __device__ inline void warp_load(double *x, const T *from,
 /* Whether a row of so many experts fits; else says so. */
 inline bool fits(mt_context *ctx, const mt_tensor &logits, const char *op) {
   if (last(logits) <= MOST_EXPERTS) return true;
-  snprintf(ctx->error, sizeof ctx->error, "%s: %lld experts; at most %d are routed on a GPU", op, (long long)last(logits), MOST_EXPERTS);
+  snprintf(ctx->error, sizeof ctx->error, "%s: %lld experts are too many, because the router supports at most %d on a GPU", op, (long long)last(logits), MOST_EXPERTS);
   return false;
 }
 

@@ -27,20 +27,20 @@
 static const char *advice(cudaError_t e) {
   switch ((int)e) {
   case 35: /* cudaErrorInsufficientDriver */
-    return "; this library wants driver " LEAST_DRIVER " or newer, which is not here (nvidia-smi names what is); in a container, give it the GPUs (--gpus all)";
+    return "; this library needs driver " LEAST_DRIVER " or newer (nvidia-smi shows the installed version); in a container, start it with the GPUs (--gpus all)";
   case 46: /* cudaErrorDevicesUnavailable */
-    return "; another process has the GPU for itself: nvidia-smi names it and the compute mode";
+    return "; another process uses the GPU exclusively: nvidia-smi shows this process and the compute mode";
   case 802: /* cudaErrorSystemNotReady */
-    return "; the switches between the GPUs are not up: systemctl start nvidia-fabricmanager, of the driver's version";
+    return "; the switches between the GPUs do not run: install nvidia-fabricmanager in the version of the driver, and start it (systemctl start nvidia-fabricmanager)";
   case 803: /* cudaErrorSystemDriverMismatch */
-    return "; the driver's library is not of the kernel module's version: reboot after an update; in a container, no libcuda.so.1 of its own";
+    return "; the driver's library and the kernel module have different versions: reboot after an update of the driver; a container must not have its own libcuda.so.1";
   case 220: /* cudaErrorNvlinkUncorrectable */
-    return "; a link between GPUs errs: start again from the last checkpoint, on another host; dmesg has its Xid 74";
+    return "; a link between GPUs failed: resume from the last checkpoint on another host; dmesg shows Xid 74 for this link";
   case 214: /* cudaErrorECCUncorrectable */
-    return "; the GPU's memory errs: start again from the last checkpoint, on another GPU; doctor tells of it";
+    return "; the GPU's memory has an error: resume from the last checkpoint on another GPU; monotron doctor reports such errors";
   case 700: /* cudaErrorIllegalAddress; then the hardware's stack, an instruction, alignment, address space, program counter */
   case 714: case 715: case 716: case 717: case 718: case 719:
-    return "; a kernel has failed, in this op or before: start again from the last checkpoint; CUDA_LAUNCH_BLOCKING=1 finds the op";
+    return "; a kernel failed, in this op or an earlier one: resume from the last checkpoint; CUDA_LAUNCH_BLOCKING=1 shows the op";
   }
   return "";
 }
@@ -87,17 +87,17 @@ static int32_t open_device(mt_context *ctx, int32_t ordinal) {
     return 1;
   }
   if (ordinal >= count) {
-    snprintf(ctx->error, sizeof ctx->error, "GPU %d was asked for; %d visible", ordinal, count);
+    snprintf(ctx->error, sizeof ctx->error, "GPU %d was requested, but the number of visible GPUs is %d", ordinal, count);
     return 1;
   }
   ctx->ordinal = ordinal;
   cudaDeviceProp gpu;
-  if (mt_cuda_enter(ctx) || mt_cuda_check(ctx, cudaGetDeviceProperties(&gpu, ordinal), "asking the GPU what it is")) return 1;
+  if (mt_cuda_enter(ctx) || mt_cuda_check(ctx, cudaGetDeviceProperties(&gpu, ordinal), "reading the properties of the GPU")) return 1;
   /* A kernel that exists for this GPU, or none does. */
   cudaFuncAttributes probe;
   if ((e = cudaFuncGetAttributes(&probe, probe_kernel)) != cudaSuccess) {
     cudaGetLastError();
-    snprintf(ctx->error, sizeof ctx->error, "%s is sm_%d%d; the kernels here are for " MT_ARCHITECTURES ": %s", gpu.name, gpu.major, gpu.minor, cudaGetErrorString(e));
+    snprintf(ctx->error, sizeof ctx->error, "%s is sm_%d%d, but the kernels are compiled for " MT_ARCHITECTURES ": %s", gpu.name, gpu.major, gpu.minor, cudaGetErrorString(e));
     return 1;
   }
   /* The stream, and the libraries that exist. */
@@ -133,10 +133,10 @@ static int32_t allocate(mt_context *ctx, int64_t bytes, void **out) {
   cudaError_t e = cudaMalloc(out, bytes);
   if (e == cudaSuccess) return 0;
   cudaGetLastError(); /* later calls must not report it */
-  if (e != cudaErrorMemoryAllocation) return mt_cuda_check(ctx, e, "taking memory");
+  if (e != cudaErrorMemoryAllocation) return mt_cuda_check(ctx, e, "allocating memory");
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);
-  snprintf(ctx->error, sizeof ctx->error, "the GPU has %zu of %zu bytes free, %lld were asked for", free, total, (long long)bytes);
+  snprintf(ctx->error, sizeof ctx->error, "the GPU has %zu of %zu bytes free, but %lld were requested", free, total, (long long)bytes);
   return 1;
 }
 

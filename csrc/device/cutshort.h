@@ -27,7 +27,7 @@ static inline const char *mt_cut_short(const char *path) {
   int cut = f && fread(&e, sizeof e, 1, f) == 1 && !memcmp(e.e_ident, ELFMAG, SELFMAG) && e.e_ident[EI_CLASS] == ELFCLASS64 &&
             e.e_phentsize == sizeof(Elf64_Phdr) && !fseek(f, 0, SEEK_END) && mt_maps_beyond(f, &e, ftell(f));
   if (f) fclose(f);
-  return cut ? "the file is cut short: copy or build it again" : NULL;
+  return cut ? "the file is truncated: copy or build it again" : NULL;
 }
 #else
 static inline const char *mt_cut_short(const char *path) { return path ? NULL : "no name"; }

@@ -103,7 +103,7 @@ func (k *Known) Refusal(op Op, args unsafe.Pointer) error {
 	}
 	for _, c := range ops[op].choices {
 		if v := c.in(args); !(*(*Set)(unsafe.Add(unsafe.Pointer(k), c.set))).Has(v) {
-			return fmt.Errorf("%s: this device knows no %s %d", op, c.name, v)
+			return fmt.Errorf("%s: this device does not support %s %d", op, c.name, v)
 		}
 	}
 	value := valueOf(op, args)

@@ -67,7 +67,7 @@ func TestOpenLibraryRefuses(t *testing.T) {
 		{"other ops", made("0", "0", "1"), "the kernel table was built from ops"},
 		{"empty", made("0", "0", "0"), "the kernel table has no"},
 		{"no table behind it", compiled(t, "void *mt_device_api_get(void) { return 0; }"), "has no kernel table"},
-		{"cut short", halved(t, made("0", "0", "0")), "cut short"},
+		{"cut short", halved(t, made("0", "0", "0")), "truncated"},
 	} {
 		_, err := OpenLibrary(c.path, 0)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {

@@ -15,5 +15,5 @@ func Read() (Survey, error) { return Survey{}, unbuilt() }
 func Watch(context.Context, func(line string)) error { return unbuilt() }
 
 func unbuilt() error {
-	return exitcode.Errorf(exitcode.Usage, "this program was built without cgo and cannot ask NVIDIA's driver; build it with a C compiler")
+	return exitcode.Errorf(exitcode.Usage, "this program was built without cgo and cannot query NVIDIA's driver; build it with a C compiler")
 }

@@ -44,11 +44,11 @@ func name(r nvml.Return) string { return fmt.Sprintf("NVML error %d", int(r)) }
 
 func survey(lib nvml.Interface) (s Survey, err error) {
 	if s.Driver, err = must(lib.SystemGetDriverVersion()); err != nil {
-		return s, fmt.Errorf("asking for the driver's version: %w", err)
+		return s, fmt.Errorf("reading the driver's version: %w", err)
 	}
 	version, err := must(lib.SystemGetCudaDriverVersion())
 	if err != nil {
-		return s, fmt.Errorf("asking for the driver's CUDA version: %w", err)
+		return s, fmt.Errorf("reading the driver's CUDA version: %w", err)
 	}
 	s.CUDA = fmt.Sprintf("%d.%d", version/1000, version%1000/10)
 	n, err := must(lib.DeviceGetCount())
@@ -129,7 +129,7 @@ const waitFor = 1000 // milliseconds until ctx is checked again
 func watch(ctx context.Context, lib nvml.Interface, tell func(string)) error {
 	set, err := must(lib.EventSetCreate())
 	if err != nil {
-		return fmt.Errorf("watching for Xid: %w", err)
+		return fmt.Errorf("GPUs cannot be watched for Xid errors: %w", err)
 	}
 	defer set.Free()
 	n, err := must(lib.DeviceGetCount())
@@ -142,7 +142,7 @@ func watch(ctx context.Context, lib nvml.Interface, tell func(string)) error {
 			return fmt.Errorf("GPU %d: %w", i, err)
 		}
 		if r := d.RegisterEvents(nvml.EventTypeXidCriticalError, set); r != nvml.SUCCESS && r != nvml.ERROR_NOT_SUPPORTED {
-			return exitcode.Errorf(exitcode.Internal, "GPU %d: watching for Xid: %s", i, name(r))
+			return exitcode.Errorf(exitcode.Internal, "GPU %d cannot be watched for Xid errors: %s", i, name(r))
 		}
 	}
 	for ctx.Err() == nil {
@@ -153,7 +153,7 @@ func watch(ctx context.Context, lib nvml.Interface, tell func(string)) error {
 			tell(fmt.Sprintf("GPU %d: Xid %d: %s", index, e.EventData, meaning(e.EventData)))
 		case nvml.ERROR_TIMEOUT:
 		default:
-			return exitcode.Errorf(exitcode.Internal, "waiting for Xid: %s", name(r))
+			return exitcode.Errorf(exitcode.Internal, "waiting for Xid errors failed: %s", name(r))
 		}
 	}
 	return nil

@@ -103,7 +103,7 @@ func TestVisible(t *testing.T) {
 		{Environment{s.GPUs[4].UUID[:12] + "," + s.GPUs[6].UUID, true}, "46"},
 		{Environment{"0,8", true}, "error: GPU 8 does not exist; this host has 8 GPUs (index 0 to 7)"},
 		{Environment{"0,0", true}, "error: GPU 0 is named twice"},
-		{Environment{"GPU-", true}, "error: begins the UUIDs of 8 GPUs"},
+		{Environment{"GPU-", true}, "error: the UUIDs of 8 GPUs begin with"},
 		{Environment{"fast", true}, "error: neither an index"},
 		{Environment{"1,,2", true}, "error: neither an index"},
 	} {

@@ -71,7 +71,7 @@ func (s Survey) named(entry string) (GPU, error) {
 	case 0:
 		return GPU{}, fmt.Errorf("%q is neither an index nor the beginning of a GPU's UUID", entry)
 	}
-	return GPU{}, fmt.Errorf("%q begins the UUIDs of %d GPUs", entry, len(found))
+	return GPU{}, fmt.Errorf("the UUIDs of %[2]d GPUs begin with %[1]q; give more characters", entry, len(found))
 }
 
 func (s Survey) count() string {

@@ -13,7 +13,7 @@ enum { INTERNAL = 70, MOST_CORES = 16, FEW_THREADS = 4096 };
 
 static void refuse(const char *limit, const char *has, const char *needs) {
   char line[512];
-  int n = snprintf(line, sizeof line, "monotron: %s leaves %s; %s. Raise it, or have it lifted (%s unlimited)\n", limit, has, needs, limit);
+  int n = snprintf(line, sizeof line, "monotron: %s is too low: it leaves %s, but %s. Raise the limit, or remove it (%s unlimited)\n", limit, has, needs, limit);
   if (n > 0 && write(2, line, (size_t)n) < 0) _exit(INTERNAL);
   _exit(INTERNAL);
 }
@@ -35,7 +35,7 @@ static void try_space(void) {
     return;
   }
   char needs[160];
-  snprintf(needs, sizeof needs, "%zu MiB are reserved at the start, most of it never used: it is no limit on memory (for that take a control group)", need >> 20);
+  snprintf(needs, sizeof needs, "%zu MiB are reserved at the start, most of which are never used (to limit memory, use a control group)", need >> 20);
   refuse("ulimit -v", "too little address space", needs);
 }
 
@@ -59,7 +59,7 @@ static void try_threads(void) {
   for (int i = 0; i < n; i++) pthread_join(made[i], NULL);
   if (failed == 0) return;
   char has[64], needs[64];
-  snprintf(has, sizeof has, "room for %d more threads of this user", n);
+  snprintf(has, sizeof has, "only %d more threads for this user", n);
   snprintf(needs, sizeof needs, "at least %d are needed", want);
   refuse("ulimit -u", has, needs);
 }

@@ -80,7 +80,7 @@ int32_t guarded(mt_error *error, F &&work) noexcept {
   } catch (const std::exception &e) {
     return failed(error, e.what());
   } catch (...) {
-    return failed(error, "an exception of no known kind");
+    return failed(error, "an unknown exception");
   }
 }
 
@@ -128,7 +128,7 @@ int32_t mesh_addresses(mt_mesh *mesh, char *addresses, mt_error *error) {
     for (int i = 0; i < mesh->context->size; i++) {
       if (i == mesh->context->rank) continue;
       auto bytes = mesh->context->transport().getPair(i)->address().bytes();
-      if (bytes.size() > size_t(kAddressBytes - 2)) throw std::length_error("an address of Gloo's is longer than expected");
+      if (bytes.size() > size_t(kAddressBytes - 2)) throw std::length_error("an address of Gloo is longer than expected");
       std::fill(to, to + kAddressBytes, 0);
       to[0] = char(bytes.size() & 255), to[1] = char(bytes.size() >> 8);
       std::copy(bytes.begin(), bytes.end(), to + 2);
@@ -143,7 +143,7 @@ int32_t mesh_connect(mt_mesh *mesh, const char *addresses, mt_error *error) {
     for (int i = 0; i < mesh->context->size; i++) {
       if (i == mesh->context->rank) continue;
       size_t n = size_t((unsigned char)from[0]) | size_t((unsigned char)from[1]) << 8;
-      if (n > size_t(kAddressBytes - 2)) throw std::length_error("an address that is none");
+      if (n > size_t(kAddressBytes - 2)) throw std::length_error("an address is invalid");
       mesh->context->transport().getPair(i)->connect(std::vector<char>(from + 2, from + 2 + n));
       from += kAddressBytes;
     }
@@ -215,7 +215,7 @@ int32_t all_reduce(mt_mesh *mesh, void *data, int64_t count, int32_t dtype, int3
       case MT_COMM_I32: return reduce<int32_t>(mesh, data, count, op, timeout);
       case MT_COMM_I64: return reduce<int64_t>(mesh, data, count, op, timeout);
     }
-    throw std::invalid_argument("a dtype that Gloo does not sum");
+    throw std::invalid_argument("Gloo cannot sum values of this dtype");
   });
 }
 

@@ -32,7 +32,7 @@ int mt_nccl_open(const char *path, mt_nccl *out, char *error, size_t room) {
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
     void *found = dlsym(library, wanted[i].name);
     if (!found) {
-      snprintf(error, room, "it has no %s: NCCL 2.14 or newer is needed", wanted[i].name);
+      snprintf(error, room, "the library has no %s; NCCL 2.14 or newer is needed", wanted[i].name);
       dlclose(library);
       return -1;
     }
