@@ -84,7 +84,7 @@ func (b *Blended) build(c *cache) error {
 	counts := b.interleave()
 	for i, count := range counts {
 		if have := b.Members[i].Len(); count > have {
-			return exitcode.Errorf(exitcode.BadData, "the %s blend needs %d samples of %s (dataset %d, weight %s), which has only %d: the share of each dataset is rounded up, which makes the blend too large; give fewer datasets with small weights, or a larger --mid-level-dataset-surplus", b.Split, count, b.Members[i].Prefix, i, pyFloat(b.Weights[i]), have)
+			return exitcode.Errorf(exitcode.BadData, "the %s blend needs %d samples of %s (dataset %d, weight %s), but this dataset has only %d, because the share of each dataset is rounded up; give fewer datasets with small weights, or a larger --mid-level-dataset-surplus", b.Split, count, b.Members[i].Prefix, i, pyFloat(b.Weights[i]), have)
 		}
 	}
 	return nil

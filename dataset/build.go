@@ -361,7 +361,7 @@ func (m *maker) gpt(prefix string, s Split, row splitRow, num *int64, text strin
 		if m.grouped() {
 			return nil, exitcode.Errorf(exitcode.BadData, "%s: the range %s has none of the %d sequences; widen the range", prefix, text, source.Len())
 		}
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: the dataset has %d sequences, and the %s split gets none of them by --split %s; add data%s", prefix, source.Len(), s, text, smallSplit(source.Len()))
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: the dataset has %d sequences, and the %s split gets none of them with --split %s; add data%s", prefix, source.Len(), s, text, smallSplit(source.Len()))
 	}
 	made, err := newGPT(g, m.tok, text, rows)
 	if err == nil && made.Epochs > 1 {

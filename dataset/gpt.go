@@ -99,7 +99,7 @@ type plan struct {
 
 func (g *GPT) planned() (p plan, err error) {
 	if g.End > math.MaxInt32 { // the document index is Megatron's
-		return p, exitcode.Errorf(exitcode.BadData, "%s: the %s split has sequences up to number %d, but an index can number at most %d; divide the data into several prefixes and give them as a blend", g.label(), g.Split, g.End, math.MaxInt32)
+		return p, exitcode.Errorf(exitcode.BadData, "%s: the %s split has sequences up to number %d, but the largest number that an index can store is %d; divide the data into several prefixes and give them as a blend", g.label(), g.Split, g.End, math.MaxInt32)
 	}
 	for i := g.First; i < g.End; i++ {
 		p.tokens += g.source.Size(i)
@@ -133,7 +133,7 @@ func (g *GPT) separateLast(p *plan) error {
 	sans := ((p.epochs-1)*p.tokens - g.extra) / g.sequence
 	last, perEpoch := *g.Num-sans, (p.tokens-g.extra)/g.sequence
 	if last < 0 || last > perEpoch+1 {
-		return exitcode.Errorf(exitcode.Internal, "%s: the last of %d epochs has %d of %d samples", g.label(), p.epochs, last, perEpoch)
+		return exitcode.Errorf(exitcode.Internal, "%s: the last of %d epochs would have %d samples, but an epoch has %d", g.label(), p.epochs, last, perEpoch)
 	}
 	if p.separate = last < int64(0.80*float64(perEpoch)); p.separate {
 		p.sans = sans

@@ -93,7 +93,7 @@ func (x *Indexed) sequenceError(i, end int64) error {
 	size, at := int32(x.Size(i)), x.pointer(i)
 	switch {
 	case size < 0:
-		return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d has length %d", x.at.sizes+x.at.sizeStep*i, i, size)
+		return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d has the negative length %d", x.at.sizes+x.at.sizeStep*i, i, size)
 	case at < end:
 		return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d starts at byte %d of the .bin file, before the end of the previous one (%d)", x.at.pointers+8*i, i, at, end)
 	}

@@ -83,7 +83,7 @@ func (x *Indexed) convertOld(idx []byte, start, n, d int64) error {
 		case long(dims, i) != i:
 			return exitcode.Errorf(exitcode.BadData, "byte %d: item %d has its first dimension at index %d of the sizes; every item must have one dimension", start+8*(dims+i), i, long(dims, i))
 		case length < 0 || length > 1<<31-1:
-			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d has length %d", start+8*(sizes+i), i, length)
+			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d has the length %d, which is not possible", start+8*(sizes+i), i, length)
 		case long(data, i) < 0 || long(data, i) > x.bin.size:
 			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d starts at token %d, which is beyond a file of %d bytes", start+8*(data+i), i, long(data, i), x.bin.size)
 		}

@@ -162,7 +162,7 @@ func memoryRefused(l *launching) {
 	for line, want := range map[string]string{
 		"pretrain_gpt " + atSix + "--world-size 8":                      "needs monotron launch, which keeps the memory",
 		"launch --hostfile hosts -- pretrain_gpt " + atSix:              "with --hostfile needs --auto-restart",
-		"pretrain_gpt " + atSix + "--replication-jump 8 --world-size 8": "--replication-jump must be from 1 to 7, usually the number of ranks of a host, or 0 for no copies, not 8",
+		"pretrain_gpt " + atSix + "--replication-jump 8 --world-size 8": "--replication-jump 8 is out of range: in a run of 8 ranks it must be from 1 to 7 (usually the number of ranks of a host), or 0 for no copies",
 	} {
 		cmd, notes := l.command(line + " --save left")
 		if _ = cmd.Run(); cmd.ProcessState.ExitCode() != 2 || !strings.Contains(notes.String(), want) {

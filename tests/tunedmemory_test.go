@@ -95,7 +95,7 @@ func tunedOverAnother(l *launching) {
 	cmd, notes := l.start("launch --nproc-per-node 2 --max-restarts 2 -- pretrain_gpt "+tuned+tunings["LoRA"]+"--inject sleep:rank=1:step=8:phase=data:seconds=1.5,kill:rank=1:step=8:phase=forward "+
 		"--memory-checkpoint-interval 2 --log-jsonl c.jsonl", "c.jsonl", 7)
 	write(l.t, filepath.Join(l.dir, "base", "model.safetensors"), l.read("reference/model.safetensors"))
-	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 65 || !strings.Contains(notes.String(), "the base model that was read now is not that of the run before its restart") {
+	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 65 || !strings.Contains(notes.String(), "the base model that was read now differs from that of the run before the restart") {
 		l.t.Errorf("%s: %s", cmd.ProcessState, notes)
 	}
 }

@@ -56,39 +56,39 @@ type Flag struct {
 func Flags() []Flag {
 	return []Flag{
 		// Which tokenizer, and its files.
-		{"tokenizer-type", argv.One, "", strings.Join(types, ", ") + "; GPT2BPETokenizer is implied by --vocab-file with --merge-file, NullTokenizer by --vocab-size alone",
+		{"tokenizer-type", argv.One, "", "choose the tokenizer: " + strings.Join(types, ", ") + " (default: GPT2BPETokenizer with --vocab-file and --merge-file, NullTokenizer with --vocab-size alone)",
 			func(c *Config, v []string) error { c.Type = TypeOf(v[0]); return nil }},
-		{"vocab-file", argv.One, "", "vocabulary: GPT-2's vocab.json, or a character tokenizer's JSON list",
+		{"vocab-file", argv.One, "", "read the vocabulary from this file: GPT-2's vocab.json, or a character tokenizer's JSON list",
 			func(c *Config, v []string) error { c.VocabFile = v[0]; return nil }},
-		{"merge-file", argv.One, "", "GPT-2's merges.txt; if neither this flag nor --vocab-file is given, GPT-2's built-in ranks are used",
+		{"merge-file", argv.One, "", "read GPT-2's merges.txt from this file (default: without --vocab-file, the built-in merges of GPT-2)",
 			func(c *Config, v []string) error { c.MergeFile = v[0]; return nil }},
-		{"tokenizer-model", argv.One, "", "folder with tokenizer.json, SentencePiece .model, or list of ranks (JSON or .tiktoken)",
+		{"tokenizer-model", argv.One, "", "read the tokenizer from this path: a folder with tokenizer.json, a SentencePiece .model file, or a list of ranks (JSON or .tiktoken)",
 			func(c *Config, v []string) error { c.Model = v[0]; return nil }},
 		// Special tokens.
-		{"tokenizer-special-tokens", argv.Many, "", "special tokens of a TikTokenizer, or additional special tokens of a HuggingFaceTokenizer, or, with --tokenizer-sentencepiece-legacy, of a SentencePiece tokenizer",
+		{"tokenizer-special-tokens", argv.Many, "", "set the special tokens of a TikTokenizer, or add special tokens to a HuggingFaceTokenizer or, with --tokenizer-sentencepiece-legacy, to a SentencePiece tokenizer",
 			func(c *Config, v []string) error { c.SpecialTokens = v; return nil }},
-		{"tokenizer-hf-no-include-special-tokens", argv.Switch, "", "a HuggingFaceTokenizer puts no special tokens around a text",
+		{"tokenizer-hf-no-include-special-tokens", argv.Switch, "", "do not let a HuggingFaceTokenizer add special tokens around a text",
 			func(c *Config, _ []string) error { c.NoSpecial = true; return nil }},
-		{"tokenizer-sentencepiece-legacy", argv.Switch, "", "let a SentencePiece tokenizer use --tokenizer-special-tokens, which are split off before the text is tokenized",
+		{"tokenizer-sentencepiece-legacy", argv.Switch, "", "let a SentencePiece tokenizer split a text at --tokenizer-special-tokens before the text is tokenized",
 			func(c *Config, _ []string) error { c.Legacy = true; return nil }},
 		// Of one type each.
-		{"tiktoken-pattern", argv.One, "", "how a TikTokenizer splits text: v1 or v2 (v2)",
+		{"tiktoken-pattern", argv.One, "", "choose the pattern by which a TikTokenizer splits text: v1 or v2 (default: v2)",
 			func(c *Config, v []string) error { c.TikPattern = v[0]; return nil }},
-		{"tiktoken-num-special-tokens", argv.One, "", "number of ids for special tokens, before the ids of a TikTokenizer's ranks (1000)",
+		{"tiktoken-num-special-tokens", argv.One, "", "set the number of ids that a TikTokenizer reserves for special tokens, before the ids of its vocabulary (default: 1000)",
 			func(c *Config, v []string) error {
 				n, err := integerFrom(v[0], 0)
 				c.TikSpecials = &n
 				return err
 			}},
-		{"vocab-size", argv.One, "", "number of ids of a NullTokenizer or TikTokenizer",
+		{"vocab-size", argv.One, "", "set the number of ids of a NullTokenizer or TikTokenizer",
 			func(c *Config, v []string) (err error) { c.VocabSize, err = integerFrom(v[0], 1); return err }},
-		{"null-tokenizer-eod-id", argv.One, "", "end-of-document id of a NullTokenizer; default the last id",
+		{"null-tokenizer-eod-id", argv.One, "", "set the end-of-document id of a NullTokenizer (default: the last id)",
 			func(c *Config, v []string) error {
 				n, err := integerFrom(v[0], 0)
 				c.NullEOD = &n
 				return err
 			}},
-		{"null-tokenizer-pad-id", argv.One, "", "padding id of a NullTokenizer, excluded from the loss (default: -1, an id of no token)",
+		{"null-tokenizer-pad-id", argv.One, "", "set the padding id of a NullTokenizer, which is excluded from the loss (default: -1, which is the id of no token)",
 			func(c *Config, v []string) error {
 				n, err := integerFrom(v[0], NoPad)
 				c.NullPad = &n

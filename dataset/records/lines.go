@@ -102,4 +102,4 @@ func readAll(from io.Reader, most int64) ([]byte, error) {
 	return value, err
 }
 
-var errTooLong = errors.New("it is longer than --max-line-bytes allows")
+var errTooLong = errors.New("the value is longer than --max-line-bytes allows")

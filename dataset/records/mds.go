@@ -76,14 +76,14 @@ func (s *shard) next() ([]byte, error) {
 func (s *shard) open() error {
 	var count uint32
 	if err := binary.Read(s.from, binary.LittleEndian, &count); err != nil {
-		return errors.New("it ends within its header")
+		return errors.New("the shard ends within its header")
 	}
 	if count > mostSamples {
 		return fmt.Errorf("the header declares %d samples; the limit is %d", count, mostSamples)
 	}
 	starts := make([]uint32, count+1)
 	if err := binary.Read(s.from, binary.LittleEndian, starts); err != nil {
-		return errors.New("it ends within its header")
+		return errors.New("the shard ends within its header")
 	}
 	header := 4 * int64(count+2)
 	if length := int64(starts[0]) - header; !slices.IsSorted(starts) || length < 2 || length > mostSettings {
@@ -91,7 +91,7 @@ func (s *shard) open() error {
 	}
 	text := make([]byte, int64(starts[0])-header)
 	if _, err := io.ReadFull(s.from, text); err != nil {
-		return errors.New("it ends within its settings")
+		return errors.New("the shard ends within its settings")
 	}
 	if err := json.Unmarshal(text, &s.settings); err != nil {
 		return fmt.Errorf("the settings: %w", err)
@@ -125,7 +125,7 @@ func (m *mdsSettings) row(sample []byte) ([]byte, error) {
 			continue
 		}
 		if len(sample) < 4 {
-			return nil, errors.New("it ends within the sizes of its columns")
+			return nil, errors.New("the sample ends within the sizes of its columns")
 		}
 		sizes[i], sample = int64(binary.LittleEndian.Uint32(sample)), sample[4:]
 	}

@@ -159,7 +159,7 @@ func NewPreferences(path string, tok tokenizer.Tokenizer, c Config) (*Preference
 		s.Rows = append(s.Rows, r)
 	}
 	if len(s.Rows) == 0 {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: none of its %d rows has a token of its answers within %d tokens; raise --seq-length or check the rows with `monotron inspect samples --labels`", path, s.Counts.Rows, c.Length)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: none of its %d rows has a token of an answer among its first %d tokens; raise --seq-length or check the rows with `monotron inspect samples --labels`", path, s.Counts.Rows, c.Length)
 	}
 	// What is left is counted.
 	for _, r := range s.Rows {

@@ -128,9 +128,9 @@ func (r *renderer) around(t *chat.Template, row *row, i int, full string) (from,
 	}
 	switch {
 	case !strings.HasPrefix(full, upto):
-		return 0, 0, wrong("the text of the messages up to this message is not the beginning of the complete text")
+		return 0, 0, wrong("the text of the messages up to and including this message is not the beginning of the text of all messages")
 	case !strings.HasPrefix(upto, before):
-		return 0, 0, wrong("the text before this message, with the generation prompt, is not the beginning of the text up to this message")
+		return 0, 0, wrong("the text of the earlier messages, followed by the generation prompt, is not the beginning of the text that includes this message")
 	}
 	return len(before), len(upto), nil
 }

@@ -117,7 +117,7 @@ func TestBadFiles(t *testing.T) {
 		"a boolean with the value 2":           withSpace(raw(0, 1, "a", uint32(7), uint32(2))),
 		"power of two":                         withSpace(raw(0, 1, alignmentKey, uint32(4), uint32(48))),
 		"9 dimensions":                         withSpace(raw(1, 0, "t", uint32(9))),
-		"are too large, or 0":                  one([]uint64{1 << 32, 1 << 32}, 0, 0),
+		"the tensor is too large":              one([]uint64{1 << 32, 1 << 32}, 0, 0),
 		"dimensions [] and 0":                  one([]uint64{0}, 0, 0),
 		"stored as IQ4_NL":                     one([]uint64{32}, 20, 0),
 		"stored as type 77":                    one([]uint64{32}, 77, 0),

@@ -178,7 +178,7 @@ func (h *header) tensor(i int) (t Tensor, err error) {
 		}
 		high, product := bits.Mul64(elements, n)
 		if n < 1 || high != 0 || product > 1<<60 {
-			return t, h.bad("%s: the dimensions %v and %d are too large, or 0", what, t.Dims, n)
+			return t, h.bad("%s: one of the dimensions %v and %d is 0, or the tensor is too large", what, t.Dims, n)
 		}
 		elements = product
 		t.Dims = append(t.Dims, int64(n))

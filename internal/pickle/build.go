@@ -51,7 +51,7 @@ func (m *machine) reduce(items []Value, err error) error {
 		}
 		return m.made(v, depthOf(v))
 	}
-	return m.errorf("the pickle calls %s, which a checkpoint may only name", class)
+	return m.errorf("the pickle calls %s, which a checkpoint may name but not call", class)
 }
 
 func (m *machine) mapping(class Class, args []Value) error {

@@ -138,7 +138,7 @@ func openZip(name string, r io.ReaderAt, size int64) (*zipFile, error) {
 		return nil, bad("the archive has no data.pkl")
 	}
 	if z.members["version"] == nil {
-		return nil, bad("it has no version")
+		return nil, bad("the archive has no member \"version\"")
 	}
 	// Some writers leave the checksums 0: then none is compared.
 	z.unsaid = z.members["data.pkl"].CRC32 == 0 && z.members["version"].CRC32 == 0
@@ -240,7 +240,7 @@ func (m *member) prepare() {
 	case m.file.Method == zip.Deflate:
 		m.err = m.unpack()
 	default:
-		m.err = m.errorf("the member is compressed by method %d to %d of %d bytes, which is not supported", m.file.Method, m.file.CompressedSize64, m.file.UncompressedSize64)
+		m.err = m.errorf("the member is compressed (method %d, to %d of %d bytes), which is not supported", m.file.Method, m.file.CompressedSize64, m.file.UncompressedSize64)
 	}
 }
 
@@ -287,7 +287,7 @@ func (m *member) unpack() error {
 		_, err = r.Read(make([]byte, 1))
 	}
 	if err == nil {
-		err = errors.New("more follow")
+		err = errors.New("more bytes follow")
 	}
 	if err != io.EOF || int64(n) != m.size() {
 		return m.errorf("unpacking the member stopped after %d of %d bytes: %w", n, m.size(), err)
@@ -306,13 +306,13 @@ func swap(b []byte, width int64) {
 // storage answers a persistent id: ("storage", class, key, location, elements).
 func (f *File) storage(id []Value, find func(key string) payload) (*Storage, error) {
 	if len(id) < 5 || id[0] != "storage" {
-		return nil, fmt.Errorf("a persistent id has %d parts, unlike that of a storage of torch", len(id))
+		return nil, fmt.Errorf("a persistent id has %d parts, so it is not that of a torch storage", len(id))
 	}
 	class, ok := id[1].(Class)
 	key, okKey := id[2].(string)
 	n, okLen := id[4].(int64)
 	if !ok || !okKey || !okLen || n < 0 || classes[string(class)] != storage {
-		return nil, fmt.Errorf("the persistent id (%s, %s, %s) is not that of a storage of torch", TypeName(id[1]), TypeName(id[2]), TypeName(id[4]))
+		return nil, fmt.Errorf("the persistent id (%s, %s, %s) is not that of a torch storage", TypeName(id[1]), TypeName(id[2]), TypeName(id[4]))
 	}
 	dtype, ok := storages[string(class)[strings.LastIndexByte(string(class), '.')+1:]]
 	if !ok {
@@ -320,7 +320,7 @@ func (f *File) storage(id []Value, find func(key string) payload) (*Storage, err
 	}
 	if s := f.storages[key]; s != nil {
 		if s.DType != dtype || s.Len != n {
-			return nil, fmt.Errorf("the pickle says that data/%s has %d elements of %s, but before said %d of %s", key, n, dtype, s.Len, s.DType)
+			return nil, fmt.Errorf("the pickle describes data/%s as %d elements of %s, but earlier described it as %d elements of %s", key, n, dtype, s.Len, s.DType)
 		}
 		return s, nil
 	}

@@ -48,7 +48,7 @@ func (s *File) readHeader(size int64) error {
 	}
 	n := le.Uint64(head[:])
 	if n > maxHeader || int64(n) > size-lengthBytes {
-		return exitcode.Errorf(exitcode.BadData, "%s: byte 0: the header size is %d bytes, but the file has %d bytes and the format allows a header of %d: the file is not in safetensors format, or is truncated",
+		return exitcode.Errorf(exitcode.BadData, "%s: byte 0: the header size is %d bytes, but the file has %d bytes and the format allows a header of at most %d: the file is not in safetensors format, or is truncated",
 			s.Path, n, size-lengthBytes, maxHeader)
 	}
 	raw := make([]byte, n)
@@ -188,7 +188,7 @@ func (s *File) Int64(name string) ([]int64, error) {
 	}
 	read, ok := integers[info.DType]
 	if !ok {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: tensor %q: values of dtype %s are not integers that fit", s.Path, name, info.DType)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: tensor %q: values of dtype %s are not integers that fit into 64 bits with a sign", s.Path, name, info.DType)
 	}
 	width := int(dtypeBits[info.DType] / 8)
 	out := make([]int64, 0, info.Len())

@@ -57,7 +57,7 @@ func endpoint() (host string, secure bool, err error) {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "":
 		return "", false, exitcode.Errorf(exitcode.Usage, "AWS_ENDPOINT_URL_S3 (or AWS_ENDPOINT_URL) is not the address of a server; write it as https://host:port")
 	case u.User != nil:
-		return "", false, exitcode.Errorf(exitcode.Usage, "AWS_ENDPOINT_URL_S3 (or AWS_ENDPOINT_URL) contains a user or a password; give credentials by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or by a file")
+		return "", false, exitcode.Errorf(exitcode.Usage, "AWS_ENDPOINT_URL_S3 (or AWS_ENDPOINT_URL) contains a user or a password; give credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or in a file")
 	}
 	return u.Host, u.Scheme == "https", nil
 }

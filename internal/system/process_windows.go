@@ -44,7 +44,7 @@ func SignalSelf(s syscall.Signal) error {
 func Suspend() error { return fmt.Errorf("suspending a process: %w on Windows", errors.ErrUnsupported) }
 
 func unsupported(s syscall.Signal) error {
-	return fmt.Errorf("signal %d (%v): %w on Windows; only SIGKILL is", int(s), s, errors.ErrUnsupported)
+	return fmt.Errorf("signal %d (%v): %w on Windows; only SIGKILL is supported", int(s), s, errors.ErrUnsupported)
 }
 
 // SignalName is a signal's constant, as SIGTERM; "" where it has none.

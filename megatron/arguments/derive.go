@@ -525,7 +525,7 @@ func (p *parser) deriveCheckpoint() {
 		p.clash("keep-best ckpt-format", "--keep-best cannot be combined with --ckpt-format %s, whose checkpoints do not record evaluations; leave one out", c.Format)
 	}
 	if (c.KeepBest || p.Patience > 0) && !p.Validates() && !p.options.Partial {
-		p.clash("keep-best eval-iters", "--keep-best and --early-stopping-patience need --eval-iters above 0 or --full-validation, because they compare evaluations")
+		p.clash("keep-best eval-iters", "--keep-best and --early-stopping-patience need --eval-iters above 0 or --full-validation, because these flags compare evaluations")
 	}
 	if c.SaveOnLoad != "" && (c.SaveOnLoad == c.Save || c.SaveOnLoad == c.Load) {
 		p.clash("save-on-load", "--save-on-load %s: the folder must differ from those of --save and --load, whose checkpoints it would replace; name another folder", c.SaveOnLoad)

@@ -45,6 +45,6 @@ func (p *parser) deriveDelayedFP8() {
 		p.clash("fp8-recipe first-last-layers-bf16", "--first-last-layers-bf16 cannot be combined with --fp8-recipe delayed, as in Megatron-LM; use another recipe")
 	}
 	if loss := p.Tuning.Prefers(); loss != nil && loss.Reference {
-		p.clash("fp8-recipe tuning preference-loss", "--fp8-recipe delayed cannot be combined with a preference loss that has a reference, for which no step measures scales; use --fp8-recipe tensorwise")
+		p.clash("fp8-recipe tuning preference-loss", "--fp8-recipe delayed cannot be combined with a preference loss that uses a reference model, because no step measures the scales of that model; use --fp8-recipe tensorwise")
 	}
 }

@@ -34,7 +34,7 @@ func (p *parser) deriveLayout() {
 		l.TPCommOverlap = false
 		p.notice("--tp-comm-overlap has no effect with --tensor-model-parallel-size 1")
 	case l.TPCommOverlap && !l.SequenceParallel:
-		p.clash("tp-comm-overlap sequence-parallel", "--tp-comm-overlap needs --sequence-parallel, because it overlaps the all-gathers and reduce-scatters of that flag; give both")
+		p.clash("tp-comm-overlap sequence-parallel", "--tp-comm-overlap needs --sequence-parallel, whose all-gathers and reduce-scatters are overlapped; give both")
 	}
 	if l.ETP == 0 || p.Model.Experts == nil {
 		l.ETP = l.TP

@@ -141,7 +141,7 @@ func (p *parser) noteRandom(e *spec.Experts) {
 		by = append(by, "--moe-router-enable-expert-bias")
 	}
 	if len(by) > 0 {
-		p.notice("--moe-router-force-load-balancing replaces the router's logits by random numbers, so it also affects %s", strings.Join(by, ", "))
+		p.notice("--moe-router-force-load-balancing replaces the router's logits by random numbers, so this flag also affects %s", strings.Join(by, ", "))
 	}
 }
 

@@ -17,7 +17,7 @@ func TestMTPWithOtherFlags(t *testing.T) {
 		rope + "--mtp-hsm":                    "like the decoder's last",
 		rope + "--mtp-use-repeated-layer --moe-router-load-balancing-type global_aux_loss --moe-aux-loss-coeff 0.01": "which counts tokens once per micro-batch",
 		rope + "--world-size 2 --pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Ett|ttL":            "has 0 layers of multi-token prediction (m), but --mtp-num-layers is 2",
-		rope + "--world-size 2 --pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Ettmm|ttL":          "let the layout end with mmL",
+		rope + "--world-size 2 --pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Ettmm|ttL":          "end the layout with mmL",
 	} {
 		_, _, err := ParseWith(everything, append(baseline(), strings.Fields(add)...))
 		if err == nil || !strings.Contains(err.Error(), want) {

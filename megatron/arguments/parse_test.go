@@ -199,7 +199,7 @@ func TestImpossibleCombinations(t *testing.T) {
 		{"--tensor-model-parallel-size 2", "is not supported by this build"},
 		{"--world-size 2", "is not supported by this build"},
 		{"--num-experts 4", "this build trains dense models"},
-		{"--position-embedding-type yarn", "YaRN is not supported; use --position-embedding-type rope"},
+		{"--position-embedding-type yarn", "use --position-embedding-type rope with --rope-parameters"},
 		{"--micro-batch-size 3", "not a positive multiple of --micro-batch-size 3"},
 		{"--rampup-batch-size 3 2 100", "must be a multiple of the increment"},
 		{"--rampup-batch-size 2 2", "takes 3 values, but has 2"},
@@ -637,7 +637,7 @@ func TestIdleFlagsAreNamed(t *testing.T) {
 			t.Errorf("%s: notices %q, want %q", c.add, got, c.want)
 		}
 	}
-	const random = "--moe-router-force-load-balancing replaces the router's logits by random numbers, so it also affects "
+	const random = "--moe-router-force-load-balancing replaces the router's logits by random numbers, so this flag also affects "
 	for _, c := range []struct{ add, want string }{
 		{"--moe-shared-expert-overlap", "--moe-shared-expert-overlap: the flag has no effect without --moe-shared-expert-intermediate-size"},
 		{"--moe-router-bias-update-rate 0.1", "--moe-router-bias-update-rate: the flag has no effect without --moe-router-enable-expert-bias"},

@@ -64,7 +64,7 @@ func Detect(path string) (Format, error) {
 	}
 	// Weights without a description.
 	for _, name := range filesLike(path, "*.safetensors") {
-		return "", exitcode.Errorf(exitcode.NoInput, "%s has %s without a config.json, which gives the shape of the model", path, name)
+		return "", exitcode.Errorf(exitcode.NoInput, "%s has %s but no config.json, without which the shape of the model is not known", path, name)
 	}
 	if below := Below(path); len(below) > 0 {
 		return "", exitcode.Errorf(exitcode.NoInput, "%s contains no checkpoint, but folders in it do; give %s", path, strings.Join(below, " or "))

@@ -122,7 +122,7 @@ func Tile(shape []int64, boxes []mpu.Piece, used *int) error {
 	total, kept := Volume(shape), int64(0)
 	for i, b := range boxes {
 		if !Inside(b, shape) {
-			return fmt.Errorf("piece %d, from %v of size %v, is not a box of the tensor", i, b.From, b.Size)
+			return fmt.Errorf("piece %d, from %v of size %v, is not inside the tensor", i, b.From, b.Size)
 		}
 		if kept += b.Len(); kept > total {
 			return fmt.Errorf("its pieces have more elements than the tensor")

@@ -85,7 +85,7 @@ func Check(src Source) error {
 		case !ok:
 			missing = append(missing, t.Name)
 		case fmt.Sprint(h.Shape) != fmt.Sprint(t.Shape) && !paddedVocab(info, t, h):
-			wrong = append(wrong, fmt.Sprintf("%s has the shape %v, but by the settings of the model it must be %v", t.Name, h.Shape, t.Shape))
+			wrong = append(wrong, fmt.Sprintf("%s has the shape %v, but the settings of the model require %v", t.Name, h.Shape, t.Shape))
 		}
 	}
 	for _, t := range src.Tensors() {

@@ -22,7 +22,7 @@ import (
 func Upcycle(src Source, m *spec.Model, router func(name string, out []float32)) (Source, error) {
 	dense := src.Info().Model
 	if err := upcyclable(dense, m); err != nil {
-		return nil, exitcode.Errorf(exitcode.Usage, "%s cannot be converted to this mixture: %w", src.Info().Path, err)
+		return nil, exitcode.Errorf(exitcode.Usage, "%s cannot be converted to this mixture of experts: %w", src.Info().Path, err)
 	}
 	// Which tensors are made, and from which stretch of the dense MLP.
 	e := m.Experts
@@ -63,7 +63,7 @@ func Upcycle(src Source, m *spec.Model, router func(name string, out []float32))
 func upcyclable(dense, m *spec.Model) error {
 	switch {
 	case dense == nil:
-		return errors.New("it is not known to be a dense model")
+		return errors.New("the checkpoint does not describe its model")
 	case dense.Experts != nil:
 		return errors.New("the checkpoint already has experts; leave --moe-use-upcycling out to continue with them")
 	}

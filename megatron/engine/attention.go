@@ -49,7 +49,7 @@ func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, ar
 	case backend == "flash":
 		note("%s, as --attention-backend flash requests", own)
 	case backend == "unfused" || backend == "local":
-		note("%s: --attention-backend %s needs kernels that store all scores, which are not available", own, backend)
+		note("%s: --attention-backend %s needs kernels that store all scores, and there are no such kernels", own, backend)
 	// Asked for by name: an error where it cannot run. Otherwise chosen where it can.
 	case backend == "fused":
 		chosen, refusal, err := e.fuseAttention(coming, math.MaxInt64)

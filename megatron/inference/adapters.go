@@ -95,7 +95,7 @@ func (t *Loaded) share(l *Loaded, holds func(name string) bool) (own []*mpu.Para
 		case model.IsAdapter(p.Name) || holds(p.Name):
 			own = append(own, p)
 		case base == nil || !slices.Equal(base.Shape, p.Shape):
-			return nil, exitcode.Errorf(exitcode.Internal, "parameter %s is not a parameter of the model", p.Name)
+			return nil, exitcode.Errorf(exitcode.Internal, "the model has no parameter %s", p.Name)
 		default:
 			p.Value = base.Value
 		}

@@ -104,7 +104,7 @@ func (b *Batcher) fits(s *sequence) bool {
 
 // errNeverFits ends a sequence that would wait for ever, and all others behind it. Check refuses
 // such requests, so that this is a fault of ours.
-var errNeverFits = errors.New("the text needs more positions than the model has, or than its memory for keys and values has")
+var errNeverFits = errors.New("the text has more positions than the model, or than fit into the memory for keys and values")
 
 // Submit queues requests, all or none.
 func (b *Batcher) Submit(requests ...*Request) ([]*Stream, error) {

@@ -55,11 +55,11 @@ func FuseAttention(d *device.Device, m *spec.Model, p Parallel, r AttentionRun) 
 	// It must repeat bit for bit, so that a run does, and agree with ours within roundings.
 	for i, name := range []string{"output", "log of the softmax's sum", "gradients"} {
 		if !bytes.Equal(once[i], again[i]) {
-			return 0, fmt.Errorf("two trial runs gave different bits for its %s", name)
+			return 0, fmt.Errorf("in a trial, two runs of cuDNN's attention gave different bits for the %s", name)
 		}
 		off := relative(t.results[i], once[i], own[i])
 		if !(off <= trialTolerance) {
-			return 0, fmt.Errorf("its %s differed by %.1f%% from that of monotron's kernels in a trial", name, 100*off)
+			return 0, fmt.Errorf("in a trial, the %s of cuDNN's attention differed by %.1f%% from those of monotron's kernels", name, 100*off)
 		}
 		difference = max(difference, off)
 	}

@@ -34,8 +34,8 @@ func TestFuseAttention(t *testing.T) {
 	}{
 		{"grouped queries", "", grouped, run, ""},
 		{"normed queries and keys", "", normed, run, ""},
-		{"wrong numbers", "wrong", grouped, run, "its output differed by 5.0% from that of monotron's kernels"},
-		{"other numbers each time", "drift", grouped, run, "two trial runs gave different bits"},
+		{"wrong numbers", "wrong", grouped, run, "in a trial, the output of cuDNN's attention differed by 5.0% from those of monotron's kernels"},
+		{"other numbers each time", "drift", grouped, run, "in a trial, two runs of cuDNN's attention gave different bits"},
 		{"it fails", "refused", grouped, run, "cuDNN's attention: "},
 		{"window", "", window, run, "a sliding window"},
 		{"dropout", "", drop, run, "attention dropout"},

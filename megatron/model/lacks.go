@@ -45,7 +45,7 @@ func lacks(d *device.Device, m *spec.Model) error {
 	case m.KVShared > 0 && (m.KVShared >= m.NumLayers || !m.QKNorm || m.QKNormFull || m.QKNormAfterRope || !m.ValueNorm || m.OutputGate || m.QKVBias || m.Latent != nil || m.KeepsState()):
 		return bad("--kv-shared-layers %d needs a larger --num-layers (not %d), --qk-layernorm (of each head, before RoPE) and --v-layernorm, and cannot be combined with biases of QKV or --attention-output-gate", m.KVShared, m.NumLayers)
 	case m.KVShared > 0 && !m.AllHaveKeys():
-		return bad("--kv-shared-layers %d: a layer that uses the keys and values of another layer has a window but none of the earlier layers has one, or it has no window but all of the earlier layers have one; lower --kv-shared-layers", m.KVShared)
+		return bad("--kv-shared-layers %d: a layer with a window needs the keys and values of an earlier layer with a window, and a layer without a window those of an earlier layer without one, but there is no such layer; lower --kv-shared-layers", m.KVShared)
 	case m.WideShared && m.KVShared == 0:
 		return bad("--double-wide-mlp needs --kv-shared-layers")
 	case m.PerLayerInput > 0 && (!m.Gated() || m.MTP != nil || m.GateLimit != 0 || m.GateOffset != 0 || m.LinearBias):

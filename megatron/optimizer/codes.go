@@ -46,7 +46,7 @@ func (c *Config) coded(p *mpu.Param) bool {
 }
 
 // ErrCut is in the chain of CheckBlocks' error.
-var ErrCut = errors.New("a rank has a part of a block")
+var ErrCut = errors.New("the layout cuts blocks")
 
 // CheckBlocks checks that each block of codes is on one rank: the error names a parameter of which this rank
 // has a part of a block, and what to change.
@@ -57,7 +57,7 @@ func CheckBlocks(c *Config, params []*mpu.Param) error {
 		}
 		for _, t := range p.Tensors() {
 			if !inBlocks(t) {
-				return exitcode.Errorf(exitcode.Usage, "--optimizer %s: %w of %d elements: its part of %s %v is %v; %s",
+				return exitcode.Errorf(exitcode.Usage, "--optimizer %s: %w of %d elements: a rank has the part %[6]v of %[4]s %[5]v; %[7]s",
 					c.Kind, ErrCut, device.CodeBlock, t.Name, t.Global, t.Pieces[0].Size, legalCut(p, t))
 			}
 		}

@@ -190,9 +190,9 @@ func (o Options) Exhausted(c config.Run, rank int, e *device.OutOfMemory) error 
 	case len(lines) == 0:
 		return exitcode.Errorf(exitcode.Internal, "%w. The model is too large for this device: lower --num-layers or --hidden-size, or check the sizes for a typing error", e)
 	case err != nil:
-		return exitcode.Errorf(exitcode.Internal, "%w. Of the memory in use, %s", e, strings.Join(lines, "; "))
+		return exitcode.Errorf(exitcode.Internal, "%w. To save memory: %s", e, strings.Join(lines, "; "))
 	}
-	return exitcode.Errorf(exitcode.Internal, "%w. By the plan the rank needs %s in the %s; %s", e, device.Size(planned.Peak), planned.At, strings.Join(lines[:min(4, len(lines))], "; "))
+	return exitcode.Errorf(exitcode.Internal, "%w. According to the plan, the rank needs %s in the %s; %s", e, device.Size(planned.Peak), planned.At, strings.Join(lines[:min(4, len(lines))], "; "))
 }
 
 // IsUnfit reports whether err is the refusal of a run that does not fit.

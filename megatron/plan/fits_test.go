@@ -101,7 +101,7 @@ func TestExhausted(t *testing.T) {
 	if exitcode.CodeOf(err) != exitcode.Internal || !errors.Is(err, e.Cause) {
 		t.Errorf("%v", err)
 	}
-	for _, want := range []string{savings[0].String(), "--attention-backend flash saves 500.0 MiB", "By the plan the rank needs " + device.Size(before.Peak)} {
+	for _, want := range []string{savings[0].String(), "--attention-backend flash saves 500.0 MiB", "According to the plan, the rank needs " + device.Size(before.Peak)} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in: %v", want, err)
 		}

@@ -189,7 +189,7 @@ func ParseMachine(text []byte) (*Machine, error) {
 	d.KnownFields(true)
 	if err := d.Decode(m); err != nil {
 		if errors.Is(err, io.EOF) {
-			err = errors.New("it is empty")
+			err = errors.New("the file is empty")
 		}
 		var wrong *yaml.TypeError
 		if errors.As(err, &wrong) {

@@ -57,7 +57,7 @@ func TestBadInputHasOneClearError(t *testing.T) {
 		{tiny + someData + "--load DIR/none --ckpt-step 3", exitcode.NoInput, "the folder has no checkpoint"},
 		{tiny + someData + "--load DIR/none", exitcode.NoInput, "the folder does not exist; correct the path"},
 		{tiny + someData + "--finetune --load DIR/none", exitcode.NoInput, "there is no such folder; correct the path"},
-		{tiny + someData + "--finetune --load DIR/bare", exitcode.NoInput, "--finetune starts from the weights of a checkpoint, and the folder has no checkpoint"},
+		{tiny + someData + "--finetune --load DIR/bare", exitcode.NoInput, "--finetune starts from the weights of a checkpoint, but the folder has no checkpoint"},
 		{tiny + someData + "--finetune --load DIR/bare --save DIR/bare", exitcode.NoInput, "the folder has no checkpoint"},
 		{tiny + someData + "--finetune --load DIR/tuned", exitcode.NoInput, "folders in it have one; give DIR/tuned/model or DIR/tuned/saved"},
 		{tiny + someData + "--load DIR/tuned", exitcode.NoInput, "folders in it have one; give DIR/tuned/model or DIR/tuned/saved"},

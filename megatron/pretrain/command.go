@@ -149,7 +149,7 @@ func run(ctx context.Context, args []string, open func(string) (*device.Device, 
 // launcher's.
 func train(ctx context.Context, config config.Run, asked training.Asked, env *launchenv.Env, open func(string) (*device.Device, error), w training.Streams, begun *begun, outcome *training.Outcome) (err error) {
 	if c := &config.Checkpoint; env != nil && env.Hosts() && store.IsURL(c.Save) && c.LocalDir == "" {
-		return exitcode.Errorf(exitcode.Usage, "--save %s: the ranks of several hosts write a checkpoint to one folder before it is uploaded; name a folder that all hosts share by --save-local-dir", c.Save)
+		return exitcode.Errorf(exitcode.Usage, "--save %s: the ranks of all hosts write a checkpoint to one folder before it is uploaded; give --save-local-dir, a folder that all hosts share", c.Save)
 	}
 	// How many ranks this process must have set up before a signal can wait for a checkpoint.
 	begun.ranks = 1

@@ -44,7 +44,7 @@ func TestOneRunSavesIntoAFolder(t *testing.T) {
 func TestRefusedRunsLeaveNothing(t *testing.T) {
 	for flags, says := range map[string]string{
 		"--memory-checkpoint-interval 2":                      "--memory-checkpoint-interval needs monotron launch",
-		"--memory-checkpoint-interval 2 --replication-jump 2": "--replication-jump must be from 1 to 1",
+		"--memory-checkpoint-interval 2 --replication-jump 2": "it must be from 1 to 1 (usually",
 	} {
 		dir := t.TempDir()
 		r := call(t, dir, tiny+someData+"--world-size 2 --save DIR/left --save-on-load DIR/first --profile DIR/trace.json "+flags)

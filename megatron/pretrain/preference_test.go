@@ -314,7 +314,7 @@ func TestPreferencesResume(t *testing.T) {
 			}
 			next := line + "--train-iters 9 --save DIR/part --load DIR/part "
 			r := call(t, dir, next)
-			if r.err == nil || !strings.Contains(r.err.Error(), "name the model from which the tuning started by --ref-load") {
+			if r.err == nil || !strings.Contains(r.err.Error(), "give --ref-load, the model from which the tuning started") {
 				t.Errorf("without the kept reference: %v", r.err)
 			}
 			again, want := lossesOf(t, must(t, dir, next+"--ref-load DIR/base").out), lossesOf(t, must(t, dir, line+"--train-iters 9 --save DIR/whole --load DIR/whole").out)

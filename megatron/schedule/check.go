@@ -85,15 +85,15 @@ func (s *stageCheck) run(a Action) error {
 	// Each runs once, in order, a backward after its forward, with its input received.
 	switch {
 	case at.grad && s.forwardOnly:
-		return fmt.Errorf("the list has a backward, but must have none")
+		return fmt.Errorf("the list has a backward pass, but must have none")
 	case value.ran:
-		return fmt.Errorf("it has run before")
+		return fmt.Errorf("the same pass has already run")
 	case *next != a.Micro:
 		return fmt.Errorf("micro-batch %d of chunk %d must be next", *next, a.Chunk)
 	case at.grad && !s.at(valueKey{false, a.Chunk, a.Micro}).ran:
-		return fmt.Errorf("its forward has not run")
+		return fmt.Errorf("the forward pass of this micro-batch has not run")
 	case s.from(at) >= 0 && !value.here:
-		return fmt.Errorf("its input has not been received")
+		return fmt.Errorf("the input of this pass has not been received")
 	}
 	// The input is used up, the output waits to be sent.
 	*next++

@@ -54,7 +54,7 @@ func (c Config) Check() error {
 	if c.Stages < 1 || c.Chunks < 1 || c.Micros < 1 || c.Group < 1 {
 		problem("stages (%d), chunks (%d), micro-batches (%d) and their group (%d) must be at least 1", c.Stages, c.Chunks, c.Micros, c.Group)
 	} else if c.Micros > maxSlots/c.Chunks/c.Stages {
-		problem("a step of %d micro-batches on %d stages of %d chunks is a list of more than %d actions: lower --global-batch-size or raise --micro-batch-size", c.Micros, c.Stages, c.Chunks, 2*maxSlots)
+		problem("a step of %d micro-batches on %d stages of %d chunks needs more than %d actions: lower --global-batch-size or raise --micro-batch-size", c.Micros, c.Stages, c.Chunks, 2*maxSlots)
 	} else if c.Chunks > 1 {
 		c.checkInterleaved(problem)
 	}

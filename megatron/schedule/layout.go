@@ -28,7 +28,7 @@ func (p *splitting) byLayout() []int {
 	case ahead != p.Ahead:
 		p.problem("%s %s has %d layers of multi-token prediction (m), but --mtp-num-layers is %d", flag, p.Layout, ahead, p.Ahead)
 	case ahead > 0 && !strings.HasSuffix(text, strings.Repeat("m", ahead)+"L"):
-		p.problem("%s %s has multi-token prediction (m) on a stage other than that of the output layer (L); let the layout end with %sL", flag, p.Layout, strings.Repeat("m", ahead))
+		p.problem("%s %s has multi-token prediction (m) on a stage other than that of the output layer (L); end the layout with %sL", flag, p.Layout, strings.Repeat("m", ahead))
 	}
 	if strings.Count(text, "E") != 1 || text[0] != 'E' {
 		p.problem("%s %s must begin with its only E, the embedding", flag, p.Layout)
@@ -88,7 +88,7 @@ func expand(text string) (string, error) {
 	case rest != "":
 		return "", fmt.Errorf("a closing parenthesis has no opening parenthesis")
 	case out == "":
-		return "", fmt.Errorf("it is empty")
+		return "", fmt.Errorf("the layout is empty")
 	}
 	return out, nil
 }
@@ -108,7 +108,7 @@ func expandGroup(text string, depth int) (out, rest string, err error) {
 			text = text[1+len(digits):]
 		}
 		if len(out)+len(item)*times > 2*maxParts {
-			return "", "", fmt.Errorf("it has too many stages and layers")
+			return "", "", fmt.Errorf("the layout has too many stages and layers")
 		}
 		out += strings.Repeat(item, times)
 	}

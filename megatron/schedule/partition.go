@@ -96,7 +96,7 @@ func (p *splitting) counts() []int {
 	case chunks > 1 && p.Stages < 2:
 		p.problem("an interleaved schedule needs --pipeline-model-parallel-size of at least 2")
 	case p.Stages*chunks > p.Layers+2:
-		p.problem("%d pipeline stages of %d chunks are more than the model has parts, which are %d layers, the embedding and the head: use --pipeline-model-parallel-size %d",
+		p.problem("%d pipeline stages of %d chunks are more than the parts of the model (%d layers, the embedding and the head): use --pipeline-model-parallel-size %d",
 			p.Stages, chunks, p.Layers, max(1, (p.Layers+2)/chunks))
 	}
 	if len(p.problems) > 0 {
@@ -140,7 +140,7 @@ func (p *splitting) chunks() int {
 	}
 	units, row := p.units(), p.Stages*p.LayersPerChunk
 	if units%row != 0 {
-		p.problem("%d layers do not divide into %d pipeline stages of chunks of %d layers: %s", units, p.Stages, p.LayersPerChunk, use(
+		p.problem("%d layers cannot be divided into %d pipeline stages with chunks of %d layers: %s", units, p.Stages, p.LayersPerChunk, use(
 			near("--num-layers-per-virtual-pipeline-stage", p.LayersPerChunk, func(n int) bool { return units%(p.Stages*n) == 0 }, units), p.fitting(2)))
 		return 1
 	}
@@ -196,10 +196,10 @@ func (p *splitting) uneven(chunks int) []int {
 	}
 	switch {
 	case left < 0 || between < 0 || between == 0 && left > 0:
-		p.problem("--decoder-first-pipeline-num-layers %d and --decoder-last-pipeline-num-layers %d leave %d of %d layers to %d stages between: %s",
+		p.problem("--decoder-first-pipeline-num-layers %d and --decoder-last-pipeline-num-layers %d leave %d of %d layers for the %d stages in between: %s",
 			p.First, p.Last, left, p.Layers, max(0, between), use(p.fitting(chunks)))
 	case between > 0 && (left == 0 || left%(between*chunks) != 0):
-		p.problem("%d layers (of %d, less those of the first and last stage) do not divide evenly over %d pipeline stages of %d chunks: %s",
+		p.problem("%d layers (all %d except those of the first and last stage) do not divide evenly over %d pipeline stages of %d chunks: %s",
 			left, p.Layers, between, chunks, use(near("ends with a sum of", p.First+p.Last, func(n int) bool { return n < p.Layers && (p.Layers-n)%(between*chunks) == 0 }, p.Layers), p.fitting(chunks)))
 	}
 	if len(p.problems) > 0 {

@@ -159,7 +159,7 @@ func TestRefusedSplits(t *testing.T) {
 	}{
 		{Split{Layers: 10, Stages: 4}, []string{"10 layers do not divide evenly over 4 pipeline stages: use --pipeline-model-parallel-size 2 or 5, --num-layers 8 or 12, --pp-partition-method 'type:transformer|embedding', or --pipeline-model-parallel-layout 'Ettt|ttt|tt|ttL'"}},
 		{Split{Layers: 24, Stages: 4, LayersPerChunk: 4}, []string{"use --num-layers-per-virtual-pipeline-stage 3 or 6"}},
-		{Split{Layers: 2, Stages: 8}, []string{"the embedding and the head: use --pipeline-model-parallel-size 4"}},
+		{Split{Layers: 2, Stages: 8}, []string{"the embedding and the head): use --pipeline-model-parallel-size 4"}},
 		{Split{Layers: 4, Stages: 5, Method: ByLayers}, []string{"at most 4 parts, but there are 5 pipeline stages of 1 chunks: use --pipeline-model-parallel-size 4"}},
 		{Split{Layers: 4, Stages: 2, Method: "random"}, []string{"uniform or parameters, not random"}},
 		{Split{Layers: 4, Stages: 1, First: 2}, []string{"need --pipeline-model-parallel-size of at least 2"}},
@@ -172,13 +172,13 @@ func TestRefusedSplits(t *testing.T) {
 		{Split{Layers: 4, Stages: 2, Layout: "((((((((((Et))))))))))|L"}, []string{"too deep"}},
 		{Split{Layers: 4, Stages: 2, Layout: "(Et*9999|)*9999L"}, []string{"too many stages"}},
 		{Split{Layers: 4, Stages: 2, Ahead: 2, Layout: "Ett|ttmL"}, []string{"has 1 layers of multi-token prediction (m), but --mtp-num-layers is 2", "'Ett|ttmmL'"}},
-		{Split{Layers: 4, Stages: 2, Ahead: 1, Layout: "Ettttm|L"}, []string{"on a stage other than that of the output layer (L); let the layout end with mL", "'Ett|ttmL'"}},
-		{Split{Layers: 4, Stages: 2, Ahead: 1, Layout: "Ett|mttL"}, []string{"let the layout end with mL", "'Ett|ttmL'"}},
+		{Split{Layers: 4, Stages: 2, Ahead: 1, Layout: "Ettttm|L"}, []string{"on a stage other than that of the output layer (L); end the layout with mL", "'Ett|ttmL'"}},
+		{Split{Layers: 4, Stages: 2, Ahead: 1, Layout: "Ett|mttL"}, []string{"end the layout with mL", "'Ett|ttmL'"}},
 		{Split{Layers: 4, Stages: 2, Layout: "Et*x|L"}, []string{"must follow *"}},
 		{Split{Layers: 4, Stages: 2, Layout: "(Et"}, []string{"a closing parenthesis is missing"}},
 		{Split{Layers: 4, Stages: 2, Layout: "Et)"}, []string{"a closing parenthesis has no opening parenthesis"}},
 		{Split{Layers: 4, Stages: 2, Layout: "Eq|L"}, []string{`"q" is not a part`}},
-		{Split{Layers: 4, Stages: 2, Layout: " "}, []string{"it is empty"}},
+		{Split{Layers: 4, Stages: 2, Layout: " "}, []string{"the layout is empty"}},
 	} {
 		_, err := c.split.Parts()
 		var many interface{ Unwrap() []error }

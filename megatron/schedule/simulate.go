@@ -41,11 +41,11 @@ func Simulate(c Config, t Times) (*Timeline, error) {
 func (t Times) check(c Config) error {
 	for _, side := range [][][]float64{t.Forward, t.Backward} {
 		if len(side) != c.Stages {
-			return exitcode.Errorf(exitcode.Usage, "there are times for %d stages, but there are %d stages", len(side), c.Stages)
+			return exitcode.Errorf(exitcode.Usage, "times are given for %d stages, but there are %d stages", len(side), c.Stages)
 		}
 		for stage, chunks := range side {
 			if len(chunks) != c.Chunks {
-				return exitcode.Errorf(exitcode.Usage, "there are times for %d chunks, but there are %d chunks on stage %d", len(chunks), c.Chunks, stage)
+				return exitcode.Errorf(exitcode.Usage, "times are given for %d chunks, but there are %d chunks on stage %d", len(chunks), c.Chunks, stage)
 			}
 			for _, seconds := range chunks {
 				if !(seconds >= 0 && seconds < 1e9) {

@@ -70,9 +70,9 @@ func (r *Run) restoreForeign(format checkpoint.Format, dir string, step int64, f
 	defer opened.Close()
 	src, changed := checkpoint.NormWeights(opened, r.Config.Model.NormOnePlus)
 	if changed && r.Config.Model.NormOnePlus {
-		r.log.note("%s stores the weights of norms as without --apply-layernorm-1p, which this run uses; 1 is subtracted from these weights, which gives the same results", src.Info().Path)
+		r.log.note("%s stores the weights of norms as a run without --apply-layernorm-1p does, but this run uses that flag; 1 is subtracted from these weights, so results stay the same", src.Info().Path)
 	} else if changed {
-		r.log.note("%s stores the weights of norms as with --apply-layernorm-1p, which this run does not use; 1 is added to these weights, which gives the same results", src.Info().Path)
+		r.log.note("%s stores the weights of norms as a run with --apply-layernorm-1p does, but this run does not use that flag; 1 is added to these weights, so results stay the same", src.Info().Path)
 	}
 	if err := r.foreignModel(src.Info()); err != nil {
 		return err

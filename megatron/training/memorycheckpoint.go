@@ -44,7 +44,7 @@ func checkJump(c *config.Run, notes *logging.Notes) error {
 		*jump = 0
 		return nil
 	}
-	return exitcode.Errorf(exitcode.Usage, "--replication-jump must be from 1 to %d, usually the number of ranks of a host, or 0 for no copies, not %d: the run has %d ranks", max(1, world-1), *jump, world)
+	return exitcode.Errorf(exitcode.Usage, "--replication-jump %[2]d is out of range: in a run of %[3]d ranks it must be from 1 to %[1]d (usually the number of ranks of a host), or 0 for no copies", max(1, world-1), *jump, world)
 }
 
 // complete lists all that a rank must have to continue: also what --no-save-optim leaves out of
@@ -161,7 +161,7 @@ func (r *Run) sameBase(s native.State) error {
 	}
 	var before string
 	if json.Unmarshal(s.Extra[frozenKey], &before) != nil || before != sum {
-		return exitcode.Errorf(exitcode.BadData, "the memory checkpoint of iteration %d: the base model that was read now is not that of the run before its restart; restore the folder of --load on this host, or start a new run", s.Iteration)
+		return exitcode.Errorf(exitcode.BadData, "the memory checkpoint of iteration %d: the base model that was read now differs from that of the run before the restart; restore the folder of --load on this host, or start a new run", s.Iteration)
 	}
 	r.frozen = sum
 	return nil

@@ -41,7 +41,7 @@ func (r *Run) beginPreference() error {
 			return err
 		}
 		if t.Preference.Reference == "" && len(r.Config.Model.Adapters) == 0 {
-			return exitcode.Errorf(exitcode.NoInput, "%s: the reference's log-probabilities are missing, or are those of other rows; name the model from which the tuning started by --ref-load", filepath.Join(dir, referenceFile))
+			return exitcode.Errorf(exitcode.NoInput, "%s: the reference's log-probabilities are missing, or are those of other rows; give --ref-load, the model from which the tuning started", filepath.Join(dir, referenceFile))
 		}
 	}
 	// Without --ref-load the reference is the model before it is tuned, or the base with the adapter off.
@@ -92,7 +92,7 @@ func (r *Run) refer() error {
 	what := "the weights that the tuning starts from"
 	c := &r.Config
 	if begun := c.Adapter.Folder != "" || r.holdsAdapter(c.Checkpoint.Load, wantedStep(&c.Checkpoint)); begun && c.Model.Retrained != nil {
-		return exitcode.Errorf(exitcode.Usage, "the reference should be the model without its adapter, but %s was trained in full together with the adapter; name the model from which the tuning started by --ref-load", c.Model.Retrained.Names[0])
+		return exitcode.Errorf(exitcode.Usage, "the reference should be the model without its adapter, but %s was trained in full together with the adapter; give --ref-load, the model from which the tuning started", c.Model.Retrained.Names[0])
 	}
 	if c.Adapter.Folder != "" || len(c.Model.Adapters) > 0 && r.holdsAdapter(c.Checkpoint.Load, wantedStep(&c.Checkpoint)) {
 		what += ", without their adapter (to have the adapter in the reference, merge it with monotron convert --adapter)"
@@ -275,7 +275,7 @@ func keptLogPs(from string, text []byte, sets []*sft.Preferences, all []float64)
 	}
 	var kept keptReference
 	if err := json.Unmarshal(text, &kept); err != nil {
-		return nil, exitcode.Errorf(exitcode.IO, "%s: %w; remove this file and name the reference by --ref-load", from, err)
+		return nil, exitcode.Errorf(exitcode.IO, "%s: %w; remove this file and give the reference with --ref-load", from, err)
 	}
 	all[0] = 1
 	for _, set := range sets {

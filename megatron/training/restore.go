@@ -135,7 +135,7 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 	case c.ExitOnMissing || c.Step > 0:
 		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: the folder has no checkpoint; leave out --exit-on-missing-checkpoint and --ckpt-step to start from random weights", c.Load)
 	case c.Finetune && !c.AllowMissing:
-		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: --finetune starts from the weights of a checkpoint, and %s", c.Load, whyNone(c.Load))
+		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: --finetune starts from the weights of a checkpoint, but %s", c.Load, whyNone(c.Load))
 	case len(checkpoint.Below(c.Load)) > 0 && !c.MayBeMissing():
 		return "", false, exitcode.Errorf(exitcode.NoInput, "--load %s: %s", c.Load, whyNone(c.Load))
 	case absent(c.Load) && !c.MayBeMissing():

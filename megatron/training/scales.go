@@ -44,7 +44,7 @@ func (r *Run) sameHistories(state native.State, err error) error {
 		return nil
 	}
 	if old := before.FP8.Delayed.Length; before.FP8.Recipe == "delayed" && now.Recipe == "delayed" && old != now.Delayed.Length {
-		return exitcode.Errorf(exitcode.Usage, "--fp8-amax-history-len must be %d, as in the checkpoint, not %d: its histories have that length", old, now.Delayed.Length)
+		return exitcode.Errorf(exitcode.Usage, "--fp8-amax-history-len must be %d, not %d, because the histories in the checkpoint have that length", old, now.Delayed.Length)
 	}
 	return nil
 }

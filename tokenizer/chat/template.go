@@ -37,7 +37,7 @@ type Rendered struct {
 // exitcode.BadData.
 func New(s Source) (*Template, error) {
 	if s.Text == "" {
-		return nil, exitcode.Errorf(exitcode.Usage, "the tokenizer of this model has no chat template; name a file with a template by --chat-template, or use completions, which take plain texts")
+		return nil, exitcode.Errorf(exitcode.Usage, "the tokenizer of this model has no chat template; give --chat-template, a file with a template, or use completions, which take plain texts")
 	}
 	inner, err := jinja.Parse(s.Text)
 	if err != nil {

@@ -72,9 +72,9 @@ func Files(f *gguf.File) ([]File, error) {
 	case model == "llama" || model == Gemma4:
 		object = r.sentencePiece(model)
 	case model == "":
-		r.fail("the file has no tokenizer; give a tokenizer by --tokenizer-type and --tokenizer-model")
+		r.fail("the file has no tokenizer; give a tokenizer with --tokenizer-type and --tokenizer-model")
 	default:
-		r.fail("%smodel %q is not supported; it must be gpt2, llama or gemma4. Give another tokenizer by --tokenizer-type and --tokenizer-model", prefix, model)
+		r.fail("%smodel %q is not supported; it must be gpt2, llama or gemma4. Give another tokenizer with --tokenizer-type and --tokenizer-model", prefix, model)
 	}
 	if r.err != nil {
 		return nil, r.err
@@ -205,7 +205,7 @@ func (r *reading) byteLevel() map[string]any {
 	}
 	p := preNamed(name)
 	if p == nil {
-		r.fail("%spre %q, the rule by which texts are cut, is not supported; give another tokenizer by --tokenizer-type and --tokenizer-model", prefix, name)
+		r.fail("%spre %q, the rule by which texts are cut, is not supported; give another tokenizer with --tokenizer-type and --tokenizer-model", prefix, name)
 		return nil
 	}
 	merges, _ := value(r, "merges", gguf.Value.Strings)

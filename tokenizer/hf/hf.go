@@ -141,7 +141,7 @@ func Parse(path string, data []byte, changes Changes) (*Tokenizer, error) {
 	for _, a := range f.AddedTokens {
 		id, err := t.add(a.AddedToken)
 		if err == nil && id >= 0 && id != a.ID {
-			err = fmt.Errorf("the added token %.60q has id %d in the file, but %d by the rule that assigns ids", a.Content, a.ID, id)
+			err = fmt.Errorf("the added token %.60q has id %d in the file, but the rule that assigns ids gives %d", a.Content, a.ID, id)
 		}
 		if err != nil {
 			return nil, r.bad("%w", err)
@@ -167,9 +167,9 @@ func (f *file) change(c Changes) error {
 func (r *reader) beginning() error {
 	switch {
 	case r.first && r.empty:
-		return r.bad("prepend_scheme first after a Replace whose pattern matches an empty text is not supported")
+		return r.bad("prepend_scheme \"first\" after a Replace whose pattern matches an empty text is not supported")
 	case r.behind && r.joins:
-		return r.bad("prepend_scheme first after another pre-tokenizer and a normalizer of type NFC, NFD, NFKC, NFKD or Precompiled is not supported")
+		return r.bad("prepend_scheme \"first\" after another pre-tokenizer and a normalizer of type NFC, NFD, NFKC, NFKD or Precompiled is not supported")
 	}
 	return nil
 }

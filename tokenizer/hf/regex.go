@@ -147,11 +147,11 @@ func (t *translator) quantified(atom string) (string, error) {
 		t.rune()
 		q += "?"
 		if counted && !strings.Contains(q, ",") {
-			return "", fmt.Errorf("%s has two meanings in different programs", q)
+			return "", fmt.Errorf("%s means different things in different programs", q)
 		}
 	case '+':
 		if counted { // Ruby repeats the repetition; others make it possessive
-			return "", fmt.Errorf("%s+ has two meanings in different programs", q)
+			return "", fmt.Errorf("%s+ means different things in different programs", q)
 		}
 		t.rune()
 		possessive = true

@@ -21,7 +21,7 @@ func benchCores(c *cli.Context) error {
 	nanoseconds := math.Round(1e9 * timing.RoundTrip(1000, 20))
 	out := &command.Printer{W: c.App.Writer}
 	if !c.Bool("json") {
-		out.Printf("a word from core to core and back: %.0f ns\n", nanoseconds)
+		out.Printf("a message from one core to another and back takes %.0f ns\n", nanoseconds)
 		return out.Err
 	}
 	text, err := json.Marshal(map[string]any{"round_trip_nanoseconds": nanoseconds})

@@ -78,7 +78,7 @@ func firstStep(cmd *exec.Cmd) (took time.Duration, err error) {
 		return 0, exitcode.Errorf(exitcode.Internal, "pretrain_gpt: %w\n%s", err, notes.String())
 	}
 	if took == 0 {
-		return 0, exitcode.Errorf(exitcode.Internal, "pretrain_gpt printed no line of an iteration\n%s", notes.String())
+		return 0, exitcode.Errorf(exitcode.Internal, "pretrain_gpt printed no log line\n%s", notes.String())
 	}
 	return took, nil
 }

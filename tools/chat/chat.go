@@ -17,7 +17,7 @@ import (
 	"monotron/tools/internal/command"
 )
 
-const description = `Answers what you type, with all of the conversation so far as context, by the model's chat template. A model
+const description = `Answers what you type, in the form of the model's chat template and with the conversation so far as context. A model
 without a chat template continues the text. Commands:
   /reset         begin a new conversation
   /system TEXT   set the system text, and begin a new conversation; without TEXT show it

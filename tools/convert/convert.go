@@ -33,11 +33,11 @@ const description = `The input's format is detected from its content; any layout
 
 Optimizer state, iteration, samples and schedule are converted where both formats store them,
 so that training can continue; the command reports what is left out. Weights stay equal bit for
-bit unless --dtype names another type. Memory: about one tensor, for a checkpoint of any size.
-The output appears only when it is complete; after an error nothing of it remains. No existing file is
-overwritten, except a tracker file: an existing save folder gets one more iteration, which it must not contain
-yet, and its tracker file then names this iteration, unless the folder loads a later one. While a run saves to
-the folder, the command is refused.
+bit unless --dtype names another type. A checkpoint of any size needs memory for about one tensor.
+The output appears only when it is complete; after an error no part of it remains. No existing file is
+overwritten, except a tracker file: an iteration can be added to an existing save folder that does not
+contain it yet, and the tracker file then names the added iteration, unless it names a later one. While a run
+saves to the folder, the command is refused.
 
 Examples:
   monotron convert --input Llama-3.1-8B --to torch_dist --output ckpt \

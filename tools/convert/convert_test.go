@@ -95,7 +95,7 @@ func TestConvertVerifies(t *testing.T) {
 // Claim: the error for an output that differs names file, tensor, type, shape and the number of elements.
 func TestUnequalOutputIsNamed(t *testing.T) {
 	r := compare.Tensor{Name: "w", DTypeA: "F32", DTypeB: "BF16", ShapeA: []int64{2, 3}, ShapeB: []int64{2, 3}, Different: 5}
-	want := "verification failed: out: tensor w is BF16[2 3] and has 5 elements that differ from the input's, which is F32[2 3]; do not use the output"
+	want := "verification failed: out: tensor w (BF16[2 3]) has 5 elements that differ from those of the input (F32[2 3]); do not use the output"
 	if err := unequal("out", &r); err.Error() != want || exitcode.CodeOf(err) != exitcode.Differs {
 		t.Errorf("%v, want %s", err, want)
 	}

@@ -52,7 +52,7 @@ func allFlags() []cli.Flag {
 		// Adapters.
 		&cli.StringFlag{Name: "adapter", Usage: "add the adapter in this PEFT folder to the weights: W becomes W + scale*B*A, computed in f32 and rounded once to the type of W"},
 		&cli.BoolFlag{Name: "adapter-only", Usage: "gguf, with --adapter: write only the adapter, for llama.cpp's --lora or Ollama's ADAPTER with the model of --input (default: the adapter is merged)"},
-		&cli.StringFlag{Name: "adapter-over", Usage: "`NAME`: with --adapter: name the quantisation that the base weights had when the adapter was trained, nf4 (with --double-quant for quantised scales) or int8, and print how much that rounding changes the weights, relative to the change by the adapter (default: none)"},
+		&cli.StringFlag{Name: "adapter-over", Usage: "`NAME`: with --adapter: name the quantisation that the base weights had when the adapter was trained: nf4 (give --double-quant if its scales were quantised) or int8; prints how much that rounding changes the weights, relative to the change by the adapter (default: none)"},
 		&cli.BoolFlag{Name: "merge-rounded", Usage: "with --adapter-over: merge the adapter into the rounded weights instead of those of the input"},
 		&cli.StringFlag{Name: "split-adapter", Usage: "write the adapter of the input to this new folder, in PEFT's format; the output then has the weights without the adapter (default: the adapter is merged)"},
 

@@ -79,7 +79,7 @@ func verify(c *cli.Context, o *options, src checkpoint.Source, written checkpoin
 
 // unequal is the error for a tensor that was not written as it should be.
 func unequal(path string, r *compare.Tensor) error {
-	return exitcode.Errorf(exitcode.Differs, "verification failed: %s: tensor %s is %s%v and has %d elements that differ from the input's, which is %s%v; do not use the output",
+	return exitcode.Errorf(exitcode.Differs, "verification failed: %s: tensor %s (%s%v) has %d elements that differ from those of the input (%s%v); do not use the output",
 		path, r.Name, r.DTypeB, r.ShapeB, r.Different, r.DTypeA, r.ShapeA)
 }
 

@@ -82,7 +82,7 @@ func compareRuns(a, b string) (*runs, error) {
 	}
 	defer y.file.Close()
 	if x.header.Layout != y.header.Layout {
-		return nil, exitcode.Errorf(exitcode.Usage, "%s has layout %s, but %s has layout %s, whose ranks compute other parts of the model; compare runs of the same layout, or compare checkpoints", a, sizes(x.header.Layout), b, sizes(y.header.Layout))
+		return nil, exitcode.Errorf(exitcode.Usage, "%s has layout %s, but %s has layout %s, so their ranks compute different parts of the model; compare runs of the same layout, or compare checkpoints", a, sizes(x.header.Layout), b, sizes(y.header.Layout))
 	}
 	r.Ranks, r.Flags = x.header.Layout.World(), changedFlags(x.header.Flags, y.header.Flags)
 	for rank := range r.Ranks {

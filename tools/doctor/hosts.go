@@ -41,7 +41,7 @@ func examineHosts(ctx context.Context, open func(string) (*device.Device, error)
 		return err
 	}
 	if env == nil {
-		return exitcode.Errorf(exitcode.Usage, "doctor --hosts must run on all hosts at once; start it by monotron launch --hostfile FILE -- doctor --hosts, or by srun, mpirun or torchrun")
+		return exitcode.Errorf(exitcode.Usage, "doctor --hosts must run on all hosts at once; start it with monotron launch --hostfile FILE -- doctor --hosts, or with srun, mpirun or torchrun")
 	}
 	// All ranks meet as a run's do.
 	p, err := preflight.Meet(ctx, env, map[string]string{}, hostsWait, logging.Stderr().From("rendezvous").Lines())

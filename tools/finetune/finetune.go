@@ -27,23 +27,23 @@ A row is one of:
 Training uses the answers only: the assistant's messages of a conversation, or the completion of a prompt.
 "monotron inspect samples --labels" shows which tokens these are.
 
-With --tuning dpo, ipo, orpo, simpo or kto the model learns from pairs of answers; kto learns also from single answers
+With --tuning dpo, ipo, orpo, simpo or kto the model learns from pairs of answers; kto also learns from single answers
 with a label:
   {"prompt": "...", "chosen": "...", "rejected": "..."}
   {"prompt": "...", "completion": "...", "label": true}
 These may be texts or lists of messages.
 
 With --tuning grpo the model samples answers to each prompt and learns from their rewards. At least one of
---reward, --reward-pattern and --reward-command is needed; --reward exact compares an answer with the row's:
+--reward, --reward-pattern and --reward-command is needed; --reward exact compares an answer with this field of the row:
   {"prompt": "...", "answer": "..."}
 
-With --eval-data each epoch ends with an evaluation, and the adapter and the model are those of the lowest
-validation loss; --patience N ends training after N evaluations without a lower one.
+With --eval-data each epoch ends with an evaluation, and the stored adapter and model are
+those with the lowest validation loss; --patience N ends training after N evaluations without a lower loss.
 
 The folder of --output contains a record of the tuning (tuning.json) and three folders:
   checkpoints  to resume from: give the same command again
   adapter      the adapter in PEFT's files, unless --lora-rank is 0
-  model        the tuned model, the adapter merged into its weights
+  model        the tuned model, with the adapter merged into its weights
 
 Flags of pretrain_gpt may follow, as in --world-size 2 --bf16.
 
@@ -86,8 +86,8 @@ func allFlags() []cli.Flag {
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "batch-tokens", Usage: "use as many sequences per step as fit into N tokens, including padding, instead of --batch-size (default: --batch-size applies)"}),
 		command.Between(0, 1<<16, &cli.IntFlag{Name: "micro-batch-size", Usage: "compute N sequences at once; this changes the memory and the speed, but not the result (default: the largest number up to 4 that divides the part of --batch-size that each data-parallel rank has)"}),
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "seq-length", Usage: "use N tokens per sequence; longer rows are truncated (default: 1024, or the model's context if it is shorter)"}),
-		&cli.StringFlag{Name: "packing", Value: "bfd", Usage: "choose how rows fill sequences: bfd (best fit), bfd_split (best fit, where long rows are cut), in_order (the order of the file) or none (one row per sequence) (with every --tuning except sft, the default is none)"},
-		command.Between(0, 10, &cli.Float64Flag{Name: "lr", Usage: "set the peak learning rate (default: 2e-4 for an adapter, 2e-5 for all weights; a twentieth of these unless --tuning is sft)"}),
+		&cli.StringFlag{Name: "packing", Value: "bfd", Usage: "choose how rows fill sequences: bfd (best fit), bfd_split (best fit, where long rows are cut), in_order (the order of the file) or none (one row per sequence, which is the default if --tuning is not sft)"},
+		command.Between(0, 10, &cli.Float64Flag{Name: "lr", Usage: "set the peak learning rate (default: 2e-4 for an adapter, 2e-5 for all weights; if --tuning is not sft, a twentieth of these)"}),
 		command.Between(0, 1<<16, &cli.IntFlag{Name: "lora-rank", Value: 16, Usage: "set the rank of the adapter (0 trains all weights)"}),
 		command.Between(0, 1e9, &cli.Float64Flag{Name: "lora-alpha", Usage: "set alpha; the adapter is multiplied by alpha / rank (default: twice the rank)"}),
 		&cli.StringFlag{Name: "chat-template", Usage: "read the chat template from this file, in Jinja (default: the template of the tokenizer)"},

@@ -34,7 +34,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:  "generate",
 		Usage: "continue a text with a trained model",
-		Description: "Decodes greedily unless --temperature, --top-k, --top-p or --seed selects sampling, or --num-beams beam search.\n" +
+		Description: "Decodes greedily unless --temperature, --top-k, --top-p or --seed selects sampling, or --num-beams selects beam search.\n" +
 			"Text is written to standard output as it is generated; everything else goes to standard error.",
 		Flags:  allFlags(),
 		Action: command.Model(open, readOptions, run),
@@ -46,16 +46,16 @@ func allFlags() []cli.Flag {
 		command.AdapterFlag(),
 		command.ContextFlag(),
 		command.Between(1, command.Sizes, &cli.IntFlag{Name: "max-new-tokens", Value: defaultNew, Usage: "generate at most N tokens"}),
-		command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-length", Usage: "limit the prompt and its continuation together to N tokens, as in transformers, instead of giving --max-new-tokens"}),
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-length", Usage: "limit the prompt and its continuation together to N tokens, as in transformers; replaces --max-new-tokens"}),
 		command.Between(0, 1e30, &cli.Float64Flag{Name: "temperature", Usage: "divide the logits by this number; 0 takes the most likely token (default: 0, or 1 if --top-k, --top-p or --seed is given)"}),
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "top-k", Usage: "sample from the N most likely tokens (0 uses all tokens)"}),
 		command.Between(0, 1, &cli.Float64Flag{Name: "top-p", Value: 1, Usage: "sample from the smallest set of tokens whose probabilities add up to at least this"}),
 		command.Between(0, math.MaxUint64, &cli.Uint64Flag{Name: "seed", Usage: "set the seed of the sampling; the same seed gives the same text"}),
 		command.Between(1, maxSamples, &cli.IntFlag{Name: "num-samples", Aliases: []string{"num-return-sequences"}, Value: 1, Usage: "print N continuations per prompt; with --num-beams, print the best N"}),
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "no-repeat-ngram-size", Usage: "allow no sequence of N tokens to occur twice (0 disables)"}),
-		&cli.StringFlag{Name: "stop-token", Usage: "end the text at this token id; none never ends it (default: the ids that the model's folder names, else the tokenizer's end of document)"},
+		&cli.StringFlag{Name: "stop-token", Usage: "end the text at this token id; the value none lets no token end it (default: the ids that the model's folder names, else the tokenizer's end of document)"},
 		command.Between(1, maxBeams, &cli.IntFlag{Name: "num-beams", Value: 1, Usage: "use beam search with N beams, each with its own cache and row of logits (1 disables beam search)"}),
-		command.Between(-1000, 1000, &cli.Float64Flag{Name: "length-penalty", Value: 1, Usage: "beam search: divide log-probabilities by the length to this power"}),
+		command.Between(-1000, 1000, &cli.Float64Flag{Name: "length-penalty", Value: 1, Usage: "beam search: divide log-probabilities by the length raised to this power"}),
 		&cli.BoolFlag{Name: "early-stopping", Usage: "beam search: stop when --num-beams texts are finished"},
 		&cli.BoolFlag{Name: "only-new", Usage: "do not print the prompt before its continuation"},
 		&cli.BoolFlag{Name: "json", Usage: "print one JSON object per text"},
@@ -232,7 +232,7 @@ func (o *options) setDefaults(tok tokenizer.Tokenizer, m *inference.Loaded, prom
 	case o.stop != "" && o.stop != "none":
 		id, err := strconv.Atoi(o.stop)
 		if err != nil || id < 0 || id >= m.Vocab {
-			return exitcode.Errorf(exitcode.Usage, "--stop-token must be none or a token id below %d, not %s", m.Vocab, o.stop)
+			return exitcode.Errorf(exitcode.Usage, "--stop-token must be \"none\" or a token id below %d, not %s", m.Vocab, o.stop)
 		}
 		o.sample.Ends = []int32{int32(id)}
 	}

@@ -231,7 +231,7 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"--load", dir, "--prompt-ids", "1", "--num-samples", "0"}, "--num-samples must be from 1 to ", exitcode.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--num-samples", "2"}, "give --temperature", exitcode.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--num-samples", "3", "--num-beams", "2"}, "--num-samples must be at most --num-beams 2, the number of texts that beam search finds, not 3", exitcode.Usage},
-		{[]string{"--load", dir, "--prompt-ids", "1", "--stop-token", "12"}, "--stop-token must be none or a token id below 12, not 12", exitcode.Usage},
+		{[]string{"--load", dir, "--prompt-ids", "1", "--stop-token", "12"}, "--stop-token must be \"none\" or a token id below 12, not 12", exitcode.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--bf16", "--fp16"}, "--fp32, --bf16 and --fp16 cannot be combined; give one", exitcode.Usage},
 		{[]string{"--load", dir, "--prompt-ids", "1", "--cpu-threads", "-1"}, "--cpu-threads must be from 0 to 4096, not -1", exitcode.Usage},
 		{[]string{"--load", dir, "--prompt-file", dir + "/none"}, "no such file", exitcode.NoInput},

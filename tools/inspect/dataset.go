@@ -32,7 +32,7 @@ func Dataset() *cli.Command {
 
 func runDataset(c *cli.Context) (err error) {
 	if c.NArg() != 1 {
-		return exitcode.Errorf(exitcode.Usage, "inspect dataset takes one PREFIX (the path without .bin and .idx), but has %d words", c.NArg())
+		return exitcode.Errorf(exitcode.Usage, "inspect dataset takes one PREFIX (the path without .bin and .idx), but has %d arguments", c.NArg())
 	}
 	var tok tokenizer.Tokenizer
 	if c.IsSet("tokenizer-type") {
@@ -41,7 +41,7 @@ func runDataset(c *cli.Context) (err error) {
 		}
 	}
 	if c.Bool("check-ids") && tok == nil {
-		return exitcode.Errorf(exitcode.Usage, "--check-ids needs --tokenizer-type, because it compares the ids with the vocabulary of that tokenizer")
+		return exitcode.Errorf(exitcode.Usage, "--check-ids needs --tokenizer-type, the tokenizer whose vocabulary the ids are compared with")
 	}
 	x, err := openTokens(c.Args().First(), tok)
 	if err != nil {

@@ -59,7 +59,7 @@ func (g *gathering) meet(ctx context.Context, notes io.Writer) (lead int, all []
 		case g.addrs == nil && exitcode.CodeOf(err) == exitcode.Again: // it came late: the others run, for however long
 			end, late = time.Now().Add(g.hostWait+settling), true
 		case time.Now().After(end):
-			return 0, nil, exitcode.Errorf(exitcode.IO, "the other hosts cannot be met: %w; restart on the remaining hosts", err)
+			return 0, nil, exitcode.Errorf(exitcode.IO, "the other hosts cannot be reached: %w; restart on the remaining hosts", err)
 		}
 		select {
 		case <-ctx.Done():

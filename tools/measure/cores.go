@@ -42,7 +42,7 @@ func (s *survey) summary() string {
 		return ""
 	}
 	least, most := slices.Min(s.distances), slices.Max(s.distances)
-	text := fmt.Sprintf("a word from core to core and back: %.0f to %.0f ns", 1e9*least, 1e9*most)
+	text := fmt.Sprintf("a message from one core to another and back takes %.0f to %.0f ns", 1e9*least, 1e9*most)
 	if !s.near(most) {
 		text += "; measurements made while this time was long are left out if others were made while it was short"
 	}

@@ -75,8 +75,8 @@ func TestCoresApart(t *testing.T) {
 	if far := timing.RoundTrip(10, 2); far <= 0 || far > 1 {
 		t.Errorf("a word takes %g s there and back", far)
 	}
-	for want, distances := range map[string][]float64{"": nil, "a word from core to core and back: 80 to 99 ns": {99e-9, 80e-9},
-		"a word from core to core and back: 80 to 400 ns; measurements made while this time was long are left out if others were made while it was short": {80e-9, 400e-9, 90e-9}} {
+	for want, distances := range map[string][]float64{"": nil, "a message from one core to another and back takes 80 to 99 ns": {99e-9, 80e-9},
+		"a message from one core to another and back takes 80 to 400 ns; measurements made while this time was long are left out if others were made while it was short": {80e-9, 400e-9, 90e-9}} {
 		if got := (&survey{distances: distances}).summary(); got != want {
 			t.Errorf("of %v it says %q", distances, got)
 		}

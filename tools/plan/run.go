@@ -30,10 +30,10 @@ func runCommand(open func(name string) (*device.Device, error)) *cli.Command {
 		Name:      "run",
 		Usage:     "compute the memory of every rank of a training run",
 		ArgsUsage: "pretrain_gpt FLAGS...",
-		Description: "FLAGS are those of the training command, with --world-size for the number of ranks; those of data, length and learning rate may be missing. Setup and steps of one rank of each " +
-			"kind are executed as a dry run, without tensor storage, so that the bytes are those of the real run. Neither data nor weights are read.",
+		Description: "FLAGS are those of the training command, with --world-size for the number of ranks; those for the data, the length of the training and the learning rate may be left out. The command executes setup and steps of one rank of each " +
+			"kind as a dry run, without storage for tensors, and counts the bytes that the real run would allocate. Neither data nor weights are read.",
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Name: "machine", Usage: "plan for a machine file, or one of " + strings.Join(plan.Machines(), ", ") + ": predicts seconds per step and whether the run fits"},
+			&cli.StringFlag{Name: "machine", Usage: "plan for the machine of this file, or for one of " + strings.Join(plan.Machines(), ", ") + "; this also predicts the seconds per step and whether the run fits"},
 			command.Between(0, 10, &cli.Float64Flag{Name: "jitter", Usage: "make the slowest device slower than the others by this fraction"}),
 			command.Between(0, 1e6, &cli.Float64Flag{Name: "price", Usage: "set the price of a device per hour, to compute the cost of the training"}),
 			&cli.StringFlag{Name: "svg", Usage: "with --machine: write the timeline of a step to this file as a picture"},
@@ -323,7 +323,7 @@ func setVocab(c *config.Run) error {
 	case size > 0:
 		return c.SetVocab(size)
 	}
-	return fmt.Errorf("%w; without the files, give the number of ids by --vocab-size", err)
+	return fmt.Errorf("%w; without the files, give --vocab-size, the number of ids", err)
 }
 
 // device is that of --device; one that this machine lacks is counted all the same.

@@ -114,7 +114,7 @@ func planOf(c *cli.Context) (p schedulePlan, err error) {
 	}
 	s := &p.config
 	if n := float64(s.Stages) * float64(s.Chunks) * float64(s.Micros); n > most {
-		return p, exitcode.Errorf(exitcode.Usage, "%d stages of %d chunks with %d micro-batches are %.0f forward passes, but only %d can be drawn; lower --micro-batches", s.Stages, s.Chunks, s.Micros, n, most)
+		return p, exitcode.Errorf(exitcode.Usage, "%d stages of %d chunks with %d micro-batches have %.0f forward passes, but only %d can be drawn; lower --micro-batches", s.Stages, s.Chunks, s.Micros, n, most)
 	}
 	if err := s.Check(); err != nil {
 		return p, err

@@ -25,7 +25,7 @@ func searchCommand() *cli.Command {
 		Name:      "search",
 		Usage:     "find the fastest layouts of a model that fit on a machine",
 		ArgsUsage: "MODEL FLAGS...",
-		Description: "FLAGS are the flags of pretrain_gpt for the model (or --model NAME) and its training (including --global-batch-size), without the layout; those of data, length and learning rate may be missing. Every layout that training " +
+		Description: "FLAGS are the flags of pretrain_gpt for the model (or --model NAME) and its training (including --global-batch-size), without the layout; those for the data, the length of the training and the learning rate may be left out. Every layout that training " +
 			"accepts is timed, over tensor and pipeline sizes, chunks, sharding, recomputation and micro-batch size; for the fastest ones memory is computed to the byte and the schedule is simulated.",
 		Flags: []cli.Flag{
 			command.Between(1, 1<<16, &cli.IntFlag{Name: "gpus", Usage: "use N devices"}),
@@ -70,7 +70,7 @@ func planSearch(c *cli.Context) error {
 	}
 	took := time.Since(start)
 	if len(best) == 0 {
-		return exitcode.Errorf(exitcode.Usage, "no layout of %d devices fits into %s: %d legal layouts were checked, of which %d are too large by a lower bound of their state and activations; use more devices, or a smaller model or batch",
+		return exitcode.Errorf(exitcode.Usage, "no layout of %d devices fits into %s: %d legal layouts were checked (for %d of them, a lower bound of state and activations is already too large); use more devices, or a smaller model or batch",
 			s.Devices, device.Size(s.Memory), s.Tried, s.Small)
 	}
 	if c.Bool("json") {
@@ -187,18 +187,18 @@ func rules(s *plan.Search, best []*plan.Found) (lines []string) {
 	n, memory := float64(c.Model.Parameters()), float64(s.Memory)
 	say := func(format string, a ...any) { lines = append(lines, fmt.Sprintf(format, a...)) }
 	if full := n * each; full < memory {
-		say("\"the model fits on one device, so data parallelism alone\": it does (%.1f of %.1f GiB for weights, gradients and optimizer)", full/(1<<30), memory/(1<<30))
+		say("the rule \"use only data parallelism if the model fits on one device\" applies: weights, gradients and optimizer take %.1f of %.1f GiB", full/(1<<30), memory/(1<<30))
 	} else {
-		say("\"the model does not fit on one device, so shard it or cut it\": at %s bytes a parameter it takes %.0f devices", width, math.Ceil(full/memory))
+		say("the rule \"shard or cut a model that does not fit on one device\" applies: with %s bytes per parameter, the model needs %.0f devices", width, math.Ceil(full/memory))
 	}
 	layer := float64(c.Model.LayerParameters(0)) * each
 	if layer > memory {
-		say("\"the largest layer does not fit, so tensor parallelism\": it takes %.1f GiB, a device has %.1f", layer/(1<<30), memory/(1<<30))
+		say("the rule \"use tensor parallelism if the largest layer does not fit\" applies: the layer takes %.1f GiB, but a device has %.1f", layer/(1<<30), memory/(1<<30))
 	} else {
-		say("\"the largest layer does not fit, so tensor parallelism\": not here, a layer takes %.2f GiB", layer/(1<<30))
+		say("the rule \"use tensor parallelism if the largest layer does not fit\" does not apply: a layer takes %.2f GiB", layer/(1<<30))
 	}
 	ratio := s.Machine.Node.Rate / (s.Machine.Between.Rate / float64(s.Machine.PerNode))
-	say("\"tensor parallelism stays inside a node where links between nodes are slow\": they are %.1f times slower for a device here, and the fastest layout has tensor size %d in nodes of %d",
+	say("the rule \"keep tensor parallelism inside a node if links between nodes are slow\": for a device these links are %.1f times slower, and the fastest layout has tensor-parallel size %d on nodes of %d devices",
 		ratio, best[0].Config.Layout.Sizes().TP, s.Machine.PerNode)
 	return lines
 }

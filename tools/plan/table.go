@@ -144,7 +144,7 @@ func (l *layouts) read(text []byte, measured string) error {
 		l.rows = append(l.rows, row)
 	}
 	if len(l.rows) == 0 {
-		return exitcode.Errorf(exitcode.BadData, "it has column names and no rows")
+		return exitcode.Errorf(exitcode.BadData, "the file has column names but no rows")
 	}
 	return nil
 }

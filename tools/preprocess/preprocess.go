@@ -49,7 +49,7 @@ func flagTable() []cli.Flag {
 		// Input and output.
 		&cli.StringSliceFlag{Name: "input", Usage: "read these files, globs or folders, or - for standard input; gzip, zstd, bzip2, xz and lzma are decompressed"},
 		&cli.StringFlag{Name: "input-format", Usage: "set the format of the input: jsonl (JSON lines, or rows of Parquet, WebDataset and MDS), text (each file is one document) or tokens (.bin/.idx pairs by prefix, llm.c's or nanoGPT's .bin) (default: by the file names: .txt and .md are text, .bin and .idx tokens, others jsonl)"},
-		&cli.StringFlag{Name: "output-prefix", Usage: "write the output files PREFIX_KEY_document.bin and .idx; earlier files of this prefix are replaced, but never an input"},
+		&cli.StringFlag{Name: "output-prefix", Usage: "write the output files PREFIX_KEY_document.bin and .idx; earlier output files of this prefix are replaced; an input is never replaced"},
 		&cli.StringFlag{Name: "output-format", Value: "megatron", Usage: "set the format of the output: megatron (.bin/.idx pairs), llmc (llm.c's .bin) or nanogpt (a .bin of 16-bit tokens)"},
 		command.Between(1, command.Threads, &cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "tokenize with N goroutines; the output does not depend on N"}),
 		&cli.StringSliceFlag{Name: "json-keys", Value: cli.NewStringSlice("text"), Usage: "read these keys from each line, and write separate output files for each key"},

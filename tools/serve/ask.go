@@ -61,7 +61,7 @@ func between[T int | float64](all *[]error, param string, x *T, least, most, oth
 		return otherwise
 	}
 	if !(*x >= least && *x <= most) {
-		*all = append(*all, wrong(param, "%v: %v to %v", *x, least, most))
+		*all = append(*all, wrong(param, "%v is not from %v to %v", *x, least, most))
 	}
 	return *x
 }
@@ -87,7 +87,7 @@ func (q *ask) request(s *server, l *loaded) (*inference.Request, error) {
 	r.MinP = between(&all, "min_p", q.MinP, 0, 1, 0)
 	r.Presence, r.Frequency = between(&all, "presence_penalty", q.Presence, -2, 2, 0), between(&all, "frequency_penalty", q.Frequency, -2, 2, 0)
 	if r.Repetition = between(&all, "repetition_penalty", q.Repetition, 0, 100, 1); r.Repetition == 0 {
-		all = append(all, wrong("repetition_penalty", "above 0"))
+		all = append(all, wrong("repetition_penalty", "the value must be above 0"))
 	}
 	r.NoRepeatNgram = between(&all, "no_repeat_ngram_size", q.NoRepeatNgram, 0, math.MaxInt32, 0)
 	between(&all, "n", q.N, 1, mostChoices, 1)
@@ -153,7 +153,7 @@ func (q *ask) grammar(all *[]error, l *loaded) *schema.Grammar {
 		}
 		text = q.Format.Schema.Schema
 	default:
-		*all = append(*all, wrong("response_format", "%.40q: choose from text, json_object and json_schema", q.Format.Type))
+		*all = append(*all, wrong("response_format", "the type %.40q is not supported; choose from text, json_object and json_schema", q.Format.Type))
 		return nil
 	}
 	g, err := schema.Compile(text)
@@ -173,7 +173,7 @@ func (q *ask) bias(all *[]error, l *loaded) inference.Bias {
 	for key, b := range q.LogitBias {
 		id, err := strconv.ParseInt(key, 10, 32)
 		if err != nil || id < 0 || int(id) >= l.Vocab || !(b >= -100 && b <= 100) {
-			*all = append(*all, wrong("logit_bias", "%.40q: %g: ids are 0 to %d, values -100 to 100", key, b, l.Vocab-1))
+			*all = append(*all, wrong("logit_bias", "the id %.40q or the value %g is out of range: ids are from 0 to %d, values from -100 to 100", key, b, l.Vocab-1))
 			continue
 		}
 		if bias[int32(id)] = b; b == -100 {

@@ -38,10 +38,10 @@ func (a *templateAsk) options() (chat.Options, error) {
 		o.Tools = a.Tools
 	}
 	if o.AddGenerationPrompt && o.ContinueFinalMessage {
-		return o, wrong("continue_final_message", "needs add_generation_prompt: false")
+		return o, wrong("continue_final_message", "this field needs add_generation_prompt: false")
 	}
 	if given(a.Template) {
-		return o, wrong("chat_template", "the template is the model's, or that of the flag --chat-template")
+		return o, wrong("chat_template", "a request cannot give a template; the server uses the model's, or that of --chat-template")
 	}
 	var err error
 	o.Variables, err = a.variables()
@@ -59,7 +59,7 @@ func (a *templateAsk) variables() (json.RawMessage, error) {
 	}
 	var own map[string]json.RawMessage
 	if given(a.Variables) && json.Unmarshal(a.Variables, &own) != nil {
-		return nil, wrong("chat_template_kwargs", "must be an object")
+		return nil, wrong("chat_template_kwargs", "the value must be an object")
 	}
 	for name, value := range own {
 		more[name] = value
@@ -98,7 +98,7 @@ func (c *conversation) requests() (list []*inference.Request, err error) {
 		base.SkipSpecial = false // calls may begin with one
 	}
 	if c.q.Top != nil && !c.q.LogProbs {
-		all = append(all, wrong("top_logprobs", "needs logprobs: true"))
+		all = append(all, wrong("top_logprobs", "this field needs logprobs: true"))
 	}
 	if c.q.LogProbs {
 		base.LogProbs = between(&all, "top_logprobs", c.q.Top, 0, mostLogProbs, 0)

@@ -55,7 +55,7 @@ func (c *completion) requests() (list []*inference.Request, err error) {
 		base.LogProbs = between(&all, "logprobs", c.q.LogProbs, 0, mostLogProbs, 0)
 	}
 	if c.q.Suffix != nil && *c.q.Suffix != "" {
-		all = append(all, wrong("suffix", "this server continues texts at their end"))
+		all = append(all, wrong("suffix", "not supported: this server only continues a text at its end"))
 	}
 	if c.of > c.choices && c.q.Stream {
 		all = append(all, wrong("best_of", "best_of above n cannot be streamed, because the best texts are known only at the end"))
@@ -64,7 +64,7 @@ func (c *completion) requests() (list []*inference.Request, err error) {
 		return nil, joined(all)
 	}
 	if n := c.q.Prompt.count() * c.of; n > c.queue { // before any text is encoded
-		return nil, wrong("prompt", "%d texts at once; at most %d (--max-queue)", n, c.queue)
+		return nil, wrong("prompt", "the request asks for %d texts; at most %d are allowed (--max-queue)", n, c.queue)
 	}
 	if c.prompts, err = c.q.Prompt.each(c.l, c.q.Special != nil && !*c.q.Special); err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ type othersAsk struct {
 
 // refuse names the fields whose values would change an answer.
 func (o *othersAsk) refuse(all *[]error) {
-	const format, sampler = "use response_format", "not supported; there are temperature, top_k, top_p and min_p"
+	const format, sampler = "use response_format", "not supported; use temperature, top_k, top_p or min_p"
 	for _, f := range []struct {
 		name    string
 		value   json.RawMessage
@@ -42,8 +42,8 @@ func (o *othersAsk) refuse(all *[]error) {
 	}{
 		{"truncate_prompt_tokens", o.Truncate, "not supported; send a shorter prompt", nil},
 		// What the text may be.
-		{"allowed_token_ids", o.AllowedIDs, "not supported; logit_bias takes ids", nil},
-		{"bad_words", o.BadWords, "not supported; a logit_bias of -100 bans an id", []string{"[]"}},
+		{"allowed_token_ids", o.AllowedIDs, "not supported; use logit_bias, which takes ids", nil},
+		{"bad_words", o.BadWords, "not supported; use a logit_bias of -100 to ban an id", []string{"[]"}},
 		{"ebnf", o.EBNF, format, nil},
 		{"grammar", o.Grammar, format, []string{`""`}},
 		{"guided_choice", o.Choice, format, nil},
@@ -54,7 +54,7 @@ func (o *othersAsk) refuse(all *[]error) {
 		{"regex", o.Regex, format, nil},
 		{"structured_outputs", o.Structured, format, nil},
 		{"include_stop_str_in_output", o.IncludeStop, "not supported; the stop text is not part of an answer", []string{"false"}},
-		{"min_tokens", o.MinTokens, "not supported; ignore_eos gives texts of max_tokens", []string{"0"}},
+		{"min_tokens", o.MinTokens, "not supported; use ignore_eos to get texts of max_tokens tokens", []string{"0"}},
 		{"n_predict", o.Predict, "use max_tokens", nil},
 		{"prompt_logprobs", o.PromptLogs, "use echo with logprobs", nil},
 		// Sampling.

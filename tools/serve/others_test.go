@@ -43,7 +43,7 @@ func TestFieldsOfOtherServers(t *testing.T) {
 		return status, string(raw)
 	}
 	for fields, want := range map[string]string{
-		`"chat_template": "x"`:               "chat_template: the template is the model's",
+		`"chat_template": "x"`:               "chat_template: a request cannot give a template",
 		`"min_tokens": 3`:                    "min_tokens: not supported",
 		`"guided_json": {}`:                  "guided_json: use response_format",
 		`"n_predict": 5, "typical_p": 0.5`:   "n_predict: use max_tokens; typical_p: not supported",

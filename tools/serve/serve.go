@@ -29,7 +29,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:  "serve",
 		Usage: "answer OpenAI's HTTP API with a trained model",
-		Description: "POST /v1/completions and /v1/chat/completions, GET /v1/models, /health and /metrics, and a chat page at /.\n" +
+		Description: "Answers POST /v1/completions and /v1/chat/completions, and GET /v1/models, /health and /metrics; a chat page is at /.\n" +
 			"Requests run in parallel; the answer to one does not depend on the others. On SIGTERM the server completes the requests in progress, within --drain-timeout, and exits.",
 		Flags:  allFlags(),
 		Action: command.Model(open, readOptions, run),
@@ -41,13 +41,13 @@ func allFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "follow", Usage: "switch to each new iteration that a run saves to the folder of --load; if there is no iteration yet, wait for the first"},
 		&cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "listen on this address; 0.0.0.0 listens on all addresses of this host"},
 		command.Between(0, 65535, &cli.IntFlag{Name: "port", Value: 8000, Usage: "listen on this port (0 chooses a free port)"}),
-		&cli.StringSliceFlag{Name: "adapter", Usage: "also serve the adapter in the PEFT folder DIR as a separate model named NAME, given as `NAME=DIR`; may be repeated"},
+		&cli.StringSliceFlag{Name: "adapter", Usage: "also serve the adapter in the PEFT folder DIR as a separate model named NAME, as in `NAME=DIR`; may be repeated"},
 		&cli.StringFlag{Name: "served-model-name", Usage: "set the model name that requests use (default: the folder's name)"},
 		&cli.StringFlag{Name: "chat-template", Usage: "read the chat template, in Jinja, from this file (default: the tokenizer's template)"},
 		&cli.StringFlag{Name: "api-key-file", Usage: "read API keys from this file, one per line (default: no authentication)"},
 		&cli.StringFlag{Name: "access-log", Usage: "append one JSON object per request to `FILE`, with time, address, path, status, bytes and seconds; - writes to stderr (default: no log)"},
 		&cli.StringSliceFlag{Name: "cors-origin", Usage: "allow requests from the pages of the site `ORIGIN`, such as https://example.org; * allows all sites; may be repeated (default: only the server's own pages)"},
-		&cli.StringSliceFlag{Name: "allowed-host", Usage: "also accept the host `NAME`, such as a proxy's, in the Host header on a loopback address; may be repeated"},
+		&cli.StringSliceFlag{Name: "allowed-host", Usage: "on a loopback address, also accept requests whose Host header is `NAME`, such as the name of a proxy; may be repeated"},
 		command.Between(1, 4096, &cli.IntFlag{Name: "max-num-seqs", Value: 32, Usage: "generate at most N sequences at the same time"}),
 		command.Between(1, 1<<20, &cli.IntFlag{Name: "max-num-batched-tokens", Value: 256, Usage: "compute at most N tokens per forward pass; N must be at least --max-num-seqs; longer prompts are split"}),
 		command.Between(0, 1<<30, &cli.IntFlag{Name: "kv-cache-memory", Usage: "use N MiB for the KV cache on each rank (default: enough for --max-num-seqs sequences of full length, but at most 1024 MiB and at most the free memory)"}),

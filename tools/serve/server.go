@@ -359,7 +359,7 @@ func checkText(data []byte) error {
 	if bad.Key == "" {
 		return &problem{Status: http.StatusBadRequest, Message: "the request's body is not text: " + bad.Error()}
 	}
-	return wrong(strings.ToValidUTF8(bad.Key, "?"), "is not text: %s", bad)
+	return wrong(strings.ToValidUTF8(bad.Key, "?"), "the value is not text: %s", bad)
 }
 
 // readKeys reads one key a line; empty lines and those that begin with # are none.

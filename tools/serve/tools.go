@@ -61,7 +61,7 @@ func (q *chatAsk) calls(all *[]error, l *loaded, base *inference.Request) *calls
 	case err != nil:
 		return refuse("tool_choice", "%s", err)
 	case len(tools) == 0 && choice != "auto" && choice != "none":
-		return refuse("tool_choice", "needs tools")
+		return refuse("tool_choice", "this field needs tools")
 	case len(tools) == 0 || choice == "none":
 		q.Tools = nil
 		return nil
@@ -70,7 +70,7 @@ func (q *chatAsk) calls(all *[]error, l *loaded, base *inference.Request) *calls
 	case l.NoChat != nil:
 		return nil // which render says
 	case q.ContinueFinal:
-		return refuse("tools", "cannot be combined with continue_final_message")
+		return refuse("tools", "tools cannot be combined with continue_final_message")
 	}
 	format, err := l.calls()
 	if err != nil {
@@ -79,7 +79,7 @@ func (q *chatAsk) calls(all *[]error, l *loaded, base *inference.Request) *calls
 	c := &calls{format: format, tools: tools, one: format.Single || q.Parallel != nil && !*q.Parallel, texts: map[int]string{}, sent: map[int]int{}}
 	if choice != "auto" || strict {
 		if base.Grammar != nil {
-			return refuse("response_format", "cannot be combined with calls that tool_choice or strict requires")
+			return refuse("response_format", "this field cannot be combined with calls that tool_choice or strict requires")
 		}
 		if base.Grammar, err = c.grammar(choice); err != nil {
 			return refuse("tools", "%s", err)
@@ -96,7 +96,7 @@ func (q *chatAsk) calls(all *[]error, l *loaded, base *inference.Request) *calls
 func toolsOf(raw json.RawMessage) (list []chat.Tool, strict bool, err error) {
 	var all []tool
 	if given(raw) && json.Unmarshal(raw, &all) != nil {
-		return nil, false, fmt.Errorf("a list of {type, function}")
+		return nil, false, fmt.Errorf("the value must be a list of {type, function}")
 	}
 	if len(all) > mostTools {
 		return nil, false, fmt.Errorf("there are %d tools; at most %d are allowed", len(all), mostTools)
@@ -107,9 +107,9 @@ func toolsOf(raw json.RawMessage) (list []chat.Tool, strict bool, err error) {
 		name := t.Function.Name
 		switch {
 		case t.Type != "function":
-			return nil, false, fmt.Errorf("number %d has type %.40q; only function is supported", i, t.Type)
+			return nil, false, fmt.Errorf("tool %d has the type %.40q; only function is supported", i, t.Type)
 		case !toolName.MatchString(name):
-			return nil, false, fmt.Errorf("number %d has the name %.80q; a name has 1 to 64 letters, digits, dots, hyphens and underscores", i, name)
+			return nil, false, fmt.Errorf("tool %d has the name %.80q; a name has 1 to 64 letters, digits, dots, hyphens and underscores", i, name)
 		case known[name]:
 			return nil, false, fmt.Errorf("two tools have the name %s", name)
 		}
@@ -120,7 +120,7 @@ func toolsOf(raw json.RawMessage) (list []chat.Tool, strict bool, err error) {
 		if !given(parameters) {
 			parameters = json.RawMessage(`{"type": "object"}`)
 		} else if json.Unmarshal(parameters, &object) != nil {
-			return nil, false, fmt.Errorf("number %d has parameters that are not an object", i)
+			return nil, false, fmt.Errorf("the parameters of tool %d are not an object", i)
 		}
 		list, strict = append(list, chat.Tool{Name: name, Parameters: parameters}), strict || t.Function.Strict
 	}
@@ -138,18 +138,18 @@ func choiceOf(raw json.RawMessage, tools []chat.Tool) (string, error) {
 		case "auto", "none", "required":
 			return word, nil
 		}
-		return "", fmt.Errorf("%.40q: choose from auto, none, required and {type, function}", word)
+		return "", fmt.Errorf("%.40q is not supported; choose from auto, none, required and {type, function}", word)
 	}
 	var one tool
 	if json.Unmarshal(raw, &one) != nil || one.Type != "function" {
-		return "", fmt.Errorf("choose from auto, none, required and {type: function, function: {name}}")
+		return "", fmt.Errorf("the value is not supported; choose from auto, none, required and {type: function, function: {name}}")
 	}
 	for _, t := range tools {
 		if t.Name == one.Function.Name {
 			return "=" + t.Name, nil
 		}
 	}
-	return "", fmt.Errorf("names the tool %.80q, which is not in tools", one.Function.Name)
+	return "", fmt.Errorf("the tool %.80q is not in tools", one.Function.Name)
 }
 
 // grammar is that of texts with calls as tool_choice asks for them. A template whose arguments are

@@ -283,20 +283,20 @@ func TestToolsThatAreRefused(t *testing.T) {
 	const one = `{"type":"function","function":{"name":"f"}}`
 	message := `"messages":[{"role":"user","content":"x"}]`
 	for body, want := range map[string]string{
-		`{` + message + `,"tools":{}}`:                                                                              `tools: a list of`,
-		`{` + message + `,"tools":[{"type":"code"}]}`:                                                               `number 0 has type \"code\"`,
-		`{` + message + `,"tools":[{"type":"function"}]}`:                                                           `number 0 has the name \"\"`,
+		`{` + message + `,"tools":{}}`:                                                                              `tools: the value must be a list of`,
+		`{` + message + `,"tools":[{"type":"code"}]}`:                                                               `tool 0 has the type \"code\"`,
+		`{` + message + `,"tools":[{"type":"function"}]}`:                                                           `tool 0 has the name \"\"`,
 		`{` + message + `,"tools":[` + one + `,` + one + `]}`:                                                       `two tools have the name f`,
 		`{` + message + `,"tools":[` + strings.Repeat(one+",", 128) + one + `]}`:                                    `129 tools; at most 128`,
-		`{` + message + `,"tools":[` + one + `],"tool_choice":"all"}`:                                               `\"all\": choose from`,
-		`{` + message + `,"tools":[` + one + `],"tool_choice":{"type":"function","function":{"name":"g"}}}`:         `names the tool \"g\"`,
+		`{` + message + `,"tools":[` + one + `],"tool_choice":"all"}`:                                               `\"all\" is not supported; choose from`,
+		`{` + message + `,"tools":[` + one + `],"tool_choice":{"type":"function","function":{"name":"g"}}}`:         `the tool \"g\" is not in tools`,
 		`{` + message + `,"tool_choice":"required"}`:                                                                `needs tools`,
 		`{` + message + `,"functions":[]}`:                                                                          `use tools`,
 		`{` + message + `,"tools":[` + one + `],"tool_choice":"required","response_format":{"type":"json_object"}}`: `cannot be combined with calls`,
 		`{` + message + `,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","pattern":"x"}}}],"tool_choice":"required"}`: `tool 0: #: pattern is not supported`,
-		`{"messages":[{"role":"user","content":"x","tool_calls":[]}]}`:                                                                                  `number 0 has tool_calls, which only`,
-		`{"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"[1]"}}]}]}`:                                                `number 0 has a call 0 of \"f\" whose arguments`,
-		`{"messages":[{"role":"assistant","tool_calls":[{}]}]}`:                                                                                         `number 0 has a call 0 without`,
+		`{"messages":[{"role":"user","content":"x","tool_calls":[]}]}`:                                                                                  `message 0 has tool_calls, which only`,
+		`{"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"[1]"}}]}]}`:                                                `message 0 has a call (number 0) of \"f\" whose arguments`,
+		`{"messages":[{"role":"assistant","tool_calls":[{}]}]}`:                                                                                         `message 0 has a call (number 0) without`,
 		`{"messages":[{"role":"assistant","tool_calls":7}]}`:                                                                                            `tool_calls that are not a list`,
 	} {
 		if status, raw := request(t, "POST", url+"/v1/chat/completions", body); status != 400 || !strings.Contains(string(raw), want) {

@@ -12,10 +12,10 @@ import (
 // of calls in the form that this model's template reads.
 func (l *loaded) turns(raw json.RawMessage) (list []message, err error) {
 	if !given(raw) {
-		return nil, wrong("messages", "missing: a list of {role, content}")
+		return nil, wrong("messages", "missing; it must be a list of {role, content}")
 	}
 	if json.Unmarshal(raw, &list) != nil {
-		return nil, wrong("messages", "a list of {role, content}")
+		return nil, wrong("messages", "the value must be a list of {role, content}")
 	}
 	if len(list) == 0 {
 		return nil, wrong("messages", "the list is empty")
@@ -23,14 +23,14 @@ func (l *loaded) turns(raw json.RawMessage) (list []message, err error) {
 	for i, m := range list {
 		var turn map[string]any
 		if json.Unmarshal(m, &turn) != nil {
-			return nil, wrong("messages", "number %d is not an object", i)
+			return nil, wrong("messages", "message %d is not an object", i)
 		}
 		err := checkTurn(turn)
 		if err == nil && turn["tool_calls"] != nil {
 			list[i], err = l.turnWithCalls(m)
 		}
 		if err != nil {
-			return nil, wrong("messages", "number %d %s", i, err)
+			return nil, wrong("messages", "message %d %s", i, err)
 		}
 	}
 	return list, nil
@@ -105,11 +105,11 @@ func callAsRead(call json.RawMessage, i int, asText bool) (json.RawMessage, erro
 	var function map[string]json.RawMessage
 	var name string
 	if json.Unmarshal(members["function"], &function) != nil || json.Unmarshal(function["name"], &name) != nil {
-		return nil, fmt.Errorf("has a call %d without a function's name", i)
+		return nil, fmt.Errorf("has a call (number %d) without the name of a function", i)
 	}
 	arguments, err := argumentsOf(function["arguments"], asText)
 	if err != nil {
-		return nil, fmt.Errorf("has a call %d of %.80q whose arguments are not a JSON object", i, name)
+		return nil, fmt.Errorf("has a call (number %d) of %.80q whose arguments are not a JSON object", i, name)
 	}
 	changed, err := chat.With(members["function"], "arguments", arguments)
 	if err != nil {

@@ -50,7 +50,7 @@ func Command() *cli.Command {
 			}
 			for _, in := range inputs {
 				if in.Kind == command.Tokens {
-					return exitcode.Errorf(exitcode.Usage, "--input: by its name, %s contains tokens; use monotron inspect dataset to show them", in.Path)
+					return exitcode.Errorf(exitcode.Usage, "--input: the name of %s shows that it contains tokens; use monotron inspect dataset to show them", in.Path)
 				}
 			}
 			// One line of output for each text, in order.

@@ -96,7 +96,7 @@ func check(inputs []command.Input, dir string) error {
 	var paths, made []string
 	for _, in := range inputs {
 		if in.Kind == command.Tokens {
-			return exitcode.Errorf(exitcode.Usage, "--input: by its name, %s contains tokens, but a tokenizer is trained on text or JSON lines; give such files", in.Path)
+			return exitcode.Errorf(exitcode.Usage, "--input: the name of %s shows that it contains tokens, but a tokenizer is trained on text or JSON lines; give such files", in.Path)
 		}
 		paths = append(paths, in.Path)
 	}

@@ -100,7 +100,7 @@ func show(c *cli.Context, path string, report *modelcase.Report) (err error) {
 		return exitcode.With(exitcode.IO, err)
 	}
 	if _, failed := report.Counts(); failed > 0 {
-		return exitcode.Errorf(exitcode.Differs, "%s on %s: %d numbers are over their tolerance", path, report.Device, failed)
+		return exitcode.Errorf(exitcode.Differs, "%s on %s: %d numbers differ by more than their tolerance", path, report.Device, failed)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ func mupCommand(open func(string) (*device.Device, error)) *cli.Command {
 		Name:  "mup",
 		Usage: "train a small model at several widths and print how much its activations change; with --use-mup the change is about the same at every width",
 		Description: "Makes the coordinate check of muP: a Llama of 3 layers takes the same steps at each width. For the output of each layer and for the logits, the\n" +
-			"table has the root mean square of the distance that they moved, and the power of the width by which this distance grows. With muP the power is near\n" +
+			"table has the root mean square of their change, and the power of the width with which this change grows. With muP the power is near\n" +
 			"0; with --standard it is not.\n" +
 			"Exit code 0: every power is within --limit; 1: a power is not.",
 		Flags: []cli.Flag{
@@ -42,7 +42,7 @@ func checkMuP(c *cli.Context, open func(string) (*device.Device, error)) error {
 		}
 	}
 	if len(widths) < 2 {
-		return exitcode.Errorf(exitcode.Usage, "--widths must be at least two widths, not %v", widths)
+		return exitcode.Errorf(exitcode.Usage, "--widths must have at least two numbers, not %v", widths)
 	}
 	r, err := coordinates.Check(coordinates.Options{Widths: widths, Steps: c.Int("steps"), LR: c.Float64("lr"), Standard: c.Bool("standard"),
 		Open: func() (*device.Device, error) { return open(c.String("device")) }, OnWidth: func(int) {}})
@@ -53,7 +53,7 @@ func checkMuP(c *cli.Context, open func(string) (*device.Device, error)) error {
 		return exitcode.With(exitcode.IO, err)
 	}
 	if worst := r.Steepest(); !(math.Abs(worst.Slope) <= limit) {
-		return exitcode.Errorf(exitcode.Differs, "%s moves by width^%.2f, which is beyond the limit of %g", worst.Name, worst.Slope, limit)
+		return exitcode.Errorf(exitcode.Differs, "the change of %s grows as width^%.2f; the power must be at most %g", worst.Name, worst.Slope, limit)
 	}
 	return nil
 }

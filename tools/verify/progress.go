@@ -46,7 +46,7 @@ func (p *progress) report(now layouts.Progress) {
 	}
 	if now.Unseen != "" {
 		p.failed++
-		p.warn("not caught: %s", now.Unseen)
+		p.warn("not detected: %s", now.Unseen)
 	}
 	first := now.Done == 1 && p.screen == nil
 	if !first && p.now().Sub(p.said) < p.every && now.Next != "" {

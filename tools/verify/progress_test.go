@@ -30,7 +30,7 @@ func TestProgress(t *testing.T) {
 		{8, layouts.Progress{Done: 1, All: 4, Next: "gpt2: dp2", Last: row("tp2", true), Share: 0.25}, "1 of 4 done, worst at 25% of its bounds: gpt2: tp2; about 24 s left; now gpt2: dp2\n"},
 		{12, layouts.Progress{Done: 2, All: 4, Next: "gpt2: pp2", Last: row("dp2", false)}, "gpt2: dp2: its loss differs\n"},
 		{20, layouts.Progress{Done: 3, All: 4, Next: "gpt2: tp4", Last: row("pp2", true), Share: 0.5}, "3 of 4 done, 1 failed, worst at 50% of its bounds: gpt2: pp2; about 7 s left; now gpt2: tp4\n"},
-		{24, layouts.Progress{Done: 4, All: 4, Unseen: "dropped"}, "not caught: dropped\n"},
+		{24, layouts.Progress{Done: 4, All: 4, Unseen: "dropped"}, "not detected: dropped\n"},
 	} {
 		out.Reset()
 		clock = time.Unix(1e9, 0).Add(step.at * time.Second)

@@ -23,7 +23,7 @@ var proveFlags = []cli.Flag{
 	&cli.StringFlag{Name: "only", Usage: "run only layouts whose name contains all these words, as in \"tp2 sp\""},
 	command.Between(1, 1000000, &cli.IntFlag{Name: "stride", Value: 1, Usage: "run only every Nth layout"}),
 	&cli.BoolFlag{Name: "mutate", Usage: "break one collective, mask or padded column at a time and report whether the check detects it"},
-	&cli.StringFlag{Name: "mutant", Usage: "with --mutate: run only mutants whose name contains this text, as in \"RowParallelLinear.Forward, call 96 of 144\""},
+	&cli.StringFlag{Name: "mutant", Usage: "with --mutate: inject only faults whose name contains this text, as in \"RowParallelLinear.Forward, call 96 of 144\""},
 	&cli.StringFlag{Name: "device", Value: "auto", Usage: "train on this device: auto, cpu, cuda or ref"},
 	&cli.BoolFlag{Name: "all", Usage: "print every layout, not only those whose differences are closest to the allowed limit"},
 	&cli.BoolFlag{Name: "json", Usage: "print the report as one JSON object"},
@@ -48,7 +48,7 @@ func proveCommand(open func(string) (*device.Device, error)) cli.Command {
 
 func prove(c *cli.Context, open func(string) (*device.Device, error)) error {
 	if c.Bool("mutate") && c.String("png") != "" {
-		return exitcode.Errorf(exitcode.Usage, "--png cannot be combined with --mutate, because it draws the table of layouts; leave one out")
+		return exitcode.Errorf(exitcode.Usage, "--png cannot be combined with --mutate, which makes no table of layouts to draw; leave one out")
 	}
 	var picture *atomicfile.File
 	if path := c.String("png"); path != "" { // before anything takes time
@@ -88,7 +88,7 @@ func prove(c *cli.Context, open func(string) (*device.Device, error)) error {
 	}
 	// A difference is exit code 1.
 	if differ, unseen := report.Failed(); differ+unseen > 0 {
-		return exitcode.Errorf(exitcode.Differs, "%d layouts differ from one rank, and %d mutants were not caught", differ, unseen)
+		return exitcode.Errorf(exitcode.Differs, "%d layouts differ from one rank, and %d injected faults were not detected", differ, unseen)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ var checkpointFlags = owned(Checkpoint,
 	works("save", String, "", "Checkpoint.Save", "write checkpoints to this folder or s3:// URL (default: none are written)"),
 	works("load", String, "", "Checkpoint.Load", "continue from this checkpoint folder, in any known format, or from an s3:// URL that --save wrote (default: start from initial weights)"),
 	works("save-interval", Int, "", "Checkpoint.SaveInterval", "write a checkpoint every N steps (default: only at the end of the run)").from(1, sizes).alias("persistent-save-interval"),
-	works("save-retain-interval", Int, "", "Checkpoint.KeepEvery", "keep older checkpoints only at multiples of this iteration number, in addition to the newest two or --keep-last (default: keep all)").from(1, sizes).alias("keep-every"),
+	works("save-retain-interval", Int, "", "Checkpoint.KeepEvery", "keep older checkpoints only at multiples of this iteration number, in addition to the newest two, or to those of --keep-last (default: keep all)").from(1, sizes).alias("keep-every"),
 	works("keep-last", Int, "", "Checkpoint.KeepLast", "set the number of newest checkpoints to keep; -1 and 0 keep all (default: all)").from(-1, sizes).same("-1", "0").alias("most-recent-k"),
 	works("ckpt-format", String, "native", "Checkpoint.Format", "choose the format of the checkpoints to write").choices("native", "torch", "torch_dist").
 		but("use native, torch or torch_dist", "torch_dcp", "fsdp_dtensor", "zarr").
@@ -28,7 +28,7 @@ var checkpointFlags = owned(Checkpoint,
 	works("moe-use-upcycling", Switch, "", "Checkpoint.Upcycle", "initialize the experts from the MLPs of the dense checkpoint of --load; the next checkpoint written contains them"),
 	works("moe-upcycling-granularity", Int, "1", "Checkpoint.UpcyclingGranularity", "cut each dense MLP into N experts").from(1, lists),
 	works("use-checkpoint-args", Switch, "", "Checkpoint.UseArgs", "take the flags that the command line does not give from the checkpoint"),
-	works("allow-missing-load", Switch, "", "Checkpoint.AllowMissing", "start from initial weights when the folder of --load does not exist, or, with --finetune, has no checkpoint; without this flag that is an error, unless --save names the same folder and --finetune is not given"),
+	works("allow-missing-load", Switch, "", "Checkpoint.AllowMissing", "start from initial weights when the folder of --load does not exist, or (with --finetune) has no checkpoint; without this flag both are errors, but without --finetune the folder may be missing if --save names it too"),
 	works("exit-on-missing-checkpoint", Switch, "", "Checkpoint.ExitOnMissing", "exit when --load has no checkpoint, instead of starting from initial weights"),
 	works("async-save", Switch, "", "Checkpoint.Async", "write checkpoints in the background while training continues"),
 	works("replication-jump", Int, "0", "Checkpoint.ReplicationJump", "with --memory-checkpoint-interval, keep a copy of the shard of each rank R on the host of rank R+N; N is usually the number of ranks per host (0 keeps no copies)").from(0, sizes).

@@ -36,6 +36,6 @@ var deepspeedFlags = owned(DeepSpeed,
 	refused("cpu-optimizer", Switch, "the optimizer runs on --device; use --optimizer-cpu-offload to keep its state in host memory"),
 	refused("codecarbon-dir", String, "power use is not measured; leave the flag out"),
 	works("kill-switch-path", String, "", "KillSwitch", "end the run as SIGTERM does when this file exists: the run completes the current step, saves, and exits with code 75; no run starts while the file exists"),
-	refused("loss-on-targets-only", Switch, "prefix models are not supported; leave the flag out"),
-	refused("reweight-loss-based-on-position-frequency", Switch, "prefix models are not supported; leave the flag out"),
+	refused("loss-on-targets-only", Switch, "prefix language models are not supported; leave the flag out"),
+	refused("reweight-loss-based-on-position-frequency", Switch, "prefix language models are not supported; leave the flag out"),
 )

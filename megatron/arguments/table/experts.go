@@ -43,7 +43,7 @@ var expertFlags = owned(Experts,
 	works("moe-apply-probs-on-input", Switch, "", "Raw.Experts.ProbsOnInput", "multiply an expert's input, not its output, by the token's weight; needs --moe-router-topk 1"),
 	refused("moe-layer-recompute", Switch, "use --recompute-granularity selective --recompute-modules moe"),
 	works("moe-router-force-load-balancing", Switch, "", "Raw.Experts.ForceBalance", "route tokens at random; use this for benchmarks only"),
-	refused("moe-router-force-biased", Float, notBuilt),
+	refused("moe-router-force-biased", Float, "use --moe-router-force-load-balancing, which routes tokens at random"),
 )
 
 // otherExpertFlags are ways to train mixtures of experts that are not here.

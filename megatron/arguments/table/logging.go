@@ -1,7 +1,7 @@
 package table
 
 const (
-	noNetwork = "nothing is sent to that service during training; --mlflow-tracking-uri and --otlp-endpoint send a run to a tracker, and scripts/track.py sends the log of a run to wandb (docs/trackers.md)"
+	noNetwork = "the flag's service gets nothing from a run; --mlflow-tracking-uri and --otlp-endpoint send a run to a tracker, and scripts/track.py sends the log of a run to wandb (docs/trackers.md)"
 	oneTrace  = "--profile writes a Chrome trace with every rank of this process"
 )
 

@@ -4,13 +4,13 @@ const (
 	fusion    = "the device decides which operations to fuse; results do not depend on it"
 	notBuilt  = "models of this kind are not supported"
 	oneStack  = "GPT has one stack of layers; use --num-layers and --seq-length"
-	noYarn    = "YaRN is not supported; use --position-embedding-type rope, with --use-rope-scaling or --rotary-base for long texts"
+	noYarn    = "use --position-embedding-type rope with --rope-parameters, as in {\"rope_type\": \"yarn\", ...}"
 	noMTP     = "layers of multi-token prediction are like the decoder's last layer, and are on the last pipeline stage; leave the flag out"
 	noMuP     = "the value follows from --hidden-size and --mup-base-hidden-size; leave the flag out"
-	noSparse  = "sparse and linear attention are not supported; use --window-size for long texts"
+	noSparse  = "sparse attention with an indexer (DSA) is not supported; use --window-size for long texts"
 	noHyper   = "hyper-connections are not supported; leave the flag out"
 	noQKClip  = "clipping of query and key weights is not supported; use --qk-layernorm against large logits"
-	layersAre = "layers may differ only by --moe-layer-freq, --no-rope-freq and --window-attn-skip-freq; use those flags"
+	layersAre = "layers cannot be described one by one; use flags such as --moe-layer-freq, --window-attn-skip-freq and --hybrid-layer-pattern"
 )
 
 // modelFlags say what is trained.
@@ -31,7 +31,7 @@ var modelFlags = owned(Model,
 	works("no-position-embedding", Switch, "", "Raw.NoPositionEmbedding", "learn no position embeddings; this is an older spelling of --position-embedding-type none, and is also accepted with rope and alibi"),
 	works("rotary-base", Float, "10000", "Model.RotaryBase", "set the base of the RoPE wavelengths").above(0, 1e12).differs("accepts integers only"),
 	works("rotary-percent", Float, "1.0", "Model.RotaryPercent", "set the fraction of a head's channels that rotate").above(0, 1),
-	works("rotary-interleaved", Switch, "", "Model.RotaryInterleaved", "let RoPE rotate the channels 2i and 2i+1 as a pair, instead of i and i+d/2"),
+	works("rotary-interleaved", Switch, "", "Model.RotaryInterleaved", "let RoPE rotate channels 2i and 2i+1 as a pair, instead of channels i and i+d/2 of the d rotating channels"),
 	works("rotary-seq-len-interpolation-factor", Float, "", "Model.RotaryInterpolation", "divide positions by this number before RoPE (default: 1)").above(0, 1e6).differs("accepts integers only"),
 	works("use-rope-scaling", Switch, "", "Raw.RopeScaling", "scale long RoPE wavelengths as Llama 3 does"),
 	works("rope-scaling-factor", Float, "8.0", "Raw.RopeScalingFactor", "set the factor of --use-rope-scaling (Megatron-LM d98e8a64 reads this flag but always uses 8)").from(1, 1e6),
@@ -86,11 +86,11 @@ var modelFlags = owned(Model,
 	works("padded-vocab-in-softmax", Switch, "", "Model.PaddedVocabCounts", "include the padding rows of the vocabulary in the softmax, as Megatron-LM does (default: mask them out)"),
 	works("embed-layernorm", Switch, "", "Model.EmbedNorm", "add a LayerNorm after the word embedding (BLOOM)"),
 	accepted("fp32-residual-connection", Switch, "", "the residual stream has the data type of the activations: f32 without --bf16 and --fp16"),
-	works("apply-query-key-layer-scaling", Switch, "", "Model.ApplyQKLayerScale", "divide attention scores by the layer number and multiply them by it again in the softmax; the result is the same, so the flag is recorded without effect"),
+	works("apply-query-key-layer-scaling", Switch, "", "Model.ApplyQKLayerScale", "divide attention scores by the layer number and multiply them by the same number in the softmax; the flag is recorded but has no effect, because the result is the same"),
 	accepted("attention-softmax-in-fp32", Switch, "", "scores and softmax are f32 in every precision"),
 	accepted("transformer-impl", String, "transformer_engine", "layers have a single implementation").choices("transformer_engine", "local", "inference_optimized"),
 	works("attention-backend", String, "auto", "AttentionBackend", "choose the attention kernels on --device cuda: fused uses those of cuDNN, and flash those of monotron; auto uses cuDNN if it is installed, supports the shape and gives equal results").choices("auto", "flash", "fused", "unfused", "local"),
-	works("spec", Strings, "", "Raw.Spec", "name Megatron's module of layers; only the module of models with --hybrid-layer-pattern is accepted, and naming it has no further effect").differs("accepts any module; monotron accepts only the module of those models, and describes other models by flags"),
+	works("spec", Strings, "", "Raw.Spec", "name the Python module that describes the layers; only Megatron's module for --hybrid-layer-pattern is accepted, and it has no further effect").differs("accepts any module; monotron accepts only the module of those models, and describes other models by flags"),
 	accepted("no-masked-softmax-fusion", Switch, "", fusion),
 	accepted("no-bias-swiglu-fusion", Switch, "", fusion),
 	accepted("no-bias-dropout-fusion", Switch, "", fusion),
@@ -149,7 +149,7 @@ var convFlags = owned(Model,
 // mambaFlags are of state-space scans, and of models whose layers are scans, attention, MLPs or experts.
 var mambaFlags = owned(Model,
 	works("hybrid-layer-pattern", String, "", "Raw.HybridPattern", "give each layer only one sublayer, chosen by one symbol per layer (Nemotron-H): M for a state-space scan (Mamba-2), * for attention, - for an MLP, E for experts; | divides pipeline stages (default: every layer has a mixer and an MLP)").alias("hybrid-override-pattern"),
-	works("is-hybrid-model", Switch, "", "Raw.IsHybrid", "say that the model is hybrid; the flag has no effect and needs --hybrid-layer-pattern, which already says this"),
+	works("is-hybrid-model", Switch, "", "Raw.IsHybrid", "declare the model as hybrid, which --hybrid-layer-pattern already does; the flag needs --hybrid-layer-pattern and has no further effect"),
 	works("mamba-layer-freq", String, "", "Raw.MambaFreq", "choose the layers with a state-space scan (Mamba-2) instead of attention: N means all layers except N-1, 2N-1, ..; a list such as ([1]*5+[0]*1) has a 1 for each such layer (default: none)"),
 	works("mamba-state-dim", Int, "128", "Raw.Mamba.StateDim", "with state-space scans, set the number of rows of a head's state; B and C have this number of channels").from(1, 1<<20),
 	works("mamba-head-dim", Int, "64", "Raw.Mamba.HeadDim", "with state-space scans, set the number of channels of a head").from(1, 1<<20),
@@ -164,7 +164,7 @@ var mambaFlags = owned(Model,
 
 // deltaFlags are of gated delta nets, and of the gate of attention's output that models with them have.
 var deltaFlags = owned(Model,
-	works("experimental-attention-variant", String, "", "Raw.AttentionVariant", "choose the kind of linear attention in the layers that --linear-attention-freq chooses; gated_delta_net is that of Qwen3-Next (default: none)").choices("gated_delta_net").same("gdn", "gated_delta_net").but(noSparse, "dsa", "gdn2"),
+	works("experimental-attention-variant", String, "", "Raw.AttentionVariant", "choose the kind of linear attention in the layers that --linear-attention-freq chooses; gated_delta_net is that of Qwen3-Next (default: none)").choices("gated_delta_net").same("gdn", "gated_delta_net").but(noSparse, "dsa").but("this kind of linear attention is not supported; use gated_delta_net", "gdn2"),
 	works("linear-attention-freq", String, "", "Raw.DeltaFreq", "with --experimental-attention-variant, choose the layers with linear attention: N means all layers except N-1, 2N-1, ..; a list such as ([1]*3+[0]*1) has a 1 for each such layer"),
 	works("linear-conv-kernel-dim", Int, "4", "Raw.Delta.Taps", "with --experimental-attention-variant, set the number of positions that the convolution of queries, keys and values sees").from(1, 16),
 	works("linear-key-head-dim", Int, "128", "Raw.Delta.KeyDim", "with --experimental-attention-variant, set the number of channels of a query and key head").from(1, 1<<20),
@@ -207,7 +207,7 @@ var otherModelFlags = families(Model,
 	allAccepted("the result of a row never depends on the other rows of its batch",
 		switches("batch-invariant-mode"),
 		texts("batch-invariant-backend")),
-	allRefused(notBuilt, switches("freeze-all-layers")),
+	allRefused("a run must train some parameters; use --freeze-parameters to freeze a part of them, or --skip-train to evaluate the model", switches("freeze-all-layers")),
 	allAccepted("the cache of generation always holds the latents", switches("cache-mla-latents")),
 	allAccepted(fusion, switches("mla-down-proj-fusion")),
 	allRefused(noYarn,

@@ -3,20 +3,20 @@ package table
 const (
 	noProduct = "mixers of gated delta products are not supported; use --hybrid-layer-pattern with M, a state-space scan"
 	f32States = "states of scans and convolutions are always f32; leave the flag out"
-	noRL      = "reinforcement learning of that kind is not supported; use --tuning grpo"
+	noRL      = "this setting of reinforcement learning is not supported; use --tuning grpo"
 	noVision  = "vision models are not supported; this program pretrains GPT models"
 	noBERT    = "BERT, T5 and retrieval models are not supported; this program pretrains GPT models"
 	noEngine  = "inference has its own commands; use `monotron generate` or `monotron serve`"
 	useLaunch = "use `monotron launch` with --auto-restart or --max-restarts to restart ranks"
 	noResume  = "use SIGTERM instead: the run saves and exits with code 75"
-	noTuning  = "prompt formats cannot be chosen by name; use --finetune-data FILE.jsonl, which formats prompts by the tokenizer's chat template"
+	noTuning  = "prompt formats cannot be chosen by name; use --finetune-data FILE.jsonl, which formats prompts with the tokenizer's chat template"
 )
 
 // outsideFlags belong to other programs in Megatron's tree that share its parser.
 var outsideFlags = owned(Outside,
 	refused("yaml-cfg", String, "use --config with a YAML file that gives the names and values of these flags"),
 	refused("check-for-spiky-loss", Switch, "loss spikes are always reported; use --alert-command to act on them"),
-	accepted("enable-experimental", Switch, "", "no feature is experimental"),
+	accepted("enable-experimental", Switch, "", "no feature of this program is marked as experimental"),
 	accepted("te-rng-tracker", Switch, "", "random numbers come from counters, so there is no state to track"),
 )
 

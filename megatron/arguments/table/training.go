@@ -31,7 +31,7 @@ var trainingFlags = owned(Training,
 	works("eval-global-batch-size", Int, "", "EvalGlobalBatchSize", "set the global batch size of an evaluation (default: --global-batch-size)").from(1, sizes),
 	works("eval-micro-batch-size", Int, "", "EvalMicroBatchSize", "set the micro-batch size of an evaluation (default: --micro-batch-size)").from(1, sizes),
 	works("skip-train", Switch, "", "SkipTrain", "evaluate the model without training"),
-	works("cuda-graph-impl", String, GraphsOff, "Raw.GraphImpl", "choose whether CUDA graphs are used: local runs each micro-batch, and each update, as one graph, on one GPU rank only").choices(GraphsOff, "local").
+	works("cuda-graph-impl", String, GraphsOff, "Raw.GraphImpl", "choose whether CUDA graphs are used: local runs each micro-batch and each update as one graph, which needs a run of one rank on a GPU").choices(GraphsOff, "local").
 		same("transformer_engine", "local").same("full_iteration", "local"),
 	works("enable-cuda-graph", Switch, "", "Raw.EnableGraph", "use CUDA graphs; the same as --cuda-graph-impl local").alias("external-cuda-graph"),
 	works("full-validation", Switch, "", "FullValidation", "evaluate on the complete validation set"),

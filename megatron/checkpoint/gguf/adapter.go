@@ -33,7 +33,7 @@ func WriteAdapter(ctx context.Context, path string, base checkpoint.Info, f *pef
 		return done, err
 	}
 	if names := f.Replaced(); len(names) > 0 {
-		return done, exitcode.Errorf(exitcode.Usage, "--adapter-only cannot be combined with an adapter that has weights in full (modules_to_save, bias: %s), which GGUF adapters cannot store; leave --adapter-only out to merge the adapter", names[0])
+		return done, exitcode.Errorf(exitcode.Usage, "--adapter-only cannot be combined with an adapter that also contains complete weights (modules_to_save, bias: %s), which a GGUF adapter cannot store; leave --adapter-only out to merge the adapter", names[0])
 	}
 	w := &writingAdapter{c: c, f: f, kind: gguf.F32}
 	if o.Quantization != "" {
@@ -78,7 +78,7 @@ func (w *writingAdapter) outputs(a spec.Adapter) ([]gguf.Output, error) {
 	// What GGUF adapters cannot hold.
 	switch {
 	case a.Table || a.Experts > 0 || a.Linear == "output_layer":
-		return nil, exitcode.Errorf(exitcode.Usage, "module %s: GGUF adapters cannot store adapters on embeddings, output layers and experts; leave --adapter-only out to merge the adapter", a.Module)
+		return nil, exitcode.Errorf(exitcode.Usage, "module %s: a GGUF adapter cannot change embeddings, output layers or experts; leave --adapter-only out to merge the adapter", a.Module)
 	case !ok:
 		return nil, exitcode.Errorf(exitcode.Internal, "module %s has no tensor in GGUF; leave --adapter-only out to merge the adapter", a.Module)
 	case a.Magnitude:

@@ -180,7 +180,7 @@ func (s *settling) olmo3() {
 	s.config["layer_types"] = layerKinds(list, "sliding_attention", "full_attention")
 	theta := s.config["rope_theta"]
 	if x, ok := s.number("rope.freq_base_swa"); ok && fraction(x) != theta {
-		s.fail("%s is %v, but layers with a window rotate by %v, like the other layers", s.key("rope.freq_base_swa"), x, theta)
+		s.fail("%s is %v, but must be %v, because layers with a window have the same RoPE base as the other layers", s.key("rope.freq_base_swa"), x, theta)
 	}
 	full := map[string]any{"rope_type": "default"}
 	if rule, ok := s.config["rope_scaling"].(map[string]any); ok {

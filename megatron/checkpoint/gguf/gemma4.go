@@ -158,7 +158,7 @@ func (s *settling) gemma4Rotary(full int64) {
 		case v == 1 && turning == i:
 			turning++
 		case v != 1e30:
-			s.fail("tensor %q has %v at element %d; the elements must be 1 and, after those, 1e30", ropeFreqs, v, i)
+			s.fail("tensor %q: element %d is %v; the first elements must be 1 and all others 1e30", ropeFreqs, i, v)
 			return
 		}
 	}

@@ -41,7 +41,7 @@ func scalingOf(f *gguf.File, t gguf.Tensor, base float64, dims int) (*spec.RopeS
 		return exitcode.Errorf(exitcode.BadData, "%s: tensor %q %s: only the factors of Llama 3's scaling are supported", f.Path, t.Name, why)
 	}
 	if len(t.Dims) != 1 || t.Dims[0] != int64(dims/2) {
-		return nil, bad("does not have an element for each of a head's rotations")
+		return nil, bad("does not have one element for each pair of channels that RoPE rotates")
 	}
 	want := make([]float32, t.Dims[0])
 	if err := f.Float32(t, want, 0); err != nil {
@@ -52,7 +52,7 @@ func scalingOf(f *gguf.File, t gguf.Tensor, base float64, dims int) (*spec.RopeS
 		s.Factor = math.Max(s.Factor, float64(v))
 	}
 	if !(s.Factor >= 1) || math.IsInf(s.Factor, 0) {
-		return nil, bad("has elements below 1 or infinite ones")
+		return nil, bad("has elements that are below 1 or infinite")
 	}
 	for _, original := range append([]int{8192}, powers()...) {
 		s.OriginalMax = original
@@ -60,7 +60,7 @@ func scalingOf(f *gguf.File, t gguf.Tensor, base float64, dims int) (*spec.RopeS
 			return s, nil
 		}
 	}
-	return nil, bad("has other elements")
+	return nil, bad("has elements that Llama 3's formula does not give")
 }
 
 func powers() (list []int) {

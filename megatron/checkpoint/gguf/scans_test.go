@@ -77,7 +77,7 @@ func TestScanMetadata(t *testing.T) {
 		{hybrids[1:], "rope.scaling.finetuned", true, "rope.scaling.finetuned is not false"},
 		{hybrids[1:], "feed_forward_length", []int32{0, 96, 96, 0}, "layer 2 has both"},
 		{hybrids[1:], "feed_forward_length", []int32{0, 96}, "feed_forward_length must have a number for each of 4 layers"},
-		{hybrids[1:], "feed_forward_length", uint32(0), "by the metadata the model has the tensor \"blk.1.ssm_"},
+		{hybrids[1:], "feed_forward_length", uint32(0), "the metadata describes a model with the tensor \"blk.1.ssm_"},
 		{hybrids[:1], "expert_shared_feed_forward_length", uint32(5), "without experts both are the width"},
 		{hybrids[2:], "expert_count", uint32(0), "expert_count is missing"},
 		{hybrids[2:], "expert_used_count", uint32(9), "num_experts_per_tok is 9"},

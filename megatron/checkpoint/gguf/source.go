@@ -81,15 +81,15 @@ func (s *store) check() error {
 		used[t.name] = true
 		switch {
 		case !ok:
-			wrong = append(wrong, fmt.Errorf("%s: by the metadata the model has the tensor %q, but the file does not have it", s.f.Path, t.name))
+			wrong = append(wrong, fmt.Errorf("%s: the metadata describes a model with the tensor %q, but the file does not have this tensor", s.f.Path, t.name))
 		case !sameShape(found.Shape(), t.shape):
-			wrong = append(wrong, fmt.Errorf("%s: tensor %q has the shape %v, but by the metadata the shape is %v", s.f.Path, t.name, found.Shape(), t.shape))
+			wrong = append(wrong, fmt.Errorf("%s: tensor %q has the shape %v, but the metadata requires the shape %v", s.f.Path, t.name, found.Shape(), t.shape))
 		}
 		s.files[i] = found
 	}
 	for _, t := range s.f.Tensors {
 		if !used[t.Name] && !s.further(t.Name) {
-			wrong = append(wrong, fmt.Errorf("%s: the file has a tensor %q, which the model that its metadata describes does not have; leaving this tensor out would change the results", s.f.Path, t.Name))
+			wrong = append(wrong, fmt.Errorf("%s: the file has a tensor %q that is not part of the model in its metadata; leaving this tensor out would change the results", s.f.Path, t.Name))
 		}
 	}
 	if len(wrong) > 0 {

@@ -53,7 +53,7 @@ func turnsOf(source chat.Source, bos string) (*turns, error) {
 	// What stands before the first message.
 	head, ok6 := strings.CutSuffix(one, r.user[0]+markUser+r.user[1])
 	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) {
-		return nil, errors.New("its messages depend on each other")
+		return nil, errors.New("its text for a message depends on other messages")
 	}
 	r.head = strings.TrimPrefix(head, bos)
 	if err := r.readSystem(t, bos); err != nil {
@@ -72,7 +72,7 @@ func (r *turns) readSystem(t *chat.Template, bos string) error {
 	part, ok := strings.CutSuffix(text, r.user[0]+markUser+r.user[1])
 	before, after, found := strings.Cut(strings.TrimPrefix(part, bos), markSystem)
 	if !ok || !found {
-		return errors.New("its system message is part of another")
+		return errors.New("it writes the system text inside another message")
 	}
 	r.system = [2]string{before, after}
 	return nil
@@ -96,7 +96,7 @@ func (r *turns) template() string {
 func (r *turns) check(t *chat.Template, bos string) error {
 	// The text stands between three quotes.
 	if strings.Contains(r.template(), `"""`) {
-		return errors.New("it has three quotes in a row")
+		return errors.New("it contains three double quotes in a row")
 	}
 	translated, err := template.New("").Parse(r.template())
 	if err != nil {
@@ -124,7 +124,7 @@ func (r *turns) check(t *chat.Template, bos string) error {
 			return err
 		}
 		if got.String() != strings.TrimPrefix(want, bos) {
-			return errors.New("longer conversations differ")
+			return errors.New("its text for longer conversations differs from the translation's")
 		}
 	}
 	return nil

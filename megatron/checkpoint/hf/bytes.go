@@ -64,7 +64,7 @@ func (mp *Mapping) Gather(dst []byte, global string, from, size []int64, width i
 		first, columns = from[1], size[1]
 	}
 	if int64(len(dst)) != size[0]*columns*width {
-		return exitcode.Errorf(exitcode.Internal, "tensor %q: a buffer of %d bytes does not fit a box of %v elements", global, len(dst), size)
+		return exitcode.Errorf(exitcode.Internal, "tensor %q: a buffer of %d bytes does not fit a part of %v elements", global, len(dst), size)
 	}
 	list := r.runs(from[0], from[0]+size[0])
 	if src := &r.sources[0]; src.Transposed { // and then the only one

@@ -100,7 +100,7 @@ func (c *reading) deepSeekExperts(f *fields) {
 		e.SharedFFN = e.FFNHiddenSize * c.size("n_shared_experts", maxMixed, n)
 	}
 	if n := f.FirstDense; n != nil && *n < 0 {
-		c.fail("first_k_dense_replace is %d; it must be a number of layers", *n)
+		c.fail("first_k_dense_replace is %d; it must be 0 or more", *n)
 	}
 	if e.SharedFFN == 0 && c.Family == GLM4MoE {
 		c.fail("n_shared_experts of 0 is not supported: this class always has shared experts")
@@ -174,7 +174,7 @@ func (c *reading) expertGroups(f *fields, best int) {
 		return
 	}
 	if best > e.Num/groups {
-		c.fail("n_group %d leaves %d experts in a group, whose score is the sum of its best %d", groups, e.Num/groups, best)
+		c.fail("n_group %d leaves %d experts in each group, but at least %d are needed, because the score of a group is the sum of so many best experts", groups, e.Num/groups, best)
 		return
 	}
 	e.NumGroups, e.GroupTopK = groups, chosen

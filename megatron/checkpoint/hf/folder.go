@@ -183,7 +183,7 @@ func (f *Folder) check() error {
 			wrong = append(wrong, fmt.Errorf("%s: the model of %s needs the tensor %q, but no file of the folder has it", f.Path, ConfigName, src.Name))
 			continue
 		case !slices.Equal(info.Shape, src.Shape):
-			wrong = append(wrong, fmt.Errorf("%s: tensor %q has the shape %v, but by %s the shape is %v", f.files.Where(name), name, info.Shape, ConfigName, src.Shape))
+			wrong = append(wrong, fmt.Errorf("%s: tensor %q has the shape %v, but %s requires the shape %v", f.files.Where(name), name, info.Shape, ConfigName, src.Shape))
 		}
 		f.stored[src.Name] = name
 		used[name] = true
@@ -245,7 +245,7 @@ func (f *Folder) checkHead() []error {
 	if same {
 		return nil
 	}
-	return []error{fmt.Errorf("%s: tensor %q is not %s, although tie_word_embeddings of %s declares them equal; set tie_word_embeddings to false, or remove the tensor",
+	return []error{fmt.Errorf("%s: tensor %q is not equal to %s, although tie_word_embeddings in %s declares them equal; set tie_word_embeddings to false, or remove the tensor",
 		f.files.Where(headName), headName, words, ConfigName)}
 }
 

@@ -39,7 +39,7 @@ func (c *reading) gemma4(f *fields) {
 	f.LayerTypes = slices.Clone(f.LayerTypes)
 	f.LayerTypes[m.NumLayers-1] = "full_attention" // as its class makes it
 	if !slices.Contains(f.LayerTypes, "sliding_attention") {
-		c.fail("layer_types: sliding_attention must also be given for a layer before the last, which is always full_attention")
+		c.fail("layer_types: at least one layer before the last must be sliding_attention; the last layer is always full_attention")
 		return
 	}
 	c.layerWindows(f, nil)

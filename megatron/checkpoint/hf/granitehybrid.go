@@ -96,7 +96,7 @@ func (c *reading) scans(f *fields) {
 		}
 	}
 	if s.Inner() != inner {
-		c.fail("mamba_n_heads %d of mamba_d_head %d channels do not equal mamba_expand times hidden_size, which is %d", s.Heads, s.HeadDim, inner)
+		c.fail("mamba_n_heads %d times mamba_d_head %d must equal mamba_expand times hidden_size, which is %d", s.Heads, s.HeadDim, inner)
 	}
 	c.addScans(f, s, "mamba_n_heads", "mamba_n_groups", "mamba_expand, mamba_n_groups and mamba_d_state")
 }

@@ -57,7 +57,7 @@ func readInt8(f Files, name string) (*int8Codes, []int64, error) {
 			return nil, nil, err
 		}
 		if len(kind) != 1 || kind[0] != 0 {
-			return nil, nil, fmt.Errorf("tensor %q: weight_format %v is not supported, only 0 (row by row); save the model again by a newer bitsandbytes", name, kind)
+			return nil, nil, fmt.Errorf("tensor %q: weight_format %v is not supported, only 0 (row by row); save the model again with a newer bitsandbytes", name, kind)
 		}
 	}
 	// Scales that are finite numbers.
@@ -101,7 +101,7 @@ func quantizeInt8(values []float32, in int64) (*int8Weight, error) {
 			most = math.Max(most, math.Abs(x))
 		}
 		if math.IsInf(most, 0) {
-			return nil, fmt.Errorf("row %d has a value that is too large for F16, from which int8 is computed; use nf4", from/in)
+			return nil, fmt.Errorf("row %d has a value that is too large for F16, in which the int8 codes are computed; use nf4", from/in)
 		}
 		w.scales = append(w.scales, float32(most))
 		if most == 0 {

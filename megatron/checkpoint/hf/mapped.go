@@ -69,7 +69,7 @@ func (s *Mapped) add(k Kind) (wrong []error) {
 			case checkpoint.Width(dtype) == 0 || !isFloat(dtype):
 				bad("%s is %s; weights must be F32, BF16, F16 or F64", k.Store.Where(src.Name), dtype)
 			case s.dtypes[name] != "" && s.dtypes[name] != dtype:
-				bad("%s is %s, but another tensor that is joined with it in %s is %s", k.Store.Where(src.Name), dtype, r.global, s.dtypes[name])
+				bad("%s is %s, but it is joined to a part of %s whose type is %s; write both in the same type", k.Store.Where(src.Name), dtype, r.global, s.dtypes[name])
 			}
 			s.dtypes[name] = dtype
 		}

@@ -539,7 +539,7 @@ func ToHF[T float32 | float64](mp *Mapping, name string, get func(global string)
 		shape[0] = rows
 	}
 	if int64(len(values)) != rows*width {
-		return nil, nil, exitcode.Errorf(exitcode.Internal, "tensor %q has %d elements, but by its shape %v it has %d", r.global, len(values), r.shape, rows*width)
+		return nil, nil, exitcode.Errorf(exitcode.Internal, "tensor %q has %d elements, but its shape %v needs %d", r.global, len(values), r.shape, rows*width)
 	}
 	n := int64(1)
 	for _, d := range shape {

@@ -26,7 +26,7 @@ func (c *reading) ministral3(f *fields) {
 	}
 	r := f.RopeParameters
 	if r == nil || r.byType != nil || r.Growth == nil || r.OriginalMax < 1 {
-		c.fail("rope_parameters need llama_4_scaling_beta and original_max_position_embeddings, by which this family's queries grow")
+		c.fail("rope_parameters must have llama_4_scaling_beta and original_max_position_embeddings, by which this family scales queries")
 		return
 	}
 	c.decoder(f, false)

@@ -57,7 +57,7 @@ func newMXFP4(files Files, mp *Mapping, dtype string) (*mxfp4, error) {
 		case blocks.DType != "U8" || len(shape) != 4 || shape[3] != mxfp4Group/2 || elements(shape) < 1:
 			return bad("tensor %q is %s %v; it must be U8 [experts, out, in/%d, %d]", blocks.Name, blocks.DType, shape, mxfp4Group, mxfp4Group/2)
 		case scales.DType != "U8" || !slices.Equal(scales.Shape, shape[:3]):
-			return bad("tensor %q is %s %v; by %q it must be U8 %v", scales.Name, scales.DType, scales.Shape, blocks.Name, shape[:3])
+			return bad("tensor %q is %s %v; to match %q it must be U8 %v", scales.Name, scales.DType, scales.Shape, blocks.Name, shape[:3])
 		default:
 			full := []int64{shape[0], shape[1], shape[2] * mxfp4Group}
 			q.weights[name] = safetensors.Info{Name: name, DType: dtype, Shape: full, Bytes: elements(full) * checkpoint.Width(dtype)}

@@ -73,7 +73,7 @@ var llamas = []string{GPTNeoX, Starcoder2, Phi3, SmolLM3, Llama, Mistral, Mixtra
 func (p peer) settings(m *spec.Model) (list []error) {
 	same := func(what string, theirs, ours float64) {
 		if theirs != ours {
-			list = append(list, fmt.Errorf("%s: %g in transformers, but %g in the model", what, theirs, ours))
+			list = append(list, fmt.Errorf("%s is %g in transformers, but %g in the model", what, theirs, ours))
 		}
 	}
 	truth := map[bool]float64{true: 1}

@@ -52,7 +52,7 @@ type encoded interface {
 // transformers gives to bitsandbytes, which leaves the output layer alone.
 func (w *writing) quantize() error {
 	if w.mapping.Model.Experts != nil {
-		return exitcode.Errorf(exitcode.Usage, "--quantize %s needs a dense model: bitsandbytes does not quantise transformers' tensors of experts", w.o.Quantization)
+		return exitcode.Errorf(exitcode.Usage, "--quantize %s needs a dense model: bitsandbytes does not quantise the tensors of experts in transformers' models", w.o.Quantization)
 	}
 	w.quantized = &quantizing{kind: w.o.Quantization, double: w.o.DoubleQuant, of: map[string]*weight{}, mp: w.mapping, read: ReadFrom(w.src, checkpoint.Model)}
 	var infos []safetensors.Info
@@ -107,7 +107,7 @@ func (z *quantizing) fill(dst []byte, part string, from, to int64) error {
 	}
 	row := int64(len(dst)) / max(1, to-from)
 	if to*row > int64(len(raw)) {
-		return exitcode.Errorf(exitcode.Internal, "tensor %q: a buffer for rows up to %d has %d bytes, which does not match", part, to, len(raw))
+		return exitcode.Errorf(exitcode.Internal, "tensor %q: for rows up to %d, a buffer of %d bytes has the wrong size", part, to, len(raw))
 	}
 	copy(dst, raw[from*row:to*row])
 	return nil

@@ -163,7 +163,7 @@ func (c *reading) windowRope(r *rope) {
 		return // the other layers' table
 	}
 	if r.PartialRotary != nil && *r.PartialRotary != 1 {
-		c.fail("partial_rotary_factor %v of only the sliding layers is not supported", *r.PartialRotary)
+		c.fail("partial_rotary_factor %v for the sliding layers alone is not supported", *r.PartialRotary)
 	}
 	m.WindowRope = rule.Text()
 	if _, err := spec.ParseRopeRule(m.WindowRope, m.RotaryDims()); err != nil {
@@ -187,7 +187,7 @@ func (c *reading) partialRotary(factor float64) {
 	c.checkRule()
 	scaled := m.RopeScaling != nil || m.RotaryInterpolation > 0 || m.RopeRule != ""
 	if scaled && int(float64(m.KVChannels)*factor) != m.KVChannels {
-		c.fail("partial_rotary_factor %v with a scaled rope: transformers' %s cannot run this, because it rotates complete heads", factor, c.Family)
+		c.fail("partial_rotary_factor %v with a scaled rope: transformers' %s cannot run this, because that class rotates complete heads", factor, c.Family)
 	}
 }
 

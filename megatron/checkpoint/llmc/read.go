@@ -150,7 +150,7 @@ func (r *reader) open() (checkpoint.Source, error) {
 	// The file has exactly the parameters of such a model.
 	width := checkpoint.Width(dtype)
 	if want := headerBytes + l.total*width; size != want {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s has %d bytes, but by its header the file should have %d: the file is truncated, or its header is wrong", r.path, size, want)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s has %d bytes, but its header requires %d: the file is truncated, or its header is wrong", r.path, size, want)
 	}
 	mp, err := hf.NewLinearMapping(m)
 	if err != nil {
@@ -226,7 +226,7 @@ func (r *reader) state(l *layout, s *checkpoint.State) ([]hf.Kind, error) {
 	}
 	ranks := int64(h[2])
 	if h[1] != 1 || ranks < 1 || ranks > 1<<16 || h[3] != 0 || int64(h[10]) != s.Iteration {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s has version %d and is of rank %d of %d at step %d; it must be the state of rank 0 at step %d", first, h[1], h[3], ranks, h[10], s.Iteration)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s has version %d and is the state of rank %d of %d at step %d; it must be the state of rank 0 at step %d", first, h[1], h[3], ranks, h[10], s.Iteration)
 	}
 	// Without its DONE file a checkpoint may be incomplete.
 	done := filepath.Join(filepath.Dir(r.path), doneName(s.Iteration))
@@ -280,7 +280,7 @@ func (r *reader) shares(first *os.File, step, ranks int64) ([]*os.File, error) {
 			return nil, err
 		}
 		if int64(h[2]) != ranks || int(h[3]) != rank || int64(h[10]) != step {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s is of rank %d of %d at step %d; it must be of rank %d of %d at step %d", f.Name(), h[3], h[2], h[10], rank, ranks, step)
+			return nil, exitcode.Errorf(exitcode.BadData, "%s is the state of rank %d of %d at step %d; it must be that of rank %d of %d at step %d", f.Name(), h[3], h[2], h[10], rank, ranks, step)
 		}
 		files = append(files, f)
 	}

@@ -96,7 +96,7 @@ func BucketsOf(params []Local, numels []int64) ([]Bucket, error) {
 		list[b].Numel = start + checkpoint.Volume(params[i].Shape)
 		switch {
 		case list[b].Numel > numels[b]:
-			return nil, fmt.Errorf("bucket %d has %d elements, which is not the end of one of the model's parameters", b, numels[b])
+			return nil, fmt.Errorf("bucket %d has %d elements, so it ends within one of the model's parameters", b, numels[b])
 		case list[b].Numel == numels[b]:
 			b++
 		}

@@ -135,14 +135,14 @@ func (s *segment) content() (data []byte, a *about, err error) {
 	text := s.bytes[headerBytes+len(data) : n]
 	sum := xxh3.Hash128(data)
 	if sum.Lo != s.word(40) || sum.Hi != s.word(48) || xxh3.Hash(text) != s.word(56) {
-		return nil, nil, fmt.Errorf("its checksum is wrong")
+		return nil, nil, fmt.Errorf("the checksum of the shard is wrong")
 	}
 	a = &about{}
 	if err := json.Unmarshal(text, a); err != nil {
 		return nil, nil, err
 	}
 	if a.State.Iteration != int64(s.word(24)) {
-		return nil, nil, fmt.Errorf("it names two iterations")
+		return nil, nil, fmt.Errorf("the shard names two different iterations")
 	}
 	return data, a, nil
 }

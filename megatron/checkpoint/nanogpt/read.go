@@ -277,7 +277,7 @@ func stepOf(d *pickle.Dict) (int64, error) {
 	if !ok {
 		n, ok := pickle.Int(v)
 		if !ok {
-			return 0, fmt.Errorf("no step")
+			return 0, fmt.Errorf("the number of steps is missing or is not an integer")
 		}
 		return n, nil
 	}

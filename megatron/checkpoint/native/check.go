@@ -89,7 +89,7 @@ func (t *Tensor) check(files []File, stretches [][]stretch, comparisons *int) er
 	kept := int64(0)
 	for i, p := range t.Pieces {
 		if !checkpoint.Inside(p.box(), t.Shape) {
-			return fmt.Errorf("piece %d, from %v of size %v, is not a box of the tensor", i, p.From, p.Size)
+			return fmt.Errorf("piece %d, from %v of size %v, is not inside the tensor", i, p.From, p.Size)
 		}
 		n := t.Bytes(p)
 		if kept += n; kept > total {

@@ -233,7 +233,7 @@ func checkTextSize(path string, size int64) error {
 		}
 	}
 	if (size-manifestFloor)/max(manifestRatio, 1) > data || manifestRatio == 0 {
-		return exitcode.Errorf(exitcode.BadData, "%s has %d bytes, but for %d bytes of data a manifest has at most %d", path, size, data, manifestFloor+manifestRatio*data)
+		return exitcode.Errorf(exitcode.BadData, "%s has %d bytes, but a manifest for %d bytes of data may have at most %d", path, size, data, manifestFloor+manifestRatio*data)
 	}
 	return nil
 }

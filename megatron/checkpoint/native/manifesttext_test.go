@@ -64,7 +64,7 @@ func TestSaveThatCannotBeLoaded(t *testing.T) {
 		mustSave(t, dir, 5, SaveOptions{})
 		limited(t, 100, 0)
 		_, err := save(t, dir, step, SaveOptions{KeepLast: 1})
-		if exitcode.CodeOf(err) != exitcode.IO || !contains(err.Error(), "cannot read back") || !contains(err.Error(), "is not saved") {
+		if exitcode.CodeOf(err) != exitcode.IO || !contains(err.Error(), "cannot read back") || !contains(err.Error(), "was not saved") {
 			t.Errorf("got %v", err)
 		}
 		limited(t, 1<<28, 4)

@@ -142,7 +142,7 @@ func checkStored(t mpu.Stored) error {
 		return bad("its buffer " + t.Tensor.String() + " cannot be stored")
 	}
 	if _, ok := volume(t.Global, t.Tensor.DType.Size()); !ok {
-		return bad("this shape of a tensor is not possible")
+		return bad("a tensor of this shape is too large or has a negative size")
 	}
 	for _, p := range t.Pieces {
 		if !checkpoint.Inside(p, t.Global) || p.Local < 0 || p.Local+p.Len() > t.Tensor.Len() {
@@ -174,7 +174,7 @@ func (s *saver) run(ctx context.Context) (Report, error) {
 	if s.done {
 		return s.report, exitcode.Errorf(exitcode.CodeOf(err), "%w; %s itself is saved", err, s.report.Folder)
 	}
-	return s.report, exitcode.Errorf(exitcode.CodeOf(err), "%w; iteration %d is not saved, earlier checkpoints are untouched", err, s.state.Iteration)
+	return s.report, exitcode.Errorf(exitcode.CodeOf(err), "%w; iteration %d was not saved, and earlier checkpoints are unchanged", err, s.state.Iteration)
 }
 
 // phases of a save by several ranks: folders, space, files, publishing.

@@ -90,7 +90,7 @@ func (s *source) ReadWatched(name string, box mpu.Piece, dst []byte, see func(ra
 	}
 	width := dtypeOf[t.DType].Size()
 	if !checkpoint.Inside(box, t.Shape) || int64(len(dst)) != box.Len()*width {
-		return exitcode.Errorf(exitcode.Internal, "checkpoint: a buffer of %d bytes does not fit the box from %v of size %v of tensor %q %v", len(dst), box.From, box.Size, name, t.Shape)
+		return exitcode.Errorf(exitcode.Internal, "checkpoint: a buffer of %d bytes does not fit the part from %v of size %v of tensor %q %v", len(dst), box.From, box.Size, name, t.Shape)
 	}
 	parts, err := s.parts(t, see)
 	if err != nil {

@@ -109,7 +109,7 @@ func (p *Patterns) UnmarshalJSON(raw []byte) error {
 		return err
 	}
 	if first != json.Delim('{') {
-		return fmt.Errorf("not an object of numbers by names")
+		return fmt.Errorf("it must be an object of names and numbers")
 	}
 	for d.More() {
 		name, err := d.Token()

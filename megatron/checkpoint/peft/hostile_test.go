@@ -24,7 +24,7 @@ func TestWrongAdaptersOfOtherParts(t *testing.T) {
 		says         string // "": it is opened
 	}{
 		{tables, "r", 3, ""}, {saved, "r", 2, ""}, {experts, "r", 2, ""},
-		{tables, "rank_pattern", map[string]int{}, "lm_head.lora_A.weight has the shape [2 32], but by adapter_config.json and the model it must be [3 32]"},
+		{tables, "rank_pattern", map[string]int{}, "lm_head.lora_A.weight has the shape [2 32], but adapter_config.json and the model require the shape [3 32]"},
 		{tables, "target_modules", []string{"lm_head", "v_proj"}, "belongs to no module that adapter_config.json adapts or saves"},
 		{tables, "target_modules", []string{"wte"}, `target module "wte" matches no module`},
 		{tables, "use_dora", true, "DoRA on embeddings and output layers"},

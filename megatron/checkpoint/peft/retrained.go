@@ -113,7 +113,7 @@ func (r *resolver) retrainable(global string, named, not []string, adapters []sp
 	case checkpoint.IsVocabulary(global) && r.m.Tied:
 		return fmt.Errorf("module to save %s: %s", named[0], tiedWeight)
 	case strings.Contains(global, ".local_experts."):
-		return fmt.Errorf("module to save %s: experts cannot be trained in full together with an adapter; give them an adapter by target parameters", named[0])
+		return fmt.Errorf("module to save %s: experts cannot be trained in full together with an adapter; give them an adapter with target parameters", named[0])
 	case checkpoint.IsBuffer(global):
 		return fmt.Errorf("module to save %s: %s is not trained by gradients; leave this module out", named[0], global)
 	}

@@ -54,7 +54,7 @@ func Open(dir string, m *spec.Model, family string) (f *Folder, err error) {
 	f.model = &adapted
 	if _, err := os.Stat(filepath.Join(dir, "adapter_model.bin")); err == nil {
 		if _, err := os.Stat(f.path); err != nil {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: the adapter is a pickle, adapter_model.bin; save it again by PEFT with safe_serialization=True", dir)
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: the adapter is a pickle, adapter_model.bin; save it again in PEFT, with safe_serialization=True", dir)
 		}
 	}
 	if f.file, err = safetensors.Open(f.path); err != nil {
@@ -105,7 +105,7 @@ func (f *Folder) bad(format string, args ...any) error {
 func (f *Folder) fits(key string, info safetensors.Info, shape []int64) error {
 	switch {
 	case !slices.Equal(info.Shape, shape):
-		return f.bad("tensor %s has the shape %v, but by adapter_config.json and the model it must be %v", key, info.Shape, shape)
+		return f.bad("tensor %s has the shape %v, but adapter_config.json and the model require the shape %v", key, info.Shape, shape)
 	case !slices.Contains([]string{"F32", "BF16", "F16", "F64"}, info.DType):
 		return f.bad("tensor %s is %s; it must be F32, BF16, F16 or F64", key, info.DType)
 	}

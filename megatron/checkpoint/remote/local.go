@@ -18,7 +18,7 @@ func Folder(name, chosen string) (string, error) {
 	}
 	cache, err := store.CacheFolder("checkpoints")
 	if err != nil {
-		return "", exitcode.Errorf(exitcode.Usage, "%s: %w, or give --save-local-dir", name, err)
+		return "", exitcode.Errorf(exitcode.Usage, "%s: %w; or give --save-local-dir", name, err)
 	}
 	return filepath.Join(cache, at.Bucket, filepath.FromSlash(at.Prefix)), nil
 }

@@ -209,7 +209,7 @@ func sameTypes(s *fields, alternative any, at string) error {
 	}
 	own, _ := alternative.(*fields)
 	if own.at("type") == nil {
-		return fmt.Errorf("%s: the alternative needs a type, because a type is also given next to the alternatives", at)
+		return fmt.Errorf("%s: every alternative needs a type, because the schema that contains the alternatives has one", at)
 	}
 	others, err := typesOf(own, at)
 	if err != nil {
@@ -217,7 +217,7 @@ func sameTypes(s *fields, alternative any, at string) error {
 	}
 	for _, t := range others {
 		if !slices.Contains(types, t) && (t != "integer" || !slices.Contains(types, "number")) {
-			return fmt.Errorf("%s: type %s is not one of the types %v that are given next to the alternatives", at, t, types)
+			return fmt.Errorf("%s: type %s is not one of the types %v of the schema that contains the alternatives", at, t, types)
 		}
 	}
 	return nil
@@ -330,7 +330,7 @@ func (c *compiler) object(s *fields, at string, depth int) (node, error) {
 	}
 	for _, name := range required {
 		if text, is := name.(string); !is || !properties.has(text) {
-			return nil, fmt.Errorf("%s: required names %v, which properties does not have", at, name)
+			return nil, fmt.Errorf("%s: \"required\" names %v, but \"properties\" does not have this name", at, name)
 		}
 	}
 	// Other properties: any name, and values of a schema.
@@ -474,7 +474,7 @@ func (c *compiler) begins(n node) (count int, err error) {
 		case n == anyValue:
 			return len(anyValue.node.(choice)), nil
 		case known && count == 0: // it is being counted
-			return 0, errors.New("leads to itself without any value between")
+			return 0, errors.New("refers to itself before any value")
 		case known:
 			return count, nil
 		}

@@ -146,12 +146,12 @@ func (l *names) lacks(get func(string) string) string {
 func Unsure(get func(string) string) error {
 	for _, s := range schedulers {
 		if hosts := get(s.hosts); hosts != "" && hosts != "1" && get(s.number) != "" {
-			return exitcode.Errorf(exitcode.Usage, "%s=%s: %s started this process as one host of several, but pretrain_gpt is only one rank; start it by monotron launch -- pretrain_gpt, "+
-				"or request all ranks in this process by --world-size", s.hosts, hosts, s.name)
+			return exitcode.Errorf(exitcode.Usage, "%s=%s: %s started this process as one host of several, but pretrain_gpt is only one rank; start it with monotron launch -- pretrain_gpt, "+
+				"or request all ranks in this process with --world-size", s.hosts, hosts, s.name)
 		}
 	}
 	if n, err := strconv.Atoi(get("SLURM_NTASKS")); err == nil && n > 1 && get("SLURM_PROCID") == "0" && get("SLURM_STEP_ID") == "" {
-		return exitcode.Errorf(exitcode.Usage, "SLURM_NTASKS=%d, but SLURM_STEP_ID is not set: either this is the batch script itself (start the ranks by srun or monotron launch, or all of them in this process by --world-size), "+
+		return exitcode.Errorf(exitcode.Usage, "SLURM_NTASKS=%d, but SLURM_STEP_ID is not set: either this is the batch script itself (start the ranks with srun or monotron launch, or all of them in this process with --world-size), "+
 			"or the variables of srun do not reach its tasks", n)
 	}
 	return nil

@@ -201,11 +201,11 @@ func (r *Report) judge(p *process.World, all []float64, groups []*comm.Group) {
 		}
 		hosts = append(hosts, m.Host)
 		if off := time.Duration(mine[0]-all[0]) * time.Microsecond; off.Abs() > clockOff {
-			r.note("the clock of %s differs by %v from that of %s: times in logs and checkpoints will be inconsistent; synchronize the clocks by NTP (timedatectl set-ntp true)",
+			r.note("the clock of %s differs by %v from that of %s: times in logs and checkpoints will be inconsistent; synchronize the clocks with NTP (timedatectl set-ntp true)",
 				m.Host, off.Round(100*time.Millisecond), members[0].Host)
 		}
 		if mine[1] >= 0 && mine[1] < sharedLeft {
-			r.note("/dev/shm of %s has only %.0f MiB free, so its ranks may use a slower transport; enlarge it by mount -o remount,size=1G /dev/shm, or for a container by --shm-size=1g", m.Host, mine[1]/(1<<20))
+			r.note("/dev/shm of %s has only %.0f MiB free, so its ranks may use a slower transport; enlarge it with mount -o remount,size=1G /dev/shm, or for a container with --shm-size=1g", m.Host, mine[1]/(1<<20))
 		}
 	}
 	r.Hosts = len(hosts)
@@ -256,7 +256,7 @@ func (r *Report) timing(g *comm.Group, i int, all []float64, each int) {
 	}
 	r.Groups = append(r.Groups, t)
 	if t.Slowest*laggard < t.Fastest && r.Hosts > 1 {
-		r.note("the %s group of rank %d sums at %.2f GB/s, but the fastest group at %.2f GB/s; check the network of that host (doctor --hosts)", t.Kind, t.Where, t.Slowest/1e9, t.Fastest/1e9)
+		r.note("the %s group of rank %d reduces %.2f GB/s, but the fastest group reduces %.2f GB/s; check the network of that host (doctor --hosts)", t.Kind, t.Where, t.Slowest/1e9, t.Fastest/1e9)
 	}
 }
 

@@ -102,7 +102,7 @@ func agree(words []string) (lack string, err error) {
 			return "", exitcode.Errorf(exitcode.Usage, "rank 0 uses %s for matrix products, but rank %d uses %s, which gives different results; install the same version of cuBLASLt on all hosts, or set MONOTRON_CUBLASLT=off", first.products, rank, s.products)
 		}
 		if s.nccl != "" && first.nccl != "" && s.nccl != first.nccl {
-			return "", exitcode.Errorf(exitcode.Usage, "rank 0 has NCCL %s, but rank %d has %s; install the same version on all hosts, set MONOTRON_NCCL to its path, or give --distributed-backend gloo", first.nccl, rank, s.nccl)
+			return "", exitcode.Errorf(exitcode.Usage, "rank 0 has NCCL %s, but rank %d has %s; install the same version on all hosts, set MONOTRON_NCCL to the path of such a version, or give --distributed-backend gloo", first.nccl, rank, s.nccl)
 		}
 		// The first rank that lacks NCCL is named, or all share one reason.
 		if s.lack != "" && lack == "" {

@@ -116,7 +116,7 @@ func makeSegment(path string, capacity int64) ([]byte, error) {
 	size := ringHead + capacity
 	err = unix.Fallocate(fd, 0, 0, size)
 	if err != nil {
-		err = fmt.Errorf("%s has less than %d KiB free: %w; enlarge it by mount -o remount,size=1G %s, or for a container by --shm-size=1g", sharedFolder, size>>10, err, sharedFolder)
+		err = fmt.Errorf("%s has less than %d KiB free: %w; enlarge it with mount -o remount,size=1G %s, or for a container with --shm-size=1g", sharedFolder, size>>10, err, sharedFolder)
 	}
 	var memory []byte
 	if err == nil {

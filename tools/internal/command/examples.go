@@ -67,7 +67,7 @@ var examples = map[string][]string{
 		"monotron launch --hostfile hosts -- doctor --hosts",
 	},
 	"monotron verify case": {
-		"monotron verify case internal/golden/model/llama",
+		"monotron verify case .tools/golden-*/model/llama",
 		"monotron verify case my-case --all --json",
 	},
 	"monotron plan": {

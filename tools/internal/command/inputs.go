@@ -46,7 +46,7 @@ func Inputs(words []string, format string, note func(format string, args ...any)
 	}
 	first, kind, other := kindsIn(files)
 	if other != "" {
-		return nil, "", exitcode.Errorf(exitcode.Usage, "--input: by its name, %s contains %s, but %s contains %s; give --input-format, or run the command once for each kind", first, kind, other, KindOf(other))
+		return nil, "", exitcode.Errorf(exitcode.Usage, "--input: the names show that %s contains %s, but %s contains %s; give --input-format, or run the command once for each kind", first, kind, other, KindOf(other))
 	}
 	return files, kind, nil
 }

@@ -49,7 +49,7 @@ func TestInputs(t *testing.T) {
 		words, want string
 		code        exitcode.Code
 	}{
-		{"a.jsonl b.txt", "by its name, a.jsonl contains jsonl, but b.txt contains text; give --input-format", exitcode.Usage},
+		{"a.jsonl b.txt", "the names show that a.jsonl contains jsonl, but b.txt contains text; give --input-format", exitcode.Usage},
 		{"nothing.txt", "the file does not exist", exitcode.NoInput},
 		{"empty", "no file whose name shows", exitcode.NoInput},
 		{"[", "syntax error in pattern", exitcode.Usage},

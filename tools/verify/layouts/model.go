@@ -132,7 +132,7 @@ func parse(name string, flags []string) (Model, error) {
 	switch o := &c.Optimizer; {
 	case c.Leaves > 0: // no layout rounds otherwise
 	case o.Kind == optimizer.Lion || o.Muon.Vectors == optimizer.Lion && o.Matrices():
-		return Model{}, exitcode.Errorf(exitcode.Usage, "--optimizer lion steps by the sign of a gradient, which rounding decides where the gradient is nearly 0; verify the model with --optimizer adam, or compare bits with --bits")
+		return Model{}, exitcode.Errorf(exitcode.Usage, "--optimizer lion steps by the sign of a gradient, and rounding decides this sign if the gradient is nearly 0; verify the model with --optimizer adam, or compare bits with --bits")
 	case o.Kind == optimizer.AdaptiveMuon && o.Muon.Moment2 == optimizer.MomentElements:
 		return Model{}, exitcode.Errorf(exitcode.Usage, "--adaptive-muon-moment2-method adamuon divides each element of a step by its own magnitude, so that rounding decides elements that are nearly 0; "+
 			"verify the model with normuon, or compare bits with --bits")

@@ -60,7 +60,7 @@ func (r *run) accumulate(name string, want accumulated, expected *tensors) error
 		return err
 	}
 	if len(want.Losses) != len(micros) || len(want.Tokens) != len(micros) {
-		return r.bad("%s: %d micro-batches, but %d losses and %d counts", name, len(micros), len(want.Losses), len(want.Tokens))
+		return r.bad("%s: there are %d micro-batches, but %d losses and %d token counts", name, len(micros), len(want.Losses), len(want.Tokens))
 	}
 	// Each loss and count, then the step over all of them.
 	for i, m := range micros {
@@ -124,7 +124,7 @@ func (r *run) microBatches(mask string, c *config.Run) (micros []*engine.Micro, 
 	}
 	defer f.Close()
 	if r.MicroRows < 1 || r.MicroRows > 1<<16 || r.Micros > 1<<16 {
-		return nil, nil, r.bad("%d micro-batches of %d rows", r.Micros, r.MicroRows)
+		return nil, nil, r.bad("%d micro-batches of %d rows are not possible in a case", r.Micros, r.MicroRows)
 	}
 	// Rows of tokens, labels and weights [rows, n].
 	rows := int64(r.Micros) * int64(r.MicroRows)

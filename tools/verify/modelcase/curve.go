@@ -13,7 +13,7 @@ import (
 func (r *run) train(t *trial, want modelExpected, expected *tensors) error {
 	steps := max(1, len(want.Curve))
 	if steps > len(t.batches) {
-		return r.bad("a curve of %d iterations with batches for %d", steps, len(t.batches))
+		return r.bad("the curve has %d iterations, but there are batches for only %d", steps, len(t.batches))
 	}
 	// A step; the first has gradients to compare, each a point of the curve and maybe parameters.
 	for i := range steps {
@@ -126,7 +126,7 @@ func (r *run) comparePoint(m *spec.Model, want curvePoint, step stepSeen) error 
 	r.report.relative("curve", name+"grad_norm", step.Update.GradNorm, want.GradNorm, norm)
 	// Losses of further tokens.
 	if len(want.MTPLosses) != len(step.Ahead) {
-		return r.bad("iteration %d has %d losses of multi-token prediction, the model predicts %d tokens beyond the next", want.Iteration, len(want.MTPLosses), len(step.Ahead))
+		return r.bad("iteration %d has %d losses of multi-token prediction, but the model predicts %d tokens beyond the next", want.Iteration, len(want.MTPLosses), len(step.Ahead))
 	}
 	for d, mtp := range want.MTPLosses {
 		r.report.number("curve", fmt.Sprintf("%smtp_%d loss", name, d+1), step.Ahead[d], mtp, loss)

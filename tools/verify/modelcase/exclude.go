@@ -31,7 +31,7 @@ func (e *exclusion) elements(n int) ([]bool, error) {
 	out := make([]bool, n)
 	for _, r := range e.ranges {
 		if r[0] < 0 || r[0] > r[1] || r[1] > n {
-			return nil, fmt.Errorf("%v is not a range within %d", r, n)
+			return nil, fmt.Errorf("%v is not a range within %d elements", r, n)
 		}
 		for i := r[0]; i < r[1]; i++ {
 			out[i] = true
@@ -162,7 +162,7 @@ func span(text string, size int) ([2]int, error) {
 		out[1], err = strconv.Atoi(to)
 	}
 	if err != nil || out[0] < 0 || out[1] > size || out[0] > out[1] {
-		return out, fmt.Errorf("%q is not a range within %d", text, size)
+		return out, fmt.Errorf("%q is not a range within %d elements", text, size)
 	}
 	return out, nil
 }

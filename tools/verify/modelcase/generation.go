@@ -173,7 +173,7 @@ func (r *run) generate(g *inference.Generator, prefix string, c continued, limit
 		}
 		want := c.beams[name]
 		if len(want.IDs) < 1 || len(want.IDs) > 64 {
-			return r.bad("%s: %d beams", name, len(want.IDs))
+			return r.bad("%s: there are %d beams; a case may have 1 to 64", name, len(want.IDs))
 		}
 		o := inference.BeamOptions{Beams: len(want.IDs), MaxNew: newTokens, LengthPenalty: 1, EarlyStopping: want.EarlyStopping}
 		if want.Penalty != nil {

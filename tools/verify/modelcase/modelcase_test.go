@@ -320,7 +320,7 @@ func TestBadLayouts(t *testing.T) {
 		"no such world":  {`"world_size": 4`, `"world_size": 3`, exitcode.Usage, "3 ranks"},
 		"a crowd":        {`"world_size": 4`, `"world_size": 4096`, exitcode.Usage, "1024 data-parallel ranks"},
 		"heads":          {"--num-attention-heads 4", "--num-attention-heads 3", exitcode.Usage, "--num-attention-heads 3"},
-		"fewer rows":     {"--global-batch-size 4", "--global-batch-size 2", exitcode.BadData, "batches of 4 rows"},
+		"fewer rows":     {"--global-batch-size 4", "--global-batch-size 2", exitcode.BadData, "a batch has 4 rows"},
 		"another rank":   {`"tp": 1,`, `"tp": 7,`, exitcode.Done, "place"},
 		"other shape":    {`"shape": [66, 32]`, `"shape": [67, 32]`, exitcode.Done, "embedding.word_embeddings.weight shape"},
 		"order":          {`"F0 F1 B0 F2 B1 F3 B2 B3"`, `"F0 F1 B1 F2 B0 F3 B2 B3"`, exitcode.Done, "order of a step"},

@@ -144,7 +144,7 @@ func (v *muonVariant) config() optimizer.Config {
 // muonSteps makes a variant's steps and compares the matrices after those that the file has.
 func (r *run) muonSteps(v muonVariant, steps int, inputs, expected *tensors) error {
 	if optimizer.Coefficients(v.Coefficients) == nil || len(v.SplitQKV) != 0 && len(v.SplitQKV) != 3 {
-		return r.bad("%s: coefficients %q, split_qkv %v", v.Name, v.Coefficients, v.SplitQKV)
+		return r.bad("%s: the coefficients %q are unknown, or split_qkv %v does not have three sizes", v.Name, v.Coefficients, v.SplitQKV)
 	}
 	params, err := r.muonParams(v, inputs)
 	if err != nil {
@@ -248,7 +248,7 @@ func (r *run) muonCurve(folder string, v muonCurve) error {
 		return err
 	}
 	if len(v.Curve) > len(t.batches) {
-		return r.bad("%s: a curve of %d iterations with batches for %d", v.Name, len(v.Curve), len(t.batches))
+		return r.bad("%s: the curve has %d iterations, but there are batches for only %d", v.Name, len(v.Curve), len(t.batches))
 	}
 	for i, want := range v.Curve {
 		step, _, err := t.stepSeen(t.step(i))

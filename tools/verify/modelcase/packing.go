@@ -123,7 +123,7 @@ func packedMicro(name string, c *config.Run, f *tensors) (*engine.Micro, error) 
 	for j, row := range positions {
 		for i, p := range row {
 			if p < 0 || int(p) > i {
-				return nil, exitcode.Errorf(exitcode.BadData, "%s: %s.position_ids, row %d: position %d has the id %d", f.Path, name, j, i, p)
+				return nil, exitcode.Errorf(exitcode.BadData, "%s: %s.position_ids, row %d: position %d has the id %d, which must be from 0 to the position", f.Path, name, j, i, p)
 			}
 		}
 	}

@@ -39,7 +39,7 @@ func (r *run) runRanks() error {
 		return err
 	}
 	if len(all) != len(r.Ranks) {
-		return r.bad("%d ranks in a world of %d", len(r.Ranks), len(all))
+		return r.bad("the case lists %d ranks, but its flags give %d", len(r.Ranks), len(all))
 	}
 	for i, s := range all {
 		r.compareLayout(&w.config.Model, i, s)
@@ -77,10 +77,10 @@ func (r *run) world(c *caseFile, steps int) (*world, error) {
 		return nil, err
 	}
 	if len(w.batches) < steps {
-		return nil, r.bad("a curve of %d iterations with batches for %d", steps, len(w.batches))
+		return nil, r.bad("the curve has %d iterations, but there are batches for only %d", steps, len(w.batches))
 	}
 	if rows := len(w.batches[0].Tokens); rows != config.GlobalBatchSize || rows%(config.MicroBatchSize*config.Layout.Sizes().DP) != 0 {
-		return nil, r.bad("batches of %d rows, the flags say %d in micro-batches of %d", rows, config.GlobalBatchSize, config.MicroBatchSize)
+		return nil, r.bad("a batch has %d rows, but the flags give %d rows in micro-batches of %d per rank", rows, config.GlobalBatchSize, config.MicroBatchSize)
 	}
 	return w, nil
 }

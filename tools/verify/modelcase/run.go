@@ -83,7 +83,7 @@ func (r *run) kind() (func() error, error) {
 	case r.muon != nil:
 		return r.runMuon, nil
 	case r.PlainRun != nil:
-		return nil, exitcode.Errorf(exitcode.Usage, "%s is a run of pretrain_gpt itself; run the command with the case's flags and compare its log lines", r.report.Case)
+		return nil, exitcode.Errorf(exitcode.Usage, "%s describes a run of pretrain_gpt, not a model; run the command with the case's flags and compare its log lines", r.report.Case)
 	case r.Ranks != nil:
 		return r.runRanks, nil
 	case r.Variants != nil:
@@ -99,7 +99,7 @@ func (r *run) kind() (func() error, error) {
 	case len(r.Rows) > 0:
 		return r.table()
 	}
-	return nil, r.bad("no known kind of case: neither a model nor a table")
+	return nil, r.bad("this kind of case is unknown: the file describes neither a model nor a table")
 }
 
 // modelCase is the case that describes the model: this one, or the one it names.
@@ -130,5 +130,5 @@ func (r *run) table() (func() error, error) {
 	case row["rope_parameters"] != nil:
 		return r.runRope, nil
 	}
-	return nil, r.bad("rows of an unknown table")
+	return nil, r.bad("the rows are not those of a known table")
 }

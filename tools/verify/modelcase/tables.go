@@ -68,7 +68,7 @@ func (r *run) runSchedules() error {
 
 func (r *run) walk(name string, s optimizer.Schedule, row scheduleRow, batch int, limit float64) error {
 	if len(row.LR) != len(row.Decay) {
-		return r.bad("%s: %d rates and %d decays", name, len(row.LR), len(row.Decay))
+		return r.bad("%s: there are %d learning rates, but %d weight decays", name, len(row.LR), len(row.Decay))
 	}
 	skipped := map[int]bool{}
 	for _, i := range row.Skipped {
@@ -100,7 +100,7 @@ func (r *run) runLossScale() error {
 			return err
 		}
 		if len(row.Overflow) != len(row.After) {
-			return r.bad("%s: %d iterations, %d states", name, len(row.Overflow), len(row.After))
+			return r.bad("%s: there are %d iterations, but %d states of the loss scale", name, len(row.Overflow), len(row.After))
 		}
 		s := optimizer.NewScaler(&flags.Optimizer, flags.Precision == config.FP16)
 		for i, want := range row.After {
@@ -142,11 +142,11 @@ func (r *run) runBatchSize() error {
 func (r *run) batchAt(name string, sizes *config.BatchSizes, early error, raw json.RawMessage) error {
 	var parts []any
 	if err := json.Unmarshal(raw, &parts); err != nil || len(parts) < 3 {
-		return r.bad("%s: %s is not an iteration", name, raw)
+		return r.bad("%s: %s is not a list that describes an iteration", name, raw)
 	}
 	consumed, ok := parts[0].(float64)
 	if !ok {
-		return r.bad("%s: %s does not begin with the samples consumed", name, raw)
+		return r.bad("%s: %s must begin with the number of consumed samples", name, raw)
 	}
 	what := fmt.Sprintf("%s after %.0f samples", name, consumed)
 	var now config.BatchSize

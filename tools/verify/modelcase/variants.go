@@ -49,7 +49,7 @@ func (r *run) variant(c *caseFile, name string, v variant, expected *tensors) er
 		return err
 	}
 	if len(t.batches) < 2 {
-		return r.bad("batches for %d iterations; two are needed", len(t.batches))
+		return r.bad("there are batches for %d iterations, but two are needed", len(t.batches))
 	}
 	// Two iterations: the second shows the update of the first.
 	first, found, err := t.stepSeen(t.step(0))

@@ -188,7 +188,7 @@ func (s *source) locate(r *rank, chunk int, key string, k megatron.Key, t *pickl
 		return p, exitcode.Errorf(exitcode.BadData, "%s: %w", r.path, err)
 	}
 	if p.Cut = cut; fmt.Sprint(cut.Shape) != fmt.Sprint(t.Shape) {
-		return p, exitcode.Errorf(exitcode.BadData, "%s: tensor %q has the shape %v, but by the arguments it should be %v", r.path, key, t.Shape, cut.Shape)
+		return p, exitcode.Errorf(exitcode.BadData, "%s: tensor %q has the shape %v, but the checkpoint's args require %v", r.path, key, t.Shape, cut.Shape)
 	}
 	return p, nil
 }
@@ -337,7 +337,7 @@ func (s *source) State() checkpoint.State      { return s.state }
 func (s *source) Read(name string, box mpu.Piece, dst []byte) error {
 	e := s.index[name]
 	if e == nil || !checkpoint.Inside(box, e.Shape) || int64(len(dst)) != box.Len()*checkpoint.Width(e.DType) {
-		return exitcode.Errorf(exitcode.Internal, "%s: a buffer of %d bytes does not fit the box from %v of size %v of tensor %q", s.dir, len(dst), box.From, box.Size, name)
+		return exitcode.Errorf(exitcode.Internal, "%s: a buffer of %d bytes does not fit the part from %v of size %v of tensor %q", s.dir, len(dst), box.From, box.Size, name)
 	}
 	return checkpoint.ReadParts(e.parts, checkpoint.Width(e.DType), box, dst)
 }

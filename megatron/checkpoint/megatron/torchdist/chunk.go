@@ -66,7 +66,7 @@ func (b *bytesOf) tensor(s *stored, c chunk) (*pickle.Tensor, error) {
 	}
 	t, ok := f.Root.(*pickle.Tensor)
 	if !ok || t.DType != s.dtype || fmt.Sprint(t.Shape) != fmt.Sprint(c.box.Size) || !t.Contiguous() {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s is not a contiguous %s%v, although .metadata declares that", f.Name, s.dtype, c.box.Size)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s is not a contiguous %s%v, although .metadata declares it as one", f.Name, s.dtype, c.box.Size)
 	}
 	if len(b.opened) >= maxOpen {
 		clear(b.opened)

@@ -188,7 +188,7 @@ func (s *source) paramsOf(b *buffer) ([]megatron.Local, error) {
 	// A layout that is written out does not say in which order parameters were made.
 	l.FirstStage, l.LastStage = s.args.Int("decoder_first_pipeline_num_layers", 0), s.args.Int("decoder_last_pipeline_num_layers", 0)
 	if strings.TrimSpace(s.args.Text("pipeline_model_parallel_layout", "")) != "" {
-		return nil, fmt.Errorf("a run with --pipeline-model-parallel-layout stores its optimizer in buffers of unknown order; save it with --dist-ckpt-optim-fully-reshardable, or use --weights-only")
+		return nil, fmt.Errorf("a run with --pipeline-model-parallel-layout stores its optimizer in buffers of unknown order; save the checkpoint with --dist-ckpt-optim-fully-reshardable, or use --weights-only")
 	}
 	stages, err := megatron.Stages(s.model, l)
 	if err != nil {
@@ -201,7 +201,7 @@ func (s *source) paramsOf(b *buffer) ([]megatron.Local, error) {
 		r = megatron.Rank{TP: b.group % l.ETP, EP: b.group / l.ETP % l.EP, PP: b.group / l.ETP / l.EP}
 	}
 	if r.PP >= l.PP || b.chunk >= len(stages[r.PP]) {
-		return nil, fmt.Errorf("the layout of the arguments (tp %d, pp %d, ep %d, %d chunks) has no such rank or chunk", l.TP, l.PP, l.EP, l.VP)
+		return nil, fmt.Errorf("the layout in the checkpoint's args (tp %d, pp %d, ep %d, %d chunks) has no such rank or chunk", l.TP, l.PP, l.EP, l.VP)
 	}
 	// Its parameters; experts have buffers of their own.
 	list, err := megatron.Locals(s.model, l, r, b.chunk, stages[r.PP][b.chunk])

@@ -116,17 +116,17 @@ func (s *source) readCommon() error {
 			return err
 		}
 	} else {
-		return exitcode.Errorf(exitcode.BadData, "%s is missing, and .metadata has no common_state: the arguments of the run are missing", path)
+		return exitcode.Errorf(exitcode.BadData, "%s is missing, and .metadata has no common_state, so the args of the checkpoint are missing", path)
 	}
 	var ok bool
 	if s.common, ok = root.(*pickle.Dict); !ok {
-		return exitcode.Errorf(exitcode.BadData, "%s: the common state is a %s", path, pickle.TypeName(root))
+		return exitcode.Errorf(exitcode.BadData, "%s: the common state is a %s; it must be a dict", path, pickle.TypeName(root))
 	}
 	// Arguments, model, layout and progress.
 	v, _ := s.common.Get("args")
 	var err error
 	if s.args, err = megatron.AsArgs(v); err != nil {
-		return exitcode.Errorf(exitcode.BadData, "%s: %w; without arguments the shape of the model is not known", path, err)
+		return exitcode.Errorf(exitcode.BadData, "%s: %w; without the args of the checkpoint the shape of the model is not known", path, err)
 	}
 	if s.model, err = s.args.Model(); err != nil {
 		return exitcode.Errorf(exitcode.BadData, "%s: %w", path, err)
@@ -211,7 +211,7 @@ func (s *source) addSlice(name string, x *stored, shape []int64, lead int, k meg
 		if bare, ok := strings.CutPrefix(name, prefix); ok && checkpoint.IsVocabulary(bare) {
 			want := s.shapes[bare]
 			if len(shape) != 2 || want == nil || want[0] > shape[0] {
-				return fmt.Errorf("the shape is %v, but by the arguments it should be %v", shape, want)
+				return fmt.Errorf("the shape is %v, but the checkpoint's args require %v", shape, want)
 			}
 			t.Shape = []int64{want[0], shape[1]} // without padding
 		}
@@ -284,7 +284,7 @@ func (s *source) State() checkpoint.State      { return s.state }
 func (s *source) Read(name string, box mpu.Piece, dst []byte) error {
 	e := s.parts[name]
 	if e == nil || !checkpoint.Inside(box, e.Shape) || int64(len(dst)) != box.Len()*checkpoint.Width(e.DType) {
-		return exitcode.Errorf(exitcode.Internal, "%s: a buffer of %d bytes does not fit the box from %v of size %v of tensor %q", s.dir, len(dst), box.From, box.Size, name)
+		return exitcode.Errorf(exitcode.Internal, "%s: a buffer of %d bytes does not fit the part from %v of size %v of tensor %q", s.dir, len(dst), box.From, box.Size, name)
 	}
 	return checkpoint.ReadParts(e.parts, checkpoint.Width(e.DType), box, dst)
 }

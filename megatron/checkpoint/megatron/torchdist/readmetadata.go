@@ -269,7 +269,7 @@ func readTensor(key string, v pickle.Value, at map[string]location) (*stored, er
 		return nil, fmt.Errorf("its size is a %s; it must be a list of integers", pickle.TypeName(size))
 	}
 	if s.shape = shape; len(shape) == 0 {
-		return nil, fmt.Errorf("it has no dimension")
+		return nil, fmt.Errorf("the tensor has no dimension")
 	}
 	properties, _ := d.Get("properties")
 	if s.dtype, err = dtypeOf(properties); err != nil {
@@ -291,7 +291,7 @@ func readTensor(key string, v pickle.Value, at map[string]location) (*stored, er
 		from, ok := pickle.Ints(offsets)
 		n, also := pickle.Ints(sizes)
 		if !ok || !also {
-			return nil, fmt.Errorf("a chunk without offsets and sizes")
+			return nil, fmt.Errorf("a chunk has no offsets and sizes")
 		}
 		where, found := at[chunkKey(key, append([]int64{}, from...))]
 		if !found {
@@ -300,7 +300,7 @@ func readTensor(key string, v pickle.Value, at map[string]location) (*stored, er
 		s.chunks = append(s.chunks, chunk{mpu.Piece{From: from, Size: n}, where})
 	}
 	if len(s.chunks) == 0 {
-		return nil, fmt.Errorf("it has no chunks")
+		return nil, fmt.Errorf("the tensor has no chunks")
 	}
 	return s, nil
 }
