@@ -25,7 +25,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 			"layouts: the same step under layouts of 2 and 4 ranks in this process. contexts: one long sequence shared by 2 and 4 ranks, with each --cp-comm-type. comm: an all-reduce compared with the memory's own speed.\n" +
 			"experts: a step of a mixture of experts (moe-237m, or --model, reduced to 2 layers and a small vocabulary) compared with steps of a dense model and of a mixture with more and smaller experts, both with the same number of operations per token.\n" +
 			"ladder: on a GPU, the step in f32, TF32, bf16, bf16 with graphs, for a model of 11M parameters and GPT-2 124M, or --model.\n" +
-			"plans: how many formulas and layouts plan checks per second, and the time and memory of a large plan.\n" +
+			"plans: the numbers of formulas and of layouts that plan checks per second, and the time and memory of a large plan.\n" +
 			"serve: a server of OpenAI's API, ours or another, under Poisson-distributed requests: time to the first token, time between tokens, goodput.",
 		Flags: allFlags(),
 		Action: func(c *cli.Context) error {

@@ -81,7 +81,7 @@ func allFlags() []cli.Flag {
 		command.Between(0, 1e6, &cli.Float64Flag{Name: "beta", Usage: "set how closely preference tuning keeps to the initial model, or, with orpo, the weight of the preference term (default: 0.1; with simpo 2)"}),
 		&cli.StringFlag{Name: "keep", Usage: "choose the weights to store in adapter and model: those with the lowest validation loss (best), or the last ones (last) (default: best with --eval-data, else last)"},
 		command.Between(0, 1<<20, &cli.IntFlag{Name: "patience", Usage: "end training after N evaluations without a lower validation loss (0 trains all epochs)"}),
-		command.Between(0.001, 10000, &cli.Float64Flag{Name: "epochs", Value: 3, Usage: "pass N times over the rows"}),
+		command.Between(0.001, 10000, &cli.Float64Flag{Name: "epochs", Value: 3, Usage: "train X times on each row"}),
 		command.Between(1, 1<<20, &cli.IntFlag{Name: "batch-size", Value: 16, Usage: "use N sequences per step, or N pairs with preference tuning"}),
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "batch-tokens", Usage: "use as many sequences per step as fit into N tokens, including padding, instead of --batch-size (default: --batch-size applies)"}),
 		command.Between(0, 1<<16, &cli.IntFlag{Name: "micro-batch-size", Usage: "compute N sequences at once; this changes the memory and the speed, but not the result (default: the largest number up to 4 that divides the part of --batch-size that each data-parallel rank has)"}),

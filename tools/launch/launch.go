@@ -94,7 +94,7 @@ func Command() *cli.Command {
 			command.Between(0, 1<<16, &cli.IntFlag{Name: "spares", Usage: "with --auto-restart: let N hosts, in addition to --nnodes, wait and replace lost hosts; start this command on each of them with the next numbers as --node-rank, or name them last in --hostfile"}),
 			&cli.StringFlag{Name: "master-addr", Value: "127.0.0.1", Usage: "set the address at which the other hosts reach the host of rank 0"},
 			command.Between(0, 65535, &cli.IntFlag{Name: "master-port", Usage: "set the port on the host of rank 0 (default: a free port; with several hosts, 29500)"}),
-			&cli.StringFlag{Name: "rdzv-endpoint", Usage: "set the address and port of the host of rank 0 as `HOST:PORT`, instead of by --master-addr and --master-port"},
+			&cli.StringFlag{Name: "rdzv-endpoint", Usage: "set the address and port of the host of rank 0 as `HOST:PORT`; this replaces --master-addr and --master-port"},
 			// Starting the other hosts from here.
 			&cli.StringFlag{Name: "hostfile", Usage: "start the ranks on the hosts of `FILE` by ssh; each line is HOST slots=RANKS"},
 			&cli.StringFlag{Name: "ssh-config", Usage: "let ssh read its settings from `FILE` (ssh -F)"},

@@ -66,7 +66,7 @@ var muonFlags = owned(Optimizer,
 		choices("simple", "quintic", "polar_express", "polar_express_nanochat", "cans", "aol", "deepseekv4", "cubic5").
 		differs("accepts the names of NVIDIA's Emerging-Optimizers, which are checked when a run starts; does not have polar_express_nanochat"),
 	works("muon-num-ns-steps", Int, "5", "Optimizer.Muon.Steps", "set the number of steps of the Newton-Schulz iteration").from(1, 100),
-	works("muon-fp32-matmul-prec", String, "medium", "Optimizer.Muon.Precision", "set the precision of the iteration: bf16 (medium) or f32 (high)").
+	works("muon-fp32-matmul-prec", String, "medium", "Optimizer.Muon.Precision", "set the precision of the Newton-Schulz iteration: bf16 (medium) or f32 (high)").
 		choices("medium", "high").but("PyTorch has no such precision; use medium", "low"),
 	works("muon-tp-mode", String, "duplicated", "Optimizer.Muon.TPMode", "choose the matrix that Muon orthogonalizes under tensor parallelism: the complete weight, or each rank's part of it").
 		choices("duplicated", "blockwise").but("use duplicated, which gives the same updates", "distributed"),

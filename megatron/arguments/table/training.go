@@ -55,7 +55,7 @@ var precisionFlags = owned(Precision,
 	works("loss-scale", Float, "", "Optimizer.LossScale", "set the constant loss scale (default: dynamic)").from(0, 1<<48),
 	works("initial-loss-scale", Float, "4294967296", "Optimizer.InitialLossScale", "set the initial dynamic loss scale").above(0, 1<<48),
 	works("min-loss-scale", Float, "1", "Optimizer.MinLossScale", "set the minimum dynamic loss scale").above(0, 1<<48),
-	works("loss-scale-window", Float, "1000", "Raw.LossScaleWindow", "double the loss scale after N steps without overflow").from(1, sizes),
+	works("loss-scale-window", Float, "1000", "Raw.LossScaleWindow", "double the loss scale after this number of successive steps without overflow").from(1, sizes),
 	works("hysteresis", Int, "2", "Optimizer.LossHysteresis", "set the number of overflows after which the loss scale is halved").from(1, sizes),
 )
 

@@ -22,7 +22,7 @@ func Flags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "base-url", Value: "http://127.0.0.1:8000", Usage: "bench serve: send to the server at this address, without /v1"},
 		&cli.StringFlag{Name: "api-key-file", Usage: "bench serve: read the API key from the first line of this file"},
-		&cli.Float64SliceFlag{Name: "request-rate", Value: cli.NewFloat64Slice(4), Usage: "bench serve: send N requests per second, as a Poisson process; may be repeated to test several rates in sequence"},
+		&cli.Float64SliceFlag{Name: "request-rate", Value: cli.NewFloat64Slice(4), Usage: "bench serve: send `X` requests per second, as a Poisson process; may be repeated to test several rates in sequence"},
 		command.Between(1, 1<<20, &cli.IntFlag{Name: "num-requests", Value: 100, Usage: "bench serve: send N requests at each rate"}),
 		command.Between(1, 1<<20, &cli.IntFlag{Name: "prompt-words", Value: 32, Usage: "bench serve: send prompts of N words"}),
 		command.Between(0, 1<<20, &cli.IntFlag{Name: "shared-words", Usage: "bench serve: begin all prompts with the same N words"}),

@@ -286,4 +286,5 @@ var values = []struct {
 	{"HOST:PORT", []string{"endpoint"}},
 	{"URL", []string{"url"}},
 	{"NAME", []string{"name", "type", "format", "dtype", "device", "to", "schedule", "only", "show", "keys", "key", "lang", "impl", "pattern", "shape"}},
+	{"N", []string{"size", "id", "num"}},
 }
