@@ -169,6 +169,12 @@ func (d *describing) check() {
 	d.need(!d.f.narrow || m.NumAttentionHeads*m.KVChannels == m.HiddenSize, "heads of width %d", m.KVChannels)
 	d.need(m.RopeScaling == nil || d.f.scales(), "Llama 3's scaling of rotations")
 	d.need(m.RotaryInterpolation <= 1 || !d.f.custom, "interpolated positions")
+	switch d.f.arch { // llama.cpp reads no other tensors
+	case "qwen3", "qwen3moe", "olmo2", "olmoe":
+		d.need(!m.QKVBias && !m.HasProjBias(), "attention_bias")
+	case "gptneox":
+		d.need(m.QKVBias, "attention_bias false")
+	}
 	d.checkRule()
 	if m.WindowLeft >= 0 {
 		d.checkWindows()

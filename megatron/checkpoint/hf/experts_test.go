@@ -82,7 +82,7 @@ func TestMixtureRefusals(t *testing.T) {
 		{Qwen3MoE, `,"mlp_only_layers":[1,99]`, "mlp_only_layers names layer 99; the 4 layers are 0 to 3"},
 		{Qwen2MoE, `,"mlp_only_layers":[-1]`, "mlp_only_layers names layer -1"},
 		{GLM4MoE, `,"first_k_dense_replace":-1`, "first_k_dense_replace is -1"},
-		{Qwen3MoE, `,"attention_bias":true`, "attention_bias"},
+		{DeepSeekV3, `,"use_mla":false,"attention_bias":true`, "attention_bias"},
 		{Qwen2MoE, `,"moe_intermediate_size":null`, "moe_intermediate_size is missing"},
 		{Qwen2MoE, `,"shared_expert_intermediate_size":0`, "shared_expert_intermediate_size"},
 		{OLMoE, `,"clip_qkv":8.0`, "clip_qkv 8"},

@@ -76,7 +76,7 @@ func bloomConfig(c map[string]any, m *spec.Model, positions int) {
 
 func gptNeoXConfig(c map[string]any, m *spec.Model, positions int) {
 	put(c, "num_hidden_layers", m.NumLayers, "hidden_size", m.HiddenSize, "num_attention_heads", m.NumAttentionHeads, "intermediate_size", m.FFNHiddenSize,
-		"max_position_embeddings", positions, "layer_norm_eps", m.NormEpsilon, "hidden_act", activationName(m), "attention_bias", true,
+		"max_position_embeddings", positions, "layer_norm_eps", m.NormEpsilon, "hidden_act", activationName(m), "attention_bias", m.QKVBias,
 		"use_parallel_residual", m.ParallelResidual, "rotary_pct", m.RotaryPercent, "rotary_emb_base", m.RotaryBase)
 	rotaryConfig(c, m)
 }
@@ -158,7 +158,7 @@ func llamaConfig(c map[string]any, m *spec.Model, positions int) {
 	family := c["model_type"]
 	switch family {
 	case Llama, SmolLM3, Qwen3, Olmo2, Qwen3MoE, OLMoE:
-		put(c, "attention_bias", m.LinearBias, "mlp_bias", m.LinearBias)
+		put(c, "attention_bias", m.QKVBias, "mlp_bias", m.LinearBias)
 	}
 	switch family {
 	case Mistral, Mixtral, Phi3:

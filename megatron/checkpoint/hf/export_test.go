@@ -33,16 +33,17 @@ func shape(family string) *spec.Model {
 	case Phi3:
 		m.RotaryPercent, m.WindowLeft = 2.0/3, 7
 	case SmolLM3:
+		m.QKVBias, m.ProjBias = true, true
 		m.NoRope, m.WindowLeft, m.Windowed = []bool{false, true}, 7, []bool{true, false}
 	case GPTNeoX:
 		m.NumQueryGroups, m.KVChannels, m.RotaryPercent, m.ParallelResidual = 4, 4, 0.5, true
-		m.Normalization, m.Activation, m.LinearBias, m.QKVBias = spec.LayerNorm, spec.GeluErf, true, true
+		m.Normalization, m.Activation, m.LinearBias, m.NoProjBias = spec.LayerNorm, spec.GeluErf, true, true
 	case Starcoder2:
 		m.Normalization, m.Activation, m.LinearBias, m.QKVBias, m.WindowLeft = spec.LayerNorm, spec.GeluTanh, true, true, 7
 	case Qwen2:
 		m.QKVBias, m.Tied = true, true
 	case Qwen3:
-		m.QKNorm = true
+		m.QKNorm, m.QKVBias, m.ProjBias = true, true, true
 	}
 	if rows[family].mixture != nil {
 		withExperts(m, family)

@@ -192,8 +192,8 @@ func (mp *Mapping) gptNeoX() {
 	for i := range m.NumLayers {
 		ours, theirs := fmt.Sprintf("decoder.layers.%d.", i), fmt.Sprintf("gpt_neox.layers.%d.", i)
 		mp.norm(ours+"input_layernorm", theirs+"input_layernorm")
-		mp.linear(ours+"self_attention.linear_qkv", []string{theirs + "attention.query_key_value"}, []int{3 * h}, h, true, false, nil)
-		mp.linear(ours+"self_attention.linear_proj", []string{theirs + "attention.dense"}, []int{h}, h, true, false, nil)
+		mp.linear(ours+"self_attention.linear_qkv", []string{theirs + "attention.query_key_value"}, []int{3 * h}, h, m.QKVBias, false, nil)
+		mp.linear(ours+"self_attention.linear_proj", []string{theirs + "attention.dense"}, []int{h}, h, m.HasProjBias(), false, nil)
 		mp.norm(ours+"pre_mlp_layernorm", theirs+"post_attention_layernorm")
 		mp.linear(ours+"mlp.linear_fc1", []string{theirs + "mlp.dense_h_to_4h"}, []int{ffn}, h, true, false, nil)
 		mp.linear(ours+"mlp.linear_fc2", []string{theirs + "mlp.dense_4h_to_h"}, []int{h}, ffn, true, false, nil)

@@ -113,14 +113,14 @@ func (c *reading) biases(f *fields) {
 		m.QKVBias = given(f.QueryKeyBias, true)
 	case GLM4MoE:
 		m.QKVBias = given(f.AttentionBias, false) // the output has none
-	case Qwen3, Olmo2, Qwen3MoE, OLMoE, DeepSeekV2, DeepSeekV3, KimiK2, GLM4MoELite:
-		c.refuse("attention_bias", f.AttentionBias, true) // without one of the MLP
+	case DeepSeekV2, DeepSeekV3, KimiK2, GLM4MoELite:
+		c.refuse("attention_bias", f.AttentionBias, true)
+	case Qwen3, Olmo2, Qwen3MoE, OLMoE:
+		attention := given(f.AttentionBias, false)
+		c.separateBiases(attention, attention, false)
 	case Llama, SmolLM3:
-		attention, mlp := given(f.AttentionBias, false), given(f.MLPBias, false)
-		if attention != mlp {
-			c.fail("attention_bias %v with mlp_bias %v is not supported: either all linear layers have biases or none", attention, mlp)
-		}
-		m.LinearBias, m.QKVBias = attention, attention
+		attention := given(f.AttentionBias, false)
+		c.separateBiases(attention, attention, given(f.MLPBias, false))
 	}
 }
 
@@ -206,11 +206,11 @@ func (c *reading) gptNeoX(f *fields) {
 	m.FFNHiddenSize = c.size("intermediate_size", maxSize, f.Intermediate)
 	c.MaxPositions = c.optional("max_position_embeddings", f.MaxPositions, 2048)
 	m.Normalization, m.NormEpsilon = spec.LayerNorm, c.positive("layer_norm_eps", f.NeoXEps, 1e-5)
-	m.LinearBias, m.QKVBias = true, true
+	attention := given(f.AttentionBias, true)
+	c.separateBiases(attention, attention, true)
 	m.Activation = c.activation("hidden_act", f.HiddenAct, "gelu", false)
 	f.RopeTheta, f.PartialRotary = f.NeoXTheta, f.NeoXPartial
 	c.rotary(f)
-	c.refuse("attention_bias", f.AttentionBias, false) // together with an MLP with biases
 	m.ParallelResidual = given(f.Parallel, true)
 }
 
