@@ -181,9 +181,9 @@ func (p *parser) derivePositions() {
 	if m.Position == spec.PositionLearned {
 		m.MaxPositions = m.Context // else a stage has no rows to store
 	}
-	// RoPE: Llama 3's scaling (Megatron's constants), and how many channels of a head rotate.
+	// RoPE: Llama 3's scaling, and how many channels of a head rotate.
 	if r.RopeScaling {
-		m.RopeScaling = &spec.RopeScaling{Factor: r.RopeScalingFactor, LowFreq: 1, HighFreq: 4, OriginalMax: 8192}
+		m.RopeScaling = &spec.RopeScaling{Factor: r.RopeScalingFactor, LowFreq: spec.Llama3LowFreq, HighFreq: spec.Llama3HighFreq, OriginalMax: spec.Llama3OriginalMax}
 	}
 	if m.Position == spec.PositionRope && m.Latent == nil {
 		if dims := m.RotaryDims(); m.KVChannels > 0 && (dims < 2 || dims%2 != 0 || dims > m.KVChannels) {

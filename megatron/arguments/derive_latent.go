@@ -12,6 +12,9 @@ func (p *parser) deriveLatent() {
 	l.Norms, m.QKNorm = m.QKNorm, false // of the latents, not of heads
 	l.Yarn = r.RopeType != "rope"
 	l.OriginalMax, l.FastTurns, l.SlowTurns = spec.YarnOriginalMax, spec.YarnFastTurns, spec.YarnSlowTurns
+	if m.RopeRule != "" {
+		p.latentRule(&l)
+	}
 	if r.GroupQueryAttention {
 		p.clash("multi-latent-attention group-query-attention", "--multi-latent-attention cannot be combined with --group-query-attention: every query head has its own keys and values; leave --group-query-attention out")
 	}
@@ -35,4 +38,24 @@ func (p *parser) deriveLatent() {
 	}
 	m.KVChannels = l.Channels()
 	m.Latent = &l
+}
+
+// latentRule takes YaRN's settings from --rope-parameters: Megatron-LM has flags for some only.
+func (p *parser) latentRule(l *spec.Latent) {
+	r, err := spec.ParseRopeRule(p.Model.RopeRule, l.RopeDim)
+	switch {
+	case err != nil:
+		p.clash("rope-parameters", "--rope-parameters %s: %v", p.Model.RopeRule, err)
+	case !l.Yarn || r.Type != spec.RopeYarn || r.Theta != 0 || r.AttentionFactor != nil || r.Truncate != nil || r.MScale != nil || r.MScaleAllDim != nil:
+		p.clash("rope-parameters multi-latent-attention", "with --multi-latent-attention, --rope-parameters can only give rope_type yarn with factor, original_max_position_embeddings, beta_fast and beta_slow; use --rotary-base, --mscale and --mscale-all-dim for other numbers, and --rope-type yarn")
+	default:
+		l.Factor, l.OriginalMax = *r.Factor, r.OriginalMax
+		if r.BetaFast != nil {
+			l.FastTurns = *r.BetaFast
+		}
+		if r.BetaSlow != nil {
+			l.SlowTurns = *r.BetaSlow
+		}
+	}
+	p.Model.RopeRule = ""
 }

@@ -62,4 +62,5 @@ func (p *parser) deriveRopeRules() {
 	}
 	p.refuseIf(m.RopeRule != "" && (m.RopeScaling != nil || m.RotaryInterpolation > 1), "rope-parameters use-rope-scaling rotary-seq-len-interpolation-factor",
 		"--rope-parameters cannot be combined with --use-rope-scaling or --rotary-seq-len-interpolation-factor; write the scaling in --rope-parameters")
+	m.TakeRopeRule()
 }

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"cmp"
+
 	"monotron/csrc/device"
 	"monotron/megatron/spec"
 	"monotron/mpu"
@@ -48,12 +50,18 @@ func newLatent(m *spec.Model, layer int, name string, p Parallel) *latent {
 	a.kvDown = mpu.NewRoundedLinear(r, linear(".linear_kv_down_proj", a.rank+a.ropeDim, h))
 	a.kvUp = mpu.NewColumnParallelLinear(r, perHead(linear(".linear_kv_up_proj", heads*(a.nope+a.v), a.rank), a.nope+a.v))
 	if l.Norms {
-		a.kvNorm = newNorm(m, name+".kv_layernorm", l.KVRank).outside(p)
+		a.kvNorm = latentNorm(m, name+".kv_layernorm", l.KVRank).outside(p)
 		if l.QRank > 0 {
-			a.qNorm = newNorm(m, name+".q_layernorm", l.QRank).outside(p)
+			a.qNorm = latentNorm(m, name+".q_layernorm", l.QRank).outside(p)
 		}
 	}
 	return a
+}
+
+func latentNorm(m *spec.Model, name string, rank int) *norm {
+	n := newNorm(m, name, rank)
+	n.eps = float32(cmp.Or(m.LatentEpsilon, m.NormEpsilon))
+	return n
 }
 
 // perHead is c of a layer that makes so many rows for each head.

@@ -4,12 +4,16 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"monotron/internal/exitcode"
+	"monotron/megatron/arguments"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
+	"monotron/megatron/checkpoint/hf"
+	"monotron/megatron/training"
 )
 
 // Claim (docs/checkpoints.md): a run that saves in Megatron's formats continues from
@@ -111,6 +115,38 @@ func TestForeignWeights(t *testing.T) {
 	r = call(t, dir, training+"--num-layers 2 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 16 --load DIR/nanogpt --no-bias-gelu-fusion")
 	if r.code() != exitcode.IO || !strings.Contains(r.err.Error(), "--finetune") {
 		t.Errorf("an iteration without optimizer: %v", r.err)
+	}
+}
+
+// Claim: --use-checkpoint-args gives a run the model of a folder in all settings, also those for
+// which Megatron-LM has no flag.
+func TestFlagsOfFoldersSayTheModel(t *testing.T) {
+	const llama = `"vocab_size":64,"hidden_size":32,"intermediate_size":64,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":4,"max_position_embeddings":64,"rms_norm_eps":1e-5`
+	const latent = llama + `,"kv_lora_rank":8,"qk_nope_head_dim":8,"qk_rope_head_dim":4,"v_head_dim":8,"n_routed_experts":4,"num_experts_per_tok":2,"moe_intermediate_size":8,"n_group":1,"topk_group":1,"first_k_dense_replace":0`
+	for _, text := range []string{
+		`{"model_type":"llama",` + llama + `,"rope_scaling":{"rope_type":"llama3","factor":8,"low_freq_factor":1,"high_freq_factor":4,"original_max_position_embeddings":16}}`,
+		`{"model_type":"llama",` + llama + `,"rope_scaling":{"rope_type":"llama3","factor":32,"low_freq_factor":1,"high_freq_factor":4,"original_max_position_embeddings":8192}}`,
+		`{"model_type":"llama",` + llama + `,"rope_scaling":{"rope_type":"linear","factor":2.5},"attention_bias":true}`,
+		`{"model_type":"deepseek_v3",` + latent + `}`,
+		`{"model_type":"deepseek_v3",` + latent + `,"rope_scaling":{"rope_type":"yarn","factor":4,"original_max_position_embeddings":16,"beta_fast":24,"mscale":0.7,"mscale_all_dim":1.0}}`,
+	} {
+		c, err := hf.ParseConfig("config.json", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Model.Context = c.MaxPositions // as a folder's
+		line := []string{"--tokenizer-type", "NullTokenizer", "--vocab-size", "64", "--padded-vocab-size", "64"}
+		for name, values := range training.ModelFlags(c.Model) {
+			if line = append(line, "--"+name); !slices.Equal(values, []string{"true"}) {
+				line = append(line, values...)
+			}
+		}
+		run, _, err := arguments.ParseWith(arguments.Options{Partial: true, Experts: true}, line)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+		} else if list := c.Model.Reshaped(&run.Model); len(list) > 0 {
+			t.Errorf("%s: flags lose %v", text, list)
+		}
 	}
 }
 

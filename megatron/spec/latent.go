@@ -56,8 +56,17 @@ func (l *Latent) frequencies(base float64) []float64 {
 	if !l.Yarn {
 		return plainFrequencies(base, l.RopeDim)
 	}
-	rule := &RopeRule{Factor: &l.Factor, OriginalMax: l.OriginalMax, BetaFast: &l.FastTurns, BetaSlow: &l.SlowTurns}
-	return rule.yarn(base, l.RopeDim)
+	return l.Rule().yarn(base, l.RopeDim)
+}
+
+// Rule is YaRN as a rule of frequencies, which leaves out MScale and MScaleAllDim.
+func (l *Latent) Rule() *RopeRule {
+	return &RopeRule{Type: RopeYarn, Factor: &l.Factor, OriginalMax: l.OriginalMax, BetaFast: &l.FastTurns, BetaSlow: &l.SlowTurns}
+}
+
+// OwnRamp reports whether YaRN has settings for which Megatron-LM has no flag.
+func (l *Latent) OwnRamp() bool {
+	return l.Yarn && (l.OriginalMax != YarnOriginalMax || l.FastTurns != YarnFastTurns || l.SlowTurns != YarnSlowTurns)
 }
 
 // operations are the products of one layer's attention for one token of a sequence of seq

@@ -37,6 +37,18 @@ type RopeScaling struct {
 	OriginalMax               int // positions
 }
 
+// Llama 3's range, which --use-rope-scaling has.
+const (
+	Llama3LowFreq     = 1
+	Llama3HighFreq    = 4
+	Llama3OriginalMax = 8192
+)
+
+// IsLlama3 reports whether the range is Llama 3's, whatever the factor.
+func (s *RopeScaling) IsLlama3() bool {
+	return s.LowFreq == Llama3LowFreq && s.HighFreq == Llama3HighFreq && s.OriginalMax == Llama3OriginalMax
+}
+
 // Model is the shape of a GPT model. Zero is not a default: arguments and the
 // readers of foreign checkpoints fill every field.
 type Model struct {
@@ -65,18 +77,19 @@ type Model struct {
 
 	Normalization    string
 	NormEpsilon      float64
-	NormOnePlus      bool // weights act as weight+1 (--apply-layernorm-1p)
-	EmbedNorm        bool // BLOOM: LayerNorm after the word embedding
-	ParallelResidual bool // GPT-NeoX: attention and MLP both take what the layer takes, and both add to it
-	ParallelOneNorm  bool // with ParallelResidual: attention and MLP share the layer's one norm (Falcon 7B, Cohere)
-	NormSandwich     bool // Gemma 2: a half's input and output are both normed
-	NormBehindSum    bool // OPT-350m: norms follow the residual sums, and the last layer has no further norm behind it
-	NormNoBias       bool // LayerNorm without its bias (Cohere)
-	NormAfter        bool // OLMo 2: norms of the outputs of attention and MLP, not of their inputs
-	QKNorm           bool // norms of queries and keys, of each head
-	QKNormFull       bool // of all heads of a token together (OLMo 2, OLMoE); with QKNorm
-	QKNormAfterRope  bool // queries and keys are normed when they have rotated (Hunyuan); with QKNorm
-	ValueNorm        bool // each head's values are divided by their root mean square (Gemma 4)
+	LatentEpsilon    float64 // NormEpsilon of the norms of latents; 0: the same
+	NormOnePlus      bool    // weights act as weight+1 (--apply-layernorm-1p)
+	EmbedNorm        bool    // BLOOM: LayerNorm after the word embedding
+	ParallelResidual bool    // GPT-NeoX: attention and MLP both take what the layer takes, and both add to it
+	ParallelOneNorm  bool    // with ParallelResidual: attention and MLP share the layer's one norm (Falcon 7B, Cohere)
+	NormSandwich     bool    // Gemma 2: a half's input and output are both normed
+	NormBehindSum    bool    // OPT-350m: norms follow the residual sums, and the last layer has no further norm behind it
+	NormNoBias       bool    // LayerNorm without its bias (Cohere)
+	NormAfter        bool    // OLMo 2: norms of the outputs of attention and MLP, not of their inputs
+	QKNorm           bool    // norms of queries and keys, of each head
+	QKNormFull       bool    // of all heads of a token together (OLMo 2, OLMoE); with QKNorm
+	QKNormAfterRope  bool    // queries and keys are normed when they have rotated (Hunyuan); with QKNorm
+	ValueNorm        bool    // each head's values are divided by their root mean square (Gemma 4)
 	// Values are the keys before norm and rotation, without a projection of their own; with Full, of layers
 	// without a window alone.
 	KeysAreValues bool

@@ -17,6 +17,7 @@ var parts = []Part{
 	{Flag: "rope-parameters", Field: "RopeRule", What: "a rule of RoPE frequencies", Mine: true, Of: func(m *Model) any { return &m.RopeRule }},
 	{Flag: "window-rope-parameters", Field: "WindowRope", What: "a second rotary table for layers with a window", Mine: true, Of: func(m *Model) any { return &m.WindowRope }},
 	{Flag: "position-offset", Field: "PositionOffset", What: "learned positions from a later row", Mine: true, Of: func(m *Model) any { return &m.PositionOffset }},
+	{Flag: "latent-norm-epsilon", Field: "LatentEpsilon", What: "another epsilon in norms of latents", Mine: true, Of: func(m *Model) any { return &m.LatentEpsilon }},
 	{Flag: "parallel-one-norm", Field: "ParallelOneNorm", What: "one norm for attention and MLP in parallel", Mine: true, Of: func(m *Model) any { return &m.ParallelOneNorm }},
 	{Flag: "norm-sandwich", Field: "NormSandwich", What: "norms of inputs and outputs of attention and MLP", Mine: true, Of: func(m *Model) any { return &m.NormSandwich }},
 	{Flag: "norm-behind-sum", Field: "NormBehindSum", What: "norms behind the residual sums", Mine: true, Of: func(m *Model) any { return &m.NormBehindSum }},

@@ -264,6 +264,27 @@ func (r *RopeRule) longFactor(most int) float64 {
 	return math.Sqrt(1 + elementary.Log(n)/elementary.Log(float64(r.OriginalMax)))
 }
 
+// TakeRopeRule moves RopeRule to the fields that Llama 3's scaling and a linear one have: files of
+// other programs are written from these. m has the frequencies that it had.
+func (m *Model) TakeRopeRule() {
+	r, err := ParseRopeRule(m.RopeRule, m.RotaryDims())
+	if m.RopeRule == "" || err != nil || m.Latent != nil {
+		return
+	}
+	switch r.Type {
+	case RopeLlama3:
+		m.RopeScaling = &RopeScaling{Factor: *r.Factor, LowFreq: *r.LowFreq, HighFreq: *r.HighFreq, OriginalMax: r.OriginalMax}
+	case RopeLinear:
+		m.RotaryInterpolation = *r.Factor
+	default:
+		return
+	}
+	m.RopeRule = ""
+	if r.Theta > 0 {
+		m.RotaryBase = r.Theta
+	}
+}
+
 // RopeTable is the table of a layer's rotation, of sequences of `length` positions.
 func (m *Model) RopeTable(windowed bool, length int) (RopeTable, error) {
 	if m.Latent != nil {

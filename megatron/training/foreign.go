@@ -244,9 +244,13 @@ func ModelFlags(m *spec.Model) map[string][]string {
 		if m.RotaryInterpolation > 1 {
 			flags["rotary-seq-len-interpolation-factor"] = []string{number(m.RotaryInterpolation)}
 		}
-		if m.RopeScaling != nil {
+		switch s := m.RopeScaling; {
+		case s != nil && !s.IsLlama3():
+			rule := spec.RopeRule{Type: spec.RopeLlama3, Factor: &s.Factor, LowFreq: &s.LowFreq, HighFreq: &s.HighFreq, OriginalMax: s.OriginalMax}
+			flags["rope-parameters"] = []string{rule.Text()}
+		case s != nil:
 			on("use-rope-scaling", true)
-			flags["rope-scaling-factor"] = []string{number(m.RopeScaling.Factor)}
+			flags["rope-scaling-factor"] = []string{number(s.Factor)}
 		}
 	}
 	// The MLP and biases.
@@ -419,6 +423,9 @@ func latentFlags(flags map[string][]string, l *spec.Latent) {
 	set("rotary-scaling-factor", number(l.Factor))
 	set("mscale", number(l.MScale))
 	set("mscale-all-dim", number(l.MScaleAllDim))
+	if l.OwnRamp() {
+		set("rope-parameters", l.Rule().Text())
+	}
 	delete(flags, "kv-channels")
 	delete(flags, "rotary-percent")
 }

@@ -1,6 +1,7 @@
 package gguf
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -90,6 +91,9 @@ func (d *describing) checkLatent() {
 	d.need(!slices.Contains(e.Layers[first:], false), "layers without experts between those with them")
 	d.need(e.NumGroups <= 1 || e.ScoreFunction == spec.ScoreSigmoid, "topk_method group_limited_greedy (llama.cpp scores a group by the sum of its two best experts)")
 	d.need(e.NumGroups <= 1 || e.BestOfGroup() == 2, "groups of experts whose score is not the sum of their two best experts")
+	if m.LatentEpsilon != 0 && m.LatentEpsilon != m.NormEpsilon {
+		d.notes = append(d.notes, fmt.Sprintf("llama.cpp computes norms of latent vectors with the epsilon of other norms, %g, but the model uses %g, so results differ a little", m.NormEpsilon, m.LatentEpsilon))
+	}
 	if l.Yarn {
 		d.need(l.FastTurns == 32 && l.SlowTurns == 1, "beta_fast and beta_slow other than 32 and 1")
 		d.need(l.MScaleAllDim != 0 && l.MScale == l.MScaleAllDim || l.MScaleAllDim == 0 && l.MScale == 1, "mscale %v with mscale_all_dim %v", l.MScale, l.MScaleAllDim)

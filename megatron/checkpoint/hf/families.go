@@ -44,6 +44,9 @@ const noState = "Muon and Megatron's formats, which do not support linear attent
 // noScans is the same of state-space scans.
 const noScans = "Muon and Megatron's formats, which do not support state-space scans"
 
+// noBias says what families with latent attention lack.
+const noBias = "attention_bias; models without layers with experts"
+
 // rows are the families, by config.json's model_type.
 var rows = map[string]*row{
 	GPT2: {architecture: "GPT2LMHeadModel", lenient: true, read: (*reading).gpt2, config: gpt2Config, names: (*Mapping).conv1D,
@@ -53,7 +56,7 @@ var rows = map[string]*row{
 	GPTNeoX: {architecture: "GPTNeoXForCausalLM", lenient: true, absent: gptNeoXAbsent, read: (*reading).gptNeoX, config: gptNeoXConfig, names: (*Mapping).gptNeoX,
 		about: "parallel attention and MLP, partial RoPE"},
 	Bloom: {architecture: "BloomForCausalLM", lenient: true, read: (*reading).bloom, config: bloomConfig, names: (*Mapping).bloom,
-		about: "ALiBi, embedding LayerNorm"},
+		about: "ALiBi, embedding LayerNorm", refused: "untied embeddings"},
 	Starcoder2: {architecture: "Starcoder2ForCausalLM", lenient: true, absent: starcoder2Absent, read: (*reading).starcoder2, config: llamaConfig,
 		about: "LayerNorm, biases, ungated MLP"},
 	Llama: {architecture: "LlamaForCausalLM", lenient: true, read: (*reading).llama, config: llamaConfig,
@@ -79,7 +82,7 @@ var rows = map[string]*row{
 	OLMoE: {architecture: "OlmoeForCausalLM", lenient: true, mixture: gated(64, ""), absent: olmoeAbsent, read: (*reading).llama, config: llamaConfig,
 		about: "MoE, QK-norm over all heads"},
 	GLM4MoE: {architecture: "Glm4MoeForCausalLM", lenient: true, predicts: true, mixture: gated(128, "shared_experts."), absent: glm4MoEAbsent, read: (*reading).llama, config: llamaConfig,
-		about: "MoE with a sigmoid router and router bias, shared experts, partial RoPE"},
+		about: "MoE with a sigmoid router and router bias, shared experts, partial RoPE", refused: "norm_topk_prob false; models without layers with experts"},
 	Granite: {architecture: "GraniteForCausalLM", absent: graniteAbsent, read: (*reading).granite, config: graniteConfig,
 		about: "multipliers of embeddings, residual branches, attention scores and logits"},
 	GraniteHybrid: {architecture: "GraniteMoeHybridForCausalLM", mixture: &mixtureNames{experts: 8, mixture: "block_sparse_moe."}, absent: graniteHybridAbsent, read: (*reading).graniteHybrid, config: graniteHybridConfig, names: (*Mapping).graniteHybrid,
@@ -114,13 +117,13 @@ var rows = map[string]*row{
 	GPTOSS: {architecture: "GptOssForCausalLM", mixture: &mixtureNames{experts: 128, mixture: "mlp."}, absent: gptOSSAbsent, read: (*reading).gptOSS, config: gptOSSConfig,
 		about: "attention sinks, sliding window by layer, YaRN, clamped gated MLP, MoE with biases and stacked expert weights"},
 	DeepSeekV2: {architecture: "DeepseekV2ForCausalLM", mixture: gated(64, "shared_experts."), latent: true, absent: deepSeekV2Absent, read: (*reading).deepSeek, config: deepSeekConfig,
-		about: "MLA, YaRN with mscale, MoE with a softmax router and expert groups, shared experts, dense first layers", refused: "norm_topk_prob with groups"},
+		about: "MLA, YaRN with mscale, MoE with a softmax router and expert groups, shared experts, dense first layers", refused: "norm_topk_prob with groups; mscale_all_dim without mscale; " + noBias},
 	DeepSeekV3: {architecture: "DeepseekV3ForCausalLM", predicts: true, mixture: gated(256, "shared_experts."), latent: true, absent: deepSeekV3Absent, read: (*reading).deepSeek, config: deepSeekConfig,
-		about: "MLA, MoE with a sigmoid router, router bias and expert groups, shared experts"},
+		about: "MLA, MoE with a sigmoid router, router bias and expert groups, shared experts", refused: "norm_topk_prob false; mscale_all_dim without mscale; " + noBias},
 	KimiK2: {architecture: "DeepseekV3ForCausalLM", predicts: true, mixture: gated(384, "shared_experts."), latent: true, absent: kimiAbsent, read: (*reading).deepSeek, config: deepSeekConfig,
-		about: "as deepseek_v3"},
+		about: "as deepseek_v3", refused: "norm_topk_prob false; mscale_all_dim without mscale; " + noBias},
 	GLM4MoELite: {architecture: "Glm4MoeLiteForCausalLM", predicts: true, mixture: gated(64, "shared_experts."), latent: true, absent: glmLiteAbsent, read: (*reading).deepSeek, config: deepSeekConfig,
-		about: "as deepseek_v3 (GLM-4.7-Flash)"},
+		about: "as deepseek_v3 (GLM-4.7-Flash)", refused: "norm_topk_prob false; mscale_all_dim without mscale; " + noBias},
 	Qwen3Next: {architecture: "Qwen3NextForCausalLM", predicts: true, ownAhead: true, mixture: gated(512, "shared_expert."), absent: qwenNextAbsent, read: (*reading).qwenNext, config: qwenNextConfig,
 		about: "gated DeltaNet (linear attention) in most layers, output gate of attention, partial RoPE, weight+1 RMSNorm, MoE with a gated shared expert", refused: "attention_bias; " + noState},
 	Qwen35: {architecture: "Qwen3_5ForCausalLM", predicts: true, ownAhead: true, absent: qwen35Absent, read: (*reading).qwen35, config: qwen35Config,
@@ -177,7 +180,7 @@ func (r *row) lacks(family string, m *spec.Model) (list []string, unread bool) {
 func sameModel(family, m *spec.Model) []string {
 	a, b := *family, *m
 	for _, x := range []*spec.Model{&a, &b} {
-		x.SoftmaxScale, x.PaddedVocabSize = x.ScoreScale(), 0
+		x.SoftmaxScale, x.PaddedVocabSize, x.LatentEpsilon = x.ScoreScale(), 0, 0 // latentNote
 		if x.Experts != nil {
 			e := *x.Experts
 			e.ScalingFactor, x.Experts = not1(e.ScalingFactor), &e

@@ -1,6 +1,8 @@
 package hf
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 
 	"monotron/megatron/spec"
@@ -24,6 +26,17 @@ func kimiAbsent(f *fields) {
 func glmLiteAbsent(f *fields) {
 	deepSeekV3Absent(f)
 	f.FirstDense, f.RMSNormEps = number(1), decimal(1e-5)
+}
+
+// latentEpsilon is that of the norms of latents in transformers' classes, whatever rms_norm_eps is.
+const latentEpsilon = 1e-6
+
+// latentNote says that transformers' class computes the norms of latents with another epsilon; "": it does not.
+func latentNote(m *spec.Model) string {
+	if e := cmp.Or(m.LatentEpsilon, m.NormEpsilon); m.Latent != nil && e != latentEpsilon {
+		return fmt.Sprintf("transformers computes norms of latent vectors with epsilon %g, but the model uses %g, so results differ a little; the flag is --latent-norm-epsilon", latentEpsilon, e)
+	}
+	return ""
 }
 
 // deepSeek reads both forms of attention: latent, which transformers' classes have, and
@@ -50,6 +63,9 @@ func (c *reading) deepSeek(f *fields) {
 		l.QRank = c.size("q_lora_rank", maxSize, f.QueryRank)
 	}
 	c.latentRope(l)
+	if m.NormEpsilon != latentEpsilon {
+		m.LatentEpsilon = latentEpsilon
+	}
 	m.Latent, m.KVChannels = l, l.Channels()
 }
 

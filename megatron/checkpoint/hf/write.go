@@ -72,6 +72,9 @@ func newWriting(src checkpoint.Source, o checkpoint.WriteOptions) (*writing, err
 	if w.infos, w.notes, err = Plan(src, w.mapping); err != nil {
 		return nil, err
 	}
+	if note := latentNote(m); note != "" {
+		w.notes = append(w.notes, note)
+	}
 	w.dtype = w.commonType()
 	// Weights that are stored in codes.
 	if o.Quantization == NF4 || o.Quantization == Int8 {

@@ -150,7 +150,7 @@ func (a Args) latent(m *spec.Model) *spec.Latent {
 	return &spec.Latent{QRank: a.Int("q_lora_rank", 0), KVRank: a.Int("kv_lora_rank", 32), QKDim: a.Int("qk_head_dim", 128), RopeDim: a.Int("qk_pos_emb_head_dim", 64),
 		VDim: a.Int("v_head_dim", 128), Norms: m.QKNorm, Yarn: a.Text("rope_type", "yarn") != "rope", Factor: a.Float("rotary_scaling_factor", 1),
 		MScale: a.Float("mscale", 1), MScaleAllDim: a.Float("mscale_all_dim", 0),
-		OriginalMax: spec.YarnOriginalMax, FastTurns: spec.YarnFastTurns, SlowTurns: spec.YarnSlowTurns}
+		OriginalMax: a.Int(yarnOriginalArg, spec.YarnOriginalMax), FastTurns: a.Float(yarnFastArg, spec.YarnFastTurns), SlowTurns: a.Float(yarnSlowArg, spec.YarnSlowTurns)}
 }
 
 func (a Args) experts(m *spec.Model) *spec.Experts {

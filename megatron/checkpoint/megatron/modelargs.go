@@ -102,6 +102,11 @@ func latentArgs(d *pickle.Dict, m *spec.Model) {
 	d.Set("rotary_scaling_factor", l.Factor)
 	d.Set("mscale", l.MScale)
 	d.Set("mscale_all_dim", l.MScaleAllDim)
+	if l.OwnRamp() {
+		d.Set(yarnOriginalArg, n(l.OriginalMax))
+		d.Set(yarnFastArg, l.FastTurns)
+		d.Set(yarnSlowArg, l.SlowTurns)
+	}
 }
 
 // Megatron has one number for the scaling of RoPE; the other three are its code's.
@@ -111,12 +116,14 @@ const (
 
 	lowFreqArg, highFreqArg, originalArg = "monotron_rope_low_freq_factor", "monotron_rope_high_freq_factor", "monotron_rope_original_positions"
 
-	megatronLowFreq, megatronHighFreq, megatronOriginal, megatronFactor = 1, 4, 8192, 8
+	megatronLowFreq, megatronHighFreq, megatronOriginal, megatronFactor = spec.Llama3LowFreq, spec.Llama3HighFreq, spec.Llama3OriginalMax, 8
+
+	yarnOriginalArg, yarnFastArg, yarnSlowArg = "monotron_yarn_original_positions", "monotron_yarn_beta_fast", "monotron_yarn_beta_slow"
 )
 
 func ropeScalingArgs(d *pickle.Dict, s *spec.RopeScaling) {
 	d.Set("rope_scaling_factor", s.Factor)
-	if s.LowFreq != megatronLowFreq || s.HighFreq != megatronHighFreq || s.OriginalMax != megatronOriginal {
+	if !s.IsLlama3() {
 		d.Set(lowFreqArg, s.LowFreq)
 		d.Set(highFreqArg, s.HighFreq)
 		d.Set(originalArg, int64(s.OriginalMax))
@@ -198,6 +205,7 @@ func restNote(m *spec.Model) (note string, differs bool) {
 		is   bool
 		what string
 	}{{m.SoftmaxScale != 0, "a custom softmax scale"}, {m.NormAfter, "norms after attention and MLP"}, {m.ParallelResidual, "attention and MLP in parallel"}, {m.QKNormFull, "norms of all heads together"},
+		{m.Latent != nil && m.Latent.OwnRamp(), "another range of YaRN than 4096 positions, beta_fast 32 and beta_slow 1"},
 		{m.LinearBias && !m.QKVBias, "biases of all linear layers but QKV"}} {
 		if has.is {
 			lacks = append(lacks, has.what)
