@@ -66,7 +66,7 @@ static void K(pack_b)(void *panel, const gemm_operand *b, int64_t j, int64_t col
 
 static void K(micro)(int64_t depth, const void *pa, const void *pb, float *c, int32_t add, const void *next) {
   const float *a = pa, *b = pb;
-  (void)next; /* a panel is used long enough for the processor to prefetch by itself */
+  const char *ahead = next;
   vf sum[MR][NV];
 #pragma GCC unroll 16
   for (int i = 0; i < MR; i++)
@@ -77,6 +77,7 @@ static void K(micro)(int64_t depth, const void *pa, const void *pb, float *c, in
   for (int64_t k = 0; k < depth; k++, a += MR, b += NR) {
     vf y[NV];
     __builtin_prefetch(a + 16 * MR);
+    if (k % 4 == 0) __builtin_prefetch(ahead + k * 16, 0, 2); /* the next panel of B, from the outer cache */
 #pragma GCC unroll 4
     for (int j = 0; j < NV; j++) y[j] = v_load(b, MT_F32, j * LANES);
 #pragma GCC unroll 16
