@@ -77,9 +77,9 @@ func TestRanksChooseAttentionAlike(t *testing.T) {
 		text   string // of the note or the error
 	}{
 		"none refuses":         {step(config.Layout{DP: 2}, "auto"), nobody, []bool{true, true}, "with a workspace of"},
-		"one refuses":          {step(config.Layout{DP: 2}, "auto"), last, []bool{false, false}, "rank 1 refuses cuDNN (1 of 2 ranks refuse it, and all ranks must use the same kernels): documents"},
-		"all refuse":           {step(config.Layout{TP: 2}, "auto"), all, []bool{false, false}, "not cuDNN's (fused): documents"},
-		"one, asked for":       {step(config.Layout{DP: 2}, "fused"), last, []bool{false, false}, "cannot run here: rank 1 refuses cuDNN (1 of 2 ranks refuse it, and all ranks must use the same kernels): documents"},
+		"one refuses":          {step(config.Layout{DP: 2}, "auto"), last, []bool{false, false}, "rank 1 refuses cuDNN (1 of 2 ranks refuse it, and all ranks must use the same kernels): cuDNN is not used for documents that do not attend to each other"},
+		"all refuse":           {step(config.Layout{TP: 2}, "auto"), all, []bool{false, false}, "not cuDNN's (fused): cuDNN is not used for documents that do not attend to each other"},
+		"one, asked for":       {step(config.Layout{DP: 2}, "fused"), last, []bool{false, false}, "cannot run here: rank 1 refuses cuDNN (1 of 2 ranks refuse it, and all ranks must use the same kernels): cuDNN is not used for documents that do not attend to each other"},
 		"no layers there":      {step(config.Layout{PP: 2, StageString: "E|ttttL"}, "auto"), nobody, []bool{false, true}, "(rank 1; none of the 2 ranks refuses cuDNN)"},
 		"nor a say":            {step(config.Layout{PP: 2, StageString: "E|ttttL"}, "fused"), first, []bool{false, true}, "as --attention-backend fused requests"},
 		"complete sequences":   {step(config.Layout{CP: 2, CPCommType: []string{"a2a"}}, "fused"), nobody, []bool{true, true}, "as --attention-backend fused requests"},
