@@ -58,6 +58,7 @@ func newLatent(m *spec.Model, layer int, name string, p Parallel) *latent {
 	return a
 }
 
+// latentNorm is the norm of latents, which may have an epsilon of its own.
 func latentNorm(m *spec.Model, name string, rank int) *norm {
 	n := newNorm(m, name, rank)
 	n.eps = float32(cmp.Or(m.LatentEpsilon, m.NormEpsilon))

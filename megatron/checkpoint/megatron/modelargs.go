@@ -116,7 +116,7 @@ const (
 
 	lowFreqArg, highFreqArg, originalArg = "monotron_rope_low_freq_factor", "monotron_rope_high_freq_factor", "monotron_rope_original_positions"
 
-	megatronLowFreq, megatronHighFreq, megatronOriginal, megatronFactor = spec.Llama3LowFreq, spec.Llama3HighFreq, spec.Llama3OriginalMax, 8
+	megatronFactor = 8
 
 	yarnOriginalArg, yarnFastArg, yarnSlowArg = "monotron_yarn_original_positions", "monotron_yarn_beta_fast", "monotron_yarn_beta_slow"
 )
@@ -223,17 +223,17 @@ func (a Args) ropeScaling() *spec.RopeScaling {
 	if !a.Bool("use_rope_scaling") {
 		return nil
 	}
-	return &spec.RopeScaling{Factor: a.Float("rope_scaling_factor", megatronFactor), LowFreq: a.Float(lowFreqArg, megatronLowFreq),
-		HighFreq: a.Float(highFreqArg, megatronHighFreq), OriginalMax: a.Int(originalArg, megatronOriginal)}
+	return &spec.RopeScaling{Factor: a.Float("rope_scaling_factor", megatronFactor), LowFreq: a.Float(lowFreqArg, spec.Llama3LowFreq),
+		HighFreq: a.Float(highFreqArg, spec.Llama3HighFreq), OriginalMax: a.Int(originalArg, spec.Llama3OriginalMax)}
 }
 
 // ropeNote says where Megatron would run the model with other frequencies.
 func ropeNote(s *spec.RopeScaling) (note string, differs bool) {
-	if s == nil || *s == (spec.RopeScaling{Factor: megatronFactor, LowFreq: megatronLowFreq, HighFreq: megatronHighFreq, OriginalMax: megatronOriginal}) {
+	if s == nil || *s == (spec.RopeScaling{Factor: megatronFactor, LowFreq: spec.Llama3LowFreq, HighFreq: spec.Llama3HighFreq, OriginalMax: spec.Llama3OriginalMax}) {
 		return "", false
 	}
 	return fmt.Sprintf("RoPE is scaled by factor %g, low %g, high %g, from %d positions; Megatron-LM's --use-rope-scaling supports only factor %d, low %d, high %d, from %d: "+
-		"Megatron-LM would compute different numbers, but monotron can read all values back", s.Factor, s.LowFreq, s.HighFreq, s.OriginalMax, megatronFactor, megatronLowFreq, megatronHighFreq, megatronOriginal), true
+		"Megatron-LM would compute different numbers, but monotron can read all values back", s.Factor, s.LowFreq, s.HighFreq, s.OriginalMax, megatronFactor, spec.Llama3LowFreq, spec.Llama3HighFreq, spec.Llama3OriginalMax), true
 }
 
 func expertArgs(d *pickle.Dict, m *spec.Model) {

@@ -67,7 +67,6 @@ def gemma4_small(rng):
     shared = rng.randrange(layers - 1)
     kinds = [rng.choice(['sliding_attention', 'full_attention']) for _ in range(layers)]
     kinds[:2], kinds[-1] = rng.sample(['sliding_attention', 'full_attention'], 2), 'full_attention'
-    shared = min(shared, layers - 2)
     return dict(c, model_type='gemma4_text', num_hidden_layers=layers, layer_types=kinds, num_kv_shared_layers=shared, use_double_wide_mlp=rng.random() < .6,
                 hidden_size_per_layer_input=rng.choice([4, 6, 10]), vocab_size_per_layer_input=VOCAB)  # its class fails with 0 and shared layers
 
@@ -451,8 +450,7 @@ SHAPES = {
 
 def settings(family, rng):
     """A config.json, and the settings of transformers' class."""
-    c = dict({'model_type': family, **SHAPES[family](rng)})
-    c = {**dict(vocab_size=VOCAB, max_position_embeddings=64, pad_token_id=None), **c}
+    c = {'model_type': family, 'vocab_size': VOCAB, 'max_position_embeddings': 64, 'pad_token_id': None, **SHAPES[family](rng)}
     c = {name: value for name, value in c.items() if value is not ABSENT}
     return c, dict(c, model_type={'kimi_k2': 'deepseek_v3'}.get(family, c['model_type']))
 
