@@ -56,7 +56,7 @@ func TestMixtureConfigs(t *testing.T) {
 			return e.PreSoftmax && e.SharedFFN == 16 && e.ScalingFactor == 16 && m.RotaryDims() == 8 && m.QKVRows() == 64
 		}},
 		{DeepSeekV2, `,"use_mla":false,"n_routed_experts":8,"topk_method":"group_limited_greedy","n_group":4,"topk_group":2`, func(_ *spec.Model, e *spec.Experts) bool {
-			return e.NumGroups == 4 && e.GroupTopK == 2 && e.PreSoftmax && e.SharedFFN == 0
+			return e.NumGroups == 4 && e.GroupTopK == 2 && e.PreSoftmax && e.SharedFFN == 16 // two, as in the class
 		}},
 		{DeepSeekV3, `,"use_mla":false,"n_routed_experts":8,"n_group":4,"topk_group":1,"first_k_dense_replace":1,"moe_layer_freq":2`, func(_ *spec.Model, e *spec.Experts) bool {
 			return e.NumGroups == 4 && e.ExpertBias && slices.Equal(e.Layers, []bool{false, false, true, false})

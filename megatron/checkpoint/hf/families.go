@@ -44,8 +44,11 @@ const noState = "Muon and Megatron's formats, which do not support linear attent
 // noScans is the same of state-space scans.
 const noScans = "Muon and Megatron's formats, which do not support state-space scans"
 
-// noBias says what families with latent attention lack.
-const noBias = "attention_bias; models without layers with experts"
+// latentRefused is what families with latent attention refuse; sigmoidRefused is that of those with sigmoid routers.
+const (
+	latentRefused  = "mscale_all_dim without mscale; attention_bias; models without layers with experts"
+	sigmoidRefused = "norm_topk_prob false; " + latentRefused
+)
 
 // rows are the families, by config.json's model_type.
 var rows = map[string]*row{
@@ -117,13 +120,13 @@ var rows = map[string]*row{
 	GPTOSS: {architecture: "GptOssForCausalLM", mixture: &mixtureNames{experts: 128, mixture: "mlp."}, absent: gptOSSAbsent, read: (*reading).gptOSS, config: gptOSSConfig,
 		about: "attention sinks, sliding window by layer, YaRN, clamped gated MLP, MoE with biases and stacked expert weights"},
 	DeepSeekV2: {architecture: "DeepseekV2ForCausalLM", mixture: gated(64, "shared_experts."), latent: true, absent: deepSeekV2Absent, read: (*reading).deepSeek, config: deepSeekConfig,
-		about: "MLA, YaRN with mscale, MoE with a softmax router and expert groups, shared experts, dense first layers", refused: "norm_topk_prob with groups; mscale_all_dim without mscale; " + noBias},
+		about: "MLA, YaRN with mscale, MoE with a softmax router and expert groups, shared experts, dense first layers", refused: "norm_topk_prob with groups; " + latentRefused},
 	DeepSeekV3: {architecture: "DeepseekV3ForCausalLM", predicts: true, mixture: gated(256, "shared_experts."), latent: true, absent: deepSeekV3Absent, read: (*reading).deepSeek, config: deepSeekConfig,
-		about: "MLA, MoE with a sigmoid router, router bias and expert groups, shared experts", refused: "norm_topk_prob false; mscale_all_dim without mscale; " + noBias},
+		about: "MLA, MoE with a sigmoid router, router bias and expert groups, shared experts", refused: sigmoidRefused},
 	KimiK2: {architecture: "DeepseekV3ForCausalLM", predicts: true, mixture: gated(384, "shared_experts."), latent: true, absent: kimiAbsent, read: (*reading).deepSeek, config: deepSeekConfig,
-		about: "as deepseek_v3", refused: "norm_topk_prob false; mscale_all_dim without mscale; " + noBias},
+		about: "as deepseek_v3", refused: sigmoidRefused},
 	GLM4MoELite: {architecture: "Glm4MoeLiteForCausalLM", predicts: true, mixture: gated(64, "shared_experts."), latent: true, absent: glmLiteAbsent, read: (*reading).deepSeek, config: deepSeekConfig,
-		about: "as deepseek_v3 (GLM-4.7-Flash)", refused: "norm_topk_prob false; mscale_all_dim without mscale; " + noBias},
+		about: "as deepseek_v3 (GLM-4.7-Flash)", refused: sigmoidRefused},
 	Qwen3Next: {architecture: "Qwen3NextForCausalLM", predicts: true, ownAhead: true, mixture: gated(512, "shared_expert."), absent: qwenNextAbsent, read: (*reading).qwenNext, config: qwenNextConfig,
 		about: "gated DeltaNet (linear attention) in most layers, output gate of attention, partial RoPE, weight+1 RMSNorm, MoE with a gated shared expert", refused: "attention_bias; " + noState},
 	Qwen35: {architecture: "Qwen3_5ForCausalLM", predicts: true, ownAhead: true, absent: qwen35Absent, read: (*reading).qwen35, config: qwen35Config,
@@ -180,7 +183,7 @@ func (r *row) lacks(family string, m *spec.Model) (list []string, unread bool) {
 func sameModel(family, m *spec.Model) []string {
 	a, b := *family, *m
 	for _, x := range []*spec.Model{&a, &b} {
-		x.SoftmaxScale, x.PaddedVocabSize, x.LatentEpsilon = x.ScoreScale(), 0, 0 // latentNote
+		x.SoftmaxScale, x.PaddedVocabSize, x.LatentEpsilon = x.ScoreScale(), 0, 0 // latentNotes
 		if x.Experts != nil {
 			e := *x.Experts
 			e.ScalingFactor, x.Experts = not1(e.ScalingFactor), &e

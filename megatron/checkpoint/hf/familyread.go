@@ -126,7 +126,7 @@ func (c *reading) gemma(f *fields) {
 }
 
 func olmo3Absent(f *fields) {
-	f.SlidingWindow, f.RMSNormEps, f.MaxPositions = number(4096), decimal(1e-5), number(2048)
+	f.SlidingWindow, f.RMSNormEps, f.MaxPositions, f.RopeTheta = number(4096), decimal(1e-5), number(2048), decimal(500000)
 }
 
 func (c *reading) olmo3(f *fields) {
@@ -196,7 +196,7 @@ func (c *reading) ernie(f *fields) {
 }
 
 func cohereAbsent(f *fields) {
-	f.LogitScale, f.MaxPositions = decimal(0.0625), number(8192)
+	f.LogitScale, f.MaxPositions, f.RopeTheta = decimal(0.0625), number(8192), decimal(500000)
 }
 
 func (c *reading) cohere(f *fields) {
@@ -276,7 +276,7 @@ func (c *reading) opt(f *fields) {
 }
 
 func miniMaxAbsent(f *fields) {
-	f.KVHeads, f.MaxPositions, f.ExpertsPerTok, f.RopeTheta = number(8), number(196608), number(8), decimal(5e6)
+	f.KVHeads, f.HeadDim, f.MaxPositions, f.ExpertsPerTok, f.RopeTheta = number(8), number(128), number(196608), number(8), decimal(5e6)
 }
 
 func (c *reading) miniMax(f *fields) {

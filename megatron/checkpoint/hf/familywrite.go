@@ -16,9 +16,10 @@ func decoderConfig(c map[string]any, m *spec.Model, positions int) {
 	}
 }
 
-// windowConfig writes layers with a window.
-func windowConfig(c map[string]any, m *spec.Model) {
-	c["sliding_window"] = nil
+// windowConfig writes layers with a window. Most classes compute the mask of a window even if no layer has one: for
+// them unused is its size then.
+func windowConfig(c map[string]any, m *spec.Model, unused any) {
+	c["sliding_window"] = unused
 	if m.WindowLeft >= 0 {
 		c["sliding_window"] = m.WindowLeft + 1
 	}
@@ -40,7 +41,7 @@ func graniteFactorConfig(c map[string]any, m *spec.Model) {
 func gemmaConfig(c map[string]any, m *spec.Model, positions int) {
 	decoderConfig(c, m, positions)
 	delete(c, "hidden_act")
-	windowConfig(c, m)
+	windowConfig(c, m, 4096)
 	scalar := 1 / (m.ScoreScale() * m.ScoreScale())
 	if r := math.Round(scalar); 1/math.Sqrt(r) == m.ScoreScale() {
 		scalar = r
@@ -81,14 +82,14 @@ func twoTables(c map[string]any, m *spec.Model) {
 
 func olmo3Config(c map[string]any, m *spec.Model, positions int) {
 	decoderConfig(c, m, positions)
-	windowConfig(c, m)
+	windowConfig(c, m, 4096)
 	twoTables(c, m)
 	put(c, "attention_bias", m.QKVBias)
 }
 
 func exaone4Config(c map[string]any, m *spec.Model, positions int) {
 	decoderConfig(c, m, positions)
-	windowConfig(c, m)
+	windowConfig(c, m, nil)
 }
 
 func seedConfig(c map[string]any, m *spec.Model, positions int) {

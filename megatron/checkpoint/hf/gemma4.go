@@ -199,7 +199,7 @@ func gemma4Config(c map[string]any, m *spec.Model, positions int) {
 	for _, key := range []string{"hidden_act", "rope_theta", "rope_scaling", "partial_rotary_factor"} {
 		delete(c, key)
 	}
-	windowConfig(c, m)
+	windowConfig(c, m, nil)
 	put(c, "hidden_activation", activationName(m), "attention_bias", m.QKVBias, "final_logit_softcapping", nil, "attention_k_eq_v", m.KeysAreValues,
 		"num_kv_shared_layers", m.KVShared, "hidden_size_per_layer_input", m.PerLayerInput, "vocab_size_per_layer_input", m.VocabSize, "enable_moe_block", m.ParallelMLP,
 		"use_double_wide_mlp", m.WideShared, "use_bidirectional_attention", nil)

@@ -18,7 +18,7 @@ import (
 func gptOSSAbsent(f *fields) {
 	f.KVHeads, f.HeadDim, f.MaxPositions, f.RMSNormEps, f.ExpertsPerTok, f.SlidingWindow = number(8), number(64), number(131072), decimal(1e-5), number(4), number(128)
 	f.AttentionBias, f.SwigluLimit, f.SwigluAlpha, f.RopeTheta = yes(true), decimal(7), decimal(1.702), decimal(150000)
-	f.RouterAuxLoss = decimal(0.9)
+	f.RouterAuxLoss = decimal(0.001)
 }
 
 func (c *reading) gptOSS(f *fields) {
@@ -42,7 +42,7 @@ func (c *reading) gptOSS(f *fields) {
 
 func gptOSSConfig(c map[string]any, m *spec.Model, positions int) {
 	decoderConfig(c, m, positions)
-	windowConfig(c, m)
+	windowConfig(c, m, 128)
 	put(c, "hidden_act", "silu", "attention_bias", m.QKVBias, "swiglu_limit", otherwise(m.GateLimit, 7), "swiglu_alpha", 1.702, "attention_dropout", 0.0)
 	if e := m.Experts; e != nil {
 		put(c, "num_local_experts", e.Num, "num_experts_per_tok", e.TopK, "experts_per_token", e.TopK, "intermediate_size", e.FFNHiddenSize, "output_router_logits", false)

@@ -12,10 +12,13 @@ import (
 
 func deepSeekV2Absent(f *fields) {
 	f.FirstDense, f.ScoringFunc, f.TopKMethod = number(0), word("softmax"), word("greedy")
+	f.QueryRank, f.SharedExperts = number(1536), number(2)
 }
 
 func deepSeekV3Absent(f *fields) {
-	f.FirstDense, f.ScoringFunc, f.TopKMethod = number(3), word("sigmoid"), word("noaux_tc")
+	f.KVHeads, f.QueryRank, f.MaxPositions, f.NextTokens = number(128), number(1536), number(4096), number(1)
+	f.ScoringFunc, f.TopKMethod, f.Groups, f.GroupTopK, f.RoutedScaling = word("sigmoid"), word("noaux_tc"), number(8), number(4), decimal(2.5)
+	f.FirstDense, f.SharedExperts = number(3), number(1)
 }
 
 func kimiAbsent(f *fields) {
@@ -24,19 +27,27 @@ func kimiAbsent(f *fields) {
 }
 
 func glmLiteAbsent(f *fields) {
-	deepSeekV3Absent(f)
-	f.FirstDense, f.RMSNormEps = number(1), decimal(1e-5)
+	f.KVHeads, f.QueryRank, f.MaxPositions, f.RMSNormEps = number(20), number(768), number(202752), decimal(1e-5)
+	f.ScoringFunc, f.TopKMethod, f.RoutedScaling = word("sigmoid"), word("noaux_tc"), decimal(1.8)
+	f.FirstDense, f.SharedExperts = number(1), number(1)
 }
 
 // latentEpsilon is that of the norms of latents in transformers' classes, whatever rms_norm_eps is.
 const latentEpsilon = 1e-6
 
-// latentNote says that transformers' class computes the norms of latents with another epsilon; "": it does not.
-func latentNote(m *spec.Model) string {
-	if e := cmp.Or(m.LatentEpsilon, m.NormEpsilon); m.Latent != nil && e != latentEpsilon {
-		return fmt.Sprintf("transformers computes norms of latent vectors with epsilon %g, but the model uses %g, so results differ a little; the flag is --latent-norm-epsilon", latentEpsilon, e)
+// latentNotes say what transformers' classes compute otherwise: the norms of latents with another epsilon, and the
+// weights of the chosen experts without dividing them by their sum, which DeepSeek's own code does.
+func latentNotes(m *spec.Model) (notes []string) {
+	if m.Latent == nil {
+		return nil
 	}
-	return ""
+	if e := cmp.Or(m.LatentEpsilon, m.NormEpsilon); e != latentEpsilon {
+		notes = append(notes, fmt.Sprintf("transformers computes norms of latent vectors with epsilon %g, but the model uses %g, so results differ a little; the flag is --latent-norm-epsilon", latentEpsilon, e))
+	}
+	if e := m.Experts; e != nil && e.ScoreFunction != spec.ScoreSigmoid && !e.PreSoftmax && e.TopK > 1 {
+		notes = append(notes, "transformers ignores norm_topk_prob of deepseek_v2, so it does not normalize the weights of the chosen experts and its results differ; vLLM and DeepSeek's own code follow norm_topk_prob")
+	}
+	return notes
 }
 
 // deepSeek reads both forms of attention: latent, which transformers' classes have, and
@@ -200,9 +211,20 @@ func layerStep(layers []bool, first int) int {
 	return 1 // what is read back then differs, and is refused
 }
 
-// writable reports whether transformers' class of a family can be what m is: those of these
-// families always have latent attention.
+// writable reports whether transformers' class of a family can be what m is. Those of these families always have
+// latent attention, and the scores of their routers are what the class says, whatever scoring_func is.
 func writable(family string, m *spec.Model) bool {
 	row := rows[family]
-	return row != nil && (m.Latent != nil || !row.latent)
+	if row == nil || !row.latent {
+		return row != nil
+	}
+	return m.Latent != nil && (m.Experts == nil || (family == DeepSeekV2) == (m.Experts.ScoreFunction != spec.ScoreSigmoid))
+}
+
+// routerOf says what the router of such a family's class always is.
+func routerOf(family string) string {
+	if family == DeepSeekV2 {
+		return "a softmax router"
+	}
+	return "a sigmoid router"
 }

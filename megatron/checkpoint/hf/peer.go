@@ -15,7 +15,7 @@ import (
 // A peer is a config.json as transformers' own classes read it, written apart from
 // the reader and the writer here: what these two misunderstand alike it shows.
 // Keys that a class does not know change nothing; keys that are not there have the
-// class's default (transformers 5.23; tests/proofs/checkpoints/families.sh lets
+// class's default (transformers 5.23; tests/proofs/checkpoints/trips.sh lets
 // transformers itself judge).
 type peer struct {
 	family string

@@ -324,6 +324,6 @@ func qwen3MoEAbsent(f *fields) {
 
 func glm4MoEAbsent(f *fields) {
 	f.KVHeads, f.RMSNormEps, f.MaxPositions, f.PartialRotary, f.ExpertsPerTok = number(8), decimal(1e-5), number(131072), decimal(0.5), number(8)
-	f.MoEIntermediate, f.SharedExperts, f.FirstDense = number(1408), number(1), number(1)
+	f.MoEIntermediate, f.SharedExperts, f.FirstDense, f.NextTokens = number(1408), number(1), number(1), number(1)
 	f.ScoringFunc, f.TopKMethod = word("sigmoid"), word("noaux_tc")
 }

@@ -63,7 +63,7 @@ func newWriting(src checkpoint.Source, o checkpoint.WriteOptions) (*writing, err
 		return nil, err
 	}
 	if !writable(family, m) {
-		return nil, exitcode.Errorf(exitcode.Usage, "%s models can be read, but not written: transformers' class always has latent attention; use a Megatron format or the native one", family)
+		return nil, exitcode.Errorf(exitcode.Usage, "this %s model can be read, but not written: transformers' class always has latent attention and %s; use a Megatron format or the native one", family, routerOf(family))
 	}
 	w := &writing{src: src, o: o}
 	if w.mapping, err = NewMapping(m, family); err != nil {
@@ -72,9 +72,7 @@ func newWriting(src checkpoint.Source, o checkpoint.WriteOptions) (*writing, err
 	if w.infos, w.notes, err = Plan(src, w.mapping); err != nil {
 		return nil, err
 	}
-	if note := latentNote(m); note != "" {
-		w.notes = append(w.notes, note)
-	}
+	w.notes = append(w.notes, latentNotes(m)...)
 	w.dtype = w.commonType()
 	// Weights that are stored in codes.
 	if o.Quantization == NF4 || o.Quantization == Int8 {
