@@ -21,11 +21,12 @@ func gptOSSAbsent(f *fields) {
 	f.RouterAuxLoss = decimal(0.001)
 }
 
+// gptOSSRope is what its class has where rope_parameters are absent.
+const gptOSSRope = `{"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": false}`
+
 func (c *reading) gptOSS(f *fields) {
 	m := c.Model
-	if f.RopeParameters == nil && f.RopeScaling == nil {
-		c.fail("rope_parameters or rope_scaling is missing; transformers' class has YaRN with a factor of 32")
-	}
+	c.ropeOfClass(f, gptOSSRope)
 	c.decoder(f, false)
 	if m.Activation != spec.Swiglu {
 		c.fail("hidden_act must be silu: transformers' class ignores this key and always uses its own activation")

@@ -16,14 +16,20 @@ func ministral3Absent(f *fields) {
 const ministral3Rope = `{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 16384, "beta_fast": 32.0, "beta_slow": 1.0,
 	"mscale_all_dim": 1.0, "mscale": 1.0, "llama_4_scaling_beta": 0.1}`
 
+// ropeOfClass sets the rotary parameters of a class, as JSON, where a config.json has none.
+func (c *reading) ropeOfClass(f *fields, parameters string) {
+	if f.RopeParameters != nil || f.RopeScaling != nil {
+		return
+	}
+	f.RopeParameters = &rope{}
+	if err := json.Unmarshal([]byte(parameters), f.RopeParameters); err != nil {
+		c.fail("%v", err)
+	}
+}
+
 func (c *reading) ministral3(f *fields) {
 	m := c.Model
-	if f.RopeParameters == nil && f.RopeScaling == nil {
-		f.RopeParameters = &rope{}
-		if err := json.Unmarshal([]byte(ministral3Rope), f.RopeParameters); err != nil {
-			c.fail("%v", err)
-		}
-	}
+	c.ropeOfClass(f, ministral3Rope)
 	r := f.RopeParameters
 	if r == nil || r.byType != nil || r.Growth == nil || r.OriginalMax < 1 {
 		c.fail("rope_parameters must have llama_4_scaling_beta and original_max_position_embeddings, by which this family scales queries")

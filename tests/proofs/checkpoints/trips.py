@@ -59,7 +59,8 @@ def made(folder, family, seed):
     rng = random.Random(seed)
     torch.manual_seed(seed)
     c, more = shapes.settings(family, rng)
-    for key in [k for k, v in c.items() if isinstance(v, (bool, float, dict)) and rng.random() < .2]:  # those that are not sizes
+    dropped = [k for k, v in c.items() if isinstance(v, (bool, float, dict)) and k != 'time_step_min' and rng.random() < .2]  # Nemotron-H's is to be its time_step_limit's
+    for key in dropped:
         del c[key], more[key]
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**more))
     randomize(model, rng)
@@ -74,11 +75,21 @@ def made(folder, family, seed):
     return rng
 
 
+def computes(folder, what, family, want, ids, before):
+    """Fails unless transformers computes the same with a folder; the chosen family may compute in another order."""
+    sizes = settings(folder)
+    if any(before.get(k) != sizes.get(k) for k in SIZES):
+        raise Wrong(f'{what}: settings differ: {[(k, before.get(k), sizes.get(k)) for k in SIZES]}')
+    off = ((want - logits(folder, ids)).abs().max() / want.abs().max().clamp(min=1)).item()
+    if off > (CLOSE if family in ROUNDED or sizes['model_type'] != before['model_type'] else 0):
+        raise Wrong(f'{what}: logits by transformers differ by {off:.1e}')
+
+
 def trips(folder, family, seed):
     """Ours from transformers' logits, relative to the largest; the formats that were refused, by reason."""
     rng = made(folder + '/theirs', family, seed)
     ids = [rng.randrange(VOCAB) for _ in range(rng.randint(9, 33))]
-    want, stored = logits(folder + '/theirs', ids), tensors(folder + '/theirs')
+    want, stored, now = logits(folder + '/theirs', ids), tensors(folder + '/theirs'), settings(folder + '/theirs')
     got = torch.tensor([json.loads(l)['logits'] for l in run('logits', '--load', folder + '/theirs', '--json', '--prompt-ids', *map(str, ids)).splitlines()])
     off = ((got - want).abs().max() / want.abs().max().clamp(min=1)).item()
     if off > CLOSE:
@@ -89,27 +100,26 @@ def trips(folder, family, seed):
         try:
             run('convert', '--input', folder + '/theirs', '--to', form, '--output', f'{folder}/{form}', '--verify', *cuts)
         except Wrong as e:
+            if form == 'native' or "Megatron's formats cannot store" not in str(e):
+                raise
             refused.append(f"{form}: {str(e).removeprefix('convert: monotron: ').split('; ')[0]}")
             continue
         back = f'{folder}/{form}-back'
-        run('convert', '--input', f'{folder}/{form}', '--to', 'hf', '--output', back)
+        run('convert', '--input', f'{folder}/{form}', '--to', 'hf', '--family', now['model_type'], '--output', back)
         again = tensors(back)
         lost = [name for name in stored.keys() | again.keys() if not (name in stored and name in again and stored[name][:2] == again[name][:2] and torch.equal(stored[name][2], again[name][2]))]
         if lost:
             raise Wrong(f'{form}: tensors differ: {sorted(lost)[:4]}')
-        sizes, now = settings(folder + '/theirs'), settings(back)
-        if any(sizes.get(k) != now.get(k) for k in SIZES):
-            raise Wrong(f'{form}: settings differ: {[(k, sizes.get(k), now.get(k)) for k in SIZES]}')
-        moved = ((want - logits(back, ids)).abs().max() / want.abs().max().clamp(min=1)).item()
-        if moved > (CLOSE if family in ROUNDED else 0):
-            raise Wrong(f'{form}: logits by transformers differ by {moved:.1e}')
+        computes(back, form, family, want, ids, now)
+    run('convert', '--input', folder + '/native', '--to', 'hf', '--output', folder + '/natural')
+    computes(folder + '/natural', 'the family that was chosen', family, want, ids, now)
     return off, refused
 
 
 def main():
     work, count, seed = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     failed = 0
-    for family in sys.argv[5:] or SHAPES:
+    for family in sys.argv[5:] or sorted(SHAPES.keys() - {'kimi_k2'}):  # which transformers reads as deepseek_v3 alone
         worst, passed, refused = 0.0, 0, collections.Counter()
         for n in range(seed, seed + count):
             folder = f'{work}/{family}-{n}'
