@@ -167,6 +167,9 @@ func TestCacheEqualsFullPass(t *testing.T) {
 			m.Position, m.MaxPositions, m.Context, m.NumQueryGroups = spec.PositionRope, 0, 24, 1
 		},
 		"alibi": func(m *spec.Model) { m.Position, m.MaxPositions = spec.PositionAlibi, 0 },
+		"alibi table": func(m *spec.Model) {
+			m.Position, m.MaxPositions, m.Context, m.AlibiTable = spec.PositionAlibi, 0, 24, true
+		},
 		"gated delta net": func(m *spec.Model) {
 			m.Delta, m.OutputGate = &spec.Delta{KeyHeads: 2, ValueHeads: 4, KeyDim: 5, ValueDim: 18, Taps: 4, Layers: []bool{true, false}}, true
 		},

@@ -178,10 +178,10 @@ func (l *Loaded) stored() (wanted []mpu.Stored) {
 
 // longest is how many positions m knows, where trained on `seq`; 0: no limit.
 func longest(m *spec.Model, seq int) int {
-	switch m.Position {
-	case spec.PositionLearned:
+	switch {
+	case m.Position == spec.PositionLearned:
 		return m.MaxPositions
-	case spec.PositionRope:
+	case m.Position == spec.PositionRope, m.AlibiTable: // tables of so many positions
 		return max(seq, m.Context)
 	}
 	return 0
