@@ -133,21 +133,34 @@ func Split(name string) Key {
 	return k
 }
 
-// DistKey is the name under which torch_dist stacks a tensor over layers (and
-// experts): with Transformer Engine's names of the norms, also where they are
-// modules of their own.
-func DistKey(m *spec.Model, k Key) string {
+// DistKeys are the names under which torch_dist stacks a tensor over layers (and experts): the name with Transformer
+// Engine, and the one with Megatron's own modules (--transformer-impl local), which mostly are equal. Megatron's own
+// modules take names of fused norms without latent attention, those before experts too, and none with it.
+func DistKeys(m *spec.Model, k Key) (engine, local string) {
 	prefix := layersPrefix
 	switch {
 	case k.Outside():
-		return k.Rest
+		return k.Rest, k.Rest
 	case k.Ahead != None: // these are not stacked
 		prefix = spec.MTPName(k.Ahead) + "." + aheadModule
 	}
 	if k.Expert != None {
-		return prefix + expertsPrefix + "experts." + k.Rest
+		key := prefix + expertsPrefix + "experts." + k.Rest
+		return key, key
 	}
-	return prefix + fusedNorms(m).Replace(k.Rest)
+	engine, local = k.Rest, k.Rest
+	if !k.beforeExperts(m) {
+		engine = fusedNorms(m).Replace(k.Rest)
+	}
+	if m.Latent == nil {
+		local = fusedNorms(m).Replace(k.Rest)
+	}
+	return prefix + engine, prefix + local
+}
+
+// beforeExperts reports the norm before a mixture of experts, which Transformer Engine does not fuse.
+func (k Key) beforeExperts(m *spec.Model) bool {
+	return strings.HasPrefix(k.Rest, "pre_mlp_layernorm.") && m.MixtureAt(k.layerOf(m))
 }
 
 // StateDict lists a chunk's parameters as the state dict of a run of these arguments has
@@ -168,7 +181,7 @@ func (a Args) StateDict(m *spec.Model, list []Local) []Local {
 			if a.Bool("moe_grouped_gemm") {
 				p.Key = k.prefix(k.Layer) + expertsPrefix + k.Rest + strconv.Itoa(k.Expert)
 			}
-		case strings.HasPrefix(k.Rest, "pre_mlp_layernorm.") && m.MixtureAt(global.layerOf(m)):
+		case global.beforeExperts(m):
 		default:
 			p.Key = k.prefix(k.Layer) + fusedNorms(m).Replace(k.Rest)
 		}

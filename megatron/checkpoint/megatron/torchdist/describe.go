@@ -2,6 +2,7 @@ package torchdist
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"monotron/internal/pickle"
@@ -14,13 +15,14 @@ import (
 type description struct {
 	order   []string
 	tensors map[string]*stored
+	also    map[string]string // a tensor's second name
 	objects map[string]location
 	known   map[string]bool // chunks and objects, by chunkKey
 	shapes  map[string][]int64
 }
 
 func newDescription() *description {
-	return &description{tensors: map[string]*stored{}, objects: map[string]location{}, known: map[string]bool{}, shapes: map[string][]int64{}}
+	return &description{tensors: map[string]*stored{}, also: map[string]string{}, objects: map[string]location{}, known: map[string]bool{}, shapes: map[string][]int64{}}
 }
 
 // claim reports whether nobody has this chunk or object yet, and gives it to the caller.
@@ -51,6 +53,7 @@ func (d *description) chunk(key, dtype string, shape []int64, c chunk) {
 // stacking says where in a stacked tensor one of ours lies.
 type stacking struct {
 	key    string
+	also   string  // the name that Megatron's own modules have, where it is another
 	stack  []int64 // dimensions in front: layers, experts
 	at     []int64 // ours in them
 	global []int64 // its own shape
@@ -72,12 +75,15 @@ func (d *description) stacking(m *spec.Model, k megatron.Key) stacking {
 			d.shapes[t.Name] = t.Shape
 		}
 	}
-	s := stacking{key: megatron.DistKey(m, k), global: d.shapes[k.Name(k.Layer, k.Expert)]}
+	s := stacking{global: d.shapes[k.Name(k.Layer, k.Expert)]}
+	s.key, s.also = megatron.DistKeys(m, k)
 	if k.Layer != megatron.None {
 		if alike(m) {
 			s.stack, s.at = []int64{int64(m.NumLayers)}, []int64{int64(k.Layer)}
 		} else {
-			s.key = fmt.Sprintf("decoder.layers.%d.%s", k.Layer, strings.TrimPrefix(s.key, "decoder.layers."))
+			for _, key := range []*string{&s.key, &s.also} {
+				*key = fmt.Sprintf("decoder.layers.%d.%s", k.Layer, strings.TrimPrefix(*key, "decoder.layers."))
+			}
 		}
 	}
 	if k.Expert != megatron.None {
@@ -118,13 +124,15 @@ func (d *description) metadata(id string) *pickle.Object {
 			continue
 		}
 		s := d.tensors[key]
-		chunks := &pickle.List{}
-		for _, c := range s.chunks {
-			chunks.Items = append(chunks.Items, instance(classes+"ChunkStorageMetadata", pickle.NewDict("offsets", pickle.Size(c.box.From), "sizes", pickle.Size(c.box.Size))))
-			put(key, pickle.Size(c.box.From), c.location)
+		for _, name := range slices.DeleteFunc([]string{key, d.also[key]}, func(name string) bool { return name == "" }) {
+			chunks := &pickle.List{}
+			for _, c := range s.chunks {
+				chunks.Items = append(chunks.Items, instance(classes+"ChunkStorageMetadata", pickle.NewDict("offsets", pickle.Size(c.box.From), "sizes", pickle.Size(c.box.Size))))
+				put(name, pickle.Size(c.box.From), c.location)
+			}
+			described.Pairs = append(described.Pairs, pickle.Pair{Key: name, Value: instance(classes+"TensorStorageMetadata",
+				pickle.NewDict("properties", properties(s.dtype), "size", pickle.Size(s.shape), "chunks", chunks))})
 		}
-		described.Pairs = append(described.Pairs, pickle.Pair{Key: key, Value: instance(classes+"TensorStorageMetadata",
-			pickle.NewDict("properties", properties(s.dtype), "size", pickle.Size(s.shape), "chunks", chunks))})
 	}
 	meta := instance(classes+"StorageMeta", pickle.NewDict("checkpoint_id", id, "save_id", nil, "load_id", nil, "modules", &pickle.List{}))
 	return instance(classes+"Metadata", pickle.NewDict("state_dict_metadata", described, "planner_data", nil, "storage_data", locations, "storage_meta", meta, "version", "1.0.0"))

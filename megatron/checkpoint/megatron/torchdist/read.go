@@ -87,7 +87,15 @@ func (s *source) open(o checkpoint.OpenOptions) (err error) {
 		}
 		s.shapes[t.Name] = t.Shape
 	}
+	// One of two names of the same bytes is enough: Transformer Engine's, and that of Megatron's own modules.
+	seen := map[location]bool{}
 	for _, x := range s.index.tensors {
+		if len(x.chunks) > 0 && seen[x.chunks[0].location] {
+			continue
+		}
+		for _, c := range x.chunks {
+			seen[c.location] = true
+		}
 		if err := s.addStored(x); err != nil {
 			return exitcode.Errorf(codeOr(err), "%s: tensor %q: %w", s.dir, x.key, err)
 		}

@@ -220,6 +220,9 @@ func (f *distcp) parameter(p megatron.Local) {
 func (f *distcp) tensor(kind, key string, p megatron.Local, dtype string) {
 	w := f.w
 	s := w.index.stacking(w.Model, megatron.Split(p.Name))
+	if s.also != s.key {
+		w.index.also[key+s.key] = key + s.also
+	}
 	pieces := p.Pieces
 	if checkpoint.IsVocabulary(p.Name) { // its padding is part of the global tensor
 		pieces = []mpu.Piece{{From: []int64{p.Shape[0] * p.Rank, 0}, Size: p.Shape}}
