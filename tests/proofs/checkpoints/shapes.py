@@ -329,12 +329,12 @@ def smollm3(rng):
 
 
 def phi3(rng):
-    """LongRoPE has one table in a run, so texts are within the original length."""
+    """We use the long table of LongRoPE where a model has more positions than the original length, transformers where a text has."""
     c = dense(rng)
     width = c['hidden_size'] // c['num_attention_heads']
     if rng.random() < .4:
         short, long = ([round(1 + i * step, 2) for i in range(width // 2)] for step in (.3, 1.0))
-        return dict(c, original_max_position_embeddings=48, rope_parameters={'rope_type': 'longrope', 'rope_theta': 1e4, 'short_factor': short, 'long_factor': long, 'original_max_position_embeddings': 48})
+        return dict(c, max_position_embeddings=48, original_max_position_embeddings=48, rope_parameters={'rope_type': 'longrope', 'rope_theta': 1e4, 'short_factor': short, 'long_factor': long, 'original_max_position_embeddings': 48})
     return dict(c, sliding_window=rng.choice([None, 5]), rope_parameters={'rope_type': 'default', 'rope_theta': 1e4, 'partial_rotary_factor': rng.choice([.5, .75, 1.0])})
 
 
