@@ -99,7 +99,6 @@ func TestMixtureRefusals(t *testing.T) {
 		{DeepSeekV2, `,"use_mla":false,"n_routed_experts":8,"norm_topk_prob":true,"routed_scaling_factor":2.0`, "routed_scaling_factor 2"},
 		{DeepSeekV3, `,"use_mla":false,"n_routed_experts":8,"n_group":8,"topk_group":8`, "leaves 1 experts in each group"},
 		{DeepSeekV3, `,"use_mla":false,"n_routed_experts":8,"scoring_func":"softmax"`, `scoring_func "softmax"`},
-		{"gpt_oss", ``, "rope_parameters"},
 		{"llama4_text", ``, "layers with experts are not supported"},
 		{Llama, `,"num_experts":4`, "experts"},
 	} {
