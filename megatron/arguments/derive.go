@@ -310,7 +310,7 @@ func (p *parser) deriveEvalBatch(dp int) {
 		}
 	}
 	if p.EvalGlobalBatchSize%step != 0 {
-		p.clash("eval-global-batch-size eval-micro-batch-size world-size tensor-model-parallel-size pipeline-model-parallel-size context-parallel-size", "--eval-global-batch-size %d is not a multiple of --eval-micro-batch-size %d times %d data-parallel ranks", p.EvalGlobalBatchSize, p.EvalMicroBatchSize, dp)
+		p.clash("eval-global-batch-size eval-micro-batch-size world-size tensor-model-parallel-size pipeline-model-parallel-size context-parallel-size", "--eval-global-batch-size %d is not a multiple of --eval-micro-batch-size %d times %d data-parallel ranks; change one of them", p.EvalGlobalBatchSize, p.EvalMicroBatchSize, dp)
 	}
 }
 
@@ -335,7 +335,7 @@ func (p *parser) deriveLength() {
 func (p *parser) refuseForms(unit, other string) {
 	for _, part := range []string{"lr-decay-", "lr-warmup-", "lr-wsd-decay-"} {
 		if p.field(table.Find(part+other).To).Int() > 0 {
-			p.clash("train-iters train-samples "+part+unit, "--%s%s needs --train-%s; use --%s%s with --train-%s", part, other, other, part, unit, unit)
+			p.clash("train-iters train-samples "+part+unit, "--%s%s needs --train-%s; with --train-%s, use --%s%s", part, other, other, unit, part, unit)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func (p *parser) checkRouter(e *spec.Experts) {
 		p.clash("moe-aux-loss-coeff moe-router-load-balancing-type", "--moe-aux-loss-coeff takes one number, or one per value of --moe-router-load-balancing-type (%d), but has %d", n, len(e.AuxLossCoeff))
 	}
 	if len(e.Balancing) > 1 && slices.Contains(e.Balancing, spec.Sinkhorn) || slices.Contains(e.Balancing, spec.Sinkhorn) && slices.Max(e.AuxLossCoeff) > 0 {
-		p.clash("moe-router-load-balancing-type moe-aux-loss-coeff", "--moe-router-load-balancing-type sinkhorn cannot be combined with another type or with --moe-aux-loss-coeff above 0: sinkhorn balances load without an auxiliary loss")
+		p.clash("moe-router-load-balancing-type moe-aux-loss-coeff", "--moe-router-load-balancing-type sinkhorn cannot be combined with another type or with --moe-aux-loss-coeff above 0: sinkhorn balances the load without an auxiliary loss; leave one out")
 	}
 	p.checkQuantiles(e)
 	// Capacity, weights on the input and the shared expert's gate need what they refer to.

@@ -25,13 +25,13 @@ func (p *parser) deriveFP8() {
 		p.clash("fp8-format lora-rank tuning", "--fp8-format cannot be combined with adapters or --tuning grpo; leave --fp8-format out")
 	}
 	if l.MemoryCentricTiling > 0 {
-		p.clash("fp8-format memory-centric-tiling", "--memory-centric-tiling cannot be combined with --fp8-format, because tiles would cut the blocks that share a scale; leave one out")
+		p.clash("fp8-format memory-centric-tiling", "--memory-centric-tiling cannot be combined with --fp8-format, because tiles would split the blocks that share a scale; leave one out")
 	}
 	if p.FP8.Recipe == "delayed" {
 		p.deriveDelayedFP8()
 	}
 	if p.FP8.FirstLastBF16 && p.FP8.AtStart+p.FP8.AtEnd > m.NumLayers {
-		p.clash("num-layers-at-start-in-bf16 num-layers-at-end-in-bf16 num-layers", "--num-layers-at-start-in-bf16 %d and --num-layers-at-end-in-bf16 %d are together more than the %d layers", p.FP8.AtStart, p.FP8.AtEnd, m.NumLayers)
+		p.clash("num-layers-at-start-in-bf16 num-layers-at-end-in-bf16 num-layers", "--num-layers-at-start-in-bf16 %d and --num-layers-at-end-in-bf16 %d are together more than the %d layers; lower one of them", p.FP8.AtStart, p.FP8.AtEnd, m.NumLayers)
 	}
 	// Layouts.
 	if err := p.CheckFP8(); err != nil {

@@ -51,7 +51,7 @@ func (p *parser) deriveHybrid() {
 		p.clash("hybrid-layer-pattern moe-layer-freq", "--hybrid-layer-pattern cannot be combined with --moe-layer-freq; leave one out")
 	}
 	if mixed := slices.Contains(h.Experts, true); mixed != (r.Experts.Num > 0) {
-		p.clash("hybrid-layer-pattern num-experts", "--hybrid-layer-pattern with E and --num-experts need each other; give both")
+		p.clash("hybrid-layer-pattern num-experts", "--hybrid-layer-pattern with E needs --num-experts, and --num-experts needs an E in the pattern; give both")
 	}
 	if f := p.Checkpoint.Format; f == "torch" || f == "torch_dist" {
 		p.clash("hybrid-layer-pattern ckpt-format", "--ckpt-format %s cannot store layers with one sublayer; leave --ckpt-format out, and convert the result to hf", f)

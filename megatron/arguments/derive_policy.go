@@ -64,6 +64,6 @@ func (p *parser) checkGroups() {
 	}
 	p.checkPolicy()
 	if g := p.Tuning.Policy.Group; p.GlobalBatchSize%g != 0 {
-		p.clash("global-batch-size grpo-group-size", "--global-batch-size %d is not a multiple of --grpo-group-size %d: the batch size counts answers, and each prompt has a group of answers", p.GlobalBatchSize, g)
+		p.clash("global-batch-size grpo-group-size", "--global-batch-size %d is not a multiple of --grpo-group-size %d: the batch size counts answers, and each prompt has a group of answers; change one of the flags", p.GlobalBatchSize, g)
 	}
 }

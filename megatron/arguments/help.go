@@ -170,11 +170,15 @@ func metavariable(f *table.Flag) string {
 		return "NAME"
 	}
 	switch words := strings.Split(f.Name, "-"); words[len(words)-1] {
-	case "file", "jsonl", "config", "profile", "template", "result":
+	case "file", "jsonl", "config", "profile", "template":
 		return "FILE"
+	case "json":
+		if f.Name == "result-json" { // the values of other flags are JSON
+			return "FILE"
+		}
 	case "dir", "folder", "save", "load", "checkpoint", "fingerprints":
 		return "DIR"
-	case "path", "data":
+	case "path", "data", "adapter":
 		return "PATH"
 	case "model":
 		if f.Name == "model" { // of a preset

@@ -30,8 +30,8 @@ func TestStateSpaceScans(t *testing.T) {
 		"--mamba-num-heads 8 --tensor-model-parallel-size 4 --world-size 4": "--mamba-num-groups 2", "--mamba-dt-min 1 --mamba-dt-max 0.5": "--mamba-dt-max 0.5 is below",
 		"--ckpt-format torch_dist": "--ckpt-format torch_dist", "--short-conv-freq 2": "--short-conv-freq", "--optimizer muon": "--optimizer muon", "--layout-invariant --mamba-num-groups 1 --tensor-model-parallel-size 2 --world-size 2": "groups of B and C are on several ranks",
 		"--mamba-layer-freq [1]": "--mamba-layer-freq [1]", "--hybrid-override-pattern M-M*": "--mamba-layer-freq", "--use-mup --mup-base-hidden-size 8": "state-space scans",
-		"--fp8-format e4m3 --fp8-recipe blockwise --bf16 --tensor-model-parallel-size 2 --world-size 2":                       "--fp8-format: the layout cuts ",
-		"--fp8-format e4m3 --fp8-recipe tensorwise --bf16 --mamba-num-groups 1 --tensor-model-parallel-size 2 --world-size 2": "--fp8-format: the layout cuts ",
+		"--fp8-format e4m3 --fp8-recipe blockwise --bf16 --tensor-model-parallel-size 2 --world-size 2":                       "--fp8-format: the layout splits ",
+		"--fp8-format e4m3 --fp8-recipe tensorwise --bf16 --mamba-num-groups 1 --tensor-model-parallel-size 2 --world-size 2": "--fp8-format: the layout splits ",
 		"--mamba-head-dim 7": "--mamba-head-dim 7", "--mamba-num-heads 1048576 --mamba-head-dim 1048576": "no machine can store that",
 	} {
 		if _, _, err := ParseWith(everything, append(baseline(), strings.Fields("--num-layers 4"+scansLine+" "+more)...)); err == nil || !strings.Contains(err.Error(), want) {

@@ -46,7 +46,7 @@ func (f *FP8) Keeps(layer, layers int) bool {
 }
 
 // ErrFP8Cut is in the chain of CheckFP8's error.
-var ErrFP8Cut = errors.New("--fp8-format: the layout cuts")
+var ErrFP8Cut = errors.New("--fp8-format: the layout splits")
 
 // CheckFP8 refuses a layout in which a rank has parts of blocks, or of a query group, with the nearest legal number
 // of ranks.

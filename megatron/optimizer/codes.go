@@ -46,7 +46,7 @@ func (c *Config) coded(p *mpu.Param) bool {
 }
 
 // ErrCut is in the chain of CheckBlocks' error.
-var ErrCut = errors.New("the layout cuts blocks")
+var ErrCut = errors.New("the layout splits blocks")
 
 // CheckBlocks checks that each block of codes is on one rank: the error names a parameter of which this rank
 // has a part of a block, and what to change.

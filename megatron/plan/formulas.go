@@ -45,7 +45,7 @@ var Formulas = []Formula{
 	{"parameters, rule of thumb", "12lh²", "Kaplan et al. 2020, arXiv 2001.08361, table 1", "", func(z Sizes) float64 { return 12 * z.L * z.H * z.H },
 		func(k *known) float64 { return float64(k.model.Parameters()) }},
 	{"operations a step", "6·N·tokens", "Kaplan et al. 2020, section 2.1", "FLOP", func(z Sizes) float64 { return 6 * z.N * z.B * z.S }, (*known).flops},
-	{"operations a step", "72Bslh²(1 + s/6h + V/12lh)", "the next, its second forward left out (attention of all pairs)", "FLOP", func(z Sizes) float64 {
+	{"operations a step", "72Bslh²(1 + s/6h + V/12lh)", "the next formula without the second forward pass (attention of all pairs)", "FLOP", func(z Sizes) float64 {
 		return 72 * z.B * z.S * z.L * z.H * z.H * (1 + z.S/(6*z.H) + z.V/(12*z.L*z.H))
 	}, (*known).flops},
 	{"operations a step, recomputed", "96Bslh²(1 + s/6h + V/16lh)", "Narayanan et al. 2021, eq. 3 (layers run forward twice)", "FLOP", func(z Sizes) float64 {

@@ -52,7 +52,7 @@ func TestBadInputHasOneClearError(t *testing.T) {
 		{tiny + someData + "--sample-prompt 1~1~1~1~1~1~1~1~1~1~1~1~1~1~1~1", exitcode.Usage, "leaves no space for generated tokens"},
 		{tiny + someData + "--save DIR/text --save-interval 2", exitcode.IO, "--save"},
 		{tiny + someData + "--save /proc/nothing --save-interval 2", exitcode.IO, "--save /proc/nothing"},
-		{tiny + someData + "--load DIR/text", exitcode.IO, "neither a directory"},
+		{tiny + someData + "--load DIR/text", exitcode.IO, "neither a folder"},
 		{tiny + someData + "--load DIR/none --exit-on-missing-checkpoint", exitcode.NoInput, "the folder has no checkpoint"},
 		{tiny + someData + "--load DIR/none --ckpt-step 3", exitcode.NoInput, "the folder has no checkpoint"},
 		{tiny + someData + "--load DIR/none", exitcode.NoInput, "the folder does not exist; correct the path"},

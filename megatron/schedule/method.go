@@ -14,7 +14,7 @@ func (p *splitting) byMethod(chunks int) []int {
 		return nil
 	}
 	if n > slots {
-		p.problem("--pp-partition-method %s cuts %d layers into at most %d parts, but there are %d pipeline stages of %d chunks: use --pipeline-model-parallel-size %d",
+		p.problem("--pp-partition-method %s divides %d layers into at most %d parts, but there are %d pipeline stages of %d chunks: use --pipeline-model-parallel-size %d",
 			p.Method, p.Layers, slots, p.Stages, chunks, max(1, slots/chunks))
 		return nil
 	}

@@ -159,7 +159,7 @@ func (p *splitting) even(chunks int) []int {
 		if chunks > 1 {
 			of = fmt.Sprintf(" of %d chunks", chunks)
 		}
-		p.problem("%d layers do not divide evenly over %d pipeline stages%s: %s", units, p.Stages, of, use(
+		p.problem("%d layers cannot be divided evenly among %d pipeline stages%s: %s", units, p.Stages, of, use(
 			near("--pipeline-model-parallel-size", p.Stages, func(s int) bool { return units%(s*chunks) == 0 && (chunks == 1 || s > 1) }, units),
 			near("--num-layers", p.Layers, func(l int) bool { return (l+extra)%n == 0 }, p.Layers+n), p.method(n), p.fitting(chunks)))
 		return nil
@@ -199,7 +199,7 @@ func (p *splitting) uneven(chunks int) []int {
 		p.problem("--decoder-first-pipeline-num-layers %d and --decoder-last-pipeline-num-layers %d leave %d of %d layers for the %d stages in between: %s",
 			p.First, p.Last, left, p.Layers, max(0, between), use(p.fitting(chunks)))
 	case between > 0 && (left == 0 || left%(between*chunks) != 0):
-		p.problem("%d layers (all %d except those of the first and last stage) do not divide evenly over %d pipeline stages of %d chunks: %s",
+		p.problem("%d layers (all %d except those of the first and last stage) cannot be divided evenly among %d pipeline stages of %d chunks: %s",
 			left, p.Layers, between, chunks, use(near("ends with a sum of", p.First+p.Last, func(n int) bool { return n < p.Layers && (p.Layers-n)%(between*chunks) == 0 }, p.Layers), p.fitting(chunks)))
 	}
 	if len(p.problems) > 0 {

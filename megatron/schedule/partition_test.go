@@ -157,7 +157,7 @@ func TestRefusedSplits(t *testing.T) {
 		split Split
 		want  []string
 	}{
-		{Split{Layers: 10, Stages: 4}, []string{"10 layers do not divide evenly over 4 pipeline stages: use --pipeline-model-parallel-size 2 or 5, --num-layers 8 or 12, --pp-partition-method 'type:transformer|embedding', or --pipeline-model-parallel-layout 'Ettt|ttt|tt|ttL'"}},
+		{Split{Layers: 10, Stages: 4}, []string{"10 layers cannot be divided evenly among 4 pipeline stages: use --pipeline-model-parallel-size 2 or 5, --num-layers 8 or 12, --pp-partition-method 'type:transformer|embedding', or --pipeline-model-parallel-layout 'Ettt|ttt|tt|ttL'"}},
 		{Split{Layers: 24, Stages: 4, LayersPerChunk: 4}, []string{"use --num-layers-per-virtual-pipeline-stage 3 or 6"}},
 		{Split{Layers: 2, Stages: 8}, []string{"the embedding and the head): use --pipeline-model-parallel-size 4"}},
 		{Split{Layers: 4, Stages: 5, Method: ByLayers}, []string{"at most 4 parts, but there are 5 pipeline stages of 1 chunks: use --pipeline-model-parallel-size 4"}},

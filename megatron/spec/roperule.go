@@ -73,10 +73,10 @@ func (r *RopeRule) check(d int) error {
 		}
 	}
 	if r.Theta < 0 || math.IsInf(r.Theta, 0) || math.IsNaN(r.Theta) {
-		return fmt.Errorf("rope_theta must be a finite number that is not negative, not %v", r.Theta)
+		return fmt.Errorf("rope_theta must be a finite number of at least 0, not %v", r.Theta)
 	}
 	if r.OriginalMax < 0 {
-		return fmt.Errorf("original_max_position_embeddings must not be negative, not %d", r.OriginalMax)
+		return fmt.Errorf("original_max_position_embeddings must be at least 0, not %d", r.OriginalMax)
 	}
 	// What each rule cannot do without.
 	missing := ""

@@ -42,7 +42,7 @@ var gaugeHelp = map[string]string{
 	"step_seconds":      "duration of the latest step",
 	"tokens_per_second": "tokens trained on per second",
 	"tflops_per_device": "model TFLOP/s per device",
-	"memory_bytes":      "most device memory that was in use at once",
+	"memory_bytes":      "peak of the device memory in use",
 }
 
 // ServeMetrics listens on addr (":9400") until Close. /health answers as long as the process does.

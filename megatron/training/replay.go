@@ -221,7 +221,7 @@ func (p *replaying) print(c *config.Run) error {
 		}
 	}
 	if p.result == nil {
-		return exitcode.Errorf(exitcode.Differs, "step %d is finite when it is repeated", p.step)
+		return exitcode.Errorf(exitcode.Differs, "every value of step %d is finite when the step is repeated", p.step)
 	}
 	_, err := fmt.Fprintf(p.out, "%v\n%v\n", p.result, p.spot)
 	return exitcode.With(exitcode.IO, err)

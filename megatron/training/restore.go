@@ -117,7 +117,7 @@ func (r *Run) source() (dir string, finetune bool, err error) {
 			return c.Load, c.Finetune, nil
 		}
 		if st, err := os.Stat(c.Load); err == nil && !st.IsDir() {
-			return "", false, exitcode.Errorf(exitcode.IO, "--load %s is neither a directory nor a checkpoint of another program; give a folder that --save wrote", c.Load)
+			return "", false, exitcode.Errorf(exitcode.IO, "--load %s is neither a folder nor a checkpoint of another program; give a folder that --save wrote", c.Load)
 		}
 		_, err := native.Latest(c.Load)
 		if err == nil {

@@ -39,6 +39,6 @@ func (r *Run) upcycle(dir string, step int64) error {
 	if f, g := src.Info().Model.FFNHiddenSize, c.UpcyclingGranularity; f != g*m.Experts.FFNHiddenSize {
 		return exitcode.Errorf(exitcode.Usage, "--moe-upcycling-granularity %d: the MLP of %s has width %d, but experts have width %d; use granularity %d", g, dir, f, m.Experts.FFNHiddenSize, f/m.Experts.FFNHiddenSize)
 	}
-	r.log.note("each MLP of %s is converted to %d experts: it is cut into slices of 1/%d of its channels, and each slice is used %d times", dir, m.Experts.Num, c.UpcyclingGranularity, m.Experts.Num/c.UpcyclingGranularity)
+	r.log.note("each MLP of %s is converted to %d experts: it is divided into slices of 1/%d of its channels, and each slice is used %d times", dir, m.Experts.Num, c.UpcyclingGranularity, m.Experts.Num/c.UpcyclingGranularity)
 	return r.loadWeights(fromSource(checkpoint.Finite(mixture), r), true)
 }

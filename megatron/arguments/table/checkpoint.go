@@ -2,7 +2,7 @@ package table
 
 const (
 	ownsOrNeeds = "each rank always writes the tensors it owns and reads those it needs"
-	ownWriter   = "--async-save writes from the training process"
+	ownWriter   = "the training process itself writes the checkpoints of --async-save"
 	onlyOnDisk  = "checkpoints on disk are complete and in a folder that all ranks share; use --memory-checkpoint-interval with --replication-jump for quick checkpoints on each host"
 	useConvert  = "use `monotron convert`"
 )
@@ -26,15 +26,15 @@ var checkpointFlags = owned(Checkpoint,
 	works("finetune", Switch, "", "Checkpoint.Finetune", "load only the weights and start at iteration 0"),
 	works("pretrained-checkpoint", String, "", "Checkpoint.Pretrained", "start from the weights in this checkpoint folder or s3:// URL as long as --load has no checkpoint"),
 	works("moe-use-upcycling", Switch, "", "Checkpoint.Upcycle", "initialize the experts from the MLPs of the dense checkpoint of --load; the next checkpoint written contains them"),
-	works("moe-upcycling-granularity", Int, "1", "Checkpoint.UpcyclingGranularity", "cut each dense MLP into N experts").from(1, lists),
+	works("moe-upcycling-granularity", Int, "1", "Checkpoint.UpcyclingGranularity", "divide each dense MLP into N experts").from(1, lists),
 	works("use-checkpoint-args", Switch, "", "Checkpoint.UseArgs", "take the flags that the command line does not give from the checkpoint"),
-	works("allow-missing-load", Switch, "", "Checkpoint.AllowMissing", "start from initial weights when the folder of --load does not exist, or (with --finetune) has no checkpoint; without this flag both are errors, but without --finetune the folder may be missing if --save names it too"),
+	works("allow-missing-load", Switch, "", "Checkpoint.AllowMissing", "start from initial weights when the folder of --load does not exist, or (with --finetune) has no checkpoint; without this flag both are errors, except that the folder need not exist if --save names the same folder and --finetune is not given"),
 	works("exit-on-missing-checkpoint", Switch, "", "Checkpoint.ExitOnMissing", "exit when --load has no checkpoint, instead of starting from initial weights"),
 	works("async-save", Switch, "", "Checkpoint.Async", "write checkpoints in the background while training continues"),
 	works("replication-jump", Int, "0", "Checkpoint.ReplicationJump", "with --memory-checkpoint-interval, keep a copy of the shard of each rank R on the host of rank R+N; N is usually the number of ranks per host (0 keeps no copies)").from(0, sizes).
 		differs("copies are files, which --non-persistent-ckpt-type local writes with --replication"),
-	accepted("use-dist-ckpt", Switch, "", "--ckpt-format chooses the format"),
-	accepted("dist-ckpt-format", String, "", "--ckpt-format chooses the format"),
+	accepted("use-dist-ckpt", Switch, "", "the format is chosen by --ckpt-format"),
+	accepted("dist-ckpt-format", String, "", "the format is chosen by --ckpt-format"),
 	accepted("dist-ckpt-strictness", String, "assume_ok_unexpected", "a missing tensor is always an error, and an unexpected one is reported").
 		choices("assume_ok_unexpected", "log_unexpected", "log_all", "raise_unexpected", "raise_all", "return_unexpected", "return_all", "ignore_all"),
 	accepted("use-mp-args-from-checkpoint-args", Switch, "", "a checkpoint loads under any layout"),

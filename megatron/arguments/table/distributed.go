@@ -62,7 +62,7 @@ var otherDistributedFlags = families(Distributed,
 		switches("use-torch-fsdp2 torch-fsdp2-no-reshard-after-forward")),
 	allRefused("fake process groups are not supported; use --world-size for ranks in one process, or `monotron launch` for processes", switches("fake-process-group")),
 	allAccepted("--distributed-timeout-minutes applies to the entire run", ints("distributed-timeout-seconds-after-init")),
-	allAccepted("--run-folder stores the flight record of each rank; `monotron postmortem` merges them",
+	allAccepted("the flight record of each rank is stored by --run-folder; `monotron postmortem` merges the records",
 		switches("no-flight-recorder-dump-on-timeout/disable-flight-recorder-dump-on-timeout flight-recorder-include-stack-trace "+
 			"no-flight-recorder-include-only-active/disable-flight-recorder-include-only-active "+
 			"no-flight-recorder-extra-dump-on-exec/disable-flight-recorder-extra-dump-on-exec"),

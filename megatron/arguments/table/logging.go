@@ -2,7 +2,7 @@ package table
 
 const (
 	noNetwork = "the flag's service gets nothing from a run; --mlflow-tracking-uri and --otlp-endpoint send a run to a tracker, and scripts/track.py sends the log of a run to wandb (docs/trackers.md)"
-	oneTrace  = "--profile writes a Chrome trace with every rank of this process"
+	oneTrace  = "a Chrome trace with every rank of this process is written by --profile"
 )
 
 // loggingFlags say what is logged, and where.
@@ -48,7 +48,7 @@ var otherLoggingFlags = families(Logging,
 	allAccepted("slow ranks are always reported; --log-straggler, or --timing-log-level 1 with --timing-log-option all, shows every rank's times",
 		switches("disable-straggler-on-startup"),
 		ints("straggler-ctrlr-port straggler-minmax-count")),
-	allAccepted("--log-memory shows memory use by purpose",
+	allAccepted("memory use by purpose is shown by --log-memory",
 		switches("record-memory-history log-device-memory-used"),
 		texts("memory-snapshot-path")),
 	allAccepted("--print-config shows the complete configuration", texts("config-logger-dir")))

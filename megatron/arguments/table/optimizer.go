@@ -1,7 +1,7 @@
 package table
 
 const (
-	stateHere = "--optimizer-cpu-offload already updates on the device and overlaps the copies; leave the flag out"
+	stateHere = "the update of --optimizer-cpu-offload already runs on the device and overlaps the copies; leave the flag out"
 )
 
 // optimizerFlags say how parameters move.
