@@ -135,7 +135,7 @@ func PartOf(name string) (weight string, is bool) {
 // the file. dtype is the weight's, as safetensors spells it.
 func Read(f Files, name string) (q *Quantized, dtype string, shape []int64, err error) {
 	if _, fp4 := f.Info(name + fp4Name); fp4 {
-		return nil, "", nil, fmt.Errorf("tensor %q is quantised to FP4, which is not supported; convert it to float first (transformers: model.dequantize())", name)
+		return nil, "", nil, fmt.Errorf("tensor %q is quantized to FP4, which is not supported; convert it to float first (transformers: model.dequantize())", name)
 	}
 	raw, err := read(f, name+stateName, "U8")
 	if err != nil {

@@ -112,7 +112,7 @@ func (s *settling) setting(key, setting string) {
 	if slices.Contains(truths, key) {
 		b, ok := v.Bool()
 		if !ok {
-			s.fail("%s is %s; it must be BOOL", s.key(key), v.Kind())
+			s.fail("%s is %s; it must be of type BOOL", s.key(key), v.Kind())
 		}
 		s.config[setting] = b
 		return

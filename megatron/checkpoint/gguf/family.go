@@ -256,7 +256,7 @@ func familyOf(name string, m *spec.Model) (*family, error) {
 			return &families[i], nil
 		}
 	}
-	return nil, exitcode.Errorf(exitcode.Usage, "%s models cannot be stored in GGUF; it supports %s", name, known())
+	return nil, exitcode.Errorf(exitcode.Usage, "%s models cannot be stored in GGUF; the models that can be stored are %s", name, known())
 }
 
 // known names the families of the table.

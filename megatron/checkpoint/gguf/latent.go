@@ -89,8 +89,8 @@ func (d *describing) checkLatent() {
 	d.need(!m.QKVBias && !m.LinearBias && !m.HasProjBias(), "biases")
 	first := max(0, slices.Index(e.Layers, true))
 	d.need(!slices.Contains(e.Layers[first:], false), "layers without experts between those with them")
-	d.need(e.NumGroups <= 1 || e.ScoreFunction == spec.ScoreSigmoid, "topk_method group_limited_greedy (llama.cpp scores a group by the sum of its two best experts)")
-	d.need(e.NumGroups <= 1 || e.BestOfGroup() == 2, "groups of experts whose score is not the sum of their two best experts")
+	d.need(e.NumGroups <= 1 || e.ScoreFunction == spec.ScoreSigmoid, "topk_method group_limited_greedy (llama.cpp scores a group by the sum of its two highest scores)")
+	d.need(e.NumGroups <= 1 || e.BestOfGroup() == 2, "groups of experts whose score is not the sum of their two highest scores")
 	if m.LatentEpsilon != 0 && m.LatentEpsilon != m.NormEpsilon {
 		d.notes = append(d.notes, fmt.Sprintf("llama.cpp computes norms of latent vectors with the epsilon of other norms, %g, but the model uses %g, so results differ a little", m.NormEpsilon, m.LatentEpsilon))
 	}

@@ -181,7 +181,7 @@ func (d *describing) checkNemotron() {
 	if e := m.Experts; e != nil {
 		pattern := m.Hybrid()
 		d.need(!strings.Contains(pattern, "-"), "the pattern %s, which has both MLPs and experts", pattern)
-		d.need(e.NumGroups <= 1 || e.BestOfGroup() == 2, "groups of experts whose score is not the sum of their two best experts")
+		d.need(e.NumGroups <= 1 || e.BestOfGroup() == 2, "groups of experts whose score is not the sum of their two highest scores")
 	}
 }
 
@@ -284,7 +284,7 @@ func (s *settling) rotates() bool {
 	v, ok := s.f.Value(s.key("rope.scaling.finetuned"))
 	on, is := v.Bool()
 	if ok && !is {
-		s.fail("%s is %s; it must be BOOL", s.key("rope.scaling.finetuned"), v.Kind())
+		s.fail("%s is %s; it must be of type BOOL", s.key("rope.scaling.finetuned"), v.Kind())
 	}
 	return !ok || on
 }

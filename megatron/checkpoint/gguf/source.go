@@ -50,7 +50,7 @@ func open(f *gguf.File) (checkpoint.Source, error) {
 		info.Tokenizer = tokenizer.Config{Type: "HuggingFaceTokenizer", Model: f.Path}
 	}
 	if s.quantised != "" {
-		info.Notes = append(info.Notes, "weights are dequantised to f32: "+s.quantised)
+		info.Notes = append(info.Notes, "weights are dequantized to f32: "+s.quantised)
 	}
 	if s.ahead > 0 {
 		info.Notes = append(info.Notes, fmt.Sprintf("%d layers of multi-token prediction (nextn_predict_layers) are left out, as in transformers", s.ahead))

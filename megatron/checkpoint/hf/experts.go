@@ -174,7 +174,7 @@ func (c *reading) expertGroups(f *fields, best int) {
 		return
 	}
 	if best > e.Num/groups {
-		c.fail("n_group %d leaves %d experts in each group, but at least %d are needed, because the score of a group is the sum of so many best experts", groups, e.Num/groups, best)
+		c.fail("n_group %d leaves %d experts in each group, but at least %d are needed, because the score of a group is the sum of that number of its highest scores", groups, e.Num/groups, best)
 		return
 	}
 	e.NumGroups, e.GroupTopK = groups, chosen

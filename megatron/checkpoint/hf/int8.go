@@ -57,7 +57,7 @@ func readInt8(f Files, name string) (*int8Codes, []int64, error) {
 			return nil, nil, err
 		}
 		if len(kind) != 1 || kind[0] != 0 {
-			return nil, nil, fmt.Errorf("tensor %q: weight_format %v is not supported, only 0 (row by row); save the model again with a newer bitsandbytes", name, kind)
+			return nil, nil, fmt.Errorf("tensor %q: weight_format %v is not supported; it must be 0 (row by row). Save the model again with a newer bitsandbytes", name, kind)
 		}
 	}
 	// Scales that are finite numbers.

@@ -47,7 +47,7 @@ func (c *reading) quantization(f *fields) {
 		c.fp8(q)
 	case MXFP4:
 		if c.Family != GPTOSS {
-			c.fail("quantization_config: quant_method mxfp4 in a %s model is not supported, only in gpt_oss models", c.Family)
+			c.fail("quantization_config: quant_method mxfp4 in a %s model is not supported; it is supported only in gpt_oss models", c.Family)
 		}
 	}
 }

@@ -52,7 +52,7 @@ type encoded interface {
 // transformers gives to bitsandbytes, which leaves the output layer alone.
 func (w *writing) quantize() error {
 	if w.mapping.Model.Experts != nil {
-		return exitcode.Errorf(exitcode.Usage, "--quantize %s needs a dense model: bitsandbytes does not quantise the tensors of experts in transformers' models", w.o.Quantization)
+		return exitcode.Errorf(exitcode.Usage, "--quantize %s needs a dense model: bitsandbytes does not quantize the tensors of experts in transformers' models", w.o.Quantization)
 	}
 	w.quantized = &quantizing{kind: w.o.Quantization, double: w.o.DoubleQuant, of: map[string]*weight{}, mp: w.mapping, read: ReadFrom(w.src, checkpoint.Model)}
 	var infos []safetensors.Info
@@ -63,7 +63,7 @@ func (w *writing) quantize() error {
 			continue
 		}
 		if nf4.DTypeName(info.DType) == "" {
-			return exitcode.Errorf(exitcode.BadData, "%s: tensor %q is %s; weights of F32, BF16 and F16 can be quantised; choose one with --dtype", w.src.Info().Path, info.Name, info.DType)
+			return exitcode.Errorf(exitcode.BadData, "%s: tensor %q is %s; weights of F32, BF16 and F16 can be quantized; choose one with --dtype", w.src.Info().Path, info.Name, info.DType)
 		}
 		one := &weight{name: info.Name, dtype: info.DType, shape: info.Shape}
 		if one.transposed = w.mapping.rules[at[0]].sources[at[1]].Transposed; one.transposed {

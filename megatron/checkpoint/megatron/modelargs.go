@@ -205,7 +205,7 @@ func restNote(m *spec.Model) (note string, differs bool) {
 		is   bool
 		what string
 	}{{m.SoftmaxScale != 0, "a custom softmax scale"}, {m.NormAfter, "norms after attention and MLP"}, {m.ParallelResidual, "attention and MLP in parallel"}, {m.QKNormFull, "norms of all heads together"},
-		{m.Latent != nil && m.Latent.OwnRamp(), "another range of YaRN than 4096 positions, beta_fast 32 and beta_slow 1"},
+		{m.Latent != nil && m.Latent.OwnRamp(), "a YaRN range other than 4096 positions, beta_fast 32 and beta_slow 1"},
 		{m.LinearBias && !m.QKVBias, "biases of all linear layers but QKV"}} {
 		if has.is {
 			lacks = append(lacks, has.what)

@@ -154,7 +154,7 @@ type optimizerSettings struct {
 func NewTarget(src checkpoint.Source, o checkpoint.WriteOptions, precision string) (*Target, error) {
 	info, state := src.Info(), src.State()
 	if info.Model == nil || info.Model.NumLayers == 0 {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s does not describe its model, which Megatron's formats need", info.Path)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s does not describe its model, but Megatron's formats need such a description", info.Path)
 	}
 	if info.Model.KeepsState() || info.Model.Sublayers != nil {
 		return nil, exitcode.Errorf(exitcode.Usage, "Megatron's formats cannot store gated delta nets (--experimental-attention-variant), short convolutions (--short-conv-freq), state-space scans (--mamba-layer-freq) or layers with one sublayer (--hybrid-layer-pattern); use the format native or hf")

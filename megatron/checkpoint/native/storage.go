@@ -134,7 +134,7 @@ func candidates(dir string) (order []Entry, notes []string, err error) {
 		return list, nil, nil
 	}
 	if len(list) == 0 {
-		return nil, nil, exitcode.With(exitcode.NoInput, fmt.Errorf("checkpoint: %s: %w (no %s0000000 folder)", dir, ErrNone, iterPrefix))
+		return nil, nil, exitcode.With(exitcode.NoInput, fmt.Errorf("checkpoint: %s: %w (no folder such as %s0000100)", dir, ErrNone, iterPrefix))
 	}
 	top := list[len(list)-1].Iteration
 	if n, err := readTracker(dir); err == nil {
