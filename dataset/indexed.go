@@ -129,7 +129,10 @@ func (x *Indexed) parse(idx []byte, multimodal bool) error {
 		return exitcode.Errorf(exitcode.BadData, "byte 18: %d sequences and %d document entries need %s bytes, but the file has %d", n, d, neededBytes(n, d), size)
 	}
 	if hasModes := n > 0 && size == headerBytes+13*n+8*d; n > 0 && hasModes != multimodal {
-		return exitcode.Errorf(exitcode.BadData, "byte %d: the index has modes of sequences (%v), but --multimodal is given (%v): give this flag if the index has modes, and only then", headerBytes+12*n+8*d, hasModes, multimodal)
+		if hasModes {
+			return exitcode.Errorf(exitcode.BadData, "byte %d: the index has a mode for each sequence, which only merge_datasets --multimodal reads", headerBytes+12*n+8*d)
+		}
+		return exitcode.Errorf(exitcode.BadData, "byte %d: the index has no modes of sequences; leave --multimodal out", headerBytes+12*n+8*d)
 	}
 	x.n = int64(n)
 	x.at = tables{headerBytes, 4, headerBytes + 4*x.n, headerBytes + 12*x.n}

@@ -52,7 +52,7 @@ func (x *Indexed) parseOld(idx []byte) error {
 	// Counts are bounded by the file's size before anything is made of them.
 	size := uint64(len(idx))
 	if n != s {
-		return exitcode.Errorf(exitcode.BadData, "byte 32: %d items have %d sizes; each item must have one dimension", n, s)
+		return exitcode.Errorf(exitcode.BadData, "byte 32: there are %d items, but %d sizes; every item must have one dimension", n, s)
 	}
 	if n > size/24 {
 		return exitcode.Errorf(exitcode.BadData, "byte 32: %d items do not fit into the %d bytes of the file", n, size)

@@ -36,7 +36,7 @@ func LeftOut(model string) string {
 		}
 	}
 	if few := cut[:min(3, len(cut))]; len(cut) > 0 {
-		says = append(says, fmt.Sprintf("%d added tokens, such as %s, are cut into pieces", len(cut), strings.Join(few, " ")))
+		says = append(says, fmt.Sprintf("%d added tokens, such as %s, are split into pieces", len(cut), strings.Join(few, " ")))
 	}
 	if len(says) == 0 {
 		return ""

@@ -18,7 +18,7 @@ func TestLeftOut(t *testing.T) {
 		"{}": nil,
 		`{"tokenizer_class": "LlamaTokenizer", "add_bos_token": false, "bos_token": "<s>", "unk_token": "<unk>"}`: nil,
 		`{"tokenizer_class": "LlamaTokenizer"}`: {"texts do not get <s>"},
-		`{"tokenizer_class": "LlamaTokenizer", "add_bos_token": false, "added_tokens_decoder": {"1": {"content": "<s>"}, "500": {"content": "<|im_start|>"}}, "eos_token": "<|im_end|>"}`: {"2 added tokens, such as <|im_start|> <|im_end|>, are cut"},
+		`{"tokenizer_class": "LlamaTokenizer", "add_bos_token": false, "added_tokens_decoder": {"1": {"content": "<s>"}, "500": {"content": "<|im_start|>"}}, "eos_token": "<|im_end|>"}`: {"2 added tokens, such as <|im_start|> <|im_end|>, are split"},
 	} {
 		files := map[string]string{"tokenizer.model": string(model)}
 		if config != "" {

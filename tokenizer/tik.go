@@ -136,7 +136,7 @@ func readRankLines(path string, data []byte) (out [][]byte, err error) {
 		}
 		token, err := base64.StdEncoding.DecodeString(spelled)
 		if n, numErr := strconv.Atoi(rank); err != nil || numErr != nil || n != len(out) || len(token) == 0 {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: line %d is not a base64 token and the rank %d", path, len(out)+1, len(out))
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: line %d must be a token in base64 and the rank %d", path, len(out)+1, len(out))
 		}
 		out = append(out, token)
 	}

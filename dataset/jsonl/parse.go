@@ -378,7 +378,7 @@ func (p *Parser) skipString() (end int, escaped bool, err error) {
 			n := escapeLen(p.line[i:])
 			if n == 0 {
 				p.at = i
-				return 0, false, p.errorf("no such escape in a string")
+				return 0, false, p.errorf("a string contains an invalid escape")
 			}
 			i += n - 1
 		case c < ' ':

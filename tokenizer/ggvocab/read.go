@@ -205,7 +205,7 @@ func (r *reading) byteLevel() map[string]any {
 	}
 	p := preNamed(name)
 	if p == nil {
-		r.fail("%spre %q, the rule by which texts are cut, is not supported; give another tokenizer with --tokenizer-type and --tokenizer-model", prefix, name)
+		r.fail("%spre %q, the rule by which texts are split, is not supported; give another tokenizer with --tokenizer-type and --tokenizer-model", prefix, name)
 		return nil
 	}
 	merges, _ := value(r, "merges", gguf.Value.Strings)

@@ -80,7 +80,7 @@ func Metadata(o Options) (pairs []gguf.Pair, notes []string, err error) {
 	case w.json != nil && (w.json.Model.Type == "BPE" || w.json.Model.Type == ""):
 		err = w.byteLevel()
 	case w.json != nil:
-		err = fmt.Errorf("tokenizer.json: a %s model cannot be stored in GGUF, only BPE", w.json.Model.Type)
+		err = fmt.Errorf("tokenizer.json: a %s model cannot be stored in GGUF; it must be a BPE model", w.json.Model.Type)
 	case w.files["vocab.json"] != nil && w.files["merges.txt"] != nil:
 		err = w.twoFiles()
 	default:
@@ -196,7 +196,7 @@ func isSpecial(token string) bool { return specialForm.MatchString(token) }
 func (w *writing) byteLevel() error {
 	p := preOf(w.json.PreTokenizer)
 	if p == nil {
-		return fmt.Errorf("tokenizer.json: llama.cpp has no name for the rule by which the pre_tokenizer cuts texts (%s)", strings.Join(stepsOf(w.json.PreTokenizer, nil), ", "))
+		return fmt.Errorf("tokenizer.json: llama.cpp has no name for the rule by which the pre_tokenizer splits texts (%s)", strings.Join(stepsOf(w.json.PreTokenizer, nil), ", "))
 	}
 	if err := w.words(w.json.Model.Vocab); err != nil {
 		return fmt.Errorf("tokenizer.json: %w", err)

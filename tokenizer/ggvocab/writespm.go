@@ -30,7 +30,7 @@ func (w *writing) pieces(data []byte) error {
 		return fmt.Errorf("tokenizer.model: %w", err)
 	}
 	if unigram {
-		w.Notes = append(w.Notes, "tokenizer.model is a unigram model: llama.cpp cuts texts by another rule and gives ids on which the model was not trained")
+		w.Notes = append(w.Notes, "tokenizer.model is a unigram model: llama.cpp splits texts by another rule and gives ids on which the model was not trained")
 	}
 	w.spare()
 	for id, p := range list {

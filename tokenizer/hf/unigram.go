@@ -42,7 +42,7 @@ func (r *reader) unigram(raw json.RawMessage) (*unigramModel, []string, error) {
 			out.scores[i], ok = rustFloat(string(entry[1]))
 		}
 		if !ok {
-			return nil, nil, r.bad("entry %d of the vocabulary is not a token and a score", i)
+			return nil, nil, r.bad("entry %d of the vocabulary must be a token and a score", i)
 		}
 		ids[i] = int32(i)
 		out.vocab[tokens[i]] = int32(i)
