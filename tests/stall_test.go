@@ -25,7 +25,7 @@ func TestStallOnGPU(t *testing.T) {
 	train := "pretrain_gpt --num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 16 --max-position-embeddings 16 --micro-batch-size 2 " +
 		"--global-batch-size 4 --lr 1e-3 --mock-data --tokenizer-type NullTokenizer --vocab-size 63 --eval-iters 0 --seed 1 --train-iters 4 --device cuda --stall-seconds 5 "
 	for name, c := range map[string]struct{ line, environment, want string }{
-		"one rank":   {train, "MONOTRON_EMU_HANG=400", "rank 0 stands still: it is in "},
+		"one rank":   {train, "MONOTRON_EMU_HANG=400", "rank 0 makes no progress: it is in "},
 		"goroutines": {train + "--world-size 2 --tensor-model-parallel-size 2", "MONOTRON_EMU_HANG=700", ", where rank "},
 		"processes": {"launch --nproc-per-node 2 -- " + rank + " " + train + "--tensor-model-parallel-size 2 --distributed-backend gloo",
 			"MONOTRON_EMU_GPUS=2", "rank 1 never entered "},

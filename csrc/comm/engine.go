@@ -97,7 +97,7 @@ func load(path string) (*C.mt_comm_api, error) {
 	}
 	api := C.table(library)
 	if api == nil {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s does not export mt_comm_api_get", path)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s is not the Gloo library of monotron: the function mt_comm_api_get is missing; build the library with make gloo", path)
 	}
 	if api.version != C.MT_COMM_VERSION || api.bytes != C.sizeof_mt_comm_api {
 		return nil, exitcode.Errorf(exitcode.BadData, "%s has a function table of version %d and %d bytes, but this program needs version %d and %d bytes; build both from the same source (make build gloo)",

@@ -90,11 +90,11 @@ func loadTable(path string) (*C.mt_device_api, error) {
 	}
 	get := C.dlsym(handle, symbol)
 	if get == nil {
-		return nil, fmt.Errorf("%s is not a kernel library: the function mt_device_api_get is missing", path)
+		return nil, fmt.Errorf("%s is not a kernel library: the function mt_device_api_get is missing; build the library from the source of this program", path)
 	}
 	api := C.mt_call_get(get)
 	if api == nil {
-		return nil, fmt.Errorf("%s has no kernel table", path)
+		return nil, fmt.Errorf("%s has no kernel table; build the library from the source of this program", path)
 	}
 	if err := checkTable(api); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

@@ -33,7 +33,7 @@ func open() (nvml.Interface, error) {
 	case nvml.ERROR_DRIVER_NOT_LOADED:
 		return nil, exitcode.Errorf(exitcode.Usage, "NVIDIA's driver is installed but not running (run nvidia-smi for details)")
 	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
-		return nil, exitcode.Errorf(exitcode.Usage, "NVIDIA's driver was updated but the old driver still runs; reboot, or reload the modules of the driver")
+		return nil, exitcode.Errorf(exitcode.Usage, "NVIDIA's driver was updated, but the old one is still loaded; reboot, or reload the driver's kernel modules")
 	default:
 		return nil, exitcode.Errorf(exitcode.Usage, "NVIDIA's management library does not start: %s", name(r))
 	}

@@ -254,7 +254,7 @@ func (s *still) absent(rank int) *failure.Verdict {
 			where += ": its GPU does not complete its work"
 		}
 	}
-	v.Text = fmt.Sprintf("rank %d stands still: it %s", rank, where)
+	v.Text = fmt.Sprintf("rank %d makes no progress: it %s", rank, where)
 	for other := range s.ranks {
 		c := s.waits(other)
 		if c == nil || !s.lacks(other, rank) {

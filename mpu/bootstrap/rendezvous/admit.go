@@ -66,9 +66,9 @@ func (s *server) misfit(p *peer) *failure.Verdict {
 	}
 	switch {
 	case p.World != s.config.World:
-		return no("%[1]s was started as one of %[2]d %[4]ss, %[4]s 0 as one of %[3]d: start all %[4]ss of a run in the same way", p, p.World, s.config.World, s.config.Called)
+		return no("%[1]s was started as one of %[2]d %[4]ss, but %[4]s 0 as one of %[3]d: start all %[4]ss of a run in the same way", p, p.World, s.config.World, s.config.Called)
 	case p.Rank < 0 || p.Rank >= s.config.World:
-		return no("%s: %ss of this run are 0 to %d", p, s.config.Called, s.config.World-1)
+		return no("%s does not belong to this run, which has the %ss 0 to %d", p, s.config.Called, s.config.World-1)
 	case s.config.Late && s.full && (other == nil || other.left):
 	case s.config.Loose && s.full:
 		code = exitcode.Again

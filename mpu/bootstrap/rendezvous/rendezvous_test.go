@@ -101,7 +101,7 @@ func TestMisfits(t *testing.T) {
 		name, want string
 		other      func(addr string) Config
 	}{
-		{"world size", "started as one of 3 ranks, rank 0 as one of 2", func(a string) Config { return with(a, 1, 3, plain) }},
+		{"world size", "started as one of 3 ranks, but rank 0 as one of 2", func(a string) Config { return with(a, 1, 3, plain) }},
 		{"duplicate", "two processes have the same rank", func(a string) Config { return with(a, 0, 2, plain) }},
 		{"binary", "does not have the same binary as rank 0: B instead of A", func(a string) Config {
 			return with(a, 1, 2, func(c *Config) { c.Alike = map[string]string{"binary": "B"} })
