@@ -29,7 +29,7 @@ func (g *Guard) Check() error {
 	var all []error
 	for _, o := range g.Origins {
 		if u, err := url.Parse(o); o != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != o) {
-			all = append(all, errors.New("origin "+o+" is not of the form scheme://host[:port]; use one as https://example.org, or *"))
+			all = append(all, errors.New("origin "+o+" is not of the form scheme://host[:port]; use one such as https://example.org, or *"))
 		}
 	}
 	for _, h := range g.Hosts {

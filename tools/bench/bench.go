@@ -26,7 +26,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 			"experts: a step of a mixture of experts (moe-237m, or --model, reduced to 2 layers and a small vocabulary) compared with steps of a dense model and of a mixture with more and smaller experts, both with the same number of operations per token.\n" +
 			"ladder: on a GPU, the step in f32, TF32, bf16, bf16 with graphs, for a model of 11M parameters and GPT-2 124M, or --model.\n" +
 			"plans: the numbers of formulas and of layouts that plan checks per second, and the time and memory of a large plan.\n" +
-			"serve: a server of OpenAI's API, ours or another, under Poisson-distributed requests: time to the first token, time between tokens, goodput.",
+			"serve: a server of OpenAI's API, that of monotron or another one, under Poisson-distributed requests: time to the first token, time between tokens, goodput.",
 		Flags: allFlags(),
 		Action: func(c *cli.Context) error {
 			// Only some kinds need a device: the others must run on hosts that have none.
@@ -69,7 +69,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 
 func allFlags() []cli.Flag {
 	list := []cli.Flag{
-		&cli.StringFlag{Name: "model", Value: "gpt2-124m", Usage: "use the model shape of this name, such as gpt2-124m or llama-110m"},
+		&cli.StringFlag{Name: "model", Value: "gpt2-124m", Usage: "`NAME`: use the model shape of this name, such as gpt2-124m or llama-110m"},
 		command.Between(1, 1<<20, &cli.IntFlag{Name: "micro-batch-size", Value: 4, Usage: "use N sequences per micro-batch; a step has one micro-batch"}),
 		command.Between(1, command.Sizes, &cli.IntFlag{Name: "seq-length", Value: 512, Usage: "use N tokens per sequence"}),
 		command.Between(0, 1, &cli.Float64Flag{Name: "dropout", Usage: "set the dropout probability of hidden states and attention"}),

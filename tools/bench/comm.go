@@ -89,7 +89,7 @@ func ways() []timing.Way {
 		all = append(all, timing.Way{Name: "torch.distributed, gloo", Transport: "torch"})
 	}
 	if process.GlooMissing() == nil {
-		all = append(all, timing.Way{Name: "Gloo's own (--fast-reduce)", Transport: "gloo", Fast: true}, timing.Way{Name: "Gloo, our sum", Transport: "gloo"})
+		all = append(all, timing.Way{Name: "Gloo's own (--fast-reduce)", Transport: "gloo", Fast: true}, timing.Way{Name: "Gloo, monotron's sum", Transport: "gloo"})
 	}
-	return append(all, timing.Way{Name: "shared memory, our sum", Transport: "shm"}, timing.Way{Name: "plain TCP, our sum", Transport: "tcp"})
+	return append(all, timing.Way{Name: "shared memory, monotron's sum", Transport: "shm"}, timing.Way{Name: "plain TCP, monotron's sum", Transport: "tcp"})
 }

@@ -64,9 +64,9 @@ func allFlags() []cli.Flag {
 		command.Between(1, command.Sizes, &cli.IntFlag{Name: "max-new-tokens", Usage: "limit an answer to N tokens (default: what the context leaves; 128 for a model without a chat template)"}),
 		command.Between(0, 100, &cli.Float64Flag{Name: "temperature", Value: 0.7, Usage: "divide the logits by this number; 0 takes the most likely token"}),
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "top-k", Usage: "sample from the N most likely tokens (0 uses all tokens)"}),
-		command.Between(0.0001, 1, &cli.Float64Flag{Name: "top-p", Value: 0.95, Usage: "sample from the smallest set of tokens whose probabilities add up to at least this"}),
+		command.Between(0.0001, 1, &cli.Float64Flag{Name: "top-p", Value: 0.95, Usage: "sample from the smallest set of tokens whose probabilities add up to at least this number"}),
 		command.Between(0, 1, &cli.Float64Flag{Name: "min-p", Usage: "sample only from tokens that have at least this fraction of the probability of the most likely token"}),
-		command.Between(0.01, 100, &cli.Float64Flag{Name: "repetition-penalty", Value: 1, Usage: "divide the logits of tokens that occurred before by this"}),
+		command.Between(0.01, 100, &cli.Float64Flag{Name: "repetition-penalty", Value: 1, Usage: "divide positive logits of tokens that occurred before by this number, and multiply negative ones by it"}),
 		command.Between(0, math.MaxUint64, &cli.Uint64Flag{Name: "seed", Usage: "set the seed of the sampling; the same seed gives the same answers (default: a random one)"}),
 		command.Between(0, 1<<30, &cli.IntFlag{Name: "kv-cache-memory", Usage: "use N MiB for the KV cache on each rank (default: enough for the model's context)"}),
 	)

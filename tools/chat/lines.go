@@ -100,7 +100,7 @@ func (l *lines) typed() (line string, err error) {
 			return line, err
 		}
 		if len(line) > mostLine {
-			return "", exitcode.Errorf(exitcode.BadData, "the text has more than %d bytes", mostLine)
+			return "", exitcode.Errorf(exitcode.BadData, "the text has more than %d bytes; enter a shorter text", mostLine)
 		}
 	}
 }

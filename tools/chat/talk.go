@@ -174,7 +174,7 @@ func (t *talk) fitting(question string) ([]int32, error) {
 	case err != nil:
 		return nil, err
 	case len(ids) >= t.capacity:
-		return nil, exitcode.Errorf(exitcode.BadData, "the message has %d tokens but the context has only %d, so the message was not answered", len(ids), t.capacity)
+		return nil, exitcode.Errorf(exitcode.BadData, "the message has %d tokens but the context has only %d, so the message was not answered; shorten it", len(ids), t.capacity)
 	case from > t.forgotten:
 		t.forgotten = from
 		t.notes.Printf("the context of %d tokens is full: the first %d messages are not sent any more; /reset begins a new conversation\n", t.capacity, from)

@@ -24,7 +24,7 @@ func (o *options) merge(src checkpoint.Source, notes *command.Printer) (merged c
 	case o.adapter != "":
 		return o.mergeFolder(src, notes)
 	case o.split != "" && n == 0:
-		return nil, nil, exitcode.Errorf(exitcode.Usage, "--split-adapter %s: %s has no adapter", o.split, info.Path)
+		return nil, nil, exitcode.Errorf(exitcode.Usage, "--split-adapter %s: %s has no adapter; leave the flag out", o.split, info.Path)
 	case o.split != "":
 		return peft.Bare(src), nothing, nil
 	case n > 0:

@@ -26,8 +26,8 @@ the number of elements that differ, and the first one with its index and both va
 only one side has; changes of iteration, samples, schedule and loss scale; and, for information,
 changed settings.
 
-A and B may also be two folders that pretrain_gpt wrote with --log-fingerprints. Then the first
-iteration, rank, micro-batch, layer and tensor that the two runs computed differently is named.
+A and B may also be two folders that pretrain_gpt wrote with --log-fingerprints. The command then
+names the first iteration, rank, micro-batch, layer and tensor that the two runs computed differently.
 
 Exit code 0: nothing differs (settings do not count); 1: something differs.
 
@@ -50,7 +50,7 @@ func Command() *cli.Command {
 			&cli.BoolFlag{Name: "weights-only", Usage: "compare the weights only"},
 			&cli.BoolFlag{Name: "keep-padding", Usage: "also compare the padding rows of the vocabulary"},
 			command.Between(0, math.MaxFloat64, &cli.Float64Flag{Name: "atol", Usage: "accept differences up to atol + rtol*|a|"}),
-			command.Between(0, math.MaxFloat64, &cli.Float64Flag{Name: "rtol", Usage: "set the relative tolerance, see --atol"}),
+			command.Between(0, math.MaxFloat64, &cli.Float64Flag{Name: "rtol", Usage: "set rtol in the formula of --atol"}),
 			&cli.BoolFlag{Name: "all", Usage: "list equal tensors too"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
 		},

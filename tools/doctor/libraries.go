@@ -57,7 +57,7 @@ func (h host) oneDNN() Finding {
 	case os.Getenv("MONOTRON_ONEDNN") == "off":
 		return Finding{Name: "oneDNN", State: Note, Found: "switched off by MONOTRON_ONEDNN=off", Works: "everything, with monotron's C kernels", Costs: oneDNNCost}
 	case path == "":
-		return Finding{Name: "oneDNN", State: Missing, Found: "neither libdnnl.so.3 nor libdnnl.so.2 is known to the linker",
+		return Finding{Name: "oneDNN", State: Missing, Found: "the dynamic linker finds neither libdnnl.so.3 nor libdnnl.so.2",
 			Works: "everything, with monotron's C kernels", Costs: oneDNNCost, Fix: "sudo apt-get install -y libdnnl2"}
 	}
 	found := path

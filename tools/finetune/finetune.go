@@ -86,7 +86,7 @@ func allFlags() []cli.Flag {
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "batch-tokens", Usage: "use as many sequences per step as fit into N tokens, including padding, instead of --batch-size (default: --batch-size applies)"}),
 		command.Between(0, 1<<16, &cli.IntFlag{Name: "micro-batch-size", Usage: "compute N sequences at once; this changes the memory and the speed, but not the result (default: the largest number up to 4 that divides the part of --batch-size that each data-parallel rank has)"}),
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "seq-length", Usage: "use N tokens per sequence; longer rows are truncated (default: 1024, or the model's context if it is shorter)"}),
-		&cli.StringFlag{Name: "packing", Value: "bfd", Usage: "choose how rows fill sequences: bfd (best fit), bfd_split (best fit, where long rows are cut), in_order (the order of the file) or none (one row per sequence, which is the default if --tuning is not sft)"},
+		&cli.StringFlag{Name: "packing", Value: "bfd", Usage: "choose how rows fill sequences: bfd (best fit), bfd_split (best fit, where long rows are split), in_order (the order of the file) or none (one row per sequence, which is the default if --tuning is not sft)"},
 		command.Between(0, 10, &cli.Float64Flag{Name: "lr", Usage: "set the peak learning rate (default: 2e-4 for an adapter, 2e-5 for all weights; if --tuning is not sft, a twentieth of these)"}),
 		command.Between(0, 1<<16, &cli.IntFlag{Name: "lora-rank", Value: 16, Usage: "set the rank of the adapter (0 trains all weights)"}),
 		command.Between(0, 1e9, &cli.Float64Flag{Name: "lora-alpha", Usage: "set alpha; the adapter is multiplied by alpha / rank (default: twice the rank)"}),

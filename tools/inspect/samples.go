@@ -47,9 +47,9 @@ func Samples() *cli.Command {
 			&cli.BoolFlag{Name: "allow-ambiguous-pad-tokens", Usage: "treat a padding id that is also the end-of-document id as padding"},
 			&cli.BoolFlag{Name: "no-mmap-bin-files", Usage: "read .bin files with read calls instead of mapping them into memory"},
 			command.Between(0, 1000, &cli.Float64Flag{Name: "mid-level-dataset-surplus", Value: 0.005, Usage: "set the fraction of spare samples per blended dataset"}),
-			&cli.StringFlag{Name: "train-samples", Usage: "make N training samples (default: one epoch)"},
-			&cli.StringFlag{Name: "valid-samples", Usage: "make N validation samples (default: one epoch)"},
-			&cli.StringFlag{Name: "test-samples", Usage: "make N test samples (default: one epoch)"},
+			&cli.StringFlag{Name: "train-samples", Usage: "make `N` training samples (default: one epoch)"},
+			&cli.StringFlag{Name: "valid-samples", Usage: "make `N` validation samples (default: one epoch)"},
+			&cli.StringFlag{Name: "test-samples", Usage: "make `N` test samples (default: one epoch)"},
 			// What is printed.
 			&cli.StringFlag{Name: "show", Value: "train", Usage: "print samples of this split: train, valid or test"},
 			command.Between(0, command.Counts, &cli.Int64Flag{Name: "first", Usage: "print from this sample on"}),
@@ -62,7 +62,7 @@ func Samples() *cli.Command {
 			&cli.StringFlag{Name: "load", Usage: "with --labels: use the tokenizer and the chat template of this model"},
 			&cli.StringFlag{Name: "chat-template", Usage: "with --labels: read the chat template from this file, in Jinja (default: the template of the tokenizer)"},
 			&cli.BoolFlag{Name: "train-on-prompts", Usage: "with --labels: label every token"},
-			&cli.StringFlag{Name: "write-index", Usage: "write the index arrays (.npy) and descriptions of all splits to this folder"},
+			&cli.StringFlag{Name: "write-index", Usage: "`DIR`: write the index arrays (.npy) and descriptions of all splits to this folder"},
 		}, append(layoutFlags(), command.TokenizerFlags()...)...),
 		Action: runSamples,
 	})

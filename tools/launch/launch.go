@@ -43,7 +43,7 @@ and Ctrl-C are forwarded: the ranks save at the next step and exit with code 75;
 ends them at once.
 
 Kubeflow (PET_*), SkyPilot, dstack and Volcano start this command once on each host and set
---nnodes, --node-rank, --nproc-per-node, --master-addr and --master-port by their variables; an
+--nnodes, --node-rank, --nproc-per-node, --master-addr and --master-port by environment variables; an
 indexed job of Kubernetes sets --node-rank. Flags override them.
 
 Under torchrun (with --no-python), srun, mpirun and mpiexec this command is not needed: start
@@ -107,7 +107,7 @@ func Command() *cli.Command {
 			command.Between(1, 366*24*3600, &cli.IntFlag{Name: "host-wait-seconds", Value: 60, Usage: "with --auto-restart on several hosts: wait N seconds for a lost host"}),
 			// Records and output.
 			&cli.StringFlag{Name: "run-folder", Usage: "write flight records and the verdict to `DIR`, which only its owner can read (default: a temporary folder, kept when the run fails)"},
-			&cli.StringFlag{Name: "log-prefix", Value: "stderr", Usage: "choose the lines that begin with the number of their rank: those of stderr (stderr), those of stdout and stderr (both), or no lines (none)"},
+			&cli.StringFlag{Name: "log-prefix", Value: "stderr", Usage: "`NAME`: choose which lines get the number of their rank as a prefix: those of stderr (stderr), those of stdout and stderr (both), or no lines (none)"},
 		}...),
 		Action: func(c *cli.Context) error {
 			// On another host: the fleet's plan comes on stdin.

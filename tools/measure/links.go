@@ -122,7 +122,7 @@ func agreed(g *comm.Group, d *device.Device, n int) (int, error) {
 
 // processes are all-reduces among processes over shared memory, and the link that they show.
 func (s *survey) processes() error {
-	w := timing.Way{Name: "shared memory, our sum", Transport: "shm"}
+	w := timing.Way{Name: "shared memory, monotron's sum", Transport: "shm"}
 	for _, n := range []int{2, 4} {
 		times, err := w.Time(s.context.Context, s.context.String("device"), n)
 		if err != nil {

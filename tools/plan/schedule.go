@@ -36,7 +36,7 @@ func scheduleCommand() *cli.Command {
 
 			// How layers are divided among stages.
 			command.Between(0, 100000, &cli.IntFlag{Name: "num-layers", Usage: "set the number of layers of the model (default: every chunk has equal work)"}),
-			&cli.StringFlag{Name: "pipeline-model-parallel-layout", Usage: "set the layers of each stage, as in 'Ettt|(tt|)*2L'"},
+			&cli.StringFlag{Name: "pipeline-model-parallel-layout", Usage: "`LAYOUT`: set the layers of each stage, as in 'Ettt|(tt|)*2L'"},
 			&cli.StringFlag{Name: "pp-partition-method", Usage: "use Megatron-DeepSpeed's method to divide layers among stages, as in 'type:transformer|embedding'"},
 			command.Between(0, 100000, &cli.IntFlag{Name: "decoder-first-pipeline-num-layers", Usage: "set the number of layers of the first stage"}),
 			command.Between(0, 100000, &cli.IntFlag{Name: "decoder-last-pipeline-num-layers", Usage: "set the number of layers of the last stage"}),

@@ -30,7 +30,7 @@ func searchCommand() *cli.Command {
 		Flags: []cli.Flag{
 			command.Between(1, 1<<16, &cli.IntFlag{Name: "gpus", Usage: "use N devices"}),
 			&cli.StringFlag{Name: "machine", Usage: "use this machine file, or one of " + strings.Join(plan.Machines(), ", ")},
-			&cli.StringFlag{Name: "memory", Usage: "set the memory of a device, as in 78GiB (default: the machine's)"},
+			&cli.StringFlag{Name: "memory", Usage: "`SIZE`: set the memory of a device, as in 78GiB (default: the machine's)"},
 			command.Between(1, 100, &cli.IntFlag{Name: "best", Value: 10, Usage: "print N layouts"}),
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
 		},
@@ -189,7 +189,7 @@ func rules(s *plan.Search, best []*plan.Found) (lines []string) {
 	if full := n * each; full < memory {
 		say("the rule \"use only data parallelism if the model fits on one device\" applies: weights, gradients and optimizer take %.1f of %.1f GiB", full/(1<<30), memory/(1<<30))
 	} else {
-		say("the rule \"shard or cut a model that does not fit on one device\" applies: with %s bytes per parameter, the model needs %.0f devices", width, math.Ceil(full/memory))
+		say("the rule \"shard or divide a model that does not fit on one device\" applies: with %s bytes per parameter, the model needs %.0f devices", width, math.Ceil(full/memory))
 	}
 	layer := float64(c.Model.LayerParameters(0)) * each
 	if layer > memory {

@@ -31,7 +31,7 @@ func tableCommand() *cli.Command {
 			"to every second row that has the column; the other rows are used as a test.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "machine", Usage: "use this machine file, or one of " + strings.Join(plan.Machines(), ", ")},
-			&cli.StringFlag{Name: "fit", Usage: "fit the machine's rates to this column of measured seconds per step"},
+			&cli.StringFlag{Name: "fit", Usage: "`COLUMN`: fit the machine's rates to this column of measured seconds per step"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object: rows and regimes"},
 		},
 		Action: planTable,
@@ -210,7 +210,7 @@ func (l *layouts) flags(r *layout) ([]string, error) {
 	if n := sizes["nodes"] * l.machine.PerNode; n > 0 && n != world {
 		model := sizes["tp"] * sizes["pp"] * sizes["cp"]
 		if n%model != 0 {
-			return nil, exitcode.Errorf(exitcode.BadData, "%d nodes of %d devices cannot be cut into tp %d x pp %d", sizes["nodes"], l.machine.PerNode, sizes["tp"], sizes["pp"])
+			return nil, exitcode.Errorf(exitcode.BadData, "%d nodes of %d devices cannot be divided into tp %d x pp %d", sizes["nodes"], l.machine.PerNode, sizes["tp"], sizes["pp"])
 		}
 		fmt.Fprintf(l.notes, "line %d: dp %d x tp %d x pp %d need %d devices, but %d nodes have %d: dp %d is used instead\n", r.line, sizes["dp"], sizes["tp"], sizes["pp"], world, sizes["nodes"], n, n/model)
 		world = n

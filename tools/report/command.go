@@ -16,7 +16,7 @@ import (
 	"monotron/tools/internal/command"
 )
 
-const description = `The runs of several FOLDERs are compared in one page. A FOLDER contains the file that --log-jsonl wrote, under any name; the file can also be given
+const description = `The runs of several FOLDERs are compared in one page. A FOLDER contains the file that --log-jsonl wrote, under any name; you can also give the file
 itself. Checkpoints and verdicts in the same folder, or in a folder inside it, become marks, and the
 run's flags are read from the newest checkpoint. The page needs a browser and no network.`
 

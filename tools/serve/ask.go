@@ -110,7 +110,7 @@ func (q *ask) request(s *server, l *loaded) (*inference.Request, error) {
 		}
 	}
 	if q.BeamSearch {
-		all = append(all, wrong("use_beam_search", "this server only samples; use the command generate for beam search"))
+		all = append(all, wrong("use_beam_search", "this server does not support beam search; use monotron generate"))
 	}
 	q.refuse(&all)
 	// All problems in one answer.

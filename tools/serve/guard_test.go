@@ -49,7 +49,7 @@ func TestWhoMayAsk(t *testing.T) {
 		}
 	}
 	_, w := io.Pipe()
-	want := "origin ok.example is not of the form scheme://host[:port]; use one as https://example.org, or *"
+	want := "origin ok.example is not of the form scheme://host[:port]; use one such as https://example.org, or *"
 	if err := call(context.Background(), w, "--load", "x", "--cors-origin", "ok.example"); exitcode.CodeOf(err) != exitcode.Usage || err.Error() != "--cors-origin, --allowed-host: "+want {
 		t.Errorf("an origin without scheme: %v", err)
 	}

@@ -100,7 +100,7 @@ func (q *megatronAsk) requests(s *server, l *loaded) (list []*inference.Request,
 		}
 	}
 	if len(q.Prompts) == 0 || len(q.Prompts) > mostChoices {
-		all = append(all, wrong("prompts", "there are %d texts; there must be 1 to %d", len(q.Prompts), mostChoices))
+		all = append(all, wrong("prompts", "there are %d prompts; there must be 1 to %d", len(q.Prompts), mostChoices))
 	}
 	if len(all) > 0 {
 		return nil, joined(all)

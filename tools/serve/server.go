@@ -374,7 +374,7 @@ func readKeys(path string) (keys []string, err error) {
 		}
 	}
 	if len(keys) == 0 {
-		return nil, exitcode.Errorf(exitcode.BadData, "--api-key-file %s has no key", path)
+		return nil, exitcode.Errorf(exitcode.BadData, "--api-key-file %s has no key; write one key per line", path)
 	}
 	return keys, nil
 }

@@ -15,8 +15,9 @@ func Man(program func() *cli.App) *cli.Command {
 		Name:      "man",
 		Usage:     "print the manual page of the program or of one command",
 		ArgsUsage: "[COMMAND]",
-		Description: `monotron man | man -l -
-monotron man pretrain_gpt > ~/.local/share/man/man1/pretrain_gpt.1`,
+		Description: `Examples:
+  monotron man | man -l -
+  monotron man pretrain_gpt > ~/.local/share/man/man1/pretrain_gpt.1`,
 		Action: func(c *cli.Context) error {
 			// The program's page lists commands without their flags.
 			app := program()

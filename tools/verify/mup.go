@@ -17,7 +17,7 @@ func mupCommand(open func(string) (*device.Device, error)) *cli.Command {
 	return command.Wrap(&cli.Command{
 		Name:  "mup",
 		Usage: "train a small model at several widths and print how much its activations change; with --use-mup the change is about the same at every width",
-		Description: "Makes the coordinate check of muP: a Llama of 3 layers takes the same steps at each width. For the output of each layer and for the logits, the\n" +
+		Description: "Runs the coordinate check of muP: a Llama of 3 layers takes the same steps at each width. For the output of each layer and for the logits, the\n" +
 			"table has the root mean square of their change, and the power of the width with which this change grows. With muP the power is near\n" +
 			"0; with --standard it is not.\n" +
 			"Exit code 0: every power is within --limit; 1: a power is not.",

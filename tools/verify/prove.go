@@ -17,7 +17,7 @@ import (
 var proveFlags = []cli.Flag{
 	command.Between(1, 64, &cli.IntFlag{Name: "world-size", Value: 8, Usage: "use at most N ranks, all in this process"}),
 	&cli.StringFlag{Name: "shape", Value: "gpt2,llama,bloom", Usage: "train these models if no model flags are given"},
-	command.Between(1, 1000000, &cli.IntFlag{Name: "steps", Value: 3, Usage: "train N steps under each layout"}),
+	command.Between(1, 1000000, &cli.IntFlag{Name: "steps", Value: 3, Usage: "train for N steps under each layout"}),
 	&cli.BoolFlag{Name: "full", Usage: "train the model at its full size instead of a reduced one"},
 	&cli.BoolFlag{Name: "bits", Usage: "train with --layout-invariant and require the same bits as on one rank (docs/invariance.md)"},
 	&cli.StringFlag{Name: "only", Usage: "run only layouts whose name contains all these words, as in \"tp2 sp\""},
@@ -31,18 +31,18 @@ var proveFlags = []cli.Flag{
 }
 
 const proveText = "Trains one small model under every legal layout of up to --world-size ranks (tensor, sequence, context, pipeline, data and expert\n" +
-	"parallel, sharded optimizers, recompute) and compares losses, every step's gradients, gradient norm, weights and samples with those of one rank.\n" +
+	"parallel, sharded optimizers, recomputation) and compares losses, every step's gradients, gradient norm, weights and samples with those of one rank.\n" +
 	"The model is that of your training run if you add its flags (at a reduced size unless --full is given), otherwise GPT-2, Llama and BLOOM in turn.\n" +
 	"--bf16 or --fp16 selects the precision.\n\n" +
-	"Exit code 0: every layout trains the same model, or with --mutate every fault is detected; 1: a layout differs, or a fault is not detected.\n\n" +
-	"   monotron verify --world-size 4\n" +
-	"   monotron verify --world-size 8 --bf16 --shape llama\n" +
-	"   monotron verify --mutate --world-size 4\n" +
-	"   monotron verify --world-size 4 --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --swiglu ..."
+	"Exit code 0: every layout trains the same model, or with --mutate every fault is detected; 1: a layout differs, or a fault is not detected.\n\nExamples:\n" +
+	"  monotron verify --world-size 4\n" +
+	"  monotron verify --world-size 8 --bf16 --shape llama\n" +
+	"  monotron verify --mutate --world-size 4\n" +
+	"  monotron verify --world-size 4 --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --swiglu ..."
 
 // proveCommand is `verify` without `case`.
 func proveCommand(open func(string) (*device.Device, error)) cli.Command {
-	return *command.WrapOpen(&cli.Command{Name: "verify", Usage: "prove that every parallel layout trains the same model", Description: proveText, Flags: proveFlags,
+	return *command.WrapOpen(&cli.Command{Name: "verify", Usage: "check that every parallel layout trains the same model", Description: proveText, Flags: proveFlags,
 		Action: func(c *cli.Context) error { return prove(c, open) }})
 }
 

@@ -31,7 +31,7 @@ func Flags() []cli.Flag {
 		&cli.BoolFlag{Name: "ignore-eos", Usage: "bench serve: send ignore_eos, which is not part of OpenAI's API, so that all answers have equal length"},
 		command.Between(0, math.MaxUint64, &cli.Uint64Flag{Name: "seed", Value: 1, Usage: "bench serve: set the seed of arrivals and prompts"}),
 		command.Between(1, 1<<30, &cli.IntFlag{Name: "ttft-limit", Value: 1000, Usage: "bench serve: count a request as good if its first token comes within N milliseconds"}),
-		command.Between(1, 1<<30, &cli.IntFlag{Name: "tpot-limit", Value: 200, Usage: "bench serve: count a request as good if a token after the first takes at most N milliseconds on average"}),
+		command.Between(1, 1<<30, &cli.IntFlag{Name: "tpot-limit", Value: 200, Usage: "bench serve: count a request as good if the tokens after the first take at most N milliseconds each on average"}),
 		command.Between(1, 86400, &cli.IntFlag{Name: "request-timeout", Value: 600, Usage: "bench serve: end a request after N seconds"}),
 	}
 }

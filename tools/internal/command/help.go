@@ -285,6 +285,7 @@ var values = []struct {
 	{"ADDRESS", []string{"addr", "host"}},
 	{"HOST:PORT", []string{"endpoint"}},
 	{"URL", []string{"url"}},
-	{"NAME", []string{"name", "type", "format", "dtype", "device", "to", "schedule", "only", "show", "keys", "key", "lang", "impl", "pattern", "shape"}},
+	{"NAME", []string{"name", "type", "format", "dtype", "device", "to", "schedule", "only", "show", "keys", "key", "lang", "impl", "pattern", "shape",
+		"from", "family", "quantize", "tuning", "keep", "packing", "method", "line"}},
 	{"N", []string{"size", "id", "num"}},
 }

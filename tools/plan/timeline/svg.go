@@ -204,7 +204,7 @@ func (p *picture) legend() {
 	}
 	p.print("<rect x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"%d\" rx=\"3\" fill=\"url(#idle)\" stroke=\"#d9dfe5\"/>\n", x, y-11, legendBox, legendBox)
 	x = p.word(x+legendBox+6, y, "idle")
-	p.word(x, y, "numbers: micro-batches; live: most of them alive at once, each chunk counted")
+	p.word(x, y, "numbers: micro-batches; live: the most micro-batches in memory at once, counted per chunk")
 }
 
 // word writes a text of the legend and returns where the next one begins.

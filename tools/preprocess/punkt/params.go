@@ -30,7 +30,7 @@ const (
 // built in for where there is none.
 func Find(language string) (*Params, error) {
 	if language == "" || strings.ContainsAny(language, "/\\.") {
-		return nil, exitcode.Errorf(exitcode.Usage, "--lang %q is not the name of a language", language)
+		return nil, exitcode.Errorf(exitcode.Usage, "--lang %q is not the name of a language; give a name such as english", language)
 	}
 	var tried []string
 	for _, dir := range dataFolders() {
