@@ -93,6 +93,9 @@ type Twice interface {
 	Copies() Source
 }
 
+// MegatronLM is the Version of a State that Megatron-LM wrote.
+const MegatronLM = "Megatron-LM"
+
 // State is what a run needs in addition to its tensors to resume bit for bit. Only the
 // package that wrote a raw part (json.RawMessage) interprets it.
 type State struct {

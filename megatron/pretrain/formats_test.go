@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"monotron/internal/exitcode"
+	"monotron/internal/golden"
 	"monotron/megatron/arguments"
 	"monotron/megatron/checkpoint"
 	"monotron/megatron/checkpoint/all"
@@ -212,6 +213,19 @@ func TestVocabularyIsPaddedAsAsked(t *testing.T) {
 			if got := rows(to); got != want {
 				t.Errorf("divisor %d, %s: %d rows, want %d", divisor, f, got, want)
 			}
+		}
+	}
+}
+
+// Claim: a run from a checkpoint of Megatron-LM with padding rows says that its losses are not Megatron-LM's, unless it
+// includes these rows.
+func TestPaddingOfMegatronIsNamed(t *testing.T) {
+	load := "--load " + filepath.Join(golden.Dir(t, "checkpoint"), "gpt2-mcore-torch-tp1") +
+		" --use-checkpoint-args --finetune --tokenizer-type NullTokenizer --vocab-size 131 --mock-data --seq-length 8 --micro-batch-size 1 --global-batch-size 1 --train-iters 1 --lr 1e-3 --eval-iters 0 "
+	for flags, said := range map[string]bool{"": true, "--padded-vocab-in-softmax --make-vocab-size-divisible-by 8 ": false} {
+		r := must(t, t.TempDir(), load+flags)
+		if note := "rows that pad the vocabulary"; strings.Contains(r.notes, note) != said {
+			t.Errorf("%s: notes\n%s", flags, r.notes)
 		}
 	}
 }

@@ -77,6 +77,7 @@ func (r *Run) restoreForeign(format checkpoint.Format, dir string, step int64, f
 	if err := r.foreignModel(src.Info()); err != nil {
 		return err
 	}
+	r.notePadding(src)
 	trained := hasMoments(src)
 	if !trained && src.State().Iteration == 0 && !finetune {
 		r.log.note("%s has only weights; training starts from these weights at iteration 0", src.Info().Path)
@@ -89,6 +90,18 @@ func (r *Run) restoreForeign(format checkpoint.Format, dir string, step int64, f
 		return exitcode.Errorf(exitcode.IO, "%s has no optimizer state; use --no-load-optim to continue at the iteration of the checkpoint with new moments, or --finetune to start at iteration 0", src.Info().Path)
 	}
 	return r.loadAll(fromSource(checkpoint.Finite(checkpoint.Retype(src, storedType(r.Config.Precision))), r))
+}
+
+// notePadding says that Megatron-LM computed other losses with the checkpoint than this run does.
+func (r *Run) notePadding(src checkpoint.Source) {
+	m := src.Info().Model
+	if m == nil || r.Config.Model.PaddedVocabCounts || src.State().Version != checkpoint.MegatronLM {
+		return
+	}
+	if rows := m.PaddedVocabSize - m.VocabSize; rows > 0 {
+		r.log.note("Megatron-LM includes the %d rows that pad the vocabulary of %s in the softmax, but this run masks them out, so its losses are a little lower; with --padded-vocab-in-softmax they are those of Megatron-LM",
+			rows, src.Info().Path)
+	}
 }
 
 func fromSource(src checkpoint.Source, r *Run) loader {

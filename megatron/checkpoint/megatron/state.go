@@ -14,12 +14,8 @@ import (
 	"monotron/tokenizer"
 )
 
-// megatronLM is who writes these formats, unless the argument writtenBy, which Megatron does not have, names this
-// program.
-const (
-	megatronLM = "Megatron-LM"
-	writtenBy  = "written_by"
-)
+// writtenBy is an argument that Megatron does not have, and names this program.
+const writtenBy = "written_by"
 
 // ReadState takes everything but the tensors out of a rank's (or torch_dist's
 // common) dict.
@@ -27,7 +23,7 @@ func ReadState(root *pickle.Dict, a Args) checkpoint.State {
 	iteration, _ := root.Get("iteration")
 	n, _ := pickle.Int(iteration)
 	s := checkpoint.State{Iteration: max(0, n), ConsumedTrain: max(0, a.Int64("consumed_train_samples")), ConsumedValid: max(0, a.Int64("consumed_valid_samples")),
-		SkippedTrain: max(0, a.Int64("skipped_train_samples")), Seed: uint64(max(0, a.Int64("seed"))), Version: a.Text(writtenBy, megatronLM), Extra: map[string]json.RawMessage{}}
+		SkippedTrain: max(0, a.Int64("skipped_train_samples")), Seed: uint64(max(0, a.Int64("seed"))), Version: a.Text(writtenBy, checkpoint.MegatronLM), Extra: map[string]json.RawMessage{}}
 	s.Extra[checkpoint.ExtraArgs] = a.JSON()
 	if v, ok := root.Get("num_floating_point_operations_so_far"); ok {
 		if text, ok := asJSON(v, 0); ok {
@@ -378,7 +374,7 @@ func (t *Target) dropNewEnums() {
 func writer(version string) string {
 	const ours = "monotron"
 	switch {
-	case version == "" || version == megatronLM:
+	case version == "" || version == checkpoint.MegatronLM:
 		return ours
 	case strings.HasPrefix(version, ours):
 		return version
