@@ -18,7 +18,7 @@ static attention_call resolve(const mt_attention_forward_args *f, const mt_atten
   c.seen = mt_min(c.sk, c.ahead + c.sq);
   c.d = f->q.shape[3];
   c.padded = mt_up(c.d, ATT_PAD);
-  c.element = mt_attention_kernels(f->q.dtype)->element;
+  c.element = mt_attention_kernels(f)->element;
   return c;
 }
 
@@ -36,7 +36,7 @@ static int64_t forward_scratch(const void *args) {
 /* The last blocks of queries see most keys: they come first. */
 static int32_t forward_run(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
   attention_call c = resolve(args, NULL);
-  const attention_kernels *k = mt_attention_kernels(c.f->q.dtype);
+  const attention_kernels *k = mt_attention_kernels(c.f);
   int64_t pairs = c.batch * c.heads, index = tile % pairs;
   attention_head h = {index / c.heads, index % c.heads / c.per_group, index % c.heads};
   char *room = mt_cpu_room(ctx, att_forward_room(&c));
@@ -72,7 +72,7 @@ static int64_t backward_scratch(const void *args) {
 static int32_t backward_run(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
   const mt_attention_backward_args *g = args;
   attention_call c = resolve(&g->forward, g);
-  const attention_kernels *k = mt_attention_kernels(c.f->q.dtype);
+  const attention_kernels *k = mt_attention_kernels(c.f);
   if (phase == 1) {
     k->sum(&c, tile / c.groups, tile % c.groups, scratch);
     return 0;

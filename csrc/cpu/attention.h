@@ -46,7 +46,11 @@ typedef struct {
   void (*sum)(const attention_call *c, int64_t sample, int64_t group, float *partial);
 } attention_kernels;
 
-const attention_kernels *mt_attention_kernels(int32_t dtype);
+/* Those of a call: of the best set also with --layout-invariant, unless scores are capped. */
+const attention_kernels *mt_attention_kernels(const mt_attention_forward_args *f);
+
+/* The sum of x·y over a row, in the order of vectors as wide as those of mt_isa_level. */
+float mt_attention_dot(const float *x, const float *y, int64_t n);
 
 /* First element of row i of a head in a tensor [s·b, groups, heads, d]; rows lie
  * att_step elements apart. */

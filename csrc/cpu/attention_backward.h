@@ -75,9 +75,7 @@ static void K(query_numbers)(K(backward_state) *s) {
     K(fetch_rows)(c, &c->g->d_o, s->head, row + ATT_AHEAD, 1, c->sq);
     K(load_row)(o, att_row(c, &c->f->o, s->head, row), c->f->o.dtype, c->d);
     K(load_row)(d_o, att_row(c, &c->g->d_o, s->head, row), c->g->d_o.dtype, c->d);
-    vf sum = {0};
-    V_EACH(c->d, j, m, sum = v_mad(v_load_n(o, MT_F32, j, m), v_load_n(d_o, MT_F32, j, m), sum););
-    s->through[i] = v_sum(sum);
+    s->through[i] = mt_attention_dot(o, d_o, c->d);
     s->lse[i] = lse[row * c->f->lse.stride[2]] * ATT_LOG2E;
   }
 }
