@@ -136,6 +136,13 @@ static inline int32_t gemm_exact(const gemm_job *job) { return job->chunk || job
 /* Whether sums over k are of leaves: of more than one, of one in several stretches, on a grid. */
 static inline int32_t gemm_tree(const gemm_job *job) { return gemm_exact(job) || job->leaves > 1 || job->stretches > 1; }
 
+/* Levels of the tree of leaves: a leaf's own sums are at the lowest. */
+static inline int64_t gemm_levels(const gemm_job *job) {
+  int64_t levels = 1;
+  for (int64_t n = job->leaves; n > 1; n >>= 1) levels++;
+  return levels;
+}
+
 /* Where the leaf that begins at k ends. */
 static inline int64_t gemm_leaf_end(const gemm_job *job, int64_t k) {
   if (!job->leaf) return k + gemm_leaf(job);

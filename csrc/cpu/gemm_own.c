@@ -204,12 +204,19 @@ static void leaves_in_stretches(own_call *o, int64_t depth) {
     }
 }
 
+/* A part of a leaf, whose sums continue those of the parts before. */
+static void part_of_leaf(own_call *o) {
+  const gemm_part *p = o->part;
+  const int64_t leaf = gemm_leaf(o->job);
+  o->leaf = p->k0 / leaf;
+  blocks(o, p->k0, p->k1, p->depth, p->k0 % leaf == 0, p->k1 % leaf == 0);
+}
+
 void mt_gemm_own(const gemm_kernel *kr, const gemm_job *job, const gemm_part *p, void *workspace) {
-  own_call o = {.kernel = kr, .job = job, .part = p, .levels = 1};
+  own_call o = {.kernel = kr, .job = job, .part = p, .levels = gemm_levels(job)};
   const int64_t depth = p->depth;
   const int32_t tree = gemm_tree(job), exact = gemm_exact(job), adjacent = tree && job->k > 0 && job->stretches <= 1;
   const int64_t deepest = adjacent ? mt_max(BLOCK, depth) : depth;
-  for (int64_t n = job->leaves; n > 1; n >>= 1) o.levels++; /* a leaf's own sums are at the lowest */
   o.single = !p->sums && !tree && depth >= p->k1 - p->k0;
   o.b = workspace;
   o.a = o.b + mt_up(kr->nr * deepest * kr->element, 64);
@@ -222,7 +229,8 @@ void mt_gemm_own(const gemm_kernel *kr, const gemm_job *job, const gemm_part *p,
     o.rest = (float *)(o.exact + down * across * kr->mr * kr->nr);
   }
   if (kr->begin) kr->begin();
-  if (adjacent) adjacent_leaves(&o, depth);
+  if (tree && p->sums) part_of_leaf(&o);
+  else if (adjacent) adjacent_leaves(&o, depth);
   else if (tree && !exact) leaves_in_stretches(&o, depth);
   else if (!tree) blocks(&o, p->k0, p->k1, depth, p->k0 == 0, p->k1 == job->k);
   if (exact) mt_raise(job->peak, o.most);

@@ -24,13 +24,14 @@ typedef struct {
   int64_t m, n, k, chunks;             /* of a chunk; their number */
   int64_t depth;                       /* of a block of k: by k alone, so that parts of C are made as all of C is */
   int64_t segment;                     /* of k, which blocks do not cross: all, or a leaf's part of a stretch */
+  int64_t levels;                      /* of the tree of leaves; 1: there is none */
   int64_t a_bytes, b_bytes;            /* of a buffer */
   int32_t a_buffers, b_buffers;        /* none where a tile packs for itself */
   gemm_grid grid;                      /* of a chunk's C */
 } packed_plan;
 
-static gemm_grid cut(const gemm_kernel *kr, const gemm_job *job, int64_t m, int64_t n, int64_t k) {
-  if (gemm_tree(job)) return mt_gemm_cut(m, n, k, (gemm_limits){TREE_ROWS, TREE_COLUMNS, kr->mr, kr->nr});
+static gemm_grid cut(const gemm_kernel *kr, const gemm_job *job, int64_t m, int64_t n, int64_t k, int32_t along) {
+  if (gemm_tree(job) && along != ALONG_K) return mt_gemm_cut(m, n, k, (gemm_limits){TREE_ROWS, TREE_COLUMNS, kr->mr, kr->nr});
   /* Of few rows a tile with many columns is too large a part of all: threads would not end together. */
   const int64_t columns = m <= FEW * kr->mr ? FEW * kr->nr / 2 : gemm_depth(kr, k) < k ? COLUMNS : WIDE;
   return mt_gemm_cut(m, n, k, (gemm_limits){ROWS, columns, kr->mr, kr->nr});
@@ -41,27 +42,35 @@ static int64_t piece(int64_t n, int64_t line_bytes, int64_t unit) {
   return mt_up(mt_ceil(n, mt_ceil(n * line_bytes, CHUNK)), unit);
 }
 
+/* Whether the chunks of `bytes` for each k may be along k: it is the longest dimension, there is space for the sums, and
+ * chunks can be parts of leaves. */
+static int32_t can_chunk_k(const gemm_job *job, int64_t levels, int64_t bytes) {
+  if (job->chunk || job->stretches > 1 || job->k < mt_max(job->m, job->n) || job->m * job->n * levels > SUMS / 4) return 0;
+  return !gemm_tree(job) || gemm_leaf(job) * bytes > CHUNK;
+}
+
 static packed_plan plan_of(const gemm_kernel *kr, const gemm_job *job) {
-  packed_plan p = {.kernel = kr, .m = job->m, .n = job->n, .k = job->k, .chunks = 1, .depth = gemm_job_depth(kr, job), .grid = cut(kr, job, job->m, job->n, job->k)};
+  packed_plan p = {.kernel = kr, .m = job->m, .n = job->n, .k = job->k, .chunks = 1, .depth = gemm_job_depth(kr, job), .levels = gemm_levels(job)};
+  p.grid = cut(kr, job, job->m, job->n, job->k, ALONG_NONE);
+  p.segment = gemm_tree(job) ? gemm_leaf(job) : job->k;
   int64_t a = p.grid.across > 1 ? job->m : 0, b = p.grid.down > 1 ? job->n : 0, line = job->k * kr->element;
   if ((a + b) * line > WHOLE) {
-    if (!job->leaves && !job->chunk && job->k >= mt_max(job->m, job->n) && job->m * job->n <= SUMS / 4) p.along = ALONG_K;
+    if (can_chunk_k(job, p.levels, (a + b) * kr->element)) p.along = ALONG_K;
     else p.along = a > b ? ALONG_M : ALONG_N;
     if (p.along == ALONG_M) p.chunks = mt_ceil(job->m, p.m = piece(job->m, line, LINES));
     if (p.along == ALONG_N) p.chunks = mt_ceil(job->n, p.n = piece(job->n, line, LINES));
-    if (p.along == ALONG_K) p.chunks = mt_ceil(job->k, p.k = piece(job->k, (a + b) * kr->element, p.depth));
-    p.grid = cut(kr, job, p.m, p.n, p.k);
+    if (p.along == ALONG_K) p.chunks = job->k / p.segment * mt_ceil(p.segment, p.k = piece(p.segment, (a + b) * kr->element, p.depth));
+    p.grid = cut(kr, job, p.m, p.n, p.k, p.along);
   }
   if (p.grid.across > 1) p.a_buffers = p.along == ALONG_M || p.along == ALONG_K ? 2 : 1;
   if (p.grid.down > 1) p.b_buffers = p.along == ALONG_N || p.along == ALONG_K ? 2 : 1;
-  p.segment = gemm_tree(job) ? gemm_leaf(job) : p.k;
   p.a_bytes = mt_up(mt_up(p.m, kr->mr) * mt_up(p.k, kr->k_unit) * kr->element, 64);
   p.b_bytes = mt_up(mt_up(p.n, kr->nr) * mt_up(p.k, kr->k_unit) * kr->element, 64);
   return p;
 }
 
 /* The sums of all tiles, kept where k is chunked. */
-static int64_t tile_sums(const packed_plan *p) { return p->along == ALONG_K ? mt_up(p->grid.rows, p->kernel->mr) * mt_up(p->grid.columns, p->kernel->nr) : 0; }
+static int64_t tile_sums(const packed_plan *p) { return p->along == ALONG_K ? mt_up(p->grid.rows, p->kernel->mr) * mt_up(p->grid.columns, p->kernel->nr) * p->levels : 0; }
 
 int64_t mt_gemm_packed_scratch(const gemm_kernel *kr, const gemm_job *job) {
   packed_plan p = plan_of(kr, job);
@@ -72,8 +81,13 @@ int64_t mt_gemm_packed_scratch(const gemm_kernel *kr, const gemm_job *job) {
 typedef struct { gemm_tile c; int64_t k0, k1; } range;
 
 static range chunk_of(const packed_plan *p, const gemm_job *job, int64_t chunk) {
-  int64_t i = p->along == ALONG_M ? chunk * p->m : 0, j = p->along == ALONG_N ? chunk * p->n : 0, k = p->along == ALONG_K ? chunk * p->k : 0;
-  return (range){{i, mt_min(job->m, i + p->m), j, mt_min(job->n, j + p->n)}, k, mt_min(job->k, k + p->k)};
+  int64_t i = p->along == ALONG_M ? chunk * p->m : 0, j = p->along == ALONG_N ? chunk * p->n : 0, k = 0, k1 = job->k;
+  if (p->along == ALONG_K) { /* no chunk crosses a segment's end */
+    int64_t each = mt_ceil(p->segment, p->k), from = chunk / each * p->segment;
+    k = from + chunk % each * p->k;
+    k1 = mt_min(from + p->segment, k + p->k);
+  }
+  return (range){{i, mt_min(job->m, i + p->m), j, mt_min(job->n, j + p->n)}, k, k1};
 }
 
 /* How a chunk of an operand is cut for packing: lines in groups, each block of k in

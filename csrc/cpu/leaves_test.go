@@ -63,6 +63,27 @@ func TestLeavesOfProductsByAVX2(t *testing.T) {
 	}
 }
 
+// Claim (gemm_packed.c): a product by leaves that goes through in parts of leaves has the bits of one that does not, as of few of
+// its rows and columns.
+func TestPartsOfLeaves(t *testing.T) {
+	d := opened(t)
+	defer d.Close()
+	for _, k := range []int64{40960, 43200} { // leaves of blocks of one depth, and of several
+		const m, n, rows, columns = 250, 260, 20, 30
+		r := rand.New(rand.NewPCG(3, uint64(k)))
+		all := device.MatmulArgs{C: random(d, r, m, n), A: random(d, r, m, k), B: random(d, r, k, n)}
+		few := device.MatmulArgs{C: random(d, r, rows, columns), A: all.A.Slice(0, m-rows, rows), B: all.B.Slice(1, n-columns, columns)}
+		for _, leaves := range []int32{1, 2, 8} {
+			all.Leaves, few.Leaves = leaves, leaves
+			d.Matmul(all)
+			d.Matmul(few)
+			if !bytes.Equal(bytesOf(d, few.C), bytesOf(d, all.C.Slice(0, m-rows, rows).Slice(1, n-columns, columns))) {
+				t.Errorf("k = %d in %d leaves: the last rows and columns alone have other bits", k, leaves)
+			}
+		}
+	}
+}
+
 // Claim (docs/invariance.md): a gradient on a grid has the same bits whatever the samples of a
 // micro-batch and the order in which they come.
 func TestGradientsOnGridsHaveNoOrder(t *testing.T) {
