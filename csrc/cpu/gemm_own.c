@@ -7,7 +7,10 @@
 
 #include "gemm.h"
 
-enum { BLOCK = 256 }; /* of k, at most, where a block has several leaves */
+enum {
+  BLOCK = 256,      /* of k, at most, where a block has several leaves; */
+  EXACT_BLOCK = 128 /* on a grid: all that a micro tile takes stays in the L1 cache from one leaf to the next */
+};
 
 typedef struct {
   const gemm_kernel *kernel;
@@ -103,8 +106,8 @@ static void micro_tile(own_call *o, int64_t i, int64_t j, const char *a, const c
   if (last && !o->job->stream) fetch(o->job, i, here.i1 - i, j, here.j1 - j);
   if (exact && !o->later) memset(exact, 0, n * sizeof *exact);
   for (int64_t p = 0; p < o->pieces; p++) {
-    int64_t from = piece_from(o, p);
-    kr->micro(mt_up(o->ends[p] - from, kr->k_unit), a + from * o->a_row, b + from * o->b_row, sums, !o->first, next);
+    const int64_t from = piece_from(o, p);
+    kr->micro(mt_up(o->ends[p] - from, kr->k_unit), a + from * o->a_row, b + from * o->b_row, sums, !o->first, next + from * o->b_row);
     if (exact && o->last) o->most = kr->grid_add(sums, exact, n, *o->job->grid, o->most);
     else if (o->levels > 1 && o->last) all = grow(o, o->leaf + p, sums);
   }
@@ -169,12 +172,13 @@ static void blocks(own_call *o, int64_t k0, int64_t k1, int64_t depth, int32_t f
 
 /* As many complete leaves from k on as fit into a block; returns where they end, or k where not one fits. */
 static int64_t complete_leaves(own_call *o, int64_t k) {
+  const int64_t most = o->exact ? EXACT_BLOCK : BLOCK;
   o->k = k;
   o->first = o->last = 1;
   o->pieces = 0;
   for (int64_t end = k; k < o->job->k; k = end) {
     end = gemm_leaf_end(o->job, k);
-    if (end - o->k > BLOCK) break;
+    if (end - o->k > most) break;
     o->ends[o->pieces++] = (int16_t)(end - o->k);
   }
   o->depth = k - o->k;
