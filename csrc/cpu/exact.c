@@ -19,8 +19,8 @@ static int64_t squares_scratch(const void *args) {
   return mt_flat_tiles(mt_len(&((const mt_exact_squares_args *)args)->x)) * LIMBS * (int64_t)sizeof(double);
 }
 
-MT_OP(grid_add, grid_tiles, grid_scratch)
-MT_OP(exact_squares, squares_tiles, squares_scratch)
+MT_OP_OF_ANY_WIDTH(grid_add, grid_tiles, grid_scratch)
+MT_OP_OF_ANY_WIDTH(exact_squares, squares_tiles, squares_scratch)
 #else
 #include "exact.h"
 
@@ -51,13 +51,40 @@ static int32_t K(grid_add)(mt_context *ctx, const void *args, void *scratch, int
 }
 
 /* sums += what remains of squares, rounded; the remainder stays. */
-V void K(limb)(vd *sums, vd *rest, double grid) {
-  vd magic = v_magic(grid), limb = (*rest + magic) - magic;
+V void K(limb)(vd *sums, vd *rest, vd magic) {
+  vd limb = (*rest + magic) - magic;
   *sums += limb;
   *rest -= limb;
 }
 
+/* Limbs of the squares of n elements from the first-th on: those before are 0. */
+V void K(limbs)(const mt_exact_squares_args *a, int64_t from, int64_t n, const vd *magic, vd *total, int first) {
+  V_EACH(n, i, m,
+    vf x = v_load_n(a->x.data, MT_F32, from + i, m);
+    vd lo = v_lo(x) * a->scale, hi = v_hi(x) * a->scale;
+    lo *= lo, hi *= hi;
+#pragma GCC unroll 4
+    for (int k = first; k < LIMBS; k++) {
+      K(limb)(&total[k], &lo, magic[k]);
+      K(limb)(&total[k], &hi, magic[k]);
+    });
+}
+
+/* How many of the first limbs are 0 for n elements: the largest square is at most half of their grid. */
+V int K(zero_limbs)(const mt_exact_squares_args *a, int64_t from, int64_t n, const double *grid) {
+  vi peak = {0};
+  V_EACH(n, i, m, peak = v_larger(peak, v_magnitude(v_load_n(a->x.data, MT_F32, from + i, m))););
+  int32_t bits = v_largest_bits(peak);
+  float most;
+  memcpy(&most, &bits, sizeof most);
+  double root = most * a->scale;
+  int zero = 0;
+  while (zero < LIMBS - 1 && root * root <= grid[zero] / 2) zero++; /* not of nan */
+  return zero;
+}
+
 static int32_t K(exact_squares)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
+  enum { NEAR = 1024 }; /* elements that stay in the L1 cache from their largest to their squares */
   const mt_exact_squares_args *a = args;
   int64_t n = mt_len(&a->x);
   double *sums = scratch;
@@ -67,19 +94,24 @@ static int32_t K(exact_squares)(mt_context *ctx, const void *args, void *scratch
       for (int k = 0; k < LIMBS; k++) out[k] += sums[t * LIMBS + k];
     return 0;
   }
+  /* The limbs' grids: each is 2^bits times as fine as the one before. */
   mt_range r = mt_flat_range(n, tile);
-  vd total[LIMBS] = {{0}};
-  const double step = ldexp(1, (int)-a->bits);
-  V_EACH(r.to - r.from, i, m,
-    vf x = v_load_n(a->x.data, MT_F32, r.from + i, m);
-    vd lo = v_lo(x) * a->scale, hi = v_hi(x) * a->scale;
-    lo *= lo, hi *= hi;
-    double grid = 1;
-    for (int k = 0; k < LIMBS; k++) {
-      grid *= step;
-      K(limb)(&total[k], &lo, grid);
-      K(limb)(&total[k], &hi, grid);
-    });
+  vd total[LIMBS] = {{0}}, magic[LIMBS];
+  double grid[LIMBS];
+  for (int k = 0; k < LIMBS; k++) {
+    grid[k] = ldexp(1, (int)-a->bits * (k + 1));
+    magic[k] = v_magic(grid[k]);
+  }
+  /* A few elements at a time, with the limbs that they have. */
+  for (int64_t i = r.from; i < r.to; i += NEAR) {
+    const int64_t count = mt_min(NEAR, r.to - i);
+    switch (K(zero_limbs)(a, i, count, grid)) {
+    case 0: K(limbs)(a, i, count, magic, total, 0); break;
+    case 1: K(limbs)(a, i, count, magic, total, 1); break;
+    case 2: K(limbs)(a, i, count, magic, total, 2); break;
+    default: K(limbs)(a, i, count, magic, total, 3);
+    }
+  }
   for (int k = 0; k < LIMBS; k++) sums[tile * LIMBS + k] = v_sum_d(total[k]);
   return 0;
 }

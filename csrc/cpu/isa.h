@@ -79,11 +79,14 @@
 #endif
 #define MT_CALL(name, ...) MT_CALL_AT(mt_isa_level, name, ##__VA_ARGS__)
 
-/* Defines mt_cpu_<op> over the kernels K(op). */
-#define MT_OP(op, tiles, scratch)                                                                          \
+/* Defines mt_cpu_<op> over the kernels K(op). MT_OP_OF_ANY_WIDTH: their bits do not depend on the vectors' width, so that
+ * --layout-invariant keeps the best set. */
+#define MT_OP_AT(level, op, tiles, scratch)                                                                \
   static int32_t op##_run(mt_context *ctx, const void *args, void *shared, int32_t phase, int64_t tile) { \
-    return MT_CALL(op, ctx, args, shared, phase, tile);                                                    \
+    return MT_CALL_AT(level, op, ctx, args, shared, phase, tile);                                          \
   }                                                                                                        \
   const mt_op mt_cpu_##op = {tiles, scratch, op##_run};
+#define MT_OP(op, tiles, scratch) MT_OP_AT(mt_isa_level, op, tiles, scratch)
+#define MT_OP_OF_ANY_WIDTH(op, tiles, scratch) MT_OP_AT(mt_isa_ordered, op, tiles, scratch)
 
 #endif
