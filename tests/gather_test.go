@@ -67,7 +67,7 @@ func continuesWithoutHost(l *launching) {
 	}
 	_ = cmds[1].Wait() // it was killed
 	err := cmds[0].Wait()
-	if text := notes[0].String(); err != nil || !strings.Contains(text, "lost number 1 of 2 hosts; continuing with 1, 4 ranks") {
+	if text := notes[0].String(); err != nil || !strings.Contains(text, "lost number 1 of 2 hosts; continuing with 1 host, 4 ranks") {
 		t.Fatalf("%v: %s", err, text)
 	}
 	l.continuesLike("g.jsonl", "whole.jsonl", 12)

@@ -238,7 +238,7 @@ func hostsContinueWithout(l *launching, launch string) {
 	cmd, notes := l.start(launch+"--auto-restart --host-wait-seconds 3 -- pretrain_gpt "+eight+steady+paused+"--save ck --save-interval 2 --log-jsonl g.jsonl", "g.jsonl", 4)
 	perish(l.daemons[0]) // that of rank 0
 	err := cmd.Wait()
-	if text := notes.String(); err != nil || !strings.Contains(text, "lost 127.0.0.1 of 2 hosts; continuing with 1, 4 ranks") {
+	if text := notes.String(); err != nil || !strings.Contains(text, "lost 127.0.0.1 of 2 hosts; continuing with 1 host, 4 ranks") {
 		t.Fatalf("%v: %s", err, text)
 	}
 	l.continuesLike("g.jsonl", "whole.jsonl", 12)

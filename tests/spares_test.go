@@ -109,7 +109,7 @@ func noSpareLeft(l *launching) {
 			l.t.Fatal(err)
 		}
 	}
-	l.says(l.ended(cmds, notes, 0, -1, -1), "lost number 1, 2 of 3 hosts; continuing with 1, 4 ranks", "no complete memory checkpoint", "--replication-jump 4 has no effect with the 4 ranks that are left")
+	l.says(l.ended(cmds, notes, 0, -1, -1), "lost number 1, 2 of 3 hosts; continuing with 1 host, 4 ranks", "no complete memory checkpoint", "--replication-jump 4 has no effect with the 4 ranks that are left")
 }
 
 // Claim: spare hosts that go disturb nothing, and end with their own code.

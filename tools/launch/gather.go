@@ -169,7 +169,7 @@ func (o *options) hostsToUse(here int, gone string, notes io.Writer) (hosts int,
 		return 0, exitcode.Errorf(exitcode.IO, "lost %s of %d hosts: the run has %s (%d ranks) left, %s; restore the host, or restart with a layout that fits",
 			gone, o.all, logging.Count(here, "host"), here*o.local, why)
 	}
-	fmt.Fprintf(notes, "launch: lost %[2]s of %[1]d hosts; continuing with %[3]d hosts, %[4]d ranks\n", o.all, gone, hosts, hosts*o.local)
+	fmt.Fprintf(notes, "launch: lost %s of %d hosts; continuing with %s, %d ranks\n", gone, o.all, logging.Count(hosts, "host"), hosts*o.local)
 	return hosts, nil
 }
 
