@@ -2,6 +2,7 @@ package health
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -81,7 +82,7 @@ func firstApart(calls map[int][]Call, name, group string, end int64, sign signer
 	}
 	// The first number on which ranks differ. The odd side is the one with fewer ranks; where both
 	// are equal, the one that differs in other groups too, then the one that differs from its past.
-	for seq := range end + 1 {
+	for _, seq := range slices.Sorted(maps.Keys(seqs)) {
 		one, other := parties(seqs[seq])
 		if one == "" {
 			continue

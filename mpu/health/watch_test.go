@@ -229,6 +229,14 @@ func TestBlame(t *testing.T) {
 	if rank, why := blame(at, calls); rank != 3 {
 		t.Errorf("what follows a barrier was the same before: %d, %s", rank, why)
 	}
+	// A long run has made more collectives than can be counted one by one.
+	late := map[int][]Call{0: call("tp 0,1", 8), 1: call("tp 0,1", 8), 2: call("tp 2,3", 8), 3: call("tp 2,3", 7)}
+	for _, list := range late {
+		list[0].Seq = 1 << 50
+	}
+	if rank, _ := blame(&failure.Differing{Group: "tp", Members: []int{2, 3}, Seq: 1 << 50, Ranks: [2]int{2, 3}}, late); rank != 3 {
+		t.Errorf("call 2^50: rank %d", rank)
+	}
 	calls = map[int][]Call{2: call("tp 2,3", 8), 3: call("tp 2,3", 7)}
 	if rank, why := blame(at, calls); rank != -1 {
 		t.Errorf("two that differ, and nobody to compare with: %d, %s", rank, why)
