@@ -2,6 +2,8 @@ package health
 
 import (
 	"bytes"
+	"compress/flate"
+	"io"
 	"runtime"
 	"strings"
 	"time"
@@ -51,10 +53,10 @@ type Named struct {
 // Key names a group among all of a run, as calls do.
 func (n Named) Key() string { return n.Name + " " + n.Ranks }
 
-// Report is what a rank says when it is asked, and when it fails.
+// Report is what a rank says when it is asked, and when it fails. When a run fails, rank 0 hears one of each rank.
 type Report struct {
-	Stack string `json:"stack,omitempty"` // of the rank's goroutine
-	Calls []Call `json:"calls,omitempty"` // the last ones, oldest first
+	Stack packed `json:"-"` // of the rank's goroutine
+	Calls []Call `json:"-"` // the last ones, oldest first
 
 	Failure *failure.Verdict `json:"failure,omitempty"` // why it fails; nil: it was asked
 }
@@ -117,11 +119,34 @@ const (
 // report is the rank's stack and last calls.
 func (r *Recorder) report(why error) *Report {
 	calls := r.Calls()
-	p := &Report{Stack: r.stack(), Calls: calls[max(0, len(calls)-sentCalls):]}
+	p := &Report{Stack: pack(r.stack()), Calls: calls[max(0, len(calls)-sentCalls):]}
 	if why != nil {
 		p.Failure = failure.Of(r.Rank(), why).Brief()
 	}
 	return p
+}
+
+// packed is a deflated text: of the stacks of all ranks, rank 0 shows only that of the rank to blame.
+type packed []byte
+
+func pack(text string) packed {
+	if text == "" {
+		return nil
+	}
+	var b bytes.Buffer
+	w, err := flate.NewWriter(&b, flate.BestSpeed)
+	if err != nil {
+		panic(err) // the level is valid
+	}
+	_, _ = io.WriteString(w, text) // a buffer takes all
+	_ = w.Close()
+	return b.Bytes()
+}
+
+// text is what was packed, of at most sentStack bytes: up to where it is damaged.
+func (p packed) text() string {
+	text, _ := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(p)), sentStack)) // it may come from outside
+	return string(text)
 }
 
 // stack is that of the rank's own goroutine.

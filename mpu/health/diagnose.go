@@ -438,7 +438,7 @@ func describe(v *failure.Verdict, ranks []view) {
 		v.Host, v.PID = state.hello.Host, state.hello.PID
 	}
 	if state.report != nil {
-		v.Stack = state.report.Stack
+		v.Stack = state.report.Stack.text()
 		if n := len(state.report.Calls); n > 0 {
 			v.LastCall = state.report.Calls[n-1].Kept()
 		}

@@ -6,12 +6,17 @@ import (
 	"slices"
 )
 
-// fields writes or reads the fields of a heartbeat, one after the other: one list of them serves both. Rank 0 reads one of
-// each rank every second, and JSON would take it ten times as long.
+// fields writes or reads the fields of a heartbeat or a report, one after the other: one list of them serves both. Rank 0
+// reads a heartbeat of each rank every second, and a report of each when a run fails; JSON would take it ten times as long.
 type fields struct {
 	bytes   []byte // written so far, or left to be read
 	reading bool
 	bad     bool // what was read ended too early, or has a number that does not fit
+
+	// Of a report, whose calls are much alike.
+	shares bool
+	texts  []string // that it has had so far
+	last   int64    // time that it has had last
 }
 
 // number is one integer.
@@ -41,7 +46,24 @@ func (f *fields) count(n int) int {
 	return n
 }
 
+// text is a text. One that a report has had already is a number.
 func (f *fields) text(p *string) {
+	if f.shares {
+		at := 0 // it is new
+		if !f.reading {
+			at = slices.Index(f.texts, *p) + 1
+		}
+		number(f, &at)
+		switch {
+		case at < 0 || at > len(f.texts):
+			f.fail()
+			return
+		case at > 0:
+			*p = f.texts[at-1]
+			return
+		}
+		defer func() { f.texts = append(f.texts, *p) }()
+	}
 	n := f.count(len(*p))
 	switch {
 	case !f.reading:
@@ -49,6 +71,20 @@ func (f *fields) text(p *string) {
 	case !f.bad:
 		*p, f.bytes = string(f.bytes[:n]), f.bytes[n:]
 	}
+}
+
+// time is a time. A report has its distance from the one before it.
+func (f *fields) time(p *int64) {
+	if !f.shares {
+		number(f, p)
+		return
+	}
+	apart := *p - f.last
+	number(f, &apart)
+	if f.reading {
+		*p = f.last + apart
+	}
+	f.last = *p
 }
 
 func (f *fields) flags(list ...*bool) {
@@ -145,9 +181,11 @@ func (f *fields) beat(b *Beat) {
 }
 
 func (f *fields) call(c *Call) {
-	for _, p := range []*int64{&c.Number, &c.Seq, &c.Count, &c.Step, &c.Start, &c.End} {
+	for _, p := range []*int64{&c.Number, &c.Seq, &c.Count, &c.Step} {
 		number(f, p)
 	}
+	f.time(&c.Start)
+	f.time(&c.End)
 	number(f, &c.Op)
 	number(f, &c.Reduce)
 	number(f, &c.Root)
@@ -159,4 +197,16 @@ func (f *fields) call(c *Call) {
 		f.flags(&m.Send)
 		number(f, &m.Number)
 	})
+}
+
+// report is a report, but for why the rank fails.
+func (f *fields) report(r *Report) {
+	f.shares = true
+	list(f, &r.Calls, f.call)
+	f.shares = false
+	text := string(r.Stack)
+	f.text(&text)
+	if f.reading && text != "" {
+		r.Stack = []byte(text)
+	}
 }

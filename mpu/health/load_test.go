@@ -73,6 +73,7 @@ var loadFaults = map[string]struct {
 	"half-open":    {true, failure.Silence, "it is stopped, or its host or network failed; it was also the relay of other ranks of its host (1)"},
 	"stalled":      {false, failure.Stall, "never entered all_reduce(sum) of 8 f32 #40 of world group 0"},
 	"relay-closed": {true, failure.Death, "died: its connection was lost; at its last heartbeat it was in the forward pass of step 5; it was also the relay of other ranks of its host (1)"},
+	"mismatch":     {false, failure.Mismatch, "differs: its call #40 is all_reduce(sum) of 7 f32, but that of the other ranks is all_reduce(sum) of 8 f32"},
 	"relay-silent": {true, failure.Silence, "it is stopped, or its host or network failed; it was also the relay of other ranks of its host (1)"},
 }
 
@@ -109,7 +110,7 @@ func load(t *testing.T, world int, fault string) {
 	relay.next(t)
 	relayed.next(t)
 	t.Logf("%d ranks met in %.1f s; rank 0: %s", world, meeting.Seconds(), met)
-	t.Logf("the slowest to connect: rank %d after %.1f s; it connected %d times; the last failure: %v", slowest.ranks[0], slowest.ready.Seconds(), slowest.tries, slowest.last)
+	t.Logf("the slowest to connect: rank %d after %.1f s; it connected %d times; the last failure: %v", slowest.ranks[0], slowest.ready.Seconds(), slowest.tries, slowest.why)
 	go h.beat()
 	time.Sleep(5 * time.Second)
 	// One comes to harm.
@@ -130,6 +131,10 @@ func load(t *testing.T, world int, fault string) {
 			fmt.Fprintln(p.in, "stall")
 		}
 		h.stalls.Store(true)
+	case "mismatch":
+		h.prepare()
+		began = time.Now()
+		fmt.Fprintln(victim.in, "differ")
 	}
 	end := first.next(t)
 	verdict := time.Since(began)
@@ -229,8 +234,9 @@ func TestLoadProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	var heard atomic.Int64
+	var w *Watcher
 	if rank == 0 {
-		w := NewWatcher(world, Settings{Limit: 15 * time.Second}, s.Ask, func(v *failure.Verdict) { _ = s.Judge(v) })
+		w = NewWatcher(world, Settings{Limit: 15 * time.Second}, s.Ask, func(v *failure.Verdict) { _ = s.Judge(v) })
 		defer w.Close()
 		s.Hear(func(rank int, sent []byte) {
 			w.Hear(rank, sent)
@@ -241,8 +247,7 @@ func TestLoadProcess(t *testing.T) {
 	s.Speak(func() (string, []byte) {
 		return At(Forward, 5), loadMessage(rank, world, stalls.Load() && rank != world/3+1, stalls.Load(), true)
 	}, func() {
-		sent, _ := (&message{Report: &Report{Stack: "goroutine 1 [running]:\n"}}).write()
-		_ = s.Tell(sent) // the run has ended otherwise
+		_ = s.Tell(loadReported(rank, world)) // the run has ended otherwise
 	})
 	tell := func(v *failure.Verdict) {
 		files, _ := os.ReadDir("/proc/self/fd")
@@ -255,41 +260,30 @@ func TestLoadProcess(t *testing.T) {
 	tell(nil)
 	go func() {
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+			if in.Text() == "differ" {
+				at := comm.Call{Group: "g0", Seq: 40, Rank: rank - 1, Members: []int{rank - 1, rank}, Op: comm.AllReduce, Reduce: comm.Sum, Root: -1, Count: 8}
+				mine := at
+				mine.Rank, mine.Count = rank, 7
+				_ = s.Fail(comm.Differ(&at, &mine)) // all hear it
+			}
 			stalls.Store(true)
 		}
 	}()
 	<-s.Lost()
 	var v *failure.Verdict
 	if errors.As(s.Err(), &v) {
+		if v.Kind == failure.Mismatch {
+			_ = s.Tell(loadReported(rank, world)) // as a rank does that ends so
+		}
+		if v.Kind == failure.Mismatch && w != nil {
+			v = w.Verdict(v)
+		}
 		tell(v)
 	}
 	_ = s.Close() // the verdict is printed
 }
 
 var loadSecret = []byte("of a test of load")
-
-// loadMessage is what a rank reports with a beat: it computes, or waits in a collective of all ranks, or does nothing.
-func loadMessage(rank, world int, waits, idle, hello bool) []byte {
-	// The rank is in eight groups, as one of TP8 x CP2 x DP x PP8 would be.
-	m := &message{Beat: &Beat{Phase: Forward, Step: 5, Busy: !idle}}
-	groups := []Named{{"world", fmt.Sprintf("0-%d", world-1)}}
-	for i, width := range []int{8, 16, 64, 128, 256, 512, 1024} {
-		from := rank / width * width
-		groups = append(groups, Named{"g" + strconv.Itoa(i), fmt.Sprintf("%d-%d", from, min(world, from+width)-1)})
-	}
-	for range groups {
-		m.Beat.Groups = append(m.Beat.Groups, Count{Entered: 40})
-	}
-	if waits {
-		m.Beat.Waiting = &Call{Group: groups[0].Key(), Seq: 40, Op: comm.AllReduce, Reduce: comm.Sum, Root: -1, Count: 8, DType: "f32", Outer: "model/mlp.go:84"}
-		m.Beat.Groups[0].Entered++
-	}
-	if hello {
-		m.Hello = &Hello{PID: rank, Host: "host", Groups: groups}
-	}
-	sent, _ := m.write() // of this file's making
-	return sent
-}
 
 // simulated is the ranks that are connections, one for each host: they keep nothing of the list of all, which each of so
 // many would have, and say every second what they have said before.
@@ -298,6 +292,7 @@ type simulated struct {
 	addr    string
 	ends    chan struct{}
 	stalls  atomic.Bool
+	reports atomic.Bool // when they hear the verdict
 	hosts   []*simulatedHost
 	joined  sync.WaitGroup
 	reading sync.WaitGroup
@@ -306,6 +301,7 @@ type simulated struct {
 // simulatedHost is one of them, as the rank that connects those of its host to rank 0.
 type simulatedHost struct {
 	ranks []int
+	last  [][]byte // its ranks' reports, as they travel
 	conn  net.Conn
 	err   error
 	judged,
@@ -315,7 +311,7 @@ type simulatedHost struct {
 	began time.Time
 	ready time.Duration // until its last connection was made
 	tries int
-	last  error // of a connection that was made again
+	why   error // of the last connection that was made again
 }
 
 // newSimulated has all ranks join but 0 and the two that are processes.
@@ -349,7 +345,7 @@ func (h *simulated) live(a *simulatedHost) (err error) {
 	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(pauses.Next()) {
 		a.tries++
 		if a.conn, err = net.DialTimeout("tcp", h.addr, rendezvous.DialTime); err != nil {
-			a.last = err
+			a.why = err
 			continue
 		}
 		if err = rendezvous.Call(a.conn, loadSecret); err == nil {
@@ -362,7 +358,7 @@ func (h *simulated) live(a *simulatedHost) (err error) {
 		if err == nil || a.counted {
 			return err
 		}
-		a.last = fmt.Errorf("after %v: %w", time.Since(a.began).Round(time.Millisecond), err)
+		a.why = fmt.Errorf("after %v: %w", time.Since(a.began).Round(time.Millisecond), err)
 		a.conn.Close() // it is made again
 	}
 	return err
@@ -408,6 +404,11 @@ func (h *simulated) read(a *simulatedHost) error {
 			h.joined.Done()
 		case bytes.HasPrefix(short, []byte(`{"Kind":"verdict"`)):
 			a.judged = true
+			if h.reports.Load() {
+				for _, frame := range a.last {
+					_ = a.send(frame) // rank 0's verdict misses it
+				}
+			}
 			return nil
 		}
 	}
@@ -456,6 +457,16 @@ func (h *simulated) beat() {
 		case <-tick.C:
 		}
 	}
+}
+
+// prepare has all ranks report when they hear the verdict.
+func (h *simulated) prepare() {
+	for _, a := range h.hosts {
+		for seat, rank := range a.ranks {
+			a.last = append(a.last, rendezvous.ReportFrame(seat, loadReported(rank, h.world)))
+		}
+	}
+	h.reports.Store(true)
 }
 
 // heard checks that all ranks have the verdict.

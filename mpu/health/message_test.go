@@ -162,6 +162,62 @@ func TestHeartbeatArrives(t *testing.T) {
 	}
 }
 
+// Claim: every field of a report arrives as it was sent; one that is cut short anywhere is refused.
+func TestReportArrives(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 9))
+	for range 300 {
+		want := &message{Report: &Report{Failure: failure.Of(2, exitcode.Errorf(exitcode.BadData, "mine")).Brief(), Stack: pack(strings.Repeat("goroutine ", random.IntN(99)))}}
+		for range random.IntN(20) {
+			if b := randomBeat(random); b.Waiting != nil {
+				b.Waiting.Site, b.Waiting.Outer = strings.Repeat("a", random.IntN(4)), strings.Repeat("b", random.IntN(4))
+				want.Report.Calls = append(want.Report.Calls, *b.Waiting)
+			}
+		}
+		sent, err := want.write()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := read(sent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got.Report.Calls, want.Report.Calls) || got.Report.Stack.text() != want.Report.Stack.text() || got.Report.Failure.Code != exitcode.BadData {
+			t.Fatalf("%+v, sent %+v", got.Report, want.Report)
+		}
+		if got, err := read(sent[:random.IntN(len(sent))]); err == nil {
+			t.Fatalf("a part is read as %+v", got.Report)
+		}
+	}
+	if n := reflect.TypeFor[Report]().NumField(); n != 3 {
+		t.Errorf("a report has %d fields, of which 3 are sent: see fields.go", n)
+	}
+}
+
+// Claim (docs/failures.md): what rank 0 hears of each rank when a run fails takes 4 KiB at most: a stack of 40 calls, and
+// the last 64 collectives of 8 groups from 16 lines.
+func TestReportIsSmall(t *testing.T) {
+	n := len(loadReported(5462, 16384))
+	t.Logf("%d bytes, with a stack of %d", n, len(loadStack()))
+	if n > 4<<10 {
+		t.Error("a report is too large")
+	}
+}
+
+// Claim: the stack in a report, whatever was sent as one, gives a text of limited length.
+func TestPackedStack(t *testing.T) {
+	if text := strings.Repeat("goroutine 1 [running]:\n", 100); pack(text).text() != text {
+		t.Error("a stack is not unpacked as it was packed")
+	}
+	if n := len(pack(strings.Repeat("x", 1<<22)).text()); n != sentStack {
+		t.Errorf("a long text is unpacked to %d bytes, not %d", n, sentStack)
+	}
+	for _, wrong := range []packed{nil, {1, 2, 3}, pack("goroutine 1")[:3]} {
+		if text := wrong.text(); len(text) > len("goroutine 1") {
+			t.Errorf("%v is unpacked as %q", wrong, text)
+		}
+	}
+}
+
 // Claim: numbers that no rank sends, and lists longer than their message, are refused without the memory that they ask for.
 func TestWrongHeartbeats(t *testing.T) {
 	nan := &Beat{}
@@ -190,7 +246,7 @@ func TestWrongHeartbeats(t *testing.T) {
 // FuzzMessage: whatever a rank sends is an error or a message.
 func FuzzMessage(f *testing.F) {
 	for _, m := range []*message{{Hello: &Hello{Groups: []Named{{"tp", "0,1"}}}}, {Beat: &Beat{Phase: Data, Groups: []Count{{Entered: 3}}}},
-		{Report: &Report{Stack: "goroutine 1", Calls: []Call{{Op: comm.Barrier}}}}} {
+		{Report: &Report{Stack: pack("goroutine 1"), Calls: []Call{{Op: comm.Barrier}}}}} {
 		sent, err := m.write()
 		if err != nil {
 			f.Fatal(err)
@@ -200,6 +256,9 @@ func FuzzMessage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		w := newWatcher(2, Settings{Limit: time.Second}, nil, nil)
 		w.Hear(0, sent)
+		if r := w.ranks[0].report; r != nil {
+			describe(&failure.Verdict{}, w.ranks)
+		}
 		w.ranks[1] = w.ranks[0]
 		if f := w.frozen(time.Now().Add(3 * time.Second)); f != nil {
 			f.diagnose()

@@ -27,7 +27,7 @@ func (s *server) follow(l *line) {
 			return
 		}
 		if m.Kind == kindReport {
-			m.beats = []Beat{{Seat: m.Seat, Report: m.Report}}
+			m.beats = []Beat{{Seat: m.Seat, Report: m.report}}
 		}
 		for _, b := range m.beats {
 			if p := l.at(b.Seat); p != nil && hears != nil && len(b.Report) > 0 {

@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
@@ -119,6 +120,26 @@ func TestHeartbeatsArePacked(t *testing.T) {
 	for n := 1; n < len(text); n++ {
 		if _, err := unpackBeats(nil, text[:n]); (err == nil) != complete[n] {
 			t.Errorf("%d of %d bytes: %v", n, len(text), err)
+		}
+	}
+}
+
+// Claim: a report arrives as it was sent, whatever is in it, and takes a few bytes more.
+func TestReportsArePacked(t *testing.T) {
+	report := make([]byte, 256)
+	for i := range report {
+		report[i] = byte(i)
+	}
+	for _, seat := range []int{0, 7, 300} {
+		sent := ReportFrame(seat, report)
+		m, err := newReader(bytes.NewReader(sent)).message(len(sent))
+		if err != nil || m.Kind != kindReport || m.Seat != seat || !bytes.Equal(m.report, report) || len(sent) > len(report)+8 {
+			t.Errorf("seat %d: %d bytes, %+v, %v", seat, len(sent), m, err)
+		}
+	}
+	for _, text := range [][]byte{{reportMark}, {reportMark, 0xff}, packReport(1<<40, report)} {
+		if seat, _, err := unpackReport(text); err == nil {
+			t.Errorf("%v is a report of seat %d", text, seat)
 		}
 	}
 }

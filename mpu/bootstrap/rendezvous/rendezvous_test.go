@@ -369,6 +369,8 @@ func FuzzReadMessage(f *testing.F) {
 	f.Add(full)
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, '{'})
 	f.Add([]byte{0, 0, 0, 2, '{', '}'})
+	f.Add(BeatsFrame([]Beat{{3, []byte("step 7"), []byte("a")}}))
+	f.Add(ReportFrame(3, []byte("a")))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := newReader(bytes.NewReader(data)).message(1000)
 		if (m == nil) == (err == nil) {

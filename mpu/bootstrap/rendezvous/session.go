@@ -111,7 +111,7 @@ func (s *Session) Speak(say func() (at string, report []byte), asked func()) {
 
 // Tell sends a report to the listener on rank 0 between two beats.
 func (s *Session) Tell(report []byte) error {
-	return s.tell(&message{Kind: kindReport, Report: report})
+	return s.tell(&message{Kind: kindReport, report: report})
 }
 
 // Hear gives rank 0 what ranks tell from now on.

@@ -14,7 +14,7 @@ import (
 )
 
 // message is what travels between ranks and the server: a length of four bytes, big endian, and this as JSON, or,
-// where it is heartbeats, those in bytes. Several ranks share a connection, those of a host (relay.go): each has a
+// where it is heartbeats or a report, those in bytes. Several ranks share a connection, those of a host (relay.go): each has a
 // seat there, by which messages from it and to it are distinguished. Seat 0 is that of the rank that has made the connection.
 type message struct {
 	Kind   string
@@ -24,11 +24,11 @@ type message struct {
 	List   []byte  `json:",omitempty"` // kindJoined: all ranks, packed
 	From   int     `json:",omitempty"` // kindBeat to a rank: the rank at the other end of its connection
 	At     string  `json:",omitempty"` // kindBeat to a rank: what that one is at
-	Report []byte  `json:",omitempty"` // kindReport: for the listener on rank 0
 
 	Verdict *failure.Verdict `json:",omitempty"` // kindFail, kindRefused, kindVerdict
 
-	beats []Beat // kindBeat from ranks
+	beats  []Beat // kindBeat from ranks
+	report []byte // kindReport: for the listener on rank 0
 }
 
 // Beat is one heartbeat.
@@ -72,9 +72,12 @@ const longestName = 256
 func frame(m *message) ([]byte, error) {
 	var text []byte
 	var err error
-	if m.beats != nil {
+	switch {
+	case m.Kind == kindReport:
+		text = packReport(m.Seat, m.report)
+	case m.beats != nil:
 		text = packBeats(m.beats)
-	} else {
+	default:
 		text, err = json.Marshal(m)
 	}
 	if err != nil {
@@ -89,6 +92,10 @@ func JoinFrame(seat int, m *Member) []byte {
 }
 
 func BeatsFrame(beats []Beat) []byte { return mustFrame(&message{Kind: kindBeat, beats: beats}) }
+
+func ReportFrame(seat int, report []byte) []byte {
+	return mustFrame(&message{Kind: kindReport, Seat: seat, report: report})
+}
 
 // reader reads the messages of a connection. A buffer takes what has come with one call of the system.
 type reader struct {
@@ -114,20 +121,29 @@ func (r *reader) message(limit int) (*message, error) {
 	if _, err := io.ReadFull(r.from, text); err != nil {
 		return nil, err
 	}
-	if len(text) > 0 && text[0] == beatsMark {
-		var err error
-		r.beats, err = unpackBeats(r.beats[:0], text)
-		return &message{Kind: kindBeat, beats: r.beats}, err
-	}
 	m := &message{}
-	if err := json.Unmarshal(text, m); err != nil {
+	var err error
+	switch {
+	case n > 0 && text[0] == beatsMark:
+		r.beats, err = unpackBeats(r.beats[:0], text)
+		m.Kind, m.beats = kindBeat, r.beats
+	case n > 0 && text[0] == reportMark:
+		m.Kind = kindReport
+		m.Seat, m.report, err = unpackReport(text)
+	default:
+		err = json.Unmarshal(text, m)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("a message is invalid: %w", err)
 	}
 	return m, nil
 }
 
-// beatsMark begins heartbeats, as no JSON does.
-const beatsMark = 1
+// What begins heartbeats and a report, and no JSON.
+const (
+	beatsMark  = 1
+	reportMark = 2
+)
 
 // packBeats writes heartbeats: the mark, then of each its seat, its length and its text and report.
 func packBeats(beats []Beat) (text []byte) {
@@ -153,6 +169,21 @@ func unpackBeats(beats []Beat, text []byte) ([]Beat, error) {
 		beats = append(beats, Beat{int(seat), at, report})
 	}
 	return beats, nil
+}
+
+// packReport writes a report: the mark, the seat of the rank, and what it reports.
+func packReport(seat int, report []byte) []byte {
+	return append(binary.AppendUvarint([]byte{reportMark}, uint64(seat)), report...)
+}
+
+// unpackReport reads what packReport wrote.
+func unpackReport(text []byte) (seat int, report []byte, err error) {
+	p := packed{text[1:]}
+	n, err := p.number()
+	if err != nil || n > math.MaxInt32 {
+		return 0, nil, errTruncated
+	}
+	return int(n), p.left, nil
 }
 
 // packed are numbers and texts as varints and lengths; none reaches beyond the end.
