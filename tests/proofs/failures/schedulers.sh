@@ -52,10 +52,11 @@ rank_of() { # JSONL RANK: the process of a rank, by its environment
   done
 }
 
-# launched NAME VERSION COMMAND...: COMMAND runs pretrain_gpt with the flags that follow it
+# launched NAME VERSION STOP KILL COMMAND...: COMMAND runs pretrain_gpt with the flags that follow it, and ends with the codes that docs/launch.md
+# has (STOP, KILL: regular expressions)
 launched() {
-  local name=$1 version=$2 same stop kill pid code
-  shift 2
+  local name=$1 version=$2 stops=$3 kills=$4 same stop kill pid code
+  shift 4
   rm -rf a.jsonl b.jsonl c.jsonl ck-b
   "$@" pretrain_gpt $flags --train-iters 4 --log-jsonl a.jsonl >a.log 2>&1 || { tail -n 5 a.log; wrong "$name: exit code $?"; }
   same=$(equal "$name" a.jsonl)
@@ -67,6 +68,7 @@ launched() {
   code=0
   wait "$pid" || code=$?
   [ -s ck-b/latest_checkpointed_iteration.txt ] || wrong "$name: a stop saved nothing: $(tail -n 3 b.log)"
+  [[ $code =~ ^($stops)$ ]] || wrong "$name: $code after a stop, not $stops"
   stop="$code, saved"
   # kill -9 of a rank
   "$@" pretrain_gpt $flags $long --log-jsonl c.jsonl >c.log 2>&1 &
@@ -75,7 +77,7 @@ launched() {
   kill -9 "$(rank_of c.jsonl 5 | head -1)"
   code=0
   wait "$pid" || code=$?
-  [ $code -ne 0 ] || wrong "$name: 0 after a rank was killed"
+  [[ $code =~ ^($kills)$ ]] || wrong "$name: $code after a rank was killed, not $kills"
   [ -z "$(pgrep -f 'log-jsonl c.jsonl' || true)" ] || sleep 15
   [ -z "$(pgrep -f 'log-jsonl c.jsonl' || true)" ] || wrong "$name: ranks are left after one was killed"
   kill=$code
@@ -189,6 +191,7 @@ END
   kill -9 "$(rank_of job.jsonl 5 | head -n 1)" || wrong "sbatch: rank 5 is not there"
   local killed
   killed=$(until_over "$job")
+  [ "$killed" = "FAILED 137:0 " ] || wrong "sbatch: $killed after a rank was killed"
   row "sbatch docs/jobs/train.sbatch|$(slurmd -V)|$same|scancel: $cancelled|$killed|TERM: 75, requeued $times time, then $requeued"
   # An allocation with one launcher a node.
   rm -rf a.jsonl
@@ -218,7 +221,7 @@ torchrun_part() {
     wait $second || code=$((code > 0 ? code : $?))
     return $code
   }
-  launched "torchrun, two namespaces" "torch $("$python" -c 'import torch; print(torch.__version__)')" torchrun_two
+  launched "torchrun, two namespaces" "torch $("$python" -c 'import torch; print(torch.__version__)')" 1 1 torchrun_two
   ip netns del "$a"
   ip netns del "$b"
 }
@@ -228,11 +231,11 @@ for part in ${PARTS:-slurm openmpi mpich torchrun}; do
     slurm) slurm_part ;;
     openmpi)
       if command -v mpirun.openmpi >/dev/null; then
-        launched "Open MPI's mpirun" "$(mpirun.openmpi --version | sed -nE '1s/.* ([0-9.]+)$/\1/p')" mpirun.openmpi --allow-run-as-root --oversubscribe -np 8
+        launched "Open MPI's mpirun" "$(mpirun.openmpi --version | sed -nE '1s/.* ([0-9.]+)$/\1/p')" 75 '137|74' mpirun.openmpi --allow-run-as-root --oversubscribe -np 8
       else echo "skipped: Open MPI: no mpirun.openmpi (Debian: openmpi-bin)"; fi ;;
     mpich)
       if command -v mpiexec.hydra >/dev/null; then
-        launched "MPICH's mpiexec" "$(mpiexec.hydra --version | sed -nE 's/.*Version: *([0-9.]+).*/\1/p')" mpiexec.hydra -n 8
+        launched "MPICH's mpiexec" "$(mpiexec.hydra --version | sed -nE 's/.*Version: *([0-9.]+).*/\1/p')" 75 9 mpiexec.hydra -n 8
       else echo "skipped: MPICH: no mpiexec.hydra (Debian: mpich)"; fi ;;
     torchrun) torchrun_part ;;
   esac
