@@ -19,8 +19,11 @@ import (
 // quick is a patience for tests: the waits are short, the attempts as many as usual.
 var quick = store.Patience{Attempts: 6, Wait: time.Millisecond, MaxWait: 2 * time.Millisecond, Deadline: 5 * time.Second, Floor: 1 << 20}
 
-func connect(t *testing.T) *store.S3 {
-	s, err := store.Connect("s3://"+storetest.Bucket+"/some/place", store.Options{Patience: quick, PartBytes: 64 << 10})
+func connect(t *testing.T) *store.S3 { return connectWith(t, quick) }
+
+func connectWith(t *testing.T, p store.Patience) *store.S3 {
+	t.Helper()
+	s, err := store.Connect("s3://"+storetest.Bucket+"/some/place", store.Options{Patience: p, PartBytes: 64 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,6 +174,31 @@ func TestErrorsName(t *testing.T) {
 	server.Fault(func(*http.Request) storetest.Kind { return storetest.Refused })
 	if _, err = s.List(ctx, ""); err == nil || !strings.Contains(err.Error(), "no HTTP status") || !strings.Contains(err.Error(), "AWS_ENDPOINT_URL_S3") {
 		t.Error(err)
+	}
+}
+
+// Claim: the error of an upload that stands still names the part and the time limit; that of a clock that is wrong names the clock.
+func TestErrorsNameLatenessAndClock(t *testing.T) {
+	server := storetest.New(t)
+	hurried := quick
+	hurried.Deadline, hurried.Attempts = 200*time.Millisecond, 2
+	s, ctx := connectWith(t, hurried), context.Background()
+	for kind, want := range map[storetest.Kind][]string{
+		storetest.Late:   {"s3://tests/some/place/x", "part 2", "the request did not end within 200ms", "attempt 2"},
+		storetest.Skewed: {"s3://tests/some/place/x", "part 2", "RequestTimeTooSkewed", "attempt 1", "403", "this host's clock"},
+	} {
+		server.Fault(func(r *http.Request) storetest.Kind {
+			if strings.Contains(r.URL.RawQuery, "partNumber=2") {
+				return kind
+			}
+			return storetest.None
+		})
+		_, err := store.PutBytes(ctx, s, "x", noise(150<<10), store.When{})
+		for _, text := range want {
+			if err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("%q is not in: %v", text, err)
+			}
+		}
 	}
 }
 

@@ -2,6 +2,8 @@
 package storetest
 
 import (
+	"bytes"
+	"context"
 	"io"
 	"log"
 	"net/http"
@@ -9,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
@@ -32,6 +35,8 @@ const (
 	Truncated        // done; the answer's body ends early, though complete by its header
 	CutAnswer        // done; the connection ends inside the answer's body
 	ErrorInBody      // done; the answer is 200 with an error in its body, as Amazon's CompleteMultipartUpload
+	Skewed           // 403 because of the caller's clock, nothing is done
+	Late             // done when the caller has given up, or after lateness; its answer is lost
 	Kinds
 )
 
@@ -93,11 +98,34 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusServiceUnavailable, "SlowDown")
 	case Denied:
 		fail(w, http.StatusForbidden, "AccessDenied")
+	case Skewed:
+		fail(w, http.StatusForbidden, "RequestTimeTooSkewed")
+	case Late:
+		s.late(r)
 	case None:
 		s.real.ServeHTTP(w, r)
 	default:
 		s.spoiled(kind, w, r)
 	}
+}
+
+// lateness is after how long a late request is done although its connection is still there.
+const lateness = time.Second
+
+// late does the request when nobody waits for its answer any more.
+func (s *Server) late(r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler) // it has not arrived
+	}
+	select {
+	case <-r.Context().Done():
+	case <-time.After(lateness):
+	}
+	r = r.WithContext(context.WithoutCancel(r.Context()))
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	s.real.ServeHTTP(httptest.NewRecorder(), r)
+	panic(http.ErrAbortHandler)
 }
 
 // spoiled does the request and spoils its answer.

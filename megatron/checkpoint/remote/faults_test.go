@@ -51,15 +51,12 @@ func (s *storm) fault(*http.Request) storetest.Kind {
 
 // Claim: whatever goes wrong with the requests of a save, at whichever of them the process is killed, what is fetched
 // then is the checkpoint before or the new one, bit for bit; the new one where the save said so; and
-// the next run saves and leaves nothing but checkpoints. MONOTRON_FAULTS sets the number of saves.
+// the next run saves and leaves nothing but checkpoints. MONOTRON_FAULTS sets the number of saves, MONOTRON_FAULTS_SEED the first one's seed.
 func TestFaults(t *testing.T) {
-	trials := 150
-	if n, err := strconv.Atoi(os.Getenv("MONOTRON_FAULTS")); err == nil {
-		trials = n
-	}
+	first, trials := number("MONOTRON_FAULTS_SEED", 0), number("MONOTRON_FAULTS", 150)
 	server := storetest.New(t)
 	saved, lost, faults := 0, 0, 0
-	for seed := range trials {
+	for seed := first; seed < first+trials; seed++ {
 		ok, hit := trial(t, server, uint64(seed))
 		faults += hit
 		if ok {
@@ -68,13 +65,21 @@ func TestFaults(t *testing.T) {
 			lost++
 		}
 		if t.Failed() {
-			t.Fatalf("trial %d", seed)
+			t.Fatalf("seed %d", seed)
 		}
 	}
-	t.Logf("%d faults in %d saves: %d saved, %d not; each time a whole checkpoint was fetched", faults, trials, saved, lost)
+	t.Logf("%d faults in %d saves (seeds %d to %d): %d saved, %d not; each time a complete checkpoint was fetched", faults, trials, first, first+trials-1, saved, lost)
 	if faults < trials*3/4 || saved < trials/10 || lost < trials/10 {
 		t.Error("the faults do not reach what they are for")
 	}
+}
+
+// number is a variable of the environment.
+func number(name string, usual int) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+		return n
+	}
+	return usual
 }
 
 // trial has one save go wrong. Its cases: a new iteration, one that is saved again with another content, and
@@ -82,14 +87,8 @@ func TestFaults(t *testing.T) {
 func trial(t *testing.T, server *storetest.Server, seed uint64) (ok bool, hit int) {
 	random := rand.New(rand.NewPCG(seed, 7))
 	server.Fault(nil)
-	where := fmt.Sprintf("s3://%s/trial-%d", storetest.Bucket, seed)
-	open := func() (*remote.Remote, store.Store) {
-		s, err := store.Connect(where, store.Options{Patience: quick, PartBytes: 24 << 10})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return remote.New(s), s
-	}
+	prefix := fmt.Sprintf("trial-%d", seed)
+	open := func() (*remote.Remote, store.Store) { return remoteAt(t, prefix, quick, 24<<10) }
 	here := scratch(t)
 	defer os.RemoveAll(here)
 	before, _ := open()
@@ -104,7 +103,7 @@ func trial(t *testing.T, server *storetest.Server, seed uint64) (ok bool, hit in
 		t.Fatal(err)
 	}
 	next := []int64{30, 20, 30}[seed%3]
-	r, _ := open()
+	r, _ := remoteAt(t, prefix, hurried, 24<<10)
 	if seed%3 == 2 {
 		r.KeepLast = 1
 	}
@@ -258,14 +257,15 @@ func killedAfter(t *testing.T, s store.Store, next int64, steps int) (done bool)
 func TestFetchFaults(t *testing.T) {
 	server := storetest.New(t)
 	r, _ := newRemote(t)
+	faulty, _ := remoteAt(t, "run", hurried, 8<<10)
 	here := scratch(t)
 	for _, n := range []int64{10, 20} {
 		if err := save(t, here, n, 1, r); err != nil {
 			t.Fatal(err)
 		}
 	}
-	fetches, failed := 60, 0
-	for seed := range fetches {
+	first, fetches, failed := number("MONOTRON_FAULTS_SEED", 0), number("MONOTRON_FAULTS", 60), 0
+	for seed := first; seed < first+fetches; seed++ {
 		random := rand.New(rand.NewPCG(uint64(seed), 8))
 		dir := scratch(t)
 		if seed%2 == 0 {
@@ -275,7 +275,7 @@ func TestFetchFaults(t *testing.T) {
 		}
 		s := &storm{from: 1 + random.IntN(6), kind: 1 + storetest.Kind(random.IntN(int(storetest.Kinds)-1)), final: random.IntN(2) == 0, rand: random}
 		server.Fault(s.fault)
-		f, err := r.Fetch(context.Background(), dir, 20, func() {})
+		f, err := faulty.Fetch(context.Background(), dir, 20, func() {})
 		server.Fault(nil)
 		if err != nil {
 			failed++
@@ -290,8 +290,9 @@ func TestFetchFaults(t *testing.T) {
 		if f, err := r.Fetch(context.Background(), dir, -1, func() {}); err != nil || f.Iteration != 20 || same(native.Path(here, 20), native.Path(dir, 20)) != nil {
 			t.Errorf("after fetch %d: %+v, %v", seed, f, err)
 		}
+		_ = os.RemoveAll(dir) // scratch removes what is left
 	}
-	if t.Logf("%d of %d fetches failed", failed, fetches); failed < fetches/10 || failed > fetches*9/10 {
+	if t.Logf("%d of %d fetches failed (seeds %d to %d)", failed, fetches, first, first+fetches-1); failed < fetches/10 || failed > fetches*9/10 {
 		t.Error("the faults do not reach what they are for")
 	}
 }

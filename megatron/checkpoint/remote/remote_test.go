@@ -28,9 +28,15 @@ import (
 // quick is a patience for tests; few attempts, so that some faults are final.
 var quick = store.Patience{Attempts: 3, Wait: time.Microsecond, MaxWait: time.Microsecond, Deadline: 5 * time.Second, Floor: 1 << 20}
 
+// hurried is one for a server whose answers come late.
+var hurried = store.Patience{Attempts: 3, Wait: time.Microsecond, MaxWait: time.Microsecond, Deadline: 300 * time.Millisecond, Floor: 1 << 20}
+
 // newRemote is a remote save folder of the running server.
-func newRemote(t testing.TB) (*remote.Remote, store.Store) {
-	s, err := store.Connect("s3://"+storetest.Bucket+"/run", store.Options{Patience: quick, PartBytes: 8 << 10})
+func newRemote(t testing.TB) (*remote.Remote, store.Store) { return remoteAt(t, "run", quick, 8<<10) }
+
+func remoteAt(t testing.TB, prefix string, p store.Patience, part int64) (*remote.Remote, store.Store) {
+	t.Helper()
+	s, err := store.Connect("s3://"+storetest.Bucket+"/"+prefix, store.Options{Patience: p, PartBytes: part})
 	if err != nil {
 		t.Fatal(err)
 	}
