@@ -121,7 +121,10 @@ AccountingStorageType=accounting_storage/none
 SchedulerParameters=batch_sched_delay=1,sched_interval=2
 NodeName=d0 NodeHostname=$host NodeAddr=127.0.0.1 Port=17818 CPUs=8 State=UNKNOWN
 NodeName=d1 NodeHostname=$host NodeAddr=127.0.0.1 Port=17819 CPUs=8 State=UNKNOWN
-PartitionName=all Nodes=d0,d1 Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=all Nodes=d0,d1 Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=60
+PartitionName=urgent Nodes=d0,d1 MaxTime=INFINITE State=UP PriorityTier=2
 END
   # The nodes' names resolve, as in a cluster: for the daemons and what they start, nobody else.
   (cat /etc/hosts && echo "127.0.0.1 d0 d1") >"$state/hosts"
@@ -153,6 +156,19 @@ END
     done
     scontrol show job "$1" | sed -nE 's/.*JobState=([A-Z_]+).*/\1/p; s/.* ExitCode=([0-9:]+).*/\1/p' | tr '\n' ' '
   }
+  continued() { # JOB: whether it was requeued and has trained on from its checkpoint; then it is cancelled
+    local out="slurm-$1.out"
+    for _ in $(seq 800); do
+      ! grep -qs 'loaded checkpoints/' "$out" || break
+      sleep 0.3
+    done
+    if grep -q 'stopped after iteration' "$out" && grep -q 'loaded checkpoints/' "$out"; then echo "saved, requeued, continued"; else
+      wrong "job $1 was not continued: $(tail -n 3 "$out")" >&2
+      echo "lost"
+    fi
+    scancel "$1"
+    until_over "$1" >"$work/cancelled"
+  }
   rm -rf job.jsonl checkpoints
   job=$(sbatch --parsable train.sbatch)
   code=$(until_over "$job")
@@ -175,6 +191,17 @@ END
   times=$(scontrol show job "$job" | sed -nE 's/.*Restarts=([0-9]+).*/\1/p')
   [ "$requeued $times" = "COMPLETED 0:0  1" ] || wrong "requeue: $requeued after $times restarts: $(tail -n 3 "slurm-$job.out")"
   grep -q '"iteration":1000,' job.jsonl || wrong "requeue: iteration 1000 is missing"
+  # The time limit sends TERM by itself, and so does an urgent job that takes the nodes: saved, requeued, continued from there.
+  local limited preempted
+  sed -E 's/--train-iters 4/--train-iters 1000000/; s/--eval-interval 4/--eval-interval 5000000/; s/--time=24:00:00/--time=2/; s/TERM@300/TERM@60/' train.sbatch >limited.sbatch
+  rm -rf job.jsonl checkpoints
+  job=$(sbatch --parsable limited.sbatch)
+  limited=$(continued "$job")
+  rm -rf job.jsonl checkpoints
+  job=$(sbatch --parsable --time=0 limited.sbatch)
+  await job.jsonl 5
+  until_over "$(sbatch --parsable --partition=urgent --nodes=2 --ntasks-per-node=8 --wrap='sleep 1')" >"$work/urgent"
+  preempted=$(continued "$job")
   # scancel: Slurm ends the job; ranks have KillWait to save
   rm -rf job.jsonl checkpoints
   job=$(sbatch --parsable long.sbatch)
@@ -192,7 +219,7 @@ END
   local killed
   killed=$(until_over "$job")
   [ "$killed" = "FAILED 137:0 " ] || wrong "sbatch: $killed after a rank was killed"
-  row "sbatch docs/jobs/train.sbatch|$(slurmd -V)|$same|scancel: $cancelled|$killed|TERM: 75, requeued $times time, then $requeued"
+  row "sbatch docs/jobs/train.sbatch|$(slurmd -V)|$same|scancel: $cancelled|$killed|TERM: 75, requeued $times time, then $requeued; time limit: $limited; preemption: $preempted"
   # An allocation with one launcher a node.
   rm -rf a.jsonl
   MONOTRON_SECRET=0123456789abcdef0123456789abcdef salloc -Q -N2 --ntasks-per-node=1 srun bash -c "monotron launch --nproc-per-node 4 --nnodes 2 --node-rank \$SLURM_NODEID \
