@@ -3,6 +3,7 @@ package health
 import (
 	"fmt"
 	"strconv"
+	"sync"
 
 	"monotron/mpu/comm"
 )
@@ -38,7 +39,7 @@ func loadMessage(rank, world int, waits, idle, hello bool) []byte {
 // loadReported is a rank's report: a stack and its last calls, of which one rank has made the last of its group with another count.
 func loadReported(rank, world int) []byte {
 	groups := loadGroups(rank, world)
-	r := &Report{Stack: pack(loadStack())}
+	r := &Report{Stack: loadPacked()}
 	for i := range sentCalls {
 		g, at := groups[i%len(groups)], int64(1795943811903535598+i*2345678)
 		c := Call{Number: int64(900 + i), Group: g.Key(), Seq: int64(41 - (sentCalls-i+len(groups)-1)/len(groups)), Op: comm.AllReduce, Reduce: comm.Sum, Root: -1, Count: 8, DType: "f32", Phase: "forward", Step: 5,
@@ -51,6 +52,9 @@ func loadReported(rank, world int) []byte {
 	sent, _ := (&message{Report: r}).write() // of this file's making
 	return sent
 }
+
+// loadPacked is that stack in a report.
+var loadPacked = sync.OnceValue(func() packed { return pack(loadStack()) })
 
 // loadStack is a stack of a rank in a layer's forward pass: 40 calls.
 func loadStack() string {
