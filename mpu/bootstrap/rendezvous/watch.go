@@ -131,11 +131,15 @@ func (s *server) expire(now time.Time, wasStopped bool) {
 	}
 }
 
-// silent judges a rank that has not been heard. Where nothing at all comes over its connection, that is the fault of the
-// rank that has made it.
+// together is how long before its connection a rank is heard last, at most, whose connection falls silent: the
+// heartbeats of a host's ranks do not come at the same moment.
+const together = 5 * beatEvery
+
+// silent judges a rank that has not been heard. Where nothing at all comes over its connection since then, that is the
+// fault of the rank that has made it, which has its time, too.
 func (s *server) silent(p *peer, now time.Time) {
 	since := p.heard
-	if first := p.line.seats[0]; first != nil && now.Sub(p.line.heard) > s.config.Silence {
+	if first := p.line.seats[0]; first != nil && (now.Sub(p.line.heard) > s.config.Silence || p.line.heard.Sub(p.heard) < together) {
 		p, since = first, p.line.heard
 	}
 	if silent := now.Sub(since); s.config.lost(silent, &p.Member, &s.peers[0].Member) {
