@@ -8,7 +8,7 @@ repository=$PWD
 export PATH=$bin:$PATH
 ln -sfn monotron "$bin/pretrain_gpt"
 table=$work/table
-echo "launcher|version|losses|stop|kill -9 of a rank|requeue" >"$table"
+echo "launcher|version|losses|TERM to a rank|signal to the launcher|kill -9 of a rank|requeue" >"$table"
 failed=0
 row() { echo "$1" >>"$table"; }
 wrong() {
@@ -52,11 +52,14 @@ rank_of() { # JSONL RANK: the process of a rank, by its environment
   done
 }
 
-# launched NAME VERSION STOP KILL COMMAND...: COMMAND runs pretrain_gpt with the flags that follow it, and ends with the codes that docs/launch.md
-# has (STOP, KILL: regular expressions)
+# launchers PID: the launchers of a run: PID, or, where that is the shell of a function, those that it has started
+launchers() { pgrep -P "$1" -f torch.distributed.run || echo "$1"; }
+
+# launched NAME VERSION STOP SIGNAL CANCEL KILL COMMAND...: COMMAND runs pretrain_gpt with the flags that follow it, and ends with the codes that
+# docs/launch.md has (STOP, CANCEL after SIGNAL to the launcher, KILL: regular expressions)
 launched() {
-  local name=$1 version=$2 stops=$3 kills=$4 same stop kill pid code
-  shift 4
+  local name=$1 version=$2 stops=$3 signal=$4 cancels=$5 kills=$6 same stop cancel kill pid code
+  shift 6
   rm -rf a.jsonl b.jsonl c.jsonl ck-b
   "$@" pretrain_gpt $flags --train-iters 4 --log-jsonl a.jsonl >a.log 2>&1 || { tail -n 5 a.log; wrong "$name: exit code $?"; }
   same=$(equal "$name" a.jsonl)
@@ -70,6 +73,17 @@ launched() {
   [ -s ck-b/latest_checkpointed_iteration.txt ] || wrong "$name: a stop saved nothing: $(tail -n 3 b.log)"
   [[ $code =~ ^($stops)$ ]] || wrong "$name: $code after a stop, not $stops"
   stop="$code, saved"
+  # The signal to the launcher that it passes on: all save, which takes some seconds, too.
+  rm -rf ck-b b.jsonl
+  "$@" pretrain_gpt $flags $long --save ck-b --log-jsonl b.jsonl --inject sleep:rank=0:phase=save:seconds=4 >b.log 2>&1 &
+  pid=$!
+  await b.jsonl 3
+  kill "-$signal" $(launchers "$pid")
+  code=0
+  wait "$pid" || code=$?
+  [ -s ck-b/latest_checkpointed_iteration.txt ] || wrong "$name: a stop of the launcher saved nothing: $(tail -n 3 b.log)"
+  [[ $code =~ ^($cancels)$ ]] || wrong "$name: $code after a stop of the launcher, not $cancels"
+  cancel="$signal: $code, saved"
   # kill -9 of a rank
   "$@" pretrain_gpt $flags $long --log-jsonl c.jsonl >c.log 2>&1 &
   pid=$!
@@ -81,7 +95,7 @@ launched() {
   [ -z "$(pgrep -f 'log-jsonl c.jsonl' || true)" ] || sleep 15
   [ -z "$(pgrep -f 'log-jsonl c.jsonl' || true)" ] || wrong "$name: ranks are left after one was killed"
   kill=$code
-  row "$name|$version|$same|$stop|$kill|-"
+  row "$name|$version|$same|$stop|$cancel|$kill|-"
 }
 
 slurm_part() {
@@ -219,12 +233,12 @@ END
   local killed
   killed=$(until_over "$job")
   [ "$killed" = "FAILED 137:0 " ] || wrong "sbatch: $killed after a rank was killed"
-  row "sbatch docs/jobs/train.sbatch|$(slurmd -V)|$same|scancel: $cancelled|$killed|TERM: 75, requeued $times time, then $requeued; time limit: $limited; preemption: $preempted"
+  row "sbatch docs/jobs/train.sbatch|$(slurmd -V)|$same|75|scancel: $cancelled|$killed|TERM: 75, requeued $times time, then $requeued; time limit: $limited; preemption: $preempted"
   # An allocation with one launcher a node.
   rm -rf a.jsonl
   MONOTRON_SECRET=0123456789abcdef0123456789abcdef salloc -Q -N2 --ntasks-per-node=1 srun bash -c "monotron launch --nproc-per-node 4 --nnodes 2 --node-rank \$SLURM_NODEID \
     --master-addr 127.0.0.1 --master-port 29641 --auto-restart -- pretrain_gpt $(echo $flags) --train-iters 4 --save ck-launch --log-jsonl a.jsonl" >a.log 2>&1 || { tail -n 5 a.log; wrong "launch under srun"; }
-  row "srun monotron launch|$(slurmd -V)|$(equal "launch under srun" a.jsonl)|-|-|-"
+  row "srun monotron launch|$(slurmd -V)|$(equal "launch under srun" a.jsonl)|-|-|-|-"
   over
 }
 
@@ -248,7 +262,7 @@ torchrun_part() {
     wait $second || code=$((code > 0 ? code : $?))
     return $code
   }
-  launched "torchrun, two namespaces" "torch $("$python" -c 'import torch; print(torch.__version__)')" 1 1 torchrun_two
+  launched "torchrun, two namespaces" "torch $("$python" -c 'import torch; print(torch.__version__)')" 1 TERM 1 1 torchrun_two
   ip netns del "$a"
   ip netns del "$b"
 }
@@ -258,11 +272,11 @@ for part in ${PARTS:-slurm openmpi mpich torchrun}; do
     slurm) slurm_part ;;
     openmpi)
       if command -v mpirun.openmpi >/dev/null; then
-        launched "Open MPI's mpirun" "$(mpirun.openmpi --version | sed -nE '1s/.* ([0-9.]+)$/\1/p')" 75 '137|74' mpirun.openmpi --allow-run-as-root --oversubscribe -np 8
+        launched "Open MPI's mpirun" "$(mpirun.openmpi --version | sed -nE '1s/.* ([0-9.]+)$/\1/p')" 75 USR1 75 '137|74' mpirun.openmpi --allow-run-as-root --oversubscribe -np 8
       else echo "skipped: Open MPI: no mpirun.openmpi (Debian: openmpi-bin)"; fi ;;
     mpich)
       if command -v mpiexec.hydra >/dev/null; then
-        launched "MPICH's mpiexec" "$(mpiexec.hydra --version | sed -nE 's/.*Version: *([0-9.]+).*/\1/p')" 75 9 mpiexec.hydra -n 8
+        launched "MPICH's mpiexec" "$(mpiexec.hydra --version | sed -nE 's/.*Version: *([0-9.]+).*/\1/p')" 75 TERM 75 9 mpiexec.hydra -n 8
       else echo "skipped: MPICH: no mpiexec.hydra (Debian: mpich)"; fi ;;
     torchrun) torchrun_part ;;
   esac
