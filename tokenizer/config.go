@@ -62,7 +62,7 @@ func Flags() []Flag {
 			func(c *Config, v []string) error { c.VocabFile = v[0]; return nil }},
 		{"merge-file", argv.One, "", "read GPT-2's merges.txt from this file (default: without --vocab-file, the built-in merges of GPT-2)",
 			func(c *Config, v []string) error { c.MergeFile = v[0]; return nil }},
-		{"tokenizer-model", argv.One, "", "read the tokenizer from this path: a folder with tokenizer.json, a SentencePiece .model file, or a list of ranks (JSON or .tiktoken)",
+		{"tokenizer-model", argv.One, "", "read the tokenizer from this path: a folder with tokenizer.json, a SentencePiece .model file, or a TikTokenizer vocabulary (JSON or .tiktoken)",
 			func(c *Config, v []string) error { c.Model = v[0]; return nil }},
 		// Special tokens.
 		{"tokenizer-special-tokens", argv.Many, "", "set the special tokens of a TikTokenizer, or add special tokens to a HuggingFaceTokenizer or, with --tokenizer-sentencepiece-legacy, to a SentencePiece tokenizer",

@@ -36,7 +36,7 @@ func loadTik(c Config) (Tokenizer, error) {
 	pattern, ok := map[string]bpe.Pattern{"": bpe.V2, "v2": bpe.V2, "v1": bpe.V1}[c.TikPattern]
 	switch {
 	case c.Model == "":
-		return nil, exitcode.Errorf(exitcode.Usage, "TikTokenizer needs --tokenizer-model, a JSON list of ranks or a .tiktoken file")
+		return nil, exitcode.Errorf(exitcode.Usage, "TikTokenizer needs --tokenizer-model, a JSON list of tokens or a .tiktoken file")
 	case !ok:
 		return nil, argv.WrongChoice("tiktoken-pattern", c.TikPattern, "v1", "v2")
 	}

@@ -36,7 +36,7 @@ func (Exact) Of(_ context.Context, answers []Sampled) ([]float64, error) {
 	list := make([]float64, len(answers))
 	for i, a := range answers {
 		if a.Answer == nil {
-			return nil, exitcode.Errorf(exitcode.BadData, "--reward exact: a row has no field \"answer\"")
+			return nil, exitcode.Errorf(exitcode.BadData, "--reward exact: the row with the prompt %.80s has no field \"answer\"; add this field to every row, or use --reward-pattern or --reward-command instead", a.Prompt)
 		}
 		if strings.TrimSpace(a.Completion) == strings.TrimSpace(*a.Answer) {
 			list[i] = 1

@@ -66,7 +66,7 @@ func (l *lines) next() (string, error) {
 		return strings.TrimSuffix(l.file.Text(), "\r"), nil
 	}
 	if err := l.file.Err(); errors.Is(err, bufio.ErrTooLong) {
-		return "", exitcode.Errorf(exitcode.BadData, "standard input: a line has more than %d bytes", mostLine)
+		return "", exitcode.Errorf(exitcode.BadData, "standard input: a line has more than %d bytes; enter shorter lines", mostLine)
 	} else if err != nil {
 		return "", exitcode.Errorf(exitcode.IO, "standard input: %w", err)
 	}

@@ -37,7 +37,7 @@ func init() {
 		filters[name+"attr"] = filter{raw: func(r *run, v Value, g arguments) Value { return r.choose(v, g, wants, true) }}
 	}
 	filters["random"] = filter{raw: func(*run, Value, arguments) Value {
-		unsupported("the filter random, whose result is drawn by chance")
+		unsupported("the filter random, whose result depends on chance")
 		return nil
 	}}
 }

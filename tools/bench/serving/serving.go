@@ -134,7 +134,7 @@ func (k *client) greet(ctx context.Context) error {
 	}
 	a := k.ask(ctx, k.prompt(0))
 	if a.failed != "" {
-		return exitcode.Errorf(exitcode.NoInput, "%s answered the first request with %s", k.base, a.failed)
+		return exitcode.Errorf(exitcode.NoInput, "%s: the first request failed: %s; check --base-url, --model and --api-key-file, and read the server's log", k.base, a.failed)
 	}
 	return nil
 }

@@ -170,7 +170,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	_, _, err := bench(t, fake(func(_ int, w http.ResponseWriter, _ map[string]any) { w.WriteHeader(http.StatusUnauthorized) }))
-	if err == nil || !strings.Contains(err.Error(), "answered the first request with status 401") {
+	if err == nil || !strings.Contains(err.Error(), "the first request failed: status 401") {
 		t.Error(err)
 	}
 	if _, _, err = bench(t, http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), "/v1/models: status 404") {
