@@ -22,7 +22,7 @@ func layoutFlags() []cli.Flag {
 		command.Between(1, command.Sizes, &cli.IntFlag{Name: "micro-batch-size", Value: 1, Usage: "with --ranks: use N sequences per micro-batch and rank"}),
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "global-batch-size", Usage: "with --ranks: use N sequences per step (default: one micro-batch on each data-parallel rank)"}),
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "world-size", Value: 1, Usage: "with --ranks: divide the samples among N ranks"}),
-		command.Between(1, 1<<16, &cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "with --ranks: share each layer among N ranks"}),
+		command.Between(1, 1<<16, &cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "with --ranks: shard each layer over N ranks"}),
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "context-parallel-size", Value: 1, Usage: "with --ranks: share each sequence among N ranks"}),
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "with --ranks: divide the layers into N pipeline stages"}),
 		&cli.BoolFlag{Name: "use-tp-pp-dp-mapping", Usage: "with --ranks: number the ranks in the order tp-cp-ep-pp-dp (default: tp-cp-ep-dp-pp)"},

@@ -11,7 +11,7 @@ const (
 // layoutFlags assign the model to ranks.
 var layoutFlags = owned(Layout,
 	works("world-size", Int, "", "Layout.WorldSize", "run N ranks in this process (for several processes use monotron launch)").from(1, lists),
-	works("tensor-model-parallel-size", Int, "1", "Layout.TP", "share each layer among N ranks").from(1, lists),
+	works("tensor-model-parallel-size", Int, "1", "Layout.TP", "shard each layer over N ranks").from(1, lists),
 	works("pipeline-model-parallel-size", Int, "1", "Layout.PP", "divide the layers into N pipeline stages").from(1, lists),
 	works("context-parallel-size", Int, "1", "Layout.CP", "share each sequence among N ranks").from(1, lists),
 	works("expert-model-parallel-size", Int, "1", "Layout.EP", "share the experts among N ranks").from(1, lists),

@@ -50,7 +50,7 @@ func Opener(c *cli.Context, open func(name string) (*device.Device, error)) (fun
 // LayoutFlags cut a model over ranks of this process.
 func LayoutFlags() []cli.Flag {
 	return In("parallel layout", []cli.Flag{
-		Between(1, most, &cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "share each layer among N ranks of this process"}),
+		Between(1, most, &cli.IntFlag{Name: "tensor-model-parallel-size", Value: 1, Usage: "shard each layer over N ranks of this process"}),
 		Between(1, most, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "divide the layers into N pipeline stages, each with its own ranks"}),
 		Between(1, most, &cli.IntFlag{Name: "expert-model-parallel-size", Value: 1, Usage: "share the experts among N ranks, where N is the tensor-parallel size or a multiple of it"}),
 	})
