@@ -57,17 +57,21 @@ V void K(limb)(vd *sums, vd *rest, vd magic) {
   *rest -= limb;
 }
 
+/* The limbs of a vector's two halves, from the first-th on. */
+V void K(add_limbs)(vd *total, vd lo, vd hi, const vd *magic, int first) {
+#pragma GCC unroll 4
+  for (int k = first; k < LIMBS; k++) {
+    K(limb)(&total[k], &lo, magic[k]);
+    K(limb)(&total[k], &hi, magic[k]);
+  }
+}
+
 /* Limbs of the squares of n elements from the first-th on: those before are 0. */
 V void K(limbs)(const mt_exact_squares_args *a, int64_t from, int64_t n, const vd *magic, vd *total, int first) {
   V_EACH(n, i, m,
     vf x = v_load_n(a->x.data, MT_F32, from + i, m);
     vd lo = v_lo(x) * a->scale, hi = v_hi(x) * a->scale;
-    lo *= lo, hi *= hi;
-#pragma GCC unroll 4
-    for (int k = first; k < LIMBS; k++) {
-      K(limb)(&total[k], &lo, magic[k]);
-      K(limb)(&total[k], &hi, magic[k]);
-    });
+    K(add_limbs)(total, lo * lo, hi * hi, magic, first););
 }
 
 /* How many of the first limbs are 0 for n elements: the largest square is at most half of their grid. */
