@@ -43,9 +43,8 @@ def curve(command, flags, env):
     r = subprocess.run([*command, *RUN.split(), *flags.split()], capture_output=True, text=True, env=env)
     if r.returncode:
         sys.exit(f"FAIL {' '.join(command)} {flags}\n{r.stderr[-2000:]}")
-    steps = re.findall(r'iteration +(\d+)/.* lm loss: (\S+) .* grad norm: (\S+)(.*)', r.stdout)
-    ahead = {m[1]: re.findall(r'mtp_\d+ loss: (\S+)', m[0]) for m in re.finditer(r'iteration +(\d+)/.*', r.stdout)}
-    return {int(n): [float(x) for x in (loss, norm, *ahead[n])] for n, loss, norm, _ in steps}
+    steps = re.finditer(r'iteration +(\d+)/.* lm loss: (\S+) .* grad norm: (\S+).*', r.stdout)
+    return {int(m[1]): [float(x) for x in (m[2], m[3], *re.findall(r'mtp_\d+ loss: (\S+)', m[0]))] for m in steps}
 
 
 def theirs(flags, names=''):
@@ -64,8 +63,8 @@ def apart(a, b):
     """The largest relative difference. The second line that Megatron prints is the mean of the first two: it is left out."""
     if a.keys() != b.keys() or not {4, 6} <= a.keys() or any(len(a[n]) != len(b[n]) for n in a):
         return float('inf')
-    digits = [5e-4, 0]  # norms have three decimals
-    return max(max(abs(x - y) - (digits[0] if i == 1 else 0), 0) / abs(y) for n in (4, 6) for i, (x, y) in enumerate(zip(a[n], b[n])))
+    rounded = lambda i: 5e-4 if i == 1 else 0  # norms have three decimals
+    return max(max(abs(x - y) - rounded(i), 0) / abs(y) for n in (4, 6) for i, (x, y) in enumerate(zip(a[n], b[n])))
 
 
 def main():

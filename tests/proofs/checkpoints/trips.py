@@ -55,7 +55,7 @@ ROUNDED = ('gpt2', 'starcoder2', 'mamba2', 'granitemoehybrid', 'granite4_experts
 
 
 def made(folder, family, seed):
-    """Saves a model of the family; its layers, and the heads that tensor-parallel ranks share."""
+    """Saves a model of the family; returns the generator of the seed, which has drawn it."""
     rng = random.Random(seed)
     torch.manual_seed(seed)
     c, more = shapes.settings(family, rng)
