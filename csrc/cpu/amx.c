@@ -23,12 +23,14 @@ static void request(void) {
   granted = syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
 
-int32_t mt_amx(void) {
+int32_t mt_amx_with(int level) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, request);
-  return granted && mt_isa_level == MT_AVX512;
+  return granted && level == MT_AVX512;
 }
 
 #else
-int32_t mt_amx(void) { return 0; }
+int32_t mt_amx_with(int level) { return 0; }
 #endif
+
+int32_t mt_amx(void) { return mt_amx_with(mt_isa_level); }

@@ -7,6 +7,9 @@
 /* 1 where it may be used; MONOTRON_AMX=off and mt_isa_limit forbid it. */
 int32_t mt_amx(void);
 
+/* The same where kernels use the set `level`. */
+int32_t mt_amx_with(int level);
+
 /* So many rounds of products of tiles in registers; the operations of one. */
 void mt_amx_tiles(int64_t rounds);
 double mt_amx_tiles_operations(void);

@@ -44,9 +44,16 @@ typedef struct {
 /* Packs `lines` rows of A or columns of B from `line` on into a panel: k..k+depth-1. */
 typedef void gemm_pack(void *panel, const gemm_operand *x, int64_t line, int64_t lines, int64_t k, int64_t depth);
 
-/* Adds the sums of a leaf to those of all leaves, on a grid; returns the bits of the larger of most
- * and their magnitudes. n: a multiple of every vector. */
-typedef int32_t gemm_grid_add(const float *leaf, double *sums, int64_t n, double grid, int32_t most);
+/* Adds the sums of a leaf, rounded to a grid, to those of all leaves, which are in units of the grid, with the
+ * bits of 1.5·2^52 units added for each leaf, modulo 2^64; returns the bits of the larger of most and their magnitudes.
+ * n: a multiple of every vector. */
+typedef int32_t gemm_grid_add(const float *leaf, uint64_t *sums, int64_t n, double grid, int32_t most);
+
+/* c += n such sums of `leaves` leaves, or nan where `most`, of all their addends, is that of no finite number. */
+typedef void gemm_grid_read(double *c, const uint64_t *sums, int64_t n, int64_t leaves, double grid, int32_t most);
+
+/* out = a + b, which may be out. n: a multiple of every vector. */
+typedef void gemm_add(float *out, const float *a, const float *b, int64_t n);
 
 /* Panels: A in panels of mr rows, B in panels of nr columns, both with k
  * outermost and padded with zeros to mr, nr and multiples of k_unit. */
@@ -59,7 +66,6 @@ typedef struct {
   /* c [mr,nr] (+)= A panel · B panel, depth a multiple of k_unit. `next` will be read soon. */
   void (*micro)(int64_t depth, const void *a, const void *b, float *c, int32_t add, const void *next);
   void (*finish)(const gemm_job *job, int64_t i, int64_t j, const float *sums); /* of a full micro tile; may be NULL */
-  gemm_grid_add *grid_add;         /* of f32's kernel */
 } gemm_kernel;
 
 /* C and Aux of the tile from its sums [rows, columns]; C += where the job accumulates. */
@@ -70,22 +76,33 @@ typedef void gemm_by_row(const gemm_job *job, const gemm_tile *tile, float *work
 
 /* What the instruction set in use offers. */
 typedef struct {
-  const gemm_kernel *f32; /* takes every value dtype, converting as it packs */
+  const gemm_kernel *f32;    /* takes every value dtype, converting as it packs */
+  const gemm_kernel *paired; /* the same, with sums in the order of AMX */
   gemm_finish *finish;
   gemm_by_row *by_row;
+  gemm_add *add;
+  gemm_grid_add *grid_add;
+  gemm_grid_read *grid_read;
 } gemm_kernels;
 
 const gemm_kernels *mt_gemm_kernels(void);
-const gemm_kernel *mt_gemm_ordered(void); /* f32's for sums of leaves: the bits are the same with every instruction set */
 
-const gemm_kernel *mt_gemm_amx(void);     /* bf16; where mt_amx() allows it */
-const gemm_kernel *mt_gemm_amx_f16(void); /* f16; the same */
+/* The kernel for sums of leaves of `leaf` products each, 0 where leaves differ in length, and what the best set
+ * offers for such sums: the bits are the same with every instruction set. */
+const gemm_kernel *mt_gemm_ordered(int32_t dtype, int64_t leaf);
+const gemm_kernels *mt_gemm_ordered_kernels(void);
+
+const gemm_kernel *mt_gemm_amx(void);         /* bf16; where mt_amx() allows it */
+const gemm_kernel *mt_gemm_amx_ordered(void); /* the same for sums of leaves; where mt_amx_with(mt_isa_ordered) does */
+const gemm_kernel *mt_gemm_amx_f16(void);     /* f16; where mt_amx() allows it */
 const gemm_kernel *mt_gemm_bf16(void);    /* bf16 by AVX512_BF16; NULL where there is none */
 gemm_by_row *mt_gemm_bf16_by_row(void);   /* the same */
 
 /* The largest tile of oneDNN's, and the bytes of its sums, which lead the
  * workspace where its results pass through it. */
 enum { MT_GEMM_ROWS = 512, MT_GEMM_COLUMNS = 768, MT_GEMM_SUMS = MT_GEMM_ROWS * MT_GEMM_COLUMNS * 4 };
+
+enum { GEMM_STEP = 32 }; /* of k, of a product of AMX's tiles of bf16 */
 
 #define GEMM_AHEAD 2048 /* bytes behind those of a column by itself that are asked of memory meanwhile */
 

@@ -9,7 +9,7 @@
 
 #include "gelu.h"
 
-enum { SIDE = 32, STEP = 32, STEP_BYTES = 2048, AHEAD = 4 }; /* both panels: 2 tiles of 1 KB a step; lines fetched in each */
+enum { SIDE = 32, STEP = GEMM_STEP, STEP_BYTES = 2048, AHEAD = 4 }; /* both panels: 2 tiles of 1 KB a step; lines fetched in each */
 
 /* A tile at an edge: what is not there is zero. */
 static void pack_edge(char *out, const char *s, int64_t line, int64_t deep, int64_t lines, int64_t depth, int paired) {
@@ -146,12 +146,15 @@ static void finish(const gemm_job *job, int64_t i, int64_t j, const float *sums)
   if (job->stream || job->stream_aux) _mm_sfence(); /* other threads read C after this tile */
 }
 
-static const gemm_kernel kernel = {
-    .mr = SIDE, .nr = SIDE, .k_unit = STEP, .k_block = 768, .element = 2,
-    .begin = amx_begin, .end = amx_end, .pack_a = pack_a, .pack_b = pack_b, .micro = micro, .finish = finish,
-};
+#define KERNEL                                                        \
+  .mr = SIDE, .nr = SIDE, .k_unit = STEP, .k_block = 768, .element = 2, \
+  .begin = amx_begin, .end = amx_end, .pack_a = pack_a, .pack_b = pack_b, .micro = micro
+
+static const gemm_kernel kernel = {KERNEL, .finish = finish};
+static const gemm_kernel ordered = {KERNEL}; /* its results are rounded as those of other sets */
 
 const gemm_kernel *mt_gemm_amx(void) { return &kernel; }
+const gemm_kernel *mt_gemm_amx_ordered(void) { return &ordered; }
 
 void mt_amx_tiles(int64_t rounds) {
   amx_begin();
@@ -168,6 +171,7 @@ double mt_amx_tiles_operations(void) { return 4 * 2.0 * 16 * 16 * STEP; }
 
 #else
 const gemm_kernel *mt_gemm_amx(void) { return 0; }
+const gemm_kernel *mt_gemm_amx_ordered(void) { return 0; }
 void mt_amx_tiles(int64_t rounds) {}
 double mt_amx_tiles_operations(void) { return 0; }
 #endif

@@ -2,13 +2,20 @@
  * and f16), the micro-kernel, the epilogue, products by rows. */
 #ifndef MT_ISA
 #define MT_KERNELS "gemm_kernels.c"
+#include "amx.h"
 #include "gemm.h"
 #include "isa.h"
 
 const gemm_kernels *mt_gemm_kernels(void) { return MT_CALL(kernels_of); }
 
-/* Every set's kernel adds up each element by itself, a chain of fused multiply-adds along k. */
-const gemm_kernel *mt_gemm_ordered(void) { return MT_CALL_AT(mt_isa_ordered, kernels_of)->f32; }
+const gemm_kernels *mt_gemm_ordered_kernels(void) { return MT_CALL_AT(mt_isa_ordered, kernels_of); }
+
+/* Every set's kernel adds up each element by itself: as AMX does where leaves of bf16 are complete steps of AMX, else a
+ * chain of fused multiply-adds along k. */
+const gemm_kernel *mt_gemm_ordered(int32_t dtype, int64_t leaf) {
+  if (dtype != MT_BF16 || leaf == 0 || leaf % GEMM_STEP != 0) return mt_gemm_ordered_kernels()->f32;
+  return mt_amx_with(mt_isa_ordered) ? mt_gemm_amx_ordered() : mt_gemm_ordered_kernels()->paired;
+}
 
 #else
 #include "exact.h"
@@ -95,6 +102,52 @@ static void K(micro)(int64_t depth, const void *pa, const void *pb, float *c, in
       v_store(p, MT_F32, 0, add ? v_load(p, MT_F32, 0) + sum[i][j] : sum[i][j]);
     }
   }
+}
+
+/* sum = the products of k, k + 2, ... of a step, with k = 0 or 1: `a` and `b` begin with them. */
+V void K(chains)(const float *a, const float *b, vf sum[MR][NV]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < MR; i++)
+#pragma GCC unroll 4
+    for (int j = 0; j < NV; j++) sum[i][j] = (vf){0};
+  for (int64_t k = 0; k < GEMM_STEP; k += 2, a += 2 * MR, b += 2 * NR) {
+    vf y[NV];
+    __builtin_prefetch(a + 16 * MR);
+#pragma GCC unroll 4
+    for (int j = 0; j < NV; j++) y[j] = v_flushed(v_load(b, MT_F32, j * LANES));
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++) {
+      vf x = v_flushed(v_set(a[i]));
+#pragma GCC unroll 4
+      for (int j = 0; j < NV; j++) sum[i][j] = v_flushed(v_mad(x, y[j], sum[i][j]));
+    }
+  }
+}
+
+/* c += the products of k that are even in a step + those of k that are odd, step by step. Not inlined, so that all of
+ * it is between the changes of the mode of its caller. */
+static __attribute__((noinline)) void K(pairs)(int64_t depth, const float *a, const float *b, float *c, const char *next) {
+  vf even[MR][NV], odd[MR][NV];
+  for (int64_t k = 0; k < depth; k += GEMM_STEP, a += GEMM_STEP * MR, b += GEMM_STEP * NR, next += GEMM_STEP * 16) {
+    for (int i = 0; i < GEMM_STEP / 4; i++) __builtin_prefetch(next + i * 64, 0, 2); /* the next panel of B, from the outer cache */
+    K(chains)(a, b, even);
+    K(chains)(a + MR, b + NR, odd);
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++)
+#pragma GCC unroll 4
+      for (int j = 0; j < NV; j++) {
+        float *p = c + i * NR + j * LANES;
+        v_store(p, MT_F32, 0, v_flushed(v_flushed(v_load(p, MT_F32, 0)) + v_flushed(even[i][j] + odd[i][j])));
+      }
+  }
+}
+
+/* As AMX: numbers below 2^-126 are zeros. */
+static void K(micro_paired)(int64_t depth, const void *a, const void *b, float *c, int32_t add, const void *next) {
+  if (!add) memset(c, 0, MR * NR * sizeof *c);
+  uint64_t before = v_flush_begin();
+  K(pairs)(depth, a, b, c, next);
+  v_flush_end(before);
 }
 
 /* A vector is a cache line only there. */
@@ -243,25 +296,46 @@ static void K(by_row)(const gemm_job *job, const gemm_tile *t, float *workspace)
   K(finish)(job, t, sums, columns);
 }
 
-static int32_t K(grid_sums)(const float *leaf, double *sums, int64_t n, double grid, int32_t most) {
+static void K(add_sums)(float *out, const float *a, const float *b, int64_t n) {
+  for (int64_t i = 0; i < n; i += LANES) v_store(out, MT_F32, i, v_load(a, MT_F32, i) + v_load(b, MT_F32, i));
+}
+
+/* A number of less than 2^51 units of a grid that is added to 1.5·2^52 units is rounded to the grid. As the exponent stays,
+ * the bits of the sum, as an integer, are those of 1.5·2^52 units + the number's units. So units are added up as integers. */
+static int32_t K(grid_sums)(const float *leaf, uint64_t *sums, int64_t n, double grid, int32_t most) {
   vd magic = v_magic(grid);
   vi peak = {0};
   for (int64_t i = 0; i < n; i += LANES) {
-    vf x = v_load(leaf, MT_F32, i);
-    peak = v_larger(peak, v_magnitude(x));
-    v_add_on_grid(sums + i, LANES, v_lo(x), v_hi(x), magic);
+    vw lo, hi;
+    memcpy(&lo, sums + i, sizeof lo), memcpy(&hi, sums + i + LANES / 2, sizeof hi);
+    lo += (vw)(v_widened(leaf + i) + magic), hi += (vw)(v_widened(leaf + i + LANES / 2) + magic);
+    memcpy(sums + i, &lo, sizeof lo), memcpy(sums + i + LANES / 2, &hi, sizeof hi);
+    peak = v_larger(peak, v_magnitude(v_load(leaf, MT_F32, i)));
   }
   int32_t largest = v_largest_bits(peak);
   return largest > most ? largest : most;
 }
 
+static void K(grid_read)(double *c, const uint64_t *sums, int64_t n, int64_t leaves, double grid, int32_t most) {
+  enum { INFINITE = 0x7f800000 };
+  const double bad = most >= INFINITE ? NAN : 0;
+  const vw bias = (uint64_t)leaves * (vw)v_magic(grid);
+  for (int64_t j = 0; j < n; j++) c[j] += (double)(int64_t)(sums[j] - bias[0]) * grid + bad;
+}
+
 static const gemm_kernel K(f32) = {
     .mr = MR, .nr = NR, .k_unit = 1, .k_block = 256, .element = 4,
-    .pack_a = K(pack_a), .pack_b = K(pack_b), .micro = K(micro), .grid_add = K(grid_sums),
+    .pack_a = K(pack_a), .pack_b = K(pack_b), .micro = K(micro),
+};
+
+static const gemm_kernel K(paired) = {
+    .mr = MR, .nr = NR, .k_unit = GEMM_STEP, .k_block = 256, .element = 4,
+    .pack_a = K(pack_a), .pack_b = K(pack_b), .micro = K(micro_paired),
 };
 
 static const gemm_kernels *K(kernels_of)(void) {
-  static const gemm_kernels all = {.f32 = &K(f32), .finish = K(finish), .by_row = K(by_row)};
+  static const gemm_kernels all = {
+      .f32 = &K(f32), .paired = &K(paired), .finish = K(finish), .by_row = K(by_row), .add = K(add_sums), .grid_add = K(grid_sums), .grid_read = K(grid_read)};
   return &all;
 }
 #endif

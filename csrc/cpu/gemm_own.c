@@ -25,7 +25,7 @@ typedef struct {
   int16_t ends[BLOCK];  /* where the pieces end, from k on */
   int64_t a_row, b_row; /* a piece that begins with row r is r times so many bytes behind the first in its panel */
   int64_t leaf, levels; /* of a tree: the first leaf of this block, and how many levels there are; else 0, 1 */
-  double *exact;        /* of a sum on a grid: a micro tile's after another's; NULL: it is none */
+  uint64_t *exact;      /* of a sum on a grid: a micro tile's after another's, as gemm_grid_add has them; NULL: it is none */
   int32_t later;        /* the block is not the first */
   int32_t most;         /* the bits of the largest magnitude so far */
   int32_t single;       /* k is one block: there is space for one micro tile's sums */
@@ -68,27 +68,59 @@ static void make_again(const own_call *o, const gemm_tile *here) {
 /* Where piece n of this block begins, from k on. */
 static int64_t piece_from(const own_call *o, int64_t n) { return n ? o->ends[n - 1] : 0; }
 
-/* Adds a leaf's sums, at the lowest level, to the tree: those of two subtrees of one size make
- * one of the next. The sums of all leaves end up at the highest level. */
+/* Where the sums of a leaf go among those of the tree's levels: a leaf that is the first of two to level 1, where the
+ * second, at the lowest level, is added to it. */
+static float *leaf_sums(const own_call *o, int64_t leaf, float *sums) {
+  return leaf % 2 == 0 && leaf + 1 < o->job->leaves ? sums + o->kernel->mr * o->kernel->nr : sums;
+}
+
+/* Adds a leaf's sums to the tree: those of two subtrees of one size make one of the next. Returns where the largest
+ * subtree is that is complete. */
 static const float *grow(const own_call *o, int64_t leaf, float *sums) {
   const int64_t n = o->kernel->mr * o->kernel->nr;
-  const float *made = sums;
-  int64_t level = 1;
-  for (int64_t rest = leaf; rest & 1; rest >>= 1, level++) {
-    float *half = sums + level * n;
-    for (int64_t i = 0; i < n; i++) half[i] += made[i];
-    made = half;
+  float *made = leaf_sums(o, leaf, sums), *half = sums + n;
+  for (int64_t rest = leaf; rest & 1; rest >>= 1, half += n) {
+    /* It stays if it is the second of two, or all; else it is the first of two, and goes to the next level. */
+    float *to = rest & 2 || leaf + 1 == o->job->leaves ? half : half + n;
+    mt_gemm_ordered_kernels()->add(to, half, made, n);
+    made = to;
   }
-  if (leaf + 1 < o->job->leaves) memcpy(sums + level * n, made, n * sizeof *made);
   return made;
 }
 
-/* Adds the exact sums of a micro tile to C. */
-static void add_to_c(const own_call *o, const gemm_tile *here, const double *exact) {
-  for (int64_t i = here->i0; i < here->i1; i++, exact += o->kernel->nr) {
-    double *c = (double *)o->job->c + i * o->job->ldc + here->j0;
-    for (int64_t j = 0; j < here->j1 - here->j0; j++) c[j] += exact[j];
+/* Adds the sums of a micro tile on a grid to C. */
+static void add_to_c(const own_call *o, const gemm_tile *here, const uint64_t *exact, int64_t leaves) {
+  gemm_grid_read *read = mt_gemm_ordered_kernels()->grid_read;
+  for (int64_t i = here->i0; i < here->i1; i++, exact += o->kernel->nr)
+    read((double *)o->job->c + i * o->job->ldc + here->j0, exact, here->j1 - here->j0, leaves, *o->job->grid, o->most);
+}
+
+/* Products of piece p of this block to `to`, added to what is there where the leaf began in an earlier block. */
+static void multiply(const own_call *o, int64_t p, const char *a, const char *b, float *to, const char *next) {
+  const int64_t from = piece_from(o, p);
+  o->kernel->micro(mt_up(o->ends[p] - from, o->kernel->k_unit), a + from * o->a_row, b + from * o->b_row, to, !o->first, next + from * o->b_row);
+}
+
+/* The pieces of this block, added on a grid: one while the products of the next are made, by other units of the processor. */
+static void add_on_grid(own_call *o, const char *a, const char *b, float *sums, uint64_t *exact, const char *next) {
+  const int64_t n = o->kernel->mr * o->kernel->nr;
+  gemm_grid_add *add = mt_gemm_ordered_kernels()->grid_add;
+  if (!o->later) memset(exact, 0, n * sizeof *exact);
+  for (int64_t p = 0; p < o->pieces; p++) {
+    multiply(o, p, a, b, sums + p % 2 * n, next);
+    if (p > 0) o->most = add(sums + (p - 1) % 2 * n, exact, n, *o->job->grid, o->most);
   }
+  if (o->last) o->most = add(sums + (o->pieces - 1) % 2 * n, exact, n, *o->job->grid, o->most);
+}
+
+/* The pieces of this block as leaves of the tree, or the block's part of one sum; returns the sums of all. */
+static const float *add_to_tree(const own_call *o, const char *a, const char *b, float *sums, const char *next) {
+  const float *all = sums;
+  for (int64_t p = 0; p < o->pieces; p++) {
+    multiply(o, p, a, b, o->levels > 1 ? leaf_sums(o, o->leaf + p, sums) : sums, next);
+    if (o->levels > 1 && o->last) all = grow(o, o->leaf + p, sums);
+  }
+  return all;
 }
 
 /* The micro tile at (i, j): after the last block of k on to C while its sums are in
@@ -97,23 +129,20 @@ static void micro_tile(own_call *o, int64_t i, int64_t j, const char *a, const c
   const gemm_kernel *kr = o->kernel;
   const gemm_tile *t = &o->part->tile;
   const int64_t n = kr->mr * kr->nr, across = mt_ceil(t->j1 - t->j0, kr->nr), index = (i - t->i0) / kr->mr * across + (j - t->j0) / kr->nr;
-  double *exact = o->exact ? o->exact + index * n : NULL;
+  uint64_t *exact = o->exact ? o->exact + index * n : NULL;
   const int32_t single = o->single || (exact && o->first && o->last); /* no sums stay from one block to the next */
   float *sums = single ? o->sums : o->sums + index * o->levels * n;
-  const float *all = sums;
   gemm_tile here = {i, mt_min(i + kr->mr, t->i1), j, mt_min(j + kr->nr, t->j1)};
   const int32_t last = o->last && (o->exact ? o->k + o->depth >= o->job->k : o->leaf + o->pieces >= o->job->leaves);
   if (last && !o->job->stream) fetch(o->job, i, here.i1 - i, j, here.j1 - j);
-  if (exact && !o->later) memset(exact, 0, n * sizeof *exact);
-  for (int64_t p = 0; p < o->pieces; p++) {
-    const int64_t from = piece_from(o, p);
-    kr->micro(mt_up(o->ends[p] - from, kr->k_unit), a + from * o->a_row, b + from * o->b_row, sums, !o->first, next + from * o->b_row);
-    if (exact && o->last) o->most = kr->grid_add(sums, exact, n, *o->job->grid, o->most);
-    else if (o->levels > 1 && o->last) all = grow(o, o->leaf + p, sums);
+  if (exact) {
+    add_on_grid(o, a, b, sums, exact, next);
+    if (last) add_to_c(o, &here, exact, o->leaf + o->pieces);
+    return;
   }
+  const float *all = add_to_tree(o, a, b, sums, next);
   if (!last) return;
-  if (exact) add_to_c(o, &here, exact);
-  else if (kr->splits && any_nan(all, n)) make_again(o, &here);
+  if (kr->splits && any_nan(all, n)) make_again(o, &here);
   else if (kr->finish && here.i1 - i == kr->mr && here.j1 - j == kr->nr) kr->finish(o->job, i, j, all);
   else mt_gemm_kernels()->finish(o->job, &here, all, kr->nr);
 }
@@ -227,9 +256,9 @@ void mt_gemm_own(const gemm_kernel *kr, const gemm_job *job, const gemm_part *p,
   int64_t down = mt_ceil(p->tile.i1 - p->tile.i0, kr->mr), across = mt_ceil(p->tile.j1 - p->tile.j0, kr->nr);
   float *sums = (float *)(o.a + mt_up(down * kr->mr * deepest * kr->element, 64));
   o.sums = p->sums ? p->sums : sums;
-  o.rest = sums + (o.single ? 1 : down * across * o.levels) * kr->mr * kr->nr;
+  o.rest = sums + (o.single ? 1 : down * across * o.levels + exact) * kr->mr * kr->nr; /* on a grid, two leaves of a micro tile */
   if (exact) {
-    o.exact = (double *)mt_up((uintptr_t)o.rest, 64);
+    o.exact = (uint64_t *)mt_up((uintptr_t)o.rest, 64);
     o.rest = (float *)(o.exact + down * across * kr->mr * kr->nr);
   }
   if (kr->begin) kr->begin();

@@ -23,8 +23,10 @@ static int32_t ordered(const mt_grouped_matmul_args *a) { return a->leaves || mt
  * kernel's own store of full micro tiles to C may round unlike that of the rest. */
 static gemm_kernel kernel_of(const mt_grouped_matmul_args *a) {
   const gemm_kernel *kr = NULL;
-  if (a->a.dtype == MT_BF16 && !ordered(a)) kr = mt_amx() ? mt_gemm_amx() : mt_gemm_bf16();
-  gemm_kernel plain = kr ? *kr : ordered(a) ? *mt_gemm_ordered() : *mt_gemm_kernels()->f32;
+  if (mt_given(&a->grid)) kr = mt_gemm_ordered(a->a.dtype, 0); /* a leaf's rows are those of one expert */
+  else if (a->leaves) kr = mt_gemm_ordered(a->a.dtype, mt_last(&a->a) / a->leaves / mt_max(1, a->stretches));
+  else if (a->a.dtype == MT_BF16) kr = mt_amx() ? mt_gemm_amx() : mt_gemm_bf16();
+  gemm_kernel plain = kr ? *kr : *mt_gemm_kernels()->f32;
   plain.finish = NULL;
   return plain;
 }

@@ -53,7 +53,7 @@ static route route_of(const gemm_job *job) {
 
 static const gemm_kernel *kernel_of(const gemm_job *job) {
   const gemm_kernel *own = NULL;
-  if (job->leaves || job->chunk) return mt_gemm_ordered(); /* of every type */
+  if (job->leaves || job->chunk) return mt_gemm_ordered(job->dtype, gemm_leaf(job));
   if (job->dtype == MT_BF16) own = mt_amx() ? mt_gemm_amx() : mt_gemm_bf16();
   if (job->dtype == MT_F16 && mt_amx()) own = mt_gemm_amx_f16();
   return own ? own : mt_gemm_kernels()->f32;

@@ -15,6 +15,7 @@
 #define vu K(vu)
 #define vh K(vh)
 #define vd K(vd)
+#define vw K(vw)
 #define vm K(vm)
 #define v_set K(v_set)
 #define v_load K(v_load)
@@ -32,6 +33,9 @@
 #define v_fma K(v_fma)
 #define v_mad K(v_mad)
 #define v_step K(v_step)
+#define v_flushed K(v_flushed)
+#define v_flush_begin K(v_flush_begin)
+#define v_flush_end K(v_flush_end)
 #define v_add_product K(v_add_product)
 #define v_recip K(v_recip)
 #define v_lt K(v_lt)
@@ -42,6 +46,7 @@
 #define v_select K(v_select)
 #define v_lo K(v_lo)
 #define v_hi K(v_hi)
+#define v_widened K(v_widened)
 #define v_narrow K(v_narrow)
 #define v_sum K(v_sum)
 #define v_sum_d K(v_sum_d)
@@ -124,6 +129,7 @@ typedef int32_t vi __attribute__((vector_size(LANES * 4)));
 typedef uint32_t vu __attribute__((vector_size(LANES * 4)));
 typedef uint16_t vh __attribute__((vector_size(LANES * 2)));
 typedef double vd __attribute__((vector_size(LANES * 4))); /* LANES/2 of them */
+typedef uint64_t vw __attribute__((vector_size(LANES * 4)));
 #if MT_ISA == MT_AVX512
 typedef __mmask16 vm;
 #else
@@ -322,6 +328,36 @@ V vf v_mad(vf x, vf y, vf z) {
 #endif
 }
 
+/* Between begin and end operations read and give zero for subnormal numbers, where v_flushed stands around each operand and
+ * each result. Compilers move operations across begin and end: they belong around a call that is not inlined. */
+#if MT_ISA == MT_AVX512 || MT_ISA == MT_AVX2
+V vf v_flushed(vf x) { return x; }
+V uint64_t v_flush_begin(void) {
+  enum { DAZ = 0x40, FTZ = 0x8000 };
+  uint32_t before = _mm_getcsr();
+  _mm_setcsr(before | DAZ | FTZ);
+  return before;
+}
+V void v_flush_end(uint64_t before) { _mm_setcsr((uint32_t)before); }
+#elif defined(__aarch64__)
+V vf v_flushed(vf x) { return x; }
+V uint64_t v_flush_begin(void) {
+  const uint64_t fz = 1 << 24;
+  uint64_t before;
+  __asm__ volatile("mrs %0, fpcr" : "=r"(before));
+  __asm__ volatile("msr fpcr, %0" : : "r"(before | fz) : "memory");
+  return before;
+}
+V void v_flush_end(uint64_t before) { __asm__ volatile("msr fpcr, %0" : : "r"(before) : "memory"); }
+#else
+V vf v_flushed(vf x) {
+  vi zero = ((vi)x & 0x7f800000) == 0;
+  return (vf)((vi)x & (~zero | INT32_MIN)); /* the sign stays */
+}
+V uint64_t v_flush_begin(void) { return 0; }
+V void v_flush_end(uint64_t before) { (void)before; }
+#endif
+
 /* A step of a polynomial: p*x + c. */
 V vf v_step(vf p, vf x, float c) { return v_mad(p, x, v_set(c)); }
 
@@ -415,6 +451,19 @@ V vd v_hi(vf x) {
 }
 
 /* The floats of two halves. */
+/* LANES/2 floats from p on. */
+V vd v_widened(const float *p) {
+#if MT_ISA == MT_AVX512
+  return (vd)_mm512_cvtps_pd(_mm256_loadu_ps(p));
+#elif MT_ISA == MT_AVX2
+  return (vd)_mm256_cvtps_pd(_mm_loadu_ps(p));
+#else
+  vd x;
+  for (int i = 0; i < LANES / 2; i++) x[i] = p[i];
+  return x;
+#endif
+}
+
 V vf v_narrow(vd lo, vd hi) {
 #if MT_ISA == MT_AVX512
   return (vf)_mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps((__m512d)lo)), _mm512_cvtpd_ps((__m512d)hi), 1);

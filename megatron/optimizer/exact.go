@@ -61,7 +61,7 @@ func (o *Optimizer) newExact() {
 	o.exact = e
 }
 
-// number is how many addends an element of p's gradient has, as a power of two.
+// number is how many addends an element of p's gradient has, as a power of two, at least 2: kernels round numbers of less than 2^51 units.
 func (e *exact) number(p *mpu.Param) int {
 	n := e.addends.Leaves
 	if p.ByHead {
@@ -70,7 +70,7 @@ func (e *exact) number(p *mpu.Param) int {
 	if p.ByToken {
 		n += e.addends.Tokens
 	}
-	return bits.Len64(uint64(n - 1))
+	return max(1, bits.Len64(uint64(n-1)))
 }
 
 // grid is the least unit on which numbers as large as peak can be added without a rounding.

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# With --layout-invariant all processors give the same bits. Models are trained with AVX-512, AVX2 and portable C, and
+# With --layout-invariant all processors give the same bits. Models are trained with the best instructions here, without AMX,
+# with AVX2, with portable C, and
 # with the arm64 program under qemu: one hash of all weights at each step. Then every op's cases: what comes out on
 # arm64 is what comes out on amd64, where the inputs are the same. SHARE (1: all): one in so many cases, which SEED
 # picks. STEPS (6). arm64 needs qemu-user-static, gcc-aarch64-linux-gnu, libc6-dev-arm64-cross.
@@ -15,6 +16,7 @@ declare -A models=(
   [alibi]="--position-embedding-type alibi --embed-layernorm"
   [muon]="$llama --optimizer muon"
   [bf16]="--bf16"
+  [pairs]="--bf16 --reduction-leaves 2"
   [fp16]="$llama --fp16 --initial-loss-scale 1024"
 )
 base="--device cpu --layout-invariant --mock-data --tokenizer-type NullTokenizer --vocab-size 500 --num-layers 2 --hidden-size 64 --num-attention-heads 8 --seq-length 64
@@ -30,7 +32,7 @@ hashes() {
   [ "$(wc -l <"$work/$1.$2")" = "$steps" ] || { echo "FAILED: $2 on $1 has not $steps hashes"; exit 1; }
 }
 
-kinds="avx2 portable"
+kinds="no-amx avx2 portable"
 if command -v qemu-aarch64-static >/dev/null && command -v aarch64-linux-gnu-gcc >/dev/null; then
   kinds+=" arm64"
   arm=(env CC=aarch64-linux-gnu-gcc CGO_ENABLED=1 GOOS=linux GOARCH=arm64 "$GO")
@@ -41,7 +43,11 @@ fi
 for model in "${!models[@]}"; do
   hashes best "$model" bin/monotron
   for kind in $kinds; do
-    if [ "$kind" = arm64 ]; then hashes arm64 "$model" emulated "$work/monotron"; else MONOTRON_ISA=$kind hashes "$kind" "$model" bin/monotron; fi
+    case $kind in
+    arm64) hashes arm64 "$model" emulated "$work/monotron" ;;
+    no-amx) MONOTRON_AMX=off hashes no-amx "$model" bin/monotron ;;
+    *) MONOTRON_ISA=$kind hashes "$kind" "$model" bin/monotron ;;
+    esac
     cmp -s "$work/best.$model" "$work/$kind.$model" || { echo "FAILED: $model on $kind: $(diff "$work/best.$model" "$work/$kind.$model" | head -2 | tail -1), step by step from there"; exit 1; }
   done
   echo "$model: one hash at each of $steps steps, ${kinds// /, } and the best vectors here: $(tail -1 "$work/best.$model" | cut -c17-32)"
