@@ -32,9 +32,9 @@ typedef struct {
 } own_call;
 
 void mt_gemm_pack(const gemm_kernel *kr, const gemm_job *job, int32_t of_b, char *to, int64_t panel, int64_t line, int64_t end, int64_t k, int64_t depth) {
-  enum { STRIP = 32 };
+  enum { ROWS = 8 }; /* that lie a multiple of pages apart, as many as the L1 cache has of one address */
   const gemm_operand rows = gemm_rows(job, of_b, k), *x = &rows;
-  int64_t side = of_b ? kr->nr : kr->mr, strip = (of_b ? x->row : x->col) == 1 ? depth : STRIP;
+  int64_t side = of_b ? kr->nr : kr->mr, strip = (of_b ? x->row : x->col) == 1 ? depth : mt_max(ROWS, kr->k_unit);
   for (int64_t at = 0; at < depth; at += strip)
     for (int64_t l = line; l < end; l += side)
       (of_b ? kr->pack_b : kr->pack_a)(to + (l - line) / side * panel + at * side * kr->element, x, l, mt_min(side, end - l), k + at, mt_min(strip, depth - at));

@@ -4,6 +4,7 @@ import json, os, random, subprocess, sys, time
 from cuts import flags, layouts
 
 BIN, WORK, SEED, COUNT, STEPS, MODEL, FIRST = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]), sys.argv[6], int(sys.argv[7])
+PRECISION = os.environ.get('PRECISION', 'f32')
 SIZES = {'1m': (4, 128, 8, 64), '30m': (8, 512, 8, 32)}  # the larger one on fewer tokens, so that 24 layouts take two hours
 layers, hidden, heads, length = SIZES[MODEL]
 BASE = (
@@ -11,7 +12,7 @@ BASE = (
     f'--seq-length {length} --max-position-embeddings {length} --global-batch-size 8 --train-iters {STEPS} --lr 1e-3 --lr-decay-style cosine --min-lr 1e-4 --clip-grad 0.5 --swiglu '
     '--normalization RMSNorm --position-embedding-type rope --group-query-attention --num-query-groups 4 --attention-dropout 0.1 --hidden-dropout 0.1 '
     f'--eval-iters 0 --log-weights-hash {max(1, STEPS // 6)} --no-plan --cpu-threads 2'
-).split()
+).split() + ([f'--{PRECISION}'] if PRECISION != 'f32' else [])
 # How ranks run: goroutines, or processes whose messages take one transport; and with which instructions.
 WAYS = [('goroutines', None, {}), ('processes, shared memory', 'shm', {}), ('processes, Gloo', 'gloo', {}), ('processes, TCP', 'tcp', {}), ('goroutines, AVX2', None, {'MONOTRON_ISA': 'avx2'})]
 
@@ -51,4 +52,4 @@ for n, (name, transport, more) in enumerate(ways):
         if got.get(step) != h:
             sys.exit(f'{flags(l)} as {name}: step {step} has hash {got.get(step, "none")[:16]}, one rank {h[:16]} (seed {SEED}, run {n})')
     print(f'{l[0] * l[1] * l[2] * l[3]} ranks, {name}: {" ".join(flags(l))}: the same, {time.time() - began:.0f} s', flush=True)
-print(f'{len(ways) - FIRST} runs of {STEPS} steps of the {MODEL} model under layouts of 1 to 8 ranks (of {len(every)}, seed {SEED}): one hash')
+print(f'{len(ways) - FIRST} runs of {STEPS} steps of the {MODEL} model in {PRECISION} under layouts of 1 to 8 ranks (of {len(every)}, seed {SEED}): one hash')
