@@ -17,45 +17,46 @@ import (
 	"monotron/internal/store/storetest"
 )
 
-// TestRates measures an object of 256 MiB on its way to and from a server in this process: with this package and with
-// boto3, from and to files in memory, and with a folder of the local disk, in turn. MONOTRON_RATES names a Python with boto3
-// (tests/proofs/data/bucket.sh).
-func TestRates(t *testing.T) {
-	python := os.Getenv("MONOTRON_RATES")
-	if python == "" {
-		t.Skip("tests/proofs/data/bucket.sh measures rates")
-	}
-	const size, rounds = 256 << 20, 5
-	storetest.New(t)
+// BenchmarkRates measures an object of 256 MiB on its way to and from a server in this process: with this package and
+// with boto3, from and to files in memory, and with a folder of the local disk, in turn. PYTHON names a Python with
+// boto3 (tests/proofs/data/bucket.sh); without it boto3 is left out. Run it with -benchtime 5x for medians of five rounds.
+func BenchmarkRates(b *testing.B) {
+	const size = 256 << 20
+	storetest.New(b)
 	bucket, err := store.Connect("s3://"+storetest.Bucket+"/rates", store.Options{})
 	if err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
 	dir, err := os.MkdirTemp("/dev/shm", "rates-")
 	if err != nil {
-		dir = t.TempDir()
+		dir = b.TempDir()
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	disk := t.TempDir()
+	b.Cleanup(func() { _ = os.RemoveAll(dir) })
+	disk, python := b.TempDir(), os.Getenv("PYTHON")
 	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
 	if err := os.WriteFile(from, noise(size), 0o600); err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
 	rates := map[string][]float64{}
 	timed := func(name string, do func() (seconds float64, err error)) {
 		_ = os.Remove(to) // it may not be there
 		seconds, err := do()
 		if err != nil {
-			t.Fatalf("%s: %v", name, err)
+			b.Fatalf("%s: %v", name, err)
 		}
 		rates[name] = append(rates[name], size/seconds/1e6)
 	}
-	peer := func(command, path, key string) (float64, error) {
-		out, err := exec.Command(python, "../../tests/proofs/data/bucket.py", command, path, storetest.Bucket, key).CombinedOutput()
-		if err != nil {
-			return 0, fmt.Errorf("%w: %s", err, out)
+	peer := func(command, path string) {
+		if python == "" {
+			return
 		}
-		return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+		timed(command+"-boto3", func() (float64, error) {
+			out, err := exec.Command(python, "../../tests/proofs/data/bucket.py", command, path, storetest.Bucket, "boto3").CombinedOutput()
+			if err != nil {
+				return 0, fmt.Errorf("%w: %s", err, out)
+			}
+			return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+		})
 	}
 	folder := store.Folder{Root: filepath.Join(disk, "folder")}
 	ours := func(s store.Store, send bool) (float64, error) {
@@ -76,16 +77,19 @@ func TestRates(t *testing.T) {
 		}
 		return seconds, err
 	}
-	for range rounds {
-		timed("put, monotron", func() (float64, error) { return ours(bucket, true) })
-		timed("put, boto3", func() (float64, error) { return peer("put", from, "boto3") })
-		timed("put, local disk", func() (float64, error) { return ours(folder, true) })
-		timed("get, monotron", func() (float64, error) { return ours(bucket, false) })
-		timed("get, boto3", func() (float64, error) { return peer("get", to, "boto3") })
-		timed("get, local disk", func() (float64, error) { return ours(folder, false) })
+	for b.Loop() {
+		timed("put-monotron", func() (float64, error) { return ours(bucket, true) })
+		peer("put", from)
+		timed("put-disk", func() (float64, error) { return ours(folder, true) })
+		timed("get-monotron", func() (float64, error) { return ours(bucket, false) })
+		peer("get", to)
+		timed("get-disk", func() (float64, error) { return ours(folder, false) })
 	}
-	for _, name := range []string{"put, monotron", "put, boto3", "put, local disk", "get, monotron", "get, boto3", "get, local disk"} {
-		slices.Sort(rates[name])
-		t.Logf("%-16s %.0f MB/s in the median of %d, %.0f to %.0f", name, rates[name][rounds/2], rounds, rates[name][0], rates[name][rounds-1])
+	for name, all := range rates {
+		slices.Sort(all)
+		b.ReportMetric(all[len(all)/2], name+"-MB/s")
+		b.ReportMetric(all[0], name+"-least-MB/s")
+		b.ReportMetric(all[len(all)-1], name+"-most-MB/s")
 	}
+	b.ReportMetric(0, "ns/op")
 }

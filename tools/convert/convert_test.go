@@ -41,7 +41,7 @@ func call(args ...string) (stdout, notes string, err error) {
 }
 
 // convert runs the command and fails the test on an error.
-func convert(t *testing.T, args ...string) (path string) {
+func convert(t testing.TB, args ...string) (path string) {
 	t.Helper()
 	out, notes, err := call(args...)
 	if err != nil {

@@ -68,31 +68,25 @@ func peakOf(t *testing.T, args ...string) int64 {
 
 // Claim (docs/checkpoints.md): a conversion's memory is at most 1.2 times the largest
 // tensor and 200 MB, whatever the state's size, from every format to every other.
-// The state is larger than that: 268 MB with tensors of 4 MB; where MONOTRON_SPEED
-// names a folder it is 1.5 GB, GPT-2 124M with moments.
+// The state is larger than that: 268 MB with tensors of 4 MB; with MONOTRON_LARGE=1
+// it is 1.5 GB, GPT-2 124M with moments.
 func TestMemory(t *testing.T) {
-	dir, m := os.Getenv("MONOTRON_SPEED"), small(t)
-	var err error
+	large, dir, m := os.Getenv("MONOTRON_LARGE") != "", t.TempDir(), small(t)
 	switch {
-	case dir != "":
+	case large:
+		var err error
 		if m, err = spec.Preset("gpt2-124m"); err != nil {
 			t.Fatal(err)
 		}
-		if dir, err = os.MkdirTemp(dir, "memory-"); err != nil {
-			t.Fatal(err)
-		}
-		defer os.RemoveAll(dir)
 	case testing.Short():
 		t.Skip("writes 2 GB")
-	default:
-		dir = t.TempDir()
 	}
 	m.PaddedVocabSize = m.VocabSize
 	largest, total := writeState(t, filepath.Join(dir, "native"), m)
 	bound := largest*12/10 + 200e6
 	fmt.Printf("%d MB of state, the largest tensor %d MB; at most %d MB for\n", total/1e6, largest/1e6, bound/1e6)
 	from := []string{"native"}
-	if os.Getenv("MONOTRON_SPEED") != "" {
+	if large {
 		from = []string{"native", "torch", "torch_dist", "hf", "nanogpt", "llmc", "distributed"}
 	}
 	for _, a := range from {
@@ -142,15 +136,15 @@ func small(t *testing.T) spec.Model {
 // writeState writes a native checkpoint of m with moments; largest is that of its tensors.
 func writeState(t *testing.T, path string, m spec.Model) (largest, total int64) {
 	t.Helper()
-	s := &speed{t: t, dev: ref.Open(), model: m}
-	defer s.dev.Arena.Close()
-	list := s.stored(s.dev, 0, 1, 0, 1, true)
+	d := ref.Open()
+	defer d.Arena.Close()
+	list := stored(d, &m, 0, 1, 0, 1, true)
 	for _, x := range list {
 		largest, total = max(largest, x.Tensor.Bytes()), total+x.Tensor.Bytes()
 	}
 	config := fmt.Sprintf(`{"Model":%s,"Precision":"f32","SeqLength":%d}`, marshal(t, m), m.MaxPositions)
 	state := native.State{Iteration: 1, Config: []byte(config), Extra: map[string]json.RawMessage{checkpoint.ExtraAdamSteps: json.RawMessage("1")}}
-	if _, err := native.Save(context.Background(), path, state, list, s.dev, native.SaveOptions{}); err != nil {
+	if _, err := native.Save(context.Background(), path, state, list, d, native.SaveOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return largest, total

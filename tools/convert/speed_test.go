@@ -24,32 +24,20 @@ import (
 	"monotron/mpu"
 )
 
-// TestSpeed prints rates of saving, loading, resharding and converting a state of
-// 1.5 GB (GPT-2 124M with moments; conversions move its 0.5 GB of weights, and are
-// counted by the bytes they write) against a
-// raw writer and a raw reader of the same disk. What is measured takes turns with its
-// raw twin, and medians are printed. It runs where MONOTRON_SPEED is set, to a folder
-// on the disk to be measured; nothing is asserted.
-func TestSpeed(t *testing.T) {
-	root := os.Getenv("MONOTRON_SPEED")
-	if root == "" {
-		t.Skip("MONOTRON_SPEED names no folder to measure in")
-	}
-	dir, err := os.MkdirTemp(root, "speed-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	s := newSpeed(t, dir)
+// BenchmarkSpeed measures saving, loading, resharding and converting a state of 1.5 GB (GPT-2 124M with moments;
+// conversions move its 0.5 GB of weights, and are counted by the bytes they write) and a raw writer and a raw reader of
+// the same disk, in turn. Run it with -benchtime 5x for medians of five rounds, and with TMPDIR on the disk to be
+// measured. Each benchmark uses the files of those before it.
+func BenchmarkSpeed(b *testing.B) {
+	s := newSpeed(b)
 	defer s.dev.Arena.Close()
-	s.saving()
-	s.loading()
-	s.resharding()
-	s.converting()
+	s.saving(b)
+	s.loading(b)
+	s.resharding(b)
+	s.converting(b)
 }
 
 type speed struct {
-	t     *testing.T
 	dir   string
 	dev   *device.Device
 	model spec.Model
@@ -57,28 +45,28 @@ type speed struct {
 	bytes int64
 }
 
-func newSpeed(t *testing.T, dir string) *speed {
+func newSpeed(b *testing.B) *speed {
 	m, err := spec.Preset("gpt2-124m")
 	if err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
 	m.PaddedVocabSize = m.VocabSize
-	s := &speed{t: t, dir: dir, dev: ref.Open(), model: m}
-	s.list = s.stored(s.dev, 0, 1, 0, 1, true)
+	s := &speed{dir: b.TempDir(), dev: ref.Open(), model: m}
+	s.list = stored(s.dev, &m, 0, 1, 0, 1, true)
 	for _, x := range s.list {
 		s.bytes += x.Tensor.Bytes()
 	}
 	return s
 }
 
-// stored are the tensors of one rank of tp x pp: rows cut over tp, layers over pp.
-func (s *speed) stored(d *device.Device, tp, tps, pp, pps int64, fill bool) (list []mpu.Stored) {
+// stored are the tensors of m on one rank of tp x pp: rows cut over tp, layers over pp.
+func stored(d *device.Device, m *spec.Model, tp, tps, pp, pps int64, fill bool) (list []mpu.Stored) {
 	r := rand.New(rand.NewPCG(1, 2))
 	noise := make([]float32, 1<<16)
 	for i := range noise {
 		noise[i] = float32(r.NormFloat64())
 	}
-	for i, e := range checkpoint.Expected(&s.model) {
+	for i, e := range checkpoint.Expected(m) {
 		if int64(i)%pps != pp {
 			continue
 		}
@@ -101,14 +89,12 @@ func (s *speed) stored(d *device.Device, tp, tps, pp, pps int64, fill bool) (lis
 	return list
 }
 
-func (s *speed) must(err error) {
-	s.t.Helper()
+func must(tb testing.TB, err error) {
+	tb.Helper()
 	if err != nil {
-		s.t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
-
-const rounds = 5
 
 // measured is how fast one run moved bytes, and what it cost.
 type measured struct{ rate, cpu float64 } // GB/s; seconds of processor time a GB
@@ -120,28 +106,37 @@ func measure(n int64, work func()) measured {
 	return measured{gb / time.Since(start).Seconds(), (cpuSeconds() - cpu) / gb}
 }
 
-// contest runs works in turn, several rounds, and prints medians: rate, processor
-// time, and for all but the first the share of the first's rate in the same round.
-// before prepares each run and is not counted.
-func contest(n int64, before func(), names []string, works ...func()) {
-	runs, shares := make([][]measured, len(works)), make([][]float64, len(works))
-	for range rounds {
-		for i, work := range works {
-			before()
-			m := measure(n, work)
-			runs[i] = append(runs[i], m)
-			shares[i] = append(shares[i], m.rate/runs[0][len(runs[0])-1].rate)
+// A work is what a contest measures; its name is part of the names of its numbers.
+type work struct {
+	name string
+	run  func()
+}
+
+// contest runs works in turn, a round for each operation, and reports medians: rate, processor time, and for all but the
+// first the share of the first's rate in the same round, with its least and most. before prepares each run and is not
+// counted.
+func contest(b *testing.B, name string, n int64, before func(), works ...work) {
+	b.Run(name, func(b *testing.B) {
+		runs, shares := make([][]measured, len(works)), make([][]float64, len(works))
+		for b.Loop() {
+			for i, w := range works {
+				before()
+				m := measure(n, w.run)
+				runs[i] = append(runs[i], m)
+				shares[i] = append(shares[i], m.rate/runs[0][len(runs[0])-1].rate)
+			}
 		}
-	}
-	for i, name := range names {
-		share := ""
-		if i > 0 {
-			share = fmt.Sprintf("%.2f of raw (%.2f to %.2f)", median(shares[i]), slices.Min(shares[i]), slices.Max(shares[i]))
+		for i, w := range works {
+			b.ReportMetric(median(column(runs[i], func(m measured) float64 { return m.rate })), w.name+"-GB/s")
+			b.ReportMetric(median(column(runs[i], func(m measured) float64 { return m.cpu })), w.name+"-cpu-s/GB")
+			if i > 0 {
+				b.ReportMetric(median(shares[i]), w.name+"/"+works[0].name)
+				b.ReportMetric(slices.Min(shares[i]), w.name+"/"+works[0].name+"-least")
+				b.ReportMetric(slices.Max(shares[i]), w.name+"/"+works[0].name+"-most")
+			}
 		}
-		rate := median(column(runs[i], func(m measured) float64 { return m.rate }))
-		cpu := median(column(runs[i], func(m measured) float64 { return m.cpu }))
-		fmt.Printf("%-46s %6.2f GB/s  %5.2f s of cpu a GB  %s\n", name, rate, cpu, share)
-	}
+		b.ReportMetric(0, "ns/op")
+	})
 }
 
 func column(list []measured, of func(measured) float64) []float64 {
@@ -167,35 +162,35 @@ func cpuSeconds() float64 {
 func (s *speed) path(name string) string { return filepath.Join(s.dir, name) }
 
 // rawWrite writes n bytes and syncs.
-func (s *speed) rawWrite(name string, n int64) {
+func (s *speed) rawWrite(b *testing.B, name string, n int64) {
 	f, err := os.Create(s.path(name))
-	s.must(err)
+	must(b, err)
 	buf := make([]byte, 16<<20)
 	for at := int64(0); at < n; at += int64(len(buf)) {
 		_, err := f.Write(buf[:min(int64(len(buf)), n-at)])
-		s.must(err)
+		must(b, err)
 	}
-	s.must(f.Sync())
-	s.must(f.Close())
+	must(b, f.Sync())
+	must(b, f.Close())
 }
 
 // rawRead is one reader of a folder or file, from start to end or to most bytes.
-func (s *speed) rawRead(path string, most int64) {
+func (s *speed) rawRead(b *testing.B, path string, most int64) {
 	buf := make([]byte, 16<<20)
-	s.files(path, func(f *os.File) {
+	eachFile(b, path, func(f *os.File) {
 		for most > 0 {
 			n, err := f.Read(buf[:min(most, int64(len(buf)))])
 			if most -= int64(n); err == io.EOF {
 				break
 			}
-			s.must(err)
+			must(b, err)
 		}
 	})
 }
 
-// files opens every file of a folder, or the file, for each.
-func (s *speed) files(path string, each func(*os.File)) {
-	s.must(filepath.WalkDir(path, func(p string, e os.DirEntry, err error) error {
+// eachFile opens every file of a folder, or the file, for each.
+func eachFile(tb testing.TB, path string, each func(*os.File)) {
+	must(tb, filepath.WalkDir(path, func(p string, e os.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
@@ -210,70 +205,76 @@ func (s *speed) files(path string, each func(*os.File)) {
 }
 
 // cold drops what the page cache has of a folder or file.
-func (s *speed) cold(path string) {
-	s.files(path, func(f *os.File) { s.must(unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)) })
+func cold(b *testing.B, path string) {
+	eachFile(b, path, func(f *os.File) { must(b, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)) })
 }
 
-func (s *speed) save(name string) {
+func (s *speed) save(b *testing.B, name string) {
 	_, err := native.Save(context.Background(), s.path(name), native.State{Iteration: 1}, s.list, s.dev, native.SaveOptions{})
-	s.must(err)
+	must(b, err)
 }
 
 // gone removes what a run before made.
-func (s *speed) gone(names ...string) func() {
+func (s *speed) gone(b *testing.B, names ...string) func() {
 	return func() {
 		for _, name := range names {
-			s.must(os.RemoveAll(s.path(name)))
+			must(b, os.RemoveAll(s.path(name)))
 		}
 	}
 }
 
-func (s *speed) saving() {
-	contest(s.bytes, s.gone("raw", "native"), []string{"raw write and fsync", "native save"},
-		func() { s.rawWrite("raw", s.bytes) },
-		func() { s.save("native") })
-	s.stalling()
+func (s *speed) saving(b *testing.B) {
+	contest(b, "save", s.bytes, s.gone(b, "raw", "native"),
+		work{"raw-write", func() { s.rawWrite(b, "raw", s.bytes) }},
+		work{"save", func() { s.save(b, "native") }})
+	b.Run("async-save", s.stalling)
 }
 
-// stalling prints how long --async-save keeps training waiting: until SaveAsync
+// stalling measures how long --async-save keeps training waiting: until SaveAsync
 // returns, and then at the end of the next step's backward pass, before the
 // weights change, where the copy to host memory was not done by then.
-func (s *speed) stalling() {
-	start := time.Now()
-	pending, err := native.SaveAsync(context.Background(), s.path("async"), native.State{Iteration: 1}, s.list, s.dev, native.SaveOptions{})
-	s.must(err)
-	stall := time.Since(start)
-	pending.Copied()
-	fmt.Printf("--async-save: a step waits %.4f s for it, and is to leave the weights alone for %.3f s\n", stall.Seconds(), time.Since(start).Seconds())
-	_, err = pending.Wait()
-	s.must(err)
-	s.must(os.RemoveAll(s.path("async")))
+func (s *speed) stalling(b *testing.B) {
+	var waits, copies []float64
+	for b.Loop() {
+		start := time.Now()
+		pending, err := native.SaveAsync(context.Background(), s.path("async"), native.State{Iteration: 1}, s.list, s.dev, native.SaveOptions{})
+		must(b, err)
+		waits = append(waits, time.Since(start).Seconds())
+		pending.Copied()
+		copies = append(copies, time.Since(start).Seconds())
+		_, err = pending.Wait()
+		must(b, err)
+		must(b, os.RemoveAll(s.path("async")))
+	}
+	b.ReportMetric(median(waits), "s-until-SaveAsync-returns")
+	b.ReportMetric(median(copies), "s-until-the-weights-may-change")
+	b.ReportMetric(0, "ns/op")
 }
 
 // nativeFile is what saving left.
 const nativeFile = "native/iter_0000001/rank_00000.safetensors"
 
-func (s *speed) loading() {
-	raw := func() { s.rawRead(s.path(nativeFile), s.bytes) }
-	load := func() {
+func (s *speed) loading(b *testing.B) {
+	raw := work{"raw-read", func() { s.rawRead(b, s.path(nativeFile), s.bytes) }}
+	load := work{"load", func() {
 		_, _, err := native.Load(s.path("native"), -1, s.list, s.dev, native.LoadOptions{})
-		s.must(err)
-	}
-	contest(s.bytes, func() { s.cold(s.path(nativeFile)) }, []string{"raw read, cold, one reader", "native load, cold"}, raw, load)
-	contest(s.bytes, func() {}, []string{"raw read, warm, one reader", "native load, warm"}, raw, load)
+		must(b, err)
+	}}
+	contest(b, "load, cold", s.bytes, func() { cold(b, s.path(nativeFile)) }, raw, load)
+	contest(b, "load, warm", s.bytes, func() {}, raw, load)
 }
 
 // resharding loads one rank's checkpoint as TP4xPP2, all ranks at once.
-func (s *speed) resharding() {
+func (s *speed) resharding(b *testing.B) {
 	var ranks [8][]mpu.Stored
 	for i := range ranks {
 		d := ref.Open()
 		defer d.Arena.Close()
-		ranks[i] = s.stored(d, int64(i%4), 4, int64(i/4), 2, false)
+		ranks[i] = stored(d, &s.model, int64(i%4), 4, int64(i/4), 2, false)
 	}
-	contest(s.bytes, func() { s.cold(s.path(nativeFile)) }, []string{"raw read, cold, one reader", "native load, cold, TP1 to TP4xPP2"},
-		func() { s.rawRead(s.path(nativeFile), s.bytes) },
-		func() {
+	contest(b, "load as TP4xPP2, cold", s.bytes, func() { cold(b, s.path(nativeFile)) },
+		work{"raw-read", func() { s.rawRead(b, s.path(nativeFile), s.bytes) }},
+		work{"load", func() {
 			var all sync.WaitGroup
 			for _, list := range ranks {
 				all.Go(func() {
@@ -281,66 +282,62 @@ func (s *speed) resharding() {
 					defer d.Arena.Close()
 					_, _, err := native.Load(s.path("native"), -1, list, d, native.LoadOptions{})
 					if err != nil {
-						s.t.Error(err)
+						b.Error(err)
 					}
 				})
 			}
 			all.Wait()
-		})
+		}})
 }
 
 // converting goes from Hugging Face to Megatron's formats and back to ours.
-func (s *speed) converting() {
-	s.must(os.RemoveAll(s.path("native")))
-	s.must(s.nameModel())
+func (s *speed) converting(b *testing.B) {
+	must(b, os.RemoveAll(s.path("native")))
+	must(b, s.nameModel(b))
 	layout := []string{"--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2"}
-	s.convert("named", "hf", "hf", "--weights-only")
-	s.must(os.RemoveAll(s.path("named")))
-	s.convert("hf", "torch", "torch", layout...)
-	s.convert("hf", "dist", "torch_dist", layout...)
-	s.convert("hf", "native", "native")
-	s.convert("torch", "back", "hf")
+	s.convert(b, "named", "hf", "hf", "--weights-only")
+	must(b, os.RemoveAll(s.path("named")))
+	s.convert(b, "hf", "torch", "torch", layout...)
+	s.convert(b, "hf", "dist", "torch_dist", layout...)
+	s.convert(b, "hf", "native", "native")
+	s.convert(b, "torch", "back", "hf")
 }
 
 // convert measures one conversion, its input cold and in memory, next to a raw writer
 // of as many bytes, and to one raw reader and one raw writer at once: a disk that
 // has one rate for both bounds a cold conversion there.
-func (s *speed) convert(from, to, format string, more ...string) {
+func (s *speed) convert(b *testing.B, from, to, format string, more ...string) {
 	args := append([]string{"--input", s.path(from), "--to", format, "--output", s.path(to)}, more...)
-	run := func() { convert(s.t, args...) }
+	run := func() { convert(b, args...) }
 	run()
 	size := int64(0)
-	s.files(s.path(to), func(f *os.File) {
+	eachFile(b, s.path(to), func(f *os.File) {
 		info, err := f.Stat()
-		s.must(err)
+		must(b, err)
 		size += info.Size()
 	})
-	raw := func() { s.rawWrite("raw", size) }
-	both := func() {
+	raw := work{"raw-write", func() { s.rawWrite(b, "raw", size) }}
+	both := work{"raw-write-beside-a-reader", func() {
 		var all sync.WaitGroup
-		all.Go(func() { s.rawRead(s.path(from), size) })
-		raw()
+		all.Go(func() { s.rawRead(b, s.path(from), size) })
+		raw.run()
 		all.Wait()
-	}
-	gone := s.gone("raw", to)
-	contest(size, func() { gone(); s.cold(s.path(from)) },
-		[]string{"raw write and fsync", "raw write beside a raw reader", "convert " + from + " to " + to + ", cold"}, raw, both, run)
-	contest(size, func() { gone(); s.rawRead(s.path(from), math.MaxInt64) },
-		[]string{"raw write and fsync", "convert " + from + " to " + to + ", input in memory"}, raw, run)
+	}}
+	gone, name := s.gone(b, "raw", to), fmt.Sprintf("convert %s to %s", from, to)
+	contest(b, name+", cold", size, func() { gone(); cold(b, s.path(from)) }, raw, both, work{"convert", run})
+	contest(b, name+", input in memory", size, func() { gone(); s.rawRead(b, s.path(from), math.MaxInt64) }, raw, work{"convert", run})
 }
 
 // nameModel saves once more with a Config that says which model it is.
-func (s *speed) nameModel() error {
-	text := fmt.Sprintf(`{"Model":%s,"Precision":"f32","SeqLength":1024}`, marshal(s.t, s.model))
+func (s *speed) nameModel(b *testing.B) error {
+	text := fmt.Sprintf(`{"Model":%s,"Precision":"f32","SeqLength":1024}`, marshal(b, s.model))
 	_, err := native.Save(context.Background(), s.path("named"), native.State{Iteration: 1, Config: []byte(text)}, s.list, s.dev, native.SaveOptions{})
 	return err
 }
 
-func marshal(t *testing.T, v any) []byte {
-	t.Helper()
+func marshal(tb testing.TB, v any) []byte {
+	tb.Helper()
 	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(tb, err)
 	return text
 }

@@ -1,4 +1,4 @@
 # The peak of memory of every conversion of 1.5 GB, each in a process of its own,
 # against 1.2 times the largest tensor and 200 MB.
 . "$(dirname "$0")/../common.sh"
-MONOTRON_SPEED=$work go test -count=1 -timeout 1h -v -run 'TestMemory$' ./tools/convert | grep -v '^=== '
+TMPDIR=$work MONOTRON_LARGE=1 "$GO" test -count=1 -timeout 1h -v -run 'TestMemory$' ./tools/convert | grep -v '^=== '

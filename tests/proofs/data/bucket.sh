@@ -71,4 +71,4 @@ echo "kills: $killed of ${KILLS:-40} runs were killed while they ran, $kept had 
 
 # Faults of requests, and rates.
 MONOTRON_FAULTS=${FAULTS:-1000} "$GO" test -count=1 -v -timeout 0 -run 'Faults$' ./megatron/checkpoint/remote | grep -E '_test.go|^(---|ok|FAIL)'
-MONOTRON_RATES=$python "$GO" test -count=1 -v -timeout 0 -run '^TestRates$' ./internal/store | grep -E '_test.go|^(---|ok|FAIL)'
+"$GO" test -run '^$' -bench '^BenchmarkRates$' -benchtime 5x -timeout 0 ./internal/store
