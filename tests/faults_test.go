@@ -105,14 +105,27 @@ func table(t *testing.T, bin string, reworded bool) {
 		fmt.Printf("%-22s %-10s %-11s %-11s %5s %5s %9s %9s\n", "fault", "phase", "ranks are", "verdict", "rank", "code", "from hit", "whole run")
 	}
 	for i, c := range cells {
-		line, err := c.try(l, i, limit, reworded)
-		if all {
-			fmt.Println(line)
-		}
-		if err != nil {
-			t.Errorf("%s\n%v", line, err)
-		}
+		t.Run(fmt.Sprintf("%s in %s, %s", c.inject, c.phase, c.where()), func(t *testing.T) {
+			if !all {
+				t.Parallel() // ranks wait more than they compute
+			}
+			line, err := c.try(l, i, limit, reworded)
+			if all {
+				fmt.Println(line)
+			}
+			if err != nil {
+				t.Errorf("%s\n%v", line, err)
+			}
+		})
 	}
+}
+
+// where says what the ranks are.
+func (c *cell) where() string {
+	if c.processes {
+		return "processes"
+	}
+	return "goroutines"
 }
 
 // try runs one cell. The seconds are those from the moment at which the fault hits to
@@ -130,10 +143,9 @@ func (c *cell) try(l *launching, number int, limit time.Duration, reworded bool)
 	if rest != "" {
 		fault += ":" + rest
 	}
-	start := "pretrain_gpt --world-size 8 "
-	where, code := "goroutines", c.codes[1]
+	start, code := "pretrain_gpt --world-size 8 ", c.codes[1]
 	if c.processes {
-		start, where, code = "launch --nproc-per-node 8 -- pretrain_gpt ", "processes", c.codes[0]
+		start, code = "launch --nproc-per-node 8 -- pretrain_gpt ", c.codes[0]
 	}
 	cmd, notes := l.command(start + eight + fmt.Sprintf("--train-iters 8 --save ck%d --save-interval 4 --stall-seconds 4 --run-folder %s --inject %s", number, folder, fault))
 	begin := time.Now()
@@ -152,7 +164,7 @@ func (c *cell) try(l *launching, number int, limit time.Duration, reworded bool)
 	}
 	took := end.Sub(hit)
 	got := cmd.ProcessState.ExitCode()
-	line = fmt.Sprintf("%-22s %-10s %-11s %-11s %5d %5d %9.1f %9.1f", c.inject, c.phase, where, v.Kind, v.Rank, got, took.Seconds(), end.Sub(begin).Seconds())
+	line = fmt.Sprintf("%-22s %-10s %-11s %-11s %5d %5d %9.1f %9.1f", c.inject, c.phase, c.where(), v.Kind, v.Rank, got, took.Seconds(), end.Sub(begin).Seconds())
 	last := strings.TrimSpace(notes.String())
 	last = last[strings.LastIndex(last, "\n")+1:]
 	switch {
