@@ -30,22 +30,22 @@ else
   skip "staticcheck: could not be fetched (no module proxy reached); only go vet ran"
   part "vet" $GO vet ./...
 fi
-# The emulated kernels run on one thread: beside the Go tests' compiling and waiting.
+# What uses one core, or one after another, runs beside the Go tests, some of which wait.
 aside=$(mktemp)
-if command -v g++ >/dev/null; then
-  env QUICK=1 make --no-print-directory test-emu </dev/null >"$aside" 2>&1 &
-else
-  skip "CUDA kernels on this CPU: no g++ here"
-fi
+compiler=$(command -v g++) || skip "CUDA kernels on this CPU: no g++ here"
+{
+  failed=
+  if [ -n "$compiler" ]; then part "CUDA kernels on this CPU" env QUICK=1 make --no-print-directory test-emu; fi
+  part "tests of what differs without cgo" sh scripts/nocgo.sh
+  echo "$failed" >"$aside.failed"
+} >"$aside" 2>&1 &
 # What takes longest begins first, so that nothing is left to run alone; some packages wait for clocks and for
 # processes, so that there are more at a time than cores. lint has vetted all.
-part "tests" $GO run ./scripts/testreport -vet=off -p $(($(nproc) + 1)) -timeout 30m ./tests ./csrc/cpu ./tools/verify/layouts ./...
-part "tests of what differs without cgo" sh scripts/nocgo.sh
-if command -v g++ >/dev/null; then
-  part "CUDA kernels on this CPU" wait $!
-  cat "$aside"
-fi
-rm -f "$aside"
+part "tests" $GO run ./scripts/testreport -vet=off -p $(($(nproc) + 2)) -timeout 30m ./tests ./tools/verify/layouts ./mpu/bootstrap/rendezvous ./megatron/pretrain ./csrc/cpu ./...
+wait $!
+cat "$aside"
+failed="$failed$(cat "$aside.failed" || echo ", what runs beside the tests")"
+rm -f "$aside" "$aside.failed"
 if [ -n "${CI:-}" ]; then
   part "CUDA kernels by nvcc, for one architecture" make --no-print-directory cuda-check
   part "the program compiles for other platforms" make --no-print-directory platforms
