@@ -13,7 +13,7 @@ import (
 func TestKillSwitch(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "stop")
-	line := "--num-layers 1 --hidden-size 8 --num-attention-heads 1 --seq-length 8 --max-position-embeddings 8 --micro-batch-size 1 --train-iters 1000000 --lr 1e-3 --mock-data " +
+	line := "--num-layers 1 --hidden-size 8 --num-attention-heads 1 --seq-length 64 --max-position-embeddings 64 --micro-batch-size 1 --train-iters 100000 --lr 1e-3 --mock-data " +
 		"--tokenizer-type NullTokenizer --vocab-size 10 --eval-iters 0 --log-interval 1 --save DIR/ck --world-size 2 --kill-switch-path " + path
 	if err := os.WriteFile(path, nil, 0o644); err != nil {
 		t.Fatal(err)

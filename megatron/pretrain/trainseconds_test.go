@@ -19,8 +19,8 @@ import (
 func TestTrainSeconds(t *testing.T) {
 	for _, layout := range []string{"", "--world-size 2", "--world-size 2 --pipeline-model-parallel-size 2"} {
 		dir := t.TempDir()
-		line := strings.Fields("--num-layers 2 --hidden-size 16 --num-attention-heads 2 --seq-length 8 --max-position-embeddings 8 --micro-batch-size 1 --global-batch-size 2 --train-iters 1000000 " +
-			"--train-seconds 1 --lr 1e-3 --tokenizer-type NullTokenizer --vocab-size 100 --mock-data --eval-iters 1 --eval-interval 1000000 --log-interval 1000000 --save " + dir + " " + layout)
+		line := strings.Fields("--num-layers 2 --hidden-size 16 --num-attention-heads 2 --seq-length 64 --max-position-embeddings 64 --micro-batch-size 1 --global-batch-size 2 --train-iters 100000 " +
+			"--train-seconds 1 --lr 1e-3 --tokenizer-type NullTokenizer --vocab-size 100 --mock-data --eval-iters 1 --eval-interval 100000 --log-interval 100000 --save " + dir + " " + layout)
 		var out, notes bytes.Buffer
 		open := func(string) (*device.Device, error) { return ref.Open(), nil }
 		if err := run(context.Background(), line, open, training.Streams{Out: &out, Notes: logging.New(&notes)}); err != nil {
