@@ -78,7 +78,7 @@ func Split(set Set, args []string) (given []Given, rest []string, err error) {
 		}
 		switch {
 		case arity == Switch && inline != nil:
-			problems = append(problems, fmt.Errorf("--%s is a switch and takes no value; found %q", name, *inline))
+			problems = append(problems, fmt.Errorf("--%s is a switch and accepts no value, but has %q", name, *inline))
 		case (arity == One || arity == Many) && len(g.Values) == 0:
 			problems = append(problems, fmt.Errorf("--%s needs a value", name))
 		}

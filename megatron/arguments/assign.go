@@ -95,9 +95,9 @@ func checkValues(f *table.Flag, texts []string) ([]string, error) {
 func checkCount(f *table.Flag, n int) error {
 	switch {
 	case f.Kind != table.Switch && f.Kind < table.Ints && n != 1:
-		return fmt.Errorf("--%s takes one value, but has %d", f.Name, n)
+		return fmt.Errorf("--%s accepts one value, but has %d", f.Name, n)
 	case f.Count > 0 && n != f.Count:
-		return fmt.Errorf("--%s takes %d values, but has %d", f.Name, f.Count, n)
+		return fmt.Errorf("--%s accepts %d values, but has %d", f.Name, f.Count, n)
 	}
 	return nil
 }

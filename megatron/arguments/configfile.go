@@ -60,7 +60,7 @@ func (p *parser) configEntry(file string, key, val *yaml.Node, lines map[string]
 	case before > 0:
 		p.problem("%s: %s is already given in line %d; remove one of the two lines", where, name, before)
 	case !ok:
-		p.problem("%s: %s takes a value or a list of values", where, name)
+		p.problem("%s: %s must have a value or a list of values", where, name)
 	case f.Kind == table.Switch && (len(texts) != 1 || texts[0] != "true" && texts[0] != "false"):
 		p.problem("%s: %s must be true or false", where, name)
 	case !p.given(f.Name) && len(texts) > 0:

@@ -70,7 +70,7 @@ func (p *parser) deriveFull() {
 	case m.NumAttentionHeads%full.NumQueryGroups != 0:
 		p.clash("num-attention-heads full-attention-query-groups", "--num-attention-heads %d is not a multiple of --full-attention-query-groups %d; change one", m.NumAttentionHeads, full.NumQueryGroups)
 	case m.NumQueryGroups != full.NumQueryGroups && (m.NumQueryGroups%tp != 0 || full.NumQueryGroups%tp != 0):
-		p.clash("num-query-groups full-attention-query-groups tensor-model-parallel-size", "--tensor-model-parallel-size %d must divide --num-query-groups %d and --full-attention-query-groups %d", tp, m.NumQueryGroups, full.NumQueryGroups)
+		p.clash("num-query-groups full-attention-query-groups tensor-model-parallel-size", "--tensor-model-parallel-size %d must divide --num-query-groups %d and --full-attention-query-groups %d; change one of them", tp, m.NumQueryGroups, full.NumQueryGroups)
 	}
 	m.Full = &full
 }

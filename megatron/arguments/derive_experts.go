@@ -39,7 +39,7 @@ func (p *parser) checkRouter(e *spec.Experts) {
 		p.clash("moe-router-topk num-experts", "--moe-router-topk must be from 1 to --num-experts %d, not %d", e.Num, e.TopK)
 	}
 	if !slices.Contains(e.Layers, true) && len(e.Layers) > 0 && p.Raw.HybridPattern == "" {
-		p.clash("moe-layer-freq", "--moe-layer-freq %s chooses none of the layers of --num-layers %d, but --num-experts is %d; change one of the flags", p.Raw.LayerFreq, p.Model.NumLayers, e.Num)
+		p.clash("moe-layer-freq", "--moe-layer-freq %s gives experts to none of the %d layers, although --num-experts is %d; change one of the flags", p.Raw.LayerFreq, p.Model.NumLayers, e.Num)
 	}
 	if e.SharedFFN > 0 && p.Model.LinearBias {
 		p.clash("moe-shared-expert-intermediate-size disable-bias-linear", "--moe-shared-expert-intermediate-size needs --disable-bias-linear, as shared experts have no biases")
@@ -86,7 +86,7 @@ func (p *parser) checkRouter(e *spec.Experts) {
 	if n := len(e.Balancing); len(e.AuxLossCoeff) == 1 && n > 1 {
 		e.AuxLossCoeff = slices.Repeat(e.AuxLossCoeff, n)
 	} else if len(e.AuxLossCoeff) != n {
-		p.clash("moe-aux-loss-coeff moe-router-load-balancing-type", "--moe-aux-loss-coeff takes one number, or one per value of --moe-router-load-balancing-type (%d), but has %d", n, len(e.AuxLossCoeff))
+		p.clash("moe-aux-loss-coeff moe-router-load-balancing-type", "--moe-aux-loss-coeff accepts one number, or one per value of --moe-router-load-balancing-type (%d), but has %d", n, len(e.AuxLossCoeff))
 	}
 	if len(e.Balancing) > 1 && slices.Contains(e.Balancing, spec.Sinkhorn) || slices.Contains(e.Balancing, spec.Sinkhorn) && slices.Max(e.AuxLossCoeff) > 0 {
 		p.clash("moe-router-load-balancing-type moe-aux-loss-coeff", "--moe-router-load-balancing-type sinkhorn cannot be combined with another type or with --moe-aux-loss-coeff above 0: sinkhorn balances the load without an auxiliary loss; leave one out")
@@ -170,7 +170,7 @@ func layerPattern(text string, layers int, rule func(layer, n int) bool) ([]bool
 	l := &listReader{text: strings.ReplaceAll(text, " ", "")}
 	list := l.sum(0)
 	if l.err == nil && l.text != "" {
-		l.fail("the text %q after the list is not expected", l.text)
+		l.fail("unexpected text %q after the list", l.text)
 	}
 	if l.err != nil {
 		return nil, l.err
@@ -233,7 +233,7 @@ func (l *listReader) factor(depth int) []int {
 	var list []int
 	switch {
 	case depth > 16:
-		l.fail("brackets are nested too deep")
+		l.fail("brackets are nested too deeply")
 	case l.take("("):
 		list = l.sum(depth + 1)
 		if !l.take(")") {
@@ -245,7 +245,7 @@ func (l *listReader) factor(depth int) []int {
 			l.take(",")
 		}
 	default:
-		l.fail("an integer or a list such as ([0]*1+[1]*3) is expected")
+		l.fail("expected an integer or a list such as ([0]*1+[1]*3)")
 	}
 	return list
 }
@@ -257,7 +257,7 @@ func (l *listReader) number() int {
 	}
 	n, err := strconv.Atoi(l.text[:end])
 	if err != nil || n > 100000 {
-		l.fail("a number of at most 100000 is expected at %q", l.text)
+		l.fail("expected a number of at most 100000 at %q", l.text)
 		return 0
 	}
 	l.text = l.text[end:]
@@ -274,7 +274,7 @@ func windowLeft(text string) (int, error) {
 	r, err2 := strconv.Atoi(right)
 	switch {
 	case !ok || err1 != nil || err2 != nil || l < -1:
-		return -1, fmt.Errorf("LEFT,RIGHT is expected, as in 4096,0")
+		return -1, fmt.Errorf("must be LEFT,RIGHT, as in 4096,0")
 	case r != 0 && r != -1:
 		return -1, fmt.Errorf("RIGHT must be 0, as attention is causal")
 	}

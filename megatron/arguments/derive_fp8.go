@@ -31,7 +31,7 @@ func (p *parser) deriveFP8() {
 		p.deriveDelayedFP8()
 	}
 	if p.FP8.FirstLastBF16 && p.FP8.AtStart+p.FP8.AtEnd > m.NumLayers {
-		p.clash("num-layers-at-start-in-bf16 num-layers-at-end-in-bf16 num-layers", "--num-layers-at-start-in-bf16 %d and --num-layers-at-end-in-bf16 %d are together more than the %d layers; lower one of them", p.FP8.AtStart, p.FP8.AtEnd, m.NumLayers)
+		p.clash("num-layers-at-start-in-bf16 num-layers-at-end-in-bf16 num-layers", "--num-layers-at-start-in-bf16 %d and --num-layers-at-end-in-bf16 %d add up to more than the %d layers; lower one of them", p.FP8.AtStart, p.FP8.AtEnd, m.NumLayers)
 	}
 	// Layouts.
 	if err := p.CheckFP8(); err != nil {

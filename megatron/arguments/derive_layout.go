@@ -210,7 +210,7 @@ func (p *parser) checkContextParallel() {
 			p.SeqLength, 2*l.CP, config.NearestMultiples(p.SeqLength, p.sequenceCut()))
 	}
 	if n := len(l.CPCommType); n > 1 && n != p.Model.NumLayers {
-		p.clash("cp-comm-type", "--cp-comm-type takes one value, or one per layer (%d), but has %d", p.Model.NumLayers, n)
+		p.clash("cp-comm-type", "--cp-comm-type accepts one value, or one per layer (%d), but has %d", p.Model.NumLayers, n)
 	}
 	// Cutting by document is right only if attention stays inside documents.
 	switch d := &p.Data; {
@@ -264,9 +264,9 @@ func (p *parser) checkHierarchy(needed bool) (heads int) {
 	case n == 0 && needed && l.CP > 1:
 		p.clash(flags, "--cp-comm-type a2a+p2p needs the sizes of a2a and of p2p: use %s", pairs())
 	case n > 0 && n != 2:
-		p.clash(flags, "--hierarchical-context-parallel-sizes takes two sizes, of a2a and of p2p, but has %d: use %s", n, pairs())
+		p.clash(flags, "--hierarchical-context-parallel-sizes needs two sizes, of a2a and of p2p, but has %d: use %s", n, pairs())
 	case n > 0 && product != l.CP:
-		p.clash(flags, "--hierarchical-context-parallel-sizes %d %d multiply to %d, not to --context-parallel-size %d: use %s", l.HierarchicalCP[0], l.HierarchicalCP[1], product, l.CP, pairs())
+		p.clash(flags, "the product of --hierarchical-context-parallel-sizes %d %d is %d, not --context-parallel-size %d: use %s", l.HierarchicalCP[0], l.HierarchicalCP[1], product, l.CP, pairs())
 	case n == 2:
 		return l.HierarchicalCP[0]
 	}

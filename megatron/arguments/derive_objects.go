@@ -27,7 +27,7 @@ func (p *parser) deriveObjects() {
 		p.clash("save ckpt-format", "--ckpt-format %s cannot be combined with --save %s: only native checkpoints can be written to a bucket; leave --ckpt-format out, and convert the checkpoints with monotron convert", c.Format, c.Save)
 	}
 	if store.IsURL(c.SaveOnLoad) {
-		p.clash("save-on-load", "--save-on-load must be a folder, not %s: only --save, --load and --pretrained-checkpoint take s3:// URLs", c.SaveOnLoad)
+		p.clash("save-on-load", "--save-on-load must be a folder, not %s: only --save, --load and --pretrained-checkpoint accept s3:// URLs", c.SaveOnLoad)
 	}
 	if !store.IsURL(c.Save) && c.Save != "" {
 		p.idle([]string{"save-local-dir"}, "if --save is not an s3:// URL")

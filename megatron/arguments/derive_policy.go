@@ -38,7 +38,7 @@ func (p *parser) derivePolicy() {
 	}
 	// At least one reward.
 	if _, err := regexp.Compile(o.Pattern); err != nil {
-		p.clash("reward-pattern", "--reward-pattern %q: %v; write it in Go's syntax of regular expressions", o.Pattern, err)
+		p.clash("reward-pattern", "--reward-pattern %q: %v; use the syntax of Go's regular expressions", o.Pattern, err)
 	}
 	if !o.Exact && o.Pattern == "" && o.Command == "" {
 		p.clash("tuning reward", "--tuning grpo needs a reward; give --reward exact, --reward-pattern or --reward-command")

@@ -61,7 +61,7 @@ func (p *parser) derivePreference() {
 	case sft > 0 && t.Method == preference.KTO:
 		p.clash("preference-loss tuning", "--preference-loss sft cannot be combined with --tuning kto; use --tuning dpo")
 	case sft > 0 && p.given("sft-weight"):
-		p.clash("preference-loss sft-weight", "--preference-loss sft cannot be combined with --sft-weight, which means the same; leave one out")
+		p.clash("preference-loss sft-weight", "--preference-loss sft cannot be combined with --sft-weight, which has the same effect; leave one out")
 	case sft > 0:
 		o.SFTWeight = sft
 	}

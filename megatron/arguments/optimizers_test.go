@@ -42,7 +42,7 @@ func TestOptimizersWithOtherFlags(t *testing.T) {
 		blocks + "--world-size 8 --tensor-model-parallel-size 8":                                                               "",
 		blocks + "--world-size 16 --context-parallel-size 16 --cp-comm-type all_gather":                                        "use --context-parallel-size 4",
 		fp8 + "--hidden-size 256 --num-attention-heads 8 --ffn-hidden-size 1024 --world-size 8 --tensor-model-parallel-size 8": "use --tensor-model-parallel-size 2",
-		fp8 + "--first-last-layers-bf16 --num-layers-at-start-in-bf16 90":                                                      "are together more than the",
+		fp8 + "--first-last-layers-bf16 --num-layers-at-start-in-bf16 90":                                                      "add up to more than the",
 	} {
 		_, _, err := ParseWith(everything, append(baseline(), strings.Fields(add)...))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -64,7 +64,7 @@ func TestEveryClashIsReported(t *testing.T) {
 		"--use-mup --optimizer lion --softmax-scale 1 --multi-latent-attention": {
 			"needs --mup-base-hidden-size", "needs --optimizer adam or sgd, not lion", "cannot be combined with --softmax-scale", "cannot be combined with multi-latent attention"},
 		"--fp8-format hybrid --fp8-recipe blockwise --fp16 --lora-rank 4 --first-last-layers-bf16 --num-layers-at-start-in-bf16 90": {
-			"cannot be combined with --fp16", "cannot be combined with adapters", "are together more than the"},
+			"cannot be combined with --fp16", "cannot be combined with adapters", "add up to more than the"},
 	} {
 		_, _, err := ParseWith(everything, append(baseline(), strings.Fields(line)...))
 		if err == nil {

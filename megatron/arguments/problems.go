@@ -63,9 +63,9 @@ func (p *parser) need(missing bool, names, why string) bool {
 	}
 	flag := strings.Fields(names)[0]
 	if v, given := p.values[flag]; given {
-		p.problem("--%s %s is too small; the value is %s", flag, strings.Join(v.texts, " "), why)
+		p.problem("--%s %s is too small; give %s", flag, strings.Join(v.texts, " "), why)
 	} else {
-		p.problem("--%s is missing; the value is %s", flag, why)
+		p.problem("--%s is missing; give %s", flag, why)
 	}
 	return missing
 }

@@ -60,7 +60,7 @@ func (b *BatchSizes) Check() error {
 		}
 	}
 	for _, s := range b.steps {
-		if _, err := b.cut(s.size, fmt.Sprintf("from sample %d on", s.samples)); err != nil {
+		if _, err := b.cut(s.size, fmt.Sprintf("from sample %d", s.samples)); err != nil {
 			return err
 		}
 	}
@@ -70,18 +70,18 @@ func (b *BatchSizes) Check() error {
 
 func (b *BatchSizes) readRamp(ramp []int) error {
 	if len(ramp) != 3 {
-		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size takes three numbers (start, increment, samples), but has %d", len(ramp))
+		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size needs three numbers (start, increment, samples), but has %d", len(ramp))
 	}
 	start, increment, samples := ramp[0], ramp[1], ramp[2]
 	switch {
 	case start < 1 || increment < 1 || samples < 0:
 		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size %d %d %d: start and increment must be positive, and samples must not be negative", start, increment, samples)
 	case samples/start > 1<<30:
-		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size: %d samples in batches of %d give too many steps", samples, start)
+		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size: %d samples in batches of %d would be too many steps; use fewer samples or larger batches", samples, start)
 	case start > b.final:
-		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size starts at %d, above --global-batch-size %d", start, b.final)
+		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size starts at %d, above --global-batch-size %d; lower the start", start, b.final)
 	case (b.final-start)%increment != 0:
-		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size: the difference from %d to %d must be a multiple of the increment %d", start, b.final, increment)
+		return exitcode.Errorf(exitcode.Usage, "--rampup-batch-size: the difference between the start %d and --global-batch-size %d must be a multiple of the increment %d", start, b.final, increment)
 	}
 	b.ramp = ramp
 	return nil
@@ -96,7 +96,7 @@ func (b *BatchSizes) readSteps(text string, seqLength int) error {
 		threshold, ok1 := countWithSuffix(from)
 		batch, ok2 := countWithSuffix(size)
 		if !found || !ok1 || !ok2 || batch < 1 {
-			return exitcode.Errorf(exitcode.Usage, "--step-batch-size-schedule: %q is not THRESHOLD:SIZE, as in 250B:1536", entry)
+			return exitcode.Errorf(exitcode.Usage, "--step-batch-size-schedule: %q must have the form THRESHOLD:SIZE, as in 250B:1536", entry)
 		}
 		b.steps = append(b.steps, batchStep{threshold / max(1, seqLength), batch})
 	}
@@ -106,7 +106,7 @@ func (b *BatchSizes) readSteps(text string, seqLength int) error {
 	}
 	for i := 1; i < len(b.steps); i++ {
 		if b.steps[i].samples == b.steps[i-1].samples {
-			return exitcode.Errorf(exitcode.Usage, "--step-batch-size-schedule %q: two thresholds are at sample %d", text, b.steps[i].samples)
+			return exitcode.Errorf(exitcode.Usage, "--step-batch-size-schedule %q: two thresholds are at sample %d; remove one", text, b.steps[i].samples)
 		}
 	}
 	b.final = b.steps[len(b.steps)-1].size

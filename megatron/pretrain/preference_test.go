@@ -427,7 +427,7 @@ func TestPreferencesOfSeveralLosses(t *testing.T) {
 	if got, want := numbers(x.out), numbers(y.out); len(got) != 3 || !slices.Equal(got, want) {
 		t.Errorf("with sft\n%s\nwith --sft-weight\n%s", got, want)
 	}
-	for flags, says := range map[string]string{"--preference-loss sft": "sft only together with another loss", "--preference-loss sigmoid hinge --preference-loss-weights 1": "1 numbers for 2 losses", "--preference-loss sigmoid sft --sft-weight 1": "cannot be combined with --sft-weight, which means the same", "--preference-loss sigmoid kto": "is not a loss of --tuning dpo"} {
+	for flags, says := range map[string]string{"--preference-loss sft": "sft only together with another loss", "--preference-loss sigmoid hinge --preference-loss-weights 1": "1 numbers for 2 losses", "--preference-loss sigmoid sft --sft-weight 1": "cannot be combined with --sft-weight, which has the same effect", "--preference-loss sigmoid kto": "is not a loss of --tuning dpo"} {
 		if r := call(t, dir, line+flags); r.err == nil || !strings.Contains(r.err.Error(), says) {
 			t.Errorf("%s: %v", flags, r.err)
 		}

@@ -1,7 +1,7 @@
 package table
 
 const (
-	noNetwork = "the flag's service gets nothing from a run; --mlflow-tracking-uri and --otlp-endpoint send a run to a tracker, and scripts/track.py sends the log of a run to wandb (docs/trackers.md)"
+	noNetwork = "monotron sends nothing to this flag's service; --mlflow-tracking-uri and --otlp-endpoint send a run to a tracker, and scripts/track.py sends the log of a run to wandb (docs/trackers.md)"
 	oneTrace  = "a Chrome trace with every rank of this process is written by --profile"
 )
 
@@ -22,7 +22,7 @@ var loggingFlags = owned(Logging,
 	works("log-validation-ppl-to-tensorboard", Switch, "", "Log.ValidationPPLTensorboard", "write validation perplexity to TensorBoard"),
 	works("log-world-size-to-tensorboard", Switch, "", "Log.WorldSizeToTensorboard", "write the number of ranks to TensorBoard"),
 	works("no-log-loss-scale-to-tensorboard", Switch, "", "!Log.LossScaleToTensorboard", "do not write the loss scale to TensorBoard").alias("disable-log-loss-scale-to-tensorboard"),
-	works("profile", String, "", "Log.Profile", "write a Chrome trace of some steps to this file; if no file is named, write trace.json in the folder of --log-jsonl, or else in the current folder (default: no trace)").alone("trace.json").differs("the flag is a switch and takes no value"),
+	works("profile", String, "", "Log.Profile", "write a Chrome trace of some steps to this file; if no file is named, write trace.json in the folder of --log-jsonl, or else in the current folder (default: no trace)").alone("trace.json").differs("the flag is a switch and has no value"),
 	works("profile-step-start", Int, "1", "Log.ProfileStart", "set the first step in the trace").from(0, sizes).differs("the default is 10; with 1, short runs also have a trace"),
 	works("profile-step-end", Int, "20", "Log.ProfileEnd", "set the first step after the trace").from(0, sizes).differs("the default is 12"),
 	accepted("no-barrier-with-level-1-timing", Switch, "", "timers never wait for other ranks"),
