@@ -129,7 +129,7 @@ func Tile(shape []int64, boxes []mpu.Piece, used *int) error {
 		}
 	}
 	if kept != total {
-		return fmt.Errorf("its pieces cover only %d of %d elements: a part is missing", kept, total)
+		return fmt.Errorf("its pieces cover only %d of %d elements, so a part is missing", kept, total)
 	}
 	return Disjoint(boxes, used)
 }

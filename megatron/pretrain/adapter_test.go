@@ -133,7 +133,7 @@ func TestAdapterRefusals(t *testing.T) {
 		"--use-dora":     "--use-dora needs --lora-rank or --adapter",
 		"--lora-rank 2 --lora-target-modules embed_tokens":        "target model.embed_tokens: the embedding and the output layer of this model are one weight",
 		"--lora-rank 2 --lora-target-modules q_proj,lm_head":      "target lm_head: the embedding and the output layer of this model are one weight",
-		"--lora-rank 2 --lora-target-modules q_prj":               `target module "q_prj" matches no module of the model; the names of modules end in down_proj,`,
+		"--lora-rank 2 --lora-target-modules q_prj":               `target module "q_prj" matches no module of the model; the names of modules end with down_proj,`,
 		"--lora-rank 2 --use-dora --lora-dropout 0.1":             "DoRA with a dropout of 0.1 is not supported",
 		"--lora-rank 3 --adapter DIR/save/adapter":                "has rank 2",
 		"--adapter DIR/none":                                      "no adapter_config.json",

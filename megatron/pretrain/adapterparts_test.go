@@ -167,7 +167,7 @@ func TestAdapterPartsRefusals(t *testing.T) {
 	for flags, says := range map[string]string{
 		"--lora-modules-to-save k_proj":                                                     "name all of them or none",
 		"--lora-modules-to-save head":                                                       "", // PEFT's rule: the end of lm_head
-		"--lora-modules-to-save nothing":                                                    `module to save "nothing" matches no module: no module's name in the model ends in it`,
+		"--lora-modules-to-save nothing":                                                    `module to save "nothing" matches no module: no module name in the model ends with it`,
 		"--lora-target-parameters mlp.experts.down_proj":                                    `target parameter "mlp.experts.down_proj" matches no experts`,
 		"--lora-target-modules none":                                                        "no layer is left for an adapter",
 		"--use-dora --lora-target-modules lm_head":                                          "target lm_head: DoRA on embeddings and output layers is not supported",

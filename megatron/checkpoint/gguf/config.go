@@ -72,7 +72,7 @@ func (s *settling) chooseFamily() error {
 	v, _ := s.f.Value("general.architecture")
 	arch, ok := v.String()
 	if !ok {
-		return exitcode.Errorf(exitcode.BadData, "%s: general.architecture is missing or is not a text", s.f.Path)
+		return exitcode.Errorf(exitcode.BadData, "%s: general.architecture is missing or is not a string", s.f.Path)
 	}
 	if v, ok := s.f.Value("general.type"); ok {
 		if kind, _ := v.String(); kind != "model" {
@@ -162,7 +162,7 @@ func (s *settling) heads() {
 	s.used[s.key("attention.key_length")], s.used[s.key("attention.value_length")] = true, true
 	switch {
 	case okK != okV || k != v:
-		s.fail("%s and value_length must be the same number", s.key("attention.key_length"))
+		s.fail("%s and value_length must be equal", s.key("attention.key_length"))
 	case okK:
 		s.config["head_dim"] = k
 	}
@@ -289,7 +289,7 @@ func (s *settling) rest() {
 	case part:
 		s.partial(turned, head)
 	case turned != head:
-		s.fail("%s is %d, but all %d channels of a head must rotate", s.key("rope.dimension_count"), turned, head)
+		s.fail("%s is %d; it must be %d, because RoPE must rotate all channels of a head", s.key("rope.dimension_count"), turned, head)
 	}
 }
 
@@ -301,7 +301,7 @@ func (s *settling) partial(turned, head int64) {
 		head = hidden / max(1, heads)
 	}
 	if turned < 1 || turned > head {
-		s.fail("%s is %d, but a head has %d channels", s.key("rope.dimension_count"), turned, head)
+		s.fail("%s is %d; it must be from 1 to %d, the number of channels of a head", s.key("rope.dimension_count"), turned, head)
 		return
 	}
 	share := float64(turned) / float64(head)
@@ -321,7 +321,7 @@ func (s *settling) sizes(c *hf.Config) error {
 		return nil
 	}
 	if !s.family.scales() || c.Model.RotaryInterpolation > 1 {
-		return exitcode.Errorf(exitcode.BadData, "%s: tensor %q contradicts the architecture %s or the scaling in the metadata", s.f.Path, ropeFreqs, s.family.arch)
+		return exitcode.Errorf(exitcode.BadData, "%s: tensor %q is not valid for the architecture %s or for the RoPE scaling in the metadata", s.f.Path, ropeFreqs, s.family.arch)
 	}
 	scaling, err := scalingOf(s.f, t, c.Model.RotaryBase, c.Model.RotaryDims())
 	c.Model.RopeScaling = scaling

@@ -48,7 +48,7 @@ func (d *describing) checkGPTOSS() {
 		d.need((m.WindowAt(i) >= 0) == (i%2 == 0), "layer %d %s a window", i, withOrWithout(m.WindowAt(i) >= 0))
 	}
 	d.need(m.GateLimit == 7 && m.GateOffset == 1, "swiglu_limit %g", m.GateLimit)
-	d.need(m.QKVBias && m.HasProjBias(), "attention without biases")
+	d.need(m.QKVBias && m.HasProjBias(), "attention layers without biases")
 	d.need(!m.Tied, "tied embeddings")
 	r := rule(m)
 	d.need(r == nil || r.Truncate != nil && !*r.Truncate, "truncate true (llama.cpp reads files of this architecture with truncate false)")
@@ -95,7 +95,7 @@ func (s *settling) lfm2() {
 	heads := s.ints("attention.head_count_kv")
 	layers, _ := s.config["num_hidden_layers"].(int64)
 	if int64(len(heads)) != layers {
-		s.fail("%s must have a number for each of %d layers", s.key("attention.head_count_kv"), layers)
+		s.fail("%s must have a number for each of the %d layers", s.key("attention.head_count_kv"), layers)
 		return
 	}
 	conv, most := make([]bool, len(heads)), int64(0)
@@ -129,7 +129,7 @@ func (d *describing) checkMinistral3() {
 		return
 	}
 	d.need(*r.MScale == 1 && r.AttentionFactor == nil, "mscale %g", *r.MScale)
-	d.need(d.m.QueryGrowth > 0 && d.m.QueryGrowthFrom == r.OriginalMax, "queries whose growth does not begin at original_max_position_embeddings")
+	d.need(d.m.QueryGrowth > 0 && d.m.QueryGrowthFrom == r.OriginalMax, "query scaling that does not start at original_max_position_embeddings")
 }
 
 func (s *settling) ministral3() {
@@ -165,7 +165,7 @@ func (d *describing) checkOlmo3() {
 	d.need(!m.QKVBias && !m.HasProjBias(), "attention_bias")
 	d.need(m.RotaryInterpolation <= 1, "interpolated positions")
 	if m.WindowRope == "" {
-		d.need(m.RopeRule == "", "scaled rotation in layers with a window")
+		d.need(m.RopeRule == "", "scaled RoPE in layers with a window")
 		return
 	}
 	r, err := spec.ParseRopeRule(m.WindowRope, m.RotaryDims())
@@ -255,7 +255,7 @@ func (d *describing) falcon() {
 
 func (d *describing) checkFalcon() {
 	m := d.m
-	d.need(m.ParallelResidual, "attention and MLP in sequence")
+	d.need(m.ParallelResidual, "attention and MLP one after the other")
 	d.need(m.Position == spec.PositionRope, "ALiBi")
 	d.need(!m.LinearBias && !m.QKVBias, "biases")
 	d.need(m.RotaryBase == 10000 && m.RotaryInterpolation <= 1, "rope_theta %g", m.RotaryBase)

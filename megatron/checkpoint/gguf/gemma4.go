@@ -92,11 +92,11 @@ func (s *settling) gemma4() {
 	full, _ := s.config["head_dim"].(int64)
 	own, okK := s.take("attention.key_length_swa")
 	if v, okV := s.take("attention.value_length_swa"); !okK || !okV || own != v {
-		s.fail("%s and value_length_swa must be the same number", s.key("attention.key_length_swa"))
+		s.fail("%s and value_length_swa must be equal", s.key("attention.key_length_swa"))
 	}
 	s.config["head_dim"], s.config["global_head_dim"] = own, full
 	if n, ok := s.take("rope.dimension_count_swa"); ok && n != own {
-		s.fail("%s is %d, but all %d channels of a head must rotate", s.key("rope.dimension_count_swa"), n, own)
+		s.fail("%s is %d; it must be %d, because RoPE must rotate all channels of a head", s.key("rope.dimension_count_swa"), n, own)
 	}
 	// Numbers of each layer.
 	wide, narrow := s.perLayer("attention.head_count_kv", slides, false), s.perLayer("attention.head_count_kv", slides, true)

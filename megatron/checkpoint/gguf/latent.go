@@ -92,7 +92,7 @@ func (d *describing) checkLatent() {
 	d.need(e.NumGroups <= 1 || e.ScoreFunction == spec.ScoreSigmoid, "topk_method group_limited_greedy (llama.cpp scores a group by the sum of its two highest scores)")
 	d.need(e.NumGroups <= 1 || e.BestOfGroup() == 2, "groups of experts whose score is not the sum of their two highest scores")
 	if m.LatentEpsilon != 0 && m.LatentEpsilon != m.NormEpsilon {
-		d.notes = append(d.notes, fmt.Sprintf("llama.cpp computes norms of latent vectors with the epsilon of other norms, %g, but the model uses %g, so results differ a little", m.NormEpsilon, m.LatentEpsilon))
+		d.notes = append(d.notes, fmt.Sprintf("llama.cpp computes norms of latent vectors with the epsilon of the other norms, %g, but the model uses %g, so results differ slightly", m.NormEpsilon, m.LatentEpsilon))
 	}
 	if l.Yarn {
 		d.need(l.FastTurns == 32 && l.SlowTurns == 1, "beta_fast and beta_slow other than 32 and 1")

@@ -167,7 +167,7 @@ func (d *describing) extra() {
 func (d *describing) check() {
 	m := d.m
 	d.need(!d.f.narrow || m.NumAttentionHeads*m.KVChannels == m.HiddenSize, "heads of width %d", m.KVChannels)
-	d.need(m.RopeScaling == nil || d.f.scales(), "Llama 3's scaling of rotations")
+	d.need(m.RopeScaling == nil || d.f.scales(), "Llama 3's RoPE scaling")
 	d.need(m.RotaryInterpolation <= 1 || !d.f.custom, "interpolated positions")
 	switch d.f.arch { // llama.cpp reads no other tensors
 	case "qwen3", "qwen3moe", "olmo2", "olmoe":

@@ -38,7 +38,7 @@ func factors(s *spec.RopeScaling, base float64, dims int) []float32 {
 // made otherwise are refused.
 func scalingOf(f *gguf.File, t gguf.Tensor, base float64, dims int) (*spec.RopeScaling, error) {
 	bad := func(why string) error {
-		return exitcode.Errorf(exitcode.BadData, "%s: tensor %q %s: only the factors of Llama 3's scaling are supported", f.Path, t.Name, why)
+		return exitcode.Errorf(exitcode.BadData, "%s: tensor %q %s: only the factors of Llama 3's RoPE scaling are supported", f.Path, t.Name, why)
 	}
 	if len(t.Dims) != 1 || t.Dims[0] != int64(dims/2) {
 		return nil, bad("does not have one element for each pair of channels that RoPE rotates")
@@ -60,7 +60,7 @@ func scalingOf(f *gguf.File, t gguf.Tensor, base float64, dims int) (*spec.RopeS
 			return s, nil
 		}
 	}
-	return nil, bad("has elements that Llama 3's formula does not give")
+	return nil, bad("has elements that do not follow Llama 3's formula")
 }
 
 func powers() (list []int) {

@@ -177,7 +177,7 @@ func (d *describing) replace(key string, value any) {
 func (d *describing) checkNemotron() {
 	m := d.m
 	d.checkScans()
-	d.need(m.Mamba != nil, "a model without state-space scans (llama.cpp always reads the sizes of scans)")
+	d.need(m.Mamba != nil, "a model without state-space scans (llama.cpp always needs the sizes of scans)")
 	if e := m.Experts; e != nil {
 		pattern := m.Hybrid()
 		d.need(!strings.Contains(pattern, "-"), "the pattern %s, which has both MLPs and experts", pattern)
@@ -244,7 +244,7 @@ func (s *settling) layerNumbers(key string) (list []int64, most int64) {
 		list = list[:layers]
 	}
 	if int64(len(list)) != layers || layers == 0 {
-		s.fail("%s must have a number for each of %d layers", s.key(key), layers)
+		s.fail("%s must have a number for each of the %d layers", s.key(key), layers)
 		return nil, 0
 	}
 	for i, n := range list {

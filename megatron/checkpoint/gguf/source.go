@@ -191,7 +191,7 @@ func (s *store) ReadAt(name string, dst []byte, at int64) error {
 	dtype, _, _ := s.Info(name)
 	width := checkpoint.Width(dtype)
 	if int64(len(dst))%width != 0 || at%width != 0 {
-		return exitcode.Errorf(exitcode.Internal, "tensor %q: bytes %d to %d do not begin and end at boundaries of elements of type %s", name, at, at+int64(len(dst)), dtype)
+		return exitcode.Errorf(exitcode.Internal, "tensor %q: bytes %d to %d do not contain complete elements of type %s", name, at, at+int64(len(dst)), dtype)
 	}
 	r := &request{dst, at / width, int64(len(dst)) / width, dtype, width}
 	for _, k := range where.pieces {

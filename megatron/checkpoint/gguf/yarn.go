@@ -40,7 +40,7 @@ func (d *describing) checkRule() {
 	if d.f.hf != hf.GPTOSS {
 		d.need(r.Truncate == nil || *r.Truncate, "truncate false (llama.cpp rounds the ends of YaRN's ramp)")
 	}
-	d.need(d.m.WindowRope == "" || d.f.hf == hf.Olmo3, "YaRN with different rotations in layers with a window")
+	d.need(d.m.WindowRope == "" || d.f.hf == hf.Olmo3, "YaRN with different RoPE parameters in layers with a window")
 	d.need(d.f.hf == hf.Ministral3 || r.MScale == nil && r.MScaleAllDim == nil, "mscale and mscale_all_dim")
 }
 
@@ -102,7 +102,7 @@ func (s *settling) flags(key string) ([]bool, bool) {
 	}
 	list, ok := v.Bools()
 	if layers, _ := s.config["num_hidden_layers"].(int64); !ok || int64(len(list)) < layers {
-		s.fail("%s is %s; it must have a BOOL for each of %d layers", s.key(key), v.Kind(), layers)
+		s.fail("%s is %s; it must have a BOOL for each of the %d layers", s.key(key), v.Kind(), layers)
 		return nil, false
 	} else if ok {
 		list = list[:layers]

@@ -138,7 +138,7 @@ func TestConfigRefusals(t *testing.T) {
 		`{"model_type":"gpt_neo","vocab_size":64,"hidden_size":32,"num_layers":1,"num_heads":4,"attention_types":[[["local","local"],9000000000]]}`: "more than 10000",
 		`{"model_type":"smollm3","no_rope_layers":[1],` + llama[22:] + `}`:                                                                          "no_rope_layers has 1 entries",
 		`{"model_type":"phi3","rope_scaling":{"type":"longrope"},` + llama[22:] + `}`:                                                               "short_factor has 0 numbers",
-		llama + `,"head_dim":7}`:          "rotating channels",
+		llama + `,"head_dim":7}`:          "must be even, because RoPE",
 		llama + `,"num_local_experts":8}`: "experts",
 		`{"model_type":"bloom","apply_residual_connection_post_layernorm":true,` + gpt2[21:] + `}`: "apply_residual_connection_post_layernorm",
 	} {

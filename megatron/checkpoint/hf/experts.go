@@ -128,7 +128,7 @@ func (c *reading) deepSeekExperts(f *fields) {
 	case score == "softmax" && method == "greedy":
 		e.PreSoftmax = !norm
 		if norm && factor != 1 {
-			c.fail("norm_topk_prob with routed_scaling_factor %g is not supported: versions of DeepSeek's code differ in whether both apply", factor)
+			c.fail("norm_topk_prob with routed_scaling_factor %g is not supported: versions of DeepSeek's code disagree on whether both apply", factor)
 		}
 	case score == "softmax" && method == "group_limited_greedy":
 		e.PreSoftmax = true

@@ -137,7 +137,7 @@ func OpenSource(dir string, o checkpoint.OpenOptions) (checkpoint.Source, error)
 	m.Context = f.MaxPositions
 	info := checkpoint.Info{Format: checkpoint.HF, Path: dir, Family: f.Family, Model: &m, Tokenizer: tokenizerOf(dir), Specials: specialsOf(dir)}
 	if info.Quantization = f.Quantization; info.Quantization != "" {
-		info.Notes = append(info.Notes, fmt.Sprintf("weights are stored as codes of %s; the values that the codes stand for are read", strings.ToUpper(info.Quantization)))
+		info.Notes = append(info.Notes, fmt.Sprintf("weights are stored in %s and are dequantized when they are read", strings.ToUpper(info.Quantization)))
 	}
 	if info.Tokenizer.Type == "Llama2Tokenizer" {
 		if note := tokenizer.LeftOut(info.Tokenizer.Model); note != "" {
@@ -152,7 +152,7 @@ func OpenSource(dir string, o checkpoint.OpenOptions) (checkpoint.Source, error)
 	}
 	switch {
 	case f.further > 0 && m.MTP != nil:
-		info.Notes = append(info.Notes, fmt.Sprintf("%d copies of the embedding and output layer in the layers of multi-token prediction (num_nextn_predict_layers) are left out: these layers use those of the model", f.further))
+		info.Notes = append(info.Notes, fmt.Sprintf("%d copies of the embedding and output layer in the layers of multi-token prediction (num_nextn_predict_layers) are left out, because these layers use the embedding and output layer of the model", f.further))
 	case f.further > 0:
 		info.Notes = append(info.Notes, fmt.Sprintf("%d tensors of layers of multi-token prediction (num_nextn_predict_layers) are left out, as in transformers; with --mtp-num-layers %d a run trains them", f.further, f.Further))
 	}

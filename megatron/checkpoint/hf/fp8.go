@@ -68,7 +68,7 @@ func readFP8(f Files, name string, block []int64) (*fp8Codes, []int64, error) {
 	module := strings.TrimSuffix(name, ".weight")
 	info, ok := f.Info(name)
 	if !ok {
-		return nil, nil, fmt.Errorf("tensor %q is missing, although the tensor %s%s belongs to it", name, module, fp8Scales)
+		return nil, nil, fmt.Errorf("tensor %q is missing, although its scales %s%s are present", name, module, fp8Scales)
 	}
 	c := &fp8Codes{table: fp8Tables()[info.DType]}
 	if c.table == nil || len(info.Shape) != 2 || info.Shape[0] < 1 || info.Shape[1] < 1 {

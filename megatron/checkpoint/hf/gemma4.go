@@ -106,11 +106,11 @@ func (c *reading) gemma4Heads(f *fields) {
 		c.gemma4PerLayer(f, full)
 	}
 	if m.NumAttentionHeads%full.NumQueryGroups != 0 {
-		c.fail("%d key and value heads of full layers do not divide num_attention_heads %d", full.NumQueryGroups, m.NumAttentionHeads)
+		c.fail("the %d key and value heads of full_attention layers do not divide num_attention_heads %d", full.NumQueryGroups, m.NumAttentionHeads)
 		return
 	}
 	if full.KVChannels%2 != 0 {
-		c.fail("head_dim %d of full layers is the number of rotating channels, which must be even", full.KVChannels)
+		c.fail("head_dim %d of full_attention layers must be even, because RoPE rotates pairs of channels", full.KVChannels)
 	}
 	m.Full = full
 }
@@ -123,7 +123,7 @@ func (c *reading) gemma4PerLayer(f *fields, full *spec.FullAttention) {
 		own := f.PerLayer[strconv.Itoa(i)]
 		switch {
 		case kind != "full_attention" && len(own) > 0, kind == "full_attention" && first != nil && !maps.Equal(own, first):
-			c.fail("per_layer_config of layer %d: only layers of full_attention can be changed, and all of them in the same way", i)
+			c.fail("per_layer_config of layer %d: only full_attention layers can be changed, and all of them must be changed in the same way", i)
 			return
 		case kind == "full_attention" && first == nil:
 			if first = own; first == nil {

@@ -42,10 +42,10 @@ func readInt8(f Files, name string) (*int8Codes, []int64, error) {
 	module := strings.TrimSuffix(name, ".weight")
 	info, ok := f.Info(name)
 	if !ok {
-		return nil, nil, fmt.Errorf("tensor %q is missing, although the tensor %s%s belongs to it", name, module, int8Scales)
+		return nil, nil, fmt.Errorf("tensor %q is missing, although its scales %s%s are present", name, module, int8Scales)
 	}
 	if info.DType != "I8" || len(info.Shape) != 2 || info.Shape[0] < 1 || info.Shape[1] < 1 {
-		return nil, nil, fmt.Errorf("tensor %q is %s of shape %v; codes of 8 bits must be I8 of shape [out, in]", name, info.DType, info.Shape)
+		return nil, nil, fmt.Errorf("tensor %q is %s of shape %v; an int8 weight must be I8 of shape [out, in]", name, info.DType, info.Shape)
 	}
 	scales, ok := f.Info(module + int8Scales)
 	if !ok || scales.DType != "F32" || checkpoint.Volume(scales.Shape) != info.Shape[0] {
@@ -57,7 +57,7 @@ func readInt8(f Files, name string) (*int8Codes, []int64, error) {
 			return nil, nil, err
 		}
 		if len(kind) != 1 || kind[0] != 0 {
-			return nil, nil, fmt.Errorf("tensor %q: weight_format %v is not supported; it must be 0 (row by row). Save the model again with a newer bitsandbytes", name, kind)
+			return nil, nil, fmt.Errorf("tensor %q: weight_format %v is not supported; it must be 0 (row by row); save the model again with a newer bitsandbytes", name, kind)
 		}
 	}
 	// Scales that are finite numbers.

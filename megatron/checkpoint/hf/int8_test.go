@@ -123,7 +123,7 @@ func TestBrokenInt8(t *testing.T) {
 			return set(n == scales, raw, 255, 255, 255, 255)
 		}, "the scale of row 0 is NaN"},
 		"fewer scales":  {func(n string, i *safetensors.Info, raw []byte) []byte { return shorter(n == scales, i, raw) }, "must be F32 [32]"},
-		"other element": {func(n string, i *safetensors.Info, raw []byte) []byte { return retyped(n == weight, i, raw) }, "codes of 8 bits must be I8 of shape [out, in]"},
+		"other element": {func(n string, i *safetensors.Info, raw []byte) []byte { return retyped(n == weight, i, raw) }, "an int8 weight must be I8 of shape [out, in]"},
 	} {
 		dir := t.TempDir()
 		var infos []safetensors.Info

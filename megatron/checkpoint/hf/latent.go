@@ -42,7 +42,7 @@ func latentNotes(m *spec.Model) (notes []string) {
 		return nil
 	}
 	if e := cmp.Or(m.LatentEpsilon, m.NormEpsilon); e != latentEpsilon {
-		notes = append(notes, fmt.Sprintf("transformers computes norms of latent vectors with epsilon %g, but the model uses %g, so results differ a little; the flag is --latent-norm-epsilon", latentEpsilon, e))
+		notes = append(notes, fmt.Sprintf("transformers computes norms of latent vectors with epsilon %g, but the model uses %g, so results differ slightly; --latent-norm-epsilon sets the epsilon", latentEpsilon, e))
 	}
 	if e := m.Experts; e != nil && e.ScoreFunction != spec.ScoreSigmoid && !e.PreSoftmax && e.TopK > 1 {
 		notes = append(notes, "transformers ignores norm_topk_prob of deepseek_v2, so it does not normalize the weights of the chosen experts and its results differ; vLLM and DeepSeek's own code follow norm_topk_prob")

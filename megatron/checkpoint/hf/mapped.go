@@ -65,11 +65,11 @@ func (s *Mapped) add(k Kind) (wrong []error) {
 			case !ok:
 				bad("%s: tensor %q is missing", s.info.Path, src.Name)
 			case !slices.Equal(shape, src.Shape):
-				bad("%s has the shape %v, but in the model it is %v", k.Store.Where(src.Name), shape, src.Shape)
+				bad("%s has the shape %v, but the model has the shape %v", k.Store.Where(src.Name), shape, src.Shape)
 			case checkpoint.Width(dtype) == 0 || !isFloat(dtype):
 				bad("%s is %s; weights must be F32, BF16, F16 or F64", k.Store.Where(src.Name), dtype)
 			case s.dtypes[name] != "" && s.dtypes[name] != dtype:
-				bad("%s is %s, but it is joined to a part of %s whose type is %s; write both in the same type", k.Store.Where(src.Name), dtype, r.global, s.dtypes[name])
+				bad("%s is %s, but it is combined into %s with a tensor of type %s; write both in the same type", k.Store.Where(src.Name), dtype, r.global, s.dtypes[name])
 			}
 			s.dtypes[name] = dtype
 		}

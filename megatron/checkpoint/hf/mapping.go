@@ -489,7 +489,7 @@ func ToGlobal[T float32 | float64](mp *Mapping, global string, read func(name st
 			return nil, err
 		}
 		if !slices.Equal(shape, src.Shape) {
-			return nil, exitcode.Errorf(exitcode.BadData, "tensor %q has the shape %v, but the model's is %v", src.Name, shape, src.Shape)
+			return nil, exitcode.Errorf(exitcode.BadData, "tensor %q has the shape %v, but the model has the shape %v", src.Name, shape, src.Shape)
 		}
 		parts[s] = values
 	}

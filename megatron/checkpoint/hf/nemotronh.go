@@ -31,7 +31,7 @@ func (c *reading) nemotronH(f *fields) {
 		c.fail("mamba_hidden_act %q is not supported; it must be silu", act)
 	}
 	if m.Tied {
-		c.fail("tie_word_embeddings = true is not supported: transformers' class ties no weights")
+		c.fail("tie_word_embeddings = true is not supported: transformers' class does not tie weights")
 	}
 	for name, v := range map[string]*bool{"use_bias": f.UseBias, "mlp_bias": f.MLPBias, "attention_bias": f.AttentionBias, "mamba_proj_bias": f.MambaProjBias, "residual_in_fp32": f.ResidualF32} {
 		c.refuse(name, v, true)

@@ -43,7 +43,7 @@ func CheckPeer(dir string, m *spec.Model) (judged bool, err error) {
 	defer files.Close()
 	list := append(p.settings(m), p.tensors(files)...)
 	if len(list) > 0 {
-		return true, exitcode.Errorf(exitcode.Differs, "%s: transformers would build another model from this folder: %w; do not use the folder", dir, Some(list))
+		return true, exitcode.Errorf(exitcode.Differs, "%s: transformers would build a different model from this folder: %w; do not use the folder", dir, Some(list))
 	}
 	return true, nil
 }
@@ -79,18 +79,18 @@ func (p peer) settings(m *spec.Model) (list []error) {
 	truth := map[bool]float64{true: 1}
 	// Families of Llama's kind: positions, norms, MLP, windows, router.
 	if slices.Contains(llamas, p.family) {
-		same("the number of rotating channels", p.rotating(), float64(m.RotaryDims()))
+		same("the number of channels that RoPE rotates", p.rotating(), float64(m.RotaryDims()))
 		theta := p.rope("rope_theta", map[string]float64{Mixtral: 1e6, SmolLM3: 2e6}[p.family])
 		if inner, _ := p.config["rope_parameters"].(map[string]any); p.family == GPTNeoX && inner["rope_theta"] == nil {
 			theta = p.number("rotary_emb_base", 10000)
 		}
 		same("rope_theta", theta, m.RotaryBase)
-		same("the position scale", p.ropeFactor("linear"), max(1, m.RotaryInterpolation))
+		same("the RoPE position scale", p.ropeFactor("linear"), max(1, m.RotaryInterpolation))
 		factor := 1.0
 		if m.RopeScaling != nil {
 			factor = m.RopeScaling.Factor
 		}
-		same("the Llama-3 factor", p.ropeFactor("llama3"), factor)
+		same("the factor of Llama 3's RoPE scaling", p.ropeFactor("llama3"), factor)
 		key := map[string]string{GPTNeoX: "layer_norm_eps", Starcoder2: "norm_epsilon"}[p.family]
 		if key == "" {
 			key = "rms_norm_eps"
@@ -99,7 +99,7 @@ func (p peer) settings(m *spec.Model) (list []error) {
 		p.plainMLP(m, same)
 		p.noRope(m, same)
 		p.windows(m, same)
-		same("the scale of scores", 1/math.Sqrt(p.headDim()), m.ScoreScale())
+		same("the scale of attention scores", 1/math.Sqrt(p.headDim()), m.ScoreScale())
 		same("norms after attention and MLP", truth[p.family == Olmo2], truth[m.NormAfter])
 		same("tied embeddings", truth[p.on("tie_word_embeddings", p.family == Starcoder2 || p.family == SmolLM3)], truth[m.Tied])
 		if m.Experts != nil {
@@ -112,7 +112,7 @@ func (p peer) settings(m *spec.Model) (list []error) {
 	same("tied embeddings", truth[p.on("tie_word_embeddings", true)], truth[m.Tied])
 	if p.family == GPTNeo {
 		p.windows(m, same)
-		same("the scale of scores", 1, m.ScoreScale())
+		same("the scale of attention scores", 1, m.ScoreScale())
 		same("num_heads", p.number("num_heads", 16), float64(m.NumAttentionHeads))
 	}
 	if p.family == GPT2 || p.family == GPTNeo {

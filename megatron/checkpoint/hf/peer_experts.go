@@ -47,8 +47,8 @@ func (p peer) router(m *spec.Model, same func(what string, theirs, ours float64)
 		return x
 	}
 	if p.family != GLM4MoE {
-		same("a softmax of the chosen", truth[p.family == Mixtral || p.on("norm_topk_prob", false)], truth[!e.PreSoftmax && e.ScoreFunction == spec.ScoreSoftmax])
-		same("the weights' factor", 1, one(e.ScalingFactor))
+		same("a softmax over the chosen experts", truth[p.family == Mixtral || p.on("norm_topk_prob", false)], truth[!e.PreSoftmax && e.ScoreFunction == spec.ScoreSoftmax])
+		same("the factor of expert weights", 1, one(e.ScalingFactor))
 		same("groups of experts", 0, float64(e.NumGroups))
 		return
 	}
@@ -58,7 +58,7 @@ func (p peer) router(m *spec.Model, same func(what string, theirs, ours float64)
 	same("n_group", p.number("n_group", 1), one(float64(e.NumGroups)))
 	same("topk_group", p.number("topk_group", 1), one(float64(e.GroupTopK)))
 	if p.number("n_group", 1) > 1 {
-		same("the experts that score a group", 2, float64(e.TopK/max(1, e.GroupTopK)))
+		same("the number of experts that determine the score of a group", 2, float64(e.TopK/max(1, e.GroupTopK)))
 	}
 }
 

@@ -55,7 +55,7 @@ func (c *reading) quantization(f *fields) {
 // fp8 checks the settings of 8-bit floats.
 func (c *reading) fp8(q *quantization) {
 	if b := q.BlockSize; b != nil && (len(b) != 2 || min(b[0], b[1]) < 1 || max(b[0], b[1]) > maxSize) {
-		c.fail("quantization_config: weight_block_size is %v; it must be null, or two numbers of at least 1 for the rows and columns of a block", b)
+		c.fail("quantization_config: weight_block_size is %v; it must be null, or two numbers of at least 1: the rows and columns of a block", b)
 	}
 	if q.Format != "" && q.Format != "e4m3" {
 		c.fail("quantization_config: fmt %q is not supported; it must be e4m3", q.Format)

@@ -63,7 +63,7 @@ func (w *writing) quantize() error {
 			continue
 		}
 		if nf4.DTypeName(info.DType) == "" {
-			return exitcode.Errorf(exitcode.BadData, "%s: tensor %q is %s; weights of F32, BF16 and F16 can be quantized; choose one with --dtype", w.src.Info().Path, info.Name, info.DType)
+			return exitcode.Errorf(exitcode.BadData, "%s: tensor %q is %s; only F32, BF16 and F16 weights can be quantized; choose one of these types with --dtype", w.src.Info().Path, info.Name, info.DType)
 		}
 		one := &weight{name: info.Name, dtype: info.DType, shape: info.Shape}
 		if one.transposed = w.mapping.rules[at[0]].sources[at[1]].Transposed; one.transposed {

@@ -150,7 +150,7 @@ func (c *reading) queryKeyNorms(f *fields) {
 	}
 	if c.Family == OLMoE {
 		if m.NumAttentionHeads*m.KVChannels != m.HiddenSize {
-			c.fail("head_dim %d with %d heads in a hidden size of %d is not supported: this class normalizes rows of the hidden size", m.KVChannels, m.NumAttentionHeads, m.HiddenSize)
+			c.fail("head_dim %d with %d heads and hidden size %d is not supported: in this class, the widths of the heads must add up to the hidden size", m.KVChannels, m.NumAttentionHeads, m.HiddenSize)
 		}
 		if f.ClipQKV != nil {
 			c.fail("clip_qkv %v is not supported", *f.ClipQKV)

@@ -128,7 +128,7 @@ func (c *reading) rotary(f *fields) {
 	// The table of all layers, or of those without a window.
 	m.RotaryBase = c.positive("rope_theta", theta, 10000)
 	if m.KVChannels%2 != 0 {
-		c.fail("head_dim %d is the number of rotating channels, which must be even", m.KVChannels)
+		c.fail("head_dim %d must be even, because RoPE rotates pairs of channels", m.KVChannels)
 	}
 	if r != nil {
 		c.ropeScaling(r, f.OriginalMax)
@@ -187,7 +187,7 @@ func (c *reading) partialRotary(factor float64) {
 	c.checkRule()
 	scaled := m.RopeScaling != nil || m.RotaryInterpolation > 0 || m.RopeRule != ""
 	if scaled && int(float64(m.KVChannels)*factor) != m.KVChannels {
-		c.fail("partial_rotary_factor %v with a scaled rope: transformers' %s cannot run this, because that class rotates complete heads", factor, c.Family)
+		c.fail("partial_rotary_factor %v with scaled RoPE: transformers' %s cannot run this, because that class rotates complete heads", factor, c.Family)
 	}
 }
 

@@ -63,7 +63,7 @@ func newWriting(src checkpoint.Source, o checkpoint.WriteOptions) (*writing, err
 		return nil, err
 	}
 	if !writable(family, m) {
-		return nil, exitcode.Errorf(exitcode.Usage, "this %s model can be read, but not written: transformers' class always has latent attention and %s; use a Megatron format or the native one", family, routerOf(family))
+		return nil, exitcode.Errorf(exitcode.Usage, "this %s model can be read, but not written: transformers' class always has latent attention and %s; use a Megatron format or the format native", family, routerOf(family))
 	}
 	w := &writing{src: src, o: o}
 	if w.mapping, err = NewMapping(m, family); err != nil {
@@ -125,7 +125,7 @@ func Plan(src checkpoint.Source, mp *Mapping) (infos []safetensors.Info, notes [
 		case !ok:
 			wrong = append(wrong, fmt.Errorf("tensor %q is missing", r.global))
 		case !slices.Equal(t.Shape, r.shape):
-			wrong = append(wrong, fmt.Errorf("tensor %q is %v, but in the model it is %v", r.global, t.Shape, r.shape))
+			wrong = append(wrong, fmt.Errorf("tensor %q has the shape %v, but the model has the shape %v", r.global, t.Shape, r.shape))
 		case !checkpoint.IsFloat(t.DType):
 			wrong = append(wrong, fmt.Errorf("tensor %q is %s, which is not a float type", r.global, t.DType))
 		}

@@ -39,7 +39,7 @@ func AsArgs(v pickle.Value) (Args, error) {
 	if o, ok := v.(*pickle.Object); ok && o.Attributes() != nil {
 		return Args{o.Attributes()}, nil
 	}
-	return Args{}, fmt.Errorf("args is a %s; it must be Megatron's namespace", pickle.TypeName(v))
+	return Args{}, fmt.Errorf("args is a %s; it must be a Namespace of Megatron's arguments", pickle.TypeName(v))
 }
 
 // Int is an integer argument; missing and None give the default.

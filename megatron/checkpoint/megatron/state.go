@@ -61,7 +61,7 @@ func ReadScaler(v pickle.Value) (json.RawMessage, error) {
 			continue
 		}
 		if t.DType != "F32" || t.Len() != 1 {
-			return nil, fmt.Errorf("grad_scaler contains a tensor %s%v, which is not one number", t.DType, t.Shape)
+			return nil, fmt.Errorf("grad_scaler contains a tensor %s%v; tensors in it must have one element", t.DType, t.Shape)
 		}
 		raw, err := t.Read()
 		if err != nil {

@@ -60,7 +60,7 @@ func (s *Store) pass(to int, out *segment, from int, in *segment, n int64) error
 	in.set(0, magic)
 	if _, _, err := in.content(); err != nil {
 		in.set(0, 0)
-		return exitcode.Errorf(exitcode.Internal, "memory checkpoint: a shard from the host of rank %d was damaged when it arrived: %w", from, err)
+		return exitcode.Errorf(exitcode.Internal, "memory checkpoint: the shard that was received from the host of rank %d is damaged: %w", from, err)
 	}
 	return nil
 }

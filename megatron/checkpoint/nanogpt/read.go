@@ -73,7 +73,7 @@ func (r *reader) open(o checkpoint.OpenOptions) (checkpoint.Source, error) {
 		}
 	}
 	if o.Step >= 0 && o.Step != state.Iteration {
-		return nil, exitcode.Errorf(exitcode.NoInput, "%s is of iteration %d, not of iteration %d", r.path, state.Iteration, o.Step)
+		return nil, exitcode.Errorf(exitcode.NoInput, "%s is from iteration %d, not from iteration %d", r.path, state.Iteration, o.Step)
 	}
 	// Names are GPT-2's, with linear weights not transposed.
 	mp, err := hf.NewLinearMapping(m)

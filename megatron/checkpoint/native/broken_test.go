@@ -194,7 +194,7 @@ func TestOtherModel(t *testing.T) {
 	}
 	list = tensors(t, d, single, 0, false)[:2]
 	list[1].Name = "new"
-	if _, _, err := Load(dir, -1, list, d, LoadOptions{}); exitcode.CodeOf(err) != exitcode.IO || !contains(err.Error(), `"new" is not in it`) {
+	if _, _, err := Load(dir, -1, list, d, LoadOptions{}); exitcode.CodeOf(err) != exitcode.IO || !contains(err.Error(), `"new" is not in the checkpoint`) {
 		t.Errorf("got %v", err)
 	}
 	_, report, err := Load(dir, -1, list, d, LoadOptions{AllowMissing: func(_ *State, n string) bool { return n == "new" }})

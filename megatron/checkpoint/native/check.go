@@ -96,7 +96,7 @@ func (t *Tensor) check(files []File, stretches [][]stretch, comparisons *int) er
 			return fmt.Errorf("its pieces have more elements than the tensor")
 		}
 		if p.File < 0 || p.File >= len(files) || !isSum(p.XXH3) {
-			return fmt.Errorf("piece %d names file %d of %d files and the checksum %q, which is not possible", i, p.File, len(files), p.XXH3)
+			return fmt.Errorf("piece %d refers to file %d (of %d files) with the checksum %q; one of these is not valid", i, p.File, len(files), p.XXH3)
 		}
 		if p.Blocks != "" && int64(len(p.Blocks)) != blocksOf(n) {
 			return fmt.Errorf("piece %d: %d digits for the checksums of its blocks, expected %d", i, len(p.Blocks), blocksOf(n))

@@ -42,7 +42,7 @@ func (d *Damage) Error() string {
 type Pruned struct{ Path string }
 
 func (p *Pruned) Error() string {
-	return p.Path + " was removed, while it was read, by a run that keeps fewer checkpoints (--keep-last); use a newer checkpoint"
+	return p.Path + " was removed while it was being read, by a run that keeps fewer checkpoints (--keep-last); use a newer checkpoint"
 }
 
 // lost is why something of the folder path cannot be opened: the folder itself may be gone.
@@ -83,7 +83,7 @@ func OpenFolder(path string) (*Folder, error) {
 		case err != nil:
 			return nil, lost(path, (&Damage{Path: file}).because(err))
 		case !st.Mode().IsRegular():
-			return nil, exitcode.With(exitcode.IO, &Damage{Path: file, Reason: "not a plain file"})
+			return nil, exitcode.With(exitcode.IO, &Damage{Path: file, Reason: "not a regular file"})
 		case st.Size() != f.Bytes:
 			return nil, exitcode.With(exitcode.IO, &Damage{Path: file, Reason: fmt.Sprintf("the file has %d bytes, but %d were written", st.Size(), f.Bytes)})
 		}
@@ -106,7 +106,7 @@ func readManifest(folder string) (*Manifest, error) {
 	}
 	name := strings.TrimPrefix(filepath.Base(folder), oldPrefix)
 	if n, ok := iteration(name); ok && n != m.State.Iteration {
-		return nil, damage(fmt.Errorf("it is the manifest of iteration %d", m.State.Iteration))
+		return nil, damage(fmt.Errorf("it is the manifest of iteration %d, which is not the iteration of the folder", m.State.Iteration))
 	}
 	return m, nil
 }
@@ -171,7 +171,7 @@ func (f *Folder) file(i int) (*os.File, error) {
 	}
 	if is := hexSum(hash.Sum128()); is != entry.HeaderXXH3 {
 		_ = file.Close()
-		return nil, &Damage{Path: path, To: entry.HeaderBytes, Reason: fmt.Sprintf("the checksum is %s, but %s was written", is, entry.HeaderXXH3)}
+		return nil, &Damage{Path: path, To: entry.HeaderBytes, Reason: fmt.Sprintf("the checksum is %s, but must be %s", is, entry.HeaderXXH3)}
 	}
 	if f.picks {
 		osadvice.Random(file)
@@ -213,7 +213,7 @@ func (f *Folder) Stream(t *Tensor, p Piece, buf []byte, each func(at int64, chun
 		_, _ = hash.Write(chunk) // never fails
 		if at+int64(len(chunk)) == total {
 			if is := hexSum(hash.Sum128()); is != p.XXH3 {
-				return damage.because(fmt.Errorf("the checksum is %s, but %s was written", is, p.XXH3))
+				return damage.because(fmt.Errorf("the checksum is %s, but must be %s", is, p.XXH3))
 			}
 		}
 		if err := each(at, chunk); err != nil {
@@ -249,7 +249,7 @@ func (f *Folder) readSpan(t *Tensor, p Piece, from, to int64, buffer func(at, n 
 		} else {
 			_, _ = hash.Write(chunk) // never fails
 			if is := hexSum(hash.Sum128()); at+int64(len(chunk)) == to && is != p.XXH3 {
-				return &Damage{Path: file.Name(), Tensor: t.Name, From: p.Offset, To: p.Offset + to, Reason: fmt.Sprintf("the checksum is %s, but %s was written", is, p.XXH3)}
+				return &Damage{Path: file.Name(), Tensor: t.Name, From: p.Offset, To: p.Offset + to, Reason: fmt.Sprintf("the checksum is %s, but must be %s", is, p.XXH3)}
 			}
 		}
 		if err := each(at, chunk); err != nil {
@@ -267,7 +267,7 @@ func (p *Piece) checkBlocks(at int64, chunk []byte) *Damage {
 		if is[k:k+blockDigits] != was[k:k+blockDigits] {
 			from := p.Offset + at + int64(k/blockDigits)*blockBytes
 			return &Damage{From: from, To: min(from+blockBytes, p.Offset+at+int64(len(chunk))),
-				Reason: fmt.Sprintf("the checksum is %s, but %s was written", is[k:k+blockDigits], was[k:k+blockDigits])}
+				Reason: fmt.Sprintf("the checksum is %s, but must be %s", is[k:k+blockDigits], was[k:k+blockDigits])}
 		}
 	}
 	return nil

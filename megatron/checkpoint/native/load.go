@@ -192,7 +192,7 @@ func misfit(have *checkpoint.Tensor, t mpu.Stored) (why string, converts bool) {
 	want := dtypeName[t.Tensor.DType]
 	switch {
 	case have == nil:
-		return "is not in it", false
+		return "is not in the checkpoint", false
 	case !equal(have.Shape, t.Global):
 		return fmt.Sprintf("has the shape %v in the checkpoint, but %v in this run", have.Shape, t.Global), false
 	case have.DType != want:

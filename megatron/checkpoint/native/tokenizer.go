@@ -73,7 +73,7 @@ func (f *Folder) verifyKept() error {
 		case err != nil:
 			return (&Damage{Path: path}).because(err)
 		case sum(data) != k.XXH3:
-			return &Damage{Path: path, To: int64(len(data)), Reason: fmt.Sprintf("the checksum is %s, but %s was written", sum(data), k.XXH3)}
+			return &Damage{Path: path, To: int64(len(data)), Reason: fmt.Sprintf("the checksum is %s, but must be %s", sum(data), k.XXH3)}
 		}
 	}
 	return nil

@@ -32,7 +32,7 @@ func TestWrongAdaptersOfOtherParts(t *testing.T) {
 		{saved, "modules_to_save", []string{"lm_head", "model.norm", "o_proj", "input_layernorm"}, "input_layernorm.weight is missing"},
 		{saved, "modules_to_save", []string{"lm_head", "model.norm"}, "belongs to no module"},
 		{saved, "modules_to_save", "lm_head", "must be lists of names"},
-		{saved, "modules_to_save", []string{""}, "matches no module: no module's name in the model ends in it"},
+		{saved, "modules_to_save", []string{""}, "matches no module: no module name in the model ends with it"},
 		{saved, "bias", "some", "bias is \"some\""},
 		{experts, "rank_pattern", map[string]int{"experts.down_proj": 0}, "rank of model.layers.0.mlp.experts.down_proj is 0"},
 		{experts, "target_parameters", []string{"mlp.experts.down_proj"}, "belongs to no module"},

@@ -313,7 +313,7 @@ func (r *resolver) check(list []spec.Adapter, modules []hf.Module) error {
 	// Everything that was named has matched something.
 	for _, t := range append(r.c.Targets.List, r.c.Targets.Pattern) {
 		if t != "" && !r.used[t] {
-			return fmt.Errorf("target module %.80q matches no module of the model; the names of modules end in %s", t, strings.Join(last, ", "))
+			return fmt.Errorf("target module %.80q matches no module of the model; the names of modules end with %s", t, strings.Join(last, ", "))
 		}
 	}
 	for _, t := range r.c.Parameters.List {

@@ -188,7 +188,7 @@ func (m *merged) make(t checkpoint.Tensor) ([]byte, error) {
 	}
 	raw, ok := safetensors.Encode(make([]byte, 0, int64(len(weight))*checkpoint.Width(t.DType)), t.DType, weight)
 	if !ok {
-		return nil, exitcode.Errorf(exitcode.BadData, "the weight is %s; it must be F32, BF16, F16 or F64", t.DType)
+		return nil, exitcode.Errorf(exitcode.BadData, "the base weight is %s; it must be F32, BF16, F16 or F64", t.DType)
 	}
 	return raw, nil
 }

@@ -47,7 +47,7 @@ func Retrain(m *spec.Model, family string, c Config, adapters []spec.Adapter) (*
 			return nil, exitcode.Errorf(exitcode.Usage, "module to save %s: %s", t, tiedWeight)
 		}
 		if !r.used[t] {
-			return nil, exitcode.Errorf(exitcode.Usage, "module to save %.80q matches no module: no module's name in the model ends in it", t)
+			return nil, exitcode.Errorf(exitcode.Usage, "module to save %.80q matches no module: no module name in the model ends with it", t)
 		}
 	}
 	if len(found.Names) == 0 {

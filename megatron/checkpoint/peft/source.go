@@ -147,7 +147,7 @@ func (f *Folder) checkComplete(known map[string]bool) error {
 			case !ok:
 				return f.bad("tensor %s is missing; adapter_config.json says that it is trained with the adapter", mpu.AdapterPrefix+s.Name)
 			case dtype != "" && info.DType != dtype:
-				return f.bad("tensor %s is %s, but a tensor that is joined with it is %s; write both in the same type", keys[0], info.DType, dtype)
+				return f.bad("tensor %s is %s, but a tensor that is combined with it is %s; write both in the same type", keys[0], info.DType, dtype)
 			}
 			if err := f.fits(keys[0], info, s.Shape); err != nil {
 				return err

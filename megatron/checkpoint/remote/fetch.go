@@ -197,7 +197,7 @@ func verify(folder string, v version) error {
 	}
 	defer f.Close()
 	if is := f.Manifest.State.Iteration; is != v.iteration {
-		return exitcode.With(exitcode.IO, &native.Damage{Path: folder, Reason: fmt.Sprintf("the manifest is that of iteration %d, not of iteration %d", is, v.iteration)})
+		return exitcode.With(exitcode.IO, &native.Damage{Path: folder, Reason: fmt.Sprintf("the manifest is from iteration %d, not from iteration %d", is, v.iteration)})
 	}
 	return f.Verify()
 }

@@ -141,7 +141,7 @@ func (r *Remote) send(ctx context.Context, v version, folder string, files map[s
 		return err
 	}
 	if !bytes.Equal(is, manifest) {
-		return exitcode.Errorf(exitcode.IO, "checkpoint: %s: the bytes read back differ from those written; report it to the operator of the store", r.store.Name(key))
+		return exitcode.Errorf(exitcode.IO, "checkpoint: %s: the bytes read back differ from those written; report this to the operator of the store", r.store.Name(key))
 	}
 	return r.readBack(ctx, v, files, true)
 }

@@ -34,7 +34,7 @@ func (r *rank) modernize() error {
 		}
 		version, _ := r.root.Get("checkpoint_version")
 		if n, _ := pickle.Float(version); n < 2 {
-			return exitcode.Errorf(exitcode.BadData, "%s: in checkpoint version %v, the rows of queries, keys and values have another order; first load the checkpoint and save it with Megatron-LM 2 or later", r.path, version)
+			return exitcode.Errorf(exitcode.BadData, "%s: in checkpoint version %v, the rows of queries, keys and values are in a different order; first load the checkpoint with Megatron-LM 2 or later and save it again", r.path, version)
 		}
 		flat := &pickle.Dict{}
 		flatten(flat, "", parts)

@@ -84,7 +84,7 @@ func TestBeforeCore(t *testing.T) {
 	}
 	old := copied(t)
 	older(t, filepath.Join(old, iteration, "mp_rank_00", rankFile), 1)
-	if _, err := Open(old, checkpoint.OpenOptions{Step: -1}); err == nil || !strings.Contains(err.Error(), "another order") {
+	if _, err := Open(old, checkpoint.OpenOptions{Step: -1}); err == nil || !strings.Contains(err.Error(), "a different order") {
 		t.Errorf("version 1: %v", err)
 	}
 }

@@ -224,9 +224,9 @@ func (s *source) agrees(first, other *rank) error {
 	there, _ := theirs.Get("iteration")
 	switch {
 	case here != there:
-		return exitcode.Errorf(exitcode.BadData, "%s is of iteration %v, but %s is of iteration %v: they are from different saves", other.path, there, first.path, here)
+		return exitcode.Errorf(exitcode.BadData, "%s is from iteration %v, but %s is from iteration %v; restore the files of one save", other.path, there, first.path, here)
 	case !same(m, s.model) || fmt.Sprint(a.Layout()) != fmt.Sprint(s.args.Layout()):
-		return exitcode.Errorf(exitcode.BadData, "%s was saved with another model or layout than %s", other.path, first.path)
+		return exitcode.Errorf(exitcode.BadData, "%s was saved with a different model or layout from %s; restore the files of one save", other.path, first.path)
 	case len(other.chunks) != len(first.chunks):
 		return exitcode.Errorf(exitcode.BadData, "%s has %d chunks of its stage, but %s has %d", other.path, len(other.chunks), first.path, len(first.chunks))
 	}

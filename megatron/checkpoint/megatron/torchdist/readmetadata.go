@@ -276,7 +276,7 @@ func readTensor(key string, v pickle.Value, at map[string]location) (*stored, er
 		return nil, err
 	}
 	if _, ok := checkpoint.SafeBytes(shape, checkpoint.Width(s.dtype)); !ok {
-		return nil, fmt.Errorf("%s%v is too large for any memory", s.dtype, shape)
+		return nil, fmt.Errorf("%s%v is too large", s.dtype, shape)
 	}
 	// Chunks: offsets and sizes in the tensor, and where each is stored.
 	list, _ := d.Get("chunks")
