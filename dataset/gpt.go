@@ -105,7 +105,7 @@ func (g *GPT) planned() (p plan, err error) {
 		p.tokens += g.source.Size(i)
 	}
 	if p.tokens == 0 {
-		return p, exitcode.Errorf(exitcode.BadData, "%s: the %s split (sequences %d to %d) has no token", g.label(), g.Split, g.First, g.End)
+		return p, exitcode.Errorf(exitcode.BadData, "%s: the %s split (sequences %d to %d) has no tokens", g.label(), g.Split, g.First, g.End)
 	}
 	p.epochs = 1
 	if g.Num != nil {

@@ -106,7 +106,7 @@ func (m *maker) fetchObject(from store.Store, key, path string) error {
 		return err
 	}
 	if got != f.Object {
-		return exitcode.Errorf(exitcode.IO, "%s was replaced while it was downloaded; start again", f.Name())
+		return exitcode.Errorf(exitcode.IO, "%s was replaced while it was being downloaded; run the command again", f.Name())
 	}
 	if err := atomicfile.Publish(tmp, path); err != nil {
 		return err

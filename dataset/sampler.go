@@ -135,7 +135,7 @@ func (s *Sampler) permute(epoch int64) {
 // ranks a batch more, so that in Megatron the ranks drift apart in epoch.
 func (s *Sampler) Pass(consumed int64) (batches [][]int64, after int64, err error) {
 	if s.Order == Single && consumed >= s.Total {
-		return nil, consumed, exitcode.Errorf(exitcode.BadData, "no samples are left: %d of %d are consumed", consumed, s.Total)
+		return nil, consumed, exitcode.Errorf(exitcode.BadData, "no samples are left: %d of %d have been consumed", consumed, s.Total)
 	}
 	end := s.Total
 	if s.Order == Cyclic {

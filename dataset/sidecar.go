@@ -143,7 +143,7 @@ func checkSidecar(path string, x *Indexed, tok tokenizer.Tokenizer, hash func() 
 		return err
 	}
 	differs := func(what string, theirs, ours any) error {
-		return exitcode.Errorf(exitcode.BadData, "%s.json: %s is %v in the data, but %v in this run; use the tokenizer that the data was made with (%s), or remove the .json file if it is out of date", path, what, theirs, ours, s.Tokenizer)
+		return exitcode.Errorf(exitcode.BadData, "%s.json: %s is %v in the data, but %v in this run; use the tokenizer with which the data was made (%s), or remove the .json file if it is out of date", path, what, theirs, ours, s.Tokenizer)
 	}
 	switch {
 	case s.DType != x.dtype.String():

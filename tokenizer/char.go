@@ -78,7 +78,7 @@ func LoadChar(path string) (*Char, error) {
 	}
 	var list []string
 	if err := exitcode.JSON(path, data, &list); err != nil {
-		return nil, exitcode.Errorf(exitcode.BadData, "%w; the vocabulary of a CharTokenizer must be a JSON list of strings of one character", err)
+		return nil, exitcode.Errorf(exitcode.BadData, "%w; the vocabulary of a CharTokenizer must be a JSON list of one-character strings", err)
 	}
 	symbols := make([]rune, len(list))
 	for i, s := range list {

@@ -57,7 +57,7 @@ func (n *Null) Append(dst []int32, text string) ([]int32, error) {
 		word, rest, more := strings.Cut(text, " ")
 		id, ok := argv.Int(word)
 		if !ok || id < 0 || id > math.MaxInt32 {
-			return dst[:start], exitcode.Errorf(exitcode.BadData, "word %d, %.40q, is not an id: the NullTokenizer takes numbers from 0 to 2147483647 with single spaces between", candidate+1, word)
+			return dst[:start], exitcode.Errorf(exitcode.BadData, "word %d, %.40q, is not an id; a text for NullTokenizer must consist of numbers from 0 to 2147483647, separated by single spaces", candidate+1, word)
 		}
 		dst = append(dst, int32(id))
 		if !more {

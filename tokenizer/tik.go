@@ -78,7 +78,7 @@ func tikSpecialTokens(c Config) ([]string, error) {
 		n = *c.TikSpecials
 	}
 	if len(list) > n {
-		return nil, exitcode.Errorf(exitcode.Usage, "%d special tokens are more than --tiktoken-num-special-tokens %d", len(list), n)
+		return nil, exitcode.Errorf(exitcode.Usage, "there are %d special tokens, more than --tiktoken-num-special-tokens %d; raise it, or give fewer special tokens", len(list), n)
 	}
 	// As many as there are ids for, each once, and those that must be there.
 	seen := map[string]bool{}

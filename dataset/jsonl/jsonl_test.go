@@ -77,7 +77,7 @@ func TestParse(t *testing.T) {
 	for line, says := range map[string]string{
 		"":                            "empty",
 		"  ":                          "empty",
-		`{"text": "cut`:               "does not end",
+		`{"text": "cut`:               "is not terminated",
 		"{\"text\": \"a\tb\"}":        "control",
 		`{"text": "a\ud800b"}`:        "surrogate",
 		`{"text": "a\udc00"}`:         "surrogate",

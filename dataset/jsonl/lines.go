@@ -253,7 +253,7 @@ func (r *Reader) Next(buf []byte) (Block, error) {
 			got, err := r.src.Read(buf[len(buf):n])
 			buf = buf[:len(buf)+got]
 			if r.ended = err == io.EOF; r.ended && r.Consumed() < r.stored {
-				return Block{}, exitcode.Errorf(exitcode.IO, "%s: the file ends at byte %d, but had %d bytes when it was opened: it was truncated while it was read", r.name, r.Consumed(), r.stored)
+				return Block{}, exitcode.Errorf(exitcode.IO, "%s: the file ends at byte %d, but had %d bytes when it was opened: it was truncated while it was being read", r.name, r.Consumed(), r.stored)
 			}
 			if err != nil && err != io.EOF {
 				return Block{}, exitcode.Errorf(exitcode.BadData, "%s: reading after line %d: %w", r.name, r.line-1+countLines(buf), err)

@@ -257,16 +257,16 @@ func (w *lzmaReader) Read(p []byte) (int, error) {
 // kinds are files that hold texts in another form, or none, by their type as mimetype
 // names it, with what to do.
 var kinds = map[string]struct{ name, advice string }{
-	"application/vnd.apache.parquet":    {"a Parquet file", "its rows can be read only if the file itself is given, uncut and not compressed"},
+	"application/vnd.apache.parquet":    {"a Parquet file", "give the Parquet file itself, complete and uncompressed"},
 	"application/zip":                   {"a zip archive", "use `unzip -p FILE | ... --input -` to unpack it"},
-	"application/x-tar":                 {"a tar archive in the format from before 1988", "pack it again with a newer tar"},
+	"application/x-tar":                 {"a tar archive in the format from before 1988", "create it again with a newer tar"},
 	"application/x-7z-compressed":       {"a 7-Zip archive", "use `7z x -so FILE | ... --input -` to unpack it"},
 	"application/vnd.rar":               {"a RAR archive", "use `unrar p -inul FILE | ... --input -` to unpack it"},
-	"application/lzip":                  {"packed by lzip", "use `lzip -dc FILE | ... --input -` to unpack it"},
-	"application/gzip":                  {"packed by gzip", "unpack the outer format first"},
-	"application/zstd":                  {"packed by zstd", "unpack the outer format first"},
-	"application/x-bzip2":               {"packed by bzip2", "unpack the outer format first"},
-	"application/x-xz":                  {"packed by xz", "unpack the outer format first"},
+	"application/lzip":                  {"an lzip file", "use `lzip -dc FILE | ... --input -` to decompress it"},
+	"application/gzip":                  {"a gzip file", "decompress it first"},
+	"application/zstd":                  {"a zstd file", "decompress it first"},
+	"application/x-bzip2":               {"a bzip2 file", "decompress it first"},
+	"application/x-xz":                  {"an xz file", "decompress it first"},
 	"application/pdf":                   {"a PDF document", "extract its text first"},
 	"application/vnd.sqlite3":           {"an SQLite database", "export its text as JSON lines"},
 	"application/x-hdf5":                {"an HDF5 file", "export its text as JSON lines"},
@@ -303,7 +303,7 @@ func refuseKind(packed string, head []byte) error {
 		return nil // whoever reads it says what is wrong
 	}
 	if packed != "" {
-		name += ", packed by " + packed
+		name += ", compressed by " + packed
 	}
 	return fmt.Errorf("the input is %s, but must be JSON lines or text in UTF-8; %s", name, advice)
 }

@@ -107,7 +107,7 @@ func TestOtherKindsAreRefused(t *testing.T) {
 	for content, says := range map[string]string{
 		"PAR1\x15\x04\x15\x10" + strings.Repeat("\x00", 90) + "PAR2":      "Parquet",
 		"PK\x03\x04\x14\x00\x00\x00\x08\x00" + strings.Repeat("\x00", 90): "zip archive",
-		packedBy(t, packedZstd, packedBy(t, packedGzip, packedText)):      "packed by gzip, packed by zstd",
+		packedBy(t, packedZstd, packedBy(t, packedGzip, packedText)):      "a gzip file, compressed by zstd",
 		"7z\xbc\xaf\x27\x1c\x00\x04":                                      "7-Zip",
 		"ARROW1\x00\x00\xff\xff\xff\xff":                                  "Arrow",
 		"Obj\x01\x04\x14avro.codec":                                       "Avro",

@@ -91,7 +91,7 @@ func (p *Parser) Parse(line []byte) error {
 		return exitcode.Errorf(exitcode.BadData, "the line is empty")
 	}
 	if line[p.at] != '{' {
-		return p.errorf("a JSON object is expected%s", p.instead())
+		return p.errorf("expected a JSON object%s", p.instead())
 	}
 	if err := p.object(1, true); err != nil {
 		return err
@@ -180,7 +180,7 @@ func (p *Parser) object(depth int, top bool) error {
 	}
 	for {
 		if p.next() != '"' {
-			return p.errorf("a key in double quotes is expected")
+			return p.errorf("expected a key in double quotes")
 		}
 		// A key. Of the top object only, keys that are asked for have a number.
 		from := p.at
@@ -196,7 +196,7 @@ func (p *Parser) object(depth int, top bool) error {
 		}
 		// Its value, kept or skipped.
 		if p.space(); p.next() != ':' {
-			return p.errorf("a colon is expected")
+			return p.errorf("expected a colon")
 		}
 		p.at++
 		p.space()
@@ -218,7 +218,7 @@ func (p *Parser) object(depth int, top bool) error {
 			p.at++
 			p.space()
 		default:
-			return p.errorf("a comma or } is expected")
+			return p.errorf("expected a comma or }")
 		}
 	}
 }
@@ -386,7 +386,7 @@ func (p *Parser) skipString() (end int, escaped bool, err error) {
 			return 0, false, p.errorf("a string contains the control character 0x%02x, which must be escaped", c)
 		}
 	}
-	return 0, false, p.errorf("the string that begins here does not end")
+	return 0, false, p.errorf("the string that begins here is not terminated")
 }
 
 // meaning is what an escape of one letter stands for.
@@ -467,7 +467,7 @@ func (p *Parser) array(depth int, item func() error) error {
 			p.at++
 			p.space()
 		default:
-			return p.errorf("a comma or ] is expected")
+			return p.errorf("expected a comma or ]")
 		}
 	}
 }
@@ -479,7 +479,7 @@ var words = [][]byte{[]byte("true"), []byte("false"), []byte("null"), []byte("Na
 // skip goes over any value.
 func (p *Parser) skip(depth int) error {
 	if depth > maxDepth {
-		return p.errorf("values are nested deeper than %d", maxDepth)
+		return p.errorf("values are nested more than %d levels deep", maxDepth)
 	}
 	switch p.next() {
 	case '{':
@@ -508,7 +508,7 @@ func (p *Parser) number() error {
 		p.at++
 	} else if !p.digits() {
 		p.at = start
-		return p.errorf("a JSON value is expected")
+		return p.errorf("expected a JSON value")
 	}
 	for _, part := range []string{".", "eE"} {
 		before := p.at

@@ -168,7 +168,7 @@ func (p *Parquet) appendValue(to []byte, node parquet.Node, v any) ([]byte, erro
 		}
 	// Text must be text; everything else is written as JSON does.
 	case []byte:
-		return nil, errors.New("the column has bytes, not text; give the column the type string")
+		return nil, errors.New("the column contains bytes, not strings; give the column the type string")
 	}
 	return appendPlain(to, v)
 }

@@ -106,7 +106,7 @@ func TestWrongFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, w := range []struct{ text, says string }{
-		{`[{"text": "a"}, {"text": 1}]`, `: row 2: field "text": not a text`},
+		{`[{"text": "a"}, {"text": 1}]`, `: row 2: field "text": not a string`},
 		{` [ {"text": "a"}, 7 ]`, ": row 2: the row is not an object"},
 		{`[{"text": "a"}, {"text": "b"`, ": row 2: the file ends within the array"},
 		{`[{"text": "a"} {"text": "b"}]`, ": row 2: "},
@@ -114,7 +114,7 @@ func TestWrongFiles(t *testing.T) {
 		{`[`, ": row 1: the file ends within the array"},
 		{`[]`, " has no rows"},
 		{"PAR1 and nothing of Parquet", ":1: the row is not JSON"},
-		{string(sound[:len(sound)/2]), ": byte 0: the input is a Parquet file, but must be JSON lines or text in UTF-8; its rows can be read only if the file itself is given, uncut and not compressed"},
+		{string(sound[:len(sound)/2]), ": byte 0: the input is a Parquet file, but must be JSON lines or text in UTF-8; give the Parquet file itself, complete and uncompressed"},
 		{"PAR1 and nothing of PAR1", ": the Parquet file is damaged"},
 	} {
 		path := filepath.Join(t.TempDir(), fmt.Sprint(i))

@@ -35,7 +35,7 @@ func (f fields) conversations() (*row, error) {
 		// A turn of ShareGPT: who speaks, and the text.
 		var from, value string
 		if !fields(m).has("value") || json.Unmarshal(m["from"], &from) != nil || json.Unmarshal(m["value"], &value) != nil {
-			return nil, fieldError(field, "turn %d needs the texts \"from\" and \"value\"", i)
+			return nil, fieldError(field, "turn %d needs the strings \"from\" and \"value\"", i)
 		}
 		role := shareGPT[from]
 		if role == "" {

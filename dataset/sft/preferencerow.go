@@ -70,7 +70,7 @@ func (f fields) passage(name string) (p passage, err error) {
 		return p, nil
 	}
 	if len(f[name]) > 0 && f[name][0] != '[' {
-		return p, fieldError(name, "neither a text nor a list of messages")
+		return p, fieldError(name, "neither a string nor a list of messages")
 	}
 	p.messages, err = messageList(name, f[name])
 	return p, err
@@ -81,7 +81,7 @@ func (p *passage) kind() string {
 	if p.messages != nil {
 		return "a list of messages"
 	}
-	return "a text"
+	return "a string"
 }
 
 // alike refuses answers that are not of the prompt's kind.
@@ -89,7 +89,7 @@ func alike(prompt, answer *passage, name string) error {
 	if (prompt.messages == nil) == (answer.messages == nil) {
 		return nil
 	}
-	return fieldError(name, "%s, and prompt is %s; write both as texts or both as lists of messages", answer.kind(), prompt.kind())
+	return fieldError(name, "%s, and prompt is %s; write both as strings or both as lists of messages", answer.kind(), prompt.kind())
 }
 
 // pair reads chosen and rejected. Without a prompt, or a text next to conversations that
@@ -104,7 +104,7 @@ func (f fields) pair() (*answers, error) {
 	}
 	chosen, rejected := &a.list[0], &a.list[1]
 	if (chosen.messages == nil) != (rejected.messages == nil) {
-		return nil, fieldError("rejected", "%s, and chosen is %s; write both as texts or both as lists of messages", rejected.kind(), chosen.kind())
+		return nil, fieldError("rejected", "%s, and chosen is %s; write both as strings or both as lists of messages", rejected.kind(), chosen.kind())
 	}
 	if f.has("prompt") {
 		var err error

@@ -55,7 +55,7 @@ func (r *renderer) prompt(text []byte) (p Prompt, err error) {
 		return p, err
 	}
 	if !f.has("prompt") {
-		return p, fmt.Errorf("the row has the fields %s; --tuning grpo needs the field prompt, a text or a list of messages", f.names())
+		return p, fmt.Errorf("the row has the fields %s; --tuning grpo needs the field prompt, a string or a list of messages", f.names())
 	}
 	// The prompt as it is written, which a reward command sees too.
 	given, err := f.passage("prompt")
@@ -110,7 +110,7 @@ func (f fields) answer() (*string, error) {
 	}
 	var number json.Number
 	if json.Unmarshal(f["answer"], &number) != nil {
-		return nil, fieldError("answer", "%w", errors.New("neither a text nor a number"))
+		return nil, fieldError("answer", "%w", errors.New("neither a string nor a number"))
 	}
 	text = number.String()
 	return &text, nil

@@ -53,10 +53,10 @@ func TestPromptsRefused(t *testing.T) {
 	c.Length = 64
 	for _, w := range []struct{ row, says string }{
 		{`{"completion": "a"}`, `the row has the fields "completion"; --tuning grpo needs the field prompt`},
-		{`{"prompt": 7}`, `field "prompt": neither a text nor a list of messages`},
+		{`{"prompt": 7}`, `field "prompt": neither a string nor a list of messages`},
 		{`{"prompt": ""}`, `field "prompt": the prompt has no tokens`},
 		{`{"prompt": []}`, `field "prompt": the list is empty`},
-		{`{"prompt": "a", "answer": [1]}`, `field "answer": neither a text nor a number`},
+		{`{"prompt": "a", "answer": [1]}`, `field "answer": neither a string nor a number`},
 		{`{"prompt": "a", "tools": 3}`, `field "tools"`},
 		{`["a"]`, "the row is not an object"},
 		{`{"prompt": "a"`, "the row is not JSON"},

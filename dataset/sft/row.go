@@ -78,7 +78,7 @@ func (f fields) unused(read ...string) string {
 	if len(list) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s (rows that have the fields %s are read by these)", argv.And(list...), argv.And(read...))
+	return fmt.Sprintf("%s (in rows that have %s, only these fields are read)", argv.And(list...), argv.And(read...))
 }
 
 // object reads a line as fields; example is for the error.
@@ -169,7 +169,7 @@ func (f fields) options(r *row) error {
 
 func (f fields) string(name string) (text string, err error) {
 	if json.Unmarshal(f[name], &text) != nil {
-		return "", fieldError(name, "not a text")
+		return "", fieldError(name, "not a string")
 	}
 	return text, nil
 }

@@ -39,13 +39,13 @@ func TestWrongRows(t *testing.T) {
 		{`{"messages": [{"role": "user"}, {"role": "assistant", "content": "a"}]}`, `field "messages": the chat template: line `},
 		{`{"prompt": [{"role": "user"}], "completion": [{"role": "assistant", "content": "a"}]}`, `field "prompt": the chat template: line `},
 		{`{"conversations": [{"from": "dog", "value": "a"}]}`, `field "conversations": turn 0 is from "dog"`},
-		{`{"conversations": [{"from": "human"}]}`, `field "conversations": turn 0 needs the texts`},
-		{`{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": null}]}`, `field "conversations": turn 1 needs the texts`},
+		{`{"conversations": [{"from": "human"}]}`, `field "conversations": turn 0 needs the strings`},
+		{`{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": null}]}`, `field "conversations": turn 1 needs the strings`},
 		{`{"messages": [{"role": "user", "content": "a"}, {"role": "user", "Role": "assistant", "content": "b"}]}`, `field "messages": no message is from the assistant`},
 		{`{"prompt": "a", "completion": null}`, `the row has the fields "completion" (null), "prompt"; it needs messages`},
-		{`{"prompt": "a", "completion": 1}`, `field "completion": not a text`},
+		{`{"prompt": "a", "completion": 1}`, `field "completion": not a string`},
 		{`{"prompt": 1, "completion": "a"}`, `field "prompt": not a list of messages`},
-		{`{"text": 1}`, `field "text": not a text`},
+		{`{"text": 1}`, `field "text": not a string`},
 		{`{"input_ids": [1, "a"]}`, `field "input_ids": not a list of token ids`},
 		{`{"input_ids": [1, null]}`, `field "input_ids": entry 1 is null; the list must have only token ids`},
 		{`{"input_ids": [1, 2], "labels": [1, null]}`, `field "labels": entry 1 is null; the list must have only integers`},
@@ -81,9 +81,9 @@ func TestFieldsThatAreNotLearned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"1 of 5 rows have fields that training ignores: prompt (rows that have the fields text are read by these)",
-		"1 of 5 rows have fields that training ignores: text (rows that have the fields messages are read by these)",
-		"2 of 5 rows have fields that training ignores: text (rows that have the fields prompt and completion are read by these)"}
+	want := []string{"1 of 5 rows have fields that training ignores: prompt (in rows that have text, only these fields are read)",
+		"1 of 5 rows have fields that training ignores: text (in rows that have messages, only these fields are read)",
+		"2 of 5 rows have fields that training ignores: text (in rows that have prompt and completion, only these fields are read)"}
 	if got := counts.UnusedText(); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

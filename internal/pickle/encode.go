@@ -35,7 +35,7 @@ type encoder struct {
 
 func (e *encoder) value(v Value, depth int) error {
 	if depth > maxDepth {
-		return fmt.Errorf("values are nested deeper than %d", maxDepth)
+		return fmt.Errorf("values are nested more than %d levels deep", maxDepth)
 	}
 	if e.out.Len() > e.limit {
 		return fmt.Errorf("the pickle would have more than %d bytes", e.limit)

@@ -37,7 +37,7 @@ type Rendered struct {
 // exitcode.BadData.
 func New(s Source) (*Template, error) {
 	if s.Text == "" {
-		return nil, exitcode.Errorf(exitcode.Usage, "the tokenizer of this model has no chat template; give --chat-template, a file with a template, or use completions, which take plain texts")
+		return nil, exitcode.Errorf(exitcode.Usage, "the tokenizer of this model has no chat template; give --chat-template, a file with a template, or use completions, which accept plain text")
 	}
 	inner, err := jinja.Parse(s.Text)
 	if err != nil {

@@ -74,7 +74,7 @@ func Files(f *gguf.File) ([]File, error) {
 	case model == "":
 		r.fail("the file has no tokenizer; give a tokenizer with --tokenizer-type and --tokenizer-model")
 	default:
-		r.fail("%smodel %q is not supported; it must be gpt2, llama or gemma4. Give another tokenizer with --tokenizer-type and --tokenizer-model", prefix, model)
+		r.fail("%smodel %q is not supported; it must be gpt2, llama or gemma4; give another tokenizer with --tokenizer-type and --tokenizer-model", prefix, model)
 	}
 	if r.err != nil {
 		return nil, r.err

@@ -206,7 +206,7 @@ func (w *writing) byteLevel() error {
 		return fmt.Errorf("tokenizer.json: %w", err)
 	}
 	if n := w.json.Normalizer; len(n) > 0 && string(n) != "null" {
-		w.Notes = append(w.Notes, "llama.cpp does not apply the normalizer of the tokenizer, so texts that the normalizer would change get other ids in llama.cpp")
+		w.Notes = append(w.Notes, "llama.cpp does not apply the normalizer of the tokenizer, so texts that the normalizer would change get different ids in llama.cpp")
 	}
 	w.addBOS = p.addBOS
 	name := p.names[0]

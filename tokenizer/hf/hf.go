@@ -70,7 +70,7 @@ func (r *reader) unsupported(part, name string) error {
 
 func (r *reader) deeper() error {
 	if r.depth++; r.depth > 50 {
-		return r.bad("sequences are nested too deep")
+		return r.bad("sequences are nested too deeply")
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func (t *translator) rune() rune {
 // alternatives reads up to a closing bracket or the end; fold is (?i: ).
 func (t *translator) alternatives(fold bool) (string, error) {
 	if t.depth++; t.depth > 100 {
-		return "", fmt.Errorf("brackets are nested too deep")
+		return "", fmt.Errorf("brackets are nested too deeply")
 	}
 	defer func() { t.depth-- }()
 	var b strings.Builder
@@ -158,7 +158,7 @@ func (t *translator) quantified(atom string) (string, error) {
 	}
 	// Engines differ about a repetition of a repetition.
 	if c := t.peek(); c == '*' || c == '+' || c == '?' || c == '{' {
-		return "", fmt.Errorf("%s%c repeats a repetition", q, c)
+		return "", fmt.Errorf("%s%c applies one quantifier to another", q, c)
 	}
 	if possessive {
 		return "(?>" + atom + q + ")", nil
@@ -458,7 +458,7 @@ func (t *translator) class(fold bool) (set, error) {
 // nested is a class within a class, which adds to it.
 func (t *translator) nested(fold bool) (set, error) {
 	if t.depth++; t.depth > 100 {
-		return nil, fmt.Errorf("brackets are nested too deep")
+		return nil, fmt.Errorf("brackets are nested too deeply")
 	}
 	defer func() { t.depth-- }()
 	return t.class(fold)

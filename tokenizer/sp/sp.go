@@ -92,13 +92,13 @@ func (m *Model) index() error {
 			table = m.ids
 		case unknown:
 			if m.unk >= 0 {
-				return fmt.Errorf("pieces %d and %d both have the type of the unknown token", m.unk, i)
+				return fmt.Errorf("pieces %d and %d are both of the type unknown", m.unk, i)
 			}
 			m.unk = id
 		case byteKind:
 			var b byte
 			if n, err := fmt.Sscanf(p.text, "<0x%02X>", &b); n != 1 || err != nil || fmt.Sprintf("<0x%02X>", b) != p.text || !m.fallback {
-				return fmt.Errorf("piece %d, %.40q, has the type of a byte, but the text is not <0xNN>, or the model has no byte_fallback", i, p.text)
+				return fmt.Errorf("piece %d, %.40q, is of the type byte, but its text is not <0xNN>, or the model has no byte_fallback", i, p.text)
 			}
 			m.bytes[b] = id
 		}
@@ -113,7 +113,7 @@ func (m *Model) index() error {
 	}
 	// What the model needs: the unknown piece, all bytes.
 	if m.unk < 0 {
-		return fmt.Errorf("no piece has the type of the unknown token")
+		return fmt.Errorf("no piece is of the type unknown")
 	}
 	if m.fallback {
 		for b, id := range m.bytes {

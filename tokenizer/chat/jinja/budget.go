@@ -22,7 +22,7 @@ const mostDigits = 4300
 func (r *run) step(n int) {
 	r.steps += int64(n)
 	if n < 0 || r.steps > r.limits.Steps {
-		fail("Limit", "the template takes more than %d steps", r.limits.Steps)
+		fail("Limit", "the template runs for more than %d steps", r.limits.Steps)
 	}
 }
 
@@ -33,14 +33,14 @@ func (r *run) scan(n int) { r.step(1 + n>>5) }
 func (r *run) alloc(n int) {
 	r.memory += int64(n)
 	if n < 0 || r.memory > r.limits.Memory {
-		fail("Limit", "the template makes values of more than %d MiB", r.limits.Memory>>20)
+		fail("Limit", "the template creates values of more than %d MiB", r.limits.Memory>>20)
 	}
 }
 
 // allocTimes counts count things of size bytes each, however large the numbers.
 func (r *run) allocTimes(count, size int) {
 	if count > 0 && int64(size) > r.limits.Memory/int64(count) {
-		fail("Limit", "the template makes values of more than %d MiB", r.limits.Memory>>20)
+		fail("Limit", "the template creates values of more than %d MiB", r.limits.Memory>>20)
 	}
 	if count > 0 {
 		r.alloc(count * size)
