@@ -228,14 +228,14 @@ func refusedByTheLimit(t *testing.T, l *launching) {
 	if said == "" {
 		t.Skip("no control group")
 	}
-	if code != 70 || !strings.Contains(said, "the run does not fit into memory: the 2 ranks here take ") || !strings.Contains(said, "left of the control group's limit") {
+	if code != 70 || !strings.Contains(said, "the run does not fit into memory: the 2 ranks on this host need ") || !strings.Contains(said, "left of the control group's limit") {
 		t.Errorf("exit code %d: %s", code, said)
 	}
 	if n, err := strconv.Atoi(kept); err == nil && n > 128<<20 {
 		t.Errorf("it held %d bytes before it was refused", n)
 	}
 	// What fits by its tensors alone starts with a warning.
-	if _, said, _ = run(" --num-layers 2 --train-iters 1"); !strings.Contains(said, "the run may not fit into memory: its tensors take ") || !strings.Contains(said, "left of the control group's limit") {
+	if _, said, _ = run(" --num-layers 2 --train-iters 1"); !strings.Contains(said, "the run may not fit into memory: its tensors need ") || !strings.Contains(said, "left of the control group's limit") {
 		t.Errorf("no warning of a run that leaves no memory for the program: %s", said)
 	}
 	if code, said, _ = run(" --no-plan"); code != -1 {

@@ -232,7 +232,7 @@ func (s *starving) starve(w way, model int) {
 	what := fmt.Sprintf("%s, %v", p.name, w)
 	s.checkSteps(what, p, w, log)
 	for e := range starvedExperts {
-		reported := strings.Contains(notes, fmt.Sprintf("layer 0: expert %d got no token", e))
+		reported := strings.Contains(notes, fmt.Sprintf("layer 0: expert %d got no tokens", e))
 		if want := strings.Contains(p.starved, fmt.Sprint(e)) && w.capacity != "pad"; reported != want {
 			s.t.Errorf("%s: that expert %d got no token is told: %v\n%s", what, e, reported, notes)
 		}

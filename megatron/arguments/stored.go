@@ -95,7 +95,7 @@ func (p *parser) tellShape(saved map[string][]string) {
 			list = append(list, "--"+name+" "+texts[0])
 		}
 	}
-	p.notice("no flag gives the shape of the model, so it is taken from the checkpoint to load (%s; --print-config shows all values)", strings.Join(list, " "))
+	p.notice("no flag sets the shape of the model, so it is taken from the checkpoint to load (%s; --print-config shows all values)", strings.Join(list, " "))
 }
 
 // tellDropout says where Megatron's default of a dropout replaces the one that a Hugging Face folder gives.

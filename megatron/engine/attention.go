@@ -40,7 +40,7 @@ func (e *Engine) ChooseAttention(coming MicroShapes, note func(format string, ar
 	switch {
 	case !e.device.IsGPU() && (backend == "" || backend == "auto"):
 	case !e.device.IsGPU():
-		note("attention: device %s has a single implementation, which does not store scores; --attention-backend %s has an effect on cuda only", e.device.Name, backend)
+		note("attention: device %s has a single implementation, which does not store scores; --attention-backend %s has an effect only with --device cuda", e.device.Name, backend)
 	case why != "":
 		if backend == "fused" {
 			return exitcode.Errorf(exitcode.Usage, "--attention-backend fused: %s; or use --attention-backend auto or flash, which run monotron's kernels", why)

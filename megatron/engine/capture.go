@@ -30,7 +30,7 @@ func (e *Engine) Capture() (why string) {
 	case e.config.PackedBase:
 		return "with --quantize-base the host unpacks weights during a step"
 	case e.toHost():
-		return "with --optimizer-cpu-offload the host takes part in the update"
+		return "with --optimizer-cpu-offload the host computes a part of the update"
 	case e.Timers.Trace != nil:
 		return "--profile traces the forward pass and the backward pass separately"
 	case e.Timers.Level() >= telemetry.LevelMicro:

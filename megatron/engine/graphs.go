@@ -32,7 +32,7 @@ func (g *graphs) suits(micros []*Micro) bool {
 		}
 		if shape != g.shape {
 			if !g.varied {
-				g.news = append(g.news, fmt.Sprintf("micro-batches of %d samples of %d tokens do not use a CUDA graph: the first micro-batch had another shape", len(m.Tokens), len(m.Tokens[0])))
+				g.news = append(g.news, fmt.Sprintf("micro-batches of %d samples of %d tokens do not use a CUDA graph: the first micro-batch had a different shape", len(m.Tokens), len(m.Tokens[0])))
 			}
 			g.varied = true
 			return false

@@ -91,7 +91,7 @@ func (b *Batcher) Check(r *Request) error {
 		return err
 	}
 	if most := b.config.Blocks * device.PagedBlock; len(r.Prompt) > most || r.MaxNew > most-len(r.Prompt) {
-		return exitcode.Errorf(exitcode.Usage, "%d tokens of prompt and %d to generate exceed the %d positions for which there is memory for keys and values; request fewer tokens", len(r.Prompt), r.MaxNew, most)
+		return exitcode.Errorf(exitcode.Usage, "%d prompt tokens and %d tokens to generate exceed the %d positions of the KV cache; request fewer tokens", len(r.Prompt), r.MaxNew, most)
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func (b *Batcher) fits(s *sequence) bool {
 
 // errNeverFits ends a sequence that would wait for ever, and all others behind it. Check refuses
 // such requests, so that this is a fault of ours.
-var errNeverFits = errors.New("the text has more positions than the model, or than fit into the memory for keys and values")
+var errNeverFits = errors.New("the text has more positions than the model or the KV cache")
 
 // Submit queues requests, all or none.
 func (b *Batcher) Submit(requests ...*Request) ([]*Stream, error) {

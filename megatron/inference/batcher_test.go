@@ -280,7 +280,7 @@ func TestLengthsNearTheLargestInt(t *testing.T) {
 	l.MaxContext = 0
 	b := newBatcher(editions{list: []*Loaded{l, nil}}, BatcherConfig{Blocks: 3, Sequences: 2, Tokens: 8, Queue: 3}, l.orders(), "")
 	for _, n := range []int{math.MaxInt, math.MaxInt - len(prompt), math.MaxInt - 16, 44} {
-		want := fmt.Sprintf("5 tokens of prompt and %d to generate exceed the 48 positions for which there is memory for keys and values; request fewer tokens", n)
+		want := fmt.Sprintf("5 prompt tokens and %d tokens to generate exceed the 48 positions of the KV cache; request fewer tokens", n)
 		if err := b.Check(&Request{Prompt: prompt, MaxNew: n}); fmt.Sprint(err) != want {
 			t.Errorf("%v, want %s", err, want)
 		}
@@ -297,8 +297,8 @@ func TestEndsOfABatcher(t *testing.T) {
 	}{
 		{&Request{Prompt: nil, MaxNew: 1}, "the prompt has no tokens; give at least one"},
 		{&Request{Prompt: []int32{99}, MaxNew: 1}, "token 0 of the prompt is 99; the model's vocabulary has 11 ids"},
-		{&Request{Prompt: prompt, MaxNew: 92}, "5 tokens of prompt and 92 to generate exceed the model's 96 positions; generate at most 91"},
-		{&Request{Prompt: prompt, MaxNew: math.MaxInt}, "5 tokens of prompt and 9223372036854775807 to generate exceed the model's 96 positions; generate at most 91"},
+		{&Request{Prompt: prompt, MaxNew: 92}, "5 prompt tokens and 92 tokens to generate exceed the model's 96 positions; generate at most 91"},
+		{&Request{Prompt: prompt, MaxNew: math.MaxInt}, "5 prompt tokens and 9223372036854775807 tokens to generate exceed the model's 96 positions; generate at most 91"},
 		{&Request{Prompt: prompt, MaxNew: -1}, "the number of tokens to generate is -1; give 0 or more"},
 	} {
 		if _, err := b.Submit(c.q); fmt.Sprint(err) != c.want {

@@ -114,7 +114,7 @@ func (l *Loaded) reload(dir string, step int64) error {
 // same refuses another model.
 func (l *Loaded) same(m *spec.Model) error {
 	if list := l.Model.Differs(m); len(list) > 0 {
-		return exitcode.Errorf(exitcode.BadData, "the checkpoint has another model: %s", strings.Join(list, ", "))
+		return exitcode.Errorf(exitcode.BadData, "the checkpoint contains a different model: %s", strings.Join(list, ", "))
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func TestPassesOverWhatCannotBeHad(t *testing.T) {
 	save(t, dir, wider, 6, stored{Model: wide, Precision: "f32", SeqLength: 96})
 	for _, l := range []Layout{{}, {TP: 2}, {PP: 2}} {
 		served(t, l, dir, LoadOptions{Step: 1}, func(b *Batcher) {
-			for step, why := range map[int64]string{2: "checksum", 4: "were written", 5: "the checkpoint has another model: --num-layers 2 -> 3", 6: "has the shape", 9: "no iteration 9"} {
+			for step, why := range map[int64]string{2: "checksum", 4: "were written", 5: "the checkpoint contains a different model: --num-layers 2 -> 3", 6: "has the shape", 9: "no iteration 9"} {
 				if err := b.Reload(context.Background(), step); err == nil || !strings.Contains(err.Error(), why) {
 					t.Errorf("%+v: iteration %d: %v, want %q", l, step, err, why)
 				}

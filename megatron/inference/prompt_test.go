@@ -16,7 +16,7 @@ func TestPromptTooLong(t *testing.T) {
 		says         string
 	}{
 		{7, 1, ""}, {8, 0, ""},
-		{7, 2, "7 tokens of prompt and 2 to generate exceed the model's 8 positions; generate at most 1"},
+		{7, 2, "7 prompt tokens and 2 tokens to generate exceed the model's 8 positions; generate at most 1"},
 		{8, 128, "the prompt has 8 tokens, but the model has only 8 positions for the prompt and its continuation; shorten the prompt by at least 1 tokens"},
 		{20, math.MaxInt, "the prompt has 20 tokens, but the model has only 8 positions for the prompt and its continuation; shorten the prompt by at least 13 tokens"},
 		{9, 0, "shorten the prompt by at least 1 tokens"},

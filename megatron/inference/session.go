@@ -181,7 +181,7 @@ func (g *Generator) CheckPrompt(prompt []int32, more int) error {
 	}
 	// Subtracted, because a client's number may be near the largest int.
 	if g.MaxContext > 0 && more > g.MaxContext-len(prompt) {
-		return exitcode.Errorf(exitcode.Usage, "%d tokens of prompt and %d to generate exceed the model's %d positions; generate at most %d", len(prompt), more, g.MaxContext, g.MaxContext-len(prompt))
+		return exitcode.Errorf(exitcode.Usage, "%d prompt tokens and %d tokens to generate exceed the model's %d positions; generate at most %d", len(prompt), more, g.MaxContext, g.MaxContext-len(prompt))
 	}
 	return nil
 }

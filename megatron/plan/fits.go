@@ -50,14 +50,14 @@ func (u *Unfit) Error() string {
 			parts = append(parts, fmt.Sprintf("%s %s", device.Size(bytes), device.Purpose(p)))
 		}
 	}
-	whose := "the rank here takes"
+	whose := "the rank on this host needs"
 	if n := len(u.Ranks); n > 1 {
-		whose = fmt.Sprintf("the %d ranks here take", n)
+		whose = fmt.Sprintf("the %d ranks on this host need", n)
 	}
 	text := fmt.Sprintf("the run does not fit into memory: %s %s, but only %s are available. The largest rank is rank %d, with %s in the %s: %s", whose, device.Size(u.Total()), u.Capacity,
 		worst.Number, device.Size(worst.Peak), worst.At, strings.Join(parts, ", "))
 	if n := copies(u.Ranks); n > 0 {
-		text += fmt.Sprintf("; --memory-checkpoint-interval takes %s", device.Size(n))
+		text += fmt.Sprintf("; --memory-checkpoint-interval needs %s", device.Size(n))
 	}
 	switch {
 	case len(u.Nearest) > 0:
@@ -93,7 +93,7 @@ func Tight(ranks []Rank, processes int, capacity Capacity) string {
 	if capacity == Unlimited || tensors > capacity.Bytes || tensors+others <= capacity.Bytes {
 		return ""
 	}
-	return fmt.Sprintf("the run may not fit into memory: its tensors take %s and the program about %s more, but only %s are available. The kernel ends a process that gets no memory, without a message; use monotron plan run to see which flags save memory",
+	return fmt.Sprintf("the run may not fit into memory: its tensors need %s and the program about %s more, but only %s are available. If memory runs out, the kernel kills a process without a message; use monotron plan run to see which flags save memory",
 		device.Size(tensors), device.Size(others), capacity)
 }
 
@@ -188,7 +188,7 @@ func (o Options) Exhausted(c config.Run, rank int, e *device.OutOfMemory) error 
 	}
 	switch {
 	case len(lines) == 0:
-		return exitcode.Errorf(exitcode.Internal, "%w. The model is too large for this device: lower --num-layers or --hidden-size, or check the sizes for a typing error", e)
+		return exitcode.Errorf(exitcode.Internal, "%w. The model is too large for this device: lower --num-layers or --hidden-size, or check the sizes for typing errors", e)
 	case err != nil:
 		return exitcode.Errorf(exitcode.Internal, "%w. To save memory: %s", e, strings.Join(lines, "; "))
 	}

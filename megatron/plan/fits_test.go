@@ -55,7 +55,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%q is said to fit: %d of %d bytes, %v", flags, total(plan), memory/3, err)
 		}
 	}
-	for _, want := range []string{"the 4 ranks here take", "(here)", "The largest rank is rank", "activations", "The following would fit: --", "--no-plan"} {
+	for _, want := range []string{"the 4 ranks on this host need", "(here)", "The largest rank is rank", "activations", "The following would fit: --", "--no-plan"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in: %v", want, err)
 		}
@@ -304,7 +304,7 @@ func TestTight(t *testing.T) {
 			capacity = Unlimited
 		}
 		text := Tight(ranks, c.processes, capacity)
-		if (text != "") != c.says || c.says && !strings.Contains(text, "take 160.0 MiB") {
+		if (text != "") != c.says || c.says && !strings.Contains(text, "need 160.0 MiB") {
 			t.Errorf("%+v: %q", c, text)
 		}
 	}

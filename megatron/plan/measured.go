@@ -111,10 +111,10 @@ func (m *Machine) checkMeasured() (problems []error) {
 		add("threads is %d; it must be from 0 to %d", m.Threads, 1<<12)
 	}
 	if m.Threads == 0 && len(m.Ops)+len(m.Collectives) > 0 {
-		add("threads is missing; ops and collectives are for ranks that share threads, so threads must be given")
+		add("threads is missing; give the number of threads that the ranks of ops and collectives share")
 	}
 	if m.Threads > 0 && len(m.Ops) == 0 {
-		add("ops is missing, although threads says that ranks share threads; create the file with monotron measure")
+		add("ops is missing, although threads is given; create the file with monotron measure")
 	}
 	// Every row: as many numbers as the form has, then operations, bytes and seconds.
 	rows := func(what string, times [][]float64, width int) {

@@ -20,7 +20,7 @@ type Point struct {
 // String says it as in "forward of micro-batch 3, layer 17"; both count from 0, as everywhere else.
 func (p Point) String() string {
 	if p.Micro == 0 {
-		return map[health.Phase]string{health.Startup: "set-up", health.Data: "start of a step", health.Reduce: "sum of the losses and gradients",
+		return map[health.Phase]string{health.Startup: "setup", health.Data: "start of a step", health.Reduce: "sum of the losses and gradients",
 			health.Optimizer: "update", health.Eval: "evaluation"}[p.Phase]
 	}
 	text := fmt.Sprintf("%s of micro-batch %d", p.Phase, p.Micro-1)

@@ -101,7 +101,7 @@ func rewards(text string, n int, fail func(string, ...any) error) (list []float6
 	for number, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
 		if len(list) == n {
-			return nil, fail("the command wrote more lines than the %d answers that it was given; it must write one number per line", n)
+			return nil, fail("the command wrote more than %d lines, the number of answers; it must write one number per answer", n)
 		}
 		var given struct{ Reward *float64 }
 		var reward float64
@@ -116,7 +116,7 @@ func rewards(text string, n int, fail func(string, ...any) error) (list []float6
 		list = append(list, reward)
 	}
 	if len(list) < n {
-		return nil, fail("the command wrote %d lines for %d answers; it must write one number per line", len(list), n)
+		return nil, fail("the command wrote %d lines for %d answers; it must write one number per answer", len(list), n)
 	}
 	return list, nil
 }

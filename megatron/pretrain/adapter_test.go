@@ -180,7 +180,7 @@ func TestAdapterOverAQuantizedBase(t *testing.T) {
 	if want == losses(plain+"--save DIR/plain") {
 		t.Error("nothing was rounded")
 	}
-	if notes := must(t, dir, line+"--train-iters 1 --save DIR/note").notes; !strings.Contains(notes, "the frozen weights take") {
+	if notes := must(t, dir, line+"--train-iters 1 --save DIR/note").notes; !strings.Contains(notes, "the frozen weights use") {
 		t.Errorf("nothing lies in codes: %s", notes)
 	}
 	for i, layout := range []string{"--world-size 2 --tensor-model-parallel-size 2", "--world-size 2 --zero-stage 3", "--world-size 2 --zero-stage 2 --micro-batch-size 1", "--world-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 1",

@@ -83,7 +83,7 @@ func checkMemory(job *training.Job, env *launchenv.Env, open func() (*device.Dev
 func whileLong(notes *logging.Notes) func() {
 	const long = 2 * time.Second
 	t := time.AfterFunc(long, func() {
-		notes.Info("computing the memory of every rank, which takes long for a model with many layers; --no-plan skips this")
+		notes.Info("computing the memory of every rank, which takes a long time for a model with many layers; --no-plan skips this")
 	})
 	return func() { t.Stop() }
 }

@@ -26,7 +26,7 @@ func TestWhatCannotFitIsRefused(t *testing.T) {
 	}
 	start := time.Now()
 	err := run(context.Background(), line, asked, training.Streams{Out: io.Discard, Notes: logging.New(io.Discard)})
-	if exitcode.CodeOf(err) != exitcode.Internal || !strings.Contains(err.Error(), "the 128 ranks here take") {
+	if exitcode.CodeOf(err) != exitcode.Internal || !strings.Contains(err.Error(), "the 128 ranks on this host need") {
 		t.Errorf("%v", err)
 	}
 	t.Logf("refused after %v", time.Since(start))

@@ -125,7 +125,7 @@ func (s *stageCheck) exchange(a Action) error {
 		case t.Send && (value == nil || !value.unsent || t.Peer != s.to(at)):
 			return fmt.Errorf("%v: this stage does not have the value", t)
 		case !t.Send && (value == nil || value.here || value.ran || t.Peer != s.from(at)):
-			return fmt.Errorf("%v: send and receive do not match: the other stage does not have the value, or the value was already received", t)
+			return fmt.Errorf("%v: send and receive do not match: the other stage has not computed the value, or the value was already received", t)
 		case t.Send:
 			value.unsent = false
 			s.kept--

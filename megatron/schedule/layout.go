@@ -103,7 +103,7 @@ func expandGroup(text string, depth int) (out, rest string, err error) {
 		if strings.HasPrefix(text, "*") {
 			digits := leadingDigits(text[1:])
 			if times, err = strconv.Atoi(digits); err != nil || times > maxParts {
-				return "", "", fmt.Errorf("a number up to %d must follow *", maxParts)
+				return "", "", fmt.Errorf("expected a number of at most %d after *", maxParts)
 			}
 			text = text[1+len(digits):]
 		}
@@ -120,7 +120,7 @@ func expandItem(text string, depth int) (item, rest string, err error) {
 	item, rest = text[:1], text[1:]
 	switch {
 	case item == "(" && depth == 8:
-		return "", "", fmt.Errorf("groups are nested too deep")
+		return "", "", fmt.Errorf("groups are nested too deeply")
 	case item == "(":
 		item, rest, err = expandGroup(rest, depth+1)
 		if err == nil && rest == "" {

@@ -174,7 +174,7 @@ func TestRefusedSplits(t *testing.T) {
 		{Split{Layers: 4, Stages: 2, Ahead: 2, Layout: "Ett|ttmL"}, []string{"has 1 layers of multi-token prediction (m), but --mtp-num-layers is 2", "'Ett|ttmmL'"}},
 		{Split{Layers: 4, Stages: 2, Ahead: 1, Layout: "Ettttm|L"}, []string{"on a stage other than that of the output layer (L); end the layout with mL", "'Ett|ttmL'"}},
 		{Split{Layers: 4, Stages: 2, Ahead: 1, Layout: "Ett|mttL"}, []string{"end the layout with mL", "'Ett|ttmL'"}},
-		{Split{Layers: 4, Stages: 2, Layout: "Et*x|L"}, []string{"must follow *"}},
+		{Split{Layers: 4, Stages: 2, Layout: "Et*x|L"}, []string{"after *"}},
 		{Split{Layers: 4, Stages: 2, Layout: "(Et"}, []string{"a closing parenthesis is missing"}},
 		{Split{Layers: 4, Stages: 2, Layout: "Et)"}, []string{"a closing parenthesis has no opening parenthesis"}},
 		{Split{Layers: 4, Stages: 2, Layout: "Eq|L"}, []string{`"q" is not a part`}},

@@ -49,13 +49,13 @@ func (t Times) check(c Config) error {
 			}
 			for _, seconds := range chunks {
 				if !(seconds >= 0 && seconds < 1e9) {
-					return exitcode.Errorf(exitcode.Usage, "a chunk of stage %d takes %g seconds; times must be from 0 to 1e9", stage, seconds)
+					return exitcode.Errorf(exitcode.Usage, "the time of a chunk of stage %d is %g seconds; times must be from 0 to 1e9", stage, seconds)
 				}
 			}
 		}
 	}
 	if !(t.Transfer >= 0 && t.Transfer < 1e9) {
-		return exitcode.Errorf(exitcode.Usage, "a transfer takes %g seconds; times must be from 0 to 1e9", t.Transfer)
+		return exitcode.Errorf(exitcode.Usage, "the time of a transfer is %g seconds; times must be from 0 to 1e9", t.Transfer)
 	}
 	return nil
 }

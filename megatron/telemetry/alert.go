@@ -169,7 +169,7 @@ func (r *Rules) experts(s *Step) (alerts []Alert) {
 			switch {
 			case mean < fewestTokens:
 			case n == 0:
-				what = "got no token"
+				what = "got no tokens"
 			case r.Imbalance > 0 && n > r.Imbalance*mean:
 				what = fmt.Sprintf("got %.1f times an even share of the tokens, more than --moe-imbalance-limit %g", n/mean, r.Imbalance)
 			}

@@ -152,7 +152,7 @@ func TestUnevenExperts(t *testing.T) {
 			got += a.Text + "\n"
 		}
 	}
-	want := "layer 1: expert 0 got no token (0 tokens, 100 in an even step); this is reported only once\n" +
+	want := "layer 1: expert 0 got no tokens (0 tokens, 100 in an even step); this is reported only once\n" +
 		"layer 1: expert 3 got 2.5 times an even share of the tokens, more than --moe-imbalance-limit 2 (250 tokens, 100 in an even step); this is reported only once\n"
 	if got != want {
 		t.Errorf("told\n%swant\n%s", got, want)

@@ -140,7 +140,7 @@ func (r *Run) foreignModel(info checkpoint.Info) error {
 	if len(list) == 0 {
 		return nil
 	}
-	return exitcode.Errorf(exitcode.IO, "%s has another model: %s; give the flags of that model, or --use-checkpoint-args, or --finetune to load the weights anyway",
+	return exitcode.Errorf(exitcode.IO, "%s contains a different model: %s; give the flags of that model, or --use-checkpoint-args, or --finetune to load the weights anyway",
 		info.Path, strings.Join(list, ", "))
 }
 

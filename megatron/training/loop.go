@@ -56,7 +56,7 @@ func (r *Run) train(ctx context.Context) error {
 		return err
 	}
 	if r.exhausted() {
-		r.log.note("there is nothing to train: %d evaluations gave no loss below that of iteration %d (--early-stopping-patience)", r.best.Worse, r.best.Iteration)
+		r.log.note("there is nothing to train: %d evaluations had no loss below that of iteration %d (--early-stopping-patience)", r.best.Worse, r.best.Iteration)
 	}
 	// Every step's collectives carry each rank's vote: whether it was asked to stop.
 	r.Engine.Vote = func() float64 { return float64(r.seen(ctx)) }

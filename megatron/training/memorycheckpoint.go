@@ -176,7 +176,7 @@ func (r *Run) continueReference(s native.State) error {
 	from := fmt.Sprintf("the memory checkpoint of iteration %d", s.Iteration)
 	known, err := r.takeReference(from, func() ([]byte, error) { return s.Extra[referenceKey], nil })
 	if err == nil && !known {
-		err = exitcode.Errorf(exitcode.BadData, "%s: the reference's log-probabilities in it are of other rows, so --finetune-data has changed; restore that file, or start a new run", from)
+		err = exitcode.Errorf(exitcode.BadData, "%s: the reference's log-probabilities in it belong to other rows, so --finetune-data has changed; restore that file, or start a new run", from)
 	}
 	if err != nil {
 		return err

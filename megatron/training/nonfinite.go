@@ -159,7 +159,7 @@ func (r *Run) shareSpots(mine *spot) ([]spot, error) {
 	}
 	text, err := json.Marshal(mine)
 	if err != nil || len(text) > spotBytes {
-		return nil, exitcode.Errorf(exitcode.Internal, "the report of a value that is not finite has %d bytes, which cannot be sent: %w", len(text), err)
+		return nil, exitcode.Errorf(exitcode.Internal, "the report of a non-finite value (%d bytes) cannot be sent: %w", len(text), err)
 	}
 	size := r.rank.World().Size()
 	// An all-gather of I32 [spotBytes/4].
@@ -177,7 +177,7 @@ func (r *Run) shareSpots(mine *spot) ([]spot, error) {
 	for i := range all {
 		part := strings.TrimRight(string(bytes[i*spotBytes:(i+1)*spotBytes]), "\x00")
 		if err := json.Unmarshal([]byte(part), &all[i]); err != nil {
-			return nil, exitcode.Errorf(exitcode.Internal, "the report of rank %d of a value that is not finite cannot be read: %w", i, err)
+			return nil, exitcode.Errorf(exitcode.Internal, "the report of a non-finite value from rank %d cannot be read: %w", i, err)
 		}
 	}
 	return all, r.device.Sync()

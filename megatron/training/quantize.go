@@ -37,7 +37,7 @@ func (r *Run) loadQuantized(dir string, step int64, finetune bool) error {
 		return err
 	}
 	if n := r.Engine.PackedBytes(); n > 0 {
-		r.log.note("--quantize-base: the frozen weights take %s of memory", device.Size(n))
+		r.log.note("--quantize-base: the frozen weights use %s of memory", device.Size(n))
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func (r *Run) beginPreference() error {
 			return err
 		}
 		if t.Preference.Reference == "" && len(r.Config.Model.Adapters) == 0 {
-			return exitcode.Errorf(exitcode.NoInput, "%s: the reference's log-probabilities are missing, or are those of other rows; give --ref-load, the model from which the tuning started", filepath.Join(dir, referenceFile))
+			return exitcode.Errorf(exitcode.NoInput, "%s: the reference's log-probabilities are missing or belong to other rows; give --ref-load, the model from which the tuning started", filepath.Join(dir, referenceFile))
 		}
 	}
 	// Without --ref-load the reference is the model before it is tuned, or the base with the adapter off.

@@ -391,7 +391,7 @@ func (r *Run) sameModel(state native.State, report native.Report) error {
 	}
 	if before := modelOf(state); before != nil {
 		if list := before.Differs(&r.Config.Model); len(list) > 0 {
-			return exitcode.Errorf(exitcode.IO, "%s was trained as another model: %s; give the flags of that model, or --use-checkpoint-args, or --finetune to load the weights anyway",
+			return exitcode.Errorf(exitcode.IO, "%s was trained with a different model: %s; give the flags of that model, or --use-checkpoint-args, or --finetune to load the weights anyway",
 				report.Folder, strings.Join(list, ", "))
 		}
 	}

@@ -100,7 +100,7 @@ func (r *Run) continueAnswers(state native.State) error {
 	}
 	for i, ids := range a.IDs {
 		if len(a.LogPs[i]) != len(ids) || a.Reference != nil && (len(a.Reference) != n || len(a.Reference[i]) != len(ids)) {
-			return exitcode.Errorf(exitcode.IO, "the sampled answers in the checkpoint of iteration %d have log-probabilities of other tokens", state.Iteration)
+			return exitcode.Errorf(exitcode.IO, "the sampled answers in the checkpoint of iteration %d have the log-probabilities of other tokens", state.Iteration)
 		}
 	}
 	if len(a.Rewards) != len(r.sampler.rewards) || slices.ContainsFunc(a.Rewards, func(list []float64) bool { return len(list) != n }) {

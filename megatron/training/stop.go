@@ -44,7 +44,7 @@ func (r *Run) reasonToStop(ctx context.Context) (*reason, error) {
 	case seen == trained:
 		return &reason{fmt.Sprintf("training ends at iteration %d: --train-seconds %d have passed", it, c.TrainSeconds), exitcode.Done, true}, nil
 	case r.exhausted():
-		return &reason{fmt.Sprintf("training ends at iteration %d: %d evaluations gave no loss below that of iteration %d (--early-stopping-patience)", it, r.best.Worse, r.best.Iteration), exitcode.Done, true}, nil
+		return &reason{fmt.Sprintf("training ends at iteration %d: %d evaluations had no loss below that of iteration %d (--early-stopping-patience)", it, r.best.Worse, r.best.Iteration), exitcode.Done, true}, nil
 	case due(it, c.ExitInterval):
 		return &reason{fmt.Sprintf("exiting at iteration %d, as --exit-interval requests", it), exitcode.Done, false}, nil
 	}

@@ -63,7 +63,7 @@ func TestScanMetadata(t *testing.T) {
 		{all, "ssm.conv_kernel", uint32(0), "is 0; it must be from 1"},
 		{all, "ssm.conv_kernel", uint32(1 << 20), "is 1048576; it must be from 1"},
 		{all, "ssm.state_size", uint32(1 << 31), "ssm.state_size is UINT32"},
-		{all, "ssm.state_size", uint32(1 << 24), "give a convolution"},
+		{all, "ssm.state_size", uint32(1 << 24), "a convolution has"},
 		{all, "ssm.dt_b_c_rms", true, "ssm.dt_b_c_rms is not supported"},
 		{[]string{"granitehybrid", "mamba2"}, "embedding_length", uint32(0), "embedding_length 0"},
 		{hybrids[1:], "embedding_length", uint32(0), "hidden_size is 0"},

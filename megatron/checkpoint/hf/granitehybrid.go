@@ -105,7 +105,7 @@ func (c *reading) scans(f *fields) {
 func (c *reading) addScans(f *fields, s *spec.Mamba, heads, groups, widths string) {
 	switch {
 	case s.Channels() > maxSize:
-		c.fail("%s give a convolution %d channels; at most %d are supported", widths, s.Channels(), maxSize)
+		c.fail("with %s, a convolution has %d channels; at most %d are supported", widths, s.Channels(), maxSize)
 	case s.Heads%s.Groups != 0:
 		c.fail("%s %d is not a multiple of %s %d", heads, s.Heads, groups, s.Groups)
 	}

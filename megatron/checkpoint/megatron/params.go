@@ -72,7 +72,7 @@ func MatchGroups(stored []pickle.Value, params []Local) ([]Group, error) {
 		if ids, ok := d.Get("params"); ok {
 			list, _ := pickle.Items(ids)
 			if len(list) != len(g.Params) {
-				return nil, fmt.Errorf("param_groups.%d has %d parameters, but the tensors of the model give %d", i, len(list), len(g.Params))
+				return nil, fmt.Errorf("param_groups.%d has %d parameters, but the tensors of the model require %d", i, len(list), len(g.Params))
 			}
 		}
 	}

@@ -27,7 +27,7 @@ func (m *Manifest) check() error {
 		return fmt.Errorf("the state has a negative count: iteration %d, samples %d, %d, %d", s.Iteration, s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain)
 	}
 	if s.Iteration > maxCount || s.ConsumedTrain > maxCount || s.ConsumedValid > maxCount || s.SkippedTrain > maxCount {
-		return fmt.Errorf("the state has an impossible count: iteration %d, samples %d, %d, %d", s.Iteration, s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain)
+		return fmt.Errorf("the state has an invalid count: iteration %d, samples %d, %d, %d", s.Iteration, s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain)
 	}
 	if c := bytes.TrimSpace(s.Config); len(c) > 0 && c[0] != '{' {
 		return fmt.Errorf("the run's config must be a JSON object: %.20s", c)
@@ -43,7 +43,7 @@ func (m *Manifest) check() error {
 		}
 		names[f.Name] = true
 		if f.HeaderBytes < 8 || f.HeaderBytes > f.Bytes || !isSum(f.HeaderXXH3) {
-			return fmt.Errorf("file %q has an impossible header of %d bytes, size of %d bytes or checksum %q", f.Name, f.HeaderBytes, f.Bytes, f.HeaderXXH3)
+			return fmt.Errorf("file %q has an invalid header of %d bytes, size of %d bytes or checksum %q", f.Name, f.HeaderBytes, f.Bytes, f.HeaderXXH3)
 		}
 	}
 	// Tensors, whose pieces must tile them and the files.
@@ -79,11 +79,11 @@ type stretch struct{ from, to int64 }
 func (t *Tensor) check(files []File, stretches [][]stretch, comparisons *int) error {
 	dtype, ok := dtypeOf[t.DType]
 	if !ok {
-		return fmt.Errorf("unknown dtype")
+		return fmt.Errorf("the dtype is unknown")
 	}
 	total, ok := volume(t.Shape, dtype.Size())
 	if !ok {
-		return fmt.Errorf("impossible shape")
+		return fmt.Errorf("the shape is invalid")
 	}
 	// Each piece is a box of the tensor and a stretch of a file.
 	kept := int64(0)

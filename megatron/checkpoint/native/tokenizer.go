@@ -45,7 +45,7 @@ func checkKept(list []Kept) error {
 		}
 		names[k.Name] = true
 		if k.Bytes < 0 || k.Bytes > maxKept || !isSum(k.XXH3) {
-			return fmt.Errorf("the tokenizer's file %q has an impossible size of %d bytes or checksum %q", k.Name, k.Bytes, k.XXH3)
+			return fmt.Errorf("the tokenizer's file %q has an invalid size of %d bytes or checksum %q", k.Name, k.Bytes, k.XXH3)
 		}
 	}
 	return nil

@@ -74,7 +74,7 @@ var keywords = map[string][]string{
 // schema compiles one; at names it in errors.
 func (c *compiler) schema(value any, at string, depth int) (node, error) {
 	if depth > deepest {
-		return nil, fmt.Errorf("%s: schemas are nested deeper than %d", at, deepest)
+		return nil, fmt.Errorf("%s: schemas are nested more than %d levels deep", at, deepest)
 	}
 	if value == true {
 		return anyValue, nil
@@ -209,7 +209,7 @@ func sameTypes(s *fields, alternative any, at string) error {
 	}
 	own, _ := alternative.(*fields)
 	if own.at("type") == nil {
-		return fmt.Errorf("%s: every alternative needs a type, because the schema that contains the alternatives has one", at)
+		return fmt.Errorf("%s: every alternative needs a type, because the enclosing schema has one", at)
 	}
 	others, err := typesOf(own, at)
 	if err != nil {
@@ -217,7 +217,7 @@ func sameTypes(s *fields, alternative any, at string) error {
 	}
 	for _, t := range others {
 		if !slices.Contains(types, t) && (t != "integer" || !slices.Contains(types, "number")) {
-			return fmt.Errorf("%s: type %s is not one of the types %v of the schema that contains the alternatives", at, t, types)
+			return fmt.Errorf("%s: type %s must be one of the types %v, which the enclosing schema allows", at, t, types)
 		}
 	}
 	return nil
@@ -330,7 +330,7 @@ func (c *compiler) object(s *fields, at string, depth int) (node, error) {
 	}
 	for _, name := range required {
 		if text, is := name.(string); !is || !properties.has(text) {
-			return nil, fmt.Errorf("%s: \"required\" names %v, but \"properties\" does not have this name", at, name)
+			return nil, fmt.Errorf("%s: \"required\" names %v, which is not in \"properties\"", at, name)
 		}
 	}
 	// Other properties: any name, and values of a schema.

@@ -72,7 +72,7 @@ func value(d *json.Decoder, depth int) (any, error) {
 		return nil, err
 	}
 	if depth > 4*deepest {
-		return nil, errors.New("nested too deeply")
+		return nil, errors.New("values are nested too deeply")
 	}
 	switch token {
 	// An object keeps the order of its names; of a name that comes twice the last value counts.

@@ -29,7 +29,7 @@ func create(path string, rank int, bytes int64) (*File, error) {
 	f := &File{path: path, rank: rank}
 	var err error
 	if f.plain, err = atomicfile.Scratch(path, 0o600); err != nil {
-		return nil, exitcode.Errorf(exitcode.IO, "--offload-folder: rank %d: cannot make %s: %w", rank, path, inner(err))
+		return nil, exitcode.Errorf(exitcode.IO, "--offload-folder: rank %d: cannot create %s: %w", rank, path, inner(err))
 	}
 	if err = f.plain.Truncate(0); err == nil { // what a killed run left
 		err = reserve(f.plain, bytes)

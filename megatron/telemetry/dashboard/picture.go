@@ -26,7 +26,7 @@ var palette = []color.RGBA{{0x14, 0x67, 0xc8, 255}, {0xc4, 0x46, 0x1b, 255}, {0x
 func WritePicture(w io.Writer, runs []*Run) error {
 	panels := charts(runs)
 	if len(panels) == 0 {
-		return exitcode.Errorf(exitcode.BadData, "no step to draw")
+		return exitcode.Errorf(exitcode.BadData, "the run has no steps to draw")
 	}
 	columns := min(2, len(panels))
 	rows := (len(panels) + columns - 1) / columns

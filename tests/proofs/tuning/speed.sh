@@ -67,7 +67,7 @@ done
 
 # parameters: bytes of weights in the arena at most, as the last step's record says; base: MiB of packed weights apart from it
 parameters() { sed -nE 's/.*"memory_by_purpose":\{[^}]*"parameters":([0-9]+).*/\1/p' "$work/ours.jsonl" | tail -1; }
-base() { sed -nE 's/.*the frozen weights take ([0-9.]+) MiB.*/\1/p' "$work/ours.log"; }
+base() { sed -nE 's/.*the frozen weights use ([0-9.]+) MiB.*/\1/p' "$work/ours.log"; }
 case " $KINDS " in *" nf4 "*)
   ours lora >/dev/null
   plain=$(parameters)

@@ -203,7 +203,7 @@ func (r *rank) findChunks() error {
 		}
 	}
 	if len(r.chunks) == 0 {
-		return exitcode.Errorf(exitcode.BadData, "%s has neither \"model\" nor \"model0\"; it comes from an old Megatron-LM, or from another program", r.path)
+		return exitcode.Errorf(exitcode.BadData, "%s has neither \"model\" nor \"model0\"; it was written by an old version of Megatron-LM, or by another program", r.path)
 	}
 	return nil
 }

@@ -272,5 +272,5 @@ func (s *source) buckets(r megatron.Rank, chunk int, params []megatron.Local, nu
 	if megatron.Numel(several) == numel {
 		return several, nil
 	}
-	return nil, fmt.Errorf("the buffer has %d elements, but the model's parameters need %d in one bucket, or %d in buckets of the size that the checkpoint's args give", numel, megatron.Numel(one), megatron.Numel(several))
+	return nil, fmt.Errorf("the buffer has %d elements, but the model's parameters need %d in one bucket, or %d in buckets of the size in the checkpoint's args", numel, megatron.Numel(one), megatron.Numel(several))
 }
