@@ -220,7 +220,7 @@ func contents(path string) string {
 var meanings = map[string]string{
 	"train": "pretrain_gpt", "pretrain": "pretrain_gpt", "fine-tune": "finetune", "tune": "finetune", "sft": "finetune",
 	"preprocess": "preprocess_data", "merge": "merge_datasets", "talk": "chat",
-	"eval": "serve, which lm-eval can ask (docs/serve.md)", "run": "pretrain_gpt or launch", "torchrun": "launch", "export": "convert", "import": "convert",
+	"eval": "serve, which lm-eval can query (docs/serve.md)", "run": "pretrain_gpt or launch", "torchrun": "launch", "export": "convert", "import": "convert",
 	"benchmark": "bench", "info": "doctor", "search": "plan search", "dashboard": "watch",
 }
 

@@ -53,7 +53,7 @@ int32_t mt_cuda_check(mt_context *ctx, cudaError_t e, const char *what) {
 
 int32_t mt_cuda_enter(mt_context *ctx) {
   ctx->error[0] = 0;
-  return mt_cuda_check(ctx, cudaSetDevice(ctx->ordinal), "choosing the GPU");
+  return mt_cuda_check(ctx, cudaSetDevice(ctx->ordinal), "selecting the GPU");
 }
 
 bool mt_cuda_invariant = false; /* until all contexts are closed */
@@ -102,7 +102,7 @@ static int32_t open_device(mt_context *ctx, int32_t ordinal) {
   }
   /* The stream, and the libraries that exist. */
   mt_stream *state = static_cast<mt_stream *>(calloc(1, sizeof *state));
-  if (!state || mt_cuda_check(ctx, cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking), "making a stream")) {
+  if (!state || mt_cuda_check(ctx, cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking), "creating a stream")) {
     free(state);
     return 1;
   }

@@ -48,13 +48,13 @@ func trouble(what string, why *C.char) error {
 }
 
 func (s libraryStreams) Enter() error {
-	return trouble("choosing the GPU", C.mt_enter(s.table, s.context))
+	return trouble("selecting the GPU", C.mt_enter(s.table, s.context))
 }
 func (s libraryStreams) Ops() Stream { return Stream(C.mt_ops(s.table, s.context)) }
 
 func (s libraryStreams) NewStream() (Stream, error) {
 	var out unsafe.Pointer
-	err := trouble("making a stream", C.mt_make(s.table, s.context, &out))
+	err := trouble("creating a stream", C.mt_make(s.table, s.context, &out))
 	return Stream(out), err
 }
 
@@ -72,7 +72,7 @@ func (s libraryStreams) Follow(t Stream, m Mark) error {
 
 func (s libraryStreams) Reached(m Mark) (bool, error) {
 	var yes C.int32_t
-	err := trouble("work in a stream", C.mt_reached(s.table, s.context, unsafe.Pointer(m), &yes))
+	err := trouble("waiting for a stream", C.mt_reached(s.table, s.context, unsafe.Pointer(m), &yes))
 	return yes != 0, err
 }
 
@@ -80,7 +80,7 @@ func (s libraryStreams) Drop(m Mark) { C.mt_drop_mark(s.table, s.context, unsafe
 
 func (s libraryStreams) FreeMemory() (int64, error) {
 	var bytes C.int64_t
-	err := trouble("asking for free memory", C.mt_free_memory(s.table, s.context, &bytes))
+	err := trouble("querying the free memory", C.mt_free_memory(s.table, s.context, &bytes))
 	return int64(bytes), err
 }
 
@@ -92,6 +92,6 @@ func (s libraryStreams) stamp(t Stream) (Mark, error) {
 
 func (s libraryStreams) between(from, to Mark) (time.Duration, error) {
 	var seconds C.double
-	err := trouble("the time between two events in a stream", C.mt_between(s.table, s.context, unsafe.Pointer(from), unsafe.Pointer(to), &seconds))
+	err := trouble("measuring the time between two events in a stream", C.mt_between(s.table, s.context, unsafe.Pointer(from), unsafe.Pointer(to), &seconds))
 	return time.Duration(float64(seconds) * float64(time.Second)), err
 }

@@ -163,7 +163,7 @@ func TestXid(t *testing.T) {
 	if err := watch(ctx, m, func(line string) { lines = append(lines, line) }); err != nil {
 		t.Fatal(err)
 	}
-	if len(lines) != 1 || lines[0] != "GPU 6: Xid 79: the GPU fell off the bus: power, heat or seating" {
+	if len(lines) != 1 || lines[0] != "GPU 6: Xid 79: the GPU fell off the bus: check its power supply, temperature and seating" {
 		t.Errorf("%q", lines)
 	}
 }

@@ -35,7 +35,7 @@ static void try_space(void) {
     return;
   }
   char needs[160];
-  snprintf(needs, sizeof needs, "%zu MiB are reserved at the start, most of which are never used (to limit memory, use a control group)", need >> 20);
+  snprintf(needs, sizeof needs, "the program reserves %zu MiB at the start and never uses most of them (to limit memory, use a control group)", need >> 20);
   refuse("ulimit -v", "too little address space", needs);
 }
 

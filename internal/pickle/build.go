@@ -63,12 +63,12 @@ func (m *machine) mapping(class Class, args []Value) error {
 	if len(args) > 0 && name != "collections.defaultdict" { // protocol 2 may give a list of pairs
 		pairs, ok := Items(args[0])
 		if !ok || len(args) > 1 {
-			return m.errorf("%s is made from a %s, which is not allowed", class, TypeName(args[0]))
+			return m.errorf("%s is built from a %s, which is not allowed", class, TypeName(args[0]))
 		}
 		for _, p := range pairs {
 			pair, ok := Items(p)
 			if !ok || len(pair) != 2 {
-				return m.errorf("%s is made from something other than pairs", class)
+				return m.errorf("%s is built from something other than pairs", class)
 			}
 			if err := m.setItems(d, pair); err != nil {
 				return err

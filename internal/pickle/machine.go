@@ -125,7 +125,7 @@ func (m *machine) push(v Value) error {
 func (m *machine) made(v Value, depth int) error {
 	m.objects++
 	if depth > maxDepth {
-		return m.errorf("containers are nested deeper than %d", maxDepth)
+		return m.errorf("containers are nested more than %d levels deep", maxDepth)
 	}
 	return m.push(v)
 }
@@ -203,7 +203,7 @@ func depthAbove(items ...Value) int {
 // grow keeps the depth of a container that gets more contents.
 func (m *machine) grow(depth *int, items ...Value) error {
 	if *depth = max(*depth, depthAbove(items...)); *depth > maxDepth {
-		return m.errorf("containers are nested deeper than %d", maxDepth)
+		return m.errorf("containers are nested more than %d levels deep", maxDepth)
 	}
 	return nil
 }

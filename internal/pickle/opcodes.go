@@ -136,7 +136,7 @@ func init() {
 			module, ok := items[0].(string)
 			name, also := items[1].(string)
 			if !ok || !also {
-				return m.errorf("the name of a class is made of a %s and a %s instead of two strings", TypeName(items[0]), TypeName(items[1]))
+				return m.errorf("the name of a class consists of a %s and a %s instead of two strings", TypeName(items[0]), TypeName(items[1]))
 			}
 			return m.global(module, name)
 		},

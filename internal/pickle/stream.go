@@ -122,7 +122,7 @@ func (p *plain) size() int64 { return p.bytes }
 
 func (p *plain) readAt(dst []byte, at, _ int64) error {
 	if at < 0 || at > p.bytes-int64(len(dst)) {
-		return fmt.Errorf("%[2]d bytes from byte %[1]d on are outside the %[3]d bytes", at, len(dst), p.bytes)
+		return fmt.Errorf("%[2]d bytes from byte %[1]d are outside the %[3]d bytes of the storage", at, len(dst), p.bytes)
 	}
 	if len(dst) == 0 {
 		return nil

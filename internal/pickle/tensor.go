@@ -98,7 +98,7 @@ func (t *Tensor) ReadAt(dst []byte, at int64) error {
 	}
 	from := t.Offset*t.Width() + at
 	if at < 0 || from > t.Storage.record.size()-int64(len(dst)) {
-		return fmt.Errorf("%[2]d bytes from byte %[1]d on are beyond the end of storage data/%[3]s", from, len(dst), t.Storage.Key)
+		return fmt.Errorf("%[2]d bytes from byte %[1]d are beyond the end of storage data/%[3]s", from, len(dst), t.Storage.Key)
 	}
 	return t.Storage.record.readAt(dst, from, t.Width())
 }
@@ -184,11 +184,11 @@ func (t *Tensor) check() error {
 		}
 		hi, lo := bits.Mul64(n, uint64(size))
 		if n = lo; hi != 0 || lo > math.MaxInt64 {
-			return fmt.Errorf("its sizes %v are too large for any memory", t.Shape)
+			return fmt.Errorf("its sizes %v are too large", t.Shape)
 		}
 		hi, lo = bits.Mul64(uint64(size-1), uint64(t.Strides[d]))
 		if last += lo; hi != 0 || last > math.MaxInt64 || lo > math.MaxInt64 {
-			return fmt.Errorf("its sizes %v with strides %v are too large for any memory", t.Shape, t.Strides)
+			return fmt.Errorf("its sizes %v with strides %v are too large", t.Shape, t.Strides)
 		}
 	}
 	if t.Offset < 0 {

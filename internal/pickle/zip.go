@@ -211,7 +211,7 @@ func (m *member) readAt(dst []byte, at, width int64) error {
 		return m.err
 	}
 	if at < 0 || at > m.size()-int64(len(dst)) {
-		return m.errorf("%[2]d bytes from byte %[1]d on are outside the %[3]d bytes", at, len(dst), m.size())
+		return m.errorf("%[2]d bytes from byte %[1]d are outside the %[3]d bytes of the member", at, len(dst), m.size())
 	}
 	if m.data != nil {
 		copy(dst, m.data[at:])
@@ -272,9 +272,9 @@ func (m *member) unpack() error {
 	const ratio = 1032 // that deflate cannot exceed
 	switch n := m.file.UncompressedSize64; {
 	case n/ratio > m.file.CompressedSize64:
-		return m.errorf("%d bytes cannot unpack to %d", m.file.CompressedSize64, n)
+		return m.errorf("%d compressed bytes cannot expand to %d bytes", m.file.CompressedSize64, n)
 	case m.z.unpacked.Add(m.size()) > maxPacked:
-		return m.errorf("the compressed members unpack to more than %d bytes; torch.save does not compress members, so unpack the archive and zip it again without compression", maxPacked)
+		return m.errorf("the compressed members expand to more than %d bytes; torch.save does not compress members, so unpack the archive and zip it again without compression", maxPacked)
 	}
 	r, err := m.file.Open()
 	if err != nil {
@@ -290,7 +290,7 @@ func (m *member) unpack() error {
 		err = errors.New("more bytes follow")
 	}
 	if err != io.EOF || int64(n) != m.size() {
-		return m.errorf("unpacking the member stopped after %d of %d bytes: %w", n, m.size(), err)
+		return m.errorf("decompressing the member stopped after %d of %d bytes: %w", n, m.size(), err)
 	}
 	m.data = raw
 	return m.compare(crc32.ChecksumIEEE(m.data))

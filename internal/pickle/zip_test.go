@@ -77,10 +77,10 @@ func TestRecords(t *testing.T) {
 		"deflated":    {4096, make([]byte, 16384), true, 16384, ""},
 		"longer":      {4, make([]byte, 20), false, 20, "data/0 has 20 bytes"},
 		"shorter":     {4, make([]byte, 12), false, 12, "data/0 has 12 bytes"},
-		"beyond":      {1 << 28, make([]byte, 1000), true, 1 << 30, "cannot unpack"},
+		"beyond":      {1 << 28, make([]byte, 1000), true, 1 << 30, "cannot expand"},
 		"too much":    {36 << 20, make([]byte, 144<<20), true, 144 << 20, "without compression"},
 		"ends early":  {4096, make([]byte, 16000), true, 16384, "of 16384 bytes: unexpected EOF"},
-		"goes on":     {4096, make([]byte, 16400), true, 16384, "unpacking the member stopped after 16384 of 16384"},
+		"goes on":     {4096, make([]byte, 16400), true, 16384, "decompressing the member stopped after 16384 of 16384"},
 		"2^62 stored": {1 << 60, make([]byte, 16), false, 1 << 62, "two sizes"},
 	} {
 		raw := archive(t, c.elements, c.raw, c.deflated, c.size)

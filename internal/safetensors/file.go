@@ -188,7 +188,7 @@ func (s *File) Int64(name string) ([]int64, error) {
 	}
 	read, ok := integers[info.DType]
 	if !ok {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: tensor %q: values of dtype %s are not integers that fit into 64 bits with a sign", s.Path, name, info.DType)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: tensor %q: values of dtype %s cannot be read as signed 64-bit integers", s.Path, name, info.DType)
 	}
 	width := int(dtypeBits[info.DType] / 8)
 	out := make([]int64, 0, info.Len())

@@ -31,7 +31,7 @@ func Parse(name string) (Address, error) {
 	prefix = strings.TrimRight(prefix, "/")
 	switch {
 	case !IsURL(name) || bucket == "" || strings.ContainsAny(bucket, "@:?#%\\ ") || strings.Trim(bucket, ".") == "":
-		return Address{}, exitcode.Errorf(exitcode.Usage, "%s is not an address in a bucket; write s3://bucket/prefix (the endpoint and the credentials come from the environment)", redacted(name))
+		return Address{}, exitcode.Errorf(exitcode.Usage, "%s is not an address in a bucket; write s3://bucket/prefix (the endpoint and the credentials are read from the environment)", redacted(name))
 	case prefix != "" && (path.Clean("/"+prefix) != "/"+prefix || strings.ContainsAny(prefix, "\\\x00")):
 		return Address{}, exitcode.Errorf(exitcode.Usage, "%s: the prefix has an empty part, a backslash, . or ..; write a prefix without these", name)
 	}

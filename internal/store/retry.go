@@ -69,11 +69,11 @@ func (e *Error) advice() string {
 	case e.Status == http.StatusMovedPermanently || e.Status == http.StatusBadRequest:
 		return "check AWS_REGION and AWS_ENDPOINT_URL_S3"
 	case e.Status == http.StatusServiceUnavailable || e.Status == http.StatusTooManyRequests:
-		return "the store asks for fewer requests: save less often, or start again later"
+		return "the store limits the rate of requests: save less often, or try again later"
 	case e.Status == 0:
-		return "check the network and AWS_ENDPOINT_URL_S3, then start again"
+		return "check the network and AWS_ENDPOINT_URL_S3, then try again"
 	}
-	return "start again later, or ask the operators of the store"
+	return "try again later, or ask the operator of the store"
 }
 
 // The library waits after a failed request even where it is not to repeat it; try waits itself.

@@ -47,7 +47,7 @@ var (
 	// ErrExists is in the chain of Put's error where IfAbsent did not hold.
 	ErrExists = errors.New("the object exists already")
 	// ErrChanged is in the chain where an object is no longer that of the ETag.
-	ErrChanged = errors.New("the object was replaced meanwhile")
+	ErrChanged = errors.New("the object was replaced in the meantime")
 )
 
 // File is an object that is open for reading.

@@ -256,7 +256,7 @@ func parseFlight(bytes []byte) (*Flight, error) {
 	p.lay()
 	h := p.head
 	if h.Magic != magic || h.Version != version {
-		return nil, fmt.Errorf("not a flight record of this version")
+		return nil, fmt.Errorf("the file is not a flight record of this version")
 	}
 	if h.Written < 0 {
 		return nil, fmt.Errorf("the number of calls, %d, is invalid", h.Written)

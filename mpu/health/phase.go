@@ -21,7 +21,7 @@ const (
 var phaseNames = [Phases]string{"startup", "data", "forward", "backward", "reduce", "optimizer", "save", "eval"}
 
 // phaseTexts are phases as sentences name them.
-var phaseTexts = [Phases]string{"the set-up", "the data loader", "the forward pass", "the backward pass", "the gradients' reduction", "the optimizer", "saving", "the evaluation"}
+var phaseTexts = [Phases]string{"the setup", "the data loader", "the forward pass", "the backward pass", "the gradients' reduction", "the optimizer", "saving", "the evaluation"}
 
 func (p Phase) String() string {
 	if p < Phases {
@@ -42,7 +42,7 @@ func ParsePhase(name string) (Phase, bool) {
 
 // At says where a rank is: "the backward pass of step 7".
 func At(p Phase, step int64) string {
-	phase := "what nobody knows"
+	phase := "an unknown phase"
 	if p < Phases {
 		phase = phaseTexts[p]
 	}

@@ -42,7 +42,7 @@ func TestLearntTimeouts(t *testing.T) {
 		"longer than that":          {Save, 9, 91 * time.Second, 1},
 		"in the first steps":        {Forward, 3, time.Hour, -1},
 		"a phase that is not known": {Eval, 9, time.Hour, -1},
-		"the set-up":                {Startup, 9, time.Hour, -1},
+		"the setup":                 {Startup, 9, time.Hour, -1},
 	} {
 		v := all(c.phase, c.steps, c.since)
 		switch {

@@ -118,7 +118,7 @@ type ID [128]byte
 
 // NewID makes one; the first rank's is given to the others.
 func (l *Library) NewID() (id ID, err error) {
-	return id, l.check(nil, C.mt_nccl_unique(&l.api, (*C.mt_nccl_id)(unsafe.Pointer(&id))), "making an id")
+	return id, l.check(nil, C.mt_nccl_unique(&l.api, (*C.mt_nccl_id)(unsafe.Pointer(&id))), "creating a unique id")
 }
 
 // Comm is a communicator. Its calls enqueue on a stream and return when they were

@@ -114,7 +114,7 @@ func (r *reader) message(limit int) (*message, error) {
 	}
 	n := binary.BigEndian.Uint32(r.frame)
 	if int64(n) > int64(limit) {
-		return nil, fmt.Errorf("a message of %d bytes exceeds the limit of %d", n, limit)
+		return nil, fmt.Errorf("a message of %d bytes exceeds the limit of %d bytes", n, limit)
 	}
 	r.frame = slices.Grow(r.frame, int(n))[:4+n]
 	text := r.frame[4:]

@@ -111,7 +111,7 @@ func (e *glooEnd) prove(key, from, to []byte) error {
 		err = errors.Join(e.mesh.Recv(0, 0, theirs[:]), e.mesh.Send(0, 1, receives))
 	}
 	if err == nil && !hmac.Equal(theirs[:], sends) {
-		err = errors.New("a Gloo connection comes from a process that is not part of this run")
+		err = errors.New("a process that is not part of this run opened a Gloo connection")
 	}
 	e.slot = 2
 	return err

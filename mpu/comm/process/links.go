@@ -155,7 +155,7 @@ func (l *links) receive(conn net.Conn) {
 		var h header
 		if _, err := binary.Decode(bytes[:], binary.LittleEndian, &h); err != nil || (h.Kind != kindData && h.Kind != kindBye) ||
 			h.Bytes > biggest || int(h.From) != from {
-			l.broken(from, fmt.Errorf("invalid message received"))
+			l.broken(from, fmt.Errorf("an invalid message was received"))
 			return
 		}
 		if h.Kind == kindBye {

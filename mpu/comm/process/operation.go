@@ -151,7 +151,7 @@ func (p *World) accept(h *header, from io.Reader) error {
 	b := p.receives[at]
 	if p.err != nil || (b != nil && b.call == nil) {
 		p.mu.Unlock()
-		return fmt.Errorf("duplicate or late message")
+		return fmt.Errorf("a message arrived twice or too late")
 	}
 	delete(p.receives, at)
 	p.mu.Unlock()

@@ -62,7 +62,7 @@ func (l *links) offerShared(conn net.Conn) (sender, error) {
 // answerShared opens the segment.
 func (l *links) answerShared(conn net.Conn, o *offer) (receiver, error) {
 	if !sharedName.MatchString(o.Name) || o.RingBytes < smallestRing || o.RingBytes > largestRing || o.RingBytes%ringAlign != 0 {
-		return nil, errors.New("invalid offer of shared memory")
+		return nil, errors.New("the other rank's offer of shared memory is invalid")
 	}
 	memory, err := openSegment(filepath.Join(sharedFolder, o.Name), o.RingBytes)
 	if err != nil {

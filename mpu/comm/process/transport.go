@@ -249,7 +249,7 @@ func (l *links) answerOffers(conn net.Conn) (in receiver, from int, err error) {
 		}
 		return in, o.From, err
 	}
-	return nil, -1, fmt.Errorf("no common transport")
+	return nil, -1, fmt.Errorf("the ranks have no common transport")
 }
 
 // answer opens this end of an offered transport, and says so to the other.

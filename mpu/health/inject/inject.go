@@ -72,7 +72,7 @@ func parse(text string) (Fault, error) {
 	for _, word := range words[1:] {
 		key, value, _ := strings.Cut(word, "=")
 		if !slices.Contains([]string{"rank", "step", "phase"}, key) && !slices.Contains(own, key) {
-			return f, exitcode.Errorf(exitcode.Usage, "--inject %s: %s takes rank, step and phase%s, not %q", text, f.Kind, strings.Join(append([]string{""}, own...), ", "), key)
+			return f, exitcode.Errorf(exitcode.Usage, "--inject %s: %s accepts rank, step and phase%s, not %q", text, f.Kind, strings.Join(append([]string{""}, own...), ", "), key)
 		}
 		if !f.set(key, value) {
 			return f, exitcode.Errorf(exitcode.Usage, "--inject %s: %q is not a valid value of %s", text, value, key)
