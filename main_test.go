@@ -147,7 +147,7 @@ func TestWrongFlagsOfEveryCommand(t *testing.T) {
 		}
 	}
 	check(nil, commands())
-	for line, want := range map[string]string{"doctor --jsno": "did you mean --json?", "doctor --host": "--hosts", "version now": `"now" does not belong to a flag`, "completion bash zsh": "completion takes one shell", "man nothing": "man takes the name of one command"} {
+	for line, want := range map[string]string{"doctor --jsno": "did you mean --json?", "doctor --host": "--hosts", "version now": `"now" does not belong to a flag`, "completion bash zsh": "completion needs the name of a shell", "man nothing": "man accepts the name of one command"} {
 		if err := run(strings.Fields(line)...); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want %q", line, err, want)
 		}

@@ -157,7 +157,7 @@ func (d DType) decode(dst []int32, raw []byte) ([]int32, error) {
 			dst = append(dst, int32(v))
 		}
 	default:
-		return dst, exitcode.Errorf(exitcode.BadData, "%s is not a data type for token ids", d)
+		return dst, exitcode.Errorf(exitcode.BadData, "%s is not a supported data type for token ids", d)
 	}
 	return dst, nil
 }

@@ -118,7 +118,7 @@ func (x *Indexed) parse(idx []byte, multimodal bool) error {
 	}
 	x.dtype = DType(idx[17])
 	if t := dtypes[x.dtype]; t.size == 0 || t.top < 0 {
-		return exitcode.Errorf(exitcode.BadData, "byte 17: %s is not a data type for token ids", x.dtype)
+		return exitcode.Errorf(exitcode.BadData, "byte 17: %s is not a supported data type for token ids", x.dtype)
 	}
 	n, d := binary.LittleEndian.Uint64(idx[18:]), binary.LittleEndian.Uint64(idx[26:])
 	size := uint64(len(idx))

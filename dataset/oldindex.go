@@ -46,7 +46,7 @@ func (x *Indexed) parseOld(idx []byte) error {
 		return exitcode.Errorf(exitcode.BadData, "byte 8: the index has version %d; only version %d is supported", version, idxVersion)
 	}
 	if code > 255 || dtypes[DType(code)].top < 0 || item == 0 || uint64(DType(code).Size()) != item {
-		return exitcode.Errorf(exitcode.BadData, "byte 16: %s of %d bytes is not a data type for token ids", DType(code&255), item)
+		return exitcode.Errorf(exitcode.BadData, "byte 16: %s of %d bytes is not a supported data type for token ids", DType(code&255), item)
 	}
 	x.dtype = DType(code)
 	// Counts are bounded by the file's size before anything is made of them.

@@ -106,7 +106,7 @@ func TestWrongFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, w := range []struct{ text, says string }{
-		{`[{"text": "a"}, {"text": 1}]`, `: row 2: field "text": not a string`},
+		{`[{"text": "a"}, {"text": 1}]`, `: row 2: field "text": the value is not a string`},
 		{` [ {"text": "a"}, 7 ]`, ": row 2: the row is not an object"},
 		{`[{"text": "a"}, {"text": "b"`, ": row 2: the file ends within the array"},
 		{`[{"text": "a"} {"text": "b"}]`, ": row 2: "},

@@ -15,7 +15,7 @@ func (f fields) conversations() (*row, error) {
 	var list []map[string]json.RawMessage
 	var texts []json.RawMessage // the same turns, with their members in order
 	if json.Unmarshal(f[field], &list) != nil || json.Unmarshal(f[field], &texts) != nil {
-		return nil, fieldError(field, "not a list of objects")
+		return nil, fieldError(field, "the value is not a list of objects")
 	}
 	r := &row{kind: conversation}
 	// A system text of the row comes first.

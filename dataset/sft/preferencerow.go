@@ -51,11 +51,11 @@ func (f fields) answers(rule Rule) (*answers, error) {
 	case single:
 		return nil, errors.New("the row is one answer with a label, which only --tuning kto can use; this method needs prompt, chosen and rejected")
 	case f.has("chosen"):
-		return nil, fieldError("rejected", "missing; give the row the answer that is worse than chosen, or use --tuning kto with prompt, completion and label")
+		return nil, fieldError("rejected", "the field is missing; give the row the answer that is worse than chosen, or use --tuning kto with prompt, completion and label")
 	case f.has("rejected"):
-		return nil, fieldError("chosen", "missing; give the row the answer that is better than rejected, or use --tuning kto with prompt, completion and label")
+		return nil, fieldError("chosen", "the field is missing; give the row the answer that is better than rejected, or use --tuning kto with prompt, completion and label")
 	case f.has("completion") && rule == RuleKTO:
-		return nil, fieldError("label", "missing; write true for a good answer, false for a bad one")
+		return nil, fieldError("label", "the field is missing; write true for a good answer, false for a bad one")
 	case rule == RuleKTO:
 		return nil, fmt.Errorf("the row has the fields %s; --tuning kto needs prompt, completion and label, or prompt, chosen and rejected", f.names())
 	case f.has("messages") || f.has("completion") || f.has("text"):
@@ -70,7 +70,7 @@ func (f fields) passage(name string) (p passage, err error) {
 		return p, nil
 	}
 	if len(f[name]) > 0 && f[name][0] != '[' {
-		return p, fieldError(name, "neither a string nor a list of messages")
+		return p, fieldError(name, "the value is neither a string nor a list of messages")
 	}
 	p.messages, err = messageList(name, f[name])
 	return p, err
@@ -89,7 +89,7 @@ func alike(prompt, answer *passage, name string) error {
 	if (prompt.messages == nil) == (answer.messages == nil) {
 		return nil
 	}
-	return fieldError(name, "%s, and prompt is %s; write both as strings or both as lists of messages", answer.kind(), prompt.kind())
+	return fieldError(name, "the value is %s, but prompt is %s; write both as strings or both as lists of messages", answer.kind(), prompt.kind())
 }
 
 // pair reads chosen and rejected. Without a prompt, or a text next to conversations that
@@ -104,7 +104,7 @@ func (f fields) pair() (*answers, error) {
 	}
 	chosen, rejected := &a.list[0], &a.list[1]
 	if (chosen.messages == nil) != (rejected.messages == nil) {
-		return nil, fieldError("rejected", "%s, and chosen is %s; write both as strings or both as lists of messages", rejected.kind(), chosen.kind())
+		return nil, fieldError("rejected", "the value is %s, but chosen is %s; write both as strings or both as lists of messages", rejected.kind(), chosen.kind())
 	}
 	if f.has("prompt") {
 		var err error
@@ -138,7 +138,7 @@ func (a *answers) extractMessages() error {
 	chosen, rejected := a.list[0].messages, a.list[1].messages
 	n := shared(len(chosen), len(rejected), func(i int) bool { return sameJSON(chosen[i], rejected[i]) })
 	if n == 0 {
-		return fieldError("prompt", "missing, and chosen and rejected begin with different messages; give the row a prompt")
+		return fieldError("prompt", "the field is missing, and chosen and rejected begin with different messages; give the row a prompt")
 	}
 	a.prompt, a.list[0].messages, a.list[1].messages = passage{messages: chosen[:n:n]}, chosen[n:], rejected[n:]
 	return nil
@@ -168,7 +168,7 @@ func sameJSON(a, b json.RawMessage) bool {
 // single reads prompt, completion and label.
 func (f fields) single() (*answers, error) {
 	if !f.has("prompt") {
-		return nil, fieldError("prompt", "missing; write \"\" for an answer without a prompt")
+		return nil, fieldError("prompt", "the field is missing; write \"\" for an answer without a prompt")
 	}
 	a := &answers{list: make([]passage, 1)}
 	var err error
@@ -193,5 +193,5 @@ func (f fields) truth(name string) (yes bool, err error) {
 	if json.Unmarshal(f[name], &n) == nil && (n == 0 || n == 1) {
 		return n == 1, nil
 	}
-	return false, fieldError(name, "neither true nor false; write true for a good answer, false for a bad one")
+	return false, fieldError(name, "the value is neither true nor false; write true for a good answer, false for a bad one")
 }

@@ -67,7 +67,7 @@ func (r *renderer) prompt(text []byte) (p Prompt, err error) {
 		return p, err
 	}
 	if r.config.NeedsAnswer && p.Answer == nil {
-		return p, fieldError("answer", "missing; --reward exact compares answers with this field")
+		return p, fieldError("answer", "the field is missing; --reward exact compares answers with this field")
 	}
 	// Template arguments of the row, then its tokens.
 	var options row
@@ -110,7 +110,7 @@ func (f fields) answer() (*string, error) {
 	}
 	var number json.Number
 	if json.Unmarshal(f["answer"], &number) != nil {
-		return nil, fieldError("answer", "%w", errors.New("neither a string nor a number"))
+		return nil, fieldError("answer", "%w", errors.New("the value is neither a string nor a number"))
 	}
 	text = number.String()
 	return &text, nil

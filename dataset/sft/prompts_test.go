@@ -53,10 +53,10 @@ func TestPromptsRefused(t *testing.T) {
 	c.Length = 64
 	for _, w := range []struct{ row, says string }{
 		{`{"completion": "a"}`, `the row has the fields "completion"; --tuning grpo needs the field prompt`},
-		{`{"prompt": 7}`, `field "prompt": neither a string nor a list of messages`},
+		{`{"prompt": 7}`, `field "prompt": the value is neither a string nor a list of messages`},
 		{`{"prompt": ""}`, `field "prompt": the prompt has no tokens`},
 		{`{"prompt": []}`, `field "prompt": the list is empty`},
-		{`{"prompt": "a", "answer": [1]}`, `field "answer": neither a string nor a number`},
+		{`{"prompt": "a", "answer": [1]}`, `field "answer": the value is neither a string nor a number`},
 		{`{"prompt": "a", "tools": 3}`, `field "tools"`},
 		{`["a"]`, "the row is not an object"},
 		{`{"prompt": "a"`, "the row is not JSON"},
@@ -67,7 +67,7 @@ func TestPromptsRefused(t *testing.T) {
 		}
 	}
 	c.NeedsAnswer = true
-	if _, err := promptsOf(t, c, "{\"prompt\": \"a\", \"answer\": 1}\n{\"prompt\": \"b\"}\n"); err == nil || !strings.Contains(err.Error(), `prompts.jsonl:2: field "answer": missing; --reward exact`) {
+	if _, err := promptsOf(t, c, "{\"prompt\": \"a\", \"answer\": 1}\n{\"prompt\": \"b\"}\n"); err == nil || !strings.Contains(err.Error(), `prompts.jsonl:2: field "answer": the field is missing; --reward exact`) {
 		t.Errorf("a row without its answer: %v", err)
 	}
 }

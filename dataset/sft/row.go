@@ -153,14 +153,14 @@ func (f fields) options(r *row) error {
 		}
 		var list []map[string]json.RawMessage
 		if string(raw) != "null" && json.Unmarshal(raw, &list) != nil {
-			return fieldError("tools", "not a list of objects")
+			return fieldError("tools", "the value is not a list of objects")
 		}
 		r.tools = raw
 	}
 	if f.has("chat_template_kwargs") {
 		var object map[string]json.RawMessage
 		if json.Unmarshal(f["chat_template_kwargs"], &object) != nil {
-			return fieldError("chat_template_kwargs", "not an object; write the template's arguments as in {\"enable_thinking\": false}")
+			return fieldError("chat_template_kwargs", "the value is not an object; write the template's arguments as in {\"enable_thinking\": false}")
 		}
 		r.variables = f["chat_template_kwargs"]
 	}
@@ -169,7 +169,7 @@ func (f fields) options(r *row) error {
 
 func (f fields) string(name string) (text string, err error) {
 	if json.Unmarshal(f[name], &text) != nil {
-		return "", fieldError(name, "not a string")
+		return "", fieldError(name, "the value is not a string")
 	}
 	return text, nil
 }
@@ -185,7 +185,7 @@ func (f fields) optional(name string) (string, error) {
 // messageList reads a list of messages, each with a role.
 func messageList(field string, raw json.RawMessage) (list []json.RawMessage, err error) {
 	if json.Unmarshal(raw, &list) != nil {
-		return nil, fieldError(field, "not a list of messages")
+		return nil, fieldError(field, "the value is not a list of messages")
 	}
 	if len(list) == 0 {
 		return nil, fieldError(field, "the list is empty")
@@ -293,7 +293,7 @@ func (f fields) mask(name string) ([]int32, error) {
 func (f fields) integers(name, what string) ([]int32, error) {
 	var list []*int32
 	if json.Unmarshal(f[name], &list) != nil {
-		return nil, fieldError(name, "not a list of %s", what)
+		return nil, fieldError(name, "the value is not a list of %s", what)
 	}
 	out := make([]int32, len(list))
 	for i, v := range list {

@@ -31,7 +31,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 		Action: func(c *cli.Context) error {
 			// Only some kinds need a device: the others must run on hosts that have none.
 			if c.NArg() > 1 {
-				return exitcode.Errorf(exitcode.Usage, "bench takes one argument, which must be ops, peak, cores, step, start, data, layouts, contexts, experts, comm, ladder, plans or serve; it has %q", c.Args().Slice())
+				return exitcode.Errorf(exitcode.Usage, "bench accepts one argument, which must be ops, peak, cores, step, start, data, layouts, contexts, experts, comm, ladder, plans or serve, but has %q", c.Args().Slice())
 			}
 			switch what := c.Args().First(); what {
 			case "start":

@@ -210,7 +210,7 @@ func TestFlagErrors(t *testing.T) {
 		{"--dropout 1", "--dropout must be below 1, not 1"},
 		{"--bf16 --fp16", "--fp32, --bf16 and --fp16 cannot be combined; give one"},
 		{"oops", "bench oops: the part must be ops, peak,"},
-		{"ops start", "bench takes one argument"},
+		{"ops start", "bench accepts one argument"},
 		{"experts --model gpt2-124m", "has no experts; use a model with experts, such as moe-237m"},
 		{"contexts --only nope", "no name of an exchange contains this text; choose from cp2 p2p,"},
 		{"contexts --seq-length 1020", "--seq-length 1020 is not a multiple of 8"},

@@ -52,7 +52,7 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 			&cli.BoolFlag{Name: "hosts", Usage: "check all hosts of a run at once: monotron launch --hostfile FILE -- doctor --hosts"}},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return exitcode.Errorf(exitcode.Usage, "doctor takes no arguments, but has %q", c.Args().First())
+				return exitcode.Errorf(exitcode.Usage, "doctor accepts no arguments, but has %q", c.Args().First())
 			}
 			if c.Bool("hosts") {
 				return examineHosts(c.Context, open, c.App.Writer, c.Bool("json"))

@@ -173,7 +173,7 @@ func TestRefusals(t *testing.T) {
 		{exitcode.Usage, "--load is a flag of pretrain_gpt that finetune sets itself; give --model instead", []string{"--data", rows, "--model", model, "--output", dir, "--load=" + model}},
 		{exitcode.Usage, "--lr 0 would train nothing", []string{"--data", rows, "--model", model, "--output", dir, "--lr", "0"}},
 		{exitcode.Usage, "--beta 0 would ignore the preferences", []string{"--data", filepath.Join(golden.Dir(t, "dpo"), "text.jsonl"), "--model", model, "--output", dir, "--tuning", "dpo", "--beta", "0"}},
-		{exitcode.BadData, prompts + `:2: field "answer": missing; --reward exact compares answers with this field`, []string{"--data", prompts, "--model", model, "--output", dir, "--tuning", "grpo", "--reward", "exact"}},
+		{exitcode.BadData, prompts + `:2: field "answer": the field is missing; --reward exact compares answers with this field`, []string{"--data", prompts, "--model", model, "--output", dir, "--tuning", "grpo", "--reward", "exact"}},
 		{exitcode.Usage, "is not a positive multiple of --micro-batch-size 5 times 2 data-parallel ranks", []string{"--data", rows, "--model", model, "--output", dir, "--batch-tokens", "700", "--micro-batch-size", "5", "--world-size", "2"}},
 		{exitcode.Usage, "--micro-batch-size 1 times 2 data-parallel ranks: use 2 or 4", []string{"--data", rows, "--model", model, "--output", dir, "--batch-size", "3", "--world-size", "2"}},
 		{exitcode.Usage, "--packing must be bfd, bfd_split, in_order or none, not x", []string{"--data", rows, "--model", model, "--output", dir, "--packing", "x"}},

@@ -32,7 +32,7 @@ func Dataset() *cli.Command {
 
 func runDataset(c *cli.Context) (err error) {
 	if c.NArg() != 1 {
-		return exitcode.Errorf(exitcode.Usage, "inspect dataset takes one PREFIX (the path without .bin and .idx), but has %d arguments", c.NArg())
+		return exitcode.Errorf(exitcode.Usage, "inspect dataset needs one PREFIX (the path without .bin and .idx), but has %d arguments", c.NArg())
 	}
 	var tok tokenizer.Tokenizer
 	if c.IsSet("tokenizer-type") {

@@ -69,7 +69,7 @@ func readHost(words []string) (h remoteHost, err error) {
 	for _, word := range words[1:] {
 		value, is := strings.CutPrefix(word, "slots=")
 		if !is {
-			return h, exitcode.Errorf(exitcode.Usage, "%q is not expected; a line must be HOST, HOST:RANKS or HOST slots=RANKS", word)
+			return h, exitcode.Errorf(exitcode.Usage, "unexpected %q; a line must be HOST, HOST:RANKS or HOST slots=RANKS", word)
 		}
 		slots = value
 	}

@@ -20,7 +20,7 @@ func TestHostfiles(t *testing.T) {
 		"-oProxyCommand=x slots=1": "line 1: \"-oProxyCommand=x\" is not a valid host name",
 		"a;b":                      "is not a valid host name",
 		"a\nb slots=x":             "line 2: \"x\" is not a number of ranks",
-		"a gpus=3":                 "\"gpus=3\" is not expected",
+		"a gpus=3":                 "unexpected \"gpus=3\"",
 		"# nobody":                 "lists no host",
 	} {
 		path := filepath.Join(t.TempDir(), "hosts")

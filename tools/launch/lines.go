@@ -46,7 +46,7 @@ func (c *console) err() error {
 	if c.lost == nil {
 		return nil
 	}
-	return exitcode.Errorf(exitcode.IO, "the output of the ranks cannot be written: %w; they were asked to save and exit", c.lost)
+	return exitcode.Errorf(exitcode.IO, "the output of the ranks cannot be written: %w; the ranks were asked to save and exit", c.lost)
 }
 
 // note prints a line of our own.

@@ -34,7 +34,7 @@ func (o *options) endStale(notes io.Writer) error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return exitcode.Errorf(exitcode.IO, "processes %v, ranks of an earlier start of this command, do not end, perhaps because they wait for a driver or a disk; restart this host", left)
+			return exitcode.Errorf(exitcode.IO, "processes %v from an earlier start of this command do not end, possibly because they are waiting for a driver or a disk; restart this host", left)
 		}
 		if !noted {
 			fmt.Fprintf(notes, "launch: ending processes %v, which an earlier start of this command left\n", left)

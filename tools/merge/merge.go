@@ -36,7 +36,7 @@ func run(c *cli.Context) error {
 	}
 	in, out := c.String("input"), c.String("output-prefix")
 	if in == "" || out == "" {
-		return exitcode.Errorf(exitcode.Usage, "--input and --output-prefix are needed")
+		return exitcode.Errorf(exitcode.Usage, "--input or --output-prefix is missing; give both")
 	}
 	prefixes, err := pairs(in)
 	if err != nil {

@@ -61,7 +61,7 @@ func between[T int | float64](all *[]error, param string, x *T, least, most, oth
 		return otherwise
 	}
 	if !(*x >= least && *x <= most) {
-		*all = append(*all, wrong(param, "%v is not from %v to %v", *x, least, most))
+		*all = append(*all, wrong(param, "the value must be from %v to %v, not %v", least, most, *x))
 	}
 	return *x
 }
@@ -185,14 +185,14 @@ func (q *ask) bias(all *[]error, l *loaded) inference.Bias {
 
 func (q *ask) stops(all *[]error, l *loaded) []string {
 	if len(q.Stop) > mostStops {
-		*all = append(*all, wrong("stop", "there are %d texts; at most %d are allowed", len(q.Stop), mostStops))
+		*all = append(*all, wrong("stop", "there are %d strings; at most %d are allowed", len(q.Stop), mostStops))
 	}
 	if len(q.Stop) > 0 && l.Tok == nil {
-		*all = append(*all, wrong("stop", "this model has no tokenizer; use stop_token_ids, which takes ids"))
+		*all = append(*all, wrong("stop", "this model has no tokenizer; use stop_token_ids, which accepts ids"))
 	}
 	for _, text := range q.Stop {
 		if text == "" || len(text) > mostStop {
-			*all = append(*all, wrong("stop", "a text has %d bytes; it must have 1 to %d", len(text), mostStop))
+			*all = append(*all, wrong("stop", "a string has %d bytes; it must have 1 to %d", len(text), mostStop))
 		}
 	}
 	return q.Stop
@@ -209,7 +209,7 @@ func (l *loaded) length(param string, asked *int, otherwise, prompt int) (int, e
 		n = *asked
 	}
 	if n < 0 {
-		return 0, wrong(param, "%d is negative", n)
+		return 0, wrong(param, "the value must be at least 0, not %d", n)
 	}
 	if l.Context > 0 && (prompt > l.Context || n > l.Context-prompt) {
 		return 0, &problem{Status: 400, Message: l.tooLong(prompt, n), Param: param, Code: "context_length_exceeded"}
@@ -221,7 +221,7 @@ func (l *loaded) length(param string, asked *int, otherwise, prompt int) (int, e
 }
 
 func (l *loaded) tooLong(prompt, n int) string {
-	return "the prompt has " + strconv.Itoa(prompt) + " tokens; with " + strconv.Itoa(n) + " to follow they exceed the model's " + strconv.Itoa(l.Context) + " positions"
+	return "the prompt has " + strconv.Itoa(prompt) + " tokens, which together with " + strconv.Itoa(n) + " tokens to generate exceed the model's " + strconv.Itoa(l.Context) + " positions"
 }
 
 func isUTF8(b []byte) bool { return utf8.Valid(b) }

@@ -103,7 +103,7 @@ func (s *server) tokenize(w http.ResponseWriter, r *http.Request, l *loaded) err
 			_, ids, err = l.render(messages, &q.templateAsk, q.Special)
 		}
 	case q.Prompt == nil:
-		err = wrong("prompt", "missing; it must be the text to tokenize")
+		err = wrong("prompt", "the field is missing; it must be the string to tokenize")
 	default:
 		ids, err = l.encodeText("prompt", *q.Prompt, q.Special != nil && !*q.Special)
 	}
@@ -168,7 +168,7 @@ func (p *prompts) UnmarshalJSON(data []byte) (err error) {
 	return nil
 }
 
-var errNoPrompt = wrong("prompt", "the value must be a text, a list of token ids, or a list of texts or of such lists")
+var errNoPrompt = wrong("prompt", "the value must be a string, a list of token ids, or a list of strings or of such lists")
 
 // opening gives the first character of a JSON value and, of a list, its first item's.
 func opening(data []byte) (first, second byte) {
@@ -205,7 +205,7 @@ func (p *prompts) each(l *loaded, plain bool) (all [][]int32, err error) {
 	}
 	all = append(all, p.ids...)
 	if len(all) == 0 {
-		return nil, wrong("prompt", "missing; it must be a text, a list of token ids, or a list of texts or of such lists")
+		return nil, wrong("prompt", "the field is missing; it must be a string, a list of token ids, or a list of strings or of such lists")
 	}
 	return all, nil
 }
@@ -221,7 +221,7 @@ func (w *words) UnmarshalJSON(data []byte) error {
 	}
 	var all []string
 	if err := json.Unmarshal(data, &all); err != nil {
-		return wrong("stop", "the value must be a text or a list of texts")
+		return wrong("stop", "the value must be a string or a list of strings")
 	}
 	*w = all
 	return nil

@@ -42,7 +42,7 @@ func (o *othersAsk) refuse(all *[]error) {
 	}{
 		{"truncate_prompt_tokens", o.Truncate, "not supported; send a shorter prompt", nil},
 		// What the text may be.
-		{"allowed_token_ids", o.AllowedIDs, "not supported; use logit_bias, which takes ids", nil},
+		{"allowed_token_ids", o.AllowedIDs, "not supported; use logit_bias, which accepts ids", nil},
 		{"bad_words", o.BadWords, "not supported; use a logit_bias of -100 to ban an id", []string{"[]"}},
 		{"ebnf", o.EBNF, format, nil},
 		{"grammar", o.Grammar, format, []string{`""`}},

@@ -357,9 +357,9 @@ func checkText(data []byte) error {
 		return nil
 	}
 	if bad.Key == "" {
-		return &problem{Status: http.StatusBadRequest, Message: "the request's body is not text: " + bad.Error()}
+		return &problem{Status: http.StatusBadRequest, Message: "the request's body is not valid text: " + bad.Error()}
 	}
-	return wrong(strings.ToValidUTF8(bad.Key, "?"), "the value is not text: %s", bad)
+	return wrong(strings.ToValidUTF8(bad.Key, "?"), "the value is not valid text: %s", bad)
 }
 
 // readKeys reads one key a line; empty lines and those that begin with # are none.

@@ -12,7 +12,7 @@ import (
 // of calls in the form that this model's template reads.
 func (l *loaded) turns(raw json.RawMessage) (list []message, err error) {
 	if !given(raw) {
-		return nil, wrong("messages", "missing; it must be a list of {role, content}")
+		return nil, wrong("messages", "the field is missing; it must be a list of {role, content}")
 	}
 	if json.Unmarshal(raw, &list) != nil {
 		return nil, wrong("messages", "the value must be a list of {role, content}")

@@ -55,7 +55,7 @@ func Completion(links ...string) *cli.Command {
 		Action: func(c *cli.Context) error {
 			script := scripts[c.Args().First()]
 			if script == "" || c.Args().Len() != 1 {
-				return exitcode.Errorf(exitcode.Usage, "completion takes one shell, which must be bash, zsh or fish, not %q", strings.Join(c.Args().Slice(), " "))
+				return exitcode.Errorf(exitcode.Usage, "completion needs the name of a shell, which must be bash, zsh or fish, not %q", strings.Join(c.Args().Slice(), " "))
 			}
 			_, err := fmt.Fprintf(c.App.Writer, script, strings.Join(append([]string{"monotron"}, links...), " "))
 			return exitcode.With(exitcode.IO, err)

@@ -30,7 +30,7 @@ func Man(program func() *cli.App) *cli.Command {
 			if c.Args().Present() {
 				one := app.Command(c.Args().First())
 				if one == nil || c.Args().Len() > 1 {
-					return exitcode.Errorf(exitcode.Usage, "man takes the name of one command; monotron --help lists them")
+					return exitcode.Errorf(exitcode.Usage, "man accepts the name of one command; monotron --help lists the commands")
 				}
 				page = cli.App{Name: one.Name, Usage: one.Usage, Description: one.Description, Flags: one.Flags, Commands: one.Subcommands}
 			}

@@ -54,7 +54,7 @@ func run(c *cli.Context) error {
 	pattern, ok := patterns[c.String("pattern")]
 	switch {
 	case len(c.StringSlice("input")) == 0 || c.String("output-dir") == "":
-		return exitcode.Errorf(exitcode.Usage, "--input and --output-dir are needed")
+		return exitcode.Errorf(exitcode.Usage, "--input or --output-dir is missing; give both")
 	case !ok:
 		return argv.WrongChoice("pattern", c.String("pattern"), "gpt2", "llama3", "qwen2", "o200k")
 	case !slices.Contains([]string{"", "jsonl", "text"}, c.String("input-format")):

@@ -39,7 +39,7 @@ func caseCommand(open func(string) (*device.Device, error)) *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
-				return exitcode.Errorf(exitcode.Usage, "verify case takes one PATH, but has %d", c.NArg())
+				return exitcode.Errorf(exitcode.Usage, "verify case needs one PATH, but has %d", c.NArg())
 			}
 			path := c.Args().First()
 			// The file says what kind of case it is.

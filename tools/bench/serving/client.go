@@ -104,7 +104,7 @@ func (a *answer) read(r io.Reader, began time.Time) error {
 			return errors.New("the server sent an event that is not JSON")
 		}
 		if c.Error != nil {
-			return errors.New("an error within the stream")
+			return errors.New("the server sent an error in the stream")
 		}
 		if c.Usage != nil {
 			a.tokens = c.Usage.Completion
@@ -126,7 +126,7 @@ func (a *answer) read(r io.Reader, began time.Time) error {
 	if err := lines.Err(); err != nil {
 		return err
 	}
-	return errors.New("a stream that ended early")
+	return errors.New("the stream ended early")
 }
 
 func (k *client) send(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
@@ -173,9 +173,9 @@ func worded(err error) string {
 	case errors.As(err, &r):
 		return fmt.Sprintf("status %d", r.status)
 	case errors.Is(err, context.DeadlineExceeded):
-		return "no end within --request-timeout"
+		return "not complete within --request-timeout"
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return "a connection that ended early"
+		return "the connection ended early"
 	}
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
 		err = inner

@@ -88,7 +88,7 @@ func TestCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	one := r.Rates[0]
-	if one.Requests != 40 || one.Answered != 20 || one.Failed["status 429"] != 10 || one.Failed["a stream that ended early"] != 10 || one.Tokens != 140 || one.Good != 20 {
+	if one.Requests != 40 || one.Answered != 20 || one.Failed["status 429"] != 10 || one.Failed["the stream ended early"] != 10 || one.Tokens != 140 || one.Good != 20 {
 		t.Errorf("%+v", one)
 	}
 	if len(asked) != 41 || r.Model != "parrot" {

@@ -84,7 +84,7 @@ func Prompts(c *cli.Context, tok tokenizer.Tokenizer) ([][]int32, error) {
 		texts = append(texts, text)
 	}
 	if tok == nil {
-		return nil, exitcode.Errorf(exitcode.Usage, "this folder does not name a tokenizer; give --tokenizer-type and its files, or --prompt-ids")
+		return nil, exitcode.Errorf(exitcode.Usage, "the model's folder does not name a tokenizer; give --tokenizer-type and its files, or --prompt-ids")
 	}
 	// Their tokens.
 	prompts := make([][]int32, len(texts))

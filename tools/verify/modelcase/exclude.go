@@ -63,7 +63,7 @@ func elements(text string, n int) ([]bool, error) {
 	if rest, ok := strings.CutPrefix(text, "reshaped "); ok {
 		dims, after, found := strings.Cut(rest, ":")
 		if !found {
-			return nil, fmt.Errorf("%q: an index must follow the shape", text)
+			return nil, fmt.Errorf("%q must have an index after the shape, as in reshaped SHAPE:INDEX", text)
 		}
 		var err error
 		if shape, err = reshaped(dims, n); err != nil {
