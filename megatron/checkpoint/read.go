@@ -100,7 +100,7 @@ func Check(src Source) error {
 	for _, p := range []struct {
 		what string
 		list []string
-	}{{"missing", missing}, {"not of this model", extra}, {"of another shape", wrong}} {
+	}{{"missing", missing}, {"not of this model", extra}, {"of a different shape", wrong}} {
 		if len(p.list) > 0 {
 			problems = append(problems, fmt.Sprintf("%d %s: %s", len(p.list), p.what, strings.Join(p.list, ", ")))
 		}

@@ -202,7 +202,7 @@ func (p *ParamScheduler) Load(st SchedulerState, override, useCheckpoint bool) (
 	reconcile("weight decay samples", p.WDSamples == st.WDSamples || constant(p.WDStyle, st.WDStyle), p.WDSamples, st.WDSamples, func() { p.WDSamples = st.WDSamples })
 	reconcile("weight decay style", p.WDStyle == st.WDStyle, p.WDStyle, st.WDStyle, func() { p.WDStyle = st.WDStyle })
 	if len(problems) > 0 {
-		return nil, exitcode.With(exitcode.Usage, fmt.Errorf("the checkpoint was trained with another schedule:\n%w\ngive --override-opt-param-scheduler to continue with the schedule of the command line, or --use-checkpoint-opt-param-scheduler to continue with that of the checkpoint", errors.Join(problems...)))
+		return nil, exitcode.With(exitcode.Usage, fmt.Errorf("the checkpoint was trained with a different schedule:\n%w\ngive --override-opt-param-scheduler to continue with the schedule of the command line, or --use-checkpoint-opt-param-scheduler to continue with that of the checkpoint", errors.Join(problems...)))
 	}
 	p.samples = st.Samples
 	return notes, p.styles()

@@ -86,7 +86,7 @@ func (w *writingAdapter) outputs(a spec.Adapter) ([]gguf.Output, error) {
 	}
 	t, r := &w.c.list[at.pieces[0][0]], int64(a.Rank)
 	if len(at.pieces) > 1 || !t.pieces[at.pieces[0][1]].plain() || t.column != nil {
-		return nil, exitcode.Errorf(exitcode.Usage, "module %s: GGUF stores the weight in another layout, for which an adapter cannot be converted; leave --adapter-only out to merge the adapter", a.Module)
+		return nil, exitcode.Errorf(exitcode.Usage, "module %s: GGUF stores the weight in a different layout, to which an adapter cannot be converted; leave --adapter-only out to merge the adapter", a.Module)
 	}
 	// A [rank, in], B [out, rank].
 	down, err := w.f.Values(mpu.AdapterPrefix + a.Module + ".lora_A.weight")

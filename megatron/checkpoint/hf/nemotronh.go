@@ -81,7 +81,7 @@ func (c *reading) hybridLayers(f *fields) spec.HybridLayers {
 		c.fail("hybrid_override_pattern %q: %v", pattern, err)
 	}
 	if n := f.Layers; n != nil && int(*n) != len(pattern) {
-		c.fail("num_hidden_layers is %d, but %d layers are named", *n, len(pattern))
+		c.fail("num_hidden_layers is %d, but the list of layer types has %d entries", *n, len(pattern))
 	}
 	return layers
 }

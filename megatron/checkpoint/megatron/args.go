@@ -275,7 +275,7 @@ func (a Args) check(m *spec.Model) error {
 	}
 	// The vocabulary, experts and predictions.
 	if m.PaddedVocabSize < m.VocabSize || m.PaddedVocabSize > 2*most || m.MaxPositions < 0 || m.MaxPositions > most {
-		return fmt.Errorf("args.padded_vocab_size %d with vocab_size %d, max_position_embeddings %d do not describe a valid model", m.PaddedVocabSize, m.VocabSize, m.MaxPositions)
+		return fmt.Errorf("args.padded_vocab_size %d with vocab_size %d and max_position_embeddings %d do not describe a valid model", m.PaddedVocabSize, m.VocabSize, m.MaxPositions)
 	}
 	if e := m.Experts; e != nil && (e.Num < 1 || e.Num > maxLayers || e.FFNHiddenSize < 1 || e.FFNHiddenSize > most || e.SharedFFN < 0 || e.SharedFFN > most) {
 		return fmt.Errorf("args.num_experts %d, moe_ffn_hidden_size %d, moe_shared_expert_intermediate_size %d do not describe a valid model", e.Num, e.FFNHiddenSize, e.SharedFFN)

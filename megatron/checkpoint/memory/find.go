@@ -144,7 +144,7 @@ func (s *Store) Load(f *Found, tensors []mpu.Stored) (state checkpoint.State, er
 	}
 	data, a, err := own.content()
 	if err == nil && (a.Layout != s.layout || int64(len(data)) != s.bytes) {
-		err = fmt.Errorf("the shard belongs to another layout")
+		err = fmt.Errorf("the shard belongs to a different layout")
 	}
 	if err != nil {
 		return state, exitcode.Errorf(exitcode.Internal, "memory checkpoint of iteration %d: the shard of rank %d: %w", f.Iteration, rank, err)

@@ -103,7 +103,7 @@ func (t *Tensor) check(files []File, stretches [][]stretch, comparisons *int) er
 		}
 		f := files[p.File]
 		if p.Offset < f.HeaderBytes || p.Offset > f.Bytes-n {
-			return fmt.Errorf("piece %d: its %[3]d bytes from byte %[2]d on lie outside the data of %[4]q", i, p.Offset, n, f.Name)
+			return fmt.Errorf("piece %d: its %[3]d bytes from byte %[2]d are outside the data of %[4]q", i, p.Offset, n, f.Name)
 		}
 		stretches[p.File] = append(stretches[p.File], stretch{p.Offset, p.Offset + n})
 	}

@@ -251,7 +251,7 @@ func locationOf(dir string, info *pickle.Dict, sizes map[string]int64) (location
 	}
 	// The stretch lies in it.
 	if from < 0 || n < 0 || from > size-n {
-		return location{}, fmt.Errorf("%[2]d bytes from byte %[1]d on exceed the %[3]d bytes of %[4]s: the file is truncated, or from another save", from, n, size, filepath.Join(dir, name))
+		return location{}, fmt.Errorf("%[2]d bytes from byte %[1]d exceed the %[3]d bytes of %[4]s: the file is truncated, or from another save", from, n, size, filepath.Join(dir, name))
 	}
 	return location{name, from, n}, nil
 }
