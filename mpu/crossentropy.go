@@ -339,7 +339,7 @@ func joinParts(d *device.Device, s *device.Scope, all Tensor, c *block) {
 	d.Fill(nobody, -1)
 	d.CrossEntropyStats(device.CrossEntropyStatsArgs{Logits: parted, Labels: nobody, Max: c.max(), Sum: c.sum(), Target: c.target(), Columns: parts})
 	d.Fill(c.target(), 0)
-	d.ColumnSum(c.target(), device.Strided(all.Slice(1, 1, 1).Data, dtype, []int64{parts, rows}, []int64{2 * rows, 1}))
+	d.ColumnSum(device.ColumnSumArgs{Out: c.target(), X: device.Strided(all.Slice(1, 1, 1).Data, dtype, []int64{parts, rows}, []int64{2 * rows, 1})})
 }
 
 // LossesOf sets loss f32 [rows] to the losses of rows of complete logits f32 [rows, width]. They have the bits that

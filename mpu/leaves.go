@@ -42,39 +42,30 @@ func (l Leaves) number(d *device.Device, leaf device.Tensor, first int64) {
 // exact reports whether the gradient of p is a sum on a grid.
 func (p *Param) exact() bool { return p.Grid.Given() }
 
-// AddTo calls add to add what `rows` rows contribute to the gradients of params. Usually that is one
-// call for all rows, with the gradients themselves. If gradients are sums on a grid
-// (--layout-invariant), there is one call for each leaf, with f32 zeros, which are then added to the
-// grid. of gives the leaf's rows of an operand.
-func (l Leaves) AddTo(d *device.Device, params []*Param, rows int64, add func(grads []device.Tensor, of func(device.Tensor) device.Tensor)) {
-	var grads []device.Tensor
-	for _, p := range params {
-		grads = append(grads, p.Grad)
-	}
-	// Without the grid the gradients take everything at once.
+// AddTo calls add to add what `rows` rows contribute to the gradients of params. Usually it gives the gradients
+// themselves, and no leaves. If gradients are sums on a grid (--layout-invariant), it gives f32 zeros [leaves, ..] for the sums
+// of the leaves, which are then added to the grid.
+func (l Leaves) AddTo(d *device.Device, params []*Param, rows int64, add func(grads []device.Tensor, leaves Leaves)) {
+	grads := make([]device.Tensor, len(params))
 	if !params[0].exact() {
-		add(grads, func(t device.Tensor) device.Tensor { return t })
+		for i, p := range params {
+			grads[i] = p.Grad
+		}
+		add(grads, Leaves{})
 		return
 	}
-	// With it, each leaf's sum is made in zeros and added to the grid.
 	s := d.Arena.Scope(device.Workspace)
 	defer s.Release()
-	leaf := make([]device.Tensor, len(params))
 	for i, p := range params {
-		leaf[i] = s.Alloc(device.F32, p.Shape...)
+		grads[i] = s.Alloc(device.F32, append([]int64{rows / l.Chunk}, p.Shape...)...)
+		d.Fill(grads[i], 0)
 	}
-	l.Each(rows, func(of func(device.Tensor) device.Tensor) {
-		for _, t := range leaf {
-			d.Fill(t, 0)
+	add(grads, l)
+	for i, p := range params {
+		if !p.Frozen {
+			d.GridAdd(device.GridAddArgs{Sum: p.Grad, X: grads[i], Grid: p.Grid, Peak: p.Peak})
 		}
-		add(leaf, of)
-		for i, p := range params {
-			if p.Frozen {
-				continue
-			}
-			d.GridAdd(device.GridAddArgs{Sum: p.Grad, X: leaf[i], Grid: p.Grid, Peak: p.Peak})
-		}
-	})
+	}
 }
 
 // Share is how many leaves each rank has of an axis that is cut over the region's ranks; 0: no

@@ -435,7 +435,7 @@ func biasGradient(d *device.Device, h *Hooks, b *Param, dy device.Tensor) {
 	if b == nil || b.Frozen {
 		return
 	}
-	h.leaves().AddTo(d, []*Param{b}, dy.Shape[0], func(grads []device.Tensor, of func(device.Tensor) device.Tensor) {
-		d.ColumnSum(grads[0], of(dy))
+	h.leaves().AddTo(d, []*Param{b}, dy.Shape[0], func(grads []device.Tensor, leaves Leaves) {
+		d.ColumnSum(device.ColumnSumArgs{Out: grads[0], X: dy, Chunk: int32(leaves.Chunk), Batch: int32(leaves.Batch)})
 	})
 }

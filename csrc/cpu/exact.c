@@ -10,9 +10,9 @@ static int64_t two_phases(int64_t n, int32_t phase) { return phase == 0 ? mt_fla
 
 static int64_t grid_tiles(const void *args, int32_t phase) {
   const mt_grid_add_args *a = args;
-  return phase == 1 && !mt_given(&a->peak) ? 0 : two_phases(mt_len(&a->x), phase);
+  return phase == 1 && !mt_given(&a->peak) ? 0 : two_phases(mt_len(&a->sum), phase);
 }
-static int64_t grid_scratch(const void *args) { return mt_flat_tiles(mt_len(&((const mt_grid_add_args *)args)->x)) * (int64_t)sizeof(int32_t); }
+static int64_t grid_scratch(const void *args) { return mt_flat_tiles(mt_len(&((const mt_grid_add_args *)args)->sum)) * (int64_t)sizeof(int32_t); }
 
 static int64_t squares_tiles(const void *args, int32_t phase) { return two_phases(mt_len(&((const mt_exact_squares_args *)args)->x), phase); }
 static int64_t squares_scratch(const void *args) {
@@ -26,7 +26,7 @@ MT_OP_OF_ANY_WIDTH(exact_squares, squares_tiles, squares_scratch)
 
 static int32_t K(grid_add)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
   const mt_grid_add_args *a = args;
-  int64_t n = mt_len(&a->x);
+  int64_t n = mt_len(&a->sum), end = mt_len(&a->x); /* x has rows of n */
   int32_t *peaks = scratch;
   if (phase == 1) {
     int32_t *peak = a->peak.data; /* a number that is not negative, by its bits */
@@ -37,15 +37,18 @@ static int32_t K(grid_add)(mt_context *ctx, const void *args, void *scratch, int
   double grid = mt_given(&a->grid) ? *(const double *)a->grid.data : 0, *sum = (double *)a->sum.data + r.from;
   vd magic = v_magic(grid);
   if (a->x.dtype == MT_F64) {
-    const double *x = (const double *)a->x.data + r.from;
-    for (int64_t i = 0; i < r.to - r.from; i++) sum[i] += (x[i] + magic[0]) - magic[0];
+    for (int64_t from = r.from; from < end; from += n) {
+      const double *x = (const double *)a->x.data + from;
+      for (int64_t i = 0; i < r.to - r.from; i++) sum[i] += (x[i] + magic[0]) - magic[0];
+    }
     return 0;
   }
   vi peak = {0};
-  V_EACH(r.to - r.from, i, m,
-    vf x = v_load_n(a->x.data, MT_F32, r.from + i, m);
-    peak = v_larger(peak, v_magnitude(x));
-    v_add_on_grid(sum + i, m, v_lo(x), v_hi(x), magic););
+  for (int64_t from = r.from; from < end; from += n)
+    V_EACH(r.to - r.from, i, m,
+      vf x = v_load_n(a->x.data, MT_F32, from + i, m);
+      peak = v_larger(peak, v_magnitude(x));
+      v_add_on_grid(sum + i, m, v_lo(x), v_hi(x), magic););
   peaks[tile] = v_largest_bits(peak);
   return 0;
 }

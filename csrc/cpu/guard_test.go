@@ -84,7 +84,7 @@ func (g guarded) every(dtype device.DType, h int64) {
 	d.CrossEntropyGrad(device.CrossEntropyGradArgs{D: value(), Logits: logits, Labels: ids, Max: stat(), Sum: stat(), Weight: stat(), Columns: h})
 	d.DropoutAdd(device.DropoutAddArgs{Out: value(), X: value(), Bias: weight, Residual: value(), Drop: drop})
 	d.DropoutBackward(device.DropoutBackwardArgs{DX: value(), DY: value(), Drop: drop})
-	d.ColumnSum(sum, value())
+	d.ColumnSum(device.ColumnSumArgs{Out: sum, X: value()})
 	d.Add(value(), value(), value())
 	d.Copy(logits, value())
 	d.Copy(value(), logits)

@@ -174,6 +174,12 @@ func TestGradientsOnGridsHaveNoOrder(t *testing.T) {
 	devicetest.GridsHaveNoOrder(t, d)
 }
 
+// Claim (op_sums.go): the sums of a leaf do not depend on the others.
+func TestSumsOfLeaves(t *testing.T) {
+	d, _ := common(t)
+	devicetest.SumsOfLeaves(t, d)
+}
+
 // Claim (docs/invariance.md): gradients of experts do not depend on which leaves come together.
 func TestGroupsHaveNoOrder(t *testing.T) {
 	d := opened(t)

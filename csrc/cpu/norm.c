@@ -4,6 +4,13 @@
  * combines the tiles in their order. */
 #ifndef MT_ISA
 #define MT_KERNELS "norm.c"
+#include "cpu.h"
+#include "tile.h"
+
+/* The weights' gradients are sums of each leaf, or of all rows, by itself. */
+static int64_t backward_leaves(const mt_norm_backward_args *a) { return a->chunk ? a->x.shape[0] / a->chunk : 1; }
+static int64_t backward_rows(const mt_norm_backward_args *a) { return a->chunk ? a->chunk : mt_rows(&a->x); }
+
 #include "isa.h"
 
 static int64_t forward_tiles(const void *args, int32_t phase) {
@@ -13,13 +20,13 @@ static int64_t forward_tiles(const void *args, int32_t phase) {
 
 static int64_t backward_tiles(const void *args, int32_t phase) {
   const mt_norm_backward_args *a = args;
-  return mt_part_tiles(mt_rows(&a->x), mt_last(&a->x), phase);
+  return backward_leaves(a) * mt_part_tiles(backward_rows(a), mt_last(&a->x), phase);
 }
 
 static int64_t backward_scratch(const void *args) {
   const mt_norm_backward_args *a = args;
   int64_t h = mt_last(&a->x);
-  return mt_part_count(mt_rows(&a->x), h) * 2 * h * (int64_t)sizeof(float);
+  return backward_leaves(a) * mt_part_count(backward_rows(a), h) * 2 * h * (int64_t)sizeof(float);
 }
 
 const uint32_t mt_cpu_known_norm_kind = MT_BIT(MT_LAYER_NORM_KIND) | MT_BIT(MT_RMS_NORM_KIND);
@@ -74,7 +81,7 @@ V void K(backward_row)(const mt_norm_backward_args *a, int T, int64_t row, float
   const void *residual = mt_given(&a->residual) ? mt_row(&a->residual, row) : NULL;
   void *dx = mt_row(&a->dx, row);
   int rms = a->kind == MT_RMS_NORM_KIND;
-  float rstd = ((const float *)a->rstd.data)[row], mean = rms ? 0 : ((const float *)a->mean.data)[row], one = a->one_plus ? 1 : 0;
+  float rstd = ((const float *)a->rstd.data)[row * a->rstd.stride[0]], mean = rms ? 0 : ((const float *)a->mean.data)[row * a->mean.stride[0]], one = a->one_plus ? 1 : 0;
   vf sumG = {0}, sumP = {0}; /* h/LANES values a lane */
   /* beyond the end dy is 0, and so are g and g·x̂ */
   V_EACH(h, i, m,
@@ -94,19 +101,31 @@ V void K(backward_row)(const mt_norm_backward_args *a, int T, int64_t row, float
     v_store_n(dx, T, i, m, d););
 }
 
+/* The call for the rows of a leaf alone. */
+static mt_norm_backward_args K(leaf_of)(const mt_norm_backward_args *a, int64_t leaf) {
+  mt_norm_backward_args of = *a;
+  if (a->chunk == 0) return of;
+  mt_tensor *all[] = {&of.dx, &of.dy, &of.x, &of.residual, &of.mean, &of.rstd};
+  for (int i = 0; i < 6; i++) *all[i] = mt_leaf(*all[i], leaf, a->chunk, a->batch);
+  return of;
+}
+
 static int32_t K(norm_backward)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
   const mt_norm_backward_args *a = args;
-  int64_t rows = mt_rows(&a->x), h = mt_last(&a->x), parts = mt_part_count(rows, h);
+  int64_t rows = backward_rows(a), h = mt_last(&a->x), parts = mt_part_count(rows, h);
   if (phase == 0) {
     float *sums = (float *)scratch + tile * 2 * h;
-    mt_range r = mt_part_range(rows, h, tile);
+    mt_norm_backward_args of = K(leaf_of)(a, tile / parts);
+    mt_range r = mt_part_range(rows, h, tile % parts);
     memset(sums, 0, 2 * h * sizeof *sums);
-    V_BY_DTYPE(a->x.dtype, for (int64_t row = r.from; row < r.to; row++) K(backward_row)(a, T, row, sums, sums + h));
+    V_BY_DTYPE(of.x.dtype, for (int64_t row = r.from; row < r.to; row++) K(backward_row)(&of, T, row, sums, sums + h));
     return 0;
   }
-  mt_range columns = mt_part_columns(parts, h, tile);
-  v_add_parts(a->dgamma.data, scratch, parts, 2 * h, columns);
-  if (mt_given(&a->dbeta)) v_add_parts(a->dbeta.data, (float *)scratch + h, parts, 2 * h, columns);
+  int64_t blocks = mt_part_blocks(parts, h), leaf = tile / blocks;
+  const float *sums = (const float *)scratch + leaf * parts * 2 * h;
+  mt_range columns = mt_part_columns(parts, h, tile % blocks);
+  v_add_parts((float *)a->dgamma.data + leaf * a->dgamma.stride[0], sums, parts, 2 * h, columns);
+  if (mt_given(&a->dbeta)) v_add_parts((float *)a->dbeta.data + leaf * a->dbeta.stride[0], sums + h, parts, 2 * h, columns);
   return 0;
 }
 #endif

@@ -16,16 +16,20 @@ static int64_t stats_tiles(const void *args, int32_t phase) {
   return phase == 0 ? tiles : phase == 1 && tiles > 0;
 }
 
+/* Each leaf, or all rows, by itself. */
+static int64_t column_leaves(const mt_column_sum_args *a) { return a->chunk ? a->x.shape[0] / a->chunk : 1; }
+static int64_t column_rows(const mt_column_sum_args *a) { return a->chunk ? a->chunk : a->x.shape[0]; }
+
 #include "isa.h"
 
 static int64_t column_tiles(const void *args, int32_t phase) {
   const mt_column_sum_args *a = args;
-  return mt_part_tiles(a->x.shape[0], a->x.shape[1], phase);
+  return column_leaves(a) * mt_part_tiles(column_rows(a), a->x.shape[1], phase);
 }
 
 static int64_t column_scratch(const void *args) {
   const mt_column_sum_args *a = args;
-  return mt_part_count(a->x.shape[0], a->x.shape[1]) * a->x.shape[1] * (int64_t)sizeof(float);
+  return column_leaves(a) * mt_part_count(column_rows(a), a->x.shape[1]) * a->x.shape[1] * (int64_t)sizeof(float);
 }
 
 /* Phase 0: the tiles of n elements; phase 1: one, which adds them up. */
@@ -71,13 +75,15 @@ V void K(sum_rows)(const mt_tensor *x, int T, mt_range r, float *sums) {
 
 static int32_t K(column_sum)(mt_context *ctx, const void *args, void *scratch, int32_t phase, int64_t tile) {
   const mt_column_sum_args *a = args;
-  int64_t rows = a->x.shape[0], n = a->x.shape[1], parts = mt_part_count(rows, n);
+  int64_t rows = column_rows(a), n = a->x.shape[1], parts = mt_part_count(rows, n);
   if (phase == 0) {
     float *sums = (float *)scratch + tile * n;
+    mt_tensor x = a->chunk ? mt_leaf(a->x, tile / parts, a->chunk, a->batch) : a->x;
     memset(sums, 0, n * sizeof *sums);
-    V_BY_DTYPE(a->x.dtype, K(sum_rows)(&a->x, T, mt_part_range(rows, n, tile), sums));
+    V_BY_DTYPE(x.dtype, K(sum_rows)(&x, T, mt_part_range(rows, n, tile % parts), sums));
   } else {
-    v_add_parts(a->out.data, scratch, parts, n, mt_part_columns(parts, n, tile));
+    int64_t blocks = mt_part_blocks(parts, n), leaf = tile / blocks;
+    v_add_parts((float *)a->out.data + leaf * a->out.stride[0], (float *)scratch + leaf * parts * n, parts, n, mt_part_columns(parts, n, tile % blocks));
   }
   return 0;
 }

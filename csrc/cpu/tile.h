@@ -49,6 +49,15 @@ static inline int mt_contiguous(const mt_tensor *t) {
 /* Vectors along the last dimension. */
 static inline int64_t mt_rows(const mt_tensor *t) { return mt_len(t) / mt_max(1, mt_last(t)); }
 
+/* The rows of a leaf of t [rows, ..]: `chunk` of them, `batch` apart (ColumnSumArgs). */
+static inline mt_tensor mt_leaf(mt_tensor t, int64_t leaf, int64_t chunk, int64_t batch) {
+  if (!mt_given(&t)) return t;
+  t.data = (char *)t.data + (leaf / batch * chunk * batch + leaf % batch) * t.stride[0] * mt_element(t.dtype);
+  t.shape[0] = chunk;
+  t.stride[0] *= batch;
+  return t;
+}
+
 /* Offset in elements of the row-th such vector. */
 static inline int64_t mt_row_offset(const mt_tensor *t, int64_t row) {
   int64_t at = 0;

@@ -95,7 +95,7 @@ func TestOutOfMemoryOfAnOp(t *testing.T) {
 	t.Setenv("MONOTRON_EMU_MEMORY", "67108864") // what the tensors lie in
 	lack := func() (err error) {
 		defer device.CatchOutOfMemory(&err)
-		d.ColumnSum(sums, x)
+		d.ColumnSum(device.ColumnSumArgs{Out: sums, X: x})
 		return d.Sync()
 	}()
 	var oom *device.OutOfMemory
@@ -103,7 +103,7 @@ func TestOutOfMemoryOfAnOp(t *testing.T) {
 		t.Errorf("%v", lack)
 	}
 	t.Setenv("MONOTRON_EMU_MEMORY", "67112960") // and the least that the op can do with
-	d.ColumnSum(sums, x)
+	d.ColumnSum(device.ColumnSumArgs{Out: sums, X: x})
 	if err := d.Sync(); err != nil {
 		t.Error(err)
 	}

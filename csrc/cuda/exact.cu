@@ -26,8 +26,17 @@ template <typename T> __global__ void grid_add_kernel(const __grid_constant__ mt
 }
 
 static void grid_add(mt_context *ctx, const mt_grid_add_args &a, void *scratch) {
-  int64_t n = length(a.x);
+  int64_t n = length(a.sum);
   if (n == 0) return;
+  if (length(a.x) > n) { /* row by row */
+    for (int64_t at = 0; at < length(a.x); at += n) {
+      mt_grid_add_args row = a;
+      row.x.data = static_cast<char *>(a.x.data) + at * element_size(a.x.dtype);
+      row.x.rank = 1, row.x.shape[0] = n, row.x.stride[0] = 1;
+      grid_add(ctx, row, scratch);
+    }
+    return;
+  }
   int *peaks = static_cast<int *>(scratch);
   if (a.x.dtype == MT_F64) MT_LAUNCH(grid_add_kernel<double>, blocks_for(n, SPREAD), SPREAD, 0, stream_of(ctx), a, peaks);
   else MT_LAUNCH(grid_add_kernel<float>, blocks_for(n, SPREAD), SPREAD, 0, stream_of(ctx), a, peaks);
@@ -35,7 +44,7 @@ static void grid_add(mt_context *ctx, const mt_grid_add_args &a, void *scratch) 
 }
 
 static int64_t grid_add_bytes(const void *args) {
-  return blocks_for(length(static_cast<const mt_grid_add_args *>(args)->x), SPREAD) * (int64_t)sizeof(int);
+  return blocks_for(length(static_cast<const mt_grid_add_args *>(args)->sum), SPREAD) * (int64_t)sizeof(int);
 }
 
 MT_OP(grid_add, grid_add_bytes)

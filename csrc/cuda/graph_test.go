@@ -99,7 +99,7 @@ func TestGraphKeepsItsMemory(t *testing.T) {
 	g := graphOf(t, d)
 	x, out := d.Arena.Zeroed(device.Workspace, device.F32, 64, 8), d.Arena.Zeroed(device.Workspace, device.F32, 8)
 	d.Fill(x, 1)
-	sum := func() error { d.ColumnSum(out, x); return nil }
+	sum := func() error { d.ColumnSum(device.ColumnSumArgs{Out: out, X: x}); return nil }
 	for range 2 {
 		if err := g.Run(sum); err != nil {
 			t.Fatal(err)

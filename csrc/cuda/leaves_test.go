@@ -15,6 +15,9 @@ func TestLeavesAddUp(t *testing.T) { devicetest.LeavesAddUp(t, open(t)) }
 // Claim (docs/invariance.md): gradients on a grid do not depend on the order of the samples.
 func TestGridsHaveNoOrder(t *testing.T) { devicetest.GridsHaveNoOrder(t, open(t)) }
 
+// Claim (op_sums.go): the sums of a leaf do not depend on the others.
+func TestSumsOfLeaves(t *testing.T) { devicetest.SumsOfLeaves(t, open(t)) }
+
 // Claim (docs/invariance.md): gradients of experts do not depend on which leaves come together.
 func TestGroupsHaveNoOrder(t *testing.T) { devicetest.GroupsHaveNoOrder(t, open(t)) }
 

@@ -21,6 +21,9 @@ constexpr int short_threads(int packs) { return packs == 1 ? 256 : 128; }
 /* How many blocks must fit on an SM, by registers. */
 constexpr int blocks_at_least(int packs, int lanes) { return lanes == 0 ? 1 : packs == 4 ? 3 : packs == 1 ? 3 : 4; }
 
+/* The mean or rstd of a row; those of a leaf's rows lie apart. */
+__device__ inline float statistic(const mt_tensor &t, int64_t row) { return data_of<float>(t)[row * t.stride[0]]; }
+
 /* What a thread has of a row and of the one that comes after it: packs of x, dy and the
  * residual, each read by no other thread, so that a wait for its own copies is enough. */
 template <typename T, int N, int PACKS, int LANES> struct fetched_rows {
@@ -43,8 +46,8 @@ template <typename T, int N, int PACKS, int LANES> struct fetched_rows {
         copy_async(at(turn, 1, p), dy + c, 16);
         if (residual) copy_async(at(turn, 2, p), residual + c, 16);
       }
-      rstd = data_of<float>(a.rstd)[row];
-      mean = a.kind == MT_LAYER_NORM_KIND ? data_of<float>(a.mean)[row] : 0;
+      rstd = statistic(a.rstd, row);
+      mean = a.kind == MT_LAYER_NORM_KIND ? statistic(a.mean, row) : 0;
     }
     copy_commit();
   }
@@ -166,7 +169,7 @@ template <typename T, int N> __global__ void norm_weights_kernel(const __grid_co
   if (c < h) {
 #pragma unroll 2
     for (int64_t r = from + threadIdx.y; r < to; r += ROW_THREADS) {
-      float x[N], d[N], rstd = data_of<float>(a.rstd)[r], mean = a.kind == MT_LAYER_NORM_KIND ? data_of<float>(a.mean)[r] : 0;
+      float x[N], d[N], rstd = statistic(a.rstd, r), mean = a.kind == MT_LAYER_NORM_KIND ? statistic(a.mean, r) : 0;
       load(x, row_of<T>(a.x, r) + c);
       load(d, row_of<T>(a.dy, r) + c);
       for (int j = 0; j < N; j++) sum[0][j] += d[j] * ((x[j] - mean) * rstd), sum[1][j] += d[j];
@@ -194,7 +197,7 @@ template <typename T, int N> __global__ void norm_weights_kernel(const __grid_co
 template <typename T, int N> __global__ void __launch_bounds__(LONG_THREADS) norm_dx_kernel(const __grid_constant__ mt_norm_backward_args a) {
   int64_t row = blockIdx.x, h = last(a.x);
   bool layer = a.kind == MT_LAYER_NORM_KIND;
-  float rstd = data_of<float>(a.rstd)[row], mean = layer ? data_of<float>(a.mean)[row] : 0, g_sum = 0, gx_sum = 0;
+  float rstd = statistic(a.rstd, row), mean = layer ? statistic(a.mean, row) : 0, g_sum = 0, gx_sum = 0;
   const T *x = row_of<T>(a.x, row), *dy = row_of<T>(a.dy, row), *residual = given(a.residual) ? row_of<T>(a.residual, row) : nullptr;
   T *dx = row_of<T>(a.dx, row);
   /* f(column, x̂, g) of this thread's packs. */
@@ -280,6 +283,18 @@ template <typename T> void backward(cudaStream_t stream, const mt_norm_backward_
 static void norm_backward(mt_context *ctx, const mt_norm_backward_args &args, void *scratch) {
   mt_norm_backward_args a = args;
   if (length(a.x) == 0) return;
+  if (a.chunk) { /* leaf by leaf */
+    mt_tensor mt_norm_backward_args::*const by_row[] = {&mt_norm_backward_args::dx, &mt_norm_backward_args::dy, &mt_norm_backward_args::x,
+                                                        &mt_norm_backward_args::residual, &mt_norm_backward_args::mean, &mt_norm_backward_args::rstd};
+    for (int64_t leaf = 0; leaf < args.dgamma.shape[0]; leaf++) {
+      a = args;
+      a.chunk = 0;
+      for (auto t : by_row) a.*t = leaf_rows(args.*t, leaf, args.chunk, args.batch);
+      a.dgamma = one_row(args.dgamma, leaf), a.dbeta = one_row(args.dbeta, leaf);
+      norm_backward(ctx, a, scratch);
+    }
+    return;
+  }
   walk w = walk_of(a);
   float *parts = static_cast<float *>(scratch);
   a.x = merged(a.x), a.dx = merged(a.dx), a.dy = merged(a.dy), a.residual = merged(a.residual);

@@ -54,6 +54,10 @@ template <typename T, int N> __global__ void column_sum_kernel(float *parts, con
 static int64_t rows_a_part(int64_t rows) { return at_least(64, ceil_div(rows, 128)); }
 
 static void column_sum(mt_context *ctx, const mt_column_sum_args &a, void *scratch) {
+  if (a.chunk) { /* leaf by leaf */
+    for (int64_t leaf = 0; leaf < a.out.shape[0]; leaf++) column_sum(ctx, {one_row(a.out, leaf), leaf_rows(a.x, leaf, a.chunk, a.batch), 0, 0}, scratch);
+    return;
+  }
   int64_t rows = a.x.shape[0], n = a.x.shape[1];
   if (rows * n == 0) return;
   float *parts = static_cast<float *>(scratch);

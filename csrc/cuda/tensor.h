@@ -59,6 +59,25 @@ inline int64_t element_size(int dtype) {
   return bytes[dtype];
 }
 
+/* The rows of a leaf of t [rows, ..]: `chunk` of them, `batch` apart (ColumnSumArgs). */
+inline mt_tensor leaf_rows(mt_tensor t, int64_t leaf, int64_t chunk, int64_t batch) {
+  if (!given(t)) return t;
+  t.data = static_cast<char *>(t.data) + (leaf / batch * chunk * batch + leaf % batch) * t.stride[0] * element_size(t.dtype);
+  t.shape[0] = chunk;
+  t.stride[0] *= batch;
+  return t;
+}
+
+/* Row `row` of t [rows, n]. */
+inline mt_tensor one_row(mt_tensor t, int64_t row) {
+  if (!given(t)) return t;
+  t.data = static_cast<char *>(t.data) + row * t.stride[0] * element_size(t.dtype);
+  t.shape[0] = t.shape[1];
+  t.stride[0] = t.stride[1];
+  t.rank = 1;
+  return t;
+}
+
 inline bool contiguous(const mt_tensor &t) {
   int64_t step = 1;
   for (int d = t.rank - 1; d >= 0; d--) {

@@ -6,8 +6,9 @@ package device
 // docs/invariance.md.
 
 // GridAddArgs: Sum += X, each element rounded to the nearest multiple of Grid f64 [1], a power of two (half
-// to even; |X| below 2^51 grids); 0, or not given: X as it is. X and Sum contiguous and equally long. Peak
-// f32 [1], where given, becomes the largest of Peak and |X|; not finite numbers are larger than others.
+// to even; |X| below 2^51 grids); 0, or not given: X as it is. X is contiguous and as long as Sum, or has several
+// rows as long as Sum, which are added one by one. Peak f32 [1], where given, becomes the largest of Peak and |X|;
+// not finite numbers are larger than others.
 //
 //op:grid_add
 type GridAddArgs struct {
@@ -18,7 +19,7 @@ type GridAddArgs struct {
 }
 
 func (a *GridAddArgs) check() bool {
-	return a.Sum.Len() == a.X.Len() && a.Sum.Contiguous() && a.X.Contiguous() && optional(a.Grid, 1) && optional(a.Peak, 1) &&
+	return (a.Sum.Len() == a.X.Len() || a.Sum.Len() > 0 && a.X.Len()%a.Sum.Len() == 0) && a.Sum.Contiguous() && a.X.Contiguous() && optional(a.Grid, 1) && optional(a.Peak, 1) &&
 		(!a.Peak.Given() || a.X.DType != F64)
 }
 

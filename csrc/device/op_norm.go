@@ -33,7 +33,8 @@ func (a *NormForwardArgs) main() Tensor { return a.X }
 func (a *NormForwardArgs) work() Work { return streamed(a.X, a.Y) }
 
 // NormBackwardArgs: DX = d norm + Residual (where given);
-// DGamma, DBeta f32 [h] += . Other shapes as forward.
+// DGamma, DBeta f32 [h] += . Other shapes as forward. With Chunk, X is [rows,h], and
+// DGamma, DBeta [leaves,h] have the sums of leaves, as in ColumnSumArgs.
 //
 //op:norm_backward
 type NormBackwardArgs struct {
@@ -44,11 +45,13 @@ type NormBackwardArgs struct {
 	Residual      Tensor `dtype:"value"`
 	Kind          NormKind
 	OnePlus       int32
+	Chunk, Batch  int32
 }
 
 func (a *NormBackwardArgs) check() bool {
 	rows, h := a.X.Rows(), a.X.Last()
-	return same(a.DX, a.X) && same(a.DY, a.X) && sameOrNone(a.X, a.Residual) && shaped(a.Gamma, h) && shaped(a.DGamma, h) && optional(a.DBeta, h) &&
+	return same(a.DX, a.X) && same(a.DY, a.X) && sameOrNone(a.X, a.Residual) && shaped(a.Gamma, h) && ofLeaves(a.DGamma, a.X, a.Chunk, a.Batch) &&
+		(!a.DBeta.Given() || ofLeaves(a.DBeta, a.X, a.Chunk, a.Batch)) &&
 		shaped(a.Rstd, rows) && optional(a.Mean, rows)
 }
 

@@ -1,15 +1,27 @@
 package device
 
-// ColumnSumArgs: Out f32 [n] += Σ_rows X [rows,n]: bias gradients.
+// ColumnSumArgs: Out f32 [n] += Σ_rows X [rows,n]: bias gradients. With Chunk, Out [rows/Chunk,n] has the sums of
+// leaves: leaf l has the Chunk rows l/Batch·Chunk·Batch + l%Batch + i·Batch, positions of a sample as in MatmulArgs.
+// A leaf's sum has the same bits as that of its rows alone.
 //
 //op:column_sum
 type ColumnSumArgs struct {
-	Out Tensor `dtype:"f32"`
-	X   Tensor `dtype:"value"`
+	Out          Tensor `dtype:"f32"`
+	X            Tensor `dtype:"value"`
+	Chunk, Batch int32
 }
 
 func (a *ColumnSumArgs) check() bool {
-	return a.X.Rank == 2 && shaped(a.Out, a.X.Last())
+	return a.X.Rank == 2 && ofLeaves(a.Out, a.X, a.Chunk, a.Batch)
+}
+
+// ofLeaves reports whether sums over the rows of x [rows,n] are [n], or with chunk [leaves,n], in any rows.
+func ofLeaves(sums, x Tensor, chunk, batch int32) bool {
+	if chunk == 0 {
+		return shaped(sums, x.Last())
+	}
+	return x.Rank == 2 && chunk > 0 && batch > 0 && x.Shape[0]%(int64(chunk)*int64(batch)) == 0 &&
+		sums.Rank == 2 && sums.Shape[0] == x.Shape[0]/int64(chunk) && sums.Shape[1] == x.Shape[1] && sums.Stride[1] == 1
 }
 
 func (a *ColumnSumArgs) main() Tensor { return a.X }

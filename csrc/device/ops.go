@@ -356,9 +356,7 @@ func (d *Device) ScheduleFree(a ScheduleFreeArgs) { d.run(OpScheduleFree, unsafe
 
 func (d *Device) Blend(a BlendArgs) { d.run(OpBlend, unsafe.Pointer(&a)) }
 
-func (d *Device) ColumnSum(out Tensor, x Tensor) {
-	d.run(OpColumnSum, unsafe.Pointer(&ColumnSumArgs{out, x}))
-}
+func (d *Device) ColumnSum(a ColumnSumArgs) { d.run(OpColumnSum, unsafe.Pointer(&a)) }
 
 func (d *Device) GradStats(out Tensor, x Tensor, segments Tensor) {
 	d.run(OpGradStats, unsafe.Pointer(&GradStatsArgs{out, x, segments}))

@@ -2,7 +2,7 @@
 #ifndef MT_OPS_H
 #define MT_OPS_H
 
-#define MT_OPS_SUM 0xac6b2543u /* of the rest of this file */
+#define MT_OPS_SUM 0x8982a02du /* of the rest of this file */
 
 enum { MT_F32, MT_BF16, MT_F16, MT_I32, MT_I64, MT_U16, MT_F64, MT_U8 };
 enum { MT_GELU_TANH, MT_GELU_ERF, MT_SQUARED_RELU, MT_SWIGLU, MT_QUICK_GEGLU, MT_GEGLU, MT_RELU };
@@ -67,7 +67,7 @@ typedef struct { mt_tensor param, direction, model, hyper; float by, decay; } mt
 typedef struct { mt_tensor x, v, hyper; float beta2, eps; } mt_normuon_args;
 typedef struct { mt_tensor x, v, hyper; float beta2, eps; } mt_adamuon_args;
 typedef struct { mt_tensor y, x, gamma, beta, mean, rstd; float eps; int32_t kind, one_plus, pad9; } mt_norm_forward_args;
-typedef struct { mt_tensor dx, dgamma, dbeta, dy, x, gamma, mean, rstd, residual; int32_t kind, one_plus; } mt_norm_backward_args;
+typedef struct { mt_tensor dx, dgamma, dbeta, dy, x, gamma, mean, rstd, residual; int32_t kind, one_plus, chunk, batch; } mt_norm_backward_args;
 typedef struct { mt_tensor hyper, stats, others; float max_norm; int32_t pad4; } mt_grad_scale_args;
 typedef struct { mt_tensor param, grad, m, v, model, hyper, segments, mults; float beta1, beta2, eps; int32_t pad11; } mt_adamw_args;
 typedef struct { mt_tensor param, grad, momentum, model, hyper, segments, mults; float mu; int32_t pad8; } mt_sgd_args;
@@ -89,7 +89,7 @@ typedef struct { mt_tensor keys, logits; } mt_router_sinkhorn_args;
 typedef struct { mt_tensor ids, chosen, max, sum, best, best_logits, logits, rules, numbers, edit_ids, edit_values; int64_t columns; } mt_sample_args;
 typedef struct { mt_tensor x, z, v, grad, model, hyper, rates, segments, mults; float beta1, beta2, eps; int32_t pad12; } mt_schedule_free_args;
 typedef struct { mt_tensor out, x, y; float a; int32_t pad4; } mt_blend_args;
-typedef struct { mt_tensor out, x; } mt_column_sum_args;
+typedef struct { mt_tensor out, x; int32_t chunk, batch; } mt_column_sum_args;
 typedef struct { mt_tensor out, x, segments; } mt_grad_stats_args;
 typedef struct { mt_tensor out, x, w; int64_t bits; } mt_weighted_sum_args;
 

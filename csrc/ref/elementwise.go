@@ -8,6 +8,12 @@ import (
 
 // ColumnSum adds rows in order; tiles are columns.
 func (b *backend) ColumnSum(a *device.ColumnSumArgs) {
+	if a.Chunk > 0 {
+		for i := range a.Out.Shape[0] {
+			b.ColumnSum(&device.ColumnSumArgs{Out: a.Out.At(i), X: leaf(a.X, i, a.Chunk, a.Batch)})
+		}
+		return
+	}
 	b.spread(a.X.Last(), 64, func(from, to int64) {
 		total, x := make([]float64, to-from), make([]float64, to-from)
 		for r := range a.X.Shape[0] {
@@ -16,6 +22,17 @@ func (b *backend) ColumnSum(a *device.ColumnSumArgs) {
 		}
 		addTo(a.Out, from, total)
 	})
+}
+
+// leaf is the rows of a leaf of t [rows, ..]; see device.ColumnSumArgs.
+func leaf(t device.Tensor, number int64, chunk, batch int32) device.Tensor {
+	if !t.Given() {
+		return t
+	}
+	c, b := int64(chunk), int64(batch)
+	shape, stride := t.Dims(), append([]int64{}, t.Stride[:t.Rank]...)
+	shape[0], stride[0] = c, b*stride[0]
+	return device.Strided(t.Slice(0, number/b*c*b+number%b, 1).Data, t.DType, shape, stride)
 }
 
 func (b *backend) Add(a *device.AddArgs) {

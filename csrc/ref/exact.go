@@ -21,13 +21,16 @@ func (b *backend) GridAdd(a *device.GridAddArgs) {
 	if a.Grid.Given() {
 		grid = one(a.Grid, 0)
 	}
-	b.spread(a.X.Len(), 1<<14, func(from, to int64) {
+	n := a.Sum.Len()
+	b.spread(n, 1<<14, func(from, to int64) {
 		x := make([]float64, to-from)
-		load(x, a.X, from)
-		for i := range x {
-			x[i] = onGrid(x[i], grid)
+		for row := int64(0); row < a.X.Len(); row += n {
+			load(x, a.X, row+from)
+			for i := range x {
+				x[i] = onGrid(x[i], grid)
+			}
+			addTo(a.Sum, from, x)
 		}
-		addTo(a.Sum, from, x)
 	})
 	if a.Peak.Given() {
 		raisePeak(a.Peak, vector(a.X))

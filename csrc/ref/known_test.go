@@ -323,7 +323,7 @@ func TestElementwiseKnown(t *testing.T) {
 	k := open(t)
 	x := k.f64([]float64{1, 2, 3, 4, 5, 6}, 3, 2)
 	out := k.f64([]float64{100, 0})
-	k.ColumnSum(out, x)
+	k.ColumnSum(device.ColumnSumArgs{Out: out, X: x})
 	k.want("column sum", out, 109, 12)
 	half := k.of(device.BF16, []float64{1, 1, 1, 1, 1, 1.0 / 3}, 3, 2) // 1/3 is 171/512 in bf16
 	k.Add(x, x, half)

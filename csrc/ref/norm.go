@@ -79,6 +79,17 @@ func (b *backend) NormBackward(a *device.NormBackwardArgs) {
 
 // normWeightGrads sums columns over rows in order; tiles are columns.
 func normWeightGrads(b *backend, a *device.NormBackwardArgs) {
+	if a.Chunk > 0 {
+		for i := range a.DGamma.Shape[0] {
+			one, of := *a, func(t device.Tensor) device.Tensor { return leaf(t, i, a.Chunk, a.Batch) }
+			one.Chunk, one.X, one.DY, one.Mean, one.Rstd, one.DGamma = 0, of(a.X), of(a.DY), of(a.Mean), of(a.Rstd), a.DGamma.At(i)
+			if a.DBeta.Given() {
+				one.DBeta = a.DBeta.At(i)
+			}
+			normWeightGrads(b, &one)
+		}
+		return
+	}
 	rows, h := a.X.Rows(), a.X.Last()
 	b.spread(h, 128, func(from, to int64) {
 		n := to - from
@@ -102,9 +113,9 @@ func normWeightGrads(b *backend, a *device.NormBackwardArgs) {
 // normalized makes x̂ of row r from column `from` on and returns the row's rstd.
 func normalized(x []float64, a *device.NormBackwardArgs, r, from int64) float64 {
 	load(x, a.X, rowAt(a.X, r)+from)
-	rstd, mean := one(a.Rstd, r), 0.0
+	rstd, mean := one(a.Rstd, r*a.Rstd.Stride[0]), 0.0 // a leaf's lie apart
 	if a.Kind == device.LayerNormKind {
-		mean = one(a.Mean, r)
+		mean = one(a.Mean, r*a.Mean.Stride[0])
 	}
 	for i := range x {
 		x[i] = (x[i] - mean) * rstd

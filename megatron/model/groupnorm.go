@@ -30,11 +30,11 @@ func newGroupNorm(m *spec.Model, name string, groups int, width int64, p Paralle
 	return n
 }
 
-// each calls do with every group's columns of a tensor [tokens, channels of gamma], weights and statistics.
+// each calls do with every group's columns of a tensor [tokens, channels of gamma], of weights or rows of their gradients, and statistics.
 func (n *groupNorm) each(do func(columns, weights func(Tensor) Tensor, stat func(Tensor) Tensor)) {
 	wide := n.gamma.Shape[0] / n.groups
 	for i := range n.groups {
-		do(func(t Tensor) Tensor { return t.Slice(1, i*wide, wide) }, func(t Tensor) Tensor { return t.Slice(0, i*wide, wide) },
+		do(func(t Tensor) Tensor { return t.Slice(1, i*wide, wide) }, func(t Tensor) Tensor { return t.Slice(int(t.Rank)-1, i*wide, wide) },
 			func(t Tensor) Tensor { k := t.Shape[0] / n.groups; return t.Slice(0, i*k, k) })
 	}
 }
@@ -90,16 +90,16 @@ func (n *groupNorm) backward(p *Pass, saved normSaved, dx, dy, x Tensor) error {
 	if n.row != nil {
 		to = drow
 	}
-	all := func(grad Tensor, of func(Tensor) Tensor) {
+	all := func(grad Tensor, leaves mpu.Leaves) {
 		n.each(func(columns, weights, stat func(Tensor) Tensor) {
-			p.D.NormBackward(device.NormBackwardArgs{DX: of(columns(to)), DY: of(columns(drow)), X: of(columns(row)), Gamma: weights(n.gamma.Value), DGamma: weights(grad),
-				Rstd: packed(p, tmp, of(stat(saved.rstd))), Kind: n.kind})
+			p.D.NormBackward(device.NormBackwardArgs{DX: columns(to), DY: columns(drow), X: columns(row), Gamma: weights(n.gamma.Value), DGamma: weights(grad),
+				Rstd: stat(saved.rstd), Kind: n.kind, Chunk: int32(leaves.Chunk), Batch: int32(leaves.Batch)})
 		})
 	}
 	if n.gamma.Frozen {
-		all(gradient(p, tmp, n.gamma), func(t Tensor) Tensor { return t })
+		all(gradient(p, tmp, n.gamma), mpu.Leaves{})
 	} else {
-		p.Leaves.AddTo(p.D, n.params(), x.Shape[0], func(grads []Tensor, of func(Tensor) Tensor) { all(grads[0], of) })
+		p.Leaves.AddTo(p.D, n.params(), x.Shape[0], func(grads []Tensor, leaves mpu.Leaves) { all(grads[0], leaves) })
 	}
 	n.own(p, dx, to)
 	return nil

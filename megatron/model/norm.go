@@ -68,28 +68,22 @@ func (n *norm) backward(p *Pass, saved normSaved, dx, dy, x, residual Tensor) {
 	s := p.D.Arena.Scope(device.Activations)
 	defer s.Release()
 	if n.gamma.Frozen {
-		n.backwardRows(p, saved, dx, dy, x, residual, []Tensor{gradient(p, s, n.gamma), gradient(p, s, n.beta)})
+		n.backwardRows(p, saved, dx, dy, x, residual, []Tensor{gradient(p, s, n.gamma), gradient(p, s, n.beta)}, mpu.Leaves{})
 		return
 	}
 	if n.gamma.Grid.Given() && x.Rank == 4 {
 		n.backwardHeads(p, saved, dx, dy, x)
 		return
 	}
-	p.Leaves.AddTo(p.D, n.params(), x.Shape[0], func(grads []Tensor, of func(Tensor) Tensor) {
-		part := normSaved{rstd: packed(p, s, of(saved.rstd))}
-		if saved.mean.Given() {
-			part.mean = packed(p, s, of(saved.mean))
-		}
-		through := residual
-		if residual.Given() {
-			through = of(residual)
-		}
-		n.backwardRows(p, part, of(dx), of(dy), of(x), through, append(grads, Tensor{}))
+	p.Leaves.AddTo(p.D, n.params(), x.Shape[0], func(grads []Tensor, leaves mpu.Leaves) {
+		n.backwardRows(p, saved, dx, dy, x, residual, append(grads, Tensor{}), leaves)
 	})
 }
 
 // backwardHeads is backward of [tokens, groups, heads, d] where a leaf is of one head, for ranks cut heads too.
 func (n *norm) backwardHeads(p *Pass, saved normSaved, dx, dy, x Tensor) {
+	s := p.D.Arena.Scope(device.Activations)
+	defer s.Release()
 	tokens, groups, heads := x.Shape[0], x.Shape[1], x.Shape[2]
 	for i := range groups * heads {
 		head := func(t Tensor) Tensor { // [tokens, d]
@@ -100,16 +94,16 @@ func (n *norm) backwardHeads(p *Pass, saved normSaved, dx, dy, x Tensor) {
 			if !t.Given() {
 				return t
 			}
-			return device.Strided(t.Slice(0, i, 1).Data, t.DType, []int64{tokens}, []int64{groups * heads})
+			return packed(p, s, device.Strided(t.Slice(0, i, 1).Data, t.DType, []int64{tokens}, []int64{groups * heads}))
 		}
 		n.backward(p, normSaved{mean: stat(saved.mean), rstd: stat(saved.rstd)}, head(dx), head(dy), head(x), Tensor{})
 	}
 }
 
-// backwardRows is backward of some rows; grads are those of gamma, and of beta where there is one.
-func (n *norm) backwardRows(p *Pass, saved normSaved, dx, dy, x, residual Tensor, grads []Tensor) {
+// backwardRows is backward with gradients of gamma, and of beta if there is one, in grads, or of each leaf of the rows.
+func (n *norm) backwardRows(p *Pass, saved normSaved, dx, dy, x, residual Tensor, grads []Tensor, leaves mpu.Leaves) {
 	p.D.NormBackward(device.NormBackwardArgs{DX: dx, DY: dy, X: x, Residual: residual, Gamma: n.gamma.Value, DGamma: grads[0], DBeta: grads[1],
-		Mean: saved.mean, Rstd: saved.rstd, Kind: n.kind, OnePlus: n.onePlus})
+		Mean: saved.mean, Rstd: saved.rstd, Kind: n.kind, OnePlus: n.onePlus, Chunk: int32(leaves.Chunk), Batch: int32(leaves.Batch)})
 }
 
 // packed is t with its elements one after the other: itself, or a copy in s.

@@ -104,7 +104,7 @@ func (n *qkNorm) backward(p *Pass, saved normSaved, dx, dy, x Tensor) error {
 		if n.beta != nil {
 			aside[1] = s.Alloc(statsType(p), n.beta.Shape...)
 		}
-		n.backwardRows(p, saved, dx, dy, x, Tensor{}, aside)
+		n.backwardRows(p, saved, dx, dy, x, Tensor{}, aside, mpu.Leaves{})
 		return nil
 	}
 	if n.row == nil {

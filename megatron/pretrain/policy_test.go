@@ -176,7 +176,7 @@ func TestPolicyRewardsByCommand(t *testing.T) {
 		t.Errorf("code %d: %v", r.code(), r.err)
 	}
 	r = call(t, dir, line+"--reward exact")
-	if r.err == nil || !strings.Contains(r.err.Error(), `prompts.jsonl:1: field "answer": missing`) {
+	if r.err == nil || !strings.Contains(r.err.Error(), `prompts.jsonl:1: field "answer": the field is missing`) {
 		t.Errorf("%v", r.err)
 	}
 }

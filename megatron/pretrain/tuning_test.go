@@ -325,7 +325,7 @@ func TestTuningRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, w := range []struct{ flags, says string }{
-		{"--finetune-data DIR/bad.jsonl", `DIR/bad.jsonl:2: field "messages": not a list of messages`},
+		{"--finetune-data DIR/bad.jsonl", `DIR/bad.jsonl:2: field "messages": the value is not a list of messages`},
 		{"--finetune-data DIR/none.jsonl", "DIR/none.jsonl does not exist"},
 		{"--finetune-data DIR/bad.jsonl --mock-data", "--mock-data cannot be combined"},
 		{"--finetune-data DIR/bad.jsonl --dataloader-type cyclic", "--dataloader-type cyclic cannot be combined with --finetune-data"},

@@ -85,7 +85,7 @@ func benchCases(d device.DType) []Case {
 		embeddingForwardCase(d, table, 0, false), embeddingBackwardCase(d, table, 0),
 		crossEntropyGradCase(d, logits, 2, false, 0),
 		dropoutAddCase(d, benchTokens/benchBatch, benchBatch, benchHidden, drop), dropoutBackwardCase(d, benchTokens/benchBatch, benchBatch, benchHidden, dropoutOptions{rate: 0.1}),
-		columnSumCase(d, benchTokens, benchFFN, 0), addCase([3]device.DType{d, d, d}, benchTokens*benchHidden, ""),
+		columnSumCase(d, benchTokens, benchFFN, 0, leafRows{}), addCase([3]device.DType{d, d, d}, benchTokens*benchHidden, ""),
 		copyCase(d, device.F32, tokens, "plain"), fillCase(d, benchTokens*benchHidden, 0), gradStatsCase(d, benchFFN*benchHidden, false),
 		adamWCase(benchFFN*benchHidden, optimizerOptions{model: d}), sgdCase(benchFFN*benchHidden, optimizerOptions{model: d, momentum: 0.9}),
 	}

@@ -234,7 +234,7 @@ func (r drawer) elementwise() []Case {
 		shape[i] = r.size(0, 33)
 	}
 	return []Case{
-		columnSumCase(r.dtype(), r.rowCount(513), r.size(1, 257), r.pad()), addCase(types, r.size(0, 2049), ""),
+		columnSumCase(r.dtype(), r.rowCount(513), r.size(1, 257), r.pad(), leafRows{}), addCase(types, r.size(0, 2049), ""),
 		copyCase(r.dtype(), r.dtype(), shape, pick(r, []string{"plain", "gather", "scatter", "transpose", "exchange"})),
 		fillCase(pick(r, all), r.size(0, 2049), float64(r.IntN(100))), uniformCase(r.size(0, 2049)),
 	}
@@ -250,7 +250,7 @@ func (r drawer) sums() []Case {
 func (r drawer) exact() []Case {
 	s := treeShape{r.rowCount(130), r.size(1, 130), 0, int64(1) << r.IntN(4), r.Int64N(3)}
 	s.k = s.leaves * max(1, s.stretches) * r.size(1, 300)
-	return []Case{gridAddCase(r.size(0, 2049), r.yes(2)), exactSquaresCase(r.size(0, 2049)), treeCase(r.dtype(), s, r.yes(2))}
+	return []Case{gridAddCase(r.size(0, 2049), r.size(1, 4), r.yes(2)), exactSquaresCase(r.size(0, 2049)), treeCase(r.dtype(), s, r.yes(2))}
 }
 
 func (r drawer) optimizers() []Case {

@@ -11,7 +11,7 @@ func elementwiseCases() []Case {
 	var cases []Case
 	for _, d := range valueTypes {
 		for _, s := range [][2]int64{{0, 5}, {1, 1}, {1, 17}, {17, 5}, {65, 129}, {300, 1000}, {1000, 3}} {
-			cases = append(cases, columnSumCase(d, s[0], s[1], 0), columnSumCase(d, s[0], s[1], 3))
+			cases = append(cases, columnSumCase(d, s[0], s[1], 0, leafRows{}), columnSumCase(d, s[0], s[1], 3, leafRows{}))
 		}
 		for _, from := range valueTypes {
 			cases = append(cases, roundingCase(d, from))
@@ -31,15 +31,17 @@ func elementwiseCases() []Case {
 	return cases
 }
 
-func columnSumCase(d device.DType, rows, n, pad int64) Case {
-	name := fmt.Sprintf("%s %dx%d", d, rows, n)
+func columnSumCase(d device.DType, rows, n, pad int64, leaves leafRows) Case {
+	name := fmt.Sprintf("%s %dx%d%s", d, rows, n, leaves)
 	if pad > 0 {
 		name += " strided"
 	}
 	setup := func(e *Env) func() {
 		x := narrow(e.In("X", d, rows, n+pad), pad)
-		out := e.Changes(e.In("Out", device.F32, n), tol(device.F32, rows, math.Sqrt(float64(rows))+1))
-		return func() { e.Dev.ColumnSum(out, x) }
+		out := e.Changes(e.In("Out", device.F32, leaves.sums(rows, n)...), tol(device.F32, rows, math.Sqrt(float64(rows))+1))
+		return func() {
+			e.Dev.ColumnSum(device.ColumnSumArgs{Out: out, X: x, Chunk: leaves.chunk, Batch: leaves.batch})
+		}
 	}
 	return Case{device.OpColumnSum, name, setup, Work{Bytes: float64(rows * n * d.Size()), FLOPs: float64(rows * n)}}
 }

@@ -11,9 +11,13 @@ import (
 func exactCases() []Case {
 	var cases []Case
 	for _, n := range []int64{0, 1, 3, 17, 1001, 100003} {
-		cases = append(cases, gridAddCase(n, true), gridAddCase(n, false), exactSquaresCase(n))
+		cases = append(cases, gridAddCase(n, 1, true), gridAddCase(n, 1, false), exactSquaresCase(n))
 	}
+	cases = append(cases, gridAddCase(17, 5, true), gridAddCase(70000, 3, true), gridAddCase(1001, 4, false))
 	for _, d := range valueTypes {
+		for _, l := range []leafRows{{1, 1}, {4, 3}, {12, 2}} {
+			cases = append(cases, columnSumCase(d, 24, 65, 3, l), columnSumCase(d, 24, 1000, 0, l))
+		}
 		for _, s := range []embeddingShape{{1, 1, 1, 0, 1}, {0, 8, 5, 0, 5}, {65, 17, 15, 20, 60}, {300, 1000, 40, 10, 60}, {2065, 132, 7, 0, 7}} {
 			cases = append(cases, gridEmbeddingCase(d, s))
 		}
@@ -29,20 +33,20 @@ func exactCases() []Case {
 
 // gridAddCase adds numbers of which some are small against the grid; without values in f32 it
 // adds sums that lie on it.
-func gridAddCase(n int64, f32 bool) Case {
-	return Case{device.OpGridAdd, fmt.Sprintf("%d, f32 %v", n, f32), func(e *Env) func() {
+func gridAddCase(n, rows int64, f32 bool) Case {
+	return Case{device.OpGridAdd, fmt.Sprintf("%d rows of %d, f32 %v", rows, n, f32), func(e *Env) func() {
 		const grid = 0x1p-20
 		a := device.GridAddArgs{Grid: e.List("Grid", device.F64, grid)}
 		onGrid := func(int) float64 { return math.Round(e.unit()/grid) * grid }
 		a.Sum = e.Changes(e.Make("Sum", device.F64, onGrid, n), exact)
 		if f32 {
-			a.X = e.Make("X", device.F32, func(i int) float64 { return math.Ldexp(e.unit(), -i%30) }, n)
+			a.X = e.Make("X", device.F32, func(i int) float64 { return math.Ldexp(e.unit(), -i%30) }, rows*n)
 			a.Peak = e.Changes(e.List("Peak", device.F32, 0.5), exact)
 		} else {
-			a.X, a.Grid = e.Make("X", device.F64, onGrid, n), device.Tensor{}
+			a.X, a.Grid = e.Make("X", device.F64, onGrid, rows*n), device.Tensor{}
 		}
 		return func() { e.Dev.GridAdd(a) }
-	}, Work{Bytes: float64(20 * n)}}
+	}, Work{Bytes: float64((16 + 4*rows) * n)}}
 }
 
 func exactSquaresCase(n int64) Case {

@@ -96,7 +96,7 @@ func matmulGradient(g *gradient) {
 		da, db, dbias := g.out(m, k), g.zero(n, k), g.zero(n)
 		g.Dev.Matmul(device.MatmulArgs{C: da, A: dc, B: a.B})
 		g.Dev.Matmul(device.MatmulArgs{C: db, A: dc, B: a.A, TransA: 1, Accumulate: 1})
-		g.Dev.ColumnSum(dbias, dc)
+		g.Dev.ColumnSum(device.ColumnSumArgs{Out: dbias, X: dc})
 		g.check("A", a.A, da, loss)
 		g.check("B", a.B, db, loss)
 		g.check("bias", a.Bias, dbias, loss)
@@ -259,7 +259,7 @@ func dropoutGradient(g *gradient) {
 	a := device.DropoutAddArgs{X: g.in(positions*b, h), Bias: g.in(h), Residual: g.in(positions*b, h), Out: g.out(positions*b, h), Drop: g.dropout(0.4, b, 3, 2)}
 	w, dx, dbias := g.in(positions*b, h), g.out(positions*b, h), g.zero(h)
 	g.Dev.DropoutBackward(device.DropoutBackwardArgs{DX: dx, DY: w, Drop: a.Drop})
-	g.Dev.ColumnSum(dbias, dx)
+	g.Dev.ColumnSum(device.ColumnSumArgs{Out: dbias, X: dx})
 	loss := func() float64 {
 		g.Dev.DropoutAdd(a)
 		return g.loss(w, a.Out)

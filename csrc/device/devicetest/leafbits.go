@@ -106,6 +106,55 @@ func GridsHaveNoOrder(t *testing.T, dev *device.Device) {
 	}
 }
 
+// SumsOfLeaves checks that sums over the rows of a leaf, of columns and of norms' gradients, have the same bits as those of
+// its rows alone.
+func SumsOfLeaves(t *testing.T, dev *device.Device) {
+	const chunk, batch, rows = 32, 3, 192
+	for _, d := range valueTypes {
+		for _, n := range []int64{65, 3000} {
+			s := dev.Arena.Scope(device.Activations)
+			r := rand.New(rand.NewPCG(3, uint64(n)))
+			zeros := func(shape ...int64) device.Tensor {
+				z := s.Alloc(device.F32, shape...)
+				dev.Fill(z, 0)
+				return z
+			}
+			a := device.NormBackwardArgs{X: random(dev, s, r, d, rows, n), DY: random(dev, s, r, d, rows, n), DX: s.Alloc(d, rows, n), Gamma: random(dev, s, r, d, n),
+				Mean: random(dev, s, r, device.F32, rows), Rstd: random(dev, s, r, device.F32, rows), DGamma: zeros(rows/chunk, n), DBeta: zeros(rows/chunk, n), Chunk: chunk, Batch: batch}
+			sums := zeros(rows/chunk, n)
+			dev.NormBackward(a)
+			dev.ColumnSum(device.ColumnSumArgs{Out: sums, X: a.DY, Chunk: chunk, Batch: batch})
+			for leaf := range a.DGamma.Shape[0] {
+				own := func(t device.Tensor) device.Tensor { return leafAlone(dev, s, t, leaf, chunk, batch) }
+				one := a
+				one.X, one.DY, one.Mean, one.Rstd = own(a.X), own(a.DY), own(a.Mean), own(a.Rstd)
+				one.DX, one.DGamma, one.DBeta, one.Chunk, one.Batch = s.Alloc(d, chunk, n), zeros(n), zeros(n), 0, 0
+				sum := zeros(n)
+				dev.NormBackward(one)
+				dev.ColumnSum(device.ColumnSumArgs{Out: sum, X: one.DY})
+				for what, pair := range map[string][2]device.Tensor{
+					"dx": {one.DX, own(a.DX)}, "dgamma": {one.DGamma, a.DGamma.At(leaf)}, "dbeta": {one.DBeta, a.DBeta.At(leaf)}, "the sum of columns": {sum, sums.At(leaf)},
+				} {
+					if !bytes.Equal(readBytes(dev, pair[0]), readBytes(dev, pair[1])) {
+						t.Errorf("%s, %d columns, leaf %d: %s has different bits", d, n, leaf, what)
+					}
+				}
+			}
+			s.Release()
+		}
+	}
+}
+
+// leafAlone is a copy of the rows of a leaf of t [rows, ..], one after the other.
+func leafAlone(dev *device.Device, s *device.Scope, t device.Tensor, leaf, chunk, batch int64) device.Tensor {
+	shape, stride := t.Dims(), append([]int64{}, t.Stride[:t.Rank]...)
+	shape[0], stride[0] = chunk, batch*stride[0]
+	view := device.Strided(t.Slice(0, leaf/batch*chunk*batch+leaf%batch, 1).Data, t.DType, shape, stride)
+	own := s.Like(view)
+	dev.Copy(own, view)
+	return own
+}
+
 // GroupsHaveNoOrder checks the same of gradients of experts' matrices and biases, whose leaves are of any length:
 // all rows at once, then leaf by leaf, backwards.
 func GroupsHaveNoOrder(t *testing.T, dev *device.Device) {

@@ -13,6 +13,25 @@ type normOptions struct {
 	strided  bool
 	heads    bool   // rows are some of the heads of a token
 	residual string // of backward: "", "own", or what it aliases: "dx", "dy"
+	leaves   leafRows
+}
+
+// leafRows are the rows of leaves: `chunk` of each, of `batch` samples in turn; chunk 0: sums are over all rows.
+type leafRows struct{ chunk, batch int32 }
+
+// sums is the shape of sums of rows of n.
+func (l leafRows) sums(rows, n int64) []int64 {
+	if l.chunk == 0 {
+		return []int64{n}
+	}
+	return []int64{rows / int64(l.chunk), n}
+}
+
+func (l leafRows) String() string {
+	if l.chunk == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" of leaves of %d rows of %d samples", l.chunk, l.batch)
 }
 
 func (o normOptions) String() string {
@@ -29,7 +48,7 @@ func (o normOptions) String() string {
 	if o.residual != "" {
 		s += " residual " + o.residual
 	}
-	return s
+	return s + o.leaves.String()
 }
 
 const (
@@ -67,6 +86,13 @@ func normCases() []Case {
 		long := []int64{3, 8192}
 		cases = append(cases, normForwardCase(d, long, normOptions{}), normForwardCase(d, long, normOptions{kind: device.RMSNormKind}),
 			normBackwardCase(d, long, normOptions{residual: "own"}), normBackwardCase(d, long, normOptions{kind: device.RMSNormKind, residual: "dx"}))
+	}
+	for _, d := range valueTypes {
+		for _, l := range []leafRows{{1, 1}, {4, 3}, {12, 2}} {
+			for _, o := range []normOptions{{leaves: l, residual: "own"}, {leaves: l, kind: device.RMSNormKind, strided: true}} {
+				cases = append(cases, normBackwardCase(d, []int64{24, 65}, o), normBackwardCase(d, []int64{24, 1000}, o))
+			}
+		}
 	}
 	large := []int64{300, 1000}
 	return append(cases, normForwardCase(device.F32, large, normOptions{}), normBackwardCase(device.F32, large, normOptions{residual: "own"}), nonFiniteNorm())
@@ -133,17 +159,17 @@ func normForwardCase(d device.DType, shape []int64, o normOptions) Case {
 
 func normBackwardCase(d device.DType, shape []int64, o normOptions) Case {
 	setup := func(e *Env) func() {
-		// DY, X: [rows, h]; DGamma, DBeta: f32 [h], to which a sum over rows is added.
+		// DY, X: [rows, h]; DGamma, DBeta: f32 [h], or [leaves, h], to which sums over rows are added.
 		f := normInputs(e, d, shape, o)
 		e.normStatistics(&f, d, shape, o)
 		rows, h := f.X.Rows(), f.X.Last()
-		a := device.NormBackwardArgs{X: f.X, Gamma: f.Gamma, Mean: f.Mean, Rstd: f.Rstd, Kind: o.kind, OnePlus: f.OnePlus}
+		a := device.NormBackwardArgs{X: f.X, Gamma: f.Gamma, Mean: f.Mean, Rstd: f.Rstd, Kind: o.kind, OnePlus: f.OnePlus, Chunk: o.leaves.chunk, Batch: o.leaves.batch}
 		k, scale := normScale(h)
 		a.DY = o.view(e.In("DY", d, o.buffer(shape)...))
 		sums := tol(device.F32, rows, 3*math.Sqrt(float64(rows))+1)
-		a.DGamma = e.Changes(e.In("dgamma", device.F32, h), sums)
+		a.DGamma = e.Changes(e.In("dgamma", device.F32, o.leaves.sums(rows, h)...), sums)
 		if o.kind == device.LayerNormKind {
-			a.DBeta = e.Changes(e.In("dbeta", device.F32, h), sums)
+			a.DBeta = e.Changes(e.In("dbeta", device.F32, o.leaves.sums(rows, h)...), sums)
 		}
 		// The gradient by the residual may be dx itself, dy, or a tensor of its own.
 		t := tol(d, k, scale)
