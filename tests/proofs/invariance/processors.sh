@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# With --layout-invariant all processors give the same bits. Models are trained with the best instructions here, without AMX,
-# with AVX2, with portable C, and
-# with the arm64 program under qemu: one hash of all weights at each step. Then every op's cases: what comes out on
-# arm64 is what comes out on amd64, where the inputs are the same. SHARE (1: all): one in so many cases, which SEED
-# picks. STEPS (6). arm64 needs qemu-user-static, gcc-aarch64-linux-gnu, libc6-dev-arm64-cross.
+# With --layout-invariant all processors give the same bits. Models are trained with the best instructions here, without AMX, with
+# AVX2, with portable C, and with the arm64 program under qemu: one hash of all weights at each step. Then every op's cases: what comes
+# out on arm64 is what comes out on amd64, where the inputs are the same. SHARE (1: all): one in so many cases, which SEED picks.
+# STEPS (6). arm64 needs qemu-user-static, gcc-aarch64-linux-gnu, libc6-dev-arm64-cross.
 source "$(dirname "$0")/../common.sh"
 share=${SHARE:-1} seed=${SEED:-1} steps=${STEPS:-6}
 export GOFLAGS=-trimpath
