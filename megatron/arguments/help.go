@@ -29,7 +29,7 @@ var often = []struct {
 // WriteHelp prints --help: the flags that a run needs and those that are used often.
 func WriteHelp(w io.Writer) error {
 	var out strings.Builder
-	out.WriteString(`monotron pretrain_gpt: train a GPT model; takes Megatron-LM's flags
+	out.WriteString(`monotron pretrain_gpt: train a GPT model with Megatron-LM's flags
 
 Usage: monotron pretrain_gpt [FLAGS]
 
