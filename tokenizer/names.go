@@ -257,9 +257,9 @@ func (n *names) surround(t *hf.Tokenizer) error {
 	}
 	var around [2][]int32
 	for i, side := range []struct {
-		on   bool
-		name string
-	}{{n.AddBOS == nil && !n.slow || n.AddBOS != nil && *n.AddBOS, n.BOS}, {n.AddEOS != nil && *n.AddEOS, n.EOS}} {
+		on          bool
+		field, name string
+	}{{n.AddBOS == nil && !n.slow || n.AddBOS != nil && *n.AddBOS, "bos_token", n.BOS}, {n.AddEOS != nil && *n.AddEOS, "eos_token", n.EOS}} {
 		if !side.on {
 			continue
 		}
@@ -268,7 +268,7 @@ func (n *names) surround(t *hf.Tokenizer) error {
 			return err
 		}
 		if id < 0 {
-			return exitcode.Errorf(exitcode.BadData, "%s puts a token around each text, but does not name this token", n.path)
+			return exitcode.Errorf(exitcode.BadData, "%s adds a %s to each text, but does not name it; add %q to this file", n.path, side.field, side.field)
 		}
 		around[i] = []int32{int32(id)}
 	}

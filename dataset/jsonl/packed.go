@@ -105,9 +105,9 @@ func unpacker(head []byte, from *bufio.Reader) (src io.Reader, format string, er
 		src, err = newLZMA(from)
 		return src, "lzma", err
 	case magic == 0x184d2204 || magic == 0x184c2102:
-		return nil, "", fmt.Errorf("lz4 compression is not supported; decompress it: `lz4 -dc FILE | ... --input -`")
+		return nil, "", fmt.Errorf("lz4 compression is not supported; decompress the file first: `lz4 -d FILE`")
 	case magic&0xffffff00 == 0xfd2fb500 && magic&0xff >= 0x22 && magic&0xff <= 0x27:
-		return nil, "", fmt.Errorf("zstd compression before version 1.0 is not supported; decompress it with a zstd built with legacy support")
+		return nil, "", fmt.Errorf("zstd compression before version 1.0 is not supported; decompress the file first, with a zstd built with legacy support")
 	}
 	return nil, "", nil
 }
@@ -258,27 +258,27 @@ func (w *lzmaReader) Read(p []byte) (int, error) {
 // names it, with what to do.
 var kinds = map[string]struct{ name, advice string }{
 	"application/vnd.apache.parquet":    {"a Parquet file", "give the Parquet file itself, complete and uncompressed"},
-	"application/zip":                   {"a zip archive", "use `unzip -p FILE | ... --input -` to unpack it"},
+	"application/zip":                   {"a zip archive", "unpack the file first: `unzip FILE`"},
 	"application/x-tar":                 {"a tar archive in the format from before 1988", "create it again with a newer tar"},
-	"application/x-7z-compressed":       {"a 7-Zip archive", "use `7z x -so FILE | ... --input -` to unpack it"},
-	"application/vnd.rar":               {"a RAR archive", "use `unrar p -inul FILE | ... --input -` to unpack it"},
-	"application/lzip":                  {"an lzip file", "use `lzip -dc FILE | ... --input -` to decompress it"},
-	"application/gzip":                  {"a gzip file", "decompress it first"},
-	"application/zstd":                  {"a zstd file", "decompress it first"},
-	"application/x-bzip2":               {"a bzip2 file", "decompress it first"},
-	"application/x-xz":                  {"an xz file", "decompress it first"},
+	"application/x-7z-compressed":       {"a 7-Zip archive", "unpack the file first: `7z x FILE`"},
+	"application/vnd.rar":               {"a RAR archive", "unpack the file first: `unrar x FILE`"},
+	"application/lzip":                  {"an lzip file", "decompress the file first: `lzip -dk FILE`"},
+	"application/gzip":                  {"a gzip file", "decompress the file first"},
+	"application/zstd":                  {"a zstd file", "decompress the file first"},
+	"application/x-bzip2":               {"a bzip2 file", "decompress the file first"},
+	"application/x-xz":                  {"an xz file", "decompress the file first"},
 	"application/pdf":                   {"a PDF document", "extract its text first"},
 	"application/vnd.sqlite3":           {"an SQLite database", "export its text as JSON lines"},
 	"application/x-hdf5":                {"an HDF5 file", "export its text as JSON lines"},
 	"application/x-hdf":                 {"an HDF5 file", "export its text as JSON lines"},
-	"application/vnd.ms-cab-compressed": {"a cabinet archive", "unpack it first"},
+	"application/vnd.ms-cab-compressed": {"a cabinet archive", "unpack the file first"},
 }
 
 // others are kinds that mimetype does not know, by their first bytes.
 var others = []struct{ magic, name, advice string }{
 	{"ARROW1\x00\x00", "an Arrow file", "export its text as JSON lines"},
-	{"\xff\xfe", "UTF-16", "use `iconv -f UTF-16 -t UTF-8` to convert it"},
-	{"\xfe\xff", "UTF-16", "use `iconv -f UTF-16 -t UTF-8` to convert it"},
+	{"\xff\xfe", "UTF-16", "convert the file first: `iconv -f UTF-16 -t UTF-8 FILE`"},
+	{"\xfe\xff", "UTF-16", "convert the file first: `iconv -f UTF-16 -t UTF-8 FILE`"},
 	{"\xff\xff\xff\xff", "an Arrow stream", "export its text as JSON lines"},
 	{"Obj\x01", "an Avro file", "export its text as JSON lines"},
 	{"\x93NUMPY", "a numpy array", "use --input-format tokens for .bin files of tokens"},

@@ -138,7 +138,7 @@ func split(name string) (key, end string) {
 func (s *sample) add(key, name, kind string, from io.Reader, most int64) error {
 	s.given = true
 	if slices.Contains(s.names, name) {
-		return fmt.Errorf("the sample %q has a member of this name twice", key)
+		return fmt.Errorf("the sample %q has two members of this name", key)
 	}
 	s.names = append(s.names, name)
 	// The extension says what a member is; others, as pictures, are not read.

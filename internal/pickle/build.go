@@ -36,7 +36,7 @@ func (m *machine) reduce(items []Value, err error) error {
 	class, ok := items[0].(Class)
 	args, isTuple := items[1].(*Tuple)
 	if !ok || !isTuple {
-		return m.errorf("the pickle calls a %s with a %s", TypeName(items[0]), TypeName(items[1]))
+		return m.errorf("the pickle calls a value of type %s with a value of type %s", TypeName(items[0]), TypeName(items[1]))
 	}
 	switch classes[string(class)] {
 	case record, enum:
@@ -63,7 +63,7 @@ func (m *machine) mapping(class Class, args []Value) error {
 	if len(args) > 0 && name != "collections.defaultdict" { // protocol 2 may give a list of pairs
 		pairs, ok := Items(args[0])
 		if !ok || len(args) > 1 {
-			return m.errorf("%s is built from a %s, which is not allowed", class, TypeName(args[0]))
+			return m.errorf("%s is built from a value of type %s, which is not allowed", class, TypeName(args[0]))
 		}
 		for _, p := range pairs {
 			pair, ok := Items(p)
@@ -97,7 +97,7 @@ func (m *machine) build(items []Value, err error) error {
 	case *Tensor:
 		return nil // Python attributes of a tensor
 	}
-	return m.errorf("the opcode BUILD is applied to a %s", TypeName(v))
+	return m.errorf("the opcode BUILD is applied to a value of type %s", TypeName(v))
 }
 
 func (m *machine) persist(id Value) error {
@@ -106,7 +106,7 @@ func (m *machine) persist(id Value) error {
 	}
 	items, ok := Items(id)
 	if !ok {
-		return m.errorf("a persistent id is a %s", TypeName(id))
+		return m.errorf("a persistent id has type %s", TypeName(id))
 	}
 	v, err := m.persistent(items)
 	if err != nil {

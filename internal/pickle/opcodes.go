@@ -89,7 +89,7 @@ func init() {
 			}
 			s, ok := v.(*Set)
 			if !ok {
-				return m.errorf("the opcode ADDITEMS is applied to a %s", TypeName(v))
+				return m.errorf("the opcode ADDITEMS is applied to a value of type %s", TypeName(v))
 			}
 			s.Items = append(s.Items, items...)
 			return m.grow(&s.depth, items...)
@@ -136,7 +136,7 @@ func init() {
 			module, ok := items[0].(string)
 			name, also := items[1].(string)
 			if !ok || !also {
-				return m.errorf("the name of a class consists of a %s and a %s instead of two strings", TypeName(items[0]), TypeName(items[1]))
+				return m.errorf("the name of a class consists of values of types %s and %s instead of two strings", TypeName(items[0]), TypeName(items[1]))
 			}
 			return m.global(module, name)
 		},
@@ -256,7 +256,7 @@ func (m *machine) appendTo(items []Value, err error) error {
 	}
 	l, ok := v.(*List)
 	if !ok {
-		return m.errorf("the opcode APPEND is applied to a %s", TypeName(v))
+		return m.errorf("the opcode APPEND is applied to a value of type %s", TypeName(v))
 	}
 	l.Items = append(l.Items, items...)
 	return m.grow(&l.depth, items...)
@@ -272,7 +272,7 @@ func (m *machine) setTop(items []Value, err error) error {
 	}
 	d, ok := v.(*Dict)
 	if !ok {
-		return m.errorf("the opcode SETITEM is applied to a %s", TypeName(v))
+		return m.errorf("the opcode SETITEM is applied to a value of type %s", TypeName(v))
 	}
 	return m.setItems(d, items)
 }

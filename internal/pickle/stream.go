@@ -81,7 +81,7 @@ func (s *stream) next() (Value, error) {
 func (s *stream) locate(r io.ReaderAt, size int64, keys Value) error {
 	list, ok := Items(keys)
 	if !ok {
-		return exitcode.Errorf(exitcode.BadData, "%s: the list of storages is a %s instead of a list", s.file.Name, TypeName(keys))
+		return exitcode.Errorf(exitcode.BadData, "%s: the list of storages has type %s; it must be a list", s.file.Name, TypeName(keys))
 	}
 	// Each storage: its number of elements, then these.
 	at := int64(s.at)

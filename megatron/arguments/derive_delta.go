@@ -27,7 +27,7 @@ func (p *parser) deriveDelta() {
 		p.clash("linear-num-key-heads context-parallel-size", "--context-parallel-size %d must divide the %d key heads of gated delta nets on a rank, because context-parallel ranks exchange these heads; use another size", cp, d.KeyHeads/tp)
 	}
 	if f := p.Checkpoint.Format; f == "torch" || f == "torch_dist" {
-		p.clash("experimental-attention-variant ckpt-format", "--ckpt-format %s cannot store gated delta nets; leave --ckpt-format out, and convert the result to hf", f)
+		p.clash("experimental-attention-variant ckpt-format", "--ckpt-format %s cannot store gated delta nets; leave --ckpt-format out (`monotron convert --to hf` writes the result as a Hugging Face folder)", f)
 	}
 	d.Layers = layers
 	m.Delta = &d
@@ -52,7 +52,7 @@ func (p *parser) deriveConv() {
 		p.clash("hidden-size short-conv-freq", "--hidden-size %d must be a multiple of %d (--tensor-model-parallel-size x --context-parallel-size), since these ranks share the channels of short convolutions; use other sizes", m.HiddenSize, ranks)
 	}
 	if f := p.Checkpoint.Format; f == "torch" || f == "torch_dist" {
-		p.clash("short-conv-freq ckpt-format", "--ckpt-format %s cannot store short convolutions; leave --ckpt-format out, and convert the result to hf", f)
+		p.clash("short-conv-freq ckpt-format", "--ckpt-format %s cannot store short convolutions; leave --ckpt-format out (`monotron convert --to hf` writes the result as a Hugging Face folder)", f)
 	}
 	m.Conv = &spec.ShortConv{Taps: r.ConvTaps, Layers: layers}
 }

@@ -51,7 +51,7 @@ func (p *parser) checkRouter(e *spec.Experts) {
 		p.clash("moe-latent-size moe-parallel-mlp", "--moe-latent-size cannot be combined with --moe-parallel-mlp; leave one out")
 	}
 	if f := p.Checkpoint.Format; e.LatentSize > 0 && (f == "torch" || f == "torch_dist") {
-		p.clash("moe-latent-size ckpt-format", "--ckpt-format %s cannot store projections around experts; leave --ckpt-format out, and convert the result to hf", f)
+		p.clash("moe-latent-size ckpt-format", "--ckpt-format %s cannot store projections around experts; leave --ckpt-format out (`monotron convert --to hf` writes the result as a Hugging Face folder)", f)
 	}
 	// Scores.
 	if e.GlobalExact && !slices.Contains(e.Balancing, spec.GlobalAuxLoss) {

@@ -54,7 +54,7 @@ func (p *parser) deriveHybrid() {
 		p.clash("hybrid-layer-pattern num-experts", "--hybrid-layer-pattern with E needs --num-experts, and --num-experts needs an E in the pattern; give both")
 	}
 	if f := p.Checkpoint.Format; f == "torch" || f == "torch_dist" {
-		p.clash("hybrid-layer-pattern ckpt-format", "--ckpt-format %s cannot store layers with one sublayer; leave --ckpt-format out, and convert the result to hf", f)
+		p.clash("hybrid-layer-pattern ckpt-format", "--ckpt-format %s cannot store layers with one sublayer; leave --ckpt-format out (`monotron convert --to hf` writes the result as a Hugging Face folder)", f)
 	}
 }
 

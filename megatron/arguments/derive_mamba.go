@@ -53,6 +53,6 @@ func (p *parser) mambaClashes(s *spec.Mamba) {
 		p.clash("mamba-num-heads mamba-num-groups tensor-model-parallel-size context-parallel-size", "%s", text)
 	}
 	if f := p.Checkpoint.Format; f == "torch" || f == "torch_dist" {
-		p.clash(flag+" ckpt-format", "--ckpt-format %s cannot store state-space scans; leave --ckpt-format out, and convert the result to hf", f)
+		p.clash(flag+" ckpt-format", "--ckpt-format %s cannot store state-space scans; leave --ckpt-format out (`monotron convert --to hf` writes the result as a Hugging Face folder)", f)
 	}
 }

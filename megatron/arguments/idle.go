@@ -153,8 +153,11 @@ func (p *parser) idle(names []string, reason string) {
 			typed = append(typed, "--"+name)
 		}
 	}
-	if len(typed) > 0 {
-		p.notice("%s: the flag has no effect %s", strings.Join(typed, ", "), reason)
+	switch {
+	case len(typed) > 1:
+		p.notice("%s: the flags have no effect %s", strings.Join(typed, ", "), reason)
+	case len(typed) > 0:
+		p.notice("%s: the flag has no effect %s", typed[0], reason)
 	}
 }
 

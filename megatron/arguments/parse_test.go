@@ -603,7 +603,7 @@ func TestIdleFlagsAreNamed(t *testing.T) {
 	for _, c := range []struct {
 		add, want string // "": no notice
 	}{
-		{"--moe-router-topk 4 --moe-z-loss-coeff 1e-3", "--moe-router-topk, --moe-z-loss-coeff: the flag has no effect without --num-experts"},
+		{"--moe-router-topk 4 --moe-z-loss-coeff 1e-3", "--moe-router-topk, --moe-z-loss-coeff: the flags have no effect without --num-experts"},
 		{"--rotary-percent 0.5", "--rotary-percent: the flag has no effect without --position-embedding-type rope"},
 		{"--rotary-percent 0.5 --use-rotary-position-embeddings", ""},
 		{"--save-interval 5", "--save-interval: the flag has no effect without --save"},

@@ -57,7 +57,7 @@ func (p *parser) checkpoint() {
 	case err != nil || saved == nil && !asked && !tuned:
 		return // the flags that are missing are reported
 	case saved == nil:
-		p.notice("--use-checkpoint-args: %s contains no checkpoint yet, so only the flags of the command line are used", p.emptyLoad)
+		p.notice("--use-checkpoint-args: %s contains no checkpoint yet, so only the flags on the command line are used", p.emptyLoad)
 	}
 	takes := ofTheModelAndItsTraining
 	switch {

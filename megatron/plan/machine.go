@@ -289,7 +289,7 @@ func (m *Machine) check() error {
 			within(name+".share", s.Share, 1e-6, 2)
 			within(name+".from", s.From, 0, 1e24)
 			if i > 0 && s.From <= curve[i-1].From {
-				problems = append(problems, fmt.Errorf("%s: the values of from must increase", name))
+				problems = append(problems, fmt.Errorf("%s: the values of \"from\" must increase from one entry to the next", name))
 			}
 		}
 	}

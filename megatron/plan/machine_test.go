@@ -43,7 +43,7 @@ func TestBadMachines(t *testing.T) {
 		"peak_flops: {f32: .inf}":  "peak_flops of f32 is +Inf",
 		"matmul_share: []":         "matmul_share is missing",
 		"attention: {share: 1e99}": "attention.share is 1e+99",
-		"stream_share: [{from: 5, share: 1}, {from: 5, share: 1}]": "the values of from must increase",
+		"stream_share: [{from: 5, share: 1}, {from: 5, share: 1}]": `the values of "from" must increase from one entry to the next`,
 		"inside_node: {latency_seconds: -1, bytes_per_second: 0}":  "inside_node.bytes_per_second is 0",
 		"threads: -2": "threads is -2",
 		"threads: 2":  "ops is missing",

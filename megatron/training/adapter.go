@@ -119,7 +119,7 @@ func checkPatterns(c *config.Run, settings peft.Config) error {
 		if name != "" {
 			ends, parameters := moduleEnds(c.Model.Adapters)
 			ends = append(ends, parameters...)
-			return exitcode.Errorf(exitcode.Usage, "%s: %q applies to no module with an adapter, or an earlier pattern applies to all of its modules; adapters are on modules that end in %s", flag.name, name, strings.Join(ends, ", "))
+			return exitcode.Errorf(exitcode.Usage, "%s: %q applies to no module with an adapter, or an earlier pattern applies to all of its modules; adapters are on modules whose names end in %s", flag.name, name, strings.Join(ends, ", "))
 		}
 	}
 	return nil

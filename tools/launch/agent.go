@@ -37,7 +37,7 @@ func agent(in io.Reader) error {
 	}
 	if p.Folder != "" {
 		if err := os.Chdir(p.Folder); err != nil {
-			return exitcode.Errorf(exitcode.NoInput, "the folder that the run was started in does not exist on this host: %w", err)
+			return exitcode.Errorf(exitcode.NoInput, "cannot change to the folder in which the run was started: %w", err)
 		}
 	}
 	runtime.LockOSThread() // the kernel ends the launch when this thread ends

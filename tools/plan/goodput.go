@@ -39,7 +39,7 @@ func (p *runPlan) failing(c *cli.Context) (*goodput, error) {
 	if hours == 0 {
 		for _, name := range []string{"restart-seconds", "save-seconds", "spare-nodes", "repair-hours"} {
 			if c.IsSet(name) {
-				return nil, exitcode.Errorf(exitcode.Usage, "--%s needs --device-mtbf, because %s has no mean time between failures of a device", name, p.machine.Name)
+				return nil, exitcode.Errorf(exitcode.Usage, "--%s needs --device-mtbf, because machine %s gives no mean time between failures of a device", name, p.machine.Name)
 			}
 		}
 		return nil, nil

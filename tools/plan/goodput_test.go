@@ -84,7 +84,7 @@ func TestGoodputInText(t *testing.T) {
 	}
 	for flags, want := range map[string]string{
 		"--spare-nodes 4":                    "--spare-nodes needs --machine",
-		"--machine h200 --restart-seconds 9": "--restart-seconds needs --device-mtbf, because h200",
+		"--machine h200 --restart-seconds 9": "--restart-seconds needs --device-mtbf, because machine h200 gives no mean time between failures of a device",
 		"--machine h100 --device-mtbf 0":     "--device-mtbf",
 	} {
 		if _, err := planned(t, flags, ""); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), want) {

@@ -157,15 +157,30 @@ func (s *settling) heads() {
 	if s.family.arch == "deepseek2" {
 		return // latent reads them
 	}
-	k, okK := s.integer(s.key("attention.key_length"))
-	v, okV := s.integer(s.key("attention.value_length"))
-	s.used[s.key("attention.key_length")], s.used[s.key("attention.value_length")] = true, true
-	switch {
-	case okK != okV || k != v:
-		s.fail("%s and value_length must be equal", s.key("attention.key_length"))
-	case okK:
-		s.config["head_dim"] = k
+	if n, ok := s.headWidth("attention.key_length", "attention.value_length", false); ok {
+		s.config["head_dim"] = n
 	}
+}
+
+// headWidth is the width of a head, which two settings give: that of its keys and that of its values.
+// Both may be missing unless the width is needed.
+func (s *settling) headWidth(keys, values string, needed bool) (int64, bool) {
+	keys, values = s.key(keys), s.key(values)
+	s.used[keys], s.used[values] = true, true
+	k, okK := s.integer(keys)
+	v, okV := s.integer(values)
+	const alone = "%s is missing or is not an integer; it must be equal to %s, which is %d"
+	switch {
+	case !okK && !okV && needed:
+		s.fail("%s is missing or is not an integer", keys)
+	case okK && !okV:
+		s.fail(alone, values, keys, k)
+	case okV && !okK:
+		s.fail(alone, keys, values, v)
+	case k != v:
+		s.fail("%s is %d, but %s is %d; they must be equal", keys, k, values, v)
+	}
+	return k, okK && okV && k == v
 }
 
 // rope reads how positions are scaled.

@@ -90,10 +90,7 @@ func (s *settling) gemma4() {
 	s.config["hidden_activation"] = "gelu_pytorch_tanh"
 	// Widths of heads.
 	full, _ := s.config["head_dim"].(int64)
-	own, okK := s.take("attention.key_length_swa")
-	if v, okV := s.take("attention.value_length_swa"); !okK || !okV || own != v {
-		s.fail("%s and value_length_swa must be equal", s.key("attention.key_length_swa"))
-	}
+	own, _ := s.headWidth("attention.key_length_swa", "attention.value_length_swa", true)
 	s.config["head_dim"], s.config["global_head_dim"] = own, full
 	if n, ok := s.take("rope.dimension_count_swa"); ok && n != own {
 		s.fail("%s is %d; it must be %d, because RoPE must rotate all channels of a head", s.key("rope.dimension_count_swa"), n, own)

@@ -66,8 +66,8 @@ var Known = strings.Join(order, ", ")
 
 // unheld are families that are known well enough to say what of them is lacking here.
 var unheld = map[string]string{
-	"deepseek_v32": "latent attention, sparse attention",
-	"falcon_h1":    "attention and a state-space scan in one layer",
+	"deepseek_v32": "sparse attention",
+	"falcon_h1":    "both attention and a state-space scan",
 }
 
 // Config is what a config.json says. Dropouts of the model are 0: they belong

@@ -35,7 +35,7 @@ func (c *reading) quantization(f *fields) {
 		return
 	}
 	if c.Quantization, c.Blocks = q.kind(), q.BlockSize; c.Quantization == "" {
-		c.fail("quantization_config: quant_method %q is not supported (supported are fp8, mxfp4, and nf4 and int8 of bitsandbytes); convert the weights to float first (transformers: model.dequantize())", q.Method)
+		c.fail("quantization_config: quant_method %q is not supported; the supported methods are fp8, mxfp4, and nf4 and int8 of bitsandbytes; convert the weights to float first (transformers: model.dequantize())", q.Method)
 	}
 	for ours, theirs := range torchTypes {
 		if said := `"` + theirs + `"`; said == string(f.DType) || f.DType == nil && said == string(f.TorchDType) {

@@ -274,10 +274,10 @@ func (c *reading) unknown(family string) {
 		return
 	}
 	if lacks := unheld[family]; lacks != "" {
-		c.fail("model_type %q is not supported, because it has %s; supported are %s", family, lacks, Known)
+		c.fail("model_type %q is not supported: its layers use %s; the supported types are %s", family, lacks, Known)
 		return
 	}
-	c.fail("model_type %q is unknown; supported are %s", family, Known)
+	c.fail("model_type %q is unknown; the supported types are %s", family, Known)
 }
 
 // What classes have where a key is absent, and Llama's does not; null is another thing, and takes it away.

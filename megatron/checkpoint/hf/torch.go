@@ -80,7 +80,7 @@ func (t *Torch) open(name string, must []string) error {
 	t.files = append(t.files, f)
 	dict, ok := f.Root.(*pickle.Dict)
 	if !ok {
-		return exitcode.Errorf(exitcode.BadData, "%s contains a %s; it must contain a dict of tensors", f.Name, pickle.TypeName(f.Root))
+		return exitcode.Errorf(exitcode.BadData, "%s contains an object of type %s; it must contain a dict of tensors", f.Name, pickle.TypeName(f.Root))
 	}
 	if err := t.Add(f, dict, func(name string) string { return name }); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (t *Torch) Add(f *pickle.File, dict *pickle.Dict, as func(name string) stri
 		key, ok := p.Key.(string)
 		tensor, isTensor := p.Value.(*pickle.Tensor)
 		if !ok || !isTensor {
-			return exitcode.Errorf(exitcode.BadData, "%s: entry %v is a %s; it must be a tensor with a name", f.Name, p.Key, pickle.TypeName(p.Value))
+			return exitcode.Errorf(exitcode.BadData, "%s: entry %v has type %s; it must be a tensor with a name", f.Name, p.Key, pickle.TypeName(p.Value))
 		}
 		name := as(key)
 		if name == "" {

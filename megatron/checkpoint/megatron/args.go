@@ -39,7 +39,7 @@ func AsArgs(v pickle.Value) (Args, error) {
 	if o, ok := v.(*pickle.Object); ok && o.Attributes() != nil {
 		return Args{o.Attributes()}, nil
 	}
-	return Args{}, fmt.Errorf("args is a %s; it must be a Namespace of Megatron's arguments", pickle.TypeName(v))
+	return Args{}, fmt.Errorf("args has type %s; it must be a Namespace of Megatron's arguments", pickle.TypeName(v))
 }
 
 // Int is an integer argument; missing and None give the default.
@@ -251,7 +251,7 @@ func shown(v pickle.Value) string {
 	case string:
 		return fmt.Sprintf("%.40q", v)
 	}
-	return "a " + pickle.TypeName(v)
+	return "of type " + pickle.TypeName(v)
 }
 
 // check refuses what no model can be; sizes are then safe to multiply.
@@ -264,22 +264,23 @@ func (a Args) check(m *spec.Model) error {
 	}
 	// Sizes, each within bounds.
 	const most = 1 << 24
-	for _, n := range []struct {
-		name     string
-		is, most int
-	}{{"num_layers", m.NumLayers, maxLayers}, {"hidden_size", m.HiddenSize, most}, {"ffn_hidden_size", m.FFNHiddenSize, most}, {"num_attention_heads", m.NumAttentionHeads, most},
-		{"num_query_groups", m.NumQueryGroups, m.NumAttentionHeads}, {"kv_channels", m.KVChannels, most}, {"vocab_size", m.VocabSize, most}} {
-		if n.is < 1 || n.is > n.most {
-			return fmt.Errorf("args.%s is %d; it must be from 1 to %d", n.name, n.is, n.most)
+	type size struct {
+		name            string
+		is, least, most int
+	}
+	bounds := []size{{"num_layers", m.NumLayers, 1, maxLayers}, {"hidden_size", m.HiddenSize, 1, most}, {"ffn_hidden_size", m.FFNHiddenSize, 1, most},
+		{"num_attention_heads", m.NumAttentionHeads, 1, most}, {"num_query_groups", m.NumQueryGroups, 1, m.NumAttentionHeads}, {"kv_channels", m.KVChannels, 1, most},
+		{"vocab_size", m.VocabSize, 1, most}, {"padded_vocab_size", m.PaddedVocabSize, m.VocabSize, 2 * most}, {"max_position_embeddings", m.MaxPositions, 0, most}}
+	if e := m.Experts; e != nil {
+		bounds = append(bounds, size{"num_experts", e.Num, 1, maxLayers}, size{"moe_ffn_hidden_size", e.FFNHiddenSize, 1, most},
+			size{"moe_shared_expert_intermediate_size", e.SharedFFN, 0, most})
+	}
+	for _, n := range bounds {
+		if n.is < n.least || n.is > n.most {
+			return fmt.Errorf("args.%s is %d; it must be from %d to %d", n.name, n.is, n.least, n.most)
 		}
 	}
-	// The vocabulary, experts and predictions.
-	if m.PaddedVocabSize < m.VocabSize || m.PaddedVocabSize > 2*most || m.MaxPositions < 0 || m.MaxPositions > most {
-		return fmt.Errorf("args.padded_vocab_size %d with vocab_size %d and max_position_embeddings %d do not describe a valid model", m.PaddedVocabSize, m.VocabSize, m.MaxPositions)
-	}
-	if e := m.Experts; e != nil && (e.Num < 1 || e.Num > maxLayers || e.FFNHiddenSize < 1 || e.FFNHiddenSize > most || e.SharedFFN < 0 || e.SharedFFN > most) {
-		return fmt.Errorf("args.num_experts %d, moe_ffn_hidden_size %d, moe_shared_expert_intermediate_size %d do not describe a valid model", e.Num, e.FFNHiddenSize, e.SharedFFN)
-	}
+	// Predictions and the choice of experts.
 	if m.MTP != nil && m.MTP.Depths > maxDepths {
 		return fmt.Errorf("args.mtp_num_layers is %d; it must be at most %d", m.MTP.Depths, maxDepths)
 	}

@@ -89,7 +89,7 @@ func BucketsOf(params []Local, numels []int64) ([]Bucket, error) {
 	b := 0
 	for i := len(params) - 1; i >= 0; i-- {
 		if b == len(list) {
-			return nil, fmt.Errorf("%d parameters of the model are not in the buckets %v", i+1, numels)
+			return nil, fmt.Errorf("%d parameters of the model do not fit in the buckets, whose lengths are %v elements", i+1, numels)
 		}
 		start := (list[b].Numel + bucketAlign - 1) / bucketAlign * bucketAlign
 		list[b].Params = append(list[b].Params, Placed{params[i], start})

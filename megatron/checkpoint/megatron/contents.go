@@ -65,7 +65,7 @@ func NewContents(src checkpoint.Source) (*Contents, error) {
 			case "":
 				c.Optimizer = false
 			default:
-				return nil, exitcode.Errorf(exitcode.BadData, "%s: %s%s is %s; Megatron's formats store moments in F32 only", src.Info().Path, prefix, t.Name, c.types[prefix+t.Name])
+				return nil, exitcode.Errorf(exitcode.BadData, "%s: %s%s is %s; Megatron's formats store moments in F32 only; use --weights-only to leave the moments out", src.Info().Path, prefix, t.Name, c.types[prefix+t.Name])
 			}
 		}
 	}

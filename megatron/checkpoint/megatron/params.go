@@ -59,7 +59,7 @@ func MatchGroups(stored []pickle.Value, params []Local) ([]Group, error) {
 	for i, v := range stored {
 		d, ok := v.(*pickle.Dict)
 		if !ok {
-			return nil, fmt.Errorf("param_groups.%d is a %s; it must be a dict", i, pickle.TypeName(v))
+			return nil, fmt.Errorf("param_groups.%d has type %s; it must be a dict", i, pickle.TypeName(v))
 		}
 		a := Args{d}
 		g := Group{Decay: a.Float("wd_mult", 1) != 0, Expert: a.Bool("is_expert_parallel")}

@@ -51,7 +51,7 @@ func asObject(v pickle.Value) (json.RawMessage, bool) {
 func ReadScaler(v pickle.Value) (json.RawMessage, error) {
 	d, ok := v.(*pickle.Dict)
 	if !ok {
-		return nil, fmt.Errorf("grad_scaler is a %s; it must be a dict", pickle.TypeName(v))
+		return nil, fmt.Errorf("grad_scaler has type %s; it must be a dict", pickle.TypeName(v))
 	}
 	flat := &pickle.Dict{}
 	for _, p := range d.Pairs {

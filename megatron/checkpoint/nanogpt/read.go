@@ -54,7 +54,7 @@ func (r *reader) bad(format string, args ...any) error {
 func (r *reader) open(o checkpoint.OpenOptions) (checkpoint.Source, error) {
 	root, ok := r.file.Root.(*pickle.Dict)
 	if !ok {
-		return nil, r.bad("the file contains a %s; it must contain the dict of a nanoGPT checkpoint", pickle.TypeName(r.file.Root))
+		return nil, r.bad("the file contains an object of type %s; it must contain the dict of a nanoGPT checkpoint", pickle.TypeName(r.file.Root))
 	}
 	r.root = root
 	// Shape, weights, iteration.

@@ -24,10 +24,10 @@ func (m *Manifest) check() error {
 	// Counts, the configuration, the tokenizer's files.
 	s := m.State
 	if s.Iteration < 0 || s.ConsumedTrain < 0 || s.ConsumedValid < 0 || s.SkippedTrain < 0 {
-		return fmt.Errorf("the state has a negative count: iteration %d, samples %d, %d, %d", s.Iteration, s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain)
+		return fmt.Errorf("the state has a negative count: iteration %d, training samples %d, validation samples %d, skipped training samples %d", s.Iteration, s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain)
 	}
 	if s.Iteration > maxCount || s.ConsumedTrain > maxCount || s.ConsumedValid > maxCount || s.SkippedTrain > maxCount {
-		return fmt.Errorf("the state has an invalid count: iteration %d, samples %d, %d, %d", s.Iteration, s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain)
+		return fmt.Errorf("the state has an invalid count: iteration %d, training samples %d, validation samples %d, skipped training samples %d", s.Iteration, s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain)
 	}
 	if c := bytes.TrimSpace(s.Config); len(c) > 0 && c[0] != '{' {
 		return fmt.Errorf("the run's config must be a JSON object: %.20s", c)

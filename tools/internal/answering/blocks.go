@@ -33,8 +33,8 @@ func Batching(c inference.BatcherConfig, cache int64, positions int, blockBytes 
 		return c, exitcode.Errorf(exitcode.Usage, "--kv-cache-memory %d: keys and values of %d ranks need %s, but %s is %s; use at most --kv-cache-memory %d",
 			cache>>20, sharers, device.Size(takes*int64(sharers)), device.Size(capacity.Bytes), capacity.Of, left>>20)
 	}
-	return c, exitcode.Errorf(exitcode.Usage, "keys and values of one sequence of %d positions on %d ranks need %s, but %s is %s; give --kv-cache-memory for shorter sequences",
-		positions, sharers, device.Size(takes*int64(sharers)), device.Size(capacity.Bytes), capacity.Of)
+	return c, exitcode.Errorf(exitcode.Usage, "keys and values of one sequence of %d positions on %d ranks need %s, but %s is %s; use at most --kv-cache-memory %d, which limits the length of sequences",
+		positions, sharers, device.Size(takes*int64(sharers)), device.Size(capacity.Bytes), capacity.Of, left>>20)
 }
 
 // CapacityOf is the memory that blocks on d come from, and how many ranks share it: a GPU's is the

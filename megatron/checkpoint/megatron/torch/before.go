@@ -30,7 +30,7 @@ func (r *rank) modernize() error {
 		}
 		parts, ok := v.(*pickle.Dict)
 		if !ok {
-			return exitcode.Errorf(exitcode.BadData, "%s: %q is a %s, not a dict", r.path, before, pickle.TypeName(v))
+			return exitcode.Errorf(exitcode.BadData, "%s: %q has type %s; it must be a dict", r.path, before, pickle.TypeName(v))
 		}
 		version, _ := r.root.Get("checkpoint_version")
 		if n, _ := pickle.Float(version); n < 2 {

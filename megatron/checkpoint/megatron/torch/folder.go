@@ -146,7 +146,7 @@ func openRank(path string) (*rank, error) {
 	var ok bool
 	if r.root, ok = f.Root.(*pickle.Dict); !ok {
 		_ = f.Close()
-		return nil, exitcode.Errorf(exitcode.BadData, "%s contains a %s; it must contain Megatron's dict", path, pickle.TypeName(f.Root))
+		return nil, exitcode.Errorf(exitcode.BadData, "%s contains an object of type %s; it must contain Megatron's dict", path, pickle.TypeName(f.Root))
 	}
 	err = r.findChunks()
 	if err == nil {
@@ -184,7 +184,7 @@ func (r *rank) findChunks() error {
 		}
 		d, ok := v.(*pickle.Dict)
 		if !ok {
-			return false, exitcode.Errorf(exitcode.BadData, "%s: %q is a %s, not a state dict", r.path, name, pickle.TypeName(v))
+			return false, exitcode.Errorf(exitcode.BadData, "%s: %q has type %s; it must be a state dict", r.path, name, pickle.TypeName(v))
 		}
 		r.chunks = append(r.chunks, d)
 		return true, nil

@@ -60,7 +60,7 @@ type optimizer struct {
 func (o *optimizer) add(v pickle.Value) error {
 	d, ok := v.(*pickle.Dict)
 	if !ok {
-		return fmt.Errorf("the object is a %s; it must be a dict", pickle.TypeName(v))
+		return fmt.Errorf("the object has type %s; it must be a dict", pickle.TypeName(v))
 	}
 	// The loss scale, of one of them.
 	if scaler, ok := d.Get("grad_scaler"); ok && o.s.state.Scaler == nil {
@@ -73,7 +73,7 @@ func (o *optimizer) add(v pickle.Value) error {
 	inner := d
 	if v, ok := d.Get("optimizer"); ok {
 		if inner, ok = v.(*pickle.Dict); !ok {
-			return fmt.Errorf("the optimizer is a %s; it must be a dict", pickle.TypeName(v))
+			return fmt.Errorf("the optimizer has type %s; it must be a dict", pickle.TypeName(v))
 		}
 	}
 	if n, ok := megatron.ReadSteps(inner); ok {
@@ -119,7 +119,7 @@ func (o *optimizer) mains(groups []megatron.Group, v pickle.Value) error {
 		for j, p := range g.Params {
 			t, ok := tensors[j].(*pickle.Tensor)
 			if !ok {
-				return fmt.Errorf("fp32_from_fp16_params.%d.%d is a %s; it must be a tensor", i, j, pickle.TypeName(tensors[j]))
+				return fmt.Errorf("fp32_from_fp16_params.%d.%d has type %s; it must be a tensor", i, j, pickle.TypeName(tensors[j]))
 			}
 			if err := o.s.add(checkpoint.Main, o.r.path, p, t); err != nil {
 				return err
@@ -136,7 +136,7 @@ var kinds = []struct{ theirs, ours string }{{"exp_avg", checkpoint.ExpAvg}, {"ex
 func (o *optimizer) moments(groups []megatron.Group, stored []pickle.Value, v pickle.Value) error {
 	d, ok := v.(*pickle.Dict)
 	if !ok {
-		return fmt.Errorf("the state of the optimizer is a %s; it must be a dict", pickle.TypeName(v))
+		return fmt.Errorf("the state of the optimizer has type %s; it must be a dict", pickle.TypeName(v))
 	}
 	// torch numbers parameters through all groups.
 	byID := map[int64]*pickle.Dict{}
@@ -200,7 +200,7 @@ func (o *optimizer) distributed() error {
 	}
 	d, ok := root.(*pickle.Dict)
 	if !ok {
-		return fmt.Errorf("%s contains a %s; it must contain a dict", path, pickle.TypeName(root))
+		return fmt.Errorf("%s contains an object of type %s; it must contain a dict", path, pickle.TypeName(root))
 	}
 	// One entry per virtual stage.
 	if coalesced, _ := d.Get("buckets_coalesced"); coalesced != true {
@@ -229,7 +229,7 @@ func (o *optimizer) buffer(path string, chunk int, v pickle.Value) error {
 	}
 	flat, ok := d.Pairs[0].Value.(*pickle.Dict)
 	if !ok {
-		return fmt.Errorf("the object is a %s; it must be a dict", pickle.TypeName(d.Pairs[0].Value))
+		return fmt.Errorf("the object has type %s; it must be a dict", pickle.TypeName(d.Pairs[0].Value))
 	}
 	// param is the f32 main parameter: of a model in f32 it is the value, which is read already.
 	for _, k := range append(kinds, struct{ theirs, ours string }{"param", checkpoint.Main}) {

@@ -136,7 +136,7 @@ func (s *source) locals(r *rank, chunk int) ([]local, error) {
 	for _, pair := range r.chunks[chunk].Pairs {
 		key, ok := pair.Key.(string)
 		if !ok {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: a key of the model is a %s; it must be a string", r.path, pickle.TypeName(pair.Key))
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: a key of the model has type %s; it must be a string", r.path, pickle.TypeName(pair.Key))
 		}
 		k, ok := megatron.ParseKey(key)
 		if !ok {
@@ -144,7 +144,7 @@ func (s *source) locals(r *rank, chunk int) ([]local, error) {
 		}
 		t, ok := pair.Value.(*pickle.Tensor)
 		if !ok {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: %q is a %s, not a tensor", r.path, key, pickle.TypeName(pair.Value))
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: %q has type %s; it must be a tensor", r.path, key, pickle.TypeName(pair.Value))
 		}
 		p, err := s.locate(r, chunk, key, k, t)
 		if err != nil {

@@ -128,7 +128,7 @@ func (s *source) readCommon() error {
 	}
 	var ok bool
 	if s.common, ok = root.(*pickle.Dict); !ok {
-		return exitcode.Errorf(exitcode.BadData, "%s: the common state is a %s; it must be a dict", path, pickle.TypeName(root))
+		return exitcode.Errorf(exitcode.BadData, "%s: the common state has type %s; it must be a dict", path, pickle.TypeName(root))
 	}
 	// Arguments, model, layout and progress.
 	v, _ := s.common.Get("args")

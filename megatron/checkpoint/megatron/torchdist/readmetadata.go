@@ -88,7 +88,7 @@ func readIndex(dir string) (*index, error) {
 func attributes(v pickle.Value, class string) (*pickle.Dict, error) {
 	o, ok := v.(*pickle.Object)
 	if !ok || !strings.HasSuffix(o.Class, "."+class) || o.Attributes() == nil {
-		return nil, fmt.Errorf("found a %s, expected a %s", pickle.TypeName(v), class)
+		return nil, fmt.Errorf("found type %s, expected %s", pickle.TypeName(v), class)
 	}
 	return o.Attributes(), nil
 }
@@ -97,7 +97,7 @@ func dictOf(d *pickle.Dict, name string) (*pickle.Dict, error) {
 	v, _ := d.Get(name)
 	inner, ok := v.(*pickle.Dict)
 	if !ok {
-		return nil, fmt.Errorf("%s is a %s, not a dict", name, pickle.TypeName(v))
+		return nil, fmt.Errorf("%s has type %s; it must be a dict", name, pickle.TypeName(v))
 	}
 	return inner, nil
 }
@@ -105,7 +105,7 @@ func dictOf(d *pickle.Dict, name string) (*pickle.Dict, error) {
 func (x *index) fill(dir string, root pickle.Value) error {
 	o, ok := root.(*pickle.Object)
 	if !ok || o.Attributes() == nil || !strings.HasSuffix(o.Class, "Metadata") {
-		return fmt.Errorf("the file contains a %s; it must contain Metadata", pickle.TypeName(root))
+		return fmt.Errorf("the file contains an object of type %s; it must contain Metadata", pickle.TypeName(root))
 	}
 	// What there is, and where it is stored.
 	described, err := dictOf(o.Attributes(), "state_dict_metadata")
@@ -125,7 +125,7 @@ func (x *index) fill(dir string, root pickle.Value) error {
 	for _, p := range described.Pairs {
 		key, ok := p.Key.(string)
 		if !ok {
-			return fmt.Errorf("state_dict_metadata has a key that is a %s; keys must be strings", pickle.TypeName(p.Key))
+			return fmt.Errorf("state_dict_metadata has a key of type %s; keys must be strings", pickle.TypeName(p.Key))
 		}
 		if o, ok := p.Value.(*pickle.Object); ok && strings.HasSuffix(o.Class, ".BytesStorageMetadata") {
 			where, ok := at[key]
@@ -194,7 +194,7 @@ func (x *index) locations(dir string, d *pickle.Dict) (map[string]location, erro
 		name, _ := key.Get("fqn")
 		fqn, ok := name.(string)
 		if !ok {
-			return nil, fmt.Errorf("the name of a stored item is a %s; it must be a string", pickle.TypeName(name))
+			return nil, fmt.Errorf("the name of a stored item has type %s; it must be a string", pickle.TypeName(name))
 		}
 		corner, err := cornerOf(key)
 		if err != nil {
@@ -216,7 +216,7 @@ func cornerOf(key *pickle.Dict) ([]int64, error) {
 	}
 	corner, ok := pickle.Ints(v)
 	if !ok {
-		return nil, fmt.Errorf("its offset is a %s; it must be a list of integers", pickle.TypeName(v))
+		return nil, fmt.Errorf("its offset has type %s; it must be a list of integers", pickle.TypeName(v))
 	}
 	return append([]int64{}, corner...), nil
 }
@@ -266,7 +266,7 @@ func readTensor(key string, v pickle.Value, at map[string]location) (*stored, er
 	size, _ := d.Get("size")
 	shape, ok := pickle.Ints(size)
 	if !ok {
-		return nil, fmt.Errorf("its size is a %s; it must be a list of integers", pickle.TypeName(size))
+		return nil, fmt.Errorf("its size has type %s; it must be a list of integers", pickle.TypeName(size))
 	}
 	if s.shape = shape; len(shape) == 0 {
 		return nil, fmt.Errorf("the tensor has no dimension")
@@ -310,7 +310,7 @@ func readTensor(key string, v pickle.Value, at map[string]location) (*stored, er
 func dtypeOf(v pickle.Value) (string, error) {
 	o, ok := v.(*pickle.Object)
 	if !ok {
-		return "", fmt.Errorf("its properties are a %s; they must be a dict", pickle.TypeName(v))
+		return "", fmt.Errorf("its properties have type %s; they must be a dict", pickle.TypeName(v))
 	}
 	var first pickle.Value
 	if items, ok := pickle.Items(o.State); ok && len(items) > 0 {
