@@ -249,9 +249,11 @@ func (w recordingWork) Wait() error {
 func TestDuringTheExchange(t *testing.T) {
 	failed := errors.New("of what is beside")
 	world := inproc.NewWorld(2)
+	devices := []*device.Device{ref.Open(), ref.Open()} // closed when both ranks have ended: a rank reads the memory of the other
+	defer devices[0].Arena.Close()
+	defer devices[1].Arena.Close()
 	err := world.Run(func(rank int) error {
-		d := ref.Open()
-		defer d.Arena.Close()
+		d := devices[rank]
 		group, err := world.Group(rank, "ep", []int{0, 1}, d)
 		if err != nil {
 			return err

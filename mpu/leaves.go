@@ -18,16 +18,9 @@ type Leaves struct {
 func (l Leaves) Each(rows int64, f func(of func(device.Tensor) device.Tensor)) {
 	for chunk := range rows / l.Batch / l.Chunk {
 		for sample := range l.Batch {
-			f(func(t device.Tensor) device.Tensor { return l.view(t, chunk*l.Chunk*l.Batch+sample) })
+			f(func(t device.Tensor) device.Tensor { return t.Leaf(chunk*l.Batch+sample, l.Chunk, l.Batch) })
 		}
 	}
-}
-
-// view is every Batch-th row of t from `first` on, Chunk of them.
-func (l Leaves) view(t device.Tensor, first int64) device.Tensor {
-	shape, stride := t.Dims(), append([]int64{}, t.Stride[:t.Rank]...)
-	shape[0], stride[0] = l.Chunk, l.Batch*stride[0]
-	return device.Strided(t.Slice(0, first, 1).Data, t.DType, shape, stride)
 }
 
 // number sets leaf i32 [rows, 1] to the number of each row's leaf, counted from `first` on.

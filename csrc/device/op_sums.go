@@ -28,6 +28,17 @@ func (a *ColumnSumArgs) main() Tensor { return a.X }
 
 func (a *ColumnSumArgs) work() Work { return streamed(a.X) }
 
+// Leaf is a view of the rows of a leaf of t [rows, ..]: `chunk` of them, `batch` apart (ColumnSumArgs). A tensor that is
+// not given stays so.
+func (t Tensor) Leaf(number, chunk, batch int64) Tensor {
+	if !t.Given() {
+		return t
+	}
+	shape, stride := t.Dims(), append([]int64{}, t.Stride[:t.Rank]...)
+	shape[0], stride[0] = chunk, batch*stride[0]
+	return Strided(t.Slice(0, number/batch*chunk*batch+number%batch, 1).Data, t.DType, shape, stride)
+}
+
 // Indexes in the f64 [3] of GradStatsArgs.
 const (
 	StatSquares   = iota // Σ x² over finite and non-finite alike

@@ -10,7 +10,7 @@ import (
 func (b *backend) ColumnSum(a *device.ColumnSumArgs) {
 	if a.Chunk > 0 {
 		for i := range a.Out.Shape[0] {
-			b.ColumnSum(&device.ColumnSumArgs{Out: a.Out.At(i), X: leaf(a.X, i, a.Chunk, a.Batch)})
+			b.ColumnSum(&device.ColumnSumArgs{Out: a.Out.At(i), X: a.X.Leaf(i, int64(a.Chunk), int64(a.Batch))})
 		}
 		return
 	}
@@ -22,17 +22,6 @@ func (b *backend) ColumnSum(a *device.ColumnSumArgs) {
 		}
 		addTo(a.Out, from, total)
 	})
-}
-
-// leaf is the rows of a leaf of t [rows, ..]; see device.ColumnSumArgs.
-func leaf(t device.Tensor, number int64, chunk, batch int32) device.Tensor {
-	if !t.Given() {
-		return t
-	}
-	c, b := int64(chunk), int64(batch)
-	shape, stride := t.Dims(), append([]int64{}, t.Stride[:t.Rank]...)
-	shape[0], stride[0] = c, b*stride[0]
-	return device.Strided(t.Slice(0, number/b*c*b+number%b, 1).Data, t.DType, shape, stride)
 }
 
 func (b *backend) Add(a *device.AddArgs) {

@@ -81,7 +81,7 @@ func (b *backend) NormBackward(a *device.NormBackwardArgs) {
 func normWeightGrads(b *backend, a *device.NormBackwardArgs) {
 	if a.Chunk > 0 {
 		for i := range a.DGamma.Shape[0] {
-			one, of := *a, func(t device.Tensor) device.Tensor { return leaf(t, i, a.Chunk, a.Batch) }
+			one, of := *a, func(t device.Tensor) device.Tensor { return t.Leaf(i, int64(a.Chunk), int64(a.Batch)) }
 			one.Chunk, one.X, one.DY, one.Mean, one.Rstd, one.DGamma = 0, of(a.X), of(a.DY), of(a.Mean), of(a.Rstd), a.DGamma.At(i)
 			if a.DBeta.Given() {
 				one.DBeta = a.DBeta.At(i)

@@ -147,9 +147,7 @@ func SumsOfLeaves(t *testing.T, dev *device.Device) {
 
 // leafAlone is a copy of the rows of a leaf of t [rows, ..], one after the other.
 func leafAlone(dev *device.Device, s *device.Scope, t device.Tensor, leaf, chunk, batch int64) device.Tensor {
-	shape, stride := t.Dims(), append([]int64{}, t.Stride[:t.Rank]...)
-	shape[0], stride[0] = chunk, batch*stride[0]
-	view := device.Strided(t.Slice(0, leaf/batch*chunk*batch+leaf%batch, 1).Data, t.DType, shape, stride)
+	view := t.Leaf(leaf, chunk, batch)
 	own := s.Like(view)
 	dev.Copy(own, view)
 	return own
