@@ -24,8 +24,8 @@ said() {
 {
   echo "# Kernels"
   echo
-  echo "This page lists the resources of every CUDA kernel, as \`ptxas\` reports them. \`make cuda-kernels\` writes the page. The command fails if a kernel spills"
-  echo "registers or uses stack memory on an architecture on which it did neither in the previous table. For each architecture the table has the number of"
+  echo "This page lists the resources of every CUDA kernel, as \`ptxas\` reports them. \`make cuda-kernels\` writes the page. The command fails if the new table"
+  echo "has spilled registers or stack memory in a cell in which the previous table had neither. For each architecture the table has the number of"
   echo "registers per thread. If a kernel spills registers, the number of spilled bytes (stored and loaded) follows in brackets. If a kernel does not spill but"
   echo "uses stack memory (arrays in local memory), the number of bytes of stack follows instead. The last column is the static shared memory per block, in"
   echo "bytes. Dynamic shared memory is chosen when a kernel is launched, so it is not in the table."
