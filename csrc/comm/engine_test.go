@@ -106,7 +106,7 @@ func TestGlooWaitsEnd(t *testing.T) {
 	aborted := meshes(t, 2, time.Minute)
 	time.AfterFunc(100*time.Millisecond, aborted[0].Abort)
 	start := time.Now()
-	if err := aborted[0].Recv(1, 1, buffer); err == nil || !strings.Contains(err.Error(), "the caller ended the group") {
+	if err := aborted[0].Recv(1, 1, buffer); err == nil || !strings.Contains(err.Error(), "this rank aborted the group") {
 		t.Errorf("abort: %v", err)
 	}
 	if err := aborted[0].Send(1, 2, buffer); err == nil {

@@ -23,7 +23,7 @@ var settings = []struct {
 func checkSettings() error {
 	for _, s := range settings {
 		if value := os.Getenv(s.name); value != "" && !slices.Contains(s.values, value) {
-			return exitcode.Errorf(exitcode.Usage, "%s=%s: the value must be %s; set one of these, or unset the variable", s.name, value, strings.Join(s.values, " or "))
+			return exitcode.Errorf(exitcode.Usage, "%s=%s is not a valid setting; set the variable to %s, or unset it", s.name, value, strings.Join(s.values, " or "))
 		}
 	}
 	return nil

@@ -36,7 +36,7 @@ func TestSettingsUnknown(t *testing.T) {
 	for _, setting := range []string{"MONOTRON_ISA", "MONOTRON_AMX", "MONOTRON_ONEDNN"} {
 		t.Run(setting, func(t *testing.T) {
 			t.Setenv(setting, "nope")
-			if _, err := cpu.Open(); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), setting+"=nope: the value must be ") {
+			if _, err := cpu.Open(); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), setting+"=nope is not a valid setting; set the variable to ") {
 				t.Errorf("%v", err)
 			}
 		})

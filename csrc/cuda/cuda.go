@@ -29,7 +29,7 @@ func Open(ordinal int) (*device.Device, error) {
 			return device.New("cuda", b), nil
 		}
 	}
-	return nil, fmt.Errorf("CUDA cannot be used: %w; use --device cpu", err)
+	return nil, fmt.Errorf("CUDA cannot be used: %w; to compute without a GPU, use --device cpu", err)
 }
 
 // wishes are CUDA's variables, which it reads as it starts: as many queues to the GPU as there
@@ -74,7 +74,7 @@ func library() (string, error) {
 	}
 	path := filepath.Join(filepath.Dir(program), libraryName)
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("%s is not in the program's folder; build it with make cuda, or set %s to its path", path, LibraryVariable)
+		return "", fmt.Errorf("%s does not exist; build this library with make cuda, or set %s to its path", path, LibraryVariable)
 	}
 	return path, nil
 }

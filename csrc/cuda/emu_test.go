@@ -205,7 +205,7 @@ func TestStartErrorsAdvise(t *testing.T) {
 	for number, want := range map[string]string{"35": "needs driver 580.65 or newer", "46": "another process", "802": "nvidia-fabricmanager", "803": "reboot", "220": "another host"} {
 		t.Setenv("MONOTRON_EMU_START", number)
 		_, err := cuda.Open(0)
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") || !strings.HasSuffix(err.Error(), "; use --device cpu") {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") || !strings.HasSuffix(err.Error(), ", use --device cpu") {
 			t.Errorf("%s: %v, want %q", number, err, want)
 		}
 	}

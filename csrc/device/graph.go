@@ -101,7 +101,7 @@ func (g *Graph) keep(err error) {
 	}
 }
 
-var errHost = errors.New("an operation needs the host, but a graph runs on the device alone")
+var errHost = errors.New("an operation needs the host, but a CUDA graph runs only on the device")
 
 // uses notes the blocks that an op of the graph works on outside the graph's own memory.
 func (g *Graph) uses(op Op, args unsafe.Pointer) {

@@ -56,7 +56,7 @@ func OpenHostTable(api unsafe.Pointer, pool *Pool) (Backend, error) {
 		c.workspace_bytes = t.api.workspace_bytes
 		mem, err := HostAlloc(workspaceBytes(t.api))
 		if err != nil {
-			return nil, fmt.Errorf("workspace of pool thread %d: %w", w, err)
+			return nil, fmt.Errorf("memory for the workspace of thread %d cannot be allocated: %w", w, err)
 		}
 		c.workspace = mem
 		t.context = append(t.context, c)
@@ -75,7 +75,7 @@ func checkTable(api *C.mt_device_api) error {
 			api.version, api.bytes, api.ops, tableVersion, C.sizeof_mt_device_api, C.MT_OPS)
 	}
 	if api.sum != C.MT_OPS_SUM {
-		return fmt.Errorf("the kernel table was built from ops with checksum %08x, but this program has %08x; build both from the same source", api.sum, uint32(C.MT_OPS_SUM))
+		return fmt.Errorf("the kernel table was built from ops with the checksum %08x, but this program's ops have %08x; build both from the same source", api.sum, uint32(C.MT_OPS_SUM))
 	}
 	for op := range Ops {
 		if api.op[op].tiles == nil || api.op[op].run == nil {
@@ -184,7 +184,7 @@ func (t *hostTable) reserve(bytes int64) error {
 	t.capacity = 0
 	mem, err := HostAlloc(bytes)
 	if err != nil {
-		return fmt.Errorf("scratch of %d bytes: %w", bytes, err)
+		return fmt.Errorf("%d bytes of scratch memory cannot be allocated: %w", bytes, err)
 	}
 	t.scratch, t.capacity = mem, bytes
 	return nil

@@ -102,7 +102,7 @@ func TestVisible(t *testing.T) {
 		{Environment{"3, 1", true}, "31"},
 		{Environment{s.GPUs[4].UUID[:12] + "," + s.GPUs[6].UUID, true}, "46"},
 		{Environment{"0,8", true}, "error: GPU 8 does not exist; this host has 8 GPUs (index 0 to 7)"},
-		{Environment{"0,0", true}, "error: GPU 0 is named twice"},
+		{Environment{"0,0", true}, "error: names GPU 0 twice"},
 		{Environment{"GPU-", true}, "error: the UUIDs of 8 GPUs begin with"},
 		{Environment{"fast", true}, "error: neither an index"},
 		{Environment{"1,,2", true}, "error: neither an index"},
@@ -133,6 +133,10 @@ func TestSeat(t *testing.T) {
 	_, err := s.Seat(four, 1, 8)
 	if err == nil || !strings.HasPrefix(err.Error(), "4 GPUs are visible, but 8 are needed: CUDA_VISIBLE_DEVICES=4,5,6,7 on a host with 8; a GPU can run only one rank") {
 		t.Errorf("4 visible, 8 asked: %v", err)
+	}
+	_, err = s.Seat(Environment{"", true}, 0, 2)
+	if err == nil || !strings.HasPrefix(err.Error(), "no GPU is visible, but 2 are needed: CUDA_VISIBLE_DEVICES= on a host with 8; ") {
+		t.Errorf("none visible, 2 asked: %v", err)
 	}
 }
 

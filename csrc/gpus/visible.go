@@ -40,7 +40,7 @@ func (s Survey) Visible(e Environment) ([]GPU, error) {
 			return nil, exitcode.Errorf(exitcode.Usage, "CUDA_VISIBLE_DEVICES=%s: %w; this host has %s", e.Value, err, s.count())
 		}
 		if seen[g.UUID] {
-			return nil, exitcode.Errorf(exitcode.Usage, "CUDA_VISIBLE_DEVICES=%s: GPU %d is named twice", e.Value, g.Index)
+			return nil, exitcode.Errorf(exitcode.Usage, "CUDA_VISIBLE_DEVICES=%s names GPU %d twice", e.Value, g.Index)
 		}
 		seen[g.UUID] = true
 		shown = append(shown, g)
@@ -87,6 +87,9 @@ func (s Survey) Seat(e Environment, rank, ranks int) (GPU, error) {
 	shown, err := s.Visible(e)
 	if err != nil {
 		return GPU{}, err
+	}
+	if len(shown) == 0 {
+		return GPU{}, exitcode.Errorf(exitcode.Usage, "no GPU is visible, but %d are needed: %s; make GPUs visible, or use --device cpu", ranks, e.where(len(s.GPUs)))
 	}
 	if ranks > len(shown) {
 		return GPU{}, exitcode.Errorf(exitcode.Usage, "%d GPUs are visible, but %d are needed: %s; a GPU can run only one rank. Use %d ranks on this host "+

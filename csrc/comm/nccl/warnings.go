@@ -27,7 +27,7 @@ func newWarnings() (*warnings, error) {
 	}
 	dir, err := os.MkdirTemp("", "monotron-nccl-")
 	if err != nil {
-		return nil, exitcode.Errorf(exitcode.IO, "the file for NCCL's warnings: %w", err)
+		return nil, exitcode.Errorf(exitcode.IO, "the folder for NCCL's warnings cannot be created: %w", err)
 	}
 	w := &warnings{path: filepath.Join(dir, fmt.Sprintf("%d.log", os.Getpid()))}
 	for name, value := range map[string]string{"NCCL_DEBUG": "WARN", "NCCL_DEBUG_FILE": w.path} {

@@ -39,7 +39,7 @@ type Library struct {
 func Build(dir string) (*Library, error) {
 	file, path := filepath.Join(dir, "cudnn.cpp"), filepath.Join(dir, "libcudnn.so.9")
 	if err := os.WriteFile(file, source, 0o600); err != nil {
-		return nil, fmt.Errorf("the stand-in's source: %w", err)
+		return nil, fmt.Errorf("writing the stand-in's source: %w", err)
 	}
 	if out, err := exec.Command("g++", "-std=c++17", "-shared", "-fPIC", "-O2", "-Wall", "-fvisibility=hidden", "-o", path, file).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("compiling the stand-in: %w\n%s", err, out)

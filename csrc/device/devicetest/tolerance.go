@@ -62,11 +62,11 @@ func (t Tol) masked() Tol {
 func (b *buffer) compare(got buffer) error {
 	// Inputs: the same on both devices, and unchanged.
 	if !bytes.Equal(b.before, got.before) {
-		return fmt.Errorf("the case is broken: its inputs differ between devices")
+		return fmt.Errorf("the case is wrong: its inputs differ between the two devices")
 	}
 	if !b.out {
 		if !bytes.Equal(got.before, got.after) {
-			return fmt.Errorf("an input was changed")
+			return fmt.Errorf("the op changed this input")
 		}
 		return nil
 	}

@@ -88,7 +88,7 @@ type Library struct {
 func Build(dir string) (*Library, error) {
 	file, path := filepath.Join(dir, "nccl.c"), filepath.Join(dir, "libnccl.so.2")
 	if err := os.WriteFile(file, source, 0o600); err != nil {
-		return nil, fmt.Errorf("the stand-in's source: %w", err)
+		return nil, fmt.Errorf("writing the stand-in's source: %w", err)
 	}
 	if out, err := exec.Command("cc", "-shared", "-fPIC", "-O1", "-Wall", "-fvisibility=hidden", "-o", path, file, "-lpthread").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("compiling the stand-in: %w\n%s", err, out)
@@ -137,7 +137,7 @@ func (g *GPU) Run(op device.Op, args unsafe.Pointer) error {
 		C.standin_add(g.lib.api, unsafe.Pointer(g.ops), (*C.float)(a.Out.Data), (*C.float)(a.A.Data), (*C.float)(a.B.Data), C.size_t(a.Out.Len()))
 		return nil
 	}
-	return fmt.Errorf("%s: the stand-in computes nothing", op)
+	return fmt.Errorf("the stand-in for NCCL cannot compute %s", op)
 }
 func (g *GPU) Enter() error            { return nil }
 func (g *GPU) Streams() device.Streams { return g }
