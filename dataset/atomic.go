@@ -58,7 +58,7 @@ func continueFile(path string, at int64) (*newFile, error) {
 	// Bytes beyond at were written after the state that is continued from, and go.
 	info, err := f.Stat()
 	if err == nil && info.Size() < at {
-		err = exitcode.Errorf(exitcode.IO, "%s has %d bytes, but %d were written, so the file cannot be continued; run without --resume", f.Name(), info.Size(), at)
+		err = exitcode.Errorf(exitcode.IO, "%s has %d bytes, but the interrupted run wrote %d, so the file cannot be continued; run without --resume", f.Name(), info.Size(), at)
 	}
 	if err == nil {
 		err = errors.Join(f.Truncate(at), seekTo(f, at))

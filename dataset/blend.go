@@ -32,7 +32,7 @@ func (b *Blended) DescriptionJSON() string { return pyJSON(b.Description) }
 
 func (b *Blended) Sample(k int64) (Sample, error) {
 	if k < 0 || k >= b.Len() {
-		return Sample{}, exitcode.Errorf(exitcode.Internal, "blend: sample index %d is out of range: there are %d samples", k, b.Len())
+		return Sample{}, exitcode.Errorf(exitcode.Internal, "blend: internal error: sample %d was requested, but there are %d samples; report this with the command line", k, b.Len())
 	}
 	var member, number int64
 	err := Guard("the cached blend "+b.Hash, func() error {
@@ -58,7 +58,7 @@ func newBlended(members []*GPT, weights []float64, size *int64, split Split, c *
 		b.Weights = normalize(weights)
 	}
 	if len(members) >= maxMembers {
-		return nil, exitcode.Errorf(exitcode.Usage, "a blend must have fewer than %d datasets; found %d", maxMembers, len(members))
+		return nil, exitcode.Errorf(exitcode.Usage, "the blend has %d datasets; it must have fewer than %d", len(members), maxMembers)
 	}
 	b.describe()
 	if path := c.blendPath(b); path != "" {
@@ -84,7 +84,7 @@ func (b *Blended) build(c *cache) error {
 	counts := b.interleave()
 	for i, count := range counts {
 		if have := b.Members[i].Len(); count > have {
-			return exitcode.Errorf(exitcode.BadData, "the %s blend needs %d samples of %s (dataset %d, weight %s), but this dataset has only %d, because the share of each dataset is rounded up; give fewer datasets with small weights, or a larger --mid-level-dataset-surplus", b.Split, count, b.Members[i].Prefix, i, pyFloat(b.Weights[i]), have)
+			return exitcode.Errorf(exitcode.BadData, "the %s blend, which rounds up the share of each dataset, needs %d samples of %s (dataset %d, weight %s), but this dataset has only %d; give fewer datasets with small weights, or a larger --mid-level-dataset-surplus", b.Split, count, b.Members[i].Prefix, i, pyFloat(b.Weights[i]), have)
 		}
 	}
 	return nil
@@ -179,9 +179,9 @@ func (c *cache) loadBlend(b *Blended, say func(string)) bool {
 	})
 	switch {
 	case err != nil:
-		say(err.Error() + "; the files are rebuilt")
+		say(err.Error() + "; the cached files are rebuilt")
 	case !fits:
-		say("the cached blend " + b.Hash + " does not match the current data; the files are rebuilt")
+		say("the cached blend " + b.Hash + " does not match the current data; the cached files are rebuilt")
 	default:
 		*b = found
 	}

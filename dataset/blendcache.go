@@ -94,9 +94,9 @@ func (c *cache) loadArrays(b *Blended, say func(string)) bool {
 	})
 	switch {
 	case err != nil:
-		say(err.Error() + "; the files are rebuilt")
+		say(err.Error() + "; the cached files are rebuilt")
 	case !fits:
-		say("the cached blend " + path + " does not match the current data; the files are rebuilt")
+		say("the cached blend " + path + " does not match the current data; the cached files are rebuilt")
 	}
 	return err == nil && fits
 }

@@ -118,7 +118,7 @@ func Build(cfg Config, tok tokenizer.Tokenizer, num [3]*int64) (train, valid, te
 	}
 	for s, n := range num {
 		if n != nil && *n < 0 {
-			return nil, nil, nil, exitcode.Errorf(exitcode.Usage, "invalid number of samples %d for the %s split", *n, Split(s))
+			return nil, nil, nil, exitcode.Errorf(exitcode.Usage, "%d samples are requested for the %s split; the number must be 0 or more", *n, Split(s))
 		}
 	}
 	m := &maker{Config: cfg, tok: tok, num: num, cache: cache{inDir(cfg.Dir, cfg.CachePath), cfg.Dir, cfg.ObjectPath, cfg.NoCache, cfg.Notice, cfg.Left, cfg.Waiting}, sources: map[string]*Indexed{},
@@ -153,7 +153,7 @@ func (c Config) shape(tok tokenizer.Tokenizer) (shape, error) {
 		s.pad = -1
 	}
 	if s.eod < 0 && (c.ResetPositionIDs || c.ResetAttentionMask || c.EODMaskLoss) {
-		return s, exitcode.Errorf(exitcode.Usage, "--reset-position-ids, --reset-attention-mask and --eod-mask-loss need an EOD token, but %s has none; leave these flags out or use another tokenizer", tok.Name())
+		return s, exitcode.Errorf(exitcode.Usage, "--reset-position-ids, --reset-attention-mask and --eod-mask-loss need an end-of-document token, but %s has none; leave these flags out or use another tokenizer", tok.Name())
 	}
 	return s, nil
 }
@@ -218,7 +218,7 @@ func (m *maker) mock() (sets [3]Dataset, err error) {
 		m.cache.say(fmt.Sprintf("--split %q: with --mock-data each set has a third of the data, as in Megatron-LM; a set whose size is zero is left out", m.Split))
 	}
 	if m.shape.eod < 0 {
-		return sets, exitcode.Errorf(exitcode.Usage, "--mock-data needs an EOD token, but %s has none; use another tokenizer", m.tok.Name())
+		return sets, exitcode.Errorf(exitcode.Usage, "--mock-data needs an end-of-document token, but %s has none; use another tokenizer", m.tok.Name())
 	}
 	source := newMock(m.tok.VocabSize(), m.shape.eod)
 	for s, row := range rows {
@@ -298,7 +298,7 @@ func (m *maker) blend(mix mixture, s Split, plain bool, one func(int, *int64) (*
 		return m.unweighted(mix, s, one)
 	}
 	if m.num[s] == nil {
-		return nil, exitcode.Errorf(exitcode.Usage, "a blend with weights needs the number of samples of the %s split; leave the weights out to use all data once", s)
+		return nil, exitcode.Errorf(exitcode.Usage, "the %s split is a blend with weights, so its number of samples must be given; to use all data once, leave out the weights", s)
 	}
 	// Each member gets its share of the samples, rounded up, and a surplus, as it may be drawn more often
 	// than its weight says.
@@ -359,7 +359,7 @@ func (m *maker) gpt(prefix string, s Split, row splitRow, num *int64, text strin
 			return nil, nil
 		}
 		if m.grouped() {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: the range %s has none of the %d sequences; widen the range", prefix, text, source.Len())
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: the range %s contains none of the dataset's %d sequences; widen the range", prefix, text, source.Len())
 		}
 		return nil, exitcode.Errorf(exitcode.BadData, "%s: the dataset has %d sequences, and the %s split gets none of them with --split %s; add data%s", prefix, source.Len(), s, text, smallSplit(source.Len()))
 	}
@@ -411,7 +411,7 @@ func (m *maker) perSplitWords() ([3][]string, error) {
 		name := Split(s).String()
 		words, ok := wordsOf(file[name])
 		if !ok {
-			return lists, exitcode.Errorf(exitcode.BadData, "%s: %s must be a list of strings, a string or null", m.PerSplitDataArgsPath, name)
+			return lists, exitcode.Errorf(exitcode.BadData, "%s: %s must be null, a string or a list of strings", m.PerSplitDataArgsPath, name)
 		}
 		lists[s] = words
 		delete(file, name)

@@ -106,9 +106,9 @@ func (c *cache) load(g *GPT, p plan, say func(string)) bool {
 	})
 	switch {
 	case err != nil: // of the cache, or of the data: then building it is an error
-		say(err.Error() + "; the files are rebuilt")
+		say(err.Error() + "; the cached files are rebuilt")
 	case !fits:
-		say("the cached index " + name("*") + " does not match the current data; the files are rebuilt")
+		say("the cached index " + name("*") + " does not match the current data; the cached files are rebuilt")
 	default:
 		*g = found
 	}

@@ -359,7 +359,7 @@ func TestBuildErrors(t *testing.T) {
 		says []string
 	}{
 		"nothing":       {Config{}, [3]*int64{}, exitcode.Usage, []string{"--data-path", "--seq-length must be from 1 to 2147483646, not 0"}},
-		"twice":         {Config{DataPath: []string{"d1"}, Mock: true, Split: "x"}, [3]*int64{}, exitcode.Usage, []string{"more than once", `--split must be one to three numbers (training, validation, test), not "x"`}},
+		"twice":         {Config{DataPath: []string{"d1"}, Mock: true, Split: "x"}, [3]*int64{}, exitcode.Usage, []string{"more than once", `--split "x" must have one to three numbers (training, validation, test)`}},
 		"mixed weights": {Config{DataPath: []string{"1", "d1", "d1", "d1"}, SequenceLength: 4}, [3]*int64{}, exitcode.Usage, []string{"weights"}},
 		"zero weight":   {Config{DataPath: []string{"0", "d1"}, SequenceLength: 4}, [3]*int64{}, exitcode.Usage, []string{"positive"}},
 		"zero split":    {Config{DataPath: []string{"d1"}, SequenceLength: 4, Split: "0,0"}, [3]*int64{}, exitcode.Usage, []string{"zero"}},

@@ -78,7 +78,7 @@ func (d DType) Append(dst []byte, ids []int32) ([]byte, error) {
 	}
 	for i, id := range ids {
 		if int64(id) < t.low || int64(id) > t.top {
-			return dst[:from], exitcode.Errorf(exitcode.BadData, "token %d: the id %d is too large for %s", i, id, d)
+			return dst[:from], exitcode.Errorf(exitcode.BadData, "token %d: the id %d does not fit into %s", i, id, d)
 		}
 	}
 	switch d {
@@ -152,7 +152,7 @@ func (d DType) decode(dst []int32, raw []byte) ([]int32, error) {
 		for ; len(raw) >= 8; raw = raw[8:] {
 			v := int64(binary.LittleEndian.Uint64(raw))
 			if int64(int32(v)) != v {
-				return dst, exitcode.Errorf(exitcode.BadData, "the token id %d is too large for 32 bits", v)
+				return dst, exitcode.Errorf(exitcode.BadData, "the token id %d does not fit into 32 bits", v)
 			}
 			dst = append(dst, int32(v))
 		}

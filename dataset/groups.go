@@ -56,13 +56,13 @@ func (g Groups) Check(s Split) error {
 func parseGroup(flag, text string) (m mixture, err error) {
 	_, list, named := strings.Cut(text, ":")
 	if !named {
-		return m, exitcode.Errorf(exitcode.Usage, "%s must be NAME: WEIGHT START:END PREFIX, ..., not %q", flag, text)
+		return m, exitcode.Errorf(exitcode.Usage, "%s: %q is not of the form NAME: WEIGHT START:END PREFIX, ...", flag, text)
 	}
 	for _, one := range strings.Split(list, ",") {
 		// WEIGHT START:END PREFIX
 		words := strings.Fields(one)
 		if len(words) != 3 {
-			return m, exitcode.Errorf(exitcode.Usage, "%s: %q must be WEIGHT START:END PREFIX", flag, strings.TrimSpace(one))
+			return m, exitcode.Errorf(exitcode.Usage, "%s: %q is not of the form WEIGHT START:END PREFIX", flag, strings.TrimSpace(one))
 		}
 		weight, err := strconv.ParseFloat(words[0], 64)
 		if err != nil {

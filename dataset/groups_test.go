@@ -60,10 +60,10 @@ func TestWrongWeightedSplitPaths(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"d1":                   "must be NAME: WEIGHT START:END PREFIX",
-		"a: d1":                `"d1" must be WEIGHT START:END PREFIX`,
-		"a: 0.5 0:1 d1 x":      `"0.5 0:1 d1 x" must be`,
-		"a: 0.5 0:1 d1,":       `"" must be`,
+		"d1":                   "\"d1\" is not of the form NAME: WEIGHT START:END PREFIX",
+		"a: d1":                `"d1" is not of the form WEIGHT START:END PREFIX`,
+		"a: 0.5 0:1 d1 x":      `"0.5 0:1 d1 x" is not of the form`,
+		"a: 0.5 0:1 d1,":       `"" is not of the form`,
 		"a: -1 0:1 d1":         "the weight -1 of d1",
 		"a: nan 0:1 d1":        "the weight nan of d1",
 		"a: inf 0:1 d1":        "the weight inf of d1",
@@ -71,7 +71,7 @@ func TestWrongWeightedSplitPaths(t *testing.T) {
 		"a: 1 0:1.5 d1":        "0 <= START < END <= 1",
 		"a: 1 1 d1":            "0 <= START < END <= 1",
 		"a: 1 nan:1 d1":        "0 <= START < END <= 1",
-		"a: 1 0:0.01 d1":       "d1: the range 0.0:0.01 has none of the 10 sequences; widen the range",
+		"a: 1 0:0.01 d1":       "d1: the range 0.0:0.01 contains none of the dataset's 10 sequences; widen the range",
 		"a: 1 0:1 d1|b: 1 0:1": "2 groups",
 		"=bad0":                "including the quotes",
 		"=bad1":                "must be one line",

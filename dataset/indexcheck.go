@@ -95,7 +95,7 @@ func (x *Indexed) sequenceError(i, end int64) error {
 	case size < 0:
 		return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d has the negative length %d", x.at.sizes+x.at.sizeStep*i, i, size)
 	case at < end:
-		return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d starts at byte %d of the .bin file, before the end of the previous one (%d)", x.at.pointers+8*i, i, at, end)
+		return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d starts at byte %d of the .bin file, but the previous sequence ends at byte %d", x.at.pointers+8*i, i, at, end)
 	}
 	return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d, with %d tokens from byte %d, ends beyond the end of %s, which has %d bytes: the two files do not match, or one of them was truncated", x.at.pointers+8*i, i, size, at, x.bin.path, x.bin.size)
 }

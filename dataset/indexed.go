@@ -111,7 +111,7 @@ func (x *Indexed) parse(idx []byte, multimodal bool) error {
 		return exitcode.Errorf(exitcode.BadData, "byte %d: the file ends inside the header of %d bytes", len(idx), headerBytes)
 	}
 	if string(idx[:len(idxMagic)]) != idxMagic {
-		return exitcode.Errorf(exitcode.BadData, "byte 0: not an index file (it starts with %q, not %q)", idx[:9], idxMagic)
+		return exitcode.Errorf(exitcode.BadData, "byte 0: the file begins with %q; an index file begins with %q", idx[:9], idxMagic)
 	}
 	if v := binary.LittleEndian.Uint64(idx[9:]); v != idxVersion {
 		return exitcode.Errorf(exitcode.BadData, "byte 9: the index has version %d; only version %d is supported", v, idxVersion)
@@ -198,7 +198,7 @@ func (x *Indexed) Sequence(i int64) (_ []int32, err error) {
 	defer catching()()
 	defer caught(x.prefix, &err)
 	if i < 0 || i >= x.n {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: sequence index %d is out of range: there are %d sequences", x.prefix, i, x.n)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: sequence %d is out of range; the index has %d sequences", x.prefix, i, x.n)
 	}
 	return x.Slice(i, 0, x.Size(i), make([]int32, 0, x.Size(i)))
 }
@@ -206,8 +206,11 @@ func (x *Indexed) Sequence(i int64) (_ []int32, err error) {
 // Slice adds n tokens of sequence i, from token off on, to dst. A range beyond
 // the sequence is an error (Megatron reads on into the next one).
 func (x *Indexed) Slice(i, off, n int64, dst []int32) ([]int32, error) {
-	if i < 0 || i >= x.n || off < 0 || n < 0 || off > x.Size(i) || n > x.Size(i)-off {
-		return dst, exitcode.Errorf(exitcode.BadData, "%s: tokens %d to %d of sequence %d are out of range; the index has %d sequences", x.prefix, off, off+n, i, x.n)
+	if i < 0 || i >= x.n {
+		return dst, exitcode.Errorf(exitcode.BadData, "%s: sequence %d is out of range; the index has %d sequences", x.prefix, i, x.n)
+	}
+	if off < 0 || n < 0 || off > x.Size(i) || n > x.Size(i)-off {
+		return dst, exitcode.Errorf(exitcode.BadData, "%s: tokens %d to %d of sequence %d are out of range; the sequence has %d tokens", x.prefix, off, off+n, i, x.Size(i))
 	}
 	if n == 0 {
 		return dst, nil

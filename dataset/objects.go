@@ -47,7 +47,7 @@ func (m *maker) fetchPrefix(prefix string) error {
 	case name == "":
 		return exitcode.Errorf(exitcode.Usage, "%s names only a bucket; give the prefix of .bin and .idx objects, as in s3://bucket/corpus_text_document", prefix)
 	case m.ObjectPath == "":
-		return exitcode.Errorf(exitcode.Usage, "%s: neither XDG_CACHE_HOME nor HOME is set, so there is no folder for objects; give --object-storage-cache-path", prefix)
+		return exitcode.Errorf(exitcode.Usage, "%s: neither XDG_CACHE_HOME nor HOME is set, so there is no folder to which objects can be downloaded; give --object-storage-cache-path", prefix)
 	}
 	from, err := store.Connect(folder, store.Options{})
 	if err != nil {

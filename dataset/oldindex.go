@@ -81,11 +81,11 @@ func (x *Indexed) convertOld(idx []byte, start, n, d int64) error {
 		length := long(sizes, i)
 		switch {
 		case long(dims, i) != i:
-			return exitcode.Errorf(exitcode.BadData, "byte %d: item %d has its first dimension at index %d of the sizes; every item must have one dimension", start+8*(dims+i), i, long(dims, i))
+			return exitcode.Errorf(exitcode.BadData, "byte %d: the sizes of item %d begin at index %d instead of %d; every item must have one dimension", start+8*(dims+i), i, long(dims, i), i)
 		case length < 0 || length > 1<<31-1:
 			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d has the length %d, which is not possible", start+8*(sizes+i), i, length)
 		case long(data, i) < 0 || long(data, i) > x.bin.size:
-			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d starts at token %d, which is beyond a file of %d bytes", start+8*(data+i), i, long(data, i), x.bin.size)
+			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d starts at token %d, which is beyond the end of %s, which has %d bytes", start+8*(data+i), i, long(data, i), x.bin.path, x.bin.size)
 		}
 		x.sizes = binary.LittleEndian.AppendUint32(x.sizes, uint32(length))
 		x.pointers = binary.LittleEndian.AppendUint64(x.pointers, uint64(long(data, i)*int64(x.dtype.Size())))

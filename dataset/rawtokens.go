@@ -39,7 +39,7 @@ func LLMCType(vocab int) DType {
 // fillLLMC writes the header.
 func (b *Builder) fillLLMC() error {
 	if b.done.Tokens > math.MaxInt32 {
-		return exitcode.Errorf(exitcode.BadData, "%s.bin: there are %d tokens, but llm.c's header allows %d; write several files", b.Prefix, b.done.Tokens, math.MaxInt32)
+		return exitcode.Errorf(exitcode.BadData, "%s.bin: there are %d tokens, but llm.c's header allows at most %d; write several files", b.Prefix, b.done.Tokens, math.MaxInt32)
 	}
 	head := make([]byte, llmcHeader)
 	for magic, k := range llmcKinds {
@@ -87,7 +87,7 @@ func (x *Indexed) findTokens(eod int32) error {
 		if k, ok := llmcKinds[binary.LittleEndian.Uint32(bin.data)]; ok && binary.LittleEndian.Uint32(bin.data[4:]) == k.version {
 			x.dtype, eod, head = k.dtype, k.eod, llmcHeader
 			if n := int64(binary.LittleEndian.Uint32(bin.data[8:])); bin.size != head+n*int64(x.dtype.Size()) {
-				return exitcode.Errorf(exitcode.BadData, "%s: byte 8: the header declares %d tokens, but %d bytes follow", bin.path, n, bin.size-head)
+				return exitcode.Errorf(exitcode.BadData, "%s: byte 8: the header declares %d tokens (%d bytes), but %d bytes follow", bin.path, n, n*int64(x.dtype.Size()), bin.size-head)
 			}
 		}
 	}

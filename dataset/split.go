@@ -33,7 +33,7 @@ func parseSplit(text string) (rows [3]splitRow, err error) {
 	// As Megatron reads it: the numbers of the text, whatever stands between them.
 	found := splitNumber.FindAllString(text, -1)
 	if len(found) == 0 || len(found) > 3 {
-		return rows, exitcode.Errorf(exitcode.Usage, "--split must be one to three numbers (training, validation, test), not %q", text)
+		return rows, exitcode.Errorf(exitcode.Usage, "--split %q must have one to three numbers (training, validation, test)", text)
 	}
 	var weights [3]float64
 	sum := 0.0

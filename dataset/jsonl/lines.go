@@ -207,7 +207,7 @@ func (r *Reader) Consumed() int64 {
 func (r *Reader) Skip(at, line int64) error {
 	n, err := io.CopyN(io.Discard, r.src, at)
 	if err != nil {
-		return exitcode.Errorf(exitcode.BadData, "%s: the file ends at byte %d, but was already read to byte %d; run without --resume", r.name, n, at)
+		return exitcode.Errorf(exitcode.BadData, "%s: the file ends at byte %d, but the interrupted run read it to byte %d; run without --resume", r.name, n, at)
 	}
 	r.at, r.line = at, line
 	return nil

@@ -36,7 +36,7 @@ type row []byte
 // text adds a field that must be UTF-8.
 func (r *row) text(name string, value []byte) error {
 	if !utf8.Valid(value) {
-		return errors.New("the line is not UTF-8")
+		return errors.New("the text is not UTF-8")
 	}
 	encoded, err := json.Marshal(string(value))
 	if err != nil {

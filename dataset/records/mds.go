@@ -15,6 +15,7 @@ import (
 const (
 	mostSamples  = 1 << 24 // of a shard
 	mostSettings = 1 << 20 // bytes of a shard's settings
+	mostColumns  = 1 << 12
 )
 
 // MDS is the rows of a shard of MosaicML's streaming, unpacked. The shard is, all numbers u32 in little-endian order:
@@ -52,13 +53,13 @@ func (s *shard) next() ([]byte, error) {
 	}
 	if s.at == len(s.starts)-1 {
 		if n, err := s.from.Read(make([]byte, 1)); n > 0 || err != io.EOF {
-			return nil, fmt.Errorf("the MDS shard is damaged: bytes follow its %d samples", s.at)
+			return nil, fmt.Errorf("the MDS shard is damaged: bytes follow the last of its %d samples", s.at)
 		}
 		return nil, io.EOF
 	}
 	size := int64(s.starts[s.at+1] - s.starts[s.at])
 	if size > s.most() {
-		return nil, fmt.Errorf("sample %d of %d bytes: %w", s.at, size, errTooLong)
+		return nil, fmt.Errorf("sample %d, with %d bytes: %w", s.at, size, errTooLong)
 	}
 	sample := make([]byte, size)
 	if _, err := io.ReadFull(s.from, sample); err != nil {
@@ -86,10 +87,14 @@ func (s *shard) open() error {
 		return errors.New("the shard ends within its header")
 	}
 	header := 4 * int64(count+2)
-	if length := int64(starts[0]) - header; !slices.IsSorted(starts) || length < 2 || length > mostSettings {
-		return errors.New("the offsets of the samples are not in order, or leave no bytes for the settings")
+	if !slices.IsSorted(starts) {
+		return errors.New("the offsets of the samples are not in ascending order")
 	}
-	text := make([]byte, int64(starts[0])-header)
+	length := int64(starts[0]) - header
+	if length < 2 || length > mostSettings {
+		return fmt.Errorf("the first sample begins at byte %d, which leaves %d bytes for the settings; they must have 2 to %d bytes", starts[0], length, mostSettings)
+	}
+	text := make([]byte, length)
 	if _, err := io.ReadFull(s.from, text); err != nil {
 		return errors.New("the shard ends within its settings")
 	}
@@ -102,14 +107,14 @@ func (s *shard) open() error {
 
 func (m *mdsSettings) check() error {
 	if m.Format != "mds" {
-		return fmt.Errorf("the settings name the format %.20q, not mds", m.Format)
+		return fmt.Errorf("the settings name the format %.20q; it must be mds", m.Format)
 	}
-	if n := len(m.Names); n == 0 || n > 1<<12 || len(m.Encodings) != n || len(m.Sizes) != n {
-		return fmt.Errorf("the settings have %d names, %d encodings and %d sizes of columns, which must be equal in number", len(m.Names), len(m.Encodings), len(m.Sizes))
+	if n := len(m.Names); n == 0 || n > mostColumns || len(m.Encodings) != n || len(m.Sizes) != n {
+		return fmt.Errorf("the settings have %d names, %d encodings and %d sizes of columns; there must be equally many of each, from 1 to %d", len(m.Names), len(m.Encodings), len(m.Sizes), mostColumns)
 	}
 	for i, size := range m.Sizes {
 		if size != nil && (*size < 0 || *size > math.MaxUint32) {
-			return fmt.Errorf("column %.40q has %d bytes", m.Names[i], *size)
+			return fmt.Errorf("column %.40q has the size %d; a size must be 0 to %d", m.Names[i], *size, uint32(math.MaxUint32))
 		}
 	}
 	return nil
@@ -133,7 +138,7 @@ func (m *mdsSettings) row(sample []byte) ([]byte, error) {
 	var r row
 	for i, name := range m.Names {
 		if sizes[i] > int64(len(sample)) {
-			return nil, fmt.Errorf("column %q has %d bytes and reaches beyond the end of the sample", name, sizes[i])
+			return nil, fmt.Errorf("column %q has %d bytes, but only %d bytes of the sample are left", name, sizes[i], len(sample))
 		}
 		if err := r.column(name, m.Encodings[i], sample[:sizes[i]]); err != nil {
 			return nil, fmt.Errorf("column %q: %w", name, err)
@@ -141,7 +146,7 @@ func (m *mdsSettings) row(sample []byte) ([]byte, error) {
 		sample = sample[sizes[i]:]
 	}
 	if len(sample) > 0 {
-		return nil, fmt.Errorf("%d bytes follow the columns of the sample", len(sample))
+		return nil, fmt.Errorf("%d bytes follow the last column of the sample", len(sample))
 	}
 	return r.done(), nil
 }

@@ -151,7 +151,7 @@ func TestMembers(t *testing.T) {
 		t.Errorf("%s, %v; want %s", got, err, want)
 	}
 	for says, m := range map[string][][2]string{
-		`member "a.txt": the line is not UTF-8`:                       {{"a.txt", "\xff"}},
+		`member "a.txt": the text is not UTF-8`:                       {{"a.txt", "\xff"}},
 		`member "a.cls": "one" is not a number`:                       {{"a.cls", "one"}},
 		`member "a.TXT": the sample "a" has two members of this name`: {{"a.txt", "x"}, {"a.TXT", "y"}},
 		`member "a.txt": the value is longer than --max-line-bytes`:   {{"a.txt", strings.Repeat("x", 1<<20+1)}},

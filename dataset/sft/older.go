@@ -39,7 +39,7 @@ func (f fields) conversations() (*row, error) {
 		}
 		role := shareGPT[from]
 		if role == "" {
-			return nil, fieldError(field, "turn %d is from %.40q; choose human, gpt, system or tool", i, from)
+			return nil, fieldError(field, "turn %d has the value %.40q in \"from\"; it must be human, gpt, system or tool", i, from)
 		}
 		r.messages = append(r.messages, message(role, value))
 	}

@@ -159,7 +159,7 @@ func NewPreferences(path string, tok tokenizer.Tokenizer, c Config) (*Preference
 		s.Rows = append(s.Rows, r)
 	}
 	if len(s.Rows) == 0 {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: none of its %d rows has a token of an answer among its first %d tokens; raise --seq-length or check the rows with `monotron inspect samples --labels`", path, s.Counts.Rows, c.Length)
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: among the first %d tokens of each row, none belongs to an answer (%d rows were read); raise --seq-length or check the rows with `monotron inspect samples --labels`", path, c.Length, s.Counts.Rows)
 	}
 	// What is left is counted.
 	for _, r := range s.Rows {
@@ -193,7 +193,7 @@ func (s *Preferences) Paired() bool { return s.Rule.Paired() }
 // The loss mask counts the tokens of the answers.
 func (s *Preferences) Sample(k int64) (dataset.Sample, error) {
 	if k < 0 || k >= s.Len() {
-		return dataset.Sample{}, exitcode.Errorf(exitcode.Internal, "row %d is out of range: there are %d rows", k, s.Len())
+		return dataset.Sample{}, exitcode.Errorf(exitcode.Internal, "internal error: row %d was requested, but there are %d rows; report this with the command line", k, s.Len())
 	}
 	out := s.sequence(&s.Rows[k].Answers[0])
 	if s.Paired() {

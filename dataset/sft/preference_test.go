@@ -185,7 +185,7 @@ func TestWrongPreferences(t *testing.T) {
 	if _, err := NewPreferences(fileOf(t, good[false], `{"prompt": "a name type", "chosen": "b", "rejected": "c"}`), tok, config); err != nil {
 		t.Errorf("one row fits: %v", err)
 	}
-	if _, err := NewPreferences(fileOf(t, `{"prompt": "a name type", "chosen": "b", "rejected": "c"}`), tok, config); err == nil || !strings.Contains(err.Error(), "none of its 1 rows has a token of an answer among its first 2 tokens; raise --seq-length") {
+	if _, err := NewPreferences(fileOf(t, `{"prompt": "a name type", "chosen": "b", "rejected": "c"}`), tok, config); err == nil || !strings.Contains(err.Error(), "among the first 2 tokens of each row, none belongs to an answer (1 rows were read); raise --seq-length") {
 		t.Errorf("nothing fits: %v", err)
 	}
 }

@@ -65,7 +65,7 @@ func (r *renderer) asText(a *answers, answer *passage) (out answered, err error)
 		return out, fieldError("prompt", "%w", err)
 	}
 	if out.ids, err = tokenizer.AppendPlain(r.tok, nil, before+after); err != nil {
-		return out, fieldError("prompt", "with the answer: %w", err)
+		return out, fieldError("prompt", "prompt and answer together: %w", err)
 	}
 	out.from = len(prompt)
 	if common(prompt, out.ids) < len(prompt) {
@@ -137,13 +137,13 @@ func (r *renderer) conversationParts(row *row, prompt, answer []json.RawMessage)
 	}
 	full, err := t.Render(slices.Concat(prompt, answer), r.options(row, false))
 	if err != nil {
-		return nil, nil, fieldError("prompt", "with the answer: the chat template: %w", err)
+		return nil, nil, fieldError("prompt", "prompt and answer together: the chat template: %w", err)
 	}
 	if before, err = tokenizer.AppendPlain(r.tok, nil, text); err != nil {
 		return nil, nil, fieldError("prompt", "%w", err)
 	}
 	if all, err = tokenizer.AppendPlain(r.tok, nil, full); err != nil {
-		return nil, nil, fieldError("prompt", "with the answer: %w", err)
+		return nil, nil, fieldError("prompt", "prompt and answer together: %w", err)
 	}
 	return before, all, nil
 }

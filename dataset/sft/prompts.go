@@ -43,7 +43,7 @@ func NewPrompts(path string, tok tokenizer.Tokenizer, c Config) (*Prompts, error
 		return nil
 	})
 	if err == nil && len(s.Rows) == 0 {
-		err = exitcode.Errorf(exitcode.BadData, "%s: none of its %d rows has a prompt of fewer than %d tokens; raise --seq-length", path, s.Counts.Rows, c.Length)
+		err = exitcode.Errorf(exitcode.BadData, "%s: none of the %d rows has a prompt of fewer than %d tokens; raise --seq-length", path, s.Counts.Rows, c.Length)
 	}
 	return s, err
 }
@@ -122,7 +122,7 @@ func (s *Prompts) Len() int64 { return int64(len(s.Rows)) }
 // Sample is the prompt of row k.
 func (s *Prompts) Sample(k int64) (dataset.Sample, error) {
 	if k < 0 || k >= s.Len() {
-		return dataset.Sample{}, exitcode.Errorf(exitcode.Internal, "row %d is out of range: there are %d rows", k, s.Len())
+		return dataset.Sample{}, exitcode.Errorf(exitcode.Internal, "internal error: row %d was requested, but there are %d rows; report this with the command line", k, s.Len())
 	}
 	out := s.With(k, nil)
 	out.Row = k

@@ -146,7 +146,7 @@ func common(a, b []int32) int {
 // template is the chat template, or why a conversation cannot be rendered.
 func (r *renderer) template() (*chat.Template, error) {
 	if r.config.Template == nil {
-		return nil, errors.New("the row is a conversation, but the tokenizer has no chat template; give --chat-template, a file with a template")
+		return nil, errors.New("the row is a conversation, but the tokenizer has no chat template; give a template with --chat-template FILE")
 	}
 	return r.config.Template, nil
 }

@@ -119,7 +119,7 @@ func (f fields) row(template bool) (r *row, read []string, err error) {
 	case f.has("chosen") || f.has("rejected"):
 		return nil, nil, errors.New("the row has chosen and rejected answers, which preference tuning learns from (--tuning dpo, ipo, orpo, simpo or kto); supervised tuning needs messages, or prompt and completion")
 	}
-	return nil, nil, fmt.Errorf("the row has the fields %s; it needs messages, conversations, prompt and completion, instruction and output, text, or input_ids", f.names())
+	return nil, nil, fmt.Errorf("the row has the fields %s; it needs one of these: messages; conversations; prompt and completion; instruction and output; text; input_ids", f.names())
 }
 
 // names lists the fields of the row for an error; a field that is null counts as missing.
@@ -197,7 +197,7 @@ func messageList(field string, raw json.RawMessage) (list []json.RawMessage, err
 			return nil, fieldError(field, "message %d is not an object", i)
 		}
 		if json.Unmarshal(message["role"], &role) != nil || role == "" {
-			return nil, fieldError(field, "message %d has no role; give it system, user, assistant or tool", i)
+			return nil, fieldError(field, "message %d has no role; give it the role system, user, assistant or tool", i)
 		}
 	}
 	return list, nil
@@ -264,7 +264,7 @@ func (f fields) tokens() (*row, error) {
 			case name != "labels" && v != 0 && v != 1:
 				return nil, fieldError(name, "entry %d is %d; it must be 0 or 1", i, v)
 			case name == "labels" && v != ignored && v != r.ids[i]:
-				return nil, fieldError(name, "entry %d is %d; it must be %d, or %d to leave the token out of the loss", i, v, r.ids[i], ignored)
+				return nil, fieldError(name, "entry %d is %d; it must be the token id %d, or %d to leave the token out of the loss", i, v, r.ids[i], ignored)
 			}
 			if name == "labels" && v == ignored || name != "labels" && v == 0 {
 				r.learned[i] = false

@@ -26,7 +26,7 @@ func TestWrongRows(t *testing.T) {
 	for _, w := range []struct{ row, says string }{
 		{`[1]`, "the row is not an object"},
 		{`{"messages": `, "the row is not JSON"},
-		{`{"a": 1}`, `the row has the fields "a"; it needs messages`},
+		{`{"a": 1}`, `the row has the fields "a"; it needs one of these: messages; `},
 		{`{}`, "the row has the fields (none)"},
 		{`{"messages": {}}`, `field "messages": the value is not a list of messages`},
 		{`{"messages": []}`, `field "messages": the list is empty`},
@@ -38,11 +38,11 @@ func TestWrongRows(t *testing.T) {
 		{`{"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": 1}`, `field "chat_template_kwargs": the value is not an object`},
 		{`{"messages": [{"role": "user"}, {"role": "assistant", "content": "a"}]}`, `field "messages": the chat template: line `},
 		{`{"prompt": [{"role": "user"}], "completion": [{"role": "assistant", "content": "a"}]}`, `field "prompt": the chat template: line `},
-		{`{"conversations": [{"from": "dog", "value": "a"}]}`, `field "conversations": turn 0 is from "dog"`},
+		{`{"conversations": [{"from": "dog", "value": "a"}]}`, `field "conversations": turn 0 has the value "dog" in "from"`},
 		{`{"conversations": [{"from": "human"}]}`, `field "conversations": turn 0 needs the strings`},
 		{`{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": null}]}`, `field "conversations": turn 1 needs the strings`},
 		{`{"messages": [{"role": "user", "content": "a"}, {"role": "user", "Role": "assistant", "content": "b"}]}`, `field "messages": no message is from the assistant`},
-		{`{"prompt": "a", "completion": null}`, `the row has the fields "completion" (null), "prompt"; it needs messages`},
+		{`{"prompt": "a", "completion": null}`, `the row has the fields "completion" (null), "prompt"; it needs one of these: messages; `},
 		{`{"prompt": "a", "completion": 1}`, `field "completion": the value is not a string`},
 		{`{"prompt": 1, "completion": "a"}`, `field "prompt": the value is not a list of messages`},
 		{`{"text": 1}`, `field "text": the value is not a string`},
@@ -51,7 +51,7 @@ func TestWrongRows(t *testing.T) {
 		{`{"input_ids": [1, 2], "labels": [1, null]}`, `field "labels": entry 1 is null; the list must have only integers`},
 		{`{"input_ids": [1, 2], "completion_mask": [null, 1]}`, `field "completion_mask": entry 0 is null`},
 		{`{"input_ids": [1, 2], "labels": [1]}`, `field "labels": the list has 1 entries, but input_ids has 2`},
-		{`{"input_ids": [1, 2], "labels": [1, 3]}`, `field "labels": entry 1 is 3; it must be 2, or -100`},
+		{`{"input_ids": [1, 2], "labels": [1, 3]}`, `field "labels": entry 1 is 3; it must be the token id 2, or -100`},
 		{`{"input_ids": [1, 2], "assistant_masks": [1, 3]}`, `field "assistant_masks": entry 1 is 3; it must be 0 or 1`},
 		{`{"input_ids": [1, 999999]}`, `token 1 has the id 999999`},
 		{`{"chosen": "a", "rejected": "b"}`, "preference tuning"},
@@ -66,7 +66,7 @@ func TestWrongRows(t *testing.T) {
 	if _, err := Read(fileOf(t, `{"messages": [{"role": "user", "content": "a"}]}`), tok, Config{Length: 8}); err == nil || !strings.Contains(err.Error(), "--chat-template") {
 		t.Errorf("no template: %v", err)
 	}
-	if _, _, err := Load(fileOf(t, `{"input_ids": [1, 2], "labels": [1, -100]}`), tok, Config{Length: 8}); err == nil || !strings.Contains(err.Error(), "none of its 1 rows") {
+	if _, _, err := Load(fileOf(t, `{"input_ids": [1, 2], "labels": [1, -100]}`), tok, Config{Length: 8}); err == nil || !strings.Contains(err.Error(), "none contributes to the loss (1 rows were read)") {
 		t.Errorf("nothing learned: %v", err)
 	}
 }

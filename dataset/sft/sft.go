@@ -128,7 +128,7 @@ func Load(path string, tok tokenizer.Tokenizer, c Config) (docs []Document, coun
 		return nil, counts, exitcode.Errorf(exitcode.BadData, "%s has no rows; write one JSON object per line, or a JSON array of objects", path)
 	}
 	if len(docs) == 0 {
-		return nil, counts, exitcode.Errorf(exitcode.BadData, "%s: none of its %d rows has a token that contributes to the loss among its first %d tokens; raise --seq-length or check the rows with `monotron inspect samples --labels`", path, counts.Rows, c.Length)
+		return nil, counts, exitcode.Errorf(exitcode.BadData, "%s: among the first %d tokens of each row, none contributes to the loss (%d rows were read); raise --seq-length or check the rows with `monotron inspect samples --labels`", path, c.Length, counts.Rows)
 	}
 	return docs, counts, nil
 }

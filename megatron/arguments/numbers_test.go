@@ -99,7 +99,7 @@ func TestNoFollowUps(t *testing.T) {
 		{"--lr 1e-3", "--lr 1e-3x", "--lr must be a number from 0 to 1e+30, not 1e-3x"},
 		{"--lr 1e-3", "--lr nan --min-lr 1e-2", "--lr must be from 0 to 1e+30, not nan"},
 		{"--data-path a", "--mock-dat", "did you mean --mock-data?"},
-		{"--data-path a", "--train-weighted-split-paths x", "must be NAME: WEIGHT START:END PREFIX"},
+		{"--data-path a", "--train-weighted-split-paths x", `"x" is not of the form NAME: WEIGHT START:END PREFIX`},
 		{"--hidden-size 64", "--hidden-size 64k", "--hidden-size must be an integer from 1 to 2147483647, not 64k"},
 		{"--hidden-size 64", "--hidden-size 65 --kv-channels x", "--kv-channels must be an integer from 1 to 2147483647, not x"},
 		{"--num-layers 4", "--num-layers 4x --world-size 3 --pipeline-model-parallel-size 3 --global-batch-size 8", "--num-layers must be an integer from 1 to 100000, not 4x"},
