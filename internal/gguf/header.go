@@ -86,8 +86,8 @@ func (h *header) text(what string, most int64) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if n > uint64(most) || int64(n) > h.left() {
-		return "", h.bad("%s has %d bytes; only %d bytes of the file are left, and at most %d are allowed", what, n, h.left(), most)
+	if n > uint64(most) {
+		return "", h.bad("%s has %d bytes; at most %d are allowed", what, n, most)
 	}
 	raw, err := h.take(int64(n), what)
 	return string(raw), err
@@ -111,10 +111,14 @@ func (h *header) counts() (version uint32, tensors, keys int, err error) {
 		err = h.bad("the file is big-endian, which is not supported")
 	case version != 2 && version != 3:
 		err = h.bad("the file has version %d; versions 2 and 3 are supported", version)
-	case t > maxTensors || t > uint64(h.left())/24: // an empty name, no dimension
-		err = h.bad("the header declares %d tensors, which do not fit into %d bytes or are more than the limit of %d", t, h.size, maxTensors)
-	case k > maxKeys || k > uint64(h.left())/13:
-		err = h.bad("the header declares %d metadata keys, which do not fit into %d bytes or are more than the limit of %d", k, h.size, maxKeys)
+	case t > maxTensors:
+		err = h.bad("the header declares %d tensors; at most %d are supported", t, maxTensors)
+	case t > uint64(h.left())/24: // an empty name, no dimension
+		err = h.bad("the header declares %d tensors, which do not fit into the file's %d bytes: the file is truncated or damaged", t, h.size)
+	case k > maxKeys:
+		err = h.bad("the header declares %d metadata keys; at most %d are supported", k, maxKeys)
+	case k > uint64(h.left())/13:
+		err = h.bad("the header declares %d metadata keys, which do not fit into the file's %d bytes: the file is truncated or damaged", k, h.size)
 	}
 	return version, int(t), int(k), err
 }
@@ -149,8 +153,11 @@ func (h *header) alignment(values map[string]Value) (int64, error) {
 		return defaultAlignment, nil
 	}
 	n, ok := v.Int()
-	if !ok || n < 1 || n > maxAlignment || n&(n-1) != 0 {
-		return 0, h.bad("%s must be a power of two of at most %d", alignmentKey, maxAlignment)
+	if !ok {
+		return 0, h.bad("%s has the type %s; it must be an integer", alignmentKey, v.Kind())
+	}
+	if n < 1 || n > maxAlignment || n&(n-1) != 0 {
+		return 0, h.bad("%s is %d; it must be a power of two of at most %d", alignmentKey, n, maxAlignment)
 	}
 	return n, nil
 }
@@ -177,8 +184,11 @@ func (h *header) tensor(i int) (t Tensor, err error) {
 			return t, err
 		}
 		high, product := bits.Mul64(elements, n)
-		if n < 1 || high != 0 || product > 1<<60 {
-			return t, h.bad("%s: one of the dimensions %v and %d is 0, or the tensor is too large", what, t.Dims, n)
+		if n < 1 {
+			return t, h.bad("%s: dimension %d is 0", what, len(t.Dims))
+		}
+		if high != 0 || product > 1<<60 {
+			return t, h.bad("%s is too large: the dimensions %v and %d have more than 2^60 elements", what, t.Dims, n)
 		}
 		elements = product
 		t.Dims = append(t.Dims, int64(n))

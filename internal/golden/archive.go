@@ -24,7 +24,7 @@ func unpacked() (string, error) {
 	}
 	archives, err := filepath.Glob(filepath.Join(root, "internal/golden/testdata/*.tar.zst"))
 	if err != nil || len(archives) == 0 {
-		return "", fmt.Errorf("%s has no archives of reference cases: %w", root, err)
+		return "", fmt.Errorf("%s/internal/golden/testdata has no archives of reference cases (*.tar.zst)", root)
 	}
 	sum := sha256.New()
 	for _, path := range archives {
@@ -102,7 +102,7 @@ func unpack(path, dir string) error {
 		}
 		name := filepath.Clean(head.Name)
 		if !filepath.IsLocal(name) {
-			return fmt.Errorf("%q leads out of the folder", head.Name)
+			return fmt.Errorf("the archive's entry %q leads out of the folder", head.Name)
 		}
 		if err := unpackOne(files, head, filepath.Join(dir, name)); err != nil {
 			return err
@@ -116,7 +116,7 @@ func unpackOne(from io.Reader, head *tar.Header, to string) error {
 		return os.MkdirAll(to, 0o755)
 	case tar.TypeSymlink: // within a case
 		if strings.Contains(head.Linkname, "..") || filepath.IsAbs(head.Linkname) {
-			return fmt.Errorf("link %q leads out of its folder", head.Name)
+			return fmt.Errorf("the archive's link %q leads out of its folder", head.Name)
 		}
 		return os.Symlink(head.Linkname, to)
 	case tar.TypeReg:

@@ -148,7 +148,7 @@ func Read(f Files, name string) (q *Quantized, dtype string, shape []int64, err 
 	double := s.NestedOffset != nil
 	n, ok := s.elements()
 	if dtype = dtypes[s.DType]; !ok || dtype == "" || s.QuantType != "nf4" || s.BlockSize != Block || double && (s.NestedBlockSize != NestedBlock || s.NestedDType != "float32") {
-		return nil, "", nil, fmt.Errorf("tensor %q: %s is not supported; blocks must have %d values, nested blocks %d, and the type must be nf4 of float32, bfloat16 or float16", name, raw, Block, NestedBlock)
+		return nil, "", nil, fmt.Errorf("tensor %q: the quantization %s is not supported; blocks must have %d values, nested blocks %d, and the type must be nf4 of float32, bfloat16 or float16", name, raw, Block, NestedBlock)
 	}
 	if q, err = readParts(f, name, n, double); err != nil {
 		return nil, "", nil, err
@@ -179,7 +179,7 @@ func readParts(f Files, name string, n int64, double bool) (*Quantized, error) {
 	take := func(part, dtype string, n int64) (raw []byte) {
 		if err == nil {
 			if raw, err = read(f, name+part, dtype); err == nil && int64(len(raw)) != n {
-				err = fmt.Errorf("tensor %q has %d bytes, but a weight of its shape has %d", name+part, len(raw), n)
+				err = fmt.Errorf("tensor %q has %d bytes, but the shape of the quantized weight requires %d", name+part, len(raw), n)
 			}
 		}
 		return raw
@@ -194,7 +194,7 @@ func readParts(f Files, name string, n int64, double bool) (*Quantized, error) {
 	// Codes of 4 bits, two a byte.
 	blocks := (n + Block - 1) / Block
 	if info, _ := f.Info(name); info.DType != "U8" || info.Bytes != (n+1)/2 {
-		return nil, fmt.Errorf("tensor %q has %d bytes of %s, but the codes of a weight of its shape are %d bytes of U8", name, info.Bytes, info.DType, (n+1)/2)
+		return nil, fmt.Errorf("tensor %q has %d bytes of %s, but the 4-bit codes for the shape of the weight are %d bytes of U8", name, info.Bytes, info.DType, (n+1)/2)
 	}
 	// A scale a block: f32, or with double quantisation 8-bit codes and their own scales.
 	table(mapName, Table[:])
@@ -214,7 +214,7 @@ func read(f Files, name, dtype string) ([]byte, error) {
 		return nil, fmt.Errorf("tensor %q is missing", name)
 	}
 	if info.DType != dtype {
-		return nil, fmt.Errorf("tensor %q is %s, not %s", name, info.DType, dtype)
+		return nil, fmt.Errorf("tensor %q has the dtype %s; it must be %s", name, info.DType, dtype)
 	}
 	raw := make([]byte, info.Bytes)
 	return raw, f.ReadAt(name, raw, 0)

@@ -36,7 +36,7 @@ func (m *machine) reduce(items []Value, err error) error {
 	class, ok := items[0].(Class)
 	args, isTuple := items[1].(*Tuple)
 	if !ok || !isTuple {
-		return m.errorf("the pickle calls a value of type %s with a value of type %s", TypeName(items[0]), TypeName(items[1]))
+		return m.errorf("the pickle makes a call with values of types %s and %s; a call needs a class and a tuple", TypeName(items[0]), TypeName(items[1]))
 	}
 	switch classes[string(class)] {
 	case record, enum:
@@ -97,7 +97,7 @@ func (m *machine) build(items []Value, err error) error {
 	case *Tensor:
 		return nil // Python attributes of a tensor
 	}
-	return m.errorf("the opcode BUILD is applied to a value of type %s", TypeName(v))
+	return m.errorf("the opcode BUILD is applied to a value of type %s, which is not allowed", TypeName(v))
 }
 
 func (m *machine) persist(id Value) error {
@@ -106,7 +106,7 @@ func (m *machine) persist(id Value) error {
 	}
 	items, ok := Items(id)
 	if !ok {
-		return m.errorf("a persistent id has type %s", TypeName(id))
+		return m.errorf("a persistent id has the type %s; it must be a tuple", TypeName(id))
 	}
 	v, err := m.persistent(items)
 	if err != nil {

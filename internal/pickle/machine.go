@@ -109,7 +109,7 @@ func (m *machine) number(width uint64) (uint64, error) {
 func (m *machine) line() (string, error) {
 	i := bytes.IndexByte(m.data[m.at:], '\n')
 	if i < 0 {
-		return "", m.errorf("the pickle ends too early: its last line has no end")
+		return "", m.errorf("the pickle ends too early: its last line does not end with a newline")
 	}
 	s := string(m.data[m.at : m.at+i])
 	m.at += i + 1
@@ -140,7 +140,7 @@ func (m *machine) floor() int {
 
 func (m *machine) pop() (Value, error) {
 	if len(m.stack) <= m.floor() {
-		return nil, m.errorf("the stack is empty")
+		return nil, m.errorf("the opcode needs more values than are on the stack")
 	}
 	v := m.stack[len(m.stack)-1]
 	m.stack = m.stack[:len(m.stack)-1]
@@ -149,7 +149,7 @@ func (m *machine) pop() (Value, error) {
 
 func (m *machine) top() (Value, error) {
 	if len(m.stack) <= m.floor() {
-		return nil, m.errorf("the stack is empty")
+		return nil, m.errorf("the opcode needs more values than are on the stack")
 	}
 	return m.stack[len(m.stack)-1], nil
 }
@@ -157,7 +157,7 @@ func (m *machine) top() (Value, error) {
 // popMark takes everything above the last mark.
 func (m *machine) popMark() ([]Value, error) {
 	if len(m.marks) == 0 {
-		return nil, m.errorf("no mark on the stack")
+		return nil, m.errorf("the opcode needs a mark, but the stack has none")
 	}
 	from := m.floor()
 	m.marks = m.marks[:len(m.marks)-1]
@@ -168,7 +168,7 @@ func (m *machine) popMark() ([]Value, error) {
 
 func (m *machine) popN(n int) ([]Value, error) {
 	if len(m.stack)-n < m.floor() {
-		return nil, m.errorf("the stack is empty")
+		return nil, m.errorf("the opcode needs more values than are on the stack")
 	}
 	items := append([]Value(nil), m.stack[len(m.stack)-n:]...)
 	m.stack = m.stack[:len(m.stack)-n]
@@ -218,7 +218,7 @@ func (m *machine) integer(text string) error {
 	}
 	text = strings.TrimSuffix(text, "L")
 	if len(text) > maxLong {
-		return m.errorf("an integer has %d digits, which is too many", len(text))
+		return m.errorf("an integer has %d digits; at most %d are allowed", len(text), maxLong)
 	}
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return m.push(n)
@@ -235,7 +235,7 @@ func (m *machine) long(b []byte, err error) error {
 		return err
 	}
 	if len(b) > maxLong {
-		return m.errorf("an integer has %d bytes, which is too many", len(b))
+		return m.errorf("an integer has %d bytes; at most %d are allowed", len(b), maxLong)
 	}
 	if len(b) == 0 {
 		return m.push(int64(0))

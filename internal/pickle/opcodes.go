@@ -89,7 +89,7 @@ func init() {
 			}
 			s, ok := v.(*Set)
 			if !ok {
-				return m.errorf("the opcode ADDITEMS is applied to a value of type %s", TypeName(v))
+				return m.errorf("the opcode ADDITEMS is applied to a value of type %s; it must be a set", TypeName(v))
 			}
 			s.Items = append(s.Items, items...)
 			return m.grow(&s.depth, items...)
@@ -173,7 +173,7 @@ func init() {
 		},
 		'o': withMark(func(m *machine, items []Value) error {
 			if len(items) == 0 {
-				return m.errorf("the stack is empty")
+				return m.errorf("the opcode needs a value, but the stack is empty")
 			}
 			return m.reduce([]Value{items[0], &Tuple{Items: items[1:], depth: depthAbove(items[1:]...)}}, nil)
 		}),
@@ -256,7 +256,7 @@ func (m *machine) appendTo(items []Value, err error) error {
 	}
 	l, ok := v.(*List)
 	if !ok {
-		return m.errorf("the opcode APPEND is applied to a value of type %s", TypeName(v))
+		return m.errorf("the opcode APPEND is applied to a value of type %s; it must be a list", TypeName(v))
 	}
 	l.Items = append(l.Items, items...)
 	return m.grow(&l.depth, items...)
@@ -272,7 +272,7 @@ func (m *machine) setTop(items []Value, err error) error {
 	}
 	d, ok := v.(*Dict)
 	if !ok {
-		return m.errorf("the opcode SETITEM is applied to a value of type %s", TypeName(v))
+		return m.errorf("the opcode SETITEM is applied to a value of type %s; it must be a dict", TypeName(v))
 	}
 	return m.setItems(d, items)
 }

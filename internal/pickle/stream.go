@@ -27,14 +27,14 @@ func (f *File) readStream(r io.ReaderAt, size int64) error {
 	s := &stream{file: f, data: data}
 	magic, err := s.next()
 	if n, ok := magic.(*big.Int); err != nil || !ok || n.Cmp(streamMagic) != 0 {
-		return exitcode.Errorf(exitcode.BadData, "%s is neither a zip archive nor in torch.save's format before 1.6: the file is truncated, damaged, or from another program", f.Name)
+		return exitcode.Errorf(exitcode.BadData, "%s is neither a zip archive nor in the format of torch.save before torch 1.6: the file is truncated, damaged, or from another program", f.Name)
 	}
 	version, err := s.next()
 	if err != nil {
 		return err
 	}
 	if version != int64(1001) {
-		return exitcode.Errorf(exitcode.BadData, "%s is in torch.save's format before 1.6, but has version %v instead of 1001", f.Name, version)
+		return exitcode.Errorf(exitcode.BadData, "%s is in the format of torch.save before torch 1.6, but has version %v instead of 1001", f.Name, version)
 	}
 	sizes, err := s.next()
 	if err != nil {
@@ -42,7 +42,7 @@ func (f *File) readStream(r io.ReaderAt, size int64) error {
 	}
 	if d, ok := sizes.(*Dict); ok {
 		if little, ok := d.Get("little_endian"); ok && little != true {
-			return exitcode.Errorf(exitcode.BadData, "%s is in torch.save's format before 1.6 with big-endian elements, which is not supported", f.Name)
+			return exitcode.Errorf(exitcode.BadData, "%s is in the format of torch.save before torch 1.6 and has big-endian elements, which is not supported", f.Name)
 		}
 	}
 	if f.Root, err = s.next(); err != nil {
@@ -67,7 +67,7 @@ func (s *stream) next() (Value, error) {
 	m := &machine{name: s.file.Name, data: s.data, at: s.at}
 	m.persistent = func(id []Value) (Value, error) {
 		if len(id) > 5 && id[5] != nil {
-			return nil, fmt.Errorf("the file has a view of a storage, as torch wrote before 1.0, which is not supported")
+			return nil, fmt.Errorf("the file has a view of a storage, which torch wrote before 1.0 and which is not supported")
 		}
 		return s.file.storage(id, func(string) payload { return &plain{} })
 	}
@@ -81,7 +81,7 @@ func (s *stream) next() (Value, error) {
 func (s *stream) locate(r io.ReaderAt, size int64, keys Value) error {
 	list, ok := Items(keys)
 	if !ok {
-		return exitcode.Errorf(exitcode.BadData, "%s: the list of storages has type %s; it must be a list", s.file.Name, TypeName(keys))
+		return exitcode.Errorf(exitcode.BadData, "%s: a value of type %s is in the position of the list of storages", s.file.Name, TypeName(keys))
 	}
 	// Each storage: its number of elements, then these.
 	at := int64(s.at)

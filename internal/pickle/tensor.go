@@ -177,7 +177,7 @@ func (t *Tensor) check() error {
 	}
 	for d, size := range t.Shape {
 		if size < 0 || t.Strides[d] < 0 {
-			return fmt.Errorf("its sizes %v do not match its strides %v", t.Shape, t.Strides)
+			return fmt.Errorf("its sizes %v and strides %v must not be negative", t.Shape, t.Strides)
 		}
 		if empty {
 			continue
@@ -192,7 +192,7 @@ func (t *Tensor) check() error {
 		}
 	}
 	if t.Offset < 0 {
-		return fmt.Errorf("the tensor starts at element %d of its storage, which is not possible", t.Offset)
+		return fmt.Errorf("it starts at element %d of its storage; the number must not be negative", t.Offset)
 	}
 	if empty {
 		return nil
@@ -203,7 +203,7 @@ func (t *Tensor) check() error {
 		return fmt.Errorf("its storage data/%s is missing from the file", s.Key)
 	}
 	if stored := s.record.size() / t.Width(); int64(last) >= stored {
-		return fmt.Errorf("sizes %v with strides %v from element %d reach element %d, but storage data/%s has only %d elements", t.Shape, t.Strides, t.Offset, last, s.Key, stored)
+		return fmt.Errorf("its sizes %v and strides %v reach, from element %d, up to element %d, but its storage data/%s has only %d elements", t.Shape, t.Strides, t.Offset, last, s.Key, stored)
 	}
 	return nil
 }

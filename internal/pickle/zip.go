@@ -114,7 +114,7 @@ func (f *File) readZip(r io.ReaderAt, size int64) error {
 
 func openZip(name string, r io.ReaderAt, size int64) (*zipFile, error) {
 	bad := func(format string, args ...any) error {
-		return exitcode.Errorf(exitcode.BadData, "%s: not a complete torch.save file: %w", name, fmt.Errorf(format, args...))
+		return exitcode.Errorf(exitcode.BadData, "%s is not a complete torch.save file: %w", name, fmt.Errorf(format, args...))
 	}
 	archive, err := zip.NewReader(r, size)
 	if err != nil {
@@ -130,7 +130,7 @@ func openZip(name string, r io.ReaderAt, size int64) (*zipFile, error) {
 		}
 		root = folder
 		if z.members[rest] != nil {
-			return nil, bad("two members are called %q", member.Name)
+			return nil, bad("two members of the archive are called %q", member.Name)
 		}
 		z.members[rest] = member
 	}
@@ -234,13 +234,13 @@ func (m *member) prepare() {
 	m.offset = offset
 	switch {
 	case m.file.Method == zip.Store && m.file.CompressedSize64 != m.file.UncompressedSize64:
-		m.err = m.errorf("the member is stored without compression, but has two sizes, %d and %d", m.file.CompressedSize64, m.file.UncompressedSize64)
+		m.err = m.errorf("the member is stored without compression, but the directory of the file gives two different sizes, %d and %d", m.file.CompressedSize64, m.file.UncompressedSize64)
 	case m.file.Method == zip.Store:
 		m.err = m.checkSum()
 	case m.file.Method == zip.Deflate:
 		m.err = m.unpack()
 	default:
-		m.err = m.errorf("the member is compressed (method %d, to %d of %d bytes), which is not supported", m.file.Method, m.file.CompressedSize64, m.file.UncompressedSize64)
+		m.err = m.errorf("the member is compressed with method %d of the zip format; only 0 (none) and 8 (deflate) are supported", m.file.Method)
 	}
 }
 
@@ -305,8 +305,11 @@ func swap(b []byte, width int64) {
 
 // storage answers a persistent id: ("storage", class, key, location, elements).
 func (f *File) storage(id []Value, find func(key string) payload) (*Storage, error) {
-	if len(id) < 5 || id[0] != "storage" {
+	if len(id) < 5 {
 		return nil, fmt.Errorf("a persistent id has %d parts, so it is not that of a torch storage", len(id))
+	}
+	if id[0] != "storage" {
+		return nil, fmt.Errorf("the first part of a persistent id is not \"storage\", so it is not that of a torch storage")
 	}
 	class, ok := id[1].(Class)
 	key, okKey := id[2].(string)

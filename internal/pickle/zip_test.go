@@ -81,7 +81,7 @@ func TestRecords(t *testing.T) {
 		"too much":    {36 << 20, make([]byte, 144<<20), true, 144 << 20, "without compression"},
 		"ends early":  {4096, make([]byte, 16000), true, 16384, "of 16384 bytes: unexpected EOF"},
 		"goes on":     {4096, make([]byte, 16400), true, 16384, "decompressing the member stopped after 16384 of 16384"},
-		"2^62 stored": {1 << 60, make([]byte, 16), false, 1 << 62, "two sizes"},
+		"2^62 stored": {1 << 60, make([]byte, 16), false, 1 << 62, "two different sizes"},
 	} {
 		raw := archive(t, c.elements, c.raw, c.deflated, c.size)
 		f, err := Read("file.pt", bytes.NewReader(raw), int64(len(raw)))

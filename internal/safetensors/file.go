@@ -47,9 +47,11 @@ func (s *File) readHeader(size int64) error {
 		return exitcode.Errorf(exitcode.IO, "%s: %w", s.Path, err)
 	}
 	n := le.Uint64(head[:])
-	if n > maxHeader || int64(n) > size-lengthBytes {
-		return exitcode.Errorf(exitcode.BadData, "%s: byte 0: the header size is %d bytes, but the file has %d bytes and the format allows a header of at most %d: the file is not in safetensors format, or is truncated",
-			s.Path, n, size-lengthBytes, maxHeader)
+	if n > maxHeader {
+		return exitcode.Errorf(exitcode.BadData, "%s: byte 0: the header size is %d bytes, but the format allows at most %d: the file is not in safetensors format", s.Path, n, maxHeader)
+	}
+	if int64(n) > size-lengthBytes {
+		return exitcode.Errorf(exitcode.BadData, "%s: byte 0: the header size is %d bytes, but only %d bytes follow: the file is truncated, or not in safetensors format", s.Path, n, size-lengthBytes)
 	}
 	raw := make([]byte, n)
 	if _, err := s.file.ReadAt(raw, lengthBytes); err != nil {
@@ -128,7 +130,7 @@ func (s *File) ReadAt(name string, dst []byte, at int64) error {
 		return err
 	}
 	if at < 0 || at+int64(len(dst)) > info.Bytes {
-		return exitcode.Errorf(exitcode.Internal, "%s: tensor %q: bytes %d to %d are outside its %d bytes", s.Path, name, at, at+int64(len(dst)), info.Bytes)
+		return exitcode.Errorf(exitcode.Internal, "%s: internal error: bytes %d to %d of tensor %q were requested, but it has %d bytes; report this with the command line", s.Path, at, at+int64(len(dst)), name, info.Bytes)
 	}
 	return s.readAt(info, dst, at)
 }

@@ -170,7 +170,7 @@ func parse(path string, raw []byte, dataBytes int64) (infos []Info, metadata map
 	}
 	// Spaces may pad the header; nothing else follows.
 	if rest := bytes.TrimLeft(raw[p.dec.InputOffset():], " "); len(rest) > 0 {
-		return nil, nil, p.bad("%d bytes that are not spaces follow the JSON of the header", len(rest))
+		return nil, nil, p.bad("%d bytes follow the JSON of the header; only spaces may follow it", len(rest))
 	}
 	return infos, metadata, tiles(path, infos, lengthBytes+int64(len(raw)), dataBytes)
 }
@@ -217,7 +217,7 @@ func (p *parser) locate(info *Info, headerBytes, dataBytes int64) error {
 	size, ok := byteSize(info.DType, info.Shape)
 	switch {
 	case !ok:
-		return p.bad("tensor %q: shape %v of %s overflows, or its size is not a multiple of 8 bits", info.Name, info.Shape, info.DType)
+		return p.bad("tensor %q: the size of shape %v with dtype %s is too large, or is not a multiple of 8 bits", info.Name, info.Shape, info.DType)
 	case begin > end:
 		return p.bad("tensor %q: data_offsets [%d, %d] are not in order", info.Name, begin, end)
 	case end > dataBytes:

@@ -67,7 +67,7 @@ func endpoint() (host string, secure bool, err error) {
 func CacheFolder(kind string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", errors.New("neither XDG_CACHE_HOME nor HOME is set, so there is no folder for objects; set one of them")
+		return "", errors.New("neither XDG_CACHE_HOME nor HOME is set, so there is no folder to which objects can be downloaded; set one of them")
 	}
 	given := cmp.Or(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"))
 	return filepath.Join(cache, "monotron", fmt.Sprintf("%s-%08x", kind, uint32(xxh3.HashString(given)))), nil

@@ -81,7 +81,7 @@ func ReadAll(ctx context.Context, s Store, key string, most int64) ([]byte, Obje
 	}
 	defer f.Close()
 	if f.Size > most {
-		return nil, Object{}, exitcode.Errorf(exitcode.BadData, "store: %s has %d bytes; at most %d were expected", f.Name(), f.Size, most)
+		return nil, Object{}, exitcode.Errorf(exitcode.BadData, "store: %s has %d bytes; at most %d are allowed", f.Name(), f.Size, most)
 	}
 	content := make([]byte, f.Size)
 	if f.Size == 0 {

@@ -37,7 +37,7 @@ func Port(addr string) (net.Listener, error) {
 		addr = net.JoinHostPort("127.0.0.1", addr)
 	}
 	if _, _, err := net.SplitHostPort(addr); err != nil {
-		return nil, exitcode.Errorf(exitcode.Usage, "%q must be ADDRESS:PORT, as in 127.0.0.1:8080, or a port", addr)
+		return nil, exitcode.Errorf(exitcode.Usage, "%q is neither of the form ADDRESS:PORT, as in 127.0.0.1:8080, nor a port", addr)
 	}
 	l, err := net.Listen("tcp", addr)
 	var wrong *net.AddrError

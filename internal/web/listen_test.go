@@ -108,7 +108,7 @@ func TestReachable(t *testing.T) {
 func TestWrongAddresses(t *testing.T) {
 	for addr, want := range map[string]string{
 		"127.0.0.1:99999": "127.0.0.1:99999 is not a valid address: invalid port; ports are from 0 to 65535",
-		"nowhere":         "must be ADDRESS:PORT",
+		"nowhere":         "neither of the form ADDRESS:PORT",
 		"300.1.1.1:80":    `no host has the name or address "300.1.1.1"`,
 	} {
 		if _, err := Port(addr); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), want) {

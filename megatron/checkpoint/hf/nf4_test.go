@@ -253,7 +253,7 @@ func TestBrokenNF4(t *testing.T) {
 		"no state":      {weight + ".quant_state.bitsandbytes__nf4", weight + ".quant_state.bitsandbytes__nfx", weight},
 		"no scales":     {weight + ".absmax", weight + ".absmix", weight},
 		"other blocks":  {`"blocksize": 64`, `"blocksize": 32`, "blocks must have 64 values"},
-		"other shape":   {`"shape": [32, 88]`, `"shape": [32, 89]`, "codes of a weight of its shape"},
+		"other shape":   {`"shape": [32, 88]`, `"shape": [32, 89]`, "codes for the shape of the weight"},
 		"other nesting": {`"nested_blocksize": 256`, `"nested_blocksize": 128`, "nested blocks 256"},
 		"int8":          {`"load_in_4bit": true`, `"load_in_4bit": false`, "quantization_config"},
 		"fp4":           {`"bnb_4bit_quant_type": "nf4"`, `"bnb_4bit_quant_type": "fp4"`, "quantization_config"},
