@@ -108,7 +108,7 @@ func (v *travel) believable(host []int32, choices int64) error {
 	for i := 0; i < len(host); i += width {
 		counts := host[i:][:width]
 		if counts[0] != 0 || !slices.IsSorted(counts) || int64(counts[v.owners]) > choices {
-			return exitcode.Errorf(exitcode.Internal, "rank %d of group %s sent invalid offsets of its %d expert choices, %v (sorted by the rank that has the expert): the exchange of counts is corrupt",
+			return exitcode.Errorf(exitcode.Internal, "rank %d of group %s has at most %d expert choices, but sent the offsets %v, which must ascend from 0 to at most this number: the exchange of counts is corrupt",
 				v.group.Members()[i/(2*width)], v.group.Name(), choices, counts)
 		}
 	}

@@ -74,7 +74,7 @@ func numberOf(names []string, text []byte, to *uint32) error {
 			return nil
 		}
 	}
-	return exitcode.Errorf(exitcode.BadData, "%q must be one of %q", text, names)
+	return exitcode.Errorf(exitcode.BadData, "%q is not one of %q", text, names)
 }
 
 // Transfer is one half of a point-to-point exchange: to or from Peer, a rank of the group.

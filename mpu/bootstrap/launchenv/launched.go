@@ -146,13 +146,13 @@ func (l *names) lacks(get func(string) string) string {
 func Unsure(get func(string) string) error {
 	for _, s := range schedulers {
 		if hosts := get(s.hosts); hosts != "" && hosts != "1" && get(s.number) != "" {
-			return exitcode.Errorf(exitcode.Usage, "%s=%s: %s started this process as one host of several, but pretrain_gpt is only one rank; start it with monotron launch -- pretrain_gpt, "+
+			return exitcode.Errorf(exitcode.Usage, "%s=%s: %s started one process on each of several hosts, but this pretrain_gpt has only one rank; start it with monotron launch -- pretrain_gpt, "+
 				"or request all ranks in this process with --world-size", s.hosts, hosts, s.name)
 		}
 	}
 	if n, err := strconv.Atoi(get("SLURM_NTASKS")); err == nil && n > 1 && get("SLURM_PROCID") == "0" && get("SLURM_STEP_ID") == "" {
-		return exitcode.Errorf(exitcode.Usage, "SLURM_NTASKS=%d, but SLURM_STEP_ID is not set: either this is the batch script itself (start the ranks with srun or monotron launch, or all of them in this process with --world-size), "+
-			"or the variables of srun do not reach its tasks", n)
+		return exitcode.Errorf(exitcode.Usage, "SLURM_NTASKS=%d, but SLURM_STEP_ID is not set: either the batch script itself started this process (start the ranks with srun or monotron launch, or request all of them in this process with --world-size), "+
+			"or srun does not pass its variables to its tasks", n)
 	}
 	return nil
 }
@@ -224,7 +224,7 @@ func (l *names) meeting(get func(string) string, p *Env) (string, error) {
 	}
 	n, err := strconv.Atoi(port)
 	if err != nil || n < 1 || n > 65534 {
-		return "", exitcode.Errorf(exitcode.Usage, "MASTER_PORT=%q in the environment is not a valid port", port)
+		return "", exitcode.Errorf(exitcode.Usage, "MASTER_PORT=%q in the environment is not a port from 1 to 65534", port)
 	}
 	if l.takesPort != "" && get(l.takesPort) == "True" {
 		n++
@@ -347,5 +347,5 @@ func (p *Env) Secret(get func(string) string) ([]byte, error) {
 			return append(secret, p.Job...), nil
 		}
 	}
-	return nil, exitcode.Errorf(exitcode.Usage, "the ranks have no common secret (%w); set one: export MONOTRON_SECRET=$(openssl rand -hex 32), if your launcher passes the environment to the ranks", err)
+	return nil, exitcode.Errorf(exitcode.Usage, "the ranks have no common secret (%w); if the launcher passes the environment to the ranks, set a secret: export MONOTRON_SECRET=$(openssl rand -hex 32)", err)
 }

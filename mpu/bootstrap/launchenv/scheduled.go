@@ -56,7 +56,7 @@ func (s scheduler) read(values map[string]string, gpus func() int) (*Scheduled, 
 	number := func(name, text string, least int) int {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < least {
-			problems = append(problems, fmt.Errorf("%s=%q in the environment is not a number of at least %d", name, values[name], least))
+			problems = append(problems, fmt.Errorf("%s=%q in the environment is not an integer of at least %d", name, values[name], least))
 		}
 		return n
 	}
@@ -89,7 +89,7 @@ func (s scheduler) read(values map[string]string, gpus func() int) (*Scheduled, 
 	switch {
 	case len(problems) > 0:
 	case p.Number >= p.Hosts:
-		problems = append(problems, fmt.Errorf("%s=%d in the environment is not possible: there are %d hosts (%s)", s.number, p.Number, p.Hosts, s.hosts))
+		problems = append(problems, fmt.Errorf("%s=%d in the environment is not possible: there are %d hosts according to %s, and they are numbered from 0", s.number, p.Number, p.Hosts, s.hosts))
 	case p.Hosts > 1 && p.Addr == "":
 		problems = append(problems, fmt.Errorf("%s=%s is in the environment, but %s, the address of host 0, is not set; export it", s.hosts, values[s.hosts], s.addr))
 	}

@@ -120,7 +120,7 @@ func (w *World) join(id nccl.ID, via *comm.Group) (*communicator, error) {
 	}
 	made, err := w.library.Init(id, via.Rank(), via.Size(), w.limit, w.Err)
 	if err != nil {
-		return nil, fmt.Errorf("group %s of ranks %v (--distributed-backend gloo works without NCCL): %w", via.Name(), via.Members(), err)
+		return nil, fmt.Errorf("group %s of ranks %v: %w; --distributed-backend gloo works without NCCL", via.Name(), via.Members(), err)
 	}
 	stream, err := w.streams.NewStream()
 	if err != nil {

@@ -370,7 +370,7 @@ func (o *operation) Wait() error {
 	select {
 	case <-o.done:
 	case <-limit.C:
-		p.stop(p.session.Fail(exitcode.Errorf(exitcode.IO, "the rank has waited %v in %s for messages from ranks %v", p.limit, o.call, o.lacking())))
+		p.stop(p.session.Fail(exitcode.Errorf(exitcode.IO, "this rank has waited %v in %s for messages from ranks %v (--distributed-timeout-minutes)", p.limit, o.call, o.lacking())))
 		<-o.done
 	}
 	return o.err

@@ -234,7 +234,7 @@ func (l *links) answerOffers(conn net.Conn) (in receiver, from int, err error) {
 			return nil, -1, err
 		}
 		if o.From < 0 || o.From >= l.process.size {
-			return nil, -1, fmt.Errorf("rank %d sent an offer that was not expected", o.From)
+			return nil, -1, fmt.Errorf("an offer names rank %d as its sender, but the run has %d ranks", o.From, l.process.size)
 		}
 		in, err := l.answer(conn, o)
 		if no := refusal(""); errors.As(err, &no) {
@@ -284,7 +284,7 @@ func readOffer(r io.Reader) (*offer, error) {
 	}
 	n := binary.BigEndian.Uint32(size[:])
 	if n > longestOffer {
-		return nil, exitcode.Errorf(exitcode.IO, "an offer of %d bytes is invalid", n)
+		return nil, exitcode.Errorf(exitcode.IO, "an offer has %d bytes; at most %d are allowed", n, longestOffer)
 	}
 	text := make([]byte, n)
 	if _, err := io.ReadFull(r, text); err != nil {

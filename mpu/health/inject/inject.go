@@ -61,7 +61,7 @@ func parse(text string) (Fault, error) {
 	f := Fault{Kind: words[0], Phase: health.Forward, Code: 1, Seconds: 3600, What: "size"}
 	own, known := kinds[f.Kind]
 	if !known {
-		return f, exitcode.Errorf(exitcode.Usage, "--inject %s: the fault must be kill, exit, stop, sleep, mismatch, nan, corrupt, slow or diskfull, not %q", text, f.Kind)
+		return f, exitcode.Errorf(exitcode.Usage, "--inject %s: %q is not a fault; choose kill, exit, stop, sleep, mismatch, nan, corrupt, slow or diskfull", text, f.Kind)
 	}
 	switch f.Kind {
 	case Slow:
@@ -72,7 +72,7 @@ func parse(text string) (Fault, error) {
 	for _, word := range words[1:] {
 		key, value, _ := strings.Cut(word, "=")
 		if !slices.Contains([]string{"rank", "step", "phase"}, key) && !slices.Contains(own, key) {
-			return f, exitcode.Errorf(exitcode.Usage, "--inject %s: %s accepts rank, step and phase%s, not %q", text, f.Kind, strings.Join(append([]string{""}, own...), ", "), key)
+			return f, exitcode.Errorf(exitcode.Usage, "--inject %s: %q is not a key of %s; its keys are rank, step, phase%s", text, key, f.Kind, strings.Join(append([]string{""}, own...), ", "))
 		}
 		if !f.set(key, value) {
 			return f, exitcode.Errorf(exitcode.Usage, "--inject %s: %q is not a valid value of %s", text, value, key)

@@ -39,8 +39,8 @@ func TestParse(t *testing.T) {
 // Claim: text that is not a fault is one error that says what can be written.
 func TestParseProblems(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "the fault must be kill", "crash:rank=1": `diskfull, not "crash"`, "kill:rank=x": `"x" is not a valid value of rank`, "kill:rank=-1": "is not a valid value of rank", "kill:ms=3": `not "ms"`,
-		"sleep:phase=lunch": `"lunch" is not a valid value of phase`, "mismatch:what=colour": "is not a valid value of what", "exit:code=999": `"999" is not a valid value of code`, "kill,": "the fault must be kill", "kill:step=NaN": `"NaN" is not a valid value of step`,
+		"": `"" is not a fault; choose kill`, "crash:rank=1": `"crash" is not a fault; choose kill`, "kill:rank=x": `"x" is not a valid value of rank`, "kill:rank=-1": "is not a valid value of rank", "kill:ms=3": `"ms" is not a key of kill; its keys are rank, step, phase`,
+		"sleep:phase=lunch": `"lunch" is not a valid value of phase`, "mismatch:what=colour": "is not a valid value of what", "exit:code=999": `"999" is not a valid value of code`, "kill,": `"" is not a fault`, "kill:step=NaN": `"NaN" is not a valid value of step`,
 	} {
 		if _, err := Parse([]string{text}); exitcode.CodeOf(err) != exitcode.Usage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
