@@ -88,7 +88,7 @@ func Flags() []Flag {
 				c.NullEOD = &n
 				return err
 			}},
-		{"null-tokenizer-pad-id", argv.One, "", "set the padding id of a NullTokenizer, which is excluded from the loss (default: -1, which is the id of no token)",
+		{"null-tokenizer-pad-id", argv.One, "", "set the padding id of a NullTokenizer; tokens with this id are excluded from the loss (default: -1, which no token has)",
 			func(c *Config, v []string) error {
 				n, err := integerFrom(v[0], NoPad)
 				c.NullPad = &n
@@ -135,7 +135,7 @@ func FromConfig(c Config) (Tokenizer, error) {
 		return orNil(NewNull(c.VocabSize, orElse(c.NullEOD, -1), orElse(c.NullPad, NoPad)))
 	case "CharTokenizer":
 		if c.VocabFile == "" {
-			return nil, exitcode.Errorf(exitcode.Usage, "CharTokenizer needs --vocab-file, a JSON list of its characters; to make this list from a text file, as PREFIX_vocab.json, use monotron preprocess_data --tokenizer-type CharTokenizer --input TEXT.txt --output-prefix PREFIX")
+			return nil, exitcode.Errorf(exitcode.Usage, "CharTokenizer needs --vocab-file with the path of a JSON list of its characters; to make this list (PREFIX_vocab.json) from a text file, use monotron preprocess_data --tokenizer-type CharTokenizer --input TEXT.txt --output-prefix PREFIX")
 		}
 		return orNil(LoadChar(c.VocabFile))
 	case "HuggingFaceTokenizer":
@@ -145,7 +145,7 @@ func FromConfig(c Config) (Tokenizer, error) {
 	case "TikTokenizer":
 		return loadTik(c)
 	case "":
-		return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-type is missing and cannot be derived from the other flags: %s", strings.Join(types, ", "))
+		return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-type is missing and cannot be derived from the other flags; choose one of %s", strings.Join(types, ", "))
 	}
 	return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-type must be one of %s, not %s", strings.Join(types, ", "), c.Type)
 }

@@ -53,7 +53,7 @@ func (t *GPT2) setTokens(ids map[string]int32) error {
 			return exitcode.Errorf(exitcode.BadData, "token %q has id %d, but %d tokens must have ids from 0 to %d", token, id, len(ids), len(ids)-1)
 		}
 		if t.spellings[id] != nil {
-			return exitcode.Errorf(exitcode.BadData, "id %d is given twice", id)
+			return exitcode.Errorf(exitcode.BadData, "two tokens have the id %d", id)
 		}
 		if t.spellings[id] = bpe.Unspell(token); t.spellings[id] == nil {
 			t.spellings[id] = []byte(token)

@@ -24,7 +24,7 @@ type huggingFace struct {
 // loadHuggingFace reads a folder, or a tokenizer.json with the files next to it.
 func loadHuggingFace(c Config) (Tokenizer, error) {
 	if c.Model == "" {
-		return nil, exitcode.Errorf(exitcode.Usage, "HuggingFaceTokenizer needs --tokenizer-model, a folder with tokenizer.json, or with vocab.json and merges.txt")
+		return nil, exitcode.Errorf(exitcode.Usage, "HuggingFaceTokenizer needs --tokenizer-model with the path of a folder that has tokenizer.json, or vocab.json and merges.txt")
 	}
 	if gguf.Is(c.Model) {
 		return loadGGUF(c)

@@ -17,7 +17,7 @@ type sentencePiece struct {
 func loadSentencePiece(c Config) (Tokenizer, error) {
 	switch {
 	case c.Model == "":
-		return nil, exitcode.Errorf(exitcode.Usage, "%s needs --tokenizer-model, a SentencePiece .model file", c.Type)
+		return nil, exitcode.Errorf(exitcode.Usage, "%s needs --tokenizer-model with the path of a SentencePiece .model file", c.Type)
 	case len(c.SpecialTokens) > 0 && !c.Legacy:
 		return nil, exitcode.Errorf(exitcode.Usage, "%s does not support --tokenizer-special-tokens; give special tokens to SentencePiece when it trains, or add --tokenizer-sentencepiece-legacy", c.Type)
 	}

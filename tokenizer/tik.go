@@ -36,7 +36,7 @@ func loadTik(c Config) (Tokenizer, error) {
 	pattern, ok := map[string]bpe.Pattern{"": bpe.V2, "v2": bpe.V2, "v1": bpe.V1}[c.TikPattern]
 	switch {
 	case c.Model == "":
-		return nil, exitcode.Errorf(exitcode.Usage, "TikTokenizer needs --tokenizer-model, a JSON list of tokens or a .tiktoken file")
+		return nil, exitcode.Errorf(exitcode.Usage, "TikTokenizer needs --tokenizer-model with the path of a JSON list of tokens or of a .tiktoken file")
 	case !ok:
 		return nil, argv.WrongChoice("tiktoken-pattern", c.TikPattern, "v1", "v2")
 	}
@@ -58,7 +58,7 @@ func loadTik(c Config) (Tokenizer, error) {
 	}
 	inner := vocab - len(specials)
 	if inner < 256 || inner > len(ranks) {
-		return nil, exitcode.Errorf(exitcode.Usage, "a vocabulary of %d ids with %d special tokens leaves %d ids for ranks; there must be at least 256, and at most the %d ranks of %s; give --vocab-size %d", vocab, len(specials), inner, len(ranks), c.Model, len(ranks)+len(specials))
+		return nil, exitcode.Errorf(exitcode.Usage, "a vocabulary of %d ids, of which %d are for special tokens, leaves %d ids for other tokens; there must be at least 256 of these, and at most the %d tokens of %s; give --vocab-size %d", vocab, len(specials), inner, len(ranks), c.Model, len(ranks)+len(specials))
 	}
 	t := &Tik{config: c, named: map[string]int{}}
 	if err := t.build(specials, ranks[:inner], pattern); err != nil {
@@ -78,7 +78,7 @@ func tikSpecialTokens(c Config) ([]string, error) {
 		n = *c.TikSpecials
 	}
 	if len(list) > n {
-		return nil, exitcode.Errorf(exitcode.Usage, "there are %d special tokens, more than --tiktoken-num-special-tokens %d; raise it, or give fewer special tokens", len(list), n)
+		return nil, exitcode.Errorf(exitcode.Usage, "there are %d special tokens, more than --tiktoken-num-special-tokens %d; raise this number, or give fewer special tokens", len(list), n)
 	}
 	// As many as there are ids for, each once, and those that must be there.
 	seen := map[string]bool{}
@@ -120,8 +120,13 @@ func readRanks(path string) ([][]byte, error) {
 	}
 	out := make([][]byte, len(list))
 	for i, x := range list {
-		if x.Rank == nil || *x.Rank != i || len(x.Bytes) == 0 || i < 256 && (len(x.Bytes) != 1 || int(x.Bytes[0]) != i) {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: entry %d does not have rank %d, has no bytes, or is not the byte %d (the first 256 entries must be the bytes in order)", path, i, i, i)
+		switch {
+		case x.Rank == nil || *x.Rank != i:
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: entry %d does not have the rank %d; ranks must be in order, from 0", path, i, i)
+		case len(x.Bytes) == 0:
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: the token_bytes of entry %d are missing or empty", path, i)
+		case i < 256 && (len(x.Bytes) != 1 || int(x.Bytes[0]) != i):
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: the token_bytes of entry %d are not the byte %d; the first 256 entries must be the bytes in order", path, i, i)
 		}
 		out[i] = x.Bytes
 	}

@@ -47,7 +47,7 @@ func object(raw json.RawMessage) (*jinja.Dict, error) {
 	}
 	d, is := v.(*jinja.Dict)
 	if !is {
-		return nil, errors.New("not an object")
+		return nil, errors.New("the value is not an object")
 	}
 	return d, nil
 }
@@ -63,7 +63,7 @@ func listOfObjects(raw json.RawMessage) (jinja.Value, error) {
 	}
 	list, is := v.(*jinja.List)
 	if !is {
-		return nil, errors.New("not a list of objects")
+		return nil, errors.New("the value is not a list of objects")
 	}
 	for i, item := range list.Items() {
 		if _, is := item.(*jinja.Dict); !is {
@@ -77,7 +77,7 @@ func listOfObjects(raw json.RawMessage) (jinja.Value, error) {
 func With(object json.RawMessage, name string, value json.RawMessage) (json.RawMessage, error) {
 	d := json.NewDecoder(bytes.NewReader(object))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
-		return nil, errors.Join(errors.New("not an object"), err)
+		return nil, errors.Join(errors.New("the value is not an object"), err)
 	}
 	out, set := []byte{'{'}, false
 	write := func(key string, v json.RawMessage) error {

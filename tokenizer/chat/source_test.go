@@ -103,11 +103,11 @@ func TestWrongMessages(t *testing.T) {
 		o       Options
 		says    string
 	}{
-		{`[1]`, Options{}, "message 0: not an object"},
-		{`{"a": "\ud800"}`, Options{}, `message 0: byte 7: \ud800 is half of a pair of surrogates`},
-		{"{\"a\": \"\xff\"}", Options{}, "message 0: not valid UTF-8"},
+		{`[1]`, Options{}, "message 0: the value is not an object"},
+		{`{"a": "\ud800"}`, Options{}, `message 0: byte 7: \ud800 is half of a surrogate pair`},
+		{"{\"a\": \"\xff\"}", Options{}, "message 0: the value is not valid UTF-8"},
 		{`{"a": 1e999}`, Options{}, "message 0: 1e999 is beyond the range of a float"},
-		{`{}`, Options{Variables: json.RawMessage(`[]`)}, "the variables of the chat template: not an object"},
+		{`{}`, Options{Variables: json.RawMessage(`[]`)}, "the variables of the chat template: the value is not an object"},
 		{`{}`, Options{Variables: json.RawMessage(`{"tools": 1}`)}, "the variable tools cannot be set, because the request has its own field of that name"},
 		{`{}`, Options{Documents: json.RawMessage(`["a"]`)}, "documents: entry 0 of the list is not an object"},
 		{`{"content": "a"}`, Options{ContinueFinalMessage: true, AddGenerationPrompt: true}, "continue_final_message and add_generation_prompt cannot both be set"},

@@ -37,7 +37,7 @@ type Rendered struct {
 // exitcode.BadData.
 func New(s Source) (*Template, error) {
 	if s.Text == "" {
-		return nil, exitcode.Errorf(exitcode.Usage, "the tokenizer of this model has no chat template; give --chat-template, a file with a template, or use completions, which accept plain text")
+		return nil, exitcode.Errorf(exitcode.Usage, "the tokenizer of this model has no chat template; give a template with --chat-template FILE, or use completions, which accept plain text")
 	}
 	inner, err := jinja.Parse(s.Text)
 	if err != nil {
@@ -73,7 +73,7 @@ func (t *Template) Render(messages []json.RawMessage, o Options) (string, error)
 func (t *Template) RenderSpans(messages []json.RawMessage, o Options) (Rendered, error) {
 	out, err := t.render(messages, o)
 	if err == nil && out.LostSpans {
-		err = errors.New("a generation block of the chat template is inside a macro, filter, set block or recursive loop; move it to where its text is written")
+		err = errors.New("a generation block of the chat template is inside a macro, filter, set block or recursive loop; move the block to where its text is written")
 	}
 	return Rendered{out.Text, out.Spans}, err
 }

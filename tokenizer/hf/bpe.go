@@ -83,7 +83,7 @@ func (r *reader) bpe(raw json.RawMessage) (*bpeModel, error) {
 		right, okR := m.Vocab[pair[1]]
 		into, ok := m.Vocab[pair[0]+strings.TrimPrefix(pair[1], out.prefix)]
 		if !okL || !okR || !ok || !strings.HasPrefix(pair[1], out.prefix) {
-			return nil, r.bad("merge %d, %.60q, does not join two tokens into another token", rank, pair)
+			return nil, r.bad("merge %d, %.60q: a part of it, or the token that it makes, is not in the vocabulary", rank, pair)
 		}
 		out.merges.Set(left, right, int32(rank), into)
 	}

@@ -97,8 +97,11 @@ func (m *Model) index() error {
 			m.unk = id
 		case byteKind:
 			var b byte
-			if n, err := fmt.Sscanf(p.text, "<0x%02X>", &b); n != 1 || err != nil || fmt.Sprintf("<0x%02X>", b) != p.text || !m.fallback {
-				return fmt.Errorf("piece %d, %.40q, is of the type byte, but its text is not <0xNN>, or the model has no byte_fallback", i, p.text)
+			if n, err := fmt.Sscanf(p.text, "<0x%02X>", &b); n != 1 || err != nil || fmt.Sprintf("<0x%02X>", b) != p.text {
+				return fmt.Errorf("piece %d, %.40q, is of the type byte, so its text must be of the form <0xNN>", i, p.text)
+			}
+			if !m.fallback {
+				return fmt.Errorf("piece %d, %.40q, is of the type byte, but the model has no byte_fallback", i, p.text)
 			}
 			m.bytes[b] = id
 		}

@@ -146,7 +146,7 @@ func numberAttribute(x Value, name string) Value {
 		if isFloat {
 			return method(f == math.Trunc(f) && !math.IsInf(f, 0))
 		}
-		unsupported("the method is_integer of an int, which only new versions of Python have")
+		unsupported("the method is_integer of an int, which Python has only since 3.12")
 	case "as_integer_ratio", "hex", "fromhex", "to_bytes", "from_bytes":
 		unsupported("the method %s of a number", name)
 	}

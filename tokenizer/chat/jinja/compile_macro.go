@@ -113,7 +113,7 @@ func (c *compiler) callBlock(n *callBlockNode, f *frame) stmt {
 		v := value(r, a)
 		s, is := textOf(v)
 		if !is {
-			typeError("a call block gives %s, not text", typeName(v))
+			typeError("the result of a call block has the type %s; it must be text", typeName(v))
 		}
 		r.write(out, s)
 		return proceed
@@ -185,7 +185,7 @@ func (r *run) runMacro(v *macroValue, values []Value) string {
 	a := m.fn.act(v.outer, v.outer.ctx)
 	r.alloc(64 + 16*len(a.slots))
 	if len(values) != len(m.slots) {
-		unsupported("a macro whose caller is given twice")
+		unsupported("a macro whose argument caller is given twice")
 	}
 	for i, slot := range m.slots {
 		a.slots[slot] = values[i]

@@ -103,11 +103,11 @@ func (r *run) setAttribute(x Value, name string, v Value) {
 	switch x := x.(type) {
 	case *namespace:
 		if name[0] == '_' {
-			fail("SecurityError", "chat templates cannot store attributes on a namespace that begin with an underscore: %s", name)
+			fail("SecurityError", "chat templates cannot set an attribute of a namespace if its name begins with an underscore: %s", name)
 		}
 		r.set(x.attrs, name, v)
 	case *Dict:
-		unsupported("a block that is assigned to a key of a dict")
+		unsupported("a set block that assigns to a key of a dict")
 	default:
 		fail("TemplateRuntimeError", "cannot assign attribute on non-namespace object")
 	}
@@ -218,7 +218,7 @@ func (c *compiler) filterBlock(n *filterBlockNode, f *frame) stmt {
 		result := filtered(r, a, r.take(&text))
 		s, is := textOf(result)
 		if !is {
-			typeError("a filter block gives %s, not text", typeName(result))
+			typeError("the result of a filter block has the type %s; it must be text", typeName(result))
 		}
 		r.write(out, s)
 		leaveFrame(a, leave)

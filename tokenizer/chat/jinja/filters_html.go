@@ -62,7 +62,7 @@ func stripTags(r *run, v Value, _ []Value) Value {
 			b.WriteString(s[:from])
 			s = s[from+to+len(end):]
 			if tail := b.String(); strings.HasSuffix(tail, "<") || strings.HasSuffix(tail, "-") || strings.HasSuffix(tail, "!") {
-				unsupported("striptags of tags inside of tags")
+				unsupported("striptags of a tag inside another tag")
 			}
 		}
 		s = b.String() + s

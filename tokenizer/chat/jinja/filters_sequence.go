@@ -37,7 +37,7 @@ func init() {
 		filters[name+"attr"] = filter{raw: func(r *run, v Value, g arguments) Value { return r.choose(v, g, wants, true) }}
 	}
 	filters["random"] = filter{raw: func(*run, Value, arguments) Value {
-		unsupported("the filter random, whose result depends on chance")
+		unsupported("the filter random, whose result is random")
 		return nil
 	}}
 }
@@ -261,7 +261,7 @@ func parseDigits(s string) (Value, bool) {
 		return nil, false
 	}
 	if !isASCII(s) {
-		unsupported("an attribute's number with digits that are not ASCII")
+		unsupported("an attribute name of digits that are not ASCII")
 	}
 	return parseInt(s, 10)
 }

@@ -199,7 +199,7 @@ func fileSize(r *run, v Value, args []Value) Value {
 		unit := math.Pow(base, float64(i+2)) // exact: below 2^106 with few digits
 		if size < unit || i == len(prefixes)-1 {
 			if base == 1000 && i >= 6 {
-				unsupported("a file size in ZB or more, whose unit is not an exact float")
+				unsupported("filesizeformat of 1 ZB or more, a unit that is not an exact float")
 			}
 			_, digits := r.floatDigits(base*size/unit, 'f', 1, false)
 			return digits + " " + p + suffix

@@ -140,7 +140,7 @@ func (f *formatter) lookup(name string) Value {
 	}
 	rest := name[len(first):]
 	if first == "" && rest != "" {
-		unsupported("a format's field that begins with an attribute, which only new versions of Python number")
+		unsupported("a format with a field that has an attribute but no number, which only newer versions of Python accept")
 	}
 	v := f.first(first, rest != "")
 	// Attributes and items from left to right; an item's digits are a number.

@@ -20,10 +20,10 @@ const mostNestedJSON = 200
 // range, ints of more than 4300 digits, nesting of more than 200.
 func FromJSON(raw []byte) (Value, error) {
 	if !utf8.Valid(raw) {
-		return nil, errors.New("not valid UTF-8")
+		return nil, errors.New("the value is not valid UTF-8")
 	}
 	if at := loneSurrogate(raw); at >= 0 {
-		return nil, fmt.Errorf("byte %d: %s is half of a pair of surrogates", at, raw[at:at+6])
+		return nil, fmt.Errorf("byte %d: %s is half of a surrogate pair", at, raw[at:at+6])
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -32,7 +32,7 @@ func FromJSON(raw []byte) (Value, error) {
 		return nil, err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return nil, fmt.Errorf("byte %d: more than one value", d.InputOffset())
+		return nil, fmt.Errorf("byte %d: text follows the JSON value", d.InputOffset())
 	}
 	return v, nil
 }
@@ -71,7 +71,7 @@ func nextJSON(d *json.Decoder, depth int) (Value, error) {
 		return nil, err
 	}
 	if depth > mostNestedJSON {
-		return nil, fmt.Errorf("byte %d: nested more than %d deep", d.InputOffset(), mostNestedJSON)
+		return nil, fmt.Errorf("byte %d: values are nested more than %d levels deep", d.InputOffset(), mostNestedJSON)
 	}
 	switch t := t.(type) {
 	case nil:
@@ -126,7 +126,7 @@ func numberFromJSON(text string) (Value, error) {
 		return f, nil
 	}
 	if len(text) > mostDigits {
-		return nil, fmt.Errorf("an int of more than %d digits", mostDigits)
+		return nil, fmt.Errorf("an int has more than %d digits", mostDigits)
 	}
 	b, good := new(big.Int).SetString(text, 10)
 	if !good {

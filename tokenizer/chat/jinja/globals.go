@@ -9,7 +9,7 @@ func globalsOf(now time.Time) map[string]Value {
 		"range": newRange, "dict": newDict, "namespace": newNamespace, "cycler": newCycler, "joiner": newJoiner,
 		"raise_exception": raise,
 		"lipsum": func(*run, arguments) Value {
-			unsupported("lipsum, whose text is drawn by chance")
+			unsupported("lipsum, whose text is random")
 			return nil
 		},
 		"strftime_now": func(r *run, g arguments) Value {
@@ -74,7 +74,7 @@ func newNamespace(r *run, g arguments) Value {
 	attrs := newDict(r, g).(*Dict)
 	for _, k := range attrs.keys {
 		if name, is := textOf(k); is && len(name) > 0 && name[0] == '_' {
-			fail("SecurityError", "chat templates cannot store attributes on a namespace that begin with an underscore: %s", name)
+			fail("SecurityError", "chat templates cannot set an attribute of a namespace if its name begins with an underscore: %s", name)
 		}
 	}
 	r.alloc(64)

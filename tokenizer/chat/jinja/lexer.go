@@ -267,7 +267,7 @@ func (l *lexer) item() {
 			l.fail("Invalid character in identifier")
 		}
 		if !norm.NFKC.IsNormalString(name) {
-			unsupported("the name %s, which Python writes in another way", name)
+			unsupported("the name %s, which Python normalizes to another spelling", name)
 		}
 		l.add("name", name)
 		l.advance(l.pos + n)

@@ -284,13 +284,13 @@ func floatPow(a, b float64) Value {
 	case math.IsNaN(a), math.IsNaN(b), math.IsInf(a, 0), math.IsInf(b, 0):
 		unsupported("a power of nan or infinity")
 	case a < 0 && b != math.Trunc(b):
-		unsupported("a complex number, as the power of a negative one")
+		unsupported("a fractional power of a negative number, which is complex")
 	case b == 0.5:
 		return math.Sqrt(a)
 	case a == 0:
 		return math.Pow(a, b)
 	case b != math.Trunc(b) || math.Abs(b) > 5000:
-		unsupported("the power of a float to %s", floatText(b))
+		unsupported("a float raised to the power %s", floatText(b))
 	}
 	// Exact products of 2,000 bits, rounded once.
 	base := new(big.Float).SetPrec(2000).SetFloat64(math.Abs(a))

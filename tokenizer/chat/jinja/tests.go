@@ -117,6 +117,6 @@ func sameAs(x, y Value) bool {
 			return false
 		}
 	}
-	unsupported("sameas of two values of class %s, which depends on how Python keeps them", typeName(x))
+	unsupported("sameas of two values of class %s, whose result depends on which objects Python shares", typeName(x))
 	return false
 }
