@@ -194,7 +194,7 @@ func (g *GPT) checkIDs(doc, off int64, ids []int32) error {
 	}
 	for i, id := range ids {
 		if int64(uint32(id)) >= g.vocab {
-			return exitcode.Errorf(exitcode.BadData, "%s has the token id %d, but the tokenizer's vocabulary has %d ids: the data was made with another tokenizer", g.source.Where(doc, off+int64(i)), id, g.vocab)
+			return exitcode.Errorf(exitcode.BadData, "%s has the token id %d, but the tokenizer's ids are 0 to %d: the data was made with another tokenizer", g.source.Where(doc, off+int64(i)), id, g.vocab-1)
 		}
 	}
 	return nil

@@ -54,7 +54,7 @@ func NewSampler(c SamplerConfig) (*Sampler, error) {
 		c.Drawn = own
 	}
 	if d := c.Drawn; c.Order == Cyclic && (d.MicroBatch < 1 || d.DP < 1 || c.Total/d.DP < d.MicroBatch) {
-		return nil, exitcode.Errorf(exitcode.BadData, "the dataset has %d samples, fewer than one micro-batch of %d on each of %d ranks", c.Total, d.MicroBatch, d.DP)
+		return nil, exitcode.Errorf(exitcode.BadData, "the dataset has %d samples, but a micro-batch of %d samples on each of %d ranks needs %d", c.Total, d.MicroBatch, d.DP, d.block())
 	}
 	return &Sampler{SamplerConfig: c, own: c.Drawn == own, epoch: -1}, nil
 }
@@ -96,7 +96,7 @@ func (s *Sampler) active() int64 { return s.Total - s.Total%s.Drawn.block() }
 
 func (s *Sampler) cyclic(consumed int64, dst []int64) ([]int64, error) {
 	if at := consumed % s.active(); s.own && at%s.Advance() != 0 {
-		return dst, exitcode.Errorf(exitcode.Usage, "--dataloader-type cyclic: %d consumed samples are not a multiple of a batch of %d samples on each of %d ranks; resume with the old --micro-batch-size and data-parallel size, or with --dataloader-type single", consumed, s.MicroBatch, s.DP)
+		return dst, exitcode.Errorf(exitcode.Usage, "--dataloader-type cyclic: the number of consumed samples, %d, is not a multiple of micro-batch size %d x data-parallel size %d; resume with the old --micro-batch-size and data-parallel size, or with --dataloader-type single", consumed, s.MicroBatch, s.DP)
 	}
 	for i := range s.MicroBatch {
 		dst = append(dst, s.number(consumed+s.Rank*s.MicroBatch+i))

@@ -30,7 +30,7 @@ func NewNull(vocab, eod, pad int) (*Null, error) {
 		n.eod = vocab - 1
 	}
 	if n.eod >= vocab {
-		return nil, exitcode.Errorf(exitcode.Usage, "--null-tokenizer-eod-id %d is outside the vocabulary of %d ids", eod, vocab)
+		return nil, exitcode.Errorf(exitcode.Usage, "--null-tokenizer-eod-id %d is outside the vocabulary, whose ids are 0 to %d", eod, vocab-1)
 	}
 	return n, nil
 }

@@ -274,7 +274,7 @@ func (r *Reader) Next(buf []byte) (Block, error) {
 }
 
 func (r *Reader) tooLong(line int64) error {
-	return exitcode.Errorf(exitcode.BadData, "%s:%d: the line is longer than %d bytes; raise --max-line-bytes, which needs about 8 bytes of memory per byte", r.name, line, r.MaxLine)
+	return exitcode.Errorf(exitcode.BadData, "%s:%d: the line is longer than %d bytes; raise --max-line-bytes (a line needs about 8 bytes of memory per byte)", r.name, line, r.MaxLine)
 }
 
 func (r *Reader) block(buf []byte, end int) (Block, error) {

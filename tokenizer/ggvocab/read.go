@@ -138,7 +138,7 @@ func (r *reading) id(key string) int {
 		return -1
 	}
 	if n >= int64(len(r.tokens)) {
-		r.fail("%s%s is %d, but the vocabulary has %d tokens", prefix, key, n, len(r.tokens))
+		r.fail("%s%s is %d, but the ids of the vocabulary are 0 to %d", prefix, key, n, len(r.tokens)-1)
 		return -1
 	}
 	return int(n)
@@ -153,7 +153,7 @@ func (r *reading) readTokens() {
 	r.tokens, _ = value(r, "tokens", gguf.Value.Strings)
 	r.kinds, _ = value(r, "token_type", gguf.Value.Ints)
 	if r.kinds != nil && len(r.kinds) != len(r.tokens) {
-		r.fail("%stoken_type has %d entries for %d tokens", prefix, len(r.kinds), len(r.tokens))
+		r.fail("%stoken_type has %d entries, but the vocabulary has %d tokens", prefix, len(r.kinds), len(r.tokens))
 	}
 	r.ids = make(map[string]int, len(r.tokens))
 	for id, token := range r.tokens {

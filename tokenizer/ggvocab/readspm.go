@@ -22,7 +22,7 @@ const longestPiece = 1 << 10
 func (r *reading) sentencePiece(model string) map[string]any {
 	scores, _ := value(r, "scores", gguf.Value.Floats)
 	if model != Gemma4 && len(scores) != len(r.tokens) {
-		r.fail("%sscores has %d entries for %d tokens", prefix, len(scores), len(r.tokens))
+		r.fail("%sscores has %d entries, but the vocabulary has %d tokens", prefix, len(scores), len(r.tokens))
 		return nil
 	}
 	// Blanks become U+2581 and back, bytes stand for what is unknown.

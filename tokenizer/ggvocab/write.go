@@ -122,7 +122,7 @@ func (w *writing) reserve() {
 // set enters a token at its id.
 func (w *writing) set(id int, token string, kind int32) error {
 	if id < 0 || id >= w.Size {
-		return fmt.Errorf("the token %.60q has id %d, but the model has %d ids", token, id, w.Size)
+		return fmt.Errorf("the token %.60q has id %d, but the model's ids are 0 to %d", token, id, w.Size-1)
 	}
 	w.tokens[id], w.kinds[id] = token, kind
 	return nil

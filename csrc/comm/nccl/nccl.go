@@ -161,7 +161,7 @@ func (c *Comm) call(what string, f func() C.int) error {
 			return err
 		}
 		if time.Now().After(end) {
-			return exitcode.Errorf(exitcode.Internal, "NCCL: %s took longer than %v: a peer is missing, or the network to this peer does not work%s", what, c.limit, Meeting())
+			return exitcode.Errorf(exitcode.Internal, "NCCL: %s took longer than %v: a peer is missing, or the network to a peer does not work%s", what, c.limit, Meeting())
 		}
 		c.lib.sleep(pause)
 		pause = min(2*pause, time.Millisecond)
