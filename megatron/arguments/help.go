@@ -177,7 +177,9 @@ func metavariable(f *table.Flag) string {
 			return "FILE"
 		}
 	case "dir", "folder", "save", "load", "checkpoint", "fingerprints":
-		return "DIR"
+		if f.Kind != table.Strings { // a list has names
+			return "DIR"
+		}
 	case "path", "data", "adapter":
 		return "PATH"
 	case "model":

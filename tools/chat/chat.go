@@ -58,10 +58,10 @@ func Command(open func(name string) (*device.Device, error)) *cli.Command {
 
 func allFlags() []cli.Flag {
 	return command.ModelFlags(
-		&cli.StringFlag{Name: "system", Usage: "put these instructions, the system text, before the conversation"},
+		&cli.StringFlag{Name: "system", Usage: "begin the conversation with a system message of this text"},
 		command.AdapterFlag(),
 		&cli.StringFlag{Name: "chat-template", Usage: "read the chat template, in Jinja, from this file (default: the tokenizer's template)"},
-		command.Between(1, command.Sizes, &cli.IntFlag{Name: "max-new-tokens", Usage: "limit an answer to N tokens (default: what the context leaves; 128 for a model without a chat template)"}),
+		command.Between(1, command.Sizes, &cli.IntFlag{Name: "max-new-tokens", Usage: "limit an answer to N tokens (default: as many as fit into the context; 128 for a model without a chat template)"}),
 		command.Between(0, 100, &cli.Float64Flag{Name: "temperature", Value: 0.7, Usage: "divide the logits by this number; 0 takes the most likely token"}),
 		command.Between(0, command.Sizes, &cli.IntFlag{Name: "top-k", Usage: "sample from the N most likely tokens (0 uses all tokens)"}),
 		command.Between(0.0001, 1, &cli.Float64Flag{Name: "top-p", Value: 0.95, Usage: "sample from the smallest set of tokens whose probabilities add up to at least this number"}),

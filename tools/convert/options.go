@@ -52,7 +52,7 @@ func allFlags() []cli.Flag {
 		// Adapters.
 		&cli.StringFlag{Name: "adapter", Usage: "add the adapter in this PEFT folder to the weights: W becomes W + scale*B*A, computed in f32 and rounded once to the type of W"},
 		&cli.BoolFlag{Name: "adapter-only", Usage: "gguf, with --adapter: write only the adapter, for llama.cpp's --lora or Ollama's ADAPTER with the model of --input (default: the adapter is merged)"},
-		&cli.StringFlag{Name: "adapter-over", Usage: "`NAME`: with --adapter: name the quantization that the base weights had when the adapter was trained: nf4 (give --double-quant if its scales were quantized) or int8; prints how much that rounding changes the weights, relative to the change by the adapter (default: none)"},
+		&cli.StringFlag{Name: "adapter-over", Usage: "`NAME`: with --adapter: name the quantization that the base weights had when the adapter was trained: nf4 (give --double-quant if its scales were also quantized) or int8; convert then prints how much this quantization changes the weights, relative to the change by the adapter (default: none)"},
 		&cli.BoolFlag{Name: "merge-rounded", Usage: "with --adapter-over: merge the adapter into the rounded weights instead of those of the input"},
 		&cli.StringFlag{Name: "split-adapter", Usage: "write the adapter of the input to this new folder, in PEFT's format; the output then has the weights without the adapter (default: the adapter is merged)"},
 
@@ -61,7 +61,7 @@ func allFlags() []cli.Flag {
 		&cli.StringFlag{Name: "tokenizer", Usage: "`DIR`: hf, gguf: read the tokenizer files from this folder (default: the input, if it is a Hugging Face folder)"},
 		&cli.StringFlag{Name: "type", DefaultText: "that of most weights of the input", Usage: "gguf: write the weights in this type: " + argv.Or(gguf.Kinds...)},
 		&cli.BoolFlag{Name: "mtp", Usage: "also read the layers of multi-token prediction of a Hugging Face folder, if it has any (docs/mtp.md)"},
-		&cli.StringFlag{Name: "quantize", Usage: "hf: quantize the weights to this format: nf4, int8 (linear layers, as bitsandbytes does) or mxfp4 (experts of gpt_oss, as OpenAI does)"},
+		&cli.StringFlag{Name: "quantize", Usage: "hf: quantize the weights to this format: nf4 or int8 (linear layers, as in bitsandbytes), or mxfp4 (experts of gpt_oss, as in OpenAI's files)"},
 		&cli.BoolFlag{Name: "double-quant", Usage: "with --quantize nf4 or --adapter-over nf4: also quantize the scales of blocks"},
 		&cli.BoolFlag{Name: "ollama", Usage: "gguf: also write a Modelfile into the folder of the output, for ollama create"},
 		&cli.StringFlag{Name: "max-shard-size", Value: "5GB", Usage: "hf: limit a shard of the weights to `SIZE`, as in 500MB or 2GiB"},

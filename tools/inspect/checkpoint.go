@@ -34,7 +34,7 @@ func checkpointCommand() *cli.Command {
 			"are the slices in which a tensor is stored. Exit code 74: --verify found a wrong checksum.",
 		Flags: []cli.Flag{
 			command.Between(-1, command.Counts, &cli.Int64Flag{Name: "step", Value: -1, DefaultText: "the latest", Usage: "read this iteration of a save folder"}),
-			&cli.BoolFlag{Name: "verify", Usage: "verify all checksums and print the hash of the weights; exit with code 74 if one is wrong"},
+			&cli.BoolFlag{Name: "verify", Usage: "verify all checksums and print the hash of the weights; exit with code 74 if a checksum is wrong"},
 			&cli.BoolFlag{Name: "headers-only", Usage: "print names, shapes and state only, without reading values"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
 		},

@@ -27,7 +27,7 @@ func layoutFlags() []cli.Flag {
 		command.Between(1, 1<<16, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 1, Usage: "with --ranks: divide the layers into N pipeline stages"}),
 		&cli.BoolFlag{Name: "use-tp-pp-dp-mapping", Usage: "with --ranks: number the ranks in the order tp-cp-ep-pp-dp (default: tp-cp-ep-dp-pp)"},
 		&cli.StringFlag{Name: "dataloader-type", Value: "single", Usage: "with --ranks: choose the order of samples: single (one pass in the order of the index) or cyclic (repeated shuffled passes)"},
-		&cli.BoolFlag{Name: "no-data-sharding", Usage: "with --ranks and cyclic: let every rank draw from all samples instead of from its own shard"},
+		&cli.BoolFlag{Name: "no-data-sharding", Usage: "with --ranks and cyclic: let every rank read from all shuffled samples instead of only from its own shard"},
 	}
 }
 

@@ -58,7 +58,7 @@ func Samples() *cli.Command {
 			// Rows of fine-tuning instead.
 			&cli.BoolFlag{Name: "labels", Usage: "print the rows of --finetune-data token by token: id, label, turn and text; the loss ignores a label of -100"},
 			&cli.StringFlag{Name: "finetune-data", Usage: "with --labels: read rows from this file of JSON lines"},
-			&cli.StringFlag{Name: "tuning", Value: runs.TuneSupervised, Usage: "with --labels: choose the method that reads the rows: sft, dpo, ipo, orpo, simpo or kto"},
+			&cli.StringFlag{Name: "tuning", Value: runs.TuneSupervised, Usage: "with --labels: read the rows as for this tuning method: sft, dpo, ipo, orpo, simpo or kto"},
 			&cli.StringFlag{Name: "load", Usage: "with --labels: use the tokenizer and the chat template of this model"},
 			&cli.StringFlag{Name: "chat-template", Usage: "with --labels: read the chat template from this file, in Jinja (default: the template of the tokenizer)"},
 			&cli.BoolFlag{Name: "train-on-prompts", Usage: "with --labels: label every token"},

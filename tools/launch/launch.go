@@ -102,11 +102,11 @@ func Command() *cli.Command {
 			// After a failure.
 			command.Between(0, command.Sizes, &cli.IntFlag{Name: "max-restarts", Usage: "restart at most N times after failures without a newer checkpoint, on disk or in memory (default: 0; 3 with --auto-restart)"}),
 			&cli.BoolFlag{Name: "auto-restart", Usage: "after every failure, restart from the last good checkpoint of --save, as long as checkpoints advance (the run ends after three restarts, or --max-restarts, without a newer checkpoint)"},
-			command.Between(0, 1<<16, &cli.IntFlag{Name: "min-nproc-per-node", Usage: "when the restarts are used up, continue with fewer ranks on this host, at least N, with a smaller data-parallel size"}),
+			command.Between(0, 1<<16, &cli.IntFlag{Name: "min-nproc-per-node", Usage: "when no restarts are left, continue with fewer ranks on this host, but at least N; this makes the data-parallel size smaller"}),
 			command.Between(1, 1<<20, &cli.IntFlag{Name: "min-nnodes", Value: 1, Usage: "with --auto-restart on several hosts: continue with at least N hosts when others are lost"}),
 			command.Between(1, 366*24*3600, &cli.IntFlag{Name: "host-wait-seconds", Value: 60, Usage: "with --auto-restart on several hosts: wait N seconds for a lost host"}),
 			// Records and output.
-			&cli.StringFlag{Name: "run-folder", Usage: "write flight records and the verdict to `DIR`, which only its owner can read (default: a temporary folder, kept when the run fails)"},
+			&cli.StringFlag{Name: "run-folder", Usage: "write flight records and the verdict (the cause of a failure) to `DIR`, which only its owner can read (default: a temporary folder, kept when the run fails)"},
 			&cli.StringFlag{Name: "log-prefix", Value: "stderr", Usage: "`NAME`: choose which lines get the number of their rank as a prefix: those of stderr (stderr), those of stdout and stderr (both), or no lines (none)"},
 		}...),
 		Action: func(c *cli.Context) error {

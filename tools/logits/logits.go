@@ -28,10 +28,10 @@ func allFlags() []cli.Flag {
 	return command.ModelFlags(append([]cli.Flag{
 		command.AdapterFlag(),
 		command.ContextFlag(),
-		command.Between(0, command.Sizes, &cli.IntFlag{Name: "top-k", Value: 5, Usage: "show N tokens per position; with --json, the default is the logits of all tokens"}),
+		command.Between(0, command.Sizes, &cli.IntFlag{Name: "top-k", Value: 5, Usage: "show the N most likely tokens of each position; with --json, the default is the logits of all tokens"}),
 		&cli.BoolFlag{Name: "last", Usage: "print the last position only"},
 		&cli.BoolFlag{Name: "json", Usage: "print one JSON object per position"},
-		&cli.StringFlag{Name: "output", Usage: "write logits f32 [positions, vocabulary] and ids to this safetensors file instead"},
+		&cli.StringFlag{Name: "output", Usage: "write the logits (f32, [positions, vocabulary]) and the ids to this safetensors file instead of printing them"},
 	}, command.PromptFlags()...)...)
 }
 

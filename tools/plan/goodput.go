@@ -14,7 +14,7 @@ import (
 var goodputFlags = []cli.Flag{
 	command.Between(1, 1e9, &cli.Float64Flag{Name: "device-mtbf", Usage: "assume `HOURS` on average between two failures of one device (default: that of the machine file)"}),
 	command.Between(0, 1e6, &cli.Float64Flag{Name: "restart-seconds", Value: 300, Usage: "assume `SECONDS` between a failure and the next step: detection, start, loading"}),
-	command.Between(0, 1e6, &cli.Float64Flag{Name: "save-seconds", Usage: "assume `SECONDS` for a checkpoint (default: computed from the disk's rate in the machine file)"}),
+	command.Between(0, 1e6, &cli.Float64Flag{Name: "save-seconds", Usage: "assume that writing a checkpoint takes `SECONDS` (default: computed from the disk's rate in the machine file)"}),
 	command.Between(0, 1e6, &cli.IntFlag{Name: "spare-nodes", Usage: "assume `N` spare nodes, whose price counts (default: no spare nodes; a failed node is replaced within --restart-seconds)"}),
 	command.Between(0, 1e6, &cli.Float64Flag{Name: "repair-hours", Value: 24, Usage: "with --spare-nodes: assume `HOURS` until a failed node is repaired"}),
 }

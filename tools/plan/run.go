@@ -34,7 +34,7 @@ func runCommand(open func(name string) (*device.Device, error)) *cli.Command {
 			"kind as a dry run, without storage for tensors, and counts the bytes that the real run would allocate. Neither data nor weights are read.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "machine", Usage: "plan for the machine of this file, or for one of " + strings.Join(plan.Machines(), ", ") + "; this also predicts the seconds per step and whether the run fits"},
-			command.Between(0, 10, &cli.Float64Flag{Name: "jitter", Usage: "make the slowest device slower than the others by this fraction"}),
+			command.Between(0, 10, &cli.Float64Flag{Name: "jitter", Usage: "assume that the slowest device is slower than the others by this fraction"}),
 			command.Between(0, 1e6, &cli.Float64Flag{Name: "price", Usage: "set the price of a device per hour, to compute the cost of the training"}),
 			&cli.StringFlag{Name: "svg", Usage: "with --machine: write the timeline of a step to this file as a picture"},
 			&cli.StringFlag{Name: "trace", Usage: "with --machine: write the timeline of a step to this file for chrome://tracing and Perfetto"},

@@ -28,7 +28,7 @@ func scheduleCommand() *cli.Command {
 			command.Between(1, most, &cli.IntFlag{Name: "pipeline-model-parallel-size", Value: 4, Usage: "divide the layers into N pipeline stages"}),
 			command.Between(0, most, &cli.IntFlag{Name: "num-virtual-stages-per-pipeline-rank", Usage: "divide a stage into N model chunks (interleaved schedule)"}),
 			command.Between(0, 100000, &cli.IntFlag{Name: "num-layers-per-virtual-pipeline-stage", Usage: "put N layers into each model chunk (interleaved schedule)"}),
-			command.Between(1, most, &cli.IntFlag{Name: "micro-batches", Value: 8, Usage: "draw N micro-batches per step, which is --global-batch-size / --micro-batch-size / data-parallel ranks"}),
+			command.Between(1, most, &cli.IntFlag{Name: "micro-batches", Value: 8, Usage: "draw N micro-batches per step; in a run, N is --global-batch-size / --micro-batch-size / data-parallel size"}),
 			command.Between(0, 100000, &cli.IntFlag{Name: "microbatch-group-size-per-virtual-pipeline-stage", Usage: "let a chunk process N micro-batches before the next chunk begins (default: the number of stages)"}),
 			&cli.StringFlag{Name: "pipeline-schedule", Value: schedule.OneFOneBName, Usage: "choose the schedule: 1f1b or gpipe"},
 			&cli.BoolFlag{Name: "no-overlap-p2p-communication", Usage: "with an interleaved schedule: complete each exchange before the next forward or backward pass"},

@@ -53,28 +53,28 @@ func flagTable() []cli.Flag {
 		&cli.StringFlag{Name: "output-format", Value: "megatron", Usage: "set the format of the output: megatron (.bin/.idx pairs), llmc (llm.c's .bin) or nanogpt (a .bin of 16-bit tokens)"},
 		command.Between(1, command.Threads, &cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "tokenize with N goroutines; the output does not depend on N"}),
 		&cli.StringSliceFlag{Name: "json-keys", Value: cli.NewStringSlice("text"), Usage: "read these keys from each line, and write separate output files for each key"},
-		&cli.BoolFlag{Name: "append-eod", Usage: "add the end-of-document id to the end (llmc: to the start) of each document that has tokens"},
+		&cli.BoolFlag{Name: "append-eod", Usage: "add the end-of-document id to the end of each document that has tokens (with --output-format llmc, to the start)"},
 		// Lines that cannot be read.
 		&cli.StringFlag{Name: "on-bad-line", Value: "error", Usage: "choose what to do with a line that cannot be read: error (end the run) or skip (leave the line out and report it)"},
 		command.Between(1, 1<<40, &cli.Int64Flag{Name: "max-line-bytes", Value: jsonl.DefaultMaxLine, Usage: "refuse lines of more than N bytes"}),
 		// Large inputs: shards, restarts, estimates.
-		&cli.StringFlag{Name: "shard", Usage: "`I/N`: convert the I-th of N shards of the input to PREFIX_IofN_KEY_document, as one of N hosts; merge_datasets joins the shards"},
+		&cli.StringFlag{Name: "shard", Usage: "`I/N`: read only the I-th of N shards of the input, as one of N hosts, and write PREFIX_IofN_KEY_document; merge_datasets joins the outputs of all hosts"},
 		&cli.BoolFlag{Name: "resume", Usage: "continue a killed run with the same flags"},
 		&cli.DurationFlag{Name: "resume-interval", Value: 10 * time.Second, Usage: "record the progress for --resume every `DURATION`"},
 		&cli.BoolFlag{Name: "dry-run", Usage: "check the flags and the first 8 MB of each input, estimate the size and the time, and write no output"},
 		command.Between(1, 9999, &cli.IntFlag{Name: "partitions", Value: 1, Usage: "write N .bin/.idx pairs in parallel and then join them, as in Megatron"}),
-		&cli.BoolFlag{Name: "keep-sequential-samples", Usage: "let each partition be a block of lines instead of every Nth line"},
+		&cli.BoolFlag{Name: "keep-sequential-samples", Usage: "with --partitions: give each partition a block of successive lines instead of every Nth line"},
 		// Megatron's further flags.
 		command.Between(1, command.Counts, &cli.Int64Flag{Name: "log-interval", Value: 1000, Usage: "print Megatron's progress line every N documents"}),
 		command.Between(0, 1, &cli.Float64Flag{Name: "text-split", Usage: "with --input-format text: write this `FRACTION` of the characters to PREFIX_train_document; the rest goes to PREFIX_val_document"}),
-		&cli.StringFlag{Name: "dataset-impl", Value: "mmap", Usage: "set the format of the pair: mmap, or lazy or cached (the format from before 2021, TNTIDX)"},
+		&cli.StringFlag{Name: "dataset-impl", Value: "mmap", Usage: "set the format of the .bin/.idx pair: mmap, or the format from before 2021 (TNTIDX), which lazy and cached both select"},
 		&cli.BoolFlag{Name: "split-sentences", Usage: "make each sentence a sequence, split by NLTK's Punkt; writes PREFIX_KEY_sentence"},
 		&cli.BoolFlag{Name: "keep-newlines", Usage: "with --split-sentences: keep the white space after a sentence"},
-		&cli.StringFlag{Name: "lang", Value: "english", Usage: "with --split-sentences: set the language of the Punkt parameters, read from NLTK_DATA"},
-		&cli.BoolFlag{Name: "find-optimal-num-workers", Usage: "measure the time of the first --max-documents documents with each number of --workers-to-check; as in Megatron, only these documents are written"},
+		&cli.StringFlag{Name: "lang", Value: "english", Usage: "with --split-sentences: use the Punkt parameters of this language, which are read from the folders in the variable NLTK_DATA"},
+		&cli.BoolFlag{Name: "find-optimal-num-workers", Usage: "measure the time that the first --max-documents documents take with each number of workers in --workers-to-check; as in Megatron, only these documents are written"},
 		command.Between(1, command.Threads, &cli.IntSliceFlag{Name: "workers-to-check", Value: cli.NewIntSlice(16, 32, 64), Usage: "try these numbers of workers for --find-optimal-num-workers"}),
 		command.Between(1, command.Counts, &cli.Int64Flag{Name: "max-documents", Value: 100000, Usage: "use N documents of each partition for --find-optimal-num-workers"}),
-		command.Between(1, command.Sizes, &cli.IntFlag{Name: "make-vocab-size-divisible-by", Usage: "do nothing: the token type follows from the unpadded vocabulary"}),
+		command.Between(1, command.Sizes, &cli.IntFlag{Name: "make-vocab-size-divisible-by", Usage: "do nothing: the data type of the token ids follows from the unpadded vocabulary"}),
 	}, command.TokenizerFlags()...)
 }
 

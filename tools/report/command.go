@@ -28,7 +28,7 @@ func Command() *cli.Command {
 		ArgsUsage:   "FOLDER...",
 		Description: description,
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "compare", Usage: "also draw the run in `FOLDER` in the same charts, as with several FOLDERs; may be repeated"},
+			&cli.StringSliceFlag{Name: "compare", Usage: "also draw the run in `FOLDER` in the same charts, as if FOLDER were one of the arguments; may be repeated"},
 			&cli.StringFlag{Name: "output", Usage: "write to `FILE`, and replace an earlier file of this name; by default html and png go to report.html and report.png in the current folder, markdown and csv to standard output"},
 			price(),
 			&cli.StringFlag{Name: "format", Value: "html", Usage: "write html, markdown, csv (every step, every digit) or png (the main curves); if not given, chosen by the suffix of --output"},

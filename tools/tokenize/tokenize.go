@@ -27,8 +27,8 @@ func Command() *cli.Command {
 		Usage: "print the token ids of texts, one JSON array per line",
 		Flags: append([]cli.Flag{
 			&cli.StringSliceFlag{Name: "input", Value: cli.NewStringSlice("-"), Usage: "read these files, globs or folders, or - for standard input; gzip, zstd, bzip2, xz and lzma are decompressed"},
-			&cli.StringFlag{Name: "json-key", Usage: "read the text of a JSON object from this key (default: the key text if the names of the files show JSON lines; else each line is a text)"},
-			&cli.BoolFlag{Name: "count", Usage: "print the number of ids instead"},
+			&cli.StringFlag{Name: "json-key", Usage: "read the text of a JSON object from this key (default: if the file names show JSON lines, the key named text; otherwise each line is one text)"},
+			&cli.BoolFlag{Name: "count", Usage: "print the number of ids instead of the ids"},
 			&cli.BoolFlag{Name: "decode", Usage: "read lines of JSON arrays of ids and print their text as JSON strings"},
 			command.Between(1, command.Threads, &cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "use N goroutines; the output does not depend on N"}),
 		}, command.TokenizerFlags()...),

@@ -9,8 +9,8 @@ const (
 
 // distributedFlags say how ranks meet and how gradients are summed.
 var distributedFlags = owned(Distributed,
-	works("distributed-backend", String, "nccl", "Layout.Backend", "choose the collectives of ranks that have a GPU; ranks without a GPU use shared memory, and Gloo or TCP between processes").choices("nccl", "gloo"),
-	works("deterministic-mode", Switch, "", "Layout.Deterministic", "restrict NCCL to rings without NVLS, so that its sums do not depend on the network; on the same layout and kind of device, runs repeat bit for bit even without this flag"),
+	works("distributed-backend", String, "nccl", "Layout.Backend", "choose the library for the collectives of ranks that have a GPU; ranks without a GPU always use shared memory, Gloo or TCP").choices("nccl", "gloo"),
+	works("deterministic-mode", Switch, "", "Layout.Deterministic", "restrict NCCL to rings without NVLS, so that NCCL's sums do not depend on the network; on the same layout and kind of device, runs repeat bit for bit even without this flag"),
 	works("distributed-timeout-minutes", Int, "10", "Layout.TimeoutMinutes", "set the longest time a collective may take, in minutes").from(1, year),
 	works("fast-reduce", Switch, "", "Layout.FastReduce", "sum between processes in Gloo's own order; losses differ in the last bits from those of one process"),
 	works("use-distributed-optimizer", Switch, "", "Layout.DistributedOptimizer", "shard moments and main parameters over data-parallel ranks (ZeRO-1)"),

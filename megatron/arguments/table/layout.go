@@ -16,7 +16,7 @@ var layoutFlags = owned(Layout,
 	works("context-parallel-size", Int, "1", "Layout.CP", "share each sequence among N ranks").from(1, lists),
 	works("expert-model-parallel-size", Int, "1", "Layout.EP", "share the experts among N ranks").from(1, lists),
 	works("expert-tensor-parallel-size", Int, "", "Layout.ETP", "share each expert among N ranks (default: --tensor-model-parallel-size)").from(1, lists),
-	works("tp-comm-overlap", Switch, "", "Layout.TPCommOverlap", "overlap matrix products with the all-gathers and reduce-scatters of --sequence-parallel, in chunks; losses are equal up to rounding"),
+	works("tp-comm-overlap", Switch, "", "Layout.TPCommOverlap", "overlap matrix products with the all-gathers and reduce-scatters of --sequence-parallel, in chunks; losses with and without this flag are equal up to rounding"),
 	works("sequence-parallel", Switch, "", "Layout.SequenceParallel", "shard norms and dropout over the sequence; the flag has no effect when the tensor-parallel size is 1"),
 	works("cp-comm-type", Strings, "p2p", "Layout.CPCommType", "choose how context-parallel ranks exchange keys and values: one value, or one per layer").
 		choices("p2p", "all_gather", "a2a", "a2a+p2p").same("allgather", "all_gather").
@@ -26,7 +26,7 @@ var layoutFlags = owned(Layout,
 	works("num-layers-per-virtual-pipeline-stage", Int, "", "Raw.LayersPerVirtual", "set the number of layers per model chunk; this selects the interleaved schedule").from(1, lists),
 	works("num-virtual-stages-per-pipeline-rank", Int, "", "Raw.VirtualStages", "set the number of model chunks per rank; this selects the interleaved schedule").from(1, lists),
 	works("pipeline-model-parallel-layout", String, "", "Layout.StageString", "set the layers of each stage, as in Et*3|(tt|)*3mL, where E is the embedding, t a layer, m a layer of --mtp-num-layers, and L the output layer"),
-	works("pp-partition-method", String, "", "Layout.PartitionMethod", "use Megatron-DeepSpeed's method to distribute layers among stages, even if they cannot be divided evenly").
+	works("pp-partition-method", String, "", "Layout.PartitionMethod", "use this method of Megatron-DeepSpeed to distribute layers among stages; stages may get different numbers of layers").
 		choices(schedule.ByLayersAndEmbeddings, schedule.ByLayers, schedule.Uniform, schedule.ByParameters),
 	works("decoder-first-pipeline-num-layers", Int, "", "Layout.FirstStageLayers", "set the number of layers of the first stage; the remaining layers are divided evenly among the middle stages").from(1, lists),
 	works("decoder-last-pipeline-num-layers", Int, "", "Layout.LastStageLayers", "set the number of layers of the last stage").from(1, lists),
