@@ -114,7 +114,7 @@ func Known(name string) bool { return slices.Contains(types, name) }
 func integerFrom(s string, least int) (int, error) {
 	n, ok := argv.Int(s)
 	if !ok || n < int64(least) || n > 1<<31-1 {
-		return 0, exitcode.Errorf(exitcode.Usage, "%q must be an integer from %d to 2147483647", s, least)
+		return 0, exitcode.Errorf(exitcode.Usage, "%q is not an integer from %d to 2147483647", s, least)
 	}
 	return int(n), nil
 }
@@ -147,7 +147,7 @@ func FromConfig(c Config) (Tokenizer, error) {
 	case "":
 		return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-type is missing and cannot be derived from the other flags; choose one of %s", strings.Join(types, ", "))
 	}
-	return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-type must be one of %s, not %s", strings.Join(types, ", "), c.Type)
+	return nil, exitcode.Errorf(exitcode.Usage, "--tokenizer-type %s is unknown; choose one of %s", c.Type, strings.Join(types, ", "))
 }
 
 // kind is Type; where that was not given, it follows from the files: old command

@@ -131,11 +131,11 @@ func TestSeat(t *testing.T) {
 		t.Errorf("rank 1 of 4 sits on %v (%v), want GPU 5", g, err)
 	}
 	_, err := s.Seat(four, 1, 8)
-	if err == nil || !strings.HasPrefix(err.Error(), "4 GPUs are visible, but 8 are needed: CUDA_VISIBLE_DEVICES=4,5,6,7 on a host with 8; a GPU can run only one rank") {
+	if err == nil || !strings.HasPrefix(err.Error(), "4 GPUs are visible, but 8 are needed: CUDA_VISIBLE_DEVICES=4,5,6,7 on a host with 8 GPUs; a GPU can run only one rank") {
 		t.Errorf("4 visible, 8 asked: %v", err)
 	}
 	_, err = s.Seat(Environment{"", true}, 0, 2)
-	if err == nil || !strings.HasPrefix(err.Error(), "no GPU is visible, but 2 are needed: CUDA_VISIBLE_DEVICES= on a host with 8; ") {
+	if err == nil || !strings.HasPrefix(err.Error(), "no GPU is visible, but 2 are needed: CUDA_VISIBLE_DEVICES= on a host with 8 GPUs; ") {
 		t.Errorf("none visible, 2 asked: %v", err)
 	}
 }

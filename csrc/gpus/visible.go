@@ -136,7 +136,7 @@ func Here() Environment {
 
 func (e Environment) where(have int) string {
 	if e.Set {
-		return fmt.Sprintf("CUDA_VISIBLE_DEVICES=%s on a host with %d", e.Value, have)
+		return fmt.Sprintf("CUDA_VISIBLE_DEVICES=%s on a host with %d GPUs", e.Value, have)
 	}
-	return fmt.Sprintf("this host has %d, and CUDA_VISIBLE_DEVICES is not set", have)
+	return fmt.Sprintf("this host has %d GPUs, and CUDA_VISIBLE_DEVICES is not set", have)
 }

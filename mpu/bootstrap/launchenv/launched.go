@@ -327,7 +327,7 @@ func firstNode(list string) string {
 
 // String says all of it, for messages.
 func (p *Env) String() string {
-	return fmt.Sprintf("rank %d of %d (%s; %d of %d on this host), meeting at %s", p.Rank, p.Size, p.Launcher, p.Local, p.LocalSize, p.Addr)
+	return fmt.Sprintf("rank %d of %d (%s; %d of %d on this host), rendezvous at %s", p.Rank, p.Size, p.Launcher, p.Local, p.LocalSize, p.Addr)
 }
 
 // Secret is what the ranks of a run prove to each other: MONOTRON_SECRET, else,

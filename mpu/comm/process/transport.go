@@ -255,7 +255,7 @@ func (l *links) answerOffers(conn net.Conn) (in receiver, from int, err error) {
 // answer opens this end of an offered transport, and says so to the other.
 func (l *links) answer(conn net.Conn, o *offer) (receiver, error) {
 	if !l.transports.allows(o.Transport) {
-		return nil, refusal(fmt.Sprintf("MONOTRON_TRANSPORTS of rank %d does not name it", l.process.rank))
+		return nil, refusal(fmt.Sprintf("MONOTRON_TRANSPORTS of rank %d does not name this transport", l.process.rank))
 	}
 	switch o.Transport {
 	case transportShared:
