@@ -70,7 +70,7 @@ func flagTable() []cli.Flag {
 		&cli.StringFlag{Name: "dataset-impl", Value: "mmap", Usage: "set the format of the .bin/.idx pair: mmap, or the format from before 2021 (TNTIDX), which lazy and cached both select"},
 		&cli.BoolFlag{Name: "split-sentences", Usage: "make each sentence a sequence, split by NLTK's Punkt; writes PREFIX_KEY_sentence"},
 		&cli.BoolFlag{Name: "keep-newlines", Usage: "with --split-sentences: keep the white space after a sentence"},
-		&cli.StringFlag{Name: "lang", Value: "english", Usage: "with --split-sentences: use the Punkt parameters of this language, which are read from the folders in the variable NLTK_DATA"},
+		&cli.StringFlag{Name: "lang", Value: "english", Usage: "with --split-sentences: read the Punkt parameters of this language from the folders that NLTK searches, such as those in NLTK_DATA; parameters of english are built in"},
 		&cli.BoolFlag{Name: "find-optimal-num-workers", Usage: "measure the time that the first --max-documents documents take with each number of workers in --workers-to-check; as in Megatron, only these documents are written"},
 		command.Between(1, command.Threads, &cli.IntSliceFlag{Name: "workers-to-check", Value: cli.NewIntSlice(16, 32, 64), Usage: "try these numbers of workers for --find-optimal-num-workers"}),
 		command.Between(1, command.Counts, &cli.Int64Flag{Name: "max-documents", Value: 100000, Usage: "use N documents of each partition for --find-optimal-num-workers"}),

@@ -71,7 +71,7 @@ func OfHF(name string, gated bool) (Activation, error) {
 		}
 		known = append(known, table[a].HF...)
 	}
-	return 0, fmt.Errorf("%q is not supported; use one of %s", name, strings.Join(known, ", "))
+	return 0, fmt.Errorf("%q is not supported; the supported activations are %s", name, strings.Join(known, ", "))
 }
 
 // WithFlag lists those that a flag chooses.
