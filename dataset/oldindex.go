@@ -83,7 +83,7 @@ func (x *Indexed) convertOld(idx []byte, start, n, d int64) error {
 		case long(dims, i) != i:
 			return exitcode.Errorf(exitcode.BadData, "byte %d: the sizes of item %d begin at index %d instead of %d; every item must have one dimension", start+8*(dims+i), i, long(dims, i), i)
 		case length < 0 || length > 1<<31-1:
-			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d has the length %d, which is not possible", start+8*(sizes+i), i, length)
+			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d has the length %d; lengths are 0 to 2147483647", start+8*(sizes+i), i, length)
 		case long(data, i) < 0 || long(data, i) > x.bin.size:
 			return exitcode.Errorf(exitcode.BadData, "byte %d: sequence %d starts at token %d, which is beyond the end of %s, which has %d bytes", start+8*(data+i), i, long(data, i), x.bin.path, x.bin.size)
 		}

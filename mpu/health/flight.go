@@ -259,7 +259,7 @@ func parseFlight(bytes []byte) (*Flight, error) {
 		return nil, fmt.Errorf("the file is not a flight record of this version")
 	}
 	if h.Written < 0 {
-		return nil, fmt.Errorf("the number of calls, %d, is invalid", h.Written)
+		return nil, fmt.Errorf("the number of calls is negative (%d)", h.Written)
 	}
 	f := &Flight{Rank: int(h.Rank), World: int(h.World), PID: int(h.PID), Phase: Phase(h.Phase).String(), Step: h.Step, At: At(Phase(h.Phase), h.Step),
 		Since: time.Unix(0, h.PhaseStart), Written: h.Written, Waiting: h.Waiting, Calls: p.calls()}

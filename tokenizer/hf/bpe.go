@@ -70,7 +70,7 @@ func (r *reader) bpe(raw json.RawMessage) (*bpeModel, error) {
 	}
 	for token, id := range m.Vocab {
 		if id < 0 || id >= 1<<30 {
-			return nil, r.bad("token %.60q has id %d, which is not possible", token, id)
+			return nil, r.bad("token %.60q has id %d; ids are 0 to %d", token, id, 1<<30-1)
 		}
 		if c, n := utf8.DecodeRuneInString(token); n == len(token) && n > 0 {
 			out.chars[c] = id

@@ -186,9 +186,9 @@ func (l *names) read(get func(string) string) (*Env, error) {
 	case err != nil:
 		return nil, err
 	case p.Size < 1 || p.Rank >= p.Size:
-		return nil, exitcode.Errorf(exitcode.Usage, "%s gives this process rank %d of %d ranks, which is not possible; correct %s and %s in the environment", p.Launcher, p.Rank, p.Size, l.rank[0], l.size[0])
+		return nil, exitcode.Errorf(exitcode.Usage, "%s gives this process rank %d in a run of %d ranks, but ranks are numbered from 0; correct %s and %s in the environment", p.Launcher, p.Rank, p.Size, l.rank[0], l.size[0])
 	case p.LocalSize < 1 || p.LocalSize > p.Size:
-		return nil, exitcode.Errorf(exitcode.Usage, "%s gives this host %d of %d ranks, which is not possible; correct %s in the environment", p.Launcher, p.LocalSize, p.Size, l.localSize[0])
+		return nil, exitcode.Errorf(exitcode.Usage, "%s gives this host %d ranks in a run of %d ranks; correct %s in the environment", p.Launcher, p.LocalSize, p.Size, l.localSize[0])
 	}
 	// Several runs of one launcher on a host need different rendezvous: the starter's process is part of the name.
 	if p.Job == "" && l.starter != "" && !p.Hosts() {

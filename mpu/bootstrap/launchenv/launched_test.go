@@ -136,9 +136,9 @@ func TestPortOfJob(t *testing.T) {
 func TestFindProblems(t *testing.T) {
 	for _, test := range []struct{ environment, want string }{
 		{"RANK=x WORLD_SIZE=2", `RANK="x"`},
-		{"RANK=2 WORLD_SIZE=2 MASTER_PORT=1", "rank 2 of 2"},
+		{"RANK=2 WORLD_SIZE=2 MASTER_PORT=1", "rank 2 in a run of 2 ranks"},
 		{"RANK=-1 WORLD_SIZE=2 MASTER_PORT=1", `RANK="-1"`},
-		{"RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=4 MASTER_PORT=1", "4 of 2 ranks"},
+		{"RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=4 MASTER_PORT=1", "this host 4 ranks in a run of 2 ranks"},
 		{"RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2", "export MASTER_PORT"},
 		{"RANK=0", "WORLD_SIZE is not set"},
 		{"WORLD_SIZE=2", "WORLD_SIZE=2 in the environment was set by torchrun and means several ranks, but RANK is not set"},
