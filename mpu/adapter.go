@@ -286,7 +286,7 @@ func (ad *adapter) branchBackward(d *device.Device, h *Hooks, s *device.Scope, b
 	}
 	// The gradient of A, and dx += dt·A through the same dropout.
 	b.scale(d, dt)
-	weightGradient(d, nil, b.a, dt, in)
+	weightGradient(d, Leaves{}, b.a, dt, in)
 	if b.Dropout == 0 || h == nil || h.Drop == nil {
 		d.LowRankAdd(device.LowRankAddArgs{Y: dx, X: dt, B: b.a.Value, Scale: 1})
 		return

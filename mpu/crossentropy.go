@@ -106,7 +106,8 @@ func (l *VocabParallelHead) sumsOnce() bool { return l.region.Cut() || l.region.
 
 // blockRows is how many tokens a block has: complete leaves, and with an adapter complete positions.
 func (l *VocabParallelHead) blockRows(d *device.Device, a *LossArgs) int64 {
-	rows, unit := HeadRows(d), a.Hooks.leaves().Chunk*a.Hooks.leaves().Batch
+	leaves := a.Hooks.leaves().long()
+	rows, unit := HeadRows(d), leaves.Chunk*leaves.Batch
 	if l.adapter != nil && unit == 0 {
 		unit = a.Batch
 	}
@@ -296,7 +297,7 @@ func (l *VocabParallelHead) gradient(d *device.Device, c block) error {
 		summing = CopyToRegionBackward(l.region, c.dhidden)
 	}
 	if !c.tableStays {
-		weightGradient(d, c.hooks, l.Weight, c.grad, c.hidden)
+		weightGradient(d, c.hooks.leaves().long(), l.Weight, c.grad, c.hidden)
 	}
 	return wait(summing)
 }

@@ -192,6 +192,6 @@ func (r Region) Product(d *device.Device, c, a, b device.Tensor) {
 // Backward: dx [rows, in] = dy [rows, out]·W; gradients of weight and bias +=.
 func (l *Linear) Backward(d *device.Device, h *Hooks, dx, dy, x device.Tensor) {
 	d.Matmul(device.MatmulArgs{C: dx, A: dy, B: l.Weight.Value, Leaves: l.region.one()})
-	weightGradient(d, h, l.Weight, dy, x)
+	weightGradient(d, h.leaves(), l.Weight, dy, x)
 	biasGradient(d, h, l.Bias, dy)
 }

@@ -11,7 +11,13 @@ import (
 type Leaves struct {
 	Batch int64 // samples of the micro-batch
 	Chunk int64 // positions of a leaf; 0: sums are not cut
+	Long  int64 // the same of weight gradients of column- and row-parallel layers and of the head (--sequence-leaves): a multiple of Chunk
 }
+
+// long are the leaves of weight gradients whose rows all ranks of a tensor-parallel group have, also with sequence
+// parallelism. They are as long as context parallelism allows, since adding a leaf to a grid takes as long for few
+// positions as for many.
+func (l Leaves) long() Leaves { return Leaves{Batch: l.Batch, Chunk: l.Long, Long: l.Long} }
 
 // Each calls f with a view for each leaf of tensors of `rows` rows: the leaf's rows of any of
 // them, [Chunk, ...].

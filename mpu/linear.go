@@ -418,14 +418,13 @@ func (l *RowParallelLinear) BiasValue() device.Tensor {
 }
 
 // weightGradient accumulates dW += dyᵀ·x into the main gradient.
-func weightGradient(d *device.Device, h *Hooks, w *Param, dy, x device.Tensor) {
+func weightGradient(d *device.Device, leaves Leaves, w *Param, dy, x device.Tensor) {
 	if w.Frozen {
 		return
 	}
 	a := device.MatmulArgs{C: w.Grad, A: dy, B: x, TransA: 1, Accumulate: 1}
 	if w.exact() {
-		l := h.leaves()
-		a.Grid, a.Peak, a.Chunk, a.Batch = w.Grid, w.Peak, int32(l.Chunk), int32(l.Batch)
+		a.Grid, a.Peak, a.Chunk, a.Batch = w.Grid, w.Peak, int32(leaves.Chunk), int32(leaves.Batch)
 	}
 	d.Matmul(a)
 }

@@ -143,7 +143,7 @@ func (ad *adapter) magnitudeBackward(d *device.Device, s *device.Scope, b *branc
 		if !p.b.Frozen {
 			d.Matmul(device.MatmulArgs{C: p.b.Grad, A: g, B: a, TransB: 1, Accumulate: 1})
 		}
-		weightGradient(d, nil, b.a, wide, g)
+		weightGradient(d, Leaves{}, b.a, wide, g)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func (l *RoundedLinear) Backward(d *device.Device, h *Hooks, dx, dy, x device.Te
 		return err
 	}
 	f.product(device.MatmulArgs{C: dx, A: f.dy(dy), B: f.wOverOut(l.Weight.Value), Leaves: l.region.one()})
-	weightGradient(d, h, l.Weight, f.dyOverTokens(dy), f.xOverTokens(x))
+	weightGradient(d, h.leaves(), l.Weight, f.dyOverTokens(dy), f.xOverTokens(x))
 	biasGradient(d, h, l.Bias, dy)
 	return nil
 }

@@ -136,7 +136,7 @@ func adjoin(d *device.Device, h *Hooks, dtype device.DType, tiles []*tile, along
 // addGradient is weightGradient of a weight that may be tiled.
 func (w *Param) addGradient(d *device.Device, h *Hooks, dy, x device.Tensor) error {
 	if w.tiles == nil {
-		weightGradient(d, h, w, dy, x)
+		weightGradient(d, h.leaves().long(), w, dy, x)
 		return nil
 	}
 	for _, line := range w.tiles {
@@ -147,7 +147,7 @@ func (w *Param) addGradient(d *device.Device, h *Hooks, dy, x device.Tensor) err
 			if err := h.Adds(t.one); err != nil {
 				return err
 			}
-			weightGradient(d, h, t.param(), dy.Slice(1, t.rows[0], t.rows[1]), x.Slice(1, t.columns[0], t.columns[1]))
+			weightGradient(d, h.leaves().long(), t.param(), dy.Slice(1, t.rows[0], t.rows[1]), x.Slice(1, t.columns[0], t.columns[1]))
 			if err := h.Final(t.one); err != nil {
 				return err
 			}

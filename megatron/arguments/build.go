@@ -81,6 +81,7 @@ type raw struct {
 
 	LayoutInvariant bool
 	Leaves          int
+	SequenceLeaves  int
 	EnableGraph     bool
 
 	ConfigFile        string

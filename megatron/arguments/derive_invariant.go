@@ -5,17 +5,23 @@ import (
 	"math/bits"
 
 	"monotron/megatron/arguments/table"
+	"monotron/megatron/config"
 )
 
 // deriveInvariant completes --layout-invariant, and refuses what it does not have.
 func (p *parser) deriveInvariant() {
 	if !p.Raw.LayoutInvariant {
-		if p.given("reduction-leaves") && p.values["reduction-leaves"].direct {
-			p.notice("--reduction-leaves has no effect without --layout-invariant")
+		for _, flag := range []string{"reduction-leaves", "sequence-leaves"} {
+			if p.given(flag) && p.values[flag].direct {
+				p.notice("--%s has no effect without --layout-invariant", flag)
+			}
 		}
 		return
 	}
-	p.Leaves = p.Raw.Leaves
+	p.Leaves, p.SequenceLeaves = p.Raw.Leaves, p.Raw.SequenceLeaves
+	if p.SequenceLeaves == 0 {
+		p.SequenceLeaves = config.SequenceLeaves(p.Leaves, p.SeqLength)
+	}
 	p.CalculatePerTokenLoss = true
 	p.checkLeaves()
 	for _, b := range p.LayoutBounds() {
@@ -32,6 +38,9 @@ func (p *parser) checkLeaves() {
 	if n&(n-1) != 0 {
 		p.clash("reduction-leaves", "--reduction-leaves %d is not a power of two; use %d", n, 1<<bits.Len(uint(n-1)))
 		return
+	}
+	if s := p.SequenceLeaves; s > n || s&(s-1) != 0 {
+		p.clash("sequence-leaves reduction-leaves", "--sequence-leaves %d is not a power of two up to --reduction-leaves %d; use %d", s, n, min(n, 1<<(bits.Len(uint(s))-1)))
 	}
 	for _, a := range p.LeafAxes() {
 		if a.Size%n != 0 {

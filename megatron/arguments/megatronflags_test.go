@@ -235,6 +235,7 @@ var companions = map[string]string{
 	"quantize-base": "--lora-rank 2 --load x", "save-adapter-only": "--lora-rank 2 --load x", "double-quant": "--lora-rank 2 --load x --quantize-base nf4",
 	"fp8-recipe": "--fp8-format hybrid", "fp8-amax-history-len": "--fp8-format hybrid", "fp8-amax-compute-algo": "--fp8-format hybrid", "fp8-margin": "--fp8-format hybrid", "no-fp8-wgrad": "--fp8-format hybrid",
 	"reduction-leaves":            "--layout-invariant",
+	"sequence-leaves":             "--layout-invariant",
 	"moe-router-bias-update-rate": "--moe-router-enable-expert-bias --moe-router-score-function sigmoid",
 }
 

@@ -34,6 +34,19 @@ func (c *Run) LayoutBounds() (all []LayoutBound) {
 	return all
 }
 
+// leafPositions is how many positions a leaf of weight gradients has at least, unless --sequence-leaves is given: adding
+// a leaf to a grid takes as long as the products of about 10 positions in f32, and of 80 in bf16 with AMX.
+const leafPositions = 256
+
+// SequenceLeaves is the default of Step.SequenceLeaves: a power of two up to `leaves`, for samples of `positions`. It depends on no layout.
+func SequenceLeaves(leaves, positions int) int {
+	n := 1
+	for 2*n <= leaves && positions/(2*n) >= leafPositions {
+		n *= 2
+	}
+	return n
+}
+
 // LeafAxis is an axis out of which Step.Leaves parts are cut.
 type LeafAxis struct {
 	Flags string // that its size comes from, separated by spaces
@@ -127,7 +140,7 @@ func (c *Run) boundExperts() []layoutBound {
 
 // boundLayout are cuts that do not fall between leaves, and exchanges whose sums have an order.
 func (c *Run) boundLayout() []layoutBound {
-	n, l := c.Leaves, &c.Layout
+	n, s, l := c.Leaves, c.SequenceLeaves, &c.Layout
 	tp, cp, parts := max(1, l.TP), max(1, l.CP), max(1, l.CP)
 	if l.SequenceParallel {
 		parts *= tp
@@ -138,6 +151,8 @@ func (c *Run) boundLayout() []layoutBound {
 	return []layoutBound{
 		{n%tp != 0, "reduction-leaves tensor-model-parallel-size", fmt.Sprintf("%d tensor-parallel ranks with --reduction-leaves %d", tp, n), "use a multiple of the ranks"},
 		{n%tp == 0 && n%parts != 0, "reduction-leaves context-parallel-size", fmt.Sprintf("%d parts of a sequence with --reduction-leaves %d", parts, n), fmt.Sprintf("use --reduction-leaves %d", parts)},
+		{n%parts == 0 && cp > 1 && s%(2*cp) != 0, "sequence-leaves context-parallel-size", fmt.Sprintf("%d parts of a sequence with --sequence-leaves %d", 2*cp, s),
+			fmt.Sprintf("give --sequence-leaves %d to all runs that are to have the same bits", 2*cp)},
 		{cp > 1 && !l.UncutSequences(), "cp-comm-type", "the sums of --cp-comm-type p2p, all_gather and a2a+p2p", "use --cp-comm-type a2a"},
 		{l.ZigZagPerDocument && cp > 1, "cp-zigzag-per-document", "--cp-zigzag-per-document", leaveOut},
 		{l.MemoryCentricTiling > 0, "memory-centric-tiling", "--memory-centric-tiling", leaveOut},

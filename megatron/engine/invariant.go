@@ -17,7 +17,8 @@ func (e *Engine) leaves(m *Micro) mpu.Leaves {
 	if e.config.Leaves == 0 {
 		return mpu.Leaves{}
 	}
-	return mpu.Leaves{Batch: int64(len(m.Tokens)), Chunk: int64(len(m.Tokens[0]) / e.config.Leaves)}
+	c, positions := e.config, len(m.Tokens[0])
+	return mpu.Leaves{Batch: int64(len(m.Tokens)), Chunk: int64(positions / c.Leaves), Long: int64(positions / c.SequenceLeaves)}
 }
 
 // meanLossBits is lossBits of sums that are means over all tokens.

@@ -260,12 +260,23 @@ func isGrid(name string) bool { return strings.HasPrefix(name, optimizer.StoredG
 
 // sameLeaves refuses to continue with other leaves than the checkpoint's, which would change bits.
 func (r *Run) sameLeaves(state native.State) error {
-	var before struct{ Leaves int }
-	if json.Unmarshal(state.Config, &before) != nil || before.Leaves == 0 || r.Config.Leaves == 0 || before.Leaves == r.Config.Leaves {
+	var before struct{ Leaves, SequenceLeaves int }
+	if json.Unmarshal(state.Config, &before) != nil || before.Leaves == 0 || r.Config.Leaves == 0 {
 		return nil
 	}
-	return exitcode.Errorf(exitcode.Usage, "--reduction-leaves must be %[2]d, as in the checkpoint, not %[1]d, which would change the bits of sums; give --reduction-leaves %[2]d, or --finetune to start a new run from the weights of the checkpoint",
-		r.Config.Leaves, before.Leaves)
+	if before.SequenceLeaves == 0 { // a checkpoint of a version without --sequence-leaves
+		before.SequenceLeaves = before.Leaves
+	}
+	for _, f := range []struct {
+		flag     string
+		now, old int
+	}{{"--reduction-leaves", r.Config.Leaves, before.Leaves}, {"--sequence-leaves", r.Config.SequenceLeaves, before.SequenceLeaves}} {
+		if f.now != f.old {
+			return exitcode.Errorf(exitcode.Usage, "%[1]s must be %[3]d, as in the checkpoint, not %[2]d, which would change the bits of sums; give %[1]s %[3]d, or --finetune to start a new run from the weights of the checkpoint",
+				f.flag, f.now, f.old)
+		}
+	}
+	return nil
 }
 
 // optimizerState is the parameter whose main parameter or moment a checkpoint's tensor is.

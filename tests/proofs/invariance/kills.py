@@ -8,7 +8,7 @@ BIN, WORK, SEED, COUNT = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.arg
 STEPS = 40
 BASE = ('--device cpu --layout-invariant --mock-data --tokenizer-type NullTokenizer --vocab-size 500 --num-layers 4 --hidden-size 64 --num-attention-heads 8 '
         '--seq-length 64 --max-position-embeddings 64 --global-batch-size 8 --train-iters %d --lr 1e-3 --lr-decay-style cosine --min-lr 1e-4 --clip-grad 0.5 '
-        '--eval-iters 0 --log-weights-hash 1 --no-plan --allow-missing-load' % STEPS).split()
+        '--eval-iters 0 --sequence-leaves 4 --log-weights-hash 1 --no-plan --allow-missing-load' % STEPS).split()
 MIXTURE = ('--swiglu --normalization RMSNorm --group-query-attention --num-query-groups 4 --position-embedding-type rope --disable-bias-linear --num-experts 8 --moe-ffn-hidden-size 64 '
            '--moe-router-topk 2 --moe-router-score-function sigmoid --moe-router-enable-expert-bias --moe-shared-expert-intermediate-size 64 --moe-router-load-balancing-type seq_aux_loss '
            '--moe-aux-loss-coeff 0.01 --moe-z-loss-coeff 0.001')

@@ -11,7 +11,7 @@ BASE = (
     f'--device cpu --layout-invariant --mock-data --tokenizer-type NullTokenizer --vocab-size 1000 --num-layers {layers} --hidden-size {hidden} --num-attention-heads {heads} '
     f'--seq-length {length} --max-position-embeddings {length} --global-batch-size 8 --train-iters {STEPS} --lr 1e-3 --lr-decay-style cosine --min-lr 1e-4 --clip-grad 0.5 --swiglu '
     '--normalization RMSNorm --position-embedding-type rope --group-query-attention --num-query-groups 4 --attention-dropout 0.1 --hidden-dropout 0.1 '
-    f'--eval-iters 0 --log-weights-hash {max(1, STEPS // 6)} --no-plan --cpu-threads 2'
+    f'--eval-iters 0 --sequence-leaves 8 --log-weights-hash {max(1, STEPS // 6)} --no-plan --cpu-threads 2'
 ).split() + ([f'--{PRECISION}'] if PRECISION != 'f32' else [])
 # How ranks run: goroutines, or processes whose messages take one transport; and with which instructions.
 WAYS = [('goroutines', None, {}), ('processes, shared memory', 'shm', {}), ('processes, Gloo', 'gloo', {}), ('processes, TCP', 'tcp', {}), ('goroutines, AVX2', None, {'MONOTRON_ISA': 'avx2'})]

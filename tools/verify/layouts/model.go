@@ -144,6 +144,9 @@ func parse(name string, flags []string) (Model, error) {
 	if c.Tuning.Samples() {
 		return Model{}, exitcode.Errorf(exitcode.Usage, "--tuning grpo learns from sampled answers, which rounding can change; verify the model with --tuning sft or dpo")
 	}
+	if !slices.ContainsFunc(flags, func(f string) bool { return strings.HasPrefix(f, "--sequence-leaves") }) {
+		c.SequenceLeaves = c.Leaves // so that context parallelism can divide short samples
+	}
 	c.Optimizer.Muon.Precision = precise
 	c.Layout = config.Layout{VP: 1, MicroBatchGroup: c.Layout.MicroBatchGroup}
 	c.Checkpoint, c.Log = config.Checkpoint{}, config.Log{}
@@ -216,6 +219,7 @@ func shrink(c, s *config.Run) {
 			c.Leaves /= 2 // as many as the smaller axes have
 		}
 	}
+	c.SequenceLeaves = min(c.SequenceLeaves, c.Leaves)
 }
 
 // shrinkDelta has as many key heads as m has heads, and at most two value heads for each.
