@@ -23,8 +23,9 @@ static int64_t backward_tiles(const void *args, int32_t phase) {
 #define OR_BIT(kind, ...) | MT_BIT(kind)
 const uint32_t mt_cpu_known_activation = 0 KINDS(OR_BIT, );
 
-MT_OP(activation_forward, forward_tiles, NULL)
-MT_OP(activation_backward, backward_tiles, NULL)
+MT_OP_OF_ANY_WIDTH(activation_forward, forward_tiles, NULL)
+/* Gradients of weights are sums over vectors. */
+MT_OP_AT((mt_given(&((const mt_activation_backward_args *)args)->dweights) ? mt_isa_level : mt_isa_ordered), activation_backward, backward_tiles, NULL)
 #else
 #include "gelu.h"
 
@@ -32,11 +33,11 @@ V int K(gated)(int kind) { return MT_GATED >> kind & 1; }
 
 V vf K(act)(int kind, int T, vf x) {
   switch (kind) {
-  case MT_GELU_TANH: return T == MT_BF16 ? v_gelu_tanh_rough(x) : v_gelu_tanh(x);
+  case MT_GELU_TANH: return v_gelu_tanh_to(x, T);
   case MT_GELU_ERF: return v_gelu_erf(x);
   case MT_SQUARED_RELU: return v_max(v_set(0), x) * v_max(v_set(0), x);
   case MT_RELU: return v_max(v_set(0), x);
-  case MT_GEGLU: return T == MT_BF16 ? v_gelu_tanh_rough(x) : v_gelu_tanh(x);
+  case MT_GEGLU: return v_gelu_tanh_to(x, T);
   case MT_SWIGLU: return x * v_sigmoid(x);
   case MT_QUICK_GEGLU: return x * v_sigmoid(x * 1.702f);
   }
@@ -46,13 +47,13 @@ V vf K(act)(int kind, int T, vf x) {
 /* act' and, for gated kinds, act. */
 V vf K(act_grad)(int kind, int T, vf x, vf *y) {
   switch (kind) {
-  case MT_GELU_TANH: return T == MT_BF16 ? v_gelu_tanh_grad_rough(x) : v_gelu_tanh_grad(x);
+  case MT_GELU_TANH: return v_gelu_tanh_grad_to(x, T);
   case MT_GELU_ERF: return v_gelu_erf_grad(x);
   case MT_SQUARED_RELU: return v_max(v_set(0), x) * 2.f;
   case MT_RELU: return v_select(v_lt(v_set(0), x), v_set(1), v_set(0));
   case MT_GEGLU:
-    *y = T == MT_BF16 ? v_gelu_tanh_rough(x) : v_gelu_tanh(x);
-    return T == MT_BF16 ? v_gelu_tanh_grad_rough(x) : v_gelu_tanh_grad(x);
+    *y = v_gelu_tanh_to(x, T);
+    return v_gelu_tanh_grad_to(x, T);
   case MT_SWIGLU: case MT_QUICK_GEGLU: {
     float k = kind == MT_SWIGLU ? 1 : 1.702f;
     vf rest, s = v_sigmoid_pair(x * k, &rest);

@@ -46,7 +46,7 @@ typedef struct {
   void (*sum)(const attention_call *c, int64_t sample, int64_t group, float *partial);
 } attention_kernels;
 
-/* Those of a call: of the best set also with --layout-invariant, unless scores are capped. */
+/* Those of a call: of the best set also with --layout-invariant. */
 const attention_kernels *mt_attention_kernels(const mt_attention_forward_args *f);
 
 /* The sum of x·y over a row, in the order of vectors as wide as those of mt_isa_level. */

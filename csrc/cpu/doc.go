@@ -7,7 +7,7 @@
 // of them runs), functions.h (exponentials of f64), then the ops by name. A product: matmul.c (who makes it), gemm_cut.c (how
 // it is cut), gemm_own.c, gemm_packed.c and gemm_kernels.c (our own), gemm_bf16.c, amx.c with
 // gemm_amx.c and gemm_amx_f16.c, onednn.c. Attention: attention.c, attention_kernels.c,
-// attention_bf16.c, attention_amx.c. instructions.c says what the processor can do at most.
+// attention_bf16.c, attention_amx.c, attention_paired.c. instructions.c says what the processor can do at most.
 //
 // With --layout-invariant all processors give the same bits (docs/invariance.md). So a kernel
 // says what is fused to one rounding (v_mad; v_fma, which is slow without an instruction for it),

@@ -16,8 +16,8 @@ static int64_t backward_tiles(const void *args, int32_t phase) {
   return phase == 0 ? mt_row_tiles(a->dy.shape[0], a->dy.shape[1]) : 0;
 }
 
-MT_OP(dropout_add, add_tiles, NULL)
-MT_OP(dropout_backward, backward_tiles, NULL)
+MT_OP_OF_ANY_WIDTH(dropout_add, add_tiles, NULL)
+MT_OP_OF_ANY_WIDTH(dropout_backward, backward_tiles, NULL)
 #else
 #include "philox.h"
 

@@ -16,8 +16,8 @@ static int64_t copy_tiles(const void *args, int32_t phase) {
 const uint32_t mt_cpu_known_values = V_VALUES;
 const uint32_t mt_cpu_known_dtypes = V_VALUES | MT_BIT(MT_I32) | MT_BIT(MT_I64) | MT_BIT(MT_U16) | MT_BIT(MT_U8) | MT_BIT(MT_F64);
 
-MT_OP(add, add_tiles, NULL)
-MT_OP(copy, copy_tiles, NULL)
+MT_OP_OF_ANY_WIDTH(add, add_tiles, NULL)
+MT_OP_OF_ANY_WIDTH(copy, copy_tiles, NULL)
 MT_OP(fill, fill_tiles, NULL)
 MT_OP(uniform, uniform_tiles, NULL)
 #else

@@ -9,6 +9,8 @@
 #define v_gelu_tanh_grad_rough K(v_gelu_tanh_grad_rough)
 #define v_gelu_tanh K(v_gelu_tanh)
 #define v_gelu_tanh_grad K(v_gelu_tanh_grad)
+#define v_gelu_tanh_to K(v_gelu_tanh_to)
+#define v_gelu_tanh_grad_to K(v_gelu_tanh_grad_to)
 #define v_gelu_erf K(v_gelu_erf)
 #define v_gelu_erf_grad K(v_gelu_erf_grad)
 #endif
@@ -49,6 +51,11 @@ V vf v_gelu_tanh_rough(vf x) { return v_gelu_tanh(x); }
 
 V vf v_gelu_tanh_grad_rough(vf x) { return v_gelu_tanh_grad(x); }
 #endif
+
+/* For a result of dtype T; the same in all sets where all processors are to give the same bits. */
+V vf v_gelu_tanh_to(vf x, int T) { return T == MT_BF16 && !mt_isa_invariant ? v_gelu_tanh_rough(x) : v_gelu_tanh(x); }
+
+V vf v_gelu_tanh_grad_to(vf x, int T) { return T == MT_BF16 && !mt_isa_invariant ? v_gelu_tanh_grad_rough(x) : v_gelu_tanh_grad(x); }
 
 /* The rounding error of square = y·y; 0 where v_mad rounds twice. */
 V vf v_square_rest(vf y, vf square) { return v_mad(y, y, -square); }

@@ -172,7 +172,7 @@ V void K(finish_as)(const gemm_job *job, const gemm_tile *t, const float *sums, 
       if (job->bias) x += v_load_n(job->bias, T, t->j0 + j, m);
       if (job->epilogue != MT_NO_EPILOGUE) {
         v_store_n(aux, T, j, m, x);
-        if (job->epilogue == MT_GELU_TANH_EPILOGUE) x = T == MT_BF16 ? v_gelu_tanh_rough(x) : v_gelu_tanh(x);
+        if (job->epilogue == MT_GELU_TANH_EPILOGUE) x = v_gelu_tanh_to(x, T);
         else if (job->epilogue == MT_GELU_ERF_EPILOGUE) x = v_gelu_erf(x);
       }
       K(put)(c, CT, j, m, x, stream););

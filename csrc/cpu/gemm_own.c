@@ -144,7 +144,7 @@ static void micro_tile(own_call *o, int64_t i, int64_t j, const char *a, const c
   if (!last) return;
   if (kr->splits && any_nan(all, n)) make_again(o, &here);
   else if (kr->finish && here.i1 - i == kr->mr && here.j1 - j == kr->nr) kr->finish(o->job, i, j, all);
-  else mt_gemm_kernels()->finish(o->job, &here, all, kr->nr);
+  else mt_gemm_ordered_kernels()->finish(o->job, &here, all, kr->nr);
 }
 
 /* Packs this block of A, or a panel of B from column j on. The leaves of a chunk lie apart. */

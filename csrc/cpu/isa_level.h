@@ -12,8 +12,8 @@ extern int mt_isa_level;
 void mt_isa_limit(int level);
 
 /* Has all processors give the same bits, which depend on the vectors' width: kernels use AVX2 where
- * there is more, and MT_COMMON where there is less. Products in one order (mt_gemm_ordered) and attention
- * (mt_attention_kernels), which are the same with AVX-512, continue with mt_isa_ordered, the best set. */
+ * there is more, and MT_COMMON where there is less. What is the same with AVX-512, as products in one order (mt_gemm_ordered)
+ * and attention (mt_attention_kernels), continues with mt_isa_ordered, the best set. */
 extern int mt_isa_ordered;
 extern int mt_isa_invariant; /* mt_isa_common was called: products go by leaves, by no library */
 void mt_isa_common(void);

@@ -4,13 +4,8 @@ package cpu_test
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"fmt"
-	"math"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -66,82 +61,6 @@ func TestLeavesOfProductsByAVX2(t *testing.T) {
 				t.Errorf("%v in %d stretches: AVX2 has other bits than AVX-512", s, stretches)
 			}
 		}
-	}
-}
-
-// pairedProducts are products of bf16 in the order of AMX: of leaves in one and in two stretches, and of one leaf; on
-// a grid, of two samples. Their numbers have exponents around `middle`.
-func pairedProducts(d *device.Device, m, n, k int64, middle, exponents int) []device.MatmulArgs {
-	r := rand.New(rand.NewPCG(uint64(m), uint64(middle)))
-	operand := func(rows, columns int64) device.Tensor {
-		t := d.Arena.Alloc(device.Workspace, device.BF16, rows, columns)
-		values := make([]uint16, t.Len())
-		for i := range values {
-			values[i] = uint16(r.Uint32())&0x807f | uint16(middle+r.IntN(exponents)-exponents/2)<<7
-			if r.IntN(40) == 0 {
-				values[i] &= 0x807f // subnormal
-			}
-		}
-		device.WriteSlice(d, t, values)
-		return t
-	}
-	a, b, c := operand(m, k), operand(n, k), d.Arena.Alloc(device.Workspace, device.F32, m, n)
-	sums, grid, peak := d.Arena.Alloc(device.Workspace, device.F64, m, n), d.Arena.Alloc(device.Workspace, device.F64, 1), d.Arena.Alloc(device.Workspace, device.F32, 1)
-	d.Fill(sums, 0)
-	d.Fill(peak, 0)
-	device.WriteSlice(d, grid, []float64{math.Ldexp(1, 2*(middle-127)-30)})
-	turned := func(t device.Tensor) device.Tensor {
-		return device.Strided(t.Data, t.DType, []int64{k, t.Shape[0]}, []int64{t.Shape[0], 1})
-	}
-	return []device.MatmulArgs{
-		{C: c, A: a, B: b, TransB: 1, Leaves: 1},
-		{C: c, A: a, B: b, TransB: 1, Leaves: 4},
-		{C: c, A: a, B: b, TransB: 1, Leaves: 2, Stretches: 2},
-		{C: sums, A: turned(a), B: turned(b), TransA: 1, Accumulate: 1, Chunk: 32, Batch: 2, Grid: grid, Peak: peak},
-	}
-}
-
-// Claim (docs/invariance.md): products of bf16 whose leaves are complete steps of AMX have the same bits by AMX and by the fused
-// multiply-adds of every instruction set, also if sums are subnormal. Whether AMX is used is decided once a process, so the products
-// are also computed in a process without it, whose hashes go to the file PAIRED.
-func TestPairedProducts(t *testing.T) {
-	d, best := common(t)
-	var all []byte
-	for _, s := range [][3]int64{{5, 7, 128}, {33, 70, 512}, {70, 150, 384}, {20, 65, 2176}, {1, 40, 8192}} {
-		for _, e := range []struct{ middle, exponents int }{{127, 4}, {127, 40}, {64, 8}, {63, 3}} { // the last two: products are subnormal
-			for i, a := range pairedProducts(d, s[0], s[1], s[2], e.middle, e.exponents) {
-				made := func(level int) []byte {
-					limitISA(level)
-					d.Common()
-					d.Fill(a.C, 0)
-					d.Matmul(a)
-					return bytesOf(d, a.C)
-				}
-				want := made(best)
-				for level := range best {
-					if !bytes.Equal(made(level), want) {
-						t.Errorf("%v, exponents %v, product %d: %s has other bits than %s", s, e, i, instructionSets[level], instructionSets[best])
-					}
-				}
-				hash := sha256.Sum256(want)
-				all = append(all, hash[:]...)
-			}
-		}
-	}
-	if path := os.Getenv("PAIRED"); path != "" {
-		if err := os.WriteFile(path, all, 0o666); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	path := filepath.Join(t.TempDir(), "paired")
-	c := exec.Command(os.Args[0], "-test.run=^TestPairedProducts$", "-test.count=1")
-	c.Env = append(os.Environ(), "MONOTRON_AMX=off", "PAIRED="+path)
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("MONOTRON_AMX=off: %v\n%s", err, out)
-	}
-	if without, err := os.ReadFile(path); err != nil || !bytes.Equal(without, all) {
-		t.Errorf("MONOTRON_AMX=off: other bits (%v)", err)
 	}
 }
 

@@ -50,7 +50,7 @@ static int64_t weighted_scratch(const void *args) {
 
 static int64_t one_tile(const void *args, int32_t phase) { return phase == 0; }
 
-MT_OP(column_sum, column_tiles, column_scratch)
+MT_OP_OF_ANY_WIDTH(column_sum, column_tiles, column_scratch)
 MT_OP(grad_stats, stats_tiles, stats_scratch)
 MT_OP(weighted_sum, weighted_tiles, weighted_scratch)
 MT_OP(grad_scale, one_tile, NULL)

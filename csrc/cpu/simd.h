@@ -558,11 +558,17 @@ V_CALLED vf v_exp(vf x) {
 #endif
 }
 
-/* 1/x to about 1 ulp, of finite normal x with a normal result. */
+/* 1/x, rounded, of finite normal x with a normal result. */
 V vf v_recip(vf x) {
 #if MT_ISA == MT_AVX512
-  vf r = (vf)_mm512_rcp14_ps((__m512)x); /* a division keeps the machine busy four times as long */
-  return v_mad(r, v_mad(-x, r, v_set(1)), r);
+  /* A division keeps the machine busy longer. Two steps of Newton's method round correctly, unless all bits of the
+   * mantissa are 1 (Markstein 1990): then the result is one unit too small. */
+  const __m512i mantissa = _mm512_set1_epi32(0x7fffff), one = _mm512_set1_epi32(1);
+  vf r = (vf)_mm512_rcp14_ps((__m512)x);
+  r = v_mad(r, v_mad(-x, r, v_set(1)), r);
+  r = v_mad(r, v_mad(-x, r, v_set(1)), r);
+  const __mmask16 ones = _mm512_cmpeq_epi32_mask(_mm512_and_si512((__m512i)x, mantissa), mantissa);
+  return (vf)_mm512_mask_add_epi32((__m512i)r, ones, (__m512i)r, one);
 #else
   return 1.f / x;
 #endif
