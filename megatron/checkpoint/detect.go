@@ -170,7 +170,7 @@ func detectFile(path string) (Format, error) {
 	case strings.HasSuffix(path, ".bin"):
 		return LLMC, nil
 	}
-	return "", exitcode.Errorf(exitcode.BadData, "%s is neither an llm.c file (magic %d), a GGUF file (GGUF) nor a torch.save file (PK); for Hugging Face weights give the folder with config.json", path, llmcMagic)
+	return "", exitcode.Errorf(exitcode.BadData, "%s does not begin like an llm.c file (with the number %d), a GGUF file (with \"GGUF\") or a torch.save file (with \"PK\"); for Hugging Face weights give the folder with config.json", path, llmcMagic)
 }
 
 // Tracked is what a tracker file names.
@@ -198,7 +198,7 @@ func ReadTracker(dir string) (Tracked, error) {
 	path := filepath.Join(dir, TrackerName)
 	text, err := exitcode.ReadFile(path, 64)
 	if exitcode.CodeOf(err) == exitcode.BadData {
-		return Tracked{}, exitcode.Errorf(exitcode.BadData, "%s must be a file with one number", path)
+		return Tracked{}, exitcode.Errorf(exitcode.BadData, "%s must be a regular file of at most 64 bytes, with one iteration number", path)
 	}
 	if err != nil {
 		return Tracked{}, err
@@ -247,11 +247,14 @@ func SavedFolder(save string, step int64) (string, error) {
 	}
 	dir := filepath.Join(save, t.Folder())
 	if st, err := os.Stat(dir); err != nil || !st.IsDir() {
-		why := ""
+		why, found := "", "no checkpoint"
 		if step < 0 {
 			why = ", which " + TrackerName + " names,"
 		}
-		return "", exitcode.Errorf(exitcode.NoInput, "%s%s does not exist; the folder has %s", dir, why, strings.Join(append(iterations(save), "nothing else"), ", "))
+		if list := iterations(save); len(list) > 0 {
+			found = "only " + strings.Join(list, ", ")
+		}
+		return "", exitcode.Errorf(exitcode.NoInput, "%s%s does not exist; %s contains %s", dir, why, save, found)
 	}
 	return dir, nil
 }

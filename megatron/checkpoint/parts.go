@@ -144,7 +144,7 @@ func Disjoint(boxes []mpu.Piece, used *int) error {
 				break
 			}
 			if *used++; *used > maxComparisons {
-				return fmt.Errorf("too many adjacent pieces to check")
+				return fmt.Errorf("the tensors have too many pieces to check whether pieces overlap")
 			}
 			if Meets(a, b) {
 				return fmt.Errorf("the pieces from %v of size %v and from %v of size %v overlap", a.From, a.Size, b.From, b.Size)

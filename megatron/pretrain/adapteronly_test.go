@@ -92,7 +92,7 @@ func TestAdapterOnlyWithoutItsBase(t *testing.T) {
 	if err := os.WriteFile(weights, other, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if r := call(t, dir, next); r.err == nil || !strings.Contains(r.err.Error(), "no longer has the weights on which it was trained") || r.code() != exitcode.BadData {
+	if r := call(t, dir, next); r.err == nil || !strings.Contains(r.err.Error(), "no longer has the weights on which the adapter was trained") || r.code() != exitcode.BadData {
 		t.Errorf("%v", r.err)
 	}
 	if err := os.Rename(filepath.Join(dir, "base"), filepath.Join(dir, "elsewhere")); err != nil {

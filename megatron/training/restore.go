@@ -317,7 +317,7 @@ func (r *Run) position(s native.State) error {
 	}
 	if raw := s.Extra[checkpoint.ExtraBase]; r.Config.Checkpoint.AdapterOnly && len(raw) > 0 {
 		if err := json.Unmarshal(raw, &r.base); err != nil {
-			return exitcode.Errorf(exitcode.IO, "the checkpoint of iteration %d: the record of the base model cannot be read: %w", s.Iteration, err)
+			return exitcode.Errorf(exitcode.IO, "the checkpoint of iteration %d: the stored path and checksum of the base model cannot be read: %w", s.Iteration, err)
 		}
 	}
 	if err := r.continueAnswers(s); err != nil {

@@ -108,7 +108,7 @@ func baseOf(where string, s checkpoint.State) (*Base, error) {
 	}
 	b := &Base{}
 	if err := json.Unmarshal(raw, b); err != nil || b.Folder == "" {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s: the record of the base model cannot be read: %w", where, errors.Join(err, fmt.Errorf("%.80s", raw)))
+		return nil, exitcode.Errorf(exitcode.BadData, "%s: the stored path and checksum of the base model cannot be read: %w", where, errors.Join(err, fmt.Errorf("%.80s", raw)))
 	}
 	return b, nil
 }
@@ -129,7 +129,7 @@ func (b *Base) open(where string, o checkpoint.OpenOptions) (checkpoint.Source, 
 	}
 	sum, err := knownSum(plain)
 	if err = errors.Join(err, plain.Close()); err == nil && sum != b.Sum {
-		err = exitcode.Errorf(exitcode.BadData, "%s contains only an adapter, and %s no longer has the weights on which it was trained; restore these weights", where, b.Folder)
+		err = exitcode.Errorf(exitcode.BadData, "%s contains only an adapter, and %s no longer has the weights on which the adapter was trained; restore these weights", where, b.Folder)
 	}
 	if err == nil && b.Quantize != "" {
 		var rounded checkpoint.Source

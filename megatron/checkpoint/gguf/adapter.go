@@ -33,7 +33,7 @@ func WriteAdapter(ctx context.Context, path string, base checkpoint.Info, f *pef
 		return done, err
 	}
 	if names := f.Replaced(); len(names) > 0 {
-		return done, exitcode.Errorf(exitcode.Usage, "--adapter-only cannot be combined with an adapter that also contains complete weights (modules_to_save, bias: %s), which a GGUF adapter cannot store; leave --adapter-only out to merge the adapter", names[0])
+		return done, exitcode.Errorf(exitcode.Usage, "--adapter-only: the adapter also contains complete weights, such as %s (from modules_to_save or bias), which a GGUF adapter cannot store; leave --adapter-only out to merge the adapter", names[0])
 	}
 	w := &writingAdapter{c: c, f: f, kind: gguf.F32}
 	if o.Quantization != "" {
@@ -80,7 +80,7 @@ func (w *writingAdapter) outputs(a spec.Adapter) ([]gguf.Output, error) {
 	case a.Table || a.Experts > 0 || a.Linear == "output_layer":
 		return nil, exitcode.Errorf(exitcode.Usage, "module %s: a GGUF adapter cannot change embeddings, output layers or experts; leave --adapter-only out to merge the adapter", a.Module)
 	case !ok:
-		return nil, exitcode.Errorf(exitcode.Internal, "module %s has no tensor in GGUF; leave --adapter-only out to merge the adapter", a.Module)
+		return nil, exitcode.Errorf(exitcode.Internal, "internal error: module %s has no tensor in GGUF; report this with the command line, or leave --adapter-only out to merge the adapter", a.Module)
 	case a.Magnitude:
 		return nil, exitcode.Errorf(exitcode.Usage, "module %s: GGUF adapters cannot store magnitudes (DoRA); leave --adapter-only out to merge the adapter", a.Module)
 	}

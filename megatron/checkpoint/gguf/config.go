@@ -72,7 +72,7 @@ func (s *settling) chooseFamily() error {
 	v, _ := s.f.Value("general.architecture")
 	arch, ok := v.String()
 	if !ok {
-		return exitcode.Errorf(exitcode.BadData, "%s: general.architecture is missing or is not a string", s.f.Path)
+		return exitcode.Errorf(exitcode.BadData, "%s: general.architecture is %s; it must be of type STRING", s.f.Path, v.Kind())
 	}
 	if v, ok := s.f.Value("general.type"); ok {
 		if kind, _ := v.String(); kind != "model" {
@@ -118,17 +118,18 @@ func (s *settling) setting(key, setting string) {
 		return
 	}
 	if slices.Contains(fractions, key) {
-		x, ok := v.Float()
-		if !ok || math.IsNaN(x) || math.IsInf(x, 0) {
-			s.fail("%s is %s; it must be a finite number", s.key(key), v.Kind())
-			return
+		if x, ok := s.number(key); ok {
+			s.config[setting] = fraction(x)
 		}
-		s.config[setting] = fraction(x)
 		return
 	}
 	n, ok := v.Int()
-	if !ok || n < 0 || n > math.MaxInt32 {
-		s.fail("%s is %s; it must be one integer of at most %d", s.key(key), v.Kind(), math.MaxInt32)
+	if !ok {
+		s.fail("%s is %s; it must be one integer", s.key(key), v.Kind())
+		return
+	}
+	if n < 0 || n > math.MaxInt32 {
+		s.fail("%s is %d; it must be from 0 to %d", s.key(key), n, math.MaxInt32)
 		return
 	}
 	if n == 0 && (strings.HasPrefix(key, "expert") || key == "attention.sliding_window") {
@@ -169,14 +170,18 @@ func (s *settling) headWidth(keys, values string, needed bool) (int64, bool) {
 	s.used[keys], s.used[values] = true, true
 	k, okK := s.integer(keys)
 	v, okV := s.integer(values)
-	const alone = "%s is missing or is not an integer; it must be equal to %s, which is %d"
+	kind := func(key string) string {
+		v, _ := s.f.Value(key)
+		return v.Kind()
+	}
+	const alone = "%s is %s; it must be an integer and equal to %s, which is %d"
 	switch {
 	case !okK && !okV && needed:
-		s.fail("%s is missing or is not an integer", keys)
+		s.fail("%s is %s; it must be an integer", keys, kind(keys))
 	case okK && !okV:
-		s.fail(alone, values, keys, k)
+		s.fail(alone, values, kind(values), keys, k)
 	case okV && !okK:
-		s.fail(alone, keys, values, v)
+		s.fail(alone, keys, kind(keys), values, v)
 	case k != v:
 		s.fail("%s is %d, but %s is %d; they must be equal", keys, k, values, v)
 	}
@@ -198,7 +203,7 @@ func (s *settling) rope() {
 		v, _ := s.f.Value(s.key("rope.scaling.factor"))
 		factor, ok := v.Float()
 		if !ok {
-			s.fail("%s is missing or is not a number", s.key("rope.scaling.factor"))
+			s.fail("%s is %s; it must be a number", s.key("rope.scaling.factor"), v.Kind())
 			return
 		}
 		s.config["rope_scaling"] = map[string]any{"rope_type": "linear", "factor": fraction(factor)}
@@ -259,8 +264,12 @@ func (s *settling) gemma() {
 func (s *settling) tensors() {
 	has := func(name string) bool { _, ok := s.f.Tensor(name); return ok }
 	words, ok := s.f.Tensor("token_embd.weight")
-	if !ok || len(words.Dims) != 2 {
-		s.fail("the tensor \"token_embd.weight\" with two dimensions is missing")
+	if !ok {
+		s.fail("the tensor \"token_embd.weight\" is missing")
+		return
+	}
+	if len(words.Dims) != 2 {
+		s.fail("tensor \"token_embd.weight\" has %d dimensions; it must have two", len(words.Dims))
 		return
 	}
 	s.config["vocab_size"] = words.Dims[1]
@@ -282,7 +291,7 @@ func (s *settling) rest() {
 	for _, key := range s.f.Keys {
 		name, ok := strings.CutPrefix(key, s.family.arch+".")
 		if ok && !s.used[key] && !slices.Contains(harmless, name) {
-			s.fail("metadata %s is not supported; leaving it out might change results", key)
+			s.fail("metadata %s is not supported; ignoring it might change the results", key)
 		}
 	}
 	causal, _ := s.f.Value(s.key("attention.causal"))
@@ -335,8 +344,11 @@ func (s *settling) sizes(c *hf.Config) error {
 	if !ok || s.family.hf == hf.Gemma4 {
 		return nil
 	}
-	if !s.family.scales() || c.Model.RotaryInterpolation > 1 {
-		return exitcode.Errorf(exitcode.BadData, "%s: tensor %q is not valid for the architecture %s or for the RoPE scaling in the metadata", s.f.Path, ropeFreqs, s.family.arch)
+	if !s.family.scales() {
+		return exitcode.Errorf(exitcode.BadData, "%s: tensor %q is not supported in the architecture %s", s.f.Path, ropeFreqs, s.family.arch)
+	}
+	if c.Model.RotaryInterpolation > 1 {
+		return exitcode.Errorf(exitcode.BadData, "%s: tensor %q cannot be combined with %s linear", s.f.Path, ropeFreqs, s.key("rope.scaling.type"))
 	}
 	scaling, err := scalingOf(s.f, t, c.Model.RotaryBase, c.Model.RotaryDims())
 	c.Model.RopeScaling = scaling

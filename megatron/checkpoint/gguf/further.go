@@ -95,7 +95,7 @@ func (s *settling) lfm2() {
 	heads := s.ints("attention.head_count_kv")
 	layers, _ := s.config["num_hidden_layers"].(int64)
 	if int64(len(heads)) != layers {
-		s.fail("%s must have a number for each of the %d layers", s.key("attention.head_count_kv"), layers)
+		s.fail("%s has %d numbers; it must have one for each of the %d layers", s.key("attention.head_count_kv"), len(heads), layers)
 		return
 	}
 	conv, most := make([]bool, len(heads)), int64(0)
@@ -104,7 +104,7 @@ func (s *settling) lfm2() {
 	}
 	for i, n := range heads {
 		if n != 0 && n != most {
-			s.fail("%s is %d in layer %d, but %d in other layers", s.key("attention.head_count_kv"), n, i, most)
+			s.fail("%s is %d in layer %d, but %d in other layers; layers with attention must have equal numbers", s.key("attention.head_count_kv"), n, i, most)
 		}
 	}
 	s.config["layer_types"], s.config["num_key_value_heads"], s.config["conv_bias"] = layerKinds(conv, "conv", "full_attention"), max(most, 1), false
@@ -137,7 +137,7 @@ func (s *settling) ministral3() {
 	scale, okScale := s.number("rope.scaling.yarn_log_multiplier")
 	growth, okGrowth := s.number("attention.temperature_scale")
 	if !ok || !okScale || !okGrowth {
-		s.fail("%s, yarn_log_multiplier and attention.temperature_scale must be present", s.key("rope.scaling.type"))
+		s.fail("this architecture needs %s, %s and %s", s.key("rope.scaling.type"), s.key("rope.scaling.yarn_log_multiplier"), s.key("attention.temperature_scale"))
 		return
 	}
 	delete(s.config, "rope_scaling")
@@ -293,7 +293,8 @@ func (d *describing) exaone4() {
 func (d *describing) checkExaone4() {
 	m := d.m
 	d.need(!m.QKVBias && !m.HasProjBias(), "attention_bias")
-	d.need((m.WindowLeft >= 0) == (m.NumLayers == 64), "sliding_window with %d layers (llama.cpp supports it only in models of 64 layers)", m.NumLayers)
+	d.need(m.WindowLeft < 0 || m.NumLayers == 64, "sliding_window with %d layers (llama.cpp supports it only in models of 64 layers)", m.NumLayers)
+	d.need(m.WindowLeft >= 0 || m.NumLayers != 64, "64 layers without sliding_window (llama.cpp always uses a window in models of 64 layers)")
 }
 
 func (s *settling) exaone4() {

@@ -59,9 +59,10 @@ func (d *describing) gemma4() {
 func (d *describing) checkGemma4() {
 	m := d.m
 	d.need(!m.QKVBias && !m.HasProjBias(), "attention_bias")
-	d.need(m.WindowLeft >= 0 && m.Full != nil, "a model without sliding windows, or whose layers with and without a window have the same shape")
+	d.need(m.WindowLeft >= 0, "a model without sliding windows")
+	d.need(m.Full != nil, "layers of the same shape with and without a window")
 	r := rule(m)
-	d.need(r != nil && r.Type == spec.RopeProportional, "rope_type other than proportional in full layers")
+	d.need(r != nil && r.Type == spec.RopeProportional, "rope_type other than proportional in full_attention layers")
 	d.need(m.ScoreScale() == 1, "attention scores multiplied by %g", m.ScoreScale())
 }
 
@@ -140,8 +141,12 @@ func (s *settling) gemma4Rotary(full int64) {
 	}
 	delete(s.config, "rope_theta")
 	t, ok := s.f.Tensor(ropeFreqs)
-	if !ok || len(t.Dims) != 1 || t.Dims[0] != full/2 || full < 2 {
-		s.fail("the tensor %q with %d elements is missing", ropeFreqs, full/2)
+	if !ok {
+		s.fail("tensor %q is missing", ropeFreqs)
+		return
+	}
+	if len(t.Dims) != 1 || t.Dims[0] != full/2 || full < 2 {
+		s.fail("tensor %q has the shape %v; it must have one element for each two of the %d channels of a head", ropeFreqs, t.Shape(), full)
 		return
 	}
 	values := make([]float32, t.Dims[0])
@@ -179,7 +184,7 @@ func (s *settling) ints(key string) []int64 {
 		ok = ok && n >= 0 && n <= math.MaxInt32
 	}
 	if !ok {
-		s.fail("%s is %s; it must be an integer, or a list with an integer for each layer", s.key(key), v.Kind())
+		s.fail("%s is %s; it must be an integer from 0 to %d, or a list with such an integer for each layer", s.key(key), v.Kind(), math.MaxInt32)
 		return nil
 	}
 	return list
@@ -194,7 +199,7 @@ func (s *settling) perLayer(key string, kinds []bool, kind bool) int64 {
 			return list[0]
 		case i >= len(list) || kinds[i] != kind:
 		case found >= 0 && list[i] != found:
-			s.problems = append(s.problems, exitcode.Errorf(exitcode.BadData, "%s is %d in layer %d, but %d in other layers of the same kind", s.key(key), list[i], i, found))
+			s.problems = append(s.problems, exitcode.Errorf(exitcode.BadData, "%s is %d in layer %d, but %d in other layers that also have %s", s.key(key), list[i], i, found, map[bool]string{true: "a window", false: "no window"}[kind]))
 			return found
 		default:
 			found = list[i]

@@ -79,8 +79,9 @@ func (d *describing) latent() {
 
 func (d *describing) checkLatent() {
 	m, l, e := d.m, d.m.Latent, d.m.Experts
+	d.need(l != nil, "a model without multi-latent attention")
+	d.need(e != nil, "a model without experts")
 	if l == nil || e == nil {
-		d.need(false, "a model without multi-latent attention or without experts")
 		return
 	}
 	// llama.cpp knows models whose queries have no latent by their number of layers.
@@ -90,7 +91,7 @@ func (d *describing) checkLatent() {
 	first := max(0, slices.Index(e.Layers, true))
 	d.need(!slices.Contains(e.Layers[first:], false), "layers without experts between those with them")
 	d.need(e.NumGroups <= 1 || e.ScoreFunction == spec.ScoreSigmoid, "topk_method group_limited_greedy (llama.cpp scores a group by the sum of its two highest scores)")
-	d.need(e.NumGroups <= 1 || e.BestOfGroup() == 2, "groups of experts whose score is not the sum of their two highest scores")
+	d.need(e.NumGroups <= 1 || e.BestOfGroup() == 2, "groups of experts whose score is the sum of their %d highest scores (llama.cpp sums the two highest)", e.BestOfGroup())
 	if m.LatentEpsilon != 0 && m.LatentEpsilon != m.NormEpsilon {
 		d.notes = append(d.notes, fmt.Sprintf("llama.cpp computes norms of latent vectors with the epsilon of the other norms, %g, but the model uses %g, so results differ slightly", m.NormEpsilon, m.LatentEpsilon))
 	}
@@ -122,15 +123,19 @@ func (s *settling) latent() {
 	rotary, _ := s.take("rope.dimension_count")
 	key, okK := s.take("attention.key_length_mla")
 	value, okV := s.take("attention.value_length_mla")
+	for key, ok := range map[string]bool{"attention.key_length_mla": okK, "attention.value_length_mla": okV} {
+		if !ok {
+			s.fail("%s is missing: older files, which have kv_b in one tensor, are not supported; convert the model again", s.key(key))
+		}
+	}
 	if !okK || !okV {
-		s.fail("%s is missing: older files, which have kv_b in one tensor, are not supported; convert the model again", s.key("attention.key_length_mla"))
 		return
 	}
 	if n, ok := s.take("attention.key_length"); ok && n != rank+rotary {
-		s.fail("%s is %d; it must be the sum of %d and %d", s.key("attention.key_length"), n, rank, rotary)
+		s.fail("%s is %d; it must be %d, the sum of %s and %s", s.key("attention.key_length"), n, rank+rotary, s.key("attention.kv_lora_rank"), s.key("rope.dimension_count"))
 	}
 	if n, ok := s.take("attention.value_length"); ok && n != rank {
-		s.fail("%s is %d; it must be %d", s.key("attention.value_length"), n, rank)
+		s.fail("%s is %d; it must be equal to %s, which is %d", s.key("attention.value_length"), n, s.key("attention.kv_lora_rank"), rank)
 	}
 	if n, ok := s.take("attention.head_count_kv"); ok && n != 1 {
 		s.fail("%s is %d; it must be 1", s.key("attention.head_count_kv"), n)

@@ -1,6 +1,7 @@
 package gguf
 
 import (
+	"fmt"
 	"math"
 
 	"monotron/internal/exitcode"
@@ -41,7 +42,7 @@ func scalingOf(f *gguf.File, t gguf.Tensor, base float64, dims int) (*spec.RopeS
 		return exitcode.Errorf(exitcode.BadData, "%s: tensor %q %s: only the factors of Llama 3's RoPE scaling are supported", f.Path, t.Name, why)
 	}
 	if len(t.Dims) != 1 || t.Dims[0] != int64(dims/2) {
-		return nil, bad("does not have one element for each pair of channels that RoPE rotates")
+		return nil, bad(fmt.Sprintf("has the shape %v, but RoPE rotates %d pairs of channels", t.Shape(), dims/2))
 	}
 	want := make([]float32, t.Dims[0])
 	if err := f.Float32(t, want, 0); err != nil {

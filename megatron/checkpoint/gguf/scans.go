@@ -181,7 +181,7 @@ func (d *describing) checkNemotron() {
 	if e := m.Experts; e != nil {
 		pattern := m.Hybrid()
 		d.need(!strings.Contains(pattern, "-"), "the pattern %s, which has both MLPs and experts", pattern)
-		d.need(e.NumGroups <= 1 || e.BestOfGroup() == 2, "groups of experts whose score is not the sum of their two highest scores")
+		d.need(e.NumGroups <= 1 || e.BestOfGroup() == 2, "groups of experts whose score is the sum of their %d highest scores (llama.cpp sums the two highest)", e.BestOfGroup())
 	}
 }
 
@@ -244,12 +244,12 @@ func (s *settling) layerNumbers(key string) (list []int64, most int64) {
 		list = list[:layers]
 	}
 	if int64(len(list)) != layers || layers == 0 {
-		s.fail("%s must have a number for each of the %d layers", s.key(key), layers)
+		s.fail("%s has %d numbers; it must have one for each of the %d layers", s.key(key), len(list), layers)
 		return nil, 0
 	}
 	for i, n := range list {
 		if most > 0 && n > 0 && n != most {
-			s.fail("%s is %d in layer %d, but %d in other layers", s.key(key), n, i, most)
+			s.fail("%s is %d in layer %d, but %d in an earlier layer; the numbers above 0 must be equal", s.key(key), n, i, most)
 			return nil, 0
 		}
 		most = max(most, n)
@@ -261,7 +261,14 @@ func (s *settling) layerNumbers(key string) (list []int64, most int64) {
 func (s *settling) scanWidth(setting string) (inner, width int64) {
 	inner, ok := s.take("ssm.inner_size")
 	heads, _ := s.config[setting].(int64)
-	if !ok || heads < 1 || inner < 1 || inner%heads != 0 {
+	switch {
+	case !ok || inner < 1:
+		s.fail("%s must be an integer of at least 1", s.key("ssm.inner_size"))
+		return 0, 0
+	case heads < 1:
+		s.fail("%s must be an integer of at least 1", s.key("ssm.time_step_rank"))
+		return 0, 0
+	case inner%heads != 0:
 		s.fail("%s %d is not a multiple of %s %d", s.key("ssm.inner_size"), inner, s.key("ssm.time_step_rank"), heads)
 		return 0, 0
 	}
@@ -386,8 +393,13 @@ func (s *settling) nemotronExperts() {
 	for key, setting := range map[string]string{"expert_count": "n_routed_experts", "expert_used_count": "num_experts_per_tok", "expert_feed_forward_length": "moe_intermediate_size",
 		"expert_shared_feed_forward_length": "moe_shared_expert_intermediate_size", "expert_group_count": "n_group", "expert_group_used_count": "topk_group"} {
 		n, ok := s.take(key)
-		if !ok || n < 1 {
-			s.fail("%s is missing or is not a number of at least 1", s.key(key))
+		if !ok {
+			v, _ := s.f.Value(s.key(key))
+			s.fail("%s is %s; it must be an integer of at least 1", s.key(key), v.Kind())
+			continue
+		}
+		if n < 1 {
+			s.fail("%s is %d; it must be at least 1", s.key(key), n)
 			continue
 		}
 		c[setting] = n

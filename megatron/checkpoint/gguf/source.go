@@ -89,7 +89,7 @@ func (s *store) check() error {
 	}
 	for _, t := range s.f.Tensors {
 		if !used[t.Name] && !s.further(t.Name) {
-			wrong = append(wrong, fmt.Errorf("%s: the file has a tensor %q that is not part of the model in its metadata; leaving this tensor out would change the results", s.f.Path, t.Name))
+			wrong = append(wrong, fmt.Errorf("%s: tensor %q is not part of the model that the metadata describes; ignoring this tensor would change the results", s.f.Path, t.Name))
 		}
 	}
 	if len(wrong) > 0 {
@@ -186,12 +186,12 @@ func (r *request) part(from, to int64) []byte {
 func (s *store) ReadAt(name string, dst []byte, at int64) error {
 	where, ok := s.c.where[name]
 	if !ok {
-		return exitcode.Errorf(exitcode.Internal, "%s has no tensor %q", s.f.Path, name)
+		return exitcode.Errorf(exitcode.Internal, "internal error: %s has no tensor %q; report this with the command line", s.f.Path, name)
 	}
 	dtype, _, _ := s.Info(name)
 	width := checkpoint.Width(dtype)
 	if int64(len(dst))%width != 0 || at%width != 0 {
-		return exitcode.Errorf(exitcode.Internal, "tensor %q: bytes %d to %d do not contain complete elements of type %s", name, at, at+int64(len(dst)), dtype)
+		return exitcode.Errorf(exitcode.Internal, "internal error: tensor %q: bytes %d to %d do not contain complete elements of type %s; report this with the command line", name, at, at+int64(len(dst)), dtype)
 	}
 	r := &request{dst, at / width, int64(len(dst)) / width, dtype, width}
 	for _, k := range where.pieces {

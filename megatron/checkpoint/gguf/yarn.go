@@ -86,8 +86,12 @@ func (s *settling) number(key string) (float64, bool) {
 		return 0, false
 	}
 	x, ok := v.Float()
-	if !ok || math.IsNaN(x) || math.IsInf(x, 0) {
-		s.fail("%s is %s; it must be a finite number", s.key(key), v.Kind())
+	if !ok {
+		s.fail("%s is %s; it must be a number", s.key(key), v.Kind())
+		return 0, false
+	}
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		s.fail("%s is %v; it must be finite", s.key(key), x)
 		return 0, false
 	}
 	return x, true
@@ -101,13 +105,16 @@ func (s *settling) flags(key string) ([]bool, bool) {
 		return nil, false
 	}
 	list, ok := v.Bools()
-	if layers, _ := s.config["num_hidden_layers"].(int64); !ok || int64(len(list)) < layers {
-		s.fail("%s is %s; it must have a BOOL for each of the %d layers", s.key(key), v.Kind(), layers)
+	if !ok {
+		s.fail("%s is %s; it must be an ARRAY of BOOL", s.key(key), v.Kind())
 		return nil, false
-	} else if ok {
-		list = list[:layers]
 	}
-	return list, true
+	layers, _ := s.config["num_hidden_layers"].(int64)
+	if int64(len(list)) < layers {
+		s.fail("%s has %d entries; it must have one for each of the %d layers", s.key(key), len(list), layers)
+		return nil, false
+	}
+	return list[:layers], true
 }
 
 // layerKinds names layers by a list of booleans.
