@@ -173,7 +173,7 @@ func TestFamilyAndTokenizerFlags(t *testing.T) {
 		{"--to hf --family lama", "--family lama is unknown; did you mean llama?", exitcode.Usage},
 		{"--to gguf --family GPT-2", "--family GPT-2 is unknown; did you mean gpt2?", exitcode.Usage},
 		{"--to hf --family qwen3_5", "did you mean qwen3_5_text?", exitcode.Usage},
-		{"--to hf --family transformer", "--family must be one of gpt2, ", exitcode.Usage},
+		{"--to hf --family transformer", "--family transformer is unknown; the families are gpt2, ", exitcode.Usage},
 		{"--to hf --family llama", "an MLP with a gate -> an ungated MLP (gelu_tanh)", exitcode.Usage},
 	} {
 		_, _, err := call(append(strings.Fields(c.flags), "--input", tiny, "--output", filepath.Join(dir, "out"))...)

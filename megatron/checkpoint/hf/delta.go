@@ -37,7 +37,7 @@ func (c *reading) qwen35(f *fields) {
 	c.gatedDeltaNet(f)
 	c.refuse("attn_output_gate", f.QueryGate, false)
 	if len(f.DenseLayers) > 0 || f.SparseStep != nil && *f.SparseStep != 1 {
-		c.fail("mlp_only_layers and decoder_sparse_step are not keys of this family, whose layers all have the same kind of MLP")
+		c.fail("mlp_only_layers and decoder_sparse_step are not supported: all layers of this family have the same kind of MLP")
 	}
 	c.refuse("norm_topk_prob", f.NormTopK, false)
 	if mixture {

@@ -66,7 +66,7 @@ func (c *reading) experts(f *fields) {
 func (c *reading) numExperts(f *fields) (n *int64) {
 	for _, v := range []*int64{f.Experts, f.LocalExperts, f.RoutedExperts} {
 		if n != nil && v != nil && *n != *v {
-			c.fail("the number of experts is both %d and %d", *n, *v)
+			c.fail("the keys for the number of experts (num_experts, num_local_experts, n_routed_experts) have different values: %d and %d", *n, *v)
 		}
 		if v != nil {
 			n = v
@@ -169,12 +169,19 @@ func (c *reading) expertGroups(f *fields, best int) {
 	if groups == 1 && chosen == 1 {
 		return
 	}
-	if e.Num%groups != 0 || chosen > groups || e.TopK > e.Num/groups*chosen {
-		c.fail("n_group %d and topk_group %d are not possible with %d experts and %d experts per token", groups, chosen, e.Num, e.TopK)
+	size := e.Num / groups // of a group
+	switch {
+	case e.Num%groups != 0:
+		c.fail("n_group %d does not divide the %d experts", groups, e.Num)
 		return
-	}
-	if best > e.Num/groups {
-		c.fail("n_group %d leaves %d experts in each group, but at least %d are needed, because the score of a group is the sum of that number of its highest scores", groups, e.Num/groups, best)
+	case chosen > groups:
+		c.fail("topk_group %d is above n_group %d", chosen, groups)
+		return
+	case e.TopK > size*chosen:
+		c.fail("topk_group %d selects groups with %d experts in all, but a token needs %d experts", chosen, size*chosen, e.TopK)
+		return
+	case best > size:
+		c.fail("n_group %d leaves %d experts in each group, but the score of a group is the sum of its %d highest scores", groups, size, best)
 		return
 	}
 	e.NumGroups, e.GroupTopK = groups, chosen

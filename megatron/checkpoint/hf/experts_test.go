@@ -76,7 +76,7 @@ func TestMixtureConfigs(t *testing.T) {
 // Claim: what a mixture's config says and this program does not do is refused with its key.
 func TestMixtureRefusals(t *testing.T) {
 	for _, c := range []struct{ family, more, says string }{
-		{Qwen3MoE, `,"num_experts":4,"num_local_experts":5`, "both 4 and 5"},
+		{Qwen3MoE, `,"num_experts":4,"num_local_experts":5`, "different values: 4 and 5"},
 		{Qwen3MoE, `,"num_experts":1`, "num_experts_per_tok"},
 		{Qwen3MoE, `,"mlp_only_layers":[0,1,2,3]`, "no layer has experts"},
 		{Qwen3MoE, `,"mlp_only_layers":[1,99]`, "mlp_only_layers names layer 99; the 4 layers are 0 to 3"},
@@ -211,7 +211,7 @@ func TestFurtherLayersAreLeftOut(t *testing.T) {
 		}
 		src, err := OpenSource(dir, checkpoint.OpenOptions{})
 		if !ok {
-			if exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "is not part of the model of") {
+			if exitcode.CodeOf(err) != exitcode.BadData || !strings.Contains(err.Error(), "is not part of the model that") {
 				t.Errorf("without the key: %v", err)
 			}
 			continue

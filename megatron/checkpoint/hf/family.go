@@ -60,7 +60,7 @@ func CheckFamily(family string) error {
 		near = []string{canonical(name)}
 	}
 	if len(near) == 0 {
-		return exitcode.Errorf(exitcode.Usage, "--family must be one of %s, not %s", Known, argv.Shown(family))
+		return exitcode.Errorf(exitcode.Usage, "--family %s is unknown; the families are %s", argv.Shown(family), Known)
 	}
 	return exitcode.Errorf(exitcode.Usage, "--family %s is unknown; did you mean %s? The families are %s", argv.Shown(family), near[0], Known)
 }

@@ -318,7 +318,7 @@ func (c *reading) llama4(f *fields) {
 	if given(f.Temperature, true) {
 		m.QueryGrowth = c.positive("attn_scale", f.AttnScale, 0.1)
 		if m.QueryGrowthFrom = int(*f.FloorScale); float64(m.QueryGrowthFrom) != *f.FloorScale || m.QueryGrowthFrom < 1 {
-			c.fail("floor_scale is %v; it must be a number of positions", *f.FloorScale)
+			c.fail("floor_scale is %v; it must be an integer of at least 1", *f.FloorScale)
 		}
 		if m.NoRope == nil {
 			m.QueryGrowth, m.QueryGrowthFrom = 0, 0

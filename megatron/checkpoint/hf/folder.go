@@ -180,7 +180,7 @@ func (f *Folder) check() error {
 		}
 		switch {
 		case !ok:
-			wrong = append(wrong, fmt.Errorf("%s: the model of %s needs the tensor %q, but no file of the folder has it", f.Path, ConfigName, src.Name))
+			wrong = append(wrong, fmt.Errorf("%s: the model that %s describes needs the tensor %q, but no file of the folder has it", f.Path, ConfigName, src.Name))
 			continue
 		case !slices.Equal(info.Shape, src.Shape):
 			wrong = append(wrong, fmt.Errorf("%s: tensor %q has the shape %v, but %s requires the shape %v", f.files.Where(name), name, info.Shape, ConfigName, src.Shape))
@@ -201,7 +201,7 @@ func (f *Folder) check() error {
 		case f.Mapping.keysUnread(name):
 			f.keys++
 		default:
-			wrong = append(wrong, fmt.Errorf("%s: tensor %q is not part of the model of %s; leaving it out would change the results", f.files.Where(name), name, ConfigName))
+			wrong = append(wrong, fmt.Errorf("%s: tensor %q is not part of the model that %s describes; ignoring this tensor would change the results", f.files.Where(name), name, ConfigName))
 		}
 	}
 	return exitcode.With(exitcode.BadData, Some(wrong))

@@ -32,8 +32,8 @@ func (c *reading) gemma4(f *fields) {
 			f.LayerTypes = append(f.LayerTypes, map[bool]string{true: "sliding_attention", false: "full_attention"}[(i+1)%6 != 0])
 		}
 	}
-	if len(f.LayerTypes) != m.NumLayers || !slices.Contains(f.LayerTypes, "sliding_attention") {
-		c.fail("layer_types has %d entries for %d layers; sliding_attention must be among them", len(f.LayerTypes), m.NumLayers)
+	if len(f.LayerTypes) != m.NumLayers {
+		c.fail("layer_types has %d entries for %d layers", len(f.LayerTypes), m.NumLayers)
 		return
 	}
 	f.LayerTypes = slices.Clone(f.LayerTypes)
@@ -62,15 +62,18 @@ func (c *reading) gemma4Small(f *fields) {
 		}
 		m.KVShared, m.WideShared = int(*n), given(f.DoubleWide, false)
 		if !m.AllHaveKeys() {
-			c.fail("num_kv_shared_layers %d: in layer_types, the last %d layers have a kind that no earlier layer has", *n, *n)
+			c.fail("num_kv_shared_layers %d: each of the last %d layers uses the keys of an earlier layer of its type, but layer_types has no such layer for one of them", *n, *n)
 		}
 	}
 	if n := f.PerLayerInput; n == nil || *n == 0 {
 		return
 	}
 	m.PerLayerInput = c.size("hidden_size_per_layer_input", maxSize, f.PerLayerInput)
-	if n := f.PerLayerVocab; n == nil || *n != int64(m.VocabSize) {
-		c.fail("vocab_size_per_layer_input must equal vocab_size, which is %d (if the key is absent, transformers' class uses %d)", m.VocabSize, *number(262144))
+	switch n := f.PerLayerVocab; {
+	case n == nil:
+		c.fail("vocab_size_per_layer_input is absent, so transformers' class uses 262144; it must equal vocab_size, which is %d", m.VocabSize)
+	case *n != int64(m.VocabSize):
+		c.fail("vocab_size_per_layer_input is %d; it must equal vocab_size, which is %d", *n, m.VocabSize)
 	}
 }
 
@@ -122,8 +125,11 @@ func (c *reading) gemma4PerLayer(f *fields, full *spec.FullAttention) {
 	for i, kind := range f.LayerTypes {
 		own := f.PerLayer[strconv.Itoa(i)]
 		switch {
-		case kind != "full_attention" && len(own) > 0, kind == "full_attention" && first != nil && !maps.Equal(own, first):
-			c.fail("per_layer_config of layer %d: only full_attention layers can be changed, and all of them must be changed in the same way", i)
+		case kind != "full_attention" && len(own) > 0:
+			c.fail("per_layer_config of layer %d: this is not a full_attention layer; only full_attention layers can be changed", i)
+			return
+		case kind == "full_attention" && first != nil && !maps.Equal(own, first):
+			c.fail("per_layer_config of layer %d differs from that of an earlier full_attention layer; all of these layers must be changed in the same way", i)
 			return
 		case kind == "full_attention" && first == nil:
 			if first = own; first == nil {

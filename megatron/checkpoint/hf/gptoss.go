@@ -29,7 +29,7 @@ func (c *reading) gptOSS(f *fields) {
 	c.ropeOfClass(f, gptOSSRope)
 	c.decoder(f, false)
 	if m.Activation != spec.Swiglu {
-		c.fail("hidden_act must be silu: transformers' class ignores this key and always uses its own activation")
+		c.fail("hidden_act %q is not supported; it must be silu (transformers' class ignores this key and always uses its own activation)", text(f.HiddenAct))
 	}
 	m.Activation, m.GateLimit, m.GateOffset, m.Sinks = spec.QuickGeglu, c.positive("swiglu_limit", f.SwigluLimit, 7), 1, true
 	if alpha := f.SwigluAlpha; alpha != nil && *alpha != 1.702 {
@@ -178,7 +178,7 @@ func readSlab[T float32 | float64](name string, read func(name string) ([]T, []i
 func (mp *Mapping) scatterSlabs(dst []byte, name string, from, to, width int64, read ReadBox) error {
 	n := elements(mp.slabs[name][1:]) * width
 	if int64(len(dst)) != n*(to-from) {
-		return exitcode.Errorf(exitcode.Internal, "tensor %q: %d bytes cannot be divided among %d experts", name, len(dst), to-from)
+		return exitcode.Errorf(exitcode.Internal, "internal error: tensor %q: %d bytes cannot be divided among %d experts; report this with the command line", name, len(dst), to-from)
 	}
 	for j := from; j < to; j++ {
 		if err := mp.Scatter(dst[(j-from)*n:][:n], slabName(name, int(j)), width, read); err != nil {

@@ -49,7 +49,7 @@ func (c *reading) graniteHybrid(f *fields) {
 	m := c.Model
 	c.shape(f, false)
 	if m.Activation = c.activation("hidden_act", f.HiddenAct, "silu", true); m.Activation != spec.Swiglu {
-		c.fail("hidden_act must be silu, which the convolution also uses")
+		c.fail("hidden_act %q is not supported; it must be silu, which the convolution also uses", text(f.HiddenAct))
 	}
 	c.graniteFactors(f)
 	switch kind := text(f.PositionKind); kind {
@@ -91,12 +91,12 @@ func (c *reading) scans(f *fields) {
 	if s.HeadDim = max(1, inner/s.Heads); f.MambaHeadDim != "auto" {
 		n, is := f.MambaHeadDim.(float64)
 		if s.HeadDim = int(n); !is || float64(s.HeadDim) != n || s.HeadDim < 1 || s.HeadDim > maxSize {
-			c.fail("mamba_d_head %v is not a number of channels", f.MambaHeadDim)
+			c.fail("mamba_d_head is %v; it must be \"auto\" or an integer from 1 to %d", f.MambaHeadDim, maxSize)
 			return
 		}
 	}
 	if s.Inner() != inner {
-		c.fail("mamba_n_heads %d times mamba_d_head %d must equal mamba_expand times hidden_size, which is %d", s.Heads, s.HeadDim, inner)
+		c.fail("mamba_n_heads %d times mamba_d_head %d is %d; it must be %d, which is mamba_expand times hidden_size", s.Heads, s.HeadDim, s.Inner(), inner)
 	}
 	c.addScans(f, s, "mamba_n_heads", "mamba_n_groups", "mamba_expand, mamba_n_groups and mamba_d_state")
 }
@@ -111,7 +111,7 @@ func (c *reading) addScans(f *fields, s *spec.Mamba, heads, groups, widths strin
 	}
 	l := f.TimeStepLimits
 	if len(l) != 2 || !(l[0] >= 0) || !(l[1] >= l[0]) || l[1] == 0 || math.IsInf(l[0], 1) {
-		c.fail("time_step_limit must have two numbers that are not negative, and the second must not be below the first")
+		c.fail("time_step_limit is %v; it must have two numbers of 0 or more, and the second must be above 0 and not below the first", l)
 		return
 	}
 	if s.DtMin = l[0]; !math.IsInf(l[1], 1) {

@@ -112,7 +112,7 @@ func (c *reading) latentRope(l *spec.Latent) {
 	// mscale and mscale_all_dim scale cosines and sines, and the scores: DeepSeek gives both or neither.
 	case l.MScale != 0 && l.MScaleAllDim != 0:
 	case l.MScaleAllDim != 0:
-		c.fail("mscale_all_dim %v without mscale is not supported: programs that run these models compute different values from it", l.MScaleAllDim)
+		c.fail("mscale_all_dim %v without mscale is not supported, because the programs that run these models disagree on its meaning", l.MScaleAllDim)
 	default:
 		l.MScale = 1 // without both, cosines and sines grow by the plain factor
 	}

@@ -28,7 +28,7 @@ func (c *reading) lfm2(f *fields) {
 	}
 	c.decoder(f, true)
 	if m.Activation != spec.Swiglu {
-		c.fail("hidden_act must be silu: transformers' class ignores this key and always uses silu")
+		c.fail("hidden_act %q is not supported; it must be silu (transformers' class ignores this key and always uses silu)", text(f.HiddenAct))
 	}
 	m.QKNorm = true
 	c.refuse("conv_bias", f.ConvBias, true)

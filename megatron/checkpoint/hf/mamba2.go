@@ -31,7 +31,7 @@ func (c *reading) mamba2(f *fields) {
 	s := &spec.Mamba{Heads: m.NumAttentionHeads, Groups: c.size("n_groups", maxSize, f.ScanGroups), HeadDim: m.KVChannels, StateDim: c.size("state_size", maxSize, f.ScanStateSize),
 		Taps: c.size("conv_kernel", spec.MostTaps, f.ScanTaps), ConvBias: given(f.ScanConvBias, true), Layers: repeated(m.NumLayers, true)}
 	if inner := c.size("expand", maxSize, f.ScanExpand) * m.HiddenSize; s.Inner() != inner {
-		c.fail("num_heads %d times head_dim %d must equal expand times hidden_size, which is %d", s.Heads, s.HeadDim, inner)
+		c.fail("num_heads %d times head_dim %d is %d; it must be %d, which is expand times hidden_size", s.Heads, s.HeadDim, s.Inner(), inner)
 	}
 	c.addScans(f, s, "num_heads", "n_groups", "expand, n_groups and state_size")
 }

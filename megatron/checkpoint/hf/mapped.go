@@ -65,11 +65,11 @@ func (s *Mapped) add(k Kind) (wrong []error) {
 			case !ok:
 				bad("%s: tensor %q is missing", s.info.Path, src.Name)
 			case !slices.Equal(shape, src.Shape):
-				bad("%s has the shape %v, but the model has the shape %v", k.Store.Where(src.Name), shape, src.Shape)
+				bad("%s has the shape %v, but the model requires the shape %v", k.Store.Where(src.Name), shape, src.Shape)
 			case checkpoint.Width(dtype) == 0 || !isFloat(dtype):
 				bad("%s is %s; weights must be F32, BF16, F16 or F64", k.Store.Where(src.Name), dtype)
 			case s.dtypes[name] != "" && s.dtypes[name] != dtype:
-				bad("%s is %s, but it is combined into %s with a tensor of type %s; write both in the same type", k.Store.Where(src.Name), dtype, r.global, s.dtypes[name])
+				bad("%s is %s, but it is a part of %s, whose first part is %s; write all parts in the same type", k.Store.Where(src.Name), dtype, r.global, s.dtypes[name])
 			}
 			s.dtypes[name] = dtype
 		}
@@ -101,7 +101,7 @@ func (s *Mapped) ReadWatched(name string, box mpu.Piece, dst []byte, see func(ra
 	kind, global := s.split(name)
 	dtype, ok := s.dtypes[name]
 	if !ok {
-		return exitcode.Errorf(exitcode.Internal, "%s has no tensor %q", s.info.Path, name)
+		return exitcode.Errorf(exitcode.Internal, "internal error: %s has no tensor %q; report this with the command line", s.info.Path, name)
 	}
 	return s.mapping.Gather(dst, global, box.From, box.Size, checkpoint.Width(dtype), func(name string, dst []byte, at int64) error {
 		if err := kind.ReadAt(name, dst, at); err != nil {

@@ -118,7 +118,7 @@ func (q *mxfp4) ReadAt(name string, dst []byte, at int64) error {
 	}
 	width := checkpoint.Width(info.DType)
 	if at%width != 0 || int64(len(dst))%width != 0 || at < 0 || at+int64(len(dst)) > info.Bytes {
-		return exitcode.Errorf(exitcode.Internal, "tensor %q: %d bytes from byte %d do not contain complete elements of type %s", name, len(dst), at, info.DType)
+		return exitcode.Errorf(exitcode.Internal, "internal error: tensor %q: %d bytes from byte %d do not contain complete elements of type %s; report this with the command line", name, len(dst), at, info.DType)
 	}
 	from, to := at/width, (at+int64(len(dst)))/width
 	if from == to {
@@ -136,7 +136,7 @@ func (q *mxfp4) ReadAt(name string, dst []byte, at int64) error {
 	values := make([]float32, (last-first)*mxfp4Group)
 	for i, exponent := range exponents {
 		if exponent == 255 {
-			return exitcode.Errorf(exitcode.BadData, "%s: tensor %q: exponent %d is 255, which is not a number", q.Where(name), name+mxfp4Scales, first+int64(i))
+			return exitcode.Errorf(exitcode.BadData, "%s: tensor %q: exponent %d is 255, the code of NaN", q.Where(name), name+mxfp4Scales, first+int64(i))
 		}
 		group, scale := values[i*mxfp4Group:][:mxfp4Group], float32(safetensors.FromE8M0(exponent))
 		for k, code := range codes[i*mxfp4Group/2:][:mxfp4Group/2] {

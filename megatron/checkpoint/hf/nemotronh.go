@@ -25,7 +25,7 @@ func (c *reading) nemotronH(f *fields) {
 	c.shape(f, false)
 	m.Position, m.Sublayers = spec.PositionNone, layers.Sublayers
 	if m.Activation = c.activation("mlp_hidden_act", f.MLPAct, "relu2", false); m.Gated() {
-		c.fail("mlp_hidden_act %s is not supported: transformers' class has no gate", text(f.MLPAct))
+		c.fail("mlp_hidden_act %s is not supported: the MLPs of transformers' class have no gate", text(f.MLPAct))
 	}
 	if act := text(f.ScanAct); act != "" && act != "silu" {
 		c.fail("mamba_hidden_act %q is not supported; it must be silu", act)

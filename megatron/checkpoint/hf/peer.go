@@ -288,13 +288,15 @@ func (p peer) tensors(files *safetensors.Folder) (list []error) {
 	}
 	for _, name := range files.Names() {
 		info, _ := files.Info(name)
-		if shape, ok := want[name]; !ok || !slices.Equal(shape, info.Shape) {
-			list = append(list, fmt.Errorf("tensor %q is %v in the files, but %v in transformers", name, info.Shape, shape))
+		if shape, ok := want[name]; !ok {
+			list = append(list, fmt.Errorf("tensor %q of the files is not in transformers' model", name))
+		} else if !slices.Equal(shape, info.Shape) {
+			list = append(list, fmt.Errorf("tensor %q has the shape %v in the files, but %v in transformers' model", name, info.Shape, shape))
 		}
 		delete(want, name)
 	}
 	for name := range want {
-		list = append(list, fmt.Errorf("tensor %q is missing", name))
+		list = append(list, fmt.Errorf("tensor %q of transformers' model is not in the files", name))
 	}
 	slices.SortFunc(list, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return list

@@ -150,7 +150,7 @@ func (c *reading) rotary(f *fields) {
 func (c *reading) byType(r *rope) (full, sliding *rope) {
 	full, sliding = r.byType["full_attention"], r.byType["sliding_attention"]
 	if full == nil || sliding == nil || len(r.byType) != 2 {
-		c.fail("the rotary parameters differ by layer type; only the tables full_attention and sliding_attention are supported")
+		c.fail("the rotary parameters have tables for the layer types %s; they must have exactly two tables, full_attention and sliding_attention", strings.Join(r.types, ", "))
 	}
 	return full, sliding
 }
@@ -178,7 +178,7 @@ func (c *reading) partialRotary(factor float64) {
 	if slices.Contains(turnsPart, c.Family) {
 		m.RotaryPercent = factor
 		if n := m.RotaryDims(); n < 2 || n%2 != 0 || factor > 1 {
-			c.fail("partial_rotary_factor %v rotates %d of a head's %d channels; the number must be even", factor, n, m.KVChannels)
+			c.fail("partial_rotary_factor %v rotates %d of a head's %d channels; the number must be even, and from 2 to %d", factor, n, m.KVChannels, m.KVChannels)
 			return
 		}
 		c.checkRule()

@@ -87,7 +87,7 @@ func (t *Torch) open(name string, must []string) error {
 	}
 	for _, name := range must {
 		if t.from[name] != f {
-			return exitcode.Errorf(exitcode.BadData, "%s does not have tensor %q", f.Name, name)
+			return exitcode.Errorf(exitcode.BadData, "%s does not contain tensor %q, although the index of the weights lists it there", f.Name, name)
 		}
 	}
 	return nil
@@ -98,8 +98,11 @@ func (t *Torch) Add(f *pickle.File, dict *pickle.Dict, as func(name string) stri
 	for _, p := range dict.Pairs {
 		key, ok := p.Key.(string)
 		tensor, isTensor := p.Value.(*pickle.Tensor)
-		if !ok || !isTensor {
-			return exitcode.Errorf(exitcode.BadData, "%s: entry %v has type %s; it must be a tensor with a name", f.Name, p.Key, pickle.TypeName(p.Value))
+		if !ok {
+			return exitcode.Errorf(exitcode.BadData, "%s: a key of the dict of tensors has type %s; it must be a string", f.Name, pickle.TypeName(p.Key))
+		}
+		if !isTensor {
+			return exitcode.Errorf(exitcode.BadData, "%s: entry %q has type %s; it must be a tensor", f.Name, key, pickle.TypeName(p.Value))
 		}
 		name := as(key)
 		if name == "" {
@@ -133,7 +136,7 @@ func (t *Torch) ReadAt(name string, dst []byte, at int64) error {
 		return exitcode.Errorf(exitcode.BadData, "%s has no tensor %q", t.dir, name)
 	}
 	if at < 0 || at+int64(len(dst)) > v.Bytes() {
-		return exitcode.Errorf(exitcode.Internal, "%s: bytes %d to %d are outside its %d bytes", t.where(name), at, at+int64(len(dst)), v.Bytes())
+		return exitcode.Errorf(exitcode.Internal, "internal error: %s: bytes %d to %d are outside its %d bytes; report this with the command line", t.where(name), at, at+int64(len(dst)), v.Bytes())
 	}
 	if v.Contiguous() {
 		return t.say(name, v.ReadAt(dst, at))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 )
@@ -125,7 +126,7 @@ func (a *attentionTypes) UnmarshalJSON(text []byte) error {
 	var pair []json.RawMessage
 	err := json.Unmarshal(text, &pair)
 	if err == nil && len(pair) != 2 {
-		err = errors.New("an entry of attention_types is not a list of kinds and a number")
+		err = fmt.Errorf("attention_types: the entry %.80s is not of the form [[\"global\", \"local\"], N]", text)
 	}
 	if err != nil || bytes.Equal(bytes.TrimSpace(text), []byte("null")) {
 		return err

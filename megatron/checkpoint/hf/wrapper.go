@@ -31,8 +31,11 @@ func textConfig(raw []byte) (text []byte, wrapped bool, err error) {
 	if json.Unmarshal(raw, &outer) != nil || json.Unmarshal(outer["model_type"], &kind) != nil || wrappers[kind] == nil {
 		return raw, false, nil // ParseConfig says what is wrong
 	}
+	if outer["text_config"] == nil {
+		return nil, false, fmt.Errorf("text_config is missing; a %s model must have it", kind)
+	}
 	if err := json.Unmarshal(outer["text_config"], &inner); err != nil || inner == nil {
-		return nil, false, fmt.Errorf("text_config of a %s model is missing or not an object", kind)
+		return nil, false, fmt.Errorf("text_config is %.40s; it must be an object", outer["text_config"])
 	}
 	named := wrappers[kind][0]
 	if name, given := inner["model_type"]; given && (json.Unmarshal(name, &named) != nil || !slices.Contains(wrappers[kind], named)) {
@@ -45,7 +48,7 @@ func textConfig(raw []byte) (text []byte, wrapped bool, err error) {
 			continue
 		}
 		if other, both := inner[key]; both && string(other) != string(value) {
-			return nil, false, fmt.Errorf("%s differs in text_config and outside it; make them equal", key)
+			return nil, false, fmt.Errorf("%s has different values in text_config and outside text_config; make them equal", key)
 		}
 		inner[key] = value
 	}

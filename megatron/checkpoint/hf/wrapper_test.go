@@ -177,12 +177,12 @@ func TestTextPartsOfModelsThatTakeImages(t *testing.T) {
 // Claim: what such a config.json leaves open is refused.
 func TestTextPartsRefuse(t *testing.T) {
 	for want, change := range map[string]func(outer, text map[string]any){
-		"text_config of a qwen3_5 model":                                             func(outer, _ map[string]any) { delete(outer, "text_config") },
+		"text_config is missing; a qwen3_5 model must have it":                       func(outer, _ map[string]any) { delete(outer, "text_config") },
 		`has the model_type "llama", but in a qwen3_5 model it must be qwen3_5_text`: func(_, text map[string]any) { text["model_type"] = "llama" },
-		"tie_word_embeddings differs":                                                func(outer, text map[string]any) { outer["tie_word_embeddings"] = text["tie_word_embeddings"] != true },
-		"attn_output_gate":                                                           func(_, text map[string]any) { text["attn_output_gate"] = false },
-		"secret_gate":                                                                func(_, text map[string]any) { text["secret_gate"] = 2 },
-		"mlp_only_layers":                                                            func(_, text map[string]any) { text["mlp_only_layers"] = []int{0} },
+		"tie_word_embeddings has different values":                                   func(outer, text map[string]any) { outer["tie_word_embeddings"] = text["tie_word_embeddings"] != true },
+		"attn_output_gate": func(_, text map[string]any) { text["attn_output_gate"] = false },
+		"secret_gate":      func(_, text map[string]any) { text["secret_gate"] = 2 },
+		"mlp_only_layers":  func(_, text map[string]any) { text["mlp_only_layers"] = []int{0} },
 	} {
 		dir := caseFolder(t, ownCases, "qwen3-5")
 		wrap(t, dir, "model.language_model.%s", false, change)
@@ -259,7 +259,7 @@ func TestGemma4(t *testing.T) {
 // Claim: files of Gemma 4's smaller models may have keys and values in layers that read those of others; these are left
 // out, and the notes say so. Other tensors there are refused.
 func TestGemma4SharedKeys(t *testing.T) {
-	for name, says := range map[string]string{"model.layers.3.self_attn.k_proj.weight": "", "model.layers.2.self_attn.k_norm.weight": "", "model.layers.3.self_attn.kv_proj.weight": "is not part of the model of"} {
+	for name, says := range map[string]string{"model.layers.3.self_attn.k_proj.weight": "", "model.layers.2.self_attn.k_norm.weight": "", "model.layers.3.self_attn.kv_proj.weight": "is not part of the model that"} {
 		dir := caseFolder(t, ownCases, "gemma4-small")
 		added := damaged(t, dir, func(info *safetensors.Info, raw []byte) (*safetensors.Info, []byte) {
 			if info.Name == "model.norm.weight" { // it is of the right length, whatever its name

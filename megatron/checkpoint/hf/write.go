@@ -125,7 +125,7 @@ func Plan(src checkpoint.Source, mp *Mapping) (infos []safetensors.Info, notes [
 		case !ok:
 			wrong = append(wrong, fmt.Errorf("tensor %q is missing", r.global))
 		case !slices.Equal(t.Shape, r.shape):
-			wrong = append(wrong, fmt.Errorf("tensor %q has the shape %v, but the model has the shape %v", r.global, t.Shape, r.shape))
+			wrong = append(wrong, fmt.Errorf("tensor %q has the shape %v, but the model requires the shape %v", r.global, t.Shape, r.shape))
 		case !checkpoint.IsFloat(t.DType):
 			wrong = append(wrong, fmt.Errorf("tensor %q is %s, which is not a float type", r.global, t.DType))
 		}
@@ -355,7 +355,7 @@ func (v *values) Read(name string, box mpu.Piece, dst []byte) error {
 	}
 	at = box.From[0] * row
 	if int64(len(all)) < at+box.Len() {
-		return exitcode.Errorf(exitcode.Internal, "tensor %q has %d elements, but elements up to %d were requested", name, len(all), at+box.Len())
+		return exitcode.Errorf(exitcode.Internal, "internal error: tensor %q has %d elements, but elements up to %d were requested; report this with the command line", name, len(all), at+box.Len())
 	}
 	_, _ = safetensors.Encode(dst[:0], "F32", all[at:at+box.Len()]) // F32 is known
 	return nil
