@@ -317,7 +317,7 @@ func (p *parser) deriveEvalBatch(dp int) {
 func (p *parser) deriveLength() {
 	o := &p.Optimizer
 	noLength := p.TrainIters == 0 && p.TrainSamples == 0 && !p.SkipTrain
-	p.need(noLength, "train-iters train-samples", "the length of the training, in steps or by --train-samples, at least 1")
+	p.need(noLength, "train-iters train-samples", "the number of steps, at least 1, or give --train-samples")
 	if p.TrainIters > 0 && p.TrainSamples > 0 {
 		p.clash("train-iters train-samples", "--train-iters cannot be combined with --train-samples; give one")
 	}
@@ -581,7 +581,7 @@ func (p *parser) deriveData() {
 		p.clash("split data-path", "--split cannot be combined with data that is given per split, since --split divides the data of --data-path; leave --split out")
 	}
 	if strings.ContainsFunc(d.Split, func(c rune) bool { return !strings.ContainsRune("0123456789., /'\"[]()", c) }) {
-		p.clash("split", "--split must be one to three numbers, as in 969,30,1 (the relative sizes of training, validation and test), not %s", d.Split)
+		p.clash("split", "--split %s: write one to three numbers, the relative sizes of training, validation and test, as in 969,30,1", d.Split)
 	}
 	if d.Split == "" && (len(d.DataPath) > 0 || d.DataArgsPath != "") {
 		d.Split = "969,30,1"

@@ -24,7 +24,7 @@ func (p *parser) deriveDelta() {
 		p.clash("linear-attention-freq", "--linear-attention-freq %s: %v", cmp.Or(r.DeltaFreq, `""`), err)
 	}
 	if tp, cp := max(1, p.Layout.TP), max(1, p.Layout.CP); cp > 1 && d.KeyHeads%tp == 0 && d.KeyHeads/tp%cp != 0 {
-		p.clash("linear-num-key-heads context-parallel-size", "--context-parallel-size %d must divide the %d key heads of gated delta nets on a rank, because context-parallel ranks exchange these heads; use another size", cp, d.KeyHeads/tp)
+		p.clash("linear-num-key-heads context-parallel-size", "--context-parallel-size %d must divide the %d key heads that a tensor-parallel rank has in each gated delta net, because context-parallel ranks exchange these heads; use another size", cp, d.KeyHeads/tp)
 	}
 	if f := p.Checkpoint.Format; f == "torch" || f == "torch_dist" {
 		p.clash("experimental-attention-variant ckpt-format", "--ckpt-format %s cannot store gated delta nets; leave --ckpt-format out (`monotron convert --to hf` writes the result as a Hugging Face folder)", f)
@@ -44,7 +44,7 @@ func (p *parser) deriveConv() {
 	case err != nil:
 		p.clash("short-conv-freq", "--short-conv-freq %s: %v", r.ConvFreq, err)
 	case m.LinearBias:
-		p.clash("short-conv-freq disable-bias-linear", "--short-conv-freq needs --disable-bias-linear, as projections of short convolutions have no biases")
+		p.clash("short-conv-freq disable-bias-linear", "--short-conv-freq needs --disable-bias-linear, because projections of short convolutions have no biases")
 	case m.Delta != nil || m.Latent != nil:
 		p.clash("short-conv-freq experimental-attention-variant multi-latent-attention", "--short-conv-freq cannot be combined with --experimental-attention-variant or --multi-latent-attention; leave these out")
 	}

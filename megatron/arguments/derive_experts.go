@@ -42,10 +42,10 @@ func (p *parser) checkRouter(e *spec.Experts) {
 		p.clash("moe-layer-freq", "--moe-layer-freq %s gives experts to none of the %d layers, although --num-experts is %d; change one of the flags", p.Raw.LayerFreq, p.Model.NumLayers, e.Num)
 	}
 	if e.SharedFFN > 0 && p.Model.LinearBias {
-		p.clash("moe-shared-expert-intermediate-size disable-bias-linear", "--moe-shared-expert-intermediate-size needs --disable-bias-linear, as shared experts have no biases")
+		p.clash("moe-shared-expert-intermediate-size disable-bias-linear", "--moe-shared-expert-intermediate-size needs --disable-bias-linear, because shared experts have no biases")
 	}
 	if e.LatentSize > 0 && p.Model.LinearBias {
-		p.clash("moe-latent-size disable-bias-linear", "--moe-latent-size needs --disable-bias-linear, as projections around experts have no biases")
+		p.clash("moe-latent-size disable-bias-linear", "--moe-latent-size needs --disable-bias-linear, because projections around experts have no biases")
 	}
 	if e.LatentSize > 0 && p.Model.ParallelMLP {
 		p.clash("moe-latent-size moe-parallel-mlp", "--moe-latent-size cannot be combined with --moe-parallel-mlp; leave one out")
@@ -221,7 +221,7 @@ func (l *listReader) product(depth int) []int {
 	for l.err == nil && l.take("*") {
 		times := l.number()
 		if times*max(1, len(list)) > 100000 {
-			l.fail("the list is too long")
+			l.fail("the list has more than 100000 entries")
 			return nil
 		}
 		list = slices.Repeat(list, max(0, times))
@@ -233,7 +233,7 @@ func (l *listReader) factor(depth int) []int {
 	var list []int
 	switch {
 	case depth > 16:
-		l.fail("brackets are nested too deeply")
+		l.fail("parentheses are nested more than 16 deep")
 	case l.take("("):
 		list = l.sum(depth + 1)
 		if !l.take(")") {
@@ -276,7 +276,7 @@ func windowLeft(text string) (int, error) {
 	case !ok || err1 != nil || err2 != nil || l < -1:
 		return -1, fmt.Errorf("must be LEFT,RIGHT, as in 4096,0")
 	case r != 0 && r != -1:
-		return -1, fmt.Errorf("RIGHT must be 0, as attention is causal")
+		return -1, fmt.Errorf("RIGHT must be 0, because attention is causal")
 	}
 	return l, nil
 }

@@ -14,8 +14,11 @@ func (p *parser) deriveFP8() {
 		p.clash("fp8-format fp16", "--fp8-format cannot be combined with --fp16; use --bf16")
 	}
 	// Models and runs whose products keep their operands.
-	if m.Experts != nil && (p.FP8.Recipe != "delayed" || m.Experts.LatentSize > 0) {
-		p.clash("fp8-format fp8-recipe num-experts moe-latent-size", "--fp8-format can be combined with experts only with --fp8-recipe delayed, and not with --moe-latent-size; leave --fp8-format out, or give --fp8-recipe delayed")
+	if m.Experts != nil && p.FP8.Recipe != "delayed" {
+		p.clash("fp8-format fp8-recipe num-experts", "--fp8-recipe %s cannot be combined with --num-experts; use --fp8-recipe delayed", p.FP8.Recipe)
+	}
+	if m.Experts != nil && m.Experts.LatentSize > 0 {
+		p.clash("fp8-format moe-latent-size", "--fp8-format cannot be combined with --moe-latent-size; leave --fp8-format out")
 	}
 	if m.Delta != nil || m.Conv != nil || m.Full != nil || m.KVShared > 0 || m.PerLayerInput > 0 {
 		p.clash("fp8-format experimental-attention-variant short-conv-freq full-attention-kv-channels",

@@ -47,7 +47,7 @@ func (p *parser) latentRule(l *spec.Latent) {
 	case err != nil:
 		p.clash("rope-parameters", "--rope-parameters %s: %v", p.Model.RopeRule, err)
 	case !l.Yarn || r.Type != spec.RopeYarn || r.Theta != 0 || r.AttentionFactor != nil || r.Truncate != nil || r.MScale != nil || r.MScaleAllDim != nil:
-		p.clash("rope-parameters multi-latent-attention", "with --multi-latent-attention, --rope-parameters can only give rope_type yarn with factor, original_max_position_embeddings, beta_fast and beta_slow; use --rotary-base, --mscale and --mscale-all-dim for other numbers, and --rope-type yarn")
+		p.clash("rope-parameters multi-latent-attention", "with --multi-latent-attention, --rope-parameters needs --rope-type yarn and accepts only rope_type yarn, factor, original_max_position_embeddings, beta_fast and beta_slow; use --rotary-base, --mscale and --mscale-all-dim for the other parameters")
 	default:
 		l.Factor, l.OriginalMax = *r.Factor, r.OriginalMax
 		if r.BetaFast != nil {

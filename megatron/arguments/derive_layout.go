@@ -280,13 +280,13 @@ func (p *parser) checkHeads(kind string, heads int) {
 	if all == 0 || groups%heads == 0 {
 		return
 	}
-	what := fmt.Sprintf("--num-attention-heads %d", all)
+	what, flag := "heads", "--num-attention-heads"
 	if all != p.Model.NumAttentionHeads {
-		what = fmt.Sprintf("the %d groups of --num-query-groups", all)
+		what, flag = "query groups", "--num-query-groups"
 	}
 	p.clash("cp-comm-type num-query-groups num-attention-heads context-parallel-size hierarchical-context-parallel-sizes",
-		"--cp-comm-type %s: %d ranks exchange heads, but cannot share %s evenly, since each of %d tensor-parallel ranks has %d of them: use %s--cp-comm-type p2p or all_gather",
-		kind, heads, what, tp, groups, p.fittingHierarchy(kind, groups))
+		"--cp-comm-type %s: %d ranks exchange heads, but %[2]d does not divide the %d %s of each tensor-parallel rank (%s %d, tensor %d): use %s--cp-comm-type p2p or all_gather",
+		kind, heads, groups, what, flag, all, tp, p.fittingHierarchy(kind, groups))
 }
 
 // fittingHierarchy are the sizes of a2a+p2p that give each rank complete query groups, as flags to use

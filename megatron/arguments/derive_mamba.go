@@ -35,7 +35,7 @@ func (p *parser) mambaClashes(s *spec.Mamba) {
 	m, flag := &p.Model, p.Raw.listed()
 	switch {
 	case m.LinearBias:
-		p.clash(flag+" disable-bias-linear", "--%s needs --disable-bias-linear, as projections of state-space scans have no biases", flag)
+		p.clash(flag+" disable-bias-linear", "--%s needs --disable-bias-linear, because projections of state-space scans have no biases", flag)
 	case m.Normalization != spec.RMSNorm:
 		p.clash(flag+" normalization", "--%s needs --normalization RMSNorm", flag)
 	case p.Raw.HybridPattern == "" && (m.Delta != nil || m.Conv != nil || m.Latent != nil):

@@ -35,7 +35,7 @@ func TestOptimizersWithOtherFlags(t *testing.T) {
 		fp8 + "--fp8-recipe tensorwise --world-size 4 --tensor-model-parallel-size 4 --group-query-attention --num-query-groups 2": "use --tensor-model-parallel-size 2",
 		"--fp8-format e5m2": "--fp8-format",
 		"--fp8-format hybrid --fp8-recipe blockwise --fp16": "--fp8-format cannot be combined with --fp16",
-		fp8 + "--num-experts 4 --moe-router-topk 2":         "only with --fp8-recipe delayed",
+		fp8 + "--num-experts 4 --moe-router-topk 2":         "use --fp8-recipe delayed",
 		blocks + "--position-embedding-type rope --multi-latent-attention --world-size 2 --tensor-model-parallel-size 2 --sequence-parallel --mtp-num-layers 1":                                             "",
 		blocks + "--fp8-recipe mxfp8 --position-embedding-type rope --seq-length 384 --multi-latent-attention --world-size 16 --tensor-model-parallel-size 8 --context-parallel-size 2 --sequence-parallel": "tokens; use --tensor-model-parallel-size 2",
 		fp8 + "--lora-rank 4": "--fp8-format cannot be combined with adapters",

@@ -186,7 +186,7 @@ func TestContextProblemsTogether(t *testing.T) {
 		t.Fatalf("code %d, %v", exitcode.CodeOf(err), err)
 	}
 	for _, want := range []string{"5 problems:", "use --seq-length 56 or 64", "one per layer (4), but has 3", "--cp-zigzag-per-document needs --reset-attention-mask",
-		"use --hierarchical-context-parallel-sizes 2 2", "--num-attention-heads 6 evenly, since each of 1 tensor-parallel ranks has 6 of them: use --cp-comm-type a2a+p2p with --hierarchical-context-parallel-sizes 2 2, or --cp-comm-type p2p or all_gather"} {
+		"use --hierarchical-context-parallel-sizes 2 2", "does not divide the 6 heads of each tensor-parallel rank (--num-attention-heads 6, tensor 1): use --cp-comm-type a2a+p2p with --hierarchical-context-parallel-sizes 2 2, or --cp-comm-type p2p or all_gather"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the list lacks %q:\n%v", want, err)
 		}
@@ -232,7 +232,7 @@ func TestImpossibleCombinations(t *testing.T) {
 		{"--seq-length 2000000000 --max-position-embeddings 2000000000 --micro-batch-size 2000000000 --global-batch-size 2000000000", "no machine can store that"},
 		{"--seq-length 1", "--seq-length must be from 2 to 2147483647, not 1"},
 		{"--world-size 0", "--world-size must be from 1 to 100000, not 0"},
-		{"--split -1,50,51", "must be one to three numbers"},
+		{"--split -1,50,51", "--split -1,50,51: write one to three numbers"},
 		{"--step-batch-size-schedule 0:2,1K:3", "the global batch size 3 (from sample"},
 		{"--rotary-percent 0.1 --position-embedding-type rope", "the number of rotated channels must be even"},
 		{"--no-rope-freq 3", "does not divide --num-layers 4"},
@@ -280,8 +280,8 @@ func TestLayoutChecks(t *testing.T) {
 		{"--tensor-model-parallel-size 3 --world-size 3 --num-attention-heads 8", "--tensor-model-parallel-size 3 must divide the 8 attention heads of the model; use --tensor-model-parallel-size 2 or 4"},
 		{"--num-distributed-optimizer-instances 4 --use-distributed-optimizer --world-size 6 --global-batch-size 24", "does not divide the 6 ranks that share gradients: use 3 or 6"},
 		{"--context-parallel-size 4 --world-size 8 --tensor-model-parallel-size 2 --sequence-parallel --seq-length 60", "--seq-length 60 is not a multiple of 8 (twice --context-parallel-size): use --seq-length 56 or 64"},
-		{"--context-parallel-size 8 --world-size 8 --cp-comm-type a2a", "8 ranks exchange heads, but cannot share --num-attention-heads 4 evenly, since each of 1 tensor-parallel ranks has 4 of them: use --cp-comm-type a2a+p2p with --hierarchical-context-parallel-sizes 2 4 or 4 2, or --cp-comm-type p2p or all_gather"},
-		{"--context-parallel-size 4 --world-size 4 --cp-comm-type a2a --group-query-attention --num-query-groups 2", "cannot share the 2 groups of --num-query-groups evenly, since each of 1 tensor-parallel ranks has 2 of them: use --cp-comm-type a2a+p2p with --hierarchical-context-parallel-sizes 2 2, or --cp-comm-type p2p or all_gather"},
+		{"--context-parallel-size 8 --world-size 8 --cp-comm-type a2a", "8 ranks exchange heads, but 8 does not divide the 4 heads of each tensor-parallel rank (--num-attention-heads 4, tensor 1): use --cp-comm-type a2a+p2p with --hierarchical-context-parallel-sizes 2 4 or 4 2, or --cp-comm-type p2p or all_gather"},
+		{"--context-parallel-size 4 --world-size 4 --cp-comm-type a2a --group-query-attention --num-query-groups 2", "4 does not divide the 2 query groups of each tensor-parallel rank (--num-query-groups 2, tensor 1): use --cp-comm-type a2a+p2p with --hierarchical-context-parallel-sizes 2 2, or --cp-comm-type p2p or all_gather"},
 		{"--context-parallel-size 4 --world-size 4 --cp-comm-type a2a+p2p", "needs the sizes of a2a and of p2p: use --hierarchical-context-parallel-sizes 2 2"},
 		{"--context-parallel-size 4 --world-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 4 2", "4 2 is 8, not --context-parallel-size 4: use --hierarchical-context-parallel-sizes 2 2"},
 		{"--context-parallel-size 2 --world-size 2 --cp-comm-type a2a+p2p", "2 ranks are not a product of two sizes above 1"},

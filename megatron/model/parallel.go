@@ -76,7 +76,7 @@ func (p Parallel) check(c *StageConfig) error {
 	case m.Delta != nil && (m.Delta.KeyHeads%tp != 0 || m.Delta.ValueHeads%m.Delta.KeyHeads != 0):
 		return bad("--linear-num-key-heads %d and --linear-num-value-heads %d", m.Delta.KeyHeads, m.Delta.ValueHeads)
 	case m.Delta != nil && m.Delta.KeyHeads/tp%size(p.Context) != 0:
-		return exitcode.Errorf(exitcode.Usage, "--context-parallel-size %d must divide the %d key heads of gated delta nets on a rank, because context-parallel ranks exchange these heads; use another size", size(p.Context), m.Delta.KeyHeads/tp)
+		return exitcode.Errorf(exitcode.Usage, "--context-parallel-size %d must divide the %d key heads that a tensor-parallel rank has in each gated delta net, because context-parallel ranks exchange these heads; use another size", size(p.Context), m.Delta.KeyHeads/tp)
 	case m.Conv != nil && m.HiddenSize%(tp*size(p.Context)) != 0:
 		return exitcode.Errorf(exitcode.Usage, "--hidden-size %d must be a multiple of --tensor-model-parallel-size %d x --context-parallel-size %d, since these ranks share the channels of convolutions; use other sizes", m.HiddenSize, tp, size(p.Context))
 	case m.Mamba != nil && m.Mamba.Uncut(tp, size(p.Context)) != "":
