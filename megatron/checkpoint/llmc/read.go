@@ -225,8 +225,11 @@ func (r *reader) state(l *layout, s *checkpoint.State) ([]hf.Kind, error) {
 		return nil, err
 	}
 	ranks := int64(h[2])
-	if h[1] != 1 || ranks < 1 || ranks > 1<<16 || h[3] != 0 || int64(h[10]) != s.Iteration {
-		return nil, exitcode.Errorf(exitcode.BadData, "%s has version %d and is the state of rank %d of %d at step %d; it must be the state of rank 0 at step %d", first, h[1], h[3], ranks, h[10], s.Iteration)
+	if h[1] != 1 {
+		return nil, exitcode.Errorf(exitcode.BadData, "%s has version %d; it must have version 1", first, h[1])
+	}
+	if ranks < 1 || ranks > 1<<16 || h[3] != 0 || int64(h[10]) != s.Iteration {
+		return nil, exitcode.Errorf(exitcode.BadData, "%s is the state of rank %d of %d at step %d; it must be the state of rank 0 at step %d", first, h[3], ranks, h[10], s.Iteration)
 	}
 	// Without its DONE file a checkpoint may be incomplete.
 	done := filepath.Join(filepath.Dir(r.path), doneName(s.Iteration))
@@ -251,7 +254,7 @@ func (r *reader) state(l *layout, s *checkpoint.State) ([]hf.Kind, error) {
 			return nil, exitcode.With(exitcode.IO, err)
 		}
 		if st.Size() < headerBytes+4*share*int64(len(prefixes)) {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s has %d bytes, which do not match %d arrays of %d f32 values: the file is truncated, or from another model", f.Name(), st.Size(), len(prefixes), share)
+			return nil, exitcode.Errorf(exitcode.BadData, "%s has %d bytes, too few for a header and %d arrays of %d f32 values: the file is truncated, or from another model", f.Name(), st.Size(), len(prefixes), share)
 		}
 	}
 	// Each array is a store of its own over the files.

@@ -93,11 +93,11 @@ func oneType(infos []safetensors.Info) (string, error) {
 	dtype := infos[0].DType
 	for _, info := range infos {
 		if info.DType != dtype {
-			return "", exitcode.Errorf(exitcode.Usage, "llm.c stores values of one type, but these are %s and %s; choose one with --dtype", dtype, info.DType)
+			return "", exitcode.Errorf(exitcode.Usage, "llm.c stores values of one type, but the values to be stored are %s and %s; choose one with --dtype", dtype, info.DType)
 		}
 	}
 	if dtype != "F32" && dtype != "BF16" {
-		return "", exitcode.Errorf(exitcode.Usage, "llm.c stores f32 or bf16 values, but these are %s; choose one with --dtype", dtype)
+		return "", exitcode.Errorf(exitcode.Usage, "llm.c stores f32 or bf16 values, but the values to be stored are %s; choose f32 or bf16 with --dtype", dtype)
 	}
 	return dtype, nil
 }

@@ -237,8 +237,12 @@ func (a Args) typed() error {
 		if slices.Contains(numbers, name) {
 			continue
 		}
-		if n, ok := pickle.Int(v); !ok || n < math.MinInt32 || n > math.MaxInt32 || slices.Contains(sizes, name) && (n < 1 || n > most) {
-			return fmt.Errorf("args.%s is %s, which is not a valid count", name, shown(v))
+		least, limit := int64(math.MinInt32), int64(math.MaxInt32)
+		if slices.Contains(sizes, name) {
+			least, limit = 1, most
+		}
+		if n, ok := pickle.Int(v); !ok || n < least || n > limit {
+			return fmt.Errorf("args.%s is %s; it must be an integer from %d to %d", name, shown(v), least, limit)
 		}
 	}
 	return nil
@@ -395,7 +399,7 @@ func FromJSON(text json.RawMessage) (Args, error) {
 	d.UseNumber()
 	var all map[string]any
 	if err := d.Decode(&all); err != nil {
-		return a, exitcode.Errorf(exitcode.BadData, "Megatron's arguments stored in the checkpoint: %w", err)
+		return a, exitcode.Errorf(exitcode.BadData, "Megatron's arguments in the checkpoint cannot be read: %w", err)
 	}
 	names := make([]string, 0, len(all))
 	for name := range all {

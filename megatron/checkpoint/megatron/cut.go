@@ -75,7 +75,7 @@ func cutRows(name string, shape []int64, parts, rank, stretches int64) (Cut, err
 
 func cutColumns(name string, shape []int64, parts, rank int64) (Cut, error) {
 	if len(shape) != 2 || shape[1]%parts != 0 {
-		return Cut{}, fmt.Errorf("the columns of %s %v cannot be divided evenly among %d ranks", name, shape, parts)
+		return Cut{}, fmt.Errorf("the columns of %s, of shape %v, cannot be divided evenly among %d ranks", name, shape, parts)
 	}
 	n := shape[1] / parts
 	return Cut{Shape: []int64{shape[0], n}, Pieces: []mpu.Piece{{From: []int64{0, n * rank}, Size: []int64{shape[0], n}}}}, nil

@@ -64,8 +64,11 @@ func Check(m *spec.Model, l checkpoint.Layout) error {
 	if text := m.UncutHeads(l.TP); text != "" {
 		return exitcode.Errorf(exitcode.Usage, "%s", text)
 	}
-	if l.EP > 1 && (m.Experts == nil || m.Experts.Num%l.EP != 0) {
-		return bad("--expert-model-parallel-size %d must divide the number of experts", l.EP)
+	if l.EP > 1 && m.Experts == nil {
+		return bad("--expert-model-parallel-size is %d, but the model has no experts", l.EP)
+	}
+	if l.EP > 1 && m.Experts.Num%l.EP != 0 {
+		return bad("--expert-model-parallel-size %d does not divide the %d experts", l.EP, m.Experts.Num)
 	}
 	if _, err := Stages(m, l); err != nil {
 		return bad("%v", err)
@@ -108,7 +111,7 @@ func stageCounts(layers int, l checkpoint.Layout) ([]int, error) {
 			sum += n
 		}
 		if len(l.StageLayers) != l.PP || sum != layers {
-			return nil, fmt.Errorf("stages of %v layers do not match %d layers on %d stages", l.StageLayers, layers, l.PP)
+			return nil, fmt.Errorf("the numbers of layers per stage are %v; there must be %d numbers with the sum %d", l.StageLayers, l.PP, layers)
 		}
 		return l.StageLayers, nil
 	}
@@ -120,7 +123,10 @@ func stageCounts(layers int, l checkpoint.Layout) ([]int, error) {
 			rest -= n
 		}
 	}
-	if even < 0 || rest < 0 || even > 0 && rest%even != 0 || even == 0 && rest != 0 {
+	if even < 0 || rest < 0 {
+		return nil, fmt.Errorf("the first stage has %d layers and the last has %d, too many for %d layers on %d stages", l.FirstStage, l.LastStage, layers, l.PP)
+	}
+	if even > 0 && rest%even != 0 || even == 0 && rest != 0 {
 		return nil, fmt.Errorf("%d layers cannot be divided evenly among %d stages", rest, even)
 	}
 	counts := make([]int, l.PP)

@@ -61,7 +61,7 @@ func ReadScaler(v pickle.Value) (json.RawMessage, error) {
 			continue
 		}
 		if t.DType != "F32" || t.Len() != 1 {
-			return nil, fmt.Errorf("grad_scaler contains a tensor %s%v; tensors in it must have one element", t.DType, t.Shape)
+			return nil, fmt.Errorf("grad_scaler contains a tensor %s%v; tensors in it must be F32 with one element", t.DType, t.Shape)
 		}
 		raw, err := t.Read()
 		if err != nil {
@@ -196,7 +196,7 @@ func NewTarget(src checkpoint.Source, o checkpoint.WriteOptions, precision strin
 	}
 	if text := state.Extra[checkpoint.ExtraAdamSteps]; len(text) > 0 {
 		if err := json.Unmarshal(text, &t.Steps); err != nil {
-			return nil, exitcode.Errorf(exitcode.BadData, "%s: the count of optimizer steps: %w", info.Path, err)
+			return nil, exitcode.Errorf(exitcode.BadData, "%s: the count of optimizer steps cannot be read: %w", info.Path, err)
 		}
 	}
 	// The padded vocabulary depends on the tensor-parallel size, other arguments on both.

@@ -142,7 +142,7 @@ func (s *segment) content() (data []byte, a *about, err error) {
 		return nil, nil, err
 	}
 	if a.State.Iteration != int64(s.word(24)) {
-		return nil, nil, fmt.Errorf("the shard names two different iterations")
+		return nil, nil, fmt.Errorf("the shard has two different iteration numbers")
 	}
 	return data, a, nil
 }

@@ -101,11 +101,11 @@ func TestRefuses(t *testing.T) {
 		return pickle.NewDict("n_layer", int64(1), "n_head", heads, "n_embd", int64(8), "block_size", int64(4), "vocab_size", int64(10), "bias", true)
 	}
 	for says, root := range map[string]pickle.Value{
-		"of type list":                           &pickle.List{},
-		`"model_args"`:                           pickle.NewDict("model", pickle.NewDict()),
-		"n_head 3":                               pickle.NewDict("model", pickle.NewDict(), "model_args", args(3)),
-		"missing":                                pickle.NewDict("model", pickle.NewDict(), "model_args", args(2)),
-		"is not part of the model of model_args": pickle.NewDict("model", pickle.NewDict("odd", scalar(1)), "model_args", args(2)),
+		"of type list": &pickle.List{},
+		`"model_args"`: pickle.NewDict("model", pickle.NewDict()),
+		"n_head 3":     pickle.NewDict("model", pickle.NewDict(), "model_args", args(3)),
+		"missing":      pickle.NewDict("model", pickle.NewDict(), "model_args", args(2)),
+		"is not part of the model that model_args describes": pickle.NewDict("model", pickle.NewDict("odd", scalar(1)), "model_args", args(2)),
 	} {
 		path := filepath.Join(t.TempDir(), "ckpt.pt")
 		f, err := os.Create(path)

@@ -69,11 +69,11 @@ func (r *reader) open(o checkpoint.OpenOptions) (checkpoint.Source, error) {
 	state := checkpoint.State{}
 	if v, ok := root.Get("iter_num"); ok {
 		if state.Iteration, ok = pickle.Int(v); !ok || state.Iteration < 0 {
-			return nil, r.bad("iter_num is not a valid count")
+			return nil, r.bad("iter_num is %v; it must be an integer of 0 or more", v)
 		}
 	}
 	if o.Step >= 0 && o.Step != state.Iteration {
-		return nil, exitcode.Errorf(exitcode.NoInput, "%s is from iteration %d, not from iteration %d", r.path, state.Iteration, o.Step)
+		return nil, exitcode.Errorf(exitcode.NoInput, "%s is from iteration %d, but iteration %d was requested", r.path, state.Iteration, o.Step)
 	}
 	// Names are GPT-2's, with linear weights not transposed.
 	mp, err := hf.NewLinearMapping(m)
@@ -103,9 +103,12 @@ func plain(name string) string { return strings.TrimPrefix(name, compiled) }
 
 func (r *reader) dict(key string) (*pickle.Dict, error) {
 	v, ok := r.root.Get(key)
-	d, isDict := v.(*pickle.Dict)
-	if !ok || !isDict {
-		return nil, r.bad("%q is missing or not a dict, so this is not a nanoGPT checkpoint", key)
+	if !ok {
+		return nil, r.bad("%q is missing, so this is not a nanoGPT checkpoint", key)
+	}
+	d, ok := v.(*pickle.Dict)
+	if !ok {
+		return nil, r.bad("%q has type %s, not dict, so this is not a nanoGPT checkpoint", key, pickle.TypeName(v))
 	}
 	return d, nil
 }
@@ -120,9 +123,13 @@ func (r *reader) model() (*spec.Model, error) {
 	size := func(key string) int {
 		v, _ := args.Get(key)
 		n, ok := pickle.Int(v)
-		if !ok || n < 1 || n > 1<<24 || key == "n_layer" && n > 10_000 {
+		most := int64(1 << 24)
+		if key == "n_layer" {
+			most = 10_000
+		}
+		if !ok || n < 1 || n > most {
 			if err == nil {
-				err = r.bad("model_args: %s is %v, which is not a valid value", key, v)
+				err = r.bad("model_args: %s is %v; it must be an integer from 1 to %d", key, v, most)
 			}
 			return 1
 		}
@@ -162,7 +169,7 @@ func (r *reader) known(mp *hf.Mapping, values *hf.Torch) error {
 	}
 	for _, name := range values.Names() {
 		if !names[name] && !strings.HasSuffix(name, ".attn.bias") { // the causal mask of old torch
-			return r.bad("tensor %q is not part of the model of model_args", name)
+			return r.bad("tensor %q is not part of the model that model_args describes", name)
 		}
 	}
 	return nil
@@ -277,7 +284,7 @@ func stepOf(d *pickle.Dict) (int64, error) {
 	if !ok {
 		n, ok := pickle.Int(v)
 		if !ok {
-			return 0, fmt.Errorf("the number of steps is missing or is not an integer")
+			return 0, fmt.Errorf("step has type %s; it must be an integer", pickle.TypeName(v))
 		}
 		return n, nil
 	}

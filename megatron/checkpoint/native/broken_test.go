@@ -140,7 +140,7 @@ func TestTracker(t *testing.T) {
 	for text, want := range map[string]struct {
 		step int64
 		note string
-	}{"": {2, "an iteration"}, "x": {2, "an iteration"}, "-3": {2, "an iteration"}, strings.Repeat("9", 100): {2, "one number"},
+	}{"": {2, "an iteration"}, "x": {2, "an iteration"}, "-3": {2, "an iteration"}, strings.Repeat("9", 100): {2, "one iteration number"},
 		"7": {2, "which does not exist"}, "0": {1, "which does not exist"}, "1": {1, ""}, " 2\n": {2, ""}, "release": {2, "an iteration"}} {
 		dir := twoSaved(t)
 		overwrite(t, filepath.Join(dir, trackerName), []byte(text))
@@ -248,17 +248,17 @@ func TestManifestChecks(t *testing.T) {
 		"format":            {func(m *Manifest) { m.Format = "x" }, "format"},
 		"version":           {func(m *Manifest) { m.Version = 2 }, "version"},
 		"iteration":         {func(m *Manifest) { m.State.Iteration = -1 }, "negative"},
-		"path up":           {func(m *Manifest) { m.Files[0].Name = "../x" }, "is outside the folder"},
-		"absolute path":     {func(m *Manifest) { m.Files[0].Name = "/etc/passwd" }, "is outside the folder"},
-		"hidden":            {func(m *Manifest) { m.Files[0].Name = ".." }, "is outside the folder"},
+		"path up":           {func(m *Manifest) { m.Files[0].Name = "../x" }, "is not a valid name of a file"},
+		"absolute path":     {func(m *Manifest) { m.Files[0].Name = "/etc/passwd" }, "is not a valid name of a file"},
+		"hidden":            {func(m *Manifest) { m.Files[0].Name = ".." }, "is not a valid name of a file"},
 		"file twice":        {func(m *Manifest) { m.Files[1].Name = m.Files[0].Name }, "twice"},
 		"header size":       {func(m *Manifest) { m.Files[0].HeaderBytes = 1000 }, "header"},
 		"header sum":        {func(m *Manifest) { m.Files[0].HeaderXXH3 = "zz" }, "checksum"},
 		"tensor twice":      {func(m *Manifest) { m.Tensors[1].Name = "a" }, "twice"},
 		"dtype":             {func(m *Manifest) { m.Tensors[0].DType = "F31" }, "dtype"},
 		"rank":              {func(m *Manifest) { m.Tensors[0].Shape = nil }, "shape"},
-		"iteration 2^62":    {func(m *Manifest) { m.State.Iteration = 1 << 62 }, "invalid count"},
-		"samples 2^62":      {func(m *Manifest) { m.State.ConsumedTrain = 1 << 62 }, "invalid count"},
+		"iteration 2^62":    {func(m *Manifest) { m.State.Iteration = 1 << 62 }, "a count above"},
+		"samples 2^62":      {func(m *Manifest) { m.State.ConsumedTrain = 1 << 62 }, "a count above"},
 		"config null":       {func(m *Manifest) { m.State.Config = []byte("null") }, "must be a JSON object"},
 		"config a list":     {func(m *Manifest) { m.State.Config = []byte("[1]") }, "must be a JSON object"},
 		"negative shape":    {func(m *Manifest) { m.Tensors[0].Shape = []int64{-4, -3} }, "shape"},

@@ -27,10 +27,10 @@ func (m *Manifest) check() error {
 		return fmt.Errorf("the state has a negative count: iteration %d, training samples %d, validation samples %d, skipped training samples %d", s.Iteration, s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain)
 	}
 	if s.Iteration > maxCount || s.ConsumedTrain > maxCount || s.ConsumedValid > maxCount || s.SkippedTrain > maxCount {
-		return fmt.Errorf("the state has an invalid count: iteration %d, training samples %d, validation samples %d, skipped training samples %d", s.Iteration, s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain)
+		return fmt.Errorf("the state has a count above %d: iteration %d, training samples %d, validation samples %d, skipped training samples %d", int64(maxCount), s.Iteration, s.ConsumedTrain, s.ConsumedValid, s.SkippedTrain)
 	}
 	if c := bytes.TrimSpace(s.Config); len(c) > 0 && c[0] != '{' {
-		return fmt.Errorf("the run's config must be a JSON object: %.20s", c)
+		return fmt.Errorf("the run's config begins with %.20q; it must be a JSON object", c)
 	}
 	if err := checkKept(m.Tokenizer); err != nil {
 		return err
@@ -38,12 +38,18 @@ func (m *Manifest) check() error {
 	// Files: plain names in this folder, each once.
 	names := map[string]bool{}
 	for _, f := range m.Files {
-		if f.Name == "" || strings.HasPrefix(f.Name, ".") || filepath.Base(f.Name) != f.Name || names[f.Name] {
-			return fmt.Errorf("file name %q is outside the folder or occurs twice", f.Name)
+		if f.Name == "" || strings.HasPrefix(f.Name, ".") || filepath.Base(f.Name) != f.Name {
+			return fmt.Errorf("%q is not a valid name of a file in the folder", f.Name)
+		}
+		if names[f.Name] {
+			return fmt.Errorf("file name %q occurs twice", f.Name)
 		}
 		names[f.Name] = true
-		if f.HeaderBytes < 8 || f.HeaderBytes > f.Bytes || !isSum(f.HeaderXXH3) {
-			return fmt.Errorf("file %q has an invalid header of %d bytes, size of %d bytes or checksum %q", f.Name, f.HeaderBytes, f.Bytes, f.HeaderXXH3)
+		if f.HeaderBytes < 8 || f.HeaderBytes > f.Bytes {
+			return fmt.Errorf("file %q has a header of %d bytes; it must have from 8 to %d, the bytes of the file", f.Name, f.HeaderBytes, f.Bytes)
+		}
+		if !isSum(f.HeaderXXH3) {
+			return fmt.Errorf("file %q has the checksum %q; it must have %d hexadecimal digits", f.Name, f.HeaderXXH3, sumDigits)
 		}
 	}
 	// Tensors, whose pieces must tile them and the files.
@@ -52,8 +58,11 @@ func (m *Manifest) check() error {
 	comparisons := 0
 	for i := range m.Tensors {
 		t := &m.Tensors[i]
-		if names[t.Name] || t.Name == "" {
-			return fmt.Errorf("tensor %q occurs twice or has no name", t.Name)
+		if t.Name == "" {
+			return fmt.Errorf("tensor %d has no name", i)
+		}
+		if names[t.Name] {
+			return fmt.Errorf("tensor %q occurs twice", t.Name)
 		}
 		names[t.Name] = true
 		if err := t.check(m.Files, stretches, &comparisons); err != nil {
@@ -95,11 +104,14 @@ func (t *Tensor) check(files []File, stretches [][]stretch, comparisons *int) er
 		if kept += n; kept > total {
 			return fmt.Errorf("its pieces have more elements than the tensor")
 		}
-		if p.File < 0 || p.File >= len(files) || !isSum(p.XXH3) {
-			return fmt.Errorf("piece %d refers to file %d (of %d files) with the checksum %q; one of these is not valid", i, p.File, len(files), p.XXH3)
+		if p.File < 0 || p.File >= len(files) {
+			return fmt.Errorf("piece %d is in file %d, but the %d files are 0 to %d", i, p.File, len(files), len(files)-1)
+		}
+		if !isSum(p.XXH3) {
+			return fmt.Errorf("piece %d has the checksum %q; it must have %d hexadecimal digits", i, p.XXH3, sumDigits)
 		}
 		if p.Blocks != "" && int64(len(p.Blocks)) != blocksOf(n) {
-			return fmt.Errorf("piece %d: %d digits for the checksums of its blocks, expected %d", i, len(p.Blocks), blocksOf(n))
+			return fmt.Errorf("piece %d has %d digits for the checksums of its blocks; it must have %d", i, len(p.Blocks), blocksOf(n))
 		}
 		f := files[p.File]
 		if p.Offset < f.HeaderBytes || p.Offset > f.Bytes-n {

@@ -312,7 +312,7 @@ func TestAFailureIsEverybodys(t *testing.T) {
 			if !reached {
 				continue // it was a removal
 			}
-			after := errs[0] != nil && contains(errs[0].Error(), "itself is saved")
+			after := errs[0] != nil && contains(errs[0].Error(), "was already saved")
 			for rank, err := range errs {
 				if err == nil && !after {
 					t.Errorf("rank %d fails at its change %d: rank %d saw no error", failing, op, rank)

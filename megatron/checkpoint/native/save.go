@@ -136,7 +136,7 @@ func (s *saver) add(t mpu.Stored, dev *device.Device) error {
 // checkStored catches what only a mistake of ours makes.
 func checkStored(t mpu.Stored) error {
 	bad := func(what string) error {
-		return exitcode.Errorf(exitcode.Internal, "checkpoint: tensor %q %v: %s", t.Name, t.Global, what)
+		return exitcode.Errorf(exitcode.Internal, "checkpoint: internal error: tensor %q %v: %s; report this with the command line", t.Name, t.Global, what)
 	}
 	if _, ok := dtypeName[t.Tensor.DType]; !ok || !t.Tensor.Given() || !t.Tensor.Contiguous() {
 		return bad("its buffer " + t.Tensor.String() + " cannot be stored")
@@ -172,7 +172,7 @@ func (s *saver) run(ctx context.Context) (Report, error) {
 		_ = s.disk.Remove(s.tmp) // the error before it is the one to tell
 	}
 	if s.done {
-		return s.report, exitcode.Errorf(exitcode.CodeOf(err), "%w; %s itself is saved", err, s.report.Folder)
+		return s.report, exitcode.Errorf(exitcode.CodeOf(err), "%w; the checkpoint %s was already saved", err, s.report.Folder)
 	}
 	return s.report, exitcode.Errorf(exitcode.CodeOf(err), "%w; iteration %d was not saved, and earlier checkpoints are unchanged", err, s.state.Iteration)
 }
@@ -406,7 +406,7 @@ func (s *saver) join(own *Manifest) error {
 		path := filepath.Join(s.tmp, partName(rank))
 		part, err := readPart(path)
 		if err != nil {
-			return exitcode.Errorf(exitcode.IO, "checkpoint: the part of rank %d: %w", rank, err)
+			return exitcode.Errorf(exitcode.IO, "checkpoint: the manifest of rank %d cannot be read: %w", rank, err)
 		}
 		if err := s.disk.Remove(path); err != nil {
 			return err

@@ -40,12 +40,18 @@ func (s *saver) keepTokenizer() (list []Kept, err error) {
 func checkKept(list []Kept) error {
 	names := map[string]bool{}
 	for _, k := range list {
-		if k.Name == "" || k.Name == "." || k.Name == ".." || filepath.Base(k.Name) != k.Name || names[k.Name] {
-			return fmt.Errorf("the tokenizer's file name %q is outside the folder or occurs twice", k.Name)
+		if k.Name == "" || k.Name == "." || k.Name == ".." || filepath.Base(k.Name) != k.Name {
+			return fmt.Errorf("%q is not a valid name of a tokenizer's file in the folder", k.Name)
+		}
+		if names[k.Name] {
+			return fmt.Errorf("the tokenizer's file name %q occurs twice", k.Name)
 		}
 		names[k.Name] = true
-		if k.Bytes < 0 || k.Bytes > maxKept || !isSum(k.XXH3) {
-			return fmt.Errorf("the tokenizer's file %q has an invalid size of %d bytes or checksum %q", k.Name, k.Bytes, k.XXH3)
+		if k.Bytes < 0 || k.Bytes > maxKept {
+			return fmt.Errorf("the tokenizer's file %q has %d bytes; it must have from 0 to %d", k.Name, k.Bytes, int64(maxKept))
+		}
+		if !isSum(k.XXH3) {
+			return fmt.Errorf("the tokenizer's file %q has the checksum %q; it must have %d hexadecimal digits", k.Name, k.XXH3, sumDigits)
 		}
 	}
 	return nil

@@ -204,7 +204,7 @@ func ReadConfig(dir string) (c Config, err error) {
 	case !slices.Contains(Biases, c.Bias):
 		return c, bad("bias is %.40q; it must be one of %s", c.Bias, strings.Join(Biases, ", "))
 	case c.Saved.Pattern != "" || c.Parameters.Pattern != "":
-		return c, bad("modules_to_save and target_parameters must be lists of names")
+		return c, bad("modules_to_save and target_parameters must be lists of names; one of them is a string")
 	}
 	return c, nil
 }

@@ -166,7 +166,7 @@ func (r *resolver) mixture(m hf.Module) error {
 	case m.Conv1D:
 		return fmt.Errorf("target %s: experts that are stored [in, out] (GPT-OSS) cannot have an adapter; name other target modules", m.Name)
 	case r.c.DoRA || r.c.Dropout > 0:
-		return fmt.Errorf("target %s: experts support neither DoRA nor dropout, as in PEFT; leave these out, or name only target modules of attention", m.Name)
+		return fmt.Errorf("target %s: experts support neither DoRA nor dropout, as in PEFT; leave DoRA and dropout out, or name only target modules of attention", m.Name)
 	}
 	return nil
 }

@@ -172,9 +172,9 @@ func (r *Remote) point(ctx context.Context, iteration int64) error {
 }
 
 func (r *Remote) taken(now string) error {
-	left := "there was none when this run began"
+	left := "this file did not exist when this run began"
 	if r.left != nil && *r.left != "" {
-		left = "this run left it at " + *r.left
+		left = "this run wrote " + *r.left + " to it"
 	}
 	return exitcode.Errorf(exitcode.IO, "checkpoint: %s now names %s, but %s, so another run saves to the same URL; stop one of the runs, or give one of them a different --save", r.store.Name(checkpoint.TrackerName), now, left)
 }

@@ -84,7 +84,7 @@ func (s *source) openRanks(dir string) error {
 		}
 		other, err := openRank(path)
 		if exitcode.CodeOf(err) == exitcode.NoInput {
-			return exitcode.Errorf(exitcode.BadData, "%s is missing, although %s has the sizes tp %d, pp %d, ep %d", path, first.path, s.layout.TP, s.layout.PP, s.layout.EP)
+			return exitcode.Errorf(exitcode.BadData, "%s is missing, although %s has the layout tp %d, pp %d, ep %d", path, first.path, s.layout.TP, s.layout.PP, s.layout.EP)
 		}
 		if err != nil {
 			return err
@@ -170,7 +170,7 @@ func (r *rank) checkVersion() error {
 		return nil
 	}
 	if n, ok := pickle.Float(v); !ok || n < 2 || n > checkpointVersion {
-		return exitcode.Errorf(exitcode.BadData, "%s: checkpoint_version is %v; versions 2 to %g are supported, as earlier ones order the rows of queries, keys and values differently", r.path, v, checkpointVersion)
+		return exitcode.Errorf(exitcode.BadData, "%s: checkpoint_version is %v; versions 2 to %g are supported, because earlier versions order the rows of queries, keys and values differently", r.path, v, checkpointVersion)
 	}
 	return nil
 }
@@ -228,7 +228,7 @@ func (s *source) agrees(first, other *rank) error {
 	case !same(m, s.model) || fmt.Sprint(a.Layout()) != fmt.Sprint(s.args.Layout()):
 		return exitcode.Errorf(exitcode.BadData, "%s was saved with a different model or layout from %s; restore the files of one save", other.path, first.path)
 	case len(other.chunks) != len(first.chunks):
-		return exitcode.Errorf(exitcode.BadData, "%s has %d chunks of its stage, but %s has %d", other.path, len(other.chunks), first.path, len(first.chunks))
+		return exitcode.Errorf(exitcode.BadData, "%s has %d chunks of its stage, but %s has %d; restore the files of one save", other.path, len(other.chunks), first.path, len(first.chunks))
 	}
 	return nil
 }

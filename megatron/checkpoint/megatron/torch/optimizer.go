@@ -60,7 +60,7 @@ type optimizer struct {
 func (o *optimizer) add(v pickle.Value) error {
 	d, ok := v.(*pickle.Dict)
 	if !ok {
-		return fmt.Errorf("the object has type %s; it must be a dict", pickle.TypeName(v))
+		return fmt.Errorf("the state has type %s; it must be a dict", pickle.TypeName(v))
 	}
 	// The loss scale, of one of them.
 	if scaler, ok := d.Get("grad_scaler"); ok && o.s.state.Scaler == nil {
@@ -155,7 +155,7 @@ func (o *optimizer) moments(groups []megatron.Group, stored []pickle.Value, v pi
 		list, _ := stored[i].(*pickle.Dict).Get("params")
 		ids, ok := pickle.Ints(list)
 		if !ok {
-			return fmt.Errorf("param_groups.%d names no parameters", i)
+			return fmt.Errorf("param_groups.%d.params is not a list of integers", i)
 		}
 		for j, p := range g.Params {
 			one := byID[ids[j]]
@@ -192,7 +192,7 @@ func (o *optimizer) distributed() error {
 	if o.apart {
 		list, _ := pickle.Items(root)
 		if o.index >= len(list) {
-			return fmt.Errorf("%s does not contain a list of %d optimizers", path, o.index+1)
+			return fmt.Errorf("%s contains %d optimizers; it must contain a list of at least %d", path, len(list), o.index+1)
 		}
 		if root = list[o.index]; root == nil {
 			return nil // another rank's file holds this optimizer's state
@@ -224,12 +224,15 @@ func (o *optimizer) distributed() error {
 // buffer is {(parameter type, gradient type): {param, exp_avg, exp_avg_sq, numel_unpadded}}.
 func (o *optimizer) buffer(path string, chunk int, v pickle.Value) error {
 	d, ok := v.(*pickle.Dict)
-	if !ok || len(d.Pairs) != 1 {
-		return fmt.Errorf("parameters of several types are not supported")
+	if !ok {
+		return fmt.Errorf("the buffer has type %s; it must be a dict", pickle.TypeName(v))
+	}
+	if len(d.Pairs) != 1 {
+		return fmt.Errorf("the buffer has parameters of %d types; only buffers with one type are supported", len(d.Pairs))
 	}
 	flat, ok := d.Pairs[0].Value.(*pickle.Dict)
 	if !ok {
-		return fmt.Errorf("the object has type %s; it must be a dict", pickle.TypeName(d.Pairs[0].Value))
+		return fmt.Errorf("the entry of %v has type %s; it must be a dict", d.Pairs[0].Key, pickle.TypeName(d.Pairs[0].Value))
 	}
 	// param is the f32 main parameter: of a model in f32 it is the value, which is read already.
 	for _, k := range append(kinds, struct{ theirs, ours string }{"param", checkpoint.Main}) {

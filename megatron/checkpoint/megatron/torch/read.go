@@ -199,7 +199,7 @@ func (s *source) add(prefix, path string, p megatron.Local, t *pickle.Tensor) er
 		return exitcode.Errorf(exitcode.BadData, "%s: tensor %q has the type and shape %s%v, which no parameter has", path, p.Key, t.DType, t.Shape)
 	}
 	if fmt.Sprint(t.Shape) != fmt.Sprint(p.Shape) {
-		return exitcode.Errorf(exitcode.BadData, "%s: %s%s has the shape %v, but the parameter has %v", path, prefix, p.Key, t.Shape, p.Shape)
+		return exitcode.Errorf(exitcode.BadData, "%s: %s%s has the shape %v, but the parameter has the shape %v", path, prefix, p.Key, t.Shape, p.Shape)
 	}
 	return s.addParts(prefix, path, p, t.DType, p.Parts(t.Width(), t.Strides, named(path, p.Key, t.ReadAt)))
 }
@@ -337,7 +337,7 @@ func (s *source) State() checkpoint.State      { return s.state }
 func (s *source) Read(name string, box mpu.Piece, dst []byte) error {
 	e := s.index[name]
 	if e == nil || !checkpoint.Inside(box, e.Shape) || int64(len(dst)) != box.Len()*checkpoint.Width(e.DType) {
-		return exitcode.Errorf(exitcode.Internal, "%s: a buffer of %d bytes does not fit the part from %v of size %v of tensor %q", s.dir, len(dst), box.From, box.Size, name)
+		return exitcode.Errorf(exitcode.Internal, "internal error: %s: a buffer of %d bytes does not fit the part from %v of size %v of tensor %q; report this with the command line", s.dir, len(dst), box.From, box.Size, name)
 	}
 	return checkpoint.ReadParts(e.parts, checkpoint.Width(e.DType), box, dst)
 }

@@ -134,8 +134,11 @@ func (s *source) addBuffer(b *buffer) error {
 	sizes := make([]int64, len(b.buckets))
 	for i := range sizes {
 		x := b.buckets[i]["exp_avg"]
-		if x == nil || len(x.shape) != 1 || x.dtype != "F32" {
-			return fmt.Errorf("bucket %d has no flat exp_avg of float32", i)
+		if x == nil {
+			return fmt.Errorf("bucket %d has no exp_avg", i)
+		}
+		if len(x.shape) != 1 || x.dtype != "F32" {
+			return fmt.Errorf("bucket %d: exp_avg is %s%v; it must be F32 with one dimension", i, x.dtype, x.shape)
 		}
 		sizes[i] = x.shape[0]
 	}
@@ -150,7 +153,7 @@ func (s *source) addBuffer(b *buffer) error {
 				continue
 			}
 			if len(x.shape) != 1 || x.shape[0] != sizes[i] || x.dtype != "F32" {
-				return fmt.Errorf("bucket %d: %s is %s%v, but exp_avg has %d elements", i, kind, x.dtype, x.shape, sizes[i])
+				return fmt.Errorf("bucket %d: %s is %s%v; it must be F32[%d], as exp_avg is", i, kind, x.dtype, x.shape, sizes[i])
 			}
 			for _, p := range bucket.Params {
 				s.addPlaced(kindOf[kind], p, x)
@@ -201,7 +204,7 @@ func (s *source) paramsOf(b *buffer) ([]megatron.Local, error) {
 		r = megatron.Rank{TP: b.group % l.ETP, EP: b.group / l.ETP % l.EP, PP: b.group / l.ETP / l.EP}
 	}
 	if r.PP >= l.PP || b.chunk >= len(stages[r.PP]) {
-		return nil, fmt.Errorf("the layout in the checkpoint's args (tp %d, pp %d, ep %d, %d chunks) has no such rank or chunk", l.TP, l.PP, l.EP, l.VP)
+		return nil, fmt.Errorf("no rank has this buffer in the layout of the checkpoint's args (tp %d, pp %d, ep %d, %d chunks)", l.TP, l.PP, l.EP, l.VP)
 	}
 	// Its parameters; experts have buffers of their own.
 	list, err := megatron.Locals(s.model, l, r, b.chunk, stages[r.PP][b.chunk])

@@ -2,7 +2,9 @@ package torchdist
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,8 +53,8 @@ type index struct {
 func readMarker(dir string) error {
 	path := filepath.Join(dir, checkpoint.DistMarker)
 	text, err := exitcode.ReadFile(path, 1<<20)
-	if code := exitcode.CodeOf(err); code == exitcode.NoInput || code == exitcode.BadData {
-		return exitcode.Errorf(exitcode.BadData, "%s is missing or not a small regular file: the save did not complete", path)
+	if exitcode.CodeOf(err) == exitcode.NoInput {
+		return exitcode.Errorf(exitcode.BadData, "%s is missing, so the save did not complete", path)
 	}
 	if err != nil {
 		return err
@@ -130,7 +132,7 @@ func (x *index) fill(dir string, root pickle.Value) error {
 		if o, ok := p.Value.(*pickle.Object); ok && strings.HasSuffix(o.Class, ".BytesStorageMetadata") {
 			where, ok := at[key]
 			if !ok {
-				return fmt.Errorf("object %q is listed but not stored", key)
+				return fmt.Errorf("object %q is listed in state_dict_metadata, but not in storage_data", key)
 			}
 			x.objects[key] = where
 			continue
@@ -244,7 +246,7 @@ func locationOf(dir string, info *pickle.Dict, sizes map[string]int64) (location
 	if !ok {
 		st, err := os.Stat(filepath.Join(dir, name))
 		if err != nil || !st.Mode().IsRegular() {
-			return location{}, fmt.Errorf("%s is missing or not a regular file", filepath.Join(dir, name))
+			return location{}, notStored(filepath.Join(dir, name), err)
 		}
 		size = st.Size()
 		sizes[name] = size
@@ -254,6 +256,17 @@ func locationOf(dir string, info *pickle.Dict, sizes map[string]int64) (location
 		return location{}, fmt.Errorf("%[2]d bytes from byte %[1]d exceed the %[3]d bytes of %[4]s: the file is truncated, or from another save", from, n, size, filepath.Join(dir, name))
 	}
 	return location{name, from, n}, nil
+}
+
+// notStored is the error for a path that is not a file with stored bytes; err is that of Stat.
+func notStored(path string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s is missing", path)
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("%s is not a regular file", path)
 }
 
 func readTensor(key string, v pickle.Value, at map[string]location) (*stored, error) {
@@ -291,11 +304,11 @@ func readTensor(key string, v pickle.Value, at map[string]location) (*stored, er
 		from, ok := pickle.Ints(offsets)
 		n, also := pickle.Ints(sizes)
 		if !ok || !also {
-			return nil, fmt.Errorf("a chunk has no offsets and sizes")
+			return nil, fmt.Errorf("the offsets and sizes of a chunk must be lists of integers")
 		}
 		where, found := at[chunkKey(key, append([]int64{}, from...))]
 		if !found {
-			return nil, fmt.Errorf("its chunk at %v is not stored", from)
+			return nil, fmt.Errorf("its chunk at %v is not listed in storage_data", from)
 		}
 		s.chunks = append(s.chunks, chunk{mpu.Piece{From: from, Size: n}, where})
 	}

@@ -34,7 +34,7 @@ func Write(ctx context.Context, path string, src checkpoint.Source, o checkpoint
 		return checkpoint.Written{}, err
 	}
 	if target.Model.NormBehindSum {
-		return checkpoint.Written{}, exitcode.Errorf(exitcode.Usage, "torch_dist keeps all layers of a tensor together, but the last layer of a model with --norm-behind-sum has one norm fewer; use the format native, hf or torch")
+		return checkpoint.Written{}, exitcode.Errorf(exitcode.Usage, "torch_dist stores a parameter of all layers in one tensor, but the last layer of a model with --norm-behind-sum has one norm fewer; use the format native, hf or torch")
 	}
 	t := checkpoint.Tracked{Iteration: target.State.Iteration, Release: o.Release}
 	w := &writer{ctx: ctx, Target: target, contents: contents, index: newDescription()}
